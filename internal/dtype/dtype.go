@@ -1,0 +1,91 @@
+// Package dtype names the element types that tensors hold and collectives move.
+package dtype
+
+// A DType is the type of one element.
+type DType uint8
+
+// The zero DType is invalid, so that a forgotten one is noticed.
+const (
+	Invalid DType = iota
+	Float32
+	Float64
+	Float16
+	BFloat16
+	Int8
+	Int16
+	Int32
+	Int64
+	Uint8
+	Bool
+	count
+)
+
+var names = [count]string{"invalid", "float32", "float64", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "bool"}
+var sizes = [count]int{0, 4, 8, 2, 2, 1, 2, 4, 8, 1, 1}
+
+// String returns the name that PyTorch gives the type, "float32" for instance.
+func (d DType) String() string {
+	if d < count {
+		return names[d]
+	}
+	return "invalid"
+}
+
+// Parse is the inverse of String; ok is false for a name that is none.
+func Parse(name string) (d DType, ok bool) {
+	for i := Float32; i < count; i++ {
+		if names[i] == name {
+			return i, true
+		}
+	}
+	return Invalid, false
+}
+
+// Size returns the bytes of one element, 0 for an invalid type.
+func (d DType) Size() int {
+	if d < count {
+		return sizes[d]
+	}
+	return 0
+}
+
+// Valid reports whether d is one of the types above.
+func (d DType) Valid() bool { return d > Invalid && d < count }
+
+// Float reports whether d is a floating-point type.
+func (d DType) Float() bool { return d >= Float32 && d <= BFloat16 }
+
+// Int reports whether d is an integer type (Bool is not).
+func (d DType) Int() bool { return d >= Int8 && d <= Uint8 }
+
+// Elem are the Go types an element can have.
+type Elem interface {
+	float32 | float64 | F16 | BF16 | int8 | int16 | int32 | int64 | uint8 | bool
+}
+
+// Of returns the DType of the Go type T.
+func Of[T Elem]() DType {
+	var zero T
+	switch any(zero).(type) {
+	case float32:
+		return Float32
+	case float64:
+		return Float64
+	case F16:
+		return Float16
+	case BF16:
+		return BFloat16
+	case int8:
+		return Int8
+	case int16:
+		return Int16
+	case int32:
+		return Int32
+	case int64:
+		return Int64
+	case uint8:
+		return Uint8
+	default:
+		return Bool
+	}
+}

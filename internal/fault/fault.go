@@ -1,0 +1,38 @@
+// Package fault carries errors out of value-in, value-out math code.
+//
+// Math throws a typed error with Throw; one of the few boundaries of the tree
+// (dtensor.ValueAndGrad, dtensor.Try, runtime.Main) turns it back into an
+// ordinary error with a deferred Catch. A bug (nil, index out of range) is a
+// plain panic and passes through Catch untouched, stack and all.
+package fault
+
+// thrown wraps a thrown error so that no other panic can be mistaken for it.
+type thrown struct{ err error }
+
+// Error makes an uncaught throw readable in the panic message.
+func (t thrown) Error() string {
+	return t.err.Error() + " (thrown outside ValueAndGrad, Try and runtime.Main)"
+}
+
+// Unwrap returns the error that was thrown.
+func (t thrown) Unwrap() error { return t.err }
+
+// Throw unwinds the caller with err. It never returns. err must not be nil.
+func Throw(err error) {
+	if err == nil {
+		panic("fault: Throw(nil)")
+	}
+	panic(thrown{err})
+}
+
+// Catch stores a thrown error in *err; any other panic continues.
+// It must be deferred directly: defer fault.Catch(&err).
+func Catch(err *error) {
+	switch r := recover().(type) {
+	case nil:
+	case thrown:
+		*err = r.err
+	default:
+		panic(r)
+	}
+}
