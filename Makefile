@@ -1,0 +1,59 @@
+# gorun: SPMD in Go. Plain `make` lists the targets.
+
+GO          ?= go
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+# What the tests start beside Go itself: a C compiler, for the race detector.
+DEBS := gcc libc6-dev
+
+.PHONY: help build train train-long test race verify bench bench-comm bench-gemm deps rename clean
+
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## bin/gorun
+	$(GO) build -o bin/gorun ./cmd/gorun
+
+train: build ## train the language model of examples/train on 4 ranks (3 minutes)
+	bin/gorun -np 4 ./examples/train
+
+train-long: build ## the same for 15 minutes
+	bin/gorun -np 4 ./examples/train -minutes 15
+
+test: verify build ## everything: verify, tests, tests under the race detector
+	$(GO) test ./...
+	$(MAKE) --no-print-directory race
+
+race:
+	@if command -v $${CC:-gcc} >/dev/null; then echo '$(GO) test -race -short ./...'; $(GO) test -race -short ./...; \
+	elif [ "$$CI" = true ]; then echo 'the race detector needs a C compiler: run make deps' >&2; exit 1; \
+	else echo 'skipped: the race detector needs a C compiler (make deps)'; fi
+
+verify: ## gofmt, vet, staticcheck
+	@out=$$(gofmt -l .); [ -z "$$out" ] || { echo "not gofmt-ed: $$out" >&2; exit 1; }
+	$(GO) vet ./...
+	CGO_ENABLED=0 $(GO) build ./...
+	GOARCH=arm64 CGO_ENABLED=0 $(GO) vet ./...
+	$(GO) run $(STATICCHECK) ./...
+
+bench: bench-gemm bench-comm ## all benchmarks, as tables of JSON lines
+
+bench-comm: build ## every collective, 8 B to 64 MiB, on 2 ranks
+	bin/gorun -np 2 ./bench/comm -json
+
+bench-gemm: build ## matrix products, in GFLOP/s of one thread
+	bin/gorun -np 1 ./bench/gemm -json
+
+deps: ## install what the tests start, or print how
+	@missing=; for p in $(DEBS); do dpkg -s $$p >/dev/null 2>&1 || missing="$$missing $$p"; done; \
+	if [ -z "$$missing" ]; then echo 'deps: all there'; \
+	elif command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+		apt-get update -q >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends $$missing; \
+	else echo "deps: install these:  sudo apt-get install --no-install-recommends$$missing"; fi
+
+rename: ## change the module path everywhere: make rename MODULE=example.org/gorun
+	@[ -n "$(MODULE)" ] || { echo 'usage: make rename MODULE=example.org/gorun' >&2; exit 2; }
+	old=$$($(GO) list -m) && git ls-files '*.go' '*.mod' '*.md' '*.txtar' | xargs sed -i "s#$$old#$(MODULE)#g"
+
+clean:
+	rm -rf bin
