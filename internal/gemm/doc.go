@@ -1,0 +1,8 @@
+// Package gemm multiplies matrices of float32 or float64.
+//
+// Its one operation is BLAS's gemm on row-major slices,
+//
+//	C = alpha·op(A)·op(B) + beta·C
+//
+// and the same for a batch. It knows nothing of tensors, ranks or devices.
+package gemm

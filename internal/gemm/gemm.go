@@ -1,0 +1,88 @@
+package gemm
+
+import "fmt"
+
+// Float are the element types of a matrix.
+type Float interface{ float32 | float64 }
+
+// Gemm does C = alpha·op(A)·op(B) + beta·C, where op(X) is X, or its transpose
+// where transX is set.
+//
+//	op(A) [m, k]   op(B) [k, n]   C [m, n]
+//
+// A matrix is a row-major slice whose rows start ld elements apart: element
+// (i, j) of A as it lies in memory is a[i*lda+j]. C must not overlap A or B.
+// With beta 0, C is only written, so what it held (NaN even) does not matter;
+// with alpha 0 or k 0, A and B are not read.
+//
+// Each element is one sum over k in an order fixed by the shape alone: the
+// result does not depend on the number of threads. Gemm panics if a slice is
+// too short for its shape: a bug of the caller.
+func Gemm[T Float](transA, transB bool, m, n, k int, alpha T, a []T, lda int, b []T, ldb int, beta T, c []T, ldc int) {
+	check(transA, transB, m, n, k, len(a), lda, len(b), ldb, len(c), ldc)
+	for i := range m {
+		row := c[i*ldc:][:n]
+		if beta == 0 {
+			clear(row)
+		} else if beta != 1 {
+			for j := range row {
+				row[j] *= beta
+			}
+		}
+		if alpha == 0 {
+			continue
+		}
+		for p := range k {
+			f := alpha
+			if transA {
+				f *= a[p*lda+i]
+			} else {
+				f *= a[i*lda+p]
+			}
+			if transB {
+				for j := range row {
+					row[j] += f * b[j*ldb+p]
+				}
+			} else {
+				for j, v := range b[p*ldb:][:n] {
+					row[j] += f * v
+				}
+			}
+		}
+	}
+}
+
+// Batch does Gemm on count matrices whose starts lie strideA, strideB and
+// strideC elements apart. A stride of 0 for A or B uses the same matrix for all.
+func Batch[T Float](count int, transA, transB bool, m, n, k int, alpha T, a []T, lda, strideA int, b []T, ldb, strideB int, beta T, c []T, ldc, strideC int) {
+	for i := range count {
+		Gemm(transA, transB, m, n, k, alpha, a[i*strideA:], lda, b[i*strideB:], ldb, beta, c[i*strideC:], ldc)
+	}
+}
+
+// check panics if the shape and the slices do not fit.
+func check(transA, transB bool, m, n, k, lenA, lda, lenB, ldb, lenC, ldc int) {
+	if m < 0 || n < 0 || k < 0 {
+		panic(fmt.Sprintf("gemm: m %d, n %d, k %d: a size is negative", m, n, k))
+	}
+	if transA {
+		checkMatrix("A", k, m, lda, lenA)
+	} else {
+		checkMatrix("A", m, k, lda, lenA)
+	}
+	if transB {
+		checkMatrix("B", n, k, ldb, lenB)
+	} else {
+		checkMatrix("B", k, n, ldb, lenB)
+	}
+	checkMatrix("C", m, n, ldc, lenC)
+}
+
+func checkMatrix(name string, rows, cols, ld, length int) {
+	if rows == 0 || cols == 0 {
+		return
+	}
+	if ld < cols || length < (rows-1)*ld+cols {
+		panic(fmt.Sprintf("gemm: %s [%d, %d] with rows %d apart does not fit a slice of %d", name, rows, cols, ld, length))
+	}
+}

@@ -1,0 +1,17 @@
+package simd
+
+import "golang.org/x/sys/cpu"
+
+// detect returns the highest level of this processor. F16C is not asked for: no
+// processor has AVX2 without it.
+func detect() level {
+	x := &cpu.X86
+	switch {
+	case x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL:
+		return avx512
+	case x.HasAVX2 && x.HasFMA:
+		return avx2
+	default:
+		return scalar
+	}
+}

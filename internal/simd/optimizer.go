@@ -1,0 +1,60 @@
+package simd
+
+// SGD are the constants of one step of stochastic gradient descent, named as in
+// torch.optim.SGD.
+type SGD struct {
+	LR          float32
+	Momentum    float32
+	Dampening   float32 // 0 on the first step of a buffer, whatever the optimizer's own is
+	WeightDecay float32
+	Nesterov    bool
+}
+
+// SGDMomentum does, for every i,
+//
+//	g := grad[i] + WeightDecay·param[i]
+//	buf[i] = Momentum·buf[i] + (1-Dampening)·g
+//	param[i] -= LR·buf[i], or LR·(g + Momentum·buf[i]) with Nesterov
+//
+// Without momentum use Axpy.
+func SGDMomentum(param, buf, grad []float32, o SGD) {
+	same("SGDMomentum", len(param), len(buf), len(grad))
+	for i, g := range grad {
+		g += o.WeightDecay * param[i]
+		buf[i] = o.Momentum*buf[i] + (1-o.Dampening)*g
+		if o.Nesterov {
+			g += o.Momentum * buf[i]
+		} else {
+			g = buf[i]
+		}
+		param[i] -= o.LR * g
+	}
+}
+
+// Adam are the constants of one step of Adam or AdamW, with what depends on the
+// step number worked out by the caller (in float64).
+type Adam struct {
+	Beta1, Beta2 float32
+	StepSize     float32 // lr / (1-beta1ᵗ)
+	RootBias2    float32 // √(1-beta2ᵗ)
+	Eps          float32
+	Decay        float32 // what the parameter is multiplied by first: 1 - lr·weight_decay in AdamW, 1 in Adam
+	L2           float32 // weight_decay in Adam, 0 in AdamW
+}
+
+// AdamStep does, for every i,
+//
+//	g := grad[i] + L2·param[i]
+//	m[i] = Beta1·m[i] + (1-Beta1)·g
+//	v[i] = Beta2·v[i] + (1-Beta2)·g²
+//	param[i] = Decay·param[i] - StepSize·m[i] / (√v[i]/RootBias2 + Eps)
+func AdamStep(param, m, v, grad []float32, o Adam) {
+	same("AdamStep", len(param), len(m), len(v), len(grad))
+	for i, g := range grad {
+		p := param[i]
+		g += o.L2 * p
+		m[i] = o.Beta1*m[i] + (1-o.Beta1)*g
+		v[i] = o.Beta2*v[i] + (1-o.Beta2)*g*g
+		param[i] = o.Decay*p - o.StepSize*m[i]/(sqrt(v[i])/o.RootBias2+o.Eps)
+	}
+}

@@ -1,0 +1,60 @@
+package simd
+
+import "math"
+
+// Exp does dst[i] = eˣ for x = x[i], within 1 ulp over the whole range: +Inf
+// above 88.72, subnormal results where they belong, 0 below -103.97.
+func Exp(dst, x []float32) {
+	same("Exp", len(dst), len(x))
+	for i, v := range x {
+		dst[i] = exp(v)
+	}
+}
+
+// Log does dst[i] = ln x[i], within 1 ulp; -Inf for 0, NaN for x < 0.
+func Log(dst, x []float32) {
+	same("Log", len(dst), len(x))
+	for i, v := range x {
+		dst[i] = float32(math.Log(float64(v)))
+	}
+}
+
+// Tanh does dst[i] = tanh x[i], within 2 ulp.
+func Tanh(dst, x []float32) {
+	same("Tanh", len(dst), len(x))
+	for i, v := range x {
+		dst[i] = float32(math.Tanh(float64(v)))
+	}
+}
+
+// Sigmoid does dst[i] = 1/(1+e⁻ˣ) for x = x[i], within 2 ulp on both sides.
+func Sigmoid(dst, x []float32) {
+	same("Sigmoid", len(dst), len(x))
+	for i, v := range x {
+		dst[i] = float32(sigmoid(float64(v)))
+	}
+}
+
+// Sqrt does dst[i] = √x[i], correctly rounded.
+func Sqrt(dst, x []float32) {
+	same("Sqrt", len(dst), len(x))
+	for i, v := range x {
+		dst[i] = sqrt(v)
+	}
+}
+
+// Rsqrt does dst[i] = 1/√x[i], each of the two operations correctly rounded.
+func Rsqrt(dst, x []float32) {
+	same("Rsqrt", len(dst), len(x))
+	for i, v := range x {
+		dst[i] = 1 / sqrt(v)
+	}
+}
+
+// Abs does dst[i] = |x[i]|.
+func Abs(dst, x []float32) {
+	same("Abs", len(dst), len(x))
+	for i, v := range x {
+		dst[i] = float32(math.Abs(float64(v)))
+	}
+}
