@@ -1,0 +1,168 @@
+// Package job is the contract between the launcher and a rank: the environment
+// variables by which a process learns which rank of which job it is.
+//
+// The launcher writes a Job with Encode into the environment of each child;
+// runtime.Main reads it with Decode, and removes the variables (Names) before the
+// program runs, so that a rank's own children are not ranks.
+//
+//	GORUN_RANK        this process's rank, 0 ≤ rank < GORUN_SIZE
+//	GORUN_SIZE        number of ranks of the job
+//	GORUN_LOCAL_RANK  rank among the ranks of this host, 0 ≤ local rank < GORUN_LOCAL_SIZE
+//	GORUN_LOCAL_SIZE  number of ranks on this host
+//	GORUN_JOB         the job's name: the same on all its ranks, different for each job
+//	GORUN_ATTEMPT     0 for the first start of the job, 1 for the first restart, …
+//	GORUN_CONTROL_FD  descriptor of the control segment
+//	GORUN_ARENA_FD    first of GORUN_SIZE consecutive descriptors, the arenas in rank order
+//
+// A process without any of them is a world of one. A process with only some of
+// them is an error: a half-copied environment must not become a second rank 0.
+package job
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// The variables of the contract.
+const (
+	rankVar      = "GORUN_RANK"
+	sizeVar      = "GORUN_SIZE"
+	localRankVar = "GORUN_LOCAL_RANK"
+	localSizeVar = "GORUN_LOCAL_SIZE"
+	jobVar       = "GORUN_JOB"
+	attemptVar   = "GORUN_ATTEMPT"
+	controlVar   = "GORUN_CONTROL_FD"
+	arenaVar     = "GORUN_ARENA_FD"
+)
+
+// MaxSize is the largest number of ranks a job may have.
+const MaxSize = 1 << 20
+
+// maxFD bounds descriptor numbers: the kernel's own ceiling for RLIMIT_NOFILE is 2^30.
+const maxFD = 1 << 30
+
+// A Job says who one process is among the processes of its job.
+// The zero Job is not valid; Alone is the world of one.
+type Job struct {
+	Rank, Size           int    // 0 ≤ Rank < Size ≤ MaxSize
+	LocalRank, LocalSize int    // the same among the ranks of this host; LocalSize ≤ Size
+	ID                   string // the job's name; "" if no launcher started this process
+	Attempt              int    // 0 for the first start, then the number of restarts
+	ControlFD            int    // descriptor of the control segment; 0 if there is none
+	ArenaFD              int    // first of Size consecutive descriptors, the arenas; 0 if there is none
+}
+
+// Alone returns the job of a process that no launcher started: a world of one.
+func Alone() Job { return Job{Size: 1, LocalSize: 1} }
+
+// Names returns the variables of the contract, set or not.
+func Names() []string {
+	return []string{rankVar, sizeVar, localRankVar, localSizeVar, jobVar, attemptVar, controlVar, arenaVar}
+}
+
+// Encode returns the contract as "NAME=value" strings for a child's environment.
+// Descriptors that are 0 are left out.
+func Encode(j Job) []string {
+	env := []string{
+		rankVar + "=" + strconv.Itoa(j.Rank),
+		sizeVar + "=" + strconv.Itoa(j.Size),
+		localRankVar + "=" + strconv.Itoa(j.LocalRank),
+		localSizeVar + "=" + strconv.Itoa(j.LocalSize),
+		jobVar + "=" + j.ID,
+		attemptVar + "=" + strconv.Itoa(j.Attempt),
+	}
+	if j.ControlFD != 0 {
+		env = append(env, controlVar+"="+strconv.Itoa(j.ControlFD))
+	}
+	if j.ArenaFD != 0 {
+		env = append(env, arenaVar+"="+strconv.Itoa(j.ArenaFD))
+	}
+	return env
+}
+
+// Decode reads the contract from an environment, as os.LookupEnv gives it.
+// It returns Alone if none of its variables is set. Its errors name the variable
+// and the value.
+func Decode(env func(name string) (string, bool)) (Job, error) {
+	if !anySet(env) {
+		return Alone(), nil
+	}
+	d := decoder{env: env}
+	j := Job{
+		Size:      d.number(sizeVar, 1, MaxSize),
+		LocalSize: d.number(localSizeVar, 1, MaxSize),
+		ID:        d.text(jobVar),
+		Attempt:   d.number(attemptVar, 0, 1<<31-1),
+		ControlFD: d.descriptor(controlVar),
+		ArenaFD:   d.descriptor(arenaVar),
+	}
+	j.Rank = d.number(rankVar, 0, j.Size-1)
+	j.LocalRank = d.number(localRankVar, 0, j.LocalSize-1)
+	if d.err == nil && j.LocalSize > j.Size {
+		d.err = fmt.Errorf("job: %s=%d is more than %s=%d", localSizeVar, j.LocalSize, sizeVar, j.Size)
+	}
+	if d.err == nil && (j.ControlFD == 0) != (j.ArenaFD == 0) {
+		d.err = fmt.Errorf("job: only one of %s and %s is set; a rank needs both or neither", controlVar, arenaVar)
+	}
+	if d.err != nil {
+		return Job{}, d.err
+	}
+	return j, nil
+}
+
+// anySet reports whether some variable of the contract is set.
+func anySet(env func(string) (string, bool)) bool {
+	for _, name := range Names() {
+		if _, ok := env(name); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// A decoder reads variables and keeps the first error.
+type decoder struct {
+	env func(string) (string, bool)
+	err error
+}
+
+func (d *decoder) fail(format string, args ...any) {
+	if d.err == nil {
+		d.err = fmt.Errorf("job: "+format+"; unset the GORUN_ variables, or start the program with gorun", args...)
+	}
+}
+
+// text returns a variable that must be set and not empty.
+func (d *decoder) text(name string) string {
+	s, _ := d.env(name)
+	if s == "" {
+		d.fail("%s is not set, but other variables of a gorun job are", name)
+	}
+	return s
+}
+
+// number returns a variable that must be a plain decimal number, low ≤ n ≤ high.
+func (d *decoder) number(name string, low, high int) int {
+	s := d.text(name)
+	if d.err != nil {
+		return 0
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || strconv.Itoa(n) != s {
+		d.fail("%s=%q is not a number", name, s)
+		return 0
+	}
+	if n < low || n > high {
+		d.fail("%s=%d is not between %d and %d", name, n, low, high)
+		return 0
+	}
+	return n
+}
+
+// descriptor returns a descriptor above standard error, or 0 if name is not set.
+func (d *decoder) descriptor(name string) int {
+	if _, ok := d.env(name); !ok {
+		return 0
+	}
+	return d.number(name, 3, maxFD)
+}
