@@ -94,7 +94,7 @@ func distinctWords(texts [][]byte) []word {
 	words := make([]word, len(distinct))
 	for i, s := range distinct {
 		tokens := make([]uint16, len(s))
-		for j := range s {
+		for j := range len(s) {
 			tokens[j] = uint16(s[j])
 		}
 		words[i] = word{tokens, *counts[s]}
