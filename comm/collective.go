@@ -1,0 +1,141 @@
+package comm
+
+import "context"
+
+// AllReduce replaces buf on every rank by the fold of all ranks' bufs. It equals
+//
+//	for i := range buf {
+//		buf[i] = (buf of rank 0)[i] op (buf of rank 1)[i] op …
+//	}
+//
+// with the operations from left to right, so all ranks get the same bits.
+// len(buf) must be the same on all ranks.
+func AllReduce[T Elem](ctx context.Context, c *Comm, buf []T, op Op) error {
+	b := Of(buf)
+	return c.Do(ctx, Call{Kind: AllReduceKind, Op: op, Dst: b, Src: b})
+}
+
+// AllReduceFunc is AllReduce by a user-defined operation, on elements of the
+// type that f was made for.
+func AllReduceFunc[T any](ctx context.Context, c *Comm, buf []T, f *Func) error {
+	b := Raw(buf)
+	return c.Do(ctx, Call{Kind: AllReduceKind, Op: Custom, Func: f, Dst: b, Src: b})
+}
+
+// Reduce fills dst on rank root with the fold of all ranks' srcs, as AllReduce
+// does. dst is not used on other ranks and may be nil there; on root it must be
+// as long as src and not overlap it.
+func Reduce[T Elem](ctx context.Context, c *Comm, dst, src []T, op Op, root int) error {
+	return c.Do(ctx, Call{Kind: ReduceKind, Op: op, Root: root, Dst: Of(dst), Src: Of(src)})
+}
+
+// ReduceScatter fills dst with this rank's part of the fold of all ranks' srcs:
+//
+//	for i := range dst {
+//		j := c.Rank()*len(dst) + i
+//		dst[i] = (src of rank 0)[j] op (src of rank 1)[j] op …
+//	}
+//
+// len(dst) must be the same on all ranks, and len(src) c.Size() times it. dst
+// and src must not overlap.
+func ReduceScatter[T Elem](ctx context.Context, c *Comm, dst, src []T, op Op) error {
+	return c.Do(ctx, Call{Kind: ReduceScatterKind, Op: op, Dst: Of(dst), Src: Of(src)})
+}
+
+// ReduceScatterV is ReduceScatter with parts of different lengths: counts[r]
+// elements go to rank r. counts must be the same on all ranks, its sum len(src)
+// and counts[c.Rank()] len(dst).
+func ReduceScatterV[T Elem](ctx context.Context, c *Comm, dst, src []T, counts []int, op Op) error {
+	return c.Do(ctx, Call{Kind: ReduceScatterVKind, Op: op, Dst: Of(dst), Src: Of(src), SrcCounts: counts})
+}
+
+// AllGather fills dst on every rank with the src of rank 0, of rank 1, and so on:
+//
+//	for r := range c.Size() {
+//		copy(dst[r*len(src):], src of rank r)
+//	}
+//
+// len(src) must be the same on all ranks and len(dst) c.Size() times it. dst
+// and src must not overlap.
+func AllGather[T Elem](ctx context.Context, c *Comm, dst, src []T) error {
+	return c.Do(ctx, Call{Kind: AllGatherKind, Dst: Of(dst), Src: Of(src)})
+}
+
+// AllGatherV is AllGather with parts of different lengths: counts[r] elements
+// come from rank r. counts must be the same on all ranks, its sum len(dst) and
+// counts[c.Rank()] len(src).
+func AllGatherV[T Elem](ctx context.Context, c *Comm, dst, src []T, counts []int) error {
+	return c.Do(ctx, Call{Kind: AllGatherVKind, Dst: Of(dst), Src: Of(src), DstCounts: counts})
+}
+
+// Gather is AllGather to rank root alone. dst is not used on other ranks and
+// may be nil there.
+func Gather[T Elem](ctx context.Context, c *Comm, dst, src []T, root int) error {
+	return c.Do(ctx, Call{Kind: GatherKind, Root: root, Dst: Of(dst), Src: Of(src)})
+}
+
+// GatherV is Gather with parts of different lengths. counts is used on root
+// alone, where counts[r] must be the len(src) of rank r and the sum len(dst).
+func GatherV[T Elem](ctx context.Context, c *Comm, dst, src []T, counts []int, root int) error {
+	return c.Do(ctx, Call{Kind: GatherVKind, Root: root, Dst: Of(dst), Src: Of(src), DstCounts: counts})
+}
+
+// Scatter fills dst with this rank's part of root's src:
+//
+//	copy(dst, (src of root)[c.Rank()*len(dst):])
+//
+// len(dst) must be the same on all ranks and len(src) on root c.Size() times
+// it. src is not used on other ranks and may be nil there.
+func Scatter[T Elem](ctx context.Context, c *Comm, dst, src []T, root int) error {
+	return c.Do(ctx, Call{Kind: ScatterKind, Root: root, Dst: Of(dst), Src: Of(src)})
+}
+
+// ScatterV is Scatter with parts of different lengths. counts is used on root
+// alone, where counts[r] must be the len(dst) of rank r and the sum len(src).
+func ScatterV[T Elem](ctx context.Context, c *Comm, dst, src []T, counts []int, root int) error {
+	return c.Do(ctx, Call{Kind: ScatterVKind, Root: root, Dst: Of(dst), Src: Of(src), SrcCounts: counts})
+}
+
+// AllToAll exchanges parts of equal length n = len(src)/c.Size() between all pairs:
+//
+//	for r := range c.Size() {
+//		copy(dst[r*n:(r+1)*n], (src of rank r)[c.Rank()*n:])
+//	}
+//
+// len(dst) and len(src) must be the same multiple of c.Size() on all ranks. dst
+// and src must not overlap.
+func AllToAll[T Elem](ctx context.Context, c *Comm, dst, src []T) error {
+	return c.Do(ctx, Call{Kind: AllToAllKind, Dst: Of(dst), Src: Of(src)})
+}
+
+// AllToAllV is AllToAll with parts of different lengths, laid out one after
+// the other: srcCounts[r] elements of src go to rank r and dstCounts[r]
+// elements of dst come from rank r. What one rank sends must be what the other
+// expects.
+func AllToAllV[T Elem](ctx context.Context, c *Comm, dst []T, dstCounts []int, src []T, srcCounts []int) error {
+	return c.Do(ctx, Call{Kind: AllToAllVKind, Dst: Of(dst), DstCounts: dstCounts, Src: Of(src), SrcCounts: srcCounts})
+}
+
+// Broadcast replaces buf on every rank by that of rank root. len(buf) must be
+// the same on all ranks.
+func Broadcast[T Elem](ctx context.Context, c *Comm, buf []T, root int) error {
+	return c.Do(ctx, Call{Kind: BroadcastKind, Root: root, Dst: Of(buf)})
+}
+
+// Barrier returns when all ranks have called it.
+func Barrier(ctx context.Context, c *Comm) error {
+	return c.Do(ctx, Call{Kind: BarrierKind})
+}
+
+// Send hands buf to rank to, which must call Recv with a buffer of the same
+// length. The other ranks take no part. Send returns when buf may be changed,
+// which may be before the Recv or not. Sends from one rank to another arrive in
+// order.
+func Send[T Elem](ctx context.Context, c *Comm, buf []T, to int) error {
+	return c.Do(ctx, Call{Kind: SendKind, Root: to, Src: Of(buf)})
+}
+
+// Recv fills buf with what rank from sends.
+func Recv[T Elem](ctx context.Context, c *Comm, buf []T, from int) error {
+	return c.Do(ctx, Call{Kind: RecvKind, Root: from, Dst: Of(buf)})
+}

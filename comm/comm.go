@@ -1,0 +1,238 @@
+package comm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/gorun-spmd/gorun/internal/mem"
+)
+
+// A Comm is one rank's end of a communicator: a group of ranks that make the
+// same calls in the same order. Calls from several goroutines do not corrupt
+// it, but their order would differ between ranks, so use one.
+type Comm struct {
+	rank, size int
+	world      []int // world[r] is the world number of rank r
+	name       string
+	shared     *shared
+	memory     mem.Allocator
+	backend    Backend
+
+	mu     sync.Mutex // held during a call; guards what follows
+	call   Call       // the call in progress, here so that it does not escape anew each time
+	seq    uint64     // calls made
+	splits int        // communicators made from this one
+	err    error      // the first error; sticky
+	stats  counters
+}
+
+// NewWorld returns the communicator of all ranks over b. Each rank calls it
+// once, and makes every other communicator by Split or Group.
+func NewWorld(b Backend) *Comm {
+	world := make([]int, b.Size())
+	for r := range world {
+		world[r] = r
+	}
+	c := &Comm{name: "world", shared: &shared{attrs: map[any]any{}}}
+	c.fill(b, b.Rank(), world, b.Memory())
+	return c
+}
+
+func (c *Comm) fill(b Backend, rank int, world []int, memory mem.Allocator) {
+	if memory == nil {
+		memory = mem.System{}
+	}
+	c.backend, c.rank, c.size, c.world, c.memory = b, rank, len(world), world, memory
+	c.shared.join(c)
+}
+
+// Rank returns this rank's number in the communicator, from 0.
+func (c *Comm) Rank() int { return c.rank }
+
+// Size returns the number of ranks.
+func (c *Comm) Size() int { return c.size }
+
+// WorldRank returns the world number of rank r of the communicator.
+func (c *Comm) WorldRank(r int) int { return c.world[r] }
+
+// Name identifies the communicator in messages: "world", "world/2:0" for
+// colour 0 of the second communicator split from it.
+func (c *Comm) Name() string { return c.name }
+
+// Memory returns where buffers should live so that other ranks read and write
+// them in place. It is never nil. It may be used from any goroutine.
+func (c *Comm) Memory() mem.Allocator { return c.memory }
+
+// Abort ends the communicator and all that were split from it: pending and
+// later calls of all its ranks return an error for which errors.Is(err,
+// ErrAborted) is true and which names this rank and cause. Only the first
+// abort counts. Abort may be called from any goroutine. A nil cause is
+// recorded as "no cause given".
+func (c *Comm) Abort(cause error) {
+	if cause == nil {
+		cause = errors.New("no cause given")
+	}
+	c.backend.Abort(cause)
+}
+
+// Attr returns what this rank keeps under key for all communicators split from
+// one world, making it by make if there is nothing yet. Keys are compared as
+// map keys; use an unexported type of your package. If goroutines race to
+// make a value the first one stays.
+func (c *Comm) Attr(key any, make func() any) any { return c.shared.attr(key, make) }
+
+// Do carries out call, and is the one way in: every function of this package
+// that communicates calls it. It returns when this rank's buffers may be used
+// again. Its error is an *Error.
+//
+// If ctx is done before or during the call the communicator is aborted on all
+// ranks, and cannot be used again.
+func (c *Comm) Do(ctx context.Context, call Call) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.call = call
+	return c.run(ctx)
+}
+
+// run carries out c.call.
+func (c *Comm) run(ctx context.Context) error {
+	call := &c.call
+	c.seq++
+	if c.err != nil {
+		return c.fail(fmt.Errorf("the communicator cannot be used after its first error: %w", c.err))
+	}
+	if err := call.check(c.rank, c.size); err != nil {
+		c.backend.Abort(fmt.Errorf("%v: %w", call, err))
+		return c.fail(err)
+	}
+	if ctx.Done() != nil {
+		if err := context.Cause(ctx); err != nil {
+			c.backend.Abort(err)
+			return c.fail(err)
+		}
+	}
+	c.stats.add(call)
+	var err error
+	if r := c.shared.recorder.Load(); r != nil {
+		err = r.observe(c, call, func() error { return c.backend.Do(ctx, call) })
+	} else {
+		err = c.backend.Do(ctx, call)
+	}
+	if err != nil {
+		return c.fail(err)
+	}
+	return nil
+}
+
+// fail makes err an *Error about the call in progress, and sticky.
+func (c *Comm) fail(err error) error {
+	e := &Error{Call: c.call.String(), Site: c.call.Site(), Comm: c.name, Seq: c.seq, Rank: c.world[c.rank], Err: err}
+	if c.err == nil {
+		c.err = e
+	}
+	return e
+}
+
+// Split makes communicators of the ranks that give the same color, ordered by
+// key and then by rank. All ranks must call it. A rank with a negative color
+// joins none and gets nil. A group of one rank makes no shared state.
+func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all, err := c.exchange(ctx, int64(color), int64(key))
+	if err != nil {
+		return nil, err
+	}
+	var members []int
+	biggest := map[int64]int{}
+	shared := false
+	for r := range c.size {
+		its := all[2*r]
+		if its < 0 {
+			continue
+		}
+		biggest[its]++
+		shared = shared || biggest[its] > 1
+		if its == int64(color) {
+			members = append(members, r)
+		}
+	}
+	slices.SortStableFunc(members, func(a, b int) int { return int(all[2*a+1] - all[2*b+1]) })
+	return c.derive(ctx, members, shared, fmt.Sprintf("%s/%d:%d", c.name, c.splits, color))
+}
+
+// Group makes a communicator of the given ranks of c, in that order. All ranks
+// of c must call it with the same list; those outside it get nil.
+func (c *Comm) Group(ctx context.Context, ranks []int) (*Comm, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	hash := int64(hashCounts(ranks))
+	all, err := c.exchange(ctx, hash, int64(len(ranks)))
+	if err != nil {
+		return nil, err
+	}
+	for r := range c.size {
+		if all[2*r] != all[0] || all[2*r+1] != all[1] {
+			return nil, c.refuse(fmt.Errorf("%w: ranks %d and %d gave different lists of ranks to Group, this one %v; give all the same",
+				ErrMismatch, c.world[0], c.world[r], ranks))
+		}
+	}
+	seen := make([]bool, c.size)
+	for i, r := range ranks {
+		if r < 0 || r >= c.size || seen[r] {
+			return nil, c.refuse(fmt.Errorf("ranks[%d] of Group is %d, in %v; give each of 0 to %d at most once", i, r, ranks, c.size-1))
+		}
+		seen[r] = true
+	}
+	members := slices.Clone(ranks)
+	if !slices.Contains(members, c.rank) {
+		members = nil
+	}
+	return c.derive(ctx, members, len(ranks) > 1, fmt.Sprintf("%s/%d", c.name, c.splits))
+}
+
+// exchange begins a Split: it gathers two numbers from each rank.
+func (c *Comm) exchange(ctx context.Context, a, b int64) ([]int64, error) {
+	c.splits++
+	all := make([]int64, 2*c.size)
+	c.call = Call{Kind: SplitKind, Dst: Of(all), Src: Of([]int64{a, b})}
+	return all, c.run(ctx)
+}
+
+// refuse fails a Split after its exchange.
+func (c *Comm) refuse(err error) error {
+	c.backend.Abort(err)
+	return c.fail(err)
+}
+
+// derive ends a Split. shared says whether some new group has two ranks.
+func (c *Comm) derive(ctx context.Context, members []int, shared bool, name string) (*Comm, error) {
+	world := make([]int, len(members))
+	for i, r := range members {
+		world[i] = c.world[r]
+	}
+	rank := slices.Index(members, c.rank)
+	var b Backend = &solo{}
+	if shared {
+		ask := members
+		if len(members) < 2 {
+			ask = nil
+		}
+		joined, err := c.backend.Split(ctx, ask)
+		if err != nil {
+			return nil, c.fail(err)
+		}
+		if len(ask) > 0 {
+			b = joined
+		}
+	}
+	if len(members) == 0 {
+		return nil, nil
+	}
+	n := &Comm{name: name, shared: c.shared}
+	n.fill(b, rank, world, c.memory)
+	return n, nil
+}

@@ -1,0 +1,43 @@
+// Package comm moves data between the ranks of a job.
+//
+// A job is N copies of one program; each copy is a rank, numbered from 0. A
+// *Comm is one rank's end of a group of ranks. Every rank of the group makes
+// the same calls on it in the same order, and each call is a collective: it is
+// defined by the loop in its doc comment, over the memory of all ranks.
+//
+//	func train(ctx context.Context, world *comm.Comm) error {
+//		x := []float32{float32(world.Rank())}
+//		if err := comm.AllReduce(ctx, world, x, comm.Sum); err != nil {
+//			return err
+//		}
+//		fmt.Println(x[0]) // 0+1+…+N-1, the same bits on every rank
+//		return nil
+//	}
+//
+// # Your duties
+//
+// Call the same collectives in the same order on all ranks of a communicator,
+// from one goroutine at a time. Do not touch a buffer while a call uses it. If
+// a rank cannot go on, call Abort (runtime.Main does so when your function
+// returns an error).
+//
+// # What goes wrong, and what you get
+//
+// Every call carries a fingerprint: kind, operation, root, element type and
+// count. Ranks that disagree get an error naming both calls and their lines. An
+// abort, a cancelled context or the death of a rank ends the pending and later
+// calls of all ranks with an error naming the rank and the cause. Every error
+// is an *Error; after one the communicator cannot be used again.
+//
+// # Memory
+//
+// Any slice will do. One allocated from Memory is read by the other ranks
+// where it lies; any other is copied through shared memory on the way.
+//
+// # Who implements what
+//
+// Users hold a *Comm; checks, counters and the sticky error live in it, once.
+// Implementers see a Backend: package comm/mem (goroutines of one process),
+// comm/shm (processes of one host), comm/mpi. comm/commtest has the suite that
+// every one of them passes.
+package comm

@@ -1,0 +1,131 @@
+package comm
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrAborted is what errors.Is finds in the error of a call that ended because
+// a rank called Abort, or made a call that could not be carried out.
+var ErrAborted = errors.New("communicator aborted")
+
+// ErrMismatch is what errors.Is finds when ranks made different calls.
+var ErrMismatch = errors.New("ranks disagree")
+
+// ErrEnded is what errors.Is finds when a rank that was needed has ended.
+var ErrEnded = errors.New("rank has ended")
+
+// An Error is the failure of one call on one rank. The communicator cannot be
+// used again.
+type Error struct {
+	Call string // "AllReduce sum float32[1024]"
+	Site string // "train.go:31"; "" if unknown
+	Comm string // the communicator's name
+	Seq  uint64 // which call of the communicator, from 1
+	Rank int    // this rank's world number
+	Err  error
+}
+
+// Error gives all of it in one line.
+func (e *Error) Error() string {
+	at := ""
+	if e.Site != "" {
+		at = " at " + e.Site
+	}
+	return fmt.Sprintf("comm: %s%s (rank %d, call %d of %s): %v", e.Call, at, e.Rank, e.Seq, e.Comm, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// An AbortError says which rank ended a communicator, and why.
+type AbortError struct {
+	Rank  int    // world number
+	Cause string // its error's text
+	Err   error  // its error itself, on that rank only
+}
+
+// Error names the rank and the cause.
+func (e *AbortError) Error() string { return fmt.Sprintf("rank %d aborted: %s", e.Rank, e.Cause) }
+
+// Is makes an AbortError an ErrAborted.
+func (e *AbortError) Is(target error) bool { return target == ErrAborted }
+
+// Unwrap returns the cause where it is at hand.
+func (e *AbortError) Unwrap() error { return e.Err }
+
+// An EndedError says that a rank ended while a call still needed it.
+type EndedError struct {
+	Rank  int    // world number
+	Cause string // "" if it ended without an error
+}
+
+// Error names the rank and the cause.
+func (e *EndedError) Error() string {
+	if e.Cause == "" {
+		return fmt.Sprintf("rank %d ended, without an error, before it made this call; make the same calls on all ranks", e.Rank)
+	}
+	return fmt.Sprintf("rank %d ended: %s", e.Rank, e.Cause)
+}
+
+// Is makes an EndedError an ErrEnded.
+func (e *EndedError) Is(target error) bool { return target == ErrEnded }
+
+// A Party is one side of a mismatch.
+type Party struct {
+	Rank int    // world number
+	Call string // as Call.String
+	Site string // as Call.Site, "" if unknown
+}
+
+// String is "rank 1 called Barrier at train.go:31".
+func (p Party) String() string {
+	if p.Site == "" {
+		return fmt.Sprintf("rank %d called %s", p.Rank, p.Call)
+	}
+	return fmt.Sprintf("rank %d called %s at %s", p.Rank, p.Call, p.Site)
+}
+
+// Mismatch returns the error of two ranks that made different calls, the lower
+// rank first, so that all ranks say the same.
+func Mismatch(a, b Party) error {
+	if a.Rank > b.Rank {
+		a, b = b, a
+	}
+	return fmt.Errorf("%w: %v, %v; make the same calls in the same order on all ranks", ErrMismatch, a, b)
+}
+
+// Uneven returns the error of a v-variant in which rank from, by world number,
+// sends another number of elements than rank to expects.
+func Uneven(kind Kind, from, sent, to, expected int) error {
+	return fmt.Errorf("%w: in %v rank %d sends %d elements to rank %d, which expects %d; make the two counts equal",
+		ErrMismatch, kind, from, sent, to, expected)
+}
+
+// Late returns the error of a call that gave up (cause is the context's)
+// waiting for ranks, by world number, that had not made it.
+func Late(cause error, ranks []int) error {
+	if len(ranks) == 0 {
+		return cause
+	}
+	return fmt.Errorf("%w while waiting for rank%s, which had not made this call; look there for what is slow or stuck", cause, list(ranks))
+}
+
+// list is " 3" or "s 1, 2 and 4".
+func list(ranks []int) string {
+	s := ""
+	for i, r := range ranks {
+		switch {
+		case i == 0:
+		case i == len(ranks)-1:
+			s += " and"
+		default:
+			s += ","
+		}
+		s += fmt.Sprintf(" %d", r)
+	}
+	if len(ranks) > 1 {
+		s = "s" + s
+	}
+	return s
+}

@@ -1,0 +1,95 @@
+package comm
+
+import (
+	"fmt"
+	"strings"
+)
+
+// A Count is how often something was called, and with how much.
+type Count struct {
+	Calls int
+	Bytes int // handed in by this rank, see Call.Bytes
+}
+
+func (n *Count) add(bytes int) {
+	n.Calls++
+	n.Bytes += bytes
+}
+
+// Stats are the calls that this rank has made on all communicators of a world.
+type Stats struct {
+	Kinds  [Kinds]Count
+	Causes map[Cause]Count // calls whose Cause is not ""
+}
+
+// A Cause is a kind of call for a cause.
+type Cause struct {
+	Kind  Kind
+	Cause string
+}
+
+// Total returns the sum over the kinds.
+func (s Stats) Total() Count {
+	var t Count
+	for _, n := range s.Kinds {
+		t.Calls += n.Calls
+		t.Bytes += n.Bytes
+	}
+	return t
+}
+
+// String lists the kinds that were called, "AllReduce×2 4096 B, Barrier×1 0 B".
+func (s Stats) String() string {
+	var parts []string
+	for k, n := range s.Kinds {
+		if n.Calls > 0 {
+			parts = append(parts, fmt.Sprintf("%v×%d %d B", Kind(k), n.Calls, n.Bytes))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// counters are the statistics of one communicator.
+type counters struct {
+	kinds  [Kinds]Count
+	causes map[Cause]*Count
+}
+
+func (s *counters) add(call *Call) {
+	bytes := call.Bytes()
+	s.kinds[call.Kind].add(bytes)
+	if call.Cause == "" {
+		return
+	}
+	key := Cause{call.Kind, call.Cause}
+	n := s.causes[key]
+	if n == nil {
+		if s.causes == nil {
+			s.causes = map[Cause]*Count{}
+		}
+		n = new(Count)
+		s.causes[key] = n
+	}
+	n.add(bytes)
+}
+
+// Stats returns what this rank has called so far on all communicators split
+// from c's world, c's own included. It waits for calls in progress.
+func (c *Comm) Stats() Stats {
+	s := Stats{Causes: map[Cause]Count{}}
+	for _, m := range c.shared.all() {
+		m.mu.Lock()
+		for k, n := range m.stats.kinds {
+			s.Kinds[k].Calls += n.Calls
+			s.Kinds[k].Bytes += n.Bytes
+		}
+		for key, n := range m.stats.causes {
+			sum := s.Causes[key]
+			sum.Calls += n.Calls
+			sum.Bytes += n.Bytes
+			s.Causes[key] = sum
+		}
+		m.mu.Unlock()
+	}
+	return s
+}
