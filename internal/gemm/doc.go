@@ -5,4 +5,6 @@
 //	C = alpha·op(A)·op(B) + beta·C
 //
 // and the same for a batch. It knows nothing of tensors, ranks or devices.
+//
+//go:generate go -C ../simd/asm run .
 package gemm

@@ -1,6 +1,11 @@
 package gemm
 
-import "fmt"
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/internal/simd"
+)
 
 // Float are the element types of a matrix.
 type Float interface{ float32 | float64 }
@@ -20,34 +25,30 @@ type Float interface{ float32 | float64 }
 // too short for its shape: a bug of the caller.
 func Gemm[T Float](transA, transB bool, m, n, k int, alpha T, a []T, lda int, b []T, ldb int, beta T, c []T, ldc int) {
 	check(transA, transB, m, n, k, len(a), lda, len(b), ldb, len(c), ldc)
+	gemm(kernelFor(simd.Best(), int(unsafe.Sizeof(alpha))), m, n, k, alpha, operand(transA, a, lda), operand(transB, b, ldb), beta, c, ldc)
+}
+
+// gemm is Gemm after its checks.
+func gemm[T Float](kn kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c []T, ldc int) {
+	switch {
+	case m == 0 || n == 0:
+	case k == 0 || alpha == 0:
+		scale(m, n, beta, c, ldc)
+	default:
+		blocked(kn, m, n, k, alpha, a, b, beta, c, ldc)
+	}
+}
+
+// scale does C = beta·C.
+func scale[T Float](m, n int, beta T, c []T, ldc int) {
 	for i := range m {
 		row := c[i*ldc:][:n]
 		if beta == 0 {
 			clear(row)
-		} else if beta != 1 {
-			for j := range row {
-				row[j] *= beta
-			}
-		}
-		if alpha == 0 {
 			continue
 		}
-		for p := range k {
-			f := alpha
-			if transA {
-				f *= a[p*lda+i]
-			} else {
-				f *= a[i*lda+p]
-			}
-			if transB {
-				for j := range row {
-					row[j] += f * b[j*ldb+p]
-				}
-			} else {
-				for j, v := range b[p*ldb:][:n] {
-					row[j] += f * v
-				}
-			}
+		for j := range row {
+			row[j] *= beta
 		}
 	}
 }

@@ -1,17 +1,26 @@
 package simd
 
-// A level is an instruction set the kernels exist for. Higher ones include the
+// A Level is an instruction set that kernels exist for. Higher ones include the
 // lower ones.
-type level uint8
+type Level uint8
 
+// The levels.
 const (
-	scalar level = iota // plain Go
-	avx2                // AVX2, FMA and F16C: 8 float32 at a time
-	avx512              // AVX-512 F, BW, DQ and VL: 16 float32 at a time
+	Scalar Level = iota // plain Go
+	AVX2                // AVX2, FMA and F16C: 8 float32 at a time
+	AVX512              // AVX-512 F, BW, DQ and VL: 16 float32 at a time
 )
 
-// best is what this processor can run; it is set once, by detect, and only read.
+// String names the level.
+func (l Level) String() string {
+	return [...]string{"scalar", "AVX2", "AVX-512"}[l]
+}
+
+// best is set once and only read.
 var best = detect()
+
+// Best returns the highest level this processor can run.
+func Best() Level { return best }
 
 // chunk is the most elements one assembly call handles, so that none lasts
 // longer than some 50 µs even from slow memory.

@@ -4,14 +4,14 @@ import "golang.org/x/sys/cpu"
 
 // detect returns the highest level of this processor. F16C is not asked for: no
 // processor has AVX2 without it.
-func detect() level {
+func detect() Level {
 	x := &cpu.X86
 	switch {
 	case x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL:
-		return avx512
+		return AVX512
 	case x.HasAVX2 && x.HasFMA:
-		return avx2
+		return AVX2
 	default:
-		return scalar
+		return Scalar
 	}
 }

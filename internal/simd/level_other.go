@@ -2,4 +2,4 @@
 
 package simd
 
-func detect() level { return scalar }
+func detect() Level { return Scalar }

@@ -1,0 +1,135 @@
+// Command gemm measures matrix products of float32.
+//
+//	go run ./bench/gemm                                  a table
+//	go run ./bench/gemm -json                            one JSON object a line
+//	go run ./bench/gemm -match linear -threads 2         some cases, two threads
+//
+// A case runs until -time is spent, at least three times, and the fastest run
+// counts: other work on the machine can only slow one down. gflops is
+// 2·m·n·k / ns. Under gorun every rank measures, so that ranks load the machine
+// as they would, and rank 0 prints.
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/gorun-spmd/gorun/internal/gemm"
+	"github.com/gorun-spmd/gorun/internal/simd"
+)
+
+// A shape is one product to measure.
+type shape struct {
+	Name   string `json:"name"`
+	M      int    `json:"m"`
+	N      int    `json:"n"`
+	K      int    `json:"k"`
+	TransA bool   `json:"transA"`
+	TransB bool   `json:"transB"`
+}
+
+// A result is what a shape took.
+type result struct {
+	shape
+	GFlops  float64 `json:"gflops"`
+	Ns      int64   `json:"ns"`
+	Threads int     `json:"threads"`
+}
+
+var shapes = []shape{
+	{"cube/8", 8, 8, 8, false, false},
+	{"cube/32", 32, 32, 32, false, false},
+	{"cube/64", 64, 64, 64, false, false},
+	{"cube/64/nt", 64, 64, 64, false, true},
+	{"cube/128", 128, 128, 128, false, false},
+	{"cube/256", 256, 256, 256, false, false},
+	{"cube/512", 512, 512, 512, false, false},
+	{"cube/1024", 1024, 1024, 1024, false, false},
+	{"cube/1024/nt", 1024, 1024, 1024, false, true},
+	{"cube/1024/tn", 1024, 1024, 1024, true, false},
+	{"cube/1000", 1000, 1000, 1000, false, false},
+	{"cube/2048", 2048, 2048, 2048, false, false},
+	{"head/forward", 2048, 32768, 256, false, false},
+	{"head/dx", 2048, 256, 32768, false, true},
+	{"head/dw", 256, 32768, 2048, true, false},
+	{"linear/forward", 1024, 4096, 192, false, false},
+	{"linear/dx", 1024, 192, 4096, false, true},
+	{"linear/dw", 192, 4096, 1024, true, false},
+	{"linear/nt", 1024, 4096, 192, false, true},
+	{"attention/scores", 128, 128, 64, false, true},
+	{"attention/values", 128, 64, 128, false, false},
+	{"vector/nn", 1, 1024, 1024, false, false},
+	{"vector/nt", 1, 1024, 1024, false, true},
+	{"column/nn", 1024, 1, 1024, false, false},
+	{"thin/nn", 8, 4096, 1024, false, false},
+	{"thin/nt", 8, 4096, 1024, false, true},
+}
+
+func main() {
+	asJSON := flag.Bool("json", false, "print one JSON object a line")
+	threads := flag.Int("threads", 1, "the most threads a product may use (GOMAXPROCS)")
+	match := flag.String("match", "", "only the cases whose name contains this")
+	spend := flag.Duration("time", 200*time.Millisecond, "how long to repeat each case")
+	flag.Parse()
+	runtime.GOMAXPROCS(*threads)
+	quiet := os.Getenv("GORUN_RANK") != "" && os.Getenv("GORUN_RANK") != "0"
+	if !*asJSON && !quiet {
+		fmt.Printf("float32, %v, %d thread(s)\n%-18s %6s %6s %6s %12s %10s\n", simd.Best(), *threads, "case", "m", "n", "k", "ns", "GFLOP/s")
+	}
+	for _, s := range shapes {
+		if !strings.Contains(s.Name, *match) {
+			continue
+		}
+		r := measure(s, *spend)
+		r.Threads = *threads
+		switch {
+		case quiet:
+		case *asJSON:
+			if err := json.NewEncoder(os.Stdout).Encode(r); err != nil {
+				fmt.Fprintln(os.Stderr, "gemm:", err)
+				os.Exit(1)
+			}
+		default:
+			fmt.Printf("%-18s %6d %6d %6d %12d %10.1f\n", s.Name, s.M, s.N, s.K, r.Ns, r.GFlops)
+		}
+	}
+}
+
+// measure repeats the product of a shape and returns the fastest run. Products
+// too short for the clock are timed in batches.
+func measure(s shape, spend time.Duration) result {
+	a, b, c := filled(s.M*s.K), filled(s.K*s.N), make([]float32, s.M*s.N)
+	lda, ldb := s.K, s.N
+	if s.TransA {
+		lda = s.M
+	}
+	if s.TransB {
+		ldb = s.K
+	}
+	flops := 2 * float64(s.M) * float64(s.N) * float64(s.K)
+	batch := max(1, int(1e6/flops)*5)
+	best := time.Duration(1<<63 - 1)
+	for runs, start := 0, time.Now(); runs < 3 || time.Since(start) < spend; runs++ {
+		t := time.Now()
+		for range batch {
+			gemm.Gemm(s.TransA, s.TransB, s.M, s.N, s.K, 1, a, lda, b, ldb, 0, c, s.N)
+		}
+		best = min(best, time.Since(t))
+	}
+	perCall := float64(best.Nanoseconds()) / float64(batch)
+	return result{shape: s, GFlops: flops / perCall, Ns: int64(perCall)}
+}
+
+// filled returns n small numbers that are not all alike.
+func filled(n int) []float32 {
+	s := make([]float32, n)
+	for i := range s {
+		s[i] = float32(i*7919%1009)/1009 - 0.5
+	}
+	return s
+}

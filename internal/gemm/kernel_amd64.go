@@ -1,0 +1,51 @@
+package gemm
+
+import (
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/internal/simd"
+)
+
+// tile does C = alpha·A·B + beta·C for one tile of C: rows ≤ kn.rows by
+// cols ≤ kn.cols, both at least 1. A has its own strides, the columns of B and C
+// are adjacent. With k 0, A and B may be empty.
+func tile[T Float](kn kernel, rows, cols, k int, a []T, rsa, csa int, b []T, rsb int, c []T, ldc int, alpha, beta T) {
+	if kn.level == simd.Scalar {
+		tileGo(rows, cols, k, a, rsa, csa, b, rsb, c, ldc, alpha, beta)
+		return
+	}
+	pa, pb, pc := unsafe.Pointer(unsafe.SliceData(a)), unsafe.Pointer(unsafe.SliceData(b)), unsafe.Pointer(unsafe.SliceData(c))
+	if unsafe.Sizeof(alpha) == 4 {
+		pa, pb, pc, alpha, beta := (*float32)(pa), (*float32)(pb), (*float32)(pc), float32(alpha), float32(beta)
+		if kn.level == simd.AVX512 {
+			tileF32AVX512(rows, cols, k, pa, rsa*4, csa*4, pb, rsb*4, pc, ldc*4, alpha, beta)
+		} else {
+			tileF32AVX2(rows, cols, k, pa, rsa*4, csa*4, pb, rsb*4, pc, ldc*4, alpha, beta)
+		}
+		return
+	}
+	{
+		pa, pb, pc, alpha, beta := (*float64)(pa), (*float64)(pb), (*float64)(pc), float64(alpha), float64(beta)
+		if kn.level == simd.AVX512 {
+			tileF64AVX512(rows, cols, k, pa, rsa*8, csa*8, pb, rsb*8, pc, ldc*8, alpha, beta)
+		} else {
+			tileF64AVX2(rows, cols, k, pa, rsa*8, csa*8, pb, rsb*8, pc, ldc*8, alpha, beta)
+		}
+	}
+}
+
+// pack writes x [rows, cols] to dst with its rows stride elements apart.
+func pack[T Float](kn kernel, dst []T, stride int, x matrix[T], rows, cols int) {
+	if kn.level != simd.AVX512 || unsafe.Sizeof(dst[0]) != 4 {
+		packGo(dst, stride, x, rows, cols)
+		return
+	}
+	d, s := unsafe.Pointer(unsafe.SliceData(dst)), unsafe.Pointer(unsafe.SliceData(x.data))
+	if x.col == 1 {
+		copyRowsAVX512((*float32)(d), stride*4, (*float32)(s), x.row*4, cols, rows)
+		return
+	}
+	for j := 0; j < cols; j += 16 { // x.row is 1: the columns of x are rows in memory
+		transposeAVX512((*float32)(unsafe.Add(d, j*4)), stride*4, (*float32)(unsafe.Add(s, j*x.col*4)), x.col*4, min(16, cols-j), rows)
+	}
+}

@@ -1,0 +1,60 @@
+package gemm
+
+import "github.com/gorun-spmd/gorun/internal/simd"
+
+// A kernel is the choice of code for one product: the instruction set, and the
+// tile of C that its registers hold.
+type kernel struct {
+	level      simd.Level
+	rows, cols int
+}
+
+// kernelFor returns the kernel of a level for elements of size bytes.
+func kernelFor(level simd.Level, size int) kernel {
+	switch level {
+	case simd.AVX512:
+		return kernel{level, 14, 128 / size}
+	case simd.AVX2:
+		return kernel{level, 6, 64 / size}
+	default:
+		return kernel{level, 4, 4}
+	}
+}
+
+// tileGo does C = alpha·A·B + beta·C for a tile of at most 4 by 4 elements, the
+// strides in elements. It is what the assembly is, in plain Go.
+func tileGo[T Float](rows, cols, k int, a []T, rsa, csa int, b []T, rsb int, c []T, ldc int, alpha, beta T) {
+	var acc [4][4]T
+	if rows == 4 && cols == 4 {
+		for p := range k {
+			b := b[p*rsb:][:4]
+			b0, b1, b2, b3 := b[0], b[1], b[2], b[3]
+			for r := range 4 {
+				v, s := a[r*rsa+p*csa], &acc[r]
+				s[0] += v * b0
+				s[1] += v * b1
+				s[2] += v * b2
+				s[3] += v * b3
+			}
+		}
+	} else {
+		for p := range k {
+			for r := range rows {
+				v := a[r*rsa+p*csa]
+				for j, w := range b[p*rsb:][:cols] {
+					acc[r][j] += v * w
+				}
+			}
+		}
+	}
+	for r := range rows {
+		row := c[r*ldc:][:cols]
+		for j := range row {
+			if beta == 0 {
+				row[j] = alpha * acc[r][j]
+			} else {
+				row[j] = alpha*acc[r][j] + beta*row[j]
+			}
+		}
+	}
+}

@@ -1,0 +1,248 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/mmcloughlin/avo/attr"
+	"github.com/mmcloughlin/avo/build"
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// tiles emits the micro-kernels: one tile of C, up to s.rows rows by two vectors
+// of columns, held in registers while k runs.
+//
+// For each row the element of A is broadcast and multiplied with the two vectors
+// of B. The strides of A and of B are arguments, so that the same code reads
+// packed panels and matrices as they lie. Every number of rows has its own
+// section, in which the registers are named; columns that are missing from the
+// last vector are masked.
+func tiles(c *build.Context) {
+	lanes := map[int]operand.Mem{}
+	for bits := 32; bits <= 64; bits *= 2 {
+		lanes[bits] = c.StaticGlobal(fmt.Sprintf("lanes%d", bits))
+		c.DataAttributes(attr.RODATA | attr.NOPTR)
+		for i := range 256 / bits {
+			c.AddDatum(i*bits/8, number(bits, i))
+		}
+	}
+	for _, s := range isas {
+		tile(c, s, lanes[s.bits])
+	}
+}
+
+// number is i as an integer constant.
+func number(bits, i int) operand.Constant {
+	if bits == 32 {
+		return operand.U32(uint32(i))
+	}
+	return operand.U64(uint64(i))
+}
+
+// General registers of a tile. Row r of A is at base[r/5] + (r mod 5)·rsa.
+var (
+	base    = []reg.GPPhysical{reg.RAX, reg.RBX, reg.RCX}
+	rsa     = reg.RDX
+	rsa3    = reg.RSI
+	csa     = reg.RDI
+	bRow    = reg.R8
+	rsb     = reg.R9
+	counter = reg.R10
+	cRow    = reg.R11
+	ldc     = reg.R12
+	scratch = reg.R13
+)
+
+// rowA is where the element of row r is.
+func rowA(r int) operand.Mem {
+	m := operand.Mem{Base: base[r/5]}
+	switch r % 5 {
+	case 1, 2, 4:
+		m.Index, m.Scale = rsa, uint8(r%5)
+	case 3:
+		m.Index, m.Scale = rsa3, 1
+	}
+	return m
+}
+
+func tile(c *build.Context, s isa, lanes operand.Mem) {
+	name := "tile" + s.mark() + s.name
+	c.Function(name)
+	c.Attributes(attr.NOSPLIT)
+	c.SignatureExpr(fmt.Sprintf("func(rows, cols, k int, a *%[1]s, rsa, csa int, b *%[1]s, rsb int, c *%[1]s, ldc int, alpha, beta %[1]s)", s.typ()))
+	c.Doc(fmt.Sprintf("%s does C = alpha·A·B + beta·C for rows ≤ %d by cols ≤ %d elements of C; strides are in bytes.", name, s.rows, 2*s.lanes))
+	c.Pragma("noescape")
+
+	c.Load(c.Param("a"), base[0])
+	c.Load(c.Param("rsa"), rsa)
+	c.Load(c.Param("csa"), csa)
+	c.Load(c.Param("b"), bRow)
+	c.Load(c.Param("rsb"), rsb)
+	c.Load(c.Param("k"), counter)
+	c.Load(c.Param("c"), cRow)
+	c.Load(c.Param("ldc"), ldc)
+	c.LEAQ(operand.Mem{Base: rsa, Index: rsa, Scale: 2}, rsa3)
+	c.LEAQ(operand.Mem{Base: rsa, Index: rsa, Scale: 4}, scratch)
+	c.LEAQ(operand.Mem{Base: base[0], Index: scratch, Scale: 1}, base[1])
+	if s.rows > 10 {
+		c.LEAQ(operand.Mem{Base: base[0], Index: scratch, Scale: 2}, base[2])
+	}
+
+	c.Load(c.Param("cols"), scratch)
+	c.CMPQ(scratch, operand.Imm(uint64(s.lanes)))
+	c.JLE(operand.LabelRef("narrow"))
+	c.SUBQ(operand.Imm(uint64(s.lanes)), scratch)
+	s.mask(c, scratch, lanes)
+	c.Load(c.Param("rows"), scratch)
+	for vectors := 2; vectors >= 1; vectors-- {
+		if vectors == 1 {
+			c.Label("narrow")
+			s.mask(c, scratch, lanes)
+			c.Load(c.Param("rows"), scratch)
+		}
+		for r := s.rows; r > 1; r-- {
+			c.CMPQ(scratch, operand.Imm(uint64(r)))
+			c.JE(operand.LabelRef(fmt.Sprintf("rows%dx%d", r, vectors)))
+		}
+		section(c, s, 1, vectors)
+		for r := s.rows; r > 1; r-- {
+			c.Label(fmt.Sprintf("rows%dx%d", r, vectors))
+			section(c, s, r, vectors)
+		}
+	}
+}
+
+// mask makes the mask of the last vector from the columns it has, in n: K1, or
+// the last vector register of AVX2.
+func (s isa) mask(c *build.Context, n reg.GPPhysical, lanes operand.Mem) {
+	if s.wide {
+		c.MOVL(operand.U32(0xffffffff), reg.R15L)
+		c.BZHIL(n.As32(), reg.R15L, reg.R15L)
+		c.KMOVW(reg.R15L, reg.K1)
+		return
+	}
+	m := reg.Y15
+	c.MOVQ(n, reg.X15)
+	if s.bits == 32 {
+		c.VPBROADCASTD(reg.X15, m)
+		c.VPCMPGTD(lanes, m, m)
+	} else {
+		c.VPBROADCASTQ(reg.X15, m)
+		c.VPCMPGTQ(lanes, m, m)
+	}
+}
+
+// section is the loop over k and the update of C for one number of rows and of
+// vectors.
+func section(c *build.Context, s isa, rows, vectors int) {
+	label := func(what string) string { return fmt.Sprintf("%s%dx%d", what, rows, vectors) }
+	last := vectors - 1
+	acc := func(r, v int) reg.VecPhysical { return s.vec(r*vectors + v) }
+	bv := func(v int) reg.VecPhysical { return s.vec(rows*vectors + v) }
+	element := s.vec(rows*vectors + vectors)
+
+	for r := range rows {
+		for v := range vectors {
+			s.zero(c, acc(r, v))
+		}
+	}
+	c.TESTQ(counter, counter)
+	c.JE(operand.LabelRef(label("update")))
+	c.Label(label("loop"))
+	for v := range vectors {
+		s.loadLast(c, v == last, operand.Mem{Base: bRow, Disp: v * s.lanes * s.size()}, bv(v))
+	}
+	for r := range rows {
+		s.broadcast(c, rowA(r), element)
+		for v := range vectors {
+			s.fma(c, element, bv(v), acc(r, v))
+		}
+	}
+	for i := 0; i*5 < rows; i++ {
+		c.ADDQ(csa, base[i])
+	}
+	c.ADDQ(rsb, bRow)
+	c.DECQ(counter)
+	c.JNE(operand.LabelRef(label("loop")))
+
+	c.Label(label("update"))
+	alpha, beta, old := s.vec(rows*vectors), s.vec(rows*vectors+1), s.vec(rows*vectors+2)
+	s.broadcast(c, address(c, "alpha"), alpha)
+	s.broadcast(c, address(c, "beta"), beta)
+	if s.bits == 32 {
+		c.MOVL(address(c, "beta"), scratch.As32())
+	} else {
+		c.MOVQ(address(c, "beta"), scratch)
+	}
+	c.SHLQ(operand.Imm(uint64(65-s.bits)), scratch) // all but the sign
+	c.JE(operand.LabelRef(label("store")))
+	for r := range rows {
+		for v := range vectors {
+			m := operand.Mem{Base: cRow, Disp: v * s.lanes * s.size()}
+			s.loadLast(c, v == last, m, old)
+			s.mul(c, alpha, acc(r, v), acc(r, v))
+			s.fma(c, beta, old, acc(r, v))
+			s.storeLast(c, v == last, acc(r, v), m)
+		}
+		if r < rows-1 {
+			c.ADDQ(ldc, cRow)
+		}
+	}
+	s.end(c)
+	c.Label(label("store"))
+	for r := range rows {
+		for v := range vectors {
+			s.mul(c, alpha, acc(r, v), acc(r, v))
+			s.storeLast(c, v == last, acc(r, v), operand.Mem{Base: cRow, Disp: v * s.lanes * s.size()})
+		}
+		if r < rows-1 {
+			c.ADDQ(ldc, cRow)
+		}
+	}
+	s.end(c)
+}
+
+// loadLast loads a vector, under the mask if it is the last one of its row.
+func (s isa) loadLast(c *build.Context, last bool, m, v operand.Op) {
+	switch {
+	case !last:
+		s.move(c, m, v)
+	case s.wide && s.bits == 32:
+		c.VMOVUPS_Z(m, reg.K1, v)
+	case s.wide:
+		c.VMOVUPD_Z(m, reg.K1, v)
+	case s.bits == 32:
+		c.VMASKMOVPS(m, reg.Y15, v)
+	default:
+		c.VMASKMOVPD(m, reg.Y15, v)
+	}
+}
+
+// storeLast is loadLast's counterpart.
+func (s isa) storeLast(c *build.Context, last bool, v, m operand.Op) {
+	switch {
+	case !last:
+		s.move(c, v, m)
+	case s.wide:
+		s.pick(c.VMOVUPS, c.VMOVUPD)(v, reg.K1, m)
+	case s.bits == 32:
+		c.VMASKMOVPS(v, reg.Y15, m)
+	default:
+		c.VMASKMOVPD(v, reg.Y15, m)
+	}
+}
+
+// end leaves the function with the upper halves of the registers clean.
+func (s isa) end(c *build.Context) {
+	c.VZEROUPPER()
+	c.RET()
+}
+
+// address is where a parameter lies.
+func address(c *build.Context, param string) operand.Mem {
+	p, err := c.Param(param).Resolve()
+	if err != nil {
+		panic(err)
+	}
+	return p.Addr
+}
