@@ -1,0 +1,40 @@
+// Package launcher is the command gorun: it starts N copies of a program, the
+// ranks of a job, joins their output, watches them, and reports the first
+// failure.
+//
+//	gorun -np 4 ./train -steps 100
+//
+// # Three kinds of process
+//
+//	gorun ──────── guardian ──┬── rank 0 ── its own children
+//	 (launcher)               ├── rank 1
+//	                          └── …
+//
+// The launcher reads the command line, builds the program if it is Go source,
+// makes the shared memory of the job (package internal/control), reads the
+// ranks' output and decides what happens. The guardian is the same binary,
+// started again. It forks the ranks and reaps whatever ends below it; it decides
+// nothing. They talk over a socket whose end is the other's death: the launcher
+// sends a spec, then commands; the guardian sends events.
+//
+// # Why nothing outlives gorun
+//
+// Each rank has a parent-death signal, so it dies with the guardian. The guardian
+// is a child subreaper, so a process whose parent died becomes its child, wherever
+// it moved (setsid, double fork); it kills its children until there are none. It
+// does so when all ranks have ended, when told to, and when the launcher's end of
+// the socket closes, which the kernel does for a launcher killed by SIGKILL. The
+// launcher is a subreaper too and sweeps in the same way if the guardian is killed.
+// The shared memory has no name, the built program lies in Go's build cache, and
+// so nothing is left in a file system either.
+//
+// # Plan, print, execute
+//
+// A command line becomes a plan (which rank runs what, where, with which
+// environment and CPUs), which --dry-run prints, and which an attempt carries
+// out: one guardian, one segment, one supervisor, one outcome. Nothing of an
+// attempt is kept for the next.
+//
+// The supervisor is the only place that decides: it selects over the guardian's
+// events, signals and one deadline, and can be tested without a process.
+package launcher

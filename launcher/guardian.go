@@ -1,0 +1,224 @@
+package launcher
+
+import (
+	"encoding/gob"
+	"fmt"
+	"os"
+	"os/signal"
+	goruntime "runtime"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// guardianName is the guardian's argv[0]. A process of this name is a guardian
+// whatever its other arguments, which is how Main tells.
+const guardianName = "gorun-guardian"
+
+// guardianConn is the guardian's descriptor of its socket to the launcher.
+const guardianConn = 3
+
+// A guardian starts the ranks and reaps every process below it. It obeys the
+// launcher and outlives it by the moment it takes to kill what is left.
+type guardian struct {
+	out  *conn
+	spec spec
+
+	mu      sync.Mutex // held to fork, to reap and to signal, so that a number signalled is still ours
+	rankOf  map[int]int
+	pids    []int // by rank; 0 before it started and after it was reaped
+	alive   int
+	killing bool
+}
+
+// guard is the guardian's main function; it returns its exit status.
+func guard() int {
+	drainSignals()
+	in := os.NewFile(guardianConn, "launcher")
+	messages := gob.NewDecoder(in)
+	g := &guardian{out: newConn(in), rankOf: map[int]int{}}
+	if err := messages.Decode(&g.spec); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: started without a launcher; run gorun instead\n", guardianName)
+		return 2
+	}
+	for fd := guardianConn; fd < g.spec.Top; fd++ {
+		unix.CloseOnExec(fd)
+	}
+	g.pids = make([]int, len(g.spec.Ranks))
+	if err := becomeSubreaper(); err != nil {
+		fmt.Fprintf(os.Stderr, "gorun: children of ranks may outlive the job: prctl: %v\n", err)
+	}
+	done := make(chan struct{})
+	go g.work(done)
+	go g.obey(messages)
+	<-done
+	return 0
+}
+
+// drainSignals keeps signals that are meant for the launcher from ending or
+// stopping this process. Notify and not Ignore: an ignored signal stays ignored
+// through exec, a caught one has its default action again. A signal that was
+// ignored before (nohup) is left alone and so reaches the ranks as ignored.
+func drainSignals() {
+	c := make(chan os.Signal, 8)
+	for _, s := range []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2,
+		unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGPIPE, unix.SIGALRM} {
+		if !signal.Ignored(s) {
+			signal.Notify(c, s)
+		}
+	}
+	go func() {
+		for range c {
+		}
+	}()
+}
+
+// work starts all ranks, then reaps until no descendant is left. It keeps one
+// thread to itself to the end: a parent-death signal is sent when the thread that
+// forked ends, not the process.
+func (g *guardian) work(done chan<- struct{}) {
+	goruntime.LockOSThread()
+	for r := range g.spec.Ranks {
+		g.start(r)
+	}
+	for {
+		// Wait until something can be reaped, without reaping it: that needs the lock.
+		err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if err == unix.EINTR {
+			continue
+		}
+		if !g.reap() {
+			break
+		}
+	}
+	_ = g.out.send(event{Kind: allGone})
+	close(done)
+}
+
+// start forks rank r.
+func (g *guardian) start(r int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.killing {
+		return
+	}
+	it := &g.spec.Ranks[r]
+	a := &g.spec.Apps[it.App]
+	files := make([]uintptr, 0, 3+len(it.Inherit))
+	for _, fd := range it.Stdio {
+		files = append(files, uintptr(fd))
+	}
+	for _, fd := range it.Inherit {
+		files = append(files, uintptr(fd))
+	}
+	if it.CPUs != nil {
+		bind(it.CPUs)
+	}
+	pid, err := syscall.ForkExec(a.Path, a.Argv, &syscall.ProcAttr{
+		Dir:   a.Dir,
+		Env:   append(it.Env, a.Env...),
+		Files: files,
+		Sys:   &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
+	})
+	if err != nil {
+		errno, _ := err.(syscall.Errno)
+		_ = g.out.send(event{Kind: rankRefused, Rank: r, Errno: errno})
+		return
+	}
+	g.pids[r], g.rankOf[pid] = pid, r
+	g.alive++
+	_ = g.out.send(event{Kind: rankStarted, Rank: r, PID: pid})
+}
+
+// reap collects every child that has ended and kills what must not live on.
+// It returns false when there is no child left.
+func (g *guardian) reap() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
+		if err == syscall.EINTR {
+			continue
+		}
+		if err != nil {
+			return false
+		}
+		if pid == 0 {
+			break
+		}
+		if r, ok := g.rankOf[pid]; ok {
+			delete(g.rankOf, pid)
+			g.pids[r] = 0
+			g.alive--
+			_ = g.out.send(event{Kind: rankEnded, Rank: r, PID: pid, Status: status, At: time.Now()})
+		}
+	}
+	if g.killing || g.alive == 0 {
+		killChildren(0)
+	}
+	return true
+}
+
+// obey carries out the launcher's commands until it is gone, and then kills all.
+func (g *guardian) obey(messages *gob.Decoder) {
+	for {
+		var c command
+		if err := messages.Decode(&c); err != nil {
+			g.kill()
+			return
+		}
+		switch c.Action {
+		case signalGroups:
+			g.signal(c.Signal, true)
+		case signalRanks:
+			g.signal(c.Signal, false)
+		case stopRanks:
+			g.signal(syscall.SIGTSTP, true)
+			time.Sleep(stopDelay)
+			g.signal(syscall.SIGSTOP, true)
+			_ = g.out.send(event{Kind: ranksStopped})
+		case killAll:
+			g.kill()
+		}
+	}
+}
+
+// stopDelay is how long a rank that catches SIGTSTP may work before SIGSTOP.
+const stopDelay = 20 * time.Millisecond
+
+// signal sends s to each rank that was not reaped yet, or to its process group.
+func (g *guardian) signal(s syscall.Signal, group bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, pid := range g.pids {
+		switch {
+		case pid == 0:
+		case group:
+			_ = syscall.Kill(-pid, s)
+		default:
+			_ = syscall.Kill(pid, s)
+		}
+	}
+}
+
+// kill ends every descendant. Those that become children only when their parents
+// have died are killed by reap; the repetition is for a process that forked while
+// the process table was read.
+func (g *guardian) kill() {
+	g.mu.Lock()
+	g.killing = true
+	g.mu.Unlock()
+	g.signal(syscall.SIGKILL, true)
+	for {
+		g.mu.Lock()
+		killChildren(0)
+		g.mu.Unlock()
+		time.Sleep(killInterval)
+	}
+}
+
+// killInterval is the time between two looks for processes that escaped.
+const killInterval = 50 * time.Millisecond

@@ -1,0 +1,96 @@
+package launcher
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// A process is one line of the process table.
+type process struct {
+	pid, parent int
+	state       byte   // R, S, D, T, Z, …
+	start       uint64 // in clock ticks since boot
+}
+
+// readProcess reads /proc/PID/stat, into buf. ok is false if there is no such process.
+func readProcess(pid int, buf []byte) (p process, ok bool) {
+	f, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return process{}, false
+	}
+	defer unix.Close(f)
+	n, err := unix.Read(f, buf)
+	if err != nil || n <= 0 {
+		return process{}, false
+	}
+	return parseStat(buf[:n])
+}
+
+// parseStat parses the content of /proc/PID/stat (see proc_pid_stat(5)). The
+// second field is the program's name in parentheses and may hold anything, the
+// last parenthesis in the line ends it.
+func parseStat(stat []byte) (p process, ok bool) {
+	pid, rest, ok := bytes.Cut(stat, []byte(" ("))
+	if !ok {
+		return process{}, false
+	}
+	fields := bytes.Fields(rest[bytes.LastIndexByte(rest, ')')+1:])
+	if len(fields) < 20 {
+		return process{}, false
+	}
+	var errs [3]error
+	p.pid, errs[0] = strconv.Atoi(string(pid))
+	p.state = fields[0][0]
+	p.parent, errs[1] = strconv.Atoi(string(fields[1]))
+	p.start, errs[2] = strconv.ParseUint(string(fields[19]), 10, 64)
+	return p, errs == [3]error{}
+}
+
+// children returns the children of this process, zombies included, that started
+// at or after since. A child that nobody else reaps keeps its number until this
+// process reaps it, so whoever reaps may signal what children returned.
+func children(since uint64) []process {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1)
+	self := os.Getpid()
+	buf := make([]byte, 1024)
+	var found []process
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		if p, ok := readProcess(pid, buf); ok && p.parent == self && p.start >= since {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+// killChildren sends SIGKILL to every child that started at or after since, and
+// returns how many are alive. A killed child's own children become ours, so that
+// calling it again whenever a child has ended kills the whole tree, level by
+// level. It must not run while another goroutine reaps.
+func killChildren(since uint64) int {
+	alive := 0
+	for _, p := range children(since) {
+		if p.state != 'Z' {
+			alive++
+			_ = unix.Kill(p.pid, unix.SIGKILL)
+		}
+	}
+	return alive
+}
+
+// becomeSubreaper makes this process the parent of every descendant whose own
+// parent dies.
+func becomeSubreaper() error {
+	return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+}

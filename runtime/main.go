@@ -1,0 +1,136 @@
+// Package runtime is what a rank runs in: Main finds out which rank of which job
+// this process is, gives it the communicator of all ranks, and sees to it that one
+// rank's end is never the others' hang.
+//
+//	func main() { runtime.Main(train) }
+//
+//	// train runs once on every rank; an error on any rank ends the job.
+//	func train(ctx context.Context, world *comm.Comm) error {
+//		log := runtime.Logger(ctx)
+//		for step := range 100 {
+//			runtime.SetStep(ctx, step)
+//			…
+//			log.Info().Float64("loss", loss).Msg("trained") // rank, host and step are added
+//		}
+//		return nil
+//	}
+//
+// There is no Init to call first and no Finalize to forget. A program started
+// alone is a world of one; started by gorun -np 4 it is one of four.
+//
+// # Your duties
+//
+// Return errors; Main prints them, tells the other ranks and sets the exit status.
+// Look at ctx between steps: it is done when the user interrupts the job (Ctrl-C,
+// SIGTERM, SIGHUP), and you then have gorun's grace period to save and return.
+// Do not call os.Exit while others work: they would find out from the launcher,
+// with no cause.
+//
+// # How a rank ends
+//
+//	f returns nil          exit status 0; a collective that others call later fails, naming this rank
+//	f returns an error,    one line, "rank 2: …", on standard error; pending and later collectives
+//	or throws one          of all ranks fail with it; exit status 1
+//	f panics               the panic's whole stack; the others as above; exit status 2
+//	another rank failed    exit status 143 within 100 ms; ctx is done in between
+//	the user interrupts    ctx is done; f returns in its own time. Exit status 0 if it returns nil,
+//	                       128 + the signal's number if it returns ctx's error, else as above
+//
+// Files named *_test.go and programs that need Go's package of the same name
+// import it as goruntime "runtime".
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/internal/job"
+)
+
+// Main runs f as this process's rank and ends the process with the exit status
+// that the package comment lists. It removes gorun's variables from the
+// environment first, so that processes started by f are not ranks.
+func Main(f func(ctx context.Context, world *comm.Comm) error) {
+	os.Exit(run(f))
+}
+
+// run is Main up to the exit status. If f panics, so does run.
+func run(f func(context.Context, *comm.Comm) error) (status int) {
+	j, err := job.Decode(os.LookupEnv)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	r := newRank(j)
+	if err := r.join(); err != nil {
+		r.report(err)
+		return 1
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	stop := watch(r, cancel)
+	defer stop.end()
+
+	returned := false
+	defer func() {
+		if !returned { // a panic, on its way: say so, and let it go on with its stack whole
+			r.fail(errors.New("panic"))
+		}
+	}()
+	err = call(context.WithValue(ctx, rankKey{}, r), f, r.world)
+	returned = true
+
+	if err == nil {
+		return 0
+	}
+	if s, ok := stop.signal(); ok && interrupted(ctx, err) {
+		return 128 + int(s)
+	}
+	r.fail(err)
+	if !r.secondary(err) {
+		r.report(err)
+	}
+	return 1
+}
+
+// call runs f and turns a thrown error into a returned one.
+func call(ctx context.Context, f func(context.Context, *comm.Comm) error, world *comm.Comm) (err error) {
+	defer fault.Catch(&err)
+	return f(ctx, world)
+}
+
+// interrupted reports whether err is no more than ctx's end, on this rank or another.
+func interrupted(ctx context.Context, err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx)) || errors.Is(err, comm.ErrAborted)
+}
+
+// secondary reports whether err is another rank's failure that arrived here by
+// way of a collective. The launcher reports that rank; under another launcher
+// every rank speaks for itself.
+func (r *rank) secondary(err error) bool {
+	var aborted *comm.AbortError
+	var ended *comm.EndedError
+	switch {
+	case r.job.ControlFD == 0:
+		return false
+	case errors.As(err, &aborted):
+		return aborted.Rank != r.job.Rank
+	case errors.As(err, &ended):
+		return ended.Cause != ""
+	}
+	return false
+}
+
+// report prints an error as one line.
+func (r *rank) report(err error) { printError(os.Stderr, r.job.Rank, err) }
+
+func printError(w io.Writer, rank int, err error) {
+	text := strings.ReplaceAll(strings.TrimRight(err.Error(), "\n"), "\n", "; ")
+	fmt.Fprintf(w, "rank %d: %s\n", rank, text)
+}
