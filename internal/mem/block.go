@@ -1,0 +1,56 @@
+package mem
+
+import "unsafe"
+
+// A Block is a piece of a pool's memory. Its generation counts how often it was
+// given back: who remembers the generation it was allocated with can tell
+// whether the memory is still his.
+type Block struct {
+	ptr   unsafe.Pointer
+	pool  *Pool
+	next  *Block // in the free list
+	scope *Scope // the owner; nil: none, or the block is free
+	slot  int    // scope.blocks[slot] is this block
+	gen   uint64
+	size  int
+	class int
+}
+
+// Ptr returns the address of the first byte.
+func (b *Block) Ptr() unsafe.Pointer { return b.ptr }
+
+// Size returns the bytes of the block, at least those asked for.
+func (b *Block) Size() int { return b.size }
+
+// Gen returns the generation of now.
+func (b *Block) Gen() uint64 { return b.gen }
+
+// Scoped reports whether a scope owns the block.
+func (b *Block) Scoped() bool { return b.scope != nil }
+
+// Free gives the block back to its pool, scope or none. It does nothing if the
+// block is no longer of generation gen. It is safe to call from any goroutine
+// if no scope owns the block.
+func (b *Block) Free(gen uint64) {
+	p := b.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if b.gen != gen {
+		return
+	}
+	if b.scope != nil {
+		b.scope.remove(b)
+	} else {
+		p.unscoped -= b.size
+	}
+	p.release(b)
+}
+
+// A Ref is a block with the generation it was allocated with.
+type Ref struct {
+	Block *Block
+	Gen   uint64
+}
+
+// Free gives the block back unless that happened before. It is what a clean-up calls.
+func (r Ref) Free() { r.Block.Free(r.Gen) }

@@ -1,0 +1,198 @@
+package mem
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+	"unsafe"
+)
+
+// A Pool caches the memory of one Allocator in size classes. Blocks of a class
+// are handed out last in, first out: the same addresses come again.
+//
+// One goroutine at a time may allocate and open scopes, as one goroutine at a
+// time computes on a device; blocks may be freed from any goroutine.
+type Pool struct {
+	from     Allocator
+	populate func(p unsafe.Pointer, bytes int)
+
+	mu      sync.Mutex
+	free    [classes]*Block
+	slab    unsafe.Pointer // what is left of the newest slab
+	slabLen int
+	scope   *Scope // the innermost open one
+	spare   []*Block
+	stats   Stats
+	frees   int // counts, to see clean-ups at work
+
+	// Blocks outside every scope may be garbage; only a collection can tell.
+	// Invariant: unscoped <= stats.Live; survived is unscoped after the last collection.
+	unscoped, survived, collectFrom int
+}
+
+// Stats counts the bytes of a pool.
+type Stats struct {
+	Live      int // in blocks that are in use
+	Cached    int // in blocks that wait to be used again
+	Reserved  int // taken from the Allocator
+	HighWater int // the largest Live so far
+	Fresh     int // how many times the Allocator was asked
+	Collected int // how many times the pool asked for a garbage collection
+}
+
+// NewPool returns a pool over from. populate is called once for each new block
+// above 1 MiB (see Populate); nil does nothing.
+func NewPool(from Allocator, populate func(p unsafe.Pointer, bytes int)) *Pool {
+	return &Pool{from: from, populate: populate, collectFrom: collectFrom}
+}
+
+// Stats returns the counts of now.
+func (p *Pool) Stats() Stats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stats
+}
+
+// Alloc returns a block of at least bytes, aligned to 64 bytes, contents
+// unspecified. The innermost open scope owns it; with no scope open it is the
+// caller's to Free. The error names the sizes.
+func (p *Pool) Alloc(bytes int) (*Block, error) {
+	class, size := classOf(bytes)
+	p.mu.Lock()
+	if p.unscoped-p.survived > max(p.survived+p.scoped(), p.collectFrom) {
+		p.collect()
+	}
+	b := p.take(class, size)
+	if b == nil {
+		var err error
+		if b, err = p.grow(class, size); err != nil {
+			// Memory may hide in the cache, or in blocks nobody uses any more.
+			p.collect()
+			p.trim()
+			if b = p.take(class, size); b == nil {
+				if b, err = p.grow(class, size); err != nil {
+					live, cached := p.stats.Live, p.stats.Cached
+					p.mu.Unlock()
+					return nil, fmt.Errorf("mem: Alloc: %d bytes, with %d in use and %d cached: %w", bytes, live, cached, err)
+				}
+			}
+		}
+	}
+	p.stats.Live += b.size
+	p.stats.HighWater = max(p.stats.HighWater, p.stats.Live)
+	if p.scope != nil {
+		p.scope.add(b)
+	} else {
+		p.unscoped += b.size
+	}
+	p.mu.Unlock()
+	return b, nil
+}
+
+// scoped returns the live bytes that scopes own.
+func (p *Pool) scoped() int { return p.stats.Live - p.unscoped }
+
+// take returns a cached block of the class, or for a large request of one of
+// the next classes, or nil.
+func (p *Pool) take(class, size int) *Block {
+	last := class
+	if size > smallBytes {
+		last = min(class+neighbours, classes-1)
+	}
+	for c := class; c <= last; c++ {
+		if b := p.free[c]; b != nil {
+			p.free[c], b.next = b.next, nil
+			p.stats.Cached -= b.size
+			return b
+		}
+	}
+	return nil
+}
+
+// grow makes a new block of the class.
+func (p *Pool) grow(class, size int) (*Block, error) {
+	b := &Block{pool: p, size: size, class: class}
+	if size > smallBytes {
+		ptr, err := p.from.Alloc(size)
+		if err != nil {
+			return nil, err
+		}
+		p.stats.Fresh++
+		p.stats.Reserved += size
+		if size > bigBytes && p.populate != nil {
+			p.populate(ptr, size)
+		}
+		b.ptr = ptr
+		return b, nil
+	}
+	if p.slabLen < size {
+		ptr, err := p.from.Alloc(slabBytes)
+		if err != nil {
+			return nil, err
+		}
+		p.stats.Fresh++
+		p.stats.Reserved += slabBytes
+		p.slab, p.slabLen = ptr, slabBytes
+	}
+	b.ptr = p.slab
+	p.slabLen -= size
+	if p.slabLen > 0 {
+		p.slab = unsafe.Add(p.slab, size)
+	}
+	return b, nil
+}
+
+// release puts b back into its class. The caller holds the lock and has taken
+// b off its scope or off unscoped.
+func (p *Pool) release(b *Block) {
+	b.gen++
+	b.scope = nil
+	p.stats.Live -= b.size
+	p.stats.Cached += b.size
+	p.frees++
+	b.next, p.free[b.class] = p.free[b.class], b
+}
+
+// collect runs Go's collector and waits until the clean-ups that follow from it
+// have freed their blocks. The caller holds the lock.
+func (p *Pool) collect() {
+	p.stats.Collected++
+	before := p.frees
+	p.mu.Unlock()
+	runtime.GC()
+	// The clean-ups run on goroutines of their own. Nothing tells when they are
+	// done; three pauses without a new free are taken for it.
+	for quiet := 0; quiet < 3; {
+		time.Sleep(20 * time.Microsecond)
+		p.mu.Lock()
+		now := p.frees
+		p.mu.Unlock()
+		if now == before {
+			quiet++
+		} else {
+			before, quiet = now, 0
+		}
+	}
+	p.mu.Lock()
+	p.survived = p.unscoped
+}
+
+// Trim gives cached blocks above 64 KiB back to the Allocator.
+func (p *Pool) Trim() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.trim()
+}
+
+func (p *Pool) trim() {
+	first, _ := classOf(smallBytes + 1)
+	for c := first; c < classes; c++ {
+		for b := p.free[c]; b != nil; b = b.next {
+			p.from.Free(b.ptr, b.size)
+			p.stats.Cached -= b.size
+			p.stats.Reserved -= b.size
+		}
+		p.free[c] = nil
+	}
+}

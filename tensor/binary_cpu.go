@@ -1,0 +1,222 @@
+package tensor
+
+import (
+	"math"
+	"unsafe"
+)
+
+// Binary computes dst[i] = op(a[i], b[i]); dst may be a or b.
+func (c *CPU) Binary(op BinaryOp, dt DType, dst, a, b unsafe.Pointer, n int) {
+	switch dt {
+	case Float32:
+		d, x, y := sliceOf[float32](dst, n), sliceOf[float32](a, n), sliceOf[float32](b, n)
+		if n < parallelFrom {
+			binary32(op, d, x, y)
+			return
+		}
+		parallel(n, 1, 64, func(lo, hi int) { binary32(op, d[lo:hi], x[lo:hi], y[lo:hi]) })
+	case Float64:
+		binaryNumber(op, sliceOf[float64](dst, n), sliceOf[float64](a, n), sliceOf[float64](b, n))
+	case Int8:
+		binaryNumber(op, sliceOf[int8](dst, n), sliceOf[int8](a, n), sliceOf[int8](b, n))
+	case Int16:
+		binaryNumber(op, sliceOf[int16](dst, n), sliceOf[int16](a, n), sliceOf[int16](b, n))
+	case Int32:
+		binaryNumber(op, sliceOf[int32](dst, n), sliceOf[int32](a, n), sliceOf[int32](b, n))
+	case Int64:
+		binaryNumber(op, sliceOf[int64](dst, n), sliceOf[int64](a, n), sliceOf[int64](b, n))
+	case Uint8:
+		binaryNumber(op, sliceOf[uint8](dst, n), sliceOf[uint8](a, n), sliceOf[uint8](b, n))
+	}
+}
+
+// binary32 is the float32 case of Binary.
+func binary32(op BinaryOp, dst, a, b []float32) { binaryNumber(op, dst, a, b) }
+
+// binaryNumber computes one element at a time: the definition.
+func binaryNumber[T number](op BinaryOp, dst, a, b []T) {
+	a, b = a[:len(dst)], b[:len(dst)]
+	switch op {
+	case OpAdd:
+		for i := range dst {
+			dst[i] = a[i] + b[i]
+		}
+	case OpSub:
+		for i := range dst {
+			dst[i] = a[i] - b[i]
+		}
+	case OpMul:
+		for i := range dst {
+			dst[i] = a[i] * b[i]
+		}
+	default:
+		for i := range dst {
+			dst[i] = binaryOne(op, a[i], b[i])
+		}
+	}
+}
+
+// binaryScalar computes dst[i] = op(x[i], v), or op(v, x[i]) with swap.
+func binaryScalar[T number](op BinaryOp, dst, x []T, v T, swap bool) {
+	x = x[:len(dst)]
+	switch {
+	case op == OpAdd:
+		for i := range dst {
+			dst[i] = x[i] + v
+		}
+	case op == OpMul:
+		for i := range dst {
+			dst[i] = x[i] * v
+		}
+	case swap:
+		for i := range dst {
+			dst[i] = binaryOne(op, v, x[i])
+		}
+	default:
+		for i := range dst {
+			dst[i] = binaryOne(op, x[i], v)
+		}
+	}
+}
+
+// binaryScalar32 is the float32 case of binaryScalar.
+func binaryScalar32(op BinaryOp, dst, x []float32, v float32, swap bool) {
+	binaryScalar(op, dst, x, v, swap)
+}
+
+func binaryOne[T number](op BinaryOp, a, b T) T {
+	switch op {
+	case OpAdd:
+		return a + b
+	case OpSub:
+		return a - b
+	case OpMul:
+		return a * b
+	case OpDiv:
+		if b == 0 && isInt[T]() {
+			return 0
+		}
+		return a / b
+	case OpMaximum:
+		return max(a, b)
+	case OpMinimum:
+		return min(a, b)
+	default:
+		if isInt[T]() {
+			return powInt(a, b)
+		}
+		return T(math.Pow(float64(a), float64(b)))
+	}
+}
+
+// isInt reports whether T truncates.
+func isInt[T number]() bool { return T(3)/T(2)*T(2) != T(3) }
+
+// powInt returns aᵇ by squaring, and 0 for a negative b unless a is 1 or -1.
+func powInt[T number](a, b T) T {
+	n := int64(b)
+	if n < 0 {
+		if a != 1 && a*a != 1 {
+			return 0
+		}
+		n = -n
+	}
+	r := T(1)
+	for ; n > 0; n >>= 1 {
+		if n&1 != 0 {
+			r *= a
+		}
+		a *= a
+	}
+	return r
+}
+
+// BinaryLoop computes Binary over arguments that broadcast.
+func (c *CPU) BinaryLoop(op BinaryOp, dt DType, dst, a, b unsafe.Pointer, l Loop) {
+	switch dt {
+	case Float32:
+		binaryLoop(dst, a, b, &l, op, binary32, binaryScalar32)
+	case Float64:
+		binaryLoop(dst, a, b, &l, op, binaryNumber[float64], binaryScalar[float64])
+	case Int8:
+		binaryLoop(dst, a, b, &l, op, binaryNumber[int8], binaryScalar[int8])
+	case Int16:
+		binaryLoop(dst, a, b, &l, op, binaryNumber[int16], binaryScalar[int16])
+	case Int32:
+		binaryLoop(dst, a, b, &l, op, binaryNumber[int32], binaryScalar[int32])
+	case Int64:
+		binaryLoop(dst, a, b, &l, op, binaryNumber[int64], binaryScalar[int64])
+	case Uint8:
+		binaryLoop(dst, a, b, &l, op, binaryNumber[uint8], binaryScalar[uint8])
+	}
+}
+
+// at returns the address of element i.
+func at[T any](p unsafe.Pointer, i int) *T {
+	return (*T)(unsafe.Add(p, i*int(unsafe.Sizeof(*(*T)(p)))))
+}
+
+// binaryLoop walks l row by row; an argument is either a row or one element of it.
+func binaryLoop[T number](dst, a, b unsafe.Pointer, l *Loop, op BinaryOp,
+	vector func(op BinaryOp, dst, a, b []T), scalar func(op BinaryOp, dst, x []T, v T, swap bool)) {
+	n := l.Size[l.N-1]
+	sa, sb := l.A[l.N-1], l.B[l.N-1]
+	l.rows(func(i, ia, ib, _ int) {
+		d := unsafe.Slice(at[T](dst, i), n)
+		x, y := at[T](a, ia), at[T](b, ib)
+		switch {
+		case sa != 0 && sb != 0:
+			vector(op, d, unsafe.Slice(x, n), unsafe.Slice(y, n))
+		case sa != 0:
+			scalar(op, d, unsafe.Slice(x, n), *y, false)
+		case sb != 0:
+			scalar(op, d, unsafe.Slice(y, n), *x, true)
+		default:
+			v := binaryOne(op, *x, *y)
+			for k := range d {
+				d[k] = v
+			}
+		}
+	})
+}
+
+// BinaryScalar computes dst[i] = op(x[i], v), or op(v, x[i]) with swap; dst may be x.
+func (c *CPU) BinaryScalar(op BinaryOp, dt DType, dst, x unsafe.Pointer, v float64, swap bool, n int) {
+	switch dt {
+	case Float32:
+		d, s := sliceOf[float32](dst, n), sliceOf[float32](x, n)
+		if n < parallelFrom {
+			binaryScalar32(op, d, s, float32(v), swap)
+			return
+		}
+		parallel(n, 1, 64, func(lo, hi int) { binaryScalar32(op, d[lo:hi], s[lo:hi], float32(v), swap) })
+	case Float64:
+		binaryScalar(op, sliceOf[float64](dst, n), sliceOf[float64](x, n), v, swap)
+	case Int8:
+		binaryScalar(op, sliceOf[int8](dst, n), sliceOf[int8](x, n), int8(v), swap)
+	case Int16:
+		binaryScalar(op, sliceOf[int16](dst, n), sliceOf[int16](x, n), int16(v), swap)
+	case Int32:
+		binaryScalar(op, sliceOf[int32](dst, n), sliceOf[int32](x, n), int32(v), swap)
+	case Int64:
+		binaryScalar(op, sliceOf[int64](dst, n), sliceOf[int64](x, n), int64(v), swap)
+	case Uint8:
+		binaryScalar(op, sliceOf[uint8](dst, n), sliceOf[uint8](x, n), uint8(v), swap)
+	}
+}
+
+// Axpy computes y[i] += alpha·x[i].
+func (c *CPU) Axpy(dt DType, y unsafe.Pointer, alpha float64, x unsafe.Pointer, n int) {
+	if dt == Float32 {
+		axpy(sliceOf[float32](y, n), float32(alpha), sliceOf[float32](x, n))
+		return
+	}
+	axpy(sliceOf[float64](y, n), alpha, sliceOf[float64](x, n))
+}
+
+func axpy[T float](y []T, alpha T, x []T) {
+	x = x[:len(y)]
+	for i := range y {
+		y[i] += alpha * x[i]
+	}
+}

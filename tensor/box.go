@@ -1,0 +1,131 @@
+package tensor
+
+import (
+	"runtime"
+	"slices"
+	"unsafe"
+)
+
+// CopyBox copies a box of the given sizes from src, where its first element is at
+// srcOff, to dst, where it is at dstOff:
+//
+//	for i in sizes: dst[dstOff+i] = src[srcOff+i]
+//
+// dst and src have one element type and len(sizes) dimensions each; the box must
+// lie within both. They may be on different devices only if the box is contiguous
+// in both.
+func CopyBox(dst *Tensor, dstOff []int, src *Tensor, srcOff, sizes []int) {
+	if dst.dtype != src.dtype {
+		throwType("CopyBox", "%v into %v: element types differ; Cast first", src.brief(), dst.brief())
+	}
+	wantSameDevice("CopyBox", dst, src)
+	d := within("CopyBox", "destination", dst, dstOff, sizes)
+	s := within("CopyBox", "source", src, srcOff, sizes)
+	copyBox(dst, dst.Shape(), d, src, src.Shape(), s, sizes)
+}
+
+// PackBox copies the box of src at off to consecutive elements of the 1-D tensor
+// flat, from element at on, in row-major order.
+func PackBox(flat *Tensor, at int, src *Tensor, off, sizes []int) {
+	s := within("PackBox", "source", src, off, sizes)
+	wantFlat("PackBox", flat, src, at, sizes)
+	copyBox(flat, sizes, at, src, src.Shape(), s, sizes)
+}
+
+// UnpackBox copies consecutive elements of the 1-D tensor flat, from element at
+// on, to the box of dst at off: the inverse of PackBox.
+func UnpackBox(dst *Tensor, off []int, flat *Tensor, at int, sizes []int) {
+	d := within("UnpackBox", "destination", dst, off, sizes)
+	wantFlat("UnpackBox", flat, dst, at, sizes)
+	copyBox(dst, dst.Shape(), d, flat, sizes, at, sizes)
+}
+
+// copyBox copies a box between arrays of the given shapes, from one element on.
+func copyBox(dst *Tensor, dstShape []int, d int, src *Tensor, srcShape []int, s int, sizes []int) {
+	l := boxLoop(sizes, dstShape, srcShape)
+	if l.Numel() > 0 {
+		dst.dev.CopyLoop(dst.dtype.Size(), offset(dst, "CopyBox", d), offset(src, "CopyBox", s), l)
+	}
+	runtime.KeepAlive(src)
+	runtime.KeepAlive(dst)
+}
+
+// within throws unless the box lies in t, and returns the offset of its first element.
+func within(op, name string, t *Tensor, off, sizes []int) int {
+	if len(off) != t.NDim() || len(sizes) != t.NDim() {
+		throwShape(op, "%s %v: %d offsets and %d sizes for %d dimensions", name, t.brief(), len(off), len(sizes), t.ndim)
+	}
+	first := 0
+	for i, n := range t.Shape() {
+		if off[i] < 0 || sizes[i] < 0 || off[i]+sizes[i] > n {
+			throwShape(op, "%s %v: a box of %v at %v is not within it", name, t.brief(), slices.Clone(sizes), slices.Clone(off))
+		}
+		first = first*n + off[i]
+	}
+	return first
+}
+
+func wantFlat(op string, flat, t *Tensor, at int, sizes []int) {
+	wantSameType(op, flat, t)
+	n := 1
+	for _, s := range sizes {
+		n *= s
+	}
+	if flat.ndim != 1 || at < 0 || at+n > flat.numel {
+		throwShape(op, "%d elements from %d on are not within the flat tensor %v", n, at, flat.brief())
+	}
+}
+
+// offset returns the address of element i of t.
+func offset(t *Tensor, op string, i int) unsafe.Pointer {
+	return unsafe.Add(t.ptr(op), i*t.dtype.Size())
+}
+
+// boxLoop returns the loop of a copy of a box between two contiguous arrays.
+func boxLoop(sizes, dstShape, srcShape []int) Loop {
+	var dst, src [MaxDims]int
+	d, s := 1, 1
+	for i := len(sizes) - 1; i >= 0; i-- {
+		dst[i], src[i] = d, s
+		d, s = d*dstShape[i], s*srcShape[i]
+	}
+	return merge(sizes, dst[:len(sizes)], src[:len(sizes)])
+}
+
+// rowsLoop is the loop of a copy of n rows of length elements, whose starts are
+// dst and src elements apart.
+func rowsLoop(n, length, dst, src int) Loop {
+	return merge([]int{n, length}, []int{dst, 1}, []int{src, 1})
+}
+
+// strided is the loop of a copy to a contiguous array of the given shape from one
+// with the given distances.
+func strided(shape, src []int) Loop {
+	var dst [MaxDims]int
+	n := 1
+	for i := len(shape) - 1; i >= 0; i-- {
+		dst[i] = n
+		n *= shape[i]
+	}
+	return merge(shape, dst[:len(shape)], src)
+}
+
+// merge returns a loop over shape with distances a and b, without dimensions of
+// size 1 and with neighbours joined where both can be walked as one.
+func merge(shape, a, b []int) (l Loop) {
+	for i, n := range shape {
+		if n == 1 {
+			continue
+		}
+		if p := l.N - 1; p >= 0 && l.A[p] == a[i]*n && l.B[p] == b[i]*n {
+			l.Size[p], l.A[p], l.B[p] = l.Size[p]*n, a[i], b[i]
+			continue
+		}
+		l.Size[l.N], l.A[l.N], l.B[l.N] = n, a[i], b[i]
+		l.N++
+	}
+	if l.N == 0 {
+		l.N, l.Size[0], l.A[0], l.B[0] = 1, 1, 1, 1
+	}
+	return l
+}

@@ -1,0 +1,182 @@
+package tensor
+
+import (
+	"runtime"
+	"slices"
+)
+
+// A Loop is the iteration space of an element-wise operator whose arguments
+// broadcast: Size[:N], outermost first, with the distance in elements between
+// neighbours of each argument. The destination is contiguous. Dimensions of size
+// 1 are left out and neighbours that can be walked as one are merged, so the last
+// dimension has distance 0 or 1 for an argument that is contiguous.
+type Loop struct {
+	N       int
+	Size    [MaxDims]int
+	A, B, C [MaxDims]int
+}
+
+// Numel returns the number of elements.
+func (l *Loop) Numel() int {
+	n := 1
+	for _, s := range l.Size[:l.N] {
+		n *= s
+	}
+	return n
+}
+
+// loopOver returns the loop that walks contiguous arguments, broadcast to shape.
+func loopOver(shape []int, args ...[]int) (l Loop) {
+	var stride [3][MaxDims]int
+	for k, arg := range args {
+		step := 1
+		for i := len(arg) - 1; i >= 0; i-- {
+			d := i + len(shape) - len(arg)
+			if arg[i] != 1 {
+				stride[k][d] = step
+			}
+			step *= arg[i]
+		}
+	}
+	for d, n := range shape {
+		if n == 1 {
+			continue
+		}
+		s := [3]int{stride[0][d], stride[1][d], stride[2][d]}
+		if p := l.N - 1; p >= 0 && l.A[p] == s[0]*n && l.B[p] == s[1]*n && l.C[p] == s[2]*n {
+			l.Size[p] *= n
+			l.A[p], l.B[p], l.C[p] = s[0], s[1], s[2]
+			continue
+		}
+		l.Size[l.N], l.A[l.N], l.B[l.N], l.C[l.N] = n, s[0], s[1], s[2]
+		l.N++
+	}
+	if l.N == 0 { // one element
+		l.N, l.Size[0] = 1, 1
+	}
+	return l
+}
+
+// rows calls f for each run of the last dimension with the offsets of its first
+// elements: i of the destination, a, b and c of the arguments.
+func (l *Loop) rows(f func(i, a, b, c int)) {
+	last := l.N - 1
+	n := l.Size[last]
+	total := l.Numel()
+	if total == 0 {
+		return
+	}
+	var at [MaxDims]int
+	for i, a, b, c := 0, 0, 0, 0; ; {
+		f(i, a, b, c)
+		if i += n; i >= total {
+			return
+		}
+		for d := last - 1; d >= 0; d-- {
+			at[d]++
+			a, b, c = a+l.A[d], b+l.B[d], c+l.C[d]
+			if at[d] < l.Size[d] {
+				break
+			}
+			at[d] = 0
+			a, b, c = a-l.A[d]*l.Size[d], b-l.B[d]*l.Size[d], c-l.C[d]*l.Size[d]
+		}
+	}
+}
+
+// broadcastShape returns the shape to which a and b broadcast.
+func broadcastShape(op string, a, b *Tensor) (shape [MaxDims]int, n int) {
+	n = max(a.NDim(), b.NDim())
+	for i := 1; i <= n; i++ {
+		da, db := 1, 1
+		if i <= a.NDim() {
+			da = a.dims[a.NDim()-i]
+		}
+		if i <= b.NDim() {
+			db = b.dims[b.NDim()-i]
+		}
+		switch {
+		case da == db || db == 1:
+			shape[n-i] = da
+		case da == 1:
+			shape[n-i] = db
+		default:
+			throwShape(op, "%v and %v do not broadcast: sizes %d and %d of dimension %d differ and neither is 1", a.brief(), b.brief(), da, db, n-i)
+		}
+	}
+	return shape, n
+}
+
+// BroadcastShape returns the shape to which shapes a and b broadcast; ok is false
+// if they do not.
+func BroadcastShape(a, b []int) (shape []int, ok bool) {
+	n := max(len(a), len(b))
+	shape = make([]int, n)
+	for i := 1; i <= n; i++ {
+		da, db := 1, 1
+		if i <= len(a) {
+			da = a[len(a)-i]
+		}
+		if i <= len(b) {
+			db = b[len(b)-i]
+		}
+		if da != db && da != 1 && db != 1 {
+			return nil, false
+		}
+		if shape[n-i] = da; da == 1 {
+			shape[n-i] = db
+		}
+	}
+	return shape, true
+}
+
+// broadcastsTo reports whether from broadcasts to shape.
+func broadcastsTo(from, shape []int) bool {
+	if len(from) > len(shape) {
+		return false
+	}
+	for i, n := range from {
+		if n != 1 && n != shape[len(shape)-len(from)+i] {
+			return false
+		}
+	}
+	return true
+}
+
+// SumTo adds up the elements of x that a broadcast from shape to x's shape
+// repeats: the gradient of a broadcast. It returns x itself if shape is x's. It
+// throws a *ShapeError unless shape broadcasts to x's.
+func SumTo(x *Tensor, shape ...int) *Tensor {
+	if equalInts(shape, x.Shape()) {
+		return x
+	}
+	if !broadcastsTo(shape, x.Shape()) {
+		throwShape("SumTo", "%v: %v does not broadcast to it", x.brief(), slices.Clone(shape))
+	}
+	lead := x.NDim() - len(shape)
+	dims := make([]int, 0, MaxDims)
+	for d := range x.NDim() {
+		if d < lead || shape[d-lead] == 1 && x.dims[d] != 1 {
+			dims = append(dims, d)
+		}
+	}
+	return Sum(x, dims, true).Reshape(shape...)
+}
+
+// Expand returns x repeated to shape, to which x's shape broadcasts. It returns x
+// itself if shape is x's.
+func Expand(x *Tensor, shape ...int) *Tensor {
+	if equalInts(shape, x.Shape()) {
+		return x
+	}
+	if !broadcastsTo(x.Shape(), shape) {
+		throwShape("Expand", "%v does not broadcast to %v", x.brief(), slices.Clone(shape))
+	}
+	y := alloc("Expand", x.dev, x.dtype, shape)
+	x.dev.CopyLoop(x.dtype.Size(), y.addr, x.ptr("Expand"), loopOver(shape, shape, x.Shape()))
+	runtime.KeepAlive(x)
+	return y
+}
+
+// equalInts is slices.Equal, spelled for the compiler to inline.
+func equalInts(a, b []int) bool { return slices.Equal(a, b) }

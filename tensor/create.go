@@ -1,0 +1,151 @@
+package tensor
+
+import (
+	"runtime"
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/internal/dtype"
+)
+
+// New returns a tensor of unspecified contents. It throws a *ShapeError if a
+// size is negative or there are more than MaxDims.
+func New(dev Device, dt DType, shape ...int) *Tensor { return alloc("New", dev, dt, shape) }
+
+// NewLike returns a tensor of x's device, type and shape, contents unspecified.
+func NewLike(x *Tensor) *Tensor { return allocLike("NewLike", x) }
+
+// Zeros returns a tensor of zeros (false for Bool).
+func Zeros(dev Device, dt DType, shape ...int) *Tensor {
+	t := alloc("Zeros", dev, dt, shape)
+	dev.Fill(dt, t.addr, t.numel, 0)
+	return t
+}
+
+// ZerosLike returns zeros of x's device, type and shape.
+func ZerosLike(x *Tensor) *Tensor { return Zeros(x.dev, x.dtype, x.Shape()...) }
+
+// Full returns a tensor whose elements are all v, rounded to dt.
+func Full(dev Device, dt DType, v float64, shape ...int) *Tensor {
+	t := alloc("Full", dev, dt, shape)
+	dev.Fill(dt, t.addr, t.numel, v)
+	return t
+}
+
+// Scalar returns a tensor without dimensions that holds v.
+func Scalar(dev Device, dt DType, v float64) *Tensor { return Full(dev, dt, v) }
+
+// Arange returns [start, start+1, …], n elements.
+func Arange(dev Device, dt DType, start, n int) *Tensor {
+	t := alloc("Arange", dev, dt, []int{n})
+	dev.Iota(dt, t.addr, n, start)
+	return t
+}
+
+// Fill sets every element of t to v, rounded to its type.
+func Fill(t *Tensor, v float64) { t.dev.Fill(t.dtype, t.ptr("Fill"), t.numel, v) }
+
+// FromSlice returns a tensor with a copy of data. It throws a *ShapeError if the
+// sizes do not multiply to len(data).
+func FromSlice[T Elem](dev Device, data []T, shape ...int) *Tensor {
+	n := 1
+	for _, s := range shape {
+		n *= s
+	}
+	if n != len(data) {
+		throwShape("FromSlice", "%d elements for shape %v, which has %d", len(data), append([]int(nil), shape...), n)
+	}
+	t := alloc("FromSlice", dev, dtype.Of[T](), shape)
+	if n > 0 {
+		dev.FromHost(t.addr, unsafe.Pointer(&data[0]), t.Bytes())
+	}
+	return t
+}
+
+// Data returns the elements where they lie: writing to the slice writes to t. It
+// is valid while t is reachable and its scope is open. It throws a *TypeError if
+// T is not t's element type and a *UseError if t is not on the CPU or was freed.
+func Data[T Elem](t *Tensor) []T {
+	if want := dtype.Of[T](); t.dtype != want {
+		throwType("Data", "%v does not hold %v", t.brief(), want)
+	}
+	if _, ok := t.dev.(*CPU); !ok {
+		throwUse("Data", "%v is on %v; use ToSlice, which copies", t.brief(), t.dev)
+	}
+	return sliceOf[T](t.ptr("Data"), t.numel)
+}
+
+// ToSlice returns a copy of the elements in Go's memory. It throws as Data does,
+// except that t may be on any device.
+func ToSlice[T Elem](t *Tensor) []T {
+	if want := dtype.Of[T](); t.dtype != want {
+		throwType("ToSlice", "%v does not hold %v", t.brief(), want)
+	}
+	s := make([]T, t.numel)
+	if t.numel > 0 {
+		t.dev.ToHost(unsafe.Pointer(&s[0]), t.ptr("ToSlice"), t.Bytes())
+		runtime.KeepAlive(t)
+	}
+	return s
+}
+
+// Item returns the only element of t. It throws a *ShapeError if t does not have
+// exactly one.
+func (t *Tensor) Item() float64 {
+	if t.numel != 1 {
+		throwShape("Item", "%v has %d elements, not one", t.brief(), t.numel)
+	}
+	return ToSlice[float64](Cast(t, Float64))[0]
+}
+
+// Clone returns a copy of x with memory of its own.
+func Clone(x *Tensor) *Tensor {
+	t := allocLike("Clone", x)
+	x.dev.CopyBytes(t.addr, x.ptr("Clone"), x.Bytes())
+	runtime.KeepAlive(x)
+	return t
+}
+
+// Copy sets the elements of dst to those of src, which has the same shape and
+// type and may be on another device.
+func Copy(dst, src *Tensor) {
+	wantSameShape("Copy", dst, src)
+	if dst.dtype != src.dtype {
+		throwType("Copy", "%v into %v: element types differ; Cast first", src.brief(), dst.brief())
+	}
+	d, s, n := dst.ptr("Copy"), src.ptr("Copy"), src.Bytes()
+	if n == 0 {
+		return
+	}
+	if dst.dev == src.dev {
+		dst.dev.CopyBytes(d, s, n)
+	} else {
+		host := make([]byte, n)
+		src.dev.ToHost(unsafe.Pointer(&host[0]), s, n)
+		dst.dev.FromHost(d, unsafe.Pointer(&host[0]), n)
+	}
+	runtime.KeepAlive(src)
+	runtime.KeepAlive(dst)
+}
+
+// To returns x on dev: x itself if it is there already, else a copy.
+func To(x *Tensor, dev Device) *Tensor {
+	if x.dev == dev {
+		return x
+	}
+	t := alloc("To", dev, x.dtype, x.Shape())
+	Copy(t, x)
+	return t
+}
+
+// Cast returns x with elements converted to dt: floats round to nearest even and
+// truncate towards zero when dt is an integer; Bool is x != 0. It returns x
+// itself if dt is its type.
+func Cast(x *Tensor, dt DType) *Tensor {
+	if x.dtype == dt {
+		return x
+	}
+	t := alloc("Cast", x.dev, dt, x.Shape())
+	x.dev.Cast(dt, t.addr, x.dtype, x.ptr("Cast"), x.numel)
+	runtime.KeepAlive(x)
+	return t
+}

@@ -1,0 +1,39 @@
+// Package tensor computes with dense n-dimensional arrays on one device.
+//
+// A Tensor is a shape, an element type and a piece of a device's memory, with
+// the elements in row-major order, without gaps. It knows nothing of ranks.
+// Operators are functions: values in, a new value out. Beside each stands its
+// gradient, and the few forms that write into their first argument (AddTo, Copy,
+// MatMulTo) say so in their names or docs.
+//
+//	cpu := tensor.NewCPU(nil)
+//	a := tensor.FromSlice(cpu, []float32{1, 2, 3, 4}, 2, 2)
+//	b := tensor.MatMul(a, a, false, true) // a·aᵀ
+//	fmt.Println(tensor.Data[float32](b))  // [5 11 11 25]
+//
+// # Errors
+//
+// A misuse throws: *ShapeError for sizes that do not fit, *TypeError for element
+// types, *UseError for memory that is no longer the tensor's. They are checked before any
+// work and thrown through internal/fault, so that a boundary such as dtensor.Try
+// hands them to the caller as ordinary errors.
+//
+// # Memory
+//
+// The memory of a tensor is outside Go's heap. Inside a Scope,
+//
+//	s := cpu.Open()
+//	...
+//	s.Keep(result)
+//	s.Close()
+//
+// what was allocated goes back at Close, except what was kept; to use it later
+// throws. Outside any scope it goes back some time after the last reference is
+// gone, by a clean-up. A slice from Data or an address from Ptr is no reference:
+// keep the tensor alive while you use them.
+//
+// # Types
+//
+// Arithmetic is for float32 (fast) and float64, and for integers where it makes
+// sense; Float16 and BFloat16 are for storage and exchange: Cast first.
+package tensor

@@ -1,0 +1,106 @@
+package tensor
+
+import (
+	"fmt"
+
+	"github.com/gorun-spmd/gorun/internal/fault"
+)
+
+// A ShapeError says that the sizes given to an operator do not fit.
+type ShapeError struct {
+	Op     string // the operator, "MatMul"
+	Detail string // what differs, with numbers and names, and what to do
+}
+
+func (e *ShapeError) Error() string { return "tensor: " + e.Op + ": " + e.Detail }
+
+// A TypeError says that an operator has no meaning for an element type.
+type TypeError struct {
+	Op     string
+	Detail string
+}
+
+func (e *TypeError) Error() string { return "tensor: " + e.Op + ": " + e.Detail }
+
+// A UseError says that a tensor cannot be used as it was: its memory went back
+// to the pool, is on another device, or there is none left.
+type UseError struct {
+	Op     string
+	Detail string
+	Err    error // the cause, if there is one
+}
+
+func (e *UseError) Error() string {
+	if e.Err != nil {
+		return "tensor: " + e.Op + ": " + e.Detail + ": " + e.Err.Error()
+	}
+	return "tensor: " + e.Op + ": " + e.Detail
+}
+
+// Unwrap returns the cause.
+func (e *UseError) Unwrap() error { return e.Err }
+
+// throwShape throws a *ShapeError.
+func throwShape(op, format string, args ...any) {
+	fault.Throw(&ShapeError{Op: op, Detail: fmt.Sprintf(format, args...)})
+}
+
+// throwType throws a *TypeError.
+func throwType(op, format string, args ...any) {
+	fault.Throw(&TypeError{Op: op, Detail: fmt.Sprintf(format, args...)})
+}
+
+// throwUse throws a *UseError.
+func throwUse(op, format string, args ...any) {
+	fault.Throw(&UseError{Op: op, Detail: fmt.Sprintf(format, args...)})
+}
+
+// wantSameType throws unless a and b have one element type and one device.
+func wantSameType(op string, a, b *Tensor) {
+	if a.dtype != b.dtype {
+		throwType(op, "%v and %v: element types differ; Cast one of them", a.brief(), b.brief())
+	}
+	wantSameDevice(op, a, b)
+}
+
+// wantSameDevice throws unless a and b are on one device.
+func wantSameDevice(op string, a, b *Tensor) {
+	if a.dev != b.dev {
+		throwUse(op, "%v is on %v and %v on %v; move one with To", a.brief(), a.dev, b.brief(), b.dev)
+	}
+}
+
+// wantFloat throws unless x is Float32 or Float64.
+func wantFloat(op string, x *Tensor) {
+	if x.dtype != Float32 && x.dtype != Float64 {
+		throwType(op, "%v: wants float32 or float64; Cast first", x.brief())
+	}
+}
+
+// wantNumber throws unless arithmetic is defined for x.
+func wantNumber(op string, x *Tensor) {
+	if x.dtype != Float32 && x.dtype != Float64 && !x.dtype.Int() {
+		throwType(op, "%v: wants float32, float64 or an integer type; Cast first", x.brief())
+	}
+}
+
+// wantIndex throws unless x is Int32 or Int64.
+func wantIndex(op, name string, x *Tensor) {
+	if x.dtype != Int32 && x.dtype != Int64 {
+		throwType(op, "%s %v: indices are int64 or int32", name, x.brief())
+	}
+}
+
+// wantBool throws unless x is Bool.
+func wantBool(op, name string, x *Tensor) {
+	if x.dtype != Bool {
+		throwType(op, "%s %v: wants bool", name, x.brief())
+	}
+}
+
+// wantSameShape throws unless a and b have the same sizes.
+func wantSameShape(op string, a, b *Tensor) {
+	if !sameShape(a, b) {
+		throwShape(op, "%v and %v: shapes differ", a.brief(), b.brief())
+	}
+}

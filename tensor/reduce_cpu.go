@@ -1,0 +1,116 @@
+package tensor
+
+import (
+	"math"
+	"unsafe"
+)
+
+// Reduce computes dst[o, i] = op over r of x[o, r, i] for contiguous dst
+// [outer, inner] and x [outer, red, inner].
+func (c *CPU) Reduce(op ReduceOp, dt DType, dst, x unsafe.Pointer, outer, red, inner int) {
+	n, m := outer*inner, outer*red*inner
+	switch dt {
+	case Float32:
+		d, s := sliceOf[float32](dst, n), sliceOf[float32](x, m)
+		reduce(op, d, s, red, inner, reduceStart[float32](op), reduceRow[float32])
+	case Float64:
+		reduce(op, sliceOf[float64](dst, n), sliceOf[float64](x, m), red, inner, reduceStart[float64](op), reduceRow[float64])
+	case Int8:
+		reduce(op, sliceOf[int8](dst, n), sliceOf[int8](x, m), red, inner, limit[int8](op, math.MinInt8, math.MaxInt8), reduceRow[int8])
+	case Int16:
+		reduce(op, sliceOf[int16](dst, n), sliceOf[int16](x, m), red, inner, limit[int16](op, math.MinInt16, math.MaxInt16), reduceRow[int16])
+	case Int32:
+		reduce(op, sliceOf[int32](dst, n), sliceOf[int32](x, m), red, inner, limit[int32](op, math.MinInt32, math.MaxInt32), reduceRow[int32])
+	case Int64:
+		reduce(op, sliceOf[int64](dst, n), sliceOf[int64](x, m), red, inner, limit[int64](op, math.MinInt64, math.MaxInt64), reduceRow[int64])
+	case Uint8:
+		reduce(op, sliceOf[uint8](dst, n), sliceOf[uint8](x, m), red, inner, limit[uint8](op, 0, math.MaxUint8), reduceRow[uint8])
+	case Bool:
+		reduce(op, sliceOf[uint8](dst, n), sliceOf[uint8](x, m), red, inner, limit[uint8](op, 0, 1), reduceRow[uint8])
+	}
+}
+
+// limit returns the value of op for no elements of an integer type.
+func limit[T number](op ReduceOp, least, most T) T {
+	switch op {
+	case OpAmax:
+		return least
+	case OpAmin:
+		return most
+	}
+	return reduceStart[T](op)
+}
+
+func reduceStart[T number](op ReduceOp) T {
+	switch op {
+	case OpProd:
+		return 1
+	case OpAmax:
+		return T(math.Inf(-1))
+	case OpAmin:
+		return T(math.Inf(1))
+	}
+	return 0
+}
+
+// sumBlock is how many rows are added before their sum is added to the total, so
+// that the rounding error grows with the square root of what it would be.
+const sumBlock = 128
+
+// reduce walks x; row combines a contiguous run.
+func reduce[T number](op ReduceOp, dst, x []T, red, inner int, start T, row func(op ReduceOp, start T, x []T) T) {
+	if len(dst) == 0 {
+		return
+	}
+	outer := len(dst) / inner
+	if inner == 1 {
+		parallel(outer, red, 1, func(lo, hi int) {
+			for o := lo; o < hi; o++ {
+				dst[o] = row(op, start, x[o*red:(o+1)*red])
+			}
+		})
+		return
+	}
+	for o := range outer {
+		d := dst[o*inner : (o+1)*inner]
+		fill(d, start)
+		for r := range red {
+			combine(op, d, x[(o*red+r)*inner:][:inner])
+		}
+	}
+}
+
+// combine computes dst[i] = op(dst[i], x[i]).
+func combine[T number](op ReduceOp, dst, x []T) {
+	for i, v := range x {
+		dst[i] = combineOne(op, dst[i], v)
+	}
+}
+
+func combineOne[T number](op ReduceOp, a, b T) T {
+	switch op {
+	case OpSum:
+		return a + b
+	case OpProd:
+		return a * b
+	case OpAmax:
+		return max(a, b)
+	default:
+		return min(a, b)
+	}
+}
+
+// reduceRow combines a run, in blocks.
+func reduceRow[T number](op ReduceOp, start T, x []T) T {
+	total := start
+	for len(x) > 0 {
+		n := min(len(x), sumBlock)
+		part := x[0]
+		for _, v := range x[1:n] {
+			part = combineOne(op, part, v)
+		}
+		total = combineOne(op, total, part)
+		x = x[n:]
+	}
+	return total
+}

@@ -1,0 +1,166 @@
+package tensor
+
+import "runtime"
+
+// A UnaryOp is an element-wise function of one argument.
+type UnaryOp uint8
+
+// The unary operators. Sqrt, Log and Rsqrt of a negative number are NaN.
+const (
+	OpNeg     UnaryOp = iota // -x
+	OpAbs                    // |x|; gradient 0 at 0
+	OpExp                    // eˣ
+	OpLog                    // ln x
+	OpSqrt                   // √x
+	OpRsqrt                  // 1/√x
+	OpTanh                   // tanh x
+	OpSigmoid                // 1/(1+e⁻ˣ)
+	OpRelu                   // max(x, 0); gradient 0 at 0
+	OpGelu                   // x·Φ(x), exact: Φ(x) = (1 + erf(x/√2))/2
+	OpSilu                   // x·sigmoid(x)
+	OpSquare                 // x²
+	OpSign                   // -1, 0 or 1; gradient 0
+	unaryOps
+)
+
+var unaryNames = [unaryOps]string{"Neg", "Abs", "Exp", "Log", "Sqrt", "Rsqrt", "Tanh", "Sigmoid", "Relu", "Gelu", "Silu", "Square", "Sign"}
+
+// String returns the name of the function, "Gelu".
+func (op UnaryOp) String() string { return unaryNames[op] }
+
+// NeedsInput reports whether UnaryGrad reads x, and NeedsOutput whether it reads
+// y; a tape need not keep the other.
+func (op UnaryOp) NeedsInput() bool {
+	switch op {
+	case OpAbs, OpLog, OpGelu, OpSilu, OpSquare:
+		return true
+	}
+	return false
+}
+
+// NeedsOutput reports whether UnaryGrad reads y.
+func (op UnaryOp) NeedsOutput() bool {
+	switch op {
+	case OpExp, OpSqrt, OpRsqrt, OpTanh, OpSigmoid, OpRelu:
+		return true
+	}
+	return false
+}
+
+// Unary returns op of each element of x, float32 or float64; Neg, Abs, Relu,
+// Square and Sign take integers too. It throws a *TypeError for other types.
+func Unary(op UnaryOp, x *Tensor) *Tensor {
+	wantUnary(op, x)
+	y := allocLike(op.String(), x)
+	x.dev.Unary(op, x.dtype, y.addr, x.ptr(op.String()), x.numel)
+	runtime.KeepAlive(x)
+	return y
+}
+
+// UnaryTo is Unary into dst, which may be x.
+func UnaryTo(dst *Tensor, op UnaryOp, x *Tensor) {
+	wantUnary(op, x)
+	wantSameType(op.String(), dst, x)
+	wantSameShape(op.String(), dst, x)
+	x.dev.Unary(op, x.dtype, dst.ptr(op.String()), x.ptr(op.String()), x.numel)
+	runtime.KeepAlive(x)
+}
+
+func wantUnary(op UnaryOp, x *Tensor) {
+	switch op {
+	case OpNeg, OpAbs, OpRelu, OpSquare, OpSign:
+		wantNumber(op.String(), x)
+	default:
+		wantFloat(op.String(), x)
+	}
+}
+
+// UnaryGrad returns dx = dy·op'(x), where y = op(x). It reads x if
+// op.NeedsInput() and y if op.NeedsOutput(); the others may be nil.
+func UnaryGrad(op UnaryOp, dy, x, y *Tensor) *Tensor {
+	name := op.String() + "Grad"
+	wantFloat(name, dy)
+	px, py := dy, dy // a valid address for what is not read
+	if op.NeedsInput() {
+		wantSameType(name, dy, x)
+		wantSameShape(name, dy, x)
+		px = x
+	}
+	if op.NeedsOutput() {
+		wantSameType(name, dy, y)
+		wantSameShape(name, dy, y)
+		py = y
+	}
+	dx := allocLike(name, dy)
+	dy.dev.UnaryGrad(op, dy.dtype, dx.addr, dy.ptr(name), px.ptr(name), py.ptr(name), dy.numel)
+	runtime.KeepAlive(dy)
+	runtime.KeepAlive(px)
+	runtime.KeepAlive(py)
+	return dx
+}
+
+// Neg returns -x.
+func Neg(x *Tensor) *Tensor { return Unary(OpNeg, x) }
+
+// Abs returns |x|.
+func Abs(x *Tensor) *Tensor { return Unary(OpAbs, x) }
+
+// Exp returns eˣ.
+func Exp(x *Tensor) *Tensor { return Unary(OpExp, x) }
+
+// Log returns ln x.
+func Log(x *Tensor) *Tensor { return Unary(OpLog, x) }
+
+// Sqrt returns √x.
+func Sqrt(x *Tensor) *Tensor { return Unary(OpSqrt, x) }
+
+// Rsqrt returns 1/√x.
+func Rsqrt(x *Tensor) *Tensor { return Unary(OpRsqrt, x) }
+
+// Tanh returns tanh x.
+func Tanh(x *Tensor) *Tensor { return Unary(OpTanh, x) }
+
+// Sigmoid returns 1/(1+e⁻ˣ).
+func Sigmoid(x *Tensor) *Tensor { return Unary(OpSigmoid, x) }
+
+// Relu returns max(x, 0).
+func Relu(x *Tensor) *Tensor { return Unary(OpRelu, x) }
+
+// Gelu returns x·Φ(x), with the exact error function.
+func Gelu(x *Tensor) *Tensor { return Unary(OpGelu, x) }
+
+// Silu returns x·sigmoid(x).
+func Silu(x *Tensor) *Tensor { return Unary(OpSilu, x) }
+
+// Square returns x².
+func Square(x *Tensor) *Tensor { return Unary(OpSquare, x) }
+
+// Sign returns -1, 0 or 1.
+func Sign(x *Tensor) *Tensor { return Unary(OpSign, x) }
+
+// Clamp returns min(max(x, lo), hi). NaN stays NaN.
+func Clamp(x *Tensor, lo, hi float64) *Tensor {
+	wantNumber("Clamp", x)
+	y := allocLike("Clamp", x)
+	x.dev.Clamp(x.dtype, y.addr, x.ptr("Clamp"), lo, hi, x.numel)
+	runtime.KeepAlive(x)
+	return y
+}
+
+// ClampGrad returns dy where lo <= x <= hi, else 0.
+func ClampGrad(dy, x *Tensor, lo, hi float64) *Tensor {
+	wantFloat("ClampGrad", dy)
+	wantSameType("ClampGrad", dy, x)
+	wantSameShape("ClampGrad", dy, x)
+	dx := allocLike("ClampGrad", x)
+	x.dev.ClampGrad(x.dtype, dx.addr, dy.ptr("ClampGrad"), x.ptr("ClampGrad"), lo, hi, x.numel)
+	runtime.KeepAlive(dy)
+	runtime.KeepAlive(x)
+	return dx
+}
+
+// Not returns !x of a Bool tensor.
+func Not(x *Tensor) *Tensor {
+	wantBool("Not", "x", x)
+	return CompareScalar(OpEq, x, 0)
+}
