@@ -1,0 +1,240 @@
+// Package control is the shared memory through which a launcher and the ranks
+// of one host know of each other: who has ended and why, where each rank's
+// memory lies, and what each was doing last.
+//
+// The launcher creates a Segment and hands its files to the children it
+// starts; each rank opens them. None of it has a name in a file system: when
+// the last process that has it is gone, it is gone.
+//
+//	launcher: Create → Files → (start) → Ended, Error → Close
+//	rank:     Open → SetState, SetError, the rest through comm/shm
+//
+// Whatever a rank writes, the launcher's methods neither fail nor read outside
+// the segment: lengths are cut, text is made valid.
+package control
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	goruntime "runtime"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// MaxRanks is how many ranks one segment can serve.
+const MaxRanks = 4096
+
+// Options are the launcher's choices. The zero value is usable.
+type Options struct {
+	// Cores is how many cores the ranks together may use: while they are not
+	// more than that, a waiting rank spins. 0 means GOMAXPROCS.
+	Cores int
+	// ArenaBytes is the most that one rank can allocate of shared memory; it
+	// takes memory as it is used. 0 means the machine's memory.
+	ArenaBytes int
+}
+
+// A Segment is one process' mapping of the control segment and, in a rank, of
+// all ranks' arenas. Its methods may be called from any goroutine, but none
+// after Close.
+type Segment struct {
+	files  []*os.File // the launcher's
+	base   unsafe.Pointer
+	ranks  int
+	arenas []unsafe.Pointer // the ranks'
+	arena  int              // bytes of each
+}
+
+// A State is what a rank says it is doing.
+type State uint32
+
+// The states, in order.
+const (
+	Starting State = iota
+	Running
+	Finished
+	Failed
+)
+
+// String returns the name in lower case.
+func (s State) String() string {
+	if s > Failed {
+		return "unknown"
+	}
+	return [...]string{"starting", "running", "finished", "failed"}[s]
+}
+
+// Create makes the segment and the arenas of n ranks. The files are closed on
+// exec: hand them on as os/exec's ExtraFiles.
+func Create(n int, o Options) (*Segment, error) {
+	if n < 1 || n > MaxRanks {
+		return nil, fmt.Errorf("control: Create: %d ranks; give 1 to %d", n, MaxRanks)
+	}
+	if o.Cores == 0 {
+		o.Cores = goruntime.GOMAXPROCS(0)
+	}
+	if o.ArenaBytes == 0 {
+		var err error
+		if o.ArenaBytes, err = machineBytes(); err != nil {
+			return nil, err
+		}
+	}
+	o.ArenaBytes = (o.ArenaBytes + page - 1) &^ (page - 1)
+	s := &Segment{ranks: n, arena: o.ArenaBytes}
+	for i := range n + 1 {
+		name, bytes := "gorun-control", totalBytes
+		if i > 0 {
+			name, bytes = fmt.Sprintf("gorun-arena-%d", i-1), o.ArenaBytes
+		}
+		f, err := memfd(name, bytes)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("control: Create: %s of %d bytes: %w", name, bytes, err), s.Close())
+		}
+		s.files = append(s.files, f)
+	}
+	var err error
+	if s.base, err = mapFile(s.files[0], totalBytes); err != nil {
+		return nil, errors.Join(fmt.Errorf("control: Create: %w", err), s.Close())
+	}
+	h := s.header()
+	h.version, h.ranks, h.cores, h.arenaBytes = version, uint64(n), uint64(o.Cores), uint64(o.ArenaBytes)
+	h.next.Store(regionBase(n))
+	h.magic = magic
+	return s, nil
+}
+
+// Files returns the control file and then the arenas in rank order. They
+// belong to the segment and are closed with it.
+func (s *Segment) Files() []*os.File { return s.files }
+
+// Open maps what Create made into the process of rank. The files may be closed
+// afterwards.
+func Open(control *os.File, arenas []*os.File, rank int) (*Segment, error) {
+	if rank < 0 || rank >= len(arenas) {
+		return nil, fmt.Errorf("control: Open: rank %d of %d arenas; the environment and the inherited files do not fit", rank, len(arenas))
+	}
+	if err := checkSize(control, totalBytes); err != nil {
+		return nil, fmt.Errorf("control: Open: %w; start the program with the same version of gorun", err)
+	}
+	base, err := mapFile(control, totalBytes)
+	if err != nil {
+		return nil, fmt.Errorf("control: Open: %w", err)
+	}
+	s := &Segment{base: base, ranks: len(arenas)}
+	h := s.header()
+	switch {
+	case h.magic != magic:
+		err = fmt.Errorf("control: Open: %s is not a control segment of gorun", control.Name())
+	case h.version != version:
+		err = fmt.Errorf("control: Open: the launcher's layout is %#x and this program's %#x; build both from the same version of gorun", h.version, version)
+	case h.ranks != uint64(len(arenas)):
+		err = fmt.Errorf("control: Open: the segment has %d ranks and the environment %d", h.ranks, len(arenas))
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	s.arena = int(h.arenaBytes)
+	for r, f := range arenas {
+		p, err := mapArena(f, s.arena)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("control: Open: arena of rank %d: %w", r, err), s.Close())
+		}
+		s.arenas = append(s.arenas, p)
+	}
+	return s, nil
+}
+
+// Close unmaps the segment and closes the files. Memory of the arenas must not
+// be used any more.
+func (s *Segment) Close() error {
+	var errs []error
+	if s.base != nil {
+		errs = append(errs, unix.MunmapPtr(s.base, totalBytes))
+	}
+	for _, p := range s.arenas {
+		errs = append(errs, unix.MunmapPtr(p, uintptr(s.arena)))
+	}
+	for _, f := range s.files {
+		errs = append(errs, f.Close())
+	}
+	s.base, s.arenas, s.files = nil, nil, nil
+	return errors.Join(errs...)
+}
+
+func (s *Segment) header() *header { return (*header)(s.base) }
+
+func (s *Segment) block(rank int) *block {
+	if rank < 0 || rank >= s.ranks {
+		panic(fmt.Sprintf("control: rank %d of %d", rank, s.ranks))
+	}
+	return (*block)(unsafe.Add(s.base, page+rank*int(blockStride)))
+}
+
+// Ranks returns the number of ranks.
+func (s *Segment) Ranks() int { return s.ranks }
+
+// Cores returns how many cores the ranks together may use, at least 1.
+func (s *Segment) Cores() int { return max(1, int(min(s.header().cores, MaxRanks))) }
+
+// Alarm is raised by one whenever a rank ends or a communicator is aborted:
+// while it stays the same nobody has to look for either.
+func (s *Segment) Alarm() *atomic.Uint32 { return &s.header().alarm }
+
+// Ended says that rank's process has ended; cause is "" if it did so without
+// an error. Calls of the others that need it, pending and later, fail with it.
+// Only the first call for a rank counts.
+func (s *Segment) Ended(rank int, cause string) {
+	b := s.block(rank)
+	if b.ended.set.Load() == 0 {
+		b.ended.size.Store(uint32(copy(b.ended.data[:], cause)))
+		b.ended.set.Store(1)
+	}
+	s.header().alarm.Add(1)
+}
+
+// HasEnded returns what Ended was told about rank.
+func (s *Segment) HasEnded(rank int) (cause string, ended bool) {
+	b := s.block(rank)
+	if b.ended.set.Load() == 0 {
+		return "", false
+	}
+	return readText(b.ended.data[:], b.ended.size.Load()), true
+}
+
+// SetState says what rank is doing.
+func (s *Segment) SetState(rank int, state State) { s.block(rank).state.Store(uint32(state)) }
+
+// State returns what rank says it is doing.
+func (s *Segment) State(rank int) State { return min(State(s.block(rank).state.Load()), Failed+1) }
+
+// SetError says why rank fails, at the time of the call. Only its first call
+// counts. A text of more than 16 KiB loses its end.
+func (s *Segment) SetError(rank int, text string) {
+	b := s.block(rank)
+	if !b.failure.set.CompareAndSwap(0, 1) {
+		return
+	}
+	b.errorAt.Store(time.Now().UnixNano())
+	b.failure.size.Store(uint32(copy(b.failure.data[:], text)))
+	b.failure.set.Store(2)
+}
+
+// Error returns what rank said with SetError, and when; "" and the zero time
+// if it has said nothing.
+func (s *Segment) Error(rank int) (text string, at time.Time) {
+	b := s.block(rank)
+	if b.failure.set.Load() != 2 {
+		return "", time.Time{}
+	}
+	return readText(b.failure.data[:], b.failure.size.Load()), time.Unix(0, b.errorAt.Load())
+}
+
+// readText copies at most size bytes and makes them valid text.
+func readText(data []byte, size uint32) string {
+	return strings.ToValidUTF8(string(data[:min(int(size), len(data))]), "\uFFFD")
+}

@@ -1,0 +1,76 @@
+package control
+
+import (
+	"fmt"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// memfd returns an anonymous file of the given size, which nobody can change.
+func memfd(name string, bytes int) (*os.File, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, fmt.Errorf("memfd_create: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), name)
+	if err := unix.Ftruncate(fd, int64(bytes)); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("ftruncate: %w", err)
+	}
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("sealing: %w", err)
+	}
+	return f, nil
+}
+
+// checkSize returns an error unless f has the given size and cannot shrink: a
+// mapping beyond the end of a file would kill who touches it.
+func checkSize(f *os.File, bytes int) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Size() != int64(bytes) {
+		return fmt.Errorf("%s has %d bytes, not %d", f.Name(), info.Size(), bytes)
+	}
+	seals, err := unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0)
+	if err != nil || seals&unix.F_SEAL_SHRINK == 0 {
+		return fmt.Errorf("%s is not sealed against shrinking (seals %#x, %v)", f.Name(), seals, err)
+	}
+	return nil
+}
+
+// mapFile maps all of f, shared, taking memory only as it is touched.
+func mapFile(f *os.File, bytes int) (unsafe.Pointer, error) {
+	p, err := unix.MmapPtr(int(f.Fd()), 0, nil, uintptr(bytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
+	if err != nil {
+		return nil, fmt.Errorf("mapping %d bytes of %s: %w (a limit on address space, ulimit -v, must allow all ranks' arenas)", bytes, f.Name(), err)
+	}
+	return p, nil
+}
+
+// mapArena maps an arena after checking its size. Huge pages are advice only:
+// most kernels are set to refuse them for shared memory.
+func mapArena(f *os.File, bytes int) (unsafe.Pointer, error) {
+	if err := checkSize(f, bytes); err != nil {
+		return nil, err
+	}
+	p, err := mapFile(f, bytes)
+	if err != nil {
+		return nil, err
+	}
+	_ = unix.Madvise(unsafe.Slice((*byte)(p), bytes), unix.MADV_HUGEPAGE)
+	return p, nil
+}
+
+// machineBytes returns the machine's memory.
+func machineBytes() (int, error) {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return 0, fmt.Errorf("control: Create: sysinfo: %w; give Options.ArenaBytes", err)
+	}
+	return int(info.Totalram) * int(info.Unit), nil
+}

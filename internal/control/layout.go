@@ -1,0 +1,99 @@
+package control
+
+import (
+	"sync/atomic"
+	"unsafe"
+)
+
+// The segment, from its start:
+//
+//	header            one page
+//	block of rank 0   what rank 0 and the launcher say about rank 0
+//	…
+//	block of rank n-1
+//	regions           memory that the ranks hand out among themselves
+//
+// Its pages are zero until they are written, and take no memory until then.
+// Everything that two processes use at once is an atomic.
+
+const (
+	magic      = 0x6e75726f67 // "gorun"
+	format     = 1            // raised with every change of the layout
+	totalBytes = 1 << 30
+	page       = 4096
+
+	causeBytes = 1 << 10
+	noteBytes  = 2 << 10
+	errorBytes = 16 << 10
+	siteBytes  = 256
+
+	// RingCalls is how many calls a rank's flight recorder keeps.
+	RingCalls = 128
+)
+
+// version tells layouts apart, also those of binaries built with another format.
+const version = format<<32 | uint64(unsafe.Sizeof(block{}))
+
+type header struct {
+	magic, version uint64
+	ranks, cores   uint64
+	arenaBytes     uint64
+	_              [24]byte
+
+	alarm atomic.Uint32 // raised whenever a rank ends or a communicator is aborted
+	_     [60]byte
+
+	next atomic.Uint64 // offset of the first byte of the regions that is free
+	_    [56]byte
+}
+
+// text is a string that its writer stores once, before it sets set.
+type text[A any] struct {
+	set  atomic.Uint32
+	size atomic.Uint32
+	data A
+}
+
+// block is what is known of one rank. Ended is written by the launcher, the
+// rest by the rank.
+type block struct {
+	state   atomic.Uint32
+	_       [4]byte
+	errorAt atomic.Int64 // Unix nanoseconds
+	calls   atomic.Uint64
+	_       [40]byte
+
+	wait waiting
+
+	ended   text[[causeBytes]byte]
+	failure text[[errorBytes]byte]
+	note    struct {
+		stamp atomic.Uint64
+		size  atomic.Uint32
+		data  [noteBytes]byte
+	}
+	ring [RingCalls]entry
+}
+
+// waiting is the wait that a rank is in, once it has lasted a while.
+type waiting struct {
+	since atomic.Int64 // Unix nanoseconds, 0: not waiting
+	comm  atomic.Uint64
+	seq   atomic.Uint64
+	what  atomic.Uint64
+	count atomic.Uint64
+	on    atomic.Uint64 // world number of the rank waited for
+	size  atomic.Uint32
+	site  [siteBytes]byte
+	_     [12]byte
+}
+
+// entry is one call of the ring. The rank alone writes it, without atomics: a
+// reader may see a call half replaced by a later one.
+type entry struct{ comm, seq, what, count uint64 }
+
+// blockStride is the distance between blocks: whole pages.
+const blockStride = (unsafe.Sizeof(block{}) + page - 1) &^ (page - 1)
+
+// regionBase returns the offset of the first region.
+func regionBase(ranks int) uint64 { return page + uint64(ranks)*uint64(blockStride) }

@@ -1,0 +1,6 @@
+//go:build invariants || race
+
+package invariant
+
+// Enabled says whether expensive checks run.
+const Enabled = true
