@@ -3,13 +3,14 @@ package layout
 import "time"
 
 // Costs is a simple model of what a step takes: a collective costs Latency, Peer
-// for each other rank in its group, and its bytes divided by Bandwidth.
+// for each other rank in its group, and the bytes that a rank receives divided by
+// Bandwidth; every step but a relabel writes its result, at Copy.
 // The zero Costs stands for DefaultCosts.
 type Costs struct {
 	Latency   time.Duration // of a collective, however small
 	Peer      time.Duration // for each other rank in the group
 	Bandwidth float64       // bytes a second that a rank receives; 0: the default
-	Copy      float64       // bytes a second that a rank copies in its own memory; 0: the default
+	Copy      float64       // bytes a second that a rank writes in its own memory; 0: the default
 }
 
 // DefaultCosts are those of a few ranks that share the memory of one host: a

@@ -117,12 +117,11 @@ func (p *planner) edge(a, b *node, c class, changed uint64) edge {
 			g = p.groupSize(e.group)
 		}
 	}
-	switch {
-	case e.kind == Relabel:
-	case e.kind.Local():
+	if e.kind != Relabel {
 		e.cost = p.costs.local(p.largest(b) * p.elemBytes)
-	default:
-		e.cost = p.costs.collective(g, e.bytes)
+	}
+	if !e.kind.Local() {
+		e.cost += p.costs.collective(g, e.bytes)
 	}
 	return e
 }

@@ -20,7 +20,7 @@ func (p *planner) steps() []Step {
 // direct returns the single step between from and to, if there is one and no list
 // of more steps can be cheaper. Those need two collectives at least and move no
 // fewer bytes: each rank must receive what it lacks, or, of what a group reduces,
-// its share of the addends of all others.
+// its share of the addends of all others, and must write its result.
 func (p *planner) direct() (edge, bool) {
 	c, changed, ok := p.outline(p.from, p.to)
 	if !ok {
@@ -34,8 +34,11 @@ func (p *planner) direct() (edge, bool) {
 	if e.kind == ReduceScatter {
 		g := p.groupSize(changed)
 		least = p.largest(p.from) * (g - 1) / g * p.elemBytes
+		if e.bytes > 2*least {
+			return e, false // shards so uneven that an all-reduce may be cheaper
+		}
 	}
-	bound := 2*p.costs.collective(2, 0) + seconds(least, p.costs.Bandwidth)
+	bound := 2*p.costs.collective(2, 0) + seconds(least, p.costs.Bandwidth) + p.costs.local(p.largest(p.to)*p.elemBytes)
 	return e, e.cost <= bound
 }
 
