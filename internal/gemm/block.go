@@ -1,18 +1,25 @@
 package gemm
 
-import "sync"
+import (
+	"sync"
+	"unsafe"
+)
 
 // The blocks of the packed algorithm, in elements. A panel of B, blockK by a
 // tile's columns, stays in the first cache while the tiles of a block of A pass
-// over it; the block of A, blockM by blockK, stays in the second.
+// over it; both blocks stay in the second.
 //
 // blockK also fixes the order of each sum, so it is the same for every
 // instruction set.
 const (
 	blockK = 256
-	blockM = 336 // a multiple of every kernel's rows but the plain one's
-	blockN = 2048
+	blockM = 336 // a multiple of every kernel's rows
+	blockN = 1024
 )
+
+// smallOperand is how many elements an operand may have that is read where it
+// lies, even by many tiles.
+const smallOperand = 1 << 15
 
 // A workspace holds the packed blocks of one product.
 type workspace[T Float] struct {
@@ -21,8 +28,10 @@ type workspace[T Float] struct {
 }
 
 // Workspaces are pooled: they hold nothing between calls.
-var pool32 = sync.Pool{New: func() any { return new(workspace[float32]) }}
-var pool64 = sync.Pool{New: func() any { return new(workspace[float64]) }}
+var (
+	pool32 = sync.Pool{New: func() any { return new(workspace[float32]) }}
+	pool64 = sync.Pool{New: func() any { return new(workspace[float64]) }}
+)
 
 // poolOf returns the pool of an element type.
 func poolOf[T Float]() *sync.Pool {
@@ -33,54 +42,101 @@ func poolOf[T Float]() *sync.Pool {
 	return &pool64
 }
 
-// blocked multiplies by packing blocks of A and B so that the tiles read both in
-// order, as in Goto and van de Geijn, "Anatomy of high-performance matrix
-// multiplication", 2008.
+// blocked does C = alpha·A·B + beta·C, no size being 0.
+//
+// It packs blocks of A and B so that the tiles read both in order, as in Goto
+// and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008.
+// An operand that is read too few times to be worth packing is read where it
+// lies; so is a small one, unless its rows compete for the same cache lines.
 func blocked[T Float](kn kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c []T, ldc int) {
-	pool := poolOf[T]()
-	ws := pool.Get().(*workspace[T])
-	defer pool.Put(ws)
-	for j0 := 0; j0 < n; j0 += blockN {
-		nb := min(blockN, n-j0)
-		for p0 := 0; p0 < k; p0 += blockK {
-			kb := min(blockK, k-p0)
-			packB(kn, ws.b[:], b.from(p0, j0), kb, nb)
+	const page = 4096
+	inPlaceA := n <= 2*kn.cols || m*k <= smallOperand && a.row*int(unsafe.Sizeof(alpha))%page != 0
+	inPlaceB := b.col == 1 && (m <= 2*kn.rows || k*n <= smallOperand)
+	var ws *workspace[T]
+	if !inPlaceA || !inPlaceB {
+		pool := poolOf[T]()
+		ws = pool.Get().(*workspace[T])
+		defer pool.Put(ws)
+	}
+	stepN := blockN
+	if !inPlaceB && m <= 2*kn.rows { // a panel is read once or twice: while it is in the first cache
+		stepN = 4 * kn.cols
+	}
+	mPacked := (m + kn.rows - 1) / kn.rows * kn.rows
+	packOnce := mPacked*k <= blockM*blockK // all of A fits
+	for j := 0; j < n; j += stepN {
+		nb := min(stepN, n-j)
+		for p := 0; p < k; p += blockK {
+			kb := min(blockK, k-p)
+			bp := panels[T]{b.from(p, j), kn.cols}
+			if !inPlaceB {
+				bp = packB(kn, ws.b[:], bp.matrix, kb, nb)
+			}
 			beta := beta
-			if p0 > 0 {
+			if p > 0 {
 				beta = 1
 			}
-			for i0 := 0; i0 < m; i0 += blockM {
-				mb := min(blockM, m-i0)
-				packA(kn, ws.a[:], a.from(i0, p0), mb, kb)
-				macro(kn, mb, nb, kb, alpha, ws.a[:], ws.b[:], beta, c[i0*ldc+j0:], ldc)
+			for i := 0; i < m; i += blockM {
+				mb := min(blockM, m-i)
+				ap := panels[T]{a.from(i, p), kn.rows * a.row}
+				switch {
+				case inPlaceA:
+				case packOnce && j > 0:
+					ap = packedA(kn, ws.a[p*mPacked:], kb)
+				case packOnce:
+					ap = packA(kn, ws.a[p*mPacked:], ap.matrix, mb, kb)
+				default:
+					ap = packA(kn, ws.a[:], ap.matrix, mb, kb)
+				}
+				macro(kn, mb, nb, kb, alpha, ap, bp, beta, c[i*ldc+j:], ldc)
 			}
 		}
 	}
 }
 
-// packB writes b [k, n] as panels [k, kn.cols], one after the other.
-func packB[T Float](kn kernel, dst []T, b matrix[T], k, n int) {
-	for j := 0; j < n; j += kn.cols {
-		pack(kn, dst[j*k:], kn.cols, b.from(0, j), k, min(kn.cols, n-j))
-	}
+// Panels are a block of A cut into strips of a tile's rows, or one of B cut into
+// strips of a tile's columns: strip q starts at data[q*step], and within it
+// elements lie as in a matrix.
+type panels[T Float] struct {
+	matrix[T]
+	step int
 }
 
-// packA writes a [m, k] as panels [k, kn.rows], one after the other; the last
-// panel has the rows that are left, without gaps.
-func packA[T Float](kn kernel, dst []T, a matrix[T], m, k int) {
+// packB writes b [k, n] to dst in panels [k, kn.cols]. Where the rows of b are
+// rows in memory it takes some of them at a time through all the panels: few
+// long runs, which the processor fetches ahead.
+func packB[T Float](kn kernel, dst []T, b matrix[T], k, n int) panels[T] {
+	rows := k
+	if b.col == 1 {
+		rows = 32
+	}
+	for p := 0; p < k; p += rows {
+		for j := 0; j < n; j += kn.cols {
+			pack(kn, dst[j*k+p*kn.cols:], kn.cols, b.from(p, j), min(rows, k-p), min(kn.cols, n-j))
+		}
+	}
+	return panels[T]{matrix[T]{dst, kn.cols, 1}, k * kn.cols}
+}
+
+// packA writes a [m, k] to dst in panels [k, kn.rows].
+func packA[T Float](kn kernel, dst []T, a matrix[T], m, k int) panels[T] {
 	for i := 0; i < m; i += kn.rows {
-		rows := min(kn.rows, m-i)
-		pack(kn, dst[i*k:], rows, a.from(i, 0).transposed(), k, rows)
+		pack(kn, dst[i*k:], kn.rows, a.from(i, 0).transposed(), k, min(kn.rows, m-i))
 	}
+	return packedA(kn, dst, k)
 }
 
-// macro multiplies a packed block of A with a packed block of B.
-func macro[T Float](kn kernel, m, n, k int, alpha T, a, b []T, beta T, c []T, ldc int) {
-	for j := 0; j < n; j += kn.cols {
-		cols := min(kn.cols, n-j)
-		for i := 0; i < m; i += kn.rows {
-			rows := min(kn.rows, m-i)
-			tile(kn, rows, cols, k, a[i*k:], 1, rows, b[j*k:], kn.cols, c[i*ldc+j:], ldc, alpha, beta)
+// packedA is what packA made of a block [m, k].
+func packedA[T Float](kn kernel, dst []T, k int) panels[T] {
+	return panels[T]{matrix[T]{dst, 1, kn.rows}, k * kn.rows}
+}
+
+// macro multiplies a block of A [m, k] with a block of B [k, n], tile by tile.
+func macro[T Float](kn kernel, m, n, k int, alpha T, a, b panels[T], beta T, c []T, ldc int) {
+	for j, bq := 0, 0; j < n; j, bq = j+kn.cols, bq+b.step {
+		cols, bt := min(kn.cols, n-j), b.data[bq:]
+		for i, aq := 0, 0; i < m; i, aq = i+kn.rows, aq+a.step {
+			tile(kn, min(kn.rows, m-i), cols, k, a.data[aq:], a.row, a.col, bt, b.row, c[i*ldc+j:], ldc, alpha, beta)
 		}
 	}
 }

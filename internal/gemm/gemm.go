@@ -25,7 +25,13 @@ type Float interface{ float32 | float64 }
 // too short for its shape: a bug of the caller.
 func Gemm[T Float](transA, transB bool, m, n, k int, alpha T, a []T, lda int, b []T, ldb int, beta T, c []T, ldc int) {
 	check(transA, transB, m, n, k, len(a), lda, len(b), ldb, len(c), ldc)
-	gemm(kernelFor(simd.Best(), int(unsafe.Sizeof(alpha))), m, n, k, alpha, operand(transA, a, lda), operand(transB, b, ldb), beta, c, ldc)
+	kn := kernelFor(simd.Best(), int(unsafe.Sizeof(alpha)))
+	threads := threadsFor(m, n, k)
+	if threads == 1 {
+		gemm(kn, m, n, k, alpha, operand(transA, a, lda), operand(transB, b, ldb), beta, c, ldc)
+		return
+	}
+	split(kn, threads, m, n, k, alpha, operand(transA, a, lda), operand(transB, b, ldb), beta, c, ldc)
 }
 
 // gemm is Gemm after its checks.
@@ -34,6 +40,8 @@ func gemm[T Float](kn kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c []
 	case m == 0 || n == 0:
 	case k == 0 || alpha == 0:
 		scale(m, n, beta, c, ldc)
+	case n == 1 && ldc == 1: // a column is better made as a row
+		blocked(kn, 1, m, k, alpha, b.transposed(), a.transposed(), beta, c, m)
 	default:
 		blocked(kn, m, n, k, alpha, a, b, beta, c, ldc)
 	}
@@ -55,9 +63,18 @@ func scale[T Float](m, n int, beta T, c []T, ldc int) {
 
 // Batch does Gemm on count matrices whose starts lie strideA, strideB and
 // strideC elements apart. A stride of 0 for A or B uses the same matrix for all.
+// The matrices of C must not overlap.
 func Batch[T Float](count int, transA, transB bool, m, n, k int, alpha T, a []T, lda, strideA int, b []T, ldb, strideB int, beta T, c []T, ldc, strideC int) {
-	for i := range count {
-		Gemm(transA, transB, m, n, k, alpha, a[i*strideA:], lda, b[i*strideB:], ldb, beta, c[i*strideC:], ldc)
+	if count == 0 || m == 0 || n == 0 {
+		return
+	}
+	last := count - 1
+	check(transA, transB, m, n, k, len(a)-last*strideA, lda, len(b)-last*strideB, ldb, len(c)-last*strideC, ldc)
+	p := batch[T]{kernelFor(simd.Best(), int(unsafe.Sizeof(alpha))), m, n, k, alpha, operand(transA, a, lda), strideA, operand(transB, b, ldb), strideB, beta, c, ldc, strideC}
+	if threads := min(threadsFor(count*m, n, k), count); threads > 1 {
+		p.split(count, threads)
+	} else {
+		p.run(0, count)
 	}
 }
 

@@ -42,7 +42,7 @@ row:
 	RET
 
 // func transposeAVX512(dst *float32, dstStride int, src *float32, srcStride int, rows int, cols int)
-// Requires: AVX, AVX512F, BMI2, CMOV
+// Requires: AVX, AVX512F, BMI2, CMOV, MMX+
 TEXT ·transposeAVX512(SB), NOSPLIT, $0-48
 	MOVQ    dst+0(FP), DI
 	MOVQ    dstStride+8(FP), R8
@@ -51,6 +51,8 @@ TEXT ·transposeAVX512(SB), NOSPLIT, $0-48
 	MOVQ    rows+32(FP), DX
 	MOVQ    cols+40(FP), CX
 	XORL    R10, R10
+	MOVQ    R9, R11
+	SHLQ    $0x04, R11
 	MOVQ    $0x00000010, R15
 	CMPQ    DX, R15
 	CMOVQLT DX, R15
@@ -67,81 +69,97 @@ block:
 	KMOVW      R13, K2
 	MOVQ       SI, AX
 	VMOVUPS.Z  (AX), K2, Z0
+	PREFETCHT0 (AX)(R11*1)
 	MOVQ       R9, BX
 	CMPQ       DX, $0x01
 	CMOVQLE    R10, BX
 	ADDQ       BX, AX
 	VMOVUPS.Z  (AX), K2, Z1
+	PREFETCHT0 (AX)(R11*1)
 	MOVQ       R9, BX
 	CMPQ       DX, $0x02
 	CMOVQLE    R10, BX
 	ADDQ       BX, AX
 	VMOVUPS.Z  (AX), K2, Z2
+	PREFETCHT0 (AX)(R11*1)
 	MOVQ       R9, BX
 	CMPQ       DX, $0x03
 	CMOVQLE    R10, BX
 	ADDQ       BX, AX
 	VMOVUPS.Z  (AX), K2, Z3
+	PREFETCHT0 (AX)(R11*1)
 	MOVQ       R9, BX
 	CMPQ       DX, $0x04
 	CMOVQLE    R10, BX
 	ADDQ       BX, AX
 	VMOVUPS.Z  (AX), K2, Z4
+	PREFETCHT0 (AX)(R11*1)
 	MOVQ       R9, BX
 	CMPQ       DX, $0x05
 	CMOVQLE    R10, BX
 	ADDQ       BX, AX
 	VMOVUPS.Z  (AX), K2, Z5
+	PREFETCHT0 (AX)(R11*1)
 	MOVQ       R9, BX
 	CMPQ       DX, $0x06
 	CMOVQLE    R10, BX
 	ADDQ       BX, AX
 	VMOVUPS.Z  (AX), K2, Z6
+	PREFETCHT0 (AX)(R11*1)
 	MOVQ       R9, BX
 	CMPQ       DX, $0x07
 	CMOVQLE    R10, BX
 	ADDQ       BX, AX
 	VMOVUPS.Z  (AX), K2, Z7
+	PREFETCHT0 (AX)(R11*1)
 	MOVQ       R9, BX
 	CMPQ       DX, $0x08
 	CMOVQLE    R10, BX
 	ADDQ       BX, AX
 	VMOVUPS.Z  (AX), K2, Z8
+	PREFETCHT0 (AX)(R11*1)
 	MOVQ       R9, BX
 	CMPQ       DX, $0x09
 	CMOVQLE    R10, BX
 	ADDQ       BX, AX
 	VMOVUPS.Z  (AX), K2, Z9
+	PREFETCHT0 (AX)(R11*1)
 	MOVQ       R9, BX
 	CMPQ       DX, $0x0a
 	CMOVQLE    R10, BX
 	ADDQ       BX, AX
 	VMOVUPS.Z  (AX), K2, Z10
+	PREFETCHT0 (AX)(R11*1)
 	MOVQ       R9, BX
 	CMPQ       DX, $0x0b
 	CMOVQLE    R10, BX
 	ADDQ       BX, AX
 	VMOVUPS.Z  (AX), K2, Z11
+	PREFETCHT0 (AX)(R11*1)
 	MOVQ       R9, BX
 	CMPQ       DX, $0x0c
 	CMOVQLE    R10, BX
 	ADDQ       BX, AX
 	VMOVUPS.Z  (AX), K2, Z12
+	PREFETCHT0 (AX)(R11*1)
 	MOVQ       R9, BX
 	CMPQ       DX, $0x0d
 	CMOVQLE    R10, BX
 	ADDQ       BX, AX
 	VMOVUPS.Z  (AX), K2, Z13
+	PREFETCHT0 (AX)(R11*1)
 	MOVQ       R9, BX
 	CMPQ       DX, $0x0e
 	CMOVQLE    R10, BX
 	ADDQ       BX, AX
 	VMOVUPS.Z  (AX), K2, Z14
+	PREFETCHT0 (AX)(R11*1)
 	MOVQ       R9, BX
 	CMPQ       DX, $0x0f
 	CMOVQLE    R10, BX
 	ADDQ       BX, AX
 	VMOVUPS.Z  (AX), K2, Z15
+	PREFETCHT0 (AX)(R11*1)
 	VUNPCKLPS  Z1, Z0, Z16
 	VUNPCKHPS  Z1, Z0, Z17
 	VUNPCKLPS  Z3, Z2, Z18

@@ -4,22 +4,22 @@
 
 package gemm
 
-// tileF32AVX512 does C = alpha·A·B + beta·C for rows ≤ 14 by cols ≤ 32 elements of C; strides are in bytes.
+// tileF32AVX512 does C = alpha·A·B + beta·C for 1 ≤ rows ≤ 14 by 1 ≤ cols ≤ 32 elements of C and k > 0; strides are in bytes.
 //
 //go:noescape
 func tileF32AVX512(rows int, cols int, k int, a *float32, rsa int, csa int, b *float32, rsb int, c *float32, ldc int, alpha float32, beta float32)
 
-// tileF64AVX512 does C = alpha·A·B + beta·C for rows ≤ 14 by cols ≤ 16 elements of C; strides are in bytes.
+// tileF64AVX512 does C = alpha·A·B + beta·C for 1 ≤ rows ≤ 14 by 1 ≤ cols ≤ 16 elements of C and k > 0; strides are in bytes.
 //
 //go:noescape
 func tileF64AVX512(rows int, cols int, k int, a *float64, rsa int, csa int, b *float64, rsb int, c *float64, ldc int, alpha float64, beta float64)
 
-// tileF32AVX2 does C = alpha·A·B + beta·C for rows ≤ 6 by cols ≤ 16 elements of C; strides are in bytes.
+// tileF32AVX2 does C = alpha·A·B + beta·C for 1 ≤ rows ≤ 6 by 1 ≤ cols ≤ 16 elements of C and k > 0; strides are in bytes.
 //
 //go:noescape
 func tileF32AVX2(rows int, cols int, k int, a *float32, rsa int, csa int, b *float32, rsb int, c *float32, ldc int, alpha float32, beta float32)
 
-// tileF64AVX2 does C = alpha·A·B + beta·C for rows ≤ 6 by cols ≤ 8 elements of C; strides are in bytes.
+// tileF64AVX2 does C = alpha·A·B + beta·C for 1 ≤ rows ≤ 6 by 1 ≤ cols ≤ 8 elements of C and k > 0; strides are in bytes.
 //
 //go:noescape
 func tileF64AVX2(rows int, cols int, k int, a *float64, rsa int, csa int, b *float64, rsb int, c *float64, ldc int, alpha float64, beta float64)

@@ -48,15 +48,18 @@ func transpose(c *build.Context) {
 	c.Doc("transposeAVX512 writes element (i, j) of src to (j, i) of dst, for 1 ≤ rows ≤ 16 rows and cols > 0 columns of src; strides are in bytes.")
 	c.Pragma("noescape")
 	dst, dstStride, src, srcStride, rows, cols := reg.RDI, reg.R8, reg.RSI, reg.R9, reg.RDX, reg.RCX
-	row, step, none := reg.RAX, reg.RBX, reg.R10
+	row, step, none, ahead := reg.RAX, reg.RBX, reg.R10, reg.R11
 	load(c, "dst", dst, "dstStride", dstStride, "src", src, "srcStride", srcStride, "rows", rows, "cols", cols)
 	c.XORL(none.As32(), none.As32())
+	c.MOVQ(srcStride, ahead) // 16 rows on is what the next call reads
+	c.SHLQ(operand.Imm(4), ahead)
 	lowMask(c, rows, reg.K1)
 	c.Label("block")
 	lowMask(c, cols, reg.K2)
 	c.MOVQ(src, row)
 	for r := range 16 { // missing rows read the last one again; the store leaves them out
 		c.VMOVUPS_Z(operand.Mem{Base: row}, reg.K2, zmm[r])
+		c.PREFETCHT0(operand.Mem{Base: row, Index: ahead, Scale: 1})
 		if r < 15 {
 			c.MOVQ(srcStride, step)
 			c.CMPQ(rows, operand.Imm(uint64(r+1)))

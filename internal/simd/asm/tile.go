@@ -39,6 +39,9 @@ func number(bits, i int) operand.Constant {
 	return operand.U64(uint64(i))
 }
 
+// prefetchFrom is the k from which the loop is long enough to fetch C meanwhile.
+const prefetchFrom = 48
+
 // General registers of a tile. Row r of A is at base[r/5] + (r mod 5)·rsa.
 var (
 	base    = []reg.GPPhysical{reg.RAX, reg.RBX, reg.RCX}
@@ -70,7 +73,7 @@ func tile(c *build.Context, s isa, lanes operand.Mem) {
 	c.Function(name)
 	c.Attributes(attr.NOSPLIT)
 	c.SignatureExpr(fmt.Sprintf("func(rows, cols, k int, a *%[1]s, rsa, csa int, b *%[1]s, rsb int, c *%[1]s, ldc int, alpha, beta %[1]s)", s.typ()))
-	c.Doc(fmt.Sprintf("%s does C = alpha·A·B + beta·C for rows ≤ %d by cols ≤ %d elements of C; strides are in bytes.", name, s.rows, 2*s.lanes))
+	c.Doc(fmt.Sprintf("%s does C = alpha·A·B + beta·C for 1 ≤ rows ≤ %d by 1 ≤ cols ≤ %d elements of C and k > 0; strides are in bytes.", name, s.rows, 2*s.lanes))
 	c.Pragma("noescape")
 
 	c.Load(c.Param("a"), base[0])
@@ -146,8 +149,17 @@ func section(c *build.Context, s isa, rows, vectors int) {
 			s.zero(c, acc(r, v))
 		}
 	}
-	c.TESTQ(counter, counter)
-	c.JE(operand.LabelRef(label("update")))
+	c.CMPQ(counter, operand.Imm(prefetchFrom))
+	c.JL(operand.LabelRef(label("loop")))
+	c.MOVQ(cRow, scratch)
+	for r := range rows {
+		for v := range vectors {
+			c.PREFETCHT0(operand.Mem{Base: scratch, Disp: v * s.lanes * s.size()})
+		}
+		if r < rows-1 {
+			c.ADDQ(ldc, scratch)
+		}
+	}
 	c.Label(label("loop"))
 	for v := range vectors {
 		s.loadLast(c, v == last, operand.Mem{Base: bRow, Disp: v * s.lanes * s.size()}, bv(v))
@@ -165,7 +177,6 @@ func section(c *build.Context, s isa, rows, vectors int) {
 	c.DECQ(counter)
 	c.JNE(operand.LabelRef(label("loop")))
 
-	c.Label(label("update"))
 	alpha, beta, old := s.vec(rows*vectors), s.vec(rows*vectors+1), s.vec(rows*vectors+2)
 	s.broadcast(c, address(c, "alpha"), alpha)
 	s.broadcast(c, address(c, "beta"), beta)

@@ -1,0 +1,75 @@
+package gemm
+
+import (
+	"runtime"
+	"sync"
+)
+
+// threadsFor returns how many goroutines a product is worth: each should have
+// some hundred microseconds of work.
+func threadsFor(m, n, k int) int {
+	const work = 1 << 24 // multiplications
+	parts := float64(m) * float64(n) * float64(k) / work
+	if parts < 2 {
+		return 1
+	}
+	return int(min(parts, float64(runtime.GOMAXPROCS(0))))
+}
+
+// split cuts C into parts for threads goroutines, along its longer side and
+// between tiles. The sums are never cut, so the result is that of one thread.
+func split[T Float](kn kernel, threads, m, n, k int, alpha T, a, b matrix[T], beta T, c []T, ldc int) {
+	var wg sync.WaitGroup
+	byRows := m >= n
+	size, tile := n, kn.cols
+	if byRows {
+		size, tile = m, kn.rows
+	}
+	tiles := (size + tile - 1) / tile
+	threads = min(threads, tiles)
+	for t := range threads {
+		from, to := t*tiles/threads*tile, min((t+1)*tiles/threads*tile, size)
+		wg.Go(func() {
+			if byRows {
+				gemm(kn, to-from, n, k, alpha, a.from(from, 0), b, beta, c[from*ldc:], ldc)
+			} else {
+				gemm(kn, m, to-from, k, alpha, a, b.from(0, from), beta, c[from:], ldc)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// A batch is the arguments of Batch.
+type batch[T Float] struct {
+	kernel
+	m, n, k      int
+	alpha        T
+	a            matrix[T]
+	strideA      int
+	b            matrix[T]
+	strideB      int
+	beta         T
+	c            []T
+	ldc, strideC int
+}
+
+// run does the products from one number up to another.
+func (p *batch[T]) run(from, to int) {
+	for i := from; i < to; i++ {
+		a, b := p.a, p.b
+		if p.k > 0 { // else they may be empty
+			a.data, b.data = a.data[i*p.strideA:], b.data[i*p.strideB:]
+		}
+		gemm(p.kernel, p.m, p.n, p.k, p.alpha, a, b, p.beta, p.c[i*p.strideC:], p.ldc)
+	}
+}
+
+// split shares the products among goroutines.
+func (p batch[T]) split(count, threads int) {
+	var wg sync.WaitGroup
+	for t := range threads {
+		wg.Go(func() { p.run(t*count/threads, (t+1)*count/threads) })
+	}
+	wg.Wait()
+}
