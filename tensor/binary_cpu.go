@@ -3,6 +3,8 @@ package tensor
 import (
 	"math"
 	"unsafe"
+
+	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
 // Binary computes dst[i] = op(a[i], b[i]); dst may be a or b.
@@ -11,10 +13,10 @@ func (c *CPU) Binary(op BinaryOp, dt DType, dst, a, b unsafe.Pointer, n int) {
 	case Float32:
 		d, x, y := sliceOf[float32](dst, n), sliceOf[float32](a, n), sliceOf[float32](b, n)
 		if n < parallelFrom {
-			binary32(op, d, x, y)
+			binaryNumber(op, d, x, y)
 			return
 		}
-		parallel(n, 1, 64, func(lo, hi int) { binary32(op, d[lo:hi], x[lo:hi], y[lo:hi]) })
+		parallel(n, 1, 64, func(lo, hi int) { binaryNumber(op, d[lo:hi], x[lo:hi], y[lo:hi]) })
 	case Float64:
 		binaryNumber(op, sliceOf[float64](dst, n), sliceOf[float64](a, n), sliceOf[float64](b, n))
 	case Int8:
@@ -30,25 +32,25 @@ func (c *CPU) Binary(op BinaryOp, dt DType, dst, a, b unsafe.Pointer, n int) {
 	}
 }
 
-// binary32 is the float32 case of Binary.
-func binary32(op BinaryOp, dst, a, b []float32) { binaryNumber(op, dst, a, b) }
-
-// binaryNumber computes one element at a time: the definition.
+// binaryNumber computes dst[i] = op(a[i], b[i]).
 func binaryNumber[T number](op BinaryOp, dst, a, b []T) {
-	a, b = a[:len(dst)], b[:len(dst)]
 	switch op {
 	case OpAdd:
-		for i := range dst {
-			dst[i] = a[i] + b[i]
-		}
+		simd.Add(dst, a, b)
 	case OpSub:
-		for i := range dst {
-			dst[i] = a[i] - b[i]
-		}
+		simd.Sub(dst, a, b)
 	case OpMul:
-		for i := range dst {
-			dst[i] = a[i] * b[i]
+		simd.Mul(dst, a, b)
+	case OpMaximum:
+		simd.Max(dst, a, b)
+	case OpMinimum:
+		simd.Min(dst, a, b)
+	case OpDiv:
+		if !isInt[T]() {
+			simd.Div(dst, a, b)
+			return
 		}
+		fallthrough
 	default:
 		for i := range dst {
 			dst[i] = binaryOne(op, a[i], b[i])
@@ -58,30 +60,22 @@ func binaryNumber[T number](op BinaryOp, dst, a, b []T) {
 
 // binaryScalar computes dst[i] = op(x[i], v), or op(v, x[i]) with swap.
 func binaryScalar[T number](op BinaryOp, dst, x []T, v T, swap bool) {
-	x = x[:len(dst)]
 	switch {
 	case op == OpAdd:
-		for i := range dst {
-			dst[i] = x[i] + v
-		}
+		simd.AddScalar(dst, x, v)
 	case op == OpMul:
-		for i := range dst {
-			dst[i] = x[i] * v
-		}
+		simd.Scale(dst, x, v)
+	case op == OpSub && !swap:
+		simd.AddScalar(dst, x, -v)
 	case swap:
-		for i := range dst {
-			dst[i] = binaryOne(op, v, x[i])
+		for i, w := range x {
+			dst[i] = binaryOne(op, v, w)
 		}
 	default:
-		for i := range dst {
-			dst[i] = binaryOne(op, x[i], v)
+		for i, w := range x {
+			dst[i] = binaryOne(op, w, v)
 		}
 	}
-}
-
-// binaryScalar32 is the float32 case of binaryScalar.
-func binaryScalar32(op BinaryOp, dst, x []float32, v float32, swap bool) {
-	binaryScalar(op, dst, x, v, swap)
 }
 
 func binaryOne[T number](op BinaryOp, a, b T) T {
@@ -135,7 +129,7 @@ func powInt[T number](a, b T) T {
 func (c *CPU) BinaryLoop(op BinaryOp, dt DType, dst, a, b unsafe.Pointer, l Loop) {
 	switch dt {
 	case Float32:
-		binaryLoop(dst, a, b, &l, op, binary32, binaryScalar32)
+		binaryLoop(dst, a, b, &l, op, binaryNumber[float32], binaryScalar[float32])
 	case Float64:
 		binaryLoop(dst, a, b, &l, op, binaryNumber[float64], binaryScalar[float64])
 	case Int8:
@@ -186,10 +180,10 @@ func (c *CPU) BinaryScalar(op BinaryOp, dt DType, dst, x unsafe.Pointer, v float
 	case Float32:
 		d, s := sliceOf[float32](dst, n), sliceOf[float32](x, n)
 		if n < parallelFrom {
-			binaryScalar32(op, d, s, float32(v), swap)
+			binaryScalar(op, d, s, float32(v), swap)
 			return
 		}
-		parallel(n, 1, 64, func(lo, hi int) { binaryScalar32(op, d[lo:hi], s[lo:hi], float32(v), swap) })
+		parallel(n, 1, 64, func(lo, hi int) { binaryScalar(op, d[lo:hi], s[lo:hi], float32(v), swap) })
 	case Float64:
 		binaryScalar(op, sliceOf[float64](dst, n), sliceOf[float64](x, n), v, swap)
 	case Int8:
@@ -208,15 +202,8 @@ func (c *CPU) BinaryScalar(op BinaryOp, dt DType, dst, x unsafe.Pointer, v float
 // Axpy computes y[i] += alpha·x[i].
 func (c *CPU) Axpy(dt DType, y unsafe.Pointer, alpha float64, x unsafe.Pointer, n int) {
 	if dt == Float32 {
-		axpy(sliceOf[float32](y, n), float32(alpha), sliceOf[float32](x, n))
+		simd.Axpy(sliceOf[float32](y, n), float32(alpha), sliceOf[float32](x, n))
 		return
 	}
-	axpy(sliceOf[float64](y, n), alpha, sliceOf[float64](x, n))
-}
-
-func axpy[T float](y []T, alpha T, x []T) {
-	x = x[:len(y)]
-	for i := range y {
-		y[i] += alpha * x[i]
-	}
+	simd.Axpy(sliceOf[float64](y, n), alpha, sliceOf[float64](x, n))
 }

@@ -29,6 +29,7 @@ type Device interface {
 
 	Elementwise
 	MatrixKernels
+	RowKernels
 	memory() *Memory
 }
 

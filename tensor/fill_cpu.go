@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/internal/dtype"
+	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
 // Fill sets n elements to v, rounded to dt.
@@ -14,25 +15,25 @@ func (c *CPU) Fill(dt DType, dst unsafe.Pointer, n int, v float64) {
 	}
 	switch dt {
 	case Float32:
-		fill(sliceOf[float32](dst, n), float32(v))
+		simd.Fill(sliceOf[float32](dst, n), float32(v))
 	case Float64:
-		fill(sliceOf[float64](dst, n), v)
+		simd.Fill(sliceOf[float64](dst, n), v)
 	case Float16:
-		fill(sliceOf[F16](dst, n), dtype.ToF16(float32(v)))
+		simd.Fill(sliceOf[F16](dst, n), dtype.ToF16(float32(v)))
 	case BFloat16:
-		fill(sliceOf[BF16](dst, n), dtype.ToBF16(float32(v)))
+		simd.Fill(sliceOf[BF16](dst, n), dtype.ToBF16(float32(v)))
 	case Int8:
-		fill(sliceOf[int8](dst, n), int8(v))
+		simd.Fill(sliceOf[int8](dst, n), int8(v))
 	case Int16:
-		fill(sliceOf[int16](dst, n), int16(v))
+		simd.Fill(sliceOf[int16](dst, n), int16(v))
 	case Int32:
-		fill(sliceOf[int32](dst, n), int32(v))
+		simd.Fill(sliceOf[int32](dst, n), int32(v))
 	case Int64:
-		fill(sliceOf[int64](dst, n), int64(v))
+		simd.Fill(sliceOf[int64](dst, n), int64(v))
 	case Uint8:
-		fill(sliceOf[uint8](dst, n), uint8(v))
+		simd.Fill(sliceOf[uint8](dst, n), uint8(v))
 	case Bool:
-		fill(sliceOf[bool](dst, n), v != 0)
+		simd.Fill(sliceOf[bool](dst, n), v != 0)
 	}
 }
 
@@ -44,12 +45,6 @@ func clearBytes(b []byte) {
 		b = b[piece:]
 	}
 	clear(b)
-}
-
-func fill[T any](dst []T, v T) {
-	for i := range dst {
-		dst[i] = v
-	}
 }
 
 // Iota sets dst[i] = start + i.

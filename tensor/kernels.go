@@ -26,3 +26,14 @@ type MatrixKernels interface {
 	Reduce(op ReduceOp, dt DType, dst, x unsafe.Pointer, outer, red, inner int)
 	MatMul(dt DType, g Gemm, dst, a, b unsafe.Pointer, l Loop)
 }
+
+// RowKernels work on rows of n elements: softmax and norms. Weights, biases and
+// their gradients may be nil; gradients of weights are added to what is there.
+type RowKernels interface {
+	Softmax(dt DType, log bool, dst, x unsafe.Pointer, rows, n int)
+	SoftmaxGrad(dt DType, log bool, dx, dy, y unsafe.Pointer, rows, n int)
+	LayerNorm(dt DType, dst, stats, x, weight, bias unsafe.Pointer, rows, n int, eps float64)
+	LayerNormGrad(dt DType, dx, dweight, dbias, dy, x, weight, stats unsafe.Pointer, rows, n int)
+	RMSNorm(dt DType, dst, stats, x, weight unsafe.Pointer, rows, n int, eps float64)
+	RMSNormGrad(dt DType, dx, dweight, dy, x, weight, stats unsafe.Pointer, rows, n int)
+}

@@ -38,6 +38,10 @@ func MatMulGrad(dy, a, b *Tensor, transA, transB, wantA, wantB bool) (da, db *Te
 		throwShape("MatMulGrad", "the product of %v and %v is %v, its gradient %v", a.brief(), b.brief(), m.squeezedShape(), dy.brief())
 	}
 	dy = dy.Reshape(m.shape()...)
+	if m.b.NDim() == 2 && !m.transA && m.k > 0 && m.n > 0 {
+		// The rows of the whole batch are those of one product; so are its gradients.
+		m.a, dy = m.a.Reshape(m.a.numel/m.k, m.k), dy.Reshape(dy.numel/m.n, m.n)
+	}
 	if wantA {
 		if m.transA {
 			da = MatMul(m.b, dy, m.transB, true)

@@ -1,6 +1,10 @@
 package tensor
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/internal/gemm"
+)
 
 // A Gemm is a product of contiguous matrices: C [M, N] = A [M, K]·B [K, N], added
 // to C with Accumulate. With TransA the memory of A is [K, M], with TransB that of
@@ -14,45 +18,31 @@ type Gemm struct {
 // MatMul computes g for each index of l; the distances A and B of l count whole
 // matrices of a and b, and those of c follow each other.
 func (c *CPU) MatMul(dt DType, g Gemm, dst, a, b unsafe.Pointer, l Loop) {
-	n := l.Size[l.N-1]
-	l.rows(func(i, ia, ib, _ int) {
-		for k := range n {
-			ai, bi, ci := (ia+k*l.A[l.N-1])*g.M*g.K, (ib+k*l.B[l.N-1])*g.K*g.N, (i+k)*g.M*g.N
-			if dt == Float32 {
-				gemm32(g, unsafe.Slice(at[float32](dst, ci), g.M*g.N), unsafe.Slice(at[float32](a, ai), g.M*g.K), unsafe.Slice(at[float32](b, bi), g.K*g.N))
-			} else {
-				gemmNaive(g, unsafe.Slice(at[float64](dst, ci), g.M*g.N), unsafe.Slice(at[float64](a, ai), g.M*g.K), unsafe.Slice(at[float64](b, bi), g.K*g.N))
-			}
-		}
-	})
+	if dt == Float32 {
+		gemms(g, (*float32)(dst), (*float32)(a), (*float32)(b), &l)
+	} else {
+		gemms(g, (*float64)(dst), (*float64)(a), (*float64)(b), &l)
+	}
 }
 
-// gemm32 is the float32 case.
-func gemm32(g Gemm, c, a, b []float32) { gemmNaive(g, c, a, b) }
-
-// gemmNaive is the definition, with the loops in an order that reads rows.
-func gemmNaive[T float](g Gemm, c, a, b []T) {
-	if !g.Accumulate {
-		clear(c)
+func gemms[T float](g Gemm, dst, a, b *T, l *Loop) {
+	mn, mk, kn := g.M*g.N, g.M*g.K, g.K*g.N
+	lda, ldb := g.K, g.N
+	if g.TransA {
+		lda = g.M
 	}
-	for i := range g.M {
-		row := c[i*g.N : (i+1)*g.N]
-		for k := range g.K {
-			var s T
-			if g.TransA {
-				s = a[k*g.M+i]
-			} else {
-				s = a[i*g.K+k]
-			}
-			if g.TransB {
-				for j := range row {
-					row[j] += s * b[j*g.K+k]
-				}
-			} else {
-				for j, v := range b[k*g.N : (k+1)*g.N] {
-					row[j] += s * v
-				}
-			}
-		}
+	if g.TransB {
+		ldb = g.K
 	}
+	var beta T
+	if g.Accumulate {
+		beta = 1
+	}
+	n, sa, sb := l.Size[l.N-1], l.A[l.N-1]*mk, l.B[l.N-1]*kn
+	l.rows(func(i, ia, ib, _ int) {
+		gemm.Batch(n, g.TransA, g.TransB, g.M, g.N, g.K,
+			1, unsafe.Slice(at[T](unsafe.Pointer(a), ia*mk), (n-1)*sa+mk), lda, sa,
+			unsafe.Slice(at[T](unsafe.Pointer(b), ib*kn), (n-1)*sb+kn), ldb, sb,
+			beta, unsafe.Slice(at[T](unsafe.Pointer(dst), i*mn), n*mn), g.N, mn)
+	})
 }

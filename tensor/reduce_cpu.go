@@ -3,6 +3,8 @@ package tensor
 import (
 	"math"
 	"unsafe"
+
+	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
 // Reduce computes dst[o, i] = op over r of x[o, r, i] for contiguous dst
@@ -12,7 +14,7 @@ func (c *CPU) Reduce(op ReduceOp, dt DType, dst, x unsafe.Pointer, outer, red, i
 	switch dt {
 	case Float32:
 		d, s := sliceOf[float32](dst, n), sliceOf[float32](x, m)
-		reduce(op, d, s, red, inner, reduceStart[float32](op), reduceRow[float32])
+		reduce(op, d, s, red, inner, reduceStart[float32](op), reduceRow32)
 	case Float64:
 		reduce(op, sliceOf[float64](dst, n), sliceOf[float64](x, m), red, inner, reduceStart[float64](op), reduceRow[float64])
 	case Int8:
@@ -54,7 +56,7 @@ func reduceStart[T number](op ReduceOp) T {
 }
 
 // sumBlock is how many rows are added before their sum is added to the total, so
-// that the rounding error grows with the square root of what it would be.
+// that the rounding error grows slowly with the number of rows.
 const sumBlock = 128
 
 // reduce walks x; row combines a contiguous run.
@@ -71,19 +73,55 @@ func reduce[T number](op ReduceOp, dst, x []T, red, inner int, start T, row func
 		})
 		return
 	}
-	for o := range outer {
-		d := dst[o*inner : (o+1)*inner]
-		fill(d, start)
-		for r := range red {
-			combine(op, d, x[(o*red+r)*inner:][:inner])
+	if red == 0 {
+		simd.Fill(dst, start)
+		return
+	}
+	parallel(outer, red*inner, 1, func(lo, hi int) {
+		part := make([]T, min(inner, columnTile))
+		for o := lo; o < hi; o++ {
+			for i := 0; i < inner; i += columnTile {
+				end := min(i+columnTile, inner)
+				reduceColumns(op, dst[o*inner+i:o*inner+end], x[o*red*inner+i:], red, inner, part)
+			}
+		}
+	})
+}
+
+// columnTile is how many columns are reduced together: their sums stay in the
+// first cache.
+const columnTile = 2048
+
+// reduceColumns combines red rows, inner elements apart, of len(dst) elements.
+func reduceColumns[T number](op ReduceOp, dst, x []T, red, inner int, part []T) {
+	n := len(dst)
+	part = part[:n]
+	for r := 0; r < red; r += sumBlock {
+		sum := part
+		if r == 0 {
+			sum = dst
+		}
+		copy(sum, x[r*inner:][:n])
+		for k := r + 1; k < min(r+sumBlock, red); k++ {
+			combine(op, sum, x[k*inner:][:n])
+		}
+		if r > 0 {
+			combine(op, dst, part)
 		}
 	}
 }
 
 // combine computes dst[i] = op(dst[i], x[i]).
 func combine[T number](op ReduceOp, dst, x []T) {
-	for i, v := range x {
-		dst[i] = combineOne(op, dst[i], v)
+	switch op {
+	case OpSum:
+		simd.AddTo(dst, x)
+	case OpProd:
+		simd.Mul(dst, dst, x)
+	case OpAmax:
+		simd.Max(dst, dst, x)
+	default:
+		simd.Min(dst, dst, x)
 	}
 }
 
@@ -113,4 +151,17 @@ func reduceRow[T number](op ReduceOp, start T, x []T) T {
 		x = x[n:]
 	}
 	return total
+}
+
+// reduceRow32 is the float32 case of reduceRow.
+func reduceRow32(op ReduceOp, start float32, x []float32) float32 {
+	switch op {
+	case OpSum:
+		return simd.Sum(x)
+	case OpAmax:
+		return simd.MaxValue(x)
+	case OpAmin:
+		return simd.MinValue(x)
+	}
+	return reduceRow(op, start, x)
 }

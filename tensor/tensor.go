@@ -65,6 +65,14 @@ func (t *Tensor) ptr(op string) unsafe.Pointer {
 	return t.addr
 }
 
+// addrOf is t.ptr for a tensor that may be nil.
+func addrOf(op string, t *Tensor) unsafe.Pointer {
+	if t == nil {
+		return nil
+	}
+	return t.ptr(op)
+}
+
 // Alive reports whether the memory of t is still its own.
 func (t *Tensor) Alive() bool { return t.block == nil || t.block.Gen() == t.gen }
 

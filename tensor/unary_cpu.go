@@ -3,6 +3,8 @@ package tensor
 import (
 	"math"
 	"unsafe"
+
+	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
 // Unary computes dst[i] = op(x[i]); dst may be x.
@@ -10,6 +12,10 @@ func (c *CPU) Unary(op UnaryOp, dt DType, dst, x unsafe.Pointer, n int) {
 	switch dt {
 	case Float32:
 		d, s := sliceOf[float32](dst, n), sliceOf[float32](x, n)
+		if n*8 < parallelFrom {
+			unary32(op, d, s)
+			return
+		}
 		parallel(n, 8, 64, func(lo, hi int) { unary32(op, d[lo:hi], s[lo:hi]) })
 	case Float64:
 		unaryFloat(op, sliceOf[float64](dst, n), sliceOf[float64](x, n))
@@ -27,7 +33,36 @@ func (c *CPU) Unary(op UnaryOp, dt DType, dst, x unsafe.Pointer, n int) {
 }
 
 // unary32 is the float32 case of Unary.
-func unary32(op UnaryOp, dst, x []float32) { unaryFloat(op, dst, x) }
+func unary32(op UnaryOp, dst, x []float32) {
+	switch op {
+	case OpNeg:
+		simd.Scale(dst, x, -1)
+	case OpAbs:
+		simd.Abs(dst, x)
+	case OpExp:
+		simd.Exp(dst, x)
+	case OpLog:
+		simd.Log(dst, x)
+	case OpSqrt:
+		simd.Sqrt(dst, x)
+	case OpRsqrt:
+		simd.Rsqrt(dst, x)
+	case OpTanh:
+		simd.Tanh(dst, x)
+	case OpSigmoid:
+		simd.Sigmoid(dst, x)
+	case OpRelu:
+		simd.Relu(dst, x)
+	case OpGelu:
+		simd.Gelu(dst, x)
+	case OpSilu:
+		simd.Silu(dst, x)
+	case OpSquare:
+		simd.Mul(dst, x, x)
+	default:
+		unaryFloat(op, dst, x)
+	}
+}
 
 // unaryFloat computes in float64, one element at a time: the definition.
 func unaryFloat[T float](op UnaryOp, dst, x []T) {
@@ -120,6 +155,10 @@ func unaryInt[T int8 | int16 | int32 | int64 | uint8](op UnaryOp, dst, x []T) {
 func (c *CPU) UnaryGrad(op UnaryOp, dt DType, dx, dy, x, y unsafe.Pointer, n int) {
 	if dt == Float32 {
 		d, g, a, b := sliceOf[float32](dx, n), sliceOf[float32](dy, n), sliceOf[float32](x, n), sliceOf[float32](y, n)
+		if n*8 < parallelFrom {
+			unaryGrad32(op, d, g, a, b)
+			return
+		}
 		parallel(n, 8, 64, func(lo, hi int) { unaryGrad32(op, d[lo:hi], g[lo:hi], a[lo:hi], b[lo:hi]) })
 		return
 	}
@@ -127,7 +166,28 @@ func (c *CPU) UnaryGrad(op UnaryOp, dt DType, dx, dy, x, y unsafe.Pointer, n int
 }
 
 // unaryGrad32 is the float32 case of UnaryGrad.
-func unaryGrad32(op UnaryOp, dx, dy, x, y []float32) { unaryGradFloat(op, dx, dy, x, y) }
+func unaryGrad32(op UnaryOp, dx, dy, x, y []float32) {
+	switch op {
+	case OpNeg:
+		simd.Scale(dx, dy, -1)
+	case OpExp:
+		simd.Mul(dx, dy, y)
+	case OpLog:
+		simd.Div(dx, dy, x)
+	case OpTanh:
+		simd.TanhGrad(dx, y, dy)
+	case OpSigmoid:
+		simd.SigmoidGrad(dx, y, dy)
+	case OpRelu:
+		simd.ReluGrad(dx, y, dy)
+	case OpGelu:
+		simd.GeluGrad(dx, x, dy)
+	case OpSilu:
+		simd.SiluGrad(dx, x, dy)
+	default:
+		unaryGradFloat(op, dx, dy, x, y)
+	}
+}
 
 // unaryGradFloat computes in float64, one element at a time: the definition.
 func unaryGradFloat[T float](op UnaryOp, dx, dy, x, y []T) {

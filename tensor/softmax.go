@@ -1,0 +1,54 @@
+package tensor
+
+import "runtime"
+
+// Softmax returns exp(x)/Σexp(x), the sum being over dimension dim. A row of -Inf
+// only is NaN.
+func Softmax(x *Tensor, dim int) *Tensor { return softmax(x, dim, false) }
+
+// LogSoftmax returns x - ln Σexp(x), the sum being over dimension dim.
+func LogSoftmax(x *Tensor, dim int) *Tensor { return softmax(x, dim, true) }
+
+func softmax(x *Tensor, dim int, log bool) *Tensor {
+	name := softmaxName(log)
+	wantFloat(name, x)
+	dim = x.axis(name, dim)
+	if dim != x.NDim()-1 && x.numel > 0 {
+		return Transpose(softmax(Transpose(x, dim, -1), -1, log), dim, -1)
+	}
+	y := allocLike(name, x)
+	n := x.dims[dim]
+	x.dev.Softmax(x.dtype, log, y.addr, x.ptr(name), x.numel/max(n, 1), n)
+	runtime.KeepAlive(x)
+	return y
+}
+
+// SoftmaxGrad returns dx = y·(dy - Σ y·dy) for y = Softmax(x, dim).
+func SoftmaxGrad(dy, y *Tensor, dim int) *Tensor { return softmaxGrad(dy, y, dim, false) }
+
+// LogSoftmaxGrad returns dx = dy - exp(y)·Σdy for y = LogSoftmax(x, dim).
+func LogSoftmaxGrad(dy, y *Tensor, dim int) *Tensor { return softmaxGrad(dy, y, dim, true) }
+
+func softmaxGrad(dy, y *Tensor, dim int, log bool) *Tensor {
+	name := softmaxName(log) + "Grad"
+	wantFloat(name, dy)
+	wantSameType(name, dy, y)
+	wantSameShape(name, dy, y)
+	dim = y.axis(name, dim)
+	if dim != y.NDim()-1 && y.numel > 0 {
+		return Transpose(softmaxGrad(Transpose(dy, dim, -1), Transpose(y, dim, -1), -1, log), dim, -1)
+	}
+	dx := allocLike(name, y)
+	n := y.dims[dim]
+	y.dev.SoftmaxGrad(y.dtype, log, dx.addr, dy.ptr(name), y.ptr(name), y.numel/max(n, 1), n)
+	runtime.KeepAlive(dy)
+	runtime.KeepAlive(y)
+	return dx
+}
+
+func softmaxName(log bool) string {
+	if log {
+		return "LogSoftmax"
+	}
+	return "Softmax"
+}
