@@ -30,6 +30,7 @@ type Device interface {
 	Elementwise
 	MatrixKernels
 	RowKernels
+	IndexKernels
 	memory() *Memory
 }
 

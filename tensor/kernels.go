@@ -23,6 +23,7 @@ type Elementwise interface {
 
 // MatrixKernels are reductions and products.
 type MatrixKernels interface {
+	Cumsum(dt DType, reverse bool, dst, x unsafe.Pointer, outer, n, inner int)
 	Reduce(op ReduceOp, dt DType, dst, x unsafe.Pointer, outer, red, inner int)
 	MatMul(dt DType, g Gemm, dst, a, b unsafe.Pointer, l Loop)
 }
@@ -35,5 +36,18 @@ type RowKernels interface {
 	LayerNorm(dt DType, dst, stats, x, weight, bias unsafe.Pointer, rows, n int, eps float64)
 	LayerNormGrad(dt DType, dx, dweight, dbias, dy, x, weight, stats unsafe.Pointer, rows, n int)
 	RMSNorm(dt DType, dst, stats, x, weight unsafe.Pointer, rows, n int, eps float64)
+	RowStat(op RowOp, dt DType, dst, x unsafe.Pointer, rows, n int, p float64)
+	TopK(dt DType, values, index, x unsafe.Pointer, rows, n, k int)
 	RMSNormGrad(dt DType, dx, dweight, dy, x, weight, stats unsafe.Pointer, rows, n int)
+}
+
+// IndexKernels move elements by position. it is the type of the indices, Int32 or
+// Int64, which have been checked unless the kernel says otherwise.
+type IndexKernels interface {
+	CheckIndex(it DType, index unsafe.Pointer, n, size int) (position, value int, ok bool)
+	IndexSelect(elemBytes int, dst, x unsafe.Pointer, it DType, index unsafe.Pointer, outer, n, count, inner int)
+	IndexAdd(dt DType, dst, src unsafe.Pointer, it DType, index unsafe.Pointer, outer, n, count, inner int)
+	Gather(elemBytes int, dst, x unsafe.Pointer, it DType, index unsafe.Pointer, step int, l Loop)
+	Scatter(dt DType, add bool, dst, src unsafe.Pointer, it DType, index unsafe.Pointer, step int, l Loop)
+	OneHot(dt DType, dst unsafe.Pointer, it DType, index unsafe.Pointer, n, lo, classes int)
 }
