@@ -1,0 +1,347 @@
+package launcher
+
+import (
+	"encoding/gob"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gorun-spmd/gorun/internal/control"
+)
+
+// An attempt is one start of the job, from making its shared memory to the death
+// of its last process.
+type attempt struct {
+	opts    *options
+	plan    *plan
+	number  int
+	id      string
+	console *console
+
+	segment *control.Segment
+	files   []uintptr // what the guardian inherits, by its descriptor
+	close   []int     // our copies of what only the guardian needs
+	pumps   []*pump
+	tails   []*tail // standard error, by rank
+	relay   *relay
+	started time.Time
+}
+
+// run starts the job and returns when it is over and its output written. The
+// segment stays open, for report, until end.
+func (a *attempt) run(signals <-chan os.Signal) (*outcome, error) {
+	a.started = time.Now()
+	a.id = fmt.Sprintf("%d-%s", os.Getpid(), strconv.FormatInt(a.started.UnixNano(), 36))
+	var err error
+	a.segment, err = control.Create(len(a.plan.ranks), control.Options{Cores: a.plan.cores})
+	if err != nil {
+		return nil, err
+	}
+	s, err := a.spec()
+	if err != nil {
+		a.closeAll()
+		return nil, err
+	}
+	g, err := startGuardian(a.files, s)
+	a.closeAll()
+	if err != nil {
+		return nil, err
+	}
+	var pumping sync.WaitGroup
+	for _, p := range a.pumps {
+		pumping.Go(p.run)
+	}
+	if a.relay != nil {
+		go a.relay.run()
+	}
+	sup := &supervisor{
+		grace: a.opts.grace, timeout: a.opts.timeout,
+		events: g.events, send: func(c command) error { return g.conn.send(c) }, signals: signals, broken: a.console.broken,
+		ended: a.tell, waiting: a.waiting, say: a.console.say,
+		suspend: func() { suspend(signals) },
+	}
+	o := sup.run(len(a.plan.ranks))
+	if o.reason == lost {
+		g.sweep()
+	}
+	for _, p := range a.pumps {
+		p.drain()
+	}
+	a.awaitOutput(&pumping, o, signals)
+	return o, nil
+}
+
+// end gives back what run left open.
+func (a *attempt) end() {
+	if a.segment != nil {
+		_ = a.segment.Close()
+	}
+}
+
+// awaitOutput waits until everything the ranks wrote is written, or the user has
+// had enough.
+func (a *attempt) awaitOutput(pumping *sync.WaitGroup, o *outcome, signals <-chan os.Signal) {
+	done := make(chan struct{})
+	go func() {
+		pumping.Wait()
+		close(done)
+	}()
+	var limit <-chan time.Time
+	switch {
+	case o.killed && o.reason == interrupted:
+		limit = time.After(200 * time.Millisecond)
+	case o.reason == interrupted || o.reason == lost:
+		limit = time.After(time.Second)
+	}
+	for {
+		select {
+		case <-done:
+			return
+		case <-limit:
+			return
+		case sig := <-signals:
+			switch sig {
+			case unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT:
+				if o.reason == finished {
+					o.reason, o.signal = interrupted, sig.(syscall.Signal)
+				}
+				return
+			case unix.SIGTSTP:
+				suspend(signals)
+			}
+		}
+	}
+}
+
+// tell lets the other ranks know how one ended.
+func (a *attempt) tell(rank int, e *end) {
+	cause := ""
+	if e.bad() {
+		cause = describe(e.status)
+		if text, _ := a.segment.Error(rank); text != "" {
+			cause = text
+		}
+	}
+	a.segment.Ended(rank, cause)
+}
+
+// add hands fd on to the guardian and returns its number there.
+func (a *attempt) add(fd int) int {
+	a.files = append(a.files, uintptr(fd))
+	return len(a.files) - 1
+}
+
+// spec opens what the ranks need and describes it.
+func (a *attempt) spec() (*spec, error) {
+	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", os.DevNull, err)
+	}
+	a.close = append(a.close, null)
+	a.files = []uintptr{uintptr(null), uintptr(null), 2, 0} // 3 is the socket, see startGuardian
+	quiet := 0
+	stdin, err := a.stdin()
+	if err != nil {
+		return nil, err
+	}
+	var segment []int
+	for _, f := range a.segment.Files() {
+		segment = append(segment, a.add(int(f.Fd())))
+	}
+	s := &spec{Apps: a.plan.apps}
+	for r, it := range a.plan.ranks {
+		out, err := a.pipe(r, "stdout")
+		if err != nil {
+			return nil, err
+		}
+		err2, err := a.pipe(r, "stderr")
+		if err != nil {
+			return nil, err
+		}
+		in, ok := stdin[r]
+		if !ok {
+			in = quiet
+		}
+		s.Ranks = append(s.Ranks, rank{
+			App:     it.app,
+			Env:     a.plan.env(r, a.id, a.number, a.console.people),
+			CPUs:    it.cpus,
+			Stdio:   [3]int{in, out, err2},
+			Inherit: segment,
+		})
+	}
+	s.Top = len(a.files)
+	return s, nil
+}
+
+// stdin opens the standard input of the ranks that have one and returns its
+// descriptor in the guardian. A file or a pipe is handed on as it is.
+func (a *attempt) stdin() (map[int]int, error) {
+	var ranks []int
+	switch a.opts.stdin {
+	case "none":
+		return nil, nil
+	case "all":
+		for r := range a.plan.ranks {
+			ranks = append(ranks, r)
+		}
+	default:
+		r, err := strconv.Atoi(a.opts.stdin)
+		if err != nil {
+			return nil, err
+		}
+		ranks = []int{r}
+	}
+	if len(ranks) == 1 && !isTerminal(os.Stdin) {
+		return map[int]int{ranks[0]: a.add(int(os.Stdin.Fd()))}, nil
+	}
+	fds := map[int]int{}
+	a.relay = &relay{from: os.Stdin}
+	for _, r := range ranks {
+		var p [2]int
+		if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
+			return nil, noPipe(err)
+		}
+		a.close = append(a.close, p[0])
+		a.relay.to = append(a.relay.to, os.NewFile(uintptr(p[1]), "stdin"))
+		fds[r] = a.add(p[0])
+	}
+	return fds, nil
+}
+
+// pipe opens the pipe of one stream of one rank and returns its write end's
+// descriptor in the guardian.
+func (a *attempt) pipe(r int, stream string) (int, error) {
+	var p [2]int
+	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
+		return 0, noPipe(err)
+	}
+	a.close = append(a.close, p[1])
+	// Only the read end: a rank must find its own end as it expects it, blocking.
+	if err := unix.SetNonblock(p[0], true); err != nil {
+		return 0, noPipe(err)
+	}
+	m := &pump{rank: r, from: os.NewFile(uintptr(p[0]), stream), lines: splitter{limit: maxLine}}
+	m.to, m.raw = a.console.sink(r, stream, len(a.plan.ranks))
+	m.tag = newTag(a.opts, r, stream, a.console.colours(stream))
+	if stream == "stderr" {
+		m.tail = new(tail)
+		a.tails = append(a.tails, m.tail)
+	}
+	m.raw = m.raw && m.tag.empty()
+	a.pumps = append(a.pumps, m)
+	return a.add(p[1]), nil
+}
+
+func noPipe(err error) error {
+	return fmt.Errorf("opening a pipe: %w (raise the limit on open files, ulimit -n, or start fewer ranks)", err)
+}
+
+// closeAll closes our copies of what only the guardian needs.
+func (a *attempt) closeAll() {
+	for _, fd := range a.close {
+		unix.Close(fd)
+	}
+	a.close = nil
+}
+
+// suspend stops this process as the terminal's Ctrl-Z would have, until SIGCONT.
+func suspend(signals <-chan os.Signal) {
+	resumed := make(chan os.Signal, 1)
+	signal.Notify(resumed, unix.SIGCONT)
+	defer signal.Stop(resumed)
+	_ = unix.Kill(os.Getpid(), unix.SIGSTOP)
+	<-resumed
+	for { // the SIGCONT that the supervisor got as well
+		select {
+		case sig := <-signals:
+			if sig == unix.SIGCONT {
+				return
+			}
+		case <-time.After(10 * time.Millisecond):
+			return
+		}
+	}
+}
+
+// A guardianProcess is the launcher's end of the guardian.
+type guardianProcess struct {
+	pid    int
+	conn   *conn
+	events chan event // closed when the guardian is gone
+	since  uint64     // its start, in clock ticks since boot; set when events is closed
+}
+
+// startGuardian starts the guardian and hands it the spec. files[guardianConn] is
+// filled in.
+func startGuardian(files []uintptr, s *spec) (*guardianProcess, error) {
+	if err := becomeSubreaper(); err != nil {
+		return nil, fmt.Errorf("prctl: %w", err)
+	}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("socketpair: %w", err)
+	}
+	files[guardianConn] = uintptr(pair[1])
+	pid, err := syscall.ForkExec("/proc/self/exe", []string{guardianName}, &syscall.ProcAttr{
+		Env:   os.Environ(),
+		Files: files,
+		Sys:   &syscall.SysProcAttr{Setpgid: true}, // signals of the terminal are the launcher's
+	})
+	unix.Close(pair[1])
+	if err != nil {
+		unix.Close(pair[0])
+		return nil, fmt.Errorf("starting the guardian process: %w", err)
+	}
+	_ = unix.SetNonblock(pair[0], true)
+	socket := os.NewFile(uintptr(pair[0]), "guardian")
+	g := &guardianProcess{pid: pid, conn: newConn(socket), events: make(chan event, 16)}
+	go g.listen(socket)
+	// An error means that it is gone already; listen will find out.
+	_ = g.conn.send(s)
+	return g, nil
+}
+
+// listen passes on events until the guardian is gone.
+func (g *guardianProcess) listen(socket *os.File) {
+	defer close(g.events)
+	in := gob.NewDecoder(socket)
+	for {
+		var e event
+		if in.Decode(&e) != nil {
+			break
+		}
+		g.events <- e
+		if e.Kind == allGone {
+			break
+		}
+	}
+	if p, ok := readProcess(g.pid, make([]byte, 1024)); ok {
+		g.since = p.start
+	}
+	_, _ = syscall.Wait4(g.pid, nil, 0, nil)
+}
+
+// sweep kills what a killed guardian has left: the ranks have died with it, what
+// they started has become ours.
+func (g *guardianProcess) sweep() {
+	for end := time.Now().Add(giveUp); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		alive := killChildren(g.since)
+		for {
+			pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
+			if err != nil || pid <= 0 {
+				break
+			}
+			alive++
+		}
+		if alive == 0 {
+			return
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package launcher
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A console is where gorun's own words and the ranks' output go. Nothing that may
+// wait for a slow reader happens on the caller's goroutine.
+type console struct {
+	out, err *sink
+	files    []*sink // --output; nil else
+	people   bool    // standard error is a terminal
+	colour   bool    // on terminals
+
+	broken chan struct{} // closed when nobody reads gorun's output any more
+
+	words   chan string
+	written chan struct{}
+
+	mu     sync.Mutex
+	lostIt bool // some output could not be written
+}
+
+// newConsole opens the console that o asks for.
+func newConsole(o *options, stdout, stderr *os.File) (*console, error) {
+	c := &console{
+		people:  isTerminal(stderr) && o.output == "",
+		colour:  os.Getenv("NO_COLOR") == "",
+		broken:  make(chan struct{}),
+		words:   make(chan string, 64),
+		written: make(chan struct{}),
+	}
+	c.out, c.err = standardSinks(stdout, stderr, c.failed)
+	if o.output != "" {
+		var err error
+		if c.files, err = rankFiles(o.output, o.size(), c.failed); err != nil {
+			return nil, err
+		}
+	}
+	go func() {
+		defer close(c.written)
+		for text := range c.words {
+			c.err.write([]byte(text), false)
+		}
+	}()
+	return c, nil
+}
+
+// say prints a line of gorun's own on standard error. If nobody reads there, lines
+// beyond a few are dropped.
+func (c *console) say(format string, args ...any) {
+	name := "gorun"
+	if c.colours("stderr") {
+		name = "\x1b[1;31mgorun\x1b[0m"
+	}
+	c.write(name + ": " + fmt.Sprintf(format, args...) + "\n")
+}
+
+// write prints text, whole lines, on standard error.
+func (c *console) write(text string) {
+	select {
+	case c.words <- text:
+	default:
+	}
+}
+
+// close waits, a moment at most, until what was said is written, and closes files.
+// It reports whether everything could be written.
+func (c *console) close() bool {
+	close(c.words)
+	select {
+	case <-c.written:
+	case <-time.After(time.Second):
+	}
+	for _, s := range c.files {
+		if err := s.file.Close(); err != nil {
+			c.failed(s.name, err)
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.lostIt
+}
+
+// sink returns where a rank's stream goes, and whether nothing else goes there.
+func (c *console) sink(rank int, stream string, ranks int) (s *sink, alone bool) {
+	switch {
+	case c.files != nil:
+		return c.files[rank], false
+	case stream == "stdout":
+		return c.out, ranks == 1
+	default:
+		return c.err, ranks == 1
+	}
+}
+
+// colours reports whether a stream of gorun may have them.
+func (c *console) colours(stream string) bool {
+	if !c.colour {
+		return false
+	}
+	if stream == "stdout" {
+		return c.files == nil && isTerminal(c.out.file)
+	}
+	return c.files == nil && isTerminal(c.err.file)
+}
+
+// failed takes note of output that cannot be written. A reader that went away ends
+// the job without a word, as it would end a single process; anything else is said
+// once a file, and the job goes on.
+func (c *console) failed(name string, err error) {
+	c.mu.Lock()
+	first := !c.lostIt
+	c.lostIt = true
+	c.mu.Unlock()
+	if errors.Is(err, unix.EPIPE) {
+		if first {
+			close(c.broken)
+		}
+		return
+	}
+	var cause *os.PathError
+	if errors.As(err, &cause) {
+		err = cause.Err
+	}
+	c.say("%s: %v; what the ranks write there is lost from here on", name, err)
+}

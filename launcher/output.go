@@ -1,0 +1,107 @@
+package launcher
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// A sink is where output ends: gorun's standard output or error, or a rank's
+// file. Several sinks may share one target, as two streams share a terminal.
+type sink struct {
+	target *target
+	file   *os.File
+	name   string // for messages
+}
+
+// A target is one file of the operating system. It never holds half a line in
+// front of another writer's.
+type target struct {
+	mu      sync.Mutex
+	midLine bool
+	err     error // the first failed write; later ones are dropped
+	failed  func(name string, err error)
+}
+
+// write appends text, in one piece. partial says that it does not end a line, and
+// that nobody will end it; the next write then starts a new one.
+func (s *sink) write(text []byte, partial bool) {
+	if len(text) == 0 {
+		return
+	}
+	t := s.target
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.err != nil {
+		return
+	}
+	if t.midLine {
+		_, t.err = s.file.Write([]byte{'\n'})
+	}
+	t.midLine = partial
+	if t.err == nil {
+		_, t.err = s.file.Write(text)
+	}
+	if t.err != nil {
+		t.failed(s.name, t.err)
+	}
+}
+
+// writeRaw appends a piece of a stream that has this target to itself.
+func (s *sink) writeRaw(text []byte) {
+	t := s.target
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.err != nil || len(text) == 0 {
+		return
+	}
+	if _, t.err = s.file.Write(text); t.err != nil {
+		t.failed(s.name, t.err)
+	}
+	t.midLine = text[len(text)-1] != '\n'
+}
+
+// sameFile reports whether a and b are one file, pipe or terminal.
+func sameFile(a, b *os.File) bool {
+	var x, y unix.Stat_t
+	if unix.Fstat(int(a.Fd()), &x) != nil || unix.Fstat(int(b.Fd()), &y) != nil {
+		return false
+	}
+	return x.Dev == y.Dev && x.Ino == y.Ino && x.Rdev == y.Rdev
+}
+
+// standardSinks returns gorun's standard output and error.
+func standardSinks(stdout, stderr *os.File, failed func(name string, err error)) (out, err *sink) {
+	out = &sink{&target{failed: failed}, stdout, "standard output"}
+	err = &sink{&target{failed: failed}, stderr, "standard error"}
+	if sameFile(stdout, stderr) {
+		err.target = out.target
+	}
+	return out, err
+}
+
+// rankFiles opens one file a rank in dir: rank.0, rank.1, …, padded with zeros to
+// equal width so that they sort.
+func rankFiles(dir string, ranks int, failed func(name string, err error)) ([]*sink, error) {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return nil, fmt.Errorf("--output: %w", err)
+	}
+	width := len(strconv.Itoa(ranks - 1))
+	sinks := make([]*sink, ranks)
+	for r := range sinks {
+		name := filepath.Join(dir, fmt.Sprintf("rank.%0*d", width, r))
+		f, err := os.Create(name)
+		if err != nil {
+			for _, s := range sinks[:r] {
+				s.file.Close()
+			}
+			return nil, fmt.Errorf("--output: %w", err)
+		}
+		sinks[r] = &sink{&target{failed: failed}, f, name}
+	}
+	return sinks, nil
+}
