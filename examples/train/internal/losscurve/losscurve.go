@@ -49,7 +49,10 @@ func (c Curve) Save(path string) error {
 }
 
 // WritePNG writes the picture to w. It needs at least one finite training loss.
-func (c Curve) WritePNG(w io.Writer) error {
+func (c Curve) WritePNG(w io.Writer) error { return c.writePNG(w, dpi) }
+
+// writePNG is WritePNG with so many pixels per inch.
+func (c Curve) writePNG(w io.Writer, dpi int) error {
 	p, err := c.plot()
 	if err != nil {
 		return fmt.Errorf("losscurve: %w", err)

@@ -28,10 +28,11 @@ func falling(n int) Curve {
 	return c
 }
 
+// render draws c at half of the usual resolution, for speed.
 func render(t *testing.T, c Curve) image.Image {
 	t.Helper()
 	var out bytes.Buffer
-	if err := c.WritePNG(&out); err != nil {
+	if err := c.writePNG(&out, dpi/2); err != nil {
 		t.Fatal(err)
 	}
 	picture, err := png.Decode(&out)
@@ -56,11 +57,8 @@ func count(picture image.Image, c color.NRGBA) int {
 
 func TestPictureHasAllParts(t *testing.T) {
 	picture := render(t, falling(400))
-	if got, want := picture.Bounds().Size(), image.Pt(8*dpi, 5*dpi); got != want {
-		t.Errorf("size %v, want %v", got, want)
-	}
 	for name, c := range map[string]color.NRGBA{"training": blue, "held out": orange, "levels": grey} {
-		if n := count(picture, c); n < 500 {
+		if n := count(picture, c); n < 200 {
 			t.Errorf("%s: %d pixels", name, n)
 		}
 	}
@@ -68,7 +66,7 @@ func TestPictureHasAllParts(t *testing.T) {
 	bare.HeldOut, bare.Levels = nil, nil
 	picture = render(t, bare)
 	// The edges of black letters have every grey.
-	if n, m := count(picture, orange), count(picture, grey); n > 0 || m > 50 {
+	if n, m := count(picture, orange), count(picture, grey); n > 0 || m > 20 {
 		t.Errorf("without held-out losses and levels: %d and %d pixels of their colours", n, m)
 	}
 }
@@ -99,17 +97,22 @@ func TestShortAndOddCurves(t *testing.T) {
 
 func TestSave(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "loss.png")
-	for range 2 { // the second time over the first
-		if err := falling(20).Save(path); err != nil {
-			t.Fatal(err)
-		}
+	if err := os.WriteFile(path, []byte("an older picture"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := falling(20).Save(path); err != nil {
+		t.Fatal(err)
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := png.Decode(bytes.NewReader(data)); err != nil {
-		t.Errorf("what was saved: %v", err)
+	picture, err := png.Decode(bytes.NewReader(data))
+	if err != nil {
+		t.Fatalf("what was saved: %v", err)
+	}
+	if got, want := picture.Bounds().Size(), image.Pt(8*dpi, 5*dpi); got != want {
+		t.Errorf("size %v, want %v", got, want)
 	}
 	absent := filepath.Join(t.TempDir(), "absent", "loss.png")
 	if err := falling(20).Save(absent); err == nil || !strings.Contains(err.Error(), absent) {
