@@ -69,6 +69,7 @@ func run(f func(context.Context, *comm.Comm) error) (status int) {
 	}
 	r := newRank(j)
 	if err := r.join(); err != nil {
+		r.fail(err)
 		r.report(err)
 		return 1
 	}
@@ -87,6 +88,7 @@ func run(f func(context.Context, *comm.Comm) error) (status int) {
 	returned = true
 
 	if err == nil {
+		r.finish()
 		return 0
 	}
 	if s, ok := stop.signal(); ok && interrupted(ctx, err) {

@@ -7,19 +7,23 @@ import (
 	"sync/atomic"
 
 	"github.com/rs/zerolog"
+	"golang.org/x/sys/unix"
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/comm/mem"
+	"github.com/gorun-spmd/gorun/internal/control"
 	"github.com/gorun-spmd/gorun/internal/job"
 )
 
 // A rank is all that runtime knows of this process. It travels in the ctx of f.
 type rank struct {
-	job   job.Job
-	host  string
-	log   zerolog.Logger
-	step  atomic.Int64 // -1 before the first SetStep
-	world *comm.Comm
+	job  job.Job
+	host string
+	log  zerolog.Logger
+	step atomic.Int64 // -1 before the first SetStep
+
+	segment *control.Segment // nil if no launcher made one
+	world   *comm.Comm       // nil before join
 }
 
 // rankKey is the key of a *rank in a context.
@@ -31,10 +35,17 @@ func from(ctx context.Context) *rank {
 	return r
 }
 
-// newRank removes the contract from the environment before anything else can see it.
+// newRank is the rank that j describes. It removes the contract from the
+// environment, and keeps its descriptors from the rank's own children.
 func newRank(j job.Job) *rank {
 	for _, name := range job.Names() {
 		_ = os.Unsetenv(name)
+	}
+	if j.ControlFD != 0 {
+		unix.CloseOnExec(j.ControlFD)
+		for r := range j.Size {
+			unix.CloseOnExec(j.ArenaFD + r)
+		}
 	}
 	host, err := os.Hostname()
 	if err != nil {
@@ -46,22 +57,74 @@ func newRank(j job.Job) *rank {
 	return r
 }
 
-// join makes r.world.
+// join opens what the launcher shares with this rank, if one started it, and makes
+// r.world.
 func (r *rank) join() error {
-	if r.job.Size > 1 {
-		return fmt.Errorf("runtime: a world of %d ranks needs the shared-memory backend", r.job.Size)
+	if r.job.ControlFD != 0 {
+		if err := r.openSegment(); err != nil {
+			return err
+		}
+		r.segment.SetState(r.job.Rank, control.Running)
 	}
-	r.world = comm.NewWorld(mem.Open(1)[0])
+	switch {
+	case r.job.Size == 1:
+		r.world = comm.NewWorld(mem.Open(1)[0])
+	case r.segment == nil:
+		return fmt.Errorf("runtime: rank %d of %d was given no shared memory; start the program with gorun", r.job.Rank, r.job.Size)
+	default:
+		return fmt.Errorf("runtime: rank %d of %d: no shared-memory backend yet", r.job.Rank, r.job.Size)
+	}
 	return nil
 }
 
-// fail tells the other ranks that this one has failed, and why.
-func (r *rank) fail(cause error) {
-	r.world.Abort(cause)
+// openSegment maps the segment and the arenas, and closes their descriptors.
+func (r *rank) openSegment() error {
+	file := os.NewFile(uintptr(r.job.ControlFD), "control segment")
+	defer file.Close()
+	arenas := make([]*os.File, r.job.Size)
+	for i := range arenas {
+		arenas[i] = os.NewFile(uintptr(r.job.ArenaFD+i), fmt.Sprintf("arena of rank %d", i))
+		defer arenas[i].Close()
+	}
+	var err error
+	r.segment, err = control.Open(file, arenas, r.job.Rank)
+	return err
 }
 
-// jobFailed reports whether the job is ending because some rank failed.
-func (r *rank) jobFailed() bool { return false }
+// fail tells the launcher and the other ranks that this one has failed, and why.
+func (r *rank) fail(cause error) {
+	if r.segment != nil {
+		r.segment.SetError(r.job.Rank, cause.Error())
+		r.segment.SetState(r.job.Rank, control.Failed)
+	}
+	if r.world != nil {
+		r.world.Abort(cause)
+	}
+}
+
+// finish says that this rank has done its work.
+func (r *rank) finish() {
+	if r.segment != nil {
+		r.segment.SetState(r.job.Rank, control.Finished)
+	}
+}
+
+// jobFailed reports whether the job is ending because some rank failed: a signal
+// to end is then the launcher's, and not the user's.
+func (r *rank) jobFailed() bool {
+	if r.segment == nil {
+		return false
+	}
+	for other := range r.job.Size {
+		if cause, ended := r.segment.HasEnded(other); ended && cause != "" {
+			return true
+		}
+		if text, _ := r.segment.Error(other); text != "" {
+			return true
+		}
+	}
+	return false
+}
 
 // SetStep records which step the program is at, for its log lines and for whoever
 // watches the job. It may be called from any goroutine, and does nothing if ctx
