@@ -31,6 +31,7 @@ type Device interface {
 	MatrixKernels
 	RowKernels
 	IndexKernels
+	TableKernels
 	memory() *Memory
 }
 

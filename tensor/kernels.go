@@ -18,6 +18,7 @@ type Elementwise interface {
 	BinaryScalar(op BinaryOp, dt DType, dst, x unsafe.Pointer, v float64, swap bool, n int)
 	CompareLoop(op CompareOp, dt DType, dst, a, b unsafe.Pointer, l Loop)
 	Where(elemBytes int, dst, a, b, cond unsafe.Pointer, l Loop)
+	Random(op RandomOp, dt DType, dst unsafe.Pointer, key Key, first uint64, l Loop, a, b float64)
 	Axpy(dt DType, y unsafe.Pointer, alpha float64, x unsafe.Pointer, n int)
 }
 
@@ -50,4 +51,14 @@ type IndexKernels interface {
 	Gather(elemBytes int, dst, x unsafe.Pointer, it DType, index unsafe.Pointer, step int, l Loop)
 	Scatter(dt DType, add bool, dst, src unsafe.Pointer, it DType, index unsafe.Pointer, step int, l Loop)
 	OneHot(dt DType, dst unsafe.Pointer, it DType, index unsafe.Pointer, n, lo, classes int)
+}
+
+// TableKernels work on rows of embedding tables.
+type TableKernels interface {
+	TakeRows(elemBytes int, dst, table unsafe.Pointer, it DType, ids unsafe.Pointer, n, dim, lo, rows int, zero bool)
+	Unique(it DType, ids unsafe.Pointer, n, lo, size int, index, count, slot, order unsafe.Pointer) (u, m int)
+	SumSegments(dt DType, dst, values, order, count unsafe.Pointer, segments, dim int)
+	AddRows(dt DType, table, values, index unsafe.Pointer, n, dim int, scale float64)
+	RowPowSums(dt DType, dst, table unsafe.Pointer, it DType, index unsafe.Pointer, n, dim int, p float64)
+	ScaleRows(dt DType, table unsafe.Pointer, it DType, index, factor unsafe.Pointer, n, dim int)
 }

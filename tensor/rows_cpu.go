@@ -1,0 +1,151 @@
+package tensor
+
+import (
+	"math/bits"
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/internal/simd"
+)
+
+// TakeRows copies row ids[i]-lo of table [rows, dim] to row i of dst [n, dim]; a
+// row that is not in the table becomes zeros, or stays without zero.
+func (c *CPU) TakeRows(elemBytes int, dst, table unsafe.Pointer, it DType, ids unsafe.Pointer, n, dim, lo, rows int, zero bool) {
+	if it == Int32 {
+		takeRows(dst, table, sliceOf[int32](ids, n), dim*elemBytes, lo, rows, zero)
+	} else {
+		takeRows(dst, table, sliceOf[int64](ids, n), dim*elemBytes, lo, rows, zero)
+	}
+}
+
+func takeRows[I int32 | int64](dst, table unsafe.Pointer, ids []I, rowBytes, lo, rows int, zero bool) {
+	parallel(len(ids), rowBytes/4, 1, func(from, to int) {
+		for i := from; i < to; i++ {
+			d := unsafe.Slice((*byte)(unsafe.Add(dst, i*rowBytes)), rowBytes)
+			if r := int(ids[i]) - lo; uint(r) < uint(rows) {
+				copy(d, unsafe.Slice((*byte)(unsafe.Add(table, r*rowBytes)), rowBytes))
+			} else if zero {
+				clear(d)
+			}
+		}
+	})
+}
+
+// Unique fills index [u] and count [u] (int64), slot [n] and order [m] (int32) as
+// Uniq describes, for ids in [lo, lo+size), and returns u and m. index and count
+// have room for n.
+func (c *CPU) Unique(it DType, ids unsafe.Pointer, n, lo, size int, index, count, slot, order unsafe.Pointer) (u, m int) {
+	keys := make([]uint64, 0, 2*n)
+	slots := sliceOf[int32](slot, n)
+	list := indices(it, ids, n)
+	for i := range n {
+		slots[i] = -1
+		if r := list.at(i) - lo; uint(r) < uint(size) {
+			keys = append(keys, uint64(r)<<32|uint64(i))
+		}
+	}
+	keys = sortRows(keys, keys[len(keys):cap(keys)], size)
+	idx, cnt, ord := sliceOf[int64](index, n), sliceOf[int64](count, n), sliceOf[int32](order, n)
+	for i, key := range keys {
+		row, pos := int64(key>>32), int32(key)
+		if u == 0 || idx[u-1] != row {
+			idx[u], cnt[u] = row, 0
+			u++
+		}
+		cnt[u-1]++
+		slots[pos], ord[i] = int32(u-1), pos
+	}
+	return u, len(keys)
+}
+
+// sortRows sorts keys row<<32 | position by row, keeping the order of positions: a
+// radix sort of the bytes that rows below size have. spare has room for as many
+// keys; the result is in one of the two.
+func sortRows(keys, spare []uint64, size int) []uint64 {
+	spare = spare[:len(keys)]
+	for shift := 32; shift < 32+bits.Len(uint(max(size-1, 0))); shift += 11 {
+		var start [2049]int
+		for _, k := range keys {
+			start[k>>shift&2047+1]++
+		}
+		for i := range 2048 {
+			start[i+1] += start[i]
+		}
+		for _, k := range keys {
+			d := k >> shift & 2047
+			spare[start[d]] = k
+			start[d]++
+		}
+		keys, spare = spare, keys
+	}
+	return keys
+}
+
+// SumSegments computes dst[s] = the sum of rows order[j] of values, j running over
+// count[s] elements from where those of the segment before end.
+func (c *CPU) SumSegments(dt DType, dst, values, order, count unsafe.Pointer, segments, dim int) {
+	if dt == Float32 {
+		sumSegments((*float32)(dst), (*float32)(values), order, sliceOf[int64](count, segments), dim)
+	} else {
+		sumSegments((*float64)(dst), (*float64)(values), order, sliceOf[int64](count, segments), dim)
+	}
+}
+
+func sumSegments[T float](dst, values *T, order unsafe.Pointer, count []int64, dim int) {
+	next := 0
+	for s, n := range count {
+		d := unsafe.Slice(at[T](unsafe.Pointer(dst), s*dim), dim)
+		for k := range int(n) {
+			row := unsafe.Slice(at[T](unsafe.Pointer(values), int(*at[int32](order, next+k))*dim), dim)
+			if k == 0 {
+				copy(d, row)
+			} else {
+				simd.AddTo(d, row)
+			}
+		}
+		next += int(n)
+	}
+}
+
+// AddRows computes table[index[i]] += scale·values[i].
+func (c *CPU) AddRows(dt DType, table, values, index unsafe.Pointer, n, dim int, scale float64) {
+	rows := sliceOf[int64](index, n)
+	if dt == Float32 {
+		addRows((*float32)(table), (*float32)(values), rows, dim, float32(scale))
+	} else {
+		addRows((*float64)(table), (*float64)(values), rows, dim, scale)
+	}
+}
+
+func addRows[T float](table, values *T, index []int64, dim int, scale T) {
+	for i, r := range index {
+		simd.Axpy(unsafe.Slice(at[T](unsafe.Pointer(table), int(r)*dim), dim), scale, unsafe.Slice(at[T](unsafe.Pointer(values), i*dim), dim))
+	}
+}
+
+// RowPowSums computes dst[i] = Σ|x|ᵖ over row index[i] of table, max|x| for p = +Inf.
+func (c *CPU) RowPowSums(dt DType, dst, table unsafe.Pointer, it DType, index unsafe.Pointer, n, dim int, p float64) {
+	list := indices(it, index, n)
+	for i := range n {
+		r := list.at(i) * dim
+		if dt == Float32 {
+			*at[float32](dst, i) = rowOp32(OpPowSum, unsafe.Slice(at[float32](table, r), dim), p)
+		} else {
+			*at[float64](dst, i) = rowOp(OpPowSum, unsafe.Slice(at[float64](table, r), dim), p)
+		}
+	}
+}
+
+// ScaleRows computes table[index[i]] *= factor[i].
+func (c *CPU) ScaleRows(dt DType, table unsafe.Pointer, it DType, index, factor unsafe.Pointer, n, dim int) {
+	list := indices(it, index, n)
+	for i := range n {
+		r := list.at(i) * dim
+		if dt == Float32 {
+			row := unsafe.Slice(at[float32](table, r), dim)
+			simd.Scale(row, row, *at[float32](factor, i))
+		} else {
+			row := unsafe.Slice(at[float64](table, r), dim)
+			simd.Scale(row, row, *at[float64](factor, i))
+		}
+	}
+}
