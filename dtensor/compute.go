@@ -1,0 +1,79 @@
+package dtensor
+
+import (
+	"fmt"
+
+	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// rule returns the cached rule of an operator on operands, making it from the
+// form that make returns.
+func (m *Mesh) rule(key ruleKey, n int, make func() *form) *rule {
+	if r, ok := m.rules[key]; ok {
+		return r
+	}
+	if len(m.rules) >= maxSpecs {
+		clear(m.rules)
+	}
+	r := make().choose(m, key.op, key.in[:n])
+	m.rules[key] = r
+	return r
+}
+
+// empty is the shard of a result on a rank outside the mesh.
+func (m *Mesh) empty(s *spec, dt tensor.DType) *Tensor {
+	return wrap(s, tensor.New(m.eng.dev, dt, s.local...))
+}
+
+// outside reports whether this rank holds no part of the mesh: operators then
+// work out layouts and errors, and compute nothing.
+func (m *Mesh) outside() bool { return m.coord == nil }
+
+// sameMesh throws unless the operands are on one mesh.
+func sameMesh(op string, ts ...*Tensor) *Mesh {
+	for i, t := range ts {
+		if t.spec.mesh != ts[0].spec.mesh {
+			refuse(op, fmt.Sprintf("operand %d is on mesh %v, operand 0 on another, %v", i, t.spec.mesh, ts[0].spec.mesh),
+				"move one of them with To", operand("operand 0", ts[0]), operand(fmt.Sprintf("operand %d", i), t))
+		}
+	}
+	return ts[0].spec.mesh
+}
+
+// dim normalises a dimension that may count from the end; it throws if it is
+// out of range.
+func (t *Tensor) dim(op string, d int) int {
+	n := len(t.spec.shape)
+	if d < -n || d >= n {
+		refuse(op, fmt.Sprintf("dim %d is out of range [%d, %d)", d, -n, n), "", operand("input", t))
+	}
+	if d < 0 {
+		d += n
+	}
+	return d
+}
+
+// dims normalises a list of dimensions to a set, all for an empty list.
+func (t *Tensor) dims(op string, list []int) (mask int) {
+	if len(list) == 0 {
+		return 1<<t.NDim() - 1
+	}
+	for _, d := range list {
+		d = t.dim(op, d)
+		if mask>>d&1 != 0 {
+			refuse(op, fmt.Sprintf("dim %d is named twice in %v", d, list), "name each once", operand("input", t))
+		}
+		mask |= 1 << d
+	}
+	return mask
+}
+
+// abort ends the communicator of the mesh and throws err: for an error that
+// this rank alone can see, in an operator without communication.
+func (m *Mesh) abort(err error) {
+	if m.all != nil {
+		m.all.Abort(err)
+	}
+	fault.Throw(err)
+}

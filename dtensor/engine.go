@@ -1,0 +1,34 @@
+package dtensor
+
+import (
+	"context"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// An engine is what one rank keeps for all its meshes. It hangs on the world
+// communicator, so that four ranks in one process have four.
+type engine struct {
+	dev   tensor.Device
+	ctx   context.Context // of the innermost ValueAndGrad or Try
+	tape  *tape           // records while not nil
+	scope *tensor.Scope   // of the innermost ValueAndGrad or Try; nil outside
+}
+
+type engineKey struct{}
+
+// DeviceKey is the attribute of the world communicator under which the device
+// of this rank's tensors is kept. Whoever wants another than the CPU stores it
+// there before the first mesh is made:
+//
+//	world.Attr(dtensor.DeviceKey, func() any { return device })
+const DeviceKey = "tensor.Device"
+
+// engineOf returns the rank's engine, making it for the first mesh.
+func engineOf(c *comm.Comm) *engine {
+	return c.Attr(engineKey{}, func() any {
+		dev := c.Attr(DeviceKey, func() any { return tensor.Device(tensor.NewCPU(c.Memory())) })
+		return &engine{dev: dev.(tensor.Device), ctx: context.Background()}
+	}).(*engine)
+}

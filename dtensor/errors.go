@@ -1,0 +1,59 @@
+package dtensor
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/gorun-spmd/gorun/internal/fault"
+)
+
+// A LayoutError says that the operands of an operator, or their layouts, do
+// not fit together. It is computed from global facts alone, so every rank of
+// the mesh throws the same one at the same call and the group stays usable.
+type LayoutError struct {
+	Op       string    // the operator, "MatMul" for instance
+	Operands []Operand // what it was given, in order
+	Problem  string    // what differs, with numbers
+	Remedy   string    // what to do; may be empty
+	Err      error     // the cause, if there is one
+}
+
+// An Operand names one operand of a LayoutError with its layout.
+type Operand struct {
+	Name   string // "a", "weight"
+	Layout string // "[4 8] S(0),R"
+}
+
+// Error implements error.
+func (e *LayoutError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "dtensor: %s: ", e.Op)
+	for i, o := range e.Operands {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "%s %s", o.Name, o.Layout)
+	}
+	if len(e.Operands) > 0 {
+		b.WriteString(": ")
+	}
+	b.WriteString(e.Problem)
+	if e.Remedy != "" {
+		b.WriteString("; ")
+		b.WriteString(e.Remedy)
+	}
+	return b.String()
+}
+
+// Unwrap returns the cause.
+func (e *LayoutError) Unwrap() error { return e.Err }
+
+// operand describes t under a name, for an error.
+func operand(name string, t *Tensor) Operand {
+	return Operand{Name: name, Layout: t.layoutString()}
+}
+
+// refuse throws a *LayoutError.
+func refuse(op, problem, remedy string, operands ...Operand) {
+	fault.Throw(&LayoutError{Op: op, Operands: operands, Problem: problem, Remedy: remedy})
+}

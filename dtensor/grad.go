@@ -1,0 +1,174 @@
+package dtensor
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// A Grad is the gradient of one parameter: dense, or row-sparse, or, if it is
+// the zero Grad, none.
+type Grad struct {
+	dense *Tensor
+	rows  *Rows
+}
+
+// Dense returns the gradient t.
+func Dense(t *Tensor) Grad { return Grad{dense: t} }
+
+// Sparse returns the row-sparse gradient r.
+func Sparse(r *Rows) Grad { return Grad{rows: r} }
+
+// Dense returns the gradient as a tensor in the parameter's layout; nil for the
+// zero Grad. A row-sparse one is scattered into zeros: prefer Rows.
+func (g Grad) Dense() *Tensor {
+	if g.rows != nil {
+		return g.rows.Dense()
+	}
+	return g.dense
+}
+
+// Rows returns the row-sparse gradient, and whether g is one.
+func (g Grad) Rows() (rows *Rows, ok bool) { return g.rows, g.rows != nil }
+
+// ValueAndGrad runs f, which must return a tensor of one element, and returns
+// its value (without a tape, replicated) and its gradients by the params. Each
+// gradient comes back in its parameter's own layout, Replicate where that is
+// Partial; that of a parameter f does not use is zero. Sums over axes that
+// replicate parameters are made at the end, one collective for each element
+// type and set of axes.
+//
+// Params are marked for the duration of the call: what operators compute from
+// them is recorded. They must be made outside f, be of a floating-point type
+// and on one device; using one in two ValueAndGrad at once is refused, as are
+// second derivatives.
+//
+// Everything allocated inside f goes back to the pool when ValueAndGrad
+// returns, except the results and what was passed to Keep.
+//
+// An error that math throws inside f (a *LayoutError, a *tensor.ShapeError, a
+// *comm.Error) is returned. Layout and shape errors are the same on every rank
+// and leave the group usable. When ctx is done, pending and later collectives
+// fail on every rank: cancelling aborts the communicator and cannot be undone.
+func ValueAndGrad(ctx context.Context, f func() *Tensor, params ...*Tensor) (value *Tensor, grads []Grad, err error) {
+	if len(params) == 0 {
+		return nil, nil, fmt.Errorf("dtensor: ValueAndGrad: no parameters; use Try to run without gradients")
+	}
+	defer fault.Catch(&err)
+	eng := params[0].mesh().eng
+	scope := eng.dev.Open()
+	defer scope.Close()
+	outerCtx, outerTape, outerScope := eng.ctx, eng.tape, eng.scope
+	t := &tape{}
+	eng.ctx, eng.tape, eng.scope = ctx, t, scope
+	defer func() {
+		eng.ctx, eng.tape, eng.scope = outerCtx, outerTape, outerScope
+		t.closed = true
+		for _, p := range params {
+			if p.node != nil && p.node.tape == t {
+				p.node = nil
+			}
+		}
+	}()
+	mark(t, params)
+	v := f()
+	if v == nil || v.Numel() != 1 {
+		got := "nil"
+		if v != nil {
+			got = v.layoutString()
+		}
+		refuse("ValueAndGrad", "the function returned "+got, "return a tensor of one element, a loss")
+	}
+	eng.tape = nil // the backward pass is not recorded
+	value = v.to(v.spec.replicated(), "ValueAndGrad")
+	t.backward(v, filled(v.spec.replicated(), v.DType(), 1))
+	grads = t.collect(params)
+	value = value.Detach()
+	keepTensors(scope, value)
+	for _, g := range grads {
+		if g.rows != nil {
+			scope.Keep(g.rows.Index, g.rows.Values)
+		} else {
+			keepTensors(scope, g.dense)
+		}
+	}
+	return value, grads, nil
+}
+
+// mark puts the parameters on the tape as its leaves.
+func mark(t *tape, params []*Tensor) {
+	for i, p := range params {
+		name := fmt.Sprintf("parameter %d", i)
+		switch {
+		case p.node != nil && p.node.tape == t:
+			refuse("ValueAndGrad", name+" is given twice", "give each once", operand(name, p))
+		case p.node != nil && !p.node.tape.closed:
+			refuse("ValueAndGrad", name+" is in use by an enclosing ValueAndGrad: second derivatives do not exist here",
+				"finish that one first", operand(name, p))
+		case !p.DType().Float():
+			refuse("ValueAndGrad", fmt.Sprintf("%s has the type %v, which has no gradient", name, p.DType()), "use a floating-point type", operand(name, p))
+		}
+		p.node = t.add("parameter", p.spec, nil)
+	}
+}
+
+// Try runs f and returns the error that math throws inside it, nil if none.
+// What f allocates goes back to the pool when Try returns, except what was
+// passed to Keep. ctx is that of the operators inside, as in ValueAndGrad.
+func Try(ctx context.Context, mesh *Mesh, f func()) (err error) {
+	defer fault.Catch(&err)
+	eng := mesh.eng
+	scope := eng.dev.Open()
+	defer scope.Close()
+	outerCtx, outerScope := eng.ctx, eng.scope
+	eng.ctx, eng.scope = ctx, scope
+	defer func() { eng.ctx, eng.scope = outerCtx, outerScope }()
+	f()
+	return nil
+}
+
+// Keep lets tensors outlive the innermost ValueAndGrad or Try, as constants.
+// Outside of both it does nothing.
+func Keep(tensors ...*Tensor) {
+	for _, t := range tensors {
+		if s := t.mesh().eng.scope; s != nil {
+			keepTensors(s, t)
+		}
+	}
+}
+
+func keepTensors(s *tensor.Scope, tensors ...*Tensor) {
+	for _, t := range tensors {
+		s.Keep(t.local)
+		t.mask.keep(s)
+	}
+}
+
+// collect brings what the leaves have gathered to the parameters' layouts.
+func (t *tape) collect(params []*Tensor) []Grad {
+	grads := make([]Grad, len(params))
+	var bucket bucket
+	for i, p := range params {
+		n := p.node
+		want := p.spec.gradient()
+		switch {
+		case len(n.rows) > 0 && n.grad == nil:
+			grads[i].rows = sumRows(n.rows)
+		case n.grad == nil:
+			grads[i].dense = filled(want, p.DType(), 0)
+		default:
+			bucket.add(&grads[i].dense, n.grad, want)
+		}
+	}
+	bucket.reduce()
+	for i, p := range params {
+		if grads[i].dense != nil {
+			for _, r := range p.node.rows {
+				grads[i].dense = r.addTo(grads[i].dense)
+			}
+		}
+	}
+	return grads
+}

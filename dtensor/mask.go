@@ -1,0 +1,169 @@
+package dtensor
+
+import (
+	"fmt"
+
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// A MaskBuffer is the mask of MaskPartial tensors: which rows this rank does
+// not own. Each row of such a tensor has exactly one owner among the ranks of
+// the masked axes; what the others hold there is unspecified and never seen.
+//
+// The mask belongs to the tensors that carry it, not to the placement: masked
+// ids and the rows looked up with them share one, each holding it, and it goes
+// with its last holder. A tensor can be reduced any number of times.
+type MaskBuffer struct {
+	masked  *tensor.Tensor // Bool [rows]: true where another rank owns the row
+	shift   int            // what was subtracted from ids
+	holders int
+}
+
+// NewMask returns a mask held by the caller. masked is a Bool tensor with one
+// element for each row of the tensors that will carry it, true where another
+// rank owns the row; shift is what was subtracted from ids to get positions in
+// the rank's own part. It throws a *LayoutError if masked is not Bool.
+func NewMask(masked *tensor.Tensor, shift int) *MaskBuffer {
+	if masked.DType() != tensor.Bool {
+		refuse("NewMask", fmt.Sprintf("the mask holds %v", masked.DType()), "make it with a comparison")
+	}
+	return &MaskBuffer{masked: masked, shift: shift, holders: 1}
+}
+
+// Masked returns the Bool tensor, true where another rank owns the row. It
+// throws if the last holder has released the mask.
+func (b *MaskBuffer) Masked() *tensor.Tensor {
+	b.check("Masked")
+	return b.masked
+}
+
+// Shift returns what was subtracted from ids.
+func (b *MaskBuffer) Shift() int { return b.shift }
+
+// Holders returns how many hold the mask: 0 after the last Release.
+func (b *MaskBuffer) Holders() int {
+	if b == nil {
+		return 0
+	}
+	return b.holders
+}
+
+// Hold adds a holder and returns b.
+func (b *MaskBuffer) Hold() *MaskBuffer {
+	if b != nil {
+		b.check("Hold")
+		b.holders++
+	}
+	return b
+}
+
+// Release gives up one hold; with the last one the mask's memory goes back. A
+// release without a hold throws. Holders need not release: a mask that nothing
+// refers to is collected, or goes with its scope.
+func (b *MaskBuffer) Release() {
+	if b == nil {
+		return
+	}
+	b.check("Release")
+	if b.holders--; b.holders == 0 {
+		b.masked.Free()
+		b.masked = nil
+	}
+}
+
+func (b *MaskBuffer) check(op string) {
+	if b.holders < 1 {
+		refuse("MaskBuffer."+op, "the mask was released by its last holder before", "Hold it for as long as it is used")
+	}
+}
+
+// keep lets the mask outlive a scope.
+func (b *MaskBuffer) keep(s *tensor.Scope) {
+	if b != nil {
+		s.Keep(b.masked)
+	}
+}
+
+// apply returns x with zeros in the rows that are not owned, x itself if they
+// are there already. It does not change x.
+func (b *MaskBuffer) apply(x *tensor.Tensor, clean bool) *tensor.Tensor {
+	b.check("apply")
+	if clean || x.Numel() == 0 {
+		return x
+	}
+	rows := b.masked.Numel()
+	return tensor.MaskedFill(x.Reshape(rows, x.Numel()/rows), b.masked.Reshape(rows, 1), 0).Reshape(x.Shape()...)
+}
+
+// restore returns this rank's addend of the value that x stands for: ids are
+// shifted back.
+func (b *MaskBuffer) restore(x *tensor.Tensor, clean bool) *tensor.Tensor {
+	if b.shift != 0 && x.DType().Int() {
+		x, clean = tensor.AddScalar(x, float64(b.shift)), false
+	}
+	return b.apply(x, clean)
+}
+
+// unmasked returns the layout with Partial(Sum) for MaskPartial.
+func (s *spec) unmasked() *spec {
+	p := s.layout.Placements()
+	for i := range p {
+		if p[i].IsMask() {
+			p[i] = layout.Partial(layout.Sum)
+		}
+	}
+	return s.with("MaskPartial", p)
+}
+
+// maskIDs shifts replicated ids to this rank's rows of the table that the
+// layout's MaskPartial describes, and masks those of other ranks:
+//
+//	own = start <= id < start+length;  id = own ? id-start : 0
+//
+// Ids that no rank owns throw.
+func maskIDs(m *Mesh, to *spec, ids *tensor.Tensor) (*tensor.Tensor, *MaskBuffer) {
+	start, length, _ := layout.MaskRange(to.layout, m.coord)
+	if ids.Numel() > 0 {
+		rows := tableRows(to)
+		low, high := tensor.Amin(ids, nil, false).Item(), tensor.Amax(ids, nil, false).Item()
+		if low < 0 || int(high) >= rows {
+			bad := low
+			if low >= 0 {
+				bad = high
+			}
+			err := &LayoutError{Op: "Redistribute", Problem: fmt.Sprintf("id %d is out of range [0, %d)", int(bad), rows), Remedy: "give ids of rows that the table has"}
+			if anyShard(to) {
+				m.abort(err) // other ranks have other ids
+			}
+			fault.Throw(err)
+		}
+	}
+	if length == 0 {
+		masked := tensor.Full(ids.Device(), tensor.Bool, 1, ids.Numel())
+		return tensor.ZerosLike(ids), NewMask(masked, start)
+	}
+	own := tensor.Clamp(ids, float64(start), float64(start+length-1))
+	masked := tensor.Compare(tensor.OpNe, ids, own)
+	return tensor.AddScalar(own, -float64(start)), NewMask(masked.Reshape(masked.Numel()), start)
+}
+
+// tableRows is the number of rows of the table that a MaskPartial layout is for.
+func tableRows(s *spec) int {
+	for _, p := range s.placements {
+		if shape, dim, ok := p.Offset(); ok {
+			return shape[dim]
+		}
+	}
+	return 0
+}
+
+func anyShard(s *spec) bool {
+	for _, p := range s.placements {
+		if p.IsShard() {
+			return true
+		}
+	}
+	return false
+}

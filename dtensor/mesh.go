@@ -1,0 +1,197 @@
+package dtensor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// An Axis is one dimension of a mesh: a name and how many ranks lie along it.
+type Axis = layout.Axis
+
+// maxAxes is the largest number of axes of a mesh.
+const maxAxes = 8
+
+// A Mesh arranges ranks in an n-d grid with named axes. Position i of the grid,
+// counted in row-major order, is held by one rank; a tensor's shards follow the
+// positions. A rank of the parent communicator that is in no position is
+// outside: it may hold the mesh and its tensors, which are empty there, but
+// takes part in no communication.
+//
+// A Mesh belongs to one rank and is not safe for use by several goroutines.
+// Meshes are compared by pointer: two tensors can meet in an operator if they
+// are on the same *Mesh.
+type Mesh struct {
+	eng    *engine
+	axes   []Axis
+	pure   layout.Axes
+	ranks  []int      // ranks[i] is the world rank at position i
+	all    *comm.Comm // the ranks of the mesh in position order; nil outside
+	coord  []int      // of this rank; nil outside
+	groups map[axisSet]*comm.Comm
+	subs   map[axisSet]*Mesh
+	specs  map[layout.Layout]*spec
+	rules  map[ruleKey]*rule
+	plans  map[planKey]*plan
+}
+
+// axisSet is a set of mesh axes: bit i stands for axis i.
+type axisSet uint16
+
+func (s axisSet) has(axis int) bool { return s&(1<<axis) != 0 }
+
+// NewMesh makes a mesh of all ranks of world, in order: with axes (dp=2, tp=2)
+// rank 3 has the coordinate [1 1]. The product of the sizes must be
+// world.Size(). NewMesh is collective over world.
+func NewMesh(world *comm.Comm, axes ...Axis) (*Mesh, error) {
+	ranks := make([]int, world.Size())
+	for i := range ranks {
+		ranks[i] = i
+	}
+	return newMesh("NewMesh", world, ranks, axes)
+}
+
+// NewMeshOf makes a mesh whose position i, in row-major order, is held by rank
+// ranks[i] of world. Ranks may be in any order and need not be all of world's;
+// each may appear once. NewMeshOf is collective over world, with the same
+// arguments on every rank, those outside the mesh too.
+func NewMeshOf(world *comm.Comm, ranks []int, axes ...Axis) (*Mesh, error) {
+	return newMesh("NewMeshOf", world, slices.Clone(ranks), axes)
+}
+
+func newMesh(op string, world *comm.Comm, ranks []int, axes []Axis) (*Mesh, error) {
+	err := checkAxes(op, axes, len(ranks))
+	if err != nil {
+		return nil, err
+	}
+	if err = checkRanks(op, ranks, world.Size()); err != nil {
+		return nil, err
+	}
+	eng := engineOf(world)
+	all := world
+	if !isAll(ranks, world.Size()) {
+		if all, err = world.Group(eng.ctx, ranks); err != nil {
+			return nil, fmt.Errorf("dtensor: %s: %w", op, err)
+		}
+	}
+	for i, r := range ranks {
+		ranks[i] = world.WorldRank(r)
+	}
+	return assemble(eng, op, all, slices.Clone(axes), ranks)
+}
+
+// assemble makes the mesh over all, whose ranks are in position order, and the
+// communicators of its single axes.
+func assemble(eng *engine, op string, all *comm.Comm, axes []Axis, ranks []int) (*Mesh, error) {
+	pure, err := layout.NewAxes(axes...)
+	if err != nil {
+		return nil, fmt.Errorf("dtensor: %s: %w", op, err)
+	}
+	m := &Mesh{eng: eng, axes: axes, pure: pure, ranks: ranks, all: all,
+		groups: map[axisSet]*comm.Comm{}, subs: map[axisSet]*Mesh{}, specs: map[layout.Layout]*spec{},
+		rules: map[ruleKey]*rule{}, plans: map[planKey]*plan{}}
+	if all == nil {
+		return m, nil
+	}
+	m.coord = make([]int, len(axes))
+	at := all.Rank()
+	for i := len(axes) - 1; i >= 0; i-- {
+		m.coord[i] = at % axes[i].Size
+		at /= axes[i].Size
+	}
+	for i := range axes {
+		if _, err = m.group(1 << i); err != nil {
+			return nil, fmt.Errorf("dtensor: %s: axis %s: %w", op, axes[i].Name, err)
+		}
+	}
+	return m, nil
+}
+
+func checkAxes(op string, axes []Axis, n int) error {
+	pure, err := layout.NewAxes(axes...)
+	switch {
+	case err != nil:
+		return fmt.Errorf("dtensor: %s: %w", op, err)
+	case len(axes) == 0 || len(axes) > maxAxes:
+		return fmt.Errorf("dtensor: %s: %d axes; a mesh has 1 to %d", op, len(axes), maxAxes)
+	case pure.Count() != n:
+		return fmt.Errorf("dtensor: %s: mesh %v has %d positions for %d ranks; make the product of the sizes %d", op, pure, pure.Count(), n, n)
+	}
+	return nil
+}
+
+func checkRanks(op string, ranks []int, size int) error {
+	seen := make([]bool, size)
+	for i, r := range ranks {
+		if r < 0 || r >= size {
+			return fmt.Errorf("dtensor: %s: ranks[%d] is %d; the communicator has ranks 0 to %d", op, i, r, size-1)
+		}
+		if seen[r] {
+			return fmt.Errorf("dtensor: %s: rank %d appears twice in %v", op, r, ranks)
+		}
+		seen[r] = true
+	}
+	return nil
+}
+
+// isAll reports whether ranks is 0, 1, … size-1.
+func isAll(ranks []int, size int) bool {
+	if len(ranks) != size {
+		return false
+	}
+	for i, r := range ranks {
+		if i != r {
+			return false
+		}
+	}
+	return true
+}
+
+// String returns the axes: "(dp=2,tp=2)".
+func (m *Mesh) String() string { return m.pure.String() }
+
+// Axes returns the axes in order; do not modify it.
+func (m *Mesh) Axes() []Axis { return m.axes }
+
+// Ranks returns the world rank of each position in row-major order; do not
+// modify it.
+func (m *Mesh) Ranks() []int { return m.ranks }
+
+// Size returns the number of positions of the mesh.
+func (m *Mesh) Size() int { return len(m.ranks) }
+
+// Axis returns the index of the axis of that name, and whether there is one.
+func (m *Mesh) Axis(name string) (index int, ok bool) {
+	return m.pure.Index(name)
+}
+
+// Inside reports whether this rank holds a position of the mesh.
+func (m *Mesh) Inside() bool { return m.all != nil }
+
+// Coord returns this rank's coordinate, one number an axis; nil if the rank is
+// outside. Do not modify it.
+func (m *Mesh) Coord() []int { return m.coord }
+
+// Comm returns the communicator of all ranks of the mesh in position order;
+// nil if this rank is outside.
+func (m *Mesh) Comm() *comm.Comm { return m.all }
+
+// Device returns where this rank's tensors live.
+func (m *Mesh) Device() tensor.Device { return m.eng.dev }
+
+// Context returns the context that operators of this rank run under now: that
+// of the innermost ValueAndGrad or Try, else one that is never done.
+func (m *Mesh) Context() context.Context { return m.eng.ctx }
+
+// mustAxis is Axis for operators: it throws if there is no such axis.
+func (m *Mesh) mustAxis(op, name string) int {
+	i, ok := m.Axis(name)
+	if !ok {
+		refuse(op, fmt.Sprintf("mesh %s has no axis %q", m, name), "use one of its names")
+	}
+	return i
+}

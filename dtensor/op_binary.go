@@ -1,0 +1,217 @@
+package dtensor
+
+import (
+	"fmt"
+
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// The element-wise operators of two tensors broadcast as NumPy does: shapes
+// are aligned at the last dimension, and a size of 1 is repeated. The letters
+// below stand for any dimension of the result; an operand that repeats the
+// dimension is R where the other is sharded on it.
+//
+//	a          b          result
+//	S(i)       S(i)       S(i)
+//	R          R          R
+//	P(sum)     P(sum)     P(sum)     Add, Sub; P(avg) likewise
+//	P(sum)     R          P(sum)     Mul, Div; P(avg) likewise
+//	R          P(sum)     P(sum)     Mul; P(avg) likewise
+//	P(max)     P(max)     P(max)     Maximum; also with R; P(min) for Minimum
+//	other                 the cheapest of these rows
+//
+// Operands of different types, and shapes that do not broadcast, throw.
+//
+// The gradients, summed over what was repeated:
+//
+//	Add      da = dy          db = dy
+//	Sub      da = dy          db = -dy
+//	Mul      da = dy·b        db = dy·a
+//	Div      da = dy/b        db = -dy·a/b²
+//	Maximum, Minimum          dy goes to the argument that was taken, half to each if equal
+//	Pow      da = dy·b·aᵇ⁻¹   db = dy·aᵇ·ln a, 0 where a is 0
+
+// Add returns a + b.
+func (a *Tensor) Add(b *Tensor) *Tensor { return binary(tensor.OpAdd, a, b) }
+
+// Sub returns a - b.
+func (a *Tensor) Sub(b *Tensor) *Tensor { return binary(tensor.OpSub, a, b) }
+
+// Mul returns a·b, element by element.
+func (a *Tensor) Mul(b *Tensor) *Tensor { return binary(tensor.OpMul, a, b) }
+
+// Div returns a/b, element by element.
+func (a *Tensor) Div(b *Tensor) *Tensor { return binary(tensor.OpDiv, a, b) }
+
+// Maximum returns the larger of each pair of elements.
+func (a *Tensor) Maximum(b *Tensor) *Tensor { return binary(tensor.OpMaximum, a, b) }
+
+// Minimum returns the smaller of each pair of elements.
+func (a *Tensor) Minimum(b *Tensor) *Tensor { return binary(tensor.OpMinimum, a, b) }
+
+// Pow returns aᵇ, element by element.
+func (a *Tensor) Pow(b *Tensor) *Tensor { return binary(tensor.OpPow, a, b) }
+
+var binaryLinear = [...][]linearRow{
+	tensor.OpAdd:     {{0b11, linearOps}},
+	tensor.OpSub:     {{0b11, linearOps}},
+	tensor.OpMul:     {{0b01, linearOps}, {0b10, linearOps}},
+	tensor.OpDiv:     {{0b01, linearOps}},
+	tensor.OpMaximum: {{0b11, 1 << layout.Max}, {0b01, 1 << layout.Max}, {0b10, 1 << layout.Max}},
+	tensor.OpMinimum: {{0b11, 1 << layout.Min}, {0b01, 1 << layout.Min}, {0b10, 1 << layout.Min}},
+	tensor.OpPow:     nil,
+}
+
+func binary(op tensor.BinaryOp, a, b *Tensor) *Tensor {
+	m := a.spec.mesh
+	key := ruleKey{op: op.String()}
+	key.in[0], key.in[1] = a.spec, b.spec
+	r, ok := m.rules[key]
+	if !ok {
+		r = binaryRule(key, binaryLinear[op], a, b)
+	}
+	x, y := a.to(r.in[0], key.op), b.to(r.in[1], key.op)
+	out := &Tensor{spec: r.out[0]}
+	if m.coord != nil {
+		out.local = tensor.Binary(op, x.local, y.local)
+	} else {
+		out.local = m.empty(r.out[0], a.DType()).local
+	}
+	if (x.node != nil || y.node != nil) && Tracked(a, b) {
+		out.record(key.op, func(gy *Tensor) { binaryBack(op, gy, x, y, out) })
+	}
+	return out
+}
+
+// binaryRule makes the rule of an element-wise operator of two tensors.
+func binaryRule(key ruleKey, linear []linearRow, a, b *Tensor) *rule {
+	m := sameMesh(key.op, a, b)
+	return m.rule(key, 2, func() *form { return pointwise(key.op, linear, a, b) })
+}
+
+// pointwise is the form of an element-wise operator on operands that broadcast.
+func pointwise(op string, linear []linearRow, in ...*Tensor) *form {
+	n := 0
+	for _, t := range in {
+		n = max(n, t.NDim())
+	}
+	shape := make([]int, n)
+	for i := range shape {
+		shape[i] = 1
+	}
+	for k, t := range in {
+		for d, size := range t.Shape() {
+			at := n - t.NDim() + d
+			switch {
+			case shape[at] == size || size == 1:
+			case shape[at] == 1:
+				shape[at] = size
+			default:
+				operands := make([]Operand, len(in))
+				for i, t := range in {
+					operands[i] = operand(string(rune('a'+i)), t)
+				}
+				refuse(op, fmt.Sprintf("sizes %d and %d in dimension %d from the end do not broadcast (operand %c)", shape[at], size, n-at, 'a'+k),
+					"make them equal or one of them 1", operands...)
+			}
+		}
+	}
+	f := &form{shapes: [][]int{shape}, linear: linear}
+	out := make([]letter, n)
+	for d := range out {
+		out[d] = letter(d + 1)
+	}
+	f.out = [][]letter{out}
+	for _, t := range in {
+		labels := make([]letter, t.NDim())
+		for d, size := range t.Shape() {
+			if at := n - t.NDim() + d; size == shape[at] {
+				labels[d] = out[at]
+			}
+		}
+		f.in = append(f.in, labels)
+	}
+	return f
+}
+
+// binaryBack hands a and b their parts of the gradient of y = op(a, b).
+func binaryBack(op tensor.BinaryOp, gy, a, b, y *Tensor) {
+	var ga, gb *Tensor
+	wantA, wantB := a.node != nil, b.node != nil
+	switch op {
+	case tensor.OpAdd:
+		ga, gb = gy, gy
+	case tensor.OpSub:
+		ga = gy
+		if wantB {
+			gb = gy.Neg()
+		}
+	case tensor.OpMul:
+		if wantA {
+			ga = gy.Mul(b)
+		}
+		if wantB {
+			gb = gy.Mul(a)
+		}
+	case tensor.OpDiv:
+		ga = gy.Div(b)
+		if wantB {
+			gb = ga.Mul(a).Div(b).Neg()
+		}
+	case tensor.OpMaximum, tensor.OpMinimum:
+		less := tensor.OpGt
+		if op == tensor.OpMinimum {
+			less = tensor.OpLt
+		}
+		half := a.Compare(tensor.OpEq, b).Cast(gy.DType()).Scale(0.5)
+		if wantA {
+			ga = gy.Mul(a.Compare(less, b).Cast(gy.DType()).Add(half))
+		}
+		if wantB {
+			gb = gy.Mul(b.Compare(less, a).Cast(gy.DType()).Add(half))
+		}
+	case tensor.OpPow:
+		if wantA { // b·aᵇ⁻¹, 0 where b is 0
+			p := b.Mul(a.Pow(b.AddScalar(-1)))
+			ga = gy.Mul(p.MaskedFill(b.CompareScalar(tensor.OpEq, 0), 0))
+		}
+		if wantB { // aᵇ·ln a, 0 where a is 0
+			gb = gy.Mul(y.Mul(a.MaskedFill(a.CompareScalar(tensor.OpEq, 0), 1).Log()))
+		}
+	}
+	if wantA {
+		a.accumulate(ga.sumTo(a.spec.shape))
+	}
+	if wantB {
+		b.accumulate(gb.sumTo(b.spec.shape))
+	}
+}
+
+// sumTo sums what a broadcast from shape to t's shape repeated.
+func (t *Tensor) sumTo(shape []int) *Tensor {
+	if len(shape) == len(t.spec.shape) {
+		same := true
+		for d := range shape {
+			same = same && shape[d] == t.spec.shape[d]
+		}
+		if same {
+			return t
+		}
+	}
+	lead := t.NDim() - len(shape)
+	var dims []int
+	for d, size := range t.spec.shape {
+		if d < lead || shape[d-lead] == 1 && size != 1 {
+			dims = append(dims, d)
+		}
+	}
+	return t.Sum(dims, true).Reshape(shape...)
+}
+
+// addInto adds g to dst in place; they have one layout.
+func addInto(dst, g *Tensor) {
+	if !dst.mesh().outside() {
+		tensor.AddTo(dst.local, g.local)
+	}
+}

@@ -1,0 +1,116 @@
+package dtensor
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// Permute reorders the dimensions: dimension i of the result is dims[i] of t.
+//
+//	t       result
+//	S(i)    S(j) where dims[j] = i
+//	R, P    the same
+//
+// Its gradient is the permutation back.
+func (t *Tensor) Permute(dims ...int) *Tensor {
+	if len(dims) != t.NDim() {
+		refuse("Permute", fmt.Sprintf("%v does not name the %d dimensions", slices.Clone(dims), t.NDim()), "", operand("input", t))
+	}
+	order := make([]int, len(dims))
+	seen, packed := 0, 0
+	for i, d := range dims {
+		order[i] = t.dim("Permute", d)
+		seen |= 1 << order[i]
+		packed = packed<<4 | order[i]
+	}
+	if seen != 1<<t.NDim()-1 {
+		refuse("Permute", fmt.Sprintf("%v names a dimension twice", order), "", operand("input", t))
+	}
+	m := t.spec.mesh
+	key := ruleKey{op: "Permute", attr: [3]int{packed}}
+	key.in[0] = t.spec
+	r := m.rule(key, 1, func() *form {
+		f := &form{linear: []linearRow{{1, allOps}}}
+		in, out, shape := make([]letter, len(order)), make([]letter, len(order)), make([]int, len(order))
+		for i, d := range order {
+			in[i], out[i], shape[i] = letter(i+1), letter(d+1), t.spec.shape[d]
+		}
+		f.in, f.out, f.shapes = [][]letter{in}, [][]letter{out}, [][]int{shape}
+		return f
+	})
+	in := t.to(r.in[0], "Permute")
+	out := &Tensor{spec: r.out[0]}
+	if m.outside() {
+		out.local = m.empty(r.out[0], t.DType()).local
+	} else {
+		out.local = tensor.Permute(in.local, order...)
+	}
+	if t.tracked() {
+		back := tensor.InversePermutation(order)
+		out.record("Permute", func(gy *Tensor) { in.accumulate(gy.Permute(back...)) })
+	}
+	return out
+}
+
+// Transpose swaps two dimensions; see Permute.
+func (t *Tensor) Transpose(d0, d1 int) *Tensor {
+	d0, d1 = t.dim("Transpose", d0), t.dim("Transpose", d1)
+	order := make([]int, t.NDim())
+	for i := range order {
+		order[i] = i
+	}
+	order[d0], order[d1] = d1, d0
+	return t.Permute(order...)
+}
+
+// Expand repeats t to shape, to which t's shape broadcasts; -1 keeps a size.
+//
+//	t                            result
+//	S(i), i keeps its size       S(i)
+//	S(i), i has size 1           R
+//	R, P                         the same
+//
+// Its gradient is dy summed over what was repeated.
+func (t *Tensor) Expand(shape ...int) *Tensor {
+	lead := len(shape) - t.NDim()
+	full := slices.Clone(shape)
+	ok := lead >= 0
+	for d := lead; ok && d < len(full); d++ {
+		own := t.spec.shape[d-lead]
+		if full[d] == -1 {
+			full[d] = own
+		}
+		ok = full[d] == own || own == 1 && full[d] >= 0
+	}
+	if !ok {
+		refuse("Expand", fmt.Sprintf("its shape does not broadcast to %v", slices.Clone(shape)), "only sizes of 1 can be repeated", operand("input", t))
+	}
+	if slices.Equal(full, t.spec.shape) {
+		return t
+	}
+	m := t.spec.mesh
+	key := ruleKey{op: "Expand"}
+	key.in[0], key.in[1] = t.spec, m.mustSpec("Expand", full, t.spec.layout.Replicated().Placements())
+	r := m.rule(key, 1, func() *form {
+		in, out := make([]letter, t.NDim()), make([]letter, len(full))
+		for d, size := range t.spec.shape {
+			if full[lead+d] == size {
+				in[d], out[lead+d] = letter(d+1), letter(d+1)
+			}
+		}
+		return &form{in: [][]letter{in}, out: [][]letter{out}, shapes: [][]int{full}, linear: []linearRow{{1, allOps}}}
+	})
+	in := t.to(r.in[0], "Expand")
+	out := &Tensor{spec: r.out[0]}
+	if m.outside() {
+		out.local = m.empty(r.out[0], t.DType()).local
+	} else {
+		out.local = tensor.Expand(in.local, r.out[0].local...)
+	}
+	if t.tracked() {
+		out.record("Expand", func(gy *Tensor) { in.accumulate(gy.sumTo(t.spec.shape)) })
+	}
+	return out
+}

@@ -1,0 +1,168 @@
+package dtensor
+
+import (
+	"slices"
+
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// The reductions combine the elements of some dimensions, all of them if none
+// is named. With keepdim they stay with size 1, else they are removed.
+//
+//	x                       Sum, Mean          Amax      Amin
+//	R                       R                  R         R
+//	S(i), i not reduced     S(i)               S(i)      S(i)
+//	S(i), i reduced         P(sum)             P(max)    P(min)
+//	P(sum), P(avg)          the same           R         R
+//	P(max)                  R                  P(max)    R
+//	P(min)                  R                  R         P(min)
+
+// Sum adds up the elements of dims. Sums of integers and Bool are Int64. Its
+// gradient is dy repeated.
+func (x *Tensor) Sum(dims []int, keepdim bool) *Tensor {
+	out := x.reduce(tensor.OpSum, dims, keepdim)
+	if x.tracked() {
+		out.record("Sum", func(gy *Tensor) { x.accumulate(gy.restore(x, dims, keepdim).Expand(x.spec.shape...)) })
+	}
+	return out
+}
+
+// Mean returns the mean of the elements of dims: their sum over their number
+// in the global tensor, whatever the shards. Its gradient is dy over that
+// number, repeated.
+func (x *Tensor) Mean(dims []int, keepdim bool) *Tensor {
+	n := 1
+	for d, mask := 0, x.dims("Mean", dims); d < x.NDim(); d++ {
+		if mask>>d&1 != 0 {
+			n *= x.spec.shape[d]
+		}
+	}
+	return x.Sum(dims, keepdim).divide(float64(n))
+}
+
+// divide returns x/v, correctly rounded where x·(1/v) is not.
+func (x *Tensor) divide(v float64) *Tensor {
+	out := single("divide", linearOps, x, x.DType(), func(x *tensor.Tensor) *tensor.Tensor { return tensor.BinaryScalar(tensor.OpDiv, x, v) })
+	if x.tracked() {
+		out.record("divide", func(gy *Tensor) { x.accumulate(gy.divide(v)) })
+	}
+	return out
+}
+
+// Amax returns the largest elements of dims, NaN if one is NaN. Its gradient
+// is shared equally by the elements that equal the result.
+func (x *Tensor) Amax(dims []int, keepdim bool) *Tensor {
+	return x.extreme(tensor.OpAmax, dims, keepdim)
+}
+
+// Amin returns the smallest elements of dims; see Amax.
+func (x *Tensor) Amin(dims []int, keepdim bool) *Tensor {
+	return x.extreme(tensor.OpAmin, dims, keepdim)
+}
+
+func (x *Tensor) extreme(op tensor.ReduceOp, dims []int, keepdim bool) *Tensor {
+	out := x.reduce(op, dims, keepdim)
+	if x.tracked() {
+		in, y := x.Detach(), out.Detach()
+		out.record(op.String(), func(gy *Tensor) {
+			hit := in.Compare(tensor.OpEq, y.restore(in, dims, keepdim)).Cast(gy.DType())
+			share := gy.restore(in, dims, keepdim).Div(hit.Sum(dims, true))
+			x.accumulate(hit.Mul(share))
+		})
+	}
+	return out
+}
+
+// Prod multiplies the elements of dims. Its gradient is dy times the product
+// of the other elements; x is brought to shards of other dimensions, or
+// replicated, before.
+func (x *Tensor) Prod(dims []int, keepdim bool) *Tensor {
+	out := x.reduce(tensor.OpProd, dims, keepdim)
+	if x.tracked() {
+		in := x.Detach()
+		out.record("Prod", func(gy *Tensor) {
+			zero := in.CompareScalar(tensor.OpEq, 0)
+			zeros := zero.Sum(dims, true)
+			filled := in.MaskedFill(zero, 1)
+			rest := filled.Prod(dims, true) // the product of what is not zero
+			none := rest.Div(filled).MaskedFill(zeros.CompareScalar(tensor.OpNe, 0), 0)
+			one := rest.MaskedFill(zeros.CompareScalar(tensor.OpNe, 1), 0)
+			x.accumulate(gy.restore(in, dims, keepdim).Mul(zero.Where(one, none)))
+		})
+	}
+	return out
+}
+
+// reduce is a reduction without gradient.
+func (x *Tensor) reduce(op tensor.ReduceOp, dims []int, keepdim bool) *Tensor {
+	m := x.spec.mesh
+	mask := x.dims(op.String(), dims)
+	key := ruleKey{op: op.String(), attr: [3]int{mask}}
+	if keepdim {
+		key.attr[1] = 1
+	}
+	key.in[0] = x.spec
+	r := m.rule(key, 1, func() *form { return reduceForm(op, x, mask, keepdim) })
+	in := x.to(r.in[0], key.op)
+	if m.outside() {
+		dt := x.DType()
+		if !dt.Float() && (op == tensor.OpSum || op == tensor.OpProd) {
+			dt = tensor.Int64
+		}
+		return m.empty(r.out[0], dt)
+	}
+	if mask == 0 {
+		return wrap(r.out[0], in.local)
+	}
+	list := make([]int, 0, maxDims)
+	for d := range x.NDim() {
+		if mask>>d&1 != 0 {
+			list = append(list, d)
+		}
+	}
+	return wrap(r.out[0], tensor.Reduce(op, in.local, list, keepdim))
+}
+
+var reduceContract = [...]layout.ReduceOp{tensor.OpSum: layout.Sum, tensor.OpProd: layout.Prod, tensor.OpAmax: layout.Max, tensor.OpAmin: layout.Min}
+
+func reduceForm(op tensor.ReduceOp, x *Tensor, mask int, keepdim bool) *form {
+	f := &form{contract: reduceContract[op]}
+	ops := reduceSet(1 << f.contract)
+	if op == tensor.OpSum {
+		ops = linearOps
+		if !x.DType().Float() {
+			ops = sumOnly
+		}
+	}
+	f.linear = []linearRow{{1, ops}}
+	var in, out []letter
+	var shape []int
+	for d, size := range x.Shape() {
+		in = append(in, letter(d+1))
+		switch {
+		case mask>>d&1 == 0:
+			out, shape = append(out, letter(d+1)), append(shape, size)
+		case keepdim:
+			out, shape = append(out, 0), append(shape, 1)
+		}
+	}
+	f.in, f.out, f.shapes = [][]letter{in}, [][]letter{out}, [][]int{shape}
+	return f
+}
+
+// restore returns a result of a reduction of x over dims with the dimensions
+// that were removed, as size 1.
+func (t *Tensor) restore(x *Tensor, dims []int, keepdim bool) *Tensor {
+	if keepdim {
+		return t
+	}
+	mask := x.dims("restore", dims)
+	shape := slices.Clone(x.spec.shape)
+	for d := range shape {
+		if mask>>d&1 != 0 {
+			shape[d] = 1
+		}
+	}
+	return t.Reshape(shape...)
+}

@@ -1,0 +1,297 @@
+package dtensor
+
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// Redistribute returns t in another layout: the same global tensor, divided
+// among the ranks by the given placements, one for each mesh axis. It is
+// planned from global facts, the same on every rank, and then carried out:
+//
+//	from → to       communication                  gradient
+//	R → S(i)        none (a slice)                 all-gather
+//	S(i) → R        all-gather                     slice; reduce-scatter if it is Partial
+//	S(i) → S(j)     all-to-all                     all-to-all back
+//	P → R           all-reduce                     none
+//	P → S(i)        reduce-scatter                 all-gather
+//	R → P           none: for sum and prod the     none
+//	                first rank holds the value and
+//	                the others the identity, for
+//	                avg, min and max all hold it
+//	R → MaskP       none (integer ids: those of    (ids have none)
+//	                other ranks' rows are masked)
+//	MaskP → R       all-reduce                     none
+//	anything else   the cheapest sequence of these,
+//	                or one exchange
+//
+// Where t is Partial its gradient is Replicate; it is never turned back into
+// Partial. If the layout is t's own, Redistribute returns t.
+//
+// Redistribute throws a *LayoutError for a dim out of range and for a layout
+// that cannot be made from t's.
+func (t *Tensor) Redistribute(placements ...layout.Placement) *Tensor {
+	return t.to(t.spec.with("Redistribute", placements), "Redistribute")
+}
+
+// to brings t to the layout s. cause says for which operator, for the counters
+// of communication. The result stands for the same global tensor, so on a tape
+// it is the same node as t: gradients are global and come in any layout.
+func (t *Tensor) to(s *spec, cause string) *Tensor {
+	if s == t.spec {
+		return t
+	}
+	out := &Tensor{spec: s, node: t.node}
+	if t.mesh().coord == nil {
+		out.local = tensor.New(t.mesh().eng.dev, t.DType(), s.local...)
+		return out
+	}
+	from, local := t.spec, t.local
+	if t.mask != nil {
+		if s.masked {
+			refuse(cause, "a MaskPartial tensor cannot go to another MaskPartial layout: "+s.String(), "redistribute it to Replicate first", operand("input", t))
+		}
+		local, from = t.mask.restore(local, t.clean), from.unmasked()
+	} else if s.masked && !t.DType().Int() {
+		refuse(cause, fmt.Sprintf("only integer ids can go to MaskPartial, not %v", t.DType()), "look rows up with the ids", operand("input", t))
+	}
+	p := t.mesh().plan(from, s, local.DType().Size(), cause)
+	for i := range p.steps {
+		local = p.steps[i].run(t.mesh(), local, out)
+	}
+	out.local = local
+	return out
+}
+
+// planKey names a redistribution.
+type planKey struct {
+	from, to *spec
+	size     int // bytes of an element
+	cause    string
+}
+
+// A plan is a layout.Plan with what this rank does in each step.
+type plan struct{ steps []step }
+
+// A step is one layout.Step on this rank.
+type step struct {
+	kind     layout.Kind
+	from, to *spec
+	op       layout.ReduceOp
+	first    bool // this rank is the first of its group
+	set      axisSet
+	group    *comm.Comm
+	cause    string
+
+	send, recv             []layout.Transfer
+	sendCounts, recvCounts []int
+	sendInPlace            bool // the source already holds the parts one after another
+	recvInPlace            bool // so does the destination
+}
+
+// plan returns the cached plan of a redistribution.
+func (m *Mesh) plan(from, to *spec, size int, cause string) *plan {
+	key := planKey{from, to, size, cause}
+	if p, ok := m.plans[key]; ok {
+		return p
+	}
+	lp, err := layout.NewPlan(from.layout, to.layout, size, layout.Costs{})
+	if err != nil {
+		fault.Throw(&LayoutError{Op: cause, Problem: err.Error(), Err: err})
+	}
+	p := &plan{steps: make([]step, 0, len(lp.Steps))}
+	for i := range lp.Steps {
+		p.steps = append(p.steps, m.compile(&lp.Steps[i], cause))
+	}
+	m.plans[key] = p
+	return p
+}
+
+// compile works out what this rank does in a step.
+func (m *Mesh) compile(ls *layout.Step, cause string) step {
+	s := step{kind: ls.Kind, from: m.specOf(ls.From), to: m.specOf(ls.To), op: ls.Op, cause: cause + ": " + ls.String()}
+	s.first = ls.Place(m.coord) == 0
+	for _, a := range ls.Axes {
+		s.set |= 1 << a
+	}
+	switch ls.Kind {
+	case layout.Slice:
+		// What stays is the box that this rank has before and after.
+		s.send = []layout.Transfer{s.kept(m)}
+	case layout.AllGather, layout.AllToAll, layout.Exchange, layout.ReduceScatter:
+		s.send, s.recv = ls.Sends(m.coord), ls.Recvs(m.coord)
+		s.sendCounts, s.recvCounts = ls.SendCounts(nil, m.coord), ls.RecvCounts(nil, m.coord)
+		s.sendInPlace = inPlace(s.send, s.from.local, func(t *layout.Transfer) []int { return t.Src })
+		s.recvInPlace = inPlace(s.recv, s.to.local, func(t *layout.Transfer) []int { return t.Dst })
+	}
+	return s
+}
+
+// kept is the box of a Slice.
+func (s *step) kept(m *Mesh) layout.Transfer {
+	t := layout.Transfer{Size: s.to.local, Global: s.to.offset, Dst: make([]int, len(s.to.local)), Src: make([]int, len(s.to.local))}
+	for d := range t.Src {
+		if s.to.local[d] > 0 {
+			t.Src[d] = s.to.offset[d] - s.from.offset[d]
+		}
+	}
+	return t
+}
+
+// inPlace reports whether the boxes lie one after another, without gaps, in a
+// row-major array of the given shape.
+func inPlace(boxes []layout.Transfer, shape []int, start func(*layout.Transfer) []int) bool {
+	next := 0
+	for i := range boxes {
+		at, ok := contiguous(boxes[i].Size, start(&boxes[i]), shape)
+		if !ok || at != next {
+			return false
+		}
+		next += boxes[i].Numel()
+	}
+	return true
+}
+
+// contiguous returns the offset of a box in a row-major array; ok is false if
+// the box has gaps there.
+func contiguous(size, start, shape []int) (offset int, ok bool) {
+	whole := true // all dimensions so far, from the last, are whole
+	stride := 1
+	for d := len(shape) - 1; d >= 0; d-- {
+		if !whole && size[d] > 1 {
+			return 0, false
+		}
+		whole = whole && size[d] == shape[d]
+		offset += start[d] * stride
+		stride *= shape[d]
+	}
+	return offset, true
+}
+
+// run carries out the step on this rank's shard and returns the new one.
+func (s *step) run(m *Mesh, local *tensor.Tensor, out *Tensor) *tensor.Tensor {
+	switch s.kind {
+	case layout.Relabel:
+		return local
+	case layout.Slice:
+		return s.slice(local)
+	case layout.Partition:
+		return s.partition(local)
+	case layout.Mask:
+		shifted, mask := maskIDs(m, s.to, local)
+		out.mask = mask
+		return shifted
+	}
+	if s.group == nil {
+		s.group = m.groupOf(s.set)
+	}
+	dst := tensor.New(m.eng.dev, local.DType(), s.to.local...)
+	switch s.kind {
+	case layout.AllReduce:
+		s.do(m, comm.Call{Kind: comm.AllReduceKind, Op: commOp(s.op), Dst: bufferOf(dst), Src: bufferOf(local)})
+	case layout.ReduceScatter:
+		src := s.pack(local)
+		s.do(m, comm.Call{Kind: comm.ReduceScatterVKind, Op: commOp(s.op), Dst: bufferOf(dst), Src: bufferOf(src), SrcCounts: s.sendCounts})
+		runtime.KeepAlive(src)
+	case layout.AllGather:
+		into := s.staging(m, dst)
+		s.do(m, comm.Call{Kind: comm.AllGatherVKind, Dst: bufferOf(into), Src: bufferOf(local), DstCounts: s.recvCounts})
+		s.unpack(dst, into)
+	default: // AllToAll, Exchange
+		src, into := s.pack(local), s.staging(m, dst)
+		s.do(m, comm.Call{Kind: comm.AllToAllVKind, Dst: bufferOf(into), Src: bufferOf(src), DstCounts: s.recvCounts, SrcCounts: s.sendCounts})
+		s.unpack(dst, into)
+		runtime.KeepAlive(src)
+	}
+	runtime.KeepAlive(local)
+	return dst
+}
+
+func (s *step) do(m *Mesh, call comm.Call) {
+	call.Cause = s.cause
+	if err := s.group.Do(m.eng.ctx, call); err != nil {
+		fault.Throw(err)
+	}
+}
+
+// slice returns the part of local that stays: a view where that is contiguous.
+func (s *step) slice(local *tensor.Tensor) *tensor.Tensor {
+	box := &s.send[0]
+	if at, ok := contiguous(box.Size, box.Src, s.from.local); ok {
+		return tensor.Narrow(local.Reshape(local.Numel()), 0, min(at, local.Numel()), box.Numel()).Reshape(s.to.local...)
+	}
+	dst := tensor.New(local.Device(), local.DType(), s.to.local...)
+	tensor.CopyBox(dst, box.Dst, local, box.Src, box.Size)
+	return dst
+}
+
+// partition returns this rank's addend of the value that all ranks hold.
+func (s *step) partition(local *tensor.Tensor) *tensor.Tensor {
+	switch {
+	case s.first || s.op != layout.Sum && s.op != layout.Prod:
+		return local
+	case s.op == layout.Prod:
+		return tensor.Full(local.Device(), local.DType(), 1, s.to.local...)
+	}
+	return tensor.Zeros(local.Device(), local.DType(), s.to.local...)
+}
+
+// pack returns the parts that go to the members of the group one after another.
+func (s *step) pack(local *tensor.Tensor) *tensor.Tensor {
+	if s.sendInPlace {
+		return local
+	}
+	flat := tensor.New(local.Device(), local.DType(), sum(s.sendCounts))
+	at := 0
+	for i := range s.send {
+		box := &s.send[i]
+		tensor.PackBox(flat, at, local, box.Src, box.Size)
+		at += box.Numel()
+	}
+	return flat
+}
+
+// staging returns where the parts from the group arrive: dst itself if they
+// lie one after another there.
+func (s *step) staging(m *Mesh, dst *tensor.Tensor) *tensor.Tensor {
+	if s.recvInPlace {
+		return dst
+	}
+	return tensor.New(m.eng.dev, dst.DType(), sum(s.recvCounts))
+}
+
+// unpack puts the parts that arrived in their places.
+func (s *step) unpack(dst, from *tensor.Tensor) {
+	if dst == from {
+		return
+	}
+	at := 0
+	for i := range s.recv {
+		box := &s.recv[i]
+		tensor.UnpackBox(dst, box.Dst, from, at, box.Size)
+		at += box.Numel()
+	}
+	from.Free()
+}
+
+func sum(counts []int) int {
+	n := 0
+	for _, c := range counts {
+		n += c
+	}
+	return n
+}
+
+// bufferOf is the memory of a tensor as collectives take it.
+func bufferOf(t *tensor.Tensor) comm.Buffer {
+	return comm.Buffer{Ptr: t.Ptr(), Count: t.Numel(), DType: t.DType()}
+}
+
+var commOps = [...]comm.Op{layout.Sum: comm.Sum, layout.Avg: comm.Avg, layout.Prod: comm.Prod, layout.Min: comm.Min, layout.Max: comm.Max}
+
+func commOp(op layout.ReduceOp) comm.Op { return commOps[op] }

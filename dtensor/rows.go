@@ -1,0 +1,101 @@
+package dtensor
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// Rows is a row-sparse gradient of a parameter: some rows of a tensor that is
+// zero elsewhere. It has the parameter's layout: each rank has those of the
+// rows that its shard holds, cut to its columns, and ranks that hold the same
+// shard have the same Rows.
+type Rows struct {
+	Index  *tensor.Tensor // int64 [n]: global row numbers, in any order; one may appear twice, the rows then add up
+	Values *tensor.Tensor // [n, …]: the rows, with the local sizes of the other dimensions
+	spec   *spec
+}
+
+// NewRows returns a row-sparse gradient of the parameter like. It throws a
+// *LayoutError if the sizes do not fit.
+func NewRows(like *Tensor, index, values *tensor.Tensor) *Rows {
+	s := like.spec.gradient()
+	if index.DType() != tensor.Int64 || index.NDim() != 1 || values.NDim() != len(s.shape) || values.Dim(0) != index.Numel() ||
+		!slices.Equal(values.Shape()[1:], s.local[1:]) {
+		refuse("NewRows", fmt.Sprintf("index %v%v and values %v%v are not [n] int64 and [n, %v]", index.DType(), index.Shape(), values.DType(), values.Shape(), s.local[1:]),
+			"give one local row for each global row number", operand("parameter", like))
+	}
+	return &Rows{Index: index, Values: values, spec: s}
+}
+
+// String prints the layout that the gradient would have as a dense tensor.
+func (r *Rows) String() string {
+	return fmt.Sprintf("%d rows of %v", r.Index.Numel(), r.spec)
+}
+
+// Dense returns the gradient as a tensor, zero where there is no row.
+func (r *Rows) Dense() *Tensor {
+	return r.addTo(filled(r.spec, r.Values.DType(), 0))
+}
+
+// addTo adds the rows to dst, which has their layout, in order, and returns it.
+func (r *Rows) addTo(dst *Tensor) *Tensor {
+	if !r.spec.mesh.outside() && r.Index.Numel() > 0 {
+		tensor.IndexAddTo(dst.local, 0, r.local(), r.Values)
+	}
+	return dst
+}
+
+// local returns the row numbers counted from this rank's first row.
+func (r *Rows) local() *tensor.Tensor {
+	return tensor.AddScalar(r.Index, -float64(r.spec.offset[0]))
+}
+
+// Coalesce returns the same gradient with ascending, distinct row numbers. Rows
+// that appear several times are added up in the order in which they appear.
+func (r *Rows) Coalesce() *Rows {
+	index := tensor.ToSlice[int64](r.Index)
+	if ascending(index) {
+		return r
+	}
+	distinct := slices.Clone(index)
+	slices.Sort(distinct)
+	distinct = slices.Compact(distinct)
+	slot := make(map[int64]int64, len(distinct))
+	for i, row := range distinct {
+		slot[row] = int64(i)
+	}
+	to := make([]int64, len(index))
+	for i, row := range index {
+		to[i] = slot[row]
+	}
+	dev := r.Values.Device()
+	shape := slices.Clone(r.Values.Shape())
+	shape[0] = len(distinct)
+	values := tensor.Zeros(dev, r.Values.DType(), shape...)
+	tensor.IndexAddTo(values, 0, tensor.FromSlice(dev, to, len(to)), r.Values)
+	return &Rows{Index: tensor.FromSlice(dev, distinct, len(distinct)), Values: values, spec: r.spec}
+}
+
+// ascending reports whether each number is larger than the one before.
+func ascending(index []int64) bool {
+	for i := 1; i < len(index); i++ {
+		if index[i] <= index[i-1] {
+			return false
+		}
+	}
+	return true
+}
+
+// sumRows returns the sum of gradients of one parameter.
+func sumRows(list []*Rows) *Rows {
+	if len(list) == 1 {
+		return list[0]
+	}
+	index, values := make([]*tensor.Tensor, len(list)), make([]*tensor.Tensor, len(list))
+	for i, r := range list {
+		index[i], values[i] = r.Index, r.Values
+	}
+	return (&Rows{Index: tensor.Cat(0, index...), Values: tensor.Cat(0, values...), spec: list[0].spec}).Coalesce()
+}

@@ -1,0 +1,99 @@
+package dtensor
+
+import (
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// maxDims is the largest number of dimensions of a tensor.
+const maxDims = tensor.MaxDims
+
+// A spec is a layout.Layout with what it means for this rank, worked out once.
+// A mesh interns its specs, so within a mesh two layouts are equal if their
+// pointers are, and operators look their decisions up by these pointers. A
+// spec is never modified.
+type spec struct {
+	mesh       *Mesh
+	layout     layout.Layout
+	shape      []int
+	placements []layout.Placement
+	local      []int // the shape of this rank's shard; zeros on a rank outside
+	offset     []int // the global index of the shard's first element; nil outside
+	numel      int   // of shape
+	partial    bool  // a placement is Partial or MaskPartial
+	masked     bool  // a placement is MaskPartial
+	grad       *spec // what gradient returns; nil until asked for
+}
+
+// maxSpecs bounds the intern table: a program whose shapes keep changing starts
+// a new one now and then, with the tables that depend on it.
+const maxSpecs = 1 << 14
+
+// specOf returns the spec of a layout.
+func (m *Mesh) specOf(l layout.Layout) *spec {
+	if s, ok := m.specs[l]; ok {
+		return s
+	}
+	s := &spec{mesh: m, layout: l, shape: l.Shape(), placements: l.Placements(), numel: l.Numel()}
+	if m.coord != nil {
+		s.local, s.offset = l.LocalShape(m.coord), l.Offset(m.coord)
+	} else {
+		s.local = make([]int, max(1, len(s.shape)))
+	}
+	for _, p := range s.placements {
+		s.partial = s.partial || p.IsPartial()
+		s.masked = s.masked || p.IsMask()
+	}
+	if len(m.specs) >= maxSpecs {
+		clear(m.specs)
+		clear(m.rules)
+		clear(m.plans)
+	}
+	m.specs[l] = s
+	return s
+}
+
+// newSpec returns the spec of a shape and placements, or the reason why there is none.
+func (m *Mesh) newSpec(shape []int, placements []layout.Placement) (*spec, error) {
+	l, err := layout.New(m.pure, shape, placements...)
+	if err != nil {
+		return nil, err
+	}
+	return m.specOf(l), nil
+}
+
+// mustSpec is newSpec for operators: it throws a *LayoutError.
+func (m *Mesh) mustSpec(op string, shape []int, placements []layout.Placement) *spec {
+	s, err := m.newSpec(shape, placements)
+	if err != nil {
+		fault.Throw(&LayoutError{Op: op, Problem: err.Error(), Err: err})
+	}
+	return s
+}
+
+// with returns the layout of s with other placements.
+func (s *spec) with(op string, placements []layout.Placement) *spec {
+	return s.mesh.mustSpec(op, s.shape, placements)
+}
+
+// replicated returns the layout of s that replicates on every axis.
+func (s *spec) replicated() *spec { return s.mesh.specOf(s.layout.Replicated()) }
+
+// String prints the layout: "[4, 8] S(0),R".
+func (s *spec) String() string { return s.layout.String() }
+
+// gradient returns the layout of a gradient of a tensor with layout s: s
+// itself, with Replicate where that is Partial.
+func (s *spec) gradient() *spec {
+	if s.grad == nil {
+		p := s.layout.Placements()
+		for i := range p {
+			if !p[i].IsShard() {
+				p[i] = layout.Replicate()
+			}
+		}
+		s.grad = s.with("gradient", p)
+	}
+	return s.grad
+}

@@ -1,0 +1,189 @@
+package dtensor
+
+import (
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/fault"
+)
+
+// A tape lists the recorded operators of one ValueAndGrad in the order in
+// which they ran; walking it backwards is a topological order.
+type tape struct {
+	nodes  []*node
+	slab   []node
+	closed bool // f has returned; a tensor that still refers to the tape is a constant
+}
+
+// A node is one recorded operator, or one parameter, on a tape.
+type node struct {
+	tape *tape
+	op   string
+	spec *spec // of the value that the node stands for
+	back func(gy *Tensor)
+	grad *Tensor // the sum of the gradients that have arrived; nil before the first
+	own  bool    // grad's buffer belongs to this node alone: it is added to in place
+	rows []*Rows // row-sparse gradients that have arrived; parameters only
+}
+
+func (t *tape) add(op string, s *spec, back func(gy *Tensor)) *node {
+	if len(t.slab) == cap(t.slab) {
+		t.slab = make([]node, 0, 64)
+	}
+	t.slab = append(t.slab, node{tape: t, op: op, spec: s, back: back})
+	n := &t.slab[len(t.slab)-1]
+	t.nodes = append(t.nodes, n)
+	return n
+}
+
+// tracked reports whether t depends on a parameter of the ValueAndGrad that is
+// running f now. It throws if t depends on one of an outer ValueAndGrad: the
+// gradient of a gradient.
+func (t *Tensor) tracked() bool {
+	if t.node == nil {
+		return false
+	}
+	now := t.mesh().eng.tape
+	if now == nil || t.node.tape == now {
+		return now != nil
+	}
+	if !t.node.tape.closed {
+		refuse("ValueAndGrad", "an operator inside uses the result of "+t.node.op+" of an enclosing ValueAndGrad: second derivatives do not exist here",
+			"compute what is differentiated outside, or pass Detach of it", operand("input", t))
+	}
+	return false
+}
+
+// record makes out the result of an operator whose gradient is back. The
+// caller has seen that an input is tracked. back receives the gradient of out
+// and hands each input its part with accumulate; it runs with the tape off.
+func (out *Tensor) record(op string, back func(gy *Tensor)) *Tensor {
+	out.node = out.mesh().eng.tape.add(op, out.spec, back)
+	return out
+}
+
+// Detach returns t as a constant: the same data, on no tape.
+func (t *Tensor) Detach() *Tensor {
+	return &Tensor{spec: t.spec, local: t.local, mask: t.mask.Hold(), clean: t.clean}
+}
+
+// accumulate adds g to the gradient of t. It does nothing if t is a constant.
+//
+// Gradients are global tensors of t's shape, so any layout of g is right; what
+// is kept is the sum. Contributions in one layout are added as they are, one
+// Partial to another too; two layouts that differ are first brought to what
+// gradSpec says.
+func (t *Tensor) accumulate(g *Tensor) {
+	n := t.node
+	if n == nil || n.tape.closed {
+		return
+	}
+	switch {
+	case n.grad == nil:
+		n.grad, n.own = g, false
+	case n.grad.spec == g.spec && n.own:
+		addInto(n.grad, g)
+	case n.grad.spec == g.spec:
+		n.grad, n.own = n.grad.Add(g), true
+	default:
+		n.grad, n.own = n.settled(n.grad).Add(n.settled(g)), true
+	}
+}
+
+// settled brings a gradient of n to the layout that n's operator wants:
+//
+//	value   gradient
+//	S(i)    S(i)
+//	P, MaskP R      (the reduction's gradient passes through; never back to Partial)
+//	R       R, or P(sum) as it is: what uses it is linear in it, and it may
+//	        yet be summed with others before it is reduced
+func (n *node) settled(g *Tensor) *Tensor {
+	if n.spec == g.spec && !n.spec.partial {
+		return g
+	}
+	if !g.spec.partial {
+		return g.to(n.spec.gradient(), "gradient of "+n.op)
+	}
+	var buf [maxAxes]layout.Placement
+	want := buf[:len(n.spec.placements)]
+	for i, p := range n.spec.placements {
+		switch {
+		case p.IsShard():
+			want[i] = p
+		case p.IsReplicate() && g.spec.placements[i].IsPartial():
+			want[i] = g.spec.placements[i]
+		default:
+			want[i] = layout.Replicate()
+		}
+	}
+	return g.to(g.spec.with(n.op, want), "gradient of "+n.op)
+}
+
+// backward runs the tape from the value v, whose gradient is gy.
+func (t *tape) backward(v, gy *Tensor) {
+	if v.node == nil || v.node.tape != t {
+		return
+	}
+	v.accumulate(gy)
+	for i := len(t.nodes) - 1; i >= 0; i-- {
+		n := t.nodes[i]
+		if n.grad == nil || n.back == nil {
+			continue
+		}
+		g := n.settled(n.grad)
+		back := n.back
+		n.grad, n.back = nil, nil // what they hold can go
+		back(g)
+	}
+}
+
+// Record makes out the result of an operator defined outside this package.
+// backward receives the gradient of out, in out's layout (Replicate where that
+// is Partial; possibly Partial(sum) where that is Replicate), and returns one
+// gradient for each input, in any layout of the input's shape; the zero Grad
+// is no gradient. It runs with the tape off, so it may use any operator.
+//
+// Record returns out, and records nothing if no input is tracked: an operator
+// may ask Tracked first to spare what only the gradient needs.
+func Record(op string, out *Tensor, inputs []*Tensor, backward func(gy *Tensor) []Grad) *Tensor {
+	if !Tracked(inputs...) {
+		return out
+	}
+	return out.record(op, func(gy *Tensor) {
+		for i, g := range backward(gy) {
+			switch {
+			case g.rows != nil:
+				inputs[i].accumulateRows(op, g.rows)
+			case g.dense != nil:
+				inputs[i].accumulate(g.dense)
+			}
+		}
+	})
+}
+
+// Tracked reports whether an operator on these inputs has to be recorded:
+// whether one of them depends on a parameter of the running ValueAndGrad.
+func Tracked(inputs ...*Tensor) bool {
+	for _, t := range inputs {
+		if t != nil && t.tracked() {
+			return true
+		}
+	}
+	return false
+}
+
+// accumulateRows adds a row-sparse gradient to t, which must be a parameter.
+func (t *Tensor) accumulateRows(op string, r *Rows) {
+	n := t.node
+	if n == nil || n.tape.closed {
+		return
+	}
+	if n.back != nil {
+		// t is computed from parameters: what computed it wants a dense gradient.
+		t.accumulate(r.Dense())
+		return
+	}
+	if r.spec != t.spec {
+		fault.Throw(&LayoutError{Op: op, Operands: []Operand{operand("parameter", t), {"rows", r.spec.String()}},
+			Problem: "the row-sparse gradient has another layout than its parameter", Remedy: "make it with the parameter's layout"})
+	}
+	n.rows = append(n.rows, r)
+}
