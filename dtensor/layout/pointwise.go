@@ -1,0 +1,152 @@
+package layout
+
+import (
+	"fmt"
+	"slices"
+)
+
+// A Law says what a pointwise operator does to the addends of a partial input.
+type Law uint8
+
+// The laws. x and y are inputs, r is one that is replicated.
+const (
+	// Opaque: partial inputs are reduced first.
+	Opaque Law = iota
+	// Adds: Σxᵢ + Σyᵢ = Σ(xᵢ + yᵢ), of averages too; max(xᵢ) + r = max(xᵢ + r). Any
+	// number of inputs.
+	Adds
+	// Subtracts: as Adds, for two inputs; r - max(xᵢ) = min(r - xᵢ).
+	Subtracts
+	// Multiplies: r·Σxᵢ = Σ r·xᵢ, and Πxᵢ·Πyᵢ = Π xᵢ·yᵢ.
+	Multiplies
+	// Divides: Σxᵢ / r = Σ xᵢ/r, of two inputs.
+	Divides
+	// Maximizes: of maxima, and of minima with what is replicated.
+	Maximizes
+	// Minimizes: of minima, and of maxima with what is replicated.
+	Minimizes
+	// Scales: one input is multiplied by a number; a MaskPartial stays one.
+	Scales
+	// Negates: -Σxᵢ = Σ -xᵢ, and -max(xᵢ) = min(-xᵢ). One input.
+	Negates
+	// Monotone: f(max(xᵢ)) = max(f(xᵢ)) as f never falls. One input.
+	Monotone
+	// Casts: as Monotone; of a MaskPartial it stays one. One input.
+	Casts
+)
+
+// Pointwise returns the rule of an operator that works element by element on inputs
+// of shapes that are broadcast against each other. Every dimension of the result can
+// be sharded; an input in which it is broadcast is R.
+//
+// It returns an error if the shapes do not broadcast or the law is for another
+// number of inputs.
+func Pointwise(name string, law Law, shapes ...[]int) (*Rule, error) {
+	if want := law.inputs(); want > 0 && want != len(shapes) {
+		return nil, fmt.Errorf("layout: Pointwise: %s: its law takes %d inputs, but there are %d", name, want, len(shapes))
+	}
+	r := &Rule{name: name}
+	ndim := 0
+	for _, s := range shapes {
+		ndim = max(ndim, len(s))
+	}
+	if ndim > maxLetters {
+		return nil, fmt.Errorf("layout: Pointwise: %s: %d dimensions; %d are the most", name, ndim, maxLetters)
+	}
+	letters := make([]letter, ndim)
+	for d := range letters {
+		letters[d] = letter(d + 1)
+	}
+	for _, s := range shapes {
+		r.in = append(r.in, slices.Clone(letters[ndim-len(s):]))
+		r.inShape = append(r.inShape, slices.Clone(s))
+	}
+	r.out = [][]letter{letters}
+	dim := func(l letter) string { return fmt.Sprintf("dim %d of the result", l-1) }
+	if err := r.measure(dim, func(int, letter) bool { return true }); err != nil {
+		return nil, fmt.Errorf("layout: Pointwise: %s: shapes %v do not broadcast: %w", name, shapes, err)
+	}
+	r.obey(law)
+	return r, nil
+}
+
+// inputs returns how many inputs an operator with this law has, 0 for any number.
+func (law Law) inputs() int {
+	switch law {
+	case Subtracts, Divides:
+		return 2
+	case Scales, Negates, Monotone, Casts:
+		return 1
+	}
+	return 0
+}
+
+// obey adds the rows that a law allows.
+func (r *Rule) obey(law Law) {
+	n := len(r.in)
+	all := func(op ReduceOp) {
+		row := r.replicated()
+		for i := range row.In {
+			row.In[i] = Partial(op)
+		}
+		row.Out[0] = Partial(op)
+		r.partials = append(r.partials, row)
+	}
+	one := func(i int, op, out ReduceOp) {
+		row := r.replicated()
+		row.In[i], row.Out[0] = Partial(op), Partial(out)
+		r.partials = append(r.partials, row)
+	}
+	switch law {
+	case Adds, Subtracts:
+		all(Sum)
+		all(Avg)
+		for i := range n {
+			if i == 1 && law == Subtracts {
+				one(i, Min, Max)
+				one(i, Max, Min)
+				continue
+			}
+			one(i, Min, Min)
+			one(i, Max, Max)
+		}
+	case Multiplies:
+		for i := range n {
+			one(i, Sum, Sum)
+			one(i, Avg, Avg)
+		}
+		all(Prod)
+		// Multiplying by one number keeps a mask.
+		r.mask = n == 2 && product(r.inShape[1]) == 1 && product(r.inShape[0]) == product(r.outShape[0])
+	case Divides:
+		one(0, Sum, Sum)
+		one(0, Avg, Avg)
+		r.mask = product(r.inShape[1]) == 1 && product(r.inShape[0]) == product(r.outShape[0])
+	case Maximizes, Minimizes:
+		if law == Maximizes {
+			all(Max)
+		} else {
+			all(Min)
+		}
+		if n > 1 {
+			for i := range n {
+				one(i, Min, Min)
+				one(i, Max, Max)
+			}
+		}
+	case Scales:
+		all(Sum)
+		all(Avg)
+		r.mask = true
+	case Negates:
+		all(Sum)
+		all(Avg)
+		one(0, Min, Max)
+		one(0, Max, Min)
+		r.mask = true
+	case Monotone, Casts:
+		all(Min)
+		all(Max)
+		r.mask = law == Casts
+	}
+}

@@ -1,0 +1,176 @@
+package layout
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// A letter names one index of an operator, as in an einsum. Dimensions with the
+// same letter are the same index. Letter 0 is a dimension that no rank can have a part
+// of only and that is nobody else's: one of size 1 that is broadcast, for instance.
+type letter uint8
+
+// maxLetters is the largest number of letters of a rule.
+const maxLetters = 63
+
+// A Rule says which placements of its inputs an operator takes on one mesh axis,
+// and which placements its results then have. It is declared once, by one of the
+// constructors (Contraction, Pointwise, Reduction, Rowwise, Lookup), for inputs of given
+// global shapes; what it allows, its table and its tests all come from it.
+//
+// Every mesh axis follows a row of its own, and the rows are:
+//
+//	all inputs R                       results R
+//	S on an index, where it occurs     S on that index; a result without it: Partial
+//	Partial, as the operator allows    Partial
+//
+// An input without the index is R. Two inputs that shard an index agree, since
+// chunks depend on the size alone; explicit sizes are kept for all inputs alike. A
+// rank whose part of a contracted index is empty contributes the identity of the
+// reduction. A Rule must not be modified and can be shared.
+type Rule struct {
+	name     string
+	in, out  [][]letter // for each operand, the letter of each dimension
+	inShape  [][]int
+	outShape [][]int
+	size     [maxLetters + 1]int // of each letter
+	whole    uint64              // letters, a bit each, that must not be sharded
+	contract Placement           // of a result that lacks a sharded letter
+	partials []Row               // the rows without a shard, but for the one that is all R
+	addends  uint64              // inputs, a bit each, that are added once to a contracted result
+	mask     bool                // input 0 may be MaskPartial if the others are R; result 0 then is, too
+}
+
+// A Row is one line of a rule: a placement for each input, and for each result.
+type Row struct {
+	In, Out []Placement
+}
+
+// Name returns the name of the operator.
+func (r *Rule) Name() string { return r.name }
+
+// OutShape returns the global shape of result i. It must not be modified.
+func (r *Rule) OutShape(i int) []int { return r.outShape[i] }
+
+// Outputs returns the number of results.
+func (r *Rule) Outputs() int { return len(r.out) }
+
+// Inputs returns the number of inputs.
+func (r *Rule) Inputs() int { return len(r.in) }
+
+// Rows returns the rows of the rule with torch.chunk shards: first all R, then one
+// for each index that can be sharded, then those of partial inputs.
+func (r *Rule) Rows() []Row {
+	rows := []Row{r.replicated()}
+	for _, l := range r.letters() {
+		rows = append(rows, r.sharded(l, Shard(0)))
+	}
+	return append(rows, r.partials...)
+}
+
+// letters returns the letters that can be sharded, in the order in which they occur.
+func (r *Rule) letters() []letter {
+	var list []letter
+	seen := r.whole | 1
+	for _, in := range r.in {
+		for _, l := range in {
+			if seen&(1<<l) == 0 {
+				seen |= 1 << l
+				list = append(list, l)
+			}
+		}
+	}
+	return list
+}
+
+// replicated returns the row in which everything is R.
+func (r *Rule) replicated() Row {
+	return Row{make([]Placement, len(r.in)), make([]Placement, len(r.out))}
+}
+
+// sharded returns the row in which a letter is sharded in the way of a shard.
+func (r *Rule) sharded(l letter, as Placement) Row {
+	row := r.replicated()
+	contracted := false
+	for i, out := range r.out {
+		if d, ok := find(out, l); ok {
+			row.Out[i] = as.WithDim(d)
+		} else {
+			row.Out[i], contracted = r.contract, true
+		}
+	}
+	for i, in := range r.in {
+		if d, ok := find(in, l); ok {
+			row.In[i] = as.WithDim(d)
+		} else if contracted && r.addends&(1<<i) != 0 {
+			row.In[i] = r.contract
+		}
+	}
+	return row
+}
+
+// find returns the dimension with a letter; ok is false if there is none.
+func find(letters []letter, l letter) (dim int, ok bool) {
+	for d, x := range letters {
+		if x == l {
+			return d, true
+		}
+	}
+	return 0, false
+}
+
+// String prints the rule on one line:
+//
+//	matmul: R R → R; S(0) R → S(0); S(1) S(0) → P(sum); R S(1) → S(1)
+func (r *Rule) String() string {
+	var b strings.Builder
+	b.WriteString(r.name)
+	b.WriteByte(':')
+	for i, row := range r.Rows() {
+		if i > 0 {
+			b.WriteByte(';')
+		}
+		for _, p := range row.In {
+			fmt.Fprintf(&b, " %v", p)
+		}
+		b.WriteString(" →")
+		for _, p := range row.Out {
+			fmt.Fprintf(&b, " %v", p)
+		}
+	}
+	return b.String()
+}
+
+// Table prints the rule as the table of a doc comment, with a name for each input
+// and each result:
+//
+//	a     b     result
+//	R     R     R
+//	S(0)  R     S(0)
+func (r *Rule) Table(names ...string) string {
+	lines := [][]string{names}
+	for _, row := range r.Rows() {
+		var cells []string
+		for _, p := range append(append([]Placement(nil), row.In...), row.Out...) {
+			cells = append(cells, p.String())
+		}
+		lines = append(lines, cells)
+	}
+	width := make([]int, len(r.in)+len(r.out))
+	for _, cells := range lines {
+		for i, c := range cells {
+			width[i] = max(width[i], utf8.RuneCountInString(c))
+		}
+	}
+	var b strings.Builder
+	for _, cells := range lines {
+		var line strings.Builder
+		for i, c := range cells {
+			fmt.Fprintf(&line, "%-*s", width[i]+2, c)
+		}
+		b.WriteString(strings.TrimRight(line.String(), " "))
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
