@@ -32,6 +32,8 @@ type Device interface {
 	RowKernels
 	IndexKernels
 	TableKernels
+	LossKernels
+	OptimizerKernels
 	memory() *Memory
 }
 
@@ -51,6 +53,16 @@ func (m *Memory) Stats() mem.Stats { return m.pool.Stats() }
 
 // Trim gives cached memory back to where it came from.
 func (m *Memory) Trim() { m.pool.Trim() }
+
+// scratch returns memory for a kernel's own use; the kernel frees it. It throws a
+// *UseError if there is none.
+func (m *Memory) scratch(bytes int) mem.Ref {
+	b, err := m.pool.Alloc(bytes)
+	if err != nil {
+		fault.Throw(&UseError{Op: "scratch", Detail: "no memory for a kernel", Err: err})
+	}
+	return mem.Ref{Block: b, Gen: b.Gen()}
+}
 
 // A Scope owns the tensors that are made while it is open.
 type Scope struct{ inner *mem.Scope }

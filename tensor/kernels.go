@@ -26,6 +26,8 @@ type Elementwise interface {
 type MatrixKernels interface {
 	Cumsum(dt DType, reverse bool, dst, x unsafe.Pointer, outer, n, inner int)
 	Reduce(op ReduceOp, dt DType, dst, x unsafe.Pointer, outer, red, inner int)
+	Attention(dt DType, a AttentionSize, y, lse, q, k, v unsafe.Pointer)
+	AttentionGrad(dt DType, a AttentionSize, dq, dk, dv, dy, q, k, v, y, lse unsafe.Pointer)
 	MatMul(dt DType, g Gemm, dst, a, b unsafe.Pointer, l Loop)
 }
 
@@ -61,4 +63,19 @@ type TableKernels interface {
 	AddRows(dt DType, table, values, index unsafe.Pointer, n, dim int, scale float64)
 	RowPowSums(dt DType, dst, table unsafe.Pointer, it DType, index unsafe.Pointer, n, dim int, p float64)
 	ScaleRows(dt DType, table unsafe.Pointer, it DType, index, factor unsafe.Pointer, n, dim int)
+}
+
+// LossKernels are those of cross-entropy over a part of the classes.
+type LossKernels interface {
+	CrossEntropyStats(dt DType, stats, logits unsafe.Pointer, it DType, target, weight unsafe.Pointer, n, classes, lo int, withSum bool)
+	CrossEntropyGrad(dt DType, dst, logits unsafe.Pointer, it DType, target, lse, coef, weight unsafe.Pointer, n, classes, lo int)
+}
+
+// OptimizerKernels update parameters in place.
+type OptimizerKernels interface {
+	SGD(dt DType, param, grad, buf unsafe.Pointer, n int, o SGD)
+	Adam(dt DType, param, grad, m, v unsafe.Pointer, n int, s AdamStep)
+	AdamRows(dt DType, param, grad, index, m, v unsafe.Pointer, n, dim int, s AdamStep)
+	AdagradRows(dt DType, table, grad, index, state unsafe.Pointer, n, dim int, lr, eps float64)
+	SumSquares(dt DType, x unsafe.Pointer, n int) float64
 }

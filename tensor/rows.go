@@ -64,6 +64,9 @@ type Uniq struct {
 func Unique(ids *Tensor, lo, n int) Uniq {
 	wantIndex("Unique", "ids", ids)
 	dev, size := ids.dev, ids.numel
+	if n > 1<<31 || size > 1<<31-1 {
+		throwShape("Unique", "%d ids of %d rows: at most 2³¹-1 and 2³¹", size, n)
+	}
 	index, count := alloc("Unique", dev, Int64, []int{size}), alloc("Unique", dev, Int64, []int{size})
 	slot, order := alloc("Unique", dev, Int32, []int{size}), alloc("Unique", dev, Int32, []int{size})
 	u, m := dev.Unique(ids.dtype, ids.ptr("Unique"), size, lo, n, index.addr, count.addr, slot.addr, order.addr)

@@ -34,7 +34,9 @@ func takeRows[I int32 | int64](dst, table unsafe.Pointer, ids []I, rowBytes, lo,
 // Uniq describes, for ids in [lo, lo+size), and returns u and m. index and count
 // have room for n.
 func (c *CPU) Unique(it DType, ids unsafe.Pointer, n, lo, size int, index, count, slot, order unsafe.Pointer) (u, m int) {
-	keys := make([]uint64, 0, 2*n)
+	buf := c.scratch(16 * n)
+	defer buf.Free()
+	keys := sliceOf[uint64](buf.Block.Ptr(), 2*n)[:0]
 	slots := sliceOf[int32](slot, n)
 	list := indices(it, ids, n)
 	for i := range n {

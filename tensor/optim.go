@@ -1,0 +1,170 @@
+package tensor
+
+import (
+	"math"
+	"runtime"
+)
+
+// An SGD is the configuration of stochastic gradient descent, as torch.optim.SGD.
+type SGD struct {
+	LR          float64
+	Momentum    float64
+	Dampening   float64
+	WeightDecay float64
+	Nesterov    bool
+}
+
+// Step updates param in place:
+//
+//	g = grad + WeightDecay·param
+//	buf = Momentum·buf + (1-Dampening)·g      (buf = g on the first step)
+//	param -= LR·(buf, or g + Momentum·buf with Nesterov)
+//
+// buf has param's shape, and zeros on the first step; with Momentum 0 it is not
+// used and may be nil. grad is not changed.
+func (o SGD) Step(param, grad, buf *Tensor, first bool) {
+	wantStep("SGD", param, grad)
+	if o.Momentum != 0 {
+		if buf == nil {
+			throwShape("SGD", "%v: momentum %g needs a buffer", param.brief(), o.Momentum)
+		}
+		wantStep("SGD", param, buf)
+	}
+	if first {
+		o.Dampening = 0
+	}
+	param.dev.SGD(param.dtype, param.ptr("SGD"), grad.ptr("SGD"), addrOf("SGD", buf), param.numel, o)
+	runtime.KeepAlive(grad)
+	runtime.KeepAlive(buf)
+}
+
+// StepRows updates the rows of table that the gradient names; with WeightDecay 0
+// that is the same as Step with the dense gradient. It throws a *ShapeError for
+// Momentum or WeightDecay, which touch every row.
+func (o SGD) StepRows(table *Tensor, grad Rows) {
+	if o.Momentum != 0 || o.WeightDecay != 0 {
+		throwShape("SGD", "%v: momentum %g and weight decay %g touch every row; make the gradient dense", table.brief(), o.Momentum, o.WeightDecay)
+	}
+	AddRowsTo(table, grad, -o.LR)
+}
+
+// An Adam is the configuration of Adam and AdamW, as torch.optim has them.
+type Adam struct {
+	LR           float64
+	Beta1, Beta2 float64
+	Eps          float64
+	WeightDecay  float64
+	Coupled      bool // Adam: the decay is part of the gradient; false is AdamW
+}
+
+// DefaultAdamW returns torch.optim.AdamW's defaults.
+func DefaultAdamW() Adam {
+	return Adam{LR: 1e-3, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 1e-2}
+}
+
+// An AdamStep are the constants of one step, worked out in float64.
+type AdamStep struct {
+	Beta1, Beta2 float64
+	StepSize     float64 // LR/(1 - Beta1ᵗ)
+	RootBias2    float64 // √(1 - Beta2ᵗ)
+	Eps          float64
+	Decay        float64 // what the parameter is multiplied by first
+	L2           float64 // the share of the parameter that is added to the gradient
+}
+
+func (o Adam) constants(step int) AdamStep {
+	s := AdamStep{
+		Beta1: o.Beta1, Beta2: o.Beta2, Eps: o.Eps, Decay: 1,
+		StepSize:  o.LR / (1 - math.Pow(o.Beta1, float64(step))),
+		RootBias2: math.Sqrt(1 - math.Pow(o.Beta2, float64(step))),
+	}
+	if o.Coupled {
+		s.L2 = o.WeightDecay
+	} else {
+		s.Decay = 1 - o.LR*o.WeightDecay
+	}
+	return s
+}
+
+// Step updates param and the moments m and v in place, in step number step, from 1
+// on:
+//
+//	m = β1·m + (1-β1)·g    v = β2·v + (1-β2)·g²
+//	param = (1-LR·decay)·param - LR/(1-β1ᵗ) · m / (√v/√(1-β2ᵗ) + Eps)
+//
+// m and v have param's shape and start as zeros.
+func (o Adam) Step(param, grad, m, v *Tensor, step int) {
+	wantStep("Adam", param, grad)
+	wantStep("Adam", param, m)
+	wantStep("Adam", param, v)
+	wantStepNumber("Adam", step)
+	param.dev.Adam(param.dtype, param.ptr("Adam"), grad.ptr("Adam"), m.ptr("Adam"), v.ptr("Adam"), param.numel, o.constants(step))
+	runtime.KeepAlive(grad)
+}
+
+// StepRows is the lazy form, as torch.optim.SparseAdam: only the rows of table, m
+// and v that the gradient names change, and no weight decay is applied.
+func (o Adam) StepRows(table *Tensor, grad Rows, m, v *Tensor, step int) {
+	wantRows("Adam", table, grad)
+	wantStep("Adam", table, m)
+	wantStep("Adam", table, v)
+	wantStepNumber("Adam", step)
+	o.WeightDecay = 0
+	table.dev.AdamRows(table.dtype, table.ptr("Adam"), grad.Values.ptr("Adam"), grad.Index.ptr("Adam"), m.ptr("Adam"), v.ptr("Adam"),
+		grad.Index.numel, table.dims[1], o.constants(step))
+	runtime.KeepAlive(grad.Index)
+	runtime.KeepAlive(grad.Values)
+}
+
+// An Adagrad is the configuration of row-wise Adagrad: one accumulator a row.
+type Adagrad struct {
+	LR  float64
+	Eps float64
+}
+
+// StepRows updates the rows of table [R, D] that the gradient names, and their
+// accumulators state [R], zeros at the start:
+//
+//	state[r] += mean of g²      table[r] -= LR·g/(√state[r] + Eps)
+func (o Adagrad) StepRows(table *Tensor, grad Rows, state *Tensor) {
+	wantRows("Adagrad", table, grad)
+	wantFloat("Adagrad", table)
+	wantSameType("Adagrad", table, state)
+	if state.numel != table.dims[0] {
+		throwShape("Adagrad", "state %v for table %v: want one number a row", state.brief(), table.brief())
+	}
+	table.dev.AdagradRows(table.dtype, table.ptr("Adagrad"), grad.Values.ptr("Adagrad"), grad.Index.ptr("Adagrad"), state.ptr("Adagrad"),
+		grad.Index.numel, table.dims[1], o.LR, o.Eps)
+	runtime.KeepAlive(grad.Index)
+	runtime.KeepAlive(grad.Values)
+}
+
+// Step is StepRows for a dense gradient; a row of zeros changes nothing.
+func (o Adagrad) Step(table, grad, state *Tensor) {
+	if table.ndim != 2 {
+		throwShape("Adagrad", "table %v: want two dimensions", table.brief())
+	}
+	o.StepRows(table, Rows{Index: Arange(table.dev, Int64, 0, table.dims[0]), Values: grad}, state)
+}
+
+// SumSquares returns Σx² over all elements, in float64 on the host: what norm
+// clipping adds up.
+func SumSquares(x *Tensor) float64 {
+	wantFloat("SumSquares", x)
+	s := x.dev.SumSquares(x.dtype, x.ptr("SumSquares"), x.numel)
+	runtime.KeepAlive(x)
+	return s
+}
+
+// wantStep throws unless a parameter and its companion fit.
+func wantStep(op string, param, other *Tensor) {
+	wantFloat(op, param)
+	wantSameType(op, param, other)
+	wantSameShape(op, param, other)
+}
+
+func wantStepNumber(op string, step int) {
+	if step < 1 {
+		throwShape(op, "step number %d: the first is 1", step)
+	}
+}

@@ -1,0 +1,96 @@
+package tensor
+
+import (
+	"runtime"
+	"slices"
+)
+
+// Cross-entropy over classes that may be held in parts. The part of this rank is
+// logits [N, C], classes lo to lo+C of all; the caller combines the statistics of
+// the parts and works out the loss.
+//
+// With lse = ln Σ exp(x), t the target, w the class weights (ones), W their sum
+// and ε the label smoothing, the loss of a row is
+//
+//	(1-ε)·w[t]·(lse - x[t]) + ε/K·(W·lse - Σ w·x)   for K classes in all
+//
+// and its gradient is a·exp(x - lse) - b·[c is t] - s·w[c], with
+//
+//	a = (1-ε)·w[t] + ε/K·W   b = (1-ε)·w[t]   s = ε/K
+//
+// each times the gradient of the row's loss.
+
+// The columns of the statistics of CrossEntropyStats.
+const (
+	StatMax    = iota // the largest logit; -Inf for no classes
+	StatSumExp        // Σ exp(x - max)
+	StatTarget        // the logit of the target; 0 if its class is not in this part
+	StatSum           // Σ w·x, the weighted sum of the logits; 0 unless asked for
+	Stats             // the number of columns
+)
+
+// CrossEntropyStats returns for each row of logits [N, C] the four numbers above,
+// [N, 4], reading the logits once. target [N] is int64 or int32, any value: a
+// class that is not in [lo, lo+C) is not this part's. weight [C] may be nil; the
+// weighted sum is computed if withSum is set.
+//
+// The statistics of two parts combine: with m = max(m1, m2), the sum of
+// exponentials is s1·exp(m1-m) + s2·exp(m2-m); the other two add.
+func CrossEntropyStats(logits, target *Tensor, lo int, weight *Tensor, withSum bool) *Tensor {
+	n, classes := wantLogits("CrossEntropyStats", logits, target, weight)
+	stats := alloc("CrossEntropyStats", logits.dev, logits.dtype, []int{n, Stats})
+	logits.dev.CrossEntropyStats(logits.dtype, stats.addr, logits.ptr("CrossEntropyStats"), target.dtype, target.ptr("CrossEntropyStats"),
+		addrOf("CrossEntropyStats", weight), n, classes, lo, withSum)
+	runtime.KeepAlive(logits)
+	runtime.KeepAlive(target)
+	runtime.KeepAlive(weight)
+	return stats
+}
+
+// CrossEntropyGrad computes the gradient of the logits [N, C],
+//
+//	dst[n][c] = coef[n][0]·exp(x - lse[n]) - coef[n][1]·[lo+c is target[n]] - coef[n][2]·weight[c]
+//
+// into dst, which is written once and may be logits itself; nil makes a new
+// tensor. coef is [N, 3]: a, b and s above times the gradient of the row's loss,
+// all zero for a row that is ignored (its result is then zero whatever its logits
+// are). weight may be nil (ones). It returns dst.
+func CrossEntropyGrad(dst, logits, target *Tensor, lo int, lse, coef, weight *Tensor) *Tensor {
+	n, classes := wantLogits("CrossEntropyGrad", logits, target, weight)
+	wantSameType("CrossEntropyGrad", logits, lse)
+	wantSameType("CrossEntropyGrad", logits, coef)
+	if lse.numel != n || !slices.Equal(coef.Shape(), []int{n, 3}) {
+		throwShape("CrossEntropyGrad", "lse %v and coef %v for logits %v: want [%d] and [%d 3]", lse.brief(), coef.brief(), logits.brief(), n, n)
+	}
+	if dst == nil {
+		dst = allocLike("CrossEntropyGrad", logits)
+	} else {
+		wantSameType("CrossEntropyGrad", dst, logits)
+		wantSameShape("CrossEntropyGrad", dst, logits)
+	}
+	logits.dev.CrossEntropyGrad(logits.dtype, dst.ptr("CrossEntropyGrad"), logits.ptr("CrossEntropyGrad"), target.dtype, target.ptr("CrossEntropyGrad"),
+		lse.ptr("CrossEntropyGrad"), coef.ptr("CrossEntropyGrad"), addrOf("CrossEntropyGrad", weight), n, classes, lo)
+	runtime.KeepAlive(logits)
+	runtime.KeepAlive(target)
+	runtime.KeepAlive(lse)
+	runtime.KeepAlive(coef)
+	runtime.KeepAlive(weight)
+	return dst
+}
+
+// wantLogits throws unless logits [N, C], target [N] and weight [C] fit.
+func wantLogits(op string, logits, target, weight *Tensor) (n, classes int) {
+	wantFloat(op, logits)
+	wantIndex(op, "target", target)
+	wantSameDevice(op, logits, target)
+	if logits.ndim != 2 || target.numel != logits.dims[0] {
+		throwShape(op, "logits %v, target %v: want [N C] and [N]", logits.brief(), target.brief())
+	}
+	if weight != nil {
+		wantSameType(op, logits, weight)
+		if weight.ndim != 1 || weight.numel != logits.dims[1] {
+			throwShape(op, "weight %v for the %d classes of logits %v", weight.brief(), logits.dims[1], logits.brief())
+		}
+	}
+	return logits.dims[0], logits.dims[1]
+}

@@ -1,0 +1,105 @@
+package tensor
+
+import (
+	"math"
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/internal/simd"
+)
+
+// CrossEntropyStats fills stats [n, 4] from logits [n, classes]; see the function
+// of that name. weight may be nil.
+func (c *CPU) CrossEntropyStats(dt DType, stats, logits unsafe.Pointer, it DType, target, weight unsafe.Pointer, n, classes, lo int, withSum bool) {
+	t := indices(it, target, n)
+	if dt == Float64 {
+		xentStats(sliceOf[float64](stats, n*Stats), sliceOf[float64](logits, n*classes), &t, optional[float64](weight, classes), classes, lo, withSum, rowStats[float64], weightedSum[float64])
+		return
+	}
+	xentStats(sliceOf[float32](stats, n*Stats), sliceOf[float32](logits, n*classes), &t, optional[float32](weight, classes), classes, lo, withSum, simd.SoftmaxStats, weightedSum32)
+}
+
+// xentStats runs over the rows; the weighted sum of a row follows its other
+// statistics, while the row is in a cache.
+func xentStats[T float, R float](stats, logits []T, target *indexList, weight []T, classes, lo int, withSum bool,
+	row func(x []T) (top, sum R), weighted func(x, w []T) T) {
+	parallel(len(stats)/Stats, classes*8, 1, func(from, to int) {
+		for r := from; r < to; r++ {
+			x, s := logits[r*classes:(r+1)*classes], stats[r*Stats:(r+1)*Stats]
+			top, sum := row(x)
+			s[StatMax], s[StatSumExp], s[StatTarget], s[StatSum] = T(top), T(sum), 0, 0
+			if k := target.at(r) - lo; k >= 0 && k < classes {
+				s[StatTarget] = x[k]
+			}
+			if withSum {
+				s[StatSum] = weighted(x, weight)
+			}
+		}
+	})
+}
+
+func weightedSum[T float](x, w []T) T {
+	var sum float64
+	for i, v := range x {
+		if w != nil {
+			sum += float64(v) * float64(w[i])
+		} else {
+			sum += float64(v)
+		}
+	}
+	return T(sum)
+}
+
+func weightedSum32(x, w []float32) float32 {
+	if w != nil {
+		return simd.Dot(x, w)
+	}
+	return simd.Sum(x)
+}
+
+// CrossEntropyGrad computes the gradient of the logits; see the function of that
+// name. dst may be logits, weight may be nil.
+func (c *CPU) CrossEntropyGrad(dt DType, dst, logits unsafe.Pointer, it DType, target, lse, coef, weight unsafe.Pointer, n, classes, lo int) {
+	t := indices(it, target, n)
+	if dt == Float64 {
+		xentGrad(sliceOf[float64](dst, n*classes), sliceOf[float64](logits, n*classes), &t, sliceOf[float64](lse, n), sliceOf[float64](coef, n*3), optional[float64](weight, classes), classes, lo, scaledExp[float64])
+		return
+	}
+	xentGrad(sliceOf[float32](dst, n*classes), sliceOf[float32](logits, n*classes), &t, sliceOf[float32](lse, n), sliceOf[float32](coef, n*3), optional[float32](weight, classes), classes, lo, simd.ScaledExp)
+}
+
+// xentTile is how many classes are computed before the smoothing is taken off,
+// while they are in the first cache.
+const xentTile = 4096
+
+func xentGrad[T float](dst, logits []T, target *indexList, lse, coef, weight []T, classes, lo int, scaledExp func(dst, x []T, shift, scale T)) {
+	parallel(len(lse), classes*8, 1, func(from, to int) {
+		for r := from; r < to; r++ {
+			d, x := dst[r*classes:(r+1)*classes], logits[r*classes:(r+1)*classes]
+			a, b, s := coef[3*r], coef[3*r+1], coef[3*r+2]
+			if a == 0 && b == 0 && s == 0 {
+				clear(d)
+				continue
+			}
+			for i := 0; i < classes; i += xentTile {
+				tile := d[i:min(i+xentTile, classes)]
+				scaledExp(tile, x[i:i+len(tile)], lse[r], a)
+				switch {
+				case s != 0 && weight != nil:
+					simd.Axpy(tile, -s, weight[i:i+len(tile)])
+				case s != 0:
+					simd.AddScalar(tile, tile, -s)
+				}
+			}
+			if k := target.at(r) - lo; k >= 0 && k < classes {
+				d[k] -= b
+			}
+		}
+	})
+}
+
+// scaledExp is the definition of simd.ScaledExp.
+func scaledExp[T float](dst, x []T, shift, scale T) {
+	for i, v := range x {
+		dst[i] = T(float64(scale) * math.Exp(float64(v)-float64(shift)))
+	}
+}
