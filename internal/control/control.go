@@ -14,6 +14,7 @@
 package control
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -37,6 +38,10 @@ type Options struct {
 	// ArenaBytes is the most that one rank can allocate of shared memory; it
 	// takes memory as it is used. 0 means the machine's memory.
 	ArenaBytes int
+	// MemoryBytes is the most that all ranks together can allocate of it: they
+	// get an error instead of being killed. 0 means 15/16 of the machine's
+	// memory, or of the control group's limit where that is less.
+	MemoryBytes int
 }
 
 // A Segment is one process' mapping of the control segment and, in a rank, of
@@ -78,11 +83,12 @@ func Create(n int, o Options) (*Segment, error) {
 	if o.Cores == 0 {
 		o.Cores = goruntime.GOMAXPROCS(0)
 	}
-	if o.ArenaBytes == 0 {
-		var err error
-		if o.ArenaBytes, err = machineBytes(); err != nil {
+	if o.ArenaBytes == 0 || o.MemoryBytes == 0 {
+		total, limit, err := machineBytes()
+		if err != nil {
 			return nil, err
 		}
+		o.ArenaBytes, o.MemoryBytes = cmp.Or(o.ArenaBytes, total), cmp.Or(o.MemoryBytes, limit-limit/16)
 	}
 	o.ArenaBytes = (o.ArenaBytes + page - 1) &^ (page - 1)
 	s := &Segment{ranks: n, arena: o.ArenaBytes}
@@ -103,6 +109,7 @@ func Create(n int, o Options) (*Segment, error) {
 	}
 	h := s.header()
 	h.version, h.ranks, h.cores, h.arenaBytes = version, uint64(n), uint64(o.Cores), uint64(o.ArenaBytes)
+	h.memoryBytes = uint64(o.MemoryBytes)
 	h.next.Store(regionBase(n))
 	h.magic = magic
 	return s, nil

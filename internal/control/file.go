@@ -3,6 +3,8 @@ package control
 import (
 	"fmt"
 	"os"
+	"strconv"
+	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -66,11 +68,20 @@ func mapArena(f *os.File, bytes int) (unsafe.Pointer, error) {
 	return p, nil
 }
 
-// machineBytes returns the machine's memory.
-func machineBytes() (int, error) {
+// machineBytes returns the machine's memory, and how much of it this process'
+// control group may use.
+func machineBytes() (total, limit int, err error) {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
-		return 0, fmt.Errorf("control: Create: sysinfo: %w; give Options.ArenaBytes", err)
+		return 0, 0, fmt.Errorf("control: Create: sysinfo: %w; give Options.ArenaBytes and MemoryBytes", err)
 	}
-	return int(info.Totalram) * int(info.Unit), nil
+	total = int(info.Totalram) * int(info.Unit)
+	limit = total
+	for _, name := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
+		text, err := os.ReadFile(name)
+		if n, bad := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && bad == nil {
+			limit = min(limit, n)
+		}
+	}
+	return total, limit, nil
 }

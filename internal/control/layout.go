@@ -38,13 +38,15 @@ type header struct {
 	magic, version uint64
 	ranks, cores   uint64
 	arenaBytes     uint64
-	_              [24]byte
+	memoryBytes    uint64
+	_              [16]byte
 
 	alarm atomic.Uint32 // raised whenever a rank ends or a communicator is aborted
 	_     [60]byte
 
 	next atomic.Uint64 // offset of the first byte of the regions that is free
-	_    [56]byte
+	used atomic.Int64  // bytes of the arenas in use, by all ranks
+	_    [48]byte
 }
 
 // text is a string that its writer stores once, before it sets set.

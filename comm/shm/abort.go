@@ -1,0 +1,213 @@
+package shm
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/control"
+)
+
+// A verdict ends a communicator. The first one stands.
+type verdict struct {
+	kind uint32
+	a, b int    // world numbers
+	seq  uint64 // of a mismatch: names the two notes
+	text string
+}
+
+const (
+	ranksAbort    = 1 + iota // rank a called Abort: text
+	ranksEnd                 // rank a has ended: text
+	ranksDisagree            // ranks a and b, each of which leaves a note for seq
+	ranksUneven              // counts disagree: text
+)
+
+// Abort ends the communicator and all that were split from it.
+func (r *Rank) Abort(cause error) {
+	var ended *comm.EndedError
+	switch {
+	case errors.As(cause, &ended):
+		r.abort(verdict{kind: ranksEnd, a: ended.Rank, text: ended.Cause})
+	default:
+		r.abort(verdict{kind: ranksAbort, a: r.world[r.me], text: cause.Error()})
+	}
+}
+
+// abort publishes v unless another verdict came first, and wakes who sleeps.
+func (r *Rank) abort(v verdict) {
+	h := r.region.head
+	if !h.claimed.CompareAndSwap(0, 1) {
+		return
+	}
+	h.kind, h.a, h.b, h.seq = v.kind, uint32(v.a), uint32(v.b), v.seq
+	h.size = uint32(copy(h.cause[:], v.text))
+	h.set.Store(1)
+	r.job.alarm.Add(1)
+	for _, m := range r.region.members {
+		m.wake()
+	}
+}
+
+// read returns the verdict on the communicator itself.
+func (g *region) read() (v verdict, ok bool) {
+	h := g.head
+	if h.set.Load() == 0 {
+		return verdict{}, false
+	}
+	text := strings.ToValidUTF8(string(h.cause[:min(h.size, causeBytes)]), "\uFFFD")
+	return verdict{h.kind, int(h.a), int(h.b), h.seq, text}, true
+}
+
+// alarmed returns the error that has ended the communicator or one that it
+// was split from. It is cheap while nothing is wrong anywhere in the job.
+func (r *Rank) alarmed(call *comm.Call) error {
+	now := r.job.alarm.Load()
+	if now == r.calm {
+		return nil
+	}
+	for g := r; g != nil; g = g.parent {
+		if g.region.head.set.Load() != 0 {
+			return r.sentence(call)
+		}
+	}
+	r.calm = now
+	return nil
+}
+
+// sentence returns this rank's error from the verdict, which there is, and
+// leaves the communicator.
+func (r *Rank) sentence(call *comm.Call) error {
+	g := r
+	for g.parent != nil && g.region.head.claimed.Load() == 0 {
+		g = g.parent
+	}
+	v, ok := g.region.read()
+	for i := 0; !ok && i < 1000; i++ { // its author is about to complete it
+		time.Sleep(time.Millisecond)
+		v, ok = g.region.read()
+	}
+	var err error
+	switch v.kind {
+	case ranksEnd:
+		err = &comm.EndedError{Rank: v.a, Cause: v.text}
+	case ranksDisagree:
+		err = g.disagreement(v, call)
+	case ranksUneven:
+		err = told{v.text, comm.ErrMismatch}
+	default:
+		err = &comm.AbortError{Rank: v.a, Cause: v.text}
+	}
+	r.leave()
+	return err
+}
+
+// told is an error that another rank wrote.
+type told struct {
+	text string
+	is   error
+}
+
+func (e told) Error() string { return e.text }
+func (e told) Unwrap() error { return e.is }
+
+// stamp names the notes of one disagreement.
+func (r *Rank) stamp(seq uint64) uint64 { return r.region.offset<<20 ^ seq*2654435761 | 1 }
+
+// disagreement waits for both sides' notes, writing this rank's own if it is
+// one of them, and makes the error that all ranks return.
+func (r *Rank) disagreement(v verdict, call *comm.Call) error {
+	stamp := r.stamp(v.seq)
+	if me := r.world[r.me]; call != nil && (me == v.a || me == v.b) {
+		if _, ok := r.job.seg.Note(me, stamp); !ok {
+			r.job.seg.SetNote(me, stamp, call.String()+"\n"+call.Site())
+		}
+	}
+	return comm.Mismatch(r.side(v.a, stamp), r.side(v.b, stamp))
+}
+
+// side reads what a rank said of its own call. It waits a while for that: the
+// rank is in the call too, but may not be running just now.
+func (r *Rank) side(world int, stamp uint64) comm.Party {
+	if world < 0 || world >= r.job.seg.Ranks() {
+		return comm.Party{Rank: world, Call: "an unknown call"}
+	}
+	for range 500 {
+		if text, ok := r.job.seg.Note(world, stamp); ok {
+			call, site, _ := strings.Cut(text, "\n")
+			return comm.Party{Rank: world, Call: call, Site: site}
+		}
+		if _, ended := r.job.seg.HasEnded(world); ended {
+			break
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	return comm.Party{Rank: world, Call: r.published(world).String()}
+}
+
+// published returns the fingerprint of the last call that a rank, by world
+// number, has published here: what there is if it leaves no note.
+func (r *Rank) published(world int) comm.Fingerprint {
+	for m, w := range r.world {
+		if w == world {
+			a, b := &r.region.members[m].slots[0], &r.region.members[m].slots[1]
+			if a.seq.Load() < b.seq.Load() {
+				a = b
+			}
+			return comm.Fingerprint{What: a.what, Count: a.count}
+		}
+	}
+	return comm.Fingerprint{}
+}
+
+// leave says that this rank makes no more calls here and, if others may be
+// writing into its memory, waits until they have noticed: afterwards its
+// buffers are its own again. A rank that is stopped is not waited for forever.
+func (r *Rank) leave() {
+	r.mine.left.Store(1)
+	if !r.foreign {
+		return
+	}
+	r.foreign = false
+	for range 2000 {
+		if !r.anybodyInside() {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// anybodyInside reports whether some rank may still be in the call that this
+// one is leaving.
+func (r *Rank) anybodyInside() bool {
+	for m, peer := range r.region.members {
+		if m == r.me || peer.left.Load() != 0 || peer.slots[r.calls&1].seq.Load() < r.calls || peer.step.Load() >= r.exit {
+			continue
+		}
+		if _, ended := r.job.seg.HasEnded(r.world[m]); !ended {
+			return true
+		}
+	}
+	return false
+}
+
+// log notes the call in the flight recorder.
+func (r *Rank) log(seq uint64, f comm.Fingerprint) {
+	r.job.seg.Log(r.job.rank, control.Call{Comm: r.region.offset, Seq: seq, What: f.What, Count: f.Count})
+}
+
+// uneven ends the communicator because rank from sends another number of
+// elements than rank to expects.
+func (r *Rank) uneven(call *comm.Call, from, sent, to, expected int) error {
+	err := comm.Uneven(call.Kind, r.world[from], sent, r.world[to], expected)
+	r.abort(verdict{kind: ranksUneven, text: err.Error()})
+	return r.sentence(call)
+}
+
+// damaged ends the communicator because rank m published nonsense.
+func (r *Rank) damaged(call *comm.Call, m int, what string) error {
+	r.abort(verdict{kind: ranksAbort, a: r.world[r.me], text: fmt.Sprintf("shm: what rank %d published is damaged: %s", r.world[m], what)})
+	return r.sentence(call)
+}

@@ -1,0 +1,116 @@
+package shm
+
+import (
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/comm"
+)
+
+// inline ends a call all of whose data is in slots or payload areas: each rank
+// takes its result from there, on its own.
+func (r *Rank) inline(call *comm.Call, seq uint64) error {
+	switch call.Kind {
+	case comm.BarrierKind:
+	case comm.AllReduceKind:
+		r.foldInline(call, seq, 0)
+	case comm.ReduceKind:
+		if call.Root == r.me {
+			r.foldInline(call, seq, 0)
+		}
+	case comm.ReduceScatterKind:
+		r.foldInline(call, seq, r.me*call.Dst.Bytes())
+	case comm.ReduceScatterVKind:
+		r.foldInline(call, seq, sum(call.SrcCounts[:r.me])*call.DType().Size())
+	default:
+		for m := range r.world {
+			n, from := r.share(call, seq, m)
+			if at := r.landing(call, m); n > 0 {
+				copy(call.Dst.Slice(at, at+n).Data(), bytesAt(r.inlineAt(m, seq), from*call.DType().Size(), n*call.DType().Size()))
+			}
+		}
+	}
+	return nil
+}
+
+// inlineAt returns the data in rank m's slot or payload area.
+func (r *Rank) inlineAt(m int, seq uint64) unsafe.Pointer {
+	s := &r.region.members[m].slots[seq&1]
+	if s.given&0xff == inSlot {
+		return unsafe.Pointer(&s.body)
+	}
+	return r.region.payload(m, seq)
+}
+
+// foldInline reduces into Dst what lies skip bytes into each rank's data.
+func (r *Rank) foldInline(call *comm.Call, seq uint64, skip int) {
+	bytes := call.Dst.Bytes()
+	if bytes == 0 {
+		return
+	}
+	for m := range r.world {
+		r.srcs[m] = unsafe.Add(r.inlineAt(m, seq), skip)
+	}
+	r.dsts[0] = call.Dst.Ptr
+	call.Fold(r.dsts[:1], r.srcs, bytes/call.Unit())
+	r.dsts[0] = nil
+}
+
+// share returns how many elements this rank takes from rank m in a call that
+// only moves data, and where in m's data they begin.
+func (r *Rank) share(call *comm.Call, seq uint64, m int) (n, from int) {
+	switch call.Kind {
+	case comm.BroadcastKind:
+		if m == call.Root && m != r.me {
+			return call.Dst.Count, 0
+		}
+	case comm.AllGatherKind, comm.SplitKind:
+		return call.Src.Count, 0
+	case comm.AllGatherVKind:
+		return call.DstCounts[m], 0
+	case comm.GatherKind:
+		if r.me == call.Root {
+			return call.Src.Count, 0
+		}
+	case comm.GatherVKind:
+		if r.me == call.Root {
+			return call.DstCounts[m], 0
+		}
+	case comm.ScatterKind:
+		if m == call.Root {
+			return call.Dst.Count, r.me * call.Dst.Count
+		}
+	case comm.ScatterVKind:
+		if m == call.Root {
+			return call.Dst.Count, r.before(m, seq)
+		}
+	case comm.AllToAllKind:
+		n := call.Src.Count / len(r.world)
+		return n, r.me * n
+	case comm.AllToAllVKind:
+		return call.DstCounts[m], r.before(m, seq)
+	}
+	return 0, 0
+}
+
+// before returns how many elements of rank m's data go to ranks below this one.
+func (r *Rank) before(m int, seq uint64) int {
+	has, _ := r.region.vectors(m, seq)
+	total := 0
+	for _, n := range has[:r.me] {
+		total += int(n)
+	}
+	return total
+}
+
+func sum(counts []int) int {
+	total := 0
+	for _, n := range counts {
+		total += n
+	}
+	return total
+}
+
+// bytesAt is n bytes from lo bytes after p.
+func bytesAt(p unsafe.Pointer, lo, n int) []byte {
+	return unsafe.Slice((*byte)(unsafe.Add(p, lo)), n)
+}

@@ -1,0 +1,152 @@
+package shm
+
+import (
+	"sync/atomic"
+	"unsafe"
+)
+
+// The region of a communicator of P ranks, from its start:
+//
+//	head                  aborts; the ranks' world numbers
+//	member of rank 0 … P-1
+//	cell of ranks 0→0, 0→1, … P-1→P-1
+//	counts of rank 0 … P-1      two vectors of P, for each of the two slots
+//	payload of rank 0 … P-1     payloadBytes for each of the two slots
+//
+// All parts begin at a cache line. Fields that are not atomics are written
+// before and read after an atomic of the same writer.
+
+const (
+	line         = 64
+	bodyBytes    = 32        // data that travels in a slot itself
+	payloadBytes = 4 << 10   // data that travels beside it
+	causeBytes   = 2 << 10   // text of an abort
+	stageBytes   = 256 << 10 // one of the two halves of a staging block
+)
+
+// head is the state of the communicator itself.
+type head struct {
+	ranks   atomic.Uint32
+	claimed atomic.Uint32 // taken by the rank that aborts
+	set     atomic.Uint32 // what follows is complete
+	kind    uint32
+	a, b    uint32 // world numbers: who aborted or ended, or the two that disagree
+	size    uint32
+	_       uint32
+	seq     uint64
+	cause   [causeBytes]byte
+	_       [line - 40]byte
+}
+
+// slot is one call of one rank.
+type slot struct {
+	seq         atomic.Uint64 // stored last
+	what, count uint64        // fingerprint
+	given       uint64        // mode in the low 8 bits, then how many elements of it
+	body        [bodyBytes]byte
+}
+
+// place overlays a slot's body when the data lies elsewhere. Offsets are those
+// in the rank's arena.
+type place struct {
+	src, dst uint64 // valid unless the rank stages
+	stage    uint64
+	longest  uint64 // elements of the longest part, if the rank stages
+}
+
+// The modes, in order of the trouble they make.
+const (
+	inSlot    = iota // data in body
+	inPayload        // data in the payload area
+	inArena          // see place
+	staged           // see place; data comes window by window
+)
+
+// member is what one rank publishes, and where the others sleep until it does.
+type member struct {
+	slots [2]slot
+
+	step atomic.Uint64 // how many times it has passed a point within calls
+	left atomic.Uint32 // it makes no more calls: it has had an error
+	_    [line - 12]byte
+
+	bell     atomic.Uint32 // futex, raised to wake
+	sleepers atomic.Uint32
+	_        [line - 8]byte
+}
+
+// cell is one direction between two ranks, for Send and Recv.
+type cell struct {
+	// The sender's line.
+	seq         atomic.Uint64 // message number, stored last
+	what, count uint64
+	given       uint64 // mode in the low 8 bits, then bytes of this piece
+	body        [bodyBytes]byte
+	// The receiver's line.
+	taken atomic.Uint64 // messages that it has read
+	_     [line - 8]byte
+}
+
+// regionBytes returns the size of the region of a communicator of n ranks.
+func regionBytes(n int) int { return layoutOf(n).bytes }
+
+// layout holds the offsets within a region.
+type layout struct{ world, members, cells, counts, payload, bytes int }
+
+func layoutOf(n int) layout {
+	var l layout
+	at := int(unsafe.Sizeof(head{}))
+	next := func(offset *int, bytes int) {
+		*offset = at
+		at += (bytes + line - 1) &^ (line - 1)
+	}
+	next(&l.world, 4*n)
+	next(&l.members, n*int(unsafe.Sizeof(member{})))
+	next(&l.cells, n*n*int(unsafe.Sizeof(cell{})))
+	next(&l.counts, n*countsStride(n))
+	next(&l.payload, n*2*payloadBytes)
+	l.bytes = at
+	return l
+}
+
+// countsStride returns the bytes of one rank's count vectors.
+func countsStride(n int) int { return (2*2*8*n + line - 1) &^ (line - 1) }
+
+// region is a mapped region.
+type region struct {
+	base    unsafe.Pointer
+	offset  uint64 // in the control segment: the communicator's name to others
+	size    int
+	at      layout
+	head    *head
+	members []*member
+}
+
+func newRegion(base unsafe.Pointer, offset uint64, n int) *region {
+	g := &region{base: base, offset: offset, size: n, at: layoutOf(n), head: (*head)(base)}
+	for m := range n {
+		g.members = append(g.members, (*member)(unsafe.Add(base, g.at.members+m*int(unsafe.Sizeof(member{})))))
+	}
+	return g
+}
+
+// worlds returns the array of world numbers.
+func (g *region) worlds() []uint32 {
+	return unsafe.Slice((*uint32)(unsafe.Add(g.base, g.at.world)), g.size)
+}
+
+func (g *region) cell(from, to int) *cell {
+	return (*cell)(unsafe.Add(g.base, g.at.cells+(from*g.size+to)*int(unsafe.Sizeof(cell{}))))
+}
+
+// vectors returns what rank m publishes with call seq: the elements that it
+// has for each rank, and that it expects from each.
+func (g *region) vectors(m int, seq uint64) (has, expects []uint64) {
+	p := unsafe.Add(g.base, g.at.counts+m*countsStride(g.size)+int(seq&1)*16*g.size)
+	v := unsafe.Slice((*uint64)(p), 2*g.size)
+	return v[:g.size], v[g.size:]
+}
+
+func (g *region) payload(m int, seq uint64) unsafe.Pointer {
+	return unsafe.Add(g.base, g.at.payload+(2*m+int(seq&1))*payloadBytes)
+}

@@ -1,0 +1,330 @@
+package shm
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/comm"
+)
+
+// moveBytes is how much one copy moves: little enough for the garbage
+// collector not to wait for it, enough for the processor to bypass its caches.
+const moveBytes = 1 << 20
+
+// plan is how a call that needs the ranks' memory runs: the same on all ranks.
+type plan struct {
+	unit   int  // bytes of an element, of a Func one of its own
+	parts  int  // pieces of a source, one a rank, or 1
+	half   int  // bytes of one half of a staging block
+	window int  // elements of each part that a round covers
+	rounds int  // how many
+	copied bool // some rank stages
+	shared bool // ranks store into each other's memory
+}
+
+// parted reports whether a source has a part for each rank.
+func parted(k comm.Kind) bool {
+	switch k {
+	case comm.AllToAllKind, comm.AllToAllVKind, comm.ScatterKind, comm.ScatterVKind, comm.ReduceScatterKind, comm.ReduceScatterVKind:
+		return true
+	}
+	return false
+}
+
+// planFor is the plan but for what only the slots tell.
+func planFor(call *comm.Call, ranks int) plan {
+	p := plan{unit: call.DType().Size(), parts: 1, rounds: 1, window: math.MaxInt}
+	if call.Kind.Reduces() {
+		p.unit = call.Unit()
+	}
+	if parted(call.Kind) {
+		p.parts = ranks
+	}
+	p.half = (max(stageBytes, p.parts*p.unit) + line - 1) &^ (line - 1)
+	p.shared = call.Kind == comm.AllReduceKind || call.Kind == comm.ReduceKind
+	return p
+}
+
+// stage makes this rank's staging block large enough for call.
+func (r *Rank) stage(call *comm.Call) error {
+	half := planFor(call, len(r.world)).half
+	if r.stagingBytes >= half {
+		return nil
+	}
+	if r.staging != nil {
+		r.job.arena.Free(r.staging, 3*r.stagingBytes)
+		r.staging, r.stagingBytes = nil, 0
+	}
+	p, err := r.job.arena.Alloc(3 * half)
+	if err != nil {
+		return err
+	}
+	r.staging, r.stagingBytes = p, half
+	return nil
+}
+
+// rounds ends a call some of whose data is in the ranks' arenas or outside.
+func (r *Rank) rounds(ctx context.Context, call *comm.Call, seq uint64) error {
+	p := planFor(call, len(r.world))
+	longest := 0
+	for m, peer := range r.region.members {
+		s := &peer.slots[seq&1]
+		if r.places[m] = *(*place)(unsafe.Pointer(&s.body)); s.given&0xff == staged {
+			p.copied = true
+			longest = max(longest, int(r.places[m].longest)*call.DType().Size()/p.unit)
+		}
+	}
+	if p.copied {
+		p.window = p.half / (p.parts * p.unit)
+		if p.window > line {
+			p.window &^= line - 1
+		}
+		p.rounds = max(1, (longest+p.window-1)/p.window)
+	}
+	points := uint64(1)
+	if p.copied && p.shared {
+		points = 2 * uint64(p.rounds)
+	} else if p.copied {
+		points += uint64(p.rounds)
+	}
+	r.exit, r.foreign = r.steps+points, p.shared
+	err := r.run(ctx, call, seq, &p)
+	if err == nil {
+		err = r.alarmed(call) // if a rank left early, what was read of it may be wrong
+	}
+	r.foreign = false
+	return err
+}
+
+func (r *Rank) run(ctx context.Context, call *comm.Call, seq uint64, p *plan) error {
+	own := r.mine.slots[seq&1].given&0xff == staged
+	for k := range p.rounds {
+		w := window{lo: k * p.window, hi: math.MaxInt, half: k & 1}
+		if k < p.rounds-1 {
+			w.hi = w.lo + p.window
+		}
+		if own {
+			r.copyIn(call, p, w)
+		}
+		if p.copied {
+			if err := r.pass(ctx, call); err != nil {
+				return err
+			}
+		}
+		if err := r.alarmed(call); err != nil { // nobody stores into a rank that has left
+			return err
+		}
+		if err := r.work(call, seq, p, w); err != nil {
+			return err
+		}
+		if p.copied && p.shared {
+			if err := r.pass(ctx, call); err != nil {
+				return err
+			}
+			if own {
+				r.copyOut(call, p, w)
+			}
+		}
+	}
+	if p.copied && p.shared {
+		return nil
+	}
+	return r.pass(ctx, call)
+}
+
+// pass waits until all ranks have come to the same point within their calls.
+func (r *Rank) pass(ctx context.Context, call *comm.Call) error {
+	r.steps++
+	r.mine.step.Store(r.steps)
+	r.ring()
+	for m, peer := range r.region.members {
+		if m != r.me && peer.step.Load() < r.steps {
+			if err := r.await(ctx, call, m, &peer.step, r.steps); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// window is the range of elements of every part that a round covers, and the
+// half of the staging blocks that holds it.
+type window struct{ lo, hi, half int }
+
+// clip returns the window's range within a part of n elements.
+func (w window) clip(n int) (lo, hi int) { return min(w.lo, n), min(w.hi, n) }
+
+// copyIn puts the window of each part of this rank's source into its staging block.
+func (r *Rank) copyIn(call *comm.Call, p *plan, w window) {
+	src := r.source(call)
+	total := src.Bytes() / p.unit
+	at := 0
+	for q := range p.parts {
+		n := total / p.parts
+		if call.Kind == comm.AllToAllVKind || call.Kind == comm.ScatterVKind || call.Kind == comm.ReduceScatterVKind {
+			n = call.SrcCounts[q] * call.DType().Size() / p.unit
+		}
+		if lo, hi := w.clip(n); lo < hi {
+			stage := unsafe.Add(r.staging, w.half*p.half+q*p.window*p.unit)
+			move(stage, unsafe.Add(src.Ptr, (at+lo)*p.unit), (hi-lo)*p.unit)
+		}
+		at += n
+	}
+}
+
+// copyOut takes this rank's result of a window, which others stored into its
+// staging block, to Dst.
+func (r *Rank) copyOut(call *comm.Call, p *plan, w window) {
+	if !r.receives(call) {
+		return
+	}
+	half := w.half
+	if call.Kind == comm.ReduceKind {
+		half = 2
+	}
+	if lo, hi := w.clip(call.Dst.Bytes() / p.unit); lo < hi {
+		move(unsafe.Add(call.Dst.Ptr, lo*p.unit), unsafe.Add(r.staging, half*p.half), (hi-lo)*p.unit)
+	}
+}
+
+// from returns where n elements of rank m's source lie, of which skip elements
+// come before in the window w and the window begins at element first of the
+// source, in its part number piece.
+func (r *Rank) from(call *comm.Call, seq uint64, p *plan, w window, m, piece, first, skip, n int) unsafe.Pointer {
+	if m == r.me {
+		if r.mine.slots[seq&1].given&0xff != staged || !p.shared {
+			return unsafe.Add(r.source(call).Ptr, (first+skip)*p.unit)
+		}
+	}
+	switch r.region.members[m].slots[seq&1].given & 0xff {
+	case staged:
+		return r.inArena(m, r.places[m].stage, w.half*p.half+(piece*p.window+skip)*p.unit, n*p.unit)
+	case inArena:
+		return r.inArena(m, r.places[m].src, (first+skip)*p.unit, n*p.unit)
+	}
+	return unsafe.Add(r.inlineAt(m, seq), (first+skip)*p.unit)
+}
+
+// inArena returns the n bytes that begin skip bytes after offset at of rank
+// m's arena, nil if they are not all within it.
+func (r *Rank) inArena(m int, at uint64, skip, n int) unsafe.Pointer {
+	size := uint64(r.job.arena.size)
+	if at > size || skip < 0 || n < 0 || uint64(skip) > size-at || uint64(n) > size-at-uint64(skip) {
+		return nil
+	}
+	return unsafe.Add(r.job.arenas[r.world[m]], int(at)+skip)
+}
+
+// work does this rank's share of a window.
+func (r *Rank) work(call *comm.Call, seq uint64, p *plan, w window) error {
+	switch call.Kind {
+	case comm.AllReduceKind, comm.ReduceKind:
+		return r.reduceShared(call, seq, p, w)
+	case comm.ReduceScatterKind, comm.ReduceScatterVKind:
+		return r.reducePart(call, seq, p, w)
+	}
+	for i := range r.world {
+		m := (r.me + i) % len(r.world) // each begins elsewhere
+		n, first := r.share(call, seq, m)
+		lo, hi := w.clip(n)
+		if lo == hi {
+			continue
+		}
+		piece := 0
+		if p.parts > 1 {
+			piece = r.me
+		}
+		src := r.from(call, seq, p, w, m, piece, first+lo, 0, hi-lo)
+		if src == nil {
+			return r.damaged(call, m, fmt.Sprintf("its buffer of %v", call))
+		}
+		move(unsafe.Add(call.Dst.Ptr, (r.landing(call, m)+lo)*p.unit), src, (hi-lo)*p.unit)
+	}
+	return nil
+}
+
+// reduceShared folds this rank's share of the window for everybody.
+func (r *Rank) reduceShared(call *comm.Call, seq uint64, p *plan, w window) error {
+	first, last := w.clip(call.Src.Bytes() / p.unit)
+	ranks := len(r.world)
+	grain := max(1, line/p.unit) // ranks do not store into one cache line
+	chunk := ((last-first+ranks-1)/ranks + grain - 1) / grain * grain
+	lo := min(r.me*chunk, last-first)
+	hi := min(lo+chunk, last-first)
+	if lo == hi {
+		return nil
+	}
+	dsts := r.dsts[:0]
+	for m := range r.world {
+		r.srcs[m] = r.from(call, seq, p, w, m, 0, first, lo, hi-lo)
+		dst := r.srcs[m]
+		if call.Kind == comm.AllReduceKind || m == call.Root {
+			if dst = r.into(call, seq, p, w, m, first, lo, hi-lo); dst != nil {
+				dsts = append(dsts, dst)
+			}
+		}
+		if r.srcs[m] == nil || dst == nil {
+			return r.damaged(call, m, fmt.Sprintf("its buffer of %v", call))
+		}
+	}
+	call.Fold(dsts, r.srcs, hi-lo)
+	return nil
+}
+
+// into returns where n elements of the result, skip after the beginning of the
+// window at element first, belong in rank m's memory.
+func (r *Rank) into(call *comm.Call, seq uint64, p *plan, w window, m, first, skip, n int) unsafe.Pointer {
+	if r.region.members[m].slots[seq&1].given&0xff == inArena {
+		return r.inArena(m, r.places[m].dst, (first+skip)*p.unit, n*p.unit)
+	}
+	half := w.half
+	if call.Kind == comm.ReduceKind {
+		half = 2
+	}
+	return r.inArena(m, r.places[m].stage, half*p.half+skip*p.unit, n*p.unit)
+}
+
+// reducePart folds the window of this rank's part into its Dst.
+func (r *Rank) reducePart(call *comm.Call, seq uint64, p *plan, w window) error {
+	size := call.DType().Size()
+	n := call.Dst.Bytes() / p.unit
+	first := r.me * n
+	if call.Kind == comm.ReduceScatterVKind {
+		first = sum(call.SrcCounts[:r.me]) * size / p.unit
+	}
+	lo, hi := w.clip(n)
+	if lo == hi {
+		return nil
+	}
+	for m := range r.world {
+		if r.srcs[m] = r.from(call, seq, p, w, m, r.me, first+lo, 0, hi-lo); r.srcs[m] == nil {
+			return r.damaged(call, m, fmt.Sprintf("its buffer of %v", call))
+		}
+	}
+	r.dsts[0] = unsafe.Add(call.Dst.Ptr, lo*p.unit)
+	call.Fold(r.dsts[:1], r.srcs, hi-lo)
+	r.dsts[0] = nil
+	return nil
+}
+
+// landing returns where in Dst the elements from rank m go.
+func (r *Rank) landing(call *comm.Call, m int) int {
+	switch call.Kind {
+	case comm.AllGatherKind, comm.GatherKind, comm.SplitKind, comm.AllToAllKind:
+		return m * (call.Dst.Count / len(r.world))
+	case comm.AllGatherVKind, comm.GatherVKind, comm.AllToAllVKind:
+		return sum(call.DstCounts[:m])
+	}
+	return 0
+}
+
+// move copies n bytes.
+func move(dst, src unsafe.Pointer, n int) {
+	d, s := unsafe.Slice((*byte)(dst), n), unsafe.Slice((*byte)(src), n)
+	for lo := 0; lo < n; lo += moveBytes {
+		hi := min(lo+moveBytes, n)
+		copy(d[lo:hi], s[lo:hi])
+	}
+}

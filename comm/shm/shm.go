@@ -1,0 +1,123 @@
+package shm
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/control"
+	"github.com/gorun-spmd/gorun/internal/mem"
+)
+
+// job is this process' part in the whole: what its communicators share.
+type job struct {
+	seg    *control.Segment
+	rank   int
+	arena  *Arena
+	arenas []unsafe.Pointer
+	alarm  *atomic.Uint32
+	spins  int // how often a waiting rank looks before it yields
+	yields int // and before it sleeps
+}
+
+// Rank is one rank's end of a communicator. It implements comm.Backend.
+type Rank struct {
+	job    *job
+	parent *Rank
+	region *region
+	me     int
+	world  []int
+
+	mine     *member
+	calm     uint32 // the alarm's value when nothing was wrong
+	calls    uint64 // collectives begun
+	steps    uint64 // points passed within them
+	sent     []uint64
+	received []uint64
+	exit     uint64 // value of steps after the call in progress
+	foreign  bool   // until then others may write into this rank's memory
+
+	staging      unsafe.Pointer // two halves, and the result of a Reduce
+	stagingBytes int            // of each of the three
+	srcs, dsts   []unsafe.Pointer
+	places       []place
+}
+
+// Open returns the world of rank over seg, which must be that rank's own. Of
+// each rank there must be one, and it makes its communicators from it by Split.
+func Open(seg *control.Segment, rank int) (*Rank, error) {
+	n := seg.Ranks()
+	j := &job{seg: seg, rank: rank, arena: newArena(seg, rank), alarm: seg.Alarm()}
+	j.spins, j.yields = patience(n, seg.Cores())
+	for r := range n {
+		base, _ := seg.Arena(r)
+		j.arenas = append(j.arenas, base)
+	}
+	offset, err := seg.World(regionBytes(n))
+	if err != nil {
+		return nil, fmt.Errorf("shm: Open: %w", err)
+	}
+	world := make([]int, n)
+	for r := range world {
+		world[r] = r
+	}
+	return j.join(nil, offset, world, rank)
+}
+
+// join returns rank me's end of the communicator whose region is at offset.
+func (j *job) join(parent *Rank, offset uint64, world []int, me int) (*Rank, error) {
+	n := len(world)
+	base, err := j.seg.Region(offset, regionBytes(n))
+	if err != nil {
+		return nil, err
+	}
+	g := newRegion(base, offset, n)
+	g.head.ranks.Store(uint32(n))
+	g.worlds()[me] = uint32(world[me])
+	return &Rank{
+		job: j, parent: parent, region: g, me: me, world: world,
+		mine: g.members[me], calm: j.alarm.Load() - 1,
+		sent: make([]uint64, n), received: make([]uint64, n),
+		srcs: make([]unsafe.Pointer, n), dsts: make([]unsafe.Pointer, n), places: make([]place, n),
+	}, nil
+}
+
+// Rank returns this rank's number in the communicator.
+func (r *Rank) Rank() int { return r.me }
+
+// Size returns the number of ranks.
+func (r *Rank) Size() int { return len(r.world) }
+
+// Memory returns this rank's arena.
+func (r *Rank) Memory() mem.Allocator { return r.job.arena }
+
+// Split makes new communicators: the first member of each reserves its region
+// and tells the others where it is.
+func (r *Rank) Split(ctx context.Context, members []int) (comm.Backend, error) {
+	var offset uint64
+	if len(members) > 0 && members[0] == r.me {
+		var err error
+		if offset, err = r.job.seg.NewRegion(regionBytes(len(members))); err != nil {
+			r.Abort(err)
+			return nil, err
+		}
+	}
+	all := make([]int64, len(r.world))
+	call := comm.Call{Kind: comm.SplitKind, Src: comm.Of([]int64{int64(offset)}), Dst: comm.Of(all)}
+	if err := r.Do(ctx, &call); err != nil || len(members) == 0 {
+		return nil, err
+	}
+	world := make([]int, len(members))
+	for i, m := range members {
+		world[i] = r.world[m]
+	}
+	made, err := r.job.join(r, uint64(all[members[0]]), world, slices.Index(members, r.me))
+	if err != nil {
+		r.Abort(err)
+		return nil, err
+	}
+	return made, nil
+}

@@ -1,0 +1,146 @@
+package shm
+
+import (
+	"context"
+	goruntime "runtime"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/control"
+	"golang.org/x/sys/unix"
+)
+
+// nap is the longest that a rank sleeps without looking at what could be wrong:
+// how late it notices an abort elsewhere, a death or its context.
+const nap = 20 * time.Millisecond
+
+// The operations of futex(2), for memory shared between processes.
+const (
+	futexWait = 0
+	futexWake = 1
+)
+
+// patience returns how often a waiting rank looks before it yields, and yields
+// before it sleeps. With more ranks than cores the one waited for needs this
+// core, so spinning only delays it.
+func patience(ranks, cores int) (spins, yields int) {
+	if ranks <= cores {
+		return 20_000, 50
+	}
+	return 0, 50
+}
+
+// ring wakes the ranks that sleep until this one publishes something, which it
+// has just done. An atomic store and this load are sequentially consistent, as
+// are a sleeper's count and its last look: one of the two sees the other.
+func (r *Rank) ring() {
+	if r.mine.sleepers.Load() != 0 {
+		r.mine.wake()
+	}
+}
+
+func (m *member) wake() {
+	m.bell.Add(1)
+	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&m.bell)), futexWake, 1<<30, 0, 0, 0)
+}
+
+// await returns when word, which rank m publishes, is at least target.
+func (r *Rank) await(ctx context.Context, call *comm.Call, m int, word *atomic.Uint64, target uint64) error {
+	if word.Load() >= target {
+		return nil
+	}
+	for range r.job.spins {
+		if word.Load() >= target {
+			return nil
+		}
+	}
+	return r.awaitLong(ctx, call, m, word, target)
+}
+
+func (r *Rank) awaitLong(ctx context.Context, call *comm.Call, m int, word *atomic.Uint64, target uint64) error {
+	done := ctx.Done()
+	var began time.Time
+	for i := 0; word.Load() < target; i++ {
+		if err := r.trouble(ctx, call, done, m, word, target); err != nil {
+			return err
+		}
+		if i < r.job.yields {
+			goruntime.Gosched()
+			_, _, _ = unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+			continue
+		}
+		if !r.sleep(m, word, target) {
+			continue
+		}
+		if began.IsZero() {
+			began = time.Now().Add(-nap)
+			r.tell(call, m, began)
+			defer r.untell()
+		}
+	}
+	return nil
+}
+
+// sleep returns when rank m has rung or after a nap; late says that it was a nap.
+func (r *Rank) sleep(m int, word *atomic.Uint64, target uint64) (late bool) {
+	peer := r.region.members[m]
+	peer.sleepers.Add(1)
+	defer peer.sleepers.Add(^uint32(0))
+	bell := peer.bell.Load()
+	if word.Load() >= target {
+		return false
+	}
+	timeout := unix.NsecToTimespec(int64(nap))
+	_, _, errno := unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&peer.bell)), futexWait, uintptr(bell),
+		uintptr(unsafe.Pointer(&timeout)), 0, 0)
+	return errno == unix.ETIMEDOUT
+}
+
+// tell leaves word of a long wait where the launcher looks.
+func (r *Rank) tell(call *comm.Call, m int, since time.Time) {
+	f := call.Fingerprint()
+	r.job.seg.SetWait(r.job.rank, control.Wait{
+		Call:  control.Call{Comm: r.region.offset, Seq: r.calls, What: f.What, Count: f.Count},
+		Since: since, On: r.world[m], Site: call.Site(),
+	})
+}
+
+func (r *Rank) untell() { r.job.seg.SetWait(r.job.rank, control.Wait{}) }
+
+// trouble returns why waiting for rank m is in vain, nil if it may not be.
+func (r *Rank) trouble(ctx context.Context, call *comm.Call, done <-chan struct{}, m int, word *atomic.Uint64, target uint64) error {
+	if err := r.alarmed(call); err != nil {
+		return err
+	}
+	if cause, ended := r.job.seg.HasEnded(r.world[m]); ended && word.Load() < target {
+		r.abort(verdict{kind: ranksEnd, a: r.world[m], text: cause})
+		return r.sentence(call)
+	}
+	if done != nil {
+		select {
+		case <-done:
+			err := comm.Late(context.Cause(ctx), r.late(target, word, m))
+			r.Abort(err)
+			r.leave()
+			return err
+		default:
+		}
+	}
+	return nil
+}
+
+// late lists the ranks that have not published the call that this one waits
+// in, or just m if it waits for something else.
+func (r *Rank) late(target uint64, word *atomic.Uint64, m int) (ranks []int) {
+	if word == &r.region.members[m].slots[r.calls&1].seq {
+		for i, peer := range r.region.members {
+			if peer.slots[r.calls&1].seq.Load() < target {
+				ranks = append(ranks, r.world[i])
+			}
+		}
+		return ranks
+	}
+	return []int{r.world[m]}
+}
