@@ -22,7 +22,7 @@ func TestAcrossEqualsItsTwin(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		source, target := newTwin(rnd, from), emptyTwin(to)
+		source, target := newTwin(rnd, from, someValues(from.Numel())), emptyTwin(to, someValues(to.Numel()))
 		for rank := range world {
 			for _, s := range x.Sends(rank) {
 				if !slices.ContainsFunc(x.Recvs(s.Peer), func(r Transfer) bool {

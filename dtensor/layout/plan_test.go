@@ -33,7 +33,7 @@ func TestPlanEqualsItsTwin(t *testing.T) {
 }
 
 func checkPlan(rnd *rand.Rand, plan *Plan) error {
-	t := newTwin(rnd, plan.From)
+	t := newTwin(rnd, plan.From, someValues(plan.From.Numel()))
 	if err := t.check(plan.From); err != nil {
 		return fmt.Errorf("the twin itself: %w", err)
 	}

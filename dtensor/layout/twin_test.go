@@ -10,9 +10,10 @@ import (
 // each element of the global tensor that the position holds. Elements are numbered in
 // row-major order; the value of element e of the global tensor is value(e).
 type twin struct {
-	axes  Axes
-	shape []int
-	held  [][]int64 // by position and element; absent where it is not held
+	axes   Axes
+	shape  []int
+	values []int64   // of the global tensor, by element
+	held   [][]int64 // by position and element; absent where it is not held
 }
 
 const absent = int64(-1) << 62
@@ -21,8 +22,14 @@ const absent = int64(-1) << 62
 // ranks, taken one after the other, are whole.
 const unit = 12 * 12 * 12
 
-// value is what element e of the global tensor is: never 0.
-func value(e int) int64 { return int64(e%97+1) * unit }
+// someValues returns the values of a tensor of n elements: none is 0.
+func someValues(n int) []int64 {
+	values := make([]int64, n)
+	for e := range values {
+		values[e] = int64(e%97+1) * unit
+	}
+	return values
+}
 
 func numel(shape []int) int {
 	n := 1
@@ -57,11 +64,12 @@ func walk(shape, offset, size []int, f func(element int)) {
 	}
 }
 
-// newTwin returns the twin of a layout: partial axes hold random addends.
-func newTwin(rnd *rand.Rand, l Layout) *twin {
-	t := emptyTwin(l)
+// newTwin returns the twin of a layout of a tensor of the given values: partial axes
+// hold random addends.
+func newTwin(rnd *rand.Rand, l Layout, values []int64) *twin {
+	t := emptyTwin(l, values)
 	for e := range numel(t.shape) {
-		t.scatter(rnd, l, make([]int, t.axes.Len()), 0, e, value(e))
+		t.scatter(rnd, l, make([]int, t.axes.Len()), 0, e, values[e])
 	}
 	for pos := range t.held {
 		coord := t.axes.Coord(pos)
@@ -76,8 +84,9 @@ func newTwin(rnd *rand.Rand, l Layout) *twin {
 	return t
 }
 
-func emptyTwin(l Layout) *twin {
-	t := &twin{axes: l.Axes(), shape: l.Shape()}
+// emptyTwin returns a twin in which no position holds anything yet.
+func emptyTwin(l Layout, values []int64) *twin {
+	t := &twin{axes: l.Axes(), shape: l.Shape(), values: values}
 	n := numel(t.shape)
 	all := make([]int64, n*t.axes.Count())
 	for i := range all {
@@ -166,7 +175,7 @@ func reduce(op ReduceOp, v []int64) int64 {
 // run carries out one step on every position. It checks that what is received was
 // sent, that it comes once, and that MaxBytes is the most that any position receives.
 func (t *twin) run(s *Step) (*twin, error) {
-	next := emptyTwin(s.To)
+	next := emptyTwin(s.To, t.values)
 	most := 0
 	for pos := range t.held {
 		coord := t.axes.Coord(pos)
@@ -277,8 +286,8 @@ func (t *twin) check(l Layout) error {
 			if !in {
 				continue
 			}
-			if got := t.gather(l, slices.Clone(coord), 0, e); got != value(e) {
-				return fmt.Errorf("position %v: element %d is %d, want %d", coord, e, got, value(e))
+			if got := t.gather(l, slices.Clone(coord), 0, e); got != t.values[e] {
+				return fmt.Errorf("position %v: element %d is %d, want %d", coord, e, got, t.values[e])
 			}
 		}
 	}
