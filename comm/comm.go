@@ -43,7 +43,7 @@ func NewWorld(b Backend) *Comm {
 
 func (c *Comm) fill(b Backend, rank int, world []int, memory mem.Allocator) {
 	if memory == nil {
-		memory = mem.System{}
+		memory = new(mem.System)
 	}
 	c.backend, c.rank, c.size, c.world, c.memory = b, rank, len(world), world, memory
 	c.shared.join(c)
