@@ -14,6 +14,24 @@ import (
 	"math"
 )
 
+// Scores are bits per byte on one held-out text.
+type Scores struct{ Unigram, Bigram, Gzip float64 }
+
+// Measure fits the models to the training tokens, each below vocabSize, and
+// scores them on the held-out tokens, which stand for text; gzip packs text
+// itself. text must not be empty.
+func Measure(train, heldOut []uint16, vocabSize int, text []byte) (Scores, error) {
+	gzip, err := Gzip(text)
+	if err != nil {
+		return Scores{}, err
+	}
+	return Scores{
+		Unigram: BitsPerByte(NewUnigram(train, vocabSize), heldOut, len(text)),
+		Bigram:  BitsPerByte(NewBigram(train, vocabSize), heldOut, len(text)),
+		Gzip:    gzip,
+	}, nil
+}
+
 // A Model gives the probability of a token after another.
 type Model interface {
 	// LogProb returns ln p(next | previous). It is finite for every pair of
@@ -31,9 +49,16 @@ func BitsPerByte(m Model, tokens []uint16, textBytes int) float64 {
 	return FromNats(nats, textBytes)
 }
 
-// FromNats converts a sum of −ln p over the tokens of a text of textBytes bytes.
+// FromNats converts a sum of −ln p over the tokens of a text of textBytes bytes
+// to bits per byte.
 func FromNats(nats float64, textBytes int) float64 {
 	return nats / math.Ln2 / float64(textBytes)
+}
+
+// ToNats is the inverse of FromNats. Divided by the number of tokens it is a
+// loss that can be drawn beside a model's.
+func ToNats(bitsPerByte float64, textBytes int) float64 {
+	return bitsPerByte * math.Ln2 * float64(textBytes)
 }
 
 // Gzip returns the bits per byte of text after gzip -9. text must not be empty.

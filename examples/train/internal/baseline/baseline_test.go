@@ -122,6 +122,30 @@ func TestBitsPerByte(t *testing.T) {
 	}
 }
 
+func TestMeasure(t *testing.T) {
+	train, heldOut := text(5000, 20, 1), text(500, 20, 2)
+	content := make([]byte, 700)
+	got, err := Measure(train, heldOut, 20, content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	packed, err := Gzip(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Scores{
+		Unigram: BitsPerByte(NewUnigram(train, 20), heldOut, 700),
+		Bigram:  BitsPerByte(NewBigram(train, 20), heldOut, 700),
+		Gzip:    packed,
+	}
+	if got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if back := FromNats(ToNats(got.Bigram, 700), 700); math.Abs(back-got.Bigram) > 1e-15 {
+		t.Errorf("to nats and back: %v, want %v", back, got.Bigram)
+	}
+}
+
 func TestGzip(t *testing.T) {
 	content := bytes.Repeat([]byte("some text that repeats, "), 1000)
 	got, err := Gzip(content)

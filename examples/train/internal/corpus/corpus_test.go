@@ -3,6 +3,9 @@ package corpus
 import (
 	"bytes"
 	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -180,6 +183,40 @@ func TestFewFiles(t *testing.T) {
 	c := load(t, Options{Paths: []string{tree(t, map[string]string{"two": "ab"})}})
 	if joined(c.Train) != "a" || joined(c.HeldOut) != "b" {
 		t.Errorf("two bytes: train %q, held out %q", joined(c.Train), joined(c.HeldOut))
+	}
+}
+
+// TestSplitProperties tries many shapes of corpora.
+func TestSplitProperties(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		files := make([]file, 1+rng.IntN(30))
+		all, total := map[string]string{}, 0
+		for i := range files {
+			n := 1 + int(math.Exp(rng.Float64()*7))
+			text := bytes.Repeat([]byte(fmt.Sprintf("%d\n", i)), n)[:n]
+			files[i] = file{order: i, name: fmt.Sprint(rng.Uint32()), text: text}
+			all[files[i].name] = string(text)
+			total += n
+		}
+		limit := 1 + rng.IntN(2*total)
+		train, heldOut := split(files, limit)
+		if len(train) == 0 && total > 1 || len(heldOut) == 0 {
+			t.Fatalf("%d files, %d bytes: %d documents to train, %d held out", len(files), total, len(train), len(heldOut))
+		}
+		if n := size(heldOut); n > max(1, min(limit, total/heldOutShare)) {
+			t.Fatalf("%d of %d bytes held out, limit %d", n, total, limit)
+		}
+		for _, d := range append(train, heldOut...) {
+			rest, ok := strings.CutPrefix(all[d.Name], string(d.Text))
+			if !ok || len(d.Text) == 0 {
+				t.Fatalf("%s: %q, or twice, or empty; left of the file is %q", d.Name, d.Text, all[d.Name])
+			}
+			all[d.Name] = rest
+		}
+		if left := strings.Join(slices.Collect(maps.Values(all)), ""); left != "" {
+			t.Fatalf("%q is in neither part", left)
+		}
 	}
 }
 

@@ -29,7 +29,7 @@ import (
 const DefaultVocabSize = 16384
 
 // sampleBytes is how much of the training part the tokenizer learns from.
-const sampleBytes = 8 << 20
+const sampleBytes = 16 << 20
 
 // Options say what to prepare. The zero value is the Go standard library with
 // the default vocabulary, cached in the user's cache directory.

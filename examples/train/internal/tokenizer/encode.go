@@ -60,21 +60,32 @@ func (e *Encoder) learn(word []byte) span {
 }
 
 // encodeWord joins tokens, a word's bytes, in place: always the pair that was
-// learnt first, until none is left.
+// learnt first, until none is left. It looks up only the pairs that a join
+// makes, so that unusual words are fast too.
 func (t *Tokenizer) encodeWord(tokens []uint16) []uint16 {
+	// joins[i] is what tokens[i] and tokens[i+1] join to, 0 if they do not.
+	var joins [maxWordBytes]uint16
+	for i := 1; i < len(tokens); i++ {
+		joins[i-1] = t.ids[pair{tokens[i-1], tokens[i]}]
+	}
 	for {
-		var first pair
-		var id uint16
-		found := false
-		for i := 1; i < len(tokens); i++ {
-			p := pair{tokens[i-1], tokens[i]}
-			if candidate, ok := t.ids[p]; ok && (!found || candidate < id) {
-				first, id, found = p, candidate, true
+		at, id := -1, uint16(0)
+		for i, candidate := range joins[:len(tokens)-1] {
+			if candidate != 0 && (id == 0 || candidate < id) {
+				at, id = i, candidate
 			}
 		}
-		if !found {
+		if id == 0 {
 			return tokens
 		}
-		tokens = joinPair(tokens, first, id)
+		copy(joins[at+1:], joins[at+2:])
+		tokens = append(tokens[:at+1], tokens[at+2:]...)
+		tokens[at] = id
+		if at > 0 {
+			joins[at-1] = t.ids[pair{tokens[at-1], id}]
+		}
+		if at+1 < len(tokens) {
+			joins[at] = t.ids[pair{id, tokens[at+1]}]
+		}
 	}
 }

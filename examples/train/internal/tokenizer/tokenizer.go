@@ -8,9 +8,9 @@
 //	EndOfText     the mark between two documents; it stands for no bytes
 //	257 …         one token for each merge, in the order they were learnt
 //
-// Text is first cut into words (see wordLength): an identifier with the space
-// before it, a run of punctuation, a newline with the indentation after it.
-// Merges never cross a word, so a word is encoded once and then looked up.
+// Text is first cut into words (see wordLength): an identifier with the space or
+// mark before it, punctuation with the line end and indentation after it. Merges
+// never cross a word, so a word is encoded once and then looked up.
 //
 //	tok, err := tokenizer.Train(texts, 16384)
 //	enc := tokenizer.NewEncoder(tok)

@@ -99,8 +99,11 @@ func TestWordLength(t *testing.T) {
 		want []string
 	}{
 		{"a", []string{"a"}},
-		{"x := foo_1(y)", []string{"x", " :=", " foo_1", "(", "y", ")"}},
-		{"{\n\t\treturn", []string{"{", "\n\t\t", "return"}},
+		{"x := foo_1(y)", []string{"x", " :=", " foo_1", "(y", ")"}},
+		{"x {\n\t\treturn", []string{"x", " {\n\t\t", "return"}},
+		{"f(g.h(*a),\r\n  b))", []string{"f", "(g", ".h", "(*", "a", "),\r\n  ", "b", "))"}},
+		{"x\n\n\t}\n", []string{"x", "\n\n\t", "}\n"}},
+		{" .x \"y", []string{" .", "x", " \"", "y"}},
 		{"a  b   \n c ", []string{"a", " ", " b", "   ", "\n ", "c", " "}},
 		{"12345 67", []string{"123", "45", " 67"}},
 		{"é\t\t//x", []string{"é", "\t\t", "//", "x"}},
@@ -145,6 +148,32 @@ func TestEncodeJoins(t *testing.T) {
 	}
 }
 
+// encodeNaive joins all places of the pair learnt first, again and again.
+func encodeNaive(t *Tokenizer, word []byte) []uint16 {
+	var tokens []uint16
+	for _, b := range word {
+		tokens = append(tokens, uint16(b))
+	}
+	for i, m := range t.merges {
+		tokens = joinPair(tokens, m, uint16(MinVocab+i))
+	}
+	return tokens
+}
+
+func TestEncodeAgreesWithNaive(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	tok := trained(t, 700, strings.Repeat(program, 2), strings.Repeat("aaab abab bbaa aaaaaaaa ", 9))
+	for range 3000 {
+		word := make([]byte, 1+rng.IntN(maxWordBytes))
+		for i := range word {
+			word[i] = "aaabbdreturn"[rng.IntN(12)]
+		}
+		if got, want := NewEncoder(tok).Encode(nil, word), encodeNaive(tok, word); !slices.Equal(got, want) {
+			t.Fatalf("Encode(%q) = %v, naive %v", word, got, want)
+		}
+	}
+}
+
 func TestEncoderForgets(t *testing.T) {
 	tok := trained(t, 400, program)
 	small, large := NewEncoder(tok), NewEncoder(tok)
@@ -178,11 +207,18 @@ func FuzzRoundTrip(f *testing.F) {
 
 func BenchmarkEncode(b *testing.B) {
 	tok := trained(b, 1000, program)
-	text := []byte(strings.Repeat(program, 1000))
-	e := NewEncoder(tok)
-	var ids []uint16
-	b.SetBytes(int64(len(text)))
-	for b.Loop() {
-		ids = e.Encode(ids[:0], text)
+	noise := make([]byte, 1<<18) // one long identifier: no word is seen twice
+	rng := rand.New(rand.NewPCG(5, 6))
+	for i := range noise {
+		noise[i] = byte('a' + rng.IntN(26))
+	}
+	for name, text := range map[string][]byte{"program": []byte(strings.Repeat(program, 1000)), "noise": noise} {
+		b.Run(name, func(b *testing.B) {
+			var ids []uint16
+			b.SetBytes(int64(len(text)))
+			for b.Loop() {
+				ids = NewEncoder(tok).Encode(ids[:0], text)
+			}
+		})
 	}
 }

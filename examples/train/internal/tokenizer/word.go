@@ -30,24 +30,22 @@ var classes = func() (c [256]class) {
 // and maxWordBytes. text must not be empty. Written as a regular expression, a
 // word is the first of these that matches:
 //
-//	[\n\r]+[ \t]*      line ends with the indentation of the next line
-//	\t+                tabs elsewhere
-//	' '+ before ' '    all but the last of several spaces
-//	' '?[letter][letter digit]*
-//	' '?[digit]{1,3}
-//	' '?[other]+
-//	' '+               spaces before a line end, a tab or the end
+//	[\n\r]+[ \t]*                        line ends with the indentation of the next line
+//	\t+                                  tabs elsewhere
+//	' '+ before ' '                      all but the last of several spaces
+//	[' ' other]?[letter][letter digit]*  an identifier with the space or mark before it
+//	' '?[digit]{1,3}                     up to three digits
+//	' '?[other]+([\n\r]+[ \t]*)?         punctuation, to the beginning of the next line
+//	' '+                                 spaces before a line end, a tab or the end
 //
-// The words of a text in order are the text.
+// Words that reach over what often stands together make fewer tokens: on Go
+// source an eighth fewer than letters, marks and line ends apart. The words of
+// a text in order are the text.
 func wordLength(text []byte) int {
 	text = text[:min(len(text), maxWordBytes)]
 	switch classes[text[0]] {
 	case newline:
-		n := run(text, 1, newline)
-		for n < len(text) && (text[n] == ' ' || text[n] == '\t') {
-			n++
-		}
-		return n
+		return lineEnd(text, 0)
 	case tab:
 		return run(text, 1, tab)
 	case space:
@@ -59,12 +57,15 @@ func wordLength(text []byte) int {
 			return spaces - 1 // the last one belongs to the next word
 		}
 		return body(text, 1)
+	case other:
+		if len(text) > 1 && classes[text[1]] == letter {
+			return body(text, 1)
+		}
 	}
 	return body(text, 0)
 }
 
-// body returns the end of the letters, digits or punctuation that start at
-// text[at].
+// body returns the end of the identifier, number or punctuation at text[at].
 func body(text []byte, at int) int {
 	switch classes[text[at]] {
 	case letter:
@@ -76,7 +77,20 @@ func body(text []byte, at int) int {
 	case digit:
 		return run(text[:min(len(text), at+3)], at+1, digit)
 	}
-	return run(text, at+1, other)
+	return lineEnd(text, run(text, at+1, other))
+}
+
+// lineEnd returns the end of the line ends at text[n], if there are any, and of
+// the indentation after them.
+func lineEnd(text []byte, n int) int {
+	end := run(text, n, newline)
+	if end == n {
+		return n
+	}
+	for end < len(text) && (classes[text[end]] == space || classes[text[end]] == tab) {
+		end++
+	}
+	return end
 }
 
 // run returns the first index from n on whose byte is not of class c.
