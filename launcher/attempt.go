@@ -64,7 +64,7 @@ func (a *attempt) run(signals <-chan os.Signal) (*outcome, error) {
 		grace: a.opts.grace, timeout: a.opts.timeout,
 		events: g.events, send: func(c command) error { return g.conn.send(c) }, signals: signals, broken: a.console.broken,
 		ended: a.tell, waiting: a.waiting, say: a.console.say,
-		suspend: func() { suspend(signals) },
+		suspend: suspend,
 	}
 	o := sup.run(len(a.plan.ranks))
 	if o.reason == lost {
@@ -113,7 +113,7 @@ func (a *attempt) awaitOutput(pumping *sync.WaitGroup, o *outcome, signals <-cha
 				}
 				return
 			case unix.SIGTSTP:
-				suspend(signals)
+				suspend()
 			}
 		}
 	}
@@ -252,22 +252,12 @@ func (a *attempt) closeAll() {
 }
 
 // suspend stops this process as the terminal's Ctrl-Z would have, until SIGCONT.
-func suspend(signals <-chan os.Signal) {
+func suspend() {
 	resumed := make(chan os.Signal, 1)
 	signal.Notify(resumed, unix.SIGCONT)
 	defer signal.Stop(resumed)
 	_ = unix.Kill(os.Getpid(), unix.SIGSTOP)
 	<-resumed
-	for { // the SIGCONT that the supervisor got as well
-		select {
-		case sig := <-signals:
-			if sig == unix.SIGCONT {
-				return
-			}
-		case <-time.After(10 * time.Millisecond):
-			return
-		}
-	}
 }
 
 // A guardianProcess is the launcher's end of the guardian.

@@ -192,9 +192,9 @@ func (o *options) validate(slots int) error {
 			continue
 		}
 		if info, err := os.Stat(a.dir); err != nil {
-			return fmt.Errorf("--wdir %s: %v", a.dir, errors.Unwrap(err))
+			return &statusError{1, fmt.Errorf("--wdir %s: %v", a.dir, errors.Unwrap(err))}
 		} else if !info.IsDir() {
-			return fmt.Errorf("--wdir %s: not a directory", a.dir)
+			return &statusError{1, fmt.Errorf("--wdir %s: not a directory", a.dir)}
 		}
 	}
 	if o.bind != bindCores && o.bind != bindNone {
@@ -242,13 +242,13 @@ func dashed(name string) string {
 
 // nearest returns the flag that name was probably meant to be.
 func nearest(name string, f *flag.FlagSet) (string, bool) {
-	best, distance := "", 1+len(name)/3
+	best, distance := "", 10*(2+len(name)/3)
 	f.VisitAll(func(g *flag.Flag) {
-		d := edits(name, g.Name)
+		d := 10*edits(name, g.Name) + max(len(name)-len(g.Name), len(g.Name)-len(name))
 		if strings.HasPrefix(name, g.Name) && strings.Trim(name[len(g.Name):], "0123456789") == "" {
 			d = 0 // -np4
 		}
-		if d < distance || d == distance && best == "" {
+		if d < distance {
 			best, distance = g.Name, d
 		}
 	})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -135,11 +136,15 @@ func (t *tag) append(dst, lines []byte, now time.Time) []byte {
 	if t.empty() {
 		return append(dst, lines...)
 	}
+	start := len(dst)
+	if t.clock {
+		dst = now.AppendFormat(dst, clockForm)
+	}
+	dst = append(dst, t.text...)
+	prefix := slices.Clone(dst[start:])
+	dst = dst[:start]
 	for line := range bytes.Lines(lines) {
-		if t.clock {
-			dst = now.AppendFormat(dst, clockForm)
-		}
-		dst = append(dst, t.text...)
+		dst = append(dst, prefix...)
 		dst = append(dst, line...)
 	}
 	return dst

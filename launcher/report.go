@@ -177,7 +177,7 @@ func (a *attempt) waiting(o *outcome, left []int) {
 	if !ok || len(left) == 0 {
 		return
 	}
-	a.console.say("rank %d on %s failed; waiting up to %v for %s to end", f.rank, a.plan.host, a.opts.grace, naming(left))
+	a.console.say("rank %d on %s failed; waiting %v more for %s to end", f.rank, a.plan.host, max(0, a.opts.grace-patience), naming(left))
 }
 
 // sayLate names the ranks that did not use the grace period.
