@@ -16,7 +16,9 @@ type twin struct {
 	held   [][]int64 // by position and element; absent where it is not held
 }
 
-const absent = int64(-1) << 62
+// absent marks an element that a position does not hold; no value or product of
+// values is odd and so large.
+const absent = int64(-1)<<62 + 1
 
 // unit divides every value and addend, so that averages over three axes of 1 to 4
 // ranks, taken one after the other, are whole.
