@@ -81,7 +81,7 @@ func walk(path string, want func(entry fs.DirEntry, path string) bool) ([]file, 
 	}
 	if !info.IsDir() {
 		if !info.Mode().IsRegular() {
-			return nil, fmt.Errorf("%s: neither a file nor a directory (%v); name files or directories of text", path, info.Mode().Type())
+			return nil, fmt.Errorf("%s: neither a file nor a directory; name files or directories of text", path)
 		}
 		return []file{{name: filepath.Base(path), path: path, real: root, bytes: info.Size(), named: true}}, nil
 	}

@@ -31,7 +31,7 @@ func openCache(dir string) cache {
 	}
 	user, err := os.UserCacheDir()
 	if err != nil {
-		return cache{err: fmt.Errorf("dataset: no cache: %w", err)}
+		return cache{err: fmt.Errorf("dataset: no cache: %w; the next run prepares the text again, unless one of them is set", err)}
 	}
 	return cache{dir: filepath.Join(user, "gorun", "train")}
 }
@@ -46,9 +46,9 @@ func (c cache) read(name string) (*Dataset, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, nil // not there, or not to be reached: write will say so
 	}
-	d, err := Open(path)
+	d, err := open(path)
 	if err != nil {
-		return nil, fmt.Errorf("%w (this run prepares the text again)", err)
+		return nil, fmt.Errorf("dataset: cached %s: %w; the text is prepared again and the file replaced", path, err)
 	}
 	now := time.Now()
 	_ = os.Chtimes(path, now, now) // keeps it among the newest; if that fails it goes earlier

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 
 	"github.com/gorun-spmd/gorun/examples/train/internal/tokenizer"
@@ -55,13 +56,26 @@ func Parse(data []byte) (*Dataset, error) {
 
 // Open reads a dataset that Prepare left in the cache: its Path.
 func Open(path string) (*Dataset, error) {
+	d, err := open(path)
+	if err != nil {
+		return nil, fmt.Errorf("dataset: Open %s: %w; prepare it again", path, err)
+	}
+	return d, nil
+}
+
+// open is Open with an error that only says what is wrong.
+func open(path string) (*Dataset, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("dataset: %w; give the Path that Prepare returned", err)
+		var cause *fs.PathError
+		if errors.As(err, &cause) {
+			err = cause.Err
+		}
+		return nil, err
 	}
 	d, err := parse(data)
 	if err != nil {
-		return nil, fmt.Errorf("dataset: Open %s: %w; delete the file", path, err)
+		return nil, err
 	}
 	d.Path, d.Cached = path, true
 	return d, nil

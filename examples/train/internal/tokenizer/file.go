@@ -37,7 +37,7 @@ func (t *Tokenizer) MarshalBinary() ([]byte, error) {
 func Parse(data []byte) (*Tokenizer, error) {
 	t, err := parse(data)
 	if err != nil {
-		return nil, fmt.Errorf("tokenizer: Parse: %w; delete the file and train again", err)
+		return nil, fmt.Errorf("tokenizer: Parse: %w; train again", err)
 	}
 	return t, nil
 }

@@ -2,6 +2,8 @@ package tokenizer
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -220,5 +222,19 @@ func BenchmarkEncode(b *testing.B) {
 				ids = NewEncoder(tok).Encode(ids[:0], text)
 			}
 		})
+	}
+}
+
+// TestVersionNamesTheAlgorithm fails when Train or wordLength changes what they
+// make: then raise Version, so that no cache serves the old vocabulary, and
+// record the new sum.
+func TestVersionNamesTheAlgorithm(t *testing.T) {
+	data, err := trained(t, 400, strings.Repeat(program, 2)).MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := fmt.Sprintf("version %d: %x", Version, sha256.Sum256(data))
+	if want := "version 1: 5305dbf33deb959577614d0a3e1fcf791b30833d1fef12401022d1dd705a692c"; got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }
