@@ -1,12 +1,20 @@
 package simd
 
-import "math"
-
 // Relu does dst[i] = max(x[i], 0); NaN stays.
 func Relu(dst, x []float32) {
 	same("Relu", len(dst), len(x))
-	for i, v := range x {
-		dst[i] = max(v, 0)
+	best.relu(dst, x)
+}
+
+func (l Level) relu(dst, x []float32) {
+	if l == Scalar {
+		for i, v := range x {
+			dst[i] = max(v, 0)
+		}
+		return
+	}
+	for i := 0; i < len(dst); i += chunk {
+		reluVec(l.wide(), &dst[i], &x[i], min(chunk, len(dst)-i))
 	}
 }
 
@@ -14,22 +22,42 @@ func Relu(dst, x []float32) {
 // as x as well as its argument.
 func ReluGrad(dst, x, dy []float32) {
 	same("ReluGrad", len(dst), len(x), len(dy))
-	for i, v := range x {
-		if v > 0 {
-			dst[i] = dy[i]
-		} else {
-			dst[i] = 0
+	best.reluGrad(dst, x, dy)
+}
+
+func (l Level) reluGrad(dst, x, dy []float32) {
+	if l == Scalar {
+		for i, v := range x {
+			if v > 0 {
+				dst[i] = dy[i]
+			} else {
+				dst[i] = 0
+			}
 		}
+		return
+	}
+	for i := 0; i < len(dst); i += chunk {
+		reluGradVec(l.wide(), &dst[i], &x[i], &dy[i], min(chunk, len(dst)-i))
 	}
 }
 
 // Gelu does dst[i] = x·Φ(x) for x = x[i], with Φ(x) = ½(1 + erf(x/√2)): the
-// exact form, not the tanh approximation. The absolute error is below 2e-7
-// times max(1, |x|).
+// exact form, not the tanh approximation. The absolute error is below 1e-7
+// times max(1, |x|). For -Inf it is NaN, as in PyTorch.
 func Gelu(dst, x []float32) {
 	same("Gelu", len(dst), len(x))
-	for i, v := range x {
-		dst[i] = float32(float64(v) * phi(float64(v)))
+	best.gelu(dst, x)
+}
+
+func (l Level) gelu(dst, x []float32) {
+	if l == Scalar {
+		for i, v := range x {
+			dst[i] = float32(float64(v) * phi(float64(v)))
+		}
+		return
+	}
+	for i := 0; i < len(dst); i += chunk {
+		geluVec(l.wide(), &dst[i], &x[i], min(chunk, len(dst)-i))
 	}
 }
 
@@ -37,44 +65,92 @@ func Gelu(dst, x []float32) {
 // normal density.
 func GeluGrad(dst, x, dy []float32) {
 	same("GeluGrad", len(dst), len(x), len(dy))
-	for i, v := range x {
-		x := float64(v)
-		dst[i] = dy[i] * float32(phi(x)+x*math.Exp(-x*x/2)/math.Sqrt(2*math.Pi))
+	best.geluGrad(dst, x, dy)
+}
+
+func (l Level) geluGrad(dst, x, dy []float32) {
+	if l == Scalar {
+		for i, v := range x {
+			x := float64(v)
+			dst[i] = dy[i] * float32(phi(x)+x*density(x))
+		}
+		return
+	}
+	for i := 0; i < len(dst); i += chunk {
+		geluGradVec(l.wide(), &dst[i], &x[i], &dy[i], min(chunk, len(dst)-i))
 	}
 }
 
-// phi is the normal distribution Φ.
-func phi(x float64) float64 { return 0.5 * math.Erfc(-x/math.Sqrt2) }
-
-// Silu does dst[i] = x·σ(x) for x = x[i], σ the function of Sigmoid.
+// Silu does dst[i] = x·σ(x) for x = x[i], σ the function of Sigmoid. For -Inf it
+// is NaN, as in PyTorch.
 func Silu(dst, x []float32) {
 	same("Silu", len(dst), len(x))
-	for i, v := range x {
-		dst[i] = float32(float64(v) * sigmoid(float64(v)))
+	best.silu(dst, x)
+}
+
+func (l Level) silu(dst, x []float32) {
+	if l == Scalar {
+		for i, v := range x {
+			dst[i] = float32(float64(v) * sigmoid(float64(v)))
+		}
+		return
+	}
+	for i := 0; i < len(dst); i += chunk {
+		siluVec(l.wide(), &dst[i], &x[i], min(chunk, len(dst)-i))
 	}
 }
 
 // SiluGrad does dst[i] = dy·σ(x)·(1 + x·(1-σ(x))) for x = x[i], dy = dy[i].
 func SiluGrad(dst, x, dy []float32) {
 	same("SiluGrad", len(dst), len(x), len(dy))
-	for i, v := range x {
-		x, s := float64(v), sigmoid(float64(v))
-		dst[i] = dy[i] * float32(s*(1+x*(1-s)))
+	best.siluGrad(dst, x, dy)
+}
+
+func (l Level) siluGrad(dst, x, dy []float32) {
+	if l == Scalar {
+		for i, v := range x {
+			x, s := float64(v), sigmoid(float64(v))
+			dst[i] = dy[i] * float32(s*(1+x*(1-s)))
+		}
+		return
+	}
+	for i := 0; i < len(dst); i += chunk {
+		siluGradVec(l.wide(), &dst[i], &x[i], &dy[i], min(chunk, len(dst)-i))
 	}
 }
 
 // TanhGrad does dst[i] = dy[i]·(1 - y[i]²), y the result of Tanh.
 func TanhGrad(dst, y, dy []float32) {
 	same("TanhGrad", len(dst), len(y), len(dy))
-	for i, v := range y {
-		dst[i] = dy[i] * (1 - v*v)
+	best.tanhGrad(dst, y, dy)
+}
+
+func (l Level) tanhGrad(dst, y, dy []float32) {
+	if l == Scalar {
+		for i, v := range y {
+			dst[i] = dy[i] * fma(-v, v, 1)
+		}
+		return
+	}
+	for i := 0; i < len(dst); i += chunk {
+		tanhGradVec(l.wide(), &dst[i], &y[i], &dy[i], min(chunk, len(dst)-i))
 	}
 }
 
 // SigmoidGrad does dst[i] = dy[i]·y[i]·(1 - y[i]), y the result of Sigmoid.
 func SigmoidGrad(dst, y, dy []float32) {
 	same("SigmoidGrad", len(dst), len(y), len(dy))
-	for i, v := range y {
-		dst[i] = dy[i] * (v * (1 - v))
+	best.sigmoidGrad(dst, y, dy)
+}
+
+func (l Level) sigmoidGrad(dst, y, dy []float32) {
+	if l == Scalar {
+		for i, v := range y {
+			dst[i] = dy[i] * (v * (1 - v))
+		}
+		return
+	}
+	for i := 0; i < len(dst); i += chunk {
+		sigmoidGradVec(l.wide(), &dst[i], &y[i], &dy[i], min(chunk, len(dst)-i))
 	}
 }

@@ -1,77 +1,52 @@
 package simd
 
-// Add does dst[i] = a[i] + b[i].
-func Add[T Number](dst, a, b []T) {
-	same("Add", len(dst), len(a), len(b))
-	for i := range dst {
-		dst[i] = a[i] + b[i]
-	}
-}
+// AddTo does dst[i] += x[i].
+func AddTo[T Number](dst, x []T) { Add(dst, dst, x) }
 
 // Add2 does dst1[i], dst2[i] = a[i] + b[i], a[i] + b[i].
 func Add2[T Number](dst1, dst2, a, b []T) {
 	same("Add2", len(dst1), len(dst2), len(a), len(b))
+	if d1, ok := float32s(dst1); ok && best > Scalar {
+		d2, _ := float32s(dst2)
+		a, _ := float32s(a)
+		b, _ := float32s(b)
+		best.add2(d1, d2, a, b)
+		return
+	}
+	add2Go(dst1, dst2, a, b)
+}
+
+func (l Level) add2(dst1, dst2, a, b []float32) {
+	for i := 0; i < len(a); i += chunk {
+		add2Vec(l.wide(), &dst1[i], &dst2[i], &a[i], &b[i], min(chunk, len(a)-i))
+	}
+}
+
+func add2Go[T Number](dst1, dst2, a, b []T) {
 	for i := range dst1 {
 		s := a[i] + b[i]
 		dst1[i], dst2[i] = s, s
 	}
 }
 
-// Sub does dst[i] = a[i] - b[i].
-func Sub[T Number](dst, a, b []T) {
-	same("Sub", len(dst), len(a), len(b))
-	for i := range dst {
-		dst[i] = a[i] - b[i]
-	}
-}
-
-// Mul does dst[i] = a[i] * b[i].
-func Mul[T Number](dst, a, b []T) {
-	same("Mul", len(dst), len(a), len(b))
-	for i := range dst {
-		dst[i] = a[i] * b[i]
-	}
-}
-
-// Div does dst[i] = a[i] / b[i]. Integers are divided as Go does: toward zero,
-// and by zero it panics.
-func Div[T Number](dst, a, b []T) {
-	same("Div", len(dst), len(a), len(b))
-	for i := range dst {
-		dst[i] = a[i] / b[i]
-	}
-}
-
-// Max does dst[i] = max(a[i], b[i]); NaN if either is.
-func Max[T Number](dst, a, b []T) {
-	same("Max", len(dst), len(a), len(b))
-	for i := range dst {
-		dst[i] = max(a[i], b[i])
-	}
-}
-
-// Min does dst[i] = min(a[i], b[i]); NaN if either is.
-func Min[T Number](dst, a, b []T) {
-	same("Min", len(dst), len(a), len(b))
-	for i := range dst {
-		dst[i] = min(a[i], b[i])
-	}
-}
-
-// AddTo does dst[i] += x[i].
-func AddTo[T Number](dst, x []T) { Add(dst, dst, x) }
-
-// MulAdd does dst[i] += a[i] * b[i].
-func MulAdd[T Number](dst, a, b []T) {
-	same("MulAdd", len(dst), len(a), len(b))
-	for i := range dst {
-		dst[i] += a[i] * b[i]
-	}
-}
-
 // Axpy does dst[i] += s * x[i].
 func Axpy[T Number](dst []T, s T, x []T) {
 	same("Axpy", len(dst), len(x))
+	if d, ok := float32s(dst); ok && best > Scalar {
+		x, _ := float32s(x)
+		best.axpy(d, x, float32(s))
+		return
+	}
+	axpyGo(dst, s, x)
+}
+
+func (l Level) axpy(dst, x []float32, s float32) {
+	for i := 0; i < len(dst); i += chunk {
+		axpyVec(l.wide(), &dst[i], &x[i], min(chunk, len(dst)-i), s)
+	}
+}
+
+func axpyGo[T Number](dst []T, s T, x []T) {
 	for i := range dst {
 		dst[i] += s * x[i]
 	}
@@ -80,6 +55,21 @@ func Axpy[T Number](dst []T, s T, x []T) {
 // AddScalar does dst[i] = x[i] + s.
 func AddScalar[T Number](dst, x []T, s T) {
 	same("AddScalar", len(dst), len(x))
+	if d, ok := float32s(dst); ok && best > Scalar {
+		x, _ := float32s(x)
+		best.addScalar(d, x, float32(s))
+		return
+	}
+	addScalarGo(dst, x, s)
+}
+
+func (l Level) addScalar(dst, x []float32, s float32) {
+	for i := 0; i < len(dst); i += chunk {
+		addScalarVec(l.wide(), &dst[i], &x[i], min(chunk, len(dst)-i), s)
+	}
+}
+
+func addScalarGo[T Number](dst, x []T, s T) {
 	for i := range dst {
 		dst[i] = x[i] + s
 	}
@@ -88,6 +78,21 @@ func AddScalar[T Number](dst, x []T, s T) {
 // Scale does dst[i] = x[i] * s.
 func Scale[T Number](dst, x []T, s T) {
 	same("Scale", len(dst), len(x))
+	if d, ok := float32s(dst); ok && best > Scalar {
+		x, _ := float32s(x)
+		best.scale(d, x, float32(s))
+		return
+	}
+	scaleGo(dst, x, s)
+}
+
+func (l Level) scale(dst, x []float32, s float32) {
+	for i := 0; i < len(dst); i += chunk {
+		scaleVec(l.wide(), &dst[i], &x[i], min(chunk, len(dst)-i), s)
+	}
+}
+
+func scaleGo[T Number](dst, x []T, s T) {
 	for i := range dst {
 		dst[i] = x[i] * s
 	}
@@ -96,14 +101,34 @@ func Scale[T Number](dst, x []T, s T) {
 // Affine does dst[i] = x[i]*s + t, rounded once.
 func Affine(dst, x []float32, s, t float32) {
 	same("Affine", len(dst), len(x))
-	for i := range dst {
-		dst[i] = fma(x[i], s, t)
+	best.affine(dst, x, s, t)
+}
+
+func (l Level) affine(dst, x []float32, s, t float32) {
+	if l == Scalar {
+		for i, v := range x {
+			dst[i] = fma(v, s, t)
+		}
+		return
+	}
+	for i := 0; i < len(dst); i += chunk {
+		affineVec(l.wide(), &dst[i], &x[i], min(chunk, len(dst)-i), s, t)
 	}
 }
 
 // Fill does dst[i] = v.
-func Fill[T any](dst []T, v T) {
+func Fill[T Number](dst []T, v T) {
+	if d, ok := float32s(dst); ok && best > Scalar {
+		best.fill(d, float32(v))
+		return
+	}
 	for i := range dst {
 		dst[i] = v
+	}
+}
+
+func (l Level) fill(dst []float32, v float32) {
+	for i := 0; i < len(dst); i += chunk {
+		fillVec(l.wide(), &dst[i], min(chunk, len(dst)-i), v)
 	}
 }

@@ -29,4 +29,6 @@
 // so that nobody who uses gorun needs the generator. Assembly is called on
 // pieces of at most 16 Ki elements and the loop over the pieces stays in Go: a
 // goroutine inside assembly cannot be stopped for the garbage collector.
+//
+//go:generate go -C asm run .
 package simd

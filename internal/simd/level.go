@@ -1,5 +1,7 @@
 package simd
 
+import "fmt"
+
 // A Level is an instruction set that kernels exist for. Higher ones include the
 // lower ones.
 type Level uint8
@@ -16,11 +18,16 @@ func (l Level) String() string {
 	return [...]string{"scalar", "AVX2", "AVX-512"}[l]
 }
 
-// best is set once and only read.
+// best is set once and only read. The exported functions run at this level; each
+// is a method of Level, of the same name in lower case, for the tests to run at
+// every level.
 var best = detect()
 
 // Best returns the highest level this processor can run.
 func Best() Level { return best }
+
+// wide tells an assembly function which of its two halves to run.
+func (l Level) wide() bool { return l == AVX512 }
 
 // chunk is the most elements one assembly call handles, so that none lasts
 // longer than some 50 µs even from slow memory.
@@ -35,7 +42,7 @@ type Number interface {
 func same(op string, n int, lengths ...int) {
 	for _, l := range lengths {
 		if l != n {
-			panic(lengthError(op, n, l))
+			panic(fmt.Sprintf("simd: %s: lengths %d and %d", op, n, l))
 		}
 	}
 }
@@ -44,4 +51,12 @@ func same(op string, n int, lengths ...int) {
 func float32s[T Number](s []T) ([]float32, bool) {
 	f, ok := any(s).([]float32)
 	return f, ok
+}
+
+// at is the address of s[i], or nil if s is nil.
+func at(s []float32, i int) *float32 {
+	if s == nil {
+		return nil
+	}
+	return &s[i]
 }

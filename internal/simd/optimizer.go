@@ -19,6 +19,21 @@ type SGD struct {
 // Without momentum use Axpy.
 func SGDMomentum(param, buf, grad []float32, o SGD) {
 	same("SGDMomentum", len(param), len(buf), len(grad))
+	best.sgd(param, buf, grad, o)
+}
+
+func (l Level) sgd(param, buf, grad []float32, o SGD) {
+	if l > Scalar {
+		for i := 0; i < len(param); i += chunk {
+			n := min(chunk, len(param)-i)
+			if o.Nesterov {
+				nesterovVec(l.wide(), &param[i], &buf[i], &grad[i], n, o.LR, o.Momentum, 1-o.Dampening, o.WeightDecay)
+			} else {
+				sgdVec(l.wide(), &param[i], &buf[i], &grad[i], n, o.LR, o.Momentum, 1-o.Dampening, o.WeightDecay)
+			}
+		}
+		return
+	}
 	for i, g := range grad {
 		g += o.WeightDecay * param[i]
 		buf[i] = o.Momentum*buf[i] + (1-o.Dampening)*g
@@ -50,6 +65,16 @@ type Adam struct {
 //	param[i] = Decay·param[i] - StepSize·m[i] / (√v[i]/RootBias2 + Eps)
 func AdamStep(param, m, v, grad []float32, o Adam) {
 	same("AdamStep", len(param), len(m), len(v), len(grad))
+	best.adam(param, m, v, grad, o)
+}
+
+func (l Level) adam(param, m, v, grad []float32, o Adam) {
+	if l > Scalar {
+		for i := 0; i < len(param); i += chunk {
+			adamVec(l.wide(), &param[i], &m[i], &v[i], &grad[i], min(chunk, len(param)-i), o.Beta1, 1-o.Beta1, o.Beta2, 1-o.Beta2, o.StepSize, o.RootBias2, o.Eps, o.Decay, o.L2)
+		}
+		return
+	}
 	for i, g := range grad {
 		p := param[i]
 		g += o.L2 * p

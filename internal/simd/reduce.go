@@ -2,53 +2,121 @@ package simd
 
 import "math"
 
+// piece is the elements a sum adds in float32 before it goes on in float64.
+const piece = 4096
+
+// lanes are the partial sums of a piece: lane i adds elements i, i+64, …
+const lanes = 64
+
+// pieces adds the results of f for the pieces of n elements, from i on.
+func pieces(n int, f func(i, n int) float32) float64 {
+	var s float64
+	for i := 0; i < n; i += piece {
+		s += float64(f(i, min(piece, n-i)))
+	}
+	return s
+}
+
+// fold adds the upper half of the lanes to the lower until one is left.
+func fold(s *[lanes]float32) float32 {
+	for w := lanes / 2; w > 0; w /= 2 {
+		for i := range w {
+			s[i] += s[i+w]
+		}
+	}
+	return s[0]
+}
+
 // Sum returns the sum of x.
 //
-// The order is fixed by len(x): pieces of 4096 elements are summed in 64 lanes
-// (lane i adds x[i], x[i+64], …), the lanes are folded in halves, and the
-// pieces are added in float64. The error is therefore about that of pairwise
-// summation.
-func Sum(x []float32) float32 {
-	var s float64
-	for _, v := range x {
-		s += float64(v)
-	}
-	return float32(s)
+// The order is fixed by len(x) alone: pieces of 4096 elements are summed in 64
+// lanes (lane i adds x[i], x[i+64], …), the upper half of the lanes is added to
+// the lower until one is left, and the pieces are added in float64. The error is
+// about that of pairwise summation.
+func Sum(x []float32) float32 { return float32(best.sum(x)) }
+
+func (l Level) sum(x []float32) float64 {
+	return pieces(len(x), func(i, n int) float32 {
+		if l > Scalar {
+			return sumVec(l.wide(), &x[i], n)
+		}
+		var s [lanes]float32
+		for j, v := range x[i:][:n] {
+			s[j%lanes] += v
+		}
+		return fold(&s)
+	})
 }
 
 // Dot returns the sum of a[i]*b[i], in the order of Sum.
 func Dot(a, b []float32) float32 {
 	same("Dot", len(a), len(b))
-	var s float64
-	for i, v := range a {
-		s += float64(v) * float64(b[i])
-	}
-	return float32(s)
+	return float32(best.dot(a, b))
 }
 
-// SumSquares returns the sum of x[i]², in the order of Sum.
-func SumSquares(x []float32) float64 {
-	var s float64
-	for _, v := range x {
-		s += float64(v) * float64(v)
-	}
-	return s
+func (l Level) dot(a, b []float32) float64 {
+	return pieces(len(a), func(i, n int) float32 {
+		if l > Scalar {
+			return dotVec(l.wide(), &a[i], &b[i], n)
+		}
+		var s [lanes]float32
+		b := b[i:][:n]
+		for j, v := range a[i:][:n] {
+			s[j%lanes] = fma(v, b[j], s[j%lanes])
+		}
+		return fold(&s)
+	})
+}
+
+// SumSquares returns the sum of x[i]², in the order of Sum; in float64, for the
+// sums of many slices are joined to one norm.
+func SumSquares(x []float32) float64 { return best.sumSquares(x, 0) }
+
+// sumSquares returns the sum of (x[i]-mean)².
+func (l Level) sumSquares(x []float32, mean float32) float64 {
+	return pieces(len(x), func(i, n int) float32 {
+		if l > Scalar {
+			return sumSquaresVec(l.wide(), &x[i], n, mean)
+		}
+		var s [lanes]float32
+		for j, v := range x[i:][:n] {
+			v -= mean
+			s[j%lanes] = fma(v, v, s[j%lanes])
+		}
+		return fold(&s)
+	})
 }
 
 // MaxValue returns the largest element; NaN if any is, -Inf for an empty slice.
-func MaxValue(x []float32) float32 {
+func MaxValue(x []float32) float32 { return best.maxValue(x) }
+
+func (l Level) maxValue(x []float32) float32 {
 	m := float32(math.Inf(-1))
-	for _, v := range x {
-		m = max(m, v)
+	if l == Scalar {
+		for _, v := range x {
+			m = max(m, v)
+		}
+		return m
+	}
+	for i := 0; i < len(x); i += chunk {
+		m = max(m, maxValueVec(l.wide(), &x[i], min(chunk, len(x)-i)))
 	}
 	return m
 }
 
 // MinValue returns the smallest element; NaN if any is, +Inf for an empty slice.
-func MinValue(x []float32) float32 {
+func MinValue(x []float32) float32 { return best.minValue(x) }
+
+func (l Level) minValue(x []float32) float32 {
 	m := float32(math.Inf(1))
-	for _, v := range x {
-		m = min(m, v)
+	if l == Scalar {
+		for _, v := range x {
+			m = min(m, v)
+		}
+		return m
+	}
+	for i := 0; i < len(x); i += chunk {
+		m = min(m, minValueVec(l.wide(), &x[i], min(chunk, len(x)-i)))
 	}
 	return m
 }

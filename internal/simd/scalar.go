@@ -1,15 +1,8 @@
 package simd
 
-import (
-	"fmt"
-	"math"
-)
+import "math"
 
-func lengthError(op string, want, got int) string {
-	return fmt.Sprintf("simd: %s: lengths %d and %d", op, want, got)
-}
-
-// fma is a*b + c. The product of two float32 is exact in float64, so only a sum
+// fma is a·b + c. The product of two float32 is exact in float64, so only a sum
 // that falls on the very middle between two float32 can round differently from
 // the assembly's.
 func fma(a, b, c float32) float32 { return float32(float64(a)*float64(b) + float64(c)) }
@@ -24,3 +17,9 @@ func sigmoid(x float64) float64 {
 	}
 	return 1 / (1 + math.Exp(-x))
 }
+
+// phi is the normal distribution Φ.
+func phi(x float64) float64 { return 0.5 * math.Erfc(-x/math.Sqrt2) }
+
+// density is the normal density φ.
+func density(x float64) float64 { return math.Exp(-x*x/2) / math.Sqrt(2*math.Pi) }

@@ -5,24 +5,46 @@ import "math"
 // SoftmaxStats returns the largest element m of x and the sum of exp(x[i]-m),
 // reading x from memory once. The statistics of parts combine: with
 // m = max(m1, m2) the sum is s1·exp(m1-m) + s2·exp(m2-m).
-// An empty x, or one of -Inf only, gives -Inf and 0; a NaN or +Inf gives NaN
-// for the sum.
-func SoftmaxStats(x []float32) (m, sum float32) {
-	m = MaxValue(x)
-	if m == float32(math.Inf(-1)) {
-		return m, 0
-	}
+// An empty x, or one of -Inf only, gives -Inf and 0; with a NaN or a +Inf in x
+// the sum is NaN.
+func SoftmaxStats(x []float32) (m, sum float32) { return best.softmaxStats(x) }
+
+// softmaxStats takes x by pieces, which stay in the first cache between the
+// search for the maximum and the sum; a new maximum scales what was summed.
+func (l Level) softmaxStats(x []float32) (m, sum float32) {
+	m = float32(math.Inf(-1))
 	var s float64
-	for _, v := range x {
-		s += math.Exp(float64(v - m))
+	for len(x) > 0 {
+		p := x[:min(piece, len(x))]
+		x = x[len(p):]
+		top := l.maxValue(p)
+		if top > m || top != top {
+			s *= math.Exp(float64(m) - float64(top))
+			m = top
+		}
+		if m != float32(math.Inf(-1)) {
+			s += float64(l.sumExp(p, m))
+		}
 	}
 	return m, float32(s)
+}
+
+// sumExp returns the sum of exp(x[i]-shift) for at most a piece.
+func (l Level) sumExp(x []float32, shift float32) float32 {
+	if l > Scalar {
+		return sumExpVec(l.wide(), &x[0], len(x), shift)
+	}
+	var s [lanes]float32
+	for i, v := range x {
+		s[i%lanes] += exp(v - shift)
+	}
+	return fold(&s)
 }
 
 // LogSumExp returns ln Σ exp(x[i]); -Inf for an empty x.
 func LogSumExp(x []float32) float32 {
 	m, s := SoftmaxStats(x)
-	return m + float32(math.Log(float64(s)))
+	return float32(float64(m) + math.Log(float64(s)))
 }
 
 // ScaledExp does dst[i] = scale·exp(x[i]-shift): the softmax of a row with its
@@ -30,41 +52,67 @@ func LogSumExp(x []float32) float32 {
 // the log-sum-exp as shift.
 func ScaledExp(dst, x []float32, shift, scale float32) {
 	same("ScaledExp", len(dst), len(x))
-	for i, v := range x {
-		dst[i] = scale * exp(v-shift)
+	best.scaledExp(dst, x, shift, scale)
+}
+
+func (l Level) scaledExp(dst, x []float32, shift, scale float32) {
+	if l == Scalar {
+		for i, v := range x {
+			dst[i] = scale * exp(v-shift)
+		}
+		return
+	}
+	for i := 0; i < len(dst); i += chunk {
+		scaledExpVec(l.wide(), &dst[i], &x[i], min(chunk, len(dst)-i), shift, scale)
 	}
 }
 
 // SoftmaxRow does dst[i] = exp(x[i]) / Σ exp(x[j]). A row of -Inf only gives NaN.
 func SoftmaxRow(dst, x []float32) {
-	m, s := SoftmaxStats(x)
-	ScaledExp(dst, x, m, 1/s)
+	same("SoftmaxRow", len(dst), len(x))
+	m, s := best.softmaxStats(x)
+	best.scaledExp(dst, x, m, 1/s)
 }
 
 // SoftmaxGradRow does dst[i] = y[i]·(dy[i] - Σ y[j]·dy[j]), y the result of SoftmaxRow.
 func SoftmaxGradRow(dst, y, dy []float32) {
 	same("SoftmaxGradRow", len(dst), len(y), len(dy))
-	d := Dot(y, dy)
-	for i, v := range y {
-		dst[i] = v * (dy[i] - d)
+	best.softmaxGrad(dst, y, dy, Dot(y, dy))
+}
+
+func (l Level) softmaxGrad(dst, y, dy []float32, dot float32) {
+	if l == Scalar {
+		for i, v := range y {
+			dst[i] = v * (dy[i] - dot)
+		}
+		return
+	}
+	for i := 0; i < len(dst); i += chunk {
+		softmaxGradVec(l.wide(), &dst[i], &y[i], &dy[i], min(chunk, len(dst)-i), dot)
 	}
 }
 
 // LogSoftmaxRow does dst[i] = x[i] - LogSumExp(x).
 func LogSoftmaxRow(dst, x []float32) {
-	m, s := SoftmaxStats(x)
-	logSum := float32(math.Log(float64(s)))
 	same("LogSoftmaxRow", len(dst), len(x))
-	for i, v := range x {
-		dst[i] = v - m - logSum
-	}
+	m, s := best.softmaxStats(x)
+	AddScalar(dst, x, -float32(float64(m)+math.Log(float64(s))))
 }
 
 // LogSoftmaxGradRow does dst[i] = dy[i] - exp(y[i])·Σ dy[j], y the result of LogSoftmaxRow.
 func LogSoftmaxGradRow(dst, y, dy []float32) {
 	same("LogSoftmaxGradRow", len(dst), len(y), len(dy))
-	s := Sum(dy)
-	for i, v := range y {
-		dst[i] = dy[i] - exp(v)*s
+	best.logSoftmaxGrad(dst, y, dy, Sum(dy))
+}
+
+func (l Level) logSoftmaxGrad(dst, y, dy []float32, sum float32) {
+	if l == Scalar {
+		for i, v := range y {
+			dst[i] = dy[i] - exp(v)*sum
+		}
+		return
+	}
+	for i := 0; i < len(dst); i += chunk {
+		logSoftmaxGradVec(l.wide(), &dst[i], &y[i], &dy[i], min(chunk, len(dst)-i), sum)
 	}
 }

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"math"
+
+	"github.com/mmcloughlin/avo/operand"
+)
+
+// exp is eˣ within 1 ulp. With n = round(x/ln 2) and r = x - n·ln 2, ln 2 in two
+// parts, it is 2ⁿ·eʳ, and eʳ is a minimax polynomial of degree 6 on |r| ≤ ln(2)/2
+// with a relative error of 8e-9.
+func (x *vec) exp(a operand.Op) operand.Op {
+	// Beyond these the result is infinite or 0 anyhow. NaN, as second operand, stays.
+	a = x.maxKeep(x.copy(x.k(-104)), a)
+	a = x.minKeep(x.copy(x.k(89)), a)
+	n := x.mul(a, x.k(math.Log2E))
+	if x.wide {
+		n = x.op("VRNDSCALEPS", operand.Imm(0), n)
+	} else {
+		n = x.op("VROUNDPS", operand.Imm(0), n)
+	}
+	const high, low = 0.693359375, math.Ln2 - 0.693359375 // high·n is exact
+	r := x.fnma(n, x.k(high), a)
+	r = x.fnma(n, x.k(low), r)
+	p := x.poly(r, 1, 1, 0.50000000271, 0.166665766464, 0.04166637408, 0.0083632350724, 0.00139412183683)
+	if x.wide {
+		return x.op("VSCALEFPS", n, p)
+	}
+	// In two steps: 2ⁿ alone may be no float32.
+	i := x.op("VCVTPS2DQ", n)
+	half := x.op("VPSRAD", operand.Imm(1), i)
+	return x.mul(x.mul(p, x.power2(half)), x.power2(x.op("VPSUBD", half, i)))
+}
+
+// power2 is 2ⁱ for integers i from -126 to 127.
+func (x *vec) power2(i operand.Op) operand.Op {
+	return x.op("VPSLLD", operand.Imm(23), x.op("VPADDD", x.bits(127), i))
+}
+
+// log is ln x within 1 ulp: x is 2ᵉ·(1+f) with 1+f in [√½, √2), and
+// ln(1+f) = f - f²/2 + f³·P(f), P a minimax polynomial with a relative error of
+// the whole of 8e-10.
+func (x *vec) log(a operand.Op) operand.Op {
+	tiny := x.less(a, x.k(0x1p-126))
+	v := x.choose(tiny, x.mul(a, x.k(0x1p23)), a)
+	const root = 0x3f3504f3 // the bits of √½
+	i := x.op("VPSUBD", x.bits(root), v)
+	e := x.op("VCVTDQ2PS", x.op("VPSRAD", operand.Imm(23), i))
+	e = x.choose(tiny, x.sub(e, x.k(23)), e)
+	f := x.op("VPADDD", x.bits(root), x.and(i, x.bits(0x007fffff)))
+	f = x.sub(f, x.k(1))
+	f2 := x.mul(f, f)
+	y := x.poly(f, 0.333333126041, -0.250000095995, 0.200021186567, -0.166679958507, 0.142195524007, -0.124055889949, 0.118881620676, -0.116756513143, 0.067466403058)
+	y = x.mul(x.mul(y, f), f2)
+	const high, low = 0.693359375, math.Ln2 - 0.693359375
+	y = x.fma(e, x.k(low), y)
+	y = x.fnma(f2, x.k(0.5), y)
+	y = x.fma(e, x.k(high), x.add(f, y))
+	// 0, negative or NaN, infinite.
+	y = x.choose(x.greater(a, x.k(0)), y, x.copy(x.bits(0x7fc00000)))
+	y = x.choose(x.equal(a, x.k(0)), x.k(math.Inf(-1)), y)
+	return x.choose(x.equal(a, x.k(math.Inf(1))), a, y)
+}
+
+// tanh is x + x³·P(x²) for |x| < 0.625, P minimax with a relative error of the
+// whole of 4e-9, and ±(1 - 2/(e²ˣ+1)) beyond.
+func (x *vec) tanh(a operand.Op) operand.Op {
+	t := x.abs(a)
+	e := x.exp(x.add(t, t))
+	big := x.div(x.copy(x.k(2)), x.add(e, x.k(1)))
+	big = x.or(x.sub(x.copy(x.k(1)), big), x.sign(a))
+	z := x.mul(a, a)
+	small := x.mul(x.poly(z, -0.333332839254, 0.133314912894, -0.0537434982405, 0.0206505877273, -0.00571704546186), z)
+	small = x.fma(small, a, a)
+	return x.choose(x.less(t, x.k(0.625)), small, big)
+}
+
+// sigmoid is 1/(1+e⁻ˣ), written with e to the -|x| so that neither side loses digits.
+func (x *vec) sigmoid(a operand.Op) operand.Op {
+	e := x.exp(x.or(a, x.bits(0x80000000)))
+	return x.div(x.choose(x.less(a, x.k(0)), e, x.copy(x.k(1))), x.add(e, x.k(1)))
+}
+
+// phi returns Φ(x), the normal distribution, and exp(-x²/2).
+//
+// With t = |x| and u = 1/(1+0.35·t), Φ(-t)·exp(t²/2) is u·P(u), P a minimax
+// polynomial for t ≤ 14 with a relative error of 3e-8; beyond, both are 0 in
+// float32. The form is that of Abramowitz and Stegun 7.1.26.
+func (x *vec) phi(a operand.Op) (phi, density operand.Op) {
+	t := x.abs(a)
+	e := x.exp(x.mul(x.mul(t, t), x.k(-0.5)))
+	u := x.div(x.copy(x.k(1)), x.fma(t, x.k(0.35), x.copy(x.k(1))))
+	q := x.poly(u, 0.139621404551, 0.139861864512, 0.119832910721, 0.105507811564, -0.0231093297237, 0.15917335794, -0.255713498026, 0.143971308734, -0.0291458462173)
+	q = x.mul(x.mul(q, u), e)
+	return x.choose(x.less(a, x.k(0)), q, x.sub(x.copy(x.k(1)), q)), e
+}
+
+// max is the larger, NaN if either is NaN.
+func (x *vec) max(a, b operand.Op) operand.Op {
+	return x.choose(x.unordered(a, a), a, x.maxKeep(a, b))
+}
+
+// min is the smaller, NaN if either is NaN.
+func (x *vec) min(a, b operand.Op) operand.Op {
+	return x.choose(x.unordered(a, a), a, x.minKeep(a, b))
+}

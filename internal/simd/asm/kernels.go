@@ -1,0 +1,198 @@
+package main
+
+import (
+	"math"
+
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// mapKernels are the element-wise kernels; what they compute is said where
+// package simd exports them.
+var mapKernels = []kernel{
+	binary("add", (*vec).add),
+	binary("sub", (*vec).sub),
+	binary("mul", (*vec).mul),
+	binary("div", (*vec).div),
+	binary("max", (*vec).max),
+	binary("min", (*vec).min),
+	{name: "add2Vec", slices: "dst1 dst2 a b", unroll: 4, body: func(x *vec) {
+		s := x.add(x.load("a"), x.load("b"))
+		x.store("dst1", s)
+		x.store("dst2", s)
+	}},
+	{name: "mulAddVec", slices: "dst a b", unroll: 4, body: func(x *vec) {
+		x.store("dst", x.fma(x.load("a"), x.load("b"), x.load("dst")))
+	}},
+	{name: "axpyVec", slices: "dst x", scalars: "s", unroll: 4, body: func(x *vec) {
+		x.store("dst", x.fma(x.load("x"), x.s("s"), x.load("dst")))
+	}},
+	{name: "addScalarVec", slices: "dst x", scalars: "s", unroll: 4, body: func(x *vec) {
+		x.store("dst", x.add(x.load("x"), x.s("s")))
+	}},
+	{name: "scaleVec", slices: "dst x", scalars: "s", unroll: 4, body: func(x *vec) {
+		x.store("dst", x.mul(x.load("x"), x.s("s")))
+	}},
+	{name: "affineVec", slices: "dst x", scalars: "s t", unroll: 4, body: func(x *vec) {
+		x.store("dst", x.fma(x.load("x"), x.s("s"), x.s("t")))
+	}},
+	{name: "fillVec", slices: "dst", scalars: "s", unroll: 4, body: func(x *vec) {
+		x.store("dst", x.s("s"))
+	}},
+
+	unary("exp", 2, (*vec).exp),
+	unary("log", 1, (*vec).log),
+	unary("tanh", 1, (*vec).tanh),
+	unary("sigmoid", 1, (*vec).sigmoid),
+	unary("sqrt", 2, (*vec).sqrt),
+	unary("rsqrt", 2, func(x *vec, a operand.Op) operand.Op { return x.div(x.copy(x.k(1)), x.sqrt(a)) }),
+	unary("abs", 4, (*vec).abs),
+	unary("relu", 4, func(x *vec, a operand.Op) operand.Op { return x.maxKeep(x.copy(x.k(0)), a) }),
+	unary("gelu", 1, func(x *vec, a operand.Op) operand.Op {
+		phi, _ := x.phi(a)
+		return x.mul(a, phi)
+	}),
+	unary("silu", 1, func(x *vec, a operand.Op) operand.Op { return x.mul(a, x.sigmoid(a)) }),
+
+	gradient("reluGrad", 4, func(x *vec, a, dy operand.Op) operand.Op {
+		return x.choose(x.greater(a, x.k(0)), dy, x.copy(x.k(0)))
+	}),
+	gradient("geluGrad", 1, func(x *vec, a, dy operand.Op) operand.Op {
+		phi, e := x.phi(a)
+		return x.mul(dy, x.fma(x.mul(a, e), x.k(1/math.Sqrt(2*math.Pi)), phi))
+	}),
+	gradient("siluGrad", 1, func(x *vec, a, dy operand.Op) operand.Op {
+		s := x.sigmoid(a)
+		return x.mul(dy, x.mul(s, x.fma(a, x.sub(x.copy(x.k(1)), s), x.copy(x.k(1)))))
+	}),
+	gradient("tanhGrad", 4, func(x *vec, y, dy operand.Op) operand.Op {
+		return x.mul(dy, x.fnma(y, y, x.copy(x.k(1))))
+	}),
+	gradient("sigmoidGrad", 4, func(x *vec, y, dy operand.Op) operand.Op {
+		return x.mul(dy, x.mul(y, x.sub(x.copy(x.k(1)), y)))
+	}),
+
+	{name: "scaledExpVec", slices: "dst x", scalars: "shift scale", unroll: 2, body: func(x *vec) {
+		x.store("dst", x.mul(x.exp(x.sub(x.load("x"), x.s("shift"))), x.s("scale")))
+	}},
+	{name: "softmaxGradVec", slices: "dst y dy", scalars: "dot", unroll: 4, body: func(x *vec) {
+		x.store("dst", x.mul(x.load("y"), x.sub(x.load("dy"), x.s("dot"))))
+	}},
+	{name: "logSoftmaxGradVec", slices: "dst y dy", scalars: "sum", unroll: 2, body: func(x *vec) {
+		x.store("dst", x.fnma(x.exp(x.load("y")), x.s("sum"), x.load("dy")))
+	}},
+	{name: "normalizeVec", slices: "dst x weight bias", scalars: "mean rstd", unroll: 2, body: func(x *vec) {
+		h := x.mul(x.sub(x.load("x"), x.s("mean")), x.s("rstd"))
+		x.store("dst", x.fma(h, x.loadOr("weight", 1), x.loadOr("bias", 0)))
+	}},
+	{name: "normalizeGradVec", slices: "dx x dy weight", scalars: "mean rstd meanG meanGH", unroll: 2, body: func(x *vec) {
+		h := x.mul(x.sub(x.load("x"), x.s("mean")), x.s("rstd"))
+		g := x.mul(x.load("dy"), x.loadOr("weight", 1))
+		x.store("dx", x.mul(x.fnma(h, x.s("meanGH"), x.sub(g, x.s("meanG"))), x.s("rstd")))
+	}},
+
+	{name: "sgdVec", slices: "param buf grad", scalars: "lr momentum fresh decay", unroll: 2, body: func(x *vec) {
+		p, buf := x.load("param"), x.load("buf")
+		g := x.fma(p, x.s("decay"), x.load("grad"))
+		buf = x.fma(buf, x.s("momentum"), x.mul(g, x.s("fresh")))
+		x.store("buf", buf)
+		x.store("param", x.fnma(buf, x.s("lr"), p))
+	}},
+	{name: "nesterovVec", slices: "param buf grad", scalars: "lr momentum fresh decay", unroll: 2, body: func(x *vec) {
+		p, buf := x.load("param"), x.load("buf")
+		g := x.fma(p, x.s("decay"), x.load("grad"))
+		buf = x.fma(buf, x.s("momentum"), x.mul(g, x.s("fresh")))
+		x.store("buf", buf)
+		x.store("param", x.fnma(x.fma(buf, x.s("momentum"), g), x.s("lr"), p))
+	}},
+	{name: "adamVec", slices: "param m v grad", scalars: "beta1 fresh1 beta2 fresh2 step rootBias2 eps decay l2", unroll: 1, body: func(x *vec) {
+		p := x.load("param")
+		g := x.fma(p, x.s("l2"), x.load("grad"))
+		m := x.fma(x.load("m"), x.s("beta1"), x.mul(g, x.s("fresh1")))
+		x.store("m", m)
+		v := x.fma(x.load("v"), x.s("beta2"), x.mul(x.mul(g, x.s("fresh2")), g))
+		x.store("v", v)
+		d := x.add(x.div(x.sqrt(v), x.s("rootBias2")), x.s("eps"))
+		x.store("param", x.sub(x.mul(p, x.s("decay")), x.div(x.mul(m, x.s("step")), d)))
+	}},
+
+	{name: "fromF16Vec", slices: "dst src:uint16", unroll: 4, whole: true, body: func(x *vec) {
+		x.store("dst", x.op("VCVTPH2PS", x.at("src", 2)))
+	}},
+	{name: "toF16Vec", slices: "dst:uint16 src", unroll: 4, whole: true, body: func(x *vec) {
+		x.do("VCVTPS2PH", operand.Imm(0), x.load("src"), x.at("dst", 2))
+	}},
+	{name: "fromBF16Vec", slices: "dst src:uint16", unroll: 4, whole: true, body: func(x *vec) {
+		x.store("dst", x.op("VPSLLD", operand.Imm(16), x.op("VPMOVZXWD", x.at("src", 2))))
+	}},
+	{name: "toBF16Vec", slices: "dst:uint16 src", unroll: 2, whole: true, body: toBF16},
+}
+
+// toBF16 adds just under half of the last place kept, and the bit itself for ties
+// to even; NaN is made quiet instead, for it might overflow to infinity.
+func toBF16(x *vec) {
+	v := x.load("src")
+	high := x.op("VPSRLD", operand.Imm(16), v)
+	odd := x.op("VPSRLD", operand.Imm(31), x.op("VPSLLD", operand.Imm(15), v))
+	r := x.op("VPADDD", odd, x.op("VPADDD", x.bits(0x7fff), v))
+	r = x.op("VPSRLD", operand.Imm(16), r)
+	quiet := x.or(high, x.bits(0x40))
+	r = x.choose(x.unordered(v, v), quiet, r)
+	if x.wide {
+		x.do("VPMOVDW", r, x.at("dst", 2))
+		return
+	}
+	r = x.op("VPACKUSDW", r, r) // each half twice
+	r = x.op("VPERMQ", operand.Imm(0x08), r)
+	x.do("VMOVDQU", r.(reg.VecVirtual).AsX(), x.at("dst", 2))
+}
+
+func binary(name string, f func(x *vec, a, b operand.Op) operand.Op) kernel {
+	return kernel{name: name + "Vec", slices: "dst a b", unroll: 4, body: func(x *vec) {
+		x.store("dst", f(x, x.load("a"), x.load("b")))
+	}}
+}
+
+func unary(name string, unroll int, f func(x *vec, a operand.Op) operand.Op) kernel {
+	return kernel{name: name + "Vec", slices: "dst x", unroll: unroll, body: func(x *vec) {
+		x.store("dst", f(x, x.load("x")))
+	}}
+}
+
+// gradient is a kernel of what the forward kept and of the gradient of its result.
+func gradient(name string, unroll int, f func(x *vec, kept, dy operand.Op) operand.Op) kernel {
+	return kernel{name: name + "Vec", slices: "dst x dy", unroll: unroll, body: func(x *vec) {
+		x.store("dst", f(x, x.load("x"), x.load("dy")))
+	}}
+}
+
+// reduceKernels are the kernels with results.
+var reduceKernels = []reduction{
+	unaryReduction("sumVec", "", 0, (*vec).add, func(x *vec, v operand.Op) operand.Op { return v }),
+	unaryReduction("maxValueVec", "", math.Inf(-1), (*vec).max, func(x *vec, v operand.Op) operand.Op { return v }),
+	unaryReduction("minValueVec", "", math.Inf(1), (*vec).min, func(x *vec, v operand.Op) operand.Op { return v }),
+	unaryReduction("sumExpVec", "shift", 0, (*vec).add, func(x *vec, v operand.Op) operand.Op { return x.exp(x.sub(v, x.s("shift"))) }),
+	{
+		kernel: kernel{name: "dotVec", slices: "a b"}, groups: 4, results: 1, join: (*vec).add,
+		step: func(x *vec, acc []operand.Op) { x.do("VFMADD231PS", x.load("b"), x.load("a"), acc[0]) },
+	},
+	{
+		kernel: kernel{name: "sumSquaresVec", slices: "x", scalars: "mean"}, groups: 4, results: 1, join: (*vec).add,
+		step: func(x *vec, acc []operand.Op) {
+			d := x.inMask(x.sub(x.load("x"), x.s("mean")), 0)
+			x.do("VFMADD231PS", d, d, acc[0])
+		},
+	},
+	{
+		kernel: kernel{name: "normalizeGradSumsVec", slices: "dweight dbias x dy weight", scalars: "mean rstd"}, groups: 1, results: 2, join: (*vec).add,
+		step: func(x *vec, acc []operand.Op) {
+			dy := x.load("dy")
+			h := x.mul(x.sub(x.load("x"), x.s("mean")), x.s("rstd"))
+			x.unlessNil("dweight", func() { x.store("dweight", x.fma(dy, h, x.load("dweight"))) })
+			x.unlessNil("dbias", func() { x.store("dbias", x.add(dy, x.load("dbias"))) })
+			g := x.mul(dy, x.loadOr("weight", 1)) // 0 outside the mask, as dy
+			x.addTo(acc[0], g)
+			x.do("VFMADD231PS", h, g, acc[1])
+		},
+	},
+}

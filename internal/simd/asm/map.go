@@ -1,0 +1,173 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/mmcloughlin/avo/attr"
+	"github.com/mmcloughlin/avo/build"
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// A kernel is a loop over the elements of some slices.
+type kernel struct {
+	name    string
+	slices  string // their names, blank separated; "name:type" for other elements than float32
+	scalars string // of float32
+	unroll  int    // vectors an iteration
+	body    func(x *vec)
+	whole   bool // has no tail: n is a multiple of 16
+}
+
+// maps emits the kernels whose elements do not depend on each other.
+func maps(c *build.Context) {
+	p := newPool(c)
+	for _, k := range mapKernels {
+		k.emit(c, p)
+	}
+}
+
+// signature is the Go type of the kernel's function.
+func (k kernel) signature() string {
+	var b strings.Builder
+	b.WriteString("func(wide bool")
+	for _, s := range strings.Fields(k.slices) {
+		name, typ, ok := strings.Cut(s, ":")
+		if !ok {
+			typ = "float32"
+		}
+		fmt.Fprintf(&b, ", %s *%s", name, typ)
+	}
+	b.WriteString(", n int")
+	for _, s := range strings.Fields(k.scalars) {
+		fmt.Fprintf(&b, ", %s float32", s)
+	}
+	return b.String() + ")"
+}
+
+// emit writes the kernel for both instruction sets, chosen by its parameter wide.
+func (k kernel) emit(c *build.Context, p *pool) {
+	begin(c, k.name, k.signature())
+	for _, wide := range []bool{false, true} {
+		if wide {
+			c.Label("wide")
+		}
+		x := k.start(c, p, wide)
+		step := k.unroll * x.lane()
+		n := c.GP64()
+		c.Load(c.Param("n"), n)
+		c.XORQ(x.index, x.index)
+
+		loop, tail, one, end := x.label("loop"), x.label("tail"), x.label("one"), x.label("end")
+		c.SUBQ(operand.U32(uint32(step)), n)
+		c.JLT(operand.LabelRef(tail))
+		c.Label(loop)
+		for u := range k.unroll {
+			x.ahead = u * x.lane()
+			k.body(x)
+		}
+		c.ADDQ(operand.U32(uint32(step)), x.index)
+		c.SUBQ(operand.U32(uint32(step)), n)
+		c.JGE(operand.LabelRef(loop))
+		c.Label(tail)
+		if !k.whole || k.unroll > 1 {
+			c.ADDQ(operand.U32(uint32(step)), n)
+			c.JE(operand.LabelRef(end))
+			c.Label(one)
+			x.ahead = 0
+			if !k.whole {
+				x.setMask(n)
+			}
+			k.body(x)
+			x.mask = nil
+			c.ADDQ(operand.Imm(uint64(x.lane())), x.index)
+			c.SUBQ(operand.Imm(uint64(x.lane())), n)
+			c.JGT(operand.LabelRef(one))
+		}
+		c.Label(end)
+		c.VZEROUPPER()
+		c.RET()
+	}
+}
+
+// begin starts a function and branches to the label wide.
+func begin(c *build.Context, name, signature string) {
+	c.Function(name)
+	c.Attributes(attr.NOSPLIT)
+	c.SignatureExpr(signature)
+	c.Pragma("noescape")
+	c.CMPB(address(c, "wide"), operand.Imm(0))
+	c.JNE(operand.LabelRef("wide"))
+}
+
+// hoisted is how many constants may stay in registers, of which AVX-512 has 32.
+const hoisted = 18
+
+// start loads the parameters and, with AVX-512, the constants, and returns the
+// vec to write bodies with.
+func (k kernel) start(c *build.Context, p *pool, wide bool) *vec {
+	x := &vec{c: c, wide: wide, pool: p, ptrs: map[string]reg.GPVirtual{}, scalars: map[string]operand.Op{}, labels: new(int), index: c.GP64()}
+	for _, s := range strings.Fields(k.slices) {
+		name, _, _ := strings.Cut(s, ":")
+		x.ptrs[name] = c.GP64()
+		c.Load(c.Param(name), x.ptrs[name])
+	}
+	for _, name := range strings.Fields(k.scalars) {
+		x.scalars[name] = address(c, name)
+		if wide {
+			x.scalars[name] = x.op("VBROADCASTSS", address(c, name))
+		}
+	}
+	if wide {
+		x.constants = map[uint32]operand.Op{}
+		constants := k.rehearse(p)
+		for _, b := range constants[:min(len(constants), hoisted)] {
+			x.constants[b] = x.op("VBROADCASTSS", p.table(b))
+		}
+	}
+	return x
+}
+
+// rehearse writes the body to nowhere and returns the constants it uses.
+func (k kernel) rehearse(p *pool) []uint32 {
+	c := build.NewContext()
+	c.Function("rehearsal")
+	c.SignatureExpr(k.signature())
+	x := &vec{c: c, wide: true, pool: p, ptrs: map[string]reg.GPVirtual{}, scalars: map[string]operand.Op{}, labels: new(int), index: c.GP64(), used: map[uint32]bool{}}
+	for _, s := range strings.Fields(k.slices) {
+		name, _, _ := strings.Cut(s, ":")
+		x.ptrs[name] = c.GP64()
+	}
+	for _, name := range strings.Fields(k.scalars) {
+		x.scalars[name] = x.reg()
+	}
+	k.body(x)
+	return sorted(x.used)
+}
+
+// label returns a label of this instruction set's part of the function.
+func (x *vec) label(what string) string {
+	if x.wide {
+		return what + "16"
+	}
+	return what + "8"
+}
+
+// setMask restricts loads and stores to the first n lanes; n is at most 63.
+func (x *vec) setMask(n reg.GPVirtual) {
+	c := x.c
+	if x.wide {
+		all, k := c.GP32(), c.K()
+		c.MOVL(operand.U32(0xffffffff), all)
+		c.BZHIL(n.As32(), all, all)
+		c.KMOVW(all, k)
+		x.mask = k
+		return
+	}
+	count, m := c.XMM(), c.YMM()
+	c.MOVQ(n, count)
+	c.VPBROADCASTD(count, m)
+	c.VPCMPGTD(x.lanes, m, m)
+	x.mask = m
+}

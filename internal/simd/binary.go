@@ -1,0 +1,170 @@
+package simd
+
+// Add does dst[i] = a[i] + b[i].
+func Add[T Number](dst, a, b []T) {
+	same("Add", len(dst), len(a), len(b))
+	if d, ok := float32s(dst); ok && best > Scalar {
+		a, _ := float32s(a)
+		b, _ := float32s(b)
+		best.add(d, a, b)
+		return
+	}
+	addGo(dst, a, b)
+}
+
+func (l Level) add(dst, a, b []float32) {
+	for i := 0; i < len(dst); i += chunk {
+		addVec(l.wide(), &dst[i], &a[i], &b[i], min(chunk, len(dst)-i))
+	}
+}
+
+func addGo[T Number](dst, a, b []T) {
+	for i := range dst {
+		dst[i] = a[i] + b[i]
+	}
+}
+
+// Sub does dst[i] = a[i] - b[i].
+func Sub[T Number](dst, a, b []T) {
+	same("Sub", len(dst), len(a), len(b))
+	if d, ok := float32s(dst); ok && best > Scalar {
+		a, _ := float32s(a)
+		b, _ := float32s(b)
+		best.sub(d, a, b)
+		return
+	}
+	subGo(dst, a, b)
+}
+
+func (l Level) sub(dst, a, b []float32) {
+	for i := 0; i < len(dst); i += chunk {
+		subVec(l.wide(), &dst[i], &a[i], &b[i], min(chunk, len(dst)-i))
+	}
+}
+
+func subGo[T Number](dst, a, b []T) {
+	for i := range dst {
+		dst[i] = a[i] - b[i]
+	}
+}
+
+// Mul does dst[i] = a[i] * b[i].
+func Mul[T Number](dst, a, b []T) {
+	same("Mul", len(dst), len(a), len(b))
+	if d, ok := float32s(dst); ok && best > Scalar {
+		a, _ := float32s(a)
+		b, _ := float32s(b)
+		best.mul(d, a, b)
+		return
+	}
+	mulGo(dst, a, b)
+}
+
+func (l Level) mul(dst, a, b []float32) {
+	for i := 0; i < len(dst); i += chunk {
+		mulVec(l.wide(), &dst[i], &a[i], &b[i], min(chunk, len(dst)-i))
+	}
+}
+
+func mulGo[T Number](dst, a, b []T) {
+	for i := range dst {
+		dst[i] = a[i] * b[i]
+	}
+}
+
+// Div does dst[i] = a[i] / b[i]. Integers are divided as Go does: toward zero,
+// and by zero it panics.
+func Div[T Number](dst, a, b []T) {
+	same("Div", len(dst), len(a), len(b))
+	if d, ok := float32s(dst); ok && best > Scalar {
+		a, _ := float32s(a)
+		b, _ := float32s(b)
+		best.div(d, a, b)
+		return
+	}
+	divGo(dst, a, b)
+}
+
+func (l Level) div(dst, a, b []float32) {
+	for i := 0; i < len(dst); i += chunk {
+		divVec(l.wide(), &dst[i], &a[i], &b[i], min(chunk, len(dst)-i))
+	}
+}
+
+func divGo[T Number](dst, a, b []T) {
+	for i := range dst {
+		dst[i] = a[i] / b[i]
+	}
+}
+
+// Max does dst[i] = max(a[i], b[i]); NaN if either is.
+func Max[T Number](dst, a, b []T) {
+	same("Max", len(dst), len(a), len(b))
+	if d, ok := float32s(dst); ok && best > Scalar {
+		a, _ := float32s(a)
+		b, _ := float32s(b)
+		best.max(d, a, b)
+		return
+	}
+	maxGo(dst, a, b)
+}
+
+func (l Level) max(dst, a, b []float32) {
+	for i := 0; i < len(dst); i += chunk {
+		maxVec(l.wide(), &dst[i], &a[i], &b[i], min(chunk, len(dst)-i))
+	}
+}
+
+func maxGo[T Number](dst, a, b []T) {
+	for i := range dst {
+		dst[i] = max(a[i], b[i])
+	}
+}
+
+// Min does dst[i] = min(a[i], b[i]); NaN if either is.
+func Min[T Number](dst, a, b []T) {
+	same("Min", len(dst), len(a), len(b))
+	if d, ok := float32s(dst); ok && best > Scalar {
+		a, _ := float32s(a)
+		b, _ := float32s(b)
+		best.min(d, a, b)
+		return
+	}
+	minGo(dst, a, b)
+}
+
+func (l Level) min(dst, a, b []float32) {
+	for i := 0; i < len(dst); i += chunk {
+		minVec(l.wide(), &dst[i], &a[i], &b[i], min(chunk, len(dst)-i))
+	}
+}
+
+func minGo[T Number](dst, a, b []T) {
+	for i := range dst {
+		dst[i] = min(a[i], b[i])
+	}
+}
+
+// MulAdd does dst[i] += a[i] * b[i].
+func MulAdd[T Number](dst, a, b []T) {
+	same("MulAdd", len(dst), len(a), len(b))
+	if d, ok := float32s(dst); ok && best > Scalar {
+		a, _ := float32s(a)
+		b, _ := float32s(b)
+		best.mulAdd(d, a, b)
+		return
+	}
+	mulAddGo(dst, a, b)
+}
+
+func (l Level) mulAdd(dst, a, b []float32) {
+	for i := 0; i < len(dst); i += chunk {
+		mulAddVec(l.wide(), &dst[i], &a[i], &b[i], min(chunk, len(dst)-i))
+	}
+}
+
+func mulAddGo[T Number](dst, a, b []T) {
+	for i := range dst {
+		dst[i] += a[i] * b[i]
+	}
+}
