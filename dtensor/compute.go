@@ -7,20 +7,6 @@ import (
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
-// rule returns the cached rule of an operator on operands, making it from the
-// form that make returns.
-func (m *Mesh) rule(key ruleKey, n int, make func() *form) *rule {
-	if r, ok := m.rules[key]; ok {
-		return r
-	}
-	if len(m.rules) >= maxSpecs {
-		clear(m.rules)
-	}
-	r := make().choose(m, key.op, key.in[:n])
-	m.rules[key] = r
-	return r
-}
-
 // empty is the shard of a result on a rank outside the mesh.
 func (m *Mesh) empty(s *spec, dt tensor.DType) *Tensor {
 	return wrap(s, tensor.New(m.eng.dev, dt, s.local...))

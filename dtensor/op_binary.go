@@ -1,8 +1,6 @@
 package dtensor
 
 import (
-	"fmt"
-
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/tensor"
 )
@@ -53,14 +51,9 @@ func (a *Tensor) Minimum(b *Tensor) *Tensor { return binary(tensor.OpMinimum, a,
 // Pow returns aᵇ, element by element.
 func (a *Tensor) Pow(b *Tensor) *Tensor { return binary(tensor.OpPow, a, b) }
 
-var binaryLinear = [...][]linearRow{
-	tensor.OpAdd:     {{0b11, linearOps}},
-	tensor.OpSub:     {{0b11, linearOps}},
-	tensor.OpMul:     {{0b01, linearOps}, {0b10, linearOps}},
-	tensor.OpDiv:     {{0b01, linearOps}},
-	tensor.OpMaximum: {{0b11, 1 << layout.Max}, {0b01, 1 << layout.Max}, {0b10, 1 << layout.Max}},
-	tensor.OpMinimum: {{0b11, 1 << layout.Min}, {0b01, 1 << layout.Min}, {0b10, 1 << layout.Min}},
-	tensor.OpPow:     nil,
+var binaryLaws = [...]layout.Law{
+	tensor.OpAdd: layout.Adds, tensor.OpSub: layout.Subtracts, tensor.OpMul: layout.Multiplies, tensor.OpDiv: layout.Divides,
+	tensor.OpMaximum: layout.Maximizes, tensor.OpMinimum: layout.Minimizes, tensor.OpPow: layout.Opaque,
 }
 
 func binary(op tensor.BinaryOp, a, b *Tensor) *Tensor {
@@ -69,7 +62,7 @@ func binary(op tensor.BinaryOp, a, b *Tensor) *Tensor {
 	key.in[0], key.in[1] = a.spec, b.spec
 	r, ok := m.rules[key]
 	if !ok {
-		r = binaryRule(key, binaryLinear[op], a, b)
+		r = binaryRule(key, op, a, b)
 	}
 	x, y := a.to(r.in[0], key.op), b.to(r.in[1], key.op)
 	out := &Tensor{spec: r.out[0]}
@@ -85,54 +78,9 @@ func binary(op tensor.BinaryOp, a, b *Tensor) *Tensor {
 }
 
 // binaryRule makes the rule of an element-wise operator of two tensors.
-func binaryRule(key ruleKey, linear []linearRow, a, b *Tensor) *rule {
+func binaryRule(key ruleKey, op tensor.BinaryOp, a, b *Tensor) *rule {
 	m := sameMesh(key.op, a, b)
-	return m.rule(key, 2, func() *form { return pointwise(key.op, linear, a, b) })
-}
-
-// pointwise is the form of an element-wise operator on operands that broadcast.
-func pointwise(op string, linear []linearRow, in ...*Tensor) *form {
-	n := 0
-	for _, t := range in {
-		n = max(n, t.NDim())
-	}
-	shape := make([]int, n)
-	for i := range shape {
-		shape[i] = 1
-	}
-	for k, t := range in {
-		for d, size := range t.Shape() {
-			at := n - t.NDim() + d
-			switch {
-			case shape[at] == size || size == 1:
-			case shape[at] == 1:
-				shape[at] = size
-			default:
-				operands := make([]Operand, len(in))
-				for i, t := range in {
-					operands[i] = operand(string(rune('a'+i)), t)
-				}
-				refuse(op, fmt.Sprintf("sizes %d and %d in dimension %d from the end do not broadcast (operand %c)", shape[at], size, n-at, 'a'+k),
-					"make them equal or one of them 1", operands...)
-			}
-		}
-	}
-	f := &form{shapes: [][]int{shape}, linear: linear}
-	out := make([]letter, n)
-	for d := range out {
-		out[d] = letter(d + 1)
-	}
-	f.out = [][]letter{out}
-	for _, t := range in {
-		labels := make([]letter, t.NDim())
-		for d, size := range t.Shape() {
-			if at := n - t.NDim() + d; size == shape[at] {
-				labels[d] = out[at]
-			}
-		}
-		f.in = append(f.in, labels)
-	}
-	return f
+	return m.rule(key, func() (*layout.Rule, error) { return pointwise(key.op, binaryLaws[op], a, b) }, a, b)
 }
 
 // binaryBack hands a and b their parts of the gradient of y = op(a, b).

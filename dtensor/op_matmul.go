@@ -65,15 +65,18 @@ func (a *Tensor) MatMul(b *Tensor) *Tensor {
 // matmul is the product of matrices, transposed on request. It is not recorded.
 func matmul(a, b *Tensor, transA, transB bool) *Tensor {
 	m := sameMesh("MatMul", a, b)
-	key := ruleKey{op: "MatMul"}
+	key := keyOf("MatMul", a, b)
+	form := 0
 	if transA {
-		key.attr[0] = 1
+		form |= 1
 	}
 	if transB {
-		key.attr[1] = 1
+		form |= 2
 	}
-	key.in[0], key.in[1] = a.spec, b.spec
-	r := m.rule(key, 2, func() *form { return matmulForm(a, b, transA, transB) })
+	key.attr[0] = form
+	r := m.rule(key, func() (*layout.Rule, error) {
+		return layout.Contraction("MatMul", matmulForms[form], [][]int{a.spec.shape, b.spec.shape})
+	}, a, b)
 	a, b = a.to(r.in[0], "MatMul"), b.to(r.in[1], "MatMul")
 	if m.outside() {
 		return m.empty(r.out[0], a.DType())
@@ -81,58 +84,8 @@ func matmul(a, b *Tensor, transA, transB bool) *Tensor {
 	return wrap(r.out[0], tensor.MatMul(a.local, b.local, transA, transB))
 }
 
-func matmulForm(a, b *Tensor, transA, transB bool) *form {
-	rows, inner := a.Dim(-2), a.Dim(-1)
-	other, cols := b.Dim(-2), b.Dim(-1)
-	if transA {
-		rows, inner = inner, rows
-	}
-	if transB {
-		other, cols = cols, other
-	}
-	if inner != other {
-		refuse("MatMul", fmt.Sprintf("inner sizes %d and %d differ", inner, other), "transpose or reshape one operand", operand("a", a), operand("b", b))
-	}
-	na, nb := a.NDim()-2, b.NDim()-2
-	n := max(na, nb)
-	const m, k, c = 1, 2, 3 // the letters of rows, inner and columns; the batch follows
-	f := &form{linear: []linearRow{{0b01, linearOps}, {0b10, linearOps}}, contract: layout.Sum}
-	la, lb, lo, shape := make([]letter, na), make([]letter, nb), make([]letter, n), make([]int, n)
-	for i := 1; i <= n; i++ {
-		x, y := 1, 1
-		if i <= na {
-			x = a.Shape()[na-i]
-		}
-		if i <= nb {
-			y = b.Shape()[nb-i]
-		}
-		if x != y && x != 1 && y != 1 {
-			refuse("MatMul", fmt.Sprintf("batch sizes %d and %d differ", x, y), "make them equal or one of them 1", operand("a", a), operand("b", b))
-		}
-		lo[n-i] = letter(3 + i)
-		shape[n-i] = x
-		if x == 1 {
-			shape[n-i] = y
-		}
-		if i <= na && x == shape[n-i] {
-			la[na-i] = lo[n-i]
-		}
-		if i <= nb && y == shape[n-i] {
-			lb[nb-i] = lo[n-i]
-		}
-	}
-	f.in = [][]letter{append(la, swapped(m, k, transA)...), append(lb, swapped(k, c, transB)...)}
-	f.out = [][]letter{append(lo, m, c)}
-	f.shapes = [][]int{append(shape, rows, cols)}
-	return f
-}
-
-func swapped(x, y letter, swap bool) []letter {
-	if swap {
-		return []letter{y, x}
-	}
-	return []letter{x, y}
-}
+// matmulForms are the products of a and b, of aᵀ and b, a and bᵀ, aᵀ and bᵀ.
+var matmulForms = [...]string{"...mk,...kn->...mn", "...km,...kn->...mn", "...mk,...nk->...mn", "...km,...nk->...mn"}
 
 // Linear returns x·wᵀ + bias.
 //
@@ -152,14 +105,13 @@ func swapped(x, y letter, swap bool) []letter {
 // if the sizes do not fit.
 func (x *Tensor) Linear(w, bias *Tensor) *Tensor {
 	m := sameMesh("Linear", x, w)
-	key := ruleKey{op: "Linear"}
-	key.in[0], key.in[1] = x.spec, w.spec
-	n := 2
-	if bias != nil {
+	var r *rule
+	if bias == nil {
+		r = m.rule(keyOf("Linear", x, w), func() (*layout.Rule, error) { return linearRule(x, w, nil) }, x, w)
+	} else {
 		sameMesh("Linear", x, bias)
-		key.in[2], n = bias.spec, 3
+		r = m.rule(keyOf("Linear", x, w, bias), func() (*layout.Rule, error) { return linearRule(x, w, bias) }, x, w, bias)
 	}
-	r := m.rule(key, n, func() *form { return linearForm(x, w, bias) })
 	a, b := x.to(r.in[0], "Linear"), w.to(r.in[1], "Linear")
 	out := &Tensor{spec: r.out[0]}
 	if m.outside() {
@@ -187,29 +139,15 @@ func (x *Tensor) Linear(w, bias *Tensor) *Tensor {
 	return out
 }
 
-func linearForm(x, w, bias *Tensor) *form {
-	ops := []Operand{operand("x", x), operand("w", w)}
-	if w.NDim() != 2 || x.NDim() == 0 || x.Dim(-1) != w.Dim(1) {
-		refuse("Linear", fmt.Sprintf("x %v and w %v are not [..., I] and [O, I]", x.Shape(), w.Shape()), "", ops...)
-	}
-	const o, i = 1, 2 // the letters of outputs and inputs; the dimensions of x before the last follow
-	f := &form{linear: []linearRow{{0b101, linearOps & sumOnly}, {0b110, linearOps & sumOnly}}, contract: layout.Sum, addend: 0b100}
-	var lead []letter
-	for d := range x.NDim() - 1 {
-		lead = append(lead, letter(3+d))
-	}
-	f.in = [][]letter{append(lead[:len(lead):len(lead)], i), {o, i}}
-	f.out = [][]letter{append(lead[:len(lead):len(lead)], o)}
-	f.shapes = [][]int{append(append([]int(nil), x.Shape()[:len(lead)]...), w.Dim(0))}
+func linearRule(x, w, bias *Tensor) (*layout.Rule, error) {
+	shapes := [][]int{x.spec.shape, w.spec.shape}
 	if bias == nil {
-		f.linear = []linearRow{{0b01, linearOps}, {0b10, linearOps}}
-		return f
+		return layout.Contraction("Linear", "...i,oi->...o", shapes)
 	}
 	if bias.NDim() != 1 || bias.Dim(0) != w.Dim(0) {
-		refuse("Linear", fmt.Sprintf("the bias has shape %v, w has %d outputs", bias.Shape(), w.Dim(0)), "", append(ops, operand("bias", bias))...)
+		return nil, fmt.Errorf("the bias has shape %v, the weight has %d outputs", bias.Shape(), w.Dim(0))
 	}
-	f.in = append(f.in, []letter{o})
-	return f
+	return layout.Contraction("Linear", "...i,oi->...o", shapes, bias.spec.shape)
 }
 
 // linearGrad returns the gradient of w in Linear, dyᵀ·x over all rows:
@@ -219,21 +157,9 @@ func linearForm(x, w, bias *Tensor) *form {
 // A row dimension that both shard is contracted: the result is P(sum).
 func linearGrad(dy, x *Tensor) *Tensor {
 	m := dy.spec.mesh
-	key := ruleKey{op: "LinearGrad"}
-	key.in[0], key.in[1] = dy.spec, x.spec
-	r := m.rule(key, 2, func() *form {
-		const o, i = 1, 2
-		var lead []letter
-		for d := range x.NDim() - 1 {
-			lead = append(lead, letter(3+d))
-		}
-		return &form{
-			in:     [][]letter{append(lead[:len(lead):len(lead)], o), append(lead[:len(lead):len(lead)], i)},
-			out:    [][]letter{{o, i}},
-			shapes: [][]int{{dy.Dim(-1), x.Dim(-1)}}, contract: layout.Sum,
-			linear: []linearRow{{0b01, linearOps}, {0b10, linearOps}},
-		}
-	})
+	r := m.rule(keyOf("LinearGrad", dy, x), func() (*layout.Rule, error) {
+		return layout.Contraction("LinearGrad", "...o,...i->oi", [][]int{dy.spec.shape, x.spec.shape})
+	}, dy, x)
 	dy, x = dy.to(r.in[0], "LinearGrad"), x.to(r.in[1], "LinearGrad")
 	if m.outside() {
 		return m.empty(r.out[0], x.DType())

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -29,24 +30,9 @@ func (t *Tensor) Permute(dims ...int) *Tensor {
 		refuse("Permute", fmt.Sprintf("%v names a dimension twice", order), "", operand("input", t))
 	}
 	m := t.spec.mesh
-	key := ruleKey{op: "Permute", attr: [3]int{packed}}
-	key.in[0] = t.spec
-	r := m.rule(key, 1, func() *form {
-		f := &form{linear: []linearRow{{1, allOps}}}
-		in, out, shape := make([]letter, len(order)), make([]letter, len(order)), make([]int, len(order))
-		for i, d := range order {
-			in[i], out[i], shape[i] = letter(i+1), letter(d+1), t.spec.shape[d]
-		}
-		f.in, f.out, f.shapes = [][]letter{in}, [][]letter{out}, [][]int{shape}
-		return f
-	})
+	r := t.viewRule(ruleKey{op: "Permute", attr: [3]int{packed}}, false, func(in layout.Layout) (layout.View, error) { return layout.Permute(in, order...) })
 	in := t.to(r.in[0], "Permute")
-	out := &Tensor{spec: r.out[0]}
-	if m.outside() {
-		out.local = m.empty(r.out[0], t.DType()).local
-	} else {
-		out.local = tensor.Permute(in.local, order...)
-	}
+	out := m.viewed(r, in, func(x *tensor.Tensor) *tensor.Tensor { return tensor.Permute(x, order...) })
 	if t.tracked() {
 		back := tensor.InversePermutation(order)
 		out.record("Permute", func(gy *Tensor) { in.accumulate(gy.Permute(back...)) })
@@ -92,23 +78,10 @@ func (t *Tensor) Expand(shape ...int) *Tensor {
 	}
 	m := t.spec.mesh
 	key := ruleKey{op: "Expand"}
-	key.in[0], key.in[1] = t.spec, m.mustSpec("Expand", full, t.spec.layout.Replicated().Placements())
-	r := m.rule(key, 1, func() *form {
-		in, out := make([]letter, t.NDim()), make([]letter, len(full))
-		for d, size := range t.spec.shape {
-			if full[lead+d] == size {
-				in[d], out[lead+d] = letter(d+1), letter(d+1)
-			}
-		}
-		return &form{in: [][]letter{in}, out: [][]letter{out}, shapes: [][]int{full}, linear: []linearRow{{1, allOps}}}
-	})
+	key.in[1] = m.shapeSpec("Expand", full)
+	r := t.viewRule(key, false, func(in layout.Layout) (layout.View, error) { return layout.Expand(in, full) })
 	in := t.to(r.in[0], "Expand")
-	out := &Tensor{spec: r.out[0]}
-	if m.outside() {
-		out.local = m.empty(r.out[0], t.DType()).local
-	} else {
-		out.local = tensor.Expand(in.local, r.out[0].local...)
-	}
+	out := m.viewed(r, in, func(x *tensor.Tensor) *tensor.Tensor { return tensor.Expand(x, r.out[0].local...) })
 	if t.tracked() {
 		out.record("Expand", func(gy *Tensor) { in.accumulate(gy.sumTo(t.spec.shape)) })
 	}

@@ -43,7 +43,7 @@ func (x *Tensor) Mean(dims []int, keepdim bool) *Tensor {
 
 // divide returns x/v, correctly rounded where x·(1/v) is not.
 func (x *Tensor) divide(v float64) *Tensor {
-	out := single("divide", linearOps, x, x.DType(), func(x *tensor.Tensor) *tensor.Tensor { return tensor.BinaryScalar(tensor.OpDiv, x, v) })
+	out := single("divide", scales(x, layout.Scales), x, x.DType(), func(x *tensor.Tensor) *tensor.Tensor { return tensor.BinaryScalar(tensor.OpDiv, x, v) })
 	if x.tracked() {
 		out.record("divide", func(gy *Tensor) { x.accumulate(gy.divide(v)) })
 	}
@@ -103,7 +103,9 @@ func (x *Tensor) reduce(op tensor.ReduceOp, dims []int, keepdim bool) *Tensor {
 		key.attr[1] = 1
 	}
 	key.in[0] = x.spec
-	r := m.rule(key, 1, func() *form { return reduceForm(op, x, mask, keepdim) })
+	r := m.rule(key, func() (*layout.Rule, error) {
+		return layout.Reduction(key.op, reduceOps[op], x.spec.shape, dims, keepdim)
+	}, x)
 	in := x.to(r.in[0], key.op)
 	if m.outside() {
 		dt := x.DType()
@@ -124,32 +126,7 @@ func (x *Tensor) reduce(op tensor.ReduceOp, dims []int, keepdim bool) *Tensor {
 	return wrap(r.out[0], tensor.Reduce(op, in.local, list, keepdim))
 }
 
-var reduceContract = [...]layout.ReduceOp{tensor.OpSum: layout.Sum, tensor.OpProd: layout.Prod, tensor.OpAmax: layout.Max, tensor.OpAmin: layout.Min}
-
-func reduceForm(op tensor.ReduceOp, x *Tensor, mask int, keepdim bool) *form {
-	f := &form{contract: reduceContract[op]}
-	ops := reduceSet(1 << f.contract)
-	if op == tensor.OpSum {
-		ops = linearOps
-		if !x.DType().Float() {
-			ops = sumOnly
-		}
-	}
-	f.linear = []linearRow{{1, ops}}
-	var in, out []letter
-	var shape []int
-	for d, size := range x.Shape() {
-		in = append(in, letter(d+1))
-		switch {
-		case mask>>d&1 == 0:
-			out, shape = append(out, letter(d+1)), append(shape, size)
-		case keepdim:
-			out, shape = append(out, 0), append(shape, 1)
-		}
-	}
-	f.in, f.out, f.shapes = [][]letter{in}, [][]letter{out}, [][]int{shape}
-	return f
-}
+var reduceOps = [...]layout.ReduceOp{tensor.OpSum: layout.Sum, tensor.OpProd: layout.Prod, tensor.OpAmax: layout.Max, tensor.OpAmin: layout.Min}
 
 // restore returns a result of a reduction of x over dims with the dimensions
 // that were removed, as size 1.

@@ -12,10 +12,10 @@ import (
 //	x                   result
 //	S(i)                S(i)
 //	R                   R
-//	P(sum), P(avg)      the same      Neg, Scale, Cast between floating-point types
-//	P(avg, min, max)    the same      AddScalar
-//	P(min), P(max)      the same      what never decreases: Exp, Log, Sqrt, Tanh, Sigmoid, Relu
-//	MaskP               MaskP         Scale, Cast between floating-point types
+//	P(sum), P(avg)      the same      Neg, Scale
+//	P(min), P(max)      the same      what never decreases: AddScalar, Clamp, Exp, Log, Sqrt, Tanh, Sigmoid, Relu,
+//	                                  Cast between floating-point types; Neg makes one of the other
+//	MaskP               MaskP         Neg, Scale, Cast between floating-point types
 //	other P             R, after a reduction
 //
 // Each gradient is dx = dy·f'(x), with dy in any layout.
@@ -56,26 +56,31 @@ func (x *Tensor) Silu() *Tensor { return unary(tensor.OpSilu, x) }
 // Square returns x².
 func (x *Tensor) Square() *Tensor { return unary(tensor.OpSquare, x) }
 
-const monotone reduceSet = 1<<layout.Min | 1<<layout.Max
-
-// unaryLinear returns the reductions that op can be exchanged with.
-func unaryLinear(op tensor.UnaryOp) []linearRow {
+// unaryLaw returns what op does to partial values.
+func unaryLaw(op tensor.UnaryOp) layout.Law {
 	switch op {
 	case tensor.OpNeg:
-		return []linearRow{{1, linearOps}}
+		return layout.Negates
 	case tensor.OpExp, tensor.OpLog, tensor.OpSqrt, tensor.OpTanh, tensor.OpSigmoid, tensor.OpRelu:
-		return []linearRow{{1, monotone}}
+		return layout.Monotone
 	}
-	return nil
+	return layout.Opaque
 }
 
 func unary(op tensor.UnaryOp, x *Tensor) *Tensor {
 	m := x.spec.mesh
-	key := ruleKey{op: op.String()}
+	law := unaryLaw(op)
+	if law == layout.Negates {
+		law = scales(x, law)
+	}
+	key := ruleKey{op: op.String(), attr: [3]int{int(law)}}
 	key.in[0] = x.spec
-	r := m.rule(key, 1, func() *form { return pointwise(key.op, unaryLinear(op), x) })
+	r, ok := m.rules[key]
+	if !ok {
+		r = m.rule(key, func() (*layout.Rule, error) { return pointwise(key.op, law, x) }, x)
+	}
 	in := x.to(r.in[0], key.op)
-	out := &Tensor{spec: r.out[0]}
+	out := &Tensor{spec: r.out[0], mask: in.mask.Hold(), clean: in.clean}
 	if m.coord != nil {
 		out.local = tensor.Unary(op, in.local)
 	} else {
@@ -110,9 +115,7 @@ func unaryGrad(op tensor.UnaryOp, gy, kept *Tensor) *Tensor {
 // is linear in the first. It is not recorded.
 func pairwise(op string, a, b *Tensor, f func(a, b *tensor.Tensor) *tensor.Tensor) *Tensor {
 	m := a.spec.mesh
-	key := ruleKey{op: op}
-	key.in[0], key.in[1] = a.spec, b.spec
-	r := m.rule(key, 2, func() *form { return pointwise(op, []linearRow{{0b01, linearOps}}, a, b) })
+	r := m.rule(keyOf(op, a, b), func() (*layout.Rule, error) { return pointwise(op, layout.Divides, a, b) }, a, b)
 	a, b = a.to(r.in[0], op), b.to(r.in[1], op)
 	if m.outside() {
 		return wrap(r.out[0], a.local)
@@ -120,23 +123,25 @@ func pairwise(op string, a, b *Tensor, f func(a, b *tensor.Tensor) *tensor.Tenso
 	return wrap(r.out[0], f(a.local, b.local))
 }
 
-// single computes an element-wise function of one tensor that can be exchanged
-// with the reductions ops. It is not recorded.
-func single(op string, ops reduceSet, x *Tensor, dt tensor.DType, f func(x *tensor.Tensor) *tensor.Tensor) *Tensor {
+// single computes an element-wise function of one tensor. It is not recorded.
+func single(op string, law layout.Law, x *Tensor, dt tensor.DType, f func(x *tensor.Tensor) *tensor.Tensor) *Tensor {
 	m := x.spec.mesh
-	key := ruleKey{op: op, attr: [3]int{int(ops)}}
+	key := ruleKey{op: op, attr: [3]int{int(law)}}
 	key.in[0] = x.spec
-	r := m.rule(key, 1, func() *form { return pointwise(op, []linearRow{{1, ops}}, x) })
+	r := m.rule(key, func() (*layout.Rule, error) { return pointwise(op, law, x) }, x)
 	in := x.to(r.in[0], op)
+	out := &Tensor{spec: r.out[0], mask: in.mask.Hold(), clean: in.clean}
 	if m.outside() {
-		return m.empty(r.out[0], dt)
+		out.local = m.empty(r.out[0], dt).local
+	} else {
+		out.local = f(in.local)
 	}
-	return wrap(r.out[0], f(in.local))
+	return out
 }
 
 // AddScalar returns x + v.
 func (x *Tensor) AddScalar(v float64) *Tensor {
-	out := single("AddScalar", 1<<layout.Avg|monotone, x, x.DType(), func(x *tensor.Tensor) *tensor.Tensor { return tensor.AddScalar(x, v) })
+	out := single("AddScalar", layout.Monotone, x, x.DType(), func(x *tensor.Tensor) *tensor.Tensor { return tensor.AddScalar(x, v) })
 	if x.tracked() {
 		out.record("AddScalar", x.accumulate)
 	}
@@ -145,21 +150,25 @@ func (x *Tensor) AddScalar(v float64) *Tensor {
 
 // Scale returns x·v.
 func (x *Tensor) Scale(v float64) *Tensor {
-	var out *Tensor
-	if x.spec.masked && x.DType().Float() {
-		out = x.masked(tensor.MulScalar(x.local, v))
-	} else {
-		out = single("Scale", linearOps, x, x.DType(), func(x *tensor.Tensor) *tensor.Tensor { return tensor.MulScalar(x, v) })
-	}
+	out := single("Scale", scales(x, layout.Scales), x, x.DType(), func(x *tensor.Tensor) *tensor.Tensor { return tensor.MulScalar(x, v) })
 	if x.tracked() {
 		out.record("Scale", func(gy *Tensor) { x.accumulate(gy.Scale(v)) })
 	}
 	return out
 }
 
+// scales is the law of a multiplication by a number. Ids that are MaskPartial
+// are shifted: they are brought back first.
+func scales(x *Tensor, law layout.Law) layout.Law {
+	if x.spec.masked && !x.DType().Float() {
+		return layout.Opaque
+	}
+	return law
+}
+
 // PowScalar returns xᵛ. Its gradient is v·xᵛ⁻¹.
 func (x *Tensor) PowScalar(v float64) *Tensor {
-	out := single("PowScalar", 0, x, x.DType(), func(x *tensor.Tensor) *tensor.Tensor { return tensor.BinaryScalar(tensor.OpPow, x, v) })
+	out := single("PowScalar", layout.Opaque, x, x.DType(), func(x *tensor.Tensor) *tensor.Tensor { return tensor.BinaryScalar(tensor.OpPow, x, v) })
 	if x.tracked() {
 		in := x.Detach()
 		out.record("PowScalar", func(gy *Tensor) { x.accumulate(gy.Mul(in.PowScalar(v - 1).Scale(v))) })
@@ -169,7 +178,7 @@ func (x *Tensor) PowScalar(v float64) *Tensor {
 
 // Clamp returns min(max(x, lo), hi). Its gradient is dy where lo <= x <= hi.
 func (x *Tensor) Clamp(lo, hi float64) *Tensor {
-	out := single("Clamp", monotone, x, x.DType(), func(x *tensor.Tensor) *tensor.Tensor { return tensor.Clamp(x, lo, hi) })
+	out := single("Clamp", layout.Monotone, x, x.DType(), func(x *tensor.Tensor) *tensor.Tensor { return tensor.Clamp(x, lo, hi) })
 	if x.tracked() {
 		in := x.Detach()
 		out.record("Clamp", func(gy *Tensor) {
@@ -187,35 +196,25 @@ func (x *Tensor) Cast(dt tensor.DType) *Tensor {
 	if dt == from {
 		return x
 	}
-	var out *Tensor
 	floats := from.Float() && dt.Float()
-	switch {
-	case x.spec.masked && floats:
-		out = x.masked(tensor.Cast(x.local, dt))
-	case floats:
-		out = single("Cast", linearOps|monotone, x, dt, func(x *tensor.Tensor) *tensor.Tensor { return tensor.Cast(x, dt) })
-	default:
-		out = single("Cast", 0, x, dt, func(x *tensor.Tensor) *tensor.Tensor { return tensor.Cast(x, dt) })
+	law := layout.Opaque
+	if floats {
+		law = layout.Casts
 	}
+	out := single("Cast", law, x, dt, func(x *tensor.Tensor) *tensor.Tensor { return tensor.Cast(x, dt) })
 	if floats && x.tracked() {
 		out.record("Cast", func(gy *Tensor) { x.accumulate(gy.Cast(from)) })
 	}
 	return out
 }
 
-// masked returns a MaskPartial tensor like x around another local value.
-func (x *Tensor) masked(local *tensor.Tensor) *Tensor {
-	return &Tensor{spec: x.spec, local: local, mask: x.mask.Hold(), clean: x.clean}
-}
-
 // Compare returns a Bool tensor of op over the elements of a and b, whose
 // shapes broadcast.
 func (a *Tensor) Compare(op tensor.CompareOp, b *Tensor) *Tensor {
 	m := sameMesh(op.String(), a, b)
-	key := ruleKey{op: op.String()}
-	key.in[0], key.in[1] = a.spec, b.spec
-	r := m.rule(key, 2, func() *form { return pointwise(key.op, nil, a, b) })
-	x, y := a.to(r.in[0], key.op), b.to(r.in[1], key.op)
+	name := op.String()
+	r := m.rule(keyOf(name, a, b), func() (*layout.Rule, error) { return pointwise(name, layout.Opaque, a, b) }, a, b)
+	x, y := a.to(r.in[0], name), b.to(r.in[1], name)
 	if m.outside() {
 		return m.empty(r.out[0], tensor.Bool)
 	}
@@ -224,7 +223,7 @@ func (a *Tensor) Compare(op tensor.CompareOp, b *Tensor) *Tensor {
 
 // CompareScalar returns a Bool tensor of op(x, v).
 func (x *Tensor) CompareScalar(op tensor.CompareOp, v float64) *Tensor {
-	return single(op.String(), 0, x, tensor.Bool, func(x *tensor.Tensor) *tensor.Tensor { return tensor.CompareScalar(op, x, v) })
+	return single(op.String(), layout.Opaque, x, tensor.Bool, func(x *tensor.Tensor) *tensor.Tensor { return tensor.CompareScalar(op, x, v) })
 }
 
 // Where returns the elements of a where t, a Bool tensor, is true and those of
@@ -236,9 +235,7 @@ func (t *Tensor) Where(a, b *Tensor) *Tensor {
 		refuse("Where", fmt.Sprintf("the types are %v, %v and %v", t.DType(), a.DType(), b.DType()), "give a Bool and two of one type",
 			operand("cond", t), operand("a", a), operand("b", b))
 	}
-	key := ruleKey{op: "Where"}
-	key.in[0], key.in[1], key.in[2] = t.spec, a.spec, b.spec
-	r := m.rule(key, 3, func() *form { return pointwise("Where", []linearRow{{0b110, linearOps}}, t, a, b) })
+	r := m.rule(keyOf("Where", t, a, b), func() (*layout.Rule, error) { return pointwise("Where", layout.Opaque, t, a, b) }, t, a, b)
 	c, x, y := t.to(r.in[0], "Where"), a.to(r.in[1], "Where"), b.to(r.in[2], "Where")
 	if m.outside() {
 		return m.empty(r.out[0], a.DType())

@@ -72,6 +72,12 @@ func (m *Mesh) mustSpec(op string, shape []int, placements []layout.Placement) *
 	return s
 }
 
+// shapeSpec stands for a shape in the key of a rule.
+func (m *Mesh) shapeSpec(op string, shape []int) *spec {
+	var p [maxAxes]layout.Placement
+	return m.mustSpec(op, shape, p[:len(m.axes)])
+}
+
 // with returns the layout of s with other placements.
 func (s *spec) with(op string, placements []layout.Placement) *spec {
 	return s.mesh.mustSpec(op, s.shape, placements)

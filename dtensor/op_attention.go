@@ -1,0 +1,86 @@
+package dtensor
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// ScaledDotProductAttention returns softmax(q·kᵀ/√D)·v for each batch and head:
+//
+//	q [B, H, T, D]   k [B, H, S, D]   v [B, H, S, E]   →   [B, H, T, E]
+//
+// With causal, query i attends to keys 0 to i only.
+//
+//	q        k, v     result
+//	R        R        R
+//	S(0)     S(0)     S(0)      batch
+//	S(1)     S(1)     S(1)      heads
+//	S(2), S(3), P, mixed        one of these rows, the cheapest
+//
+// The [T, S] weights are never stored; the gradient computes them again, tile
+// by tile. It throws a *LayoutError if the sizes do not fit.
+func ScaledDotProductAttention(q, k, v *Tensor, causal bool) *Tensor {
+	const op = "ScaledDotProductAttention"
+	m := sameMesh(op, q, k, v)
+	checkAttention(op, q, k, v)
+	var r *rule
+	if slices.Equal(q.spec.shape, k.spec.shape) && slices.Equal(q.spec.shape, v.spec.shape) {
+		r = m.rule(keyOf(op, q, k, v), func() (*layout.Rule, error) {
+			return layout.Rowwise(op, []int{2, 3}, q.spec.shape, k.spec.shape, v.spec.shape)
+		}, q, k, v)
+	} else {
+		r = m.crossRule(op, q, k, v)
+	}
+	a, b, c := q.to(r.in[0], op), k.to(r.in[1], op), v.to(r.in[2], op)
+	out := &Tensor{spec: r.out[0]}
+	var lse *tensor.Tensor
+	if m.outside() {
+		out.local = m.empty(r.out[0], q.DType()).local
+	} else {
+		out.local, lse = tensor.Attention(a.local, b.local, c.local, causal)
+	}
+	if Tracked(q, k, v) {
+		y := out.Detach()
+		out.record(op, func(gy *Tensor) {
+			gy = gy.to(y.spec, op+"Grad")
+			ga, gb, gc := wrap(a.spec, a.local), wrap(b.spec, b.local), wrap(c.spec, c.local)
+			if !m.outside() {
+				ga.local, gb.local, gc.local = tensor.AttentionGrad(gy.local, a.local, b.local, c.local, y.local, lse, causal)
+			}
+			a.accumulate(ga)
+			b.accumulate(gb)
+			c.accumulate(gc)
+		})
+	}
+	return out
+}
+
+func checkAttention(op string, q, k, v *Tensor) {
+	if q.NDim() == 4 && k.NDim() == 4 && v.NDim() == 4 {
+		s, t, u := q.spec.shape, k.spec.shape, v.spec.shape
+		if slices.Equal(s[:2], t[:2]) && slices.Equal(s[:2], u[:2]) && s[3] == t[3] && t[2] == u[2] {
+			return
+		}
+	}
+	refuse(op, fmt.Sprintf("%v, %v and %v are not [B, H, T, D], [B, H, S, D] and [B, H, S, E]", q.Shape(), k.Shape(), v.Shape()), "",
+		operand("q", q), operand("k", k), operand("v", v))
+}
+
+// crossRule lets the queries choose, and brings keys and values, which have
+// other sizes, to the same placements.
+func (m *Mesh) crossRule(op string, q, k, v *Tensor) *rule {
+	key := keyOf(op, q, k, v)
+	if r, ok := m.rules[key]; ok {
+		return r
+	}
+	c := m.choose(op, func() (*layout.Rule, error) { return layout.Rowwise(op, []int{2, 3}, q.spec.shape) }, []*Tensor{q})
+	p := c.in[0].placements
+	shape := slices.Clone(q.spec.shape)
+	shape[3] = v.spec.shape[3]
+	r := &rule{in: []*spec{c.in[0], k.spec.with(op, p), v.spec.with(op, p)}, out: []*spec{m.mustSpec(op, shape, p)}}
+	m.rules[key] = r
+	return r
+}

@@ -1,0 +1,223 @@
+package dtensor
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// IndexSelect returns the slices index[0], index[1], … of a dimension. index
+// is 1-D and of integers.
+//
+//	x                index   result
+//	R                R       R
+//	S(i), i not dim  R       S(i)
+//	R                S(0)    S(dim)
+//	S(dim)           R       P(sum): each rank gives the slices that it has
+//	other                    the cheapest of these rows
+//
+// Its gradient adds slice i of dy to slice index[i]. An index out of range
+// throws a *tensor.IndexError, on every rank if the index is replicated.
+func (x *Tensor) IndexSelect(dim int, index *Tensor) *Tensor {
+	const op = "IndexSelect"
+	dim = x.dim(op, dim)
+	m := sameMesh(op, x, index)
+	if index.NDim() != 1 {
+		refuse(op, fmt.Sprintf("the index has %d dimensions", index.NDim()), "give a list", operand("x", x), operand("index", index))
+	}
+	return m.pick(pickOp{op: op, dim: dim,
+		declare: func() (*layout.Rule, error) { return layout.Lookup(op, x.spec.shape, dim, index.spec.shape) },
+		forward: func(x, at *tensor.Tensor) *tensor.Tensor { return tensor.IndexSelect(x, dim, at) },
+		back: func(gy, at *tensor.Tensor, shape []int) *tensor.Tensor {
+			return tensor.IndexSelectGrad(gy, dim, at, shape...)
+		},
+		mask: func(y, foreign *tensor.Tensor) *tensor.Tensor {
+			shape := make([]int, y.NDim())
+			for d := range shape {
+				shape[d] = 1
+			}
+			shape[dim] = foreign.Numel()
+			return tensor.MaskedFill(y, foreign.Reshape(shape...), 0)
+		},
+	}, x, index)
+}
+
+// Gather picks elements along a dimension:
+//
+//	y[i][j][k] = x[i][index[i][j][k]][k]   for dim 1
+//
+// The result has the shape of the index, which is at most x's in the other
+// dimensions.
+//
+//	x                index            result
+//	R                R                R
+//	S(i), i not dim  S(i)             S(i)     if both have the same size there
+//	R                S(dim)           S(dim)
+//	S(dim)           R                P(sum): each rank gives the elements that it has
+//	other                             the cheapest of these rows
+//
+// Its gradient adds each element of dy where it was picked. An index out of
+// range throws a *tensor.IndexError, on every rank if the index is replicated.
+func (x *Tensor) Gather(dim int, index *Tensor) *Tensor {
+	const op = "Gather"
+	dim = x.dim(op, dim)
+	m := sameMesh(op, x, index)
+	return m.pick(pickOp{op: op, dim: dim,
+		declare: func() (*layout.Rule, error) { return layout.Gather(op, x.spec.shape, dim, index.spec.shape) },
+		forward: func(x, at *tensor.Tensor) *tensor.Tensor { return tensor.Gather(x, dim, at) },
+		back: func(gy, at *tensor.Tensor, shape []int) *tensor.Tensor {
+			return tensor.GatherGrad(gy, dim, at, shape...)
+		},
+		mask: func(y, foreign *tensor.Tensor) *tensor.Tensor { return tensor.MaskedFill(y, foreign, 0) },
+	}, x, index)
+}
+
+// A pickOp takes elements of one dimension by an index.
+type pickOp struct {
+	op      string
+	dim     int
+	declare func() (*layout.Rule, error)
+	forward func(x, at *tensor.Tensor) *tensor.Tensor
+	back    func(gy, at *tensor.Tensor, shape []int) *tensor.Tensor
+	mask    func(y, foreign *tensor.Tensor) *tensor.Tensor // zeros where another rank has the element
+}
+
+func (m *Mesh) pick(p pickOp, x, index *Tensor) *Tensor {
+	key := keyOf(p.op, x, index)
+	key.attr[0] = p.dim
+	r, ok := m.rules[key]
+	if !ok {
+		r = m.rule(key, p.declare, x, index)
+		r.out[0] = r.out[0].unmasked() // what a rank lacks is zero, so the results are plain addends
+	}
+	a, b := x.to(r.in[0], p.op), index.to(r.in[1], p.op)
+	if m.outside() {
+		return m.empty(r.out[0], x.DType())
+	}
+	p.checkRange(m, x, b)
+	at, foreign := b.local, (*tensor.Tensor)(nil)
+	first, n := r.in[0].offset[p.dim], r.in[0].local[p.dim]
+	if n < x.spec.shape[p.dim] {
+		own := tensor.Clamp(at, float64(first), float64(first+max(n, 1)-1))
+		foreign = tensor.Compare(tensor.OpNe, at, own)
+		if at = tensor.AddScalar(own, -float64(first)); n == 0 {
+			foreign = tensor.Full(at.Device(), tensor.Bool, 1, at.Shape()...)
+		}
+	}
+	out := &Tensor{spec: r.out[0]}
+	switch {
+	case n == 0 && at.Numel() > 0:
+		out.local = tensor.Zeros(m.eng.dev, x.DType(), r.out[0].local...)
+	case foreign != nil:
+		out.local = p.mask(p.forward(a.local, at), foreign)
+	default:
+		out.local = p.forward(a.local, at)
+	}
+	if x.tracked() {
+		out.record(p.op, func(gy *Tensor) { a.accumulate(p.grad(m, gy, r, at, foreign)) })
+	}
+	return out
+}
+
+// grad puts dy where it was picked. On an axis that shards the index alone each
+// rank has its own part of dy, and what it puts is Partial.
+func (p *pickOp) grad(m *Mesh, gy *Tensor, r *rule, at, foreign *tensor.Tensor) *Tensor {
+	in, out := slices.Clone(r.in[0].placements), slices.Clone(r.out[0].placements)
+	for axis := range in {
+		its := gy.spec.placements[axis]
+		switch {
+		case in[axis].IsShard() && !out[axis].IsShard(): // x is sharded along dim
+			out[axis] = layout.Replicate()
+		case !in[axis].IsShard() && out[axis].IsShard():
+			in[axis] = layout.Partial(layout.Sum)
+		case !in[axis].IsShard():
+			in[axis], out[axis] = layout.Replicate(), layout.Replicate()
+			if its == layout.Partial(layout.Sum) {
+				in[axis], out[axis] = its, its
+			}
+		}
+	}
+	gy = gy.to(gy.spec.with(p.op, out), p.op+"Grad")
+	s := r.in[0].with(p.op, in)
+	if s.local[p.dim] == 0 {
+		return wrap(s, tensor.Zeros(m.eng.dev, gy.DType(), s.local...))
+	}
+	dy := gy.local
+	if foreign != nil {
+		dy = p.mask(dy, foreign)
+	}
+	return wrap(s, p.back(dy, at, s.local))
+}
+
+// checkRange throws for an index out of range. Where ranks hold different parts
+// of the index an error of one of them alone ends the communicator.
+func (p *pickOp) checkRange(m *Mesh, x, index *Tensor) {
+	at, value, ok := tensor.CheckIndex(index.local, x.spec.shape[p.dim])
+	if ok {
+		return
+	}
+	err := &tensor.IndexError{Op: p.op, Position: at, Value: value, Size: x.spec.shape[p.dim]}
+	if anyShard(index.spec) {
+		m.abort(err)
+	}
+	fault.Throw(err)
+}
+
+// Argmax returns the position, int64, of the largest element along a
+// dimension, the first one of several; NaN is larger than all. It throws a
+// *LayoutError for a dimension of size 0.
+//
+//	x                 result
+//	R                 R
+//	S(i), i not dim   S(i)
+//	S(dim), P         one of these rows, the cheapest
+func (x *Tensor) Argmax(dim int, keepdim bool) *Tensor {
+	dim = x.dim("Argmax", dim)
+	length := -1
+	if keepdim {
+		length = 1
+	}
+	a, r := x.summary("Argmax", dim, length)
+	if x.spec.mesh.outside() {
+		return x.spec.mesh.empty(r.out[0], tensor.Int64)
+	}
+	return wrap(r.out[0], tensor.Argmax(a.local, dim, keepdim))
+}
+
+// TopK returns the k largest elements along a dimension, largest first, and
+// their positions, int64; of equal ones the first ones. The layouts are those
+// of Argmax. The gradient of the values goes to where they were.
+func (x *Tensor) TopK(k, dim int) (values, index *Tensor) {
+	dim = x.dim("TopK", dim)
+	if k < 0 || k > x.spec.shape[dim] {
+		refuse("TopK", fmt.Sprintf("k is %d, dim %d has %d elements", k, dim, x.spec.shape[dim]), "", operand("x", x))
+	}
+	m := x.spec.mesh
+	a, r := x.summary("TopK", dim, k, k)
+	if m.outside() {
+		return m.empty(r.out[0], x.DType()), m.empty(r.out[1], tensor.Int64)
+	}
+	v, i := tensor.TopK(a.local, k, dim)
+	values, index = wrap(r.out[0], v), wrap(r.out[1], i)
+	if x.tracked() {
+		values.record("TopK", func(gy *Tensor) {
+			gy = gy.to(r.out[0].gradient(), "TopKGrad")
+			a.accumulate(wrap(r.in[0], tensor.TopKGrad(gy.local, i, dim, r.in[0].local...)))
+		})
+	}
+	return values, index
+}
+
+// summary brings x to a layout in which dimension dim is whole.
+func (x *Tensor) summary(op string, dim int, lengths ...int) (*Tensor, *rule) {
+	if x.spec.shape[dim] == 0 {
+		refuse(op, fmt.Sprintf("dim %d has no elements", dim), "", operand("x", x))
+	}
+	key := keyOf(op, x)
+	key.attr[0], key.attr[1] = dim, lengths[0]
+	r := x.spec.mesh.rule(key, func() (*layout.Rule, error) { return layout.Summary(op, x.spec.shape, dim, lengths...) }, x)
+	return x.to(r.in[0], op), r
+}

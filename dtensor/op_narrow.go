@@ -1,0 +1,164 @@
+package dtensor
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// Narrow returns elements start to start+length of a dimension.
+//
+//	t                     result
+//	S(dim)                S(dim) with explicit sizes: each rank keeps what it has of them
+//	S(i), R, P            the same
+//
+// Nothing is communicated. Where one part of the range is to be divided evenly
+// again, Redistribute the result. The gradient is dy among zeros, in t's
+// layout. Narrow throws a *LayoutError if the range is not within the dimension.
+func (t *Tensor) Narrow(dim, start, length int) *Tensor {
+	dim = t.dim("Narrow", dim)
+	m := t.spec.mesh
+	r := t.viewRule(ruleKey{op: "Narrow", attr: [3]int{dim, start, length}}, false,
+		func(in layout.Layout) (layout.View, error) { return layout.Narrow(in, dim, start, length) })
+	in := t.to(r.in[0], "Narrow")
+	out := m.viewed(r, in, func(x *tensor.Tensor) *tensor.Tensor {
+		return tensor.Narrow(x, dim, r.clip(dim, start), r.out[0].local[dim])
+	})
+	if t.tracked() {
+		out.record("Narrow", func(gy *Tensor) { in.accumulate(narrowGrad(gy, r, dim, start)) })
+	}
+	return out
+}
+
+// clip returns where the part of a narrowed dimension begins in this rank's shard.
+func (r *rule) clip(dim, start int) int {
+	s := r.in[0]
+	return min(max(start-s.offset[dim], 0), s.local[dim])
+}
+
+// narrowGrad returns dy among zeros: the transpose of the view r. Where dy is
+// Partial, so is the result.
+func narrowGrad(gy *Tensor, r *rule, dim, start int) *Tensor {
+	in, out := slices.Clone(r.in[0].placements), slices.Clone(r.out[0].placements)
+	for axis, p := range gy.spec.placements {
+		if !in[axis].IsShard() {
+			in[axis], out[axis] = layout.Replicate(), layout.Replicate()
+			if p.IsPartial() && !p.IsMask() {
+				in[axis], out[axis] = p, p
+			}
+		}
+	}
+	gy = gy.to(gy.spec.with("NarrowGrad", out), "NarrowGrad")
+	s := r.in[0].with("NarrowGrad", in)
+	if s.mesh.outside() {
+		return s.mesh.empty(s, gy.DType())
+	}
+	return wrap(s, tensor.NarrowGrad(gy.local, dim, r.clip(dim, start), s.local...))
+}
+
+// Split cuts t along a dimension into pieces of the given sizes, which add up
+// to the dimension; see Narrow.
+func (t *Tensor) Split(dim int, sizes ...int) []*Tensor {
+	dim = t.dim("Split", dim)
+	total := 0
+	for _, n := range sizes {
+		total += n
+	}
+	if total != t.spec.shape[dim] {
+		refuse("Split", fmt.Sprintf("sizes %v add up to %d, dim %d has %d", slices.Clone(sizes), total, dim, t.spec.shape[dim]), "", operand("input", t))
+	}
+	pieces, start := make([]*Tensor, len(sizes)), 0
+	for i, n := range sizes {
+		pieces[i] = t.Narrow(dim, start, n)
+		start += n
+	}
+	return pieces
+}
+
+// Chunk cuts t along a dimension into n pieces as torch.chunk does: of
+// ⌈size/n⌉ each, the last one shorter, and so perhaps fewer than n.
+func (t *Tensor) Chunk(dim, n int) []*Tensor {
+	dim = t.dim("Chunk", dim)
+	if n < 1 {
+		refuse("Chunk", fmt.Sprintf("%d pieces", n), "ask for at least one", operand("input", t))
+	}
+	var sizes []int
+	for _, size := range layout.ChunkSizes(t.spec.shape[dim], n) {
+		if size > 0 || len(sizes) == 0 {
+			sizes = append(sizes, size)
+		}
+	}
+	return t.Split(dim, sizes...)
+}
+
+// Cat joins tensors along a dimension; their other sizes are equal.
+//
+//	all inputs           result
+//	R                    R
+//	S(i), i not dim      S(i)
+//	P(op)                P(op)
+//	other                the cheapest of these rows
+//
+// The gradient of each input is its part of dy. Cat throws a *LayoutError for
+// no inputs, and if other sizes or the types differ.
+func Cat(dim int, ts ...*Tensor) *Tensor {
+	if len(ts) == 0 {
+		refuse("Cat", "there is nothing to join", "give at least one tensor")
+	}
+	m := sameMesh("Cat", ts...)
+	dim = ts[0].dim("Cat", dim)
+	declare := func() (*layout.Rule, error) {
+		shapes := make([][]int, len(ts))
+		for i, t := range ts {
+			shapes[i] = t.spec.shape
+			if t.DType() != ts[0].DType() {
+				return nil, fmt.Errorf("input %d holds %v, input 0 %v; cast one of them", i, t.DType(), ts[0].DType())
+			}
+		}
+		return layout.Concatenation("Cat", dim, shapes...)
+	}
+	var r *rule
+	if len(ts) <= maxOperands {
+		key := keyOf("Cat", ts...)
+		key.attr[0] = dim
+		r = m.rule(key, declare, ts...)
+	} else {
+		r = m.choose("Cat", declare, ts)
+	}
+	in, locals := make([]*Tensor, len(ts)), make([]*tensor.Tensor, len(ts))
+	for i, t := range ts {
+		in[i] = t.to(r.in[i], "Cat")
+		locals[i] = in[i].local
+	}
+	if m.outside() {
+		return m.empty(r.out[0], ts[0].DType())
+	}
+	out := wrap(r.out[0], tensor.Cat(dim, locals...))
+	if Tracked(ts...) {
+		out.record("Cat", func(gy *Tensor) {
+			start := 0
+			for _, t := range in {
+				n := t.spec.shape[dim]
+				if t.node != nil {
+					t.accumulate(gy.Narrow(dim, start, n))
+				}
+				start += n
+			}
+		})
+	}
+	return out
+}
+
+// Stack joins tensors of one shape along a new dimension dim.
+func Stack(dim int, ts ...*Tensor) *Tensor {
+	rows := make([]*Tensor, len(ts))
+	for i, t := range ts {
+		rows[i] = t.Unsqueeze(dim)
+	}
+	if len(rows) > 0 && dim < 0 {
+		dim += rows[0].NDim()
+	}
+	return Cat(dim, rows...)
+}

@@ -1,0 +1,139 @@
+package dtensor
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// The norms work on whole rows: the last dimensions of x, those that weight
+// and bias have.
+//
+//	x                                weight, bias   result
+//	R                                R              R
+//	S(i), i not normalised           R              S(i)
+//	S(i), i normalised               R              a shard of another dimension, by an all-to-all, or R
+//	P, MaskP                         R              R, after a reduction
+//
+// Weight and bias are brought to R. Their gradients, sums over the rows, are
+// P(sum) on the axes that shard rows.
+
+// LayerNorm normalises the last dimensions of x, as many as weight has:
+//
+//	y = (x - mean)·rstd·weight + bias   rstd = 1/√(variance + eps)
+//
+// bias may be nil. With h = (x - mean)·rstd and g = dy·weight the gradients are
+//
+//	dx = rstd·(g - mean(g) - h·mean(g·h))   dweight = Σ dy·h   dbias = Σ dy
+//
+// It throws a *LayoutError if the sizes of weight or bias are not x's last.
+func (x *Tensor) LayerNorm(weight, bias *Tensor, eps float64) *Tensor {
+	return norm("LayerNorm", x, weight, bias, eps,
+		func(x, weight, bias *tensor.Tensor) (y, stats *tensor.Tensor) {
+			return tensor.LayerNorm(x, weight, bias, weight.NDim(), eps)
+		},
+		func(gy, x, weight, stats *tensor.Tensor) (gx, gw, gb *tensor.Tensor) {
+			return tensor.LayerNormGrad(gy, x, weight, stats, weight.NDim(), true, bias != nil)
+		})
+}
+
+// RMSNorm scales the last dimensions of x, as many as weight has, by their
+// root mean square:
+//
+//	y = x·rstd·weight   rstd = 1/√(mean of x² + eps)
+//
+// With h = x·rstd and g = dy·weight the gradients are
+//
+//	dx = rstd·(g - h·mean(g·h))   dweight = Σ dy·h
+//
+// It throws a *LayoutError if the sizes of weight are not x's last.
+func (x *Tensor) RMSNorm(weight *Tensor, eps float64) *Tensor {
+	return norm("RMSNorm", x, weight, nil, eps,
+		func(x, weight, _ *tensor.Tensor) (y, stats *tensor.Tensor) {
+			return tensor.RMSNorm(x, weight, weight.NDim(), eps)
+		},
+		func(gy, x, weight, stats *tensor.Tensor) (gx, gw, gb *tensor.Tensor) {
+			gx, gw = tensor.RMSNormGrad(gy, x, weight, stats, weight.NDim(), true)
+			return gx, gw, nil
+		})
+}
+
+func norm(op string, x, weight, bias *Tensor, eps float64, f func(x, weight, bias *tensor.Tensor) (y, stats *tensor.Tensor),
+	grad func(gy, x, weight, stats *tensor.Tensor) (gx, gw, gb *tensor.Tensor)) *Tensor {
+	m := sameMesh(op, x, weight)
+	n := weight.NDim()
+	if n > x.NDim() || !slices.Equal(x.spec.shape[x.NDim()-n:], weight.spec.shape) || bias != nil && !slices.Equal(bias.spec.shape, weight.spec.shape) {
+		ops := []Operand{operand("x", x), operand("weight", weight)}
+		if bias != nil {
+			ops = append(ops, operand("bias", bias))
+		}
+		refuse(op, fmt.Sprintf("the weight %v does not have the last sizes of x %v, or the bias not those of the weight", weight.Shape(), x.Shape()), "", ops...)
+	}
+	key := keyOf(op, x)
+	key.attr[0] = n
+	r := m.rule(key, func() (*layout.Rule, error) { return layout.Rowwise(op, lastDims(n), x.spec.shape) }, x)
+	in, w := x.to(r.in[0], op), weight.to(weight.spec.replicated(), op)
+	var b *Tensor
+	if bias != nil {
+		sameMesh(op, x, bias)
+		b = bias.to(bias.spec.replicated(), op)
+	}
+	out := &Tensor{spec: r.out[0]}
+	var stats *tensor.Tensor
+	if m.outside() {
+		out.local = m.empty(r.out[0], x.DType()).local
+	} else {
+		var local *tensor.Tensor
+		if b != nil {
+			local = b.local
+		}
+		out.local, stats = f(in.local, w.local, local)
+	}
+	if Tracked(x, weight, bias) {
+		out.record(op, func(gy *Tensor) {
+			// dy is brought to the layout of the result, so that one pass over the rows does it all.
+			gy = gy.to(out.spec, op+"Grad")
+			gx, gw, gb := wrap(in.spec, gy.local), w.emptyGrad(in.spec, n), (*Tensor)(nil)
+			if b != nil {
+				gb = b.emptyGrad(in.spec, n)
+			}
+			if !m.outside() {
+				var lw, lb *tensor.Tensor
+				gx.local, lw, lb = grad(gy.local, in.local, w.local, stats)
+				gw.local = lw
+				if gb != nil {
+					gb.local = lb
+				}
+			}
+			in.accumulate(gx)
+			w.accumulate(gw)
+			if b != nil {
+				b.accumulate(gb)
+			}
+		})
+	}
+	return out
+}
+
+// emptyGrad returns a tensor without data for the gradient of a weight whose
+// rows are divided as s, of which the last n dimensions are the weight's.
+func (w *Tensor) emptyGrad(s *spec, n int) *Tensor {
+	p := slices.Clone(w.spec.replicated().placements)
+	for axis, its := range s.placements {
+		if its.IsShard() {
+			p[axis] = layout.Partial(layout.Sum)
+		}
+	}
+	return wrap(w.spec.with("norm", p), w.local)
+}
+
+// lastDims returns -n, … -1.
+func lastDims(n int) []int {
+	dims := make([]int, n)
+	for i := range dims {
+		dims[i] = i - n
+	}
+	return dims
+}

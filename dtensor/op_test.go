@@ -1,0 +1,98 @@
+package dtensor_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+type T = *dtensor.Tensor
+
+func one(f func(x T) T) func(in []T) T    { return func(in []T) T { return f(in[0]) } }
+func two(f func(x, y T) T) func(in []T) T { return func(in []T) T { return f(in[0], in[1]) } }
+
+// Shapes: even over 2 and 4, uneven, smaller than the mesh, empty.
+var unaryShapes = [][][]int{{{4, 8}}, {{5, 3}}, {{1, 2, 3}}, {{0, 3}}, {{}}}
+var pairShapes = [][][]int{{{4, 8}, {4, 8}}, {{5, 3}, {3}}, {{2, 1, 3}, {5, 1}}, {{0, 3}, {3}}, {{3}, {}}}
+
+var opCases = []opCase{
+	{name: "Add", shapes: pairShapes, f: two(T.Add)},
+	{name: "Sub", shapes: pairShapes, f: two(T.Sub)},
+	{name: "Mul", shapes: pairShapes, f: two(T.Mul)},
+	{name: "Div", shapes: pairShapes, f: two(func(x, y T) T { return x.Div(y.Square().AddScalar(1)) })},
+	{name: "Maximum", shapes: pairShapes, f: two(T.Maximum)},
+	{name: "Minimum", shapes: pairShapes, f: two(T.Minimum)},
+	{name: "Maximum of equals", shapes: unaryShapes, f: one(func(x T) T { return x.Maximum(x.Scale(1)) })},
+	{name: "Pow", shapes: pairShapes, f: two(func(x, y T) T { return x.Abs().Pow(y) }), tol: 1e-4},
+	{name: "Neg", shapes: unaryShapes, f: one(T.Neg)},
+	{name: "Exp", shapes: unaryShapes, f: one(T.Exp)},
+	{name: "Gelu", shapes: unaryShapes, f: one(T.Gelu)},
+	{name: "Silu", shapes: unaryShapes, f: one(T.Silu)},
+	{name: "Relu", shapes: unaryShapes, f: one(T.Relu)},
+	{name: "Tanh", shapes: unaryShapes, f: one(T.Tanh)},
+	{name: "Sigmoid", shapes: unaryShapes, f: one(T.Sigmoid)},
+	{name: "Abs", shapes: unaryShapes, f: one(T.Abs)},
+	{name: "Log", shapes: unaryShapes, f: one(func(x T) T { return x.Abs().AddScalar(0.1).Log() })},
+	{name: "Sqrt", shapes: unaryShapes, f: one(func(x T) T { return x.Square().AddScalar(1).Sqrt() })},
+	{name: "Rsqrt", shapes: unaryShapes, f: one(func(x T) T { return x.Square().AddScalar(1).Rsqrt() })},
+	{name: "AddScalar", shapes: unaryShapes, f: one(func(x T) T { return x.AddScalar(2) })},
+	{name: "Scale", shapes: unaryShapes, f: one(func(x T) T { return x.Scale(-3) })},
+	{name: "PowScalar", shapes: unaryShapes, f: one(func(x T) T { return x.Abs().PowScalar(1.5) })},
+	{name: "Clamp", shapes: unaryShapes, f: one(func(x T) T { return x.Clamp(-0.5, 0.5) })},
+	{name: "Cast", shapes: unaryShapes, f: one(func(x T) T { return x.Cast(tensor.Float64).Scale(2).Cast(tensor.Float32) })},
+	{name: "Where", shapes: [][][]int{{{4, 8}, {8}}, {{5, 3}, {5, 1}}}, f: two(func(x, y T) T { return x.CompareScalar(tensor.OpGt, 0).Where(x, y) })},
+	{name: "Compare", shapes: pairShapes, nograd: true, f: two(func(x, y T) T { return x.Compare(tensor.OpLt, y) })},
+	{name: "MaskedFill", shapes: unaryShapes, f: one(func(x T) T { return x.MaskedFill(x.CompareScalar(tensor.OpLt, 0), 5) })},
+	{name: "Dropout", shapes: unaryShapes, f: one(func(x T) T { return x.Dropout(0.3, dtensor.Key{Seed: 9}) })},
+
+	{name: "MatMul", shapes: [][][]int{{{4, 6}, {6, 8}}, {{5, 3}, {3, 7}}, {{2, 3, 4}, {2, 4, 5}}, {{2, 3, 4}, {4, 5}}, {{3, 1, 2, 2}, {4, 2, 3}}, {{0, 3}, {3, 2}}, {{4}, {4, 3}}, {{5, 4}, {4}}}, f: two(T.MatMul)},
+	{name: "Linear", shapes: [][][]int{{{4, 6}, {8, 6}, {8}}, {{5, 3}, {7, 3}, {7}}, {{2, 3, 4}, {5, 4}, {5}}, {{0, 3}, {2, 3}, {2}}, {{3, 2}, {1, 2}, {1}}}, f: func(in []T) T { return in[0].Linear(in[1], in[2]) }},
+	{name: "Linear without bias", shapes: [][][]int{{{4, 6}, {8, 6}}, {{2, 3, 4}, {5, 4}}}, f: two(func(x, w T) T { return x.Linear(w, nil) })},
+
+	{name: "Sum", shapes: unaryShapes, f: one(func(x T) T { return x.Sum(nil, false) })},
+	{name: "Sum first", shapes: [][][]int{{{4, 8}}, {{5, 3}}, {{0, 3}}, {{1, 2, 3}}}, f: one(func(x T) T { return x.Sum([]int{0}, false) })},
+	{name: "Sum last kept", shapes: [][][]int{{{4, 8}}, {{5, 3}}, {{1, 2, 3}}}, f: one(func(x T) T { return x.Sum([]int{-1}, true) })},
+	{name: "Mean", shapes: [][][]int{{{4, 8}}, {{5, 3}}, {{1, 2, 3}}}, f: one(func(x T) T { return x.Mean([]int{0, 1}, false) })},
+	{name: "Amax", shapes: [][][]int{{{4, 8}}, {{5, 3}}, {{1, 2, 3}}}, f: one(func(x T) T { return x.Amax([]int{0}, false) })},
+	{name: "Amin", shapes: [][][]int{{{4, 8}}, {{5, 3}}, {{1, 2, 3}}}, f: one(func(x T) T { return x.Amin([]int{-1}, true) })},
+	{name: "Prod", shapes: [][][]int{{{4, 8}}, {{5, 3}}, {{1, 2, 3}}}, f: one(func(x T) T { return x.Prod([]int{1}, false) })},
+	{name: "Softmax", shapes: [][][]int{{{4, 8}}, {{5, 3}}, {{1, 2, 3}}, {{0, 3}}}, f: one(func(x T) T { return x.Softmax(-1) })},
+	{name: "Softmax first", shapes: [][][]int{{{4, 8}}, {{5, 3}}, {{1, 2, 3}}}, f: one(func(x T) T { return x.Softmax(0) })},
+	{name: "LogSoftmax", shapes: [][][]int{{{4, 8}}, {{5, 3}}, {{1, 2, 3}}}, f: one(func(x T) T { return x.LogSoftmax(1) })},
+	{name: "Cumsum", shapes: [][][]int{{{4, 8}}, {{5, 3}}}, f: one(func(x T) T { return x.Cumsum(0) })},
+	{name: "LayerNorm", shapes: [][][]int{{{4, 8}, {8}, {8}}, {{5, 3}, {3}, {3}}, {{2, 3, 4}, {3, 4}, {3, 4}}}, tol: 1e-4, f: func(in []T) T { return in[0].LayerNorm(in[1], in[2], 1e-5) }},
+	{name: "RMSNorm", shapes: [][][]int{{{4, 8}, {8}}, {{5, 3}, {3}}}, f: two(func(x, w T) T { return x.RMSNorm(w, 1e-6) })},
+	{name: "Attention", shapes: [][][]int{{{2, 4, 3, 2}, {2, 4, 3, 2}, {2, 4, 3, 2}}, {{1, 3, 5, 4}, {1, 3, 5, 4}, {1, 3, 5, 2}}}, f: func(in []T) T { return dtensor.ScaledDotProductAttention(in[0], in[1], in[2], true) }},
+
+	{name: "Reshape merge", shapes: [][][]int{{{4, 6, 8}}, {{3, 2, 5}}, {{0, 2, 5}}}, f: one(func(x T) T { return x.Reshape(-1, x.Dim(2)) })},
+	{name: "Reshape split", shapes: [][][]int{{{4, 6, 8}}, {{3, 2, 4}}}, f: one(func(x T) T { return x.Reshape(x.Dim(0), x.Dim(1), 2, x.Dim(2)/2) })},
+	{name: "Reshape flat", shapes: [][][]int{{{4, 6}}, {{5, 3}}, {{1, 3}}}, f: one(func(x T) T { return x.Reshape(x.Numel()) })},
+	{name: "Squeeze", shapes: [][][]int{{{4, 6}}, {{5, 3}}}, f: one(func(x T) T { return x.Unsqueeze(1).Squeeze(1).Unsqueeze(-1) })},
+	{name: "Transpose", shapes: [][][]int{{{4, 6, 8}}, {{3, 2, 5}}}, f: one(func(x T) T { return x.Transpose(0, -1) })},
+	{name: "Permute", shapes: [][][]int{{{4, 6, 8}}, {{3, 2, 5}}}, f: one(func(x T) T { return x.Permute(2, 0, 1) })},
+	{name: "Expand", shapes: [][][]int{{{4, 1}}, {{1, 1}}, {{3, 1}}}, f: one(func(x T) T { return x.Expand(2, -1, 5) })},
+	{name: "Narrow", shapes: [][][]int{{{4, 8}}, {{5, 3}}}, f: one(func(x T) T { return x.Narrow(0, 1, 2).Narrow(1, 0, 3) })},
+	{name: "Split", shapes: [][][]int{{{4, 9}}, {{5, 3}}}, f: one(func(x T) T { p := x.Chunk(1, 3); return p[0].Add(p[2]).Mul(p[1]) })},
+	{name: "Cat", shapes: [][][]int{{{4, 8}, {4, 3}}, {{5, 3}, {5, 0}}}, f: two(func(x, y T) T { return dtensor.Cat(1, x, y) })},
+	{name: "Stack", shapes: [][][]int{{{4, 8}, {4, 8}}, {{3}, {3}}}, f: two(func(x, y T) T { return dtensor.Stack(-1, x, y) })},
+	{name: "IndexSelect", shapes: [][][]int{{{4, 8}, {6}}, {{6, 3, 2}, {5}}}, ints: []int{0, 3}, f: two(func(x, i T) T { return x.IndexSelect(1, i) })},
+	{name: "IndexSelect first", shapes: [][][]int{{{4, 8}, {6}}, {{6, 3, 2}, {5}}}, ints: []int{0, 4}, f: two(func(x, i T) T { return x.IndexSelect(0, i) })},
+	{name: "Gather", shapes: [][][]int{{{4, 8}, {4, 3}}, {{6, 3, 2}, {6, 5, 1}}}, ints: []int{0, 3}, f: two(func(x, i T) T { return x.Gather(1, i) })},
+	{name: "Gather first", shapes: [][][]int{{{4, 8}, {2, 8}}, {{6, 3, 2}, {5, 3, 2}}}, ints: []int{0, 4}, f: two(func(x, i T) T { return x.Gather(0, i) })},
+	{name: "Argmax", shapes: [][][]int{{{4, 8}}, {{5, 3}}}, nograd: true, f: one(func(x T) T { return x.Argmax(1, false) })},
+	{name: "TopK", shapes: [][][]int{{{4, 8}}, {{5, 3}}}, f: one(func(x T) T { v, _ := x.TopK(2, 1); return v })},
+	{name: "TopK positions", shapes: [][][]int{{{4, 8}}, {{5, 3}}}, nograd: true, f: one(func(x T) T { _, i := x.TopK(2, 0); return i })},
+}
+
+// Every operator gives the same for every layout of its inputs.
+func TestOperators(t *testing.T) {
+	for _, c := range opCases {
+		t.Run(c.name, func(t *testing.T) {
+			for _, shape := range meshes {
+				onMesh(t, shape, func(ctx context.Context, m *dtensor.Mesh) error { return c.check(ctx, m) })
+			}
+		})
+	}
+}

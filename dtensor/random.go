@@ -1,0 +1,62 @@
+package dtensor
+
+import (
+	"fmt"
+
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// A Key chooses a sequence of random numbers: a seed, and a stream for each
+// parameter or use that must differ from the others.
+type Key = tensor.Key
+
+// Normal returns float32 numbers of the normal distribution with the given
+// mean and standard deviation. Each element depends on the key and on its
+// index in the global tensor alone: mesh and placements do not change it. It
+// communicates nothing.
+func Normal(mesh *Mesh, key Key, mean, std float64, shape []int, placements ...layout.Placement) *Tensor {
+	return random("Normal", mesh, tensor.Float32, shape, placements, func(t *tensor.Tensor, s *spec) {
+		tensor.FillNormal(t, key, mean, std, s.shape, s.offset)
+	})
+}
+
+// Uniform returns float32 numbers from [lo, hi); see Normal.
+func Uniform(mesh *Mesh, key Key, lo, hi float64, shape []int, placements ...layout.Placement) *Tensor {
+	return random("Uniform", mesh, tensor.Float32, shape, placements, func(t *tensor.Tensor, s *spec) {
+		tensor.FillUniform(t, key, lo, hi, s.shape, s.offset)
+	})
+}
+
+// random fills the shards of a layout by global index.
+func random(op string, mesh *Mesh, dt tensor.DType, shape []int, placements []layout.Placement, fill func(t *tensor.Tensor, s *spec)) *Tensor {
+	s := mesh.mustSpec(op, shape, placements)
+	base := s.gradient() // Replicate where s is Partial
+	t := wrap(base, tensor.New(mesh.eng.dev, dt, base.local...))
+	if !mesh.outside() {
+		fill(t.local, base)
+	}
+	return t.to(s, op)
+}
+
+// Dropout returns x with each element set to 0 with probability p and the
+// others divided by 1-p. Which ones depends on the key and the elements' global
+// indices alone, so use another key for each call. Its gradient drops the same
+// elements of dy. It throws a *LayoutError unless 0 <= p < 1.
+func (x *Tensor) Dropout(p float64, key Key) *Tensor {
+	if !(p >= 0 && p < 1) {
+		refuse("Dropout", fmt.Sprintf("the probability is %v", p), "give one that is at least 0 and below 1", operand("input", x))
+	}
+	if p == 0 {
+		return x
+	}
+	s := x.spec.gradient()
+	keep := random("Dropout", s.mesh, tensor.Bool, s.shape, s.placements, func(t *tensor.Tensor, s *spec) {
+		tensor.FillBernoulli(t, key, 1-p, s.shape, s.offset)
+	})
+	out := x.Detach().keepWhere(keep, true).Scale(1 / (1 - p))
+	if x.tracked() {
+		out.record("Dropout", func(gy *Tensor) { x.accumulate(gy.keepWhere(keep, true).Scale(1 / (1 - p))) })
+	}
+	return out
+}

@@ -1,0 +1,47 @@
+package dtensor
+
+import (
+	"slices"
+
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// viewRule returns the cached rule of an operator that only renames elements.
+// declare gives its layouts; keepMask says that a MaskPartial input may stay one.
+func (t *Tensor) viewRule(key ruleKey, keepMask bool, declare func(in layout.Layout) (layout.View, error)) *rule {
+	m := t.spec.mesh
+	key.in[0] = t.spec
+	if r, ok := m.rules[key]; ok {
+		return r
+	}
+	in := t.spec
+	if in.masked && !keepMask {
+		p := slices.Clone(in.placements)
+		for i := range p {
+			if p[i].IsMask() {
+				p[i] = layout.Replicate()
+			}
+		}
+		in = in.with(key.op, p)
+	}
+	v, err := declare(in.layout)
+	if err != nil {
+		fault.Throw(&LayoutError{Op: key.op, Operands: []Operand{operand("input", t)}, Problem: err.Error(), Err: err})
+	}
+	r := &rule{in: []*spec{m.specOf(v.In)}, out: []*spec{m.specOf(v.Out)}}
+	m.rules[key] = r
+	return r
+}
+
+// viewed makes the result of a view of in, whose local part f computes.
+func (m *Mesh) viewed(r *rule, in *Tensor, f func(local *tensor.Tensor) *tensor.Tensor) *Tensor {
+	out := &Tensor{spec: r.out[0], mask: in.mask.Hold(), clean: in.clean}
+	if m.outside() {
+		out.local = m.empty(r.out[0], in.DType()).local
+	} else {
+		out.local = f(in.local)
+	}
+	return out
+}
