@@ -10,6 +10,10 @@ import (
 // TestMain makes this test binary three programs more: gorun, its guardian, and
 // testrank, the rank that the tests start. They are in PATH during the tests.
 func TestMain(m *testing.M) {
+	// Under the race detector each process would sleep a second before it ends.
+	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
+		panic(err)
+	}
 	gorun := func() { os.Exit(Main(os.Args)) }
 	testscript.Main(m, map[string]func(){
 		"gorun":      gorun,

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/comm/mem"
+	"github.com/gorun-spmd/gorun/comm/shm"
 	"github.com/gorun-spmd/gorun/internal/control"
 	"github.com/gorun-spmd/gorun/internal/job"
 )
@@ -72,7 +73,11 @@ func (r *rank) join() error {
 	case r.segment == nil:
 		return fmt.Errorf("runtime: rank %d of %d was given no shared memory; start the program with gorun", r.job.Rank, r.job.Size)
 	default:
-		return fmt.Errorf("runtime: rank %d of %d: no shared-memory backend yet", r.job.Rank, r.job.Size)
+		backend, err := shm.Open(r.segment, r.job.Rank)
+		if err != nil {
+			return err
+		}
+		r.world = comm.NewWorld(backend)
 	}
 	return nil
 }
