@@ -51,7 +51,7 @@ func (b Buffer) Bytes() int { return b.Count * b.DType.Size() }
 
 // Slice returns elements lo to hi of the buffer. It does not check the range.
 func (b Buffer) Slice(lo, hi int) Buffer {
-	if b.Ptr == nil {
+	if lo == hi { // no pointer past the end
 		return Buffer{Count: hi - lo, DType: b.DType}
 	}
 	return Buffer{Ptr: unsafe.Add(b.Ptr, lo*b.DType.Size()), Count: hi - lo, DType: b.DType}

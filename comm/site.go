@@ -34,7 +34,7 @@ func (s *site) String() string {
 			line := fmt.Sprintf("%s:%d", short(f.File), f.Line)
 			test := strings.HasSuffix(f.File, "_test.go")
 			switch {
-			case !test && within(f.Function, own):
+			case !test && inside(f.Function, own):
 			case !test && library(f.Function, module):
 				if via == "" {
 					via = line
@@ -49,6 +49,11 @@ func (s *site) String() string {
 			return via
 		}
 	}
+}
+
+// inside reports whether function is in this package, own, or a backend.
+func inside(function, own string) bool {
+	return within(function, own) && !within(function, own+"/commtest")
 }
 
 // within reports whether function belongs to package pkg or one below it.

@@ -25,6 +25,9 @@ func (r *Rank) party(call *comm.Call) comm.Party {
 func (r *Rank) send(ctx context.Context, call *comm.Call) error {
 	r.g.mu.Lock()
 	defer r.g.mu.Unlock()
+	if e := r.g.dead(); e != nil {
+		return e
+	}
 	key := pair{r.rank, call.Root}
 	l := &letter{call: call, party: r.party(call)}
 	r.g.mail[key] = append(r.g.mail[key], l)
@@ -40,10 +43,16 @@ func (r *Rank) send(ctx context.Context, call *comm.Call) error {
 func (r *Rank) recv(ctx context.Context, call *comm.Call) error {
 	r.g.mu.Lock()
 	defer r.g.mu.Unlock()
+	if e := r.g.dead(); e != nil {
+		return e
+	}
 	key := pair{call.Root, r.rank}
 	err := r.wait(ctx, func() bool { return len(r.g.mail[key]) > 0 }, func() []int { return []int{r.g.world[call.Root]} })
 	if err != nil {
 		return err
+	}
+	if e := r.g.dead(); e != nil { // the sender may have gone
+		return e
 	}
 	l := r.g.mail[key][0]
 	r.g.mail[key] = r.g.mail[key][1:]

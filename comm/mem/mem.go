@@ -110,9 +110,6 @@ func (g *group) dead() *comm.AbortError {
 // wait returns when done is true; the job's lock is held. missing lists the
 // ranks it still needs.
 func (r *Rank) wait(ctx context.Context, done func() bool, missing func() []int) error {
-	if e := r.g.dead(); e != nil {
-		return e
-	}
 	if ctx.Done() != nil {
 		stop := context.AfterFunc(ctx, func() {
 			r.g.mu.Lock()
@@ -143,11 +140,40 @@ func (r *Rank) wait(ctx context.Context, done func() bool, missing func() []int)
 	return nil
 }
 
-// meet gives every rank the values of all.
+// meet gives every rank the values of all. Once all have come no rank fails.
 func (r *Rank) meet(ctx context.Context, value any) ([]any, error) {
+	r.g.mu.Lock()
+	defer r.g.mu.Unlock()
+	if e := r.g.dead(); e != nil {
+		return nil, e
+	}
+	m := r.come(value)
+	err := r.wait(ctx, m.complete, func() (late []int) {
+		for i, v := range m.values {
+			if v == nil {
+				late = append(late, r.g.world[i])
+			}
+		}
+		return late
+	})
+	return m.values, err
+}
+
+// part is a meeting that ends a call: all ranks are on their way to it, and
+// none may go before the others have done with its memory, whatever happens.
+func (r *Rank) part(value any) []any {
+	r.g.mu.Lock()
+	defer r.g.mu.Unlock()
+	m := r.come(value)
+	for !m.complete() {
+		r.g.wake.Wait()
+	}
+	return m.values
+}
+
+// come adds a value to the meeting in progress; the job's lock is held.
+func (r *Rank) come(value any) *meeting {
 	g := r.g
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	if g.now == nil {
 		g.now = &meeting{values: make([]any, len(g.world))}
 	}
@@ -157,16 +183,10 @@ func (r *Rank) meet(ctx context.Context, value any) ([]any, error) {
 		g.now = nil
 		g.wake.Broadcast()
 	}
-	err := r.wait(ctx, func() bool { return m.came == len(g.world) }, func() (late []int) {
-		for i, v := range m.values {
-			if v == nil {
-				late = append(late, g.world[i])
-			}
-		}
-		return late
-	})
-	return m.values, err
+	return m
 }
+
+func (m *meeting) complete() bool { return m.came == len(m.values) }
 
 // Split makes new groups; the first member of each makes it.
 func (r *Rank) Split(ctx context.Context, members []int) (comm.Backend, error) {
@@ -203,32 +223,25 @@ func (r *Rank) Do(ctx context.Context, call *comm.Call) error {
 	}
 	for i, c := range calls {
 		if c.Fingerprint() != calls[0].Fingerprint() {
-			return r.mismatch(ctx, calls, 0, i)
+			return r.mismatch(calls, 0, i)
 		}
 	}
 	var result []byte
 	if err = agree(calls, r.g.world); err == nil {
 		result = compute(calls, r.rank)
 	}
-	if _, err2 := r.meet(ctx, true); err2 != nil {
-		return err2
-	}
+	r.part(true)
 	copy(call.Dst.Data(), result)
 	return err
 }
 
 // mismatch is the error of ranks a and b, which all ranks have seen to differ.
-func (r *Rank) mismatch(ctx context.Context, calls []*comm.Call, a, b int) error {
-	sites, err := r.meet(ctx, calls[r.rank].Site())
-	if err != nil {
-		return err
-	}
+func (r *Rank) mismatch(calls []*comm.Call, a, b int) error {
+	sites := r.part(calls[r.rank].Site())
 	party := func(i int) comm.Party {
 		return comm.Party{Rank: r.g.world[i], Call: calls[i].String(), Site: fmt.Sprint(sites[i])}
 	}
-	err = comm.Mismatch(party(a), party(b))
-	if _, err2 := r.meet(ctx, true); err2 != nil { // before any caller reuses its call
-		return err2
-	}
+	err := comm.Mismatch(party(a), party(b))
+	r.part(true)
 	return err
 }

@@ -24,7 +24,8 @@ func (r *Rank) inline(call *comm.Call, seq uint64) error {
 	default:
 		for m := range r.world {
 			n, from := r.share(call, seq, m)
-			if at := r.landing(call, m); n > 0 {
+			if n > 0 {
+				at := r.landing(call, m)
 				copy(call.Dst.Slice(at, at+n).Data(), bytesAt(r.inlineAt(m, seq), from*call.DType().Size(), n*call.DType().Size()))
 			}
 		}

@@ -1,14 +1,157 @@
 package shm
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/commtest"
 	"github.com/gorun-spmd/gorun/internal/control"
+	"github.com/gorun-spmd/gorun/internal/invariant"
 )
 
+// The test binary is its own child: with these set it is a rank.
+const (
+	rankVariable = "SHM_TEST_RANK"
+	sizeVariable = "SHM_TEST_SIZE"
+	taskVariable = "SHM_TEST_TASK"
+)
+
+func TestMain(m *testing.M) {
+	if task := os.Getenv(taskVariable); task != "" {
+		if err := child(task); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// child is one rank in a process of its own.
+func child(task string) error {
+	rank, err := strconv.Atoi(os.Getenv(rankVariable))
+	if err != nil {
+		return err
+	}
+	size, err := strconv.Atoi(os.Getenv(sizeVariable))
+	if err != nil {
+		return err
+	}
+	var arenas []*os.File
+	for r := range size {
+		arenas = append(arenas, os.NewFile(uintptr(4+r), "arena"))
+	}
+	seg, err := control.Open(os.NewFile(3, "control"), arenas, rank)
+	if err != nil {
+		return err
+	}
+	b, err := Open(seg, rank)
+	if err != nil {
+		return err
+	}
+	return tasks[task](context.Background(), comm.NewWorld(b))
+}
+
+var tasks = map[string]func(context.Context, *comm.Comm) error{
+	"suite": func(ctx context.Context, world *comm.Comm) error {
+		var errs []error
+		for _, c := range commtest.Cases() {
+			if err := c.Run(ctx, world); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", c.Name, err))
+			}
+		}
+		return errors.Join(errs...)
+	},
+	// The last rank dies while the others wait for it in a large AllReduce.
+	"death": func(ctx context.Context, world *comm.Comm) error {
+		if world.Rank() == world.Size()-1 {
+			p, err := os.FindProcess(os.Getpid())
+			if err != nil {
+				return err
+			}
+			time.Sleep(5 * time.Millisecond)
+			return p.Kill()
+		}
+		err := comm.AllReduce(ctx, world, make([]float32, 100_000), comm.Sum)
+		var ended *comm.EndedError
+		if !errors.As(err, &ended) || ended.Rank != world.Size()-1 || !strings.Contains(err.Error(), "signal: killed") {
+			return fmt.Errorf("got %v, want that rank %d was killed", err, world.Size()-1)
+		}
+		return nil
+	},
+}
+
+// processes runs a task on n ranks that are processes.
+func processes(t *testing.T, n int, task string) (errs []error) {
+	t.Helper()
+	launcher, err := control.Create(n, control.Options{ArenaBytes: 64 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer launcher.Close()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	errs = make([]error, n)
+	var wg sync.WaitGroup
+	for r := range n {
+		var out bytes.Buffer
+		cmd := exec.CommandContext(t.Context(), exe)
+		cmd.Env = append(os.Environ(), "GOMAXPROCS=1", taskVariable+"="+task,
+			fmt.Sprintf("%s=%d", rankVariable, r), fmt.Sprintf("%s=%d", sizeVariable, n))
+		cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = &out, &out, launcher.Files()
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		wg.Go(func() {
+			cause := ""
+			if err := cmd.Wait(); err != nil {
+				cause = err.Error()
+				errs[r] = fmt.Errorf("%w: %s", err, out.String())
+			}
+			launcher.Ended(r, cause)
+		})
+	}
+	wg.Wait()
+	return errs
+}
+
+func TestProcesses(t *testing.T) {
+	sizes := []int{1, 2, 3, 4, 7}
+	if invariant.Enabled { // slow: TestGoroutines has all sizes
+		sizes = []int{3}
+	}
+	for _, n := range sizes {
+		for r, err := range processes(t, n, "suite") {
+			if err != nil {
+				t.Errorf("rank %d of %d: %v", r, n, err)
+			}
+		}
+	}
+}
+
+func TestDeathReachesTheOthers(t *testing.T) {
+	for _, n := range []int{2, 4} {
+		for r, err := range processes(t, n, "death") {
+			if (err != nil) != (r == n-1) {
+				t.Errorf("rank %d of %d: %v", r, n, err)
+			}
+		}
+	}
+}
+
+// open returns n ranks of this process, each with mappings of its own.
 func open(t testing.TB, n int) (*control.Segment, []*Rank) {
 	t.Helper()
 	launcher, err := control.Create(n, control.Options{ArenaBytes: 64 << 20})
@@ -30,61 +173,86 @@ func open(t testing.TB, n int) (*control.Segment, []*Rank) {
 	return launcher, ranks
 }
 
-func TestSmoke(t *testing.T) {
-	for _, n := range []int{1, 2, 3, 7} {
-		for _, count := range []int{0, 1, 8, 9, 1000, 1025, 300000} {
-			_, ranks := open(t, n)
-			var wg sync.WaitGroup
-			for r, b := range ranks {
-				wg.Go(func() {
-					c := comm.NewWorld(b)
-					x := make([]float32, count)
-					for k := range 3 {
-						for i := range x {
-							x[i] = float32(r + i%10 + k)
-						}
-						if err := comm.AllReduce(context.Background(), c, x, comm.Sum); err != nil {
-							t.Error(err)
-							return
-						}
-						for i := range x {
-							if want := float32(n*(n-1)/2 + n*(i%10+k)); x[i] != want {
-								t.Errorf("n=%d count=%d rank %d: x[%d] = %v, want %v", n, count, r, i, x[i], want)
-								return
-							}
-						}
-					}
-				})
-			}
-			wg.Wait()
+// goroutines is the commtest.Harness of ranks in this process.
+func goroutines(t testing.TB) commtest.Harness {
+	return func(ctx context.Context, n int, f func(context.Context, *comm.Comm) error) []error {
+		launcher, ranks := open(t, n)
+		errs := make([]error, n)
+		var wg sync.WaitGroup
+		for r, b := range ranks {
+			wg.Go(func() {
+				cause := ""
+				if errs[r] = f(ctx, comm.NewWorld(b)); errs[r] != nil {
+					cause = errs[r].Error()
+				}
+				launcher.Ended(r, cause)
+			})
 		}
+		wg.Wait()
+		return errs
 	}
 }
 
-func BenchmarkBarrier2(b *testing.B)   { bench(b, 2, 0) }
-func BenchmarkAllReduce2(b *testing.B) { bench(b, 2, 2) }
+func TestGoroutines(t *testing.T) { commtest.TestBackend(t, goroutines(t)) }
 
-func bench(b *testing.B, n, count int) {
-	_, ranks := open(b, n)
-	var wg sync.WaitGroup
-	for _, r := range ranks {
-		wg.Go(func() {
-			c := comm.NewWorld(r)
-			x := make([]float32, count)
-			ctx := context.Background()
-			for range b.N {
-				var err error
-				if count == 0 {
-					err = comm.Barrier(ctx, c)
-				} else {
-					err = comm.AllReduce(ctx, c, x, comm.Max)
-				}
+func TestBlockingCallsDoNotAllocate(t *testing.T) {
+	errs := goroutines(t)(t.Context(), 2, func(ctx context.Context, world *comm.Comm) error {
+		p, err := world.Memory().Alloc(1 << 16)
+		if err != nil {
+			return err
+		}
+		buf := bytesAt(p, 0, 1<<16)
+		heap := make([]uint8, 1<<16)
+		small := make([]float32, 2)
+		var failed error
+		round := func() {
+			for _, err := range []error{
+				comm.Barrier(ctx, world),
+				comm.AllReduce(ctx, world, small, comm.Sum),
+				comm.AllReduce(ctx, world, buf, comm.Max),
+				comm.AllReduce(ctx, world, heap, comm.Max),
+				comm.AllGather(ctx, world, buf[:1<<15], heap[:1<<14]),
+				comm.AllToAll(ctx, world, heap, buf),
+			} {
 				if err != nil {
-					b.Error(err)
-					return
+					failed = err
 				}
 			}
-		})
+		}
+		round()
+		const runs = 20
+		var allocs float64
+		if world.Rank() == 0 { // the count is the whole process'
+			allocs = testing.AllocsPerRun(runs, round)
+		} else {
+			for range runs + 1 {
+				round()
+			}
+		}
+		if allocs >= 1 {
+			return fmt.Errorf("%v allocations a round", allocs)
+		}
+		return failed
+	})
+	if err := errors.Join(errs...); err != nil {
+		t.Error(err)
 	}
-	wg.Wait()
+}
+
+func BenchmarkBarrier2(b *testing.B)   { benchmark(b, 2, 0) }
+func BenchmarkAllReduce2(b *testing.B) { benchmark(b, 2, 2) }
+
+func benchmark(b *testing.B, n, count int) {
+	errs := goroutines(b)(b.Context(), n, func(ctx context.Context, c *comm.Comm) error {
+		x := make([]float32, count)
+		for range b.N {
+			if err := comm.AllReduce(ctx, c, x, comm.Max); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err := errors.Join(errs...); err != nil {
+		b.Error(err)
+	}
 }

@@ -1,0 +1,5 @@
+package commtest
+
+import "testing"
+
+func TestMem(t *testing.T) { TestBackend(t, Ranks) }

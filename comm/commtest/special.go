@@ -1,0 +1,160 @@
+package commtest
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/comm"
+)
+
+// affine is x → a·x+b: composing them is associative but not commutative.
+type affine struct{ a, b int64 }
+
+func customOperations(ctx context.Context, c *comm.Comm) error {
+	compose, err := comm.NewFunc("then", func(f, g affine) affine { return affine{f.a * g.a, g.a*f.b + g.b} })
+	if err != nil {
+		return err
+	}
+	at := func(r, i int) affine { return affine{int64(1 + (r+i)%3), int64(i - r)} }
+	for _, n := range []int{0, 1, 5, 300, 20_000} {
+		buf := make([]affine, n)
+		for i := range buf {
+			buf[i] = at(c.Rank(), i)
+		}
+		if err := comm.AllReduceFunc(ctx, c, buf, compose); err != nil {
+			return err
+		}
+		for i, got := range buf {
+			want := at(0, i)
+			for r := 1; r < c.Size(); r++ {
+				g := at(r, i)
+				want = affine{want.a * g.a, g.a*want.b + g.b}
+			}
+			if got != want {
+				return fmt.Errorf("[%d] of %d is %v, want %v", i, n, got, want)
+			}
+		}
+	}
+	for name, makeFunc := range map[string]func() error{
+		"pointer": func() error { _, err := comm.NewFunc("", func(a, _ *int) *int { return a }); return err },
+		"string": func() error {
+			_, err := comm.NewFunc("", func(a, _ struct{ x [2]string }) struct{ x [2]string } { return a })
+			return err
+		},
+		"nothing": func() error { _, err := comm.NewFunc("", func(a, _ struct{}) struct{} { return a }); return err },
+	} {
+		if makeFunc() == nil {
+			return fmt.Errorf("NewFunc accepted a %s", name)
+		}
+	}
+	return nil
+}
+
+// propagatesNaN: minimum and maximum are NaN if any rank's value is.
+func propagatesNaN(ctx context.Context, c *comm.Comm) error {
+	for _, op := range []comm.Op{comm.Min, comm.Max, comm.Sum} {
+		for bad := range c.Size() {
+			buf := make([]float32, 40)
+			for i := range buf {
+				buf[i] = float32(i - c.Rank())
+			}
+			if c.Rank() == bad {
+				buf[bad] = float32(math.NaN())
+			}
+			if err := comm.AllReduce(ctx, c, buf, op); err != nil {
+				return err
+			}
+			for i, x := range buf {
+				if (x != x) != (i == bad) {
+					return fmt.Errorf("%v with NaN from rank %d: [%d] is %v", op, bad, i, x)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// outOfPlace is an AllReduce whose Dst is not its Src, on some ranks only.
+func outOfPlace(ctx context.Context, c *comm.Comm) error {
+	for _, n := range []int{3, 700, 9000} {
+		for w := range places {
+			a := arena{c: c, where: w}
+			src, err := take[int32](&a, n)
+			if err != nil {
+				return err
+			}
+			dst := src
+			if c.Rank() != 1 {
+				if dst, err = take[int32](&a, n); err != nil {
+					return err
+				}
+			}
+			for i := range src {
+				src[i] = int32(i * (c.Rank() + 1))
+			}
+			if err := c.Do(ctx, comm.Call{Kind: comm.AllReduceKind, Op: comm.Sum, Dst: comm.Of(dst), Src: comm.Of(src)}); err != nil {
+				return err
+			}
+			for i := range dst {
+				if want := int32(i * c.Size() * (c.Size() + 1) / 2); dst[i] != want {
+					return fmt.Errorf("%v: dst[%d] is %d, want %d", w, i, dst[i], want)
+				}
+				if want := int32(i * (c.Rank() + 1)); c.Rank() != 1 && src[i] != want {
+					return fmt.Errorf("%v: src[%d] has become %d, was %d", w, i, src[i], want)
+				}
+			}
+			a.free()
+		}
+	}
+	return nil
+}
+
+// letters sends around the ring, in both directions, several at a time.
+func letters(ctx context.Context, c *comm.Comm) error {
+	n, me := c.Size(), c.Rank()
+	if n == 1 {
+		return nil
+	}
+	next, before := (me+1)%n, (me+n-1)%n
+	for w := range places {
+		for _, count := range []int{0, 1, 8, 9, 2000, 150_000} {
+			a := arena{c: c, where: w}
+			src, err := take[int32](&a, count)
+			if err != nil {
+				return err
+			}
+			dst, err := take[int32](&a, count)
+			if err != nil {
+				return err
+			}
+			for k := range 3 {
+				for i := range src {
+					src[i] = int32(i + me<<20 + k)
+				}
+				send := func() error { return comm.Send(ctx, c, src, next) }
+				recv := func() error { return comm.Recv(ctx, c, dst, before) }
+				if me%2 == 1 || me == n-1 { // somebody must receive first
+					send, recv = recv, send
+				}
+				if err := send(); err != nil {
+					return err
+				}
+				if err := recv(); err != nil {
+					return err
+				}
+				for i := range dst {
+					if want := int32(i + before<<20 + k); dst[i] != want {
+						return fmt.Errorf("%v: %d elements, message %d: [%d] is %#x, want %#x", w, count, k, i, dst[i], want)
+					}
+				}
+			}
+			a.free()
+		}
+	}
+	return nil
+}
+
+// aligned reports whether p is a multiple of 64.
+func aligned(p unsafe.Pointer) bool { return uintptr(p)%64 == 0 }
