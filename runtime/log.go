@@ -30,9 +30,11 @@ const timeForm = "2006-01-02T15:04:05.000Z07:00"
 
 // newLogger makes the log of r, written to w, as the environment asks.
 func newLogger(w io.Writer, r *rank, env func(string) string) zerolog.Logger {
-	level, err := zerolog.ParseLevel(env("GORUN_LOG"))
-	if err != nil || env("GORUN_LOG") == "" {
-		level = zerolog.InfoLevel
+	level, err := zerolog.InfoLevel, error(nil)
+	if name := env("GORUN_LOG"); name != "" {
+		if level, err = zerolog.ParseLevel(name); err != nil {
+			level = zerolog.InfoLevel
+		}
 	}
 	if console(w, env("GORUN_LOG_FORMAT")) {
 		w = zerolog.ConsoleWriter{
@@ -49,7 +51,11 @@ func newLogger(w io.Writer, r *rank, env func(string) string) zerolog.Logger {
 			},
 		}
 	}
-	return zerolog.New(w).Level(level).Hook(stamp{r})
+	log := zerolog.New(w).Level(level).Hook(stamp{r})
+	if err != nil {
+		log.Warn().Msgf("GORUN_LOG=%s: not a level; give trace, debug, info, warn, error or disabled", env("GORUN_LOG"))
+	}
+	return log
 }
 
 // console reports whether log lines are for people's eyes.

@@ -76,11 +76,11 @@ func run(f func(context.Context, *comm.Comm) error) (status int) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	stop := watch(r, cancel)
-	defer stop.end()
 
 	returned := false
 	defer func() {
 		if !returned { // a panic, on its way: say so, and let it go on with its stack whole
+			stop.ignore()
 			r.fail(errors.New("panic"))
 		}
 	}()
@@ -94,10 +94,15 @@ func run(f func(context.Context, *comm.Comm) error) (status int) {
 	if s, ok := stop.signal(); ok && interrupted(ctx, err) {
 		return 128 + int(s)
 	}
-	r.fail(err)
-	if !r.secondary(err) {
-		r.report(err)
+	if r.secondary(err) {
+		// Let the rank that failed end first: it may still have something to say.
+		stop.wait(leaveTime)
+		r.fail(err)
+		return 1
 	}
+	stop.ignore()
+	r.fail(err)
+	r.report(err)
 	return 1
 }
 

@@ -15,9 +15,9 @@ const leaveTime = 50 * time.Millisecond
 
 // A stop watches for the signals that ask this rank to end.
 type stop struct {
-	got     atomic.Int32 // the first signal's number; 0 if none came
-	signals chan os.Signal
-	done    chan struct{}
+	got     atomic.Int32  // the first signal's number; 0 if none came
+	asked   chan struct{} // closed when it came
+	leaving atomic.Bool   // this rank is on its way out: signals change nothing
 }
 
 // watch cancels f's context at the first SIGINT, SIGTERM or SIGHUP. If the job is
@@ -25,33 +25,40 @@ type stop struct {
 // soon after; else f may take its time, and a second signal has its default
 // action. A signal that was ignored when the program started stays ignored.
 func watch(r *rank, cancel context.CancelCauseFunc) *stop {
-	s := &stop{signals: make(chan os.Signal, 1), done: make(chan struct{})}
+	s := &stop{asked: make(chan struct{})}
+	signals := make(chan os.Signal, 1)
 	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 		if !signal.Ignored(sig) {
-			signal.Notify(s.signals, sig)
+			signal.Notify(signals, sig)
 		}
 	}
 	go func() {
-		select {
-		case <-s.done:
-		case sig := <-s.signals:
-			number := sig.(syscall.Signal)
-			s.got.Store(int32(number))
-			signal.Stop(s.signals)
-			cancel(&interruptError{number})
-			if r.jobFailed() {
-				time.Sleep(leaveTime)
-				os.Exit(128 + int(number))
-			}
+		number := (<-signals).(syscall.Signal)
+		if s.leaving.Load() {
+			return
+		}
+		s.got.Store(int32(number))
+		close(s.asked)
+		signal.Stop(signals)
+		cancel(&interruptError{number})
+		if r.jobFailed() {
+			time.Sleep(leaveTime)
+			os.Exit(128 + int(number))
 		}
 	}()
 	return s
 }
 
-// end stops watching.
-func (s *stop) end() {
-	signal.Stop(s.signals)
-	close(s.done)
+// ignore makes signals that come from here on do nothing: what this rank has to
+// say of its own failure must not be cut off.
+func (s *stop) ignore() { s.leaving.Store(true) }
+
+// wait returns when a signal has come, or after d.
+func (s *stop) wait(d time.Duration) {
+	select {
+	case <-s.asked:
+	case <-time.After(d):
+	}
 }
 
 // signal returns the signal that came, if one did.

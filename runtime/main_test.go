@@ -1,0 +1,197 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/launcher"
+)
+
+// TestMain makes this test binary gorun, its guardian, and rankprogram, whose
+// first argument names one of programs.
+func TestMain(m *testing.M) {
+	// Under the race detector each process would sleep a second before it ends.
+	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
+		panic(err)
+	}
+	gorun := func() { os.Exit(launcher.Main(os.Args)) }
+	testscript.Main(m, map[string]func(){
+		"gorun":          gorun,
+		"gorun-guardian": gorun,
+		"rankprogram": func() {
+			f, ok := programs()[os.Args[1]]
+			if !ok {
+				fmt.Fprintf(os.Stderr, "no program %q\n", os.Args[1])
+				os.Exit(99)
+			}
+			Main(f)
+		},
+	})
+}
+
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{Dir: "testdata/script"})
+}
+
+// programs are what the ranks of the tests run.
+func programs() map[string]func(context.Context, *comm.Comm) error {
+	return map[string]func(context.Context, *comm.Comm) error{
+		// sum prints a line of results from each rank.
+		"sum": func(ctx context.Context, world *comm.Comm) error {
+			x := []float64{float64(world.Rank()), 1}
+			if err := comm.AllReduce(ctx, world, x, comm.Sum); err != nil {
+				return err
+			}
+			local, localSize := Local(ctx)
+			fmt.Printf("rank %d/%d local %d/%d attempt %d sum %v\n", world.Rank(), world.Size(), local, localSize, Attempt(ctx), x)
+			return nil
+		},
+		// env prints what is left of the contract, and what a child of a rank is.
+		"env": func(ctx context.Context, world *comm.Comm) error {
+			for _, kv := range os.Environ() {
+				if strings.HasPrefix(kv, "GORUN_") {
+					fmt.Println("left:", kv)
+				}
+			}
+			if world.Rank() > 0 {
+				return nil
+			}
+			child := exec.Command("rankprogram", "files")
+			child.Stdout, child.Stderr = os.Stdout, os.Stderr
+			return child.Run()
+		},
+		// files prints the descriptors that are memory files.
+		"files": func(_ context.Context, world *comm.Comm) error {
+			fmt.Printf("child: rank %d of %d\n", world.Rank(), world.Size())
+			names, err := os.ReadDir("/proc/self/fd")
+			if err != nil {
+				return err
+			}
+			for _, n := range names {
+				if to, _ := os.Readlink("/proc/self/fd/" + n.Name()); strings.Contains(to, "gorun") {
+					fmt.Println("inherited:", to)
+				}
+			}
+			return nil
+		},
+		"fail": failing(func() error { return errors.New("boom\nand more\n") }),
+		"throw": failing(func() error {
+			fault.Throw(errors.New("thrown"))
+			return nil
+		}),
+		"panic":  failing(func() error { panic("broken") }),
+		"leave":  failing(func() error { return nil }),
+		"killed": failing(func() error { return exec.Command("kill", "-9", fmt.Sprint(os.Getpid())).Run() }),
+		// spin has rank 1 fail while the others neither communicate nor look at ctx.
+		"spin": func(_ context.Context, world *comm.Comm) error {
+			if world.Rank() == 1 {
+				return errors.New("boom")
+			}
+			for {
+				time.Sleep(time.Hour)
+			}
+		},
+		// save works until it is interrupted, and then takes longer than a failed job allows.
+		"save": func(ctx context.Context, world *comm.Comm) error {
+			fmt.Println("ready")
+			<-ctx.Done()
+			time.Sleep(3 * leaveTime)
+			fmt.Println("saved:", context.Cause(ctx))
+			return ctx.Err()
+		},
+		// savefail cannot save.
+		"savefail": func(ctx context.Context, world *comm.Comm) error {
+			fmt.Println("ready")
+			<-ctx.Done()
+			return errors.New("disk full")
+		},
+		// wait is interrupted in a collective that cannot complete.
+		"wait": func(ctx context.Context, world *comm.Comm) error {
+			fmt.Println("ready")
+			if world.Rank() == 0 {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return comm.Barrier(ctx, world)
+		},
+		"deaf": func(ctx context.Context, world *comm.Comm) error {
+			fmt.Println("ready")
+			time.Sleep(time.Hour)
+			return nil
+		},
+		"log": func(ctx context.Context, world *comm.Comm) error {
+			log := Logger(ctx)
+			log.Info().Msg("before")
+			SetStep(ctx, 7)
+			log.Info().Float64("loss", 0.5).Msg("trained")
+			log.Debug().Msg("detail")
+			return nil
+		},
+	}
+}
+
+// failing has rank 1, or the only one, do f while the others wait for it.
+func failing(f func() error) func(context.Context, *comm.Comm) error {
+	return func(ctx context.Context, world *comm.Comm) error {
+		if world.Rank() == min(1, world.Size()-1) {
+			if err := f(); err != nil || world.Size() > 1 {
+				return err
+			}
+		}
+		return comm.Barrier(ctx, world)
+	}
+}
+
+func TestWithoutMainThereIsNoRank(t *testing.T) {
+	ctx := context.Background()
+	SetStep(ctx, 3)
+	Logger(ctx).Error().Msg("nowhere")
+	if rank, size := Local(ctx); rank != 0 || size != 1 || Attempt(ctx) != 0 {
+		t.Errorf("Local = %d, %d and Attempt = %d, want 0, 1 and 0", rank, size, Attempt(ctx))
+	}
+}
+
+func TestErrorsAreOneLine(t *testing.T) {
+	var b strings.Builder
+	printError(&b, 3, errors.New("a\nb\n\n"))
+	if got, want := b.String(), "rank 3: a; b\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestNamesOfProgramsAreUsed(t *testing.T) {
+	var scripts strings.Builder
+	files, err := os.ReadDir("testdata/script")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		text, err := os.ReadFile("testdata/script/" + f.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		scripts.Write(text)
+	}
+	text, err := os.ReadFile("signal_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	scripts.Write(text)
+	inside := []string{"files"} // started by another
+	for name := range programs() {
+		if !strings.Contains(scripts.String(), name) && !slices.Contains(inside, name) {
+			t.Errorf("program %s is used by no test", name)
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package runtime
+
+import (
+	"bufio"
+	"bytes"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// interrupt starts a command, sends it signals once n ranks have printed "ready",
+// and returns its exit status (minus the signal that killed it), what came after
+// "ready" on standard output, and standard error.
+func interrupt(t *testing.T, n int, signals []syscall.Signal, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	cmd := exec.Command(args[0], args[1:]...)
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	guard := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
+	defer guard.Stop()
+	in := bufio.NewScanner(pipe)
+	for ready := 0; ready < n && in.Scan(); {
+		if in.Text() == "ready" {
+			ready++
+		}
+	}
+	for i, s := range signals {
+		if i > 0 {
+			time.Sleep(300 * time.Millisecond) // else they may be taken for one
+		}
+		if err := cmd.Process.Signal(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out strings.Builder
+	for in.Scan() {
+		out.WriteString(in.Text() + "\n")
+	}
+	_ = cmd.Wait()
+	ws := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if ws.Signaled() {
+		return -int(ws.Signal()), out.String(), errs.String()
+	}
+	return ws.ExitStatus(), out.String(), errs.String()
+}
+
+func TestInterruptedRanksSave(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		signal syscall.Signal
+		status int
+		cause  string
+	}{
+		{syscall.SIGINT, 130, "saved: interrupted (interrupt)\n"},
+		{syscall.SIGTERM, 143, "saved: interrupted (terminated)\n"},
+		{syscall.SIGHUP, 129, "saved: interrupted (hangup)\n"},
+	} {
+		status, out, errs := interrupt(t, 2, []syscall.Signal{c.signal}, "gorun", "-np", "2", "--grace", "1h", "rankprogram", "save")
+		if status != c.status || out != c.cause+c.cause {
+			t.Errorf("%v: status %d, want %d; output %q", c.signal, status, c.status, out)
+		}
+		if strings.Contains(errs, "rank ") {
+			t.Errorf("%v: a rank complains: %s", c.signal, errs)
+		}
+		status, out, errs = interrupt(t, 1, []syscall.Signal{c.signal}, "rankprogram", "save")
+		if status != c.status || out != c.cause || errs != "" {
+			t.Errorf("%v alone: status %d, want %d; output %q; standard error %q", c.signal, status, c.status, out, errs)
+		}
+	}
+}
+
+func TestSavingCanFail(t *testing.T) {
+	t.Parallel()
+	status, _, errs := interrupt(t, 1, []syscall.Signal{syscall.SIGTERM}, "rankprogram", "savefail")
+	if status != 1 || errs != "rank 0: disk full\n" {
+		t.Errorf("status %d, standard error %q", status, errs)
+	}
+	status, _, errs = interrupt(t, 2, []syscall.Signal{syscall.SIGTERM}, "gorun", "-np", "2", "rankprogram", "savefail")
+	if status != 143 || !strings.Contains(errs, "disk full\n") {
+		t.Errorf("with gorun: status %d, standard error %q", status, errs)
+	}
+}
+
+func TestInterruptReachesCollectives(t *testing.T) {
+	t.Parallel()
+	status, _, errs := interrupt(t, 3, []syscall.Signal{syscall.SIGINT}, "gorun", "-np", "3", "--grace", "1h", "rankprogram", "wait")
+	if status != 130 || strings.Contains(errs, "rank ") {
+		t.Errorf("status %d, standard error %q", status, errs)
+	}
+}
+
+func TestSecondInterruptEndsAProgramAlone(t *testing.T) {
+	t.Parallel()
+	status, _, _ := interrupt(t, 1, []syscall.Signal{syscall.SIGINT, syscall.SIGINT}, "rankprogram", "deaf")
+	if want := -int(syscall.SIGINT); status != want {
+		t.Errorf("status %d, want %d", status, want)
+	}
+}
