@@ -39,6 +39,10 @@ func (t *Tensor) Redistribute(placements ...layout.Placement) *Tensor {
 	return t.to(t.spec.with("Redistribute", placements), "Redistribute")
 }
 
+// Reduced returns t with Replicate where it is Partial or MaskPartial, as
+// Redistribute does; t itself if it is neither.
+func (t *Tensor) Reduced() *Tensor { return t.to(t.spec.gradient(), "Reduced") }
+
 // to brings t to the layout s. cause says for which operator, for the counters
 // of communication. The result stands for the same global tensor, so on a tape
 // it is the same node as t: gradients are global and come in any layout.

@@ -1,0 +1,81 @@
+package nn
+
+import (
+	"fmt"
+	"iter"
+
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/fault"
+)
+
+// Params lists the parameters of a layer with their names, such as
+// "attention.q.weight", in a fixed order that is the same on every rank.
+type Params = iter.Seq2[string, *dtensor.Tensor]
+
+// A Layer has parameters.
+type Layer interface{ Params() Params }
+
+// Tensors returns the parameters in order: what dtensor.ValueAndGrad and the
+// optimizers take.
+func Tensors(params Params) []*dtensor.Tensor {
+	var list []*dtensor.Tensor
+	for _, p := range params {
+		list = append(list, p)
+	}
+	return list
+}
+
+// Join lists the parameters of several layers, each under its name and a dot.
+// names and layers are of one length.
+func Join(names []string, layers ...Layer) Params {
+	return func(yield func(string, *dtensor.Tensor) bool) {
+		for i, l := range layers {
+			for name, p := range l.Params() {
+				if !yield(names[i]+"."+name, p) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// An Init makes parameters: each draws from a stream of its own, in the order
+// in which they are made.
+type Init struct {
+	mesh   *dtensor.Mesh
+	seed   uint64
+	stream uint64
+}
+
+// NewInit returns an Init for parameters on the mesh.
+func NewInit(mesh *dtensor.Mesh, seed uint64) *Init { return &Init{mesh: mesh, seed: seed} }
+
+// Mesh returns where the parameters are made.
+func (in *Init) Mesh() *dtensor.Mesh { return in.mesh }
+
+// Normal makes a parameter of normal numbers with mean 0, placed by p on the
+// named axis and replicated on all others; an empty name replicates it.
+func (in *Init) Normal(std float64, shape []int, axis string, p layout.Placement) *dtensor.Tensor {
+	in.stream++
+	return dtensor.Normal(in.mesh, dtensor.Key{Seed: in.seed, Stream: in.stream}, 0, std, shape, in.place(axis, p)...)
+}
+
+// Fill makes a parameter whose elements are all v; see Normal.
+func (in *Init) Fill(v float64, shape []int, axis string, p layout.Placement) *dtensor.Tensor {
+	return dtensor.Full(in.mesh, float32Type, v, shape, in.place(axis, p)...)
+}
+
+// place returns p for the named axis and R for all others.
+func (in *Init) place(axis string, p layout.Placement) []layout.Placement {
+	list := make([]layout.Placement, len(in.mesh.Axes()))
+	if axis == "" {
+		return list
+	}
+	i, ok := in.mesh.Axis(axis)
+	if !ok {
+		fault.Throw(fmt.Errorf("nn: mesh %v has no axis %q; use one of its names, or none", in.mesh, axis))
+	}
+	list[i] = p
+	return list
+}
