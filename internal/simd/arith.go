@@ -6,7 +6,7 @@ func AddTo[T Number](dst, x []T) { Add(dst, dst, x) }
 // Add2 does dst1[i], dst2[i] = a[i] + b[i], a[i] + b[i].
 func Add2[T Number](dst1, dst2, a, b []T) {
 	same("Add2", len(dst1), len(dst2), len(a), len(b))
-	if d1, ok := float32s(dst1); ok && best > Scalar {
+	if d1, ok := float32s(dst1); ok {
 		d2, _ := float32s(dst2)
 		a, _ := float32s(a)
 		b, _ := float32s(b)
@@ -17,6 +17,10 @@ func Add2[T Number](dst1, dst2, a, b []T) {
 }
 
 func (l Level) add2(dst1, dst2, a, b []float32) {
+	if l == Scalar {
+		add2Go(dst1, dst2, a, b)
+		return
+	}
 	for i := 0; i < len(a); i += chunk {
 		add2Vec(l.wide(), &dst1[i], &dst2[i], &a[i], &b[i], min(chunk, len(a)-i))
 	}
@@ -29,33 +33,35 @@ func add2Go[T Number](dst1, dst2, a, b []T) {
 	}
 }
 
-// Axpy does dst[i] += s * x[i].
+// Axpy does dst[i] += s * x[i], for float32 rounded once.
 func Axpy[T Number](dst []T, s T, x []T) {
 	same("Axpy", len(dst), len(x))
-	if d, ok := float32s(dst); ok && best > Scalar {
+	if d, ok := float32s(dst); ok {
 		x, _ := float32s(x)
 		best.axpy(d, x, float32(s))
 		return
 	}
-	axpyGo(dst, s, x)
-}
-
-func (l Level) axpy(dst, x []float32, s float32) {
-	for i := 0; i < len(dst); i += chunk {
-		axpyVec(l.wide(), &dst[i], &x[i], min(chunk, len(dst)-i), s)
+	for i := range dst {
+		dst[i] += s * x[i]
 	}
 }
 
-func axpyGo[T Number](dst []T, s T, x []T) {
-	for i := range dst {
-		dst[i] += s * x[i]
+func (l Level) axpy(dst, x []float32, s float32) {
+	if l == Scalar {
+		for i := range dst {
+			dst[i] = fma(x[i], s, dst[i])
+		}
+		return
+	}
+	for i := 0; i < len(dst); i += chunk {
+		axpyVec(l.wide(), &dst[i], &x[i], min(chunk, len(dst)-i), s)
 	}
 }
 
 // AddScalar does dst[i] = x[i] + s.
 func AddScalar[T Number](dst, x []T, s T) {
 	same("AddScalar", len(dst), len(x))
-	if d, ok := float32s(dst); ok && best > Scalar {
+	if d, ok := float32s(dst); ok {
 		x, _ := float32s(x)
 		best.addScalar(d, x, float32(s))
 		return
@@ -64,6 +70,10 @@ func AddScalar[T Number](dst, x []T, s T) {
 }
 
 func (l Level) addScalar(dst, x []float32, s float32) {
+	if l == Scalar {
+		addScalarGo(dst, x, s)
+		return
+	}
 	for i := 0; i < len(dst); i += chunk {
 		addScalarVec(l.wide(), &dst[i], &x[i], min(chunk, len(dst)-i), s)
 	}
@@ -78,7 +88,7 @@ func addScalarGo[T Number](dst, x []T, s T) {
 // Scale does dst[i] = x[i] * s.
 func Scale[T Number](dst, x []T, s T) {
 	same("Scale", len(dst), len(x))
-	if d, ok := float32s(dst); ok && best > Scalar {
+	if d, ok := float32s(dst); ok {
 		x, _ := float32s(x)
 		best.scale(d, x, float32(s))
 		return
@@ -87,6 +97,10 @@ func Scale[T Number](dst, x []T, s T) {
 }
 
 func (l Level) scale(dst, x []float32, s float32) {
+	if l == Scalar {
+		scaleGo(dst, x, s)
+		return
+	}
 	for i := 0; i < len(dst); i += chunk {
 		scaleVec(l.wide(), &dst[i], &x[i], min(chunk, len(dst)-i), s)
 	}
@@ -118,16 +132,24 @@ func (l Level) affine(dst, x []float32, s, t float32) {
 
 // Fill does dst[i] = v.
 func Fill[T Number](dst []T, v T) {
-	if d, ok := float32s(dst); ok && best > Scalar {
+	if d, ok := float32s(dst); ok {
 		best.fill(d, float32(v))
 		return
 	}
+	fillGo(dst, v)
+}
+
+func fillGo[T Number](dst []T, v T) {
 	for i := range dst {
 		dst[i] = v
 	}
 }
 
 func (l Level) fill(dst []float32, v float32) {
+	if l == Scalar {
+		fillGo(dst, v)
+		return
+	}
 	for i := 0; i < len(dst); i += chunk {
 		fillVec(l.wide(), &dst[i], min(chunk, len(dst)-i), v)
 	}

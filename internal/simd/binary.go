@@ -3,7 +3,7 @@ package simd
 // Add does dst[i] = a[i] + b[i].
 func Add[T Number](dst, a, b []T) {
 	same("Add", len(dst), len(a), len(b))
-	if d, ok := float32s(dst); ok && best > Scalar {
+	if d, ok := float32s(dst); ok {
 		a, _ := float32s(a)
 		b, _ := float32s(b)
 		best.add(d, a, b)
@@ -13,6 +13,10 @@ func Add[T Number](dst, a, b []T) {
 }
 
 func (l Level) add(dst, a, b []float32) {
+	if l == Scalar {
+		addGo(dst, a, b)
+		return
+	}
 	for i := 0; i < len(dst); i += chunk {
 		addVec(l.wide(), &dst[i], &a[i], &b[i], min(chunk, len(dst)-i))
 	}
@@ -27,7 +31,7 @@ func addGo[T Number](dst, a, b []T) {
 // Sub does dst[i] = a[i] - b[i].
 func Sub[T Number](dst, a, b []T) {
 	same("Sub", len(dst), len(a), len(b))
-	if d, ok := float32s(dst); ok && best > Scalar {
+	if d, ok := float32s(dst); ok {
 		a, _ := float32s(a)
 		b, _ := float32s(b)
 		best.sub(d, a, b)
@@ -37,6 +41,10 @@ func Sub[T Number](dst, a, b []T) {
 }
 
 func (l Level) sub(dst, a, b []float32) {
+	if l == Scalar {
+		subGo(dst, a, b)
+		return
+	}
 	for i := 0; i < len(dst); i += chunk {
 		subVec(l.wide(), &dst[i], &a[i], &b[i], min(chunk, len(dst)-i))
 	}
@@ -51,7 +59,7 @@ func subGo[T Number](dst, a, b []T) {
 // Mul does dst[i] = a[i] * b[i].
 func Mul[T Number](dst, a, b []T) {
 	same("Mul", len(dst), len(a), len(b))
-	if d, ok := float32s(dst); ok && best > Scalar {
+	if d, ok := float32s(dst); ok {
 		a, _ := float32s(a)
 		b, _ := float32s(b)
 		best.mul(d, a, b)
@@ -61,6 +69,10 @@ func Mul[T Number](dst, a, b []T) {
 }
 
 func (l Level) mul(dst, a, b []float32) {
+	if l == Scalar {
+		mulGo(dst, a, b)
+		return
+	}
 	for i := 0; i < len(dst); i += chunk {
 		mulVec(l.wide(), &dst[i], &a[i], &b[i], min(chunk, len(dst)-i))
 	}
@@ -76,7 +88,7 @@ func mulGo[T Number](dst, a, b []T) {
 // and by zero it panics.
 func Div[T Number](dst, a, b []T) {
 	same("Div", len(dst), len(a), len(b))
-	if d, ok := float32s(dst); ok && best > Scalar {
+	if d, ok := float32s(dst); ok {
 		a, _ := float32s(a)
 		b, _ := float32s(b)
 		best.div(d, a, b)
@@ -86,6 +98,10 @@ func Div[T Number](dst, a, b []T) {
 }
 
 func (l Level) div(dst, a, b []float32) {
+	if l == Scalar {
+		divGo(dst, a, b)
+		return
+	}
 	for i := 0; i < len(dst); i += chunk {
 		divVec(l.wide(), &dst[i], &a[i], &b[i], min(chunk, len(dst)-i))
 	}
@@ -100,7 +116,7 @@ func divGo[T Number](dst, a, b []T) {
 // Max does dst[i] = max(a[i], b[i]); NaN if either is.
 func Max[T Number](dst, a, b []T) {
 	same("Max", len(dst), len(a), len(b))
-	if d, ok := float32s(dst); ok && best > Scalar {
+	if d, ok := float32s(dst); ok {
 		a, _ := float32s(a)
 		b, _ := float32s(b)
 		best.max(d, a, b)
@@ -110,6 +126,10 @@ func Max[T Number](dst, a, b []T) {
 }
 
 func (l Level) max(dst, a, b []float32) {
+	if l == Scalar {
+		maxGo(dst, a, b)
+		return
+	}
 	for i := 0; i < len(dst); i += chunk {
 		maxVec(l.wide(), &dst[i], &a[i], &b[i], min(chunk, len(dst)-i))
 	}
@@ -124,7 +144,7 @@ func maxGo[T Number](dst, a, b []T) {
 // Min does dst[i] = min(a[i], b[i]); NaN if either is.
 func Min[T Number](dst, a, b []T) {
 	same("Min", len(dst), len(a), len(b))
-	if d, ok := float32s(dst); ok && best > Scalar {
+	if d, ok := float32s(dst); ok {
 		a, _ := float32s(a)
 		b, _ := float32s(b)
 		best.min(d, a, b)
@@ -134,6 +154,10 @@ func Min[T Number](dst, a, b []T) {
 }
 
 func (l Level) min(dst, a, b []float32) {
+	if l == Scalar {
+		minGo(dst, a, b)
+		return
+	}
 	for i := 0; i < len(dst); i += chunk {
 		minVec(l.wide(), &dst[i], &a[i], &b[i], min(chunk, len(dst)-i))
 	}
@@ -145,26 +169,28 @@ func minGo[T Number](dst, a, b []T) {
 	}
 }
 
-// MulAdd does dst[i] += a[i] * b[i].
+// MulAdd does dst[i] += a[i] * b[i], for float32 rounded once.
 func MulAdd[T Number](dst, a, b []T) {
 	same("MulAdd", len(dst), len(a), len(b))
-	if d, ok := float32s(dst); ok && best > Scalar {
+	if d, ok := float32s(dst); ok {
 		a, _ := float32s(a)
 		b, _ := float32s(b)
 		best.mulAdd(d, a, b)
 		return
 	}
-	mulAddGo(dst, a, b)
-}
-
-func (l Level) mulAdd(dst, a, b []float32) {
-	for i := 0; i < len(dst); i += chunk {
-		mulAddVec(l.wide(), &dst[i], &a[i], &b[i], min(chunk, len(dst)-i))
+	for i := range dst {
+		dst[i] += a[i] * b[i]
 	}
 }
 
-func mulAddGo[T Number](dst, a, b []T) {
-	for i := range dst {
-		dst[i] += a[i] * b[i]
+func (l Level) mulAdd(dst, a, b []float32) {
+	if l == Scalar {
+		for i := range dst {
+			dst[i] = fma(a[i], b[i], dst[i])
+		}
+		return
+	}
+	for i := 0; i < len(dst); i += chunk {
+		mulAddVec(l.wide(), &dst[i], &a[i], &b[i], min(chunk, len(dst)-i))
 	}
 }

@@ -78,9 +78,3 @@ func (l Level) toBF16(dst []dtype.BF16, src []float32) {
 		dst[n+i] = dtype.ToBF16(v)
 	}
 }
-
-// Copy does dst[i] = src[i].
-func Copy[T any](dst, src []T) {
-	same("Copy", len(dst), len(src))
-	copy(dst, src)
-}

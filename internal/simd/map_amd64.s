@@ -1397,6 +1397,84 @@ end16:
 	VZEROUPPER
 	RET
 
+// func copyPastVec(wide bool, dst *byte, src *byte, n int)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·copyPastVec(SB), NOSPLIT, $0-32
+	CMPB wide+0(FP), $0x00
+	JNE  wide
+	MOVQ dst+8(FP), CX
+	MOVQ src+16(FP), DX
+	MOVQ n+24(FP), BX
+	XORQ AX, AX
+	SUBQ $0x00000020, BX
+	JLT  tail8
+
+loop8:
+	VMOVUPS  (DX)(AX*4), Y0
+	VMOVNTPS Y0, (CX)(AX*4)
+	VMOVUPS  32(DX)(AX*4), Y0
+	VMOVNTPS Y0, 32(CX)(AX*4)
+	VMOVUPS  64(DX)(AX*4), Y0
+	VMOVNTPS Y0, 64(CX)(AX*4)
+	VMOVUPS  96(DX)(AX*4), Y0
+	VMOVNTPS Y0, 96(CX)(AX*4)
+	ADDQ     $0x00000020, AX
+	SUBQ     $0x00000020, BX
+	JGE      loop8
+
+tail8:
+	ADDQ $0x00000020, BX
+	JE   end8
+
+one8:
+	VMOVUPS  (DX)(AX*4), Y0
+	VMOVNTPS Y0, (CX)(AX*4)
+	ADDQ     $0x08, AX
+	SUBQ     $0x08, BX
+	JGT      one8
+
+end8:
+	SFENCE
+	VZEROUPPER
+	RET
+
+wide:
+	MOVQ dst+8(FP), CX
+	MOVQ src+16(FP), DX
+	MOVQ n+24(FP), BX
+	XORQ AX, AX
+	SUBQ $0x00000040, BX
+	JLT  tail16
+
+loop16:
+	VMOVUPS  (DX)(AX*4), Z0
+	VMOVNTPS Z0, (CX)(AX*4)
+	VMOVUPS  64(DX)(AX*4), Z0
+	VMOVNTPS Z0, 64(CX)(AX*4)
+	VMOVUPS  128(DX)(AX*4), Z0
+	VMOVNTPS Z0, 128(CX)(AX*4)
+	VMOVUPS  192(DX)(AX*4), Z0
+	VMOVNTPS Z0, 192(CX)(AX*4)
+	ADDQ     $0x00000040, AX
+	SUBQ     $0x00000040, BX
+	JGE      loop16
+
+tail16:
+	ADDQ $0x00000040, BX
+	JE   end16
+
+one16:
+	VMOVUPS  (DX)(AX*4), Z0
+	VMOVNTPS Z0, (CX)(AX*4)
+	ADDQ     $0x10, AX
+	SUBQ     $0x10, BX
+	JGT      one16
+
+end16:
+	SFENCE
+	VZEROUPPER
+	RET
+
 // func expVec(wide bool, dst *float32, x *float32, n int)
 // Requires: AVX, AVX2, AVX512F, BMI2, FMA3, SSE2
 TEXT ·expVec(SB), NOSPLIT, $0-32

@@ -40,6 +40,10 @@ var mapKernels = []kernel{
 		x.store("dst", x.s("s"))
 	}},
 
+	{name: "copyPastVec", slices: "dst:byte src:byte", unroll: 4, whole: true, fence: true, body: func(x *vec) {
+		x.do("VMOVNTPS", x.load("src"), x.at("dst", 4))
+	}},
+
 	unary("exp", 2, (*vec).exp),
 	unary("log", 1, (*vec).log),
 	unary("tanh", 1, (*vec).tanh),

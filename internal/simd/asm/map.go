@@ -18,6 +18,7 @@ type kernel struct {
 	unroll  int    // vectors an iteration
 	body    func(x *vec)
 	whole   bool // has no tail: n is a multiple of 16
+	fence   bool // stores past the caches, which others must see in order
 }
 
 // maps emits the kernels whose elements do not depend on each other.
@@ -86,6 +87,9 @@ func (k kernel) emit(c *build.Context, p *pool) {
 			c.JGT(operand.LabelRef(one))
 		}
 		c.Label(end)
+		if k.fence {
+			c.SFENCE()
+		}
 		c.VZEROUPPER()
 		c.RET()
 	}

@@ -1,0 +1,192 @@
+package simd
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// An elementwise is a function of slices, and its definition for one element.
+// The first slice of both is the destination; v[0] is what it holds before.
+type elementwise struct {
+	name   string
+	slices int
+	run    func(l Level, s [][]float32)
+	want   func(v []float64) float64
+	ulps   float64
+}
+
+var elementwises = []elementwise{
+	{"add", 3, func(l Level, s [][]float32) { l.add(s[0], s[1], s[2]) }, func(v []float64) float64 { return v[1] + v[2] }, 0.5},
+	{"sub", 3, func(l Level, s [][]float32) { l.sub(s[0], s[1], s[2]) }, func(v []float64) float64 { return v[1] - v[2] }, 0.5},
+	{"mul", 3, func(l Level, s [][]float32) { l.mul(s[0], s[1], s[2]) }, func(v []float64) float64 { return v[1] * v[2] }, 0.5},
+	{"div", 3, func(l Level, s [][]float32) { l.div(s[0], s[1], s[2]) }, func(v []float64) float64 { return v[1] / v[2] }, 0.51},
+	{"max", 3, func(l Level, s [][]float32) { l.max(s[0], s[1], s[2]) }, func(v []float64) float64 { return max(v[1], v[2]) }, 0},
+	{"min", 3, func(l Level, s [][]float32) { l.min(s[0], s[1], s[2]) }, func(v []float64) float64 { return min(v[1], v[2]) }, 0},
+	{"add2", 4, func(l Level, s [][]float32) { l.add2(s[0], s[3], s[1], s[2]) }, func(v []float64) float64 { return v[1] + v[2] }, 0.5},
+	{"add2 second", 4, func(l Level, s [][]float32) { l.add2(s[3], s[0], s[1], s[2]) }, func(v []float64) float64 { return v[1] + v[2] }, 0.5},
+	{"axpy", 2, func(l Level, s [][]float32) { l.axpy(s[0], s[1], 1.5) }, func(v []float64) float64 { return v[0] + 1.5*v[1] }, 0.51},
+	{"addScalar", 2, func(l Level, s [][]float32) { l.addScalar(s[0], s[1], 1.5) }, func(v []float64) float64 { return v[1] + 1.5 }, 0.5},
+	{"scale", 2, func(l Level, s [][]float32) { l.scale(s[0], s[1], 1.7) }, func(v []float64) float64 { return v[1] * float64(float32(1.7)) }, 0.5},
+	{"affine", 2, func(l Level, s [][]float32) { l.affine(s[0], s[1], 1.5, -2) }, func(v []float64) float64 { return v[1]*1.5 - 2 }, 0.51},
+	{"mulAdd", 3, func(l Level, s [][]float32) { l.mulAdd(s[0], s[1], s[2]) }, func(v []float64) float64 { return v[0] + v[1]*v[2] }, 0.51},
+	{"fill", 1, func(l Level, s [][]float32) { l.fill(s[0], 1.5) }, func(v []float64) float64 { return 1.5 }, 0},
+	{"reluGrad", 3, func(l Level, s [][]float32) { l.reluGrad(s[0], s[1], s[2]) }, func(v []float64) float64 {
+		if v[1] > 0 {
+			return v[2]
+		}
+		return 0
+	}, 0},
+	{"tanhGrad", 3, func(l Level, s [][]float32) { l.tanhGrad(s[0], s[1], s[2]) }, func(v []float64) float64 { return v[2] * float64(float32(1-v[1]*v[1])) }, 1.5},
+	{"sigmoidGrad", 3, func(l Level, s [][]float32) { l.sigmoidGrad(s[0], s[1], s[2]) }, func(v []float64) float64 { return v[2] * float64(float32(v[1]*float64(float32(1-v[1])))) }, 2},
+}
+
+// want64 are the elements at i of the slices, as float64.
+func want64(s [][]float32, i int) []float64 {
+	v := make([]float64, len(s))
+	for j := range s {
+		v[j] = float64(s[j][i])
+	}
+	return v
+}
+
+func TestElementwise(t *testing.T) {
+	odd := []float32{0, inf, -inf, nan, 1, -1, math.MaxFloat32, 0x1p-149, float32(math.Copysign(0, -1))}
+	for _, l := range levels() {
+		for _, f := range elementwises {
+			r := rand.New(rand.NewPCG(4, uint64(l)))
+			for _, n := range append(lengths(), len(odd)*len(odd)) {
+				before, s := make([][]float32, f.slices), make([][]float32, f.slices)
+				intact := make([]func() bool, f.slices)
+				for i := range s {
+					s[i], intact[i] = guarded(r, n)
+					if n == len(odd)*len(odd) { // every pair of odd values
+						for j := range s[i] {
+							s[i][j] = odd[[]int{j % len(odd), j / len(odd)}[i%2]]
+						}
+					}
+					before[i] = append([]float32(nil), s[i]...)
+				}
+				f.run(l, s)
+				for i, ok := range intact {
+					if !ok() {
+						t.Fatalf("%v %s: %d elements: wrote outside slice %d", l, f.name, n, i)
+					}
+				}
+				for i := range s[0] {
+					if v := want64(before, i); ulps(s[0][i], f.want(v)) > f.ulps {
+						t.Fatalf("%v %s: element %d of %d of %v is %g, want %g", l, f.name, i, n, v, s[0][i], f.want(v))
+					}
+				}
+			}
+		}
+	}
+}
+
+func integers[T Number](t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 5))
+	for _, n := range []int{0, 1, 5, 100} {
+		a, b, c, d := make([]T, n), make([]T, n), make([]T, n), make([]T, n)
+		for i := range n {
+			a[i], b[i] = T(r.IntN(100)), T(1+r.IntN(100))
+		}
+		for name, f := range map[string]struct {
+			run  func()
+			want func(x, y T) T
+		}{
+			"Add":       {func() { Add(c, a, b) }, func(x, y T) T { return x + y }},
+			"Add2":      {func() { Add2(d, c, a, b) }, func(x, y T) T { return x + y }},
+			"Sub":       {func() { Sub(c, a, b) }, func(x, y T) T { return x - y }},
+			"Mul":       {func() { Mul(c, a, b) }, func(x, y T) T { return x * y }},
+			"Div":       {func() { Div(c, a, b) }, func(x, y T) T { return x / y }},
+			"Max":       {func() { Max(c, a, b) }, func(x, y T) T { return max(x, y) }},
+			"Min":       {func() { Min(c, a, b) }, func(x, y T) T { return min(x, y) }},
+			"AddTo":     {func() { copy(c, a); AddTo(c, b) }, func(x, y T) T { return x + y }},
+			"Axpy":      {func() { copy(c, a); Axpy(c, 3, b) }, func(x, y T) T { return x + 3*y }},
+			"MulAdd":    {func() { copy(c, a); MulAdd(c, a, b) }, func(x, y T) T { return x + x*y }},
+			"Scale":     {func() { Scale(c, a, 3) }, func(x, y T) T { return 3 * x }},
+			"AddScalar": {func() { AddScalar(c, a, 3) }, func(x, y T) T { return 3 + x }},
+			"Fill":      {func() { Fill(c, 3) }, func(x, y T) T { return 3 }},
+			"Copy":      {func() { Copy(c, b) }, func(x, y T) T { return y }},
+		} {
+			f.run()
+			for i := range c {
+				if c[i] != f.want(a[i], b[i]) {
+					t.Fatalf("%s of %v and %v, %T: %v, want %v", name, a[i], b[i], c[i], c[i], f.want(a[i], b[i]))
+				}
+			}
+		}
+	}
+}
+
+func TestEveryType(t *testing.T) {
+	integers[float32](t)
+	integers[float64](t)
+	integers[int8](t)
+	integers[int16](t)
+	integers[int32](t)
+	integers[int64](t)
+	integers[uint8](t)
+}
+
+func TestLengthsMustAgree(t *testing.T) {
+	a, b := make([]float32, 3), make([]float32, 4)
+	for name, f := range map[string]func(){
+		"Add": func() { Add(a, a, b) }, "Axpy": func() { Axpy(a, 1, b) }, "Exp": func() { Exp(b, a) }, "Dot": func() { Dot(a, b) },
+		"Normalize": func() { Normalize(a, a, 0, 1, b, nil) }, "AdamStep": func() { AdamStep(a, a, b, a, Adam{}) }, "Copy": func() { Copy(a, b) },
+	} {
+		func() {
+			defer func() {
+				if fmt.Sprint(recover()) == "<nil>" {
+					t.Errorf("%s accepts lengths 3 and 4", name)
+				}
+			}()
+			f()
+		}()
+	}
+}
+
+func TestCopyPast(t *testing.T) {
+	r := rand.New(rand.NewPCG(6, 6))
+	for _, l := range levels() {
+		for _, n := range append(lengths(), 5*chunk+3) {
+			for _, shift := range []int{0, 1, 3} {
+				src, dst := make([]byte, n), make([]byte, n+shift+1)
+				for i := range src {
+					src[i] = byte(r.Int())
+				}
+				l.copyPast(dst[shift:shift+n], src)
+				if string(dst[shift:shift+n]) != string(src) || dst[shift+n] != 0 {
+					t.Fatalf("%v: %d bytes from %d on: not copied", l, n, shift)
+				}
+			}
+		}
+	}
+	src, dst := normals(r, large/4+5, 1), make([]float32, large/4+5)
+	Copy(dst, src)
+	for i := range dst {
+		if dst[i] != src[i] {
+			t.Fatalf("Copy: element %d is %g, want %g", i, dst[i], src[i])
+		}
+	}
+}
+
+func TestNothingAllocates(t *testing.T) {
+	x, y := make([]float32, 5000), make([]float32, 5000)
+	i := make([]int32, 100)
+	if n := testing.AllocsPerRun(5, func() {
+		Add(x, x, y)
+		Axpy(x, 1, y)
+		Add(i, i, i)
+		Exp(x, y)
+		Sum(x)
+		Dot(x, y)
+		SoftmaxRow(x, y)
+		LayerNormRow(x, y, x, nil, 1e-5)
+		LayerNormGradRow(x, nil, y, x, y, x, 0, 1)
+		AdamStep(x, y, x, y, Adam{})
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
