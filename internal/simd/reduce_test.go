@@ -1,0 +1,89 @@
+package simd
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// near reports whether got is within tolerance of want, NaN being near NaN.
+func near(got, want, tolerance float64) bool {
+	return math.Abs(got-want) <= tolerance || got == want || got != got && want != want
+}
+
+// A sum in 64 lanes adds each element at most 64+6 times in float32 within a
+// piece (4096/64 in a lane, 6 folds), so it is off by at most 71·2⁻²⁴·Σ|terms|
+// (71: one more for the product), whatever the length.
+const sumError = 71 * 0x1p-24
+
+func TestSums(t *testing.T) {
+	for _, l := range levels() {
+		r := rand.New(rand.NewPCG(7, uint64(l)))
+		for _, n := range append(lengths(), 100_000) {
+			a, b := normals(r, n, 1), normals(r, n, 1)
+			var sum, abs, dot, absDot, squares float64
+			for i := range a {
+				x, y := float64(a[i]), float64(b[i])
+				sum, abs = sum+x, abs+math.Abs(x)
+				dot, absDot = dot+x*y, absDot+math.Abs(x*y)
+				squares += (x - 0.5) * (x - 0.5)
+			}
+			if got := l.sum(a); !near(got, sum, sumError*abs) {
+				t.Errorf("%v: sum of %d is %v, want %v", l, n, got, sum)
+			}
+			if got := l.dot(a, b); !near(got, dot, sumError*absDot) {
+				t.Errorf("%v: dot of %d is %v, want %v", l, n, got, dot)
+			}
+			if got := l.sumSquares(a, 0.5); !near(got, squares, 2*sumError*squares) {
+				t.Errorf("%v: squares of %d are %v, want %v", l, n, got, squares)
+			}
+			if l > Scalar && l.sum(a) != Scalar.sum(a) {
+				t.Errorf("%v: sum of %d is %v, in plain Go %v: the order differs", l, n, l.sum(a), Scalar.sum(a))
+			}
+			if l == AVX512 && (l.dot(a, b) != AVX2.dot(a, b) || l.sumSquares(a, 1) != AVX2.sumSquares(a, 1)) {
+				t.Errorf("the sums of %d differ between AVX2 and AVX-512", n)
+			}
+		}
+		for _, odd := range []float32{inf, -inf, nan} {
+			x := normals(r, 77, 1)
+			x[70] = odd
+			if got := l.sum(x); !near(got, float64(odd), 0) {
+				t.Errorf("%v: sum with %v is %v", l, odd, got)
+			}
+		}
+	}
+}
+
+func TestMaxValueAndMinValue(t *testing.T) {
+	for _, l := range levels() {
+		r := rand.New(rand.NewPCG(8, uint64(l)))
+		for _, n := range lengths() {
+			x := normals(r, n, 1)
+			for _, odd := range []float32{0, -9, 9, inf, -inf, nan} {
+				if n > 0 {
+					x[r.IntN(n)] = odd
+				}
+				wantMax, wantMin := -inf, inf
+				for _, v := range x {
+					wantMax, wantMin = max(wantMax, v), min(wantMin, v)
+				}
+				if got := l.maxValue(x); got != wantMax && (got == got || wantMax == wantMax) {
+					t.Fatalf("%v: max of %d is %v, want %v", l, n, got, wantMax)
+				}
+				if got := l.minValue(x); got != wantMin && (got == got || wantMin == wantMin) {
+					t.Fatalf("%v: min of %d is %v, want %v", l, n, got, wantMin)
+				}
+			}
+		}
+	}
+}
+
+func TestExportedReductions(t *testing.T) {
+	x, y := []float32{1, -2, 4}, []float32{3, 5, -1}
+	if s, d, q, m, n := Sum(x), Dot(x, y), SumSquares(x), MaxValue(x), MinValue(x); s != 3 || d != -11 || q != 21 || m != 4 || n != -2 {
+		t.Errorf("Sum %v, Dot %v, SumSquares %v, MaxValue %v, MinValue %v of %v and %v", s, d, q, m, n, x, y)
+	}
+	if s, m, n := Sum(nil), MaxValue(nil), MinValue(nil); s != 0 || m != -inf || n != inf {
+		t.Errorf("of nothing: Sum %v, MaxValue %v, MinValue %v", s, m, n)
+	}
+}
