@@ -3,7 +3,7 @@ package comm
 import (
 	"unsafe"
 
-	"github.com/gorun-spmd/gorun/internal/dtype"
+	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
 // foldBytes is how much of each buffer a fold takes at a time: a block of the
@@ -24,23 +24,23 @@ func (c *Call) Fold(dsts, srcs []unsafe.Pointer, n int) {
 	}
 	switch c.DType() {
 	case Float32:
-		foldNumbers[float32](c.Op, dsts, srcs, n)
+		foldNumbers(c.Op, dsts, srcs, n, arith[float32])
 	case Float64:
-		foldNumbers[float64](c.Op, dsts, srcs, n)
+		foldNumbers(c.Op, dsts, srcs, n, arith[float64])
 	case Float16:
-		foldHalves(c.Op, dsts, srcs, n, dtype.ToF16)
+		foldHalves(c.Op, dsts, srcs, n, simd.FromF16, simd.ToF16)
 	case BFloat16:
-		foldHalves(c.Op, dsts, srcs, n, dtype.ToBF16)
+		foldHalves(c.Op, dsts, srcs, n, simd.FromBF16, simd.ToBF16)
 	case Int8:
-		foldInts[int8](c.Op, dsts, srcs, n)
+		foldNumbers(c.Op, dsts, srcs, n, bitwise[int8])
 	case Int16:
-		foldInts[int16](c.Op, dsts, srcs, n)
+		foldNumbers(c.Op, dsts, srcs, n, bitwise[int16])
 	case Int32:
-		foldInts[int32](c.Op, dsts, srcs, n)
+		foldNumbers(c.Op, dsts, srcs, n, bitwise[int32])
 	case Int64:
-		foldInts[int64](c.Op, dsts, srcs, n)
+		foldNumbers(c.Op, dsts, srcs, n, bitwise[int64])
 	case Uint8, Bool: // a bool is 0 or 1: min and and, max and or are the same on it
-		foldInts[uint8](c.Op, dsts, srcs, n)
+		foldNumbers(c.Op, dsts, srcs, n, bitwise[uint8])
 	}
 }
 
@@ -58,15 +58,6 @@ func part[T any](p unsafe.Pointer, lo, hi int) []T {
 	return unsafe.Slice((*T)(unsafe.Add(p, lo*int(unsafe.Sizeof(zero)))), hi-lo)
 }
 
-// begin sets acc, the first dst's block, to the first src's.
-func begin[T any](dsts, srcs []unsafe.Pointer, lo, hi int) []T {
-	acc := part[T](dsts[0], lo, hi)
-	if dsts[0] != srcs[0] {
-		copy(acc, part[T](srcs[0], lo, hi))
-	}
-	return acc
-}
-
 // spread copies the finished block to the other dsts.
 func spread[T any](acc []T, dsts []unsafe.Pointer, lo, hi int) {
 	for _, d := range dsts[1:] {
@@ -74,98 +65,96 @@ func spread[T any](acc []T, dsts []unsafe.Pointer, lo, hi int) {
 	}
 }
 
-// foldNumbers is Fold for the operations that numbers have.
-func foldNumbers[T number](op Op, dsts, srcs []unsafe.Pointer, n int) {
-	var zero T
-	step := foldBytes / int(unsafe.Sizeof(zero))
-	for lo := 0; lo < n; lo += step {
-		hi := min(lo+step, n)
-		acc := begin[T](dsts, srcs, lo, hi)
-		for _, s := range srcs[1:] {
-			arith(op, acc, part[T](s, lo, hi))
-		}
-		if op == Avg {
-			p := T(len(srcs))
-			for i := range acc {
-				acc[i] /= p
-			}
-		}
-		spread(acc, dsts, lo, hi)
-	}
-}
-
-// arith sets acc[i] = acc[i] op b[i].
-func arith[T number](op Op, acc, b []T) {
-	b = b[:len(acc)]
-	switch op {
-	case Sum, Avg:
-		for i := range acc {
-			acc[i] += b[i]
-		}
-	case Prod:
-		for i := range acc {
-			acc[i] *= b[i]
-		}
-	case Min:
-		for i := range acc {
-			acc[i] = min(acc[i], b[i])
-		}
-	case Max:
-		for i := range acc {
-			acc[i] = max(acc[i], b[i])
-		}
-	}
-}
-
-// foldInts is foldNumbers with And and Or.
-func foldInts[T integer](op Op, dsts, srcs []unsafe.Pointer, n int) {
-	if op != And && op != Or {
-		foldNumbers[T](op, dsts, srcs, n)
+// foldNumbers is Fold for types that are folded as they are.
+func foldNumbers[T number](op Op, dsts, srcs []unsafe.Pointer, n int, combine func(op Op, dst, a, b []T)) {
+	if len(dsts) == 2 && len(srcs) == 2 && op == Sum { // two ranks: read once, store once
+		simd.Add2(part[T](dsts[0], 0, n), part[T](dsts[1], 0, n), part[T](srcs[0], 0, n), part[T](srcs[1], 0, n))
 		return
 	}
 	var zero T
 	step := foldBytes / int(unsafe.Sizeof(zero))
 	for lo := 0; lo < n; lo += step {
 		hi := min(lo+step, n)
-		acc := begin[T](dsts, srcs, lo, hi)
+		acc := part[T](dsts[0], lo, hi)
+		first := part[T](srcs[0], lo, hi)
 		for _, s := range srcs[1:] {
-			b := part[T](s, lo, hi)
-			for i := range acc {
-				if op == And {
-					acc[i] &= b[i]
-				} else {
-					acc[i] |= b[i]
-				}
-			}
+			combine(op, acc, first, part[T](s, lo, hi))
+			first = acc
+		}
+		if len(srcs) == 1 {
+			copy(acc, first)
+		}
+		if op == Avg {
+			divide(acc, len(srcs))
 		}
 		spread(acc, dsts, lo, hi)
 	}
 }
 
+// arith sets dst[i] = a[i] op b[i].
+func arith[T number](op Op, dst, a, b []T) {
+	switch op {
+	case Sum, Avg:
+		simd.Add(dst, a, b)
+	case Prod:
+		simd.Mul(dst, a, b)
+	case Min:
+		simd.Min(dst, a, b)
+	case Max:
+		simd.Max(dst, a, b)
+	}
+}
+
+// bitwise is arith with And and Or.
+func bitwise[T integer](op Op, dst, a, b []T) {
+	a, b = a[:len(dst)], b[:len(dst)]
+	switch op {
+	case And:
+		for i := range dst {
+			dst[i] = a[i] & b[i]
+		}
+	case Or:
+		for i := range dst {
+			dst[i] = a[i] | b[i]
+		}
+	default:
+		arith(op, dst, a, b)
+	}
+}
+
+// divide sets x[i] /= n.
+func divide[T number](x []T, n int) {
+	if n&(n-1) == 0 { // the reciprocal of a power of two is exact
+		switch x := any(x).(type) {
+		case []float32:
+			simd.Scale(x, x, 1/float32(n))
+			return
+		case []float64:
+			simd.Scale(x, x, 1/float64(n))
+			return
+		}
+	}
+	for i := range x {
+		x[i] /= T(n)
+	}
+}
+
 // foldHalves folds in float32 and rounds once.
-func foldHalves[T interface{ Float32() float32 }](op Op, dsts, srcs []unsafe.Pointer, n int, round func(float32) T) {
+func foldHalves[T any](op Op, dsts, srcs []unsafe.Pointer, n int, widen func([]float32, []T), round func([]T, []float32)) {
 	var wide, next [512]float32
 	for lo := 0; lo < n; lo += len(wide) {
 		hi := min(lo+len(wide), n)
 		acc, b := wide[:hi-lo], next[:hi-lo]
-		for i, h := range part[T](srcs[0], lo, hi) {
-			acc[i] = h.Float32()
-		}
+		widen(acc, part[T](srcs[0], lo, hi))
 		for _, s := range srcs[1:] {
-			for i, h := range part[T](s, lo, hi) {
-				b[i] = h.Float32()
-			}
-			arith(op, acc, b)
+			widen(b, part[T](s, lo, hi))
+			arith(op, acc, acc, b)
 		}
 		if op == Avg {
-			for i := range acc {
-				acc[i] /= float32(len(srcs))
-			}
+			divide(acc, len(srcs))
 		}
 		out := part[T](dsts[0], lo, hi)
-		for i, x := range acc {
-			out[i] = round(x)
-		}
+		round(out, acc)
 		spread(out, dsts, lo, hi)
 	}
 }
@@ -176,7 +165,10 @@ func (c *Call) foldFunc(dsts, srcs []unsafe.Pointer, n int) {
 	step := max(1, foldBytes/size)
 	for lo := 0; lo < n; lo += step {
 		hi := min(lo+step, n)
-		acc := begin[byte](dsts, srcs, lo*size, hi*size)
+		acc := part[byte](dsts[0], lo*size, hi*size)
+		if dsts[0] != srcs[0] {
+			copy(acc, part[byte](srcs[0], lo*size, hi*size))
+		}
 		for _, s := range srcs[1:] {
 			c.Func.combine(unsafe.Pointer(unsafe.SliceData(acc)), unsafe.Add(s, lo*size), hi-lo)
 		}
