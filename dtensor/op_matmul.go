@@ -169,6 +169,9 @@ func linearGrad(dy, x *Tensor) *Tensor {
 
 // rows returns t as a matrix of its last dimension's rows.
 func rows(t *tensor.Tensor) *tensor.Tensor {
-	last := t.Dim(-1)
-	return t.Reshape(t.Numel()/max(last, 1), last)
+	n := 1
+	for _, size := range t.Shape()[:t.NDim()-1] {
+		n *= size
+	}
+	return t.Reshape(n, t.Dim(-1))
 }

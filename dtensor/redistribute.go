@@ -94,8 +94,8 @@ type step struct {
 
 	send, recv             []layout.Transfer
 	sendCounts, recvCounts []int
-	sendInPlace            bool // the source already holds the parts one after another
-	recvInPlace            bool // so does the destination
+	sendInPlace            bool // the source begins with the parts, one after another
+	recvInPlace            bool // the destination is the parts, one after another
 }
 
 // plan returns the cached plan of a redistribution.
@@ -140,9 +140,7 @@ func (m *Mesh) compile(ls *layout.Step, cause string) step {
 func (s *step) kept(m *Mesh) layout.Transfer {
 	t := layout.Transfer{Size: s.to.local, Global: s.to.offset, Dst: make([]int, len(s.to.local)), Src: make([]int, len(s.to.local))}
 	for d := range t.Src {
-		if s.to.local[d] > 0 {
-			t.Src[d] = s.to.offset[d] - s.from.offset[d]
-		}
+		t.Src[d] = s.to.offset[d] - s.from.offset[d]
 	}
 	return t
 }
@@ -181,6 +179,9 @@ func contiguous(size, start, shape []int) (offset int, ok bool) {
 func (s *step) run(m *Mesh, local *tensor.Tensor, out *Tensor) *tensor.Tensor {
 	switch s.kind {
 	case layout.Relabel:
+		if s.to.localNumel == 0 {
+			return tensor.New(m.eng.dev, local.DType(), s.to.local...)
+		}
 		return local
 	case layout.Slice:
 		return s.slice(local)
@@ -200,7 +201,7 @@ func (s *step) run(m *Mesh, local *tensor.Tensor, out *Tensor) *tensor.Tensor {
 		s.do(m, comm.Call{Kind: comm.AllReduceKind, Op: commOp(s.op), Dst: bufferOf(dst), Src: bufferOf(local)})
 	case layout.ReduceScatter:
 		src := s.pack(local)
-		s.do(m, comm.Call{Kind: comm.ReduceScatterVKind, Op: commOp(s.op), Dst: bufferOf(dst), Src: bufferOf(src), SrcCounts: s.sendCounts})
+		s.do(m, comm.Call{Kind: comm.ReduceScatterVKind, Op: commOp(s.op), Dst: bufferOf(dst), Src: bufferOf(src).Slice(0, sum(s.sendCounts)), SrcCounts: s.sendCounts})
 		runtime.KeepAlive(src)
 	case layout.AllGather:
 		into := s.staging(m, dst)
@@ -208,7 +209,7 @@ func (s *step) run(m *Mesh, local *tensor.Tensor, out *Tensor) *tensor.Tensor {
 		s.unpack(dst, into)
 	default: // AllToAll, Exchange
 		src, into := s.pack(local), s.staging(m, dst)
-		s.do(m, comm.Call{Kind: comm.AllToAllVKind, Dst: bufferOf(into), Src: bufferOf(src), DstCounts: s.recvCounts, SrcCounts: s.sendCounts})
+		s.do(m, comm.Call{Kind: comm.AllToAllVKind, Dst: bufferOf(into), Src: bufferOf(src).Slice(0, sum(s.sendCounts)), DstCounts: s.recvCounts, SrcCounts: s.sendCounts})
 		s.unpack(dst, into)
 		runtime.KeepAlive(src)
 	}
@@ -226,8 +227,11 @@ func (s *step) do(m *Mesh, call comm.Call) {
 // slice returns the part of local that stays: a view where that is contiguous.
 func (s *step) slice(local *tensor.Tensor) *tensor.Tensor {
 	box := &s.send[0]
+	if s.to.localNumel == 0 {
+		return tensor.New(local.Device(), local.DType(), s.to.local...)
+	}
 	if at, ok := contiguous(box.Size, box.Src, s.from.local); ok {
-		return tensor.Narrow(local.Reshape(local.Numel()), 0, min(at, local.Numel()), box.Numel()).Reshape(s.to.local...)
+		return tensor.Narrow(local.Reshape(local.Numel()), 0, at, box.Numel()).Reshape(s.to.local...)
 	}
 	dst := tensor.New(local.Device(), local.DType(), s.to.local...)
 	tensor.CopyBox(dst, box.Dst, local, box.Src, box.Size)

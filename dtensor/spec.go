@@ -21,6 +21,7 @@ type spec struct {
 	local      []int // the shape of this rank's shard; zeros on a rank outside
 	offset     []int // the global index of the shard's first element; nil outside
 	numel      int   // of shape
+	localNumel int   // of local
 	partial    bool  // a placement is Partial or MaskPartial
 	masked     bool  // a placement is MaskPartial
 	grad       *spec // what gradient returns; nil until asked for
@@ -40,6 +41,10 @@ func (m *Mesh) specOf(l layout.Layout) *spec {
 		s.local, s.offset = l.LocalShape(m.coord), l.Offset(m.coord)
 	} else {
 		s.local = make([]int, max(1, len(s.shape)))
+	}
+	s.localNumel = 1
+	for _, n := range s.local {
+		s.localNumel *= n
 	}
 	for _, p := range s.placements {
 		s.partial = s.partial || p.IsPartial()

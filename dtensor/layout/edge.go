@@ -65,10 +65,27 @@ func (p *planner) outline(a, b *node) (c class, changed uint64, ok bool) {
 		c = ci
 		changed |= 1 << i
 	}
-	if c == scatters && !innermost(b, changed) {
+	if c == scatters && !innermost(b, changed) || c == spreads && !p.masksAtOnce(a, b) {
 		return never, 0, false
 	}
 	return c, changed, c != unchanged
+}
+
+// masksAtOnce reports whether the edge from a to b makes no MaskPartial, or makes all
+// that the plan ends with of ids that are not masked yet: ids can be shifted once.
+func (p *planner) masksAtOnce(a, b *node) bool {
+	for i := range a.places {
+		if a.places[i] == b.places[i] || !b.places[i].IsMask() {
+			continue
+		}
+		for j := range a.places {
+			if a.places[j].IsMask() || b.places[j].IsMask() != p.to.places[j].IsMask() {
+				return false
+			}
+		}
+		break
+	}
+	return true
 }
 
 // innermost reports whether no other axis shards what the given axes leave over:

@@ -63,6 +63,7 @@ func operators(t *testing.T, rnd *rand.Rand) []operator {
 		lookup(rule(Lookup("embedding", []int{a, b}, 0, []int{c, d})), a, 0),
 		lookup(rule(Lookup("index_select", []int{a, b, c}, 1, []int{d})), b, 1),
 		gather(rule(Gather("gather", []int{a, b}, 1, []int{a, c})), b, 1),
+		gather(rule(Gather("gather of fewer rows", []int{a + 1, b}, 1, []int{a, c})), b, 1),
 		concat(rule(Concatenation("cat", 1, []int{a, b}, []int{a, c})), 1),
 		summary(rule(Summary("first and last", []int{a, b, c}, 1, 2, -1)), 1),
 	}

@@ -3,6 +3,7 @@ package layout
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 )
@@ -78,7 +79,13 @@ func naiveCost(from, to Layout, elemBytes int, costs Costs) time.Duration {
 		move(i, Replicate())
 	}
 	for i := range p.sizes {
-		move(i, p.to.places[i])
+		if !p.to.places[i].IsMask() {
+			move(i, p.to.places[i])
+		}
+	}
+	if !slices.Equal(at.places, p.to.places) { // masks are made on all axes at once
+		c, changed, _ := p.outline(at, p.to)
+		total += p.edge(at, p.to, c, changed).cost
 	}
 	return total
 }

@@ -42,15 +42,19 @@ func newPlanner(from, to Layout, elemBytes int, costs Costs) *planner {
 
 // canonical returns placements that say the same with fewer words: a shard or a
 // reduction over a single rank is Replicate, and explicit sizes that are those of
-// torch.chunk are a Shard. A MaskPartial that is made by the plan is kept on an axis
-// of any size, because making it shifts the ids.
+// torch.chunk are a Shard. A MaskPartial that the plan makes is kept on an axis of any
+// size, because making it shifts the ids.
 func (p *planner) canonical(from, to []Placement) (a, b []Placement) {
 	p.chunk(from)
 	p.chunk(to)
+	masked := true // whether to has no MaskPartial but those of from
+	for i := range to {
+		masked = masked && (!to[i].IsMask() || from[i] == to[i])
+	}
 	for i, n := range p.sizes {
-		if n == 1 && !(from[i] == to[i] && from[i].IsMask()) {
+		if n == 1 {
 			from[i] = Replicate()
-			if !to[i].IsMask() {
+			if masked || !to[i].IsMask() {
 				to[i] = Replicate()
 			}
 		}

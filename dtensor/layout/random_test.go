@@ -49,8 +49,11 @@ func randomShape(rnd *rand.Rand) []int {
 	return shape
 }
 
+// maskRows is the length of the table of a MaskPartial of random layouts.
+const maskRows = 9
+
 // randomLayout returns a valid layout; its partial placements are all of one
-// reduction, or of Sum and Avg.
+// reduction, or Sum, Avg and MaskPartial.
 func randomLayout(rnd *rand.Rand, axes Axes, shape []int, partials bool) Layout {
 	op := ReduceOp(rnd.IntN(int(reduceOps)))
 	placements := make([]Placement, axes.Len())
@@ -60,8 +63,8 @@ func randomLayout(rnd *rand.Rand, axes Axes, shape []int, partials bool) Layout 
 			placements[i] = Replicate()
 		case r < 5 && partials:
 			placements[i] = Partial(op)
-			if op == Sum && rnd.IntN(3) == 0 {
-				placements[i] = Partial(Avg)
+			if op == Sum {
+				placements[i] = []Placement{Partial(Sum), Partial(Avg), MaskPartial([]int{maskRows}, 0)}[rnd.IntN(3)]
 			}
 		case len(shape) == 0:
 			placements[i] = Replicate()

@@ -210,7 +210,7 @@ func (t *twin) runLocal(s *Step, next *twin, pos int, coord []int) error {
 		// The twin treats a masked row as one of which one rank holds the value
 		// and the others nothing, which is what reducing it comes to.
 		if s.Kind == Mask {
-			if start, length, _ := MaskRange(s.To, coord); e%9 < start || e%9 >= start+length {
+			if start, length, _ := MaskRange(s.To, coord); e%maskRows < start || e%maskRows >= start+length {
 				v = 0
 			}
 		}
