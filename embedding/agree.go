@@ -1,0 +1,123 @@
+package embedding
+
+import (
+	"slices"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// The head of what a rank says of its ids before anything of them travels.
+const (
+	headAt     = iota // flat global position of its first bad id plus one, 0: none
+	headID            // that id
+	headCounts        // how many distinct ids it has, for each owner or in all
+)
+
+// agree checks the local ids. Where ranks have different ids they tell each
+// other, in one exchange of a few numbers, whether all of them are good and how
+// many will travel, so that all throw the same error or none.
+func (l *lookup) agree(ids *dtensor.Tensor) {
+	head := []int64{0, 0}
+	if !l.premasked {
+		if pos, id, ok := tensor.CheckIndex(l.ids, l.weight.Dim(0)); !ok {
+			head[headAt], head[headID] = int64(globalIndex(ids, pos))+1, int64(id)
+		}
+	}
+	axes := slices.Concat(l.exchange, l.replicated)
+	slices.Sort(axes)
+	if len(axes) == 0 {
+		l.throwIfBad(ids, head)
+		return
+	}
+	good := head[headAt] == 0
+	switch {
+	case len(l.exchange) > 0:
+		l.travel = newTravel(l)
+		if good {
+			l.travel.address(l)
+		}
+		for _, n := range l.travel.sent {
+			head = append(head, int64(n))
+		}
+	case l.tracked || l.s.renorm:
+		n := 0
+		if good {
+			n = l.distinct().Index.Numel()
+		}
+		head = append(head, int64(n))
+	}
+	g := l.group(axes...)
+	all := make([]int64, g.Size()*len(head))
+	do(l.plan, g, comm.Call{Kind: comm.AllGatherKind, Dst: comm.Of(all), Src: comm.Of(head), Cause: l.op + ": status and counts"})
+	worst := head
+	for r := range g.Size() {
+		if its := all[r*len(head):]; its[headAt] != 0 && (worst[headAt] == 0 || its[headAt] < worst[headAt]) {
+			worst = its
+		}
+	}
+	l.throwIfBad(ids, worst)
+	switch {
+	case l.travel != nil:
+		// Member r of the exchange has this rank's coordinates on the other axes.
+		for r := range l.travel.received {
+			its := all[position(l.mesh, axes, l.travel.coords[r])*len(head):]
+			l.travel.received[r] = int(its[headCounts+l.travel.group.Rank()])
+		}
+	case len(head) > headCounts:
+		for r := range g.Size() {
+			l.counts = append(l.counts, int(all[r*len(head)+headCounts]))
+		}
+	}
+}
+
+// throwIfBad throws the error about the bad id that head tells of.
+func (l *lookup) throwIfBad(ids *dtensor.Tensor, head []int64) {
+	if head[headAt] == 0 {
+		return
+	}
+	shape := ids.Shape()
+	at := make([]int, len(shape))
+	flat := int(head[headAt] - 1)
+	for d := len(shape) - 1; d >= 0; d-- {
+		at[d] = flat % shape[d]
+		flat /= shape[d]
+	}
+	fault.Throw(&IDError{Op: l.op, Table: l.s.table, ID: head[headID], Position: at, Rows: l.weight.Dim(0)})
+}
+
+// globalIndex returns the flat index in t of the local element at flat index i.
+func globalIndex(t *dtensor.Tensor, i int) int {
+	shape, local := t.Shape(), t.Local().Shape()
+	offset, _ := t.Offset()
+	flat, stride := 0, 1
+	for d := len(shape) - 1; d >= 0; d-- {
+		flat += (offset[d] + i%local[d]) * stride
+		i /= local[d]
+		stride *= shape[d]
+	}
+	return flat
+}
+
+// position returns the rank in the group over axes of the rank at coord.
+func position(m *dtensor.Mesh, axes, coord []int) int {
+	p := 0
+	for _, a := range axes {
+		p = p*m.Axes()[a].Size + coord[a]
+	}
+	return p
+}
+
+// do makes a call under the context of the running operator, and throws its error.
+func do(p *plan, c *comm.Comm, call comm.Call) {
+	if err := c.Do(p.mesh.Context(), call); err != nil {
+		fault.Throw(err)
+	}
+}
+
+// bufferOf is the memory of a tensor as collectives take it.
+func bufferOf(t *tensor.Tensor) comm.Buffer {
+	return comm.Buffer{Ptr: t.Ptr(), Count: t.Numel(), DType: t.DType()}
+}

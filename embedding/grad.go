@@ -1,0 +1,128 @@
+package embedding
+
+import (
+	"slices"
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// backward returns the gradient of the table for the gradient gy of the result:
+//
+//	Values[i] = Σ gy[j] over all j with ids[j] == Index[i]
+//
+// without the padding row; with ScaleGradByFreq over the number of such j.
+func (l *lookup) backward(gy *dtensor.Tensor) *dtensor.Rows {
+	want := slices.Clone(l.result)
+	for axis, place := range want {
+		if place.IsPartial() {
+			want[axis] = layout.Replicate()
+		}
+	}
+	dy := gy.Redistribute(want...).Local()
+	u := *l.distinct()
+	stays := l.travel == nil && len(l.replicated) == 0
+	if stays { // else what others expect of this rank includes the padding row
+		u = without(u, l.s.padding-l.lo)
+	}
+	rows := u.SumRows(dy)
+	if l.s.frequency { // how often each occurs travels as one more feature
+		times := tensor.Cast(u.Count, dy.DType()).Reshape(u.Count.Numel(), 1)
+		rows.Values = tensor.Cat(1, rows.Values, times)
+	}
+	if l.travel != nil {
+		rows = l.giveBack(rows.Values)
+	}
+	if len(l.replicated) > 0 {
+		rows = l.sumReplicas(rows)
+	}
+	if !stays {
+		rows = dropRow(rows, l.s.padding-l.lo)
+	}
+	if l.s.frequency {
+		d := l.table.Dim(1)
+		times := tensor.Narrow(rows.Values, 1, d, 1)
+		rows.Values = tensor.Div(tensor.Narrow(rows.Values, 1, 0, d), times)
+	}
+	return dtensor.NewRows(l.weight, tensor.AddScalar(rows.Index, float64(l.lo)), rows.Values)
+}
+
+// find returns where row is in the ascending list index, ok false if it is not.
+func find(index *tensor.Tensor, row int) (at int, ok bool) {
+	if row < 0 {
+		return 0, false
+	}
+	return slices.BinarySearch(tensor.ToSlice[int64](index), int64(row))
+}
+
+// without returns u without one of its ids: where it stood nothing is summed.
+func without(u tensor.Uniq, row int) tensor.Uniq {
+	k, ok := find(u.Index, row)
+	if !ok {
+		return u
+	}
+	counts := tensor.ToSlice[int64](u.Count)
+	before := 0
+	for _, c := range counts[:k] {
+		before += int(c)
+	}
+	return tensor.Uniq{Index: cut(u.Index, k, 1), Count: cut(u.Count, k, 1), Order: cut(u.Order, before, int(counts[k])), Slot: u.Slot}
+}
+
+// dropRow returns rows without one of them.
+func dropRow(rows tensor.Rows, row int) tensor.Rows {
+	if k, ok := find(rows.Index, row); ok {
+		return tensor.Rows{Index: cut(rows.Index, k, 1), Values: cut(rows.Values, k, 1)}
+	}
+	return rows
+}
+
+// cut returns x without n of its rows from row at on.
+func cut(x *tensor.Tensor, at, n int) *tensor.Tensor {
+	return tensor.Cat(0, tensor.Narrow(x, 0, 0, at), tensor.Narrow(x, 0, at+n, x.Dim(0)-at-n))
+}
+
+// sumReplicas returns the sum over the ranks that replicate this rank's rows,
+// the same on all of them: one exchange of ids and rows, added up in the order
+// of the ranks.
+func (l *lookup) sumReplicas(rows tensor.Rows) tensor.Rows {
+	g := l.group(l.replicated...)
+	l.countReplicas(g, rows.Index.Numel())
+	dev, dt, w := rows.Values.Device(), rows.Values.DType(), rows.Values.Dim(1)
+	idBytes, rowBytes := tensor.Int64.Size(), w*dt.Size()
+	// A rank's message is its row numbers, then its rows.
+	mine := tensor.New(dev, tensor.Uint8, rows.Index.Numel()*(idBytes+rowBytes))
+	dev.CopyBytes(mine.Ptr(), rows.Index.Ptr(), rows.Index.Bytes())
+	dev.CopyBytes(unsafe.Add(mine.Ptr(), rows.Index.Bytes()), rows.Values.Ptr(), rows.Values.Bytes())
+	total := sum(l.counts)
+	all := tensor.New(dev, tensor.Uint8, total*(idBytes+rowBytes))
+	do(l.plan, g, comm.Call{Kind: comm.AllGatherVKind, Dst: bufferOf(all), Src: bufferOf(mine),
+		DstCounts: scaled(l.counts, idBytes+rowBytes), Cause: l.op + ": gradients of replicas"})
+	mine.Free()
+	index, values := tensor.New(dev, tensor.Int64, total), tensor.New(dev, dt, total, w)
+	from, row := all.Ptr(), 0
+	for _, n := range l.counts {
+		dev.CopyBytes(unsafe.Add(index.Ptr(), row*idBytes), from, n*idBytes)
+		dev.CopyBytes(unsafe.Add(values.Ptr(), row*rowBytes), unsafe.Add(from, n*idBytes), n*rowBytes)
+		from = unsafe.Add(from, n*(idBytes+rowBytes))
+		row += n
+	}
+	all.Free()
+	return tensor.Coalesce(index, values, l.n)
+}
+
+// countReplicas fills in how many distinct rows each replica has, n on this
+// rank, unless that is known.
+func (l *lookup) countReplicas(g *comm.Comm, n int) {
+	if l.counts != nil {
+		return
+	}
+	all := make([]int64, g.Size())
+	do(l.plan, g, comm.Call{Kind: comm.AllGatherKind, Dst: comm.Of(all), Src: comm.Of([]int64{int64(n)}), Cause: l.op + ": counts of replicas"})
+	for _, c := range all {
+		l.counts = append(l.counts, int(c))
+	}
+}

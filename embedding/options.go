@@ -1,0 +1,84 @@
+package embedding
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// Options change what a lookup does. They mean what they mean in
+// torch.nn.functional.embedding; nil and false are the defaults.
+type Options struct {
+	// PaddingIdx is a row that gets no gradient; a negative one counts from the
+	// end. Its contents are looked up as those of any other row.
+	PaddingIdx *int
+	// MaxNorm bounds the norm of the rows that are looked up: longer ones are
+	// scaled down to it, in the table itself, before the lookup.
+	MaxNorm *float64
+	// NormType is the p of that norm; nil: 2. +Inf is the largest absolute value.
+	NormType *float64
+	// ScaleGradByFreq divides the gradient of a row by how often the row occurs
+	// in all ids of the lookup, on all ranks.
+	ScaleGradByFreq bool
+	// Table is the name of the table in errors; "" describes it by its layout.
+	Table string
+}
+
+// settings are Options with the defaults filled in.
+type settings struct {
+	padding   int // the row, -1: none
+	renorm    bool
+	maxNorm   float64
+	normType  float64
+	frequency bool
+	table     string
+}
+
+// check returns o for a lookup in weight, and throws what does not fit.
+func (o *Options) check(op string, weight *dtensor.Tensor) settings {
+	s := settings{padding: -1, normType: 2, frequency: o.ScaleGradByFreq, table: o.Table}
+	if s.table == "" {
+		s.table = fmt.Sprintf("the table %v", weight)
+	} else {
+		s.table = fmt.Sprintf("table %q", o.Table)
+	}
+	if weight.NDim() != 2 {
+		refuse(op, "%s has %d dimensions; a table has 2, rows and features", s.table, weight.NDim())
+	}
+	if dt := weight.DType(); dt != tensor.Float32 && dt != tensor.Float64 {
+		refuse(op, "%s holds %v; use float32 or float64", s.table, dt)
+	}
+	rows := weight.Dim(0)
+	if o.PaddingIdx != nil {
+		p := *o.PaddingIdx
+		if p < -rows || p >= rows {
+			refuse(op, "PaddingIdx is %d, out of range [%d, %d) for %s", p, -rows, rows, s.table)
+		}
+		s.padding = (p + rows) % rows
+	}
+	if o.MaxNorm != nil {
+		s.renorm, s.maxNorm = true, *o.MaxNorm
+		if !(s.maxNorm > 0) {
+			refuse(op, "MaxNorm is %v for %s; it must be positive", s.maxNorm, s.table)
+		}
+	}
+	if o.NormType != nil {
+		s.normType = *o.NormType
+		if !(s.normType > 0) || math.IsNaN(s.normType) {
+			refuse(op, "NormType is %v for %s; it must be positive", s.normType, s.table)
+		}
+	}
+	return s
+}
+
+// checkIDs throws unless ids are integers on the table's mesh.
+func checkIDs(op string, weight, ids *dtensor.Tensor, s settings) {
+	if dt := ids.DType(); dt != tensor.Int64 && dt != tensor.Int32 {
+		refuse(op, "the ids for %s are %v; use int64 or int32", s.table, ids)
+	}
+	if ids.Mesh() != weight.Mesh() {
+		refuse(op, "the ids are on mesh %v and %s on another, %v; move one of them", ids.Mesh(), s.table, weight.Mesh())
+	}
+}

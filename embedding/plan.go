@@ -1,0 +1,102 @@
+package embedding
+
+import (
+	"slices"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+)
+
+// A plan says what a lookup does on each axis of the mesh. It follows from
+// global facts alone, so every rank makes the same.
+type plan struct {
+	op   string
+	mesh *dtensor.Mesh
+
+	masked     []int // axes that shard the rows and replicate the ids: results are MaskP
+	exchange   []int // axes that shard the rows and the ids: ids travel to the rows' owners
+	replicated []int // axes that replicate the table and shard the ids: gradients travel
+	columns    []int // axes that shard the columns; the ids are replicated there
+
+	weight []layout.Placement // what the table is brought to: its own placements, unless it is Partial
+	ids    []layout.Placement // what the ids are brought to
+	result []layout.Placement // of what is looked up
+	final  []layout.Placement // what it is brought to then
+
+	premasked bool // the ids came masked for this table
+}
+
+// planFor plans a lookup of ids in weight [V, D].
+func planFor(op string, weight, ids *dtensor.Tensor, s settings) *plan {
+	mesh := weight.Mesh()
+	n := len(mesh.Axes())
+	p := &plan{op: op, mesh: mesh, weight: slices.Clone(weight.Placements()), ids: slices.Clone(ids.Placements()),
+		result: make([]layout.Placement, n), final: make([]layout.Placement, n)}
+	p.premasked = fitsMask(op, weight, ids, s)
+	last := ids.NDim() // the dimension of features in the result
+	for axis, w := range p.weight {
+		if w.IsPartial() {
+			w = layout.Replicate()
+			p.weight[axis] = w
+		}
+		at := p.ids[axis]
+		if at.IsPartial() && !p.premasked {
+			at = layout.Replicate()
+			p.ids[axis] = at
+		}
+		p.result[axis] = at // also where the axis has one rank only
+		if mesh.Axes()[axis].Size > 1 {
+			switch {
+			case w.Shards(0) && at.IsShard():
+				p.exchange = append(p.exchange, axis)
+			case w.Shards(0):
+				p.result[axis] = layout.MaskPartial(weight.Shape(), 0)
+				p.masked = append(p.masked, axis)
+			case w.Shards(1):
+				p.result[axis] = w.WithDim(last)
+				p.ids[axis] = layout.Replicate()
+				p.columns = append(p.columns, axis)
+			case at.IsShard():
+				p.replicated = append(p.replicated, axis)
+			}
+		}
+		p.final[axis] = p.result[axis]
+		if at.IsShard() { // the same part of the ids again, with whole rows
+			p.final[axis] = at
+		}
+	}
+	return p
+}
+
+// fitsMask reports whether the ids are masked for this table: MaskP on exactly
+// the axes that shard its rows. It throws if they are masked for another.
+func fitsMask(op string, weight, ids *dtensor.Tensor, s settings) bool {
+	if ids.Mask() == nil {
+		return false
+	}
+	for axis, at := range ids.Placements() {
+		shape, dim, ok := at.Offset()
+		if ok && (dim != 0 || len(shape) == 0 || shape[0] != weight.Dim(0)) {
+			refuse(op, "the mask of the ids is for dimension %d of %v, which conflicts with %s of %d rows; pass the ids before they were masked",
+				dim, shape, s.table, weight.Dim(0))
+		}
+		w := weight.Placements()[axis]
+		if ok != (w == layout.Shard(0)) {
+			return false // it is undone: ids are brought to Replicate
+		}
+	}
+	return true
+}
+
+// group returns the communicator over a set of axes, nil for none.
+func (p *plan) group(axes ...int) *comm.Comm {
+	if len(axes) == 0 || !p.mesh.Inside() {
+		return nil
+	}
+	names := make([]string, len(axes))
+	for i, a := range axes {
+		names[i] = p.mesh.Axes()[a].Name
+	}
+	return p.mesh.Group(names...)
+}

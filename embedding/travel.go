@@ -1,0 +1,124 @@
+package embedding
+
+import (
+	"runtime"
+	"slices"
+	"sort"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// A travel takes distinct ids to the ranks that have their rows, the rows back,
+// and later the gradients of the rows to where they came from. It runs over the
+// axes that shard both the rows and the ids; member r is rank r of their group.
+type travel struct {
+	group    *comm.Comm
+	coords   [][]int // coords[r] is member r's coordinate on the mesh
+	starts   []int   // member r has the rows starts[r] to ends[r]; both ascend
+	ends     []int
+	sent     []int          // sent[r] distinct ids go to member r, in the order of uniq.Index
+	received []int          // received[r] ids come from member r
+	asked    *tensor.Tensor // the ids that came, [Σ received], counted from this rank's first row
+}
+
+func newTravel(l *lookup) *travel {
+	g := l.group(l.exchange...)
+	t := &travel{group: g, sent: make([]int, g.Size()), received: make([]int, g.Size())}
+	for r := range g.Size() {
+		coord := slices.Clone(l.mesh.Coord())
+		at := r
+		for i := len(l.exchange) - 1; i >= 0; i-- {
+			size := l.mesh.Axes()[l.exchange[i]].Size
+			coord[l.exchange[i]] = at % size
+			at /= size
+		}
+		start, n := l.weight.Layout().Span(coord, 0)
+		t.coords, t.starts, t.ends = append(t.coords, coord), append(t.starts, start), append(t.ends, start+n)
+	}
+	return t
+}
+
+// address finds the distinct ids of the rows that the members have, and how
+// many go to each. Ids of rows that other ranks of masked axes have stay behind.
+func (t *travel) address(l *lookup) {
+	ids := l.ids
+	if len(l.masked) > 0 {
+		list := tensor.ToSlice[int64](tensor.Cast(ids, tensor.Int64))
+		for i, id := range list {
+			if r := t.owner(int(id)); r < 0 {
+				list[i] = -1
+			}
+		}
+		ids = tensor.FromSlice(ids.Device(), list, ids.Shape()...)
+	}
+	u := tensor.Unique(ids, 0, l.weight.Dim(0))
+	l.uniq = &u
+	index := tensor.ToSlice[int64](u.Index)
+	at := 0
+	for r := range t.sent {
+		end := at + sort.Search(len(index)-at, func(i int) bool { return int(index[at+i]) >= t.ends[r] })
+		t.sent[r] = end - at
+		at = end
+	}
+}
+
+// owner returns the member that has a row, -1 if none has.
+func (t *travel) owner(row int) int {
+	r := sort.Search(len(t.ends), func(i int) bool { return row < t.ends[i] })
+	if r == len(t.ends) || row < t.starts[r] {
+		return -1
+	}
+	return r
+}
+
+// send takes the ids to their owners.
+func (l *lookup) send() {
+	t := l.travel
+	t.asked = tensor.New(l.ids.Device(), tensor.Int64, sum(t.received))
+	do(l.plan, t.group, comm.Call{Kind: comm.AllToAllVKind, Dst: bufferOf(t.asked), Src: bufferOf(l.uniq.Index),
+		DstCounts: t.received, SrcCounts: t.sent, Cause: l.op + ": ids"})
+	t.asked = tensor.AddScalar(t.asked, -float64(l.lo))
+	runtime.KeepAlive(l.uniq.Index)
+}
+
+// fetch brings the rows back and puts each where its ids are.
+func (l *lookup) fetch() *tensor.Tensor {
+	t, dev, d := l.travel, l.table.Device(), l.table.Dim(1)
+	rows := tensor.TakeRows(l.table, t.asked, 0)
+	got := tensor.New(dev, l.table.DType(), sum(t.sent), d)
+	do(l.plan, t.group, comm.Call{Kind: comm.AllToAllVKind, Dst: bufferOf(got), Src: bufferOf(rows),
+		DstCounts: scaled(t.sent, d), SrcCounts: scaled(t.received, d), Cause: l.op + ": rows"})
+	rows.Free()
+	defer got.Free()
+	return tensor.TakeRows(got, l.uniq.Slot.Reshape(l.ids.Shape()...), 0)
+}
+
+// giveBack takes the gradients [U, w] of the rows that were fetched to their
+// owners and returns those of this rank's rows.
+func (l *lookup) giveBack(values *tensor.Tensor) tensor.Rows {
+	t, w := l.travel, values.Dim(1)
+	got := tensor.New(values.Device(), values.DType(), sum(t.received), w)
+	do(l.plan, t.group, comm.Call{Kind: comm.AllToAllVKind, Dst: bufferOf(got), Src: bufferOf(values),
+		DstCounts: scaled(t.received, w), SrcCounts: scaled(t.sent, w), Cause: l.op + ": gradients of rows"})
+	runtime.KeepAlive(values)
+	defer got.Free()
+	return tensor.Coalesce(t.asked, got, l.n)
+}
+
+func sum(counts []int) int {
+	n := 0
+	for _, c := range counts {
+		n += c
+	}
+	return n
+}
+
+// scaled returns counts of rows as counts of elements.
+func scaled(counts []int, width int) []int {
+	s := make([]int, len(counts))
+	for i, c := range counts {
+		s[i] = c * width
+	}
+	return s
+}

@@ -1,0 +1,136 @@
+package loss
+
+import (
+	"math"
+	"runtime"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// stat is what one rank knows of one position, as it travels: the columns of
+// tensor.CrossEntropyStats.
+type stat[T float] struct{ Max, Sum, Target, All T }
+
+// with combines the statistics of two parts of the classes. It is associative.
+func (a stat[T]) with(b stat[T]) stat[T] {
+	m := max(a.Max, b.Max)
+	return stat[T]{m, shifted(a, m) + shifted(b, m), a.Target + b.Target, a.All + b.All}
+}
+
+// shifted is Σ exp(x - m) of a part; a part without classes, or with -Inf only, has 0.
+func shifted[T float](s stat[T], m T) T {
+	if s.Max == m || s.Sum == 0 {
+		return s.Sum
+	}
+	return s.Sum * T(math.Exp(float64(s.Max)-float64(m)))
+}
+
+// The functions by which statistics and sums are reduced, kept for each world.
+type (
+	statKey[T float] struct{}
+	partialKey       struct{}
+)
+
+func statFunc[T float](c *comm.Comm) *comm.Func {
+	return c.Attr(statKey[T]{}, func() any { return newFunc("cross-entropy statistics", stat[T].with) }).(*comm.Func)
+}
+
+func newFunc[T any](name string, f func(a, b T) T) *comm.Func {
+	fn, err := comm.NewFunc(name, f)
+	if err != nil {
+		panic(err) // the types of this package hold numbers only
+	}
+	return fn
+}
+
+// combine returns the rows of the local positions, from the statistics [rows, 4]
+// of the local classes. This is the one collective over the classes: for two
+// ranks each gathers the other's numbers; for more a reduction moves fewer.
+func combine[T float](j *job, stats *tensor.Tensor) []row {
+	g := j.classGroup
+	n := j.positions()
+	parts := 1
+	if g != nil && n > 0 {
+		call := comm.Call{Src: bytesOf(stats), Cause: j.cause.classes}
+		if parts = g.Size(); parts == 2 {
+			all := tensor.New(stats.Device(), stats.DType(), parts, n, tensor.Stats)
+			call.Kind, call.Dst = comm.AllGatherKind, bytesOf(all)
+			do(j.plan, g, call)
+			runtime.KeepAlive(stats)
+			stats = all
+		} else {
+			parts = 1
+			call.Kind, call.Op, call.Func, call.Dst = comm.AllReduceKind, comm.Custom, statFunc[T](g), call.Src
+			do(j.plan, g, call)
+		}
+	}
+	flat := tensor.ToSlice[T](stats)
+	rows := make([]row, n)
+	for i := range rows {
+		var s stat[T]
+		for part := range parts {
+			k := (part*n + i) * tensor.Stats
+			its := stat[T]{flat[k+tensor.StatMax], flat[k+tensor.StatSumExp], flat[k+tensor.StatTarget], flat[k+tensor.StatSum]}
+			if part == 0 {
+				s = its
+			} else {
+				s = s.with(its)
+			}
+		}
+		rows[i] = row{max: float64(s.Max), sum: float64(s.Sum), target: float64(s.Target), all: float64(s.All)}
+	}
+	return rows
+}
+
+// bytesOf is the memory of a tensor as a collective of structs takes it.
+func bytesOf(t *tensor.Tensor) comm.Buffer {
+	return comm.Buffer{Ptr: t.Ptr(), Count: t.Bytes(), DType: comm.Uint8}
+}
+
+// do makes a call under the context of the running operator, and throws its error.
+func do(p *plan, c *comm.Comm, call comm.Call) {
+	if err := c.Do(p.mesh.Context(), call); err != nil {
+		fault.Throw(err)
+	}
+}
+
+// A badTarget is the first target that is no class; at is its flat global
+// position plus one, 0 for none.
+type badTarget struct{ at, target int64 }
+
+// partial is what the ranks of different positions tell each other: the sums of
+// losses and weights, and as a status whether one has a bad target.
+type partial struct {
+	loss, weight float64
+	bad          badTarget
+}
+
+func (a partial) with(b partial) partial {
+	a.loss += b.loss
+	a.weight += b.weight
+	if a.bad.at == 0 || b.bad.at != 0 && b.bad.at < a.bad.at {
+		a.bad = b.bad
+	}
+	return a
+}
+
+// acrossPositions sums over the axes that shard the positions: the one
+// collective over them. With Reduction None it is made for its status alone.
+func (j *job) acrossPositions(sum partial) partial {
+	g := j.batchGroup
+	if g == nil {
+		return sum
+	}
+	all := []partial{sum}
+	buf := comm.Raw(all)
+	fn := g.Attr(partialKey{}, func() any { return newFunc("cross-entropy sums", partial.with) }).(*comm.Func)
+	do(j.plan, g, comm.Call{Kind: comm.AllReduceKind, Op: comm.Custom, Func: fn, Dst: buf, Src: buf, Cause: j.cause.batch})
+	return all[0]
+}
+
+// throw throws the error about a bad target.
+func (j *job) throw(bad badTarget) {
+	fault.Throw(j.targetError(int(bad.at)-1, bad.target, j.o.ignored()))
+}

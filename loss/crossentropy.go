@@ -1,0 +1,290 @@
+package loss
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// CrossEntropy returns the cross-entropy between logits and targets.
+//
+//	logits [N, C], [C] or [N, C, d1, …]   targets [N], [] or [N, d1, …]   →   [], or as targets with None
+//
+//	logits                     targets      result                  communication
+//	R                          R            R                       none
+//	S(class)                   R            R                       1 over the classes, 4 numbers a position
+//	S(batch)                   S(batch)     R; S(batch) with None   1 over the positions, of 2 numbers and a status
+//	S(batch),S(class)          S(batch),R   R,R; S(batch),R         both
+//
+// Several axes may shard the classes, and any dimension of positions may be
+// sharded; targets are brought to the layout that goes with the logits'. Logits
+// that are Partial are reduced first. The gradient communicates nothing and has
+// the layout of the logits; targets and weights get none.
+//
+// With x the logits of a position, y its target, w the class weights (1), ε the
+// label smoothing and z the z-loss,
+//
+//	lse = ln Σ exp(x[c])
+//	loss = (1-ε)·w[y]·(lse - x[y]) + ε/C·Σ w[c]·(lse - x[c]) + z·lse²
+//
+// and a position whose target is IgnoreIndex has neither loss nor gradient. If
+// targets are of a floating-point type they are class probabilities p in the
+// shape of the logits, and
+//
+//	loss = Σ w[c]·((1-ε)·p[c] + ε/C)·(lse - x[c]) + z·lse²
+//
+// The mean over no positions is NaN, as PyTorch has it.
+//
+// CrossEntropy throws an *Error for shapes, types and options that do not fit
+// and a *TargetError for a target that is no class.
+func CrossEntropy(logits, targets *dtensor.Tensor, o Options) *dtensor.Tensor {
+	const op = "CrossEntropy"
+	o.validate(op)
+	p := planFor(op, logits)
+	soft := targets.DType().Float()
+	p.checkOperands(logits, targets, soft, &o)
+	places := p.targets
+	if soft {
+		places = p.logits
+	}
+	j := &job{plan: p, o: o, soft: soft, out: layoutOf(p, o.Reduction)}
+	logits, targets = logits.Redistribute(p.logits...), targets.Redistribute(places...)
+	p.bind(logits)
+	if !p.mesh.Inside() {
+		return p.mesh.Wrap(op, tensor.Zeros(p.mesh.Device(), p.dtype), nil, false, j.out.shape, j.out.places...)
+	}
+	j.x, j.y = logits.Local(), targets.Local()
+	j.weigh()
+	local := pick(p.dtype, forward[float32], forward[float64])(j)
+	out := p.mesh.Wrap(op, local, nil, false, j.out.shape, j.out.places...)
+	return dtensor.Record(op, out, []*dtensor.Tensor{logits}, func(gy *dtensor.Tensor) []dtensor.Grad {
+		gy = gy.Redistribute(j.out.places...)
+		dx := pick(p.dtype, backward[float32], backward[float64])(j, gy.Local())
+		return []dtensor.Grad{dtensor.Dense(logits.Mesh().Wrap(op, dx, nil, false, logits.Shape(), p.logits...))}
+	})
+}
+
+// A job is one cross-entropy on one rank: what the gradient needs is kept here.
+type job struct {
+	*plan
+	o    Options
+	soft bool
+	out  result
+
+	x, y    *tensor.Tensor // local logits and targets
+	weight  *tensor.Tensor // [n] the weights of the local classes; nil: all 1
+	weights []float64      // [C] all of them; nil: all 1
+	total   float64        // their sum
+
+	rows  []row   // one for each local position
+	denom float64 // of the mean
+}
+
+// A row is what is known of one position once its classes are combined.
+type row struct {
+	max, sum   float64 // the largest logit; Σ exp(x - max)
+	target     float64 // the target's logit; with probabilities Σ q·x for q what is left of p
+	all        float64 // Σ w·x, for smoothing; with probabilities Σ q
+	label      int64
+	use        bool // not ignored
+	a, b, loss float64
+}
+
+// A result is the layout of what the loss returns.
+type result struct {
+	shape  []int
+	places []layout.Placement
+}
+
+func layoutOf(p *plan, r Reduction) result {
+	if r == None {
+		return result{p.shape, p.targets}
+	}
+	return result{nil, make([]layout.Placement, len(p.targets))}
+}
+
+// checkOperands throws unless targets and weights fit the logits.
+func (p *plan) checkOperands(logits, targets *dtensor.Tensor, soft bool, o *Options) {
+	dt := targets.DType()
+	want := p.shape
+	switch {
+	case soft:
+		want = logits.Shape()
+		if dt != p.dtype {
+			refuse(p.op, fmt.Sprintf("targets %v are probabilities, but not of the type of logits %v; cast them", targets, logits))
+		}
+		if dtensor.Tracked(targets) {
+			refuse(p.op, "the targets depend on a parameter, and class probabilities get no gradient; pass Detach of them")
+		}
+	case dt != tensor.Int64 && dt != tensor.Int32:
+		refuse(p.op, fmt.Sprintf("targets %v are not int64 or int32, nor probabilities of the type of logits %v", targets, logits))
+	}
+	if !slices.Equal(targets.Shape(), want) {
+		refuse(p.op, fmt.Sprintf("targets %v for logits %v; their shape must be %v", targets, logits, want))
+	}
+	if targets.Mesh() != logits.Mesh() {
+		refuse(p.op, fmt.Sprintf("targets are on mesh %v and logits on another, %v; move one of them", targets.Mesh(), logits.Mesh()))
+	}
+	w := o.Weight
+	if w == nil {
+		return
+	}
+	switch {
+	case !slices.Equal(w.Shape(), []int{p.classes}) || w.DType() != p.dtype:
+		refuse(p.op, fmt.Sprintf("Weight %v for logits %v; give one %v for each of the %d classes", w, logits, p.dtype, p.classes))
+	case w.Mesh() != logits.Mesh():
+		refuse(p.op, fmt.Sprintf("Weight is on mesh %v and logits on another, %v; move one of them", w.Mesh(), logits.Mesh()))
+	case dtensor.Tracked(w):
+		refuse(p.op, "Weight depends on a parameter, and class weights get no gradient; pass Detach of it")
+	}
+}
+
+// weigh fetches the class weights.
+func (j *job) weigh() {
+	j.total = float64(j.classes)
+	if j.o.Weight == nil {
+		return
+	}
+	whole := j.o.Weight.Full()
+	j.weight = tensor.Narrow(whole, 0, j.lo, j.n)
+	j.weights = tensor.ToSlice[float64](tensor.Cast(whole, tensor.Float64))
+	j.total = 0
+	for _, w := range j.weights {
+		j.total += w
+	}
+}
+
+// forward returns the local result and fills in what the gradient needs.
+func forward[T float](j *job) *tensor.Tensor {
+	var stats *tensor.Tensor
+	if j.soft {
+		stats = softStats[T](j)
+	} else {
+		stats = hardStats(j)
+	}
+	j.rows = combine[T](j, stats)
+	bad := j.label()
+	if bad.at != 0 && j.batchGroup == nil {
+		j.throw(bad) // every rank sees the same targets
+	}
+	var sum partial
+	sum.bad = bad
+	for i := range j.rows {
+		if r := &j.rows[i]; r.use {
+			j.finish(r)
+			sum.loss += r.loss
+			sum.weight += j.labelWeight(r)
+		}
+	}
+	sum = j.acrossPositions(sum)
+	if sum.bad.at != 0 {
+		j.throw(sum.bad)
+	}
+	j.denom = 1
+	dev := j.x.Device()
+	switch j.o.Reduction {
+	case None:
+		losses := make([]T, len(j.rows))
+		for i := range j.rows {
+			losses[i] = T(j.rows[i].loss)
+		}
+		return tensor.FromSlice(dev, losses, j.local...)
+	case Mean:
+		j.denom = sum.weight
+	}
+	return tensor.Scalar(dev, j.dtype, sum.loss/j.denom)
+}
+
+// labelWeight is what a position adds to the denominator of the mean.
+func (j *job) labelWeight(r *row) float64 {
+	if j.soft || j.weights == nil {
+		return 1
+	}
+	return j.weights[r.label]
+}
+
+// label enters the targets into the rows and returns the first bad one.
+func (j *job) label() (bad badTarget) {
+	if j.soft {
+		for i := range j.rows {
+			j.rows[i].use = true
+		}
+		return bad
+	}
+	ignored := j.o.ignored()
+	for i, y := range integers(j.y) {
+		r := &j.rows[i]
+		switch {
+		case y == ignored:
+		case y < 0 || y >= int64(j.classes):
+			if bad.at == 0 {
+				bad = badTarget{at: int64(j.at(i)) + 1, target: y}
+			}
+		default:
+			r.label, r.use = y, true
+		}
+	}
+	return bad
+}
+
+// finish works out the loss of a position and the coefficients of its gradient,
+//
+//	a·exp(x - lse) - b·[c is the target] - ε/C·w[c]
+func (j *job) finish(r *row) {
+	eps, log := j.o.LabelSmoothing, math.Log(r.sum)
+	lse := r.max + log
+	if j.soft {
+		r.a = r.all
+		r.loss = r.all*lse - r.target
+	} else {
+		r.b = (1 - eps) * j.labelWeight(r)
+		r.a = r.b
+		r.loss = r.b * (r.max - r.target + log) // the difference first: it is exact
+		if eps > 0 {
+			share := eps / float64(j.classes)
+			r.a += share * j.total
+			r.loss += share * (j.total*lse - r.all)
+		}
+	}
+	if z := j.o.ZLoss; z > 0 {
+		r.a += 2 * z * lse
+		r.loss += z * lse * lse
+	}
+}
+
+// backward returns the gradient of the local logits for the gradient gy of the
+// local result.
+func backward[T float](j *job, gy *tensor.Tensor) *tensor.Tensor {
+	g := tensor.ToSlice[T](gy)
+	shift, coef := make([]T, len(j.rows)), make([]T, 3*len(j.rows))
+	scale := make([]T, len(j.rows)) // the gradient of each row's loss
+	for i := range j.rows {
+		r := &j.rows[i]
+		if !r.use {
+			continue
+		}
+		s := float64(g[0])
+		if j.o.Reduction == None {
+			s = float64(g[i])
+		}
+		s /= j.denom
+		shift[i], scale[i] = T(r.max), T(s)
+		coef[3*i], coef[3*i+1] = T(s*r.a/r.sum), T(s*r.b)
+		if !j.soft {
+			coef[3*i+2] = T(s * j.o.LabelSmoothing / float64(j.classes))
+		}
+	}
+	dev := j.x.Device()
+	dx := tensor.NewLike(j.x)
+	shifts, coefs := tensor.FromSlice(dev, shift, len(shift)), tensor.FromSlice(dev, coef, len(shift), 3)
+	if j.soft {
+		softGrad(j, dx, shifts, coefs, tensor.FromSlice(dev, scale, len(scale), 1))
+	} else {
+		hardGrad(j, dx, shifts, coefs)
+	}
+	return dx
+}

@@ -1,0 +1,15 @@
+// Package loss holds losses over sharded class dimensions.
+//
+//	logits := x.Linear(head)                                      // [B, T, V] S(0),S(2)
+//	l := loss.CrossEntropy(logits.Reshape(B*T, V), targets, loss.Options{}) // []  R
+//
+// The classes stay where they are. Each rank reads its own logits once and
+// comes to a few numbers for each position: the largest logit, the sum of
+// exponentials, the logit of the target. These, and nothing of the size of the
+// logits, are combined over the ranks that share a position's classes, in one
+// collective. The gradient needs none: it is written once, in the layout of the
+// logits.
+//
+// What the losses compute is what torch.nn.functional computes under the same
+// name for the whole tensor; a layout never changes a result.
+package loss

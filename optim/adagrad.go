@@ -1,0 +1,141 @@
+package optim
+
+import (
+	"math"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// A RowAdagradConfig sets up RowAdagrad.
+type RowAdagradConfig struct {
+	Eps float64 // added to the root; 0 stands for 1e-10
+}
+
+// RowAdagrad is Adagrad with one number for each row of a table instead of one
+// for each element, the usual optimizer of large embedding tables. For each row
+// p of D elements with gradient g,
+//
+//	s += (g₀² + g₁² + …)/D
+//	p -= lr · g/(√s + Eps)
+//
+// where s lies as the rows of the table do. A row whose gradient is 0 does not
+// move, so a row-sparse gradient gives exactly what a dense one does and touches
+// its rows only. If the columns of a parameter are sharded the sums of squares
+// are summed over those axes: one collective of a number a row.
+//
+// A parameter of one dimension is a table of rows of one element, one without
+// dimensions a single row.
+type RowAdagrad struct {
+	base
+	eps  float64
+	sums []*dtensor.Tensor // [rows]
+}
+
+// NewRowAdagrad returns a RowAdagrad for params. It throws an error that names
+// the field if the configuration makes no sense.
+func NewRowAdagrad(params []*dtensor.Tensor, c RowAdagradConfig) *RowAdagrad {
+	if c.Eps == 0 {
+		c.Eps = 1e-10
+	}
+	atLeastZero("NewRowAdagrad", "Eps", c.Eps)
+	a := &RowAdagrad{base: newBase("RowAdagrad", params), eps: c.Eps}
+	for _, p := range params {
+		rows, places := 1, make([]layout.Placement, len(p.Placements()))
+		local := 1
+		if p.NDim() > 0 {
+			rows, local = p.Dim(0), p.Local().Dim(0)
+			for axis, place := range p.Placements() {
+				if place.Shards(0) {
+					places[axis] = place
+				}
+			}
+		}
+		sum := tensor.Zeros(p.Mesh().Device(), p.DType(), local).Persist()
+		a.sums = append(a.sums, p.Mesh().Wrap("optimizer state", sum, nil, false, []int{rows}, places...))
+	}
+	return a
+}
+
+// State lists the sums of squares, "sum", one number a row.
+func (a *RowAdagrad) State() []State { return named("sum", a.sums) }
+
+// Step makes one step; see Optimizer.
+func (a *RowAdagrad) Step(grads []dtensor.Grad, lr float64) error {
+	o := tensor.Adagrad{LR: lr, Eps: a.eps}
+	return a.step(grads, func(i int, p *dtensor.Tensor, g dtensor.Grad) {
+		table, sums := asTable(p.Local()), a.sums[i].Local()
+		var rows tensor.Rows
+		if r, sparse := g.Rows(); sparse {
+			rows = rowsOf(p, r)
+		} else {
+			rows = tensor.Rows{Index: tensor.Arange(table.Device(), tensor.Int64, 0, table.Dim(0)), Values: asTable(g.Dense().Local())}
+		}
+		if axes := columnAxes(p); len(axes) > 0 {
+			pick(p.DType(), adagradColumns[float32], adagradColumns[float64])(p, axes, table, sums, rows, o)
+		} else {
+			o.StepRows(table, rows, sums)
+		}
+	})
+}
+
+// asTable returns a shard as rows: dimension 0 by all others.
+func asTable(x *tensor.Tensor) *tensor.Tensor {
+	n := 1
+	if x.NDim() > 0 {
+		n = x.Dim(0)
+	}
+	width := 1
+	for _, size := range x.Shape()[min(1, x.NDim()):] {
+		width *= size
+	}
+	return x.Reshape(n, width)
+}
+
+// columnAxes names the axes that shard what a row consists of.
+func columnAxes(p *dtensor.Tensor) (names []string) {
+	for axis, place := range p.Placements() {
+		if a := p.Mesh().Axes()[axis]; place.IsShard() && !place.Shards(0) && a.Size > 1 {
+			names = append(names, a.Name)
+		}
+	}
+	return names
+}
+
+// adagradColumns is the step for rows that lie in parts on the ranks of axes.
+// Those ranks have the same rows, so their sums of squares add up.
+func adagradColumns[T float](p *dtensor.Tensor, axes []string, table, sums *tensor.Tensor, g tensor.Rows, o tensor.Adagrad) {
+	mesh := p.Mesh()
+	if !mesh.Inside() {
+		return
+	}
+	width := table.Dim(1)
+	index, values := tensor.Data[int64](g.Index), tensor.Data[T](g.Values)
+	squares := make([]float64, len(index))
+	for i := range index {
+		for _, v := range values[i*width : (i+1)*width] {
+			squares[i] += float64(v) * float64(v)
+		}
+	}
+	buf := comm.Of(squares)
+	call := comm.Call{Kind: comm.AllReduceKind, Op: comm.Sum, Dst: buf, Src: buf, Cause: "RowAdagrad: rows that lie in parts"}
+	if err := mesh.Group(axes...).Do(mesh.Context(), call); err != nil {
+		fault.Throw(err)
+	}
+	whole := float64(p.Numel() / max(p.Dim(0), 1)) // elements of a row on all ranks
+	param, sum := tensor.Data[T](table), tensor.Data[T](sums)
+	for i, r := range index {
+		sum[r] += T(squares[i] / whole)
+		if sum[r] == 0 {
+			continue
+		}
+		step := o.LR / (math.Sqrt(float64(sum[r])) + o.Eps)
+		row := param[int(r)*width : (int(r)+1)*width]
+		for j, v := range values[i*width : (i+1)*width] {
+			row[j] -= T(step * float64(v))
+		}
+	}
+}

@@ -1,0 +1,151 @@
+package optim
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// ClipGradNorm scales the gradients of params in place so that the norm of all
+// their elements together is at most limit, and returns the norm from before:
+//
+//	norm = √(Σ g²) over every element of every global gradient
+//	g *= min(1, limit/(norm + 1e-6))
+//
+// as torch.nn.utils.clip_grad_norm_ does. An element that several ranks hold
+// counts once, and the rows of a row-sparse gradient are added up before they
+// are squared. It makes one collective of one number for each mesh, over the
+// axes that shard any parameter, and none if there is no such axis. All ranks
+// of the mesh get the same norm.
+//
+// A norm that is not finite is returned as it is and the gradients stay: look
+// at it before the step. A limit of +Inf only measures.
+func ClipGradNorm(ctx context.Context, params []*dtensor.Tensor, grads []dtensor.Grad, limit float64) (norm float64, err error) {
+	switch {
+	case !(limit > 0):
+		return 0, fmt.Errorf("optim: ClipGradNorm: the limit is %v; give a positive one", limit)
+	case len(grads) != len(params):
+		return 0, fmt.Errorf("optim: ClipGradNorm: %d gradients for %d parameters; pass what ValueAndGrad returned for the same list", len(grads), len(params))
+	case len(params) == 0:
+		return 0, nil
+	}
+	err = dtensor.Try(ctx, params[0].Mesh(), func() {
+		var pieces []piece
+		for i, p := range params {
+			if local := localOf(&grads[i]); local != nil {
+				pieces = append(pieces, newPiece(i, p, local))
+			}
+		}
+		norm = math.Sqrt(sumSquares(pieces))
+		scale := limit / (norm + 1e-6)
+		if !(scale < 1) || math.IsInf(norm, 0) {
+			return
+		}
+		for _, p := range pieces {
+			tensor.ScaleTo(p.local, scale)
+		}
+	})
+	return norm, err
+}
+
+// A piece is this rank's part of one gradient.
+type piece struct {
+	mesh   *dtensor.Mesh
+	local  *tensor.Tensor // every element of the rank's part once
+	shards uint           // bit i: axis i shards the parameter
+}
+
+// localOf returns this rank's part of *g, nil for the zero Grad. A row-sparse
+// gradient is coalesced in place.
+func localOf(g *dtensor.Grad) *tensor.Tensor {
+	rows, ok := g.Rows()
+	if !ok {
+		d := g.Dense()
+		if d == nil {
+			return nil
+		}
+		return d.Local()
+	}
+	rows = rows.Coalesce()
+	rows.Index.Persist()
+	rows.Values.Persist()
+	*g = dtensor.Sparse(rows)
+	return rows.Values
+}
+
+func newPiece(i int, param *dtensor.Tensor, local *tensor.Tensor) piece {
+	p := piece{mesh: param.Mesh(), local: local}
+	for axis, place := range param.Placements() {
+		if place.IsPartial() {
+			fault.Throw(fmt.Errorf("optim: ClipGradNorm: parameter %d is %v, a sum of what the ranks hold; redistribute it to Replicate or Shard", i, param))
+		}
+		if place.IsShard() {
+			p.shards |= 1 << axis
+		}
+	}
+	return p
+}
+
+// sumSquares returns the sum of squares of the global gradients. The meshes are
+// taken in the order in which the parameters name them, the same on all ranks.
+func sumSquares(pieces []piece) float64 {
+	total := 0.0
+	var done []*dtensor.Mesh
+	for _, p := range pieces {
+		seen := false
+		for _, m := range done {
+			seen = seen || m == p.mesh
+		}
+		if !seen && p.mesh.Inside() {
+			done = append(done, p.mesh)
+			total += meshSquares(p.mesh, pieces)
+		}
+	}
+	return total
+}
+
+// meshSquares is sumSquares for the gradients of one mesh.
+func meshSquares(m *dtensor.Mesh, pieces []piece) float64 {
+	var axes uint
+	for _, p := range pieces {
+		if p.mesh == m {
+			axes |= p.shards
+		}
+	}
+	sum := []float64{0}
+	for _, p := range pieces {
+		if p.mesh == m && isFirst(m, axes&^p.shards) {
+			sum[0] += tensor.SumSquares(p.local)
+		}
+	}
+	var names []string
+	for i, a := range m.Axes() {
+		if axes>>i&1 != 0 && a.Size > 1 {
+			names = append(names, a.Name)
+		}
+	}
+	if len(names) > 0 {
+		buf := comm.Of(sum)
+		call := comm.Call{Kind: comm.AllReduceKind, Op: comm.Sum, Dst: buf, Src: buf, Cause: "ClipGradNorm"}
+		if err := m.Group(names...).Do(m.Context(), call); err != nil {
+			fault.Throw(err)
+		}
+	}
+	return sum[0]
+}
+
+// isFirst reports whether this rank is the first along the given axes, which
+// replicate a gradient: the one that counts it.
+func isFirst(m *dtensor.Mesh, axes uint) bool {
+	for i, c := range m.Coord() {
+		if axes>>i&1 != 0 && c != 0 {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,29 @@
+// Package optim holds optimizers for sharded parameters.
+//
+// An optimizer is made for a list of parameters and takes the gradients that
+// dtensor.ValueAndGrad returned for the same list, with the learning rate of
+// the step:
+//
+//	opt := optim.NewAdamW(params, optim.AdamWConfig{WeightDecay: 0.1})
+//	rate := optim.WarmupCosine{Peak: 3e-4, Floor: 3e-5, Warmup: 100, Total: steps}
+//	for step := range steps {
+//		loss, grads, err := dtensor.ValueAndGrad(ctx, forward, params...)
+//		...
+//		norm, err := optim.ClipGradNorm(ctx, params, grads, 1)
+//		...
+//		err = opt.Step(grads, rate.At(step))
+//	}
+//
+// A parameter's state lies as the parameter does, so it is sharded when the
+// parameter is, and a step is arithmetic on this rank's shards: it communicates
+// nothing (RowAdagrad on a table whose columns are sharded is the exception).
+// Ranks that hold replicas of a parameter make the same step on the same bits.
+//
+// # Row-sparse gradients
+//
+// The gradient of a sharded embedding table is a dtensor.Rows: some rows of the
+// table and their gradients. Every optimizer takes it, and what it then does is
+// in its doc comment: SGD without momentum and weight decay, SparseAdam and
+// RowAdagrad touch those rows only; AdamW and SGD with momentum do exactly what
+// they do with a gradient that is zero everywhere else, which moves every row.
+package optim

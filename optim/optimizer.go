@@ -1,0 +1,143 @@
+package optim
+
+import (
+	"fmt"
+
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// An Optimizer changes its parameters in place, given their gradients.
+type Optimizer interface {
+	// Step makes one step with the learning rate lr. grads are those of the
+	// parameters that the optimizer was made for, in their order, as
+	// dtensor.ValueAndGrad returns them; a parameter whose Grad is the zero Grad
+	// is left alone. Step does not change grads. After an error the parameters
+	// may have been changed in part.
+	Step(grads []dtensor.Grad, lr float64) error
+	// State lists what the optimizer remembers between steps, for checkpoints:
+	// restored tensors are copied into these.
+	State() []State
+	// Steps returns how many steps were made.
+	Steps() int
+	// SetSteps says how many steps were made, after State was restored.
+	SetSteps(n int)
+}
+
+// A State is one tensor that an optimizer keeps for one parameter.
+type State struct {
+	Name   string // what it is: "m", "v", "momentum", "sum"
+	Param  int    // the parameter's index
+	Tensor *dtensor.Tensor
+}
+
+// base is what all optimizers share: the parameters and the number of steps.
+type base struct {
+	name   string // for errors: "AdamW"
+	params []*dtensor.Tensor
+	steps  int
+}
+
+func newBase(name string, params []*dtensor.Tensor) base {
+	for i, p := range params {
+		if dt := p.DType(); dt != tensor.Float32 && dt != tensor.Float64 {
+			fault.Throw(fmt.Errorf("optim: New%s: parameter %d is %v; optimizers need float32 or float64", name, i, p))
+		}
+		for _, place := range p.Placements() {
+			if place.IsPartial() {
+				fault.Throw(fmt.Errorf("optim: New%s: parameter %d is %v, a sum of what the ranks hold; redistribute it to Replicate or Shard", name, i, p))
+			}
+		}
+	}
+	return base{name: name, params: params}
+}
+
+// Steps returns how many steps were made.
+func (b *base) Steps() int { return b.steps }
+
+// SetSteps says how many steps were made.
+func (b *base) SetSteps(n int) { b.steps = n }
+
+// step calls update for each parameter that has a gradient, dense or rows, in a
+// scope of its own.
+func (b *base) step(grads []dtensor.Grad, update func(i int, p *dtensor.Tensor, g dtensor.Grad)) error {
+	if len(grads) != len(b.params) {
+		return fmt.Errorf("optim: %s.Step: %d gradients for %d parameters; pass what ValueAndGrad returned for the same list", b.name, len(grads), len(b.params))
+	}
+	b.steps++
+	if len(b.params) == 0 {
+		return nil
+	}
+	mesh := b.params[0].Mesh()
+	return dtensor.Try(mesh.Context(), mesh, func() {
+		for i, p := range b.params {
+			rows, sparse := grads[i].Rows()
+			if sparse {
+				b.checkRows(i, p, rows)
+			} else if d := grads[i].Dense(); d == nil {
+				continue
+			} else {
+				b.checkDense(i, p, d)
+			}
+			update(i, p, grads[i])
+		}
+	})
+}
+
+// checkDense throws unless this rank's part of the gradient lies as the parameter's does.
+func (b *base) checkDense(i int, p, g *dtensor.Tensor) {
+	if p.DType() != g.DType() || !sameInts(p.Local().Shape(), g.Local().Shape()) {
+		fault.Throw(fmt.Errorf("optim: %s.Step: gradient %d is %v and its parameter %v; pass it in the parameter's layout and type", b.name, i, g, p))
+	}
+}
+
+// state returns zeros that lie as the parameter does, in no scope.
+func state(p *dtensor.Tensor) *dtensor.Tensor {
+	local := tensor.ZerosLike(p.Local()).Persist()
+	return p.Mesh().Wrap("optimizer state", local, nil, false, p.Shape(), p.Placements()...)
+}
+
+// states is state for each parameter.
+func states(params []*dtensor.Tensor) []*dtensor.Tensor {
+	s := make([]*dtensor.Tensor, len(params))
+	for i, p := range params {
+		s[i] = state(p)
+	}
+	return s
+}
+
+// named lists states under a name.
+func named(name string, tensors []*dtensor.Tensor) []State {
+	s := make([]State, len(tensors))
+	for i, t := range tensors {
+		s[i] = State{Name: name, Param: i, Tensor: t}
+	}
+	return s
+}
+
+// inUnit throws unless 0 <= v < 1.
+func inUnit(op, field string, v float64) {
+	if !(v >= 0 && v < 1) {
+		fault.Throw(fmt.Errorf("optim: %s: %s is %v; it must be at least 0 and below 1", op, field, v))
+	}
+}
+
+// atLeastZero throws unless v is a number from 0 on.
+func atLeastZero(op, field string, v float64) {
+	if !(v >= 0) {
+		fault.Throw(fmt.Errorf("optim: %s: %s is %v; it must not be negative", op, field, v))
+	}
+}
+
+func sameInts(a, b []int) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}

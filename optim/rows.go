@@ -1,0 +1,63 @@
+package optim
+
+import (
+	"fmt"
+
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// rowsOf returns a row-sparse gradient of p as rows of this rank's shard:
+// distinct, ascending, counted from the shard's first.
+func rowsOf(p *dtensor.Tensor, r *dtensor.Rows) tensor.Rows {
+	r = r.Coalesce()
+	offset, inside := p.Offset()
+	if !inside || offset[0] == 0 {
+		return tensor.Rows{Index: r.Index, Values: r.Values}
+	}
+	return tensor.Rows{Index: tensor.AddScalar(r.Index, -float64(offset[0])), Values: r.Values}
+}
+
+// checkRows throws unless the gradient is one of the parameter's rows.
+func (b *base) checkRows(i int, p *dtensor.Tensor, r *dtensor.Rows) {
+	if p.NDim() != 2 || p.DType() != r.Values.DType() || r.Values.NDim() != 2 || p.Local().Dim(1) != r.Values.Dim(1) {
+		fault.Throw(fmt.Errorf("optim: %s.Step: gradient %d is %v and its parameter %v; pass the gradient of that parameter", b.name, i, r, p))
+	}
+}
+
+// everyRow calls f for each row of a shard [R, D], the elements lo to hi of it,
+// with its gradient: zeros for those that g does not have. No gradient of the
+// size of the shard is made.
+func everyRow[T float](shard *tensor.Tensor, g tensor.Rows, f func(lo, hi int, grad []T)) {
+	n, width := shard.Numel(), shard.Dim(1)
+	index, values := tensor.Data[int64](g.Index), tensor.Data[T](g.Values)
+	// Runs of rows without a gradient are long: they go in pieces of many rows.
+	const piece = 1 << 14
+	zero := make([]T, min(n, max(piece, width)))
+	at := 0
+	quiet := func(to int) {
+		for at < to {
+			hi := min(at+len(zero), to)
+			f(at, hi, zero[:hi-at])
+			at = hi
+		}
+	}
+	for i, row := range index {
+		quiet(int(row) * width)
+		f(at, at+width, values[i*width:(i+1)*width])
+		at += width
+	}
+	quiet(n)
+}
+
+// float are the element types of parameters.
+type float interface{ float32 | float64 }
+
+// pick returns the float32 or the float64 form of a kernel.
+func pick[F any](dt tensor.DType, f32, f64 F) F {
+	if dt == tensor.Float64 {
+		return f64
+	}
+	return f32
+}

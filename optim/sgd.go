@@ -1,0 +1,82 @@
+package optim
+
+import (
+	"fmt"
+
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// An SGDConfig sets up SGD. The zero value is plain gradient descent.
+type SGDConfig struct {
+	Momentum    float64 // 0: none, and no memory for it
+	Dampening   float64 // how much of a new gradient the momentum leaves out
+	Nesterov    bool    // look ahead by the momentum; needs Momentum > 0 and no Dampening
+	WeightDecay float64 // added to the gradient, times the parameter
+}
+
+// SGD is stochastic gradient descent as in torch.optim.SGD. For each parameter
+// p with gradient g,
+//
+//	g += WeightDecay·p
+//	b = Momentum·b + (1-Dampening)·g    (b = g in the first step)
+//	g = b, or g + Momentum·b with Nesterov
+//	p -= lr·g
+//
+// A row-sparse gradient is that of a parameter whose other rows have the
+// gradient 0. Without momentum and weight decay only its rows are touched;
+// otherwise every row is, as it would be with a dense gradient.
+type SGD struct {
+	base
+	config  SGDConfig
+	moments []*dtensor.Tensor // nil without momentum
+}
+
+// NewSGD returns an SGD for params. It throws an error that names the field if
+// the configuration makes no sense.
+func NewSGD(params []*dtensor.Tensor, c SGDConfig) *SGD {
+	atLeastZero("NewSGD", "Momentum", c.Momentum)
+	atLeastZero("NewSGD", "WeightDecay", c.WeightDecay)
+	if c.Nesterov && (c.Momentum == 0 || c.Dampening != 0) {
+		fault.Throw(fmt.Errorf("optim: NewSGD: Nesterov with Momentum %v and Dampening %v; it needs a positive Momentum and no Dampening", c.Momentum, c.Dampening))
+	}
+	s := &SGD{base: newBase("SGD", params), config: c}
+	if c.Momentum != 0 {
+		s.moments = states(params)
+	}
+	return s
+}
+
+// State lists the momentum buffers, "momentum".
+func (s *SGD) State() []State { return named("momentum", s.moments) }
+
+// Step makes one step; see Optimizer.
+func (s *SGD) Step(grads []dtensor.Grad, lr float64) error {
+	c := s.config
+	o := tensor.SGD{LR: lr, Momentum: c.Momentum, Dampening: c.Dampening, WeightDecay: c.WeightDecay, Nesterov: c.Nesterov}
+	first := s.steps == 0
+	return s.step(grads, func(i int, p *dtensor.Tensor, g dtensor.Grad) {
+		rows, sparse := g.Rows()
+		switch {
+		case !sparse:
+			o.Step(p.Local(), g.Dense().Local(), s.moment(i), first)
+		case c.Momentum == 0 && c.WeightDecay == 0:
+			o.StepRows(p.Local(), rowsOf(p, rows))
+		default:
+			o := o
+			if first {
+				o.Dampening = 0
+			}
+			pick(p.DType(), sgdEveryRow[float32], sgdEveryRow[float64])(p.Local(), s.moment(i), o, rowsOf(p, rows))
+		}
+	})
+}
+
+// moment returns this rank's part of a parameter's momentum, nil without momentum.
+func (s *SGD) moment(i int) *tensor.Tensor {
+	if s.moments == nil {
+		return nil
+	}
+	return s.moments[i].Local()
+}

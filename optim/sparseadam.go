@@ -1,0 +1,58 @@
+package optim
+
+import (
+	"math"
+
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// A SparseAdamConfig sets up SparseAdam. The zero value has the usual constants.
+type SparseAdamConfig struct {
+	Beta1 float64 // 0 stands for 0.9
+	Beta2 float64 // 0 stands for 0.999
+	Eps   float64 // 0 stands for 1e-8
+}
+
+// SparseAdam is the lazy Adam of torch.optim.SparseAdam: a step changes only the
+// rows that the gradient has, and their moments. In step t, counted from 1, for
+// each row p of the gradient g,
+//
+//	m += (1-Beta1)·(g - m)
+//	v += (1-Beta2)·(g² - v)
+//	p -= lr·√(1-Beta2ᵗ)/(1-Beta1ᵗ) · m / (√v + Eps)
+//
+// A row that is looked up rarely therefore keeps its momentum in between; use
+// AdamW for the result of a dense gradient. A dense gradient is one that has
+// every row.
+type SparseAdam struct {
+	base
+	config SparseAdamConfig
+	m, v   []*dtensor.Tensor
+}
+
+// NewSparseAdam returns a SparseAdam for params. It throws an error that names
+// the field if the configuration makes no sense.
+func NewSparseAdam(params []*dtensor.Tensor, c SparseAdamConfig) *SparseAdam {
+	c.Beta1, c.Beta2, c.Eps = adamDefaults("NewSparseAdam", c.Beta1, c.Beta2, c.Eps)
+	return &SparseAdam{base: newBase("SparseAdam", params), config: c, m: states(params), v: states(params)}
+}
+
+// State lists the moments, "m" and "v".
+func (a *SparseAdam) State() []State { return append(named("m", a.m), named("v", a.v)...) }
+
+// Step makes one step; see Optimizer.
+func (a *SparseAdam) Step(grads []dtensor.Grad, lr float64) error {
+	o := tensor.Adam{LR: lr, Beta1: a.config.Beta1, Beta2: a.config.Beta2, Eps: a.config.Eps}
+	return a.step(grads, func(i int, p *dtensor.Tensor, g dtensor.Grad) {
+		// Adam has √v/√(1-Beta2ᵗ) + Eps where SparseAdam has (√v + Eps)/√(1-Beta2ᵗ).
+		o := o
+		o.Eps /= math.Sqrt(1 - math.Pow(o.Beta2, float64(a.steps)))
+		param, m, v := p.Local(), a.m[i].Local(), a.v[i].Local()
+		if rows, sparse := g.Rows(); sparse {
+			o.StepRows(param, rowsOf(p, rows), m, v, a.steps)
+		} else {
+			o.Step(param, g.Dense().Local(), m, v, a.steps)
+		}
+	})
+}
