@@ -165,10 +165,11 @@ func (a *appOptions) define(f *flag.FlagSet, env func(string) (string, bool), wa
 // duration parses "90", in seconds, "90s" or "1m30s" into d.
 func duration(d *time.Duration) func(string) error {
 	return func(s string) error {
+		full := s
 		if seconds, err := strconv.ParseFloat(s, 64); err == nil {
-			s = strconv.FormatFloat(seconds, 'f', -1, 64) + "s"
+			full = strconv.FormatFloat(seconds, 'f', -1, 64) + "s"
 		}
-		v, err := time.ParseDuration(s)
+		v, err := time.ParseDuration(full)
 		if err != nil || v < 0 {
 			return fmt.Errorf("%q is not a time; give seconds or a number with a unit, as 90, 90s or 1m30s", s)
 		}
@@ -224,10 +225,14 @@ func explain(err error, f *flag.FlagSet) error {
 		return fmt.Errorf("%s needs a value", dashed(name))
 	}
 	// invalid value "x" for flag -np: why
-	if _, rest, ok := strings.Cut(text, " for flag -"); ok {
-		if name, why, ok := strings.Cut(rest, ": "); ok {
-			return fmt.Errorf("%s: %s", dashed(name), why)
-		}
+	// invalid boolean value "x" for -tag-output: why
+	value, rest, ok := strings.Cut(text, " for flag -")
+	if !ok {
+		value, rest, ok = strings.Cut(text, " for -")
+		rest = strings.Replace(rest, "parse error", value, 1)
+	}
+	if name, why, found := strings.Cut(rest, ": "); ok && found {
+		return fmt.Errorf("%s: %s", dashed(name), why)
 	}
 	return err
 }
@@ -247,6 +252,8 @@ func nearest(name string, f *flag.FlagSet) (string, bool) {
 		d := 10*edits(name, g.Name) + max(len(name)-len(g.Name), len(g.Name)-len(name))
 		if strings.HasPrefix(name, g.Name) && strings.Trim(name[len(g.Name):], "0123456789") == "" {
 			d = 0 // -np4
+		} else if strings.HasPrefix(g.Name, name) {
+			d = min(d, 5) // --time
 		}
 		if d < distance {
 			best, distance = g.Name, d

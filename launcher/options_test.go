@@ -1,0 +1,118 @@
+package launcher
+
+import (
+	"io"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+func parse(args ...string) (*options, error) {
+	env := func(name string) (string, bool) { return "from env", name == "SET" }
+	return parseOptions(args, 6, env, io.Discard)
+}
+
+func TestOptions(t *testing.T) {
+	usual := options{stdin: "0", bind: bindCores, grace: 5 * time.Second}
+	with := func(change func(*options), apps ...appOptions) options {
+		o := usual
+		o.apps = apps
+		change(&o)
+		return o
+	}
+	same := func(*options) {}
+	for _, c := range []struct {
+		args string
+		want options
+	}{
+		{"a", with(same, appOptions{ranks: 6, program: "a", args: []string{}})},
+		{"-np 4 a -np 5", with(same, appOptions{ranks: 4, program: "a", args: []string{"-np", "5"}})},
+		{"-n 4 a", with(same, appOptions{ranks: 4, program: "a", args: []string{}})},
+		{"--np=4 -- a -x", with(same, appOptions{ranks: 4, program: "a", args: []string{"-x"}})},
+		{"a.go b.go c d.go", with(same, appOptions{ranks: 6, program: "a.go", sources: []string{"a.go", "b.go"}, args: []string{"c", "d.go"}})},
+		{"-x A=b=c -x SET -x UNSET a", with(same, appOptions{ranks: 6, vars: []string{"A=b=c", "SET=from env"}, program: "a", args: []string{}})},
+		{"--tag-output -np 1 a 1 : -np 2 -wdir / b : -n 3 c 3", with(func(o *options) { o.tag = true },
+			appOptions{ranks: 1, program: "a", args: []string{"1"}},
+			appOptions{ranks: 2, dir: "/", program: "b", args: []string{}},
+			appOptions{ranks: 3, program: "c", args: []string{"3"}})},
+		{"--timeout 90 --grace 1m30s --stdin 5 --bind-to none --timestamp-output --output d --dry-run --report-bindings a",
+			with(func(o *options) {
+				o.timeout, o.grace, o.stdin, o.bind = 90*time.Second, 90*time.Second, "5", bindNone
+				o.timestamp, o.output, o.dryRun, o.reportBindings = true, "d", true, true
+			}, appOptions{ranks: 6, program: "a", args: []string{}})},
+		{"--timeout 0.5 --stdin all a", with(func(o *options) { o.timeout, o.stdin = time.Second/2, "all" },
+			appOptions{ranks: 6, program: "a", args: []string{}})},
+	} {
+		got, err := parse(strings.Fields(c.args)...)
+		if err != nil {
+			t.Errorf("%s: %v", c.args, err)
+		} else if !reflect.DeepEqual(*got, c.want) {
+			t.Errorf("%s:\n got %+v\nwant %+v", c.args, *got, c.want)
+		}
+	}
+}
+
+func TestBadOptions(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"", "no program given"},
+		{"-np 4", "no program given"},
+		{"-np 0 a", `-np: "0" is not a number of ranks; give 1 or more`},
+		{"-np -1 a", `-np: "-1" is not`},
+		{"-n four a", `-n: "four" is not a number`},
+		{"-np", "-np needs a value"},
+		{"--np4 a", "there is no flag --np4; did you mean -np?"},
+		{"-nq 4 a", "there is no flag -nq; did you mean -np?"},
+		{"-pn 4 a", "did you mean -np?"},
+		{"--tag-ouput a", "there is no flag --tag-ouput; did you mean --tag-output?"},
+		{"--time-out 3 a", "did you mean --timeout?"},
+		{"--wd / a", "did you mean --wdir?"},
+		{"--time 3 a", "did you mean --timeout?"},
+		{"--colour a", "there is no flag --colour; gorun -h lists them"},
+		{"--timeout soon a", `--timeout: "soon" is not a time`},
+		{"--grace -1 a", `--grace: "-1" is not a time`},
+		{"--timeout NaN a", `--timeout: "NaN" is not a time`},
+		{"--bind-to socket a", "--bind-to socket: give core or none"},
+		{"--stdin 6 a", "--stdin 6: give none, all, or a rank from 0 to 5"},
+		{"--stdin some a", "--stdin some: give"},
+		{"-x =v a", `-x: "=v" names no variable`},
+		{"--wdir /nowhere a", "--wdir /nowhere: no such file or directory"},
+		{"--wdir /dev/null a", "--wdir /dev/null: not a directory"},
+		{"a : b", "a: with several programs each needs its own -np"},
+		{"-np 1 a :", "no program given"},
+		{"-np 1 a : --tag-output -np 1 b", "--tag-output holds for all programs; give it before the first"},
+		{"--tag-output=maybe a", `--tag-output: invalid boolean value "maybe"`},
+	} {
+		if _, err := parse(strings.Fields(c.args)...); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want %q", c.args, err, c.want)
+		}
+	}
+}
+
+// TestEdits compares with the textbook's recursion.
+func TestEdits(t *testing.T) {
+	var naive func(a, b string) int
+	naive = func(a, b string) int {
+		if a == "" || b == "" {
+			return len(a) + len(b)
+		}
+		i, j := len(a)-1, len(b)-1
+		same := 1
+		if a[i] == b[j] {
+			same = 0
+		}
+		d := min(naive(a[:i], b)+1, naive(a, b[:j])+1, naive(a[:i], b[:j])+same)
+		if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+			d = min(d, naive(a[:i-1], b[:j-1])+1)
+		}
+		return d
+	}
+	words := []string{"", "a", "np", "pn", "wdir", "widr", "stdin", "tsdin", "grace", "argce"}
+	for _, a := range words {
+		for _, b := range words {
+			if got, want := edits(a, b), naive(a, b); got != want {
+				t.Errorf("edits(%q, %q) = %d, want %d", a, b, got, want)
+			}
+		}
+	}
+}

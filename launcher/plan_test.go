@@ -1,0 +1,136 @@
+package launcher
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gorun-spmd/gorun/internal/job"
+)
+
+// TestShareCoversEverything checks each division by laying the parts end to end.
+func TestShareCoversEverything(t *testing.T) {
+	for total := range 20 {
+		for n := 1; n < 20; n++ {
+			next := 0
+			for r := range n {
+				lo, hi := share(total, r, n)
+				if lo != next || hi-lo < total/n || hi-lo > total/n+1 {
+					t.Errorf("share(%d, %d, %d) = %d, %d after %d", total, r, n, lo, hi, next)
+				}
+				next = hi
+			}
+			if next != total {
+				t.Errorf("%d of %d things are divided among %d", next, total, n)
+			}
+		}
+	}
+}
+
+func TestList(t *testing.T) {
+	for want, numbers := range map[string][]int{"": nil, "3": {3}, "0-2,5": {0, 1, 2, 5}, "0,64,1,65": {0, 64, 1, 65}} {
+		if got := list(numbers); got != want {
+			t.Errorf("list(%v) = %q, want %q", numbers, got, want)
+		}
+	}
+}
+
+func makePlan(t *testing.T, m machine, args ...string) *plan {
+	t.Helper()
+	o, err := parse(args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths := make([]string, len(o.apps))
+	for i, a := range o.apps {
+		paths[i] = "/bin/" + a.program
+	}
+	return newPlan(o, paths, m)
+}
+
+func TestPlans(t *testing.T) {
+	eight := machine{host: "h", cores: 8, cpus: []int{0, 4, 1, 5, 2, 6, 3, 7}}
+	quota := machine{host: "h", cores: 2, cpus: []int{0, 1, 2, 3}}
+	fixed := machine{host: "h", cores: 8, cpus: eight.cpus, env: []string{"GOMAXPROCS=3"}}
+	for _, c := range []struct {
+		m    machine
+		args string
+		want string
+	}{
+		{eight, "-np 1 a", `
+host h: 1 rank on 8 usable cores
+rank 0: a
+`}, {eight, "-np 3 a -v x*", `
+host h: 3 ranks on 8 usable cores
+ranks 0-2: a -v 'x*'
+  rank 0: GOMAXPROCS=3 on CPUs 0,4,1
+  rank 1: GOMAXPROCS=3 on CPUs 5,2,6
+  rank 2: GOMAXPROCS=2 on CPUs 3,7
+`}, {eight, "-np 3 --bind-to none a", `
+host h: 3 ranks on 8 usable cores
+ranks 0-2: a
+  ranks 0-1: GOMAXPROCS=3
+  rank 2: GOMAXPROCS=2
+`}, {eight, "-np 16 a", `
+host h: 16 ranks on 8 usable cores
+ranks 0-15: a
+  ranks 0-15: GOMAXPROCS=1
+`}, {quota, "-np 2 a", `
+host h: 2 ranks on 2 usable cores
+ranks 0-1: a
+  ranks 0-1: GOMAXPROCS=1
+`}, {fixed, "-np 2 --bind-to none a", `
+host h: 2 ranks on 8 usable cores
+ranks 0-1: a
+`}, {eight, "-np 1 --wdir / a : -np 2 -x GOMAXPROCS=9 --bind-to none b", ""},
+		{eight, "--bind-to none -np 1 --wdir / a : -np 2 -x GOMAXPROCS=9 b 1", `
+host h: 3 ranks on 8 usable cores
+rank 0: a
+  in /
+  rank 0: GOMAXPROCS=3
+ranks 1-2: b 1
+`}} {
+		if c.want == "" {
+			if _, err := parse(strings.Fields(c.args)...); err == nil {
+				t.Errorf("%s was accepted", c.args)
+			}
+			continue
+		}
+		var b strings.Builder
+		b.WriteByte('\n')
+		makePlan(t, c.m, strings.Fields(c.args)...).write(&b)
+		if b.String() != c.want {
+			t.Errorf("%s: got%swant%s", c.args, b.String(), c.want)
+		}
+	}
+}
+
+func TestEnvironmentOfARank(t *testing.T) {
+	m := machine{cores: 2, env: []string{"A=1", "B=2", "A=3"}}
+	p := makePlan(t, m, "-np", "2", "-x", "A=4", "-x", "C=5", "a")
+	if got, want := p.apps[0].Env, []string{"A=4", "C=5", "B=2"}; !slices.Equal(got, want) {
+		t.Errorf("environment of the program: %q, want %q", got, want)
+	}
+	env := p.env(1, "id", 3, true)
+	if !slices.Contains(env, "GOMAXPROCS=1") || !slices.Contains(env, "GORUN_LOG_FORMAT=console") {
+		t.Errorf("environment of rank 1: %q", env)
+	}
+	got, err := job.Decode(func(name string) (string, bool) {
+		for _, kv := range env {
+			if v, ok := strings.CutPrefix(kv, name+"="); ok {
+				return v, true
+			}
+		}
+		return "", false
+	})
+	want := job.Job{Rank: 1, Size: 2, LocalRank: 1, LocalSize: 2, ID: "id", Attempt: 3, ControlFD: 3, ArenaFD: 4}
+	if err != nil || got != want {
+		t.Errorf("the contract reads as %+v, %v, want %+v", got, err, want)
+	}
+}
+
+func TestQuote(t *testing.T) {
+	if got, want := quote([]string{"a", "", "b c", "it's", "$x"}), `a '' 'b c' 'it'\''s' '$x'`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}

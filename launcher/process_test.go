@@ -1,0 +1,54 @@
+package launcher
+
+import (
+	"os"
+	"os/exec"
+	"slices"
+	"testing"
+)
+
+func TestParseStat(t *testing.T) {
+	const tail = " 7 8 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 12345 99 100"
+	for stat, want := range map[string]process{
+		"12 (a) S 7" + tail:           {12, 7, 'S', 12345},
+		"12 (a b) R 7" + tail:         {12, 7, 'R', 12345},
+		"12 (x) Z 1 (y) T 7" + tail:   {12, 7, 'T', 12345},
+		"12 (ends with )) S 7" + tail: {12, 7, 'S', 12345},
+	} {
+		if got, ok := parseStat([]byte(stat)); !ok || got != want {
+			t.Errorf("%q: got %+v, %v, want %+v", stat, got, ok, want)
+		}
+	}
+	for _, stat := range []string{"", "12", "12 (a) S 7", "x (a) S 7" + tail, "12 (a) S x" + tail} {
+		if p, ok := parseStat([]byte(stat)); ok {
+			t.Errorf("%q was read as %+v", stat, p)
+		}
+	}
+}
+
+func FuzzParseStat(f *testing.F) {
+	own, _ := os.ReadFile("/proc/self/stat")
+	f.Add(own)
+	f.Add([]byte("1 ())"))
+	f.Fuzz(func(_ *testing.T, stat []byte) { parseStat(stat) })
+}
+
+func TestChildren(t *testing.T) {
+	cmd := exec.Command("sleep", "100")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Wait() }()
+	defer func() { _ = cmd.Process.Kill() }()
+	own, ok := readProcess(cmd.Process.Pid, make([]byte, 1024))
+	if !ok || own.parent != os.Getpid() {
+		t.Fatalf("the child reads as %+v, %v", own, ok)
+	}
+	isOurs := func(p process) bool { return p.pid == cmd.Process.Pid }
+	if !slices.ContainsFunc(children(own.start), isOurs) {
+		t.Error("the child is not found")
+	}
+	if slices.ContainsFunc(children(own.start+1), isOurs) {
+		t.Error("the child is found although it is older than asked for")
+	}
+}
