@@ -19,9 +19,9 @@ func (c *CPU) Fill(dt DType, dst unsafe.Pointer, n int, v float64) {
 	case Float64:
 		simd.Fill(sliceOf[float64](dst, n), v)
 	case Float16:
-		simd.Fill(sliceOf[F16](dst, n), dtype.ToF16(float32(v)))
+		simd.Fill(sliceOf[int16](dst, n), int16(dtype.ToF16(float32(v))))
 	case BFloat16:
-		simd.Fill(sliceOf[BF16](dst, n), dtype.ToBF16(float32(v)))
+		simd.Fill(sliceOf[int16](dst, n), int16(dtype.ToBF16(float32(v))))
 	case Int8:
 		simd.Fill(sliceOf[int8](dst, n), int8(v))
 	case Int16:
@@ -33,7 +33,7 @@ func (c *CPU) Fill(dt DType, dst unsafe.Pointer, n int, v float64) {
 	case Uint8:
 		simd.Fill(sliceOf[uint8](dst, n), uint8(v))
 	case Bool:
-		simd.Fill(sliceOf[bool](dst, n), v != 0)
+		simd.Fill(sliceOf[uint8](dst, n), 1) // 0 was above
 	}
 }
 

@@ -152,20 +152,14 @@ func (m *matmul) squeeze(c *Tensor) *Tensor {
 func (m *matmul) run(c *Tensor, accumulate bool) {
 	a, b, dst := m.a.ptr("MatMul"), m.b.ptr("MatMul"), c.ptr("MatMul")
 	g := Gemm{TransA: m.transA, TransB: m.transB, M: m.m, N: m.n, K: m.k, Accumulate: accumulate}
-	batch := m.batch[:m.nbatch]
+	l := loopOver(nil)
 	if !m.transA && m.b.NDim() == 2 {
 		// One matrix for the whole batch: its rows are as many rows of one product.
-		g.M = m.a.numel / max(m.k, 1)
-		if m.k == 0 {
-			g.M = c.numel / max(m.n, 1)
-		}
-		batch = nil
+		g.M = c.numel / max(m.n, 1)
+	} else {
+		l = loopOver(m.batch[:m.nbatch], m.a.dims[:m.a.NDim()-2], m.b.dims[:m.b.NDim()-2])
 	}
 	if c.numel > 0 {
-		l := loopOver(batch, m.a.dims[:max(m.a.NDim()-2, 0)], m.b.dims[:max(m.b.NDim()-2, 0)])
-		if batch == nil {
-			l = loopOver(nil)
-		}
 		c.dev.MatMul(c.dtype, g, dst, a, b, l)
 	}
 	runtime.KeepAlive(m.a)

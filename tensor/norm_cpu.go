@@ -78,7 +78,8 @@ func (c *CPU) LayerNormGrad(dt DType, dx, dweight, dbias, dy, x, weight, stats u
 // block of rows, which are then added to dw and db, so that the rounding error
 // grows slowly with the number of rows.
 func sumRows(rows int, dw, db []float32, f func(r int, dw, db []float32)) {
-	if rows <= sumBlock {
+	block := sumBlock(rows)
+	if rows <= block {
 		for r := range rows {
 			f(r, dw, db)
 		}
@@ -91,10 +92,10 @@ func sumRows(rows int, dw, db []float32, f func(r int, dw, db []float32)) {
 	if db == nil {
 		partB = nil
 	}
-	for lo := 0; lo < rows; lo += sumBlock {
+	for lo := 0; lo < rows; lo += block {
 		clear(partW)
 		clear(partB)
-		for r := lo; r < min(lo+sumBlock, rows); r++ {
+		for r := lo; r < min(lo+block, rows); r++ {
 			f(r, partW, partB)
 		}
 		simd.AddTo(dw, partW)

@@ -9,13 +9,16 @@ import (
 )
 
 // Random fills dst with the random numbers of global elements first + Σ i·B, at
-// Σ i·A; the last dimension of l has distance 1 in both.
+// Σ i·A.
 func (c *CPU) Random(op RandomOp, dt DType, dst unsafe.Pointer, key Key, first uint64, l Loop, a, b float64) {
 	if l.Numel() == 0 {
 		return
 	}
-	n := l.Size[l.N-1]
-	l.pairs(l.N-1, func(to, from int) {
+	n, outer := 1, l.N
+	if l.A[l.N-1] == 1 && l.B[l.N-1] == 1 { // runs
+		n, outer = l.Size[l.N-1], l.N-1
+	}
+	l.pairs(outer, func(to, from int) {
 		parallel(n, 8, 4, func(lo, hi int) {
 			randomRun(op, dt, unsafe.Add(dst, (to+lo)*dt.Size()), key, first+uint64(from+lo), hi-lo, a, b)
 		})

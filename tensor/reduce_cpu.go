@@ -2,6 +2,7 @@ package tensor
 
 import (
 	"math"
+	"math/bits"
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/internal/simd"
@@ -55,9 +56,9 @@ func reduceStart[T number](op ReduceOp) T {
 	return 0
 }
 
-// sumBlock is how many rows are added before their sum is added to the total, so
-// that the rounding error grows slowly with the number of rows.
-const sumBlock = 128
+// sumBlock is how many of n numbers are added before their sum is added to the
+// total: about √n, so that the rounding error grows with √n too.
+func sumBlock(n int) int { return max(64, 1<<((bits.Len(uint(n))+1)/2)) }
 
 // reduce walks x; row combines a contiguous run.
 func reduce[T number](op ReduceOp, dst, x []T, red, inner int, start T, row func(op ReduceOp, start T, x []T) T) {
@@ -96,13 +97,14 @@ const columnTile = 2048
 func reduceColumns[T number](op ReduceOp, dst, x []T, red, inner int, part []T) {
 	n := len(dst)
 	part = part[:n]
-	for r := 0; r < red; r += sumBlock {
+	block := sumBlock(red)
+	for r := 0; r < red; r += block {
 		sum := part
 		if r == 0 {
 			sum = dst
 		}
 		copy(sum, x[r*inner:][:n])
-		for k := r + 1; k < min(r+sumBlock, red); k++ {
+		for k := r + 1; k < min(r+block, red); k++ {
 			combine(op, sum, x[k*inner:][:n])
 		}
 		if r > 0 {
@@ -140,9 +142,9 @@ func combineOne[T number](op ReduceOp, a, b T) T {
 
 // reduceRow combines a run, in blocks.
 func reduceRow[T number](op ReduceOp, start T, x []T) T {
-	total := start
+	total, block := start, sumBlock(len(x))
 	for len(x) > 0 {
-		n := min(len(x), sumBlock)
+		n := min(len(x), block)
 		part := x[0]
 		for _, v := range x[1:n] {
 			part = combineOne(op, part, v)

@@ -1,0 +1,360 @@
+package tensor
+
+import (
+	"math"
+	"testing"
+)
+
+// unaryWant is the definition of each unary operator, written apart.
+var unaryWant = map[UnaryOp]func(x float64) float64{
+	OpNeg:     func(x float64) float64 { return -x },
+	OpAbs:     math.Abs,
+	OpExp:     math.Exp,
+	OpLog:     math.Log,
+	OpSqrt:    math.Sqrt,
+	OpRsqrt:   func(x float64) float64 { return 1 / math.Sqrt(x) },
+	OpTanh:    func(x float64) float64 { return 1 - 2/(math.Exp(2*x)+1) },
+	OpSigmoid: func(x float64) float64 { return (1 + math.Tanh(x/2)) / 2 },
+	OpRelu:    func(x float64) float64 { return max(x, 0) },
+	OpGelu:    func(x float64) float64 { return x * (1 + math.Erf(x/math.Sqrt2)) / 2 },
+	OpSilu:    func(x float64) float64 { return x * (1 + math.Tanh(x/2)) / 2 },
+	OpSquare:  func(x float64) float64 { return x * x },
+	OpSign:    func(x float64) float64 { return float64(int(sign(x))) },
+}
+
+func TestUnary(t *testing.T) {
+	cpu := NewCPU(nil)
+	rng := newRNG()
+	for op := range unaryOps {
+		for _, shape := range shapes {
+			x := randomArray(rng, shape...)
+			if op == OpLog || op == OpSqrt || op == OpRsqrt {
+				for i, v := range x.data {
+					x.data[i] = math.Abs(v) + 0.125
+				}
+			}
+			want := build(shape, func(i []int) float64 { return unaryWant[op](x.at(i...)) })
+			for _, dt := range floats {
+				in := x.tensor(cpu, dt)
+				check(t, label(op, dt, shape), Unary(op, in), want, tolerance(dt))
+				UnaryTo(in, op, in)
+				check(t, label(op, dt, shape, " in place"), in, want, tolerance(dt))
+			}
+		}
+	}
+	for _, op := range []UnaryOp{OpNeg, OpAbs, OpRelu, OpSquare, OpSign} {
+		x := intArray(rng, -9, 10, 3, 4)
+		want := build(x.shape, func(i []int) float64 { return unaryWant[op](x.at(i...)) })
+		for _, dt := range []DType{Int8, Int16, Int32, Int64} {
+			check(t, label(op, dt), Unary(op, x.tensor(cpu, dt)), want, 0)
+		}
+	}
+	wantThrow[*TypeError](t, func() { Exp(Zeros(cpu, Int32, 2)) }, "Exp", "int32[2]", "Cast")
+	wantThrow[*TypeError](t, func() { Neg(Zeros(cpu, Bool, 2)) }, "Neg", "bool[2]")
+}
+
+func TestUnarySpecialValues(t *testing.T) {
+	cpu := NewCPU(nil)
+	inf, nan := math.Inf(1), math.NaN()
+	x := array{[]int{6}, []float64{inf, -inf, nan, 0, 100, -100}}
+	for op := range unaryOps {
+		for _, dt := range floats {
+			got := toArray(Unary(op, x.tensor(cpu, dt)))
+			for i, v := range x.data {
+				want := unaryWant[op](v)
+				switch {
+				case v == -inf && (op == OpGelu || op == OpSilu):
+					continue // 0 in the limit, NaN by the formula
+				case op == OpSign && v != v, op == OpRelu && v != v:
+					want = nan
+				}
+				if dt == Float32 && math.Abs(want) > math.MaxFloat32 {
+					want = math.Copysign(inf, want)
+				}
+				if !near(got.data[i], want, tolerance(dt)) {
+					t.Errorf("%v %v(%v) = %v, want %v", dt, op, v, got.data[i], want)
+				}
+			}
+		}
+	}
+}
+
+func TestUnaryGrad(t *testing.T) {
+	rng := newRNG()
+	cpu := NewCPU(nil)
+	for op := range unaryOps {
+		x := randomArray(rng, 3, 7)
+		for i, v := range x.data {
+			if math.Abs(v) < 0.1 { // off the kinks
+				x.data[i] = 0.5
+			}
+			if op == OpLog || op == OpSqrt || op == OpRsqrt {
+				x.data[i] = math.Abs(x.data[i]) + 0.25
+			}
+		}
+		f := func(xs []*Tensor) *Tensor { return Unary(op, xs[0]) }
+		g := func(dy *Tensor, xs []*Tensor) []*Tensor {
+			in, out := xs[0], Unary(op, xs[0])
+			if !op.NeedsInput() {
+				in = nil
+			}
+			if !op.NeedsOutput() {
+				out = nil
+			}
+			return []*Tensor{UnaryGrad(op, dy, in, out)}
+		}
+		checkGrad(t, op.String(), f, g, x)
+		// float32 against float64
+		dy := randomArray(rng, 3, 7)
+		want := toArray(UnaryGrad(op, dy.tensor(cpu, Float64), x.tensor(cpu, Float64), Unary(op, x.tensor(cpu, Float64))))
+		x32 := x.tensor(cpu, Float32)
+		check(t, label(op, "Grad float32"), UnaryGrad(op, dy.tensor(cpu, Float32), x32, Unary(op, x32)), want, 1e-5)
+	}
+}
+
+func TestClamp(t *testing.T) {
+	cpu := NewCPU(nil)
+	rng := newRNG()
+	for _, shape := range shapes {
+		x := intArray(rng, -5, 6, shape...)
+		want := build(shape, func(i []int) float64 { return min(max(x.at(i...), -2), 3) })
+		for _, dt := range []DType{Float32, Float64, Int8, Int16, Int32, Int64} {
+			check(t, label("Clamp", dt, shape), Clamp(x.tensor(cpu, dt), -2, 3), want, 0)
+		}
+	}
+	if y := toArray(Clamp(Full(cpu, Float32, math.NaN(), 1), 0, 1)); y.data[0] == y.data[0] {
+		t.Error("Clamp lost a NaN")
+	}
+	checkGrad(t, "Clamp",
+		func(xs []*Tensor) *Tensor { return Clamp(xs[0], -0.75, 1.25) },
+		func(dy *Tensor, xs []*Tensor) []*Tensor { return []*Tensor{ClampGrad(dy, xs[0], -0.75, 1.25)} },
+		randomArray(rng, 4, 5))
+}
+
+// binaryWant is the definition of each binary operator.
+func binaryWant(op BinaryOp, a, b float64, integer bool) float64 {
+	switch op {
+	case OpAdd:
+		return a + b
+	case OpSub:
+		return a - b
+	case OpMul:
+		return a * b
+	case OpDiv:
+		if integer {
+			if b == 0 {
+				return 0
+			}
+			return math.Trunc(a / b)
+		}
+		return a / b
+	case OpMaximum:
+		return math.Max(a, b)
+	case OpMinimum:
+		return math.Min(a, b)
+	default:
+		if p := math.Pow(a, b); !integer || math.Abs(p) >= 1 && !math.IsInf(p, 0) {
+			return p
+		}
+		return 0
+	}
+}
+
+// broadcasts are pairs of shapes.
+var broadcasts = [][2][]int{
+	{{}, {}}, {{3, 4}, {3, 4}}, {{3, 4}, {4}}, {{4}, {3, 4}}, {{3, 1}, {1, 4}}, {{3, 1}, {4}}, {{2, 3, 4}, {3, 1}}, {{2, 3, 4}, {}},
+	{{}, {5}}, {{1}, {1, 1}}, {{0, 3}, {3}}, {{0, 1}, {1, 3}}, {{2, 1, 4, 1}, {3, 1, 5}}, {{2, 3, 4}, {2, 1, 4}}, {{1, 300}, {7, 1}}, {{1}, {0}},
+	{{2, 3, 1, 1}, {1, 1, 4, 5}},
+}
+
+func TestBinary(t *testing.T) {
+	cpu := NewCPU(nil)
+	rng := newRNG()
+	for op := range binaryOps {
+		for _, pair := range broadcasts {
+			for _, dt := range numbers {
+				integer := dt.Int()
+				a, b := randomArray(rng, pair[0]...), randomArray(rng, pair[1]...)
+				if integer {
+					a, b = intArray(rng, 0, 4, pair[0]...), intArray(rng, 0, 4, pair[1]...)
+				} else if op == OpPow {
+					for i := range a.data {
+						a.data[i] = math.Abs(a.data[i])
+					}
+				}
+				if dt == Uint8 && op == OpSub {
+					continue // wraps around
+				}
+				shape, ok := BroadcastShape(pair[0], pair[1])
+				if !ok {
+					t.Fatal(pair)
+				}
+				want := build(shape, func(i []int) float64 { return binaryWant(op, a.at(i...), b.at(i...), integer) })
+				tol := tolerance(dt)
+				x, y := a.tensor(cpu, dt), b.tensor(cpu, dt)
+				check(t, label(op, dt, pair), Binary(op, x, y), want, tol)
+				dst := New(cpu, dt, shape...)
+				BinaryTo(dst, op, x, y)
+				check(t, label(op, "To", dt, pair), dst, want, tol)
+				if x.NDim() == len(shape) && sameShape(x, dst) {
+					BinaryTo(x, op, x, y)
+					check(t, label(op, "To", dt, pair, " in place"), x, want, tol)
+				}
+				if len(pair[1]) == 0 {
+					v := b.data[0]
+					check(t, label(op, "Scalar", dt, pair), BinaryScalar(op, a.tensor(cpu, dt), v), want, tol)
+				}
+				if len(pair[0]) == 0 {
+					v := a.data[0]
+					check(t, label("Scalar", op, dt, pair), ScalarBinary(op, v, y), want, tol)
+				}
+			}
+		}
+	}
+	a := Zeros(cpu, Float32, 2, 3)
+	wantThrow[*ShapeError](t, func() { Mul(a, Zeros(cpu, Float32, 2)) }, "Mul", "float32[2 3]", "float32[2]", "3", "2", "dimension 1")
+	wantThrow[*TypeError](t, func() { Add(a, Zeros(cpu, Float64, 3)) }, "Add", "float32[2 3]", "float64[3]", "Cast")
+	wantThrow[*UseError](t, func() { Add(a, Zeros(NewCPU(nil), Float32, 3)) }, "Add", "To")
+	wantThrow[*ShapeError](t, func() { BinaryTo(Zeros(cpu, Float32, 3), OpAdd, a, a) }, "destination")
+}
+
+func TestBinaryNegativeIntegers(t *testing.T) {
+	cpu := NewCPU(nil)
+	a := array{[]int{6}, []float64{-7, 7, -1, 1, 2, 0}}
+	b := array{[]int{6}, []float64{2, -2, -3, -5, -1, 0}}
+	for _, dt := range []DType{Int8, Int16, Int32, Int64} {
+		x, y := a.tensor(cpu, dt), b.tensor(cpu, dt)
+		check(t, label("Div", dt), Div(x, y), array{[]int{6}, []float64{-3, -3, 0, 0, -2, 0}}, 0)
+		check(t, label("Pow", dt), Pow(x, y), array{[]int{6}, []float64{49, 0, -1, 1, 0, 1}}, 0)
+	}
+}
+
+func TestBinaryGrad(t *testing.T) {
+	rng := newRNG()
+	for op := range binaryOps {
+		for _, pair := range [][2][]int{{{3, 4}, {3, 4}}, {{3, 4}, {4}}, {{3, 1}, {2, 1, 4}}, {{}, {2}}, {{0, 2}, {2}}} {
+			a, b := randomArray(rng, pair[0]...), randomArray(rng, pair[1]...)
+			for i, v := range a.data {
+				if op == OpPow {
+					a.data[i] = math.Abs(v) + 0.5
+				}
+				a.data[i] += 1e-3 // no ties
+			}
+			for i, v := range b.data {
+				if op == OpDiv {
+					b.data[i] = math.Abs(v) + 0.5
+				}
+			}
+			checkGrad(t, label(op, pair),
+				func(xs []*Tensor) *Tensor { return Binary(op, xs[0], xs[1]) },
+				func(dy *Tensor, xs []*Tensor) []*Tensor {
+					da, db := BinaryGrad(op, dy, xs[0], xs[1], true, true)
+					onlyA, none := BinaryGrad(op, dy, xs[0], xs[1], true, false)
+					if none != nil || onlyA == nil {
+						t.Errorf("%v: gradients that were not asked for", op)
+					}
+					return []*Tensor{da, db}
+				}, a, b)
+		}
+	}
+	cpu := NewCPU(nil)
+	one := Full(cpu, Float64, 1, 2)
+	da, db := BinaryGrad(OpMaximum, one, one, one, true, true)
+	check(t, "Maximum of equals", da, array{[]int{2}, []float64{0.5, 0.5}}, 0)
+	check(t, "Maximum of equals", db, array{[]int{2}, []float64{0.5, 0.5}}, 0)
+	zero := Zeros(cpu, Float64, 2)
+	_, db = BinaryGrad(OpPow, one, zero, one, true, true)
+	check(t, "0 to a power", db, array{[]int{2}, []float64{0, 0}}, 0)
+}
+
+func TestCompareAndWhere(t *testing.T) {
+	cpu := NewCPU(nil)
+	rng := newRNG()
+	want := map[CompareOp]func(a, b float64) bool{
+		OpEq: func(a, b float64) bool { return a == b }, OpNe: func(a, b float64) bool { return a != b },
+		OpLt: func(a, b float64) bool { return a < b }, OpLe: func(a, b float64) bool { return a <= b },
+		OpGt: func(a, b float64) bool { return a > b }, OpGe: func(a, b float64) bool { return a >= b },
+	}
+	for _, pair := range broadcasts {
+		shape, _ := BroadcastShape(pair[0], pair[1])
+		for _, dt := range numbers {
+			a, b := intArray(rng, 0, 4, pair[0]...), intArray(rng, 0, 4, pair[1]...)
+			x, y := a.tensor(cpu, dt), b.tensor(cpu, dt)
+			for op := range compareOps {
+				bools := build(shape, func(i []int) float64 {
+					if want[op](a.at(i...), b.at(i...)) {
+						return 1
+					}
+					return 0
+				})
+				c := Compare(op, x, y)
+				if c.DType() != Bool {
+					t.Fatalf("%v has type %v", op, c.DType())
+				}
+				check(t, label(op, dt, pair), c, bools, 0)
+				pick := build(shape, func(i []int) float64 {
+					if bools.at(i...) != 0 {
+						return a.at(i...)
+					}
+					return b.at(i...)
+				})
+				check(t, label("Where", op, dt, pair), Where(c, x, y), pick, 0)
+			}
+		}
+	}
+	c := FromSlice(cpu, []bool{true, false, true}, 3)
+	check(t, "Not", Not(c), array{[]int{3}, []float64{0, 1, 0}}, 0)
+	x := randomArray(rng, 2, 3)
+	check(t, "MaskedFill", MaskedFill(x.tensor(cpu, Float64), c, 9), build(x.shape, func(i []int) float64 {
+		if i[1] != 1 {
+			return 9
+		}
+		return x.at(i...)
+	}), 0)
+	for _, dt := range []DType{Float16, BFloat16, Bool} {
+		h := Cast(FromSlice(cpu, []float32{1, 0, 1}, 3), dt)
+		check(t, label("Where", dt), Where(c, h, Zeros(cpu, dt, 3)), array{[]int{3}, []float64{1, 0, 1}}, 0)
+	}
+	checkGrad(t, "Where",
+		func(xs []*Tensor) *Tensor { return Where(To(c, xs[0].Device()), xs[0], xs[1]) },
+		func(dy *Tensor, xs []*Tensor) []*Tensor {
+			da, db := WhereGrad(dy, To(c, dy.Device()), xs[0].Shape(), xs[1].Shape())
+			return []*Tensor{da, db}
+		}, randomArray(rng, 2, 3), randomArray(rng, 1))
+}
+
+func TestAccumulate(t *testing.T) {
+	cpu := NewCPU(nil)
+	rng := newRNG()
+	for _, shape := range shapes {
+		a, b := randomArray(rng, shape...), randomArray(rng, shape...)
+		for _, dt := range floats {
+			x := a.tensor(cpu, dt)
+			AddTo(x, b.tensor(cpu, dt))
+			check(t, label("AddTo", dt, shape), x, build(shape, func(i []int) float64 { return a.at(i...) + b.at(i...) }), tolerance(dt))
+			AddScaledTo(x, -0.5, b.tensor(cpu, dt))
+			ScaleTo(x, 2)
+			check(t, label("AddScaledTo", dt, shape), x, build(shape, func(i []int) float64 { return 2*a.at(i...) + b.at(i...) }), tolerance(dt))
+		}
+	}
+}
+
+func TestCast(t *testing.T) {
+	cpu := NewCPU(nil)
+	all := append([]DType{Float16, BFloat16}, numbers...)
+	for _, from := range all {
+		for _, to := range all {
+			x := array{[]int{4}, []float64{0, 1, 2.75, 100}}
+			in := x.tensor(cpu, from)
+			want := toArray(in)
+			for i, v := range want.data {
+				switch {
+				case to.Int():
+					want.data[i] = math.Trunc(v)
+				}
+			}
+			check(t, label("Cast ", from, " to ", to), Cast(in, to), want, 0)
+		}
+		check(t, label("Cast ", from, " to bool"), Cast(array{[]int{3}, []float64{0, 1, 2}}.tensor(cpu, from), Bool), array{[]int{3}, []float64{0, 1, 1}}, 0)
+	}
+}
