@@ -7,11 +7,12 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
-// moveBytes is how much one copy moves: little enough for the garbage
-// collector not to wait for it, enough for the processor to bypass its caches.
-const moveBytes = 1 << 20
+// pastBytes is from how many bytes on a copy goes past the caches. Below, the
+// receiver finds what it got in its cache.
+const pastBytes = 1 << 20
 
 // plan is how a call that needs the ranks' memory runs: the same on all ranks.
 type plan struct {
@@ -320,11 +321,13 @@ func (r *Rank) landing(call *comm.Call, m int) int {
 	return 0
 }
 
-// move copies n bytes.
+// move copies n bytes, much of it past the caches: it would only push out what
+// somebody needs sooner.
 func move(dst, src unsafe.Pointer, n int) {
 	d, s := unsafe.Slice((*byte)(dst), n), unsafe.Slice((*byte)(src), n)
-	for lo := 0; lo < n; lo += moveBytes {
-		hi := min(lo+moveBytes, n)
-		copy(d[lo:hi], s[lo:hi])
+	if n >= pastBytes {
+		simd.CopyPast(d, s)
+		return
 	}
+	copy(d, s)
 }

@@ -1,0 +1,198 @@
+// Command comm measures the collectives: how long each takes for buffers of 8
+// bytes to 64 MiB a rank, in memory that the other ranks can reach (that of
+// tensors).
+//
+//	gorun -np 2 ./bench/comm            a table
+//	gorun -np 2 ./bench/comm -json      a line of JSON for each measurement
+//
+// The elements are float32, reductions sum. A measurement is taken as the
+// peers' benchmarks take theirs: before each call a barrier; the time of the
+// slowest rank; the median over the calls ("ns"). "ns_loop" is the time of the
+// same number of calls back to back, divided by it: for a few bytes the better
+// figure, since reading a clock takes as long as the call. "bytes" is the
+// input of one rank, and "gbs" bytes by time.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/runtime"
+)
+
+// result is one line of the output.
+type result struct {
+	Name   string  `json:"name"`
+	NP     int     `json:"np"`
+	Bytes  int     `json:"bytes"`
+	NS     float64 `json:"ns"`
+	LoopNS float64 `json:"ns_loop"`
+	GBs    float64 `json:"gbs"`
+	Calls  int     `json:"calls"`
+}
+
+// benchmark is one collective on buffers a of n and b of n·Size elements.
+type benchmark struct {
+	name string
+	run  func(ctx context.Context, c *comm.Comm, a, b []float32) error
+}
+
+func benchmarks() []benchmark {
+	return []benchmark{
+		{"barrier", func(ctx context.Context, c *comm.Comm, _, _ []float32) error { return comm.Barrier(ctx, c) }},
+		{"all_reduce", func(ctx context.Context, c *comm.Comm, a, _ []float32) error {
+			return comm.AllReduce(ctx, c, a, comm.Sum)
+		}},
+		{"all_gather", func(ctx context.Context, c *comm.Comm, a, b []float32) error {
+			return comm.AllGather(ctx, c, b[:len(a)*c.Size()], a)
+		}},
+		{"reduce_scatter", func(ctx context.Context, c *comm.Comm, a, b []float32) error {
+			part := len(a) / c.Size()
+			return comm.ReduceScatter(ctx, c, b[:part], a[:part*c.Size()], comm.Sum)
+		}},
+		{"all_to_all", func(ctx context.Context, c *comm.Comm, a, b []float32) error {
+			whole := len(a) / c.Size() * c.Size()
+			return comm.AllToAll(ctx, c, b[:whole], a[:whole])
+		}},
+		{"broadcast", func(ctx context.Context, c *comm.Comm, a, _ []float32) error {
+			return comm.Broadcast(ctx, c, a, 0)
+		}},
+	}
+}
+
+func main() {
+	ops := flag.String("op", "", "measure only these, separated by commas (default all)")
+	largest := flag.Int("max", 64<<20, "the largest buffer, in bytes a rank")
+	asJSON := flag.Bool("json", false, "write JSON lines")
+	heap := flag.Bool("heap", false, "use Go's own memory instead of memory that other ranks can reach")
+	flag.Parse()
+	runtime.Main(func(ctx context.Context, world *comm.Comm) error {
+		return measureAll(ctx, world, *ops, *largest, *heap, printer(world, *asJSON))
+	})
+}
+
+// printer returns what rank 0 does with a result.
+func printer(world *comm.Comm, asJSON bool) func(result) error {
+	switch {
+	case world.Rank() != 0:
+		return func(result) error { return nil }
+	case asJSON:
+		return func(r result) error { return json.NewEncoder(os.Stdout).Encode(r) }
+	}
+	fmt.Printf("%-16s %4s %10s %14s %14s %8s\n", "", "np", "bytes", "µs", "µs in a loop", "GB/s")
+	return func(r result) error {
+		_, err := fmt.Printf("%-16s %4d %10d %14.2f %14.2f %8.2f\n", r.Name, r.NP, r.Bytes, r.NS/1e3, r.LoopNS/1e3, r.GBs)
+		return err
+	}
+}
+
+func measureAll(ctx context.Context, world *comm.Comm, ops string, largest int, heap bool, show func(result) error) error {
+	a, err := floats(world, largest/4, heap)
+	if err != nil {
+		return err
+	}
+	b, err := floats(world, largest/4*world.Size(), heap)
+	if err != nil {
+		return err
+	}
+	for _, m := range benchmarks() {
+		if ops != "" && !slices.Contains(strings.Split(ops, ","), m.name) {
+			continue
+		}
+		for _, bytes := range []int{8, 4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20} {
+			if bytes > largest || m.name == "barrier" && bytes > 8 {
+				break
+			}
+			n := max(bytes/4, world.Size())
+			if n > len(a) {
+				continue
+			}
+			r, err := measure(ctx, world, m, a[:n], b)
+			if err != nil {
+				return err
+			}
+			if err := show(r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// floats returns n zeros.
+func floats(c *comm.Comm, n int, heap bool) ([]float32, error) {
+	if heap {
+		return make([]float32, n), nil
+	}
+	p, err := c.Memory().Alloc(4 * n)
+	if err != nil {
+		return nil, err
+	}
+	s := unsafe.Slice((*float32)(p), n)
+	clear(s)
+	return s, nil
+}
+
+// measure times one collective on one size.
+func measure(ctx context.Context, c *comm.Comm, m benchmark, a, b []float32) (result, error) {
+	loop := func(calls int) (time.Duration, error) {
+		start := time.Now()
+		for range calls {
+			if err := m.run(ctx, c, a, b); err != nil {
+				return 0, err
+			}
+		}
+		return time.Since(start), nil
+	}
+	if _, err := loop(5); err != nil { // touches all memory
+		return result{}, err
+	}
+	once, err := loop(5)
+	if err != nil {
+		return result{}, err
+	}
+	slowest := []float64{once.Seconds() / 5}
+	if err := comm.AllReduce(ctx, c, slowest, comm.Max); err != nil {
+		return result{}, err
+	}
+	calls := min(max(int(0.5/slowest[0]), 20), 20_000)
+	times := make([]float64, calls)
+	for i := range times {
+		if err := comm.Barrier(ctx, c); err != nil {
+			return result{}, err
+		}
+		start := time.Now()
+		if err := m.run(ctx, c, a, b); err != nil {
+			return result{}, err
+		}
+		times[i] = float64(time.Since(start).Nanoseconds())
+	}
+	if err := comm.AllReduce(ctx, c, times, comm.Max); err != nil {
+		return result{}, err
+	}
+	slices.Sort(times)
+	total, err := loop(calls)
+	if err != nil {
+		return result{}, err
+	}
+	back := []float64{float64(total.Nanoseconds()) / float64(calls)}
+	if err := comm.AllReduce(ctx, c, back, comm.Max); err != nil {
+		return result{}, err
+	}
+	bytes := 4 * len(a)
+	if m.name == "barrier" {
+		bytes = 0
+	}
+	return result{
+		Name: m.name, NP: c.Size(), Bytes: bytes, Calls: calls,
+		NS: times[calls/2], LoopNS: back[0], GBs: float64(bytes) / times[calls/2],
+	}, nil
+}
