@@ -43,7 +43,7 @@ func (a *appOptions) locate() (path string, err error) {
 		a.built = true
 		return "", nil
 	}
-	if !strings.Contains(name, "/") {
+	if !strings.Contains(name, "/") && name != "." && name != ".." {
 		return a.search(name)
 	}
 	full := name

@@ -177,10 +177,7 @@ func (s *supervisor) stop(why reason, sig syscall.Signal) {
 		return
 	}
 	_ = s.send(command{Action: signalGroups, Signal: sig})
-	if why != finished {
-		// What is stopped can neither save nor end.
-		_ = s.send(command{Action: signalGroups, Signal: unix.SIGCONT})
-	}
+	_ = s.send(command{Action: signalGroups, Signal: unix.SIGCONT}) // what is stopped can neither save nor end
 	s.deadline = time.Now().Add(s.grace)
 }
 

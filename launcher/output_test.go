@@ -1,0 +1,235 @@
+package launcher
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// rig is a few pumps that write to one file.
+type rig struct {
+	t      *testing.T
+	file   *os.File
+	sink   *sink
+	failed []error
+	pumps  []*pump
+	ends   []*os.File // where the ranks write
+	wait   sync.WaitGroup
+}
+
+func newRig(t *testing.T, ranks int, change func(*pump)) *rig {
+	t.Helper()
+	file, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{t: t, file: file}
+	r.sink = &sink{&target{failed: func(_ string, err error) { r.failed = append(r.failed, err) }}, file, "out"}
+	for i := range ranks {
+		var p [2]int
+		if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.SetNonblock(p[0], true); err != nil {
+			t.Fatal(err)
+		}
+		m := &pump{rank: i, from: os.NewFile(uintptr(p[0]), "pipe"), to: r.sink, lines: splitter{limit: maxLine}}
+		if change != nil {
+			change(m)
+		}
+		r.pumps = append(r.pumps, m)
+		r.ends = append(r.ends, os.NewFile(uintptr(p[1]), "pipe"))
+		r.wait.Go(m.run)
+	}
+	return r
+}
+
+// text closes the ranks' ends and returns what arrived.
+func (r *rig) text() string {
+	for _, f := range r.ends {
+		f.Close()
+	}
+	r.wait.Wait()
+	text, err := os.ReadFile(r.file.Name())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestLinesAreNeverMangled has four ranks write lines of every length up to the
+// longest, in writes of odd sizes.
+func TestLinesAreNeverMangled(t *testing.T) {
+	r := newRig(t, 4, nil)
+	lengths := []int{1, 2, 100, 4095, 4096, 4097, 65536, 200000, maxLine - 1}
+	var writers sync.WaitGroup
+	for i, f := range r.ends {
+		writers.Go(func() {
+			for _, n := range lengths {
+				text := strings.Repeat(fmt.Sprint(i), n) + "\n"
+				for len(text) > 0 {
+					k := min(len(text), 50021*(i+1))
+					if _, err := io.WriteString(f, text[:k]); err != nil {
+						t.Error(err)
+					}
+					text = text[k:]
+				}
+			}
+		})
+	}
+	writers.Wait()
+	got := make([][]int, 4)
+	for line := range strings.Lines(r.text()) {
+		line = strings.TrimSuffix(line, "\n")
+		if strings.Trim(line, line[:1]) != "" {
+			t.Fatalf("a line of %d bytes is mangled", len(line))
+		}
+		rank := line[0] - '0'
+		got[rank] = append(got[rank], len(line))
+	}
+	for i := range got {
+		if !slices.Equal(got[i], lengths) {
+			t.Errorf("lines of rank %d have %v bytes, want %v", i, got[i], lengths)
+		}
+	}
+}
+
+func TestEndlessLinesAreCutAndMarked(t *testing.T) {
+	r := newRig(t, 1, nil)
+	if _, err := io.WriteString(r.ends[0], strings.Repeat("x", maxLine)+"yz\n"); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := r.text(), strings.Repeat("x", maxLine)+cutMark+"yz\n"; got != want {
+		t.Errorf("got %d bytes that end in %q, want %d", len(got), got[max(0, len(got)-60):], len(want))
+	}
+}
+
+// TestLastLines checks that lines that are never ended are kept, each on its own.
+func TestLastLines(t *testing.T) {
+	r := newRig(t, 3, nil)
+	for i, f := range r.ends {
+		fmt.Fprintf(f, "whole %d\nhalf %d", i, i)
+	}
+	lines := strings.Split(r.text(), "\n")
+	slices.Sort(lines)
+	if want := []string{"half 0", "half 1", "half 2", "whole 0", "whole 1", "whole 2"}; !slices.Equal(lines, want) {
+		t.Errorf("got %q, want %q", lines, want)
+	}
+}
+
+func TestTags(t *testing.T) {
+	o := &options{tag: true, timestamp: true}
+	r := newRig(t, 2, func(p *pump) { p.tag = newTag(o, p.rank, "stdout", false) })
+	for i, f := range r.ends {
+		fmt.Fprintf(f, "a\n\nb %d", i)
+	}
+	text := r.text()
+	form := regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3} \[[01]\]<stdout>: (a|b \d|)\n?$`)
+	n := 0
+	for line := range strings.Lines(text) {
+		n++
+		if !form.MatchString(line) {
+			t.Errorf("line %q", line)
+		}
+	}
+	if n != 6 {
+		t.Errorf("%d lines, want 6: %q", n, text)
+	}
+}
+
+func TestTagsInColour(t *testing.T) {
+	g := newTag(&options{tag: true}, 1, "stderr", true)
+	if got, want := string(g.append(nil, []byte("x\n"), time.Time{})), "\x1b[33m[1]<stderr>:\x1b[0m x\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestRawIsByteExact: what one rank alone writes is passed on as it comes.
+func TestRawIsByteExact(t *testing.T) {
+	r := newRig(t, 1, func(p *pump) { p.raw = true; p.tail = new(tail) })
+	want := strings.Repeat("no newline ", maxLine/4) + "\x00\xff\r\n\n partial"
+	if _, err := io.WriteString(r.ends[0], "prompt> "); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(patienceOfTests); ; time.Sleep(time.Millisecond) { // at once, before the line ends
+		if info, err := r.file.Stat(); err == nil && info.Size() > 0 || time.Now().After(end) {
+			break
+		}
+	}
+	if _, err := io.WriteString(r.ends[0], want); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.text(); got != "prompt> "+want {
+		t.Errorf("%d bytes became %d", len(want)+8, len(got))
+	}
+	if got := r.pumps[0].tail.lines(); len(got) == 0 || got[len(got)-1] != " partial" {
+		t.Errorf("the tail is %q", got)
+	}
+}
+
+// TestDrain: when the ranks are gone, a process that still holds the pipe is not waited for.
+func TestDrain(t *testing.T) {
+	r := newRig(t, 2, nil)
+	fmt.Fprint(r.ends[0], strings.Repeat("0\n", 20000), "end")
+	for _, p := range r.pumps {
+		p.drain()
+	}
+	r.wait.Wait()
+	text, err := os.ReadFile(r.file.Name())
+	if want := strings.Repeat("0\n", 20000) + "end"; err != nil || string(text) != want {
+		t.Errorf("%d bytes, %v, want %d", len(text), err, len(want))
+	}
+	for _, f := range r.ends {
+		f.Close()
+	}
+}
+
+func TestFailingWritesAreReportedOnce(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	r := newRig(t, 2, nil)
+	r.sink.file = full
+	for _, f := range r.ends {
+		for range 3 {
+			fmt.Fprint(f, strings.Repeat("x\n", 40000)) // must not block
+		}
+	}
+	r.text()
+	if len(r.failed) != 1 || !errors.Is(r.failed[0], unix.ENOSPC) {
+		t.Errorf("reported: %v, want ENOSPC once", r.failed)
+	}
+}
+
+func TestStandardSinksShareOneFile(t *testing.T) {
+	dir := t.TempDir()
+	a, err := os.Create(filepath.Join(dir, "a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := os.OpenFile(a.Name(), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.Create(filepath.Join(dir, "b"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if x, y := standardSinks(a, again, nil); x.target != y.target {
+		t.Error("two descriptors of one file are two targets")
+	}
+	if x, y := standardSinks(a, b, nil); x.target == y.target {
+		t.Error("two files are one target")
+	}
+}
