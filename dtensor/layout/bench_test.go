@@ -16,18 +16,21 @@ func BenchmarkNew(b *testing.B) {
 }
 
 func BenchmarkPlan(b *testing.B) {
-	for _, c := range []struct{ name, from, to string }{
-		{"gather", "S(0),S(0)", "R,R"},
-		{"exchange", "S(0),S(0)", "R,S(0)"},
-		{"search", "P(sum),S(0)", "R,R"},
-		{"search partials", "P(sum),P(avg)", "S(0),R"},
+	const small, large = "(data=2,model=2)", "(pod=4,data=16,model=16)"
+	for _, c := range []struct{ name, mesh, from, to string }{
+		{"gather", small, "S(0),S(0)", "R,R"},
+		{"exchange", small, "S(0),S(0)", "R,S(0)"},
+		{"search", small, "P(sum),S(0)", "R,R"},
+		{"search partials", small, "P(sum),P(avg)", "S(0),R"},
+		{"1024 ranks", large, "S(0),S(0),S(1)", "R,S(0),S(0)"},
+		{"search 1024 ranks", large, "P(sum),P(sum),S(0)", "S(0),R,S(1)"},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			from, err := parseLayout("(data=2,model=2)", "[500 400]", c.from)
+			from, err := parseLayout(c.mesh, "[500 400]", c.from)
 			if err != nil {
 				b.Fatal(err)
 			}
-			to, err := parseLayout("(data=2,model=2)", "[500 400]", c.to)
+			to, err := parseLayout(c.mesh, "[500 400]", c.to)
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -179,6 +179,12 @@ func reduce(op ReduceOp, v []int64) int64 {
 func (t *twin) run(s *Step) (*twin, error) {
 	next := emptyTwin(s.To, t.values)
 	most := 0
+	sends := make([][]Transfer, len(t.held))
+	for pos := range sends {
+		if !s.Kind.Local() {
+			sends[pos] = s.Sends(t.axes.Coord(pos))
+		}
+	}
 	for pos := range t.held {
 		coord := t.axes.Coord(pos)
 		var err error
@@ -187,7 +193,7 @@ func (t *twin) run(s *Step) (*twin, error) {
 			err = t.runLocal(s, next, pos, coord)
 		default:
 			var received int
-			received, err = t.runCollective(s, next, pos, coord)
+			received, err = t.runCollective(s, next, sends, pos, coord)
 			most = max(most, received)
 		}
 		if err != nil {
@@ -227,19 +233,24 @@ func (t *twin) runLocal(s *Step, next *twin, pos int, coord []int) error {
 	return err
 }
 
-func (t *twin) runCollective(s *Step, next *twin, pos int, coord []int) (received int, err error) {
-	addends := map[int][]int64{}
+func (t *twin) runCollective(s *Step, next *twin, sends [][]Transfer, pos int, coord []int) (received int, err error) {
+	addends := make([][]int64, len(next.held[pos]))
 	counts := make([]int, s.GroupSize())
+	me := s.Place(coord)
+	sender := make([]int, len(coord))
 	for _, r := range s.Recvs(coord) {
-		sender := s.Member(make([]int, len(coord)), coord, r.Peer)
-		if !slices.ContainsFunc(s.Sends(sender), func(x Transfer) bool {
-			return x.Peer == s.Place(coord) && slices.Equal(x.Global, r.Global) && slices.Equal(x.Size, r.Size) &&
+		s.Member(sender, coord, r.Peer)
+		from := t.axes.Position(sender)
+		if !slices.ContainsFunc(sends[from], func(x Transfer) bool {
+			return x.Peer == me && slices.Equal(x.Global, r.Global) && slices.Equal(x.Size, r.Size) &&
 				slices.Equal(x.Src, r.Src) && slices.Equal(x.Dst, r.Dst)
 		}) {
 			return 0, fmt.Errorf("receives %v from %v, which does not send it", r, sender)
 		}
 		for d := range t.shape {
-			if r.Global[d] != s.From.Offset(sender)[d]+r.Src[d] || r.Global[d] != s.To.Offset(coord)[d]+r.Dst[d] {
+			a, _ := s.From.Span(sender, d)
+			b, _ := s.To.Span(coord, d)
+			if r.Global[d] != a+r.Src[d] || r.Global[d] != b+r.Dst[d] {
 				return 0, fmt.Errorf("receives %v: its offsets disagree", r)
 			}
 		}
@@ -248,13 +259,16 @@ func (t *twin) runCollective(s *Step, next *twin, pos int, coord []int) (receive
 			received += r.Numel()
 		}
 		walk(t.shape, r.Global, r.Size, func(e int) {
-			addends[e] = append(addends[e], t.held[t.axes.Position(sender)][e])
+			addends[e] = append(addends[e], t.held[from][e])
 		})
 	}
 	if got := s.RecvCounts(nil, coord); !slices.Equal(got, counts) {
 		return 0, fmt.Errorf("RecvCounts is %v, but the boxes have %v", got, counts)
 	}
 	for e, v := range addends {
+		if len(v) == 0 {
+			continue
+		}
 		if slices.Contains(v, absent) {
 			return 0, fmt.Errorf("element %d comes from a rank that does not hold it", e)
 		}
