@@ -1,16 +1,17 @@
 package simd
 
-import (
-	"unsafe"
-
-	"github.com/gorun-spmd/gorun/internal/dtype"
-)
+import "unsafe"
 
 // large is from how many bytes on Copy writes past the caches.
 const large = 4 << 20
 
+// An Elem is an element without pointers, whose bytes may be copied as such.
+type Elem interface {
+	Number | ~uint16 | bool
+}
+
 // Copy does dst[i] = src[i]. dst and src must not overlap.
-func Copy[T dtype.Elem](dst, src []T) {
+func Copy[T Elem](dst, src []T) {
 	same("Copy", len(dst), len(src))
 	if len(dst)*int(unsafe.Sizeof(*new(T))) >= large {
 		best.copyPast(bytes(dst), bytes(src))
@@ -22,13 +23,13 @@ func Copy[T dtype.Elem](dst, src []T) {
 // CopyPast does dst[i] = src[i] and leaves dst in memory rather than in the
 // caches: for a piece of something large that nobody reads soon. The writes are
 // visible to others, in order, when it returns. dst and src must not overlap.
-func CopyPast[T dtype.Elem](dst, src []T) {
+func CopyPast[T Elem](dst, src []T) {
 	same("CopyPast", len(dst), len(src))
 	best.copyPast(bytes(dst), bytes(src))
 }
 
 // bytes is the memory of s.
-func bytes[T dtype.Elem](s []T) []byte {
+func bytes[T Elem](s []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(*new(T))))
 }
 
