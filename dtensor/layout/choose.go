@@ -148,13 +148,30 @@ func (c *chooser) candidates(axis int) []Row {
 	}
 	if isSharded {
 		for _, l := range r.letters() {
-			if r.size[l] >= c.in[0].Axes().Size(axis) {
+			if r.size[l] >= c.spread(l, axis) {
 				add(r.sharded(l, Shard(0)))
 			}
 		}
 	}
 	add(r.replicated())
 	return rows
+}
+
+// spread returns how many blocks a letter is split into if an axis shards it as well
+// as the other axes that do now: there should be an element for each.
+func (c *chooser) spread(l letter, axis int) int {
+	n := 1
+	for j, size := range c.in[0].Axes().Sizes() {
+		sharded := j == axis
+		for i, in := range c.in {
+			d, ok := in.Placement(j).Dim()
+			sharded = sharded || ok && c.rule.in[i][d] == l
+		}
+		if sharded {
+			n *= size
+		}
+	}
+	return n
 }
 
 // dropWorst returns the rows without the one that costs most when the other axes

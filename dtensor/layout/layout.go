@@ -14,7 +14,8 @@ import (
 // right shards what the ones to its left left over.
 //
 // A Layout is an immutable value as small as a pointer: == compares what it says
-// and it is a fast map key. Make one with New; the zero Layout has no methods that work.
+// and it is a fast map key. Make one with New; of the zero Layout only IsZero and
+// String can be called.
 type Layout struct{ spec unique.Handle[spec] }
 
 // spec is what a Layout says, packed so that it is comparable.

@@ -44,6 +44,7 @@ func operators(t *testing.T, rnd *rand.Rand) []operator {
 		contraction(rule(Contraction("bmm", "...mk,...kn->...mn", [][]int{{d, a, b}, {d, b, c}}))),
 		contraction(rule(Contraction("broadcast bmm", "...mk,...kn->...mn", [][]int{{d, 1, a, b}, {2, b, c}}))),
 		contraction(rule(Contraction("linear", "...k,nk->...n", [][]int{{d, a, b}, {c, b}}, []int{c}))),
+		contraction(rule(Indexed("attention", "hqd,hkd,hke->hqe", "kd", []int{2, a, b}, []int{2, c, b}, []int{2, c, d}))),
 		contraction(rule(Contraction("dot", "k,k->", [][]int{{a}, {a}}))),
 		contraction(rule(Contraction("outer", "m,n->mn", [][]int{{a}, {b}}))),
 		pointwise(rule(Pointwise("add", Adds, []int{a, b}, []int{a, b})), add),
@@ -159,9 +160,11 @@ func contraction(r *Rule) operator {
 		for _, l := range r.out[0] {
 			out = append(out, size[l])
 		}
-		for _, l := range r.letters() {
-			if !slices.Contains(r.out[0], l) {
-				inner = append(inner, l)
+		for _, letters := range r.in {
+			for _, l := range letters {
+				if l != 0 && !slices.Contains(r.out[0], l) && !slices.Contains(inner, l) {
+					inner = append(inner, l)
+				}
 			}
 		}
 		var loops []int
