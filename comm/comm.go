@@ -20,6 +20,7 @@ type Comm struct {
 	shared     *shared
 	memory     mem.Allocator
 	backend    Backend
+	queue      queue
 
 	mu     sync.Mutex // held during a call; guards what follows
 	call   Call       // the call in progress, here so that it does not escape anew each time
@@ -91,6 +92,7 @@ func (c *Comm) Attr(key any, make func() any) any { return c.shared.attr(key, ma
 // If ctx is done before or during the call the communicator is aborted on all
 // ranks, and cannot be used again.
 func (c *Comm) Do(ctx context.Context, call Call) error {
+	c.drain()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.call = call
@@ -140,6 +142,7 @@ func (c *Comm) fail(err error) error {
 // key and then by rank. All ranks must call it. A rank with a negative color
 // joins none and gets nil. A group of one rank makes no shared state.
 func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
+	c.drain()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all, err := c.exchange(ctx, int64(color), int64(key))
@@ -167,6 +170,7 @@ func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 // Group makes a communicator of the given ranks of c, in that order. All ranks
 // of c must call it with the same list; those outside it get nil.
 func (c *Comm) Group(ctx context.Context, ranks []int) (*Comm, error) {
+	c.drain()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	hash := int64(hashCounts(ranks))

@@ -16,6 +16,7 @@ func groupCases() []Case {
 		{"Attr", attributes},
 		{"statistics", statistics},
 		{"Memory", memory},
+		{"Start and Wait", asynchronous},
 	}
 }
 
@@ -217,4 +218,53 @@ func memory(_ context.Context, c *comm.Comm) error {
 		c.Memory().Free(p, bytes)
 	}
 	return nil
+}
+
+// asynchronous mixes started and blocking calls on two communicators.
+func asynchronous(ctx context.Context, c *comm.Comm) error {
+	half, err := c.Split(ctx, c.Rank()%2, 0)
+	if err != nil {
+		return err
+	}
+	for _, n := range []int{1, 20_000} {
+		var pending []*comm.Pending
+		bufs := make([][]int32, 8)
+		for k := range bufs {
+			bufs[k] = make([]int32, n)
+			for i := range bufs[k] {
+				bufs[k][i] = int32(k + i)
+			}
+			g := []*comm.Comm{c, half}[k%2]
+			pending = append(pending, g.Start(ctx, comm.Call{Kind: comm.AllReduceKind, Op: comm.Sum, Dst: comm.Of(bufs[k]), Src: comm.Of(bufs[k])}))
+		}
+		for _, g := range []*comm.Comm{half, c} { // after those already started
+			if got, err := total(ctx, g, 1); err != nil || got != g.Size() {
+				return fmt.Errorf("a blocking call after started ones: %d, %w", got, err)
+			}
+		}
+		for k, p := range pending {
+			select {
+			case <-p.Done():
+			default:
+				return fmt.Errorf("call %d has not ended before a later blocking one", k)
+			}
+			if err := p.Wait(); err != nil {
+				return err
+			}
+			size := []int{c.Size(), half.Size()}[k%2]
+			for i, x := range bufs[k] {
+				if want := int32(size * (k + i)); x != want {
+					return fmt.Errorf("call %d: [%d] is %d, want %d", k, i, x, want)
+				}
+			}
+		}
+	}
+	again, err := dup(ctx, c)
+	if err != nil {
+		return err
+	}
+	again.Abort(errTest)
+	buf := []int32{1}
+	p := again.Start(ctx, comm.Call{Kind: comm.BroadcastKind, Dst: comm.Of(buf)})
+	return want(p.Wait(), comm.ErrAborted, "commtest/groups.go:")
 }

@@ -1,0 +1,102 @@
+package comm
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+)
+
+// A Pending is a call that was started and may not have ended.
+type Pending struct {
+	done chan struct{}
+	err  error // valid once done is closed
+	next *Pending
+	call Call
+	ctx  context.Context
+}
+
+// Wait returns when the call has ended, with its error. It may be called more
+// than once and from any goroutine.
+func (p *Pending) Wait() error {
+	<-p.done
+	return p.err
+}
+
+// Done returns a channel that is closed when the call has ended.
+func (p *Pending) Done() <-chan struct{} { return p.done }
+
+// queue holds the calls of one communicator that were started and have not
+// ended, in order.
+type queue struct {
+	length      atomic.Int64
+	mu          sync.Mutex
+	first, last *Pending
+}
+
+// Start begins call and returns at once. The calls of a communicator are
+// carried out one after the other in the order in which they were started; a
+// blocking call first waits for those before it. Until the call has ended,
+// nobody may write to its buffers or count vectors, nor read those it fills.
+// ctx is the call's: if it is done before the call has ended the communicator
+// is aborted.
+//
+//	p := c.Start(ctx, comm.Call{Kind: comm.AllReduceKind, Op: comm.Sum, Dst: comm.Of(x), Src: comm.Of(x)})
+//	…
+//	err := p.Wait()
+func (c *Comm) Start(ctx context.Context, call Call) *Pending {
+	p := &Pending{done: make(chan struct{}), call: call, ctx: ctx}
+	if p.call.site == nil {
+		p.call.site = new(site)
+		p.call.site.capture(1)
+	}
+	q := &c.queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.last == nil {
+		q.first = p
+		go c.progress()
+	} else {
+		q.last.next = p
+	}
+	q.last = p
+	q.length.Add(1)
+	return p
+}
+
+// progress carries out the calls of the queue, until it is empty.
+func (c *Comm) progress() {
+	q := &c.queue
+	for {
+		q.mu.Lock()
+		p := q.first
+		q.mu.Unlock()
+		c.mu.Lock()
+		c.call = p.call
+		p.err = c.run(p.ctx)
+		c.mu.Unlock()
+		q.mu.Lock()
+		q.first = p.next
+		more := q.first != nil
+		if !more {
+			q.last = nil
+		}
+		q.length.Add(-1)
+		q.mu.Unlock()
+		close(p.done)
+		if !more {
+			return
+		}
+	}
+}
+
+// drain returns when the queue is empty. It is cheap when it is.
+func (c *Comm) drain() {
+	for c.queue.length.Load() != 0 {
+		c.queue.mu.Lock()
+		last := c.queue.last
+		c.queue.mu.Unlock()
+		if last != nil {
+			<-last.done
+		}
+	}
+}
