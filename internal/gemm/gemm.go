@@ -20,9 +20,15 @@ type Float interface{ float32 | float64 }
 // With beta 0, C is only written, so what it held (NaN even) does not matter;
 // with alpha 0 or k 0, A and B are not read.
 //
-// Each element is one sum over k in an order fixed by the shape alone: the
-// result does not depend on the number of threads. Gemm panics if a slice is
-// too short for its shape: a bug of the caller.
+// Each element is one sum over k, from the first to the last, in blocks of
+// blockK, in float32 or float64 with fused multiply-adds. So its bits depend on
+// its row of op(A), its column of op(B) and nothing else: not on m and n, how the
+// operands lie, the number of threads, or which of AVX2 and AVX-512 there is. A
+// product that is cut into parts by rows or columns is the product. (Without
+// AVX2, plain Go adds in the same order, fused or not as the compiler likes.)
+//
+// A large product is shared among at most runtime.GOMAXPROCS(0) goroutines.
+// Gemm panics if a slice is too short for its shape: a bug of the caller.
 func Gemm[T Float](transA, transB bool, m, n, k int, alpha T, a []T, lda int, b []T, ldb int, beta T, c []T, ldc int) {
 	check(transA, transB, m, n, k, len(a), lda, len(b), ldb, len(c), ldc)
 	kn := kernelFor(simd.Best(), int(unsafe.Sizeof(alpha)))

@@ -6,11 +6,8 @@ func AddTo[T Number](dst, x []T) { Add(dst, dst, x) }
 // Add2 does dst1[i], dst2[i] = a[i] + b[i], a[i] + b[i].
 func Add2[T Number](dst1, dst2, a, b []T) {
 	same("Add2", len(dst1), len(dst2), len(a), len(b))
-	if d1, ok := float32s(dst1); ok {
-		d2, _ := float32s(dst2)
-		a, _ := float32s(a)
-		b, _ := float32s(b)
-		best.add2(d1, d2, a, b)
+	if is32[T]() {
+		best.add2(as32(dst1), as32(dst2), as32(a), as32(b))
 		return
 	}
 	add2Go(dst1, dst2, a, b)
@@ -36,9 +33,8 @@ func add2Go[T Number](dst1, dst2, a, b []T) {
 // Axpy does dst[i] += s * x[i], for float32 rounded once.
 func Axpy[T Number](dst []T, s T, x []T) {
 	same("Axpy", len(dst), len(x))
-	if d, ok := float32s(dst); ok {
-		x, _ := float32s(x)
-		best.axpy(d, x, float32(s))
+	if is32[T]() {
+		best.axpy(as32(dst), as32(x), float32(s))
 		return
 	}
 	for i := range dst {
@@ -61,9 +57,8 @@ func (l Level) axpy(dst, x []float32, s float32) {
 // AddScalar does dst[i] = x[i] + s.
 func AddScalar[T Number](dst, x []T, s T) {
 	same("AddScalar", len(dst), len(x))
-	if d, ok := float32s(dst); ok {
-		x, _ := float32s(x)
-		best.addScalar(d, x, float32(s))
+	if is32[T]() {
+		best.addScalar(as32(dst), as32(x), float32(s))
 		return
 	}
 	addScalarGo(dst, x, s)
@@ -88,9 +83,8 @@ func addScalarGo[T Number](dst, x []T, s T) {
 // Scale does dst[i] = x[i] * s.
 func Scale[T Number](dst, x []T, s T) {
 	same("Scale", len(dst), len(x))
-	if d, ok := float32s(dst); ok {
-		x, _ := float32s(x)
-		best.scale(d, x, float32(s))
+	if is32[T]() {
+		best.scale(as32(dst), as32(x), float32(s))
 		return
 	}
 	scaleGo(dst, x, s)
@@ -132,8 +126,8 @@ func (l Level) affine(dst, x []float32, s, t float32) {
 
 // Fill does dst[i] = v.
 func Fill[T Number](dst []T, v T) {
-	if d, ok := float32s(dst); ok {
-		best.fill(d, float32(v))
+	if is32[T]() {
+		best.fill(as32(dst), float32(v))
 		return
 	}
 	fillGo(dst, v)

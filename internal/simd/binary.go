@@ -3,10 +3,8 @@ package simd
 // Add does dst[i] = a[i] + b[i].
 func Add[T Number](dst, a, b []T) {
 	same("Add", len(dst), len(a), len(b))
-	if d, ok := float32s(dst); ok {
-		a, _ := float32s(a)
-		b, _ := float32s(b)
-		best.add(d, a, b)
+	if is32[T]() {
+		best.add(as32(dst), as32(a), as32(b))
 		return
 	}
 	addGo(dst, a, b)
@@ -31,10 +29,8 @@ func addGo[T Number](dst, a, b []T) {
 // Sub does dst[i] = a[i] - b[i].
 func Sub[T Number](dst, a, b []T) {
 	same("Sub", len(dst), len(a), len(b))
-	if d, ok := float32s(dst); ok {
-		a, _ := float32s(a)
-		b, _ := float32s(b)
-		best.sub(d, a, b)
+	if is32[T]() {
+		best.sub(as32(dst), as32(a), as32(b))
 		return
 	}
 	subGo(dst, a, b)
@@ -59,10 +55,8 @@ func subGo[T Number](dst, a, b []T) {
 // Mul does dst[i] = a[i] * b[i].
 func Mul[T Number](dst, a, b []T) {
 	same("Mul", len(dst), len(a), len(b))
-	if d, ok := float32s(dst); ok {
-		a, _ := float32s(a)
-		b, _ := float32s(b)
-		best.mul(d, a, b)
+	if is32[T]() {
+		best.mul(as32(dst), as32(a), as32(b))
 		return
 	}
 	mulGo(dst, a, b)
@@ -88,10 +82,8 @@ func mulGo[T Number](dst, a, b []T) {
 // and by zero it panics.
 func Div[T Number](dst, a, b []T) {
 	same("Div", len(dst), len(a), len(b))
-	if d, ok := float32s(dst); ok {
-		a, _ := float32s(a)
-		b, _ := float32s(b)
-		best.div(d, a, b)
+	if is32[T]() {
+		best.div(as32(dst), as32(a), as32(b))
 		return
 	}
 	divGo(dst, a, b)
@@ -116,10 +108,8 @@ func divGo[T Number](dst, a, b []T) {
 // Max does dst[i] = max(a[i], b[i]); NaN if either is.
 func Max[T Number](dst, a, b []T) {
 	same("Max", len(dst), len(a), len(b))
-	if d, ok := float32s(dst); ok {
-		a, _ := float32s(a)
-		b, _ := float32s(b)
-		best.max(d, a, b)
+	if is32[T]() {
+		best.max(as32(dst), as32(a), as32(b))
 		return
 	}
 	maxGo(dst, a, b)
@@ -144,10 +134,8 @@ func maxGo[T Number](dst, a, b []T) {
 // Min does dst[i] = min(a[i], b[i]); NaN if either is.
 func Min[T Number](dst, a, b []T) {
 	same("Min", len(dst), len(a), len(b))
-	if d, ok := float32s(dst); ok {
-		a, _ := float32s(a)
-		b, _ := float32s(b)
-		best.min(d, a, b)
+	if is32[T]() {
+		best.min(as32(dst), as32(a), as32(b))
 		return
 	}
 	minGo(dst, a, b)
@@ -172,10 +160,8 @@ func minGo[T Number](dst, a, b []T) {
 // MulAdd does dst[i] += a[i] * b[i], for float32 rounded once.
 func MulAdd[T Number](dst, a, b []T) {
 	same("MulAdd", len(dst), len(a), len(b))
-	if d, ok := float32s(dst); ok {
-		a, _ := float32s(a)
-		b, _ := float32s(b)
-		best.mulAdd(d, a, b)
+	if is32[T]() {
+		best.mulAdd(as32(dst), as32(a), as32(b))
 		return
 	}
 	for i := range dst {

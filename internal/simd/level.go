@@ -1,6 +1,9 @@
 package simd
 
-import "fmt"
+import (
+	"fmt"
+	"unsafe"
+)
 
 // A Level is an instruction set that kernels exist for. Higher ones include the
 // lower ones.
@@ -47,10 +50,16 @@ func same(op string, n int, lengths ...int) {
 	}
 }
 
-// float32s returns s itself when its elements are float32.
-func float32s[T Number](s []T) ([]float32, bool) {
-	f, ok := any(s).([]float32)
-	return f, ok
+// is32 reports whether T is float32, the type that has kernels.
+func is32[T Number]() bool {
+	var zero T
+	_, ok := any(zero).(float32)
+	return ok
+}
+
+// as32 is s, whose elements are float32.
+func as32[T Number](s []T) []float32 {
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(s))), len(s))
 }
 
 // at is the address of s[i], or nil if s is nil.
