@@ -1,9 +1,6 @@
 package tensor
 
-import (
-	"cmp"
-	"unsafe"
-)
+import "unsafe"
 
 // CompareLoop computes dst = op(a, b), one byte of 0 or 1 an element, over
 // arguments that broadcast.
@@ -27,29 +24,56 @@ func (c *CPU) CompareLoop(op CompareOp, dt DType, dst, a, b unsafe.Pointer, l Lo
 }
 
 func compareLoop[T number](op CompareOp, dst, a, b unsafe.Pointer, l *Loop) {
+	switch op { // a > b is b < a, for NaN too
+	case OpGt, OpGe:
+		a, b, l.A, l.B, op = b, a, l.B, l.A, op-OpGt+OpLt
+	}
+	const piece = 256
+	var same [2][piece]T // repeats an argument that does not advance
 	n, sa, sb := l.Size[l.N-1], l.A[l.N-1], l.B[l.N-1]
 	l.rows(func(i, ia, ib, _ int) {
 		d := unsafe.Slice(at[bool](dst, i), n)
-		for k := range d {
-			d[k] = compareOne(op, *at[T](a, ia+k*sa), *at[T](b, ib+k*sb))
+		x, xs := run(at[T](a, ia), n, sa, same[0][:])
+		y, ys := run(at[T](b, ib), n, sb, same[1][:])
+		for k := 0; k < n; k += piece {
+			m := min(piece, n-k)
+			compareRow(op, d[k:k+m], x[k*xs:][:m], y[k*ys:][:m])
 		}
 	})
 }
 
-func compareOne[T cmp.Ordered](op CompareOp, a, b T) bool {
+// run returns n elements at p, step 1; for step 0 it repeats the one at p as often
+// as it may be needed at once in same.
+func run[T any](p *T, n, step int, same []T) (elems []T, advance int) {
+	if step != 0 {
+		return unsafe.Slice(p, n), 1
+	}
+	same = same[:min(n, len(same))]
+	for i := range same {
+		same[i] = *p
+	}
+	return same, 0
+}
+
+func compareRow[T number](op CompareOp, dst []bool, a, b []T) {
+	a, b = a[:len(dst)], b[:len(dst)]
 	switch op {
 	case OpEq:
-		return a == b
+		for i := range dst {
+			dst[i] = a[i] == b[i]
+		}
 	case OpNe:
-		return a != b
+		for i := range dst {
+			dst[i] = a[i] != b[i]
+		}
 	case OpLt:
-		return a < b
+		for i := range dst {
+			dst[i] = a[i] < b[i]
+		}
 	case OpLe:
-		return a <= b
-	case OpGt:
-		return a > b
-	default:
-		return a >= b
+		for i := range dst {
+			dst[i] = a[i] <= b[i]
+		}
 	}
 }
 
@@ -68,17 +92,17 @@ func (c *CPU) Where(elemBytes int, dst, a, b, cond unsafe.Pointer, l Loop) {
 	}
 }
 
-func where[T any](dst, a, b, cond unsafe.Pointer, l *Loop) {
+func where[T uint8 | uint16 | uint32 | uint64](dst, a, b, cond unsafe.Pointer, l *Loop) {
 	last := l.N - 1
 	n, sa, sb, sc := l.Size[last], l.A[last], l.B[last], l.C[last]
 	l.rows(func(i, ia, ib, ic int) {
 		d := unsafe.Slice(at[T](dst, i), n)
 		for k := range d {
-			if *at[bool](cond, ic+k*sc) {
-				d[k] = *at[T](a, ia+k*sa)
-			} else {
-				d[k] = *at[T](b, ib+k*sb)
+			v, w := *at[T](a, ia+k*sa), *at[T](b, ib+k*sb)
+			if *at[bool](cond, ic+k*sc) { // a conditional move
+				w = v
 			}
+			d[k] = w
 		}
 	})
 }

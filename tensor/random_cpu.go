@@ -4,7 +4,6 @@ import (
 	"math"
 	"unsafe"
 
-	"github.com/gorun-spmd/gorun/internal/dtype"
 	"github.com/gorun-spmd/gorun/internal/philox"
 )
 
@@ -25,53 +24,41 @@ func (c *CPU) Random(op RandomOp, dt DType, dst unsafe.Pointer, key Key, first u
 	})
 }
 
+// randomPiece is how many random words are made at a time, on the stack.
+const randomPiece = 256
+
 // randomRun makes n consecutive elements.
 func randomRun(op RandomOp, dt DType, dst unsafe.Pointer, key Key, first uint64, n int, a, b float64) {
-	var words [256]uint32
+	var words [randomPiece]uint32
+	var values [randomPiece]float64
 	for n > 0 {
-		w := words[:min(n, len(words))]
-		key.Words(w, first)
-		for i, word := range w {
-			storeFloat(dt, unsafe.Add(dst, i*dt.Size()), random(op, word, a, b))
-		}
-		dst = unsafe.Add(dst, len(w)*dt.Size())
-		first, n = first+uint64(len(w)), n-len(w)
+		m := min(n, randomPiece)
+		key.Words(words[:m], first)
+		randomValues(op, values[:m], words[:m], a, b)
+		castFrom(dt, dst, values[:m])
+		dst = unsafe.Add(dst, m*dt.Size())
+		first, n = first+uint64(m), n-m
 	}
 }
 
-// random maps a random word. It is the same arithmetic everywhere: one rounding
-// for each fused multiply-add.
-func random(op RandomOp, word uint32, a, b float64) float64 {
+// randomValues maps random words to numbers. It is the same arithmetic everywhere:
+// one rounding for each fused multiply-add.
+func randomValues(op RandomOp, dst []float64, words []uint32, a, b float64) {
 	switch op {
 	case OpUniform:
-		return math.FMA(b-a, philox.Uniform(word), a)
+		for i, w := range words {
+			dst[i] = math.FMA(b-a, philox.Uniform(w), a)
+		}
 	case OpNormal:
-		return math.FMA(b, philox.Normal(word), a)
-	}
-	if float64(word) < a*(1<<32) {
-		return 1
-	}
-	return 0
-}
-
-// storeFloat stores v as an element.
-func storeFloat(dt DType, p unsafe.Pointer, v float64) {
-	switch dt {
-	case Float32:
-		*(*float32)(p) = float32(v)
-	case Float64:
-		*(*float64)(p) = v
-	case Float16:
-		*(*F16)(p) = dtype.ToF16(float32(v))
-	case BFloat16:
-		*(*BF16)(p) = dtype.ToBF16(float32(v))
-	case Int16:
-		*(*int16)(p) = int16(v)
-	case Int32:
-		*(*int32)(p) = int32(v)
-	case Int64:
-		*(*int64)(p) = int64(v)
-	default: // one byte: int8, uint8, bool
-		*(*int8)(p) = int8(v)
+		for i, w := range words {
+			dst[i] = math.FMA(b, philox.Normal(w), a)
+		}
+	case OpBernoulli:
+		for i, w := range words {
+			dst[i] = 0
+			if float64(w) < a*(1<<32) {
+				dst[i] = 1
+			}
+		}
 	}
 }

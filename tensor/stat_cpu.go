@@ -106,6 +106,13 @@ func topK[T number](values []T, index []int64, x []T, n, k int) {
 	if k == 0 || n == 0 {
 		return
 	}
+	if k == 1 {
+		for r := range values {
+			i := argmax(x[r*n : (r+1)*n])
+			values[r], index[r] = x[r*n+i], int64(i)
+		}
+		return
+	}
 	heap := make([]int64, 0, k)
 	for r := range len(x) / n {
 		row := x[r*n : (r+1)*n]
@@ -120,6 +127,28 @@ func topK[T number](values []T, index []int64, x []T, n, k int) {
 			values[r*k+j], index[r*k+j] = row[i], i
 		}
 	}
+}
+
+// argmax returns the position of the first NaN, or else of the largest element.
+func argmax[T number](x []T) int {
+	if f, ok := any(x).([]float32); ok {
+		top := simd.MaxValue(f)
+		for i, v := range f {
+			if v == top || v != v {
+				return i
+			}
+		}
+	}
+	best := 0
+	for i, v := range x {
+		if v != v {
+			return i
+		}
+		if v > x[best] {
+			best = i
+		}
+	}
+	return best
 }
 
 // ahead reports whether element a of row comes before element b in the order of
