@@ -64,9 +64,13 @@ func Normal(word uint32) float64 {
 	e := bits>>52 - 1023
 	t := math.Float64frombits(bits&(1<<52-1)|1023<<52) - 1.5
 	c := &tail[e&31]
-	z := c[0]
-	for _, a := range c[1:] {
-		z = math.FMA(z, t, a)
-	}
+	z := math.FMA(c[0], t, c[1])
+	z = math.FMA(z, t, c[2])
+	z = math.FMA(z, t, c[3])
+	z = math.FMA(z, t, c[4])
+	z = math.FMA(z, t, c[5])
+	z = math.FMA(z, t, c[6])
+	z = math.FMA(z, t, c[7])
+	z = math.FMA(z, t, c[8])
 	return math.Float64frombits(math.Float64bits(z) ^ uint64(word>>31)<<63)
 }

@@ -97,3 +97,22 @@ func TestNormalBitsAreFixed(t *testing.T) {
 		t.Errorf("hash of 4096 normals is %#x, want %#x", got, uint64(want))
 	}
 }
+
+func BenchmarkWords(b *testing.B) {
+	words := make([]uint32, 1024)
+	b.SetBytes(4096)
+	for range b.N {
+		Key{1, 2}.Words(words, 0)
+	}
+}
+
+func BenchmarkNormal(b *testing.B) {
+	words, z := make([]uint32, 1024), make([]float64, 1024)
+	Key{1, 2}.Words(words, 0)
+	b.SetBytes(4096)
+	for range b.N {
+		for i, w := range words {
+			z[i] = Normal(w)
+		}
+	}
+}
