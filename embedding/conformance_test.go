@@ -75,6 +75,15 @@ func load(t *testing.T, file string) []*recorded {
 	return cases
 }
 
+// ranks is the size of the case's mesh.
+func (c *recorded) ranks() int {
+	n := 1
+	for _, s := range c.Mesh.Shape {
+		n *= s
+	}
+	return n
+}
+
 // place makes the input a on the mesh.
 func (a *array) place(m *dtensor.Mesh) (*dtensor.Tensor, error) {
 	var whole *tensor.Tensor
@@ -199,14 +208,27 @@ func (c *recorded) check(ctx context.Context, m *dtensor.Mesh, in map[string]*dt
 	return failed
 }
 
+func TestConformanceEmbeddingBag(t *testing.T) {
+	for _, c := range load(t, "embedding_bag.jsonl") {
+		t.Run(c.Name, func(t *testing.T) {
+			mode, ok := embedding.ParseMode(c.Args.Mode)
+			if !ok {
+				t.Fatal(c.Args.Mode)
+			}
+			commtest.Run(t, c.ranks(), func(ctx context.Context, world *comm.Comm) error {
+				return c.run(ctx, world, func(in map[string]*dtensor.Tensor) *dtensor.Tensor {
+					return embedding.Bag(in["weight"], in["input"], in["offsets"], in["per_sample_weights"],
+						embedding.BagOptions{Options: embedding.Options{PaddingIdx: c.Args.PaddingIdx}, Mode: mode})
+				})
+			})
+		})
+	}
+}
+
 func TestConformanceEmbedding(t *testing.T) {
 	for _, c := range load(t, "embedding.jsonl") {
-		n := 1
-		for _, s := range c.Mesh.Shape {
-			n *= s
-		}
 		t.Run(c.Name, func(t *testing.T) {
-			commtest.Run(t, n, func(ctx context.Context, world *comm.Comm) error {
+			commtest.Run(t, c.ranks(), func(ctx context.Context, world *comm.Comm) error {
 				return c.run(ctx, world, func(in map[string]*dtensor.Tensor) *dtensor.Tensor {
 					return embedding.Lookup(in["weight"], in["input"], embedding.Options{PaddingIdx: c.Args.PaddingIdx,
 						MaxNorm: c.Args.MaxNorm, NormType: c.Args.NormType, ScaleGradByFreq: c.Args.ScaleGradByFreq})

@@ -24,13 +24,17 @@ func (l *lookup) backward(gy *dtensor.Tensor) *dtensor.Rows {
 	}
 	dy := gy.Redistribute(want...).Local()
 	u := *l.distinct()
-	stays := l.travel == nil && len(l.replicated) == 0
-	if stays { // else what others expect of this rank includes the padding row
+	if l.stays() { // else what others expect of this rank includes the padding row
 		u = without(u, l.s.padding-l.lo)
 	}
-	rows := u.SumRows(dy)
+	return l.gradient(u.SumRows(dy), u.Count)
+}
+
+// gradient returns the gradient of the table from the gradients of distinct
+// local ids, each of which occurs count times.
+func (l *lookup) gradient(rows tensor.Rows, count *tensor.Tensor) *dtensor.Rows {
 	if l.s.frequency { // how often each occurs travels as one more feature
-		times := tensor.Cast(u.Count, dy.DType()).Reshape(u.Count.Numel(), 1)
+		times := tensor.Cast(count, rows.Values.DType()).Reshape(count.Numel(), 1)
 		rows.Values = tensor.Cat(1, rows.Values, times)
 	}
 	if l.travel != nil {
@@ -39,7 +43,7 @@ func (l *lookup) backward(gy *dtensor.Tensor) *dtensor.Rows {
 	if len(l.replicated) > 0 {
 		rows = l.sumReplicas(rows)
 	}
-	if !stays {
+	if !l.stays() {
 		rows = dropRow(rows, l.s.padding-l.lo)
 	}
 	if l.s.frequency {
@@ -49,6 +53,9 @@ func (l *lookup) backward(gy *dtensor.Tensor) *dtensor.Rows {
 	}
 	return dtensor.NewRows(l.weight, tensor.AddScalar(rows.Index, float64(l.lo)), rows.Values)
 }
+
+// stays reports whether the gradient needs nothing of other ranks.
+func (l *lookup) stays() bool { return l.travel == nil && len(l.replicated) == 0 }
 
 // find returns where row is in the ascending list index, ok false if it is not.
 func find(index *tensor.Tensor, row int) (at int, ok bool) {

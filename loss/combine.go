@@ -45,10 +45,10 @@ func newFunc[T any](name string, f func(a, b T) T) *comm.Func {
 	return fn
 }
 
-// combine returns the rows of the local positions, from the statistics [rows, 4]
+// combine fills in the rows of the local positions, from the statistics [rows, 4]
 // of the local classes. This is the one collective over the classes: for two
 // ranks each gathers the other's numbers; for more a reduction moves fewer.
-func combine[T float](j *job, stats *tensor.Tensor) []row {
+func combine[T float](j *job, stats *tensor.Tensor) {
 	g := j.classGroup
 	n := j.positions()
 	parts := 1
@@ -67,8 +67,7 @@ func combine[T float](j *job, stats *tensor.Tensor) []row {
 		}
 	}
 	flat := tensor.ToSlice[T](stats)
-	rows := make([]row, n)
-	for i := range rows {
+	for i := range j.rows {
 		var s stat[T]
 		for part := range parts {
 			k := (part*n + i) * tensor.Stats
@@ -79,9 +78,9 @@ func combine[T float](j *job, stats *tensor.Tensor) []row {
 				s = s.with(its)
 			}
 		}
-		rows[i] = row{max: float64(s.Max), sum: float64(s.Sum), target: float64(s.Target), all: float64(s.All)}
+		r := &j.rows[i]
+		r.max, r.sum, r.target, r.all = float64(s.Max), float64(s.Sum), float64(s.Target), float64(s.All)
 	}
-	return rows
 }
 
 // bytesOf is the memory of a tensor as a collective of structs takes it.

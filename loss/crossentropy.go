@@ -72,7 +72,8 @@ func CrossEntropy(logits, targets *dtensor.Tensor, o Options) *dtensor.Tensor {
 type job struct {
 	*plan
 	o    Options
-	soft bool
+	soft bool // targets are probabilities
+	log  bool // x are logarithms of probabilities: NLLLoss
 	out  result
 
 	x, y    *tensor.Tensor // local logits and targets
@@ -160,19 +161,18 @@ func (j *job) weigh() {
 
 // forward returns the local result and fills in what the gradient needs.
 func forward[T float](j *job) *tensor.Tensor {
-	var stats *tensor.Tensor
-	if j.soft {
-		stats = softStats[T](j)
-	} else {
-		stats = hardStats(j)
-	}
-	j.rows = combine[T](j, stats)
 	bad := j.label()
-	if bad.at != 0 && j.batchGroup == nil {
-		j.throw(bad) // every rank sees the same targets
+	if j.soft {
+		combine[T](j, softStats[T](j))
+	} else {
+		combine[T](j, hardStats(j))
 	}
-	var sum partial
-	sum.bad = bad
+	return reduce[T](j, bad)
+}
+
+// reduce returns the local result, from rows whose classes are combined.
+func reduce[T float](j *job, bad badTarget) *tensor.Tensor {
+	sum := partial{bad: bad}
 	for i := range j.rows {
 		if r := &j.rows[i]; r.use {
 			j.finish(r)
@@ -185,7 +185,7 @@ func forward[T float](j *job) *tensor.Tensor {
 		j.throw(sum.bad)
 	}
 	j.denom = 1
-	dev := j.x.Device()
+	dev := j.y.Device()
 	switch j.o.Reduction {
 	case None:
 		losses := make([]T, len(j.rows))
@@ -207,8 +207,10 @@ func (j *job) labelWeight(r *row) float64 {
 	return j.weights[r.label]
 }
 
-// label enters the targets into the rows and returns the first bad one.
+// label makes the rows and enters the targets. It returns the first target that
+// is no class; if every rank sees the same targets it throws the error instead.
 func (j *job) label() (bad badTarget) {
+	j.rows = make([]row, j.positions())
 	if j.soft {
 		for i := range j.rows {
 			j.rows[i].use = true
@@ -228,6 +230,9 @@ func (j *job) label() (bad badTarget) {
 			r.label, r.use = y, true
 		}
 	}
+	if bad.at != 0 && j.batchGroup == nil {
+		j.throw(bad)
+	}
 	return bad
 }
 
@@ -235,6 +240,11 @@ func (j *job) label() (bad badTarget) {
 //
 //	a·exp(x - lse) - b·[c is the target] - ε/C·w[c]
 func (j *job) finish(r *row) {
+	if j.log { // x is ln of a probability: the sum of exponentials is not needed
+		r.b = j.labelWeight(r)
+		r.loss = -r.b * r.target
+		return
+	}
 	eps, log := j.o.LabelSmoothing, math.Log(r.sum)
 	lse := r.max + log
 	if j.soft {
@@ -259,32 +269,50 @@ func (j *job) finish(r *row) {
 // backward returns the gradient of the local logits for the gradient gy of the
 // local result.
 func backward[T float](j *job, gy *tensor.Tensor) *tensor.Tensor {
+	scale := scales[T](j, gy)
+	shift, coef := coefficients(j, scale)
+	dx := tensor.NewLike(j.x)
+	if j.soft {
+		softGrad(j, dx, shift, coef, tensor.FromSlice(j.x.Device(), scale, len(scale), 1))
+	} else {
+		hardGrad(j, dx, shift, coef)
+	}
+	return dx
+}
+
+// scales returns the gradient of each row's loss, 0 for ignored ones.
+func scales[T float](j *job, gy *tensor.Tensor) []T {
 	g := tensor.ToSlice[T](gy)
-	shift, coef := make([]T, len(j.rows)), make([]T, 3*len(j.rows))
-	scale := make([]T, len(j.rows)) // the gradient of each row's loss
+	s := make([]T, len(j.rows))
+	for i := range s {
+		switch {
+		case !j.rows[i].use:
+		case j.o.Reduction == None:
+			s[i] = g[i]
+		default:
+			s[i] = T(float64(g[0]) / j.denom)
+		}
+	}
+	return s
+}
+
+// coefficients returns what tensor.CrossEntropyGrad multiplies by: the largest
+// logits as shifts, so that exp(x - lse) is exact for large logits too, and a, b
+// and ε/C times the gradients of the rows' losses.
+func coefficients[T float](j *job, scale []T) (shift, coef *tensor.Tensor) {
+	n := len(j.rows)
+	shifts, coefs := make([]T, n), make([]T, 3*n)
 	for i := range j.rows {
-		r := &j.rows[i]
+		r, s := &j.rows[i], float64(scale[i])
 		if !r.use {
 			continue
 		}
-		s := float64(g[0])
-		if j.o.Reduction == None {
-			s = float64(g[i])
-		}
-		s /= j.denom
-		shift[i], scale[i] = T(r.max), T(s)
-		coef[3*i], coef[3*i+1] = T(s*r.a/r.sum), T(s*r.b)
+		shifts[i] = T(r.max)
+		coefs[3*i], coefs[3*i+1] = T(s*r.a/r.sum), T(s*r.b)
 		if !j.soft {
-			coef[3*i+2] = T(s * j.o.LabelSmoothing / float64(j.classes))
+			coefs[3*i+2] = T(s * j.o.LabelSmoothing / float64(j.classes))
 		}
 	}
-	dev := j.x.Device()
-	dx := tensor.NewLike(j.x)
-	shifts, coefs := tensor.FromSlice(dev, shift, len(shift)), tensor.FromSlice(dev, coef, len(shift), 3)
-	if j.soft {
-		softGrad(j, dx, shifts, coefs, tensor.FromSlice(dev, scale, len(scale), 1))
-	} else {
-		hardGrad(j, dx, shifts, coefs)
-	}
-	return dx
+	dev := j.y.Device()
+	return tensor.FromSlice(dev, shifts, n), tensor.FromSlice(dev, coefs, n, 3)
 }

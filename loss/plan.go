@@ -107,6 +107,11 @@ func (p *plan) bind(logits *dtensor.Tensor) {
 	}
 	p.lo = offset[p.dim]
 	p.offset = slices.Delete(slices.Clone(offset), p.dim, p.dim+1)
+	p.join()
+}
+
+// join finds the communicators.
+func (p *plan) join() {
 	if len(p.classAxes) > 0 {
 		p.classGroup = p.mesh.Group(p.classAxes...)
 	}

@@ -1,0 +1,86 @@
+package loss
+
+import "github.com/gorun-spmd/gorun/tensor"
+
+// tiled is one LinearCrossEntropy on one rank.
+type tiled struct {
+	*job
+	hidden, weight         *tensor.Tensor // local, [positions, H] and [n, H]
+	wantHidden, wantWeight bool
+	dHidden, dWeight       *tensor.Tensor // of the sum of the losses; nil if not wanted
+}
+
+// tileLogits bounds a tile: 48 MiB of float32.
+const tileLogits = 12 << 20
+
+// run returns how many positions a tile has. All ranks that share positions come
+// to the same.
+func (t *tiled) run() int {
+	ranks := 1
+	if t.classGroup != nil {
+		ranks = t.classGroup.Size()
+	}
+	width := (t.classes + ranks - 1) / ranks
+	return max(1, tileLogits/max(width, 1))
+}
+
+// fused returns the local result and computes the gradients of the sum of the
+// losses, tile by tile:
+//
+//	logits = hidden·weightᵀ, of the tile's positions
+//	dLogits, over the logits
+//	dHidden = dLogits·weight     dWeight += dLogitsᵀ·hidden
+func fused[T float](t *tiled) *tensor.Tensor {
+	bad := t.label()
+	if t.wantHidden {
+		t.dHidden = tensor.NewLike(t.hidden)
+	}
+	if t.wantWeight {
+		t.dWeight = tensor.ZerosLike(t.weight)
+	}
+	dev, run := t.hidden.Device(), min(t.run(), max(t.outer, 1))
+	tile := tensor.New(dev, t.dtype, run, t.n)
+	defer tile.Free()
+	for at := 0; at < t.outer; at += run {
+		k := min(run, t.outer-at)
+		h := tensor.Narrow(t.hidden, 0, at, k)
+		logits := tensor.Narrow(tile, 0, 0, k)
+		tensor.MatMulTo(logits, h, t.weight, false, true, false)
+		j := t.part(at, k, logits)
+		stats := hardStats(j)
+		combine[T](j, stats)
+		stats.Free()
+		if !t.wantHidden && !t.wantWeight {
+			continue
+		}
+		ones := make([]T, k)
+		for i := range j.rows {
+			if r := &j.rows[i]; r.use {
+				j.finish(r)
+				ones[i] = 1
+			}
+		}
+		shift, coef := coefficients(j, ones)
+		tensor.CrossEntropyGrad(logits, logits, j.y, j.lo, shift, coef, j.weight)
+		shift.Free()
+		coef.Free()
+		if t.wantHidden {
+			tensor.MatMulTo(tensor.Narrow(t.dHidden, 0, at, k), logits, t.weight, false, false, false)
+		}
+		if t.wantWeight {
+			tensor.MatMulTo(t.dWeight, logits, h, true, false, true)
+		}
+	}
+	return reduce[T](t.job, bad)
+}
+
+// part returns the job of k positions from at on, whose logits are x. It shares
+// their rows.
+func (t *tiled) part(at, k int, x *tensor.Tensor) *job {
+	p := *t.plan
+	p.outer = k
+	j := *t.job
+	j.plan, j.x, j.rows = &p, x, t.rows[at:at+k]
+	j.y = tensor.Narrow(t.y.Reshape(t.outer), 0, at, k)
+	return &j
+}

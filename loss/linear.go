@@ -1,0 +1,140 @@
+package loss
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// LinearCrossEntropy returns CrossEntropy(hidden·weightᵀ, targets) and never
+// holds the logits: it works through them in tiles of positions, and computes
+// the gradients of hidden and weight in the forward, tile by tile, to be scaled
+// by the gradient of the loss later. Nothing is approximated.
+//
+//	hidden [..., H]   weight [C, H]   targets [...]   →   []
+//
+//	hidden  weight  targets  result  communication                      gradients of hidden, weight
+//	R       R       R        R       none                               R, R
+//	R       S(0)    R        R       1 a tile, 4 numbers a position     P(sum), S(0)
+//	S(d)    R       S(d)     R       1 of 2 numbers and a status        S(d), P(sum)
+//
+// with d any dimension but the last. Operands in other layouts are brought to
+// one of these rows first, the weight's classes deciding. Memory beside the two
+// gradients is a tile of logits, at most 48 MiB or one position's.
+//
+// Options are those of CrossEntropy with targets that are classes. Reduction
+// None needs a gradient for each position, which is not known in the forward: it
+// is computed as hidden.Linear(weight) and CrossEntropy, logits and all.
+func LinearCrossEntropy(hidden, weight, targets *dtensor.Tensor, o Options) *dtensor.Tensor {
+	const op = "LinearCrossEntropy"
+	o.validate(op)
+	p := planLinear(op, hidden, weight, targets, &o)
+	if o.Reduction == None {
+		return linearNone(hidden, weight, targets, o)
+	}
+	inputs := []*dtensor.Tensor{hidden, weight}
+	j := &job{plan: p.plan, o: o, out: layoutOf(p.plan, o.Reduction)}
+	h, w := hidden.Redistribute(p.hidden...), weight.Redistribute(p.weight...)
+	y := targets.Redistribute(p.targets...)
+	if !p.mesh.Inside() {
+		return p.mesh.Wrap(op, tensor.Zeros(p.mesh.Device(), p.dtype), nil, false, nil, j.out.places...)
+	}
+	p.bindLinear(h, w)
+	j.y = y.Local()
+	j.weigh()
+	t := &tiled{job: j, hidden: h.Local().Reshape(p.outer, hidden.Shape()[hidden.NDim()-1]), weight: w.Local()}
+	t.wantHidden, t.wantWeight = dtensor.Tracked(hidden), dtensor.Tracked(weight)
+	local := pick(p.dtype, fused[float32], fused[float64])(t)
+	out := p.mesh.Wrap(op, local, nil, false, nil, j.out.places...)
+	return dtensor.Record(op, out, inputs, func(gy *dtensor.Tensor) []dtensor.Grad {
+		g := gy.Redistribute(j.out.places...).Local().Item() / j.denom
+		if j.denom == 0 {
+			g = 0 // all positions are ignored
+		}
+		grads := make([]dtensor.Grad, 2)
+		if t.wantHidden {
+			tensor.ScaleTo(t.dHidden, g)
+			grads[0] = dtensor.Dense(p.mesh.Wrap(op, t.dHidden.Reshape(h.Local().Shape()...), nil, false, hidden.Shape(), p.dHidden...))
+		}
+		if t.wantWeight {
+			tensor.ScaleTo(t.dWeight, g)
+			grads[1] = dtensor.Dense(p.mesh.Wrap(op, t.dWeight, nil, false, weight.Shape(), p.dWeight...))
+		}
+		return grads
+	})
+}
+
+// linearNone is the loss of each position.
+func linearNone(hidden, weight, targets *dtensor.Tensor, o Options) *dtensor.Tensor {
+	h := hidden.Dim(-1)
+	n := targets.Numel()
+	logits := hidden.Reshape(n, h).Linear(weight, nil)
+	return CrossEntropy(logits, targets.Reshape(n), o).Reshape(targets.Shape()...)
+}
+
+// A linearPlan is a plan with the layouts of the product's operands.
+type linearPlan struct {
+	*plan
+	hidden, weight   []layout.Placement // what they are brought to
+	dHidden, dWeight []layout.Placement // of their gradients
+}
+
+func planLinear(op string, hidden, weight, targets *dtensor.Tensor, o *Options) *linearPlan {
+	hs, ws := hidden.Shape(), weight.Shape()
+	dt := hidden.DType()
+	switch {
+	case len(hs) < 1 || len(ws) != 2 || ws[1] != hs[len(hs)-1]:
+		refuse(op, fmt.Sprintf("hidden %v and weight %v; give [..., H] and [C, H]", hidden, weight))
+	case dt != tensor.Float32 && dt != tensor.Float64 || weight.DType() != dt:
+		refuse(op, fmt.Sprintf("hidden %v and weight %v are not both float32 or both float64; cast them", hidden, weight))
+	case weight.Mesh() != hidden.Mesh():
+		refuse(op, fmt.Sprintf("weight is on mesh %v and hidden on another, %v; move one of them", weight.Mesh(), hidden.Mesh()))
+	case targets.DType().Float():
+		refuse(op, "targets are not classes; use CrossEntropy for probabilities")
+	}
+	mesh := hidden.Mesh()
+	n := len(mesh.Axes())
+	p := &linearPlan{
+		plan: &plan{op: op, mesh: mesh, classes: ws[0], dim: 1, dtype: dt, inner: 1,
+			shape: slices.Clone(hs[:len(hs)-1]), targets: make([]layout.Placement, n),
+			cause: planCauses{op + ": classes", op + ": positions"}},
+		hidden: make([]layout.Placement, n), weight: make([]layout.Placement, n),
+		dHidden: make([]layout.Placement, n), dWeight: make([]layout.Placement, n),
+	}
+	for axis, a := range mesh.Axes() {
+		w, h := weight.Placements()[axis], hidden.Placements()[axis]
+		d, sharded := h.Dim()
+		switch {
+		case w.Shards(0):
+			p.weight[axis], p.dWeight[axis] = w, w
+			if a.Size > 1 {
+				p.dHidden[axis] = layout.Partial(layout.Sum)
+				p.classAxes = append(p.classAxes, a.Name)
+			}
+		case sharded && d < len(p.shape):
+			p.hidden[axis], p.dHidden[axis], p.targets[axis] = h, h, h
+			if a.Size > 1 {
+				p.dWeight[axis] = layout.Partial(layout.Sum)
+				p.batchAxes = append(p.batchAxes, a.Name)
+			}
+		}
+	}
+	p.checkOperands(hidden, targets, false, o)
+	return p
+}
+
+// bindLinear fills in what is local, from operands that lie as planned.
+func (p *linearPlan) bindLinear(hidden, weight *dtensor.Tensor) {
+	local := hidden.Local().Shape()
+	offset, _ := hidden.Offset()
+	rows, _ := weight.Offset()
+	p.local, p.offset = slices.Clone(local[:len(local)-1]), slices.Clone(offset[:len(offset)-1])
+	p.outer, p.n, p.lo = 1, weight.Local().Dim(0), rows[0]
+	for _, size := range p.local {
+		p.outer *= size
+	}
+	p.join()
+}

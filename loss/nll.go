@@ -1,0 +1,101 @@
+package loss
+
+import (
+	"runtime"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// NLLLoss returns the negative log-likelihood loss of logarithms of
+// probabilities, such as LogSoftmax gives: for each position
+//
+//	loss = -w[y]·logs[y]
+//
+// Shapes, layouts and communication are those of CrossEntropy with targets that
+// are classes, except that one number a position travels; LabelSmoothing and
+// ZLoss must be 0. It throws as CrossEntropy does.
+func NLLLoss(logs, targets *dtensor.Tensor, o Options) *dtensor.Tensor {
+	const op = "NLLLoss"
+	o.validate(op)
+	if o.LabelSmoothing != 0 || o.ZLoss != 0 {
+		refuse(op, "LabelSmoothing and ZLoss need the logits; use CrossEntropy")
+	}
+	if targets.DType().Float() {
+		refuse(op, "targets are not classes; use CrossEntropy for probabilities")
+	}
+	p := planFor(op, logs)
+	p.checkOperands(logs, targets, false, &o)
+	j := &job{plan: p, o: o, log: true, out: layoutOf(p, o.Reduction)}
+	logs, targets = logs.Redistribute(p.logits...), targets.Redistribute(p.targets...)
+	p.bind(logs)
+	if !p.mesh.Inside() {
+		return p.mesh.Wrap(op, tensor.Zeros(p.mesh.Device(), p.dtype), nil, false, j.out.shape, j.out.places...)
+	}
+	j.x, j.y = logs.Local(), targets.Local()
+	j.weigh()
+	bad := j.label()
+	pick(p.dtype, pickTargets[float32], pickTargets[float64])(j)
+	local := pick(p.dtype, reduce[float32], reduce[float64])(j, bad)
+	out := p.mesh.Wrap(op, local, nil, false, j.out.shape, j.out.places...)
+	return dtensor.Record(op, out, []*dtensor.Tensor{logs}, func(gy *dtensor.Tensor) []dtensor.Grad {
+		gy = gy.Redistribute(j.out.places...)
+		dx := pick(p.dtype, nllGrad[float32], nllGrad[float64])(j, gy.Local())
+		return []dtensor.Grad{dtensor.Dense(logs.Mesh().Wrap(op, dx, nil, false, logs.Shape(), p.logits...))}
+	})
+}
+
+// owned returns the local positions whose target this rank has, and where in
+// local x that is, as flat indices.
+func (j *job) owned() (rows []int, at []int64) {
+	for i := range j.rows {
+		r := &j.rows[i]
+		if k := int(r.label) - j.lo; r.use && k >= 0 && k < j.n {
+			rows = append(rows, i)
+			at = append(at, int64(((i/j.inner)*j.n+k)*j.inner+i%j.inner))
+		}
+	}
+	return rows, at
+}
+
+// pickTargets fills in the rows' targets: the one collective over the classes.
+func pickTargets[T float](j *job) {
+	rows, at := j.owned()
+	values := make([]T, j.positions())
+	dev := j.x.Device()
+	if len(rows) > 0 {
+		got := tensor.IndexSelect(j.x.Reshape(j.x.Numel()), 0, tensor.FromSlice(dev, at, len(at)))
+		for i, v := range tensor.ToSlice[T](got) {
+			values[rows[i]] = v
+		}
+	}
+	if j.classGroup != nil && len(values) > 0 {
+		all := tensor.FromSlice(dev, values, len(values))
+		buf := comm.Buffer{Ptr: all.Ptr(), Count: all.Numel(), DType: all.DType()}
+		do(j.plan, j.classGroup, comm.Call{Kind: comm.AllReduceKind, Op: comm.Sum, Dst: buf, Src: buf, Cause: j.cause.classes})
+		values = tensor.ToSlice[T](all)
+		runtime.KeepAlive(all)
+	}
+	for i, v := range values {
+		j.rows[i].target = float64(v)
+	}
+}
+
+// nllGrad returns the gradient of the local logarithms: -w[y] times the
+// gradient of the row's loss at the target, zeros elsewhere.
+func nllGrad[T float](j *job, gy *tensor.Tensor) *tensor.Tensor {
+	scale := scales[T](j, gy)
+	dx := tensor.ZerosLike(j.x)
+	rows, at := j.owned()
+	if len(rows) == 0 {
+		return dx
+	}
+	values := make([]T, len(rows))
+	for i, r := range rows {
+		values[i] = T(-j.rows[r].b * float64(scale[r]))
+	}
+	dev := j.x.Device()
+	tensor.IndexAddTo(dx.Reshape(dx.Numel()), 0, tensor.FromSlice(dev, at, len(at)), tensor.FromSlice(dev, values, len(values)))
+	return dx
+}
