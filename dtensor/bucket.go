@@ -47,12 +47,12 @@ func (b *bucket) add(dst **Tensor, g *Tensor, want *spec) {
 	b.packs = append(b.packs, pack{want.mesh, axes, g.DType(), []pending{{dst, g, want}}})
 }
 
-// sumAxes returns the axes on which from is Partial(Sum) and to Replicate; ok
+// sumAxes returns the axes, of more than one rank, on which from is Partial(Sum) and to Replicate; ok
 // is false if the two differ in anything else.
 func sumAxes(from, to *spec) (axes axisSet, ok bool) {
 	for i, p := range from.placements {
 		switch {
-		case p == to.placements[i]:
+		case p == to.placements[i] || from.mesh.axes[i].Size == 1:
 		case p == layout.Partial(layout.Sum) && to.placements[i].IsReplicate():
 			axes |= 1 << i
 		default:

@@ -12,6 +12,7 @@ import (
 	"github.com/gorun-spmd/gorun/comm/commtest"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -255,3 +256,6 @@ func (c *opCase) equal(got, want *tensor.Tensor) error {
 	}
 	return nil
 }
+
+// failf throws: what a test says inside Try.
+func failf(format string, args ...any) { fault.Throw(fmt.Errorf(format, args...)) }

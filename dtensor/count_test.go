@@ -1,0 +1,108 @@
+package dtensor_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// counted returns what f communicates on this rank.
+func counted(m *dtensor.Mesh, f func()) comm.Stats {
+	r := m.Comm().Record()
+	f()
+	r.Stop()
+	return r.Stats()
+}
+
+// expect throws unless f makes exactly the calls in want.
+func expect(m *dtensor.Mesh, what, want string, f func()) {
+	s := counted(m, f)
+	got := ""
+	for k, n := range s.Kinds {
+		if n.Calls > 0 {
+			got += fmt.Sprintf(" %v×%d", comm.Kind(k), n.Calls)
+		}
+	}
+	if got != want {
+		failf("%s: communicates%s, want%s (%v)", what, got, want, s.Causes)
+	}
+}
+
+// What operators communicate is counted.
+func TestCounts(t *testing.T) {
+	onMesh(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+		R, S, P := layout.Replicate(), layout.Shard, layout.Partial(layout.Sum)
+		full := func(p layout.Placement, shape ...int) T { return dtensor.Full(m, tensor.Float32, 1, shape, p) }
+		return dtensor.Try(ctx, m, func() {
+			x, up, down := full(R, 4, 8), full(S(0), 16, 8), full(S(1), 8, 16)
+			sharded, rows := full(S(0), 4, 8), full(S(0), 4, 6, 8)
+			for _, c := range []struct {
+				what, want string
+				f          func()
+			}{
+				{"column-parallel linear", "", func() { x.Linear(up, full(S(0), 16)) }},
+				{"row-parallel linear", "", func() { full(S(1), 4, 16).Linear(down, full(R, 8)) }},
+				{"MLP", " AllReduce×1", func() { x.Linear(up, nil).Gelu().Linear(down, nil).Reduced() }},
+				{"views", "", func() {
+					rows.Reshape(24, 8).Reshape(4, 48).Transpose(0, 1).Unsqueeze(0).Squeeze(0)
+					rows.Narrow(0, 1, 2).Narrow(2, 3, 3)
+					full(S(2), 2, 3, 8).Reshape(2, 3, 4, 2).Transpose(1, 2)
+					full(P, 4, 8).Reshape(32).Reshape(8, 4).Transpose(0, 1)
+				}},
+				{"element-wise", "", func() { sharded.Add(x).Mul(sharded).Gelu().Scale(2).Sub(full(R, 8)) }},
+				{"partial sums", "", func() { full(P, 4).Add(full(P, 4)).Scale(2).Mul(full(R, 4)).Neg().Sum(nil, false) }},
+				{"attention by heads", "", func() {
+					dtensor.ScaledDotProductAttention(full(S(1), 1, 4, 3, 2), full(S(1), 1, 4, 3, 2), full(S(1), 1, 4, 3, 2), true)
+				}},
+				{"norm of rows", "", func() { sharded.LayerNorm(full(R, 8), full(R, 8), 1e-5).RMSNorm(full(R, 8), 1e-6).Softmax(1) }},
+				{"softmax over a shard", " AllToAllV×1", func() { full(S(1), 4, 8).Softmax(1) }},
+				{"S to R", " AllGatherV×1", func() { sharded.Redistribute(R) }},
+				{"S to S", " AllToAllV×1", func() { sharded.Redistribute(S(1)) }},
+				{"P to S", " ReduceScatterV×1", func() { full(P, 4, 8).Redistribute(S(1)) }},
+				{"R to S and P", "", func() { x.Redistribute(S(0)); x.Redistribute(P) }},
+				{"index_select of a shard", " AllReduce×1", func() { sharded.IndexSelect(0, full(R, 3).Cast(tensor.Int64)).Reduced() }},
+			} {
+				expect(m, c.what, c.want, c.f)
+			}
+			step := func(params ...T) func() {
+				return func() {
+					_, _, err := dtensor.ValueAndGrad(ctx, func() T {
+						return x.Linear(up, nil).Gelu().Linear(down, nil).Reduced().Square().Sum(nil, false)
+					}, params...)
+					if err != nil {
+						failf("%w", err)
+					}
+				}
+			}
+			expect(m, "gradients of the weights of an MLP", " AllReduce×1", step(up, down))
+			expect(m, "and of its input", " AllReduce×2", step(up, down, x))
+		})
+	})
+}
+
+// In data parallelism the gradients of all parameters are one collective.
+func TestGradientBucket(t *testing.T) {
+	onMesh(t, []int{2, 2}, func(ctx context.Context, m *dtensor.Mesh) error {
+		R, S := layout.Replicate(), layout.Shard
+		return dtensor.Try(ctx, m, func() {
+			x := dtensor.Normal(m, dtensor.Key{Stream: 1}, 0, 1, []int{6, 4}, S(0), R)
+			w := dtensor.Normal(m, dtensor.Key{Stream: 2}, 0, 1, []int{8, 4}, R, S(0))
+			v := dtensor.Normal(m, dtensor.Key{Stream: 3}, 0, 1, []int{4, 8}, R, S(1))
+			b := dtensor.Normal(m, dtensor.Key{Stream: 4}, 0, 1, []int{4}, R, R)
+			// Forward: the row-parallel result over tp, the loss over dp. Backward: one of all gradients over dp.
+			expect(m, "a step", " AllReduce×3", func() {
+				_, _, err := dtensor.ValueAndGrad(ctx, func() T {
+					return x.Linear(w, nil).Relu().Linear(v, b).Redistribute(S(0), R).Square().Mean(nil, false)
+				}, w, v, b)
+				if err != nil {
+					failf("%w", err)
+				}
+			})
+		})
+	})
+}

@@ -1,0 +1,119 @@
+package nn_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/commtest"
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/nn"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// step computes a loss of a block and the gradients of all its parameters on a
+// mesh (dp, tp), as wholes.
+func step(ctx context.Context, world *comm.Comm, dp, tp, heads int, bias bool) (map[string][]float32, *comm.Stats, error) {
+	m, err := dtensor.NewMesh(world, dtensor.Axis{Name: "dp", Size: dp}, dtensor.Axis{Name: "tp", Size: tp})
+	if err != nil {
+		return nil, nil, err
+	}
+	out := map[string][]float32{}
+	var stats comm.Stats
+	err = dtensor.Try(ctx, m, func() {
+		init := nn.NewInit(m, 42)
+		block := nn.NewBlock(init, nn.BlockConfig{Width: 12, Heads: heads, Hidden: 20, Bias: bias, TensorAxis: "tp"})
+		x := dtensor.Normal(m, dtensor.Key{Seed: 1}, 0, 1, []int{4, 5, 12}, layout.Shard(0), layout.Replicate())
+		params := nn.Tensors(block.Params())
+		rec := world.Record()
+		loss, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor { return block.Forward(x).Square().Mean(nil, false) }, params...)
+		rec.Stop()
+		stats = rec.Stats()
+		if err != nil {
+			panic(err)
+		}
+		out["loss"] = tensor.ToSlice[float32](loss.Full())
+		i := 0
+		for name := range block.Params() {
+			if _, twice := out[name]; twice {
+				panic("two parameters are named " + name)
+			}
+			out[name] = tensor.ToSlice[float32](grads[i].Dense().Full())
+			i++
+		}
+	})
+	return out, &stats, err
+}
+
+// A block has the same loss and the same gradients on every mesh.
+func TestBlockOnEveryMesh(t *testing.T) {
+	for _, c := range []struct {
+		heads int
+		bias  bool
+	}{{4, false}, {3, true}} {
+		var want map[string][]float32
+		for _, mesh := range [][2]int{{1, 1}, {2, 1}, {1, 2}, {2, 2}, {1, 3}, {1, 4}, {4, 1}} {
+			commtest.Run(t, mesh[0]*mesh[1], func(ctx context.Context, world *comm.Comm) error {
+				got, _, err := step(ctx, world, mesh[0], mesh[1], c.heads, c.bias)
+				if err != nil || world.Rank() != 0 {
+					return err
+				}
+				if want == nil {
+					want = got
+					return nil
+				}
+				for name, w := range want {
+					if !slices.EqualFunc(got[name], w, func(a, b float32) bool { return math.Abs(float64(a-b)) <= 1e-5*(1+math.Abs(float64(b))) }) {
+						return fmt.Errorf("%d heads, mesh %v: %s is %v, want %v", c.heads, mesh, name, got[name], w)
+					}
+				}
+				return nil
+			})
+		}
+	}
+}
+
+// Under tensor parallelism a block has two all-reduces forward and two
+// backward, the loss none and the weights none.
+func TestBlockCounts(t *testing.T) {
+	commtest.Run(t, 2, func(ctx context.Context, world *comm.Comm) error {
+		_, stats, err := step(ctx, world, 1, 2, 4, false)
+		if err != nil {
+			return err
+		}
+		if n := stats.Kinds[comm.AllReduceKind].Calls; n > 4 || stats.Total().Calls != n {
+			return fmt.Errorf("a step communicates %v for %v, want at most 4 all-reduces", stats, stats.Causes)
+		}
+		return nil
+	})
+}
+
+func TestParamNames(t *testing.T) {
+	commtest.Run(t, 1, func(ctx context.Context, world *comm.Comm) error {
+		m, err := dtensor.NewMesh(world, dtensor.Axis{Name: "x", Size: 1})
+		if err != nil {
+			return err
+		}
+		var names []string
+		for name := range nn.NewBlock(nn.NewInit(m, 1), nn.BlockConfig{Width: 4, Heads: 2, Bias: true}).Params() {
+			names = append(names, name)
+			if name == "mlp.up.bias" {
+				break
+			}
+		}
+		want := []string{"norm1.weight", "attention.q.weight", "attention.q.bias", "attention.k.weight", "attention.k.bias",
+			"attention.v.weight", "attention.v.bias", "attention.out.weight", "attention.out.bias", "norm2.weight", "mlp.up.weight", "mlp.up.bias"}
+		if !slices.Equal(names, want) {
+			return fmt.Errorf("names %q, want %q", names, want)
+		}
+		n := nn.NewLayerNorm(nn.NewInit(m, 1), 4)
+		if len(nn.Tensors(n.Params())) != 2 || n.Forward(n.Weight).Dim(0) != 4 {
+			return fmt.Errorf("layer norm %v", n)
+		}
+		return nil
+	})
+}
