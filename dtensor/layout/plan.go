@@ -46,6 +46,10 @@ type Plan struct {
 // axis the placement of from, that of to, R, or, where from is partial, a shard of
 // one of the two largest dimensions.
 //
+// A MaskPartial is planned as Partial(Sum). The steps may move rows before they reduce
+// them, so whoever carries them out first zeroes the rows that a rank does not own.
+// Ids are masked once, on all axes together; a MaskPartial that is not kept is reduced.
+//
 // NewPlan returns an error if the meshes or the shapes differ; see Across for the former.
 func NewPlan(from, to Layout, elemBytes int, costs Costs) (*Plan, error) {
 	if from.Axes() != to.Axes() {
