@@ -1,7 +1,6 @@
 package launcher
 
 import (
-	"encoding/gob"
 	"fmt"
 	"os"
 	"os/signal"
@@ -62,7 +61,7 @@ func (a *attempt) run(signals <-chan os.Signal) (*outcome, error) {
 	}
 	sup := &supervisor{
 		grace: a.opts.grace, timeout: a.opts.timeout,
-		events: g.events, send: func(c command) error { return g.conn.send(c) }, signals: signals, broken: a.console.broken,
+		events: g.events, send: g.send, signals: signals, broken: a.console.broken,
 		ended: a.tell, waiting: a.waiting, say: a.console.say,
 		suspend: suspend,
 	}
@@ -156,11 +155,11 @@ func (a *attempt) spec() (*spec, error) {
 	}
 	s := &spec{Apps: a.plan.apps}
 	for r, it := range a.plan.ranks {
-		out, err := a.pipe(r, "stdout")
+		out, err := a.stream(r, "stdout")
 		if err != nil {
 			return nil, err
 		}
-		err2, err := a.pipe(r, "stderr")
+		err2, err := a.stream(r, "stderr")
 		if err != nil {
 			return nil, err
 		}
@@ -215,28 +214,37 @@ func (a *attempt) stdin() (map[int]int, error) {
 	return fds, nil
 }
 
-// pipe opens the pipe of one stream of one rank and returns its write end's
+// stream opens the pipe of one stream of one rank and returns its write end's
 // descriptor in the guardian.
-func (a *attempt) pipe(r int, stream string) (int, error) {
-	var p [2]int
-	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
-		return 0, noPipe(err)
+func (a *attempt) stream(r int, name string) (int, error) {
+	from, end, err := pipe(name)
+	if err != nil {
+		return 0, err
 	}
-	a.close = append(a.close, p[1])
-	// Only the read end: a rank must find its own end as it expects it, blocking.
-	if err := unix.SetNonblock(p[0], true); err != nil {
-		return 0, noPipe(err)
-	}
-	m := &pump{rank: r, from: os.NewFile(uintptr(p[0]), stream), lines: splitter{limit: maxLine}}
-	m.to, m.raw = a.console.sink(r, stream, len(a.plan.ranks))
-	m.tag = newTag(a.opts, r, stream, a.console.colours(stream))
-	if stream == "stderr" {
+	a.close = append(a.close, end)
+	m := &pump{rank: r, from: from, lines: splitter{limit: maxLine}}
+	m.to, m.raw = a.console.sink(r, name, len(a.plan.ranks))
+	m.tag = newTag(a.opts, r, name, a.console.colours(name))
+	if name == "stderr" {
 		m.tail = new(tail)
 		a.tails = append(a.tails, m.tail)
 	}
 	m.raw = m.raw && m.tag.empty()
 	a.pumps = append(a.pumps, m)
-	return a.add(p[1]), nil
+	return a.add(end), nil
+}
+
+// pipe makes a pipe whose read end does not block and can be waited for. Its write
+// end is as a child expects it.
+func pipe(name string) (from *os.File, end int, err error) {
+	var p [2]int
+	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
+		return nil, 0, noPipe(err)
+	}
+	if err := unix.SetNonblock(p[0], true); err != nil {
+		return nil, 0, noPipe(err)
+	}
+	return os.NewFile(uintptr(p[0]), name), p[1], nil
 }
 
 func noPipe(err error) error {
@@ -258,80 +266,4 @@ func suspend() {
 	defer signal.Stop(resumed)
 	_ = unix.Kill(os.Getpid(), unix.SIGSTOP)
 	<-resumed
-}
-
-// A guardianProcess is the launcher's end of the guardian.
-type guardianProcess struct {
-	pid    int
-	conn   *conn
-	events chan event // closed when the guardian is gone
-	since  uint64     // its start, in clock ticks since boot; set when events is closed
-}
-
-// startGuardian starts the guardian and hands it the spec. files[guardianConn] is
-// filled in.
-func startGuardian(files []uintptr, s *spec) (*guardianProcess, error) {
-	if err := becomeSubreaper(); err != nil {
-		return nil, fmt.Errorf("prctl: %w", err)
-	}
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("socketpair: %w", err)
-	}
-	files[guardianConn] = uintptr(pair[1])
-	pid, err := syscall.ForkExec("/proc/self/exe", []string{guardianName}, &syscall.ProcAttr{
-		Env:   os.Environ(),
-		Files: files,
-		Sys:   &syscall.SysProcAttr{Setpgid: true}, // signals of the terminal are the launcher's
-	})
-	unix.Close(pair[1])
-	if err != nil {
-		unix.Close(pair[0])
-		return nil, fmt.Errorf("starting the guardian process: %w", err)
-	}
-	_ = unix.SetNonblock(pair[0], true)
-	socket := os.NewFile(uintptr(pair[0]), "guardian")
-	g := &guardianProcess{pid: pid, conn: newConn(socket), events: make(chan event, 16)}
-	go g.listen(socket)
-	// An error means that it is gone already; listen will find out.
-	_ = g.conn.send(s)
-	return g, nil
-}
-
-// listen passes on events until the guardian is gone.
-func (g *guardianProcess) listen(socket *os.File) {
-	defer close(g.events)
-	in := gob.NewDecoder(socket)
-	for {
-		var e event
-		if in.Decode(&e) != nil {
-			break
-		}
-		g.events <- e
-		if e.Kind == allGone {
-			break
-		}
-	}
-	if p, ok := readProcess(g.pid, make([]byte, 1024)); ok {
-		g.since = p.start
-	}
-	_, _ = syscall.Wait4(g.pid, nil, 0, nil)
-}
-
-// sweep kills what a killed guardian has left: the ranks have died with it, what
-// they started has become ours.
-func (g *guardianProcess) sweep() {
-	for end := time.Now().Add(giveUp); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
-		alive := killChildren(g.since)
-		for {
-			pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
-			if err != nil || pid <= 0 {
-				break
-			}
-			alive++
-		}
-		if alive == 0 {
-			return
-		}
-	}
 }

@@ -28,7 +28,7 @@ type console struct {
 }
 
 // newConsole opens the console that o asks for.
-func newConsole(o *options, stdout, stderr *os.File) (*console, error) {
+func newConsole(o *options, stdout, stderr *os.File) *console {
 	c := &console{
 		people:  isTerminal(stderr) && o.output == "",
 		colour:  os.Getenv("NO_COLOR") == "",
@@ -37,19 +37,21 @@ func newConsole(o *options, stdout, stderr *os.File) (*console, error) {
 		written: make(chan struct{}),
 	}
 	c.out, c.err = standardSinks(stdout, stderr, c.failed)
-	if o.output != "" {
-		var err error
-		if c.files, err = rankFiles(o.output, o.size(), c.failed); err != nil {
-			return nil, err
-		}
-	}
 	go func() {
 		defer close(c.written)
 		for text := range c.words {
 			c.err.write([]byte(text), false)
 		}
 	}()
-	return c, nil
+	return c
+}
+
+// openFiles opens the files of --output, if it was given.
+func (c *console) openFiles(o *options) (err error) {
+	if o.output != "" {
+		c.files, err = rankFiles(o.output, o.size(), c.failed)
+	}
+	return err
 }
 
 // say prints a line of gorun's own on standard error. If nobody reads there, lines

@@ -10,7 +10,7 @@
 //	 (launcher)               ├── rank 1
 //	                          └── …
 //
-// The launcher reads the command line, builds the program if it is Go source,
+// The launcher reads the command line, has the program built if it is Go source,
 // makes the shared memory of the job (package internal/control), reads the
 // ranks' output and decides what happens. The guardian is the same binary,
 // started again. It forks the ranks and reaps whatever ends below it; it decides
@@ -26,7 +26,8 @@
 // the socket closes, which the kernel does for a launcher killed by SIGKILL. The
 // launcher is a subreaper too and sweeps in the same way if the guardian is killed.
 // The shared memory has no name, the built program lies in Go's build cache, and
-// so nothing is left in a file system either.
+// the guardian of a build removes the build's temporary folder, so nothing is left
+// in a file system either.
 //
 // # Plan, print, execute
 //

@@ -93,6 +93,9 @@ func (g *guardian) work(done chan<- struct{}) {
 			break
 		}
 	}
+	if g.spec.Temp != "" {
+		_ = os.RemoveAll(g.spec.Temp)
+	}
 	_ = g.out.send(event{Kind: allGone})
 	close(done)
 }

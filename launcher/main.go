@@ -43,41 +43,23 @@ func Main(args []string) int {
 
 // launch finds or builds the programs, makes the plan, and carries it out.
 func launch(o *options) (status int, err error) {
-	paths := make([]string, len(o.apps))
-	for i := range o.apps {
-		a := &o.apps[i]
-		if paths[i], err = a.locate(); err != nil {
-			return 0, err
+	c := newConsole(o, os.Stdout, os.Stderr)
+	defer func() {
+		if !c.close() && status == 0 {
+			status = 1
 		}
-		if !a.built {
-			continue
-		}
-		if o.dryRun {
-			argv, dir := a.goRun()
-			fmt.Printf("build %s: %s\n", a.program, quote(argv))
-			if dir != "" {
-				fmt.Printf("  in %s\n", dir)
-			}
-			paths[i] = a.program
-		} else if paths[i], err = a.build(os.Stderr); err != nil {
-			return 0, err
-		}
+	}()
+	signals := listen()
+	paths, err := programs(o, &builder{c, signals})
+	if err != nil {
+		return 0, err
 	}
 	p := newPlan(o, paths, thisMachine(o.bind == bindCores && o.size() > 1))
 	if o.dryRun {
 		p.write(os.Stdout)
 		return 0, nil
 	}
-	signals := make(chan os.Signal, 32)
-	for _, s := range []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2,
-		unix.SIGTSTP, unix.SIGCONT} {
-		if !signal.Ignored(s) { // under nohup, and in a script's background, it stays ignored
-			signal.Notify(signals, s)
-		}
-	}
-	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) // a write then returns EPIPE
-	c, err := newConsole(o, os.Stdout, os.Stderr)
-	if err != nil {
+	if err := c.openFiles(o); err != nil {
 		return 0, err
 	}
 	if o.reportBindings {
@@ -89,13 +71,51 @@ func launch(o *options) (status int, err error) {
 	a := &attempt{opts: o, plan: p, console: c}
 	defer a.end()
 	result, err := a.run(signals)
-	if err == nil {
-		status = a.report(result)
+	if err != nil {
+		return 0, err
 	}
-	if !c.close() && status == 0 {
-		status = 1
+	return a.report(result), nil
+}
+
+// listen returns the signals that the launcher answers. One that was ignored
+// before, by nohup or a script's background, stays ignored.
+func listen() <-chan os.Signal {
+	signals := make(chan os.Signal, 32)
+	for _, s := range []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2,
+		unix.SIGTSTP, unix.SIGCONT} {
+		if !signal.Ignored(s) {
+			signal.Notify(signals, s)
+		}
 	}
-	return status, err
+	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) // a write then returns EPIPE
+	return signals
+}
+
+// programs returns the files to execute, in the order of o.apps. A dry run only
+// says how they would be built.
+func programs(o *options, b *builder) (paths []string, err error) {
+	paths = make([]string, len(o.apps))
+	for i := range o.apps {
+		a := &o.apps[i]
+		if paths[i], err = a.locate(); err != nil {
+			return nil, err
+		}
+		switch {
+		case !a.built:
+		case o.dryRun:
+			argv, dir := a.goRun()
+			fmt.Printf("build %s: %s\n", a.program, quote(argv))
+			if dir != "" {
+				fmt.Printf("  in %s\n", dir)
+			}
+			paths[i] = a.program
+		default:
+			if paths[i], err = b.build(a); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return paths, nil
 }
 
 // complain prints err and returns its exit status, or the given one if it has none.

@@ -226,10 +226,11 @@ func explain(err error, f *flag.FlagSet) error {
 	}
 	// invalid value "x" for flag -np: why
 	// invalid boolean value "x" for -tag-output: why
-	value, rest, ok := strings.Cut(text, " for flag -")
+	_, rest, ok := strings.Cut(text, " for flag -")
 	if !ok {
-		value, rest, ok = strings.Cut(text, " for -")
-		rest = strings.Replace(rest, "parse error", value, 1)
+		var what string
+		what, rest, ok = strings.Cut(text, " for -")
+		rest = strings.Replace(rest, "parse error", what, 1)
 	}
 	if name, why, found := strings.Cut(rest, ": "); ok && found {
 		return fmt.Errorf("%s: %s", dashed(name), why)
