@@ -40,10 +40,19 @@ func (s Stats) Total() Count {
 
 // String lists the kinds that were called, "AllReduce×2 4096 B, Barrier×1 0 B".
 func (s Stats) String() string {
+	return s.list(func(k Kind, n Count) string { return fmt.Sprintf("%v×%d %d B", k, n.Calls, n.Bytes) })
+}
+
+// Calls is String without the bytes, "AllReduce×2, Barrier×1".
+func (s Stats) Calls() string {
+	return s.list(func(k Kind, n Count) string { return fmt.Sprintf("%v×%d", k, n.Calls) })
+}
+
+func (s Stats) list(format func(Kind, Count) string) string {
 	var parts []string
 	for k, n := range s.Kinds {
 		if n.Calls > 0 {
-			parts = append(parts, fmt.Sprintf("%v×%d %d B", Kind(k), n.Calls, n.Bytes))
+			parts = append(parts, format(Kind(k), n))
 		}
 	}
 	return strings.Join(parts, ", ")

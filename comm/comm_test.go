@@ -1,0 +1,155 @@
+package comm
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/internal/dtype"
+)
+
+func TestFingerprintSaysWhatRanksMustAgreeOn(t *testing.T) {
+	f32, i8 := Buffer{Count: 6, DType: Float32}, Buffer{Count: 3, DType: Int8}
+	f, err := NewFunc("f", func(a, b int64) int64 { return a + b })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		call Call
+		want string
+	}{
+		{Call{Kind: AllReduceKind, Op: Max, Dst: f32, Src: f32}, "AllReduce max float32[6]"},
+		{Call{Kind: ReduceKind, Op: Sum, Src: i8, Root: 300}, "Reduce sum int8[3] root 300"},
+		{Call{Kind: AllGatherKind, Dst: f32, Src: Buffer{Count: 2, DType: Float32}}, "AllGather float32[2]"},
+		{Call{Kind: ScatterKind, Dst: i8, Src: f32}, "Scatter float32[3] root 0"},
+		{Call{Kind: BroadcastKind, Dst: i8}, "Broadcast int8[3] root 0"},
+		{Call{Kind: BarrierKind}, "Barrier"},
+		{Call{Kind: GatherVKind, Src: i8, Root: 1}, "GatherV int8 root 1"},
+		{Call{Kind: AllToAllVKind, Src: i8}, "AllToAllV int8"},
+		{Call{Kind: SendKind, Src: i8, Root: 1, Cause: "pipeline"}, "Send int8[3] for pipeline"},
+		{Call{Kind: AllReduceKind, Op: Custom, Func: f, Src: Buffer{Count: 8, DType: Uint8}}, `AllReduce custom uint8[8] by "f" on 8-byte elements`},
+	} {
+		if got := c.call.String(); got != c.want {
+			t.Errorf("got %q, want %q", got, c.want)
+		}
+	}
+	send, recv := Call{Kind: SendKind, Src: i8, Root: 1}, Call{Kind: RecvKind, Dst: i8, Root: 7}
+	if send.Fingerprint() != recv.Fingerprint() {
+		t.Error("a Send and its Recv differ")
+	}
+	a, b := Call{Kind: AllGatherVKind, Src: i8, DstCounts: []int{1, 2}}, Call{Kind: AllGatherVKind, Src: i8, DstCounts: []int{2, 1}}
+	if a.Fingerprint() == b.Fingerprint() {
+		t.Error("AllGatherVs with other counts are the same")
+	}
+}
+
+// FuzzFingerprintString prints whatever another process may have published.
+func FuzzFingerprintString(f *testing.F) {
+	f.Add(uint64(1), uint64(1)<<63)
+	f.Add(^uint64(0), ^uint64(0))
+	f.Fuzz(func(t *testing.T, what, count uint64) {
+		if s := (Fingerprint{what, count}).String(); s == "" || len(s) > 200 {
+			t.Errorf("%#x, %#x: %q", what, count, s)
+		}
+	})
+}
+
+func TestErrorsSayWhoWhereAndWhat(t *testing.T) {
+	cause := errors.New("disk full")
+	err := &Error{Call: "Barrier", Site: "train/main.go:3", Comm: "world/1:0", Seq: 9, Rank: 2, Err: &AbortError{Rank: 1, Cause: cause.Error(), Err: cause}}
+	if got, want := err.Error(), "comm: Barrier at train/main.go:3 (rank 2, call 9 of world/1:0): rank 1 aborted: disk full"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if !errors.Is(err, ErrAborted) || !errors.Is(err, cause) || errors.Is(err, ErrEnded) {
+		t.Error("an abort is not recognised")
+	}
+	ended := &EndedError{Rank: 3}
+	if !errors.Is(ended, ErrEnded) || !strings.Contains(ended.Error(), "without an error") {
+		t.Errorf("got %q", ended)
+	}
+	if got := Late(cause, []int{1, 2, 4}).Error(); !strings.Contains(got, "ranks 1, 2 and 4") {
+		t.Errorf("got %q", got)
+	}
+	b, a := Party{Rank: 5, Call: "Barrier"}, Party{Rank: 1, Call: "Broadcast", Site: "a.go:1"}
+	if got, want := Mismatch(b, a).Error(), "ranks disagree: rank 1 called Broadcast at a.go:1, rank 5 called Barrier; make the same calls in the same order on all ranks"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestSiteIsTheCallersLine(t *testing.T) {
+	c := Call{Kind: BarrierKind}
+	if got := c.Site(); !strings.HasPrefix(got, "comm/comm_test.go:") {
+		t.Errorf("got %q", got)
+	}
+	module := "example.org/m"
+	for function, want := range map[string]bool{
+		module + "/dtensor.(*T).Add": true, module + "/dtensor/layout.F": true, module + "/nn.F": true,
+		module + "/dtensorx.F": false, module + "/examples/nn.F": false, "nn.F": false,
+	} {
+		if got := library(function, module); got != want {
+			t.Errorf("%s: library %v, want %v", function, got, want)
+		}
+	}
+}
+
+// TestFoldKeepsToItsBuffers folds odd lengths of odd ranges, and looks at what
+// lies around them.
+func TestFoldKeepsToItsBuffers(t *testing.T) {
+	const guard = 7
+	for _, ranks := range []int{1, 2, 3, 5} {
+		for _, n := range []int{0, 1, 15, 513, 5000} {
+			for _, inPlace := range []bool{true, false} {
+				srcs, dsts := make([]unsafe.Pointer, ranks), make([]unsafe.Pointer, ranks)
+				out := make([][]float32, ranks)
+				want := make([]float32, n)
+				for r := range ranks {
+					src := make([]float32, n+2*guard)
+					for i := range n {
+						src[guard+i] = float32(i%13) * float32(r+1)
+						want[i] += src[guard+i]
+					}
+					out[r] = src
+					if !inPlace {
+						out[r] = make([]float32, n+2*guard)
+					}
+					srcs[r], dsts[r] = unsafe.Pointer(&src[guard]), unsafe.Pointer(&out[r][guard])
+				}
+				call := Call{Kind: AllReduceKind, Op: Sum, Dst: Buffer{DType: Float32}}
+				call.Fold(dsts, srcs, n)
+				for r, o := range out {
+					for i, x := range o {
+						w := float32(0)
+						if i >= guard && i < guard+n {
+							w = want[i-guard]
+						}
+						if x != w {
+							t.Fatalf("%d ranks, %d elements, in place %v: dst %d [%d] is %v, want %v", ranks, n, inPlace, r, i-guard, x, w)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestBuffers(t *testing.T) {
+	x := []dtype.BF16{1, 2, 3, 4}
+	b := Of(x)
+	if b.Bytes() != 8 || b.DType != BFloat16 || len(b.Data()) != 8 {
+		t.Errorf("%+v", b)
+	}
+	if p := b.Slice(1, 3); p.Count != 2 || p.Ptr != unsafe.Pointer(&x[1]) {
+		t.Errorf("%+v", p)
+	}
+	if !b.overlaps(b.Slice(3, 4)) || b.Slice(0, 2).overlaps(b.Slice(2, 4)) || b.overlaps(Buffer{}) {
+		t.Error("overlaps is wrong")
+	}
+	if e := Of([]float64(nil)); e.Bytes() != 0 || e.Data() != nil {
+		t.Errorf("%+v", e)
+	}
+	type pair struct{ a, b int32 }
+	if r := Raw(make([]pair, 3)); r.Count != 24 || r.DType != Uint8 {
+		t.Errorf("%+v", r)
+	}
+}
