@@ -239,7 +239,7 @@ func TestLayoutErrors(t *testing.T) {
 			{[]string{"Reshape", "15"}, func() { a.Reshape(3, 5) }},
 			{[]string{"Softmax", "dim 2"}, func() { a.Softmax(2) }},
 			{[]string{"Linear", "4", "5"}, func() { a.Linear(b.Reshape(4, 5), nil) }},
-			{[]string{"Narrow", "5"}, func() { a.Narrow(0, 3, 2) }},
+			{[]string{"Narrow", "2 elements from 3"}, func() { a.Narrow(0, 3, 2) }},
 			{[]string{"Cat"}, func() { dtensor.Cat(0) }},
 			{[]string{"TopK", "k is 9"}, func() { a.TopK(9, 0) }},
 			{[]string{"Zeros", "placements"}, func() { dtensor.Zeros(m, tensor.Float32, []int{4}) }},

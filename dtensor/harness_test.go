@@ -176,7 +176,6 @@ func (c *opCase) trials(m *dtensor.Mesh, shapes [][]int, rng *rand.Rand) [][][]l
 		}
 		list = append(list, p)
 	}
-	const most = 30
 	for i := range shapes {
 		k := make([]int, len(shapes))
 		if all[i] <= most {

@@ -100,7 +100,7 @@ func TestRedistribute(t *testing.T) {
 						list = append(list, layout.ShardSizes(0, sizes...))
 					}
 				}
-				for range 150 {
+				for range 5 * most {
 					from, to := placementsOf(m, list, rng.IntN(1<<20)), placementsOf(m, list, rng.IntN(1<<20))
 					if !valid(m, shape, from) || !valid(m, shape, to) {
 						continue
