@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -40,7 +41,7 @@ func (a *attempt) run(signals <-chan os.Signal) (*outcome, error) {
 	var err error
 	a.segment, err = control.Create(len(a.plan.ranks), control.Options{Cores: a.plan.cores})
 	if err != nil {
-		return nil, err
+		return nil, openFiles(err)
 	}
 	s, err := a.spec()
 	if err != nil {
@@ -247,8 +248,14 @@ func pipe(name string) (from *os.File, end int, err error) {
 	return os.NewFile(uintptr(p[0]), name), p[1], nil
 }
 
-func noPipe(err error) error {
-	return fmt.Errorf("opening a pipe: %w (raise the limit on open files, ulimit -n, or start fewer ranks)", err)
+func noPipe(err error) error { return openFiles(fmt.Errorf("opening a pipe: %w", err)) }
+
+// openFiles adds what to do to an error that may come from the limit on open files.
+func openFiles(err error) error {
+	if errors.Is(err, unix.EMFILE) {
+		return fmt.Errorf("%w; raise the limit on open files (ulimit -n) or start fewer ranks", err)
+	}
+	return err
 }
 
 // closeAll closes our copies of what only the guardian needs.

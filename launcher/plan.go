@@ -77,14 +77,13 @@ func newPlan(o *options, paths []string, m machine) *plan {
 	return p
 }
 
-// environment is env with vars added, which replace what is there.
+// environment is env with vars added, which replace what is there, and without the
+// contract of a job that gorun itself may be a rank of.
 func environment(env, vars []string) []string {
-	if len(vars) == 0 {
-		return env
-	}
+	outer := job.Names()
 	return slices.Concat(vars, slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
-		return has(vars, name)
+		return has(vars, name) || slices.Contains(outer, name)
 	}))
 }
 
