@@ -1,0 +1,131 @@
+package optim_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/optim"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// clipped are gradients whose layouts differ; the norm counts each element once.
+type clipped struct {
+	params []*dtensor.Tensor
+	grads  []dtensor.Grad
+	dense  [][]float64 // what the gradients are
+}
+
+// makeClipped has on a 2-D mesh one gradient for each way to lie, and one with
+// rows of which one appears twice.
+func makeClipped(m *dtensor.Mesh) (c clipped) {
+	add := func(shape []int, places ...layout.Placement) {
+		n := shape[0] * shape[1]
+		values := numbers(n, float64(len(c.params)))
+		c.params = append(c.params, spread(m, tensor.Float32, numbers(n, 9), shape, places...))
+		c.grads = append(c.grads, dtensor.Dense(spread(m, tensor.Float32, values, shape, places...)))
+		c.dense = append(c.dense, values)
+	}
+	add([]int{3, 5}, replicate, replicate)
+	add([]int{3, 5}, rowWise, replicate)
+	add([]int{3, 5}, replicate, colWise)
+	add([]int{3, 5}, rowWise, rowWise)
+	add([]int{1, 2}, colWise, rowWise)
+	table := spread(m, tensor.Float32, numbers(12, 9), []int{6, 2}, replicate, rowWise)
+	values := numbers(12, 77)
+	c.params = append(c.params, table)
+	c.grads = append(c.grads, rowsOf(table, values, []int{4, 1, 4, 5}))
+	want := make([]float64, 12)
+	for _, r := range []int{4, 1, 4, 5} {
+		want[2*r] += values[2*r]
+		want[2*r+1] += values[2*r+1]
+	}
+	c.dense = append(c.dense, want)
+	return c
+}
+
+func (c *clipped) norm() float64 {
+	s := 0.0
+	for _, d := range c.dense {
+		for _, v := range d {
+			s += v * v
+		}
+	}
+	return math.Sqrt(s)
+}
+
+func TestClipGradNorm(t *testing.T) {
+	for _, mesh := range [][]int{{1, 1}, {2, 1}, {1, 3}, {2, 2}} {
+		onMesh(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+			c := makeClipped(m)
+			want := c.norm()
+			for _, limit := range []float64{math.Inf(1), want * 2, want / 3} {
+				record := m.Comm().Record()
+				got, err := optim.ClipGradNorm(ctx, c.params, c.grads, limit)
+				if err != nil {
+					return err
+				}
+				stats := record.Stop()
+				calls := 0
+				if m.Size() > 1 {
+					calls = 1
+				}
+				if len(stats) != calls || calls == 1 && (stats[0].Kind != comm.AllReduceKind || stats[0].Bytes != 8) {
+					return fmt.Errorf("mesh %v: collectives %v, want %d of 8 bytes", m, stats, calls)
+				}
+				if math.Abs(got-want) > 1e-5*want {
+					return fmt.Errorf("mesh %v: norm %v, want %v", m, got, want)
+				}
+			}
+			for i, d := range c.dense {
+				for j := range d {
+					d[j] *= 1.0 / 3
+				}
+				if err := near(fmt.Sprintf("gradient %d", i), c.grads[i].Dense(), d, 1e-5); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+}
+
+// TestClipWithoutShards needs no collective.
+func TestClipWithoutShards(t *testing.T) {
+	onMesh(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+		p := spread(m, tensor.Float64, []float64{3, 4}, []int{2}, replicate)
+		record := m.Comm().Record()
+		norm, err := optim.ClipGradNorm(ctx, []*dtensor.Tensor{p}, []dtensor.Grad{dtensor.Dense(p)}, 1)
+		if err != nil || math.Abs(norm-5) > 1e-12 {
+			return fmt.Errorf("norm %v, %v, want 5", norm, err)
+		}
+		if n := len(record.Stop()); n != 0 {
+			return fmt.Errorf("%d collectives for replicated gradients", n)
+		}
+		return near("gradient", p, []float64{0.6, 0.8}, 1e-5)
+	})
+}
+
+// TestClipNotFinite leaves the gradients as they are and says so by the norm.
+func TestClipNotFinite(t *testing.T) {
+	onMesh(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+		for _, bad := range []float64{math.Inf(1), math.NaN()} {
+			p := spread(m, tensor.Float32, []float64{3, bad, 1}, []int{3}, rowWise)
+			norm, err := optim.ClipGradNorm(ctx, []*dtensor.Tensor{p}, []dtensor.Grad{dtensor.Dense(p)}, 1)
+			if err != nil || !(math.IsNaN(norm) || math.IsInf(norm, 1)) {
+				return fmt.Errorf("norm %v, %v", norm, err)
+			}
+			if got := tensor.ToSlice[float32](p.Full()); got[0] != 3 || got[2] != 1 {
+				return fmt.Errorf("the gradient became %v", got)
+			}
+		}
+		if _, err := optim.ClipGradNorm(ctx, nil, nil, 0); err == nil {
+			return fmt.Errorf("a limit of 0 passes")
+		}
+		return nil
+	})
+}

@@ -1,0 +1,218 @@
+package optim_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/optim"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+type kind struct {
+	name   string
+	make   func(params []*dtensor.Tensor) optim.Optimizer
+	oracle func() oracle
+	// calls says how many collectives a step of one matrix makes, by whether its
+	// columns are sharded.
+	calls func(columns bool) int
+}
+
+func silent(bool) int { return 0 }
+
+var kinds = []kind{
+	{"SGD", func(p []*dtensor.Tensor) optim.Optimizer { return optim.NewSGD(p, optim.SGDConfig{}) },
+		func() oracle { return sgdOracle(0, 0, 0, false) }, silent},
+	{"SGD decay", func(p []*dtensor.Tensor) optim.Optimizer { return optim.NewSGD(p, optim.SGDConfig{WeightDecay: 0.1}) },
+		func() oracle { return sgdOracle(0, 0, 0.1, false) }, silent},
+	{"SGD momentum", func(p []*dtensor.Tensor) optim.Optimizer {
+		return optim.NewSGD(p, optim.SGDConfig{Momentum: 0.9, Dampening: 0.3, WeightDecay: 0.01})
+	}, func() oracle { return sgdOracle(0.9, 0.3, 0.01, false) }, silent},
+	{"SGD Nesterov", func(p []*dtensor.Tensor) optim.Optimizer {
+		return optim.NewSGD(p, optim.SGDConfig{Momentum: 0.8, Nesterov: true})
+	}, func() oracle { return sgdOracle(0.8, 0, 0, true) }, silent},
+	{"AdamW", func(p []*dtensor.Tensor) optim.Optimizer { return optim.NewAdamW(p, optim.AdamWConfig{}) },
+		func() oracle { return adamwOracle(0.9, 0.999, 1e-8, 0) }, silent},
+	{"AdamW decay", func(p []*dtensor.Tensor) optim.Optimizer {
+		return optim.NewAdamW(p, optim.AdamWConfig{Beta1: 0.7, Beta2: 0.95, Eps: 1e-3, WeightDecay: 0.2})
+	}, func() oracle { return adamwOracle(0.7, 0.95, 1e-3, 0.2) }, silent},
+	{"SparseAdam", func(p []*dtensor.Tensor) optim.Optimizer {
+		return optim.NewSparseAdam(p, optim.SparseAdamConfig{Eps: 1e-2})
+	}, func() oracle { return sparseAdamOracle(0.9, 0.999, 1e-2) }, silent},
+	{"RowAdagrad", func(p []*dtensor.Tensor) optim.Optimizer {
+		return optim.NewRowAdagrad(p, optim.RowAdagradConfig{Eps: 1e-3})
+	}, func() oracle { return rowAdagradOracle(1e-3) }, func(columns bool) int {
+		if columns {
+			return 1
+		}
+		return 0
+	}},
+}
+
+// layouts are tried on meshes of their length; 5 ranks of rows are uneven, 7
+// columns over 4 leave one rank with one.
+var layouts = []struct {
+	mesh   []int
+	places []layout.Placement
+}{
+	{[]int{1}, []layout.Placement{rowWise}},
+	{[]int{2}, []layout.Placement{replicate}},
+	{[]int{2}, []layout.Placement{rowWise}},
+	{[]int{3}, []layout.Placement{colWise}},
+	{[]int{4}, []layout.Placement{rowWise}}, // 5 rows: 2, 2, 1, 0
+	{[]int{4}, []layout.Placement{layout.ShardSizes(0, 0, 4, 0, 1)}},
+	{[]int{4}, []layout.Placement{colWise}},
+	{[]int{2, 2}, []layout.Placement{replicate, rowWise}},
+	{[]int{2, 2}, []layout.Placement{rowWise, colWise}},
+	{[]int{2, 2}, []layout.Placement{rowWise, rowWise}},
+}
+
+// TestStepsEqualTheOracle trains a matrix and a vector for some steps, with
+// dense gradients and with rows, and compares with the loops of oracle_test.go.
+func TestStepsEqualTheOracle(t *testing.T) {
+	for _, k := range kinds {
+		for _, l := range layouts {
+			for _, dt := range []tensor.DType{tensor.Float32, tensor.Float64} {
+				for _, sparse := range []bool{false, true} {
+					t.Run(fmt.Sprintf("%s/%v%v/%v/sparse=%v", k.name, l.mesh, l.places, dt, sparse), func(t *testing.T) {
+						onMesh(t, l.mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+							return k.check(m, dt, sparse, l.places)
+						})
+					})
+				}
+			}
+		}
+	}
+}
+
+func (k *kind) check(m *dtensor.Mesh, dt tensor.DType, sparse bool, places []layout.Placement) error {
+	const rows, width = 5, 7
+	tol := 2e-6
+	if dt == tensor.Float64 {
+		tol = 1e-12
+	}
+	p, v := numbers(rows*width, 1), numbers(rows, 2)
+	vector := make([]layout.Placement, len(places))
+	if places[0].Shards(0) {
+		vector[0] = places[0]
+	}
+	param, bias := spread(m, dt, p, []int{rows, width}, places...), spread(m, dt, v, []int{rows}, vector...)
+	opt := k.make([]*dtensor.Tensor{param, bias})
+	matrix, list := k.oracle(), k.oracle()
+	touched := [][]int{{1, 3}, {3}, {}, {0, 3, 4}}
+	world := m.Comm()
+	for step := range 4 {
+		g, gv := numbers(rows*width, float64(step+3)), numbers(rows, float64(step+30))
+		grads := []dtensor.Grad{dtensor.Dense(spread(m, dt, g, []int{rows, width}, places...)), dtensor.Dense(spread(m, dt, gv, []int{rows}, vector...))}
+		var named []int
+		if sparse {
+			named = touched[step]
+			grads[0] = rowsOf(param, g, named)
+		}
+		lr := 0.1 / float64(step+1)
+		record := world.Record()
+		if err := opt.Step(grads, lr); err != nil {
+			return err
+		}
+		columns := false
+		for axis, place := range places {
+			columns = columns || place.Shards(1) && m.Axes()[axis].Size > 1
+		}
+		if n := len(record.Stop()); n != k.calls(columns) {
+			return fmt.Errorf("the step made %d collectives, want %d", n, k.calls(columns))
+		}
+		matrix(p, g, width, named, step+1, lr)
+		list(v, gv, 1, nil, step+1, lr)
+		if err := near(fmt.Sprintf("matrix after step %d", step), param, p, tol); err != nil {
+			return err
+		}
+		if err := near(fmt.Sprintf("vector after step %d", step), bias, v, tol); err != nil {
+			return err
+		}
+	}
+	if opt.Steps() != 4 {
+		return fmt.Errorf("%d steps, want 4", opt.Steps())
+	}
+	for _, s := range opt.State() {
+		if of := []*dtensor.Tensor{param, bias}[s.Param]; s.Tensor.Local().Dim(0) != of.Local().Dim(0) {
+			return fmt.Errorf("state %s of parameter %d is %v, the parameter %v", s.Name, s.Param, s.Tensor, of)
+		}
+	}
+	return nil
+}
+
+// TestStateCarriesOver stops after two steps, moves the state to a new optimizer
+// and goes on: the same as never having stopped.
+func TestStateCarriesOver(t *testing.T) {
+	for _, k := range kinds {
+		onMesh(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+			const rows, width = 5, 3
+			a := spread(m, tensor.Float32, numbers(rows*width, 1), []int{rows, width}, rowWise)
+			b := spread(m, tensor.Float32, numbers(rows*width, 1), []int{rows, width}, rowWise)
+			whole, first := k.make([]*dtensor.Tensor{a}), k.make([]*dtensor.Tensor{b})
+			second := k.make([]*dtensor.Tensor{b})
+			for step := range 4 {
+				g := []dtensor.Grad{dtensor.Dense(spread(m, tensor.Float32, numbers(rows*width, float64(step+3)), []int{rows, width}, rowWise))}
+				if err := whole.Step(g, 0.1); err != nil {
+					return err
+				}
+				if step == 2 {
+					for i, s := range first.State() {
+						tensor.Copy(second.State()[i].Tensor.Local(), s.Tensor.Local())
+					}
+					second.SetSteps(first.Steps())
+					first = second
+				}
+				if err := first.Step(g, 0.1); err != nil {
+					return err
+				}
+			}
+			return near(k.name, b, tensor.ToSlice[float64](tensor.Cast(a.Full(), tensor.Float64)), 0)
+		})
+	}
+}
+
+// TestZeroGradLeavesAlone: the zero Grad is no gradient, which is not a gradient of zeros.
+func TestZeroGradLeavesAlone(t *testing.T) {
+	onMesh(t, []int{1}, func(ctx context.Context, m *dtensor.Mesh) error {
+		p := spread(m, tensor.Float32, numbers(4, 1), []int{4}, replicate)
+		opt := optim.NewAdamW([]*dtensor.Tensor{p}, optim.AdamWConfig{WeightDecay: 1})
+		if err := opt.Step([]dtensor.Grad{{}}, 0.5); err != nil {
+			return err
+		}
+		return near("parameter", p, numbers(4, 1), 1e-7)
+	})
+}
+
+func TestBadConfigurations(t *testing.T) {
+	onMesh(t, []int{1}, func(ctx context.Context, m *dtensor.Mesh) error {
+		p := spread(m, tensor.Float32, numbers(4, 1), []int{2, 2}, replicate)
+		ids := m.Wrap("ids", tensor.Zeros(m.Device(), tensor.Int64, 2), nil, false, []int{2}, replicate)
+		list := []*dtensor.Tensor{p}
+		for want, f := range map[string]func(){
+			"Momentum is -1":    func() { optim.NewSGD(list, optim.SGDConfig{Momentum: -1}) },
+			"Nesterov":          func() { optim.NewSGD(list, optim.SGDConfig{Nesterov: true}) },
+			"Beta1 is 1":        func() { optim.NewAdamW(list, optim.AdamWConfig{Beta1: 1}) },
+			"Beta2 is -0.5":     func() { optim.NewSparseAdam(list, optim.SparseAdamConfig{Beta2: -0.5}) },
+			"Eps is -1":         func() { optim.NewRowAdagrad(list, optim.RowAdagradConfig{Eps: -1}) },
+			"parameter 0 is in": func() { optim.NewSGD([]*dtensor.Tensor{ids}, optim.SGDConfig{}) },
+		} {
+			if err := dtensor.Try(ctx, m, f); err == nil || !strings.Contains(err.Error(), want) {
+				return fmt.Errorf("got %v, want an error with %q", err, want)
+			}
+		}
+		opt := optim.NewSGD(list, optim.SGDConfig{})
+		if err := opt.Step(nil, 1); err == nil || !strings.Contains(err.Error(), "0 gradients for 1 parameters") {
+			return fmt.Errorf("got %v", err)
+		}
+		wrong := dtensor.Dense(spread(m, tensor.Float32, numbers(3, 1), []int{3}, replicate))
+		if err := opt.Step([]dtensor.Grad{wrong}, 1); err == nil || !strings.Contains(err.Error(), "gradient 0") {
+			return fmt.Errorf("got %v", err)
+		}
+		return comm.Barrier(ctx, m.Comm())
+	})
+}
