@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gorun-spmd/gorun/internal/control"
+	"github.com/gorun-spmd/gorun/internal/job"
 )
 
 // An attempt is one start of the job, from making its shared memory to the death
@@ -26,7 +27,7 @@ type attempt struct {
 
 	segment *control.Segment
 	files   []uintptr // what the guardian inherits, by its descriptor
-	close   []int     // our copies of what only the guardian needs
+	theirs  []int     // our copies of what only the guardian needs
 	pumps   []*pump
 	tails   []*tail // standard error, by rank
 	relay   *relay
@@ -45,11 +46,11 @@ func (a *attempt) run(signals <-chan os.Signal) (*outcome, error) {
 	}
 	s, err := a.spec()
 	if err != nil {
-		a.closeAll()
+		a.closeTheirs()
 		return nil, err
 	}
 	g, err := startGuardian(a.files, s)
-	a.closeAll()
+	a.closeTheirs()
 	if err != nil {
 		return nil, err
 	}
@@ -128,6 +129,9 @@ func (a *attempt) tell(rank int, e *end) {
 			cause = text
 		}
 	}
+	if e.asked && cause != "" {
+		cause = job.Stopped + ": " + cause
+	}
 	a.segment.Ended(rank, cause)
 }
 
@@ -143,7 +147,7 @@ func (a *attempt) spec() (*spec, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", os.DevNull, err)
 	}
-	a.close = append(a.close, null)
+	a.theirs = append(a.theirs, null)
 	a.files = []uintptr{uintptr(null), uintptr(null), 2, 0} // 3 is the socket, see startGuardian
 	quiet := 0
 	stdin, err := a.stdin()
@@ -208,7 +212,7 @@ func (a *attempt) stdin() (map[int]int, error) {
 		if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
 			return nil, noPipe(err)
 		}
-		a.close = append(a.close, p[0])
+		a.theirs = append(a.theirs, p[0])
 		a.relay.to = append(a.relay.to, os.NewFile(uintptr(p[1]), "stdin"))
 		fds[r] = a.add(p[0])
 	}
@@ -222,7 +226,7 @@ func (a *attempt) stream(r int, name string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	a.close = append(a.close, end)
+	a.theirs = append(a.theirs, end)
 	m := &pump{rank: r, from: from, lines: splitter{limit: maxLine}}
 	m.to, m.raw = a.console.sink(r, name, len(a.plan.ranks))
 	m.tag = newTag(a.opts, r, name, a.console.colours(name))
@@ -258,12 +262,12 @@ func openFiles(err error) error {
 	return err
 }
 
-// closeAll closes our copies of what only the guardian needs.
-func (a *attempt) closeAll() {
-	for _, fd := range a.close {
+// closeTheirs closes our copies of what only the guardian needs.
+func (a *attempt) closeTheirs() {
+	for _, fd := range a.theirs {
 		unix.Close(fd)
 	}
-	a.close = nil
+	a.theirs = nil
 }
 
 // suspend stops this process as the terminal's Ctrl-Z would have, until SIGCONT.

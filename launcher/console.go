@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,13 +19,12 @@ type console struct {
 	people   bool    // standard error is a terminal
 	colour   bool    // on terminals
 
-	broken chan struct{} // closed when nobody reads gorun's output any more
+	broken    chan struct{} // closed when nobody reads gorun's output any more
+	breakOnce sync.Once
+	lostIt    atomic.Bool // some output could not be written
 
-	words   chan string
-	written chan struct{}
-
-	mu     sync.Mutex
-	lostIt bool // some output could not be written
+	words   chan string   // "" ends the writer
+	written chan struct{} // closed when it has ended
 }
 
 // newConsole opens the console that o asks for.
@@ -39,7 +39,11 @@ func newConsole(o *options, stdout, stderr *os.File) *console {
 	c.out, c.err = standardSinks(stdout, stderr, c.failed)
 	go func() {
 		defer close(c.written)
-		for text := range c.words {
+		for {
+			text := <-c.words
+			if text == "" {
+				return
+			}
 			c.err.write([]byte(text), false)
 		}
 	}()
@@ -72,23 +76,33 @@ func (c *console) write(text string) {
 	}
 }
 
-// close waits, a moment at most, until what was said is written, and closes files.
-// It reports whether everything could be written.
-func (c *console) close() bool {
-	close(c.words)
-	select {
-	case <-c.written:
-	case <-time.After(time.Second):
-	}
+// close closes files and waits, a moment at most, until what was said is written.
+// It returns the exit status that lost output asks for: 0 if there was none.
+func (c *console) close() int {
 	for _, s := range c.files {
 		if err := s.file.Close(); err != nil {
 			c.failed(s.name, err)
 		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return !c.lostIt
+	c.write("")
+	select {
+	case <-c.written:
+	case <-time.After(time.Second):
+	}
+	select {
+	case <-c.broken:
+		return statusClosed
+	default:
+	}
+	if c.lostIt.Load() {
+		return 1
+	}
+	return 0
 }
+
+// statusClosed is the exit status when nobody reads gorun's output any more: that
+// of a process that wrote to such a pipe.
+const statusClosed = 128 + int(unix.SIGPIPE)
 
 // sink returns where a rank's stream goes, and whether nothing else goes there.
 func (c *console) sink(rank int, stream string, ranks int) (s *sink, alone bool) {
@@ -117,14 +131,9 @@ func (c *console) colours(stream string) bool {
 // the job without a word, as it would end a single process; anything else is said
 // once a file, and the job goes on.
 func (c *console) failed(name string, err error) {
-	c.mu.Lock()
-	first := !c.lostIt
-	c.lostIt = true
-	c.mu.Unlock()
+	c.lostIt.Store(true)
 	if errors.Is(err, unix.EPIPE) {
-		if first {
-			close(c.broken)
-		}
+		c.breakOnce.Do(func() { close(c.broken) })
 		return
 	}
 	var cause *os.PathError

@@ -45,8 +45,8 @@ func Main(args []string) int {
 func launch(o *options) (status int, err error) {
 	c := newConsole(o, os.Stdout, os.Stderr)
 	defer func() {
-		if !c.close() && status == 0 {
-			status = 1
+		if lost := c.close(); status == 0 {
+			status = lost
 		}
 	}()
 	signals := listen()

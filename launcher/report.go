@@ -85,7 +85,7 @@ func (a *attempt) report(o *outcome) int {
 		a.sayLate(o)
 		return timedOut
 	case closed:
-		return 128 + int(unix.SIGPIPE)
+		return statusClosed
 	case lost:
 		a.console.say("the guardian process was killed, and all ranks with it")
 		return lostChild

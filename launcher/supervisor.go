@@ -84,6 +84,7 @@ type supervisor struct {
 	deadline time.Time // of the phase; zero: none
 	notice   time.Time // when to call waiting; zero: not
 	lastStop time.Time // when the user's last signal to stop came
+	stopping bool      // the ranks are about to be stopped, and this process with them
 	live     int
 }
 
@@ -160,9 +161,11 @@ func (s *supervisor) event(e event) {
 			s.notice = time.Now().Add(patience)
 		}
 	case ranksStopped:
-		from := time.Now()
-		s.suspend()
-		s.resume(time.Since(from))
+		if s.stopping { // and not continued in the meantime
+			from := time.Now()
+			s.suspend()
+			s.resume(time.Since(from))
+		}
 	}
 }
 
@@ -196,8 +199,10 @@ func (s *supervisor) signal(sig syscall.Signal) bool {
 	case unix.SIGUSR1, unix.SIGUSR2:
 		_ = s.send(command{Action: signalRanks, Signal: sig})
 	case unix.SIGTSTP:
+		s.stopping = true
 		_ = s.send(command{Action: stopRanks})
 	case unix.SIGCONT:
+		s.stopping = false
 		_ = s.send(command{Action: signalGroups, Signal: sig})
 	case unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT:
 		now := time.Now()
@@ -270,6 +275,7 @@ func (s *supervisor) left() []int {
 // resume continues the ranks after gorun was stopped for d; that time counts for
 // no limit.
 func (s *supervisor) resume(d time.Duration) {
+	s.stopping = false
 	_ = s.send(command{Action: signalGroups, Signal: unix.SIGCONT})
 	for _, t := range []*time.Time{&s.deadline, &s.notice} {
 		if !t.IsZero() {

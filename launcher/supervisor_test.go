@@ -187,6 +187,16 @@ func TestSupervisorStopsTheClock(t *testing.T) {
 	})
 }
 
+func TestSupervisorIsContinuedBeforeItStops(t *testing.T) {
+	perform(t, supervisor{grace: time.Second}, func(st *stage) {
+		st.signals <- unix.SIGTSTP
+		st.signals <- unix.SIGCONT
+		st.events <- event{Kind: ranksStopped}
+		st.events <- event{Kind: allGone}
+		st.want(finished, "0s stop", "0s groups SIGCONT")
+	})
+}
+
 func TestSupervisorForwardsOtherSignals(t *testing.T) {
 	perform(t, supervisor{grace: time.Second}, func(st *stage) {
 		st.signals <- unix.SIGUSR1

@@ -69,7 +69,7 @@ func run(f func(context.Context, *comm.Comm) error) (status int) {
 	}
 	r := newRank(j)
 	if err := r.join(); err != nil {
-		r.fail(err)
+		r.fail(err, false)
 		r.report(err)
 		return 1
 	}
@@ -81,7 +81,7 @@ func run(f func(context.Context, *comm.Comm) error) (status int) {
 	defer func() {
 		if !returned { // a panic, on its way: say so, and let it go on with its stack whole
 			stop.ignore()
-			r.fail(errors.New("panic"))
+			r.fail(errors.New("panic"), stop.told())
 		}
 	}()
 	err = call(context.WithValue(ctx, rankKey{}, r), f, r.world)
@@ -91,17 +91,18 @@ func run(f func(context.Context, *comm.Comm) error) (status int) {
 		r.finish()
 		return 0
 	}
-	if s, ok := stop.signal(); ok && interrupted(ctx, err) {
-		return 128 + int(s)
+	told := stop.told()
+	if told && interrupted(ctx, err) {
+		return 128 + int(stop.got.Load())
 	}
 	if r.secondary(err) {
 		// Let the rank that failed end first: it may still have something to say.
 		stop.wait(leaveTime)
-		r.fail(err)
+		r.fail(err, told)
 		return 1
 	}
 	stop.ignore()
-	r.fail(err)
+	r.fail(err, told)
 	r.report(err)
 	return 1
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"sync/atomic"
 
 	"github.com/rs/zerolog"
@@ -96,10 +97,13 @@ func (r *rank) openSegment() error {
 	return err
 }
 
-// fail tells the launcher and the other ranks that this one has failed, and why.
-func (r *rank) fail(cause error) {
+// fail tells the other ranks that this one has failed, and why; the launcher too,
+// unless the rank had been told to end: then it is no reason for others to hurry.
+func (r *rank) fail(cause error, told bool) {
 	if r.segment != nil {
-		r.segment.SetError(r.job.Rank, cause.Error())
+		if !told {
+			r.segment.SetError(r.job.Rank, cause.Error())
+		}
 		r.segment.SetState(r.job.Rank, control.Failed)
 	}
 	if r.world != nil {
@@ -121,7 +125,7 @@ func (r *rank) jobFailed() bool {
 		return false
 	}
 	for other := range r.job.Size {
-		if cause, ended := r.segment.HasEnded(other); ended && cause != "" {
+		if cause, ended := r.segment.HasEnded(other); ended && cause != "" && !strings.HasPrefix(cause, job.Stopped) {
 			return true
 		}
 		if text, _ := r.segment.Error(other); text != "" {

@@ -61,11 +61,8 @@ func (s *stop) wait(d time.Duration) {
 	}
 }
 
-// signal returns the signal that came, if one did.
-func (s *stop) signal() (number syscall.Signal, ok bool) {
-	n := syscall.Signal(s.got.Load())
-	return n, n != 0
-}
+// told reports whether a signal has come.
+func (s *stop) told() bool { return s.got.Load() != 0 }
 
 // An interruptError is the cause of f's context when a signal ended it.
 type interruptError struct{ signal syscall.Signal }

@@ -38,6 +38,11 @@ const (
 // MaxSize is the largest number of ranks a job may have.
 const MaxSize = 1 << 20
 
+// Stopped begins the cause that the launcher gives for the end of a rank which it
+// had told to end, as all others. It does not mean that the job has failed: the
+// user may have interrupted it, and other ranks may still be saving.
+const Stopped = "the job was told to end"
+
 // maxFD bounds descriptor numbers: the kernel's own ceiling for RLIMIT_NOFILE is 2^30.
 const maxFD = 1 << 30
 
