@@ -98,7 +98,7 @@ func (m *Mesh) Sub(names ...string) *Mesh {
 		}
 	}
 	all := m.groupOf(set)
-	s, err := assemble(m.eng, "Sub", all, axes, m.ranksOf(set))
+	s, err := assemble(m.eng, "Sub", all, all, axes, m.ranksOf(set))
 	if err != nil {
 		fault.Throw(err)
 	}
@@ -113,7 +113,7 @@ func (m *Mesh) Flatten(name string) *Mesh {
 	if err := checkAxes("Flatten", axes, len(m.ranks)); err != nil {
 		fault.Throw(err)
 	}
-	f, err := assemble(m.eng, "Flatten", m.all, axes, m.ranks)
+	f, err := assemble(m.eng, "Flatten", m.parent, m.all, axes, m.ranks)
 	if err != nil {
 		fault.Throw(err)
 	}

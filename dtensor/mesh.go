@@ -27,6 +27,7 @@ const maxAxes = 8
 // are on the same *Mesh.
 type Mesh struct {
 	eng    *engine
+	parent *comm.Comm // what the mesh was made from
 	axes   []Axis
 	pure   layout.Axes
 	ranks  []int      // ranks[i] is the world rank at position i
@@ -81,17 +82,17 @@ func newMesh(op string, world *comm.Comm, ranks []int, axes []Axis) (*Mesh, erro
 	for i, r := range ranks {
 		ranks[i] = world.WorldRank(r)
 	}
-	return assemble(eng, op, all, slices.Clone(axes), ranks)
+	return assemble(eng, op, world, all, slices.Clone(axes), ranks)
 }
 
 // assemble makes the mesh over all, whose ranks are in position order, and the
 // communicators of its single axes.
-func assemble(eng *engine, op string, all *comm.Comm, axes []Axis, ranks []int) (*Mesh, error) {
+func assemble(eng *engine, op string, parent, all *comm.Comm, axes []Axis, ranks []int) (*Mesh, error) {
 	pure, err := layout.NewAxes(axes...)
 	if err != nil {
 		return nil, fmt.Errorf("dtensor: %s: %w", op, err)
 	}
-	m := &Mesh{eng: eng, axes: axes, pure: pure, ranks: ranks, all: all,
+	m := &Mesh{eng: eng, parent: parent, axes: axes, pure: pure, ranks: ranks, all: all,
 		groups: map[axisSet]*comm.Comm{}, subs: map[axisSet]*Mesh{}, specs: map[layout.Layout]*spec{},
 		rules: map[ruleKey]*rule{}, plans: map[planKey]*plan{}}
 	if all == nil {

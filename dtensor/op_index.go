@@ -34,14 +34,7 @@ func (x *Tensor) IndexSelect(dim int, index *Tensor) *Tensor {
 		back: func(gy, at *tensor.Tensor, shape []int) *tensor.Tensor {
 			return tensor.IndexSelectGrad(gy, dim, at, shape...)
 		},
-		mask: func(y, foreign *tensor.Tensor) *tensor.Tensor {
-			shape := make([]int, y.NDim())
-			for d := range shape {
-				shape[d] = 1
-			}
-			shape[dim] = foreign.Numel()
-			return tensor.MaskedFill(y, foreign.Reshape(shape...), 0)
-		},
+		mask: func(y, foreign *tensor.Tensor) *tensor.Tensor { return maskSlices(y, dim, foreign) },
 	}, x, index)
 }
 
@@ -94,32 +87,45 @@ func (m *Mesh) pick(p pickOp, x, index *Tensor) *Tensor {
 		r.out[0] = r.out[0].unmasked() // what a rank lacks is zero, so the results are plain addends
 	}
 	a, b := x.to(r.in[0], p.op), index.to(r.in[1], p.op)
-	if m.outside() {
-		return m.empty(r.out[0], x.DType())
-	}
-	p.checkRange(m, x, b)
-	at, foreign := b.local, (*tensor.Tensor)(nil)
-	first, n := r.in[0].offset[p.dim], r.in[0].local[p.dim]
-	if n < x.spec.shape[p.dim] {
-		own := tensor.Clamp(at, float64(first), float64(first+max(n, 1)-1))
-		foreign = tensor.Compare(tensor.OpNe, at, own)
-		if at = tensor.AddScalar(own, -float64(first)); n == 0 {
-			foreign = tensor.Full(at.Device(), tensor.Bool, 1, at.Shape()...)
-		}
-	}
 	out := &Tensor{spec: r.out[0]}
-	switch {
-	case n == 0 && at.Numel() > 0:
-		out.local = tensor.Zeros(m.eng.dev, x.DType(), r.out[0].local...)
-	case foreign != nil:
-		out.local = p.mask(p.forward(a.local, at), foreign)
-	default:
-		out.local = p.forward(a.local, at)
+	var at, foreign *tensor.Tensor
+	if m.outside() {
+		out.local = m.empty(r.out[0], x.DType()).local
+	} else {
+		p.checkRange(m, x, b)
+		at, foreign = r.own(p.dim, x.spec.shape[p.dim], b.local)
+		out.local = p.take(a.local, at, foreign, r.out[0])
 	}
 	if x.tracked() {
 		out.record(p.op, func(gy *Tensor) { a.accumulate(p.grad(m, gy, r, at, foreign)) })
 	}
 	return out
+}
+
+// own returns the index counted from this rank's first element of dimension
+// dim, of the given global size, and which elements another rank has, where
+// this rank's index is 0; nil if the rank has all.
+func (r *rule) own(dim, size int, index *tensor.Tensor) (at, foreign *tensor.Tensor) {
+	first, n := r.in[0].offset[dim], r.in[0].local[dim]
+	switch {
+	case n == size:
+		return index, nil
+	case n == 0:
+		return tensor.ZerosLike(index), tensor.Full(index.Device(), tensor.Bool, 1, index.Shape()...)
+	}
+	own := tensor.Clamp(index, float64(first), float64(first+n-1))
+	return tensor.AddScalar(own, -float64(first)), tensor.Compare(tensor.OpNe, index, own)
+}
+
+// take picks this rank's elements, and zeros for those of other ranks.
+func (p *pickOp) take(x, at, foreign *tensor.Tensor, s *spec) *tensor.Tensor {
+	switch {
+	case foreign == nil:
+		return p.forward(x, at)
+	case x.Dim(p.dim) == 0:
+		return tensor.Zeros(x.Device(), x.DType(), s.local...)
+	}
+	return p.mask(p.forward(x, at), foreign)
 }
 
 // grad puts dy where it was picked. On an axis that shards the index alone each
@@ -142,7 +148,10 @@ func (p *pickOp) grad(m *Mesh, gy *Tensor, r *rule, at, foreign *tensor.Tensor) 
 	}
 	gy = gy.to(gy.spec.with(p.op, out), p.op+"Grad")
 	s := r.in[0].with(p.op, in)
-	if s.local[p.dim] == 0 {
+	switch {
+	case m.outside():
+		return m.empty(s, gy.DType())
+	case s.local[p.dim] == 0:
 		return wrap(s, tensor.Zeros(m.eng.dev, gy.DType(), s.local...))
 	}
 	dy := gy.local
@@ -198,14 +207,19 @@ func (x *Tensor) TopK(k, dim int) (values, index *Tensor) {
 	m := x.spec.mesh
 	a, r := x.summary("TopK", dim, k, k)
 	if m.outside() {
-		return m.empty(r.out[0], x.DType()), m.empty(r.out[1], tensor.Int64)
+		values, index = m.empty(r.out[0], x.DType()), m.empty(r.out[1], tensor.Int64)
+	} else {
+		v, i := tensor.TopK(a.local, k, dim)
+		values, index = wrap(r.out[0], v), wrap(r.out[1], i)
 	}
-	v, i := tensor.TopK(a.local, k, dim)
-	values, index = wrap(r.out[0], v), wrap(r.out[1], i)
 	if x.tracked() {
+		i := index.local
 		values.record("TopK", func(gy *Tensor) {
-			gy = gy.to(r.out[0].gradient(), "TopKGrad")
-			a.accumulate(wrap(r.in[0], tensor.TopKGrad(gy.local, i, dim, r.in[0].local...)))
+			gx := gy.to(r.out[0].gradient(), "TopKGrad").local
+			if !m.outside() {
+				gx = tensor.TopKGrad(gx, i, dim, r.in[0].local...)
+			}
+			a.accumulate(wrap(r.in[0], gx))
 		})
 	}
 	return values, index

@@ -132,10 +132,12 @@ func Cat(dim int, ts ...*Tensor) *Tensor {
 		in[i] = t.to(r.in[i], "Cat")
 		locals[i] = in[i].local
 	}
+	out := &Tensor{spec: r.out[0]}
 	if m.outside() {
-		return m.empty(r.out[0], ts[0].DType())
+		out.local = m.empty(r.out[0], ts[0].DType()).local
+	} else {
+		out.local = tensor.Cat(dim, locals...)
 	}
-	out := wrap(r.out[0], tensor.Cat(dim, locals...))
 	if Tracked(ts...) {
 		out.record("Cat", func(gy *Tensor) {
 			start := 0

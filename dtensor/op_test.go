@@ -2,6 +2,7 @@ package dtensor_test
 
 import (
 	"context"
+	"math"
 	"testing"
 
 	"github.com/gorun-spmd/gorun/dtensor"
@@ -16,6 +17,8 @@ func two(f func(x, y T) T) func(in []T) T { return func(in []T) T { return f(in[
 // Shapes: even over 2 and 4, uneven, smaller than the mesh, empty.
 var unaryShapes = [][][]int{{{4, 8}}, {{5, 3}}, {{1, 2, 3}}, {{0, 3}}, {{}}}
 var pairShapes = [][][]int{{{4, 8}, {4, 8}}, {{5, 3}, {3}}, {{2, 1, 3}, {5, 1}}, {{0, 3}, {3}}, {{3}, {}}}
+
+var statShapes = [][][]int{{{4, 8}}, {{5, 3}}, {{1, 2, 3}}}
 
 var opCases = []opCase{
 	{name: "Add", shapes: pairShapes, f: two(T.Add)},
@@ -81,6 +84,19 @@ var opCases = []opCase{
 	{name: "IndexSelect first", shapes: [][][]int{{{4, 8}, {6}}, {{6, 3, 2}, {5}}}, ints: []int{0, 4}, f: two(func(x, i T) T { return x.IndexSelect(0, i) })},
 	{name: "Gather", shapes: [][][]int{{{4, 8}, {4, 3}}, {{6, 3, 2}, {6, 5, 1}}}, ints: []int{0, 3}, f: two(func(x, i T) T { return x.Gather(1, i) })},
 	{name: "Gather first", shapes: [][][]int{{{4, 8}, {2, 8}}, {{6, 3, 2}, {5, 3, 2}}}, ints: []int{0, 4}, f: two(func(x, i T) T { return x.Gather(0, i) })},
+	{name: "Var", shapes: statShapes, f: one(func(x T) T { return x.Var([]int{0}, 1, false) })},
+	{name: "LogSumExp", shapes: statShapes, f: one(func(x T) T { return x.LogSumExp([]int{1}, false) })},
+	{name: "Norm 2", shapes: statShapes, f: one(func(x T) T { return x.Norm(2, nil, false) })},
+	{name: "Norm 3", shapes: statShapes, f: one(func(x T) T { return x.Norm(3, []int{0}, true) })},
+	{name: "Norm 1", shapes: statShapes, f: one(func(x T) T { return x.Norm(1, []int{-1}, false) })},
+	{name: "Norm of maximum", shapes: statShapes, f: one(func(x T) T { return x.Norm(math.Inf(1), []int{-1}, false) })},
+	{name: "Any", shapes: statShapes, nograd: true, f: one(func(x T) T { return x.CompareScalar(tensor.OpGt, 1).Any([]int{0}, false) })},
+	{name: "All", shapes: statShapes, nograd: true, f: one(func(x T) T { return x.CompareScalar(tensor.OpGt, -1).All(nil, false) })},
+	{name: "OneHot", shapes: [][][]int{{{4, 8}}, {{5}}}, ints: []int{3}, nograd: true, f: one(func(x T) T { return x.OneHot(4, tensor.Float32) })},
+	{name: "ScatterAdd", shapes: [][][]int{{{4, 8}, {4, 3}, {4, 3}}, {{6, 3, 2}, {5, 5, 1}, {5, 5, 1}}}, ints: []int{0, 3, 0}, f: func(in []T) T { return in[0].ScatterAdd(1, in[1], in[2]) }},
+	{name: "IndexAdd", shapes: [][][]int{{{4, 8}, {3}, {3, 8}}, {{6, 3, 2}, {7}, {7, 3, 2}}}, ints: []int{0, 4, 0}, f: func(in []T) T { return in[0].IndexAdd(0, in[1], in[2]) }},
+	{name: "Einsum", shapes: [][][]int{{{2, 3, 4}, {2, 4, 5}}, {{3, 1, 2}, {3, 2, 2}}}, f: two(func(x, y T) T { return dtensor.Einsum("bij,bjk->kb", x.Unsqueeze(0).Squeeze(0), y) })},
+	{name: "Einsum outer", shapes: [][][]int{{{4}, {3}}, {{5}, {2}}}, f: two(func(x, y T) T { return dtensor.Einsum("i,j", x, y) })},
 	{name: "Argmax", shapes: [][][]int{{{4, 8}}, {{5, 3}}}, nograd: true, f: one(func(x T) T { return x.Argmax(1, false) })},
 	{name: "TopK", shapes: [][][]int{{{4, 8}}, {{5, 3}}}, f: one(func(x T) T { v, _ := x.TopK(2, 1); return v })},
 	{name: "TopK positions", shapes: [][][]int{{{4, 8}}, {{5, 3}}}, nograd: true, f: one(func(x T) T { _, i := x.TopK(2, 0); return i })},

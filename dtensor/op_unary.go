@@ -237,10 +237,12 @@ func (t *Tensor) Where(a, b *Tensor) *Tensor {
 	}
 	r := m.rule(keyOf("Where", t, a, b), func() (*layout.Rule, error) { return pointwise("Where", layout.Opaque, t, a, b) }, t, a, b)
 	c, x, y := t.to(r.in[0], "Where"), a.to(r.in[1], "Where"), b.to(r.in[2], "Where")
+	out := &Tensor{spec: r.out[0]}
 	if m.outside() {
-		return m.empty(r.out[0], a.DType())
+		out.local = m.empty(r.out[0], a.DType()).local
+	} else {
+		out.local = tensor.Where(c.local, x.local, y.local)
 	}
-	out := wrap(r.out[0], tensor.Where(c.local, x.local, y.local))
 	if Tracked(a, b) {
 		out.record("Where", func(gy *Tensor) {
 			if x.node != nil {

@@ -1,0 +1,89 @@
+package dtensor
+
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// To returns t on another mesh: the same global tensor, divided among that
+// mesh's ranks by the placements. Both meshes must have been made from one
+// communicator, and all its ranks call To, those outside both meshes too: it is
+// one exchange over it, in which each byte that a rank needs and does not hold
+// reaches it once. A Partial tensor is reduced before. The gradient crosses
+// back.
+//
+// To throws a *LayoutError if the meshes come from different communicators.
+func (t *Tensor) To(mesh *Mesh, placements ...layout.Placement) *Tensor {
+	s := mesh.mustSpec("To", t.spec.shape, placements)
+	if mesh == t.spec.mesh {
+		return t.to(s, "To")
+	}
+	if mesh.parent != t.spec.mesh.parent {
+		refuse("To", fmt.Sprintf("mesh %v and mesh %v were made from different communicators", t.spec.mesh, mesh),
+			"make both with NewMeshOf from the same one", operand("input", t))
+	}
+	in := t.to(t.spec.gradient(), "To")
+	out := cross(in, s.gradient()).to(s, "To")
+	if t.tracked() {
+		out.record("To", func(gy *Tensor) {
+			in.accumulate(cross(gy.to(s.gradient(), "ToGrad"), in.spec))
+		})
+	}
+	return out
+}
+
+// cross carries a tensor that is not Partial to a layout of another mesh.
+func cross(t *Tensor, to *spec) *Tensor {
+	from, parent := t.spec, to.mesh.parent
+	x, err := layout.Across(from.layout, to.layout, from.mesh.ranks, to.mesh.ranks)
+	if err != nil {
+		fault.Throw(&LayoutError{Op: "To", Operands: []Operand{operand("input", t)}, Problem: err.Error(), Err: err})
+	}
+	place := make(map[int]int, parent.Size()) // in the parent, of a world rank
+	for r := range parent.Size() {
+		place[parent.WorldRank(r)] = r
+	}
+	me := parent.WorldRank(parent.Rank())
+	dev, dt := to.mesh.eng.dev, t.DType()
+	sends, sendCounts := byPlace(x.Sends(me), place)
+	recvs, recvCounts := byPlace(x.Recvs(me), place)
+	src, dst := tensor.New(dev, dt, sum(sendCounts)), tensor.New(dev, dt, sum(recvCounts))
+	at := 0
+	for _, boxes := range sends {
+		for i := range boxes {
+			tensor.PackBox(src, at, t.local, boxes[i].Src, boxes[i].Size)
+			at += boxes[i].Numel()
+		}
+	}
+	call := comm.Call{Kind: comm.AllToAllVKind, Dst: bufferOf(dst), Src: bufferOf(src), DstCounts: recvCounts, SrcCounts: sendCounts, Cause: "To: another mesh"}
+	if err := parent.Do(to.mesh.eng.ctx, call); err != nil {
+		fault.Throw(err)
+	}
+	out := tensor.New(dev, dt, to.local...)
+	at = 0
+	for _, boxes := range recvs {
+		for i := range boxes {
+			tensor.UnpackBox(out, boxes[i].Dst, dst, at, boxes[i].Size)
+			at += boxes[i].Numel()
+		}
+	}
+	runtime.KeepAlive(src)
+	return wrap(to, out)
+}
+
+// byPlace sorts transfers by the peer's place in a communicator, and counts
+// the elements for each.
+func byPlace(list []layout.Transfer, place map[int]int) (boxes [][]layout.Transfer, counts []int) {
+	boxes, counts = make([][]layout.Transfer, len(place)), make([]int, len(place))
+	for _, t := range list {
+		r := place[t.Peer]
+		boxes[r] = append(boxes[r], t)
+		counts[r] += t.Numel()
+	}
+	return boxes, counts
+}

@@ -1,0 +1,134 @@
+package dtensor
+
+import (
+	"math"
+
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// The statistics are made of reductions and element-wise operators, and have
+// their layouts: a reduced dimension that is sharded costs one small
+// all-reduce for each reduction, and the elements stay where they are. They
+// are right for uneven and empty shards, since counts are those of the global
+// tensor.
+
+// Var returns the variance of the elements of dims, all for none: the sum of
+// squared distances from the mean over the number of elements less correction
+// (1 for an unbiased estimate).
+func (x *Tensor) Var(dims []int, correction float64, keepdim bool) *Tensor {
+	n := 1
+	for d, mask := 0, x.dims("Var", dims); d < x.NDim(); d++ {
+		if mask>>d&1 != 0 {
+			n *= x.spec.shape[d]
+		}
+	}
+	return x.Sub(x.Mean(dims, true)).Square().Sum(dims, keepdim).divide(max(float64(n)-correction, 0))
+}
+
+// LogSumExp returns ln Σ eˣ over dims, all for none, without overflow.
+func (x *Tensor) LogSumExp(dims []int, keepdim bool) *Tensor {
+	top := x.Detach().Amax(dims, true)
+	// Where all is -Inf, or an element is Inf, the difference would be NaN.
+	top = top.MaskedFill(top.Abs().CompareScalar(tensor.OpEq, math.Inf(1)), 0)
+	sum := x.Sub(top).Exp().Sum(dims, true).Log().Add(top)
+	if keepdim {
+		return sum
+	}
+	return sum.Reshape(x.reducedShape(dims)...)
+}
+
+// reducedShape returns the shape of t without dims.
+func (t *Tensor) reducedShape(dims []int) []int {
+	mask := t.dims("reducedShape", dims)
+	shape := make([]int, 0, t.NDim())
+	for d, n := range t.spec.shape {
+		if mask>>d&1 == 0 {
+			shape = append(shape, n)
+		}
+	}
+	return shape
+}
+
+// Norm returns (Σ |x|ᵖ)^(1/p) over dims, all for none; p may be +Inf, for the
+// largest |x|. Its gradient where the norm is 0 is 0. It throws a *LayoutError
+// unless p > 0.
+func (x *Tensor) Norm(p float64, dims []int, keepdim bool) *Tensor {
+	if !(p > 0) {
+		refuse("Norm", "p is not above 0", "use 1, 2 or +Inf", operand("input", x))
+	}
+	in := x.Detach()
+	var kept *Tensor
+	switch {
+	case math.IsInf(p, 1):
+		return x.Abs().Amax(dims, keepdim)
+	case p == 1:
+		return x.Abs().Sum(dims, keepdim)
+	case p == 2:
+		kept = in.Square().Sum(dims, true).Sqrt()
+	default:
+		kept = in.Abs().PowScalar(p).Sum(dims, true).PowScalar(1 / p)
+	}
+	out := kept
+	if !keepdim {
+		out = kept.Reshape(x.reducedShape(dims)...)
+	}
+	if x.tracked() {
+		out = out.Detach()
+		out.record("Norm", func(gy *Tensor) { // dy·x·|x|ᵖ⁻² / normᵖ⁻¹
+			zero := kept.CompareScalar(tensor.OpEq, 0)
+			unit := in.Div(kept.MaskedFill(zero, 1))
+			if p != 2 {
+				small := in.CompareScalar(tensor.OpEq, 0)
+				unit = unit.Mul(in.Div(kept.MaskedFill(zero, 1)).Abs().MaskedFill(small, 1).PowScalar(p - 2))
+			}
+			x.accumulate(gy.restore(in, dims, keepdim).Mul(unit))
+		})
+	}
+	return out
+}
+
+// Any reports for a Bool tensor whether an element of dims is true.
+//
+//	x                       result
+//	R                       R
+//	S(i), i not reduced     S(i)
+//	S(i), i reduced         P(max)   P(min) for All
+func (x *Tensor) Any(dims []int, keepdim bool) *Tensor {
+	x.wantBool("Any")
+	return x.reduce(tensor.OpAmax, dims, keepdim)
+}
+
+// All reports for a Bool tensor whether all elements of dims are true; see Any.
+func (x *Tensor) All(dims []int, keepdim bool) *Tensor {
+	x.wantBool("All")
+	return x.reduce(tensor.OpAmin, dims, keepdim)
+}
+
+func (x *Tensor) wantBool(op string) {
+	if x.DType() != tensor.Bool {
+		refuse(op, "the input holds "+x.DType().String(), "compare it first", operand("input", x))
+	}
+}
+
+// OneHot returns a tensor with one more dimension, of size classes, that is 1
+// where its position is t's element and 0 elsewhere. t holds integers; one that
+// is no class has no 1.
+//
+//	t       result
+//	S(i)    S(i)
+//	R       R
+func (t *Tensor) OneHot(classes int, dt tensor.DType) *Tensor {
+	m := t.spec.mesh
+	if !t.DType().Int() {
+		refuse("OneHot", "the input holds "+t.DType().String(), "give integers", operand("input", t))
+	}
+	s := m.mustSpec("OneHot", []int{classes}, make([]layout.Placement, len(m.axes)))
+	var positions *Tensor
+	if m.outside() {
+		positions = m.empty(s, t.DType())
+	} else {
+		positions = wrap(s, tensor.Arange(m.eng.dev, t.DType(), 0, classes))
+	}
+	return t.Unsqueeze(-1).Compare(tensor.OpEq, positions).Cast(dt)
+}
