@@ -43,6 +43,7 @@ func BenchmarkKernels(b *testing.B) {
 	q := x.Reshape(1, 16, 2048, 64)
 	yq, lse := Attention(q, q, q, true)
 	_, stats := LayerNorm(x, row, row, 1, 1e-5)
+	mask, coef, m, v := Compare(OpLt, x, y), Full(cpu, Float32, 0.5, n, 3), ZerosLike(x), ZerosLike(x)
 	big := x.Bytes()
 	for _, k := range []struct {
 		name  string
@@ -71,7 +72,11 @@ func BenchmarkKernels(b *testing.B) {
 		{"FillNormal", big, func() { FillNormal(x, Key{Seed: 1}, 0, 1, nil, nil) }},
 		{"TakeRows", 2 * big, func() { TakeRows(x, ids, 0) }},
 		{"TakeRowsGrad", 2 * big, func() { TakeRowsGrad(y, ids, 0, n) }},
-		{"Where", 3 * big, func() { Where(Compare(OpLt, x, y), x, y) }},
+		{"Compare", 2*big + big/4, func() { Compare(OpLt, x, y) }},
+		{"Where", 3*big + big/4, func() { Where(mask, x, y) }},
+		{"CrossEntropyStats", big, func() { CrossEntropyStats(x, ids, 0, nil, false) }},
+		{"CrossEntropyGrad", 2 * big, func() { CrossEntropyGrad(nil, x, ids, 0, column, coef, nil) }},
+		{"AdamW", 7 * big, func() { DefaultAdamW().Step(y, x, m, v, 1) }},
 		{"Attention", 4 * big, func() { Attention(q, q, q, true) }},
 		{"AttentionGrad", 8 * big, func() { AttentionGrad(q, q, q, q, yq, lse, true) }},
 		{"MatMul", 3 * big, func() { MatMul(x, y, true, false) }},

@@ -3,6 +3,8 @@ package tensor
 import (
 	"slices"
 	"unsafe"
+
+	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
 // CopyLoop copies elements of the given bytes: dst[Σ i·A] = src[Σ i·B].
@@ -89,7 +91,7 @@ func transpose[T any](dst, src *T, rows, cols, dstStep, srcStep int) {
 func copyRuns(elemBytes int, dst, src unsafe.Pointer, l *Loop) {
 	n := l.Size[l.N-1] * elemBytes
 	l.pairs(l.N-1, func(a, b int) {
-		copy(unsafe.Slice((*byte)(unsafe.Add(dst, a*elemBytes)), n), unsafe.Slice((*byte)(unsafe.Add(src, b*elemBytes)), n))
+		simd.Copy(unsafe.Slice((*byte)(unsafe.Add(dst, a*elemBytes)), n), unsafe.Slice((*byte)(unsafe.Add(src, b*elemBytes)), n))
 	})
 }
 

@@ -28,19 +28,22 @@ func compareLoop[T number](op CompareOp, dst, a, b unsafe.Pointer, l *Loop) {
 	case OpGt, OpGe:
 		a, b, l.A, l.B, op = b, a, l.B, l.A, op-OpGt+OpLt
 	}
-	const piece = 256
-	var same [2][piece]T // repeats an argument that does not advance
+	var same [2][repeats]T
 	n, sa, sb := l.Size[l.N-1], l.A[l.N-1], l.B[l.N-1]
 	l.rows(func(i, ia, ib, _ int) {
 		d := unsafe.Slice(at[bool](dst, i), n)
 		x, xs := run(at[T](a, ia), n, sa, same[0][:])
 		y, ys := run(at[T](b, ib), n, sb, same[1][:])
-		for k := 0; k < n; k += piece {
-			m := min(piece, n-k)
+		for k := 0; k < n; k += repeats {
+			m := min(repeats, n-k)
 			compareRow(op, d[k:k+m], x[k*xs:][:m], y[k*ys:][:m])
 		}
 	})
 }
+
+// repeats is how often an argument that does not advance is repeated, so that rows
+// can be walked in pieces of that many elements, all arguments alike.
+const repeats = 64
 
 // run returns n elements at p, step 1; for step 0 it repeats the one at p as often
 // as it may be needed at once in same.
@@ -93,16 +96,29 @@ func (c *CPU) Where(elemBytes int, dst, a, b, cond unsafe.Pointer, l Loop) {
 }
 
 func where[T uint8 | uint16 | uint32 | uint64](dst, a, b, cond unsafe.Pointer, l *Loop) {
+	var same [2][repeats]T
+	var sameCond [repeats]bool
 	last := l.N - 1
 	n, sa, sb, sc := l.Size[last], l.A[last], l.B[last], l.C[last]
 	l.rows(func(i, ia, ib, ic int) {
 		d := unsafe.Slice(at[T](dst, i), n)
-		for k := range d {
-			v, w := *at[T](a, ia+k*sa), *at[T](b, ib+k*sb)
-			if *at[bool](cond, ic+k*sc) { // a conditional move
-				w = v
-			}
-			d[k] = w
+		x, xs := run(at[T](a, ia), n, sa, same[0][:])
+		y, ys := run(at[T](b, ib), n, sb, same[1][:])
+		c, cs := run(at[bool](cond, ic), n, sc, sameCond[:])
+		for k := 0; k < n; k += repeats {
+			m := min(repeats, n-k)
+			whereRow(d[k:k+m], x[k*xs:][:m], y[k*ys:][:m], c[k*cs:][:m])
 		}
 	})
+}
+
+func whereRow[T uint8 | uint16 | uint32 | uint64](dst, a, b []T, cond []bool) {
+	a, b, cond = a[:len(dst)], b[:len(dst)], cond[:len(dst)]
+	for i := range dst {
+		v, w := a[i], b[i]
+		if cond[i] { // a conditional move
+			w = v
+		}
+		dst[i] = w
+	}
 }

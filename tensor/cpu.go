@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/internal/mem"
+	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
 // A CPU is the Device of this process: memory from an Allocator, kernels in Go
@@ -30,16 +31,9 @@ func (c *CPU) ToHost(dst, src unsafe.Pointer, bytes int) { c.CopyBytes(dst, src,
 // FromHost copies bytes.
 func (c *CPU) FromHost(dst, src unsafe.Pointer, bytes int) { c.CopyBytes(dst, src, bytes) }
 
-// CopyBytes copies bytes, in pieces, so that the garbage collector never waits
-// long for one.
+// CopyBytes copies bytes.
 func (c *CPU) CopyBytes(dst, src unsafe.Pointer, bytes int) {
-	const piece = 1 << 20
-	d, s := sliceOf[byte](dst, bytes), sliceOf[byte](src, bytes)
-	for len(d) > piece {
-		copy(d[:piece], s)
-		d, s = d[piece:], s[piece:]
-	}
-	copy(d, s)
+	simd.Copy(sliceOf[byte](dst, bytes), sliceOf[byte](src, bytes))
 }
 
 // sliceOf returns n elements at p.

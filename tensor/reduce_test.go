@@ -113,6 +113,17 @@ func TestReduce(t *testing.T) {
 	}
 }
 
+// Several tiles of columns and blocks of rows.
+func TestReduceColumns(t *testing.T) {
+	cpu := NewCPU(nil)
+	x := randomArray(newRNG(), 150, 2100)
+	for _, dt := range floats {
+		in := x.tensor(cpu, dt)
+		check(t, label("Sum", dt), Sum(in, []int{0}, false), reduceWant(x, []int{0}, false, sum), 10*tolerance(dt))
+		check(t, label("Amax", dt), Amax(in, []int{0}, false), reduceWant(x, []int{0}, false, fold(math.Inf(-1), math.Max)), 0)
+	}
+}
+
 func TestSumIsAccurate(t *testing.T) {
 	cpu := NewCPU(nil)
 	const n = 1 << 18
