@@ -26,7 +26,7 @@ const policy = `
 	internal/dtype     <
 	internal/fault     <
 	internal/invariant <
-	internal/simd      <
+	internal/simd      < internal/dtype
 	internal/gemm      < internal/simd
 	internal/philox    <
 	internal/mem       < internal/fault internal/invariant
@@ -58,7 +58,7 @@ const policy = `
 
 	examples/...         < runtime nn embedding loss optim checkpoint
 	bench/...            < runtime nn embedding loss optim checkpoint internal/gemm internal/simd
-	internal/conformance < runtime nn embedding loss optim
+	internal/conformance/... < runtime nn embedding loss optim
 	internal/deps        <
 `
 

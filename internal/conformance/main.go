@@ -1,0 +1,116 @@
+// Conformance runs case files on the ranks it is started with:
+//
+//	gorun -np 4 ./internal/conformance [-json] [-resize] PATH…
+//
+// A path is a .jsonl file or a folder of them. Every case whose mesh has as
+// many ranks as the world is run and compared on each rank; -resize also runs
+// the cases of one axis on a mesh of all ranks. Each failure is a line, and the
+// last line counts: "N passed, N failed". The exit code is 1 if any failed, or
+// if there was no case at all.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/conformance/suite"
+	"github.com/gorun-spmd/gorun/runtime"
+)
+
+func main() { runtime.Main(run) }
+
+func run(ctx context.Context, world *comm.Comm) error {
+	asJSON := flag.Bool("json", false, "print one JSON object for each case")
+	resize := flag.Bool("resize", false, "also run the cases of one axis, made for other numbers of ranks, on this one")
+	flag.Parse()
+	if flag.NArg() == 0 {
+		return errors.New("conformance: no path; give .jsonl files or folders of them")
+	}
+	var cases []*suite.Case
+	for _, path := range flag.Args() {
+		more, err := suite.Load(path)
+		if err != nil {
+			return err
+		}
+		for _, c := range more {
+			if c.Mesh.Size() == world.Size() {
+				cases = append(cases, c)
+			} else if r, ok := c.Resize(world.Size()); ok && *resize {
+				cases = append(cases, r)
+			}
+		}
+	}
+	if len(cases) == 0 {
+		return fmt.Errorf("conformance: no case in %v has a mesh of %d ranks; try another -np, or -resize", flag.Args(), world.Size())
+	}
+
+	runner := suite.NewRunner(world)
+	failed := 0
+	for _, c := range cases {
+		rank, text, err := first(ctx, world, runner.Run(ctx, c))
+		if err != nil {
+			return err
+		}
+		if text != "" {
+			failed++
+		}
+		if world.Rank() == 0 {
+			report(c, rank, text, *asJSON)
+		}
+	}
+	if world.Rank() == 0 {
+		fmt.Printf("%d passed, %d failed\n", len(cases)-failed, failed)
+	}
+	if failed > 0 {
+		return fmt.Errorf("conformance: %d of %d cases failed", failed, len(cases))
+	}
+	return nil
+}
+
+// first tells every rank the lowest rank that failed and what it says; text is
+// empty if none did.
+func first(ctx context.Context, world *comm.Comm, failure error) (rank int, text string, err error) {
+	const most = 2000 // bytes of a message
+	mine := make([]byte, most)
+	if failure != nil {
+		copy(mine, failure.Error())
+	}
+	all := make([]byte, most*world.Size())
+	if err := comm.AllGather(ctx, world, all, mine); err != nil {
+		return 0, "", err
+	}
+	for r := range world.Size() {
+		for n, b := range all[r*most : (r+1)*most] {
+			if b == 0 && n > 0 {
+				return r, string(all[r*most : r*most+n]), nil
+			}
+			if b == 0 {
+				break
+			}
+		}
+	}
+	return 0, "", nil
+}
+
+func report(c *suite.Case, rank int, text string, asJSON bool) {
+	switch {
+	case asJSON:
+		line := struct {
+			Name   string `json:"name"`
+			Op     string `json:"op"`
+			Passed bool   `json:"passed"`
+			Rank   int    `json:"rank,omitempty"`
+			Error  string `json:"error,omitempty"`
+		}{c.Name, c.Op, text == "", rank, text}
+		if err := json.NewEncoder(os.Stdout).Encode(line); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	case text != "":
+		fmt.Printf("%s: rank %d: %s\n", c.Name, rank, text)
+	}
+}

@@ -1,0 +1,115 @@
+package suite
+
+import (
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/embedding"
+	"github.com/gorun-spmd/gorun/loss"
+)
+
+// inputs are the tensors of a case by name; one that is absent is nil.
+type inputs = map[string]*dtensor.Tensor
+
+// An operator calls what a case names. extra is topk's indices, else nil.
+type operator func(in inputs, a *Args) (out, extra *dtensor.Tensor)
+
+// operators are the operators by the names the cases use.
+var operators = map[string]operator{
+	"add":     binary((*dtensor.Tensor).Add),
+	"sub":     binary((*dtensor.Tensor).Sub),
+	"mul":     binary((*dtensor.Tensor).Mul),
+	"div":     binary((*dtensor.Tensor).Div),
+	"maximum": binary((*dtensor.Tensor).Maximum),
+	"matmul":  binary((*dtensor.Tensor).MatMul),
+
+	"gelu":    unary((*dtensor.Tensor).Gelu),
+	"relu":    unary((*dtensor.Tensor).Relu),
+	"silu":    unary((*dtensor.Tensor).Silu),
+	"tanh":    unary((*dtensor.Tensor).Tanh),
+	"exp":     unary((*dtensor.Tensor).Exp),
+	"sigmoid": unary((*dtensor.Tensor).Sigmoid),
+
+	"sum":  reduction((*dtensor.Tensor).Sum),
+	"mean": reduction((*dtensor.Tensor).Mean),
+	"amax": reduction((*dtensor.Tensor).Amax),
+
+	"linear": one(func(in inputs, a *Args) *dtensor.Tensor {
+		return in["input"].Linear(in["weight"], in["bias"])
+	}),
+	"softmax":     alongDim((*dtensor.Tensor).Softmax),
+	"log_softmax": alongDim((*dtensor.Tensor).LogSoftmax),
+	"argmax":      alongDim(func(x *dtensor.Tensor, dim int) *dtensor.Tensor { return x.Argmax(dim, false) }),
+	"topk": func(in inputs, a *Args) (values, index *dtensor.Tensor) {
+		return in["input"].TopK(a.K, a.Dim[0])
+	},
+	"layer_norm": one(func(in inputs, a *Args) *dtensor.Tensor {
+		return in["input"].LayerNorm(in["weight"], in["bias"], a.Eps)
+	}),
+	"rms_norm": one(func(in inputs, a *Args) *dtensor.Tensor { return in["input"].RMSNorm(in["weight"], a.Eps) }),
+	"scaled_dot_product_attention": one(func(in inputs, a *Args) *dtensor.Tensor {
+		return dtensor.ScaledDotProductAttention(in["query"], in["key"], in["value"], a.IsCausal)
+	}),
+
+	"narrow":       one(func(in inputs, a *Args) *dtensor.Tensor { return in["input"].Narrow(a.Dim[0], a.Start, a.Length) }),
+	"cat":          one(func(in inputs, a *Args) *dtensor.Tensor { return dtensor.Cat(a.Dim[0], in["a"], in["b"]) }),
+	"gather":       one(func(in inputs, a *Args) *dtensor.Tensor { return in["input"].Gather(a.Dim[0], in["index"]) }),
+	"index_select": one(func(in inputs, a *Args) *dtensor.Tensor { return in["input"].IndexSelect(a.Dim[0], in["index"]) }),
+	"redistribute": one(redistribute),
+
+	"embedding":            one(lookup),
+	"embedding_bag":        one(bag),
+	"cross_entropy":        one(crossEntropy),
+	"linear_cross_entropy": one(linearCrossEntropy),
+
+	"reshape":   one(func(in inputs, a *Args) *dtensor.Tensor { return in["input"].Reshape(a.Shape...) }),
+	"transpose": one(func(in inputs, a *Args) *dtensor.Tensor { return in["input"].Transpose(a.Dim0, a.Dim1) }),
+}
+
+// one makes an operator of a function with one result.
+func one(f func(in inputs, a *Args) *dtensor.Tensor) operator {
+	return func(in inputs, a *Args) (out, extra *dtensor.Tensor) { return f(in, a), nil }
+}
+
+func unary(f func(x *dtensor.Tensor) *dtensor.Tensor) operator {
+	return one(func(in inputs, _ *Args) *dtensor.Tensor { return f(in["input"]) })
+}
+
+func binary(f func(a, b *dtensor.Tensor) *dtensor.Tensor) operator {
+	return one(func(in inputs, _ *Args) *dtensor.Tensor { return f(in["input"], in["other"]) })
+}
+
+func reduction(f func(x *dtensor.Tensor, dims []int, keepdim bool) *dtensor.Tensor) operator {
+	return one(func(in inputs, a *Args) *dtensor.Tensor { return f(in["input"], a.Dim, a.Keepdim) })
+}
+
+func alongDim(f func(x *dtensor.Tensor, dim int) *dtensor.Tensor) operator {
+	return one(func(in inputs, a *Args) *dtensor.Tensor { return f(in["input"], a.Dim[0]) })
+}
+
+func redistribute(in inputs, a *Args) *dtensor.Tensor {
+	return in["input"].Redistribute(a.placements...)
+}
+
+func lookup(in inputs, a *Args) *dtensor.Tensor {
+	return embedding.Lookup(in["weight"], in["input"], a.embedding())
+}
+
+func bag(in inputs, a *Args) *dtensor.Tensor {
+	o := embedding.BagOptions{Options: a.embedding(), Mode: a.mode}
+	return embedding.Bag(in["weight"], in["input"], in["offsets"], in["per_sample_weights"], o)
+}
+
+func (a *Args) embedding() embedding.Options {
+	return embedding.Options{PaddingIdx: a.PaddingIdx, MaxNorm: a.MaxNorm, NormType: a.NormType, ScaleGradByFreq: a.ScaleGradByFreq}
+}
+
+func crossEntropy(in inputs, a *Args) *dtensor.Tensor {
+	return loss.CrossEntropy(in["logits"], in["target"], a.loss(in["weight"]))
+}
+
+func linearCrossEntropy(in inputs, a *Args) *dtensor.Tensor {
+	return loss.LinearCrossEntropy(in["hidden"], in["weight"], in["target"], a.loss(nil))
+}
+
+func (a *Args) loss(weight *dtensor.Tensor) loss.Options {
+	return loss.Options{Weight: weight, IgnoreIndex: a.IgnoreIndex, Reduction: a.reduction, LabelSmoothing: a.LabelSmoothing}
+}
