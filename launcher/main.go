@@ -140,27 +140,27 @@ func version() string {
 	return info.Main.Version
 }
 
-// usage fits one screen of 80 columns.
-const usage = `gorun starts one program as N ranks: an executable, a Go package or .go files.
+// usage fits one screen of 80 columns and 24 lines.
+const usage = `usage: gorun [flags] program [arguments] [: [flags] program [arguments]]...
 
-usage: gorun [flags] program [arguments] [: [flags] program [arguments]]...
+gorun starts one program as N ranks: an executable, a Go package or .go files.
 
-  -np N, -n N          ranks; without it one for each usable core
-  --wdir DIR           working directory of the ranks
-  -x NAME[=value]      environment variable for the ranks (may be repeated)
-  --stdin WHO          who reads standard input: a rank (0), all, none
-  --tag-output         put [rank]<stream>: in front of each line
-  --timestamp-output   put the time in front of each line
-  --output DIR         write each rank's output to DIR/rank.N, not to the terminal
-  --bind-to WHAT       core: divide the cores among the ranks (the default if they
-                       are enough); none: do not
-  --report-bindings    say which rank got which CPUs
-  --timeout TIME       end the job after TIME: 90, 90s, 1m30s; exit status 124
-  --grace TIME         between asking ranks to end and killing them (5s)
-  --dry-run            print what would be started
+  -np N, -n N         number of ranks; without it one for each usable core
+  --wdir DIR          working directory of the ranks
+  -x NAME[=value]     environment variable for the ranks; may be repeated
+  --stdin WHO         who reads standard input: a rank's number (0), all or none
+  --tag-output        put [rank]<stream>: in front of each line
+  --timestamp-output  put the time in front of each line
+  --output DIR        write the output of rank N to DIR/rank.N instead
+  --bind-to WHAT      core: divide the cores among the ranks if they suffice
+                      (the default); none: any rank may run on any core
+  --report-bindings   say which rank may run on which CPUs
+  --timeout TIME      end the job after TIME (90, 90s, 1m30s), exit status 124
+  --grace TIME        from asking ranks to end until they are killed (5s)
+  --dry-run           print what would be started
   --version, -h
 
 The exit status is that of the first rank that failed, 128 + its signal's number
-if one killed it; 130 after Ctrl-C, which ranks see as a cancelled context.
-A second Ctrl-C kills at once. Go's own variables (GOFLAGS=-race) hold for builds.
+if one killed it, 130 after Ctrl-C, which cancels the ranks' context; a second
+Ctrl-C kills them. Builds obey Go's variables: GOFLAGS=-race gorun -np 2 ./train
 `

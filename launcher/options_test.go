@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"flag"
 	"io"
 	"reflect"
 	"strings"
@@ -115,4 +116,28 @@ func TestEdits(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestHelpFitsOneScreen(t *testing.T) {
+	lines := strings.Split(strings.TrimSuffix(usage, "\n"), "\n")
+	if len(lines) > 24 {
+		t.Errorf("%d lines, want at most 24", len(lines))
+	}
+	for _, line := range lines {
+		if len(line) > 80 {
+			t.Errorf("%d columns: %s", len(line), line)
+		}
+	}
+}
+
+// TestHelpListsEveryFlag compares the help with the flags that are defined.
+func TestHelpListsEveryFlag(t *testing.T) {
+	f := flag.NewFlagSet("gorun", flag.ContinueOnError)
+	new(options).define(f)
+	new(appOptions).define(f, nil, nil)
+	f.VisitAll(func(g *flag.Flag) {
+		if !strings.Contains(usage, " "+dashed(g.Name)+" ") {
+			t.Errorf("the help does not speak of %s", dashed(g.Name))
+		}
+	})
 }
