@@ -142,7 +142,7 @@ func TestOneHot(t *testing.T) {
 func TestRows(t *testing.T) {
 	cpu := NewCPU(nil)
 	rng := newRNG()
-	for _, c := range [][5]int{{5, 3, 20, 0, 5}, {5, 3, 20, 4, 15}, {3000, 2, 500, 1000, 5000}, {4, 0, 7, 0, 4}, {0, 3, 4, 0, 9}, {6, 2, 0, 0, 6}, {70000, 1, 300, 0, 70000}} {
+	for _, c := range [][5]int{{5, 3, 20, 0, 5}, {5, 3, 20, 4, 15}, {3000, 2, 500, 1000, 5000}, {4, 0, 7, 0, 4}, {0, 3, 4, 0, 9}, {6, 2, 0, 0, 6}, {70000, 1, 2000, 0, 70000}, {3, 2, 1000, 1, 5}, {1, 1, 600, 0, 1}} {
 		n, dim, count, lo, all := c[0], c[1], c[2], c[3], c[4]
 		table, ids := randomArray(rng, n, dim), intArray(rng, -1, all+1, count)
 		dy := intArray(rng, -3, 4, count, dim)

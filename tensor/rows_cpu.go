@@ -2,6 +2,7 @@ package tensor
 
 import (
 	"math/bits"
+	"slices"
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/internal/simd"
@@ -63,6 +64,10 @@ func (c *CPU) Unique(it DType, ids unsafe.Pointer, n, lo, size int, index, count
 // radix sort of the bytes that rows below size have. spare has room for as many
 // keys; the result is in one of the two.
 func sortRows(keys, spare []uint64, size int) []uint64 {
+	if len(keys) < 512 { // the counts would cost more; keys differ, so any sort will do
+		slices.Sort(keys)
+		return keys
+	}
 	spare = spare[:len(keys)]
 	for shift := 32; shift < 32+bits.Len(uint(max(size-1, 0))); shift += 11 {
 		var start [2049]int
