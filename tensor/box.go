@@ -11,9 +11,8 @@ import (
 //
 //	for i in sizes: dst[dstOff+i] = src[srcOff+i]
 //
-// dst and src have one element type and len(sizes) dimensions each; the box must
-// lie within both. They may be on different devices only if the box is contiguous
-// in both.
+// dst and src have one element type, one device and len(sizes) dimensions each; the
+// box lies within both. The two boxes may be the same but not overlap otherwise.
 func CopyBox(dst *Tensor, dstOff []int, src *Tensor, srcOff, sizes []int) {
 	if dst.dtype != src.dtype {
 		throwType("CopyBox", "%v into %v: element types differ; Cast first", src.brief(), dst.brief())

@@ -138,8 +138,8 @@ func To(x *Tensor, dev Device) *Tensor {
 }
 
 // Cast returns x with elements converted to dt: floats round to nearest even and
-// truncate towards zero when dt is an integer; Bool is x != 0. It returns x
-// itself if dt is its type.
+// truncate towards zero when dt is an integer, and what does not fit is
+// unspecified; Bool is x != 0. It returns x itself if dt is its type.
 func Cast(x *Tensor, dt DType) *Tensor {
 	if x.dtype == dt {
 		return x

@@ -358,3 +358,19 @@ func TestCast(t *testing.T) {
 		check(t, label("Cast ", from, " to bool"), Cast(array{[]int{3}, []float64{0, 1, 2}}.tensor(cpu, from), Bool), array{[]int{3}, []float64{0, 1, 1}}, 0)
 	}
 }
+
+func TestNamedFunctions(t *testing.T) {
+	cpu := NewCPU(nil)
+	x, y := FromSlice(cpu, []float64{0.25, 2}, 2), FromSlice(cpu, []float64{1, 0.5}, 2)
+	for op, f := range map[UnaryOp]func(*Tensor) *Tensor{OpNeg: Neg, OpAbs: Abs, OpExp: Exp, OpLog: Log, OpSqrt: Sqrt, OpRsqrt: Rsqrt,
+		OpTanh: Tanh, OpSigmoid: Sigmoid, OpRelu: Relu, OpGelu: Gelu, OpSilu: Silu, OpSquare: Square, OpSign: Sign} {
+		check(t, op.String(), f(x), toArray(Unary(op, x)), 0)
+	}
+	for op, f := range map[BinaryOp]func(a, b *Tensor) *Tensor{OpAdd: Add, OpSub: Sub, OpMul: Mul, OpDiv: Div, OpMaximum: Maximum, OpMinimum: Minimum, OpPow: Pow} {
+		check(t, op.String(), f(x, y), toArray(Binary(op, x, y)), 0)
+	}
+	check(t, "AddScalar", AddScalar(x, 1), array{[]int{2}, []float64{1.25, 3}}, 0)
+	check(t, "MulScalar", MulScalar(x, 3), array{[]int{2}, []float64{0.75, 6}}, 0)
+	Fill(x, 7)
+	check(t, "Fill", x, array{[]int{2}, []float64{7, 7}}, 0)
+}

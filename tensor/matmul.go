@@ -18,12 +18,16 @@ func MatMul(a, b *Tensor, transA, transB bool) *Tensor {
 }
 
 // MatMulTo computes dst = a·b, or dst += a·b with accumulate; the arguments are
-// those of MatMul and dst has the shape of its result. dst may be neither a nor b.
+// those of MatMul and dst has the shape of its result. dst is written while a and b
+// are read: it throws a *UseError if dst is one of them.
 func MatMulTo(dst, a, b *Tensor, transA, transB, accumulate bool) {
 	m := matmulOf("MatMulTo", a, b, transA, transB)
 	wantSameType("MatMulTo", dst, a)
 	if !equalInts(m.squeezedShape(), dst.Shape()) {
 		throwShape("MatMulTo", "the product of %v and %v is %v, the destination %v", a.brief(), b.brief(), m.squeezedShape(), dst.brief())
+	}
+	if dst.numel > 0 && (dst.addr == a.addr || dst.addr == b.addr) {
+		throwUse("MatMulTo", "the destination %v is an argument too", dst.brief())
 	}
 	m.run(dst, accumulate)
 }

@@ -81,6 +81,8 @@ func TestMatMul(t *testing.T) {
 	wantThrow[*ShapeError](t, func() { MatMul(Zeros(cpu, Float32, 2, 2, 2), Zeros(cpu, Float32, 3, 2, 2), false, false) }, "batch sizes 2 and 3")
 	wantThrow[*ShapeError](t, func() { MatMul(Scalar(cpu, Float32, 1), b, false, false) }, "Mul")
 	wantThrow[*ShapeError](t, func() { MatMulTo(a, a, b, false, true, false) }, "destination", "[2 2]", "[2 3]")
+	square := Zeros(cpu, Float32, 2, 2)
+	wantThrow[*UseError](t, func() { MatMulTo(square, square, Clone(square), false, false, false) }, "MatMulTo", "argument too")
 	wantThrow[*TypeError](t, func() { MatMul(Zeros(cpu, Int32, 2, 2), Zeros(cpu, Int32, 2, 2), false, false) }, "MatMul", "Cast")
 }
 

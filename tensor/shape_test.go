@@ -39,6 +39,25 @@ func TestReshapeShares(t *testing.T) {
 	wantThrow[*ShapeError](t, func() { x.Reshape(1, 1, 1, 1, 1, 1, 1, 1, 24) }, "9 dimensions")
 }
 
+func TestSqueeze(t *testing.T) {
+	cpu := NewCPU(nil)
+	x := Zeros(cpu, Float32, 2, 3)
+	for dim, want := range map[int][]int{0: {1, 2, 3}, 1: {2, 1, 3}, 2: {2, 3, 1}, -1: {2, 3, 1}, -3: {1, 2, 3}} {
+		y := Unsqueeze(x, dim)
+		if !slices.Equal(y.Shape(), want) {
+			t.Errorf("Unsqueeze %d is %v, want %v", dim, y.Shape(), want)
+		}
+		if dim < 0 {
+			dim += 3
+		}
+		if z := Squeeze(y, dim); !slices.Equal(z.Shape(), []int{2, 3}) {
+			t.Errorf("Squeeze %d is %v", dim, z.Shape())
+		}
+	}
+	wantThrow[*ShapeError](t, func() { Unsqueeze(x, 3) }, "Unsqueeze", "[-3, 2]")
+	wantThrow[*ShapeError](t, func() { Squeeze(x, 1) }, "Squeeze", "size 3")
+}
+
 func TestNarrowCatSplit(t *testing.T) {
 	cpu := NewCPU(nil)
 	for _, shape := range shapes {

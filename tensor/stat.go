@@ -24,9 +24,8 @@ var rowNames = [rowOps]string{"LogSumExp", "SquareDev", "Norm", "PowSum"}
 // String returns the name, "LogSumExp".
 func (op RowOp) String() string { return rowNames[op] }
 
-// rowStat computes op over dims; p is for the norms.
-func rowStat(op RowOp, x *Tensor, p float64, dims []int, keepdim bool) *Tensor {
-	name := op.String()
+// rowStat computes op over dims on behalf of name; p is for the norms.
+func rowStat(name string, op RowOp, x *Tensor, p float64, dims []int, keepdim bool) *Tensor {
 	wantFloat(name, x)
 	mask := x.dimMask(name, dims)
 	n := x.count(mask)
@@ -61,7 +60,7 @@ func (t *Tensor) lastDims(mask int) *Tensor {
 // distances from their mean, over their number less correction (1 is the unbiased
 // estimate). It is NaN for too few elements.
 func Var(x *Tensor, dims []int, correction float64, keepdim bool) *Tensor {
-	y := rowStat(OpSquareDev, x, 0, dims, keepdim)
+	y := rowStat("Var", OpSquareDev, x, 0, dims, keepdim)
 	n := max(float64(x.count(x.dimMask("Var", dims)))-correction, 0)
 	y.dev.BinaryScalar(OpDiv, y.dtype, y.addr, y.addr, n, false, y.numel)
 	return y
@@ -76,7 +75,7 @@ func VarGrad(dy, x *Tensor, dims []int, correction float64, keepdim bool) *Tenso
 
 // LogSumExp returns ln Σ exp(x) over dims.
 func LogSumExp(x *Tensor, dims []int, keepdim bool) *Tensor {
-	return rowStat(OpLogSumExp, x, 0, dims, keepdim)
+	return rowStat("LogSumExp", OpLogSumExp, x, 0, dims, keepdim)
 }
 
 // LogSumExpGrad returns the gradient of LogSumExp(x, dims, keepdim) = y:
@@ -89,14 +88,14 @@ func LogSumExpGrad(dy, x, y *Tensor, dims []int, keepdim bool) *Tensor {
 // Norm returns (Σ |x|ᵖ)^(1/p) over dims, p > 0; max |x| for p = +Inf.
 func Norm(x *Tensor, p float64, dims []int, keepdim bool) *Tensor {
 	wantPower("Norm", p)
-	return rowStat(OpNorm, x, p, dims, keepdim)
+	return rowStat("Norm", OpNorm, x, p, dims, keepdim)
 }
 
 // PowSum returns Σ |x|ᵖ over dims, p > 0; max |x| for p = +Inf. Parts of a row
 // held apart combine by addition, or by maximum.
 func PowSum(x *Tensor, p float64, dims []int, keepdim bool) *Tensor {
 	wantPower("PowSum", p)
-	return rowStat(OpPowSum, x, p, dims, keepdim)
+	return rowStat("PowSum", OpPowSum, x, p, dims, keepdim)
 }
 
 func wantPower(op string, p float64) {

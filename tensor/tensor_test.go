@@ -32,15 +32,6 @@ func wantThrow[E error](t *testing.T, f func(), words ...string) {
 	}
 }
 
-func TestPackageExample(t *testing.T) {
-	cpu := NewCPU(nil)
-	a := FromSlice(cpu, []float32{1, 2, 3, 4}, 2, 2)
-	b := MatMul(a, a, false, true)
-	if got, want := Data[float32](b), []float32{5, 11, 11, 25}; !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
-}
-
 func TestScopeKeepsAndCloses(t *testing.T) {
 	cpu := NewCPU(nil)
 	s := cpu.Open()
