@@ -2,7 +2,9 @@ package commtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/gorun-spmd/gorun/comm"
@@ -36,7 +38,31 @@ func TestBackend(t *testing.T, run Harness) {
 					}
 				})
 			}
+			t.Run("a rank ends", func(t *testing.T) { aRankEnds(t, run, n) })
 		})
+	}
+}
+
+// aRankEnds: the last rank returns, without an error, while the others wait for
+// it on the world, or for one that waits for it on a half of the world.
+func aRankEnds(t *testing.T, run Harness, n int) {
+	errs := run(t.Context(), n, func(ctx context.Context, world *comm.Comm) error {
+		half, err := world.Split(ctx, world.Rank()%2, 0)
+		if err != nil || world.Rank() == n-1 {
+			return err
+		}
+		if half.Size() > 1 && world.Rank()%2 == (n-1)%2 {
+			return comm.Barrier(ctx, half)
+		}
+		return comm.Barrier(ctx, world)
+	})
+	for r, err := range errs {
+		switch {
+		case r == n-1 && err != nil:
+			t.Errorf("rank %d of %d, which ended: %v", r, n, err)
+		case r < n-1 && (!errors.Is(err, comm.ErrEnded) || !strings.Contains(err.Error(), fmt.Sprintf("rank %d ended", n-1))):
+			t.Errorf("rank %d of %d: got %v, want that rank %d ended", r, n, err, n-1)
+		}
 	}
 }
 

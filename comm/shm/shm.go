@@ -33,6 +33,7 @@ type Rank struct {
 
 	mine     *member
 	calm     uint32 // the alarm's value when nothing was wrong
+	allAlive uint32 // the alarm's value when no rank of this group had ended
 	calls    uint64 // collectives begun
 	steps    uint64 // points passed within them
 	sent     []uint64
@@ -79,7 +80,7 @@ func (j *job) join(parent *Rank, offset uint64, world []int, me int) (*Rank, err
 	g.worlds()[me] = uint32(world[me])
 	return &Rank{
 		job: j, parent: parent, region: g, me: me, world: world,
-		mine: g.members[me], calm: j.alarm.Load() - 1,
+		mine: g.members[me], calm: j.alarm.Load() - 1, allAlive: j.alarm.Load() - 1,
 		sent: make([]uint64, n), received: make([]uint64, n),
 		srcs: make([]unsafe.Pointer, n), dsts: make([]unsafe.Pointer, n), places: make([]place, n),
 	}, nil

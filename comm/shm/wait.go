@@ -3,6 +3,7 @@ package shm
 import (
 	"context"
 	goruntime "runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -116,14 +117,15 @@ func (r *Rank) trouble(ctx context.Context, call *comm.Call, done <-chan struct{
 	if err := r.alarmed(call); err != nil {
 		return err
 	}
-	if cause, ended := r.job.seg.HasEnded(r.world[m]); ended && word.Load() < target {
-		r.abort(verdict{kind: ranksEnd, a: r.world[m], text: cause})
-		return r.sentence(call)
+	if now := r.job.alarm.Load(); now != r.allAlive {
+		if err := r.ended(call, m, word, target); err != nil {
+			return err
+		}
 	}
 	if done != nil {
 		select {
 		case <-done:
-			err := comm.Late(context.Cause(ctx), r.late(target, word, m))
+			err := comm.Late(context.Cause(ctx), r.worlds(r.late(m, word, target)))
 			r.Abort(err)
 			r.leave()
 			return err
@@ -133,16 +135,55 @@ func (r *Rank) trouble(ctx context.Context, call *comm.Call, done <-chan struct{
 	return nil
 }
 
-// late lists the ranks that have not published the call that this one waits
-// in, or just m if it waits for something else.
-func (r *Rank) late(target uint64, word *atomic.Uint64, m int) (ranks []int) {
-	if word == &r.region.members[m].slots[r.calls&1].seq {
-		for i, peer := range r.region.members {
-			if peer.slots[r.calls&1].seq.Load() < target {
-				ranks = append(ranks, r.world[i])
-			}
-		}
-		return ranks
+// ended ends the communicator if a rank that this one waits for, here or next,
+// has ended.
+func (r *Rank) ended(call *comm.Call, m int, word *atomic.Uint64, target uint64) error {
+	now, alive := r.job.alarm.Load(), true
+	for _, w := range r.world {
+		_, ended := r.job.seg.HasEnded(w)
+		alive = alive && !ended
 	}
-	return []int{r.world[m]}
+	if alive {
+		r.allAlive = now
+		return nil
+	}
+	for _, l := range r.late(m, word, target) {
+		// What it published before it ended counts, so look again afterwards.
+		if cause, ended := r.job.seg.HasEnded(r.world[l]); ended && slices.Contains(r.late(m, word, target), l) {
+			r.abort(verdict{kind: ranksEnd, a: r.world[l], text: cause})
+			return r.sentence(call)
+		}
+	}
+	return nil
+}
+
+// late lists the ranks that have not published what this one waits for: all
+// that are behind in the collective, or just m if it waits for a message.
+func (r *Rank) late(m int, word *atomic.Uint64, target uint64) (ranks []int) {
+	var of func(*member) *atomic.Uint64
+	switch word {
+	case &r.region.members[m].slots[r.calls&1].seq:
+		of = func(p *member) *atomic.Uint64 { return &p.slots[r.calls&1].seq }
+	case &r.region.members[m].step:
+		of = func(p *member) *atomic.Uint64 { return &p.step }
+	default:
+		if word.Load() < target {
+			return []int{m}
+		}
+		return nil
+	}
+	for i, peer := range r.region.members {
+		if of(peer).Load() < target {
+			ranks = append(ranks, i)
+		}
+	}
+	return ranks
+}
+
+// worlds returns the world numbers of ranks.
+func (r *Rank) worlds(ranks []int) []int {
+	for i, m := range ranks {
+		ranks[i] = r.world[m]
+	}
+	return ranks
 }

@@ -1,0 +1,115 @@
+package shm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/comm"
+)
+
+// TestTheLauncherSeesWhoWaits: a wait that lasts is in the segment, with what
+// is waited for, until it ends.
+func TestTheLauncherSeesWhoWaits(t *testing.T) {
+	launcher, ranks := open(t, 2)
+	done := make(chan error)
+	go func() { done <- comm.AllReduce(t.Context(), comm.NewWorld(ranks[0]), make([]float32, 5), comm.Sum) }()
+	deadline := time.Now().Add(10 * time.Second)
+	w, ok := launcher.Waiting(0)
+	for ; !ok && time.Now().Before(deadline); w, ok = launcher.Waiting(0) {
+		time.Sleep(time.Millisecond)
+	}
+	what := comm.Fingerprint{What: w.What, Count: w.Count}.String()
+	if what != "AllReduce sum float32[5]" || w.Seq != 1 || w.On != 1 || !strings.HasPrefix(w.Site, "shm/failure_test.go:") || time.Since(w.Since) > time.Minute {
+		t.Errorf("got %+v, %s", w, what)
+	}
+	if err := comm.AllReduce(t.Context(), comm.NewWorld(ranks[1]), make([]float32, 5), comm.Sum); err != nil {
+		t.Error(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if w, ok := launcher.Waiting(0); ok {
+		t.Errorf("still waiting: %+v", w)
+	}
+	last := launcher.Last(1)
+	if len(last) != 1 || last[0].Seq != 1 || last[0].What != w.What && w.What != 0 {
+		t.Errorf("rank 1's last calls: %+v", last)
+	}
+}
+
+// TestEndedReachesSplitsToo: a death is seen by those who wait for that rank on
+// any communicator, and by those who wait for them.
+func TestEndedReachesSplitsToo(t *testing.T) {
+	const n = 4
+	launcher, ranks := open(t, n)
+	errs := make(chan error, n)
+	for r, b := range ranks {
+		go func() {
+			errs <- func() error {
+				world := comm.NewWorld(b)
+				half, err := world.Split(t.Context(), r%2, 0)
+				if err != nil {
+					return err
+				}
+				if r == 3 {
+					launcher.Ended(3, "signal: killed")
+					return nil
+				}
+				if r%2 == 1 {
+					err = comm.Barrier(t.Context(), half)
+				} else {
+					err = comm.Barrier(t.Context(), world)
+				}
+				var ended *comm.EndedError
+				if !errors.As(err, &ended) || ended.Rank != 3 || ended.Cause != "signal: killed" {
+					return fmt.Errorf("rank %d: got %v, want that rank 3 was killed", r, err)
+				}
+				return nil
+			}()
+		}()
+	}
+	for range n {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestDamage: a peer that publishes an address outside its arena gets an error,
+// not this process' memory.
+func TestDamage(t *testing.T) {
+	_, ranks := open(t, 2)
+	for _, b := range ranks {
+		comm.NewWorld(b)
+	}
+	r := ranks[0]
+	for _, at := range []uint64{uint64(r.job.arena.size), ^uint64(0), uint64(r.job.arena.size) - 8} {
+		if p := r.inArena(1, at, 0, 9); p != nil {
+			t.Errorf("9 bytes at %#x: %p", at, p)
+		}
+	}
+	if p := r.inArena(1, 8, -1, 9); p != nil {
+		t.Errorf("before the beginning: %p", p)
+	}
+	go func() { // rank 1, by hand
+		s := &ranks[1].mine.slots[1]
+		call := comm.Call{Kind: comm.AllGatherKind, Src: comm.Of(make([]float32, 5000))}
+		f := call.Fingerprint()
+		s.what, s.count, s.given = f.What, f.Count, inArena|5000<<8
+		*(*place)(unsafe.Pointer(&s.body)) = place{src: 1 << 60}
+		s.seq.Store(1)
+	}()
+	p, err := r.Memory().Alloc(5000 * 4) // staging would wait for a step that rank 1 does not make
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = comm.AllGather(context.Background(), comm.NewWorld(r), make([]float32, 10000), unsafe.Slice((*float32)(p), 5000))
+	if err == nil || !strings.Contains(err.Error(), "rank 1 published is damaged") {
+		t.Errorf("got %v", err)
+	}
+}
