@@ -41,7 +41,7 @@ type Device interface {
 type Memory struct{ pool *mem.Pool }
 
 // NewMemory returns a Memory over a. populate is called once for each new block
-// above 1 MiB; nil does nothing.
+// above 1 MiB; nil says that the process cannot touch the memory.
 func NewMemory(a mem.Allocator, populate func(p unsafe.Pointer, bytes int)) *Memory {
 	return &Memory{pool: mem.NewPool(a, populate)}
 }

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"unsafe"
+
+	"github.com/gorun-spmd/gorun/internal/invariant"
 )
 
 func TestClassesFit(t *testing.T) {
@@ -268,6 +270,34 @@ func TestFullArenaIsTrimmedThenRefused(t *testing.T) {
 	p.Trim()
 	if arena.used != 0 || p.Stats().Reserved != 0 {
 		t.Errorf("%d bytes held after Trim, stats %+v", arena.used, p.Stats())
+	}
+}
+
+func TestChangingSizesDoNotPileUp(t *testing.T) {
+	arena := newCounted(1 << 40)
+	p := NewPool(arena, nil)
+	p.collectFrom = 8 << 20
+	for mb := 1; mb <= 200; mb++ {
+		s := p.Open()
+		alloc(t, p, mb<<20)
+		s.Close()
+		if st := p.Stats(); st.Reserved > 3*st.HighWater+8<<20 || st.Reserved != arena.used {
+			t.Fatalf("after blocks of up to %d MiB: %+v, the arena has given %d", mb, st, arena.used)
+		}
+	}
+}
+
+func TestFreedMemoryIsSpoiled(t *testing.T) {
+	if !invariant.Enabled {
+		t.Skip("only where expensive checks are on")
+	}
+	p := NewPool(System{}, Populate)
+	s := p.Open()
+	x := (*float32)(alloc(t, p, 4).Ptr())
+	*x = 1
+	s.Close()
+	if *x == *x {
+		t.Errorf("a freed float is %v, want NaN", *x)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 	"unsafe"
+
+	"github.com/gorun-spmd/gorun/internal/invariant"
 )
 
 // A Pool caches the memory of one Allocator in size classes. Blocks of a class
@@ -42,7 +44,7 @@ type Stats struct {
 }
 
 // NewPool returns a pool over from. populate is called once for each new block
-// above 1 MiB (see Populate); nil does nothing.
+// above 1 MiB (see Populate); nil says that the process cannot touch the memory.
 func NewPool(from Allocator, populate func(p unsafe.Pointer, bytes int)) *Pool {
 	return &Pool{from: from, populate: populate, collectFrom: collectFrom}
 }
@@ -114,6 +116,11 @@ func (p *Pool) take(class, size int) *Block {
 func (p *Pool) grow(class, size int) (*Block, error) {
 	b := &Block{pool: p, size: size, class: class}
 	if size > smallBytes {
+		// Sizes that change from step to step leave blocks behind that nobody asks
+		// for again: with more cached than was ever in use at once, start anew.
+		if p.stats.Cached > max(p.stats.HighWater, p.collectFrom) {
+			p.trim()
+		}
 		ptr, err := p.from.Alloc(size)
 		if err != nil {
 			return nil, err
@@ -146,12 +153,24 @@ func (p *Pool) grow(class, size int) (*Block, error) {
 // release puts b back into its class. The caller holds the lock and has taken
 // b off its scope or off unscoped.
 func (p *Pool) release(b *Block) {
+	if invariant.Enabled && p.populate != nil {
+		spoil(b)
+	}
 	b.gen++
 	b.scope = nil
 	p.stats.Live -= b.size
 	p.stats.Cached += b.size
 	p.frees++
 	b.next, p.free[b.class] = p.free[b.class], b
+}
+
+// spoil makes what is left in a block useless: floats are NaN and indices -1, so
+// that a read after the scope closed does not go unnoticed.
+func spoil(b *Block) {
+	s := unsafe.Slice((*byte)(b.ptr), b.size)
+	for i := range s {
+		s[i] = 0xff
+	}
 }
 
 // collect runs Go's collector and waits until the clean-ups that follow from it
