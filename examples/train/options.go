@@ -1,0 +1,142 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/gorun-spmd/gorun/examples/train/internal/corpus"
+	"github.com/gorun-spmd/gorun/examples/train/internal/dataset"
+)
+
+// options are the command line.
+type options struct {
+	help, json bool
+
+	corpus  corpus.Options
+	vocab   int
+	context int // tokens in a window
+
+	dp, tp int // sizes of the mesh axes
+
+	layers, width, heads int
+	tied                 bool
+
+	seed    uint64
+	batch   int // windows in a step, over all ranks
+	steps   int // 0: until the time is up
+	minutes float64
+	rate    float64 // peak learning rate
+	clip    float64
+
+	plot   string
+	prompt string
+	sample int // tokens
+}
+
+// defaultMinutes leaves time to build, prepare and evaluate within three.
+const defaultMinutes = 2.25
+
+// flags declares the command line, with its defaults, into o.
+func flags(o *options) *flag.FlagSet {
+	f := flag.NewFlagSet("train", flag.ContinueOnError)
+	f.SetOutput(io.Discard) // an error is returned and printed once
+	f.Func("data", "train on the text in `PATH`, a file or a folder; may be repeated, and more may follow the flags (default: the Go standard library)",
+		func(p string) error { o.corpus.Paths = append(o.corpus.Paths, p); return nil })
+	f.IntVar(&o.vocab, "vocab", dataset.DefaultVocabSize, "entries of the tokenizer, at most")
+	f.IntVar(&o.context, "context", 128, "tokens in a window")
+	f.IntVar(&o.dp, "dp", 0, "ranks that divide the batch (default: what -tp leaves over)")
+	f.IntVar(&o.tp, "tp", 0, "ranks that divide the model (default: what -dp leaves over)")
+	f.IntVar(&o.layers, "layers", 4, "blocks of the transformer")
+	f.IntVar(&o.width, "width", 192, "features of a token")
+	f.IntVar(&o.heads, "heads", 4, "attention heads, a divisor of -width")
+	f.BoolVar(&o.tied, "tied", false, "use the token table as the output head")
+	f.Uint64Var(&o.seed, "seed", 1, "of parameters, batches and the sample")
+	f.IntVar(&o.batch, "batch", 16, "windows in a step, over all ranks")
+	f.IntVar(&o.steps, "steps", 0, "end after so many steps")
+	f.Float64Var(&o.minutes, "minutes", 0, fmt.Sprintf("end after so many minutes (default %v, or never if -steps is given)", defaultMinutes))
+	f.Float64Var(&o.rate, "lr", 3e-3, "peak learning rate")
+	f.Float64Var(&o.clip, "clip", 1, "largest norm of a step's gradients")
+	f.StringVar(&o.plot, "plot", "train-loss.png", "write the loss curve to `FILE`; empty: do not")
+	f.StringVar(&o.prompt, "prompt", "// Package sort provides", "beginning of the text sample")
+	f.IntVar(&o.sample, "sample", 120, "tokens of the text sample; 0: none")
+	f.BoolVar(&o.json, "json", false, "print one JSON object at the end")
+	f.BoolVar(&o.help, "h", false, "show this help")
+	f.BoolVar(&o.help, "help", false, "show this help")
+	return f
+}
+
+// usage describes the command line.
+func usage() string {
+	var text strings.Builder
+	text.WriteString("usage: gorun -np N ./examples/train [flags] [PATH…]\n\nTrains a language model on text, sharded over N ranks.\n\n")
+	f := flags(new(options))
+	f.SetOutput(&text)
+	f.PrintDefaults()
+	return text.String()
+}
+
+// parse reads the command line of a job of size ranks.
+func parse(args []string, size int) (*options, error) {
+	o := new(options)
+	f := flags(o)
+	if err := f.Parse(args); err != nil {
+		return nil, fmt.Errorf("train: %w; -h lists the flags", err)
+	}
+	o.corpus.Paths = append(o.corpus.Paths, f.Args()...)
+	if o.help {
+		return o, nil
+	}
+	for _, flag := range []struct {
+		name  string
+		value int
+	}{{"context", o.context}, {"layers", o.layers}, {"width", o.width}, {"heads", o.heads}, {"batch", o.batch}} {
+		if flag.value < 1 {
+			return nil, fmt.Errorf("train: -%s %d: give at least 1", flag.name, flag.value)
+		}
+	}
+	switch {
+	case o.width%o.heads != 0:
+		return nil, fmt.Errorf("train: -heads %d does not divide -width %d; change one of them", o.heads, o.width)
+	case o.steps < 0:
+		return nil, fmt.Errorf("train: -steps %d: give at least 1, or 0 for a limit in minutes", o.steps)
+	case !(o.minutes >= 0):
+		return nil, fmt.Errorf("train: -minutes %v: give a positive number", o.minutes)
+	case !(o.rate > 0):
+		return nil, fmt.Errorf("train: -lr %v: give a positive number", o.rate)
+	case !(o.clip > 0):
+		return nil, fmt.Errorf("train: -clip %v: give a positive number", o.clip)
+	case o.sample < 0:
+		return nil, fmt.Errorf("train: -sample %d: give 0 or more", o.sample)
+	}
+	if o.steps == 0 && o.minutes == 0 {
+		o.minutes = defaultMinutes
+	}
+	return o, o.arrange(size)
+}
+
+// arrange completes the sizes of the mesh for size ranks.
+func (o *options) arrange(size int) error {
+	if o.dp < 0 || o.tp < 0 {
+		return fmt.Errorf("train: -dp %d -tp %d: give at least 1", o.dp, o.tp)
+	}
+	dp, tp := o.dp, o.tp
+	switch {
+	case tp == 0 && dp == 0:
+		dp, tp = 1, size
+	case tp == 0 && size%dp == 0:
+		tp = size / dp
+	case dp == 0 && size%tp == 0:
+		dp = size / tp
+	}
+	if dp*tp != size {
+		return fmt.Errorf("train: -dp %d -tp %d do not make %d ranks; their product must be what -np says", o.dp, o.tp, size)
+	}
+	o.dp, o.tp = dp, tp
+	return nil
+}
+
+// limit is the time to train, 0 for no limit.
+func (o *options) limit() time.Duration { return time.Duration(o.minutes * float64(time.Minute)) }

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/examples/train/internal/baseline"
+	"github.com/gorun-spmd/gorun/examples/train/internal/losscurve"
+	"github.com/gorun-spmd/gorun/examples/train/internal/progress"
+)
+
+// A summary is what -json prints.
+type summary struct {
+	Steps              int       `json:"steps"`
+	LossFirst          float64   `json:"loss_first"`
+	LossLast           float64   `json:"loss_last"`
+	HeldOutLoss        float64   `json:"held_out_loss"` // nats per token
+	BitsPerByte        float64   `json:"bits_per_byte"`
+	UnigramBitsPerByte float64   `json:"unigram_bits_per_byte"`
+	BigramBitsPerByte  float64   `json:"bigram_bits_per_byte"`
+	GzipBitsPerByte    float64   `json:"gzip_bits_per_byte"`
+	TokensPerSecond    float64   `json:"tokens_per_second"`
+	Parameters         int       `json:"parameters"`
+	NP                 int       `json:"np"`
+	DP                 int       `json:"dp"`
+	TP                 int       `json:"tp"`
+	Losses             []float64 `json:"losses"` // nats per token, one a step
+}
+
+// report measures the model on the held-out text and tells what came of the run.
+// All ranks compute; rank 0 tells.
+func report(ctx context.Context, world *comm.Comm, t *trainer, say func(string, ...any)) error {
+	if len(t.losses) == 0 {
+		return fmt.Errorf("train: the time was over before the first step; give more -minutes, or -steps")
+	}
+	say("measuring on the held-out text …")
+	nats, targets, err := t.heldOut(ctx)
+	if err != nil {
+		return err
+	}
+	text, err := t.write(ctx)
+	if err != nil {
+		return err
+	}
+	if world.Rank() != 0 {
+		return nil
+	}
+	d := t.data
+	scores, err := baseline.Measure(d.Train, d.HeldOut, d.Tokenizer.VocabSize(), d.HeldOutText())
+	if err != nil {
+		return err
+	}
+	s := summary{
+		Steps: len(t.losses), LossFirst: t.losses[0], LossLast: t.losses[len(t.losses)-1],
+		HeldOutLoss: nats / float64(targets), BitsPerByte: baseline.FromNats(nats, d.HeldOutBytes),
+		UnigramBitsPerByte: scores.Unigram, BigramBitsPerByte: scores.Bigram, GzipBitsPerByte: scores.Gzip,
+		TokensPerSecond: t.rateOf, Parameters: t.model.count(), NP: world.Size(), DP: t.o.dp, TP: t.o.tp, Losses: t.losses,
+	}
+	say("\nbits per byte on %s of held-out text", size(d.HeldOutBytes))
+	say("  unigram   %.3f", s.UnigramBitsPerByte)
+	say("  gzip -9   %.3f", s.GzipBitsPerByte)
+	say("  bigram    %.3f", s.BigramBitsPerByte)
+	say("  model     %.3f   %+.0f %% against the unigram, after %d steps of %s tokens", s.BitsPerByte,
+		100*(s.BitsPerByte/s.UnigramBitsPerByte-1), s.Steps, progress.Count(float64(t.perStep)))
+	if text != "" {
+		say("\n%s", text)
+	}
+	if t.o.plot != "" {
+		if err := t.curve(s, targets).Save(t.o.plot); err != nil {
+			return fmt.Errorf("train: -plot: %w", err)
+		}
+		say("\nloss curve: %s", t.o.plot)
+	}
+	if t.o.json {
+		return json.NewEncoder(os.Stdout).Encode(s)
+	}
+	return nil
+}
+
+// curve is the loss curve with the levels of the simpler models.
+func (t *trainer) curve(s summary, targets int) losscurve.Curve {
+	level := func(bits float64) float64 { return baseline.ToNats(bits, t.data.HeldOutBytes) / float64(targets) }
+	return losscurve.Curve{
+		Title:   fmt.Sprintf("%s parameters, np %d (dp %d, tp %d)", progress.Count(float64(s.Parameters)), s.NP, s.DP, s.TP),
+		Train:   s.Losses,
+		HeldOut: []losscurve.Point{{Step: s.Steps, Loss: s.HeldOutLoss}},
+		Levels: []losscurve.Level{
+			{Name: "unigram", Loss: level(s.UnigramBitsPerByte)},
+			{Name: "gzip -9", Loss: level(s.GzipBitsPerByte)},
+			{Name: "bigram", Loss: level(s.BigramBitsPerByte)},
+		},
+	}
+}
+
+// size writes a number of bytes.
+func size(bytes int) string {
+	if bytes < 10_000 {
+		return fmt.Sprintf("%d bytes", bytes)
+	}
+	return fmt.Sprintf("%d kB", (bytes+500)/1000)
+}
