@@ -98,7 +98,7 @@ func TestMatMulVectors(t *testing.T) {
 func TestMatMulGrad(t *testing.T) {
 	rng := newRNG()
 	for _, c := range matmulCases[:len(matmulCases)-1] {
-		if c.m > 5 {
+		if c.m > 5 || len(c.a) > 2 {
 			continue
 		}
 		for trans := range 4 {

@@ -2,7 +2,6 @@ package tensor
 
 import (
 	"math"
-	"slices"
 	"testing"
 )
 
@@ -12,14 +11,9 @@ func TestSoftmax(t *testing.T) {
 	for _, shape := range append([][]int{{3, 1000}, {2, 5000}}, shapes...) {
 		for dim := range shape {
 			x := randomArray(rng, shape...)
-			want := build(shape, func(i []int) float64 {
-				j, s := slices.Clone(i), 0.0
-				for k := range shape[dim] {
-					j[dim] = k
-					s += math.Exp(x.at(j...))
-				}
-				return math.Exp(x.at(i...)) / s
-			})
+			exp := build(shape, func(i []int) float64 { return math.Exp(x.at(i...)) })
+			sums := reduceWant(exp, []int{dim}, true, sum)
+			want := build(shape, func(i []int) float64 { return exp.at(i...) / sums.at(i...) })
 			logWant := build(shape, func(i []int) float64 { return math.Log(want.at(i...)) })
 			for _, dt := range floats {
 				check(t, label("Softmax", dt, shape, dim), Softmax(x.tensor(cpu, dt), dim), want, tolerance(dt))
@@ -159,7 +153,7 @@ func attentionWant(q, k, v array, causal bool) array {
 func TestAttention(t *testing.T) {
 	cpu := NewCPU(nil)
 	rng := newRNG()
-	for _, c := range [][6]int{{1, 1, 1, 1, 1, 1}, {2, 3, 5, 5, 4, 4}, {1, 2, 130, 130, 8, 8}, {1, 1, 70, 3, 2, 5}, {2, 1, 3, 90, 6, 1}, {0, 2, 3, 3, 2, 2}, {1, 2, 0, 3, 2, 2}} {
+	for _, c := range [][6]int{{1, 1, 1, 1, 1, 1}, {2, 2, 4, 4, 3, 3}, {1, 2, 130, 130, 6, 2}, {1, 1, 70, 3, 2, 5}, {1, 1, 3, 90, 6, 1}, {0, 2, 3, 3, 2, 2}, {1, 2, 0, 3, 2, 2}} {
 		b, h, n, s, d, e := c[0], c[1], c[2], c[3], c[4], c[5]
 		q, k, v := randomArray(rng, b, h, n, d), randomArray(rng, b, h, s, d), randomArray(rng, b, h, s, e)
 		for _, causal := range []bool{false, true} {
