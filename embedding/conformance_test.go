@@ -157,15 +157,17 @@ func (c *recorded) run(ctx context.Context, world *comm.Comm, op func(in map[str
 		}
 		return comm.Barrier(ctx, world) // the group is still usable
 	}
-	if err := c.check(ctx, m, in, op); err != nil {
+	var failed error
+	err = dtensor.Try(ctx, m, func() { failed = c.check(ctx, m, in, op) })
+	if err != nil {
 		return err
 	}
 	for name, want := range c.Expect.InputsAfter {
-		if err := c.same(name+" afterwards", in[name].Full(), want); err != nil {
-			return err
+		if failed == nil {
+			failed = c.same(name+" afterwards", in[name].Full(), want)
 		}
 	}
-	return nil
+	return failed
 }
 
 func (c *recorded) check(ctx context.Context, m *dtensor.Mesh, in map[string]*dtensor.Tensor, op func(in map[string]*dtensor.Tensor) *dtensor.Tensor) error {

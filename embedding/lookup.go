@@ -85,8 +85,11 @@ func newLookup(p *plan, s settings, weight, ids *dtensor.Tensor, tracked bool) *
 	l.n, l.base = l.table.Dim(0), l.lo
 	if p.premasked { // checked when they were masked
 		n := l.ids.Numel()
-		l.mask, l.base = ids.Mask(), 0
-		l.ids = tensor.MaskedFill(l.ids.Reshape(n), l.mask.Masked().Reshape(n), -1).Reshape(l.ids.Shape()...)
+		l.base = 0
+		l.ids = tensor.MaskedFill(l.ids.Reshape(n), ids.Mask().Masked().Reshape(n), -1).Reshape(l.ids.Shape()...)
+		if p.carries {
+			l.mask = ids.Mask()
+		}
 	}
 	l.agree(ids)
 	return l
@@ -101,7 +104,7 @@ func (l *lookup) forward() *tensor.Tensor {
 	if l.s.renorm {
 		l.renormalize()
 	}
-	if len(l.masked) > 0 && !l.premasked {
+	if l.carries && !l.premasked {
 		l.mask = l.newMask()
 	}
 	if l.travel != nil {

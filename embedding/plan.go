@@ -25,6 +25,7 @@ type plan struct {
 	final  []layout.Placement // what it is brought to then
 
 	premasked bool // the ids came masked for this table
+	carries   bool // the result carries a mask; else it is P(sum) on masked axes
 }
 
 // planFor plans a lookup of ids in weight [V, D].
@@ -64,6 +65,16 @@ func planFor(op string, weight, ids *dtensor.Tensor, s settings) *plan {
 		p.final[axis] = p.result[axis]
 		if at.IsShard() { // the same part of the ids again, with whole rows
 			p.final[axis] = at
+		}
+	}
+	p.carries = slices.ContainsFunc(p.result, layout.Placement.IsMask)
+	if p.carries && !slices.Equal(p.result, p.final) {
+		// A mask does not survive the all-to-all; zeros in its place do.
+		p.carries = false
+		for axis, place := range p.result {
+			if place.IsMask() {
+				p.result[axis], p.final[axis] = layout.Partial(layout.Sum), layout.Partial(layout.Sum)
+			}
 		}
 	}
 	return p

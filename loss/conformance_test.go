@@ -152,7 +152,11 @@ func (c *recorded) run(ctx context.Context, world *comm.Comm, op func(in map[str
 		}
 		return comm.Barrier(ctx, world) // the group is still usable
 	}
-	return c.check(ctx, m, in, op)
+	var failed error
+	if err := dtensor.Try(ctx, m, func() { failed = c.check(ctx, m, in, op) }); err != nil {
+		return err
+	}
+	return failed
 }
 
 func (c *recorded) check(ctx context.Context, m *dtensor.Mesh, in map[string]*dtensor.Tensor, op func(in map[string]*dtensor.Tensor) *dtensor.Tensor) error {

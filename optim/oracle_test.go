@@ -33,7 +33,11 @@ func onMesh(t *testing.T, shape []int, f func(ctx context.Context, m *dtensor.Me
 		if err != nil {
 			return err
 		}
-		return f(ctx, m)
+		var failed error
+		if err := dtensor.Try(ctx, m, func() { failed = f(ctx, m) }); err != nil {
+			return err
+		}
+		return failed
 	})
 }
 
