@@ -148,7 +148,7 @@ func TestBuffers(t *testing.T) {
 	if e := Of([]float64(nil)); e.Bytes() != 0 || e.Data() != nil {
 		t.Errorf("%+v", e)
 	}
-	type pair struct{ a, b int32 }
+	type pair [2]int32
 	if r := Raw(make([]pair, 3)); r.Count != 24 || r.DType != Uint8 {
 		t.Errorf("%+v", r)
 	}

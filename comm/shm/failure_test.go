@@ -24,7 +24,7 @@ func TestTheLauncherSeesWhoWaits(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	what := comm.Fingerprint{What: w.What, Count: w.Count}.String()
-	if what != "AllReduce sum float32[5]" || w.Seq != 1 || w.On != 1 || !strings.HasPrefix(w.Site, "shm/failure_test.go:") || time.Since(w.Since) > time.Minute {
+	if what != "AllReduce sum float32[5]" || w.Text != what || w.Seq != 1 || w.On != 1 || !strings.HasPrefix(w.Site, "shm/failure_test.go:") || time.Since(w.Since) > time.Minute {
 		t.Errorf("got %+v, %s", w, what)
 	}
 	if err := comm.AllReduce(t.Context(), comm.NewWorld(ranks[1]), make([]float32, 5), comm.Sum); err != nil {

@@ -106,7 +106,7 @@ func (r *Rank) tell(call *comm.Call, m int, since time.Time) {
 	f := call.Fingerprint()
 	r.job.seg.SetWait(r.job.rank, control.Wait{
 		Call:  control.Call{Comm: r.region.offset, Seq: r.calls, What: f.What, Count: f.Count},
-		Since: since, On: r.world[m], Site: call.Site(),
+		Since: since, On: r.world[m], Text: call.String(), Site: call.Site(),
 	})
 }
 

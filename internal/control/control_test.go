@@ -87,7 +87,7 @@ func TestRecorderKeepsTheLastCalls(t *testing.T) {
 	if len(last) != RingCalls || last[0].Seq != 6 || last[RingCalls-1].Seq != RingCalls+5 {
 		t.Errorf("%d calls, %v to %v", len(last), last[0], last[len(last)-1])
 	}
-	w := Wait{Call: Call{Comm: 1, Seq: 9}, Since: time.Unix(5, 0), On: 0, Site: "a.go:1"}
+	w := Wait{Call: Call{Comm: 1, Seq: 9}, Since: time.Unix(5, 0), On: 0, Text: "Barrier", Site: "a.go:1"}
 	ranks[0].SetWait(0, w)
 	if got, ok := launcher.Waiting(0); !ok || got != w {
 		t.Errorf("got %v, %v; want %v", got, ok, w)
@@ -207,7 +207,7 @@ func FuzzLauncherSurvives(f *testing.F) {
 			text, _ := s.Error(r)
 			cause, _ := s.HasEnded(r)
 			w, _ := s.Waiting(r)
-			for _, x := range []string{text, cause, w.Site, s.State(r).String()} {
+			for _, x := range []string{text, cause, w.Site, w.Text, s.State(r).String()} {
 				if !utf8.ValidString(x) || len(x) > 3*errorBytes {
 					t.Errorf("%d bytes of text: %q", len(x), x)
 				}

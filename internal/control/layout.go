@@ -85,9 +85,11 @@ type waiting struct {
 	what  atomic.Uint64
 	count atomic.Uint64
 	on    atomic.Uint64 // world number of the rank waited for
-	size  atomic.Uint32
+	text  [siteBytes]byte
 	site  [siteBytes]byte
-	_     [12]byte
+
+	textSize, siteSize atomic.Uint32
+	_                  [8]byte
 }
 
 // entry is one call of the ring. The rank alone writes it, without atomics: a

@@ -15,6 +15,7 @@ type Wait struct {
 	Call
 	Since time.Time
 	On    int    // world number of the first rank that has not come
+	Text  string // the call in words, "AllReduce sum float32[1024]"
 	Site  string // where the call was made, "train.go:31"
 }
 
@@ -52,7 +53,8 @@ func (s *Segment) SetWait(rank int, w Wait) {
 	b.what.Store(w.What)
 	b.count.Store(w.Count)
 	b.on.Store(uint64(w.On))
-	b.size.Store(uint32(copy(b.site[:], w.Site)))
+	b.textSize.Store(uint32(copy(b.text[:], w.Text)))
+	b.siteSize.Store(uint32(copy(b.site[:], w.Site)))
 	b.since.Store(w.Since.UnixNano())
 }
 
@@ -68,7 +70,8 @@ func (s *Segment) Waiting(rank int) (w Wait, ok bool) {
 		Call:  Call{b.comm.Load(), b.seq.Load(), b.what.Load(), b.count.Load()},
 		Since: time.Unix(0, since),
 		On:    int(min(b.on.Load(), uint64(s.ranks-1))),
-		Site:  readText(b.site[:], b.size.Load()),
+		Text:  readText(b.text[:], b.textSize.Load()),
+		Site:  readText(b.site[:], b.siteSize.Load()),
 	}, true
 }
 
