@@ -195,7 +195,7 @@ func (c *CPU) BinaryScalar(op BinaryOp, dt DType, dst, x unsafe.Pointer, v float
 	case Int64:
 		binaryScalar(op, sliceOf[int64](dst, n), sliceOf[int64](x, n), int64(v), swap)
 	case Uint8:
-		binaryScalar(op, sliceOf[uint8](dst, n), sliceOf[uint8](x, n), uint8(v), swap)
+		binaryScalar(op, sliceOf[uint8](dst, n), sliceOf[uint8](x, n), uint8(int64(v)), swap)
 	}
 }
 

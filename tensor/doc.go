@@ -14,9 +14,10 @@
 // # Errors
 //
 // A misuse throws: *ShapeError for sizes that do not fit, *TypeError for element
-// types, *UseError for memory that is no longer the tensor's. They are checked before any
-// work and thrown through internal/fault, so that a boundary such as dtensor.Try
-// hands them to the caller as ordinary errors.
+// types, *IndexError for an index out of range, *UseError for memory that is no
+// longer the tensor's. All is checked before any work. The errors are thrown
+// through internal/fault, so that a boundary such as dtensor.Try hands them to the
+// caller as ordinary ones.
 //
 // # Memory
 //
@@ -30,10 +31,18 @@
 // what was allocated goes back at Close, except what was kept; to use it later
 // throws. Outside any scope it goes back some time after the last reference is
 // gone, by a clean-up. A slice from Data or an address from Ptr is no reference:
-// keep the tensor alive while you use them.
+// keep the tensor alive while you use them. Under the race detector memory that
+// went back is filled with NaN, so that a mistake shows.
+//
+// # Parallelism
+//
+// One goroutine at a time computes on a device. The kernels of the CPU use several
+// processors for large arguments if GOMAXPROCS allows it; a rank normally has one.
+// The bits of a result do not depend on it.
 //
 // # Types
 //
 // Arithmetic is for float32 (fast) and float64, and for integers where it makes
-// sense; Float16 and BFloat16 are for storage and exchange: Cast first.
+// sense; Float16 and BFloat16 are for storage and exchange: Cast first. Sums and
+// products of integers and Bool are Int64.
 package tensor

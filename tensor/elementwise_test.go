@@ -371,6 +371,7 @@ func TestNamedFunctions(t *testing.T) {
 	}
 	check(t, "AddScalar", AddScalar(x, 1), array{[]int{2}, []float64{1.25, 3}}, 0)
 	check(t, "MulScalar", MulScalar(x, 3), array{[]int{2}, []float64{0.75, 6}}, 0)
+	check(t, "AddScalar of uint8", AddScalar(Full(cpu, Uint8, 5, 1), -2), array{[]int{1}, []float64{3}}, 0)
 	Fill(x, 7)
 	check(t, "Fill", x, array{[]int{2}, []float64{7, 7}}, 0)
 }

@@ -31,7 +31,7 @@ func (c *CPU) Fill(dt DType, dst unsafe.Pointer, n int, v float64) {
 	case Int64:
 		simd.Fill(sliceOf[int64](dst, n), int64(v))
 	case Uint8:
-		simd.Fill(sliceOf[uint8](dst, n), uint8(v))
+		simd.Fill(sliceOf[uint8](dst, n), uint8(int64(v)))
 	case Bool:
 		simd.Fill(sliceOf[uint8](dst, n), 1) // 0 was above
 	}
