@@ -46,6 +46,9 @@ func (c *Comm) fill(b Backend, rank int, world []int, memory mem.Allocator) {
 	if memory == nil {
 		memory = new(mem.System)
 	}
+	if len(world) == 1 { // nobody to talk to
+		b = &solo{world: world[0]}
+	}
 	c.backend, c.rank, c.size, c.world, c.memory = b, rank, len(world), world, memory
 	c.shared.join(c)
 }
@@ -219,7 +222,7 @@ func (c *Comm) derive(ctx context.Context, members []int, shared bool, name stri
 		world[i] = c.world[r]
 	}
 	rank := slices.Index(members, c.rank)
-	var b Backend = &solo{}
+	var b Backend
 	if shared {
 		ask := members
 		if len(members) < 2 {

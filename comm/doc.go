@@ -35,6 +35,13 @@
 // Any slice will do. One allocated from Memory is read by the other ranks
 // where it lies; any other is copied through shared memory on the way.
 //
+// # What was called
+//
+// Stats counts calls and bytes by kind, and by the cause that a Call names.
+// Record keeps every call with its time and line until Stop; commtest.Expect
+// holds a function to a budget; WriteTrace shows the calls of all ranks on one
+// time line.
+//
 // # Who implements what
 //
 // Users hold a *Comm; checks, counters and the sticky error live in it, once.

@@ -8,7 +8,10 @@ import (
 )
 
 // solo is the backend of a group of one: every collective is a copy.
-type solo struct{ aborted atomic.Pointer[AbortError] }
+type solo struct {
+	world   int // its rank's world number
+	aborted atomic.Pointer[AbortError]
+}
 
 func (s *solo) Rank() int { return 0 }
 func (s *solo) Size() int { return 1 }
@@ -26,7 +29,7 @@ func (s *solo) Do(_ context.Context, call *Call) error {
 func (s *solo) Split(context.Context, []int) (Backend, error) { return nil, nil }
 
 func (s *solo) Abort(cause error) {
-	s.aborted.CompareAndSwap(nil, &AbortError{Cause: cause.Error(), Err: cause})
+	s.aborted.CompareAndSwap(nil, &AbortError{Rank: s.world, Cause: cause.Error(), Err: cause})
 }
 
 func (s *solo) Memory() mem.Allocator { return nil }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -39,6 +40,18 @@ func TestRanksReportsWhoEnded(t *testing.T) {
 	}
 	if errs[1] != nil {
 		t.Errorf("rank 1: %v", errs[1])
+	}
+}
+
+func TestAFatalRankIsNotWaitedFor(t *testing.T) {
+	errs := Ranks(t.Context(), 2, func(ctx context.Context, world *comm.Comm) error {
+		if world.Rank() == 1 {
+			runtime.Goexit() // what t.Fatal does
+		}
+		return comm.Barrier(ctx, world)
+	})
+	if errs[1] != nil || !errors.Is(errs[0], comm.ErrEnded) || !strings.Contains(errs[0].Error(), "did not return") {
+		t.Errorf("got %v", errs)
 	}
 }
 
