@@ -2,6 +2,7 @@ package shm
 
 import (
 	"context"
+	"math"
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
@@ -26,6 +27,9 @@ func (r *Rank) Do(ctx context.Context, call *comm.Call) error {
 		r.Abort(err)
 		r.leave()
 		return err
+	}
+	if mode >= inArena && call.Kind.Reduces() { // from here on others may store into its memory
+		r.foreign, r.exit = true, math.MaxUint64
 	}
 	s.seq.Store(seq)
 	r.ring()

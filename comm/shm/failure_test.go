@@ -113,3 +113,54 @@ func TestDamage(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestNobodyStoresIntoARankThatHasLeft: a context ends at any moment of a run
+// of large reductions; after the error this rank's buffer is its own again,
+// and no rank takes a result that may be wrong for a right one.
+func TestNobodyStoresIntoARankThatHasLeft(t *testing.T) {
+	const n, count, tries = 3, 50_000, 12
+	errs := goroutines(t)(t.Context(), n, func(ctx context.Context, world *comm.Comm) error {
+		p, err := world.Memory().Alloc(4 * count)
+		if err != nil {
+			return err
+		}
+		buf := unsafe.Slice((*int32)(p), count)
+		for try := range tries {
+			c, err := world.Split(ctx, 0, 0)
+			if err != nil {
+				return err
+			}
+			mine, cancel := ctx, context.CancelFunc(func() {})
+			if world.Rank() == try%n {
+				mine, cancel = context.WithTimeout(ctx, time.Duration(try*try)*17*time.Microsecond)
+			}
+			for err == nil {
+				for i := range buf {
+					buf[i] = int32(i)
+				}
+				if err = comm.AllReduce(mine, c, buf, comm.Sum); err == nil {
+					for i, x := range buf {
+						if x != int32(n*i) {
+							cancel()
+							return fmt.Errorf("try %d: no error, and [%d] is %d, want %d", try, i, x, n*i)
+						}
+					}
+				}
+			}
+			cancel()
+			for i := range buf {
+				buf[i] = -7
+			}
+			time.Sleep(time.Millisecond)
+			for i, x := range buf {
+				if x != -7 {
+					return fmt.Errorf("try %d: [%d] became %d after %w", try, i, x, err)
+				}
+			}
+		}
+		return nil
+	})
+	if err := errors.Join(errs...); err != nil {
+		t.Error(err)
+	}
+}
