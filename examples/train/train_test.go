@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/commtest"
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/examples/train/internal/dataset"
+)
+
+// small is a command line for a model and a batch of which nothing divides by
+// three or four.
+var small = []string{"-context", "9", "-width", "12", "-heads", "3", "-layers", "2", "-batch", "5", "-lr", "0.01"}
+
+// text is a token stream with something to learn.
+func text(vocab int) []uint16 {
+	tokens := make([]uint16, 4000)
+	for i := range tokens {
+		tokens[i] = uint16((i*i/3 + i) % vocab)
+	}
+	return tokens
+}
+
+// losses trains for some steps on a mesh, in process.
+func losses(t *testing.T, dp, tp int, args ...string) []float64 {
+	t.Helper()
+	var all []float64
+	const vocab = 261
+	commtest.Run(t, dp*tp, func(ctx context.Context, world *comm.Comm) error {
+		o, err := parse(append(append([]string{"-steps", "6", "-dp", strconv.Itoa(dp), "-tp", strconv.Itoa(tp)}, small...), args...), world.Size())
+		if err != nil {
+			return err
+		}
+		mesh, err := dtensor.NewMesh(world, dtensor.Axis{Name: "dp", Size: dp}, dtensor.Axis{Name: "tp", Size: tp})
+		if err != nil {
+			return err
+		}
+		m, err := newModel(ctx, mesh, o, vocab)
+		if err != nil {
+			return err
+		}
+		data := &dataset.Dataset{Train: text(vocab), HeldOut: text(vocab)[:100]}
+		tr, err := newTrainer(mesh, m, data, o)
+		if err != nil {
+			return err
+		}
+		if err := tr.train(ctx, world, quiet); err != nil {
+			return err
+		}
+		nats, targets, err := tr.heldOut(ctx)
+		if err != nil {
+			return err
+		}
+		if targets != 99 || nats <= 0 {
+			return fmt.Errorf("held out: %v nats over %d targets", nats, targets)
+		}
+		if world.Rank() == 0 {
+			all = append(tr.losses, nats/float64(targets))
+		}
+		return nil
+	})
+	return all
+}
+
+func TestEveryMeshTrainsTheSame(t *testing.T) {
+	for _, args := range [][]string{nil, {"-tied"}} {
+		want := losses(t, 1, 1, args...)
+		if len(want) != 7 || !(want[5] < want[0]) {
+			t.Fatalf("%v: on one rank: %v", args, want)
+		}
+		for _, mesh := range [][2]int{{1, 2}, {2, 1}, {1, 3}, {3, 1}, {2, 2}, {1, 4}, {4, 1}} {
+			got := losses(t, mesh[0], mesh[1], args...)
+			for i := range want {
+				if len(got) != len(want) || math.Abs(got[i]-want[i]) > 1e-4*want[i] {
+					t.Errorf("%v: mesh %v: losses %v, want %v", args, mesh, got, want)
+					break
+				}
+			}
+		}
+	}
+}
+
+// TestTableGradientIsSparse holds that no gradient of the untied token table is
+// a dense [V, C], and what a step of a tensor-parallel model communicates.
+func TestTableGradientIsSparse(t *testing.T) {
+	commtest.Run(t, 2, func(ctx context.Context, world *comm.Comm) error {
+		o, err := parse(append([]string{"-steps", "1", "-tp", "2"}, small...), 2)
+		if err != nil {
+			return err
+		}
+		mesh, err := dtensor.NewMesh(world, dtensor.Axis{Name: "dp", Size: 1}, dtensor.Axis{Name: "tp", Size: 2})
+		if err != nil {
+			return err
+		}
+		m, err := newModel(ctx, mesh, o, 261)
+		if err != nil {
+			return err
+		}
+		tr, err := newTrainer(mesh, m, &dataset.Dataset{Train: text(261)}, o)
+		if err != nil {
+			return err
+		}
+		_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+			ids, targets := tr.batch(func(ids, targets []int64) { dataset.FillBatch(tr.sample, 0, 0, ids, targets) })
+			return m.loss(ids, targets, 0)
+		}, tr.params...)
+		if err != nil {
+			return err
+		}
+		rows, ok := grads[0].Rows()
+		if !ok || rows.Index.Numel() > o.batch*o.context {
+			return fmt.Errorf("the gradient of the token table is %v", grads[0].Dense())
+		}
+		if p := m.head.Placements(); p[1] != layout.Shard(0) || m.head.Local().Shape()[0] > 131 {
+			return fmt.Errorf("the head is %v, %v on rank %d", m.head, m.head.Local().Shape(), world.Rank())
+		}
+		return nil
+	})
+}
+
+func TestBadCommandLines(t *testing.T) {
+	for _, c := range []struct{ args, says string }{
+		{"-nosuch", "-nosuch"},
+		{"-steps x", "-steps"},
+		{"-steps -1", "-steps -1"},
+		{"-dp 3", "-dp 3 -tp 0"},
+		{"-dp 2 -tp 3", "-dp 2 -tp 3"},
+		{"-heads 5", "-heads 5 does not divide -width 192"},
+		{"-batch 0", "-batch 0"},
+		{"-minutes -2", "-minutes -2"},
+		{"-lr 0", "-lr 0"},
+		{"-clip NaN", "-clip NaN"},
+		{"-sample -1", "-sample -1"},
+	} {
+		if _, err := parse(strings.Fields(c.args), 4); err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: got %v, want a line with %q", c.args, err, c.says)
+		}
+	}
+}
+
+func TestMeshFromFlags(t *testing.T) {
+	for _, c := range []struct {
+		args   string
+		dp, tp int
+	}{{"", 1, 4}, {"-dp 2", 2, 2}, {"-tp 2", 2, 2}, {"-dp 4 -tp 1", 4, 1}, {"-tp 4", 1, 4}} {
+		o, err := parse(strings.Fields(c.args), 4)
+		if err != nil || o.dp != c.dp || o.tp != c.tp {
+			t.Errorf("%q: %+v, %v; want dp %d tp %d", c.args, o, err, c.dp, c.tp)
+		}
+	}
+}
+
+// command builds gorun and this program once, and returns how to start it.
+func command(t *testing.T) func(n int, args ...string) (stdout, stderr string, status int) {
+	t.Helper()
+	bin := t.TempDir()
+	if out, err := exec.Command("go", "build", "-o", bin, "../../cmd/gorun", ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return func(n int, args ...string) (string, string, int) {
+		cmd := exec.Command(filepath.Join(bin, "gorun"), append([]string{"-np", strconv.Itoa(n), filepath.Join(bin, "train")}, args...)...)
+		var stdout, stderr strings.Builder
+		cmd.Stdout, cmd.Stderr = &stdout, &stderr
+		cmd.Env = append(os.Environ(), "XDG_CACHE_HOME="+filepath.Join(bin, "cache"))
+		_ = cmd.Run()
+		return stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()
+	}
+}
+
+func TestProgram(t *testing.T) {
+	run := command(t)
+	dir := t.TempDir()
+	corpus := filepath.Join(dir, "text")
+	if err := os.WriteFile(corpus, []byte(strings.Repeat("the quick brown fox jumps over the lazy dog\n", 400)), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	plot := filepath.Join(dir, "loss.png")
+	stdout, stderr, status := run(2, "-steps", "4", "-vocab", "300", "-batch", "4", "-context", "16", "-width", "16", "-layers", "1",
+		"-sample", "5", "-plot", plot, "-json", corpus)
+	if status != 0 {
+		t.Fatalf("status %d\n%s", status, stderr)
+	}
+	var s summary
+	lines := strings.Split(strings.TrimSpace(stdout), "\n")
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &s); err != nil {
+		t.Fatalf("%v in %q", err, stdout)
+	}
+	if s.Steps != 4 || len(s.Losses) != 4 || s.LossFirst != s.Losses[0] || s.LossLast != s.Losses[3] || s.NP != 2 || s.TP != 2 ||
+		s.BitsPerByte <= 0 || s.UnigramBitsPerByte <= 0 || s.GzipBitsPerByte <= 0 || s.TokensPerSecond <= 0 {
+		t.Errorf("summary %+v", s)
+	}
+	if info, err := os.Stat(plot); err != nil || info.Size() < 1000 {
+		t.Errorf("loss curve: %v", err)
+	}
+
+	empty := filepath.Join(dir, "empty")
+	if err := os.WriteFile(empty, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		n    int
+		args []string
+		says string
+	}{
+		{2, []string{"-nosuch"}, "-nosuch"},
+		{2, []string{"-dp", "3"}, "-dp 3"},
+		{2, []string{"-data", filepath.Join(dir, "missing")}, "missing"},
+		{2, []string{empty}, "empty"},
+		{1, []string{"-heads", "7"}, "-heads 7"},
+	} {
+		_, stderr, status := run(c.n, c.args...)
+		if status != 1 || !strings.Contains(stderr, c.says) || strings.Contains(stderr, "goroutine ") {
+			t.Errorf("%v: status %d\n%s", c.args, status, stderr)
+		}
+	}
+}
