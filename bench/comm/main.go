@@ -73,9 +73,10 @@ func main() {
 	largest := flag.Int("max", 64<<20, "the largest buffer, in bytes a rank")
 	asJSON := flag.Bool("json", false, "write JSON lines")
 	heap := flag.Bool("heap", false, "use Go's own memory instead of memory that other ranks can reach")
+	budget := flag.Duration("time", time.Second, "how long to measure each size, about; at least 20 calls")
 	flag.Parse()
 	runtime.Main(func(ctx context.Context, world *comm.Comm) error {
-		return measureAll(ctx, world, *ops, *largest, *heap, printer(world, *asJSON))
+		return measureAll(ctx, world, setting{*ops, *largest, *heap, *budget}, printer(world, *asJSON))
 	})
 }
 
@@ -94,28 +95,36 @@ func printer(world *comm.Comm, asJSON bool) func(result) error {
 	}
 }
 
-func measureAll(ctx context.Context, world *comm.Comm, ops string, largest int, heap bool, show func(result) error) error {
-	a, err := floats(world, largest/4, heap)
+// setting is what the flags say.
+type setting struct {
+	ops     string
+	largest int
+	heap    bool
+	budget  time.Duration
+}
+
+func measureAll(ctx context.Context, world *comm.Comm, set setting, show func(result) error) error {
+	a, err := floats(world, set.largest/4, set.heap)
 	if err != nil {
 		return err
 	}
-	b, err := floats(world, largest/4*world.Size(), heap)
+	b, err := floats(world, set.largest/4*world.Size(), set.heap)
 	if err != nil {
 		return err
 	}
 	for _, m := range benchmarks() {
-		if ops != "" && !slices.Contains(strings.Split(ops, ","), m.name) {
+		if set.ops != "" && !slices.Contains(strings.Split(set.ops, ","), m.name) {
 			continue
 		}
 		for _, bytes := range []int{8, 4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20} {
-			if bytes > largest || m.name == "barrier" && bytes > 8 {
+			if bytes > set.largest || m.name == "barrier" && bytes > 8 {
 				break
 			}
 			n := max(bytes/4, world.Size())
 			if n > len(a) {
 				continue
 			}
-			r, err := measure(ctx, world, m, a[:n], b)
+			r, err := measure(ctx, world, m, a[:n], b, set.budget)
 			if err != nil {
 				return err
 			}
@@ -141,8 +150,9 @@ func floats(c *comm.Comm, n int, heap bool) ([]float32, error) {
 	return s, nil
 }
 
-// measure times one collective on one size.
-func measure(ctx context.Context, c *comm.Comm, m benchmark, a, b []float32) (result, error) {
+// measure times one collective on one size, half of the budget call by call
+// and half back to back.
+func measure(ctx context.Context, c *comm.Comm, m benchmark, a, b []float32, budget time.Duration) (result, error) {
 	loop := func(calls int) (time.Duration, error) {
 		start := time.Now()
 		for range calls {
@@ -163,7 +173,7 @@ func measure(ctx context.Context, c *comm.Comm, m benchmark, a, b []float32) (re
 	if err := comm.AllReduce(ctx, c, slowest, comm.Max); err != nil {
 		return result{}, err
 	}
-	calls := min(max(int(0.5/slowest[0]), 20), 20_000)
+	calls := min(max(int(budget.Seconds()/2/slowest[0]), 20), 20_000)
 	times := make([]float64, calls)
 	for i := range times {
 		if err := comm.Barrier(ctx, c); err != nil {
