@@ -138,7 +138,11 @@ func TestKilledWhileBuilding(t *testing.T) {
 			"go":      "#!/bin/sh\necho half built >$GOTMPDIR/x\nsetsid sleep 1000 &\necho $GOTMPDIR >" + dir + "/new && mv " + dir + "/new " + dir + "/started\nwait\n",
 			"main.go": "package main\n",
 		} {
-			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
+			// No fork in between: a child that has the file open for writing makes it busy.
+			syscall.ForkLock.RLock()
+			err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755)
+			syscall.ForkLock.RUnlock()
+			if err != nil {
 				t.Fatal(err)
 			}
 		}
