@@ -219,3 +219,8 @@ func (q *question) check(ctx context.Context, m *dtensor.Mesh, logits, targets, 
 	}
 	return near("gradient", dx.Full(), wantGrad, 1e-11)
 }
+
+// values returns the elements of the whole tensor.
+func values(t *dtensor.Tensor) []float64 {
+	return tensor.ToSlice[float64](tensor.Cast(t.Full(), tensor.Float64))
+}

@@ -1,0 +1,201 @@
+package loss_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/loss"
+)
+
+// logSoftmax is the rows of x less the logarithms of their sums of exponentials.
+func logSoftmax(x []float64, c int) []float64 {
+	y := make([]float64, len(x))
+	for i := 0; i < len(x); i += c {
+		sum := 0.0
+		for _, v := range x[i : i+c] {
+			sum += math.Exp(v)
+		}
+		for j, v := range x[i : i+c] {
+			y[i+j] = v - math.Log(sum)
+		}
+	}
+	return y
+}
+
+// TestNLLLoss: of the logarithms of softmax it is the cross-entropy, and its
+// gradient is -w at the target.
+func TestNLLLoss(t *testing.T) {
+	for name, q := range questions() {
+		if q.probs != nil || q.smoothing != 0 || q.z != 0 {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			for _, mesh := range meshes {
+				onMesh(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+					whole := make([]layout.Placement, len(mesh))
+					gy, g := q.gradient(m)
+					want, _ := q.answer(gy)
+					wantGrad := q.nllGrad(gy)
+					for _, lp := range combinations(len(mesh), replicate, shard0, shard1, partial) {
+						x, y := place(m, logSoftmax(q.logits, q.c), []int{q.n, q.c}, lp...), place(m, q.targets, []int{q.n}, whole...)
+						var failed error
+						_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+							l := loss.NLLLoss(x, y, q.options(m, whole...))
+							failed = near("loss", l.Full(), want, 1e-11)
+							return l.Mul(g).Sum(nil, false)
+						}, x)
+						if err != nil || failed != nil {
+							return fmt.Errorf("%v: %v %v", lp, err, failed)
+						}
+						if err := near("gradient", grads[0].Dense().Full(), wantGrad, 1e-11); err != nil {
+							return fmt.Errorf("%v: %w", lp, err)
+						}
+					}
+					return nil
+				})
+			}
+		})
+	}
+}
+
+// nllGrad is the gradient of NLLLoss as a loop.
+func (q *question) nllGrad(gy []float64) []float64 {
+	grad := make([]float64, q.n*q.c)
+	weight := func(y int64) float64 {
+		if q.weight == nil {
+			return 1
+		}
+		return q.weight[y]
+	}
+	denom := 0.0
+	for _, y := range q.targets {
+		if y != q.ignore {
+			denom += weight(y)
+		}
+	}
+	for i, y := range q.targets {
+		if y == q.ignore {
+			continue
+		}
+		g := gy[0]
+		switch q.reduction {
+		case loss.None:
+			g = gy[i]
+		case loss.Mean:
+			g /= denom
+		}
+		grad[i*q.c+int(y)] = -weight(y) * g
+	}
+	return grad
+}
+
+// TestLinearCrossEntropy compares loss and both gradients with the loops, for
+// every placement of hidden and weight.
+func TestLinearCrossEntropy(t *testing.T) {
+	const width = 3
+	for name, q := range questions() {
+		if q.probs != nil {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			hidden, weight := numbers(q.n*width, 11, 2), numbers(q.c*width, 12, 2)
+			flat := *q
+			flat.logits = make([]float64, q.n*q.c)
+			for i := range q.n {
+				for c := range q.c {
+					for k := range width {
+						flat.logits[i*q.c+c] += hidden[i*width+k] * weight[c*width+k]
+					}
+				}
+			}
+			for _, mesh := range meshes {
+				onMesh(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+					whole := make([]layout.Placement, len(mesh))
+					gy, g := q.gradient(m)
+					want, dLogits := flat.answer(gy)
+					wantHidden, wantWeight := make([]float64, len(hidden)), make([]float64, len(weight))
+					for i := range q.n {
+						for c := range q.c {
+							for k := range width {
+								wantHidden[i*width+k] += dLogits[i*q.c+c] * weight[c*width+k]
+								wantWeight[c*width+k] += dLogits[i*q.c+c] * hidden[i*width+k]
+							}
+						}
+					}
+					for _, hp := range combinations(len(mesh), replicate, shard0, shard1, partial) {
+						for _, wp := range combinations(len(mesh), replicate, shard0, shard1) {
+							h, w := place(m, hidden, []int{q.n, width}, hp...), place(m, weight, []int{q.c, width}, wp...)
+							y := place(m, q.targets, []int{q.n}, whole...)
+							var failed error
+							_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+								l := loss.LinearCrossEntropy(h, w, y, q.options(m, whole...))
+								failed = near("loss", l.Full(), want, 1e-11)
+								return l.Mul(g).Sum(nil, false)
+							}, h, w)
+							if err == nil && failed == nil {
+								failed = near("gradient of hidden", grads[0].Dense().Full(), wantHidden, 1e-10)
+							}
+							if err == nil && failed == nil {
+								failed = near("gradient of weight", grads[1].Dense().Full(), wantWeight, 1e-10)
+							}
+							if err != nil || failed != nil {
+								return fmt.Errorf("hidden %v, weight %v: %v %v", hp, wp, err, failed)
+							}
+						}
+					}
+					return nil
+				})
+			}
+		})
+	}
+}
+
+// TestLinearOfSequences has hidden [B, T, H] sharded by B or by T.
+func TestLinearOfSequences(t *testing.T) {
+	const b, n, width, classes = 2, 3, 4, 5
+	hidden, weight := numbers(b*n*width, 1, 1), numbers(classes*width, 2, 1)
+	targets := []int64{0, 4, -100, 2, 2, 1}
+	for _, mesh := range [][]int{{1}, {2}, {2, 2}} {
+		onMesh(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+			whole := make([]layout.Placement, len(mesh))
+			run := func(h, w, y *dtensor.Tensor, f func(h, w, y *dtensor.Tensor) *dtensor.Tensor) ([][]float64, error) {
+				l, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor { return f(h, w, y) }, h, w)
+				if err != nil {
+					return nil, err
+				}
+				return [][]float64{values(l), values(grads[0].Dense()), values(grads[1].Dense())}, nil
+			}
+			y := place(m, targets, []int{b, n}, whole...)
+			want, err := run(place(m, hidden, []int{b, n, width}, whole...), place(m, weight, []int{classes, width}, whole...), y,
+				func(h, w, y *dtensor.Tensor) *dtensor.Tensor {
+					return loss.CrossEntropy(h.Reshape(b*n, width).Linear(w, nil), y.Reshape(b*n), loss.Options{})
+				})
+			if err != nil {
+				return err
+			}
+			for _, hp := range combinations(len(mesh), replicate, shard0, shard1, shard2) {
+				for _, wp := range combinations(len(mesh), replicate, shard0) {
+					got, err := run(place(m, hidden, []int{b, n, width}, hp...), place(m, weight, []int{classes, width}, wp...), y,
+						func(h, w, y *dtensor.Tensor) *dtensor.Tensor {
+							return loss.LinearCrossEntropy(h, w, y, loss.Options{})
+						})
+					if err != nil {
+						return fmt.Errorf("hidden %v, weight %v: %w", hp, wp, err)
+					}
+					for k := range want {
+						for i := range want[k] {
+							if math.Abs(got[k][i]-want[k][i]) > 1e-12 {
+								return fmt.Errorf("hidden %v, weight %v: result %d element %d is %v, want %v", hp, wp, k, i, got[k][i], want[k][i])
+							}
+						}
+					}
+				}
+			}
+			return nil
+		})
+	}
+}
