@@ -22,7 +22,7 @@ const (
 	BarrierKind
 	SendKind
 	RecvKind
-	SplitKind // Split and Group; never handed to a Backend
+	SplitKind // the exchange that begins a Split or Group: an AllGather by another name
 	Kinds     // how many there are
 )
 

@@ -17,7 +17,9 @@ var (
 	largeCounts = [...]int{1024, 1025, 5003, 70001}
 )
 
-func collectiveCases() []Case {
+// Collectives returns the cases that compare every collective with the loop of
+// its documentation.
+func Collectives() []Case {
 	cases := []Case{
 		{"float32", typed[float32]},
 		{"float64", typed[float64]},
@@ -33,6 +35,7 @@ func collectiveCases() []Case {
 		{"NaN", propagatesNaN},
 		{"Send and Recv", letters},
 		{"out of place", outOfPlace},
+		{"random sequences", randomSequences},
 	}
 	for _, n := range largeCounts {
 		for w := range places {

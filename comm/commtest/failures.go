@@ -10,7 +10,9 @@ import (
 	"github.com/gorun-spmd/gorun/comm"
 )
 
-func failureCases() []Case {
+// Failures returns the cases in which a call must fail, and the world go on.
+// Backends that can only block and abort the whole job cannot pass them.
+func Failures() []Case {
 	return []Case{
 		{"disagreement", disagreement},
 		{"disagreement of counts", countsDisagree},

@@ -7,7 +7,9 @@ import (
 	"github.com/gorun-spmd/gorun/comm"
 )
 
-func groupCases() []Case {
+// Groups returns the cases about communicators: making them, using several at a
+// time, counting their calls.
+func Groups() []Case {
 	return []Case{
 		{"Split", splits},
 		{"Group", groups},

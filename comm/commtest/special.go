@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/invariant"
 )
 
 // affine is x → a·x+b: composing them is associative but not commutative.
@@ -151,6 +153,38 @@ func letters(ctx context.Context, c *comm.Comm) error {
 				}
 			}
 			a.free()
+		}
+	}
+	return nil
+}
+
+// randomSequences goes through the collectives in an order and with sizes drawn
+// by a fixed seed, the same on all ranks, on the world and on halves of it: each
+// call finds what the one before it left behind.
+func randomSequences(ctx context.Context, c *comm.Comm) error {
+	half, err := c.Split(ctx, c.Rank()%2, 0)
+	if err != nil {
+		return err
+	}
+	rng := rand.New(rand.NewPCG(uint64(c.Size()), 7))
+	counts := []int{0, 1, 4, 8, 9, 100, 1023, 1024, 1025, 3000, 20_000}
+	if invariant.Enabled { // slow under the race detector
+		counts = counts[:9]
+	}
+	for k := range 40 {
+		on := []*comm.Comm{c, half}[rng.IntN(2)]
+		t := newTyped[float32](ctx, on, place(rng.IntN(int(places))))
+		t.salt = k * 1000
+		count := counts[rng.IntN(len(counts))]
+		run := []func(int) error{
+			func(n int) error { return t.reductions(n, comm.Sum) },
+			func(n int) error { return t.reductions(n, comm.Avg) },
+			t.gathers, t.scatters, t.exchanges,
+		}[rng.IntN(5)]
+		err := run(count)
+		t.free()
+		if err != nil {
+			return fmt.Errorf("step %d, on %s, %v: %w", k, on.Name(), t.where, err)
 		}
 	}
 	return nil

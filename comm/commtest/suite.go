@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -66,8 +67,6 @@ func aRankEnds(t *testing.T, run Harness, n int) {
 	}
 }
 
-// Cases returns all cases. A program that is started as N ranks can run them
-// one after the other on its one world.
-func Cases() []Case {
-	return append(append(collectiveCases(), groupCases()...), failureCases()...)
-}
+// Cases returns all cases: Collectives, Groups and Failures. A program that is
+// started as N ranks can run them one after the other on its one world.
+func Cases() []Case { return slices.Concat(Collectives(), Groups(), Failures()) }
