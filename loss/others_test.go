@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/gorun-spmd/gorun/dtensor"
@@ -113,6 +114,9 @@ func TestLinearCrossEntropy(t *testing.T) {
 				}
 			}
 			for _, mesh := range meshes {
+				if len(mesh) > 1 && !strings.HasPrefix(name, "everything") {
+					continue // many layouts
+				}
 				onMesh(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
 					whole := make([]layout.Placement, len(mesh))
 					gy, g := q.gradient(m)
