@@ -288,6 +288,9 @@ func abortReachesSplits(ctx context.Context, world *comm.Comm) error {
 	if err != nil {
 		return err
 	}
+	if err := comm.Barrier(ctx, world); err != nil { // all have left the Split, which the abort would end too
+		return err
+	}
 	switch {
 	case sub == nil:
 		c.Abort(errTest)
