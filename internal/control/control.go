@@ -30,13 +30,18 @@ import (
 // MaxRanks is how many ranks one segment can serve.
 const MaxRanks = 4096
 
+// addressBytes is how much of its address space a rank spends on arenas, of the
+// 128 TiB that it has.
+const addressBytes = 32 << 40
+
 // Options are the launcher's choices. The zero value is usable.
 type Options struct {
 	// Cores is how many cores the ranks together may use: while they are not
 	// more than that, a waiting rank spins. 0 means GOMAXPROCS.
 	Cores int
 	// ArenaBytes is the most that one rank can allocate of shared memory; it
-	// takes memory as it is used. 0 means the machine's memory.
+	// takes memory as it is used. 0 means the machine's memory, or less where
+	// the arenas of all ranks would not fit the address space of one.
 	ArenaBytes int
 	// MemoryBytes is the most that all ranks together can allocate of it: they
 	// get an error instead of being killed. 0 means 15/16 of the machine's
@@ -88,7 +93,7 @@ func Create(n int, o Options) (*Segment, error) {
 		if err != nil {
 			return nil, err
 		}
-		o.ArenaBytes, o.MemoryBytes = cmp.Or(o.ArenaBytes, total), cmp.Or(o.MemoryBytes, limit-limit/16)
+		o.ArenaBytes, o.MemoryBytes = cmp.Or(o.ArenaBytes, min(total, addressBytes/n)), cmp.Or(o.MemoryBytes, limit-limit/16)
 	}
 	o.ArenaBytes = (o.ArenaBytes + page - 1) &^ (page - 1)
 	s := &Segment{ranks: n, arena: o.ArenaBytes}
