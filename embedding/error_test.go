@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/commtest"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/embedding"
@@ -158,4 +159,40 @@ func TestTable(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestOutsideTheMesh: a rank that is in no position holds empty tensors, makes
+// the same calls and takes part in nothing.
+func TestOutsideTheMesh(t *testing.T) {
+	for _, wp := range []layout.Placement{replicate, shard0, shard1} {
+		for _, ip := range []layout.Placement{replicate, shard0, shard1} {
+			commtest.Run(t, 3, func(ctx context.Context, world *comm.Comm) error {
+				m, err := dtensor.NewMeshOf(world, []int{2, 0}, dtensor.Axis{Name: "a", Size: 2})
+				if err != nil {
+					return err
+				}
+				table, ids := numbers(12, 1), []int64{5, 0, 3, 3}
+				w, x := place(m, table, []int{6, 2}, wp), place(m, ids, []int{2, 2}, ip)
+				l, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+					y := embedding.Lookup(w, x, embedding.Options{MaxNorm: new(100.0)})
+					bags := embedding.Bag(w, x, nil, nil, embedding.BagOptions{})
+					if fmt.Sprint(y.Shape(), bags.Shape()) != "[2 2 2] [2 2]" {
+						panic(fmt.Sprint(y.Shape(), bags.Shape()))
+					}
+					return y.Sum(nil, false).Add(bags.Sum(nil, false))
+				}, w)
+				if err != nil {
+					return fmt.Errorf("rank %d: %w", world.Rank(), err)
+				}
+				if world.Rank() == 1 {
+					if n := l.Local().Numel() + w.Local().Numel(); n != 0 && l.Local().NDim() > 0 {
+						return fmt.Errorf("the rank outside holds %d elements", n)
+					}
+					return nil
+				}
+				ones := []float64{1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5} // itself, and half of a mean of two
+				return near("gradient", grads[0].Dense().Full(), gradOf(6, 2, ids, ones, -1, false))
+			})
+		}
+	}
 }

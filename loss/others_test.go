@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/commtest"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/loss"
@@ -198,6 +200,36 @@ func TestLinearOfSequences(t *testing.T) {
 						}
 					}
 				}
+			}
+			return nil
+		})
+	}
+}
+
+// TestOutsideTheMesh: a rank that is in no position makes the same calls and
+// takes part in nothing.
+func TestOutsideTheMesh(t *testing.T) {
+	for _, xp := range []layout.Placement{replicate, shard0, shard1} {
+		commtest.Run(t, 3, func(ctx context.Context, world *comm.Comm) error {
+			m, err := dtensor.NewMeshOf(world, []int{2, 0}, dtensor.Axis{Name: "a", Size: 2})
+			if err != nil {
+				return err
+			}
+			q := questions()["plain mean"]
+			x, y := place(m, q.logits, []int{5, 7}, xp), place(m, q.targets, []int{5}, replicate)
+			w := place(m, numbers(21, 1, 1), []int{3, 7}, xp)
+			var probs *dtensor.Tensor
+			l, _, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+				probs = loss.CrossEntropy(x, x.Detach(), loss.Options{Reduction: loss.None})
+				return loss.CrossEntropy(x, y, loss.Options{}).
+					Add(loss.NLLLoss(x, y, loss.Options{})).
+					Add(loss.LinearCrossEntropy(x, w, place(m, []int64{0, 1, 2, 0, 1}, []int{5}, replicate), loss.Options{}))
+			}, x, w)
+			if err != nil {
+				return fmt.Errorf("rank %d: %w", world.Rank(), err)
+			}
+			if probs.Dim(0) != 5 || len(l.Shape()) != 0 {
+				return fmt.Errorf("rank %d: shapes %v and %v", world.Rank(), probs.Shape(), l.Shape())
 			}
 			return nil
 		})

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/commtest"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/optim"
@@ -215,4 +216,37 @@ func TestBadConfigurations(t *testing.T) {
 		}
 		return comm.Barrier(ctx, m.Comm())
 	})
+}
+
+// TestOutsideTheMesh: a rank that is in no position makes the same steps on
+// nothing.
+func TestOutsideTheMesh(t *testing.T) {
+	for _, k := range kinds {
+		commtest.Run(t, 3, func(ctx context.Context, world *comm.Comm) error {
+			m, err := dtensor.NewMeshOf(world, []int{2, 0}, dtensor.Axis{Name: "a", Size: 2})
+			if err != nil {
+				return err
+			}
+			for _, place := range []layout.Placement{rowWise, colWise} {
+				var failed error
+				err := dtensor.Try(ctx, m, func() {
+					w := dtensor.Full(m, tensor.Float32, 1, []int{5, 4}, place)
+					params := []*dtensor.Tensor{w}
+					opt := k.make(params)
+					grads := []dtensor.Grad{dtensor.Dense(dtensor.Full(m, tensor.Float32, 2, []int{5, 4}, place))}
+					norm, err := optim.ClipGradNorm(ctx, params, grads, 1e9)
+					if failed = err; err == nil {
+						failed = opt.Step(grads, 0.5)
+					}
+					if world.Rank() != 1 && (norm < 8.9 || norm > 9) {
+						failed = fmt.Errorf("norm %v", norm)
+					}
+				})
+				if err != nil || failed != nil {
+					return fmt.Errorf("rank %d: %v %v", world.Rank(), err, failed)
+				}
+			}
+			return nil
+		})
+	}
 }
