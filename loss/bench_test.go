@@ -42,3 +42,37 @@ func BenchmarkCrossEntropy(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkLinearCrossEntropy compares the fused loss with the product and the
+// loss, value and gradients, on one rank.
+func BenchmarkLinearCrossEntropy(b *testing.B) {
+	const n, width, classes = 512, 768, 32768
+	for _, c := range []struct {
+		name string
+		f    func(h, w, y *dtensor.Tensor) *dtensor.Tensor
+	}{
+		{"fused", func(h, w, y *dtensor.Tensor) *dtensor.Tensor { return loss.LinearCrossEntropy(h, w, y, loss.Options{}) }},
+		{"unfused", func(h, w, y *dtensor.Tensor) *dtensor.Tensor {
+			return loss.CrossEntropy(h.Linear(w, nil), y, loss.Options{})
+		}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			commtest.Run(b, 1, func(ctx context.Context, world *comm.Comm) error {
+				m, err := dtensor.NewMesh(world, dtensor.Axis{Name: "tp", Size: 1})
+				if err != nil {
+					return err
+				}
+				h := dtensor.Normal(m, dtensor.Key{}, 0, 1, []int{n, width}, replicate)
+				w := dtensor.Normal(m, dtensor.Key{Seed: 1}, 0, 0.02, []int{classes, width}, replicate)
+				y := dtensor.Zeros(m, tensor.Int64, []int{n}, replicate)
+				b.ResetTimer()
+				for range b.N {
+					if _, _, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor { return c.f(h, w, y) }, h, w); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		})
+	}
+}

@@ -250,3 +250,30 @@ func TestOutsideTheMesh(t *testing.T) {
 		})
 	}
 }
+
+// TestRowsGiveTheBitsOfDense: a row-sparse gradient and the dense one that it
+// stands for make the same step, bit for bit.
+func TestRowsGiveTheBitsOfDense(t *testing.T) {
+	const rows, width = 40, 9
+	for _, k := range kinds {
+		if k.name == "SparseAdam" {
+			continue // lazy: it leaves the other rows alone
+		}
+		onMesh(t, []int{3}, func(ctx context.Context, m *dtensor.Mesh) error {
+			shape := []int{rows, width}
+			a := spread(m, tensor.Float32, numbers(rows*width, 1), shape, rowWise)
+			b := spread(m, tensor.Float32, numbers(rows*width, 1), shape, rowWise)
+			dense, sparse := k.make([]*dtensor.Tensor{a}), k.make([]*dtensor.Tensor{b})
+			for step, touched := range [][]int{{0, 7, 31}, {7, 8}, {}, {39, 13, 14}} {
+				g := rowsOf(b, numbers(rows*width, float64(step)), touched)
+				if err := sparse.Step([]dtensor.Grad{g}, 0.1); err != nil {
+					return err
+				}
+				if err := dense.Step([]dtensor.Grad{dtensor.Dense(g.Dense())}, 0.1); err != nil {
+					return err
+				}
+			}
+			return near(k.name, b, tensor.ToSlice[float64](tensor.Cast(a.Full(), tensor.Float64)), 0)
+		})
+	}
+}
