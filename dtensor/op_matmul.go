@@ -19,8 +19,8 @@ import (
 //	S(0)    R       S(0)
 //	R       S(1)    S(1)
 //	S(1)    S(0)    P(sum)
-//	P(sum)  R       P(sum)
-//	R       P(sum)  P(sum)
+//	P(sum)  R       P(sum)   if a has at least the size of the result
+//	R       P(sum)  P(sum)   if b has
 //
 // and a batch dimension that both have may be sharded in both. For any other
 // pair the cheapest row is chosen and the operands are redistributed to it. The
@@ -96,8 +96,8 @@ var matmulForms = [...]string{"...mk,...kn->...mn", "...km,...kn->...mn", "...mk
 //	S(b)     R       R        S(b)      b any dimension of x but the last
 //	R        S(0)    S(0)     S(last)   column-parallel
 //	S(last)  S(1)    P(sum)   P(sum)    row-parallel: one rank adds the bias
-//	P(sum)   R       P(sum)   P(sum)
-//	R        P(sum)  P(sum)   P(sum)
+//	P(sum)   R       P(sum)   P(sum)    if x has at least the size of the result
+//	R        P(sum)  P(sum)   P(sum)    if w has
 //
 // For anything else the cheapest row is chosen; a replicated bias becomes
 // Partial without communication. The gradients are dx = dy·w, dw = dyᵀ·x and

@@ -1,0 +1,237 @@
+package dtensor
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// A LocalShard is one box of a table on this rank.
+type LocalShard struct {
+	Data   *tensor.Tensor // [rows, columns] of the box
+	Offset [2]int         // of its first element in the table
+}
+
+// A Chunk is where a LocalShard of some rank lies in the table.
+type Chunk struct {
+	Position     int // in the mesh
+	Offset, Size [2]int
+}
+
+// LocalShards is a 2-D table of which each rank of a mesh holds any number of
+// boxes, none for one: several shards of rows, or several of columns. It is how
+// a planner may place tables where no list of placements says it. Cast works
+// shard by shard; for anything else bring it to a Tensor with Distribute.
+type LocalShards struct {
+	mesh   *Mesh
+	dt     tensor.DType
+	shape  [2]int
+	shards []LocalShard
+	chunks []Chunk // of all ranks, by position and then in the order given
+}
+
+// NewLocalShards makes a table of the given shape and type from the shards of
+// all ranks of the mesh, with this rank's in shards. It is collective over the
+// mesh: the ranks tell each other where their shards lie. Together they must
+// cover each element of the table once. If they do not, or a shard is not 2-D
+// or of another type, every rank gets the same error, which names the shards.
+func NewLocalShards(mesh *Mesh, dt tensor.DType, shape [2]int, shards ...LocalShard) (*LocalShards, error) {
+	l := &LocalShards{mesh: mesh, dt: dt, shape: shape, shards: slices.Clone(shards)}
+	if mesh.outside() {
+		l.shards = nil
+		return l, nil
+	}
+	// Each rank tells how many shards it has, then where they are; a size of -1
+	// stands for a shard that is not 2-D or of another type.
+	counts := make([]int64, mesh.Size())
+	if err := comm.AllGather(mesh.eng.ctx, mesh.all, counts, []int64{int64(len(shards))}); err != nil {
+		return nil, err
+	}
+	var mine []int64
+	for _, s := range shards {
+		if s.Data == nil || s.Data.NDim() != 2 || s.Data.DType() != dt {
+			mine = append(mine, int64(s.Offset[0]), int64(s.Offset[1]), -1, -1)
+			continue
+		}
+		mine = append(mine, int64(s.Offset[0]), int64(s.Offset[1]), int64(s.Data.Dim(0)), int64(s.Data.Dim(1)))
+	}
+	each := make([]int, len(counts))
+	for p, n := range counts {
+		each[p] = int(4 * n)
+	}
+	all := make([]int64, sum(each))
+	if err := comm.AllGatherV(mesh.eng.ctx, mesh.all, all, mine, each); err != nil {
+		return nil, err
+	}
+	for p, n := range counts {
+		for range n {
+			l.chunks = append(l.chunks, Chunk{Position: p, Offset: [2]int{int(all[0]), int(all[1])}, Size: [2]int{int(all[2]), int(all[3])}})
+			all = all[4:]
+		}
+	}
+	if err := l.validate(); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// validate checks that the chunks cover the table once.
+func (l *LocalShards) validate() error {
+	area := 0
+	for i, c := range l.chunks {
+		for d := range 2 {
+			if c.Size[d] < 0 {
+				return fmt.Errorf("dtensor: NewLocalShards: a shard of rank %d at %v is not a 2-D tensor of %v; pass [rows, columns] of that type", l.mesh.ranks[c.Position], c.Offset, l.dt)
+			}
+			if c.Offset[d] < 0 || c.Offset[d]+c.Size[d] > l.shape[d] {
+				return fmt.Errorf("dtensor: NewLocalShards: the shard of rank %d at %v of size %v is not within the table %v", l.mesh.ranks[c.Position], c.Offset, c.Size, l.shape)
+			}
+		}
+		for _, o := range l.chunks[:i] {
+			if overlap(c.Offset[0], c.Size[0], o.Offset[0], o.Size[0]) && overlap(c.Offset[1], c.Size[1], o.Offset[1], o.Size[1]) {
+				return fmt.Errorf("dtensor: NewLocalShards: the shards of rank %d at %v of size %v and of rank %d at %v of size %v overlap; each element has one owner",
+					l.mesh.ranks[o.Position], o.Offset, o.Size, l.mesh.ranks[c.Position], c.Offset, c.Size)
+			}
+		}
+		area += c.Size[0] * c.Size[1]
+	}
+	if total := l.shape[0] * l.shape[1]; area != total {
+		return fmt.Errorf("dtensor: NewLocalShards: the shards have %d of the %d elements of the table %v; cover each once", area, total, l.shape)
+	}
+	return nil
+}
+
+func overlap(a, n, b, m int) bool { return n > 0 && m > 0 && a < b+m && b < a+n }
+
+// Shape returns the shape of the table.
+func (l *LocalShards) Shape() [2]int { return l.shape }
+
+// DType returns the element type.
+func (l *LocalShards) DType() tensor.DType { return l.dt }
+
+// Shards returns this rank's shards in the order given; do not modify it.
+func (l *LocalShards) Shards() []LocalShard { return l.shards }
+
+// Chunks says where the shards of all ranks lie; do not modify it.
+func (l *LocalShards) Chunks() []Chunk { return l.chunks }
+
+// Cast returns the table with elements of another type, shard by shard.
+func (l *LocalShards) Cast(dt tensor.DType) *LocalShards {
+	out := &LocalShards{mesh: l.mesh, dt: dt, shape: l.shape, chunks: l.chunks}
+	for _, s := range l.shards {
+		out.shards = append(out.shards, LocalShard{tensor.Cast(s.Data, dt), s.Offset})
+	}
+	return out
+}
+
+// Distribute returns the table as a Tensor with the placements: one exchange,
+// in which each element goes to every rank that is to hold it. It throws a
+// *LayoutError for placements that do not fit.
+func (l *LocalShards) Distribute(placements ...layout.Placement) *Tensor {
+	m := l.mesh
+	s := m.mustSpec("Distribute", l.shape[:], placements)
+	base := s.gradient()
+	if m.outside() {
+		return m.empty(s, l.dt)
+	}
+	src, send := l.outgoing(base)
+	boxes, recv := l.incoming(base)
+	dst := tensor.New(m.eng.dev, l.dt, sum(recv))
+	call := comm.Call{Kind: comm.AllToAllVKind, Dst: bufferOf(dst), Src: bufferOf(src), DstCounts: recv, SrcCounts: send, Cause: "LocalShards: Distribute"}
+	if err := m.all.Do(m.eng.ctx, call); err != nil {
+		fault.Throw(err)
+	}
+	runtime.KeepAlive(src)
+	out := wrap(base, tensor.New(m.eng.dev, l.dt, base.local...))
+	at := 0
+	for _, b := range boxes {
+		tensor.UnpackBox(out.local, []int{b.off[0] - base.offset[0], b.off[1] - base.offset[1]}, dst, at, b.size)
+		at += b.size[0] * b.size[1]
+	}
+	return out.to(s, "Distribute")
+}
+
+// A box is a part of the table, by global indices.
+type box struct{ off, size []int }
+
+// outgoing packs what this rank's shards have for each position, shard by shard.
+func (l *LocalShards) outgoing(s *spec) (src *tensor.Tensor, counts []int) {
+	me := l.mesh.all.Rank()
+	counts = make([]int, l.mesh.Size())
+	src = tensor.New(l.mesh.eng.dev, l.dt, l.copies(s, me))
+	at := 0
+	for p := range counts {
+		coord := l.mesh.pure.Coord(p)
+		k := 0
+		for _, c := range l.chunks {
+			if c.Position != me {
+				continue
+			}
+			if b, ok := boxOf(c, s.layout, coord); ok {
+				tensor.PackBox(src, at, l.shards[k].Data, []int{b.off[0] - c.Offset[0], b.off[1] - c.Offset[1]}, b.size)
+				at += b.size[0] * b.size[1]
+				counts[p] += b.size[0] * b.size[1]
+			}
+			k++
+		}
+	}
+	return src, counts
+}
+
+// copies returns how many elements the rank at a position sends to all.
+func (l *LocalShards) copies(s *spec, position int) (n int) {
+	for p := range l.mesh.Size() {
+		coord := l.mesh.pure.Coord(p)
+		for _, c := range l.chunks {
+			if b, ok := boxOf(c, s.layout, coord); ok && c.Position == position {
+				n += b.size[0] * b.size[1]
+			}
+		}
+	}
+	return n
+}
+
+// incoming lists what this rank gets, by position and shard by shard.
+func (l *LocalShards) incoming(s *spec) (boxes []box, counts []int) {
+	counts = make([]int, l.mesh.Size())
+	for _, c := range l.chunks {
+		if b, ok := boxOf(c, s.layout, l.mesh.coord); ok {
+			boxes = append(boxes, b)
+			counts[c.Position] += b.size[0] * b.size[1]
+		}
+	}
+	return boxes, counts
+}
+
+// boxOf returns where a chunk meets what the rank at coord holds of a layout.
+func boxOf(c Chunk, l layout.Layout, coord []int) (b box, ok bool) {
+	b = box{make([]int, 2), make([]int, 2)}
+	for d := range 2 {
+		start, n := l.Span(coord, d)
+		b.off[d] = max(start, c.Offset[d])
+		if b.size[d] = min(start+n, c.Offset[d]+c.Size[d]) - b.off[d]; b.size[d] <= 0 {
+			return box{}, false
+		}
+	}
+	return b, true
+}
+
+// Shards returns t, a 2-D tensor that is not Partial, as LocalShards: one shard
+// on each rank that is the first to hold it, none on the others. It is
+// collective over the mesh, as NewLocalShards.
+func (t *Tensor) Shards() (*LocalShards, error) {
+	if t.NDim() != 2 || t.spec.partial {
+		return nil, fmt.Errorf("dtensor: Shards: %v: a table is 2-D and not Partial; reshape or redistribute it", t.spec)
+	}
+	m := t.spec.mesh
+	var shards []LocalShard
+	if !m.outside() && t.spec.layout.Owner(m.coord) && t.local.Numel() > 0 {
+		shards = []LocalShard{{t.local, [2]int(t.spec.offset)}}
+	}
+	return NewLocalShards(m, t.DType(), [2]int(t.spec.shape), shards...)
+}

@@ -1,0 +1,103 @@
+package dtensor_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// cut makes this rank's shards of the numbers [6, 5]: boxes by owner.
+func cut(m *dtensor.Mesh, owners []int, boxes [][4]int) []dtensor.LocalShard {
+	whole := numbers(m, []int{6, 5})
+	var list []dtensor.LocalShard
+	for i, b := range boxes {
+		if owners[i]%m.Size() == m.Comm().Rank() {
+			data := tensor.New(m.Device(), tensor.Float32, b[2], b[3])
+			tensor.CopyBox(data, []int{0, 0}, whole, b[:2], b[2:])
+			list = append(list, dtensor.LocalShard{Data: data, Offset: [2]int{b[0], b[1]}})
+		}
+	}
+	return list
+}
+
+func TestLocalShards(t *testing.T) {
+	boxes := [][4]int{{0, 0, 6, 2}, {0, 2, 4, 3}, {4, 2, 2, 1}, {4, 3, 2, 2}}
+	for _, mesh := range meshes {
+		onMesh(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+			want := tensor.ToSlice[float32](numbers(m, []int{6, 5}))
+			for _, owners := range [][]int{{0, 1, 1, 2}, {3, 0, 0, 0}} {
+				table, err := dtensor.NewLocalShards(m, tensor.Float32, [2]int{6, 5}, cut(m, owners, boxes)...)
+				if err != nil {
+					return err
+				}
+				list := options([]int{6, 5}, true)
+				for k := range 25 {
+					p := placementsOf(m, list, k)
+					if !valid(m, []int{6, 5}, p) {
+						continue
+					}
+					var back *dtensor.LocalShards
+					err := dtensor.Try(ctx, m, func() {
+						x := table.Distribute(p...)
+						if got := tensor.ToSlice[float32](x.Full()); !slices.Equal(got, want) {
+							failf("%v: got %v", x, got)
+						}
+						if x.Layout().IsPartial() {
+							return
+						}
+						var err error
+						if back, err = x.Shards(); err != nil {
+							failf("%w", err)
+						}
+						y := back.Cast(tensor.Float64).Distribute(make([]layout.Placement, len(mesh))...)
+						if y.DType() != tensor.Float64 || !slices.Equal(tensor.ToSlice[float32](y.Cast(tensor.Float32).Local()), want) {
+							failf("back from %v: %v", x, y.Local())
+						}
+					})
+					if err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		})
+	}
+}
+
+func TestLocalShardsErrors(t *testing.T) {
+	onMesh(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+		for _, c := range []struct {
+			want  string
+			boxes [][4]int
+			dt    tensor.DType
+		}{
+			{"overlap", [][4]int{{0, 0, 6, 3}, {0, 2, 6, 3}}, tensor.Float32},
+			{"18 of the 30", [][4]int{{0, 0, 6, 1}, {0, 3, 6, 2}}, tensor.Float32},
+			{"2-D", [][4]int{{0, 0, 6, 1}, {0, 1, 6, 4}}, tensor.Float64},
+		} {
+			_, err := dtensor.NewLocalShards(m, c.dt, [2]int{6, 5}, cut(m, []int{0, 1}, c.boxes)...)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				return fmt.Errorf("%v: got %v", c.want, err)
+			}
+		}
+		shard := dtensor.LocalShard{Data: tensor.Zeros(m.Device(), tensor.Float32, 6, 5), Offset: [2]int{1, 0}}
+		if m.Coord()[0] == 1 {
+			_, err := dtensor.NewLocalShards(m, tensor.Float32, [2]int{6, 5}, shard)
+			if err == nil || !strings.Contains(err.Error(), "not within") {
+				return fmt.Errorf("outside the table: %v", err)
+			}
+			return nil
+		}
+		_, err := dtensor.NewLocalShards(m, tensor.Float32, [2]int{6, 5})
+		if err == nil || !strings.Contains(err.Error(), "not within") {
+			return fmt.Errorf("outside the table, on the other rank: %v", err)
+		}
+		return nil
+	})
+}
