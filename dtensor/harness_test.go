@@ -22,7 +22,7 @@ var meshes = [][]int{{1}, {2}, {3}, {4}, {2, 2}, {2, 1, 2}}
 var axisNames = []string{"a", "b", "c"}
 
 // onMesh runs f on every rank of a mesh of the given shape.
-func onMesh(t *testing.T, shape []int, f func(ctx context.Context, m *dtensor.Mesh) error) {
+func onMesh(t testing.TB, shape []int, f func(ctx context.Context, m *dtensor.Mesh) error) {
 	t.Helper()
 	n := 1
 	var axes []dtensor.Axis

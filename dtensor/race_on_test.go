@@ -3,4 +3,4 @@
 package dtensor_test
 
 // most bounds the layouts that are tried for each shape: the race detector is slow.
-const most = 5
+const most = 3
