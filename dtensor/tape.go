@@ -181,7 +181,7 @@ func (t *Tensor) accumulateRows(op string, r *Rows) {
 		t.accumulate(r.Dense())
 		return
 	}
-	if r.spec != t.spec {
+	if r.spec.layout != t.spec.layout {
 		fault.Throw(&LayoutError{Op: op, Operands: []Operand{operand("parameter", t), {"rows", r.spec.String()}},
 			Problem: "the row-sparse gradient has another layout than its parameter", Remedy: "make it with the parameter's layout"})
 	}
