@@ -174,7 +174,7 @@ func (a *attempt) spec() (*spec, error) {
 		}
 		s.Ranks = append(s.Ranks, rank{
 			App:     it.app,
-			Env:     a.plan.env(r, a.id, a.number, a.console.people),
+			Env:     a.plan.env(r, a.id, a.number, a.console.people, a.columns(r)),
 			CPUs:    it.cpus,
 			Stdio:   [3]int{in, out, err2},
 			Inherit: segment,
@@ -182,6 +182,16 @@ func (a *attempt) spec() (*spec, error) {
 	}
 	s.Top = len(a.files)
 	return s, nil
+}
+
+// columns returns how many columns of a terminal a rank's standard error has,
+// 0 if it does not end up on one.
+func (a *attempt) columns(r int) int {
+	if !a.console.people || a.console.err.target.columns == nil {
+		return 0
+	}
+	tag := newTag(a.opts, r, "stderr", false)
+	return max(1, a.console.err.target.columns()-len(tag.append(nil, []byte{'\n'}, time.Now()))+1)
 }
 
 // stdin opens the standard input of the ranks that have one and returns its
@@ -235,6 +245,7 @@ func (a *attempt) stream(r int, name string) (int, error) {
 		a.tails = append(a.tails, m.tail)
 	}
 	m.raw = m.raw && m.tag.empty()
+	m.live = !m.raw && m.to.target.columns != nil
 	a.pumps = append(a.pumps, m)
 	return a.add(end), nil
 }

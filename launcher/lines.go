@@ -71,6 +71,13 @@ func (s *splitter) rest() []byte {
 	return rest
 }
 
+// drop forgets the first n bytes of the line that has not ended. What take
+// returned stays valid.
+func (s *splitter) drop(n int) { s.taken += n }
+
+// pending returns the line that has not ended.
+func (s *splitter) pending() []byte { return s.buf[s.taken:s.end] }
+
 // wholeRunes returns the length of b without a character that is cut at its end.
 func wholeRunes(b []byte) int {
 	for i := len(b) - 1; i >= 0 && i > len(b)-utf8.UTFMax; i-- {

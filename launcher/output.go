@@ -25,6 +25,11 @@ type target struct {
 	midLine bool
 	err     error // the first failed write; later ones are dropped
 	failed  func(name string, err error)
+
+	columns  func() int     // width of the terminal; nil if it is none
+	statuses map[int][]byte // by rank, see setStatus
+	drawn    bool           // one of them is on the screen, in the cursor's line
+	scratch  []byte
 }
 
 // write appends text, in one piece. partial says that it does not end a line, and
@@ -36,17 +41,32 @@ func (s *sink) write(text []byte, partial bool) {
 	t := s.target
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.err != nil {
+	midLine := t.midLine
+	t.midLine = partial
+	if !t.drawn && len(t.statuses) == 0 { // the usual case, without a copy
+		if midLine {
+			t.put(s, []byte{'\n'})
+		}
+		t.put(s, text)
 		return
 	}
-	if t.midLine {
-		_, t.err = s.file.Write([]byte{'\n'})
+	t.scratch = t.erase(t.scratch[:0])
+	if midLine {
+		t.scratch = append(t.scratch, '\n')
 	}
-	t.midLine = partial
-	if t.err == nil {
-		_, t.err = s.file.Write(text)
+	t.scratch = append(t.scratch, text...)
+	if !partial {
+		t.scratch = t.draw(t.scratch)
 	}
-	if t.err != nil {
+	t.put(s, t.scratch)
+}
+
+// put writes to the file, and takes note of the first failure.
+func (t *target) put(s *sink, text []byte) {
+	if t.err != nil || len(text) == 0 {
+		return
+	}
+	if _, t.err = s.file.Write(text); t.err != nil {
 		t.failed(s.name, t.err)
 	}
 }
@@ -56,12 +76,10 @@ func (s *sink) writeRaw(text []byte) {
 	t := s.target
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.err != nil || len(text) == 0 {
+	if len(text) == 0 {
 		return
 	}
-	if _, t.err = s.file.Write(text); t.err != nil {
-		t.failed(s.name, t.err)
-	}
+	t.put(s, text)
 	t.midLine = text[len(text)-1] != '\n'
 }
 
@@ -76,8 +94,8 @@ func sameFile(a, b *os.File) bool {
 
 // standardSinks returns gorun's standard output and error.
 func standardSinks(stdout, stderr *os.File, failed func(name string, err error)) (out, err *sink) {
-	out = &sink{&target{failed: failed}, stdout, "standard output"}
-	err = &sink{&target{failed: failed}, stderr, "standard error"}
+	out = &sink{&target{failed: failed, columns: columnsOf(stdout)}, stdout, "standard output"}
+	err = &sink{&target{failed: failed, columns: columnsOf(stderr)}, stderr, "standard error"}
 	if sameFile(stdout, stderr) {
 		err.target = out.target
 	}

@@ -94,18 +94,20 @@ func has(env []string, name string) bool {
 
 // env returns what rank r's environment has beside its program's: the contract of
 // attempt, for segments inherited from descriptor 3 on (control, then the arenas).
-func (p *plan) env(r int, id string, attempt int, console bool) []string {
+// people says that logs are for them, columns how wide their terminal is, if it is one.
+func (p *plan) env(r int, id string, attempt int, people bool, columns int) []string {
 	env := job.Encode(job.Job{
 		Rank: r, Size: len(p.ranks),
 		LocalRank: r, LocalSize: len(p.ranks),
 		ID: id, Attempt: attempt,
 		ControlFD: 3, ArenaFD: 4,
+		Columns: columns,
 	})
 	it := p.ranks[r]
 	if it.threads > 0 {
 		env = append(env, "GOMAXPROCS="+strconv.Itoa(it.threads))
 	}
-	if console && !has(p.apps[it.app].Env, "GORUN_LOG_FORMAT") {
+	if people && !has(p.apps[it.app].Env, "GORUN_LOG_FORMAT") {
 		env = append(env, "GORUN_LOG_FORMAT=console")
 	}
 	return env

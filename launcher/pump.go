@@ -17,11 +17,13 @@ type pump struct {
 	from *os.File // read end of a pipe, non-blocking
 	to   *sink
 	raw  bool // pass on every byte at once: nobody else writes to the sink
+	live bool // the sink is a terminal: show a line that is redrawn before it ends
 	tag  tag
 	tail *tail // of standard error; nil else
 
 	lines   splitter
 	scratch []byte
+	whole   []byte
 }
 
 // run copies until the stream ends, or until drain.
@@ -71,6 +73,11 @@ func (p *pump) accept(fresh []byte) {
 		p.to.writeRaw(fresh)
 	}
 	lines, cut := p.lines.take(len(fresh))
+	if p.live {
+		p.showStatus(len(lines) > 0)
+		p.whole = final(p.whole[:0], lines)
+		lines = p.whole
+	}
 	if len(lines) == 0 {
 		return
 	}
@@ -90,8 +97,31 @@ func (p *pump) accept(fresh []byte) {
 	p.to.write(lines, false)
 }
 
+// showStatus shows what the line that has not ended says now, if it is redrawn.
+// What it said before is forgotten. later says that whole lines come first.
+func (p *pump) showStatus(later bool) {
+	pending := p.lines.pending()
+	over, ok := redrawn(pending)
+	if !ok {
+		p.to.setStatus(p.rank, nil, later)
+		return
+	}
+	status := bytes.TrimRight(pending[over:], "\r")
+	if len(bytes.ReplaceAll(status, []byte(clearToEnd), nil)) > 0 {
+		status = p.tag.append(nil, status, time.Now())
+	} else {
+		status = nil
+	}
+	p.to.setStatus(p.rank, status, later)
+	p.lines.drop(max(0, over-1)) // what follows is still a line that is redrawn
+}
+
 // finish hands on the last line, which has no newline.
 func (p *pump) finish(rest []byte) {
+	if p.live {
+		p.to.setStatus(p.rank, nil, len(rest) > 0)
+		rest = final(nil, rest)
+	}
 	if len(rest) == 0 {
 		return
 	}

@@ -24,6 +24,9 @@ type screen struct {
 	seen strings.Builder
 }
 
+// columnsOfTests is the width of a screen.
+const columnsOfTests = 80
+
 // onScreen starts gorun on a terminal of its own.
 func onScreen(t *testing.T, args ...string) *screen {
 	t.Helper()
@@ -43,6 +46,9 @@ func onScreen(t *testing.T, args ...string) *screen {
 		t.Skip(err)
 	}
 	defer terminal.Close()
+	if err := unix.IoctlSetWinsize(int(terminal.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: columnsOfTests}); err != nil {
+		t.Fatal(err)
+	}
 	s := &screen{t: t, keys: keys, cmd: exec.Command("gorun", args...)}
 	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = terminal, terminal, terminal
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}

@@ -16,7 +16,7 @@ import (
 // "2:ARG" is for rank 2 alone.
 //
 //	ready         print "ready R PID" (every rank; the tests wait for it)
-//	out=TEXT      print TEXT and a newline; \n and \0 in TEXT stand for newline and no newline
+//	out=TEXT      print TEXT and a newline; \n, \r and \0 in TEXT stand for newline, carriage return and no newline at the end
 //	err=TEXT      the same on standard error
 //	lines=N,L     print N lines of L bytes: the rank's digit
 //	catch         from here on print the name of each signal, and go on
@@ -107,7 +107,7 @@ func testRank(args []string) int {
 }
 
 func unescape(s string) string {
-	s = strings.ReplaceAll(s, `\n`, "\n")
+	s = strings.NewReplacer(`\n`, "\n", `\r`, "\r").Replace(s)
 	if s, ok := strings.CutSuffix(s, `\0`); ok {
 		return s
 	}

@@ -59,7 +59,8 @@ func (t *trainer) train(ctx context.Context, world *comm.Comm, say func(string, 
 	debug.FreeOSMemory() // what preparing the text took
 	var meter *progress.Meter
 	if world.Rank() == 0 {
-		meter = progress.New(os.Stderr, progress.Options{Steps: t.o.steps, Limit: t.o.limit()})
+		columns, _ := runtime.Terminal(ctx)
+		meter = progress.New(os.Stderr, progress.Options{Steps: t.o.steps, Limit: t.o.limit(), Columns: columns})
 	}
 	start := time.Now()
 	for step := 0; ; step++ {

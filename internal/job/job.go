@@ -13,6 +13,7 @@
 //	GORUN_ATTEMPT     0 for the first start of the job, 1 for the first restart, …
 //	GORUN_CONTROL_FD  descriptor of the control segment
 //	GORUN_ARENA_FD    first of GORUN_SIZE consecutive descriptors, the arenas in rank order
+//	GORUN_TERMINAL    columns of the terminal that shows this rank's standard error
 //
 // A process without any of them is a world of one. A process with only some of
 // them is an error: a half-copied environment must not become a second rank 0.
@@ -33,6 +34,7 @@ const (
 	attemptVar   = "GORUN_ATTEMPT"
 	controlVar   = "GORUN_CONTROL_FD"
 	arenaVar     = "GORUN_ARENA_FD"
+	terminalVar  = "GORUN_TERMINAL"
 )
 
 // MaxSize is the largest number of ranks a job may have.
@@ -46,6 +48,9 @@ const Stopped = "the job was told to end"
 // maxFD bounds descriptor numbers: the kernel's own ceiling for RLIMIT_NOFILE is 2^30.
 const maxFD = 1 << 30
 
+// maxColumns is the widest terminal that the kernel knows.
+const maxColumns = 1<<16 - 1
+
 // A Job says who one process is among the processes of its job.
 // The zero Job is not valid; Alone is the world of one.
 type Job struct {
@@ -55,6 +60,7 @@ type Job struct {
 	Attempt              int    // 0 for the first start, then the number of restarts
 	ControlFD            int    // descriptor of the control segment; 0 if there is none
 	ArenaFD              int    // first of Size consecutive descriptors, the arenas; 0 if there is none
+	Columns              int    // of the terminal on which standard error ends up; 0 if it is none
 }
 
 // Alone returns the job of a process that no launcher started: a world of one.
@@ -62,11 +68,11 @@ func Alone() Job { return Job{Size: 1, LocalSize: 1} }
 
 // Names returns the variables of the contract, set or not.
 func Names() []string {
-	return []string{rankVar, sizeVar, localRankVar, localSizeVar, jobVar, attemptVar, controlVar, arenaVar}
+	return []string{rankVar, sizeVar, localRankVar, localSizeVar, jobVar, attemptVar, controlVar, arenaVar, terminalVar}
 }
 
 // Encode returns the contract as "NAME=value" strings for a child's environment.
-// Descriptors that are 0 are left out.
+// Descriptors and columns that are 0 are left out.
 func Encode(j Job) []string {
 	env := []string{
 		rankVar + "=" + strconv.Itoa(j.Rank),
@@ -81,6 +87,9 @@ func Encode(j Job) []string {
 	}
 	if j.ArenaFD != 0 {
 		env = append(env, arenaVar+"="+strconv.Itoa(j.ArenaFD))
+	}
+	if j.Columns != 0 {
+		env = append(env, terminalVar+"="+strconv.Itoa(j.Columns))
 	}
 	return env
 }
@@ -98,8 +107,9 @@ func Decode(env func(name string) (string, bool)) (Job, error) {
 		LocalSize: d.number(localSizeVar, 1, MaxSize),
 		ID:        d.text(jobVar),
 		Attempt:   d.number(attemptVar, 0, 1<<31-1),
-		ControlFD: d.descriptor(controlVar),
-		ArenaFD:   d.descriptor(arenaVar),
+		ControlFD: d.optional(controlVar, 3, maxFD),
+		ArenaFD:   d.optional(arenaVar, 3, maxFD),
+		Columns:   d.optional(terminalVar, 1, maxColumns),
 	}
 	j.Rank = d.number(rankVar, 0, j.Size-1)
 	j.LocalRank = d.number(localRankVar, 0, j.LocalSize-1)
@@ -164,10 +174,10 @@ func (d *decoder) number(name string, low, high int) int {
 	return n
 }
 
-// descriptor returns a descriptor above standard error, or 0 if name is not set.
-func (d *decoder) descriptor(name string) int {
+// optional is number for a variable that may be missing: it is then 0.
+func (d *decoder) optional(name string, low, high int) int {
 	if _, ok := d.env(name); !ok {
 		return 0
 	}
-	return d.number(name, 3, maxFD)
+	return d.number(name, low, high)
 }

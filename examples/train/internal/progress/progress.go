@@ -30,6 +30,10 @@ const (
 type Options struct {
 	Steps int           // the run ends after so many; 0 means no such end
 	Limit time.Duration // the run ends after this time; 0 means no such end
+
+	// Columns is the width of the terminal that shows what is written, where
+	// New cannot tell by itself: behind a launcher. nil means that it can.
+	Columns func() int
 }
 
 // A Status is where a run stands.
@@ -64,9 +68,12 @@ type mark struct {
 // marksKept is over how many steps the time left is estimated.
 const marksKept = 32
 
-// New returns a Meter that writes to w, with a bar if w is a terminal. Its
-// clock starts now.
+// New returns a Meter that writes to w, with a bar if w is a terminal or
+// o.Columns says that it ends up on one. Its clock starts now.
 func New(w io.Writer, o Options) *Meter {
+	if o.Columns != nil {
+		return newMeter(w, o, o.Columns)
+	}
 	f, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
 		return newMeter(w, o, nil)
