@@ -20,7 +20,7 @@
 //
 // # Your duties
 //
-// Return errors; Main prints them, tells the other ranks and sets the exit status.
+// Return errors; Main has them printed, tells the other ranks and sets the exit status.
 // Look at ctx between steps: it is done when the user interrupts the job (Ctrl-C,
 // SIGTERM, SIGHUP), and you then have gorun's grace period to save and return.
 // Do not call os.Exit while others work: they would find out from the launcher,
@@ -29,8 +29,8 @@
 // # How a rank ends
 //
 //	f returns nil          exit status 0; a collective that others call later fails, naming this rank
-//	f returns an error,    one line, "rank 2: …", on standard error; pending and later collectives
-//	or throws one          of all ranks fail with it; exit status 1
+//	f returns an error,    one line on standard error, which gorun prints; pending and later
+//	or throws one          collectives of all ranks fail with it; exit status 1
 //	f panics               the panic's whole stack; the others as above; exit status 2
 //	another rank failed    exit status 143 within 100 ms; ctx is done in between
 //	the user interrupts    ctx is done; f returns in its own time. Exit status 0 if it returns nil,
@@ -69,8 +69,7 @@ func run(f func(context.Context, *comm.Comm) error) (status int) {
 	}
 	r := newRank(j)
 	if err := r.join(); err != nil {
-		r.fail(err, false)
-		r.report(err)
+		r.report(err, r.fail(err, false))
 		return 1
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -102,8 +101,7 @@ func run(f func(context.Context, *comm.Comm) error) (status int) {
 		return 1
 	}
 	stop.ignore()
-	r.fail(err, told)
-	r.report(err)
+	r.report(err, r.fail(err, told))
 	return 1
 }
 
@@ -135,8 +133,12 @@ func (r *rank) secondary(err error) bool {
 	return false
 }
 
-// report prints an error as one line.
-func (r *rank) report(err error) { printError(os.Stderr, r.job.Rank, err) }
+// report prints an error as one line, unless the launcher does.
+func (r *rank) report(err error, heard bool) {
+	if !heard {
+		printError(os.Stderr, r.job.Rank, err)
+	}
+}
 
 func printError(w io.Writer, rank int, err error) {
 	text := strings.ReplaceAll(strings.TrimRight(err.Error(), "\n"), "\n", "; ")

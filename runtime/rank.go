@@ -99,9 +99,12 @@ func (r *rank) openSegment() error {
 
 // fail tells the other ranks that this one has failed, and why; the launcher too,
 // unless the rank had been told to end: then it is no reason for others to hurry.
-func (r *rank) fail(cause error, told bool) {
+// It reports whether the launcher will print the cause: it prints that of the
+// first failure, which may be another rank's with the same words.
+func (r *rank) fail(cause error, told bool) (heard bool) {
 	if r.segment != nil {
 		if !told {
+			heard = !r.another(cause.Error())
 			r.segment.SetError(r.job.Rank, cause.Error())
 		}
 		r.segment.SetState(r.job.Rank, control.Failed)
@@ -109,6 +112,17 @@ func (r *rank) fail(cause error, told bool) {
 	if r.world != nil {
 		r.world.Abort(cause)
 	}
+	return heard
+}
+
+// another reports whether some other rank has failed with another cause.
+func (r *rank) another(cause string) bool {
+	for other := range r.job.Size {
+		if text, _ := r.segment.Error(other); other != r.job.Rank && text != "" && text != cause {
+			return true
+		}
+	}
+	return false
 }
 
 // finish says that this rank has done its work.
