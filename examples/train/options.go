@@ -131,6 +131,9 @@ func (o *options) arrange(size int) error {
 	case dp == 0 && size%tp == 0:
 		dp = size / tp
 	}
+	if tp == 0 || dp == 0 {
+		return fmt.Errorf("train: -dp %d -tp %d: %d does not divide the %d ranks that -np says; give a divisor", o.dp, o.tp, max(dp, tp), size)
+	}
 	if dp*tp != size {
 		return fmt.Errorf("train: -dp %d -tp %d do not make %d ranks; their product must be what -np says", o.dp, o.tp, size)
 	}
