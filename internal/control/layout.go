@@ -63,7 +63,10 @@ type block struct {
 	_       [4]byte
 	errorAt atomic.Int64 // Unix nanoseconds
 	calls   atomic.Uint64
-	_       [40]byte
+	step    atomic.Int64 // plus 1; 0: none
+	bytes   atomic.Int64 // handed to collectives so far
+	savedAt atomic.Int64 // Unix nanoseconds; 0: never
+	_       [16]byte
 
 	wait waiting
 

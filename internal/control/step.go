@@ -1,0 +1,68 @@
+package control
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// SetStep says which step rank's program is at, 0 or more.
+func (s *Segment) SetStep(rank, step int) { s.block(rank).step.Store(int64(step) + 1) }
+
+// Step returns what SetStep was told; ok is false if it was not called.
+func (s *Segment) Step(rank int) (step int, ok bool) {
+	n := s.block(rank).step.Load()
+	return int(n - 1), n > 0
+}
+
+// SetBytes says how much rank has handed to collectives so far.
+func (s *Segment) SetBytes(rank, bytes int) { s.block(rank).bytes.Store(int64(bytes)) }
+
+// Bytes returns what SetBytes was told last.
+func (s *Segment) Bytes(rank int) int { return int(s.block(rank).bytes.Load()) }
+
+// SetSaved says that the job can be resumed from what rank has saved just now.
+func (s *Segment) SetSaved(rank int) { s.block(rank).savedAt.Store(time.Now().UnixNano()) }
+
+// Saved returns when rank called SetSaved last; the zero time if never.
+func (s *Segment) Saved(rank int) time.Time {
+	n := s.block(rank).savedAt.Load()
+	if n == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, n)
+}
+
+// IsWorld reports whether a communicator, by the offset of its region, is the one
+// of all ranks.
+func (s *Segment) IsWorld(comm uint64) bool { return comm == regionBase(s.ranks) }
+
+// Watch maps the segment of somebody else's job for reading only: calling what
+// writes to it ends the program. file is the control file, see Files.
+func Watch(file *os.File) (*Segment, error) {
+	if err := checkSize(file, totalBytes); err != nil {
+		return nil, fmt.Errorf("control: Watch: %w", err)
+	}
+	base, err := unix.MmapPtr(int(file.Fd()), 0, nil, totalBytes, unix.PROT_READ, unix.MAP_SHARED|unix.MAP_NORESERVE)
+	if err != nil {
+		return nil, fmt.Errorf("control: Watch: mapping %s: %w", file.Name(), err)
+	}
+	s := &Segment{base: base}
+	h := s.header()
+	switch {
+	case h.magic != magic:
+		err = fmt.Errorf("control: Watch: %s is not a control segment of gorun", file.Name())
+	case h.version != version:
+		err = fmt.Errorf("control: Watch: the job's layout is %#x and this program's %#x; use the gorun that started it", h.version, version)
+	case h.ranks < 1 || h.ranks > MaxRanks:
+		err = fmt.Errorf("control: Watch: the segment has %d ranks; it is damaged", h.ranks)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	s.ranks = int(h.ranks)
+	return s, nil
+}
