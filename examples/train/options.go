@@ -132,7 +132,11 @@ func (o *options) arrange(size int) error {
 		dp = size / tp
 	}
 	if tp == 0 || dp == 0 {
-		return fmt.Errorf("train: -dp %d -tp %d: %d does not divide the %d ranks that -np says; give a divisor", o.dp, o.tp, max(dp, tp), size)
+		name := "-dp"
+		if dp == 0 {
+			name = "-tp"
+		}
+		return fmt.Errorf("train: %s %d does not divide the %d ranks that -np says; give a divisor", name, max(dp, tp), size)
 	}
 	if dp*tp != size {
 		return fmt.Errorf("train: -dp %d -tp %d do not make %d ranks; their product must be what -np says", o.dp, o.tp, size)

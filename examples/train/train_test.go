@@ -134,7 +134,7 @@ func TestBadCommandLines(t *testing.T) {
 		{"-nosuch", "-nosuch"},
 		{"-steps x", "-steps"},
 		{"-steps -1", "-steps -1"},
-		{"-dp 3", "-dp 3 -tp 0"},
+		{"-dp 3", "-dp 3 does not divide the 4 ranks"},
 		{"-dp 2 -tp 3", "-dp 2 -tp 3"},
 		{"-heads 5", "-heads 5 does not divide -width 192"},
 		{"-batch 0", "-batch 0"},
