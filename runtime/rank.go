@@ -99,12 +99,13 @@ func (r *rank) openSegment() error {
 
 // fail tells the other ranks that this one has failed, and why; the launcher too,
 // unless the rank had been told to end: then it is no reason for others to hurry.
-// It reports whether the launcher will print the cause: it prints that of the
-// first failure, which may be another rank's with the same words.
+// It reports whether the launcher prints the cause for this rank: it prints that
+// of the first failure, which may be another rank's in the same words.
 func (r *rank) fail(cause error, told bool) (heard bool) {
 	if r.segment != nil {
+		same, other := r.others(cause.Error())
+		heard = same || !other && !told
 		if !told {
-			heard = !r.another(cause.Error())
 			r.segment.SetError(r.job.Rank, cause.Error())
 		}
 		r.segment.SetState(r.job.Rank, control.Failed)
@@ -115,14 +116,15 @@ func (r *rank) fail(cause error, told bool) (heard bool) {
 	return heard
 }
 
-// another reports whether some other rank has failed with another cause.
-func (r *rank) another(cause string) bool {
-	for other := range r.job.Size {
-		if text, _ := r.segment.Error(other); other != r.job.Rank && text != "" && text != cause {
-			return true
+// others reports whether other ranks have failed with the same words or others.
+func (r *rank) others(cause string) (same, other bool) {
+	for n := range r.job.Size {
+		if text, _ := r.segment.Error(n); n != r.job.Rank && text != "" {
+			same = same || text == cause
+			other = other || text != cause
 		}
 	}
-	return false
+	return same, other
 }
 
 // finish says that this rank has done its work.

@@ -76,7 +76,11 @@ func main() {
 	budget := flag.Duration("time", time.Second, "how long to measure each size, about; at least 20 calls")
 	flag.Parse()
 	runtime.Main(func(ctx context.Context, world *comm.Comm) error {
-		return measureAll(ctx, world, setting{*ops, *largest, *heap, *budget}, printer(world, *asJSON))
+		chosen, err := choose(*ops)
+		if err != nil {
+			return err
+		}
+		return measureAll(ctx, world, setting{chosen, *largest, *heap, *budget}, printer(world, *asJSON))
 	})
 }
 
@@ -97,10 +101,31 @@ func printer(world *comm.Comm, asJSON bool) func(result) error {
 
 // setting is what the flags say.
 type setting struct {
-	ops     string
+	ops     []benchmark
 	largest int
 	heap    bool
 	budget  time.Duration
+}
+
+// choose returns the benchmarks of the given names, separated by commas; all for "".
+func choose(names string) ([]benchmark, error) {
+	all := benchmarks()
+	if names == "" {
+		return all, nil
+	}
+	var chosen []benchmark
+	for name := range strings.SplitSeq(names, ",") {
+		i := slices.IndexFunc(all, func(b benchmark) bool { return b.name == name })
+		if i < 0 {
+			var known []string
+			for _, b := range all {
+				known = append(known, b.name)
+			}
+			return nil, fmt.Errorf("bench: -op %s: no such collective; there are %s", name, strings.Join(known, ", "))
+		}
+		chosen = append(chosen, all[i])
+	}
+	return chosen, nil
 }
 
 func measureAll(ctx context.Context, world *comm.Comm, set setting, show func(result) error) error {
@@ -112,10 +137,7 @@ func measureAll(ctx context.Context, world *comm.Comm, set setting, show func(re
 	if err != nil {
 		return err
 	}
-	for _, m := range benchmarks() {
-		if set.ops != "" && !slices.Contains(strings.Split(set.ops, ","), m.name) {
-			continue
-		}
+	for _, m := range set.ops {
 		for _, bytes := range []int{8, 4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20} {
 			if bytes > set.largest || m.name == "barrier" && bytes > 8 {
 				break
