@@ -1,0 +1,144 @@
+// Command embedding measures lookups in tables that are divided over the ranks,
+// forward, and forward with the gradient of the table.
+//
+//	gorun -np 2 ./bench/embedding            a table
+//	gorun -np 2 ./bench/embedding -json      a line of JSON for each case
+//
+// A case is named after the table's layout, the layout of the result, and sizes:
+// "row-wise to S(0)/131072x256/8192" looks up 8192 random ids in a table of
+// 131072 rows of 256 float32. The ids are replicated, except where the name says
+// otherwise. The gradient that comes from above is a tensor of ones made
+// before; that of the table is row-sparse (dtensor.Rows). "calls_made" lists the
+// collectives of a call. The result is compared with the rows of the whole table,
+// to the bit, and the gradient with how often each id occurs, before a case is
+// timed.
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/gorun-spmd/gorun/bench/internal/measure"
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/embedding"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+func main() {
+	measure.Main(func(b *measure.Bench) error {
+		return run(b, []size{{50304, 768, 4096}, {131072, 256, 8192}, {1_000_000, 64, 65536}})
+	})
+}
+
+// size is a table [rows, dim] and how many ids are looked up in it.
+type size struct{ rows, dim, ids int }
+
+func (s size) String() string { return fmt.Sprintf("%dx%d/%d", s.rows, s.dim, s.ids) }
+
+// variant is where the table, the ids and the result lie.
+type variant struct {
+	name           string
+	table, ids, to layout.Placement
+}
+
+func variants() []variant {
+	R, S := layout.Replicate(), layout.Shard
+	return []variant{
+		{"row-wise to R", S(0), R, R},
+		{"row-wise to S(0)", S(0), R, S(0)},
+		{"row-wise, ids S(0)", S(0), S(0), S(0)},
+		{"column-wise to R", S(1), R, R},
+		{"column-wise to S(1)", S(1), R, S(1)},
+	}
+}
+
+func run(b *measure.Bench, sizes []size) error {
+	for _, s := range sizes {
+		for _, v := range variants() {
+			name := v.name + "/" + s.String()
+			if !b.Wants(name+"/forward") && !b.Wants(name+"/both") {
+				continue
+			}
+			if err := measureVariant(b, name, v, s); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// lookup is one case with its tensors.
+type lookup struct {
+	b     *measure.Bench
+	table *dtensor.Tensor // [V, D]
+	ids   *dtensor.Tensor // [N]
+	to    layout.Placement
+	seed  *dtensor.Tensor // [N, D], the gradient from above: ones in the layout of the result
+	size  size
+}
+
+func measureVariant(b *measure.Bench, name string, v variant, s size) error {
+	rng := rand.New(rand.NewPCG(7, 0))
+	ids := make([]int64, s.ids)
+	for i := range ids {
+		ids[i] = rng.Int64N(int64(s.rows))
+	}
+	l := &lookup{
+		b: b, to: v.to, size: s,
+		table: dtensor.Normal(b.Mesh, dtensor.Key{Seed: 3}, 0, 1, []int{s.rows, s.dim}, v.table),
+		ids:   dtensor.Distribute(b.Mesh, tensor.FromSlice(b.Mesh.Device(), ids, s.ids), v.ids),
+		seed:  dtensor.Full(b.Mesh, tensor.Float32, 1, []int{s.ids, s.dim}, v.to),
+	}
+	defer l.table.Local().Free()
+	if err := l.check(ids); err != nil {
+		return err
+	}
+	forward := func() error { return dtensor.Try(b.Context(), b.Mesh, func() { l.forward() }) }
+	both := func() error {
+		_, err := l.both()
+		return err
+	}
+	for _, c := range []struct {
+		phase string
+		run   func() error
+	}{{"forward", forward}, {"both", both}} {
+		made, err := b.Calls(c.run)
+		if err != nil {
+			return err
+		}
+		err = b.CaseErr(name+"/"+c.phase, c.run, func(measure.Timing) []measure.Field {
+			fields := []measure.Field{{Name: "calls_made", Value: made}}
+			m, err := b.Memory(c.run)
+			if err != nil {
+				return fields // the communicator is dead: the next case says so
+			}
+			return append(fields, m.Fields(l.seed.Local().Bytes())...)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forward is the measured lookup.
+func (l *lookup) forward() *dtensor.Tensor {
+	return embedding.Lookup(l.table, l.ids, embedding.Options{}).Redistribute(l.to)
+}
+
+// both is the lookup and the gradient of the table, the gradient from above being
+// l.seed: a function of the result that is 0 and has that gradient.
+func (l *lookup) both() (dtensor.Grad, error) {
+	_, grads, err := dtensor.ValueAndGrad(l.b.Context(), func() *dtensor.Tensor {
+		out := l.forward()
+		zero := dtensor.Zeros(l.b.Mesh, tensor.Float32, nil, layout.Replicate())
+		return dtensor.Record("Seed", zero, []*dtensor.Tensor{out}, func(*dtensor.Tensor) []dtensor.Grad {
+			return []dtensor.Grad{dtensor.Dense(l.seed)}
+		})
+	}, l.table)
+	if err != nil {
+		return dtensor.Grad{}, err
+	}
+	return grads[0], nil
+}

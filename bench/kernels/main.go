@@ -1,0 +1,107 @@
+// Command kernels measures the kernels of one rank on [4096, 1024] float32,
+// each beside a copy of as many bytes.
+//
+//	gorun -np 1 ./bench/kernels            a table
+//	gorun -np 1 ./bench/kernels -json      a line of JSON for each kernel
+//
+// "gbs" counts what a kernel has to read and write, each byte once, and
+// "copy_gbs" what the better of Go's copy and the one of package simd reach on
+// as many bytes, read and written, right before. "of_copy" is the first by the
+// second. "gelem_s" counts elements of the input, in thousands of millions a
+// second. Each rank measures its own matrix, so that ranks load the machine.
+package main
+
+import (
+	"fmt"
+
+	"github.com/gorun-spmd/gorun/bench/internal/measure"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+func main() { measure.Main(func(b *measure.Bench) error { return run(b, 4096, 1024) }) }
+
+// kernel is one case: what it reads and writes, in matrices of float32.
+type kernel struct {
+	name     string
+	matrices float64
+	run      func()
+}
+
+// run measures all kernels on matrices of [n, d].
+func run(b *measure.Bench, n, d int) error {
+	copies := newCopies(b, n*d)
+	for _, k := range kernels(b.Mesh.Device(), n, d) {
+		if !b.Wants(k.name) {
+			continue
+		}
+		copyGBs, err := copies.rate(int(k.matrices * float64(n*d)))
+		if err != nil {
+			return err
+		}
+		err = b.Case(k.name, k.run, func(t measure.Timing) []measure.Field {
+			gbs := k.matrices * 4 * float64(n*d) / t.NS
+			return []measure.Field{
+				{Name: "n", Value: n}, {Name: "d", Value: d},
+				measure.Rate("gelem_s", n*d, t), {Name: "gbs", Value: gbs},
+				{Name: "copy_gbs", Value: copyGBs}, {Name: "of_copy", Value: gbs / copyGBs},
+			}
+		})
+		if err != nil {
+			return fmt.Errorf("kernels: %w", err)
+		}
+	}
+	return nil
+}
+
+// kernels makes the matrices and returns what to do with them.
+func kernels(cpu tensor.Device, n, d int) []kernel {
+	normal := func(seed uint64, shape ...int) *tensor.Tensor {
+		t := tensor.New(cpu, tensor.Float32, shape...)
+		tensor.FillNormal(t, tensor.Key{Seed: seed}, 0, 1, nil, nil)
+		return t
+	}
+	x, y, row, column := normal(1, n, d), normal(2, n, d), normal(3, d), normal(4, n, 1)
+	out := tensor.New(cpu, tensor.Float32, n, d)
+	m, v, accumulated := tensor.ZerosLike(x), tensor.ZerosLike(x), tensor.Zeros(cpu, tensor.Float32, n)
+	param := normal(5, n, d)
+	soft, logs := tensor.Softmax(x, 1), tensor.LogSoftmax(x, 1)
+	_, stats := tensor.LayerNorm(x, row, row, 1, 1e-5)
+	ids := tensor.New(cpu, tensor.Int64, n)
+	for i := range tensor.Data[int64](ids) {
+		tensor.Data[int64](ids)[i] = int64(i) * 7919 % int64(n)
+	}
+	rows := tensor.TakeRowsGrad(y, ids, 0, n)
+	return []kernel{
+		{"copy", 2, func() { tensor.Copy(out, x) }},
+		{"add", 3, func() { tensor.Add(x, y) }},
+		{"add in place", 3, func() { tensor.AddTo(out, x) }},
+		{"mul", 3, func() { tensor.Mul(x, y) }},
+		{"add row", 2, func() { tensor.Add(x, row) }},
+		{"mul column", 2, func() { tensor.Mul(x, column) }},
+		{"add scalar", 2, func() { tensor.AddScalar(x, 1) }},
+		{"exp", 2, func() { tensor.Exp(x) }},
+		{"tanh", 2, func() { tensor.Tanh(x) }},
+		{"gelu", 2, func() { tensor.Gelu(x) }},
+		{"gelu gradient", 3, func() { tensor.UnaryGrad(tensor.OpGelu, y, x, nil) }},
+		{"silu", 2, func() { tensor.Silu(x) }},
+		{"softmax", 2, func() { tensor.Softmax(x, 1) }},
+		{"softmax gradient", 3, func() { tensor.SoftmaxGrad(y, soft, 1) }},
+		{"log-softmax", 2, func() { tensor.LogSoftmax(x, 1) }},
+		{"log-softmax gradient", 3, func() { tensor.LogSoftmaxGrad(y, logs, 1) }},
+		{"layer norm", 2, func() { tensor.LayerNorm(x, row, row, 1, 1e-5) }},
+		{"layer norm gradient", 3, func() { tensor.LayerNormGrad(y, x, row, stats, 1, true, true) }},
+		{"sum", 1, func() { tensor.Sum(x, nil, false) }},
+		{"sum of columns", 1, func() { tensor.Sum(x, []int{0}, false) }},
+		{"sum of rows", 1, func() { tensor.Sum(x, []int{1}, false) }},
+		{"max of rows", 1, func() { tensor.Amax(x, []int{1}, false) }},
+		{"argmax of rows", 1, func() { tensor.Argmax(x, 1, false) }},
+		{"variance of rows", 1, func() { tensor.Var(x, []int{1}, 1, false) }},
+		{"gather rows", 2, func() { tensor.TakeRows(x, ids, 0) }},
+		{"gather rows gradient", 2, func() { tensor.TakeRowsGrad(y, ids, 0, n) }},
+		{"sgd", 3, func() { tensor.SGD{LR: 1e-3}.Step(param, y, nil, true) }},
+		{"sgd momentum", 5, func() { tensor.SGD{LR: 1e-3, Momentum: 0.9}.Step(param, y, m, false) }},
+		{"adamw", 7, func() { tensor.DefaultAdamW().Step(param, y, m, v, 10) }},
+		{"sgd rows", 3, func() { tensor.SGD{LR: 1e-3}.StepRows(param, rows) }},
+		{"row-wise adagrad", 3, func() { tensor.Adagrad{LR: 1e-3, Eps: 1e-10}.StepRows(param, rows, accumulated) }},
+	}
+}

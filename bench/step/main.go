@@ -1,0 +1,128 @@
+// Command step measures one step of training: an embedding, two linear layers
+// with a GELU between, a linear head, cross-entropy, all gradients and SGD.
+//
+//	gorun -np 2 ./bench/step            a table
+//	gorun -np 2 ./bench/step -json      a line of JSON for each case
+//
+// 2048 tokens of 32768, 256 features, 1024 hidden ones, no biases, learning rate
+// 0.1, in tensor parallel: the embedding by rows, the first layer and the head by
+// columns, the second by rows. "step" keeps the logits, divided by classes;
+// "step fused" never has them (loss.LinearCrossEntropy). "loss1" and "loss2" are
+// those of the first two steps: the same numbers for every world, up to rounding.
+// "gflops" counts the products of all ranks.
+package main
+
+import (
+	"math"
+	"math/rand/v2"
+
+	"github.com/gorun-spmd/gorun/bench/internal/measure"
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/embedding"
+	"github.com/gorun-spmd/gorun/loss"
+	"github.com/gorun-spmd/gorun/optim"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+func main() {
+	measure.Main(func(b *measure.Bench) error { return run(b, size{V: 32768, T: 2048, D: 256, H: 1024}) })
+}
+
+// size is V tokens to choose from, T positions, D features and H hidden ones.
+type size struct{ V, T, D, H int }
+
+// model is the parameters and a batch.
+type model struct {
+	table          *embedding.Table // [V, D] S(0)
+	up, down, head *dtensor.Tensor  // [H, D] S(0), [D, H] S(1), [V, D] S(0)
+	ids, targets   *dtensor.Tensor  // [T] R
+	optimizer      *optim.SGD
+	params         []*dtensor.Tensor
+}
+
+// newModel draws parameters as torch.nn does: normal rows of the table, and
+// weights from ±1/√inputs.
+func newModel(mesh *dtensor.Mesh, s size) *model {
+	S := layout.Shard
+	weight := func(seed uint64, out, in int, p layout.Placement) *dtensor.Tensor {
+		bound := 1 / math.Sqrt(float64(in))
+		return dtensor.Uniform(mesh, dtensor.Key{Seed: seed}, -bound, bound, []int{out, in}, p)
+	}
+	m := &model{
+		table: embedding.NewTable(mesh, embedding.Config{Name: "tokens", Rows: s.V, Dim: s.D, Layout: embedding.RowWise("tp"), Key: dtensor.Key{Seed: 1}}),
+		up:    weight(2, s.H, s.D, S(0)),
+		down:  weight(3, s.D, s.H, S(1)),
+		head:  weight(4, s.V, s.D, S(0)),
+	}
+	rng := rand.New(rand.NewPCG(9, 0))
+	tokens := func() *dtensor.Tensor {
+		t := make([]int64, s.T)
+		for i := range t {
+			t[i] = rng.Int64N(int64(s.V))
+		}
+		return dtensor.Distribute(mesh, tensor.FromSlice(mesh.Device(), t, s.T), layout.Replicate())
+	}
+	m.ids, m.targets = tokens(), tokens()
+	m.params = []*dtensor.Tensor{m.table.Weight(), m.up, m.down, m.head}
+	m.optimizer = optim.NewSGD(m.params, optim.SGDConfig{})
+	return m
+}
+
+// loss is the forward pass.
+func (m *model) loss(fused bool) *dtensor.Tensor {
+	h := m.table.Lookup(m.ids).Reduced()                         // [T, D] MaskP → R
+	h = h.Linear(m.up, nil).Gelu().Linear(m.down, nil).Reduced() // [T, H] S(1), [T, D] P(sum) → R
+	if fused {
+		return loss.LinearCrossEntropy(h, m.head, m.targets, loss.Options{})
+	}
+	return loss.CrossEntropy(h.Linear(m.head, nil), m.targets, loss.Options{}) // [T, V] S(1) → [] R
+}
+
+func run(b *measure.Bench, s size) error {
+	for _, c := range []struct {
+		name  string
+		fused bool
+	}{{"step", false}, {"step fused", true}} {
+		if !b.Wants(c.name) {
+			continue
+		}
+		if err := measureModel(b, c.name, newModel(b.Mesh, s), c.fused, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func measureModel(b *measure.Bench, name string, m *model, fused bool, s size) error {
+	var losses []float64
+	step := func() error {
+		value, grads, err := dtensor.ValueAndGrad(b.Context(), func() *dtensor.Tensor { return m.loss(fused) }, m.params...)
+		if err != nil {
+			return err
+		}
+		if len(losses) < 2 {
+			losses = append(losses, value.Local().Item())
+		}
+		return m.optimizer.Step(grads, 0.1)
+	}
+	made, err := b.Calls(step)
+	if err != nil {
+		return err
+	}
+	return b.CaseErr(name, step, func(t measure.Timing) []measure.Field {
+		fields := []measure.Field{
+			measure.Rate("gflops", 6*s.T*(2*s.D*s.H+s.D*s.V), t), {Name: "calls_made", Value: made},
+			{Name: "loss1", Value: losses[0]}, {Name: "loss2", Value: losses[1]},
+		}
+		gradients := 0
+		for _, p := range m.params[1:] {
+			gradients += p.Local().Bytes()
+		}
+		memory, err := b.Memory(step)
+		if err != nil {
+			return fields // the communicator is dead: the next case says so
+		}
+		return append(fields, memory.Fields(gradients)...)
+	})
+}
