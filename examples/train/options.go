@@ -54,7 +54,7 @@ func flags(o *options) *flag.FlagSet {
 	f.IntVar(&o.heads, "heads", 4, "attention heads, a divisor of -width")
 	f.BoolVar(&o.tied, "tied", false, "use the token table as the output head")
 	f.Uint64Var(&o.seed, "seed", 1, "of parameters, batches and the sample")
-	f.IntVar(&o.batch, "batch", 16, "windows in a step, over all ranks")
+	f.IntVar(&o.batch, "batch", 8, "windows in a step, over all ranks")
 	f.IntVar(&o.steps, "steps", 0, "end after so many steps")
 	f.Float64Var(&o.minutes, "minutes", 0, fmt.Sprintf("end after so many minutes (default %v, or never if -steps is given)", defaultMinutes))
 	f.Float64Var(&o.rate, "lr", 3e-3, "peak learning rate")
