@@ -1,0 +1,120 @@
+//go:build linux && !nolibs
+
+package mpi
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/gorun-spmd/gorun/comm"
+)
+
+// A constant is something that a C program takes from mpi.h as a handle.
+type constant uint8
+
+const (
+	commWorld constant = iota
+	requestNull
+	errorsReturn
+	typeByte
+	typeInt8
+	typeInt16
+	typeInt32
+	typeInt64
+	typeUint8
+	typeFloat
+	typeDouble
+	opSum
+	opProd
+	opMin
+	opMax
+	opAnd
+	opOr
+	constants
+)
+
+// An abi is what differs between the mpi.h of two families of libraries.
+type abi struct {
+	name         string
+	values       [constants]uintptr // the handles, where they are numbers
+	symbols      [constants]string  // the variables whose addresses they are, elsewhere
+	inPlace      uintptr
+	statusIgnore uintptr
+	anySource    int32
+	undefined    int32
+}
+
+// chooseABI returns the abi of the library that calls itself version, the
+// answer of MPI_Get_library_version.
+func chooseABI(version string) (*abi, error) {
+	for _, family := range []struct {
+		abi   *abi
+		marks []string
+	}{
+		{&openMPI, []string{"Open MPI", "Spectrum MPI"}},
+		{&mpich, []string{"MPICH", "Intel(R) MPI", "MVAPICH", "ParaStation"}},
+	} {
+		for _, mark := range family.marks {
+			if strings.Contains(version, mark) {
+				return family.abi, nil
+			}
+		}
+	}
+	return nil, fmt.Errorf("its version is %q, neither Open MPI's nor MPICH's; install openmpi-bin or mpich and name its library in %s", firstLine(version), libraryVariable)
+}
+
+// firstLine returns version up to its first line break, without blanks at its ends.
+func firstLine(version string) string {
+	line, _, _ := strings.Cut(version, "\n")
+	return strings.TrimSpace(line)
+}
+
+// typeOf returns the MPI type that moves elements of type d. 16-bit floats
+// are moved as integers, and folded here.
+func typeOf(d comm.DType) constant {
+	switch d {
+	case comm.Float32:
+		return typeFloat
+	case comm.Float64:
+		return typeDouble
+	case comm.Int16, comm.Float16, comm.BFloat16:
+		return typeInt16
+	case comm.Int32:
+		return typeInt32
+	case comm.Int64:
+		return typeInt64
+	case comm.Int8:
+		return typeInt8
+	}
+	return typeUint8
+}
+
+// nativeOp returns the MPI operation that is op on elements of type d; ok is
+// false where the two differ, as on NaN, or there is none.
+func nativeOp(op comm.Op, d comm.DType) (c constant, ok bool) {
+	switch op {
+	case comm.Sum, comm.Avg:
+		c = opSum
+	case comm.Prod:
+		c = opProd
+	case comm.Min:
+		c = opMin
+	case comm.Max:
+		c = opMax
+	case comm.And:
+		c = opAnd
+	case comm.Or:
+		c = opOr
+	default:
+		return 0, false
+	}
+	switch d {
+	case comm.Float16, comm.BFloat16:
+		return 0, false
+	case comm.Int8, comm.Int16, comm.Uint8: // Open MPI's AVX code saturates their sums (v4.1.4, ompi/mca/op/avx)
+		return c, c != opSum
+	case comm.Float32, comm.Float64:
+		return c, c == opSum || c == opProd
+	}
+	return c, true
+}

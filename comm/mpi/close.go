@@ -1,0 +1,94 @@
+//go:build linux && !nolibs
+
+package mpi
+
+import (
+	"fmt"
+	"time"
+	"unsafe"
+)
+
+// napClosing is how long Close sleeps between looks at the other ranks.
+const napClosing = time.Millisecond
+
+// Close ends this rank's part in the job: it tells the others, whose calls
+// that still need this rank fail with an EndedError of cause, waits until all
+// have called Close and ends the library. cause is nil for a rank that ends
+// well. If any rank ends with a cause, Close waits Options.Linger for those
+// still at work and then ends them with MPI_Abort, which does not return.
+// Only the world's Close is called, once, after all of its calls have returned.
+func (r *Rank) Close(cause error) error {
+	j := r.job
+	j.mu.Lock()
+	j.farewell(cause)
+	j.mu.Unlock()
+	failed := cause != nil
+	var since time.Time
+	for round := 0; ; round++ {
+		j.mu.Lock()
+		j.poll()
+		waiting, stuck := len(j.outbox), len(j.kept) > 0
+		for w := range j.size {
+			if w == j.rank {
+				continue
+			}
+			if e := j.ended[w]; e == nil || !e.over {
+				waiting++
+			} else {
+				stuck = stuck || e.stuck
+				failed = failed || e.cause != ""
+			}
+		}
+		j.mu.Unlock()
+		if waiting == 0 {
+			return j.end(stuck)
+		}
+		if failed && since.IsZero() {
+			since = time.Now()
+		}
+		if failed && time.Since(since) > j.linger {
+			return j.onThread(func() error {
+				return j.lib.call(abortAll, j.lib.handles[commWorld], 1)
+			})
+		}
+		if round > 100 {
+			time.Sleep(napClosing)
+		} else {
+			yield()
+		}
+	}
+}
+
+// end ends the library, when all ranks are there. If some have given up
+// requests the library might wait for them: then it has j.linger to end.
+func (j *job) end(stuck bool) error {
+	done := make(chan error, 1)
+	go func() {
+		done <- j.onThread(func() error {
+			j.mu.Lock()
+			defer j.mu.Unlock()
+			j.drop([]request{j.inbox.request}, &j.inbox)
+			j.closed = true
+			return j.lib.call(finalize)
+		})
+	}()
+	if !stuck {
+		return wrap(<-done)
+	}
+	select {
+	case err := <-done:
+		return wrap(err)
+	case <-time.After(j.linger):
+		return fmt.Errorf("mpi: Close: %s has not ended in %v, with calls given up before; exit without it", j.lib.version, j.linger)
+	}
+}
+
+func wrap(err error) error {
+	if err != nil {
+		return fmt.Errorf("mpi: Close: %w", err)
+	}
+	return nil
+}
+
+// pointer is the address of p for a call; p does not move.
+func pointer[T any](p *T) uintptr { return uintptr(unsafe.Pointer(p)) }

@@ -1,0 +1,219 @@
+//go:build linux && !nolibs
+
+package mpi
+
+import (
+	"context"
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/comm"
+)
+
+// collective carries out a call that has been agreed on.
+func (r *Rank) collective(ctx context.Context, call *comm.Call) error {
+	switch {
+	case call.Kind.PointToPoint():
+		return r.letter(ctx, call)
+	case empty(call):
+		return r.one(ctx, call, ibarrier, r.comm)
+	case r.folds(call):
+		return r.fold(ctx, call)
+	}
+	n, src, dst, dt := uintptr(call.Src.Count), r.at(call.Src, 0), r.at(call.Dst, 1), r.job.lib.handles[typeOf(call.DType())]
+	fits := call.Src.Bytes() <= r.most && call.Dst.Bytes() <= r.most
+	switch call.Kind {
+	case comm.BroadcastKind:
+		return r.broadcast(ctx, call)
+	case comm.AllReduceKind:
+		return r.allReduce(ctx, call)
+	case comm.ReduceKind:
+		return r.reduce(ctx, call)
+	case comm.ReduceScatterKind:
+		if err := r.one(ctx, call, ireduceScatterBlock, src, dst, uintptr(call.Dst.Count), dt, r.op(call), r.comm); err != nil {
+			return err
+		}
+		r.average(call, call.Dst)
+		return nil
+	case comm.ReduceScatterVKind:
+		if err := r.one(ctx, call, ireduceScatter, src, dst, r.vector(&r.counts, call.SrcCounts), dt, r.op(call), r.comm); err != nil {
+			return err
+		}
+		r.average(call, call.Dst)
+		return nil
+	case comm.AllGatherKind, comm.SplitKind:
+		if fits {
+			return r.one(ctx, call, iallgather, src, n, dt, dst, n, dt, r.comm)
+		}
+	case comm.AllGatherVKind:
+		if fits {
+			counts := r.vector(&r.counts, call.DstCounts)
+			return r.one(ctx, call, iallgatherv, src, n, dt, dst, counts, r.offsets(call.DstCounts), dt, r.comm)
+		}
+	case comm.GatherKind:
+		if call.Src.Bytes()*len(r.world) <= r.most {
+			return r.one(ctx, call, igather, src, n, dt, dst, n, dt, uintptr(call.Root), r.comm)
+		}
+	case comm.ScatterKind:
+		if call.Dst.Bytes()*len(r.world) <= r.most {
+			m := uintptr(call.Dst.Count)
+			return r.one(ctx, call, iscatter, src, m, dt, dst, m, dt, uintptr(call.Root), r.comm)
+		}
+	case comm.AllToAllKind:
+		if fits {
+			m := uintptr(call.Src.Count / len(r.world))
+			return r.one(ctx, call, ialltoall, src, m, dt, dst, m, dt, r.comm)
+		}
+	}
+	return r.pairs(ctx, call)
+}
+
+// one carries out call by a single request.
+func (r *Rank) one(ctx context.Context, call *comm.Call, f function, args ...uintptr) error {
+	if err := r.begin(false, f, args...); err != nil {
+		return err
+	}
+	return r.wait(ctx, call, nil)
+}
+
+// empty reports whether a call moves nothing on any rank, as all ranks know.
+// Some libraries return from such a call at once; a barrier waits for all.
+func empty(call *comm.Call) bool {
+	switch call.Kind {
+	case comm.BarrierKind:
+		return true
+	case comm.BroadcastKind, comm.ScatterKind, comm.AllGatherVKind:
+		return call.Dst.Count == 0
+	case comm.GatherVKind, comm.ScatterVKind, comm.AllToAllVKind:
+		return false
+	}
+	return call.Src.Count == 0
+}
+
+// at is the address of a buffer, never nil and never the same for two: some
+// libraries check even what they do not use.
+func (r *Rank) at(b comm.Buffer, pad int) uintptr {
+	if b.Count == 0 {
+		return pointer(&r.pad[pad])
+	}
+	return uintptr(b.Ptr)
+}
+
+func (r *Rank) op(call *comm.Call) uintptr {
+	op, _ := nativeOp(call.Op, call.DType())
+	return r.job.lib.handles[op]
+}
+
+// vector is counts as MPI wants them, in scratch.
+func (r *Rank) vector(scratch *[]int32, counts []int) uintptr {
+	s := (*scratch)[:0]
+	for _, n := range counts {
+		s = append(s, int32(n))
+	}
+	*scratch = s
+	return pointer(unsafe.SliceData(s))
+}
+
+// offsets is where the parts of a buffer begin that has counts.
+func (r *Rank) offsets(counts []int) uintptr {
+	s, at := r.starts[:0], 0
+	for _, n := range counts {
+		s = append(s, int32(at))
+		at += n
+	}
+	r.starts = s
+	return pointer(unsafe.SliceData(s))
+}
+
+// step is how many elements of a call's type one MPI call moves at most.
+func (r *Rank) step(call *comm.Call) int { return max(1, r.most/call.DType().Size()) }
+
+func (r *Rank) broadcast(ctx context.Context, call *comm.Call) error {
+	step, dt := r.step(call), r.job.lib.handles[typeOf(call.DType())]
+	for lo := 0; lo < call.Dst.Count; lo += step {
+		part := call.Dst.Slice(lo, min(lo+step, call.Dst.Count))
+		if err := r.one(ctx, call, ibcast, uintptr(part.Ptr), uintptr(part.Count), dt, uintptr(call.Root), r.comm); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// allReduce is in place on every rank, as MPI wants it on all or none.
+func (r *Rank) allReduce(ctx context.Context, call *comm.Call) error {
+	if call.Dst.Ptr != call.Src.Ptr {
+		copy(call.Dst.Data(), call.Src.Data())
+	}
+	step, dt, op := r.step(call), r.job.lib.handles[typeOf(call.DType())], r.op(call)
+	for lo := 0; lo < call.Dst.Count; lo += step {
+		part := call.Dst.Slice(lo, min(lo+step, call.Dst.Count))
+		if err := r.one(ctx, call, iallreduce, r.job.lib.inPlace, uintptr(part.Ptr), uintptr(part.Count), dt, op, r.comm); err != nil {
+			return err
+		}
+	}
+	r.average(call, call.Dst)
+	return nil
+}
+
+func (r *Rank) reduce(ctx context.Context, call *comm.Call) error {
+	step, dt, op := r.step(call), r.job.lib.handles[typeOf(call.DType())], r.op(call)
+	for lo := 0; lo < call.Src.Count; lo += step {
+		hi := min(lo+step, call.Src.Count)
+		src, dst := uintptr(call.Src.Slice(lo, hi).Ptr), pointer(&r.pad[1])
+		if r.me == call.Root {
+			dst = uintptr(call.Dst.Slice(lo, hi).Ptr)
+		}
+		if err := r.one(ctx, call, ireduce, src, dst, uintptr(hi-lo), dt, op, uintptr(call.Root), r.comm); err != nil {
+			return err
+		}
+	}
+	if r.me == call.Root {
+		r.average(call, call.Dst)
+	}
+	return nil
+}
+
+// average makes a sum the average that was asked for.
+func (r *Rank) average(call *comm.Call, sum comm.Buffer) {
+	if call.Op != comm.Avg || sum.Count == 0 {
+		return
+	}
+	switch sum.DType {
+	case comm.Float32:
+		divide(unsafe.Slice((*float32)(sum.Ptr), sum.Count), len(r.world))
+	case comm.Float64:
+		divide(unsafe.Slice((*float64)(sum.Ptr), sum.Count), len(r.world))
+	}
+}
+
+func divide[T float32 | float64](x []T, n int) {
+	for i := range x {
+		x[i] /= T(n)
+	}
+}
+
+// letter is Send and Recv.
+func (r *Rank) letter(ctx context.Context, call *comm.Call) error {
+	receive, f, b := call.Kind == comm.RecvKind, isend, call.Src
+	if receive {
+		f, b = irecv, call.Dst
+	}
+	if err := r.message(receive, f, b, call.Root, tagLetter); err != nil {
+		return err
+	}
+	return r.wait(ctx, call, nil)
+}
+
+// message begins the requests that move b from or to peer.
+func (r *Rank) message(receive bool, f function, b comm.Buffer, peer int, tag uintptr) error {
+	size := b.DType.Size()
+	step, dt := max(1, r.most/size), r.job.lib.handles[typeOf(b.DType)]
+	for lo := 0; ; lo += step {
+		part := b.Slice(lo, min(lo+step, b.Count))
+		if err := r.begin(receive, f, r.at(part, 0), uintptr(part.Count), dt, uintptr(peer), tag, r.comm); err != nil {
+			return err
+		}
+		if lo+step >= b.Count {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,70 @@
+// Package mpi is the backend whose ranks are the processes of an MPI job: it
+// finds an MPI library when the program runs, so that one binary, built
+// without a C compiler, works under Open MPI 4 and 5, MPICH 4, and what shares
+// its ABI (Intel MPI, Cray MPICH, MVAPICH).
+//
+//	b, err := mpi.Open(mpi.Options{})
+//	if err != nil {
+//		return err
+//	}
+//	err = train(ctx, comm.NewWorld(b))
+//	return errors.Join(err, b.Close(err))
+//
+// Detect says, from the environment alone, whether and by which launcher the
+// process was started as a rank.
+//
+// # Threads
+//
+// The library is opened with MPI_THREAD_SERIALIZED: one mutex is held during
+// each MPI call, and no call but MPI_Comm_split and MPI_Finalize waits inside
+// the library for other ranks. Calls are made on the caller's goroutine;
+// MPI_Init_thread and MPI_Finalize on one thread kept for them. Several
+// communicators may be used from several goroutines.
+//
+// # Waiting
+//
+// Every collective is a non-blocking one, polled with MPI_Test between looks
+// at the context and at a control communicator, on which aborts and ends
+// travel. So a call ends when its context is done, when any rank aborts and
+// when a rank that it needs has called Close. A rank that is killed is the
+// launcher's to notice. MPI moves data only during calls: a rank that computes
+// for long delays the others' large transfers.
+//
+// A collective that was given up cannot be taken back from the library. Its
+// buffers stay in use until the process ends: they must not be unmapped, and
+// Close then leaves MPI_Finalize out where the library would wait in it.
+//
+// # Arithmetic
+//
+// Reductions fold in rank order, so the bits are those of the other backends.
+// The library reduces what comes out the same in any order: integers and bool,
+// and float32 and float64 sums and products of two ranks. The rest is exchanged
+// and folded here: each rank receives its part of all ranks' values, so the
+// bytes that move are those of any all-reduce. That are other floating-point
+// numbers (MPI does not define NaN for Min and Max), sums of 8 and 16 bits
+// (Open MPI's saturate) and user-defined operations. Options.Unordered leaves
+// sums and products of float32 and float64 to the library for any number of
+// ranks.
+//
+// # Sizes
+//
+// MPI counts elements in 32 bits. Calls that move more than 1 GiB at once are
+// divided, into several collectives or into messages between pairs of ranks.
+//
+// # Debug mode
+//
+// With Options.Debug or GORUN_DEBUG=1 the ranks exchange their calls'
+// fingerprints before each call, over messages that can be taken back: ranks
+// that disagree get an error naming both calls, and a call that runs out of
+// time names the ranks that did not make it. Without it such a call is what
+// the MPI library makes of it.
+//
+// # Environment
+//
+// GORUN_MPI_LIB names the library, as a path or a name for the dynamic linker.
+// Open sets the variables that keep UCX, Open MPI and libfabric from replacing
+// the signal handlers of Go's runtime, unless they are set already.
+//
+// With the build tag nolibs, for musl and for images without a C library, Open
+// only returns an error.
+package mpi

@@ -1,0 +1,92 @@
+//go:build linux && !nolibs
+
+package mpi
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/comm"
+)
+
+// job is this process' part in the whole: what its communicators share.
+type job struct {
+	lib        *library
+	rank, size int
+	linger     time.Duration
+	thread     chan func() // runs on the thread that started the library
+	control    uintptr     // the communicator of letters
+
+	alarm  atomic.Uint32 // counts what could concern a waiting call
+	born   time.Time
+	polled atomic.Int64 // when letters were last looked for, in nanoseconds after born
+
+	mu     sync.Mutex // held during every MPI call; guards what follows
+	inbox  inbox
+	outbox []*parcel
+	groups map[uint64]*Rank
+	dead   map[uint64]*comm.AbortError // by group, known here or not yet
+	ended  map[int]*ending             // by world number
+	kept   []any                       // memory of requests that were given up
+	closed bool                        // the library has ended
+}
+
+// ending is what is known of a rank that has called Close.
+type ending struct {
+	over  bool              // all of the following has come
+	cause string            // "" if it ended without an error
+	stuck bool              // it has given up requests
+	calls map[uint64]uint64 // collectives that it began, by group
+	seen  time.Time
+}
+
+// request is one of MPI's, in memory that does not move.
+type request struct {
+	handle  uintptr
+	flag    int32
+	receive bool // of a message: can be taken back
+	done    bool
+}
+
+// test asks whether a request has ended; the job's lock is held.
+func (j *job) test(q *request) error {
+	err := j.lib.call(test, uintptr(unsafe.Pointer(&q.handle)), uintptr(unsafe.Pointer(&q.flag)), j.lib.statusIgnore)
+	q.done = q.flag != 0 || err != nil
+	return err
+}
+
+// drop gives up the requests that have not ended. Receives are taken back;
+// what others name stays in memory. The job's lock is held.
+func (j *job) drop(reqs []request, keep ...any) {
+	left := false
+	for i := range reqs {
+		q := &reqs[i]
+		if q.done || q.handle == j.lib.handles[requestNull] {
+			continue
+		}
+		if q.receive && j.lib.call(cancel, uintptr(unsafe.Pointer(&q.handle))) == nil {
+			for try := 0; try < 100 && !q.done; try++ {
+				if j.test(q) != nil {
+					break
+				}
+			}
+		}
+		left = left || !q.done
+	}
+	if left {
+		j.kept = append(j.kept, keep...)
+	}
+}
+
+// join makes g known to aborts. The job's lock is not held.
+func (j *job) join(g *Rank) *Rank {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.groups[g.id] = g
+	if e := j.dead[g.id]; e != nil { // the others were faster
+		g.aborted.Store(e)
+	}
+	return g
+}

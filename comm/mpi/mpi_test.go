@@ -1,0 +1,242 @@
+//go:build linux && !nolibs
+
+package mpi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	goruntime "runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/commtest"
+)
+
+// child is one rank; what it returns is the exit code.
+func child(task string) int {
+	world, err := Open(Options{Linger: 2 * time.Second})
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	if want := os.Getenv("MPI_TEST_SIZE"); want != strconv.Itoa(world.Size()) {
+		err = fmt.Errorf("the world has %d ranks, want %s", world.Size(), want)
+	} else {
+		err = tasks[task](context.Background(), world)
+	}
+	if err != nil {
+		fmt.Printf("rank %d: %v\n", world.Rank(), err)
+		world.Abort(err)
+	}
+	if e := world.Close(err); e != nil {
+		fmt.Printf("rank %d: %v\n", world.Rank(), e)
+		return 1
+	}
+	if err != nil {
+		return 1
+	}
+	fmt.Printf("rank %d of %d over %s: all right\n", world.Rank(), world.Size(), world.Library())
+	return 0
+}
+
+// variant is a world with all ranks of r and other properties.
+func variant(r *Rank, change func(*Rank)) (*comm.Comm, error) {
+	if r.Size() == 1 {
+		return comm.NewWorld(r), nil
+	}
+	all := make([]int, r.Size())
+	for i := range all {
+		all[i] = i
+	}
+	b, err := r.Split(context.Background(), all)
+	if err != nil {
+		return nil, err
+	}
+	change(b.(*Rank))
+	return comm.NewWorld(b), nil
+}
+
+// needDebug are the failures that only the comparison of calls can find.
+var needDebug = map[string]bool{"disagreement": true, "disagreement of counts": true, "disagreement of messages": true, "deadline": true}
+
+var tasks = map[string]func(context.Context, *Rank) error{
+	"suite": func(ctx context.Context, r *Rank) error {
+		for _, v := range []struct {
+			name   string
+			cases  []commtest.Case
+			change func(*Rank)
+		}{
+			{"plain", commtest.Cases(), func(*Rank) {}},
+			{"debug", commtest.Cases(), func(r *Rank) { r.debug = true }},
+			{"divided", commtest.Collectives(), func(r *Rank) { r.most = 1000 }},
+		} {
+			world, err := variant(r, v.change)
+			if err != nil {
+				return err
+			}
+			for _, c := range v.cases {
+				if v.name == "plain" && needDebug[c.Name] {
+					continue
+				}
+				began := time.Now()
+				if err := c.Run(ctx, world); err != nil {
+					return fmt.Errorf("%s, %s: %w", v.name, c.Name, err)
+				}
+				if r.Rank() == 0 && os.Getenv("MPI_TEST_TIMES") != "" {
+					fmt.Println(v.name, c.Name, time.Since(began))
+				}
+			}
+		}
+		return nil
+	},
+	// The last rank ends while the others wait for it, or for one that does.
+	"end": func(ctx context.Context, r *Rank) error {
+		n := r.Size()
+		world, err := variant(r, func(v *Rank) { v.debug = os.Getenv("GORUN_DEBUG") == "1" })
+		if err != nil {
+			return err
+		}
+		half, err := world.Split(ctx, world.Rank()%2, 0)
+		if err != nil || world.Rank() == n-1 {
+			return err
+		}
+		on := world
+		if half.Size() > 1 && world.Rank()%2 == (n-1)%2 {
+			on = half
+		}
+		err = comm.Barrier(ctx, on)
+		if !errors.Is(err, comm.ErrEnded) || !strings.Contains(err.Error(), fmt.Sprintf("rank %d ended", n-1)) {
+			return fmt.Errorf("got %v, want that rank %d ended", err, n-1)
+		}
+		return nil
+	},
+	// Rank 0 fails; the others learn of it in their call.
+	"fail": func(ctx context.Context, r *Rank) error {
+		if r.Rank() == 0 {
+			return errors.New("out of patience")
+		}
+		return comm.Barrier(ctx, comm.NewWorld(r))
+	},
+	// Rank 0 fails; the others are busy for longer than it waits.
+	"busy": func(_ context.Context, r *Rank) error {
+		if r.Rank() == 0 {
+			return errors.New("out of patience")
+		}
+		time.Sleep(childLimit)
+		return nil
+	},
+	// A bug after the library was loaded.
+	"bug": func(context.Context, *Rank) error {
+		var nowhere *Rank
+		fmt.Println(nowhere.me)
+		return nil
+	},
+	// The steady path, counted.
+	"allocations": func(ctx context.Context, r *Rank) error {
+		world := comm.NewWorld(r)
+		buf, all := make([]float32, 64), make([]float32, 64*r.Size())
+		counts := make([]int, r.Size())
+		for i := range counts {
+			counts[i] = 64
+		}
+		big := make([]float32, 64*r.Size())
+		round := func() error {
+			return errors.Join(
+				comm.AllReduce(ctx, world, buf, comm.Sum),
+				comm.AllReduce(ctx, world, buf, comm.Max),
+				comm.AllGather(ctx, world, all, buf),
+				comm.AllToAllV(ctx, world, all, counts, big, counts),
+				comm.ReduceScatter(ctx, world, buf, all, comm.Sum),
+				comm.Broadcast(ctx, world, buf, 0),
+				comm.Barrier(ctx, world),
+			)
+		}
+		const rounds = 200
+		var before, after goruntime.MemStats
+		for k := range 2 * rounds {
+			if k == rounds {
+				goruntime.ReadMemStats(&before)
+			}
+			if err := round(); err != nil {
+				return err
+			}
+		}
+		goruntime.ReadMemStats(&after)
+		if made := after.Mallocs - before.Mallocs; made > rounds {
+			return fmt.Errorf("%d allocations in %d rounds of 7 calls, want less than one a round", made, rounds)
+		}
+		return nil
+	},
+}
+
+func TestSuite(t *testing.T) {
+	eachLauncher(t, func(t *testing.T, l launcher) {
+		for _, n := range []int{1, 2, 3, 4, 7} {
+			t.Run(fmt.Sprintf("n=%d", n), func(t *testing.T) { l.pass(t, n, "suite") })
+		}
+	})
+}
+
+// pass runs a task that must succeed on every rank, over the launcher's library.
+func (l launcher) pass(t *testing.T, n int, task string, env ...string) {
+	t.Helper()
+	out, err := l.run(t, n, task, append(env, fmt.Sprintf("MPI_TEST_SIZE=%d", n))...)
+	if err != nil || strings.Count(out, "all right") != n || !strings.Contains(out, "over "+l.library) {
+		t.Errorf("%d ranks: %v, output:\n%s", n, err, out)
+	}
+	if os.Getenv("MPI_TEST_TIMES") != "" {
+		t.Log(out)
+	}
+}
+
+func TestARankEnds(t *testing.T) {
+	eachLauncher(t, func(t *testing.T, l launcher) {
+		for _, n := range []int{2, 3, 7} {
+			for _, debug := range []string{"0", "1"} {
+				t.Run(fmt.Sprintf("n=%d debug=%s", n, debug), func(t *testing.T) { l.pass(t, n, "end", "GORUN_DEBUG="+debug) })
+			}
+		}
+	})
+}
+
+func TestAllocations(t *testing.T) {
+	eachLauncher(t, func(t *testing.T, l launcher) { l.pass(t, 2, "allocations") })
+}
+
+// A failing rank ends the job, with its own words and not with a hang.
+func TestFailures(t *testing.T) {
+	eachLauncher(t, func(t *testing.T, l launcher) {
+		for _, test := range []struct {
+			task string
+			want []string
+		}{
+			{"fail", []string{"rank 0: out of patience", "rank 0 aborted: out of patience"}},
+			{"busy", []string{"rank 0: out of patience"}},
+			{"bug", []string{"invalid memory address or nil pointer dereference", "mpi_test.go:"}},
+		} {
+			t.Run(test.task, func(t *testing.T) {
+				began := time.Now()
+				out, err := l.run(t, 2, test.task, "MPI_TEST_SIZE=2")
+				if err == nil {
+					t.Errorf("the launcher ended well")
+				}
+				for _, want := range test.want {
+					if !strings.Contains(out, want) {
+						t.Errorf("no %q", want)
+					}
+				}
+				if took := time.Since(began); took > childLimit/2 {
+					t.Errorf("it took %v", took)
+				}
+				if t.Failed() {
+					t.Logf("%v, output:\n%s", err, out)
+				}
+			})
+		}
+	})
+}

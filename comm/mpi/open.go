@@ -1,0 +1,117 @@
+//go:build linux && !nolibs
+
+package mpi
+
+import (
+	"fmt"
+	"os"
+	goruntime "runtime"
+	"time"
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/comm"
+)
+
+// threadSerialized is MPI_THREAD_SERIALIZED, the same in both ABIs.
+const threadSerialized = 2
+
+// Open loads an MPI library, starts it and returns this rank's end of its
+// world. It may be called once in a process; Close ends what it began.
+func Open(o Options) (*Rank, error) {
+	r, err := open(o)
+	if err != nil {
+		return nil, fmt.Errorf("mpi: Open: %w", err)
+	}
+	return r, nil
+}
+
+func open(o Options) (*Rank, error) {
+	launch, launched := Detect(os.LookupEnv)
+	names := candidates(os.LookupEnv, launch)
+	if o.Library != "" {
+		names = []string{o.Library}
+	}
+	if err := quiet(); err != nil {
+		return nil, err
+	}
+	lib, err := load(names)
+	if err != nil {
+		return nil, err
+	}
+	j := &job{
+		lib: lib, born: time.Now(), linger: o.Linger, thread: make(chan func()),
+		groups: map[uint64]*Rank{}, dead: map[uint64]*comm.AbortError{}, ended: map[int]*ending{},
+	}
+	if j.linger == 0 {
+		j.linger = 5 * time.Second
+	}
+	go j.serve()
+	if err := j.onThread(j.start); err != nil {
+		return nil, err
+	}
+	if launched && launch.Size != j.size {
+		return nil, fmt.Errorf("the launcher (%s) started %d ranks and %s, loaded as %s, sees %d: the two do not belong together; name the launcher's own library in %s",
+			launch.Launcher, launch.Size, lib.version, lib.name, j.size, libraryVariable)
+	}
+	world := make([]int, j.size)
+	for i := range world {
+		world[i] = i
+	}
+	debug := o.Debug || os.Getenv("GORUN_DEBUG") == "1"
+	return j.join(&Rank{job: j, id: worldID, comm: lib.handles[commWorld], me: j.rank, world: world,
+		debug: debug, unordered: o.Unordered, most: maxBytes}), nil
+}
+
+// serve runs functions on one thread: the one that starts and ends the library.
+func (j *job) serve() {
+	goruntime.LockOSThread()
+	for f := range j.thread {
+		f()
+	}
+}
+
+// onThread runs f there.
+func (j *job) onThread(f func() error) error {
+	done := make(chan error, 1)
+	j.thread <- func() { done <- f() }
+	return <-done
+}
+
+// start begins the library and this job's control communicator.
+func (j *job) start() error {
+	l := j.lib
+	cell := new([4]int32)
+	at := func(i int) uintptr { return uintptr(unsafe.Pointer(&cell[i])) }
+	if err := l.call(initialized, at(0)); err != nil {
+		return err
+	}
+	if cell[0] != 0 {
+		return fmt.Errorf("%s has been started already in this process; call Open once", l.version)
+	}
+	if err := l.call(initThread, 0, 0, threadSerialized, at(0)); err != nil {
+		return err
+	}
+	if cell[0] < threadSerialized {
+		return fmt.Errorf("%s gives thread level %d and MPI_THREAD_SERIALIZED (%d) is needed; use a build of it with threads", l.version, cell[0], threadSerialized)
+	}
+	world := l.handles[commWorld]
+	if err := l.call(commSetErrhandler, world, l.handles[errorsReturn]); err != nil {
+		return err
+	}
+	if err := l.call(commRank, world, at(1)); err != nil {
+		return err
+	}
+	if err := l.call(commSize, world, at(2)); err != nil {
+		return err
+	}
+	j.rank, j.size = int(cell[1]), int(cell[2])
+	made := new(uintptr)
+	if err := l.call(commDup, world, uintptr(unsafe.Pointer(made))); err != nil {
+		return err
+	}
+	j.control = *made
+	return j.listen()
+}
+
+// Library returns what the MPI library calls itself.
+func (r *Rank) Library() string { return r.job.lib.version }

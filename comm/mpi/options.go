@@ -1,0 +1,20 @@
+package mpi
+
+import "time"
+
+// Options say how Open starts. The zero Options are right for most programs.
+type Options struct {
+	// Library is the MPI library to load, as a path or a name for the dynamic
+	// linker. If "" it is GORUN_MPI_LIB's, else one that fits the launcher.
+	Library string
+	// Debug makes the ranks compare their calls before each one, as
+	// GORUN_DEBUG=1 does.
+	Debug bool
+	// Unordered lets the library reduce floating-point numbers in an order of
+	// its own: faster where many ranks reduce little, and not the bits of the
+	// other backends, nor always of the last run.
+	Unordered bool
+	// Linger is how long Close waits for the other ranks after an error,
+	// before it ends them. 0 is 5 s.
+	Linger time.Duration
+}

@@ -1,0 +1,164 @@
+//go:build linux && !nolibs
+
+package mpi
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	goruntime "runtime"
+	"slices"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/mem"
+)
+
+// worldID is the world's id.
+const worldID = 1
+
+// maxBytes is the most that one MPI call moves: far enough below 2³¹ for what
+// libraries compute from it.
+const maxBytes = 1 << 30
+
+// staleAfter is how long, in nanoseconds, a rank makes calls that end at once
+// before it looks for letters.
+const staleAfter = 100_000
+
+// The tags of messages on a group's communicator.
+const (
+	tagLetter = iota // Send and Recv
+	tagPair          // collectives made of messages
+	tagCheck         // fingerprints of collectives
+	tagGreet         // fingerprints of Send and Recv
+)
+
+// Rank is one rank's end of a communicator. It implements comm.Backend.
+type Rank struct {
+	job            *job
+	parent         *Rank
+	id             uint64 // the same on all its ranks, and on no other group's
+	comm           uintptr
+	me             int
+	world          []int
+	debug, unordered bool
+	most           int // bytes of one MPI call
+	splits         uint64
+	calls          atomic.Uint64 // collectives begun
+	aborted        atomic.Pointer[comm.AbortError]
+
+	// Scratch of the call in progress.
+	requests       []request
+	args           [16]uintptr
+	counts, starts []int32
+	sends, recvs   []comm.Buffer
+	store          []uint64
+	srcs           []unsafe.Pointer
+	dst            [1]unsafe.Pointer
+	notes          []note
+	pad            [2]uint64 // where empty buffers lie
+}
+
+// Rank returns this rank's number in the communicator.
+func (r *Rank) Rank() int { return r.me }
+
+// Size returns the number of ranks.
+func (r *Rank) Size() int { return len(r.world) }
+
+// Memory returns nil: the library reads any memory.
+func (r *Rank) Memory() mem.Allocator { return nil }
+
+// dead returns the abort that ended the group, nil if none has.
+func (r *Rank) dead() *comm.AbortError {
+	for g := r; g != nil; g = g.parent {
+		if e := g.aborted.Load(); e != nil {
+			return e
+		}
+	}
+	return nil
+}
+
+// Split makes new communicators. They stay until the process ends.
+func (r *Rank) Split(_ context.Context, members []int) (comm.Backend, error) {
+	if e := r.dead(); e != nil {
+		return nil, e
+	}
+	r.splits++
+	color, key := r.job.lib.undefined, int32(0)
+	if len(members) > 0 {
+		color, key = int32(members[0]), int32(slices.Index(members, r.me))
+	}
+	made := new(uintptr)
+	r.job.mu.Lock()
+	err := r.job.lib.call(commSplit, r.comm, uintptr(color), uintptr(key), pointer(made))
+	if err != nil {
+		r.abort(err)
+	}
+	r.job.mu.Unlock()
+	if err != nil || len(members) == 0 {
+		return nil, err
+	}
+	world := make([]int, len(members))
+	for i, m := range members {
+		world[i] = r.world[m]
+	}
+	id := fnv.New64a()
+	fmt.Fprintf(id, "%d/%d:%d", r.id, r.splits, members[0])
+	return r.job.join(&Rank{job: r.job, parent: r, id: id.Sum64(), comm: *made, me: int(key), world: world,
+		debug: r.debug, unordered: r.unordered, most: r.most}), nil
+}
+
+// Do carries out one call.
+func (r *Rank) Do(ctx context.Context, call *comm.Call) error {
+	defer goruntime.KeepAlive(call)
+	if e := r.dead(); e != nil {
+		return e
+	}
+	if !call.Kind.PointToPoint() {
+		r.calls.Add(1)
+	}
+	if err := r.news(); err != nil {
+		return err
+	}
+	if r.debug {
+		if err := r.agree(ctx, call); err != nil {
+			return err
+		}
+	}
+	return r.collective(ctx, call)
+}
+
+// news reads the letters that may have come since this rank last looked, and
+// returns the abort that it finds in them.
+func (r *Rank) news() error {
+	j := r.job
+	if time.Since(j.born).Nanoseconds()-j.polled.Load() < staleAfter {
+		return nil
+	}
+	j.mu.Lock()
+	j.poll()
+	j.mu.Unlock()
+	if e := r.dead(); e != nil {
+		return e
+	}
+	return nil
+}
+
+// begin starts a request: f with args and the place of the request.
+func (r *Rank) begin(receive bool, f function, args ...uintptr) error {
+	r.requests = append(r.requests, request{receive: receive})
+	q := &r.requests[len(r.requests)-1]
+	n := copy(r.args[:], args)
+	r.args[n] = pointer(&q.handle)
+	r.job.mu.Lock()
+	defer r.job.mu.Unlock()
+	err := r.job.lib.call(f, r.args[:n+1]...)
+	if err != nil {
+		q.done = true
+		r.abort(err)
+		r.job.drop(r.requests, r)
+	}
+	return err
+}

@@ -1,0 +1,149 @@
+//go:build linux && !nolibs
+
+package mpi
+
+import (
+	"context"
+	goruntime "runtime"
+	"time"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"golang.org/x/sys/unix"
+)
+
+// How a waiting rank behaves: it looks spins times, yields the core between
+// looks for a while, and then sleeps between them, since what takes long takes
+// longer still. Measured on 2 cores, a yield that finds nobody costs 0.4 µs.
+const (
+	spins       = 32
+	restless    = 2 * time.Millisecond
+	perByte     = 2 * time.Nanosecond // more of it for large calls, which move only while somebody looks
+	longestNap  = 500 * time.Microsecond
+	controlling = 8 // looks at the request for one at the letters
+)
+
+// endedGrace is how long a message of a rank that has ended may be on its way.
+const endedGrace = 200 * time.Millisecond
+
+// wait returns when all of r.requests have ended, and empties it. arrived, if
+// not nil, is told of each as it ends, in any order; its error ends the call.
+func (r *Rank) wait(ctx context.Context, call *comm.Call, arrived func(i int) error) error {
+	defer func() { r.requests = r.requests[:0] }()
+	first := 0
+	p := pause{patience: restless + time.Duration(call.Bytes())*perByte}
+	calm := r.job.alarm.Load() - 1
+	for look := 0; ; look++ {
+		if err := r.sweep(&first, look, arrived); err != nil {
+			return r.giveUp(call, err)
+		}
+		if first == len(r.requests) {
+			return nil
+		}
+		if e := r.dead(); e != nil {
+			return r.giveUp(call, e)
+		}
+		if now := r.job.alarm.Load(); now != calm || look%1024 == 1023 {
+			calm = now
+			if err := r.vain(call); err != nil {
+				return r.giveUp(call, err)
+			}
+		}
+		if ctx.Done() != nil && ctx.Err() != nil {
+			return r.giveUp(call, comm.Late(context.Cause(ctx), r.late(arrived != nil)))
+		}
+		p.wait()
+	}
+}
+
+// sweep tests the requests from the first that had not ended on; all of them
+// if somebody wants to know, else until one has not ended.
+func (r *Rank) sweep(first *int, look int, arrived func(int) error) error {
+	j := r.job
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for i := *first; i < len(r.requests); i++ {
+		q := &r.requests[i]
+		if !q.done {
+			if err := j.test(q); err != nil {
+				return err
+			}
+			if q.done && arrived != nil {
+				if err := arrived(i); err != nil {
+					return err
+				}
+			}
+		}
+		if q.done && i == *first {
+			*first++
+		} else if !q.done && arrived == nil {
+			break
+		}
+	}
+	if *first < len(r.requests) && look%controlling == controlling-1 {
+		j.poll()
+	}
+	return nil
+}
+
+// giveUp ends the group with err, unless it has ended, and the call.
+func (r *Rank) giveUp(call *comm.Call, err error) error {
+	r.job.mu.Lock()
+	defer r.job.mu.Unlock()
+	r.abort(err)
+	kept := *call
+	r.job.drop(r.requests, &kept, r, r.requests)
+	return err
+}
+
+// vain returns why the call cannot end: a rank that it needs has ended without
+// making it.
+func (r *Rank) vain(call *comm.Call) error {
+	j := r.job
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(j.ended) == 0 {
+		return nil
+	}
+	for m, w := range r.world {
+		e := j.ended[w]
+		switch {
+		case e == nil || !e.over || w == j.rank:
+		case !call.Kind.PointToPoint() && e.calls[r.id] < r.calls.Load(),
+			call.Kind.PointToPoint() && m == call.Root && time.Since(e.seen) > endedGrace:
+			return &comm.EndedError{Rank: w, Cause: e.cause}
+		}
+	}
+	return nil
+}
+
+// pause is the time between two looks.
+type pause struct {
+	looks    int
+	patience time.Duration
+	began    time.Time
+}
+
+func (p *pause) wait() {
+	p.looks++
+	switch {
+	case p.looks < spins:
+		return
+	case p.looks%64 != 0 && (p.began.IsZero() || p.patience > 0):
+		yield()
+		if p.looks%8 == 0 {
+			goruntime.Gosched() // to this rank's own goroutines
+		}
+		return
+	case p.began.IsZero():
+		p.began = time.Now()
+	}
+	waited := time.Since(p.began)
+	if waited < p.patience {
+		return
+	}
+	p.patience = 0
+	time.Sleep(min(waited/16, longestNap))
+}
+
+// yield gives the core to another process.
+func yield() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
