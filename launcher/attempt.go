@@ -21,8 +21,9 @@ import (
 type attempt struct {
 	opts    *options
 	plan    *plan
-	number  int
-	id      string
+	number  int           // of restarts before
+	id      string        // the job's name
+	spent   time.Duration // by earlier attempts
 	console *console
 
 	segment *control.Segment
@@ -38,7 +39,6 @@ type attempt struct {
 // segment stays open, for report, until end.
 func (a *attempt) run(signals <-chan os.Signal) (*outcome, error) {
 	a.started = time.Now()
-	a.id = fmt.Sprintf("%d-%s", os.Getpid(), strconv.FormatInt(a.started.UnixNano(), 36))
 	var err error
 	a.segment, err = control.Create(len(a.plan.ranks), control.Options{Cores: a.plan.cores})
 	if err != nil {
@@ -62,11 +62,13 @@ func (a *attempt) run(signals <-chan os.Signal) (*outcome, error) {
 		go a.relay.run()
 	}
 	sup := &supervisor{
-		grace: a.opts.grace, timeout: a.opts.timeout,
+		grace: a.opts.grace, timeout: a.opts.timeout, spent: a.spent,
 		events: g.events, send: g.send, signals: signals, broken: a.console.broken,
 		ended: a.tell, waiting: a.waiting, say: a.console.say,
 		suspend: suspend,
 	}
+	w := a.newWatchdog(sup)
+	sup.look = func() ([]int, bool) { return a.look(w) }
 	o := sup.run(len(a.plan.ranks))
 	if o.reason == lost {
 		g.sweep()
@@ -195,8 +197,12 @@ func (a *attempt) columns(r int) int {
 }
 
 // stdin opens the standard input of the ranks that have one and returns its
-// descriptor in the guardian. A file or a pipe is handed on as it is.
+// descriptor in the guardian. A file or a pipe is handed on as it is. It is for the
+// first attempt alone: what that has read is gone.
 func (a *attempt) stdin() (map[int]int, error) {
+	if a.number > 0 {
+		return nil, nil
+	}
 	var ranks []int
 	switch a.opts.stdin {
 	case "none":

@@ -61,11 +61,15 @@ func (c *console) openFiles(o *options) (err error) {
 // say prints a line of gorun's own on standard error. If nobody reads there, lines
 // beyond a few are dropped.
 func (c *console) say(format string, args ...any) {
-	name := "gorun"
+	c.write(c.name() + ": " + fmt.Sprintf(format, args...) + "\n")
+}
+
+// name is gorun's, at the start of its own lines.
+func (c *console) name() string {
 	if c.colours("stderr") {
-		name = "\x1b[1;31mgorun\x1b[0m"
+		return "\x1b[1;31mgorun\x1b[0m"
 	}
-	c.write(name + ": " + fmt.Sprintf(format, args...) + "\n")
+	return "gorun"
 }
 
 // write prints text, whole lines, on standard error.

@@ -29,6 +29,14 @@
 // the guardian of a build removes the build's temporary folder, so nothing is left
 // in a file system either.
 //
+// # Hangs
+//
+// Once a second the watchdog reads in the control segment who waits for whom. Ranks
+// that wait for each other in a circle, or for one that has ended, end the job: gorun
+// prints what each rank is at, and the ranks to blame print their stacks. A rank that
+// computes is not one of them, however long; if nothing at all moves for
+// --hang-timeout while ranks wait, the job ends too.
+//
 // # Plan, print, execute
 //
 // A command line becomes a plan (which rank runs what, where, with which

@@ -178,6 +178,8 @@ func (g *guardian) obey(messages *gob.Decoder) {
 			g.signal(c.Signal, true)
 		case signalRanks:
 			g.signal(c.Signal, false)
+		case signalRank:
+			g.signalOne(c.Rank, c.Signal)
 		case stopRanks:
 			g.signal(syscall.SIGTSTP, true)
 			time.Sleep(stopDelay)
@@ -204,6 +206,17 @@ func (g *guardian) signal(s syscall.Signal, group bool) {
 		default:
 			_ = syscall.Kill(pid, s)
 		}
+	}
+}
+
+// signalOne sends s to rank r, and continues it if it is stopped: a stopped process
+// gets no other signal.
+func (g *guardian) signalOne(r int, s syscall.Signal) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if r >= 0 && r < len(g.pids) && g.pids[r] != 0 {
+		_ = syscall.Kill(g.pids[r], s)
+		_ = syscall.Kill(g.pids[r], syscall.SIGCONT)
 	}
 }
 

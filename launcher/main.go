@@ -68,13 +68,7 @@ func launch(o *options) (status int, err error) {
 	if len(p.ranks) > p.cores {
 		c.say("%d ranks share %s", len(p.ranks), count(p.cores, "usable core"))
 	}
-	a := &attempt{opts: o, plan: p, console: c}
-	defer a.end()
-	result, err := a.run(signals)
-	if err != nil {
-		return 0, err
-	}
-	return a.report(result), nil
+	return attempts(o, p, c, signals)
 }
 
 // listen returns the signals that the launcher answers. One that was ignored
@@ -142,7 +136,7 @@ func version() string {
 
 // usage fits one screen of 80 columns and 24 lines.
 const usage = `usage: gorun [flags] program [arguments] [: [flags] program [arguments]]...
-
+       gorun doctor | gorun top      what this machine offers; what a job does
 gorun starts one program as N ranks: an executable, a Go package or .go files.
 
   -np N, -n N         number of ranks; without it one for each usable core
@@ -152,11 +146,13 @@ gorun starts one program as N ranks: an executable, a Go package or .go files.
   --tag-output        put [rank]<stream>: in front of each line
   --timestamp-output  put the time in front of each line
   --output DIR        write the output of rank N to DIR/rank.N instead
-  --bind-to WHAT      core: divide the cores among the ranks if they suffice
-                      (the default); none: any rank may run on any core
+  --bind-to WHAT      core (default): divide the cores if they suffice; or none
   --report-bindings   say which rank may run on which CPUs
   --timeout TIME      end the job after TIME (90, 90s, 1m30s), exit status 124
+  --hang-timeout TIME end it when nothing moves for TIME (5m; 0: never), status
+                      123, and at once when ranks wait for each other
   --grace TIME        from asking ranks to end until they are killed (5s)
+  --max-restarts N    start a failed job again, up to N times (0)
   --dry-run           print what would be started
   --version, -h
 

@@ -18,11 +18,14 @@ type options struct {
 
 	timeout time.Duration // 0: none
 	grace   time.Duration
-	stdin   string // "none", "all" or a rank's number
-	bind    string
+
+	hangTimeout time.Duration // 0: none
+	stdin       string        // "none", "all" or a rank's number
+	bind        string
 
 	tag, timestamp bool
 	output         string // folder for one file a rank; "" for standard output
+	restarts       int    // after failures, at most
 
 	dryRun, reportBindings bool
 }
@@ -68,7 +71,7 @@ var errHelp = errors.New("help")
 // parseOptions reads a command line without the command's name. slots is the number of ranks
 // if -np does not say. env is where -x finds the values of variables.
 func parseOptions(args []string, slots int, env func(string) (string, bool), warn io.Writer) (*options, error) {
-	o := &options{stdin: "0", bind: bindCores, grace: 5 * time.Second}
+	o := &options{stdin: "0", bind: bindCores, grace: 5 * time.Second, hangTimeout: 5 * time.Minute}
 	global := map[string]bool{}
 	for i, section := range sections(args) {
 		a := appOptions{ranks: -1}
@@ -122,7 +125,16 @@ func sections(args []string) [][]string {
 // define adds the flags that hold for the whole job.
 func (o *options) define(f *flag.FlagSet) {
 	f.Func("timeout", "", duration(&o.timeout))
+	f.Func("hang-timeout", "", duration(&o.hangTimeout))
 	f.Func("grace", "", duration(&o.grace))
+	f.Func("max-restarts", "", func(s string) error {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 0 {
+			return fmt.Errorf("%q is not a number of restarts; give 0 or more", s)
+		}
+		o.restarts = n
+		return nil
+	})
 	f.StringVar(&o.stdin, "stdin", o.stdin, "")
 	f.StringVar(&o.bind, "bind-to", o.bind, "")
 	f.BoolVar(&o.tag, "tag-output", o.tag, "")

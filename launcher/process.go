@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -13,11 +14,17 @@ type process struct {
 	pid, parent int
 	state       byte   // R, S, D, T, Z, …
 	start       uint64 // in clock ticks since boot
+	cpu         uint64 // time that it has used, in clock ticks
 }
 
 // readProcess reads /proc/PID/stat, into buf. ok is false if there is no such process.
 func readProcess(pid int, buf []byte) (p process, ok bool) {
-	f, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	return readStat("/proc/"+strconv.Itoa(pid)+"/stat", buf)
+}
+
+// readStat reads the state of a process or thread from a file, into buf.
+func readStat(name string, buf []byte) (p process, ok bool) {
+	f, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return process{}, false
 	}
@@ -41,12 +48,37 @@ func parseStat(stat []byte) (p process, ok bool) {
 	if len(fields) < 20 {
 		return process{}, false
 	}
-	var errs [3]error
+	var errs [5]error
 	p.pid, errs[0] = strconv.Atoi(string(pid))
 	p.state = fields[0][0]
 	p.parent, errs[1] = strconv.Atoi(string(fields[1]))
 	p.start, errs[2] = strconv.ParseUint(string(fields[19]), 10, 64)
-	return p, errs == [3]error{}
+	user, err := strconv.ParseUint(string(fields[11]), 10, 64)
+	system, err2 := strconv.ParseUint(string(fields[12]), 10, 64)
+	p.cpu, errs[3], errs[4] = user+system, err, err2
+	return p, errs == [5]error{}
+}
+
+// busy reports whether a process runs, or is ready to and kept from it: whether
+// most of a few looks, some milliseconds apart, find a thread that is.
+func busy(pid int) bool {
+	const looks = 5
+	found := 0
+	buf := make([]byte, 1024)
+	for i := range looks {
+		if i > 0 {
+			time.Sleep(7 * time.Millisecond)
+		}
+		task := "/proc/" + strconv.Itoa(pid) + "/task"
+		entries, _ := os.ReadDir(task)
+		for _, e := range entries {
+			if p, ok := readStat(task+"/"+e.Name()+"/stat", buf); ok && p.state == 'R' {
+				found++
+				break
+			}
+		}
+	}
+	return found > looks/2
 }
 
 // children returns the children of this process, zombies included, that started

@@ -10,10 +10,10 @@ import (
 func TestParseStat(t *testing.T) {
 	const tail = " 7 8 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 12345 99 100"
 	for stat, want := range map[string]process{
-		"12 (a) S 7" + tail:           {12, 7, 'S', 12345},
-		"12 (a b) R 7" + tail:         {12, 7, 'R', 12345},
-		"12 (x) Z 1 (y) T 7" + tail:   {12, 7, 'T', 12345},
-		"12 (ends with )) S 7" + tail: {12, 7, 'S', 12345},
+		"12 (a) S 7" + tail:           {12, 7, 'S', 12345, 11},
+		"12 (a b) R 7" + tail:         {12, 7, 'R', 12345, 11},
+		"12 (x) Z 1 (y) T 7" + tail:   {12, 7, 'T', 12345, 11},
+		"12 (ends with )) S 7" + tail: {12, 7, 'S', 12345, 11},
 	} {
 		if got, ok := parseStat([]byte(stat)); !ok || got != want {
 			t.Errorf("%q: got %+v, %v, want %+v", stat, got, ok, want)

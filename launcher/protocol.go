@@ -40,6 +40,7 @@ type action uint8
 const (
 	signalGroups action = iota + 1 // send Signal to the process group of each rank
 	signalRanks                    // send Signal to the ranks' own processes only
+	signalRank                     // send Signal to the process of Rank, and let it run
 	stopRanks                      // stop all; answered by stopped
 	killAll                        // kill every descendant with SIGKILL, now and until none is left
 )
@@ -48,6 +49,7 @@ const (
 type command struct {
 	Action action
 	Signal syscall.Signal
+	Rank   int
 }
 
 // An eventKind is what an event tells.

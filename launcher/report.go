@@ -84,6 +84,9 @@ func (a *attempt) report(o *outcome) int {
 	case tooLate:
 		a.sayLate(o)
 		return timedOut
+	case hung:
+		a.sayLate(o)
+		return hungJob
 	case closed:
 		return statusClosed
 	case lost:

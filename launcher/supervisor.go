@@ -16,6 +16,8 @@ const (
 	giveUp    = 10 * time.Second       // after SIGKILL, before leaving what does not die to the guardian
 	timedOut  = 124                    // the exit status of timeout(1)
 	lostChild = 1                      // exit status when the guardian was killed
+	hungJob   = 123                    // exit status when the ranks wait for each other
+	stackTime = 2 * time.Second        // for a rank to print its stacks
 )
 
 // A phase is how far the end of a job has come.
@@ -23,6 +25,7 @@ type phase uint8
 
 const (
 	running phase = iota
+	asking        // of a hung job: laggards print their stacks and end, one after the other
 	ending        // asked to end; killed at the deadline
 	killing       // killed; given up at the deadline
 )
@@ -36,12 +39,14 @@ const (
 	refused                   // a rank could not be started
 	interrupted               // the user's signal
 	tooLate                   // --timeout
+	hung                      // the ranks wait for each other
 	closed                    // nobody reads our output any more
 	lost                      // the guardian was killed
 )
 
 // An end is how one rank ended.
 type end struct {
+	pid     int // 0 before it started
 	started bool
 	ended   bool
 	status  syscall.WaitStatus
@@ -68,11 +73,16 @@ type outcome struct {
 type supervisor struct {
 	grace   time.Duration // 0: kill at once
 	timeout time.Duration // 0: none
+	spent   time.Duration // of timeout, before
 
 	events  <-chan event        // from the guardian; closed when it is gone
 	send    func(command) error // to the guardian
 	signals <-chan os.Signal    // to gorun
 	broken  <-chan struct{}     // closed when nobody reads gorun's output
+
+	// look reports whether the job hangs, and says so, with the ranks whose stacks
+	// tell why. nil: nobody looks.
+	look func() (laggards []int, hung bool)
 
 	ended   func(rank int, end *end)     // a rank has ended: tell the others
 	waiting func(o *outcome, left []int) // a failed job's ranks are slow to end
@@ -84,6 +94,7 @@ type supervisor struct {
 	deadline time.Time // of the phase; zero: none
 	notice   time.Time // when to call waiting; zero: not
 	lastStop time.Time // when the user's last signal to stop came
+	asks     []int     // asking: those that are still to print their stacks, the first is at it
 	stopping bool      // the ranks are about to be stopped, and this process with them
 	live     int
 }
@@ -93,13 +104,23 @@ func (s *supervisor) run(ranks int) *outcome {
 	s.ends = make([]end, ranks)
 	s.live = ranks
 	if s.timeout > 0 {
-		s.deadline = time.Now().Add(s.timeout)
+		s.deadline = time.Now().Add(s.timeout - s.spent)
 	}
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
+	var looks <-chan time.Time
+	if s.look != nil {
+		ticker := time.NewTicker(lookInterval)
+		defer ticker.Stop()
+		looks = ticker.C
+	}
 	for {
 		timer.Reset(s.untilNext())
 		select {
+		case <-looks:
+			if s.phase == running && !s.stopping {
+				s.hang(s.look())
+			}
 		case e, ok := <-s.events:
 			if !ok {
 				s.reason = lost
@@ -144,7 +165,7 @@ func (s *supervisor) event(e event) {
 	it := &s.ends[e.Rank]
 	switch e.Kind {
 	case rankStarted:
-		it.started = true
+		it.started, it.pid = true, e.PID
 	case rankRefused:
 		s.live--
 		if s.phase == running {
@@ -160,6 +181,9 @@ func (s *supervisor) event(e event) {
 			s.stop(failed, unix.SIGTERM)
 			s.notice = time.Now().Add(patience)
 		}
+		if s.phase == asking && s.ends[s.asks[0]].ended {
+			s.askNext()
+		}
 	case ranksStopped:
 		if s.stopping { // and not continued in the meantime
 			from := time.Now()
@@ -167,6 +191,29 @@ func (s *supervisor) event(e event) {
 			s.resume(time.Since(from))
 		}
 	}
+}
+
+// hang ends a hung job: its laggards print their stacks first.
+func (s *supervisor) hang(laggards []int, found bool) {
+	if !found {
+		return
+	}
+	s.reason, s.phase = hung, asking
+	s.asks = append([]int{-1}, laggards...)
+	s.askNext()
+}
+
+// askNext has the next laggard print its stacks. After the last one all end.
+func (s *supervisor) askNext() {
+	for s.asks = s.asks[1:]; len(s.asks) > 0; s.asks = s.asks[1:] {
+		if r := s.asks[0]; !s.ends[r].ended {
+			_ = s.send(command{Action: signalRank, Signal: unix.SIGQUIT, Rank: r})
+			s.deadline = time.Now().Add(stackTime)
+			return
+		}
+	}
+	s.phase = running
+	s.stop(hung, unix.SIGTERM)
 }
 
 // stop asks all ranks to end, if nothing has yet.
@@ -214,7 +261,7 @@ func (s *supervisor) signal(sig syscall.Signal) bool {
 			s.announce(sig)
 		case !again:
 			return true
-		case s.phase == ending:
+		case s.phase == asking || s.phase == ending:
 			s.say("killing all ranks")
 			s.kill()
 		default:
@@ -251,6 +298,8 @@ func (s *supervisor) tick(now time.Time) bool {
 	case running:
 		s.say("the time limit of %v is over; ranks have %v to save and end", s.timeout, s.grace)
 		s.stop(tooLate, unix.SIGTERM)
+	case asking:
+		s.askNext()
 	case ending:
 		s.late = s.left()
 		s.kill()

@@ -38,6 +38,8 @@ func perform(t *testing.T, s supervisor, act func(*stage)) {
 				st.note("groups %s", signalName(c.Signal))
 			case signalRanks:
 				st.note("ranks %s", signalName(c.Signal))
+			case signalRank:
+				st.note("rank %d %s", c.Rank, signalName(c.Signal))
 			case stopRanks:
 				st.note("stop")
 			case killAll:
@@ -238,6 +240,27 @@ func TestSupervisorRefusedRank(t *testing.T) {
 		o := st.want(refused, "0s kill", "0s rank 0 ended")
 		if o.rank != 2 || o.errno != unix.EAGAIN {
 			t.Errorf("outcome %+v", o)
+		}
+	})
+}
+
+func TestSupervisorEndsAHang(t *testing.T) {
+	looks := 0
+	s := supervisor{grace: 5 * time.Second, look: func() ([]int, bool) {
+		looks++
+		return []int{2, 1, 0}, looks == 2
+	}}
+	perform(t, s, func(st *stage) {
+		time.Sleep(2500 * time.Millisecond)
+		st.end(2, 131)
+		time.Sleep(3 * time.Second) // rank 1 is too far gone to print its stacks
+		st.end(0, 131)
+		st.end(1, -9)
+		st.events <- event{Kind: allGone}
+		st.want(hung, "2s rank 2 SIGQUIT", "2.5s rank 2 ended", "2.5s rank 1 SIGQUIT", "4.5s rank 0 SIGQUIT",
+			"5.5s rank 0 ended", "5.5s groups SIGTERM", "5.5s groups SIGCONT", "5.5s rank 1 ended")
+		if looks != 2 {
+			t.Errorf("%d looks, want 2", looks)
 		}
 	})
 }

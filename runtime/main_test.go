@@ -32,6 +32,9 @@ func TestMain(m *testing.M) {
 		"rankprogram": func() {
 			f, ok := programs()[os.Args[1]]
 			if !ok {
+				f, ok = hanging()[os.Args[1]]
+			}
+			if !ok {
 				fmt.Fprintf(os.Stderr, "no program %q\n", os.Args[1])
 				os.Exit(99)
 			}
@@ -129,6 +132,22 @@ func programs() map[string]func(context.Context, *comm.Comm) error {
 			fmt.Println("ready")
 			time.Sleep(time.Hour)
 			return nil
+		},
+		// again fails until the second restart, and saves if told to.
+		"again": func(ctx context.Context, world *comm.Comm) error {
+			if err := comm.Barrier(ctx, world); err != nil {
+				return err
+			}
+			if world.Rank() == 1 {
+				fmt.Println("attempt", Attempt(ctx), os.Args[2])
+				if os.Args[2] == "saves" {
+					Saved(ctx)
+				}
+				if Attempt(ctx) < 2 {
+					return fmt.Errorf("boom %d", Attempt(ctx))
+				}
+			}
+			return comm.Barrier(ctx, world)
 		},
 		"log": func(ctx context.Context, world *comm.Comm) error {
 			log := Logger(ctx)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"
@@ -23,6 +24,8 @@ type rank struct {
 	host string
 	log  zerolog.Logger
 	step atomic.Int64 // -1 before the first SetStep
+
+	counted atomic.Int64 // when the bytes were last added up, Unix nanoseconds
 
 	segment *control.Segment // nil if no launcher made one
 	world   *comm.Comm       // nil before join
@@ -155,8 +158,35 @@ func (r *rank) jobFailed() bool {
 // watches the job. It may be called from any goroutine, and does nothing if ctx
 // was not made by Main.
 func SetStep(ctx context.Context, step int) {
-	if r := from(ctx); r != nil {
-		r.step.Store(int64(step))
+	r := from(ctx)
+	if r == nil {
+		return
+	}
+	r.step.Store(int64(step))
+	if r.segment != nil && step >= 0 {
+		r.segment.SetStep(r.job.Rank, step)
+		r.count()
+	}
+}
+
+// countInterval is how old the number of bytes may be that others see of this rank.
+const countInterval = 500 * time.Millisecond
+
+// count tells who watches the job how much this rank has communicated. Adding it
+// up waits for calls that are under way, so somebody else does it.
+func (r *rank) count() {
+	now, last := time.Now().UnixNano(), r.counted.Load()
+	if now-last >= int64(countInterval) && r.counted.CompareAndSwap(last, now) {
+		go func() { r.segment.SetBytes(r.job.Rank, r.world.Stats().Total().Bytes) }()
+	}
+}
+
+// Saved tells the launcher that the job can be resumed from what is saved now. With
+// gorun --max-restarts a job that fails is started again (see Attempt), but not if
+// it failed within seconds of its start and had saved nothing.
+func Saved(ctx context.Context) {
+	if r := from(ctx); r != nil && r.segment != nil {
+		r.segment.SetSaved(r.job.Rank)
 	}
 }
 

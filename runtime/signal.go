@@ -3,8 +3,10 @@ package runtime
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
+	goruntime "runtime"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -23,9 +25,19 @@ type stop struct {
 // watch cancels f's context at the first SIGINT, SIGTERM or SIGHUP. If the job is
 // ending because a rank failed, there is nothing to save and the process exits
 // soon after; else f may take its time, and a second signal has its default
-// action. A signal that was ignored when the program started stays ignored.
+// action. SIGQUIT prints all stacks and ends the process. A signal that was ignored
+// when the program started stays ignored.
 func watch(r *rank, cancel context.CancelCauseFunc) *stop {
 	s := &stop{asked: make(chan struct{})}
+	if !signal.Ignored(syscall.SIGQUIT) {
+		quit := make(chan os.Signal, 1)
+		signal.Notify(quit, syscall.SIGQUIT)
+		go func() {
+			<-quit
+			printStacks(os.Stderr, r.job.Rank)
+			os.Exit(128 + int(syscall.SIGQUIT))
+		}()
+	}
 	signals := make(chan os.Signal, 1)
 	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 		if !signal.Ignored(sig) {
@@ -47,6 +59,19 @@ func watch(r *rank, cancel context.CancelCauseFunc) *stop {
 		}
 	}()
 	return s
+}
+
+// printStacks writes the stacks of all goroutines, in one piece. Go's own way with
+// SIGQUIT leaves out those that are running.
+func printStacks(w io.Writer, rank int) {
+	const most = 16 << 20
+	buf := make([]byte, 64<<10)
+	n := goruntime.Stack(buf, true)
+	for n == len(buf) && n < most {
+		buf = make([]byte, 2*n)
+		n = goruntime.Stack(buf, true)
+	}
+	fmt.Fprintf(w, "SIGQUIT: quit: the goroutines of rank %d\n\n%s", rank, buf[:n])
 }
 
 // ignore makes signals that come from here on do nothing: what this rank has to

@@ -1,0 +1,78 @@
+package launcher
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// shortLife is how soon after its start an attempt must not fail, unless it has
+// saved something: it would fail in the same way again.
+const shortLife = 10 * time.Second
+
+// attempts carries out the plan, and as often again as --max-restarts allows and
+// there is hope. It returns gorun's exit status.
+func attempts(o *options, p *plan, c *console, signals <-chan os.Signal) (status int, err error) {
+	began := time.Now()
+	id := fmt.Sprintf("%d-%s", os.Getpid(), strconv.FormatInt(began.UnixNano(), 36))
+	for n := 0; ; n++ {
+		a := &attempt{opts: o, plan: p, console: c, number: n, id: id}
+		if n > 0 {
+			a.spent = time.Since(began)
+		}
+		status, again, err := a.carryOut(signals)
+		if err != nil || !again {
+			return status, err
+		}
+		c.say("starting the job again, restart %d of %d", n+1, o.restarts)
+	}
+}
+
+// carryOut is one attempt from start to end; again reports whether there should be
+// another.
+func (a *attempt) carryOut(signals <-chan os.Signal) (status int, again bool, err error) {
+	defer a.end()
+	o, err := a.run(signals)
+	if err != nil {
+		return 0, false, err
+	}
+	return a.report(o), a.again(o), nil
+}
+
+// again reports whether the job may be started again, and says why not if the
+// user might wonder.
+func (a *attempt) again(o *outcome) bool {
+	if a.opts.restarts == 0 || o.reason != failed && o.reason != hung && o.reason != lost {
+		return false
+	}
+	alive := func(e end) bool { return e.started && !e.ended }
+	switch {
+	case a.number >= a.opts.restarts:
+		a.console.say("not starting the job again: it has failed %d times (--max-restarts %d)", a.number+1, a.opts.restarts)
+		return false
+	case o.reason != lost && slices.ContainsFunc(o.ends, alive):
+		a.console.say("not starting the job again: processes of this attempt are left")
+		return false
+	}
+	life := time.Since(a.started)
+	if f, ok := first(o.ends, a.started, a.segment.Error); ok {
+		life = f.at.Sub(a.started)
+	}
+	if life < shortLife && !a.saved() {
+		a.console.say("not starting the job again: it failed within %v of its start and had saved nothing (see runtime.Saved)", shortLife)
+		return false
+	}
+	return true
+}
+
+// saved reports whether some rank has saved what another attempt can resume from.
+func (a *attempt) saved() bool {
+	for r := range a.plan.ranks {
+		if at := a.segment.Saved(r); at.After(a.started) && at.Before(time.Now()) {
+			return true
+		}
+	}
+	return false
+}

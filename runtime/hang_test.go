@@ -1,0 +1,169 @@
+package runtime
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/control"
+)
+
+// hanging are programs that hang, or seem to.
+func hanging() map[string]func(context.Context, *comm.Comm) error {
+	return map[string]func(context.Context, *comm.Comm) error{
+		// recvrecv has two ranks receive from each other; the others wait in a barrier.
+		"recvrecv": func(ctx context.Context, world *comm.Comm) error {
+			if r := world.Rank(); r < 2 {
+				return comm.Recv(ctx, world, make([]float32, 4), 1-r)
+			}
+			return comm.Barrier(ctx, world)
+		},
+		// orders has two ranks use two communicators in different orders.
+		"orders": func(ctx context.Context, world *comm.Comm) error {
+			a, err := world.Split(ctx, 0, world.Rank())
+			if err != nil {
+				return err
+			}
+			first, second := world, a
+			if world.Rank() == 1 {
+				first, second = a, world
+			}
+			if err := comm.AllReduce(ctx, first, []float32{1}, comm.Sum); err != nil {
+				return err
+			}
+			return comm.AllReduce(ctx, second, []float32{1}, comm.Sum)
+		},
+		// loop has rank 1 compute without end.
+		"loop": func(ctx context.Context, world *comm.Comm) error {
+			if world.Rank() == 1 {
+				endlessLoop()
+			}
+			return comm.Barrier(ctx, world)
+		},
+		// slow has rank 1 compute, and rank 2 sleep, for longer than two looks.
+		"slow": func(ctx context.Context, world *comm.Comm) error {
+			switch world.Rank() {
+			case 1:
+				for end := time.Now().Add(2500 * time.Millisecond); time.Now().Before(end); {
+				}
+			case 2:
+				time.Sleep(2500 * time.Millisecond)
+			}
+			if err := comm.Barrier(ctx, world); err != nil {
+				return err
+			}
+			fmt.Println("done")
+			return nil
+		},
+		// stopped has rank 1 stop itself.
+		"stopped": func(ctx context.Context, world *comm.Comm) error {
+			if world.Rank() == 1 {
+				_ = exec.Command("kill", "-STOP", fmt.Sprint(os.Getpid())).Run()
+			}
+			return comm.Barrier(ctx, world)
+		},
+		// mad has rank 1 write garbage over what the launcher reads of all ranks, and then hang.
+		"mad": func(ctx context.Context, world *comm.Comm) error {
+			if world.Rank() == 1 {
+				s := from(ctx).segment
+				garbage := control.Wait{On: -1, Text: strings.Repeat("\xff\x1b[2J\n", 200), Site: "\x00", Since: time.Unix(1<<40, 0)}
+				s.SetWait(0, garbage)
+				s.SetWait(1, garbage)
+				s.SetError(0, "\r\x1b[31m\xff")
+				select {}
+			}
+			return comm.Barrier(ctx, world)
+		},
+	}
+}
+
+//go:noinline
+func endlessLoop() {
+	for {
+	}
+}
+
+// hangs runs a program that gorun must find hanging, and checks what it says.
+func hangs(t *testing.T, args []string, want ...string) {
+	t.Helper()
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "gorun", args...).CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 123 {
+		t.Errorf("%v, want exit status 123", err)
+	}
+	for _, w := range want {
+		if !regexp.MustCompile("(?m)" + w).Match(out) {
+			t.Errorf("nothing matches %q", w)
+		}
+	}
+	if t.Failed() {
+		t.Logf("gorun %v:\n%s", args, out)
+	}
+}
+
+func TestReceivingFromEachOther(t *testing.T) {
+	hangs(t, []string{"-np", "3", "rankprogram", "recvrecv"},
+		`^gorun: the job hangs: rank 0 waits for rank 1 waits for rank 0$`,
+		`^  0 +waits +Recv.*float32.* +world +runtime/hang_test\.go:\d+ +rank 1 +.*s ago$`,
+		`^  2 +waits +Barrier.* world #1 +runtime/hang_test\.go:\d+ +rank 0 `,
+		`^gorun: ending it; the stacks of ranks 0-1:$`,
+		`^SIGQUIT: quit: the goroutines of rank 1$`,
+		`hanging\.func1`)
+}
+
+func TestDifferentOrders(t *testing.T) {
+	hangs(t, []string{"-np", "2", "rankprogram", "orders"},
+		`^gorun: the job hangs: rank 0 waits for rank 1 waits for rank 0$`,
+		`^  0 +waits +AllReduce sum float32.* world #\d+ `,
+		`^  1 +waits +AllReduce sum float32.* group .\S* #1 `)
+}
+
+func TestEndlessLoop(t *testing.T) {
+	hangs(t, []string{"-np", "2", "--hang-timeout", "2s", "rankprogram", "loop"},
+		`^gorun: the job hangs: nothing has moved for [2-9]s \(--hang-timeout\)$`,
+		`^  0 +waits +Barrier`,
+		`^  1 +in its own code +after 0 calls`,
+		`^gorun: ending it; the stacks of rank 1:$`,
+		`runtime\.endlessLoop`)
+}
+
+func TestAStoppedRankIsNamed(t *testing.T) {
+	hangs(t, []string{"-np", "2", "--hang-timeout", "2s", "rankprogram", "stopped"},
+		`^  1 +stopped \(SIGSTOP\)`)
+}
+
+func TestSlowWorkIsNoHang(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []string{"0", "1m"} {
+		out, err := exec.Command("gorun", "-np", "3", "--hang-timeout", limit, "rankprogram", "slow").CombinedOutput()
+		if err != nil || strings.Count(string(out), "done\n") != 3 || strings.Contains(string(out), "hang") {
+			t.Errorf("%v:\n%s", err, out)
+		}
+	}
+}
+
+// TestAMadRank has the launcher survive what a rank writes into the segment.
+func TestAMadRank(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "gorun", "-np", "3", "--hang-timeout", "1s", "--timeout", "6", "--grace", "1", "rankprogram", "mad").CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 123 {
+		t.Errorf("%v, want exit status 123:\n%s", err, out)
+	}
+	if bytes.Contains(out, []byte("\x1b[2J")) || bytes.Contains(out, []byte("panic")) {
+		t.Errorf("gorun passes on what clears the screen, or panics:\n%q", out)
+	}
+}
