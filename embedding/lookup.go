@@ -1,6 +1,8 @@
 package embedding
 
 import (
+	"slices"
+
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/tensor"
 )
@@ -47,7 +49,7 @@ func Lookup(weight, ids *dtensor.Tensor, o Options) *dtensor.Tensor {
 	}
 	l := newLookup(p, s, table, at, dtensor.Tracked(weight))
 	local := l.forward()
-	out := p.mesh.Wrap(op, local, l.mask, true, shape, p.result...)
+	out := p.mesh.Wrap(op, local, l.mask, !l.carries, shape, p.result...)
 	out = dtensor.Record(op, out, []*dtensor.Tensor{weight}, func(gy *dtensor.Tensor) []dtensor.Grad {
 		rows := l.backward(gy)
 		if table != weight { // the rows have the layout of what it was reduced to
@@ -95,8 +97,8 @@ func newLookup(p *plan, s settings, weight, ids *dtensor.Tensor, tracked bool) *
 	return l
 }
 
-// forward returns the local rows, zeros where the row belongs to another rank,
-// and sets the mask.
+// forward returns the local rows and sets the mask; without one there are zeros
+// where the row belongs to another rank.
 func (l *lookup) forward() *tensor.Tensor {
 	if l.travel != nil {
 		l.send()
@@ -105,12 +107,14 @@ func (l *lookup) forward() *tensor.Tensor {
 		l.renormalize()
 	}
 	if l.carries && !l.premasked {
-		l.mask = l.newMask()
+		l.mask = l.newMask().OwnedBy(l.weight.Layout(), 0, l.ids)
 	}
 	if l.travel != nil {
 		return l.fetch()
 	}
-	return tensor.TakeRows(l.table, l.ids, l.base)
+	rows := tensor.New(l.table.Device(), l.table.DType(), append(slices.Clone(l.ids.Shape()), l.table.Dim(1))...)
+	tensor.TakeRowsTo(rows, l.table, l.ids, l.base, !l.carries) // rows that a mask covers are never read
+	return rows
 }
 
 // newMask returns the mask of the local ids: true where the row belongs to

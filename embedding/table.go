@@ -2,61 +2,10 @@ package embedding
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/gorun-spmd/gorun/dtensor"
-	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/tensor"
 )
-
-// A Layout says how the axes of a mesh divide a table. The zero Layout
-// replicates it. Make one with RowWise, ColumnWise, Grid or Replicated.
-type Layout struct {
-	rows, columns []string
-	sizes         []int // of the rows, for one axis; nil: torch.chunk
-}
-
-// Replicated keeps the whole table on every rank.
-func Replicated() Layout { return Layout{} }
-
-// RowWise divides the rows over the named axes, as torch.chunk does, in the
-// order of the mesh.
-func RowWise(axes ...string) Layout { return Layout{rows: axes} }
-
-// RowWiseSizes divides the rows over one axis in blocks of the given sizes, one
-// for each rank.
-func RowWiseSizes(axis string, sizes ...int) Layout {
-	return Layout{rows: []string{axis}, sizes: slices.Clone(sizes)}
-}
-
-// ColumnWise divides the features over the named axes.
-func ColumnWise(axes ...string) Layout { return Layout{columns: axes} }
-
-// Grid divides the rows over one axis and the features over another.
-func Grid(rows, columns string) Layout {
-	return Layout{rows: []string{rows}, columns: []string{columns}}
-}
-
-// Placements returns the layout as one placement for each axis of the mesh. It
-// throws an *Error for an axis that the mesh has not, or that is named twice.
-func (l Layout) Placements(mesh *dtensor.Mesh) []layout.Placement {
-	p := make([]layout.Placement, len(mesh.Axes()))
-	set := func(names []string, place layout.Placement) {
-		for _, name := range names {
-			axis, ok := mesh.Axis(name)
-			if !ok {
-				refuse("Layout", "mesh %v has no axis %q; use one of its names", mesh, name)
-			}
-			if !p[axis].IsReplicate() {
-				refuse("Layout", "axis %q is named twice; name it for rows or for columns", name)
-			}
-			p[axis] = place
-		}
-	}
-	set(l.rows, layout.ShardSizes(0, l.sizes...))
-	set(l.columns, layout.Shard(1))
-	return p
-}
 
 // A Config describes a table.
 type Config struct {
@@ -91,7 +40,7 @@ func NewTable(mesh *dtensor.Mesh, c Config) *Table {
 	if c.Std == 0 {
 		c.Std = 1
 	}
-	weight := dtensor.Normal(mesh, c.Key, 0, c.Std, []int{c.Rows, c.Dim}, c.Layout.Placements(mesh)...)
+	weight := dtensor.Normal(mesh, c.Key, 0, c.Std, []int{c.Rows, c.Dim}, c.Layout.Placements(mesh, c.Rows, c.Dim)...)
 	t := TableOf(weight, Options{PaddingIdx: c.PaddingIdx, MaxNorm: c.MaxNorm, NormType: c.NormType, ScaleGradByFreq: c.ScaleGradByFreq, Table: c.Name})
 	if c.PaddingIdx != nil {
 		t.clearRow(t.options.check("NewTable", weight).padding)

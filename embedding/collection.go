@@ -1,0 +1,146 @@
+package embedding
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// A CollectionTable describes one table of a Collection.
+type CollectionTable struct {
+	Config
+	// Features are the features whose ids are rows of this table.
+	Features []string
+	// Mode says how Bags makes one row of a list; Max is for Bag alone.
+	Mode Mode
+}
+
+// A Collection is a set of tables, each in a layout of its own, that are looked
+// up together, by feature; several features may share a table.
+//
+//	c := embedding.NewCollection(mesh,
+//		embedding.CollectionTable{Config: embedding.Config{Name: "users", Rows: 1e6, Dim: 16, Layout: embedding.RowWise("tp")}, Features: []string{"user"}},
+//		embedding.CollectionTable{Config: embedding.Config{Name: "items", Rows: 1e4, Dim: 16, Layout: embedding.TableWise("tp", 1)}, Features: []string{"shown", "bought"}})
+//	...
+//	p := c.Bags(batch)              // batch: a Jagged of samples S(0)
+//	x := p.Values()                 // [B, 48] S(0): user, shown, bought
+//
+// Whatever the number of tables and their layouts, a lookup makes one exchange
+// of ids, one of rows, and its gradient one of rows:
+//
+//	samples   tables                     forward                            gradient
+//	R         R                          nothing                            nothing
+//	R         some S on the axis         the rows, once                     nothing
+//	S         R on the axis              a status                           counts, then ids and rows to the replicas
+//	S         some S on the axis         a status and counts, ids, rows     rows
+//
+// Each distinct id of a rank's samples travels once, to the ranks that have its
+// row or parts of it, and each distinct row once back; bags are made where their
+// samples are. So sums run over the ids of a bag in their order, and the layout of
+// a table does not change a bit of what is looked up.
+type Collection struct {
+	mesh     *dtensor.Mesh
+	tables   []*Table
+	modes    []Mode
+	padding  []int // of each table, -1: none
+	features []feature
+	of       [][]int // of[t] lists the features of table t
+	width    int     // of all features together
+	routes   map[uint]*route
+}
+
+// A feature is one column of lists.
+type feature struct {
+	name  string
+	table int
+	at    int // of its first column in what Bags returns
+	width int
+}
+
+// NewCollection makes the tables, with random rows as NewTable does. It throws
+// an *Error that names the table and field if a configuration makes no sense.
+func NewCollection(mesh *dtensor.Mesh, tables ...CollectionTable) *Collection {
+	const op = "NewCollection"
+	c := &Collection{mesh: mesh, routes: map[uint]*route{}}
+	for i, t := range tables {
+		switch {
+		case t.Mode >= Max:
+			refuse(op, "table %q: Mode is %v; use Mean or Sum, or Bag on the table alone", t.Name, t.Mode)
+		case t.MaxNorm != nil || t.ScaleGradByFreq:
+			refuse(op, "table %q: MaxNorm and ScaleGradByFreq are for a table alone; use NewTable", t.Name)
+		case slices.ContainsFunc(tables[:i], func(o CollectionTable) bool { return o.Name == t.Name }):
+			refuse(op, "two tables are called %q; give each a name", t.Name)
+		}
+		for _, name := range t.Features {
+			if c.find(name) != nil {
+				refuse(op, "feature %q of table %q is one of table %q too; a feature has one table", name, t.Name, tables[c.find(name).table].Name)
+			}
+			c.features = append(c.features, feature{name: name, table: i, at: c.width, width: t.Dim})
+			c.width += t.Dim
+		}
+		table := NewTable(mesh, t.Config)
+		c.tables, c.modes = append(c.tables, table), append(c.modes, t.Mode)
+		c.padding = append(c.padding, table.options.check(op, table.weight).padding)
+	}
+	c.of = make([][]int, len(tables))
+	for f := range c.features {
+		c.of[c.features[f].table] = append(c.of[c.features[f].table], f)
+	}
+	return c
+}
+
+func (c *Collection) find(name string) *feature {
+	for i := range c.features {
+		if c.features[i].name == name {
+			return &c.features[i]
+		}
+	}
+	return nil
+}
+
+// Tables returns the tables in the order given; do not modify it.
+func (c *Collection) Tables() []*Table { return c.tables }
+
+// Params returns the rows of all tables, in their order: what to train.
+func (c *Collection) Params() []*dtensor.Tensor {
+	p := make([]*dtensor.Tensor, len(c.tables))
+	for i, t := range c.tables {
+		p[i] = t.weight
+	}
+	return p
+}
+
+// columns returns where each feature of the collection is in the batch. It
+// throws if one is missing.
+func (c *Collection) columns(op string, j *Jagged) []int {
+	if j.mesh != c.mesh {
+		refuse(op, "the batch is on mesh %v and the tables on another, %v; make it on theirs", j.mesh, c.mesh)
+	}
+	at := make([]int, len(c.features))
+	for f := range c.features {
+		at[f] = slices.Index(j.features, c.features[f].name)
+		if at[f] < 0 {
+			refuse(op, "the batch has no feature %q, which table %q needs; it has %q", c.features[f].name, c.nameOf(c.features[f].table), j.features)
+		}
+		if j.weights != nil && c.modes[c.features[f].table] != Sum && op == "Bags" {
+			refuse(op, "the batch has weights, but table %q has Mode %v; they are for Sum", c.nameOf(c.features[f].table), c.modes[c.features[f].table])
+		}
+	}
+	return at
+}
+
+func (c *Collection) nameOf(t int) string { return c.tables[t].options.Table }
+
+// String lists the tables.
+func (c *Collection) String() string {
+	s := fmt.Sprintf("%d tables on %v", len(c.tables), c.mesh)
+	for _, t := range c.tables {
+		s += "\n" + t.String()
+	}
+	return s
+}
+
+// local returns this rank's part of table t.
+func (c *Collection) local(t int) *tensor.Tensor { return c.tables[t].weight.Local() }

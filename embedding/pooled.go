@@ -1,0 +1,178 @@
+package embedding
+
+import (
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// Pooled is what Bags returns: one row for each sample and feature.
+type Pooled struct {
+	values *dtensor.Tensor
+	c      *Collection
+}
+
+// Values returns the rows of all features side by side, [B, ΣD], in the order of
+// the collection's tables and of the features of each, in the batch's placements.
+func (p *Pooled) Values() *dtensor.Tensor { return p.values }
+
+// Feature returns the rows of one feature, [B, D]: a part of Values. It throws
+// an *Error for a feature that the collection has not.
+func (p *Pooled) Feature(name string) *dtensor.Tensor {
+	f := p.c.find(name)
+	if f == nil {
+		refuse("Feature", "no table has the feature %q", name)
+	}
+	return p.values.Narrow(1, f.at, f.width)
+}
+
+// Bags looks up the lists of ids of all features and makes one row of each list:
+// the sum of its rows, times the batch's weights if it has any, or their mean. A
+// list that is empty gives zeros; ids that are a table's PaddingIdx are left out,
+// as in Bag. The weights get no gradient. Features that no table has are not
+// looked at.
+//
+// Bags throws an *Error for a batch that lacks a feature, and an *IDError, on
+// every rank, for an id that its table has not.
+func (c *Collection) Bags(j *Jagged) *Pooled {
+	const op = "Bags"
+	at := c.columns(op, j)
+	shape, places := []int{j.Samples(), c.width}, j.batch.Placements()
+	if !c.mesh.Inside() {
+		return &Pooled{c.mesh.Wrap(op, tensor.New(c.mesh.Device(), tensor.Float32, 0), nil, false, shape, places...), c}
+	}
+	v := c.newVisit(op, j, at, false)
+	v.fetch()
+	bags := make([]*poolings, len(c.features))
+	out := tensor.New(c.mesh.Device(), tensor.Float32, j.samples, c.width)
+	for t := range c.tables {
+		for i, f := range c.of[t] {
+			bags[f] = v.poolings(t, i, f)
+			y := bags[f].sum(v.rows[t])
+			tensor.UnpackBox(out, []int{0, c.features[f].at}, y.Reshape(y.Numel()), 0, y.Shape())
+		}
+	}
+	v.rows = nil
+	y := c.mesh.Wrap(op, out, nil, false, shape, places...)
+	y = dtensor.Record(op, y, c.Params(), func(gy *dtensor.Tensor) []dtensor.Grad {
+		dy := gy.Redistribute(places...).Local()
+		return v.grads(func(t, i, f int) *tensor.Tensor {
+			w := c.features[f].width
+			d := tensor.New(dy.Device(), dy.DType(), j.samples, w)
+			tensor.PackBox(d.Reshape(d.Numel()), 0, dy, []int{0, c.features[f].at}, d.Shape())
+			return bags[f].grad(d)
+		})
+	})
+	return &Pooled{y, c}
+}
+
+// grads returns the gradients of the tables, where of gives those of the rows of
+// a feature's ids: feature f, which is the i-th of table t.
+func (v *visit) grads(of func(t, i, f int) *tensor.Tensor) []dtensor.Grad {
+	values := make([]*tensor.Tensor, len(v.c.tables))
+	for t := range values {
+		parts := []*tensor.Tensor{tensor.New(v.c.mesh.Device(), tensor.Float32, 0, v.c.tables[t].weight.Dim(1))}
+		for i, f := range v.c.of[t] {
+			parts = append(parts, of(t, i, f))
+		}
+		if len(parts) == 2 {
+			parts = parts[1:]
+		}
+		values[t] = tensor.Cat(0, parts...)
+	}
+	grads := make([]dtensor.Grad, len(values))
+	for t, rows := range v.backward(values) {
+		grads[t] = dtensor.Sparse(rows)
+	}
+	return grads
+}
+
+// poolings is how the rows of one feature's ids become one for each sample.
+type poolings struct {
+	slots  *tensor.Tensor // [n]: which of the distinct rows each id is, -1: none
+	bag    *tensor.Tensor // [n]: the sample of each id
+	counts []int64        // of the ids of samples that have some
+	slot   []int64        // by sample: its place in counts, -1: none
+	scale  *tensor.Tensor // [n, 1] factors of the rows; nil: ones
+	single bool           // each sample has one id
+}
+
+func (v *visit) poolings(t, i, f int) *poolings {
+	lengths := v.j.lengthsOf(v.at[f])
+	n := v.j.idsOf(v.at[f]).Numel()
+	dev := v.c.mesh.Device()
+	p := &poolings{slots: tensor.Narrow(v.uniq[t].Slot, 0, v.first[t][i], n), single: true}
+	padded := v.withoutPadding(t, p)
+	bag, means := make([]int64, 0, n), make([]float32, 0, n)
+	for s, k := range lengths {
+		p.single = p.single && k == 1
+		used := 0
+		for range k {
+			if padded == nil || !padded[len(bag)] {
+				used++
+			}
+			bag = append(bag, int64(s))
+		}
+		for range k {
+			means = append(means, 1/float32(max(used, 1)))
+		}
+		if k > 0 {
+			p.slot = append(p.slot, int64(len(p.counts)))
+			p.counts = append(p.counts, int64(k))
+		} else {
+			p.slot = append(p.slot, -1)
+		}
+	}
+	p.bag = tensor.FromSlice(dev, bag, n)
+	switch w := v.j.weightsOf(v.at[f]); {
+	case w != nil:
+		p.scale = w.Reshape(n, 1)
+	case v.c.modes[t] == Mean && !p.single:
+		p.scale = tensor.FromSlice(dev, means, n, 1)
+	}
+	return p
+}
+
+// withoutPadding makes the slots of padding ids -1 and says where these are; nil: nowhere.
+func (v *visit) withoutPadding(t int, p *poolings) []bool {
+	k, ok := find(v.uniq[t].Index, v.c.padding[t])
+	if !ok {
+		return nil
+	}
+	slots := tensor.ToSlice[int32](p.slots)
+	padded := make([]bool, len(slots))
+	for i, s := range slots {
+		if int(s) == k {
+			padded[i], slots[i] = true, -1
+		}
+	}
+	p.slots = tensor.FromSlice(p.slots.Device(), slots, len(slots))
+	return padded
+}
+
+// sum returns the rows of the samples, [b, D], from the distinct rows [U, D].
+func (p *poolings) sum(rows *tensor.Tensor) *tensor.Tensor {
+	values := tensor.TakeRows(rows, p.slots, 0) // [n, D]
+	if p.scale != nil {
+		tensor.BinaryTo(values, tensor.OpMul, values, p.scale)
+	}
+	if p.single {
+		return values
+	}
+	dev, m := values.Device(), len(p.counts)
+	segments := tensor.Uniq{Index: tensor.Arange(dev, tensor.Int64, 0, m), Count: tensor.FromSlice(dev, p.counts, m),
+		Slot: p.bag, Order: tensor.Arange(dev, tensor.Int32, 0, p.bag.Numel())}
+	return tensor.TakeRows(segments.SumRows(values).Values, tensor.FromSlice(dev, p.slot, len(p.slot)), 0)
+}
+
+// grad returns the gradients of the rows of the ids, [n, D], from those of the
+// samples.
+func (p *poolings) grad(dy *tensor.Tensor) *tensor.Tensor {
+	values := dy
+	if !p.single {
+		values = tensor.TakeRows(dy, p.bag, 0)
+	}
+	if p.scale != nil {
+		values = tensor.Mul(values, p.scale)
+	}
+	return values
+}
