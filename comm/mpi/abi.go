@@ -111,8 +111,10 @@ func nativeOp(op comm.Op, d comm.DType) (c constant, ok bool) {
 	switch d {
 	case comm.Float16, comm.BFloat16:
 		return 0, false
-	case comm.Int8, comm.Int16, comm.Uint8: // Open MPI's AVX code saturates their sums (v4.1.4, ompi/mca/op/avx)
+	case comm.Int8, comm.Int16: // Open MPI's AVX code saturates their sums (v4.1.4, ompi/mca/op/avx)
 		return c, c != opSum
+	case comm.Uint8: // there too, and MPICH compares them with signs (v4.0.2)
+		return c, c == opAnd || c == opOr
 	case comm.Float32, comm.Float64:
 		return c, c == opSum || c == opProd
 	}

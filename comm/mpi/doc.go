@@ -42,7 +42,8 @@
 // and folded here: each rank receives its part of all ranks' values, so the
 // bytes that move are those of any all-reduce. That are other floating-point
 // numbers (MPI does not define NaN for Min and Max), sums of 8 and 16 bits
-// (Open MPI's saturate) and user-defined operations. Options.Unordered leaves
+// (Open MPI's saturate), uint8 (MPICH compares with signs) and user-defined
+// operations. Options.Unordered leaves
 // sums and products of float32 and float64 to the library for any number of
 // ranks.
 //

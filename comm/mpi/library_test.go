@@ -123,7 +123,9 @@ func TestNativeOp(t *testing.T) {
 		{comm.Min, comm.Int64, opMin, true},
 		{comm.Sum, comm.Int32, opSum, true},
 		{comm.Sum, comm.Uint8, 0, false}, // saturation
-		{comm.Max, comm.Uint8, opMax, true},
+		{comm.Max, comm.Uint8, 0, false}, // signs
+		{comm.And, comm.Uint8, opAnd, true},
+		{comm.Max, comm.Bool, opMax, true},
 		{comm.Or, comm.Bool, opOr, true},
 		{comm.Sum, comm.Float16, 0, false},
 		{comm.Sum, comm.BFloat16, 0, false},

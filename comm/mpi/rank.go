@@ -37,17 +37,17 @@ const (
 
 // Rank is one rank's end of a communicator. It implements comm.Backend.
 type Rank struct {
-	job            *job
-	parent         *Rank
-	id             uint64 // the same on all its ranks, and on no other group's
-	comm           uintptr
-	me             int
-	world          []int
+	job              *job
+	parent           *Rank
+	id               uint64 // the same on all its ranks, and on no other group's
+	comm             uintptr
+	me               int
+	world            []int
 	debug, unordered bool
-	most           int // bytes of one MPI call
-	splits         uint64
-	calls          atomic.Uint64 // collectives begun
-	aborted        atomic.Pointer[comm.AbortError]
+	most             int // bytes of one MPI call
+	splits           uint64
+	calls            atomic.Uint64 // collectives begun
+	aborted          atomic.Pointer[comm.AbortError]
 
 	// Scratch of the call in progress.
 	requests       []request
@@ -138,7 +138,9 @@ func (r *Rank) news() error {
 		return nil
 	}
 	j.mu.Lock()
-	j.poll()
+	for range 8 { // a library may take one message at a time from what has come
+		j.poll()
+	}
 	j.mu.Unlock()
 	if e := r.dead(); e != nil {
 		return e
