@@ -26,6 +26,10 @@ func Main(args []string) int {
 		fmt.Println("gorun", version())
 		return 0
 	}
+	switch args[1] {
+	case "doctor":
+		return doctor(args[2:], thisCheckup(), os.Stdout, os.Stderr)
+	}
 	o, err := parseOptions(args[1:], cores(), os.LookupEnv, os.Stderr)
 	if errors.Is(err, errHelp) {
 		fmt.Print(usage)

@@ -2,7 +2,6 @@ package hosts
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -177,8 +176,7 @@ type word struct {
 	text string
 }
 
-// split cuts a line into words. eol decides about a carriage return at the end,
-// which is otherwise part of the last word, so that it is noticed.
+// split cuts a line into the words between what space accepts.
 func split(name string, number int, line []byte, space func(rune) bool) []word {
 	var words []word
 	start := -1
@@ -196,9 +194,6 @@ func split(name string, number int, line []byte, space func(rune) bool) []word {
 	}
 	return words
 }
-
-// errStop ends a walk over lines early.
-var errStop = errors.New("stop")
 
 // eachLine calls f with the words of every line that has any. Comments start
 // with # and go to the end of the line; a carriage return at its end is no part

@@ -58,15 +58,16 @@ func Slots(list []Host, cores int) int {
 	return n
 }
 
-// slots is h.Slots, or cores within h.MaxSlots if they were not given.
+// slots is h.Slots, or cores if they were not given, within h.MaxSlots.
 func (h Host) slots(cores int) int {
-	switch {
-	case h.SlotsGiven:
-		return h.Slots
-	case h.MaxSlots > 0:
-		return min(cores, h.MaxSlots)
+	n := cores
+	if h.SlotsGiven {
+		n = h.Slots
 	}
-	return cores
+	if h.MaxSlots > 0 {
+		n = min(n, h.MaxSlots)
+	}
+	return n
 }
 
 // sameAs reports whether both entries mean the same machine and login.
@@ -110,16 +111,16 @@ func (p Position) warningf(format string, args ...any) Warning {
 	return Warning{p, fmt.Sprintf(format, args...)}
 }
 
-// name splits word, "[user@]host", and checks both parts.
-func (p Position) name(word string) (user, host string, err error) {
-	host = word
-	if at := strings.IndexByte(word, '@'); at >= 0 {
-		user, host = word[:at], word[at+1:]
+// login splits s, "[user@]host", and checks both parts.
+func (p Position) login(s string) (user, host string, err error) {
+	host = s
+	if at := strings.IndexByte(s, '@'); at >= 0 {
+		user, host = s[:at], s[at+1:]
 		if user == "" {
-			return "", "", p.errorf("%s: no user before @; write user@host", show(word))
+			return "", "", p.errorf("%s: no user before @; write user@host", show(s))
 		}
-		if bad := strings.IndexFunc(user, outsideName); bad >= 0 || user[0] == '-' {
-			return "", "", p.errorf("%s: not a user's name; letters, digits and . _ - are", show(user))
+		if err := p.user(user); err != nil {
+			return "", "", err
 		}
 		p.Column += at + 1
 	}
@@ -153,9 +154,20 @@ func (p Position) name(word string) (user, host string, err error) {
 	case '\r':
 		return "", "", p.errorf(`%s: a carriage return; convert the file with sed -i 's/\r$//'`, show(host))
 	case '@':
-		return "", "", p.errorf("%s: a second @; write user@host", show(word))
+		return "", "", p.errorf("%s: a second @; write user@host", show(s))
 	}
 	return "", "", p.errorf("%s: not a host's name; letters, digits and . _ - are", show(host))
+}
+
+// user checks a user's name.
+func (p Position) user(s string) error {
+	switch {
+	case s == "":
+		return p.errorf("no user's name here; write username=NAME or NAME@host")
+	case strings.IndexFunc(s, outsideName) >= 0 || s[0] == '-' || len(s) > maxName:
+		return p.errorf("%s: not a user's name; letters, digits and . _ - are", show(s))
+	}
+	return nil
 }
 
 // outsideName reports whether r cannot be in the name of a host or user.

@@ -1,0 +1,208 @@
+package launcher
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	goruntime "runtime"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gorun-spmd/gorun/internal/control"
+)
+
+// thisCheckup looks at this machine.
+func thisCheckup() *checkup {
+	return &checkup{
+		env:  os.Getenv,
+		find: exec.LookPath,
+		run: func(argv ...string) (string, error) {
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			defer cancel()
+			cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+			cmd.WaitDelay = time.Second
+			out, err := cmd.CombinedOutput()
+			return string(out), err
+		},
+	}
+}
+
+func (c *checkup) cores() finding {
+	usable, all := cores(), goruntime.NumCPU()
+	text := fmt.Sprintf("%d usable", usable)
+	if cpus := usableCPUs(); len(cpus) > 0 {
+		text += fmt.Sprintf(", on CPUs %s", list(cpus))
+	}
+	if usable < all {
+		text += fmt.Sprintf("; a quota of the control group leaves %d of %d", usable, all)
+	}
+	return finding{Name: "cores", OK: true, Need: true, Text: text}
+}
+
+func (c *checkup) memory() finding {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return finding{Name: "memory", Need: true, Text: fmt.Sprintf("sysinfo: %v", err)}
+	}
+	total := info.Totalram * uint64(info.Unit)
+	text := gib(total)
+	if limit, ok := c.memoryLimit(); ok && limit < total {
+		text += fmt.Sprintf(", of which the control group may use %s", gib(limit))
+	}
+	return finding{Name: "memory", OK: true, Need: true, Text: text}
+}
+
+// memoryLimit is the least limit of the control groups that this process is in, in
+// either version of them.
+func (c *checkup) memoryLimit() (bytes uint64, ok bool) {
+	groups, _ := os.ReadFile(c.root + "/proc/self/cgroup")
+	for line := range strings.Lines(string(groups)) {
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(fields) != 3 {
+			continue
+		}
+		base, name := "/sys/fs/cgroup", "memory.max"
+		switch {
+		case fields[1] == "memory":
+			base, name = "/sys/fs/cgroup/memory", "memory.limit_in_bytes"
+		case fields[1] != "":
+			continue
+		}
+		for dir := filepath.Clean("/" + fields[2]); ; dir = filepath.Dir(dir) {
+			text, _ := os.ReadFile(c.root + base + dir + "/" + name)
+			if n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64); err == nil && (!ok || n < bytes) {
+				bytes, ok = n, true
+			}
+			if dir == "/" {
+				break
+			}
+		}
+	}
+	return bytes, ok
+}
+
+func gib(bytes uint64) string { return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30)) }
+
+// sharedMemory makes what a job makes.
+func sharedMemory() finding {
+	f := finding{Name: "shared memory", Need: true}
+	segment, err := control.Create(1, control.Options{ArenaBytes: 1 << 20})
+	if err != nil {
+		f.Text = err.Error() + "; the container's system call filter may forbid memfd_create"
+		return f
+	}
+	defer segment.Close()
+	var word atomic.Uint32
+	const wake = 1
+	if _, _, errno := unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&word)), wake, 1, 0, 0, 0); errno != 0 {
+		f.Text = fmt.Sprintf("futex: %v; the container's system call filter may forbid it", errno)
+		return f
+	}
+	f.OK, f.Text = true, "works (memfd, futex)"
+	return f
+}
+
+// openFileLimit is how many ranks the limit on open files allows: gorun holds two
+// pipes and an arena for each.
+func openFileLimit() finding {
+	f := finding{Name: "open files", Need: true, OK: true}
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		f.Text = err.Error()
+		return f
+	}
+	const base, each = 32, 5
+	ranks := min((max(limit.Max, base)-base)/each, control.MaxRanks)
+	f.Text = fmt.Sprintf("%d: enough for %d ranks", limit.Max, ranks)
+	if ranks < uint64(2*cores()) {
+		f.OK, f.Fix = false, "raise the limit: ulimit -n"
+	}
+	return f
+}
+
+func (c *checkup) goCommand() finding {
+	f := finding{Name: "Go"}
+	if _, err := c.find("go"); err != nil {
+		f.Text, f.Fix = "no go command: gorun starts executables only", "https://go.dev/dl"
+		return f
+	}
+	out, err := c.run("go", "version")
+	f.OK, f.Text = err == nil, strings.TrimPrefix(firstLine(out), "go version ")
+	return f
+}
+
+func (c *checkup) compiler() finding {
+	f := finding{Name: "C compiler"}
+	name := c.env("CC")
+	if name == "" {
+		name = "gcc"
+	}
+	path, err := c.find(strings.Fields(name)[0])
+	if err != nil {
+		f.Text, f.Fix = "none: go test -race and GOFLAGS=-race need one", c.install("gcc libc6-dev", "gcc glibc-devel")
+		return f
+	}
+	out, _ := c.run(path, "--version")
+	f.OK, f.Text = true, firstLine(out)
+	return f
+}
+
+// gpus says what CUDA would find.
+func (c *checkup) gpus() finding {
+	f := finding{Name: "CUDA"}
+	devices, _ := filepath.Glob(c.root + "/dev/nvidia[0-9]*")
+	libs := c.libraries("libcuda.so.1")
+	var models []string
+	infos, _ := filepath.Glob(c.root + "/proc/driver/nvidia/gpus/*/information")
+	for _, name := range infos {
+		text, _ := os.ReadFile(name)
+		if _, rest, ok := strings.Cut(string(text), "Model:"); ok {
+			models = append(models, strings.TrimSpace(firstLine(rest)))
+		}
+	}
+	driver, _ := os.ReadFile(c.root + "/proc/driver/nvidia/version")
+	switch {
+	case len(devices) > 0 && len(libs) > 0:
+		f.OK = true
+		f.Text = count(len(devices), "GPU")
+		if len(models) > 0 {
+			f.Text += " (" + strings.Join(models, ", ") + ")"
+		}
+		f.Text += "; " + libs[0]
+		if v := strings.Fields(firstLine(string(driver))); len(v) > 7 {
+			f.Text += ", driver " + v[7]
+		}
+	case len(devices) > 0:
+		f.Text, f.Fix = count(len(devices), "GPU")+", but no libcuda.so.1: the driver's library is not installed, or not in this container", c.install("libcuda1", "nvidia-driver-cuda-libs")
+	case c.nvidiaOnBus():
+		f.Text, f.Fix = "a GPU on the bus, but no /dev/nvidia*: the driver is not loaded, or the container was started without the GPU", c.install("nvidia-driver", "akmod-nvidia")
+	default:
+		f.Text = "no NVIDIA GPU"
+	}
+	return f
+}
+
+// nvidiaOnBus reports whether a display or compute device of NVIDIA is in the machine.
+func (c *checkup) nvidiaOnBus() bool {
+	vendors, _ := filepath.Glob(c.root + "/sys/bus/pci/devices/*/vendor")
+	for _, name := range vendors {
+		vendor, _ := os.ReadFile(name)
+		class, _ := os.ReadFile(filepath.Dir(name) + "/class")
+		if strings.TrimSpace(string(vendor)) == "0x10de" && strings.HasPrefix(string(class), "0x03") {
+			return true
+		}
+	}
+	return false
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	return line
+}

@@ -1,0 +1,165 @@
+package launcher
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// An mpiKind is a family of MPI libraries with one ABI. That of MPICH is also
+// Intel MPI's, MVAPICH's and Cray's, which have version numbers of their own.
+type mpiKind struct {
+	soname, name   string
+	version        *regexp.Regexp // in the library's own bytes: a C string; nil if none tells
+}
+
+func mpiKinds() []mpiKind {
+	mpich := regexp.MustCompile(`\x00([3-9]\.[0-9]+(?:\.[0-9]+)?(?:[abrc]+[0-9]+)?)\x00`)
+	return []mpiKind{
+		{"libmpi.so.40", "Open MPI", regexp.MustCompile(`\x00v([0-9]+\.[0-9]+\.[0-9]+[0-9a-z]*)\x00`)},
+		{"libmpi.so.12", "MPICH", mpich},
+		{"libmpich.so.12", "MPICH", mpich},
+		{"libmpi_abi.so.0", "MPI 5 (standard ABI)", nil},
+	}
+}
+
+// mpiLibraries says which libraries a rank could load.
+func (c *checkup) mpiLibraries() []finding {
+	var found []finding
+	for _, kind := range mpiKinds() {
+		for _, path := range c.libraries(kind.soname) {
+			text := fmt.Sprintf("%s %s, %s", kind.name, kind.versionOf(path), path)
+			if aware, ok := c.cudaAware(kind); ok {
+				text += map[bool]string{true: ", CUDA-aware", false: ", not CUDA-aware"}[aware]
+			}
+			found = append(found, finding{Name: "MPI library", OK: true, Text: text})
+		}
+	}
+	if found == nil {
+		found = []finding{{Name: "MPI library", Text: "none: needed only for jobs on several hosts over MPI",
+			Fix: c.install("openmpi-bin", "openmpi") + ", or " + c.install("mpich", "mpich")}}
+	}
+	return found
+}
+
+// versionOf reads the version that a library prints out of its file.
+func (k *mpiKind) versionOf(path string) string {
+	const most = 256 << 20
+	if info, err := os.Stat(path); err != nil || info.Size() > most || k.version == nil {
+		return "unknown version"
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return "unknown version"
+	}
+	if v := k.version.FindSubmatch(data); v != nil {
+		return string(v[1])
+	}
+	return "unknown version"
+}
+
+// cudaAware reports what Open MPI's own tool says. ok is false if nobody knows.
+func (c *checkup) cudaAware(kind mpiKind) (aware, ok bool) {
+	info, err := c.find("ompi_info")
+	if kind.name != "Open MPI" || err != nil {
+		return false, false
+	}
+	out, err := c.run(info, "--parsable", "--all")
+	if err != nil {
+		return false, false
+	}
+	_, rest, ok := strings.Cut(out, "mpi_built_with_cuda_support:value:")
+	return strings.HasPrefix(rest, "true"), ok
+}
+
+// mpiLaunchers says which launchers a job could be handed to.
+func (c *checkup) mpiLaunchers() []finding {
+	var found []finding
+	for _, it := range []struct{ name, debian, fedora string }{
+		{"mpirun", "openmpi-bin", "openmpi"}, {"mpiexec", "mpich", "mpich"}, {"srun", "slurm-client", "slurm"},
+	} {
+		f := finding{Name: it.name}
+		path, err := c.find(it.name)
+		if err != nil {
+			f.Text, f.Fix = "none", c.install(it.debian, it.fedora)
+		} else {
+			out, err := c.run(path, "--version")
+			f.OK, f.Text = err == nil, mpiVersion(out)+", "+path
+			if err != nil {
+				f.Text = fmt.Sprintf("%s does not work: %v", path, err)
+			}
+		}
+		found = append(found, f)
+	}
+	return found
+}
+
+// mpiVersion is what says most of a launcher's answer to --version.
+func mpiVersion(out string) string {
+	for line := range strings.Lines(out) {
+		if name, version, ok := strings.Cut(line, "Version:"); ok && strings.TrimSpace(name) == "" {
+			return "MPICH " + strings.TrimSpace(version) // hydra: "HYDRA build details:", then this
+		}
+	}
+	return firstLine(out)
+}
+
+// libraries returns the files of a name where the dynamic loader looks, each once.
+func (c *checkup) libraries(soname string) []string {
+	var found, real []string
+	for _, dir := range c.loaderPaths() {
+		path := filepath.Join(c.root, dir, soname)
+		target, err := filepath.EvalSymlinks(path)
+		if err != nil || slices.Contains(real, target) {
+			continue
+		}
+		found, real = append(found, path), append(real, target)
+	}
+	return found
+}
+
+// loaderPaths are the folders in which ld.so looks, see ld.so(8), and those that MPI
+// packages without an entry there use.
+func (c *checkup) loaderPaths() []string {
+	dirs := filepath.SplitList(c.env("LD_LIBRARY_PATH"))
+	dirs = append(dirs, c.loaderConfig("/etc/ld.so.conf", 0)...)
+	dirs = append(dirs, "/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib")
+	for _, pattern := range []string{"/usr/lib64/*mpi*/lib", "/opt/*mpi*/lib"} {
+		more, _ := filepath.Glob(c.root + pattern)
+		for _, dir := range more {
+			dirs = append(dirs, strings.TrimPrefix(dir, c.root))
+		}
+	}
+	return slices.DeleteFunc(dirs, func(dir string) bool { return dir == "" })
+}
+
+// loaderConfig reads ld.so.conf: a folder a line, or include and patterns.
+func (c *checkup) loaderConfig(name string, depth int) (dirs []string) {
+	text, err := os.ReadFile(c.root + name)
+	if err != nil || depth > 4 {
+		return nil
+	}
+	for line := range strings.Lines(string(text)) {
+		line, _, _ = strings.Cut(line, "#")
+		fields := strings.Fields(line)
+		switch {
+		case len(fields) == 0:
+		case fields[0] == "include":
+			for _, pattern := range fields[1:] {
+				if !filepath.IsAbs(pattern) {
+					pattern = filepath.Join(filepath.Dir(name), pattern)
+				}
+				files, _ := filepath.Glob(c.root + pattern)
+				for _, f := range files {
+					dirs = append(dirs, c.loaderConfig(strings.TrimPrefix(f, c.root), depth+1)...)
+				}
+			}
+		default:
+			dirs = append(dirs, fields[0])
+		}
+	}
+	return dirs
+}
