@@ -53,7 +53,8 @@ const policy = `
 	checkpoint     < dtensor
 
 	runtime    < comm/mem comm/shm comm/mpi comm/gompi comm/empi tensor/cuda internal/job internal/fault
-	launcher   < internal/job internal/control
+	launcher   < launcher/hosts internal/job internal/control
+	launcher/hosts <
 	cmd/gorun  < launcher
 
 	examples/...         < runtime nn embedding loss optim checkpoint

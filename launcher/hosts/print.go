@@ -2,13 +2,12 @@ package hosts
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 )
 
-// Print writes list in the grammar of format, which is OpenMPI, MPICH, Plain or
-// PBS, such that Parse reads the same list back. What the grammar has no words
+// Print writes list in the grammar of format, which is OpenMPI, MPICH or PBS,
+// such that Parse reads the same list back. What the grammar has no words
 // for is an error; MPICH's file leaves MaxSlots out, for the ranks have been
 // dealt out when it is written.
 func Print(format Format, list []Host) (string, error) {
@@ -35,10 +34,7 @@ func Print(format Format, list []Host) (string, error) {
 		if isIPv6(h.Name) && format == MPICH {
 			return fail(h, "an IPv6 address would be read as a host and a count; give the host's name")
 		}
-		if format == Plain && !h.SlotsGiven && slices.ContainsFunc(list, func(h Host) bool { return h.SlotsGiven }) {
-			return fail(h, "says no slots, while others do; give slots to all or none")
-		}
-		if h.SlotsGiven && h.Slots == 0 || !h.SlotsGiven && format != Plain {
+		if !h.SlotsGiven || h.Slots == 0 {
 			return fail(h, "without slots; leave it out or give it some")
 		}
 		login := h.Name
@@ -52,10 +48,10 @@ func Print(format Format, list []Host) (string, error) {
 				b.WriteString(" user=" + h.User)
 			}
 			b.WriteByte('\n')
-		case Plain, PBS:
-			b.WriteString(strings.Repeat(login+"\n", max(h.Slots, 1)))
+		case PBS:
+			b.WriteString(strings.Repeat(login+"\n", h.Slots))
 		default:
-			return "", fmt.Errorf("hosts: Print: %v cannot be written; use openmpi, mpich, plain or pbs", format)
+			return "", fmt.Errorf("hosts: Print: %v cannot be written; use openmpi, mpich or pbs", format)
 		}
 	}
 	return b.String(), nil

@@ -1,0 +1,262 @@
+package hosts
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A Launcher is a program that starts ranks on other hosts.
+type Launcher uint8
+
+const (
+	OpenMPI4 Launcher = iota // mpirun of Open MPI 4
+	OpenMPI5                 // mpirun or prterun of Open MPI 5
+	Hydra                    // mpiexec.hydra of MPICH
+	Srun                     // srun of Slurm
+)
+
+// String is the name of the launcher's program.
+func (l Launcher) String() string {
+	switch l {
+	case Hydra:
+		return "mpiexec.hydra"
+	case Srun:
+		return "srun"
+	}
+	return "mpirun"
+}
+
+// A Job is what to start, in gorun's terms.
+type Job struct {
+	Hosts []Host // nil: the launcher's own allocation, or this host
+	Apps  []App  // one or more; their ranks follow each other
+	Options
+
+	Program string // the launcher's file; "": its usual name, found in PATH
+	Folder  string // where the caller writes Handover.Files
+	Root    bool   // the user is root, which Open MPI refuses otherwise
+	MPI     string // srun's --mpi, such as pmix; "": Slurm's default
+
+	// Bind is "core" or "none", which "" means too: one core a rank, all that
+	// these launchers have, leaves a Go program no other core to collect garbage on.
+	Bind           string
+	ReportBindings bool
+	Stdin          string // "none", which "" means too, "all", or a rank's number
+	TagOutput      bool   // in the launcher's own way
+	Output         string // folder for each rank's output, in the launcher's own way
+}
+
+// An App is one program of a job.
+type App struct {
+	Ranks int
+	Argv  []string // the program's file and its arguments
+	Dir   string   // where it starts; "": where the launcher was started
+	Vars  []string // NAME=value, or NAME for the value in the launcher's environment
+}
+
+// A File is one that the launcher reads.
+type File struct{ Path, Text string }
+
+// A Handover is a command that starts a job on its hosts.
+type Handover struct {
+	Argv     []string
+	Env      []string // NAME=value, beside the caller's environment
+	Files    []File   // to be written before
+	NoStdin  bool     // standard input is to be /dev/null
+	Warnings []string // what the launcher does otherwise than gorun
+}
+
+// NewHandover returns the command by which l starts job. Where the hosts say
+// their slots, the ranks are dealt out by [Assign] and the host file lists what
+// each host gets, so that max_slots holds and every launcher deals alike.
+//
+// What is passed on beside: keep-alives, so that a host that is cut off is
+// noticed, and Open MPI's two permissions for root. What is not: time-outs, for
+// which no launcher has gorun's exit status. The exit status of a launcher says
+// little; the caller needs a word from every rank.
+func NewHandover(l Launcher, job Job) (Handover, error) {
+	p := &planner{launcher: l, job: job}
+	if err := p.check(); err != nil {
+		return Handover{}, err
+	}
+	program := job.Program
+	if program == "" {
+		program = l.String()
+		if l == OpenMPI5 && len(job.Apps) > 1 {
+			program = "prterun" // mpirun of 5.0 crashes on ":"
+		}
+	}
+	p.arg(program)
+	var err error
+	switch l {
+	case Hydra:
+		err = p.hydra()
+	case Srun:
+		err = p.srun()
+	default:
+		err = p.openMPI()
+	}
+	p.out.NoStdin = p.stdin() == "none"
+	return p.out, err
+}
+
+// planner makes one handover.
+type planner struct {
+	launcher Launcher
+	job      Job
+	places   []Place // nil if the launcher deals the ranks out
+	out      Handover
+}
+
+func (p *planner) arg(args ...string) { p.out.Argv = append(p.out.Argv, args...) }
+
+func (p *planner) warn(format string, args ...any) {
+	p.out.Warnings = append(p.out.Warnings, fmt.Sprintf(format, args...))
+}
+
+func (p *planner) errorf(format string, args ...any) error {
+	return fmt.Errorf("hosts: NewHandover %v: %s", p.launcher, fmt.Sprintf(format, args...))
+}
+
+// file adds one to write and returns its path.
+func (p *planner) file(name, text string) string {
+	full := path.Join(p.job.Folder, name)
+	p.out.Files = append(p.out.Files, File{full, text})
+	return full
+}
+
+// size is the number of ranks.
+func (p *planner) size() int {
+	n := 0
+	for _, a := range p.job.Apps {
+		n += a.Ranks
+	}
+	return n
+}
+
+// stdin is job.Stdin with its default.
+func (p *planner) stdin() string {
+	if p.job.Stdin == "" {
+		return "none"
+	}
+	return p.job.Stdin
+}
+
+// check refuses what no launcher can do, and deals the ranks out.
+func (p *planner) check() error {
+	if p.launcher > Srun {
+		return fmt.Errorf("hosts: NewHandover: no launcher %d; use one of the package's", p.launcher)
+	}
+	if len(p.job.Apps) == 0 {
+		return p.errorf("no program; give one")
+	}
+	for _, a := range p.job.Apps {
+		if a.Ranks < 1 || len(a.Argv) == 0 {
+			return p.errorf("a program %q with %d ranks; give a program and 1 rank or more", a.Argv, a.Ranks)
+		}
+		if slices.Contains(a.Argv, ":") {
+			return p.errorf("%s has the argument :, which separates programs; pass it another way", a.Argv[0])
+		}
+		if strings.HasPrefix(a.Argv[0], "-") || strings.Contains(a.Argv[0], "=") && p.launcher == Srun {
+			return p.errorf("%s would be read as an option; name the program with its path", a.Argv[0])
+		}
+	}
+	switch p.job.Bind {
+	case "", "none", "core":
+	default:
+		return p.errorf("binding to %s; give core or none", p.job.Bind)
+	}
+	if s := p.stdin(); s != "none" && s != "all" {
+		if n, err := strconv.Atoi(s); err != nil || n < 0 || n >= p.size() {
+			return p.errorf("standard input to %s; give none, all, or a rank from 0 to %d", s, p.size()-1)
+		}
+	}
+	if p.job.Hosts == nil {
+		return nil
+	}
+	unknown := slices.IndexFunc(p.job.Hosts, func(h Host) bool { return !h.SlotsGiven })
+	if unknown >= 0 {
+		if p.launcher == OpenMPI4 || p.launcher == OpenMPI5 {
+			return nil // it counts the cores of the host itself
+		}
+		p.warn("%s says no slots: taken for %d, the cores here", p.job.Hosts[unknown].Name, max(p.job.Cores, 1))
+	}
+	var err error
+	p.places, err = Assign(p.job.Hosts, p.size(), p.job.Options)
+	return err
+}
+
+// shares merges neighbouring ranks of one host to entries with as many slots.
+func (p *planner) shares() []Host {
+	var out []Host
+	last := -1
+	for _, at := range p.places {
+		if at.Host == last {
+			out[len(out)-1].Slots++
+			continue
+		}
+		h := p.job.Hosts[at.Host]
+		h.Slots, h.SlotsGiven, h.MaxSlots = 1, true, 0
+		out, last = append(out, h), at.Host
+	}
+	return out
+}
+
+// sums merges all ranks of one host, in the order of each host's first.
+func (p *planner) sums() []Host {
+	var out []Host
+	at := map[int]int{}
+	for _, place := range p.places {
+		i, ok := at[place.Host]
+		if !ok {
+			i = len(out)
+			at[place.Host] = i
+			h := p.job.Hosts[place.Host]
+			h.Slots, h.SlotsGiven, h.MaxSlots = 0, true, 0
+			out = append(out, h)
+		}
+		out[i].Slots++
+	}
+	return out
+}
+
+// String is a shell script that does what the caller would: what --dry-run prints.
+func (h Handover) String() string {
+	var b strings.Builder
+	for _, f := range h.Files {
+		end := "END"
+		for strings.Contains("\n"+f.Text, "\n"+end+"\n") {
+			end += "_"
+		}
+		fmt.Fprintf(&b, "cat >%s <<'%s'\n%s%s\n", Quote(f.Path), end, f.Text, end)
+	}
+	for _, kv := range h.Env {
+		name, value, _ := strings.Cut(kv, "=")
+		b.WriteString(name + "=" + Quote(value) + " ")
+	}
+	for i, a := range h.Argv {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(Quote(a))
+	}
+	if h.NoStdin {
+		b.WriteString(" </dev/null")
+	}
+	b.WriteByte('\n')
+	return b.String()
+}
+
+// Quote writes s so that a POSIX shell reads it as one word.
+func Quote(s string) string {
+	plain := s != "" && strings.IndexFunc(s, func(r rune) bool {
+		return outsideName(r) && !strings.ContainsRune("/:=,@%+", r)
+	}) < 0
+	if plain {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
