@@ -150,8 +150,10 @@ func (l *library) lacks(symbol string) error {
 // Go's runtime, which would end the program at the next signal that Go expects
 // (a nil dereference, the profiler). What the user has set stays.
 func quiet() error {
+	// Its last words about messages that were given up would hide the reason.
 	for name, value := range map[string]string{
-		"UCX_ERROR_SIGNALS":    "",     // UCX: ILL, SEGV, BUS, FPE
+		"UCX_ERROR_SIGNALS":    "", // UCX: ILL, SEGV, BUS, FPE
+		"UCX_LOG_LEVEL":        "error",
 		"UCX_HANDLE_ERRORS":    "none", // and what it does in them
 		"OMPI_MCA_opal_signal": "",     // Open MPI: ABRT, BUS, FPE, SEGV
 		"HFI_NO_BACKTRACE":     "1",    // PSM2

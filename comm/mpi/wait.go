@@ -106,16 +106,23 @@ func (r *Rank) vain(call *comm.Call) error {
 	if len(j.ended) == 0 {
 		return nil
 	}
+	var first *ending // of several, the one that the others may have followed
+	who := 0
 	for m, w := range r.world {
 		e := j.ended[w]
 		switch {
 		case e == nil || !e.over || w == j.rank:
 		case !call.Kind.PointToPoint() && e.calls[r.id] < r.calls.Load(),
 			call.Kind.PointToPoint() && m == call.Root && time.Since(e.seen) > endedGrace:
-			return &comm.EndedError{Rank: w, Cause: e.cause}
+			if first == nil || e.seen.Before(first.seen) {
+				first, who = e, w
+			}
 		}
 	}
-	return nil
+	if first == nil {
+		return nil
+	}
+	return &comm.EndedError{Rank: who, Cause: first.cause}
 }
 
 // pause is the time between two looks.
