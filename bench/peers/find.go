@@ -1,0 +1,226 @@
+package main
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+//go:embed torch/*.py c/*.c
+var sources embed.FS
+
+// ours is the name of our own programs in the table.
+const ours = "gorun"
+
+// A program is one column of the table.
+type program struct {
+	name  string
+	ranks func() []*exec.Cmd // the processes of one run, the first of which prints
+	clean func()             // afterwards, once
+}
+
+// find returns our benchmark, then the peers that measure the same, and what is
+// missing, each with the reason.
+func find(ctx context.Context, o options, dir string) (found []*program, missing []string, err error) {
+	bench := filepath.Join(dir, o.bench)
+	if out, err := command("go", "build", "-o", bench, "./bench/"+o.bench).CombinedOutput(); err != nil {
+		return nil, nil, fmt.Errorf("go build ./bench/%s: %w\n%s", o.bench, err, out)
+	}
+	wanted := func(name string) bool {
+		if o.only == "" {
+			return true
+		}
+		for part := range strings.SplitSeq(o.only, ",") {
+			if strings.Contains(name, part) {
+				return true
+			}
+		}
+		return false
+	}
+	args := []string{"-np", fmt.Sprint(o.np), bench, "-json", "-time", o.budget.String()}
+	if o.match != "" && o.bench != "comm" {
+		args = append(args, "-match", o.match)
+	}
+	found = append(found, one(ours, func() *exec.Cmd { return command(o.gorun, args...) }))
+
+	if o.bench == "comm" || o.bench == "loss" {
+		p, err := compiled("bound", "cc", o, dir, []string{"-O3", "-march=native", "-ffast-math", "-pthread"}, "bound.c", func(binary string) *exec.Cmd {
+			return command(binary, fmt.Sprint(o.np), seconds(o), o.match)
+		})
+		found, missing = sort(found, missing, p, err, wanted)
+	}
+	if o.bench == "comm" {
+		p, err := compiled("Open MPI", "mpicc", o, dir, []string{"-O3", "-march=native"}, "coll.c", func(binary string) *exec.Cmd {
+			return command("mpirun", "--oversubscribe", "-np", fmt.Sprint(o.np), binary, seconds(o), o.match)
+		})
+		found, missing = sort(found, missing, p, err, wanted)
+	}
+	python, err := findPython(ctx)
+	if err != nil {
+		return found, append(missing, "PyTorch ("+err.Error()+")"), nil
+	}
+	for _, p := range python.programs(o) {
+		found, missing = sort(found, missing, p, nil, wanted)
+	}
+	return found, missing, nil
+}
+
+// sort adds a program to those found, or why there is none to those missing.
+func sort(found []*program, missing []string, p *program, err error, wanted func(string) bool) ([]*program, []string) {
+	switch {
+	case err != nil:
+		return found, append(missing, err.Error())
+	case !wanted(p.name):
+		return found, missing
+	}
+	return append(found, p), missing
+}
+
+// one is a program of one process with nothing to clean up.
+func one(name string, cmd func() *exec.Cmd) *program {
+	return &program{name: name, ranks: func() []*exec.Cmd { return []*exec.Cmd{cmd()} }, clean: func() {}}
+}
+
+// compiled builds one of our C sources. The error says what is missing.
+func compiled(name, compiler string, _ options, dir string, flags []string, source string, run func(binary string) *exec.Cmd) (*program, error) {
+	if _, err := exec.LookPath(compiler); err != nil {
+		return nil, fmt.Errorf("%s (no %s on PATH)", name, compiler)
+	}
+	text, err := sources.ReadFile("c/" + source)
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(dir, source)
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		return nil, err
+	}
+	binary := strings.TrimSuffix(file, ".c")
+	if out, err := command(compiler, append(flags, "-o", binary, file)...).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%s (%s: %v: %.200s)", name, compiler, err, out)
+	}
+	return one(name, func() *exec.Cmd { return run(binary) }), nil
+}
+
+// command is a command with the environment of all programs here.
+func command(name string, args ...string) *exec.Cmd {
+	c := exec.Command(name, args...)
+	c.Env = append(os.Environ(), "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1")
+	return c
+}
+
+func seconds(o options) string { return fmt.Sprint(o.budget.Seconds()) }
+
+// python is an interpreter with torch.
+type python struct {
+	root    string // of its tree; "": this one
+	scripts string // the folder with the scripts, as it is called inside the tree
+	clean   func()
+}
+
+// findPython looks for torch. The error says what is missing.
+func findPython(ctx context.Context) (*python, error) {
+	p := &python{}
+	if exec.CommandContext(ctx, "python3", "-c", "import torch.distributed").Run() != nil {
+		root := os.Getenv("PEERS_CHROOT")
+		if root == "" {
+			cache, err := os.UserCacheDir()
+			if err != nil {
+				return nil, err
+			}
+			root = filepath.Join(cache, "gorun-peers")
+		}
+		if _, err := os.Stat(filepath.Join(root, "usr/bin/python3")); err != nil {
+			return nil, fmt.Errorf("python3 has no torch, and there is no tree with one at %s: set PEERS_CHROOT", root)
+		}
+		if os.Geteuid() != 0 {
+			return nil, fmt.Errorf("the tree at %s needs root", root)
+		}
+		p.root = root
+	}
+	dir, err := os.MkdirTemp(filepath.Join(p.root, os.TempDir()), "peers")
+	if err != nil {
+		return nil, err
+	}
+	p.clean = func() { os.RemoveAll(dir) }
+	from, err := fs.Sub(sources, "torch")
+	if err != nil {
+		return nil, err
+	}
+	if other := os.Getenv("PEERS_DIR"); other != "" {
+		from = os.DirFS(other)
+	}
+	if err := os.CopyFS(dir, from); err != nil {
+		p.clean()
+		return nil, err
+	}
+	p.scripts = strings.TrimPrefix(dir, strings.TrimSuffix(p.root, "/"))
+	return p, nil
+}
+
+// programs are the ways to run the script of the benchmark: as one process, over
+// gloo and over MPI.
+func (p *python) programs(o options) []*program {
+	script := o.bench + ".py"
+	single := &program{name: "torch 1 rank", clean: p.clean, ranks: func() []*exec.Cmd {
+		return []*exec.Cmd{p.command(o, "", "python3", script)}
+	}}
+	if o.np == 1 || o.bench == "kernels" || o.bench == "gemm" {
+		return []*program{single}
+	}
+	gloo := &program{name: "torch gloo", clean: p.clean, ranks: func() []*exec.Cmd {
+		port := freePort()
+		ranks := make([]*exec.Cmd, o.np)
+		for r := range ranks {
+			ranks[r] = p.command(o, "gloo", "python3", script)
+			ranks[r].Env = append(ranks[r].Env, fmt.Sprintf("RANK=%d", r), fmt.Sprintf("LOCAL_RANK=%d", r), fmt.Sprintf("WORLD_SIZE=%d", o.np),
+				fmt.Sprintf("LOCAL_WORLD_SIZE=%d", o.np), "MASTER_ADDR=127.0.0.1", "MASTER_PORT="+port)
+		}
+		return ranks
+	}}
+	mpi := &program{name: "torch mpi", clean: p.clean, ranks: func() []*exec.Cmd {
+		return []*exec.Cmd{p.command(o, "mpi", "mpirun", "--oversubscribe", "-np", fmt.Sprint(o.np), "python3", script)}
+	}}
+	if o.bench == "comm" || o.bench == "redistribute" {
+		return []*program{gloo, mpi}
+	}
+	return []*program{single, gloo, mpi}
+}
+
+// command is a command in the tree, tuned.
+func (p *python) command(o options, backend, name string, args ...string) *exec.Cmd {
+	c := command(name, args...)
+	if p.root != "" {
+		c.Path, c.Err = "/usr/bin/"+name, nil
+		c.SysProcAttr = &syscall.SysProcAttr{Chroot: p.root}
+		c.Env = append(c.Env, "PATH=/usr/bin:/bin", "HOME=/root")
+	}
+	c.Dir = p.scripts
+	c.Env = append(c.Env, "PEER_BACKEND="+backend, "PEER_TIME="+seconds(o), "PEER_MATCH="+o.match,
+		"PYTHONDONTWRITEBYTECODE=1", "PYTHONWARNINGS=ignore", "TORCH_CPP_LOG_LEVEL=ERROR", "USE_LIBUV=0", "GLOO_SOCKET_IFNAME=lo",
+		"MALLOC_MMAP_MAX_=0", "MALLOC_TRIM_THRESHOLD_=100000000000", "MALLOC_TOP_PAD_=268435456")
+	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil && strings.Contains(string(text), " avx512f ") {
+		c.Env = append(c.Env, "OPENBLAS_CORETYPE=SkylakeX")
+	}
+	return c
+}
+
+// freePort returns a port that nobody listened to a moment ago.
+func freePort() string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "29511"
+	}
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		return "29511"
+	}
+	return port
+}

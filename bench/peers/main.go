@@ -1,0 +1,112 @@
+// Command peers runs one of our benchmarks and what a user would take instead,
+// in turns, and prints the medians side by side.
+//
+//	go run ./bench/peers -np 2 embedding
+//	go run ./bench/peers -np 2 -rounds 5 -match cross-entropy loss
+//
+// The benchmarks are comm, embedding, gemm, kernels, loss, ops, redistribute and
+// step. The peers are those that are found: PyTorch, with gloo, with MPI and as
+// one process; Open MPI through its compiler wrapper; and "bound", a C program
+// that does the reads and writes that cannot be avoided and nothing else. What is
+// missing is said in one line.
+//
+// In each round every program runs once, so that a slow minute of the machine
+// hits all of them. A figure is the median over the rounds of the median over
+// the calls, in µs; a ratio, in parentheses, is the median over the rounds of the
+// peer's time by ours in that round: above 1, ours is faster.
+//
+// PyTorch is the python3 on PATH if that has torch, or else the one of a Debian
+// tree in PEERS_CHROOT (default: gorun-peers in the user's cache folder), which
+// takes root. It runs tuned: memory is kept by the allocator, and OpenBLAS is told
+// of AVX-512, which it does not find out on every processor. One thread a rank on
+// all sides. PEERS_DIR is a folder with other scripts to take instead of those
+// here.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// options are the flags.
+type options struct {
+	bench  string
+	np     int
+	rounds int
+	budget time.Duration
+	match  string
+	gorun  string
+	only   string
+	json   bool
+}
+
+var benchmarks = []string{"comm", "embedding", "gemm", "kernels", "loss", "ops", "redistribute", "step"}
+
+func main() {
+	var o options
+	flag.IntVar(&o.np, "np", 2, "ranks")
+	flag.IntVar(&o.rounds, "rounds", 3, "how often every program runs")
+	flag.DurationVar(&o.budget, "time", time.Second, "how long to measure each case, about")
+	flag.StringVar(&o.match, "match", "", "only the cases whose names contain this")
+	flag.StringVar(&o.gorun, "gorun", "bin/gorun", "the launcher")
+	flag.StringVar(&o.only, "only", "", "only the programs whose names contain one of these, separated by commas (ours always)")
+	flag.BoolVar(&o.json, "json", false, "write JSON lines")
+	flag.Parse()
+	if flag.NArg() != 1 || !slices.Contains(benchmarks, flag.Arg(0)) {
+		fmt.Fprintln(os.Stderr, "usage: peers [flags] "+strings.Join(benchmarks, "|"))
+		flag.PrintDefaults()
+		os.Exit(2)
+	}
+	o.bench = flag.Arg(0)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := compare(ctx, o); err != nil {
+		fmt.Fprintln(os.Stderr, "peers:", err)
+		os.Exit(1)
+	}
+}
+
+// compare runs the rounds and prints the table.
+func compare(ctx context.Context, o options) error {
+	dir, err := os.MkdirTemp("", "peers")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	found, missing, err := find(ctx, o, dir)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		for _, p := range found {
+			p.clean()
+		}
+	}()
+	if len(missing) > 0 {
+		fmt.Fprintln(os.Stderr, "missing: "+strings.Join(missing, "; "))
+	}
+	var t table
+	for round := range o.rounds {
+		for _, p := range found {
+			lines, err := p.run(ctx)
+			if err != nil && (p.name == ours || ctx.Err() != nil) {
+				return fmt.Errorf("%s: %w", p.name, err)
+			}
+			if err != nil {
+				fmt.Fprintf(os.Stderr, "%s, round %d: %v\n", p.name, round+1, err)
+			}
+			t.add(round, p.name, lines)
+		}
+	}
+	if o.json {
+		return t.writeJSON(os.Stdout)
+	}
+	return t.write(os.Stdout)
+}
