@@ -1,0 +1,78 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/gorun-spmd/gorun/comm"
+)
+
+// agree returns the error of the lowest rank that has one, on every rank; nil if
+// none has. An error of c itself is returned as it is.
+func agree(ctx context.Context, c *comm.Comm, err error) error {
+	first := []int64{int64(c.Size())}
+	if err != nil {
+		first[0] = int64(c.Rank())
+	}
+	if failed := comm.AllReduce(ctx, c, first, comm.Min); failed != nil {
+		return failed
+	}
+	if first[0] == int64(c.Size()) {
+		return nil
+	}
+	root := int(first[0])
+	var text []byte
+	if err != nil {
+		text = []byte(err.Error())
+	}
+	text, failed := broadcast(ctx, c, text, root)
+	if failed != nil {
+		return failed
+	}
+	if c.Rank() != root {
+		err = errors.New(string(text))
+	}
+	if c.Size() == 1 {
+		return err
+	}
+	return fmt.Errorf("rank %d: %w", c.WorldRank(root), err)
+}
+
+// broadcast returns the bytes of rank root on every rank.
+func broadcast(ctx context.Context, c *comm.Comm, b []byte, root int) ([]byte, error) {
+	n := []int64{int64(len(b))}
+	if err := comm.Broadcast(ctx, c, n, root); err != nil {
+		return nil, err
+	}
+	if c.Rank() != root {
+		b = make([]byte, n[0])
+	}
+	return b, comm.Broadcast(ctx, c, b, root)
+}
+
+// gather returns the bytes of each rank on rank 0, nil on the others.
+func gather(ctx context.Context, c *comm.Comm, b []byte) ([][]byte, error) {
+	counts := make([]int64, c.Size())
+	if err := comm.Gather(ctx, c, counts, []int64{int64(len(b))}, 0); err != nil {
+		return nil, err
+	}
+	if c.Rank() != 0 {
+		return nil, comm.GatherV(ctx, c, nil, b, nil, 0)
+	}
+	lengths := make([]int, len(counts))
+	total := 0
+	for r, n := range counts {
+		lengths[r] = int(n)
+		total += int(n)
+	}
+	all := make([]byte, total)
+	if err := comm.GatherV(ctx, c, all, b, lengths, 0); err != nil {
+		return nil, err
+	}
+	parts := make([][]byte, len(counts))
+	for r, n := range lengths {
+		parts[r], all = all[:n], all[n:]
+	}
+	return parts, nil
+}

@@ -1,0 +1,80 @@
+package checkpoint
+
+import (
+	"fmt"
+
+	"github.com/gorun-spmd/gorun/dtensor"
+)
+
+// A piece is a box of a tensor and the rank that writes it.
+type piece struct {
+	tensor int // index in the State
+	writer int // world rank
+	box    box
+}
+
+// assign says which rank writes which boxes. Every element of every tensor is
+// written once. A box that several ranks hold goes to the one of them that has
+// the fewest bytes to write so far, the lowest of equals. It is computed from
+// global facts, so every rank gets the same list.
+func assign(tensors []namedTensor) []piece {
+	var list []piece
+	load := map[int]int{} // bytes by world rank
+	for i, t := range tensors {
+		for _, s := range shards(t.Tensor) {
+			best := s.holders[0]
+			for _, r := range s.holders[1:] {
+				if load[r] < load[best] || load[r] == load[best] && r < best {
+					best = r
+				}
+			}
+			load[best] += s.box.numel() * t.DType().Size()
+			list = append(list, piece{i, best, s.box})
+		}
+	}
+	return list
+}
+
+// A shard is a box of a tensor with the world ranks that hold it.
+type shard struct {
+	box     box
+	holders []int
+}
+
+// shards returns the distinct shards of t that are not empty, in the order of
+// the first position that holds each.
+func shards(t *dtensor.Tensor) []shard {
+	var list []shard
+	index := map[string]int{}
+	lay, axes := t.Layout(), t.Mesh().Axes()
+	coord := make([]int, len(axes))
+	for position, rank := range t.Mesh().Ranks() {
+		for d := len(axes) - 1; d >= 0; d-- {
+			coord[d] = position % axes[d].Size
+			position /= axes[d].Size
+		}
+		b := box{lay.Offset(coord), lay.LocalShape(coord)}
+		if b.numel() == 0 {
+			continue
+		}
+		key := fmt.Sprint(b.offset, b.size)
+		i, ok := index[key]
+		if !ok {
+			i = len(list)
+			index[key] = i
+			list = append(list, shard{box: b})
+		}
+		list[i].holders = append(list[i].holders, rank)
+	}
+	return list
+}
+
+// local returns the box of t that this rank holds; ok is false if it is empty.
+func local(t *dtensor.Tensor) (b box, ok bool) {
+	offset, ok := t.Offset()
+	if !ok {
+		return box{}, false
+	}
+	b = box{offset, t.LocalShape()}
+	return b, b.numel() > 0
+}

@@ -1,0 +1,99 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/gorun-spmd/gorun/checkpoint/safetensors"
+)
+
+// singleName is what a model in one file is called.
+const singleName = "model.safetensors"
+
+// findIndex returns the index of what lies at path, as text, and the folder of
+// its files. That of plain safetensors files is made from their headers.
+func findIndex(fs fileSystem, path string) (dir string, text []byte, err error) {
+	if strings.HasSuffix(path, ".safetensors") {
+		return indexFiles(fs, filepath.Dir(path), []string{filepath.Base(path)}, nil)
+	}
+	names, err := fs.List(path)
+	if err != nil {
+		return "", nil, err
+	}
+	switch has := func(name string) bool { return slices.Contains(names, name) }; {
+	case has(indexName):
+		text, err := readFile(fs, filepath.Join(path, indexName))
+		return path, text, err
+	case has(safetensors.IndexName):
+		name := filepath.Join(path, safetensors.IndexName)
+		text, err := readFile(fs, name)
+		if err != nil {
+			return "", nil, err
+		}
+		where, err := safetensors.ParseIndex(text)
+		if err != nil {
+			return "", nil, fmt.Errorf("%s: %w", name, err)
+		}
+		files := slices.Compact(slices.Sorted(maps.Values(where)))
+		return indexFiles(fs, path, files, where)
+	case has(singleName):
+		return indexFiles(fs, path, []string{singleName}, nil)
+	}
+	if all, err := list(fs, path); err == nil && len(all) > 0 {
+		return "", nil, fmt.Errorf("%s holds %d checkpoints; give the folder of one, such as %s", path, len(all), all[len(all)-1].Dir)
+	}
+	return "", nil, fmt.Errorf("%s holds no complete checkpoint, no %s and no %s", path, singleName, safetensors.IndexName)
+}
+
+// indexFiles makes an index of safetensors files. where says which file has each
+// tensor; nil: take all.
+func indexFiles(fs fileSystem, dir string, files []string, where map[string]string) (string, []byte, error) {
+	x := &index{Format: formatName, Version: formatVersion, BlockBytes: 1 << 20, Files: []fileEntry{}, Tensors: []tensorEntry{}}
+	left := maps.Clone(where)
+	for i, name := range files {
+		h, err := readHeader(fs, filepath.Join(dir, name))
+		if err != nil {
+			return "", nil, err
+		}
+		x.Files = append(x.Files, fileEntry{Name: name, Bytes: h.FileBytes})
+		for _, t := range h.Tensors {
+			if where != nil && where[t.Name] != name {
+				continue
+			}
+			delete(left, t.Name)
+			e := tensorEntry{Name: t.Name, DType: safetensors.Name(t.DType), Shape: t.Shape, Chunks: []chunkEntry{}}
+			if t.Bytes > 0 {
+				e.Chunks = []chunkEntry{{File: i, At: h.DataStart + t.Offset, Offset: make([]int, len(t.Shape)), Shape: t.Shape}}
+			}
+			x.Tensors = append(x.Tensors, e)
+		}
+	}
+	if len(left) > 0 {
+		name := slices.Min(slices.Collect(maps.Keys(left)))
+		return "", nil, fmt.Errorf("%s: it has no tensor %q, which the index says is there", filepath.Join(dir, where[name]), name)
+	}
+	text, err := x.encode()
+	return dir, text, err
+}
+
+// readHeader reads the header of a safetensors file. Its error names the file.
+func readHeader(fs fileSystem, name string) (*safetensors.Header, error) {
+	f, err := fs.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	n, err := f.Size()
+	if err != nil {
+		return nil, err
+	}
+	h, err := safetensors.ReadHeader(f, n)
+	if malformed := (*safetensors.FormatError)(nil); errors.As(err, &malformed) {
+		err = fmt.Errorf("%s: %w", name, err)
+	}
+	return h, err
+}

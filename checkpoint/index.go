@@ -1,0 +1,173 @@
+package checkpoint
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+)
+
+// indexName is the file that makes a folder a checkpoint.
+const indexName = "index.json"
+
+// What the format field of an index says, and the version that this package
+// writes. A reader refuses versions above its own.
+const (
+	formatName    = "gorun checkpoint"
+	formatVersion = 1
+)
+
+// An index says what a checkpoint holds and where. It is the text of index.json,
+// and also what the header of a safetensors file is turned into to load it.
+type index struct {
+	Format     string                     `json:"format"`
+	Version    int                        `json:"version"`
+	Step       int                        `json:"step"`
+	Ranks      int                        `json:"ranks"` // that wrote it
+	Properties map[string]string          `json:"properties,omitempty"`
+	Values     map[string]json.RawMessage `json:"values,omitempty"`
+	BlockBytes int                        `json:"block_bytes"` // of a checksum
+	Files      []fileEntry                `json:"files"`
+	Tensors    []tensorEntry              `json:"tensors"`
+}
+
+// A fileEntry is one safetensors file beside the index.
+type fileEntry struct {
+	Name   string `json:"name"`
+	Bytes  int    `json:"bytes"`
+	CRC32C string `json:"crc32c"` // of the whole file, 8 hex digits; "" if unknown
+}
+
+// A tensorEntry is one tensor. Its chunks cover each of its elements once.
+type tensorEntry struct {
+	Name   string       `json:"name"`
+	DType  string       `json:"dtype"`
+	Shape  []int        `json:"shape"`
+	Layout string       `json:"layout,omitempty"` // when it was saved, to read
+	Chunks []chunkEntry `json:"chunks"`
+}
+
+// A chunkEntry is a box of a tensor, dense and row-major at one place of a file.
+// Its bytes [i·BlockBytes, (i+1)·BlockBytes) have the checksum CRC32C[8i:8i+8],
+// so that a reader can trust a part without reading the rest.
+type chunkEntry struct {
+	File   int    `json:"file"`   // index in Files
+	At     int    `json:"at"`     // byte of the file
+	Offset []int  `json:"offset"` // of the box in the tensor
+	Shape  []int  `json:"shape"`  // of the box
+	CRC32C string `json:"crc32c"` // 8 hex digits a block; "" if unknown
+}
+
+// castagnoli is the polynomial of CRC-32C, for which processors have
+// instructions.
+func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
+
+// sum returns the CRC-32C of b in hex.
+func sum(b []byte) string { return fmt.Sprintf("%08x", crc32.Checksum(b, castagnoli())) }
+
+// The last line of an index is the checksum of all bytes before it.
+const (
+	sealBegin = "\"crc32c\": \""
+	sealEnd   = "\"\n}\n"
+	sealBytes = len(sealBegin) + 8 + len(sealEnd)
+)
+
+// encode returns the text of index.json: a line for each field, file and tensor.
+func (x *index) encode() ([]byte, error) {
+	var lines lineWriter
+	lines.field("format", x.Format)
+	lines.field("version", x.Version)
+	lines.field("step", x.Step)
+	lines.field("ranks", x.Ranks)
+	if len(x.Properties) > 0 {
+		lines.field("properties", x.Properties)
+	}
+	if len(x.Values) > 0 {
+		lines.field("values", x.Values)
+	}
+	lines.field("block_bytes", x.BlockBytes)
+	addList(&lines, "files", x.Files)
+	addList(&lines, "tensors", x.Tensors)
+	if lines.err != nil {
+		return nil, lines.err
+	}
+	text := append([]byte("{\n "), lines.text...)
+	return fmt.Appendf(text, "%s%s%s", sealBegin, sum(text), sealEnd), nil
+}
+
+// A lineWriter collects members of a JSON object.
+type lineWriter struct {
+	text []byte
+	err  error // the first of encoding
+}
+
+func (w *lineWriter) value(v any, end string) {
+	text, err := json.Marshal(v)
+	if w.err == nil {
+		w.err = err
+	}
+	w.text = append(append(w.text, text...), end...)
+}
+
+func (w *lineWriter) field(key string, v any) {
+	w.text = fmt.Appendf(w.text, "%q: ", key)
+	w.value(v, ",\n ")
+}
+
+// addList adds a list with a line for each element.
+func addList[T any](w *lineWriter, key string, list []T) {
+	w.text = fmt.Appendf(w.text, "%q: [", key)
+	for i, v := range list {
+		if i > 0 {
+			w.text = append(w.text, ',')
+		}
+		w.text = append(w.text, "\n  "...)
+		w.value(v, "")
+	}
+	w.text = append(w.text, "\n ],\n "...)
+}
+
+// decodeIndex reads and checks the text of index.json.
+func decodeIndex(text []byte) (*index, error) {
+	body := len(text) - sealBytes
+	if body < 0 {
+		return nil, fmt.Errorf("it has %d bytes; it is cut off", len(text))
+	}
+	seal := text[body:]
+	if !bytes.HasPrefix(seal, []byte(sealBegin)) || !bytes.HasSuffix(seal, []byte(sealEnd)) {
+		return nil, fmt.Errorf("byte %d: it does not end with its checksum; it is cut off or was edited", body)
+	}
+	said := string(seal[len(sealBegin) : len(sealBegin)+8])
+	if got := sum(text[:body]); got != said {
+		return nil, fmt.Errorf("it is damaged: the CRC-32C of bytes 0 to %d is %s, and not %s as byte %d says", body, got, said, body+len(sealBegin))
+	}
+	x := new(index)
+	if err := json.Unmarshal(text, x); err != nil {
+		return nil, err
+	}
+	if x.Format != formatName || x.Version < 1 {
+		return nil, fmt.Errorf("format %q, version %d: this is no index of a checkpoint", x.Format, x.Version)
+	}
+	if x.Version > formatVersion {
+		return nil, fmt.Errorf("version %d: this program reads up to version %d; use a newer one", x.Version, formatVersion)
+	}
+	return x, x.validate()
+}
+
+// blockSums returns the checksums of the blocks of b.
+func blockSums(b []byte, blockBytes int) string {
+	var text []byte
+	for len(b) > 0 {
+		n := min(blockBytes, len(b))
+		text = append(text, sum(b[:n])...)
+		b = b[n:]
+	}
+	return string(text)
+}
+
+// validHex reports whether text is n checksums.
+func validHex(text string, n int) bool {
+	_, err := hex.DecodeString(text)
+	return err == nil && len(text) == 8*n
+}

@@ -1,0 +1,244 @@
+package checkpoint
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/checkpoint/safetensors"
+	"github.com/gorun-spmd/gorun/dtensor"
+)
+
+// A snapshot is a state as it was when Save was called, of which this rank has
+// its pieces in host memory. Nothing in it is shared with the program.
+type snapshot struct {
+	step   int
+	state  State   // for names and layouts alone
+	pieces []piece // of all ranks
+	values map[string]json.RawMessage
+
+	header *safetensors.Header // of this rank's file; nil if it has none
+	data   []byte              // the bytes that follow the header
+	err    error               // why there is nothing to write
+}
+
+// snapshot copies what this rank is to write.
+func (s *Store) snapshot(ctx context.Context, step int, state *State) snapshot {
+	snap := snapshot{step: step, state: state.sorted()}
+	if snap.err = state.err; snap.err != nil {
+		return snap
+	}
+	if step < 0 {
+		snap.err = fmt.Errorf("step %d; count steps from 0", step)
+		return snap
+	}
+	if snap.values, snap.err = state.encodeValues(); snap.err != nil {
+		return snap
+	}
+	snap.pieces = s.assigned(snap.state.tensors)
+	snap.err = s.copyPieces(ctx, &snap)
+	return snap
+}
+
+// assigned is assign, looked up if it was asked for the same tensors before.
+func (s *Store) assigned(tensors []namedTensor) []piece {
+	same := func(a, b namedTensor) bool {
+		return a.name == b.name && a.DType() == b.DType() && a.Layout() == b.Layout() && a.Mesh() == b.Mesh()
+	}
+	if s.pieces == nil || !slices.EqualFunc(tensors, s.planned, same) {
+		s.planned, s.pieces = tensors, assign(tensors)
+	}
+	return s.pieces
+}
+
+// copyPieces makes the header of this rank's file and fills its data.
+func (s *Store) copyPieces(ctx context.Context, snap *snapshot) error {
+	me := s.c.WorldRank(s.c.Rank())
+	from := map[string]*dtensor.Tensor{}
+	var list []safetensors.Tensor
+	for _, p := range snap.pieces {
+		if t := snap.state.tensors[p.tensor]; p.writer == me {
+			from[t.name] = t.Tensor
+			list = append(list, safetensors.Tensor{Name: t.name, DType: t.DType(), Shape: p.box.size})
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	h, err := safetensors.NewHeader(map[string]string{"format": formatName}, list)
+	if err != nil {
+		return err
+	}
+	n := h.FileBytes - h.DataStart
+	if cap(s.host) < n {
+		s.host = make([]byte, n)
+	}
+	snap.header, snap.data = h, s.host[:n]
+	return dtensor.Try(ctx, from[list[0].Name].Mesh(), func() {
+		for _, t := range h.Tensors {
+			x := from[t.Name].ToLocal()
+			x.Device().ToHost(unsafe.Pointer(&snap.data[t.Offset]), x.Ptr(), t.Bytes)
+		}
+	})
+}
+
+// A part is what one rank tells the first about the file that it wrote.
+type part struct {
+	Err    string      `json:"err,omitempty"`
+	Digest uint64      `json:"digest"`
+	File   *fileEntry  `json:"file,omitempty"`
+	Chunks []partChunk `json:"chunks,omitempty"`
+}
+
+type partChunk struct {
+	Name   string `json:"name"`
+	At     int    `json:"at"`
+	CRC32C string `json:"crc32c"`
+}
+
+// commit writes the snapshots of all ranks and publishes them. Until the folder
+// has its last name nothing of it counts. It runs in the background.
+//
+//  1. rank 0    makes root/step-N.tmp
+//  2. each rank writes rank-R.safetensors there, and makes it durable
+//  3. rank 0    hears from all, makes the names durable, publishes the index
+//  4. rank 0    renames the folder to root/step-N, makes that durable
+//  5. rank 0    removes checkpoints that are not to be kept
+func (s *Store) commit(ctx context.Context, snap snapshot) error {
+	var target publication
+	err := snap.err
+	if s.c.Rank() == 0 && err == nil {
+		target, err = s.prepare(snap.step)
+	}
+	if err = agree(ctx, s.c, err); err != nil {
+		return err
+	}
+	name, err := broadcast(ctx, s.c, []byte(target.working), 0)
+	if err != nil {
+		return err
+	}
+	p, err := s.writePart(string(name), snap)
+	if err != nil {
+		p.Err = err.Error()
+	}
+	text, err := json.Marshal(p)
+	if err != nil {
+		return err // of a struct of numbers and strings: never
+	}
+	parts, err := gather(ctx, s.c, text)
+	if err != nil {
+		return err
+	}
+	var problem []byte
+	if s.c.Rank() == 0 {
+		if err = s.finish(target, snap, parts); err != nil {
+			_ = s.o.fs.Remove(target.working) // else the next save does; err is the one to tell
+			problem = []byte(err.Error())
+		}
+	}
+	problem, failed := broadcast(ctx, s.c, problem, 0)
+	if failed != nil {
+		return failed
+	}
+	if err == nil && len(problem) > 0 {
+		err = errors.New(string(problem))
+	}
+	return err
+}
+
+// writePart writes this rank's file into the folder dir.
+func (s *Store) writePart(dir string, snap snapshot) (part, error) {
+	p := part{Digest: snap.state.digest()}
+	if snap.header == nil {
+		return p, nil
+	}
+	name := fmt.Sprintf("rank-%05d.safetensors", s.c.WorldRank(s.c.Rank()))
+	f, err := s.o.fs.Create(filepath.Join(dir, name))
+	if err != nil {
+		return p, fmt.Errorf("%w; all hosts need to see the folder", err)
+	}
+	begin := snap.header.Encode()
+	whole := crc32.Checksum(begin, castagnoli())
+	if err = writeAll(f, begin); err == nil {
+		for _, t := range snap.header.Tensors {
+			b := snap.data[t.Offset : t.Offset+t.Bytes]
+			if err = writeAll(f, b); err != nil {
+				break
+			}
+			whole = crc32.Update(whole, castagnoli(), b)
+			p.Chunks = append(p.Chunks, partChunk{t.Name, snap.header.DataStart + t.Offset, blockSums(b, s.o.blockBytes)})
+		}
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	p.File = &fileEntry{name, snap.header.FileBytes, fmt.Sprintf("%08x", whole)}
+	return p, err
+}
+
+// writeAll writes b in pieces, so that no call to the system lasts long.
+func writeAll(w io.Writer, b []byte) error {
+	for len(b) > 0 {
+		n, err := w.Write(b[:min(len(b), 8<<20)])
+		if err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	return nil
+}
+
+// index joins the parts of all ranks.
+func (s *Store) index(snap snapshot, texts [][]byte) (*index, error) {
+	x := &index{Format: formatName, Version: formatVersion, Step: snap.step, Ranks: s.c.Size(),
+		Properties: s.o.Properties, Values: snap.values, BlockBytes: s.o.blockBytes, Files: []fileEntry{}}
+	type key struct {
+		writer int
+		name   string
+	}
+	chunks := map[key]partChunk{}
+	files := map[int]int{}
+	var problems []string
+	digest := snap.state.digest()
+	for r, text := range texts {
+		var p part
+		if err := json.Unmarshal(text, &p); err != nil {
+			return nil, fmt.Errorf("rank %d: what it says of its file: %w", s.c.WorldRank(r), err)
+		}
+		switch {
+		case p.Err != "":
+			problems = append(problems, fmt.Sprintf("rank %d: %s", s.c.WorldRank(r), p.Err))
+		case p.Digest != digest:
+			problems = append(problems, fmt.Sprintf("rank %d has other names, types or layouts in its State than rank %d; add the same on every rank", s.c.WorldRank(r), s.c.WorldRank(0)))
+		case p.File != nil:
+			files[s.c.WorldRank(r)] = len(x.Files)
+			x.Files = append(x.Files, *p.File)
+			for _, c := range p.Chunks {
+				chunks[key{s.c.WorldRank(r), c.Name}] = c
+			}
+		}
+	}
+	if len(problems) > 0 {
+		return nil, fmt.Errorf("%s", strings.Join(problems, "; "))
+	}
+	for _, t := range snap.state.tensors {
+		x.Tensors = append(x.Tensors, tensorEntry{Name: t.name, DType: safetensors.Name(t.DType()), Shape: append([]int{}, t.Shape()...),
+			Layout: t.Layout().String() + " on " + t.Mesh().String(), Chunks: []chunkEntry{}})
+	}
+	for _, p := range snap.pieces {
+		t := &x.Tensors[p.tensor]
+		c := chunks[key{p.writer, t.Name}]
+		t.Chunks = append(t.Chunks, chunkEntry{files[p.writer], c.At, append([]int{}, p.box.offset...), append([]int{}, p.box.size...), c.CRC32C})
+	}
+	return x, x.validate()
+}

@@ -1,0 +1,94 @@
+package checkpoint
+
+import (
+	"fmt"
+	"hash/crc32"
+	"path/filepath"
+
+	"github.com/gorun-spmd/gorun/checkpoint/safetensors"
+)
+
+// Verify reads the checkpoint in the folder dir whole and returns an error that
+// names the first file and byte, or tensor, that is not as the index says. It
+// needs no ranks and no State.
+func Verify(dir string) error {
+	if err := verify(osFS{}, dir); err != nil {
+		return fmt.Errorf("checkpoint: Verify: %w", err)
+	}
+	return nil
+}
+
+func verify(fs fileSystem, dir string) error {
+	name := filepath.Join(dir, indexName)
+	text, err := readFile(fs, name)
+	if err != nil {
+		return err
+	}
+	x, err := decodeIndex(text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	r := newReader(fs, dir, x)
+	defer r.close()
+	for i := range x.Tensors {
+		e := &x.Tensors[i]
+		for j := range e.Chunks {
+			c := &e.Chunks[j]
+			// Into one block at a time: nothing is kept.
+			n := c.box().numel() * e.dtype().Size()
+			f, err := r.file(c.File)
+			if err != nil {
+				return err
+			}
+			b := make([]byte, min(n, x.BlockBytes))
+			for at := 0; at < n; at += x.BlockBytes {
+				if err := r.block(f, b[:min(len(b), n-at)], e, c, at/x.BlockBytes); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	for i := range x.Files {
+		if err := r.verifyFile(i); err != nil {
+			return fmt.Errorf("%s: %w", r.path(i), err)
+		}
+	}
+	return nil
+}
+
+// verifyFile checks what the blocks do not cover: the header, and the checksum
+// of the whole.
+func (r *reader) verifyFile(i int) error {
+	f, err := r.file(i)
+	if err != nil {
+		return err
+	}
+	want := r.x.Files[i]
+	h, err := safetensors.ReadHeader(f, want.Bytes)
+	if err != nil {
+		return err
+	}
+	for _, e := range r.x.Tensors {
+		for _, c := range e.Chunks {
+			if c.File != i {
+				continue
+			}
+			if t, ok := h.Find(e.Name); !ok || h.DataStart+t.Offset != c.At || t.DType != e.dtype() {
+				return fmt.Errorf("the header does not have tensor %q at byte %d, where the index has it", e.Name, c.At)
+			}
+		}
+	}
+	crc := uint32(0)
+	b := make([]byte, min(1<<20, want.Bytes))
+	for at := 0; at < want.Bytes; at += len(b) {
+		b = b[:min(len(b), want.Bytes-at)]
+		if n, err := f.ReadAt(b, int64(at)); n < len(b) {
+			return fmt.Errorf("byte %d: %w", at+n, err)
+		}
+		crc = crc32.Update(crc, castagnoli(), b)
+	}
+	if got := fmt.Sprintf("%08x", crc); got != want.CRC32C {
+		return fmt.Errorf("bytes 0 to %d: damaged, the CRC-32C is %s and not %s", want.Bytes, got, want.CRC32C)
+	}
+	return nil
+}
