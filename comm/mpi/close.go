@@ -67,7 +67,7 @@ func (j *job) end(stuck bool) error {
 		done <- j.onThread(func() error {
 			j.mu.Lock()
 			defer j.mu.Unlock()
-			j.drop([]request{j.inbox.request}, &j.inbox)
+			j.drop(unsafe.Slice(&j.inbox.request, 1), &j.inbox)
 			j.closed = true
 			return j.lib.call(finalize)
 		})

@@ -31,6 +31,8 @@ type job struct {
 	ended  map[int]*ending             // by world number
 	kept   []any                       // memory of requests that were given up
 	closed bool                        // the library has ended
+	made   uintptr                     // a communicator
+	cells  [3]int32                    // other results
 }
 
 // ending is what is known of a rank that has called Close.

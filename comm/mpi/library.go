@@ -62,6 +62,7 @@ type library struct {
 	version string // first line of what it calls itself
 	handles [constants]uintptr
 	entry   [functions]uintptr
+	args    [16]uintptr // of the call in progress, here so that they are not allocated anew each time
 }
 
 // families lists the libraries that the dynamic linker is asked for. The
@@ -169,9 +170,10 @@ func quiet() error {
 }
 
 // call makes one MPI call; the job's lock is held. Pointers among args are to
-// memory that does not move and outlives the call.
+// the heap, since a stack may move, and what they name outlives the call.
 func (l *library) call(f function, args ...uintptr) error {
-	code, _, _ := purego.SyscallN(l.entry[f], args...)
+	n := copy(l.args[:], args)
+	code, _, _ := purego.SyscallN(l.entry[f], l.args[:n]...)
 	if int32(code) == 0 { // MPI_SUCCESS
 		return nil
 	}

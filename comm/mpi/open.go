@@ -7,7 +7,6 @@ import (
 	"os"
 	goruntime "runtime"
 	"time"
-	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
 )
@@ -79,9 +78,10 @@ func (j *job) onThread(f func() error) error {
 
 // start begins the library and this job's control communicator.
 func (j *job) start() error {
-	l := j.lib
-	cell := new([4]int32)
-	at := func(i int) uintptr { return uintptr(unsafe.Pointer(&cell[i])) }
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	l, cell := j.lib, &j.cells
+	at := func(i int) uintptr { return pointer(&j.cells[i]) }
 	if err := l.call(initialized, at(0)); err != nil {
 		return err
 	}
@@ -105,11 +105,10 @@ func (j *job) start() error {
 		return err
 	}
 	j.rank, j.size = int(cell[1]), int(cell[2])
-	made := new(uintptr)
-	if err := l.call(commDup, world, uintptr(unsafe.Pointer(made))); err != nil {
+	if err := l.call(commDup, world, pointer(&j.made)); err != nil {
 		return err
 	}
-	j.control = *made
+	j.control = j.made
 	return j.listen()
 }
 

@@ -51,7 +51,6 @@ type Rank struct {
 
 	// Scratch of the call in progress.
 	requests       []request
-	args           [16]uintptr
 	counts, starts []int32
 	sends, recvs   []comm.Buffer
 	store          []uint64
@@ -90,9 +89,10 @@ func (r *Rank) Split(_ context.Context, members []int) (comm.Backend, error) {
 	if len(members) > 0 {
 		color, key = int32(members[0]), int32(slices.Index(members, r.me))
 	}
-	made := new(uintptr)
 	r.job.mu.Lock()
-	err := r.job.lib.call(commSplit, r.comm, uintptr(color), uintptr(key), pointer(made))
+	r.job.made = 0 // a handle may be shorter
+	err := r.job.lib.call(commSplit, r.comm, uintptr(color), uintptr(key), pointer(&r.job.made))
+	made := r.job.made
 	if err != nil {
 		r.abort(err)
 	}
@@ -106,7 +106,7 @@ func (r *Rank) Split(_ context.Context, members []int) (comm.Backend, error) {
 	}
 	id := fnv.New64a()
 	fmt.Fprintf(id, "%d/%d:%d", r.id, r.splits, members[0])
-	return r.job.join(&Rank{job: r.job, parent: r, id: id.Sum64(), comm: *made, me: int(key), world: world,
+	return r.job.join(&Rank{job: r.job, parent: r, id: id.Sum64(), comm: made, me: int(key), world: world,
 		debug: r.debug, unordered: r.unordered, most: r.most}), nil
 }
 
@@ -152,11 +152,12 @@ func (r *Rank) news() error {
 func (r *Rank) begin(receive bool, f function, args ...uintptr) error {
 	r.requests = append(r.requests, request{receive: receive})
 	q := &r.requests[len(r.requests)-1]
-	n := copy(r.args[:], args)
-	r.args[n] = pointer(&q.handle)
+	var all [16]uintptr
+	n := copy(all[:], args)
+	all[n] = pointer(&q.handle)
 	r.job.mu.Lock()
 	defer r.job.mu.Unlock()
-	err := r.job.lib.call(f, r.args[:n+1]...)
+	err := r.job.lib.call(f, all[:n+1]...)
 	if err != nil {
 		q.done = true
 		r.abort(err)
