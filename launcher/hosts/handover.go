@@ -180,6 +180,11 @@ func (p *planner) check() error {
 	unknown := slices.IndexFunc(p.job.Hosts, func(h Host) bool { return !h.SlotsGiven })
 	if unknown >= 0 {
 		if p.launcher == OpenMPI4 || p.launcher == OpenMPI5 {
+			capped := slices.IndexFunc(p.job.Hosts, func(h Host) bool { return h.MaxSlots > 0 })
+			if capped >= 0 && p.job.Oversubscribe {
+				return p.errorf("%s has max_slots, which Open MPI forgets when it may oversubscribe, and %s says no slots; give it some",
+					p.job.Hosts[capped].Name, p.job.Hosts[unknown].Name)
+			}
 			return nil // it counts the cores of the host itself
 		}
 		p.warn("%s says no slots: taken for %d, the cores here", p.job.Hosts[unknown].Name, max(p.job.Cores, 1))

@@ -134,7 +134,7 @@ func (t *openMPITable) line(tokens []word) (openMPIEntry, error) {
 			value := word{rest[1].Position, ""}
 			value.Column++
 			rest = rest[2:]
-			if len(rest) > 0 && rest[0].text != "=" && !(len(rest) > 1 && rest[1].text == "=") {
+			if len(rest) > 0 && rest[0].text != "=" && !(len(rest) > 1 && rest[1].text == "=" && openMPIKeyOf(rest[0].text) != unknownKey) {
 				value, rest = rest[0], rest[1:]
 			}
 			if err := e.set(key, value); err != nil {
