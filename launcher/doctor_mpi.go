@@ -12,8 +12,8 @@ import (
 // An mpiKind is a family of MPI libraries with one ABI. That of MPICH is also
 // Intel MPI's, MVAPICH's and Cray's, which have version numbers of their own.
 type mpiKind struct {
-	soname, name   string
-	version        *regexp.Regexp // in the library's own bytes: a C string; nil if none tells
+	soname, name string
+	version      *regexp.Regexp // in the library's own bytes: a C string; nil if none tells
 }
 
 func mpiKinds() []mpiKind {

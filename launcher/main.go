@@ -27,6 +27,8 @@ func Main(args []string) int {
 		return 0
 	}
 	switch args[1] {
+	case "top":
+		return top(args[2:], os.Stdin, os.Stdout, os.Stderr)
 	case "doctor":
 		return doctor(args[2:], thisCheckup(), os.Stdout, os.Stderr)
 	}

@@ -149,6 +149,18 @@ func programs() map[string]func(context.Context, *comm.Comm) error {
 			}
 			return comm.Barrier(ctx, world)
 		},
+		// watched has rank 1 wait for rank 0, which tells its step after a call.
+		"watched": func(ctx context.Context, world *comm.Comm) error {
+			if err := comm.AllReduce(ctx, world, make([]float32, 1024), comm.Sum); err != nil {
+				return err
+			}
+			if world.Rank() == 0 {
+				SetStep(ctx, 42)
+				fmt.Println("ready")
+				<-ctx.Done()
+			}
+			return comm.Barrier(ctx, world)
+		},
 		"log": func(ctx context.Context, world *comm.Comm) error {
 			log := Logger(ctx)
 			log.Info().Msg("before")
@@ -202,11 +214,13 @@ func TestNamesOfProgramsAreUsed(t *testing.T) {
 		}
 		scripts.Write(text)
 	}
-	text, err := os.ReadFile("signal_test.go")
-	if err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"signal_test.go", "top_test.go"} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		scripts.Write(text)
 	}
-	scripts.Write(text)
 	inside := []string{"files"} // started by another
 	for name := range programs() {
 		if !strings.Contains(scripts.String(), name) && !slices.Contains(inside, name) {

@@ -1,0 +1,196 @@
+package launcher
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gorun-spmd/gorun/internal/control"
+)
+
+// controlLink is what a descriptor of a control segment looks like in /proc/PID/fd.
+const controlLink = "/memfd:gorun-control (deleted)"
+
+// A runningJob is somebody's job, seen from outside.
+type runningJob struct {
+	launcher int    // process id
+	command  string // line
+	segment  *control.Segment
+	inode    uint64 // of the segment's file
+
+	last   map[int]process // by rank
+	lastAt time.Time
+}
+
+// jobs returns the process ids of the launchers that run a job and that this user
+// may look into, ascending.
+func jobs() []int {
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	buf := make([]byte, 1024)
+	var found []int
+	for _, dir := range dirs {
+		pid, err := strconv.Atoi(filepath.Base(dir))
+		if err != nil || controlFile(pid) == "" {
+			continue
+		}
+		// The guardian and the ranks have the file from their parent.
+		if p, ok := readProcess(pid, buf); ok && controlFile(p.parent) == "" {
+			found = append(found, pid)
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+// controlFile returns the name, in /proc, of the control segment that a process has
+// open, "" if it has none or is somebody else's.
+func controlFile(pid int) string {
+	fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	for _, name := range fds {
+		if to, err := os.Readlink(name); err == nil && to == controlLink {
+			return name
+		}
+	}
+	return ""
+}
+
+// attach opens the segment of a launcher's job, or of its next attempt. If there is
+// none, what was attached before stays.
+func (j *runningJob) attach() error {
+	name := controlFile(j.launcher)
+	if name == "" {
+		return fmt.Errorf("process %d runs no job of gorun, or is not yours", j.launcher)
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var is unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &is); err != nil {
+		return err
+	}
+	if j.segment != nil && is.Ino == j.inode {
+		return nil
+	}
+	segment, err := control.Watch(f)
+	if err != nil {
+		return err
+	}
+	j.detach()
+	j.segment, j.inode = segment, is.Ino
+	return nil
+}
+
+func (j *runningJob) detach() {
+	if j.segment != nil {
+		_ = j.segment.Close()
+		j.segment = nil
+	}
+}
+
+// commandLine is that of a process, as a shell would read it.
+func commandLine(pid int) string {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	return printable(quote(strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")))
+}
+
+// A rankView is what a line of top says.
+type rankView struct {
+	rank, pid int // pid 0: ended
+	state     string
+	call, at  string
+	waited    time.Duration // in the call
+	step      int           // -1: not known
+	calls     uint64
+	bytes     int
+	memory    int     // proportional set size, bytes
+	cpu       float64 // cores
+}
+
+// view looks at all ranks. The first one knows no use of CPUs.
+func (j *runningJob) view() []rankView {
+	now := time.Now()
+	processes := j.ranks()
+	views := make([]rankView, j.segment.Ranks())
+	for r := range views {
+		v := &views[r]
+		*v = rankView{rank: r, state: "ended", step: -1, calls: j.segment.Calls(r), bytes: max(0, j.segment.Bytes(r))}
+		if step, ok := j.segment.Step(r); ok {
+			v.step = step
+		}
+		p, ok := processes[r]
+		if !ok || p.state == 'Z' {
+			continue
+		}
+		v.pid = p.pid
+		v.memory = proportional(p.pid)
+		if before, ok := j.last[r]; ok && before.pid == p.pid && now.After(j.lastAt) {
+			const ticks = 100 // a second, on every Linux
+			v.cpu = float64(p.cpu-min(p.cpu, before.cpu)) / ticks / now.Sub(j.lastAt).Seconds()
+		}
+		wait, waits := j.segment.Waiting(r)
+		switch {
+		case p.state == 'T' || p.state == 't':
+			v.state = "stopped"
+		case waits:
+			v.state = fmt.Sprintf("waits for %d", wait.On)
+		case j.segment.State(r) == control.Running:
+			v.state = "runs"
+		default:
+			v.state = j.segment.State(r).String()
+		}
+		if waits {
+			v.call, v.at, v.waited = printable(wait.Text), printable(wait.Site), max(0, now.Sub(wait.Since))
+		}
+	}
+	j.last, j.lastAt = processes, now
+	return views
+}
+
+// ranks finds the processes of the job's ranks: children of a child of the launcher
+// with a rank in the environment that they were started with.
+func (j *runningJob) ranks() map[int]process {
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	buf := make([]byte, 1024)
+	var all []process
+	guardians := map[int]bool{}
+	for _, dir := range dirs {
+		pid, _ := strconv.Atoi(filepath.Base(dir))
+		if p, ok := readProcess(pid, buf); ok {
+			all = append(all, p)
+			guardians[p.pid] = guardians[p.pid] || p.parent == j.launcher
+		}
+	}
+	ranks := map[int]process{}
+	for _, p := range all {
+		if !guardians[p.parent] {
+			continue
+		}
+		env, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.pid))
+		for kv := range bytes.SplitSeq(env, []byte{0}) {
+			if value, ok := bytes.CutPrefix(kv, []byte("GORUN_RANK=")); ok {
+				if r, err := strconv.Atoi(string(value)); err == nil {
+					ranks[r] = p
+				}
+				break
+			}
+		}
+	}
+	return ranks
+}
+
+// proportional is a process's memory in bytes, with its share of what it shares.
+func proportional(pid int) int {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	_, rest, _ := strings.Cut(string(text), "\nPss:")
+	kib, _ := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(firstLine(rest)), " kB"))
+	return kib << 10
+}

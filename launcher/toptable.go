@@ -1,0 +1,75 @@
+package launcher
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// topKeys are the orders of top, by key.
+const topKeys = "r rank  c cpu  m memory  w waiting  q quit"
+
+// sortViews puts views in the order of a key, equals by rank.
+func sortViews(views []rankView, key byte) {
+	slices.SortStableFunc(views, func(a, b rankView) int {
+		by := 0
+		switch key {
+		case 'c':
+			by = cmp.Compare(b.cpu, a.cpu)
+		case 'm':
+			by = cmp.Compare(b.memory, a.memory)
+		case 'w':
+			by = cmp.Compare(b.waited, a.waited)
+		}
+		return cmp.Or(by, cmp.Compare(a.rank, b.rank))
+	})
+}
+
+// topTable has a header and a line a rank.
+func topTable(views []rankView) []string {
+	var b bytes.Buffer
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "RANK\tPID\tSTATE\tCPU\tMEMORY\tSTEP\tCALLS\tBYTES\tIN\tFOR\tAT")
+	for _, v := range views {
+		pid, cpu, memory, step, waited := "", "", "", "", ""
+		if v.pid != 0 {
+			pid, cpu, memory = strconv.Itoa(v.pid), fmt.Sprintf("%.0f%%", 100*v.cpu), size(v.memory)
+		}
+		if v.step >= 0 {
+			step = strconv.Itoa(v.step)
+		}
+		if v.call != "" {
+			waited = v.waited.Round(100 * time.Millisecond).String()
+		}
+		bytes := ""
+		if v.bytes > 0 {
+			bytes = size(v.bytes)
+		}
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", v.rank, pid, v.state, cpu, memory, step, v.calls, bytes, v.call, waited, v.at)
+	}
+	_ = w.Flush()
+	lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimRight(lines[i], " ")
+	}
+	return lines
+}
+
+// size is a number of bytes with a unit: 512 B, 1.5 KiB, 20 MiB.
+func size(bytes int) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
+	x, i := float64(bytes), 0
+	for x >= 999.5 && i < len(units)-1 {
+		x /= 1024
+		i++
+	}
+	if i > 0 && x < 9.95 {
+		return fmt.Sprintf("%.1f %s", x, units[i])
+	}
+	return fmt.Sprintf("%.0f %s", x, units[i])
+}
