@@ -19,6 +19,7 @@ type MaskBuffer struct {
 	masked  *tensor.Tensor // Bool [rows]: true where another rank owns the row
 	shift   int            // what was subtracted from ids
 	holders int
+	owners  owners // who owns each row, if that is known
 }
 
 // NewMask returns a mask held by the caller. masked is a Bool tensor with one
@@ -82,7 +83,7 @@ func (b *MaskBuffer) check(op string) {
 // keep lets the mask outlive a scope.
 func (b *MaskBuffer) keep(s *tensor.Scope) {
 	if b != nil {
-		s.Keep(b.masked)
+		s.Keep(b.masked, b.owners.ids)
 	}
 }
 
@@ -100,10 +101,19 @@ func (b *MaskBuffer) apply(x *tensor.Tensor, clean bool) *tensor.Tensor {
 // restore returns this rank's addend of the value that x stands for: ids are
 // shifted back.
 func (b *MaskBuffer) restore(x *tensor.Tensor, clean bool) *tensor.Tensor {
-	if b.shift != 0 && x.DType().Int() {
-		x, clean = tensor.AddScalar(x, float64(b.shift)), false
+	if y := b.unshift(x); y != x {
+		x, clean = y, false
 	}
 	return b.apply(x, clean)
+}
+
+// unshift returns ids as they were before they were shifted, and anything else
+// as it is.
+func (b *MaskBuffer) unshift(x *tensor.Tensor) *tensor.Tensor {
+	if b.shift != 0 && x.DType().Int() {
+		return tensor.AddScalar(x, float64(b.shift))
+	}
+	return x
 }
 
 // unmasked returns the layout with Partial(Sum) for MaskPartial.
@@ -124,7 +134,11 @@ func (s *spec) unmasked() *spec {
 //
 // Ids that no rank owns throw.
 func maskIDs(m *Mesh, to *spec, ids *tensor.Tensor) (*tensor.Tensor, *MaskBuffer) {
-	start, length, _ := layout.MaskRange(to.layout, m.coord)
+	span := func(coord []int) (start, length int) {
+		start, length, _ = layout.MaskRange(to.layout, coord)
+		return start, length
+	}
+	start, length := span(m.coord)
 	if ids.Numel() > 0 {
 		rows := tableRows(to)
 		low, high := tensor.Amin(ids, nil, false).Item(), tensor.Amax(ids, nil, false).Item()
@@ -142,11 +156,11 @@ func maskIDs(m *Mesh, to *spec, ids *tensor.Tensor) (*tensor.Tensor, *MaskBuffer
 	}
 	if length == 0 {
 		masked := tensor.Full(ids.Device(), tensor.Bool, 1, ids.Numel())
-		return tensor.ZerosLike(ids), NewMask(masked, start)
+		return tensor.ZerosLike(ids), NewMask(masked, start).ownedBy(span, ids)
 	}
 	own := tensor.Clamp(ids, float64(start), float64(start+length-1))
 	masked := tensor.Compare(tensor.OpNe, ids, own)
-	return tensor.AddScalar(own, -float64(start)), NewMask(masked.Reshape(masked.Numel()), start)
+	return tensor.AddScalar(own, -float64(start)), NewMask(masked.Reshape(masked.Numel()), start).ownedBy(span, ids)
 }
 
 // tableRows is the number of rows of the table that a MaskPartial layout is for.

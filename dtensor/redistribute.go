@@ -26,7 +26,10 @@ import (
 //	                avg, min and max all hold it
 //	R → MaskP       none (integer ids: those of    (ids have none)
 //	                other ranks' rows are masked)
-//	MaskP → R       all-reduce                     none
+//	MaskP → R       all-gather of the rows that    none
+//	                each owns (of two ranks an
+//	                exchange)
+//	MaskP → S(i)    all-to-all of them             all-gather
 //	anything else   the cheapest sequence of these,
 //	                or one exchange
 //
@@ -60,13 +63,17 @@ func (t *Tensor) to(s *spec, cause string) *Tensor {
 		if s.masked {
 			refuse(cause, "a MaskPartial tensor cannot go to another MaskPartial layout: "+s.String(), "redistribute it to Replicate first", operand("input", t))
 		}
-		local, from = t.mask.restore(local, t.clean), from.unmasked()
+		if from = t.routed(); from == t.spec {
+			local = t.mask.unshift(local)
+		} else {
+			local = t.mask.restore(local, t.clean)
+		}
 	} else if s.masked && !t.DType().Int() {
 		refuse(cause, fmt.Sprintf("only integer ids can go to MaskPartial, not %v", t.DType()), "look rows up with the ids", operand("input", t))
 	}
 	p := t.mesh().plan(from, s, local.DType().Size(), cause)
 	for i := range p.steps {
-		local = p.steps[i].run(t.mesh(), local, out)
+		local = p.steps[i].run(t, local, out)
 	}
 	out.local = local
 	return out
@@ -127,6 +134,8 @@ func (m *Mesh) compile(ls *layout.Step, cause string) step {
 	case layout.Slice:
 		// What stays is the box that this rank has before and after.
 		s.send = []layout.Transfer{s.kept(m)}
+	case layout.Rows:
+		s.send, s.recv = ls.Sends(m.coord), ls.Recvs(m.coord)
 	case layout.AllGather, layout.AllToAll, layout.Exchange, layout.ReduceScatter:
 		s.send, s.recv = ls.Sends(m.coord), ls.Recvs(m.coord)
 		s.sendCounts, s.recvCounts = ls.SendCounts(nil, m.coord), ls.RecvCounts(nil, m.coord)
@@ -175,8 +184,10 @@ func contiguous(size, start, shape []int) (offset int, ok bool) {
 	return offset, true
 }
 
-// run carries out the step on this rank's shard and returns the new one.
-func (s *step) run(m *Mesh, local *tensor.Tensor, out *Tensor) *tensor.Tensor {
+// run carries out a step in redistributing t to out, on this rank's shard, and
+// returns the new one.
+func (s *step) run(t *Tensor, local *tensor.Tensor, out *Tensor) *tensor.Tensor {
+	m := t.spec.mesh
 	switch s.kind {
 	case layout.Relabel:
 		if s.to.localNumel == 0 {
@@ -194,6 +205,11 @@ func (s *step) run(m *Mesh, local *tensor.Tensor, out *Tensor) *tensor.Tensor {
 	}
 	if s.group == nil {
 		s.group = m.groupOf(s.set)
+	}
+	if s.kind == layout.Rows {
+		// Rows of other ranks are unspecified in t, unless it promises zeros there.
+		// Masked ids stay what they are: who looks up with them reads all.
+		return s.rows(t.mask, local, !t.clean && !t.DType().Int())
 	}
 	dst := tensor.New(m.eng.dev, local.DType(), s.to.local...)
 	switch s.kind {

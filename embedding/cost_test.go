@@ -41,7 +41,7 @@ func TestCommunication(t *testing.T) {
 	}{
 		{name: "replicated", mesh: []int{2}, weight: one(replicate), ids: one(replicate), result: one(replicate), to: one(replicate)},
 		{name: "row-wise to Replicate", mesh: []int{2}, weight: one(shard0), ids: one(replicate), result: one(masked), to: one(replicate),
-			reduce: cost{"AllReduce 128"}}, // 8 ids · 16 bytes
+			reduce: cost{"AllToAllV 128"}}, // rank 0 owns all 8 rows of 16 bytes
 		{name: "row-wise to Shard", mesh: []int{2}, weight: one(shard0), ids: one(replicate), result: one(masked), to: one(shard0),
 			reduce: cost{"one"}, backward: cost{"AllGatherV 64"}}, // 4 ids · 16 bytes
 		{name: "row-wise, ids sharded", mesh: []int{2}, weight: one(shard0), ids: one(shard0), result: one(shard0), to: one(shard0),
@@ -55,9 +55,9 @@ func TestCommunication(t *testing.T) {
 			forward: cost{"AllGather 24"}, backward: cost{"AllGatherV 48"}}, // 2 distinct: 2·(8 + 16) bytes
 		{name: "data-parallel and row-wise", mesh: []int{2, 2}, weight: two(replicate, shard0), ids: two(shard0, replicate),
 			result: two(shard0, masked), to: two(shard0, replicate),
-			forward: cost{"AllGather 24"}, reduce: cost{"AllReduce 64"}, backward: cost{"AllGatherV 48"}},
+			forward: cost{"AllGather 24"}, reduce: cost{"AllToAllV 64"}, backward: cost{"AllGatherV 48"}},
 		{name: "grid", mesh: []int{2, 2}, weight: two(shard0, shard1), ids: two(replicate, replicate), result: two(masked, shard1), to: two(replicate, shard1),
-			reduce: cost{"AllReduce 64"}},
+			reduce: cost{"AllToAllV 64"}},
 		{name: "row-wise with MaxNorm", mesh: []int{2}, weight: one(shard0), ids: one(replicate), result: one(masked), to: one(masked), maxNorm: true},
 		{name: "column-wise with MaxNorm", mesh: []int{2}, weight: one(shard1), ids: one(replicate), result: one(shard1), to: one(shard1), maxNorm: true,
 			forward: cost{"AllReduce 16"}}, // 4 distinct ids

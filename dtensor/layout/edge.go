@@ -20,6 +20,7 @@ const (
 	reduces         // partial to R
 	scatters        // partial to a shard
 	spreads         // R to partial
+	routes          // MaskPartial to R or to a shard
 	never
 )
 
@@ -30,6 +31,8 @@ func classify(a, b Placement) class {
 		return unchanged
 	case !a.IsPartial() && !b.IsPartial():
 		return moves
+	case a.IsMask() && !b.IsPartial():
+		return routes
 	case a.IsPartial() && b.IsReplicate():
 		return reduces
 	case a.IsPartial() && b.IsShard():
@@ -65,7 +68,15 @@ func (p *planner) outline(a, b *node) (c class, changed uint64, ok bool) {
 		c = ci
 		changed |= 1 << i
 	}
-	if c == scatters && !innermost(b, changed) || c == spreads && !p.masksAtOnce(a, b) {
+	switch c {
+	case scatters, routes:
+		ok = innermost(b, changed)
+	case spreads:
+		ok = p.masksAtOnce(a, b)
+	default:
+		ok = true
+	}
+	if !ok || !p.unmasksAtOnce(a, changed) {
 		return never, 0, false
 	}
 	return c, changed, c != unchanged
@@ -86,6 +97,22 @@ func (p *planner) masksAtOnce(a, b *node) bool {
 		break
 	}
 	return true
+}
+
+// unmasksAtOnce reports whether a step that changes the given axes of a brings all
+// masked rows from their owners or, where the plan ends with a MaskPartial, none: what
+// happens to the rows before would have to happen to the mask as well.
+func (p *planner) unmasksAtOnce(a *node, changed uint64) bool {
+	var masked, kept uint64
+	for i := range a.places {
+		if a.places[i].IsMask() {
+			masked |= 1 << i
+		}
+		if p.to.places[i].IsMask() {
+			kept |= 1 << i
+		}
+	}
+	return masked&^changed == 0 || kept != 0 && masked&changed == 0
 }
 
 // innermost reports whether no other axis shards what the given axes leave over:
@@ -116,6 +143,9 @@ func (p *planner) edge(a, b *node, c class, changed uint64) edge {
 	case scatters:
 		e.kind, e.op = ReduceScatter, p.firstOp(a, changed)
 		e.bytes = (g - 1) * p.largest(b) * p.elemBytes
+	case routes:
+		e.kind, e.op = Rows, Sum
+		e.bytes = p.largest(b) * (g - 1) / g * p.elemBytes
 	case spreads:
 		e.kind, e.op = Partition, p.firstOp(b, changed)
 		if p.firstMask(b, changed) {

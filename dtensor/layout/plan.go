@@ -32,6 +32,7 @@ type Plan struct {
 //	R        S(i)     slice (local)
 //	P        R        all-reduce
 //	P        S(i)     reduce-scatter
+//	MaskP    R, S(i)  rows from their owners
 //	R        P        partition (local); R → MaskP: mask (local)
 //	P(a)     P(b)     through R
 //	S(i)     P        through R
@@ -46,9 +47,10 @@ type Plan struct {
 // axis the placement of from, that of to, R, or, where from is partial, a shard of
 // one of the two largest dimensions.
 //
-// A MaskPartial is planned as Partial(Sum). The steps may move rows before they reduce
-// them, so whoever carries them out first zeroes the rows that a rank does not own.
-// Ids are masked once, on all axes together; a MaskPartial that is not kept is reduced.
+// The rows of a MaskPartial come from their owners, on all its axes together and before
+// anything else happens to them; whoever does not know the owners plans from
+// Partial(Sum) instead, with zeros in the rows that a rank does not own. Ids are masked
+// once, on all axes together.
 //
 // NewPlan returns an error if the meshes or the shapes differ; see Across for the former.
 func NewPlan(from, to Layout, elemBytes int, costs Costs) (*Plan, error) {

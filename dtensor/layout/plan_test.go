@@ -59,22 +59,33 @@ func checkPlan(rnd *rand.Rand, plan *Plan) error {
 	return nil
 }
 
-// naiveCost returns the cost of bringing every axis to R, the last one first, and
-// then to its target, the first one first.
+// naiveCost returns the cost of bringing every axis to R, those of a mask together and
+// the others from the last one on, and then to its target, the first one first.
 func naiveCost(from, to Layout, elemBytes int, costs Costs) time.Duration {
 	p := newPlanner(from, to, elemBytes, costs)
 	var total time.Duration
 	at := p.from
-	move := func(axis int, q Placement) {
-		next := &node{places: append([]Placement(nil), at.places...)}
-		next.places[axis] = q
+	step := func(places []Placement) {
+		next := &node{places: places}
 		if c, changed, ok := p.outline(at, next); ok {
 			total += p.edge(at, next, c, changed).cost
 			at = next
-		} else if at.places[axis] != q {
+		} else if !slices.Equal(at.places, places) {
 			panic(fmt.Sprintf("no step from %v to %v", at.places, next.places))
 		}
 	}
+	move := func(axis int, q Placement) {
+		next := slices.Clone(at.places)
+		next[axis] = q
+		step(next)
+	}
+	unmasked := slices.Clone(at.places)
+	for i, q := range unmasked {
+		if q.IsMask() {
+			unmasked[i] = Replicate()
+		}
+	}
+	step(unmasked)
 	for i := len(p.sizes) - 1; i >= 0; i-- {
 		move(i, Replicate())
 	}
@@ -112,6 +123,8 @@ func TestPlanCounts(t *testing.T) {
 				{Partial(Max), Replicate(), AllReduce},
 				{Partial(Sum), Shard(0), ReduceScatter},
 				{Partial(Avg), Shard(1), ReduceScatter},
+				{MaskPartial([]int{maskRows}, 0), Replicate(), Rows},
+				{MaskPartial([]int{maskRows}, 0), Shard(0), Rows},
 				{Shard(0), Shard(1), AllToAll},
 				{Shard(1), Shard(0), AllToAll},
 				{Replicate(), Partial(Prod), Partition},

@@ -35,10 +35,13 @@ const (
 	AllToAll
 	// Exchange trades whatever intersections of blocks the group needs.
 	Exchange
+	// Rows brings rows from their owners: MaskPartial becomes Replicate or Shard.
+	// Of the box that Sends has for a member, the rows that the sender owns travel.
+	Rows
 	kinds
 )
 
-var kindNames = [kinds]string{"relabel", "slice", "partition", "mask", "all-gather", "all-reduce", "reduce-scatter", "all-to-all", "exchange"}
+var kindNames = [kinds]string{"relabel", "slice", "partition", "mask", "all-gather", "all-reduce", "reduce-scatter", "all-to-all", "exchange", "rows from owners"}
 
 // String returns the name of the kind, "all-gather" for instance.
 func (k Kind) String() string {
@@ -67,7 +70,8 @@ type Step struct {
 	From, To Layout
 	// Op is the reduction of AllReduce, ReduceScatter and Partition.
 	Op ReduceOp
-	// MaxBytes is the most that any rank receives from other ranks.
+	// MaxBytes is the most that any rank receives from other ranks; of Rows, where
+	// each member of the group owns as many rows as any other.
 	MaxBytes int
 	// Cost is the time that the step is estimated to take.
 	Cost time.Duration

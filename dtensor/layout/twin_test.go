@@ -272,7 +272,7 @@ func (t *twin) runCollective(s *Step, next *twin, sends [][]Transfer, pos int, c
 		if slices.Contains(v, absent) {
 			return 0, fmt.Errorf("element %d comes from a rank that does not hold it", e)
 		}
-		if s.Kind.Reduces() {
+		if s.Kind.Reduces() || s.Kind == Rows { // rows of others stand as zeros in the sum
 			if len(v) != s.GroupSize() {
 				return 0, fmt.Errorf("element %d has %d addends in a group of %d", e, len(v), s.GroupSize())
 			}
