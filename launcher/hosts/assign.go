@@ -22,7 +22,7 @@ func (m MapBy) String() string {
 	return "slot"
 }
 
-// ParseMapBy reads the value of --map-by.
+// ParseMapBy reads the value of --map-by: slot, node, or core, which is slot.
 func ParseMapBy(s string) (MapBy, error) {
 	switch s {
 	case "slot", "core":
