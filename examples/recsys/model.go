@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/embedding"
+	"github.com/gorun-spmd/gorun/examples/recsys/internal/criteo"
+	"github.com/gorun-spmd/gorun/nn"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// A model is a DLRM over a mesh (dp, tp). B is the batch, divided over both axes,
+// D the features of a table's rows.
+type model struct {
+	tables *embedding.Collection // 26, [rows, D]
+	bottom []*nn.Linear          // 13 → … → D
+	top    []*nn.Linear          // D + 351 → … → 1
+	pairs  *dtensor.Tensor       // [351] which of the 27·27 products the top network sees
+	dim    int
+}
+
+// vectors is how many there are to multiply with each other.
+const vectors = 1 + criteo.Categorical
+
+func newModel(ctx context.Context, mesh *dtensor.Mesh, o *options, tables []embedding.CollectionTable) (*model, error) {
+	m := &model{dim: o.dim}
+	err := dtensor.Try(ctx, mesh, func() {
+		m.tables = embedding.NewCollection(mesh, tables...)
+		init := nn.NewInit(mesh, o.seed)
+		m.bottom = network(init, criteo.Dense, 64, 32, o.dim)
+		var pairs []int64
+		for i := range vectors {
+			for j := range i {
+				pairs = append(pairs, int64(i*vectors+j))
+			}
+		}
+		m.top = network(init, o.dim+len(pairs), 128, 64, 1)
+		m.pairs = dtensor.Distribute(mesh, tensor.FromSlice(mesh.Device(), pairs, len(pairs)), layout.Replicate(), layout.Replicate())
+		dtensor.Keep(m.pairs)
+		dtensor.Keep(m.tables.Params()...)
+		dtensor.Keep(m.dense()...)
+	})
+	return m, err
+}
+
+// network makes the layers from one width to the next.
+func network(init *nn.Init, widths ...int) []*nn.Linear {
+	var layers []*nn.Linear
+	for i, out := range widths[1:] {
+		layers = append(layers, nn.NewLinear(init, widths[i], out, true, nn.Style{}))
+	}
+	return layers
+}
+
+// through applies layers, with a ReLU after each but perhaps the last.
+func through(x *dtensor.Tensor, layers []*nn.Linear, last bool) *dtensor.Tensor {
+	for i, l := range layers {
+		x = l.Forward(x)
+		if last || i+1 < len(layers) {
+			x = x.Relu()
+		}
+	}
+	return x
+}
+
+// logits returns one number for each line.
+func (m *model) logits(counts *dtensor.Tensor, ids *embedding.Jagged) *dtensor.Tensor { // [B, 13] S(0),S(0)
+	b := counts.Dim(0)
+	x := through(counts, m.bottom, true)                                    // [B, D]
+	rows := m.tables.Bags(ids).Values()                                     // [B, 26·D]
+	all := dtensor.Cat(1, x, rows).Reshape(b, vectors, m.dim)               // [B, 27, D]
+	products := all.MatMul(all.Transpose(1, 2)).Reshape(b, vectors*vectors) // [B, 27·27]
+	x = dtensor.Cat(1, x, products.IndexSelect(1, m.pairs))                 // [B, D + 351]
+	return through(x, m.top, false).Reshape(b)                              // [B]
+}
+
+// dense lists the parameters of the networks.
+func (m *model) dense() []*dtensor.Tensor {
+	var p []*dtensor.Tensor
+	for _, layers := range [][]*nn.Linear{m.bottom, m.top} {
+		for _, l := range layers {
+			p = append(p, l.Weight, l.Bias)
+		}
+	}
+	return p
+}
+
+// tablesFor describes the tables of a vocabulary; place says how each lies.
+func tablesFor(v *criteo.Vocabulary, o *options, place func(f int) embedding.Layout) []embedding.CollectionTable {
+	var tables []embedding.CollectionTable
+	for f, rows := range v.Rows {
+		name := fmt.Sprintf("C%d", f+1)
+		tables = append(tables, embedding.CollectionTable{
+			Config: embedding.Config{Name: name, Rows: rows, Dim: o.dim, Layout: place(f),
+				Key: dtensor.Key{Seed: o.seed, Stream: tableStream + uint64(f)}, Std: spread},
+			Features: []string{name}, Mode: embedding.Sum})
+	}
+	return tables
+}
+
+// tableStream is the first stream of random numbers of the tables; nn.Init
+// counts its own from 1. spread is their standard deviation to begin with.
+const (
+	tableStream = 1 << 32
+	spread      = 0.1
+)

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// options are the command line.
+type options struct {
+	help, json bool
+
+	data, generate string
+	strict         bool
+	rows           int
+
+	dp, tp int // sizes of the mesh axes
+
+	dim       int // features of a table's rows
+	tableRows int // of a table, at most
+
+	seed      uint64
+	batch     int // lines in a step, over all ranks
+	steps     int // 0: as epochs says
+	epochs    int
+	rate      float64
+	tableRate float64
+}
+
+// invented is how many lines there are without -data.
+const invented = 300_000
+
+// flags declares the command line, with its defaults, into o.
+func flags(o *options) *flag.FlagSet {
+	f := flag.NewFlagSet("recsys", flag.ContinueOnError)
+	f.SetOutput(io.Discard) // an error is returned and printed once
+	f.StringVar(&o.data, "data", "", "train on the log in `FILE`, in Criteo's format, through gzip if it ends in .gz (default: an invented one)")
+	f.StringVar(&o.generate, "generate", "", "write the invented log of -rows lines to `FILE` and do nothing else")
+	f.BoolVar(&o.strict, "strict", false, "end at the first malformed line of -data")
+	f.IntVar(&o.rows, "rows", 0, fmt.Sprintf("lines to read, or to invent (default: all of -data, %d without)", invented))
+	f.IntVar(&o.dp, "dp", 0, "ranks that have copies of the tables (default: what -tp leaves over)")
+	f.IntVar(&o.tp, "tp", 0, "ranks that divide the tables (default: what -dp leaves over)")
+	f.IntVar(&o.dim, "dim", 16, "features of a table's rows")
+	f.IntVar(&o.tableRows, "table-rows", 1<<20, "rows of a table, at most; more values share rows")
+	f.Uint64Var(&o.seed, "seed", 1, "of the invented log, parameters and batches")
+	f.IntVar(&o.batch, "batch", 512, "lines in a step, over all ranks")
+	f.IntVar(&o.steps, "steps", 0, "end after so many steps (default: what -epochs says)")
+	f.IntVar(&o.epochs, "epochs", 1, "times to see each line")
+	f.Float64Var(&o.rate, "lr", 2e-3, "learning rate of the networks (AdamW)")
+	f.Float64Var(&o.tableRate, "table-lr", 0.05, "learning rate of the tables (row-wise Adagrad)")
+	f.BoolVar(&o.json, "json", false, "print one JSON object at the end")
+	f.BoolVar(&o.help, "h", false, "show this help")
+	f.BoolVar(&o.help, "help", false, "show this help")
+	return f
+}
+
+// usage describes the command line.
+func usage() string {
+	var text strings.Builder
+	text.WriteString("usage: gorun -np N ./examples/recsys [flags]\n\nTrains a click model, its tables spread over N ranks.\n\n")
+	f := flags(new(options))
+	f.SetOutput(&text)
+	f.PrintDefaults()
+	return text.String()
+}
+
+// parse reads the command line of a job of size ranks.
+func parse(args []string, size int) (*options, error) {
+	o := new(options)
+	f := flags(o)
+	if err := f.Parse(args); err != nil {
+		return nil, fmt.Errorf("recsys: %w; -h lists the flags", err)
+	}
+	if o.help {
+		return o, nil
+	}
+	if f.NArg() > 0 {
+		return nil, fmt.Errorf("recsys: %q is no flag; -data names the log, -h lists the flags", f.Arg(0))
+	}
+	for _, flag := range []struct {
+		name  string
+		value int
+	}{{"dim", o.dim}, {"table-rows", o.tableRows}, {"batch", o.batch}, {"epochs", o.epochs}} {
+		if flag.value < 1 {
+			return nil, fmt.Errorf("recsys: -%s %d: give at least 1", flag.name, flag.value)
+		}
+	}
+	switch {
+	case o.rows < 0:
+		return nil, fmt.Errorf("recsys: -rows %d: give at least 1, or 0 for all", o.rows)
+	case o.steps < 0:
+		return nil, fmt.Errorf("recsys: -steps %d: give at least 1, or 0 for -epochs", o.steps)
+	case !(o.rate > 0):
+		return nil, fmt.Errorf("recsys: -lr %v: give a positive number", o.rate)
+	case !(o.tableRate > 0):
+		return nil, fmt.Errorf("recsys: -table-lr %v: give a positive number", o.tableRate)
+	case o.strict && o.data == "":
+		return nil, fmt.Errorf("recsys: -strict is about the lines of -data; give it")
+	case o.generate != "" && o.data != "":
+		return nil, fmt.Errorf("recsys: -generate writes a log and -data reads one; give one of them")
+	}
+	if o.rows == 0 && o.data == "" {
+		o.rows = invented
+	}
+	return o, o.arrange(size)
+}
+
+// arrange completes the sizes of the mesh for size ranks.
+func (o *options) arrange(size int) error {
+	if o.dp < 0 || o.tp < 0 {
+		return fmt.Errorf("recsys: -dp %d -tp %d: give at least 1", o.dp, o.tp)
+	}
+	dp, tp := o.dp, o.tp
+	switch {
+	case tp == 0 && dp == 0:
+		dp, tp = 1, size
+	case tp == 0 && size%dp == 0:
+		tp = size / dp
+	case dp == 0 && size%tp == 0:
+		dp = size / tp
+	}
+	if dp*tp != size {
+		return fmt.Errorf("recsys: -dp %d -tp %d do not make %d ranks; their product must be what -np says", o.dp, o.tp, size)
+	}
+	o.dp, o.tp = dp, tp
+	return nil
+}
+
+// source names the log.
+func (o *options) source() string {
+	if o.data != "" {
+		return o.data
+	}
+	return "the invented log"
+}

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/commtest"
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/examples/recsys/internal/criteo"
+	"github.com/gorun-spmd/gorun/examples/recsys/internal/score"
+)
+
+// trained trains on an invented log on a mesh, in process, and returns the losses
+// and the AUC on the held-out lines.
+func trained(t *testing.T, dp, tp int, args ...string) (losses []float64, auc float64) {
+	t.Helper()
+	commtest.Run(t, dp*tp, func(ctx context.Context, world *comm.Comm) error {
+		o, err := parse(append([]string{"-dp", strconv.Itoa(dp), "-tp", strconv.Itoa(tp)}, args...), world.Size())
+		if err != nil {
+			return err
+		}
+		mesh, err := dtensor.NewMesh(world, dtensor.Axis{Name: "dp", Size: dp}, dtensor.Axis{Name: "tp", Size: tp})
+		if err != nil {
+			return err
+		}
+		data, _, err := load(ctx, world, o, quiet)
+		if err != nil {
+			return err
+		}
+		tr, err := newTrainer(ctx, mesh, data, o, quiet)
+		if err != nil {
+			return err
+		}
+		if err := tr.train(ctx, quiet); err != nil {
+			return err
+		}
+		logits, err := tr.logits(ctx)
+		if world.Rank() == 0 && err == nil {
+			losses = tr.losses
+			auc, _ = score.AUC(logits, tr.heldOut.Labels)
+		}
+		return err
+	})
+	return losses, auc
+}
+
+func TestEveryMeshTrainsTheSame(t *testing.T) {
+	args := []string{"-rows", "6001", "-batch", "113", "-steps", "6", "-dim", "5"}
+	want, auc := trained(t, 1, 1, args...)
+	if len(want) != 6 || !(want[5] < want[0]) {
+		t.Fatalf("on one rank: %v", want)
+	}
+	for _, mesh := range [][2]int{{1, 2}, {2, 1}, {1, 3}, {2, 2}, {1, 4}} {
+		got, its := trained(t, mesh[0], mesh[1], args...)
+		if math.Abs(its-auc) > 1e-3 {
+			t.Errorf("mesh %v: AUC %v, want %v", mesh, its, auc)
+		}
+		for i := range want {
+			if len(got) != len(want) || math.Abs(got[i]-want[i]) > 1e-4*want[i] {
+				t.Errorf("mesh %v: losses %v, want %v", mesh, got, want)
+				break
+			}
+		}
+	}
+}
+
+// TestSignalIsFound holds that the model finds what the counts do not tell.
+func TestSignalIsFound(t *testing.T) {
+	args := []string{"-rows", "30000", "-batch", "256", "-steps", "60"}
+	if _, auc := trained(t, 1, 2, args...); auc < 0.6 {
+		t.Errorf("AUC %v after 60 steps", auc)
+	}
+}
+
+func TestBadCommandLines(t *testing.T) {
+	for _, c := range []struct{ args, says string }{
+		{"-nosuch", "-nosuch"},
+		{"log.txt", `"log.txt" is no flag`},
+		{"-steps x", "-steps"},
+		{"-steps -1", "-steps -1"},
+		{"-dp 3", "-dp 3 -tp 0"},
+		{"-dp 2 -tp 3", "-dp 2 -tp 3"},
+		{"-batch 0", "-batch 0"},
+		{"-dim 0", "-dim 0"},
+		{"-rows -1", "-rows -1"},
+		{"-lr 0", "-lr 0"},
+		{"-table-lr NaN", "-table-lr NaN"},
+		{"-strict", "-strict"},
+		{"-data a -generate b", "give one of them"},
+	} {
+		if _, err := parse(strings.Fields(c.args), 4); err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: got %v, want a line with %q", c.args, err, c.says)
+		}
+	}
+}
+
+// command builds gorun and this program once, and returns how to start it.
+func command(t *testing.T) func(n int, args ...string) (stdout, stderr string, status int) {
+	t.Helper()
+	bin := t.TempDir()
+	if out, err := exec.Command("go", "build", "-o", bin, "../../cmd/gorun", ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return func(n int, args ...string) (string, string, int) {
+		cmd := exec.Command(filepath.Join(bin, "gorun"), append([]string{"-np", strconv.Itoa(n), filepath.Join(bin, "recsys")}, args...)...)
+		var stdout, stderr strings.Builder
+		cmd.Stdout, cmd.Stderr = &stdout, &stderr
+		_ = cmd.Run()
+		return stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()
+	}
+}
+
+func TestProgram(t *testing.T) {
+	run := command(t)
+	dir := t.TempDir()
+	log := filepath.Join(dir, "log.txt")
+	if _, stderr, status := run(2, "-generate", log, "-rows", "900"); status != 0 {
+		t.Fatalf("status %d\n%s", status, stderr)
+	}
+	text, err := os.ReadFile(log)
+	if err != nil || bytes.Count(text, []byte("\n")) != 900 {
+		t.Fatalf("%d lines, %v", bytes.Count(text, []byte("\n")), err)
+	}
+	bad := filepath.Join(dir, "bad.txt")
+	if err := os.WriteFile(bad, append([]byte("1\t2\t3\n"), text...), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	stdout, stderr, status := run(2, "-data", bad, "-steps", "3", "-batch", "64", "-json")
+	if status != 0 {
+		t.Fatalf("status %d\n%s", status, stderr)
+	}
+	var s summary
+	lines := strings.Split(strings.TrimSpace(stdout), "\n")
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &s); err != nil {
+		t.Fatalf("%v in %q", err, stdout)
+	}
+	if s.Steps != 3 || len(s.Losses) != 3 || s.LossFirst != s.Losses[0] || s.LossLast != s.Losses[2] || s.NP != 2 || s.TP != 2 || s.MalformedLines != 1 ||
+		s.AUC == nil || s.LogisticAUC == nil || s.HeldOutLoss <= 0 || s.LinesPerSecond <= 0 || len(s.Plan) != criteo.Categorical {
+		t.Errorf("summary %+v", s)
+	}
+	if !strings.Contains(stderr, "left out 1 malformed lines (1 wrong number of fields)") || !strings.Contains(stderr, "line 1: 3 fields, want 40") {
+		t.Errorf("malformed lines are not named:\n%s", stderr)
+	}
+	empty := filepath.Join(dir, "empty")
+	if err := os.WriteFile(empty, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		n    int
+		args []string
+		says string
+	}{
+		{2, []string{"-nosuch"}, "-nosuch"},
+		{2, []string{"-dp", "3"}, "-dp 3"},
+		{2, []string{"-data", filepath.Join(dir, "missing")}, "missing"},
+		{2, []string{"-data", empty}, "0 good lines"},
+		{1, []string{"-data", bad, "-strict"}, "line 1: 3 fields"},
+	} {
+		_, stderr, status := run(c.n, c.args...)
+		if status != 1 || !strings.Contains(stderr, c.says) || strings.Contains(stderr, "goroutine ") {
+			t.Errorf("%v: status %d\n%s", c.args, status, stderr)
+		}
+	}
+	if stdout, _, status := run(2, "-h"); status != 0 || !strings.Contains(stdout, fmt.Sprint(invented)) {
+		t.Errorf("-h: status %d\n%s", status, stdout)
+	}
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/examples/recsys/internal/criteo"
+	"github.com/gorun-spmd/gorun/examples/recsys/internal/score"
+)
+
+// A summary is what -json prints.
+type summary struct {
+	Steps          int       `json:"steps"`
+	LossFirst      float64   `json:"loss_first"`
+	LossLast       float64   `json:"loss_last"`
+	HeldOutLoss    float64   `json:"held_out_loss"`
+	AUC            *float64  `json:"auc"`             // null where the held-out lines are all clicks, or none is
+	LogisticAUC    *float64  `json:"logistic_auc"`    // of a logistic regression on the counts alone
+	LogisticLoss   float64   `json:"logistic_loss"`   // its loss on the held-out lines
+	MalformedLines int       `json:"malformed_lines"` // left out
+	LinesPerSecond float64   `json:"lines_per_second"`
+	Parameters     int       `json:"parameters"`
+	Plan           []string  `json:"plan"` // how each table lies
+	NP             int       `json:"np"`
+	DP             int       `json:"dp"`
+	TP             int       `json:"tp"`
+	Losses         []float64 `json:"losses"` // one a step
+}
+
+// report measures the model on the held-out lines and tells what came of the
+// run. All ranks compute; rank 0 tells.
+func report(ctx context.Context, world *comm.Comm, t *trainer, bad int, say func(string, ...any)) error {
+	logits, err := t.logits(ctx)
+	if err != nil || world.Rank() != 0 {
+		return err
+	}
+	plain := score.Fit(t.learn.Counts, criteo.Dense, t.learn.Labels).Logits(t.heldOut.Counts)
+	labels := t.heldOut.Labels
+	s := summary{Steps: len(t.losses), LossFirst: t.losses[0], LossLast: t.losses[len(t.losses)-1],
+		HeldOutLoss: score.LogLoss(logits, labels), LogisticLoss: score.LogLoss(plain, labels),
+		MalformedLines: bad, LinesPerSecond: t.rate, NP: world.Size(), DP: t.o.dp, TP: t.o.tp, Losses: t.losses}
+	for _, p := range t.params {
+		s.Parameters += p.Numel()
+	}
+	for _, table := range t.plan {
+		s.Plan = append(s.Plan, table.String())
+	}
+	say("\n%-41s  AUC     loss", fmt.Sprintf("on %d held-out lines", len(labels)))
+	if auc, ok := score.AUC(plain, labels); ok {
+		s.LogisticAUC = &auc
+	}
+	if auc, ok := score.AUC(logits, labels); ok {
+		s.AUC = &auc
+	}
+	if s.AUC == nil {
+		say("  they are all clicks, or none is: there is no AUC; give more -rows")
+	} else {
+		say("  logistic regression on the counts alone  %.4f  %.4f", *s.LogisticAUC, s.LogisticLoss)
+		say("  %-39s  %.4f  %.4f", fmt.Sprintf("model after %d steps", s.Steps), *s.AUC, s.HeldOutLoss)
+	}
+	if t.o.json {
+		return json.NewEncoder(os.Stdout).Encode(s)
+	}
+	return nil
+}

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/embedding"
+	"github.com/gorun-spmd/gorun/examples/recsys/internal/criteo"
+	"github.com/gorun-spmd/gorun/loss"
+	"github.com/gorun-spmd/gorun/optim"
+	"github.com/gorun-spmd/gorun/runtime"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// A trainer trains one model on one log.
+type trainer struct {
+	o     *options
+	mesh  *dtensor.Mesh
+	model *model
+
+	learn, heldOut *criteo.Data
+	vocabulary     *criteo.Vocabulary
+	names          []string           // of the tables
+	plan           []embedding.Layout // of the tables
+
+	params           []*dtensor.Tensor
+	tables, networks optim.Optimizer
+
+	order  []int // of the lines of the epoch
+	epoch  int   // whose order it is, plus one
+	losses []float64
+	rate   float64 // lines per second
+}
+
+func newTrainer(ctx context.Context, mesh *dtensor.Mesh, data *criteo.Data, o *options, say func(string, ...any)) (*trainer, error) {
+	cut := data.Rows() - max(1, data.Rows()/10) // the last tenth, later in time, is held out
+	t := &trainer{o: o, mesh: mesh, learn: data.Cut(0, cut), heldOut: data.Cut(cut, data.Rows())}
+	t.vocabulary = criteo.NewVocabulary(t.learn, o.tableRows)
+	tables := tablesFor(t.vocabulary, o, func(f int) embedding.Layout {
+		if t.vocabulary.Rows[f] < few {
+			return embedding.Replicated()
+		}
+		return embedding.RowWise("tp")
+	})
+	for _, table := range tables {
+		t.names, t.plan = append(t.names, table.Name), append(t.plan, table.Layout)
+	}
+	var err error
+	if t.model, err = newModel(ctx, mesh, o, tables); err != nil {
+		return nil, err
+	}
+	t.params = append(t.model.tables.Params(), t.model.dense()...)
+	t.tables = optim.NewRowAdagrad(t.model.tables.Params(), optim.RowAdagradConfig{})
+	t.networks = optim.NewAdamW(t.model.dense(), optim.AdamWConfig{})
+	rows := 0
+	for _, n := range t.vocabulary.Rows {
+		rows += n
+	}
+	say("log: %s, %d lines to train on, %d held out", o.source(), t.learn.Rows(), t.heldOut.Rows())
+	say("model: %d tables of %d rows together, %d features; mesh %v", len(tables), rows, o.dim, mesh)
+	return t, nil
+}
+
+// few is the number of rows below which every rank has a copy of a table.
+const few = 1000
+
+// steps returns how many steps to make.
+func (t *trainer) steps() int {
+	if t.o.steps > 0 {
+		return t.o.steps
+	}
+	return t.o.epochs * t.perEpoch()
+}
+
+func (t *trainer) perEpoch() int { return (t.learn.Rows() + t.o.batch - 1) / t.o.batch }
+
+// train steps until the end.
+func (t *trainer) train(ctx context.Context, say func(string, ...any)) error {
+	p := newProgress(t.steps(), t.o.batch, say)
+	for step := range t.steps() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		runtime.SetStep(ctx, step)
+		l, err := t.step(ctx, step)
+		if err != nil {
+			return err
+		}
+		if !finite(l) {
+			return fmt.Errorf("recsys: the loss of step %d is %v; lower -lr or -table-lr", step, l)
+		}
+		t.losses = append(t.losses, l)
+		p.update(step+1, l)
+	}
+	t.rate = p.rate(t.steps())
+	return nil
+}
+
+// step makes one step and returns the loss from before it.
+func (t *trainer) step(ctx context.Context, step int) (float64, error) {
+	lines := t.lines(step)
+	value, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+		counts, labels, ids := t.batch(t.learn, lines)
+		return loss.BinaryCrossEntropy(t.model.logits(counts, ids), labels, loss.Mean)
+	}, t.params...)
+	if err != nil {
+		return 0, err
+	}
+	n := len(t.model.tables.Tables())
+	if err := t.tables.Step(grads[:n], t.o.tableRate); err != nil {
+		return 0, err
+	}
+	if err := t.networks.Step(grads[n:], t.o.rate); err != nil {
+		return 0, err
+	}
+	return value.Local().Item(), nil
+}
+
+// lines returns the lines of a step, the same on every rank and mesh. Each epoch
+// has an order of its own, and its last batch may be smaller.
+func (t *trainer) lines(step int) []int {
+	epoch, at := step/t.perEpoch(), step%t.perEpoch()*t.o.batch
+	if t.epoch != epoch+1 {
+		t.epoch, t.order = epoch+1, rand.New(rand.NewPCG(t.o.seed, uint64(epoch))).Perm(t.learn.Rows())
+	}
+	return t.order[at:min(at+t.o.batch, len(t.order))]
+}
+
+// batch puts lines on the mesh, divided over both axes: counts [B, 13] and labels
+// [B], and the rows of the tables.
+func (t *trainer) batch(d *criteo.Data, lines []int) (counts, labels *dtensor.Tensor, ids *embedding.Jagged) {
+	dev := t.mesh.Device()
+	x := tensor.New(dev, tensor.Float32, len(lines), criteo.Dense)
+	y := tensor.New(dev, tensor.Float32, len(lines))
+	for i, line := range lines {
+		copy(tensor.Data[float32](x)[i*criteo.Dense:], d.Counts[line*criteo.Dense:(line+1)*criteo.Dense])
+		tensor.Data[float32](y)[i] = d.Labels[line]
+	}
+	place := []layout.Placement{layout.Shard(0), layout.Shard(0)}
+	counts, labels = dtensor.Distribute(t.mesh, x, place...), dtensor.Distribute(t.mesh, y, place...)
+	offset, _ := labels.Offset()
+	mine := lines[offset[0] : offset[0]+labels.LocalShape()[0]]
+	rows, lengths := make([]int64, 0, len(mine)*criteo.Categorical), make([]int, 0, len(mine)*criteo.Categorical)
+	for f := range criteo.Categorical {
+		for _, line := range mine {
+			rows, lengths = append(rows, t.vocabulary.Row(f, d.Codes[line*criteo.Categorical+f])), append(lengths, 1)
+		}
+	}
+	ids, err := embedding.NewJagged(t.mesh, t.names, len(lines), lengths, rows, nil, place...)
+	if err != nil {
+		panic(err) // each line has one row for each name
+	}
+	return counts, labels, ids
+}
+
+// logits returns the model's logits of the held-out lines, on every rank.
+func (t *trainer) logits(ctx context.Context) ([]float32, error) {
+	var all []float32
+	size := max(t.o.batch, 4096)
+	for first := 0; first < t.heldOut.Rows(); first += size {
+		var lines []int
+		for i := first; i < min(first+size, t.heldOut.Rows()); i++ {
+			lines = append(lines, i)
+		}
+		err := dtensor.Try(ctx, t.mesh, func() {
+			counts, _, ids := t.batch(t.heldOut, lines)
+			all = append(all, tensor.ToSlice[float32](t.model.logits(counts, ids).Full())...)
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,56 @@
+package loss
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+)
+
+// BinaryCrossEntropy returns the cross-entropy of logits of one class against
+// targets between 0 and 1, for each position
+//
+//	loss = max(x, 0) - x·y + log(1 + exp(-|x|))
+//
+// which neither overflows nor cancels, as torch's
+// binary_cross_entropy_with_logits.
+//
+//	logits [...]   targets [...]   →   [] for Mean and Sum, [...] for None
+//
+//	logits   targets   result
+//	R        R         R
+//	S(d)     any       R after 1 collective of a number; S(d) for None
+//
+// Targets are brought to the layout of the logits and get no gradient; that of
+// the logits, sigmoid(x) - y, lies as the logits do. Partial logits are reduced
+// first. The mean of no positions is NaN. BinaryCrossEntropy throws an *Error for
+// shapes or types that differ.
+func BinaryCrossEntropy(logits, targets *dtensor.Tensor, r Reduction) *dtensor.Tensor {
+	const op = "BinaryCrossEntropy"
+	switch {
+	case r >= reductions:
+		refuse(op, fmt.Sprintf("Reduction is %d; use Mean, Sum or None", r))
+	case !logits.DType().Float() || targets.DType() != logits.DType():
+		refuse(op, fmt.Sprintf("logits %v and targets %v: both must be of one floating-point type", logits, targets))
+	case !slices.Equal(logits.Shape(), targets.Shape()):
+		refuse(op, fmt.Sprintf("logits %v and targets %v: give one target for each logit", logits, targets))
+	case logits.Mesh() != targets.Mesh():
+		refuse(op, fmt.Sprintf("logits are on mesh %v and targets on another, %v; move one of them", logits.Mesh(), targets.Mesh()))
+	}
+	logits = logits.Reduced()
+	x, y := logits.Detach(), targets.Detach().Redistribute(logits.Placements()...)
+	losses := x.Relu().Sub(x.Mul(y)).Add(x.Abs().Neg().Exp().AddScalar(1).Log())
+	scale := 1.0
+	out := losses
+	if r != None {
+		out = losses.Sum(nil, false).Redistribute(make([]layout.Placement, len(x.Placements()))...)
+	}
+	if r == Mean {
+		scale = 1 / float64(x.Numel())
+		out = out.Scale(scale)
+	}
+	return dtensor.Record(op, out, []*dtensor.Tensor{logits}, func(gy *dtensor.Tensor) []dtensor.Grad {
+		return []dtensor.Grad{dtensor.Dense(x.Sigmoid().Sub(y).Mul(gy.Reduced()).Scale(scale))}
+	})
+}

@@ -1,0 +1,96 @@
+package loss_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/loss"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+func TestBinaryCrossEntropy(t *testing.T) {
+	for _, c := range []struct {
+		mesh   []int
+		places [][2]layout.Placement // of logits and of targets, one pair an axis
+	}{
+		{[]int{1}, [][2]layout.Placement{{layout.Shard(0), layout.Replicate()}}},
+		{[]int{2}, [][2]layout.Placement{{layout.Replicate(), layout.Shard(1)}}},
+		{[]int{3}, [][2]layout.Placement{{layout.Shard(0), layout.Replicate()}}},
+		{[]int{4}, [][2]layout.Placement{{layout.Shard(0), layout.Shard(0)}}},
+		{[]int{2, 2}, [][2]layout.Placement{{layout.Shard(0), layout.Shard(0)}, {layout.Shard(1), layout.Replicate()}}},
+		{[]int{2, 2}, [][2]layout.Placement{{layout.Shard(0), layout.Shard(0)}, {layout.Shard(0), layout.Shard(0)}}},
+	} {
+		for _, rows := range []int{1, 5} {
+			onMesh(t, c.mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+				shape := []int{rows, 3}
+				x, y := make([]float64, 3*rows), make([]float64, 3*rows)
+				for i := range x {
+					x[i], y[i] = 3*math.Sin(float64(i*i)), float64(i%2)
+				}
+				x[0], x[1], x[2], y[2] = 1e4, -1e4, 0, 0.25
+				var px, py []layout.Placement
+				for _, p := range c.places {
+					px, py = append(px, p[0]), append(py, p[1])
+				}
+				logits := dtensor.Distribute(m, tensor.FromSlice(m.Device(), x, shape...), px...)
+				targets := dtensor.Distribute(m, tensor.FromSlice(m.Device(), y, shape...), py...)
+				for r := range loss.None + 1 {
+					factor, total := 1.0, 0.0
+					if r == loss.Mean {
+						factor = 1 / float64(len(x))
+					}
+					var got *dtensor.Tensor
+					_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+						got = loss.BinaryCrossEntropy(logits, targets, r)
+						dtensor.Keep(got)
+						return got.Scale(2).Sum(nil, false)
+					}, logits)
+					if err != nil {
+						return err
+					}
+					losses, g := tensor.Data[float64](got.Full()), tensor.Data[float64](grads[0].Dense().Full())
+					for i := range x {
+						want := max(x[i], 0) - x[i]*y[i] + math.Log1p(math.Exp(-math.Abs(x[i])))
+						total += factor * want
+						if r == loss.None && math.Abs(losses[i]-want) > 1e-9 {
+							return fmt.Errorf("loss %d is %v, want %v", i, losses[i], want)
+						}
+						if want := 2 * factor * (1/(1+math.Exp(-x[i])) - y[i]); math.Abs(g[i]-want) > 1e-9 {
+							return fmt.Errorf("%v: gradient %d is %v, want %v", r, i, g[i], want)
+						}
+					}
+					if r != loss.None && math.Abs(losses[0]-total) > 1e-9*total {
+						return fmt.Errorf("%v is %v, want %v", r, losses[0], total)
+					}
+				}
+				return nil
+			})
+		}
+	}
+}
+
+func TestBinaryCrossEntropyRefusals(t *testing.T) {
+	onMesh(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+		float := func(shape ...int) *dtensor.Tensor { return dtensor.Zeros(m, tensor.Float32, shape, layout.Replicate()) }
+		for _, c := range []struct {
+			x, y *dtensor.Tensor
+			r    loss.Reduction
+			says string
+		}{
+			{float(2), float(3), loss.Mean, "one target for each logit"},
+			{float(2), dtensor.Zeros(m, tensor.Int64, []int{2}, layout.Replicate()), loss.Mean, "one floating-point type"},
+			{float(2), float(2), 9, "Reduction is 9"},
+		} {
+			err := dtensor.Try(ctx, m, func() { loss.BinaryCrossEntropy(c.x, c.y, c.r) })
+			if err == nil || !strings.Contains(err.Error(), c.says) {
+				return fmt.Errorf("got %v, want %q", err, c.says)
+			}
+		}
+		return nil
+	})
+}
