@@ -74,7 +74,7 @@ var needDebug = map[string]bool{"disagreement": true, "disagreement of counts": 
 var tasks = map[string]func(context.Context, *Rank) error{
 	"suite": func(ctx context.Context, r *Rank) error {
 		checked, divided := commtest.Cases(), commtest.Collectives()
-		if r.Size() > 3 { // many ranks on few cores take long
+		if r.Size() > 2 { // many ranks on few cores take long
 			checked, divided = slices.Concat(commtest.Groups(), commtest.Failures()), divided[:3]
 		}
 		for _, v := range []struct {
