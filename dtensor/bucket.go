@@ -1,6 +1,7 @@
 package dtensor
 
 import (
+	"runtime"
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
@@ -11,7 +12,8 @@ import (
 
 // A bucket brings dense gradients to their parameters' layouts. Those that
 // only have to be summed over some axes are packed by element type and axes,
-// and each pack is one all-reduce.
+// and each pack is one all-reduce; so are those that are summed and scattered,
+// and each pack of them is one reduce-scatter.
 type bucket struct {
 	packs []pack
 	taken map[unsafe.Pointer]bool // memory of gradients that are handed out
@@ -19,32 +21,61 @@ type bucket struct {
 
 // A pack is gradients that are summed over the same axes.
 type pack struct {
-	mesh *Mesh
-	axes axisSet
-	dt   tensor.DType
+	packKey
 	list []pending
+}
+
+type packKey struct {
+	mesh    *Mesh
+	axes    axisSet
+	dt      tensor.DType
+	scatter bool // each rank gets its shard of the sums
 }
 
 type pending struct {
 	dst  **Tensor
 	g    *Tensor
 	want *spec
+	step *step // the reduce-scatter of this gradient alone
 }
 
 // add promises to set *dst to g in the layout want.
 func (b *bucket) add(dst **Tensor, g *Tensor, want *spec) {
-	axes, ok := sumAxes(g.spec, want)
-	if !ok || axes == 0 || want.mesh.outside() {
-		*dst = b.distinct(g.to(want, "parameter gradient").Detach())
+	item := pending{dst: dst, g: g, want: want}
+	key := packKey{mesh: want.mesh, dt: g.DType()}
+	var ok bool
+	if key.axes, ok = sumAxes(g.spec, want); !ok {
+		item.step, key.scatter = scatterStep(g, want)
+		if key.scatter {
+			key.axes = item.step.set
+		}
+	}
+	if key.axes == 0 || want.mesh.outside() {
+		*dst = b.distinct(g.to(want, bucketCause).Detach())
 		return
 	}
 	for i := range b.packs {
-		if p := &b.packs[i]; p.mesh == want.mesh && p.axes == axes && p.dt == g.DType() {
-			p.list = append(p.list, pending{dst, g, want})
+		if p := &b.packs[i]; p.packKey == key {
+			p.list = append(p.list, item)
 			return
 		}
 	}
-	b.packs = append(b.packs, pack{want.mesh, axes, g.DType(), []pending{{dst, g, want}}})
+	b.packs = append(b.packs, pack{key, []pending{item}})
+}
+
+const bucketCause = "parameter gradient"
+
+// scatterStep returns the reduce-scatter of sums that brings g to the layout
+// want; ok is false if its plan is not that alone.
+func scatterStep(g *Tensor, want *spec) (s *step, ok bool) {
+	if g.spec.mesh.outside() || g.spec.masked {
+		return nil, false
+	}
+	p := want.mesh.plan(g.spec, want, g.DType().Size(), bucketCause)
+	if len(p.steps) != 1 || p.steps[0].kind != layout.ReduceScatter || p.steps[0].op != layout.Sum {
+		return nil, false
+	}
+	return &p.steps[0], true
 }
 
 // sumAxes returns the axes, of more than one rank, on which from is Partial(Sum) and to Replicate; ok
@@ -85,22 +116,70 @@ func (b *bucket) reduce() {
 	}
 }
 
+// reduce makes the sums of a pack. Its gradients are views of one result; a
+// gradient that is alone is read where it lies.
 func (p *pack) reduce() {
+	dev := p.mesh.eng.dev
+	if len(p.list) == 1 && p.scatter {
+		e := &p.list[0]
+		*e.dst = e.g.to(e.want, bucketCause).Detach()
+		return
+	}
 	total := 0
 	for _, e := range p.list {
-		total += e.g.local.Numel()
+		total += e.want.localNumel
 	}
-	flat := tensor.New(p.mesh.eng.dev, p.dt, total)
-	at := 0
-	for _, e := range p.list {
-		n := e.g.local.Numel()
-		part := tensor.Narrow(flat, 0, at, n)
-		tensor.Copy(part, e.g.local.Reshape(n))
-		*e.dst = wrap(e.want, part.Reshape(e.want.local...))
-		at += n
-	}
+	flat := tensor.New(dev, p.dt, total)
 	call := comm.Call{Kind: comm.AllReduceKind, Op: comm.Sum, Dst: bufferOf(flat), Src: bufferOf(flat), Cause: "ValueAndGrad: parameter gradients"}
+	switch {
+	case p.scatter:
+		src, counts := p.scattered()
+		defer src.Free()
+		call.Kind, call.Src, call.SrcCounts = comm.ReduceScatterVKind, bufferOf(src), counts
+	case len(p.list) == 1:
+		call.Src = bufferOf(p.list[0].g.local)
+	default:
+		at := 0
+		for _, e := range p.list {
+			n := e.g.local.Numel()
+			tensor.Copy(tensor.Narrow(flat, 0, at, n), e.g.local.Reshape(n))
+			at += n
+		}
+	}
 	if err := p.mesh.groupOf(p.axes).Do(p.mesh.eng.ctx, call); err != nil {
 		fault.Throw(err)
 	}
+	at := 0
+	for _, e := range p.list {
+		n := e.want.localNumel
+		*e.dst = wrap(e.want, tensor.Narrow(flat, 0, at, n).Reshape(e.want.local...))
+		at += n
+	}
+	for _, e := range p.list {
+		runtime.KeepAlive(e.g.local)
+	}
+}
+
+// scattered returns what each member of the group gets of each gradient,
+// member after member, and how much each gets.
+func (p *pack) scattered() (src *tensor.Tensor, counts []int) {
+	counts = make([]int, len(p.list[0].step.sendCounts))
+	for _, e := range p.list {
+		for r, n := range e.step.sendCounts {
+			counts[r] += n
+		}
+	}
+	src = tensor.New(p.mesh.eng.dev, p.dt, sum(counts))
+	at := make([]int, len(counts)) // where the next box for each member goes
+	for r := 1; r < len(at); r++ {
+		at[r] = at[r-1] + counts[r-1]
+	}
+	for _, e := range p.list {
+		for i := range e.step.send {
+			box := &e.step.send[i]
+			tensor.PackBox(src, at[box.Peer], e.g.local, box.Src, box.Size)
+			at[box.Peer] += box.Numel()
+		}
+	}
+	return src, counts
 }

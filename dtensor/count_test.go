@@ -106,3 +106,55 @@ func TestGradientBucket(t *testing.T) {
 		})
 	})
 }
+
+// Gradients of sharded parameters that are sums over the axis that shards them
+// are scattered in one collective, and are what they would be one at a time.
+func TestScatterBucket(t *testing.T) {
+	for _, mesh := range [][]int{{2}, {3}, {2, 2}} {
+		onMesh(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+			R, S := layout.Replicate(), layout.Shard
+			n := len(mesh)
+			x := dtensor.Normal(m, dtensor.Key{Stream: 1}, 0, 1, []int{7, 5}, []layout.Placement{S(0), R}[:n]...)
+			var params, whole []T
+			for i, c := range []struct {
+				shape []int
+				place layout.Placement
+			}{{[]int{8, 5}, S(0)}, {[]int{4, 8}, S(1)}, {[]int{4}, S(0)}, {[]int{1, 4}, S(0)}} {
+				key := dtensor.Key{Stream: uint64(i + 2)}
+				params = append(params, dtensor.Normal(m, key, 0, 1, c.shape, []layout.Placement{c.place, R}[:n]...))
+				whole = append(whole, dtensor.Normal(m, key, 0, 1, c.shape, []layout.Placement{R, R}[:n]...))
+			}
+			// Parameters are gathered before use, as in fully sharded data parallelism.
+			step := func(p []T) []dtensor.Grad {
+				_, grads, err := dtensor.ValueAndGrad(ctx, func() T {
+					full := make([]T, len(p))
+					for i := range p {
+						full[i] = p[i].Redistribute([]layout.Placement{R, R}[:n]...)
+					}
+					return x.Linear(full[0], nil).Tanh().Linear(full[1], full[2]).Mul(full[3]).Square().Sum(nil, false)
+				}, p...)
+				if err != nil {
+					failf("%w", err)
+				}
+				return grads
+			}
+			return dtensor.Try(ctx, m, func() {
+				want := step(whole)
+				record := m.Comm().Record()
+				got := step(params)
+				record.Stop()
+				if calls := record.Stats().Kinds[comm.ReduceScatterVKind].Calls; n == 1 && calls != 1 {
+					failf("%d reduce-scatters, want 1", calls)
+				}
+				for i := range got {
+					if err := gradLayout(params[i], got[i].Dense()); err != nil {
+						failf("%w", err)
+					}
+					if err := (&opCase{}).equal(got[i].Dense().Full(), want[i].Dense().Full()); err != nil {
+						failf("gradient %d: %w", i, err)
+					}
+				}
+			})
+		})
+	}
+}
