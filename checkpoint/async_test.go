@@ -1,0 +1,165 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/commtest"
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// While the file system stands still Save returns, the program changes its
+// tensors and communicates; what is written is what was there when Save was
+// called.
+func TestSaveIsASnapshot(t *testing.T) {
+	fs := newMemFS()
+	gate := make(chan struct{})
+	var opened, closeGate sync.Once
+	commtest.Run(t, 3, func(ctx context.Context, world *comm.Comm) error {
+		m, err := dtensor.NewMesh(world, dtensor.Axis{Name: "a", Size: 3})
+		if err != nil {
+			return err
+		}
+		store, err := Open(ctx, world, "root", Options{fs: fs})
+		if err != nil {
+			return err
+		}
+		opened.Do(func() {
+			fs.mu.Lock()
+			defer fs.mu.Unlock()
+			fs.fault = func(op int, what string) error {
+				fs.mu.Unlock()
+				defer fs.mu.Lock()
+				<-gate
+				return nil
+			}
+		})
+		if err := comm.Barrier(ctx, world); err != nil {
+			return err
+		}
+		var state State
+		counter := 0
+		w := dtensor.Zeros(m, tensor.Float32, []int{6, 5}, layout.Shard(0))
+		state.AddTensor("shard", w)
+		state.AddTensor("whole", dtensor.Zeros(m, tensor.Float32, []int{6, 5}, layout.Replicate()))
+		state.AddValue("step", &counter)
+		if err := store.Save(ctx, 0, &state); err != nil {
+			return err
+		}
+		counter = 7
+		tensor.Fill(w.Local(), 9)
+		state.AddValue("later", &counter)
+		n := []int64{1}
+		if err := comm.AllReduce(ctx, world, n, comm.Sum); err != nil || n[0] != 3 {
+			return fmt.Errorf("beside the save: %d, %w", n[0], err)
+		}
+		if all, err := list(fs, "root"); err != nil || len(all) > 0 {
+			return fmt.Errorf("%v before anything was written, %w", all, err)
+		}
+		if err := comm.Barrier(ctx, world); err != nil {
+			return err
+		}
+		closeGate.Do(func() { close(gate) })
+		return store.Wait()
+	})
+	if step := loaded(t, fs); step != 0 {
+		t.Errorf("step %d", step)
+	}
+}
+
+// The error of a save comes from the next one, which is made all the same.
+func TestErrorOfTheSaveBefore(t *testing.T) {
+	fs := newMemFS()
+	commtest.Run(t, 2, func(ctx context.Context, world *comm.Comm) error {
+		store, err := Open(ctx, world, "root", Options{fs: fs})
+		if err != nil {
+			return err
+		}
+		if err := store.Save(ctx, -1, new(State)); err != nil {
+			return err
+		}
+		if err := store.Save(ctx, 4, new(State)); err == nil {
+			return errors.New("the error of step -1 is lost")
+		}
+		return errors.Join(store.Wait(), store.Wait())
+	})
+	if e, ok, err := latest(fs, "root"); !ok || e.Step != 4 || err != nil {
+		t.Errorf("%v %v %v", e, ok, err)
+	}
+}
+
+// train makes steps of gradient descent with momentum on w, from step on, with
+// the arithmetic of optimizers: in place, element by element.
+func train(w, moment *dtensor.Tensor, from, to int) {
+	for step := from; step < to; step++ {
+		tensor.ScaleTo(moment.Local(), 0.9)
+		tensor.AddScaledTo(moment.Local(), 0.1+float64(step), w.Local())
+		tensor.AddScaledTo(w.Local(), -0.01, moment.Local())
+	}
+}
+
+// Stopped after a save and resumed on other ranks, a run ends with the same bits.
+func TestResumedRunIsTheSame(t *testing.T) {
+	begin := func(m *dtensor.Mesh, s setting) (w, moment *dtensor.Tensor, state *State) {
+		shape := []int{7, 5}
+		w = dtensor.Normal(m, dtensor.Key{Seed: 3}, 0, 1, shape, s.placed(shape)...)
+		moment = dtensor.Zeros(m, tensor.Float32, shape, s.placed(shape)...)
+		state = new(State)
+		state.AddTensors("model.", func(yield func(string, *dtensor.Tensor) bool) { yield("w", w) })
+		state.AddTensor("optimizer.m.w", moment)
+		return w, moment, state
+	}
+	var want []float32
+	onSetting(t, settings()[0], func(ctx context.Context, world *comm.Comm, m *dtensor.Mesh) error {
+		w, moment, _ := begin(m, settings()[0])
+		train(w, moment, 0, 6)
+		want = tensor.ToSlice[float32](w.Local())
+		return nil
+	})
+	for i, before := range settings() {
+		fs := newMemFS()
+		onSetting(t, before, func(ctx context.Context, world *comm.Comm, m *dtensor.Mesh) error {
+			store, err := Open(ctx, world, "root", Options{fs: fs})
+			if err != nil {
+				return err
+			}
+			w, moment, state := begin(m, before)
+			train(w, moment, 0, 4)
+			err = store.Save(ctx, 4, state)
+			train(w, moment, 4, 5) // lost
+			return errors.Join(err, store.Wait())
+		})
+		after := settings()[(i+5)%len(settings())]
+		onSetting(t, after, func(ctx context.Context, world *comm.Comm, m *dtensor.Mesh) error {
+			store, err := Open(ctx, world, "root", Options{fs: fs})
+			if err != nil {
+				return err
+			}
+			w, moment, state := begin(m, after)
+			tensor.Fill(w.Local(), -1)
+			step, _, err := store.Resume(ctx, state)
+			if err != nil {
+				return err
+			}
+			train(w, moment, step, 6)
+			if b, ok := local(w); ok {
+				got := tensor.Data[float32](w.Local())
+				runs(whole(w.Shape()), b, func(u run) bool {
+					for i := range u.n {
+						if got[u.y+i] != want[u.x+i] {
+							err = fmt.Errorf("%s to %s: element %d is %v, want %v", before.name, after.name, u.x+i, got[u.y+i], want[u.x+i])
+						}
+					}
+					return true
+				})
+			}
+			return err
+		})
+	}
+}
