@@ -39,7 +39,7 @@ func (a *sighting) same(b *sighting) bool {
 type watchdog struct {
 	limit time.Duration // without any movement while some rank waits; 0: none
 	see   func(rank int) sighting
-	busy  func(rank int) bool // the rank's process runs or is ready to; takes a moment
+	busy  func(ranks []int) bool // the process of one of them runs or is ready to; takes a moment
 
 	last  []sighting
 	at    time.Time // of the last look
@@ -104,7 +104,7 @@ func (w *watchdog) look(now time.Time, ranks int) *hang {
 // orphan returns a rank that waits for one that has ended, -1 if there is none.
 func (w *watchdog) orphan(seen []sighting, still []bool) int {
 	for r := range seen {
-		if s := &seen[r]; still[r] && edge(s) && s.wait.On != r && seen[s.wait.On].ended && still[s.wait.On] && !w.busy(r) {
+		if s := &seen[r]; still[r] && edge(s) && s.wait.On != r && seen[s.wait.On].ended && still[s.wait.On] && !w.busy([]int{r}) {
 			return r
 		}
 	}
@@ -131,7 +131,7 @@ func (w *watchdog) circle(seen []sighting, still []bool) []int {
 		for next := r; len(ranks) == 0 || next != r; next = seen[next].wait.On {
 			ranks = append(ranks, next)
 		}
-		if slices.ContainsFunc(ranks, w.busy) {
+		if w.busy(ranks) {
 			continue
 		}
 		low := slices.Index(ranks, slices.Min(ranks))

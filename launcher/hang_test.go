@@ -32,7 +32,9 @@ func newScene(on ...int) *scene {
 	s.dog = watchdog{
 		limit: time.Minute,
 		see:   func(r int) sighting { return s.ranks[r] },
-		busy:  func(r int) bool { return slices.Contains(s.busy, r) },
+		busy: func(ranks []int) bool {
+			return slices.ContainsFunc(ranks, func(r int) bool { return slices.Contains(s.busy, r) })
+		},
 	}
 	return s
 }

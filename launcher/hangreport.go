@@ -167,6 +167,12 @@ func (a *attempt) newWatchdog(sup *supervisor) *watchdog {
 			}
 			return s
 		},
-		busy: func(r int) bool { return busy(sup.ends[r].pid) },
+		busy: func(ranks []int) bool {
+			pids := make([]int, len(ranks))
+			for i, r := range ranks {
+				pids[i] = sup.ends[r].pid
+			}
+			return busy(pids)
+		},
 	}
 }

@@ -3,6 +3,7 @@ package launcher
 import (
 	"bytes"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -59,26 +60,35 @@ func parseStat(stat []byte) (p process, ok bool) {
 	return p, errs == [5]error{}
 }
 
-// busy reports whether a process runs, or is ready to and kept from it: whether
-// most of a few looks, some milliseconds apart, find a thread that is.
-func busy(pid int) bool {
+// busy reports whether some process runs, or is ready to and kept from it: whether
+// most of a few looks, some milliseconds apart, find a thread of it that is.
+func busy(pids []int) bool {
 	const looks = 5
-	found := 0
-	buf := make([]byte, 1024)
+	found := make([]int, len(pids))
 	for i := range looks {
 		if i > 0 {
 			time.Sleep(7 * time.Millisecond)
 		}
-		task := "/proc/" + strconv.Itoa(pid) + "/task"
-		entries, _ := os.ReadDir(task)
-		for _, e := range entries {
-			if p, ok := readStat(task+"/"+e.Name()+"/stat", buf); ok && p.state == 'R' {
-				found++
-				break
+		for j, pid := range pids {
+			if runs(pid) {
+				found[j]++
 			}
 		}
 	}
-	return found > looks/2
+	return slices.Max(found) > looks/2
+}
+
+// runs reports whether a thread of a process runs or is ready to.
+func runs(pid int) bool {
+	task := "/proc/" + strconv.Itoa(pid) + "/task"
+	threads, _ := os.ReadDir(task)
+	buf := make([]byte, 1024)
+	for _, t := range threads {
+		if p, ok := readStat(task+"/"+t.Name()+"/stat", buf); ok && p.state == 'R' {
+			return true
+		}
+	}
+	return false
 }
 
 // children returns the children of this process, zombies included, that started

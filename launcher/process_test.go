@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"slices"
 	"testing"
+	"time"
 )
 
 func TestParseStat(t *testing.T) {
@@ -50,5 +51,26 @@ func TestChildren(t *testing.T) {
 	}
 	if slices.ContainsFunc(children(own.start+1), isOurs) {
 		t.Error("the child is found although it is older than asked for")
+	}
+}
+
+func TestBusy(t *testing.T) {
+	sleeping, spinning := exec.Command("sleep", "100"), exec.Command("sh", "-c", "while :; do :; done")
+	for _, cmd := range []*exec.Cmd{sleeping, spinning} {
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = cmd.Wait() }()
+		defer func() { _ = cmd.Process.Kill() }()
+	}
+	for slow := time.Now().Add(patienceOfTests); !busy([]int{sleeping.Process.Pid, spinning.Process.Pid}); {
+		if time.Now().After(slow) {
+			t.Fatal("a process that computes is not busy")
+		}
+	}
+	for slow := time.Now().Add(patienceOfTests); busy([]int{sleeping.Process.Pid}); {
+		if time.Now().After(slow) {
+			t.Fatal("a process that sleeps is busy")
+		}
 	}
 }

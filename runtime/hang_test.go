@@ -87,7 +87,8 @@ func hanging() map[string]func(context.Context, *comm.Comm) error {
 
 //go:noinline
 func endlessLoop() {
-	for {
+	for i := 0; i >= 0; i++ {
+		i &= 1023
 	}
 }
 

@@ -26,6 +26,9 @@
 // Do not call os.Exit while others work: they would find out from the launcher,
 // with no cause.
 //
+// A job that gorun --max-restarts starts again learns so from Attempt. Call Saved
+// whenever there is something to resume from.
+//
 // # How a rank ends
 //
 //	f returns nil          exit status 0; a collective that others call later fails, naming this rank
@@ -33,6 +36,8 @@
 //	or throws one          collectives of all ranks fail with it; exit status 1
 //	f panics               the panic's whole stack; the others as above; exit status 2
 //	another rank failed    exit status 143 within 100 ms; ctx is done in between
+//	the job hangs          gorun says who waits for whom; the ranks to blame print the stacks
+//	                       of all goroutines (so does any rank at SIGQUIT); exit status 131
 //	the user interrupts    ctx is done; f returns in its own time. Exit status 0 if it returns nil,
 //	                       128 + the signal's number if it returns ctx's error, else as above
 //
