@@ -1,0 +1,158 @@
+package blocking
+
+import (
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/comm"
+)
+
+// lists returns what goes to and comes from each rank, empty.
+func (r *Rank) lists() (sends, recvs []comm.Buffer) {
+	if r.sends == nil {
+		r.sends, r.recvs = make([]comm.Buffer, len(r.world)), make([]comm.Buffer, len(r.world))
+	}
+	clear(r.sends)
+	clear(r.recvs)
+	return r.sends, r.recvs
+}
+
+// divide gives each rank its part of b: counts elements, or the same number.
+func (r *Rank) divide(into []comm.Buffer, b comm.Buffer, counts []int) {
+	lo, n := 0, b.Count/len(r.world)
+	for q := range into {
+		if counts != nil {
+			n = counts[q]
+		}
+		into[q] = b.Slice(lo, lo+n)
+		lo += n
+	}
+}
+
+// exchange sends r.sends[q] to each rank q and receives r.recvs[q] from it.
+// Empty buffers make no message.
+func (r *Rank) exchange() error {
+	n := len(r.world)
+	for round := range n {
+		q := (round - r.me + n) % n
+		if q == r.me {
+			copy(r.recvs[q].Data(), r.sends[q].Data())
+			continue
+		}
+		if r.me < q {
+			if err := r.send(r.sends[q], q, false); err != nil {
+				return err
+			}
+		}
+		if err := r.recv(r.recvs[q], q, false); err != nil {
+			return err
+		}
+		if r.me > q {
+			if err := r.send(r.sends[q], q, false); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// move carries out a call without arithmetic.
+func (r *Rank) move(call *comm.Call) error {
+	sends, recvs := r.lists()
+	root := call.Root == r.me
+	switch call.Kind {
+	case comm.BroadcastKind:
+		if !root {
+			recvs[call.Root] = call.Dst
+			break
+		}
+		for q := range sends {
+			if q != r.me {
+				sends[q] = call.Dst
+			}
+		}
+	case comm.AllGatherKind, comm.AllGatherVKind, comm.SplitKind:
+		for q := range sends {
+			sends[q] = call.Src
+		}
+		r.divide(recvs, call.Dst, call.DstCounts)
+	case comm.GatherKind, comm.GatherVKind:
+		sends[call.Root] = call.Src
+		if root {
+			r.divide(recvs, call.Dst, call.DstCounts)
+		}
+	case comm.ScatterKind, comm.ScatterVKind:
+		recvs[call.Root] = call.Dst
+		if root {
+			r.divide(sends, call.Src, call.SrcCounts)
+		}
+	case comm.AllToAllKind, comm.AllToAllVKind:
+		r.divide(sends, call.Src, call.SrcCounts)
+		r.divide(recvs, call.Dst, call.DstCounts)
+	}
+	return r.exchange()
+}
+
+// reduce gives each rank its part of all ranks' values, folds it there, and
+// gives the results to those who want them.
+func (r *Rank) reduce(call *comm.Call) error {
+	n := len(r.world)
+	sends, recvs := r.lists()
+	scatters := call.Kind == comm.ReduceScatterKind || call.Kind == comm.ReduceScatterVKind
+	if scatters {
+		r.divide(sends, call.Src, call.SrcCounts)
+	} else {
+		r.share(sends, call, call.Src)
+	}
+	mine := sends[r.me]
+	stride := (mine.Bytes() + 63) &^ 63
+	if words := (n + 1) * stride / 8; len(r.store) < words {
+		r.store = make([]uint64, words)
+	}
+	slot := func(q int) comm.Buffer {
+		if mine.Count == 0 {
+			return mine
+		}
+		return comm.Buffer{Ptr: unsafe.Add(unsafe.Pointer(unsafe.SliceData(r.store)), q*stride), Count: mine.Count, DType: mine.DType}
+	}
+	r.srcs = r.srcs[:0]
+	for q := range n {
+		recvs[q] = slot(q)
+		r.srcs = append(r.srcs, recvs[q].Ptr)
+	}
+	if err := r.exchange(); err != nil {
+		return err
+	}
+	result := slot(n)
+	if scatters {
+		result = call.Dst
+	}
+	if mine.Count > 0 {
+		call.Fold([]unsafe.Pointer{result.Ptr}, r.srcs, mine.Bytes()/call.Unit())
+	}
+	if scatters {
+		return nil
+	}
+	sends, recvs = r.lists()
+	switch {
+	case call.Kind == comm.ReduceKind:
+		sends[call.Root] = result
+		if r.me == call.Root {
+			r.share(recvs, call, call.Dst)
+		}
+	default:
+		for q := range n {
+			sends[q] = result
+		}
+		r.share(recvs, call, call.Dst)
+	}
+	return r.exchange()
+}
+
+// share divides b among the ranks, in whole elements of the operation.
+func (r *Rank) share(into []comm.Buffer, call *comm.Call, b comm.Buffer) {
+	n, unit := len(r.world), call.Unit()/call.DType().Size()
+	units := b.Count / unit
+	for q := range into {
+		into[q] = b.Slice(units*q/n*unit, units*(q+1)/n*unit)
+	}
+}
