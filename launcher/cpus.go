@@ -20,11 +20,12 @@ func cores() int {
 }
 
 // usableCPUs returns the numbers of the CPUs of this process's affinity mask, the
-// threads of a core and the cores of a package next to each other.
-func usableCPUs() []int {
+// threads of a core and the cores of a package (a socket) next to each other, and
+// the package of each.
+func usableCPUs() (numbers, packages []int) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
-		return nil
+		return nil, nil
 	}
 	type cpu struct{ pack, core, number int }
 	var cpus []cpu
@@ -36,11 +37,23 @@ func usableCPUs() []int {
 	slices.SortFunc(cpus, func(a, b cpu) int {
 		return cmp.Or(a.pack-b.pack, a.core-b.core, a.number-b.number)
 	})
-	numbers := make([]int, len(cpus))
-	for i, c := range cpus {
-		numbers[i] = c.number
+	for _, c := range cpus {
+		numbers, packages = append(numbers, c.number), append(packages, c.pack)
 	}
-	return numbers
+	return numbers, packages
+}
+
+// deal orders parts, of which part i lies in packages[i], so that neighbours lie in
+// different packages: the first of each package, then the second of each, and so on.
+func deal(packages []int) []int {
+	round := map[int]int{} // of the next part, by package
+	order, rounds := make([]int, len(packages)), make([]int, len(packages))
+	for i, p := range packages {
+		order[i], rounds[i] = i, round[p]
+		round[p]++
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return rounds[a] - rounds[b] })
+	return order
 }
 
 // topology reads one number of a CPU's place in the machine, 0 if it is not known.

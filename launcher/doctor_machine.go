@@ -37,7 +37,7 @@ func thisCheckup() *checkup {
 func (c *checkup) cores() finding {
 	usable, all := cores(), goruntime.NumCPU()
 	text := fmt.Sprintf("%d usable", usable)
-	if cpus := usableCPUs(); len(cpus) > 0 {
+	if cpus, _ := usableCPUs(); len(cpus) > 0 {
 		text += fmt.Sprintf(", on CPUs %s", list(cpus))
 	}
 	if usable < all {

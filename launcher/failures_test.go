@@ -189,6 +189,18 @@ func TestUserSignalsAreForwarded(t *testing.T) {
 	s.gone()
 }
 
+// TestAsRoot: what others refuse is nothing special.
+func TestAsRoot(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("not root")
+	}
+	out, err := exec.Command("gorun", "-np", "2", "true").CombinedOutput()
+	if err != nil || len(out) > 0 {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
 func TestTimeout(t *testing.T) {
 	t.Parallel()
 	start(t, 0, "-np", "2", "--timeout", "0.2", "sleep", "100").check(124, "the time limit of 200ms is over")

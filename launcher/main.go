@@ -144,7 +144,6 @@ func version() string {
 const usage = `usage: gorun [flags] program [arguments] [: [flags] program [arguments]]...
        gorun doctor | gorun top      what this machine offers; what a job does
 gorun starts one program as N ranks: an executable, a Go package or .go files.
-
   -np N, -n N         number of ranks; without it one for each usable core
   --wdir DIR          working directory of the ranks
   -x NAME[=value]     environment variable for the ranks; may be repeated
@@ -153,6 +152,7 @@ gorun starts one program as N ranks: an executable, a Go package or .go files.
   --timestamp-output  put the time in front of each line
   --output DIR        write the output of rank N to DIR/rank.N instead
   --bind-to WHAT      core (default): divide the cores if they suffice; or none
+  --map-by WHAT       core (default): next rank, next core; or socket
   --report-bindings   say which rank may run on which CPUs
   --timeout TIME      end the job after TIME (90, 90s, 1m30s), exit status 124
   --hang-timeout TIME end it when nothing moves for TIME (5m; 0: never), status

@@ -22,6 +22,7 @@ type options struct {
 	hangTimeout time.Duration // 0: none
 	stdin       string        // "none", "all" or a rank's number
 	bind        string
+	mapBy       string
 
 	tag, timestamp bool
 	output         string // folder for one file a rank; "" for standard output
@@ -34,6 +35,13 @@ type options struct {
 const (
 	bindCores = "core"
 	bindNone  = "none"
+)
+
+// The values of --map-by that differ on one host; slot and node, which order hosts,
+// are as core there.
+const (
+	mapCore   = "core"
+	mapSocket = "socket"
 )
 
 // appOptions is what the command line says about one program, from the start or
@@ -71,7 +79,7 @@ var errHelp = errors.New("help")
 // parseOptions reads a command line without the command's name. slots is the number of ranks
 // if -np does not say. env is where -x finds the values of variables.
 func parseOptions(args []string, slots int, env func(string) (string, bool), warn io.Writer) (*options, error) {
-	o := &options{stdin: "0", bind: bindCores, grace: 5 * time.Second, hangTimeout: 5 * time.Minute}
+	o := &options{stdin: "0", bind: bindCores, mapBy: mapCore, grace: 5 * time.Second, hangTimeout: 5 * time.Minute}
 	global := map[string]bool{}
 	for i, section := range sections(args) {
 		a := appOptions{ranks: -1}
@@ -137,6 +145,7 @@ func (o *options) define(f *flag.FlagSet) {
 	})
 	f.StringVar(&o.stdin, "stdin", o.stdin, "")
 	f.StringVar(&o.bind, "bind-to", o.bind, "")
+	f.StringVar(&o.mapBy, "map-by", o.mapBy, "")
 	f.BoolVar(&o.tag, "tag-output", o.tag, "")
 	f.BoolVar(&o.timestamp, "timestamp-output", o.timestamp, "")
 	f.StringVar(&o.output, "output", o.output, "")
@@ -212,6 +221,9 @@ func (o *options) validate(slots int) error {
 	}
 	if o.bind != bindCores && o.bind != bindNone {
 		return fmt.Errorf("--bind-to %s: give core or none", o.bind)
+	}
+	if !slices.Contains([]string{mapCore, mapSocket, "slot", "node"}, o.mapBy) {
+		return fmt.Errorf("--map-by %s: give core, socket, slot or node", o.mapBy)
 	}
 	if o.stdin != "none" && o.stdin != "all" {
 		if n, err := strconv.Atoi(o.stdin); err != nil || n < 0 || n >= o.size() {

@@ -15,7 +15,7 @@ func parse(args ...string) (*options, error) {
 }
 
 func TestOptions(t *testing.T) {
-	usual := options{stdin: "0", bind: bindCores, grace: 5 * time.Second, hangTimeout: 5 * time.Minute}
+	usual := options{stdin: "0", bind: bindCores, mapBy: mapCore, grace: 5 * time.Second, hangTimeout: 5 * time.Minute}
 	with := func(change func(*options), apps ...appOptions) options {
 		o := usual
 		o.apps = apps
@@ -42,7 +42,9 @@ func TestOptions(t *testing.T) {
 				o.timeout, o.grace, o.stdin, o.bind = 90*time.Second, 90*time.Second, "5", bindNone
 				o.timestamp, o.output, o.dryRun, o.reportBindings = true, "d", true, true
 			}, appOptions{ranks: 6, program: "a", args: []string{}})},
-		{"--timeout 0.5 --stdin all --hang-timeout 0 --max-restarts 3 a", with(func(o *options) { o.timeout, o.stdin, o.hangTimeout, o.restarts = time.Second/2, "all", 0, 3 },
+		{"--timeout 0.5 --stdin all --hang-timeout 0 --max-restarts 3 --map-by socket a", with(func(o *options) {
+			o.timeout, o.stdin, o.hangTimeout, o.restarts, o.mapBy = time.Second/2, "all", 0, 3, mapSocket
+		},
 			appOptions{ranks: 6, program: "a", args: []string{}})},
 	} {
 		got, err := parse(strings.Fields(c.args)...)

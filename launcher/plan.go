@@ -33,6 +33,7 @@ type machine struct {
 	host  string
 	cores int
 	cpus  []int // numbers, neighbours next to each other; nil if they cannot be known
+	packs []int // the package of each of cpus
 	env   []string
 }
 
@@ -45,14 +46,15 @@ func thisMachine(needCPUs bool) machine {
 	}
 	m := machine{host: host, cores: cores(), env: os.Environ()}
 	if needCPUs {
-		m.cpus = usableCPUs()
+		m.cpus, m.packs = usableCPUs()
 	}
 	return m
 }
 
 // newPlan divides m among the ranks that o asks for. paths are the files of
 // o.apps. With no more ranks than cores each rank gets its own share of them, as
-// GOMAXPROCS and, if o.bind allows, as the CPUs it may run on.
+// GOMAXPROCS and, if o.bind allows, as the CPUs it may run on; which share is whose
+// depends on o.mapBy.
 func newPlan(o *options, paths []string, m machine) *plan {
 	p := &plan{host: m.host, cores: m.cores}
 	for i, a := range o.apps {
@@ -63,18 +65,35 @@ func newPlan(o *options, paths []string, m machine) *plan {
 		}
 	}
 	n := len(p.ranks)
+	parts := p.parts(o, m)
 	for r := range p.ranks {
 		it := &p.ranks[r]
-		lo, hi := share(m.cores, r, n)
+		lo, hi := share(m.cores, parts[r], n)
 		if n > 1 && !has(p.apps[it.app].Env, "GOMAXPROCS") {
 			it.threads = max(1, hi-lo)
 		}
 		// Under a quota there are fewer cores than CPUs, and the kernel had better choose.
-		if n > 1 && o.bind == bindCores && len(m.cpus) == m.cores && n <= m.cores {
+		if n > 1 && o.bind == bindCores && m.divisible(n) {
 			it.cpus = m.cpus[lo:hi]
 		}
 	}
 	return p
+}
+
+// divisible reports whether m's CPUs are known and enough for n ranks.
+func (m *machine) divisible(n int) bool { return len(m.cpus) == m.cores && n <= m.cores }
+
+// parts returns, by rank, which part of the machine is its own.
+func (p *plan) parts(o *options, m machine) []int {
+	n := len(p.ranks)
+	packages := make([]int, n)
+	if o.mapBy == mapSocket && m.divisible(n) {
+		for i := range packages {
+			lo, _ := share(m.cores, i, n)
+			packages[i] = m.packs[lo]
+		}
+	}
+	return deal(packages)
 }
 
 // environment is env with vars added, which replace what is there, and without the

@@ -51,12 +51,33 @@ func makePlan(t *testing.T, m machine, args ...string) *plan {
 func TestPlans(t *testing.T) {
 	eight := machine{host: "h", cores: 8, cpus: []int{0, 4, 1, 5, 2, 6, 3, 7}}
 	quota := machine{host: "h", cores: 2, cpus: []int{0, 1, 2, 3}}
+	sockets := machine{host: "h", cores: 8, cpus: []int{0, 1, 2, 3, 4, 5, 6, 7}, packs: []int{0, 0, 0, 0, 1, 1, 1, 1}}
 	fixed := machine{host: "h", cores: 8, cpus: eight.cpus, env: []string{"GOMAXPROCS=3"}}
 	for _, c := range []struct {
 		m    machine
 		args string
 		want string
 	}{
+		{sockets, "--map-by socket -np 4 a", `
+host h: 4 ranks on 8 usable cores
+ranks 0-3: a
+  rank 0: GOMAXPROCS=2 on CPUs 0-1
+  rank 1: GOMAXPROCS=2 on CPUs 4-5
+  rank 2: GOMAXPROCS=2 on CPUs 2-3
+  rank 3: GOMAXPROCS=2 on CPUs 6-7
+`},
+		{sockets, "--map-by socket -np 3 a", `
+host h: 3 ranks on 8 usable cores
+ranks 0-2: a
+  rank 0: GOMAXPROCS=3 on CPUs 0-2
+  rank 1: GOMAXPROCS=2 on CPUs 6-7
+  rank 2: GOMAXPROCS=3 on CPUs 3-5
+`},
+		{sockets, "--map-by socket -np 9 a", `
+host h: 9 ranks on 8 usable cores
+ranks 0-8: a
+  ranks 0-8: GOMAXPROCS=1
+`},
 		{eight, "-np 1 a", `
 host h: 1 rank on 8 usable cores
 rank 0: a
@@ -126,6 +147,19 @@ func TestEnvironmentOfARank(t *testing.T) {
 	want := job.Job{Rank: 1, Size: 2, LocalRank: 1, LocalSize: 2, ID: "id", Attempt: 3, ControlFD: 3, ArenaFD: 4, Columns: 80}
 	if err != nil || got != want {
 		t.Errorf("the contract reads as %+v, %v, want %+v", got, err, want)
+	}
+}
+
+func TestDeal(t *testing.T) {
+	for _, c := range []struct{ packages, want []int }{
+		{nil, []int{}},
+		{[]int{7}, []int{0}},
+		{[]int{0, 0, 0}, []int{0, 1, 2}},
+		{[]int{0, 0, 0, 1, 2, 2}, []int{0, 3, 4, 1, 5, 2}},
+	} {
+		if got := deal(c.packages); !slices.Equal(got, c.want) {
+			t.Errorf("deal(%v) = %v, want %v", c.packages, got, c.want)
+		}
 	}
 }
 
