@@ -88,18 +88,20 @@ func (m *model) dense() []*dtensor.Tensor {
 	return p
 }
 
-// tablesFor describes the tables of a vocabulary; place says how each lies.
-func tablesFor(v *criteo.Vocabulary, o *options, place func(f int) embedding.Layout) []embedding.CollectionTable {
+// tablesFor describes the tables of a vocabulary in the given layouts.
+func tablesFor(v *criteo.Vocabulary, o *options, layouts []embedding.Layout) []embedding.CollectionTable {
 	var tables []embedding.CollectionTable
 	for f, rows := range v.Rows {
-		name := fmt.Sprintf("C%d", f+1)
+		name := tableName(f)
 		tables = append(tables, embedding.CollectionTable{
-			Config: embedding.Config{Name: name, Rows: rows, Dim: o.dim, Layout: place(f),
+			Config: embedding.Config{Name: name, Rows: rows, Dim: o.dim, Layout: layouts[f],
 				Key: dtensor.Key{Seed: o.seed, Stream: tableStream + uint64(f)}, Std: spread},
 			Features: []string{name}, Mode: embedding.Sum})
 	}
 	return tables
 }
+
+func tableName(f int) string { return fmt.Sprintf("C%d", f+1) }
 
 // tableStream is the first stream of random numbers of the tables; nn.Init
 // counts its own from 1. spread is their standard deviation to begin with.

@@ -17,8 +17,9 @@ type options struct {
 
 	dp, tp int // sizes of the mesh axes
 
-	dim       int // features of a table's rows
-	tableRows int // of a table, at most
+	dim       int     // features of a table's rows
+	tableRows int     // of a table, at most
+	memory    float64 // megabytes of tables on a rank, 0: no limit
 
 	seed      uint64
 	batch     int // lines in a step, over all ranks
@@ -43,6 +44,7 @@ func flags(o *options) *flag.FlagSet {
 	f.IntVar(&o.tp, "tp", 0, "ranks that divide the tables (default: what -dp leaves over)")
 	f.IntVar(&o.dim, "dim", 16, "features of a table's rows")
 	f.IntVar(&o.tableRows, "table-rows", 1<<20, "rows of a table, at most; more values share rows")
+	f.Float64Var(&o.memory, "memory", 0, "megabytes that the tables of a rank may take, at most (default: no limit)")
 	f.Uint64Var(&o.seed, "seed", 1, "of the invented log, parameters and batches")
 	f.IntVar(&o.batch, "batch", 512, "lines in a step, over all ranks")
 	f.IntVar(&o.steps, "steps", 0, "end after so many steps (default: what -epochs says)")
@@ -91,6 +93,8 @@ func parse(args []string, size int) (*options, error) {
 		return nil, fmt.Errorf("recsys: -rows %d: give at least 1, or 0 for all", o.rows)
 	case o.steps < 0:
 		return nil, fmt.Errorf("recsys: -steps %d: give at least 1, or 0 for -epochs", o.steps)
+	case !(o.memory >= 0 && o.memory < 1e9):
+		return nil, fmt.Errorf("recsys: -memory %v: give a positive number of megabytes, or 0 for no limit", o.memory)
 	case !(o.rate > 0):
 		return nil, fmt.Errorf("recsys: -lr %v: give a positive number", o.rate)
 	case !(o.tableRate > 0):

@@ -61,6 +61,10 @@ func TestEveryMeshTrainsTheSame(t *testing.T) {
 		t.Fatalf("on one rank: %v", want)
 	}
 	for _, mesh := range [][2]int{{1, 2}, {2, 1}, {1, 3}, {2, 2}, {1, 4}} {
+		args := args
+		if mesh[1] > 1 { // then the tables do not fit one rank
+			args = append(args[:len(args):len(args)], "-memory", "0.4")
+		}
 		got, its := trained(t, mesh[0], mesh[1], args...)
 		if math.Abs(its-auc) > 1e-3 {
 			t.Errorf("mesh %v: AUC %v, want %v", mesh, its, auc)
@@ -94,6 +98,7 @@ func TestBadCommandLines(t *testing.T) {
 		{"-dim 0", "-dim 0"},
 		{"-rows -1", "-rows -1"},
 		{"-lr 0", "-lr 0"},
+		{"-memory -1", "-memory -1"},
 		{"-table-lr NaN", "-table-lr NaN"},
 		{"-strict", "-strict"},
 		{"-data a -generate b", "give one of them"},
@@ -164,6 +169,7 @@ func TestProgram(t *testing.T) {
 		{2, []string{"-dp", "3"}, "-dp 3"},
 		{2, []string{"-data", filepath.Join(dir, "missing")}, "missing"},
 		{2, []string{"-data", empty}, "0 good lines"},
+		{2, []string{"-data", bad, "-memory", "0.001"}, "do not fit 2 ranks of 1.0 kB each"},
 		{1, []string{"-data", bad, "-strict"}, "line 1: 3 fields"},
 	} {
 		_, stderr, status := run(c.n, c.args...)

@@ -39,16 +39,14 @@ func newTrainer(ctx context.Context, mesh *dtensor.Mesh, data *criteo.Data, o *o
 	cut := data.Rows() - max(1, data.Rows()/10) // the last tenth, later in time, is held out
 	t := &trainer{o: o, mesh: mesh, learn: data.Cut(0, cut), heldOut: data.Cut(cut, data.Rows())}
 	t.vocabulary = criteo.NewVocabulary(t.learn, o.tableRows)
-	tables := tablesFor(t.vocabulary, o, func(f int) embedding.Layout {
-		if t.vocabulary.Rows[f] < few {
-			return embedding.Replicated()
-		}
-		return embedding.RowWise("tp")
-	})
+	plan, err := t.place(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tables := tablesFor(t.vocabulary, o, plan.Layouts)
 	for _, table := range tables {
 		t.names, t.plan = append(t.names, table.Name), append(t.plan, table.Layout)
 	}
-	var err error
 	if t.model, err = newModel(ctx, mesh, o, tables); err != nil {
 		return nil, err
 	}
@@ -61,11 +59,28 @@ func newTrainer(ctx context.Context, mesh *dtensor.Mesh, data *criteo.Data, o *o
 	}
 	say("log: %s, %d lines to train on, %d held out", o.source(), t.learn.Rows(), t.heldOut.Rows())
 	say("model: %d tables of %d rows together, %d features; mesh %v", len(tables), rows, o.dim, mesh)
+	say("%v", plan)
 	return t, nil
 }
 
-// few is the number of rows below which every rank has a copy of a table.
-const few = 1000
+// place plans where the tables lie.
+func (t *trainer) place(ctx context.Context) (*embedding.Plan, error) {
+	rates, err := embedding.MeasureRates(ctx, t.mesh, "tp")
+	if err != nil {
+		return nil, err
+	}
+	part := t.learn.Cut(0, min(t.learn.Rows(), (t.o.batch-1)/t.mesh.Size()+1)) // like a rank's part of a batch
+	var demands []embedding.Demand
+	for f, rows := range t.vocabulary.Rows {
+		seen := map[int64]bool{}
+		for i := range part.Rows() {
+			seen[t.vocabulary.Row(f, part.Codes[i*criteo.Categorical+f])] = true
+		}
+		demands = append(demands, embedding.Demand{Name: tableName(f), Rows: rows, Dim: t.o.dim, IDs: 1, Distinct: float64(len(seen))})
+	}
+	return embedding.NewPlan(demands, rates, embedding.PlanOptions{Axis: "tp", Ranks: t.o.tp, Copies: t.o.dp, Batch: t.o.batch,
+		MemoryBytes: int(t.o.memory * 1e6), StateBytes: tensor.Float32.Size()})
+}
 
 // steps returns how many steps to make.
 func (t *trainer) steps() int {
