@@ -51,29 +51,29 @@ func find(ctx context.Context, o options, dir string) (found []*program, missing
 	found = append(found, one(ours, func() *exec.Cmd { return command(o.gorun, args...) }))
 
 	if o.bench == "comm" || o.bench == "loss" {
-		p, err := compiled("bound", "cc", o, dir, []string{"-O3", "-march=native", "-ffast-math", "-pthread"}, "bound.c", func(binary string) *exec.Cmd {
+		p, err := compiled("bound", "cc", dir, []string{"-O3", "-march=native", "-ffast-math", "-pthread"}, "bound.c", func(binary string) *exec.Cmd {
 			return command(binary, fmt.Sprint(o.np), seconds(o), o.match)
 		})
-		found, missing = sort(found, missing, p, err, wanted)
+		found, missing = place(found, missing, p, err, wanted)
 	}
 	if o.bench == "comm" {
-		p, err := compiled("Open MPI", "mpicc", o, dir, []string{"-O3", "-march=native"}, "coll.c", func(binary string) *exec.Cmd {
+		p, err := compiled("Open MPI", "mpicc", dir, []string{"-O3", "-march=native"}, "coll.c", func(binary string) *exec.Cmd {
 			return command("mpirun", "--oversubscribe", "-np", fmt.Sprint(o.np), binary, seconds(o), o.match)
 		})
-		found, missing = sort(found, missing, p, err, wanted)
+		found, missing = place(found, missing, p, err, wanted)
 	}
 	python, err := findPython(ctx)
 	if err != nil {
 		return found, append(missing, "PyTorch ("+err.Error()+")"), nil
 	}
 	for _, p := range python.programs(o) {
-		found, missing = sort(found, missing, p, nil, wanted)
+		found, missing = place(found, missing, p, nil, wanted)
 	}
 	return found, missing, nil
 }
 
-// sort adds a program to those found, or why there is none to those missing.
-func sort(found []*program, missing []string, p *program, err error, wanted func(string) bool) ([]*program, []string) {
+// place adds a program to those found, or why there is none to those missing.
+func place(found []*program, missing []string, p *program, err error, wanted func(string) bool) ([]*program, []string) {
 	switch {
 	case err != nil:
 		return found, append(missing, err.Error())
@@ -89,7 +89,7 @@ func one(name string, cmd func() *exec.Cmd) *program {
 }
 
 // compiled builds one of our C sources. The error says what is missing.
-func compiled(name, compiler string, _ options, dir string, flags []string, source string, run func(binary string) *exec.Cmd) (*program, error) {
+func compiled(name, compiler, dir string, flags []string, source string, run func(binary string) *exec.Cmd) (*program, error) {
 	if _, err := exec.LookPath(compiler); err != nil {
 		return nil, fmt.Errorf("%s (no %s on PATH)", name, compiler)
 	}

@@ -12,7 +12,7 @@
 //
 // In each round every program runs once, so that a slow minute of the machine
 // hits all of them. A figure is the median over the rounds of the median over
-// the calls, in µs; a ratio, in parentheses, is the median over the rounds of the
+// the calls, in µs (of one operator in ops, the fastest call in gemm); a ratio, in parentheses, is the median over the rounds of the
 // peer's time by ours in that round: above 1, ours is faster.
 //
 // PyTorch is the python3 on PATH if that has torch, or else the one of a Debian

@@ -20,6 +20,7 @@ type line struct {
 	Name        string  `json:"name"`
 	NP          int     `json:"np"`
 	NS          float64 `json:"ns"`
+	OpNS        float64 `json:"op_ns"` // of bench/ops, whose batches differ in length
 	Bytes       *int    `json:"bytes"` // of bench/comm, whose names do not have it
 	Who         string  `json:"who"`   // a variant of the program, a column of its own
 	Unsupported string  `json:"unsupported"`
@@ -85,6 +86,9 @@ func parse(r io.Reader) ([]line, error) {
 	for s.Scan() {
 		var l line
 		if strings.HasPrefix(s.Text(), "{") && json.Unmarshal(s.Bytes(), &l) == nil && l.Name != "" {
+			if l.OpNS > 0 {
+				l.NS = l.OpNS
+			}
 			lines = append(lines, l)
 		}
 	}
