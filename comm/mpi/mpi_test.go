@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	goruntime "runtime"
 	"slices"
 	"strconv"
@@ -103,7 +104,7 @@ var tasks = map[string]func(context.Context, *Rank) error{
 				}
 			}
 		}
-		return nil
+		return unordered(ctx, r)
 	},
 	// The last rank ends while the others wait for it, or for one that does.
 	"end": func(ctx context.Context, r *Rank) error {
@@ -185,6 +186,46 @@ var tasks = map[string]func(context.Context, *Rank) error{
 	},
 }
 
+// unordered lets the library reduce numbers whose sums are exact.
+func unordered(ctx context.Context, r *Rank) error {
+	world, err := variant(r, func(v *Rank) { v.unordered = true })
+	if err != nil {
+		return err
+	}
+	n, me := world.Size(), world.Rank()
+	sum, counts := float64(n*(n+1)/2), make([]int, n)
+	total := 0
+	for i := range counts {
+		counts[i] = i + 1
+		total += i + 1
+	}
+	fill := func(length int) []float64 {
+		x := make([]float64, length)
+		for i := range x {
+			x[i] = float64(me + 1)
+		}
+		return x
+	}
+	x, y, z, v := fill(5), make([]float64, 5), make([]float64, 3), make([]float64, me+1)
+	avg := fill(2)
+	err = errors.Join(
+		comm.Reduce(ctx, world, y, x, comm.Sum, n-1),
+		comm.AllReduce(ctx, world, x, comm.Sum),
+		comm.AllReduce(ctx, world, avg, comm.Avg),
+		comm.ReduceScatter(ctx, world, z, fill(3*n), comm.Sum),
+		comm.ReduceScatterV(ctx, world, v, fill(total), counts, comm.Sum),
+	)
+	if me == n-1 {
+		x = append(x, y...)
+	}
+	for i, got := range slices.Concat(x, z, v, []float64{avg[0] * float64(n), avg[1] * float64(n)}) {
+		if d := got - sum; d > 1e-12*sum || d < -1e-12*sum {
+			return errors.Join(err, fmt.Errorf("unordered: [%d] is %v, want %v", i, got, sum))
+		}
+	}
+	return err
+}
+
 func TestSuite(t *testing.T) {
 	eachLauncher(t, func(t *testing.T, l launcher) {
 		for _, n := range []int{1, 2, 3, 4, 7} {
@@ -217,6 +258,23 @@ func TestARankEnds(t *testing.T) {
 
 func TestAllocations(t *testing.T) {
 	eachLauncher(t, func(t *testing.T, l launcher) { l.pass(t, 2, "allocations") })
+}
+
+// A library of another launcher is noticed, since it makes each rank alone.
+func TestForeignLibrary(t *testing.T) {
+	if _, err := load(mpichNames[:1]); err != nil {
+		t.Skipf("needs both Open MPI and MPICH: %v", err)
+	}
+	l := launchers[0]
+	if _, err := exec.LookPath(l.command[0]); err != nil {
+		t.Skipf("needs both Open MPI and MPICH: %v", err)
+	}
+	out, err := l.run(t, 2, "suite", "MPI_TEST_SIZE=2", libraryVariable+"="+mpichNames[0])
+	for _, want := range []string{"started 2 ranks and MPICH", "sees 1", "name the launcher's own library in " + libraryVariable} {
+		if err == nil || !strings.Contains(out, want) {
+			t.Errorf("%v, no %q in:\n%s", err, want, out)
+		}
+	}
 }
 
 // A failing rank ends the job, with its own words and not with a hang.
