@@ -108,6 +108,9 @@ func (l *LocalShards) validate() error {
 
 func overlap(a, n, b, m int) bool { return n > 0 && m > 0 && a < b+m && b < a+n }
 
+// Mesh returns the mesh whose ranks hold the shards.
+func (l *LocalShards) Mesh() *Mesh { return l.mesh }
+
 // Shape returns the shape of the table.
 func (l *LocalShards) Shape() [2]int { return l.shape }
 

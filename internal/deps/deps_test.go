@@ -47,6 +47,7 @@ const policy = `
 
 	dtensor/layout <
 	dtensor        < tensor comm dtensor/layout
+	dtensor/visualize < dtensor
 	nn             < dtensor
 	embedding      < dtensor
 	loss           < dtensor
@@ -59,7 +60,7 @@ const policy = `
 	launcher/hosts <
 	cmd/gorun  < launcher
 
-	examples/...         < runtime nn embedding loss optim checkpoint
+	examples/...         < runtime nn embedding loss optim checkpoint dtensor/visualize
 	bench/...            < runtime nn embedding loss optim checkpoint internal/gemm internal/simd
 	internal/conformance/... < runtime nn embedding loss optim
 	internal/deps        <
