@@ -45,7 +45,7 @@ func Main(f func(b *Bench) error) {
 	flag.StringVar(&o.Match, "match", "", "measure only the cases whose names contain this")
 	flag.DurationVar(&o.Budget, "time", time.Second, "how long to measure each case, about")
 	flag.IntVar(&o.Threads, "threads", 1, "processors a rank (GOMAXPROCS)")
-	flag.StringVar(&o.CPUProfile, "cpuprofile", "", "write rank 0's profile of processor time to this file")
+	flag.StringVar(&o.CPUProfile, "cpuprofile", "", "write rank 0's profile of processor time to this file; its samples are tagged case=name")
 	flag.Parse()
 	runtime.Main(func(ctx context.Context, world *comm.Comm) (err error) {
 		if o.Threads > 0 {
@@ -122,7 +122,11 @@ func (b *Bench) CaseErr(name string, run func() error, more func(Timing) []Field
 		return nil
 	}
 	goruntime.GC()
-	t, err := b.time(b.scoped(run), b.options.Budget)
+	var t Timing
+	var err error
+	pprof.Do(b.ctx, pprof.Labels("case", name), func(context.Context) {
+		t, err = b.time(b.scoped(run), b.options.Budget)
+	})
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
