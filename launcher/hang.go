@@ -35,13 +35,16 @@ func (a *sighting) same(b *sighting) bool {
 // A look may see an edge whose rank is about to drop it. So a hang counts only if
 // it is the same in two looks, and its ranks neither run nor are ready to: a rank
 // that is kept from running cannot drop its edge, and a rank that computes beside
-// a waiting goroutine may yet send what others wait for.
+// a waiting goroutine may yet send what others wait for. A circle over several
+// communicators must stand longer: asynchronous calls on two of them may cross while
+// their ranks do something else, without computing.
 type watchdog struct {
 	limit time.Duration // without any movement while some rank waits; 0: none
 	see   func(rank int) sighting
 	busy  func(ranks []int) bool // the process of one of them runs or is ready to; takes a moment
 
 	last  []sighting
+	still []int     // by rank: for how many looks it has been the same
 	at    time.Time // of the last look
 	moved time.Time // when something was last seen to have moved
 }
@@ -60,6 +63,9 @@ type hang struct {
 // gorun itself did not run.
 const missed = 5 * lookInterval
 
+// crossingLooks is for how many looks a circle over several communicators must stand.
+const crossingLooks = 4
+
 // look returns what is wrong, nil if nothing is.
 func (w *watchdog) look(now time.Time, ranks int) *hang {
 	seen := make([]sighting, ranks)
@@ -68,24 +74,23 @@ func (w *watchdog) look(now time.Time, ranks int) *hang {
 	}
 	before := w.last
 	if before == nil || now.Sub(w.at) > missed {
-		w.last, w.at, w.moved = seen, now, now
+		w.last, w.still, w.at, w.moved = seen, make([]int, ranks), now, now
 		return nil
 	}
 	w.last, w.at = seen, now
-	still := make([]bool, ranks)
 	for r := range seen {
-		still[r] = seen[r].same(&before[r])
-	}
-	if slices.Contains(still, false) {
-		w.moved = now
+		w.still[r]++
+		if !seen[r].same(&before[r]) {
+			w.still[r], w.moved = 0, now
+		}
 	}
 	h := &hang{orphan: -1, seen: seen}
-	if r := w.orphan(seen, still); r >= 0 {
+	if r := w.orphan(seen); r >= 0 {
 		h.orphan, h.ended = r, seen[r].wait.On
 		h.laggards = []int{r}
 		return h
 	}
-	if h.circle = w.circle(seen, still); h.circle != nil {
+	if h.circle = w.circle(seen); h.circle != nil {
 		h.laggards = h.circle
 		return h
 	}
@@ -102,9 +107,9 @@ func (w *watchdog) look(now time.Time, ranks int) *hang {
 }
 
 // orphan returns a rank that waits for one that has ended, -1 if there is none.
-func (w *watchdog) orphan(seen []sighting, still []bool) int {
+func (w *watchdog) orphan(seen []sighting) int {
 	for r := range seen {
-		if s := &seen[r]; still[r] && edge(s) && s.wait.On != r && seen[s.wait.On].ended && still[s.wait.On] && !w.busy([]int{r}) {
+		if s := &seen[r]; w.still[r] > 0 && edge(s) && s.wait.On != r && seen[s.wait.On].ended && w.still[s.wait.On] > 0 && !w.busy([]int{r}) {
 			return r
 		}
 	}
@@ -116,11 +121,11 @@ func edge(s *sighting) bool { return s.waits && !s.ended && !s.stopped }
 
 // circle returns ranks that wait for each other, beginning with the lowest, nil if
 // none do.
-func (w *watchdog) circle(seen []sighting, still []bool) []int {
+func (w *watchdog) circle(seen []sighting) []int {
 	tried := make([]int, len(seen)) // the start, plus 1, of the walk that came by
 	for start := range seen {
 		r := start
-		for tried[r] == 0 && still[r] && edge(&seen[r]) {
+		for tried[r] == 0 && w.still[r] > 0 && edge(&seen[r]) {
 			tried[r] = start + 1
 			r = seen[r].wait.On
 		}
@@ -131,7 +136,9 @@ func (w *watchdog) circle(seen []sighting, still []bool) []int {
 		for next := r; len(ranks) == 0 || next != r; next = seen[next].wait.On {
 			ranks = append(ranks, next)
 		}
-		if w.busy(ranks) {
+		crossing := slices.ContainsFunc(ranks, func(r int) bool { return seen[r].wait.Comm != seen[ranks[0]].wait.Comm })
+		young := slices.ContainsFunc(ranks, func(r int) bool { return w.still[r] < crossingLooks })
+		if crossing && young || w.busy(ranks) {
 			continue
 		}
 		low := slices.Index(ranks, slices.Min(ranks))

@@ -82,6 +82,8 @@ func TestWatchdog(t *testing.T) {
 		{"a stopped rank in a circle", []int{1, 0}, func(s *scene) { s.ranks[1].stopped = true }, 10, ""},
 		{"for one that ended", []int{1, -1}, func(s *scene) { s.ranks[1].ended = true }, 2, "rank 0 waits for rank 1, which has ended; [0]"},
 		{"ended while it waited", []int{1, 0}, func(s *scene) { s.ranks[0].ended, s.ranks[1].ended = true, true }, 100, ""},
+		{"over two communicators", []int{1, 0}, func(s *scene) { s.ranks[0].wait.Comm = 7 }, 4, ""},
+		{"over two communicators, for long", []int{1, 0}, func(s *scene) { s.ranks[0].wait.Comm = 7 }, 5, circle},
 		{"two circles", []int{1, 0, 3, 2}, func(s *scene) { s.busy = []int{0} }, 2, "rank 2 waits for rank 3 waits for rank 2; [2 3]"},
 	} {
 		s := newScene(c.on...)
