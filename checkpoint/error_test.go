@@ -173,6 +173,10 @@ func TestDamageIsFound(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		fs := base.crash(nil)
+		longer, _ := fs.find("damage", dir+"/"+name)
+		longer.data = append(longer.data, ' ')
+		try(fs, "a byte at the end", name)
 		for i := range node.data {
 			fs := base.crash(nil)
 			node, _ := fs.find("damage", dir+"/"+name)

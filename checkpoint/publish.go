@@ -39,6 +39,7 @@ func (s *Store) prepare(step int) (publication, error) {
 }
 
 // finish publishes the checkpoint that all ranks have written their parts of.
+// To publish the index makes the names of the other files durable too.
 func (s *Store) finish(target publication, snap snapshot, parts [][]byte) error {
 	fs := s.o.fs
 	x, err := s.index(snap, parts)
@@ -47,9 +48,6 @@ func (s *Store) finish(target publication, snap snapshot, parts [][]byte) error 
 	}
 	text, err := x.encode()
 	if err != nil {
-		return err
-	}
-	if err := fs.SyncDir(target.working); err != nil {
 		return err
 	}
 	err = publish(fs, filepath.Join(target.working, indexName), func(f file) error { return writeAll(f, text) })

@@ -86,7 +86,7 @@ func (r *reader) chunk(dst []byte, want box, e *tensorEntry, c *chunkEntry) erro
 			i := from / blockBytes
 			begin, end := i*blockBytes, min(i*blockBytes+blockBytes, total)
 			part := min(n, end-from)
-			if part == end-begin && loaded != i { // a whole block: straight to where it belongs
+			if part == end-begin { // a whole block: straight to where it belongs
 				err = r.block(f, dst[to:to+part], e, c, i)
 			} else {
 				if loaded != i {

@@ -108,7 +108,7 @@ type partChunk struct {
 //
 //  1. rank 0    makes root/step-N.tmp
 //  2. each rank writes rank-R.safetensors there, and makes it durable
-//  3. rank 0    hears from all, makes the names durable, publishes the index
+//  3. rank 0    hears from all, publishes the index, and with it all names there
 //  4. rank 0    renames the folder to root/step-N, makes that durable
 //  5. rank 0    removes checkpoints that are not to be kept
 func (s *Store) commit(ctx context.Context, snap snapshot) error {

@@ -27,7 +27,7 @@ type Options struct {
 // validate checks o and fills in the defaults.
 func (o *Options) validate() error {
 	if o.Keep < 0 {
-		return fmt.Errorf("Keep is %d; give 1 or more, or 0 to keep all", o.Keep)
+		return fmt.Errorf("option Keep is %d; give 1 or more, or 0 to keep all", o.Keep)
 	}
 	o.Properties = maps.Clone(o.Properties)
 	if o.blockBytes == 0 {
