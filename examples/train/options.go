@@ -31,6 +31,10 @@ type options struct {
 	rate    float64 // peak learning rate
 	clip    float64
 
+	checkpoint string // folder
+	every      int    // steps
+	resume     bool
+
 	plot   string
 	prompt string
 	sample int // tokens
@@ -59,6 +63,9 @@ func flags(o *options) *flag.FlagSet {
 	f.Float64Var(&o.minutes, "minutes", 0, fmt.Sprintf("end after so many minutes (default %v, or never if -steps is given)", defaultMinutes))
 	f.Float64Var(&o.rate, "lr", 3e-3, "peak learning rate")
 	f.Float64Var(&o.clip, "clip", 1, "largest norm of a step's gradients")
+	f.StringVar(&o.checkpoint, "checkpoint", "", "keep checkpoints in `DIR`: every -every steps, at the end, and on Ctrl-C")
+	f.IntVar(&o.every, "every", 100, "steps between checkpoints")
+	f.BoolVar(&o.resume, "resume", false, "go on from the last checkpoint in -checkpoint, with any -np, -dp and -tp")
 	f.StringVar(&o.plot, "plot", "train-loss.png", "write the loss curve to `FILE`; empty: do not")
 	f.StringVar(&o.prompt, "prompt", "// Package sort provides", "beginning of the text sample")
 	f.IntVar(&o.sample, "sample", 120, "tokens of the text sample; 0: none")
@@ -92,7 +99,7 @@ func parse(args []string, size int) (*options, error) {
 	for _, flag := range []struct {
 		name  string
 		value int
-	}{{"context", o.context}, {"layers", o.layers}, {"width", o.width}, {"heads", o.heads}, {"batch", o.batch}} {
+	}{{"context", o.context}, {"layers", o.layers}, {"width", o.width}, {"heads", o.heads}, {"batch", o.batch}, {"every", o.every}} {
 		if flag.value < 1 {
 			return nil, fmt.Errorf("train: -%s %d: give at least 1", flag.name, flag.value)
 		}
@@ -108,6 +115,8 @@ func parse(args []string, size int) (*options, error) {
 		return nil, fmt.Errorf("train: -lr %v: give a positive number", o.rate)
 	case !(o.clip > 0):
 		return nil, fmt.Errorf("train: -clip %v: give a positive number", o.clip)
+	case o.resume && o.checkpoint == "":
+		return nil, fmt.Errorf("train: -resume: nothing to go on from; give the folder with -checkpoint")
 	case o.sample < 0:
 		return nil, fmt.Errorf("train: -sample %d: give 0 or more", o.sample)
 	}

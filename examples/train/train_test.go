@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -32,8 +33,10 @@ func text(vocab int) []uint16 {
 	return tokens
 }
 
-// losses trains for some steps on a mesh, in process.
-func losses(t *testing.T, dp, tp int, args ...string) []float64 {
+// losses trains for some steps on a mesh, in process, and returns the loss of
+// each and that of the held-out text. If stop is positive the run is
+// interrupted after so many steps.
+func losses(t *testing.T, dp, tp, stop int, args ...string) []float64 {
 	t.Helper()
 	var all []float64
 	const vocab = 261
@@ -55,6 +58,13 @@ func losses(t *testing.T, dp, tp int, args ...string) []float64 {
 		if err != nil {
 			return err
 		}
+		if stop > 0 {
+			err := tr.train(&countdown{ctx, stop}, world, quiet)
+			if !errors.Is(err, context.Canceled) {
+				return fmt.Errorf("interrupted training returned %w", err)
+			}
+			return nil
+		}
 		if err := tr.train(ctx, world, quiet); err != nil {
 			return err
 		}
@@ -73,19 +83,59 @@ func losses(t *testing.T, dp, tp int, args ...string) []float64 {
 	return all
 }
 
+// A countdown is a context that is cancelled when it has been looked at so many
+// times, which a trainer does once a step.
+type countdown struct {
+	context.Context
+	left int
+}
+
+func (c *countdown) Err() error {
+	c.left--
+	if c.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// agree reports whether two runs had the same losses, within 1e-4.
+func agree(got, want []float64) bool {
+	if len(got) != len(want) {
+		return false
+	}
+	for i := range want {
+		if math.Abs(got[i]-want[i]) > 1e-4*want[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func TestInterruptedRunsGoOnAnywhere(t *testing.T) {
+	want := losses(t, 1, 1, 0)
+	for _, c := range []struct{ from, to [2]int }{{[2]int{1, 2}, [2]int{3, 1}}, {[2]int{2, 2}, [2]int{1, 1}}, {[2]int{1, 1}, [2]int{1, 4}}} {
+		dir := filepath.Join(t.TempDir(), "checkpoints")
+		losses(t, c.from[0], c.from[1], 4, "-checkpoint", dir, "-every", "3")
+		for _, step := range []string{"step-000003", "step-000004"} { // -every, and the interrupt
+			if _, err := os.Stat(filepath.Join(dir, step)); err != nil {
+				t.Error(err)
+			}
+		}
+		if got := losses(t, c.to[0], c.to[1], 0, "-checkpoint", dir, "-resume"); !agree(got, want) {
+			t.Errorf("from mesh %v to %v: losses %v, want %v", c.from, c.to, got, want)
+		}
+	}
+}
+
 func TestEveryMeshTrainsTheSame(t *testing.T) {
 	for _, args := range [][]string{nil, {"-tied"}} {
-		want := losses(t, 1, 1, args...)
+		want := losses(t, 1, 1, 0, args...)
 		if len(want) != 7 || !(want[5] < want[0]) {
 			t.Fatalf("%v: on one rank: %v", args, want)
 		}
 		for _, mesh := range [][2]int{{1, 2}, {2, 1}, {1, 3}, {3, 1}, {2, 2}, {1, 4}, {4, 1}} {
-			got := losses(t, mesh[0], mesh[1], args...)
-			for i := range want {
-				if len(got) != len(want) || math.Abs(got[i]-want[i]) > 1e-4*want[i] {
-					t.Errorf("%v: mesh %v: losses %v, want %v", args, mesh, got, want)
-					break
-				}
+			if got := losses(t, mesh[0], mesh[1], 0, args...); !agree(got, want) {
+				t.Errorf("%v: mesh %v: losses %v, want %v", args, mesh, got, want)
 			}
 		}
 	}
@@ -142,6 +192,8 @@ func TestBadCommandLines(t *testing.T) {
 		{"-lr 0", "-lr 0"},
 		{"-clip NaN", "-clip NaN"},
 		{"-sample -1", "-sample -1"},
+		{"-resume", "-checkpoint"},
+		{"-every 0", "-every 0"},
 	} {
 		if _, err := parse(strings.Fields(c.args), 4); err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: got %v, want a line with %q", c.args, err, c.says)
@@ -218,6 +270,8 @@ func TestProgram(t *testing.T) {
 		{2, []string{"-data", filepath.Join(dir, "missing")}, "missing"},
 		{2, []string{empty}, "empty"},
 		{1, []string{"-heads", "7"}, "-heads 7"},
+		{2, []string{"-steps", "1", "-checkpoint", filepath.Join(dir, "none"), "-resume", corpus}, "no checkpoint in"},
+		{2, []string{"-steps", "1", "-checkpoint", corpus, corpus}, "not a directory"},
 	} {
 		_, stderr, status := run(c.n, c.args...)
 		if status != 1 || !strings.Contains(stderr, c.says) || strings.Contains(stderr, "goroutine ") {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -31,9 +32,10 @@ type trainer struct {
 	optimizer *optim.AdamW
 	rate      optim.WarmupCosine // over ticks of the run
 
-	losses  []float64 // nats per token, one a step
-	perStep int       // tokens
-	rateOf  float64   // tokens per second, once trained
+	losses  []float64     // nats per token, one a step
+	elapsed time.Duration // of training
+	perStep int           // tokens
+	rateOf  float64       // tokens per second, once trained
 }
 
 // ticks is how finely the schedule divides a run, whose end is a number of
@@ -54,28 +56,42 @@ func newTrainer(mesh *dtensor.Mesh, m *model, data *dataset.Dataset, o *options)
 	}, nil
 }
 
-// train steps until the end. On all ranks it sees the same clock, rank 0's.
+// train steps until the end of the run. If ctx is done it stops between two
+// steps, all ranks at the same one, saves if there is a place to, and returns
+// ctx's error.
 func (t *trainer) train(ctx context.Context, world *comm.Comm, say func(string, ...any)) error {
 	debug.FreeOSMemory() // what preparing the text took
+	// A collective ends with its ctx; steps run under one that the user's
+	// interrupt does not end, so that no rank is cut off in the middle.
+	work := context.WithoutCancel(ctx)
+	saver, err := newSaver(work, world, t)
+	if err != nil {
+		return err
+	}
+	first, err := saver.resume(work, runtime.Attempt(ctx) > 0, say)
+	if err != nil {
+		return err
+	}
 	var meter *progress.Meter
 	if world.Rank() == 0 {
 		columns, _ := runtime.Terminal(ctx)
 		meter = progress.New(os.Stderr, progress.Options{Steps: t.o.steps, Limit: t.o.limit(), Columns: columns})
 	}
-	start := time.Now()
-	for step := 0; ; step++ {
-		share, err := t.share(ctx, world, step, time.Since(start))
+	start, before := time.Now(), t.elapsed
+	for step := first; ; step++ {
+		t.elapsed = before + time.Since(start)
+		share, stop, err := t.agree(work, world, step, ctx.Err() != nil)
 		if err != nil {
 			return err
+		}
+		if stop {
+			return errors.Join(saver.save(work, step), saver.close(), ctx.Err())
 		}
 		if share >= 1 {
 			break
 		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
 		runtime.SetStep(ctx, step)
-		l, err := t.step(ctx, step, t.rate.At(int(share*ticks)))
+		l, err := t.step(work, step, t.rate.At(int(share*ticks)))
 		if err != nil {
 			return err
 		}
@@ -84,29 +100,36 @@ func (t *trainer) train(ctx context.Context, world *comm.Comm, say func(string, 
 		}
 		t.losses = append(t.losses, l)
 		if meter != nil {
-			meter.Update(progress.Status{Step: step + 1, Loss: l, Tokens: (step + 1) * t.perStep})
+			meter.Update(progress.Status{Step: step + 1, Loss: l, Tokens: (step + 1 - first) * t.perStep})
+		}
+		if saver.due(step + 1) {
+			if err := saver.save(work, step+1); err != nil {
+				return err
+			}
 		}
 	}
 	if meter != nil {
 		meter.Finish()
 		t.rateOf = meter.TokensPerSecond()
 	}
-	return nil
+	return errors.Join(saver.save(work, len(t.losses)), saver.close())
 }
 
-// share returns how much of the run is over, the same on every rank.
-func (t *trainer) share(ctx context.Context, world *comm.Comm, step int, elapsed time.Duration) (float64, error) {
-	share := 0.0
+// agree returns how much of the run is over and whether to stop, as rank 0 sees
+// it: clocks differ, and so does when an interrupt arrives.
+func (t *trainer) agree(ctx context.Context, world *comm.Comm, step int, interrupted bool) (share float64, stop bool, err error) {
+	word := make([]float64, 2)
 	if t.o.steps > 0 {
-		share = float64(step) / float64(t.o.steps)
+		word[0] = float64(step) / float64(t.o.steps)
 	}
-	limit := t.o.limit()
-	if limit == 0 {
-		return share, nil
+	if limit := t.o.limit(); limit > 0 {
+		word[0] = max(word[0], t.elapsed.Seconds()/limit.Seconds())
 	}
-	clock := []float64{max(share, elapsed.Seconds()/limit.Seconds())}
-	err := comm.Broadcast(ctx, world, clock, 0)
-	return clock[0], err
+	if interrupted {
+		word[1] = 1
+	}
+	err = comm.Broadcast(ctx, world, word, 0)
+	return word[0], word[1] != 0, err
 }
 
 // step makes one step of AdamW and returns the loss from before it.
