@@ -1,0 +1,130 @@
+package loss
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// SampleOptions say how to draw classes.
+type SampleOptions struct {
+	// Key chooses the random numbers: use another for each call.
+	Key dtensor.Key
+	// Temperature divides the logits; 0: 1. For the largest logit use Argmax.
+	Temperature float64
+	// TopK leaves only the classes with the largest logits; 0: all. Of equal
+	// logits the first classes are left.
+	TopK int
+	// Draws is how many classes are drawn for each position, with replacement;
+	// 0: one, and the result has no dimension for them.
+	Draws int
+}
+
+// Sample draws classes with the probabilities softmax(logits / Temperature).
+//
+//	logits [C] or [N, C]   →   [] or [N], int64; with Draws [Draws] or [N, Draws]
+//
+//	logits    result   communication
+//	R         R        none
+//	S(0)      S(0)     none                        positions are sharded
+//	S(1)      R        1 of 16 bytes a draw        classes are sharded
+//	S(0),S(1) S(0),R   1 of 16 bytes a draw
+//
+// With TopK what travels instead is what the function TopK exchanges. The logits
+// stay where they are: each rank adds to each of its logits a number of the Gumbel
+// distribution, and the class of the largest sum over all ranks is the one drawn
+// (Maddison, Tarlow and Minka, "A* Sampling", 2014). These numbers depend on Key
+// and on the global index of draw, position and class (with TopK of its place
+// among the largest) alone, so a layout does not change what is drawn. They come
+// from 24 random bits each: probabilities below 10⁻⁷ are not exact.
+//
+// A class whose logit is -Inf is drawn only if all of its position are: then class
+// 0 is. Sample has no gradient. It throws an *Error for logits of another shape
+// or type and for options out of their range.
+func Sample(logits *dtensor.Tensor, o SampleOptions) *dtensor.Tensor {
+	const op = "Sample"
+	if o.Temperature == 0 {
+		o.Temperature = 1
+	}
+	switch {
+	case logits.NDim() != 1 && logits.NDim() != 2:
+		refuse(op, fmt.Sprintf("logits %v have %d dimensions; give [C] or [N, C]", logits, logits.NDim()))
+	case !(o.Temperature > 0) || math.IsInf(o.Temperature, 0):
+		refuse(op, fmt.Sprintf("Temperature is %v; it must be positive", o.Temperature))
+	case logits.Dim(-1) == 0:
+		refuse(op, fmt.Sprintf("logits %v have no class to draw", logits))
+	case o.TopK < 0 || o.TopK > logits.Dim(-1):
+		refuse(op, fmt.Sprintf("TopK is %d; logits %v have %d classes", o.TopK, logits, logits.Dim(-1)))
+	case o.Draws < 0:
+		refuse(op, fmt.Sprintf("Draws is %d; give at least 1, or 0 for one without a dimension", o.Draws))
+	}
+	p := planFor(op, logits)
+	logits = logits.Detach().Redistribute(p.logits...)
+	var classes *dtensor.Tensor // of the logits that are left; nil: their index
+	if o.TopK > 0 {
+		logits, classes = TopK(logits, o.TopK)
+		p = planFor(op, logits)
+	}
+	shape, places := slices.Clone(p.shape), p.targets
+	if o.Draws > 0 {
+		shape = append(shape, o.Draws)
+	}
+	if !p.mesh.Inside() {
+		return p.mesh.Wrap(op, tensor.New(p.mesh.Device(), tensor.Int64, 0), nil, false, shape, places...)
+	}
+	p.bind(logits)
+	drawn := p.draw(logits.Local(), o)
+	if classes != nil {
+		n := p.classes
+		of := tensor.ToSlice[int64](classes.Local())
+		for i, at := range drawn {
+			drawn[i] = of[i/max(o.Draws, 1)*n+int(at)]
+		}
+	}
+	local := slices.Clone(p.local)
+	if o.Draws > 0 {
+		local = append(local, o.Draws)
+	}
+	return p.mesh.Wrap(op, tensor.FromSlice(p.mesh.Device(), drawn, local...), nil, false, shape, places...)
+}
+
+type winnerKey struct{}
+
+// draw returns the classes drawn for the local positions, all draws of one after
+// the other: the one collective over the classes.
+func (p *plan) draw(logits *tensor.Tensor, o SampleOptions) []int64 {
+	draws, n := max(o.Draws, 1), p.positions()
+	positions, first := 1, 0
+	if len(p.shape) > 0 {
+		positions, first = p.shape[0], p.offset[0]
+	}
+	won := make([]winner, n*draws)
+	for i := range won {
+		won[i] = nobody()
+	}
+	scaled := tensor.Cast(tensor.MulScalar(logits, 1/o.Temperature).Reshape(n, p.n), tensor.Float64)
+	for d := 0; d < draws && n*p.n > 0; d++ {
+		u := tensor.New(logits.Device(), tensor.Float32, 1, n, p.n)
+		tensor.FillUniform(u, o.Key, 0, 1, []int{draws, positions, p.classes}, []int{d, first, p.lo})
+		gumbel := tensor.Neg(tensor.Log(tensor.Neg(tensor.Log(tensor.Cast(u, tensor.Float64)))))
+		values, index := tensor.TopK(tensor.Add(scaled, gumbel.Reshape(n, p.n)), 1, 1)
+		classes := tensor.ToSlice[int64](index)
+		for i, v := range tensor.ToSlice[float64](values) {
+			won[i*draws+d] = winner{v, classes[i] + int64(p.lo)}
+		}
+	}
+	if p.classGroup != nil && len(won) > 0 {
+		f := p.classGroup.Attr(winnerKey{}, func() any { return newFunc("largest sum and its class", winner.with) }).(*comm.Func)
+		buf := comm.Raw(won)
+		do(p, p.classGroup, comm.Call{Kind: comm.AllReduceKind, Op: comm.Custom, Func: f, Dst: buf, Src: buf, Cause: p.cause.classes})
+	}
+	drawn := make([]int64, len(won))
+	for i, w := range won {
+		drawn[i] = w.Class
+	}
+	return drawn
+}
