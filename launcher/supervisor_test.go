@@ -264,3 +264,17 @@ func TestSupervisorEndsAHang(t *testing.T) {
 		}
 	})
 }
+
+func TestSupervisorInterruptedWhileStacksArePrinted(t *testing.T) {
+	s := supervisor{grace: 5 * time.Second, look: func() ([]int, bool) { return []int{1}, true }}
+	perform(t, s, func(st *stage) {
+		time.Sleep(1500 * time.Millisecond)
+		st.signals <- unix.SIGINT
+		for r := range 3 {
+			st.end(r, -9)
+		}
+		st.events <- event{Kind: allGone}
+		st.want(hung, "1s rank 1 SIGQUIT", "1.5s says killing all ranks", "1.5s kill",
+			"1.5s rank 0 ended", "1.5s rank 1 ended", "1.5s rank 2 ended")
+	})
+}
