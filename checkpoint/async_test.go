@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
@@ -71,6 +72,57 @@ func TestSaveIsASnapshot(t *testing.T) {
 	if step := loaded(t, fs); step != 0 {
 		t.Errorf("step %d", step)
 	}
+}
+
+// If a rank gives up while a save is under way all of them hear of it, and none
+// waits for ever.
+func TestAbortDuringSave(t *testing.T) {
+	fs := newMemFS()
+	gate := make(chan struct{})
+	cause := errors.New("this rank gives up")
+	errs := commtest.Ranks(t.Context(), 3, func(ctx context.Context, world *comm.Comm) error {
+		store, err := Open(ctx, world, "root", Options{fs: fs})
+		if err != nil {
+			return err
+		}
+		if world.Rank() == 0 {
+			fs.mu.Lock()
+			fs.fault = func(op int, what string) error { <-gate; return nil }
+			fs.mu.Unlock()
+		}
+		if err := comm.Barrier(ctx, world); err != nil {
+			return err
+		}
+		if err := store.Save(ctx, 1, new(State)); err != nil {
+			return err
+		}
+		if world.Rank() == 2 {
+			world.Abort(cause)
+			close(gate)
+		}
+		return store.Wait()
+	})
+	for r, err := range errs {
+		if !errors.Is(err, comm.ErrAborted) || !strings.Contains(err.Error(), "rank 2") || !strings.Contains(err.Error(), cause.Error()) {
+			t.Errorf("rank %d: %v", r, err)
+		}
+	}
+	if all, err := list(fs, "root"); len(all) > 0 || err != nil {
+		t.Errorf("%v %v", all, err)
+	}
+}
+
+// A tensor whose memory is gone is an error, not a crash.
+func TestSaveOfClosedScope(t *testing.T) {
+	sameError(t, 2, func(ctx context.Context, world *comm.Comm, m *dtensor.Mesh) error {
+		store, err := Open(ctx, world, "root", Options{fs: newMemFS()})
+		if err != nil {
+			return err
+		}
+		var state State
+		err = dtensor.Try(ctx, m, func() { state.AddTensor("w", dtensor.Zeros(m, tensor.Float32, []int{4}, layout.Shard(0))) })
+		return errors.Join(err, store.Save(ctx, 1, &state), store.Wait())
+	}, "checkpoint: Save: rank 0", "scope")
 }
 
 // The error of a save comes from the next one, which is made all the same.

@@ -1,9 +1,11 @@
 package checkpoint
 
 import (
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // A fileSystem is what checkpoints need of one. The operating system's is osFS;
@@ -88,7 +90,11 @@ func (osFS) SyncDir(dir string) error {
 		return err
 	}
 	defer f.Close()
-	return f.Sync()
+	err = f.Sync()
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) {
+		return nil // a file system that has no such thing, as some network ones
+	}
+	return err
 }
 
 // publish writes a file so that a crash leaves it whole or not there: under

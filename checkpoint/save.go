@@ -20,13 +20,19 @@ import (
 // its pieces in host memory. Nothing in it is shared with the program.
 type snapshot struct {
 	step   int
-	state  State   // for names and layouts alone
-	pieces []piece // of all ranks
+	state  State // for names and layouts alone
+	plan   plan
 	values map[string]json.RawMessage
+	data   []byte // what follows the header of this rank's file
+	err    error  // why there is nothing to write
+}
 
-	header *safetensors.Header // of this rank's file; nil if it has none
-	data   []byte              // the bytes that follow the header
-	err    error               // why there is nothing to write
+// A plan says who writes what. It depends on names, types and layouts alone, so
+// one serves every save of a State.
+type plan struct {
+	tensors []namedTensor
+	pieces  []piece             // of all ranks
+	header  *safetensors.Header // of this rank's file; nil if it has none
 }
 
 // snapshot copies what this rank is to write.
@@ -42,49 +48,55 @@ func (s *Store) snapshot(ctx context.Context, step int, state *State) snapshot {
 	if snap.values, snap.err = state.encodeValues(); snap.err != nil {
 		return snap
 	}
-	snap.pieces = s.assigned(snap.state.tensors)
-	snap.err = s.copyPieces(ctx, &snap)
+	if snap.plan, snap.err = s.planFor(snap.state.tensors); snap.err == nil {
+		snap.data, snap.err = s.copyData(ctx, snap.plan)
+	}
 	return snap
 }
 
-// assigned is assign, looked up if it was asked for the same tensors before.
-func (s *Store) assigned(tensors []namedTensor) []piece {
+// planFor returns the plan for tensors: that of the last save if it was for the
+// same names, types and layouts.
+func (s *Store) planFor(tensors []namedTensor) (plan, error) {
 	same := func(a, b namedTensor) bool {
 		return a.name == b.name && a.DType() == b.DType() && a.Layout() == b.Layout() && a.Mesh() == b.Mesh()
 	}
-	if s.pieces == nil || !slices.EqualFunc(tensors, s.planned, same) {
-		s.planned, s.pieces = tensors, assign(tensors)
+	if s.plan.pieces != nil && slices.EqualFunc(tensors, s.plan.tensors, same) {
+		s.plan.tensors = tensors
+		return s.plan, nil
 	}
-	return s.pieces
-}
-
-// copyPieces makes the header of this rank's file and fills its data.
-func (s *Store) copyPieces(ctx context.Context, snap *snapshot) error {
+	p := plan{tensors: tensors, pieces: assign(tensors)}
 	me := s.c.WorldRank(s.c.Rank())
-	from := map[string]*dtensor.Tensor{}
 	var list []safetensors.Tensor
-	for _, p := range snap.pieces {
-		if t := snap.state.tensors[p.tensor]; p.writer == me {
-			from[t.name] = t.Tensor
-			list = append(list, safetensors.Tensor{Name: t.name, DType: t.DType(), Shape: p.box.size})
+	for _, piece := range p.pieces {
+		if t := tensors[piece.tensor]; piece.writer == me {
+			list = append(list, safetensors.Tensor{Name: t.name, DType: t.DType(), Shape: piece.box.size})
 		}
 	}
-	if len(list) == 0 {
-		return nil
+	if len(list) > 0 {
+		h, err := safetensors.NewHeader(map[string]string{"format": formatName}, list)
+		if err != nil {
+			return plan{}, err
+		}
+		p.header = h
 	}
-	h, err := safetensors.NewHeader(map[string]string{"format": formatName}, list)
-	if err != nil {
-		return err
+	s.plan = p
+	return p, nil
+}
+
+// copyData copies this rank's part of the tensors into host memory.
+func (s *Store) copyData(ctx context.Context, p plan) ([]byte, error) {
+	if p.header == nil {
+		return nil, nil
 	}
-	n := h.FileBytes - h.DataStart
-	if cap(s.host) < n {
-		s.host = make([]byte, n)
+	s.host = resize(s.host, p.header.FileBytes-p.header.DataStart)
+	from := map[string]*dtensor.Tensor{}
+	for _, t := range p.tensors {
+		from[t.name] = t.Tensor
 	}
-	snap.header, snap.data = h, s.host[:n]
-	return dtensor.Try(ctx, from[list[0].Name].Mesh(), func() {
-		for _, t := range h.Tensors {
-			x := from[t.Name].ToLocal()
-			x.Device().ToHost(unsafe.Pointer(&snap.data[t.Offset]), x.Ptr(), t.Bytes)
+	return s.host, dtensor.Try(ctx, p.tensors[0].Mesh(), func() {
+		for _, t := range p.header.Tensors {
+			x := from[t.Name].Local()
+			x.Device().ToHost(unsafe.Pointer(&s.host[t.Offset]), x.Ptr(), t.Bytes)
 		}
 	})
 }
@@ -156,7 +168,7 @@ func (s *Store) commit(ctx context.Context, snap snapshot) error {
 // writePart writes this rank's file into the folder dir.
 func (s *Store) writePart(dir string, snap snapshot) (part, error) {
 	p := part{Digest: snap.state.digest()}
-	if snap.header == nil {
+	if snap.plan.header == nil {
 		return p, nil
 	}
 	name := fmt.Sprintf("rank-%05d.safetensors", s.c.WorldRank(s.c.Rank()))
@@ -164,16 +176,16 @@ func (s *Store) writePart(dir string, snap snapshot) (part, error) {
 	if err != nil {
 		return p, fmt.Errorf("%w; all hosts need to see the folder", err)
 	}
-	begin := snap.header.Encode()
+	begin := snap.plan.header.Encode()
 	whole := crc32.Checksum(begin, castagnoli())
 	if err = writeAll(f, begin); err == nil {
-		for _, t := range snap.header.Tensors {
+		for _, t := range snap.plan.header.Tensors {
 			b := snap.data[t.Offset : t.Offset+t.Bytes]
 			if err = writeAll(f, b); err != nil {
 				break
 			}
 			whole = crc32.Update(whole, castagnoli(), b)
-			p.Chunks = append(p.Chunks, partChunk{t.Name, snap.header.DataStart + t.Offset, blockSums(b, s.o.blockBytes)})
+			p.Chunks = append(p.Chunks, partChunk{t.Name, snap.plan.header.DataStart + t.Offset, blockSums(b, s.o.blockBytes)})
 		}
 	}
 	if err == nil {
@@ -182,7 +194,7 @@ func (s *Store) writePart(dir string, snap snapshot) (part, error) {
 	if closed := f.Close(); err == nil {
 		err = closed
 	}
-	p.File = &fileEntry{name, snap.header.FileBytes, fmt.Sprintf("%08x", whole)}
+	p.File = &fileEntry{name, snap.plan.header.FileBytes, fmt.Sprintf("%08x", whole)}
 	return p, err
 }
 
@@ -235,7 +247,7 @@ func (s *Store) index(snap snapshot, texts [][]byte) (*index, error) {
 		x.Tensors = append(x.Tensors, tensorEntry{Name: t.name, DType: safetensors.Name(t.DType()), Shape: append([]int{}, t.Shape()...),
 			Layout: t.Layout().String() + " on " + t.Mesh().String(), Chunks: []chunkEntry{}})
 	}
-	for _, p := range snap.pieces {
+	for _, p := range snap.plan.pieces {
 		t := &x.Tensors[p.tensor]
 		c := chunks[key{p.writer, t.Name}]
 		t.Chunks = append(t.Chunks, chunkEntry{files[p.writer], c.At, append([]int{}, p.box.offset...), append([]int{}, p.box.size...), c.CRC32C})

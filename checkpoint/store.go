@@ -46,10 +46,9 @@ type Store struct {
 	root string
 	o    Options
 
-	host    []byte        // what this rank writes, copied; in use until the save ends
-	saving  chan error    // receives the result of the save under way; nil: none
-	planned []namedTensor // what pieces were assigned for
-	pieces  []piece
+	host   []byte     // what this rank writes, copied; in use until the save ends
+	saving chan error // receives the result of the save under way; nil: none
+	plan   plan       // of the last save
 }
 
 // Open returns the store of the ranks of world in the folder root, which it makes
