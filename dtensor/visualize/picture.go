@@ -33,9 +33,7 @@ func Tensor(t *dtensor.Tensor) *Picture { return Layout(t.Layout(), t.Mesh().Ran
 func Layout(l layout.Layout, ranks []int) *Picture {
 	axes := l.Axes()
 	p := &Picture{Title: fmt.Sprintf("%v on %v", l, axes), Shape: l.Shape()}
-	if !inOrder(ranks) {
-		p.Title += fmt.Sprintf(" of ranks %s", join(ranks, ", "))
-	}
+	p.Title += of(ranks)
 	b := builder{picture: p}
 	for position := range axes.Count() {
 		rank := position
@@ -59,9 +57,7 @@ func Shards(s *dtensor.LocalShards) *Picture {
 	ranks := s.Mesh().Ranks()
 	shape := s.Shape()
 	p := &Picture{Title: fmt.Sprintf("[%d, %d] in %d shards on %v", shape[0], shape[1], len(s.Chunks()), s.Mesh()), Shape: shape[:]}
-	if !inOrder(ranks) {
-		p.Title += fmt.Sprintf(" of ranks %s", join(ranks, ", "))
-	}
+	p.Title += of(ranks)
 	b := builder{picture: p}
 	has := map[int]bool{}
 	for _, c := range s.Chunks() {
@@ -79,14 +75,18 @@ func Shards(s *dtensor.LocalShards) *Picture {
 	return b.done()
 }
 
-// inOrder reports whether ranks are 0, 1, 2 and so on.
-func inOrder(ranks []int) bool {
+// of names the ranks of a mesh unless they are 0, 1, 2 and so on.
+func of(ranks []int) string {
 	for i, r := range ranks {
-		if i != r {
-			return false
+		switch {
+		case i == r:
+		case len(ranks) == 1:
+			return fmt.Sprintf(" of rank %d", r)
+		default:
+			return " of ranks " + join(ranks, ", ")
 		}
 	}
-	return true
+	return ""
 }
 
 // A builder collects which rank holds which box.

@@ -60,7 +60,8 @@ const policy = `
 	launcher/hosts <
 	cmd/gorun  < launcher
 
-	examples/...         < runtime nn embedding loss optim checkpoint dtensor/visualize
+	examples/...         < runtime nn embedding loss optim checkpoint dtensor/visualize examples/internal/ranks
+	examples/internal/ranks < comm/mem
 	bench/...            < runtime nn embedding loss optim checkpoint internal/gemm internal/simd
 	internal/conformance/... < runtime nn embedding loss optim
 	internal/deps        <
