@@ -37,15 +37,14 @@
 // # Arithmetic
 //
 // Reductions fold in rank order, so the bits are those of the other backends.
-// The library reduces what comes out the same in any order: integers and bool,
-// and float32 and float64 sums and products of two ranks. The rest is exchanged
-// and folded here: each rank receives its part of all ranks' values, so the
-// bytes that move are those of any all-reduce. That are other floating-point
-// numbers (MPI does not define NaN for Min and Max), sums of 8 and 16 bits
-// (Open MPI's saturate), uint8 (MPICH compares with signs) and user-defined
-// operations. Options.Unordered leaves
-// sums and products of float32 and float64 to the library for any number of
-// ranks.
+// They are exchanged and folded here: each rank receives its part of all ranks'
+// values, so the bytes that move are those of any all-reduce. With more than 16
+// ranks the library reduces what comes out the same in any order, integers and
+// bool; with Options.Unordered it does so for any number of ranks, and for sums
+// and products of float32 and float64. It never reduces 16-bit floats, Min and
+// Max of floating-point numbers (MPI does not define NaN), sums of 8 and 16
+// bits (Open MPI's saturate), uint8 (MPICH compares with signs) and user-defined
+// operations.
 //
 // # Sizes
 //

@@ -16,6 +16,7 @@ type job struct {
 	lib        *library
 	rank, size int
 	linger     time.Duration
+	spins      int         // looks before a waiting rank yields
 	thread     chan func() // runs on the thread that started the library
 	control    uintptr     // the communicator of letters
 

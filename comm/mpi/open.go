@@ -38,7 +38,7 @@ func open(o Options) (*Rank, error) {
 		return nil, err
 	}
 	j := &job{
-		lib: lib, born: time.Now(), linger: o.Linger, thread: make(chan func()),
+		lib: lib, born: time.Now(), spins: patience(launch.LocalSize, goruntime.NumCPU()), linger: o.Linger, thread: make(chan func()),
 		groups: map[uint64]*Rank{}, dead: map[uint64]*comm.AbortError{}, ended: map[int]*ending{},
 	}
 	if j.linger == 0 {

@@ -11,12 +11,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How a waiting rank behaves: it looks spins times, yields the core between
-// looks for a while, and then sleeps between them, since what takes long takes
-// longer still. A yield that finds nobody costs 0.4 µs (2 cores of 2.1 GHz);
+// patience returns how often a waiting rank looks before it yields. With more
+// ranks than cores, or if that is unknown, the one waited for needs this core.
+func patience(localRanks, cores int) (spins int) {
+	if localRanks > 0 && localRanks <= cores {
+		return 100
+	}
+	return 1
+}
+
+// How a waiting rank behaves then: it yields the core between looks for a
+// while, and then sleeps between them, since what takes long takes longer still. A yield that finds nobody costs 0.4 µs (2 cores of 2.1 GHz);
 // one that finds another busy rank may cost a time slice.
 const (
-	spins       = 32
 	restless    = 100 * time.Microsecond
 	perByte     = 2 * time.Nanosecond // more of it for large calls, which move only while somebody looks
 	shortestNap = 20 * time.Microsecond
@@ -32,7 +39,7 @@ const endedGrace = 200 * time.Millisecond
 func (r *Rank) wait(ctx context.Context, call *comm.Call, arrived func(i int) error) error {
 	defer func() { r.requests = r.requests[:0] }()
 	first := 0
-	p := pause{patience: restless + time.Duration(call.Bytes())*perByte}
+	p := pause{spins: r.job.spins, patience: restless + time.Duration(call.Bytes())*perByte}
 	calm := r.job.alarm.Load() - 1
 	for look := 0; ; look++ {
 		if err := r.sweep(&first, look, arrived); err != nil {
@@ -128,13 +135,14 @@ func (r *Rank) vain(call *comm.Call) error {
 // pause is the time between two looks.
 type pause struct {
 	looks    int
+	spins    int
 	patience time.Duration
 	began    time.Time
 }
 
 func (p *pause) wait() {
 	p.looks++
-	if p.looks < spins {
+	if p.looks < p.spins {
 		return
 	}
 	if p.began.IsZero() {
