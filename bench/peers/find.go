@@ -23,15 +23,16 @@ const ours = "gorun"
 type program struct {
 	name  string
 	ranks func() []*exec.Cmd // the processes of one run, the first of which prints
-	clean func()             // afterwards, once
 }
 
 // find returns our benchmark, then the peers that measure the same, and what is
-// missing, each with the reason.
-func find(ctx context.Context, o options, dir string) (found []*program, missing []string, err error) {
+// missing, each with the reason. clean removes what it has made outside dir; it is
+// never nil.
+func find(ctx context.Context, o options, dir string) (found []*program, missing []string, clean func(), err error) {
+	clean = func() {}
 	bench := filepath.Join(dir, o.bench)
 	if out, err := command("go", "build", "-o", bench, "./bench/"+o.bench).CombinedOutput(); err != nil {
-		return nil, nil, fmt.Errorf("go build ./bench/%s: %w\n%s", o.bench, err, out)
+		return nil, nil, clean, fmt.Errorf("go build ./bench/%s: %w\n%s", o.bench, err, out)
 	}
 	wanted := func(name string) bool {
 		if o.only == "" {
@@ -64,12 +65,12 @@ func find(ctx context.Context, o options, dir string) (found []*program, missing
 	}
 	python, err := findPython(ctx)
 	if err != nil {
-		return found, append(missing, "PyTorch ("+err.Error()+")"), nil
+		return found, append(missing, "PyTorch ("+err.Error()+")"), clean, nil
 	}
 	for _, p := range python.programs(o) {
 		found, missing = place(found, missing, p, nil, wanted)
 	}
-	return found, missing, nil
+	return found, missing, python.clean, nil
 }
 
 // place adds a program to those found, or why there is none to those missing.
@@ -83,9 +84,9 @@ func place(found []*program, missing []string, p *program, err error, wanted fun
 	return append(found, p), missing
 }
 
-// one is a program of one process with nothing to clean up.
+// one is a program of one process.
 func one(name string, cmd func() *exec.Cmd) *program {
-	return &program{name: name, ranks: func() []*exec.Cmd { return []*exec.Cmd{cmd()} }, clean: func() {}}
+	return &program{name: name, ranks: func() []*exec.Cmd { return []*exec.Cmd{cmd()} }}
 }
 
 // compiled builds one of our C sources. The error says what is missing.
@@ -168,13 +169,13 @@ func findPython(ctx context.Context) (*python, error) {
 // gloo and over MPI.
 func (p *python) programs(o options) []*program {
 	script := o.bench + ".py"
-	single := &program{name: "torch 1 rank", clean: p.clean, ranks: func() []*exec.Cmd {
+	single := &program{name: "torch 1 rank", ranks: func() []*exec.Cmd {
 		return []*exec.Cmd{p.command(o, "", "python3", script)}
 	}}
 	if o.np == 1 || o.bench == "kernels" || o.bench == "gemm" {
 		return []*program{single}
 	}
-	gloo := &program{name: "torch gloo", clean: p.clean, ranks: func() []*exec.Cmd {
+	gloo := &program{name: "torch gloo", ranks: func() []*exec.Cmd {
 		port := freePort()
 		ranks := make([]*exec.Cmd, o.np)
 		for r := range ranks {
@@ -184,7 +185,7 @@ func (p *python) programs(o options) []*program {
 		}
 		return ranks
 	}}
-	mpi := &program{name: "torch mpi", clean: p.clean, ranks: func() []*exec.Cmd {
+	mpi := &program{name: "torch mpi", ranks: func() []*exec.Cmd {
 		return []*exec.Cmd{p.command(o, "mpi", "mpirun", "--oversubscribe", "-np", fmt.Sprint(o.np), "python3", script)}
 	}}
 	if o.bench == "comm" || o.bench == "redistribute" {

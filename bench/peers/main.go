@@ -80,15 +80,11 @@ func compare(ctx context.Context, o options) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	found, missing, err := find(ctx, o, dir)
+	found, missing, clean, err := find(ctx, o, dir)
+	defer clean()
 	if err != nil {
 		return err
 	}
-	defer func() {
-		for _, p := range found {
-			p.clean()
-		}
-	}()
 	if len(missing) > 0 {
 		fmt.Fprintln(os.Stderr, "missing: "+strings.Join(missing, "; "))
 	}
