@@ -25,8 +25,8 @@ type Chunk struct {
 
 // LocalShards is a 2-D table of which each rank of a mesh holds any number of
 // boxes, none for one: several shards of rows, or several of columns. It is how
-// a planner may place tables where no list of placements says it. Cast works
-// shard by shard; for anything else bring it to a Tensor with Distribute.
+// a planner may place tables where no list of placements says it. Cast and View
+// work shard by shard; for anything else bring it to a Tensor with Distribute.
 type LocalShards struct {
 	mesh   *Mesh
 	dt     tensor.DType
@@ -130,6 +130,41 @@ func (l *LocalShards) Cast(dt tensor.DType) *LocalShards {
 		out.shards = append(out.shards, LocalShard{tensor.Cast(s.Data, dt), s.Offset})
 	}
 	return out
+}
+
+// View returns the table in another shape of the same number of elements, in the
+// same row-major order, shard by shard. That is possible where each shard has
+// whole rows that are whole rows of the new shape too; it returns an error, the
+// same on every rank, for any other.
+func (l *LocalShards) View(shape [2]int) (*LocalShards, error) {
+	if shape[0] < 0 || shape[1] < 0 || shape[0]*shape[1] != l.shape[0]*l.shape[1] {
+		return nil, fmt.Errorf("dtensor: LocalShards.View: a table %v cannot be viewed as %v; keep the number of elements", l.shape, shape)
+	}
+	out := &LocalShards{mesh: l.mesh, dt: l.dt, shape: shape, shards: slices.Clone(l.shards), chunks: slices.Clone(l.chunks)}
+	if shape == l.shape {
+		return out, nil
+	}
+	rows := func(n int) (rows int, ok bool) { // of the new shape, for n rows of the table
+		if shape[1] == 0 {
+			return 0, true
+		}
+		return n * l.shape[1] / shape[1], n*l.shape[1]%shape[1] == 0
+	}
+	k := 0
+	for i, c := range l.chunks {
+		first, ok := rows(c.Offset[0])
+		count, ok2 := rows(c.Size[0])
+		if !ok || !ok2 || c.Size[1] != l.shape[1] {
+			return nil, fmt.Errorf("dtensor: LocalShards.View: the shard of rank %d at %v of size %v of a table %v is no list of rows of %v; shard by rows, or Distribute",
+				l.mesh.ranks[c.Position], c.Offset, c.Size, l.shape, shape)
+		}
+		out.chunks[i].Offset, out.chunks[i].Size = [2]int{first, 0}, [2]int{count, shape[1]}
+		if l.mesh.all.Rank() == c.Position {
+			out.shards[k] = LocalShard{l.shards[k].Data.Reshape(count, shape[1]), out.chunks[i].Offset}
+			k++
+		}
+	}
+	return out, nil
 }
 
 // Distribute returns the table as a Tensor with the placements: one exchange,

@@ -101,3 +101,41 @@ func TestLocalShardsErrors(t *testing.T) {
 		return nil
 	})
 }
+
+// A view and a cast act on each shard, and the chunks say where the shards are now.
+func TestLocalShardsView(t *testing.T) {
+	for _, mesh := range [][]int{{1}, {2}, {3}} {
+		onMesh(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+			byRows := [][4]int{{0, 0, 2, 5}, {2, 0, 4, 5}}
+			table, err := dtensor.NewLocalShards(m, tensor.Float32, [2]int{6, 5}, cut(m, []int{0, 1}, byRows)...)
+			if err != nil {
+				return err
+			}
+			v, err := table.View([2]int{3, 10})
+			if err != nil {
+				return err
+			}
+			if got := fmt.Sprint(v.Chunks()); got != fmt.Sprintf("[{0 [0 0] [1 10]} {%d [1 0] [2 10]}]", min(1, m.Size()-1)) {
+				return fmt.Errorf("chunks %s", got)
+			}
+			return dtensor.Try(ctx, m, func() {
+				x := v.Cast(tensor.Float64).Distribute(layout.Shard(0))
+				if got := tensor.ToSlice[float32](x.Cast(tensor.Float32).Full()); !slices.Equal(x.Shape(), []int{3, 10}) || !slices.Equal(got, tensor.ToSlice[float32](numbers(m, []int{6, 5}))) {
+					failf("%v holds %v", x, got)
+				}
+				for _, shape := range [][2]int{{5, 6}, {2, 15}, {7, 5}, {-3, -10}} {
+					if _, err := table.View(shape); err == nil || !strings.Contains(err.Error(), "View") {
+						failf("view as %v gives %v", shape, err)
+					}
+				}
+				columns, err := dtensor.NewLocalShards(m, tensor.Float32, [2]int{6, 5}, cut(m, []int{0, 1}, [][4]int{{0, 0, 6, 2}, {0, 2, 6, 3}})...)
+				if err != nil {
+					failf("%w", err)
+				}
+				if _, err := columns.View([2]int{3, 10}); err == nil {
+					failf("columns of a row are viewed as parts of another")
+				}
+			})
+		})
+	}
+}
