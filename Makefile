@@ -3,10 +3,11 @@
 GO          ?= go
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-# What the tests start beside Go itself: a C compiler, for the race detector.
-DEBS := gcc libc6-dev
+# What the tests start beside Go itself: a C compiler, for the race detector, and
+# the MPI libraries with their launchers.
+DEBS := gcc libc6-dev openmpi-bin mpich
 
-.PHONY: help build train train-long test race verify bench bench-comm bench-gemm deps rename clean
+.PHONY: help build train train-long test test-full race verify bench bench-comm bench-gemm deps rename clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,6 +29,9 @@ race:
 	@if command -v $${CC:-gcc} >/dev/null; then echo '$(GO) test -race -short ./...'; $(GO) test -race -short ./...; \
 	elif [ "$$CI" = true ]; then echo 'the race detector needs a C compiler: run make deps' >&2; exit 1; \
 	else echo 'skipped: the race detector needs a C compiler (make deps)'; fi
+
+test-full: ## every operator on random layouts for 30 minutes; prints its seed
+	$(GO) test ./dtensor -run TestOperatorsFull -v -timeout 60m -dtensor.full 30m
 
 verify: ## gofmt, vet, staticcheck
 	@out=$$(gofmt -l .); [ -z "$$out" ] || { echo "not gofmt-ed: $$out" >&2; exit 1; }

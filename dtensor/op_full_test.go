@@ -1,0 +1,207 @@
+package dtensor_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+var (
+	fullTime = flag.Duration("dtensor.full", 0, "how long to try operators on random layouts; 0: not at all")
+	fullSeed = flag.Uint64("dtensor.seed", 0, "seed of -dtensor.full; 0: another each time")
+)
+
+// TestOperatorsFull tries operators until the time is over: each case is one
+// operator on one mesh, with any placements of all its inputs, uneven sizes among
+// them. A failure names the case, which -dtensor.seed gives again.
+func TestOperatorsFull(t *testing.T) {
+	if *fullTime == 0 {
+		t.Skip("-dtensor.full is not given")
+	}
+	seed := *fullSeed
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	t.Logf("seed %d", seed)
+	end := time.Now().Add(*fullTime)
+	tried := 0
+	for ; time.Now().Before(end) && !t.Failed(); tried++ {
+		randomTrial(t, seed, uint64(tried))
+	}
+	t.Logf("%d cases", tried)
+}
+
+// TestOperatorsSample tries a few such cases, always the same.
+func TestOperatorsSample(t *testing.T) {
+	for i := range 20 * most {
+		randomTrial(t, 20261120, uint64(i))
+	}
+}
+
+// randomTrial tries the case of a number.
+func randomTrial(t *testing.T, seed, number uint64) {
+	t.Helper()
+	pick := rand.New(rand.NewPCG(seed, number))
+	c := &opCases[pick.IntN(len(opCases))]
+	shapes := c.shapes[pick.IntN(len(c.shapes))]
+	mesh := meshes[pick.IntN(len(meshes))]
+	onMesh(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+		rng := rand.New(rand.NewPCG(seed, number)) // the same on every rank
+		whole, in := make([]T, len(shapes)), make([]T, len(shapes))
+		label := ""
+		for i, s := range shapes {
+			whole[i] = c.input(m, i, s, make([]layout.Placement, len(mesh)))
+			in[i] = whole[i].Redistribute(randomPlacements(rng, m, s, i < len(c.ints) && c.ints[i] > 0)...)
+			label += " " + in[i].String()
+		}
+		if err := c.compare(ctx, in, whole); err != nil {
+			return fmt.Errorf("seed %d, case %d: %s:%s: %w", seed, number, c.name, label, err)
+		}
+		return nil
+	})
+}
+
+// compare compares the operator on in with itself on whole, values and gradients.
+func (c *opCase) compare(ctx context.Context, in, whole []T) error {
+	want, wantGrads, err := c.run(ctx, whole)
+	if err != nil {
+		return fmt.Errorf("replicated: %w", err)
+	}
+	got, grads, err := c.run(ctx, in)
+	if err != nil {
+		return err
+	}
+	if err := c.same(ctx, got, want); err != nil {
+		return fmt.Errorf("→ %v: %w", got, err)
+	}
+	for i, g := range grads {
+		if g.Dense() == nil {
+			continue
+		}
+		if err := gradLayout(in[i], g.Dense()); err != nil {
+			return fmt.Errorf("gradient %d: %w", i, err)
+		}
+		if err := c.same(ctx, g.Dense(), wantGrads[i].Dense()); err != nil {
+			return fmt.Errorf("gradient %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// randomPlacements returns placements that a tensor of the shape can have.
+func randomPlacements(rng *rand.Rand, m *dtensor.Mesh, shape []int, ints bool) []layout.Placement {
+	list := options(shape, ints)
+	for {
+		p := make([]layout.Placement, len(m.Axes()))
+		for i := range p {
+			p[i] = list[rng.IntN(len(list))]
+			if d, ok := p[i].Dim(); ok && rng.IntN(3) == 0 {
+				sizes := make([]int, m.Axes()[i].Size)
+				for range shape[d] {
+					sizes[rng.IntN(len(sizes))]++
+				}
+				p[i] = layout.ShardSizes(d, sizes...)
+			}
+		}
+		if valid(m, shape, p) {
+			return p
+		}
+	}
+}
+
+// kinks are cases that have no derivative where they are tried, or compute in
+// single precision.
+var kinks = []string{"Maximum of equals", "Cast", "Norm of maximum"}
+
+// The gradient of every operator is that of finite differences in double
+// precision; that all layouts have this gradient is what the other tests say.
+func TestOperatorsFiniteDifferences(t *testing.T) {
+	onMesh(t, []int{1}, func(ctx context.Context, m *dtensor.Mesh) error {
+		for _, c := range opCases {
+			if c.nograd || slices.Contains(kinks, c.name) {
+				continue
+			}
+			if err := c.differences(ctx, m); err != nil {
+				return fmt.Errorf("%s: %w", c.name, err)
+			}
+		}
+		return nil
+	})
+}
+
+func (c *opCase) differences(ctx context.Context, m *dtensor.Mesh) error {
+	shapes := slices.MinFunc(c.shapes, func(a, b [][]int) int { return elements(a) - elements(b) })
+	in := make([]T, len(shapes))
+	for i, s := range shapes {
+		in[i] = c.input(m, i, s, make([]layout.Placement, 1))
+		if in[i].DType().Float() {
+			in[i] = in[i].Cast(tensor.Float64)
+		}
+	}
+	value := func() (v float64, err error) {
+		err = dtensor.Try(ctx, m, func() {
+			y := c.f(in)
+			v = y.Mul(weights(m, y)).Sum(nil, false).Full().Item()
+		})
+		return v, err
+	}
+	var params []T
+	var at []int
+	for i, x := range in {
+		if x.DType().Float() {
+			params, at = append(params, x), append(at, i)
+		}
+	}
+	_, grads, err := dtensor.ValueAndGrad(ctx, func() T { y := c.f(in); return y.Mul(weights(m, y)).Sum(nil, false) }, params...)
+	if err != nil {
+		return err
+	}
+	const h = 1e-6
+	for k, i := range at {
+		x := in[i]
+		whole, got := tensor.ToSlice[float64](x.Local()), tensor.ToSlice[float64](grads[k].Dense().Local())
+		for e := range whole {
+			var v [2]float64
+			for side, step := range []float64{-h, h} {
+				moved := slices.Clone(whole)
+				moved[e] += step
+				in[i] = dtensor.Distribute(m, tensor.FromSlice(m.Device(), moved, x.Shape()...), layout.Replicate())
+				if v[side], err = value(); err != nil {
+					return err
+				}
+			}
+			in[i] = x
+			if want := (v[1] - v[0]) / (2 * h); math.Abs(got[e]-want) > 1e-5*(1+math.Abs(want)) {
+				return fmt.Errorf("input %d, element %d: gradient %v, finite difference %v", i, e, got[e], want)
+			}
+		}
+	}
+	return nil
+}
+
+// weights are what a test multiplies a result by before it is summed.
+func weights(m *dtensor.Mesh, y T) T {
+	return dtensor.Normal(m, dtensor.Key{Seed: 3}, 0, 1, y.Shape(), layout.Replicate()).Cast(tensor.Float64)
+}
+
+// elements is the number of elements of all shapes, many if one has none.
+func elements(shapes [][]int) int {
+	n := 0
+	for _, s := range shapes {
+		size := product(s)
+		if size == 0 {
+			return math.MaxInt32
+		}
+		n += size
+	}
+	return n
+}
