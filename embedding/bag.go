@@ -74,7 +74,12 @@ type BagOptions struct {
 // Bag throws as Lookup does, and an *Error for offsets that do not start at 0,
 // descend or pass the end, and for weights with another Mode than Sum.
 func Bag(weight, ids, offsets, weights *dtensor.Tensor, o BagOptions) *dtensor.Tensor {
+	return (&Table{weight: weight}).bag(ids, offsets, weights, o)
+}
+
+func (t *Table) bag(ids, offsets, weights *dtensor.Tensor, o BagOptions) *dtensor.Tensor {
 	const op = "Bag"
+	weight := t.weight
 	s := o.check(op, weight)
 	checkIDs(op, weight, ids, s)
 	checkBags(op, ids, offsets, weights, s, &o)
@@ -101,7 +106,7 @@ func Bag(weight, ids, offsets, weights *dtensor.Tensor, o BagOptions) *dtensor.T
 	if s.renorm && table != weight {
 		refuse(op, "MaxNorm changes %s in place, but it is a sum of what the ranks hold; redistribute it to Replicate or Shard", s.table)
 	}
-	inputs := []*dtensor.Tensor{weight}
+	inputs := []*dtensor.Tensor{t.input()}
 	if weights != nil {
 		b.scale = weights.Redistribute(p.ids...)
 		inputs = append(inputs, weights)
@@ -115,9 +120,11 @@ func Bag(weight, ids, offsets, weights *dtensor.Tensor, o BagOptions) *dtensor.T
 	out := p.mesh.Wrap(op, b.forward(), nil, false, shape, b.result...)
 	out = dtensor.Record(op, out, inputs, func(gy *dtensor.Tensor) []dtensor.Grad {
 		rows, scales := b.backward(gy)
-		grads := []dtensor.Grad{dtensor.Sparse(rows)}
+		grads := make([]dtensor.Grad, 1, 2)
 		if table != weight {
 			grads[0] = dtensor.Dense(rows.Dense())
+		} else {
+			grads[0] = t.take(rows)
 		}
 		if weights != nil {
 			grads = append(grads, dtensor.Dense(scales))

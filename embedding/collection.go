@@ -103,11 +103,20 @@ func (c *Collection) find(name string) *feature {
 // Tables returns the tables in the order given; do not modify it.
 func (c *Collection) Tables() []*Table { return c.tables }
 
-// Params returns the rows of all tables, in their order: what to train.
+// Params returns the Param of each table, in their order: what to train.
 func (c *Collection) Params() []*dtensor.Tensor {
 	p := make([]*dtensor.Tensor, len(c.tables))
 	for i, t := range c.tables {
-		p[i] = t.weight
+		p[i] = t.Param()
+	}
+	return p
+}
+
+// inputs returns what a lookup is recorded to depend on.
+func (c *Collection) inputs() []*dtensor.Tensor {
+	p := make([]*dtensor.Tensor, len(c.tables))
+	for i, t := range c.tables {
+		p[i] = t.input()
 	}
 	return p
 }

@@ -33,7 +33,12 @@ import (
 // *IDError for an id that is not in [0, V), on every rank of the mesh, whichever
 // rank holds it.
 func Lookup(weight, ids *dtensor.Tensor, o Options) *dtensor.Tensor {
+	return (&Table{weight: weight, options: o}).lookUp(ids)
+}
+
+func (t *Table) lookUp(ids *dtensor.Tensor) *dtensor.Tensor {
 	const op = "Lookup"
+	weight, o := t.weight, t.options
 	s := o.check(op, weight)
 	checkIDs(op, weight, ids, s)
 	p := planFor(op, weight, ids, s)
@@ -47,15 +52,16 @@ func Lookup(weight, ids *dtensor.Tensor, o Options) *dtensor.Tensor {
 		empty := p.mesh.Wrap(op, tensor.New(p.mesh.Device(), weight.DType(), 0), nil, false, shape, p.result...)
 		return empty.Redistribute(p.final...)
 	}
-	l := newLookup(p, s, table, at, dtensor.Tracked(weight))
+	input := t.input()
+	l := newLookup(p, s, table, at, dtensor.Tracked(input))
 	local := l.forward()
 	out := p.mesh.Wrap(op, local, l.mask, !l.carries, shape, p.result...)
-	out = dtensor.Record(op, out, []*dtensor.Tensor{weight}, func(gy *dtensor.Tensor) []dtensor.Grad {
+	out = dtensor.Record(op, out, []*dtensor.Tensor{input}, func(gy *dtensor.Tensor) []dtensor.Grad {
 		rows := l.backward(gy)
 		if table != weight { // the rows have the layout of what it was reduced to
 			return []dtensor.Grad{dtensor.Dense(rows.Dense())}
 		}
-		return []dtensor.Grad{dtensor.Sparse(rows)}
+		return []dtensor.Grad{t.take(rows)}
 	})
 	if !p.premasked {
 		l.mask.Release() // out holds it

@@ -53,7 +53,7 @@ func (c *Collection) Bags(j *Jagged) *Pooled {
 	}
 	v.rows = nil
 	y := c.mesh.Wrap(op, out, nil, false, shape, places...)
-	y = dtensor.Record(op, y, c.Params(), func(gy *dtensor.Tensor) []dtensor.Grad {
+	y = dtensor.Record(op, y, c.inputs(), func(gy *dtensor.Tensor) []dtensor.Grad {
 		dy := gy.Redistribute(places...).Local()
 		return v.grads(func(t, i, f int) *tensor.Tensor {
 			w := c.features[f].width
@@ -81,7 +81,7 @@ func (v *visit) grads(of func(t, i, f int) *tensor.Tensor) []dtensor.Grad {
 	}
 	grads := make([]dtensor.Grad, len(values))
 	for t, rows := range v.backward(values) {
-		grads[t] = dtensor.Sparse(rows)
+		grads[t] = v.c.tables[t].take(rows)
 	}
 	return grads
 }

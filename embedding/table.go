@@ -29,6 +29,7 @@ type Config struct {
 type Table struct {
 	weight  *dtensor.Tensor
 	options Options
+	fused   *fused // nil: gradients are returned
 }
 
 // NewTable makes a table with random rows. It communicates nothing. It throws an
@@ -62,7 +63,12 @@ func (t *Table) Weight() *dtensor.Tensor { return t.weight }
 func (t *Table) Options() Options { return t.options }
 
 // Lookup returns the rows that ids name; see the function Lookup.
-func (t *Table) Lookup(ids *dtensor.Tensor) *dtensor.Tensor { return Lookup(t.weight, ids, t.options) }
+func (t *Table) Lookup(ids *dtensor.Tensor) *dtensor.Tensor { return t.lookUp(ids) }
+
+// Bag returns one row for each bag of ids; see the function Bag.
+func (t *Table) Bag(ids, offsets, weights *dtensor.Tensor, mode Mode) *dtensor.Tensor {
+	return t.bag(ids, offsets, weights, BagOptions{Options: t.options, Mode: mode})
+}
 
 // String describes the table.
 func (t *Table) String() string {

@@ -93,7 +93,7 @@ func (v *visit) share(axis int) *shares {
 	}
 	total, flat := placed(sizes)
 	list := c.mesh.Wrap(op, tensor.New(c.mesh.Device(), tensor.Float32, mine), nil, false, []int{total}, flat...)
-	list = dtensor.Record(op, list, c.Params(), func(gy *dtensor.Tensor) []dtensor.Grad {
+	list = dtensor.Record(op, list, c.inputs(), func(gy *dtensor.Tensor) []dtensor.Grad {
 		dy := gy.Redistribute(flat...).Local()
 		return v.grads(func(t, i, f int) *tensor.Tensor {
 			n, w := v.j.idsOf(v.at[f]).Numel(), c.features[f].width

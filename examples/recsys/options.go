@@ -27,6 +27,7 @@ type options struct {
 	epochs    int
 	rate      float64
 	tableRate float64
+	apart     bool // tables are changed after the backward pass, not in it
 }
 
 // invented is how many lines there are without -data.
@@ -51,6 +52,7 @@ func flags(o *options) *flag.FlagSet {
 	f.IntVar(&o.epochs, "epochs", 1, "times to see each line")
 	f.Float64Var(&o.rate, "lr", 2e-3, "learning rate of the networks (AdamW)")
 	f.Float64Var(&o.tableRate, "table-lr", 0.05, "learning rate of the tables (row-wise Adagrad)")
+	f.BoolVar(&o.apart, "unfused", false, "change the tables after the backward pass, not in it; the result is the same")
 	f.BoolVar(&o.json, "json", false, "print one JSON object at the end")
 	f.BoolVar(&o.help, "h", false, "show this help")
 	f.BoolVar(&o.help, "help", false, "show this help")

@@ -42,8 +42,11 @@ func report(ctx context.Context, world *comm.Comm, t *trainer, bad int, say func
 	s := summary{Steps: len(t.losses), LossFirst: t.losses[0], LossLast: t.losses[len(t.losses)-1],
 		HeldOutLoss: score.LogLoss(logits, labels), LogisticLoss: score.LogLoss(plain, labels),
 		MalformedLines: bad, LinesPerSecond: t.rate, NP: world.Size(), DP: t.o.dp, TP: t.o.tp, Losses: t.losses}
-	for _, p := range t.params {
+	for _, p := range t.model.dense() {
 		s.Parameters += p.Numel()
+	}
+	for _, table := range t.model.tables.Tables() {
+		s.Parameters += table.Weight().Numel()
 	}
 	for _, table := range t.plan {
 		s.Plan = append(s.Plan, table.String())

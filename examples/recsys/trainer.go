@@ -26,8 +26,9 @@ type trainer struct {
 	names          []string           // of the tables
 	plan           []embedding.Layout // of the tables
 
-	params           []*dtensor.Tensor
-	tables, networks optim.Optimizer
+	params   []*dtensor.Tensor
+	tables   []optim.Optimizer // one a table
+	networks optim.Optimizer
 
 	order  []int // of the lines of the epoch
 	epoch  int   // whose order it is, plus one
@@ -50,8 +51,13 @@ func newTrainer(ctx context.Context, mesh *dtensor.Mesh, data *criteo.Data, o *o
 	if t.model, err = newModel(ctx, mesh, o, tables); err != nil {
 		return nil, err
 	}
+	for _, table := range t.model.tables.Tables() {
+		opt := optim.NewRowAdagrad([]*dtensor.Tensor{table.Weight()}, optim.RowAdagradConfig{})
+		if t.tables = append(t.tables, opt); !o.apart {
+			table.Fuse(func(rows *dtensor.Rows) error { return opt.Step([]dtensor.Grad{dtensor.Sparse(rows)}, o.tableRate) })
+		}
+	}
 	t.params = append(t.model.tables.Params(), t.model.dense()...)
-	t.tables = optim.NewRowAdagrad(t.model.tables.Params(), optim.RowAdagradConfig{})
 	t.networks = optim.NewAdamW(t.model.dense(), optim.AdamWConfig{})
 	rows := 0
 	for _, n := range t.vocabulary.Rows {
@@ -124,9 +130,11 @@ func (t *trainer) step(ctx context.Context, step int) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	n := len(t.model.tables.Tables())
-	if err := t.tables.Step(grads[:n], t.o.tableRate); err != nil {
-		return 0, err
+	n := len(t.tables)
+	for i := 0; t.o.apart && i < n; i++ { // else they have been changed already
+		if err := t.tables[i].Step(grads[i:i+1], t.o.tableRate); err != nil {
+			return 0, err
+		}
 	}
 	if err := t.networks.Step(grads[n:], t.o.rate); err != nil {
 		return 0, err

@@ -1,0 +1,107 @@
+package embedding
+
+import (
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// Fuse makes the backward pass update the table itself: as soon as the gradients
+// of all its lookups have arrived, update gets their sum and changes the rows. No
+// gradient of the table is returned or kept, and no further pass over the tables
+// is needed. With an optimizer of this table alone it is
+//
+//	opt := optim.NewRowAdagrad([]*dtensor.Tensor{table.Weight()}, optim.RowAdagradConfig{})
+//	table.Fuse(func(rows *dtensor.Rows) error { return opt.Step([]dtensor.Grad{dtensor.Sparse(rows)}, rate) })
+//	...
+//	value, grads, err := dtensor.ValueAndGrad(ctx, forward, table.Param(), head)
+//
+// and gives the same bits as a step after ValueAndGrad. What to know:
+//
+//   - Pass Param, not Weight, to ValueAndGrad; the gradient of Param is one zero.
+//   - The table changes during ValueAndGrad. If that returns an error, it may have
+//     changed or not: go back to a checkpoint. Gradients cannot be clipped together.
+//   - A table whose lookups the value does not depend on is not updated.
+//   - Lookups through the table or its Collection are fused; the functions Lookup
+//     and Bag on Weight know nothing of it.
+//
+// An error of update ends ValueAndGrad with that error. A nil update undoes Fuse.
+// Fuse throws an *Error for a table that is Partial.
+func (t *Table) Fuse(update func(rows *dtensor.Rows) error) {
+	t.fused = nil
+	if t.weight.Layout().IsPartial() {
+		refuse("Fuse", "%v is a sum of what the ranks hold; redistribute it to Replicate or Shard", t)
+	}
+	if update != nil {
+		mesh := t.weight.Mesh()
+		handle := dtensor.Zeros(mesh, tensor.Float32, []int{1}, make([]layout.Placement, len(mesh.Axes()))...)
+		handle.Local().Persist()
+		t.fused = &fused{handle: handle, update: update}
+	}
+}
+
+// Param returns what to pass to ValueAndGrad: the rows, or if the table is fused
+// a tensor of one zero that stands for them.
+func (t *Table) Param() *dtensor.Tensor {
+	if t.fused != nil {
+		return t.fused.handle
+	}
+	return t.weight
+}
+
+// A fused table gathers the gradients of its lookups in one backward pass. The
+// gate is an operator on the handle, recorded before the first lookup, which all
+// lookups depend on: the tape comes to it when all of them have been.
+type fused struct {
+	handle  *dtensor.Tensor
+	update  func(rows *dtensor.Rows) error
+	gate    *dtensor.Tensor // of the tape of the last lookup
+	arrived []*dtensor.Rows
+}
+
+// input returns what a lookup in the table is recorded to depend on.
+func (t *Table) input() *dtensor.Tensor {
+	f := t.fused
+	if f == nil {
+		return t.weight
+	}
+	switch {
+	case !dtensor.Tracked(f.handle):
+		return f.handle
+	case f.gate != nil && dtensor.Tracked(f.gate):
+		return f.gate
+	}
+	f.arrived = nil
+	f.gate = dtensor.Record("Fuse", f.handle.Detach(), []*dtensor.Tensor{f.handle}, func(*dtensor.Tensor) []dtensor.Grad {
+		rows := f.sum(t.weight)
+		f.gate, f.arrived = nil, nil
+		if err := f.update(rows); err != nil {
+			fault.Throw(err)
+		}
+		return []dtensor.Grad{{}}
+	})
+	return f.gate
+}
+
+// take returns the gradient of what input returned, given that of the rows.
+func (t *Table) take(rows *dtensor.Rows) dtensor.Grad {
+	if t.fused == nil {
+		return dtensor.Sparse(rows)
+	}
+	t.fused.arrived = append(t.fused.arrived, rows)
+	return dtensor.Dense(t.fused.handle.Detach())
+}
+
+// sum returns the sum of what has arrived, in the order in which ValueAndGrad
+// adds up gradients of rows.
+func (f *fused) sum(weight *dtensor.Tensor) *dtensor.Rows {
+	if len(f.arrived) == 1 {
+		return f.arrived[0]
+	}
+	index, values := make([]*tensor.Tensor, len(f.arrived)), make([]*tensor.Tensor, len(f.arrived))
+	for i, r := range f.arrived {
+		index[i], values[i] = r.Index, r.Values
+	}
+	return dtensor.NewRows(weight, tensor.Cat(0, index...), tensor.Cat(0, values...)).Coalesce()
+}

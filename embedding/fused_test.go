@@ -1,0 +1,238 @@
+package embedding_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/commtest"
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/embedding"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// A stepper changes the rows of one table by their gradients.
+type stepper func(rows *dtensor.Rows, rate float64)
+
+// makers make a stepper for a table; package optim has the same ones, for any
+// layout, and examples/recsys tests these.
+var makers = map[string]func(w *dtensor.Tensor) stepper{
+	"row-wise Adagrad": func(w *dtensor.Tensor) stepper {
+		sums := tensor.Zeros(w.Local().Device(), w.DType(), w.Local().Dim(0)).Persist()
+		return func(rows *dtensor.Rows, rate float64) {
+			tensor.Adagrad{LR: rate, Eps: 1e-10}.StepRows(w.Local(), local(w, rows), sums)
+		}
+	},
+	"SGD": func(w *dtensor.Tensor) stepper {
+		return func(rows *dtensor.Rows, rate float64) { tensor.SGD{LR: rate}.StepRows(w.Local(), local(w, rows)) }
+	},
+	"SparseAdam": func(w *dtensor.Tensor) stepper {
+		m, v, step := tensor.ZerosLike(w.Local()).Persist(), tensor.ZerosLike(w.Local()).Persist(), 0
+		return func(rows *dtensor.Rows, rate float64) {
+			step++
+			tensor.Adam{LR: rate, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8}.StepRows(w.Local(), local(w, rows), m, v, step)
+		}
+	},
+}
+
+// local returns rows counted from the first one of this rank.
+func local(w *dtensor.Tensor, rows *dtensor.Rows) tensor.Rows {
+	offset, _ := w.Offset()
+	rows = rows.Coalesce()
+	return tensor.Rows{Index: tensor.AddScalar(rows.Index, -float64(offset[0])), Values: rows.Values}
+}
+
+// A twin trains two equal sets of tables, one of them fused, and compares their
+// bits after each of three steps.
+type twin struct {
+	plain, fused []*embedding.Table
+	forward      func(tables []*embedding.Table, head *dtensor.Tensor) *dtensor.Tensor
+}
+
+func (w *twin) check(ctx context.Context, m *dtensor.Mesh, maker func(w *dtensor.Tensor) stepper) error {
+	head := dtensor.Full(m, tensor.Float32, 0.5, []int{1}, replicated(m)...)
+	step := 0
+	rate := func() float64 { return 0.1 / float64(step+1) }
+	for _, t := range w.fused {
+		step := maker(t.Weight())
+		t.Fuse(func(rows *dtensor.Rows) error { step(rows, rate()); return nil })
+	}
+	var steps []stepper
+	for _, t := range w.plain {
+		steps = append(steps, maker(t.Weight()))
+	}
+	for ; step < 3; step++ {
+		var calls [2]string
+		var heads [2][]float64
+		for i, tables := range [][]*embedding.Table{w.plain, w.fused} {
+			record := m.Comm().Record()
+			params := []*dtensor.Tensor{head}
+			for _, t := range tables {
+				params = append(params, t.Param())
+			}
+			_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor { return w.forward(tables, head) }, params...)
+			if err != nil {
+				return err
+			}
+			heads[i] = floats(grads[0].Dense())
+			if i == 0 {
+				for k, step := range steps {
+					rows, ok := grads[1+k].Rows()
+					if !ok {
+						return fmt.Errorf("the gradient of table %d is dense", k)
+					}
+					step(rows, rate())
+				}
+			} else if grads[1].Dense().Numel() != 1 {
+				return fmt.Errorf("a fused table has the gradient %v", grads[1].Dense())
+			}
+			record.Stop()
+			calls[i] = record.Stats().Calls()
+		}
+		if calls[0] != calls[1] && step > 0 { // groups are made in the first step
+			return fmt.Errorf("fused makes the calls %s, unfused %s", calls[1], calls[0])
+		}
+		if !slices.Equal(heads[0], heads[1]) {
+			return fmt.Errorf("the gradient of the head is %v, unfused %v", heads[1], heads[0])
+		}
+		for k := range w.plain {
+			if got, want := floats(w.fused[k].Weight()), floats(w.plain[k].Weight()); !slices.Equal(got, want) {
+				return fmt.Errorf("step %d: table %d is %v, unfused %v", step, k, got, want)
+			}
+		}
+	}
+	return nil
+}
+
+func replicated(m *dtensor.Mesh) []layout.Placement { return make([]layout.Placement, len(m.Axes())) }
+
+func TestFusedLookups(t *testing.T) {
+	for name, maker := range makers {
+		t.Run(name, func(t *testing.T) {
+			for _, c := range []struct {
+				mesh   []int
+				layout embedding.Layout
+				ids    []layout.Placement
+			}{
+				{[]int{1}, embedding.Replicated(), one(replicate)}, {[]int{2}, embedding.RowWise("a"), one(shard0)}, {[]int{2}, embedding.Replicated(), one(shard0)},
+				{[]int{3}, embedding.RowWise("a"), one(replicate)}, {[]int{3}, embedding.ColumnWise("a"), one(shard0)}, {[]int{4}, embedding.TableWise("a", 2), one(shard0)},
+				{[]int{2, 2}, embedding.RowWise("b"), two(shard0, replicate)}, {[]int{2, 2}, embedding.Grid("b", "a"), two(replicate, shard0)},
+			} {
+				onMesh(t, c.mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+					tables := func() []*embedding.Table {
+						return []*embedding.Table{embedding.NewTable(m, embedding.Config{Rows: 7, Dim: 5, Layout: c.layout, PaddingIdx: new(1)})}
+					}
+					ids := place(m, someIDs(6, 7, 2), []int{6}, c.ids...)
+					more := place(m, someIDs(6, 7, 5), []int{2, 3}, c.ids...)
+					w := &twin{plain: tables(), fused: tables(), forward: func(tables []*embedding.Table, head *dtensor.Tensor) *dtensor.Tensor {
+						a, b := tables[0].Lookup(ids).Reduced(), tables[0].Bag(more, nil, nil, embedding.Mean).Reduced()
+						tables[0].Lookup(more) // its result is not used
+						return a.Mul(a).Sum(nil, false).Add(b.Mul(b).Sum(nil, false)).Mul(head).Sum(nil, false)
+					}}
+					if err := w.check(ctx, m, maker); err != nil {
+						return fmt.Errorf("%v, ids %v: %w", c.layout, c.ids, err)
+					}
+					return nil
+				})
+			}
+		})
+	}
+}
+
+func TestFusedCollection(t *testing.T) {
+	for name, maker := range makers {
+		for _, c := range []struct {
+			mesh    []int
+			samples []layout.Placement
+		}{{[]int{1}, one(shard0)}, {[]int{3}, one(shard0)}, {[]int{2, 2}, two(shard0, replicate)}} {
+			onMesh(t, c.mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+				axes := []string{"a", "b"}[:len(c.mesh)]
+				j, err := someBatch(shelfFeatures, shelfRows, 5, true).place(m, c.samples...)
+				if err != nil {
+					return err
+				}
+				plain := embedding.NewCollection(m, shelfOn(axes, 0).tables...)
+				fused := embedding.NewCollection(m, shelfOn(axes, 0).tables...)
+				w := &twin{plain: plain.Tables(), fused: fused.Tables(), forward: func(tables []*embedding.Table, head *dtensor.Tensor) *dtensor.Tensor {
+					c := plain
+					if tables[0] == fused.Tables()[0] {
+						c = fused
+					}
+					y, z := c.Bags(j).Values(), c.Rows(j).Feature("a")
+					return y.Mul(y).Sum(nil, false).Add(z.Mul(z).Sum(nil, false)).Mul(head).Sum(nil, false)
+				}}
+				if err := w.check(ctx, m, maker); err != nil {
+					return fmt.Errorf("%s: %w", name, err)
+				}
+				return nil
+			})
+		}
+	}
+}
+
+// TestFusedErrors holds that an error of update, or of a forward pass, ends
+// ValueAndGrad and leaves nothing behind.
+func TestFusedErrors(t *testing.T) {
+	onMesh(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+		table := embedding.NewTable(m, embedding.Config{Rows: 4, Dim: 2, Layout: embedding.RowWise("a")})
+		ids, bad := place(m, []int64{0, 3}, []int{2}, replicate), place(m, []int64{0, 4}, []int{2}, replicate)
+		sum := func(ids *dtensor.Tensor) func() *dtensor.Tensor {
+			return func() *dtensor.Tensor { return table.Lookup(ids).Reduced().Sum(nil, false) }
+		}
+		broken := errors.New("broken")
+		table.Fuse(func(*dtensor.Rows) error { return broken })
+		if _, _, err := dtensor.ValueAndGrad(ctx, sum(ids), table.Param()); !errors.Is(err, broken) {
+			return fmt.Errorf("got %v", err)
+		}
+		updates, total := 0, 0.0
+		table.Fuse(func(rows *dtensor.Rows) error {
+			updates++
+			for _, v := range tensor.ToSlice[float32](rows.Values) {
+				total += float64(v)
+			}
+			return nil
+		})
+		if _, _, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor { sum(ids)(); return sum(bad)() }, table.Param()); err == nil || updates != 0 {
+			return fmt.Errorf("got %v and %d updates", err, updates)
+		}
+		if _, _, err := dtensor.ValueAndGrad(ctx, sum(ids), table.Param()); err != nil || updates != 1 || total != 2 {
+			return fmt.Errorf("got %v, %d updates, %v", err, updates, total)
+		}
+		if sum(ids)(); updates != 1 { // outside there is no gradient
+			return fmt.Errorf("%d updates", updates)
+		}
+		table.Fuse(nil)
+		_, grads, err := dtensor.ValueAndGrad(ctx, sum(ids), table.Param())
+		if _, ok := grads[0].Rows(); err != nil || !ok || updates != 1 {
+			return fmt.Errorf("undone: %v, %v, %d updates", err, ok, updates)
+		}
+		partial := embedding.TableOf(dtensor.Zeros(m, tensor.Float32, []int{2, 2}, layout.Partial(layout.Sum)), embedding.Options{})
+		if err := dtensor.Try(ctx, m, func() { partial.Fuse(func(*dtensor.Rows) error { return nil }) }); err == nil || !strings.Contains(err.Error(), "is a sum") {
+			return fmt.Errorf("got %v", err)
+		}
+		return nil
+	})
+}
+
+func TestFusedOutside(t *testing.T) {
+	commtest.Run(t, 3, func(ctx context.Context, world *comm.Comm) error {
+		m, err := dtensor.NewMeshOf(world, []int{2, 0}, dtensor.Axis{Name: "a", Size: 2})
+		if err != nil {
+			return err
+		}
+		table := embedding.NewTable(m, embedding.Config{Rows: 4, Dim: 2, Layout: embedding.RowWise("a")})
+		updates := 0
+		table.Fuse(func(*dtensor.Rows) error { updates++; return nil })
+		ids := dtensor.Distribute(m, tensor.FromSlice(m.Device(), []int64{1, 2}, 2), replicate)
+		_, _, err = dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor { return table.Lookup(ids).Reduced().Sum(nil, false) }, table.Param())
+		if want := map[bool]int{true: 1}[m.Inside()]; err == nil && updates != want {
+			return fmt.Errorf("%d updates, want %d", updates, want)
+		}
+		return err
+	})
+}
