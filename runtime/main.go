@@ -16,7 +16,9 @@
 //	}
 //
 // There is no Init to call first and no Finalize to forget. A program started
-// alone is a world of one; started by gorun -np 4 it is one of four.
+// alone is a world of one; started by gorun -np 4 it is one of four. The same
+// binary started by mpirun, mpiexec or srun is a rank of that job, through the
+// MPI library that it finds then (see package comm/mpi).
 //
 // # Your duties
 //
@@ -55,7 +57,6 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/internal/fault"
-	"github.com/gorun-spmd/gorun/internal/job"
 )
 
 // Main runs f as this process's rank and ends the process with the exit status
@@ -67,12 +68,12 @@ func Main(f func(ctx context.Context, world *comm.Comm) error) {
 
 // run is Main up to the exit status. If f panics, so does run.
 func run(f func(context.Context, *comm.Comm) error) (status int) {
-	j, err := job.Decode(os.LookupEnv)
+	j, launch, err := decode()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	r := newRank(j)
+	r := newRank(j, launch)
 	if err := r.join(); err != nil {
 		r.report(err, r.fail(err, false))
 		return 1
@@ -92,11 +93,14 @@ func run(f func(context.Context, *comm.Comm) error) (status int) {
 	returned = true
 
 	if err == nil {
-		r.finish()
-		return 0
+		if err = r.leaveMPI(nil); err == nil {
+			r.finish()
+			return 0
+		}
 	}
 	told := stop.told()
 	if told && interrupted(ctx, err) {
+		_ = r.leaveMPI(err)
 		return 128 + int(stop.got.Load())
 	}
 	if r.secondary(err) {
@@ -107,6 +111,7 @@ func run(f func(context.Context, *comm.Comm) error) (status int) {
 	}
 	stop.ignore()
 	r.report(err, r.fail(err, told))
+	_ = r.leaveMPI(err) // last: it may end this process
 	return 1
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/comm/mem"
+	"github.com/gorun-spmd/gorun/comm/mpi"
 	"github.com/gorun-spmd/gorun/comm/shm"
 	"github.com/gorun-spmd/gorun/internal/control"
 	"github.com/gorun-spmd/gorun/internal/job"
@@ -28,6 +29,8 @@ type rank struct {
 	counted atomic.Int64 // when the bytes were last added up, Unix nanoseconds
 
 	segment *control.Segment // nil if no launcher made one
+	launch  mpi.Launch       // zero if the launcher is gorun, or there is none
+	mpi     *mpi.Rank        // nil if launch is zero
 	world   *comm.Comm       // nil before join
 }
 
@@ -42,7 +45,7 @@ func from(ctx context.Context) *rank {
 
 // newRank is the rank that j describes. It removes the contract from the
 // environment, and keeps its descriptors from the rank's own children.
-func newRank(j job.Job) *rank {
+func newRank(j job.Job, l mpi.Launch) *rank {
 	for _, name := range job.Names() {
 		_ = os.Unsetenv(name)
 	}
@@ -56,7 +59,7 @@ func newRank(j job.Job) *rank {
 	if err != nil {
 		host = "unknown"
 	}
-	r := &rank{job: j, host: host}
+	r := &rank{job: j, launch: l, host: host}
 	r.step.Store(-1)
 	r.log = newLogger(os.Stderr, r, os.Getenv)
 	return r
@@ -72,6 +75,8 @@ func (r *rank) join() error {
 		r.segment.SetState(r.job.Rank, control.Running)
 	}
 	switch {
+	case r.launch.Launcher != "":
+		return r.joinMPI()
 	case r.job.Size == 1:
 		r.world = comm.NewWorld(mem.Open(1)[0])
 	case r.segment == nil:

@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,30 +11,75 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
+
+// build puts gorun and this program into a folder.
+func build(t *testing.T) (folder string) {
+	t.Helper()
+	folder = t.TempDir()
+	if out, err := exec.Command("go", "build", "-o", folder, "../../cmd/gorun", ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return folder
+}
+
+var passed = regexp.MustCompile(`(?m)^(\d+) passed, 0 failed$`)
+
+// allPassed fails the test unless all cases of a run did, and they were many.
+func allPassed(t *testing.T, what, out string, err error) {
+	t.Helper()
+	m := passed.FindStringSubmatch(out)
+	if err != nil || m == nil {
+		t.Errorf("%s: %v\n%s", what, err, out)
+		return
+	}
+	if count, _ := strconv.Atoi(m[1]); count < 700 {
+		t.Errorf("%s: only %d cases", what, count)
+	}
+}
+
+// TestThroughMPI runs every case over real MPI libraries, with the binary that
+// gorun runs.
+func TestThroughMPI(t *testing.T) {
+	bin := build(t)
+	for _, launcher := range [][]string{
+		{"mpirun.openmpi", "--oversubscribe", "--allow-run-as-root", "-np"},
+		{"mpiexec.hydra", "-n"},
+	} {
+		t.Run(launcher[0], func(t *testing.T) {
+			if _, err := exec.LookPath(launcher[0]); err != nil {
+				if os.Getenv("CI") == "true" {
+					t.Fatalf("%v; make deps installs it", err)
+				}
+				t.Skipf("%v; make deps installs it", err)
+			}
+			for _, n := range []int{2, 4} {
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+				cmd := exec.CommandContext(ctx, launcher[0], append(launcher[1:], strconv.Itoa(n), filepath.Join(bin, "conformance"), "-resize", "testdata")...)
+				out, err := cmd.CombinedOutput()
+				cancel()
+				allPassed(t, cmd.String(), string(out), err)
+			}
+		})
+	}
+}
 
 // TestThroughGorun runs every case as processes over shared memory.
 func TestThroughGorun(t *testing.T) {
-	bin := t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", bin, "../../cmd/gorun", ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	bin := build(t)
 	run := func(n int, args ...string) (out string, status int) {
 		cmd := exec.Command(filepath.Join(bin, "gorun"), append([]string{"-np", strconv.Itoa(n), filepath.Join(bin, "conformance")}, args...)...)
 		text, _ := cmd.CombinedOutput()
 		return string(text), cmd.ProcessState.ExitCode()
 	}
-	passed := regexp.MustCompile(`(?m)^(\d+) passed, 0 failed$`)
 	for _, n := range []int{1, 2, 3, 4} {
 		out, status := run(n, "-resize", "testdata")
-		m := passed.FindStringSubmatch(out)
-		if status != 0 || m == nil {
-			t.Errorf("np %d: exit status %d\n%s", n, status, out)
-			continue
+		var err error
+		if status != 0 {
+			err = fmt.Errorf("exit status %d", status)
 		}
-		if count, _ := strconv.Atoi(m[1]); count < 700 {
-			t.Errorf("np %d: only %d cases", n, count)
-		}
+		allPassed(t, fmt.Sprintf("np %d", n), out, err)
 	}
 
 	// A wrong expectation is found, named, and makes the exit status 1.

@@ -1,0 +1,31 @@
+package runtime
+
+import (
+	"testing"
+
+	"github.com/gorun-spmd/gorun/internal/job"
+)
+
+func TestJobsOfOtherLaunchers(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		vars map[string]string
+		want job.Job
+		ok   bool
+	}{
+		{"none", nil, job.Job{}, false},
+		{"mpirun", map[string]string{"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_RANK": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"},
+			job.Job{Rank: 3, Size: 4, LocalRank: 1, LocalSize: 2}, true},
+		{"hydra", map[string]string{"PMI_RANK": "0", "PMI_SIZE": "2", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "2"},
+			job.Job{Rank: 0, Size: 2, LocalRank: 0, LocalSize: 2}, true},
+		{"unknown host", map[string]string{"FLUX_TASK_RANK": "1", "FLUX_JOB_SIZE": "2"}, job.Job{Rank: 1, Size: 2, LocalSize: 1}, true},
+		{"mpirun of one", map[string]string{"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1"}, job.Job{}, false},
+		{"not a rank", map[string]string{"OMPI_COMM_WORLD_RANK": "4", "OMPI_COMM_WORLD_SIZE": "4"}, job.Job{}, false},
+		{"batch script", map[string]string{"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "4"}, job.Job{}, false},
+	} {
+		got, _, ok := foreign(func(name string) (string, bool) { v, ok := c.vars[name]; return v, ok })
+		if ok != c.ok || got != c.want {
+			t.Errorf("%s: got %+v, %v; want %+v, %v", c.name, got, ok, c.want, c.ok)
+		}
+	}
+}
