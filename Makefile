@@ -10,7 +10,7 @@ DEBS := gcc libc6-dev openmpi-bin mpich
 .PHONY: help build train train-long test test-full race verify bench bench-comm bench-gemm deps rename clean
 
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## bin/gorun
 	$(GO) build -o bin/gorun ./cmd/gorun
@@ -33,20 +33,42 @@ race:
 test-full: ## every operator on random layouts for 30 minutes; prints its seed
 	$(GO) test ./dtensor -run TestOperatorsFull -v -timeout 60m -dtensor.full 30m
 
-verify: ## gofmt, vet, staticcheck
+verify: ## gofmt, vet, staticcheck, generated files
 	@out=$$(gofmt -l .); [ -z "$$out" ] || { echo "not gofmt-ed: $$out" >&2; exit 1; }
 	$(GO) vet ./...
 	CGO_ENABLED=0 $(GO) build ./...
 	GOARCH=arm64 CGO_ENABLED=0 $(GO) vet ./...
 	$(GO) run $(STATICCHECK) ./...
+	$(GO) -C internal/simd/asm test .
 
-bench: bench-gemm bench-comm ## all benchmarks, as tables of JSON lines
+generate: ## write the generated files again
+	$(GO) generate ./...
 
-bench-comm: build ## every collective, 8 B to 64 MiB, on 2 ranks
-	bin/gorun -np 2 ./bench/comm -json
+bench: bench-gemm bench-kernels bench-ops bench-redistribute bench-step bench-comm bench-embedding bench-loss ## all of the following, beside the peers found here
 
 bench-gemm: build ## matrix products, in GFLOP/s of one thread
-	bin/gorun -np 1 ./bench/gemm -json
+	$(GO) run ./bench/peers -np 1 gemm
+
+bench-kernels: build ## kernels of one rank
+	$(GO) run ./bench/peers -np 1 kernels
+
+bench-ops: build ## what an operator costs beside its arithmetic, on 2 ranks
+	$(GO) run ./bench/peers -np 2 ops
+
+bench-redistribute: build ## changes of layout, on 2 ranks
+	$(GO) run ./bench/peers -np 2 redistribute
+
+bench-step: build ## a training step, on 2 ranks
+	$(GO) run ./bench/peers -np 2 step
+
+bench-comm: build ## every collective, 8 B to 64 MiB, on 2 ranks
+	$(GO) run ./bench/peers -np 2 comm
+
+bench-embedding: build ## sharded lookups, on 2 ranks
+	$(GO) run ./bench/peers -np 2 embedding
+
+bench-loss: build ## sharded losses, on 2 ranks
+	$(GO) run ./bench/peers -np 2 loss
 
 deps: ## install what the tests start, or print how
 	@missing=; for p in $(DEBS); do dpkg -s $$p >/dev/null 2>&1 || missing="$$missing $$p"; done; \
