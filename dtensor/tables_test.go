@@ -18,6 +18,7 @@ import (
 // against.
 type tableCase struct {
 	file, header string
+	nth          int    // of the tables with this header in the file
 	note         string // only rows with this in their last column
 	shapes       [][]int
 	ints         []int            // as in opCase
@@ -41,7 +42,7 @@ var tableCases = []tableCase{
 	{file: "op_binary.go", header: "a b result", note: "Maximum", shapes: [][]int{{4, 6}, {4, 6}}, result: 2, rows: 4, letters: map[string][]int{"i": {0, 1}}, f: two(T.Maximum)},
 	{file: "op_index.go", header: "x index result", shapes: [][]int{{4, 6}, {8}}, ints: []int{0, 4}, result: 2, rows: 4,
 		letters: map[string][]int{"dim": {0}, "i not dim": {1}, "i": {1}}, f: two(func(x, i T) T { return x.IndexSelect(0, i) })},
-	{file: "op_index.go", header: "x index result", shapes: [][]int{{4, 6}, {4, 6}}, ints: []int{0, 4}, result: 2, rows: 4, note: "torch.gather",
+	{file: "op_index.go", header: "x index result", shapes: [][]int{{4, 6}, {4, 6}}, ints: []int{0, 4}, result: 2, rows: 4, nth: 1,
 		letters: map[string][]int{"dim": {0}, "i not dim": {1}, "i": {1}}, f: two(func(x, i T) T { return x.Gather(0, i) })},
 	{file: "op_index.go", header: "x result", shapes: [][]int{{4, 6}}, result: 1, rows: 2, letters: map[string][]int{"i not dim": {0}},
 		f: one(func(x T) T { return x.Argmax(1, true) })},
@@ -91,19 +92,14 @@ func TestDocTables(t *testing.T) {
 	}
 }
 
-// readTable returns the cells of the first table with the case's header; of the
-// second for Gather.
+// readTable returns the cells of the case's table.
 func readTable(t *testing.T, c *tableCase) (rows [][]string) {
 	t.Helper()
 	text, err := os.ReadFile(c.file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	skip := 0
-	if c.note == "torch.gather" {
-		skip, c.note = 1, ""
-	}
-	in := false
+	in, skip := false, c.nth
 	for line := range strings.Lines(string(text)) {
 		line, ok := strings.CutPrefix(strings.TrimRight(line, "\n"), "//\t")
 		cells := columnGap.Split(strings.TrimSpace(line), -1)
