@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/gorun-spmd/gorun/dtensor/layout"
 )
 
 // A Demand is what a planner knows of one table.
@@ -179,11 +177,11 @@ func (p *Plan) starts() [][]choice {
 // settle gives a table the best choice while the others stay, and reports
 // whether that is another.
 func (p *Plan) settle(plan []choice, t int) bool {
+	others, with := p.load(plan, t), p.load(nil)
 	was := plan[t]
-	best, at := p.value(plan), was
+	at, best := was, p.valueWith(&with, &others, t, was)
 	for _, c := range p.choicesOf(t) {
-		plan[t] = c
-		if v := p.value(plan); v.less(best) {
+		if v := p.valueWith(&with, &others, t, c); v.less(best) {
 			best, at = v, c
 		}
 	}
@@ -192,11 +190,15 @@ func (p *Plan) settle(plan []choice, t int) bool {
 }
 
 // pairs is the number of tables up to which two are exchanged.
-const pairs = 64
+const pairs = 32
+
+// sweeps is how often all tables are looked at, at most; a few are enough.
+const sweeps = 50
 
 // improve improves a plan in place until nothing helps, and returns its value.
 func (p *Plan) improve(plan []choice) value {
-	for better := true; better; {
+	better := true
+	for i := 0; better && i < sweeps; i++ {
 		better = false
 		for t := range plan {
 			better = p.settle(plan, t) || better
@@ -235,6 +237,21 @@ type load struct {
 // value estimates a plan.
 func (p *Plan) value(plan []choice) value {
 	l := p.load(plan)
+	return p.valueOf(&l)
+}
+
+// valueWith estimates a plan that is others and one more table, with being space for it.
+func (p *Plan) valueWith(with, others *load, t int, c choice) value {
+	copy(with.memory, others.memory)
+	copy(with.exchange, others.exchange)
+	copy(with.gather, others.gather)
+	copy(with.copies, others.copies)
+	with.shared, with.copied = others.shared, others.copied
+	p.add(with, t, c)
+	return p.valueOf(with)
+}
+
+func (p *Plan) valueOf(l *load) value {
 	var v value
 	for r, m := range l.memory {
 		if limit := p.options.MemoryBytes; limit > 0 {
@@ -253,63 +270,65 @@ func (p *Plan) value(plan []choice) value {
 	return v
 }
 
-// load adds up what the tables ask for. With U distinct ids of a table on each
-// rank, rows of w bytes, P ranks along the axis and C copies of the axis, a rank receives
-//
-//	                 all-to-all                       all-gather
-//	data-parallel                                     P·C·U·(8+w)
-//	row-wise         U·(8+w+w)                        C·U·(8+w)         if C > 1
-//	column-wise      U·(8·P+w+w)                      C·U·(8·P+w)       if C > 1
-//	table-wise       U·w, and the owner P·U·(8+w)     owner: C·P·U·(8+w) if C > 1
-func (p *Plan) load(plan []choice) load {
-	ranks, copies := p.options.Ranks, float64(p.options.Copies)
-	l := load{memory: make([]int, ranks), exchange: make([]float64, ranks), gather: make([]float64, ranks), copies: make([]float64, ranks)}
+// load adds up what the tables ask for, those of without excepted.
+func (p *Plan) load(plan []choice, without ...int) load {
+	n := p.options.Ranks
+	l := load{memory: make([]int, n), exchange: make([]float64, n), gather: make([]float64, n), copies: make([]float64, n)}
 	for t, c := range plan {
-		d := p.demands[t]
-		u, w, n := p.distinct(t), float64(4*d.Dim), float64(ranks)
-		rows, columns := layout.ChunkSizes(d.Rows, ranks), layout.ChunkSizes(d.Dim, ranks)
-		if c.kind == dataParallel {
-			l.copied = l.copied || float64(ranks)*copies > 1
-		} else {
-			l.shared = true
-			l.copied = l.copied || copies > 1
-		}
-		for r := range ranks {
-			var exchange, gather, copied float64
-			switch c.kind {
-			case dataParallel:
-				l.memory[r] += p.bytes(t, d.Rows, d.Dim)
-				if n*copies > 1 {
-					gather = n * copies * u * (8 + w)
-				}
-				copied = 2*u*w + gather
-			case rowWise:
-				l.memory[r] += p.bytes(t, rows[r], d.Dim)
-				exchange, gather, copied = u*(8+2*w), u*(8+w), 4*u*w
-			case columnWise:
-				l.memory[r] += p.bytes(t, d.Rows, columns[r])
-				exchange, gather, copied = u*(8*n+2*w), u*(8*n+w), 4*u*w
-			case tableWise:
-				exchange, copied = u*w, 2*u*w
-				if r == c.rank {
-					l.memory[r] += p.bytes(t, d.Rows, d.Dim)
-					exchange, gather = exchange+n*u*(8+w), n*u*(8+w)
-					copied += 2 * n * u * w
-				}
-			}
-			if c.kind != dataParallel {
-				if copies == 1 {
-					gather = 0
-				}
-				gather *= copies
-				copied += gather
-			}
-			l.exchange[r] += exchange
-			l.gather[r] += gather
-			l.copies[r] += copied
+		if !slices.Contains(without, t) {
+			p.add(&l, t, c)
 		}
 	}
 	return l
+}
+
+// add adds what one table asks for. With U distinct ids of it on each rank, rows
+// of w bytes, P ranks along the axis and C copies of the axis, a rank receives
+//
+//	                 all-to-all                       all-gather
+//	data-parallel                                     P·C·U·(8+w)
+//	row-wise         U·(8+w+w)                        C·U·(8+w)          if C > 1
+//	column-wise      U·(8·P+w+w)                      C·U·(8·P+w)        if C > 1
+//	table-wise       U·w, and the owner P·U·(8+w)     owner: C·P·U·(8+w) if C > 1
+func (p *Plan) add(l *load, t int, c choice) {
+	d, ranks, copies := p.demands[t], p.options.Ranks, float64(p.options.Copies)
+	u, w, n := p.distinct(t), float64(4*d.Dim), float64(ranks)
+	rows, columns := (d.Rows+ranks-1)/ranks, (d.Dim+ranks-1)/ranks // of torch.chunk
+	if c.kind == dataParallel {
+		l.copied = l.copied || n*copies > 1
+	} else {
+		l.shared, l.copied = true, l.copied || copies > 1
+	}
+	for r := range ranks {
+		var exchange, gather, copied float64
+		switch c.kind {
+		case dataParallel:
+			l.memory[r] += p.bytes(t, d.Rows, d.Dim)
+			if n > 1 || copies > 1 {
+				gather = n * u * (8 + w)
+			}
+			copied = 2 * u * w
+		case rowWise:
+			l.memory[r] += p.bytes(t, max(0, min(rows, d.Rows-r*rows)), d.Dim)
+			exchange, gather, copied = u*(8+2*w), u*(8+w), 4*u*w
+		case columnWise:
+			l.memory[r] += p.bytes(t, d.Rows, max(0, min(columns, d.Dim-r*columns)))
+			exchange, gather, copied = u*(8*n+2*w), u*(8*n+w), 4*u*w
+		case tableWise:
+			exchange, copied = u*w, 2*u*w
+			if r == c.rank {
+				l.memory[r] += p.bytes(t, d.Rows, d.Dim)
+				exchange, gather = exchange+n*u*(8+w), n*u*(8+w)
+				copied += 2 * n * u * w
+			}
+		}
+		if c.kind != dataParallel && copies == 1 {
+			gather = 0
+		}
+		l.exchange[r] += exchange
+		l.gather[r] += copies * gather
+		l.copies[r] += copied + copies*gather
+	}
 }
 
 // distinct returns how many distinct ids of table t a rank has in a step.

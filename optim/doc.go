@@ -26,4 +26,7 @@
 // in its doc comment: SGD without momentum and weight decay, SparseAdam and
 // RowAdagrad touch those rows only; AdamW and SGD with momentum do exactly what
 // they do with a gradient that is zero everywhere else, which moves every row.
+//
+// A table can be changed in the backward pass itself, as soon as its rows have
+// arrived, by an optimizer made for it alone: see Fuse of embedding.Table.
 package optim
