@@ -3,10 +3,12 @@
 package mpi
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/ebitengine/purego"
 	"github.com/gorun-spmd/gorun/comm"
 )
 
@@ -104,6 +106,30 @@ func TestLoadMissing(t *testing.T) {
 		}
 		if strings.Contains(err.Error(), "\n") {
 			t.Errorf("%v: more than one line: %q", test.names, err)
+		}
+	}
+}
+
+// The variables reach the C library, whose environment is a copy of Go's.
+func TestQuiet(t *testing.T) {
+	t.Setenv("UCX_HANDLE_ERRORS", "freeze")
+	t.Setenv("UCX_ERROR_SIGNALS", "") // restored after the test
+	t.Setenv("UCX_LOG_LEVEL", "")
+	if err := os.Unsetenv("UCX_LOG_LEVEL"); err != nil {
+		t.Fatal(err)
+	}
+	if err := quiet(); err != nil {
+		t.Fatal(err)
+	}
+	libc, err := purego.Dlopen("libc.so.6", purego.RTLD_NOW)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var getenv func(string) string
+	purego.RegisterLibFunc(&getenv, libc, "getenv")
+	for name, want := range map[string]string{"UCX_LOG_LEVEL": "error", "UCX_HANDLE_ERRORS": "freeze"} {
+		if got := getenv(name); got != want {
+			t.Errorf("C sees %s=%q, want %q", name, got, want)
 		}
 	}
 }
