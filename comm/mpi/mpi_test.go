@@ -87,12 +87,18 @@ var tasks = map[string]func(context.Context, *Rank) error{
 			checked = slices.DeleteFunc(checked, func(c commtest.Case) bool { return !needDebug[c.Name] })
 			integers, divided = integers[:2], divided[:3]
 		}
+		plain := commtest.Cases()
+		if r.Size() > 4 {
+			plain = slices.DeleteFunc(plain, func(c commtest.Case) bool {
+				return strings.HasPrefix(c.Name, "large 70001") || strings.HasPrefix(c.Name, "large 102")
+			})
+		}
 		for _, v := range []struct {
 			name   string
 			cases  []commtest.Case
 			change func(*Rank)
 		}{
-			{"plain", commtest.Cases(), func(*Rank) {}},
+			{"plain", plain, func(*Rank) {}},
 			{"debug", checked, func(r *Rank) { r.debug = true }},
 			{"unordered", integers, func(r *Rank) { r.unordered = true }},
 			{"divided", divided, func(r *Rank) { r.most = 10_000 }},
