@@ -70,7 +70,7 @@ func (b *MaskBuffer) Release() {
 	b.check("Release")
 	if b.holders--; b.holders == 0 {
 		b.masked.Free()
-		b.masked = nil
+		b.masked, b.owners = nil, owners{}
 	}
 }
 

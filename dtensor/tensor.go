@@ -117,7 +117,8 @@ func wrap(s *spec, local *tensor.Tensor) *Tensor { return &Tensor{spec: s, local
 // Wrap makes a tensor around the local result of an operator that is defined
 // outside this package: FromLocal that throws, with a mask. mask is that of a
 // MaskPartial result, which becomes one of its holders, and nil for any other;
-// clean says that the rows which this rank does not own hold zeros already.
+// clean says that the rows which this rank does not own hold zeros already; if
+// it does not, a reduction may write to these rows of local.
 func (m *Mesh) Wrap(op string, local *tensor.Tensor, mask *MaskBuffer, clean bool, shape []int, placements ...layout.Placement) *Tensor {
 	s := m.mustSpec(op, shape, placements)
 	if s.masked != (mask != nil) && !m.outside() {

@@ -17,7 +17,7 @@ import (
 func (p *Picture) PNG(w io.Writer) error { return png.Encode(w, p.Image()) }
 
 // Image draws the picture as an image.
-func (p *Picture) Image() image.Image {
+func (p *Picture) Image() *image.RGBA {
 	d := p.draw()
 	img := image.NewRGBA(image.Rect(0, 0, d.w, d.h))
 	draw.Draw(img, img.Bounds(), image.White, image.Point{}, draw.Src)

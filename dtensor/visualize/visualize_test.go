@@ -159,7 +159,7 @@ func comparePNG(t *testing.T, name string, p *visualize.Picture) {
 	}
 	got, read := p.Image(), image.NewRGBA(want.Bounds())
 	draw.Draw(read, read.Bounds(), want, image.Point{}, draw.Src)
-	if got.Bounds() != want.Bounds() || !bytes.Equal(got.(*image.RGBA).Pix, read.Pix) {
+	if got.Bounds() != want.Bounds() || !bytes.Equal(got.Pix, read.Pix) {
 		t.Errorf("%s: the picture of size %v differs from that of size %v (-rewrite accepts what is new)", file, got.Bounds(), want.Bounds())
 	}
 }
