@@ -7,7 +7,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # the MPI libraries with their launchers.
 DEBS := gcc libc6-dev openmpi-bin mpich
 
-.PHONY: help build train train-long test test-full race verify bench bench-comm bench-gemm deps rename clean
+.PHONY: help build train train-long recsys test test-full race verify bench bench-comm bench-gemm deps rename clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,6 +20,9 @@ train: build ## train the language model of examples/train on 4 ranks (3 minutes
 
 train-long: build ## the same for 15 minutes
 	bin/gorun -np 4 ./examples/train -minutes 15
+
+recsys: build ## train the click model of examples/recsys on 4 ranks (half a minute)
+	bin/gorun -np 4 ./examples/recsys
 
 test: verify build ## everything: verify, tests, tests under the race detector
 	$(GO) test ./...
