@@ -29,6 +29,15 @@
 // the guardian of a build removes the build's temporary folder, so nothing is left
 // in a file system either.
 //
+// # Several hosts
+//
+// Where ranks are to run on other hosts (--hostfile, --host, or a batch system's job
+// of several hosts), or --via names a launcher, the installed mpirun, mpiexec.hydra
+// or srun starts them. Package launcher/hosts writes its command line; it runs under
+// a guardian as one rank does, so that signals, --timeout and --grace hold, and none
+// of its processes or files is left on this host. What gorun knows of such a job is
+// the launcher's exit status: no rank is named, and hangs are not seen.
+//
 // # Hangs
 //
 // Once a second the watchdog reads in the control segment who waits for whom. Ranks

@@ -31,6 +31,8 @@ func Main(args []string) int {
 		return top(args[2:], os.Stdin, os.Stdout, os.Stderr)
 	case "doctor":
 		return doctor(args[2:], thisCheckup(), os.Stdout, os.Stderr)
+	case "help":
+		return help(args[2:])
 	}
 	o, err := parseOptions(args[1:], cores(), os.LookupEnv, os.Stderr)
 	if errors.Is(err, errHelp) {
@@ -47,6 +49,20 @@ func Main(args []string) int {
 	return status
 }
 
+// help prints a page of help and returns gorun's exit status.
+func help(topic []string) int {
+	switch {
+	case len(topic) == 0:
+		fmt.Print(usage)
+	case len(topic) == 1 && topic[0] == "hosts":
+		fmt.Print(hostsUsage)
+	default:
+		fmt.Fprintln(os.Stderr, "gorun: there are two pages of help: gorun help, and gorun help hosts")
+		return 2
+	}
+	return 0
+}
+
 // launch finds or builds the programs, makes the plan, and carries it out.
 func launch(o *options) (status int, err error) {
 	c := newConsole(o, os.Stdout, os.Stderr)
@@ -56,9 +72,18 @@ func launch(o *options) (status int, err error) {
 		}
 	}()
 	signals := listen()
-	paths, err := programs(o, &builder{c, signals})
+	h, err := newHandover(o, c, signals, thisMachine(false), thisFinder(), os.LookupEnv)
 	if err != nil {
 		return 0, err
+	}
+	paths, err := programs(o, &builder{c, signals})
+	switch {
+	case err != nil:
+		return 0, err
+	case h != nil && o.dryRun:
+		return 0, h.dryRun(paths, os.Stdout)
+	case h != nil:
+		return h.run(paths)
 	}
 	p := newPlan(o, paths, thisMachine(o.bind == bindCores && o.size() > 1))
 	if o.dryRun {
@@ -142,7 +167,7 @@ func version() string {
 
 // usage fits one screen of 80 columns and 24 lines.
 const usage = `usage: gorun [flags] program [arguments] [: [flags] program [arguments]]...
-       gorun doctor | gorun top      what this machine offers; what a job does
+       gorun doctor | top | help hosts   this machine; a job; several hosts
 gorun starts one program as N ranks: an executable, a Go package or .go files.
   -np N, -n N         number of ranks; without it one for each usable core
   --wdir DIR          working directory of the ranks

@@ -29,6 +29,8 @@ type options struct {
 	restarts       int    // after failures, at most
 
 	dryRun, reportBindings bool
+
+	hosts hostOptions
 }
 
 // The values of --bind-to.
@@ -48,6 +50,7 @@ const (
 // the last ":" to the next.
 type appOptions struct {
 	ranks   int
+	all     bool     // -np was not given: as many ranks as there is room for
 	dir     string   // "" for the launcher's
 	vars    []string // NAME=value
 	program string   // as typed; the first of sources if these are .go files
@@ -151,6 +154,7 @@ func (o *options) define(f *flag.FlagSet) {
 	f.StringVar(&o.output, "output", o.output, "")
 	f.BoolVar(&o.dryRun, "dry-run", o.dryRun, "")
 	f.BoolVar(&o.reportBindings, "report-bindings", o.reportBindings, "")
+	o.hosts.define(f)
 }
 
 // define adds the flags that hold for one program and returns their names.
@@ -208,7 +212,7 @@ func (o *options) validate(slots int) error {
 		case len(o.apps) > 1:
 			return fmt.Errorf("%s: with several programs each needs its own -np", a.program)
 		default:
-			a.ranks = slots
+			a.ranks, a.all = slots, true
 		}
 		if a.dir == "" {
 			continue
@@ -225,10 +229,19 @@ func (o *options) validate(slots int) error {
 	if !slices.Contains([]string{mapCore, mapSocket, "slot", "node"}, o.mapBy) {
 		return fmt.Errorf("--map-by %s: give core, socket, slot or node", o.mapBy)
 	}
-	if o.stdin != "none" && o.stdin != "all" {
-		if n, err := strconv.Atoi(o.stdin); err != nil || n < 0 || n >= o.size() {
-			return fmt.Errorf("--stdin %s: give none, all, or a rank from 0 to %d", o.stdin, o.size()-1)
-		}
+	if err := o.hosts.validate(); err != nil || o.hosts.given() {
+		return err // how many ranks there are is known when the hosts are
+	}
+	return o.checkStdin()
+}
+
+// checkStdin checks that the rank that --stdin names is one.
+func (o *options) checkStdin() error {
+	if o.stdin == "none" || o.stdin == "all" {
+		return nil
+	}
+	if n, err := strconv.Atoi(o.stdin); err != nil || n < 0 || n >= o.size() {
+		return fmt.Errorf("--stdin %s: give none, all, or a rank from 0 to %d", o.stdin, o.size()-1)
 	}
 	return nil
 }

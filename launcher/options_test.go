@@ -27,12 +27,12 @@ func TestOptions(t *testing.T) {
 		args string
 		want options
 	}{
-		{"a", with(same, appOptions{ranks: 6, program: "a", args: []string{}})},
+		{"a", with(same, appOptions{ranks: 6, all: true, program: "a", args: []string{}})},
 		{"-np 4 a -np 5", with(same, appOptions{ranks: 4, program: "a", args: []string{"-np", "5"}})},
 		{"-n 4 a", with(same, appOptions{ranks: 4, program: "a", args: []string{}})},
 		{"--np=4 -- a -x", with(same, appOptions{ranks: 4, program: "a", args: []string{"-x"}})},
-		{"a.go b.go c d.go", with(same, appOptions{ranks: 6, program: "a.go", sources: []string{"a.go", "b.go"}, args: []string{"c", "d.go"}})},
-		{"-x A=b=c -x SET -x UNSET a", with(same, appOptions{ranks: 6, vars: []string{"A=b=c", "SET=from env"}, program: "a", args: []string{}})},
+		{"a.go b.go c d.go", with(same, appOptions{ranks: 6, all: true, program: "a.go", sources: []string{"a.go", "b.go"}, args: []string{"c", "d.go"}})},
+		{"-x A=b=c -x SET -x UNSET a", with(same, appOptions{ranks: 6, all: true, vars: []string{"A=b=c", "SET=from env"}, program: "a", args: []string{}})},
 		{"--tag-output -np 1 a 1 : -np 2 -wdir / b : -n 3 c 3", with(func(o *options) { o.tag = true },
 			appOptions{ranks: 1, program: "a", args: []string{"1"}},
 			appOptions{ranks: 2, dir: "/", program: "b", args: []string{}},
@@ -41,11 +41,11 @@ func TestOptions(t *testing.T) {
 			with(func(o *options) {
 				o.timeout, o.grace, o.stdin, o.bind = 90*time.Second, 90*time.Second, "5", bindNone
 				o.timestamp, o.output, o.dryRun, o.reportBindings = true, "d", true, true
-			}, appOptions{ranks: 6, program: "a", args: []string{}})},
+			}, appOptions{ranks: 6, all: true, program: "a", args: []string{}})},
 		{"--timeout 0.5 --stdin all --hang-timeout 0 --max-restarts 3 --map-by socket a", with(func(o *options) {
 			o.timeout, o.stdin, o.hangTimeout, o.restarts, o.mapBy = time.Second/2, "all", 0, 3, mapSocket
 		},
-			appOptions{ranks: 6, program: "a", args: []string{}})},
+			appOptions{ranks: 6, all: true, program: "a", args: []string{}})},
 	} {
 		got, err := parse(strings.Fields(c.args)...)
 		if err != nil {
@@ -121,13 +121,15 @@ func TestEdits(t *testing.T) {
 }
 
 func TestHelpFitsOneScreen(t *testing.T) {
-	lines := strings.Split(strings.TrimSuffix(usage, "\n"), "\n")
-	if len(lines) > 24 {
-		t.Errorf("%d lines, want at most 24", len(lines))
-	}
-	for _, line := range lines {
-		if len(line) > 80 {
-			t.Errorf("%d columns: %s", len(line), line)
+	for _, page := range []string{usage, hostsUsage} {
+		lines := strings.Split(strings.TrimSuffix(page, "\n"), "\n")
+		if len(lines) > 24 {
+			t.Errorf("%d lines, want at most 24", len(lines))
+		}
+		for _, line := range lines {
+			if len(line) > 80 {
+				t.Errorf("%d columns: %s", len(line), line)
+			}
 		}
 	}
 }
@@ -138,7 +140,7 @@ func TestHelpListsEveryFlag(t *testing.T) {
 	new(options).define(f)
 	new(appOptions).define(f, nil, nil)
 	f.VisitAll(func(g *flag.Flag) {
-		if !strings.Contains(usage, " "+dashed(g.Name)+" ") {
+		if !strings.Contains(usage+hostsUsage, " "+dashed(g.Name)+" ") {
 			t.Errorf("the help does not speak of %s", dashed(g.Name))
 		}
 	})

@@ -1,0 +1,200 @@
+package launcher
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/gorun-spmd/gorun/launcher/hosts"
+)
+
+// needLauncher skips the test where the launcher of via is not installed, and
+// fails it where CI must have it.
+func needLauncher(t *testing.T, via string) {
+	t.Helper()
+	if _, err := thisFinder().choose(via, hosts.Auto); err == nil {
+		return
+	} else if os.Getenv("CI") == "true" {
+		t.Fatal(err)
+	} else {
+		t.Skip(err)
+	}
+}
+
+// over are the launchers that run real jobs here, each with the variable by which
+// a rank learns its number.
+var over = []struct{ via, rank string }{{"openmpi", "OMPI_COMM_WORLD_RANK"}, {"mpich", "PMI_RANK"}}
+
+// startOver starts two ranks of a shell script through via, with a temporary
+// folder of their own. In the script $R is the rank.
+func startOver(t *testing.T, ready int, via, rank, script string, flags ...string) (s *session, temp string) {
+	t.Helper()
+	needLauncher(t, via)
+	temp = t.TempDir()
+	args := append([]string{"--via", via, "-np", "2"}, flags...)
+	args = append(args, "sh", "-c", "R=$"+rank+"; "+script)
+	return startIn(t, ready, func(c *exec.Cmd) { c.Env = append(c.Env, "TMPDIR="+temp) }, args...), temp
+}
+
+// clean checks that neither gorun nor the launcher has left a file.
+func clean(t *testing.T, temp string) {
+	t.Helper()
+	if left, _ := filepath.Glob(temp + "/*"); len(left) > 0 {
+		t.Errorf("left in the temporary folder: %v", left)
+	}
+}
+
+func TestHandoverRuns(t *testing.T) {
+	for _, l := range over {
+		t.Run(l.via, func(t *testing.T) {
+			s, temp := startOver(t, 0, l.via, l.rank, "echo rank $R has $A", "-x", "A=a b")
+			var lines []string
+			for line := range s.output {
+				lines = append(lines, line)
+			}
+			slices.Sort(lines)
+			if want := []string{"rank 0 has a b", "rank 1 has a b"}; !slices.Equal(lines, want) {
+				t.Errorf("got %q, want %q", lines, want)
+			}
+			s.check(0)
+			clean(t, temp)
+		})
+	}
+}
+
+func TestHandoverFails(t *testing.T) {
+	for _, l := range over {
+		t.Run(l.via, func(t *testing.T) {
+			s, temp := startOver(t, 0, l.via, l.rank, "test $R = 0 || exit 3")
+			s.check(3, "gorun: the job failed: mpi", "exit code 3")
+			clean(t, temp)
+		})
+	}
+}
+
+func TestHandoverSignals(t *testing.T) {
+	for _, l := range over {
+		for _, c := range []struct {
+			name   string
+			signal syscall.Signal
+			status int
+		}{{"INT", syscall.SIGINT, 130}, {"TERM", syscall.SIGTERM, 143}, {"QUIT", syscall.SIGQUIT, 131}} {
+			t.Run(l.via+c.name, func(t *testing.T) {
+				s, temp := startOver(t, 2, l.via, l.rank, "echo ready $R $$; exec sleep 1000")
+				s.signal(c.signal)
+				s.check(c.status, "gorun: SIG"+c.name+": passed on")
+				clean(t, temp)
+			})
+		}
+	}
+}
+
+// TestHandoverKills is of ranks that ignore what asks them to end.
+func TestHandoverKills(t *testing.T) {
+	for _, l := range over {
+		t.Run(l.via, func(t *testing.T) {
+			s, temp := startOver(t, 2, l.via, l.rank, "trap '' INT TERM; echo ready $R $$; while :; do sleep 1000; done", "--grace", "0.5", "--timeout", "2")
+			s.check(124)
+			clean(t, temp)
+		})
+	}
+}
+
+func TestHandoverLauncherIsKilled(t *testing.T) {
+	for _, l := range over {
+		t.Run(l.via, func(t *testing.T) {
+			s, temp := startOver(t, 2, l.via, l.rank, "echo ready $R $$; exec sleep 1000")
+			s.signal(syscall.SIGKILL)
+			s.end()
+			s.gone()
+			clean(t, temp)
+		})
+	}
+}
+
+func TestKindOf(t *testing.T) {
+	for _, c := range []struct {
+		version string
+		want    hosts.Launcher
+		ok      bool
+	}{
+		{"mpirun (Open MPI) 4.1.4\n\nReport bugs to", hosts.OpenMPI4, true},
+		{"mpirun (Open MPI) 5.0.7\n", hosts.OpenMPI5, true},
+		{"mpirun (Open MPI) 10.0.0\n", hosts.OpenMPI5, true},
+		{"prterun (PRRTE) 3.0.8\n", hosts.OpenMPI5, true},
+		{"HYDRA build details:\n    Version:  4.0.2\n", hosts.Hydra, true},
+		{"Intel(R) MPI Library for Linux\n", 0, false},
+		{"", 0, false},
+	} {
+		if got, ok := kindOf(c.version); got != c.want || ok != c.ok {
+			t.Errorf("%q: got %v %v, want %v %v", c.version, got, ok, c.want, c.ok)
+		}
+	}
+}
+
+// TestChooseLauncher is of machines that differ in what is installed, name:version each.
+func TestChooseLauncher(t *testing.T) {
+	const ompi, hydra = "mpirun (Open MPI) 4.1.4", "HYDRA build details:"
+	for _, c := range []struct {
+		installed map[string]string
+		via       string
+		system    hosts.Format
+		want      string // the program; "": none
+	}{
+		{map[string]string{"mpirun": ompi, "mpiexec.hydra": hydra}, "", hosts.Auto, "mpirun"},
+		{map[string]string{"mpirun": ompi, "mpiexec.hydra": hydra}, "mpich", hosts.Auto, "mpiexec.hydra"},
+		{map[string]string{"mpirun": hydra}, "", hosts.Auto, "mpirun"},
+		{map[string]string{"mpirun": hydra}, "openmpi", hosts.Auto, ""},
+		{map[string]string{"mpirun": hydra, "mpirun.openmpi": ompi}, "openmpi", hosts.Auto, "mpirun.openmpi"},
+		{map[string]string{"mpirun": ompi, "srun": ""}, "", hosts.Slurm, "srun"},
+		{map[string]string{"mpirun": ompi, "srun": ""}, "", hosts.PBS, "mpirun"},
+		{map[string]string{"mpirun": ompi}, "", hosts.Slurm, "mpirun"},
+		{map[string]string{"srun": ""}, "", hosts.Auto, ""},
+		{map[string]string{"srun": ""}, "slurm", hosts.Auto, "srun"},
+		{nil, "", hosts.Auto, ""},
+	} {
+		f := finder{func(name string) (string, error) {
+			if _, ok := c.installed[name]; !ok {
+				return "", errors.New("not there")
+			}
+			return "/bin/" + name, nil
+		}, func(path string) string { return c.installed[filepath.Base(path)] }}
+		found, err := f.choose(c.via, c.system)
+		got := found.program
+		if err == nil && got == "" {
+			got = found.kind.String()
+		}
+		if got != c.want || (err == nil) != (c.want != "") {
+			t.Errorf("%v, --via %q in %v: got %q and %v, want %q", c.installed, c.via, c.system, got, err, c.want)
+		}
+		if err != nil && !strings.Contains(err.Error(), "apt-get install ") {
+			t.Errorf("%v names no package", err)
+		}
+	}
+}
+
+func TestOnlyHere(t *testing.T) {
+	for _, c := range []struct {
+		list string
+		want bool
+	}{
+		{"localhost", true}, {"127.0.0.1", true}, {"node1", true}, {"node1.example.org", true}, {"localhost,node1:3", true},
+		{"node2", false}, {"node1,node2", false}, {"node11", false}, {"root@localhost", false},
+	} {
+		list, err := hosts.ParseList(c.list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, self := range []string{"node1", "node1.example.org"} {
+			l := hostList{hosts: list}
+			if got := l.onlyHere(self); got != c.want {
+				t.Errorf("%s on %s: got %v, want %v", c.list, self, got, c.want)
+			}
+		}
+	}
+}
