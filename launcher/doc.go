@@ -36,7 +36,9 @@
 // or srun starts them. Package launcher/hosts writes its command line; it runs under
 // a guardian as one rank does, so that signals, --timeout and --grace hold, and none
 // of its processes or files is left on this host. What gorun knows of such a job is
-// the launcher's exit status: no rank is named, and hangs are not seen.
+// the launcher's exit status: no rank is named, and hangs are not seen. MPICH's
+// mpiexec is sometimes killed by SIGPIPE (141), without gorun too, if a rank ends
+// within moments of its start.
 //
 // # Hangs
 //

@@ -30,6 +30,10 @@ func needLauncher(t *testing.T, via string) {
 // a rank learns its number.
 var over = []struct{ via, rank string }{{"openmpi", "OMPI_COMM_WORLD_RANK"}, {"mpich", "PMI_RANK"}}
 
+// linger ends a rank's script. MPICH's mpiexec is killed by SIGPIPE, on its own as
+// under gorun, if a rank ends before it has been handed its standard input.
+const linger = "sleep 0.5"
+
 // startOver starts two ranks of a shell script through via, with a temporary
 // folder of their own. In the script $R is the rank.
 func startOver(t *testing.T, ready int, via, rank, script string, flags ...string) (s *session, temp string) {
@@ -52,7 +56,7 @@ func clean(t *testing.T, temp string) {
 func TestHandoverRuns(t *testing.T) {
 	for _, l := range over {
 		t.Run(l.via, func(t *testing.T) {
-			s, temp := startOver(t, 0, l.via, l.rank, "echo rank $R has $A", "-x", "A=a b")
+			s, temp := startOver(t, 0, l.via, l.rank, "echo rank $R has $A; "+linger, "-x", "A=a b")
 			var lines []string
 			for line := range s.output {
 				lines = append(lines, line)
@@ -70,7 +74,7 @@ func TestHandoverRuns(t *testing.T) {
 func TestHandoverFails(t *testing.T) {
 	for _, l := range over {
 		t.Run(l.via, func(t *testing.T) {
-			s, temp := startOver(t, 0, l.via, l.rank, "test $R = 0 || exit 3")
+			s, temp := startOver(t, 0, l.via, l.rank, linger+"; test $R = 0 || exit 3")
 			s.check(3, "gorun: the job failed: mpi", "exit code 3")
 			clean(t, temp)
 		})
