@@ -80,9 +80,9 @@ func (c *Comm) progress() {
 		if !more {
 			q.last = nil
 		}
+		close(p.done) // before the queue counts as shorter: drain promises as much
 		q.length.Add(-1)
 		q.mu.Unlock()
-		close(p.done)
 		if !more {
 			return
 		}
