@@ -3,11 +3,14 @@
 GO          ?= go
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-# What the tests start beside Go itself: a C compiler, for the race detector, and
-# the MPI libraries with their launchers.
-DEBS := gcc libc6-dev openmpi-bin mpich
+# What the tests start beside Go itself: a C compiler, for the race detector and the
+# backends that link Open MPI; both MPI libraries with their launchers, whose names
+# in PATH Debian's alternatives give to Open MPI; Slurm; hosts that are network
+# namespaces.
+DEBS := gcc libc6-dev libopenmpi-dev pkg-config openmpi-bin mpich \
+	slurm-wlm munge openssh-server openssh-client iproute2 procps
 
-.PHONY: help build train train-long recsys test test-full race verify bench bench-comm bench-gemm deps rename clean
+.PHONY: help build train train-long recsys test test-full linked race verify bench bench-comm bench-gemm deps rename clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,7 +29,18 @@ recsys: build ## train the click model of examples/recsys on 4 ranks (half a min
 
 test: verify build ## everything: verify, tests, tests under the race detector
 	$(GO) test ./...
-	$(MAKE) --no-print-directory race
+	$(MAKE) --no-print-directory linked race
+
+linked: ## the backends that link an MPI library when they are built
+	@if command -v $${CC:-gcc} >/dev/null && pkg-config --exists ompi; then :; \
+	elif [ "$$CI" = true ]; then echo 'gompi and empi need Open MPI to link with: run make deps' >&2; exit 1; \
+	else echo 'skipped: gompi and empi need Open MPI to link with (make deps)'; exit 0; fi; \
+	for b in gompi,gompi empi,empi,mpi; do \
+		echo "$(GO) test -tags $${b#*,} ./comm/$${b%%,*}"; \
+		$(GO) vet -tags $${b#*,} ./comm/$${b%%,*} && $(GO) run $(STATICCHECK) -tags $${b#*,} ./comm/$${b%%,*} && \
+		$(GO) test -tags $${b#*,} ./comm/$${b%%,*} || exit 1; \
+	done; \
+	$(GO) test -tags empi ./comm/empi
 
 race:
 	@if command -v $${CC:-gcc} >/dev/null; then echo '$(GO) test -race -short ./...'; $(GO) test -race -short ./...; \
@@ -74,7 +88,7 @@ bench-loss: build ## sharded losses, on 2 ranks
 	$(GO) run ./bench/peers -np 2 loss
 
 deps: ## install what the tests start, or print how
-	@missing=; for p in $(DEBS); do dpkg -s $$p >/dev/null 2>&1 || missing="$$missing $$p"; done; \
+	@missing=; for p in $(DEBS); do dpkg-query -W -f '$${Status}' $$p 2>/dev/null | grep -q '^install ok installed' || missing="$$missing $$p"; done; \
 	if [ -z "$$missing" ]; then echo 'deps: all there'; \
 	elif command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
 		apt-get update -q >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends $$missing; \

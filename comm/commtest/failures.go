@@ -23,6 +23,7 @@ func Failures() []Case {
 		{"cancelled", cancelled},
 		{"deadline", deadline},
 		{"different groups", differentGroups},
+		{"Start after an abort", startAfterAbort},
 	}
 }
 
@@ -378,6 +379,20 @@ func differentGroups(ctx context.Context, world *comm.Comm) error {
 		err = want(err, comm.ErrMismatch, "different lists")
 	}
 	if err != nil {
+		return err
+	}
+	return stays(ctx, world, c)
+}
+
+// startAfterAbort: the error of a started call says where it was started.
+func startAfterAbort(ctx context.Context, world *comm.Comm) error {
+	c, err := dup(ctx, world)
+	if err != nil {
+		return err
+	}
+	c.Abort(errTest)
+	p := c.Start(ctx, comm.Call{Kind: comm.BroadcastKind, Dst: comm.Of([]int32{1})})
+	if err := want(p.Wait(), comm.ErrAborted, "commtest/failures.go:"); err != nil {
 		return err
 	}
 	return stays(ctx, world, c)
