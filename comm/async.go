@@ -11,6 +11,7 @@ type Pending struct {
 	done chan struct{}
 	err  error // valid once done is closed
 	next *Pending
+	comm *Comm
 	call Call
 	ctx  context.Context
 }
@@ -18,7 +19,7 @@ type Pending struct {
 // Wait returns when the call has ended, with its error. It may be called more
 // than once and from any goroutine.
 func (p *Pending) Wait() error {
-	<-p.done
+	p.comm.queue.await(p)
 	return p.err
 }
 
@@ -29,8 +30,20 @@ func (p *Pending) Done() <-chan struct{} { return p.done }
 // ended, in order.
 type queue struct {
 	length      atomic.Int64
+	waiters     atomic.Int64 // goroutines that stand still until a call has ended
 	mu          sync.Mutex
 	first, last *Pending
+}
+
+// await returns when p, a call of q, has ended. It waits for all calls before p too.
+func (q *queue) await(p *Pending) {
+	select {
+	case <-p.done:
+	default:
+		q.waiters.Add(1)
+		<-p.done
+		q.waiters.Add(-1)
+	}
 }
 
 // Start begins call and returns at once. The calls of a communicator are
@@ -44,7 +57,8 @@ type queue struct {
 //	…
 //	err := p.Wait()
 func (c *Comm) Start(ctx context.Context, call Call) *Pending {
-	p := &Pending{done: make(chan struct{}), call: call, ctx: ctx}
+	p := &Pending{done: make(chan struct{}), comm: c, call: call, ctx: ctx}
+	p.call.queue = &c.queue
 	if p.call.site == nil {
 		p.call.site = new(site)
 		p.call.site.capture(1)
@@ -96,7 +110,7 @@ func (c *Comm) drain() {
 		last := c.queue.last
 		c.queue.mu.Unlock()
 		if last != nil {
-			<-last.done
+			c.queue.await(last)
 		}
 	}
 }

@@ -35,6 +35,7 @@ type Call struct {
 	DstCounts, SrcCounts []int
 	Cause                string // which operator and plan step asked for it, for statistics and traces
 	site                 *site  // where an asynchronous call was started
+	queue                *queue // that an asynchronous call is in
 }
 
 // DType returns the element type, invalid for a Barrier.
@@ -78,6 +79,10 @@ func (c *Call) Site() string {
 	here.capture(2)
 	return here.String()
 }
+
+// Attended reports whether the program stands still until the call has ended: it
+// made the call to block, or waits for an asynchronous one at this moment.
+func (c *Call) Attended() bool { return c.queue == nil || c.queue.waiters.Load() > 0 }
 
 // check returns what is wrong with the call on rank of size, nil if nothing is.
 func (c *Call) check(rank, size int) error {

@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -53,39 +54,47 @@ func (h *hang) why() string {
 	return fmt.Sprintf("nothing has moved for %v (--hang-timeout)", h.still.Round(time.Second))
 }
 
-// table has a line for each rank, those that say the same together.
+// A row of the table is what some ranks do, in the same words.
+type row struct {
+	ranks  []int
+	lines  []string
+	oldest []time.Time // by line; zero: not known
+}
+
+// table has a line or more for each rank, those that say the same together.
 func (h *hang) table(segment *control.Segment, now time.Time) string {
 	names := commNames(h.seen, segment)
-	type row struct {
-		text   string
-		ranks  []int
-		oldest time.Time
-	}
 	var rows []*row
 	byText := map[string]*row{}
 	for r := range h.seen {
-		s := &h.seen[r]
-		text := s.describe(names)
+		lines, since := h.describe(r, names, segment)
+		text := strings.Join(lines, "\n")
 		it := byText[text]
 		if it == nil {
-			it = &row{text: text}
+			it = &row{lines: lines, oldest: since}
 			byText[text] = it
 			rows = append(rows, it)
 		}
 		it.ranks = append(it.ranks, r)
-		if s.waits && (it.oldest.IsZero() || s.wait.Since.Before(it.oldest)) {
-			it.oldest = s.wait.Since
+		for i := range since {
+			if since[i].Before(it.oldest[i]) {
+				it.oldest[i] = since[i]
+			}
 		}
 	}
 	var b bytes.Buffer
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "  rank\tstate\tcall\tnumber\tat\twaits for\tsince")
 	for _, it := range rows {
-		since := ""
-		if !it.oldest.IsZero() {
-			since = max(0, now.Sub(it.oldest)).Round(100*time.Millisecond).String() + " ago"
+		who := list(it.ranks)
+		for i, line := range it.lines {
+			since := ""
+			if !it.oldest[i].IsZero() {
+				since = max(0, now.Sub(it.oldest[i])).Round(100*time.Millisecond).String() + " ago"
+			}
+			fmt.Fprintf(w, "  %s\t%s\t%s\n", who, line, since)
+			who = ""
 		}
-		fmt.Fprintf(w, "  %s\t%s\t%s\n", list(it.ranks), it.text, since)
 	}
 	_ = w.Flush()
 	var table strings.Builder
@@ -96,47 +105,99 @@ func (h *hang) table(segment *control.Segment, now time.Time) string {
 	return table.String()
 }
 
-// describe is a rank's line of the table, without its number and the time.
-func (s *sighting) describe(names map[uint64]string) string {
+// describe is a rank's part of the table, without its number and the times: what
+// its program does, and then its asynchronous calls that wait. since has the times.
+func (h *hang) describe(r int, names map[uint64]string, segment *control.Segment) (lines []string, since []time.Time) {
+	s := &h.seen[r]
+	state := "in its own code"
 	switch {
 	case s.ended:
-		return "ended\t\t\t\t"
-	case s.stopped && s.waits:
-		return fmt.Sprintf("stopped (SIGSTOP)\t%s\t%s\t%s\trank %d", printable(s.wait.Text), s.number(names), printable(s.wait.Site), s.wait.On)
+		state = "ended"
 	case s.stopped:
-		return fmt.Sprintf("stopped (SIGSTOP)\tafter %s\t\t\t", count(int(s.calls), "call"))
-	case s.waits:
-		return fmt.Sprintf("waits\t%s\t%s\t%s\trank %d", printable(s.wait.Text), s.number(names), printable(s.wait.Site), s.wait.On)
+		state = "stopped (SIGSTOP)"
 	}
-	return fmt.Sprintf("in its own code\tafter %s\t\t\t", count(int(s.calls), "call"))
+	if s.ended || !s.waits() {
+		call, number := "after no call", ""
+		if s.calls > 0 {
+			call, number = "after "+cmp.Or(printable(segment.Describe(s.last)), "a call"), names[s.last.Comm]
+			if s.last.Seq > 0 {
+				number += fmt.Sprintf(" #%d", s.last.Seq)
+			}
+		}
+		lines = append(lines, fmt.Sprintf("%s\t%s\t%s\t\t", state, call, number))
+		since = append(since, h.since[r])
+	}
+	if s.ended {
+		return lines, since
+	}
+	waits := slices.SortedStableFunc(slices.Values(s.Waits), func(a, b control.Wait) int {
+		return cmp.Or(-compareBool(a.Attended, b.Attended), a.Since.Compare(b.Since))
+	})
+	for _, it := range waits {
+		state := "waits"
+		switch {
+		case s.stopped:
+			state = "stopped (SIGSTOP)"
+		case !it.Attended:
+			state = "waits, async"
+		}
+		lines = append(lines, fmt.Sprintf("%s\t%s\t%s\t%s\trank %d", state, printable(it.Text), number(&it, names), printable(it.Site), it.On))
+		since = append(since, it.Since)
+	}
+	return lines, since
 }
 
-// number says which call of which communicator s waits in. Messages are not counted.
-func (s *sighting) number(names map[uint64]string) string {
-	if strings.HasPrefix(s.wait.Text, "Send") || strings.HasPrefix(s.wait.Text, "Recv") {
-		return names[s.wait.Comm]
+// compareBool orders false before true.
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
 	}
-	return fmt.Sprintf("%s #%d", names[s.wait.Comm], s.wait.Seq)
+	return -1
 }
 
-// commNames numbers the communicators that ranks wait in, by age.
+// number says which call of which communicator a rank waits in. Messages are not counted.
+func number(w *control.Wait, names map[uint64]string) string {
+	if strings.HasPrefix(w.Text, "Send") || strings.HasPrefix(w.Text, "Recv") {
+		return names[w.Comm]
+	}
+	return fmt.Sprintf("%s #%d", names[w.Comm], w.Seq)
+}
+
+// commNames names the communicators that ranks were seen in, by age.
 func commNames(seen []sighting, segment *control.Segment) map[uint64]string {
 	var comms []uint64
 	for r := range seen {
-		if seen[r].waits {
-			comms = append(comms, seen[r].wait.Comm)
+		if seen[r].calls > 0 {
+			comms = append(comms, seen[r].last.Comm)
+		}
+		for _, w := range seen[r].Waits {
+			comms = append(comms, w.Comm)
 		}
 	}
 	slices.Sort(comms)
 	names := map[uint64]string{}
+	groups := 0
 	for _, c := range slices.Compact(comms) {
 		if segment.IsWorld(c) {
 			names[c] = "world"
-		} else {
-			names[c] = fmt.Sprintf("group %c", 'a'+len(names)%26)
+			continue
 		}
+		names[c] = "group " + letters(groups)
+		groups++
 	}
 	return names
+}
+
+// letters numbers things a, b, …, z, aa, ab, …
+func letters(n int) string {
+	last := string(rune('a' + n%26))
+	if n < 26 {
+		return last
+	}
+	return letters(n/26-1) + last
 }
 
 // printable is text that a rank may have chosen, fit for one column of a table.
@@ -159,8 +220,10 @@ func (a *attempt) newWatchdog(sup *supervisor) *watchdog {
 	return &watchdog{
 		limit: a.opts.hangTimeout,
 		see: func(r int) sighting {
-			s := sighting{calls: a.segment.Calls(r), ended: sup.ends[r].ended}
-			s.wait, s.waits = a.segment.Waiting(r)
+			s := sighting{Waiting: a.segment.Waiting(r), calls: a.segment.Calls(r), ended: sup.ends[r].ended}
+			if last := a.segment.Last(r); len(last) > 0 {
+				s.last = last[len(last)-1]
+			}
 			s.step, _ = a.segment.Step(r)
 			if p, ok := readProcess(sup.ends[r].pid, buf); ok {
 				s.stopped = p.state == 'T' || p.state == 't'

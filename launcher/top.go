@@ -19,14 +19,15 @@ const topUsage = `usage: gorun top [-once] [JOB]
 
 Shows what each rank of a running job does: its state, CPU and memory (its share
 of shared memory included), the step that the program has told (runtime.SetStep),
-how many collectives it has called and how many bytes it has handed to them, and,
-if it waits in one, which, for how long, and where in its source.
+how many collectives it has called, how many bytes it has handed to them, and how
+many a second now; and, if it waits in one, which, for how long, and where in its
+source.
 
 JOB is the process id of the job's gorun; it may be left out if only one runs.
 On a terminal the picture is drawn anew each second; keys:
 
-  r c m w   sort by rank, CPU, memory, time of waiting
-  q         quit
+  r c m b w   sort by rank, CPU, memory, bytes a second, time of waiting
+  q           quit
 
   -once     print it once; so too if standard output is no terminal
 `
@@ -146,7 +147,7 @@ func (s *topScreen) run() int {
 			switch key {
 			case 'q', 'Q', 3, 4: // Ctrl-C, Ctrl-D
 				return 0
-			case 'r', 'c', 'm', 'w':
+			case 'r', 'c', 'm', 'b', 'w':
 				s.order = key
 			}
 		case sig := <-signals:

@@ -13,14 +13,14 @@ import (
 
 func TestTopTable(t *testing.T) {
 	views := []rankView{
-		{rank: 0, pid: 10, state: "runs", step: 7, calls: 12, bytes: 1 << 20, memory: 3 << 29, cpu: 0.5},
+		{rank: 0, pid: 10, state: "runs", step: 7, calls: 12, bytes: 1 << 20, rate: 3 << 19, memory: 3 << 29, cpu: 0.5},
 		{rank: 1, pid: 11, state: "waits for 0", call: "Barrier", at: "main.go:3", waited: 1234 * time.Millisecond, step: -1, memory: 5 << 29},
 		{rank: 2, state: "ended", step: -1, calls: 3},
 	}
 	got := strings.Join(topTable(views), "\n")
-	want := `RANK  PID  STATE        CPU  MEMORY   STEP  CALLS  BYTES    IN       FOR   AT
-0     10   runs         50%  1.5 GiB  7     12     1.0 MiB
-1     11   waits for 0  0%   2.5 GiB        0               Barrier  1.2s  main.go:3
+	want := `RANK  PID  STATE        CPU  MEMORY   STEP  CALLS  BYTES    RATE       IN       FOR   AT
+0     10   runs         50%  1.5 GiB  7     12     1.0 MiB  1.5 MiB/s
+1     11   waits for 0  0%   2.5 GiB        0                          Barrier  1.2s  main.go:3
 2          ended                            3`
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

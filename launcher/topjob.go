@@ -25,8 +25,9 @@ type runningJob struct {
 	segment  *control.Segment
 	inode    uint64 // of the segment's file
 
-	last   map[int]process // by rank
-	lastAt time.Time
+	last      map[int]process // by rank
+	lastBytes []int           // by rank
+	lastAt    time.Time
 }
 
 // jobs returns the process ids of the launchers that run a job and that this user
@@ -111,6 +112,7 @@ type rankView struct {
 	step      int           // -1: not known
 	calls     uint64
 	bytes     int
+	rate      float64 // bytes a second
 	memory    int     // proportional set size, bytes
 	cpu       float64 // cores
 }
@@ -126,6 +128,9 @@ func (j *runningJob) view() []rankView {
 		if step, ok := j.segment.Step(r); ok {
 			v.step = step
 		}
+		if passed := now.Sub(j.lastAt); len(j.lastBytes) == len(views) && passed > 0 {
+			v.rate = float64(max(0, v.bytes-j.lastBytes[r])) / passed.Seconds()
+		}
 		p, ok := processes[r]
 		if !ok || p.state == 'Z' {
 			continue
@@ -136,11 +141,11 @@ func (j *runningJob) view() []rankView {
 			const ticks = 100 // a second, on every Linux
 			v.cpu = float64(p.cpu-min(p.cpu, before.cpu)) / ticks / now.Sub(j.lastAt).Seconds()
 		}
-		wait, waits := j.segment.Waiting(r)
+		wait, waits, attended := foremost(j.segment.Waiting(r))
 		switch {
 		case p.state == 'T' || p.state == 't':
 			v.state = "stopped"
-		case waits:
+		case attended:
 			v.state = fmt.Sprintf("waits for %d", wait.On)
 		case j.segment.State(r) == control.Running:
 			v.state = "runs"
@@ -149,10 +154,27 @@ func (j *runningJob) view() []rankView {
 		}
 		if waits {
 			v.call, v.at, v.waited = printable(wait.Text), printable(wait.Site), max(0, now.Sub(wait.Since))
+			if !attended {
+				v.call += ", async"
+			}
 		}
 	}
-	j.last, j.lastAt = processes, now
+	j.last, j.lastAt, j.lastBytes = processes, now, make([]int, len(views))
+	for r := range views {
+		j.lastBytes[r] = views[r].bytes
+	}
 	return views
+}
+
+// foremost returns, of what a rank waits for, what its program stands still for, else
+// an asynchronous call, the oldest in either case.
+func foremost(w control.Waiting) (wait control.Wait, ok, attended bool) {
+	for _, it := range w.Waits {
+		if !ok || it.Attended && !attended || it.Attended == attended && it.Since.Before(wait.Since) {
+			wait, ok, attended = it, true, it.Attended
+		}
+	}
+	return wait, ok, attended
 }
 
 // ranks finds the processes of the job's ranks: children of a child of the launcher

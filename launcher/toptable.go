@@ -12,7 +12,7 @@ import (
 )
 
 // topKeys are the orders of top, by key.
-const topKeys = "r rank  c cpu  m memory  w waiting  q quit"
+const topKeys = "sort by: r rank  c cpu  m memory  b bytes/s  w waiting    q quit"
 
 // sortViews puts views in the order of a key, equals by rank.
 func sortViews(views []rankView, key byte) {
@@ -23,6 +23,8 @@ func sortViews(views []rankView, key byte) {
 			by = cmp.Compare(b.cpu, a.cpu)
 		case 'm':
 			by = cmp.Compare(b.memory, a.memory)
+		case 'b':
+			by = cmp.Compare(b.rate, a.rate)
 		case 'w':
 			by = cmp.Compare(b.waited, a.waited)
 		}
@@ -34,7 +36,7 @@ func sortViews(views []rankView, key byte) {
 func topTable(views []rankView) []string {
 	var b bytes.Buffer
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "RANK\tPID\tSTATE\tCPU\tMEMORY\tSTEP\tCALLS\tBYTES\tIN\tFOR\tAT")
+	fmt.Fprintln(w, "RANK\tPID\tSTATE\tCPU\tMEMORY\tSTEP\tCALLS\tBYTES\tRATE\tIN\tFOR\tAT")
 	for _, v := range views {
 		pid, cpu, memory, step, waited := "", "", "", "", ""
 		if v.pid != 0 {
@@ -46,11 +48,11 @@ func topTable(views []rankView) []string {
 		if v.call != "" {
 			waited = v.waited.Round(100 * time.Millisecond).String()
 		}
-		bytes := ""
+		bytes, rate := "", ""
 		if v.bytes > 0 {
-			bytes = size(v.bytes)
+			bytes, rate = size(v.bytes), size(int(v.rate))+"/s"
 		}
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", v.rank, pid, v.state, cpu, memory, step, v.calls, bytes, v.call, waited, v.at)
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", v.rank, pid, v.state, cpu, memory, step, v.calls, bytes, rate, v.call, waited, v.at)
 	}
 	_ = w.Flush()
 	lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")

@@ -41,6 +41,59 @@ func hanging() map[string]func(context.Context, *comm.Comm) error {
 			}
 			return comm.AllReduce(ctx, second, []float32{1}, comm.Sum)
 		},
+		// asyncsleep has rank 0 sleep for longer than many looks beside an asynchronous
+		// call that waits for rank 1, which waits for rank 0 elsewhere.
+		"asyncsleep": func(ctx context.Context, world *comm.Comm) error {
+			a, err := world.Split(ctx, 0, world.Rank())
+			if err != nil {
+				return err
+			}
+			if world.Rank() == 0 {
+				p := sum(ctx, a)
+				time.Sleep(7 * time.Second)
+				if err := comm.Barrier(ctx, world); err != nil {
+					return err
+				}
+				return p.Wait()
+			}
+			if err := comm.Barrier(ctx, world); err != nil {
+				return err
+			}
+			return sum(ctx, a).Wait()
+		},
+		// asynccross has two ranks each wait for an asynchronous call that the other
+		// would make next.
+		"asynccross": func(ctx context.Context, world *comm.Comm) error {
+			a, err := world.Split(ctx, 0, world.Rank())
+			if err != nil {
+				return err
+			}
+			first, second := world, a
+			if world.Rank() == 1 {
+				first, second = a, world
+			}
+			if err := sum(ctx, first).Wait(); err != nil {
+				return err
+			}
+			return sum(ctx, second).Wait()
+		},
+		// asynchidden has two ranks receive from each other while their asynchronous
+		// calls wait for a rank that sleeps.
+		"asynchidden": func(ctx context.Context, world *comm.Comm) error {
+			a, err := world.Split(ctx, 0, world.Rank())
+			if err != nil {
+				return err
+			}
+			if world.Rank() == 2 {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			p := sum(ctx, a)
+			if err := comm.Recv(ctx, world, make([]float32, 4), 1-world.Rank()); err != nil {
+				return err
+			}
+			return p.Wait()
+		},
 		// loop has rank 1 compute without end.
 		"loop": func(ctx context.Context, world *comm.Comm) error {
 			if world.Rank() == 1 {
@@ -74,15 +127,22 @@ func hanging() map[string]func(context.Context, *comm.Comm) error {
 		"mad": func(ctx context.Context, world *comm.Comm) error {
 			if world.Rank() == 1 {
 				s := from(ctx).segment
-				garbage := control.Wait{On: -1, Text: strings.Repeat("\xff\x1b[2J\n", 200), Site: "\x00", Since: time.Unix(1<<40, 0)}
-				s.SetWait(0, garbage)
-				s.SetWait(1, garbage)
+				garbage := control.Wait{On: -1, Text: strings.Repeat("\xff\x1b[2J\n", 200), Site: "\x00", Since: time.Unix(1<<40, 0), Attended: true}
+				s.BeginWait(0, garbage)
+				s.BeginWait(1, garbage)
+				s.SetWords(control.Words{Kinds: []string{"\x1b[2J", "\x1b[2J", "\xff"}})
 				s.SetError(0, "\r\x1b[31m\xff")
 				select {}
 			}
 			return comm.Barrier(ctx, world)
 		},
 	}
+}
+
+// sum starts an AllReduce.
+func sum(ctx context.Context, c *comm.Comm) *comm.Pending {
+	b := comm.Of([]float32{1})
+	return c.Start(ctx, comm.Call{Kind: comm.AllReduceKind, Op: comm.Sum, Dst: b, Src: b})
 }
 
 //go:noinline
@@ -134,7 +194,7 @@ func TestEndlessLoop(t *testing.T) {
 	hangs(t, []string{"-np", "2", "--hang-timeout", "2s", "rankprogram", "loop"},
 		`^gorun: the job hangs: nothing has moved for [2-9]s \(--hang-timeout\)$`,
 		`^  0 +waits +Barrier`,
-		`^  1 +in its own code +after 0 calls`,
+		`^  1 +in its own code +after no call`,
 		`^gorun: ending it; the stacks of rank 1:$`,
 		`runtime\.endlessLoop`)
 }
@@ -142,6 +202,28 @@ func TestEndlessLoop(t *testing.T) {
 func TestAStoppedRankIsNamed(t *testing.T) {
 	hangs(t, []string{"-np", "2", "--hang-timeout", "2s", "rankprogram", "stopped"},
 		`^  1 +stopped \(SIGSTOP\)`)
+}
+
+func TestAsynchronousCallsFeignNoHang(t *testing.T) {
+	t.Parallel()
+	out, err := exec.Command("gorun", "-np", "2", "rankprogram", "asyncsleep").CombinedOutput()
+	if err != nil {
+		t.Errorf("%v:\n%s", err, out)
+	}
+}
+
+func TestWaitingForAsynchronousCallsInDifferentOrders(t *testing.T) {
+	hangs(t, []string{"-np", "2", "rankprogram", "asynccross"},
+		`^gorun: the job hangs: rank 0 waits for rank 1 waits for rank 0$`,
+		`^  0 +waits +AllReduce sum float32\[1\] +world #3 +runtime/hang_test\.go:\d+ +rank 1 `,
+		`^  1 +waits +AllReduce sum float32\[1\] +group a #1 +runtime/hang_test\.go:\d+ +rank 0 `)
+}
+
+func TestAsynchronousCallsHideNoHang(t *testing.T) {
+	hangs(t, []string{"-np", "3", "rankprogram", "asynchidden"},
+		`^gorun: the job hangs: rank 0 waits for rank 1 waits for rank 0$`,
+		`^  0 +waits +Recv.*\n +waits, async +AllReduce sum float32\[1\] +group a #1 `,
+		`^  2 +in its own code +after Split int64\[\d+\] +world #2 `)
 }
 
 func TestSlowWorkIsNoHang(t *testing.T) {

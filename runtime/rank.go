@@ -6,7 +6,6 @@ import (
 	"os"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"
@@ -25,8 +24,6 @@ type rank struct {
 	host string
 	log  zerolog.Logger
 	step atomic.Int64 // -1 before the first SetStep
-
-	counted atomic.Int64 // when the bytes were last added up, Unix nanoseconds
 
 	segment *control.Segment // nil if no launcher made one
 	launch  mpi.Launch       // zero if the launcher is gorun, or there is none
@@ -170,19 +167,6 @@ func SetStep(ctx context.Context, step int) {
 	r.step.Store(int64(step))
 	if r.segment != nil && step >= 0 {
 		r.segment.SetStep(r.job.Rank, step)
-		r.count()
-	}
-}
-
-// countInterval is how old the number of bytes may be that others see of this rank.
-const countInterval = 500 * time.Millisecond
-
-// count tells who watches the job how much this rank has communicated. Adding it
-// up waits for calls that are under way, so somebody else does it.
-func (r *rank) count() {
-	now, last := time.Now().UnixNano(), r.counted.Load()
-	if now-last >= int64(countInterval) && r.counted.CompareAndSwap(last, now) {
-		go func() { r.segment.SetBytes(r.job.Rank, r.world.Stats().Total().Bytes) }()
 	}
 }
 

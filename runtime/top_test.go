@@ -24,8 +24,8 @@ func TestTopOfAProgram(t *testing.T) {
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "ready\n" {
 		t.Fatalf("%q, %v", line, err)
 	}
-	want := regexp.MustCompile(`(?m)^0 +\d+ +runs +\d+% +[\d.]+ .iB +42 +1 +4\.0 KiB$[\s\S]*` +
-		`^1 +\d+ +waits for 0 +\d+% +[\d.]+ .iB +2 +Barrier +\S+s +runtime/main_test\.go:\d+$`)
+	want := regexp.MustCompile(`(?m)^0 +\d+ +runs +\d+% +[\d.]+ .iB +42 +1 +4\.0 KiB +0 B/s$[\s\S]*` +
+		`^1 +\d+ +waits for 0 +\d+% +[\d.]+ .iB +2 +4\.0 KiB +0 B/s +Barrier +\S+s +runtime/main_test\.go:\d+$`)
 	var got []byte
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
 		got, err = exec.Command("gorun", "top", "-once", fmt.Sprint(gorun.Process.Pid)).CombinedOutput()

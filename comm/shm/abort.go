@@ -194,8 +194,8 @@ func (r *Rank) anybodyInside() bool {
 }
 
 // log notes the call in the flight recorder.
-func (r *Rank) log(seq uint64, f comm.Fingerprint) {
-	r.job.seg.Log(r.job.rank, control.Call{Comm: r.region.offset, Seq: seq, What: f.What, Count: f.Count})
+func (r *Rank) log(call *comm.Call, seq uint64, f comm.Fingerprint) {
+	r.job.seg.Log(r.job.rank, control.Call{Comm: r.region.offset, Seq: seq, What: f.What, Count: f.Count}, call.Bytes())
 }
 
 // uneven ends the communicator because rank from sends another number of

@@ -19,7 +19,7 @@ func (r *Rank) Do(ctx context.Context, call *comm.Call) error {
 	r.calls++
 	seq := r.calls
 	f := call.Fingerprint()
-	r.log(seq, f)
+	r.log(call, seq, f)
 	s := &r.mine.slots[seq&1]
 	s.what, s.count = f.What, f.Count
 	mode, err := r.publish(call, s, seq)

@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/control"
 )
 
 // TestTheLauncherSeesWhoWaits: a wait that lasts is in the segment, with what
@@ -18,13 +19,9 @@ func TestTheLauncherSeesWhoWaits(t *testing.T) {
 	launcher, ranks := open(t, 2)
 	done := make(chan error)
 	go func() { done <- comm.AllReduce(t.Context(), comm.NewWorld(ranks[0]), make([]float32, 5), comm.Sum) }()
-	deadline := time.Now().Add(10 * time.Second)
-	w, ok := launcher.Waiting(0)
-	for ; !ok && time.Now().Before(deadline); w, ok = launcher.Waiting(0) {
-		time.Sleep(time.Millisecond)
-	}
+	w := soleWait(t, launcher)
 	what := comm.Fingerprint{What: w.What, Count: w.Count}.String()
-	if what != "AllReduce sum float32[5]" || w.Text != what || w.Seq != 1 || w.On != 1 || !strings.HasPrefix(w.Site, "shm/failure_test.go:") || time.Since(w.Since) > time.Minute {
+	if what != "AllReduce sum float32[5]" || w.Text != what || w.Seq != 1 || w.On != 1 || !w.Attended || !strings.HasPrefix(w.Site, "shm/failure_test.go:") || time.Since(w.Since) > time.Minute {
 		t.Errorf("got %+v, %s", w, what)
 	}
 	if err := comm.AllReduce(t.Context(), comm.NewWorld(ranks[1]), make([]float32, 5), comm.Sum); err != nil {
@@ -33,12 +30,64 @@ func TestTheLauncherSeesWhoWaits(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	if w, ok := launcher.Waiting(0); ok {
+	if w := launcher.Waiting(0).Waits; len(w) > 0 {
 		t.Errorf("still waiting: %+v", w)
 	}
 	last := launcher.Last(1)
-	if len(last) != 1 || last[0].Seq != 1 || last[0].What != w.What && w.What != 0 {
-		t.Errorf("rank 1's last calls: %+v", last)
+	if len(last) != 1 || last[0].Seq != 1 || launcher.Describe(last[0]) != what || launcher.Bytes(1) != 20 {
+		t.Errorf("rank 1's last calls: %+v, %d bytes", last, launcher.Bytes(1))
+	}
+}
+
+// soleWait waits until rank 0 has one wait of some length, and returns it.
+func soleWait(t *testing.T, launcher *control.Segment) control.Wait {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if w := launcher.Waiting(0).Waits; len(w) == 1 {
+			return w[0]
+		}
+	}
+	t.Fatalf("rank 0 waits for %+v", launcher.Waiting(0).Waits)
+	return control.Wait{}
+}
+
+// TestTheLauncherSeesWhetherSomebodyAttends: an asynchronous call that nobody waits
+// for does not stop its rank; once somebody does, it does.
+func TestTheLauncherSeesWhetherSomebodyAttends(t *testing.T) {
+	launcher, ranks := open(t, 2)
+	world := comm.NewWorld(ranks[0])
+	p := world.Start(t.Context(), comm.Call{Kind: comm.BarrierKind})
+	if w := soleWait(t, launcher); w.Attended || w.Text != "Barrier" {
+		t.Errorf("got %+v", w)
+	}
+	errs := make(chan error, 1)
+	go func() { errs <- p.Wait() }()
+	for end := time.Now().Add(10 * time.Second); !soleWait(t, launcher).Attended; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("Pending.Wait is not seen")
+		}
+	}
+	if err := comm.Barrier(t.Context(), comm.NewWorld(ranks[1])); err != nil {
+		t.Error(err)
+	}
+	if err := <-errs; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTheLauncherNamesEveryCall as the ranks do.
+func TestTheLauncherNamesEveryCall(t *testing.T) {
+	launcher, _ := open(t, 1)
+	for k := comm.AllReduceKind; k < comm.Kinds; k++ {
+		b := comm.Of(make([]float32, 3))
+		call := comm.Call{Kind: k, Op: comm.Max, Root: 2, Dst: b, Src: b, DstCounts: []int{1, 2}, SrcCounts: []int{3}}
+		if k == comm.BarrierKind {
+			call = comm.Call{Kind: k}
+		}
+		f := call.Fingerprint()
+		if got, want := launcher.Describe(control.Call{What: f.What, Count: f.Count}), f.String(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 }
 

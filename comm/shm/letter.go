@@ -15,7 +15,7 @@ func (r *Rank) letter(ctx context.Context, call *comm.Call) error {
 		return err
 	}
 	f := call.Fingerprint()
-	r.log(0, f)
+	r.log(call, 0, f)
 	if call.Kind == comm.SendKind {
 		return r.send(ctx, call, f)
 	}

@@ -57,6 +57,7 @@ func Open(seg *control.Segment, rank int) (*Rank, error) {
 		base, _ := seg.Arena(r)
 		j.arenas = append(j.arenas, base)
 	}
+	seg.SetWords(names())
 	offset, err := seg.World(regionBytes(n))
 	if err != nil {
 		return nil, fmt.Errorf("shm: Open: %w", err)
@@ -66,6 +67,23 @@ func Open(seg *control.Segment, rank int) (*Rank, error) {
 		world[r] = r
 	}
 	return j.join(nil, offset, world, rank)
+}
+
+// names are what the launcher calls kinds, operations and element types.
+func names() (w control.Words) {
+	for k := range comm.Kinds {
+		w.Kinds = append(w.Kinds, k.String())
+		if k.Rooted() {
+			w.Rooted |= 1 << k
+		}
+	}
+	for o := comm.NoOp; o <= comm.Custom; o++ {
+		w.Ops = append(w.Ops, o.String())
+	}
+	for d := comm.DType(0); d <= comm.Bool; d++ {
+		w.DTypes = append(w.DTypes, d.String())
+	}
+	return w
 }
 
 // join returns rank me's end of the communicator whose region is at offset.

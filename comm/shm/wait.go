@@ -62,7 +62,7 @@ func (r *Rank) await(ctx context.Context, call *comm.Call, m int, word *atomic.U
 
 func (r *Rank) awaitLong(ctx context.Context, call *comm.Call, m int, word *atomic.Uint64, target uint64) error {
 	done := ctx.Done()
-	var began time.Time
+	told, wait := false, 0
 	for i := 0; word.Load() < target; i++ {
 		if err := r.trouble(ctx, call, done, m, word, target); err != nil {
 			return err
@@ -77,11 +77,12 @@ func (r *Rank) awaitLong(ctx context.Context, call *comm.Call, m int, word *atom
 		if !r.sleep(m, word, target) {
 			continue
 		}
-		if began.IsZero() {
-			began = time.Now().Add(-nap)
-			r.tell(call, m, began)
-			defer r.untell()
+		if told {
+			r.job.seg.AttendWait(r.job.rank, wait, call.Attended())
+			continue
 		}
+		told, wait = true, r.tell(call, m, time.Now().Add(-nap))
+		defer r.job.seg.EndWait(r.job.rank, wait)
 	}
 	return nil
 }
@@ -101,16 +102,15 @@ func (r *Rank) sleep(m int, word *atomic.Uint64, target uint64) (late bool) {
 	return errno == unix.ETIMEDOUT
 }
 
-// tell leaves word of a long wait where the launcher looks.
-func (r *Rank) tell(call *comm.Call, m int, since time.Time) {
+// tell leaves word of a long wait where the launcher looks, and returns the wait's
+// number.
+func (r *Rank) tell(call *comm.Call, m int, since time.Time) int {
 	f := call.Fingerprint()
-	r.job.seg.SetWait(r.job.rank, control.Wait{
+	return r.job.seg.BeginWait(r.job.rank, control.Wait{
 		Call:  control.Call{Comm: r.region.offset, Seq: r.calls, What: f.What, Count: f.Count},
-		Since: since, On: r.world[m], Text: call.String(), Site: call.Site(),
+		Since: since, On: r.world[m], Text: call.String(), Site: call.Site(), Attended: call.Attended(),
 	})
 }
-
-func (r *Rank) untell() { r.job.seg.SetWait(r.job.rank, control.Wait{}) }
 
 // trouble returns why waiting for rank m is in vain, nil if it may not be.
 func (r *Rank) trouble(ctx context.Context, call *comm.Call, done <-chan struct{}, m int, word *atomic.Uint64, target uint64) error {

@@ -81,20 +81,11 @@ func TestArenasAreShared(t *testing.T) {
 func TestRecorderKeepsTheLastCalls(t *testing.T) {
 	launcher, ranks := create(t, 1)
 	for i := range uint64(RingCalls + 5) {
-		ranks[0].Log(0, Call{Comm: 1, Seq: i + 1})
+		ranks[0].Log(0, Call{Comm: 1, Seq: i + 1}, 8)
 	}
 	last := launcher.Last(0)
 	if len(last) != RingCalls || last[0].Seq != 6 || last[RingCalls-1].Seq != RingCalls+5 {
 		t.Errorf("%d calls, %v to %v", len(last), last[0], last[len(last)-1])
-	}
-	w := Wait{Call: Call{Comm: 1, Seq: 9}, Since: time.Unix(5, 0), On: 0, Text: "Barrier", Site: "a.go:1"}
-	ranks[0].SetWait(0, w)
-	if got, ok := launcher.Waiting(0); !ok || got != w {
-		t.Errorf("got %v, %v; want %v", got, ok, w)
-	}
-	ranks[0].SetWait(0, Wait{})
-	if _, ok := launcher.Waiting(0); ok {
-		t.Error("still waiting")
 	}
 }
 
@@ -206,14 +197,23 @@ func FuzzLauncherSurvives(f *testing.F) {
 		for r := range 2 {
 			text, _ := s.Error(r)
 			cause, _ := s.HasEnded(r)
-			w, _ := s.Waiting(r)
-			for _, x := range []string{text, cause, w.Site, w.Text, s.State(r).String()} {
+			texts := []string{text, cause, s.State(r).String()}
+			for _, w := range s.Waiting(r).Waits {
+				texts = append(texts, w.Site, w.Text, s.Describe(w.Call))
+				if w.On < 0 || w.On > 1 {
+					t.Errorf("waits for rank %d", w.On)
+				}
+			}
+			for _, c := range s.Last(r) {
+				texts = append(texts, s.Describe(c))
+			}
+			for _, x := range texts {
 				if !utf8.ValidString(x) || len(x) > 3*errorBytes {
 					t.Errorf("%d bytes of text: %q", len(x), x)
 				}
 			}
-			if w.On < 0 || w.On > 1 || len(s.Last(r)) > RingCalls || s.Cores() < 1 {
-				t.Errorf("out of range: %+v, %d calls, %d cores", w, len(s.Last(r)), s.Cores())
+			if len(s.Last(r)) > RingCalls || s.Cores() < 1 {
+				t.Errorf("out of range: %d calls, %d cores", len(s.Last(r)), s.Cores())
 			}
 			s.Ended(r, "x")
 		}

@@ -18,7 +18,7 @@ import (
 
 const (
 	magic      = 0x6e75726f67 // "gorun"
-	format     = 1            // raised with every change of the layout
+	format     = 2            // raised with every change of the layout
 	totalBytes = 1 << 30
 	page       = 4096
 
@@ -29,6 +29,10 @@ const (
 
 	// RingCalls is how many calls a rank's flight recorder keeps.
 	RingCalls = 128
+
+	// MaxWaits is how many waits of one rank are recorded at once: a rank waits in
+	// as many places as it has communicators in use.
+	MaxWaits = 8
 )
 
 // version tells layouts apart, also those of binaries built with another format.
@@ -47,6 +51,8 @@ type header struct {
 	next atomic.Uint64 // offset of the first byte of the regions that is free
 	used atomic.Int64  // bytes of the arenas in use, by all ranks
 	_    [48]byte
+
+	words words
 }
 
 // text is a string that its writer stores once, before it sets set.
@@ -66,9 +72,13 @@ type block struct {
 	step    atomic.Int64 // plus 1; 0: none
 	bytes   atomic.Int64 // handed to collectives so far
 	savedAt atomic.Int64 // Unix nanoseconds; 0: never
-	_       [16]byte
 
-	wait waiting
+	attended atomic.Int32 // waits in progress for which the program stands still
+	peak     atomic.Int32 // the most of them there ever were
+	hidden   atomic.Int32 // waits in progress beyond MaxWaits
+	_        [4]byte
+
+	waits [MaxWaits]waiting
 
 	ended   text[[causeBytes]byte]
 	failure text[[errorBytes]byte]
@@ -80,19 +90,20 @@ type block struct {
 	ring [RingCalls]entry
 }
 
-// waiting is the wait that a rank is in, once it has lasted a while.
+// waiting is a wait that a rank is in, once it has lasted a while.
 type waiting struct {
-	since atomic.Int64 // Unix nanoseconds, 0: not waiting
-	comm  atomic.Uint64
-	seq   atomic.Uint64
-	what  atomic.Uint64
-	count atomic.Uint64
-	on    atomic.Uint64 // world number of the rank waited for
-	text  [siteBytes]byte
-	site  [siteBytes]byte
+	taken    atomic.Uint32
+	attended atomic.Uint32
+	since    atomic.Int64 // Unix nanoseconds, 0: not waiting; stored last
+	comm     atomic.Uint64
+	seq      atomic.Uint64
+	what     atomic.Uint64
+	count    atomic.Uint64
+	on       atomic.Uint64 // world number of the rank waited for
+	text     [siteBytes]byte
+	site     [siteBytes]byte
 
 	textSize, siteSize atomic.Uint32
-	_                  [8]byte
 }
 
 // entry is one call of the ring. The rank alone writes it, without atomics: a

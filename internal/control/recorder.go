@@ -1,7 +1,5 @@
 package control
 
-import "time"
-
 // A Call is one collective as the flight recorder keeps it.
 type Call struct {
 	Comm  uint64 // the communicator, by the offset of its region
@@ -10,21 +8,13 @@ type Call struct {
 	Count uint64
 }
 
-// A Wait is what a rank has been waiting for, for some time.
-type Wait struct {
-	Call
-	Since time.Time
-	On    int    // world number of the first rank that has not come
-	Text  string // the call in words, "AllReduce sum float32[1024]"
-	Site  string // where the call was made, "train.go:31"
-}
-
-// Log notes that rank, which must be the caller's own, begins a call. It costs
-// a few stores.
-func (s *Segment) Log(rank int, c Call) {
+// Log notes that rank, which must be the caller's own, begins a call to which it
+// hands that many bytes. It costs a few stores.
+func (s *Segment) Log(rank int, c Call, bytes int) {
 	b := s.block(rank)
 	n := b.calls.Load()
 	b.ring[n%RingCalls] = entry{c.Comm, c.Seq, c.What, c.Count}
+	b.bytes.Store(b.bytes.Load() + int64(bytes))
 	b.calls.Store(n + 1)
 }
 
@@ -41,39 +31,12 @@ func (s *Segment) Last(rank int) []Call {
 	return calls
 }
 
-// SetWait says that rank has been waiting; a zero Since that it goes on.
-func (s *Segment) SetWait(rank int, w Wait) {
-	b := &s.block(rank).wait
-	if w.Since.IsZero() {
-		b.since.Store(0)
-		return
-	}
-	b.comm.Store(w.Comm)
-	b.seq.Store(w.Seq)
-	b.what.Store(w.What)
-	b.count.Store(w.Count)
-	b.on.Store(uint64(w.On))
-	b.textSize.Store(uint32(copy(b.text[:], w.Text)))
-	b.siteSize.Store(uint32(copy(b.site[:], w.Site)))
-	b.since.Store(w.Since.UnixNano())
-}
+// Calls returns how many calls rank has made, on all communicators: while it
+// stays the same the rank makes no progress.
+func (s *Segment) Calls(rank int) uint64 { return s.block(rank).calls.Load() }
 
-// Waiting returns what rank is waiting for; ok is false if it is not waiting,
-// or not for long.
-func (s *Segment) Waiting(rank int) (w Wait, ok bool) {
-	b := &s.block(rank).wait
-	since := b.since.Load()
-	if since == 0 {
-		return Wait{}, false
-	}
-	return Wait{
-		Call:  Call{b.comm.Load(), b.seq.Load(), b.what.Load(), b.count.Load()},
-		Since: time.Unix(0, since),
-		On:    int(min(b.on.Load(), uint64(s.ranks-1))),
-		Text:  readText(b.text[:], b.textSize.Load()),
-		Site:  readText(b.site[:], b.siteSize.Load()),
-	}, true
-}
+// Bytes returns how many bytes rank has handed to calls so far.
+func (s *Segment) Bytes(rank int) int { return int(s.block(rank).bytes.Load()) }
 
 // SetNote publishes rank's side of a disagreement; stamp says which.
 func (s *Segment) SetNote(rank int, stamp uint64, text string) {
@@ -91,7 +54,3 @@ func (s *Segment) Note(rank int, stamp uint64) (text string, ok bool) {
 	}
 	return readText(n.data[:], n.size.Load()), true
 }
-
-// Calls returns how many calls rank has made, on all communicators: while it
-// stays the same the rank makes no progress.
-func (s *Segment) Calls(rank int) uint64 { return s.block(rank).calls.Load() }

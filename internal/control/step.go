@@ -18,12 +18,6 @@ func (s *Segment) Step(rank int) (step int, ok bool) {
 	return int(n - 1), n > 0
 }
 
-// SetBytes says how much rank has handed to collectives so far.
-func (s *Segment) SetBytes(rank, bytes int) { s.block(rank).bytes.Store(int64(bytes)) }
-
-// Bytes returns what SetBytes was told last.
-func (s *Segment) Bytes(rank int) int { return int(s.block(rank).bytes.Load()) }
-
 // SetSaved says that the job can be resumed from what rank has saved just now.
 func (s *Segment) SetSaved(rank int) { s.block(rank).savedAt.Store(time.Now().UnixNano()) }
 

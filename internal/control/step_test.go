@@ -13,7 +13,8 @@ func TestWhatARankSaysOfItsWay(t *testing.T) {
 	}
 	before := time.Now()
 	ranks[1].SetStep(1, 0)
-	ranks[1].SetBytes(1, 1<<40)
+	ranks[1].Log(1, Call{}, 1<<40)
+	ranks[1].Log(1, Call{}, 1)
 	ranks[1].SetSaved(1)
 	watch, err := Watch(launcher.Files()[0])
 	if err != nil {
@@ -23,8 +24,8 @@ func TestWhatARankSaysOfItsWay(t *testing.T) {
 	if step, ok := watch.Step(1); step != 0 || !ok {
 		t.Errorf("step %d, %v, want 0", step, ok)
 	}
-	if got := watch.Bytes(1); got != 1<<40 {
-		t.Errorf("%d bytes, want %d", got, 1<<40)
+	if got := watch.Bytes(1); got != 1<<40+1 {
+		t.Errorf("%d bytes, want %d", got, 1<<40+1)
 	}
 	if at := watch.Saved(1); at.Before(before) || time.Since(at) > time.Minute {
 		t.Errorf("saved at %v, want just now", at)

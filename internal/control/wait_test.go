@@ -1,0 +1,73 @@
+package control
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestWaitsOfARank(t *testing.T) {
+	launcher, ranks := create(t, 2)
+	rank := ranks[1]
+	if w := launcher.Waiting(1); len(w.Waits) != 0 || !w.Elsewhere {
+		t.Errorf("a rank that does not wait: %+v", w)
+	}
+	front := Wait{Call: Call{Comm: 1, Seq: 9}, Since: time.Unix(5, 0), On: 0, Text: "Barrier", Site: "a.go:1", Attended: true}
+	back := Wait{Call: Call{Comm: 2, Seq: 1}, Since: time.Unix(6, 0), On: 1, Text: "AllReduce", Site: "b.go:1"}
+	first := rank.BeginWait(1, back)
+	if w := launcher.Waiting(1); !slices.Equal(w.Waits, []Wait{back}) || !w.Elsewhere {
+		t.Errorf("a wait that nobody attends to: %+v", w)
+	}
+	second := rank.BeginWait(1, front)
+	if w := launcher.Waiting(1); !slices.Equal(w.Waits, []Wait{back, front}) || w.Elsewhere {
+		t.Errorf("two waits: %+v", w)
+	}
+	rank.AttendWait(1, first, true)
+	back.Attended = true
+	rank.EndWait(1, second)
+	if w := launcher.Waiting(1); !slices.Equal(w.Waits, []Wait{back}) || !w.Elsewhere {
+		t.Errorf("one goroutine of two waits: %+v", w)
+	}
+	rank.EndWait(1, first)
+	if w := launcher.Waiting(1); len(w.Waits) != 0 {
+		t.Errorf("still waiting: %+v", w)
+	}
+}
+
+func TestMoreWaitsThanAreRecorded(t *testing.T) {
+	launcher, ranks := create(t, 1)
+	var numbers []int
+	for range MaxWaits + 2 {
+		numbers = append(numbers, ranks[0].BeginWait(0, Wait{Since: time.Unix(5, 0), Attended: true}))
+	}
+	if w := launcher.Waiting(0); len(w.Waits) != MaxWaits || !w.Elsewhere {
+		t.Errorf("%d waits, elsewhere %v", len(w.Waits), w.Elsewhere)
+	}
+	for _, n := range numbers {
+		ranks[0].EndWait(0, n)
+	}
+	for range MaxWaits {
+		ranks[0].BeginWait(0, Wait{Since: time.Unix(5, 0), Attended: true})
+	}
+	if w := launcher.Waiting(0); len(w.Waits) != MaxWaits || w.Elsewhere {
+		t.Errorf("%d waits, elsewhere %v", len(w.Waits), w.Elsewhere)
+	}
+}
+
+func TestCallsInWords(t *testing.T) {
+	launcher, ranks := create(t, 1)
+	if got := launcher.Describe(Call{What: 1}); got != "" {
+		t.Errorf("without words: %q", got)
+	}
+	ranks[0].SetWords(Words{Kinds: []string{"Invalid", "AllReduce", "Broadcast"}, Ops: []string{"none", "sum"}, DTypes: []string{"invalid", "float32"}, Rooted: 1 << 2})
+	for want, c := range map[string]Call{
+		"AllReduce sum float32[7]":        {What: 1 | 1<<8 | 1<<16, Count: 7},
+		"Broadcast float32[8] root 3":     {What: 2 | 1<<16 | 3<<24, Count: 8},
+		"AllReduce":                       {What: 1},
+		"AllReduce float32[counts #0005]": {What: 1 | 1<<16, Count: vectorBit | 5},
+	} {
+		if got := launcher.Describe(c); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
