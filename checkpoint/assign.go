@@ -16,19 +16,26 @@ type piece struct {
 // assign says which rank writes which boxes. Every element of every tensor is
 // written once. A box that several ranks hold goes to the one of them that has
 // the fewest bytes to write so far, the lowest of equals. It is computed from
-// global facts, so every rank gets the same list.
-func assign(tensors []namedTensor) []piece {
+// global facts, so every rank gets the same list, but for the shards of a
+// LocalShards: each has one holder, and only those of rank me are listed.
+func assign(tensors []namedTensor, me int) []piece {
 	var list []piece
 	load := map[int]int{} // bytes by world rank
 	for i, t := range tensors {
-		for _, s := range shards(t.Tensor) {
+		if t.shards != nil {
+			for _, b := range t.boxes() {
+				list = append(list, piece{i, me, b})
+			}
+			continue
+		}
+		for _, s := range shards(t.tensor) {
 			best := s.holders[0]
 			for _, r := range s.holders[1:] {
 				if load[r] < load[best] || load[r] == load[best] && r < best {
 					best = r
 				}
 			}
-			load[best] += s.box.numel() * t.DType().Size()
+			load[best] += s.box.numel() * t.dtype().Size()
 			list = append(list, piece{i, best, s.box})
 		}
 	}
@@ -67,14 +74,4 @@ func shards(t *dtensor.Tensor) []shard {
 		list[i].holders = append(list[i].holders, rank)
 	}
 	return list
-}
-
-// local returns the box of t that this rank holds; ok is false if it is empty.
-func local(t *dtensor.Tensor) (b box, ok bool) {
-	offset, ok := t.Offset()
-	if !ok {
-		return box{}, false
-	}
-	b = box{offset, t.LocalShape()}
-	return b, b.numel() > 0
 }

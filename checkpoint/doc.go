@@ -17,7 +17,7 @@
 //	for step := first; step < steps; step++ {
 //		... // one step: the tensors of state change in place
 //		if (step+1)%every == 0 {
-//			err := store.Save(ctx, step+1, &state) // returns once they are copied
+//			started, err := store.TrySave(ctx, step+1, &state) // returns once they are copied
 //			...
 //		}
 //	}
@@ -38,7 +38,8 @@
 //	root/step-000123/rank-00001.safetensors   …
 //
 // Each shard is written once; of those that several ranks hold each rank writes
-// its part. A file is an ordinary safetensors file, and one of a single rank holds
+// its part. Tables of several shards a rank (dtensor.LocalShards) are written
+// shard by shard, and a tensor on a sub-mesh by the ranks of that alone. A file is an ordinary safetensors file, and one of a single rank holds
 // whole tensors. The index has, for each tensor, its global shape, element type and
 // chunks: file, byte, offset and shape, and a CRC-32C for each MiB, so that what
 // is read is checked even if it is a small part of a chunk. It has the CRC-32C of
@@ -56,22 +57,32 @@
 //
 // # Errors
 //
-// Every error names the file and the byte or tensor, and is the same on all ranks:
+// Every error names the file and the byte and tensor, and is the same on all ranks:
 // what one rank alone saw is told to the others at the end of the call, which is
 // when they return it too, and the communicator stays usable. Nothing is trusted
-// that comes from a file: no path leads out of the folder, and no size in it is
-// believed before it was compared with the file's.
+// that comes from a file: no path leads out of the folder, nor does a symbolic
+// link there, and no size in it is believed before it was compared with the
+// file's.
 //
 // # Asynchronous save
 //
 // Save copies this rank's shards into host memory, which it keeps for the next
 // save, and returns. The rest runs in a goroutine, on a communicator of the
-// store's own. A second Save waits for the first: if steps are faster than the
-// disk, save less often.
+// store's own. A second Save waits for the first; TrySave does not, and saves
+// nothing if the first is still under way: so no step ever takes longer than the
+// copy does, and a disk that is too slow makes checkpoints rarer, not steps
+// slower.
+//
+// # Reading
+//
+// The ranks of a host divide what they need of a checkpoint among themselves, so
+// that each byte is read, and its checksum made, once on each host, by the rank
+// that has read least so far; what others of the host need too it hands to them,
+// 16 MiB at a time.
 //
 // # Plain safetensors models
 //
 // Load reads models of others too, one file or several with a Hugging Face index,
-// each rank only what its shards need. Export writes one file of whole tensors,
-// without any rank holding them all.
+// each rank only what its shards need. Export writes them, without any rank
+// holding all of a model.
 package checkpoint

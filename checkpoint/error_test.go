@@ -242,7 +242,7 @@ func TestNoCheckpoint(t *testing.T) {
 		return errors.Join(err, store.Wait())
 	})
 	save(t, fs, "root", settings()[0], 3, tensor.Float32, Options{})
-	if _, _, err := findIndex(fs, "root"); err == nil || !strings.Contains(err.Error(), "give the folder of one, such as root/step-000003") {
+	if _, _, _, err := findIndex(fs, "root"); err == nil || !strings.Contains(err.Error(), "give the folder of one, such as root/step-000003") {
 		t.Errorf("the root as a checkpoint: %v", err)
 	}
 	if e, ok, err := Latest(t.TempDir() + "/none"); ok || err != nil {

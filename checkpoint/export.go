@@ -3,7 +3,9 @@ package checkpoint
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
+	"strings"
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/checkpoint/safetensors"
@@ -14,42 +16,81 @@ import (
 // slabElems is how many elements of a tensor travel to the writing rank at a time.
 const slabElems = 1 << 20
 
-// Export writes the whole tensors of state into one safetensors file, as other
-// programs read it. metadata goes into its header and may be nil; Hugging Face's
-// transformers wants {"format": "pt"}. Values are not written.
+// Export writes the whole tensors of state as other programs read them: into the
+// file path if that ends in .safetensors, else into a folder as Hugging Face keeps
+// models,
+//
+//	path/model.safetensors                   if that is not too large
+//
+//	path/model-00001-of-00003.safetensors    else several, and which of them
+//	…                                        has each tensor
+//	path/model.safetensors.index.json
+//
+// which may have other files, but no model. Values are not written.
 //
 // The tensors come to the first rank a few MiB at a time, so no rank ever holds
-// more of the model than its own shards. The file appears under its name when it
-// is complete. Export is collective over world and its error the same on every
-// rank.
-func Export(ctx context.Context, world *comm.Comm, path string, state *State, metadata map[string]string) error {
-	if err := export(ctx, world, osFS{}, path, state, metadata, slabElems); err != nil {
+// more of the model than its own shards. A file appears under its name when it
+// is complete, and what makes a folder a model appears last. Export is collective
+// over world and its error the same on every rank.
+func Export(ctx context.Context, world *comm.Comm, path string, state *State, o ExportOptions) error {
+	if err := export(ctx, world, osFS{}, path, state, o); err != nil {
 		return fmt.Errorf("checkpoint: Export: %w", err)
 	}
 	return nil
 }
 
-func export(ctx context.Context, c *comm.Comm, fs fileSystem, path string, state *State, metadata map[string]string, slab int) error {
+func export(ctx context.Context, c *comm.Comm, fs fileSystem, path string, state *State, o ExportOptions) error {
+	if o.slab == 0 {
+		o.slab = slabElems
+	}
 	err := state.err
-	var h *safetensors.Header
-	if err == nil {
-		var list []safetensors.Tensor
-		for _, t := range state.tensors {
-			list = append(list, safetensors.Tensor{Name: t.name, DType: t.DType(), Shape: t.Shape()})
-		}
-		h, err = safetensors.NewHeader(metadata, list)
+	if o.MaxFileBytes < 0 {
+		err = fmt.Errorf("option MaxFileBytes is %d; give 1 or more, or 0 for 5 GB", o.MaxFileBytes)
+	}
+	if o.MaxFileBytes == 0 {
+		o.MaxFileBytes = 5e9
 	}
 	if err := agree(ctx, c, err); err != nil {
 		return err
 	}
-	e := exporter{c: c, position: map[int]int{}}
-	for r := range c.Size() {
-		e.position[c.WorldRank(r)] = r
+	sorted := state.sorted()
+	if err := sameState(ctx, c, &sorted); err != nil {
+		return err
 	}
+	if !strings.HasSuffix(path, ".safetensors") {
+		return exportFolder(ctx, c, fs, path, sorted.tensors, o)
+	}
+	o.MaxFileBytes = math.MaxInt
+	volumes, err := divide(sorted.tensors, o)
+	if err := agree(ctx, c, err); err != nil {
+		return err
+	}
+	return exportFile(ctx, c, fs, path, volumes[0].header, sorted.tensors, o.slab)
+}
+
+// exportFile writes the tensors that h has into one file.
+func exportFile(ctx context.Context, c *comm.Comm, fs fileSystem, path string, h *safetensors.Header, tensors []namedTensor, slab int) error {
+	byName := map[string]namedTensor{}
+	for _, t := range tensors {
+		byName[t.name] = t
+	}
+	mine, dims := make([][]box, len(h.Tensors)), make([]int, len(h.Tensors))
+	for i, entry := range h.Tensors {
+		t := byName[entry.Name]
+		mine[i], dims[i] = t.boxes(), len(t.shape())
+	}
+	boxes, err := tell(ctx, c, mine, dims)
+	if err != nil {
+		return err
+	}
+	e := exporter{c: c}
 	send := func(f file) error {
-		for _, entry := range h.Tensors {
-			i := slices.IndexFunc(state.tensors, func(t namedTensor) bool { return t.name == entry.Name })
-			if err := e.tensor(ctx, f, state.tensors[i], slab); err != nil {
+		for i, entry := range h.Tensors {
+			of := make([][]box, c.Size())
+			for r := range of {
+				of[r] = boxes[r][i]
+			}
+			if err := e.tensor(ctx, f, byName[entry.Name], owners(of), slab); err != nil {
 				return err
 			}
 		}
@@ -91,23 +132,21 @@ func export(ctx context.Context, c *comm.Comm, fs fileSystem, path string, state
 // An exporter sends tensors to rank 0.
 type exporter struct {
 	c        *comm.Comm
-	position map[int]int // in c, by world rank
-	err      error       // the first of this rank alone; its collectives go on
+	err      error // the first of this rank alone; its collectives go on
 	src, dst []byte
 }
 
 // tensor writes t into f on rank 0. It returns errors of the communicator only.
-func (e *exporter) tensor(ctx context.Context, f file, t namedTensor, slab int) error {
-	elem := t.DType().Size()
-	owners := e.owners(t.Tensor)
+func (e *exporter) tensor(ctx context.Context, f file, t namedTensor, owners []piece, slab int) error {
+	elem := t.dtype().Size()
 	counts := make([]int, e.c.Size())
 	var failed error
-	slabs(t.Shape(), slab, func(s box) bool {
+	slabs(t.shape(), slab, func(s box) bool {
 		clear(counts)
 		for _, o := range owners {
-			runs(s, o.box, func(u run) bool { counts[o.writer] += u.n * elem; return true })
+			runs(s, o.box, func(u run) { counts[o.writer] += u.n * elem })
 		}
-		e.src = e.pack(ctx, t.Tensor, owners, s, counts[e.c.Rank()])
+		e.src = e.pack(ctx, t, owners, s, counts[e.c.Rank()])
 		if e.c.Rank() == 0 {
 			e.dst = resize(e.dst, s.numel()*elem)
 		}
@@ -122,38 +161,26 @@ func (e *exporter) tensor(ctx context.Context, f file, t namedTensor, slab int) 
 	return failed
 }
 
-// owners says who sends which box: one holder of each shard, rank 0 if it can, in
-// the order of ranks.
-func (e *exporter) owners(t *dtensor.Tensor) []piece {
-	var list []piece
-	for _, s := range shards(t) {
-		writer := e.position[s.holders[0]]
-		for _, r := range s.holders {
-			writer = min(writer, e.position[r])
-		}
-		list = append(list, piece{writer: writer, box: s.box})
-	}
-	slices.SortFunc(list, func(a, b piece) int { return a.writer - b.writer })
-	return list
-}
-
 // pack returns the elements that this rank sends of a slab, n bytes.
-func (e *exporter) pack(ctx context.Context, t *dtensor.Tensor, owners []piece, s box, n int) []byte {
+func (e *exporter) pack(ctx context.Context, t namedTensor, owners []piece, s box, n int) []byte {
 	e.src = resize(e.src, n)
 	if n == 0 {
 		return e.src
 	}
-	at, elem := 0, t.DType().Size()
-	err := dtensor.Try(ctx, t.Mesh(), func() {
-		x := t.ToLocal()
+	at, elem := 0, t.dtype().Size()
+	err := dtensor.Try(ctx, t.mesh(), func() {
+		parts := t.parts()
 		for _, o := range owners {
 			if o.writer != e.c.Rank() {
 				continue
 			}
-			runs(s, o.box, func(u run) bool {
+			i := slices.IndexFunc(parts, func(p localPart) bool {
+				return slices.Equal(p.box.offset, o.box.offset) && slices.Equal(p.box.size, o.box.size)
+			})
+			x := parts[i].data
+			runs(s, o.box, func(u run) {
 				x.Device().ToHost(unsafe.Pointer(&e.src[at]), unsafe.Add(x.Ptr(), u.y*elem), u.n*elem)
 				at += u.n * elem
-				return true
 			})
 		}
 	})
@@ -171,10 +198,7 @@ func unpack(sent []byte, owners []piece, s box, elem int) []byte {
 	b := make([]byte, len(sent))
 	at := 0
 	for _, o := range owners {
-		runs(s, o.box, func(u run) bool {
-			at += copy(b[u.x*elem:(u.x+u.n)*elem], sent[at:])
-			return true
-		})
+		runs(s, o.box, func(u run) { at += copy(b[u.x*elem:(u.x+u.n)*elem], sent[at:]) })
 	}
 	return b
 }

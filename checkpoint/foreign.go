@@ -15,49 +15,48 @@ import (
 const singleName = "model.safetensors"
 
 // findIndex returns the index of what lies at path, as text, and the folder of
-// its files. That of plain safetensors files is made from their headers.
-func findIndex(fs fileSystem, path string) (dir string, text []byte, err error) {
+// its files. That of plain safetensors files is made from their headers; plain
+// says that these are such.
+func findIndex(fs fileSystem, path string) (dir string, plain bool, text []byte, err error) {
 	if strings.HasSuffix(path, ".safetensors") {
-		return indexFiles(fs, filepath.Dir(path), []string{filepath.Base(path)}, nil)
+		text, err := indexFiles(fs, filepath.Dir(path), []string{filepath.Base(path)}, nil)
+		return filepath.Dir(path), true, text, err
 	}
 	names, err := fs.List(path)
 	if err != nil {
-		return "", nil, err
+		return "", false, nil, err
 	}
 	switch has := func(name string) bool { return slices.Contains(names, name) }; {
 	case has(indexName):
-		text, err := readFile(fs, filepath.Join(path, indexName))
-		return path, text, err
+		text, err := readFile(fs, filepath.Join(path, indexName), false)
+		return path, false, text, err
 	case has(safetensors.IndexName):
 		name := filepath.Join(path, safetensors.IndexName)
-		text, err := readFile(fs, name)
+		files, where, err := modelFiles(fs, name)
 		if err != nil {
-			return "", nil, err
+			return "", false, nil, err
 		}
-		where, err := safetensors.ParseIndex(text)
-		if err != nil {
-			return "", nil, fmt.Errorf("%s: %w", name, err)
-		}
-		files := slices.Compact(slices.Sorted(maps.Values(where)))
-		return indexFiles(fs, path, files, where)
+		text, err := indexFiles(fs, path, files, where)
+		return path, true, text, err
 	case has(singleName):
-		return indexFiles(fs, path, []string{singleName}, nil)
+		text, err := indexFiles(fs, path, []string{singleName}, nil)
+		return path, true, text, err
 	}
 	if all, err := list(fs, path); err == nil && len(all) > 0 {
-		return "", nil, fmt.Errorf("%s holds %d checkpoints; give the folder of one, such as %s", path, len(all), all[len(all)-1].Dir)
+		return "", false, nil, fmt.Errorf("%s holds %d checkpoints; give the folder of one, such as %s", path, len(all), all[len(all)-1].Dir)
 	}
-	return "", nil, fmt.Errorf("%s holds no complete checkpoint, no %s and no %s", path, singleName, safetensors.IndexName)
+	return "", false, nil, fmt.Errorf("%s holds no complete checkpoint, no %s and no %s", path, singleName, safetensors.IndexName)
 }
 
 // indexFiles makes an index of safetensors files. where says which file has each
 // tensor; nil: take all.
-func indexFiles(fs fileSystem, dir string, files []string, where map[string]string) (string, []byte, error) {
+func indexFiles(fs fileSystem, dir string, files []string, where map[string]string) ([]byte, error) {
 	x := &index{Format: formatName, Version: formatVersion, BlockBytes: 1 << 20, Files: []fileEntry{}, Tensors: []tensorEntry{}}
 	left := maps.Clone(where)
 	for i, name := range files {
 		h, err := readHeader(fs, filepath.Join(dir, name))
 		if err != nil {
-			return "", nil, err
+			return nil, err
 		}
 		x.Files = append(x.Files, fileEntry{Name: name, Bytes: h.FileBytes})
 		for _, t := range h.Tensors {
@@ -74,15 +73,14 @@ func indexFiles(fs fileSystem, dir string, files []string, where map[string]stri
 	}
 	if len(left) > 0 {
 		name := slices.Min(slices.Collect(maps.Keys(left)))
-		return "", nil, fmt.Errorf("%s: it has no tensor %q, which the index says is there", filepath.Join(dir, where[name]), name)
+		return nil, fmt.Errorf("%s: it has no tensor %q, which the index says is there", filepath.Join(dir, where[name]), name)
 	}
-	text, err := x.encode()
-	return dir, text, err
+	return x.encode()
 }
 
 // readHeader reads the header of a safetensors file. Its error names the file.
 func readHeader(fs fileSystem, name string) (*safetensors.Header, error) {
-	f, err := fs.Open(name)
+	f, err := fs.Open(name, true)
 	if err != nil {
 		return nil, err
 	}

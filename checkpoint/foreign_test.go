@@ -84,7 +84,7 @@ func TestImport(t *testing.T) {
 		{`, "hf.more": "../c.safetensors"`, "plain name"},
 	} {
 		put(t, fs, "model/model.safetensors.index.json", fmt.Appendf(nil, where, c.more))
-		if _, _, err := findIndex(fs, "model"); err == nil || !strings.Contains(err.Error(), c.says) {
+		if _, _, _, err := findIndex(fs, "model"); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("got %v, want %q", err, c.says)
 		}
 	}
@@ -125,9 +125,9 @@ func TestExport(t *testing.T) {
 				for name, x := range full(m, s, tensor.Float32, false) {
 					state.AddTensor("hf."+name, x)
 				}
-				return export(ctx, world, fs, "model.safetensors", &state, map[string]string{"format": "pt"}, slab)
+				return export(ctx, world, fs, "model.safetensors", &state, ExportOptions{Metadata: map[string]string{"format": "pt"}, slab: slab})
 			})
-			got, err := readFile(fs.crash(nil), "model.safetensors")
+			got, err := readFile(fs.crash(nil), "model.safetensors", true)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -161,7 +161,7 @@ func TestExportFails(t *testing.T) {
 		says := "injected"
 		sameError(t, 3, func(ctx context.Context, world *comm.Comm, m *dtensor.Mesh) error {
 			s := settings()[3]
-			err := export(ctx, world, fs, "model/m.safetensors", stateOf(full(m, s, tensor.Float32, false)), nil, 7)
+			err := export(ctx, world, fs, "model/m.safetensors", stateOf(full(m, s, tensor.Float32, false)), ExportOptions{slab: 7})
 			if err != nil {
 				return fmt.Errorf("checkpoint: %w", err)
 			}

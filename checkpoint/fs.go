@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -14,8 +15,9 @@ import (
 type fileSystem interface {
 	// Create makes an empty file, or empties one.
 	Create(name string) (file, error)
-	// Open opens a file to read.
-	Open(name string) (file, error)
+	// Open opens a file to read. If name is a symbolic link that is an error, but
+	// with follow.
+	Open(name string, follow bool) (file, error)
 	// Mkdir makes a folder and those above it; to make one again is no error.
 	Mkdir(name string) error
 	// List returns the names in a folder, sorted.
@@ -48,23 +50,38 @@ func (f osFile) Size() (bytes int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	if !info.Mode().IsRegular() {
+		return 0, fmt.Errorf("%s: it is no file but %s", f.Name(), info.Mode())
+	}
 	return int(info.Size()), nil
 }
 
 func (osFS) Create(name string) (file, error) {
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o666)
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC|syscall.O_NOFOLLOW, 0o666)
 	if err != nil {
-		return nil, err
+		return nil, link(err)
 	}
 	return osFile{f}, nil
 }
 
-func (osFS) Open(name string) (file, error) {
-	f, err := os.Open(name)
+func (osFS) Open(name string, follow bool) (file, error) {
+	flags := os.O_RDONLY | syscall.O_NONBLOCK // not to wait for the other end of a pipe
+	if !follow {
+		flags |= syscall.O_NOFOLLOW
+	}
+	f, err := os.OpenFile(name, flags, 0)
 	if err != nil {
-		return nil, err
+		return nil, link(err)
 	}
 	return osFile{f}, nil
+}
+
+// link says what ELOOP means where links are not followed.
+func link(err error) error {
+	if errors.Is(err, syscall.ELOOP) {
+		return fmt.Errorf("%w: it is a symbolic link; the files of a checkpoint lie in its folder", err)
+	}
+	return err
 }
 
 func (osFS) Mkdir(name string) error { return os.MkdirAll(name, 0o777) }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/crc32"
 )
@@ -144,7 +145,7 @@ func decodeIndex(text []byte) (*index, error) {
 	}
 	x := new(index)
 	if err := json.Unmarshal(text, x); err != nil {
-		return nil, err
+		return nil, atByte(err)
 	}
 	if x.Format != formatName || x.Version < 1 {
 		return nil, fmt.Errorf("format %q, version %d: this is no index of a checkpoint", x.Format, x.Version)
@@ -152,7 +153,50 @@ func decodeIndex(text []byte) (*index, error) {
 	if x.Version > formatVersion {
 		return nil, fmt.Errorf("version %d: this program reads up to version %d; use a newer one", x.Version, formatVersion)
 	}
-	return x, x.validate()
+	if err := x.validate(); err != nil {
+		if at, ok := errors.AsType[*entryError](err); ok {
+			err = fmt.Errorf("byte %d: %w", elementAt(text, at.list, at.i), err)
+		}
+		return nil, err
+	}
+	return x, nil
+}
+
+// atByte names the byte of an error of encoding/json.
+func atByte(err error) error {
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return fmt.Errorf("byte %d: %w", syntax.Offset, err)
+	}
+	if kind, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return fmt.Errorf("byte %d: %w", kind.Offset, err)
+	}
+	return err
+}
+
+// elementAt returns the byte where element i of a list in the text of an index
+// begins; 0 if there is no such.
+func elementAt(text []byte, list string, i int) int {
+	d := json.NewDecoder(bytes.NewReader(text))
+	token, err := d.Token()
+	for err == nil && token != list {
+		if token != json.Delim('{') { // the value of another member
+			err = d.Decode(new(json.RawMessage))
+		}
+		if err == nil {
+			token, err = d.Token()
+		}
+	}
+	if err == nil {
+		_, err = d.Token() // the list's [
+	}
+	for ; err == nil && i > 0; i-- {
+		err = d.Decode(new(json.RawMessage))
+	}
+	if err != nil {
+		return 0
+	}
+	at := int(d.InputOffset())
+	return at + bytes.IndexByte(text[at:], '{')
 }
 
 // blockSums returns the checksums of the blocks of b.

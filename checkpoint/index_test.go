@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"reflect"
@@ -79,8 +80,23 @@ func TestIndexRefusals(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := decodeIndex(text); err == nil || !strings.Contains(err.Error(), c.says) {
+		_, err = decodeIndex(text)
+		if err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("got %v, want %q", err, c.says)
+			continue
+		}
+		// What is wrong with a file or a tensor comes with the byte where its line begins.
+		at, entry := 0, errors.As(err, new(*entryError))
+		if _, scanned := fmt.Sscanf(err.Error(), "byte %d:", &at); entry && (scanned != nil || !bytes.HasPrefix(text[at:], []byte("{\"name\":")) || text[at-1] != ' ') {
+			t.Errorf("%v: there is %.20q", err, text[at:])
+		}
+	}
+	for _, c := range []struct{ body, says string }{
+		{`{"format": "gorun checkpoint", "version": 1, "step": "x", `, "byte 56: "},
+		{`{"format": "gorun checkpoint", ] `, "byte 32: "},
+	} {
+		if _, err := decodeIndex(fmt.Appendf(nil, "%s%s%s%s", c.body, sealBegin, sum([]byte(c.body)), sealEnd)); err == nil || !strings.HasPrefix(err.Error(), c.says) {
+			t.Errorf("%s: got %v, want %q", c.body, err, c.says)
 		}
 	}
 }

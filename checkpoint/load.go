@@ -3,11 +3,12 @@ package checkpoint
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
-	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
@@ -25,6 +26,8 @@ type LoadOptions struct {
 	// Rename gives the name in the file of a name in the State, for models that
 	// others have named; nil: they are the same.
 	Rename func(name string) string
+
+	host string // "": this machine's
 }
 
 // Load fills state from path, which is one of
@@ -34,15 +37,20 @@ type LoadOptions struct {
 //	a folder with model.safetensors            as Hugging Face keeps models,
 //	or model.safetensors.index.json            in one file or in several
 //
-// How many ranks wrote it and how its tensors lay does not matter: each rank
-// reads those byte ranges that its shards need, each once, and converts them if
-// the element type differs. Tensors are written in place.
+// How many ranks wrote it and how its tensors lay does not matter: the ranks of a
+// host read what their shards need, each byte once, hand each other what several
+// of them need, and convert it if the element type differs. Tensors are written
+// in place.
 //
 // Load is collective over world and its error, which names the file and the
 // tensor, is the same on every rank: names that are missing or unexpected, a
 // shape that differs, a file that is damaged or cut off. After an error in the
 // reading itself tensors may have been changed in part; after one that the index
 // alone shows nothing has.
+//
+// The files of a checkpoint are plain files in its folder: Load follows no
+// symbolic link there. In a folder of Hugging Face's, whose cache is made of
+// links, it does.
 func Load(ctx context.Context, world *comm.Comm, path string, state *State, o LoadOptions) error {
 	if _, err := load(ctx, world, osFS{}, path, state, o); err != nil {
 		return fmt.Errorf("checkpoint: Load: %w", err)
@@ -50,8 +58,10 @@ func Load(ctx context.Context, world *comm.Comm, path string, state *State, o Lo
 	return nil
 }
 
-func load(ctx context.Context, c *comm.Comm, fs fileSystem, path string, state *State, o LoadOptions) (*index, error) {
-	dir, x, err := shareIndex(ctx, c, fs, path)
+func load(ctx context.Context, c *comm.Comm, fs fileSystem, path string, given *State, o LoadOptions) (*index, error) {
+	sorted := given.sorted() // the same order on every rank
+	state := &sorted
+	dir, plain, x, err := shareIndex(ctx, c, fs, path)
 	if err != nil {
 		return nil, err
 	}
@@ -59,14 +69,10 @@ func load(ctx context.Context, c *comm.Comm, fs fileSystem, path string, state *
 	if err = agree(ctx, c, err); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	r := newReader(fs, dir, x)
-	defer r.close()
-	for i, t := range state.tensors {
-		if e := wanted[i]; e != nil && err == nil {
-			err = r.fill(ctx, t.Tensor, e)
-		}
+	if err := sameState(ctx, c, state); err != nil {
+		return nil, err
 	}
-	if err = agree(ctx, c, err); err != nil {
+	if err := fill(ctx, c, newReader(fs, dir, plain, x), state.tensors, wanted, o.host); err != nil {
 		return nil, err
 	}
 	for _, v := range state.values {
@@ -80,26 +86,32 @@ func load(ctx context.Context, c *comm.Comm, fs fileSystem, path string, state *
 }
 
 // shareIndex reads the index on rank 0, for all ranks; dir is the folder of its
-// files.
-func shareIndex(ctx context.Context, c *comm.Comm, fs fileSystem, path string) (dir string, x *index, err error) {
+// files, and plain says that they are those of a plain model.
+func shareIndex(ctx context.Context, c *comm.Comm, fs fileSystem, path string) (dir string, plain bool, x *index, err error) {
+	kind := []int64{0}
 	var text, folder []byte
 	if c.Rank() == 0 {
-		dir, text, err = findIndex(fs, path)
-		folder = []byte(dir)
+		dir, plain, text, err = findIndex(fs, path)
+		if folder = []byte(dir); plain {
+			kind[0] = 1
+		}
 	}
 	if err = agree(ctx, c, err); err != nil {
-		return "", nil, err
+		return "", false, nil, err
+	}
+	if err = comm.Broadcast(ctx, c, kind, 0); err != nil {
+		return "", false, nil, err
 	}
 	if folder, err = broadcast(ctx, c, folder, 0); err != nil {
-		return "", nil, err
+		return "", false, nil, err
 	}
 	if text, err = broadcast(ctx, c, text, 0); err != nil {
-		return "", nil, err
+		return "", false, nil, err
 	}
 	if x, err = decodeIndex(text); err != nil {
-		return "", nil, fmt.Errorf("%s: %s: %w", path, indexName, err)
+		return "", false, nil, fmt.Errorf("%s: %w", filepath.Join(path, indexName), err)
 	}
-	return string(folder), x, nil
+	return string(folder), kind[0] == 1, x, nil
 }
 
 func (o LoadOptions) name(name string) string {
@@ -133,8 +145,8 @@ func match(x *index, state *State, o LoadOptions) ([]*tensorEntry, error) {
 		switch {
 		case e == nil:
 			missing = append(missing, name)
-		case !slices.Equal(e.Shape, t.Shape()):
-			differ = append(differ, fmt.Sprintf("%q is %v there and %v here", name, e.Shape, t.Shape()))
+		case !slices.Equal(e.Shape, t.shape()):
+			differ = append(differ, fmt.Sprintf("%q is %v there and %v here", name, e.Shape, t.shape()))
 		}
 		wanted[i] = e
 	}
@@ -183,50 +195,106 @@ func some(names []string) string {
 	return text + " is"
 }
 
-// fill reads this rank's shard of t.
-func (r *reader) fill(ctx context.Context, t *dtensor.Tensor, e *tensorEntry) error {
-	want, ok := local(t)
-	if !ok {
-		return nil
+// sameState returns an error on every rank if their States differ. Each has
+// matched its own with the file before.
+func sameState(ctx context.Context, c *comm.Comm, state *State) error {
+	d := int64(state.digest() >> 1)
+	ends := []int64{d, -d}
+	if err := comm.AllReduce(ctx, c, ends, comm.Min); err != nil {
+		return err
 	}
-	var err error
-	thrown := dtensor.Try(ctx, t.Mesh(), func() {
-		x := t.Local()
-		saved := x
-		if e.dtype() != x.DType() {
-			saved = tensor.New(x.Device(), e.dtype(), x.Shape()...)
-		}
-		b, shared := hostBytes(saved)
-		if !shared {
-			b = make([]byte, saved.Bytes())
-		}
-		if err = r.read(b, want, e); err != nil {
-			return
-		}
-		if e.dtype() == tensor.Bool {
-			for i, v := range b {
-				b[i] = min(v, 1) // a bool of Go has no other values
-			}
-		}
-		if !shared {
-			x.Device().FromHost(saved.Ptr(), unsafe.Pointer(&b[0]), len(b))
-		}
-		if saved != x {
-			tensor.Copy(x, tensor.Cast(saved, x.DType()))
-		}
-		runtime.KeepAlive(saved)
-	})
-	if thrown != nil {
-		return fmt.Errorf("tensor %q: %w", e.Name, thrown)
+	if ends[0] != -ends[1] {
+		return errors.New("the ranks have other names, types or layouts in their States; add the same on every rank")
 	}
-	return err
+	return nil
 }
 
-// hostBytes returns the memory of a tensor, which has elements; ok is false if
-// the process cannot touch it.
-func hostBytes(x *tensor.Tensor) (b []byte, ok bool) {
-	if _, cpu := x.Device().(*tensor.CPU); !cpu {
-		return nil, false
+// fill reads the tensors for which wanted has an entry. The ranks of each host do
+// it together, one tensor after the other.
+func fill(ctx context.Context, c *comm.Comm, r *reader, tensors []namedTensor, wanted []*tensorEntry, host string) error {
+	defer r.close()
+	if host == "" {
+		host = thisHost()
 	}
-	return unsafe.Slice((*byte)(x.Ptr()), x.Bytes()), true
+	h, err := hostOf(ctx, c, host)
+	if err != nil {
+		return err
+	}
+	mine, dims := make([][]box, len(tensors)), make([]int, len(tensors))
+	for i, t := range tensors {
+		if dims[i] = len(t.shape()); wanted[i] != nil {
+			mine[i] = t.boxes()
+		}
+	}
+	boxes, err := tell(ctx, h, mine, dims)
+	if err != nil {
+		return err
+	}
+	l := &loader{reader: r, host: h, load: make([]int, h.Size())}
+	for i, t := range tensors {
+		e := wanted[i]
+		if e == nil {
+			continue
+		}
+		of := make([][]box, h.Size())
+		for q := range of {
+			of[q] = boxes[q][i]
+		}
+		parts, targets, err := targetsOf(ctx, t, e)
+		l.keep(err)
+		if err := l.fill(ctx, e, of, targets); err != nil {
+			return err
+		}
+		if l.err == nil {
+			l.keep(finish(ctx, t, e, parts, targets))
+		}
+	}
+	return agree(ctx, c, l.err)
+}
+
+// targetsOf returns this rank's parts of t and the memory to read each into: its
+// own where the elements can be read there as they are.
+func targetsOf(ctx context.Context, t namedTensor, e *tensorEntry) (parts []localPart, targets []target, err error) {
+	if len(t.boxes()) == 0 {
+		return nil, nil, nil
+	}
+	err = dtensor.Try(ctx, t.mesh(), func() {
+		parts = t.parts()
+		for _, p := range parts {
+			b, own := hostBytes(p.data)
+			if !own || e.dtype() != p.data.DType() {
+				b = make([]byte, p.box.numel()*e.dtype().Size())
+			}
+			targets = append(targets, target{p.box, b})
+		}
+	})
+	return parts, targets, named(e, err)
+}
+
+// finish brings what was read into targets to the parts.
+func finish(ctx context.Context, t namedTensor, e *tensorEntry, parts []localPart, targets []target) error {
+	if len(parts) == 0 {
+		return nil
+	}
+	return named(e, dtensor.Try(ctx, t.mesh(), func() {
+		for i, p := range parts {
+			b := targets[i].data
+			if e.dtype() == tensor.Bool {
+				for k, v := range b {
+					b[k] = min(v, 1) // a bool of Go has no other values
+				}
+			}
+			if own, ok := hostBytes(p.data); !ok || &own[0] != &b[0] {
+				fillFrom(p.data, b, e.dtype())
+			}
+		}
+		runtime.KeepAlive(parts)
+	}))
+}
+
+func named(e *tensorEntry, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("tensor %q: %w", e.Name, err)
 }

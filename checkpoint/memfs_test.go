@@ -76,7 +76,7 @@ func (m *memFS) Create(name string) (file, error) {
 	return &memFile{m, n, name}, nil
 }
 
-func (m *memFS) Open(name string) (file, error) {
+func (m *memFS) Open(name string, follow bool) (file, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	n, err := m.find("open", name)
@@ -170,8 +170,11 @@ func (m *memFS) SyncDir(name string) error {
 	return nil
 }
 
+// sector is how much of a file a disk writes at once.
+const sector = 16
+
 // crash returns what is there after a crash. What was not made durable is there
-// or not, or in part, by chance; with a nil rng it never is.
+// or not, or in part, or with zeros in it, by chance; with a nil rng it never is.
 func (m *memFS) crash(rng *rand.Rand) *memFS {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -179,9 +182,14 @@ func (m *memFS) crash(rng *rand.Rand) *memFS {
 	var after func(n *memNode) *memNode
 	after = func(n *memNode) *memNode {
 		if n.names == nil {
-			data := n.synced
+			data := slices.Clone(n.synced)
 			if maybe() {
-				data = n.data[:max(len(n.synced), rng.IntN(len(n.data)+1))]
+				data = slices.Clone(n.data[:max(len(n.synced), rng.IntN(len(n.data)+1))])
+				for at := len(n.synced); at < len(data); at += sector { // blocks reach the disk in any order
+					if maybe() {
+						clear(data[at:min(at+sector, len(data))])
+					}
+				}
 			}
 			return &memNode{data: slices.Clone(data), synced: slices.Clone(data)}
 		}
@@ -215,11 +223,12 @@ type memFile struct {
 func (f *memFile) Write(b []byte) (int, error) {
 	f.m.mu.Lock()
 	defer f.m.mu.Unlock()
-	if err := f.m.change("write %s", f.name); err != nil {
-		return 0, err
+	err := f.m.change("write %s", f.name)
+	if err != nil {
+		b = b[:len(b)/2] // a write that fails may have been made in part
 	}
 	f.n.data = append(f.n.data[:len(f.n.data):len(f.n.data)], b...)
-	return len(b), nil
+	return len(b), err
 }
 
 func (f *memFile) ReadAt(b []byte, at int64) (int, error) {

@@ -99,7 +99,7 @@ func generations(fs fileSystem, root string) ([]Entry, error) {
 			continue
 		}
 		dir := filepath.Join(root, name)
-		if f, err := fs.Open(filepath.Join(dir, indexName)); err == nil {
+		if f, err := fs.Open(filepath.Join(dir, indexName), false); err == nil {
 			f.Close()
 			all = append(all, Entry{step, dir, generation})
 		} else if !errors.Is(err, iofs.ErrNotExist) {

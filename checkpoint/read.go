@@ -11,18 +11,17 @@ import (
 // maxOpen is how many files a reader holds open.
 const maxOpen = 64
 
-// A reader reads parts of the tensors of an index. It reads and checks whole
-// blocks, each at most once for a box.
+// A reader reads blocks of the files of an index, and checks them.
 type reader struct {
-	fs   fileSystem
-	dir  string
-	x    *index
-	open map[int]file
-	buf  []byte // one block
+	fs     fileSystem
+	dir    string
+	follow bool // symbolic links
+	x      *index
+	open   map[int]file
 }
 
-func newReader(fs fileSystem, dir string, x *index) *reader {
-	return &reader{fs: fs, dir: dir, x: x, open: map[int]file{}}
+func newReader(fs fileSystem, dir string, follow bool, x *index) *reader {
+	return &reader{fs: fs, dir: dir, follow: follow, x: x, open: map[int]file{}}
 }
 
 func (r *reader) close() {
@@ -42,7 +41,7 @@ func (r *reader) file(i int) (file, error) {
 	if len(r.open) >= maxOpen {
 		r.close()
 	}
-	f, err := r.fs.Open(r.path(i))
+	f, err := r.fs.Open(r.path(i), r.follow)
 	if err != nil {
 		return nil, err
 	}
@@ -58,55 +57,15 @@ func (r *reader) file(i int) (file, error) {
 	return f, nil
 }
 
-// read fills dst, the memory of the box want, from the chunks that meet it.
-func (r *reader) read(dst []byte, want box, e *tensorEntry) error {
-	for i := range e.Chunks {
-		if c := &e.Chunks[i]; c.box().overlaps(want) {
-			if err := r.chunk(dst, want, e, c); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
+// blockBytes is the size of block i of a chunk of n bytes.
+func (x *index) blockBytes(i, n int) int { return min(x.BlockBytes, n-i*x.BlockBytes) }
 
-func (r *reader) chunk(dst []byte, want box, e *tensorEntry, c *chunkEntry) error {
+// block reads block i of a chunk, which has len(b) bytes, and checks it.
+func (r *reader) block(b []byte, e *tensorEntry, c *chunkEntry, i int) error {
 	f, err := r.file(c.File)
 	if err != nil {
 		return fmt.Errorf("tensor %q: %w", e.Name, err)
 	}
-	elem := e.dtype().Size()
-	total := c.box().numel() * elem
-	blockBytes := r.x.BlockBytes
-	loaded := -1 // which block is in buf
-	var block []byte
-	runs(c.box(), want, func(u run) bool {
-		from, to, n := u.x*elem, u.y*elem, u.n*elem
-		for n > 0 && err == nil {
-			i := from / blockBytes
-			begin, end := i*blockBytes, min(i*blockBytes+blockBytes, total)
-			part := min(n, end-from)
-			if part == end-begin { // a whole block: straight to where it belongs
-				err = r.block(f, dst[to:to+part], e, c, i)
-			} else {
-				if loaded != i {
-					if len(r.buf) < end-begin {
-						r.buf = make([]byte, end-begin)
-					}
-					block, loaded = r.buf[:end-begin], i
-					err = r.block(f, block, e, c, i)
-				}
-				copy(dst[to:to+part], block[from-begin:])
-			}
-			from, to, n = from+part, to+part, n-part
-		}
-		return err == nil
-	})
-	return err
-}
-
-// block reads block i of a chunk, which has len(b) bytes, and checks it.
-func (r *reader) block(f file, b []byte, e *tensorEntry, c *chunkEntry, i int) error {
 	at := c.At + i*r.x.BlockBytes
 	if n, err := f.ReadAt(b, int64(at)); n < len(b) {
 		if err == nil || errors.Is(err, io.EOF) {
@@ -124,8 +83,8 @@ func (r *reader) block(f file, b []byte, e *tensorEntry, c *chunkEntry, i int) e
 }
 
 // readFile reads a small file whole.
-func readFile(fs fileSystem, name string) ([]byte, error) {
-	f, err := fs.Open(name)
+func readFile(fs fileSystem, name string, follow bool) ([]byte, error) {
+	f, err := fs.Open(name, follow)
 	if err != nil {
 		return nil, err
 	}

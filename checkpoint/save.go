@@ -31,7 +31,7 @@ type snapshot struct {
 // one serves every save of a State.
 type plan struct {
 	tensors []namedTensor
-	pieces  []piece             // of all ranks
+	pieces  map[string]piece    // of this rank, by their names in its file
 	header  *safetensors.Header // of this rank's file; nil if it has none
 }
 
@@ -58,19 +58,36 @@ func (s *Store) snapshot(ctx context.Context, step int, state *State) snapshot {
 // same names, types and layouts.
 func (s *Store) planFor(tensors []namedTensor) (plan, error) {
 	same := func(a, b namedTensor) bool {
-		return a.name == b.name && a.DType() == b.DType() && a.Layout() == b.Layout() && a.Mesh() == b.Mesh()
+		if a.name != b.name || a.shards != b.shards {
+			return false
+		}
+		return a.shards != nil || a.dtype() == b.dtype() && a.tensor.Layout() == b.tensor.Layout() && a.mesh() == b.mesh()
 	}
 	if s.plan.pieces != nil && slices.EqualFunc(tensors, s.plan.tensors, same) {
 		s.plan.tensors = tensors
 		return s.plan, nil
 	}
-	p := plan{tensors: tensors, pieces: assign(tensors)}
+	p := plan{tensors: tensors, pieces: map[string]piece{}}
 	me := s.c.WorldRank(s.c.Rank())
+	names := map[string]bool{}
+	for _, t := range tensors {
+		names[t.name] = true
+	}
 	var list []safetensors.Tensor
-	for _, piece := range p.pieces {
-		if t := tensors[piece.tensor]; piece.writer == me {
-			list = append(list, safetensors.Tensor{Name: t.name, DType: t.DType(), Shape: piece.box.size})
+	for _, piece := range assign(tensors, me) {
+		if piece.writer != me {
+			continue
 		}
+		t := tensors[piece.tensor]
+		name := t.name
+		if _, taken := p.pieces[name]; taken { // the second shard of a table is "table#2"
+			for k := 2; taken || names[name]; k++ {
+				name = fmt.Sprintf("%s#%d", t.name, k)
+				_, taken = p.pieces[name]
+			}
+		}
+		p.pieces[name] = piece
+		list = append(list, safetensors.Tensor{Name: name, DType: t.dtype(), Shape: piece.box.size})
 	}
 	if len(list) > 0 {
 		h, err := safetensors.NewHeader(map[string]string{"format": formatName}, list)
@@ -89,14 +106,14 @@ func (s *Store) copyData(ctx context.Context, p plan) ([]byte, error) {
 		return nil, nil
 	}
 	s.host = resize(s.host, p.header.FileBytes-p.header.DataStart)
-	from := map[string]*dtensor.Tensor{}
-	for _, t := range p.tensors {
-		from[t.name] = t.Tensor
-	}
-	return s.host, dtensor.Try(ctx, p.tensors[0].Mesh(), func() {
-		for _, t := range p.header.Tensors {
-			x := from[t.Name].Local()
-			x.Device().ToHost(unsafe.Pointer(&s.host[t.Offset]), x.Ptr(), t.Bytes)
+	return s.host, dtensor.Try(ctx, p.tensors[0].mesh(), func() {
+		for _, entry := range p.header.Tensors {
+			piece := p.pieces[entry.Name]
+			for _, part := range p.tensors[piece.tensor].parts() {
+				if slices.Equal(part.box.offset, piece.box.offset) {
+					part.data.Device().ToHost(unsafe.Pointer(&s.host[entry.Offset]), part.data.Ptr(), entry.Bytes)
+				}
+			}
 		}
 	})
 }
@@ -110,9 +127,8 @@ type part struct {
 }
 
 type partChunk struct {
-	Name   string `json:"name"`
-	At     int    `json:"at"`
-	CRC32C string `json:"crc32c"`
+	Tensor string `json:"tensor"`
+	chunkEntry
 }
 
 // commit writes the snapshots of all ranks and publishes them. Until the folder
@@ -185,7 +201,9 @@ func (s *Store) writePart(dir string, snap snapshot) (part, error) {
 				break
 			}
 			whole = crc32.Update(whole, castagnoli(), b)
-			p.Chunks = append(p.Chunks, partChunk{t.Name, snap.plan.header.DataStart + t.Offset, blockSums(b, s.o.blockBytes)})
+			piece := snap.plan.pieces[t.Name]
+			p.Chunks = append(p.Chunks, partChunk{snap.state.tensors[piece.tensor].name, chunkEntry{At: snap.plan.header.DataStart + t.Offset,
+				Offset: append([]int{}, piece.box.offset...), Shape: append([]int{}, piece.box.size...), CRC32C: blockSums(b, s.o.blockBytes)}})
 		}
 	}
 	if err == nil {
@@ -214,12 +232,12 @@ func writeAll(w io.Writer, b []byte) error {
 func (s *Store) index(snap snapshot, texts [][]byte) (*index, error) {
 	x := &index{Format: formatName, Version: formatVersion, Step: snap.step, Ranks: s.c.Size(),
 		Properties: s.o.Properties, Values: snap.values, BlockBytes: s.o.blockBytes, Files: []fileEntry{}}
-	type key struct {
-		writer int
-		name   string
+	entries := map[string]*tensorEntry{}
+	x.Tensors = make([]tensorEntry, len(snap.state.tensors))
+	for i, t := range snap.state.tensors {
+		x.Tensors[i] = tensorEntry{Name: t.name, DType: safetensors.Name(t.dtype()), Shape: append([]int{}, t.shape()...), Layout: t.layout(), Chunks: []chunkEntry{}}
+		entries[t.name] = &x.Tensors[i]
 	}
-	chunks := map[key]partChunk{}
-	files := map[int]int{}
 	var problems []string
 	digest := snap.state.digest()
 	for r, text := range texts {
@@ -233,24 +251,19 @@ func (s *Store) index(snap snapshot, texts [][]byte) (*index, error) {
 		case p.Digest != digest:
 			problems = append(problems, fmt.Sprintf("rank %d has other names, types or layouts in its State than rank %d; add the same on every rank", s.c.WorldRank(r), s.c.WorldRank(0)))
 		case p.File != nil:
-			files[s.c.WorldRank(r)] = len(x.Files)
-			x.Files = append(x.Files, *p.File)
 			for _, c := range p.Chunks {
-				chunks[key{s.c.WorldRank(r), c.Name}] = c
+				c.File = len(x.Files)
+				e := entries[c.Tensor] // the digests are equal, so it is there
+				e.Chunks = append(e.Chunks, c.chunkEntry)
 			}
+			x.Files = append(x.Files, *p.File)
 		}
 	}
 	if len(problems) > 0 {
 		return nil, fmt.Errorf("%s", strings.Join(problems, "; "))
 	}
-	for _, t := range snap.state.tensors {
-		x.Tensors = append(x.Tensors, tensorEntry{Name: t.name, DType: safetensors.Name(t.DType()), Shape: append([]int{}, t.Shape()...),
-			Layout: t.Layout().String() + " on " + t.Mesh().String(), Chunks: []chunkEntry{}})
-	}
-	for _, p := range snap.plan.pieces {
-		t := &x.Tensors[p.tensor]
-		c := chunks[key{p.writer, t.Name}]
-		t.Chunks = append(t.Chunks, chunkEntry{files[p.writer], c.At, append([]int{}, p.box.offset...), append([]int{}, p.box.size...), c.CRC32C})
+	for _, t := range x.Tensors {
+		slices.SortFunc(t.Chunks, func(a, b chunkEntry) int { return slices.Compare(a.Offset, b.Offset) })
 	}
 	return x, x.validate()
 }

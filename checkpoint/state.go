@@ -26,9 +26,11 @@ type State struct {
 	err     error // the first misuse
 }
 
+// A namedTensor is a Tensor or a LocalShards, the other being nil.
 type namedTensor struct {
-	name string
-	*dtensor.Tensor
+	name   string
+	tensor *dtensor.Tensor
+	shards *dtensor.LocalShards
 }
 
 type namedValue struct {
@@ -59,7 +61,20 @@ func (s *State) AddTensor(name string, t *dtensor.Tensor) {
 		}
 	}
 	s.checkName(name)
-	s.tensors = append(s.tensors, namedTensor{name, t})
+	s.tensors = append(s.tensors, namedTensor{name: name, tensor: t})
+}
+
+// AddShards adds a table of which each rank holds any number of shards. It is
+// saved shard by shard and loaded into these, and does not depend on how it lay
+// when it was saved: what was a Tensor can be loaded as LocalShards and the
+// other way round. A rank outside the table's mesh adds its empty one.
+func (s *State) AddShards(name string, l *dtensor.LocalShards) {
+	if l == nil {
+		s.misuse("table %q is nil; add it after it was made", name)
+		return
+	}
+	s.checkName(name)
+	s.tensors = append(s.tensors, namedTensor{name: name, shards: l})
 }
 
 // AddValue adds a small value, such as a counter or a seed: at points to
@@ -120,7 +135,7 @@ func (s *State) sorted() State {
 func (s *State) digest() uint64 {
 	h := crc64.New(crc64.MakeTable(crc64.ECMA))
 	for _, t := range s.tensors {
-		fmt.Fprintf(h, "%q %v %v %v %v\n", t.name, t.DType(), t.Layout(), t.Mesh(), t.Mesh().Ranks())
+		fmt.Fprintf(h, "%q %v %v %s %v\n", t.name, t.dtype(), t.shape(), t.layout(), t.mesh().Ranks())
 	}
 	for _, v := range s.values {
 		fmt.Fprintf(h, "%q\n", v.name)

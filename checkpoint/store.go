@@ -42,9 +42,10 @@ func (o *Options) validate() error {
 // A Store keeps the checkpoints of one job in a folder, its root. It belongs to
 // one rank; all ranks open it and make the same calls on it, in the same order.
 type Store struct {
-	c    *comm.Comm // of this store alone
-	root string
-	o    Options
+	world *comm.Comm
+	c     *comm.Comm // of this store alone
+	root  string
+	o     Options
 
 	host   []byte     // what this rank writes, copied; in use until the save ends
 	saving chan error // receives the result of the save under way; nil: none
@@ -69,7 +70,7 @@ func Open(ctx context.Context, world *comm.Comm, root string, o Options) (*Store
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint: Open: %w", err)
 	}
-	return &Store{c: c, root: root, o: o}, nil
+	return &Store{world: world, c: c, root: root, o: o}, nil
 }
 
 // makeRoot makes the folder, durably where its parent may be read.
@@ -101,6 +102,24 @@ func (s *Store) Save(ctx context.Context, step int, state *State) error {
 	s.saving = make(chan error, 1)
 	go func(result chan<- error) { result <- s.commit(ctx, snap) }(s.saving)
 	return before
+}
+
+// TrySave is Save if no save is under way on any rank. Else it does nothing and
+// started is false, on every rank: so it never waits for a disk, and a program
+// whose steps are faster than its disk saves as often as the disk allows. It
+// makes one collective of one number over world.
+func (s *Store) TrySave(ctx context.Context, step int, state *State) (started bool, err error) {
+	busy := []int64{0}
+	if s.saving != nil && len(s.saving) == 0 {
+		busy[0] = 1
+	}
+	if err := comm.AllReduce(ctx, s.world, busy, comm.Max); err != nil {
+		return false, fmt.Errorf("checkpoint: Save: %w", err)
+	}
+	if busy[0] != 0 {
+		return false, nil
+	}
+	return true, s.Save(ctx, step, state)
 }
 
 // Wait returns when no save is under way, with the error of the last one, the

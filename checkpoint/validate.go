@@ -18,6 +18,16 @@ func (t *tensorEntry) dtype() tensor.DType {
 
 func (c *chunkEntry) box() box { return box{c.Offset, c.Shape} }
 
+// An entryError is about element i of one of the lists of an index.
+type entryError struct {
+	list string
+	i    int
+	err  error
+}
+
+func (e *entryError) Error() string { return e.err.Error() }
+func (e *entryError) Unwrap() error { return e.err }
+
 // validate checks that all of x fits together, so that what reads it need not:
 // sizes do not overflow, chunks lie within their files and cover their tensors
 // once, and no name leads out of the folder.
@@ -30,13 +40,17 @@ func (x *index) validate() error {
 	}
 	names := map[string]bool{}
 	for i, f := range x.Files {
+		var err error
 		switch {
 		case !safetensors.PlainName(f.Name):
-			return fmt.Errorf("file %d is named %q, which is not the plain name of a file beside the index", i, f.Name)
+			err = fmt.Errorf("file %d is named %q, which is not the plain name of a file beside the index", i, f.Name)
 		case names[f.Name]:
-			return fmt.Errorf("file %q is listed twice", f.Name)
+			err = fmt.Errorf("file %q is listed twice", f.Name)
 		case f.Bytes < 0 || f.CRC32C != "" && !validHex(f.CRC32C, 1):
-			return fmt.Errorf("file %q has %d bytes and the checksum %q", f.Name, f.Bytes, f.CRC32C)
+			err = fmt.Errorf("file %q has %d bytes and the checksum %q", f.Name, f.Bytes, f.CRC32C)
+		}
+		if err != nil {
+			return &entryError{"files", i, err}
 		}
 		names[f.Name] = true
 	}
@@ -44,11 +58,11 @@ func (x *index) validate() error {
 	for i := range x.Tensors {
 		t := &x.Tensors[i]
 		if t.Name == "" || names[t.Name] {
-			return fmt.Errorf("tensor %q is listed twice, or has no name", t.Name)
+			return &entryError{"tensors", i, fmt.Errorf("tensor %q is listed twice, or has no name", t.Name)}
 		}
 		names[t.Name] = true
 		if err := x.validateTensor(t); err != nil {
-			return fmt.Errorf("tensor %q: %w", t.Name, err)
+			return &entryError{"tensors", i, fmt.Errorf("tensor %q: %w", t.Name, err)}
 		}
 	}
 	for name := range x.Values {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"hash/crc32"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/gorun-spmd/gorun/checkpoint/safetensors"
 )
@@ -20,7 +22,7 @@ func Verify(dir string) error {
 
 func verify(fs fileSystem, dir string) error {
 	name := filepath.Join(dir, indexName)
-	text, err := readFile(fs, name)
+	text, err := readFile(fs, name, false)
 	if err != nil {
 		return err
 	}
@@ -28,21 +30,21 @@ func verify(fs fileSystem, dir string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	r := newReader(fs, dir, x)
+	r := newReader(fs, dir, false, x)
 	defer r.close()
+	var b []byte
 	for i := range x.Tensors {
 		e := &x.Tensors[i]
 		for j := range e.Chunks {
 			c := &e.Chunks[j]
 			// Into one block at a time: nothing is kept.
 			n := c.box().numel() * e.dtype().Size()
-			f, err := r.file(c.File)
-			if err != nil {
+			if _, err := r.file(c.File); err != nil { // before memory is taken for its bytes
 				return err
 			}
-			b := make([]byte, min(n, x.BlockBytes))
-			for at := 0; at < n; at += x.BlockBytes {
-				if err := r.block(f, b[:min(len(b), n-at)], e, c, at/x.BlockBytes); err != nil {
+			b = resize(b, min(n, x.BlockBytes))
+			for i := 0; i*x.BlockBytes < n; i++ {
+				if err := r.block(b[:x.blockBytes(i, n)], e, c, i); err != nil {
 					return err
 				}
 			}
@@ -68,12 +70,15 @@ func (r *reader) verifyFile(i int) error {
 	if err != nil {
 		return err
 	}
+	at := map[int]safetensors.Tensor{}
+	for _, t := range h.Tensors {
+		if t.Bytes > 0 {
+			at[h.DataStart+t.Offset] = t
+		}
+	}
 	for _, e := range r.x.Tensors {
 		for _, c := range e.Chunks {
-			if c.File != i {
-				continue
-			}
-			if t, ok := h.Find(e.Name); !ok || h.DataStart+t.Offset != c.At || t.DType != e.dtype() {
+			if t, ok := at[c.At]; c.File == i && (!ok || t.DType != e.dtype() || !slices.Equal(t.Shape, c.Shape) || !strings.HasPrefix(t.Name, e.Name)) {
 				return fmt.Errorf("the header does not have tensor %q at byte %d, where the index has it", e.Name, c.At)
 			}
 		}

@@ -47,6 +47,19 @@ func ParseIndex(text []byte) (files map[string]string, err error) {
 	return files, nil
 }
 
+// EncodeIndex is the inverse of ParseIndex, with the bytes of all tensors
+// together, in the form that Hugging Face's programs write.
+func EncodeIndex(files map[string]string, totalBytes int) []byte {
+	text, err := json.MarshalIndent(struct {
+		Metadata map[string]int    `json:"metadata"`
+		Files    map[string]string `json:"weight_map"`
+	}{map[string]int{"total_size": totalBytes}, files}, "", "  ")
+	if err != nil {
+		panic(err) // strings and integers always encode
+	}
+	return append(text, '\n')
+}
+
 // PlainName reports whether name is that of a file in the folder at hand: not
 // empty, without separators, and neither . nor ..
 func PlainName(name string) bool {

@@ -1,0 +1,116 @@
+package checkpoint
+
+import (
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+func (t *namedTensor) dtype() tensor.DType {
+	if t.shards != nil {
+		return t.shards.DType()
+	}
+	return t.tensor.DType()
+}
+
+func (t *namedTensor) shape() []int {
+	if t.shards != nil {
+		s := t.shards.Shape()
+		return s[:]
+	}
+	return t.tensor.Shape()
+}
+
+func (t *namedTensor) mesh() *dtensor.Mesh {
+	if t.shards != nil {
+		return t.shards.Mesh()
+	}
+	return t.tensor.Mesh()
+}
+
+// layout describes how t lies, to read, in words that every rank has, those
+// outside the mesh too.
+func (t *namedTensor) layout() string {
+	if t.shards != nil {
+		return "shards on " + t.mesh().String()
+	}
+	return t.tensor.Layout().String() + " on " + t.mesh().String()
+}
+
+// A localPart is a box of a tensor that this rank holds.
+type localPart struct {
+	box  box
+	data *tensor.Tensor
+}
+
+// parts returns what this rank holds of t, without empty boxes. It throws if t's
+// memory is gone.
+func (t *namedTensor) parts() []localPart {
+	if t.shards == nil {
+		b, ok := local(t.tensor)
+		if !ok {
+			return nil
+		}
+		return []localPart{{b, t.tensor.Local()}}
+	}
+	var list []localPart
+	for _, s := range t.shards.Shards() {
+		if s.Data.Numel() > 0 {
+			list = append(list, localPart{box{[]int{s.Offset[0], s.Offset[1]}, s.Data.Shape()}, s.Data})
+		}
+	}
+	return list
+}
+
+// boxes returns the boxes of parts.
+func (t *namedTensor) boxes() []box {
+	if t.shards == nil {
+		if b, ok := local(t.tensor); ok {
+			return []box{b}
+		}
+		return nil
+	}
+	var list []box
+	for _, p := range t.parts() {
+		list = append(list, p.box)
+	}
+	return list
+}
+
+// local returns the box of t that this rank holds; ok is false if it is empty.
+func local(t *dtensor.Tensor) (b box, ok bool) {
+	offset, ok := t.Offset()
+	if !ok {
+		return box{}, false
+	}
+	b = box{offset, t.LocalShape()}
+	return b, b.numel() > 0
+}
+
+// hostBytes returns the memory of a tensor, which has elements; ok is false if
+// the process cannot touch it.
+func hostBytes(x *tensor.Tensor) (b []byte, ok bool) {
+	if _, cpu := x.Device().(*tensor.CPU); !cpu {
+		return nil, false
+	}
+	return unsafe.Slice((*byte)(x.Ptr()), x.Bytes()), true
+}
+
+// castElems is how many elements are converted at a time.
+const castElems = 1 << 20
+
+// fillFrom copies bytes, elements of type dt, into x.
+func fillFrom(x *tensor.Tensor, b []byte, dt tensor.DType) {
+	if dt == x.DType() {
+		x.Device().FromHost(x.Ptr(), unsafe.Pointer(&b[0]), len(b))
+		return
+	}
+	flat := x.Reshape(x.Numel())
+	for at := 0; at < x.Numel(); at += castElems {
+		n := min(castElems, x.Numel()-at)
+		saved := tensor.New(x.Device(), dt, n)
+		x.Device().FromHost(saved.Ptr(), unsafe.Pointer(&b[at*dt.Size()]), n*dt.Size())
+		tensor.CopyBox(flat, []int{at}, tensor.Cast(saved, x.DType()), []int{0}, []int{n})
+	}
+}
