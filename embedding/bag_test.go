@@ -10,6 +10,7 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/embedding"
+	"github.com/gorun-spmd/gorun/internal/meshtest"
 )
 
 // A pooled is a lookup of bags, whole.
@@ -70,10 +71,10 @@ func (p *pooled) run(gy []float64) (out, dTable, dFactors []float64) {
 // check runs the bags on the mesh in the given layouts.
 func (p *pooled) check(ctx context.Context, m *dtensor.Mesh, weight, at []layout.Placement, fixed, last bool) error {
 	bags := len(p.starts) - 1
-	gy := numbers(bags*p.width, 3)
+	gy := meshtest.Numbers(bags*p.width, 3, 1)
 	out, dTable, dFactors := p.run(gy)
 	whole := make([]layout.Placement, len(weight))
-	w := place(m, p.table, []int{p.rows, p.width}, weight...)
+	w := meshtest.Place(m, p.table, []int{p.rows, p.width}, weight...)
 	shape := []int{len(p.ids)}
 	var offsets, factors *dtensor.Tensor
 	if fixed {
@@ -86,19 +87,19 @@ func (p *pooled) check(ctx context.Context, m *dtensor.Mesh, weight, at []layout
 		if !last {
 			list = list[:bags]
 		}
-		offsets = place(m, list, []int{len(list)}, whole...)
+		offsets = meshtest.Place(m, list, []int{len(list)}, whole...)
 	}
-	x := place(m, p.ids, shape, at...)
+	x := meshtest.Place(m, p.ids, shape, at...)
 	params := []*dtensor.Tensor{w}
 	if p.factors != nil {
-		factors = place(m, p.factors, shape, whole...)
+		factors = meshtest.Place(m, p.factors, shape, whole...)
 		params = append(params, factors)
 	}
 	o := embedding.BagOptions{Mode: p.mode, IncludeLastOffset: last}
 	if p.padding >= 0 {
 		o.PaddingIdx = &p.padding
 	}
-	g := place(m, gy, []int{bags, p.width}, whole...)
+	g := meshtest.Place(m, gy, []int{bags, p.width}, whole...)
 	var failed error
 	_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
 		y := embedding.Bag(w, x, offsets, factors, o)
@@ -134,13 +135,13 @@ func TestBags(t *testing.T) {
 						continue
 					}
 					t.Run(fmt.Sprintf("%v/%v/padding=%d/weighted=%v", mesh, mode, padding, weighted), func(t *testing.T) {
-						onMesh(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
-							p := &pooled{rows: rows, width: width, table: numbers(rows*width, 1), ids: ids, starts: starts, padding: padding, mode: mode}
+						meshtest.On(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+							p := &pooled{rows: rows, width: width, table: meshtest.Numbers(rows*width, 1, 1), ids: ids, starts: starts, padding: padding, mode: mode}
 							if weighted {
-								p.factors = numbers(len(ids), 8)
+								p.factors = meshtest.Numbers(len(ids), 8, 1)
 							}
-							for i, wp := range combinations(len(mesh), []layout.Placement{replicate, shard0, shard1}) {
-								for _, ip := range combinations(len(mesh), []layout.Placement{replicate, shard0}) {
+							for i, wp := range meshtest.Combinations(len(mesh), replicate, shard0, shard1) {
+								for _, ip := range meshtest.Combinations(len(mesh), replicate, shard0) {
 									if err := p.check(ctx, m, wp, ip, false, i%2 == 0); err != nil {
 										return fmt.Errorf("weight %v, ids %v: %w", wp, ip, err)
 									}
@@ -162,13 +163,13 @@ func TestBagsOfOneLength(t *testing.T) {
 	starts := []int{0, 3, 6, 9, 12, 15}
 	for _, mesh := range [][]int{{1}, {2}, {4}, {2, 2}} {
 		for _, mode := range []embedding.Mode{embedding.Mean, embedding.Sum, embedding.Max} {
-			onMesh(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
-				p := &pooled{rows: rows, width: width, table: numbers(rows*width, 1), ids: ids, starts: starts, padding: 2, mode: mode}
+			meshtest.On(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+				p := &pooled{rows: rows, width: width, table: meshtest.Numbers(rows*width, 1, 1), ids: ids, starts: starts, padding: 2, mode: mode}
 				if mode == embedding.Sum {
-					p.factors = numbers(len(ids), 8)
+					p.factors = meshtest.Numbers(len(ids), 8, 1)
 				}
-				for _, wp := range combinations(len(mesh), []layout.Placement{replicate, shard0, shard1}) {
-					for _, ip := range combinations(len(mesh), []layout.Placement{replicate, shard0, shard1}) {
+				for _, wp := range meshtest.Combinations(len(mesh), replicate, shard0, shard1) {
+					for _, ip := range meshtest.Combinations(len(mesh), replicate, shard0, shard1) {
 						if err := p.check(ctx, m, wp, ip, true, false); err != nil {
 							return fmt.Errorf("%v, weight %v, ids %v: %w", mode, wp, ip, err)
 						}
@@ -185,11 +186,11 @@ func TestMaxOfEqualRows(t *testing.T) {
 	table := slices.Repeat([]float64{1, -2}, 6)
 	table[4] = math.Inf(-1)
 	for _, ids := range [][]int64{{5, 0, 3}, {0, 5}, {2, 2}} {
-		onMesh(t, []int{3}, func(ctx context.Context, m *dtensor.Mesh) error {
+		meshtest.On(t, []int{3}, func(ctx context.Context, m *dtensor.Mesh) error {
 			p := &pooled{rows: 6, width: 2, table: table, ids: ids, starts: []int{0, len(ids)}, padding: -1, mode: embedding.Max}
 			out, dTable, _ := p.run([]float64{1, 1})
-			w, x := place(m, table, []int{6, 2}, shard0), place(m, ids, []int{len(ids)}, replicate)
-			offsets := place(m, []int64{0}, []int{1}, replicate)
+			w, x := meshtest.Place(m, table, []int{6, 2}, shard0), meshtest.Place(m, ids, []int{len(ids)}, replicate)
+			offsets := meshtest.Place(m, []int64{0}, []int{1}, replicate)
 			var got []float64
 			_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
 				y := embedding.Bag(w, x, offsets, nil, embedding.BagOptions{Mode: embedding.Max})
@@ -209,14 +210,14 @@ func TestMaxOfEqualRows(t *testing.T) {
 
 // TestBagMaxNorm changes the rows of all ids, padding too, before they are pooled.
 func TestBagMaxNorm(t *testing.T) {
-	table, ids := numbers(14, 1), []int64{6, 1, 1, 3}
+	table, ids := meshtest.Numbers(14, 1, 1), []int64{6, 1, 1, 3}
 	want := renormed(table, 2, ids, 0.4, 2)
 	p := &pooled{rows: 7, width: 2, table: want, ids: ids, starts: []int{0, 2, 4}, padding: 3, mode: embedding.Sum}
 	out, _, _ := p.run(make([]float64, 4))
 	for _, wp := range []layout.Placement{replicate, shard0, shard1} {
-		onMesh(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
-			w, x := place(m, table, []int{7, 2}, wp), place(m, ids, []int{4}, replicate)
-			y := embedding.Bag(w, x, place(m, []int64{0, 2}, []int{2}, replicate), nil,
+		meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+			w, x := meshtest.Place(m, table, []int{7, 2}, wp), meshtest.Place(m, ids, []int{4}, replicate)
+			y := embedding.Bag(w, x, meshtest.Place(m, []int64{0, 2}, []int{2}, replicate), nil,
 				embedding.BagOptions{Mode: embedding.Sum, Options: embedding.Options{MaxNorm: new(0.4), PaddingIdx: new(3)}})
 			if err := near("table", w.Full(), want); err != nil {
 				return err

@@ -10,6 +10,7 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/embedding"
+	"github.com/gorun-spmd/gorun/internal/meshtest"
 )
 
 // BenchmarkLookup measures lookup, reduction and gradient over two ranks that
@@ -31,7 +32,7 @@ func BenchmarkLookup(b *testing.B) {
 					for i := range ids {
 						ids[i] = int64(uint64(i)*0x9e3779b97f4a7c15>>33) % int64(size[0])
 					}
-					x := place(m, ids, []int{size[2]}, c.ids)
+					x := meshtest.Place(m, ids, []int{size[2]}, c.ids)
 					gy := dtensor.Normal(m, dtensor.Key{Seed: 1}, 0, 1, []int{size[2], size[1]}, c.to)
 					if err := comm.Barrier(ctx, world); err != nil {
 						return err

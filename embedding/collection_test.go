@@ -12,6 +12,7 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/embedding"
+	"github.com/gorun-spmd/gorun/internal/meshtest"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -29,7 +30,7 @@ func TestCollection(t *testing.T) {
 		{[]int{1, 3}, two(shard0, shard0)}, {[]int{4, 1}, two(shard0, replicate)},
 	} {
 		t.Run(fmt.Sprint(c.mesh, c.samples), func(t *testing.T) {
-			onMesh(t, c.mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+			meshtest.On(t, c.mesh, func(ctx context.Context, m *dtensor.Mesh) error {
 				axes := []string{"a", "b"}[:len(c.mesh)]
 				last := c.mesh[len(c.mesh)-1]
 				rows := len(c.samples) < 2 || c.samples[0] != c.samples[1] || !c.samples[0].IsShard() || c.mesh[0] == 1
@@ -68,7 +69,7 @@ func TestCollectionBits(t *testing.T) {
 	var want []float32
 	for _, n := range []int{1, 2, 4} {
 		for _, places := range [][]layout.Placement{one(replicate), one(shard0)} {
-			onMesh(t, []int{n}, func(ctx context.Context, m *dtensor.Mesh) error {
+			meshtest.On(t, []int{n}, func(ctx context.Context, m *dtensor.Mesh) error {
 				j, err := b.place(m, places...)
 				if err != nil {
 					return err
@@ -124,7 +125,7 @@ func TestCollectionCommunication(t *testing.T) {
 			forward: cost{"AllGather 56", "AllToAllV 384"}, backward: cost{"AllGather 24", "AllGatherV 288"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			onMesh(t, c.mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+			meshtest.On(t, c.mesh, func(ctx context.Context, m *dtensor.Mesh) error {
 				var tables []embedding.CollectionTable
 				b := &batch{}
 				for i, l := range c.layouts {
@@ -170,7 +171,7 @@ func TestCollectionCommunication(t *testing.T) {
 // not is the same error on all ranks, and that the next batch works.
 func TestCollectionBadID(t *testing.T) {
 	for _, shape := range [][]int{{1}, {3}, {2, 2}} {
-		onMesh(t, shape, func(ctx context.Context, m *dtensor.Mesh) error {
+		meshtest.On(t, shape, func(ctx context.Context, m *dtensor.Mesh) error {
 			axes, places := []string{"a", "b"}[:len(shape)], []layout.Placement{shard0, replicate}[:len(shape)]
 			c := embedding.NewCollection(m, shelfOn(axes, 0).tables...)
 			good := someBatch(shelfFeatures, shelfRows, 5, false)
@@ -200,7 +201,7 @@ func TestCollectionBadID(t *testing.T) {
 }
 
 func TestCollectionRefusals(t *testing.T) {
-	onMesh(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+	meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
 		table := embedding.CollectionTable{Config: embedding.Config{Name: "t", Rows: 4, Dim: 2}, Features: []string{"a"}}
 		other := table
 		other.Name = "u"

@@ -10,6 +10,7 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/embedding"
+	"github.com/gorun-spmd/gorun/internal/meshtest"
 )
 
 // A cost is what one rank communicates, as "kind bytes" in order.
@@ -65,16 +66,16 @@ func TestCommunication(t *testing.T) {
 			forward: cost{"AllGather 24", "AllGatherV 16"}, backward: cost{"AllGatherV 48"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			onMesh(t, c.mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+			meshtest.On(t, c.mesh, func(ctx context.Context, m *dtensor.Mesh) error {
 				var table []float32
-				for _, v := range numbers(rows*width, 1) {
+				for _, v := range meshtest.Numbers(rows*width, 1, 1) {
 					table = append(table, float32(v))
 				}
 				ids := make([]int64, n)
 				for i := range ids {
 					ids[i] = int64(i / 2)
 				}
-				w, x := place(m, table, []int{rows, width}, c.weight...), place(m, ids, []int{n}, c.ids...)
+				w, x := meshtest.Place(m, table, []int{rows, width}, c.weight...), meshtest.Place(m, ids, []int{n}, c.ids...)
 				// Groups of several axes are made when they are first needed.
 				warm := func() *dtensor.Tensor { return embedding.Lookup(w, x, embedding.Options{}).Sum(nil, false) }
 				if _, _, err := dtensor.ValueAndGrad(ctx, warm, w); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/embedding"
+	"github.com/gorun-spmd/gorun/internal/meshtest"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -20,21 +21,21 @@ import (
 // gets the same error and the next batch works.
 func TestBadIDs(t *testing.T) {
 	const rows, width = 6, 2
-	table := numbers(rows*width, 1)
+	table := meshtest.Numbers(rows*width, 1, 1)
 	good := []int64{5, 0, 2, 2, 1, 3, 3, 4}
 	for _, mesh := range [][]int{{1}, {2}, {4}, {2, 2}} {
 		for _, bad := range []struct {
 			at int
 			id int64
 		}{{0, -1}, {7, 6}, {5, 1 << 40}} {
-			onMesh(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
-				for _, wp := range combinations(len(mesh), []layout.Placement{replicate, shard0, shard1}) {
-					for _, ip := range combinations(len(mesh), []layout.Placement{replicate, shard0, shard1}) {
+			meshtest.On(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+				for _, wp := range meshtest.Combinations(len(mesh), replicate, shard0, shard1) {
+					for _, ip := range meshtest.Combinations(len(mesh), replicate, shard0, shard1) {
 						ids := append([]int64(nil), good...)
 						ids[bad.at] = bad.id
-						w := place(m, table, []int{rows, width}, wp...)
+						w := meshtest.Place(m, table, []int{rows, width}, wp...)
 						look := func(ids []int64) error {
-							x := place(m, ids, []int{2, 4}, ip...)
+							x := meshtest.Place(m, ids, []int{2, 4}, ip...)
 							_, _, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
 								return embedding.Lookup(w, x, embedding.Options{Table: "words"}).Sum(nil, false)
 							}, w)
@@ -62,9 +63,9 @@ func TestBadIDs(t *testing.T) {
 
 // TestFirstOfSeveralBadIDs: all ranks name the first one in the global tensor.
 func TestFirstOfSeveralBadIDs(t *testing.T) {
-	onMesh(t, []int{4}, func(ctx context.Context, m *dtensor.Mesh) error {
-		w := place(m, numbers(12, 1), []int{6, 2}, shard0)
-		x := place(m, []int64{0, 1, 2, 3, 77, 5, 99, 88}, []int{8}, shard0)
+	meshtest.On(t, []int{4}, func(ctx context.Context, m *dtensor.Mesh) error {
+		w := meshtest.Place(m, meshtest.Numbers(12, 1, 1), []int{6, 2}, shard0)
+		x := meshtest.Place(m, []int64{0, 1, 2, 3, 77, 5, 99, 88}, []int{8}, shard0)
 		err := dtensor.Try(ctx, m, func() { embedding.Lookup(w, x, embedding.Options{}) })
 		if err == nil || !strings.Contains(err.Error(), "id 77 at [4]") {
 			return fmt.Errorf("got %v", err)
@@ -74,23 +75,23 @@ func TestFirstOfSeveralBadIDs(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	onMesh(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
-		w := place(m, numbers(12, 1), []int{6, 2}, shard0)
-		cube := place(m, numbers(24, 1), []int{3, 4, 2}, shard0)
-		x := place(m, []int64{1}, []int{1}, replicate)
-		floats := place(m, []float64{1}, []int{1}, replicate)
+	meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+		w := meshtest.Place(m, meshtest.Numbers(12, 1, 1), []int{6, 2}, shard0)
+		cube := meshtest.Place(m, meshtest.Numbers(24, 1, 1), []int{3, 4, 2}, shard0)
+		x := meshtest.Place(m, []int64{1}, []int{1}, replicate)
+		floats := meshtest.Place(m, []float64{1}, []int{1}, replicate)
 		other, err := dtensor.NewMesh(m.Comm(), dtensor.Axis{Name: "other", Size: 2})
 		if err != nil {
 			return err
 		}
-		elsewhere := place(other, []int64{1}, []int{1}, replicate)
+		elsewhere := meshtest.Place(other, []int64{1}, []int{1}, replicate)
 		look := func(w, x *dtensor.Tensor, o embedding.Options) func() {
 			return func() { embedding.Lookup(w, x, o) }
 		}
 		bag := func(ids, offsets, weights *dtensor.Tensor, o embedding.BagOptions) func() {
 			return func() { embedding.Bag(w, ids, offsets, weights, o) }
 		}
-		list := place(m, []int64{1, 2, 3}, []int{3}, replicate)
+		list := meshtest.Place(m, []int64{1, 2, 3}, []int{3}, replicate)
 		for want, f := range map[string]func(){
 			"has 3 dimensions; a table has 2":      look(cube, x, embedding.Options{}),
 			"holds int64":                          look(x.Reshape(1, 1), x, embedding.Options{}),
@@ -106,13 +107,13 @@ func TestRefusals(t *testing.T) {
 			"named twice":                          func() { embedding.NewTable(m, embedding.Config{Rows: 3, Dim: 2, Layout: embedding.Grid("a", "a")}) },
 			"-1 rows":                              func() { embedding.NewTable(m, embedding.Config{Rows: -1, Dim: 2}) },
 			"no offsets":                           bag(list, nil, nil, embedding.BagOptions{}),
-			"offsets[0] is 1":                      bag(list, place(m, []int64{1}, []int{1}, replicate), nil, embedding.BagOptions{}),
-			"offsets[2] is 1":                      bag(list, place(m, []int64{0, 2, 1}, []int{3}, replicate), nil, embedding.BagOptions{}),
-			"past the end of the 3 ids":            bag(list, place(m, []int64{0, 4}, []int{2}, replicate), nil, embedding.BagOptions{}),
-			"weights are given with Mode mean":     bag(list, place(m, []int64{0}, []int{1}, replicate), place(m, numbers(3, 1), []int{3}, replicate), embedding.BagOptions{}),
-			"give one for each id":                 bag(list, place(m, []int64{0}, []int{1}, replicate), floats, embedding.BagOptions{Mode: embedding.Sum}),
-			"ScaleGradByFreq is not defined":       bag(list, place(m, []int64{0}, []int{1}, replicate), nil, embedding.BagOptions{Mode: embedding.Max, Options: embedding.Options{ScaleGradByFreq: true}}),
-			"Mode is 9":                            bag(list, place(m, []int64{0}, []int{1}, replicate), nil, embedding.BagOptions{Mode: 9}),
+			"offsets[0] is 1":                      bag(list, meshtest.Place(m, []int64{1}, []int{1}, replicate), nil, embedding.BagOptions{}),
+			"offsets[2] is 1":                      bag(list, meshtest.Place(m, []int64{0, 2, 1}, []int{3}, replicate), nil, embedding.BagOptions{}),
+			"past the end of the 3 ids":            bag(list, meshtest.Place(m, []int64{0, 4}, []int{2}, replicate), nil, embedding.BagOptions{}),
+			"weights are given with Mode mean":     bag(list, meshtest.Place(m, []int64{0}, []int{1}, replicate), meshtest.Place(m, meshtest.Numbers(3, 1, 1), []int{3}, replicate), embedding.BagOptions{}),
+			"give one for each id":                 bag(list, meshtest.Place(m, []int64{0}, []int{1}, replicate), floats, embedding.BagOptions{Mode: embedding.Sum}),
+			"ScaleGradByFreq is not defined":       bag(list, meshtest.Place(m, []int64{0}, []int{1}, replicate), nil, embedding.BagOptions{Mode: embedding.Max, Options: embedding.Options{ScaleGradByFreq: true}}),
+			"Mode is 9":                            bag(list, meshtest.Place(m, []int64{0}, []int{1}, replicate), nil, embedding.BagOptions{Mode: 9}),
 			"offsets float64 [1] R are not a list": bag(list, floats, nil, embedding.BagOptions{}),
 		} {
 			if err := dtensor.Try(ctx, m, f); err == nil || !strings.Contains(err.Error(), strings.SplitN(want, " R are", 2)[0]) || !strings.HasPrefix(err.Error(), "embedding: ") {
@@ -128,7 +129,7 @@ func TestTable(t *testing.T) {
 	var want []float64
 	for _, mesh := range [][]int{{1, 1}, {2, 2}, {1, 3}, {4, 1}} {
 		for _, l := range []embedding.Layout{embedding.Replicated(), embedding.RowWise("b"), embedding.RowWise("a", "b"), embedding.ColumnWise("a"), embedding.Grid("b", "a")} {
-			onMesh(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+			meshtest.On(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
 				table := embedding.NewTable(m, embedding.Config{Name: "words", Rows: 10, Dim: 3, Layout: l, Std: 0.5, PaddingIdx: new(-2)})
 				full := tensor.ToSlice[float32](table.Weight().Full())
 				if m.Comm().Rank() == 0 && want == nil {
@@ -147,12 +148,12 @@ func TestTable(t *testing.T) {
 				if err := near("table", table.Weight().Full(), want); err != nil {
 					return err
 				}
-				y := table.Lookup(place(m, []int64{8, 9}, []int{2}, replicate, replicate))
+				y := table.Lookup(meshtest.Place(m, []int64{8, 9}, []int{2}, replicate, replicate))
 				return near("output", y.Full(), want[8*3:])
 			})
 		}
 	}
-	onMesh(t, []int{4}, func(ctx context.Context, m *dtensor.Mesh) error {
+	meshtest.On(t, []int{4}, func(ctx context.Context, m *dtensor.Mesh) error {
 		table := embedding.NewTable(m, embedding.Config{Rows: 8, Dim: 3, Layout: embedding.RowWiseSizes("a", 1, 3, 1, 3)})
 		if got := table.Weight().Local().Dim(0); got != []int{1, 3, 1, 3}[m.Comm().Rank()] {
 			return fmt.Errorf("this rank holds %d rows", got)
@@ -171,8 +172,8 @@ func TestOutsideTheMesh(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				table, ids := numbers(12, 1), []int64{5, 0, 3, 3}
-				w, x := place(m, table, []int{6, 2}, wp), place(m, ids, []int{2, 2}, ip)
+				table, ids := meshtest.Numbers(12, 1, 1), []int64{5, 0, 3, 3}
+				w, x := meshtest.Place(m, table, []int{6, 2}, wp), meshtest.Place(m, ids, []int{2, 2}, ip)
 				l, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
 					y := embedding.Lookup(w, x, embedding.Options{MaxNorm: new(100.0)})
 					bags := embedding.Bag(w, x, nil, nil, embedding.BagOptions{})

@@ -13,6 +13,7 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/embedding"
+	"github.com/gorun-spmd/gorun/internal/meshtest"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -123,12 +124,12 @@ func TestFusedLookups(t *testing.T) {
 				{[]int{3}, embedding.RowWise("a"), one(replicate)}, {[]int{3}, embedding.ColumnWise("a"), one(shard0)}, {[]int{4}, embedding.TableWise("a", 2), one(shard0)},
 				{[]int{2, 2}, embedding.RowWise("b"), two(shard0, replicate)}, {[]int{2, 2}, embedding.Grid("b", "a"), two(replicate, shard0)},
 			} {
-				onMesh(t, c.mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+				meshtest.On(t, c.mesh, func(ctx context.Context, m *dtensor.Mesh) error {
 					tables := func() []*embedding.Table {
 						return []*embedding.Table{embedding.NewTable(m, embedding.Config{Rows: 7, Dim: 5, Layout: c.layout, PaddingIdx: new(1)})}
 					}
-					ids := place(m, someIDs(6, 7, 2), []int{6}, c.ids...)
-					more := place(m, someIDs(6, 7, 5), []int{2, 3}, c.ids...)
+					ids := meshtest.Place(m, someIDs(6, 7, 2), []int{6}, c.ids...)
+					more := meshtest.Place(m, someIDs(6, 7, 5), []int{2, 3}, c.ids...)
 					w := &twin{plain: tables(), fused: tables(), forward: func(tables []*embedding.Table, head *dtensor.Tensor) *dtensor.Tensor {
 						a, b := tables[0].Lookup(ids).Reduced(), tables[0].Bag(more, nil, nil, embedding.Mean).Reduced()
 						tables[0].Lookup(more) // its result is not used
@@ -150,7 +151,7 @@ func TestFusedCollection(t *testing.T) {
 			mesh    []int
 			samples []layout.Placement
 		}{{[]int{1}, one(shard0)}, {[]int{3}, one(shard0)}, {[]int{2, 2}, two(shard0, replicate)}} {
-			onMesh(t, c.mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+			meshtest.On(t, c.mesh, func(ctx context.Context, m *dtensor.Mesh) error {
 				axes := []string{"a", "b"}[:len(c.mesh)]
 				j, err := someBatch(shelfFeatures, shelfRows, 5, true).place(m, c.samples...)
 				if err != nil {
@@ -178,9 +179,9 @@ func TestFusedCollection(t *testing.T) {
 // TestFusedErrors holds that an error of update, or of a forward pass, ends
 // ValueAndGrad and leaves nothing behind.
 func TestFusedErrors(t *testing.T) {
-	onMesh(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+	meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
 		table := embedding.NewTable(m, embedding.Config{Rows: 4, Dim: 2, Layout: embedding.RowWise("a")})
-		ids, bad := place(m, []int64{0, 3}, []int{2}, replicate), place(m, []int64{0, 4}, []int{2}, replicate)
+		ids, bad := meshtest.Place(m, []int64{0, 3}, []int{2}, replicate), meshtest.Place(m, []int64{0, 4}, []int{2}, replicate)
 		sum := func(ids *dtensor.Tensor) func() *dtensor.Tensor {
 			return func() *dtensor.Tensor { return table.Lookup(ids).Reduced().Sum(nil, false) }
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/embedding"
+	"github.com/gorun-spmd/gorun/internal/meshtest"
 )
 
 // TestLayouts holds the placements and names of layouts, and that lookups in a
@@ -28,21 +29,21 @@ func TestLayouts(t *testing.T) {
 		{embedding.ColumnWiseOn("b", 1, 2), "[R S(1)[0 3 2]]", "column-wise over b on ranks [1 2]"},
 		{embedding.Grid("b", "a"), "[S(1) S(0)]", "grid, rows over b and columns over a"},
 	} {
-		onMesh(t, []int{2, 3}, func(ctx context.Context, m *dtensor.Mesh) error {
+		meshtest.On(t, []int{2, 3}, func(ctx context.Context, m *dtensor.Mesh) error {
 			table := embedding.NewTable(m, embedding.Config{Rows: 7, Dim: 5, Layout: c.layout})
 			if got := fmt.Sprint(table.Weight().Placements()); got != c.places || c.layout.String() != c.name {
 				return fmt.Errorf("%v has placements %s, want %s and %s", c.layout, got, c.name, c.places)
 			}
 			ids := someIDs(4, 7, 3)
 			want := lookUp(floats(table.Weight().Redistribute(replicate, replicate)), 5, ids)
-			for _, at := range combinations(2, one(replicate)) {
+			for _, at := range meshtest.Combinations(2, one(replicate)...) {
 				for _, p := range [][2]bool{{false, false}, {true, false}, {false, true}, {true, true}} {
 					for axis, sharded := range p {
 						if at[axis] = replicate; sharded {
 							at[axis] = shard0
 						}
 					}
-					if err := close32(fmt.Sprint(c.layout, at), table.Lookup(place(m, ids, []int{4}, at...)).Full(), want); err != nil {
+					if err := close32(fmt.Sprint(c.layout, at), table.Lookup(meshtest.Place(m, ids, []int{4}, at...)).Full(), want); err != nil {
 						return err
 					}
 				}
@@ -50,7 +51,7 @@ func TestLayouts(t *testing.T) {
 			return nil
 		})
 	}
-	onMesh(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+	meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
 		for _, c := range []struct {
 			layout embedding.Layout
 			says   string

@@ -10,6 +10,7 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/embedding"
+	"github.com/gorun-spmd/gorun/internal/meshtest"
 )
 
 // meshes are the mesh shapes that lookups are tried on.
@@ -29,20 +30,6 @@ var sizes = []size{
 	{1, 4, []int{2, 3}},
 }
 
-// combinations returns every way to place a tensor on the axes with the options.
-func combinations(axes int, options []layout.Placement) [][]layout.Placement {
-	if axes == 0 {
-		return [][]layout.Placement{nil}
-	}
-	var all [][]layout.Placement
-	for _, rest := range combinations(axes-1, options) {
-		for _, o := range options {
-			all = append(all, append(slices.Clone(rest), o))
-		}
-	}
-	return all
-}
-
 // TestEveryLayout compares values and gradients with the loops, for every
 // placement of table and ids on every axis.
 func TestEveryLayout(t *testing.T) {
@@ -50,13 +37,13 @@ func TestEveryLayout(t *testing.T) {
 	for _, mesh := range meshes {
 		for _, s := range sizes {
 			t.Run(fmt.Sprintf("%v/%v", mesh, s), func(t *testing.T) {
-				onMesh(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+				meshtest.On(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
 					idOptions := []layout.Placement{replicate}
 					for d := range s.ids {
 						idOptions = append(idOptions, layout.Shard(d))
 					}
-					for i, w := range combinations(len(mesh), weights) {
-						for j, at := range combinations(len(mesh), idOptions) {
+					for i, w := range meshtest.Combinations(len(mesh), weights...) {
+						for j, at := range meshtest.Combinations(len(mesh), idOptions...) {
 							o := embedding.Options{}
 							if i%2 == 0 {
 								o.PaddingIdx = new(-1)
@@ -79,11 +66,11 @@ func checkLookup(ctx context.Context, m *dtensor.Mesh, s size, weight, at []layo
 	for _, d := range s.ids {
 		n *= d
 	}
-	table, ids := numbers(s.rows*s.width, 1), someIDs(n, s.rows, 3)
-	gy := numbers(n*s.width, 2)
-	w, x := place(m, table, []int{s.rows, s.width}, weight...), place(m, ids, s.ids, at...)
+	table, ids := meshtest.Numbers(s.rows*s.width, 1, 1), someIDs(n, s.rows, 3)
+	gy := meshtest.Numbers(n*s.width, 2, 1)
+	w, x := meshtest.Place(m, table, []int{s.rows, s.width}, weight...), meshtest.Place(m, ids, s.ids, at...)
 	whole := make([]layout.Placement, len(at))
-	g := place(m, gy, append(slices.Clone(s.ids), s.width), whole...)
+	g := meshtest.Place(m, gy, append(slices.Clone(s.ids), s.width), whole...)
 	var failed error
 	_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
 		y := embedding.Lookup(w, x, o)
@@ -111,7 +98,7 @@ func checkLookup(ctx context.Context, m *dtensor.Mesh, s size, weight, at []layo
 // them empty, with ids of explicit sizes.
 func TestUnevenShards(t *testing.T) {
 	s := size{9, 3, []int{6}}
-	onMesh(t, []int{4}, func(ctx context.Context, m *dtensor.Mesh) error {
+	meshtest.On(t, []int{4}, func(ctx context.Context, m *dtensor.Mesh) error {
 		for _, w := range []layout.Placement{layout.ShardSizes(0, 1, 0, 6, 2), layout.ShardSizes(1, 0, 2, 1, 0)} {
 			for _, at := range []layout.Placement{replicate, shard0, layout.ShardSizes(0, 3, 0, 1, 2)} {
 				if err := checkLookup(ctx, m, s, []layout.Placement{w}, []layout.Placement{at}, embedding.Options{}); err != nil {
@@ -127,14 +114,14 @@ func TestUnevenShards(t *testing.T) {
 // layout: only rows that were looked up change, on every replica alike.
 func TestMaxNorm(t *testing.T) {
 	const rows, width = 9, 4
-	table, ids := numbers(rows*width, 5), []int64{8, 1, 4, 1, 0, 4}
+	table, ids := meshtest.Numbers(rows*width, 5, 1), []int64{8, 1, 4, 1, 0, 4}
 	for _, mesh := range [][]int{{1}, {2}, {3}, {2, 2}} {
 		for _, p := range []float64{1, 2, 3, math.Inf(1)} {
-			onMesh(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+			meshtest.On(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
 				want := renormed(table, width, ids, 0.7, p)
-				for _, wp := range combinations(len(mesh), []layout.Placement{replicate, shard0, shard1}) {
-					for _, ip := range combinations(len(mesh), []layout.Placement{replicate, shard0}) {
-						w, x := place(m, table, []int{rows, width}, wp...), place(m, ids, []int{len(ids)}, ip...)
+				for _, wp := range meshtest.Combinations(len(mesh), replicate, shard0, shard1) {
+					for _, ip := range meshtest.Combinations(len(mesh), replicate, shard0) {
+						w, x := meshtest.Place(m, table, []int{rows, width}, wp...), meshtest.Place(m, ids, []int{len(ids)}, ip...)
 						y := embedding.Lookup(w, x, embedding.Options{MaxNorm: new(0.7), NormType: new(p)})
 						if err := near("table", w.Full(), want); err != nil {
 							return fmt.Errorf("p %v, weight %v, ids %v: %w", p, wp, ip, err)
@@ -143,7 +130,7 @@ func TestMaxNorm(t *testing.T) {
 							return fmt.Errorf("p %v, weight %v, ids %v: %w", p, wp, ip, err)
 						}
 						// Every replica has the same, not only the first.
-						local := dtensor.Distribute(m, place(m, want, []int{rows, width}, make([]layout.Placement, len(mesh))...).Local(), wp...)
+						local := dtensor.Distribute(m, meshtest.Place(m, want, []int{rows, width}, make([]layout.Placement, len(mesh))...).Local(), wp...)
 						if err := near("local table", w.Local(), floats(local)); err != nil {
 							return fmt.Errorf("p %v, weight %v, ids %v: %w", p, wp, ip, err)
 						}
@@ -158,10 +145,10 @@ func TestMaxNorm(t *testing.T) {
 // TestMaxNormWhereNothingIsMasked: one rank owns every id and the other none.
 func TestMaxNormWhereNothingIsMasked(t *testing.T) {
 	const rows, width = 6, 3
-	table := numbers(rows*width, 5)
-	onMesh(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+	table := meshtest.Numbers(rows*width, 5, 1)
+	meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
 		for _, ids := range [][]int64{{0, 1, 2, 1}, {3, 5, 4}} {
-			w, x := place(m, table, []int{rows, width}, shard0), place(m, ids, []int{len(ids)}, replicate)
+			w, x := meshtest.Place(m, table, []int{rows, width}, shard0), meshtest.Place(m, ids, []int{len(ids)}, replicate)
 			embedding.Lookup(w, x, embedding.Options{MaxNorm: new(0.2)})
 			if err := near("table", w.Full(), renormed(table, width, ids, 0.2, 2)); err != nil {
 				return fmt.Errorf("ids %v: %w", ids, err)
@@ -175,9 +162,9 @@ func TestMaxNormWhereNothingIsMasked(t *testing.T) {
 // from a product.
 func TestTiedHead(t *testing.T) {
 	const rows, width = 7, 3
-	table, ids := numbers(rows*width, 1), []int64{2, 6, 2}
-	onMesh(t, []int{3}, func(ctx context.Context, m *dtensor.Mesh) error {
-		w, x := place(m, table, []int{rows, width}, shard0), place(m, ids, []int{3}, replicate)
+	table, ids := meshtest.Numbers(rows*width, 1, 1), []int64{2, 6, 2}
+	meshtest.On(t, []int{3}, func(ctx context.Context, m *dtensor.Mesh) error {
+		w, x := meshtest.Place(m, table, []int{rows, width}, shard0), meshtest.Place(m, ids, []int{3}, replicate)
 		_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
 			return embedding.Lookup(w, x, embedding.Options{}).Linear(w, nil).Sum(nil, false)
 		}, w)

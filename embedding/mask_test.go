@@ -9,6 +9,7 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/embedding"
+	"github.com/gorun-spmd/gorun/internal/meshtest"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -25,10 +26,10 @@ type several struct {
 func makeSeveral(m *dtensor.Mesh, shapes ...[2]int) *several {
 	s := &several{mesh: m, shapes: shapes, ids: []int64{6, 0, 3, 6, 1, 4}}
 	for i, shape := range shapes {
-		s.values = append(s.values, numbers(shape[0]*shape[1], float64(i+1)))
-		s.weights = append(s.weights, place(m, s.values[i], shape[:], shard0))
+		s.values = append(s.values, meshtest.Numbers(shape[0]*shape[1], float64(i+1), 1))
+		s.weights = append(s.weights, meshtest.Place(m, s.values[i], shape[:], shard0))
 	}
-	s.at = place(m, s.ids, []int{len(s.ids)}, replicate)
+	s.at = meshtest.Place(m, s.ids, []int{len(s.ids)}, replicate)
 	return s
 }
 
@@ -96,7 +97,7 @@ func (s *several) checkAll(ctx context.Context, at *dtensor.Tensor) error {
 func onRanks(t *testing.T, f func(ctx context.Context, m *dtensor.Mesh) error) {
 	t.Helper()
 	for _, n := range []int{1, 2, 3, 4} {
-		onMesh(t, []int{n}, f)
+		meshtest.On(t, []int{n}, f)
 	}
 }
 
@@ -144,7 +145,7 @@ func TestTablesShareTheMaskOfTheirIDs(t *testing.T) {
 // TestMaskIsTheResultsOwn: each lookup of unmasked ids makes a mask, and the
 // result is its only holder.
 func TestMaskIsTheResultsOwn(t *testing.T) {
-	onMesh(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+	meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
 		s := makeSeveral(m, [2]int{7, 3}, [2]int{7, 3})
 		a := embedding.Lookup(s.weights[0], s.at, embedding.Options{})
 		b := embedding.Lookup(s.weights[1], s.at, embedding.Options{})
@@ -161,7 +162,7 @@ func TestMaskIsTheResultsOwn(t *testing.T) {
 }
 
 func TestConflictingMask(t *testing.T) {
-	onMesh(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+	meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
 		s := makeSeveral(m, [2]int{9, 3})
 		masked := s.at.Redistribute(layout.MaskPartial([]int{7, 3}, 0))
 		err := dtensor.Try(ctx, m, func() { embedding.Lookup(s.weights[0], masked, embedding.Options{}) })
@@ -174,7 +175,7 @@ func TestConflictingMask(t *testing.T) {
 
 // TestUnownedRowsStayInside: what leaves the layouts has zeros for them.
 func TestUnownedRowsStayInside(t *testing.T) {
-	onMesh(t, []int{3}, func(ctx context.Context, m *dtensor.Mesh) error {
+	meshtest.On(t, []int{3}, func(ctx context.Context, m *dtensor.Mesh) error {
 		s := makeSeveral(m, [2]int{7, 3})
 		masked := s.at.Redistribute(layout.MaskPartial([]int{7, 3}, 0))
 		offset, _ := s.weights[0].Offset()
@@ -197,7 +198,7 @@ func TestUnownedRowsStayInside(t *testing.T) {
 // TestNeverReducedLeaksNothing: what a step looked up and did not reduce goes
 // with the step.
 func TestNeverReducedLeaksNothing(t *testing.T) {
-	onMesh(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+	meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
 		s := makeSeveral(m, [2]int{7, 3})
 		step := func() error {
 			return dtensor.Try(ctx, m, func() { embedding.Lookup(s.weights[0], s.at, embedding.Options{}) })
@@ -220,9 +221,9 @@ func TestNeverReducedLeaksNothing(t *testing.T) {
 
 // TestPlacementPrints the mask as the tensor carries it.
 func TestPlacementPrints(t *testing.T) {
-	onMesh(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+	meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
 		w := dtensor.Zeros(m, tensor.Float32, []int{10, 29}, shard0)
-		y := embedding.Lookup(w, place(m, []int64{1}, []int{1}, replicate), embedding.Options{})
+		y := embedding.Lookup(w, meshtest.Place(m, []int64{1}, []int{1}, replicate), embedding.Options{})
 		if got := fmt.Sprintf("%v %#v", y.Placements()[0], y.Placements()[0]); got != "MaskP MaskPartial(offset_shape=[10 29], offset_dim=0)" {
 			return fmt.Errorf("it prints %s", got)
 		}

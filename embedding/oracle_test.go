@@ -1,15 +1,11 @@
 package embedding_test
 
 import (
-	"context"
-	"fmt"
 	"math"
-	"testing"
 
-	"github.com/gorun-spmd/gorun/comm"
-	"github.com/gorun-spmd/gorun/comm/commtest"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/meshtest"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -19,37 +15,6 @@ var (
 	shard1    = layout.Shard(1)
 )
 
-// onMesh runs f on every rank of a mesh of the given shape, axes a, b, ….
-func onMesh(t *testing.T, shape []int, f func(ctx context.Context, m *dtensor.Mesh) error) {
-	t.Helper()
-	n := 1
-	var axes []dtensor.Axis
-	for i, size := range shape {
-		axes = append(axes, dtensor.Axis{Name: string(rune('a' + i)), Size: size})
-		n *= size
-	}
-	commtest.Run(t, n, func(ctx context.Context, world *comm.Comm) error {
-		m, err := dtensor.NewMesh(world, axes...)
-		if err != nil {
-			return err
-		}
-		var failed error
-		if err := dtensor.Try(ctx, m, func() { failed = f(ctx, m) }); err != nil {
-			return err
-		}
-		return failed
-	})
-}
-
-// numbers returns n numbers between -1 and 1 that look random.
-func numbers(n int, seed float64) []float64 {
-	x := make([]float64, n)
-	for i := range x {
-		x[i] = math.Sin(seed*7 + float64(i*i)*1.3 + float64(i))
-	}
-	return x
-}
-
 // someIDs returns n ids below rows that look random, with repetitions; the first
 // is the last row.
 func someIDs(n, rows int, seed int) []int64 {
@@ -58,26 +23,6 @@ func someIDs(n, rows int, seed int) []int64 {
 		ids[i] = int64((i*i*7 + i*seed + rows - 1) % rows)
 	}
 	return ids
-}
-
-// place puts a whole tensor on the mesh, in memory of its own.
-func place[T tensor.Elem](m *dtensor.Mesh, data []T, shape []int, places ...layout.Placement) *dtensor.Tensor {
-	t := dtensor.Distribute(m, tensor.FromSlice(m.Device(), data, shape...), places...)
-	return m.Wrap("place", tensor.Clone(t.Local()), nil, false, shape, places...)
-}
-
-// near compares a whole tensor with what it should be.
-func near(what string, t *tensor.Tensor, want []float64) error {
-	got := tensor.ToSlice[float64](tensor.Cast(t, tensor.Float64))
-	if len(got) != len(want) {
-		return fmt.Errorf("%s: %d elements, want %d", what, len(got), len(want))
-	}
-	for i, g := range got {
-		if !(math.Abs(g-want[i]) <= 1e-12+1e-6*math.Abs(want[i])) {
-			return fmt.Errorf("%s: element %d is %v, want %v", what, i, g, want[i])
-		}
-	}
-	return nil
 }
 
 // lookUp is the lookup as a loop.
@@ -144,4 +89,9 @@ func renormed(table []float64, width int, ids []int64, limit, p float64) []float
 // floats returns this rank's part of t.
 func floats(t *dtensor.Tensor) []float64 {
 	return tensor.ToSlice[float64](tensor.Cast(t.Local(), tensor.Float64))
+}
+
+// near compares a whole tensor with what it should be.
+func near(what string, t *tensor.Tensor, want []float64) error {
+	return meshtest.Near(what, t, want, 1e-6, 1e-12)
 }

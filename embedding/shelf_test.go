@@ -7,6 +7,7 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/embedding"
+	"github.com/gorun-spmd/gorun/internal/meshtest"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -183,7 +184,7 @@ func (sh *shelf) check(ctx context.Context, m *dtensor.Mesh, b *batch, places []
 		tables = append(tables, tensor.ToSlice[float64](tensor.Cast(p.Full(), tensor.Float64)))
 	}
 	samples, width := j.Samples(), sh.width()
-	gy := numbers(samples*width, 3)
+	gy := meshtest.Numbers(samples*width, 3, 1)
 	out, want := sh.bags(b, tables, gy)
 	g := tensor.Cast(tensor.FromSlice(m.Device(), gy, samples, width), tensor.Float32)
 	var failed error

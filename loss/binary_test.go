@@ -9,6 +9,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/meshtest"
 	"github.com/gorun-spmd/gorun/loss"
 	"github.com/gorun-spmd/gorun/tensor"
 )
@@ -26,7 +27,7 @@ func TestBinaryCrossEntropy(t *testing.T) {
 		{[]int{2, 2}, [][2]layout.Placement{{layout.Shard(0), layout.Shard(0)}, {layout.Shard(0), layout.Shard(0)}}},
 	} {
 		for _, rows := range []int{1, 5} {
-			onMesh(t, c.mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+			meshtest.On(t, c.mesh, func(ctx context.Context, m *dtensor.Mesh) error {
 				shape := []int{rows, 3}
 				x, y := make([]float64, 3*rows), make([]float64, 3*rows)
 				for i := range x {
@@ -75,7 +76,7 @@ func TestBinaryCrossEntropy(t *testing.T) {
 }
 
 func TestBinaryCrossEntropyRefusals(t *testing.T) {
-	onMesh(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+	meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
 		float := func(shape ...int) *dtensor.Tensor { return dtensor.Zeros(m, tensor.Float32, shape, layout.Replicate()) }
 		for _, c := range []struct {
 			x, y *dtensor.Tensor

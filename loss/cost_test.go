@@ -10,6 +10,7 @@ import (
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/meshtest"
 	"github.com/gorun-spmd/gorun/loss"
 	"github.com/gorun-spmd/gorun/tensor"
 )
@@ -45,14 +46,14 @@ func TestCommunication(t *testing.T) {
 		{"classes over two axes", []int{2, 2}, two(shard1, shard1), two(replicate, replicate), loss.Options{}, "AllReduce 128"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			onMesh(t, c.mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+			meshtest.On(t, c.mesh, func(ctx context.Context, m *dtensor.Mesh) error {
 				const n, classes = 8, 6
 				logits := make([]float32, n*classes)
-				for i, v := range numbers(len(logits), 1, 2) {
+				for i, v := range meshtest.Numbers(len(logits), 1, 2) {
 					logits[i] = float32(v)
 				}
-				x := place(m, logits, []int{n, classes}, c.logits...)
-				y := place(m, []int64{0, 1, 2, 3, 4, 5, 0, -100}, []int{n}, c.targets...)
+				x := meshtest.Place(m, logits, []int{n, classes}, c.logits...)
+				y := meshtest.Place(m, []int64{0, 1, 2, 3, 4, 5, 0, -100}, []int{n}, c.targets...)
 				// The group of two axes is made when it is first needed.
 				loss.CrossEntropy(x, y, c.o)
 				var forward string
@@ -86,47 +87,50 @@ func TestCommunication(t *testing.T) {
 func one(p layout.Placement) []layout.Placement    { return []layout.Placement{p} }
 func two(p, q layout.Placement) []layout.Placement { return []layout.Placement{p, q} }
 
-// TestMemory: beside logits and gradient a step holds less than 1 % of the logits.
+// TestMemory: beside logits and gradient a step holds less than 1 % of the
+// logits, whatever their number of classes.
 func TestMemory(t *testing.T) {
-	onMesh(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
-		const n, classes = 64, 1 << 14
-		x := dtensor.Normal(m, dtensor.Key{}, 0, 1, []int{n, classes}, shard1)
-		y := dtensor.Zeros(m, tensor.Int64, []int{n}, replicate)
-		bytes, before := x.Local().Bytes(), m.Device().Stats().Live
-		_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor { return loss.CrossEntropy(x, y, loss.Options{}) }, x)
-		if err != nil {
-			return err
-		}
-		most := m.Device().Stats().HighWater
-		if extra := most - before - bytes; extra > bytes/100 {
-			return fmt.Errorf("%d bytes at most were in use, %d before, for logits of %d and gradients %v: %d too many", most, before, bytes, grads[0].Dense(), extra)
-		}
-		return nil
-	})
+	const n = 64
+	for _, classes := range []int{1 << 14, 50304, 40001} {
+		meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+			x := dtensor.Normal(m, dtensor.Key{}, 0, 1, []int{n, classes}, shard1)
+			y := dtensor.Zeros(m, tensor.Int64, []int{n}, replicate)
+			bytes, before := x.Local().Bytes(), m.Device().Stats().Live
+			_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor { return loss.CrossEntropy(x, y, loss.Options{}) }, x)
+			if err != nil {
+				return err
+			}
+			most := m.Device().Stats().HighWater
+			if extra := most - before - bytes; extra > bytes/100 {
+				return fmt.Errorf("%d bytes at most were in use, %d before, for logits of %d and gradients %v: %d too many", most, before, bytes, grads[0].Dense(), extra)
+			}
+			return nil
+		})
+	}
 }
 
 // TestBadTargets gives one rank, or all, a target that is no class: every rank
 // gets the same error and the next batch works.
 func TestBadTargets(t *testing.T) {
 	for _, mesh := range [][]int{{1}, {2}, {4}, {2, 2}} {
-		for _, lp := range combinations(len(mesh), replicate, shard0, shard1) {
+		for _, lp := range meshtest.Combinations(len(mesh), replicate, shard0, shard1) {
 			for _, r := range []loss.Reduction{loss.Mean, loss.Sum, loss.None} {
-				onMesh(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+				meshtest.On(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
 					whole := make([]layout.Placement, len(mesh))
-					x := place(m, numbers(24, 1, 1), []int{4, 6}, lp...)
-					w := place(m, numbers(18, 1, 1), []int{6, 3}, whole...)
+					x := meshtest.Place(m, meshtest.Numbers(24, 1, 1), []int{4, 6}, lp...)
+					w := meshtest.Place(m, meshtest.Numbers(18, 1, 1), []int{6, 3}, whole...)
 					losses := map[string]func(y *dtensor.Tensor) *dtensor.Tensor{
 						"CrossEntropy": func(y *dtensor.Tensor) *dtensor.Tensor { return loss.CrossEntropy(x, y, loss.Options{Reduction: r}) },
 						"NLLLoss":      func(y *dtensor.Tensor) *dtensor.Tensor { return loss.NLLLoss(x, y, loss.Options{Reduction: r}) },
 						"LinearCrossEntropy": func(y *dtensor.Tensor) *dtensor.Tensor {
-							h := place(m, numbers(12, 1, 1), []int{4, 3}, whole...)
+							h := meshtest.Place(m, meshtest.Numbers(12, 1, 1), []int{4, 3}, whole...)
 							return loss.LinearCrossEntropy(h, w, y, loss.Options{Reduction: loss.Mean})
 						},
 					}
 					for _, name := range []string{"CrossEntropy", "NLLLoss", "LinearCrossEntropy"} { // in one order on all ranks
 						f := losses[name]
 						try := func(targets []int64) error {
-							y := place(m, targets, []int{4}, whole...)
+							y := meshtest.Place(m, targets, []int{4}, whole...)
 							_, _, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor { return f(y).Sum(nil, false) }, x)
 							return err
 						}
@@ -151,21 +155,21 @@ func TestBadTargets(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	onMesh(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
-		x := place(m, numbers(12, 1, 1), []int{4, 3}, shard1)
-		y := place(m, []int64{0, 1, 2, 0}, []int{4}, replicate)
-		h, w := place(m, numbers(8, 1, 1), []int{4, 2}, replicate), place(m, numbers(6, 1, 1), []int{3, 2}, shard0)
+	meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+		x := meshtest.Place(m, meshtest.Numbers(12, 1, 1), []int{4, 3}, shard1)
+		y := meshtest.Place(m, []int64{0, 1, 2, 0}, []int{4}, replicate)
+		h, w := meshtest.Place(m, meshtest.Numbers(8, 1, 1), []int{4, 2}, replicate), meshtest.Place(m, meshtest.Numbers(6, 1, 1), []int{3, 2}, shard0)
 		ce := func(x, y *dtensor.Tensor, o loss.Options) func() { return func() { loss.CrossEntropy(x, y, o) } }
 		for want, f := range map[string]func(){
 			"no dimension of classes":                    ce(x.Sum(nil, false), y, loss.Options{}),
 			"are not float32 or float64":                 ce(y, y, loss.Options{}),
-			"their shape must be [4]":                    ce(x, place(m, []int64{0}, []int{1}, replicate), loss.Options{}),
+			"their shape must be [4]":                    ce(x, meshtest.Place(m, []int64{0}, []int{1}, replicate), loss.Options{}),
 			"their shape must be [4 3]":                  ce(x, x.Sum([]int{1}, false), loss.Options{}),
-			"not of the type of logits":                  ce(x, place(m, make([]float32, 12), []int{4, 3}, shard1), loss.Options{}),
+			"not of the type of logits":                  ce(x, meshtest.Place(m, make([]float32, 12), []int{4, 3}, shard1), loss.Options{}),
 			"Reduction is 7":                             ce(x, y, loss.Options{Reduction: 7}),
 			"LabelSmoothing is 1.5":                      ce(x, y, loss.Options{LabelSmoothing: 1.5}),
 			"ZLoss is -1":                                ce(x, y, loss.Options{ZLoss: -1}),
-			"give one float64 for each of the 3 classes": ce(x, y, loss.Options{Weight: place(m, numbers(4, 1, 1), []int{4}, replicate)}),
+			"give one float64 for each of the 3 classes": ce(x, y, loss.Options{Weight: meshtest.Place(m, meshtest.Numbers(4, 1, 1), []int{4}, replicate)}),
 			"LabelSmoothing and ZLoss need":              func() { loss.NLLLoss(x, y, loss.Options{ZLoss: 1}) },
 			"targets are not classes":                    func() { loss.LinearCrossEntropy(h, w, x, loss.Options{}) },
 			"give [..., H] and [C, H]":                   func() { loss.LinearCrossEntropy(x, w, y, loss.Options{}) },
@@ -174,7 +178,7 @@ func TestRefusals(t *testing.T) {
 				return fmt.Errorf("got %v, want an error with %q", err, want)
 			}
 		}
-		p := place(m, numbers(12, 1, 1), []int{4, 3}, shard1)
+		p := meshtest.Place(m, meshtest.Numbers(12, 1, 1), []int{4, 3}, shard1)
 		_, _, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor { return loss.CrossEntropy(x, p, loss.Options{}) }, p)
 		if err == nil || !strings.Contains(err.Error(), "get no gradient") {
 			return fmt.Errorf("got %v", err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/meshtest"
 	"github.com/gorun-spmd/gorun/loss"
 	"github.com/gorun-spmd/gorun/tensor"
 )
@@ -19,7 +20,7 @@ var meshes = [][]int{{1}, {2}, {3}, {4}, {2, 2}, {1, 3}}
 func questions() map[string]*question {
 	all := map[string]*question{}
 	for _, r := range []loss.Reduction{loss.Mean, loss.Sum, loss.None} {
-		base := question{n: 5, c: 7, logits: numbers(35, 1, 4), targets: []int64{6, -100, 0, 3, 6}, ignore: -100, reduction: r}
+		base := question{n: 5, c: 7, logits: meshtest.Numbers(35, 1, 4), targets: []int64{6, -100, 0, 3, 6}, ignore: -100, reduction: r}
 		add := func(name string, change func(q *question)) {
 			q := base
 			change(&q)
@@ -36,11 +37,13 @@ func questions() map[string]*question {
 		add("z-loss", func(q *question) { q.z = 1e-2 })
 		add("all ignored", func(q *question) { q.targets = []int64{-100, -100, -100, -100, -100} })
 		add("all ignored, smooth", func(q *question) { q.targets, q.smoothing = []int64{-100, -100, -100, -100, -100}, 0.5 })
-		add("one class", func(q *question) { q.c, q.logits, q.targets = 1, numbers(5, 1, 3), make([]int64, 5) })
-		add("one position", func(q *question) { q.n, q.logits, q.targets = 1, numbers(7, 1, 3), []int64{2} })
+		add("one class", func(q *question) { q.c, q.logits, q.targets = 1, meshtest.Numbers(5, 1, 3), make([]int64, 5) })
+		add("one position", func(q *question) { q.n, q.logits, q.targets = 1, meshtest.Numbers(7, 1, 3), []int64{2} })
 		add("no positions", func(q *question) { q.n, q.logits, q.targets = 0, nil, nil })
-		add("probabilities", func(q *question) { q.probs = numbers(35, 8, 1) })
-		add("probabilities, everything", func(q *question) { q.probs, q.weight, q.smoothing, q.z = numbers(35, 8, 1), weights, 0.2, 0.05 })
+		add("probabilities", func(q *question) { q.probs = meshtest.Numbers(35, 8, 1) })
+		add("probabilities, everything", func(q *question) {
+			q.probs, q.weight, q.smoothing, q.z = meshtest.Numbers(35, 8, 1), weights, 0.2, 0.05
+		})
 	}
 	return all
 }
@@ -52,12 +55,12 @@ func TestEveryLayout(t *testing.T) {
 	for name, q := range questions() {
 		t.Run(name, func(t *testing.T) {
 			for _, mesh := range meshes {
-				onMesh(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+				meshtest.On(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
 					whole := make([]layout.Placement, len(mesh))
-					for i, lp := range combinations(len(mesh), replicate, shard0, shard1, partial) {
+					for i, lp := range meshtest.Combinations(len(mesh), replicate, shard0, shard1, partial) {
 						tp, wp := whole, whole
 						if i%2 == 1 {
-							tp, wp = combinations(len(mesh), shard0)[0], combinations(len(mesh), shard0)[0]
+							tp, wp = meshtest.Combinations(len(mesh), shard0)[0], meshtest.Combinations(len(mesh), shard0)[0]
 						}
 						if err := q.check(ctx, m, lp, tp, wp); err != nil {
 							return fmt.Errorf("logits %v, targets %v: %w", lp, tp, err)
@@ -72,7 +75,7 @@ func TestEveryLayout(t *testing.T) {
 
 func TestUnevenClasses(t *testing.T) {
 	q := questions()["everything mean"]
-	onMesh(t, []int{4}, func(ctx context.Context, m *dtensor.Mesh) error {
+	meshtest.On(t, []int{4}, func(ctx context.Context, m *dtensor.Mesh) error {
 		for _, p := range []layout.Placement{layout.ShardSizes(1, 0, 5, 0, 2), layout.ShardSizes(0, 1, 0, 4, 0)} {
 			if err := q.check(ctx, m, []layout.Placement{p}, []layout.Placement{replicate}, []layout.Placement{replicate}); err != nil {
 				return fmt.Errorf("%v: %w", p, err)
@@ -94,33 +97,33 @@ func TestMoreDimensions(t *testing.T) {
 			// The question with its positions as [n, d1, d2].
 			flat := *q
 			flat.n, flat.c = n*d1*d2, c
-			flat.logits = numbers(n*c*d1*d2, 3, 3)
+			flat.logits = meshtest.Numbers(n*c*d1*d2, 3, 3)
 			flat.targets = []int64{0, 1, 4, q.ignore, 2, 2, 3, 3, 1, q.ignore, 4, 4}
 			if q.ignore == 6 {
 				flat.targets[3], flat.targets[9] = 6, 6
 			}
 			if q.probs != nil {
-				flat.probs = numbers(n*c*d1*d2, 4, 1)
+				flat.probs = meshtest.Numbers(n*c*d1*d2, 4, 1)
 			}
 			if q.weight != nil {
 				flat.weight = q.weight[:c]
 			}
 			for _, mesh := range [][]int{{1}, {2}, {2, 2}} {
-				onMesh(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+				meshtest.On(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
 					whole := make([]layout.Placement, len(mesh))
 					gy, _ := flat.gradient(m)
 					want, wantGrad := flat.answer(gy)
-					for _, lp := range combinations(len(mesh), replicate, shard0, shard1, layout.Shard(3)) {
-						x := place(m, channelsFirst(flat.logits, n, c, d1*d2), []int{n, c, d1, d2}, lp...)
-						y := place(m, flat.targets, []int{n, d1, d2}, whole...)
+					for _, lp := range meshtest.Combinations(len(mesh), replicate, shard0, shard1, layout.Shard(3)) {
+						x := meshtest.Place(m, channelsFirst(flat.logits, n, c, d1*d2), []int{n, c, d1, d2}, lp...)
+						y := meshtest.Place(m, flat.targets, []int{n, d1, d2}, whole...)
 						if flat.probs != nil {
-							y = place(m, channelsFirst(flat.probs, n, c, d1*d2), []int{n, c, d1, d2}, whole...)
+							y = meshtest.Place(m, channelsFirst(flat.probs, n, c, d1*d2), []int{n, c, d1, d2}, whole...)
 						}
 						shape := []int{}
 						if flat.reduction == loss.None {
 							shape = []int{n, d1, d2}
 						}
-						g := place(m, gy, shape, whole...)
+						g := meshtest.Place(m, gy, shape, whole...)
 						var failed error
 						_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
 							l := loss.CrossEntropy(x, y, flat.options(m, whole...))
@@ -155,12 +158,12 @@ func channelsFirst(x []float64, n, c, d int) []float64 {
 }
 
 func TestClassesAlone(t *testing.T) {
-	q := &question{n: 1, c: 7, logits: numbers(7, 1, 4), targets: []int64{4}, ignore: -100}
+	q := &question{n: 1, c: 7, logits: meshtest.Numbers(7, 1, 4), targets: []int64{4}, ignore: -100}
 	for _, mesh := range [][]int{{1}, {2}, {4}} {
 		for _, p := range []layout.Placement{replicate, shard0} {
-			onMesh(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+			meshtest.On(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
 				want, wantGrad := q.answer([]float64{1})
-				x, y := place(m, q.logits, []int{7}, p), place(m, q.targets, nil, replicate)
+				x, y := meshtest.Place(m, q.logits, []int{7}, p), meshtest.Place(m, q.targets, nil, replicate)
 				l, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor { return loss.CrossEntropy(x, y, loss.Options{}) }, x)
 				if err != nil {
 					return err
@@ -194,12 +197,12 @@ func TestExtremeLogits(t *testing.T) {
 		"all are masked":   {[]float64{-inf, -inf, -inf, -inf}, 3, math.NaN(), []float64{math.NaN(), math.NaN(), math.NaN(), math.NaN()}},
 	} {
 		for _, n := range []int{1, 2, 4} {
-			onMesh(t, []int{n}, func(ctx context.Context, m *dtensor.Mesh) error {
+			meshtest.On(t, []int{n}, func(ctx context.Context, m *dtensor.Mesh) error {
 				var logits []float32
 				for _, v := range c.logits {
 					logits = append(logits, float32(v))
 				}
-				x, y := place(m, logits, []int{1, 4}, shard1), place(m, []int64{c.target}, []int{1}, replicate)
+				x, y := meshtest.Place(m, logits, []int{1, 4}, shard1), meshtest.Place(m, []int64{c.target}, []int{1}, replicate)
 				l, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor { return loss.CrossEntropy(x, y, loss.Options{}) }, x)
 				if err != nil {
 					return err
@@ -215,10 +218,10 @@ func TestExtremeLogits(t *testing.T) {
 
 // TestIgnoredPositionsHideTheirLogits: NaN there does no harm.
 func TestIgnoredPositionsHideTheirLogits(t *testing.T) {
-	onMesh(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+	meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
 		nan := math.NaN()
-		x := place(m, []float64{1, 1, nan, nan}, []int{2, 2}, shard1)
-		y := place(m, []int64{0, -100}, []int{2}, replicate)
+		x := meshtest.Place(m, []float64{1, 1, nan, nan}, []int{2, 2}, shard1)
+		y := meshtest.Place(m, []int64{0, -100}, []int{2}, replicate)
 		l, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor { return loss.CrossEntropy(x, y, loss.Options{}) }, x)
 		if err != nil {
 			return err
@@ -231,10 +234,10 @@ func TestIgnoredPositionsHideTheirLogits(t *testing.T) {
 }
 
 func TestInt32Targets(t *testing.T) {
-	onMesh(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
-		x := place(m, []float32{1, 2, 3, 4, 5, 6}, []int{2, 3}, shard1)
-		a := loss.CrossEntropy(x, place(m, []int32{2, 0}, []int{2}, replicate), loss.Options{}).Full()
-		b := loss.CrossEntropy(x, place(m, []int64{2, 0}, []int{2}, replicate), loss.Options{}).Full()
+	meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+		x := meshtest.Place(m, []float32{1, 2, 3, 4, 5, 6}, []int{2, 3}, shard1)
+		a := loss.CrossEntropy(x, meshtest.Place(m, []int32{2, 0}, []int{2}, replicate), loss.Options{}).Full()
+		b := loss.CrossEntropy(x, meshtest.Place(m, []int64{2, 0}, []int{2}, replicate), loss.Options{}).Full()
 		return near("loss", a, []float64{float64(tensor.ToSlice[float32](b)[0])}, 0)
 	})
 }

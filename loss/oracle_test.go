@@ -5,12 +5,10 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"testing"
 
-	"github.com/gorun-spmd/gorun/comm"
-	"github.com/gorun-spmd/gorun/comm/commtest"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/meshtest"
 	"github.com/gorun-spmd/gorun/loss"
 	"github.com/gorun-spmd/gorun/tensor"
 )
@@ -22,72 +20,6 @@ var (
 	shard2    = layout.Shard(2)
 	partial   = layout.Partial(layout.Sum)
 )
-
-// onMesh runs f on every rank of a mesh of the given shape, axes a, b, ….
-func onMesh(t *testing.T, shape []int, f func(ctx context.Context, m *dtensor.Mesh) error) {
-	t.Helper()
-	n := 1
-	var axes []dtensor.Axis
-	for i, size := range shape {
-		axes = append(axes, dtensor.Axis{Name: string(rune('a' + i)), Size: size})
-		n *= size
-	}
-	commtest.Run(t, n, func(ctx context.Context, world *comm.Comm) error {
-		m, err := dtensor.NewMesh(world, axes...)
-		if err != nil {
-			return err
-		}
-		var failed error
-		if err := dtensor.Try(ctx, m, func() { failed = f(ctx, m) }); err != nil {
-			return err
-		}
-		return failed
-	})
-}
-
-// numbers returns n numbers between -size and size that look random.
-func numbers(n int, seed, size float64) []float64 {
-	x := make([]float64, n)
-	for i := range x {
-		x[i] = size * math.Sin(seed*7+float64(i*i)*1.3+float64(i))
-	}
-	return x
-}
-
-// place puts a whole tensor on the mesh.
-func place[T tensor.Elem](m *dtensor.Mesh, data []T, shape []int, places ...layout.Placement) *dtensor.Tensor {
-	return dtensor.Distribute(m, tensor.FromSlice(m.Device(), data, shape...), places...)
-}
-
-// combinations returns every way to place a tensor on the axes with the options.
-func combinations(axes int, options ...layout.Placement) [][]layout.Placement {
-	if axes == 0 {
-		return [][]layout.Placement{nil}
-	}
-	var all [][]layout.Placement
-	for _, rest := range combinations(axes-1, options...) {
-		for _, o := range options {
-			all = append(all, append(slices.Clone(rest), o))
-		}
-	}
-	return all
-}
-
-// near compares a whole tensor with what it should be; NaN is near NaN.
-func near(what string, t *tensor.Tensor, want []float64, tol float64) error {
-	got := tensor.ToSlice[float64](tensor.Cast(t, tensor.Float64))
-	if len(got) != len(want) {
-		return fmt.Errorf("%s: %d elements, want %d", what, len(got), len(want))
-	}
-	for i, g := range got {
-		w := want[i]
-		if g == w || math.IsNaN(g) && math.IsNaN(w) || math.Abs(g-w) <= tol*(1+math.Abs(w)) {
-			continue
-		}
-		return fmt.Errorf("%s: element %d is %v, want %v", what, i, g, w)
-	}
-	return nil
-}
 
 // A question is a cross-entropy, whole: logits [N, C].
 type question struct {
@@ -175,7 +107,7 @@ func (q *question) answer(gy []float64) (out, grad []float64) {
 func (q *question) options(m *dtensor.Mesh, weight ...layout.Placement) loss.Options {
 	o := loss.Options{IgnoreIndex: &q.ignore, Reduction: q.reduction, LabelSmoothing: q.smoothing, ZLoss: q.z}
 	if q.weight != nil {
-		o.Weight = place(m, q.weight, []int{q.c}, weight...)
+		o.Weight = meshtest.Place(m, q.weight, []int{q.c}, weight...)
 	}
 	return o
 }
@@ -187,20 +119,20 @@ func (q *question) gradient(m *dtensor.Mesh) (gy []float64, t *dtensor.Tensor) {
 	if q.reduction == loss.None {
 		n, shape = q.n, []int{q.n}
 	}
-	gy = numbers(n, 5, 1)
-	return gy, place(m, gy, shape, make([]layout.Placement, len(m.Axes()))...)
+	gy = meshtest.Numbers(n, 5, 1)
+	return gy, meshtest.Place(m, gy, shape, make([]layout.Placement, len(m.Axes()))...)
 }
 
 // check runs the question in the given layouts, in float64.
 func (q *question) check(ctx context.Context, m *dtensor.Mesh, logits, targets, weight []layout.Placement) error {
 	gy, g := q.gradient(m)
 	want, wantGrad := q.answer(gy)
-	x := place(m, q.logits, []int{q.n, q.c}, logits...)
+	x := meshtest.Place(m, q.logits, []int{q.n, q.c}, logits...)
 	var y *dtensor.Tensor
 	if q.probs != nil {
-		y = place(m, q.probs, []int{q.n, q.c}, targets...)
+		y = meshtest.Place(m, q.probs, []int{q.n, q.c}, targets...)
 	} else {
-		y = place(m, q.targets, []int{q.n}, targets...)
+		y = meshtest.Place(m, q.targets, []int{q.n}, targets...)
 	}
 	var failed error
 	_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
@@ -223,4 +155,9 @@ func (q *question) check(ctx context.Context, m *dtensor.Mesh, logits, targets, 
 // values returns the elements of the whole tensor.
 func values(t *dtensor.Tensor) []float64 {
 	return tensor.ToSlice[float64](tensor.Cast(t.Full(), tensor.Float64))
+}
+
+// near compares a whole tensor with what it should be.
+func near(what string, t *tensor.Tensor, want []float64, tol float64) error {
+	return meshtest.Near(what, t, want, tol, tol)
 }

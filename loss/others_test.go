@@ -11,6 +11,7 @@ import (
 	"github.com/gorun-spmd/gorun/comm/commtest"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/meshtest"
 	"github.com/gorun-spmd/gorun/loss"
 )
 
@@ -38,13 +39,13 @@ func TestNLLLoss(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			for _, mesh := range meshes {
-				onMesh(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+				meshtest.On(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
 					whole := make([]layout.Placement, len(mesh))
 					gy, g := q.gradient(m)
 					want, _ := q.answer(gy)
 					wantGrad := q.nllGrad(gy)
-					for _, lp := range combinations(len(mesh), replicate, shard0, shard1, partial) {
-						x, y := place(m, logSoftmax(q.logits, q.c), []int{q.n, q.c}, lp...), place(m, q.targets, []int{q.n}, whole...)
+					for _, lp := range meshtest.Combinations(len(mesh), replicate, shard0, shard1, partial) {
+						x, y := meshtest.Place(m, logSoftmax(q.logits, q.c), []int{q.n, q.c}, lp...), meshtest.Place(m, q.targets, []int{q.n}, whole...)
 						var failed error
 						_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
 							l := loss.NLLLoss(x, y, q.options(m, whole...))
@@ -105,7 +106,7 @@ func TestLinearCrossEntropy(t *testing.T) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			hidden, weight := numbers(q.n*width, 11, 2), numbers(q.c*width, 12, 2)
+			hidden, weight := meshtest.Numbers(q.n*width, 11, 2), meshtest.Numbers(q.c*width, 12, 2)
 			flat := *q
 			flat.logits = make([]float64, q.n*q.c)
 			for i := range q.n {
@@ -119,7 +120,7 @@ func TestLinearCrossEntropy(t *testing.T) {
 				if len(mesh) > 1 && !strings.HasPrefix(name, "everything") {
 					continue // many layouts
 				}
-				onMesh(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+				meshtest.On(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
 					whole := make([]layout.Placement, len(mesh))
 					gy, g := q.gradient(m)
 					want, dLogits := flat.answer(gy)
@@ -132,10 +133,10 @@ func TestLinearCrossEntropy(t *testing.T) {
 							}
 						}
 					}
-					for _, hp := range combinations(len(mesh), replicate, shard0, shard1, partial) {
-						for _, wp := range combinations(len(mesh), replicate, shard0, shard1) {
-							h, w := place(m, hidden, []int{q.n, width}, hp...), place(m, weight, []int{q.c, width}, wp...)
-							y := place(m, q.targets, []int{q.n}, whole...)
+					for _, hp := range meshtest.Combinations(len(mesh), replicate, shard0, shard1, partial) {
+						for _, wp := range meshtest.Combinations(len(mesh), replicate, shard0, shard1) {
+							h, w := meshtest.Place(m, hidden, []int{q.n, width}, hp...), meshtest.Place(m, weight, []int{q.c, width}, wp...)
+							y := meshtest.Place(m, q.targets, []int{q.n}, whole...)
 							var failed error
 							_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
 								l := loss.LinearCrossEntropy(h, w, y, q.options(m, whole...))
@@ -163,10 +164,10 @@ func TestLinearCrossEntropy(t *testing.T) {
 // TestLinearOfSequences has hidden [B, T, H] sharded by B or by T.
 func TestLinearOfSequences(t *testing.T) {
 	const b, n, width, classes = 2, 3, 4, 5
-	hidden, weight := numbers(b*n*width, 1, 1), numbers(classes*width, 2, 1)
+	hidden, weight := meshtest.Numbers(b*n*width, 1, 1), meshtest.Numbers(classes*width, 2, 1)
 	targets := []int64{0, 4, -100, 2, 2, 1}
 	for _, mesh := range [][]int{{1}, {2}, {2, 2}} {
-		onMesh(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+		meshtest.On(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
 			whole := make([]layout.Placement, len(mesh))
 			run := func(h, w, y *dtensor.Tensor, f func(h, w, y *dtensor.Tensor) *dtensor.Tensor) ([][]float64, error) {
 				l, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor { return f(h, w, y) }, h, w)
@@ -175,17 +176,17 @@ func TestLinearOfSequences(t *testing.T) {
 				}
 				return [][]float64{values(l), values(grads[0].Dense()), values(grads[1].Dense())}, nil
 			}
-			y := place(m, targets, []int{b, n}, whole...)
-			want, err := run(place(m, hidden, []int{b, n, width}, whole...), place(m, weight, []int{classes, width}, whole...), y,
+			y := meshtest.Place(m, targets, []int{b, n}, whole...)
+			want, err := run(meshtest.Place(m, hidden, []int{b, n, width}, whole...), meshtest.Place(m, weight, []int{classes, width}, whole...), y,
 				func(h, w, y *dtensor.Tensor) *dtensor.Tensor {
 					return loss.CrossEntropy(h.Reshape(b*n, width).Linear(w, nil), y.Reshape(b*n), loss.Options{})
 				})
 			if err != nil {
 				return err
 			}
-			for _, hp := range combinations(len(mesh), replicate, shard0, shard1, shard2) {
-				for _, wp := range combinations(len(mesh), replicate, shard0) {
-					got, err := run(place(m, hidden, []int{b, n, width}, hp...), place(m, weight, []int{classes, width}, wp...), y,
+			for _, hp := range meshtest.Combinations(len(mesh), replicate, shard0, shard1, shard2) {
+				for _, wp := range meshtest.Combinations(len(mesh), replicate, shard0) {
+					got, err := run(meshtest.Place(m, hidden, []int{b, n, width}, hp...), meshtest.Place(m, weight, []int{classes, width}, wp...), y,
 						func(h, w, y *dtensor.Tensor) *dtensor.Tensor {
 							return loss.LinearCrossEntropy(h, w, y, loss.Options{})
 						})
@@ -216,14 +217,14 @@ func TestOutsideTheMesh(t *testing.T) {
 				return err
 			}
 			q := questions()["plain mean"]
-			x, y := place(m, q.logits, []int{5, 7}, xp), place(m, q.targets, []int{5}, replicate)
-			w := place(m, numbers(21, 1, 1), []int{3, 7}, xp)
+			x, y := meshtest.Place(m, q.logits, []int{5, 7}, xp), meshtest.Place(m, q.targets, []int{5}, replicate)
+			w := meshtest.Place(m, meshtest.Numbers(21, 1, 1), []int{3, 7}, xp)
 			var probs *dtensor.Tensor
 			l, _, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
 				probs = loss.CrossEntropy(x, x.Detach(), loss.Options{Reduction: loss.None})
 				return loss.CrossEntropy(x, y, loss.Options{}).
 					Add(loss.NLLLoss(x, y, loss.Options{})).
-					Add(loss.LinearCrossEntropy(x, w, place(m, []int64{0, 1, 2, 0, 1}, []int{5}, replicate), loss.Options{}))
+					Add(loss.LinearCrossEntropy(x, w, meshtest.Place(m, []int64{0, 1, 2, 0, 1}, []int{5}, replicate), loss.Options{}))
 			}, x, w)
 			if err != nil {
 				return fmt.Errorf("rank %d: %w", world.Rank(), err)

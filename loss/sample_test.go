@@ -11,6 +11,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/meshtest"
 	"github.com/gorun-spmd/gorun/loss"
 	"github.com/gorun-spmd/gorun/tensor"
 )
@@ -67,7 +68,7 @@ func TestSample(t *testing.T) {
 		{[]int{2, 2}, []layout.Placement{s(0), s(1)}}, {[]int{2, 2}, []layout.Placement{s(1), s(1)}}, {[]int{2, 2}, []layout.Placement{s(1), r}},
 	} {
 		t.Run(fmt.Sprint(c.mesh, c.places), func(t *testing.T) {
-			onMesh(t, c.mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+			meshtest.On(t, c.mesh, func(ctx context.Context, m *dtensor.Mesh) error {
 				const classes = 7
 				for _, n := range []int{1, 5} {
 					logits := make([]float64, n*classes)
@@ -103,7 +104,7 @@ func TestSample(t *testing.T) {
 
 // TestSampleOneDimension draws from logits [C], and from logits that are all -Inf.
 func TestSampleOneDimension(t *testing.T) {
-	onMesh(t, []int{3}, func(ctx context.Context, m *dtensor.Mesh) error {
+	meshtest.On(t, []int{3}, func(ctx context.Context, m *dtensor.Mesh) error {
 		logits := []float64{0, 1, 2, 3, 4}
 		x := dtensor.Distribute(m, tensor.FromSlice(m.Device(), logits, 5), layout.Shard(0))
 		o := loss.SampleOptions{Draws: 3}
@@ -123,7 +124,7 @@ func TestSampleOneDimension(t *testing.T) {
 
 // TestSampleFrequencies holds that classes are drawn as often as they should be.
 func TestSampleFrequencies(t *testing.T) {
-	onMesh(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+	meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
 		const draws = 40000
 		logits, temperature := []float64{0, 1, -1, 2, 0.5}, 1.5
 		x := dtensor.Distribute(m, tensor.FromSlice(m.Device(), logits, 1, 5), layout.Shard(1))
@@ -156,7 +157,7 @@ func TestSampleCost(t *testing.T) {
 		{layout.Shard(0), loss.SampleOptions{}, ""},
 		{layout.Replicate(), loss.SampleOptions{TopK: 2}, ""},
 	} {
-		onMesh(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+		meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
 			x := dtensor.Zeros(m, tensor.Float32, []int{6, 1000}, c.place)
 			record := m.Comm().Record()
 			loss.Sample(x, c.o)
@@ -170,7 +171,7 @@ func TestSampleCost(t *testing.T) {
 			return nil
 		})
 	}
-	onMesh(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+	meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
 		x := dtensor.Zeros(m, tensor.Float32, []int{6, 1000}, layout.Shard(1))
 		record := m.Comm().Record()
 		loss.Sample(x, loss.SampleOptions{TopK: 2})
@@ -186,7 +187,7 @@ func TestSampleCost(t *testing.T) {
 }
 
 func TestSampleRefusals(t *testing.T) {
-	onMesh(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+	meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
 		x := dtensor.Zeros(m, tensor.Float32, []int{2, 3}, layout.Shard(1))
 		for _, c := range []struct {
 			x    *dtensor.Tensor
@@ -221,7 +222,7 @@ func TestTopK(t *testing.T) {
 		{[]int{4}, []layout.Placement{s(1)}}, {[]int{3}, []layout.Placement{layout.ShardSizes(1, 0, 5, 1)}}, {[]int{2, 2}, []layout.Placement{s(0), s(1)}},
 		{[]int{2, 2}, []layout.Placement{s(1), s(1)}},
 	} {
-		onMesh(t, c.mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+		meshtest.On(t, c.mesh, func(ctx context.Context, m *dtensor.Mesh) error {
 			const n, classes = 3, 6
 			logits := []float64{0, 5, -1, 5, 2, 0, math.Inf(-1), math.NaN(), math.Inf(1), 1, 1, 1, math.Inf(-1), math.Inf(-1), 0, math.Inf(-1), 1, math.Inf(-1)}
 			x := dtensor.Distribute(m, tensor.FromSlice(m.Device(), logits, n, classes), c.places...)

@@ -9,6 +9,7 @@ import (
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/meshtest"
 	"github.com/gorun-spmd/gorun/optim"
 	"github.com/gorun-spmd/gorun/tensor"
 )
@@ -25,8 +26,8 @@ type clipped struct {
 func makeClipped(m *dtensor.Mesh) (c clipped) {
 	add := func(shape []int, places ...layout.Placement) {
 		n := shape[0] * shape[1]
-		values := numbers(n, float64(len(c.params)))
-		c.params = append(c.params, spread(m, tensor.Float32, numbers(n, 9), shape, places...))
+		values := meshtest.Numbers(n, float64(len(c.params)), 1)
+		c.params = append(c.params, spread(m, tensor.Float32, meshtest.Numbers(n, 9, 1), shape, places...))
 		c.grads = append(c.grads, dtensor.Dense(spread(m, tensor.Float32, values, shape, places...)))
 		c.dense = append(c.dense, values)
 	}
@@ -35,8 +36,8 @@ func makeClipped(m *dtensor.Mesh) (c clipped) {
 	add([]int{3, 5}, replicate, colWise)
 	add([]int{3, 5}, rowWise, rowWise)
 	add([]int{1, 2}, colWise, rowWise)
-	table := spread(m, tensor.Float32, numbers(12, 9), []int{6, 2}, replicate, rowWise)
-	values := numbers(12, 77)
+	table := spread(m, tensor.Float32, meshtest.Numbers(12, 9, 1), []int{6, 2}, replicate, rowWise)
+	values := meshtest.Numbers(12, 77, 1)
 	c.params = append(c.params, table)
 	c.grads = append(c.grads, rowsOf(table, values, []int{4, 1, 4, 5}))
 	want := make([]float64, 12)
@@ -60,7 +61,7 @@ func (c *clipped) norm() float64 {
 
 func TestClipGradNorm(t *testing.T) {
 	for _, mesh := range [][]int{{1, 1}, {2, 1}, {1, 3}, {2, 2}} {
-		onMesh(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+		meshtest.On(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
 			c := makeClipped(m)
 			want := c.norm()
 			for _, limit := range []float64{math.Inf(1), want * 2, want / 3} {
@@ -96,7 +97,7 @@ func TestClipGradNorm(t *testing.T) {
 
 // TestClipWithoutShards needs no collective.
 func TestClipWithoutShards(t *testing.T) {
-	onMesh(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+	meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
 		p := spread(m, tensor.Float64, []float64{3, 4}, []int{2}, replicate)
 		record := m.Comm().Record()
 		norm, err := optim.ClipGradNorm(ctx, []*dtensor.Tensor{p}, []dtensor.Grad{dtensor.Dense(p)}, 1)
@@ -112,7 +113,7 @@ func TestClipWithoutShards(t *testing.T) {
 
 // TestClipNotFinite leaves the gradients as they are and says so by the norm.
 func TestClipNotFinite(t *testing.T) {
-	onMesh(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+	meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
 		for _, bad := range []float64{math.Inf(1), math.NaN()} {
 			p := spread(m, tensor.Float32, []float64{3, bad, 1}, []int{3}, rowWise)
 			norm, err := optim.ClipGradNorm(ctx, []*dtensor.Tensor{p}, []dtensor.Grad{dtensor.Dense(p)}, 1)

@@ -10,6 +10,7 @@ import (
 	"github.com/gorun-spmd/gorun/comm/commtest"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/meshtest"
 	"github.com/gorun-spmd/gorun/optim"
 	"github.com/gorun-spmd/gorun/tensor"
 )
@@ -80,7 +81,7 @@ func TestStepsEqualTheOracle(t *testing.T) {
 			for _, dt := range []tensor.DType{tensor.Float32, tensor.Float64} {
 				for _, sparse := range []bool{false, true} {
 					t.Run(fmt.Sprintf("%s/%v%v/%v/sparse=%v", k.name, l.mesh, l.places, dt, sparse), func(t *testing.T) {
-						onMesh(t, l.mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+						meshtest.On(t, l.mesh, func(ctx context.Context, m *dtensor.Mesh) error {
 							return k.check(m, dt, sparse, l.places)
 						})
 					})
@@ -96,7 +97,7 @@ func (k *kind) check(m *dtensor.Mesh, dt tensor.DType, sparse bool, places []lay
 	if dt == tensor.Float64 {
 		tol = 1e-12
 	}
-	p, v := numbers(rows*width, 1), numbers(rows, 2)
+	p, v := meshtest.Numbers(rows*width, 1, 1), meshtest.Numbers(rows, 2, 1)
 	vector := make([]layout.Placement, len(places))
 	if places[0].Shards(0) {
 		vector[0] = places[0]
@@ -107,7 +108,7 @@ func (k *kind) check(m *dtensor.Mesh, dt tensor.DType, sparse bool, places []lay
 	touched := [][]int{{1, 3}, {3}, {}, {0, 3, 4}}
 	world := m.Comm()
 	for step := range 4 {
-		g, gv := numbers(rows*width, float64(step+3)), numbers(rows, float64(step+30))
+		g, gv := meshtest.Numbers(rows*width, float64(step+3), 1), meshtest.Numbers(rows, float64(step+30), 1)
 		grads := []dtensor.Grad{dtensor.Dense(spread(m, dt, g, []int{rows, width}, places...)), dtensor.Dense(spread(m, dt, gv, []int{rows}, vector...))}
 		var named []int
 		if sparse {
@@ -150,14 +151,14 @@ func (k *kind) check(m *dtensor.Mesh, dt tensor.DType, sparse bool, places []lay
 // and goes on: the same as never having stopped.
 func TestStateCarriesOver(t *testing.T) {
 	for _, k := range kinds {
-		onMesh(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+		meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
 			const rows, width = 5, 3
-			a := spread(m, tensor.Float32, numbers(rows*width, 1), []int{rows, width}, rowWise)
-			b := spread(m, tensor.Float32, numbers(rows*width, 1), []int{rows, width}, rowWise)
+			a := spread(m, tensor.Float32, meshtest.Numbers(rows*width, 1, 1), []int{rows, width}, rowWise)
+			b := spread(m, tensor.Float32, meshtest.Numbers(rows*width, 1, 1), []int{rows, width}, rowWise)
 			whole, first := k.make([]*dtensor.Tensor{a}), k.make([]*dtensor.Tensor{b})
 			second := k.make([]*dtensor.Tensor{b})
 			for step := range 4 {
-				g := []dtensor.Grad{dtensor.Dense(spread(m, tensor.Float32, numbers(rows*width, float64(step+3)), []int{rows, width}, rowWise))}
+				g := []dtensor.Grad{dtensor.Dense(spread(m, tensor.Float32, meshtest.Numbers(rows*width, float64(step+3), 1), []int{rows, width}, rowWise))}
 				if err := whole.Step(g, 0.1); err != nil {
 					return err
 				}
@@ -179,19 +180,19 @@ func TestStateCarriesOver(t *testing.T) {
 
 // TestZeroGradLeavesAlone: the zero Grad is no gradient, which is not a gradient of zeros.
 func TestZeroGradLeavesAlone(t *testing.T) {
-	onMesh(t, []int{1}, func(ctx context.Context, m *dtensor.Mesh) error {
-		p := spread(m, tensor.Float32, numbers(4, 1), []int{4}, replicate)
+	meshtest.On(t, []int{1}, func(ctx context.Context, m *dtensor.Mesh) error {
+		p := spread(m, tensor.Float32, meshtest.Numbers(4, 1, 1), []int{4}, replicate)
 		opt := optim.NewAdamW([]*dtensor.Tensor{p}, optim.AdamWConfig{WeightDecay: 1})
 		if err := opt.Step([]dtensor.Grad{{}}, 0.5); err != nil {
 			return err
 		}
-		return near("parameter", p, numbers(4, 1), 1e-7)
+		return near("parameter", p, meshtest.Numbers(4, 1, 1), 1e-7)
 	})
 }
 
 func TestBadConfigurations(t *testing.T) {
-	onMesh(t, []int{1}, func(ctx context.Context, m *dtensor.Mesh) error {
-		p := spread(m, tensor.Float32, numbers(4, 1), []int{2, 2}, replicate)
+	meshtest.On(t, []int{1}, func(ctx context.Context, m *dtensor.Mesh) error {
+		p := spread(m, tensor.Float32, meshtest.Numbers(4, 1, 1), []int{2, 2}, replicate)
 		ids := m.Wrap("ids", tensor.Zeros(m.Device(), tensor.Int64, 2), nil, false, []int{2}, replicate)
 		list := []*dtensor.Tensor{p}
 		for want, f := range map[string]func(){
@@ -210,7 +211,7 @@ func TestBadConfigurations(t *testing.T) {
 		if err := opt.Step(nil, 1); err == nil || !strings.Contains(err.Error(), "0 gradients for 1 parameters") {
 			return fmt.Errorf("got %v", err)
 		}
-		wrong := dtensor.Dense(spread(m, tensor.Float32, numbers(3, 1), []int{3}, replicate))
+		wrong := dtensor.Dense(spread(m, tensor.Float32, meshtest.Numbers(3, 1, 1), []int{3}, replicate))
 		if err := opt.Step([]dtensor.Grad{wrong}, 1); err == nil || !strings.Contains(err.Error(), "gradient 0") {
 			return fmt.Errorf("got %v", err)
 		}
@@ -259,13 +260,13 @@ func TestRowsGiveTheBitsOfDense(t *testing.T) {
 		if k.name == "SparseAdam" {
 			continue // lazy: it leaves the other rows alone
 		}
-		onMesh(t, []int{3}, func(ctx context.Context, m *dtensor.Mesh) error {
+		meshtest.On(t, []int{3}, func(ctx context.Context, m *dtensor.Mesh) error {
 			shape := []int{rows, width}
-			a := spread(m, tensor.Float32, numbers(rows*width, 1), shape, rowWise)
-			b := spread(m, tensor.Float32, numbers(rows*width, 1), shape, rowWise)
+			a := spread(m, tensor.Float32, meshtest.Numbers(rows*width, 1, 1), shape, rowWise)
+			b := spread(m, tensor.Float32, meshtest.Numbers(rows*width, 1, 1), shape, rowWise)
 			dense, sparse := k.make([]*dtensor.Tensor{a}), k.make([]*dtensor.Tensor{b})
 			for step, touched := range [][]int{{0, 7, 31}, {7, 8}, {}, {39, 13, 14}} {
-				g := rowsOf(b, numbers(rows*width, float64(step)), touched)
+				g := rowsOf(b, meshtest.Numbers(rows*width, float64(step), 1), touched)
 				if err := sparse.Step([]dtensor.Grad{g}, 0.1); err != nil {
 					return err
 				}

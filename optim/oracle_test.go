@@ -1,15 +1,11 @@
 package optim_test
 
 import (
-	"context"
-	"fmt"
 	"math"
-	"testing"
 
-	"github.com/gorun-spmd/gorun/comm"
-	"github.com/gorun-spmd/gorun/comm/commtest"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/meshtest"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -18,37 +14,6 @@ var (
 	rowWise   = layout.Shard(0)
 	colWise   = layout.Shard(1)
 )
-
-// onMesh runs f on every rank of a mesh of the given shape, axes a, b, ….
-func onMesh(t *testing.T, shape []int, f func(ctx context.Context, m *dtensor.Mesh) error) {
-	t.Helper()
-	n := 1
-	var axes []dtensor.Axis
-	for i, size := range shape {
-		axes = append(axes, dtensor.Axis{Name: string(rune('a' + i)), Size: size})
-		n *= size
-	}
-	commtest.Run(t, n, func(ctx context.Context, world *comm.Comm) error {
-		m, err := dtensor.NewMesh(world, axes...)
-		if err != nil {
-			return err
-		}
-		var failed error
-		if err := dtensor.Try(ctx, m, func() { failed = f(ctx, m) }); err != nil {
-			return err
-		}
-		return failed
-	})
-}
-
-// numbers returns n numbers between -1 and 1 that look random.
-func numbers(n int, seed float64) []float64 {
-	x := make([]float64, n)
-	for i := range x {
-		x[i] = math.Sin(seed*7 + float64(i*i)*1.3 + float64(i))
-	}
-	return x
-}
 
 // spread places global values of type dt, in memory of their own.
 func spread(m *dtensor.Mesh, dt tensor.DType, values []float64, shape []int, places ...layout.Placement) *dtensor.Tensor {
@@ -73,16 +38,6 @@ func rowsOf(p *dtensor.Tensor, values []float64, rows []int) dtensor.Grad {
 	dev := p.Mesh().Device()
 	return dtensor.Sparse(dtensor.NewRows(p, tensor.FromSlice(dev, index, len(index)),
 		tensor.Cast(tensor.FromSlice(dev, data, len(index), local[1]), p.DType())))
-}
-
-// near compares the global tensor with what it should be.
-func near(what string, t *dtensor.Tensor, want []float64, tol float64) error {
-	for i, g := range tensor.ToSlice[float64](tensor.Cast(t.Full(), tensor.Float64)) {
-		if !(math.Abs(g-want[i]) <= tol*(1+math.Abs(want[i]))) {
-			return fmt.Errorf("%s: element %d of %v is %v, want %v", what, i, t, g, want[i])
-		}
-	}
-	return nil
 }
 
 // An oracle makes step t, from 1, of an optimizer on a whole parameter p of
@@ -185,4 +140,9 @@ func rowAdagradOracle(eps float64) oracle {
 			}
 		}
 	}
+}
+
+// near compares the global tensor with what it should be.
+func near(what string, t *dtensor.Tensor, want []float64, tol float64) error {
+	return meshtest.Near(what, t.Full(), want, tol, tol)
 }

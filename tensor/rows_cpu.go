@@ -19,8 +19,14 @@ func (c *CPU) TakeRows(elemBytes int, dst, table unsafe.Pointer, it DType, ids u
 }
 
 func takeRows[I int32 | int64](dst, table unsafe.Pointer, ids []I, rowBytes, lo, rows int, zero bool) {
+	ahead := aheadOf(rowBytes)
 	parallel(len(ids), rowBytes/4, 1, func(from, to int) {
 		for i := from; i < to; i++ {
+			if next := i + ahead; next < to {
+				if r := int(ids[next]) - lo; uint(r) < uint(rows) {
+					simd.Prefetch(unsafe.Add(table, r*rowBytes), min(rowBytes, prefetchBytes))
+				}
+			}
 			d := unsafe.Slice((*byte)(unsafe.Add(dst, i*rowBytes)), rowBytes)
 			if r := int(ids[i]) - lo; uint(r) < uint(rows) {
 				copy(d, unsafe.Slice((*byte)(unsafe.Add(table, r*rowBytes)), rowBytes))
@@ -30,6 +36,12 @@ func takeRows[I int32 | int64](dst, table unsafe.Pointer, ids []I, rowBytes, lo,
 		}
 	})
 }
+
+// prefetchBytes is how much of rows in no order is asked for before it is read.
+const prefetchBytes = 2 << 10
+
+// aheadOf returns how many rows ahead that is.
+func aheadOf(rowBytes int) int { return max(1, prefetchBytes/max(rowBytes, 1)) }
 
 // Unique fills index [u] and count [u] (int64), slot [n] and order [m] (int32) as
 // Uniq describes, for ids in [lo, lo+size), and returns u and m. index and count
@@ -98,10 +110,18 @@ func (c *CPU) SumSegments(dt DType, dst, values, order, count unsafe.Pointer, se
 }
 
 func sumSegments[T float](dst, values *T, order unsafe.Pointer, count []int64, dim int) {
-	next := 0
+	rows, next := 0, 0
+	for _, n := range count {
+		rows += int(n)
+	}
+	rowBytes := dim * int(unsafe.Sizeof(*values))
+	ahead := aheadOf(rowBytes)
 	for s, n := range count {
 		d := unsafe.Slice(at[T](unsafe.Pointer(dst), s*dim), dim)
 		for k := range int(n) {
+			if later := next + k + ahead; later < rows {
+				simd.Prefetch(unsafe.Pointer(at[T](unsafe.Pointer(values), int(*at[int32](order, later))*dim)), min(rowBytes, prefetchBytes))
+			}
 			row := unsafe.Slice(at[T](unsafe.Pointer(values), int(*at[int32](order, next+k))*dim), dim)
 			if k == 0 {
 				copy(d, row)

@@ -65,6 +65,7 @@ const policy = `
 	examples/internal/ranks < comm/mem
 	bench/...            < runtime nn embedding loss optim checkpoint internal/gemm internal/simd
 	internal/conformance/... < runtime nn embedding loss optim
+	internal/meshtest    < dtensor comm/commtest
 	internal/deps        <
 `
 

@@ -3,24 +3,51 @@ package mem
 import "math/bits"
 
 // Sizes are handed out in classes: multiples of 64 bytes up to 512, then eight
-// steps for each doubling, so that at most an eighth of a block is unused.
+// steps for each doubling, so that at most an eighth of a block is unused; above
+// 1 MiB, where that would be much, 256 steps for each doubling: whole pages, of
+// which at most one in 256 is unused.
 const (
 	unitBytes   = 64
-	classes     = 8 + 8*40
 	smallBytes  = 64 << 10 // blocks up to here are carved from slabs
 	slabBytes   = 1 << 20
-	bigBytes    = 1 << 20 // blocks above are populated when they are new
-	neighbours  = 2       // classes above the right one that may serve a large request
+	bigBytes    = 1 << 20 // blocks above are populated when they are new, and have fine classes
 	collectFrom = 64 << 20
+
+	coarseBits = 3                           // 8 steps a doubling
+	fineBits   = 8                           // 256 steps
+	coarse     = 8 + 11<<coarseBits          // classes up to bigBytes, which are 64·8·2¹¹
+	classes    = coarse + 28<<fineBits       // up to 2⁴⁸ bytes
+	bigUnits   = bigBytes / unitBytes        // 2¹⁴
+	skipped    = (14 - fineBits) << fineBits // fine steps below bigUnits
 )
 
 // classOf returns the class that holds bytes, and the size of its blocks.
 func classOf(bytes int) (class, size int) {
 	u := max((bytes+unitBytes-1)/unitBytes, 1)
-	if u <= 8 {
+	switch {
+	case u <= 8:
 		return u - 1, u * unitBytes
+	case u <= bigUnits:
+		step, size := stepOf(u, coarseBits)
+		return 8 + step, size * unitBytes
 	}
-	shift := bits.Len(uint(u-1)) - 4
-	k := (u + 1<<shift - 1) >> shift // 9 to 16
-	return 8 + shift*8 + k - 9, k << shift * unitBytes
+	step, size := stepOf(u, fineBits)
+	return coarse + step - skipped, size * unitBytes
+}
+
+// stepOf counts the steps from 1<<bits units to the first one of at least u,
+// with 1<<bits of them for each doubling, and returns how many units that one is.
+func stepOf(u, fine int) (step, units int) {
+	shift := bits.Len(uint(u-1)) - fine - 1
+	k := (u + 1<<shift - 1) >> shift // 1<<fine + 1 to 2<<fine
+	return shift<<fine + k - 1<<fine - 1, k << shift
+}
+
+// loosest returns the largest class that may serve a request of a class, from
+// the cache: blocks of up to a quarter more.
+func loosest(class int) int {
+	if class < coarse {
+		return min(class+2, coarse-1)
+	}
+	return min(class+1<<(fineBits-2), classes-1)
 }

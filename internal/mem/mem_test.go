@@ -13,13 +13,16 @@ import (
 
 func TestClassesFit(t *testing.T) {
 	last, lastSize := -1, 0
-	for _, bytes := range []int{0, 1, 63, 64, 65, 127, 512, 513, 576, 577, 1000, 1 << 10, 1<<10 + 1, 70000, 1 << 20, 1<<20 + 1, 3 << 30, 1 << 40} {
+	for _, bytes := range []int{0, 1, 63, 64, 65, 127, 512, 513, 576, 577, 1000, 1 << 10, 1<<10 + 1, 70000, 1 << 20, 1<<20 + 1, 2048 * 25152 * 4, 3 << 30, 1 << 40, 1 << 48} {
 		class, size := classOf(bytes)
 		if size < bytes || size%unitBytes != 0 || class < last || size < lastSize || class >= classes {
 			t.Errorf("%d bytes: class %d of %d bytes", bytes, class, size)
 		}
 		if bytes > 512 && size-bytes > bytes/8 {
 			t.Errorf("%d bytes: class of %d wastes more than an eighth", bytes, size)
+		}
+		if bytes > bigBytes && (size-bytes > bytes/256 || size%4096 != 0) {
+			t.Errorf("%d bytes: class of %d is not of whole pages, or wastes more than one in 256", bytes, size)
 		}
 		last, lastSize = class, size
 	}

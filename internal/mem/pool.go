@@ -95,12 +95,12 @@ func (p *Pool) Alloc(bytes int) (*Block, error) {
 // scoped returns the live bytes that scopes own.
 func (p *Pool) scoped() int { return p.stats.Live - p.unscoped }
 
-// take returns a cached block of the class, or for a large request of one of
-// the next classes, or nil.
+// take returns a cached block of the class, or for a large request the smallest
+// of one of the next classes, or nil.
 func (p *Pool) take(class, size int) *Block {
 	last := class
 	if size > smallBytes {
-		last = min(class+neighbours, classes-1)
+		last = loosest(class)
 	}
 	for c := class; c <= last; c++ {
 		if b := p.free[c]; b != nil {

@@ -54,6 +54,7 @@ func generate() (map[string][]byte, error) {
 		{"gemm", "pack", packs},
 		{"simd", "map", maps},
 		{"simd", "reduce", reductions},
+		{"simd", "prefetch", prefetches},
 	} {
 		c := build.NewContext()
 		c.ConstraintExpr("amd64")
@@ -104,5 +105,6 @@ func elsewhere() []byte {
 	for _, r := range reduceKernels {
 		declare(r.name, r.signature())
 	}
+	declare("prefetchLines", prefetchSignature)
 	return []byte(b.String())
 }

@@ -1,0 +1,94 @@
+// Package meshtest is what the tests of operators over meshes share: ranks on a
+// mesh, whole tensors placed on it, and comparisons with what loops say.
+package meshtest
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/commtest"
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// On runs f on every rank of a mesh of the given shape, axes a, b, …, in a scope
+// of its own. What f throws is its error.
+func On(t testing.TB, shape []int, f func(ctx context.Context, m *dtensor.Mesh) error) {
+	t.Helper()
+	n := 1
+	var axes []dtensor.Axis
+	for i, size := range shape {
+		axes = append(axes, dtensor.Axis{Name: string(rune('a' + i)), Size: size})
+		n *= size
+	}
+	commtest.Run(t, n, func(ctx context.Context, world *comm.Comm) error {
+		m, err := dtensor.NewMesh(world, axes...)
+		if err != nil {
+			return err
+		}
+		var failed error
+		if err := dtensor.Try(ctx, m, func() { failed = f(ctx, m) }); err != nil {
+			return err
+		}
+		return failed
+	})
+}
+
+// Numbers returns n numbers between -size and size that look random.
+func Numbers(n int, seed, size float64) []float64 {
+	x := make([]float64, n)
+	for i := range x {
+		x[i] = size * math.Sin(seed*7+float64(i*i)*1.3+float64(i))
+	}
+	return x
+}
+
+// Place puts a whole tensor on the mesh, in memory of its own.
+func Place[T tensor.Elem](m *dtensor.Mesh, data []T, shape []int, places ...layout.Placement) *dtensor.Tensor {
+	t := dtensor.Distribute(m, tensor.FromSlice(m.Device(), data, shape...), places...)
+	if !m.Inside() {
+		return t
+	}
+	return m.Wrap("Place", tensor.Clone(t.Local()), nil, false, shape, places...)
+}
+
+// Combinations returns every way to choose one of the options for each axis.
+func Combinations[P any](axes int, options ...P) [][]P {
+	if axes == 0 {
+		return [][]P{nil}
+	}
+	var all [][]P
+	for _, rest := range Combinations(axes-1, options...) {
+		for _, o := range options {
+			all = append(all, append(slices.Clone(rest), o))
+		}
+	}
+	return all
+}
+
+// Near returns an error unless each element of t is what it should be: equal,
+// both NaN, or |got - want| <= atol + rtol·|want|.
+func Near(what string, t *tensor.Tensor, want []float64, rtol, atol float64) error {
+	got := Values(t)
+	if len(got) != len(want) {
+		return fmt.Errorf("%s: %d elements, want %d", what, len(got), len(want))
+	}
+	for i, g := range got {
+		w := want[i]
+		if g == w || math.IsNaN(g) && math.IsNaN(w) || math.Abs(g-w) <= atol+rtol*math.Abs(w) {
+			continue
+		}
+		return fmt.Errorf("%s: element %d is %v, want %v", what, i, g, w)
+	}
+	return nil
+}
+
+// Values returns the elements of t.
+func Values(t *tensor.Tensor) []float64 {
+	return tensor.ToSlice[float64](tensor.Cast(t, tensor.Float64))
+}
