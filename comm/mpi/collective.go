@@ -14,10 +14,14 @@ func (r *Rank) collective(ctx context.Context, call *comm.Call) error {
 	switch {
 	case call.Kind.PointToPoint():
 		return r.letter(ctx, call)
+	case empty(call) && len(r.world) <= fewPeers:
+		return r.meet(ctx, call)
 	case empty(call):
 		return r.one(ctx, call, ibarrier, r.comm)
 	case r.folds(call):
 		return r.fold(ctx, call)
+	case r.direct(call):
+		return r.pairs(ctx, call)
 	}
 	n, src, dst, dt := uintptr(call.Src.Count), r.at(call.Src, 0), r.at(call.Dst, 1), r.job.lib.handles[typeOf(call.DType())]
 	fits := call.Src.Bytes() <= r.most && call.Dst.Bytes() <= r.most

@@ -32,65 +32,143 @@ func (r *Rank) folds(call *comm.Call) bool {
 	return scatters && call.Src.Bytes() > r.most
 }
 
+// foldStep is how many bytes of one rank's values a fold takes at a time, so that
+// what is received of the others is still in the cache when it is folded.
+const foldStep = 1 << 20
+
 // fold is a reduction in rank order: each rank receives its part of every
 // rank's values, folds it, and passes it on to those who want it.
 //
 //	AllReduce       parts → their ranks, fold, results → all     (small: all values → all, fold)
 //	Reduce          parts → their ranks, fold, results → root
 //	ReduceScatter   parts → their ranks, fold
+//
+// It does so in steps, each of some of the values.
 func (r *Rank) fold(ctx context.Context, call *comm.Call) error {
-	n := len(r.world)
+	n, unit := len(r.world), call.Unit()/call.DType().Size()
 	if call.Kind == comm.AllReduceKind && call.Src.Bytes()*n <= min(smallFold, r.most) {
 		return r.foldAll(ctx, call)
 	}
+	step := max(1, foldStep/call.Unit()) * unit
+	if call.Kind != comm.ReduceScatterKind && call.Kind != comm.ReduceScatterVKind {
+		for lo := 0; lo < call.Src.Count; lo += step {
+			if err := r.foldShares(ctx, call, lo, min(lo+step, call.Src.Count)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	step = max(1, foldStep/call.Unit()/n) * unit
+	longest := call.Src.Count / n
+	for _, count := range call.SrcCounts {
+		longest = max(longest, count)
+	}
+	for lo := 0; lo < longest; lo += step {
+		if err := r.foldParts(ctx, call, lo, lo+step); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// foldShares is a step of an AllReduce or a Reduce: of elements lo to hi.
+func (r *Rank) foldShares(ctx context.Context, call *comm.Call, lo, hi int) error {
 	r.clear()
-	switch call.Kind {
-	case comm.ReduceScatterKind, comm.ReduceScatterVKind:
-		r.parts(r.sends, call.Src, call.SrcCounts)
-	default:
-		r.shares(r.sends, call, call.Src)
+	r.shares(r.sends, call, call.Src.Slice(lo, hi))
+	mine := r.sends[r.me]
+	slots := r.slots(mine, len(r.world)+1)
+	result := slots(len(r.world))
+	if call.Kind == comm.AllReduceKind {
+		r.shares(r.recvs, call, call.Dst.Slice(lo, hi))
+		result = r.recvs[r.me]
+	}
+	if err := r.foldMine(ctx, call, mine, result, slots); err != nil {
+		return err
+	}
+	r.clear()
+	if call.Kind == comm.ReduceKind {
+		r.sends[call.Root] = result
+		if r.me == call.Root {
+			r.shares(r.recvs, call, call.Dst.Slice(lo, hi))
+		}
+		return r.exchange(ctx, call)
+	}
+	r.shares(r.recvs, call, call.Dst.Slice(lo, hi))
+	for q := range r.sends {
+		r.sends[q] = result
+	}
+	return r.exchange(ctx, call)
+}
+
+// foldParts is a step of a ReduceScatter: of elements lo to hi of each rank's part.
+func (r *Rank) foldParts(ctx context.Context, call *comm.Call, lo, hi int) error {
+	r.clear()
+	r.parts(r.sends, call.Src, call.SrcCounts)
+	for q, part := range r.sends {
+		r.sends[q] = part.Slice(min(lo, part.Count), min(hi, part.Count))
 	}
 	mine := r.sends[r.me]
-	slots := r.slots(mine, n+1)
+	return r.foldMine(ctx, call, mine, call.Dst.Slice(min(lo, call.Dst.Count), min(hi, call.Dst.Count)), r.slots(mine, len(r.world)+1))
+}
+
+// foldMine sends r.sends, receives what the others send to this rank in slots, and
+// folds it with mine into result, which may be mine.
+func (r *Rank) foldMine(ctx context.Context, call *comm.Call, mine, result comm.Buffer, slots func(int) comm.Buffer) error {
+	clear(r.recvs)
+	r.sends[r.me] = comm.Buffer{}
+	r.srcs = r.srcs[:0]
+	for q := range r.recvs {
+		if q == r.me {
+			r.srcs = append(r.srcs, mine.Ptr)
+			continue
+		}
+		r.recvs[q] = slots(q)
+		r.srcs = append(r.srcs, slots(q).Ptr)
+	}
+	if err := r.exchange(ctx, call); err != nil || mine.Count == 0 {
+		return err
+	}
+	r.foldInto(call, result.Ptr, mine, slots(len(r.world)).Ptr)
+	return nil
+}
+
+// foldInto folds r.srcs, one of which is mine, into dst. Only the first source
+// may be the destination; spare is another, of the same size, for the rest.
+func (r *Rank) foldInto(call *comm.Call, dst unsafe.Pointer, mine comm.Buffer, spare unsafe.Pointer) {
+	r.dsts = [2]unsafe.Pointer{dst}
+	n := 1
+	if dst == mine.Ptr && r.me > 0 {
+		r.dsts, n = [2]unsafe.Pointer{spare, dst}, 2
+	}
+	call.Fold(r.dsts[:n], r.srcs, mine.Bytes()/call.Unit())
+}
+
+// foldAll is an AllReduce in which every rank folds everything.
+func (r *Rank) foldAll(ctx context.Context, call *comm.Call) error {
+	n := len(r.world)
+	if n > fewPeers {
+		return r.foldGathered(ctx, call)
+	}
+	r.clear()
+	slots := r.slots(call.Src, n)
 	r.srcs = r.srcs[:0]
 	for q := range n {
-		r.recvs[q] = slots(q)
+		if q == r.me {
+			r.srcs = append(r.srcs, call.Src.Ptr)
+			continue
+		}
+		r.sends[q], r.recvs[q] = call.Src, slots(q)
 		r.srcs = append(r.srcs, slots(q).Ptr)
 	}
 	if err := r.exchange(ctx, call); err != nil {
 		return err
 	}
-	result := slots(n)
-	switch {
-	case call.Kind == comm.ReduceScatterKind || call.Kind == comm.ReduceScatterVKind:
-		result = call.Dst
-	case call.Kind == comm.AllReduceKind:
-		r.shares(r.recvs, call, call.Dst)
-		result = r.recvs[r.me]
-	}
-	if mine.Count > 0 {
-		r.dst[0] = result.Ptr
-		call.Fold(r.dst[:], r.srcs, mine.Bytes()/call.Unit())
-	}
-	switch call.Kind {
-	case comm.AllReduceKind:
-		for q := range n {
-			r.sends[q] = result
-		}
-		return r.exchange(ctx, call)
-	case comm.ReduceKind:
-		r.clear()
-		r.sends[call.Root] = result
-		if r.me == call.Root {
-			r.shares(r.recvs, call, call.Dst)
-		}
-		return r.exchange(ctx, call)
-	}
+	r.foldInto(call, call.Dst.Ptr, call.Src, slots(r.me).Ptr)
 	return nil
 }
 
-// foldAll is an AllReduce in which every rank folds everything.
-func (r *Rank) foldAll(ctx context.Context, call *comm.Call) error {
+// foldGathered is foldAll by the library's own all-gather.
+func (r *Rank) foldGathered(ctx context.Context, call *comm.Call) error {
 	n, dt := len(r.world), r.job.lib.handles[typeOf(call.DType())]
 	all := r.scratch(n * call.Src.Bytes())
 	count := uintptr(call.Src.Count)
@@ -101,8 +179,8 @@ func (r *Rank) foldAll(ctx context.Context, call *comm.Call) error {
 	for q := range n {
 		r.srcs = append(r.srcs, unsafe.Add(all, q*call.Src.Bytes()))
 	}
-	r.dst[0] = call.Dst.Ptr
-	call.Fold(r.dst[:], r.srcs, call.Src.Bytes()/call.Unit())
+	r.dsts[0] = call.Dst.Ptr
+	call.Fold(r.dsts[:1], r.srcs, call.Src.Bytes()/call.Unit())
 	return nil
 }
 

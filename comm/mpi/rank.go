@@ -50,12 +50,13 @@ type Rank struct {
 	aborted          atomic.Pointer[comm.AbortError]
 
 	// Scratch of the call in progress.
+	gate           gate
 	requests       []request
 	counts, starts []int32
 	sends, recvs   []comm.Buffer
 	store          []uint64
 	srcs           []unsafe.Pointer
-	dst            [1]unsafe.Pointer
+	dsts           [2]unsafe.Pointer
 	notes          []note
 	pad            [2]uint64 // where empty buffers lie
 }
@@ -148,18 +149,23 @@ func (r *Rank) news() error {
 	return nil
 }
 
-// begin starts a request: f with args and the place of the request.
+// begin starts a request, at the next pass of the gate: f with args and the place
+// of the request.
 func (r *Rank) begin(receive bool, f function, args ...uintptr) error {
 	r.requests = append(r.requests, request{receive: receive})
-	q := &r.requests[len(r.requests)-1]
-	var all [16]uintptr
-	n := copy(all[:], args)
-	all[n] = pointer(&q.handle)
+	r.gate.add(r.job.lib, f, len(r.requests)-1, args)
+	if r.gate.n < gateCalls {
+		return nil
+	}
+	return r.flush()
+}
+
+// flush makes the calls of the requests that were begun.
+func (r *Rank) flush() error {
 	r.job.mu.Lock()
 	defer r.job.mu.Unlock()
-	err := r.job.lib.call(f, all[:n+1]...)
+	_, err := r.gate.run(r.job.lib, r.requests, 0, 0)
 	if err != nil {
-		q.done = true
 		r.abort(err)
 		r.job.drop(r.requests, r)
 	}

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience returns how often a waiting rank looks before it yields. With more
-// ranks than cores, or if that is unknown, the one waited for needs this core.
+// patience returns how often a waiting rank looks in one pass of the gate. With
+// more ranks than cores, or if that is unknown, the one waited for needs this core.
 func patience(localRanks, cores int) (spins int) {
 	if localRanks > 0 && localRanks <= cores {
 		return 100
@@ -20,15 +20,16 @@ func patience(localRanks, cores int) (spins int) {
 	return 1
 }
 
-// How a waiting rank behaves then: it yields the core between looks for a
-// while, and then sleeps between them, since what takes long takes longer still. A yield that finds nobody costs 0.4 µs (2 cores of 2.1 GHz);
-// one that finds another busy rank may cost a time slice.
+// How a waiting rank behaves between passes: it yields the core for a while, and
+// then sleeps, since what takes long takes longer still. A yield that finds nobody
+// costs 0.4 µs (2 cores of 2.1 GHz); one that finds another busy rank may cost a
+// time slice.
 const (
 	restless    = 100 * time.Microsecond
 	perByte     = 2 * time.Nanosecond // more of it for large calls, which move only while somebody looks
 	shortestNap = 20 * time.Microsecond
 	longestNap  = 500 * time.Microsecond
-	controlling = 8 // looks at the request for one at the letters
+	controlling = 8 // looks at a request for one at the letters
 )
 
 // endedGrace is how long a message of a rank that has ended may be on its way.
@@ -39,7 +40,7 @@ const endedGrace = 200 * time.Millisecond
 func (r *Rank) wait(ctx context.Context, call *comm.Call, arrived func(i int) error) error {
 	defer func() { r.requests = r.requests[:0] }()
 	first := 0
-	p := pause{spins: r.job.spins, patience: restless + time.Duration(call.Bytes())*perByte}
+	p := pause{patience: restless + time.Duration(call.Bytes())*perByte}
 	calm := r.job.alarm.Load() - 1
 	for look := 0; ; look++ {
 		if err := r.sweep(&first, look, arrived); err != nil {
@@ -64,19 +65,41 @@ func (r *Rank) wait(ctx context.Context, call *comm.Call, arrived func(i int) er
 	}
 }
 
-// sweep tests the requests from the first that had not ended on; all of them
-// if somebody wants to know, else until one has not ended.
+// sweep makes a pass of the gate; if somebody wants to know of each request, it
+// tests them all.
 func (r *Rank) sweep(first *int, look int, arrived func(int) error) error {
 	j := r.job
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	spins := j.spins + len(r.requests) - *first
+	if arrived != nil {
+		spins = 0
+	}
+	ended, err := r.gate.run(j.lib, r.requests, *first, spins)
+	if err != nil {
+		return err
+	}
+	*first = ended
+	if arrived != nil {
+		if err := r.each(first, arrived); err != nil {
+			return err
+		}
+	}
+	if *first < len(r.requests) && (j.spins > controlling && look > 0 || look%controlling == controlling-1) {
+		j.poll()
+	}
+	return nil
+}
+
+// each tests the requests from the first that had not ended on.
+func (r *Rank) each(first *int, arrived func(int) error) error {
 	for i := *first; i < len(r.requests); i++ {
 		q := &r.requests[i]
 		if !q.done {
-			if err := j.test(q); err != nil {
+			if err := r.job.test(q); err != nil {
 				return err
 			}
-			if q.done && arrived != nil {
+			if q.done {
 				if err := arrived(i); err != nil {
 					return err
 				}
@@ -84,12 +107,7 @@ func (r *Rank) sweep(first *int, look int, arrived func(int) error) error {
 		}
 		if q.done && i == *first {
 			*first++
-		} else if !q.done && arrived == nil {
-			break
 		}
-	}
-	if *first < len(r.requests) && look%controlling == controlling-1 {
-		j.poll()
 	}
 	return nil
 }
@@ -132,19 +150,15 @@ func (r *Rank) vain(call *comm.Call) error {
 	return &comm.EndedError{Rank: who, Cause: first.cause}
 }
 
-// pause is the time between two looks.
+// pause is the time between two passes.
 type pause struct {
 	looks    int
-	spins    int
 	patience time.Duration
 	began    time.Time
 }
 
 func (p *pause) wait() {
 	p.looks++
-	if p.looks < p.spins {
-		return
-	}
 	if p.began.IsZero() {
 		p.began = time.Now()
 	}

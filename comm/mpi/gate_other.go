@@ -1,0 +1,31 @@
+//go:build linux && !nolibs && !amd64
+
+package mpi
+
+import (
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+)
+
+// pass does what run describes, with a way to C and back for each call.
+func (g *gate) pass() {
+	for ; g.made < g.n; g.made++ {
+		c := &g.list[g.made]
+		if code, _, _ := purego.SyscallN(c.entry, c.args[:]...); int32(code) != 0 {
+			g.code = uintptr(uint32(code))
+			return
+		}
+	}
+	for ; g.done < g.count && g.looks > 0; g.looks-- {
+		q := (*request)(unsafe.Add(g.first, g.done*unsafe.Sizeof(request{})))
+		code, _, _ := purego.SyscallN(g.test, pointer(&q.handle), pointer(&q.flag), g.status)
+		if int32(code) != 0 {
+			g.code = uintptr(uint32(code))
+			return
+		}
+		if q.flag != 0 {
+			g.done++
+		}
+	}
+}
