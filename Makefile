@@ -7,7 +7,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # backends that link Open MPI; both MPI libraries with their launchers, whose names
 # in PATH Debian's alternatives give to Open MPI; Slurm; hosts that are network
 # namespaces.
-DEBS := gcc libc6-dev libopenmpi-dev pkg-config openmpi-bin mpich \
+DEBS := gcc g++ libc6-dev libopenmpi-dev pkg-config openmpi-bin mpich \
 	slurm-wlm munge openssh-server openssh-client iproute2 procps
 
 .PHONY: help build train train-long recsys test test-full linked race verify bench bench-comm bench-gemm deps rename clean

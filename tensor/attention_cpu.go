@@ -81,7 +81,7 @@ func eachHead[T float](c *CPU, a AttentionSize, n int, f func(head int, scratch 
 	var zero T
 	size := int(unsafe.Sizeof(zero))
 	workers := max(min(runtime.GOMAXPROCS(0), a.Heads), 1)
-	buf := c.scratch(workers * n * size)
+	buf := c.Scratch(workers * n * size)
 	defer buf.Free()
 	free := make(chan int, workers)
 	for w := range workers {

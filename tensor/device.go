@@ -54,9 +54,9 @@ func (m *Memory) Stats() mem.Stats { return m.pool.Stats() }
 // Trim gives cached memory back to where it came from.
 func (m *Memory) Trim() { m.pool.Trim() }
 
-// scratch returns memory for a kernel's own use; the kernel frees it. It throws a
+// Scratch returns memory for a kernel's own use; the kernel frees it. It throws a
 // *UseError if there is none.
-func (m *Memory) scratch(bytes int) mem.Ref {
+func (m *Memory) Scratch(bytes int) mem.Ref {
 	b, err := m.pool.Alloc(bytes)
 	if err != nil {
 		fault.Throw(&UseError{Op: "scratch", Detail: "no memory for a kernel", Err: err})

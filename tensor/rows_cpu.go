@@ -47,7 +47,7 @@ func aheadOf(rowBytes int) int { return max(1, prefetchBytes/max(rowBytes, 1)) }
 // Uniq describes, for ids in [lo, lo+size), and returns u and m. index and count
 // have room for n.
 func (c *CPU) Unique(it DType, ids unsafe.Pointer, n, lo, size int, index, count, slot, order unsafe.Pointer) (u, m int) {
-	buf := c.scratch(16 * n)
+	buf := c.Scratch(16 * n)
 	defer buf.Free()
 	keys := sliceOf[uint64](buf.Block.Ptr(), 2*n)[:0]
 	slots := sliceOf[int32](slot, n)

@@ -45,6 +45,7 @@ const policy = `
 
 	tensor      < internal/dtype internal/fault internal/mem internal/simd internal/gemm internal/philox
 	tensor/cuda < tensor
+	tensor/cuda/cudatest <
 
 	dtensor/layout <
 	dtensor        < tensor comm dtensor/layout

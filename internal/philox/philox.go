@@ -74,3 +74,13 @@ func Normal(word uint32) float64 {
 	z = math.FMA(z, t, c[8])
 	return math.Float64frombits(math.Float64bits(z) ^ uint64(word>>31)<<63)
 }
+
+// Tail returns the table of Normal, 32 octaves of 9 coefficients, for a device that
+// evaluates it itself.
+func Tail() []float64 {
+	flat := make([]float64, 0, len(tail)*len(tail[0]))
+	for _, c := range tail {
+		flat = append(flat, c[:]...)
+	}
+	return flat
+}

@@ -1,0 +1,296 @@
+package cuda
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"testing"
+
+	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/cuda/cudatest"
+)
+
+// gpu opens a device of the fake driver, or with GORUN_TEST_GPU=1 of the machine's,
+// once for cuBLAS and once for the kernel of this package.
+func eachGPU(t *testing.T, f func(t *testing.T, dev *Device)) {
+	t.Helper()
+	for _, products := range []string{"cublas", "own"} {
+		t.Run(products, func(t *testing.T) { f(t, openGPU(t, products == "cublas")) })
+	}
+}
+
+func openGPU(t *testing.T, cublas bool) *Device {
+	t.Helper()
+	t.Setenv("GORUN_CUBLAS_LIB", "none")
+	if os.Getenv("GORUN_TEST_GPU") == "1" {
+		if cublas {
+			t.Setenv("GORUN_CUBLAS_LIB", "")
+		}
+	} else {
+		lib := cudatest.Library(t)
+		t.Setenv("GORUN_CUDA_LIB", lib)
+		if cublas {
+			t.Setenv("GORUN_CUBLAS_LIB", lib)
+		}
+	}
+	drv, err := Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev, err := drv.Open(0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		dev.Sync()
+		dev.Trim() // the fake driver looks for writes outside what was allocated
+	})
+	return dev
+}
+
+// A check compares what f computes on the GPU with what it computes on the CPU, on
+// arguments made from a seed.
+type check struct {
+	t   *testing.T
+	dev *Device
+	cpu *tensor.CPU
+	rng *rand.Rand
+}
+
+func newCheck(t *testing.T, dev *Device) *check {
+	return &check{t, dev, tensor.NewCPU(nil), rand.New(rand.NewPCG(1, 2))}
+}
+
+// arg returns a tensor of small random numbers on the CPU.
+func (c *check) arg(dt tensor.DType, shape ...int) *tensor.Tensor {
+	n := 1
+	for _, s := range shape {
+		n *= s
+	}
+	v := make([]float64, n)
+	for i := range v {
+		switch {
+		case dt == tensor.Float32 || dt == tensor.Float64:
+			v[i] = c.rng.NormFloat64()
+		case dt == tensor.Bool:
+			v[i] = float64(c.rng.IntN(2))
+		case dt == tensor.Uint8:
+			v[i] = float64(c.rng.IntN(9))
+		default:
+			v[i] = float64(c.rng.IntN(17) - 8)
+		}
+	}
+	return tensor.Cast(tensor.FromSlice(c.cpu, v, shape...), dt)
+}
+
+// ids returns integers in [lo, hi).
+func (c *check) ids(dt tensor.DType, lo, hi int, shape ...int) *tensor.Tensor {
+	n := 1
+	for _, s := range shape {
+		n *= s
+	}
+	v := make([]int64, n)
+	for i := range v {
+		v[i] = int64(lo + c.rng.IntN(hi-lo))
+	}
+	return tensor.Cast(tensor.FromSlice(c.cpu, v, shape...), dt)
+}
+
+// same runs f on both devices. Results differ by at most tol of the largest number
+// among those of the CPU; 0 asks for the same bits. It runs f twice on the GPU: the
+// bits must not change.
+func (c *check) same(name string, tol float64, f func(x []*tensor.Tensor) []*tensor.Tensor, args ...*tensor.Tensor) {
+	c.t.Helper()
+	want := f(clones(args, c.cpu))
+	got := f(clones(args, c.dev))
+	again := f(clones(args, c.dev))
+	if len(got) != len(want) {
+		c.t.Fatalf("%s: %d results, want %d", name, len(got), len(want))
+	}
+	for i, w := range want {
+		if (w == nil) != (got[i] == nil) {
+			c.t.Errorf("%s: result %d is there on one device only", name, i)
+			continue
+		}
+		if w == nil {
+			continue
+		}
+		if w.DType() != got[i].DType() || fmt.Sprint(w.Shape()) != fmt.Sprint(got[i].Shape()) {
+			c.t.Errorf("%s: result %d is %v, want %v", name, i, got[i], w)
+			continue
+		}
+		a, b, d := values(c.cpu, w), values(c.cpu, got[i]), values(c.cpu, again[i])
+		most := 0.0
+		for _, v := range a {
+			if !math.IsInf(v, 0) && !math.IsNaN(v) {
+				most = max(most, math.Abs(v))
+			}
+		}
+		for k := range a {
+			if math.Float64bits(b[k]) != math.Float64bits(d[k]) {
+				c.t.Errorf("%s: result %d, element %d: %g, then %g", name, i, k, b[k], d[k])
+				break
+			}
+			if a[k] == b[k] || a[k] != a[k] && b[k] != b[k] {
+				continue
+			}
+			if diff := math.Abs(a[k] - b[k]); !(diff <= tol*most) {
+				c.t.Errorf("%s: result %d %v, element %d: %g, want %g (%.2g of %g)", name, i, w.Shape(), k, b[k], a[k], diff/most, most)
+				break
+			}
+		}
+	}
+}
+
+func clones(args []*tensor.Tensor, dev tensor.Device) []*tensor.Tensor {
+	out := make([]*tensor.Tensor, len(args))
+	for i, a := range args {
+		if a != nil {
+			out[i] = tensor.NewLike(a)
+			out[i] = tensor.New(dev, a.DType(), a.Shape()...)
+			tensor.Copy(out[i], a)
+		}
+	}
+	return out
+}
+
+func values(cpu *tensor.CPU, x *tensor.Tensor) []float64 {
+	return tensor.ToSlice[float64](tensor.Cast(tensor.To(x, cpu), tensor.Float64))
+}
+
+// one wraps a function of one result.
+func one(f func(x []*tensor.Tensor) *tensor.Tensor) func(x []*tensor.Tensor) []*tensor.Tensor {
+	return func(x []*tensor.Tensor) []*tensor.Tensor { return []*tensor.Tensor{f(x)} }
+}
+
+var (
+	floats  = []tensor.DType{tensor.Float32, tensor.Float64}
+	ints    = []tensor.DType{tensor.Int8, tensor.Int16, tensor.Int32, tensor.Int64, tensor.Uint8}
+	numbers = append(append([]tensor.DType(nil), floats...), ints...)
+	all     = append(append([]tensor.DType(nil), numbers...), tensor.Bool, tensor.Float16, tensor.BFloat16)
+)
+
+// rounding is what a few roundings of dt make.
+func rounding(dt tensor.DType) float64 {
+	if dt == tensor.Float64 {
+		return 1e-13
+	}
+	return 2e-6
+}
+
+func TestElementwise(t *testing.T) {
+	c := newCheck(t, openGPU(t, false))
+	for _, dt := range numbers {
+		isFloat := dt == tensor.Float32 || dt == tensor.Float64
+		for op := tensor.OpNeg; op <= tensor.OpSign; op++ {
+			switch op {
+			case tensor.OpNeg, tensor.OpAbs, tensor.OpRelu, tensor.OpSquare, tensor.OpSign:
+			default:
+				if !isFloat {
+					continue
+				}
+			}
+			x := c.arg(dt, 700)
+			c.same(fmt.Sprint(op, dt), rounding(dt), one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Unary(op, x[0]) }), x)
+			if isFloat {
+				c.same(fmt.Sprint(op, "Grad", dt), rounding(dt), one(func(x []*tensor.Tensor) *tensor.Tensor {
+					return tensor.UnaryGrad(op, x[1], x[0], tensor.Unary(op, x[0]))
+				}), tensor.Abs(x), c.arg(dt, 700))
+			}
+		}
+		for op := tensor.OpAdd; op <= tensor.OpPow; op++ {
+			tol := 0.0
+			if op == tensor.OpPow || op == tensor.OpDiv {
+				tol = rounding(dt)
+			}
+			name := fmt.Sprint(op, dt)
+			f := one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Binary(op, x[0], x[1]) })
+			c.same(name, tol, f, c.arg(dt, 33, 7), c.arg(dt, 33, 7))
+			c.same(name+" broadcast", tol, f, c.arg(dt, 3, 1, 5), c.arg(dt, 4, 1))
+			c.same(name+" scalar", tol, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.BinaryScalar(op, x[0], 3) }), c.arg(dt, 300))
+			c.same(name+" scalar first", tol, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.ScalarBinary(op, 2, x[0]) }), c.arg(dt, 300))
+		}
+		c.same(fmt.Sprint("clamp", dt), 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Clamp(x[0], 0, 3) }), c.arg(dt, 300))
+	}
+	for _, dt := range floats {
+		c.same(fmt.Sprint("clampgrad", dt), 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.ClampGrad(x[0], x[1], -1, 0.5) }), c.arg(dt, 300), c.arg(dt, 300))
+		c.same(fmt.Sprint("axpy", dt), rounding(dt), one(func(x []*tensor.Tensor) *tensor.Tensor {
+			tensor.AddScaledTo(x[0], 0.3, x[1])
+			return x[0]
+		}), c.arg(dt, 300), c.arg(dt, 300))
+	}
+	for _, dt := range append(numbers, tensor.Bool) {
+		for op := tensor.OpEq; op <= tensor.OpGe; op++ {
+			c.same(fmt.Sprint(op, dt), 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Compare(op, x[0], x[1]) }), c.arg(dt, 9, 8), c.arg(dt, 8))
+		}
+	}
+}
+
+func TestMoves(t *testing.T) {
+	c := newCheck(t, openGPU(t, false))
+	for _, dt := range all {
+		name := fmt.Sprint(dt)
+		for _, to := range all {
+			if to != dt {
+				c.same(name+" to "+fmt.Sprint(to), 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Cast(x[0], to) }), tensor.Cast(c.ids(tensor.Int64, 0, 100, 400), dt))
+			}
+		}
+		x := c.arg(tensor.Float32, 5, 40, 37)
+		x = tensor.Cast(x, dt)
+		for _, dims := range [][]int{{1, 0, 2}, {0, 2, 1}, {2, 1, 0}, {2, 0, 1}} {
+			c.same(fmt.Sprint(name, " permute ", dims), 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Permute(x[0], dims...) }), x)
+		}
+		c.same(name+" expand", 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Expand(x[0], 3, 40, 37) }), tensor.Cast(c.arg(tensor.Float32, 40, 1), dt))
+		c.same(name+" narrow", 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Narrow(x[0], 1, 4, 16) }), x)
+		c.same(name+" where", 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Where(x[0], x[1], x[2]) }), c.arg(tensor.Bool, 6, 1), tensor.Cast(c.arg(tensor.Float32, 6, 5), dt), tensor.Cast(c.arg(tensor.Float32, 5), dt))
+		c.same(name+" full", 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Full(x[0].Device(), dt, 3, 77) }), x)
+		c.same(name+" zeros", 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Zeros(x[0].Device(), dt, 77) }), x)
+	}
+	for _, dt := range numbers {
+		c.same(fmt.Sprint("arange", dt), 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Arange(x[0].Device(), dt, 5, 70) }), c.arg(dt, 1))
+	}
+}
+
+func TestHalves(t *testing.T) {
+	c := newCheck(t, openGPU(t, false))
+	bits := make([]int16, 1<<16)
+	for i := range bits {
+		bits[i] = int16(i)
+	}
+	rng := rand.New(rand.NewPCG(3, 4))
+	wide := make([]float32, 1<<16)
+	for i := range wide {
+		wide[i] = math.Float32frombits(rng.Uint32())
+	}
+	for _, dt := range []tensor.DType{tensor.Float16, tensor.BFloat16} {
+		// Every half, by way of its bits, and many floats: NaNs compare as NaNs.
+		half := tensor.New(c.cpu, dt, len(bits))
+		c.cpu.FromHost(half.Ptr(), tensor.FromSlice(c.cpu, bits, len(bits)).Ptr(), half.Bytes())
+		c.same(fmt.Sprint(dt, " widened"), 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Cast(x[0], tensor.Float32) }), half)
+		c.same(fmt.Sprint(dt, " narrowed"), 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Cast(x[0], dt) }), tensor.FromSlice(c.cpu, wide, len(wide)))
+	}
+}
+
+func TestRandomNumbers(t *testing.T) {
+	c := newCheck(t, openGPU(t, false))
+	key := tensor.Key{Seed: 12345678901, Stream: 77}
+	for _, dt := range []tensor.DType{tensor.Float32, tensor.Float64, tensor.Float16, tensor.BFloat16} {
+		global, offset := []int{100, 90}, []int{33, 41}
+		c.same(fmt.Sprint("uniform", dt), 0, one(func(x []*tensor.Tensor) *tensor.Tensor {
+			y := tensor.New(x[0].Device(), dt, 50, 49)
+			tensor.FillUniform(y, key, -3, 2, global, offset)
+			return y
+		}), c.arg(dt, 1))
+		c.same(fmt.Sprint("normal", dt), 0, one(func(x []*tensor.Tensor) *tensor.Tensor {
+			y := tensor.New(x[0].Device(), dt, 50, 49)
+			tensor.FillNormal(y, key, 0.1, 2.3, global, offset)
+			return y
+		}), c.arg(dt, 1))
+	}
+	c.same("bernoulli", 0, one(func(x []*tensor.Tensor) *tensor.Tensor {
+		y := tensor.New(x[0].Device(), tensor.Bool, 1000)
+		tensor.FillBernoulli(y, key, 0.3, nil, nil)
+		return y
+	}), c.arg(tensor.Bool, 1))
+}

@@ -1,0 +1,112 @@
+// What CUDA C++ offers a kernel, for the CPU: the fake driver runs the very
+// kernels that a GPU runs. The threads of a block are coroutines on one thread of
+// the machine, which change places at barriers and warp shuffles.
+#pragma once
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#define __device__
+#define __global__
+#define __shared__ static
+#define __align__(n) alignas(n)
+
+struct dim3u {
+	unsigned x, y, z;
+};
+extern dim3u threadIdx, blockIdx, blockDim, gridDim;
+
+// fake_barrier waits for all threads of the block, at the same place of the source;
+// fake_warp for those of the warp.
+void fake_barrier(int line);
+void fake_warp(void *slots[32], void *mine);
+
+#define __syncthreads() fake_barrier(__LINE__)
+
+template <class T>
+T __shfl_xor_sync(unsigned, T v, int mask) {
+	void *slots[32];
+	T copy = v;
+	fake_warp(slots, &copy);
+	T got = *(T *)slots[(threadIdx.x % 32) ^ mask];
+	fake_warp(slots, &copy); // all have read
+	return got;
+}
+
+template <class To, class From>
+To fake_bits(From v) {
+	To r;
+	static_assert(sizeof r == sizeof v, "sizes differ");
+	memcpy(&r, &v, sizeof r);
+	return r;
+}
+inline float __uint_as_float(unsigned v) { return fake_bits<float>(v); }
+inline unsigned __float_as_uint(float v) { return fake_bits<unsigned>(v); }
+inline double __longlong_as_double(long long v) { return fake_bits<double>(v); }
+inline long long __double_as_longlong(double v) { return fake_bits<long long>(v); }
+
+template <class T, class V>
+T atomicAdd(T *p, V v) {
+	T old = *p;
+	*p = old + (T)v;
+	return old;
+}
+template <class T, class V>
+T atomicMin(T *p, V v) {
+	T old = *p;
+	if ((T)v < old) *p = (T)v;
+	return old;
+}
+
+// A FakeKernel is a kernel as the fake driver knows it: the sizes of its parameters
+// and a function that takes them from a launch's buffer.
+struct FakeKernel {
+	const char *name;
+	std::vector<size_t> sizes, offsets;
+	size_t bytes;
+	void (*call)(const FakeKernel &, char *buffer);
+	void (*body)();
+	uint64_t pointers; // bit i: parameter i is an address
+};
+void fake_register(FakeKernel k);
+
+template <class... A>
+struct FakeSignature {
+	template <size_t... I>
+	static void go(void (*f)(A...), const FakeKernel &k, char *p, std::index_sequence<I...>) {
+		f(*(typename std::decay<A>::type *)(p + k.offsets[I])...);
+	}
+	static void call(const FakeKernel &k, char *p) { go((void (*)(A...))k.body, k, p, std::index_sequence_for<A...>{}); }
+};
+
+struct FakeEntry {
+	template <class... A>
+	FakeEntry(const char *name, void (*f)(A...)) {
+		FakeKernel k;
+		k.name = name;
+		size_t sizes[] = {sizeof(A)...}, aligns[] = {alignof(A)...}, at = 0;
+		bool pointer[] = {std::is_pointer<A>::value...};
+		k.pointers = 0;
+		for (size_t i = 0; i < sizeof...(A); i++) {
+			at = (at + aligns[i] - 1) / aligns[i] * aligns[i];
+			k.sizes.push_back(sizes[i]);
+			k.offsets.push_back(at);
+			at += sizes[i];
+			if (pointer[i]) k.pointers |= 1ull << i;
+		}
+		k.bytes = at;
+		k.call = FakeSignature<A...>::call;
+		k.body = (void (*)())f;
+		fake_register(k);
+	}
+};
+
+#define KERNEL(name, ...)                                \
+	static void name(__VA_ARGS__);                       \
+	static FakeEntry fake_entry_##name(#name, name);     \
+	static void name(__VA_ARGS__)

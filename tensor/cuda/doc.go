@@ -1,0 +1,41 @@
+// Package cuda is a tensor.Device on an NVIDIA GPU.
+//
+// The CUDA driver, libcuda.so.1, is found when the program runs, and the kernels
+// are embedded as PTX that the driver compiles for the GPU at hand: neither
+// building nor running needs a CUDA toolkit or a C compiler. Matrix products go to
+// cuBLAS if that is found (package libcublas), else to a kernel of this package.
+//
+//	driver, err := cuda.Load()
+//	gpu, err := driver.Open(0, rank)
+//	x := tensor.Zeros(gpu, tensor.Float32, 1024)
+//
+// # Order
+//
+// Everything that a device computes goes through one stream, in the order of the
+// calls; a call returns before its work is done, and what reads the result on the
+// host waits for it. A kernel that fails is noticed then: the error names the last
+// kernels that were queued. GORUN_CUDA_SYNC=1 waits after each kernel, so that the
+// error names the one.
+//
+// # Numbers
+//
+// Every reduction has one order, which depends on sizes alone: the same call gives
+// the same bits each time. The kernels are compiled without contracting a product
+// and a sum into one rounding, so that they differ from the CPU's only where an
+// elementary function (exp, erf, …) or the order of a sum does. Random numbers are
+// the CPU's bit by bit.
+//
+// # Kernels
+//
+// kernels/*.cu is CUDA C++, kernels/*.ptx is made from it by go generate with nvcc
+// (make deps-ptx installs it). kernels/SUMS says from which source each was made,
+// and a test holds them together. The tests run the same source on the CPU, through
+// a fake driver (package cudatest); docs/gpu.md says what ran where.
+//
+// # Environment
+//
+//	GORUN_CUDA_LIB     the driver library; libcuda.so.1 without it
+//	GORUN_CUBLAS_LIB   the cuBLAS library; "none" for this package's own products
+//	GORUN_CUDA_SYNC=1  wait after each kernel
+//	CUDA_VISIBLE_DEVICES, as the driver reads it, chooses and orders the GPUs
+package cuda

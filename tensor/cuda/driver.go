@@ -1,0 +1,53 @@
+//go:build linux && !nolibs
+
+package cuda
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/ebitengine/purego"
+)
+
+// open loads a shared library and finds symbols in it.
+func open(names []string, symbols []string) (name string, entry []uintptr, err error) {
+	var handle uintptr
+	var first error
+	for _, name = range names {
+		if handle, err = purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_GLOBAL); err == nil {
+			break
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	if handle == 0 {
+		return "", nil, fmt.Errorf("%s", strings.Join(strings.Fields(first.Error()), " "))
+	}
+	for _, s := range symbols {
+		f, err := purego.Dlsym(handle, s)
+		if err != nil {
+			return "", nil, fmt.Errorf("%s has no %s", name, s)
+		}
+		entry = append(entry, f)
+	}
+	return name, entry, nil
+}
+
+// syscall calls a C function. A variable whose address is converted in the argument
+// list stays where it is.
+//
+//go:uintptrescapes
+func syscall(entry uintptr, args ...uintptr) int32 {
+	r, _, _ := purego.SyscallN(entry, args...)
+	return int32(r)
+}
+
+// driverNames are the libraries to try.
+func driverNames() []string {
+	if name := os.Getenv("GORUN_CUDA_LIB"); name != "" {
+		return []string{name}
+	}
+	return []string{"libcuda.so.1"}
+}

@@ -1,0 +1,220 @@
+package cuda
+
+import (
+	"math"
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/internal/dtype"
+	"github.com/gorun-spmd/gorun/internal/philox"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// float reports whether kernels compute dt as itself; other types are integers.
+func float(dt tensor.DType) bool { return dt == tensor.Float32 || dt == tensor.Float64 }
+
+// pattern returns the bits of v rounded to dt.
+func pattern(dt tensor.DType, v float64) uint64 {
+	switch dt {
+	case tensor.Float32:
+		return uint64(math.Float32bits(float32(v)))
+	case tensor.Float64:
+		return math.Float64bits(v)
+	case tensor.Float16:
+		return uint64(dtype.ToF16(float32(v)))
+	case tensor.BFloat16:
+		return uint64(dtype.ToBF16(float32(v)))
+	case tensor.Bool:
+		return 1 // 0 is not asked for
+	default:
+		return uint64(int64(v))
+	}
+}
+
+// Fill sets n elements to v, rounded to dt.
+func (g *Device) Fill(dt tensor.DType, dst unsafe.Pointer, n int, v float64) {
+	if v == 0 {
+		g.clear(dst, n*dt.Size())
+		return
+	}
+	g.kernel("fill").i32(dt.Size()).ptr(dst).i64(n).u64(pattern(dt, v)).each(n)
+}
+
+// Iota sets dst[i] = start + i.
+func (g *Device) Iota(dt tensor.DType, dst unsafe.Pointer, n, start int) {
+	g.kernel("iota").dt(dt).ptr(dst).i64(n, start).each(n)
+}
+
+// Cast converts n elements.
+func (g *Device) Cast(to tensor.DType, dst unsafe.Pointer, from tensor.DType, src unsafe.Pointer, n int) {
+	g.kernel("cast").dt(to).ptr(dst).dt(from).ptr(src).i64(n).each(n)
+}
+
+// CopyLoop copies elements of the given bytes: dst[Σ i·A] = src[Σ i·B].
+func (g *Device) CopyLoop(elemBytes int, dst, src unsafe.Pointer, l tensor.Loop) {
+	last := l.N - 1
+	switch {
+	case l.N == 1 && l.A[0] == 1 && l.B[0] == 1:
+		g.CopyBytes(dst, src, l.Size[0]*elemBytes)
+		return
+	case l.N == 2 || l.N == 3:
+		// Rows of src become columns of dst: the dimension that is contiguous in src
+		// is not the one that is in dst.
+		if l.A[last] == 1 && l.B[last-1] == 1 {
+			g.transpose(elemBytes, dst, src, &l, last, last-1)
+			return
+		}
+		if l.N == 3 && l.A[last] == 1 && l.B[0] == 1 {
+			g.transpose(elemBytes, dst, src, &l, last, 0)
+			return
+		}
+	}
+	for elemBytes < 8 && widen(&l, dst, src, elemBytes) {
+		elemBytes *= 2
+	}
+	n := l.Numel()
+	g.kernel("copy_loop").i32(elemBytes).ptr(dst, src).loop(&l).i64(n).each(n)
+}
+
+// transpose copies matrices whose rows are dimension row of l, in src, and whose
+// columns are dimension col; a third dimension is the batch.
+func (g *Device) transpose(elemBytes int, dst, src unsafe.Pointer, l *tensor.Loop, row, col int) {
+	batch, dstBatch, srcBatch := 1, 0, 0
+	if l.N == 3 {
+		b := 3 - row - col
+		batch, dstBatch, srcBatch = l.Size[b], l.A[b], l.B[b]
+	}
+	rows, cols := l.Size[row], l.Size[col]
+	g.kernel("transpose").i32(elemBytes).ptr(dst, src).i64(batch, rows, cols, l.A[col], l.B[row], dstBatch, srcBatch).
+		blocks(batch * ((rows + 31) / 32) * ((cols + 31) / 32))
+}
+
+// widen makes elements of l twice as large if what lies side by side allows it.
+func widen(l *tensor.Loop, dst, src unsafe.Pointer, elemBytes int) bool {
+	last := l.N - 1
+	if l.A[last] != 1 || l.B[last] != 1 || l.Size[last]%2 != 0 || (uintptr(dst)|uintptr(src))%uintptr(2*elemBytes) != 0 {
+		return false
+	}
+	for d := range last {
+		if l.A[d]%2 != 0 || l.B[d]%2 != 0 {
+			return false
+		}
+	}
+	for d := range last {
+		l.A[d], l.B[d] = l.A[d]/2, l.B[d]/2
+	}
+	l.Size[last] /= 2
+	return true
+}
+
+// Unary computes dst[i] = op(x[i]); dst may be x.
+func (g *Device) Unary(op tensor.UnaryOp, dt tensor.DType, dst, x unsafe.Pointer, n int) {
+	if float(dt) {
+		g.typed("unary", dt).i32(int(op)).ptr(dst, x).i64(n).each(n)
+		return
+	}
+	g.kernel("unary_int").i32(int(op)).dt(dt).ptr(dst, x).i64(n).each(n)
+}
+
+// UnaryGrad computes dx[i] = dy[i]·op'(x[i]), y[i] = op(x[i]); dx may be dy.
+func (g *Device) UnaryGrad(op tensor.UnaryOp, dt tensor.DType, dx, dy, x, y unsafe.Pointer, n int) {
+	g.typed("unary_grad", dt).i32(int(op)).ptr(dx, dy, x, y).i64(n).each(n)
+}
+
+// Clamp computes dst[i] = min(max(x[i], lo), hi).
+func (g *Device) Clamp(dt tensor.DType, dst, x unsafe.Pointer, lo, hi float64, n int) {
+	l := g.typed("clamp", dt)
+	if !float(dt) {
+		l = g.kernel("clamp_int").dt(dt)
+	}
+	l.ptr(dst, x).f64(lo).f64(hi).i64(n).each(n)
+}
+
+// ClampGrad computes dx[i] = dy[i] where lo <= x[i] <= hi, else 0.
+func (g *Device) ClampGrad(dt tensor.DType, dx, dy, x unsafe.Pointer, lo, hi float64, n int) {
+	g.typed("clamp_grad", dt).ptr(dx, dy, x).f64(lo).f64(hi).i64(n).each(n)
+}
+
+// Binary computes dst[i] = op(a[i], b[i]); dst may be a or b.
+func (g *Device) Binary(op tensor.BinaryOp, dt tensor.DType, dst, a, b unsafe.Pointer, n int) {
+	if float(dt) {
+		g.typed("binary", dt).i32(int(op)).ptr(dst, a, b).i64(n).each(n)
+		return
+	}
+	g.kernel("binary_int").i32(int(op)).dt(dt).ptr(dst, a, b).i64(n).each(n)
+}
+
+// BinaryLoop computes Binary over arguments that broadcast.
+func (g *Device) BinaryLoop(op tensor.BinaryOp, dt tensor.DType, dst, a, b unsafe.Pointer, l tensor.Loop) {
+	n := l.Numel()
+	if float(dt) {
+		g.typed("binary_loop", dt).i32(int(op)).ptr(dst, a, b).loop(&l).i64(n).each(n)
+		return
+	}
+	g.kernel("binary_loop_int").i32(int(op)).dt(dt).ptr(dst, a, b).loop(&l).i64(n).each(n)
+}
+
+// BinaryScalar computes dst[i] = op(x[i], v), or op(v, x[i]) with swap; dst may be x.
+func (g *Device) BinaryScalar(op tensor.BinaryOp, dt tensor.DType, dst, x unsafe.Pointer, v float64, swap bool, n int) {
+	if float(dt) {
+		g.typed("binary_scalar", dt).i32(int(op)).ptr(dst, x).float(dt, v).flag(swap).i64(n).each(n)
+		return
+	}
+	g.kernel("binary_scalar_int").i32(int(op)).dt(dt).ptr(dst, x).i64(wrap(dt, v)).flag(swap).i64(n).each(n)
+}
+
+// wrap returns v as an integer of type dt.
+func wrap(dt tensor.DType, v float64) int {
+	switch dt {
+	case tensor.Int8:
+		return int(int8(v))
+	case tensor.Int16:
+		return int(int16(v))
+	case tensor.Int32:
+		return int(int32(v))
+	case tensor.Uint8:
+		return int(uint8(int64(v)))
+	}
+	return int(v)
+}
+
+// CompareLoop computes dst = op(a, b), one byte of 0 or 1 an element, over
+// arguments that broadcast.
+func (g *Device) CompareLoop(op tensor.CompareOp, dt tensor.DType, dst, a, b unsafe.Pointer, l tensor.Loop) {
+	n := l.Numel()
+	g.kernel("compare_loop").i32(int(op)).dt(dt).ptr(dst, a, b).loop(&l).i64(n).each(n)
+}
+
+// Where computes dst = cond ? a : b for elements of the given bytes; the loop's C
+// is cond's.
+func (g *Device) Where(elemBytes int, dst, a, b, cond unsafe.Pointer, l tensor.Loop) {
+	n := l.Numel()
+	g.kernel("where").i32(elemBytes).ptr(dst, a, b, cond).loop(&l).i64(n).each(n)
+}
+
+// Random fills dst with the random numbers of global elements first + Σ i·B, at
+// Σ i·A.
+func (g *Device) Random(op tensor.RandomOp, dt tensor.DType, dst unsafe.Pointer, key tensor.Key, first uint64, l tensor.Loop, a, b float64) {
+	n := l.Numel()
+	if n == 0 {
+		return
+	}
+	if g.tail == nil {
+		g.tail = g.constants(philox.Tail())
+	}
+	g.kernel("random_numbers").i32(int(op)).dt(dt).ptr(dst).u64(key.Seed).u64(key.Stream).u64(first).loop(&l).i64(n).f64(a).f64(b).ptr(g.tail).each(n)
+}
+
+// constants returns a copy of numbers in device memory that stays.
+func (g *Device) constants(v []float64) unsafe.Pointer {
+	p, err := allocator{g}.Alloc(8 * len(v))
+	if err != nil {
+		throw("constants", err)
+	}
+	g.FromHost(p, unsafe.Pointer(&v[0]), 8*len(v))
+	return p
+}
+
+// Axpy computes y[i] += alpha·x[i].
+func (g *Device) Axpy(dt tensor.DType, y unsafe.Pointer, alpha float64, x unsafe.Pointer, n int) {
+	g.typed("axpy", dt).ptr(y).float(dt, alpha).ptr(x).i64(n).each(n)
+}

@@ -1,0 +1,53 @@
+package cuda
+
+import (
+	"fmt"
+	"strings"
+)
+
+// An Error is a call of the driver that failed, or a kernel that did and was
+// noticed by it.
+type Error struct {
+	Rank    int      // of the rank whose device it is; -1 if none is known
+	Device  string   // "cuda:0 (NVIDIA H200)"
+	Call    string   // the function that returned the code
+	Kernels []string // the last that were queued before, newest first; one with GORUN_CUDA_SYNC=1
+	Code    int      // CUresult
+	Name    string   // "CUDA_ERROR_ILLEGAL_ADDRESS"
+	Text    string   // the driver's description
+}
+
+func (e *Error) Error() string {
+	var s strings.Builder
+	s.WriteString("cuda: ")
+	if e.Rank >= 0 {
+		fmt.Fprintf(&s, "rank %d: ", e.Rank)
+	}
+	if e.Device != "" {
+		s.WriteString(e.Device + ": ")
+	}
+	fmt.Fprintf(&s, "%s: %s (%s, error %d)", e.Call, e.Text, e.Name, e.Code)
+	switch len(e.Kernels) {
+	case 0:
+	case 1:
+		s.WriteString("; in kernel " + e.Kernels[0])
+	default:
+		s.WriteString("; the last kernels before were " + strings.Join(e.Kernels, ", ") + ": run with GORUN_CUDA_SYNC=1 to learn which")
+	}
+	return s.String()
+}
+
+// A MemoryError says that a device has no memory for an allocation.
+type MemoryError struct {
+	Rank        int
+	Device      string
+	Bytes       int // asked for
+	Mine        int // held by this rank's tensors and their pool
+	Others      int // held by others: other ranks, other programs, the driver
+	Free, Total int
+}
+
+func (e *MemoryError) Error() string {
+	return fmt.Sprintf("cuda: rank %d: %s is out of memory: %d bytes asked for, %d of %d free; this rank holds %d, others %d: use a smaller batch, more ranks, or fewer ranks a device",
+		e.Rank, e.Device, e.Bytes, e.Free, e.Total, e.Mine, e.Others)
+}

@@ -1,0 +1,84 @@
+//go:build ignore
+
+// Gen makes kernels/*.ptx from kernels/*.cu with nvcc, and kernels/SUMS, which says
+// from what. With -verify it only looks whether that would change anything.
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// The virtual architecture is that of the oldest GPU with bfloat16; the driver
+// compiles its code for newer ones. Without -fmad=false the compiler would contract
+// a·b + c to one rounding where the CPU does not.
+var flags = []string{"-ptx", "-arch=compute_80", "-fmad=false", "-O3", "-std=c++14"}
+
+// version is that of the nvcc whose output is kept.
+const version = "V11.8.89"
+
+func main() {
+	log.SetFlags(0)
+	verify := flag.Bool("verify", false, "change nothing; fail if something would change")
+	flag.Parse()
+	out, err := exec.Command("nvcc", "--version").CombinedOutput()
+	if errors.Is(err, exec.ErrNotFound) && *verify {
+		fmt.Println("kernels/*.ptx not made again: nvcc is not installed (make deps-ptx)")
+		return
+	}
+	if err != nil {
+		log.Fatalf("nvcc: %v: make deps-ptx installs it\n%s", err, out)
+	}
+	if !bytes.Contains(out, []byte(version)) {
+		if *verify {
+			fmt.Printf("kernels/*.ptx not made again: this nvcc is not %s\n", version)
+			return
+		}
+		log.Fatalf("this nvcc is not %s, whose output is kept:\n%s", version, out)
+	}
+	sources, _ := filepath.Glob("kernels/*.cu")
+	common, err := os.ReadFile("kernels/common.h")
+	check(err)
+	work, err := os.MkdirTemp("", "ptx")
+	check(err)
+	defer os.RemoveAll(work)
+	var sums strings.Builder
+	for _, source := range sources {
+		text, err := os.ReadFile(source)
+		check(err)
+		made := filepath.Join(work, "made.ptx")
+		cmd := exec.Command("nvcc", append(flags, source, "-o", made)...)
+		cmd.Stderr = os.Stderr
+		check(cmd.Run())
+		ptx, err := os.ReadFile(made)
+		check(err)
+		fmt.Fprintf(&sums, "%s %x %x\n", filepath.Base(source), sha256.Sum256(append(bytes.Clone(common), text...)), sha256.Sum256(ptx))
+		write(strings.TrimSuffix(source, ".cu")+".ptx", ptx, *verify)
+	}
+	write("kernels/SUMS", []byte(sums.String()), *verify)
+}
+
+func write(path string, text []byte, verify bool) {
+	old, _ := os.ReadFile(path)
+	switch {
+	case bytes.Equal(old, text):
+	case verify:
+		log.Fatalf("%s is not what nvcc makes of its source: run go generate ./tensor/cuda", path)
+	default:
+		check(os.WriteFile(path, text, 0o666))
+	}
+}
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}

@@ -1,0 +1,183 @@
+// What all kernels share. The same files are compiled by nvcc for a GPU and, with
+// testdata/shim.h before them, by a C++ compiler for the tests' fake driver.
+//
+// Every kernel covers its work with a stride of the whole grid, so any launch
+// geometry gives the same result; those that use a block's shared memory expect
+// THREADS threads in it. Sizes and positions are 64-bit.
+#pragma once
+
+typedef long long i64;
+typedef unsigned long long u64;
+typedef unsigned int u32;
+typedef unsigned short u16;
+typedef unsigned char u8;
+typedef signed char i8;
+
+#ifndef KERNEL
+#define KERNEL(name, ...) extern "C" __global__ void name(__VA_ARGS__)
+#endif
+
+// THREADS is the size of a block.
+#define THREADS 256
+
+// Element types, numbered as in package dtype.
+enum { F32 = 1, F64, F16, BF16, I8, I16, I32, I64, U8, BOOL };
+
+// A Loop is tensor.Loop.
+struct Loop {
+	i64 n;
+	i64 size[8], a[8], b[8], c[8];
+};
+
+#define EACH(i, n) for (i64 i = blockIdx.x * (i64)blockDim.x + threadIdx.x; i < (n); i += (i64)gridDim.x * blockDim.x)
+
+// At is where element i of a loop lies in the three arrays.
+struct At {
+	i64 a, b, c;
+};
+
+template <class I>
+static __device__ At walk(const Loop &l, i64 at) {
+	At p = {0, 0, 0};
+	I i = (I)at;
+	for (int d = (int)l.n - 1; d >= 0; d--) {
+		I n = (I)l.size[d], k = i % n;
+		i /= n;
+		p.a += (i64)k * l.a[d];
+		p.b += (i64)k * l.b[d];
+		p.c += (i64)k * l.c[d];
+	}
+	return p;
+}
+
+// find divides 32-bit numbers where they are large enough: it costs a fraction.
+static __device__ At find(const Loop &l, i64 i, i64 total) {
+	return total < (1ll << 31) ? walk<u32>(l, i) : walk<i64>(l, i);
+}
+
+static __device__ float widen_f16(u16 h) {
+	u32 sign = (u32)(h & 0x8000) << 16, e = h >> 10 & 31, m = h & 1023;
+	if (e == 31) return __uint_as_float(sign | 0x7f800000 | m << 13);
+	if (e == 0) {
+		float v = (float)m * 5.9604644775390625e-8f; // 2^-24
+		return sign ? -v : v;
+	}
+	return __uint_as_float(sign | (e + 112) << 23 | m << 13);
+}
+
+// narrow_f16 rounds to nearest even.
+static __device__ u16 narrow_f16(float f) {
+	u32 b = __float_as_uint(f), sign = b >> 16 & 0x8000, e = b >> 23 & 255, m = b & 0x7fffff;
+	if (e == 255) return (u16)(sign | 0x7c00 | (m ? 0x200 | m >> 13 : 0));
+	int shift = 13, exp = (int)e - 112;
+	if (exp >= 31) return (u16)(sign | 0x7c00);
+	if (exp <= 0) {
+		if (exp < -10) return (u16)sign;
+		m |= 0x800000;
+		shift = 14 - exp;
+		exp = 0;
+	}
+	u32 h = ((u32)exp << 10) + (m >> shift), rest = m & ((1u << shift) - 1), half = 1u << (shift - 1);
+	if (rest > half || (rest == half && (h & 1))) h++;
+	return (u16)(sign | h);
+}
+
+static __device__ float widen_bf16(u16 h) { return __uint_as_float((u32)h << 16); }
+
+// narrow_bf16 rounds to nearest even.
+static __device__ u16 narrow_bf16(float f) {
+	u32 b = __float_as_uint(f);
+	if (f != f) return (u16)(b >> 16 | 0x40);
+	return (u16)((b + 0x7fff + (b >> 16 & 1)) >> 16);
+}
+
+// load_int reads an element of an integer type.
+static __device__ i64 load_int(int dt, const void *p, i64 i) {
+	switch (dt) {
+	case I8: return ((const i8 *)p)[i];
+	case I16: return ((const short *)p)[i];
+	case I32: return ((const int *)p)[i];
+	case I64: return ((const i64 *)p)[i];
+	default: return ((const u8 *)p)[i];
+	}
+}
+
+// store_int keeps the low bits, as Go's conversions do.
+static __device__ void store_int(int dt, void *p, i64 i, i64 v) {
+	switch (dt) {
+	case I8: ((i8 *)p)[i] = (i8)v; break;
+	case I16: ((short *)p)[i] = (short)v; break;
+	case I32: ((int *)p)[i] = (int)v; break;
+	case I64: ((i64 *)p)[i] = v; break;
+	default: ((u8 *)p)[i] = (u8)v;
+	}
+}
+
+// load_float reads an element of a floating-point type.
+static __device__ double load_float(int dt, const void *p, i64 i) {
+	switch (dt) {
+	case F32: return ((const float *)p)[i];
+	case F64: return ((const double *)p)[i];
+	case F16: return widen_f16(((const u16 *)p)[i]);
+	default: return widen_bf16(((const u16 *)p)[i]);
+	}
+}
+
+// store_float rounds; a half is rounded from float, as on the CPU.
+static __device__ void store_float(int dt, void *p, i64 i, double v) {
+	switch (dt) {
+	case F32: ((float *)p)[i] = (float)v; break;
+	case F64: ((double *)p)[i] = v; break;
+	case F16: ((u16 *)p)[i] = narrow_f16((float)v); break;
+	default: ((u16 *)p)[i] = narrow_bf16((float)v);
+	}
+}
+
+static __device__ bool is_float(int dt) { return dt <= BF16; }
+
+// index_at reads an index, int32 or int64.
+static __device__ i64 index_at(int it, const void *p, i64 i) {
+	return it == I32 ? (i64)((const int *)p)[i] : ((const i64 *)p)[i];
+}
+
+// A Num is what numbers of a type are combined as: Max and Min say NaN if one is,
+// and know that -0 is below 0.
+template <class T>
+static __device__ T max_of(T a, T b) {
+	if (a != a) return a;
+	if (b != b) return b;
+	return a > b ? a : b > a ? b : a == (T)0 ? (T)(a + b) : a;
+}
+template <class T>
+static __device__ T min_of(T a, T b) {
+	if (a != a) return a;
+	if (b != b) return b;
+	return a < b ? a : b < a ? b : a == (T)0 ? (T)(-(-a + -b)) : a;
+}
+
+// A constant of each type.
+static __device__ float infinity(float) { return __uint_as_float(0x7f800000); }
+static __device__ double infinity(double) { return __longlong_as_double(0x7ff0000000000000ll); }
+
+// Block reductions: every thread of the block calls them and gets the result. The
+// tree is the same each time, so the bits are.
+struct Sum {
+	template <class T>
+	static __device__ T of(T a, T b) { return a + b; }
+};
+struct Max {
+	template <class T>
+	static __device__ T of(T a, T b) { return max_of(a, b); }
+};
+
+template <class Op, class T>
+static __device__ T block_reduce(T v) {
+	__shared__ T part[THREADS / 32];
+	for (int d = 16; d > 0; d >>= 1) v = Op::of(v, __shfl_xor_sync(0xffffffffu, v, d));
+	__syncthreads(); // part may still be read from the call before
+	if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = v;
+	__syncthreads();
+	v = part[0];
+	for (int w = 1; w < THREADS / 32; w++) v = Op::of(v, part[w]);
+	return v;
+}

@@ -1,0 +1,379 @@
+// Kernels that compute one element at a time.
+#include "common.h"
+
+// fill sets n elements of the given bytes to a pattern.
+KERNEL(fill, int bytes, void *dst, i64 n, u64 v) {
+	EACH(i, n) {
+		switch (bytes) {
+		case 1: ((u8 *)dst)[i] = (u8)v; break;
+		case 2: ((u16 *)dst)[i] = (u16)v; break;
+		case 4: ((u32 *)dst)[i] = (u32)v; break;
+		default: ((u64 *)dst)[i] = v;
+		}
+	}
+}
+
+// iota sets dst[i] = start + i.
+KERNEL(iota, int dt, void *dst, i64 n, i64 start) {
+	EACH(i, n) {
+		i64 v = start + i;
+		switch (dt) {
+		case F32: ((float *)dst)[i] = (float)v; break;
+		case F64: ((double *)dst)[i] = (double)v; break;
+		default: store_int(dt, dst, i, v);
+		}
+	}
+}
+
+// cast converts n elements.
+KERNEL(cast, int to, void *dst, int from, const void *src, i64 n) {
+	EACH(i, n) {
+		if (is_float(from)) {
+			double v = load_float(from, src, i);
+			if (is_float(to)) store_float(to, dst, i, v);
+			else if (to == BOOL) ((u8 *)dst)[i] = v != 0;
+			else store_int(to, dst, i, (i64)v);
+			continue;
+		}
+		i64 v = load_int(from, src, i);
+		switch (to) {
+		case F32: ((float *)dst)[i] = (float)v; break;
+		case F64: ((double *)dst)[i] = (double)v; break;
+		case F16: ((u16 *)dst)[i] = narrow_f16((float)v); break;
+		case BF16: ((u16 *)dst)[i] = narrow_bf16((float)v); break;
+		case BOOL: ((u8 *)dst)[i] = v != 0; break;
+		default: store_int(to, dst, i, v);
+		}
+	}
+}
+
+template <class T>
+static __device__ void copy_loop_of(T *dst, const T *src, const Loop &l, i64 n) {
+	EACH(i, n) {
+		At p = find(l, i, n);
+		dst[p.a] = src[p.b];
+	}
+}
+
+// copy_loop copies dst[Σ i·a] = src[Σ i·b].
+KERNEL(copy_loop, int bytes, void *dst, const void *src, Loop l, i64 n) {
+	switch (bytes) {
+	case 1: copy_loop_of((u8 *)dst, (const u8 *)src, l, n); break;
+	case 2: copy_loop_of((u16 *)dst, (const u16 *)src, l, n); break;
+	case 4: copy_loop_of((u32 *)dst, (const u32 *)src, l, n); break;
+	default: copy_loop_of((u64 *)dst, (const u64 *)src, l, n);
+	}
+}
+
+// transpose copies batch matrices [rows, cols], rows being srcStep apart and
+// contiguous, to [cols, rows] with rows dstStep apart, a tile of 32·32 at a time.
+template <class T>
+static __device__ void transpose_of(T *dst, const T *src, i64 batch, i64 rows, i64 cols, i64 dstStep, i64 srcStep, i64 dstBatch, i64 srcBatch) {
+	__shared__ T tile[32][33];
+	i64 down = (rows + 31) / 32, across = (cols + 31) / 32;
+	int x = threadIdx.x % 32, y = threadIdx.x / 32;
+	for (i64 t = blockIdx.x; t < batch * down * across; t += gridDim.x) {
+		i64 b = t / (down * across), r0 = t / across % down * 32, c0 = t % across * 32;
+		for (int k = y; k < 32; k += THREADS / 32)
+			if (r0 + k < rows && c0 + x < cols) tile[k][x] = src[b * srcBatch + (r0 + k) * srcStep + c0 + x];
+		__syncthreads();
+		for (int k = y; k < 32; k += THREADS / 32)
+			if (c0 + k < cols && r0 + x < rows) dst[b * dstBatch + (c0 + k) * dstStep + r0 + x] = tile[x][k];
+		__syncthreads();
+	}
+}
+
+KERNEL(transpose, int bytes, void *dst, const void *src, i64 batch, i64 rows, i64 cols, i64 dstStep, i64 srcStep, i64 dstBatch, i64 srcBatch) {
+	switch (bytes) {
+	case 1: transpose_of((u8 *)dst, (const u8 *)src, batch, rows, cols, dstStep, srcStep, dstBatch, srcBatch); break;
+	case 2: transpose_of((u16 *)dst, (const u16 *)src, batch, rows, cols, dstStep, srcStep, dstBatch, srcBatch); break;
+	case 4: transpose_of((u32 *)dst, (const u32 *)src, batch, rows, cols, dstStep, srcStep, dstBatch, srcBatch); break;
+	default: transpose_of((u64 *)dst, (const u64 *)src, batch, rows, cols, dstStep, srcStep, dstBatch, srcBatch);
+	}
+}
+
+enum { NEG, ABS, EXP, LOG, SQRT, RSQRT, TANH, SIGMOID, RELU, GELU, SILU, SQUARE, SIGN };
+
+static __device__ float exp_of(float x) { return expf(x); }
+static __device__ double exp_of(double x) { return exp(x); }
+static __device__ float log_of(float x) { return logf(x); }
+static __device__ double log_of(double x) { return log(x); }
+static __device__ float sqrt_of(float x) { return sqrtf(x); }
+static __device__ double sqrt_of(double x) { return sqrt(x); }
+static __device__ float tanh_of(float x) { return tanhf(x); }
+static __device__ double tanh_of(double x) { return tanh(x); }
+static __device__ float erfc_of(float x) { return erfcf(x); }
+static __device__ double erfc_of(double x) { return erfc(x); }
+
+template <class T>
+static __device__ T sigmoid(T x) {
+	if (x >= 0) return 1 / (1 + exp_of(-x));
+	T e = exp_of(x);
+	return e / (1 + e);
+}
+
+// phi is the normal distribution function.
+template <class T>
+static __device__ T phi(T x) { return (T)0.5 * erfc_of(-x * (T)0.70710678118654752440); }
+
+template <class T>
+static __device__ T sign(T x) { return x > 0 ? (T)1 : x < 0 ? (T)-1 : x; }
+
+template <class T>
+static __device__ T unary_one(int op, T x) {
+	switch (op) {
+	case NEG: return -x;
+	case ABS: return x < 0 ? -x : x == 0 ? (T)0 : x;
+	case EXP: return exp_of(x);
+	case LOG: return log_of(x);
+	case SQRT: return sqrt_of(x);
+	case RSQRT: return 1 / sqrt_of(x);
+	case TANH: return tanh_of(x);
+	case SIGMOID: return sigmoid(x);
+	case RELU: return x < 0 ? (T)0 : x;
+	case GELU: return x * phi(x);
+	case SILU: return x * sigmoid(x);
+	case SQUARE: return x * x;
+	default: return sign(x);
+	}
+}
+
+KERNEL(unary_f32, int op, float *dst, const float *x, i64 n) { EACH(i, n) dst[i] = unary_one(op, x[i]); }
+KERNEL(unary_f64, int op, double *dst, const double *x, i64 n) { EACH(i, n) dst[i] = unary_one(op, x[i]); }
+KERNEL(unary_int, int op, int dt, void *dst, const void *x, i64 n) {
+	EACH(i, n) {
+		i64 v = load_int(dt, x, i);
+		switch (op) {
+		case NEG: v = (i64)(0 - (u64)v); break;
+		case ABS: v = v < 0 ? (i64)(0 - (u64)v) : v; break;
+		case RELU: v = v < 0 ? 0 : v; break;
+		case SQUARE: v = (i64)((u64)v * (u64)v); break;
+		case SIGN: v = v > 0 ? 1 : v < 0 ? -1 : 0; break;
+		}
+		store_int(dt, dst, i, v);
+	}
+}
+
+// unary_grad_one returns dy·op'(x) for y = op(x).
+template <class T>
+static __device__ T unary_grad_one(int op, T dy, T x, T y) {
+	switch (op) {
+	case NEG: return -dy;
+	case ABS: return dy * sign(x);
+	case EXP: return dy * y;
+	case LOG: return dy / x;
+	case SQRT: return dy / (2 * y);
+	case RSQRT: return dy * (T)-0.5 * y * y * y;
+	case TANH: return dy * (1 - y * y);
+	case SIGMOID: return dy * y * (1 - y);
+	case RELU: return y > 0 ? dy : (T)0;
+	case GELU: return dy * (phi(x) + x * exp_of((T)-0.5 * x * x) * (T)0.39894228040143267794);
+	case SILU: {
+		T s = sigmoid(x);
+		return dy * s * (1 + x * (1 - s));
+	}
+	case SQUARE: return dy * 2 * x;
+	default: return 0;
+	}
+}
+
+template <class T>
+static __device__ void unary_grad(int op, T *dx, const T *dy, const T *x, const T *y, i64 n) {
+	EACH(i, n) dx[i] = unary_grad_one(op, dy[i], x[i], y[i]);
+}
+KERNEL(unary_grad_f32, int op, float *dx, const float *dy, const float *x, const float *y, i64 n) { unary_grad(op, dx, dy, x, y, n); }
+KERNEL(unary_grad_f64, int op, double *dx, const double *dy, const double *x, const double *y, i64 n) { unary_grad(op, dx, dy, x, y, n); }
+
+template <class T>
+static __device__ void clamp(T *dst, const T *x, double lo, double hi, i64 n) {
+	EACH(i, n) {
+		double v = x[i];
+		dst[i] = v < lo ? (T)lo : v > hi ? (T)hi : x[i];
+	}
+}
+KERNEL(clamp_f32, float *dst, const float *x, double lo, double hi, i64 n) { clamp(dst, x, lo, hi, n); }
+KERNEL(clamp_f64, double *dst, const double *x, double lo, double hi, i64 n) { clamp(dst, x, lo, hi, n); }
+KERNEL(clamp_int, int dt, void *dst, const void *x, double lo, double hi, i64 n) {
+	EACH(i, n) {
+		i64 v = load_int(dt, x, i);
+		store_int(dt, dst, i, (double)v < lo ? (i64)lo : (double)v > hi ? (i64)hi : v);
+	}
+}
+
+template <class T>
+static __device__ void clamp_grad(T *dx, const T *dy, const T *x, double lo, double hi, i64 n) {
+	EACH(i, n) dx[i] = x[i] >= lo && x[i] <= hi ? dy[i] : (T)0;
+}
+KERNEL(clamp_grad_f32, float *dx, const float *dy, const float *x, double lo, double hi, i64 n) { clamp_grad(dx, dy, x, lo, hi, n); }
+KERNEL(clamp_grad_f64, double *dx, const double *dy, const double *x, double lo, double hi, i64 n) { clamp_grad(dx, dy, x, lo, hi, n); }
+
+enum { ADD, SUB, MUL, DIV, MAXIMUM, MINIMUM, POW };
+
+template <class T>
+static __device__ T binary_one(int op, T a, T b) {
+	switch (op) {
+	case ADD: return a + b;
+	case SUB: return a - b;
+	case MUL: return a * b;
+	case DIV: return a / b;
+	case MAXIMUM: return max_of(a, b);
+	case MINIMUM: return min_of(a, b);
+	default: return (T)pow((double)a, (double)b);
+	}
+}
+
+// binary_int computes modulo 2^64, of which every smaller type keeps the low bits.
+static __device__ i64 binary_int_one(int op, i64 a, i64 b) {
+	switch (op) {
+	case ADD: return (i64)((u64)a + (u64)b);
+	case SUB: return (i64)((u64)a - (u64)b);
+	case MUL: return (i64)((u64)a * (u64)b);
+	case DIV: return b == 0 ? 0 : b == -1 ? (i64)(0 - (u64)a) : a / b;
+	case MAXIMUM: return a > b ? a : b;
+	case MINIMUM: return a < b ? a : b;
+	}
+	u64 x = (u64)a, r = 1, n = (u64)b;
+	if (b < 0) {
+		if (a != 1 && a != -1) return 0;
+		n = 0 - n;
+	}
+	for (; n > 0; n >>= 1) {
+		if (n & 1) r *= x;
+		x *= x;
+	}
+	return (i64)r;
+}
+
+template <class T>
+static __device__ void binary(int op, T *dst, const T *a, const T *b, i64 n) {
+	EACH(i, n) dst[i] = binary_one(op, a[i], b[i]);
+}
+KERNEL(binary_f32, int op, float *dst, const float *a, const float *b, i64 n) { binary(op, dst, a, b, n); }
+KERNEL(binary_f64, int op, double *dst, const double *a, const double *b, i64 n) { binary(op, dst, a, b, n); }
+KERNEL(binary_int, int op, int dt, void *dst, const void *a, const void *b, i64 n) {
+	EACH(i, n) store_int(dt, dst, i, binary_int_one(op, load_int(dt, a, i), load_int(dt, b, i)));
+}
+
+template <class T>
+static __device__ void binary_loop(int op, T *dst, const T *a, const T *b, const Loop &l, i64 n) {
+	EACH(i, n) {
+		At p = find(l, i, n);
+		dst[i] = binary_one(op, a[p.a], b[p.b]);
+	}
+}
+KERNEL(binary_loop_f32, int op, float *dst, const float *a, const float *b, Loop l, i64 n) { binary_loop(op, dst, a, b, l, n); }
+KERNEL(binary_loop_f64, int op, double *dst, const double *a, const double *b, Loop l, i64 n) { binary_loop(op, dst, a, b, l, n); }
+KERNEL(binary_loop_int, int op, int dt, void *dst, const void *a, const void *b, Loop l, i64 n) {
+	EACH(i, n) {
+		At p = find(l, i, n);
+		store_int(dt, dst, i, binary_int_one(op, load_int(dt, a, p.a), load_int(dt, b, p.b)));
+	}
+}
+
+template <class T>
+static __device__ void binary_scalar(int op, T *dst, const T *x, T v, int swap, i64 n) {
+	EACH(i, n) dst[i] = swap ? binary_one(op, v, x[i]) : binary_one(op, x[i], v);
+}
+KERNEL(binary_scalar_f32, int op, float *dst, const float *x, float v, int swap, i64 n) { binary_scalar(op, dst, x, v, swap, n); }
+KERNEL(binary_scalar_f64, int op, double *dst, const double *x, double v, int swap, i64 n) { binary_scalar(op, dst, x, v, swap, n); }
+KERNEL(binary_scalar_int, int op, int dt, void *dst, const void *x, i64 v, int swap, i64 n) {
+	EACH(i, n) {
+		i64 w = load_int(dt, x, i);
+		store_int(dt, dst, i, swap ? binary_int_one(op, v, w) : binary_int_one(op, w, v));
+	}
+}
+
+enum { EQ, NE, LT, LE, GT, GE };
+
+template <class T>
+static __device__ bool compare_one(int op, T a, T b) {
+	switch (op) {
+	case EQ: return a == b;
+	case NE: return a != b;
+	case LT: return a < b;
+	case LE: return a <= b;
+	case GT: return a > b;
+	default: return a >= b;
+	}
+}
+
+// compare_loop writes 0 or 1.
+KERNEL(compare_loop, int op, int dt, u8 *dst, const void *a, const void *b, Loop l, i64 n) {
+	EACH(i, n) {
+		At p = find(l, i, n);
+		if (is_float(dt)) dst[i] = compare_one(op, load_float(dt, a, p.a), load_float(dt, b, p.b));
+		else dst[i] = compare_one(op, load_int(dt, a, p.a), load_int(dt, b, p.b));
+	}
+}
+
+template <class T>
+static __device__ void where_of(T *dst, const T *a, const T *b, const u8 *cond, const Loop &l, i64 n) {
+	EACH(i, n) {
+		At p = find(l, i, n);
+		dst[i] = cond[p.c] ? a[p.a] : b[p.b];
+	}
+}
+
+KERNEL(where, int bytes, void *dst, const void *a, const void *b, const u8 *cond, Loop l, i64 n) {
+	switch (bytes) {
+	case 1: where_of((u8 *)dst, (const u8 *)a, (const u8 *)b, cond, l, n); break;
+	case 2: where_of((u16 *)dst, (const u16 *)a, (const u16 *)b, cond, l, n); break;
+	case 4: where_of((u32 *)dst, (const u32 *)a, (const u32 *)b, cond, l, n); break;
+	default: where_of((u64 *)dst, (const u64 *)a, (const u64 *)b, cond, l, n);
+	}
+}
+
+KERNEL(axpy_f32, float *y, float alpha, const float *x, i64 n) { EACH(i, n) y[i] = fmaf(alpha, x[i], y[i]); }
+KERNEL(axpy_f64, double *y, double alpha, const double *x, i64 n) { EACH(i, n) y[i] = fma(alpha, x[i], y[i]); }
+
+// philox is internal/philox.Key.Block.
+static __device__ u32 philox(u64 seed, u64 stream, u64 at) {
+	u64 block = at / 4;
+	u32 c0 = (u32)block, c1 = (u32)(block >> 32), c2 = (u32)stream, c3 = (u32)(stream >> 32);
+	u32 k0 = (u32)seed, k1 = (u32)(seed >> 32);
+	for (int r = 0; r < 10; r++) {
+		u64 p0 = (u64)c0 * 0xD2511F53u, p1 = (u64)c2 * 0xCD9E8D57u;
+		c0 = (u32)(p1 >> 32) ^ c1 ^ k0;
+		c1 = (u32)p1;
+		c2 = (u32)(p0 >> 32) ^ c3 ^ k1;
+		c3 = (u32)p0;
+		k0 += 0x9E3779B9u;
+		k1 += 0xBB67AE85u;
+	}
+	switch (at % 4) {
+	case 0: return c0;
+	case 1: return c1;
+	case 2: return c2;
+	default: return c3;
+	}
+}
+
+// normal is internal/philox.Normal; tail is its table, [32][9].
+static __device__ double normal(u32 word, const double *tail) {
+	double v = (double)((u64)(word & 0x7fffffff) << 1 | 1); // exact
+	u64 bits = (u64)__double_as_longlong(v);
+	const double *c = tail + 9 * (((bits >> 52) - 1023) & 31);
+	double t = __longlong_as_double((i64)((bits & ((1ull << 52) - 1)) | 1023ull << 52)) - 1.5;
+	double z = fma(c[0], t, c[1]);
+	for (int k = 2; k < 9; k++) z = fma(z, t, c[k]);
+	return __longlong_as_double((i64)((u64)__double_as_longlong(z) ^ (u64)(word >> 31) << 63));
+}
+
+enum { UNIFORM, NORMAL, BERNOULLI };
+
+// random_numbers sets dst[Σ i·a] to the number of global element first + Σ i·b. It is the
+// same arithmetic as the CPU's, one rounding for each fused multiply-add.
+KERNEL(random_numbers, int op, int dt, void *dst, u64 seed, u64 stream, u64 first, Loop l, i64 n, double a, double b, const double *tail) {
+	EACH(i, n) {
+		At p = find(l, i, n);
+		u32 w = philox(seed, stream, first + (u64)p.b);
+		double v;
+		switch (op) {
+		case UNIFORM: v = fma(b - a, (double)(w >> 8) * (1.0 / (1 << 24)), a); break;
+		case NORMAL: v = fma(b, normal(w, tail), a); break;
+		default: v = (double)w < a * 4294967296.0 ? 1 : 0;
+		}
+		if (is_float(dt)) store_float(dt, dst, p.a, v);
+		else store_int(dt, dst, p.a, (i64)v);
+	}
+}

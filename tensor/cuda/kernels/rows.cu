@@ -1,0 +1,234 @@
+// Softmax, norms and other functions of a row. A block works on one row at a time.
+#include "common.h"
+
+#define EACH_ROW(r, rows) for (i64 r = blockIdx.x; r < (rows); r += gridDim.x)
+#define EACH_COLUMN(i, n) for (i64 i = threadIdx.x; i < (n); i += THREADS)
+
+static __device__ float exp_of(float x) { return expf(x); }
+static __device__ double exp_of(double x) { return exp(x); }
+
+// row_max returns the largest element; -Inf for none.
+template <class T>
+static __device__ T row_max(const T *x, i64 n) {
+	T top = -infinity((T)0);
+	EACH_COLUMN(i, n) top = max_of(top, x[i]);
+	return block_reduce<Max>(top);
+}
+
+// row_sum_exp returns Σexp(scale·(x - top)).
+template <class T>
+static __device__ double row_sum_exp(const T *x, i64 n, T top) {
+	double sum = 0;
+	EACH_COLUMN(i, n) sum += (double)exp_of(x[i] - top);
+	return block_reduce<Sum>(sum);
+}
+
+template <class T>
+static __device__ void softmax(int want_log, T *dst, const T *x, i64 rows, i64 n) {
+	EACH_ROW(r, rows) {
+		const T *s = x + r * n;
+		T *d = dst + r * n, top = row_max(s, n);
+		double sum = row_sum_exp(s, n, top);
+		T shift = (T)log(sum), scale = (T)(1 / sum);
+		EACH_COLUMN(i, n) d[i] = want_log ? s[i] - top - shift : exp_of(s[i] - top) * scale;
+	}
+}
+KERNEL(softmax_f32, int want_log, float *dst, const float *x, i64 rows, i64 n) { softmax(want_log, dst, x, rows, n); }
+KERNEL(softmax_f64, int want_log, double *dst, const double *x, i64 rows, i64 n) { softmax(want_log, dst, x, rows, n); }
+
+template <class T>
+static __device__ void softmax_grad(int want_log, T *dx, const T *dy, const T *y, i64 rows, i64 n) {
+	EACH_ROW(r, rows) {
+		const T *g = dy + r * n, *s = y + r * n;
+		double sum = 0;
+		EACH_COLUMN(i, n) sum += want_log ? (double)g[i] : (double)g[i] * (double)s[i];
+		T total = (T)block_reduce<Sum>(sum);
+		EACH_COLUMN(i, n) dx[r * n + i] = want_log ? g[i] - exp_of(s[i]) * total : s[i] * (g[i] - total);
+	}
+}
+KERNEL(softmax_grad_f32, int want_log, float *dx, const float *dy, const float *y, i64 rows, i64 n) { softmax_grad(want_log, dx, dy, y, rows, n); }
+KERNEL(softmax_grad_f64, int want_log, double *dx, const double *dy, const double *y, i64 rows, i64 n) { softmax_grad(want_log, dx, dy, y, rows, n); }
+
+enum { LOG_SUM_EXP, SQUARE_DEV, NORM, POW_SUM };
+
+// power_sum returns Σ|x|^p of a row, max|x| for p = +Inf.
+template <class T>
+static __device__ double power_sum(const T *x, i64 n, double p) {
+	double sum = 0;
+	EACH_COLUMN(i, n) {
+		double a = fabs((double)x[i]);
+		if (p == infinity(0.0)) sum = max_of(sum, a);
+		else sum += p == 1 ? a : p == 2 ? a * a : pow(a, p);
+	}
+	return p == infinity(0.0) ? block_reduce<Max>(sum) : block_reduce<Sum>(sum);
+}
+
+template <class T>
+static __device__ void row_stat(int op, T *dst, const T *x, i64 rows, i64 n, double p) {
+	EACH_ROW(r, rows) {
+		const T *s = x + r * n;
+		double v = 0;
+		switch (op) {
+		case LOG_SUM_EXP: {
+			T top = row_max(s, n);
+			v = top == -infinity((T)0) ? (double)top : (double)top + log(row_sum_exp(s, n, top));
+			break;
+		}
+		case SQUARE_DEV: {
+			EACH_COLUMN(i, n) v += (double)s[i];
+			double mean = block_reduce<Sum>(v) / (double)n;
+			v = 0;
+			EACH_COLUMN(i, n) v += ((double)s[i] - mean) * ((double)s[i] - mean);
+			v = block_reduce<Sum>(v);
+			break;
+		}
+		default:
+			v = power_sum(s, n, p);
+			if (op == NORM && p != infinity(0.0)) v = p == 2 ? sqrt(v) : pow(v, 1 / p);
+		}
+		if (threadIdx.x == 0) dst[r] = (T)v;
+	}
+}
+KERNEL(row_stat_f32, int op, float *dst, const float *x, i64 rows, i64 n, double p) { row_stat(op, dst, x, rows, n, p); }
+KERNEL(row_stat_f64, int op, double *dst, const double *x, i64 rows, i64 n, double p) { row_stat(op, dst, x, rows, n, p); }
+
+// row_pow_sums is POW_SUM of the rows that index names.
+template <class T>
+static __device__ void row_pow_sums(T *dst, const T *table, int it, const void *index, i64 n, i64 dim, double p) {
+	EACH_ROW(i, n) {
+		double v = power_sum(table + index_at(it, index, i) * dim, dim, p);
+		if (threadIdx.x == 0) dst[i] = (T)v;
+	}
+}
+KERNEL(row_pow_sums_f32, float *dst, const float *table, int it, const void *index, i64 n, i64 dim, double p) { row_pow_sums(dst, table, it, index, n, dim, p); }
+KERNEL(row_pow_sums_f64, double *dst, const double *table, int it, const void *index, i64 n, i64 dim, double p) { row_pow_sums(dst, table, it, index, n, dim, p); }
+
+// layer_norm normalises rows; without centre it is the root-mean-square norm, whose
+// stats hold one number a row. weight and bias may be null.
+template <class T>
+static __device__ void norm(int centre, T *dst, T *stats, const T *x, const T *weight, const T *bias, i64 rows, i64 n, double eps) {
+	EACH_ROW(r, rows) {
+		const T *s = x + r * n;
+		double mean = 0, v = 0;
+		if (centre) {
+			EACH_COLUMN(i, n) mean += (double)s[i];
+			mean = block_reduce<Sum>(mean) / (double)n;
+		}
+		EACH_COLUMN(i, n) v += ((double)s[i] - mean) * ((double)s[i] - mean);
+		double rstd = 1 / sqrt(block_reduce<Sum>(v) / (double)n + eps);
+		T m = (T)mean, k = (T)rstd;
+		EACH_COLUMN(i, n) {
+			T h = (s[i] - m) * k;
+			if (weight) h *= weight[i];
+			if (bias) h += bias[i];
+			dst[r * n + i] = h;
+		}
+		if (threadIdx.x == 0) {
+			if (centre) {
+				stats[2 * r] = m;
+				stats[2 * r + 1] = k;
+			} else {
+				stats[r] = k;
+			}
+		}
+	}
+}
+KERNEL(norm_f32, int centre, float *dst, float *stats, const float *x, const float *weight, const float *bias, i64 rows, i64 n, double eps) { norm(centre, dst, stats, x, weight, bias, rows, n, eps); }
+KERNEL(norm_f64, int centre, double *dst, double *stats, const double *x, const double *weight, const double *bias, i64 rows, i64 n, double eps) { norm(centre, dst, stats, x, weight, bias, rows, n, eps); }
+
+// norm_grad computes dx of either norm.
+template <class T>
+static __device__ void norm_grad(int centre, T *dx, const T *dy, const T *x, const T *weight, const T *stats, i64 rows, i64 n) {
+	EACH_ROW(r, rows) {
+		double mean = centre ? (double)stats[2 * r] : 0, rstd = centre ? (double)stats[2 * r + 1] : (double)stats[r];
+		double g = 0, gh = 0;
+		EACH_COLUMN(i, n) {
+			double h = ((double)x[r * n + i] - mean) * rstd, d = (double)dy[r * n + i];
+			if (weight) d *= (double)weight[i];
+			g += d;
+			gh += d * h;
+		}
+		g = centre ? block_reduce<Sum>(g) / (double)n : 0;
+		gh = block_reduce<Sum>(gh) / (double)n;
+		EACH_COLUMN(i, n) {
+			double h = ((double)x[r * n + i] - mean) * rstd, d = (double)dy[r * n + i];
+			if (weight) d *= (double)weight[i];
+			dx[r * n + i] = (T)(rstd * (d - g - h * gh));
+		}
+	}
+}
+KERNEL(norm_grad_f32, int centre, float *dx, const float *dy, const float *x, const float *weight, const float *stats, i64 rows, i64 n) { norm_grad(centre, dx, dy, x, weight, stats, rows, n); }
+KERNEL(norm_grad_f64, int centre, double *dx, const double *dy, const double *x, const double *weight, const double *stats, i64 rows, i64 n) { norm_grad(centre, dx, dy, x, weight, stats, rows, n); }
+
+// norm_grad_part writes for part s of segs of the rows part[s, 0, i] = Σ dy·h and
+// part[s, 1, i] = Σ dy; norm_grad_sum adds the parts to dweight and dbias, in order.
+template <class T>
+static __device__ void norm_grad_part(int centre, double *part, const T *dy, const T *x, const T *stats, i64 rows, i64 n, i64 segs) {
+	EACH(t, segs * n) {
+		i64 s = t / n, i = t % n;
+		double w = 0, b = 0;
+		for (i64 r = s * rows / segs, end = (s + 1) * rows / segs; r < end; r++) {
+			double mean = centre ? (double)stats[2 * r] : 0, rstd = centre ? (double)stats[2 * r + 1] : (double)stats[r];
+			double d = (double)dy[r * n + i];
+			w += d * (((double)x[r * n + i] - mean) * rstd);
+			b += d;
+		}
+		part[2 * s * n + i] = w;
+		part[(2 * s + 1) * n + i] = b;
+	}
+}
+KERNEL(norm_grad_part_f32, int centre, double *part, const float *dy, const float *x, const float *stats, i64 rows, i64 n, i64 segs) { norm_grad_part(centre, part, dy, x, stats, rows, n, segs); }
+KERNEL(norm_grad_part_f64, int centre, double *part, const double *dy, const double *x, const double *stats, i64 rows, i64 n, i64 segs) { norm_grad_part(centre, part, dy, x, stats, rows, n, segs); }
+
+template <class T>
+static __device__ void norm_grad_sum(T *dweight, T *dbias, const double *part, i64 n, i64 segs) {
+	EACH(i, n) {
+		double w = 0, b = 0;
+		for (i64 s = 0; s < segs; s++) {
+			w += part[2 * s * n + i];
+			b += part[(2 * s + 1) * n + i];
+		}
+		if (dweight) dweight[i] += (T)w;
+		if (dbias) dbias[i] += (T)b;
+	}
+}
+KERNEL(norm_grad_sum_f32, float *dweight, float *dbias, const double *part, i64 n, i64 segs) { norm_grad_sum(dweight, dbias, part, n, segs); }
+KERNEL(norm_grad_sum_f64, double *dweight, double *dbias, const double *part, i64 n, i64 segs) { norm_grad_sum(dweight, dbias, part, n, segs); }
+
+// attend_rows turns scores [heads, tile, keys] of queries from on into weights:
+// the softmax of scale·score over the keys that a query sees (those up to itself,
+// if causal), zeros elsewhere. lse [heads, T] gets the logarithms of the sums.
+template <class T>
+static __device__ void attend_rows(T *p, T *lse, i64 heads, i64 tile, i64 keys, i64 from, i64 total, int causal, T scale) {
+	EACH_ROW(r, heads * tile) {
+		i64 head = r / tile, query = from + r % tile, seen = causal && query + 1 < keys ? query + 1 : keys;
+		T *s = p + r * keys, top = row_max(s, seen) * scale;
+		double sum = 0;
+		EACH_COLUMN(i, seen) sum += (double)exp_of(scale * s[i] - top);
+		sum = block_reduce<Sum>(sum);
+		T k = (T)(1 / sum);
+		EACH_COLUMN(i, keys) s[i] = i < seen ? exp_of(scale * s[i] - top) * k : (T)0;
+		if (threadIdx.x == 0) lse[head * total + query] = top + (T)log(sum);
+	}
+}
+KERNEL(attend_rows_f32, float *p, float *lse, i64 heads, i64 tile, i64 keys, i64 from, i64 total, int causal, double scale) { attend_rows(p, lse, heads, tile, keys, from, total, causal, (float)scale); }
+KERNEL(attend_rows_f64, double *p, double *lse, i64 heads, i64 tile, i64 keys, i64 from, i64 total, int causal, double scale) { attend_rows(p, lse, heads, tile, keys, from, total, causal, scale); }
+
+// attend_grad_rows turns scores p and dP (both [heads, tile, keys]) into the
+// weights P and dS = P·(dP - Σ dy·y). dy and y are [heads, T, width].
+template <class T>
+static __device__ void attend_grad_rows(T *p, T *dp, const T *lse, const T *dy, const T *y, i64 heads, i64 tile, i64 keys, i64 from, i64 total, i64 width, int causal, T scale) {
+	EACH_ROW(r, heads * tile) {
+		i64 head = r / tile, query = from + r % tile, at = head * total + query, seen = causal && query + 1 < keys ? query + 1 : keys;
+		double sum = 0;
+		EACH_COLUMN(i, width) sum += (double)dy[at * width + i] * (double)y[at * width + i];
+		T delta = (T)block_reduce<Sum>(sum), shift = lse[at];
+		EACH_COLUMN(i, keys) {
+			T w = i < seen ? exp_of(scale * p[r * keys + i] - shift) : (T)0;
+			p[r * keys + i] = w;
+			dp[r * keys + i] = i < seen ? w * (dp[r * keys + i] - delta) : (T)0;
+		}
+	}
+}
+KERNEL(attend_grad_rows_f32, float *p, float *dp, const float *lse, const float *dy, const float *y, i64 heads, i64 tile, i64 keys, i64 from, i64 total, i64 width, int causal, double scale) { attend_grad_rows(p, dp, lse, dy, y, heads, tile, keys, from, total, width, causal, (float)scale); }
+KERNEL(attend_grad_rows_f64, double *p, double *dp, const double *lse, const double *dy, const double *y, i64 heads, i64 tile, i64 keys, i64 from, i64 total, i64 width, int causal, double scale) { attend_grad_rows(p, dp, lse, dy, y, heads, tile, keys, from, total, width, causal, scale); }

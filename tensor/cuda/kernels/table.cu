@@ -1,0 +1,227 @@
+// Rows of embedding tables: lookup, distinct ids, gradients.
+#include "common.h"
+
+struct __align__(16) u128 {
+	u64 low, high;
+};
+
+template <class T>
+static __device__ void take_rows_of(T *dst, const T *table, int it, const void *ids, i64 n, i64 dim, i64 lo, i64 rows, int zero) {
+	i64 total = n * dim;
+	EACH(t, total) {
+		i64 i, j;
+		if (total < (1ll << 31)) {
+			i = (u32)t / (u32)dim;
+			j = (u32)t % (u32)dim;
+		} else {
+			i = t / dim;
+			j = t % dim;
+		}
+		i64 r = index_at(it, ids, i) - lo;
+		if (r >= 0 && r < rows) dst[t] = table[r * dim + j];
+		else if (zero) dst[t] = T();
+	}
+}
+
+// take_rows copies row ids[i]-lo of table [rows, dim units] to row i of dst; a row
+// that is not in the table becomes zeros, or stays without zero.
+KERNEL(take_rows, int unit, void *dst, const void *table, int it, const void *ids, i64 n, i64 dim, i64 lo, i64 rows, int zero) {
+	switch (unit) {
+	case 1: take_rows_of((u8 *)dst, (const u8 *)table, it, ids, n, dim, lo, rows, zero); break;
+	case 2: take_rows_of((u16 *)dst, (const u16 *)table, it, ids, n, dim, lo, rows, zero); break;
+	case 4: take_rows_of((u32 *)dst, (const u32 *)table, it, ids, n, dim, lo, rows, zero); break;
+	case 8: take_rows_of((u64 *)dst, (const u64 *)table, it, ids, n, dim, lo, rows, zero); break;
+	default: take_rows_of((u128 *)dst, (const u128 *)table, it, ids, n, dim, lo, rows, zero);
+	}
+}
+
+// The distinct ids come from a stable radix sort of keys row<<32 | position, least
+// significant digit first: Satish, Harris and Garland, "Designing efficient sorting
+// algorithms for manycore GPUs", IPDPS 2009. A block sorts TILE keys at a time.
+enum { DIGIT_BITS = 4, DIGITS = 1 << DIGIT_BITS, EACH_THREAD = 8, TILE = THREADS * EACH_THREAD };
+
+// unique_keys makes the keys; an id outside [lo, lo+size) is row size.
+KERNEL(unique_keys, u64 *keys, int it, const void *ids, i64 n, i64 lo, i64 size) {
+	EACH(i, n) {
+		i64 r = index_at(it, ids, i) - lo;
+		keys[i] = (u64)(r >= 0 && r < size ? r : size) << 32 | (u64)i;
+	}
+}
+
+static __device__ int digit(u64 key, int shift) { return (int)(key >> shift & (DIGITS - 1)); }
+
+// sort_count counts the digits of each tile: count[digit, tile].
+KERNEL(sort_count, i64 *count, const u64 *keys, i64 n, i64 tiles, int shift) {
+	__shared__ u32 sum[DIGITS];
+	for (i64 b = blockIdx.x; b < tiles; b += gridDim.x) {
+		if (threadIdx.x < DIGITS) sum[threadIdx.x] = 0;
+		__syncthreads();
+		for (int k = 0; k < EACH_THREAD; k++) {
+			i64 i = b * TILE + k * THREADS + threadIdx.x;
+			if (i < n) atomicAdd(&sum[digit(keys[i], shift)], 1u);
+		}
+		__syncthreads();
+		if (threadIdx.x < DIGITS) count[threadIdx.x * tiles + b] = sum[threadIdx.x];
+		__syncthreads();
+	}
+}
+
+// block_scan returns the sum of v over the threads before this one, and the sum
+// over all. Every thread of the block calls it.
+template <class T>
+static __device__ T block_scan(T v, T *total) {
+	__shared__ T part[2][THREADS];
+	int t = threadIdx.x, from = 0;
+	__syncthreads();
+	part[0][t] = v;
+	__syncthreads();
+	for (int d = 1; d < THREADS; d *= 2, from ^= 1) {
+		part[from ^ 1][t] = part[from][t] + (t >= d ? part[from][t - d] : 0);
+		__syncthreads();
+	}
+	*total = part[from][THREADS - 1];
+	return part[from][t] - v;
+}
+
+// sort_move puts the keys of each tile where start[digit, tile] says, in order.
+KERNEL(sort_move, u64 *dst, const u64 *keys, const i64 *start, i64 n, i64 tiles, int shift) {
+	__shared__ u32 rank[DIGITS][THREADS]; // of the first key of a thread with a digit, in its tile
+	int t = threadIdx.x;
+	for (i64 b = blockIdx.x; b < tiles; b += gridDim.x) {
+		i64 first = b * TILE + (i64)t * EACH_THREAD;
+		for (int d = 0; d < DIGITS; d++) rank[d][t] = 0;
+		for (int k = 0; k < EACH_THREAD; k++)
+			if (first + k < n) rank[digit(keys[first + k], shift)][t]++;
+		for (int d = 0; d < DIGITS; d++) {
+			u32 total, before = block_scan(rank[d][t], &total);
+			rank[d][t] = before;
+		}
+		for (int k = 0; k < EACH_THREAD; k++) {
+			if (first + k >= n) break;
+			u64 key = keys[first + k];
+			int d = digit(key, shift);
+			dst[start[d * tiles + b] + rank[d][t]++] = key;
+		}
+		__syncthreads();
+	}
+}
+
+// scan_tiles writes the sum of each tile of TILE elements; scan_sums turns these
+// into the sums before each, in one block; scan_add writes for each element the sum
+// of those before it, from the sum of the tiles before its own.
+KERNEL(scan_tiles, i64 *sums, const i64 *x, i64 n, i64 tiles) {
+	for (i64 b = blockIdx.x; b < tiles; b += gridDim.x) {
+		i64 v = 0;
+		for (int k = 0; k < EACH_THREAD; k++) {
+			i64 i = b * TILE + k * THREADS + threadIdx.x;
+			if (i < n) v += x[i];
+		}
+		v = block_reduce<Sum>(v);
+		if (threadIdx.x == 0) sums[b] = v;
+	}
+}
+
+// scan_sums also writes the sum of all to sums[tiles].
+KERNEL(scan_sums, i64 *sums, i64 tiles) {
+	i64 before = 0;
+	for (i64 b = 0; b < tiles; b += THREADS) {
+		i64 i = b + threadIdx.x, v = i < tiles ? sums[i] : 0, total;
+		i64 mine = block_scan(v, &total);
+		if (i < tiles) sums[i] = before + mine;
+		before += total;
+	}
+	if (threadIdx.x == 0) sums[tiles] = before;
+}
+
+KERNEL(scan_add, i64 *dst, const i64 *x, const i64 *sums, i64 n, i64 tiles) {
+	for (i64 b = blockIdx.x; b < tiles; b += gridDim.x) {
+		i64 first = b * TILE + (i64)threadIdx.x * EACH_THREAD, v[EACH_THREAD], sum = 0, total;
+#pragma unroll
+		for (int k = 0; k < EACH_THREAD; k++) {
+			v[k] = first + k < n ? x[first + k] : 0;
+			sum += v[k];
+		}
+		i64 at = sums[b] + block_scan(sum, &total);
+#pragma unroll
+		for (int k = 0; k < EACH_THREAD; k++) {
+			if (first + k < n) dst[first + k] = at;
+			at += v[k];
+		}
+		__syncthreads();
+	}
+}
+
+// unique_heads marks the first key of each row that is in range.
+KERNEL(unique_heads, i64 *head, const u64 *keys, i64 n, i64 size) {
+	EACH(i, n) {
+		u64 row = keys[i] >> 32;
+		head[i] = row < (u64)size && (i == 0 || keys[i - 1] >> 32 != row);
+	}
+}
+
+// unique_write fills index, slot and order; start[s] gets where segment s begins
+// in order, and the one past the last *m, the number of ids in range. before[i] is
+// the number of heads before key i.
+KERNEL(unique_write, i64 *index, int *slot, int *order, i64 *start, i64 *m, const u64 *keys, const i64 *before, i64 n, i64 size) {
+	EACH(i, n) {
+		u64 row = keys[i] >> 32;
+		u32 pos = (u32)keys[i];
+		bool in = row < (u64)size, head = in && (i == 0 || keys[i - 1] >> 32 != row);
+		i64 s = before[i] - (head ? 0 : 1);
+		slot[pos] = in ? (int)s : -1;
+		if (in) order[i] = (int)pos;
+		if (head) {
+			index[s] = (i64)row;
+			start[s] = i;
+		}
+		bool last = in && (i + 1 == n || keys[i + 1] >> 32 >= (u64)size);
+		if (last) {
+			*m = i + 1;
+			start[s + 1] = i + 1;
+		}
+	}
+}
+
+KERNEL(unique_count, i64 *count, const i64 *start, i64 u) { EACH(s, u) count[s] = start[s + 1] - start[s]; }
+
+// sum_segments computes dst[s] = the sum of rows order[start[s]], … of values, in
+// order; one thread a column of a segment.
+template <class T>
+static __device__ void sum_segments(T *dst, const T *values, const int *order, const i64 *start, const i64 *count, i64 segments, i64 dim) {
+	EACH(t, segments * dim) {
+		i64 s = t / dim, j = t % dim, from = start[s], end = from + count[s];
+		T v = 0;
+		for (i64 k = from; k < end; k++) {
+			T w = values[(i64)order[k] * dim + j];
+			v = k == from ? w : v + w;
+		}
+		dst[t] = v;
+	}
+}
+KERNEL(sum_segments_f32, float *dst, const float *values, const int *order, const i64 *start, const i64 *count, i64 segments, i64 dim) { sum_segments(dst, values, order, start, count, segments, dim); }
+KERNEL(sum_segments_f64, double *dst, const double *values, const int *order, const i64 *start, const i64 *count, i64 segments, i64 dim) { sum_segments(dst, values, order, start, count, segments, dim); }
+
+// add_rows computes table[index[i]] += scale·values[i]; no row is named twice.
+KERNEL(add_rows_f32, float *table, const float *values, const i64 *index, i64 n, i64 dim, float scale) {
+	EACH(t, n * dim) {
+		float *p = table + index[t / dim] * dim + t % dim;
+		*p = fmaf(scale, values[t], *p);
+	}
+}
+KERNEL(add_rows_f64, double *table, const double *values, const i64 *index, i64 n, i64 dim, double scale) {
+	EACH(t, n * dim) {
+		double *p = table + index[t / dim] * dim + t % dim;
+		*p = fma(scale, values[t], *p);
+	}
+}
+
+// scale_rows computes table[index[i]] *= factor[i], in the order of i: a row may be
+// named twice.
+template <class T>
+static __device__ void scale_rows(T *table, int it, const void *index, const T *factor, i64 n, i64 dim) {
+	EACH(j, dim) {
+		for (i64 i = 0; i < n; i++) table[index_at(it, index, i) * dim + j] *= factor[i];
+	}
+}
+KERNEL(scale_rows_f32, float *table, int it, const void *index, const float *factor, i64 n, i64 dim) { scale_rows(table, it, index, factor, n, dim); }
+KERNEL(scale_rows_f64, double *table, int it, const void *index, const double *factor, i64 n, i64 dim) { scale_rows(table, it, index, factor, n, dim); }

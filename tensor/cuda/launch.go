@@ -1,0 +1,186 @@
+package cuda
+
+import (
+	"embed"
+	"fmt"
+	"strings"
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+//go:generate go run gen.go
+
+//go:embed kernels/*.ptx
+var ptx embed.FS
+
+// threads is the size of a block, THREADS in kernels/common.h.
+const threads = 256
+
+// modules are the kernels that a device has loaded: a file of them at the first use
+// of one.
+type modules struct {
+	file      map[string]string // the file of each kernel
+	functions map[string]uintptr
+	loaded    map[string]uintptr
+}
+
+// index finds out which file each kernel is in.
+func (m *modules) index() error {
+	m.file, m.functions, m.loaded = map[string]string{}, map[string]uintptr{}, map[string]uintptr{}
+	files, err := ptx.ReadDir("kernels")
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		text, err := ptx.ReadFile("kernels/" + f.Name())
+		if err != nil {
+			return err
+		}
+		for _, name := range entries(string(text)) {
+			m.file[name] = f.Name()
+		}
+	}
+	return nil
+}
+
+// entries returns the names of a module's kernels.
+func entries(text string) (names []string) {
+	const mark = ".visible .entry "
+	for {
+		_, rest, ok := strings.Cut(text, mark)
+		if !ok {
+			return names
+		}
+		name, _, _ := strings.Cut(rest, "(")
+		names, text = append(names, name), rest
+	}
+}
+
+// function returns a kernel, loading its file if it is the first of it.
+func (g *Device) function(name string) uintptr {
+	if f, ok := g.modules.functions[name]; ok {
+		return f
+	}
+	f, err := g.load(name)
+	if err != nil {
+		fault.Throw(err)
+	}
+	g.modules.functions[name] = f
+	return f
+}
+
+func (g *Device) load(name string) (uintptr, error) {
+	if g.modules.file == nil {
+		if err := g.modules.index(); err != nil {
+			return 0, err
+		}
+	}
+	file, ok := g.modules.file[name]
+	if !ok {
+		return 0, fmt.Errorf("cuda: there is no kernel %s", name)
+	}
+	defer g.enter()()
+	module, ok := g.modules.loaded[file]
+	if !ok {
+		text, err := ptx.ReadFile("kernels/" + file)
+		if err != nil {
+			return 0, err
+		}
+		text = append(text, 0)
+		if code := g.drv.call(cuModuleLoadData, uintptr(unsafe.Pointer(&module)), uintptr(unsafe.Pointer(&text[0]))); code != success {
+			return 0, fmt.Errorf("%s for compute capability %s: %w", file, g.desc.Capability, g.failure(cuModuleLoadData, code))
+		}
+		g.modules.loaded[file] = module
+	}
+	var f uintptr
+	symbol := append([]byte(name), 0)
+	if code := g.drv.call(cuModuleGetFunction, uintptr(unsafe.Pointer(&f)), module, uintptr(unsafe.Pointer(&symbol[0]))); code != success {
+		return 0, fmt.Errorf("kernel %s: %w", name, g.failure(cuModuleGetFunction, code))
+	}
+	return f, nil
+}
+
+// A launch is a kernel with its arguments, as they lie in memory: each at a
+// multiple of its own size.
+type launch struct {
+	d     *Device
+	name  string
+	size  uintptr
+	buf   [640]byte
+	extra [5]uintptr // see cuLaunchKernel
+}
+
+// kernel begins a launch; the arguments follow in the order of the source.
+func (g *Device) kernel(name string) *launch {
+	g.call.name, g.call.size = name, 0
+	return &g.call
+}
+
+// typed begins the launch of a kernel that there is for float32 and float64.
+func (g *Device) typed(name string, dt tensor.DType) *launch {
+	if dt == tensor.Float64 {
+		return g.kernel(name + "_f64")
+	}
+	return g.kernel(name + "_f32")
+}
+
+// put appends an argument.
+func put[T any](l *launch, v T) *launch {
+	bytes, align := unsafe.Sizeof(v), unsafe.Alignof(v)
+	at := (l.size + align - 1) / align * align
+	*(*T)(unsafe.Pointer(&l.buf[at])) = v
+	l.size = at + bytes
+	return l
+}
+
+func (l *launch) i32(v int) *launch               { return put(l, int32(v)) }
+func (l *launch) i64(v ...int) *launch            { return puts(l, v) }
+func (l *launch) u64(v uint64) *launch            { return put(l, v) }
+func (l *launch) f64(v float64) *launch           { return put(l, v) }
+func (l *launch) dt(v tensor.DType) *launch       { return put(l, int32(v)) }
+func (l *launch) loop(v *tensor.Loop) *launch     { return put(l, *v) }
+func (l *launch) ptr(p ...unsafe.Pointer) *launch { return puts(l, p) }
+
+func (l *launch) flag(v bool) *launch {
+	if v {
+		return l.i32(1)
+	}
+	return l.i32(0)
+}
+
+// float appends v as the element type dt.
+func (l *launch) float(dt tensor.DType, v float64) *launch {
+	if dt == tensor.Float64 {
+		return put(l, v)
+	}
+	return put(l, float32(v))
+}
+
+func puts[T any](l *launch, v []T) *launch {
+	for _, x := range v {
+		put(l, x)
+	}
+	return l
+}
+
+// each launches with a thread for each of n elements, as far as the device has room.
+func (l *launch) each(n int) { l.blocks((n + threads - 1) / threads) }
+
+// blocks launches n blocks, as far as the device has room. It does nothing for none.
+func (l *launch) blocks(n int) {
+	if n <= 0 {
+		return
+	}
+	g := l.d
+	f := g.function(l.name)
+	g.recent[g.at%4] = l.name
+	g.at = (g.at + 1) % 4
+	const bufferPointer, bufferSize = 1, 2 // CU_LAUNCH_PARAM_BUFFER_POINTER, _SIZE
+	l.extra = [5]uintptr{bufferPointer, uintptr(unsafe.Pointer(&l.buf)), bufferSize, uintptr(unsafe.Pointer(&l.size)), 0}
+	g.do(cuLaunchKernel, f, uintptr(min(n, g.grids)), 1, 1, threads, 1, 1, 0, g.stream, 0, uintptr(unsafe.Pointer(&l.extra)))
+	if g.sync {
+		g.Sync()
+	}
+}

@@ -1,0 +1,63 @@
+package cuda
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestPTXIsOfItsSource holds kernels/*.ptx and kernels/*.cu together where there is
+// no nvcc.
+func TestPTXIsOfItsSource(t *testing.T) {
+	read := func(name string) string {
+		text, err := os.ReadFile(filepath.Join("kernels", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	sources, _ := filepath.Glob("kernels/*.cu")
+	var want strings.Builder
+	for _, path := range sources {
+		name := filepath.Base(path)
+		fmt.Fprintf(&want, "%s %x %x\n", name, sha256.Sum256([]byte(read("common.h")+read(name))),
+			sha256.Sum256([]byte(read(strings.TrimSuffix(name, ".cu")+".ptx"))))
+	}
+	if got := read("SUMS"); got != want.String() || len(sources) < 5 {
+		t.Errorf("kernels/SUMS is\n%swant\n%srun go generate ./tensor/cuda (make deps-ptx installs nvcc)", got, want.String())
+	}
+}
+
+// TestEveryKernelIsLoaded loads every kernel, so that the fake driver compares its
+// parameters in the PTX with those of the source, and says which ones nothing calls.
+func TestEveryKernelIsLoaded(t *testing.T) {
+	dev := openGPU(t, false)
+	if err := dev.modules.index(); err != nil {
+		t.Fatal(err)
+	}
+	files, _ := filepath.Glob("*.go")
+	var code strings.Builder
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		code.Write(text)
+	}
+	typed := regexp.MustCompile(`_(f32|f64)$`)
+	for name := range dev.modules.file {
+		if _, err := dev.load(name); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if !strings.Contains(code.String(), `kernel("`+name+`")`) && !strings.Contains(code.String(), `typed("`+typed.ReplaceAllString(name, "")+`"`) {
+			t.Errorf("nothing calls kernel %s", name)
+		}
+	}
+	if len(dev.modules.file) < 80 {
+		t.Errorf("%d kernels", len(dev.modules.file))
+	}
+}

@@ -1,0 +1,126 @@
+package cuda
+
+import (
+	"math"
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// throw throws a *tensor.UseError about memory.
+func throw(op string, err error) {
+	fault.Throw(&tensor.UseError{Op: op, Detail: "no memory for a kernel", Err: err})
+}
+
+// segments returns in how many parts a reduction is cut so that a GPU has enough to
+// do: a function of sizes alone, so that the bits are the same on every GPU.
+func segments(outer, red, inner int) int {
+	if inner == 1 { // a block for each part
+		return max(1, min(red/4096, 1024/max(outer, 1)))
+	}
+	return max(1, min(red/64, (1<<16)/max(outer*inner, 1)))
+}
+
+// blocksOf returns how many blocks a reduction to n elements wants.
+func blocksOf(n, inner int) int {
+	if inner == 1 {
+		return n
+	}
+	return (n + threads - 1) / threads
+}
+
+// Reduce computes dst[o, i] = op over r of x[o, r, i] for contiguous dst
+// [outer, inner] and x [outer, red, inner].
+func (g *Device) Reduce(op tensor.ReduceOp, dt tensor.DType, dst, x unsafe.Pointer, outer, red, inner int) {
+	if outer*inner == 0 {
+		return
+	}
+	segs := segments(outer, red, inner)
+	one, many := blocksOf(outer*inner, inner), blocksOf(outer*segs*inner, inner)
+	part := unsafe.Pointer(nil)
+	if segs > 1 {
+		buf := g.Scratch(8 * outer * segs * inner)
+		defer buf.Free()
+		part = buf.Block.Ptr()
+	}
+	o := int(op)
+	switch {
+	case dt == tensor.Float32 && segs == 1:
+		g.kernel("reduce_f32").i32(o).ptr(dst, x).i64(outer, red, inner).blocks(one)
+	case dt == tensor.Float32:
+		g.kernel("reduce_f32_f64").i32(o).ptr(part, x).i64(outer, red, inner, segs).blocks(many)
+		g.kernel("reduce_f64_f32").i32(o).ptr(dst, part).i64(outer, segs, inner).blocks(one)
+	case dt == tensor.Float64 && segs == 1:
+		g.kernel("reduce_f64").i32(o).ptr(dst, x).i64(outer, red, inner, 1).blocks(one)
+	case dt == tensor.Float64:
+		g.kernel("reduce_f64").i32(o).ptr(part, x).i64(outer, red, inner, segs).blocks(many)
+		g.kernel("reduce_f64").i32(o).ptr(dst, part).i64(outer, segs, inner, 1).blocks(one)
+	case segs == 1:
+		g.kernel("reduce_int").i32(o).dt(dt).ptr(dst).dt(dt).ptr(x).i64(nothing(op, dt), outer, red, inner, 1).blocks(one)
+	default:
+		g.kernel("reduce_int").i32(o).dt(tensor.Int64).ptr(part).dt(dt).ptr(x).i64(nothing(op, dt), outer, red, inner, segs).blocks(many)
+		g.kernel("reduce_int").i32(o).dt(dt).ptr(dst).dt(tensor.Int64).ptr(part).i64(nothing(op, dt), outer, segs, inner, 1).blocks(one)
+	}
+}
+
+// nothing returns the value of op for no elements of an integer type.
+func nothing(op tensor.ReduceOp, dt tensor.DType) int {
+	least, most := math.MinInt64, math.MaxInt64
+	switch dt {
+	case tensor.Int8:
+		least, most = math.MinInt8, math.MaxInt8
+	case tensor.Int16:
+		least, most = math.MinInt16, math.MaxInt16
+	case tensor.Int32:
+		least, most = math.MinInt32, math.MaxInt32
+	case tensor.Uint8:
+		least, most = 0, math.MaxUint8
+	case tensor.Bool:
+		least, most = 0, 1
+	}
+	switch op {
+	case tensor.OpProd:
+		return 1
+	case tensor.OpAmax:
+		return least
+	case tensor.OpAmin:
+		return most
+	}
+	return 0
+}
+
+// SumSquares returns Σx².
+func (g *Device) SumSquares(dt tensor.DType, x unsafe.Pointer, n int) float64 {
+	segs := segments(1, n, 1)
+	buf := g.Scratch(8 * (segs + 1))
+	defer buf.Free()
+	part := buf.Block.Ptr()
+	total := unsafe.Add(part, 8*segs)
+	g.typed("sum_squares", dt).ptr(part, x).i64(n, segs).blocks(segs)
+	g.kernel("reduce_f64").i32(int(tensor.OpSum)).ptr(total, part).i64(1, segs, 1, 1).blocks(1)
+	var sum float64
+	g.read(total, unsafe.Pointer(&sum), 8)
+	return sum
+}
+
+// Cumsum computes dst[o, r, i] = the sum of x[o, 0..r, i], or of x[o, r.., i] with
+// reverse, for [outer, n, inner].
+func (g *Device) Cumsum(dt tensor.DType, reverse bool, dst, x unsafe.Pointer, outer, n, inner int) {
+	l := g.typed("cumsum", dt)
+	if dt == tensor.Int64 {
+		l = g.kernel("cumsum_i64")
+	}
+	l.flag(reverse).ptr(dst, x).i64(outer, n, inner).each(outer * inner)
+}
+
+// TopK computes the k largest of each row of n, and their positions (int64).
+func (g *Device) TopK(dt tensor.DType, values, index, x unsafe.Pointer, rows, n, k int) {
+	l := g.typed("top_k", dt)
+	if !float(dt) {
+		l = g.kernel("top_k_int").dt(dt)
+	}
+	if k > 0 {
+		l.ptr(values, index, x).i64(rows, n, k).blocks(rows)
+	}
+}

@@ -1,0 +1,69 @@
+package cuda
+
+import (
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// Softmax computes the softmax, or its logarithm, of each of rows rows of n.
+func (g *Device) Softmax(dt tensor.DType, log bool, dst, x unsafe.Pointer, rows, n int) {
+	g.typed("softmax", dt).flag(log).ptr(dst, x).i64(rows, n).blocks(rows)
+}
+
+// SoftmaxGrad computes the gradient from dy and the result y; dx may be dy.
+func (g *Device) SoftmaxGrad(dt tensor.DType, log bool, dx, dy, y unsafe.Pointer, rows, n int) {
+	g.typed("softmax_grad", dt).flag(log).ptr(dx, dy, y).i64(rows, n).blocks(rows)
+}
+
+// RowStat computes dst[r] = op of row r of x [rows, n].
+func (g *Device) RowStat(op tensor.RowOp, dt tensor.DType, dst, x unsafe.Pointer, rows, n int, p float64) {
+	g.typed("row_stat", dt).i32(int(op)).ptr(dst, x).i64(rows, n).f64(p).blocks(rows)
+}
+
+// LayerNorm normalises rows of n; stats gets (mean, rstd) of each. weight and bias may be nil.
+func (g *Device) LayerNorm(dt tensor.DType, dst, stats, x, weight, bias unsafe.Pointer, rows, n int, eps float64) {
+	g.typed("norm", dt).i32(1).ptr(dst, stats, x, weight, bias).i64(rows, n).f64(eps).blocks(rows)
+}
+
+// RMSNorm scales rows of n; stats gets rstd of each. weight may be nil.
+func (g *Device) RMSNorm(dt tensor.DType, dst, stats, x, weight unsafe.Pointer, rows, n int, eps float64) {
+	g.typed("norm", dt).i32(0).ptr(dst, stats, x, weight, nil).i64(rows, n).f64(eps).blocks(rows)
+}
+
+// LayerNormGrad computes dx and adds to dweight and dbias, which may be nil.
+func (g *Device) LayerNormGrad(dt tensor.DType, dx, dweight, dbias, dy, x, weight, stats unsafe.Pointer, rows, n int) {
+	g.normGrad(dt, true, dx, dweight, dbias, dy, x, weight, stats, rows, n)
+}
+
+// RMSNormGrad computes dx and adds to dweight, which may be nil.
+func (g *Device) RMSNormGrad(dt tensor.DType, dx, dweight, dy, x, weight, stats unsafe.Pointer, rows, n int) {
+	g.normGrad(dt, false, dx, dweight, nil, dy, x, weight, stats, rows, n)
+}
+
+func (g *Device) normGrad(dt tensor.DType, centre bool, dx, dweight, dbias, dy, x, weight, stats unsafe.Pointer, rows, n int) {
+	if n == 0 || rows == 0 {
+		return
+	}
+	g.typed("norm_grad", dt).flag(centre).ptr(dx, dy, x, weight, stats).i64(rows, n).blocks(rows)
+	if dweight == nil && dbias == nil {
+		return
+	}
+	segs := segments(1, rows, n)
+	buf := g.Scratch(16 * segs * n)
+	defer buf.Free()
+	g.typed("norm_grad_part", dt).flag(centre).ptr(buf.Block.Ptr(), dy, x, stats).i64(rows, n, segs).each(segs * n)
+	g.typed("norm_grad_sum", dt).ptr(dweight, dbias, buf.Block.Ptr()).i64(n, segs).each(n)
+}
+
+// CrossEntropyStats fills stats [n, 4] from logits [n, classes]; see tensor's
+// function of that name. weight may be nil.
+func (g *Device) CrossEntropyStats(dt tensor.DType, stats, logits unsafe.Pointer, it tensor.DType, target, weight unsafe.Pointer, n, classes, lo int, withSum bool) {
+	g.typed("xent_stats", dt).ptr(stats, logits).dt(it).ptr(target, weight).i64(n, classes, lo).flag(withSum).blocks(n)
+}
+
+// CrossEntropyGrad computes the gradient of the logits; see tensor's function of
+// that name. dst may be logits, weight may be nil.
+func (g *Device) CrossEntropyGrad(dt tensor.DType, dst, logits unsafe.Pointer, it tensor.DType, target, lse, coef, weight unsafe.Pointer, n, classes, lo int) {
+	g.typed("xent_grad", dt).ptr(dst, logits).dt(it).ptr(target, lse, coef, weight).i64(n, classes, lo).blocks(n)
+}

@@ -1,0 +1,102 @@
+package cuda
+
+import (
+	"math/bits"
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// TakeRows copies row ids[i]-lo of table [rows, dim] to row i of dst [n, dim]; a
+// row that is not in the table becomes zeros, or stays without zero.
+func (g *Device) TakeRows(elemBytes int, dst, table unsafe.Pointer, it tensor.DType, ids unsafe.Pointer, n, dim, lo, rows int, zero bool) {
+	row := dim * elemBytes
+	unit := unitOf(row, dst, table)
+	g.kernel("take_rows").i32(unit).ptr(dst, table).dt(it).ptr(ids).i64(n, row/unit, lo, rows).flag(zero).each(n * row / unit)
+}
+
+// What kernels/table.cu sorts by: digits of 4 bits, tiles of 2048 keys.
+const (
+	digitBits = 4
+	tile      = threads * 8
+)
+
+// Unique fills index [u] and count [u] (int64), slot [n] and order [m] (int32) as
+// tensor.Uniq describes, for ids in [lo, lo+size), and returns u and m. index and
+// count have room for n. It waits for the device.
+func (g *Device) Unique(it tensor.DType, ids unsafe.Pointer, n, lo, size int, index, count, slot, order unsafe.Pointer) (u, m int) {
+	if n == 0 {
+		return 0, 0
+	}
+	tiles := (n + tile - 1) / tile
+	counts := tiles << digitBits
+	buf := g.Scratch(8 * (2*n + n + 1 + max(counts, n) + sums(max(counts, n)) + 1))
+	defer buf.Free()
+	at := buf.Block.Ptr()
+	take := func(words int) unsafe.Pointer {
+		p := at
+		at = unsafe.Add(at, 8*words)
+		return p
+	}
+	keys, spare, start, digits, part, last := take(n), take(n), take(n+1), take(max(counts, n)), take(sums(max(counts, n))), take(1)
+
+	g.kernel("unique_keys").ptr(keys).dt(it).ptr(ids).i64(n, lo, size).each(n)
+	for shift := 32; shift < 32+bits.Len(uint(size)); shift += digitBits {
+		g.kernel("sort_count").ptr(digits, keys).i64(n, tiles).i32(shift).blocks(tiles)
+		g.scan(digits, digits, part, counts)
+		g.kernel("sort_move").ptr(spare, keys, digits).i64(n, tiles).i32(shift).blocks(tiles)
+		keys, spare = spare, keys
+	}
+	g.kernel("unique_heads").ptr(digits, keys).i64(n, size).each(n)
+	total := g.scan(digits, digits, part, n)
+	g.clear(last, 8)
+	g.kernel("unique_write").ptr(index, slot, order, start, last, keys, digits).i64(n, size).each(n)
+	var found [2]int64
+	g.CopyBytes(keys, total, 8) // side by side
+	g.CopyBytes(unsafe.Add(keys, 8), last, 8)
+	g.read(keys, unsafe.Pointer(&found), 16)
+	u, m = int(found[0]), int(found[1])
+	g.kernel("unique_count").ptr(count, start).i64(u).each(u)
+	return u, m
+}
+
+// sums returns how many words a scan of n elements needs for the sums of its tiles.
+func sums(n int) int { return (n+tile-1)/tile + 1 }
+
+// scan computes dst[i] = the sum of x[0..i), int64, and returns where the sum of all
+// is. part has room for sums(n); dst may be x.
+func (g *Device) scan(dst, x, part unsafe.Pointer, n int) (total unsafe.Pointer) {
+	tiles := (n + tile - 1) / tile
+	g.kernel("scan_tiles").ptr(part, x).i64(n, tiles).blocks(tiles)
+	g.kernel("scan_sums").ptr(part).i64(tiles).blocks(1)
+	g.kernel("scan_add").ptr(dst, x, part).i64(n, tiles).blocks(tiles)
+	return unsafe.Add(part, 8*tiles)
+}
+
+// SumSegments computes dst[s] = the sum of rows order[j] of values, j running over
+// count[s] elements from where those of the segment before end.
+func (g *Device) SumSegments(dt tensor.DType, dst, values, order, count unsafe.Pointer, segments, dim int) {
+	if segments == 0 {
+		return
+	}
+	buf := g.Scratch(8 * (segments + sums(segments)))
+	defer buf.Free()
+	start := buf.Block.Ptr()
+	g.scan(start, count, unsafe.Add(start, 8*segments), segments)
+	g.typed("sum_segments", dt).ptr(dst, values, order, start, count).i64(segments, dim).each(segments * dim)
+}
+
+// AddRows computes table[index[i]] += scale·values[i].
+func (g *Device) AddRows(dt tensor.DType, table, values, index unsafe.Pointer, n, dim int, scale float64) {
+	g.typed("add_rows", dt).ptr(table, values, index).i64(n, dim).float(dt, scale).each(n * dim)
+}
+
+// RowPowSums computes dst[i] = Σ|x|ᵖ over row index[i] of table, max|x| for p = +Inf.
+func (g *Device) RowPowSums(dt tensor.DType, dst, table unsafe.Pointer, it tensor.DType, index unsafe.Pointer, n, dim int, p float64) {
+	g.typed("row_pow_sums", dt).ptr(dst, table).dt(it).ptr(index).i64(n, dim).f64(p).blocks(n)
+}
+
+// ScaleRows computes table[index[i]] *= factor[i].
+func (g *Device) ScaleRows(dt tensor.DType, table unsafe.Pointer, it tensor.DType, index, factor unsafe.Pointer, n, dim int) {
+	g.typed("scale_rows", dt).ptr(table).dt(it).ptr(index, factor).i64(n, dim).each(dim)
+}
