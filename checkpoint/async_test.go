@@ -182,7 +182,8 @@ func TestSaveOfClosedScope(t *testing.T) {
 func TestErrorOfTheSaveBefore(t *testing.T) {
 	fs := newMemFS()
 	commtest.Run(t, 2, func(ctx context.Context, world *comm.Comm) error {
-		store, err := Open(ctx, world, "root", Options{fs: fs})
+		var saved []int
+		store, err := Open(ctx, world, "root", Options{fs: fs, Saved: func(step int) { saved = append(saved, step) }})
 		if err != nil {
 			return err
 		}
@@ -192,7 +193,13 @@ func TestErrorOfTheSaveBefore(t *testing.T) {
 		if err := store.Save(ctx, 4, new(State)); err == nil {
 			return errors.New("the error of step -1 is lost")
 		}
-		return errors.Join(store.Wait(), store.Wait())
+		if err := errors.Join(store.Wait(), store.Wait()); err != nil {
+			return err
+		}
+		if len(saved) != 1 || saved[0] != 4 {
+			return fmt.Errorf("Saved was told of the steps %v, want 4", saved)
+		}
+		return nil
 	})
 	if e, ok, err := latest(fs, "root"); !ok || e.Step != 4 || err != nil {
 		t.Errorf("%v %v %v", e, ok, err)

@@ -19,6 +19,9 @@ type Options struct {
 	// Properties are written into each index, for people and tools: the name of
 	// the run, the command line. This package makes nothing of them.
 	Properties map[string]string
+	// Saved, if it is not nil, is called on every rank with the step of each
+	// checkpoint that is complete, from a goroutine of the store's.
+	Saved func(step int)
 
 	blockBytes int        // of a checksum; 0: 1 MiB
 	fs         fileSystem // nil: the operating system's
@@ -100,7 +103,13 @@ func (s *Store) Save(ctx context.Context, step int, state *State) error {
 	before := s.Wait()
 	snap := s.snapshot(ctx, step, state)
 	s.saving = make(chan error, 1)
-	go func(result chan<- error) { result <- s.commit(ctx, snap) }(s.saving)
+	go func(result chan<- error) {
+		err := s.commit(ctx, snap)
+		if err == nil && s.o.Saved != nil {
+			s.o.Saved(step)
+		}
+		result <- err
+	}(s.saving)
 	return before
 }
 

@@ -6,6 +6,8 @@
 //	gorun -np 4 ./examples/recsys -dp 2 -tp 2        two copies of the tables on two ranks each
 //	gorun -np 2 ./examples/recsys -data train.txt    a log of yours, .gz too
 //	gorun -np 1 ./examples/recsys -generate log.txt  write the invented log to a file
+//	gorun -np 4 --max-restarts 3 ./examples/recsys -checkpoint DIR   go on after a crash
+//	gorun -np 2 ./examples/recsys -checkpoint DIR -resume            go on with another -np
 //
 // The 13 counts go through a small network, each of the 26 categories is a row of
 // its table, and the products of each two of these 27 vectors go through another
@@ -18,7 +20,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"math"
 	"os"
 	"slices"
 	"strings"
@@ -65,7 +66,7 @@ func run(ctx context.Context, world *comm.Comm) error {
 	if err != nil {
 		return err
 	}
-	if err := t.train(ctx, say); err != nil {
+	if err := t.run.Do(ctx, world, say); err != nil {
 		return err
 	}
 	return report(ctx, world, t, bad, say)
@@ -161,6 +162,3 @@ func tell(b *criteo.Bad, say func(string, ...any)) {
 		say("  and %d more", n)
 	}
 }
-
-// finite reports whether x is a number to go on with.
-func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }

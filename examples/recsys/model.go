@@ -55,12 +55,15 @@ func network(init *nn.Init, widths ...int) []*nn.Linear {
 	return layers
 }
 
-// through applies layers, with a ReLU after each but perhaps the last.
+// through applies layers, with a GELU after each but perhaps the last. It is not
+// DLRM's ReLU as that has a kink: there the last bit of a sum, which depends on
+// how many ranks made it, decides about a gradient, and runs on 1 and on 2 ranks
+// part after some hundred steps.
 func through(x *dtensor.Tensor, layers []*nn.Linear, last bool) *dtensor.Tensor {
 	for i, l := range layers {
 		x = l.Forward(x)
 		if last || i+1 < len(layers) {
-			x = x.Relu()
+			x = x.Gelu()
 		}
 	}
 	return x

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/gorun-spmd/gorun/examples/internal/training"
 )
 
 // options are the command line.
@@ -28,6 +30,8 @@ type options struct {
 	rate      float64
 	tableRate float64
 	apart     bool // tables are changed after the backward pass, not in it
+
+	keep training.Keep
 }
 
 // invented is how many lines there are without -data.
@@ -53,6 +57,7 @@ func flags(o *options) *flag.FlagSet {
 	f.Float64Var(&o.rate, "lr", 2e-3, "learning rate of the networks (AdamW)")
 	f.Float64Var(&o.tableRate, "table-lr", 0.05, "learning rate of the tables (row-wise Adagrad)")
 	f.BoolVar(&o.apart, "unfused", false, "change the tables after the backward pass, not in it; the result is the same")
+	o.keep.Flags(f, 100, "-np, -dp, -tp and -memory")
 	f.BoolVar(&o.json, "json", false, "print one JSON object at the end")
 	f.BoolVar(&o.help, "h", false, "show this help")
 	f.BoolVar(&o.help, "help", false, "show this help")
@@ -109,28 +114,14 @@ func parse(args []string, size int) (*options, error) {
 	if o.rows == 0 && o.data == "" {
 		o.rows = invented
 	}
-	return o, o.arrange(size)
-}
-
-// arrange completes the sizes of the mesh for size ranks.
-func (o *options) arrange(size int) error {
-	if o.dp < 0 || o.tp < 0 {
-		return fmt.Errorf("recsys: -dp %d -tp %d: give at least 1", o.dp, o.tp)
+	if err := o.keep.Check(); err != nil {
+		return nil, fmt.Errorf("recsys: %w", err)
 	}
-	dp, tp := o.dp, o.tp
-	switch {
-	case tp == 0 && dp == 0:
-		dp, tp = 1, size
-	case tp == 0 && size%dp == 0:
-		tp = size / dp
-	case dp == 0 && size%tp == 0:
-		dp = size / tp
+	var err error
+	if o.dp, o.tp, err = training.Mesh(o.dp, o.tp, size); err != nil {
+		return nil, fmt.Errorf("recsys: %w", err)
 	}
-	if dp*tp != size {
-		return fmt.Errorf("recsys: -dp %d -tp %d do not make %d ranks; their product must be what -np says", o.dp, o.tp, size)
-	}
-	o.dp, o.tp = dp, tp
-	return nil
+	return o, nil
 }
 
 // source names the log.

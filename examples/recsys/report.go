@@ -39,9 +39,9 @@ func report(ctx context.Context, world *comm.Comm, t *trainer, bad int, say func
 	}
 	plain := score.Fit(t.learn.Counts, criteo.Dense, t.learn.Labels).Logits(t.heldOut.Counts)
 	labels := t.heldOut.Labels
-	s := summary{Steps: len(t.losses), LossFirst: t.losses[0], LossLast: t.losses[len(t.losses)-1],
+	s := summary{Steps: len(t.run.Losses), LossFirst: t.run.Losses[0], LossLast: t.run.Losses[len(t.run.Losses)-1],
 		HeldOutLoss: score.LogLoss(logits, labels), LogisticLoss: score.LogLoss(plain, labels),
-		MalformedLines: bad, LinesPerSecond: t.rate, NP: world.Size(), DP: t.o.dp, TP: t.o.tp, Losses: t.losses}
+		MalformedLines: bad, LinesPerSecond: t.run.Rate, NP: world.Size(), DP: t.o.dp, TP: t.o.tp, Losses: t.run.Losses}
 	for _, p := range t.model.dense() {
 		s.Parameters += p.Numel()
 	}

@@ -5,13 +5,14 @@ import (
 	"fmt"
 	"math/rand/v2"
 
+	"github.com/gorun-spmd/gorun/checkpoint"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/embedding"
+	"github.com/gorun-spmd/gorun/examples/internal/training"
 	"github.com/gorun-spmd/gorun/examples/recsys/internal/criteo"
 	"github.com/gorun-spmd/gorun/loss"
 	"github.com/gorun-spmd/gorun/optim"
-	"github.com/gorun-spmd/gorun/runtime"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -30,10 +31,11 @@ type trainer struct {
 	tables   []optim.Optimizer // one a table
 	networks optim.Optimizer
 
-	order  []int // of the lines of the epoch
-	epoch  int   // whose order it is, plus one
-	losses []float64
-	rate   float64 // lines per second
+	order []int // of the lines of the epoch
+	epoch int   // whose order it is, plus one
+
+	state checkpoint.State
+	run   training.Run
 }
 
 func newTrainer(ctx context.Context, mesh *dtensor.Mesh, data *criteo.Data, o *options, say func(string, ...any)) (*trainer, error) {
@@ -66,7 +68,36 @@ func newTrainer(ctx context.Context, mesh *dtensor.Mesh, data *criteo.Data, o *o
 	say("log: %s, %d lines to train on, %d held out", o.source(), t.learn.Rows(), t.heldOut.Rows())
 	say("model: %d tables of %d rows together, %d features; mesh %v", len(tables), rows, o.dim, mesh)
 	say("%v", plan)
+	t.setUp()
 	return t, nil
+}
+
+// setUp says what a run is and what a checkpoint of it has: the tables and the
+// networks, and what their optimizers remember, fused ones too.
+func (t *trainer) setUp() {
+	for i, table := range t.model.tables.Tables() {
+		t.state.AddTensor("tables."+t.names[i], table.Weight())
+		for _, s := range t.tables[i].State() {
+			t.state.AddTensor(fmt.Sprintf("optimizer.tables.%s.%s", t.names[i], s.Name), s.Tensor)
+		}
+	}
+	for i, p := range t.model.dense() {
+		t.state.AddTensor(fmt.Sprintf("networks.%d", i), p)
+	}
+	for _, s := range t.networks.State() {
+		t.state.AddTensor(fmt.Sprintf("optimizer.networks.%s.%d", s.Name, s.Param), s.Tensor)
+	}
+	t.run = training.Run{
+		Program: "recsys", Advice: "lower -lr or -table-lr", Steps: t.steps(), Unit: "lines", PerStep: t.o.batch, Keep: t.o.keep,
+		Step: func(ctx context.Context, step int, share float64) (float64, error) { return t.step(ctx, step) },
+	}
+	t.run.Keep.State = &t.state
+	t.run.Keep.Resumed = func(steps int) {
+		for _, opt := range append(t.tables[:len(t.tables):len(t.tables)], t.networks) {
+			opt.SetSteps(steps)
+		}
+	}
+	t.run.Keep.Settings = map[string]string{"seed": fmt.Sprint(t.o.seed), "batch": fmt.Sprint(t.o.batch)}
 }
 
 // place plans where the tables lie.
@@ -97,28 +128,6 @@ func (t *trainer) steps() int {
 }
 
 func (t *trainer) perEpoch() int { return (t.learn.Rows() + t.o.batch - 1) / t.o.batch }
-
-// train steps until the end.
-func (t *trainer) train(ctx context.Context, say func(string, ...any)) error {
-	p := newProgress(t.steps(), t.o.batch, say)
-	for step := range t.steps() {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		runtime.SetStep(ctx, step)
-		l, err := t.step(ctx, step)
-		if err != nil {
-			return err
-		}
-		if !finite(l) {
-			return fmt.Errorf("recsys: the loss of step %d is %v; lower -lr or -table-lr", step, l)
-		}
-		t.losses = append(t.losses, l)
-		p.update(step+1, l)
-	}
-	t.rate = p.rate(t.steps())
-	return nil
-}
 
 // step makes one step and returns the loss from before it.
 func (t *trainer) step(ctx context.Context, step int) (float64, error) {

@@ -19,8 +19,8 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/examples/internal/progress"
 	"github.com/gorun-spmd/gorun/examples/train/internal/dataset"
-	"github.com/gorun-spmd/gorun/examples/train/internal/progress"
 	"github.com/gorun-spmd/gorun/runtime"
 )
 

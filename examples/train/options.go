@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gorun-spmd/gorun/examples/internal/training"
 	"github.com/gorun-spmd/gorun/examples/train/internal/corpus"
 	"github.com/gorun-spmd/gorun/examples/train/internal/dataset"
 )
@@ -31,9 +32,7 @@ type options struct {
 	rate    float64 // peak learning rate
 	clip    float64
 
-	checkpoint string // folder
-	every      int    // steps
-	resume     bool
+	keep training.Keep
 
 	plot   string
 	prompt string
@@ -63,9 +62,7 @@ func flags(o *options) *flag.FlagSet {
 	f.Float64Var(&o.minutes, "minutes", 0, fmt.Sprintf("end after so many minutes (default %v, or never if -steps is given)", defaultMinutes))
 	f.Float64Var(&o.rate, "lr", 3e-3, "peak learning rate")
 	f.Float64Var(&o.clip, "clip", 1, "largest norm of a step's gradients")
-	f.StringVar(&o.checkpoint, "checkpoint", "", "keep checkpoints in `DIR`: every -every steps, at the end, and on Ctrl-C")
-	f.IntVar(&o.every, "every", 100, "steps between checkpoints")
-	f.BoolVar(&o.resume, "resume", false, "go on from the last checkpoint in -checkpoint, with any -np, -dp and -tp")
+	o.keep.Flags(f, 100, "-np, -dp and -tp")
 	f.StringVar(&o.plot, "plot", "train-loss.png", "write the loss curve to `FILE`; empty: do not")
 	f.StringVar(&o.prompt, "prompt", "// Package sort provides", "beginning of the text sample")
 	f.IntVar(&o.sample, "sample", 120, "tokens of the text sample; 0: none")
@@ -99,7 +96,7 @@ func parse(args []string, size int) (*options, error) {
 	for _, flag := range []struct {
 		name  string
 		value int
-	}{{"context", o.context}, {"layers", o.layers}, {"width", o.width}, {"heads", o.heads}, {"batch", o.batch}, {"every", o.every}} {
+	}{{"context", o.context}, {"layers", o.layers}, {"width", o.width}, {"heads", o.heads}, {"batch", o.batch}} {
 		if flag.value < 1 {
 			return nil, fmt.Errorf("train: -%s %d: give at least 1", flag.name, flag.value)
 		}
@@ -115,43 +112,20 @@ func parse(args []string, size int) (*options, error) {
 		return nil, fmt.Errorf("train: -lr %v: give a positive number", o.rate)
 	case !(o.clip > 0):
 		return nil, fmt.Errorf("train: -clip %v: give a positive number", o.clip)
-	case o.resume && o.checkpoint == "":
-		return nil, fmt.Errorf("train: -resume: nothing to go on from; give the folder with -checkpoint")
 	case o.sample < 0:
 		return nil, fmt.Errorf("train: -sample %d: give 0 or more", o.sample)
 	}
 	if o.steps == 0 && o.minutes == 0 {
 		o.minutes = defaultMinutes
 	}
-	return o, o.arrange(size)
-}
-
-// arrange completes the sizes of the mesh for size ranks.
-func (o *options) arrange(size int) error {
-	if o.dp < 0 || o.tp < 0 {
-		return fmt.Errorf("train: -dp %d -tp %d: give at least 1", o.dp, o.tp)
+	if err := o.keep.Check(); err != nil {
+		return nil, fmt.Errorf("train: %w", err)
 	}
-	dp, tp := o.dp, o.tp
-	switch {
-	case tp == 0 && dp == 0:
-		dp, tp = 1, size
-	case tp == 0 && size%dp == 0:
-		tp = size / dp
-	case dp == 0 && size%tp == 0:
-		dp = size / tp
+	var err error
+	if o.dp, o.tp, err = training.Mesh(o.dp, o.tp, size); err != nil {
+		return nil, fmt.Errorf("train: %w", err)
 	}
-	if tp == 0 || dp == 0 {
-		name := "-dp"
-		if dp == 0 {
-			name = "-tp"
-		}
-		return fmt.Errorf("train: %s %d does not divide the %d ranks that -np says; give a divisor", name, max(dp, tp), size)
-	}
-	if dp*tp != size {
-		return fmt.Errorf("train: -dp %d -tp %d do not make %d ranks; their product must be what -np says", o.dp, o.tp, size)
-	}
-	o.dp, o.tp = dp, tp
-	return nil
+	return o, nil
 }
 
 // limit is the time to train, 0 for no limit.

@@ -7,9 +7,9 @@ import (
 	"os"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/examples/internal/progress"
 	"github.com/gorun-spmd/gorun/examples/train/internal/baseline"
 	"github.com/gorun-spmd/gorun/examples/train/internal/losscurve"
-	"github.com/gorun-spmd/gorun/examples/train/internal/progress"
 )
 
 // A summary is what -json prints.
@@ -33,7 +33,7 @@ type summary struct {
 // report measures the model on the held-out text and tells what came of the run.
 // All ranks compute; rank 0 tells.
 func report(ctx context.Context, world *comm.Comm, t *trainer, say func(string, ...any)) error {
-	if len(t.losses) == 0 {
+	if len(t.run.Losses) == 0 {
 		return fmt.Errorf("train: the time was over before the first step; give more -minutes, or -steps")
 	}
 	say("measuring on the held-out text …")
@@ -54,17 +54,17 @@ func report(ctx context.Context, world *comm.Comm, t *trainer, say func(string, 
 		return err
 	}
 	s := summary{
-		Steps: len(t.losses), LossFirst: t.losses[0], LossLast: t.losses[len(t.losses)-1],
+		Steps: len(t.run.Losses), LossFirst: t.run.Losses[0], LossLast: t.run.Losses[len(t.run.Losses)-1],
 		HeldOutLoss: nats / float64(targets), BitsPerByte: baseline.FromNats(nats, d.HeldOutBytes),
 		UnigramBitsPerByte: scores.Unigram, BigramBitsPerByte: scores.Bigram, GzipBitsPerByte: scores.Gzip,
-		TokensPerSecond: t.rateOf, Parameters: t.model.count(), NP: world.Size(), DP: t.o.dp, TP: t.o.tp, Losses: t.losses,
+		TokensPerSecond: t.run.Rate, Parameters: t.model.count(), NP: world.Size(), DP: t.o.dp, TP: t.o.tp, Losses: t.run.Losses,
 	}
 	say("\nbits per byte on %s of held-out text", size(d.HeldOutBytes))
 	say("  unigram   %.3f", s.UnigramBitsPerByte)
 	say("  gzip -9   %.3f", s.GzipBitsPerByte)
 	say("  bigram    %.3f", s.BigramBitsPerByte)
 	say("  model     %.3f   %+.0f %% against the unigram, after %d steps of %s tokens", s.BitsPerByte,
-		100*(s.BitsPerByte/s.UnigramBitsPerByte-1), s.Steps, progress.Count(float64(t.perStep)))
+		100*(s.BitsPerByte/s.UnigramBitsPerByte-1), s.Steps, progress.Count(float64(t.run.PerStep)))
 	if text != "" {
 		say("\n%s", text)
 	}

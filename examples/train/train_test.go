@@ -5,9 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
+	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"github.com/gorun-spmd/gorun/comm/commtest"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/examples/internal/program"
 	"github.com/gorun-spmd/gorun/examples/train/internal/dataset"
 )
 
@@ -58,8 +58,8 @@ func losses(t *testing.T, dp, tp, stop int, args ...string) []float64 {
 		if err != nil {
 			return err
 		}
-		if stop > 0 {
-			err := tr.train(&countdown{ctx, stop}, world, quiet)
+		if tr.run.Out = io.Discard; stop > 0 {
+			err := tr.train(program.Interrupted(ctx, stop), world, quiet)
 			if !errors.Is(err, context.Canceled) {
 				return fmt.Errorf("interrupted training returned %w", err)
 			}
@@ -76,39 +76,11 @@ func losses(t *testing.T, dp, tp, stop int, args ...string) []float64 {
 			return fmt.Errorf("held out: %v nats over %d targets", nats, targets)
 		}
 		if world.Rank() == 0 {
-			all = append(tr.losses, nats/float64(targets))
+			all = append(tr.run.Losses, nats/float64(targets))
 		}
 		return nil
 	})
 	return all
-}
-
-// A countdown is a context that is cancelled when it has been looked at so many
-// times, which a trainer does once a step.
-type countdown struct {
-	context.Context
-	left int
-}
-
-func (c *countdown) Err() error {
-	c.left--
-	if c.left < 0 {
-		return context.Canceled
-	}
-	return nil
-}
-
-// agree reports whether two runs had the same losses, within 1e-4.
-func agree(got, want []float64) bool {
-	if len(got) != len(want) {
-		return false
-	}
-	for i := range want {
-		if math.Abs(got[i]-want[i]) > 1e-4*want[i] {
-			return false
-		}
-	}
-	return true
 }
 
 func TestInterruptedRunsGoOnAnywhere(t *testing.T) {
@@ -121,8 +93,9 @@ func TestInterruptedRunsGoOnAnywhere(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if got := losses(t, c.to[0], c.to[1], 0, "-checkpoint", dir, "-resume"); !agree(got, want) {
-			t.Errorf("from mesh %v to %v: losses %v, want %v", c.from, c.to, got, want)
+		got := losses(t, c.to[0], c.to[1], 0, "-checkpoint", dir, "-resume")
+		if step, ok := program.Near(got, want); !ok {
+			t.Errorf("from mesh %v to %v, step %d: losses %v, want %v", c.from, c.to, step, got, want)
 		}
 	}
 }
@@ -134,8 +107,9 @@ func TestEveryMeshTrainsTheSame(t *testing.T) {
 			t.Fatalf("%v: on one rank: %v", args, want)
 		}
 		for _, mesh := range [][2]int{{1, 2}, {2, 1}, {1, 3}, {3, 1}, {2, 2}, {1, 4}, {4, 1}} {
-			if got := losses(t, mesh[0], mesh[1], 0, args...); !agree(got, want) {
-				t.Errorf("%v: mesh %v: losses %v, want %v", args, mesh, got, want)
+			got := losses(t, mesh[0], mesh[1], 0, args...)
+			if step, ok := program.Near(got, want); !ok {
+				t.Errorf("%v: mesh %v, step %d: losses %v, want %v", args, mesh, step, got, want)
 			}
 		}
 	}
@@ -213,30 +187,24 @@ func TestMeshFromFlags(t *testing.T) {
 	}
 }
 
-// command builds gorun and this program once, and returns how to start it.
-func command(t *testing.T) func(n int, args ...string) (stdout, stderr string, status int) {
-	t.Helper()
-	bin := t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", bin, "../../cmd/gorun", ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+// words writes a small text and returns its path.
+func words(t *testing.T) string {
+	path := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(path, []byte(strings.Repeat("the quick brown fox jumps over the lazy dog\n", 400)), 0o666); err != nil {
+		t.Fatal(err)
 	}
-	return func(n int, args ...string) (string, string, int) {
-		cmd := exec.Command(filepath.Join(bin, "gorun"), append([]string{"-np", strconv.Itoa(n), filepath.Join(bin, "train")}, args...)...)
-		var stdout, stderr strings.Builder
-		cmd.Stdout, cmd.Stderr = &stdout, &stderr
-		cmd.Env = append(os.Environ(), "XDG_CACHE_HOME="+filepath.Join(bin, "cache"))
-		_ = cmd.Run()
-		return stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()
-	}
+	return path
+}
+
+func TestKilledRunsGoOn(t *testing.T) {
+	program.Build(t).SurvivesKills(t, "-data", words(t), "-steps", "300", "-vocab", "300", "-batch", "6", "-context", "16", "-width", "24", "-heads", "6",
+		"-layers", "1", "-sample", "0", "-plot", "", "-json")
 }
 
 func TestProgram(t *testing.T) {
-	run := command(t)
+	run := program.Build(t).Run
 	dir := t.TempDir()
-	corpus := filepath.Join(dir, "text")
-	if err := os.WriteFile(corpus, []byte(strings.Repeat("the quick brown fox jumps over the lazy dog\n", 400)), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	corpus := words(t)
 	plot := filepath.Join(dir, "loss.png")
 	stdout, stderr, status := run(2, "-steps", "4", "-vocab", "300", "-batch", "4", "-context", "16", "-width", "16", "-layers", "1",
 		"-sample", "5", "-plot", plot, "-json", corpus)

@@ -2,21 +2,17 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math"
-	"os"
 	"runtime/debug"
-	"time"
 
+	"github.com/gorun-spmd/gorun/checkpoint"
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/examples/internal/training"
 	"github.com/gorun-spmd/gorun/examples/train/internal/dataset"
-	"github.com/gorun-spmd/gorun/examples/train/internal/progress"
 	"github.com/gorun-spmd/gorun/loss"
 	"github.com/gorun-spmd/gorun/optim"
-	"github.com/gorun-spmd/gorun/runtime"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -32,10 +28,8 @@ type trainer struct {
 	optimizer *optim.AdamW
 	rate      optim.WarmupCosine // over ticks of the run
 
-	losses  []float64     // nats per token, one a step
-	elapsed time.Duration // of training
-	perStep int           // tokens
-	rateOf  float64       // tokens per second, once trained
+	state checkpoint.State
+	run   training.Run
 }
 
 // ticks is how finely the schedule divides a run, whose end is a number of
@@ -48,88 +42,31 @@ func newTrainer(mesh *dtensor.Mesh, m *model, data *dataset.Dataset, o *options)
 		return nil, err
 	}
 	params := m.params()
-	return &trainer{
+	t := &trainer{
 		o: o, mesh: mesh, model: m, data: data, sample: sample, params: params,
 		optimizer: optim.NewAdamW(params, optim.AdamWConfig{Beta2: 0.95, WeightDecay: 0.1}),
 		rate:      optim.WarmupCosine{Peak: o.rate, Floor: o.rate / 20, Warmup: ticks / 20, Total: ticks},
-		perStep:   o.batch * o.context,
-	}, nil
+	}
+	t.state.AddTensors("model.", m.named())
+	for _, s := range t.optimizer.State() {
+		t.state.AddTensor(fmt.Sprintf("optimizer.%s.%d", s.Name, s.Param), s.Tensor)
+	}
+	t.run = training.Run{
+		Program: "train", Advice: "lower -lr", Steps: o.steps, Limit: o.limit(), Unit: "tokens", PerStep: o.batch * o.context, Keep: o.keep,
+		Step: func(ctx context.Context, step int, share float64) (float64, error) {
+			return t.step(ctx, step, t.rate.At(int(share*ticks)))
+		},
+	}
+	t.run.Keep.State = &t.state
+	t.run.Keep.Resumed = t.optimizer.SetSteps
+	t.run.Keep.Settings = map[string]string{"seed": fmt.Sprint(o.seed), "batch": fmt.Sprint(o.batch), "context": fmt.Sprint(o.context)}
+	return t, nil
 }
 
-// train steps until the end of the run. If ctx is done it stops between two
-// steps, all ranks at the same one, saves if there is a place to, and returns
-// ctx's error.
+// train steps until the end of the run; see training.Run.
 func (t *trainer) train(ctx context.Context, world *comm.Comm, say func(string, ...any)) error {
 	debug.FreeOSMemory() // what preparing the text took
-	// A collective ends with its ctx; steps run under one that the user's
-	// interrupt does not end, so that no rank is cut off in the middle.
-	work := context.WithoutCancel(ctx)
-	saver, err := newSaver(work, world, t)
-	if err != nil {
-		return err
-	}
-	first, err := saver.resume(work, runtime.Attempt(ctx) > 0, say)
-	if err != nil {
-		return err
-	}
-	var meter *progress.Meter
-	if world.Rank() == 0 {
-		columns, _ := runtime.Terminal(ctx)
-		meter = progress.New(os.Stderr, progress.Options{Steps: t.o.steps, Limit: t.o.limit(), Columns: columns})
-	}
-	start, before := time.Now(), t.elapsed
-	for step := first; ; step++ {
-		t.elapsed = before + time.Since(start)
-		share, stop, err := t.agree(work, world, step, ctx.Err() != nil)
-		if err != nil {
-			return err
-		}
-		if stop {
-			return errors.Join(saver.save(work, step), saver.close(), ctx.Err())
-		}
-		if share >= 1 {
-			break
-		}
-		runtime.SetStep(ctx, step)
-		l, err := t.step(work, step, t.rate.At(int(share*ticks)))
-		if err != nil {
-			return err
-		}
-		if math.IsNaN(l) || math.IsInf(l, 0) {
-			return fmt.Errorf("train: the loss of step %d is %v; lower -lr", step, l)
-		}
-		t.losses = append(t.losses, l)
-		if meter != nil {
-			meter.Update(progress.Status{Step: step + 1, Loss: l, Tokens: (step + 1 - first) * t.perStep})
-		}
-		if saver.due(step + 1) {
-			if err := saver.save(work, step+1); err != nil {
-				return err
-			}
-		}
-	}
-	if meter != nil {
-		meter.Finish()
-		t.rateOf = meter.TokensPerSecond()
-	}
-	return errors.Join(saver.save(work, len(t.losses)), saver.close())
-}
-
-// agree returns how much of the run is over and whether to stop, as rank 0 sees
-// it: clocks differ, and so does when an interrupt arrives.
-func (t *trainer) agree(ctx context.Context, world *comm.Comm, step int, interrupted bool) (share float64, stop bool, err error) {
-	word := make([]float64, 2)
-	if t.o.steps > 0 {
-		word[0] = float64(step) / float64(t.o.steps)
-	}
-	if limit := t.o.limit(); limit > 0 {
-		word[0] = max(word[0], t.elapsed.Seconds()/limit.Seconds())
-	}
-	if interrupted {
-		word[1] = 1
-	}
-	err = comm.Broadcast(ctx, world, word, 0)
-	return word[0], word[1] != 0, err
+	return t.run.Do(ctx, world, say)
 }
 
 // step makes one step of AdamW and returns the loss from before it.

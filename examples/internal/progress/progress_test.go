@@ -16,13 +16,14 @@ func run(t *testing.T, o Options, columns int, n int, each time.Duration) string
 	t.Helper()
 	var out strings.Builder
 	synctest.Test(t, func(*testing.T) {
+		o.Unit = "lines"
 		m := newMeter(&out, o, nil)
 		if columns > 0 {
 			m.columns = func() int { return columns }
 		}
 		for step := 1; step <= n; step++ {
 			time.Sleep(each)
-			m.Update(Status{Step: step, Loss: 10 / float64(step), Tokens: 100 * step})
+			m.Update(Status{Step: step, Loss: 10 / float64(step), Done: 100 * step})
 		}
 		m.Finish()
 	})
@@ -32,14 +33,14 @@ func run(t *testing.T, o Options, columns int, n int, each time.Duration) string
 func TestLinesElsewhere(t *testing.T) {
 	got := run(t, Options{Steps: 8}, 0, 8, 3*time.Second)
 	want := []string{
-		"step 1/8  loss 10.0000  21s left  33 tokens/s  3.0s elapsed",
-		"step 2/8  loss 5.0000  18s left  33 tokens/s  6.0s elapsed",
+		"step 1/8  loss 10.0000  21s left  33 lines/s  3.0s elapsed",
+		"step 2/8  loss 5.0000  18s left  33 lines/s  6.0s elapsed",
 	}
 	lines := strings.Split(strings.TrimSuffix(got, "\n"), "\n")
 	if len(lines) != 8 || !slices.Equal(lines[:2], want) {
 		t.Errorf("got\n%swant 8 lines beginning with\n%s", got, strings.Join(want, "\n"))
 	}
-	if last := lines[len(lines)-1]; last != "step 8/8  loss 1.2500  0.0s left  33 tokens/s  24s elapsed" {
+	if last := lines[len(lines)-1]; last != "step 8/8  loss 1.2500  0.0s left  33 lines/s  24s elapsed" {
 		t.Errorf("last line %q", last)
 	}
 	if strings.ContainsAny(got, "\r\x1b") {
@@ -96,7 +97,7 @@ func screen(out string) []string {
 
 func TestBarOnTerminal(t *testing.T) {
 	got := screen(run(t, Options{Steps: 200}, 80, 150, 50*time.Millisecond))
-	want := "]  step 150/200  loss 0.0667  2.5s left  2.00k tokens/s"
+	want := "]  step 150/200  loss 0.0667  2.5s left  2.00k lines/s"
 	if len(got) != 2 || len(got[0]) != 79 || !strings.HasSuffix(got[0], want) {
 		t.Errorf("screen %q (%d columns), want 79 that end with %q", got, len(got[0]), want)
 	}
@@ -151,22 +152,22 @@ func TestPrintlnIsAboveTheBar(t *testing.T) {
 	}
 }
 
-func TestTokensPerSecondLeavesTheFirstStepOut(t *testing.T) {
+func TestRateLeavesTheFirstStepOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMeter(&strings.Builder{}, Options{}, nil)
-		if got := m.TokensPerSecond(); got != 0 {
+		if got := m.Rate(); got != 0 {
 			t.Errorf("before any step: %v, want 0", got)
 		}
 		time.Sleep(10 * time.Second)
-		m.Update(Status{Step: 1, Tokens: 100})
-		if got := m.TokensPerSecond(); got != 10 {
+		m.Update(Status{Step: 1, Done: 100})
+		if got := m.Rate(); got != 10 {
 			t.Errorf("after one step of 10 s: %v, want 10", got)
 		}
 		for step := 2; step <= 100; step++ {
 			time.Sleep(time.Second)
-			m.Update(Status{Step: step, Tokens: 100 * step})
+			m.Update(Status{Step: step, Done: 100 * step})
 		}
-		if got := m.TokensPerSecond(); math.Abs(got-100) > 1e-9 {
+		if got := m.Rate(); math.Abs(got-100) > 1e-9 {
 			t.Errorf("after steps of 1 s: %v, want 100", got)
 		}
 		if got := m.Elapsed(); got != 109*time.Second {

@@ -4,7 +4,7 @@
 //	m := progress.New(os.Stderr, progress.Options{Steps: 400})
 //	for step := range 400 {
 //		…
-//		m.Update(progress.Status{Step: step + 1, Loss: loss, Tokens: (step + 1) * tokensPerStep})
+//		m.Update(progress.Status{Step: step + 1, Loss: loss, Done: (step + 1) * tokensPerStep})
 //	}
 //	m.Finish()
 package progress
@@ -30,6 +30,7 @@ const (
 type Options struct {
 	Steps int           // the run ends after so many; 0 means no such end
 	Limit time.Duration // the run ends after this time; 0 means no such end
+	Unit  string        // of what a step works on; "" means tokens
 
 	// Columns is the width of the terminal that shows what is written, where
 	// New cannot tell by itself: behind a launcher. nil means that it can.
@@ -38,9 +39,9 @@ type Options struct {
 
 // A Status is where a run stands.
 type Status struct {
-	Step   int     // steps done
-	Loss   float64 // of the last step, nats per token
-	Tokens int     // trained on since the start
+	Step int     // steps done
+	Loss float64 // of the last step
+	Done int     // tokens, or what Unit says, trained on since the start
 }
 
 // A Meter shows the progress of one run. It is for one goroutine.
@@ -61,8 +62,8 @@ type Meter struct {
 
 // A mark is a time with what had been done by then.
 type mark struct {
-	at           time.Time
-	step, tokens int
+	at         time.Time
+	step, done int
 }
 
 // marksKept is over how many steps the time left is estimated.
@@ -71,6 +72,9 @@ const marksKept = 32
 // New returns a Meter that writes to w, with a bar if w is a terminal or
 // o.Columns says that it ends up on one. Its clock starts now.
 func New(w io.Writer, o Options) *Meter {
+	if o.Unit == "" {
+		o.Unit = "tokens"
+	}
 	if o.Columns != nil {
 		return newMeter(w, o, o.Columns)
 	}
@@ -96,7 +100,7 @@ func newMeter(w io.Writer, o Options, columns func() int) *Meter {
 func (m *Meter) Update(s Status) {
 	now := time.Now()
 	m.last = s
-	at := mark{now, s.Step, s.Tokens}
+	at := mark{now, s.Step, s.Done}
 	if m.first.at.IsZero() {
 		m.first = at
 	}
@@ -158,9 +162,9 @@ func (m *Meter) show(now time.Time) {
 // Elapsed returns the time since New.
 func (m *Meter) Elapsed() time.Duration { return time.Since(m.start) }
 
-// TokensPerSecond returns the speed of the whole run up to the last Update. The
+// Rate returns the tokens per second of the whole run up to the last Update. The
 // first step, in which caches and pools fill, does not count if there are more.
-func (m *Meter) TokensPerSecond() float64 {
+func (m *Meter) Rate() float64 {
 	newest := m.marks[len(m.marks)-1]
 	if newest.step > m.first.step && newest.at.After(m.first.at) {
 		return m.first.rate(newest)
@@ -174,7 +178,7 @@ func (a mark) rate(b mark) float64 {
 	if seconds <= 0 {
 		return 0
 	}
-	return float64(b.tokens-a.tokens) / seconds
+	return float64(b.done-a.done) / seconds
 }
 
 // share returns how much of the run is done, from 0 to 1: by steps or by time,

@@ -54,7 +54,7 @@ func (m *Meter) parts(now time.Time) []string {
 		parts = append(parts, Duration(left)+" left")
 	}
 	rate := m.marks[0].rate(m.marks[len(m.marks)-1])
-	return append(parts, Count(rate)+" tokens/s")
+	return append(parts, Count(rate)+" "+m.options.Unit+"/s")
 }
 
 // Duration formats a time to be read at a glance: 0.4s, 12s, 3m05s, 2h07m.

@@ -40,7 +40,7 @@ func TestNewOnATerminal(t *testing.T) {
 	for _, columns := range []int{0, 60, 90} {
 		output, tty := terminal(t, columns)
 		m := New(tty, Options{Steps: 4})
-		m.Update(Status{Step: 2, Loss: 1.5, Tokens: 10})
+		m.Update(Status{Step: 2, Loss: 1.5, Done: 10})
 		data := make([]byte, 1000)
 		n, err := output.Read(data)
 		if err != nil {

@@ -1,0 +1,138 @@
+package training
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/gorun-spmd/gorun/checkpoint"
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/runtime"
+)
+
+// Keep says what is kept of a run, and where.
+type Keep struct {
+	Dir    string // folder of checkpoints; "": keep none
+	Every  int    // steps between checkpoints
+	Resume bool   // go on from the last one
+
+	// State is what a checkpoint has, beside the losses and the time.
+	State *checkpoint.State
+	// Resumed is called with the number of steps after State was loaded.
+	Resumed func(steps int)
+	// Settings are what a resumed run must have the same, by flag.
+	Settings map[string]string
+}
+
+// Flags declares -checkpoint, -every and -resume.
+func (k *Keep) Flags(f *flag.FlagSet, every int, with string) {
+	f.StringVar(&k.Dir, "checkpoint", "", "keep checkpoints in `DIR`: every -every steps, at the end, and on Ctrl-C")
+	f.IntVar(&k.Every, "every", every, "steps between checkpoints")
+	f.BoolVar(&k.Resume, "resume", false, "go on from the last checkpoint in -checkpoint, with any "+with)
+}
+
+// Check checks the flags.
+func (k *Keep) Check() error {
+	switch {
+	case k.Every < 1:
+		return fmt.Errorf("-every %d: give at least 1", k.Every)
+	case k.Resume && k.Dir == "":
+		return errors.New("-resume: nothing to go on from; give the folder with -checkpoint")
+	}
+	return nil
+}
+
+// A keeper keeps checkpoints of a run. A nil one keeps none.
+type keeper struct {
+	run   *Run
+	store *checkpoint.Store
+	state checkpoint.State
+	saved int // the step that was saved last, -1: none
+}
+
+// open opens the checkpoints of r, goes on from the last one if the user or a
+// restart wants that, and returns the first step to make.
+func (r *Run) open(ctx context.Context, world *comm.Comm, restarted bool, say func(string, ...any)) (k *keeper, first int, err error) {
+	if r.Keep.Dir == "" {
+		return nil, 0, nil
+	}
+	store, err := checkpoint.Open(ctx, world, r.Keep.Dir, checkpoint.Options{Keep: 2, Saved: func(int) { runtime.Saved(ctx) }})
+	if err != nil {
+		return nil, 0, err
+	}
+	k = &keeper{run: r, store: store, state: *r.Keep.State, saved: -1}
+	settings := maps.Clone(r.Keep.Settings)
+	k.state.AddValue("losses", &r.Losses)
+	k.state.AddValue("elapsed", &r.Elapsed)
+	k.state.AddValue("settings", &settings)
+	if !r.Keep.Resume && !restarted {
+		return k, 0, r.fresh(world)
+	}
+	first, ok, err := store.Resume(ctx, &k.state)
+	switch {
+	case err != nil:
+		return nil, 0, err
+	case !ok && !restarted:
+		return nil, 0, fmt.Errorf("%s: -resume: there is no checkpoint in %s; leave -resume out to begin", r.Program, r.Keep.Dir)
+	case !ok:
+		return k, 0, nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Keep.Settings)) {
+		if was, is := settings[name], r.Keep.Settings[name]; was != is {
+			return nil, 0, fmt.Errorf("%s: -%s was %s when the checkpoint in %s was made, and is %s now; give the same to go on", r.Program, name, was, r.Keep.Dir, is)
+		}
+	}
+	k.saved = first
+	r.Keep.Resumed(first)
+	say("resumed at step %d from %s", first, r.Keep.Dir)
+	return k, first, nil
+}
+
+// fresh returns an error if there are checkpoints already: those of a new run
+// would mix with them.
+func (r *Run) fresh(world *comm.Comm) error {
+	if world.Rank() != 0 {
+		return nil // rank 0 speaks for all
+	}
+	e, ok, err := checkpoint.Latest(r.Keep.Dir)
+	if err == nil && ok {
+		err = fmt.Errorf("%s: -checkpoint %s has a checkpoint of step %d; give -resume to go on from it, or another folder to begin", r.Program, r.Keep.Dir, e.Step)
+	}
+	return err
+}
+
+// step starts to save what so many steps have made, if it is time and the save
+// before has ended. A save that failed is told of; the next may do better.
+func (k *keeper) step(ctx context.Context, steps int, say func(string, ...any)) error {
+	if k == nil || steps%k.run.Keep.Every != 0 {
+		return nil
+	}
+	started, err := k.store.TrySave(ctx, steps, &k.state)
+	switch {
+	case errors.Is(err, comm.ErrAborted) || errors.Is(err, comm.ErrEnded):
+		return err
+	case err != nil:
+		say("%v; training goes on, the next checkpoint may be saved", err)
+	case !started:
+		say("step %d is not saved: the checkpoint before is still being written", steps)
+	}
+	if started {
+		k.saved = steps
+	}
+	return nil
+}
+
+// last saves what so many steps have made, if that has not been done, and waits
+// until it is on disk.
+func (k *keeper) last(ctx context.Context, steps int) error {
+	if k == nil {
+		return nil
+	}
+	if err := k.store.Wait(); err != nil || steps != k.saved { // an error is that of an older step
+		return errors.Join(k.store.Save(ctx, steps, &k.state), k.store.Wait())
+	}
+	return nil
+}

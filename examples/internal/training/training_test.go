@@ -1,0 +1,150 @@
+package training
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gorun-spmd/gorun/checkpoint"
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/commtest"
+	"github.com/gorun-spmd/gorun/examples/internal/program"
+)
+
+// run makes a run of 10 steps of which step i has the loss i, on 2 ranks, and
+// returns the losses, what was said and the error of rank 0.
+func run(t *testing.T, interrupt int, change func(r *Run)) (losses []float64, said string, err error) {
+	t.Helper()
+	var lines []string
+	var one sync.Mutex
+	errs := commtest.Ranks(t.Context(), 2, func(ctx context.Context, world *comm.Comm) error {
+		r := Run{Program: "test", Advice: "do something", Steps: 10, Unit: "things", PerStep: 3,
+			Step: func(ctx context.Context, step int, share float64) (float64, error) {
+				if share != float64(step)/10 {
+					return 0, fmt.Errorf("step %d: share %v", step, share)
+				}
+				return float64(step), nil
+			},
+			Keep: Keep{State: new(checkpoint.State), Every: 2, Resumed: func(int) {}, Settings: map[string]string{"seed": "1"}}}
+		change(&r)
+		say := func(string, ...any) {}
+		if world.Rank() == 0 {
+			say = func(format string, args ...any) {
+				one.Lock()
+				defer one.Unlock()
+				lines = append(lines, fmt.Sprintf(format, args...))
+			}
+		}
+		var out strings.Builder
+		if r.Out = &out; interrupt > 0 {
+			ctx = program.Interrupted(ctx, interrupt)
+		}
+		err := r.Do(ctx, world, say)
+		if world.Rank() == 0 {
+			losses = r.Losses
+			lines = append(lines, out.String())
+		}
+		return err
+	})
+	return losses, strings.Join(lines, "\n"), errs[0]
+}
+
+func TestRunsEndAndResume(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a")
+	keep := func(r *Run) { r.Keep.Dir = dir }
+	resume := func(r *Run) { r.Keep.Dir, r.Keep.Resume = dir, true }
+	if losses, _, err := run(t, 0, func(*Run) {}); err != nil || len(losses) != 10 {
+		t.Errorf("%v, %v", losses, err)
+	}
+	if _, _, err := run(t, 0, resume); err == nil || !strings.Contains(err.Error(), "-resume: there is no checkpoint in "+dir) {
+		t.Errorf("-resume of nothing: %v", err)
+	}
+	if losses, _, err := run(t, 5, keep); !errors.Is(err, context.Canceled) || len(losses) != 5 {
+		t.Errorf("interrupted: %v, %v", losses, err)
+	}
+	if _, _, err := run(t, 0, keep); err == nil || !strings.Contains(err.Error(), "has a checkpoint of step 5; give -resume") {
+		t.Errorf("a new run in the folder of another: %v", err)
+	}
+	other := func(r *Run) { resume(r); r.Keep.Settings = map[string]string{"seed": "2"} }
+	if _, _, err := run(t, 0, other); err == nil || !strings.Contains(err.Error(), "-seed was 1") || !strings.Contains(err.Error(), "is 2 now") {
+		t.Errorf("another seed: %v", err)
+	}
+	resumed := 0
+	losses, said, err := run(t, 0, func(r *Run) { resume(r); r.Keep.Resumed = func(steps int) { resumed = steps } })
+	if err != nil || len(losses) != 10 || losses[9] != 9 || resumed != 5 || !strings.Contains(said, "resumed at step 5") {
+		t.Errorf("resumed at %d: %v, %q, %v", resumed, losses, said, err)
+	}
+	if losses, _, err = run(t, 0, resume); err != nil || len(losses) != 10 {
+		t.Errorf("resumed at the end: %v, %v", losses, err)
+	}
+}
+
+func TestLossThatIsNoNumber(t *testing.T) {
+	_, _, err := run(t, 0, func(r *Run) {
+		r.Step = func(ctx context.Context, step int, share float64) (float64, error) { zero := 0.0; return 1 / zero, nil }
+	})
+	if err == nil || !strings.Contains(err.Error(), "test: the loss of step 0 is +Inf; do something") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestTimeIsOver(t *testing.T) {
+	losses, _, err := run(t, 0, func(r *Run) {
+		r.Steps, r.Limit = 0, time.Minute
+		r.Step = func(ctx context.Context, step int, share float64) (float64, error) {
+			if step == 3 {
+				r.Limit = time.Nanosecond
+			}
+			return 1, nil
+		}
+	})
+	if err != nil || len(losses) != 4 {
+		t.Errorf("%v, %v", losses, err)
+	}
+}
+
+// A checkpoint that cannot be saved is told of and training goes on; the last
+// one decides how the run ends.
+func TestSaveFails(t *testing.T) {
+	for _, mend := range []bool{true, false} {
+		dir := filepath.Join(t.TempDir(), "a")
+		losses, said, err := run(t, 0, func(r *Run) {
+			r.Keep.Dir = dir
+			step := r.Step
+			r.Step = func(ctx context.Context, n int, share float64) (float64, error) {
+				switch {
+				case n == 0:
+					os.RemoveAll(dir)
+				case n == 9 && mend:
+					os.MkdirAll(dir, 0o777)
+				}
+				return step(ctx, n, share)
+			}
+		})
+		if len(losses) != 10 || !strings.Contains(said, "training goes on") || (err == nil) != mend {
+			t.Errorf("mended %v: %v, %v\n%s", mend, losses, err, said)
+		}
+	}
+}
+
+func TestMesh(t *testing.T) {
+	for _, c := range []struct{ dp, tp, wantDP, wantTP int }{{0, 0, 1, 4}, {2, 0, 2, 2}, {0, 2, 2, 2}, {4, 1, 4, 1}, {0, 4, 1, 4}} {
+		if dp, tp, err := Mesh(c.dp, c.tp, 4); dp != c.wantDP || tp != c.wantTP || err != nil {
+			t.Errorf("%+v: %d %d %v", c, dp, tp, err)
+		}
+	}
+	for _, c := range []struct {
+		dp, tp int
+		says   string
+	}{{3, 0, "-dp 3 does not divide the 4 ranks"}, {0, 3, "-tp 3 does not"}, {2, 3, "-dp 2 -tp 3 do not make 4 ranks"}, {-1, 0, "-dp -1"}} {
+		if _, _, err := Mesh(c.dp, c.tp, 4); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
