@@ -63,7 +63,10 @@ func (b *bucket) add(dst **Tensor, g *Tensor, want *spec) {
 	b.packs = append(b.packs, pack{key, []pending{item}})
 }
 
-const bucketCause = "parameter gradient"
+const (
+	bucketCause = "parameter gradient"
+	packCause   = "ValueAndGrad: parameter gradients"
+)
 
 // scatterStep returns the reduce-scatter of sums that brings g to the layout
 // want; ok is false if its plan is not that alone.
@@ -128,9 +131,12 @@ func (p *pack) reduce() {
 	total := 0
 	for _, e := range p.list {
 		total += e.want.localNumel
+		if eng := p.mesh.eng; eng.observe != nil {
+			eng.observe(e.g.spec, e.want, p.dt.Size(), packCause, true)
+		}
 	}
 	flat := tensor.New(dev, p.dt, total)
-	call := comm.Call{Kind: comm.AllReduceKind, Op: comm.Sum, Dst: bufferOf(flat), Src: bufferOf(flat), Cause: "ValueAndGrad: parameter gradients"}
+	call := comm.Call{Kind: comm.AllReduceKind, Op: comm.Sum, Dst: bufferOf(flat), Src: bufferOf(flat), Cause: packCause}
 	switch {
 	case p.scatter:
 		src, counts := p.scattered()

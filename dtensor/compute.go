@@ -16,9 +16,12 @@ func (m *Mesh) empty(s *spec, dt tensor.DType) *Tensor {
 // work out layouts and errors, and compute nothing.
 func (m *Mesh) outside() bool { return m.coord == nil }
 
-// sameMesh throws unless the operands are on one mesh.
+// sameMesh throws unless the operands are there and on one mesh.
 func sameMesh(op string, ts ...*Tensor) *Mesh {
 	for i, t := range ts {
+		if t == nil {
+			refuse(op, fmt.Sprintf("operand %d is nil", i), "give a tensor")
+		}
 		if t.spec.mesh != ts[0].spec.mesh {
 			refuse(op, fmt.Sprintf("operand %d is on mesh %v, operand 0 on another, %v", i, t.spec.mesh, ts[0].spec.mesh),
 				"move one of them with To", operand("operand 0", ts[0]), operand(fmt.Sprintf("operand %d", i), t))

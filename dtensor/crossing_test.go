@@ -153,14 +153,14 @@ func TestOutside(t *testing.T) {
 					}
 					in[i] = c.input(m, i, s, []layout.Placement{p})
 				}
-				out, grads, err := c.run(ctx, in)
+				a, err := c.run(ctx, in)
 				if err != nil {
 					return fmt.Errorf("%s %v: %w", c.name, shapes, err)
 				}
-				if outside := !m.Inside(); outside && out.Local().Numel() > 0 {
-					return fmt.Errorf("%s %v: outside: %v", c.name, shapes, out.Local())
+				if outside := !m.Inside(); outside && a.out.Local().Numel() > 0 {
+					return fmt.Errorf("%s %v: outside: %v", c.name, shapes, a.out.Local())
 				}
-				for i, g := range grads {
+				for i, g := range a.grads {
 					if g.Dense() != nil && !slices.Equal(g.Dense().Shape(), shapes[i]) {
 						return fmt.Errorf("%s: gradient %d is %v", c.name, i, g.Dense())
 					}

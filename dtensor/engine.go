@@ -14,6 +14,11 @@ type engine struct {
 	ctx   context.Context // of the innermost ValueAndGrad or Try
 	tape  *tape           // records while not nil
 	scope *tensor.Scope   // of the innermost ValueAndGrad or Try; nil outside
+
+	// observe, if a test has set it, is told of each redistribution of elements
+	// of size bytes before it is carried out; packed ones share a collective
+	// with those told of right before and after.
+	observe func(from, to *spec, size int, cause string, packed bool)
 }
 
 type engineKey struct{}

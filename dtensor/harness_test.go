@@ -39,15 +39,21 @@ func onMesh(t testing.TB, shape []int, f func(ctx context.Context, m *dtensor.Me
 	})
 }
 
+// maskRows is the number of rows of the tables that MaskP inputs come from.
+const maskRows = 5
+
 // options are the placements that a tensor of the shape is tried with on one axis.
 func options(shape []int, ints bool) []layout.Placement {
 	list := []layout.Placement{layout.Replicate()}
 	for d := range shape {
 		list = append(list, layout.Shard(d))
 	}
-	list = append(list, layout.Partial(layout.Sum), layout.Partial(layout.Max))
+	list = append(list, layout.Partial(layout.Sum), layout.Partial(layout.Max), layout.Partial(layout.Min))
 	if !ints {
-		list = append(list, layout.Partial(layout.Avg))
+		list = append(list, layout.Partial(layout.Avg), layout.Partial(layout.Prod))
+		if len(shape) > 0 {
+			list = append(list, layout.MaskPartial(append([]int{maskRows}, shape[1:]...), 0))
+		}
 	}
 	return list
 }
@@ -63,14 +69,54 @@ func placementsOf(m *dtensor.Mesh, list []layout.Placement, k int) []layout.Plac
 }
 
 // valid reports whether a tensor can have these placements: reductions that
-// cannot be exchanged do not mix.
+// cannot be exchanged do not mix, and rows of a table are not partial besides.
 func valid(m *dtensor.Mesh, shape []int, p []layout.Placement) bool {
 	axes, err := layout.NewAxes(m.Axes()...)
 	if err != nil {
 		return false
 	}
+	isMask := func(p layout.Placement) bool { return p.IsMask() }
+	if slices.ContainsFunc(p, isMask) && slices.ContainsFunc(p, func(p layout.Placement) bool { return p.IsPartial() && !p.IsMask() }) {
+		return false
+	}
 	_, err = layout.New(axes, shape, p...)
 	return err == nil
+}
+
+// place returns a replicated tensor in another layout. Rows of a MaskP one come
+// from a table; those that a rank does not own hold garbage. Whether the mask
+// knows who owns which row depends on salt.
+func place(m *dtensor.Mesh, whole *dtensor.Tensor, p []layout.Placement, salt int) *dtensor.Tensor {
+	if !slices.ContainsFunc(p, layout.Placement.IsMask) {
+		return whole.Redistribute(p...)
+	}
+	rows := whole.Dim(0)
+	ids, dense := make([]layout.Placement, len(p)), slices.Clone(p)
+	for i := range p {
+		if d, ok := p[i].Dim(); ok && d == 0 {
+			ids[i] = p[i]
+		}
+		if p[i].IsMask() {
+			ids[i], dense[i] = p[i], layout.Replicate()
+		}
+	}
+	replicated := make([]layout.Placement, len(p))
+	numbers := dtensor.Uniform(m, dtensor.Key{Seed: 11, Stream: uint64(salt)}, 0, maskRows, []int{rows}, replicated...)
+	mask := numbers.Cast(tensor.Int64).Redistribute(ids...).Mask()
+	if salt%2 == 0 {
+		mask = dtensor.NewMask(mask.Masked(), 0)
+	}
+	local := whole.Redistribute(dense...).Local()
+	garbage := mask.Masked()
+	if local.Numel() > 0 {
+		each := make([]int, local.NDim())
+		for d := range each {
+			each[d] = 1
+		}
+		each[0] = local.Dim(0)
+		local = tensor.MaskedFill(local, garbage.Reshape(each...), 1e3)
+	}
+	return m.Wrap("place", local, mask, false, whole.Shape(), p...)
 }
 
 // An opCase is an operator with the shapes it is tried on.
@@ -100,35 +146,45 @@ func (c *opCase) checkShapes(ctx context.Context, m *dtensor.Mesh, shapes [][]in
 	for i, s := range shapes {
 		whole[i] = c.input(m, i, s, replicated)
 	}
-	want, wantGrads, err := c.run(ctx, whole)
+	want, err := c.run(ctx, whole)
 	if err != nil {
 		return fmt.Errorf("replicated: %w", err)
 	}
 	rng := rand.New(rand.NewPCG(1, uint64(len(shapes))))
 	for trial, p := range c.trials(m, shapes, rng) {
-		in := make([]*dtensor.Tensor, len(whole))
-		label := ""
-		for i := range in {
-			in[i] = whole[i].Redistribute(p[i]...)
-			label += " " + in[i].String()
+		if err := c.tryLayout(ctx, m, whole, p, trial, want); err != nil {
+			return fmt.Errorf("trial %d: %w", trial, err)
 		}
-		got, grads, err := c.run(ctx, in)
-		if err != nil {
-			return fmt.Errorf("trial %d:%s: %w", trial, label, err)
+	}
+	return nil
+}
+
+// tryLayout compares the operator on inputs laid out so with what it gives for
+// the whole ones: values, gradients, and that it communicates what is planned.
+func (c *opCase) tryLayout(ctx context.Context, m *dtensor.Mesh, whole []*dtensor.Tensor, p [][]layout.Placement, salt int, want *answer) error {
+	in := make([]*dtensor.Tensor, len(whole))
+	label := ""
+	for i := range in {
+		in[i] = place(m, whole[i], p[i], salt)
+		label += " " + in[i].String()
+	}
+	var got *answer
+	err := accounted(m, func() (err error) { got, err = c.run(ctx, in); return err })
+	if err != nil {
+		return fmt.Errorf("%s: %w", label, err)
+	}
+	if err := c.same(ctx, got.out, want.out); err != nil {
+		return fmt.Errorf("%s → %v: %w", label, got.out, err)
+	}
+	for i, g := range got.grads {
+		if g.Dense() == nil {
+			continue
 		}
-		if err := c.same(ctx, got, want); err != nil {
-			return fmt.Errorf("trial %d:%s → %v: %w", trial, label, got, err)
+		if err := gradLayout(in[i], g.Dense()); err != nil {
+			return fmt.Errorf("%s: gradient %d: %w", label, i, err)
 		}
-		for i, g := range grads {
-			if g.Dense() == nil {
-				continue
-			}
-			if err := gradLayout(in[i], g.Dense()); err != nil {
-				return fmt.Errorf("trial %d:%s: gradient %d: %w", trial, label, i, err)
-			}
-			if err := c.same(ctx, g.Dense(), wantGrads[i].Dense()); err != nil {
-				return fmt.Errorf("trial %d:%s: gradient %d: %w", trial, label, i, err)
-			}
+		if err := c.same(ctx, g.Dense(), want.grads[i].Dense()); err != nil {
+			return fmt.Errorf("%s: gradient %d: %w", label, i, err)
 		}
 	}
 	return nil
@@ -157,15 +213,20 @@ func (c *opCase) input(m *dtensor.Mesh, i int, shape []int, p []layout.Placement
 }
 
 // trials lists the layouts to try: every one of each input with the others
-// replicated, and a sample of combinations.
+// replicated; on a mesh of one axis those of every pair of inputs; and some
+// other combinations. Where there are many it is a sample of these, unless
+// -dtensor.full is given.
 func (c *opCase) trials(m *dtensor.Mesh, shapes [][]int, rng *rand.Rand) [][][]layout.Placement {
-	var list [][][]layout.Placement
 	opts := make([][]layout.Placement, len(shapes))
-	all := make([]int, len(shapes))
+	count := make([]int, len(shapes))
 	for i, s := range shapes {
 		opts[i] = options(s, i < len(c.ints) && c.ints[i] > 0)
-		all[i] = int(math.Pow(float64(len(opts[i])), float64(len(m.Axes()))))
+		count[i] = 1
+		for range m.Axes() {
+			count[i] *= len(opts[i])
+		}
 	}
+	var list [][][]layout.Placement
 	add := func(k []int) {
 		var p [][]layout.Placement
 		for i := range shapes {
@@ -176,40 +237,58 @@ func (c *opCase) trials(m *dtensor.Mesh, shapes [][]int, rng *rand.Rand) [][][]l
 		}
 		list = append(list, p)
 	}
+	sample := func() {
+		if *fullTime == 0 && len(list) > most {
+			rng.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+			list = list[:most]
+		}
+	}
 	for i := range shapes {
 		k := make([]int, len(shapes))
-		if all[i] <= most {
-			for k[i] = range all[i] {
-				add(k)
-			}
-			continue
-		}
-		for range most {
-			k[i] = rng.IntN(all[i])
+		for k[i] = range count[i] {
 			add(k)
 		}
 	}
-	if len(shapes) > 1 {
+	sample()
+	singles := list
+	list = nil
+	if len(m.Axes()) == 1 {
+		for i := range shapes {
+			for j := range i {
+				k := make([]int, len(shapes))
+				for n := range count[i] * count[j] {
+					k[i], k[j] = n%count[i], n/count[i]
+					add(k)
+				}
+			}
+		}
+	} else if len(shapes) > 1 {
 		for range most {
 			k := make([]int, len(shapes))
 			for i := range k {
-				k[i] = rng.IntN(all[i])
+				k[i] = rng.IntN(count[i])
 			}
 			add(k)
 		}
 	}
-	return list
+	sample()
+	return slices.Concat(singles, list)
+}
+
+// An answer is a result and the gradients of the inputs.
+type answer struct {
+	out   *dtensor.Tensor
+	grads []dtensor.Grad
 }
 
 // run computes the operator and, unless it has none, the gradients of the sum
 // of its result times fixed weights.
-func (c *opCase) run(ctx context.Context, in []*dtensor.Tensor) (*dtensor.Tensor, []dtensor.Grad, error) {
-	var out *dtensor.Tensor
+func (c *opCase) run(ctx context.Context, in []*dtensor.Tensor) (*answer, error) {
+	a := &answer{grads: make([]dtensor.Grad, len(in))}
 	m := in[0].Mesh()
-	if err := dtensor.Try(ctx, m, func() { out = c.f(in); dtensor.Keep(out) }); err != nil || c.nograd {
-		return out, nil, err
+	if err := dtensor.Try(ctx, m, func() { a.out = c.f(in); dtensor.Keep(a.out) }); err != nil || c.nograd {
+		return a, err
 	}
-	grads := make([]dtensor.Grad, len(in))
 	var params []*dtensor.Tensor
 	var at []int
 	for i, t := range in {
@@ -223,12 +302,12 @@ func (c *opCase) run(ctx context.Context, in []*dtensor.Tensor) (*dtensor.Tensor
 		return y.Mul(w).Sum(nil, false)
 	}, params...)
 	if err != nil {
-		return nil, nil, fmt.Errorf("ValueAndGrad: %w", err)
+		return nil, fmt.Errorf("ValueAndGrad: %w", err)
 	}
 	for i, k := range at {
-		grads[k] = g[i]
+		a.grads[k] = g[i]
 	}
-	return out, grads, nil
+	return a, nil
 }
 
 // same compares two tensors as wholes.

@@ -104,6 +104,86 @@ func TestMaskHolders(t *testing.T) {
 	})
 }
 
+// Ids that are sharded as well as masked have a mask of their own part, however
+// uneven it is, and come back as they were.
+func TestMaskOfShards(t *testing.T) {
+	for _, mesh := range [][]int{{2, 2}, {2, 1, 2}, {1, 3}} {
+		onMesh(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+			last := mesh[len(mesh)-1]
+			replicated := make([]layout.Placement, len(mesh))
+			data := []int64{6, 0, 3, 3, 5}
+			ids := dtensor.Distribute(m, tensor.FromSlice(m.Device(), data, len(data)), replicated...)
+			return dtensor.Try(ctx, m, func() {
+				for first := range len(data) + 1 {
+					sizes := make([]int, last)
+					sizes[0], sizes[last-1] = first, len(data)-first
+					for _, shard := range []layout.Placement{layout.ShardSizes(0, sizes...), layout.Shard(0)} {
+						p := slices.Repeat([]layout.Placement{layout.MaskPartial([]int{7, 3}, 0)}, len(mesh))
+						p[len(p)-1] = shard
+						at := ids.Redistribute(p...)
+						if rows := at.Mask().Masked().Numel(); rows != at.LocalShape()[0] {
+							failf("%v: the mask has %d rows, the part %v", at, rows, at.LocalShape())
+						}
+						if back := at.Full(); !slices.Equal(tensor.ToSlice[int64](back), data) {
+							failf("%v: came back as %v", at, back)
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
+// A reshape keeps MaskP as long as it does not cut or join rows.
+func TestMaskReshape(t *testing.T) {
+	onMesh(t, []int{3}, func(ctx context.Context, m *dtensor.Mesh) error {
+		p := layout.MaskPartial([]int{7, 3}, 0)
+		table := dtensor.Distribute(m, numbers(m, []int{7, 3}), layout.Shard(0))
+		return dtensor.Try(ctx, m, func() {
+			at := dtensor.Distribute(m, tensor.FromSlice(m.Device(), []int64{1, 6, 4, 2}, 4), layout.Replicate()).Redistribute(p)
+			h := lookup(m, table, at)
+			want := tensor.ToSlice[float32](h.Full())
+			for _, c := range []struct {
+				shape  []int
+				masked bool
+			}{{[]int{2, 2, 3}, true}, {[]int{4, 1, 3}, true}, {[]int{4, 3, 1}, true}, {[]int{12}, false}, {[]int{2, 6}, false}, {[]int{3, 4}, false}} {
+				got := h.Reshape(c.shape...)
+				if got.Placements()[0].IsMask() != c.masked {
+					failf("%v → %v, want MaskP: %v", h, got, c.masked)
+				}
+				if v := tensor.ToSlice[float32](got.Full()); !slices.Equal(v, want) {
+					failf("%v → %v: %v, want %v", h, got, v, want)
+				}
+			}
+		})
+	})
+}
+
+// Multiplied or divided by a tensor of one element MaskP stays; ids are brought
+// back first.
+func TestMaskTimesOne(t *testing.T) {
+	onMesh(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+		p := layout.MaskPartial([]int{7, 3}, 0)
+		table := dtensor.Distribute(m, numbers(m, []int{7, 3}), layout.Shard(0))
+		return dtensor.Try(ctx, m, func() {
+			at := dtensor.Distribute(m, tensor.FromSlice(m.Device(), []int64{1, 6}, 2), layout.Replicate()).Redistribute(p)
+			h := lookup(m, table, at)
+			two := dtensor.Full(m, tensor.Float32, 2, []int{1}, layout.Replicate())
+			for _, y := range []T{h.Mul(two), h.Div(two)} {
+				if !y.Placements()[0].IsMask() || y.Mask() != h.Mask() {
+					failf("%v by %v is %v", h, two, y)
+				}
+			}
+			if got := tensor.ToSlice[float32](h.Mul(two).Div(two).Full()); !slices.Equal(got, []float32{4, 5, 6, 19, 20, 21}) {
+				failf("got %v", got)
+			}
+			if got := tensor.ToSlice[int64](at.Mul(two.Cast(tensor.Int64)).Full()); !slices.Equal(got, []int64{2, 12}) {
+				failf("ids by two are %v", got)
+			}
+		})
+	})
+}
+
 func TestMaskRefusals(t *testing.T) {
 	onMesh(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
 		p := layout.MaskPartial([]int{7, 3}, 0)

@@ -17,6 +17,7 @@ import (
 //	P(sum)     R          P(sum)     Mul, Div; P(avg) likewise
 //	R          P(sum)     P(sum)     Mul; P(avg) likewise
 //	P(max)     P(max)     P(max)     Maximum; also with R; P(min) for Minimum
+//	MaskP      R          MaskP      Mul, Div by a tensor of one element
 //	other                 the cheapest of these rows
 //
 // Operands of different types, and shapes that do not broadcast, throw.
@@ -57,6 +58,9 @@ var binaryLaws = [...]layout.Law{
 }
 
 func binary(op tensor.BinaryOp, a, b *Tensor) *Tensor {
+	if a.spec.masked && !a.DType().Float() { // ids that are MaskPartial are shifted
+		a = a.Reduced()
+	}
 	m := a.spec.mesh
 	key := ruleKey{op: op.String()}
 	key.in[0], key.in[1] = a.spec, b.spec
@@ -65,7 +69,7 @@ func binary(op tensor.BinaryOp, a, b *Tensor) *Tensor {
 		r = binaryRule(key, op, a, b)
 	}
 	x, y := a.to(r.in[0], key.op), b.to(r.in[1], key.op)
-	out := &Tensor{spec: r.out[0]}
+	out := &Tensor{spec: r.out[0], mask: x.mask.Hold()}
 	if m.coord != nil {
 		out.local = tensor.Binary(op, x.local, y.local)
 	} else {

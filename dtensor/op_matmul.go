@@ -126,7 +126,11 @@ func (x *Tensor) Linear(w, bias *Tensor) *Tensor {
 	if Tracked(x, w, bias) {
 		out.record("Linear", func(gy *Tensor) {
 			if a.node != nil {
-				a.accumulate(matmul(gy, b, false, false))
+				if a.NDim() == 1 {
+					a.accumulate(matmul(gy.Unsqueeze(0), b, false, false).Squeeze(0))
+				} else {
+					a.accumulate(matmul(gy, b, false, false))
+				}
 			}
 			if b.node != nil {
 				b.accumulate(linearGrad(gy, a))

@@ -15,8 +15,9 @@ import (
 // whole rows of the new shape, as in [B, T·C] S(1) → [B, T, C] S(1) if each
 // block is a multiple of C. Nothing is communicated then, and nothing copied. A
 // shard that does not survive becomes that of another dimension that does, by
-// an all-to-all, else R. Partial and MaskPartial stay as they are. The gradient
-// is the reshape back.
+// an all-to-all, else R. Partial stays as it is, and MaskPartial if the rows
+// do: [N, D] → [B, T, D] does not cut or join them. The gradient is the reshape
+// back.
 //
 // Reshape throws a *LayoutError if the sizes do not multiply to the number of
 // elements.
@@ -29,7 +30,11 @@ func (t *Tensor) Reshape(shape ...int) *Tensor {
 	}
 	key := ruleKey{op: "Reshape"}
 	key.in[1] = m.shapeSpec("Reshape", shape)
-	r := t.viewRule(key, true, func(in layout.Layout) (layout.View, error) { return layout.Reshape(in, shape) })
+	keep := t.spec.masked && t.rowsStay(shape)
+	if keep {
+		key.attr[0] = 1
+	}
+	r := t.viewRule(key, keep, func(in layout.Layout) (layout.View, error) { return layout.Reshape(in, shape) })
 	in := t.to(r.in[0], "Reshape")
 	out := m.viewed(r, in, func(x *tensor.Tensor) *tensor.Tensor { return x.Reshape(r.out[0].local...) })
 	if t.tracked() {
@@ -37,6 +42,27 @@ func (t *Tensor) Reshape(shape ...int) *Tensor {
 		out.record("Reshape", func(gy *Tensor) { in.accumulate(gy.Reshape(back...)) })
 	}
 	return out
+}
+
+// rowsStay reports whether the rows of a MaskPartial tensor are rows of the
+// shape too: whether both end in the sizes of a row of the table. Ids are rows
+// of one element.
+func (t *Tensor) rowsStay(shape []int) bool {
+	width := 1
+	for _, p := range t.spec.placements {
+		if table, dim, ok := p.Offset(); ok && !t.DType().Int() {
+			width = product(table[:dim]) * product(table[dim+1:])
+			break
+		}
+	}
+	ends := func(shape []int) bool {
+		n := 1
+		for d := len(shape) - 1; d >= 0 && n != width; d-- {
+			n *= shape[d]
+		}
+		return n == width
+	}
+	return ends(t.spec.shape) && ends(shape)
 }
 
 // fillShape appends the shape to dst with -1 replaced.

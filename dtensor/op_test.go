@@ -51,7 +51,7 @@ var opCases = []opCase{
 	{name: "Dropout", shapes: unaryShapes, f: one(func(x T) T { return x.Dropout(0.3, dtensor.Key{Seed: 9}) })},
 
 	{name: "MatMul", shapes: [][][]int{{{4, 6}, {6, 8}}, {{5, 3}, {3, 7}}, {{2, 3, 4}, {2, 4, 5}}, {{2, 3, 4}, {4, 5}}, {{3, 1, 2, 2}, {4, 2, 3}}, {{0, 3}, {3, 2}}, {{4}, {4, 3}}, {{5, 4}, {4}}}, f: two(T.MatMul)},
-	{name: "Linear", shapes: [][][]int{{{4, 6}, {8, 6}, {8}}, {{5, 3}, {7, 3}, {7}}, {{2, 3, 4}, {5, 4}, {5}}, {{0, 3}, {2, 3}, {2}}, {{3, 2}, {1, 2}, {1}}}, f: func(in []T) T { return in[0].Linear(in[1], in[2]) }},
+	{name: "Linear", shapes: [][][]int{{{4, 6}, {8, 6}, {8}}, {{5, 3}, {7, 3}, {7}}, {{2, 3, 4}, {5, 4}, {5}}, {{0, 3}, {2, 3}, {2}}, {{3, 2}, {1, 2}, {1}}, {{4}, {6, 4}, {6}}}, f: func(in []T) T { return in[0].Linear(in[1], in[2]) }},
 	{name: "Linear without bias", shapes: [][][]int{{{4, 6}, {8, 6}}, {{2, 3, 4}, {5, 4}}}, f: two(func(x, w T) T { return x.Linear(w, nil) })},
 
 	{name: "Sum", shapes: unaryShapes, f: one(func(x T) T { return x.Sum(nil, false) })},

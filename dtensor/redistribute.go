@@ -71,6 +71,9 @@ func (t *Tensor) to(s *spec, cause string) *Tensor {
 	} else if s.masked && !t.DType().Int() {
 		refuse(cause, fmt.Sprintf("only integer ids can go to MaskPartial, not %v", t.DType()), "look rows up with the ids", operand("input", t))
 	}
+	if eng := t.mesh().eng; eng.observe != nil {
+		eng.observe(from, s, local.DType().Size(), cause, false)
+	}
 	p := t.mesh().plan(from, s, local.DType().Size(), cause)
 	for i := range p.steps {
 		local = p.steps[i].run(t, local, out)

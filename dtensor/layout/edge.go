@@ -100,19 +100,23 @@ func (p *planner) masksAtOnce(a, b *node) bool {
 }
 
 // unmasksAtOnce reports whether a step that changes the given axes of a brings all
-// masked rows from their owners or, where the plan ends with a MaskPartial, none: what
-// happens to the rows before would have to happen to the mask as well.
+// masked rows from their owners or, where the plan begins and ends with a MaskPartial,
+// none: what happens to the rows before would have to happen to the mask as well.
+// For the same reason ids are masked in the last step.
 func (p *planner) unmasksAtOnce(a *node, changed uint64) bool {
-	var masked, kept uint64
+	var masked, held, kept uint64
 	for i := range a.places {
 		if a.places[i].IsMask() {
 			masked |= 1 << i
+		}
+		if p.from.places[i].IsMask() {
+			held |= 1 << i
 		}
 		if p.to.places[i].IsMask() {
 			kept |= 1 << i
 		}
 	}
-	return masked&^changed == 0 || kept != 0 && masked&changed == 0
+	return masked&^changed == 0 || masked&^held == 0 && kept != 0 && masked&changed == 0
 }
 
 // innermost reports whether no other axis shards what the given axes leave over:

@@ -2,6 +2,7 @@ package suite
 
 import (
 	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/embedding"
 	"github.com/gorun-spmd/gorun/loss"
 )
@@ -42,9 +43,9 @@ var operators = map[string]operator{
 		return in["input"].TopK(a.K, a.Dim[0])
 	},
 	"layer_norm": one(func(in inputs, a *Args) *dtensor.Tensor {
-		return in["input"].LayerNorm(in["weight"], in["bias"], a.Eps)
+		return in["input"].LayerNorm(gain(in, a), in["bias"], a.Eps)
 	}),
-	"rms_norm": one(func(in inputs, a *Args) *dtensor.Tensor { return in["input"].RMSNorm(in["weight"], a.Eps) }),
+	"rms_norm": one(func(in inputs, a *Args) *dtensor.Tensor { return in["input"].RMSNorm(gain(in, a), a.Eps) }),
 	"scaled_dot_product_attention": one(func(in inputs, a *Args) *dtensor.Tensor {
 		return dtensor.ScaledDotProductAttention(in["query"], in["key"], in["value"], a.IsCausal)
 	}),
@@ -83,6 +84,16 @@ func reduction(f func(x *dtensor.Tensor, dims []int, keepdim bool) *dtensor.Tens
 
 func alongDim(f func(x *dtensor.Tensor, dim int) *dtensor.Tensor) operator {
 	return one(func(in inputs, a *Args) *dtensor.Tensor { return f(in["input"], a.Dim[0]) })
+}
+
+// gain returns the weight of a norm, ones where there is none.
+func gain(in inputs, a *Args) *dtensor.Tensor {
+	if w := in["weight"]; w != nil {
+		return w
+	}
+	x := in["input"]
+	replicated := make([]layout.Placement, len(x.Mesh().Axes()))
+	return dtensor.Full(x.Mesh(), x.DType(), 1, a.NormalizedShape, replicated...)
 }
 
 func redistribute(in inputs, a *Args) *dtensor.Tensor {
