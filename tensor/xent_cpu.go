@@ -71,8 +71,14 @@ func (c *CPU) CrossEntropyGrad(dt DType, dst, logits unsafe.Pointer, it DType, t
 // while they are in the first cache.
 const xentTile = 4096
 
+// xentPast is from how many bytes on a gradient of its own is written past the
+// caches, which spares reading what is overwritten.
+const xentPast = 4 << 20
+
 func xentGrad[T float](dst, logits []T, target *indexList, lse, coef, weight []T, classes, lo int, scaledExp func(dst, x []T, shift, scale T)) {
+	past := len(dst)*int(unsafe.Sizeof(*new(T))) >= xentPast && unsafe.SliceData(dst) != unsafe.SliceData(logits)
 	parallel(len(lse), classes*8, 1, func(from, to int) {
+		var near [xentTile]T
 		for r := from; r < to; r++ {
 			d, x := dst[r*classes:(r+1)*classes], logits[r*classes:(r+1)*classes]
 			a, b, s := coef[3*r], coef[3*r+1], coef[3*r+2]
@@ -80,18 +86,26 @@ func xentGrad[T float](dst, logits []T, target *indexList, lse, coef, weight []T
 				clear(d)
 				continue
 			}
+			hit := target.at(r) - lo
 			for i := 0; i < classes; i += xentTile {
-				tile := d[i:min(i+xentTile, classes)]
-				scaledExp(tile, x[i:i+len(tile)], lse[r], a)
+				end := min(i+xentTile, classes)
+				tile := d[i:end]
+				if past {
+					tile = near[:end-i]
+				}
+				scaledExp(tile, x[i:end], lse[r], a)
 				switch {
 				case s != 0 && weight != nil:
-					simd.Axpy(tile, -s, weight[i:i+len(tile)])
+					simd.Axpy(tile, -s, weight[i:end])
 				case s != 0:
 					simd.AddScalar(tile, tile, -s)
 				}
-			}
-			if k := target.at(r) - lo; k >= 0 && k < classes {
-				d[k] -= b
+				if hit >= i && hit < end {
+					tile[hit-i] -= b
+				}
+				if past {
+					simd.CopyPast(d[i:end], tile)
+				}
 			}
 		}
 	})

@@ -124,7 +124,7 @@ func measureVariant(b *measure.Bench, name string, v variant, s size) error {
 
 // forward is the measured lookup.
 func (l *lookup) forward() *dtensor.Tensor {
-	return embedding.Lookup(l.table, l.ids, embedding.Options{}).Redistribute(l.to)
+	return embedding.LookupAs(l.table, l.ids, embedding.Options{}, l.to)
 }
 
 // both is the lookup and the gradient of the table, the gradient from above being
