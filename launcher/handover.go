@@ -6,12 +6,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gorun-spmd/gorun/internal/job"
 	"github.com/gorun-spmd/gorun/launcher/hosts"
 )
 
@@ -26,6 +29,7 @@ type handover struct {
 	cores    int
 	console  *console
 	signals  <-chan os.Signal
+	words    *words // nil: the ranks' output goes elsewhere
 }
 
 // newHandover says whether another launcher is to start the job, and which. It is
@@ -88,8 +92,11 @@ func (h *handover) plan(paths []string, folder string) (hosts.Handover, error) {
 				return hosts.Handover{}, err
 			}
 		}
-		argv := append([]string{paths[i]}, a.args...)
-		j.Apps = append(j.Apps, hosts.App{Ranks: a.ranks, Argv: argv, Dir: dir, Vars: a.vars})
+		argv, vars := append([]string{paths[i]}, a.args...), a.vars
+		if h.words != nil {
+			vars = append(slices.Clone(vars), job.WordVar+"="+h.words.token)
+		}
+		j.Apps = append(j.Apps, hosts.App{Ranks: a.ranks, Argv: argv, Dir: dir, Vars: vars})
 	}
 	plan, err := hosts.NewHandover(h.launcher.kind, j)
 	return plan, withoutOp(err)
@@ -128,6 +135,9 @@ func (h *handover) run(paths []string) (status int, err error) {
 		return 0, err
 	}
 	defer os.RemoveAll(folder) // the guardian has, unless it was not started or was killed
+	if h.opts.output == "" {
+		h.words = newWords(h.opts.tag)
+	}
 	plan, err := h.plan(paths, folder)
 	if err != nil {
 		return 0, err
@@ -193,12 +203,22 @@ func (h *handover) supervise(a app, noStdin bool, temp string) (*outcome, error)
 		}
 	}()
 	stdio := [3]int{4}
+	var launcherErr *os.File // its words are taken out before it is pumped
 	for i, to := range []*sink{h.console.out, h.console.err} {
 		from, end, err := pipe(to.name)
 		if err != nil {
 			return nil, err
 		}
 		theirs = append(theirs, end)
+		if i == 1 && h.words != nil {
+			read, write, err := os.Pipe()
+			if err != nil {
+				return nil, noPipe(err)
+			}
+			launcherErr = from
+			go h.words.relay(from, write)
+			from = read
+		}
 		p := &pump{from: from, to: to, lines: splitter{limit: maxLine}, tag: tag{clock: h.opts.timestamp}}
 		p.raw = p.tag.empty()
 		pumps = append(pumps, p)
@@ -225,12 +245,20 @@ func (h *handover) supervise(a app, noStdin bool, temp string) (*outcome, error)
 		events: g.events, send: gently(g.send), signals: h.signals, broken: h.console.broken,
 		ended: func(int, *end) {}, waiting: func(*outcome, []int) {}, say: h.console.say, suspend: suspend,
 	}
+	if h.words != nil && h.opts.hangTimeout > 0 {
+		sup.look = h.lookForHosts
+	}
 	o := sup.run(1)
 	if o.reason == lost {
 		g.sweep()
 	}
 	for _, p := range pumps {
-		p.drain()
+		if launcherErr == nil || p.to != h.console.err {
+			p.drain()
+		}
+	}
+	if launcherErr != nil {
+		_ = launcherErr.SetReadDeadline(time.Now().Add(drainTime)) // also if somebody still holds its other end
 	}
 	await(&pumping, h.signals)
 	return o, nil
@@ -288,6 +316,12 @@ func await(pumping *sync.WaitGroup, signals <-chan os.Signal) {
 	}
 }
 
+// lostHost is the exit status when a host was not heard of any more.
+const lostHost = 1
+
+// drainTime is how long what is on its way of a job that has ended may take.
+const drainTime = 200 * time.Millisecond
+
 // report says how the job ended, if not well, and returns gorun's exit status.
 func (h *handover) report(o *outcome, name string) int {
 	if len(o.late) > 0 {
@@ -295,7 +329,13 @@ func (h *handover) report(o *outcome, name string) int {
 	}
 	switch o.reason {
 	case finished:
+		if text, status, ok := h.failure(); ok {
+			h.console.say("%s, though %s ended well", text, name)
+			return status
+		}
 		return 0
+	case hung:
+		return lostHost
 	case interrupted:
 		return 128 + int(o.signal)
 	case tooLate:
@@ -312,6 +352,14 @@ func (h *handover) report(o *outcome, name string) int {
 		}
 		return statusNotExecutable
 	}
-	h.console.say("the job failed: %s: %s", name, describe(o.ends[0].status))
+	said := describe(o.ends[0].status)
+	if text, status, ok := h.failure(); ok {
+		h.console.say("%s; %s: %s", text, name, said)
+		if _, told := h.words.first(); told {
+			return status
+		}
+		return o.ends[0].exitStatus()
+	}
+	h.console.say("the job failed: %s: %s", name, said)
 	return o.ends[0].exitStatus()
 }

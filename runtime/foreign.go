@@ -1,9 +1,12 @@
 package runtime
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/comm/mpi"
@@ -34,6 +37,7 @@ func (r *rank) joinMPI() error {
 	}
 	r.mpi = b
 	r.world = comm.NewWorld(b)
+	r.greet()
 	return nil
 }
 
@@ -42,7 +46,53 @@ func (r *rank) leaveMPI(cause error) error {
 	if r.mpi == nil {
 		return nil
 	}
-	return r.mpi.Close(cause)
+	if cause != nil { // the library may end this process
+		r.tell(job.Word{Kind: lastKind(r.job.Rank, cause), Status: 1, Text: cause.Error()})
+		return r.mpi.Close(cause)
+	}
+	err := r.mpi.Close(nil)
+	if err == nil {
+		r.tell(job.Word{Kind: job.Ended})
+	}
+	return err
+}
+
+// greet tells gorun, if the job is handed over by it, that this rank has started,
+// and then, for all ranks of its host, that the host is there.
+func (r *rank) greet() {
+	r.token = os.Getenv(job.WordVar)
+	_ = os.Unsetenv(job.WordVar) // this rank's children are none
+	if r.token == "" {
+		return
+	}
+	r.tell(job.Word{Kind: job.Started})
+	if r.job.LocalRank == 0 {
+		go func() {
+			for range time.Tick(job.AliveInterval) {
+				r.tell(job.Word{Kind: job.Alive})
+			}
+		}()
+	}
+}
+
+// tell writes a word for gorun on standard error.
+func (r *rank) tell(w job.Word) {
+	if r.token != "" {
+		w.Rank, w.Host = r.job.Rank, r.host
+		_, _ = os.Stderr.WriteString(w.Line(r.token)) // if nobody reads it nobody misses it
+	}
+}
+
+// lastKind tells whether a rank fails with cause of its own accord, or because
+// another one has, or as it was asked to end.
+func lastKind(me int, cause error) job.WordKind {
+	var aborted *comm.AbortError
+	var ended *comm.EndedError
+	var asked *interruptError
+	if errors.As(cause, &aborted) && aborted.Rank != me || errors.As(cause, &ended) || errors.As(cause, &asked) || errors.Is(cause, context.Canceled) {
+		return job.Dragged
+	}
+	return job.Ended
 }
 
 func firstLine(text string) string {

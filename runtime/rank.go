@@ -28,6 +28,7 @@ type rank struct {
 	segment *control.Segment // nil if no launcher made one
 	launch  mpi.Launch       // zero if the launcher is gorun, or there is none
 	mpi     *mpi.Rank        // nil if launch is zero
+	token   string           // of words to gorun (see job.Word); "": it does not ask for them
 	world   *comm.Comm       // nil before join
 }
 

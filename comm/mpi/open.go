@@ -7,6 +7,7 @@ import (
 	"os"
 	goruntime "runtime"
 	"time"
+	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
 )
@@ -33,12 +34,17 @@ func open(o Options) (*Rank, error) {
 	if err := quiet(); err != nil {
 		return nil, err
 	}
+	if goruntime.GOMAXPROCS(0) == 1 {
+		// A launcher has bound this rank to one core. With one processor Go's scheduler
+		// takes it away from every call that lasts 20 µs, and starts a thread to use it.
+		goruntime.GOMAXPROCS(2)
+	}
 	lib, err := load(names)
 	if err != nil {
 		return nil, err
 	}
 	j := &job{
-		lib: lib, born: time.Now(), spins: patience(launch.LocalSize, goruntime.NumCPU()), linger: o.Linger, thread: make(chan func()),
+		lib: lib, born: time.Now(), linger: o.Linger, thread: make(chan func()),
 		groups: map[uint64]*Rank{}, dead: map[uint64]*comm.AbortError{}, ended: map[int]*ending{},
 	}
 	if j.linger == 0 {
@@ -46,6 +52,9 @@ func open(o Options) (*Rank, error) {
 	}
 	go j.serve()
 	if err := j.onThread(j.start); err != nil {
+		return nil, err
+	}
+	if err := j.onThread(j.acquaint); err != nil {
 		return nil, err
 	}
 	if launched && launch.Size != j.size {
@@ -110,6 +119,24 @@ func (j *job) start() error {
 	}
 	j.control = j.made
 	return j.listen()
+}
+
+// acquaint tells every rank on which host and which of its cores the others may
+// run, and sets by it how j waits.
+func (j *job) acquaint() error {
+	name, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	mine, all := []place{newPlace(name)}, make([]place, j.size)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	size, bytes := unsafe.Sizeof(place{}), j.lib.handles[typeByte]
+	if err := j.lib.call(allgather, pointer(unsafe.SliceData(mine)), size, bytes, pointer(unsafe.SliceData(all)), size, bytes, j.control); err != nil {
+		return err
+	}
+	j.spins = patience(mine[0], all)
+	return nil
 }
 
 // Library returns what the MPI library calls itself.

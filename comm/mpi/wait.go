@@ -4,6 +4,7 @@ package mpi
 
 import (
 	"context"
+	"hash/fnv"
 	goruntime "runtime"
 	"time"
 
@@ -11,13 +12,60 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience returns how often a waiting rank looks in one pass of the gate. With
-// more ranks than cores, or if that is unknown, the one waited for needs this core.
-func patience(localRanks, cores int) (spins int) {
-	if localRanks > 0 && localRanks <= cores {
-		return 100
+// spinning is how often a waiting rank looks in one pass of the gate.
+const spinning = 16
+
+// A place is where a rank may run.
+type place struct {
+	host uint64      // a hash of its name
+	cpus unix.CPUSet // of it
+}
+
+// newPlace is this process's, on the host of that name.
+func newPlace(host string) place {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(host))
+	p := place{host: h.Sum64()}
+	_ = unix.SchedGetaffinity(0, &p.cpus) // without it no core is known
+	return p
+}
+
+// patience returns how often a rank looks in one pass of the gate: once if the
+// ranks that share cores with it, or with such a one, are more than those cores or unknown,
+// since the one waited for then needs this core.
+func patience(mine place, all []place) (spins int) {
+	cores, ranks := mine.cpus, 0
+	for grown := true; grown; {
+		grown, ranks = false, 0
+		for _, p := range all {
+			if p.host != mine.host {
+				continue
+			}
+			shared, more := overlap(cores, p.cpus)
+			if shared {
+				ranks++
+			}
+			if shared && more {
+				for i := range cores {
+					cores[i] |= p.cpus[i]
+				}
+				grown = true
+			}
+		}
 	}
-	return 1
+	if ranks == 0 || ranks > cores.Count() {
+		return 1
+	}
+	return spinning
+}
+
+// overlap reports whether a and b share a core, and whether b has one that a has not.
+func overlap(a, b unix.CPUSet) (shared, more bool) {
+	for i := range a {
+		shared = shared || a[i]&b[i] != 0
+		more = more || b[i]&^a[i] != 0
+	}
+	return shared, more
 }
 
 // How a waiting rank behaves between passes: it yields the core for a while, and

@@ -1,0 +1,47 @@
+//go:build linux && !nolibs
+
+package mpi
+
+import (
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// A rank spins where the ranks around it have a core each.
+func TestPatience(t *testing.T) {
+	at := func(host uint64, cpus ...int) place {
+		p := place{host: host}
+		for _, c := range cpus {
+			p.cpus.Set(c)
+		}
+		return p
+	}
+	for _, test := range []struct {
+		name string
+		all  []place // the first is this rank's
+		want int
+	}{
+		{"alone", []place{at(1, 0)}, spinning},
+		{"bound to a core each", []place{at(1, 0), at(1, 1)}, spinning},
+		{"bound to one core", []place{at(1, 0), at(1, 0)}, 1},
+		{"two on two cores", []place{at(1, 0, 1), at(1, 0, 1)}, spinning},
+		{"three on two cores", []place{at(1, 0, 1), at(1, 0, 1), at(1, 0, 1)}, 1},
+		{"another host", []place{at(1, 0), at(2, 0), at(2, 0)}, spinning},
+		{"a neighbour's neighbour", []place{at(1, 0, 1), at(1, 1, 2), at(1, 2), at(1, 2)}, 1},
+		{"enough in all", []place{at(1, 0, 1), at(1, 1, 2), at(1, 2)}, spinning},
+		{"busy elsewhere", []place{at(1, 0), at(1, 1), at(1, 1)}, spinning},
+		{"unknown", []place{{host: 1}, {host: 1}}, 1},
+	} {
+		if got := patience(test.all[0], test.all); got != test.want {
+			t.Errorf("%s: got %d, want %d", test.name, got, test.want)
+		}
+	}
+	var own unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &own); err != nil {
+		t.Fatal(err)
+	}
+	if p := newPlace("here"); p.cpus != own || p.host == newPlace("there").host {
+		t.Errorf("this process is at %+v", p)
+	}
+}
