@@ -12,7 +12,7 @@ import "context"
 // len(buf) must be the same on all ranks.
 func AllReduce[T Elem](ctx context.Context, c *Comm, buf []T, op Op) error {
 	b := Of(buf)
-	return c.Do(ctx, Call{Kind: AllReduceKind, Op: op, Dst: b, Src: b})
+	return c.do(ctx, AllReduceKind, op, 0, b, b)
 }
 
 // AllReduceFunc is AllReduce by a user-defined operation, on elements of the
@@ -26,7 +26,7 @@ func AllReduceFunc[T any](ctx context.Context, c *Comm, buf []T, f *Func) error 
 // does. dst is not used on other ranks and may be nil there; on root it must be
 // as long as src and not overlap it.
 func Reduce[T Elem](ctx context.Context, c *Comm, dst, src []T, op Op, root int) error {
-	return c.Do(ctx, Call{Kind: ReduceKind, Op: op, Root: root, Dst: Of(dst), Src: Of(src)})
+	return c.do(ctx, ReduceKind, op, root, Of(dst), Of(src))
 }
 
 // ReduceScatter fills dst with this rank's part of the fold of all ranks' srcs:
@@ -39,7 +39,7 @@ func Reduce[T Elem](ctx context.Context, c *Comm, dst, src []T, op Op, root int)
 // len(dst) must be the same on all ranks, and len(src) c.Size() times it. dst
 // and src must not overlap.
 func ReduceScatter[T Elem](ctx context.Context, c *Comm, dst, src []T, op Op) error {
-	return c.Do(ctx, Call{Kind: ReduceScatterKind, Op: op, Dst: Of(dst), Src: Of(src)})
+	return c.do(ctx, ReduceScatterKind, op, 0, Of(dst), Of(src))
 }
 
 // ReduceScatterV is ReduceScatter with parts of different lengths: counts[r]
@@ -58,7 +58,7 @@ func ReduceScatterV[T Elem](ctx context.Context, c *Comm, dst, src []T, counts [
 // len(src) must be the same on all ranks and len(dst) c.Size() times it. dst
 // and src must not overlap.
 func AllGather[T Elem](ctx context.Context, c *Comm, dst, src []T) error {
-	return c.Do(ctx, Call{Kind: AllGatherKind, Dst: Of(dst), Src: Of(src)})
+	return c.do(ctx, AllGatherKind, NoOp, 0, Of(dst), Of(src))
 }
 
 // AllGatherV is AllGather with parts of different lengths: counts[r] elements
@@ -71,7 +71,7 @@ func AllGatherV[T Elem](ctx context.Context, c *Comm, dst, src []T, counts []int
 // Gather is AllGather to rank root alone. dst is not used on other ranks and
 // may be nil there.
 func Gather[T Elem](ctx context.Context, c *Comm, dst, src []T, root int) error {
-	return c.Do(ctx, Call{Kind: GatherKind, Root: root, Dst: Of(dst), Src: Of(src)})
+	return c.do(ctx, GatherKind, NoOp, root, Of(dst), Of(src))
 }
 
 // GatherV is Gather with parts of different lengths. counts is used on root
@@ -87,7 +87,7 @@ func GatherV[T Elem](ctx context.Context, c *Comm, dst, src []T, counts []int, r
 // len(dst) must be the same on all ranks and len(src) on root c.Size() times
 // it. src is not used on other ranks and may be nil there.
 func Scatter[T Elem](ctx context.Context, c *Comm, dst, src []T, root int) error {
-	return c.Do(ctx, Call{Kind: ScatterKind, Root: root, Dst: Of(dst), Src: Of(src)})
+	return c.do(ctx, ScatterKind, NoOp, root, Of(dst), Of(src))
 }
 
 // ScatterV is Scatter with parts of different lengths. counts is used on root
@@ -105,7 +105,7 @@ func ScatterV[T Elem](ctx context.Context, c *Comm, dst, src []T, counts []int, 
 // len(dst) and len(src) must be the same multiple of c.Size() on all ranks. dst
 // and src must not overlap.
 func AllToAll[T Elem](ctx context.Context, c *Comm, dst, src []T) error {
-	return c.Do(ctx, Call{Kind: AllToAllKind, Dst: Of(dst), Src: Of(src)})
+	return c.do(ctx, AllToAllKind, NoOp, 0, Of(dst), Of(src))
 }
 
 // AllToAllV is AllToAll with parts of different lengths, laid out one after
@@ -119,12 +119,12 @@ func AllToAllV[T Elem](ctx context.Context, c *Comm, dst []T, dstCounts []int, s
 // Broadcast replaces buf on every rank by that of rank root. len(buf) must be
 // the same on all ranks.
 func Broadcast[T Elem](ctx context.Context, c *Comm, buf []T, root int) error {
-	return c.Do(ctx, Call{Kind: BroadcastKind, Root: root, Dst: Of(buf)})
+	return c.do(ctx, BroadcastKind, NoOp, root, Of(buf), Buffer{})
 }
 
 // Barrier returns when all ranks have called it.
 func Barrier(ctx context.Context, c *Comm) error {
-	return c.Do(ctx, Call{Kind: BarrierKind})
+	return c.do(ctx, BarrierKind, NoOp, 0, Buffer{}, Buffer{})
 }
 
 // Send hands buf to rank to, which must call Recv with a buffer of the same
@@ -132,10 +132,10 @@ func Barrier(ctx context.Context, c *Comm) error {
 // which may be before the Recv or not. Sends from one rank to another arrive in
 // order.
 func Send[T Elem](ctx context.Context, c *Comm, buf []T, to int) error {
-	return c.Do(ctx, Call{Kind: SendKind, Root: to, Src: Of(buf)})
+	return c.do(ctx, SendKind, NoOp, to, Buffer{}, Of(buf))
 }
 
 // Recv fills buf with what rank from sends.
 func Recv[T Elem](ctx context.Context, c *Comm, buf []T, from int) error {
-	return c.Do(ctx, Call{Kind: RecvKind, Root: from, Dst: Of(buf)})
+	return c.do(ctx, RecvKind, NoOp, from, Of(buf), Buffer{})
 }

@@ -71,6 +71,10 @@ func foldNumbers[T number](op Op, dsts, srcs []unsafe.Pointer, n int, combine fu
 		simd.Add2(part[T](dsts[0], 0, n), part[T](dsts[1], 0, n), part[T](srcs[0], 0, n), part[T](srcs[1], 0, n))
 		return
 	}
+	if n <= few && op <= Max {
+		foldFew[T](op, dsts, srcs, n)
+		return
+	}
 	var zero T
 	step := foldBytes / int(unsafe.Sizeof(zero))
 	for lo := 0; lo < n; lo += step {
@@ -88,6 +92,36 @@ func foldNumbers[T number](op Op, dsts, srcs []unsafe.Pointer, n int, combine fu
 			divide(acc, len(srcs))
 		}
 		spread(acc, dsts, lo, hi)
+	}
+}
+
+// few is up to how many elements a loop beats a call of the vector units.
+const few = 8
+
+// foldFew is foldNumbers for the operations up to Max, element by element.
+func foldFew[T number](op Op, dsts, srcs []unsafe.Pointer, n int) {
+	first := part[T](srcs[0], 0, n)
+	for i := range n {
+		x := first[i]
+		for _, s := range srcs[1:] {
+			y := *(*T)(unsafe.Add(s, i*int(unsafe.Sizeof(x))))
+			switch op {
+			case Sum, Avg:
+				x += y
+			case Prod:
+				x *= y
+			case Min:
+				x = min(x, y)
+			case Max:
+				x = max(x, y)
+			}
+		}
+		if op == Avg {
+			x /= T(len(srcs))
+		}
+		for _, d := range dsts {
+			*(*T)(unsafe.Add(d, i*int(unsafe.Sizeof(x)))) = x
+		}
 	}
 }
 

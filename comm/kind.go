@@ -42,19 +42,17 @@ func (k Kind) String() string {
 // Valid reports whether k is one of the kinds above, Invalid and Kinds excepted.
 func (k Kind) Valid() bool { return k > Invalid && k < Kinds }
 
+// Sets of kinds, a bit each.
+const (
+	reducing = 1<<AllReduceKind | 1<<ReduceKind | 1<<ReduceScatterKind | 1<<ReduceScatterVKind
+	rooted   = 1<<ReduceKind | 1<<GatherKind | 1<<GatherVKind | 1<<ScatterKind | 1<<ScatterVKind | 1<<BroadcastKind
+)
+
 // Reduces reports whether a call of kind k has an operation.
-func (k Kind) Reduces() bool {
-	return k == AllReduceKind || k == ReduceKind || k == ReduceScatterKind || k == ReduceScatterVKind
-}
+func (k Kind) Reduces() bool { return reducing>>k&1 != 0 }
 
 // Rooted reports whether a call of kind k has a root.
-func (k Kind) Rooted() bool {
-	switch k {
-	case ReduceKind, GatherKind, GatherVKind, ScatterKind, ScatterVKind, BroadcastKind:
-		return true
-	}
-	return false
-}
+func (k Kind) Rooted() bool { return rooted>>k&1 != 0 }
 
 // PointToPoint reports whether k is Send or Recv, which two ranks alone take part in.
 func (k Kind) PointToPoint() bool { return k == SendKind || k == RecvKind }

@@ -21,7 +21,6 @@ func (r *Rank) Do(ctx context.Context, call *comm.Call) error {
 	f := call.Fingerprint()
 	r.log(call, seq, f)
 	s := &r.mine.slots[seq&1]
-	s.what, s.count = f.What, f.Count
 	mode, err := r.publish(call, s, seq)
 	if err != nil {
 		r.Abort(err)
@@ -31,6 +30,7 @@ func (r *Rank) Do(ctx context.Context, call *comm.Call) error {
 	if mode >= inArena && call.Kind.Reduces() { // from here on others may store into its memory
 		r.foreign, r.exit = true, math.MaxUint64
 	}
+	s.what, s.count = f.What, f.Count
 	s.seq.Store(seq)
 	r.ring()
 	for m, peer := range r.region.members {
