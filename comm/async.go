@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // A Pending is a call that was started and may not have ended.
@@ -41,6 +42,11 @@ func (q *queue) await(p *Pending) {
 	case <-p.done:
 	default:
 		q.waiters.Add(1)
+		if r := p.comm.shared.recorder.Load(); r != nil {
+			start := time.Now()
+			<-p.done
+			r.waited(p, start)
+		}
 		<-p.done
 		q.waiters.Add(-1)
 	}

@@ -28,6 +28,10 @@ type Comm struct {
 	splits int        // communicators made from this one
 	err    error      // the first error; sticky
 	stats  counters
+
+	// What a recording counts, see Event.Number.
+	letters uint64
+	mail    map[mailKey]uint64
 }
 
 // NewWorld returns the communicator of all ranks over b. Each rank calls it

@@ -40,7 +40,7 @@
 // Stats counts calls and bytes by kind, and by the cause that a Call names.
 // Record keeps every call with its time and line until Stop; commtest.Expect
 // holds a function to a budget; WriteTrace shows the calls of all ranks on one
-// time line.
+// time line, and gorun --trace those of a whole job with what it computes between.
 //
 // # Who implements what
 //

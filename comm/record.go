@@ -11,31 +11,61 @@ type Event struct {
 	Op    Op
 	DType DType
 	Bytes int // see Call.Bytes
+	Count int // elements of that
 	Comm  string
-	Seq   uint64
+	Size  int    // ranks of the communicator
+	Seq   uint64 // which call of this rank on the communicator, from 1
+	Peer  int    // world number of the root or of the other side; -1: none
 	Cause string
 	Start time.Time
 	Time  time.Duration
 	Err   error
+
+	// Number is what the ranks' sides of one call have in common: of a collective
+	// how many the communicator had before, of a message how many went before it
+	// from the one rank to the other, plus 1, since a recording was started on all.
+	Number uint64
+
+	// Async says that the call was started, and went on by itself.
+	Async bool
+
+	// Waits says that this is no call, but the time for which the program stood
+	// still until an asynchronous call of that Kind ended. Only Observe shows it.
+	Waits bool
+
 	site  site
+	where string // the site in words, if it was asked for already
 }
 
 // Site returns where the call was made, "train.go:31".
-func (e *Event) Site() string { return e.site.String() }
+func (e *Event) Site() string {
+	if e.where != "" {
+		return e.where
+	}
+	return e.site.String()
+}
 
-// A Recording keeps every call that this rank makes on any communicator of a
+// A Recording keeps, or shows, every call that this rank makes on any communicator of a
 // world, from Record to Stop. While one runs each call reads the clock and its
 // call stack, which costs under a microsecond.
 type Recording struct {
 	shared *shared
-	next   *Recording // one that was running already, and goes on
+	next   *Recording   // one that was running already, and goes on
+	show   func(*Event) // nil: keep
 	mu     sync.Mutex
 	events []Event
+	sites  map[site]string // in words, of the events that were shown
 }
 
 // Record starts a recording. Recordings may nest; stop the last one first.
-func (c *Comm) Record() *Recording {
-	r := &Recording{shared: c.shared, next: c.shared.recorder.Load()}
+func (c *Comm) Record() *Recording { return c.record(nil) }
+
+// Observe starts a recording that keeps nothing, and calls f with each event when it
+// ends, on the goroutine of the call. f must make no calls, nor keep the event.
+func (c *Comm) Observe(f func(*Event)) *Recording { return c.record(f) }
+
+func (c *Comm) record(f func(*Event)) *Recording {
+	r := &Recording{shared: c.shared, next: c.shared.recorder.Load(), show: f}
 	c.shared.recorder.Store(r)
 	return r
 }
@@ -70,7 +100,17 @@ func (r *Recording) Stats() Stats {
 
 // observe makes the call and adds it to r and the recordings around it.
 func (r *Recording) observe(c *Comm, call *Call, do func() error) error {
-	e := Event{Kind: call.Kind, Op: call.Op, DType: call.DType(), Bytes: call.Bytes(), Comm: c.name, Seq: c.seq, Cause: call.Cause}
+	e := Event{
+		Kind: call.Kind, Op: call.Op, DType: call.DType(), Bytes: call.Bytes(), Count: call.Dst.Count,
+		Comm: c.name, Size: c.size, Seq: c.seq, Peer: -1, Cause: call.Cause, Async: call.queue != nil,
+	}
+	if call.Src.Count > 0 {
+		e.Count = call.Src.Count
+	}
+	if call.Kind.Rooted() || call.Kind.PointToPoint() {
+		e.Peer = c.world[call.Root]
+	}
+	e.Number = c.number(call)
 	if call.site != nil {
 		e.site = *call.site
 	} else {
@@ -79,10 +119,66 @@ func (r *Recording) observe(c *Comm, call *Call, do func() error) error {
 	e.Start = time.Now()
 	e.Err = do()
 	e.Time = time.Since(e.Start)
-	for ; r != nil; r = r.next {
-		r.mu.Lock()
-		r.events = append(r.events, e)
-		r.mu.Unlock()
-	}
+	r.add(&e)
 	return e.Err
+}
+
+// where returns a site in words, which takes longer than many a call does.
+func (r *Recording) where(at site) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	text, ok := r.sites[at]
+	if !ok {
+		if r.sites == nil {
+			r.sites = map[site]string{}
+		}
+		text = at.String()
+		r.sites[at] = text
+	}
+	return text
+}
+
+// number returns the Event.Number of call, the one in progress.
+func (c *Comm) number(call *Call) uint64 {
+	if !call.Kind.PointToPoint() {
+		return c.seq - c.letters
+	}
+	c.letters++
+	if c.mail == nil {
+		c.mail = map[mailKey]uint64{}
+	}
+	key := mailKey{call.Kind, call.Root}
+	c.mail[key]++
+	return c.mail[key]
+}
+
+// mailKey is Send or Recv, and the other side.
+type mailKey struct {
+	kind Kind
+	rank int
+}
+
+// waited adds that the program stood still for p.
+func (r *Recording) waited(p *Pending, start time.Time) {
+	e := Event{
+		Kind: p.call.Kind, DType: p.call.DType(), Comm: p.comm.name, Size: p.comm.size, Peer: -1, Cause: p.call.Cause,
+		Start: start, Time: time.Since(start), Waits: true,
+	}
+	e.site.capture(2)
+	r.add(&e)
+}
+
+// add hands an event to r and the recordings around it.
+func (r *Recording) add(e *Event) {
+	for ; r != nil; r = r.next {
+		switch {
+		case r.show != nil:
+			e.where = r.where(e.site)
+			r.show(e)
+		case !e.Waits:
+			r.mu.Lock()
+			r.events = append(r.events, *e)
+			r.mu.Unlock()
+		}
+	}
 }

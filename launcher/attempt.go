@@ -27,8 +27,9 @@ type attempt struct {
 	console *console
 
 	segment *control.Segment
-	files   []uintptr // what the guardian inherits, by its descriptor
-	theirs  []int     // our copies of what only the guardian needs
+	traces  []*os.File // by rank; nil: none is kept
+	files   []uintptr  // what the guardian inherits, by its descriptor
+	theirs  []int      // our copies of what only the guardian needs
 	pumps   []*pump
 	tails   []*tail // standard error, by rank
 	relay   *relay
@@ -43,6 +44,9 @@ func (a *attempt) run(signals <-chan os.Signal) (*outcome, error) {
 	a.segment, err = control.Create(len(a.plan.ranks), control.Options{Cores: a.plan.cores})
 	if err != nil {
 		return nil, openFiles(err)
+	}
+	if err := a.openTraces(); err != nil {
+		return nil, err
 	}
 	s, err := a.spec()
 	if err != nil {
@@ -85,6 +89,7 @@ func (a *attempt) end() {
 	if a.segment != nil {
 		_ = a.segment.Close()
 	}
+	a.closeTraces()
 }
 
 // awaitOutput waits until everything the ranks wrote is written, or the user has
@@ -174,12 +179,19 @@ func (a *attempt) spec() (*spec, error) {
 		if !ok {
 			in = quiet
 		}
+		files := segment
+		if a.traces != nil {
+			files = append(files[:len(files):len(files)], a.add(int(a.traces[r].Fd())))
+		}
+		contract := job.Job{
+			ID: a.id, Attempt: a.number, ControlFD: 3, ArenaFD: 4, TraceFD: a.traceFD(), Columns: a.columns(r),
+		}
 		s.Ranks = append(s.Ranks, rank{
 			App:     it.app,
-			Env:     a.plan.env(r, a.id, a.number, a.console.people, a.columns(r)),
+			Env:     a.plan.env(r, contract, a.console.people),
 			CPUs:    it.cpus,
 			Stdio:   [3]int{in, out, err2},
-			Inherit: segment,
+			Inherit: files,
 		})
 	}
 	s.Top = len(a.files)

@@ -72,9 +72,15 @@ func launch(o *options) (status int, err error) {
 		}
 	}()
 	signals := listen()
+	if err := o.checkTrace(); err != nil {
+		return 0, err
+	}
 	h, err := newHandover(o, c, signals, thisMachine(false), thisFinder(), os.LookupEnv)
 	if err != nil {
 		return 0, err
+	}
+	if h != nil {
+		o.handOverTrace()
 	}
 	paths, err := programs(o, &builder{c, signals})
 	switch {
@@ -176,6 +182,7 @@ gorun starts one program as N ranks: an executable, a Go package or .go files.
   --tag-output        put [rank]<stream>: in front of each line
   --timestamp-output  put the time in front of each line
   --output DIR        write the output of rank N to DIR/rank.N instead
+  --trace FILE        write what every rank calls and computes, for Perfetto
   --bind-to WHAT      core (default): divide the cores if they suffice; or none
   --map-by WHAT       core (default): next rank, next core; or socket
   --report-bindings   say which rank may run on which CPUs
@@ -184,8 +191,7 @@ gorun starts one program as N ranks: an executable, a Go package or .go files.
                       123, and at once when ranks wait for each other
   --grace TIME        from asking ranks to end until they are killed (5s)
   --max-restarts N    start a failed job again, up to N times (0)
-  --dry-run           print what would be started
-  --version, -h
+  --dry-run           print what would be started      (and: --version, -h)
 
 The exit status is that of the first rank that failed, 128 + its signal's number
 if one killed it, 130 after Ctrl-C, which cancels the ranks' context; a second

@@ -26,6 +26,7 @@ type options struct {
 
 	tag, timestamp bool
 	output         string // folder for one file a rank; "" for standard output
+	trace          string // file; "" for none
 	restarts       int    // after failures, at most
 
 	dryRun, reportBindings bool
@@ -152,6 +153,7 @@ func (o *options) define(f *flag.FlagSet) {
 	f.BoolVar(&o.tag, "tag-output", o.tag, "")
 	f.BoolVar(&o.timestamp, "timestamp-output", o.timestamp, "")
 	f.StringVar(&o.output, "output", o.output, "")
+	f.StringVar(&o.trace, "trace", o.trace, "")
 	f.BoolVar(&o.dryRun, "dry-run", o.dryRun, "")
 	f.BoolVar(&o.reportBindings, "report-bindings", o.reportBindings, "")
 	o.hosts.define(f)

@@ -111,17 +111,11 @@ func has(env []string, name string) bool {
 	return slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") })
 }
 
-// env returns what rank r's environment has beside its program's: the contract of
-// attempt, for segments inherited from descriptor 3 on (control, then the arenas).
-// people says that logs are for them, columns how wide their terminal is, if it is one.
-func (p *plan) env(r int, id string, attempt int, people bool, columns int) []string {
-	env := job.Encode(job.Job{
-		Rank: r, Size: len(p.ranks),
-		LocalRank: r, LocalSize: len(p.ranks),
-		ID: id, Attempt: attempt,
-		ControlFD: 3, ArenaFD: 4,
-		Columns: columns,
-	})
+// env returns what rank r's environment has beside its program's: the contract j, in
+// which the ranks are filled in. people says that logs are for them.
+func (p *plan) env(r int, j job.Job, people bool) []string {
+	j.Rank, j.Size, j.LocalRank, j.LocalSize = r, len(p.ranks), r, len(p.ranks)
+	env := job.Encode(j)
 	it := p.ranks[r]
 	if it.threads > 0 {
 		env = append(env, "GOMAXPROCS="+strconv.Itoa(it.threads))

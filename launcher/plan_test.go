@@ -132,7 +132,7 @@ func TestEnvironmentOfARank(t *testing.T) {
 	if got, want := p.apps[0].Env, []string{"A=4", "C=5", "B=2"}; !slices.Equal(got, want) {
 		t.Errorf("environment of the program: %q, want %q", got, want)
 	}
-	env := p.env(1, "id", 3, true, 80)
+	env := p.env(1, job.Job{ID: "id", Attempt: 3, ControlFD: 3, ArenaFD: 4, Columns: 80}, true)
 	if !slices.Contains(env, "GOMAXPROCS=1") || !slices.Contains(env, "GORUN_LOG_FORMAT=console") {
 		t.Errorf("environment of rank 1: %q", env)
 	}

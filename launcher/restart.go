@@ -38,7 +38,11 @@ func (a *attempt) carryOut(signals <-chan os.Signal) (status int, again bool, er
 	if err != nil {
 		return 0, false, err
 	}
-	return a.report(o), a.again(o), nil
+	status = a.report(o)
+	if lost := a.writeTrace(o); status == 0 {
+		status = lost
+	}
+	return status, a.again(o), nil
 }
 
 // again reports whether the job may be started again, and says why not if the

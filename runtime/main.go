@@ -43,6 +43,12 @@
 //	the user interrupts    ctx is done; f returns in its own time. Exit status 0 if it returns nil,
 //	                       128 + the signal's number if it returns ctx's error, else as above
 //
+// # Traces
+//
+// gorun --trace out.json writes every call of every rank, and what it computes between
+// them, as a file that ui.perfetto.dev and chrome://tracing open. A program that another
+// launcher or none has started does so if GORUN_TRACE names the file.
+//
 // Files named *_test.go and programs that need Go's package of the same name
 // import it as goruntime "runtime".
 package runtime
@@ -92,6 +98,9 @@ func run(f func(context.Context, *comm.Comm) error) (status int) {
 	err = call(context.WithValue(ctx, rankKey{}, r), f, r.world)
 	returned = true
 
+	if lost := r.trace.end(r, err); err == nil {
+		err = lost
+	}
 	if err == nil {
 		if err = r.leaveMPI(nil); err == nil {
 			r.finish()

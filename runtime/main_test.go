@@ -161,6 +161,18 @@ func programs() map[string]func(context.Context, *comm.Comm) error {
 			}
 			return comm.Barrier(ctx, world)
 		},
+		// tracekill has rank 1 kill itself while the others wait for it.
+		"tracekill": func(ctx context.Context, world *comm.Comm) error {
+			SetStep(ctx, 8)
+			if err := comm.AllReduce(ctx, world, make([]float32, 8), comm.Sum); err != nil {
+				return err
+			}
+			if world.Rank() == 1 {
+				time.Sleep(200 * time.Millisecond)
+				return exec.Command("kill", "-9", fmt.Sprint(os.Getpid())).Run()
+			}
+			return comm.Barrier(ctx, world)
+		},
 		"log": func(ctx context.Context, world *comm.Comm) error {
 			log := Logger(ctx)
 			log.Info().Msg("before")
@@ -214,7 +226,7 @@ func TestNamesOfProgramsAreUsed(t *testing.T) {
 		}
 		scripts.Write(text)
 	}
-	for _, name := range []string{"signal_test.go", "top_test.go"} {
+	for _, name := range []string{"signal_test.go", "top_test.go", "trace_test.go"} {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)

@@ -30,6 +30,8 @@ type rank struct {
 	mpi     *mpi.Rank        // nil if launch is zero
 	token   string           // of words to gorun (see job.Word); "": it does not ask for them
 	world   *comm.Comm       // nil before join
+	traceTo string           // where the environment asks for a trace; "" if nowhere
+	trace   *tracer          // nil if there is none
 }
 
 // rankKey is the key of a *rank in a context.
@@ -47,25 +49,38 @@ func newRank(j job.Job, l mpi.Launch) *rank {
 	for _, name := range job.Names() {
 		_ = os.Unsetenv(name)
 	}
+	traceTo := os.Getenv(job.TraceVar)
+	_ = os.Unsetenv(job.TraceVar)
 	if j.ControlFD != 0 {
 		unix.CloseOnExec(j.ControlFD)
 		for r := range j.Size {
 			unix.CloseOnExec(j.ArenaFD + r)
 		}
 	}
+	if j.TraceFD != 0 {
+		unix.CloseOnExec(j.TraceFD)
+	}
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
-	r := &rank{job: j, launch: l, host: host}
+	r := &rank{job: j, launch: l, host: host, traceTo: traceTo}
 	r.step.Store(-1)
 	r.log = newLogger(os.Stderr, r, os.Getenv)
 	return r
 }
 
-// join opens what the launcher shares with this rank, if one started it, and makes
-// r.world.
-func (r *rank) join() error {
+// join opens what the launcher shares with this rank, if one started it, makes
+// r.world and starts the trace.
+func (r *rank) join() (err error) {
+	if err := r.joinWorld(); err != nil {
+		return err
+	}
+	r.trace, err = newTracer(r, r.traceTo)
+	return err
+}
+
+func (r *rank) joinWorld() error {
 	if r.job.ControlFD != 0 {
 		if err := r.openSegment(); err != nil {
 			return err
@@ -166,6 +181,7 @@ func SetStep(ctx context.Context, step int) {
 		return
 	}
 	r.step.Store(int64(step))
+	r.trace.step(step)
 	if r.segment != nil && step >= 0 {
 		r.segment.SetStep(r.job.Rank, step)
 	}

@@ -14,6 +14,7 @@
 //	GORUN_CONTROL_FD  descriptor of the control segment
 //	GORUN_ARENA_FD    first of GORUN_SIZE consecutive descriptors, the arenas in rank order
 //	GORUN_TERMINAL    columns of the terminal that shows this rank's standard error
+//	GORUN_TRACE_FD    descriptor of the file in which this rank keeps its part of a trace
 //
 // A process without any of them is a world of one. A process with only some of
 // them is an error: a half-copied environment must not become a second rank 0.
@@ -35,7 +36,12 @@ const (
 	controlVar   = "GORUN_CONTROL_FD"
 	arenaVar     = "GORUN_ARENA_FD"
 	terminalVar  = "GORUN_TERMINAL"
+	traceVar     = "GORUN_TRACE_FD"
 )
+
+// TraceVar names the file for the trace of a job whose ranks gorun did not start
+// itself: they put it together, and rank 0 writes it. It is no part of the contract.
+const TraceVar = "GORUN_TRACE"
 
 // MaxSize is the largest number of ranks a job may have.
 const MaxSize = 1 << 20
@@ -61,6 +67,7 @@ type Job struct {
 	ControlFD            int    // descriptor of the control segment; 0 if there is none
 	ArenaFD              int    // first of Size consecutive descriptors, the arenas; 0 if there is none
 	Columns              int    // of the terminal on which standard error ends up; 0 if it is none
+	TraceFD              int    // descriptor of this rank's part of a trace; 0 if there is none
 }
 
 // Alone returns the job of a process that no launcher started: a world of one.
@@ -68,7 +75,7 @@ func Alone() Job { return Job{Size: 1, LocalSize: 1} }
 
 // Names returns the variables of the contract, set or not.
 func Names() []string {
-	return []string{rankVar, sizeVar, localRankVar, localSizeVar, jobVar, attemptVar, controlVar, arenaVar, terminalVar}
+	return []string{rankVar, sizeVar, localRankVar, localSizeVar, jobVar, attemptVar, controlVar, arenaVar, terminalVar, traceVar}
 }
 
 // Encode returns the contract as "NAME=value" strings for a child's environment.
@@ -91,6 +98,9 @@ func Encode(j Job) []string {
 	if j.Columns != 0 {
 		env = append(env, terminalVar+"="+strconv.Itoa(j.Columns))
 	}
+	if j.TraceFD != 0 {
+		env = append(env, traceVar+"="+strconv.Itoa(j.TraceFD))
+	}
 	return env
 }
 
@@ -110,6 +120,7 @@ func Decode(env func(name string) (string, bool)) (Job, error) {
 		ControlFD: d.optional(controlVar, 3, maxFD),
 		ArenaFD:   d.optional(arenaVar, 3, maxFD),
 		Columns:   d.optional(terminalVar, 1, maxColumns),
+		TraceFD:   d.optional(traceVar, 3, maxFD),
 	}
 	j.Rank = d.number(rankVar, 0, j.Size-1)
 	j.LocalRank = d.number(localRankVar, 0, j.LocalSize-1)

@@ -20,7 +20,7 @@ func lookup(env []string) func(string) (string, bool) {
 func TestRoundTrip(t *testing.T) {
 	for _, want := range []Job{
 		{Rank: 0, Size: 1, LocalRank: 0, LocalSize: 1, ID: "a"},
-		{Rank: 3, Size: 4, LocalRank: 1, LocalSize: 2, ID: "x-1", Attempt: 2, ControlFD: 3, ArenaFD: 4, Columns: 80},
+		{Rank: 3, Size: 4, LocalRank: 1, LocalSize: 2, ID: "x-1", Attempt: 2, ControlFD: 3, ArenaFD: 4, Columns: 80, TraceFD: 8},
 		{Rank: MaxSize - 1, Size: MaxSize, LocalRank: 7, LocalSize: 8, ID: "=,;\n", Attempt: 1<<31 - 1},
 	} {
 		got, err := Decode(lookup(Encode(want)))
@@ -38,7 +38,7 @@ func TestNoVariablesIsAWorldOfOne(t *testing.T) {
 }
 
 func TestNamesAreWhatEncodeWrites(t *testing.T) {
-	env := Encode(Job{Size: 1, LocalSize: 1, ID: "a", ControlFD: 3, ArenaFD: 4, Columns: 80})
+	env := Encode(Job{Size: 1, LocalSize: 1, ID: "a", ControlFD: 3, ArenaFD: 4, Columns: 80, TraceFD: 9})
 	names := Names()
 	if len(env) != len(names) {
 		t.Fatalf("Encode writes %d variables, Names has %d", len(env), len(names))
@@ -69,6 +69,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{controlVar, "2", "GORUN_CONTROL_FD=2 is not between 3 and"},
 		{arenaVar, "x", `GORUN_ARENA_FD="x" is not a number`},
 		{terminalVar, "0", "GORUN_TERMINAL=0 is not between 1 and 65535"},
+		{traceVar, "1", "GORUN_TRACE_FD=1 is not between 3 and"},
 	} {
 		env := append([]string{c.name + "=" + c.value}, good...)
 		if _, err := Decode(lookup(env)); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -88,10 +89,10 @@ func TestHalfAContractIsRefused(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
-	f.Add("1", "4", "0", "2", "a", "0", "3", "4", "80")
-	f.Add("0", "1", "0", "1", "", "x", "-1", "", "")
-	f.Fuzz(func(t *testing.T, rank, size, localRank, localSize, id, attempt, control, arena, terminal string) {
-		values := []string{rank, size, localRank, localSize, id, attempt, control, arena, terminal}
+	f.Add("1", "4", "0", "2", "a", "0", "3", "4", "80", "9")
+	f.Add("0", "1", "0", "1", "", "x", "-1", "", "", "")
+	f.Fuzz(func(t *testing.T, rank, size, localRank, localSize, id, attempt, control, arena, terminal, trace string) {
+		values := []string{rank, size, localRank, localSize, id, attempt, control, arena, terminal, trace}
 		var env []string
 		for i, name := range Names() {
 			env = append(env, name+"="+values[i])

@@ -1,0 +1,388 @@
+package control
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+)
+
+// The rows of a rank in a trace, by the number that the format calls a thread.
+const (
+	stepRow  = 1
+	callRow  = 2   // and on: calls of several goroutines at once have a row each
+	asyncRow = 100 // and on: asynchronous calls
+)
+
+// A traceEvent is one event of a trace.
+type traceEvent struct {
+	phase    byte // of the format: X a slice, s the start of an arrow, f its end
+	row      int32
+	part     int32
+	start    int64
+	duration int64        // X
+	arrow    uint64       // s, f: which
+	record   *TraceRecord // X; nil: the time between calls
+}
+
+// WriteTrace writes the ranks' parts as one file in the Trace Event Format, which
+// ui.perfetto.dev and chrome://tracing open:
+// https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
+//
+// Each rank is a process of the format with rows of steps, of its calls with what it
+// computes between them, and of its asynchronous calls. Arrows go from a Send to its
+// Recv, from the root to those that need it or from them to the root, and in other
+// collectives from the rank that came last to the others, which it kept waiting.
+// Times begin with the first rank's.
+func WriteTrace(w io.Writer, parts []*TracePart) error {
+	t := &traceWriter{out: bufio.NewWriterSize(w, 1<<16), parts: parts}
+	t.collect()
+	t.text(`{"displayTimeUnit":"ns","otherData":{"producer":"gorun"`)
+	for _, p := range parts {
+		if n := p.Dropped(); n > 0 {
+			t.text(fmt.Sprintf(`,"dropped of rank %d":"the first %d of %d records"`, p.Rank, n, p.Written))
+		}
+	}
+	t.text("},\"traceEvents\":[\n")
+	t.names()
+	for i := range t.events {
+		t.event(&t.events[i])
+	}
+	t.text("\n]}\n")
+	if t.err != nil {
+		return t.err
+	}
+	return t.out.Flush()
+}
+
+// order is that of events of one time: a slice before the arrows that it holds, an
+// arrow's start before its end.
+func (e *traceEvent) order() int {
+	switch e.phase {
+	case 'X':
+		return 0
+	case 's':
+		return 1
+	}
+	return 2
+}
+
+type traceWriter struct {
+	out    *bufio.Writer
+	err    error
+	comma  bool
+	line   []byte
+	parts  []*TracePart
+	began  int64
+	rows   []map[int32]string // by part
+	events []traceEvent
+}
+
+// collect makes all events, in order.
+func (t *traceWriter) collect() {
+	for _, p := range t.parts {
+		if p.Began > 0 && (t.began == 0 || p.Began < t.began) {
+			t.began = p.Began
+		}
+	}
+	t.rows = make([]map[int32]string, len(t.parts))
+	rowOf := map[*TraceRecord]int32{}
+	for i := range t.parts {
+		t.rows[i] = map[int32]string{}
+		t.rank(int32(i), rowOf)
+	}
+	t.arrows(rowOf)
+	slices.SortStableFunc(t.events, func(a, b traceEvent) int {
+		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.order(), b.order()), cmp.Compare(b.duration, a.duration))
+	})
+}
+
+// rank makes the slices of one part.
+func (t *traceWriter) rank(i int32, rowOf map[*TraceRecord]int32) {
+	p := t.parts[i]
+	records := make([]*TraceRecord, len(p.Records))
+	end := p.Ended
+	for n := range p.Records {
+		records[n] = &p.Records[n]
+		end = max(end, p.Records[n].End, p.Records[n].Start)
+	}
+	slices.SortStableFunc(records, func(a, b *TraceRecord) int { return cmp.Compare(a.Start, b.Start) })
+	var free [2][]int64 // by row, when it is free: calls, asynchronous ones
+	var step *TraceRecord
+	idle := p.Began // from here on no call has been seen
+	if len(records) > 0 && p.Dropped() > 0 {
+		idle = records[0].Start
+	}
+	compute := func(until int64) {
+		if until > idle && idle > 0 {
+			t.slice(i, callRow, idle, until, nil)
+		}
+		idle = max(idle, until)
+	}
+	for _, r := range records {
+		if r.Shape == TraceStep {
+			if step != nil {
+				t.slice(i, stepRow, step.Start, r.Start, step)
+			}
+			step = r
+			continue
+		}
+		which, first := 0, int32(callRow)
+		if r.Async {
+			which, first = 1, asyncRow
+		} else {
+			compute(r.Start)
+			idle = max(idle, r.End)
+		}
+		row := slices.IndexFunc(free[which], func(at int64) bool { return at <= r.Start })
+		if row < 0 {
+			row = len(free[which])
+			free[which] = append(free[which], 0)
+		}
+		free[which][row] = r.End
+		rowOf[r] = first + int32(row)
+		t.slice(i, first+int32(row), r.Start, r.End, r)
+	}
+	compute(end)
+	if step != nil {
+		t.slice(i, stepRow, step.Start, max(end, step.Start), step)
+	}
+}
+
+func (t *traceWriter) slice(part, row int32, start, end int64, r *TraceRecord) {
+	name := fmt.Sprintf("rank %d", t.parts[part].Rank)
+	switch {
+	case row == stepRow:
+		name += " steps"
+	case row >= asyncRow:
+		name += " asynchronous calls"
+	}
+	t.rows[part][row] = name
+	t.events = append(t.events, traceEvent{phase: 'X', part: part, row: row, start: start, duration: end - start, record: r})
+}
+
+// A traceLink is one rank's side of a collective or of a message.
+type traceLink struct {
+	part   int32
+	record *TraceRecord
+}
+
+// linkKey is what the sides of a collective or of a message have in common.
+type linkKey struct {
+	comm     string
+	number   uint64
+	from, to int32 // of a message; else -1
+}
+
+// arrows links the ranks' calls.
+func (t *traceWriter) arrows(rowOf map[*TraceRecord]int32) {
+	var order []linkKey
+	links := map[linkKey][]traceLink{}
+	for i, p := range t.parts {
+		comms := map[uint32]string{}
+		for n := range p.Records {
+			r := &p.Records[n]
+			key := linkKey{number: r.Number, from: -1, to: -1}
+			switch r.Shape {
+			case TraceWait, TraceStep:
+				continue
+			case TraceSend:
+				key.from, key.to = int32(p.Rank), r.Peer
+			case TraceRecv:
+				key.from, key.to = r.Peer, int32(p.Rank)
+			}
+			if r.Fails || r.Number == 0 {
+				continue
+			}
+			name, ok := comms[r.Comm]
+			if !ok {
+				name = p.Text(r.Comm)
+				comms[r.Comm] = name
+			}
+			key.comm = name
+			if links[key] == nil {
+				order = append(order, key)
+			}
+			links[key] = append(links[key], traceLink{int32(i), r})
+		}
+	}
+	id := uint64(0)
+	arrow := func(from, to traceLink) {
+		start, end := from.record.Start, max(to.record.End-1, to.record.Start)
+		if end < start || from.part == to.part { // clocks of two hosts are not that good
+			return
+		}
+		id++
+		t.events = append(t.events,
+			traceEvent{phase: 's', part: from.part, row: rowOf[from.record], start: start, arrow: id},
+			traceEvent{phase: 'f', part: to.part, row: rowOf[to.record], start: end, arrow: id})
+	}
+	for _, key := range order {
+		sides := links[key]
+		if key.from >= 0 {
+			if len(sides) == 2 && sides[0].record.Shape != sides[1].record.Shape {
+				if sides[0].record.Shape == TraceRecv {
+					slices.Reverse(sides)
+				}
+				arrow(sides[0], sides[1])
+			}
+			continue
+		}
+		hub := slices.IndexFunc(sides, func(l traceLink) bool { return t.parts[l.part].Rank == int(l.record.Peer) })
+		switch sides[0].record.Shape {
+		case TraceAll:
+			if len(sides) != int(sides[0].record.Size) {
+				continue // who came last is not known
+			}
+			hub = 0
+			for n := range sides {
+				if sides[n].record.Start > sides[hub].record.Start {
+					hub = n
+				}
+			}
+		case TraceToRoot:
+			for n := range sides {
+				if hub >= 0 && n != hub {
+					arrow(sides[n], sides[hub])
+				}
+			}
+			continue
+		}
+		for n := range sides {
+			if hub >= 0 && n != hub {
+				arrow(sides[hub], sides[n])
+			}
+		}
+	}
+}
+
+// names writes what the ranks and their rows are called, and their order.
+func (t *traceWriter) names() {
+	for i, p := range t.parts {
+		name := fmt.Sprintf("rank %d", p.Rank)
+		if p.Host != "" {
+			name += " on " + p.Host
+		}
+		t.meta(p.Rank, 0, "process_name", `"name":`+quoted(name))
+		t.meta(p.Rank, 0, "process_sort_index", `"sort_index":`+strconv.Itoa(p.Rank))
+		rows := make([]int32, 0, len(t.rows[i]))
+		for row := range t.rows[i] {
+			rows = append(rows, row)
+		}
+		slices.Sort(rows)
+		for _, row := range rows {
+			t.meta(p.Rank, row, "thread_name", `"name":`+quoted(t.rows[i][row]))
+			t.meta(p.Rank, row, "thread_sort_index", `"sort_index":`+strconv.Itoa(int(row)))
+		}
+	}
+}
+
+func (t *traceWriter) meta(rank int, row int32, name, args string) {
+	t.next()
+	t.text(fmt.Sprintf(`{"ph":"M","pid":%d,"tid":%d,"name":"%s","args":{%s}}`, rank, row, name, args))
+}
+
+// event writes one event.
+func (t *traceWriter) event(e *traceEvent) {
+	t.next()
+	p := t.parts[e.part]
+	b := t.line[:0]
+	b = append(b, `{"ph":"`...)
+	b = append(b, e.phase)
+	b = append(b, `","pid":`...)
+	b = strconv.AppendInt(b, int64(p.Rank), 10)
+	b = append(b, `,"tid":`...)
+	b = strconv.AppendInt(b, int64(e.row), 10)
+	b = append(b, `,"ts":`...)
+	b = micros(b, e.start-t.began)
+	if e.phase != 'X' {
+		b = append(b, `,"cat":"data","name":"data","id":`...)
+		b = strconv.AppendUint(b, e.arrow, 10)
+		if e.phase == 'f' {
+			b = append(b, `,"bp":"e"`...)
+		}
+		t.line = append(b, '}')
+		t.text(string(t.line))
+		return
+	}
+	b = append(b, `,"dur":`...)
+	b = micros(b, e.duration)
+	r := e.record
+	switch {
+	case r == nil:
+		b = append(b, `,"cat":"compute","name":"compute"}`...)
+	case r.Shape == TraceStep:
+		b = append(b, `,"cat":"step","name":"step `...)
+		b = strconv.AppendUint(b, r.Number, 10)
+		b = append(b, `"}`...)
+	default:
+		b = p.appendCall(b, r)
+	}
+	t.line = b
+	t.text(string(b))
+}
+
+// appendCall appends what is special to a call, and the end of its event.
+func (p *TracePart) appendCall(b []byte, r *TraceRecord) []byte {
+	name, category := p.Text(r.Name), "collective"
+	switch {
+	case r.Shape == TraceWait:
+		name, category = "wait for "+name, "wait"
+	case r.Shape == TraceSend || r.Shape == TraceRecv:
+		category = "message"
+	}
+	b = append(b, `,"cat":"`+category+`","name":`+quoted(name)+`,"args":{"comm":`+quoted(p.Text(r.Comm))...)
+	for _, it := range []struct {
+		name string
+		n    int64
+		show bool
+	}{
+		{"seq", int64(r.Call), r.Call > 0}, {"bytes", r.Bytes, r.Shape != TraceWait}, {"count", r.Count, r.Shape != TraceWait}, {"rank", int64(r.Peer), r.Peer >= 0},
+	} {
+		if it.show {
+			b = append(b, `,"`+it.name+`":`...)
+			b = strconv.AppendInt(b, it.n, 10)
+		}
+	}
+	for _, it := range []struct {
+		name string
+		text uint32
+	}{{"dtype", r.DType}, {"op", r.Op}, {"cause", r.Cause}, {"at", r.Site}} {
+		if text := p.Text(it.text); text != "" {
+			b = append(b, `,"`+it.name+`":`+quoted(text)...)
+		}
+	}
+	if r.Fails {
+		b = append(b, `,"failed":true`...)
+	}
+	return append(b, '}', '}')
+}
+
+// micros appends nanoseconds as microseconds.
+func micros(b []byte, n int64) []byte {
+	n = max(n, 0)
+	b = strconv.AppendInt(b, n/1000, 10)
+	return append(b, '.', byte('0'+n/100%10), byte('0'+n/10%10), byte('0'+n%10))
+}
+
+// quoted is text as JSON.
+func quoted(text string) string {
+	b, _ := json.Marshal(text)
+	return string(b)
+}
+
+func (t *traceWriter) next() {
+	if t.comma {
+		t.text(",\n")
+	}
+	t.comma = true
+}
+
+func (t *traceWriter) text(s string) {
+	if t.err == nil {
+		_, t.err = t.out.WriteString(s)
+	}
+}

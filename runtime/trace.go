@@ -1,0 +1,213 @@
+package runtime
+
+import (
+	"bytes"
+	"context"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/control"
+	"github.com/gorun-spmd/gorun/internal/job"
+)
+
+// A tracer keeps this rank's part of the job's trace. gorun reads the parts of ranks
+// that it has started itself. Under another launcher the ranks put them together at the
+// end, and rank 0 writes the file; a rank that fails writes its own part beside it.
+type tracer struct {
+	log   *control.TraceLog
+	start time.Time // a moment, and by control.Clock
+	clock int64
+
+	// What follows is for another launcher.
+	path   string
+	clocks []clockSample // rank 0: by rank, at the start
+}
+
+// newTracer returns the tracer that r's launcher asks for, nil if none. path is the
+// value of job.TraceVar.
+func newTracer(r *rank, path string) (t *tracer, err error) {
+	t = &tracer{}
+	switch {
+	case r.job.TraceFD != 0:
+		file := os.NewFile(uintptr(r.job.TraceFD), "trace")
+		defer file.Close()
+		t.log, err = control.OpenTrace(file)
+	case path != "" && r.segment == nil:
+		t.path = path
+		t.log, err = control.NewTrace(r.job.Rank, r.job.Size)
+	default:
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if t.path != "" {
+		if t.clocks, err = sampleClocks(r.world); err != nil {
+			return nil, err
+		}
+	}
+	t.start, t.clock = time.Now(), control.Clock()
+	r.world.Observe(t.event)
+	return t, nil
+}
+
+// event keeps a call.
+func (t *tracer) event(e *comm.Event) {
+	start := t.clock + int64(e.Start.Sub(t.start))
+	r := control.TraceRecord{
+		Start: start, End: start + int64(e.Time), Call: e.Seq, Number: e.Number, Bytes: int64(e.Bytes), Count: int64(e.Count),
+		Name: t.log.Text(e.Kind.String()), Comm: t.log.Text(e.Comm), Cause: t.log.Text(e.Cause), Site: t.log.Text(e.Site()),
+		Size: int32(e.Size), Peer: int32(e.Peer), Shape: shapeOf(e), Async: e.Async, Fails: e.Err != nil,
+	}
+	if e.Kind.Reduces() {
+		r.Op = t.log.Text(e.Op.String())
+	}
+	if e.DType.Valid() {
+		r.DType = t.log.Text(e.DType.String())
+	}
+	t.log.Add(r)
+}
+
+// shapeOf says where the data of a call goes.
+func shapeOf(e *comm.Event) control.TraceShape {
+	if e.Waits {
+		return control.TraceWait
+	}
+	switch e.Kind {
+	case comm.BroadcastKind, comm.ScatterKind, comm.ScatterVKind:
+		return control.TraceFromRoot
+	case comm.ReduceKind, comm.GatherKind, comm.GatherVKind:
+		return control.TraceToRoot
+	case comm.SendKind:
+		return control.TraceSend
+	case comm.RecvKind:
+		return control.TraceRecv
+	}
+	return control.TraceAll
+}
+
+// step keeps that a step begins.
+func (t *tracer) step(n int) {
+	if t != nil && n >= 0 {
+		t.log.Add(control.TraceRecord{Start: control.Clock(), Number: uint64(n), Peer: -1, Shape: control.TraceStep})
+	}
+}
+
+// end says that the program has ended, with err, and under another launcher sees to
+// the file.
+func (t *tracer) end(r *rank, err error) error {
+	if t == nil {
+		return nil
+	}
+	t.log.End()
+	if t.path == "" {
+		return nil
+	}
+	if err != nil {
+		return t.write(fmt.Sprintf("%s.rank%d", t.path, r.job.Rank), []*control.TracePart{t.log.Part()})
+	}
+	parts, err := t.gather(r.world)
+	if err != nil || r.job.Rank != 0 {
+		return err
+	}
+	return t.write(t.path, parts)
+}
+
+func (t *tracer) write(path string, parts []*control.TracePart) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("runtime: %s: %w", job.TraceVar, err)
+	}
+	if err := errors.Join(control.WriteTrace(f, parts), f.Close()); err != nil {
+		return fmt.Errorf("runtime: %s: %w", job.TraceVar, err)
+	}
+	return nil
+}
+
+// gather brings all ranks' parts to rank 0, their times made its own.
+func (t *tracer) gather(world *comm.Comm) ([]*control.TracePart, error) {
+	now, err := sampleClocks(world)
+	if err != nil {
+		return nil, err
+	}
+	var own bytes.Buffer
+	if err := gob.NewEncoder(&own).Encode(t.log.Part()); err != nil {
+		return nil, fmt.Errorf("runtime: %s: %w", job.TraceVar, err)
+	}
+	ctx := context.Background()
+	sizes := make([]int64, world.Size())
+	if err := comm.AllGather(ctx, world, sizes, []int64{int64(own.Len())}); err != nil {
+		return nil, err
+	}
+	counts, total := make([]int, world.Size()), 0
+	for r, n := range sizes {
+		counts[r] = int(n)
+		total += int(n)
+	}
+	var all []byte
+	if world.Rank() == 0 {
+		all = make([]byte, total)
+	}
+	if err := comm.GatherV(ctx, world, all, own.Bytes(), counts, 0); err != nil || world.Rank() != 0 {
+		return nil, err
+	}
+	parts := make([]*control.TracePart, len(counts))
+	for r, n := range counts {
+		parts[r] = new(control.TracePart)
+		if err := gob.NewDecoder(bytes.NewReader(all[:n])).Decode(parts[r]); err != nil {
+			return nil, fmt.Errorf("runtime: %s: part of rank %d: %w", job.TraceVar, r, err)
+		}
+		all = all[n:]
+		parts[r].Align(t.clocks[r].at, t.clocks[r].behind, now[r].at, now[r].behind)
+	}
+	return parts, nil
+}
+
+// A clockSample is how far a rank's clock was behind rank 0's, at a time by the rank's.
+type clockSample struct{ at, behind int64 }
+
+// clockRounds is how often each rank's clock is asked for: the fastest answer counts.
+const clockRounds = 16
+
+// sampleClocks compares each rank's clock with rank 0's: as Cristian's algorithm does,
+// by half of the time that question and answer take (F. Cristian, Probabilistic clock
+// synchronization, Distributed Computing 3, 1989). All ranks call it; rank 0 has the
+// result.
+func sampleClocks(world *comm.Comm) ([]clockSample, error) {
+	ctx := context.Background()
+	word := make([]int64, 1)
+	if world.Rank() != 0 {
+		for range clockRounds {
+			if err := comm.Recv(ctx, world, word, 0); err != nil {
+				return nil, err
+			}
+			word[0] = control.Clock()
+			if err := comm.Send(ctx, world, word, 0); err != nil {
+				return nil, err
+			}
+		}
+		return nil, nil
+	}
+	samples := make([]clockSample, world.Size())
+	for r := 1; r < world.Size(); r++ {
+		fastest := int64(-1)
+		for range clockRounds {
+			asked := control.Clock()
+			if err := comm.Send(ctx, world, word, r); err != nil {
+				return nil, err
+			}
+			if err := comm.Recv(ctx, world, word, r); err != nil {
+				return nil, err
+			}
+			if took := control.Clock() - asked; fastest < 0 || took < fastest {
+				fastest = took
+				samples[r] = clockSample{word[0], asked + took/2 - word[0]}
+			}
+		}
+	}
+	return samples, nil
+}
