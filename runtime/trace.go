@@ -23,8 +23,9 @@ type tracer struct {
 	clock int64
 
 	// What follows is for another launcher.
-	path   string
-	clocks []clockSample // rank 0: by rank, at the start
+	path      string
+	clocks    []clockSample // rank 0: by rank, at the start
+	recording *comm.Recording
 }
 
 // newTracer returns the tracer that r's launcher asks for, nil if none. path is the
@@ -51,7 +52,7 @@ func newTracer(r *rank, path string) (t *tracer, err error) {
 		}
 	}
 	t.start, t.clock = time.Now(), control.Clock()
-	r.world.Observe(t.event)
+	t.recording = r.world.Observe(t.event)
 	return t, nil
 }
 
@@ -107,6 +108,7 @@ func (t *tracer) end(r *rank, err error) error {
 	if t.path == "" {
 		return nil
 	}
+	t.recording.Stop()
 	if err != nil {
 		return t.write(fmt.Sprintf("%s.rank%d", t.path, r.job.Rank), []*control.TracePart{t.log.Part()})
 	}
