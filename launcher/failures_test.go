@@ -12,19 +12,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The table of failures: what happens to a job, and what gorun must make of it.
+// The table of failures: what happens to a job, and what gorun must make of it. With a
+// grace period of an hour a test shows that nobody had to wait for it.
 
 func TestARankExits(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "go")
-	s := start(t, 2, "-np", "2", "testrank", "ready", "1:wait="+file, "1:err=oh no", "1:exit=3", "sleep")
+	s := start(t, 2, "-np", "2", "--grace", "1h", "testrank", "ready", "1:wait="+file, "1:err=oh no", "1:exit=3", "sleep")
 	touch(t, file)
 	s.check(3, "rank 1 on ", "failed: exit code 3", "at the end:\n    oh no\n", "rank 0 ended with it")
 }
 
 func TestARankIsKilled(t *testing.T) {
 	t.Parallel()
-	s := start(t, 3, "-np", "3", "testrank", "ready", "sleep")
+	s := start(t, 3, "-np", "3", "--grace", "1h", "testrank", "ready", "sleep")
 	_ = syscall.Kill(s.ready[1], syscall.SIGKILL)
 	s.check(137, "rank 1 on ", "killed by signal 9, SIGKILL", "ranks 0,2 ended with it")
 }
@@ -32,7 +33,7 @@ func TestARankIsKilled(t *testing.T) {
 func TestARankSegfaults(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "go")
-	s := start(t, 2, "-np", "2", "sh", "-c", `testrank ready; [ $GORUN_RANK = 0 ] && sleep 100; testrank wait=`+file+`; echo last words >&2; kill -SEGV $$`)
+	s := start(t, 2, "-np", "2", "--grace", "1h", "sh", "-c", `testrank ready; [ $GORUN_RANK = 0 ] && sleep 100; testrank wait=`+file+`; echo last words >&2; kill -SEGV $$`)
 	touch(t, file)
 	s.check(139, "rank 1 on ", "killed by signal 11, SIGSEGV (segmentation fault)", "    last words\n")
 }
@@ -40,7 +41,7 @@ func TestARankSegfaults(t *testing.T) {
 func TestARankPanics(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "go")
-	s := start(t, 2, "-np", "2", "testrank", "ready", "0:wait="+file, "0:panic", "sleep")
+	s := start(t, 2, "-np", "2", "--grace", "1h", "testrank", "ready", "0:wait="+file, "0:panic", "sleep")
 	touch(t, file)
 	s.check(2, "rank 0 on ", "exit code 2", "at the end:\n    panic: rank 0 panics\n")
 }
@@ -140,7 +141,7 @@ func TestLauncherIsKilledWhileStopped(t *testing.T) {
 func TestARankWithChildrenExits(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "go")
-	s := start(t, 2, "-np", "2", "testrank", "fork", "ready", "1:wait="+file, "1:exit=3", "sleep")
+	s := start(t, 2, "-np", "2", "--grace", "1h", "testrank", "fork", "ready", "1:wait="+file, "1:exit=3", "sleep")
 	touch(t, file)
 	s.check(3, "rank 1 on ")
 }

@@ -1,0 +1,60 @@
+package launcher
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// fullDisk returns a folder for --output in which the file of one rank has no room.
+func fullDisk(t *testing.T, file string) string {
+	t.Helper()
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skip(err)
+	}
+	dir := t.TempDir()
+	if err := os.Symlink("/dev/full", filepath.Join(dir, file)); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// TestDiskFull: the job goes on, what other ranks write is kept, and gorun fails.
+func TestDiskFull(t *testing.T) {
+	t.Parallel()
+	dir := fullDisk(t, "rank.1")
+	s := start(t, 0, "-np", "3", "--output", dir, "testrank", "lines=3000,100")
+	s.check(1, "gorun: "+dir+"/rank.1: no space left on device; what the ranks write there is lost from here on")
+	for _, name := range []string{"rank.0", "rank.2"} {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		want := strings.Repeat(strings.Repeat(name[5:], 100)+"\n", 3000)
+		if err != nil || string(text) != want {
+			t.Errorf("%s has %d bytes, %v, want %d", name, len(text), err, len(want))
+		}
+	}
+}
+
+// TestDiskFullAndARankFails: the rank's exit status comes first.
+func TestDiskFullAndARankFails(t *testing.T) {
+	t.Parallel()
+	dir := fullDisk(t, "rank.0")
+	s := start(t, 0, "-np", "2", "--grace", "1h", "--output", dir, "testrank", "lines=10,10", "1:exit=3", "sleep")
+	s.check(3, "no space left on device", "rank 1 on ", "failed: exit code 3")
+}
+
+func TestStandardOutputIsFull(t *testing.T) {
+	t.Parallel()
+	s := startIn(t, 0, func(cmd *exec.Cmd) {
+		cmd.Path, cmd.Args = "/bin/sh", append([]string{"sh", "-c", `exec gorun "$@" >/dev/full`}, cmd.Args...)
+	}, "-np", "2", "testrank", "lines=3000,100", "err=done")
+	s.check(1, "gorun: standard output: no space left on device", "done\n")
+}
+
+func TestOutputThatCannotBeMade(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "file")
+	touch(t, file)
+	start(t, 0, "-np", "2", "--output", file, "true").check(1, "gorun: --output: ", file, "not a directory")
+}
