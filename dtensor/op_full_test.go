@@ -47,6 +47,31 @@ func TestOperatorsSample(t *testing.T) {
 	}
 }
 
+// TestOperatorsRegressions tries the cases that once failed.
+func TestOperatorsRegressions(t *testing.T) {
+	R, S, P := layout.Replicate(), layout.Shard, layout.Partial(layout.Sum)
+	mask := func(table ...int) layout.Placement { return layout.MaskPartial(table, 0) }
+	for _, c := range []struct {
+		op     string
+		mesh   []int
+		shapes [][]int
+		place  [][]layout.Placement
+	}{
+		// Masked rows would have to move.
+		{"Mul", []int{2, 1, 2}, [][]int{{3}, {}}, [][]layout.Placement{{S(0), S(0), mask(maskRows)}, {P, P, R}}},
+		{"Reshape split", []int{2, 1, 2}, [][]int{{3, 2, 4}}, [][]layout.Placement{{layout.ShardSizes(2, 1, 3), R, mask(maskRows, 2, 4)}}},
+		// A reshape joins masked rows.
+		{"IndexPut added", []int{2}, [][]int{{4, 8}, {5}, {5}, {5}}, [][]layout.Placement{{mask(maskRows, 8)}, {R}, {R}, {R}}},
+	} {
+		op := &opCases[slices.IndexFunc(opCases, func(o opCase) bool { return o.name == c.op })]
+		for salt := range 2 {
+			onMesh(t, c.mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+				return op.tryShapes(ctx, m, c.shapes, c.place, salt)
+			})
+		}
+	}
+}
+
 // randomTrial tries the case of a number.
 func randomTrial(t *testing.T, seed, number uint64) {
 	t.Helper()
@@ -56,20 +81,29 @@ func randomTrial(t *testing.T, seed, number uint64) {
 	mesh := meshes[pick.IntN(len(meshes))]
 	onMesh(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
 		rng := rand.New(rand.NewPCG(seed, number)) // the same on every rank
-		whole, p := make([]T, len(shapes)), make([][]layout.Placement, len(shapes))
+		p := make([][]layout.Placement, len(shapes))
 		for i, s := range shapes {
-			whole[i] = c.input(m, i, s, make([]layout.Placement, len(mesh)))
 			p[i] = randomPlacements(rng, m, s, i < len(c.ints) && c.ints[i] > 0)
 		}
-		want, err := c.run(ctx, whole)
-		if err == nil {
-			err = c.tryLayout(ctx, m, whole, p, rng.IntN(1000), want)
-		}
+		err := c.tryShapes(ctx, m, shapes, p, rng.IntN(1000))
 		if err != nil {
 			return fmt.Errorf("seed %d, case %d: %s: %w", seed, number, c.name, err)
 		}
 		return nil
 	})
+}
+
+// tryShapes is tryLayout of inputs of some shapes.
+func (c *opCase) tryShapes(ctx context.Context, m *dtensor.Mesh, shapes [][]int, p [][]layout.Placement, salt int) error {
+	whole := make([]T, len(shapes))
+	for i, s := range shapes {
+		whole[i] = c.input(m, i, s, make([]layout.Placement, len(m.Axes())))
+	}
+	want, err := c.run(ctx, whole)
+	if err != nil {
+		return fmt.Errorf("replicated: %w", err)
+	}
+	return c.tryLayout(ctx, m, whole, p, salt, want)
 }
 
 // randomPlacements returns placements that a tensor of the shape can have.

@@ -14,42 +14,59 @@ import (
 
 // What other systems compute wrongly without a word is right here.
 func TestSilentlyWrongElsewhere(t *testing.T) {
-	onMesh(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
-		S, P, R := layout.Shard(0), layout.Partial(layout.Sum), layout.Replicate()
-		vector := func(p layout.Placement, data ...float32) T { // Partial: 3x on the first rank, -2x on the last
-			x, err := spread(m, []int{len(data)}, []layout.Placement{p})
-			if err != nil {
-				failf("%w", err)
-			}
-			one := dtensor.Distribute(m, numbers(m, []int{len(data)}), R)
-			return x.Div(one).Mul(dtensor.Distribute(m, tensor.FromSlice(m.Device(), data, len(data)), R))
-		}
-		return dtensor.Try(ctx, m, func() {
-			for _, c := range []struct {
-				name string
-				got  T
-				want []float32
-			}{
-				{"mean of an uneven shard", vector(S, 1, 2, 6).Mean(nil, false), []float32{3}},
-				{"variance of an uneven shard", vector(S, 1, 2, 6).Var(nil, 0, false), []float32{14.0 / 3}},
-				{"partial plus a number", vector(P, 1, 2).AddScalar(10), []float32{11, 12}},
-				{"partial plus a replicated tensor", vector(P, 1, 2).Add(dtensor.Full(m, tensor.Float32, 10, []int{2}, R)), []float32{11, 12}},
-				{"partial times partial", vector(P, 1, 2).Mul(vector(P, 3, 4)), []float32{3, 8}},
-				{"norm of a partial", vector(P, 3, 4).Norm(2, nil, false), []float32{5}},
-				{"largest of a partial", vector(P, 3, 4).Amax(nil, false), []float32{4}},
-				{"absolute value of a partial", vector(P, -3, 4).Abs(), []float32{3, 4}},
-				{"fill of a partial", dtensor.Full(m, tensor.Float32, 7, []int{2}, P), []float32{7, 7}},
-				{"average of a partial average", vector(layout.Partial(layout.Avg), 1, 2).Sum(nil, false), []float32{3}},
-				{"any of a shard", vector(S, 0, 0, 1).CompareScalar(tensor.OpGt, 0).Any(nil, false).Cast(tensor.Float32), []float32{1}},
-				{"all of a shard", vector(S, 1, 1, 0).CompareScalar(tensor.OpGt, 0).All(nil, false).Cast(tensor.Float32), []float32{0}},
-			} {
-				got := tensor.ToSlice[float32](c.got.Full())
-				if !slices.EqualFunc(got, c.want, func(a, b float32) bool { return math.Abs(float64(a-b)) < 1e-5 }) {
-					failf("%s: %v, want %v", c.name, got, c.want)
-				}
+	S, P, R := layout.Shard(0), layout.Partial(layout.Sum), layout.Replicate()
+	// make makes a vector; of a Partial one the first rank holds 3x and the last -2x.
+	type maker func(p layout.Placement, data ...float32) T
+	truth := func(x T) T { return x.CompareScalar(tensor.OpGt, 0) }
+	for _, c := range []struct {
+		name string
+		want []float32
+		f    func(make maker) T
+	}{
+		{"mean of an uneven shard", []float32{3}, func(make maker) T { return make(S, 1, 2, 6).Mean(nil, false) }},
+		{"variance of an uneven shard", []float32{14.0 / 3}, func(make maker) T { return make(S, 1, 2, 6).Var(nil, 0, false) }},
+		{"partial plus a number", []float32{11, 12}, func(make maker) T { return make(P, 1, 2).AddScalar(10) }},
+		{"partial plus a replicated tensor", []float32{11, 12}, func(make maker) T { return make(P, 1, 2).Add(make(R, 10, 10)) }},
+		{"partial times partial", []float32{3, 8}, func(make maker) T { return make(P, 1, 2).Mul(make(P, 3, 4)) }},
+		{"norm of a partial", []float32{5}, func(make maker) T { return make(P, 3, 4).Norm(2, nil, false) }},
+		{"sum of magnitudes of a partial", []float32{7}, func(make maker) T { return make(P, -3, 4).Norm(1, nil, false) }},
+		{"largest of a partial", []float32{4}, func(make maker) T { return make(P, 3, 4).Amax(nil, false) }},
+		{"position of the largest of a partial", []float32{1}, func(make maker) T { return make(P, 3, 4).Argmax(0, true).Cast(tensor.Float32) }},
+		{"absolute value of a partial", []float32{3, 4}, func(make maker) T { return make(P, -3, 4).Abs() }},
+		{"clamp of a partial", []float32{0, 2}, func(make maker) T { return make(P, -3, 4).Clamp(0, 2) }},
+		{"fill of a partial", []float32{7, 7}, func(make maker) T {
+			return dtensor.Full(make(R, 0).Mesh(), tensor.Float32, 7, []int{2}, P)
+		}},
+		{"sum of a partial average", []float32{3}, func(make maker) T { return make(layout.Partial(layout.Avg), 1, 2).Sum(nil, false) }},
+		{"average of a partial sum", []float32{1.5}, func(make maker) T { return make(P, 1, 2).Mean(nil, false) }},
+		{"any of a shard, counted once", []float32{1}, func(make maker) T { return truth(make(S, 1, 1, 1)).Any(nil, false).Cast(tensor.Float32) }},
+		{"all of a shard", []float32{0}, func(make maker) T { return truth(make(S, 1, 1, 0)).All(nil, false).Cast(tensor.Float32) }},
+		{"all of a shard, all true", []float32{1}, func(make maker) T { return truth(make(S, 1, 1, 1)).All(nil, false).Cast(tensor.Float32) }},
+		{"softmax of a sharded dimension", []float32{1}, func(make maker) T { return make(S, 1, 2, 6).Softmax(0).Sum(nil, false) }},
+		{"running sum of a shard", []float32{1, 3, 9}, func(make maker) T { return make(S, 1, 2, 6).Cumsum(0) }},
+		{"position of the largest of a shard", []float32{2}, func(make maker) T { return make(S, 1, 2, 6).Argmax(0, true).Cast(tensor.Float32) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, size := range []int{2, 3, 4} {
+				onMesh(t, []int{size}, func(ctx context.Context, m *dtensor.Mesh) error {
+					make := func(p layout.Placement, data ...float32) T {
+						x, err := spread(m, []int{len(data)}, []layout.Placement{p})
+						if err != nil {
+							failf("%w", err)
+						}
+						one := dtensor.Distribute(m, numbers(m, []int{len(data)}), R)
+						return x.Div(one).Mul(dtensor.Distribute(m, tensor.FromSlice(m.Device(), data, len(data)), R))
+					}
+					return dtensor.Try(ctx, m, func() {
+						got := tensor.ToSlice[float32](c.f(make).Full())
+						if !slices.EqualFunc(got, c.want, func(a, b float32) bool { return math.Abs(float64(a-b)) < 1e-5 }) {
+							failf("%v, want %v", got, c.want)
+						}
+					})
+				})
 			}
 		})
-	})
+	}
 }
 
 // A tensor prints as its type and layout.

@@ -17,16 +17,16 @@ func (t *Tensor) viewRule(key ruleKey, keepMask bool, declare func(in layout.Lay
 		return r
 	}
 	in := t.spec
-	if in.masked && !keepMask {
+	v, err := declare(in.layout)
+	if err == nil && in.masked && (!keepMask || v.In != in.layout) { // masked rows stay where they are, or are reduced
 		p := slices.Clone(in.placements)
 		for i := range p {
 			if p[i].IsMask() {
 				p[i] = layout.Replicate()
 			}
 		}
-		in = in.with(key.op, p)
+		v, err = declare(in.with(key.op, p).layout)
 	}
-	v, err := declare(in.layout)
 	if err != nil {
 		fault.Throw(&LayoutError{Op: key.op, Operands: []Operand{operand("input", t)}, Problem: err.Error(), Err: err})
 	}

@@ -1,6 +1,7 @@
 package layout
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -29,6 +30,9 @@ const maxTrials = 256
 // that no input holds is not introduced. Of rows of the same cost the first wins,
 // in the order: partial inputs kept, shards of the first input, of the second, and so
 // on, other shards, R.
+//
+// A MaskPartial input stays one only if it stays as it is on all axes: its mask is
+// of the rows that are there.
 //
 // The choice depends on the arguments alone. It returns an error if the inputs are not
 // as many as the rule's, of its shapes, and on one mesh.
@@ -98,7 +102,7 @@ func (c *chooser) choose() (*Choice, error) {
 		}
 		choice, pending, err := c.try(rows)
 		if err != nil {
-			continue // explicit sizes that do not nest, or reductions that cannot be exchanged
+			continue // explicit sizes that do not nest, reductions that cannot be exchanged, masked rows that would move
 		}
 		if choice.Cost == 0 {
 			return choice, nil
@@ -197,6 +201,9 @@ func (c *chooser) dropWorst(axis int, rows []Row) []Row {
 	return slices.Delete(slices.Clone(rows), worst, worst+1)
 }
 
+// errMoved says why a row is passed over.
+var errMoved = errors.New("a MaskPartial that stays one cannot change on other axes")
+
 // try returns the choice of one row for each axis and the cost of reducing what it
 // leaves partial.
 func (c *chooser) try(rows []Row) (choice *Choice, pending time.Duration, err error) {
@@ -209,6 +216,9 @@ func (c *chooser) try(rows []Row) (choice *Choice, pending time.Duration, err er
 		}
 		if choice.In[i], err = l.With(places...); err != nil {
 			return nil, 0, err
+		}
+		if choice.In[i] != l && slices.ContainsFunc(places, Placement.IsMask) {
+			return nil, 0, errMoved
 		}
 	}
 	for i := range choice.Out {

@@ -44,6 +44,9 @@ func checkPlan(rnd *rand.Rand, plan *Plan) error {
 		if s.From != at {
 			return fmt.Errorf("step %d starts from %v, but the one before ends at %v", i+1, s.From, at)
 		}
+		if i > 0 && plan.Steps[i-1].Kind == Mask {
+			return fmt.Errorf("step %d moves masked ids, but not their mask", i+1)
+		}
 		var err error
 		if t, err = t.run(s); err != nil {
 			return err
