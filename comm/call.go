@@ -36,6 +36,7 @@ type Call struct {
 	Cause                string // which operator and plan step asked for it, for statistics and traces
 	site                 *site  // where an asynchronous call was started
 	queue                *queue // that an asynchronous call is in
+	whole                int    // elements of the call of which this is a part, see staged; 0 for a whole call
 }
 
 // DType returns the element type, invalid for a Barrier.

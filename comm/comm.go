@@ -138,9 +138,9 @@ func (c *Comm) run(ctx context.Context) error {
 	c.stats.add(call)
 	var err error
 	if r := c.shared.recorder.Load(); r != nil {
-		err = r.observe(c, call, func() error { return c.backend.Do(ctx, call) })
+		err = r.observe(c, call, func() error { return c.carry(ctx, call) })
 	} else {
-		err = c.backend.Do(ctx, call)
+		err = c.carry(ctx, call)
 	}
 	if err != nil {
 		return c.fail(err)

@@ -7,7 +7,8 @@ import "fmt"
 // may run different binaries.
 type Fingerprint struct {
 	// What is kind, operation, element type (8 bits each), root (16 bits) and,
-	// for a Func, 24 bits of the hash of its name and element size.
+	// for a Func, 24 bits of the hash of its name and element size; for a part of a
+	// call on device memory, those of the call's own count.
 	What uint64
 	// Count is the number of elements where all ranks must have the same. For a
 	// count vector that all must have, the top bit is set over its hash.
@@ -31,6 +32,9 @@ func (c *Call) Fingerprint() Fingerprint {
 		if c.Op == Custom && c.Func != nil {
 			f.What |= uint64(c.Func.hash) << 40
 		}
+	}
+	if c.whole > 0 { // only calls without a Func come in parts
+		f.What |= uint64(uint32(c.whole*2654435761)>>8) << 40
 	}
 	switch kind {
 	case AllGatherVKind:

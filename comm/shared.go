@@ -11,6 +11,7 @@ type shared struct {
 	attrs    map[any]any
 	comms    []*Comm
 	recorder atomic.Pointer[Recording]
+	staging  atomic.Pointer[staging]
 }
 
 func (s *shared) attr(key any, make func() any) any {

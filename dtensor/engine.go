@@ -25,15 +25,18 @@ type engineKey struct{}
 
 // DeviceKey is the attribute of the world communicator under which the device
 // of this rank's tensors is kept. Whoever wants another than the CPU stores it
-// there before the first mesh is made:
+// there before the first mesh is made, or a function that opens it then:
 //
 //	world.Attr(dtensor.DeviceKey, func() any { return device })
-const DeviceKey = "tensor.Device"
+const DeviceKey = tensor.DeviceKey
 
 // engineOf returns the rank's engine, making it for the first mesh.
 func engineOf(c *comm.Comm) *engine {
 	return c.Attr(engineKey{}, func() any {
 		dev := c.Attr(DeviceKey, func() any { return tensor.Device(tensor.NewCPU(c.Memory())) })
+		if open, ok := dev.(func() tensor.Device); ok {
+			dev = open()
+		}
 		return &engine{dev: dev.(tensor.Device), ctx: context.Background()}
 	}).(*engine)
 }

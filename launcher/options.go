@@ -28,6 +28,7 @@ type options struct {
 	output         string // folder for one file a rank; "" for standard output
 	trace          string // file; "" for none
 	restarts       int    // after failures, at most
+	gpus           string // "auto", "none" or a list for CUDA_VISIBLE_DEVICES
 
 	dryRun, reportBindings bool
 
@@ -153,6 +154,7 @@ func (o *options) define(f *flag.FlagSet) {
 	f.BoolVar(&o.tag, "tag-output", o.tag, "")
 	f.BoolVar(&o.timestamp, "timestamp-output", o.timestamp, "")
 	f.StringVar(&o.output, "output", o.output, "")
+	f.Func("gpus", "", o.chooseGPUs)
 	f.StringVar(&o.trace, "trace", o.trace, "")
 	f.BoolVar(&o.dryRun, "dry-run", o.dryRun, "")
 	f.BoolVar(&o.reportBindings, "report-bindings", o.reportBindings, "")
@@ -209,6 +211,7 @@ func duration(d *time.Duration) func(string) error {
 func (o *options) validate(slots int) error {
 	for i := range o.apps {
 		a := &o.apps[i]
+		a.vars = append(a.vars, o.gpuVariables()...)
 		switch {
 		case a.ranks > 0:
 		case len(o.apps) > 1:

@@ -84,6 +84,7 @@ func run(f func(context.Context, *comm.Comm) error) (status int) {
 		r.report(err, r.fail(err, false))
 		return 1
 	}
+	r.offerDevice()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	stop := watch(r, cancel)

@@ -30,6 +30,7 @@ type rank struct {
 	mpi     *mpi.Rank        // nil if launch is zero
 	token   string           // of words to gorun (see job.Word); "": it does not ask for them
 	world   *comm.Comm       // nil before join
+	device  chooser          // of the tensors
 	traceTo string           // where the environment asks for a trace; "" if nowhere
 	trace   *tracer          // nil if there is none
 }

@@ -1,6 +1,6 @@
 // Conformance runs case files on the ranks it is started with:
 //
-//	gorun -np 4 ./internal/conformance [-json] [-resize] PATH…
+//	gorun -np 4 ./internal/conformance [-json] [-resize] [-device cuda] PATH…
 //
 // A path is a .jsonl file or a folder of them. Every case whose mesh has as
 // many ranks as the world is run and compared on each rank; -resize also runs
@@ -27,7 +27,11 @@ func main() { runtime.Main(run) }
 func run(ctx context.Context, world *comm.Comm) error {
 	asJSON := flag.Bool("json", false, "print one JSON object for each case")
 	resize := flag.Bool("resize", false, "also run the cases of one axis, made for other numbers of ranks, on this one")
+	device := flag.String("device", "auto", "where the tensors live: cpu, cuda, cuda:0 or auto, as runtime.UseDevice takes it")
 	flag.Parse()
+	if err := runtime.UseDevice(ctx, *device); err != nil {
+		return err
+	}
 	if flag.NArg() == 0 {
 		return errors.New("conformance: no path; give .jsonl files or folders of them")
 	}

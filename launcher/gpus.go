@@ -1,0 +1,29 @@
+package launcher
+
+import (
+	"fmt"
+	"regexp"
+)
+
+// gpuList is what CUDA_VISIBLE_DEVICES takes: numbers, or identifiers of devices.
+var gpuList = regexp.MustCompile(`^([0-9]+|(GPU|MIG)-[0-9A-Za-z-]+)(,([0-9]+|(GPU|MIG)-[0-9A-Za-z-]+))*$`)
+
+// chooseGPUs parses --gpus.
+func (o *options) chooseGPUs(s string) error {
+	if s != "auto" && s != "none" && !gpuList.MatchString(s) {
+		return fmt.Errorf("%q names no GPUs; give auto, none or a list as 0,1", s)
+	}
+	o.gpus = s
+	return nil
+}
+
+// gpuVariables is how the ranks learn of --gpus.
+func (o *options) gpuVariables() []string {
+	switch o.gpus {
+	case "":
+		return nil
+	case "auto", "none":
+		return []string{"GORUN_GPUS=" + o.gpus}
+	}
+	return []string{"GORUN_GPUS=auto", "CUDA_VISIBLE_DEVICES=" + o.gpus}
+}

@@ -1,0 +1,124 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/cuda"
+)
+
+// gpusVariable is the variable by which gorun --gpus tells the ranks: "none" for the
+// CPU, "auto" or nothing for a GPU if there is one.
+const gpusVariable = "GORUN_GPUS"
+
+// A chooser opens the device of a rank's tensors when the first is made.
+type chooser struct {
+	mu sync.Mutex
+
+	dev tensor.Device
+}
+
+// UseDevice says where this rank's tensors live: "cpu"; "cuda" for the GPU whose
+// number is the rank's among those of its host, modulo their number; "cuda:1" for
+// one of them; "auto" for a GPU if there is one and gorun --gpus does not forbid it,
+// which is what holds without a call. CUDA_VISIBLE_DEVICES chooses and orders the
+// GPUs. It is called before the first mesh is made, with the same argument on every
+// rank. Its error says what is missing.
+func UseDevice(ctx context.Context, name string) error {
+	kind, number, numbered := strings.Cut(name, ":")
+	if _, err := strconv.ParseUint(number, 10, 16); kind != "cuda" && name != "cpu" && name != "auto" || numbered && (kind != "cuda" || err != nil) {
+		return fmt.Errorf("runtime: UseDevice: there is no device %q; give cpu, cuda, cuda:0 or auto", name)
+	}
+	r := from(ctx)
+	if r == nil {
+		return errors.New("runtime: UseDevice: this context was not made by Main")
+	}
+	c := &r.device
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.dev != nil {
+		return fmt.Errorf("runtime: UseDevice(%q): tensors have been made on %v already; call it before the first mesh", name, c.dev)
+	}
+	var err error
+	c.dev, err = r.openDevice(name)
+	return err
+}
+
+// offerDevice has the first mesh ask for the device.
+func (r *rank) offerDevice() {
+	r.world.Attr(tensor.DeviceKey, func() any {
+		return func() tensor.Device {
+			c := &r.device
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if c.dev == nil {
+				dev, err := r.openDevice("auto")
+				if err != nil {
+					fault.Throw(err)
+				}
+				c.dev = dev
+			}
+			return c.dev
+		}
+	})
+}
+
+// openDevice opens the device that name asks for.
+func (r *rank) openDevice(name string) (tensor.Device, error) {
+	none := os.Getenv(gpusVariable) == "none"
+	if name == "cpu" || name == "auto" && none {
+		return tensor.NewCPU(r.world.Memory()), nil
+	}
+	if none {
+		return nil, fmt.Errorf("runtime: the program wants %s, but %s is none: start it without --gpus none", name, gpusVariable)
+	}
+	drv, err := cuda.Load()
+	switch {
+	case name == "auto" && (err != nil || drv.Count() == 0):
+		r.log.Debug().AnErr("cuda", err).Msg("tensors on the CPU: no GPU found")
+		return tensor.NewCPU(r.world.Memory()), nil
+	case err != nil:
+		return nil, err
+	case drv.Count() == 0:
+		return nil, fmt.Errorf("runtime: the program wants %s and there is no GPU; gorun doctor says what is missing", name)
+	}
+	i := r.job.LocalRank % drv.Count()
+	if _, number, ok := strings.Cut(name, ":"); ok {
+		i, _ = strconv.Atoi(number)
+	}
+	dev, err := drv.Open(i, r.job.Rank)
+	if err != nil {
+		return nil, err
+	}
+	r.world.UseStage(stage{dev.Stage()})
+	if r.job.LocalRank == 0 {
+		d := dev.Description()
+		r.log.Info().Str("device", dev.String()).Str("gpu", d.Name).Str("capability", d.Capability).Str("cuda", drv.Version()).
+			Str("products", dev.Products()).Int("gpus", drv.Count()).Msg("tensors on GPUs; collectives are staged through pinned host memory")
+	}
+	return dev, nil
+}
+
+// stage is a device's, as comm sees it.
+type stage struct{ s *cuda.Stage }
+
+func (a stage) Holds(p unsafe.Pointer) bool       { return a.s.Holds(p) }
+func (a stage) Pin(p unsafe.Pointer, bytes int)   { a.s.Pin(p, bytes) }
+func (a stage) Unpin(p unsafe.Pointer, bytes int) { a.s.Unpin(p, bytes) }
+
+func (a stage) Open(lanes int) (comm.Copies, error) {
+	c, err := a.s.Open(lanes)
+	if err != nil {
+		return nil, err // not a nil *cuda.Copies
+	}
+	return c, nil
+}
