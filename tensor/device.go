@@ -37,6 +37,11 @@ type Device interface {
 	memory() *Memory
 }
 
+// DeviceKey is the attribute of a world communicator under which the device of a
+// rank's tensors is kept: a Device, or a function without arguments that opens one
+// when the first tensor is made.
+const DeviceKey = "tensor.Device"
+
 // A Memory is the pool of one device with its scopes. A device embeds one.
 type Memory struct{ pool *mem.Pool }
 

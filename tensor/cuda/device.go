@@ -16,22 +16,23 @@ import (
 // the copies of a Stage may go on beside.
 type Device struct {
 	*tensor.Memory
-	drv     *Driver
-	ordinal int
-	rank    int
-	desc    Description
-	ctx     uintptr
-	stream  uintptr
-	sync    bool
-	held    atomic.Int64 // bytes allocated
-	grids   int          // the most blocks of a launch
-	modules modules
-	call    launch // the launch in progress, here so that it is not allocated anew each time
-	recent  [4]string
-	at      int // recent[at%4] comes next
-	ring    ring
-	blas    *blas
-	tail    unsafe.Pointer // the table of normals, once used
+	drv      *Driver
+	ordinal  int
+	rank     int
+	desc     Description
+	ctx      uintptr
+	stream   uintptr
+	sync     bool
+	held     atomic.Int64 // bytes allocated
+	grids    int          // the most blocks of a launch
+	modules  modules
+	call     launch // the launch in progress, here so that it is not allocated anew each time
+	recent   [4]string
+	at       int // recent[at%4] comes next
+	ring     ring
+	blas     *blas
+	tail     unsafe.Pointer // the table of normals, once used
+	memories memoryMap
 }
 
 var _ tensor.Device = (*Device)(nil)
@@ -216,6 +217,7 @@ func (a allocator) Alloc(bytes int) (unsafe.Pointer, error) {
 	switch code := g.drv.call(cuMemAlloc, uintptr(unsafe.Pointer(&p)), uintptr(bytes)); code {
 	case success:
 		g.held.Add(int64(bytes))
+		g.memories.add(p, bytes)
 		return p, nil
 	case outOfMemory:
 		var free, total uint64
@@ -234,6 +236,7 @@ func (a allocator) Free(p unsafe.Pointer, bytes int) {
 	defer g.enter()()
 	g.drv.call(cuStreamSynchronize, g.stream)
 	g.drv.call(cuMemFree, uintptr(p))
+	g.memories.remove(p)
 	g.held.Add(-int64(bytes))
 }
 

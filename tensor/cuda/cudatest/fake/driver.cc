@@ -75,6 +75,8 @@ struct Device {
 };
 static Device devices[16];
 
+static std::map<char *, size_t> registered; // host memory
+
 static CUresult fail(CUresult code, const std::string &why) {
 	fprintf(stderr, "fake CUDA driver: %s\n", why.c_str());
 	return code;
@@ -232,6 +234,19 @@ CUresult cuMemFreeHost(void *p) {
 	BEGIN
 	free(p);
 	return OK;
+}
+
+CUresult cuMemHostRegister_v2(void *p, size_t bytes, unsigned) {
+	BEGIN
+	for (auto &it : registered)
+		if ((char *)p < it.first + it.second && it.first < (char *)p + bytes) return INVALID_VALUE;
+	registered[(char *)p] = bytes;
+	return OK;
+}
+
+CUresult cuMemHostUnregister(void *p) {
+	BEGIN
+	return registered.erase((char *)p) ? OK : INVALID_VALUE;
 }
 
 CUresult cuMemcpyHtoDAsync_v2(uint64_t dst, const void *src, size_t bytes, Stream *s) {

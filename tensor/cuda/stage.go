@@ -1,0 +1,151 @@
+package cuda
+
+import (
+	"slices"
+	"sync"
+	"unsafe"
+)
+
+// memoryMap knows which addresses are the device's.
+type memoryMap struct {
+	mu     sync.RWMutex
+	starts []uintptr // ascending
+	ends   []uintptr
+}
+
+func (m *memoryMap) add(p unsafe.Pointer, bytes int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	i, _ := slices.BinarySearch(m.starts, uintptr(p))
+	m.starts = slices.Insert(m.starts, i, uintptr(p))
+	m.ends = slices.Insert(m.ends, i, uintptr(p)+uintptr(bytes))
+}
+
+func (m *memoryMap) remove(p unsafe.Pointer) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if i, ok := slices.BinarySearch(m.starts, uintptr(p)); ok {
+		m.starts, m.ends = slices.Delete(m.starts, i, i+1), slices.Delete(m.ends, i, i+1)
+	}
+}
+
+func (m *memoryMap) holds(p unsafe.Pointer) bool {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	i, ok := slices.BinarySearch(m.starts, uintptr(p))
+	return ok || i > 0 && uintptr(p) < m.ends[i-1]
+}
+
+// A Stage copies between a device and the host for collectives, beside the stream
+// on which the device computes. It may be used from any goroutine.
+type Stage struct {
+	g *Device
+
+	mu    sync.Mutex
+	spare []lane
+}
+
+// A lane is a stream, with an event for what it waits for.
+type lane struct{ stream, event uintptr }
+
+// Stage returns the means to copy for collectives.
+func (g *Device) Stage() *Stage { return &Stage{g: g} }
+
+// Holds reports whether p is an address of the device.
+func (s *Stage) Holds(p unsafe.Pointer) bool { return s.g.memories.holds(p) }
+
+// Pin locks host memory, so that the device copies it at full speed and beside what
+// else it does. Where that is refused the copies are slower, no more.
+func (s *Stage) Pin(p unsafe.Pointer, bytes int) {
+	defer s.g.enter()()
+	s.g.drv.call(cuMemHostRegister, uintptr(p), uintptr(bytes), 0)
+}
+
+// Unpin ends Pin.
+func (s *Stage) Unpin(p unsafe.Pointer, _ int) {
+	defer s.g.enter()()
+	s.g.drv.call(cuMemHostUnregister, uintptr(p))
+}
+
+// Copies are those of one collective, on lanes that do not wait for each other.
+type Copies struct {
+	s     *Stage
+	lanes []lane
+}
+
+// Open begins copies that see all that the device was given to do before.
+func (s *Stage) Open(n int) (*Copies, error) {
+	c := &Copies{s: s}
+	defer s.g.enter()()
+	for range n {
+		l, err := s.lane()
+		if err != nil {
+			return nil, err
+		}
+		c.lanes = append(c.lanes, l)
+		if err := s.check(cuEventRecord, l.event, s.g.stream); err != nil {
+			return nil, err
+		}
+		if err := s.check(cuStreamWaitEvent, l.stream, l.event, 0); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// lane returns a spare lane or makes one.
+func (s *Stage) lane() (l lane, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := len(s.spare); n > 0 {
+		l, s.spare = s.spare[n-1], s.spare[:n-1]
+		return l, nil
+	}
+	if err := s.check(cuStreamCreate, uintptr(unsafe.Pointer(&l.stream)), streamNonBlocking); err != nil {
+		return l, err
+	}
+	const disableTiming = 2 // CU_EVENT_DISABLE_TIMING
+	return l, s.check(cuEventCreate, uintptr(unsafe.Pointer(&l.event)), disableTiming)
+}
+
+// check makes a call in the context that is current.
+//
+//go:uintptrescapes
+func (s *Stage) check(f function, args ...uintptr) error {
+	if code := s.g.drv.call(f, args...); code != success {
+		return s.g.failure(f, code)
+	}
+	return nil
+}
+
+// ToHost queues a copy to the host.
+func (c *Copies) ToHost(i int, dst, src unsafe.Pointer, bytes int) error {
+	defer c.s.g.enter()()
+	return c.s.check(cuMemcpyDtoHAsync, uintptr(dst), uintptr(src), uintptr(bytes), c.lanes[i].stream)
+}
+
+// FromHost queues a copy to the device.
+func (c *Copies) FromHost(i int, dst, src unsafe.Pointer, bytes int) error {
+	defer c.s.g.enter()()
+	return c.s.check(cuMemcpyHtoDAsync, uintptr(dst), uintptr(src), uintptr(bytes), c.lanes[i].stream)
+}
+
+// Wait returns when all copies of a lane have been made.
+func (c *Copies) Wait(i int) error {
+	defer c.s.g.enter()()
+	return c.s.check(cuStreamSynchronize, c.lanes[i].stream)
+}
+
+// Close waits for all lanes and gives them back.
+func (c *Copies) Close() error {
+	var err error
+	for i := range c.lanes {
+		if late := c.Wait(i); err == nil {
+			err = late
+		}
+	}
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	c.s.spare = append(c.s.spare, c.lanes...)
+	return err
+}

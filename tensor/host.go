@@ -1,0 +1,34 @@
+package tensor
+
+import (
+	"runtime"
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/internal/dtype"
+)
+
+// Read returns the elements of t for reading: where they lie on a CPU, else a copy.
+// The slice is valid while t is reachable and its scope is open, and must not be
+// written to. It throws as ToSlice does.
+func Read[T Elem](t *Tensor) []T {
+	if _, ok := t.dev.(*CPU); ok {
+		return Data[T](t)
+	}
+	return ToSlice[T](t)
+}
+
+// Edit calls f with the elements of t and has what f writes in t: they are where
+// they lie on a CPU, else a copy that goes back. It throws as ToSlice does.
+func Edit[T Elem](t *Tensor, f func(elems []T)) {
+	if _, ok := t.dev.(*CPU); ok {
+		f(Data[T](t))
+		runtime.KeepAlive(t)
+		return
+	}
+	s := ToSlice[T](t)
+	f(s)
+	if len(s) > 0 {
+		t.dev.FromHost(t.ptr("Edit"), unsafe.Pointer(&s[0]), len(s)*dtype.Of[T]().Size())
+	}
+	runtime.KeepAlive(t)
+}
