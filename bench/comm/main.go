@@ -69,18 +69,14 @@ func benchmarks() []benchmark {
 }
 
 func main() {
-	ops := flag.String("op", "", "measure only these, separated by commas (default all)")
+	match := flag.String("match", "", "measure only what has this in its name, \"all_reduce/8\" for instance: the collective and its bytes")
 	largest := flag.Int("max", 64<<20, "the largest buffer, in bytes a rank")
 	asJSON := flag.Bool("json", false, "write JSON lines")
 	heap := flag.Bool("heap", false, "use Go's own memory instead of memory that other ranks can reach")
-	budget := flag.Duration("time", time.Second, "how long to measure each size, about; at least 20 calls")
+	budget := flag.Duration("time", time.Second, "how long to measure each size, about; at least 7 calls each way")
 	flag.Parse()
 	runtime.Main(func(ctx context.Context, world *comm.Comm) error {
-		chosen, err := choose(*ops)
-		if err != nil {
-			return err
-		}
-		return measureAll(ctx, world, setting{chosen, *largest, *heap, *budget}, printer(world, *asJSON))
+		return measureAll(ctx, world, setting{*match, *largest, *heap, *budget}, printer(world, *asJSON))
 	})
 }
 
@@ -101,49 +97,33 @@ func printer(world *comm.Comm, asJSON bool) func(result) error {
 
 // setting is what the flags say.
 type setting struct {
-	ops     []benchmark
+	match   string
 	largest int
 	heap    bool
 	budget  time.Duration
 }
 
-// choose returns the benchmarks of the given names, separated by commas; all for "".
-func choose(names string) ([]benchmark, error) {
-	all := benchmarks()
-	if names == "" {
-		return all, nil
-	}
-	var chosen []benchmark
-	for name := range strings.SplitSeq(names, ",") {
-		i := slices.IndexFunc(all, func(b benchmark) bool { return b.name == name })
-		if i < 0 {
-			var known []string
-			for _, b := range all {
-				known = append(known, b.name)
-			}
-			return nil, fmt.Errorf("bench: -op %s: no such collective; there are %s", name, strings.Join(known, ", "))
-		}
-		chosen = append(chosen, all[i])
-	}
-	return chosen, nil
-}
-
 func measureAll(ctx context.Context, world *comm.Comm, set setting, show func(result) error) error {
-	a, err := floats(world, set.largest/4, set.heap)
+	most := max(set.largest/4, world.Size())
+	a, err := floats(world, most, set.heap)
 	if err != nil {
 		return err
 	}
-	b, err := floats(world, set.largest/4*world.Size(), set.heap)
+	b, err := floats(world, most*world.Size(), set.heap)
 	if err != nil {
 		return err
 	}
-	for _, m := range set.ops {
+	for _, m := range benchmarks() {
 		for _, bytes := range []int{8, 4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20} {
 			if bytes > set.largest || m.name == "barrier" && bytes > 8 {
 				break
 			}
 			n := max(bytes/4, world.Size())
-			if n > len(a) {
+			name := fmt.Sprintf("%s/%d", m.name, 4*n)
+			if m.name == "barrier" {
+				name = "barrier/0"
+			}
+			if !strings.Contains(name, set.match) {
 				continue
 			}
 			r, err := measure(ctx, world, m, a[:n], b, set.budget)
@@ -184,18 +164,18 @@ func measure(ctx context.Context, c *comm.Comm, m benchmark, a, b []float32, bud
 		}
 		return time.Since(start), nil
 	}
-	if _, err := loop(5); err != nil { // touches all memory
+	if _, err := loop(2); err != nil { // touches all memory
 		return result{}, err
 	}
-	once, err := loop(5)
+	once, err := loop(2)
 	if err != nil {
 		return result{}, err
 	}
-	slowest := []float64{once.Seconds() / 5}
+	slowest := []float64{once.Seconds() / 2}
 	if err := comm.AllReduce(ctx, c, slowest, comm.Max); err != nil {
 		return result{}, err
 	}
-	calls := min(max(int(budget.Seconds()/2/slowest[0]), 20), 20_000)
+	calls := min(max(int(budget.Seconds()/2/slowest[0]), 7), 20_000)
 	times := make([]float64, calls)
 	for i := range times {
 		if err := comm.Barrier(ctx, c); err != nil {

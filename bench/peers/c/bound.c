@@ -1,8 +1,8 @@
 // The memory's bound: the reads and writes that a benchmark cannot avoid, and
 // nothing else, by as many threads as there are ranks. Each thread has buffers
-// like a rank's and reads the others' where a rank must.
+// like a rank's, at most BYTES long, and reads the others' where a rank must.
 //
-//	bound THREADS SECONDS MATCH
+//	bound THREADS SECONDS MATCH BYTES
 //
 //	all_reduce      sums its part of all ranks' buffers and writes it to all
 //	reduce_scatter  the same, written once
@@ -131,7 +131,7 @@ static void *thread(void *arg) {
 	meet();
 	if (id == 0) {
 		calls = (int)(budget * 1e9 / (now() - start));
-		calls = calls < 20 ? 20 : calls > 10000 ? 10000 : calls;
+		calls = calls < 10 ? 10 : calls > 10000 ? 10000 : calls;
 		times = malloc(calls * sizeof *times);
 	}
 	pthread_barrier_wait(&gate);
@@ -164,11 +164,12 @@ int main(int argc, char **argv) {
 	threads = argc > 1 ? atoi(argv[1]) : 1;
 	budget = argc > 2 ? atof(argv[2]) : 1;
 	const char *match = argc > 3 ? argv[3] : "";
+	size_t most = argc > 4 ? atol(argv[4]) : (size_t)1 << 40;
 	if (threads < 1 || threads > most_threads) return 2;
 	const char *collectives[] = {"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast"};
 	const size_t sizes[] = {1 << 20, 16 << 20, 64 << 20};
 	for (int k = all_reduce; k <= broadcast && threads > 1; k++) {
-		for (int s = 0; s < 3; s++) {
+		for (int s = 0; s < 3 && sizes[s] <= most; s++) {
 			char name[64];
 			size_t n = sizes[s] / 4;
 			snprintf(name, sizeof name, "%s/%zu", collectives[k], 4 * n);

@@ -1,8 +1,10 @@
 // The collectives of bench/comm by MPI, timed as bench/comm times them: before
-// each call a barrier, the time of the slowest rank, the median. Where MPI has a
-// form in place, both are measured under the same name.
+// each call a barrier, the time of the slowest rank, the median. "who" names the
+// form where MPI has two.
 //
-//	mpirun -np 2 coll SECONDS MATCH
+//	mpirun -np 2 coll SECONDS MATCH BYTES
+//
+// BYTES is the largest buffer.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,10 +45,10 @@ static double seconds_a_call(enum op op, int n, int calls) {
 }
 
 static void measure(enum op op, int n, double budget) {
-	seconds_a_call(op, n, 5);
-	double once = seconds_a_call(op, n, 5);
+	seconds_a_call(op, n, 2);
+	double once = seconds_a_call(op, n, 2);
 	int calls = (int)(budget / 2 / once);
-	calls = calls < 20 ? 20 : calls > 20000 ? 20000 : calls;
+	calls = calls < 7 ? 7 : calls > 20000 ? 20000 : calls;
 	double *times = malloc(calls * sizeof *times);
 	for (int i = 0; i < calls; i++) {
 		MPI_Barrier(MPI_COMM_WORLD);
@@ -58,8 +60,8 @@ static void measure(enum op op, int n, double budget) {
 	qsort(times, calls, sizeof *times, less);
 	double loop = seconds_a_call(op, n, calls) * 1e9;
 	if (rank == 0) {
-		printf("{\"name\":\"%s/%d\",\"np\":%d,\"ns\":%.1f,\"min_ns\":%.1f,\"loop_ns\":%.1f,\"calls\":%d}\n",
-		       names[op], op == barrier ? 0 : 4 * n, size, times[calls / 2], times[0], loop, calls);
+		printf("{\"name\":\"%s/%d\",\"who\":\"%s\",\"np\":%d,\"ns\":%.1f,\"min_ns\":%.1f,\"loop_ns\":%.1f,\"calls\":%d}\n",
+		       names[op], op == barrier ? 0 : 4 * n, op == all_reduce_in_place ? "in place" : "", size, times[calls / 2], times[0], loop, calls);
 		fflush(stdout);
 	}
 	free(times);
@@ -72,13 +74,14 @@ int main(int argc, char **argv) {
 	MPI_Init(&argc, &argv);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &size);
-	size_t most = 64 << 20;
-	a = calloc(1, most);
-	b = calloc(size, most);
-	memset(a, 0, most);
-	memset(b, 0, most * size);
+	size_t most = argc > 3 ? atol(argv[3]) : 64 << 20;
+	size_t floats = most / 4 < (size_t)size ? size : most / 4;
+	a = malloc(floats * 4);
+	b = malloc(floats * 4 * size);
+	memset(a, 0, floats * 4);
+	memset(b, 0, floats * 4 * size);
 	for (int op = 0; op < ops; op++) {
-		for (int i = 0; i < 6; i++) {
+		for (int i = 0; i < 6 && (size_t)sizes[i] <= most; i++) {
 			char name[64];
 			int n = sizes[i] / 4 < size ? size : sizes[i] / 4;
 			snprintf(name, sizeof name, "%s/%d", names[op], op == barrier ? 0 : 4 * n);
