@@ -47,14 +47,18 @@ func (m *member) wake() {
 	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&m.bell)), futexWake, 1<<30, 0, 0, 0)
 }
 
-// await returns when word, which rank m publishes, is at least target.
+// await returns when word, which rank m publishes, is at least target. For an
+// asynchronous call that nobody waits for yet it leaves the core to the rank's
+// own goroutines, which have something better to do with it.
 func (r *Rank) await(ctx context.Context, call *comm.Call, m int, word *atomic.Uint64, target uint64) error {
 	if word.Load() >= target {
 		return nil
 	}
-	for range r.job.spins {
-		if word.Load() >= target {
-			return nil
+	if call.Attended() {
+		for range r.job.spins {
+			if word.Load() >= target {
+				return nil
+			}
 		}
 	}
 	return r.awaitLong(ctx, call, m, word, target)
@@ -68,10 +72,13 @@ func (r *Rank) awaitLong(ctx context.Context, call *comm.Call, m int, word *atom
 			return err
 		}
 		if i < r.job.yields {
-			if i%8 == 7 {
+			own := !call.Attended()
+			if own || i%8 == 7 {
 				goruntime.Gosched() // to this rank's own goroutines
 			}
-			_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+			if !own {
+				_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+			}
 			continue
 		}
 		if !r.sleep(m, word, target) {
