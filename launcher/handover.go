@@ -25,7 +25,8 @@ type handover struct {
 	opts     *options
 	list     hostList
 	launcher installed
-	remote   bool // some host is another one
+	mpi      string // srun's --mpi
+	remote   bool   // some host is another one
 	cores    int
 	console  *console
 	signals  <-chan os.Signal
@@ -59,7 +60,11 @@ func newHandover(o *options, c *console, signals <-chan os.Signal, m machine, f 
 	if err != nil {
 		return nil, err
 	}
-	return &handover{opts: o, list: list, launcher: found, remote: remote, cores: m.cores, console: c, signals: signals}, nil
+	h := &handover{opts: o, list: list, launcher: found, remote: remote, cores: m.cores, console: c, signals: signals}
+	if found.kind == hosts.Srun {
+		h.mpi = f.slurmMPI(env, said)
+	}
+	return h, nil
 }
 
 // plan returns what to execute for the programs at paths. folder is where files of
@@ -74,7 +79,7 @@ func (h *handover) plan(paths []string, folder string) (hosts.Handover, error) {
 		Hosts:   h.list.hosts,
 		Options: hosts.Options{By: by, Oversubscribe: o.hosts.oversubscribe, Cores: h.cores},
 		Program: h.launcher.program, Folder: folder, Root: os.Geteuid() == 0,
-		ReportBindings: o.reportBindings, Stdin: h.stdin(), TagOutput: o.tag,
+		ReportBindings: o.reportBindings, Stdin: h.stdin(), TagOutput: o.tag, MPI: h.mpi,
 	}
 	if h.list.hosts == nil && o.size() > h.cores {
 		j.Oversubscribe = true // as gorun itself on one host
@@ -158,7 +163,11 @@ func (h *handover) run(paths []string) (status int, err error) {
 		h.console.say("starting %s on %s with %s; %s must exist on every host",
 			count(h.opts.size(), "rank"), hostNames(h.list.hosts), plan.Argv[0], strings.Join(paths, " and "))
 	}
-	o, err := h.supervise(app{Path: path, Argv: plan.Argv, Env: environment(os.Environ(), append(plan.Env, sessionFolder(folder)...))}, plan.NoStdin, folder)
+	env := plan.Env
+	if !h.remote {
+		env = append(env, sessionFolder(folder)...)
+	}
+	o, err := h.supervise(app{Path: path, Argv: plan.Argv, Env: environment(os.Environ(), env)}, plan.NoStdin, folder)
 	if err != nil {
 		return 0, err
 	}
@@ -166,7 +175,8 @@ func (h *handover) run(paths []string) (status int, err error) {
 }
 
 // sessionFolder is the environment by which Open MPI's mpirun keeps its files on
-// this host in folder, which is removed also if mpirun is killed.
+// this host in folder, which is removed also if mpirun is killed. It is for ranks
+// here alone: they refuse to run under a mpirun on another host that has one.
 func sessionFolder(folder string) []string {
 	return []string{"OMPI_MCA_orte_local_tmpdir_base=" + folder, "PRTE_MCA_prte_local_tmpdir_base=" + folder}
 }

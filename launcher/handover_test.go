@@ -202,3 +202,35 @@ func TestOnlyHere(t *testing.T) {
 		}
 	}
 }
+
+// TestSlurmMPI is of sites that differ in their defaults, and in what is installed.
+func TestSlurmMPI(t *testing.T) {
+	const list = "MPI plugin types are...\n\tnone\n\tpmi2\n\tpmix\nspecific pmix plugin versions available: pmix_v4\n"
+	for _, c := range []struct {
+		name, set, config, list string
+		openMPI                 bool
+		want                    string
+	}{
+		{"the site's default", "", "MpiDefault              = pmix\n", list, true, ""},
+		{"the user's own", "pmi2", "MpiDefault = none\n", list, true, ""},
+		{"Open MPI", "", "ClusterName = c\nMpiDefault              = none\n", list, true, "pmix"},
+		{"MPICH", "", "MpiDefault = none\n", list, false, "pmi2"},
+		{"no pmix", "", "MpiDefault = none\n", "none pmi2\n", true, "pmi2"},
+		{"nothing", "", "MpiDefault = none\n", "none\n", true, ""},
+		{"no Slurm", "", "", "", true, ""},
+	} {
+		f := finder{func(name string) (string, error) {
+			if name != "mpirun" || !c.openMPI {
+				return "", errors.New("not there")
+			}
+			return name, nil
+		}, func(string) string { return "mpirun (Open MPI) 4.1.4" }}
+		env := func(string) (string, bool) { return c.set, c.set != "" }
+		ask := func(name string, _ ...string) string {
+			return map[string]string{"scontrol": c.config, "srun": c.list}[name]
+		}
+		if got := f.slurmMPI(env, ask); got != c.want {
+			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
+		}
+	}
+}

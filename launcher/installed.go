@@ -104,6 +104,37 @@ func (f finder) find(family launcherFamily) (installed, bool) {
 	return installed{}, false
 }
 
+// slurmMPI returns what srun --mpi is to be: "" if Slurm's own default serves MPI
+// programs, or else the plugin for the installed library. ask runs a program and
+// returns what it prints.
+func (f finder) slurmMPI(env func(string) (string, bool), ask func(name string, args ...string) string) string {
+	if kind, ok := env("SLURM_MPI_TYPE"); ok && kind != "" {
+		return ""
+	}
+	for line := range strings.Lines(ask("scontrol", "show", "config")) {
+		name, value, _ := strings.Cut(line, "=")
+		if strings.TrimSpace(name) == "MpiDefault" && strings.TrimSpace(value) != "none" {
+			return ""
+		}
+	}
+	known := strings.Fields(ask("srun", "--mpi=list"))
+	family, _ := familyOf("openmpi")
+	_, openMPI := f.find(family)
+	switch {
+	case openMPI && slices.Contains(known, "pmix"):
+		return "pmix"
+	case slices.Contains(known, "pmi2"):
+		return "pmi2"
+	}
+	return ""
+}
+
+// said runs a program and returns what it prints, to either stream.
+func said(name string, args ...string) string {
+	out, _ := exec.Command(name, args...).CombinedOutput()
+	return string(out)
+}
+
 // kindOf tells a launcher by its answer to --version: "mpirun (Open MPI) 4.1.4",
 // "prterun (PRRTE) 3.0.8", or "HYDRA build details:".
 func kindOf(version string) (hosts.Launcher, bool) {

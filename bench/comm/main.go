@@ -4,6 +4,8 @@
 //
 //	gorun -np 2 ./bench/comm            a table
 //	gorun -np 2 ./bench/comm -json      a line of JSON for each measurement
+//	mpirun -np 2 comm                   the same over MPI; built with -tags gompi, or
+//	                                    -tags empi,mpi, over those bindings
 //
 // The elements are float32, reductions sum. A measurement is taken as the
 // peers' benchmarks take theirs: before each call a barrier; the time of the
@@ -25,7 +27,6 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
-	"github.com/gorun-spmd/gorun/runtime"
 )
 
 // result is one line of the output.
@@ -75,8 +76,17 @@ func main() {
 	heap := flag.Bool("heap", false, "use Go's own memory instead of memory that other ranks can reach")
 	budget := flag.Duration("time", time.Second, "how long to measure each size, about; at least 7 calls each way")
 	flag.Parse()
+<<<<<<< bench/comm/main.go
+	start(func(ctx context.Context, world *comm.Comm) error {
+		chosen, err := choose(*ops)
+		if err != nil {
+			return err
+		}
+		return measureAll(ctx, world, setting{chosen, *largest, *heap, *budget}, printer(world, *asJSON))
+=======
 	runtime.Main(func(ctx context.Context, world *comm.Comm) error {
 		return measureAll(ctx, world, setting{*match, *largest, *heap, *budget}, printer(world, *asJSON))
+>>>>>>> /tmp/cw/theirs
 	})
 }
 

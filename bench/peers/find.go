@@ -62,6 +62,10 @@ func find(ctx context.Context, o options, dir string) (found []*program, missing
 			return command("mpirun", "--oversubscribe", "-np", fmt.Sprint(o.np), binary, seconds(o), o.match)
 		})
 		found, missing = place(found, missing, p, err, wanted)
+		for _, backend := range []struct{ name, tags string }{{"ours, mpi", ""}, {"ours, gompi", "gompi"}, {"ours, empi", "empi,mpi"}} {
+			p, err := overMPI(o, dir, backend.name, backend.tags)
+			found, missing = place(found, missing, p, err, wanted)
+		}
 	}
 	python, err := findPython(ctx)
 	if err != nil {
@@ -71,6 +75,20 @@ func find(ctx context.Context, o options, dir string) (found []*program, missing
 		found, missing = place(found, missing, p, nil, wanted)
 	}
 	return found, missing, python.clean, nil
+}
+
+// overMPI builds our own benchmark of collectives with tags, for mpirun.
+func overMPI(o options, dir, name, tags string) (*program, error) {
+	if _, err := exec.LookPath("mpirun"); err != nil {
+		return nil, fmt.Errorf("%s (no mpirun on PATH)", name)
+	}
+	binary := filepath.Join(dir, "comm-"+strings.ReplaceAll(name, ", ", "-"))
+	if out, err := command("go", "build", "-tags", tags, "-o", binary, "./bench/comm").CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%s (go build -tags %s: %v: %.200s)", name, tags, err, out)
+	}
+	return one(name, func() *exec.Cmd {
+		return command("mpirun", "--oversubscribe", "-np", fmt.Sprint(o.np), binary, "-json", "-time", o.budget.String())
+	}), nil
 }
 
 // place adds a program to those found, or why there is none to those missing.

@@ -6,7 +6,8 @@
 //
 // The benchmarks are comm, embedding, gemm, kernels, loss, ops, redistribute and
 // step. The peers are those that are found: PyTorch, with gloo, with MPI and as
-// one process; Open MPI through its compiler wrapper; and "bound", a C program
+// one process; Open MPI through its compiler wrapper, and beside it our own benchmark
+// over it, by each of our three MPI backends; and "bound", a C program
 // that does the reads and writes that cannot be avoided and nothing else. What is
 // missing is said in one line.
 //
