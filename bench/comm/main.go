@@ -76,17 +76,8 @@ func main() {
 	heap := flag.Bool("heap", false, "use Go's own memory instead of memory that other ranks can reach")
 	budget := flag.Duration("time", time.Second, "how long to measure each size, about; at least 7 calls each way")
 	flag.Parse()
-<<<<<<< bench/comm/main.go
 	start(func(ctx context.Context, world *comm.Comm) error {
-		chosen, err := choose(*ops)
-		if err != nil {
-			return err
-		}
-		return measureAll(ctx, world, setting{chosen, *largest, *heap, *budget}, printer(world, *asJSON))
-=======
-	runtime.Main(func(ctx context.Context, world *comm.Comm) error {
 		return measureAll(ctx, world, setting{*match, *largest, *heap, *budget}, printer(world, *asJSON))
->>>>>>> /tmp/cw/theirs
 	})
 }
 
