@@ -4,6 +4,7 @@ import (
 	"image/color"
 	"math"
 	"strconv"
+	"strings"
 )
 
 // Sizes of a drawing, in pixels. Letters are 7 wide, which is the face of the
@@ -73,14 +74,30 @@ func (d *drawing) panel(p *panel, y int, colors map[string]color.RGBA) int {
 			d.text(left-letter, top+at, 1, strconv.Itoa(p.rowCuts[i]))
 		}
 	}
+	named := true // there is room to say what the numbers are
+	for _, a := range p.regions {
+		named = named && xs[index(p.columnCuts, a.col+a.cols)]-xs[index(p.columnCuts, a.col)] >= (len(whose(a.label))+2)*letter
+	}
 	for _, a := range p.regions {
 		x0, x1 := xs[index(p.columnCuts, a.col)], xs[index(p.columnCuts, a.col+a.cols)]
 		y0, y1 := ys[index(p.rowCuts, a.row)], ys[index(p.rowCuts, a.row+a.rows)]
 		d.marks = append(d.marks, mark{x: left + x0, y: top + y0, w: x1 - x0, h: y1 - y0, fill: colors[a.label]})
-		d.text(left+(x0+x1)/2, top+(y0+y1)/2, 0.5, a.label)
+		label := a.label
+		if named {
+			label = whose(label)
+		}
+		d.text(left+(x0+x1)/2, top+(y0+y1)/2, 0.5, label)
 	}
 	d.w = max(d.w, left+xs[len(xs)-1])
 	return top + ys[len(ys)-1]
+}
+
+// whose says that the numbers of a label are ranks.
+func whose(label string) string {
+	if strings.ContainsAny(label, ",+") {
+		return "ranks " + label
+	}
+	return "rank " + label
 }
 
 // widths returns how wide each band of columns must be for the labels in it.
