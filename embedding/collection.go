@@ -13,8 +13,7 @@ type CollectionTable struct {
 	Config
 	// Features are the features whose ids are rows of this table.
 	Features []string
-	// Mode says how Bags makes one row of a list; Max is for Bag alone.
-	Mode Mode
+	Mode     Mode // how Bags makes one row of a list
 }
 
 // A Collection is a set of tables, each in a layout of its own, that are looked
@@ -36,6 +35,10 @@ type CollectionTable struct {
 //	S         R on the axis              a status                           counts, then ids and rows to the replicas
 //	S         some S on the axis         a status and counts, ids, rows     rows
 //
+// Tables with a MaxNorm add what their norms need: where samples differ and a
+// table has replicas, their distinct ids; of tables whose columns are divided, one
+// number for each distinct id.
+//
 // Each distinct id of a rank's samples travels once, to the ranks that have its
 // row or parts of it, and each distinct row once back; bags are made where their
 // samples are. So sums run over the ids of a bag in their order, and the layout of
@@ -44,7 +47,7 @@ type Collection struct {
 	mesh     *dtensor.Mesh
 	tables   []*Table
 	modes    []Mode
-	padding  []int // of each table, -1: none
+	settings []settings
 	features []feature
 	of       [][]int // of[t] lists the features of table t
 	width    int     // of all features together
@@ -66,10 +69,10 @@ func NewCollection(mesh *dtensor.Mesh, tables ...CollectionTable) *Collection {
 	c := &Collection{mesh: mesh, routes: map[uint]*route{}}
 	for i, t := range tables {
 		switch {
-		case t.Mode >= Max:
-			refuse(op, "table %q: Mode is %v; use Mean or Sum, or Bag on the table alone", t.Name, t.Mode)
-		case t.MaxNorm != nil || t.ScaleGradByFreq:
-			refuse(op, "table %q: MaxNorm and ScaleGradByFreq are for a table alone; use NewTable", t.Name)
+		case t.Mode >= modes:
+			refuse(op, "table %q: Mode is %d; use Mean, Sum or Max", t.Name, t.Mode)
+		case t.Mode == Max && t.ScaleGradByFreq:
+			refuse(op, "table %q: ScaleGradByFreq is not defined for Mode Max; use Sum or Mean", t.Name)
 		case slices.ContainsFunc(tables[:i], func(o CollectionTable) bool { return o.Name == t.Name }):
 			refuse(op, "two tables are called %q; give each a name", t.Name)
 		}
@@ -82,7 +85,7 @@ func NewCollection(mesh *dtensor.Mesh, tables ...CollectionTable) *Collection {
 		}
 		table := NewTable(mesh, t.Config)
 		c.tables, c.modes = append(c.tables, table), append(c.modes, t.Mode)
-		c.padding = append(c.padding, table.options.check(op, table.weight).padding)
+		c.settings = append(c.settings, table.options.check(op, table.weight))
 	}
 	c.of = make([][]int, len(tables))
 	for f := range c.features {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -53,6 +54,22 @@ func TestCollection(t *testing.T) {
 						}
 						if err := sh.check(ctx, m, someBatch(shelfFeatures, shelfRows, samples, false), c.samples, false); err != nil {
 							return fmt.Errorf("means of %d samples, %v: %w", samples, l, err)
+						}
+						for i := range sh.tables {
+							sh.tables[i].ScaleGradByFreq = true
+							sh.tables[i].MaxNorm = new(0.5)
+							if i%3 == 0 {
+								sh.tables[i].NormType = new(math.Inf(1))
+							}
+						}
+						if err := sh.check(ctx, m, someBatch(shelfFeatures, shelfRows, samples, false), c.samples, false); err != nil {
+							return fmt.Errorf("%d samples with norms and frequencies, %v: %w", samples, l, err)
+						}
+						for i := range sh.tables {
+							sh.tables[i].ScaleGradByFreq, sh.tables[i].Mode = false, embedding.Max
+						}
+						if err := sh.check(ctx, m, someBatch(shelfFeatures, shelfRows, samples, false), c.samples, false); err != nil {
+							return fmt.Errorf("maxima of %d samples, %v: %w", samples, l, err)
 						}
 					}
 				}
@@ -205,10 +222,10 @@ func TestCollectionRefusals(t *testing.T) {
 		table := embedding.CollectionTable{Config: embedding.Config{Name: "t", Rows: 4, Dim: 2}, Features: []string{"a"}}
 		other := table
 		other.Name = "u"
-		max := table
-		max.Mode = embedding.Max
+		most := table
+		most.Mode, most.ScaleGradByFreq = embedding.Max, true
 		norm := table
-		norm.MaxNorm = new(1.0)
+		norm.MaxNorm = new(0.0)
 		wrong := table
 		wrong.Layout = embedding.TableWise("a", 2)
 		for _, c := range []struct {
@@ -217,8 +234,8 @@ func TestCollectionRefusals(t *testing.T) {
 		}{
 			{[]embedding.CollectionTable{table, table}, `two tables are called "t"`},
 			{[]embedding.CollectionTable{table, other}, `feature "a" of table "u" is one of table "t" too`},
-			{[]embedding.CollectionTable{max}, `table "t": Mode is max`},
-			{[]embedding.CollectionTable{norm}, `table "t": MaxNorm`},
+			{[]embedding.CollectionTable{most}, `table "t": ScaleGradByFreq is not defined for Mode Max`},
+			{[]embedding.CollectionTable{norm}, `MaxNorm is 0 for table "t"`},
 			{[]embedding.CollectionTable{wrong}, `axis "a" has no rank 2`},
 		} {
 			err := dtensor.Try(ctx, m, func() { embedding.NewCollection(m, c.tables...) })

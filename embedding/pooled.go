@@ -26,9 +26,9 @@ func (p *Pooled) Feature(name string) *dtensor.Tensor {
 }
 
 // Bags looks up the lists of ids of all features and makes one row of each list:
-// the sum of its rows, times the batch's weights if it has any, or their mean. A
-// list that is empty gives zeros; ids that are a table's PaddingIdx are left out,
-// as in Bag. The weights get no gradient. Features that no table has are not
+// the sum of its rows, times the batch's weights if it has any, their mean or
+// their maximum. A list that is empty gives zeros; ids that are a table's
+// PaddingIdx are left out, as in Bag. The weights get no gradient. Features that no table has are not
 // looked at.
 //
 // Bags throws an *Error for a batch that lacks a feature, and an *IDError, on
@@ -94,13 +94,15 @@ type poolings struct {
 	slot   []int64        // by sample: its place in counts, -1: none
 	scale  *tensor.Tensor // [n, 1] factors of the rows; nil: ones
 	single bool           // each sample has one id
+	most   bool           // their maximum, not their sum
+	won    []int32        // then: the id that gave each element, -1: none
 }
 
 func (v *visit) poolings(t, i, f int) *poolings {
 	lengths := v.j.lengthsOf(v.at[f])
 	n := v.j.idsOf(v.at[f]).Numel()
 	dev := v.c.mesh.Device()
-	p := &poolings{slots: tensor.Narrow(v.uniq[t].Slot, 0, v.first[t][i], n), single: true}
+	p := &poolings{slots: tensor.Narrow(v.uniq[t].Slot, 0, v.first[t][i], n), single: true, most: v.c.modes[t] == Max}
 	padded := v.withoutPadding(t, p)
 	bag, means := make([]int64, 0, n), make([]float32, 0, n)
 	for s, k := range lengths {
@@ -134,7 +136,7 @@ func (v *visit) poolings(t, i, f int) *poolings {
 
 // withoutPadding makes the slots of padding ids -1 and says where these are; nil: nowhere.
 func (v *visit) withoutPadding(t int, p *poolings) []bool {
-	k, ok := find(v.uniq[t].Index, v.c.padding[t])
+	k, ok := find(v.uniq[t].Index, v.c.settings[t].padding)
 	if !ok {
 		return nil
 	}
@@ -151,6 +153,9 @@ func (v *visit) withoutPadding(t int, p *poolings) []bool {
 
 // sum returns the rows of the samples, [b, D], from the distinct rows [U, D].
 func (p *poolings) sum(rows *tensor.Tensor) *tensor.Tensor {
+	if p.most && !p.single {
+		return p.largest(rows)
+	}
 	values := tensor.TakeRows(rows, p.slots, 0) // [n, D]
 	if p.scale != nil {
 		tensor.BinaryTo(values, tensor.OpMul, values, p.scale)
@@ -168,11 +173,52 @@ func (p *poolings) sum(rows *tensor.Tensor) *tensor.Tensor {
 // samples.
 func (p *poolings) grad(dy *tensor.Tensor) *tensor.Tensor {
 	values := dy
-	if !p.single {
+	switch {
+	case p.single:
+	case p.most:
+		return p.largestGrad(dy)
+	default:
 		values = tensor.TakeRows(dy, p.bag, 0)
 	}
 	if p.scale != nil {
 		values = tensor.Mul(values, p.scale)
 	}
 	return values
+}
+
+// largest returns the maxima of the samples, [b, D], from the distinct rows
+// [U, D]: of equal ones the first, and NaN before all numbers.
+func (p *poolings) largest(rows *tensor.Tensor) *tensor.Tensor {
+	d, table := rows.Dim(1), tensor.ToSlice[float32](rows)
+	out := make([]float32, len(p.slot)*d)
+	p.won = make([]int32, len(out))
+	for i := range p.won {
+		p.won[i] = -1
+	}
+	slots, bags := tensor.ToSlice[int32](p.slots), tensor.ToSlice[int64](p.bag)
+	for i, slot := range slots {
+		if slot < 0 {
+			continue
+		}
+		at := int(bags[i]) * d
+		for k, x := range table[int(slot)*d : int(slot+1)*d] {
+			if best := out[at+k]; p.won[at+k] < 0 || x > best || x != x && best == best {
+				out[at+k], p.won[at+k] = x, int32(i)
+			}
+		}
+	}
+	return tensor.FromSlice(rows.Device(), out, len(p.slot), d)
+}
+
+// largestGrad returns the gradients of the rows of the ids, [n, D]: each element
+// of a sample's goes to the row that gave it.
+func (p *poolings) largestGrad(dy *tensor.Tensor) *tensor.Tensor {
+	d := dy.Dim(1)
+	values := make([]float32, p.bag.Numel()*d)
+	for i, g := range tensor.ToSlice[float32](dy) {
+		if k := p.won[i]; k >= 0 {
+			values[int(k)*d+i%d] = g
+		}
+	}
+	return tensor.FromSlice(dy.Device(), values, p.bag.Numel(), d)
 }

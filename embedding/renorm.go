@@ -26,30 +26,36 @@ func (l *lookup) renormalize() {
 		}
 		do(l.plan, g, comm.Call{Kind: comm.AllReduceKind, Op: how, Dst: bufferOf(sums), Src: bufferOf(sums), Cause: l.op + ": norms of rows"})
 	}
+	l.s.shorten(l.table, rows, sums)
+}
+
+// shorten scales the rows of a part of a table whose norms, from the sums of
+// their elements' powers, are above MaxNorm.
+func (s *settings) shorten(table, rows, sums *tensor.Tensor) {
 	var long []int64
 	var factors []float64
 	index := tensor.ToSlice[int64](rows)
-	for i, s := range tensor.ToSlice[float64](tensor.Cast(sums, tensor.Float64)) {
-		if norm := l.norm(s); norm > l.s.maxNorm {
-			long, factors = append(long, index[i]), append(factors, l.s.maxNorm/(norm+1e-7))
+	for i, sum := range tensor.ToSlice[float64](tensor.Cast(sums, tensor.Float64)) {
+		if norm := s.norm(sum); norm > s.maxNorm {
+			long, factors = append(long, index[i]), append(factors, s.maxNorm/(norm+1e-7))
 		}
 	}
 	if len(long) > 0 {
-		dev := l.table.Device()
-		by := tensor.Cast(tensor.FromSlice(dev, factors, len(factors)), l.table.DType())
-		tensor.ScaleRowsTo(l.table, tensor.FromSlice(dev, long, len(long)), by)
+		dev := table.Device()
+		by := tensor.Cast(tensor.FromSlice(dev, factors, len(factors)), table.DType())
+		tensor.ScaleRowsTo(table, tensor.FromSlice(dev, long, len(long)), by)
 	}
 }
 
-// norm is the norm of a row whose elements' powers add up to s.
-func (l *lookup) norm(s float64) float64 {
-	switch p := l.s.normType; {
+// norm is the norm of a row whose elements' powers add up to sum.
+func (s *settings) norm(sum float64) float64 {
+	switch p := s.normType; {
 	case math.IsInf(p, 1):
-		return s
+		return sum
 	case p == 2:
-		return math.Sqrt(s)
+		return math.Sqrt(sum)
 	default:
-		return math.Pow(s, 1/p)
+		return math.Pow(sum, 1/p)
 	}
 }
 

@@ -22,7 +22,8 @@ type route struct {
 	askers   []peer     // the members of ask; this rank alone without one
 	givers   []peer     // the members of give; this rank alone without one
 	self     int        // this rank among askers
-	replicas []replicas
+	replicas []replicas // by the axes that replicate tables and shard samples
+	columns  []replicas // by the axes that shard columns
 }
 
 // A peer is another rank as this one sees it, or this one.
@@ -36,8 +37,9 @@ type peer struct {
 // A box is a part of a table.
 type box struct{ row, rows, column, columns int }
 
-// replicas are the tables that the same axes replicate and whose gradients are
-// summed over these.
+// replicas are tables about whose rows the same ranks have to agree: over axes
+// that replicate them and shard the samples, whose gradients are summed, or over
+// axes that shard their columns, where norms are.
 type replicas struct {
 	group  *comm.Comm
 	tables []int
@@ -85,22 +87,37 @@ func (c *Collection) routeFor(j *Jagged) *route {
 	return r
 }
 
-// pair groups the tables by the axes over which their gradients are summed.
+// pair groups the tables by the axes over which their gradients and norms are summed.
 func (r *route) pair(c *Collection, batch uint, sharded []uint) {
-	sets := map[uint]int{}
-	for t := range c.tables {
-		set := batch &^ sharded[t]
+	copies, columns := make([]uint, len(c.tables)), make([]uint, len(c.tables))
+	for t, table := range c.tables {
+		copies[t] = batch &^ sharded[t]
+		for axis, place := range table.weight.Placements() {
+			if place.Shards(1) && c.mesh.Axes()[axis].Size > 1 {
+				columns[t] |= 1 << axis
+			}
+		}
+	}
+	r.replicas, r.columns = c.together(copies), c.together(columns)
+}
+
+// together groups the tables by a set of axes each; those without are left out.
+func (c *Collection) together(sets []uint) []replicas {
+	var list []replicas
+	place := map[uint]int{}
+	for t, set := range sets {
 		if set == 0 {
 			continue
 		}
-		at, ok := sets[set]
+		at, ok := place[set]
 		if !ok {
-			at = len(r.replicas)
-			sets[set] = at
-			r.replicas = append(r.replicas, replicas{group: groupOver(c.mesh, set)})
+			at = len(list)
+			place[set] = at
+			list = append(list, replicas{group: groupOver(c.mesh, set)})
 		}
-		r.replicas[at].tables = append(r.replicas[at].tables, t)
+		list[at].tables = append(list[at].tables, t)
 	}
+	return list
 }
 
 // newPeer describes the rank at coord.

@@ -94,9 +94,22 @@ func (sh *shelf) bags(b *batch, tables [][]float64, gy []float64) (out []float64
 	out = make([]float64, samples*width)
 	for t, table := range sh.tables {
 		grads = append(grads, make([]float64, len(tables[t])))
+		times := map[int64]float64{}
 		for _, name := range table.Features {
 			f := index(b.features, name)
 			for s, ids := range b.lists[f] {
+				for _, id := range ids {
+					times[id]++
+				}
+				if table.Mode == embedding.Max {
+					for c := range table.Dim {
+						if id, most := sh.largest(t, ids, c, tables[t]); id >= 0 {
+							out[s*width+at+c] = most
+							grads[t][id*table.Dim+c] += gy[s*width+at+c]
+						}
+					}
+					continue
+				}
 				used := 0
 				for _, id := range ids {
 					if table.PaddingIdx == nil || int(id) != *table.PaddingIdx {
@@ -119,8 +132,49 @@ func (sh *shelf) bags(b *batch, tables [][]float64, gy []float64) (out []float64
 			}
 			at += table.Dim
 		}
+		for i := range grads[t] {
+			if n := times[int64(i/table.Dim)]; table.ScaleGradByFreq && n > 0 {
+				grads[t][i] /= n
+			}
+		}
 	}
 	return out, grads
+}
+
+// largest returns the id of a list whose row has the largest element in a
+// column, and the element; -1 for an empty list.
+func (sh *shelf) largest(t int, ids []int64, column int, table []float64) (id int, most float64) {
+	id = -1
+	for _, i := range ids {
+		if p := sh.tables[t].PaddingIdx; p != nil && int(i) == *p {
+			continue
+		}
+		if v := table[int(i)*sh.tables[t].Dim+column]; id < 0 || v > most {
+			id, most = int(i), v
+		}
+	}
+	return id, most
+}
+
+// renormed returns the tables after the lookups of a batch.
+func (sh *shelf) renormed(b *batch, tables [][]float64) [][]float64 {
+	var after [][]float64
+	for t, table := range sh.tables {
+		values := tables[t]
+		if table.MaxNorm != nil {
+			p := 2.0
+			if table.NormType != nil {
+				p = *table.NormType
+			}
+			for _, name := range table.Features {
+				for _, ids := range b.lists[index(b.features, name)] {
+					values = renormed(values, table.Dim, ids, *table.MaxNorm, p)
+				}
+			}
+		}
+		after = append(after, values)
+	}
+	return after
 }
 
 func index(names []string, name string) int {
@@ -183,6 +237,7 @@ func (sh *shelf) check(ctx context.Context, m *dtensor.Mesh, b *batch, places []
 	for _, p := range c.Params() {
 		tables = append(tables, tensor.ToSlice[float64](tensor.Cast(p.Full(), tensor.Float64)))
 	}
+	tables = sh.renormed(b, tables)
 	samples, width := j.Samples(), sh.width()
 	gy := meshtest.Numbers(samples*width, 3, 1)
 	out, want := sh.bags(b, tables, gy)
@@ -204,6 +259,9 @@ func (sh *shelf) check(ctx context.Context, m *dtensor.Mesh, b *batch, places []
 	}, c.Params()...)
 	if err != nil {
 		return err
+	}
+	for i, p := range c.Params() {
+		note(close32("table "+sh.tables[i].Name, p.Full(), tables[i]))
 	}
 	for i, grad := range grads {
 		if _, ok := grad.Rows(); !ok {
@@ -241,8 +299,8 @@ func (sh *shelf) checkRows(ctx context.Context, m *dtensor.Mesh, c *embedding.Co
 				}
 				total = total.Add(y.Scale(float64(i+2)).Sum(nil, false))
 				for _, id := range ids {
-					for k := range table.Dim {
-						if table.PaddingIdx == nil || int(id) != *table.PaddingIdx {
+					if table.PaddingIdx == nil || int(id) != *table.PaddingIdx {
+						for k := range table.Dim {
 							want[t][int(id)*table.Dim+k] += float64(i + 2)
 						}
 					}

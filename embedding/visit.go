@@ -54,6 +54,7 @@ func (c *Collection) newVisit(op string, j *Jagged, at []int, counted bool) *vis
 	}
 	v.agree(bad, counted)
 	v.send()
+	v.renormalize()
 	return v
 }
 
@@ -138,7 +139,7 @@ func (v *visit) agree(bad []int64, counted bool) {
 // them from one on.
 func (v *visit) segment(p *peer, t int) (from, n int) {
 	b := p.boxes[t]
-	if !p.fits[t] || b.rows == 0 || b.columns == 0 {
+	if !p.fits[t] || b.rows == 0 || b.columns == 0 && !v.c.settings[t].renorm { // norms are agreed on by ranks without columns too
 		return 0, 0
 	}
 	index := tensor.Data[int64](v.uniq[t].Index)

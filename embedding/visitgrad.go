@@ -21,23 +21,36 @@ func (v *visit) backward(values []*tensor.Tensor) []*dtensor.Rows {
 	}
 	grads := make([]*dtensor.Rows, len(parts))
 	for t, rows := range parts {
-		lo := v.own(t).row
-		rows = dropRow(rows, v.c.padding[t]-lo)
+		lo, w := v.own(t).row, v.own(t).columns
+		rows = dropRow(rows, v.c.settings[t].padding-lo)
+		if v.extra(t) > 0 {
+			rows.Values = tensor.Div(tensor.Narrow(rows.Values, 1, 0, w), tensor.Narrow(rows.Values, 1, w, 1))
+		}
 		grads[t] = dtensor.NewRows(v.c.tables[t].weight, tensor.AddScalar(rows.Index, float64(lo)), rows.Values)
 	}
 	return grads
 }
 
+// extra returns how many numbers travel with each row of table t's gradient: with
+// ScaleGradByFreq how often it occurs.
+func (v *visit) extra(t int) int {
+	if v.c.settings[t].frequency {
+		return 1
+	}
+	return 0
+}
+
 // giveBack takes the gradients of the distinct rows to the ranks that have them
-// and returns those of this rank's parts, with rows counted from their first.
+// and returns those of this rank's parts, with rows counted from their first and
+// their extra at the end.
 func (v *visit) giveBack(sums []*tensor.Tensor) []tensor.Rows {
 	out, in := make([]int, len(v.askers)), make([]int, len(v.askers))
 	for i := range v.askers {
 		p := &v.askers[i]
 		for t := range sums {
 			_, n := v.segment(p, t)
-			out[i] += n * p.boxes[t].columns
-			in[i] += v.asked[i][t] * v.own(t).columns
+			out[i] += n * (p.boxes[t].columns + v.extra(t))
+			in[i] += v.asked[i][t] * (v.own(t).columns + v.extra(t))
 		}
 	}
 	dev := v.c.mesh.Device()
@@ -48,6 +61,10 @@ func (v *visit) giveBack(sums []*tensor.Tensor) []tensor.Rows {
 			if from, n := v.segment(p, t); n > 0 {
 				tensor.PackBox(mine, at, sums[t], []int{from, b.column}, []int{n, b.columns})
 				at += n * b.columns
+				if v.extra(t) > 0 {
+					tensor.Copy(tensor.Narrow(mine, 0, at, n), tensor.Cast(tensor.Narrow(v.uniq[t].Count, 0, from, n), tensor.Float32))
+					at += n
+				}
 			}
 		}
 	}
@@ -57,9 +74,13 @@ func (v *visit) giveBack(sums []*tensor.Tensor) []tensor.Rows {
 	for i := range v.askers {
 		for t, n := range v.asked[i] {
 			w := v.own(t).columns
-			index[t] = append(index[t], v.wanted(i, t))
-			values[t] = append(values[t], tensor.Narrow(got, 0, at, n*w).Reshape(n, w))
+			rows := tensor.Narrow(got, 0, at, n*w).Reshape(n, w)
 			at += n * w
+			if v.extra(t) > 0 {
+				rows = tensor.Cat(1, rows, tensor.Narrow(got, 0, at, n).Reshape(n, 1))
+				at += n
+			}
+			index[t], values[t] = append(index[t], v.wanted(i, t)), append(values[t], rows)
 		}
 	}
 	parts := make([]tensor.Rows, len(sums))
@@ -75,13 +96,16 @@ func (v *visit) giveBack(sums []*tensor.Tensor) []tensor.Rows {
 	return parts
 }
 
+// width is what a row of the gradient of this rank's part of table t has.
+func (v *visit) width(t int) int { return v.own(t).columns + v.extra(t) }
+
 // sumReplicas replaces the gradients of the tables of r by their sums over the
 // ranks that replicate them: one exchange of counts and one of ids and rows, for
 // all these tables, added up in the order of the ranks.
 func (v *visit) sumReplicas(r replicas, parts []tensor.Rows) {
 	size := r.group.Size()
 	mine, all := make([]int64, len(r.tables)), make([]int64, size*len(r.tables))
-	bytes := func(t, n int) int { return n * (tensor.Int64.Size() + v.own(t).columns*tensor.Float32.Size()) }
+	bytes := func(t, n int) int { return n * (tensor.Int64.Size() + v.width(t)*tensor.Float32.Size()) }
 	total := 0
 	for i, t := range r.tables {
 		mine[i] = int64(parts[t].Index.Numel())
@@ -120,7 +144,7 @@ func (v *visit) sumReplicas(r replicas, parts []tensor.Rows) {
 		for i, t := range r.tables {
 			n := int(all[p*len(r.tables)+i])
 			index[i] = append(index[i], take(tensor.New(dev, tensor.Int64, n)))
-			values[i] = append(values[i], take(tensor.New(dev, tensor.Float32, n, v.own(t).columns)))
+			values[i] = append(values[i], take(tensor.New(dev, tensor.Float32, n, v.width(t))))
 		}
 	}
 	whole.Free()

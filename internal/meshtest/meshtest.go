@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -69,6 +70,23 @@ func Combinations[P any](axes int, options ...P) [][]P {
 		}
 	}
 	return all
+}
+
+// SomeShard returns Replicate or a sharding of one of the dimensions of shape over
+// ranks, in chunks or with uneven in random sizes, of which some may be 0.
+func SomeShard(rng *rand.Rand, ranks int, uneven bool, shape ...int) layout.Placement {
+	d := rng.IntN(len(shape) + 1)
+	switch {
+	case d == len(shape):
+		return layout.Replicate()
+	case !uneven || rng.IntN(2) == 0:
+		return layout.Shard(d)
+	}
+	sizes := make([]int, ranks)
+	for range shape[d] {
+		sizes[rng.IntN(ranks)]++
+	}
+	return layout.ShardSizes(d, sizes...)
 }
 
 // Near returns an error unless each element of t is what it should be: equal,

@@ -4548,7 +4548,7 @@ end16:
 	RET
 
 // func scaledExpVec(wide bool, dst *float32, x *float32, n int, shift float32, scale float32)
-// Requires: AVX, AVX2, AVX512F, BMI2, FMA3, SSE2
+// Requires: AVX, AVX2, AVX512F, BMI2, FMA3, MMX+, SSE2
 TEXT ·scaledExpVec(SB), NOSPLIT, $0-40
 	CMPB wide+0(FP), $0x00
 	JNE  wide
@@ -4560,6 +4560,7 @@ TEXT ·scaledExpVec(SB), NOSPLIT, $0-40
 	JLT  tail8
 
 loop8:
+	PREFETCHT0   2048(DX)(AX*4)
 	VMOVUPS      (DX)(AX*4), Y0
 	VBROADCASTSS shift+32(FP), Y1
 	VSUBPS       Y1, Y0, Y0
@@ -4692,6 +4693,8 @@ wide:
 	JLT          tail16
 
 loop16:
+	PREFETCHT0   2048(DX)(AX*4)
+	PREFETCHT0   2112(DX)(AX*4)
 	VMOVUPS      (DX)(AX*4), Z13
 	VSUBPS       Z0, Z13, Z13
 	VMOVUPS      Z12, Z14

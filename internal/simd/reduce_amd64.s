@@ -885,7 +885,7 @@ DATA x7f800000<>+28(SB)/4, $0x7f800000
 GLOBL x7f800000<>(SB), RODATA|NOPTR, $32
 
 // func sumExpVec(wide bool, x *float32, n int, shift float32) float32
-// Requires: AVX, AVX2, AVX512F, BMI2, FMA3, SSE2
+// Requires: AVX, AVX2, AVX512F, BMI2, FMA3, MMX+, SSE2
 TEXT ·sumExpVec(SB), NOSPLIT, $0-36
 	CMPB    wide+0(FP), $0x00
 	JNE     wide
@@ -904,6 +904,10 @@ TEXT ·sumExpVec(SB), NOSPLIT, $0-36
 	JLT     tail8
 
 loop8:
+	PREFETCHT0   16384(CX)(AX*4)
+	PREFETCHT0   16448(CX)(AX*4)
+	PREFETCHT0   16512(CX)(AX*4)
+	PREFETCHT0   16576(CX)(AX*4)
 	VMOVUPS      (CX)(AX*4), Y8
 	VBROADCASTSS shift+24(FP), Y9
 	VSUBPS       Y9, Y8, Y8
@@ -1457,6 +1461,10 @@ wide:
 	JLT          tail16
 
 loop16:
+	PREFETCHT0   16384(CX)(AX*4)
+	PREFETCHT0   16448(CX)(AX*4)
+	PREFETCHT0   16512(CX)(AX*4)
+	PREFETCHT0   16576(CX)(AX*4)
 	VMOVUPS      (CX)(AX*4), Z16
 	VSUBPS       Z0, Z16, Z16
 	VMOVUPS      Z12, Z17

@@ -76,7 +76,7 @@ var mapKernels = []kernel{
 		return x.mul(dy, x.mul(y, x.sub(x.copy(x.k(1)), y)))
 	}),
 
-	{name: "scaledExpVec", slices: "dst x", scalars: "shift scale", unroll: 2, body: func(x *vec) {
+	{name: "scaledExpVec", slices: "dst x", scalars: "shift scale", unroll: 2, early: 2 << 10, body: func(x *vec) {
 		x.store("dst", x.mul(x.exp(x.sub(x.load("x"), x.s("shift"))), x.s("scale")))
 	}},
 	{name: "softmaxGradVec", slices: "dst y dy", scalars: "dot", unroll: 4, body: func(x *vec) {
@@ -175,7 +175,8 @@ var reduceKernels = []reduction{
 	unaryReduction("sumVec", "", 0, (*vec).add, func(x *vec, v operand.Op) operand.Op { return v }),
 	unaryReduction("maxValueVec", "", math.Inf(-1), (*vec).max, func(x *vec, v operand.Op) operand.Op { return v }),
 	unaryReduction("minValueVec", "", math.Inf(1), (*vec).min, func(x *vec, v operand.Op) operand.Op { return v }),
-	unaryReduction("sumExpVec", "shift", 0, (*vec).add, func(x *vec, v operand.Op) operand.Op { return x.exp(x.sub(v, x.s("shift"))) }),
+	unaryReduction("sumExpVec", "shift", 0, (*vec).add, func(x *vec, v operand.Op) operand.Op { return x.exp(x.sub(v, x.s("shift"))) }).
+		ahead(16 << 10), // the piece that follows, whose maximum comes next
 	{
 		kernel: kernel{name: "dotVec", slices: "a b"}, groups: 4, results: 1, join: (*vec).add,
 		step: func(x *vec, acc []operand.Op) { x.do("VFMADD231PS", x.load("b"), x.load("a"), acc[0]) },

@@ -19,6 +19,18 @@ type kernel struct {
 	body    func(x *vec)
 	whole   bool // has no tail: n is a multiple of 16
 	fence   bool // stores past the caches, which others must see in order
+	early   int  // slice x is asked for so many bytes before it is read; 0: not
+}
+
+// prefetch asks for the part of slice x that lies early bytes after the next n
+// elements.
+func (k kernel) prefetch(x *vec, n int) {
+	if k.early == 0 {
+		return
+	}
+	for at := 0; at < 4*n; at += 64 {
+		x.c.PREFETCHT0(operand.Mem{Base: x.ptrs["x"], Index: x.index, Scale: 4, Disp: k.early + at})
+	}
 }
 
 // maps emits the kernels whose elements do not depend on each other.
@@ -64,6 +76,7 @@ func (k kernel) emit(c *build.Context, p *pool) {
 		c.SUBQ(operand.U32(uint32(step)), n)
 		c.JLT(operand.LabelRef(tail))
 		c.Label(loop)
+		k.prefetch(x, step)
 		for u := range k.unroll {
 			x.ahead = u * x.lane()
 			k.body(x)

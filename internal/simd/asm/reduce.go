@@ -67,6 +67,7 @@ func (r reduction) emit(c *build.Context, p *pool) {
 		c.SUBQ(step, n)
 		c.JLT(operand.LabelRef(tail))
 		c.Label(loop)
+		r.prefetch(x, r.groups*16)
 		for u := range acc {
 			x.ahead = u * x.lane()
 			r.step(x, acc[u])
@@ -135,6 +136,12 @@ func (x *vec) inMask(v operand.Op, start float64) operand.Op {
 
 // addTo does acc += v.
 func (x *vec) addTo(acc, v operand.Op) { x.do("VADDPS", v, acc, acc) }
+
+// ahead returns r with slice x asked for so many bytes before it is read.
+func (r reduction) ahead(bytes int) reduction {
+	r.early = bytes
+	return r
+}
 
 // unaryReduction is a reduction of one slice into one result.
 func unaryReduction(name, scalars string, start float64, join func(x *vec, a, b operand.Op) operand.Op, term func(x *vec, v operand.Op) operand.Op) reduction {
