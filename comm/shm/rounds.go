@@ -11,8 +11,12 @@ import (
 )
 
 // pastBytes is from how many bytes on a copy goes past the caches. Below, the
-// receiver finds what it got in its cache.
-const pastBytes = 1 << 20
+// receiver finds what it got in its cache, for which copies are made in blocks:
+// Go's own go past the caches from 1 MiB on.
+const (
+	pastBytes = 4 << 20
+	moveBlock = 256 << 10
+)
 
 // plan is how a call that needs the ranks' memory runs: the same on all ranks.
 type plan struct {
@@ -329,5 +333,8 @@ func move(dst, src unsafe.Pointer, n int) {
 		simd.CopyPast(d, s)
 		return
 	}
-	copy(d, s)
+	for lo := 0; lo < n; lo += moveBlock {
+		hi := min(lo+moveBlock, n)
+		copy(d[lo:hi], s[lo:hi])
+	}
 }
