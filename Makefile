@@ -78,8 +78,8 @@ bench-redistribute: build ## changes of layout, on 2 ranks
 bench-step: build ## a training step, on 2 ranks
 	$(GO) run ./bench/peers -np 2 step
 
-bench-comm: build ## every collective, 8 B to 64 MiB, on 2 ranks
-	$(GO) run ./bench/peers -np 2 comm
+bench-comm: build ## every collective, 8 B to 64 MiB, on 2, 4 and 8 ranks
+	for n in 2 4 8; do echo "-np $$n"; $(GO) run ./bench/peers -np $$n comm || exit; done
 
 bench-embedding: build ## sharded lookups, on 2 ranks
 	$(GO) run ./bench/peers -np 2 embedding

@@ -46,20 +46,23 @@ func find(ctx context.Context, o options, dir string) (found []*program, missing
 		return false
 	}
 	args := []string{"-np", fmt.Sprint(o.np), bench, "-json", "-time", o.budget.String()}
-	if o.match != "" && o.bench != "comm" {
+	if o.match != "" {
 		args = append(args, "-match", o.match)
+	}
+	if o.bench == "comm" {
+		args = append(args, "-max", fmt.Sprint(o.max))
 	}
 	found = append(found, one(ours, func() *exec.Cmd { return command(o.gorun, args...) }))
 
 	if o.bench == "comm" || o.bench == "loss" {
 		p, err := compiled("bound", "cc", dir, []string{"-O3", "-march=native", "-ffast-math", "-pthread"}, "bound.c", func(binary string) *exec.Cmd {
-			return command(binary, fmt.Sprint(o.np), seconds(o), o.match)
+			return command(binary, fmt.Sprint(o.np), seconds(o), o.match, fmt.Sprint(o.max))
 		})
 		found, missing = place(found, missing, p, err, wanted)
 	}
 	if o.bench == "comm" {
-		p, err := compiled("Open MPI", "mpicc", dir, []string{"-O3", "-march=native"}, "coll.c", func(binary string) *exec.Cmd {
-			return command("mpirun", "--oversubscribe", "-np", fmt.Sprint(o.np), binary, seconds(o), o.match)
+		p, err := compiled(version(command("mpirun", "--version")), "mpicc", dir, []string{"-O3", "-march=native"}, "coll.c", func(binary string) *exec.Cmd {
+			return command("mpirun", "--oversubscribe", "-np", fmt.Sprint(o.np), binary, seconds(o), o.match, fmt.Sprint(o.max))
 		})
 		found, missing = place(found, missing, p, err, wanted)
 		for _, backend := range []struct{ name, tags string }{{"ours, mpi", ""}, {"ours, gompi", "gompi"}, {"ours, empi", "empi,mpi"}} {
@@ -70,6 +73,10 @@ func find(ctx context.Context, o options, dir string) (found []*program, missing
 	python, err := findPython(ctx)
 	if err != nil {
 		return found, append(missing, "PyTorch ("+err.Error()+")"), clean, nil
+	}
+	if o.bench == "comm" && python.root != "" {
+		p, err := python.coll(o)
+		found, missing = place(found, missing, p, err, wanted)
 	}
 	for _, p := range python.programs(o) {
 		found, missing = place(found, missing, p, nil, wanted)
@@ -87,7 +94,7 @@ func overMPI(o options, dir, name, tags string) (*program, error) {
 		return nil, fmt.Errorf("%s (go build -tags %s: %v: %.200s)", name, tags, err, out)
 	}
 	return one(name, func() *exec.Cmd {
-		return command("mpirun", "--oversubscribe", "-np", fmt.Sprint(o.np), binary, "-json", "-time", o.budget.String())
+		return command("mpirun", "--oversubscribe", "-np", fmt.Sprint(o.np), binary, "-json", "-time", o.budget.String(), "-match", o.match, "-max", fmt.Sprint(o.max))
 	}), nil
 }
 
@@ -183,6 +190,37 @@ func findPython(ctx context.Context) (*python, error) {
 	return p, nil
 }
 
+// coll is the benchmark of the MPI library in the tree.
+func (p *python) coll(o options) (*program, error) {
+	name := version(p.command(o, "", "mpirun", "--version")) + " in the tree"
+	text, err := sources.ReadFile("c/coll.c")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(p.root, p.scripts, "coll.c"), text, 0o600); err != nil {
+		return nil, err
+	}
+	if out, err := p.command(o, "", "mpicc", "-O3", "-march=native", "-o", "coll", "coll.c").CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%s (mpicc: %v: %.200s)", name, err, out)
+	}
+	return one(name, func() *exec.Cmd {
+		return p.command(o, "", "mpirun", "--oversubscribe", "-np", fmt.Sprint(o.np), "./coll", seconds(o), o.match, fmt.Sprint(o.max))
+	}), nil
+}
+
+// version is the name of an MPI library by what its mpirun says: "Open MPI 4.1.4".
+func version(mpirun *exec.Cmd) string {
+	out, err := mpirun.Output()
+	if err != nil {
+		return "MPI"
+	}
+	line, _, _ := strings.Cut(string(out), "\n")
+	if _, v, ok := strings.Cut(line, "(Open MPI) "); ok {
+		return "Open MPI " + strings.TrimSpace(v)
+	}
+	return "MPI"
+}
+
 // programs are the ways to run the script of the benchmark: as one process, over
 // gloo and over MPI.
 func (p *python) programs(o options) []*program {
@@ -221,7 +259,7 @@ func (p *python) command(o options, backend, name string, args ...string) *exec.
 		c.Env = append(c.Env, "PATH=/usr/bin:/bin", "HOME=/root")
 	}
 	c.Dir = p.scripts
-	c.Env = append(c.Env, "PEER_BACKEND="+backend, "PEER_TIME="+seconds(o), "PEER_MATCH="+o.match,
+	c.Env = append(c.Env, "PEER_BACKEND="+backend, "PEER_TIME="+seconds(o), "PEER_MATCH="+o.match, "PEER_MAX="+fmt.Sprint(o.max),
 		"PYTHONDONTWRITEBYTECODE=1", "PYTHONWARNINGS=ignore", "TORCH_CPP_LOG_LEVEL=ERROR", "USE_LIBUV=0", "GLOO_SOCKET_IFNAME=lo",
 		"MALLOC_MMAP_MAX_=0", "MALLOC_TRIM_THRESHOLD_=100000000000", "MALLOC_TOP_PAD_=268435456")
 	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil && strings.Contains(string(text), " avx512f ") {

@@ -25,6 +25,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -46,6 +47,8 @@ type options struct {
 	gorun  string
 	only   string
 	json   bool
+	max    int           // bytes of the largest buffer of comm
+	limit  time.Duration // of one run of one program
 }
 
 var benchmarks = []string{"comm", "embedding", "gemm", "kernels", "loss", "ops", "redistribute", "step"}
@@ -54,7 +57,9 @@ func main() {
 	var o options
 	flag.IntVar(&o.np, "np", 2, "ranks")
 	flag.IntVar(&o.rounds, "rounds", 3, "how often every program runs")
-	flag.DurationVar(&o.budget, "time", time.Second, "how long to measure each case, about")
+	flag.DurationVar(&o.budget, "time", 0, "how long to measure each case, about (default 1s, of comm 100ms)")
+	flag.DurationVar(&o.limit, "limit", 5*time.Minute, "the most that one run of one program may take; what it has measured by then counts")
+	flag.IntVar(&o.max, "max", 0, "the largest buffer of comm, in bytes (default 64 MiB, for more than two ranks 16 MiB)")
 	flag.StringVar(&o.match, "match", "", "only the cases whose names contain this")
 	flag.StringVar(&o.gorun, "gorun", "bin/gorun", "the launcher")
 	flag.StringVar(&o.only, "only", "", "only the programs whose names contain one of these, separated by commas (ours always)")
@@ -66,6 +71,16 @@ func main() {
 		os.Exit(2)
 	}
 	o.bench = flag.Arg(0)
+	if o.bench == "comm" {
+		o.budget = cmp.Or(o.budget, 100*time.Millisecond)
+	}
+	o.budget = cmp.Or(o.budget, time.Second)
+	if o.max == 0 {
+		o.max = 16 << 20
+		if o.np <= 2 {
+			o.max = 64 << 20
+		}
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := compare(ctx, o); err != nil {
@@ -92,8 +107,10 @@ func compare(ctx context.Context, o options) error {
 	var t table
 	for round := range o.rounds {
 		for _, p := range found {
-			lines, err := p.run(ctx)
-			if err != nil && (p.name == ours || ctx.Err() != nil) {
+			limited, cancel := context.WithTimeoutCause(ctx, o.limit, fmt.Errorf("not done after %v: raise -limit, or lower -time or -max", o.limit))
+			lines, err := p.run(limited)
+			cancel()
+			if err != nil && (p.name == ours && len(lines) == 0 || ctx.Err() != nil) {
 				return fmt.Errorf("%s: %w", p.name, err)
 			}
 			if err != nil {

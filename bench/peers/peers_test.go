@@ -66,6 +66,26 @@ func TestOneFailureEndsTheRun(t *testing.T) {
 	}
 }
 
+func TestLateProgramKeepsWhatItPrinted(t *testing.T) {
+	p := one("p", func() *exec.Cmd { return exec.Command("sh", "-c", `echo '{"name":"a","ns":1}'; sleep 60`) })
+	late := errors.New("too late")
+	ctx, cancel := context.WithTimeoutCause(context.Background(), 500*time.Millisecond, late)
+	defer cancel()
+	lines, err := p.run(ctx)
+	if !errors.Is(err, late) || len(lines) != 1 {
+		t.Errorf("%d lines and error %v, want the one line and why it was ended", len(lines), err)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	if got := version(exec.Command("echo", "mpirun (Open MPI) 4.1.4")); got != "Open MPI 4.1.4" {
+		t.Errorf("got %q", got)
+	}
+	if got := version(exec.Command("no-such-mpirun")); got != "MPI" {
+		t.Errorf("got %q", got)
+	}
+}
+
 func TestMissingIsSaid(t *testing.T) {
 	if _, err := compiled("Some MPI", "no-such-compiler", t.TempDir(), nil, "coll.c", nil); err == nil || err.Error() != "Some MPI (no no-such-compiler on PATH)" {
 		t.Errorf("error %v", err)

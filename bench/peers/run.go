@@ -35,9 +35,9 @@ func (l line) key() string {
 }
 
 // run starts the program's processes and returns what the first prints. When one
-// fails, or ctx is done, all are killed with their children.
-func (p *program) run(ctx context.Context) ([]line, error) {
-	ctx, cancel := context.WithCancel(ctx)
+// fails, or outer is done, all are killed with their children.
+func (p *program) run(outer context.Context) ([]line, error) {
+	ctx, cancel := context.WithCancel(outer)
 	defer cancel()
 	ranks := p.ranks()
 	var out bytes.Buffer
@@ -58,6 +58,9 @@ func (p *program) run(ctx context.Context) ([]line, error) {
 	}
 	wg.Wait()
 	lines, err := parse(&out)
+	if late := context.Cause(outer); late != nil {
+		return lines, late
+	}
 	return lines, errors.Join(append(errs, err)...)
 }
 
