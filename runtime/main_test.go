@@ -173,6 +173,19 @@ func programs() map[string]func(context.Context, *comm.Comm) error {
 			}
 			return comm.Barrier(ctx, world)
 		},
+		// streams communicates without a pause, and never tells its step.
+		"streams": func(ctx context.Context, world *comm.Comm) error {
+			x := make([]float32, 1<<16)
+			for n := 0; ctx.Err() == nil; n++ {
+				if err := comm.AllReduce(ctx, world, x, comm.Max); err != nil {
+					return err
+				}
+				if n == 0 {
+					fmt.Println("ready")
+				}
+			}
+			return ctx.Err()
+		},
 		"log": func(ctx context.Context, world *comm.Comm) error {
 			log := Logger(ctx)
 			log.Info().Msg("before")
