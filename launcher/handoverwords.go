@@ -15,7 +15,7 @@ import (
 
 // silence is how long a host may be without a word before it counts as lost. Its
 // ranks speak every job.AliveInterval.
-const silence = 12 * time.Second
+const silence = 9 * time.Second
 
 // words is what the ranks of a handed-over job have told of themselves: runtime.Main
 // writes a line among standard error when a rank starts, every few seconds for each

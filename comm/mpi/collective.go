@@ -11,6 +11,11 @@ import (
 
 // collective carries out a call that has been agreed on.
 func (r *Rank) collective(ctx context.Context, call *comm.Call) error {
+	if len(r.world) == 2 {
+		if ok, err := r.two(ctx, call); ok {
+			return err
+		}
+	}
 	switch {
 	case call.Kind.PointToPoint():
 		return r.letter(ctx, call)

@@ -205,6 +205,12 @@ func (r *Rank) slots(b comm.Buffer, n int) func(i int) comm.Buffer {
 	}
 }
 
+// slot is the address of buffer i of two like b in scratch.
+func (r *Rank) slot(b comm.Buffer, i int) unsafe.Pointer {
+	stride := (b.Bytes() + 63) &^ 63
+	return unsafe.Add(r.scratch(2*stride), i*stride)
+}
+
 // scratch is memory for the call in progress, aligned for any element.
 func (r *Rank) scratch(bytes int) unsafe.Pointer {
 	if words := (bytes + 7) / 8; len(r.store) < words {

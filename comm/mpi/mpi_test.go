@@ -12,8 +12,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/comm/commtest"
@@ -156,6 +159,51 @@ var tasks = map[string]func(context.Context, *Rank) error{
 			return errors.New("out of patience")
 		}
 		time.Sleep(childLimit)
+		return nil
+	},
+	// The last rank is killed in the middle of a call of the others.
+	"killed": func(ctx context.Context, r *Rank) error {
+		if r.Rank() == r.Size()-1 {
+			return syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		}
+		return comm.Barrier(ctx, comm.NewWorld(r))
+	},
+	// What the library refuses is an Error, and reaches the other rank.
+	"truncated": func(ctx context.Context, r *Rank) error {
+		world, err := variant(r, func(v *Rank) { v.debug = false })
+		if err != nil {
+			return err
+		}
+		if r.Rank() == 0 {
+			if err = comm.Send(ctx, world, make([]int64, 4), 1); err == nil {
+				err = comm.Barrier(ctx, world)
+			}
+		} else {
+			err = comm.Recv(ctx, world, make([]int64, 2), 0)
+		}
+		var refused *Error
+		switch {
+		case r.Rank() == 0 && (!errors.Is(err, comm.ErrAborted) || !strings.Contains(err.Error(), "rank 1 aborted: MPI_")):
+			return fmt.Errorf("rank 0 got %v", err)
+		case r.Rank() == 1 && (!errors.As(err, &refused) || !strings.HasPrefix(refused.Func, "MPI_") || refused.Code == 0 || refused.Class == 0 ||
+			!strings.Contains(strings.ToLower(refused.Text), "truncate")):
+			return fmt.Errorf("rank 1 got %v, %+v", err, refused)
+		}
+		return errors.Join(errExpected, err)
+	},
+	// More elements than an int32 counts.
+	"huge": func(ctx context.Context, r *Rank) error {
+		const count = 1<<31 + 5
+		buf := make([]int8, count)
+		if r.Rank() == 0 {
+			buf[0], buf[1<<30], buf[1<<31-1], buf[count-1] = 1, 2, 3, 4
+		}
+		if err := comm.Broadcast(ctx, comm.NewWorld(r), buf, 0); err != nil {
+			return err
+		}
+		if got := [4]int8{buf[0], buf[1<<30], buf[1<<31-1], buf[count-1]}; got != [4]int8{1, 2, 3, 4} {
+			return fmt.Errorf("got %v", got)
+		}
 		return nil
 	},
 	// A bug after the library was loaded.
@@ -305,6 +353,7 @@ func TestFailures(t *testing.T) {
 		}{
 			{"fail", []string{"rank 0: out of patience", "rank 0 aborted: out of patience"}},
 			{"busy", []string{"rank 0: out of patience"}},
+			{"killed", nil},
 			{"bug", []string{"invalid memory address or nil pointer dereference", "mpi_test.go:"}},
 		} {
 			t.Run(test.task, func(t *testing.T) {
@@ -327,6 +376,22 @@ func TestFailures(t *testing.T) {
 			})
 		}
 	})
+}
+
+func TestErrors(t *testing.T) {
+	eachLauncher(t, func(t *testing.T, l launcher) { l.pass(t, 2, "truncated") })
+}
+
+func TestCountsBeyondInt32(t *testing.T) {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		t.Fatal(err)
+	}
+	const needed = 6 << 30 // two ranks with 2 GiB each
+	if free := info.Freeram * uint64(info.Unit); free < needed || testing.Short() {
+		t.Skipf("takes time and %d GiB of memory; %d MiB are free", needed>>30, free>>20)
+	}
+	eachLauncher(t, func(t *testing.T, l launcher) { l.pass(t, 2, "huge") })
 }
 
 // needBoth skips a test that needs both libraries, except where CI=true.

@@ -109,19 +109,14 @@ func (r *Rank) exchange(ctx context.Context, call *comm.Call) error {
 			}
 		}
 	}
-	if own := r.sends[r.me]; own.Count > 0 && own.Ptr != r.recvs[r.me].Ptr {
-		if own.Bytes() >= startBytes { // the messages travel meanwhile
-			if err := r.flush(); err != nil {
-				return err
-			}
-		}
-		copy(r.recvs[r.me].Data(), own.Data())
+	if err := r.wait(ctx, call, nil); err != nil {
+		return err
 	}
-	return r.wait(ctx, call, nil)
+	if own := r.sends[r.me]; own.Count > 0 && own.Ptr != r.recvs[r.me].Ptr {
+		copy(r.recvs[r.me].Data(), own.Data()) // last: until then the others read own from this core's cache
+	}
+	return nil
 }
-
-// startBytes is from when on copying takes longer than a pass of the gate.
-const startBytes = 32 << 10
 
 // meet waits for all other ranks, by messages of nothing between each two.
 func (r *Rank) meet(ctx context.Context, call *comm.Call) error {

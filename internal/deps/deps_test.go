@@ -67,7 +67,9 @@ const policy = `
 	bench/...            < runtime nn embedding loss optim checkpoint internal/gemm internal/simd
 	internal/conformance/... < runtime nn embedding loss optim
 	internal/meshtest    < dtensor comm/commtest
+	internal/cluster     <
 	internal/deps        <
+	docs                 <
 `
 
 type rule struct {
