@@ -178,11 +178,6 @@ func TestRefusals(t *testing.T) {
 				return fmt.Errorf("got %v, want an error with %q", err, want)
 			}
 		}
-		p := meshtest.Place(m, meshtest.Numbers(12, 1, 1), []int{4, 3}, shard1)
-		_, _, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor { return loss.CrossEntropy(x, p, loss.Options{}) }, p)
-		if err == nil || !strings.Contains(err.Error(), "get no gradient") {
-			return fmt.Errorf("got %v", err)
-		}
 		return comm.Barrier(ctx, m.Comm())
 	})
 }

@@ -23,7 +23,8 @@ import (
 // Several axes may shard the classes, and any dimension of positions may be
 // sharded; targets are brought to the layout that goes with the logits'. Logits
 // that are Partial are reduced first. The gradient communicates nothing and has
-// the layout of the logits; targets and weights get none.
+// the layout of the logits; class probabilities get one too, in the same layout,
+// and weights none.
 //
 // With x the logits of a position, y its target, w the class weights (1), ε the
 // label smoothing and z the z-loss,
@@ -61,10 +62,19 @@ func CrossEntropy(logits, targets *dtensor.Tensor, o Options) *dtensor.Tensor {
 	j.weigh()
 	local := pick(p.dtype, forward[float32], forward[float64])(j)
 	out := p.mesh.Wrap(op, local, nil, false, j.out.shape, j.out.places...)
-	return dtensor.Record(op, out, []*dtensor.Tensor{logits}, func(gy *dtensor.Tensor) []dtensor.Grad {
-		gy = gy.Redistribute(j.out.places...)
-		dx := pick(p.dtype, backward[float32], backward[float64])(j, gy.Local())
-		return []dtensor.Grad{dtensor.Dense(logits.Mesh().Wrap(op, dx, nil, false, logits.Shape(), p.logits...))}
+	inputs := []*dtensor.Tensor{logits}
+	if soft && dtensor.Tracked(targets) {
+		inputs = append(inputs, targets)
+	}
+	return dtensor.Record(op, out, inputs, func(gy *dtensor.Tensor) []dtensor.Grad {
+		g := gy.Redistribute(j.out.places...).Local()
+		grads := make([]dtensor.Grad, len(inputs))
+		for i, f := range []func(*job, *tensor.Tensor) *tensor.Tensor{
+			pick(p.dtype, backward[float32], backward[float64]), pick(p.dtype, softTargetGrad[float32], softTargetGrad[float64]),
+		}[:len(inputs)] {
+			grads[i] = dtensor.Dense(p.mesh.Wrap(op, f(j, g), nil, false, logits.Shape(), p.logits...))
+		}
+		return grads
 	})
 }
 
@@ -117,9 +127,6 @@ func (p *plan) checkOperands(logits, targets *dtensor.Tensor, soft bool, o *Opti
 		want = logits.Shape()
 		if dt != p.dtype {
 			refuse(p.op, fmt.Sprintf("targets %v are probabilities, but not of the type of logits %v; cast them", targets, logits))
-		}
-		if dtensor.Tracked(targets) {
-			refuse(p.op, "the targets depend on a parameter, and class probabilities get no gradient; pass Detach of them")
 		}
 	case dt != tensor.Int64 && dt != tensor.Int32:
 		refuse(p.op, fmt.Sprintf("targets %v are not int64 or int32, nor probabilities of the type of logits %v", targets, logits))

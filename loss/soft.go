@@ -1,6 +1,10 @@
 package loss
 
-import "github.com/gorun-spmd/gorun/tensor"
+import (
+	"math"
+
+	"github.com/gorun-spmd/gorun/tensor"
+)
 
 // softStats returns the statistics [positions, 4] of the local classes for
 // targets that are class probabilities: the largest logit, the sum of
@@ -66,4 +70,35 @@ func softGrad(j *job, dx, shift, coef, scale *tensor.Tensor) {
 		q.Free()
 		j.done(x)
 	})
+}
+
+// softTargetGrad returns the gradient of the local class probabilities,
+//
+//	(1-ε)·w[c]·(lse - x[c])
+//
+// times the gradient of the row's loss.
+func softTargetGrad[T float](j *job, gy *tensor.Tensor) *tensor.Tensor {
+	dev, n := j.x.Device(), len(j.rows)
+	factors, logs := scales[T](j, gy), make([]T, n)
+	for i := range j.rows {
+		factors[i] *= T(1 - j.o.LabelSmoothing)
+		logs[i] = T(j.rows[i].max + math.Log(j.rows[i].sum))
+	}
+	factor, lse := tensor.FromSlice(dev, factors, n, 1), tensor.FromSlice(dev, logs, n, 1)
+	dp := tensor.NewLike(j.y)
+	j.tiles(true, func(at, k int) {
+		x := j.read(j.x, at, k)
+		d := tensor.Sub(tensor.Narrow(lse, 0, at, k), x)
+		tensor.BinaryTo(d, tensor.OpMul, d, tensor.Narrow(factor, 0, at, k))
+		if j.weight != nil {
+			tensor.BinaryTo(d, tensor.OpMul, d, j.weight)
+		}
+		if j.inner == 1 {
+			tensor.Copy(j.read(dp, at, k), d)
+		}
+		j.write(dp, d, at, k)
+		d.Free()
+		j.done(x)
+	})
+	return dp
 }
