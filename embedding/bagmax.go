@@ -49,7 +49,7 @@ type bestKey[T float] struct{}
 // their ids: the one collective of this mode, where rows are sharded.
 func largest[T float](b *bags) *tensor.Tensor {
 	d := b.table.Dim(1)
-	table, rows := tensor.Data[T](b.table), tensor.Data[int64](b.rows)
+	table, rows := tensor.Read[T](b.table), tensor.Read[int64](b.rows)
 	all := make([]best[T], b.count*d)
 	for i, bag := range b.bagOf {
 		row := table[int(rows[i])*d : int(rows[i]+1)*d]

@@ -28,7 +28,8 @@
 // Shard one exchange. The mask belongs to the tensor: tables do not share it
 // unless they are looked up with the same masked ids (ids that were
 // redistributed to MaskPartial before), and a result can be reduced any number
-// of times.
+// of times. LookupAs looks up and reduces in one, with fewer copies, where it is
+// known at once how the rows are to lie.
 //
 // # Gradients
 //

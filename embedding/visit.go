@@ -142,7 +142,7 @@ func (v *visit) segment(p *peer, t int) (from, n int) {
 	if !p.fits[t] || b.rows == 0 || b.columns == 0 && !v.c.settings[t].renorm { // norms are agreed on by ranks without columns too
 		return 0, 0
 	}
-	index := tensor.Data[int64](v.uniq[t].Index)
+	index := tensor.Read[int64](v.uniq[t].Index)
 	from = sort.Search(len(index), func(i int) bool { return int(index[i]) >= b.row })
 	return from, sort.Search(len(index)-from, func(i int) bool { return int(index[from+i]) >= b.row+b.rows })
 }
