@@ -54,6 +54,9 @@ func run(ctx context.Context, world *comm.Comm) error {
 		}
 		return nil
 	}
+	if err := o.keep.Ready(runtime.Attempt(ctx) > 0); err != nil {
+		return fmt.Errorf("recsys: %w", err)
+	}
 	mesh, err := dtensor.NewMesh(world, dtensor.Axis{Name: "dp", Size: o.dp}, dtensor.Axis{Name: "tp", Size: o.tp})
 	if err != nil {
 		return err

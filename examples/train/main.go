@@ -38,6 +38,12 @@ func run(ctx context.Context, world *comm.Comm) error {
 		}
 		return nil
 	}
+	if err := o.keep.Ready(runtime.Attempt(ctx) > 0); err != nil {
+		return fmt.Errorf("train: %w", err)
+	}
+	if err := runtime.UseDevice(ctx, o.device); err != nil {
+		return fmt.Errorf("train: %w", err)
+	}
 	mesh, err := dtensor.NewMesh(world, dtensor.Axis{Name: "dp", Size: o.dp}, dtensor.Axis{Name: "tp", Size: o.tp})
 	if err != nil {
 		return err

@@ -45,6 +45,26 @@ func (k *Keep) Check() error {
 	return nil
 }
 
+// Ready returns an error if the folder does not fit what is asked for: nothing to
+// resume, or checkpoints of another run, with which those of this one would mix.
+// A run that was restarted takes what there is. Run.Do checks it too, but by then
+// a program has read its data.
+func (k *Keep) Ready(restarted bool) error {
+	if k.Dir == "" || restarted {
+		return nil
+	}
+	e, ok, err := checkpoint.Latest(k.Dir)
+	switch {
+	case err != nil:
+		return err
+	case k.Resume && !ok:
+		return fmt.Errorf("-resume: there is no checkpoint in %s; leave -resume out to begin", k.Dir)
+	case !k.Resume && ok:
+		return fmt.Errorf("-checkpoint %s has a checkpoint of step %d; give -resume to go on from it, or another folder to begin", k.Dir, e.Step)
+	}
+	return nil
+}
+
 // A keeper keeps checkpoints of a run. A nil one keeps none.
 type keeper struct {
 	run   *Run
@@ -59,6 +79,9 @@ func (r *Run) open(ctx context.Context, world *comm.Comm, restarted bool, say fu
 	if r.Keep.Dir == "" {
 		return nil, 0, nil
 	}
+	if err := r.Keep.Ready(restarted); err != nil {
+		return nil, 0, fmt.Errorf("%s: %w", r.Program, err)
+	}
 	store, err := checkpoint.Open(ctx, world, r.Keep.Dir, checkpoint.Options{Keep: 2, Saved: func(int) { runtime.Saved(ctx) }})
 	if err != nil {
 		return nil, 0, err
@@ -69,16 +92,11 @@ func (r *Run) open(ctx context.Context, world *comm.Comm, restarted bool, say fu
 	k.state.AddValue("elapsed", &r.Elapsed)
 	k.state.AddValue("settings", &settings)
 	if !r.Keep.Resume && !restarted {
-		return k, 0, r.fresh(world)
+		return k, 0, nil
 	}
 	first, ok, err := store.Resume(ctx, &k.state)
-	switch {
-	case err != nil:
-		return nil, 0, err
-	case !ok && !restarted:
-		return nil, 0, fmt.Errorf("%s: -resume: there is no checkpoint in %s; leave -resume out to begin", r.Program, r.Keep.Dir)
-	case !ok:
-		return k, 0, nil
+	if err != nil || !ok {
+		return k, 0, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Keep.Settings)) {
 		if was, is := settings[name], r.Keep.Settings[name]; was != is {
@@ -89,19 +107,6 @@ func (r *Run) open(ctx context.Context, world *comm.Comm, restarted bool, say fu
 	r.Keep.Resumed(first)
 	say("resumed at step %d from %s", first, r.Keep.Dir)
 	return k, first, nil
-}
-
-// fresh returns an error if there are checkpoints already: those of a new run
-// would mix with them.
-func (r *Run) fresh(world *comm.Comm) error {
-	if world.Rank() != 0 {
-		return nil // rank 0 speaks for all
-	}
-	e, ok, err := checkpoint.Latest(r.Keep.Dir)
-	if err == nil && ok {
-		err = fmt.Errorf("%s: -checkpoint %s has a checkpoint of step %d; give -resume to go on from it, or another folder to begin", r.Program, r.Keep.Dir, e.Step)
-	}
-	return err
 }
 
 // step starts to save what so many steps have made, if it is time and the save

@@ -72,7 +72,11 @@ func (r *Run) Do(ctx context.Context, world *comm.Comm, say func(string, ...any)
 			return err
 		}
 		if stop {
-			return errors.Join(k.last(work, step), ctx.Err())
+			err := k.last(work, step)
+			if k != nil && err == nil {
+				say("stopped after %d steps; -resume goes on from %s", step, r.Keep.Dir)
+			}
+			return errors.Join(err, ctx.Err())
 		}
 		if share >= 1 {
 			break

@@ -65,8 +65,8 @@ func TestRunsEndAndResume(t *testing.T) {
 	if _, _, err := run(t, 0, resume); err == nil || !strings.Contains(err.Error(), "-resume: there is no checkpoint in "+dir) {
 		t.Errorf("-resume of nothing: %v", err)
 	}
-	if losses, _, err := run(t, 5, keep); !errors.Is(err, context.Canceled) || len(losses) != 5 {
-		t.Errorf("interrupted: %v, %v", losses, err)
+	if losses, said, err := run(t, 5, keep); !errors.Is(err, context.Canceled) || len(losses) != 5 || !strings.Contains(said, "stopped after 5 steps; -resume goes on from "+dir) {
+		t.Errorf("interrupted: %v, %v\n%s", losses, err, said)
 	}
 	if _, _, err := run(t, 0, keep); err == nil || !strings.Contains(err.Error(), "has a checkpoint of step 5; give -resume") {
 		t.Errorf("a new run in the folder of another: %v", err)

@@ -1,0 +1,269 @@
+// Package docs_test holds that README.md and the pages here are true: code in
+// them compiles, commands run, what is said to be printed is printed, names and
+// links exist.
+package docs_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// pages are the files that are tested.
+func pages(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, name := range []string{"../README.md", "guide.md"} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[name] = string(text)
+	}
+	return all
+}
+
+// A block is fenced text of a page.
+type block struct {
+	place, language string
+	lines           []string
+}
+
+func blocks(t *testing.T) []block {
+	t.Helper()
+	var all []block
+	for name, text := range pages(t) {
+		inside := false
+		for i, line := range strings.Split(text, "\n") {
+			language, fence := strings.CutPrefix(line, "```")
+			switch {
+			case fence && !inside:
+				all = append(all, block{place: fmt.Sprintf("%s:%d", name, i+1), language: language})
+				inside = true
+			case fence:
+				inside = false
+			case inside:
+				last := &all[len(all)-1]
+				last.lines = append(last.lines, line)
+			}
+		}
+		if inside {
+			t.Errorf("%s: a fence is not closed", name)
+		}
+	}
+	if len(all) < 8 {
+		t.Fatalf("only %d blocks", len(all))
+	}
+	return all
+}
+
+const module = "github.com/gorun-spmd/gorun"
+
+// packages are the folders of the packages that pages name, by name.
+func packages() map[string]string {
+	return map[string]string{"comm": "comm", "commtest": "comm/commtest", "tensor": "tensor", "dtensor": "dtensor", "layout": "dtensor/layout", "nn": "nn",
+		"embedding": "embedding", "loss": "loss", "optim": "optim", "checkpoint": "checkpoint", "runtime": "runtime"}
+}
+
+// Each block of Go compiles by itself, with the imports that it needs.
+func TestCodeCompiles(t *testing.T) {
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	overlay := map[string]string{} // files that are in this folder for the compiler only
+	args := []string{"build", "-overlay", filepath.Join(dir, "overlay.json"), "-o", dir}
+	for _, b := range blocks(t) {
+		if b.language != "go" {
+			continue
+		}
+		name := fmt.Sprint("_block", len(overlay))
+		overlay[filepath.Join(here, name, "main.go")] = filepath.Join(dir, name+".go")
+		if err := os.WriteFile(filepath.Join(dir, name+".go"), []byte(program(b)), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, "./"+name)
+	}
+	text, err := json.Marshal(map[string]any{"Replace": overlay})
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "overlay.json"), text, 0o666)
+	}
+	if err != nil || len(overlay) < 4 {
+		t.Fatalf("%d blocks, %v", len(overlay), err)
+	}
+	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// program makes a whole program of a block, whose errors are told at its place.
+func program(b block) string {
+	body := strings.Join(b.lines, "\n")
+	text := "package main\n\n"
+	for _, name := range slices.Sorted(maps.Keys(packages())) {
+		if regexp.MustCompile(`\b` + name + `\.[A-Z]`).MatchString(body) {
+			text += fmt.Sprintf("import %q\n", module+"/"+packages()[name])
+		}
+	}
+	for _, name := range []string{"context", "fmt"} {
+		if strings.Contains(body, name+".") {
+			text += fmt.Sprintf("import %q\n", name)
+		}
+	}
+	file, line, _ := strings.Cut(b.place, ":")
+	n, _ := strconv.Atoi(line) // of the fence; the body begins after it
+	text += fmt.Sprintf("\n//line %s:%d\n%s\n", file, n+1, body)
+	if !strings.Contains(body, "func main()") {
+		text += "\nfunc main() {}\n"
+	}
+	return text
+}
+
+// command makes of a line of a page what is run: programs in a folder of this
+// test's, long jobs with -h, which still reads all of their flags.
+func command(line, bin string) string {
+	for _, long := range []string{"./examples/train", "./examples/recsys"} {
+		if strings.Contains(line, long) {
+			line += " -h"
+		}
+	}
+	if target, ok := strings.CutPrefix(line, "make "); ok {
+		line = "make -n " + target
+	}
+	return strings.ReplaceAll(line, "bin/", bin+"/")
+}
+
+func TestCommandsRun(t *testing.T) {
+	bin := t.TempDir()
+	run := func(place, line string) []string {
+		cmd := exec.Command("bash", "-c", command(line, bin))
+		cmd.Dir = ".."
+		var stderr strings.Builder
+		cmd.Stderr = &stderr
+		out, err := cmd.Output()
+		if err != nil {
+			t.Errorf("%s: %s: %v\n%s", place, line, err, stderr.String())
+		}
+		return strings.Split(strings.TrimSpace(string(out)), "\n")
+	}
+	run("before all", "go build -o bin/ ./cmd/gorun ./examples/01-hello")
+	for _, b := range blocks(t) {
+		switch b.language {
+		case "sh":
+			for _, line := range b.lines {
+				line, _, _ = strings.Cut(line, "#")
+				run(b.place, strings.TrimSpace(line))
+			}
+		case "console":
+			for i := 0; i < len(b.lines); {
+				line, ok := strings.CutPrefix(b.lines[i], "$ ")
+				if !ok {
+					t.Fatalf("%s: %q is neither a command nor printed by one", b.place, b.lines[i])
+				}
+				var want []string
+				for i++; i < len(b.lines) && !strings.HasPrefix(b.lines[i], "$ "); i++ {
+					want = append(want, b.lines[i])
+				}
+				got := run(b.place, line)
+				slices.Sort(got) // ranks speak in any order
+				slices.Sort(want)
+				if len(want) > 0 && !slices.Equal(got, want) {
+					t.Errorf("%s: %s: got\n%s\nwant\n%s", b.place, line, strings.Join(got, "\n"), strings.Join(want, "\n"))
+				}
+			}
+		case "go":
+		default:
+			t.Errorf("%s: a block of %q is not tested; use sh, console or go", b.place, b.language)
+		}
+	}
+}
+
+// exported returns the names that a package declares: "Name", "Type.Method",
+// "Type.Field".
+func exported(t *testing.T, dir string) map[string]bool {
+	t.Helper()
+	names := map[string]bool{}
+	files, err := filepath.Glob(filepath.Join("..", dir, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range f.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				name := d.Name.Name
+				if d.Recv != nil {
+					of := d.Recv.List[0].Type
+					if star, ok := of.(*ast.StarExpr); ok {
+						of = star.X
+					}
+					if id, ok := of.(*ast.Ident); ok {
+						name = id.Name + "." + name
+					}
+				}
+				names[name] = true
+			case *ast.GenDecl:
+				for _, s := range d.Specs {
+					switch s := s.(type) {
+					case *ast.TypeSpec:
+						names[s.Name.Name] = true
+					case *ast.ValueSpec:
+						for _, n := range s.Names {
+							names[n.Name] = true
+						}
+					}
+				}
+			}
+		}
+	}
+	return names
+}
+
+func TestNamesExist(t *testing.T) {
+	known := map[string]map[string]bool{}
+	for name, dir := range packages() {
+		known[name] = exported(t, dir)
+	}
+	for page, text := range pages(t) {
+		found := 0
+		for _, m := range regexp.MustCompile("`(\\w+)\\.([A-Z]\\w*(?:\\.[A-Z]\\w*)?)").FindAllStringSubmatch(text, -1) {
+			if names, ok := known[m[1]]; ok {
+				if found++; !names[m[2]] {
+					t.Errorf("%s: there is no %s.%s", page, m[1], m[2])
+				}
+			}
+		}
+		if page == "guide.md" && found < 30 {
+			t.Errorf("%s names only %d things", page, found)
+		}
+	}
+}
+
+func TestLinksLead(t *testing.T) {
+	for page, text := range pages(t) {
+		for _, m := range regexp.MustCompile(`\]\(([^)#]+)`).FindAllStringSubmatch(text, -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			if _, err := os.Stat(filepath.Join(filepath.Dir(page), m[1])); err != nil {
+				t.Errorf("%s: %v", page, err)
+			}
+		}
+	}
+}
