@@ -7,6 +7,7 @@
 //	tensor       dense arrays on one rank
 //	dtensor      tensors over a mesh of ranks: placements, Redistribute, operators, gradients
 //	embedding    sharded tables;  loss  sharded losses;  optim  optimizers;  nn  layers
+//	checkpoint   sharded saves that survive a crash and load under any other layout
 //	examples     numbered, each adds one idea; examples/train is the main job
 //
 // # Notation
