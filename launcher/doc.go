@@ -42,11 +42,19 @@
 //
 // # Hangs
 //
-// Once a second the watchdog reads in the control segment who waits for whom. Ranks
-// that wait for each other in a circle, or for one that has ended, end the job: gorun
-// prints what each rank is at, and the ranks to blame print their stacks. A rank that
-// computes is not one of them, however long; if nothing at all moves for
-// --hang-timeout while ranks wait, the job ends too.
+// Once a second the watchdog reads in the control segment who waits for whom, in every
+// communicator and in asynchronous calls too. Ranks that wait for each other in a
+// circle, or for one that has ended, end the job: gorun prints what each rank is at,
+// and the ranks to blame print their stacks. A rank that computes is not one of them,
+// however long, and neither is one that sleeps beside an asynchronous call; if nothing
+// at all moves for --hang-timeout while ranks wait, the job ends too.
+//
+// # Traces
+//
+// With --trace each rank keeps its last calls in a file without a name, of a fixed size
+// (see control.TraceLog). gorun reads the files when the ranks are gone, however they
+// went, and writes them as one. Ranks that another launcher starts compare their clocks,
+// and rank 0 writes the file.
 //
 // # Plan, print, execute
 //

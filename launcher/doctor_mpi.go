@@ -78,18 +78,23 @@ func (c *checkup) cudaAware(kind mpiKind) (aware, ok bool) {
 // mpiLaunchers says which launchers a job could be handed to.
 func (c *checkup) mpiLaunchers() []finding {
 	var found []finding
-	for _, it := range []struct{ name, debian, fedora string }{
-		{"mpirun", "openmpi-bin", "openmpi"}, {"mpiexec", "mpich", "mpich"}, {"srun", "slurm-client", "slurm"},
+	for _, it := range []struct{ name, other, what, debian, fedora string }{
+		{"mpirun", "", "Open MPI's, for jobs over several hosts", "openmpi-bin", "openmpi"},
+		{"mpiexec.hydra", "mpiexec", "MPICH's, for the same", "mpich", "mpich"},
+		{"srun", "", "Slurm's, for jobs inside its allocations", "slurm-client", "slurm"},
 	} {
 		f := finding{Name: it.name}
 		path, err := c.find(it.name)
+		if err != nil && it.other != "" {
+			path, err = c.find(it.other)
+		}
 		if err != nil {
-			f.Text, f.Fix = "none", c.install(it.debian, it.fedora)
+			f.Text, f.Fix = "none ("+it.what+")", c.install(it.debian, it.fedora)
 		} else {
 			out, err := c.run(path, "--version")
 			f.OK, f.Text = err == nil, mpiVersion(out)+", "+path
 			if err != nil {
-				f.Text = fmt.Sprintf("%s does not work: %v", path, err)
+				f.Text = fmt.Sprintf("%s (%s) does not work: %v: %s", path, it.what, err, lastLine(out))
 			}
 		}
 		found = append(found, f)
@@ -162,4 +167,10 @@ func (c *checkup) loaderConfig(name string, depth int) (dirs []string) {
 		}
 	}
 	return dirs
+}
+
+// lastLine is the last line of what a program said, where most say why they end.
+func lastLine(text string) string {
+	text = strings.TrimSpace(text)
+	return printable(text[strings.LastIndexByte(text, '\n')+1:])
 }

@@ -70,7 +70,7 @@ func TestDoctorOfABareMachine(t *testing.T) {
 	text := examined(t, newCheckup(t, map[string]string{"etc/os-release": "ID=ubuntu\nID_LIKE=debian\n"}, nil))
 	wantAll(t, text, "ok  cores ", "ok  shared memory  works",
 		"--  MPI library    none", "→ apt-get install openmpi-bin, or apt-get install mpich",
-		"--  srun           none", "→ apt-get install slurm-client",
+		"--  mpirun         none (Open MPI's, for jobs over several hosts)", "--  mpiexec.hydra  none (MPICH's,", "--  srun           none (Slurm's,", "→ apt-get install slurm-client",
 		"--  CUDA           no NVIDIA GPU", "--  Go  ", "https://go.dev/dl",
 		"--  C compiler     none", "→ apt-get install gcc libc6-dev")
 	text = examined(t, newCheckup(t, map[string]string{"etc/os-release": `ID="rocky"` + "\n" + `ID_LIKE="rhel centos fedora"`}, nil))
@@ -105,7 +105,7 @@ func TestDoctorOfAWellEquippedMachine(t *testing.T) {
 		"ok  MPI library    Open MPI 5.0.7, /opt/a/lib/libmpi.so.40, CUDA-aware\n",
 		"ok  MPI library    MPICH unknown version, /usr/lib/libmpi.so.12\n",
 		"ok  MPI library    MPICH 4.0.2, /usr/lib/libmpich.so.12\n",
-		"ok  mpirun         mpirun (Open MPI) 5.0.7, mpirun\n", "ok  mpiexec        MPICH 4.0.2, mpiexec\n", "ok  srun           slurm 22.05.8, srun\n",
+		"ok  mpirun         mpirun (Open MPI) 5.0.7, mpirun\n", "ok  mpiexec.hydra  MPICH 4.0.2, mpiexec\n", "ok  srun           slurm 22.05.8, srun\n",
 		"ok  CUDA           2 GPUs (NVIDIA H200); /lib64/libcuda.so.1, driver 550.54.15\n",
 		"ok  Go             go1.26 linux/amd64\n", "ok  C compiler     gcc 12\n")
 	if strings.Contains(text, "--") || strings.Contains(text, "→") {

@@ -9,6 +9,8 @@ import (
 	"runtime/debug"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gorun-spmd/gorun/internal/control"
 )
 
 // Main is the command gorun. args is the command line with the command's name; the
@@ -90,6 +92,9 @@ func launch(o *options) (status int, err error) {
 		return 0, h.dryRun(paths, os.Stdout)
 	case h != nil:
 		return h.run(paths)
+	}
+	if n := o.size(); n > control.MaxRanks {
+		return 0, &statusError{2, fmt.Errorf("-np: %d ranks; gorun starts at most %d on one host", n, control.MaxRanks)}
 	}
 	p := newPlan(o, paths, thisMachine(o.bind == bindCores && o.size() > 1))
 	if o.dryRun {
@@ -179,8 +184,7 @@ gorun starts one program as N ranks: an executable, a Go package or .go files.
   --wdir DIR          working directory of the ranks
   -x NAME[=value]     environment variable for the ranks; may be repeated
   --stdin WHO         who reads standard input: a rank's number (0), all or none
-  --tag-output        put [rank]<stream>: in front of each line
-  --timestamp-output  put the time in front of each line
+  --tag-output, --timestamp-output  put [rank]<stream>: or the time before lines
   --output DIR        write the output of rank N to DIR/rank.N instead
   --trace FILE        write what every rank calls and computes, for Perfetto
   --bind-to WHAT      core (default): divide the cores if they suffice; or none
@@ -189,8 +193,7 @@ gorun starts one program as N ranks: an executable, a Go package or .go files.
   --timeout TIME      end the job after TIME (90, 90s, 1m30s), exit status 124
   --hang-timeout TIME end it when nothing moves for TIME (5m; 0: never), status
                       123, and at once when ranks wait for each other
-  --gpus WHAT         auto (default): a rank a GPU, if there are any; none; or a
-                      list of GPUs as 0,2
+  --gpus WHAT         auto (default): each rank one, if there are; none; or 0,2
   --grace TIME        from asking ranks to end until they are killed (5s)
   --max-restarts N    start a failed job again, up to N times (0)
   --dry-run           print what would be started      (and: --version, -h)

@@ -86,7 +86,8 @@ var errHelp = errors.New("help")
 func parseOptions(args []string, slots int, env func(string) (string, bool), warn io.Writer) (*options, error) {
 	o := &options{stdin: "0", bind: bindCores, mapBy: mapCore, grace: 5 * time.Second, hangTimeout: 5 * time.Minute}
 	global := map[string]bool{}
-	for i, section := range sections(args) {
+	all := sections(args)
+	for i, section := range all {
 		a := appOptions{ranks: -1}
 		f := flag.NewFlagSet("gorun", flag.ContinueOnError)
 		f.SetOutput(io.Discard)
@@ -108,7 +109,11 @@ func parseOptions(args []string, slots int, env func(string) (string, bool), war
 		}
 		rest := f.Args()
 		if len(rest) == 0 {
-			return nil, errors.New("no program given; usage: gorun [flags] program [arguments]")
+			where := ""
+			if len(all) > 1 {
+				where = fmt.Sprintf(" as number %d of %d, which \":\" separates", i+1, len(all))
+			}
+			return nil, fmt.Errorf("no program given%s; usage: gorun [flags] program [arguments]", where)
 		}
 		n := 1
 		if strings.HasSuffix(rest[0], ".go") {
@@ -258,10 +263,7 @@ func explain(err error, f *flag.FlagSet) error {
 	}
 	text := err.Error()
 	if name, ok := strings.CutPrefix(text, "flag provided but not defined: -"); ok {
-		if near, ok := nearest(name, f); ok {
-			return fmt.Errorf("there is no flag %s; did you mean %s?", dashed(name), dashed(near))
-		}
-		return fmt.Errorf("there is no flag %s; gorun -h lists them", dashed(name))
+		return fmt.Errorf("there is no flag %s; %s", dashed(name), otherwise(name, f))
 	}
 	if name, ok := strings.CutPrefix(text, "flag needs an argument: -"); ok {
 		return fmt.Errorf("%s needs a value", dashed(name))

@@ -81,6 +81,9 @@ func (a *appOptions) search(name string) (string, error) {
 	if info, err := os.Stat(name); err == nil && (info.IsDir() || info.Mode()&0o111 != 0) {
 		hint = fmt.Sprintf("; did you mean ./%s?", name)
 	}
+	if command, ok := nearCommand(name); ok && hint == "" {
+		hint = fmt.Sprintf("; did you mean gorun %s?", command)
+	}
 	if errors.Is(err, fs.ErrPermission) {
 		return "", &statusError{statusNotExecutable, fmt.Errorf("%s: not executable%s", name, hint)}
 	}

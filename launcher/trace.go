@@ -16,12 +16,16 @@ import (
 // checkTrace returns an error if the file of --trace cannot be written, before the
 // ranks have worked for it, and makes its name absolute.
 func (o *options) checkTrace() error {
-	if o.trace == "" || o.dryRun {
+	if o.trace == "" {
 		return nil
 	}
 	path, err := filepath.Abs(o.trace)
 	if err != nil {
 		return fmt.Errorf("--trace: %w", err)
+	}
+	if o.dryRun {
+		o.trace = path
+		return nil
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o666)
 	if err != nil {

@@ -198,8 +198,8 @@ func (t *TraceLog) Text(text string) uint32 {
 		n = uint32(size + 1)
 		copy(t.memory[traceHeaderBytes+int(size):], text) // and a zero byte, which is there
 		h.textSize.Store(size + uint64(len(text)) + 1)
+		t.texts[text] = n
 	}
-	t.texts[text] = n
 	return n
 }
 
