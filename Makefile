@@ -57,6 +57,7 @@ verify: ## gofmt, vet, staticcheck, generated files
 	GOARCH=arm64 CGO_ENABLED=0 $(GO) vet ./...
 	$(GO) run $(STATICCHECK) ./...
 	$(GO) -C internal/simd/asm test .
+	cd tensor/cuda && $(GO) run gen.go -verify
 
 generate: ## write the generated files again
 	$(GO) generate ./...
@@ -93,6 +94,23 @@ deps: ## install what the tests start, or print how
 	elif command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
 		apt-get update -q >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends $$missing; \
 	else echo "deps: install these:  sudo apt-get install --no-install-recommends$$missing"; fi
+
+deps-ptx: ## install nvcc, which makes tensor/cuda/kernels/*.ptx (Debian's non-free component; 1.6 GB)
+	@if command -v nvcc >/dev/null; then echo 'deps-ptx: all there'; \
+	elif command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+		. /etc/os-release && echo "deb http://deb.debian.org/debian $$VERSION_CODENAME non-free contrib" >/etc/apt/sources.list.d/gorun-nonfree.list && \
+		apt-get update -q >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends nvidia-cuda-toolkit; \
+	else echo 'deps-ptx: install nvidia-cuda-toolkit 11.8, of the non-free component of Debian'; fi
+
+test-gpu: build ## on a machine with an NVIDIA GPU: kernels, every recorded case and a training run on it
+	GORUN_TEST_GPU=1 $(GO) test -count=1 ./tensor/cuda
+	for n in 1 2 4; do bin/gorun -np $$n ./internal/conformance -resize -device cuda internal/conformance/testdata || exit 1; done
+	bin/gorun -np 2 ./examples/train -device cuda -steps 20 -plot ''
+	@if command -v compute-sanitizer >/dev/null; then GORUN_TEST_GPU=1 $(GO) test -c -o bin/cuda.test ./tensor/cuda && cd tensor/cuda && compute-sanitizer --error-exitcode 1 ../../bin/cuda.test -test.short; \
+	else echo 'compute-sanitizer is not installed: not run'; fi
+
+bench-gpu: build ## what the kernels reach of a GPU's bandwidth, beside PyTorch where it is installed
+	bin/gorun -np 1 ./bench/gpu -json
 
 rename: ## change the module path everywhere: make rename MODULE=example.org/gorun
 	@[ -n "$(MODULE)" ] || { echo 'usage: make rename MODULE=example.org/gorun' >&2; exit 2; }

@@ -24,8 +24,9 @@ type engine struct {
 type engineKey struct{}
 
 // DeviceKey is the attribute of the world communicator under which the device
-// of this rank's tensors is kept. Whoever wants another than the CPU stores it
-// there before the first mesh is made, or a function that opens it then:
+// of this rank's tensors is kept. Whoever wants another than the one that package
+// runtime chooses, or the CPU outside it, stores it there before the first mesh is
+// made:
 //
 //	world.Attr(dtensor.DeviceKey, func() any { return device })
 const DeviceKey = tensor.DeviceKey
@@ -33,10 +34,12 @@ const DeviceKey = tensor.DeviceKey
 // engineOf returns the rank's engine, making it for the first mesh.
 func engineOf(c *comm.Comm) *engine {
 	return c.Attr(engineKey{}, func() any {
-		dev := c.Attr(DeviceKey, func() any { return tensor.Device(tensor.NewCPU(c.Memory())) })
-		if open, ok := dev.(func() tensor.Device); ok {
-			dev = open()
-		}
+		dev := c.Attr(DeviceKey, func() any {
+			if open, ok := c.Attr(tensor.OpenerKey, func() any { return nil }).(func() tensor.Device); ok {
+				return open()
+			}
+			return tensor.Device(tensor.NewCPU(c.Memory()))
+		})
 		return &engine{dev: dev.(tensor.Device), ctx: context.Background()}
 	}).(*engine)
 }

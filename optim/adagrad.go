@@ -113,7 +113,7 @@ func adagradColumns[T float](p *dtensor.Tensor, axes []string, table, sums *tens
 		return
 	}
 	width := table.Dim(1)
-	index, values := tensor.Data[int64](g.Index), tensor.Data[T](g.Values)
+	index, values := tensor.Read[int64](g.Index), tensor.Read[T](g.Values)
 	squares := make([]float64, len(index))
 	for i := range index {
 		for _, v := range values[i*width : (i+1)*width] {
@@ -126,16 +126,19 @@ func adagradColumns[T float](p *dtensor.Tensor, axes []string, table, sums *tens
 		fault.Throw(err)
 	}
 	whole := float64(p.Numel() / max(p.Dim(0), 1)) // elements of a row on all ranks
-	param, sum := tensor.Data[T](table), tensor.Data[T](sums)
-	for i, r := range index {
-		sum[r] += T(squares[i] / whole)
-		if sum[r] == 0 {
-			continue
-		}
-		step := o.LR / (math.Sqrt(float64(sum[r])) + o.Eps)
-		row := param[int(r)*width : (int(r)+1)*width]
-		for j, v := range values[i*width : (i+1)*width] {
-			row[j] -= T(step * float64(v))
-		}
-	}
+	tensor.Edit(table, func(param []T) {
+		tensor.Edit(sums, func(sum []T) {
+			for i, r := range index {
+				sum[r] += T(squares[i] / whole)
+				if sum[r] == 0 {
+					continue
+				}
+				step := o.LR / (math.Sqrt(float64(sum[r])) + o.Eps)
+				row := param[int(r)*width : (int(r)+1)*width]
+				for j, v := range values[i*width : (i+1)*width] {
+					row[j] -= T(step * float64(v))
+				}
+			}
+		})
+	})
 }

@@ -10,13 +10,15 @@ import (
 // sgdEveryRow is tensor.SGD.Step with the gradient that is zero outside the
 // rows of g. moment is nil without momentum.
 func sgdEveryRow[T float](param, moment *tensor.Tensor, o tensor.SGD, g tensor.Rows) {
-	p := tensor.Data[T](param)
-	if moment == nil {
-		everyRow(param, g, func(lo, hi int, grad []T) { decayRow(p[lo:hi], grad, o) })
-		return
-	}
-	b := tensor.Data[T](moment)
-	everyRow(param, g, func(lo, hi int, grad []T) { momentumRow(p[lo:hi], b[lo:hi], grad, o) })
+	tensor.Edit(param, func(p []T) {
+		if moment == nil {
+			everyRow(param, g, func(lo, hi int, grad []T) { decayRow(p[lo:hi], grad, o) })
+			return
+		}
+		tensor.Edit(moment, func(b []T) {
+			everyRow(param, g, func(lo, hi int, grad []T) { momentumRow(p[lo:hi], b[lo:hi], grad, o) })
+		})
+	})
 }
 
 func decayRow[T float](param, grad []T, o tensor.SGD) {
@@ -47,11 +49,16 @@ func momentumRow[T float](param, moment, grad []T, o tensor.SGD) {
 // adamEveryRow is tensor.Adam.Step with the gradient that is zero outside the
 // rows of g.
 func adamEveryRow[T float](param, m, v *tensor.Tensor, o tensor.Adam, step int, g tensor.Rows) {
-	p, first, second := tensor.Data[T](param), tensor.Data[T](m), tensor.Data[T](v)
 	size := o.LR / (1 - math.Pow(o.Beta1, float64(step)))
 	root := math.Sqrt(1 - math.Pow(o.Beta2, float64(step)))
-	everyRow(param, g, func(lo, hi int, grad []T) {
-		adamRow(p[lo:hi], first[lo:hi], second[lo:hi], grad, o, size, root)
+	tensor.Edit(param, func(p []T) {
+		tensor.Edit(m, func(first []T) {
+			tensor.Edit(v, func(second []T) {
+				everyRow(param, g, func(lo, hi int, grad []T) {
+					adamRow(p[lo:hi], first[lo:hi], second[lo:hi], grad, o, size, root)
+				})
+			})
+		})
 	})
 }
 

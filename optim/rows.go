@@ -31,7 +31,7 @@ func (b *base) checkRows(i int, p *dtensor.Tensor, r *dtensor.Rows) {
 // size of the shard is made.
 func everyRow[T float](shard *tensor.Tensor, g tensor.Rows, f func(lo, hi int, grad []T)) {
 	n, width := shard.Numel(), shard.Dim(1)
-	index, values := tensor.Data[int64](g.Index), tensor.Data[T](g.Values)
+	index, values := tensor.Read[int64](g.Index), tensor.Read[T](g.Values)
 	// Runs of rows without a gradient are long: they go in pieces of many rows.
 	const piece = 1 << 14
 	zero := make([]T, min(n, max(piece, width)))

@@ -55,7 +55,7 @@ func UseDevice(ctx context.Context, name string) error {
 
 // offerDevice has the first mesh ask for the device.
 func (r *rank) offerDevice() {
-	r.world.Attr(tensor.DeviceKey, func() any {
+	r.world.Attr(tensor.OpenerKey, func() any {
 		return func() tensor.Device {
 			c := &r.device
 			c.mu.Lock()

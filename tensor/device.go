@@ -37,10 +37,13 @@ type Device interface {
 	memory() *Memory
 }
 
-// DeviceKey is the attribute of a world communicator under which the device of a
-// rank's tensors is kept: a Device, or a function without arguments that opens one
-// when the first tensor is made.
-const DeviceKey = "tensor.Device"
+// The attributes of a world communicator that have to do with the device of a
+// rank's tensors: the device itself, and a func() Device that opens one when the
+// first mesh is made, unless there is one.
+const (
+	DeviceKey = "tensor.Device"
+	OpenerKey = "tensor.Device opener"
+)
 
 // A Memory is the pool of one device with its scopes. A device embeds one.
 type Memory struct{ pool *mem.Pool }

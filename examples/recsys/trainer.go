@@ -167,10 +167,16 @@ func (t *trainer) batch(d *criteo.Data, lines []int) (counts, labels *dtensor.Te
 	dev := t.mesh.Device()
 	x := tensor.New(dev, tensor.Float32, len(lines), criteo.Dense)
 	y := tensor.New(dev, tensor.Float32, len(lines))
-	for i, line := range lines {
-		copy(tensor.Data[float32](x)[i*criteo.Dense:], d.Counts[line*criteo.Dense:(line+1)*criteo.Dense])
-		tensor.Data[float32](y)[i] = d.Labels[line]
-	}
+	tensor.Edit(x, func(counts []float32) {
+		for i, line := range lines {
+			copy(counts[i*criteo.Dense:], d.Counts[line*criteo.Dense:(line+1)*criteo.Dense])
+		}
+	})
+	tensor.Edit(y, func(labels []float32) {
+		for i, line := range lines {
+			labels[i] = d.Labels[line]
+		}
+	})
 	place := []layout.Placement{layout.Shard(0), layout.Shard(0)}
 	counts, labels = dtensor.Distribute(t.mesh, x, place...), dtensor.Distribute(t.mesh, y, place...)
 	offset, _ := labels.Offset()

@@ -93,7 +93,7 @@ func (t *trainer) batch(fill func(ids, targets []int64)) (ids, targets *dtensor.
 	dev := t.mesh.Device()
 	x := tensor.New(dev, tensor.Int64, t.o.batch, t.o.context)
 	y := tensor.NewLike(x)
-	fill(tensor.Data[int64](x), tensor.Data[int64](y))
+	tensor.Edit(x, func(ids []int64) { tensor.Edit(y, func(targets []int64) { fill(ids, targets) }) })
 	place := []layout.Placement{layout.Shard(0), layout.Replicate()}
 	return dtensor.Distribute(t.mesh, x, place...), dtensor.Distribute(t.mesh, y, place...)
 }

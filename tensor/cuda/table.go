@@ -30,7 +30,7 @@ func (g *Device) Unique(it tensor.DType, ids unsafe.Pointer, n, lo, size int, in
 	}
 	tiles := (n + tile - 1) / tile
 	counts := tiles << digitBits
-	buf := g.Scratch(8 * (2*n + n + 1 + max(counts, n) + sums(max(counts, n)) + 1))
+	buf := g.Scratch(8 * (2*n + n + 1 + max(counts, n) + sums(max(counts, n)) + 2))
 	defer buf.Free()
 	at := buf.Block.Ptr()
 	take := func(words int) unsafe.Pointer {
@@ -38,7 +38,7 @@ func (g *Device) Unique(it tensor.DType, ids unsafe.Pointer, n, lo, size int, in
 		at = unsafe.Add(at, 8*words)
 		return p
 	}
-	keys, spare, start, digits, part, last := take(n), take(n), take(n+1), take(max(counts, n)), take(sums(max(counts, n))), take(1)
+	keys, spare, start, digits, part, both := take(n), take(n), take(n+1), take(max(counts, n)), take(sums(max(counts, n))), take(2)
 
 	g.kernel("unique_keys").ptr(keys).dt(it).ptr(ids).i64(n, lo, size).each(n)
 	for shift := 32; shift < 32+bits.Len(uint(size)); shift += digitBits {
@@ -49,12 +49,11 @@ func (g *Device) Unique(it tensor.DType, ids unsafe.Pointer, n, lo, size int, in
 	}
 	g.kernel("unique_heads").ptr(digits, keys).i64(n, size).each(n)
 	total := g.scan(digits, digits, part, n)
-	g.clear(last, 8)
-	g.kernel("unique_write").ptr(index, slot, order, start, last, keys, digits).i64(n, size).each(n)
+	g.clear(both, 16)
+	g.kernel("unique_write").ptr(index, slot, order, start, unsafe.Add(both, 8), keys, digits).i64(n, size).each(n)
 	var found [2]int64
-	g.CopyBytes(keys, total, 8) // side by side
-	g.CopyBytes(unsafe.Add(keys, 8), last, 8)
-	g.read(keys, unsafe.Pointer(&found), 16)
+	g.CopyBytes(both, total, 8)
+	g.read(both, unsafe.Pointer(&found), 16)
 	u, m = int(found[0]), int(found[1])
 	g.kernel("unique_count").ptr(count, start).i64(u).each(u)
 	return u, m

@@ -1,0 +1,102 @@
+package cuda
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// sum is what adding up n numbers in another order may change.
+func sum(dt tensor.DType) float64 { return 10 * rounding(dt) }
+
+func TestReductions(t *testing.T) {
+	c := newCheck(t, openGPU(t, false))
+	for _, dt := range append(numbers, tensor.Bool) {
+		for _, shape := range [][]int{{1}, {7, 5}, {3, 700}, {2, 300, 3}, {0, 3}, {3, 0}} {
+			if dt == tensor.Float32 && len(shape) == 1 { // what is cut into parts, and more blocks than run at once
+				shape = []int{1, 9000}
+			}
+			for op := tensor.OpSum; op <= tensor.OpAmin; op++ {
+				tol := 0.0
+				if (dt == tensor.Float32 || dt == tensor.Float64) && op <= tensor.OpProd {
+					tol = sum(dt)
+				}
+				x := c.arg(dt, shape...)
+				for d := range shape {
+					c.same(fmt.Sprint(op, dt, shape, d), tol, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Reduce(op, x[0], []int{d}, false) }), x)
+				}
+				c.same(fmt.Sprint(op, dt, shape), tol, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Reduce(op, x[0], nil, false) }), x)
+			}
+		}
+		for _, k := range []int{1, 3, 40} {
+			c.same(fmt.Sprint("topk", dt, k), 0, func(x []*tensor.Tensor) []*tensor.Tensor {
+				v, i := tensor.TopK(x[0], k, 1)
+				return []*tensor.Tensor{v, i}
+			}, c.arg(dt, 4, 40))
+		}
+		if dt == tensor.Float32 || dt == tensor.Float64 || dt == tensor.Int64 {
+			for d := range 2 {
+				c.same(fmt.Sprint("cumsum", dt, d), 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Cumsum(x[0], d) }), c.arg(dt, 9, 40))
+				c.same(fmt.Sprint("cumsumgrad", dt, d), 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.CumsumGrad(x[0], d) }), c.arg(dt, 9, 40))
+			}
+		}
+	}
+	for _, dt := range floats {
+		nan := c.arg(dt, 3, 50)
+		tensor.Fill(tensor.Narrow(nan.Reshape(150), 0, 70, 1), math.NaN())
+		c.same("amax of NaN", 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Amax(x[0], []int{1}, false) }), nan)
+		c.same("topk of NaN", 0, func(x []*tensor.Tensor) []*tensor.Tensor {
+			v, i := tensor.TopK(x[0], 2, 1)
+			return []*tensor.Tensor{v, i}
+		}, nan)
+		for _, p := range []float64{1, 2, 3, math.Inf(1)} {
+			c.same(fmt.Sprint("norm", dt, p), sum(dt), one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Norm(x[0], p, []int{1}, false) }), c.arg(dt, 5, 400))
+		}
+		c.same(fmt.Sprint("var", dt), sum(dt), one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Var(x[0], []int{1}, 1, false) }), c.arg(dt, 5, 400))
+		c.same(fmt.Sprint("logsumexp", dt), sum(dt), one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.LogSumExp(x[0], []int{1}, false) }), c.arg(dt, 5, 400))
+		c.same(fmt.Sprint("sumsquares", dt), sum(dt), one(func(x []*tensor.Tensor) *tensor.Tensor {
+			return tensor.Scalar(x[0].Device(), tensor.Float64, tensor.SumSquares(x[0]))
+		}), c.arg(dt, 30000))
+	}
+}
+
+func TestRows(t *testing.T) {
+	c := newCheck(t, openGPU(t, false))
+	for _, dt := range floats {
+		for _, shape := range [][]int{{3, 1}, {5, 7}, {4, 700}, {130, 33}} {
+			n := shape[1]
+			name := fmt.Sprint(dt, shape)
+			x, dy, w, b := c.arg(dt, shape...), c.arg(dt, shape...), c.arg(dt, n), c.arg(dt, n)
+			c.same("softmax "+name, sum(dt), func(x []*tensor.Tensor) []*tensor.Tensor {
+				y, l := tensor.Softmax(x[0], 1), tensor.LogSoftmax(x[0], 1)
+				return []*tensor.Tensor{y, l, tensor.SoftmaxGrad(x[1], y, 1), tensor.LogSoftmaxGrad(x[1], l, 1)}
+			}, x, dy)
+			if n == 1 {
+				continue // the variance of one number is 0, and its root of eps enlarges every rounding
+			}
+			c.same("layernorm "+name, 3*sum(dt), func(x []*tensor.Tensor) []*tensor.Tensor {
+				y, stats := tensor.LayerNorm(x[0], x[2], x[3], 1, 1e-5)
+				dx, dw, db := tensor.LayerNormGrad(x[1], x[0], x[2], stats, 1, true, true)
+				return []*tensor.Tensor{y, stats, dx, dw, db}
+			}, x, dy, w, b)
+			c.same("rmsnorm "+name, 3*sum(dt), func(x []*tensor.Tensor) []*tensor.Tensor {
+				y, stats := tensor.RMSNorm(x[0], x[2], 1, 1e-5)
+				dx, dw := tensor.RMSNormGrad(x[1], x[0], x[2], stats, 1, true)
+				return []*tensor.Tensor{y, stats, dx, dw}
+			}, x, dy, w)
+		}
+		for _, withWeight := range []bool{false, true} {
+			logits, target := c.arg(dt, 30, 500), c.ids(tensor.Int64, -10, 600, 30)
+			var weight *tensor.Tensor
+			if withWeight {
+				weight = tensor.Abs(c.arg(dt, 500))
+			}
+			c.same(fmt.Sprint("cross-entropy", dt, withWeight), sum(dt), func(x []*tensor.Tensor) []*tensor.Tensor {
+				stats := tensor.CrossEntropyStats(x[0], x[1], 20, x[2], true)
+				return []*tensor.Tensor{stats, tensor.CrossEntropyGrad(nil, x[0], x[1], 20, x[3], x[4], x[2])}
+			}, logits, target, weight, c.arg(dt, 30), c.arg(dt, 30, 3))
+		}
+	}
+}
