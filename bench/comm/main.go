@@ -4,6 +4,7 @@
 //
 //	gorun -np 2 ./bench/comm            a table
 //	gorun -np 2 ./bench/comm -json      a line of JSON for each measurement
+//	gorun -np 8 ./bench/comm -match work   the same work on more ranks
 //	mpirun -np 2 comm                   the same over MPI; built with -tags gompi, or
 //	                                    -tags empi,mpi, over those bindings
 //
@@ -42,31 +43,56 @@ type result struct {
 
 // benchmark is one collective on buffers a of n and b of n·Size elements.
 type benchmark struct {
-	name string
-	run  func(ctx context.Context, c *comm.Comm, a, b []float32) error
+	name  string
+	small bool // measured with the smallest buffers alone
+	run   func(ctx context.Context, c *comm.Comm, a, b []float32) error
 }
 
 func benchmarks() []benchmark {
 	return []benchmark{
-		{"barrier", func(ctx context.Context, c *comm.Comm, _, _ []float32) error { return comm.Barrier(ctx, c) }},
-		{"all_reduce", func(ctx context.Context, c *comm.Comm, a, _ []float32) error {
+		{"barrier", true, func(ctx context.Context, c *comm.Comm, _, _ []float32) error { return comm.Barrier(ctx, c) }},
+		{"all_reduce", false, func(ctx context.Context, c *comm.Comm, a, _ []float32) error {
 			return comm.AllReduce(ctx, c, a, comm.Sum)
 		}},
-		{"all_gather", func(ctx context.Context, c *comm.Comm, a, b []float32) error {
+		{"all_gather", false, func(ctx context.Context, c *comm.Comm, a, b []float32) error {
 			return comm.AllGather(ctx, c, b[:len(a)*c.Size()], a)
 		}},
-		{"reduce_scatter", func(ctx context.Context, c *comm.Comm, a, b []float32) error {
+		{"reduce_scatter", false, func(ctx context.Context, c *comm.Comm, a, b []float32) error {
 			part := len(a) / c.Size()
 			return comm.ReduceScatter(ctx, c, b[:part], a[:part*c.Size()], comm.Sum)
 		}},
-		{"all_to_all", func(ctx context.Context, c *comm.Comm, a, b []float32) error {
+		{"all_to_all", false, func(ctx context.Context, c *comm.Comm, a, b []float32) error {
 			whole := len(a) / c.Size() * c.Size()
 			return comm.AllToAll(ctx, c, b[:whole], a[:whole])
 		}},
-		{"broadcast", func(ctx context.Context, c *comm.Comm, a, _ []float32) error {
+		{"broadcast", false, func(ctx context.Context, c *comm.Comm, a, _ []float32) error {
 			return comm.Broadcast(ctx, c, a, 0)
 		}},
+		// With more ranks than cores these take as long as with fewer, if who waits
+		// does not take the core from who works.
+		{"work_divided", true, func(ctx context.Context, c *comm.Comm, a, _ []float32) error {
+			a[0] = work(totalWork / c.Size())
+			return comm.AllReduce(ctx, c, a, comm.Max)
+		}},
+		{"work_of_one", true, func(ctx context.Context, c *comm.Comm, a, _ []float32) error {
+			if c.Rank() == 0 {
+				a[0] = work(totalWork / 2)
+			}
+			return comm.AllReduce(ctx, c, a, comm.Max)
+		}},
 	}
+}
+
+// totalWork is some ten milliseconds of one core.
+const totalWork = 10_000_000
+
+// work is n multiplications, one after the other.
+func work(n int) float32 {
+	x := float32(1)
+	for range n {
+		x = x*0.999 + 0.001
+	}
+	return x
 }
 
 func main() {
@@ -116,7 +142,7 @@ func measureAll(ctx context.Context, world *comm.Comm, set setting, show func(re
 	}
 	for _, m := range benchmarks() {
 		for _, bytes := range []int{8, 4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20} {
-			if bytes > set.largest || m.name == "barrier" && bytes > 8 {
+			if bytes > set.largest || m.small && bytes > 8 {
 				break
 			}
 			n := max(bytes/4, world.Size())
