@@ -12,33 +12,36 @@ func (c *CPU) CopyLoop(elemBytes int, dst, src unsafe.Pointer, l Loop) {
 	if l.Numel() == 0 {
 		return
 	}
-	if l.A[l.N-1] == 1 && l.B[l.N-1] == 1 {
-		copyRuns(elemBytes, dst, src, &l)
-		return
-	}
-	if i := slices.Index(l.B[:l.N-1], 1); i >= 0 && l.A[l.N-1] == 1 {
-		l.swap(i, l.N-2) // what is contiguous in src next to what is in dst
-		switch elemBytes {
-		case 1:
-			transposeLoop[uint8](dst, src, &l)
-		case 2:
-			transposeLoop[uint16](dst, src, &l)
-		case 4:
-			transposeLoop[uint32](dst, src, &l)
-		case 8:
-			transposeLoop[uint64](dst, src, &l)
-		}
-		return
-	}
 	switch elemBytes {
 	case 1:
-		copyElems[uint8](dst, src, &l)
+		copyLoop[uint8](dst, src, &l)
 	case 2:
-		copyElems[uint16](dst, src, &l)
+		copyLoop[uint16](dst, src, &l)
 	case 4:
-		copyElems[uint32](dst, src, &l)
+		copyLoop[int32](dst, src, &l)
 	case 8:
-		copyElems[uint64](dst, src, &l)
+		copyLoop[int64](dst, src, &l)
+	}
+}
+
+// copyLoop copies rows, turns matrices or copies one element at a time.
+func copyLoop[T simd.Elem](dst, src unsafe.Pointer, l *Loop) {
+	last := l.N - 1
+	switch i := slices.Index(l.B[:last], 1); {
+	case l.A[last] != 1:
+		copyElems[T](dst, src, l)
+	case l.B[last] == 1:
+		copyRows[T](dst, src, l)
+	case i >= 0:
+		l.swap(i, last-1) // what is contiguous in src next to what is in dst
+		r, c := last-1, last
+		l.pairs(r, func(a, b int) {
+			d := sliceOf[T](unsafe.Pointer(at[T](dst, a)), (l.Size[r]-1)*l.A[r]+l.Size[c])
+			s := sliceOf[T](unsafe.Pointer(at[T](src, b)), (l.Size[c]-1)*l.B[c]+l.Size[r])
+			simd.Transpose(d, l.A[r], s, l.B[c], l.Size[c], l.Size[r])
+		})
+	default:
+		copyElems[T](dst, src, l)
 	}
 }
 
@@ -49,49 +52,18 @@ func (l *Loop) swap(i, j int) {
 	l.B[i], l.B[j] = l.B[j], l.B[i]
 }
 
-// transposeLoop copies matrices of the last two dimensions, rows being contiguous
-// in src and columns in dst.
-func transposeLoop[T any](dst, src unsafe.Pointer, l *Loop) {
-	r, c := l.N-2, l.N-1
-	l.pairs(l.N-2, func(a, b int) {
-		transpose(at[T](dst, a), at[T](src, b), l.Size[c], l.Size[r], l.A[r], l.B[c])
-	})
-}
-
-// transpose computes dst[j·dstStep + i] = src[i·srcStep + j] for i < rows, j < cols:
-// a tile of 16·16 at a time through memory in the first cache, so that each cache
-// line is read and written once.
-func transpose[T any](dst, src *T, rows, cols, dstStep, srcStep int) {
-	const tile = 16
-	d, s := unsafe.Pointer(dst), unsafe.Pointer(src)
-	var buf [tile][tile]T
-	for i := 0; i < rows; i += tile {
-		for j := 0; j < cols; j += tile {
-			if i+tile > rows || j+tile > cols {
-				for k := j; k < min(j+tile, cols); k++ {
-					for m := i; m < min(i+tile, rows); m++ {
-						*at[T](d, k*dstStep+m) = *at[T](s, m*srcStep+k)
-					}
-				}
-				continue
-			}
-			for m := range tile {
-				for k, v := range (*[tile]T)(unsafe.Pointer(at[T](s, (i+m)*srcStep+j))) {
-					buf[k][m] = v
-				}
-			}
-			for k := range tile {
-				*(*[tile]T)(unsafe.Pointer(at[T](d, (j+k)*dstStep+i))) = buf[k]
-			}
-		}
+// copyRows copies rows that are contiguous on both sides.
+func copyRows[T simd.Elem](dst, src unsafe.Pointer, l *Loop) {
+	n := l.Size[l.N-1]
+	if l.N == 1 {
+		simd.Copy(sliceOf[T](dst, n), sliceOf[T](src, n))
+		return
 	}
-}
-
-// copyRuns copies runs of the last dimension.
-func copyRuns(elemBytes int, dst, src unsafe.Pointer, l *Loop) {
-	n := l.Size[l.N-1] * elemBytes
-	l.pairs(l.N-1, func(a, b int) {
-		simd.Copy(unsafe.Slice((*byte)(unsafe.Add(dst, a*elemBytes)), n), unsafe.Slice((*byte)(unsafe.Add(src, b*elemBytes)), n))
+	r := l.N - 2
+	l.pairs(r, func(a, b int) {
+		d := sliceOf[T](unsafe.Pointer(at[T](dst, a)), (l.Size[r]-1)*l.A[r]+n)
+		s := sliceOf[T](unsafe.Pointer(at[T](src, b)), (l.Size[r]-1)*l.B[r]+n)
+		simd.CopyRows(d, l.A[r], s, l.B[r], l.Size[r], n)
 	})
 }
 
@@ -99,6 +71,13 @@ func copyRuns(elemBytes int, dst, src unsafe.Pointer, l *Loop) {
 func copyElems[T any](dst, src unsafe.Pointer, l *Loop) {
 	n, sa, sb := l.Size[l.N-1], l.A[l.N-1], l.B[l.N-1]
 	l.pairs(l.N-1, func(a, b int) {
+		if sa == 1 && sb == 0 {
+			v := *at[T](src, b)
+			for k, d := 0, sliceOf[T](unsafe.Pointer(at[T](dst, a)), n); k < n; k++ {
+				d[k] = v
+			}
+			return
+		}
 		for k := range n {
 			*at[T](dst, a+k*sa) = *at[T](src, b+k*sb)
 		}

@@ -102,27 +102,15 @@ type panels[T Float] struct {
 	step int
 }
 
-// packB writes b [k, n] to dst in panels [k, kn.cols]. Where the rows of b are
-// rows in memory it takes some of them at a time through all the panels: few
-// long runs, which the processor fetches ahead.
+// packB writes b [k, n] to dst in panels [k, kn.cols].
 func packB[T Float](kn kernel, dst []T, b matrix[T], k, n int) panels[T] {
-	rows := k
-	if b.col == 1 {
-		rows = 32
-	}
-	for p := 0; p < k; p += rows {
-		for j := 0; j < n; j += kn.cols {
-			pack(kn, dst[j*k+p*kn.cols:], kn.cols, b.from(p, j), min(rows, k-p), min(kn.cols, n-j))
-		}
-	}
+	pack(dst, b, k, n, kn.cols)
 	return panels[T]{matrix[T]{dst, kn.cols, 1}, k * kn.cols}
 }
 
 // packA writes a [m, k] to dst in panels [k, kn.rows].
 func packA[T Float](kn kernel, dst []T, a matrix[T], m, k int) panels[T] {
-	for i := 0; i < m; i += kn.rows {
-		pack(kn, dst[i*k:], kn.rows, a.from(i, 0).transposed(), k, min(kn.rows, m-i))
-	}
+	pack(dst, a.transposed(), k, m, kn.rows)
 	return packedA(kn, dst, k)
 }
 

@@ -33,19 +33,3 @@ func tile[T Float](kn kernel, rows, cols, k int, a []T, rsa, csa int, b []T, rsb
 		}
 	}
 }
-
-// pack writes x [rows, cols] to dst with its rows stride elements apart.
-func pack[T Float](kn kernel, dst []T, stride int, x matrix[T], rows, cols int) {
-	if kn.level != simd.AVX512 || unsafe.Sizeof(dst[0]) != 4 {
-		packGo(dst, stride, x, rows, cols)
-		return
-	}
-	d, s := unsafe.Pointer(unsafe.SliceData(dst)), unsafe.Pointer(unsafe.SliceData(x.data))
-	if x.col == 1 {
-		copyRowsAVX512((*float32)(d), stride*4, (*float32)(s), x.row*4, cols, rows)
-		return
-	}
-	for j := 0; j < cols; j += 16 { // x.row is 1: the columns of x are rows in memory
-		transposeAVX512((*float32)(unsafe.Add(d, j*4)), stride*4, (*float32)(unsafe.Add(s, j*x.col*4)), x.col*4, min(16, cols-j), rows)
-	}
-}

@@ -8,8 +8,3 @@ package gemm
 func tile[T Float](_ kernel, rows, cols, k int, a []T, rsa, csa int, b []T, rsb int, c []T, ldc int, alpha, beta T) {
 	tileGo(rows, cols, k, a, rsa, csa, b, rsb, c, ldc, alpha, beta)
 }
-
-// pack writes x [rows, cols] to dst with its rows stride elements apart.
-func pack[T Float](_ kernel, dst []T, stride int, x matrix[T], rows, cols int) {
-	packGo(dst, stride, x, rows, cols)
-}

@@ -1,16 +1,23 @@
 package gemm
 
-// packGo writes x [rows, cols] to dst with its rows stride elements apart.
-func packGo[T Float](dst []T, stride int, x matrix[T], rows, cols int) {
-	if x.col == 1 {
-		for i := range rows {
-			copy(dst[i*stride:][:cols], x.data[i*x.row:])
+import "github.com/gorun-spmd/gorun/internal/simd"
+
+// pack writes x [k, n] to dst in panels of width columns: element (p, j) goes to
+// dst[j/width*width*k + p*width + j%width].
+//
+// Where the rows of x are rows in memory it takes some of them at a time through
+// all the panels: few long runs, which the processor fetches ahead.
+func pack[T Float](dst []T, x matrix[T], k, n, width int) {
+	if x.col != 1 {
+		for j := 0; j < n; j += width {
+			simd.Transpose(dst[j*k:], width, x.data[j*x.col:], x.col, min(width, n-j), k)
 		}
 		return
 	}
-	for j := range cols {
-		for i, v := range x.data[j*x.col:][:rows] {
-			dst[i*stride+j] = v
+	const rows = 16
+	for p := 0; p < k; p += rows {
+		for j := 0; j < n; j += width {
+			simd.CopyRows(dst[j*k+p*width:], width, x.data[p*x.row+j:], x.row, min(rows, k-p), min(width, n-j))
 		}
 	}
 }

@@ -121,4 +121,10 @@ func normalizeGradSumsVec(wide bool, dweight *float32, dbias *float32, x *float3
 	panic(noKernel)
 }
 
+func copyRowsVec(dst *byte, dstStep int, src *byte, srcStep, n, rows int) { panic(noKernel) }
+
+func transpose32Vec(dst *byte, dstStep int, src *byte, srcStep, rows, cols int) { panic(noKernel) }
+
+func transpose64Vec(dst *byte, dstStep int, src *byte, srcStep, rows, cols int) { panic(noKernel) }
+
 func prefetchLines(p *byte, n int) { panic(noKernel) }

@@ -44,10 +44,10 @@ var mapKernels = []kernel{
 		x.do("VMOVNTPS", x.load("src"), x.at("dst", 4))
 	}},
 
-	unary("exp", 2, (*vec).exp),
-	unary("log", 1, (*vec).log),
-	unary("tanh", 1, (*vec).tanh),
-	unary("sigmoid", 1, (*vec).sigmoid),
+	unary("exp", 2, (*vec).exp).woven(4, 14),
+	unary("log", 1, (*vec).log).woven(2, 8),
+	unary("tanh", 1, (*vec).tanh).woven(3, 12),
+	unary("sigmoid", 1, (*vec).sigmoid).woven(4, 10),
 	unary("sqrt", 2, (*vec).sqrt),
 	unary("rsqrt", 2, func(x *vec, a operand.Op) operand.Op { return x.div(x.copy(x.k(1)), x.sqrt(a)) }),
 	unary("abs", 4, (*vec).abs),
@@ -55,8 +55,8 @@ var mapKernels = []kernel{
 	unary("gelu", 1, func(x *vec, a operand.Op) operand.Op {
 		phi, _ := x.phi(a)
 		return x.mul(a, phi)
-	}),
-	unary("silu", 1, func(x *vec, a operand.Op) operand.Op { return x.mul(a, x.sigmoid(a)) }),
+	}).woven(4, 6),
+	unary("silu", 1, func(x *vec, a operand.Op) operand.Op { return x.mul(a, x.sigmoid(a)) }).woven(4, 10),
 
 	gradient("reluGrad", 4, func(x *vec, a, dy operand.Op) operand.Op {
 		return x.choose(x.greater(a, x.k(0)), dy, x.copy(x.k(0)))
@@ -64,11 +64,11 @@ var mapKernels = []kernel{
 	gradient("geluGrad", 1, func(x *vec, a, dy operand.Op) operand.Op {
 		phi, e := x.phi(a)
 		return x.mul(dy, x.fma(x.mul(a, e), x.k(1/math.Sqrt(2*math.Pi)), phi))
-	}),
+	}).woven(3, 9),
 	gradient("siluGrad", 1, func(x *vec, a, dy operand.Op) operand.Op {
 		s := x.sigmoid(a)
 		return x.mul(dy, x.mul(s, x.fma(a, x.sub(x.copy(x.k(1)), s), x.copy(x.k(1)))))
-	}),
+	}).woven(4, 6),
 	gradient("tanhGrad", 4, func(x *vec, y, dy operand.Op) operand.Op {
 		return x.mul(dy, x.fnma(y, y, x.copy(x.k(1))))
 	}),
@@ -76,13 +76,13 @@ var mapKernels = []kernel{
 		return x.mul(dy, x.mul(y, x.sub(x.copy(x.k(1)), y)))
 	}),
 
-	{name: "scaledExpVec", slices: "dst x", scalars: "shift scale", unroll: 2, early: 2 << 10, body: func(x *vec) {
+	{name: "scaledExpVec", slices: "dst x", scalars: "shift scale", unroll: 2, weave: 4, hoist: 12, early: 2 << 10, body: func(x *vec) {
 		x.store("dst", x.mul(x.exp(x.sub(x.load("x"), x.s("shift"))), x.s("scale")))
 	}},
 	{name: "softmaxGradVec", slices: "dst y dy", scalars: "dot", unroll: 4, body: func(x *vec) {
 		x.store("dst", x.mul(x.load("y"), x.sub(x.load("dy"), x.s("dot"))))
 	}},
-	{name: "logSoftmaxGradVec", slices: "dst y dy", scalars: "sum", unroll: 2, body: func(x *vec) {
+	{name: "logSoftmaxGradVec", slices: "dst y dy", scalars: "sum", unroll: 2, weave: 4, hoist: 12, body: func(x *vec) {
 		x.store("dst", x.fnma(x.exp(x.load("y")), x.s("sum"), x.load("dy")))
 	}},
 	{name: "normalizeVec", slices: "dst x weight bias", scalars: "mean rstd", unroll: 2, body: func(x *vec) {
@@ -155,6 +155,13 @@ func binary(name string, f func(x *vec, a, b operand.Op) operand.Op) kernel {
 	return kernel{name: name + "Vec", slices: "dst a b", unroll: 4, body: func(x *vec) {
 		x.store("dst", f(x, x.load("a"), x.load("b")))
 	}}
+}
+
+// woven is k with the chains of several vectors side by side, and so fewer
+// constants in registers.
+func (k kernel) woven(vectors, constants int) kernel {
+	k.weave, k.hoist = vectors, constants
+	return k
 }
 
 func unary(name string, unroll int, f func(x *vec, a operand.Op) operand.Op) kernel {

@@ -51,9 +51,9 @@ func generate() (map[string][]byte, error) {
 		emit      func(*build.Context)
 	}{
 		{"gemm", "tile", tiles},
-		{"gemm", "pack", packs},
 		{"simd", "map", maps},
 		{"simd", "reduce", reductions},
+		{"simd", "rows", rowCopies},
 		{"simd", "prefetch", prefetches},
 	} {
 		c := build.NewContext()
@@ -62,6 +62,9 @@ func generate() (map[string][]byte, error) {
 		f, err := c.Result()
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", u.name, err)
+		}
+		for _, fn := range f.Functions() {
+			fn.Nodes = weave(fn.Nodes)
 		}
 		if err := pass.Compile.Execute(f); err != nil {
 			return nil, fmt.Errorf("%s: %w", u.name, err)
@@ -104,6 +107,9 @@ func elsewhere() []byte {
 	}
 	for _, r := range reduceKernels {
 		declare(r.name, r.signature())
+	}
+	for _, k := range rowKernels {
+		declare(k.name, k.signature)
 	}
 	declare("prefetchLines", prefetchSignature)
 	return []byte(b.String())

@@ -20,6 +20,8 @@ type kernel struct {
 	whole   bool // has no tail: n is a multiple of 16
 	fence   bool // stores past the caches, which others must see in order
 	early   int  // slice x is asked for so many bytes before it is read; 0: not
+	weave   int  // vectors an iteration with AVX-512, their instructions in turns; 0: unroll, one after the other
+	hoist   int  // the most constants in registers with AVX-512; 0: hoisted
 }
 
 // prefetch asks for the part of slice x that lies early bytes after the next n
@@ -67,7 +69,11 @@ func (k kernel) emit(c *build.Context, p *pool) {
 			c.Label("wide")
 		}
 		x := k.start(c, p, wide)
-		step := k.unroll * x.lane()
+		unroll := k.unroll
+		if wide && k.weave > 0 {
+			unroll = k.weave
+		}
+		step := unroll * x.lane()
 		n := c.GP64()
 		c.Load(c.Param("n"), n)
 		c.XORQ(x.index, x.index)
@@ -77,15 +83,15 @@ func (k kernel) emit(c *build.Context, p *pool) {
 		c.JLT(operand.LabelRef(tail))
 		c.Label(loop)
 		k.prefetch(x, step)
-		for u := range k.unroll {
+		x.each(unroll, unroll == k.weave, func(u int) {
 			x.ahead = u * x.lane()
 			k.body(x)
-		}
+		})
 		c.ADDQ(operand.U32(uint32(step)), x.index)
 		c.SUBQ(operand.U32(uint32(step)), n)
 		c.JGE(operand.LabelRef(loop))
 		c.Label(tail)
-		if !k.whole || k.unroll > 1 {
+		if !k.whole || unroll > 1 {
 			c.ADDQ(operand.U32(uint32(step)), n)
 			c.JE(operand.LabelRef(end))
 			c.Label(one)
@@ -138,8 +144,11 @@ func (k kernel) start(c *build.Context, p *pool, wide bool) *vec {
 	}
 	if wide {
 		x.constants = map[uint32]operand.Op{}
-		constants := k.rehearse(p)
-		for _, b := range constants[:min(len(constants), hoisted)] {
+		constants, most := k.rehearse(p), hoisted
+		if k.hoist > 0 {
+			most = k.hoist
+		}
+		for _, b := range constants[:min(len(constants), most)] {
 			x.constants[b] = x.op("VBROADCASTSS", p.table(b))
 		}
 	}
@@ -171,7 +180,7 @@ func (x *vec) label(what string) string {
 	return what + "8"
 }
 
-// setMask restricts loads and stores to the first n lanes; n is at most 63.
+// setMask restricts loads and stores to the first n lanes.
 func (x *vec) setMask(n reg.GPVirtual) {
 	c := x.c
 	if x.wide {

@@ -68,10 +68,10 @@ func (r reduction) emit(c *build.Context, p *pool) {
 		c.JLT(operand.LabelRef(tail))
 		c.Label(loop)
 		r.prefetch(x, r.groups*16)
-		for u := range acc {
+		x.each(vectors, wide && r.weave > 0, func(u int) {
 			x.ahead = u * x.lane()
 			r.step(x, acc[u])
-		}
+		})
 		c.ADDQ(step, x.index)
 		c.SUBQ(step, n)
 		c.JGE(operand.LabelRef(loop))
@@ -146,7 +146,7 @@ func (r reduction) ahead(bytes int) reduction {
 // unaryReduction is a reduction of one slice into one result.
 func unaryReduction(name, scalars string, start float64, join func(x *vec, a, b operand.Op) operand.Op, term func(x *vec, v operand.Op) operand.Op) reduction {
 	return reduction{
-		kernel: kernel{name: name, slices: "x", scalars: scalars}, groups: 4, results: 1, start: start, join: join,
+		kernel: kernel{name: name, slices: "x", scalars: scalars, weave: 4, hoist: 12}, groups: 4, results: 1, start: start, join: join,
 		step: func(x *vec, acc []operand.Op) {
 			t := x.inMask(term(x, x.load("x")), start)
 			x.do("VMOVUPS", join(x, acc[0], t), acc[0])

@@ -54,6 +54,7 @@ var (
 	cRow    = reg.R11
 	ldc     = reg.R12
 	scratch = reg.R13
+	ahead   = reg.R15
 )
 
 // rowA is where the element of row r is.
@@ -149,31 +150,42 @@ func section(c *build.Context, s isa, rows, vectors int) {
 			s.zero(c, acc(r, v))
 		}
 	}
+	step := func() {
+		for v := range vectors {
+			s.loadLast(c, v == last, operand.Mem{Base: bRow, Disp: v * s.lanes * s.size()}, bv(v))
+		}
+		if s.wide { // what comes eight steps later, for B's panel may not fit the first cache
+			for v := range vectors {
+				c.PREFETCHT0(operand.Mem{Base: bRow, Index: rsb, Scale: 8, Disp: v * s.lanes * s.size()})
+			}
+			c.PREFETCHT0(operand.Mem{Base: base[0], Index: csa, Scale: 8})
+		}
+		for r := range rows {
+			s.broadcast(c, rowA(r), element)
+			for v := range vectors {
+				s.fma(c, element, bv(v), acc(r, v))
+			}
+		}
+		for i := 0; i*5 < rows; i++ {
+			c.ADDQ(csa, base[i])
+		}
+		c.ADDQ(rsb, bRow)
+	}
 	c.CMPQ(counter, operand.Imm(prefetchFrom))
 	c.JL(operand.LabelRef(label("loop")))
-	c.MOVQ(cRow, scratch)
-	for r := range rows {
-		for v := range vectors {
-			c.PREFETCHT0(operand.Mem{Base: scratch, Disp: v * s.lanes * s.size()})
-		}
-		if r < rows-1 {
-			c.ADDQ(ldc, scratch)
-		}
-	}
-	c.Label(label("loop"))
+	c.MOVQ(cRow, scratch) // a row of C at each of the first steps
+	c.SUBQ(operand.Imm(uint64(rows)), counter)
+	c.MOVQ(operand.U32(uint32(rows)), ahead)
+	c.Label(label("first"))
 	for v := range vectors {
-		s.loadLast(c, v == last, operand.Mem{Base: bRow, Disp: v * s.lanes * s.size()}, bv(v))
+		c.PREFETCHT0(operand.Mem{Base: scratch, Disp: v * s.lanes * s.size()})
 	}
-	for r := range rows {
-		s.broadcast(c, rowA(r), element)
-		for v := range vectors {
-			s.fma(c, element, bv(v), acc(r, v))
-		}
-	}
-	for i := 0; i*5 < rows; i++ {
-		c.ADDQ(csa, base[i])
-	}
-	c.ADDQ(rsb, bRow)
+	c.ADDQ(ldc, scratch)
+	step()
+	c.DECQ(ahead)
+	c.JNE(operand.LabelRef(label("first")))
+	c.Label(label("loop"))
+	step()
 	c.DECQ(counter)
 	c.JNE(operand.LabelRef(label("loop")))
 

@@ -4,50 +4,62 @@
 
 #include "textflag.h"
 
-// func copyRowsAVX512(dst *float32, dstStride int, src *float32, srcStride int, cols int, rows int)
-// Requires: AVX, AVX512F, BMI2, CMOV
-TEXT ·copyRowsAVX512(SB), NOSPLIT, $0-48
-	MOVQ    dst+0(FP), DI
-	MOVQ    dstStride+8(FP), R8
-	MOVQ    src+16(FP), SI
-	MOVQ    srcStride+24(FP), R9
-	MOVQ    cols+32(FP), DX
-	MOVQ    rows+40(FP), CX
-	MOVQ    $0x00000010, R15
-	CMPQ    DX, R15
-	CMOVQLT DX, R15
-	MOVL    $0xffffffff, R13
-	BZHIL   R15, R13, R13
-	KMOVW   R13, K1
-	XORL    AX, AX
-	SUBQ    $0x10, DX
-	CMOVQLT AX, DX
-	MOVQ    $0x00000010, R15
-	CMPQ    DX, R15
-	CMOVQLT DX, R15
-	MOVL    $0xffffffff, R13
-	BZHIL   R15, R13, R13
-	KMOVW   R13, K2
+// func copyRowsVec(dst *byte, dstStep int, src *byte, srcStep int, n int, rows int)
+// Requires: AVX, AVX512BW, AVX512F, BMI2
+TEXT ·copyRowsVec(SB), NOSPLIT, $0-48
+	MOVQ  dst+0(FP), DI
+	MOVQ  dstStep+8(FP), R8
+	MOVQ  src+16(FP), SI
+	MOVQ  srcStep+24(FP), R9
+	MOVQ  n+32(FP), DX
+	MOVQ  rows+40(FP), CX
+	MOVQ  DX, BX
+	ANDQ  $0x3f, BX
+	MOVQ  $-1, R13
+	BZHIQ BX, R13, R13
+	KMOVQ R13, K1
+	SUBQ  BX, DX
+	JE    short
 
 row:
-	VMOVUPS.Z (SI), K1, Z0
-	VMOVUPS.Z 64(SI), K2, Z1
-	VMOVUPS   Z0, K1, (DI)
-	VMOVUPS   Z1, K2, 64(DI)
-	ADDQ      R9, SI
-	ADDQ      R8, DI
-	DECQ      CX
-	JNE       row
+	XORQ AX, AX
+
+vector:
+	VMOVDQU64  (SI)(AX*1), Z0
+	VMOVDQU64  Z0, (DI)(AX*1)
+	ADDQ       $0x40, AX
+	CMPQ       AX, DX
+	JLT        vector
+	TESTQ      BX, BX
+	JE         next
+	VMOVDQU8.Z (SI)(AX*1), K1, Z0
+	VMOVDQU8   Z0, K1, (DI)(AX*1)
+
+next:
+	ADDQ R9, SI
+	ADDQ R8, DI
+	DECQ CX
+	JNE  row
 	VZEROUPPER
 	RET
 
-// func transposeAVX512(dst *float32, dstStride int, src *float32, srcStride int, rows int, cols int)
+short:
+	VMOVDQU8.Z (SI), K1, Z0
+	VMOVDQU8   Z0, K1, (DI)
+	ADDQ       R9, SI
+	ADDQ       R8, DI
+	DECQ       CX
+	JNE        short
+	VZEROUPPER
+	RET
+
+// func transpose32Vec(dst *byte, dstStep int, src *byte, srcStep int, rows int, cols int)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·transposeAVX512(SB), NOSPLIT, $0-48
+TEXT ·transpose32Vec(SB), NOSPLIT, $0-48
 	MOVQ    dst+0(FP), DI
-	MOVQ    dstStride+8(FP), R8
+	MOVQ    dstStep+8(FP), R8
 	MOVQ    src+16(FP), SI
-	MOVQ    srcStride+24(FP), R9
+	MOVQ    srcStep+24(FP), R9
 	MOVQ    rows+32(FP), DX
 	MOVQ    cols+40(FP), CX
 	XORL    R10, R10
@@ -197,32 +209,32 @@ block:
 	VSHUFF32X4 $0x88, Z12, Z8, Z18
 	VSHUFF32X4 $0xdd, Z12, Z8, Z19
 	VSHUFF32X4 $0x88, Z18, Z16, Z0
-	VSHUFF32X4 $0xdd, Z18, Z16, Z8
 	VSHUFF32X4 $0x88, Z19, Z17, Z4
+	VSHUFF32X4 $0xdd, Z18, Z16, Z8
 	VSHUFF32X4 $0xdd, Z19, Z17, Z12
 	VSHUFF32X4 $0x88, Z5, Z1, Z16
 	VSHUFF32X4 $0xdd, Z5, Z1, Z17
 	VSHUFF32X4 $0x88, Z13, Z9, Z18
 	VSHUFF32X4 $0xdd, Z13, Z9, Z19
 	VSHUFF32X4 $0x88, Z18, Z16, Z1
-	VSHUFF32X4 $0xdd, Z18, Z16, Z9
 	VSHUFF32X4 $0x88, Z19, Z17, Z5
+	VSHUFF32X4 $0xdd, Z18, Z16, Z9
 	VSHUFF32X4 $0xdd, Z19, Z17, Z13
 	VSHUFF32X4 $0x88, Z6, Z2, Z16
 	VSHUFF32X4 $0xdd, Z6, Z2, Z17
 	VSHUFF32X4 $0x88, Z14, Z10, Z18
 	VSHUFF32X4 $0xdd, Z14, Z10, Z19
 	VSHUFF32X4 $0x88, Z18, Z16, Z2
-	VSHUFF32X4 $0xdd, Z18, Z16, Z10
 	VSHUFF32X4 $0x88, Z19, Z17, Z6
+	VSHUFF32X4 $0xdd, Z18, Z16, Z10
 	VSHUFF32X4 $0xdd, Z19, Z17, Z14
 	VSHUFF32X4 $0x88, Z7, Z3, Z16
 	VSHUFF32X4 $0xdd, Z7, Z3, Z17
 	VSHUFF32X4 $0x88, Z15, Z11, Z18
 	VSHUFF32X4 $0xdd, Z15, Z11, Z19
 	VSHUFF32X4 $0x88, Z18, Z16, Z3
-	VSHUFF32X4 $0xdd, Z18, Z16, Z11
 	VSHUFF32X4 $0x88, Z19, Z17, Z7
+	VSHUFF32X4 $0xdd, Z18, Z16, Z11
 	VSHUFF32X4 $0xdd, Z19, Z17, Z15
 	VMOVUPS    Z0, K1, (DI)
 	ADDQ       R8, DI
@@ -285,6 +297,140 @@ block:
 	DECQ       CX
 	JE         done
 	VMOVUPS    Z15, K1, (DI)
+	ADDQ       R8, DI
+	DECQ       CX
+	JE         done
+	ADDQ       $0x40, SI
+	JMP        block
+
+done:
+	VZEROUPPER
+	RET
+
+// func transpose64Vec(dst *byte, dstStep int, src *byte, srcStep int, rows int, cols int)
+// Requires: AVX, AVX512F, BMI2, CMOV, MMX+
+TEXT ·transpose64Vec(SB), NOSPLIT, $0-48
+	MOVQ    dst+0(FP), DI
+	MOVQ    dstStep+8(FP), R8
+	MOVQ    src+16(FP), SI
+	MOVQ    srcStep+24(FP), R9
+	MOVQ    rows+32(FP), DX
+	MOVQ    cols+40(FP), CX
+	XORL    R10, R10
+	MOVQ    R9, R11
+	SHLQ    $0x03, R11
+	MOVQ    $0x00000008, R15
+	CMPQ    DX, R15
+	CMOVQLT DX, R15
+	MOVL    $0xffffffff, R13
+	BZHIL   R15, R13, R13
+	KMOVW   R13, K1
+
+block:
+	MOVQ       $0x00000008, R15
+	CMPQ       CX, R15
+	CMOVQLT    CX, R15
+	MOVL       $0xffffffff, R13
+	BZHIL      R15, R13, R13
+	KMOVW      R13, K2
+	MOVQ       SI, AX
+	VMOVUPD.Z  (AX), K2, Z0
+	PREFETCHT0 (AX)(R11*1)
+	MOVQ       R9, BX
+	CMPQ       DX, $0x01
+	CMOVQLE    R10, BX
+	ADDQ       BX, AX
+	VMOVUPD.Z  (AX), K2, Z1
+	PREFETCHT0 (AX)(R11*1)
+	MOVQ       R9, BX
+	CMPQ       DX, $0x02
+	CMOVQLE    R10, BX
+	ADDQ       BX, AX
+	VMOVUPD.Z  (AX), K2, Z2
+	PREFETCHT0 (AX)(R11*1)
+	MOVQ       R9, BX
+	CMPQ       DX, $0x03
+	CMOVQLE    R10, BX
+	ADDQ       BX, AX
+	VMOVUPD.Z  (AX), K2, Z3
+	PREFETCHT0 (AX)(R11*1)
+	MOVQ       R9, BX
+	CMPQ       DX, $0x04
+	CMOVQLE    R10, BX
+	ADDQ       BX, AX
+	VMOVUPD.Z  (AX), K2, Z4
+	PREFETCHT0 (AX)(R11*1)
+	MOVQ       R9, BX
+	CMPQ       DX, $0x05
+	CMOVQLE    R10, BX
+	ADDQ       BX, AX
+	VMOVUPD.Z  (AX), K2, Z5
+	PREFETCHT0 (AX)(R11*1)
+	MOVQ       R9, BX
+	CMPQ       DX, $0x06
+	CMOVQLE    R10, BX
+	ADDQ       BX, AX
+	VMOVUPD.Z  (AX), K2, Z6
+	PREFETCHT0 (AX)(R11*1)
+	MOVQ       R9, BX
+	CMPQ       DX, $0x07
+	CMOVQLE    R10, BX
+	ADDQ       BX, AX
+	VMOVUPD.Z  (AX), K2, Z7
+	PREFETCHT0 (AX)(R11*1)
+	VUNPCKLPD  Z1, Z0, Z20
+	VUNPCKHPD  Z1, Z0, Z1
+	VUNPCKLPD  Z3, Z2, Z21
+	VUNPCKHPD  Z3, Z2, Z3
+	VUNPCKLPD  Z5, Z4, Z22
+	VUNPCKHPD  Z5, Z4, Z5
+	VUNPCKLPD  Z7, Z6, Z23
+	VUNPCKHPD  Z7, Z6, Z7
+	VSHUFF32X4 $0x88, Z21, Z20, Z16
+	VSHUFF32X4 $0xdd, Z21, Z20, Z17
+	VSHUFF32X4 $0x88, Z23, Z22, Z18
+	VSHUFF32X4 $0xdd, Z23, Z22, Z19
+	VSHUFF32X4 $0x88, Z18, Z16, Z0
+	VSHUFF32X4 $0x88, Z19, Z17, Z2
+	VSHUFF32X4 $0xdd, Z18, Z16, Z4
+	VSHUFF32X4 $0xdd, Z19, Z17, Z6
+	VSHUFF32X4 $0x88, Z3, Z1, Z16
+	VSHUFF32X4 $0xdd, Z3, Z1, Z17
+	VSHUFF32X4 $0x88, Z7, Z5, Z18
+	VSHUFF32X4 $0xdd, Z7, Z5, Z19
+	VSHUFF32X4 $0x88, Z18, Z16, Z1
+	VSHUFF32X4 $0x88, Z19, Z17, Z3
+	VSHUFF32X4 $0xdd, Z18, Z16, Z5
+	VSHUFF32X4 $0xdd, Z19, Z17, Z7
+	VMOVUPD    Z0, K1, (DI)
+	ADDQ       R8, DI
+	DECQ       CX
+	JE         done
+	VMOVUPD    Z1, K1, (DI)
+	ADDQ       R8, DI
+	DECQ       CX
+	JE         done
+	VMOVUPD    Z2, K1, (DI)
+	ADDQ       R8, DI
+	DECQ       CX
+	JE         done
+	VMOVUPD    Z3, K1, (DI)
+	ADDQ       R8, DI
+	DECQ       CX
+	JE         done
+	VMOVUPD    Z4, K1, (DI)
+	ADDQ       R8, DI
+	DECQ       CX
+	JE         done
+	VMOVUPD    Z5, K1, (DI)
+	ADDQ       R8, DI
+	DECQ       CX
+	JE         done
+	VMOVUPD    Z6, K1, (DI)
+	ADDQ       R8, DI
+	DECQ       CX
+	JE         done
+	VMOVUPD    Z7, K1, (DI)
 	ADDQ       R8, DI
 	DECQ       CX
 	JE         done

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"fmt"
+	"math/bits"
+
+	"github.com/mmcloughlin/avo/attr"
+	"github.com/mmcloughlin/avo/build"
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// rowCopies emits what moves rows of matrices, with AVX-512.
+func rowCopies(c *build.Context) {
+	for _, k := range rowKernels {
+		k.emit(c, k.name)
+	}
+}
+
+// rowKernels are the functions on rows of bytes.
+var rowKernels = []struct {
+	name, signature string
+	emit            func(c *build.Context, name string)
+}{
+	{"copyRowsVec", copyRowsSignature, copyRows},
+	{"transpose32Vec", transposeSignature, func(c *build.Context, name string) { transpose(c, name, 4) }},
+	{"transpose64Vec", transposeSignature, func(c *build.Context, name string) { transpose(c, name, 8) }},
+}
+
+const (
+	copyRowsSignature  = "func(dst *byte, dstStep int, src *byte, srcStep, n, rows int)"
+	transposeSignature = "func(dst *byte, dstStep int, src *byte, srcStep, rows, cols int)"
+)
+
+// rowFunction starts a function on rows of bytes.
+func rowFunction(c *build.Context, name, signature, doc string) {
+	c.Function(name)
+	c.Attributes(attr.NOSPLIT)
+	c.SignatureExpr(signature)
+	c.Doc(name + " " + doc)
+	c.Pragma("noescape")
+}
+
+// copyRows moves rows of any length, their last part under a mask.
+func copyRows(c *build.Context, name string) {
+	rowFunction(c, name, copyRowsSignature, "copies rows > 0 rows of n > 0 bytes.")
+	dst, dstStep, src, srcStep, n, rows := reg.RDI, reg.R8, reg.RSI, reg.R9, reg.RDX, reg.RCX
+	tail, at := reg.RBX, reg.RAX
+	load(c, "dst", dst, "dstStep", dstStep, "src", src, "srcStep", srcStep, "n", n, "rows", rows)
+	c.MOVQ(n, tail)
+	c.ANDQ(operand.Imm(63), tail)
+	byteMask(c, tail, reg.K1)
+	c.SUBQ(tail, n) // whole vectors
+	c.JE(operand.LabelRef("short"))
+
+	c.Label("row")
+	c.XORQ(at, at)
+	c.Label("vector")
+	c.VMOVDQU64(operand.Mem{Base: src, Index: at, Scale: 1}, reg.Z0)
+	c.VMOVDQU64(reg.Z0, operand.Mem{Base: dst, Index: at, Scale: 1})
+	c.ADDQ(operand.Imm(64), at)
+	c.CMPQ(at, n)
+	c.JLT(operand.LabelRef("vector"))
+	c.TESTQ(tail, tail)
+	c.JE(operand.LabelRef("next"))
+	c.VMOVDQU8_Z(operand.Mem{Base: src, Index: at, Scale: 1}, reg.K1, reg.Z0)
+	c.VMOVDQU8(reg.Z0, reg.K1, operand.Mem{Base: dst, Index: at, Scale: 1})
+	c.Label("next")
+	c.ADDQ(srcStep, src)
+	c.ADDQ(dstStep, dst)
+	c.DECQ(rows)
+	c.JNE(operand.LabelRef("row"))
+	c.VZEROUPPER()
+	c.RET()
+
+	c.Label("short")
+	c.VMOVDQU8_Z(operand.Mem{Base: src}, reg.K1, reg.Z0)
+	c.VMOVDQU8(reg.Z0, reg.K1, operand.Mem{Base: dst})
+	c.ADDQ(srcStep, src)
+	c.ADDQ(dstStep, dst)
+	c.DECQ(rows)
+	c.JNE(operand.LabelRef("short"))
+	c.VZEROUPPER()
+	c.RET()
+}
+
+// byteMask sets the lowest n < 64 bits of a mask.
+func byteMask(c *build.Context, n reg.GPPhysical, k reg.OpmaskPhysical) {
+	all := reg.R13
+	c.MOVQ(operand.I32(-1), all)
+	c.BZHIQ(n, all, all)
+	c.KMOVQ(all, k)
+}
+
+// transpose turns rows into columns, as many at a time as a vector has elements.
+func transpose(c *build.Context, name string, bytes int) {
+	lanes := 64 / bytes
+	doc := fmt.Sprintf("writes element (i, j) of src to (j, i) of dst, for 1 ≤ rows ≤ %d rows and cols > 0 columns of src; steps are in bytes.", lanes)
+	rowFunction(c, name, transposeSignature, doc)
+	dst, dstStep, src, srcStep, rows, cols := reg.RDI, reg.R8, reg.RSI, reg.R9, reg.RDX, reg.RCX
+	row, step, none, ahead := reg.RAX, reg.RBX, reg.R10, reg.R11
+	load(c, "dst", dst, "dstStep", dstStep, "src", src, "srcStep", srcStep, "rows", rows, "cols", cols)
+	c.XORL(none.As32(), none.As32())
+	c.MOVQ(srcStep, ahead) // so many rows on is what the next call reads
+	c.SHLQ(operand.Imm(uint64(bits.Len(uint(lanes))-1)), ahead)
+	lowMask(c, rows, lanes, reg.K1)
+	c.Label("block")
+	lowMask(c, cols, lanes, reg.K2)
+	c.MOVQ(src, row)
+	for r := range lanes { // missing rows read the last one again; the store leaves them out
+		masked := c.VMOVUPS_Z
+		if bytes == 8 {
+			masked = c.VMOVUPD_Z
+		}
+		masked(operand.Mem{Base: row}, reg.K2, zmm[r])
+		c.PREFETCHT0(operand.Mem{Base: row, Index: ahead, Scale: 1})
+		if r < lanes-1 {
+			c.MOVQ(srcStep, step)
+			c.CMPQ(rows, operand.Imm(uint64(r+1)))
+			c.CMOVQLE(none, step)
+			c.ADDQ(step, row)
+		}
+	}
+	if bytes == 4 {
+		turn32(c)
+	} else {
+		turn64(c)
+	}
+	for j := range lanes {
+		if bytes == 4 {
+			c.VMOVUPS(zmm[j], reg.K1, operand.Mem{Base: dst})
+		} else {
+			c.VMOVUPD(zmm[j], reg.K1, operand.Mem{Base: dst})
+		}
+		c.ADDQ(dstStep, dst)
+		c.DECQ(cols)
+		c.JE(operand.LabelRef("done"))
+	}
+	c.ADDQ(operand.Imm(64), src)
+	c.JMP(operand.LabelRef("block"))
+	c.Label("done")
+	c.VZEROUPPER()
+	c.RET()
+}
+
+// turn32 transposes 16 registers of 16 elements.
+func turn32(c *build.Context) {
+	for i := 0; i < 16; i += 2 { // pairs of rows
+		c.VUNPCKLPS(zmm[i+1], zmm[i], zmm[16+i])
+		c.VUNPCKHPS(zmm[i+1], zmm[i], zmm[17+i])
+	}
+	for g := 0; g < 16; g += 4 { // fours of rows: register g+j has columns j, j+4, j+8, j+12
+		for h := range 2 {
+			c.VUNPCKLPD(zmm[18+g+h], zmm[16+g+h], zmm[g+2*h])
+			c.VUNPCKHPD(zmm[18+g+h], zmm[16+g+h], zmm[g+2*h+1])
+		}
+	}
+	for j := range 4 {
+		r := [4]int{j, 4 + j, 8 + j, 12 + j}
+		quarters(c, r, r)
+	}
+}
+
+// turn64 transposes 8 registers of 8 elements.
+func turn64(c *build.Context) {
+	for p := range 4 { // pairs of rows: register 20+p has columns 0, 2, 4, 6, register 2p+1 the others
+		c.VUNPCKLPD(zmm[2*p+1], zmm[2*p], zmm[20+p])
+		c.VUNPCKHPD(zmm[2*p+1], zmm[2*p], zmm[2*p+1])
+	}
+	quarters(c, [4]int{20, 21, 22, 23}, [4]int{0, 2, 4, 6})
+	quarters(c, [4]int{1, 3, 5, 7}, [4]int{1, 3, 5, 7})
+}
+
+// quarters transposes four registers of four quarters each; registers 16 to 19
+// are lost.
+func quarters(c *build.Context, from, to [4]int) {
+	even, odd := operand.Imm(0x88), operand.Imm(0xdd)
+	c.VSHUFF32X4(even, zmm[from[1]], zmm[from[0]], zmm[16])
+	c.VSHUFF32X4(odd, zmm[from[1]], zmm[from[0]], zmm[17])
+	c.VSHUFF32X4(even, zmm[from[3]], zmm[from[2]], zmm[18])
+	c.VSHUFF32X4(odd, zmm[from[3]], zmm[from[2]], zmm[19])
+	c.VSHUFF32X4(even, zmm[18], zmm[16], zmm[to[0]])
+	c.VSHUFF32X4(even, zmm[19], zmm[17], zmm[to[1]])
+	c.VSHUFF32X4(odd, zmm[18], zmm[16], zmm[to[2]])
+	c.VSHUFF32X4(odd, zmm[19], zmm[17], zmm[to[3]])
+}
+
+// load loads parameters, given by name, into registers.
+func load(c *build.Context, pairs ...any) {
+	for i := 0; i < len(pairs); i += 2 {
+		c.Load(c.Param(pairs[i].(string)), pairs[i+1].(reg.Register))
+	}
+}
+
+// lowMask sets the lowest min(n, most) bits of a mask and clears the others.
+func lowMask(c *build.Context, n reg.GPPhysical, most int, k reg.OpmaskPhysical) {
+	wide := reg.R15
+	c.MOVQ(operand.U32(uint32(most)), wide)
+	c.CMPQ(n, wide)
+	c.CMOVQLT(n, wide)
+	c.MOVL(operand.U32(0xffffffff), reg.R13L)
+	c.BZHIL(wide.As32(), reg.R13L, reg.R13L)
+	c.KMOVW(reg.R13L, k)
+}

@@ -1,0 +1,118 @@
+package simd
+
+import (
+	"fmt"
+	"unsafe"
+)
+
+// callBytes is about how much one assembly call moves.
+const callBytes = 4 * chunk
+
+// CopyRows copies rows of n elements whose starts lie dstStep and srcStep
+// elements apart:
+//
+//	dst[i*dstStep+j] = src[i*srcStep+j]    i < rows, j < n
+//
+// dst and src must not overlap, nor the rows of dst.
+func CopyRows[T Elem](dst []T, dstStep int, src []T, srcStep, rows, n int) {
+	if rows == 0 || n == 0 {
+		return
+	}
+	checkRows("CopyRows", "dst", len(dst), dstStep, rows, n)
+	checkRows("CopyRows", "src", len(src), srcStep, rows, n)
+	size := int(unsafe.Sizeof(dst[0]))
+	best.copyRows(bytes(dst), dstStep*size, bytes(src), srcStep*size, rows, n*size)
+}
+
+// checkRows panics unless rows of n elements, step apart, are within length.
+func checkRows(op, name string, length, step, rows, n int) {
+	if step < 0 || rows < 0 || n < 0 || (rows-1)*step+n > length {
+		panic(fmt.Sprintf("simd: %s: %d rows of %d elements, %d apart, are not within a %s of %d", op, rows, n, step, name, length))
+	}
+}
+
+// copyRows is CopyRows in bytes.
+func (l Level) copyRows(dst []byte, dstStep int, src []byte, srcStep, rows, n int) {
+	const long = 1 << 10 // a call a row costs little then
+	if l < AVX512 || n >= long {
+		for i := range rows {
+			copy(dst[i*dstStep:][:n], src[i*srcStep:][:n])
+		}
+		return
+	}
+	each := callBytes / n
+	for i := 0; i < rows; i += each {
+		copyRowsVec(&dst[i*dstStep], dstStep, &src[i*srcStep], srcStep, n, min(each, rows-i))
+	}
+}
+
+// Transpose turns the rows of a matrix into columns:
+//
+//	dst[j*dstStep+i] = src[i*srcStep+j]    i < rows, j < cols
+//
+// dst and src must not overlap, nor the columns of dst.
+func Transpose[T Elem](dst []T, dstStep int, src []T, srcStep, rows, cols int) {
+	if rows == 0 || cols == 0 {
+		return
+	}
+	checkRows("Transpose", "dst", len(dst), dstStep, cols, rows)
+	checkRows("Transpose", "src", len(src), srcStep, rows, cols)
+	transpose(best, dst, dstStep, src, srcStep, rows, cols)
+}
+
+// transpose takes squares of the matrix whose rows and columns lie in so few
+// pages that the processor knows the addresses of all.
+func transpose[T Elem](l Level, dst []T, dstStep int, src []T, srcStep, rows, cols int) {
+	const square = 256
+	for i := 0; i < rows; i += square {
+		for j := 0; j < cols; j += square {
+			r, c := min(square, rows-i), min(square, cols-j)
+			d, s := dst[j*dstStep+i:], src[i*srcStep+j:]
+			if size := int(unsafe.Sizeof(dst[0])); l == AVX512 && size >= 4 {
+				transposeVec(bytes(d), dstStep*size, bytes(s), srcStep*size, r, c, size)
+			} else {
+				transposeGo(d, dstStep, s, srcStep, r, c)
+			}
+		}
+	}
+}
+
+// transposeVec is a square of Transpose for elements of 4 or 8 bytes, steps in bytes.
+func transposeVec(dst []byte, dstStep int, src []byte, srcStep, rows, cols, size int) {
+	lanes := 64 / size
+	for i := 0; i < rows; i += lanes {
+		d, s, n := &dst[i*size], &src[i*srcStep], min(lanes, rows-i)
+		if size == 4 {
+			transpose32Vec(d, dstStep, s, srcStep, n, cols)
+		} else {
+			transpose64Vec(d, dstStep, s, srcStep, n, cols)
+		}
+	}
+}
+
+// transposeGo is a square of Transpose, a tile of 16 by 16 at a time through
+// memory in the first cache, so that each cache line is read and written once.
+func transposeGo[T Elem](dst []T, dstStep int, src []T, srcStep, rows, cols int) {
+	const tile = 16
+	var buf [tile][tile]T
+	for i := 0; i < rows; i += tile {
+		for j := 0; j < cols; j += tile {
+			if i+tile > rows || j+tile > cols {
+				for k := j; k < min(j+tile, cols); k++ {
+					for m := i; m < min(i+tile, rows); m++ {
+						dst[k*dstStep+m] = src[m*srcStep+k]
+					}
+				}
+				continue
+			}
+			for m := range tile {
+				for k, v := range (*[tile]T)(src[(i+m)*srcStep+j:]) {
+					buf[k][m] = v
+				}
+			}
+			for k := range tile {
+				*(*[tile]T)(dst[(j+k)*dstStep+i:]) = buf[k]
+			}
+		}
+	}
+}
