@@ -47,8 +47,8 @@ race:
 	elif [ "$$CI" = true ]; then echo 'the race detector needs a C compiler: run make deps' >&2; exit 1; \
 	else echo 'skipped: the race detector needs a C compiler (make deps)'; fi
 
-test-full: ## every operator on random layouts for 30 minutes; prints its seed
-	$(GO) test ./dtensor -run TestOperatorsFull -v -timeout 60m -dtensor.full 30m
+test-full: ## every operator on every layout, then on random ones for 30 minutes; prints its seed
+	$(GO) test ./dtensor -run '^TestOperators(Full)?$$' -v -timeout 120m -dtensor.full 30m
 
 verify: ## gofmt, vet, staticcheck, generated files
 	@out=$$(gofmt -l .); [ -z "$$out" ] || { echo "not gofmt-ed: $$out" >&2; exit 1; }

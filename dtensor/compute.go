@@ -30,6 +30,27 @@ func sameMesh(op string, ts ...*Tensor) *Mesh {
 	return ts[0].spec.mesh
 }
 
+// sameType throws unless the operands have elements of one type.
+func sameType(op string, ts ...*Tensor) {
+	for i, t := range ts {
+		if t.DType() == ts[0].DType() {
+			continue
+		}
+		list := make([]Operand, len(ts))
+		for k, t := range ts {
+			list[k] = operand(fmt.Sprintf("operand %d", k), t)
+		}
+		refuse(op, fmt.Sprintf("operand %d holds %v, operand 0 %v", i, t.DType(), ts[0].DType()), "Cast one of them", list...)
+	}
+}
+
+// wantIndex throws unless the tensor holds integers.
+func wantIndex(op string, index *Tensor) {
+	if !index.DType().Int() {
+		refuse(op, "the index holds "+index.DType().String(), "Cast it to Int64", operand("index", index))
+	}
+}
+
 // dim normalises a dimension that may count from the end; it throws if it is
 // out of range.
 func (t *Tensor) dim(op string, d int) int {

@@ -25,6 +25,7 @@ import (
 func ScaledDotProductAttention(q, k, v *Tensor, causal bool) *Tensor {
 	const op = "ScaledDotProductAttention"
 	m := sameMesh(op, q, k, v)
+	sameType(op, q, k, v)
 	checkAttention(op, q, k, v)
 	var r *rule
 	if slices.Equal(q.spec.shape, k.spec.shape) && slices.Equal(q.spec.shape, v.spec.shape) {

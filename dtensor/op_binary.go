@@ -68,6 +68,9 @@ func binary(op tensor.BinaryOp, a, b *Tensor) *Tensor {
 	if !ok {
 		r = binaryRule(key, op, a, b)
 	}
+	if a.DType() != b.DType() {
+		sameType(key.op, a, b)
+	}
 	x, y := a.to(r.in[0], key.op), b.to(r.in[1], key.op)
 	out := &Tensor{spec: r.out[0], mask: x.mask.Hold()}
 	if m.coord != nil {

@@ -25,6 +25,7 @@ func (x *Tensor) IndexSelect(dim int, index *Tensor) *Tensor {
 	const op = "IndexSelect"
 	dim = x.dim(op, dim)
 	m := sameMesh(op, x, index)
+	wantIndex(op, index)
 	if index.NDim() != 1 {
 		refuse(op, fmt.Sprintf("the index has %d dimensions", index.NDim()), "give a list", operand("x", x), operand("index", index))
 	}
@@ -58,6 +59,7 @@ func (x *Tensor) Gather(dim int, index *Tensor) *Tensor {
 	const op = "Gather"
 	dim = x.dim(op, dim)
 	m := sameMesh(op, x, index)
+	wantIndex(op, index)
 	return m.pick(pickOp{op: op, dim: dim,
 		declare: func() (*layout.Rule, error) { return layout.Gather(op, x.spec.shape, dim, index.spec.shape) },
 		forward: func(x, at *tensor.Tensor) *tensor.Tensor { return tensor.Gather(x, dim, at) },

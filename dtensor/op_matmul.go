@@ -65,6 +65,9 @@ func (a *Tensor) MatMul(b *Tensor) *Tensor {
 // matmul is the product of matrices, transposed on request. It is not recorded.
 func matmul(a, b *Tensor, transA, transB bool) *Tensor {
 	m := sameMesh("MatMul", a, b)
+	if a.DType() != b.DType() {
+		sameType("MatMul", a, b)
+	}
 	key := keyOf("MatMul", a, b)
 	form := 0
 	if transA {
@@ -105,6 +108,10 @@ var matmulForms = [...]string{"...mk,...kn->...mn", "...km,...kn->...mn", "...mk
 // if the sizes do not fit.
 func (x *Tensor) Linear(w, bias *Tensor) *Tensor {
 	m := sameMesh("Linear", x, w)
+	if x.DType() != w.DType() || bias != nil && x.DType() != bias.DType() {
+		sameType("Linear", x, w)
+		sameType("Linear", x, bias)
+	}
 	var r *rule
 	if bias == nil {
 		r = m.rule(keyOf("Linear", x, w), func() (*layout.Rule, error) { return linearRule(x, w, nil) }, x, w)

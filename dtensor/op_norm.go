@@ -63,13 +63,17 @@ func (x *Tensor) RMSNorm(weight *Tensor, eps float64) *Tensor {
 func norm(op string, x, weight, bias *Tensor, eps float64, f func(x, weight, bias *tensor.Tensor) (y, stats *tensor.Tensor),
 	grad func(gy, x, weight, stats *tensor.Tensor) (gx, gw, gb *tensor.Tensor)) *Tensor {
 	m := sameMesh(op, x, weight)
+	if x.DType() != weight.DType() || bias != nil && x.DType() != bias.DType() {
+		sameType(op, x, weight)
+		sameType(op, x, bias)
+	}
 	n := weight.NDim()
 	if n > x.NDim() || !slices.Equal(x.spec.shape[x.NDim()-n:], weight.spec.shape) || bias != nil && !slices.Equal(bias.spec.shape, weight.spec.shape) {
 		ops := []Operand{operand("x", x), operand("weight", weight)}
 		if bias != nil {
 			ops = append(ops, operand("bias", bias))
 		}
-		refuse(op, fmt.Sprintf("the weight %v does not have the last sizes of x %v, or the bias not those of the weight", weight.Shape(), x.Shape()), "", ops...)
+		refuse(op, fmt.Sprintf("the weight %v does not have the last sizes of x %v, or the bias not those of the weight", weight.Shape(), x.Shape()), fmt.Sprintf("give both the shape %v, or that of more of the last dims", x.Shape()[max(0, x.NDim()-1):]), ops...)
 	}
 	key := keyOf(op, x)
 	key.attr[0] = n

@@ -1,6 +1,7 @@
 package dtensor
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/gorun-spmd/gorun/dtensor/layout"
@@ -30,8 +31,11 @@ func (x *Tensor) Sum(dims []int, keepdim bool) *Tensor {
 
 // Mean returns the mean of the elements of dims: their sum over their number
 // in the global tensor, whatever the shards. Its gradient is dy over that
-// number, repeated.
+// number, repeated. It throws a *LayoutError for integers.
 func (x *Tensor) Mean(dims []int, keepdim bool) *Tensor {
+	if !x.DType().Float() {
+		refuse("Mean", "the input holds "+x.DType().String(), "Cast it to a floating-point type", operand("input", x))
+	}
 	n := 1
 	for d, mask := 0, x.dims("Mean", dims); d < x.NDim(); d++ {
 		if mask>>d&1 != 0 {
@@ -51,7 +55,8 @@ func (x *Tensor) divide(v float64) *Tensor {
 }
 
 // Amax returns the largest elements of dims, NaN if one is NaN. Its gradient
-// is shared equally by the elements that equal the result.
+// is shared equally by the elements that equal the result. It throws a
+// *LayoutError for dims without elements.
 func (x *Tensor) Amax(dims []int, keepdim bool) *Tensor {
 	return x.extreme(tensor.OpAmax, dims, keepdim)
 }
@@ -62,6 +67,11 @@ func (x *Tensor) Amin(dims []int, keepdim bool) *Tensor {
 }
 
 func (x *Tensor) extreme(op tensor.ReduceOp, dims []int, keepdim bool) *Tensor {
+	for d, mask := 0, x.dims(op.String(), dims); d < x.NDim(); d++ {
+		if mask>>d&1 != 0 && x.spec.shape[d] == 0 {
+			refuse(op.String(), fmt.Sprintf("dim %d has no elements", d), "reduce a dim that has", operand("input", x))
+		}
+	}
 	out := x.reduce(op, dims, keepdim)
 	if x.tracked() {
 		in, y := x.Detach(), out.Detach()

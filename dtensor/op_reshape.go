@@ -90,7 +90,7 @@ func (t *Tensor) fillShape(dst, shape []int) []int {
 		n = t.spec.numel
 	}
 	if n != t.spec.numel {
-		refuse("Reshape", fmt.Sprintf("%v has %d elements, the input %d", slices.Clone(shape), n, t.spec.numel), "", operand("input", t))
+		refuse("Reshape", fmt.Sprintf("%v has %d elements, the input %d", slices.Clone(shape), n, t.spec.numel), "keep their number, or give one size as -1", operand("input", t))
 	}
 	return dst
 }
@@ -111,7 +111,7 @@ func (t *Tensor) Unsqueeze(dim int) *Tensor {
 func (t *Tensor) Squeeze(dim int) *Tensor {
 	dim = t.dim("Squeeze", dim)
 	if t.spec.shape[dim] != 1 {
-		refuse("Squeeze", fmt.Sprintf("dim %d has size %d, not 1", dim, t.spec.shape[dim]), "", operand("input", t))
+		refuse("Squeeze", fmt.Sprintf("dim %d has size %d, not 1", dim, t.spec.shape[dim]), "squeeze a dim of size 1", operand("input", t))
 	}
 	return t.Reshape(slices.Delete(slices.Clone(t.spec.shape), dim, dim+1)...)
 }

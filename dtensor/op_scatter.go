@@ -22,6 +22,8 @@ func (x *Tensor) ScatterAdd(dim int, index, src *Tensor) *Tensor {
 	const op = "ScatterAdd"
 	dim = x.dim(op, dim)
 	sameMesh(op, x, index, src)
+	sameType(op, x, src)
+	wantIndex(op, index)
 	if !slices.Equal(index.spec.shape, src.spec.shape) {
 		refuse(op, fmt.Sprintf("the index has shape %v, src %v", index.Shape(), src.Shape()), "make them equal", operand("index", index), operand("src", src))
 	}
@@ -42,6 +44,8 @@ func (x *Tensor) IndexAdd(dim int, index, src *Tensor) *Tensor {
 	const op = "IndexAdd"
 	dim = x.dim(op, dim)
 	sameMesh(op, x, index, src)
+	sameType(op, x, src)
+	wantIndex(op, index)
 	want := slices.Clone(x.spec.shape)
 	if index.NDim() == 1 {
 		want[dim] = index.Numel()

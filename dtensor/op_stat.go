@@ -28,7 +28,7 @@ func (x *Tensor) Var(dims []int, correction float64, keepdim bool) *Tensor {
 
 // LogSumExp returns ln Σ eˣ over dims, all for none, without overflow.
 func (x *Tensor) LogSumExp(dims []int, keepdim bool) *Tensor {
-	top := x.Detach().Amax(dims, true)
+	top := x.Detach().reduce(tensor.OpAmax, dims, true)
 	// Where all is -Inf, or an element is Inf, the difference would be NaN.
 	top = top.MaskedFill(top.Abs().CompareScalar(tensor.OpEq, math.Inf(1)), 0)
 	sum := x.Sub(top).Exp().Sum(dims, true).Log().Add(top)

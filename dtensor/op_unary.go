@@ -212,6 +212,7 @@ func (x *Tensor) Cast(dt tensor.DType) *Tensor {
 // shapes broadcast.
 func (a *Tensor) Compare(op tensor.CompareOp, b *Tensor) *Tensor {
 	m := sameMesh(op.String(), a, b)
+	sameType(op.String(), a, b)
 	name := op.String()
 	r := m.rule(keyOf(name, a, b), func() (*layout.Rule, error) { return pointwise(name, layout.Opaque, a, b) }, a, b)
 	x, y := a.to(r.in[0], name), b.to(r.in[1], name)

@@ -2,11 +2,15 @@ package dtensor_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/commtest"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/tensor"
@@ -67,6 +71,46 @@ func TestSilentlyWrongElsewhere(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Misuse throws the same error on every rank, one outside the mesh too, which
+// names the operator, its operands and what to do.
+func TestRefusals(t *testing.T) {
+	commtest.Run(t, 3, func(ctx context.Context, world *comm.Comm) error {
+		m, err := dtensor.NewMeshOf(world, []int{2, 0}, dtensor.Axis{Name: "x", Size: 2})
+		if err != nil {
+			return err
+		}
+		R, S := layout.Replicate(), layout.Shard
+		of := func(dt tensor.DType, p layout.Placement, shape ...int) T { return dtensor.Zeros(m, dt, shape, p) }
+		x, double, ids := of(tensor.Float32, S(0), 4, 6), of(tensor.Float64, R, 6), of(tensor.Int64, R, 3)
+		for _, c := range []struct {
+			says string
+			f    func()
+		}{
+			{"Add: operand 0 [4, 6] S(0) on (x=2), operand 1 [6] R on (x=2): operand 1 holds float64, operand 0 float32; Cast", func() { x.Add(double) }},
+			{"Lt: operand 0 [4, 6] S(0)", func() { x.Compare(tensor.OpLt, double) }},
+			{"MatMul: operand 0 [4, 6] S(0)", func() { x.MatMul(double) }},
+			{"Linear: operand 0 [4, 6] S(0)", func() { x.Linear(of(tensor.Float64, R, 2, 6), nil) }},
+			{"Linear: operand 0 [4, 6] S(0)", func() { x.Linear(of(tensor.Float32, R, 6, 6), double) }},
+			{"LayerNorm: operand 0 [4, 6] S(0)", func() { x.LayerNorm(double, nil, 1e-5) }},
+			{"LayerNorm: operand 1 is nil", func() { x.LayerNorm(nil, nil, 1e-5) }},
+			{"IndexAdd: operand 0 [4, 6] S(0)", func() { x.IndexAdd(0, ids, of(tensor.Float64, R, 3, 6)) }},
+			{"Gather: index [4, 6] S(0) on (x=2): the index holds float32; Cast it to Int64", func() { x.Gather(0, x) }},
+			{"Mean: input [3] R on (x=2): the input holds int64; Cast", func() { ids.Mean(nil, false) }},
+			{"Amax: input [0, 2] R on (x=2): dim 0 has no elements", func() { of(tensor.Float32, R, 0, 2).Amax([]int{0}, false) }},
+			{"Reshape: input [4, 6] S(0) on (x=2): [5 5] has 25 elements, the input 24; keep", func() { x.Reshape(5, 5) }},
+			{"make them equal", func() { x.MatMul(of(tensor.Float32, R, 5, 3)) }},
+			{"give one for each axis", func() { x.Redistribute(R, R) }},
+			{"use a dim from -2 to 1", func() { x.Redistribute(S(2)) }},
+		} {
+			var wrong *dtensor.LayoutError
+			if err := dtensor.Try(ctx, m, c.f); !errors.As(err, &wrong) || !strings.Contains(err.Error(), c.says) {
+				return fmt.Errorf("the error is %v, want one that says %q", err, c.says)
+			}
+		}
+		return nil
+	})
 }
 
 // A tensor prints as its type and layout.
