@@ -60,7 +60,7 @@ func (t *Tensor) Ptr() unsafe.Pointer { return t.ptr("Ptr") }
 // ptr is Ptr on behalf of op.
 func (t *Tensor) ptr(op string) unsafe.Pointer {
 	if t.block != nil && t.block.Gen() != t.gen {
-		throwUse(op, "%v is used after its scope closed or it was freed; pass it to Scope.Keep before", t.brief())
+		throwUse(op, "%v is used after its scope closed or it was freed; pass it to Keep before", t.brief())
 	}
 	return t.addr
 }
