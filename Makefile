@@ -104,7 +104,7 @@ deps-ptx: ## install nvcc, which makes tensor/cuda/kernels/*.ptx (Debian's non-f
 
 test-gpu: build ## on a machine with an NVIDIA GPU: kernels, every recorded case and a training run on it
 	GORUN_TEST_GPU=1 $(GO) test -count=1 ./tensor/cuda
-	for n in 1 2 4; do bin/gorun -np $$n ./internal/conformance -resize -device cuda internal/conformance/testdata || exit 1; done
+	GORUN_TEST_GPU=1 $(GO) test -count=1 -run TestOnGPURanks ./internal/conformance
 	bin/gorun -np 2 ./examples/train -device cuda -steps 20 -plot ''
 	@if command -v compute-sanitizer >/dev/null; then GORUN_TEST_GPU=1 $(GO) test -c -o bin/cuda.test ./tensor/cuda && cd tensor/cuda && compute-sanitizer --error-exitcode 1 ../../bin/cuda.test -test.short; \
 	else echo 'compute-sanitizer is not installed: not run'; fi
