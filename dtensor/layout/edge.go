@@ -104,19 +104,20 @@ func (p *planner) masksAtOnce(a, b *node) bool {
 // none: what happens to the rows before would have to happen to the mask as well.
 // For the same reason ids are masked in the last step.
 func (p *planner) unmasksAtOnce(a *node, changed uint64) bool {
-	var masked, held, kept uint64
+	var masked, kept uint64
+	held := true // the masks are those of from, and nothing was masked anew
 	for i := range a.places {
 		if a.places[i].IsMask() {
 			masked |= 1 << i
 		}
-		if p.from.places[i].IsMask() {
-			held |= 1 << i
+		if a.places[i].IsMask() || p.from.places[i].IsMask() {
+			held = held && a.places[i] == p.from.places[i]
 		}
 		if p.to.places[i].IsMask() {
 			kept |= 1 << i
 		}
 	}
-	return masked&^changed == 0 || masked&^held == 0 && kept != 0 && masked&changed == 0
+	return masked&^changed == 0 || held && kept != 0 && masked&changed == 0
 }
 
 // innermost reports whether no other axis shards what the given axes leave over:
