@@ -3,6 +3,8 @@ package launcher
 import (
 	"fmt"
 	"regexp"
+
+	"github.com/gorun-spmd/gorun/internal/job"
 )
 
 // gpuList is what CUDA_VISIBLE_DEVICES takes: numbers, or identifiers of devices.
@@ -23,7 +25,7 @@ func (o *options) gpuVariables() []string {
 	case "":
 		return nil
 	case "auto", "none":
-		return []string{"GORUN_GPUS=" + o.gpus}
+		return []string{job.GPUsVar + "=" + o.gpus}
 	}
-	return []string{"GORUN_GPUS=auto", "CUDA_VISIBLE_DEVICES=" + o.gpus}
+	return []string{job.GPUsVar + "=" + o.gpus, "CUDA_VISIBLE_DEVICES=" + o.gpus}
 }

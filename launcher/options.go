@@ -28,7 +28,7 @@ type options struct {
 	output         string // folder for one file a rank; "" for standard output
 	trace          string // file; "" for none
 	restarts       int    // after failures, at most
-	gpus           string // "auto", "none" or a list for CUDA_VISIBLE_DEVICES
+	gpus           string // "auto", "none", a list for CUDA_VISIBLE_DEVICES, or ""
 
 	dryRun, reportBindings bool
 

@@ -12,13 +12,10 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/internal/job"
 	"github.com/gorun-spmd/gorun/tensor"
 	"github.com/gorun-spmd/gorun/tensor/cuda"
 )
-
-// gpusVariable is the variable by which gorun --gpus tells the ranks: "none" for the
-// CPU, "auto" or nothing for a GPU if there is one.
-const gpusVariable = "GORUN_GPUS"
 
 // A chooser opens the device of a rank's tensors when the first is made.
 type chooser struct {
@@ -29,8 +26,8 @@ type chooser struct {
 
 // UseDevice says where this rank's tensors live: "cpu"; "cuda" for the GPU whose
 // number is the rank's among those of its host, modulo their number; "cuda:1" for
-// one of them; "auto" for a GPU if there is one and gorun --gpus does not forbid it,
-// which is what holds without a call. CUDA_VISIBLE_DEVICES chooses and orders the
+// one of them; "auto" for what gorun --gpus says, the CPU without it, which is what
+// holds without a call. CUDA_VISIBLE_DEVICES chooses and orders the
 // GPUs. It is called before the first mesh is made, with the same argument on every
 // rank. Its error says what is missing.
 func UseDevice(ctx context.Context, name string) error {
@@ -74,12 +71,15 @@ func (r *rank) offerDevice() {
 
 // openDevice opens the device that name asks for.
 func (r *rank) openDevice(name string) (tensor.Device, error) {
-	none := os.Getenv(gpusVariable) == "none"
-	if name == "cpu" || name == "auto" && none {
+	gpus := os.Getenv(job.GPUsVar)
+	if name == "cpu" || name == "auto" && (gpus == "" || gpus == "none") {
 		return tensor.NewCPU(r.world.Memory()), nil
 	}
-	if none {
-		return nil, fmt.Errorf("runtime: the program wants %s, but %s is none: start it without --gpus none", name, gpusVariable)
+	if gpus == "none" {
+		return nil, fmt.Errorf("runtime: the program wants %s, but %s is none: start it without --gpus none", name, job.GPUsVar)
+	}
+	if name == "auto" && gpus != "auto" {
+		name = "cuda" // they are named: it is an error if they are not there
 	}
 	drv, err := cuda.Load()
 	switch {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,6 +25,36 @@ func TestOnGPURanks(t *testing.T) {
 	bin := build(t)
 	for _, n := range ranks {
 		onGPU(t, bin, n, env)
+	}
+}
+
+// TestChoiceOfDevice holds what gorun --gpus and a program's own wish come to.
+func TestChoiceOfDevice(t *testing.T) {
+	bin := build(t)
+	fake := []string{"GORUN_CUDA_LIB=" + cudatest.Library(t), "GORUN_CUBLAS_LIB=none"}
+	none := []string{"GORUN_CUDA_LIB=none.so"}
+	const onGPUs, passed = "tensors on GPUs", "passed, 0 failed"
+	for _, c := range []struct {
+		env, gpus, program []string
+		want, not          string
+	}{
+		{fake, nil, nil, passed, onGPUs},
+		{fake, []string{"--gpus", "auto"}, nil, onGPUs, "1 failed"},
+		{fake, []string{"--gpus", "0"}, nil, onGPUs, "1 failed"},
+		{fake, []string{"--gpus", "auto"}, []string{"-device", "cpu"}, passed, onGPUs},
+		{fake, []string{"--gpus", "none"}, []string{"-device", "cuda"}, "GORUN_GPUS is none: start it without --gpus none", passed},
+		{none, []string{"--gpus", "auto"}, nil, passed, onGPUs},
+		{none, []string{"--gpus", "0"}, nil, "none.so", passed},
+	} {
+		args := slices.Concat([]string{"-np", "2"}, c.gpus, []string{filepath.Join(bin, "conformance")}, c.program, []string{"testdata/relu.jsonl"})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		cmd := exec.CommandContext(ctx, filepath.Join(bin, "gorun"), args...)
+		cmd.Env = append(os.Environ(), c.env...)
+		out, _ := cmd.CombinedOutput()
+		cancel()
+		if s := string(out); !strings.Contains(s, c.want) || strings.Contains(s, c.not) {
+			t.Errorf("%v, %v: want %q and not %q:\n%s", c.env, args, c.want, c.not, s)
+		}
 	}
 }
 

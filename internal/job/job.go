@@ -43,6 +43,11 @@ const (
 // itself: they put it together, and rank 0 writes it. It is no part of the contract.
 const TraceVar = "GORUN_TRACE"
 
+// GPUsVar is the variable by which gorun --gpus tells the ranks where tensors are to
+// live: "none" (or nothing) on the CPU, "auto" on GPUs if there are any, and else on
+// the GPUs that it lists.
+const GPUsVar = "GORUN_GPUS"
+
 // MaxSize is the largest number of ranks a job may have.
 const MaxSize = 1 << 20
 

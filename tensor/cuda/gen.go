@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 )
 
@@ -21,6 +22,10 @@ import (
 // compiles its code for newer ones. Without -fmad=false the compiler would contract
 // a·b + c to one rounding where the CPU does not.
 var flags = []string{"-ptx", "-arch=compute_80", "-fmad=false", "-O3", "-std=c++14"}
+
+// internal is what nvcc puts before the names of a file's own functions: with a hash
+// of the folder that the file lies in.
+var internal = regexp.MustCompile(`_INTERNAL_[0-9a-f]{8}_`)
 
 // version is that of the nvcc whose output is kept.
 const version = "V11.8.89"
@@ -60,6 +65,7 @@ func main() {
 		check(cmd.Run())
 		ptx, err := os.ReadFile(made)
 		check(err)
+		ptx = internal.ReplaceAll(ptx, []byte("_INTERNAL_"))
 		fmt.Fprintf(&sums, "%s %x %x\n", filepath.Base(source), sha256.Sum256(append(bytes.Clone(common), text...)), sha256.Sum256(ptx))
 		write(strings.TrimSuffix(source, ".cu")+".ptx", ptx, *verify)
 	}
