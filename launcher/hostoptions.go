@@ -156,7 +156,7 @@ here. If all hosts are this one, gorun starts the ranks itself.
 Without -np there is one rank for each slot. --timeout, --grace, --wdir, -x and
 Ctrl-C do what they do on one host. --tag-output and --output look as the
 launcher has them. --bind-to is none. There are no --max-restarts, and what
-hangs is found by --timeout alone. A host that is not heard of for 12 s ends
+hangs is found by --timeout alone. A host that is not heard of for 9 s ends
 the job, unless --hang-timeout is 0. The exit status is that of the rank that
 failed, if it could tell, and else the launcher's: MPICH's gives a bare signal
 number, and lets ranks without MPI go on when one fails.

@@ -193,7 +193,7 @@ gorun starts one program as N ranks: an executable, a Go package or .go files.
   --timeout TIME      end the job after TIME (90, 90s, 1m30s), exit status 124
   --hang-timeout TIME end it when nothing moves for TIME (5m; 0: never), status
                       123, and at once when ranks wait for each other
-  --gpus WHAT         0,2: tensors on these; auto: if there are any; none (default)
+  --gpus WHAT         0,2: tensors on these; auto: on what is there; none
   --grace TIME        from asking ranks to end until they are killed (5s)
   --max-restarts N    start a failed job again, up to N times (0)
   --dry-run           print what would be started      (and: --version, -h)
