@@ -36,8 +36,12 @@ func newArena(seg *control.Segment, rank int) *Arena {
 	return &Arena{seg: seg, rank: rank, base: base, size: size, free: []extent{{0, size}}}
 }
 
+// hugeBytes is the size of a huge page.
+const hugeBytes = 2 << 20
+
 // Alloc returns bytes of page-aligned shared memory, at the lowest address
-// where they fit. Its contents are unspecified.
+// where they fit; what can hold huge pages begins with one if there is room to.
+// Its contents are unspecified.
 func (a *Arena) Alloc(bytes int) (unsafe.Pointer, error) {
 	need := pages(bytes)
 	a.mu.Lock()
@@ -49,13 +53,14 @@ func (a *Arena) Alloc(bytes int) (unsafe.Pointer, error) {
 		if err := a.seg.Reserve(need); err != nil {
 			return nil, fmt.Errorf("shm: Alloc: %d bytes on rank %d, which has %d: %w", bytes, a.rank, a.used, err)
 		}
-		if e.hi-e.lo == need {
-			a.free = slices.Delete(a.free, i, i+1)
-		} else {
-			a.free[i].lo += need
+		at := e.lo
+		if first := (e.lo + hugeBytes - 1) &^ (hugeBytes - 1); need >= hugeBytes && first+need <= e.hi {
+			at = first
 		}
+		left := slices.DeleteFunc([]extent{{e.lo, at}, {at + need, e.hi}}, func(e extent) bool { return e.lo == e.hi })
+		a.free = slices.Replace(a.free, i, i+1, left...)
 		a.used += need
-		return unsafe.Add(a.base, e.lo), nil
+		return unsafe.Add(a.base, at), nil
 	}
 	return nil, fmt.Errorf("shm: Alloc: %d bytes on rank %d: its arena of %d bytes has %d in use and no gap of that size; use more ranks or smaller tensors",
 		bytes, a.rank, a.size, a.used)

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -47,22 +48,45 @@ func checkSize(f *os.File, bytes int) error {
 
 // mapFile maps all of f, shared, taking memory only as it is touched.
 func mapFile(f *os.File, bytes int) (unsafe.Pointer, error) {
-	p, err := unix.MmapPtr(int(f.Fd()), 0, nil, uintptr(bytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
+	return mapAt(f, nil, bytes, 0)
+}
+
+// mapAt is mapFile at an address, with flags that say so.
+func mapAt(f *os.File, at unsafe.Pointer, bytes, flags int) (unsafe.Pointer, error) {
+	p, err := unix.MmapPtr(int(f.Fd()), 0, at, uintptr(bytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE|flags)
 	if err != nil {
 		return nil, fmt.Errorf("mapping %d bytes of %s: %w (a limit on address space, ulimit -v, must allow all ranks' arenas)", bytes, f.Name(), err)
 	}
 	return p, nil
 }
 
-// mapArena maps an arena after checking its size. Huge pages are advice only:
-// most kernels are set to refuse them for shared memory.
+// hugeBytes is the size of a huge page on the machines we know.
+const hugeBytes = 2 << 20
+
+// mapArena maps an arena after checking its size, at an address where a huge page
+// of the file can be one of the process.
 func mapArena(f *os.File, bytes int) (unsafe.Pointer, error) {
 	if err := checkSize(f, bytes); err != nil {
 		return nil, err
 	}
-	p, err := mapFile(f, bytes)
+	room, err := unix.MmapPtr(-1, 0, nil, uintptr(bytes)+hugeBytes, unix.PROT_NONE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
 	if err != nil {
-		return nil, err
+		return mapFile(f, bytes)
+	}
+	before := -uintptr(room) & (hugeBytes - 1)
+	at := unsafe.Add(room, before)
+	p, err := mapAt(f, at, bytes, unix.MAP_FIXED)
+	if err != nil {
+		return nil, errors.Join(err, unix.MunmapPtr(room, uintptr(bytes)+hugeBytes))
+	}
+	// What is left of the room on both sides goes; addresses alone are lost if not.
+	page := uintptr(os.Getpagesize())
+	end := (uintptr(bytes) + page - 1) &^ (page - 1)
+	if before > 0 {
+		_ = unix.MunmapPtr(room, before)
+	}
+	if rest := uintptr(bytes) + hugeBytes - before; rest > end {
+		_ = unix.MunmapPtr(unsafe.Add(at, end), rest-end)
 	}
 	_ = unix.Madvise(unsafe.Slice((*byte)(p), bytes), unix.MADV_HUGEPAGE)
 	return p, nil
