@@ -90,10 +90,10 @@ func (c *Comm) progress() {
 		q.mu.Lock()
 		p := q.first
 		q.mu.Unlock()
-		c.mu.Lock()
+		c.account.mu.Lock()
 		c.call = p.call
 		p.err = c.run(p.ctx)
-		c.mu.Unlock()
+		c.account.mu.Unlock()
 		q.mu.Lock()
 		q.first = p.next
 		more := q.first != nil

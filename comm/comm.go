@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/gorun-spmd/gorun/internal/mem"
 )
@@ -22,12 +21,11 @@ type Comm struct {
 	backend    Backend
 	queue      queue
 
-	mu     sync.Mutex // held during a call; guards what follows
-	call   Call       // the call in progress, here so that it does not escape anew each time
-	seq    uint64     // calls made
-	splits int        // communicators made from this one
-	err    error      // the first error; sticky
-	stats  counters
+	account *account // its lock is held during a call, and guards what follows
+	call    Call     // the call in progress, here so that it does not escape anew each time
+	seq     uint64   // calls made
+	splits  int      // communicators made from this one
+	err     error    // the first error; sticky
 
 	// What a recording counts, see Event.Number.
 	letters uint64
@@ -41,7 +39,7 @@ func NewWorld(b Backend) *Comm {
 	for r := range world {
 		world[r] = r
 	}
-	c := &Comm{name: "world", shared: &shared{attrs: map[any]any{}}}
+	c := &Comm{name: "world", shared: newShared()}
 	c.fill(b, b.Rank(), world, b.Memory())
 	return c
 }
@@ -54,7 +52,7 @@ func (c *Comm) fill(b Backend, rank int, world []int, memory mem.Allocator) {
 		b = &solo{world: world[0]}
 	}
 	c.backend, c.rank, c.size, c.world, c.memory = b, rank, len(world), world, memory
-	c.shared.join(c)
+	c.account = c.shared.ledger.open(c)
 }
 
 // Rank returns this rank's number in the communicator, from 0.
@@ -100,8 +98,8 @@ func (c *Comm) Attr(key any, make func() any) any { return c.shared.attr(key, ma
 // ranks, and cannot be used again.
 func (c *Comm) Do(ctx context.Context, call Call) error {
 	c.drain()
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.account.mu.Lock()
+	defer c.account.mu.Unlock()
 	c.call = call
 	return c.run(ctx)
 }
@@ -110,8 +108,8 @@ func (c *Comm) Do(ctx context.Context, call Call) error {
 // it is kept: copying one takes a good part of the time of a small collective.
 func (c *Comm) do(ctx context.Context, kind Kind, op Op, root int, dst, src Buffer) error {
 	c.drain()
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.account.mu.Lock()
+	defer c.account.mu.Unlock()
 	c.call = Call{}
 	call := &c.call
 	call.Kind, call.Op, call.Root = kind, op, root
@@ -135,7 +133,7 @@ func (c *Comm) run(ctx context.Context) error {
 		c.backend.Abort(err)
 		return c.fail(err)
 	}
-	c.stats.add(call)
+	c.account.add(call)
 	var err error
 	if r := c.shared.recorder.Load(); r != nil {
 		err = r.observe(c, call, func() error { return c.carry(ctx, call) })
@@ -162,8 +160,8 @@ func (c *Comm) fail(err error) error {
 // joins none and gets nil. A group of one rank makes no shared state.
 func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 	c.drain()
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.account.mu.Lock()
+	defer c.account.mu.Unlock()
 	all, err := c.exchange(ctx, int64(color), int64(key))
 	if err != nil {
 		return nil, err
@@ -190,8 +188,8 @@ func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 // of c must call it with the same list; those outside it get nil.
 func (c *Comm) Group(ctx context.Context, ranks []int) (*Comm, error) {
 	c.drain()
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.account.mu.Lock()
+	defer c.account.mu.Unlock()
 	hash := int64(hashCounts(ranks))
 	all, err := c.exchange(ctx, hash, int64(len(ranks)))
 	if err != nil {

@@ -85,7 +85,7 @@ func (r *Recording) Events() []Event {
 
 // Stats counts the calls so far.
 func (r *Recording) Stats() Stats {
-	s := Stats{Causes: map[Cause]Count{}}
+	s := newStats()
 	for _, e := range r.Events() {
 		s.Kinds[e.Kind].add(e.Bytes)
 		if e.Cause != "" {

@@ -9,9 +9,13 @@ import (
 type shared struct {
 	mu       sync.Mutex
 	attrs    map[any]any
-	comms    []*Comm
+	ledger   *ledger
 	recorder atomic.Pointer[Recording]
 	staging  atomic.Pointer[staging]
+}
+
+func newShared() *shared {
+	return &shared{attrs: map[any]any{}, ledger: &ledger{accounts: map[*account]struct{}{}, past: newStats()}}
 }
 
 func (s *shared) attr(key any, make func() any) any {
@@ -29,16 +33,4 @@ func (s *shared) attr(key any, make func() any) any {
 	}
 	s.attrs[key] = v
 	return v
-}
-
-func (s *shared) join(c *Comm) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.comms = append(s.comms, c)
-}
-
-func (s *shared) all() []*Comm {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.comms[:len(s.comms):len(s.comms)]
 }

@@ -22,6 +22,8 @@ type Stats struct {
 	Causes map[Cause]Count // calls whose Cause is not ""
 }
 
+func newStats() Stats { return Stats{Causes: map[Cause]Count{}} }
+
 // A Cause is a kind of call for a cause.
 type Cause struct {
 	Kind  Kind
@@ -56,49 +58,4 @@ func (s Stats) list(format func(Kind, Count) string) string {
 		}
 	}
 	return strings.Join(parts, ", ")
-}
-
-// counters are the statistics of one communicator.
-type counters struct {
-	kinds  [Kinds]Count
-	causes map[Cause]*Count
-}
-
-func (s *counters) add(call *Call) {
-	bytes := call.Bytes()
-	s.kinds[call.Kind].add(bytes)
-	if call.Cause == "" {
-		return
-	}
-	key := Cause{call.Kind, call.Cause}
-	n := s.causes[key]
-	if n == nil {
-		if s.causes == nil {
-			s.causes = map[Cause]*Count{}
-		}
-		n = new(Count)
-		s.causes[key] = n
-	}
-	n.add(bytes)
-}
-
-// Stats returns what this rank has called so far on all communicators split
-// from c's world, c's own included. It waits for calls in progress.
-func (c *Comm) Stats() Stats {
-	s := Stats{Causes: map[Cause]Count{}}
-	for _, m := range c.shared.all() {
-		m.mu.Lock()
-		for k, n := range m.stats.kinds {
-			s.Kinds[k].Calls += n.Calls
-			s.Kinds[k].Bytes += n.Bytes
-		}
-		for key, n := range m.stats.causes {
-			sum := s.Causes[key]
-			sum.Calls += n.Calls
-			sum.Bytes += n.Bytes
-			s.Causes[key] = sum
-		}
-		m.mu.Unlock()
-	}
-	return s
 }

@@ -114,7 +114,7 @@ func (e told) Error() string { return e.text }
 func (e told) Unwrap() error { return e.is }
 
 // stamp names the notes of one disagreement.
-func (r *Rank) stamp(seq uint64) uint64 { return r.region.offset<<20 ^ seq*2654435761 | 1 }
+func (r *Rank) stamp(seq uint64) uint64 { return r.region.id*0x9e3779b97f4a7c15 ^ seq*2654435761 | 1 }
 
 // disagreement waits for both sides' notes, writing this rank's own if it is
 // one of them, and makes the error that all ranks return.
@@ -177,6 +177,7 @@ func (r *Rank) leave() {
 		}
 		time.Sleep(time.Millisecond)
 	}
+	r.haunted = true
 }
 
 // anybodyInside reports whether some rank may still be in the call that this
@@ -195,7 +196,7 @@ func (r *Rank) anybodyInside() bool {
 
 // log notes the call in the flight recorder.
 func (r *Rank) log(call *comm.Call, seq uint64, f comm.Fingerprint) {
-	r.job.seg.Log(r.job.rank, control.Call{Comm: r.region.offset, Seq: seq, What: f.What, Count: f.Count}, call.Bytes())
+	r.job.seg.Log(r.job.rank, control.Call{Comm: r.region.id, Seq: seq, What: f.What, Count: f.Count}, call.Bytes())
 }
 
 // uneven ends the communicator because rank from sends another number of

@@ -34,8 +34,9 @@ type head struct {
 	size    uint32
 	_       uint32
 	seq     uint64
+	life    uint64 // how many communicators have had this region before
 	cause   [causeBytes]byte
-	_       [line - 40]byte
+	_       [line - 48]byte
 }
 
 // slot is one call of one rank.
@@ -68,7 +69,8 @@ type member struct {
 
 	step atomic.Uint64 // how many times it has passed a point within calls
 	left atomic.Uint32 // it makes no more calls: it has had an error
-	_    [line - 12]byte
+	gone atomic.Uint32 // nor does it touch the region again
+	_    [line - 16]byte
 
 	bell     atomic.Uint32 // futex, raised to wake
 	sleepers atomic.Uint32
@@ -115,7 +117,8 @@ func countsStride(n int) int { return (2*2*8*n + line - 1) &^ (line - 1) }
 // region is a mapped region.
 type region struct {
 	base    unsafe.Pointer
-	offset  uint64 // in the control segment: the communicator's name to others
+	offset  uint64 // in the control segment
+	id      uint64 // the communicator's name to others: offset and, from bit 32, head.life
 	size    int
 	at      layout
 	head    *head
@@ -124,6 +127,7 @@ type region struct {
 
 func newRegion(base unsafe.Pointer, offset uint64, n int) *region {
 	g := &region{base: base, offset: offset, size: n, at: layoutOf(n), head: (*head)(base)}
+	g.id = offset | g.head.life<<32
 	for m := range n {
 		g.members = append(g.members, (*member)(unsafe.Add(base, g.at.members+m*int(unsafe.Sizeof(member{})))))
 	}

@@ -59,14 +59,14 @@ func (r *Rank) stage(call *comm.Call) error {
 		return nil
 	}
 	if r.staging != nil {
-		r.job.arena.Free(r.staging, 3*r.stagingBytes)
-		r.staging, r.stagingBytes = nil, 0
+		r.freeStaging()
 	}
-	p, err := r.job.arena.Alloc(3 * half)
+	p, err := r.job.stagingBlock(3 * half)
 	if err != nil {
 		return err
 	}
 	r.staging, r.stagingBytes = p, half
+	r.job.hold(3 * half)
 	return nil
 }
 

@@ -3,7 +3,9 @@ package shm
 import (
 	"context"
 	"fmt"
+	goruntime "runtime"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"unsafe"
 
@@ -21,15 +23,18 @@ type job struct {
 	alarm  *atomic.Uint32
 	spins  int // how often a waiting rank looks before it yields
 	yields int // and before it sleeps
+
+	mu    sync.Mutex
+	idle  map[int][]*region // reserved by this rank and let go of by it, by number of ranks
+	held  int               // bytes that estates hold
+	fresh int               // of those, taken since the last collection
 }
 
 // Rank is one rank's end of a communicator. It implements comm.Backend.
 type Rank struct {
-	job    *job
 	parent *Rank
-	region *region
-	me     int
-	world  []int
+	*estate
+	world []int
 
 	mine     *member
 	calm     uint32 // the alarm's value when nothing was wrong
@@ -41,17 +46,15 @@ type Rank struct {
 	exit     uint64 // value of steps after the call in progress
 	foreign  bool   // until then others may write into this rank's memory
 
-	staging      unsafe.Pointer // two halves, and the result of a Reduce
-	stagingBytes int            // of each of the three
-	srcs, dsts   []unsafe.Pointer
-	places       []place
+	srcs, dsts []unsafe.Pointer
+	places     []place
 }
 
 // Open returns the world of rank over seg, which must be that rank's own. Of
 // each rank there must be one, and it makes its communicators from it by Split.
 func Open(seg *control.Segment, rank int) (*Rank, error) {
 	n := seg.Ranks()
-	j := &job{seg: seg, rank: rank, arena: newArena(seg, rank), alarm: seg.Alarm()}
+	j := &job{seg: seg, rank: rank, arena: newArena(seg, rank), alarm: seg.Alarm(), idle: map[int][]*region{}}
 	j.spins, j.yields = patience(n, seg.Cores())
 	for r := range n {
 		base, _ := seg.Arena(r)
@@ -96,12 +99,15 @@ func (j *job) join(parent *Rank, offset uint64, world []int, me int) (*Rank, err
 	g := newRegion(base, offset, n)
 	g.head.ranks.Store(uint32(n))
 	g.worlds()[me] = uint32(world[me])
-	return &Rank{
-		job: j, parent: parent, region: g, me: me, world: world,
+	r := &Rank{
+		estate: &estate{job: j, region: g, me: me}, parent: parent, world: world,
 		mine: g.members[me], calm: j.alarm.Load() - 1, allAlive: j.alarm.Load() - 1,
 		sent: make([]uint64, n), received: make([]uint64, n),
 		srcs: make([]unsafe.Pointer, n), dsts: make([]unsafe.Pointer, n), places: make([]place, n),
-	}, nil
+	}
+	goruntime.AddCleanup(r, (*estate).release, r.estate)
+	j.hold(regionBytes(n))
+	return r, nil
 }
 
 // Rank returns this rank's number in the communicator.
@@ -114,20 +120,37 @@ func (r *Rank) Size() int { return len(r.world) }
 func (r *Rank) Memory() mem.Allocator { return r.job.arena }
 
 // Split makes new communicators: the first member of each reserves its region
-// and tells the others where it is.
+// and tells the others where it is. If one finds no room all collect what they
+// use no more, and try once again.
 func (r *Rank) Split(ctx context.Context, members []int) (comm.Backend, error) {
-	var offset uint64
-	if len(members) > 0 && members[0] == r.me {
-		var err error
-		if offset, err = r.job.seg.NewRegion(regionBytes(len(members))); err != nil {
-			r.Abort(err)
+	const none = -1
+	leader := len(members) > 0 && members[0] == r.me
+	all := make([]int64, len(r.world))
+	for again := false; ; again = true {
+		mine := max(0, all[r.me]) // what it has reserved already
+		if leader && mine == 0 {
+			offset, err := r.job.reserve(len(members), again)
+			switch {
+			case err == nil:
+				mine = int64(offset)
+			case again:
+				r.Abort(err)
+				return nil, err
+			default:
+				mine = none
+			}
+		}
+		call := comm.Call{Kind: comm.SplitKind, Src: comm.Of([]int64{mine}), Dst: comm.Of(all)}
+		if err := r.Do(ctx, &call); err != nil {
 			return nil, err
 		}
+		if !slices.Contains(all, none) {
+			break
+		}
+		goruntime.GC()
 	}
-	all := make([]int64, len(r.world))
-	call := comm.Call{Kind: comm.SplitKind, Src: comm.Of([]int64{int64(offset)}), Dst: comm.Of(all)}
-	if err := r.Do(ctx, &call); err != nil || len(members) == 0 {
-		return nil, err
+	if len(members) == 0 {
+		return nil, nil
 	}
 	world := make([]int, len(members))
 	for i, m := range members {
@@ -138,5 +161,6 @@ func (r *Rank) Split(ctx context.Context, members []int) (comm.Backend, error) {
 		r.Abort(err)
 		return nil, err
 	}
+	made.reserved = leader
 	return made, nil
 }

@@ -63,6 +63,7 @@ func child(task string) error {
 }
 
 var tasks = map[string]func(context.Context, *comm.Comm) error{
+	"communicators": makeMany,
 	"suite": func(ctx context.Context, world *comm.Comm) error {
 		var errs []error
 		for _, c := range commtest.Cases() {
@@ -99,6 +100,12 @@ func processes(t *testing.T, n int, task string) (errs []error) {
 		t.Fatal(err)
 	}
 	defer launcher.Close()
+	return processesOf(t, launcher, task)
+}
+
+func processesOf(t *testing.T, launcher *control.Segment, task string) (errs []error) {
+	t.Helper()
+	n := launcher.Ranks()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -114,7 +114,7 @@ func (r *Rank) sleep(m int, word *atomic.Uint64, target uint64) (late bool) {
 func (r *Rank) tell(call *comm.Call, m int, since time.Time) int {
 	f := call.Fingerprint()
 	return r.job.seg.BeginWait(r.job.rank, control.Wait{
-		Call:  control.Call{Comm: r.region.offset, Seq: r.calls, What: f.What, Count: f.Count},
+		Call:  control.Call{Comm: r.region.id, Seq: r.calls, What: f.What, Count: f.Count},
 		Since: since, On: r.world[m], Text: call.String(), Site: call.Site(), Attended: call.Attended(),
 	})
 }

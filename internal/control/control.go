@@ -20,6 +20,7 @@ import (
 	"os"
 	goruntime "runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -58,6 +59,7 @@ type Segment struct {
 	ranks  int
 	arenas []unsafe.Pointer // the ranks'
 	arena  int              // bytes of each
+	open   sync.Mutex       // held by WhileOpen and Close
 }
 
 // A State is what a rank says it is doing.
@@ -164,6 +166,8 @@ func Open(control *os.File, arenas []*os.File, rank int) (*Segment, error) {
 // Close unmaps the segment and closes the files. Memory of the arenas must not
 // be used any more.
 func (s *Segment) Close() error {
+	s.open.Lock()
+	defer s.open.Unlock()
 	var errs []error
 	if s.base != nil {
 		errs = append(errs, unix.MunmapPtr(s.base, totalBytes))
@@ -176,6 +180,15 @@ func (s *Segment) Close() error {
 	}
 	s.base, s.arenas, s.files = nil, nil, nil
 	return errors.Join(errs...)
+}
+
+// WhileOpen calls f, which Close waits for, unless the segment has been closed.
+func (s *Segment) WhileOpen(f func()) {
+	s.open.Lock()
+	defer s.open.Unlock()
+	if s.base != nil {
+		f()
+	}
 }
 
 func (s *Segment) header() *header { return (*header)(s.base) }

@@ -27,13 +27,13 @@ func (s *Segment) Unreserve(bytes int) { s.header().used.Add(int64(-bytes)) }
 
 // NewRegion reserves zeroed memory of the control segment for a communicator
 // and returns its offset, which its other ranks pass to Region. Regions are
-// never taken back.
+// not taken back: ranks may use them anew.
 func (s *Segment) NewRegion(bytes int) (offset uint64, err error) {
 	size := (uint64(bytes) + line - 1) &^ (line - 1)
 	end := s.header().next.Add(size)
 	if end < size || end > totalBytes {
 		s.header().next.Add(-size)
-		return 0, fmt.Errorf("control: NewRegion: no room for %d bytes; the job has made too many communicators (each lives until its end): make them once and keep them", bytes)
+		return 0, fmt.Errorf("control: NewRegion: no room for %d bytes; the job uses too many communicators at once: make each once and keep it, and keep none that is no longer used", bytes)
 	}
 	return end - size, nil
 }

@@ -1,0 +1,95 @@
+package comm
+
+import (
+	"maps"
+	"runtime"
+	"slices"
+	"sync"
+)
+
+// An account is what one communicator has called. It outlives the communicator,
+// for Stats.
+type account struct {
+	mu     sync.Mutex // of the communicator too
+	kinds  [Kinds]Count
+	causes map[Cause]*Count
+}
+
+func (a *account) add(call *Call) {
+	bytes := call.Bytes()
+	a.kinds[call.Kind].add(bytes)
+	if call.Cause == "" {
+		return
+	}
+	key := Cause{call.Kind, call.Cause}
+	n := a.causes[key]
+	if n == nil {
+		if a.causes == nil {
+			a.causes = map[Cause]*Count{}
+		}
+		n = new(Count)
+		a.causes[key] = n
+	}
+	n.add(bytes)
+}
+
+// addTo adds the account to s. It waits for a call in progress.
+func (a *account) addTo(s *Stats) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for k, n := range a.kinds {
+		s.Kinds[k].Calls += n.Calls
+		s.Kinds[k].Bytes += n.Bytes
+	}
+	for key, n := range a.causes {
+		sum := s.Causes[key]
+		sum.Calls += n.Calls
+		sum.Bytes += n.Bytes
+		s.Causes[key] = sum
+	}
+}
+
+// ledger holds the accounts of all communicators of one world on one rank. It
+// knows no communicator, so that one that the program has let go of can go: its
+// account then becomes part of past.
+type ledger struct {
+	mu       sync.Mutex
+	accounts map[*account]struct{}
+	past     Stats
+}
+
+// open returns an account for c.
+func (l *ledger) open(c *Comm) *account {
+	a := new(account)
+	l.mu.Lock()
+	l.accounts[a] = struct{}{}
+	l.mu.Unlock()
+	runtime.AddCleanup(c, l.close, a)
+	return a
+}
+
+// close folds the account of a communicator that is gone into the past.
+func (l *ledger) close(a *account) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a.addTo(&l.past)
+	delete(l.accounts, a)
+}
+
+// stats sums up. The ledger is not locked while calls are waited for, because a
+// Split opens an account; an account closed meanwhile is counted as an open one.
+func (l *ledger) stats() Stats {
+	l.mu.Lock()
+	s := Stats{Kinds: l.past.Kinds, Causes: maps.Clone(l.past.Causes)}
+	open := slices.Collect(maps.Keys(l.accounts))
+	l.mu.Unlock()
+	for _, a := range open {
+		a.addTo(&s)
+	}
+	return s
+}
+
+// Stats returns what this rank has called so far on all communicators split
+// from c's world, c's own included and those that are no longer used. It waits
+// for calls in progress.
+func (c *Comm) Stats() Stats { return c.shared.ledger.stats() }
