@@ -70,7 +70,7 @@ type block struct {
 	errorAt atomic.Int64 // Unix nanoseconds
 	calls   atomic.Uint64
 	step    atomic.Int64 // plus 1; 0: none
-	bytes   atomic.Int64 // handed to collectives so far
+	bytes   int64        // handed to collectives so far; written as ring is
 	savedAt atomic.Int64 // Unix nanoseconds; 0: never
 
 	attended atomic.Int32 // waits in progress for which the program stands still

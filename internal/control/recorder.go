@@ -9,13 +9,13 @@ type Call struct {
 }
 
 // Log notes that rank, which must be the caller's own, begins a call to which it
-// hands that many bytes. It costs a few stores.
+// hands that many bytes. It costs a few plain stores.
 func (s *Segment) Log(rank int, c Call, bytes int) {
 	b := s.block(rank)
 	n := b.calls.Load()
 	b.ring[n%RingCalls] = entry{c.Comm, c.Seq, c.What, c.Count}
-	b.bytes.Store(b.bytes.Load() + int64(bytes))
-	b.calls.Store(n + 1)
+	b.bytes += int64(bytes)
+	release(&b.calls, n+1)
 }
 
 // Last returns rank's last calls, the latest last. If rank runs on meanwhile,
@@ -36,7 +36,7 @@ func (s *Segment) Last(rank int) []Call {
 func (s *Segment) Calls(rank int) uint64 { return s.block(rank).calls.Load() }
 
 // Bytes returns how many bytes rank has handed to calls so far.
-func (s *Segment) Bytes(rank int) int { return int(s.block(rank).bytes.Load()) }
+func (s *Segment) Bytes(rank int) int { return int(s.block(rank).bytes) }
 
 // SetNote publishes rank's side of a disagreement; stamp says which.
 func (s *Segment) SetNote(rank int, stamp uint64, text string) {
