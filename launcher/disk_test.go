@@ -40,7 +40,8 @@ func TestDiskFull(t *testing.T) {
 func TestDiskFullAndARankFails(t *testing.T) {
 	t.Parallel()
 	dir := fullDisk(t, "rank.0")
-	s := start(t, 0, "-np", "2", "--grace", "1h", "--output", dir, "testrank", "lines=10,10", "1:exit=3", "sleep")
+	wrote := filepath.Join(t.TempDir(), "wrote")
+	s := start(t, 0, "-np", "2", "--grace", "1h", "--output", dir, "testrank", "lines=10,10", "0:touch="+wrote, "1:wait="+wrote, "1:exit=3", "sleep")
 	s.check(3, "no space left on device", "rank 1 on ", "failed: exit code 3")
 }
 

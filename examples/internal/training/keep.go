@@ -131,13 +131,16 @@ func (k *keeper) step(ctx context.Context, steps int, say func(string, ...any)) 
 }
 
 // last saves what so many steps have made, if that has not been done, and waits
-// until it is on disk.
-func (k *keeper) last(ctx context.Context, steps int) error {
+// until it is on disk. A save before it that failed is told of.
+func (k *keeper) last(ctx context.Context, steps int, say func(string, ...any)) error {
 	if k == nil {
 		return nil
 	}
-	if err := k.store.Wait(); err != nil || steps != k.saved { // an error is that of an older step
-		return errors.Join(k.store.Save(ctx, steps, &k.state), k.store.Wait())
+	err := k.store.Wait()
+	if err != nil {
+		say("%v; trying once more", err)
+	} else if steps == k.saved {
+		return nil
 	}
-	return nil
+	return errors.Join(k.store.Save(ctx, steps, &k.state), k.store.Wait())
 }

@@ -72,7 +72,7 @@ func (r *Run) Do(ctx context.Context, world *comm.Comm, say func(string, ...any)
 			return err
 		}
 		if stop {
-			err := k.last(work, step)
+			err := k.last(work, step, say)
 			if k != nil && err == nil {
 				say("stopped after %d steps; -resume goes on from %s", step, r.Keep.Dir)
 			}
@@ -97,7 +97,7 @@ func (r *Run) Do(ctx context.Context, world *comm.Comm, say func(string, ...any)
 			return err
 		}
 	}
-	return k.last(work, len(r.Losses))
+	return k.last(work, len(r.Losses), say)
 }
 
 // agree returns how much of the run is over and whether to stop, as rank 0 sees
