@@ -17,6 +17,7 @@ import (
 //	weight     ids     to      communication                        gradient
 //	S(0)       R       R       1 of the rows                        none
 //	S(0)       R       S(0)    1 of the rows, to those who keep it  1 of the rows' gradients, to the owners
+//	S(1)       R       R       1 of the rows' parts                 none
 //	R,S(0)     S(0),R  S(0),R  a status and a count, 1 of the rows  1 of ids and rows
 //
 // Values and gradients are those of Lookup(weight, ids, o).Redistribute(to...),
@@ -33,13 +34,22 @@ func (t *Table) LookupAs(ids *dtensor.Tensor, to ...layout.Placement) *dtensor.T
 	s := t.options.check(op, weight)
 	checkIDs(op, weight, ids, s)
 	p := planFor(op, weight, ids, s)
-	if !p.direct(weight, ids, s, to) || !p.mesh.Inside() {
+	masked, columns := p.direct(weight, ids, s, to), p.wholeRows(weight, s, to)
+	if !masked && !columns || !p.mesh.Inside() {
 		return t.lookUp(ids).Redistribute(to...)
 	}
 	shape := append(slices.Clone(ids.Shape()), weight.Dim(1))
 	at := ids.Redistribute(p.ids...)
 	input := t.input()
-	d := newDirect(newLookup(p, s, weight, at, dtensor.Tracked(input)), ids.Shape(), to)
+	l := newLookup(p, s, weight, at, dtensor.Tracked(input))
+	if columns {
+		w := newWholes(l)
+		out := p.mesh.Wrap(op, w.forward(), nil, false, shape, to...)
+		return dtensor.Record(op, out, []*dtensor.Tensor{input}, func(gy *dtensor.Tensor) []dtensor.Grad {
+			return []dtensor.Grad{t.take(w.backward(gy.Redistribute(to...).Local()))}
+		})
+	}
+	d := newDirect(l, ids.Shape(), to)
 	out := p.mesh.Wrap(op, d.forward(), nil, false, shape, to...)
 	return dtensor.Record(op, out, []*dtensor.Tensor{input}, func(gy *dtensor.Tensor) []dtensor.Grad {
 		if d.block == nil {

@@ -85,16 +85,18 @@ func checkDirect(ctx context.Context, m *dtensor.Mesh, s size, weight, at, to []
 func TestLookupAsCommunicates(t *testing.T) {
 	for _, c := range []struct {
 		ranks             int
-		to                layout.Placement
+		weight, to        layout.Placement
 		forward, backward string // of the first rank, which owns ids 0 and 1 of 8
 	}{
-		{2, replicate, "AllToAllV 96", ""},          // 6 of the 8 ids are below 4, of 16 bytes each
-		{2, shard0, "AllToAllV 32", "AllToAllV 32"}, // 2 of those are in the other's half; their gradients come back
-		{4, replicate, "AllGatherV 64", ""},         // 4 ids are below 2
-		{4, shard0, "AllToAllV 32", "AllToAllV 32"}, // 2 of them in the second quarter
+		{2, shard0, replicate, "AllToAllV 96", ""},          // 6 of the 8 ids are below 4, of 16 bytes each
+		{2, shard0, shard0, "AllToAllV 32", "AllToAllV 32"}, // 2 of those are in the other's half; their gradients come back
+		{4, shard0, replicate, "AllGatherV 64", ""},         // 4 ids are below 2
+		{4, shard0, shard0, "AllToAllV 32", "AllToAllV 32"}, // 2 of them in the second quarter
+		{2, shard1, replicate, "AllToAllV 64", ""},          // half of each of the 8 rows
+		{4, shard1, replicate, "AllGatherV 32", ""},         // a quarter
 	} {
 		meshtest.On(t, []int{c.ranks}, func(ctx context.Context, m *dtensor.Mesh) error {
-			w := dtensor.Normal(m, dtensor.Key{}, 0, 1, []int{8, 4}, shard0)
+			w := dtensor.Normal(m, dtensor.Key{}, 0, 1, []int{8, 4}, c.weight)
 			x := meshtest.Place(m, []int64{0, 1, 1, 0, 2, 7, 3, 5}, []int{8}, replicate)
 			record := m.Comm().Record()
 			_, _, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
@@ -115,7 +117,7 @@ func TestLookupAsCommunicates(t *testing.T) {
 				}
 			}
 			if m.Comm().Rank() == 0 && (strings.Join(forward, ", ") != c.forward || strings.Join(backward, ", ") != c.backward) {
-				return fmt.Errorf("%d ranks to %v: %q forward and %q backward, want %q and %q", c.ranks, c.to, forward, backward, c.forward, c.backward)
+				return fmt.Errorf("%d ranks, table %v, to %v: %q forward and %q backward, want %q and %q", c.ranks, c.weight, c.to, forward, backward, c.forward, c.backward)
 			}
 			return nil
 		})

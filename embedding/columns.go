@@ -1,0 +1,95 @@
+package embedding
+
+import (
+	"slices"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// wholeRows reports whether parts of rows of one size can go straight from the
+// table to where whole rows are to be: one axis shards the columns and replicates
+// the result, and nothing else changes.
+func (p *plan) wholeRows(weight *dtensor.Tensor, s settings, to []layout.Placement) bool {
+	if len(p.columns) != 1 || len(p.exchange)+len(p.masked) > 0 || s.renorm || len(to) != len(p.result) || !slices.Equal(p.weight, weight.Placements()) {
+		return false
+	}
+	for axis, place := range to {
+		switch {
+		case axis != p.columns[0]:
+			if place != p.result[axis] {
+				return false
+			}
+		case !place.IsReplicate(), p.weight[axis] != layout.Shard(1), weight.Dim(1)%p.mesh.Axes()[axis].Size != 0:
+			return false
+		}
+	}
+	return true
+}
+
+// A wholes is a lookup in a table whose columns are sharded over a group, in
+// parts of one size, whose members are all to have whole rows. A matrix of whole
+// rows [N, D] is taken for one of parts [N·P, D/P], part i·P+m being member m's of
+// row i, so that nothing is copied to put parts together or apart.
+type wholes struct {
+	*lookup
+	group *comm.Comm
+	ids   *tensor.Tensor // [N·P]: the id of each part that is this rank's, else -1
+}
+
+func newWholes(l *lookup) *wholes {
+	w := &wholes{lookup: l, group: l.group(l.columns[0])}
+	list := tensor.ToSlice[int64](tensor.Cast(l.ids, tensor.Int64))
+	size, me := w.group.Size(), w.group.Rank()
+	parts := make([]int64, len(list)*size)
+	for i := range parts {
+		parts[i] = -1
+	}
+	for i, id := range list {
+		parts[i*size+me] = id
+	}
+	w.ids = tensor.FromSlice(l.table.Device(), parts, len(parts))
+	return w
+}
+
+// forward returns the whole rows of the local ids.
+func (w *wholes) forward() *tensor.Tensor {
+	dev, dt, n, width := w.table.Device(), w.table.DType(), w.lookup.ids.Numel(), w.table.Dim(1)
+	size, me := w.group.Size(), w.group.Rank()
+	parts := tensor.New(dev, dt, size*n, width) // member after member
+	call := comm.Call{Kind: comm.AllGatherVKind, Dst: bufferOf(parts), DstCounts: slices.Repeat([]int{n * width}, size), Cause: w.op + ": columns"}
+	mine := tensor.Narrow(parts, 0, me*n, n)
+	if size == 2 { // this rank's need not travel
+		other := 1 - me
+		call.Kind, call.Dst = comm.AllToAllVKind, bufferOf(tensor.Narrow(parts, 0, other*n, n))
+		call.DstCounts[me] = 0
+		call.SrcCounts = call.DstCounts
+	} else {
+		mine = tensor.New(dev, dt, n, width)
+		defer mine.Free()
+	}
+	tensor.TakeRowsTo(mine, w.table, w.lookup.ids, w.base, true)
+	call.Src = bufferOf(mine)
+	do(w.plan, w.group, call)
+	at := make([]int32, n*size)
+	for i := range at {
+		at[i] = int32(i%size*n + i/size)
+	}
+	order := tensor.FromSlice(dev, at, len(at))
+	out := tensor.New(dev, dt, append(slices.Clone(w.lookup.ids.Shape()), width*size)...)
+	tensor.TakeRowsTo(out, parts, order, 0, false)
+	order.Free()
+	parts.Free()
+	return out
+}
+
+// backward returns the gradient of the table for the gradient dy of whole rows.
+func (w *wholes) backward(dy *tensor.Tensor) *dtensor.Rows {
+	u := tensor.Unique(w.ids, w.base, w.n)
+	if w.stays() {
+		u = without(u, w.s.padding-w.lo)
+	}
+	return w.gradient(u.SumRows(dy.Reshape(w.ids.Numel(), w.table.Dim(1))), u.Count)
+}
