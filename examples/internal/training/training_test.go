@@ -17,6 +17,22 @@ import (
 	"github.com/gorun-spmd/gorun/examples/internal/program"
 )
 
+// output keeps what a run prints, and calls heard with it.
+type output struct {
+	strings.Builder
+	heard func(string)
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	if o.heard != nil {
+		o.heard(string(p))
+	}
+	return o.Builder.Write(p)
+}
+
+// heard is called with what runs print.
+var heard func(string)
+
 // run makes a run of 10 steps of which step i has the loss i, on 2 ranks, and
 // returns the losses, what was said and the error of rank 0.
 func run(t *testing.T, interrupt int, change func(r *Run)) (losses []float64, said string, err error) {
@@ -41,7 +57,7 @@ func run(t *testing.T, interrupt int, change func(r *Run)) (losses []float64, sa
 				lines = append(lines, fmt.Sprintf(format, args...))
 			}
 		}
-		var out strings.Builder
+		out := output{heard: heard}
 		if r.Out = &out; interrupt > 0 {
 			ctx = program.Interrupted(ctx, interrupt)
 		}
@@ -114,19 +130,22 @@ func TestTimeIsOver(t *testing.T) {
 func TestSaveFails(t *testing.T) {
 	for _, mend := range []bool{true, false} {
 		dir := filepath.Join(t.TempDir(), "a")
+		heard = func(text string) {
+			if mend && strings.Contains(text, "no such file") {
+				os.MkdirAll(dir, 0o777)
+			}
+		}
 		losses, said, err := run(t, 0, func(r *Run) {
 			r.Keep.Dir = dir
 			step := r.Step
 			r.Step = func(ctx context.Context, n int, share float64) (float64, error) {
-				switch {
-				case n == 0:
+				if n == 0 {
 					os.RemoveAll(dir)
-				case n == 9 && mend:
-					os.MkdirAll(dir, 0o777)
 				}
 				return step(ctx, n, share)
 			}
 		})
+		heard = nil
 		if len(losses) != 10 || !strings.Contains(said, "no such file or directory; tr") || (err == nil) != mend {
 			t.Errorf("mended %v: %v, %v\n%s", mend, losses, err, said)
 		}
