@@ -1,6 +1,7 @@
 package embedding
 
 import (
+	"runtime"
 	"slices"
 
 	"github.com/gorun-spmd/gorun/comm"
@@ -41,16 +42,17 @@ type wholes struct {
 
 func newWholes(l *lookup) *wholes {
 	w := &wholes{lookup: l, group: l.group(l.columns[0])}
-	list := tensor.ToSlice[int64](tensor.Cast(l.ids, tensor.Int64))
+	dev, ids := l.table.Device(), tensor.Cast(l.ids, tensor.Int64)
 	size, me := w.group.Size(), w.group.Rank()
-	parts := make([]int64, len(list)*size)
-	for i := range parts {
-		parts[i] = -1
+	parts := newList[int64](dev, ids.Numel()*size)
+	for i := range parts.elems {
+		parts.elems[i] = -1
 	}
-	for i, id := range list {
-		parts[i*size+me] = id
+	for i, id := range tensor.Read[int64](ids) {
+		parts.elems[i*size+me] = id
 	}
-	w.ids = tensor.FromSlice(l.table.Device(), parts, len(parts))
+	runtime.KeepAlive(ids)
+	w.ids = parts.tensor(dev, len(parts.elems))
 	return w
 }
 
@@ -73,14 +75,15 @@ func (w *wholes) forward() *tensor.Tensor {
 	tensor.TakeRowsTo(mine, w.table, w.lookup.ids, w.base, true)
 	call.Src = bufferOf(mine)
 	do(w.plan, w.group, call)
-	at := make([]int32, n*size)
-	for i := range at {
-		at[i] = int32(i%size*n + i/size)
+	order := newList[int32](dev, n*size)
+	for i := range n {
+		for m := range size {
+			order.elems[i*size+m] = int32(m*n + i)
+		}
 	}
-	order := tensor.FromSlice(dev, at, len(at))
 	out := tensor.New(dev, dt, append(slices.Clone(w.lookup.ids.Shape()), width*size)...)
-	tensor.TakeRowsTo(out, parts, order, 0, false)
-	order.Free()
+	tensor.TakeRowsTo(out, parts, order.tensor(dev, n*size), 0, false)
+	order.free()
 	parts.Free()
 	return out
 }

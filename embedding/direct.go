@@ -92,17 +92,19 @@ type direct struct {
 	*lookup
 	group *comm.Comm
 	me    int
-	list  []int64 // the ids
-	owner []int32 // of each: the member that has its row
-	block []int   // member r is to have rows block[r] to block[r+1]; nil: each is to have all
-	part  []int   // the shape of what this rank is to have
+	local *tensor.Tensor // the ids as int64
+	list  []int64        // they
+	owner list[int32]    // of each: the member that has its row
+	block []int          // member r is to have rows block[r] to block[r+1]; nil: each is to have all
+	part  []int          // the shape of what this rank is to have
 }
 
 func newDirect(l *lookup, shape []int, to []layout.Placement) *direct {
 	axis := l.masked[0]
 	g := l.group(axis)
 	d := &direct{lookup: l, group: g, me: g.Rank(), part: append(slices.Clone(l.ids.Shape()), l.table.Dim(1))}
-	d.list = tensor.ToSlice[int64](tensor.Cast(l.ids, tensor.Int64))
+	d.local = tensor.Cast(l.ids, tensor.Int64)
+	d.list = tensor.Read[int64](d.local)
 	d.findOwners(axis)
 	if to[axis].IsReplicate() {
 		return d
@@ -129,13 +131,13 @@ func (d *direct) findOwners(axis int) {
 			ends, who = append(ends, start+n), append(who, int32(r))
 		}
 	}
-	d.owner = make([]int32, len(d.list))
+	d.owner = newList[int32](d.table.Device(), len(d.list))
 	for i, id := range d.list {
 		k := min(int(id)/ends[0], len(ends)-1) // right for parts of one size
 		if int(id) >= ends[k] || k > 0 && int(id) < ends[k-1] {
 			k, _ = slices.BinarySearch(ends, int(id)+1)
 		}
-		d.owner[i] = who[k]
+		d.owner.elems[i] = who[k]
 	}
 }
 
@@ -152,8 +154,8 @@ func (d *direct) forward() *tensor.Tensor {
 	dev, width, size := d.table.Device(), d.table.Dim(1), d.group.Size()
 	lo, hi := d.rowsOf(d.me)
 	// Where the rows are that come, by owner, in order; what this rank has it takes itself.
-	receive, slot := make([]int, size), make([]int32, hi-lo)
-	for _, o := range d.owner[lo:hi] {
+	receive, slot := make([]int, size), newList[int32](dev, hi-lo)
+	for _, o := range d.owner.elems[lo:hi] {
 		receive[o]++
 	}
 	all := d.block == nil && size > 2 // the same rows to everybody: one gather, this rank's among them
@@ -161,33 +163,33 @@ func (d *direct) forward() *tensor.Tensor {
 		receive[d.me] = 0
 	}
 	next := starts(receive)
-	for i, o := range d.owner[lo:hi] {
-		if slot[i] = -1; int(o) != d.me {
-			slot[i] = int32(next[o])
+	for i, o := range d.owner.elems[lo:hi] {
+		if slot.elems[i] = -1; int(o) != d.me {
+			slot.elems[i] = int32(next[o])
 			next[o]++
 		}
 	}
 	// What goes, by member.
 	send := make([]int, size)
-	var rows []int64
+	rows, n := newList[int64](dev, len(d.list)), 0
 	for m := range size {
 		from, to := d.rowsOf(m)
 		if m == d.me && !all {
 			continue
 		}
-		before := len(rows)
+		before := n
 		for i := from; i < to; i++ {
-			if int(d.owner[i]) == d.me {
-				rows = append(rows, d.list[i])
+			if int(d.owner.elems[i]) == d.me {
+				rows.elems[n] = d.list[i]
+				n++
 			}
 		}
-		if send[m] = len(rows) - before; all {
+		if send[m] = n - before; all {
 			break
 		}
 	}
-	at := tensor.FromSlice(dev, rows, len(rows))
-	src := tensor.TakeRows(d.table, at, d.base)
-	at.Free()
+	src := tensor.TakeRows(d.table, rows.tensor(dev, n), d.base)
+	rows.free()
 	got := tensor.New(dev, d.table.DType(), sum(receive), width)
 	call := comm.Call{Kind: comm.AllToAllVKind, Dst: bufferOf(got), Src: bufferOf(src),
 		DstCounts: scaled(receive, width), SrcCounts: scaled(send, width), Cause: d.op + ": rows"}
@@ -198,9 +200,8 @@ func (d *direct) forward() *tensor.Tensor {
 	src.Free()
 	out := tensor.New(dev, d.table.DType(), d.part...)
 	tensor.TakeRowsTo(out, d.table, tensor.Narrow(d.ids.Reshape(len(d.list)), 0, lo, hi-lo), d.base, false)
-	slots := tensor.FromSlice(dev, slot, len(slot))
-	tensor.TakeRowsTo(out, got, slots, 0, false)
-	slots.Free()
+	tensor.TakeRowsTo(out, got, slot.tensor(dev, hi-lo), 0, false)
+	slot.free()
 	got.Free()
 	return out
 }
@@ -212,62 +213,63 @@ func (d *direct) backward(dy *tensor.Tensor) *dtensor.Rows {
 	lo, hi := d.rowsOf(d.me)
 	dy = dy.Reshape(hi-lo, width)
 	send, receive := make([]int, size), make([]int, size)
-	for _, o := range d.owner[lo:hi] {
+	for _, o := range d.owner.elems[lo:hi] {
 		send[o]++
 	}
 	own := send[d.me]
 	// The values are those of this rank, which need not travel, then those that come
 	// in the order of the members; where says which of them id i of this rank's rows has.
-	var ids []int64
-	var where []int32
+	ids, where, n := newList[int64](dev, len(d.list)), newList[int32](dev, len(d.list)), 0
 	mine, come := 0, own
 	for m := range size {
 		from, to := d.rowsOf(m)
 		for i := from; i < to; i++ {
 			switch {
-			case int(d.owner[i]) != d.me:
+			case int(d.owner.elems[i]) != d.me:
 				continue
 			case m == d.me:
-				where = append(where, int32(mine))
+				where.elems[n] = int32(mine)
 				mine++
 			default:
-				where = append(where, int32(come))
+				where.elems[n] = int32(come)
 				come++
 				receive[m]++
 			}
-			ids = append(ids, d.list[i])
+			ids.elems[n] = d.list[i]
+			n++
 		}
 	}
 	// This rank's first, then by owner.
 	send[d.me] = 0
 	next := starts(send)
-	order := make([]int32, hi-lo)
+	order := newList[int32](dev, hi-lo)
 	mine = 0
-	for i, o := range d.owner[lo:hi] {
+	for i, o := range d.owner.elems[lo:hi] {
 		if int(o) == d.me {
-			order[mine] = int32(i)
+			order.elems[mine] = int32(i)
 			mine++
 		} else {
-			order[own+next[o]] = int32(i)
+			order.elems[own+next[o]] = int32(i)
 			next[o]++
 		}
 	}
-	at := tensor.FromSlice(dev, order, len(order))
-	values := tensor.New(dev, dy.DType(), len(ids), width)
+	at := order.tensor(dev, hi-lo)
+	values := tensor.New(dev, dy.DType(), n, width)
 	tensor.TakeRowsTo(tensor.Narrow(values, 0, 0, own), dy, tensor.Narrow(at, 0, 0, own), 0, false)
-	src := tensor.TakeRows(dy, tensor.Narrow(at, 0, own, len(order)-own), 0)
-	got := tensor.Narrow(values, 0, own, len(ids)-own)
+	src := tensor.TakeRows(dy, tensor.Narrow(at, 0, own, hi-lo-own), 0)
+	got := tensor.Narrow(values, 0, own, n-own)
 	do(d.plan, d.group, comm.Call{Kind: comm.AllToAllVKind, Dst: bufferOf(got), Src: bufferOf(src),
 		DstCounts: scaled(receive, width), SrcCounts: scaled(send, width), Cause: d.op + ": gradients of rows"})
 	runtime.KeepAlive(values)
 	src.Free()
-	at.Free()
-	u := tensor.Unique(tensor.FromSlice(dev, ids, len(ids)), d.base, d.n)
-	sorted := tensor.ToSlice[int32](u.Order)
-	for i, k := range sorted {
-		sorted[i] = where[k]
-	}
-	u.Order = tensor.FromSlice(dev, sorted, len(sorted))
+	order.free()
+	u := tensor.Unique(ids.tensor(dev, n), d.base, d.n)
+	tensor.Edit(u.Order, func(sorted []int32) {
+		for i, k := range sorted {
+			sorted[i] = where.elems[k]
+		}
+	})
+	where.free()
 	if d.stays() {
 		u = without(u, d.s.padding-d.lo)
 	}
