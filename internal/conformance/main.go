@@ -56,15 +56,15 @@ func run(ctx context.Context, world *comm.Comm) error {
 	runner := suite.NewRunner(world)
 	failed := 0
 	for _, c := range cases {
-		rank, text, err := first(ctx, world, runner.Run(ctx, c))
+		result, err := runner.Run(ctx, c)
 		if err != nil {
 			return err
 		}
-		if text != "" {
+		if !result.Passed() {
 			failed++
 		}
 		if world.Rank() == 0 {
-			report(c, rank, text, *asJSON)
+			report(c, result, *asJSON)
 		}
 	}
 	if world.Rank() == 0 {
@@ -76,32 +76,7 @@ func run(ctx context.Context, world *comm.Comm) error {
 	return nil
 }
 
-// first tells every rank the lowest rank that failed and what it says; text is
-// empty if none did.
-func first(ctx context.Context, world *comm.Comm, failure error) (rank int, text string, err error) {
-	const most = 2000 // bytes of a message
-	mine := make([]byte, most)
-	if failure != nil {
-		copy(mine, failure.Error())
-	}
-	all := make([]byte, most*world.Size())
-	if err := comm.AllGather(ctx, world, all, mine); err != nil {
-		return 0, "", err
-	}
-	for r := range world.Size() {
-		for n, b := range all[r*most : (r+1)*most] {
-			if b == 0 && n > 0 {
-				return r, string(all[r*most : r*most+n]), nil
-			}
-			if b == 0 {
-				break
-			}
-		}
-	}
-	return 0, "", nil
-}
-
-func report(c *suite.Case, rank int, text string, asJSON bool) {
+func report(c *suite.Case, result suite.Result, asJSON bool) {
 	switch {
 	case asJSON:
 		line := struct {
@@ -110,11 +85,11 @@ func report(c *suite.Case, rank int, text string, asJSON bool) {
 			Passed bool   `json:"passed"`
 			Rank   int    `json:"rank,omitempty"`
 			Error  string `json:"error,omitempty"`
-		}{c.Name, c.Op, text == "", rank, text}
+		}{c.Name, c.Op, result.Passed(), result.Rank, result.Text}
 		if err := json.NewEncoder(os.Stdout).Encode(line); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
-	case text != "":
-		fmt.Printf("%s: rank %d: %s\n", c.Name, rank, text)
+	case !result.Passed():
+		fmt.Printf("%s: rank %d: %s\n", c.Name, result.Rank, result.Text)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -103,5 +104,45 @@ func TestThroughGorun(t *testing.T) {
 	}
 	if out, status := run(1, filepath.Join(bin, "missing")); status != 1 || !strings.Contains(out, "missing") {
 		t.Errorf("missing: exit status %d\n%s", status, out)
+	}
+}
+
+// TestFailedCaseSpoilsNoOther has cases among others that end their communicator:
+// an index that one rank alone sees to be out of range, as is expected and not.
+func TestFailedCaseSpoilsNoOther(t *testing.T) {
+	bin := build(t)
+	good, err := os.ReadFile("testdata/relu.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	good, _, _ = bytes.Cut(good, []byte("\n"))
+	const pick = `{"name":"%s","op":"%s","mesh":{"shape":[2]},` +
+		`"inputs":{"%s":{"dtype":"float32","shape":[3,1],"data":[1,2,3],"placements":["R"]},` +
+		`"%s":{"dtype":"int64","shape":%s,"data":[0,1,2,0,1,7],"placements":["S(0)"]}},"args":{"dim":0},%s}` + "\n"
+	const refused, output = `"expect":{"error":"OUT OF range"}`, `"expect":{"output":{"dtype":"float32","shape":[1],"data":[1]}}`
+	var file []byte
+	for i, line := range []string{
+		fmt.Sprintf(pick, "gather_refused", "gather", "input", "index", "[6,1]", refused),
+		fmt.Sprintf(pick, "gather_fails", "gather", "input", "index", "[6,1]", output),
+		fmt.Sprintf(pick, "select_refused", "index_select", "input", "index", "[6]", refused),
+		fmt.Sprintf(pick, "lookup_refused", "embedding", "weight", "input", "[6]", refused),
+		fmt.Sprintf(pick, "lookup_fails", "embedding", "weight", "input", "[6]", output),
+	} {
+		file = fmt.Appendf(file, "%s\n%s", bytes.ReplaceAll(good, []byte("relu_001"), fmt.Appendf(nil, "good_%d", i)), line)
+	}
+	file = append(file, good...)
+	path := filepath.Join(bin, "failing.jsonl")
+	if err := os.WriteFile(path, file, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for n := 1; n <= 4; n++ {
+		out, _ := exec.Command(filepath.Join(bin, "gorun"), "-np", strconv.Itoa(n), filepath.Join(bin, "conformance"), "-resize", path).CombinedOutput()
+		var failed []string
+		for _, m := range regexp.MustCompile(`(?m)^(\w+)(@\d)?: rank \d: `).FindAllSubmatch(out, -1) {
+			failed = append(failed, string(m[1]))
+		}
+		if !slices.Equal(failed, []string{"gather_fails", "lookup_fails"}) || !bytes.Contains(out, []byte("\n9 passed, 2 failed")) {
+			t.Errorf("np %d: failed: %v\n%s", n, failed, out)
+		}
 	}
 }

@@ -3,8 +3,15 @@
 // Math throws a typed error with Throw; one of the few boundaries of the tree
 // (dtensor.ValueAndGrad, dtensor.Try, runtime.Main) turns it back into an
 // ordinary error with a deferred Catch. A bug (nil, index out of range) is a
-// plain panic and passes through Catch untouched, stack and all.
+// plain panic and passes through Catch untouched, stack and all; only what runs
+// other people's cases one after the other takes it for one case's failure, with
+// CatchAll.
 package fault
+
+import (
+	"fmt"
+	"runtime/debug"
+)
 
 // thrown wraps a thrown error so that no other panic can be mistaken for it.
 type thrown struct{ err error }
@@ -34,5 +41,16 @@ func Catch(err *error) {
 		*err = r.err
 	default:
 		panic(r)
+	}
+}
+
+// CatchAll is Catch that also makes an error of any other panic, with its stack.
+func CatchAll(err *error) {
+	switch r := recover().(type) {
+	case nil:
+	case thrown:
+		*err = r.err
+	default:
+		*err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
 	}
 }

@@ -2,6 +2,7 @@ package fault
 
 import (
 	"errors"
+	"strings"
 	"testing"
 )
 
@@ -41,4 +42,22 @@ func TestThrowNilIsABug(t *testing.T) {
 		}
 	}()
 	_ = try(func() { Throw(nil) })
+}
+
+func TestCatchAll(t *testing.T) {
+	all := func(f func()) (err error) {
+		defer CatchAll(&err)
+		f()
+		return nil
+	}
+	want := errors.New("shape")
+	if got := all(func() { Throw(want) }); got != want {
+		t.Errorf("thrown: got %v, want %v", got, want)
+	}
+	if got := all(func() { panic("bug") }); got == nil || !strings.Contains(got.Error(), "panic: bug") || !strings.Contains(got.Error(), "TestCatchAll") {
+		t.Errorf("panic: got %v", got)
+	}
+	if got := all(func() {}); got != nil {
+		t.Errorf("nothing: got %v", got)
+	}
 }

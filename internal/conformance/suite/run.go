@@ -1,43 +1,88 @@
 package suite
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
-// A Runner runs cases on the ranks of one world. Meshes are kept from one case
-// to the next, so a case that leaves its group unusable is found out by the
-// cases after it.
+// A Runner runs cases on the ranks of one world. A case runs on a communicator
+// split from the world, so that one that spoils its own touches no later case.
+// Meshes and the communicator are kept from one case to the next until a case
+// fails, as it may be meant to.
 type Runner struct {
 	world  *comm.Comm
+	group  *comm.Comm // nil: to be split
 	meshes map[string]*dtensor.Mesh
 }
 
 // NewRunner returns a runner on all ranks of world.
-func NewRunner(world *comm.Comm) *Runner {
-	return &Runner{world: world, meshes: map[string]*dtensor.Mesh{}}
+func NewRunner(world *comm.Comm) *Runner { return &Runner{world: world} }
+
+// A Result is how a case went, the same on every rank.
+type Result struct {
+	Text string // what differs from what is expected on rank Rank; "" if nothing does on any
+	Rank int    // the lowest rank that found a difference
 }
 
-// Run runs one case, whose mesh has as many ranks as the world, and returns
-// what differs from what is expected, nil if nothing does. Only what this rank
-// sees is compared: a case passes when Run returns nil on every rank.
-func (r *Runner) Run(ctx context.Context, c *Case) error {
+// Passed says that the case did on every rank.
+func (r Result) Passed() bool { return r.Text == "" }
+
+// patience is how long a rank whose case has ended with an error waits for the
+// others before it ends the case for them. An error meant for all ranks reaches all
+// at about the same time; the others may otherwise wait for this rank for ever.
+const patience = time.Second
+
+// Run runs one case, whose mesh has as many ranks as the world. All ranks must
+// call it. An error, or a panic, of one rank is a result; the error that Run
+// returns says that the world itself cannot be used.
+func (r *Runner) Run(ctx context.Context, c *Case) (Result, error) {
+	if r.group == nil {
+		group, err := r.world.Split(ctx, 0, r.world.Rank())
+		if err != nil {
+			return Result{}, err
+		}
+		r.group, r.meshes = group, map[string]*dtensor.Mesh{}
+	}
+	failure := r.run(ctx, c)
+	if failure != nil {
+		group := r.group
+		leave := time.AfterFunc(patience, func() { group.Abort(failure) })
+		defer leave.Stop()
+	}
+	result, err := r.agree(ctx, c.judge(failure))
+	if c.Expect.Error != "" || !result.Passed() {
+		r.group = nil
+	}
+	return result, err
+}
+
+// run is the case on this rank.
+func (r *Runner) run(ctx context.Context, c *Case) (err error) {
+	defer fault.CatchAll(&err)
 	mesh, err := r.mesh(c.Mesh)
 	if err != nil {
 		return err
 	}
 	in, err := r.inputs(ctx, mesh, c)
-	if err == nil {
-		err = r.call(ctx, mesh, c, in)
+	if err != nil {
+		return err
 	}
+	return r.call(ctx, mesh, c, in)
+}
+
+// judge returns what is wrong about a case that ended with err on this rank.
+func (c *Case) judge(err error) error {
 	var differ *difference
 	switch want := c.Expect.Error; {
 	case errors.As(err, &differ):
@@ -46,11 +91,30 @@ func (r *Runner) Run(ctx context.Context, c *Case) error {
 		return err
 	case err == nil:
 		return fmt.Errorf("no error, want one that says %q", want)
-	case !strings.Contains(err.Error(), want):
+	case !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(want)):
 		return fmt.Errorf("the error is %q, want one that says %q", err, want)
 	default:
 		return nil
 	}
+}
+
+// agree tells every rank what the lowest rank that found something wrong says.
+func (r *Runner) agree(ctx context.Context, wrong error) (Result, error) {
+	const most = 2000 // bytes of a text
+	mine := make([]byte, most)
+	if wrong != nil {
+		copy(mine, wrong.Error())
+	}
+	all := make([]byte, most*r.world.Size())
+	if err := comm.AllGather(ctx, r.world, all, mine); err != nil {
+		return Result{}, err
+	}
+	for rank := range r.world.Size() {
+		if text := bytes.TrimRight(all[rank*most:(rank+1)*most], "\x00"); len(text) > 0 {
+			return Result{Text: string(text), Rank: rank}, nil
+		}
+	}
+	return Result{}, nil
 }
 
 // difference is a wrong result, as opposed to an operator's error.
@@ -73,9 +137,9 @@ func (r *Runner) mesh(m Mesh) (*dtensor.Mesh, error) {
 	var mesh *dtensor.Mesh
 	var err error
 	if m.Ranks == nil {
-		mesh, err = dtensor.NewMesh(r.world, axes...)
+		mesh, err = dtensor.NewMesh(r.group, axes...)
 	} else {
-		mesh, err = dtensor.NewMeshOf(r.world, m.Ranks, axes...)
+		mesh, err = dtensor.NewMeshOf(r.group, m.Ranks, axes...)
 	}
 	if err == nil {
 		r.meshes[key] = mesh
@@ -189,6 +253,8 @@ func (r *Runner) call(ctx context.Context, mesh *dtensor.Mesh, c *Case, in input
 			if c.Expect.Local != nil {
 				note(r.compareLocal(out, c.Expect.Local, c.Tol))
 			}
+		} else if out != nil {
+			out.Full() // what one rank alone could see reaches the others here, if not before
 		}
 		return out
 	}

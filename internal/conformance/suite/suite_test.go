@@ -2,12 +2,17 @@ package suite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/comm/commtest"
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/fault"
 )
 
 // TestCases runs every case of testdata on ranks that are goroutines, each on
@@ -33,22 +38,19 @@ func TestCases(t *testing.T) {
 				}
 			}
 			for n, cases := range bySize {
-				errs := make([][]error, n)
 				commtest.Run(t, n, func(ctx context.Context, world *comm.Comm) error {
 					runner := NewRunner(world)
 					for _, c := range cases {
-						errs[world.Rank()] = append(errs[world.Rank()], runner.Run(ctx, c))
+						result, err := runner.Run(ctx, c)
+						if err != nil {
+							return err
+						}
+						if world.Rank() == 0 && !result.Passed() {
+							t.Errorf("%s: rank %d: %s", c.Name, result.Rank, result.Text)
+						}
 					}
 					return nil
 				})
-				for i, c := range cases {
-					for rank := range n {
-						if i < len(errs[rank]) && errs[rank][i] != nil {
-							t.Errorf("%s: rank %d: %v", c.Name, rank, errs[rank][i])
-							break
-						}
-					}
-				}
 			}
 		})
 	}
@@ -66,8 +68,8 @@ func TestWrongAnswersAreFound(t *testing.T) {
 			spoiled := c
 			change(&spoiled)
 			commtest.Run(t, c.Mesh.Size(), func(ctx context.Context, world *comm.Comm) error {
-				if NewRunner(world).Run(ctx, &spoiled) == nil {
-					return fmt.Errorf("the case passes")
+				if result, err := NewRunner(world).Run(ctx, &spoiled); err != nil || result.Passed() {
+					return fmt.Errorf("the case passes, error %v", err)
 				}
 				return nil
 			})
@@ -85,4 +87,44 @@ func TestWrongAnswersAreFound(t *testing.T) {
 	})
 	spoil("error", func(c *Case) { c.Expect = Expect{Error: "something"} })
 	spoil("operator", func(c *Case) { c.Op = "nothing" })
+}
+
+// TestOneRankFailsAlone runs a case in which one rank throws or panics while the
+// others wait for it, among cases that must pass before and after.
+func TestOneRankFailsAlone(t *testing.T) {
+	cases, err := Load("../testdata/relu.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	good, _ := cases[0].Resize(3)
+	for name, fail := range map[string]func(){
+		"throws": func() { fault.Throw(errors.New("this rank alone")) },
+		"panics": func() { panic("this rank alone") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			operators[t.Name()] = func(in inputs, _ *Args) (out, extra *dtensor.Tensor) {
+				x := in["input"]
+				if x.Mesh().Coord()[0] == 1 {
+					fail()
+				}
+				return x.Redistribute(layout.Replicate()), nil
+			}
+			t.Cleanup(func() { delete(operators, t.Name()) })
+			bad := *good
+			bad.Op = t.Name()
+			commtest.Run(t, 3, func(ctx context.Context, world *comm.Comm) error {
+				runner := NewRunner(world)
+				for i, c := range []*Case{good, &bad, good, &bad, &bad, good} {
+					result, err := runner.Run(ctx, c)
+					if err != nil {
+						return err
+					}
+					if result.Passed() != (c == good) || c == &bad && !strings.Contains(result.Text, "this rank alone") {
+						return fmt.Errorf("case %d: %+v", i, result)
+					}
+				}
+				return nil
+			})
+		})
+	}
 }
