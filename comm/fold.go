@@ -3,6 +3,7 @@ package comm
 import (
 	"unsafe"
 
+	"github.com/gorun-spmd/gorun/internal/dtype"
 	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
@@ -28,9 +29,9 @@ func (c *Call) Fold(dsts, srcs []unsafe.Pointer, n int) {
 	case Float64:
 		foldNumbers(c.Op, dsts, srcs, n, arith[float64])
 	case Float16:
-		foldHalves(c.Op, dsts, srcs, n, simd.FromF16, simd.ToF16)
+		foldHalves[dtype.F16](c.Op, dsts, srcs, n)
 	case BFloat16:
-		foldHalves(c.Op, dsts, srcs, n, simd.FromBF16, simd.ToBF16)
+		foldHalves[dtype.BF16](c.Op, dsts, srcs, n)
 	case Int8:
 		foldNumbers(c.Op, dsts, srcs, n, bitwise[int8])
 	case Int16:
@@ -173,8 +174,30 @@ func divide[T number](x []T, n int) {
 	}
 }
 
+type half interface{ dtype.F16 | dtype.BF16 }
+
+// widen and round name the functions that they call, so that the caller's blocks
+// can stay on its stack.
+func widen[T half](dst []float32, src []T) {
+	switch src := any(src).(type) {
+	case []dtype.F16:
+		simd.FromF16(dst, src)
+	case []dtype.BF16:
+		simd.FromBF16(dst, src)
+	}
+}
+
+func round[T half](dst []T, src []float32) {
+	switch dst := any(dst).(type) {
+	case []dtype.F16:
+		simd.ToF16(dst, src)
+	case []dtype.BF16:
+		simd.ToBF16(dst, src)
+	}
+}
+
 // foldHalves folds in float32 and rounds once.
-func foldHalves[T any](op Op, dsts, srcs []unsafe.Pointer, n int, widen func([]float32, []T), round func([]T, []float32)) {
+func foldHalves[T half](op Op, dsts, srcs []unsafe.Pointer, n int) {
 	var wide, next [512]float32
 	for lo := 0; lo < n; lo += len(wide) {
 		hi := min(lo+len(wide), n)

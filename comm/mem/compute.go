@@ -33,79 +33,86 @@ func agree(calls []*comm.Call, world []int) error {
 	return nil
 }
 
-// compute returns what the call leaves in the Dst of rank me, by the loops of
-// package comm's documentation.
-func compute(calls []*comm.Call, me int) []byte {
-	call, n := calls[me], len(calls)
-	out := func() []byte { return make([]byte, 0, call.Dst.Bytes()) }
-	offset := func(counts []int, r int) (sum int) {
-		for _, c := range counts[:r] {
-			sum += c
-		}
-		return sum
-	}
+// compute leaves the call's result in its Dst, or aside, by the loops of package
+// comm's documentation.
+func (r *Rank) compute(calls []*comm.Call) {
+	call, me := calls[r.rank], r.rank
 	switch call.Kind {
 	case comm.BarrierKind:
-		return nil
 	case comm.BroadcastKind:
-		return append(out(), calls[call.Root].Dst.Data()...)
-	case comm.AllReduceKind:
-		return fold(calls, me, 0, call.Src.Count)
-	case comm.ReduceKind:
 		if me != call.Root {
-			return nil
+			take(call, 0, calls[call.Root].Dst, 0, call.Dst.Count)
 		}
-		return fold(calls, me, 0, call.Src.Count)
+	case comm.AllReduceKind:
+		r.fold(calls, 0)
+	case comm.ReduceKind:
+		if me == call.Root {
+			r.fold(calls, 0)
+		}
 	case comm.ReduceScatterKind:
-		return fold(calls, me, me*call.Dst.Count, call.Dst.Count)
+		r.fold(calls, me*call.Dst.Count)
 	case comm.ReduceScatterVKind:
-		return fold(calls, me, offset(call.SrcCounts, me), call.Dst.Count)
-	case comm.ScatterKind, comm.ScatterVKind:
+		r.fold(calls, before(call.SrcCounts, me))
+	case comm.ScatterKind:
+		take(call, 0, calls[call.Root].Src, me*call.Dst.Count, call.Dst.Count)
+	case comm.ScatterVKind:
 		root := calls[call.Root]
-		lo := me * call.Dst.Count
-		if call.Kind == comm.ScatterVKind {
-			lo = offset(root.SrcCounts, me)
-		}
-		return append(out(), root.Src.Slice(lo, lo+call.Dst.Count).Data()...)
+		take(call, 0, root.Src, before(root.SrcCounts, me), call.Dst.Count)
 	case comm.AllToAllKind, comm.AllToAllVKind:
-		b := out()
+		at := 0
 		for _, c := range calls {
-			part := c.Src.Count / n
+			part := c.Src.Count / len(calls)
 			lo := me * part
 			if call.Kind == comm.AllToAllVKind {
-				part, lo = c.SrcCounts[me], offset(c.SrcCounts, me)
+				part, lo = c.SrcCounts[me], before(c.SrcCounts, me)
 			}
-			b = append(b, c.Src.Slice(lo, lo+part).Data()...)
+			take(call, at, c.Src, lo, part)
+			at += part
 		}
-		return b
 	case comm.GatherKind, comm.GatherVKind:
 		if me != call.Root {
-			return nil
+			return
 		}
 		fallthrough
 	case comm.AllGatherKind, comm.AllGatherVKind, comm.SplitKind:
-		b := out()
+		at := 0
 		for _, c := range calls {
-			b = append(b, c.Src.Data()...)
+			take(call, at, c.Src, 0, c.Src.Count)
+			at += c.Src.Count
 		}
-		return b
+	default:
+		panic(fmt.Sprintf("comm/mem: no collective %v", call.Kind))
 	}
-	panic(fmt.Sprintf("comm/mem: no collective %v", call.Kind))
 }
 
-// fold reduces elements lo to lo+count of all ranks' Src.
-func fold(calls []*comm.Call, me, lo, count int) []byte {
-	call := calls[me]
-	bytes := count * call.DType().Size()
+// take copies n elements of src from element lo on to element at of call's Dst.
+func take(call *comm.Call, at int, src comm.Buffer, lo, n int) {
+	copy(call.Dst.Slice(at, at+n).Data(), src.Slice(lo, lo+n).Data())
+}
+
+// before returns how many elements the ranks below r have.
+func before(counts []int, r int) (sum int) {
+	for _, c := range counts[:r] {
+		sum += c
+	}
+	return sum
+}
+
+// fold reduces the elements from lo on of all ranks' Src.
+func (r *Rank) fold(calls []*comm.Call, lo int) {
+	call := calls[r.rank]
+	bytes := call.Dst.Bytes()
 	if bytes == 0 {
-		return nil
+		return
 	}
-	words := make([]uint64, (bytes+7)/8) // aligned for any element
-	srcs := make([]unsafe.Pointer, len(calls))
 	for i, c := range calls {
-		srcs[i] = c.Src.Slice(lo, lo+count).Ptr
+		r.srcs[i] = c.Src.Slice(lo, lo+call.Dst.Count).Ptr
 	}
-	dst := unsafe.Pointer(unsafe.SliceData(words))
-	call.Fold([]unsafe.Pointer{dst}, srcs, bytes/call.Unit())
-	return unsafe.Slice((*byte)(dst), bytes)
+	r.dsts[0] = call.Dst.Ptr
+	if inPlace(call) {
+		r.dsts[0] = unsafe.Pointer(unsafe.SliceData(r.asideFor(call)))
+	}
+	call.Fold(r.dsts, r.srcs, bytes/call.Unit())
+	clear(r.dsts)
+	clear(r.srcs)
 }

@@ -9,12 +9,21 @@ import (
 // pair is a direction between two ranks of a group.
 type pair struct{ from, to int }
 
-// letter is a Send that waits for its Recv.
+// letter is the Send of one direction that waits for its Recv, if there is one.
 type letter struct {
-	call  *comm.Call
-	party comm.Party
-	done  bool
-	err   error
+	call    *comm.Call  // nil: none
+	refused *comm.Party // the Recv that it is not for
+	err     error       // then, what both return
+}
+
+// letter returns that of a direction.
+func (g *group) letter(from, to int) *letter {
+	l := g.mail[pair{from, to}]
+	if l == nil {
+		l = new(letter)
+		g.mail[pair{from, to}] = l
+	}
+	return l
 }
 
 func (r *Rank) party(call *comm.Call) comm.Party {
@@ -28,41 +37,46 @@ func (r *Rank) send(ctx context.Context, call *comm.Call) error {
 	if e := r.g.dead(); e != nil {
 		return e
 	}
-	key := pair{r.rank, call.Root}
-	l := &letter{call: call, party: r.party(call)}
-	r.g.mail[key] = append(r.g.mail[key], l)
+	l := r.g.letter(r.rank, call.Root)
+	l.call = call
 	r.g.wake.Broadcast()
-	err := r.wait(ctx, func() bool { return l.done }, func() []int { return []int{r.g.world[call.Root]} })
-	if l.err != nil {
+	answered := func() bool { return l.call == nil || l.refused != nil }
+	err := r.wait(ctx, answered, func() []int { return []int{r.g.world[call.Root]} })
+	if l.refused != nil {
+		l.err = comm.Mismatch(r.party(call), *l.refused)
+		r.abort(l.err)
+		r.g.wake.Broadcast()
 		return l.err
 	}
 	return err
 }
 
-// recv takes the oldest letter.
+// recv takes the letter.
 func (r *Rank) recv(ctx context.Context, call *comm.Call) error {
 	r.g.mu.Lock()
 	defer r.g.mu.Unlock()
 	if e := r.g.dead(); e != nil {
 		return e
 	}
-	key := pair{call.Root, r.rank}
-	err := r.wait(ctx, func() bool { return len(r.g.mail[key]) > 0 }, func() []int { return []int{r.g.world[call.Root]} })
+	l := r.g.letter(call.Root, r.rank)
+	err := r.wait(ctx, func() bool { return l.call != nil }, func() []int { return []int{r.g.world[call.Root]} })
 	if err != nil {
 		return err
 	}
 	if e := r.g.dead(); e != nil { // the sender may have gone
 		return e
 	}
-	l := r.g.mail[key][0]
-	r.g.mail[key] = r.g.mail[key][1:]
 	if l.call.Fingerprint() != call.Fingerprint() {
-		l.err = comm.Mismatch(l.party, r.party(call))
-		r.abort(l.err)
-	} else {
-		copy(call.Dst.Data(), l.call.Src.Data())
+		party := r.party(call)
+		l.refused = &party
+		r.g.wake.Broadcast()
+		for l.err == nil { // the sender is there, and knows where it made its call
+			r.g.wake.Wait()
+		}
+		return l.err
 	}
-	l.done = true
+	copy(call.Dst.Data(), l.call.Src.Data())
+	l.call = nil
 	r.g.wake.Broadcast()
-	return l.err
+	return nil
 }

@@ -2,8 +2,9 @@
 // tests, and the reference that the other backends are compared with.
 //
 // Each collective is two meetings of all ranks. At the first they show each
-// other their calls; then each computes its own result, aside, from the
-// others' memory; after the second, when all have read, each stores it.
+// other their calls; then each computes its own result from the others' memory,
+// aside if they read where it belongs; after the second, when all have read,
+// nobody's memory is needed any more.
 package mem
 
 import (
@@ -11,6 +12,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/internal/mem"
@@ -19,16 +21,16 @@ import (
 // Open returns the world of n ranks: one end for each, of which a Comm is made
 // with comm.NewWorld.
 func Open(n int) []*Rank {
-	j := &job{ended: map[int]string{}}
+	j := &job{ended: map[int]string{}, watched: map[<-chan struct{}]struct{}{}}
 	j.wake.L = &j.mu
 	world := make([]int, n)
 	for r := range world {
 		world[r] = r
 	}
-	g := &group{job: j, world: world, mail: map[pair][]*letter{}}
+	g := newGroup(j, nil, world)
 	ranks := make([]*Rank, n)
 	for r := range ranks {
-		ranks[r] = &Rank{g, r}
+		ranks[r] = newRank(g, r)
 	}
 	return ranks
 }
@@ -39,19 +41,32 @@ type job struct {
 	mu    sync.Mutex
 	wake  sync.Cond
 	ended map[int]string // by world number, with the cause
+
+	watched map[<-chan struct{}]struct{} // the contexts whose end wakes everybody, by Done
 }
 
 // group is one communicator, guarded by its job's lock.
 type group struct {
 	*job
-	parent  *group
-	world   []int
-	now     *meeting
-	mail    map[pair][]*letter
-	aborted *comm.AbortError
+	parent   *group
+	world    []int
+	meetings [2]meeting // the one in progress is number turn%2
+	turn     int
+	mail     map[pair]*letter
+	aborted  *comm.AbortError
 }
 
-// meeting collects one value from each rank.
+func newGroup(j *job, parent *group, world []int) *group {
+	g := &group{job: j, parent: parent, world: world, mail: map[pair]*letter{}}
+	for i := range g.meetings {
+		g.meetings[i].values = make([]any, len(world))
+	}
+	return g
+}
+
+// meeting collects one value from each rank. There are two by turns: who comes to
+// one has done with the values of that before, and nobody comes to the next but
+// one before all have.
 type meeting struct {
 	values []any
 	came   int
@@ -61,6 +76,16 @@ type meeting struct {
 type Rank struct {
 	g    *group
 	rank int
+
+	// Room for a call, kept for the next one.
+	calls      []*comm.Call
+	dsts, srcs []unsafe.Pointer
+	aside      []uint64 // aligned for any element
+}
+
+func newRank(g *group, rank int) *Rank {
+	n := len(g.world)
+	return &Rank{g: g, rank: rank, calls: make([]*comm.Call, n), dsts: make([]unsafe.Pointer, 1), srcs: make([]unsafe.Pointer, n)}
 }
 
 // Rank returns this rank's number in the group.
@@ -110,34 +135,43 @@ func (g *group) dead() *comm.AbortError {
 // wait returns when done is true; the job's lock is held. missing lists the
 // ranks it still needs.
 func (r *Rank) wait(ctx context.Context, done func() bool, missing func() []int) error {
-	if ctx.Done() != nil {
-		stop := context.AfterFunc(ctx, func() {
-			r.g.mu.Lock()
-			defer r.g.mu.Unlock()
-			r.g.wake.Broadcast()
-		})
-		defer stop()
-	}
 	for !done() {
 		if e := r.g.dead(); e != nil {
 			return e
 		}
-		late := missing()
-		for _, w := range late {
-			if cause, ok := r.g.ended[w]; ok {
-				err := &comm.EndedError{Rank: w, Cause: cause}
-				r.abort(err)
-				return err
+		if len(r.g.ended) > 0 {
+			for _, w := range missing() {
+				if cause, ok := r.g.ended[w]; ok {
+					err := &comm.EndedError{Rank: w, Cause: cause}
+					r.abort(err)
+					return err
+				}
 			}
 		}
 		if ctx.Err() != nil {
-			err := comm.Late(context.Cause(ctx), late)
+			err := comm.Late(context.Cause(ctx), missing())
 			r.abort(err)
 			return err
 		}
+		r.g.watch(ctx)
 		r.g.wake.Wait()
 	}
 	return nil
+}
+
+// watch has everybody woken when ctx ends; the job's lock is held.
+func (j *job) watch(ctx context.Context) {
+	done := ctx.Done()
+	if _, ok := j.watched[done]; ok || done == nil {
+		return
+	}
+	j.watched[done] = struct{}{}
+	context.AfterFunc(ctx, func() {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		delete(j.watched, done)
+		j.wake.Broadcast()
+	})
 }
 
 // meet gives every rank the values of all. Once all have come no rank fails.
@@ -174,13 +208,14 @@ func (r *Rank) part(value any) []any {
 // come adds a value to the meeting in progress; the job's lock is held.
 func (r *Rank) come(value any) *meeting {
 	g := r.g
-	if g.now == nil {
-		g.now = &meeting{values: make([]any, len(g.world))}
+	m := &g.meetings[g.turn%2]
+	if m.complete() { // the last but one: nobody needs it any more
+		clear(m.values)
+		m.came = 0
 	}
-	m := g.now
 	m.values[r.rank] = value
-	if m.came++; m.came == len(g.world) {
-		g.now = nil
+	if m.came++; m.complete() {
+		g.turn++
 		g.wake.Broadcast()
 	}
 	return m
@@ -196,13 +231,13 @@ func (r *Rank) Split(ctx context.Context, members []int) (comm.Backend, error) {
 		for i, m := range members {
 			world[i] = r.g.world[m]
 		}
-		made = &group{job: r.g.job, parent: r.g, world: world, mail: map[pair][]*letter{}}
+		made = newGroup(r.g.job, r.g, world)
 	}
 	all, err := r.meet(ctx, made)
 	if err != nil || len(members) == 0 {
 		return nil, err
 	}
-	return &Rank{all[members[0]].(*group), slices.Index(members, r.rank)}, nil
+	return newRank(all[members[0]].(*group), slices.Index(members, r.rank)), nil
 }
 
 // Do carries out one call.
@@ -217,7 +252,7 @@ func (r *Rank) Do(ctx context.Context, call *comm.Call) error {
 	if err != nil {
 		return err
 	}
-	calls := make([]*comm.Call, len(values))
+	calls := r.calls
 	for i, v := range values {
 		calls[i] = v.(*comm.Call)
 	}
@@ -226,13 +261,29 @@ func (r *Rank) Do(ctx context.Context, call *comm.Call) error {
 			return r.mismatch(calls, 0, i)
 		}
 	}
-	var result []byte
 	if err = agree(calls, r.g.world); err == nil {
-		result = compute(calls, r.rank)
+		r.compute(calls)
 	}
 	r.part(true)
-	copy(call.Dst.Data(), result)
+	if err == nil && inPlace(call) {
+		copy(call.Dst.Data(), r.asideFor(call))
+	}
+	clear(calls)
 	return err
+}
+
+// inPlace reports whether the others read where call's result belongs.
+func inPlace(call *comm.Call) bool {
+	return call.Kind == comm.AllReduceKind && call.Dst.Ptr == call.Src.Ptr
+}
+
+// asideFor returns memory for call's result.
+func (r *Rank) asideFor(call *comm.Call) []byte {
+	bytes := call.Dst.Bytes()
+	if words := (bytes + 7) / 8; words > len(r.aside) {
+		r.aside = make([]uint64, words)
+	}
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(r.aside))), bytes)
 }
 
 // mismatch is the error of ranks a and b, which all ranks have seen to differ.

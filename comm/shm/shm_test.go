@@ -202,49 +202,7 @@ func goroutines(t testing.TB) commtest.Harness {
 
 func TestGoroutines(t *testing.T) { commtest.TestBackend(t, goroutines(t)) }
 
-func TestBlockingCallsDoNotAllocate(t *testing.T) {
-	errs := goroutines(t)(t.Context(), 2, func(ctx context.Context, world *comm.Comm) error {
-		p, err := world.Memory().Alloc(1 << 16)
-		if err != nil {
-			return err
-		}
-		buf := bytesAt(p, 0, 1<<16)
-		heap := make([]uint8, 1<<16)
-		small := make([]float32, 2)
-		var failed error
-		round := func() {
-			for _, err := range []error{
-				comm.Barrier(ctx, world),
-				comm.AllReduce(ctx, world, small, comm.Sum),
-				comm.AllReduce(ctx, world, buf, comm.Max),
-				comm.AllReduce(ctx, world, heap, comm.Max),
-				comm.AllGather(ctx, world, buf[:1<<15], heap[:1<<14]),
-				comm.AllToAll(ctx, world, heap, buf),
-			} {
-				if err != nil {
-					failed = err
-				}
-			}
-		}
-		round()
-		const runs = 20
-		var allocs float64
-		if world.Rank() == 0 { // the count is the whole process'
-			allocs = testing.AllocsPerRun(runs, round)
-		} else {
-			for range runs + 1 {
-				round()
-			}
-		}
-		if allocs >= 1 {
-			return fmt.Errorf("%v allocations a round", allocs)
-		}
-		return failed
-	})
-	if err := errors.Join(errs...); err != nil {
-		t.Error(err)
-	}
-}
+func TestAllocations(t *testing.T) { commtest.TestAllocations(t, goroutines(t)) }
 
 func BenchmarkBarrier2(b *testing.B)   { benchmark(b, 2, 0) }
 func BenchmarkAllReduce2(b *testing.B) { benchmark(b, 2, 2) }
