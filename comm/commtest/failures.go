@@ -23,6 +23,9 @@ func Failures() []Case {
 		{"cancelled", cancelled},
 		{"deadline", deadline},
 		{"different groups", differentGroups},
+		{"disagreement in every collective", disagreementEverywhere},
+		{"abort in every collective", abortEverywhere},
+		{"deadline in every collective", deadlineEverywhere},
 		{"Start after an abort", startAfterAbort},
 	}
 }
@@ -65,6 +68,19 @@ func stays(ctx context.Context, world, c *comm.Comm) error {
 	return nil
 }
 
+// breaking runs f on a copy of world, which f leaves broken, and checks that the
+// world is not.
+func breaking(ctx context.Context, world *comm.Comm, f func(c *comm.Comm) error) error {
+	c, err := dup(ctx, world)
+	if err != nil {
+		return err
+	}
+	if err := f(c); err != nil {
+		return err
+	}
+	return stays(ctx, world, c)
+}
+
 // disagreement: the last rank makes another call than the rest.
 func disagreement(ctx context.Context, world *comm.Comm) error {
 	n, me := world.Size(), world.Rank()
@@ -83,20 +99,14 @@ func disagreement(ctx context.Context, world *comm.Comm) error {
 		{"AllReduce sum float32[9999]", func(c *comm.Comm) error { return comm.AllReduce(ctx, c, make([]float32, 9999), comm.Sum) }},
 	}
 	for _, odd := range calls[1:] {
-		c, err := dup(ctx, world)
-		if err != nil {
-			return err
-		}
-		if me == n-1 {
-			err = odd.call(c)
-		} else {
-			err = calls[0].call(c)
-		}
-		if err := want(err, comm.ErrMismatch, "called "+odd.name+" at commtest/failures.go:", "called "+calls[0].name+" at commtest/failures.go:",
-			fmt.Sprintf("rank %d", world.WorldRank(n-1))); err != nil {
-			return err
-		}
-		if err := stays(ctx, world, c); err != nil {
+		if err := breaking(ctx, world, func(c *comm.Comm) error {
+			mine := calls[0]
+			if me == n-1 {
+				mine = odd
+			}
+			return want(mine.call(c), comm.ErrMismatch, "called "+odd.name+" at commtest/failures.go:", "called "+calls[0].name+" at commtest/failures.go:",
+				fmt.Sprintf("rank %d", world.WorldRank(n-1)))
+		}); err != nil {
 			return err
 		}
 	}
@@ -134,18 +144,13 @@ func countsDisagree(ctx context.Context, world *comm.Comm) error {
 				return comm.ScatterV(ctx, c, buf[:each], nil, nil, 0)
 			}},
 		} {
-			c, err := dup(ctx, world)
-			if err != nil {
-				return err
-			}
-			err = try.call(c)
-			if me > 1 && err == nil { // neither side: may learn of it one call later
-				err = comm.Barrier(ctx, c)
-			}
-			if err := want(err, comm.ErrMismatch, try.name, "rank 0", "rank 1", "make the two counts equal"); err != nil {
-				return err
-			}
-			if err := stays(ctx, world, c); err != nil {
+			if err := breaking(ctx, world, func(c *comm.Comm) error {
+				err := try.call(c)
+				if me > 1 && err == nil { // neither side: may learn of it one call later
+					err = comm.Barrier(ctx, c)
+				}
+				return want(err, comm.ErrMismatch, try.name, "rank 0", "rank 1", "make the two counts equal")
+			}); err != nil {
 				return err
 			}
 		}
@@ -159,26 +164,19 @@ func messagesDisagree(ctx context.Context, world *comm.Comm) error {
 		return nil
 	}
 	for _, count := range []int{2, 9000} {
-		c, err := dup(ctx, world)
-		if err != nil {
-			return err
-		}
-		switch me {
-		case 0:
-			err = comm.Send(ctx, c, make([]float64, count), 1)
-		case 1:
-			err = comm.Recv(ctx, c, make([]float64, count+1), 0)
-			if err := want(err, comm.ErrMismatch, fmt.Sprintf("float64[%d]", count), fmt.Sprintf("float64[%d]", count+1)); err != nil {
-				return err
+		if err := breaking(ctx, world, func(c *comm.Comm) (err error) {
+			switch me {
+			case 0:
+				err = comm.Send(ctx, c, make([]float64, count), 1)
+			case 1:
+				err = comm.Recv(ctx, c, make([]float64, count+1), 0)
+				return want(err, comm.ErrMismatch, fmt.Sprintf("float64[%d]", count), fmt.Sprintf("float64[%d]", count+1))
 			}
-		}
-		if err == nil {
-			err = comm.Barrier(ctx, c)
-		}
-		if err := want(err, nil); err != nil {
-			return err
-		}
-		if err := stays(ctx, world, c); err != nil {
+			if err == nil {
+				err = comm.Barrier(ctx, c)
+			}
+			return want(err, nil)
+		}); err != nil {
 			return err
 		}
 	}
@@ -213,18 +211,12 @@ func misuse(ctx context.Context, world *comm.Comm) error {
 		{"has an element type", func(c *comm.Comm) error { return c.Do(ctx, comm.Call{Kind: comm.AllReduceKind, Op: comm.Sum}) }},
 		{"invalid kind", func(c *comm.Comm) error { return c.Do(ctx, comm.Call{}) }},
 	} {
-		c, err := dup(ctx, world)
-		if err != nil {
-			return err
-		}
-		if me == 0 {
-			if err := want(try.call(c), nil, try.name); err != nil {
-				return err
+		if err := breaking(ctx, world, func(c *comm.Comm) error {
+			if me == 0 {
+				return want(try.call(c), nil, try.name)
 			}
-		} else if err := want(comm.Barrier(ctx, c), comm.ErrAborted, try.name, "rank 0"); err != nil {
-			return err
-		}
-		if err := stays(ctx, world, c); err != nil {
+			return want(comm.Barrier(ctx, c), comm.ErrAborted, try.name, "rank 0")
+		}); err != nil {
 			return err
 		}
 	}
@@ -249,22 +241,15 @@ func abortWhileBlocked(ctx context.Context, world *comm.Comm) error {
 			func(c *comm.Comm) error { return comm.Recv(ctx, c, make([]float32, count), n-1) },
 			func(c *comm.Comm) error { _, err := c.Split(ctx, 0, 0); return err },
 		} {
-			c, err := dup(ctx, world)
-			if err != nil {
-				return err
-			}
-			if me == n-1 {
-				time.Sleep(2 * time.Millisecond)
-				c.Abort(errTest)
-				c.Abort(errors.New("a second reason"))
-				err = comm.Barrier(ctx, c)
-			} else {
-				err = block(c)
-			}
-			if err := want(err, comm.ErrAborted, errTest.Error(), fmt.Sprintf("rank %d", world.WorldRank(n-1))); err != nil {
-				return err
-			}
-			if err := stays(ctx, world, c); err != nil {
+			if err := breaking(ctx, world, func(c *comm.Comm) error {
+				if me == n-1 {
+					time.Sleep(2 * time.Millisecond)
+					c.Abort(errTest)
+					c.Abort(errors.New("a second reason"))
+					block = func(c *comm.Comm) error { return comm.Barrier(ctx, c) }
+				}
+				return want(block(c), comm.ErrAborted, errTest.Error(), fmt.Sprintf("rank %d", world.WorldRank(n-1)))
+			}); err != nil {
 				return err
 			}
 		}
@@ -310,29 +295,22 @@ func abortReachesSplits(ctx context.Context, world *comm.Comm) error {
 func cancelled(ctx context.Context, world *comm.Comm) error {
 	n, me := world.Size(), world.Rank()
 	for _, early := range []bool{true, false} {
-		c, err := dup(ctx, world)
-		if err != nil {
-			return err
-		}
-		if me == 0 {
-			mine, cancel := context.WithCancelCause(ctx)
-			if early || n == 1 {
-				cancel(errTest)
-			} else {
-				time.AfterFunc(2*time.Millisecond, func() { cancel(errTest) })
+		if err := breaking(ctx, world, func(c *comm.Comm) error {
+			switch {
+			case me == 0:
+				mine, cancel := context.WithCancelCause(ctx)
+				defer cancel(nil)
+				if early || n == 1 {
+					cancel(errTest)
+				} else {
+					time.AfterFunc(2*time.Millisecond, func() { cancel(errTest) })
+				}
+				return want(comm.Barrier(mine, c), errTest)
+			case me == 1 && !early:
+				time.Sleep(60 * time.Millisecond) // longer than any backend needs to notice
 			}
-			err = want(comm.Barrier(mine, c), errTest)
-			cancel(nil)
-		} else if me == 1 && !early {
-			time.Sleep(60 * time.Millisecond) // longer than any backend needs to notice
-			err = want(comm.Barrier(ctx, c), comm.ErrAborted, errTest.Error())
-		} else {
-			err = want(comm.Barrier(ctx, c), comm.ErrAborted, errTest.Error(), "rank 0")
-		}
-		if err != nil {
-			return err
-		}
-		if err := stays(ctx, world, c); err != nil {
+			return want(comm.Barrier(ctx, c), comm.ErrAborted, errTest.Error(), "rank 0")
+		}); err != nil {
 			return err
 		}
 	}
@@ -345,55 +323,39 @@ func deadline(ctx context.Context, world *comm.Comm) error {
 	if n == 1 {
 		return nil
 	}
-	c, err := dup(ctx, world)
-	if err != nil {
-		return err
-	}
-	if me != n-1 {
-		short, cancel := context.WithTimeout(ctx, 30*time.Millisecond)
-		defer cancel()
-		err := comm.Barrier(short, c)
-		if err := want(err, nil, context.DeadlineExceeded.Error(), fmt.Sprintf("waiting for rank %d, which", world.WorldRank(n-1))); err != nil {
-			return err
+	return breaking(ctx, world, func(c *comm.Comm) error {
+		if me != n-1 {
+			short, cancel := context.WithTimeout(ctx, 30*time.Millisecond)
+			defer cancel()
+			err := comm.Barrier(short, c)
+			if err := want(err, nil, context.DeadlineExceeded.Error(), fmt.Sprintf("waiting for rank %d, which", world.WorldRank(n-1))); err != nil {
+				return err
+			}
 		}
-	}
-	if err := comm.Barrier(ctx, world); err != nil {
-		return err
-	}
-	return stays(ctx, world, c)
+		return comm.Barrier(ctx, world)
+	})
 }
 
 func differentGroups(ctx context.Context, world *comm.Comm) error {
 	n, me := world.Size(), world.Rank()
-	c, err := dup(ctx, world)
-	if err != nil {
-		return err
-	}
-	list := []int{0}
-	if me == n-1 {
-		list = []int{0, 0}
-	}
-	if _, err = c.Group(ctx, list); n == 1 {
-		err = want(err, nil, "at most once")
-	} else {
-		err = want(err, comm.ErrMismatch, "different lists")
-	}
-	if err != nil {
-		return err
-	}
-	return stays(ctx, world, c)
+	return breaking(ctx, world, func(c *comm.Comm) error {
+		list := []int{0}
+		if me == n-1 {
+			list = []int{0, 0}
+		}
+		_, err := c.Group(ctx, list)
+		if n == 1 {
+			return want(err, nil, "at most once")
+		}
+		return want(err, comm.ErrMismatch, "different lists")
+	})
 }
 
 // startAfterAbort: the error of a started call says where it was started.
 func startAfterAbort(ctx context.Context, world *comm.Comm) error {
-	c, err := dup(ctx, world)
-	if err != nil {
-		return err
-	}
-	c.Abort(errTest)
-	p := c.Start(ctx, comm.Call{Kind: comm.BroadcastKind, Dst: comm.Of([]int32{1})})
-	if err := want(p.Wait(), comm.ErrAborted, "commtest/failures.go:"); err != nil {
-		return err
-	}
-	return stays(ctx, world, c)
+	return breaking(ctx, world, func(c *comm.Comm) error {
+		c.Abort(errTest)
+		p := c.Start(ctx, comm.Call{Kind: comm.BroadcastKind, Dst: comm.Of([]int32{1})})
+		return want(p.Wait(), comm.ErrAborted, "commtest/failures.go:")
+	})
 }

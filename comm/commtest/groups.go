@@ -19,6 +19,7 @@ func Groups() []Case {
 		{"statistics", statistics},
 		{"Memory", memory},
 		{"Start and Wait", asynchronous},
+		{"Start of every collective", started},
 	}
 }
 

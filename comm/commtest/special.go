@@ -14,8 +14,65 @@ import (
 // affine is x → a·x+b: composing them is associative but not commutative.
 type affine struct{ a, b int64 }
 
+// composed returns what ranks 0, 1, … of n hold for one element, folded by compose.
+func composed(n int, at func(r int) affine) affine {
+	f := at(0)
+	for r := 1; r < n; r++ {
+		f = compose(f, at(r))
+	}
+	return f
+}
+
+func compose(f, g affine) affine { return affine{f.a * g.a, g.a*f.b + g.b} }
+
+// customParts reduces by an operation of the test's own to one rank, and to each
+// rank its part, even and uneven.
+func customParts(ctx context.Context, c *comm.Comm) error {
+	then, err := comm.NewFunc("then", compose)
+	if err != nil {
+		return err
+	}
+	n, me := c.Size(), c.Rank()
+	const unit = 16 // bytes of an affine
+	at := func(r, i int) affine { return affine{int64(1 + (r+i)%3), int64(i - r)} }
+	for _, count := range []int{0, 1, 90, 4000} {
+		counts := uneven(n, count)
+		inBytes := make([]int, n)
+		for r, k := range counts {
+			inBytes[r] = k * unit
+		}
+		for _, try := range []struct {
+			call         comm.Call
+			src, dst, lo int // elements, and the first of the result
+		}{
+			{comm.Call{Kind: comm.ReduceKind, Root: n - 1}, count, count, 0},
+			{comm.Call{Kind: comm.ReduceScatterKind}, n * count, count, me * count},
+			{comm.Call{Kind: comm.ReduceScatterVKind, SrcCounts: inBytes}, sum(counts), counts[me], sum(counts[:me])},
+		} {
+			src, dst := make([]affine, try.src), make([]affine, try.dst)
+			for i := range src {
+				src[i] = at(me, i)
+			}
+			call := try.call
+			call.Op, call.Func, call.Src, call.Dst = comm.Custom, then, comm.Raw(src), comm.Raw(dst)
+			if err := c.Do(ctx, call); err != nil {
+				return err
+			}
+			if call.Kind == comm.ReduceKind && me != n-1 {
+				continue
+			}
+			for i, got := range dst {
+				if want := composed(n, func(r int) affine { return at(r, try.lo+i) }); got != want {
+					return fmt.Errorf("%v: [%d] of %d is %v, want %v", call.Kind, i, try.dst, got, want)
+				}
+			}
+		}
+	}
+	return nil
+}
+
 func customOperations(ctx context.Context, c *comm.Comm) error {
-	compose, err := comm.NewFunc("then", func(f, g affine) affine { return affine{f.a * g.a, g.a*f.b + g.b} })
+	then, err := comm.NewFunc("then", compose)
 	if err != nil {
 		return err
 	}
@@ -25,16 +82,11 @@ func customOperations(ctx context.Context, c *comm.Comm) error {
 		for i := range buf {
 			buf[i] = at(c.Rank(), i)
 		}
-		if err := comm.AllReduceFunc(ctx, c, buf, compose); err != nil {
+		if err := comm.AllReduceFunc(ctx, c, buf, then); err != nil {
 			return err
 		}
 		for i, got := range buf {
-			want := at(0, i)
-			for r := 1; r < c.Size(); r++ {
-				g := at(r, i)
-				want = affine{want.a * g.a, g.a*want.b + g.b}
-			}
-			if got != want {
+			if want := composed(c.Size(), func(r int) affine { return at(r, i) }); got != want {
 				return fmt.Errorf("[%d] of %d is %v, want %v", i, n, got, want)
 			}
 		}

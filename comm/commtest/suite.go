@@ -40,6 +40,7 @@ func TestBackend(t *testing.T, run Harness) {
 				})
 			}
 			t.Run("a rank ends", func(t *testing.T) { aRankEnds(t, run, n) })
+			t.Run("a rank ends in every collective", func(t *testing.T) { endEverywhere(t, run, n) })
 		})
 	}
 }

@@ -77,7 +77,8 @@ func variant(r *Rank, change func(*Rank)) (*comm.Comm, error) {
 var exact = []string{"int8", "int32", "int64", "uint8", "bool"}
 
 // needDebug are the failures that only the comparison of calls can find.
-var needDebug = map[string]bool{"disagreement": true, "disagreement of counts": true, "disagreement of messages": true, "deadline": true}
+var needDebug = map[string]bool{"disagreement": true, "disagreement of counts": true, "disagreement of messages": true, "deadline": true,
+	"disagreement in every collective": true, "deadline in every collective": true}
 
 var tasks = map[string]func(context.Context, *Rank) error{
 	"suite": func(ctx context.Context, r *Rank) error {
