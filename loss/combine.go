@@ -13,10 +13,20 @@ import (
 // tensor.CrossEntropyStats.
 type stat[T float] struct{ Max, Sum, Target, All T }
 
-// with combines the statistics of two parts of the classes. It is associative.
+// with combines the statistics of two parts of the classes. It is associative but
+// for rounding.
 func (a stat[T]) with(b stat[T]) stat[T] {
 	m := max(a.Max, b.Max)
-	return stat[T]{m, shifted(a, m) + shifted(b, m), a.Target + b.Target, a.All + b.All}
+	return stat[T]{m, shifted(a, m) + shifted(b, m), dot(a, m) + dot(b, m), a.All + b.All}
+}
+
+// dot is Target of a part, counted from m instead of its own maximum where it is
+// Σ q·(x - Max).
+func dot[T float](s stat[T], m T) T {
+	if s.All == 0 || s.Max == m {
+		return s.Target
+	}
+	return s.Target + s.All*(s.Max-m)
 }
 
 // shifted is Σ exp(x - m) of a part; a part without classes, or with -Inf only, has 0.

@@ -98,8 +98,8 @@ type job struct {
 // A row is what is known of one position once its classes are combined.
 type row struct {
 	max, sum   float64 // the largest logit; Σ exp(x - max)
-	target     float64 // the target's logit; with probabilities Σ q·x for q what is left of p
-	all        float64 // Σ w·x, for smoothing; with probabilities Σ q
+	target     float64 // the target's logit; with smoothing or probabilities Σ q·(x - max), see softStats
+	all        float64 // Σ q; 0 without smoothing or probabilities
 	label      int64
 	use        bool // not ignored
 	a, b, loss float64
@@ -172,7 +172,7 @@ func forward[T float](j *job) *tensor.Tensor {
 	if j.soft {
 		combine[T](j, softStats[T](j))
 	} else {
-		combine[T](j, hardStats(j))
+		combine[T](j, hardStats[T](j))
 	}
 	return reduce[T](j, bad)
 }
@@ -256,15 +256,15 @@ func (j *job) finish(r *row) {
 	lse := r.max + log
 	if j.soft {
 		r.a = r.all
-		r.loss = r.all*lse - r.target
+		r.loss = r.all*log - r.target
 	} else {
 		r.b = (1 - eps) * j.labelWeight(r)
 		r.a = r.b
-		r.loss = r.b * (r.max - r.target + log) // the difference first: it is exact
 		if eps > 0 {
-			share := eps / float64(j.classes)
-			r.a += share * j.total
-			r.loss += share * (j.total*lse - r.all)
+			r.a += eps / float64(j.classes) * j.total
+			r.loss = r.a*log - r.target
+		} else {
+			r.loss = r.b * (r.max - r.target + log) // the difference first: it is exact
 		}
 	}
 	if z := j.o.ZLoss; z > 0 {

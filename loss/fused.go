@@ -47,7 +47,7 @@ func fused[T float](t *tiled) *tensor.Tensor {
 		logits := tensor.Narrow(tile, 0, 0, k)
 		tensor.MatMulTo(logits, h, t.weight, false, true, false)
 		j := t.part(at, k, logits)
-		stats := hardStats(j)
+		stats := hardStats[T](j)
 		combine[T](j, stats)
 		stats.Free()
 		if !t.wantHidden && !t.wantWeight {

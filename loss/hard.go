@@ -1,10 +1,51 @@
 package loss
 
-import "github.com/gorun-spmd/gorun/tensor"
+import (
+	"math"
+
+	"github.com/gorun-spmd/gorun/tensor"
+)
 
 // hardStats returns the statistics [positions, 4] of the local classes for
-// targets that are classes.
-func hardStats(j *job) *tensor.Tensor {
+// targets that are classes; with smoothing they are those of softStats.
+func hardStats[T float](j *job) *tensor.Tensor {
+	stats := classStats(j)
+	eps := j.o.LabelSmoothing
+	if eps == 0 {
+		return stats
+	}
+	defer stats.Free()
+	share, total := eps/float64(j.classes), float64(j.n)
+	if j.weights != nil {
+		total = 0
+		for _, w := range j.weights[j.lo : j.lo+j.n] {
+			total += w
+		}
+	}
+	flat := tensor.ToSlice[T](stats)
+	for i := range j.rows {
+		s, r := flat[i*tensor.Stats:][:tensor.Stats], &j.rows[i]
+		dot, weight := share*float64(s[tensor.StatSum]), share*total
+		if k := int(r.label) - j.lo; r.use && k >= 0 && k < j.n && eps < 1 {
+			b := (1 - eps) * j.labelWeight(r)
+			dot += b * (float64(s[tensor.StatTarget]) - from(float64(s[tensor.StatMax])))
+			weight += b
+		}
+		s[tensor.StatTarget], s[tensor.StatSum] = T(dot), T(weight)
+	}
+	return tensor.FromSlice(j.x.Device(), flat, j.positions(), tensor.Stats)
+}
+
+// from is what logits are counted from in sums: the largest, 0 if that is -Inf.
+func from[T float](top T) T {
+	if math.IsInf(float64(top), -1) {
+		return 0
+	}
+	return top
+}
+
+// classStats returns the statistics of tensor.CrossEntropyStats.
+func classStats(j *job) *tensor.Tensor {
 	sums := j.o.LabelSmoothing > 0
 	y := j.y.Reshape(j.positions())
 	if j.inner == 1 {

@@ -8,7 +8,9 @@ import (
 
 // softStats returns the statistics [positions, 4] of the local classes for
 // targets that are class probabilities: the largest logit, the sum of
-// exponentials, Σ q·x and Σ q, with q = w·((1-ε)·p + ε/C).
+// exponentials, Σ q·(x - max) and Σ q, with q = w·((1-ε)·p + ε/C) the share of each
+// class in the target. Counted from the largest logit, the loss Σ q·(lse - x) is
+// Σ q·ln Σ exp(x - max) - Σ q·(x - max), and no large numbers cancel.
 func softStats[T float](j *job) *tensor.Tensor {
 	stats := make([]T, j.positions()*tensor.Stats)
 	j.tiles(true, func(at, k int) {
@@ -16,9 +18,15 @@ func softStats[T float](j *job) *tensor.Tensor {
 		nobody := tensor.Full(x.Device(), tensor.Int32, -1, k)
 		its := tensor.CrossEntropyStats(x, nobody, 0, nil, false)
 		copy(stats[at*tensor.Stats:], tensor.ToSlice[T](its))
+		tops := make([]T, k)
+		for i := range tops {
+			tops[i] = from(stats[(at+i)*tensor.Stats+tensor.StatMax])
+		}
+		top := tensor.FromSlice(x.Device(), tops, k, 1)
 		q := j.shares(at, k)
 		sums := tensor.Sum(q, []int{1}, false)
-		product := tensor.Mul(q, x)
+		product := tensor.Sub(x, top)
+		tensor.BinaryTo(product, tensor.OpMul, q, product)
 		dots := tensor.Sum(product, []int{1}, false)
 		for i, v := range tensor.ToSlice[T](dots) {
 			stats[(at+i)*tensor.Stats+tensor.StatTarget] = v
@@ -26,7 +34,7 @@ func softStats[T float](j *job) *tensor.Tensor {
 		for i, v := range tensor.ToSlice[T](sums) {
 			stats[(at+i)*tensor.Stats+tensor.StatSum] = v
 		}
-		for _, t := range []*tensor.Tensor{nobody, its, q, sums, product, dots} {
+		for _, t := range []*tensor.Tensor{nobody, its, q, top, sums, product, dots} {
 			t.Free()
 		}
 		j.done(x)
@@ -79,16 +87,17 @@ func softGrad(j *job, dx, shift, coef, scale *tensor.Tensor) {
 // times the gradient of the row's loss.
 func softTargetGrad[T float](j *job, gy *tensor.Tensor) *tensor.Tensor {
 	dev, n := j.x.Device(), len(j.rows)
-	factors, logs := scales[T](j, gy), make([]T, n)
+	factors, tops, logs := scales[T](j, gy), make([]T, n), make([]T, n)
 	for i := range j.rows {
 		factors[i] *= T(1 - j.o.LabelSmoothing)
-		logs[i] = T(j.rows[i].max + math.Log(j.rows[i].sum))
+		tops[i], logs[i] = T(j.rows[i].max), T(math.Log(j.rows[i].sum))
 	}
-	factor, lse := tensor.FromSlice(dev, factors, n, 1), tensor.FromSlice(dev, logs, n, 1)
+	factor, top, log := tensor.FromSlice(dev, factors, n, 1), tensor.FromSlice(dev, tops, n, 1), tensor.FromSlice(dev, logs, n, 1)
 	dp := tensor.NewLike(j.y)
 	j.tiles(true, func(at, k int) {
 		x := j.read(j.x, at, k)
-		d := tensor.Sub(tensor.Narrow(lse, 0, at, k), x)
+		d := tensor.Sub(tensor.Narrow(top, 0, at, k), x)
+		tensor.BinaryTo(d, tensor.OpAdd, d, tensor.Narrow(log, 0, at, k))
 		tensor.BinaryTo(d, tensor.OpMul, d, tensor.Narrow(factor, 0, at, k))
 		if j.weight != nil {
 			tensor.BinaryTo(d, tensor.OpMul, d, j.weight)

@@ -46,6 +46,14 @@ func crossEntropy(cpu *CPU, dt DType, x array, target []int64, w []float64, eps 
 		for r := range n {
 			a, b := &stat[r], s.data[r*Stats:(r+1)*Stats]
 			top := max(a[StatMax], b[StatMax])
+			for _, part := range []struct {
+				stat    []float64
+				weights []float64
+			}{{a[:], w[:lo]}, {b, w[lo : lo+cuts[k]]}} {
+				if total := sum(part.weights); eps != 0 && total != 0 {
+					part.stat[StatSum] += total * (part.stat[StatMax] - top)
+				}
+			}
 			if b[StatSumExp] > 0 {
 				a[StatSumExp] = a[StatSumExp]*math.Exp(a[StatMax]-top) + b[StatSumExp]*math.Exp(b[StatMax]-top)
 				a[StatMax] = top
@@ -64,7 +72,7 @@ func crossEntropy(cpu *CPU, dt DType, x array, target []int64, w []float64, eps 
 			continue
 		}
 		wt, k := w[target[r]], eps/float64(classes)
-		loss[r] = (1-eps)*wt*(lse.data[r]-s[StatTarget]) + k*(total*lse.data[r]-s[StatSum])
+		loss[r] = (1-eps)*wt*(lse.data[r]-s[StatTarget]) + k*(total*math.Log(s[StatSumExp])-s[StatSum])
 		copy(coef.data[3*r:], []float64{dloss[r] * ((1-eps)*wt + k*total), dloss[r] * (1 - eps) * wt, dloss[r] * k})
 	}
 	lo = 0

@@ -12,7 +12,7 @@ import (
 // With lse = ln Σ exp(x), t the target, w the class weights (ones), W their sum
 // and ε the label smoothing, the loss of a row is
 //
-//	(1-ε)·w[t]·(lse - x[t]) + ε/K·(W·lse - Σ w·x)   for K classes in all
+//	(1-ε)·w[t]·(lse - x[t]) + ε/K·(W·(lse - max) - Σ w·(x - max))   for K classes in all
 //
 // and its gradient is a·exp(x - lse) - b·[c is t] - s·w[c], with
 //
@@ -25,7 +25,7 @@ const (
 	StatMax    = iota // the largest logit; -Inf for no classes
 	StatSumExp        // Σ exp(x - max)
 	StatTarget        // the logit of the target; 0 if its class is not in this part
-	StatSum           // Σ w·x, the weighted sum of the logits; 0 unless asked for
+	StatSum           // Σ w·(x - max), counted from 0 if max is -Inf; 0 unless asked for
 	Stats             // the number of columns
 )
 
@@ -35,7 +35,8 @@ const (
 // weighted sum is computed if withSum is set.
 //
 // The statistics of two parts combine: with m = max(m1, m2), the sum of
-// exponentials is s1·exp(m1-m) + s2·exp(m2-m); the other two add.
+// exponentials is s1·exp(m1-m) + s2·exp(m2-m), and a weighted sum u1 of weights W1
+// is counted from m by adding W1·(m1-m); then it adds, as does the target.
 func CrossEntropyStats(logits, target *Tensor, lo int, weight *Tensor, withSum bool) *Tensor {
 	n, classes := wantLogits("CrossEntropyStats", logits, target, weight)
 	stats := alloc("CrossEntropyStats", logits.dev, logits.dtype, []int{n, Stats})

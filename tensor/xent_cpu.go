@@ -12,16 +12,16 @@ import (
 func (c *CPU) CrossEntropyStats(dt DType, stats, logits unsafe.Pointer, it DType, target, weight unsafe.Pointer, n, classes, lo int, withSum bool) {
 	t := indices(it, target, n)
 	if dt == Float64 {
-		xentStats(sliceOf[float64](stats, n*Stats), sliceOf[float64](logits, n*classes), &t, optional[float64](weight, classes), classes, lo, withSum, rowStats[float64], weightedSum[float64])
+		xentStats(sliceOf[float64](stats, n*Stats), sliceOf[float64](logits, n*classes), &t, optional[float64](weight, classes), classes, lo, withSum, rowStats[float64], shiftedSum[float64])
 		return
 	}
-	xentStats(sliceOf[float32](stats, n*Stats), sliceOf[float32](logits, n*classes), &t, optional[float32](weight, classes), classes, lo, withSum, simd.SoftmaxStats, weightedSum32)
+	xentStats(sliceOf[float32](stats, n*Stats), sliceOf[float32](logits, n*classes), &t, optional[float32](weight, classes), classes, lo, withSum, simd.SoftmaxStats, shiftedSum32)
 }
 
 // xentStats runs over the rows; the weighted sum of a row follows its other
 // statistics, while the row is in a cache.
 func xentStats[T float, R float](stats, logits []T, target *indexList, weight []T, classes, lo int, withSum bool,
-	row func(x []T) (top, sum R), weighted func(x, w []T) T) {
+	row func(x []T) (top, sum R), weighted func(x, w []T, shift T) T) {
 	parallel(len(stats)/Stats, classes*8, 1, func(from, to int) {
 		for r := from; r < to; r++ {
 			x, s := logits[r*classes:(r+1)*classes], stats[r*Stats:(r+1)*Stats]
@@ -31,29 +31,34 @@ func xentStats[T float, R float](stats, logits []T, target *indexList, weight []
 				s[StatTarget] = x[k]
 			}
 			if withSum {
-				s[StatSum] = weighted(x, weight)
+				s[StatSum] = weighted(x, weight, statShift(s[StatMax]))
 			}
 		}
 	})
 }
 
-func weightedSum[T float](x, w []T) T {
+// statShift is what the weighted sum counts logits from.
+func statShift[T float](top T) T {
+	if math.IsInf(float64(top), -1) {
+		return 0
+	}
+	return top
+}
+
+func shiftedSum[T float](x, w []T, shift T) T {
 	var sum float64
 	for i, v := range x {
-		if w != nil {
-			sum += float64(v) * float64(w[i])
+		if d := float64(v) - float64(shift); w != nil {
+			sum += d * float64(w[i])
 		} else {
-			sum += float64(v)
+			sum += d
 		}
 	}
 	return T(sum)
 }
 
-func weightedSum32(x, w []float32) float32 {
-	if w != nil {
-		return simd.Dot(x, w)
-	}
-	return simd.Sum(x)
+func shiftedSum32(x, w []float32, shift float32) float32 {
+	return float32(simd.SumShifted(x, w, shift))
 }
 
 // CrossEntropyGrad computes the gradient of the logits; see the function of that

@@ -115,6 +115,10 @@ func sumExpVec(wide bool, x *float32, n int, shift float32) float32 { panic(noKe
 
 func dotVec(wide bool, a *float32, b *float32, n int) float32 { panic(noKernel) }
 
+func sumShiftedVec(wide bool, x *float32, weight *float32, n int, shift float32) float32 {
+	panic(noKernel)
+}
+
 func sumSquaresVec(wide bool, x *float32, n int, mean float32) float32 { panic(noKernel) }
 
 func normalizeGradSumsVec(wide bool, dweight *float32, dbias *float32, x *float32, dy *float32, weight *float32, n int, mean float32, rstd float32) (float32, float32) {

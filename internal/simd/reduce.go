@@ -68,6 +68,31 @@ func (l Level) dot(a, b []float32) float64 {
 	})
 }
 
+// SumShifted returns the sum of (x[i]-shift)·weight[i], in the order of Sum: with
+// the largest element as shift nothing of large elements that are near each other is
+// lost. A nil weight stands for ones.
+func SumShifted(x, weight []float32, shift float32) float64 {
+	sameOrNil("SumShifted", len(x), weight)
+	return best.sumShifted(x, weight, shift)
+}
+
+func (l Level) sumShifted(x, weight []float32, shift float32) float64 {
+	return pieces(len(x), func(i, n int) float32 {
+		if l > Scalar {
+			return sumShiftedVec(l.wide(), &x[i], at(weight, i), n, shift)
+		}
+		var s [lanes]float32
+		for j, v := range x[i:][:n] {
+			w := float32(1)
+			if weight != nil {
+				w = weight[i+j]
+			}
+			s[j%lanes] = fma(v-shift, w, s[j%lanes])
+		}
+		return fold(&s)
+	})
+}
+
 // SumSquares returns the sum of x[i]², in the order of Sum; in float64, for the
 // sums of many slices are joined to one norm.
 func SumSquares(x []float32) float64 { return best.sumSquares(x, 0) }

@@ -20,6 +20,9 @@ func sumExpVec(wide bool, x *float32, n int, shift float32) float32
 func dotVec(wide bool, a *float32, b *float32, n int) float32
 
 //go:noescape
+func sumShiftedVec(wide bool, x *float32, weight *float32, n int, shift float32) float32
+
+//go:noescape
 func sumSquaresVec(wide bool, x *float32, n int, mean float32) float32
 
 //go:noescape

@@ -2013,6 +2013,405 @@ fold16:
 	VZEROUPPER
 	RET
 
+// func sumShiftedVec(wide bool, x *float32, weight *float32, n int, shift float32) float32
+// Requires: AVX, AVX2, AVX512F, BMI2, FMA3, SSE2
+TEXT ·sumShiftedVec(SB), NOSPLIT, $0-44
+	CMPB    wide+0(FP), $0x00
+	JNE     wide
+	MOVQ    x+8(FP), CX
+	MOVQ    weight+16(FP), DX
+	VMOVUPS x00000000<>+0(SB), Y0
+	VMOVUPS x00000000<>+0(SB), Y1
+	VMOVUPS x00000000<>+0(SB), Y2
+	VMOVUPS x00000000<>+0(SB), Y3
+	VMOVUPS x00000000<>+0(SB), Y4
+	VMOVUPS x00000000<>+0(SB), Y5
+	VMOVUPS x00000000<>+0(SB), Y6
+	VMOVUPS x00000000<>+0(SB), Y7
+	MOVQ    n+24(FP), BX
+	XORQ    AX, AX
+	SUBQ    $0x00000040, BX
+	JLT     tail8
+
+loop8:
+	VMOVUPS      (CX)(AX*4), Y8
+	VBROADCASTSS shift+32(FP), Y9
+	VSUBPS       Y9, Y8, Y8
+	VMOVUPS      x3f800000<>+0(SB), Y9
+	TESTQ        DX, DX
+	JE           skip1_8
+	VMOVUPS      (DX)(AX*4), Y9
+
+skip1_8:
+	VFMADD231PS  Y9, Y8, Y0
+	VMOVUPS      32(CX)(AX*4), Y8
+	VBROADCASTSS shift+32(FP), Y9
+	VSUBPS       Y9, Y8, Y8
+	VMOVUPS      x3f800000<>+0(SB), Y9
+	TESTQ        DX, DX
+	JE           skip2_8
+	VMOVUPS      32(DX)(AX*4), Y9
+
+skip2_8:
+	VFMADD231PS  Y9, Y8, Y1
+	VMOVUPS      64(CX)(AX*4), Y8
+	VBROADCASTSS shift+32(FP), Y9
+	VSUBPS       Y9, Y8, Y8
+	VMOVUPS      x3f800000<>+0(SB), Y9
+	TESTQ        DX, DX
+	JE           skip3_8
+	VMOVUPS      64(DX)(AX*4), Y9
+
+skip3_8:
+	VFMADD231PS  Y9, Y8, Y2
+	VMOVUPS      96(CX)(AX*4), Y8
+	VBROADCASTSS shift+32(FP), Y9
+	VSUBPS       Y9, Y8, Y8
+	VMOVUPS      x3f800000<>+0(SB), Y9
+	TESTQ        DX, DX
+	JE           skip4_8
+	VMOVUPS      96(DX)(AX*4), Y9
+
+skip4_8:
+	VFMADD231PS  Y9, Y8, Y3
+	VMOVUPS      128(CX)(AX*4), Y8
+	VBROADCASTSS shift+32(FP), Y9
+	VSUBPS       Y9, Y8, Y8
+	VMOVUPS      x3f800000<>+0(SB), Y9
+	TESTQ        DX, DX
+	JE           skip5_8
+	VMOVUPS      128(DX)(AX*4), Y9
+
+skip5_8:
+	VFMADD231PS  Y9, Y8, Y4
+	VMOVUPS      160(CX)(AX*4), Y8
+	VBROADCASTSS shift+32(FP), Y9
+	VSUBPS       Y9, Y8, Y8
+	VMOVUPS      x3f800000<>+0(SB), Y9
+	TESTQ        DX, DX
+	JE           skip6_8
+	VMOVUPS      160(DX)(AX*4), Y9
+
+skip6_8:
+	VFMADD231PS  Y9, Y8, Y5
+	VMOVUPS      192(CX)(AX*4), Y8
+	VBROADCASTSS shift+32(FP), Y9
+	VSUBPS       Y9, Y8, Y8
+	VMOVUPS      x3f800000<>+0(SB), Y9
+	TESTQ        DX, DX
+	JE           skip7_8
+	VMOVUPS      192(DX)(AX*4), Y9
+
+skip7_8:
+	VFMADD231PS  Y9, Y8, Y6
+	VMOVUPS      224(CX)(AX*4), Y8
+	VBROADCASTSS shift+32(FP), Y9
+	VSUBPS       Y9, Y8, Y8
+	VMOVUPS      x3f800000<>+0(SB), Y9
+	TESTQ        DX, DX
+	JE           skip8_8
+	VMOVUPS      224(DX)(AX*4), Y9
+
+skip8_8:
+	VFMADD231PS Y9, Y8, Y7
+	ADDQ        $0x00000040, AX
+	SUBQ        $0x00000040, BX
+	JGE         loop8
+
+tail8:
+	ADDQ         $0x00000040, BX
+	TESTQ        BX, BX
+	JLE          fold8
+	MOVQ         BX, X8
+	VPBROADCASTD X8, Y8
+	VPCMPGTD     lanes<>+0(SB), Y8, Y8
+	VMASKMOVPS   (CX)(AX*4), Y8, Y9
+	VBROADCASTSS shift+32(FP), Y10
+	VSUBPS       Y10, Y9, Y9
+	VANDPS       Y8, Y9, Y9
+	VMOVUPS      x3f800000<>+0(SB), Y10
+	TESTQ        DX, DX
+	JE           skip9_8
+	VMASKMOVPS   (DX)(AX*4), Y8, Y10
+
+skip9_8:
+	VFMADD231PS  Y10, Y9, Y0
+	SUBQ         $0x08, BX
+	TESTQ        BX, BX
+	JLE          fold8
+	MOVQ         BX, X8
+	VPBROADCASTD X8, Y8
+	VPCMPGTD     lanes<>+0(SB), Y8, Y8
+	VMASKMOVPS   32(CX)(AX*4), Y8, Y9
+	VBROADCASTSS shift+32(FP), Y10
+	VSUBPS       Y10, Y9, Y9
+	VANDPS       Y8, Y9, Y9
+	VMOVUPS      x3f800000<>+0(SB), Y10
+	TESTQ        DX, DX
+	JE           skip10_8
+	VMASKMOVPS   32(DX)(AX*4), Y8, Y10
+
+skip10_8:
+	VFMADD231PS  Y10, Y9, Y1
+	SUBQ         $0x08, BX
+	TESTQ        BX, BX
+	JLE          fold8
+	MOVQ         BX, X8
+	VPBROADCASTD X8, Y8
+	VPCMPGTD     lanes<>+0(SB), Y8, Y8
+	VMASKMOVPS   64(CX)(AX*4), Y8, Y9
+	VBROADCASTSS shift+32(FP), Y10
+	VSUBPS       Y10, Y9, Y9
+	VANDPS       Y8, Y9, Y9
+	VMOVUPS      x3f800000<>+0(SB), Y10
+	TESTQ        DX, DX
+	JE           skip11_8
+	VMASKMOVPS   64(DX)(AX*4), Y8, Y10
+
+skip11_8:
+	VFMADD231PS  Y10, Y9, Y2
+	SUBQ         $0x08, BX
+	TESTQ        BX, BX
+	JLE          fold8
+	MOVQ         BX, X8
+	VPBROADCASTD X8, Y8
+	VPCMPGTD     lanes<>+0(SB), Y8, Y8
+	VMASKMOVPS   96(CX)(AX*4), Y8, Y9
+	VBROADCASTSS shift+32(FP), Y10
+	VSUBPS       Y10, Y9, Y9
+	VANDPS       Y8, Y9, Y9
+	VMOVUPS      x3f800000<>+0(SB), Y10
+	TESTQ        DX, DX
+	JE           skip12_8
+	VMASKMOVPS   96(DX)(AX*4), Y8, Y10
+
+skip12_8:
+	VFMADD231PS  Y10, Y9, Y3
+	SUBQ         $0x08, BX
+	TESTQ        BX, BX
+	JLE          fold8
+	MOVQ         BX, X8
+	VPBROADCASTD X8, Y8
+	VPCMPGTD     lanes<>+0(SB), Y8, Y8
+	VMASKMOVPS   128(CX)(AX*4), Y8, Y9
+	VBROADCASTSS shift+32(FP), Y10
+	VSUBPS       Y10, Y9, Y9
+	VANDPS       Y8, Y9, Y9
+	VMOVUPS      x3f800000<>+0(SB), Y10
+	TESTQ        DX, DX
+	JE           skip13_8
+	VMASKMOVPS   128(DX)(AX*4), Y8, Y10
+
+skip13_8:
+	VFMADD231PS  Y10, Y9, Y4
+	SUBQ         $0x08, BX
+	TESTQ        BX, BX
+	JLE          fold8
+	MOVQ         BX, X8
+	VPBROADCASTD X8, Y8
+	VPCMPGTD     lanes<>+0(SB), Y8, Y8
+	VMASKMOVPS   160(CX)(AX*4), Y8, Y9
+	VBROADCASTSS shift+32(FP), Y10
+	VSUBPS       Y10, Y9, Y9
+	VANDPS       Y8, Y9, Y9
+	VMOVUPS      x3f800000<>+0(SB), Y10
+	TESTQ        DX, DX
+	JE           skip14_8
+	VMASKMOVPS   160(DX)(AX*4), Y8, Y10
+
+skip14_8:
+	VFMADD231PS  Y10, Y9, Y5
+	SUBQ         $0x08, BX
+	TESTQ        BX, BX
+	JLE          fold8
+	MOVQ         BX, X8
+	VPBROADCASTD X8, Y8
+	VPCMPGTD     lanes<>+0(SB), Y8, Y8
+	VMASKMOVPS   192(CX)(AX*4), Y8, Y9
+	VBROADCASTSS shift+32(FP), Y10
+	VSUBPS       Y10, Y9, Y9
+	VANDPS       Y8, Y9, Y9
+	VMOVUPS      x3f800000<>+0(SB), Y10
+	TESTQ        DX, DX
+	JE           skip15_8
+	VMASKMOVPS   192(DX)(AX*4), Y8, Y10
+
+skip15_8:
+	VFMADD231PS  Y10, Y9, Y6
+	SUBQ         $0x08, BX
+	TESTQ        BX, BX
+	JLE          fold8
+	MOVQ         BX, X8
+	VPBROADCASTD X8, Y8
+	VPCMPGTD     lanes<>+0(SB), Y8, Y8
+	VMASKMOVPS   224(CX)(AX*4), Y8, Y9
+	VBROADCASTSS shift+32(FP), Y10
+	VSUBPS       Y10, Y9, Y9
+	VANDPS       Y8, Y9, Y9
+	VMOVUPS      x3f800000<>+0(SB), Y10
+	TESTQ        DX, DX
+	JE           skip16_8
+	VMASKMOVPS   224(DX)(AX*4), Y8, Y10
+
+skip16_8:
+	VFMADD231PS Y10, Y9, Y7
+	SUBQ        $0x08, BX
+
+fold8:
+	VADDPS     Y4, Y0, Y0
+	VADDPS     Y5, Y1, Y1
+	VADDPS     Y6, Y2, Y2
+	VADDPS     Y7, Y3, Y3
+	VADDPS     Y2, Y0, Y0
+	VADDPS     Y3, Y1, Y1
+	VADDPS     Y1, Y0, Y0
+	VPERM2F128 $0x01, Y0, Y0, Y1
+	VADDPS     Y1, Y0, Y0
+	VPERMILPS  $0x4e, Y0, Y1
+	VADDPS     Y1, Y0, Y0
+	VPERMILPS  $0xb1, Y0, Y1
+	VADDPS     Y1, Y0, Y0
+	VMOVSS     X0, ret+40(FP)
+	VZEROUPPER
+	RET
+
+wide:
+	MOVQ         x+8(FP), CX
+	MOVQ         weight+16(FP), DX
+	VBROADCASTSS shift+32(FP), Z0
+	VBROADCASTSS x00000000<>+0(SB), Z1
+	VBROADCASTSS x3f800000<>+0(SB), Z2
+	VMOVUPS      Z1, Z3
+	VMOVUPS      Z1, Z4
+	VMOVUPS      Z1, Z5
+	MOVQ         n+24(FP), BX
+	XORQ         AX, AX
+	SUBQ         $0x00000040, BX
+	JLT          tail16
+
+loop16:
+	VMOVUPS (CX)(AX*4), Z6
+	VSUBPS  Z0, Z6, Z6
+	VMOVUPS Z2, Z7
+	TESTQ   DX, DX
+	JE      skip1_16
+	VMOVUPS (DX)(AX*4), Z7
+
+skip1_16:
+	VFMADD231PS Z7, Z6, Z3
+	VMOVUPS     64(CX)(AX*4), Z6
+	VSUBPS      Z0, Z6, Z6
+	VMOVUPS     Z2, Z7
+	TESTQ       DX, DX
+	JE          skip2_16
+	VMOVUPS     64(DX)(AX*4), Z7
+
+skip2_16:
+	VFMADD231PS Z7, Z6, Z4
+	VMOVUPS     128(CX)(AX*4), Z6
+	VSUBPS      Z0, Z6, Z6
+	VMOVUPS     Z2, Z7
+	TESTQ       DX, DX
+	JE          skip3_16
+	VMOVUPS     128(DX)(AX*4), Z7
+
+skip3_16:
+	VFMADD231PS Z7, Z6, Z5
+	VMOVUPS     192(CX)(AX*4), Z6
+	VSUBPS      Z0, Z6, Z6
+	VMOVUPS     Z2, Z7
+	TESTQ       DX, DX
+	JE          skip4_16
+	VMOVUPS     192(DX)(AX*4), Z7
+
+skip4_16:
+	VFMADD231PS Z7, Z6, Z1
+	ADDQ        $0x00000040, AX
+	SUBQ        $0x00000040, BX
+	JGE         loop16
+
+tail16:
+	ADDQ      $0x00000040, BX
+	TESTQ     BX, BX
+	JLE       fold16
+	MOVL      $0xffffffff, SI
+	BZHIL     BX, SI, SI
+	KMOVW     SI, K1
+	VMOVUPS.Z (CX)(AX*4), K1, Z6
+	VSUBPS    Z0, Z6, Z6
+	VMOVAPS.Z Z6, K1, Z6
+	VMOVUPS   Z2, Z7
+	TESTQ     DX, DX
+	JE        skip5_16
+	VMOVUPS.Z (DX)(AX*4), K1, Z7
+
+skip5_16:
+	VFMADD231PS Z7, Z6, Z3
+	SUBQ        $0x10, BX
+	TESTQ       BX, BX
+	JLE         fold16
+	MOVL        $0xffffffff, SI
+	BZHIL       BX, SI, SI
+	KMOVW       SI, K1
+	VMOVUPS.Z   64(CX)(AX*4), K1, Z6
+	VSUBPS      Z0, Z6, Z6
+	VMOVAPS.Z   Z6, K1, Z6
+	VMOVUPS     Z2, Z7
+	TESTQ       DX, DX
+	JE          skip6_16
+	VMOVUPS.Z   64(DX)(AX*4), K1, Z7
+
+skip6_16:
+	VFMADD231PS Z7, Z6, Z4
+	SUBQ        $0x10, BX
+	TESTQ       BX, BX
+	JLE         fold16
+	MOVL        $0xffffffff, SI
+	BZHIL       BX, SI, SI
+	KMOVW       SI, K1
+	VMOVUPS.Z   128(CX)(AX*4), K1, Z6
+	VSUBPS      Z0, Z6, Z6
+	VMOVAPS.Z   Z6, K1, Z6
+	VMOVUPS     Z2, Z7
+	TESTQ       DX, DX
+	JE          skip7_16
+	VMOVUPS.Z   128(DX)(AX*4), K1, Z7
+
+skip7_16:
+	VFMADD231PS Z7, Z6, Z5
+	SUBQ        $0x10, BX
+	TESTQ       BX, BX
+	JLE         fold16
+	MOVL        $0xffffffff, SI
+	BZHIL       BX, SI, SI
+	KMOVW       SI, K1
+	VMOVUPS.Z   192(CX)(AX*4), K1, Z6
+	VSUBPS      Z0, Z6, Z0
+	VMOVAPS.Z   Z0, K1, Z0
+	TESTQ       DX, DX
+	JE          skip8_16
+	VMOVUPS.Z   192(DX)(AX*4), K1, Z2
+
+skip8_16:
+	VFMADD231PS Z2, Z0, Z1
+	SUBQ        $0x10, BX
+
+fold16:
+	VADDPS     Z5, Z3, Z0
+	VADDPS     Z1, Z4, Z1
+	VADDPS     Z1, Z0, Z0
+	VSHUFF64X2 $0x4e, Z0, Z0, Z1
+	VADDPS     Z1, Z0, Z0
+	VSHUFF64X2 $0xb1, Z0, Z0, Z1
+	VADDPS     Z1, Z0, Z0
+	VPERMILPS  $0x4e, Z0, Z1
+	VADDPS     Z1, Z0, Z0
+	VPERMILPS  $0xb1, Z0, Z1
+	VADDPS     Z1, Z0, Z0
+	VMOVSS     X0, ret+40(FP)
+	VZEROUPPER
+	RET
+
 // func sumSquaresVec(wide bool, x *float32, n int, mean float32) float32
 // Requires: AVX, AVX2, AVX512F, BMI2, FMA3, SSE2
 TEXT ·sumSquaresVec(SB), NOSPLIT, $0-36

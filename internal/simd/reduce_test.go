@@ -87,3 +87,38 @@ func TestExportedReductions(t *testing.T) {
 		t.Errorf("of nothing: Sum %v, MaxValue %v, MinValue %v", s, m, n)
 	}
 }
+
+// TestSumShifted: large elements near each other lose nothing, at every level and
+// length, with weights and without.
+func TestSumShifted(t *testing.T) {
+	for n := range 200 {
+		x, w := make([]float32, n), make([]float32, n)
+		var plain, weighted float64
+		for i := range x {
+			x[i], w[i] = 1e4-float32(i%7)/8, float32(i%5)
+			plain += float64(x[i]) - 1e4
+			weighted += (float64(x[i]) - 1e4) * float64(w[i])
+		}
+		for _, l := range levels() {
+			if got := l.sumShifted(x, nil, 1e4); got != plain {
+				t.Errorf("%v, %d elements: %v, want %v", l, n, got, plain)
+			}
+			if got := l.sumShifted(x, w, 1e4); got != weighted {
+				t.Errorf("%v, %d elements with weights: %v, want %v", l, n, got, weighted)
+			}
+		}
+	}
+}
+
+// TestLogSoftmaxOfLargeElements is as near as for small ones.
+func TestLogSoftmaxOfLargeElements(t *testing.T) {
+	x := []float32{1e4, 1e4, 1e4 - 1, -1e4}
+	y := make([]float32, len(x))
+	LogSoftmaxRow(y, x)
+	s := math.Log(2 + math.Exp(-1))
+	for i, want := range []float64{-s, -s, -1 - s, -2e4 - s} {
+		if !near(float64(y[i]), want, 2e-7*math.Abs(want)) {
+			t.Errorf("%d: got %v, want %v", i, y[i], want)
+		}
+	}
+}

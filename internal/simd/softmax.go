@@ -96,7 +96,12 @@ func (l Level) softmaxGrad(dst, y, dy []float32, dot float32) {
 func LogSoftmaxRow(dst, x []float32) {
 	same("LogSoftmaxRow", len(dst), len(x))
 	m, s := best.softmaxStats(x)
-	AddScalar(dst, x, -float32(float64(m)+math.Log(float64(s))))
+	shift := float32(math.Log(float64(s)))
+	for i := 0; i < len(x); i += piece { // the difference first: it is exact near the maximum
+		d := dst[i:min(i+piece, len(x))]
+		AddScalar(d, x[i:i+len(d)], -m)
+		AddScalar(d, d, -shift)
+	}
 }
 
 // LogSoftmaxGradRow does dst[i] = dy[i] - exp(y[i])·Σ dy[j], y the result of LogSoftmaxRow.

@@ -189,6 +189,13 @@ var reduceKernels = []reduction{
 		step: func(x *vec, acc []operand.Op) { x.do("VFMADD231PS", x.load("b"), x.load("a"), acc[0]) },
 	},
 	{
+		kernel: kernel{name: "sumShiftedVec", slices: "x weight", scalars: "shift"}, groups: 4, results: 1, join: (*vec).add,
+		step: func(x *vec, acc []operand.Op) {
+			d := x.inMask(x.sub(x.load("x"), x.s("shift")), 0)
+			x.do("VFMADD231PS", x.loadOr("weight", 1), d, acc[0])
+		},
+	},
+	{
 		kernel: kernel{name: "sumSquaresVec", slices: "x", scalars: "mean"}, groups: 4, results: 1, join: (*vec).add,
 		step: func(x *vec, acc []operand.Op) {
 			d := x.inMask(x.sub(x.load("x"), x.s("mean")), 0)

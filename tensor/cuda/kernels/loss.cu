@@ -20,7 +20,7 @@ static __device__ Run<T> join(Run<T> a, Run<T> b) {
 	return r;
 }
 
-enum { PER_ROW = 4 }; // the statistics: max, Σexp, target's logit, Σw·x
+enum { PER_ROW = 4 }; // the statistics: max, Σexp, target's logit, Σw·(x-max)
 
 // xent_stats reads the logits once.
 template <class T>
@@ -30,7 +30,7 @@ static __device__ void xent_stats(T *stats, const T *logits, int it, const void 
 	for (i64 r = blockIdx.x; r < n; r += gridDim.x) {
 		const T *x = logits + r * classes;
 		Run<T> run = {-infinity((T)0), 0};
-		double weighted = 0;
+		double weighted = 0, weights = 0;
 		for (i64 i = threadIdx.x; i < classes; i += THREADS) {
 			T v = x[i];
 			if (v > run.top) {
@@ -39,7 +39,11 @@ static __device__ void xent_stats(T *stats, const T *logits, int it, const void 
 			} else if (v != -infinity((T)0)) {
 				run.sum += (double)exp_of(v - run.top);
 			}
-			if (with_sum) weighted += weight ? (double)v * (double)weight[i] : (double)v;
+			if (with_sum) {
+				double w = weight ? (double)weight[i] : 1;
+				weighted += w * (double)v;
+				weights += w;
+			}
 		}
 		for (int d = 16; d > 0; d >>= 1) {
 			Run<T> o;
@@ -54,7 +58,11 @@ static __device__ void xent_stats(T *stats, const T *logits, int it, const void 
 		__syncthreads();
 		run = Run<T>{top[0], sum[0]};
 		for (int w = 1; w < THREADS / 32; w++) run = join(run, Run<T>{top[w], sum[w]});
-		if (with_sum) weighted = block_reduce<Sum>(weighted);
+		if (with_sum) {
+			weighted = block_reduce<Sum>(weighted);
+			weights = block_reduce<Sum>(weights);
+			if (run.top != -infinity((T)0)) weighted -= weights * (double)run.top;
+		}
 		if (threadIdx.x == 0) {
 			i64 k = index_at(it, target, r) - lo;
 			T *s = stats + r * PER_ROW;
