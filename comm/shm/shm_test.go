@@ -64,6 +64,7 @@ func child(task string) error {
 
 var tasks = map[string]func(context.Context, *comm.Comm) error{
 	"communicators": makeMany,
+	"progress":      commtest.ProgressBesideWork,
 	"suite": func(ctx context.Context, world *comm.Comm) error {
 		var errs []error
 		for _, c := range commtest.Cases() {
@@ -144,6 +145,15 @@ func TestProcesses(t *testing.T) {
 			if err != nil {
 				t.Errorf("rank %d of %d: %v", r, n, err)
 			}
+		}
+	}
+}
+
+// TestProgressBesideWork: each rank has one processor, and computes on it.
+func TestProgressBesideWork(t *testing.T) {
+	for _, n := range []int{2, 4} {
+		if err := errors.Join(processes(t, n, "progress")...); err != nil {
+			t.Errorf("%d ranks: %v", n, err)
 		}
 	}
 }
