@@ -109,6 +109,28 @@ func TestMemory(t *testing.T) {
 	}
 }
 
+// TestLinearMemory: beside the two gradients the fused loss holds at most 64 MiB,
+// where the logits are 256 MiB.
+func TestLinearMemory(t *testing.T) {
+	const positions, classes, width, most = 512, 131072, 64, 64 << 20
+	for _, n := range []int{1, 2} {
+		meshtest.On(t, []int{n}, func(ctx context.Context, m *dtensor.Mesh) error {
+			h := dtensor.Normal(m, dtensor.Key{}, 0, 1, []int{positions, width}, replicate)
+			w := dtensor.Normal(m, dtensor.Key{Seed: 1}, 0, 1, []int{classes, width}, shard0)
+			y := dtensor.Zeros(m, tensor.Int64, []int{positions}, replicate)
+			gradients, before := h.Local().Bytes()+w.Local().Bytes(), m.Device().Stats().Live
+			_, _, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor { return loss.LinearCrossEntropy(h, w, y, loss.Options{}) }, h, w)
+			if err != nil {
+				return err
+			}
+			if extra := m.Device().Stats().HighWater - before - gradients; extra > most {
+				return fmt.Errorf("%d bytes beside gradients of %d, want at most %d", extra, gradients, most)
+			}
+			return nil
+		})
+	}
+}
+
 // TestBadTargets gives one rank, or all, a target that is no class: every rank
 // gets the same error and the next batch works.
 func TestBadTargets(t *testing.T) {

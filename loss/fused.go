@@ -35,7 +35,10 @@ func fused[T float](t *tiled) *tensor.Tensor {
 	if t.wantHidden {
 		t.dHidden = tensor.NewLike(t.hidden)
 	}
-	if t.wantWeight {
+	switch {
+	case t.wantWeight && t.outer > 0:
+		t.dWeight = tensor.NewLike(t.weight) // the first tile writes it
+	case t.wantWeight:
 		t.dWeight = tensor.ZerosLike(t.weight)
 	}
 	dev, run := t.hidden.Device(), min(t.run(), max(t.outer, 1))
@@ -68,7 +71,7 @@ func fused[T float](t *tiled) *tensor.Tensor {
 			tensor.MatMulTo(tensor.Narrow(t.dHidden, 0, at, k), logits, t.weight, false, false, false)
 		}
 		if t.wantWeight {
-			tensor.MatMulTo(t.dWeight, logits, h, true, false, true)
+			tensor.MatMulTo(t.dWeight, logits, h, true, false, at > 0)
 		}
 	}
 	return reduce[T](t.job, bad)
