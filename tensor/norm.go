@@ -10,12 +10,12 @@ import (
 //	y = (x - mean)·rstd·weight + bias   rstd = 1/√(variance + eps)
 //
 // weight and bias may be nil (ones, zeros); normDims says how many dimensions are
-// normalised and weight and bias have their sizes. stats [rows, 2] holds mean and
-// rstd of each row, for LayerNormGrad.
+// normalised and weight and bias have their sizes. stats [rows, 2], float64 for every
+// type of x, holds mean and rstd of each row, for LayerNormGrad.
 func LayerNorm(x, weight, bias *Tensor, normDims int, eps float64) (y, stats *Tensor) {
 	rows, n := normSizes("LayerNorm", x, weight, bias, normDims)
 	y = allocLike("LayerNorm", x)
-	stats = alloc("LayerNorm", x.dev, x.dtype, []int{rows, 2})
+	stats = alloc("LayerNorm", x.dev, Float64, []int{rows, 2})
 	x.dev.LayerNorm(x.dtype, y.addr, stats.addr, x.ptr("LayerNorm"), addrOf("LayerNorm", weight), addrOf("LayerNorm", bias), rows, n, eps)
 	runtime.KeepAlive(x)
 	runtime.KeepAlive(weight)
@@ -54,11 +54,11 @@ func LayerNormGrad(dy, x, weight, stats *Tensor, normDims int, wantWeight, wantB
 //
 //	y = x·rstd·weight   rstd = 1/√(mean of x² + eps)
 //
-// weight may be nil (ones). stats [rows] holds rstd.
+// weight may be nil (ones). stats [rows], float64, holds rstd.
 func RMSNorm(x, weight *Tensor, normDims int, eps float64) (y, stats *Tensor) {
 	rows, n := normSizes("RMSNorm", x, weight, nil, normDims)
 	y = allocLike("RMSNorm", x)
-	stats = alloc("RMSNorm", x.dev, x.dtype, []int{rows})
+	stats = alloc("RMSNorm", x.dev, Float64, []int{rows})
 	x.dev.RMSNorm(x.dtype, y.addr, stats.addr, x.ptr("RMSNorm"), addrOf("RMSNorm", weight), rows, n, eps)
 	runtime.KeepAlive(x)
 	runtime.KeepAlive(weight)
@@ -115,7 +115,10 @@ func normSizes(op string, x, weight, bias *Tensor, normDims int) (rows, n int) {
 }
 
 func wantStats(op string, x, stats *Tensor, rows, each int) {
-	wantSameType(op, x, stats)
+	wantSameDevice(op, x, stats)
+	if stats.dtype != Float64 {
+		throwType(op, "stats %v are not those of %v: want float64", stats.brief(), x.brief())
+	}
 	if stats.numel != rows*each {
 		throwShape(op, "stats %v are not those of x %v: want %d numbers for each of %d rows", stats.brief(), x.brief(), each, rows)
 	}

@@ -22,39 +22,39 @@ func (c *CPU) LayerNorm(dt DType, dst, stats, x, weight, bias unsafe.Pointer, ro
 			optional[float64](weight, n), optional[float64](bias, n), n, eps)
 		return
 	}
-	d, st, s := sliceOf[float32](dst, rows*n), sliceOf[float32](stats, rows*2), sliceOf[float32](x, rows*n)
+	d, st, s := sliceOf[float32](dst, rows*n), sliceOf[float64](stats, rows*2), sliceOf[float32](x, rows*n)
 	w, b := optional[float32](weight, n), optional[float32](bias, n)
 	parallel(rows, n*4, 1, func(lo, hi int) {
 		for r := lo; r < hi; r++ {
-			st[2*r], st[2*r+1] = simd.LayerNormRow(d[r*n:(r+1)*n], s[r*n:(r+1)*n], w, b, float32(eps))
+			st[2*r], st[2*r+1] = simd.LayerNormRow(d[r*n:(r+1)*n], s[r*n:(r+1)*n], w, b, eps)
 		}
 	})
 }
 
 // layerNorm is the definition.
-func layerNorm[T float](dst, stats, x, weight, bias []T, n int, eps float64) {
+func layerNorm(dst, stats, x, weight, bias []float64, n int, eps float64) {
 	for r := range len(stats) / 2 {
 		row := x[r*n : (r+1)*n]
 		var mean, variance float64
 		for _, v := range row {
-			mean += float64(v)
+			mean += v
 		}
 		mean /= float64(n)
 		for _, v := range row {
-			variance += (float64(v) - mean) * (float64(v) - mean)
+			variance += (v - mean) * (v - mean)
 		}
 		rstd := 1 / math.Sqrt(variance/float64(n)+eps)
 		for i, v := range row {
-			h := (float64(v) - mean) * rstd
+			h := (v - mean) * rstd
 			if weight != nil {
-				h *= float64(weight[i])
+				h *= weight[i]
 			}
 			if bias != nil {
-				h += float64(bias[i])
+				h += bias[i]
 			}
-			dst[r*n+i] = T(h)
+			dst[r*n+i] = h
 		}
-		stats[2*r], stats[2*r+1] = T(mean), T(rstd)
+		stats[2*r], stats[2*r+1] = mean, rstd
 	}
 }
 
@@ -68,7 +68,7 @@ func (c *CPU) LayerNormGrad(dt DType, dx, dweight, dbias, dy, x, weight, stats u
 		return
 	}
 	d, dw, db := sliceOf[float32](dx, rows*n), optional[float32](dweight, n), optional[float32](dbias, n)
-	g, s, w, st := sliceOf[float32](dy, rows*n), sliceOf[float32](x, rows*n), optional[float32](weight, n), sliceOf[float32](stats, rows*2)
+	g, s, w, st := sliceOf[float32](dy, rows*n), sliceOf[float32](x, rows*n), optional[float32](weight, n), sliceOf[float64](stats, rows*2)
 	sumRows(rows, dw, db, func(r int, dw, db []float32) {
 		simd.LayerNormGradRow(d[r*n:(r+1)*n], dw, db, s[r*n:(r+1)*n], g[r*n:(r+1)*n], w, st[2*r], st[2*r+1])
 	})
@@ -145,31 +145,31 @@ func (c *CPU) RMSNorm(dt DType, dst, stats, x, weight unsafe.Pointer, rows, n in
 		rmsNorm(sliceOf[float64](dst, rows*n), sliceOf[float64](stats, rows), sliceOf[float64](x, rows*n), optional[float64](weight, n), n, eps)
 		return
 	}
-	d, st, s, w := sliceOf[float32](dst, rows*n), sliceOf[float32](stats, rows), sliceOf[float32](x, rows*n), optional[float32](weight, n)
+	d, st, s, w := sliceOf[float32](dst, rows*n), sliceOf[float64](stats, rows), sliceOf[float32](x, rows*n), optional[float32](weight, n)
 	parallel(rows, n*4, 1, func(lo, hi int) {
 		for r := lo; r < hi; r++ {
-			st[r] = simd.RMSNormRow(d[r*n:(r+1)*n], s[r*n:(r+1)*n], w, float32(eps))
+			st[r] = simd.RMSNormRow(d[r*n:(r+1)*n], s[r*n:(r+1)*n], w, eps)
 		}
 	})
 }
 
 // rmsNorm is the definition.
-func rmsNorm[T float](dst, stats, x, weight []T, n int, eps float64) {
+func rmsNorm(dst, stats, x, weight []float64, n int, eps float64) {
 	for r := range stats {
 		row := x[r*n : (r+1)*n]
 		var sum float64
 		for _, v := range row {
-			sum += float64(v) * float64(v)
+			sum += v * v
 		}
 		rstd := 1 / math.Sqrt(sum/float64(n)+eps)
 		for i, v := range row {
-			h := float64(v) * rstd
+			h := v * rstd
 			if weight != nil {
-				h *= float64(weight[i])
+				h *= weight[i]
 			}
-			dst[r*n+i] = T(h)
+			dst[r*n+i] = h
 		}
-		stats[r] = T(rstd)
+		stats[r] = rstd
 	}
 }
 
@@ -183,7 +183,7 @@ func (c *CPU) RMSNormGrad(dt DType, dx, dweight, dy, x, weight, stats unsafe.Poi
 		return
 	}
 	d, dw := sliceOf[float32](dx, rows*n), optional[float32](dweight, n)
-	g, s, w, st := sliceOf[float32](dy, rows*n), sliceOf[float32](x, rows*n), optional[float32](weight, n), sliceOf[float32](stats, rows)
+	g, s, w, st := sliceOf[float32](dy, rows*n), sliceOf[float32](x, rows*n), optional[float32](weight, n), sliceOf[float64](stats, rows)
 	sumRows(rows, dw, nil, func(r int, dw, _ []float32) {
 		simd.RMSNormGradRow(d[r*n:(r+1)*n], dw, s[r*n:(r+1)*n], g[r*n:(r+1)*n], w, st[r])
 	})

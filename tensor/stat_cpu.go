@@ -32,7 +32,7 @@ func rowOp32(op RowOp, x []float32, p float64) float32 {
 		return simd.LogSumExp(x)
 	case op == OpSquareDev:
 		_, variance := simd.Moments(x)
-		return variance * float32(len(x))
+		return float32(variance * float64(len(x)))
 	case op == OpNorm && p == 2:
 		return float32(math.Sqrt(simd.SumSquares(x)))
 	case p == 2:

@@ -3,16 +3,19 @@ package simd
 import "math"
 
 // Moments returns the mean of x and its variance (the mean squared distance from
-// the mean), in two passes; 0 and 0 for an empty x.
-func Moments(x []float32) (mean, variance float32) { return best.moments(x) }
+// the mean), in two passes; 0 and 0 for an empty x. The second pass measures from the
+// mean in float32, which is then corrected for.
+func Moments(x []float32) (mean, variance float64) { return best.moments(x) }
 
-func (l Level) moments(x []float32) (mean, variance float32) {
+func (l Level) moments(x []float32) (mean, variance float64) {
 	if len(x) == 0 {
 		return 0, 0
 	}
 	n := float64(len(x))
-	mean = float32(l.sum(x) / n)
-	return mean, float32(l.sumSquares(x, mean) / n)
+	mean = l.sum(x) / n
+	near := float32(mean)
+	off := mean - float64(near)
+	return mean, max(0, l.sumSquares(x, near)/n-off*off)
 }
 
 // Normalize does dst[i] = (x[i]-mean)·rstd·weight[i] + bias[i]. A nil weight
@@ -54,18 +57,18 @@ func (l Level) normalize(dst, x []float32, mean, rstd float32, weight, bias []fl
 // LayerNormRow normalizes x by its own mean and variance:
 // Normalize(dst, x, mean, rstd, weight, bias) with rstd = 1/√(variance+eps).
 // It returns what the gradient needs.
-func LayerNormRow(dst, x, weight, bias []float32, eps float32) (mean, rstd float32) {
+func LayerNormRow(dst, x, weight, bias []float32, eps float64) (mean, rstd float64) {
 	mean, variance := Moments(x)
-	rstd = float32(1 / math.Sqrt(float64(variance)+float64(eps)))
-	Normalize(dst, x, mean, rstd, weight, bias)
+	rstd = 1 / math.Sqrt(variance+eps)
+	Normalize(dst, x, float32(mean), float32(rstd), weight, bias)
 	return mean, rstd
 }
 
 // RMSNormRow does dst[i] = x[i]·rstd·weight[i] with rstd = 1/√(mean of x² + eps),
 // which it returns. A nil weight stands for ones.
-func RMSNormRow(dst, x, weight []float32, eps float32) (rstd float32) {
+func RMSNormRow(dst, x, weight []float32, eps float64) (rstd float64) {
 	n := float64(max(len(x), 1))
-	rstd = float32(1 / math.Sqrt(SumSquares(x)/n+float64(eps)))
-	Normalize(dst, x, 0, rstd, weight, nil)
+	rstd = 1 / math.Sqrt(SumSquares(x)/n+eps)
+	Normalize(dst, x, 0, float32(rstd), weight, nil)
 	return rstd
 }

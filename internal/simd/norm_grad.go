@@ -8,18 +8,20 @@ package simd
 //	dx[i]       = rstd·(g[i] - mean of g - h[i]·mean of g·h)
 //
 // Any of weight (ones), dweight and dbias (not wanted) may be nil.
-func LayerNormGradRow(dx, dweight, dbias, x, dy, weight []float32, mean, rstd float32) {
-	sumG, sumGH := NormalizeGradSums(dweight, dbias, x, dy, weight, mean, rstd)
+func LayerNormGradRow(dx, dweight, dbias, x, dy, weight []float32, mean, rstd float64) {
+	m, k := float32(mean), float32(rstd)
+	sumG, sumGH := NormalizeGradSums(dweight, dbias, x, dy, weight, m, k)
 	n := float32(max(len(x), 1))
-	NormalizeGrad(dx, x, dy, weight, mean, rstd, sumG/n, sumGH/n)
+	NormalizeGrad(dx, x, dy, weight, m, k, sumG/n, sumGH/n)
 }
 
 // RMSNormGradRow is the gradient of RMSNormRow for one row: with h = x·rstd and
 // g = dy·weight, dweight += dy·h and dx = rstd·(g - h·mean of g·h).
 // Weight (ones) and dweight (not wanted) may be nil.
-func RMSNormGradRow(dx, dweight, x, dy, weight []float32, rstd float32) {
-	_, sumGH := NormalizeGradSums(dweight, nil, x, dy, weight, 0, rstd)
-	NormalizeGrad(dx, x, dy, weight, 0, rstd, 0, sumGH/float32(max(len(x), 1)))
+func RMSNormGradRow(dx, dweight, x, dy, weight []float32, rstd float64) {
+	k := float32(rstd)
+	_, sumGH := NormalizeGradSums(dweight, nil, x, dy, weight, 0, k)
+	NormalizeGrad(dx, x, dy, weight, 0, k, 0, sumGH/float32(max(len(x), 1)))
 }
 
 // NormalizeGradSums returns Σ g[i] and Σ g[i]·h[i] and adds to dweight and

@@ -104,9 +104,9 @@ KERNEL(row_pow_sums_f32, float *dst, const float *table, int it, const void *ind
 KERNEL(row_pow_sums_f64, double *dst, const double *table, int it, const void *index, i64 n, i64 dim, double p) { row_pow_sums(dst, table, it, index, n, dim, p); }
 
 // layer_norm normalises rows; without centre it is the root-mean-square norm, whose
-// stats hold one number a row. weight and bias may be null.
+// stats hold one number a row, of float64 for every type. weight and bias may be null.
 template <class T>
-static __device__ void norm(int centre, T *dst, T *stats, const T *x, const T *weight, const T *bias, i64 rows, i64 n, double eps) {
+static __device__ void norm(int centre, T *dst, double *stats, const T *x, const T *weight, const T *bias, i64 rows, i64 n, double eps) {
 	EACH_ROW(r, rows) {
 		const T *s = x + r * n;
 		double mean = 0, v = 0;
@@ -116,31 +116,30 @@ static __device__ void norm(int centre, T *dst, T *stats, const T *x, const T *w
 		}
 		EACH_COLUMN(i, n) v += ((double)s[i] - mean) * ((double)s[i] - mean);
 		double rstd = 1 / sqrt(block_reduce<Sum>(v) / (double)n + eps);
-		T m = (T)mean, k = (T)rstd;
 		EACH_COLUMN(i, n) {
-			T h = (s[i] - m) * k;
-			if (weight) h *= weight[i];
-			if (bias) h += bias[i];
-			dst[r * n + i] = h;
+			double h = ((double)s[i] - mean) * rstd;
+			if (weight) h *= (double)weight[i];
+			if (bias) h += (double)bias[i];
+			dst[r * n + i] = (T)h;
 		}
 		if (threadIdx.x == 0) {
 			if (centre) {
-				stats[2 * r] = m;
-				stats[2 * r + 1] = k;
+				stats[2 * r] = mean;
+				stats[2 * r + 1] = rstd;
 			} else {
-				stats[r] = k;
+				stats[r] = rstd;
 			}
 		}
 	}
 }
-KERNEL(norm_f32, int centre, float *dst, float *stats, const float *x, const float *weight, const float *bias, i64 rows, i64 n, double eps) { norm(centre, dst, stats, x, weight, bias, rows, n, eps); }
+KERNEL(norm_f32, int centre, float *dst, double *stats, const float *x, const float *weight, const float *bias, i64 rows, i64 n, double eps) { norm(centre, dst, stats, x, weight, bias, rows, n, eps); }
 KERNEL(norm_f64, int centre, double *dst, double *stats, const double *x, const double *weight, const double *bias, i64 rows, i64 n, double eps) { norm(centre, dst, stats, x, weight, bias, rows, n, eps); }
 
 // norm_grad computes dx of either norm.
 template <class T>
-static __device__ void norm_grad(int centre, T *dx, const T *dy, const T *x, const T *weight, const T *stats, i64 rows, i64 n) {
+static __device__ void norm_grad(int centre, T *dx, const T *dy, const T *x, const T *weight, const double *stats, i64 rows, i64 n) {
 	EACH_ROW(r, rows) {
-		double mean = centre ? (double)stats[2 * r] : 0, rstd = centre ? (double)stats[2 * r + 1] : (double)stats[r];
+		double mean = centre ? stats[2 * r] : 0, rstd = centre ? stats[2 * r + 1] : stats[r];
 		double g = 0, gh = 0;
 		EACH_COLUMN(i, n) {
 			double h = ((double)x[r * n + i] - mean) * rstd, d = (double)dy[r * n + i];
@@ -157,18 +156,18 @@ static __device__ void norm_grad(int centre, T *dx, const T *dy, const T *x, con
 		}
 	}
 }
-KERNEL(norm_grad_f32, int centre, float *dx, const float *dy, const float *x, const float *weight, const float *stats, i64 rows, i64 n) { norm_grad(centre, dx, dy, x, weight, stats, rows, n); }
+KERNEL(norm_grad_f32, int centre, float *dx, const float *dy, const float *x, const float *weight, const double *stats, i64 rows, i64 n) { norm_grad(centre, dx, dy, x, weight, stats, rows, n); }
 KERNEL(norm_grad_f64, int centre, double *dx, const double *dy, const double *x, const double *weight, const double *stats, i64 rows, i64 n) { norm_grad(centre, dx, dy, x, weight, stats, rows, n); }
 
 // norm_grad_part writes for part s of segs of the rows part[s, 0, i] = Σ dy·h and
 // part[s, 1, i] = Σ dy; norm_grad_sum adds the parts to dweight and dbias, in order.
 template <class T>
-static __device__ void norm_grad_part(int centre, double *part, const T *dy, const T *x, const T *stats, i64 rows, i64 n, i64 segs) {
+static __device__ void norm_grad_part(int centre, double *part, const T *dy, const T *x, const double *stats, i64 rows, i64 n, i64 segs) {
 	EACH(t, segs * n) {
 		i64 s = t / n, i = t % n;
 		double w = 0, b = 0;
 		for (i64 r = s * rows / segs, end = (s + 1) * rows / segs; r < end; r++) {
-			double mean = centre ? (double)stats[2 * r] : 0, rstd = centre ? (double)stats[2 * r + 1] : (double)stats[r];
+			double mean = centre ? stats[2 * r] : 0, rstd = centre ? stats[2 * r + 1] : stats[r];
 			double d = (double)dy[r * n + i];
 			w += d * (((double)x[r * n + i] - mean) * rstd);
 			b += d;
@@ -177,7 +176,7 @@ static __device__ void norm_grad_part(int centre, double *part, const T *dy, con
 		part[(2 * s + 1) * n + i] = b;
 	}
 }
-KERNEL(norm_grad_part_f32, int centre, double *part, const float *dy, const float *x, const float *stats, i64 rows, i64 n, i64 segs) { norm_grad_part(centre, part, dy, x, stats, rows, n, segs); }
+KERNEL(norm_grad_part_f32, int centre, double *part, const float *dy, const float *x, const double *stats, i64 rows, i64 n, i64 segs) { norm_grad_part(centre, part, dy, x, stats, rows, n, segs); }
 KERNEL(norm_grad_part_f64, int centre, double *part, const double *dy, const double *x, const double *stats, i64 rows, i64 n, i64 segs) { norm_grad_part(centre, part, dy, x, stats, rows, n, segs); }
 
 template <class T>
