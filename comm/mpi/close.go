@@ -16,6 +16,7 @@ const napClosing = time.Millisecond
 // have called Close and ends the library. cause is nil for a rank that ends
 // well. If any rank ends with a cause, Close waits Options.Linger for those
 // still at work and then ends them with MPI_Abort, which does not return.
+// ErrFinalize says that only the library has not ended.
 // Only the world's Close is called, once, after all of its calls have returned.
 func (r *Rank) Close(cause error) error {
 	j := r.job
@@ -59,8 +60,9 @@ func (r *Rank) Close(cause error) error {
 	}
 }
 
-// end ends the library, when all ranks are there. If some have given up
-// requests the library might wait for them: then it has j.linger to end.
+// end ends the library, when all ranks are there. It has j.linger to do so: it might
+// wait for requests that ranks have given up, and MPICH 4.0 over UCX waits for ever
+// now and then where the ranks are on several hosts.
 func (j *job) end(stuck bool) error {
 	done := make(chan error, 1)
 	go func() {
@@ -72,15 +74,15 @@ func (j *job) end(stuck bool) error {
 			return j.lib.call(finalize)
 		})
 	}()
-	if !stuck {
-		return wrap(<-done)
-	}
 	select {
 	case err := <-done:
 		return wrap(err)
 	case <-time.After(j.linger):
+	}
+	if stuck {
 		return fmt.Errorf("mpi: Close: %s has not ended in %v, with calls given up before; exit without it", j.lib.version, j.linger)
 	}
+	return wrap(fmt.Errorf("%w: %s, after %v", ErrFinalize, j.lib.version, j.linger))
 }
 
 func wrap(err error) error {

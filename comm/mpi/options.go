@@ -1,6 +1,13 @@
 package mpi
 
-import "time"
+import (
+	"errors"
+	"time"
+)
+
+// ErrFinalize is the error of Close when all ranks have ended well and the library
+// has not: nothing is lost, and the process can exit as it would have.
+var ErrFinalize = errors.New("MPI_Finalize does not return")
 
 // Options say how Open starts. The zero Options are right for most programs.
 type Options struct {
@@ -15,6 +22,6 @@ type Options struct {
 	// other backends, nor always of the last run.
 	Unordered bool
 	// Linger is how long Close waits for the other ranks after an error,
-	// before it ends them. 0 is 5 s.
+	// before it ends them, and then for the library to end. 0 is 5 s.
 	Linger time.Duration
 }
