@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"unsafe"
 
@@ -89,6 +90,8 @@ func candidates(env func(string) (string, bool), launch Launch) []string {
 
 // load opens the first of the candidates that there is.
 func load(names []string) (*library, error) {
+	runtime.LockOSThread() // dlerror tells of this thread's errors
+	defer runtime.UnlockOSThread()
 	var first error
 	for _, name := range names {
 		handle, err := purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_GLOBAL)

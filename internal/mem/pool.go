@@ -179,9 +179,16 @@ func (p *Pool) collect() {
 	p.stats.Collected++
 	before := p.frees
 	p.mu.Unlock()
+	begun := make(chan struct{})
+	runtime.AddCleanup(new([16]byte), func(c chan struct{}) { close(c) }, begun)
 	runtime.GC()
-	// The clean-ups run on goroutines of their own. Nothing tells when they are
-	// done; three pauses without a new free are taken for it.
+	// The clean-ups run on goroutines of their own, after others that wait for
+	// theirs. Nothing tells when they are done; three pauses without a new free
+	// after that of a witness are taken for it.
+	select {
+	case <-begun:
+	case <-time.After(time.Second):
+	}
 	for quiet := 0; quiet < 3; {
 		time.Sleep(20 * time.Microsecond)
 		p.mu.Lock()

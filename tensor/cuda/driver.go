@@ -5,6 +5,7 @@ package cuda
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 
 	"github.com/ebitengine/purego"
@@ -14,6 +15,8 @@ import (
 func open(names []string, symbols []string) (name string, entry []uintptr, err error) {
 	var handle uintptr
 	var first error
+	runtime.LockOSThread() // dlerror tells of this thread's errors
+	defer runtime.UnlockOSThread()
 	for _, name = range names {
 		if handle, err = purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_GLOBAL); err == nil {
 			break

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -91,10 +92,10 @@ func TestRunsEndAndResume(t *testing.T) {
 	if _, _, err := run(t, 0, other); err == nil || !strings.Contains(err.Error(), "-seed was 1") || !strings.Contains(err.Error(), "is 2 now") {
 		t.Errorf("another seed: %v", err)
 	}
-	resumed := 0
-	losses, said, err := run(t, 0, func(r *Run) { resume(r); r.Keep.Resumed = func(steps int) { resumed = steps } })
-	if err != nil || len(losses) != 10 || losses[9] != 9 || resumed != 5 || !strings.Contains(said, "resumed at step 5") {
-		t.Errorf("resumed at %d: %v, %q, %v", resumed, losses, said, err)
+	var resumed atomic.Int64
+	losses, said, err := run(t, 0, func(r *Run) { resume(r); r.Keep.Resumed = func(steps int) { resumed.Store(int64(steps)) } })
+	if err != nil || len(losses) != 10 || losses[9] != 9 || resumed.Load() != 5 || !strings.Contains(said, "resumed at step 5") {
+		t.Errorf("resumed at %d: %v, %q, %v", resumed.Load(), losses, said, err)
 	}
 	if losses, _, err = run(t, 0, resume); err != nil || len(losses) != 10 {
 		t.Errorf("resumed at the end: %v, %v", losses, err)
