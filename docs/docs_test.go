@@ -24,7 +24,7 @@ import (
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	for _, name := range []string{"../README.md", "guide.md"} {
+	for _, name := range []string{"../README.md", "guide.md", "gpu.md"} {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)

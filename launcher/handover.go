@@ -370,6 +370,10 @@ func (h *handover) report(o *outcome, name string) int {
 		}
 		return o.ends[0].exitStatus()
 	}
+	if h.words.allWell() { // MPI libraries and launchers trip over each other at the end
+		h.console.say("%s: %s, when all ranks had ended well", name, said)
+		return 0
+	}
 	h.console.say("the job failed: %s: %s", name, said)
 	return o.ends[0].exitStatus()
 }

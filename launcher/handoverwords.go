@@ -167,6 +167,21 @@ func (w *words) silent() string {
 	return strings.Join(parts, " and ")
 }
 
+// allWell reports whether every rank has told that it ended, and none of a failure.
+func (w *words) allWell() bool {
+	if w == nil {
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range w.ranks {
+		if !s.ended || s.last.Kind != job.Ended || s.last.Status != 0 {
+			return false
+		}
+	}
+	return len(w.ranks) > 0
+}
+
 // on describes the ranks of a host.
 func (w *words) on(host string) string {
 	w.mu.Lock()

@@ -75,6 +75,9 @@ func TestWhoFailed(t *testing.T) {
 		if text, status, _ := h.failure(); text != c.want || status != c.status {
 			t.Errorf("%s: got %q, %d; want %q, %d", c.name, text, status, c.want, c.status)
 		}
+		if got, want := h.words.allWell(), c.name == "all well"; got != want {
+			t.Errorf("%s: all well: %v", c.name, got)
+		}
 	}
 	if text, _, ok := (&handover{}).failure(); ok || text != "" {
 		t.Errorf("without words: %q", text)
