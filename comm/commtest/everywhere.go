@@ -55,6 +55,7 @@ func disagreementEverywhere(ctx context.Context, world *comm.Comm) error {
 // communicators; the others wait for what check says of their errors.
 func everywhere(ctx, each context.Context, world *comm.Comm) (copies []*comm.Comm, wait func(check func(error) error) error, err error) {
 	calls := everyCall[int32](world, 700, 0, comm.Sum)
+	started := everyCall[int32](world, 700, 0, comm.Sum) // with buffers of their own
 	for range 2 * len(calls) {
 		c, err := dup(ctx, world)
 		if err != nil {
@@ -68,12 +69,11 @@ func everywhere(ctx, each context.Context, world *comm.Comm) (copies []*comm.Com
 	errs := make([]error, len(copies))
 	var all sync.WaitGroup
 	for k, c := range copies {
-		call := calls[k/2]
 		all.Go(func() {
 			if k%2 == 0 {
-				errs[k] = c.Do(each, call)
+				errs[k] = c.Do(each, calls[k/2])
 			} else {
-				errs[k] = c.Start(each, call).Wait()
+				errs[k] = c.Start(each, started[k/2]).Wait()
 			}
 			if errs[k] == nil { // it did not need the last rank
 				errs[k] = comm.Barrier(each, c)
