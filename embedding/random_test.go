@@ -2,7 +2,6 @@ package embedding_test
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -13,16 +12,10 @@ import (
 	"github.com/gorun-spmd/gorun/internal/meshtest"
 )
 
-var (
-	randomCases = flag.Int("cases", 40, "how many random lookups are compared with the loops")
-	randomSeed  = flag.Uint64("seed", 1, "of the random lookups")
-)
-
 // TestRandomLookups compares random lookups, with explicit sizes of shards, some
 // of them empty, with the loops: go test -run RandomLookups -cases 10000 -seed 2.
 func TestRandomLookups(t *testing.T) {
-	rng := rand.New(rand.NewPCG(*randomSeed, 0))
-	for i := range *randomCases {
+	meshtest.Random(func(rng *rand.Rand, i int) {
 		mesh := meshes[rng.IntN(len(meshes))]
 		s := size{1 + rng.IntN(20), 1 + rng.IntN(6), []int{rng.IntN(9)}}
 		if rng.IntN(2) == 0 {
@@ -47,5 +40,5 @@ func TestRandomLookups(t *testing.T) {
 			}
 			return nil
 		})
-	}
+	})
 }

@@ -2,7 +2,6 @@ package loss_test
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -13,16 +12,10 @@ import (
 	"github.com/gorun-spmd/gorun/loss"
 )
 
-var (
-	randomCases = flag.Int("cases", 40, "how many random losses are compared with the loops")
-	randomSeed  = flag.Uint64("seed", 1, "of the random losses")
-)
-
 // TestRandomCrossEntropies compares random losses, with explicit sizes of shards,
 // some of them empty, with the loops: go test -run RandomCross -cases 10000 -seed 2.
 func TestRandomCrossEntropies(t *testing.T) {
-	rng := rand.New(rand.NewPCG(*randomSeed, 0))
-	for i := range *randomCases {
+	meshtest.Random(func(rng *rand.Rand, i int) {
 		mesh := meshes[rng.IntN(len(meshes))]
 		q := &question{n: 1 + rng.IntN(9), c: 1 + rng.IntN(20), ignore: -100, reduction: loss.Reduction(rng.IntN(3))}
 		q.logits = meshtest.Numbers(q.n*q.c, float64(i), []float64{1, 30, 1e4}[rng.IntN(3)])
@@ -61,5 +54,5 @@ func TestRandomCrossEntropies(t *testing.T) {
 			}
 			return nil
 		})
-	}
+	})
 }

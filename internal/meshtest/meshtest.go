@@ -4,6 +4,7 @@ package meshtest
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -16,6 +17,19 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/tensor"
 )
+
+var (
+	cases = flag.Int("cases", 40, "how many random cases are compared with loops")
+	seed  = flag.Uint64("seed", 1, "of the random cases")
+)
+
+// Random calls f for each of -cases cases, with numbers that -seed decides.
+func Random(f func(rng *rand.Rand, i int)) {
+	rng := rand.New(rand.NewPCG(*seed, 0))
+	for i := range *cases {
+		f(rng, i)
+	}
+}
 
 // On runs f on every rank of a mesh of the given shape, axes a, b, …, in a scope
 // of its own. What f throws is its error.
