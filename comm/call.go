@@ -26,6 +26,11 @@ import "fmt"
 //
 // Counts are in elements. Dst and Src must not overlap, except that an
 // AllReduce's may be the same.
+//
+// The parts of a buffer lie one after another, or, in the calls whose counts all
+// ranks give, side by side: a buffer of R rows is a row-major matrix of that many
+// rows, of which a part of n elements is n/R columns. Only what this rank does with
+// its own buffer depends on it, so the ranks may differ. See Comm.TakesRows.
 type Call struct {
 	Kind                 Kind
 	Op                   Op
@@ -33,6 +38,7 @@ type Call struct {
 	Root                 int
 	Dst, Src             Buffer
 	DstCounts, SrcCounts []int
+	DstRows, SrcRows     int    // above 1, the parts of that buffer are columns of so many rows
 	Cause                string // which operator and plan step asked for it, for statistics and traces
 	site                 *site  // where an asynchronous call was started
 	queue                *queue // that an asynchronous call is in
@@ -115,6 +121,11 @@ func (c *Call) check(rank, size int) error {
 	}
 	if c.Dst.Count < 0 || c.Src.Count < 0 || c.Dst.Count > 0 && c.Dst.Ptr == nil || c.Src.Count > 0 && c.Src.Ptr == nil {
 		return fmt.Errorf("dst has %d elements at %v and src %d at %v; give both memory", c.Dst.Count, c.Dst.Ptr, c.Src.Count, c.Src.Ptr)
+	}
+	if c.rows() {
+		if err := c.checkRows(); err != nil {
+			return err
+		}
 	}
 	if c.Kind == AllReduceKind {
 		if c.Dst.Count != c.Src.Count {

@@ -124,7 +124,11 @@ func (c *Comm) run(ctx context.Context) error {
 	if c.err != nil {
 		return c.fail(fmt.Errorf("the communicator cannot be used after its first error: %w", c.err))
 	}
-	if err := call.check(c.rank, c.size); err != nil {
+	err := call.check(c.rank, c.size)
+	if err == nil && call.rows() && !c.TakesRows() {
+		err = errors.New("this communicator takes no DstRows and SrcRows; pack the parts one after another, see TakesRows")
+	}
+	if err != nil {
 		c.backend.Abort(fmt.Errorf("%v: %w", call, err))
 		return c.fail(err)
 	}
@@ -134,7 +138,6 @@ func (c *Comm) run(ctx context.Context) error {
 		return c.fail(err)
 	}
 	c.account.add(call)
-	var err error
 	if r := c.shared.recorder.Load(); r != nil {
 		err = r.observe(c, call, func() error { return c.carry(ctx, call) })
 	} else {

@@ -106,6 +106,7 @@ type step struct {
 	sendCounts, recvCounts []int
 	sendInPlace            bool // the source begins with the parts, one after another
 	recvInPlace            bool // the destination is the parts, one after another
+	sendRows, recvRows     int  // else, above 0: the parts are columns of so many rows
 }
 
 // plan returns the cached plan of a redistribution.
@@ -120,14 +121,14 @@ func (m *Mesh) plan(from, to *spec, size int, cause string) *plan {
 	}
 	p := &plan{steps: make([]step, 0, len(lp.Steps))}
 	for i := range lp.Steps {
-		p.steps = append(p.steps, m.compile(&lp.Steps[i], cause))
+		p.steps = append(p.steps, m.compile(&lp.Steps[i], size, cause))
 	}
 	m.plans[key] = p
 	return p
 }
 
-// compile works out what this rank does in a step.
-func (m *Mesh) compile(ls *layout.Step, cause string) step {
+// compile works out what this rank does in a step on elements of size bytes.
+func (m *Mesh) compile(ls *layout.Step, size int, cause string) step {
 	s := step{kind: ls.Kind, from: m.specOf(ls.From), to: m.specOf(ls.To), op: ls.Op, cause: cause + ": " + ls.String()}
 	s.first = ls.Place(m.coord) == 0
 	for _, a := range ls.Axes {
@@ -142,8 +143,9 @@ func (m *Mesh) compile(ls *layout.Step, cause string) step {
 	case layout.AllGather, layout.AllToAll, layout.Exchange, layout.ReduceScatter:
 		s.send, s.recv = ls.Sends(m.coord), ls.Recvs(m.coord)
 		s.sendCounts, s.recvCounts = ls.SendCounts(nil, m.coord), ls.RecvCounts(nil, m.coord)
-		s.sendInPlace = inPlace(s.send, s.from.local, func(t *layout.Transfer) []int { return t.Src })
-		s.recvInPlace = inPlace(s.recv, s.to.local, func(t *layout.Transfer) []int { return t.Dst })
+		src, dst := func(t *layout.Transfer) []int { return t.Src }, func(t *layout.Transfer) []int { return t.Dst }
+		s.sendInPlace, s.recvInPlace = inPlace(s.send, s.from.local, src), inPlace(s.recv, s.to.local, dst)
+		s.sendRows, s.recvRows = columns(s.send, s.from.local, src, size), columns(s.recv, s.to.local, dst, size)
 	}
 	return s
 }
@@ -169,6 +171,41 @@ func inPlace(boxes []layout.Transfer, shape []int, start func(*layout.Transfer) 
 		next += boxes[i].Numel()
 	}
 	return true
+}
+
+// minRun is from how many bytes of a row on a part is read and written where it lies,
+// rather than packed: shorter copies cost more than they save.
+const minRun = 256
+
+// columns returns of how many rows a row-major array of the given shape is seen to be
+// if the boxes are blocks of its columns, in order, which leave none out; 0 if they
+// are not, or have rows so short that packing is better.
+func columns(boxes []layout.Transfer, shape []int, start func(*layout.Transfer) []int, size int) int {
+	split := 0 // the dimension that is divided
+	for split < len(shape) && len(boxes) > 0 && boxes[0].Size[split] == shape[split] {
+		split++
+	}
+	if len(boxes) == 0 || split == len(shape) {
+		return 0
+	}
+	above, below := product(shape[:split]), product(shape[split+1:])
+	next := 0
+	for i := range boxes {
+		b := &boxes[i]
+		for d, n := range shape {
+			if d != split && b.Size[d] != n {
+				return 0
+			}
+		}
+		if start(b)[split] != next || b.Size[split]*below*size < minRun {
+			return 0
+		}
+		next += b.Size[split]
+	}
+	if next != shape[split] {
+		return 0
+	}
+	return above
 }
 
 // contiguous returns the offset of a box in a row-major array; ok is false if
@@ -219,16 +256,18 @@ func (s *step) run(t *Tensor, local *tensor.Tensor, out *Tensor) *tensor.Tensor 
 	case layout.AllReduce:
 		s.do(m, comm.Call{Kind: comm.AllReduceKind, Op: commOp(s.op), Dst: bufferOf(dst), Src: bufferOf(local)})
 	case layout.ReduceScatter:
-		src := s.pack(local)
-		s.do(m, comm.Call{Kind: comm.ReduceScatterVKind, Op: commOp(s.op), Dst: bufferOf(dst), Src: bufferOf(src).Slice(0, sum(s.sendCounts)), SrcCounts: s.sendCounts})
+		src, rows := s.pack(local)
+		s.do(m, comm.Call{Kind: comm.ReduceScatterVKind, Op: commOp(s.op), Dst: bufferOf(dst), Src: bufferOf(src).Slice(0, sum(s.sendCounts)), SrcCounts: s.sendCounts, SrcRows: rows})
 		runtime.KeepAlive(src)
 	case layout.AllGather:
-		into := s.staging(m, dst)
-		s.do(m, comm.Call{Kind: comm.AllGatherVKind, Dst: bufferOf(into), Src: bufferOf(local), DstCounts: s.recvCounts})
+		into, rows := s.staging(m, dst)
+		s.do(m, comm.Call{Kind: comm.AllGatherVKind, Dst: bufferOf(into), Src: bufferOf(local), DstCounts: s.recvCounts, DstRows: rows})
 		s.unpack(dst, into)
 	default: // AllToAll, Exchange
-		src, into := s.pack(local), s.staging(m, dst)
-		s.do(m, comm.Call{Kind: comm.AllToAllVKind, Dst: bufferOf(into), Src: bufferOf(src).Slice(0, sum(s.sendCounts)), DstCounts: s.recvCounts, SrcCounts: s.sendCounts})
+		src, srcRows := s.pack(local)
+		into, dstRows := s.staging(m, dst)
+		s.do(m, comm.Call{Kind: comm.AllToAllVKind, Dst: bufferOf(into), Src: bufferOf(src).Slice(0, sum(s.sendCounts)),
+			DstCounts: s.recvCounts, SrcCounts: s.sendCounts, DstRows: dstRows, SrcRows: srcRows})
 		s.unpack(dst, into)
 		runtime.KeepAlive(src)
 	}
@@ -268,28 +307,35 @@ func (s *step) partition(local *tensor.Tensor) *tensor.Tensor {
 	return tensor.Zeros(local.Device(), local.DType(), s.to.local...)
 }
 
-// pack returns the parts that go to the members of the group one after another.
-func (s *step) pack(local *tensor.Tensor) *tensor.Tensor {
-	if s.sendInPlace {
-		return local
+// pack returns the parts that go to the members of the group one after another, or
+// local itself where that is what it holds or they are columns of its rows.
+func (s *step) pack(local *tensor.Tensor) (flat *tensor.Tensor, rows int) {
+	switch {
+	case s.sendInPlace:
+		return local, 0
+	case s.sendRows > 0 && s.group.TakesRows():
+		return local, s.sendRows
 	}
-	flat := tensor.New(local.Device(), local.DType(), sum(s.sendCounts))
+	flat = tensor.New(local.Device(), local.DType(), sum(s.sendCounts))
 	at := 0
 	for i := range s.send {
 		box := &s.send[i]
 		tensor.PackBox(flat, at, local, box.Src, box.Size)
 		at += box.Numel()
 	}
-	return flat
+	return flat, 0
 }
 
 // staging returns where the parts from the group arrive: dst itself if they
-// lie one after another there.
-func (s *step) staging(m *Mesh, dst *tensor.Tensor) *tensor.Tensor {
-	if s.recvInPlace {
-		return dst
+// lie one after another there, or are columns of its rows.
+func (s *step) staging(m *Mesh, dst *tensor.Tensor) (into *tensor.Tensor, rows int) {
+	switch {
+	case s.recvInPlace:
+		return dst, 0
+	case s.recvRows > 0 && s.group.TakesRows():
+		return dst, s.recvRows
 	}
-	return tensor.New(m.eng.dev, dst.DType(), sum(s.recvCounts))
+	return tensor.New(m.eng.dev, dst.DType(), sum(s.recvCounts)), 0
 }
 
 // unpack puts the parts that arrived in their places.

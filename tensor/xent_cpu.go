@@ -109,7 +109,7 @@ func xentGrad[T float](dst, logits []T, target *indexList, lse, coef, weight []T
 					tile[hit-i] -= b
 				}
 				if past {
-					simd.CopyPast(d[i:end], tile)
+					simd.CopyAhead(d[i:end], tile)
 				}
 			}
 		}

@@ -47,6 +47,7 @@ func Collectives() []Case {
 		{"Send and Recv", letters},
 		{"out of place", outOfPlace},
 		{"random sequences", randomSequences},
+		{"parts as columns", columnParts},
 	}
 	for _, n := range largeCounts {
 		for w := range places {

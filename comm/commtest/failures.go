@@ -18,6 +18,7 @@ func Failures() []Case {
 		{"disagreement of counts", countsDisagree},
 		{"disagreement of messages", messagesDisagree},
 		{"misuse", misuse},
+		{"rows refused", rowsRefused},
 		{"abort while blocked", abortWhileBlocked},
 		{"abort reaches splits", abortReachesSplits},
 		{"cancelled", cancelled},

@@ -61,13 +61,13 @@ func (r *Rank) compute(calls []*comm.Call) {
 	case comm.AllToAllKind, comm.AllToAllVKind:
 		at := 0
 		for _, c := range calls {
-			part := c.Src.Count / len(calls)
-			lo := me * part
+			n := c.Src.Count / len(calls)
+			lo := me * n
 			if call.Kind == comm.AllToAllVKind {
-				part, lo = c.SrcCounts[me], before(c.SrcCounts, me)
+				n, lo = c.SrcCounts[me], before(c.SrcCounts, me)
 			}
-			take(call, at, c.Src, lo, part)
-			at += part
+			takeRows(call, at, c, lo, n)
+			at += n
 		}
 	case comm.GatherKind, comm.GatherVKind:
 		if me != call.Root {
@@ -77,7 +77,7 @@ func (r *Rank) compute(calls []*comm.Call) {
 	case comm.AllGatherKind, comm.AllGatherVKind, comm.SplitKind:
 		at := 0
 		for _, c := range calls {
-			take(call, at, c.Src, 0, c.Src.Count)
+			takeRows(call, at, c, 0, c.Src.Count)
 			at += c.Src.Count
 		}
 	default:
@@ -88,6 +88,19 @@ func (r *Rank) compute(calls []*comm.Call) {
 // take copies n elements of src from element lo on to element at of call's Dst.
 func take(call *comm.Call, at int, src comm.Buffer, lo, n int) {
 	copy(call.Dst.Slice(at, at+n).Data(), src.Slice(lo, lo+n).Data())
+}
+
+// takeRows takes the part of n elements that begins at element lo of the Src of from,
+// as that of call's Dst which begins at element at.
+func takeRows(call *comm.Call, at int, from *comm.Call, lo, n int) {
+	dst, src := call.Dst.Part(call.DstRows, at, n), from.Src.Part(from.SrcRows, lo, n)
+	bytes := n * call.DType().Size()
+	for i := 0; i < bytes; {
+		d, run := dst.Run(i, bytes-i)
+		s, run := src.Run(i, run)
+		copy(unsafe.Slice((*byte)(d), run), unsafe.Slice((*byte)(s), run))
+		i += run
+	}
 }
 
 // before returns how many elements the ranks below r have.
@@ -105,14 +118,19 @@ func (r *Rank) fold(calls []*comm.Call, lo int) {
 	if bytes == 0 {
 		return
 	}
-	for i, c := range calls {
-		r.srcs[i] = c.Src.Slice(lo, lo+call.Dst.Count).Ptr
-	}
-	r.dsts[0] = call.Dst.Ptr
+	dst := call.Dst.Ptr
 	if inPlace(call) {
-		r.dsts[0] = unsafe.Pointer(unsafe.SliceData(r.asideFor(call)))
+		dst = unsafe.Pointer(unsafe.SliceData(r.asideFor(call)))
 	}
-	call.Fold(r.dsts, r.srcs, bytes/call.Unit())
+	for i := 0; i < bytes; {
+		run := bytes - i
+		for q, c := range calls {
+			r.srcs[q], run = c.Src.Part(c.SrcRows, lo, call.Dst.Count).Run(i, run)
+		}
+		r.dsts[0] = unsafe.Add(dst, i)
+		call.Fold(r.dsts, r.srcs, run/call.Unit())
+		i += run
+	}
 	clear(r.dsts)
 	clear(r.srcs)
 }

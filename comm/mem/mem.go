@@ -94,6 +94,9 @@ func (r *Rank) Rank() int { return r.rank }
 // Size returns the number of ranks.
 func (r *Rank) Size() int { return len(r.g.world) }
 
+// TakesRows reports that calls may have rows.
+func (r *Rank) TakesRows() bool { return true }
+
 // Memory returns nil: any memory will do.
 func (r *Rank) Memory() mem.Allocator { return nil }
 

@@ -67,10 +67,10 @@ func (r *Rank) publish(call *comm.Call, s *slot, seq uint64) (mode uint64, err e
 	switch {
 	case bytes <= bodyBytes:
 		mode = inSlot
-		copy(s.body[:], src.Data())
+		pack(s.body[:], call, src)
 	case bytes <= payloadBytes:
 		mode = inPayload
-		copy(unsafe.Slice((*byte)(r.region.payload(r.me, seq)), payloadBytes), src.Data())
+		pack(unsafe.Slice((*byte)(r.region.payload(r.me, seq)), payloadBytes), call, src)
 	default:
 		if mode, err = r.locate(call, src, (*place)(unsafe.Pointer(&s.body))); err != nil {
 			return 0, err
@@ -115,7 +115,7 @@ func (r *Rank) source(call *comm.Call) comm.Buffer {
 // locate says where src lies, and dst if others store into it.
 func (r *Rank) locate(call *comm.Call, src comm.Buffer, p *place) (mode uint64, err error) {
 	at, ok := r.job.arena.offset(src.Ptr, src.Bytes())
-	*p = place{src: uint64(at)}
+	*p = place{at: uint64(at), rows: uint64(call.SrcRows)}
 	if ok && r.receives(call) {
 		at, ok = r.job.arena.offset(call.Dst.Ptr, call.Dst.Bytes())
 		p.dst = uint64(at)
@@ -127,7 +127,7 @@ func (r *Rank) locate(call *comm.Call, src comm.Buffer, p *place) (mode uint64, 
 		return 0, err
 	}
 	at, _ = r.job.arena.offset(r.staging, 3*r.stagingBytes)
-	*p = place{stage: uint64(at), longest: uint64(src.Count)}
+	*p = place{at: uint64(at), longest: uint64(src.Count)}
 	switch call.Kind {
 	case comm.AllToAllKind, comm.ScatterKind, comm.ReduceScatterKind:
 		p.longest = uint64(src.Count / len(r.world))

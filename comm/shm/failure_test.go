@@ -150,7 +150,7 @@ func TestDamage(t *testing.T) {
 		call := comm.Call{Kind: comm.AllGatherKind, Src: comm.Of(make([]float32, 5000))}
 		f := call.Fingerprint()
 		s.what, s.count, s.given = f.What, f.Count, inArena|5000<<8
-		*(*place)(unsafe.Pointer(&s.body)) = place{src: 1 << 60}
+		*(*place)(unsafe.Pointer(&s.body)) = place{at: 1 << 60}
 		s.seq.Store(1)
 	}()
 	p, err := r.Memory().Alloc(5000 * 4) // staging would wait for a step that rank 1 does not make

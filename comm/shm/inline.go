@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"math"
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
@@ -22,12 +23,14 @@ func (r *Rank) inline(call *comm.Call, seq uint64) error {
 	case comm.ReduceScatterVKind:
 		r.foldInline(call, seq, sum(call.SrcCounts[:r.me])*call.DType().Size())
 	default:
+		size := call.DType().Size()
 		for m := range r.world {
 			n, from := r.share(call, seq, m)
-			if n > 0 {
-				at := r.landing(call, m)
-				copy(call.Dst.Slice(at, at+n).Data(), bytesAt(r.inlineAt(m, seq), from*call.DType().Size(), n*call.DType().Size()))
+			if n == 0 {
+				continue
 			}
+			src := comm.Part{Ptr: unsafe.Add(r.inlineAt(m, seq), from*size), Width: math.MaxInt}
+			moveRuns(call.Dst.Part(call.DstRows, r.landing(call, m), n), 0, src, 0, n*size)
 		}
 	}
 	return nil
@@ -111,7 +114,16 @@ func sum(counts []int) int {
 	return total
 }
 
-// bytesAt is n bytes from lo bytes after p.
-func bytesAt(p unsafe.Pointer, lo, n int) []byte {
-	return unsafe.Slice((*byte)(unsafe.Add(p, lo)), n)
+// pack copies src to the front of dst, its parts one after another.
+func pack(dst []byte, call *comm.Call, src comm.Buffer) {
+	if call.SrcRows <= 1 {
+		copy(dst, src.Data())
+		return
+	}
+	at, size := 0, src.DType.Size()
+	for _, n := range call.SrcCounts {
+		to := comm.Part{Ptr: unsafe.Pointer(&dst[min(at*size, len(dst)-1)]), Width: math.MaxInt}
+		moveRuns(to, 0, src.Part(call.SrcRows, at, n), 0, n*size)
+		at += n
+	}
 }

@@ -50,9 +50,10 @@ type slot struct {
 // place overlays a slot's body when the data lies elsewhere. Offsets are those
 // in the rank's arena.
 type place struct {
-	src, dst uint64 // valid unless the rank stages
-	stage    uint64
-	longest  uint64 // elements of the longest part, if the rank stages
+	at      uint64 // of the source, or of the staging block if the rank stages
+	dst     uint64 // unless it stages
+	longest uint64 // elements of the longest part, if it stages
+	rows    uint64 // of the source, if its parts are columns; unless it stages
 }
 
 // The modes, in order of the trouble they make.

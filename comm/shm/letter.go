@@ -51,7 +51,7 @@ func (r *Rank) send(ctx context.Context, call *comm.Call, f comm.Fingerprint) er
 			*(*uint64)(unsafe.Pointer(&c.body)) = uint64(at)
 		default:
 			piece = data[:min(len(data), stageBytes)]
-			copy(bytesAt(r.staging, 0, stageBytes), piece)
+			copy(unsafe.Slice((*byte)(r.staging), stageBytes), piece)
 			stage, _ := r.job.arena.offset(r.staging, stageBytes)
 			*(*uint64)(unsafe.Pointer(&c.body)) = uint64(stage)
 		}

@@ -7,15 +7,6 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
-	"github.com/gorun-spmd/gorun/internal/simd"
-)
-
-// pastBytes is from how many bytes on a copy goes past the caches. Below, the
-// receiver finds what it got in its cache, for which copies are made in blocks:
-// Go's own go past the caches from 1 MiB on.
-const (
-	pastBytes = 4 << 20
-	moveBlock = 256 << 10
 )
 
 // plan is how a call that needs the ranks' memory runs: the same on all ranks.
@@ -173,7 +164,9 @@ func (r *Rank) copyIn(call *comm.Call, p *plan, w window) {
 		}
 		if lo, hi := w.clip(n); lo < hi {
 			stage := unsafe.Add(r.staging, w.half*p.half+q*p.window*p.unit)
-			move(stage, unsafe.Add(src.Ptr, (at+lo)*p.unit), (hi-lo)*p.unit)
+			size := call.DType().Size()
+			part := src.Part(call.SrcRows, at*p.unit/size, n*p.unit/size)
+			moveRuns(comm.Part{Ptr: stage, Width: math.MaxInt}, 0, part, lo*p.unit, (hi-lo)*p.unit)
 		}
 		at += n
 	}
@@ -205,11 +198,29 @@ func (r *Rank) from(call *comm.Call, seq uint64, p *plan, w window, m, piece, fi
 	}
 	switch r.region.members[m].slots[seq&1].given & 0xff {
 	case staged:
-		return r.inArena(m, r.places[m].stage, w.half*p.half+(piece*p.window+skip)*p.unit, n*p.unit)
+		return r.inArena(m, r.places[m].at, w.half*p.half+(piece*p.window+skip)*p.unit, n*p.unit)
 	case inArena:
-		return r.inArena(m, r.places[m].src, (first+skip)*p.unit, n*p.unit)
+		return r.inArena(m, r.places[m].at, (first+skip)*p.unit, n*p.unit)
 	}
 	return unsafe.Add(r.inlineAt(m, seq), (first+skip)*p.unit)
+}
+
+// view returns where elements [lo, hi) of a part of rank m's source lie: that of n
+// elements which begins at element first, and is number piece. The elements begin at
+// byte skip of what is returned.
+func (r *Rank) view(call *comm.Call, seq uint64, p *plan, w window, m, piece, first, n, lo, hi int) (part comm.Part, skip int) {
+	if m == r.me && call.SrcRows > 1 {
+		return call.Src.Part(call.SrcRows, first, n), lo * p.unit
+	}
+	slot := &r.region.members[m].slots[seq&1]
+	if rows := int(r.places[m].rows); m != r.me && slot.given&0xff == inArena && rows > 1 {
+		src := comm.Buffer{Count: int(slot.given >> 8), DType: call.DType()}
+		if src.Ptr = r.inArena(m, r.places[m].at, 0, src.Bytes()); src.Ptr == nil || first+n > src.Count || src.Count%rows != 0 || n%rows != 0 {
+			return comm.Part{}, 0
+		}
+		return src.Part(rows, first, n), lo * p.unit
+	}
+	return comm.Part{Ptr: r.from(call, seq, p, w, m, piece, first+lo, 0, hi-lo), Width: math.MaxInt}, 0
 }
 
 // inArena returns the n bytes that begin skip bytes after offset at of rank
@@ -241,11 +252,11 @@ func (r *Rank) work(call *comm.Call, seq uint64, p *plan, w window) error {
 		if p.parts > 1 {
 			piece = r.me
 		}
-		src := r.from(call, seq, p, w, m, piece, first+lo, 0, hi-lo)
-		if src == nil {
+		src, skip := r.view(call, seq, p, w, m, piece, first, n, lo, hi)
+		if src.Ptr == nil {
 			return r.damaged(call, m, fmt.Sprintf("its buffer of %v", call))
 		}
-		move(unsafe.Add(call.Dst.Ptr, (r.landing(call, m)+lo)*p.unit), src, (hi-lo)*p.unit)
+		moveRuns(call.Dst.Part(call.DstRows, r.landing(call, m), n), lo*p.unit, src, skip, (hi-lo)*p.unit)
 	}
 	return nil
 }
@@ -288,7 +299,7 @@ func (r *Rank) into(call *comm.Call, seq uint64, p *plan, w window, m, first, sk
 	if call.Kind == comm.ReduceKind {
 		half = 2
 	}
-	return r.inArena(m, r.places[m].stage, half*p.half+skip*p.unit, n*p.unit)
+	return r.inArena(m, r.places[m].at, half*p.half+skip*p.unit, n*p.unit)
 }
 
 // reducePart folds the window of this rank's part into its Dst.
@@ -304,12 +315,21 @@ func (r *Rank) reducePart(call *comm.Call, seq uint64, p *plan, w window) error 
 		return nil
 	}
 	for m := range r.world {
-		if r.srcs[m] = r.from(call, seq, p, w, m, r.me, first+lo, 0, hi-lo); r.srcs[m] == nil {
+		var skip int
+		if r.parts[m], skip = r.view(call, seq, p, w, m, r.me, first, n, lo, hi); r.parts[m].Ptr == nil {
 			return r.damaged(call, m, fmt.Sprintf("its buffer of %v", call))
 		}
+		r.skips[m] = skip
 	}
-	r.dsts[0] = unsafe.Add(call.Dst.Ptr, lo*p.unit)
-	call.Fold(r.dsts[:1], r.srcs, hi-lo)
+	for at, end := lo*p.unit, hi*p.unit; at < end; {
+		run := end - at
+		for m, part := range r.parts {
+			r.srcs[m], run = part.Run(r.skips[m]+at-lo*p.unit, run)
+		}
+		r.dsts[0] = unsafe.Add(call.Dst.Ptr, at)
+		call.Fold(r.dsts[:1], r.srcs, run/p.unit)
+		at += run
+	}
 	r.dsts[0] = nil
 	return nil
 }
@@ -323,18 +343,4 @@ func (r *Rank) landing(call *comm.Call, m int) int {
 		return sum(call.DstCounts[:m])
 	}
 	return 0
-}
-
-// move copies n bytes, much of it past the caches: it would only push out what
-// somebody needs sooner.
-func move(dst, src unsafe.Pointer, n int) {
-	d, s := unsafe.Slice((*byte)(dst), n), unsafe.Slice((*byte)(src), n)
-	if n >= pastBytes {
-		simd.CopyPast(d, s)
-		return
-	}
-	for lo := 0; lo < n; lo += moveBlock {
-		hi := min(lo+moveBlock, n)
-		copy(d[lo:hi], s[lo:hi])
-	}
 }

@@ -48,6 +48,8 @@ type Rank struct {
 
 	srcs, dsts []unsafe.Pointer
 	places     []place
+	parts      []comm.Part // of each rank's source, from byte skips on
+	skips      []int
 }
 
 // Open returns the world of rank over seg, which must be that rank's own. Of
@@ -104,6 +106,7 @@ func (j *job) join(parent *Rank, offset uint64, world []int, me int) (*Rank, err
 		mine: g.members[me], calm: j.alarm.Load() - 1, allAlive: j.alarm.Load() - 1,
 		sent: make([]uint64, n), received: make([]uint64, n),
 		srcs: make([]unsafe.Pointer, n), dsts: make([]unsafe.Pointer, n), places: make([]place, n),
+		parts: make([]comm.Part, n), skips: make([]int, n),
 	}
 	goruntime.AddCleanup(r, (*estate).release, r.estate)
 	j.hold(regionBytes(n))
@@ -115,6 +118,9 @@ func (r *Rank) Rank() int { return r.me }
 
 // Size returns the number of ranks.
 func (r *Rank) Size() int { return len(r.world) }
+
+// TakesRows reports that calls may have rows.
+func (r *Rank) TakesRows() bool { return true }
 
 // Memory returns this rank's arena.
 func (r *Rank) Memory() mem.Allocator { return r.job.arena }

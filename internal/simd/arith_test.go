@@ -147,7 +147,7 @@ func TestLengthsMustAgree(t *testing.T) {
 	}
 }
 
-func TestCopyPast(t *testing.T) {
+func TestCopyAhead(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 6))
 	for _, l := range levels() {
 		for _, n := range append(lengths(), 5*chunk+3) {
@@ -156,7 +156,7 @@ func TestCopyPast(t *testing.T) {
 				for i := range src {
 					src[i] = byte(r.Int())
 				}
-				l.copyPast(dst[shift:shift+n], src)
+				l.copy(dst[shift:shift+n], src)
 				if string(dst[shift:shift+n]) != string(src) || dst[shift+n] != 0 {
 					t.Fatalf("%v: %d bytes from %d on: not copied", l, n, shift)
 				}

@@ -2,8 +2,9 @@ package simd
 
 import "unsafe"
 
-// large is from how many bytes on Copy writes past the caches.
-const large = 4 << 20
+// large is from how many bytes on Copy is faster than Go's own copy, which there
+// writes past the caches.
+const large = 1 << 20
 
 // An Elem is an element without pointers, whose bytes may be copied as such.
 type Elem interface {
@@ -14,18 +15,16 @@ type Elem interface {
 func Copy[T Elem](dst, src []T) {
 	same("Copy", len(dst), len(src))
 	if len(dst)*int(unsafe.Sizeof(*new(T))) >= large {
-		best.copyPast(bytes(dst), bytes(src))
+		best.copy(bytes(dst), bytes(src))
 		return
 	}
 	copy(dst, src)
 }
 
-// CopyPast does dst[i] = src[i] and leaves dst in memory rather than in the
-// caches: for a piece of something large that nobody reads soon. The writes are
-// visible to others, in order, when it returns. dst and src must not overlap.
-func CopyPast[T Elem](dst, src []T) {
-	same("CopyPast", len(dst), len(src))
-	best.copyPast(bytes(dst), bytes(src))
+// CopyAhead is Copy of a piece of something larger than the caches.
+func CopyAhead[T Elem](dst, src []T) {
+	same("CopyAhead", len(dst), len(src))
+	best.copy(bytes(dst), bytes(src))
 }
 
 // bytes is the memory of s.
@@ -33,7 +32,9 @@ func bytes[T Elem](s []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(*new(T))))
 }
 
-func (l Level) copyPast(dst, src []byte) {
+// copy is for slices larger than the caches: it asks for what it needs next, which
+// copy does not.
+func (l Level) copy(dst, src []byte) {
 	const line, block = 64, 4 * chunk
 	from := int(-uintptr(unsafe.Pointer(unsafe.SliceData(dst))) % line) // the stores are of whole, aligned cache lines
 	if l == Scalar || len(dst) < from+line {
@@ -43,7 +44,7 @@ func (l Level) copyPast(dst, src []byte) {
 	copy(dst[:from], src)
 	to := from + (len(dst)-from)&^(line-1)
 	for i := from; i < to; i += block {
-		copyPastVec(l.wide(), &dst[i], &src[i], min(block, to-i)/4)
+		copyVec(l.wide(), &dst[i], &src[i], min(block, to-i)/4)
 	}
 	copy(dst[to:], src[to:])
 }

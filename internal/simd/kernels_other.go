@@ -33,7 +33,7 @@ func affineVec(wide bool, dst *float32, x *float32, n int, s float32, t float32)
 
 func fillVec(wide bool, dst *float32, n int, s float32) { panic(noKernel) }
 
-func copyPastVec(wide bool, dst *byte, src *byte, n int) { panic(noKernel) }
+func copyVec(wide bool, dst *byte, src *byte, n int) { panic(noKernel) }
 
 func expVec(wide bool, dst *float32, x *float32, n int) { panic(noKernel) }
 

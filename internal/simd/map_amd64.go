@@ -44,7 +44,7 @@ func affineVec(wide bool, dst *float32, x *float32, n int, s float32, t float32)
 func fillVec(wide bool, dst *float32, n int, s float32)
 
 //go:noescape
-func copyPastVec(wide bool, dst *byte, src *byte, n int)
+func copyVec(wide bool, dst *byte, src *byte, n int)
 
 //go:noescape
 func expVec(wide bool, dst *float32, x *float32, n int)

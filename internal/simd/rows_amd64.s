@@ -5,7 +5,7 @@
 #include "textflag.h"
 
 // func copyRowsVec(dst *byte, dstStep int, src *byte, srcStep int, n int, rows int)
-// Requires: AVX, AVX512BW, AVX512F, BMI2
+// Requires: AVX, AVX512BW, AVX512F, BMI2, MMX+
 TEXT ·copyRowsVec(SB), NOSPLIT, $0-48
 	MOVQ  dst+0(FP), DI
 	MOVQ  dstStep+8(FP), R8
@@ -22,9 +22,13 @@ TEXT ·copyRowsVec(SB), NOSPLIT, $0-48
 	JE    short
 
 row:
+	LEAQ (SI)(R9*1), R11
+	LEAQ (DI)(R8*1), R10
 	XORQ AX, AX
 
 vector:
+	PREFETCHT0 (R11)(AX*1)
+	PREFETCHT0 (R10)(AX*1)
 	VMOVDQU64  (SI)(AX*1), Z0
 	VMOVDQU64  Z0, (DI)(AX*1)
 	ADDQ       $0x40, AX

@@ -40,8 +40,8 @@ var mapKernels = []kernel{
 		x.store("dst", x.s("s"))
 	}},
 
-	{name: "copyPastVec", slices: "dst:byte src:byte", unroll: 4, whole: true, fence: true, body: func(x *vec) {
-		x.do("VMOVNTPS", x.load("src"), x.at("dst", 4))
+	{name: "copyVec", slices: "dst:byte src:byte", unroll: 4, whole: true, body: func(x *vec) {
+		x.store("dst", x.load("src"))
 	}},
 
 	unary("exp", 2, (*vec).exp).woven(4, 14),

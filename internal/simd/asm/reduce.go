@@ -39,16 +39,17 @@ func (r reduction) signature() string {
 // emit writes the reduction for both instruction sets.
 func (r reduction) emit(c *build.Context, p *pool) {
 	begin(c, r.name, r.signature())
+	r.body = func(x *vec) { // for the rehearsal
+		acc := make([]operand.Op, r.results)
+		for i := range acc {
+			acc[i] = x.copy(x.k(r.start))
+		}
+		r.step(x, acc)
+	}
+	_, touched := r.rehearse(p)
 	for _, wide := range []bool{false, true} {
 		if wide {
 			c.Label("wide")
-		}
-		r.body = func(x *vec) { // for the rehearsal
-			acc := make([]operand.Op, r.results)
-			for i := range acc {
-				acc[i] = x.copy(x.k(r.start))
-			}
-			r.step(x, acc)
 		}
 		x := r.kernel.start(c, p, wide)
 		vectors := r.groups * 16 / x.lane()
@@ -67,7 +68,7 @@ func (r reduction) emit(c *build.Context, p *pool) {
 		c.SUBQ(step, n)
 		c.JLT(operand.LabelRef(tail))
 		c.Label(loop)
-		r.prefetch(x, r.groups*16)
+		r.prefetch(x, touched, r.groups*16)
 		x.each(vectors, wide && r.weave > 0, func(u int) {
 			x.ahead = u * x.lane()
 			r.step(x, acc[u])

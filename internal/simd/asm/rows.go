@@ -41,7 +41,9 @@ func rowFunction(c *build.Context, name, signature, doc string) {
 	c.Pragma("noescape")
 }
 
-// copyRows moves rows of any length, their last part under a mask.
+// copyRows moves rows of any length, their last part under a mask. It asks for each
+// part of the next row while it moves that of this one: the processor does not see
+// where a row goes on.
 func copyRows(c *build.Context, name string) {
 	rowFunction(c, name, copyRowsSignature, "copies rows > 0 rows of n > 0 bytes.")
 	dst, dstStep, src, srcStep, n, rows := reg.RDI, reg.R8, reg.RSI, reg.R9, reg.RDX, reg.RCX
@@ -53,9 +55,14 @@ func copyRows(c *build.Context, name string) {
 	c.SUBQ(tail, n) // whole vectors
 	c.JE(operand.LabelRef("short"))
 
+	nextDst, nextSrc := reg.R10, reg.R11
 	c.Label("row")
+	c.LEAQ(operand.Mem{Base: src, Index: srcStep, Scale: 1}, nextSrc)
+	c.LEAQ(operand.Mem{Base: dst, Index: dstStep, Scale: 1}, nextDst)
 	c.XORQ(at, at)
 	c.Label("vector")
+	c.PREFETCHT0(operand.Mem{Base: nextSrc, Index: at, Scale: 1})
+	c.PREFETCHT0(operand.Mem{Base: nextDst, Index: at, Scale: 1})
 	c.VMOVDQU64(operand.Mem{Base: src, Index: at, Scale: 1}, reg.Z0)
 	c.VMOVDQU64(reg.Z0, operand.Mem{Base: dst, Index: at, Scale: 1})
 	c.ADDQ(operand.Imm(64), at)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"sort"
 
 	"github.com/mmcloughlin/avo/attr"
@@ -25,6 +26,8 @@ type vec struct {
 	scalars   map[string]operand.Op // a register, or with AVX2 the parameter in memory
 	constants map[uint32]operand.Op // registers, with AVX-512
 	used      map[uint32]bool       // constants seen, in a rehearsal
+	touched   []touch               // slices seen
+	optional  bool                  // within unlessNil
 	index     reg.GPVirtual         // elements done
 	ahead     int                   // elements from index to this vector
 	mask      operand.Op            // nil: all lanes
@@ -138,12 +141,30 @@ func (x *vec) s(name string) operand.Op {
 	return p
 }
 
+// A touch is how a body uses a slice.
+type touch struct {
+	slice string
+	size  uint8 // bytes of an element
+}
+
+// touch notes that the body uses a slice, but for those that may be nil: they are
+// parameters, used in each row again.
+func (x *vec) touch(name string, size uint8) {
+	if x.optional {
+		return
+	}
+	if t := (touch{name, size}); !slices.Contains(x.touched, t) {
+		x.touched = append(x.touched, t)
+	}
+}
+
 // at is where this vector's elements of size bytes are, in the slice of that name.
 func (x *vec) at(name string, size uint8) operand.Mem {
 	p, ok := x.ptrs[name]
 	if !ok {
 		panic("no slice " + name)
 	}
+	x.touch(name, size)
 	return operand.Mem{Base: p, Index: x.index, Scale: size, Disp: x.ahead * int(size)}
 }
 
@@ -192,7 +213,9 @@ func (x *vec) unlessNil(name string, f func()) {
 	skip := x.label(fmt.Sprintf("skip%d_", *x.labels))
 	x.c.TESTQ(x.ptrs[name], x.ptrs[name])
 	x.c.JE(operand.LabelRef(skip))
+	x.optional = true
 	f()
+	x.optional = false
 	x.c.Label(skip)
 }
 
