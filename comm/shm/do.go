@@ -27,7 +27,7 @@ func (r *Rank) Do(ctx context.Context, call *comm.Call) error {
 		r.leave()
 		return err
 	}
-	if mode >= inArena && call.Kind.Reduces() { // from here on others may store into its memory
+	if mode >= inArena && (call.Kind.Reduces() || call.Kind == comm.BroadcastKind) { // from here on others may store into its memory
 		r.foreign, r.exit = true, math.MaxUint64
 	}
 	s.what, s.count = f.What, f.Count
@@ -74,6 +74,12 @@ func (r *Rank) publish(call *comm.Call, s *slot, seq uint64) (mode uint64, err e
 	default:
 		if mode, err = r.locate(call, src, (*place)(unsafe.Pointer(&s.body))); err != nil {
 			return 0, err
+		}
+	}
+	if call.Kind == comm.BroadcastKind && call.Root != r.me && call.Dst.Bytes() > payloadBytes {
+		if at, ok := r.job.arena.offset(call.Dst.Ptr, call.Dst.Bytes()); ok { // the root stores some of it there
+			mode = inArena
+			*(*place)(unsafe.Pointer(&s.body)) = place{dst: uint64(at)}
 		}
 	}
 	elems := src.Count

@@ -17,7 +17,8 @@ type plan struct {
 	window int  // elements of each part that a round covers
 	rounds int  // how many
 	copied bool // some rank stages
-	shared bool // ranks store into each other's memory
+	shared bool // all store into each other's memory
+	pushed bool // the root of a Broadcast stores into that of others
 }
 
 // parted reports whether a source has a part for each rank.
@@ -79,13 +80,14 @@ func (r *Rank) rounds(ctx context.Context, call *comm.Call, seq uint64) error {
 		}
 		p.rounds = max(1, (longest+p.window-1)/p.window)
 	}
+	p.pushed = call.Kind == comm.BroadcastKind && !p.copied
 	points := uint64(1)
 	if p.copied && p.shared {
 		points = 2 * uint64(p.rounds)
 	} else if p.copied {
 		points += uint64(p.rounds)
 	}
-	r.exit, r.foreign = r.steps+points, p.shared
+	r.exit, r.foreign = r.steps+points, p.shared || p.pushed
 	err := r.run(ctx, call, seq, &p)
 	if err == nil {
 		err = r.alarmed(call) // if a rank left early, what was read of it may be wrong
@@ -240,10 +242,17 @@ func (r *Rank) work(call *comm.Call, seq uint64, p *plan, w window) error {
 		return r.reduceShared(call, seq, p, w)
 	case comm.ReduceScatterKind, comm.ReduceScatterVKind:
 		return r.reducePart(call, seq, p, w)
+	case comm.BroadcastKind:
+		if p.pushed && call.Root == r.me {
+			return r.push(call, seq)
+		}
 	}
 	for i := range r.world {
 		m := (r.me + i) % len(r.world) // each begins elsewhere
 		n, first := r.share(call, seq, m)
+		if p.pushed && n > 0 && r.mine.slots[seq&1].given&0xff == inArena {
+			n = r.pulled(n, p.unit)
+		}
 		lo, hi := w.clip(n)
 		if lo == hi {
 			continue
@@ -257,6 +266,31 @@ func (r *Rank) work(call *comm.Call, seq uint64, p *plan, w window) error {
 			return r.damaged(call, m, fmt.Sprintf("its buffer of %v", call))
 		}
 		moveRuns(call.Dst.Part(call.DstRows, r.landing(call, m), n), lo*p.unit, src, skip, (hi-lo)*p.unit)
+	}
+	return nil
+}
+
+// pulled is how many of the n elements of a Broadcast a rank takes itself; the root
+// stores the rest, so that all ranks copy alike.
+func (r *Rank) pulled(n, unit int) int {
+	bytes := n * unit / len(r.world) * (len(r.world) - 1)
+	return min(n, (bytes+line-1)&^(line-1)/unit)
+}
+
+// push stores the rest of a Broadcast into the memory of the ranks that have it in
+// their arenas.
+func (r *Rank) push(call *comm.Call, seq uint64) error {
+	unit, n := call.DType().Size(), call.Dst.Count
+	lo := r.pulled(n, unit)
+	for m, peer := range r.region.members {
+		if m == r.me || peer.slots[seq&1].given&0xff != inArena {
+			continue
+		}
+		dst := r.inArena(m, r.places[m].dst, 0, n*unit)
+		if dst == nil {
+			return r.damaged(call, m, fmt.Sprintf("its buffer of %v", call))
+		}
+		move(unsafe.Add(dst, lo*unit), unsafe.Add(call.Dst.Ptr, lo*unit), (n-lo)*unit)
 	}
 	return nil
 }
