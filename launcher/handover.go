@@ -176,9 +176,10 @@ func (h *handover) run(paths []string) (status int, err error) {
 
 // sessionFolder is the environment by which Open MPI's mpirun keeps its files on
 // this host in folder, which is removed also if mpirun is killed. It is for ranks
-// here alone: they refuse to run under a mpirun on another host that has one.
+// here alone: they refuse to run under a mpirun on another host that has one. Ranks of
+// Open MPI 4 also refuse to run where orte_local_tmpdir_base is set.
 func sessionFolder(folder string) []string {
-	return []string{"OMPI_MCA_orte_local_tmpdir_base=" + folder, "PRTE_MCA_prte_local_tmpdir_base=" + folder}
+	return []string{"OMPI_MCA_orte_tmpdir_base=" + folder, "PRTE_MCA_prte_local_tmpdir_base=" + folder}
 }
 
 // hostNames is "node1, node2 and 6 more".

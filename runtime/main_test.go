@@ -173,6 +173,40 @@ func programs() map[string]func(context.Context, *comm.Comm) error {
 			}
 			return comm.Barrier(ctx, world)
 		},
+		// shapes makes calls of each shape, those that are to receive long after the others.
+		"shapes": func(ctx context.Context, world *comm.Comm) error {
+			SetStep(ctx, 3)
+			late := func(is bool) {
+				if is {
+					time.Sleep(200 * time.Millisecond)
+				}
+			}
+			last := world.Rank() == 2
+			x, two := comm.Of(make([]float32, 6)), []float64{1, 2}
+			if err := world.Do(ctx, comm.Call{Kind: comm.AllReduceKind, Op: comm.Sum, Dst: x, Src: x, Cause: "MatMul"}); err != nil {
+				return err
+			}
+			late(!last)
+			if err := comm.Broadcast(ctx, world, two, 2); err != nil {
+				return err
+			}
+			late(last)
+			if err := comm.Gather(ctx, world, make([]float64, 6), two, 2); err != nil {
+				return err
+			}
+			late(last)
+			var err error
+			switch world.Rank() {
+			case 0:
+				err = comm.Send(ctx, world, two, 2)
+			case 2:
+				err = comm.Recv(ctx, world, two, 0)
+			}
+			if err != nil {
+				return err
+			}
+			return world.Start(ctx, comm.Call{Kind: comm.AllReduceKind, Op: comm.Max, Dst: x, Src: x, Cause: "gradient"}).Wait()
+		},
 		// streams communicates without a pause, and never tells its step.
 		"streams": func(ctx context.Context, world *comm.Comm) error {
 			x := make([]float32, 1<<16)
@@ -239,7 +273,7 @@ func TestNamesOfProgramsAreUsed(t *testing.T) {
 		}
 		scripts.Write(text)
 	}
-	for _, name := range []string{"signal_test.go", "top_test.go", "trace_test.go"} {
+	for _, name := range []string{"signal_test.go", "top_test.go", "trace_test.go", "tracempi_test.go"} {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)

@@ -5,17 +5,31 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/gorun-spmd/gorun/internal/job"
 )
 
+// A traceEvent is one line of a trace; times are in microseconds.
+type traceEvent struct {
+	PH, Name     string
+	PID, TID, ID int
+	TS, Dur      float64
+	Args         struct {
+		Failed                     bool
+		Bytes, Count, Rank         int
+		Comm, DType, Op, At, Cause string
+	}
+}
+
 // traceFile is what the tests look for in a trace.
 type traceFile struct {
 	ranks  map[int]int // events by rank
 	names  map[string]int
-	arrows int // starts less ends
+	slices []traceEvent
+	arrows map[string][][2]int // by the names of the calls, "Send>Recv": from which rank to which
 	failed []string
 }
 
@@ -25,25 +39,18 @@ func readTraceFile(t *testing.T, path string) traceFile {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var file struct {
-		TraceEvents []struct {
-			PH, Name string
-			PID      int
-			Args     struct {
-				Failed    bool
-				At, Cause string
-			}
-		}
-	}
+	var file struct{ TraceEvents []traceEvent }
 	if err := json.Unmarshal(text, &file); err != nil {
 		t.Fatalf("%v in %s", err, text)
 	}
-	f := traceFile{ranks: map[int]int{}, names: map[string]int{}}
+	f := traceFile{ranks: map[int]int{}, names: map[string]int{}, arrows: map[string][][2]int{}}
+	starts := map[int]traceEvent{}
 	for _, e := range file.TraceEvents {
 		switch e.PH {
 		case "X":
 			f.ranks[e.PID]++
 			f.names[e.Name]++
+			f.slices = append(f.slices, e)
 			if e.Args.Failed {
 				f.failed = append(f.failed, e.Args.Cause)
 			}
@@ -51,15 +58,31 @@ func readTraceFile(t *testing.T, path string) traceFile {
 				t.Errorf("a call is at %q", e.Args.At)
 			}
 		case "s":
-			f.arrows++
+			starts[e.ID] = e
 		case "f":
-			f.arrows--
+			start, ok := starts[e.ID]
+			if !ok {
+				t.Errorf("arrow %d ends and has not started", e.ID)
+			}
+			delete(starts, e.ID)
+			names := f.around(start) + ">" + f.around(e)
+			f.arrows[names] = append(f.arrows[names], [2]int{start.PID, e.PID})
 		}
 	}
-	if f.arrows != 0 {
-		t.Errorf("%d more arrows start than end", f.arrows)
+	if len(starts) > 0 {
+		t.Errorf("%d more arrows start than end", len(starts))
 	}
 	return f
+}
+
+// around is the name of the call that one end of an arrow is in, by what is read so far.
+func (f *traceFile) around(end traceEvent) string {
+	for _, e := range slices.Backward(f.slices) {
+		if e.PID == end.PID && e.TID == end.TID && e.TS <= end.TS {
+			return e.Name
+		}
+	}
+	return "nothing"
 }
 
 // traced runs a command and returns what it wrote to standard error.
