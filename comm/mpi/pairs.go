@@ -33,6 +33,13 @@ func (r *Rank) direct(call *comm.Call) bool {
 // ranks: those between few, those whose counts only the two know, and those too
 // large for MPI's.
 func (r *Rank) pairs(ctx context.Context, call *comm.Call) error {
+	r.deal(call)
+	return r.exchange(ctx, call)
+}
+
+// deal fills r.sends and r.recvs with what a call that only moves data has each rank
+// send and receive.
+func (r *Rank) deal(call *comm.Call) {
 	n := len(r.world)
 	r.clear()
 	switch call.Kind {
@@ -65,7 +72,6 @@ func (r *Rank) pairs(ctx context.Context, call *comm.Call) error {
 		r.parts(r.sends, call.Src, call.SrcCounts)
 		r.parts(r.recvs, call.Dst, call.DstCounts)
 	}
-	return r.exchange(ctx, call)
 }
 
 // clear makes r.sends and r.recvs empty: one buffer for each rank.
@@ -92,6 +98,17 @@ func (r *Rank) parts(into []comm.Buffer, b comm.Buffer, counts []int) {
 // exchange sends r.sends[q] to each rank q and receives r.recvs[q] from it.
 // Empty ones make no message.
 func (r *Rank) exchange(ctx context.Context, call *comm.Call) error {
+	if err := r.swap(ctx, call); err != nil {
+		return err
+	}
+	if own := r.sends[r.me]; own.Count > 0 && own.Ptr != r.recvs[r.me].Ptr {
+		copy(r.recvs[r.me].Data(), own.Data()) // last: until then the others read own from this core's cache
+	}
+	return nil
+}
+
+// swap is exchange with the other ranks.
+func (r *Rank) swap(ctx context.Context, call *comm.Call) error {
 	n := len(r.world)
 	for i := 1; i < n; i++ {
 		from := (r.me + n - i) % n
@@ -109,13 +126,7 @@ func (r *Rank) exchange(ctx context.Context, call *comm.Call) error {
 			}
 		}
 	}
-	if err := r.wait(ctx, call, nil); err != nil {
-		return err
-	}
-	if own := r.sends[r.me]; own.Count > 0 && own.Ptr != r.recvs[r.me].Ptr {
-		copy(r.recvs[r.me].Data(), own.Data()) // last: until then the others read own from this core's cache
-	}
-	return nil
+	return r.wait(ctx, call, nil)
 }
 
 // meet waits for all other ranks, by messages of nothing between each two.

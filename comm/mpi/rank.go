@@ -114,6 +114,14 @@ func (r *Rank) Split(_ context.Context, members []int) (comm.Backend, error) {
 // Do carries out one call.
 func (r *Rank) Do(ctx context.Context, call *comm.Call) error {
 	defer goruntime.KeepAlive(call)
+	if err := r.admit(ctx, call); err != nil {
+		return err
+	}
+	return r.collective(ctx, call)
+}
+
+// admit begins a call: it counts it and, in debug mode, compares it with the others'.
+func (r *Rank) admit(ctx context.Context, call *comm.Call) error {
 	if e := r.dead(); e != nil {
 		return e
 	}
@@ -124,11 +132,9 @@ func (r *Rank) Do(ctx context.Context, call *comm.Call) error {
 		return err
 	}
 	if r.debug {
-		if err := r.agree(ctx, call); err != nil {
-			return err
-		}
+		return r.agree(ctx, call)
 	}
-	return r.collective(ctx, call)
+	return nil
 }
 
 // news reads the letters that may have come since this rank last looked, and
