@@ -15,7 +15,7 @@ import (
 // TestRandomLookups compares random lookups, with explicit sizes of shards, some
 // of them empty, with the loops: go test -run RandomLookups -cases 10000 -seed 2.
 func TestRandomLookups(t *testing.T) {
-	meshtest.Random(func(rng *rand.Rand, i int) {
+	meshtest.Random(t, func(rng *rand.Rand, i int) {
 		mesh := meshes[rng.IntN(len(meshes))]
 		s := size{1 + rng.IntN(20), 1 + rng.IntN(6), []int{rng.IntN(9)}}
 		if rng.IntN(2) == 0 {

@@ -13,6 +13,6 @@
 // What the losses compute is what torch.nn.functional computes under the same
 // name for the whole tensor; a layout never changes a result.
 //
-// TopK and Sample find and draw classes where they lie, too: a few candidates a
-// position travel, never the logits.
+// Argmax, TopK and Sample find and draw classes where they lie, too: a few
+// candidates a position travel, never the logits.
 package loss

@@ -46,7 +46,8 @@ const ignoreByDefault = -100
 // the mean without weights, smoothing and z-loss.
 type Options struct {
 	// Weight holds one factor for each class, [C], in any layout; nil: all 1.
-	// It is brought to Replicate: pass it so. It gets no gradient.
+	// It is brought to Replicate: pass it so. It gets no gradient, as in PyTorch
+	// where targets are classes.
 	Weight *dtensor.Tensor
 	// IgnoreIndex is the target of positions that have neither loss nor
 	// gradient; nil: -100. It is not used with class probabilities.

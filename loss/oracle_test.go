@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/meshtest"
@@ -135,11 +136,13 @@ func (q *question) check(ctx context.Context, m *dtensor.Mesh, logits, targets, 
 		y = meshtest.Place(m, q.targets, []int{q.n}, targets...)
 	}
 	var failed error
+	record := m.Comm().Record()
 	_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
 		l := loss.CrossEntropy(x, y, q.options(m, weight...))
 		failed = near("loss", l.Full(), want, 1e-11)
 		return l.Mul(g).Sum(nil, false)
 	}, x)
+	events := record.Stop()
 	if err != nil || failed != nil {
 		return fmt.Errorf("%v %v", err, failed)
 	}
@@ -149,7 +152,60 @@ func (q *question) check(ctx context.Context, m *dtensor.Mesh, logits, targets, 
 			return fmt.Errorf("the gradient is %v, the logits %v", dx, x)
 		}
 	}
-	return near("gradient", dx.Full(), wantGrad, 1e-11)
+	if err := near("gradient", dx.Full(), wantGrad, 1e-11); err != nil {
+		return err
+	}
+	r := ranksOf(m, q.n, logits)
+	return r.check(events, "CrossEntropy", 4*8)
+}
+
+// ranks says between which ranks a loss has to communicate.
+type ranks struct {
+	classes, positions bool // several ranks share the classes of a position, or the positions
+	local              int  // positions of this rank
+}
+
+// ranksOf returns the ranks of logits [n, C] in a layout: a Partial one is
+// reduced, to shards of the classes if no axis shards them.
+func ranksOf(m *dtensor.Mesh, n int, logits []layout.Placement) (r ranks) {
+	places := make([]layout.Placement, len(logits)) // of the positions
+	divided := slices.ContainsFunc(logits, func(p layout.Placement) bool { return p.Shards(1) })
+	for axis, p := range logits {
+		many := m.Axes()[axis].Size > 1
+		switch {
+		case p.Shards(0):
+			places[axis] = p
+			r.positions = r.positions || many
+		case p.Shards(1), p.IsPartial() && !divided:
+			divided = true
+			r.classes = r.classes || many
+		}
+	}
+	r.local = meshtest.Place(m, make([]int64, n), []int{n}, places...).Local().Numel()
+	return r
+}
+
+// check returns an error unless a loss and its gradient made one collective over
+// the classes, of so many bytes for each position, and one over the positions, of
+// two numbers and a status: none where no other rank takes part.
+func (r *ranks) check(events []comm.Event, op string, bytes int) error {
+	classes, positions := 0, 0
+	if r.classes && r.local > 0 {
+		classes = 1
+	}
+	if r.positions {
+		positions = 1
+	}
+	if n, b := meshtest.Calls(events, op+": classes"); n != classes || b != classes*r.local*bytes {
+		return fmt.Errorf("%d collectives over the classes, of %d bytes, want %d of %d bytes each for %d positions", n, b, classes, bytes, r.local)
+	}
+	if n, b := meshtest.Calls(events, op+": positions"); n != positions || b != 32*positions {
+		return fmt.Errorf("%d collectives over the positions, of %d bytes, want %d of 32", n, b, positions)
+	}
+	if n, _ := meshtest.Calls(events, op+":"); n != classes+positions {
+		return fmt.Errorf("%d collectives, want %d", n, classes+positions)
+	}
+	return nil
 }
 
 // values returns the elements of the whole tensor.

@@ -106,51 +106,17 @@ func TestLinearCrossEntropy(t *testing.T) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			hidden, weight := meshtest.Numbers(q.n*width, 11, 2), meshtest.Numbers(q.c*width, 12, 2)
-			flat := *q
-			flat.logits = make([]float64, q.n*q.c)
-			for i := range q.n {
-				for c := range q.c {
-					for k := range width {
-						flat.logits[i*q.c+c] += hidden[i*width+k] * weight[c*width+k]
-					}
-				}
-			}
+			l := newLinear(q, width, meshtest.Numbers(q.n*width, 11, 2), meshtest.Numbers(q.c*width, 12, 2))
 			for _, mesh := range meshes {
 				if len(mesh) > 1 && !strings.HasPrefix(name, "everything") {
 					continue // many layouts
 				}
 				meshtest.On(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
 					whole := make([]layout.Placement, len(mesh))
-					gy, g := q.gradient(m)
-					want, dLogits := flat.answer(gy)
-					wantHidden, wantWeight := make([]float64, len(hidden)), make([]float64, len(weight))
-					for i := range q.n {
-						for c := range q.c {
-							for k := range width {
-								wantHidden[i*width+k] += dLogits[i*q.c+c] * weight[c*width+k]
-								wantWeight[c*width+k] += dLogits[i*q.c+c] * hidden[i*width+k]
-							}
-						}
-					}
 					for _, hp := range meshtest.Combinations(len(mesh), replicate, shard0, shard1, partial) {
 						for _, wp := range meshtest.Combinations(len(mesh), replicate, shard0, shard1) {
-							h, w := meshtest.Place(m, hidden, []int{q.n, width}, hp...), meshtest.Place(m, weight, []int{q.c, width}, wp...)
-							y := meshtest.Place(m, q.targets, []int{q.n}, whole...)
-							var failed error
-							_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
-								l := loss.LinearCrossEntropy(h, w, y, q.options(m, whole...))
-								failed = near("loss", l.Full(), want, 1e-11)
-								return l.Mul(g).Sum(nil, false)
-							}, h, w)
-							if err == nil && failed == nil {
-								failed = near("gradient of hidden", grads[0].Dense().Full(), wantHidden, 1e-10)
-							}
-							if err == nil && failed == nil {
-								failed = near("gradient of weight", grads[1].Dense().Full(), wantWeight, 1e-10)
-							}
-							if err != nil || failed != nil {
-								return fmt.Errorf("hidden %v, weight %v: %v %v", hp, wp, err, failed)
+							if err := l.check(ctx, m, []int{q.n}, hp, wp, whole, whole); err != nil {
+								return fmt.Errorf("hidden %v, weight %v: %w", hp, wp, err)
 							}
 						}
 					}

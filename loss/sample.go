@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/tensor"
 )
@@ -50,13 +49,10 @@ func Sample(logits *dtensor.Tensor, o SampleOptions) *dtensor.Tensor {
 	if o.Temperature == 0 {
 		o.Temperature = 1
 	}
+	checkRanked(op, logits)
 	switch {
-	case logits.NDim() != 1 && logits.NDim() != 2:
-		refuse(op, fmt.Sprintf("logits %v have %d dimensions; give [C] or [N, C]", logits, logits.NDim()))
 	case !(o.Temperature > 0) || math.IsInf(o.Temperature, 0):
 		refuse(op, fmt.Sprintf("Temperature is %v; it must be positive", o.Temperature))
-	case logits.Dim(-1) == 0:
-		refuse(op, fmt.Sprintf("logits %v have no class to draw", logits))
 	case o.TopK < 0 || o.TopK > logits.Dim(-1):
 		refuse(op, fmt.Sprintf("TopK is %d; logits %v have %d classes", o.TopK, logits, logits.Dim(-1)))
 	case o.Draws < 0:
@@ -92,8 +88,6 @@ func Sample(logits *dtensor.Tensor, o SampleOptions) *dtensor.Tensor {
 	return p.mesh.Wrap(op, tensor.FromSlice(p.mesh.Device(), drawn, local...), nil, false, shape, places...)
 }
 
-type winnerKey struct{}
-
 // draw returns the classes drawn for the local positions, all draws of one after
 // the other: the one collective over the classes.
 func (p *plan) draw(logits *tensor.Tensor, o SampleOptions) []int64 {
@@ -102,10 +96,7 @@ func (p *plan) draw(logits *tensor.Tensor, o SampleOptions) []int64 {
 	if len(p.shape) > 0 {
 		positions, first = p.shape[0], p.offset[0]
 	}
-	won := make([]winner, n*draws)
-	for i := range won {
-		won[i] = nobody()
-	}
+	won := losers(n * draws)
 	scaled := tensor.Cast(tensor.MulScalar(logits, 1/o.Temperature).Reshape(n, p.n), tensor.Float64)
 	for d := 0; d < draws && n*p.n > 0; d++ {
 		u := tensor.New(logits.Device(), tensor.Float32, 1, n, p.n)
@@ -117,14 +108,5 @@ func (p *plan) draw(logits *tensor.Tensor, o SampleOptions) []int64 {
 			won[i*draws+d] = winner{v, classes[i] + int64(p.lo)}
 		}
 	}
-	if p.classGroup != nil && len(won) > 0 {
-		f := p.classGroup.Attr(winnerKey{}, func() any { return newFunc("largest sum and its class", winner.with) }).(*comm.Func)
-		buf := comm.Raw(won)
-		do(p, p.classGroup, comm.Call{Kind: comm.AllReduceKind, Op: comm.Custom, Func: f, Dst: buf, Src: buf, Cause: p.cause.classes})
-	}
-	drawn := make([]int64, len(won))
-	for i, w := range won {
-		drawn[i] = w.Class
-	}
-	return drawn
+	return p.settle(won)
 }

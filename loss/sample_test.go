@@ -211,8 +211,11 @@ func TestSampleRefusals(t *testing.T) {
 	})
 }
 
-// TestTopK compares with the sorted whole; two logits are equal, one is NaN.
+// TestTopK compares with the sorted whole, for every k; two logits are equal, one
+// is NaN.
 func TestTopK(t *testing.T) {
+	const n, classes = 3, 6
+	logits := []float64{0, 5, -1, 5, 2, 0, math.Inf(-1), math.NaN(), math.Inf(1), 1, 1, 1, math.Inf(-1), math.Inf(-1), 0, math.Inf(-1), 1, math.Inf(-1)}
 	s, r := layout.Shard, layout.Replicate()
 	for _, c := range []struct {
 		mesh   []int
@@ -220,25 +223,23 @@ func TestTopK(t *testing.T) {
 	}{
 		{[]int{1}, []layout.Placement{r}}, {[]int{2}, []layout.Placement{s(1)}}, {[]int{3}, []layout.Placement{s(0)}},
 		{[]int{4}, []layout.Placement{s(1)}}, {[]int{3}, []layout.Placement{layout.ShardSizes(1, 0, 5, 1)}}, {[]int{2, 2}, []layout.Placement{s(0), s(1)}},
-		{[]int{2, 2}, []layout.Placement{s(1), s(1)}},
+		{[]int{2, 2}, []layout.Placement{s(1), s(1)}}, {[]int{2}, []layout.Placement{partial}},
 	} {
 		meshtest.On(t, c.mesh, func(ctx context.Context, m *dtensor.Mesh) error {
-			const n, classes = 3, 6
-			logits := []float64{0, 5, -1, 5, 2, 0, math.Inf(-1), math.NaN(), math.Inf(1), 1, 1, 1, math.Inf(-1), math.Inf(-1), 0, math.Inf(-1), 1, math.Inf(-1)}
-			x := dtensor.Distribute(m, tensor.FromSlice(m.Device(), logits, n, classes), c.places...)
 			for k := 1; k <= classes; k++ {
-				values, index := loss.TopK(x, k)
-				v, at := tensor.ToSlice[float64](values.Full()), tensor.ToSlice[int64](index.Full())
-				wantValues, wantIndex := tensor.TopK(tensor.FromSlice(m.Device(), logits, n, classes), k, 1)
-				for i, w := range tensor.ToSlice[int64](wantIndex) {
-					if got, want := v[i], tensor.ToSlice[float64](wantValues)[i]; at[i] != w || got != want && !(got != got && want != want) {
-						return fmt.Errorf("%v: the %d largest are %v at %v, want %v at %v", c.places, k, v, at, wantValues, wantIndex)
-					}
+				if err := newRanking(n, classes, k, logits).check(ctx, m, tensor.Float64, []int{n, classes}, c.places); err != nil {
+					return fmt.Errorf("the %d largest of %v: %w", k, c.places, err)
 				}
 			}
-			for _, k := range []int{0, 7} {
-				if err := dtensor.Try(ctx, m, func() { loss.TopK(x, k) }); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("k is %d", k)) {
-					return fmt.Errorf("k %d: %v", k, err)
+			x := meshtest.Place(m, logits, []int{n, classes}, c.places...)
+			for want, f := range map[string]func(){
+				"k is 0":                  func() { loss.TopK(x, 0) },
+				"k is 7":                  func() { loss.TopK(x, 7) },
+				"0 dimensions":            func() { loss.Argmax(x.Sum(nil, false)) },
+				"have no class to choose": func() { loss.Argmax(dtensor.Zeros(m, tensor.Float32, []int{2, 0}, make([]layout.Placement, len(c.mesh))...)) },
+			} {
+				if err := dtensor.Try(ctx, m, f); err == nil || !strings.Contains(err.Error(), want) {
+					return fmt.Errorf("got %v, want %q", err, want)
 				}
 			}
 			return nil

@@ -23,18 +23,18 @@ import (
 //	S(0),S(1) S(0),R    the same
 //
 // The logits stay where they are: each rank gives the k largest of its own. The
-// results have no gradient. TopK throws an *Error for logits of another shape or
-// type and for a k that is not between 1 and C.
+// gradient of the values goes to the logits they are, in the logits' layout, and
+// communicates nothing; the classes have none. Partial logits are reduced first.
+// TopK throws an *Error for logits of another shape or type and for a k that is
+// not between 1 and C.
 func TopK(logits *dtensor.Tensor, k int) (values, classes *dtensor.Tensor) {
 	const op = "TopK"
-	switch {
-	case logits.NDim() != 1 && logits.NDim() != 2:
-		refuse(op, fmt.Sprintf("logits %v have %d dimensions; give [C] or [N, C]", logits, logits.NDim()))
-	case k < 1 || k > logits.Dim(-1):
+	checkRanked(op, logits)
+	if k < 1 || k > logits.Dim(-1) {
 		refuse(op, fmt.Sprintf("k is %d; logits %v have %d classes", k, logits, logits.Dim(-1)))
 	}
 	p := planFor(op, logits)
-	logits = logits.Detach().Redistribute(p.logits...)
+	logits = logits.Redistribute(p.logits...)
 	shape, places, dev := append(slices.Clone(p.shape), k), p.targets, p.mesh.Device()
 	if !p.mesh.Inside() {
 		return p.mesh.Wrap(op, tensor.New(dev, p.dtype, 0), nil, false, shape, places...),
@@ -47,25 +47,72 @@ func TopK(logits *dtensor.Tensor, k int) (values, classes *dtensor.Tensor) {
 		v[i], c[i] = w.Sum, w.Class
 	}
 	local := append(slices.Clone(p.local), k)
-	return p.mesh.Wrap(op, tensor.Cast(tensor.FromSlice(dev, v, local...), p.dtype), nil, false, shape, places...),
-		p.mesh.Wrap(op, tensor.FromSlice(dev, c, local...), nil, false, shape, places...)
+	index := tensor.FromSlice(dev, c, local...)
+	values = p.mesh.Wrap(op, tensor.Cast(tensor.FromSlice(dev, v, local...), p.dtype), nil, false, shape, places...)
+	values = dtensor.Record(op, values, []*dtensor.Tensor{logits}, func(gy *dtensor.Tensor) []dtensor.Grad {
+		dx := p.scatter(gy.Redistribute(places...).Local(), index, k)
+		return []dtensor.Grad{dtensor.Dense(p.mesh.Wrap(op, dx.Reshape(logits.Local().Shape()...), nil, false, logits.Shape(), p.logits...))}
+	})
+	return values, p.mesh.Wrap(op, index, nil, false, shape, places...)
+}
+
+// scatter returns the gradient of the local logits, [positions, n], for that of
+// their k largest: each element goes to its class, if this rank has it.
+func (p *plan) scatter(dy, classes *tensor.Tensor, k int) *tensor.Tensor {
+	n := p.positions()
+	if n == 0 || p.n == 0 {
+		return tensor.Zeros(dy.Device(), dy.DType(), n, p.n)
+	}
+	at := tensor.AddScalar(classes.Reshape(n, k), -float64(p.lo))
+	own := tensor.Clamp(at, 0, float64(p.n-1))
+	dy = tensor.MaskedFill(dy.Reshape(n, k), tensor.Compare(tensor.OpNe, at, own), 0)
+	return tensor.TopKGrad(dy, own, 1, n, p.n)
+}
+
+// Argmax returns the class of the largest logit of each position, int64: of equal
+// ones the first, and NaN is larger than all numbers.
+//
+//	logits [C] or [N, C]   →   [] or [N]
+//
+//	logits    result   communication
+//	R         R        none
+//	S(0)      S(0)     none                       positions are sharded
+//	S(1)      R        1 of 16 bytes a position   classes are sharded
+//	S(0),S(1) S(0),R   1 of 16 bytes a position
+//
+// The logits stay where they are, where the method Argmax of a Tensor brings them
+// together. The result has no gradient. Argmax throws an *Error for logits of
+// another shape or type or without classes.
+func Argmax(logits *dtensor.Tensor) *dtensor.Tensor {
+	const op = "Argmax"
+	checkRanked(op, logits)
+	p := planFor(op, logits)
+	logits = logits.Detach().Redistribute(p.logits...)
+	if !p.mesh.Inside() {
+		return p.mesh.Wrap(op, tensor.New(p.mesh.Device(), tensor.Int64, 0), nil, false, p.shape, p.targets...)
+	}
+	p.bind(logits)
+	first := losers(p.positions())
+	p.enter(first, 1, logits.Local())
+	return p.mesh.Wrap(op, tensor.FromSlice(p.mesh.Device(), p.settle(first), p.local...), nil, false, p.shape, p.targets...)
+}
+
+// checkRanked throws for logits whose classes cannot be put in order.
+func checkRanked(op string, logits *dtensor.Tensor) {
+	switch {
+	case logits.NDim() != 1 && logits.NDim() != 2:
+		refuse(op, fmt.Sprintf("logits %v have %d dimensions; give [C] or [N, C]", logits, logits.NDim()))
+	case logits.Dim(-1) == 0:
+		refuse(op, fmt.Sprintf("logits %v have no class to choose", logits))
+	}
 }
 
 // largest returns the k largest of each local position, over all ranks that share
 // its classes.
 func (p *plan) largest(logits *tensor.Tensor, k int) []winner {
 	n := p.positions()
-	mine := make([]winner, n*k)
-	for i := range mine {
-		mine[i] = nobody()
-	}
-	if few := min(k, p.n); few > 0 && n > 0 {
-		values, index := tensor.TopK(logits.Reshape(n, p.n), few, 1)
-		classes := tensor.ToSlice[int64](index)
-		for i, v := range tensor.ToSlice[float64](tensor.Cast(values, tensor.Float64)) {
-			mine[i/few*k+i%few] = winner{v, classes[i] + int64(p.lo)}
-		}
-	}
+	mine := losers(n * k)
+	p.enter(mine, k, logits)
 	if p.classGroup == nil || len(mine) == 0 {
 		return mine
 	}
@@ -84,14 +131,47 @@ func (p *plan) largest(logits *tensor.Tensor, k int) []winner {
 	return mine
 }
 
+// enter fills in the largest logits of each local position and their classes, k of
+// them or as many as there are classes here.
+func (p *plan) enter(best []winner, k int, logits *tensor.Tensor) {
+	n, few := p.positions(), min(k, p.n)
+	if few == 0 || n == 0 {
+		return
+	}
+	values, index := tensor.TopK(logits.Reshape(n, p.n), few, 1)
+	classes := tensor.ToSlice[int64](index)
+	for i, v := range tensor.ToSlice[float64](tensor.Cast(values, tensor.Float64)) {
+		best[i/few*k+i%few] = winner{v, classes[i] + int64(p.lo)}
+	}
+}
+
+// settle returns the classes that win over all ranks: the one collective over the
+// classes.
+func (p *plan) settle(won []winner) []int64 {
+	if p.classGroup != nil && len(won) > 0 {
+		f := p.classGroup.Attr(winnerKey{}, func() any { return newFunc("largest sum and its class", winner.with) }).(*comm.Func)
+		buf := comm.Raw(won)
+		do(p, p.classGroup, comm.Call{Kind: comm.AllReduceKind, Op: comm.Custom, Func: f, Dst: buf, Src: buf, Cause: p.cause.classes})
+	}
+	classes := make([]int64, len(won))
+	for i, w := range won {
+		classes[i] = w.Class
+	}
+	return classes
+}
+
+type winnerKey struct{}
+
 // A winner is the largest so far, and its class.
 type winner struct {
 	Sum   float64
 	Class int64
 }
 
-// nobody loses against every class.
-func nobody() winner { return winner{math.Inf(-1), math.MaxInt64} }
+// losers returns n that lose against every class.
+func losers(n int) []winner {
+	return slices.Repeat([]winner{{math.Inf(-1), math.MaxInt64}}, n)
+}
 
 // compare orders the larger one first, of equal ones the first class. NaN is
 // larger than all numbers.

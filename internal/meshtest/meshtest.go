@@ -9,6 +9,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/gorun-spmd/gorun/comm"
@@ -23,11 +24,13 @@ var (
 	seed  = flag.Uint64("seed", 1, "of the random cases")
 )
 
-// Random calls f for each of -cases cases, with numbers that -seed decides.
-func Random(f func(rng *rand.Rand, i int)) {
-	rng := rand.New(rand.NewPCG(*seed, 0))
+// Random calls f for each of -cases cases, with numbers that -seed and the case
+// decide, and logs the seed.
+func Random(t testing.TB, f func(rng *rand.Rand, i int)) {
+	t.Helper()
+	t.Logf("%d random cases of -seed %d", *cases, *seed)
 	for i := range *cases {
-		f(rng, i)
+		f(rand.New(rand.NewPCG(*seed, uint64(i))), i)
 	}
 }
 
@@ -101,6 +104,42 @@ func SomeShard(rng *rand.Rand, ranks int, uneven bool, shape ...int) layout.Plac
 		sizes[rng.IntN(ranks)]++
 	}
 	return layout.ShardSizes(d, sizes...)
+}
+
+// SomePlaces returns a random layout of a tensor: SomeShard for each axis of a mesh
+// of the given shape, in uneven sizes where no axis before shards the dimension.
+func SomePlaces(rng *rand.Rand, mesh []int, shape ...int) []layout.Placement {
+	places := make([]layout.Placement, len(mesh))
+	for axis, ranks := range mesh {
+		p := SomeShard(rng, ranks, true, shape...)
+		if d, ok := p.Dim(); ok && slices.ContainsFunc(places[:axis], func(q layout.Placement) bool { return q.Shards(d) }) {
+			p = layout.Shard(d)
+		}
+		places[axis] = p
+	}
+	return places
+}
+
+// OrPartial returns places with some Replicate made Partial.
+func OrPartial(rng *rand.Rand, places []layout.Placement) []layout.Placement {
+	for axis, p := range places {
+		if p.IsReplicate() && rng.IntN(4) == 0 {
+			places[axis] = layout.Partial(layout.Sum)
+		}
+	}
+	return places
+}
+
+// Calls returns how many of the events have a cause that begins so, and the bytes
+// of them all.
+func Calls(events []comm.Event, cause string) (n, bytes int) {
+	for _, e := range events {
+		if strings.HasPrefix(e.Cause, cause) {
+			n++
+			bytes += e.Bytes
+		}
+	}
+	return n, bytes
 }
 
 // Near returns an error unless each element of t is what it should be: equal,
