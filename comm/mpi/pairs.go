@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
 // fewPeers is up to how many ranks a call that only moves data is made of messages
@@ -102,7 +103,7 @@ func (r *Rank) exchange(ctx context.Context, call *comm.Call) error {
 		return err
 	}
 	if own := r.sends[r.me]; own.Count > 0 && own.Ptr != r.recvs[r.me].Ptr {
-		copy(r.recvs[r.me].Data(), own.Data()) // last: until then the others read own from this core's cache
+		simd.Copy(r.recvs[r.me].Data(), own.Data()) // last: until then the others read own from this core's cache
 	}
 	return nil
 }
