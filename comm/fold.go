@@ -16,8 +16,9 @@ const foldBytes = 8 << 10
 //	x := srcs[0][i] op srcs[1][i] op …   from left to right
 //	every dsts[k][i] = x                 divided by len(srcs) for Avg
 //
-// where for a Func an element is one of its own. dsts[0] may be srcs[0], and
-// each other dst any src; buffers do not overlap otherwise.
+// where for a Func an element is one of its own. dsts[0] may be srcs[0], of two
+// srcs and without a Func either, and each other dst any src; buffers do not overlap
+// otherwise.
 func (c *Call) Fold(dsts, srcs []unsafe.Pointer, n int) {
 	if c.Op == Custom {
 		c.foldFunc(dsts, srcs, n)

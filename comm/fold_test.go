@@ -37,6 +37,41 @@ func TestFoldOfFewIsFoldOfMany(t *testing.T) {
 	}
 }
 
+// The result may lie where a source does, as Fold says.
+func TestFoldInPlace(t *testing.T) {
+	const n = 3000
+	for d := Float32; d.Valid(); d++ {
+		for op := Sum; op <= Or; op++ {
+			if op.Accepts(d) != nil {
+				continue
+			}
+			call := Call{Kind: AllReduceKind, Op: op, Src: Buffer{DType: d}}
+			for ranks := 1; ranks <= 3; ranks++ {
+				fold := func(into int) []byte { // the source that is the result too; -1: none
+					rng := rand.New(rand.NewPCG(3, uint64(ranks)))
+					dst := make([]uint64, n)
+					var srcs []unsafe.Pointer
+					for r := range ranks {
+						src := noise(rng, d, n)
+						if r == into {
+							dst = src
+						}
+						srcs = append(srcs, unsafe.Pointer(unsafe.SliceData(src)))
+					}
+					call.Fold([]unsafe.Pointer{unsafe.Pointer(&dst[0])}, srcs, n)
+					return unsafe.Slice((*byte)(unsafe.Pointer(&dst[0])), n*d.Size())
+				}
+				want := fold(-1)
+				for into := 0; into == 0 || into < ranks && ranks == 2; into++ {
+					if got := fold(into); !bytes.Equal(got, want) {
+						t.Errorf("%v of %v: %d sources into source %d give something else", op, d, ranks, into)
+					}
+				}
+			}
+		}
+	}
+}
+
 // noise is n random elements.
 func noise(rng *rand.Rand, d DType, n int) []uint64 {
 	words := make([]uint64, n)

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/gorun-spmd/gorun/internal/mem"
+	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
 // solo is the backend of a group of one: every collective is a copy.
@@ -21,7 +22,7 @@ func (s *solo) Do(_ context.Context, call *Call) error {
 		return e
 	}
 	if call.Src.Count > 0 && call.Dst.Ptr != call.Src.Ptr {
-		copy(call.Dst.Data(), call.Src.Data())
+		simd.Copy(call.Dst.Data(), call.Src.Data())
 	}
 	return nil
 }

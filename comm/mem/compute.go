@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
 // agree checks what only all ranks together know: that what one sends another
@@ -87,7 +88,7 @@ func (r *Rank) compute(calls []*comm.Call) {
 
 // take copies n elements of src from element lo on to element at of call's Dst.
 func take(call *comm.Call, at int, src comm.Buffer, lo, n int) {
-	copy(call.Dst.Slice(at, at+n).Data(), src.Slice(lo, lo+n).Data())
+	simd.Copy(call.Dst.Slice(at, at+n).Data(), src.Slice(lo, lo+n).Data())
 }
 
 // takeRows takes the part of n elements that begins at element lo of the Src of from,
@@ -98,7 +99,7 @@ func takeRows(call *comm.Call, at int, from *comm.Call, lo, n int) {
 	for i := 0; i < bytes; {
 		d, run := dst.Run(i, bytes-i)
 		s, run := src.Run(i, run)
-		copy(unsafe.Slice((*byte)(d), run), unsafe.Slice((*byte)(s), run))
+		simd.Copy(unsafe.Slice((*byte)(d), run), unsafe.Slice((*byte)(s), run))
 		i += run
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
 // pair is a direction between two ranks of a group.
@@ -75,7 +76,7 @@ func (r *Rank) recv(ctx context.Context, call *comm.Call) error {
 		}
 		return l.err
 	}
-	copy(call.Dst.Data(), l.call.Src.Data())
+	simd.Copy(call.Dst.Data(), l.call.Src.Data())
 	l.call = nil
 	r.g.wake.Broadcast()
 	return nil

@@ -16,6 +16,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/internal/mem"
+	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
 // Open returns the world of n ranks: one end for each, of which a Comm is made
@@ -269,7 +270,7 @@ func (r *Rank) Do(ctx context.Context, call *comm.Call) error {
 	}
 	r.part(true)
 	if err == nil && inPlace(call) {
-		copy(call.Dst.Data(), r.asideFor(call))
+		simd.Copy(call.Dst.Data(), r.asideFor(call))
 	}
 	clear(calls)
 	return err

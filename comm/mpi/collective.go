@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
 // collective carries out a call that has been agreed on.
@@ -150,7 +151,7 @@ func (r *Rank) broadcast(ctx context.Context, call *comm.Call) error {
 // allReduce is in place on every rank, as MPI wants it on all or none.
 func (r *Rank) allReduce(ctx context.Context, call *comm.Call) error {
 	if call.Dst.Ptr != call.Src.Ptr {
-		copy(call.Dst.Data(), call.Src.Data())
+		simd.Copy(call.Dst.Data(), call.Src.Data())
 	}
 	step, dt, op := r.step(call), r.job.lib.handles[typeOf(call.DType())], r.op(call)
 	for lo := 0; lo < call.Dst.Count; lo += step {

@@ -132,12 +132,12 @@ func (r *Rank) foldMine(ctx context.Context, call *comm.Call, mine, result comm.
 	return nil
 }
 
-// foldInto folds r.srcs, one of which is mine, into dst. Only the first source
-// may be the destination; spare is another, of the same size, for the rest.
+// foldInto folds r.srcs, one of which is mine, into dst. Where dst cannot be mine,
+// see comm.Call.Fold, spare is another of the same size.
 func (r *Rank) foldInto(call *comm.Call, dst unsafe.Pointer, mine comm.Buffer, spare unsafe.Pointer) {
 	r.dsts = [2]unsafe.Pointer{dst}
 	n := 1
-	if dst == mine.Ptr && r.me > 0 {
+	if dst == mine.Ptr && r.me > 0 && (len(r.srcs) > 2 || call.Op == comm.Custom) {
 		r.dsts, n = [2]unsafe.Pointer{spare, dst}, 2
 	}
 	call.Fold(r.dsts[:n], r.srcs, mine.Bytes()/call.Unit())

@@ -61,7 +61,7 @@ func (r *Rank) two(ctx context.Context, call *comm.Call) (ok bool, err error) {
 	if call.Kind == comm.ReduceScatterKind {
 		mine = half(call.Src, r.me)
 	}
-	if mine.Ptr == call.Dst.Ptr && r.me > 0 { // only the first source may be the destination
+	if mine.Ptr == call.Dst.Ptr && r.me > 0 && call.Op == comm.Custom { // only the first source may be the destination
 		mine.Ptr = r.slot(mine, 1)
 		copy(mine.Data(), call.Src.Data())
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // spinning is how often a waiting rank looks in one pass of the gate.
-const spinning = 16
+const spinning = 64
 
 // A place is where a rank may run.
 type place struct {
@@ -77,7 +77,8 @@ const (
 	perByte     = 2 * time.Nanosecond // more of it for large calls, which move only while somebody looks
 	shortestNap = 20 * time.Microsecond
 	longestNap  = 500 * time.Microsecond
-	controlling = 8 // looks at a request for one at the letters
+	selfish     = 20 * time.Microsecond // then this rank's own goroutines get the core too
+	controlling = 8                     // looks at a request for one at the letters
 )
 
 // endedGrace is how long a message of a rank that has ended may be on its way.
@@ -216,7 +217,7 @@ func (p *pause) wait() {
 	} else {
 		nap(min(max(waited/8, shortestNap), longestNap))
 	}
-	if p.looks%8 == 0 {
+	if waited > selfish && p.looks%8 == 0 {
 		goruntime.Gosched() // to this rank's own goroutines
 	}
 }

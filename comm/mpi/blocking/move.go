@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
 // lists returns what goes to and comes from each rank, empty.
@@ -35,7 +36,7 @@ func (r *Rank) exchange() error {
 	for round := range n {
 		q := (round - r.me + n) % n
 		if q == r.me {
-			copy(r.recvs[q].Data(), r.sends[q].Data())
+			simd.Copy(r.recvs[q].Data(), r.sends[q].Data())
 			continue
 		}
 		if r.me < q {
