@@ -22,11 +22,7 @@ func TestSaveIsASnapshot(t *testing.T) {
 	fs := newMemFS()
 	gate := make(chan struct{})
 	var opened, closeGate sync.Once
-	commtest.Run(t, 3, func(ctx context.Context, world *comm.Comm) error {
-		m, err := dtensor.NewMesh(world, dtensor.Axis{Name: "a", Size: 3})
-		if err != nil {
-			return err
-		}
+	onRanks(t, 3, func(ctx context.Context, world *comm.Comm, m *dtensor.Mesh) error {
 		store, err := Open(ctx, world, "root", Options{fs: fs})
 		if err != nil {
 			return err
@@ -79,11 +75,7 @@ func TestSaveIsASnapshot(t *testing.T) {
 func TestTrySaveDoesNotWait(t *testing.T) {
 	fs := newMemFS()
 	gate := make(chan struct{})
-	commtest.Run(t, 3, func(ctx context.Context, world *comm.Comm) error {
-		m, err := dtensor.NewMesh(world, dtensor.Axis{Name: "a", Size: 3})
-		if err != nil {
-			return err
-		}
+	onRanks(t, 3, func(ctx context.Context, world *comm.Comm, m *dtensor.Mesh) error {
 		store, err := Open(ctx, world, "root", Options{fs: fs})
 		if err != nil {
 			return err

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/gorun-spmd/gorun/comm"
-	"github.com/gorun-spmd/gorun/comm/commtest"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/tensor"
@@ -20,11 +19,7 @@ func steps(t *testing.T, fs *memFS, ranks int, o Options, list ...int) []error {
 	t.Helper()
 	o.fs, o.blockBytes = fs, 16
 	errs := make([]error, ranks)
-	commtest.Run(t, ranks, func(ctx context.Context, world *comm.Comm) error {
-		m, err := dtensor.NewMesh(world, dtensor.Axis{Name: "a", Size: ranks})
-		if err != nil {
-			return err
-		}
+	onRanks(t, ranks, func(ctx context.Context, world *comm.Comm, m *dtensor.Mesh) error {
 		store, err := Open(ctx, world, "root", o)
 		if err != nil {
 			errs[world.Rank()] = err
@@ -49,11 +44,7 @@ func steps(t *testing.T, fs *memFS, ranks int, o Options, list ...int) []error {
 // loaded resumes on one rank and returns the step, whose numbers must be its own.
 func loaded(t *testing.T, fs *memFS) (step int) {
 	t.Helper()
-	commtest.Run(t, 1, func(ctx context.Context, world *comm.Comm) error {
-		m, err := dtensor.NewMesh(world, dtensor.Axis{Name: "a", Size: 1})
-		if err != nil {
-			return err
-		}
+	onRanks(t, 1, func(ctx context.Context, world *comm.Comm, m *dtensor.Mesh) error {
 		store, err := Open(ctx, world, "root", Options{fs: fs})
 		if err != nil {
 			return err

@@ -19,11 +19,7 @@ import (
 func sameError(t *testing.T, ranks int, f func(ctx context.Context, world *comm.Comm, m *dtensor.Mesh) error, says ...string) {
 	t.Helper()
 	texts := make([]string, ranks)
-	commtest.Run(t, ranks, func(ctx context.Context, world *comm.Comm) error {
-		m, err := dtensor.NewMesh(world, dtensor.Axis{Name: "a", Size: ranks})
-		if err != nil {
-			return err
-		}
+	onRanks(t, ranks, func(ctx context.Context, world *comm.Comm, m *dtensor.Mesh) error {
 		if err := f(ctx, world, m); err != nil {
 			texts[world.Rank()] = err.Error()
 		}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/gorun-spmd/gorun/checkpoint/safetensors"
 	"github.com/gorun-spmd/gorun/comm"
-	"github.com/gorun-spmd/gorun/comm/commtest"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/tensor"
@@ -47,11 +46,7 @@ func FuzzLoad(f *testing.F) {
 			t.Errorf("Verify names no file: %v", err)
 		}
 		texts := make([]string, 2)
-		commtest.Run(t, 2, func(ctx context.Context, world *comm.Comm) error {
-			m, err := dtensor.NewMesh(world, dtensor.Axis{Name: "a", Size: 2})
-			if err != nil {
-				return err
-			}
+		onRanks(t, 2, func(ctx context.Context, world *comm.Comm, m *dtensor.Mesh) error {
 			all := map[string]*dtensor.Tensor{
 				"matrix": dtensor.Zeros(m, tensor.Int16, []int{7, 5}, layout.Shard(1)),
 				"row":    dtensor.Zeros(m, tensor.Int16, []int{10}, layout.Replicate()),

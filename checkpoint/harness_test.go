@@ -146,6 +146,12 @@ func onSetting(t testing.TB, s setting, f func(ctx context.Context, world *comm.
 	})
 }
 
+// onRanks runs f on n ranks, with a mesh of all of them.
+func onRanks(t testing.TB, n int, f func(ctx context.Context, world *comm.Comm, m *dtensor.Mesh) error) {
+	t.Helper()
+	onSetting(t, setting{ranks: n, mesh: []int{n}}, f)
+}
+
 // save saves the values under s.
 func save(t testing.TB, fs fileSystem, root string, s setting, step int, dt tensor.DType, o Options) {
 	t.Helper()

@@ -124,11 +124,7 @@ func TestShards(t *testing.T) {
 				})
 			}
 		}
-		commtest.Run(t, 3, func(ctx context.Context, world *comm.Comm) error { // as a Tensor
-			m, err := dtensor.NewMesh(world, dtensor.Axis{Name: "a", Size: 3})
-			if err != nil {
-				return err
-			}
+		onRanks(t, 3, func(ctx context.Context, world *comm.Comm, m *dtensor.Mesh) error { // as a Tensor
 			x := dtensor.Zeros(m, tensor.Float32, []int{7, 6}, layout.Shard(1))
 			if _, err := load(ctx, world, fs, "root/step-000002", stateOf(map[string]*dtensor.Tensor{"table": x}), LoadOptions{AllowUnexpected: true}); err != nil {
 				return err
