@@ -3,7 +3,9 @@ package loss_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
+	"testing"
 
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
@@ -91,4 +93,67 @@ func (l *linear) check(ctx context.Context, m *dtensor.Mesh, shape []int, hidden
 	}
 	r.local = meshtest.Place(m, l.targets, shape, places...).Local().Numel()
 	return r.check(events, "LinearCrossEntropy", 4*8)
+}
+
+// TestLinearTiles has so many classes that a tile holds few positions, the last one
+// fewer: loss and gradients are those of loops over the few numbers that the rows
+// of head repeat.
+func TestLinearTiles(t *testing.T) {
+	const n, classes = 5, 5 << 20 // 2 positions a tile; over two ranks 4
+	hidden, values := []float32{1, -2, 0.5, 3, -1}, []float32{0.5, -1, 2, 0, 1.5, -0.25, 1}
+	targets := []int64{classes - 1, 0, 17, -100, 5}
+	const used = 4
+	period := len(values)
+	head := make([]float32, classes)
+	for c := range head {
+		head[c] = values[c%period]
+	}
+	want, wantHidden := 0.0, make([]float64, n)
+	ofClass, ofTarget := make([]float64, period), map[int64]float64{} // the gradient of head
+	for i, h := range hidden {
+		if targets[i] < 0 {
+			continue
+		}
+		sum, mean := 0.0, 0.0
+		shares := make([]float64, period)
+		for k, v := range values {
+			shares[k] = math.Exp(float64(h * v))
+			times := float64((classes - k + period - 1) / period)
+			sum += times * shares[k]
+			mean += times * shares[k] * float64(v)
+		}
+		x := float64(head[targets[i]])
+		want += (math.Log(sum) - float64(h)*x) / used
+		wantHidden[i] = (mean/sum - x) / used
+		for k := range shares {
+			ofClass[k] += float64(h) * shares[k] / sum / used
+		}
+		ofTarget[targets[i]] -= float64(h) / used
+	}
+	wantHead := make([]float64, classes)
+	for c := range wantHead {
+		wantHead[c] = ofClass[c%period] + ofTarget[int64(c)]
+	}
+	for _, ranks := range []int{1, 2} {
+		meshtest.On(t, []int{ranks}, func(ctx context.Context, m *dtensor.Mesh) error {
+			h, w := meshtest.Place(m, hidden, []int{n, 1}, replicate), meshtest.Place(m, head, []int{classes, 1}, shard0)
+			y := meshtest.Place(m, targets, []int{n}, replicate)
+			record := m.Comm().Record()
+			l, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor { return loss.LinearCrossEntropy(h, w, y, loss.Options{}) }, h, w)
+			if err != nil {
+				return err
+			}
+			if calls, _ := meshtest.Calls(record.Stop(), "LinearCrossEntropy: classes"); ranks == 2 && calls != 2 {
+				return fmt.Errorf("%d collectives for 2 tiles", calls)
+			}
+			if err := meshtest.Near("loss", l.Full(), []float64{want}, 1e-5, 0); err != nil {
+				return err
+			}
+			// Sums of millions of float32.
+			if err := meshtest.Near("gradient of hidden", grads[0].Dense().Full(), wantHidden, 1e-4, 2e-5); err != nil {
+				return err
+			}
+			return meshtest.Near("gradient of head", grads[1].Dense().Full(), wantHead, 1e-4, 1e-12)
+		})
+	}
 }

@@ -233,10 +233,12 @@ func TestTopK(t *testing.T) {
 			}
 			x := meshtest.Place(m, logits, []int{n, classes}, c.places...)
 			for want, f := range map[string]func(){
-				"k is 0":                  func() { loss.TopK(x, 0) },
-				"k is 7":                  func() { loss.TopK(x, 7) },
-				"0 dimensions":            func() { loss.Argmax(x.Sum(nil, false)) },
-				"have no class to choose": func() { loss.Argmax(dtensor.Zeros(m, tensor.Float32, []int{2, 0}, make([]layout.Placement, len(c.mesh))...)) },
+				"k is 0":       func() { loss.TopK(x, 0) },
+				"k is 7":       func() { loss.TopK(x, 7) },
+				"0 dimensions": func() { loss.Argmax(x.Sum(nil, false)) },
+				"have no class to choose": func() {
+					loss.Argmax(dtensor.Zeros(m, tensor.Float32, []int{2, 0}, make([]layout.Placement, len(c.mesh))...))
+				},
 			} {
 				if err := dtensor.Try(ctx, m, f); err == nil || !strings.Contains(err.Error(), want) {
 					return fmt.Errorf("got %v, want %q", err, want)
