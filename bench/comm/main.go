@@ -28,6 +28,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/mem"
 )
 
 // result is one line of the output.
@@ -165,7 +166,7 @@ func measureAll(ctx context.Context, world *comm.Comm, set setting, show func(re
 	return nil
 }
 
-// floats returns n zeros.
+// floats returns n zeros, in memory as tensors have it.
 func floats(c *comm.Comm, n int, heap bool) ([]float32, error) {
 	if heap {
 		return make([]float32, n), nil
@@ -174,6 +175,7 @@ func floats(c *comm.Comm, n int, heap bool) ([]float32, error) {
 	if err != nil {
 		return nil, err
 	}
+	mem.Populate(p, 4*n)
 	s := unsafe.Slice((*float32)(p), n)
 	clear(s)
 	return s, nil
