@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/internal/mem"
@@ -19,14 +20,18 @@ type Stage interface {
 	Unpin(p unsafe.Pointer, bytes int)
 	// Open begins copies that see all that the device was given to do before.
 	Open(lanes int) (Copies, error)
+	// Enter makes the device that of the calling thread, which stays the goroutine's
+	// until leave is called: for libraries that are handed its addresses.
+	Enter() (leave func())
 }
 
 // Copies are those of one call. Copies of one lane take effect in order.
 type Copies interface {
-	// ToHost and FromHost queue a copy on a lane; Wait returns when all copies of the
-	// lane have been made.
+	// ToHost, FromHost and Within, from the device to itself, queue a copy on a lane;
+	// Wait returns when all copies of the lane have been made.
 	ToHost(lane int, dst, src unsafe.Pointer, bytes int) error
 	FromHost(lane int, dst, src unsafe.Pointer, bytes int) error
+	Within(lane int, dst, src unsafe.Pointer, bytes int) error
 	Wait(lane int) error
 	// Close waits for all lanes.
 	Close() error
@@ -49,9 +54,10 @@ func (c *Comm) UseStage(s Stage) {
 
 // staging is a stage with the host memory it copies through.
 type staging struct {
-	stage Stage
-	pool  *mem.Pool
-	mu    sync.Mutex // of the pool: several communicators may have calls under way
+	stage  Stage
+	pool   *mem.Pool
+	mu     sync.Mutex  // of the pool: several communicators may have calls under way
+	direct atomic.Bool // device addresses go to the backend, see TryDirect
 }
 
 // pinned hands out memory that backends read in place, pinned for the device.
@@ -73,14 +79,18 @@ func (p pinned) Free(ptr unsafe.Pointer, bytes int) {
 	p.Allocator.Free(ptr, bytes)
 }
 
-// carry hands a call to the backend, by way of the host if its buffers lie in device
-// memory.
+// carry hands a call to the backend; if its buffers lie in device memory by way of the
+// host, or to a backend that takes their addresses.
 func (c *Comm) carry(ctx context.Context, call *Call) error {
 	s := c.shared.staging.Load()
 	if s == nil || !(call.Dst.Count > 0 && s.stage.Holds(call.Dst.Ptr)) && !(call.Src.Count > 0 && s.stage.Holds(call.Src.Ptr)) {
 		return c.backend.Do(ctx, call)
 	}
-	if err := s.run(ctx, c, call); err != nil {
+	run := s.run
+	if s.direct.Load() && call.Kind.moves() {
+		run = s.hand
+	}
+	if err := run(ctx, c, call); err != nil {
 		// The ranks must not wait for this one, whose part was not done.
 		c.backend.Abort(err)
 		return err

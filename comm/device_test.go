@@ -15,8 +15,11 @@ import (
 // far is a device whose memory is known by its addresses: what lies in it must be
 // staged.
 type far struct {
-	memory []float32
-	open   atomic.Int32 // copies under way that were not closed
+	memory  []float32
+	open    atomic.Int32 // copies under way that were not closed
+	entered atomic.Int32 // calls of Enter that were not left
+	copied  atomic.Int32 // between it and the host
+	queued  []func()     // what it was given to do
 }
 
 func (f *far) Holds(p unsafe.Pointer) bool {
@@ -27,7 +30,13 @@ func (f *far) Pin(unsafe.Pointer, int)   {}
 func (f *far) Unpin(unsafe.Pointer, int) {}
 func (f *far) Open(lanes int) (comm.Copies, error) {
 	f.open.Add(1)
-	return &farCopies{f: f, later: make([][]func(), lanes)}, nil
+	c := &farCopies{f: f, later: make([][]func(), lanes)}
+	c.later[0], f.queued = f.queued, nil
+	return c, nil
+}
+func (f *far) Enter() (leave func()) {
+	f.entered.Add(1)
+	return func() { f.entered.Add(-1) }
 }
 
 // farCopies makes its copies when somebody waits for them.
@@ -45,12 +54,21 @@ func (c *farCopies) ToHost(lane int, dst, src unsafe.Pointer, bytes int) error {
 	if !c.f.Holds(src) || c.f.Holds(dst) {
 		return fmt.Errorf("ToHost from %p to %p", src, dst)
 	}
+	c.f.copied.Add(1)
 	return c.queue(lane, dst, src, bytes)
 }
 
 func (c *farCopies) FromHost(lane int, dst, src unsafe.Pointer, bytes int) error {
 	if c.f.Holds(src) || !c.f.Holds(dst) {
 		return fmt.Errorf("FromHost from %p to %p", src, dst)
+	}
+	c.f.copied.Add(1)
+	return c.queue(lane, dst, src, bytes)
+}
+
+func (c *farCopies) Within(lane int, dst, src unsafe.Pointer, bytes int) error {
+	if !c.f.Holds(src) || !c.f.Holds(dst) {
+		return fmt.Errorf("Within from %p to %p", src, dst)
 	}
 	return c.queue(lane, dst, src, bytes)
 }

@@ -21,7 +21,8 @@ import (
 type chooser struct {
 	mu sync.Mutex
 
-	dev tensor.Device
+	dev   tensor.Device
+	trial *tensor.Tensor // memory of the device that an MPI library was tried with
 }
 
 // UseDevice says where this rank's tensors live: "cpu"; "cuda" for the GPU whose
@@ -30,6 +31,9 @@ type chooser struct {
 // holds without a call. CUDA_VISIBLE_DEVICES chooses and orders the
 // GPUs. It is called before the first mesh is made, with the same argument on every
 // rank. Its error says what is missing.
+//
+// In a job over MPI all ranks that ask for a GPU call it together: it finds out
+// whether the library takes addresses of GPUs, which is not tried without a call.
 func UseDevice(ctx context.Context, name string) error {
 	kind, number, numbered := strings.Cut(name, ":")
 	if _, err := strconv.ParseUint(number, 10, 16); kind != "cuda" && name != "cpu" && name != "auto" || numbered && (kind != "cuda" || err != nil) {
@@ -45,9 +49,56 @@ func UseDevice(ctx context.Context, name string) error {
 	if c.dev != nil {
 		return fmt.Errorf("runtime: UseDevice(%q): tensors have been made on %v already; call it before the first mesh", name, c.dev)
 	}
-	var err error
-	c.dev, err = r.openDevice(name)
+	dev, err := r.openDevice(name)
+	if r.wantsGPU(name) { // also after an error: the others must not wait for this rank
+		if failed := r.tryDirect(ctx, dev, err); err == nil {
+			err = failed
+		}
+	}
+	if err != nil {
+		return err
+	}
+	c.dev = dev
+	return nil
+}
+
+// wantsGPU reports whether name asks for a GPU, by what all ranks know.
+func (r *rank) wantsGPU(name string) bool {
+	gpus := os.Getenv(job.GPUsVar)
+	return gpus != "none" && name != "cpu" && (name != "auto" || gpus != "")
+}
+
+// tryDirect has collectives use addresses of dev, if the backend takes them on all
+// ranks. failed is why this rank has none.
+func (r *rank) tryDirect(ctx context.Context, dev tensor.Device, failed error) error {
+	problem := ""
+	if _, ok := dev.(*cuda.Device); failed != nil {
+		problem = failed.Error()
+	} else if !ok {
+		problem = "its tensors are on the CPU"
+	}
+	reason, err := r.world.TryDirect(ctx, problem, func(bytes int) (p unsafe.Pointer, err error) {
+		defer fault.Catch(&err)
+		r.device.trial = tensor.New(dev, tensor.Uint8, bytes).Persist()
+		return r.device.trial.Ptr(), nil
+	})
+	if err == nil {
+		r.sayTransport(dev, reason)
+	}
 	return err
+}
+
+// sayTransport logs, once in the job, how collectives move what lies on GPUs; reason
+// is why they do not use its addresses.
+func (r *rank) sayTransport(dev tensor.Device, reason string) {
+	_, gpu := dev.(*cuda.Device)
+	switch {
+	case r.job.Rank != 0 || r.world.Size() == 1 || !gpu:
+	case reason == "":
+		r.log.Info().Msg("collectives hand addresses of GPUs to MPI, but for reductions, which are staged through pinned host memory")
+	default:
+		r.log.Info().Str("reason", reason).Msg("collectives on GPUs are staged through pinned host memory")
+	}
 }
 
 // offerDevice has the first mesh ask for the device.
@@ -62,6 +113,7 @@ func (r *rank) offerDevice() {
 				if err != nil {
 					fault.Throw(err)
 				}
+				r.sayTransport(dev, "the program did not call runtime.UseDevice")
 				c.dev = dev
 			}
 			return c.dev
@@ -103,7 +155,7 @@ func (r *rank) openDevice(name string) (tensor.Device, error) {
 	if r.job.LocalRank == 0 {
 		d := dev.Description()
 		r.log.Info().Str("device", dev.String()).Str("gpu", d.Name).Str("capability", d.Capability).Str("cuda", drv.Version()).
-			Str("products", dev.Products()).Int("gpus", drv.Count()).Msg("tensors on GPUs; collectives are staged through pinned host memory")
+			Str("products", dev.Products()).Int("gpus", drv.Count()).Msg("tensors on GPUs")
 	}
 	return dev, nil
 }
@@ -114,6 +166,7 @@ type stage struct{ s *cuda.Stage }
 func (a stage) Holds(p unsafe.Pointer) bool       { return a.s.Holds(p) }
 func (a stage) Pin(p unsafe.Pointer, bytes int)   { a.s.Pin(p, bytes) }
 func (a stage) Unpin(p unsafe.Pointer, bytes int) { a.s.Unpin(p, bytes) }
+func (a stage) Enter() (leave func())             { return a.s.Enter() }
 
 func (a stage) Open(lanes int) (comm.Copies, error) {
 	c, err := a.s.Open(lanes)

@@ -64,6 +64,8 @@
 // # Environment
 //
 // GORUN_MPI_LIB names the library, as a path or a name for the dynamic linker.
+// GORUN_MPI_CUDA, 1 or 0, says in the library's stead whether it takes addresses of
+// CUDA devices.
 // Open sets the variables that keep UCX, Open MPI and libfabric from replacing
 // the signal handlers of Go's runtime, unless they are set already.
 //

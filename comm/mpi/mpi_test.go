@@ -126,6 +126,8 @@ var tasks = map[string]func(context.Context, *Rank) error{
 		}
 		return unordered(ctx, r)
 	},
+	"by address": suiteByAddress,
+	"support":    saySupport,
 	// The last rank ends while the others wait for it, or for one that does.
 	"end": func(ctx context.Context, r *Rank) error {
 		n := r.Size()

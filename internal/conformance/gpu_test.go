@@ -58,6 +58,43 @@ func TestChoiceOfDevice(t *testing.T) {
 	}
 }
 
+// TestGPUsThroughMPI hands addresses of a fake GPU, which the process can touch, to
+// real MPI libraries that are said to be CUDA-aware, and none to ones that say what
+// they are.
+func TestGPUsThroughMPI(t *testing.T) {
+	bin := build(t)
+	env := append(os.Environ(), "GORUN_CUDA_LIB="+cudatest.Library(t), "GORUN_CUBLAS_LIB=none")
+	for _, launcher := range [][]string{
+		{"mpirun.openmpi", "--oversubscribe", "--allow-run-as-root", "-np"},
+		{"mpiexec.hydra", "-n"},
+	} {
+		needProgram(t, launcher[0])
+		for _, c := range []struct {
+			env   []string
+			ranks string
+			cases []string
+			want  string
+		}{
+			{[]string{"GORUN_FAKE_REACHABLE=1", "GORUN_MPI_CUDA=1"}, "2", []string{"redistribute", "embedding"}, "collectives hand addresses of GPUs to MPI"},
+			{[]string{"GORUN_FAKE_REACHABLE=1", "GORUN_MPI_CUDA=1"}, "5", []string{"redistribute"}, "collectives hand addresses of GPUs to MPI"},
+			{nil, "2", []string{"redistribute"}, "is not CUDA-aware"},
+		} {
+			args := slices.Concat(launcher[1:], []string{c.ranks, filepath.Join(bin, "conformance"), "-resize", "-device", "cuda"})
+			for _, name := range c.cases {
+				args = append(args, "testdata/"+name+".jsonl")
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			cmd := exec.CommandContext(ctx, launcher[0], args...)
+			cmd.Env = slices.Concat(env, c.env)
+			out, err := cmd.CombinedOutput()
+			cancel()
+			if s := string(out); err != nil || !passed.MatchString(s) || strings.Count(s, c.want) != 1 {
+				t.Errorf("%v %v: %v, want %q once:\n%s", c.env, cmd, err, c.want, s)
+			}
+		}
+	}
+}
+
 func onGPU(t *testing.T, bin, ranks string, env []string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()

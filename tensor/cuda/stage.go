@@ -67,6 +67,10 @@ func (s *Stage) Unpin(p unsafe.Pointer, _ int) {
 	s.g.drv.call(cuMemHostUnregister, uintptr(p))
 }
 
+// Enter makes the device that of the calling thread, which is the goroutine's until
+// leave is called.
+func (s *Stage) Enter() (leave func()) { return s.g.enter() }
+
 // Copies are those of one collective, on lanes that do not wait for each other.
 type Copies struct {
 	s     *Stage
@@ -128,6 +132,12 @@ func (c *Copies) ToHost(i int, dst, src unsafe.Pointer, bytes int) error {
 func (c *Copies) FromHost(i int, dst, src unsafe.Pointer, bytes int) error {
 	defer c.s.g.enter()()
 	return c.s.check(cuMemcpyHtoDAsync, uintptr(dst), uintptr(src), uintptr(bytes), c.lanes[i].stream)
+}
+
+// Within queues a copy within the device.
+func (c *Copies) Within(i int, dst, src unsafe.Pointer, bytes int) error {
+	defer c.s.g.enter()()
+	return c.s.check(cuMemcpyDtoDAsync, uintptr(dst), uintptr(src), uintptr(bytes), c.lanes[i].stream)
 }
 
 // Wait returns when all copies of a lane have been made.

@@ -9,8 +9,9 @@
 //   - a call without a current context fails.
 //
 // GORUN_FAKE_GPUS is the number of devices (2), GORUN_FAKE_MEMORY the bytes of each
-// (256 MiB), GORUN_FAKE_SEED chooses the order of threads, and GORUN_FAKE_FAIL names
-// a kernel that is to fail.
+// (256 MiB), GORUN_FAKE_SEED chooses the order of threads, GORUN_FAKE_FAIL names a
+// kernel that is to fail, and with GORUN_FAKE_REACHABLE=1 the process can touch what
+// lies on the device, as a CUDA-aware library can.
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -126,8 +127,9 @@ CUresult cuInit(unsigned) {
 	}
 	if (!count) return NO_DEVICE;
 	capacity = m ? strtoull(m, nullptr, 10) : 256ull << 20;
-	shown = (char *)mmap(nullptr, capacity * count, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	const char *reachable = getenv("GORUN_FAKE_REACHABLE");
 	real = (char *)mmap(nullptr, capacity * count, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	shown = reachable && atoi(reachable) ? real : (char *)mmap(nullptr, capacity * count, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (shown == MAP_FAILED || real == MAP_FAILED) return OUT_OF_MEMORY;
 	initialized = true;
 	return OK;
