@@ -71,14 +71,28 @@ func checkLookup(ctx context.Context, m *dtensor.Mesh, s size, weight, at []layo
 	w, x := meshtest.Place(m, table, []int{s.rows, s.width}, weight...), meshtest.Place(m, ids, s.ids, at...)
 	whole := make([]layout.Placement, len(at))
 	g := meshtest.Place(m, gy, append(slices.Clone(s.ids), s.width), whole...)
+	after := table
+	if o.MaxNorm != nil {
+		after = renormed(table, s.width, ids, *o.MaxNorm, *o.NormType)
+	}
 	var failed error
+	record := m.Comm().Record()
 	_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
 		y := embedding.Lookup(w, x, o)
-		failed = near("output", y.Full(), lookUp(table, s.width, ids))
+		failed = near("output", y.Full(), lookUp(after, s.width, ids))
 		return y.Mul(g).Sum(nil, false)
 	}, w)
+	events := record.Stop()
 	if err != nil || failed != nil {
 		return fmt.Errorf("%v %v", err, failed)
+	}
+	if err := near("table", w.Full(), after); err != nil {
+		return err
+	}
+	ranks := m.Comm().Size()
+	most := 8 * max(n*(s.width+2), ranks*(ranks+2)) // each id once, with its row and a count, or the heads of all ranks
+	if err := lookupTally(m, weight, at, o.MaxNorm != nil).check(events, "Lookup", most); err != nil {
+		return err
 	}
 	padding := -1
 	if o.PaddingIdx != nil {

@@ -248,18 +248,32 @@ func (sh *shelf) check(ctx context.Context, m *dtensor.Mesh, b *batch, places []
 			failed = err
 		}
 	}
+	record := m.Comm().Record()
 	_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
 		p := c.Bags(j)
 		note(samePlaces(p.Values().Placements(), places))
 		note(close32("bags", p.Values().Full(), out))
-		if f := p.Feature("b"); f.Dim(0) != samples || f.Dim(1) != 2 {
-			note(fmt.Errorf("feature b is %v", f))
+		for _, table := range sh.tables {
+			for _, name := range table.Features {
+				if f := p.Feature(name); f.Dim(0) != samples || f.Dim(1) != table.Dim {
+					note(fmt.Errorf("feature %s is %v", name, f))
+				}
+			}
 		}
 		return p.Values().Mul(dtensor.Distribute(m, g, places...)).Sum(nil, false)
 	}, c.Params()...)
+	events := record.Stop()
 	if err != nil {
 		return err
 	}
+	ids := 0
+	for f := range b.lists {
+		for _, list := range b.lists[f] {
+			ids += len(list)
+		}
+	}
+	ranks := m.Comm().Size() // each id once, with a row of at most 5 to each rank and a count, or the heads of all ranks
+	note(sh.bagsTally(m, places).check(events, "Bags", ranks*max(32*ids, 8*(4+ranks*len(sh.tables)))))
 	for i, p := range c.Params() {
 		note(close32("table "+sh.tables[i].Name, p.Full(), tables[i]))
 	}
@@ -285,10 +299,14 @@ func (sh *shelf) checkRows(ctx context.Context, m *dtensor.Mesh, c *embedding.Co
 		total := dtensor.Zeros(m, tensor.Float32, nil, make([]layout.Placement, len(m.Axes()))...)
 		for t, table := range sh.tables {
 			want[t] = make([]float64, len(tables[t]))
+			times := map[int64]float64{}
 			for i, name := range table.Features {
 				var ids []int64
 				for _, list := range b.lists[index(b.features, name)] {
 					ids = append(ids, list...)
+				}
+				for _, id := range ids {
+					times[id]++
 				}
 				y := u.Feature(name)
 				if err := close32("rows of "+name, y.Full(), lookUp(tables[t], table.Dim, ids)); failed == nil {
@@ -304,6 +322,11 @@ func (sh *shelf) checkRows(ctx context.Context, m *dtensor.Mesh, c *embedding.Co
 							want[t][int(id)*table.Dim+k] += float64(i + 2)
 						}
 					}
+				}
+			}
+			for i := range want[t] {
+				if n := times[int64(i/table.Dim)]; table.ScaleGradByFreq && n > 0 {
+					want[t][i] /= n
 				}
 			}
 		}
