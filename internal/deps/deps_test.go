@@ -65,6 +65,7 @@ const policy = `
 	examples/...         < runtime nn embedding loss optim checkpoint dtensor/visualize examples/internal/ranks
 	examples/internal/ranks < comm/mem
 	bench/...            < runtime nn embedding loss optim checkpoint internal/gemm internal/simd
+	bench/internal/measuretest < bench/internal/measure comm/commtest
 	internal/conformance/... < runtime nn embedding loss optim
 	internal/meshtest    < dtensor comm/commtest
 	internal/cluster     <
