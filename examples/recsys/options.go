@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -84,44 +85,41 @@ func parse(args []string, size int) (*options, error) {
 	if o.help {
 		return o, nil
 	}
-	if f.NArg() > 0 {
-		return nil, fmt.Errorf("recsys: %q is no flag; -data names the log, -h lists the flags", f.Arg(0))
+	if err := o.check(f, size); err != nil {
+		return nil, fmt.Errorf("recsys: %w", err)
 	}
-	for _, flag := range []struct {
-		name  string
-		value int
-	}{{"dim", o.dim}, {"table-rows", o.tableRows}, {"batch", o.batch}, {"epochs", o.epochs}} {
-		if flag.value < 1 {
-			return nil, fmt.Errorf("recsys: -%s %d: give at least 1", flag.name, flag.value)
-		}
+	return o, nil
+}
+
+// check checks the flags, and completes them.
+func (o *options) check(f *flag.FlagSet, size int) error {
+	if f.NArg() > 0 {
+		return fmt.Errorf("%q is no flag; -data names the log, -h lists the flags", f.Arg(0))
+	}
+	if err := training.Positive(f, "dim", "table-rows", "batch", "epochs", "lr", "table-lr"); err != nil {
+		return err
 	}
 	switch {
 	case o.rows < 0:
-		return nil, fmt.Errorf("recsys: -rows %d: give at least 1, or 0 for all", o.rows)
+		return fmt.Errorf("-rows %d: give at least 1, or 0 for all", o.rows)
 	case o.steps < 0:
-		return nil, fmt.Errorf("recsys: -steps %d: give at least 1, or 0 for -epochs", o.steps)
+		return fmt.Errorf("-steps %d: give at least 1, or 0 for -epochs", o.steps)
 	case !(o.memory >= 0 && o.memory < 1e9):
-		return nil, fmt.Errorf("recsys: -memory %v: give a positive number of megabytes, or 0 for no limit", o.memory)
-	case !(o.rate > 0):
-		return nil, fmt.Errorf("recsys: -lr %v: give a positive number", o.rate)
-	case !(o.tableRate > 0):
-		return nil, fmt.Errorf("recsys: -table-lr %v: give a positive number", o.tableRate)
+		return fmt.Errorf("-memory %v: give a positive number of megabytes, or 0 for no limit", o.memory)
 	case o.strict && o.data == "":
-		return nil, fmt.Errorf("recsys: -strict is about the lines of -data; give it")
+		return errors.New("-strict is about the lines of -data; give it")
 	case o.generate != "" && o.data != "":
-		return nil, fmt.Errorf("recsys: -generate writes a log and -data reads one; give one of them")
+		return errors.New("-generate writes a log and -data reads one; give one of them")
 	}
 	if o.rows == 0 && o.data == "" {
 		o.rows = invented
 	}
 	if err := o.keep.Check(); err != nil {
-		return nil, fmt.Errorf("recsys: %w", err)
+		return err
 	}
 	var err error
-	if o.dp, o.tp, err = training.Mesh(o.dp, o.tp, size); err != nil {
-		return nil, fmt.Errorf("recsys: %w", err)
-	}
-	return o, nil
+	o.dp, o.tp, err = training.Mesh(o.dp, o.tp, size)
+	return err
 }
 
 // source names the log.

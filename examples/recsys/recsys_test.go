@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -162,10 +161,10 @@ func TestBadCommandLines(t *testing.T) {
 }
 
 func TestProgram(t *testing.T) {
-	run := program.Build(t).Run
+	example := program.Build(t)
 	dir := t.TempDir()
 	log := filepath.Join(dir, "log.txt")
-	if _, stderr, status := run(2, "-generate", log, "-rows", "900"); status != 0 {
+	if _, stderr, status := example.Run(2, "-generate", log, "-rows", "900"); status != 0 {
 		t.Fatalf("status %d\n%s", status, stderr)
 	}
 	text, err := os.ReadFile(log)
@@ -176,15 +175,12 @@ func TestProgram(t *testing.T) {
 	if err := os.WriteFile(bad, append([]byte("1\t2\t3\n"), text...), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	stdout, stderr, status := run(2, "-data", bad, "-steps", "3", "-batch", "64", "-json")
+	stdout, stderr, status := example.Run(2, "-data", bad, "-steps", "3", "-batch", "64", "-json")
 	if status != 0 {
 		t.Fatalf("status %d\n%s", status, stderr)
 	}
 	var s summary
-	lines := strings.Split(strings.TrimSpace(stdout), "\n")
-	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &s); err != nil {
-		t.Fatalf("%v in %q", err, stdout)
-	}
+	program.Summary(t, stdout, &s)
 	if s.Steps != 3 || len(s.Losses) != 3 || s.LossFirst != s.Losses[0] || s.LossLast != s.Losses[2] || s.NP != 2 || s.TP != 2 || s.MalformedLines != 1 ||
 		s.AUC == nil || s.LogisticAUC == nil || s.HeldOutLoss <= 0 || s.LinesPerSecond <= 0 || len(s.Plan) != criteo.Categorical {
 		t.Errorf("summary %+v", s)
@@ -196,24 +192,13 @@ func TestProgram(t *testing.T) {
 	if err := os.WriteFile(empty, nil, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []struct {
-		n    int
-		args []string
-		says string
-	}{
-		{2, []string{"-nosuch"}, "-nosuch"},
-		{2, []string{"-dp", "3"}, "-dp 3"},
-		{2, []string{"-data", filepath.Join(dir, "missing")}, "missing"},
-		{2, []string{"-data", empty}, "0 good lines"},
-		{2, []string{"-data", bad, "-memory", "0.001"}, "do not fit 2 ranks of 1.0 kB each"},
-		{1, []string{"-data", bad, "-strict"}, "line 1: 3 fields"},
-	} {
-		_, stderr, status := run(c.n, c.args...)
-		if status != 1 || !strings.Contains(stderr, c.says) || strings.Contains(stderr, "goroutine ") {
-			t.Errorf("%v: status %d\n%s", c.args, status, stderr)
-		}
-	}
-	if stdout, _, status := run(2, "-h"); status != 0 || !strings.Contains(stdout, fmt.Sprint(invented)) {
+	example.Refuses(t, "-nosuch", 2, "-nosuch")
+	example.Refuses(t, "-dp 3", 2, "-dp", "3")
+	example.Refuses(t, "missing", 2, "-data", filepath.Join(dir, "missing"))
+	example.Refuses(t, "0 good lines", 2, "-data", empty)
+	example.Refuses(t, "do not fit 2 ranks of 1.0 kB each", 2, "-data", bad, "-memory", "0.001")
+	example.Refuses(t, "line 1: 3 fields", 1, "-data", bad, "-strict")
+	if stdout, _, status := example.Run(2, "-h"); status != 0 || !strings.Contains(stdout, fmt.Sprint(invented)) {
 		t.Errorf("-h: status %d\n%s", status, stdout)
 	}
 }

@@ -95,39 +95,36 @@ func parse(args []string, size int) (*options, error) {
 	if o.help {
 		return o, nil
 	}
-	for _, flag := range []struct {
-		name  string
-		value int
-	}{{"context", o.context}, {"layers", o.layers}, {"width", o.width}, {"heads", o.heads}, {"batch", o.batch}} {
-		if flag.value < 1 {
-			return nil, fmt.Errorf("train: -%s %d: give at least 1", flag.name, flag.value)
-		}
+	if err := o.check(f, size); err != nil {
+		return nil, fmt.Errorf("train: %w", err)
+	}
+	return o, nil
+}
+
+// check checks the flags, and completes them.
+func (o *options) check(f *flag.FlagSet, size int) error {
+	if err := training.Positive(f, "context", "layers", "width", "heads", "batch", "lr", "clip"); err != nil {
+		return err
 	}
 	switch {
 	case o.width%o.heads != 0:
-		return nil, fmt.Errorf("train: -heads %d does not divide -width %d; change one of them", o.heads, o.width)
+		return fmt.Errorf("-heads %d does not divide -width %d; change one of them", o.heads, o.width)
 	case o.steps < 0:
-		return nil, fmt.Errorf("train: -steps %d: give at least 1, or 0 for a limit in minutes", o.steps)
+		return fmt.Errorf("-steps %d: give at least 1, or 0 for a limit in minutes", o.steps)
 	case !(o.minutes >= 0):
-		return nil, fmt.Errorf("train: -minutes %v: give a positive number", o.minutes)
-	case !(o.rate > 0):
-		return nil, fmt.Errorf("train: -lr %v: give a positive number", o.rate)
-	case !(o.clip > 0):
-		return nil, fmt.Errorf("train: -clip %v: give a positive number", o.clip)
+		return fmt.Errorf("-minutes %v: give a positive number", o.minutes)
 	case o.sample < 0:
-		return nil, fmt.Errorf("train: -sample %d: give 0 or more", o.sample)
+		return fmt.Errorf("-sample %d: give 0 or more", o.sample)
 	}
 	if o.steps == 0 && o.minutes == 0 {
 		o.minutes = defaultMinutes
 	}
 	if err := o.keep.Check(); err != nil {
-		return nil, fmt.Errorf("train: %w", err)
+		return err
 	}
 	var err error
-	if o.dp, o.tp, err = training.Mesh(o.dp, o.tp, size); err != nil {
-		return nil, fmt.Errorf("train: %w", err)
-	}
-	return o, nil
+	o.dp, o.tp, err = training.Mesh(o.dp, o.tp, size)
+	return err
 }
 
 // limit is the time to train, 0 for no limit.

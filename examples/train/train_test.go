@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -202,20 +201,17 @@ func TestKilledRunsGoOn(t *testing.T) {
 }
 
 func TestProgram(t *testing.T) {
-	run := program.Build(t).Run
+	example := program.Build(t)
 	dir := t.TempDir()
 	corpus := words(t)
 	plot := filepath.Join(dir, "loss.png")
-	stdout, stderr, status := run(2, "-steps", "4", "-vocab", "300", "-batch", "4", "-context", "16", "-width", "16", "-layers", "1",
+	stdout, stderr, status := example.Run(2, "-steps", "4", "-vocab", "300", "-batch", "4", "-context", "16", "-width", "16", "-layers", "1",
 		"-sample", "5", "-plot", plot, "-json", corpus)
 	if status != 0 {
 		t.Fatalf("status %d\n%s", status, stderr)
 	}
 	var s summary
-	lines := strings.Split(strings.TrimSpace(stdout), "\n")
-	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &s); err != nil {
-		t.Fatalf("%v in %q", err, stdout)
-	}
+	program.Summary(t, stdout, &s)
 	if s.Steps != 4 || len(s.Losses) != 4 || s.LossFirst != s.Losses[0] || s.LossLast != s.Losses[3] || s.NP != 2 || s.TP != 2 ||
 		s.BitsPerByte <= 0 || s.UnigramBitsPerByte <= 0 || s.GzipBitsPerByte <= 0 || s.TokensPerSecond <= 0 {
 		t.Errorf("summary %+v", s)
@@ -228,22 +224,11 @@ func TestProgram(t *testing.T) {
 	if err := os.WriteFile(empty, nil, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []struct {
-		n    int
-		args []string
-		says string
-	}{
-		{2, []string{"-nosuch"}, "-nosuch"},
-		{2, []string{"-dp", "3"}, "-dp 3"},
-		{2, []string{"-data", filepath.Join(dir, "missing")}, "missing"},
-		{2, []string{empty}, "empty"},
-		{1, []string{"-heads", "7"}, "-heads 7"},
-		{2, []string{"-steps", "1", "-checkpoint", filepath.Join(dir, "none"), "-resume", corpus}, "no checkpoint in"},
-		{2, []string{"-steps", "1", "-checkpoint", corpus, corpus}, "not a directory"},
-	} {
-		_, stderr, status := run(c.n, c.args...)
-		if status != 1 || !strings.Contains(stderr, c.says) || strings.Contains(stderr, "goroutine ") {
-			t.Errorf("%v: status %d\n%s", c.args, status, stderr)
-		}
-	}
+	example.Refuses(t, "-nosuch", 2, "-nosuch")
+	example.Refuses(t, "-dp 3", 2, "-dp", "3")
+	example.Refuses(t, "missing", 2, "-data", filepath.Join(dir, "missing"))
+	example.Refuses(t, "empty", 2, empty)
+	example.Refuses(t, "-heads 7", 1, "-heads", "7")
+	example.Refuses(t, "no checkpoint in", 2, "-steps", "1", "-checkpoint", filepath.Join(dir, "none"), "-resume", corpus)
+	example.Refuses(t, "not a directory", 2, "-steps", "1", "-checkpoint", corpus, corpus)
 }

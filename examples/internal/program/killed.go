@@ -1,7 +1,6 @@
 package program
 
 import (
-	"encoding/json"
 	"math"
 	"math/rand/v2"
 	"path/filepath"
@@ -15,11 +14,8 @@ import (
 // Losses returns the losses in the JSON object that a run with -json prints last.
 func Losses(t testing.TB, stdout string) []float64 {
 	t.Helper()
-	lines := strings.Split(strings.TrimSpace(stdout), "\n")
 	var s struct{ Losses []float64 }
-	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &s); err != nil {
-		t.Fatalf("%v in %q", err, stdout)
-	}
+	Summary(t, stdout, &s)
 	return s.Losses
 }
 

@@ -3,6 +3,7 @@
 package program
 
 import (
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -53,6 +54,25 @@ func (p *Program) Run(n int, args ...string) (stdout, stderr string, status int)
 	j := p.command(n, nil, args)
 	_ = j.Run() // the status says it
 	return j.Stdout.String(), j.Stderr.String(), j.ProcessState.ExitCode()
+}
+
+// Summary decodes the line of JSON with which a program's output ends.
+func Summary(t testing.TB, stdout string, v any) {
+	t.Helper()
+	lines := strings.Split(strings.TrimSpace(stdout), "\n")
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), v); err != nil {
+		t.Fatalf("%v in %q", err, stdout)
+	}
+}
+
+// Refuses checks that a run on n ranks ends with status 1 and an error that says so
+// much, not with a panic.
+func (p *Program) Refuses(t testing.TB, says string, n int, args ...string) {
+	t.Helper()
+	_, stderr, status := p.Run(n, args...)
+	if status != 1 || !strings.Contains(stderr, says) || strings.Contains(stderr, "goroutine ") {
+		t.Errorf("%v: status %d, want 1 and %q\n%s", args, status, says, stderr)
+	}
 }
 
 // gone reports whether a job that was started has ended.

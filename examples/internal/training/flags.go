@@ -1,6 +1,26 @@
 package training
 
-import "fmt"
+import (
+	"flag"
+	"fmt"
+)
+
+// Positive checks that the flags of these names, whole or real numbers, are above 0.
+func Positive(f *flag.FlagSet, names ...string) error {
+	for _, name := range names {
+		switch v := f.Lookup(name).Value.(flag.Getter).Get().(type) {
+		case int:
+			if v < 1 {
+				return fmt.Errorf("-%s %d: give at least 1", name, v)
+			}
+		case float64:
+			if !(v > 0) {
+				return fmt.Errorf("-%s %v: give a positive number", name, v)
+			}
+		}
+	}
+	return nil
+}
 
 // Mesh completes the sizes -dp and -tp of a mesh for size ranks: one that is 0 is
 // what the other leaves over, -tp all of it if both are.
