@@ -43,6 +43,7 @@
 // # Types
 //
 // Arithmetic is for float32 (fast) and float64, and for integers where it makes
-// sense; Float16 and BFloat16 are for storage and exchange: Cast first. Sums and
-// products of integers and Bool are Int64.
+// sense; Float16 and BFloat16 are for storage and exchange: Cast first (the kernels of
+// cross-entropy alone take bfloat16 logits as they are). Sums and products of
+// integers and Bool are Int64.
 package tensor

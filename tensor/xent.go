@@ -19,6 +19,17 @@ import (
 //	a = (1-ε)·w[t] + ε/K·W   b = (1-ε)·w[t]   s = ε/K
 //
 // each times the gradient of the row's loss.
+//
+// Logits may be float32, float64 or bfloat16. What goes with bfloat16 logits is
+// float32, and so is the arithmetic; their gradient is bfloat16.
+
+// xentType is the type of what goes with logits of type dt.
+func xentType(dt DType) DType {
+	if dt == BFloat16 {
+		return Float32
+	}
+	return dt
+}
 
 // The columns of the statistics of CrossEntropyStats.
 const (
@@ -39,7 +50,7 @@ const (
 // is counted from m by adding W1·(m1-m); then it adds, as does the target.
 func CrossEntropyStats(logits, target *Tensor, lo int, weight *Tensor, withSum bool) *Tensor {
 	n, classes := wantLogits("CrossEntropyStats", logits, target, weight)
-	stats := alloc("CrossEntropyStats", logits.dev, logits.dtype, []int{n, Stats})
+	stats := alloc("CrossEntropyStats", logits.dev, xentType(logits.dtype), []int{n, Stats})
 	logits.dev.CrossEntropyStats(logits.dtype, stats.addr, logits.ptr("CrossEntropyStats"), target.dtype, target.ptr("CrossEntropyStats"),
 		addrOf("CrossEntropyStats", weight), n, classes, lo, withSum)
 	runtime.KeepAlive(logits)
@@ -58,8 +69,8 @@ func CrossEntropyStats(logits, target *Tensor, lo int, weight *Tensor, withSum b
 // are). weight may be nil (ones). It returns dst.
 func CrossEntropyGrad(dst, logits, target *Tensor, lo int, lse, coef, weight *Tensor) *Tensor {
 	n, classes := wantLogits("CrossEntropyGrad", logits, target, weight)
-	wantSameType("CrossEntropyGrad", logits, lse)
-	wantSameType("CrossEntropyGrad", logits, coef)
+	wantBeside("CrossEntropyGrad", "lse", logits, lse)
+	wantBeside("CrossEntropyGrad", "coef", logits, coef)
 	if lse.numel != n || !slices.Equal(coef.Shape(), []int{n, 3}) {
 		throwShape("CrossEntropyGrad", "lse %v and coef %v for logits %v: want [%d] and [%d 3]", lse.brief(), coef.brief(), logits.brief(), n, n)
 	}
@@ -81,17 +92,27 @@ func CrossEntropyGrad(dst, logits, target *Tensor, lo int, lse, coef, weight *Te
 
 // wantLogits throws unless logits [N, C], target [N] and weight [C] fit.
 func wantLogits(op string, logits, target, weight *Tensor) (n, classes int) {
-	wantFloat(op, logits)
+	if logits.dtype != BFloat16 {
+		wantFloat(op, logits)
+	}
 	wantIndex(op, "target", target)
 	wantSameDevice(op, logits, target)
 	if logits.ndim != 2 || target.numel != logits.dims[0] {
 		throwShape(op, "logits %v, target %v: want [N C] and [N]", logits.brief(), target.brief())
 	}
 	if weight != nil {
-		wantSameType(op, logits, weight)
+		wantBeside(op, "weight", logits, weight)
 		if weight.ndim != 1 || weight.numel != logits.dims[1] {
 			throwShape(op, "weight %v for the %d classes of logits %v", weight.brief(), logits.dims[1], logits.brief())
 		}
 	}
 	return logits.dims[0], logits.dims[1]
+}
+
+// wantBeside throws unless x is of the type that goes with logits, on their device.
+func wantBeside(op, name string, logits, x *Tensor) {
+	if x.dtype != xentType(logits.dtype) {
+		throwType(op, "%s %v for logits %v: want %v; Cast it", name, x.brief(), logits.brief(), xentType(logits.dtype))
+	}
+	wantSameDevice(op, logits, x)
 }

@@ -10,6 +10,12 @@ import (
 // CrossEntropyStats fills stats [n, 4] from logits [n, classes]; see the function
 // of that name. weight may be nil.
 func (c *CPU) CrossEntropyStats(dt DType, stats, logits unsafe.Pointer, it DType, target, weight unsafe.Pointer, n, classes, lo int, withSum bool) {
+	if dt == BFloat16 {
+		c.widenLogits(logits, n, classes, func(x unsafe.Pointer, at, k int) {
+			c.CrossEntropyStats(Float32, unsafe.Add(stats, at*Stats*Float32.Size()), x, it, unsafe.Add(target, at*it.Size()), weight, k, classes, lo, withSum)
+		})
+		return
+	}
 	t := indices(it, target, n)
 	if dt == Float64 {
 		xentStats(sliceOf[float64](stats, n*Stats), sliceOf[float64](logits, n*classes), &t, optional[float64](weight, classes), classes, lo, withSum, rowStats[float64], shiftedSum[float64])
@@ -64,12 +70,38 @@ func shiftedSum32(x, w []float32, shift float32) float32 {
 // CrossEntropyGrad computes the gradient of the logits; see the function of that
 // name. dst may be logits, weight may be nil.
 func (c *CPU) CrossEntropyGrad(dt DType, dst, logits unsafe.Pointer, it DType, target, lse, coef, weight unsafe.Pointer, n, classes, lo int) {
+	if dt == BFloat16 {
+		c.widenLogits(logits, n, classes, func(x unsafe.Pointer, at, k int) {
+			size := Float32.Size()
+			c.CrossEntropyGrad(Float32, x, x, it, unsafe.Add(target, at*it.Size()), unsafe.Add(lse, at*size), unsafe.Add(coef, 3*at*size), weight, k, classes, lo)
+			simd.ToBF16(sliceOf[BF16](unsafe.Add(dst, at*classes*BFloat16.Size()), k*classes), sliceOf[float32](x, k*classes))
+		})
+		return
+	}
 	t := indices(it, target, n)
 	if dt == Float64 {
 		xentGrad(sliceOf[float64](dst, n*classes), sliceOf[float64](logits, n*classes), &t, sliceOf[float64](lse, n), sliceOf[float64](coef, n*3), optional[float64](weight, classes), classes, lo, scaledExp[float64])
 		return
 	}
 	xentGrad(sliceOf[float32](dst, n*classes), sliceOf[float32](logits, n*classes), &t, sliceOf[float32](lse, n), sliceOf[float32](coef, n*3), optional[float32](weight, classes), classes, lo, simd.ScaledExp)
+}
+
+// widenedLogits bounds how many bfloat16 logits are widened at a time: 256 KiB of
+// float32, or one row.
+const widenedLogits = 64 << 10
+
+// widenLogits calls f with the float32 values of rows at to at+k of bfloat16 logits
+// [n, classes], until all have been passed. f may overwrite them.
+func (c *CPU) widenLogits(logits unsafe.Pointer, n, classes int, f func(x unsafe.Pointer, at, k int)) {
+	rows := max(1, widenedLogits/max(classes, 1))
+	buf := c.Scratch(max(1, min(rows, n)*classes) * Float32.Size())
+	defer buf.Free()
+	for at := 0; at < n; at += rows {
+		k := min(rows, n-at)
+		x := buf.Block.Ptr()
+		simd.FromBF16(sliceOf[float32](x, k*classes), sliceOf[BF16](unsafe.Add(logits, at*classes*BFloat16.Size()), k*classes))
+		f(x, at, k)
+	}
 }
 
 // xentTile is how many classes are computed before the smoothing is taken off,

@@ -118,10 +118,14 @@ func (g *Device) kernel(name string) *launch {
 	return &g.call
 }
 
-// typed begins the launch of a kernel that there is for float32 and float64.
+// typed begins the launch of a kernel that there is for float32 and float64, and maybe
+// for bfloat16.
 func (g *Device) typed(name string, dt tensor.DType) *launch {
-	if dt == tensor.Float64 {
+	switch dt {
+	case tensor.Float64:
 		return g.kernel(name + "_f64")
+	case tensor.BFloat16:
+		return g.kernel(name + "_bf16")
 	}
 	return g.kernel(name + "_f32")
 }

@@ -48,7 +48,7 @@ func TestEveryKernelIsLoaded(t *testing.T) {
 		}
 		code.Write(text)
 	}
-	typed := regexp.MustCompile(`_(f32|f64)$`)
+	typed := regexp.MustCompile(`_(f32|f64|bf16)$`)
 	for name := range dev.modules.file {
 		if _, err := dev.load(name); err != nil {
 			t.Errorf("%s: %v", name, err)

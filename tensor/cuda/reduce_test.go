@@ -107,3 +107,27 @@ func TestRows(t *testing.T) {
 		}
 	}
 }
+
+// TestBFloat16CrossEntropy compares logits of bfloat16 with the CPU, in place and not;
+// a gradient that lies between two halves may be rounded to either.
+func TestBFloat16CrossEntropy(t *testing.T) {
+	c := newCheck(t, openGPU(t, false))
+	const n, classes, ulp = 30, 500, 1.0 / 128
+	for _, withWeight := range []bool{false, true} {
+		logits, target := tensor.Cast(c.arg(tensor.Float32, n, classes), tensor.BFloat16), c.ids(tensor.Int64, -10, 600, n)
+		var weight *tensor.Tensor
+		if withWeight {
+			weight = tensor.Abs(c.arg(tensor.Float32, classes))
+		}
+		coef := c.arg(tensor.Float32, n, 3)
+		tensor.Fill(tensor.Narrow(coef, 0, 7, 1), 0) // a row that is ignored
+		lse := c.arg(tensor.Float32, n)
+		c.same(fmt.Sprint("statistics", withWeight), sum(tensor.Float32), one(func(x []*tensor.Tensor) *tensor.Tensor {
+			return tensor.CrossEntropyStats(x[0], x[1], 20, x[2], true)
+		}), logits, target, weight)
+		c.same(fmt.Sprint("gradient", withWeight), ulp, func(x []*tensor.Tensor) []*tensor.Tensor {
+			dx := tensor.CrossEntropyGrad(nil, x[0], x[1], 20, x[3], x[4], x[2])
+			return []*tensor.Tensor{dx, tensor.CrossEntropyGrad(x[0], x[0], x[1], 20, x[3], x[4], x[2])}
+		}, logits, target, weight, lse, coef)
+	}
+}

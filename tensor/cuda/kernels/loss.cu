@@ -4,6 +4,14 @@
 static __device__ float exp_of(float x) { return expf(x); }
 static __device__ double exp_of(double x) { return exp(x); }
 
+// Logits of bfloat16 are computed with as float.
+static __device__ float logit_at(const float *x, i64 i) { return x[i]; }
+static __device__ double logit_at(const double *x, i64 i) { return x[i]; }
+static __device__ float logit_at(const u16 *x, i64 i) { return widen_bf16(x[i]); }
+static __device__ void put_logit(float *x, i64 i, float v) { x[i] = v; }
+static __device__ void put_logit(double *x, i64 i, double v) { x[i] = v; }
+static __device__ void put_logit(u16 *x, i64 i, float v) { x[i] = narrow_bf16(v); }
+
 // A Run is the largest element so far and Σexp(x - it); a NaN shows in the sum.
 template <class T>
 struct Run {
@@ -23,16 +31,16 @@ static __device__ Run<T> join(Run<T> a, Run<T> b) {
 enum { PER_ROW = 4 }; // the statistics: max, Σexp, target's logit, Σw·(x-max)
 
 // xent_stats reads the logits once.
-template <class T>
-static __device__ void xent_stats(T *stats, const T *logits, int it, const void *target, const T *weight, i64 n, i64 classes, i64 lo, int with_sum) {
+template <class T, class L>
+static __device__ void xent_stats(T *stats, const L *logits, int it, const void *target, const T *weight, i64 n, i64 classes, i64 lo, int with_sum) {
 	__shared__ T top[THREADS / 32];
 	__shared__ double sum[THREADS / 32];
 	for (i64 r = blockIdx.x; r < n; r += gridDim.x) {
-		const T *x = logits + r * classes;
+		const L *x = logits + r * classes;
 		Run<T> run = {-infinity((T)0), 0};
 		double weighted = 0, weights = 0;
 		for (i64 i = threadIdx.x; i < classes; i += THREADS) {
-			T v = x[i];
+			T v = logit_at(x, i);
 			if (v > run.top) {
 				run.sum = run.sum * (double)exp_of(run.top - v) + 1;
 				run.top = v;
@@ -70,7 +78,7 @@ static __device__ void xent_stats(T *stats, const T *logits, int it, const void 
 			else if (run.sum != run.sum) run.top = (T)run.sum;
 			s[0] = run.top;
 			s[1] = (T)run.sum;
-			s[2] = k >= 0 && k < classes ? x[k] : (T)0;
+			s[2] = k >= 0 && k < classes ? logit_at(x, k) : (T)0;
 			s[3] = (T)weighted;
 		}
 		__syncthreads();
@@ -78,11 +86,12 @@ static __device__ void xent_stats(T *stats, const T *logits, int it, const void 
 }
 KERNEL(xent_stats_f32, float *stats, const float *logits, int it, const void *target, const float *weight, i64 n, i64 classes, i64 lo, int with_sum) { xent_stats(stats, logits, it, target, weight, n, classes, lo, with_sum); }
 KERNEL(xent_stats_f64, double *stats, const double *logits, int it, const void *target, const double *weight, i64 n, i64 classes, i64 lo, int with_sum) { xent_stats(stats, logits, it, target, weight, n, classes, lo, with_sum); }
+KERNEL(xent_stats_bf16, float *stats, const u16 *logits, int it, const void *target, const float *weight, i64 n, i64 classes, i64 lo, int with_sum) { xent_stats(stats, logits, it, target, weight, n, classes, lo, with_sum); }
 
 // xent_grad computes coef[r][0]·exp(x - lse[r]) - coef[r][2]·weight - [target]·coef[r][1];
 // dst may be logits.
-template <class T>
-static __device__ void xent_grad(T *dst, const T *logits, int it, const void *target, const T *lse, const T *coef, const T *weight, i64 n, i64 classes, i64 lo) {
+template <class T, class L>
+static __device__ void xent_grad(L *dst, const L *logits, int it, const void *target, const T *lse, const T *coef, const T *weight, i64 n, i64 classes, i64 lo) {
 	for (i64 r = blockIdx.x; r < n; r += gridDim.x) {
 		T a = coef[3 * r], b = coef[3 * r + 1], s = coef[3 * r + 2], shift = lse[r];
 		bool skip = a == 0 && b == 0 && s == 0;
@@ -90,13 +99,14 @@ static __device__ void xent_grad(T *dst, const T *logits, int it, const void *ta
 		for (i64 i = threadIdx.x; i < classes; i += THREADS) {
 			T v = 0;
 			if (!skip) {
-				v = a * exp_of(logits[r * classes + i] - shift);
+				v = a * exp_of(logit_at(logits, r * classes + i) - shift);
 				if (s != 0) v -= weight ? s * weight[i] : s;
 				if (i == k) v -= b;
 			}
-			dst[r * classes + i] = v;
+			put_logit(dst, r * classes + i, v);
 		}
 	}
 }
 KERNEL(xent_grad_f32, float *dst, const float *logits, int it, const void *target, const float *lse, const float *coef, const float *weight, i64 n, i64 classes, i64 lo) { xent_grad(dst, logits, it, target, lse, coef, weight, n, classes, lo); }
 KERNEL(xent_grad_f64, double *dst, const double *logits, int it, const void *target, const double *lse, const double *coef, const double *weight, i64 n, i64 classes, i64 lo) { xent_grad(dst, logits, it, target, lse, coef, weight, n, classes, lo); }
+KERNEL(xent_grad_bf16, u16 *dst, const u16 *logits, int it, const void *target, const float *lse, const float *coef, const float *weight, i64 n, i64 classes, i64 lo) { xent_grad(dst, logits, it, target, lse, coef, weight, n, classes, lo); }
