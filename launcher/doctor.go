@@ -38,6 +38,8 @@ type checkup struct {
 	env  func(string) string
 	find func(program string) (path string, err error)
 	run  func(argv ...string) (output string, err error)
+	// needs returns the names of the shared libraries that one names.
+	needs func(library string) ([]string, error)
 }
 
 // doctor is the command gorun doctor.

@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"context"
+	"debug/elf"
 	"fmt"
 	"os"
 	"os/exec"
@@ -30,6 +31,14 @@ func thisCheckup() *checkup {
 			cmd.WaitDelay = time.Second
 			out, err := cmd.CombinedOutput()
 			return string(out), err
+		},
+		needs: func(library string) ([]string, error) {
+			f, err := elf.Open(library)
+			if err != nil {
+				return nil, err
+			}
+			defer f.Close()
+			return f.ImportedLibraries()
 		},
 	}
 }
@@ -152,54 +161,6 @@ func (c *checkup) compiler() finding {
 	out, _ := c.run(path, "--version")
 	f.OK, f.Text = true, firstLine(out)
 	return f
-}
-
-// gpus says what CUDA would find.
-func (c *checkup) gpus() finding {
-	f := finding{Name: "CUDA"}
-	devices, _ := filepath.Glob(c.root + "/dev/nvidia[0-9]*")
-	libs := c.libraries("libcuda.so.1")
-	var models []string
-	infos, _ := filepath.Glob(c.root + "/proc/driver/nvidia/gpus/*/information")
-	for _, name := range infos {
-		text, _ := os.ReadFile(name)
-		if _, rest, ok := strings.Cut(string(text), "Model:"); ok {
-			models = append(models, strings.TrimSpace(firstLine(rest)))
-		}
-	}
-	driver, _ := os.ReadFile(c.root + "/proc/driver/nvidia/version")
-	switch {
-	case len(devices) > 0 && len(libs) > 0:
-		f.OK = true
-		f.Text = count(len(devices), "GPU")
-		if len(models) > 0 {
-			f.Text += " (" + strings.Join(models, ", ") + ")"
-		}
-		f.Text += "; " + libs[0]
-		if v := strings.Fields(firstLine(string(driver))); len(v) > 7 {
-			f.Text += ", driver " + v[7]
-		}
-	case len(devices) > 0:
-		f.Text, f.Fix = count(len(devices), "GPU")+", but no libcuda.so.1: the driver's library is not installed, or not in this container", c.install("libcuda1", "nvidia-driver-cuda-libs")
-	case c.nvidiaOnBus():
-		f.Text, f.Fix = "a GPU on the bus, but no /dev/nvidia*: the driver is not loaded, or the container was started without the GPU", c.install("nvidia-driver", "akmod-nvidia")
-	default:
-		f.Text = "no NVIDIA GPU"
-	}
-	return f
-}
-
-// nvidiaOnBus reports whether a display or compute device of NVIDIA is in the machine.
-func (c *checkup) nvidiaOnBus() bool {
-	vendors, _ := filepath.Glob(c.root + "/sys/bus/pci/devices/*/vendor")
-	for _, name := range vendors {
-		vendor, _ := os.ReadFile(name)
-		class, _ := os.ReadFile(filepath.Dir(name) + "/class")
-		if strings.TrimSpace(string(vendor)) == "0x10de" && strings.HasPrefix(string(class), "0x03") {
-			return true
-		}
-	}
-	return false
 }
 
 func firstLine(text string) string {

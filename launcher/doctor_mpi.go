@@ -32,10 +32,7 @@ func (c *checkup) mpiLibraries() []finding {
 	for _, kind := range mpiKinds() {
 		for _, path := range c.libraries(kind.soname) {
 			text := fmt.Sprintf("%s %s, %s", kind.name, kind.versionOf(path), path)
-			if aware, ok := c.cudaAware(kind); ok {
-				text += map[bool]string{true: ", CUDA-aware", false: ", not CUDA-aware"}[aware]
-			}
-			found = append(found, finding{Name: "MPI library", OK: true, Text: text})
+			found = append(found, finding{Name: "MPI library", OK: true, Text: text + c.cudaAware(kind, path)})
 		}
 	}
 	if found == nil {
@@ -61,18 +58,35 @@ func (k *mpiKind) versionOf(path string) string {
 	return "unknown version"
 }
 
-// cudaAware reports what Open MPI's own tool says. ok is false if nobody knows.
-func (c *checkup) cudaAware(kind mpiKind) (aware, ok bool) {
-	info, err := c.find("ompi_info")
-	if kind.name != "Open MPI" || err != nil {
-		return false, false
+// cudaAware says whether a library was built to take addresses of CUDA devices: what
+// Open MPI's own tool says, which is beside the library or on the path, and of the
+// others what they are linked with. A rank asks the library itself when it has loaded it.
+func (c *checkup) cudaAware(kind mpiKind, path string) string {
+	if kind.name != "Open MPI" {
+		needs, err := c.needs(path)
+		switch {
+		case err != nil:
+			return ""
+		case slices.ContainsFunc(needs, func(lib string) bool { return strings.HasPrefix(lib, "libcuda") }):
+			return ", CUDA-aware"
+		}
+		return ", not linked with CUDA"
+	}
+	info := filepath.Join(filepath.Dir(path), "../bin/ompi_info")
+	if _, err := os.Stat(info); err != nil {
+		if info, err = c.find("ompi_info"); err != nil {
+			return ""
+		}
 	}
 	out, err := c.run(info, "--parsable", "--all")
-	if err != nil {
-		return false, false
-	}
 	_, rest, ok := strings.Cut(out, "mpi_built_with_cuda_support:value:")
-	return strings.HasPrefix(rest, "true"), ok
+	switch {
+	case err != nil || !ok:
+		return ""
+	case strings.HasPrefix(rest, "true"):
+		return ", CUDA-aware"
+	}
+	return ", not CUDA-aware"
 }
 
 // mpiLaunchers says which launchers a job could be handed to.

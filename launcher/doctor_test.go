@@ -34,6 +34,13 @@ func newCheckup(t *testing.T, files, programs map[string]string) *checkup {
 			return "", errors.New("not found")
 		},
 		run: func(argv ...string) (string, error) { return programs[argv[0]], nil },
+		needs: func(library string) ([]string, error) {
+			text, err := os.ReadFile(library)
+			if !bytes.HasPrefix(text, []byte("\x7fELF")) {
+				return nil, errors.New("not a library")
+			}
+			return strings.Split(string(text), "\x00"), err
+		},
 	}
 }
 
@@ -83,6 +90,7 @@ func TestDoctorOfAWellEquippedMachine(t *testing.T) {
 		"etc/ld.so.conf":                        "include conf.d/*.conf # all\n/nowhere\n",
 		"etc/conf.d/a.conf":                     "/opt/a/lib\n",
 		"opt/a/lib/libmpi.so.40":                "\x7fELF\x00v%d.%d\x00v5.0.7\x00x",
+		"usr/lib64/cudampi/lib/libmpi.so.12":    "\x7fELF\x00libcudart.so.12\x004.3.0\x00",
 		"usr/lib64/mpich/lib/libnot.so":         "",
 		"usr/lib/libmpich.so.12":                "\x7fELF\x00libc.so.6\x004.0.2\x00",
 		"usr/lib/libmpi.so.12":                  "no version",
@@ -104,13 +112,26 @@ func TestDoctorOfAWellEquippedMachine(t *testing.T) {
 	wantAll(t, text, "of which the control group may use 1.0 GiB",
 		"ok  MPI library    Open MPI 5.0.7, /opt/a/lib/libmpi.so.40, CUDA-aware\n",
 		"ok  MPI library    MPICH unknown version, /usr/lib/libmpi.so.12\n",
-		"ok  MPI library    MPICH 4.0.2, /usr/lib/libmpich.so.12\n",
+		"ok  MPI library    MPICH 4.0.2, /usr/lib/libmpich.so.12, not linked with CUDA\n",
+		"ok  MPI library    MPICH 4.3.0, /usr/lib64/cudampi/lib/libmpi.so.12, CUDA-aware\n",
 		"ok  mpirun         mpirun (Open MPI) 5.0.7, mpirun\n", "ok  mpiexec.hydra  MPICH 4.0.2, mpiexec\n", "ok  srun           slurm 22.05.8, srun\n",
 		"ok  CUDA           2 GPUs (NVIDIA H200); /lib64/libcuda.so.1, driver 550.54.15\n",
 		"ok  Go             go1.26 linux/amd64\n", "ok  C compiler     gcc 12\n")
 	if strings.Contains(text, "--") || strings.Contains(text, "→") {
 		t.Errorf("something is missing:\n%s", text)
 	}
+}
+
+func TestDoctorAsksTheDriver(t *testing.T) {
+	lib := map[string]string{"lib64/libcuda.so.1": ""}
+	text := examined(t, newCheckup(t, lib, map[string]string{
+		"nvidia-smi": "NVIDIA H200, 143771, 9.0, 570.86.15\nNVIDIA H200, 143771, 9.0, 570.86.15\n"}))
+	wantAll(t, text, "ok  CUDA           2 GPUs (NVIDIA H200, 140.4 GiB, compute capability 9.0); /lib64/libcuda.so.1, driver 570.86.15\n")
+	text = examined(t, newCheckup(t, lib, map[string]string{
+		"nvidia-smi": "NVIDIA H200, 143771, 9.0, 570.86.15\nTesla T4, [N/A], 7.5, 570.86.15\n"}))
+	wantAll(t, text, "2 GPUs (1 × NVIDIA H200, 140.4 GiB, compute capability 9.0; 1 × Tesla T4, compute capability 7.5, which is less than the 8.0 that tensors on a GPU need)")
+	text = examined(t, newCheckup(t, lib, map[string]string{"nvidia-smi": "No devices were found\n"}))
+	wantAll(t, text, "--  CUDA           no NVIDIA GPU\n")
 }
 
 func TestDoctorSeesGPUsWithoutADriver(t *testing.T) {
