@@ -29,7 +29,7 @@ func takeRows[I int32 | int64](dst, table unsafe.Pointer, ids []I, rowBytes, lo,
 			}
 			d := unsafe.Slice((*byte)(unsafe.Add(dst, i*rowBytes)), rowBytes)
 			if r := int(ids[i]) - lo; uint(r) < uint(rows) {
-				copy(d, unsafe.Slice((*byte)(unsafe.Add(table, r*rowBytes)), rowBytes))
+				simd.CopyNear(d, unsafe.Slice((*byte)(unsafe.Add(table, r*rowBytes)), rowBytes))
 			} else if zero {
 				clear(d)
 			}
@@ -38,7 +38,7 @@ func takeRows[I int32 | int64](dst, table unsafe.Pointer, ids []I, rowBytes, lo,
 }
 
 // prefetchBytes is how much of rows in no order is asked for before it is read.
-const prefetchBytes = 2 << 10
+const prefetchBytes = 4 << 10
 
 // aheadOf returns how many rows ahead that is.
 func aheadOf(rowBytes int) int { return max(1, prefetchBytes/max(rowBytes, 1)) }

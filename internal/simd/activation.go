@@ -1,5 +1,7 @@
 package simd
 
+import "math"
+
 // Relu does dst[i] = max(x[i], 0); NaN stays.
 func Relu(dst, x []float32) {
 	same("Relu", len(dst), len(x))
@@ -43,7 +45,7 @@ func (l Level) reluGrad(dst, x, dy []float32) {
 
 // Gelu does dst[i] = x·Φ(x) for x = x[i], with Φ(x) = ½(1 + erf(x/√2)): the
 // exact form, not the tanh approximation. The absolute error is below 1e-7
-// times max(1, |x|). For -Inf it is NaN, as in PyTorch.
+// times max(1, |x|). For -Inf it is 0, the limit (in PyTorch NaN).
 func Gelu(dst, x []float32) {
 	same("Gelu", len(dst), len(x))
 	best.gelu(dst, x)
@@ -52,7 +54,8 @@ func Gelu(dst, x []float32) {
 func (l Level) gelu(dst, x []float32) {
 	if l == Scalar {
 		for i, v := range x {
-			dst[i] = float32(float64(v) * phi(float64(v)))
+			t := min(math.Abs(float64(v)), 40) // beyond, Φ(-t) is 0
+			dst[i] = float32(float64(max(v, 0)) - t*phi(-t))
 		}
 		return
 	}

@@ -1,7 +1,24 @@
 package simd
 
-// AddTo does dst[i] += x[i].
-func AddTo[T Number](dst, x []T) { Add(dst, dst, x) }
+// AddTo does dst[i] += x[i]. It is for a dst in the cache, to which many slices are added.
+func AddTo[T Number](dst, x []T) {
+	same("AddTo", len(dst), len(x))
+	if is32[T]() {
+		best.addTo(as32(dst), as32(x))
+		return
+	}
+	addGo(dst, dst, x)
+}
+
+func (l Level) addTo(dst, x []float32) {
+	if l == Scalar {
+		addGo(dst, dst, x)
+		return
+	}
+	for i := 0; i < len(dst); i += chunk {
+		addToVec(l.wide(), &dst[i], &x[i], min(chunk, len(dst)-i))
+	}
+}
 
 // Add2 does dst1[i], dst2[i] = a[i] + b[i], a[i] + b[i].
 func Add2[T Number](dst1, dst2, a, b []T) {

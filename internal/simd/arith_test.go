@@ -156,7 +156,7 @@ func TestCopyAhead(t *testing.T) {
 				for i := range src {
 					src[i] = byte(r.Int())
 				}
-				l.copy(dst[shift:shift+n], src)
+				l.copy(dst[shift:shift+n], src, copyVec)
 				if string(dst[shift:shift+n]) != string(src) || dst[shift+n] != 0 {
 					t.Fatalf("%v: %d bytes from %d on: not copied", l, n, shift)
 				}

@@ -15,7 +15,7 @@ type Elem interface {
 func Copy[T Elem](dst, src []T) {
 	same("Copy", len(dst), len(src))
 	if len(dst)*int(unsafe.Sizeof(*new(T))) >= large {
-		best.copy(bytes(dst), bytes(src))
+		best.copy(bytes(dst), bytes(src), copyVec)
 		return
 	}
 	copy(dst, src)
@@ -24,7 +24,14 @@ func Copy[T Elem](dst, src []T) {
 // CopyAhead is Copy of a piece of something larger than the caches.
 func CopyAhead[T Elem](dst, src []T) {
 	same("CopyAhead", len(dst), len(src))
-	best.copy(bytes(dst), bytes(src))
+	best.copy(bytes(dst), bytes(src), copyVec)
+}
+
+// CopyNear is CopyAhead of a src that has been asked for, see Prefetch, and after
+// which nothing follows: a row of a table.
+func CopyNear[T Elem](dst, src []T) {
+	same("CopyNear", len(dst), len(src))
+	best.copy(bytes(dst), bytes(src), copyNearVec)
 }
 
 // bytes is the memory of s.
@@ -34,7 +41,7 @@ func bytes[T Elem](s []T) []byte {
 
 // copy is for slices larger than the caches: it asks for what it needs next, which
 // copy does not.
-func (l Level) copy(dst, src []byte) {
+func (l Level) copy(dst, src []byte, kernel func(wide bool, dst, src *byte, n int)) {
 	const line, block = 64, 4 * chunk
 	from := int(-uintptr(unsafe.Pointer(unsafe.SliceData(dst))) % line) // the stores are of whole, aligned cache lines
 	if l == Scalar || len(dst) < from+line {
@@ -44,7 +51,7 @@ func (l Level) copy(dst, src []byte) {
 	copy(dst[:from], src)
 	to := from + (len(dst)-from)&^(line-1)
 	for i := from; i < to; i += block {
-		copyVec(l.wide(), &dst[i], &src[i], min(block, to-i)/4)
+		kernel(l.wide(), &dst[i], &src[i], min(block, to-i)/4)
 	}
 	copy(dst[to:], src[to:])
 }

@@ -19,6 +19,8 @@ func maxVec(wide bool, dst *float32, a *float32, b *float32, n int) { panic(noKe
 
 func minVec(wide bool, dst *float32, a *float32, b *float32, n int) { panic(noKernel) }
 
+func addToVec(wide bool, dst *float32, x *float32, n int) { panic(noKernel) }
+
 func add2Vec(wide bool, dst1 *float32, dst2 *float32, a *float32, b *float32, n int) { panic(noKernel) }
 
 func mulAddVec(wide bool, dst *float32, a *float32, b *float32, n int) { panic(noKernel) }
@@ -34,6 +36,8 @@ func affineVec(wide bool, dst *float32, x *float32, n int, s float32, t float32)
 func fillVec(wide bool, dst *float32, n int, s float32) { panic(noKernel) }
 
 func copyVec(wide bool, dst *byte, src *byte, n int) { panic(noKernel) }
+
+func copyNearVec(wide bool, dst *byte, src *byte, n int) { panic(noKernel) }
 
 func expVec(wide bool, dst *float32, x *float32, n int) { panic(noKernel) }
 

@@ -23,6 +23,9 @@ func maxVec(wide bool, dst *float32, a *float32, b *float32, n int)
 func minVec(wide bool, dst *float32, a *float32, b *float32, n int)
 
 //go:noescape
+func addToVec(wide bool, dst *float32, x *float32, n int)
+
+//go:noescape
 func add2Vec(wide bool, dst1 *float32, dst2 *float32, a *float32, b *float32, n int)
 
 //go:noescape
@@ -45,6 +48,9 @@ func fillVec(wide bool, dst *float32, n int, s float32)
 
 //go:noescape
 func copyVec(wide bool, dst *byte, src *byte, n int)
+
+//go:noescape
+func copyNearVec(wide bool, dst *byte, src *byte, n int)
 
 //go:noescape
 func expVec(wide bool, dst *float32, x *float32, n int)

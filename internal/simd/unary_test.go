@@ -27,7 +27,12 @@ var unaries = []unary{
 	{"rsqrt", Level.rsqrt, func(x float64) float64 { return 1 / math.Sqrt(x) }, 1.5, none},
 	{"abs", Level.abs, math.Abs, 0, none},
 	{"relu", Level.relu, func(x float64) float64 { return max(x, 0) }, 0, none},
-	{"gelu", Level.gelu, func(x float64) float64 { return x * phi(x) }, 2, func(x float64) float64 { return 1e-7 * max(1, math.Abs(x)) }},
+	{"gelu", Level.gelu, func(x float64) float64 {
+		if math.IsInf(x, -1) {
+			return 0
+		}
+		return x * phi(x)
+	}, 2, func(x float64) float64 { return 1e-7 * max(1, math.Abs(x)) }},
 	{"silu", Level.silu, func(x float64) float64 { return x * sigmoid(x) }, 3, func(x float64) float64 { return math.Abs(x) * 0x1p-149 }},
 }
 

@@ -13,6 +13,11 @@ func (x *vec) exp(a operand.Op) operand.Op {
 	// Beyond these the result is infinite or 0 anyhow. NaN, as second operand, stays.
 	a = x.maxKeep(x.copy(x.k(-104)), a)
 	a = x.minKeep(x.copy(x.k(89)), a)
+	return x.expWithin(a)
+}
+
+// expWithin is exp of what lies between -104 and 89.
+func (x *vec) expWithin(a operand.Op) operand.Op {
 	n := x.mul(a, x.k(math.Log2E))
 	if x.wide {
 		n = x.op("VRNDSCALEPS", operand.Imm(0), n)
@@ -81,17 +86,23 @@ func (x *vec) sigmoid(a operand.Op) operand.Op {
 	return x.div(x.choose(x.less(a, x.k(0)), e, x.copy(x.k(1))), x.add(e, x.k(1)))
 }
 
-// phi returns Φ(x), the normal distribution, and exp(-x²/2).
+// tail returns t = |x|, but at most 14.4, q = Φ(-t), the tail of the normal
+// distribution, and e = exp(-t²/2).
 //
-// With t = |x| and u = 1/(1+0.35·t), Φ(-t)·exp(t²/2) is u·P(u), P a minimax
-// polynomial for t ≤ 14 with a relative error of 3e-8; beyond, both are 0 in
-// float32. The form is that of Abramowitz and Stegun 7.1.26.
-func (x *vec) phi(a operand.Op) (phi, density operand.Op) {
-	t := x.abs(a)
-	e := x.exp(x.mul(x.mul(t, t), x.k(-0.5)))
+// With u = 1/(1+0.35·t), q·exp(t²/2) is u·P(u), P a minimax polynomial for t ≤ 14 with
+// a relative error of 3e-8; beyond, q is 0 in float32. The form is that of Abramowitz
+// and Stegun 7.1.26.
+func (x *vec) tail(a operand.Op) (t, q, e operand.Op) {
+	t = x.minKeep(x.copy(x.k(14.4)), x.abs(a)) // NaN, as second operand, stays
+	e = x.expWithin(x.mul(x.mul(t, t), x.k(-0.5)))
 	u := x.div(x.copy(x.k(1)), x.fma(t, x.k(0.35), x.copy(x.k(1))))
-	q := x.poly(u, 0.139621404551, 0.139861864512, 0.119832910721, 0.105507811564, -0.0231093297237, 0.15917335794, -0.255713498026, 0.143971308734, -0.0291458462173)
-	q = x.mul(x.mul(q, u), e)
+	q = x.poly(u, 0.139621404551, 0.139861864512, 0.119832910721, 0.105507811564, -0.0231093297237, 0.15917335794, -0.255713498026, 0.143971308734, -0.0291458462173)
+	return t, x.mul(x.mul(q, u), e), e
+}
+
+// phi returns Φ(x) and exp(-x²/2).
+func (x *vec) phi(a operand.Op) (phi, density operand.Op) {
+	_, q, e := x.tail(a)
 	return x.choose(x.less(a, x.k(0)), q, x.sub(x.copy(x.k(1)), q)), e
 }
 

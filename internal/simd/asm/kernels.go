@@ -16,6 +16,9 @@ var mapKernels = []kernel{
 	binary("div", (*vec).div),
 	binary("max", (*vec).max),
 	binary("min", (*vec).min),
+	{name: "addToVec", slices: "dst x", unroll: 4, near: "dst", body: func(x *vec) {
+		x.store("dst", x.add(x.load("dst"), x.load("x")))
+	}},
 	{name: "add2Vec", slices: "dst1 dst2 a b", unroll: 4, body: func(x *vec) {
 		s := x.add(x.load("a"), x.load("b"))
 		x.store("dst1", s)
@@ -43,6 +46,9 @@ var mapKernels = []kernel{
 	{name: "copyVec", slices: "dst:byte src:byte", unroll: 4, whole: true, body: func(x *vec) {
 		x.store("dst", x.load("src"))
 	}},
+	{name: "copyNearVec", slices: "dst:byte src:byte", unroll: 4, whole: true, near: "src", body: func(x *vec) {
+		x.store("dst", x.load("src"))
+	}},
 
 	unary("exp", 2, (*vec).exp).woven(4, 14),
 	unary("log", 1, (*vec).log).woven(2, 8),
@@ -53,9 +59,9 @@ var mapKernels = []kernel{
 	unary("abs", 4, (*vec).abs),
 	unary("relu", 4, func(x *vec, a operand.Op) operand.Op { return x.maxKeep(x.copy(x.k(0)), a) }),
 	unary("gelu", 1, func(x *vec, a operand.Op) operand.Op {
-		phi, _ := x.phi(a)
-		return x.mul(a, phi)
-	}).woven(4, 6),
+		t, q, _ := x.tail(a) // x·Φ(x) = max(x, 0) - |x|·Φ(-|x|)
+		return x.fnma(t, q, x.maxKeep(x.copy(x.k(0)), a))
+	}),
 	unary("silu", 1, func(x *vec, a operand.Op) operand.Op { return x.mul(a, x.sigmoid(a)) }).woven(4, 10),
 
 	gradient("reluGrad", 4, func(x *vec, a, dy operand.Op) operand.Op {
@@ -76,7 +82,7 @@ var mapKernels = []kernel{
 		return x.mul(dy, x.mul(y, x.sub(x.copy(x.k(1)), y)))
 	}),
 
-	{name: "scaledExpVec", slices: "dst x", scalars: "shift scale", unroll: 2, weave: 4, hoist: 12, early: 2 << 10, body: func(x *vec) {
+	{name: "scaledExpVec", slices: "dst x", scalars: "shift scale", unroll: 2, weave: 4, hoist: 12, body: func(x *vec) {
 		x.store("dst", x.mul(x.exp(x.sub(x.load("x"), x.s("shift"))), x.s("scale")))
 	}},
 	{name: "softmaxGradVec", slices: "dst y dy", scalars: "dot", unroll: 4, body: func(x *vec) {
