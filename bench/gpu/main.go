@@ -1,12 +1,14 @@
 // Command gpu measures kernels of tensor/cuda on an NVIDIA GPU, each beside a copy
-// within the device.
+// within the device, and beside PyTorch where python3 has it with CUDA.
 //
 //	gorun -np 1 ./bench/gpu            a table
 //	gorun -np 1 ./bench/gpu -json      a line of JSON for each kernel
 //
 // "gbs" counts what a kernel has to read and write, each byte once; "of_copy" is
 // that by what the copy of 1 GiB reaches, read and written. "tflops" counts the
-// multiplications and additions of a product.
+// multiplications and additions of products. "extra_mib" is the memory that a loss
+// takes beside its arguments, gradients included. "torch_ms" is PyTorch's time for
+// the same; "torch" says that there is none.
 package main
 
 import (
@@ -14,6 +16,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -27,17 +30,22 @@ func main() { runtime.Main(run) }
 
 // A result is one line.
 type result struct {
-	Name   string  `json:"name"`
-	Millis float64 `json:"ms"`
-	GBs    float64 `json:"gbs,omitempty"`
-	OfCopy float64 `json:"of_copy,omitempty"`
-	Tflops float64 `json:"tflops,omitempty"`
+	Name     string  `json:"name"`
+	Millis   float64 `json:"ms"`
+	GBs      float64 `json:"gbs,omitempty"`
+	OfCopy   float64 `json:"of_copy,omitempty"`
+	Tflops   float64 `json:"tflops,omitempty"`
+	ExtraMiB float64 `json:"extra_mib,omitempty"`
+	TorchMS  float64 `json:"torch_ms,omitempty"`
+	TorchMiB float64 `json:"torch_extra_mib,omitempty"`
+	Torch    string  `json:"torch,omitempty"` // "missing"
 }
 
 func run(ctx context.Context, world *comm.Comm) error {
 	asJSON := flag.Bool("json", false, "print one JSON object for each kernel")
 	device := flag.String("device", "cuda", "the device, as runtime.UseDevice takes it")
 	scale := flag.Int("scale", 1, "divide the sizes by this")
+	python := flag.String("python", "python3", "the interpreter to look for PyTorch with; \"\" for none")
 	flag.Parse()
 	if err := runtime.UseDevice(ctx, *device); err != nil {
 		return err
@@ -46,89 +54,87 @@ func run(ctx context.Context, world *comm.Comm) error {
 	if err != nil {
 		return err
 	}
-	dev := mesh.Device()
+	results, err := measureAll(cases(ctx, mesh, *scale), mesh.Device())
+	if err != nil || world.Rank() != 0 {
+		return err
+	}
+	mesh.Device().(interface{ Trim() }).Trim() // PyTorch may need the memory
+	theirs, why := torch(ctx, *python, *scale)
+	if why != "" {
+		fmt.Fprintln(os.Stderr, "PyTorch is missing:", why)
+	}
+	for i := range results {
+		results[i].beside(theirs)
+	}
+	return write(os.Stdout, results, *asJSON)
+}
+
+// measureAll returns a result for each kernel, compared with that of the copy.
+func measureAll(kernels []kernel, dev tensor.Device) (results []result, err error) {
 	wait := func() {}
 	if s, ok := dev.(interface{ Sync() }); ok {
 		wait = s.Sync
 	}
 	copyGBs := 0.0
-	for _, c := range cases(dev, *scale) {
+	for _, k := range kernels {
 		s := dev.Open()
-		ms := measure(c.run, wait, dev)
+		run := k.make()
+		before := dev.Stats().Live
+		ms, err := measure(run, wait, dev)
+		r := result{Name: k.name, Millis: ms, GBs: k.bytes / ms / 1e6, Tflops: k.flops / ms / 1e9}
+		if k.memory {
+			r.ExtraMiB = float64(dev.Stats().HighWater-before) / (1 << 20)
+		}
 		s.Close()
-		r := result{Name: c.name, Millis: ms, GBs: c.bytes / ms / 1e6, Tflops: c.flops / ms / 1e9}
-		if copyGBs == 0 {
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", k.name, err)
+		}
+		if k.name == copyName {
 			copyGBs = r.GBs
 		}
-		r.OfCopy = r.GBs / copyGBs
-		if world.Rank() != 0 {
-			continue
-		}
-		if *asJSON {
-			if err := json.NewEncoder(os.Stdout).Encode(r); err != nil {
-				return err
-			}
-		} else {
-			fmt.Printf("%-44s %10.3f ms %9.1f GB/s %6.2f of copy %8.2f TFLOP/s\n", r.Name, r.Millis, r.GBs, r.OfCopy, r.Tflops)
-		}
+		results = append(results, r)
 	}
-	return nil
+	for i := range results {
+		results[i].OfCopy = results[i].GBs / copyGBs
+	}
+	return results, nil
 }
 
 // measure returns the time of a run in milliseconds, the least of several.
-func measure(run func(), wait func(), dev tensor.Device) float64 {
-	least := 0.0
+func measure(run func() error, wait func(), dev tensor.Device) (least float64, err error) {
 	for i := range 8 {
 		s := dev.Open()
 		wait()
 		start := time.Now()
-		run()
+		err := run()
 		wait()
 		ms := float64(time.Since(start).Nanoseconds()) / 1e6
 		s.Close()
+		if err != nil {
+			return 0, err
+		}
 		if i > 1 && (least == 0 || ms < least) { // the first two load kernels and fill the pool
 			least = ms
 		}
 	}
-	return least
+	return least, nil
 }
 
-type kernel struct {
-	name  string
-	bytes float64
-	flops float64
-	run   func()
-}
-
-// cases returns the kernels, the copy first.
-func cases(dev tensor.Device, scale int) []kernel {
-	n := (1 << 28) / scale // elements of 1 GiB
-	from, to := tensor.Zeros(dev, tensor.Float32, n).Persist(), tensor.New(dev, tensor.Float32, n).Persist()
-	rows, dim, count := (1<<20)/scale, 256, (1<<18)/scale
-	table := tensor.Zeros(dev, tensor.Float32, rows, dim).Persist()
-	list := make([]int64, count)
-	for i := range list {
-		list[i] = int64(i) * 2654435761 % int64(2*rows) // half of them belong to another rank
+// write prints the results.
+func write(w io.Writer, results []result, asJSON bool) error {
+	out := json.NewEncoder(w)
+	for _, r := range results {
+		if asJSON {
+			if err := out.Encode(r); err != nil {
+				return err
+			}
+			continue
+		}
+		torch := "missing"
+		if r.Torch == "" {
+			torch = fmt.Sprintf("%.3f ms", r.TorchMS)
+		}
+		fmt.Fprintf(w, "%-52s %10.3f ms %9.1f GB/s %6.2f of copy %8.2f TFLOP/s %9.0f MiB   PyTorch %s\n", r.Name, r.Millis, r.GBs, r.OfCopy, r.Tflops, r.ExtraMiB, torch)
 	}
-	ids := tensor.FromSlice(dev, list, count).Persist()
-	dy := tensor.Zeros(dev, tensor.Float32, count, dim).Persist()
-	tokens, classes := 8192/scale, 131072/scale
-	logits := tensor.New(dev, tensor.Float32, tokens, classes).Persist()
-	tensor.FillNormal(logits, tensor.Key{Seed: 1}, 0, 1, nil, nil)
-	targets := tensor.Zeros(dev, tensor.Int64, tokens).Persist()
-	lse, coef := tensor.Zeros(dev, tensor.Float32, tokens).Persist(), tensor.Full(dev, tensor.Float32, 1, tokens, 3).Persist()
-	side := 8192 / scale
-	a, b := tensor.Zeros(dev, tensor.Float32, side, side).Persist(), tensor.Zeros(dev, tensor.Float32, side, side).Persist()
-	c := tensor.New(dev, tensor.Float32, side, side).Persist()
-	rowBytes, logitBytes := float64(4*dim*count), float64(4*tokens*classes)
-	return []kernel{
-		{"copy of 1 GiB", float64(8 * n), 0, func() { tensor.Copy(to, from) }},
-		{"add of 1 GiB", float64(12 * n), 0, func() { tensor.BinaryTo(to, tensor.OpAdd, from, to) }},
-		{"masked gather", 1.5 * rowBytes, 0, func() { tensor.TakeRowsTo(dy, table, ids, 0, true) }},
-		{"row gradient", rowBytes, 0, func() { tensor.TakeRowsGrad(dy, ids, 0, rows) }},
-		{"cross-entropy forward", logitBytes, 0, func() { tensor.CrossEntropyStats(logits, targets, 0, nil, false) }},
-		{"cross-entropy backward, in place", 2 * logitBytes, 0, func() { tensor.CrossEntropyGrad(logits, logits, targets, 0, lse, coef, nil) }},
-		{"softmax", 2 * logitBytes, 0, func() { tensor.Softmax(logits, 1) }},
-		{"product", 0, 2 * float64(side) * float64(side) * float64(side), func() { tensor.MatMulTo(c, a, b, false, false, false) }},
-	}
+	return nil
 }
