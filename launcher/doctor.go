@@ -2,7 +2,6 @@ package launcher
 
 import (
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -45,15 +44,9 @@ type checkup struct {
 // doctor is the command gorun doctor.
 func doctor(args []string, c *checkup, stdout, stderr io.Writer) int {
 	f := flag.NewFlagSet("gorun doctor", flag.ContinueOnError)
-	f.SetOutput(io.Discard)
 	asJSON := f.Bool("json", false, "")
-	switch err := f.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(stdout, doctorUsage)
-		return 0
-	case err != nil || f.NArg() > 0:
-		fmt.Fprint(stderr, doctorUsage)
-		return 2
+	if status, done := parseCommand(f, args, 0, doctorUsage, stdout, stderr); done {
+		return status
 	}
 	findings := c.examine()
 	status := 0

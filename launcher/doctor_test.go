@@ -153,14 +153,15 @@ func TestMemoryLimitOfTheOldControlGroups(t *testing.T) {
 }
 
 func TestDoctorRefusesArguments(t *testing.T) {
-	for args, want := range map[string]int{"x": 2, "-x": 2, "-h": 0} {
-		var out, errs bytes.Buffer
-		said := &errs
-		if want == 0 {
-			said = &out
+	var out, errs bytes.Buffer
+	for args, says := range map[string]string{"x": `"x" is one argument too many`, "-x": "flag provided but not defined: -x"} {
+		errs.Reset()
+		want := "gorun doctor: " + says + "\nusage: gorun doctor"
+		if status := doctor([]string{args}, newCheckup(t, nil, nil), &out, &errs); status != 2 || !strings.HasPrefix(errs.String(), want) || out.Len() > 0 {
+			t.Errorf("%s: status %d, want 2, and %q, %q", args, status, out.String(), errs.String())
 		}
-		if status := doctor([]string{args}, newCheckup(t, nil, nil), &out, &errs); status != want || !strings.HasPrefix(said.String(), "usage: gorun doctor") {
-			t.Errorf("%s: status %d, want %d, and %q, %q", args, status, want, out.String(), errs.String())
-		}
+	}
+	if status := doctor([]string{"-h"}, newCheckup(t, nil, nil), &out, &errs); status != 0 || !strings.HasPrefix(out.String(), "usage: gorun doctor") {
+		t.Errorf("-h: status %d, want 0, and %q", status, out.String())
 	}
 }

@@ -160,8 +160,8 @@ func (h *handover) run(paths []string) (status int, err error) {
 		return 0, fmt.Errorf("%s: no such program in PATH", plan.Argv[0])
 	}
 	if h.remote {
-		h.console.say("starting %s on %s with %s; %s must exist on every host",
-			count(h.opts.size(), "rank"), hostNames(h.list.hosts), plan.Argv[0], strings.Join(paths, " and "))
+		h.console.say("starting %s on %s with %s; %s must exist on every host%s",
+			count(h.opts.size(), "rank"), hostNames(plan.Hosts), plan.Argv[0], strings.Join(paths, " and "), h.opts.builtHere())
 	}
 	env := plan.Env
 	if !h.remote {
@@ -172,6 +172,16 @@ func (h *handover) run(paths []string) (status int, err error) {
 		return 0, err
 	}
 	return h.report(o, plan.Argv[0]), nil
+}
+
+// builtHere says how other hosts get a program that was built from source.
+func (o *options) builtHere() string {
+	for _, a := range o.apps {
+		if a.built {
+			return fmt.Sprintf(": if it does not, go build it into a folder that all of them see, and name that file in place of %s", a.program)
+		}
+	}
+	return ""
 }
 
 // sessionFolder is the environment by which Open MPI's mpirun keeps its files on

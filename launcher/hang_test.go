@@ -283,6 +283,7 @@ func FuzzSegment(f *testing.F) {
 		}
 		a := &attempt{opts: &options{hangTimeout: time.Second}, segment: segment, plan: &plan{ranks: make([]place, ranks)}}
 		dog := a.newWatchdog(&supervisor{outcome: outcome{ends: make([]end, ranks)}})
+		dog.busy = func([]int) bool { return false } // the ranks have no processes
 		now := time.Now()
 		for range 3 {
 			now = now.Add(lookInterval)

@@ -2,7 +2,9 @@ package launcher
 
 import (
 	"errors"
+	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -63,6 +65,25 @@ func help(topic []string) int {
 		return 2
 	}
 	return 0
+}
+
+// parseCommand reads the flags of one of gorun's commands, and at most so many
+// arguments. done says that the command is over, with status: after help or a mistake.
+func parseCommand(f *flag.FlagSet, args []string, most int, usage string, stdout, stderr io.Writer) (status int, done bool) {
+	f.SetOutput(io.Discard)
+	err := f.Parse(args)
+	if err == nil && f.NArg() > most {
+		err = fmt.Errorf("%q is one argument too many", f.Arg(most))
+	}
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(stdout, usage)
+		return 0, true
+	case err != nil:
+		fmt.Fprintf(stderr, "%s: %v\n%s", f.Name(), err, usage)
+		return 2, true
+	}
+	return 0, false
 }
 
 // launch finds or builds the programs, makes the plan, and carries it out.

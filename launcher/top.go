@@ -38,15 +38,9 @@ const topInterval = time.Second
 // top is the command gorun top.
 func top(args []string, stdin, stdout *os.File, stderr io.Writer) int {
 	f := flag.NewFlagSet("gorun top", flag.ContinueOnError)
-	f.SetOutput(io.Discard)
 	once := f.Bool("once", false, "")
-	switch err := f.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(stdout, topUsage)
-		return 0
-	case err != nil || f.NArg() > 1:
-		fmt.Fprint(stderr, topUsage)
-		return 2
+	if status, done := parseCommand(f, args, 1, topUsage, stdout, stderr); done {
+		return status
 	}
 	j, err := choose(f.Arg(0), jobs())
 	if err == nil {

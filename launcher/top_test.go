@@ -119,7 +119,14 @@ func TestTopHelps(t *testing.T) {
 	if err != nil || !strings.HasPrefix(string(out), "usage: gorun top") {
 		t.Errorf("%v: %s", err, out)
 	}
-	if err := exec.Command("gorun", "top", "-x").Run(); err == nil {
-		t.Error("gorun top -x is accepted")
+	for args, says := range map[string]string{
+		"-x":        "gorun top: flag provided but not defined: -x\nusage: gorun top",
+		"-once 1 2": "gorun top: \"2\" is one argument too many\nusage: gorun top",
+	} {
+		cmd := exec.Command("gorun", append([]string{"top"}, strings.Fields(args)...)...)
+		said, _ := cmd.CombinedOutput()
+		if cmd.ProcessState.ExitCode() != 2 || !strings.HasPrefix(string(said), says) {
+			t.Errorf("gorun top %s: status %d: %s", args, cmd.ProcessState.ExitCode(), said)
+		}
 	}
 }

@@ -67,6 +67,7 @@ type Handover struct {
 	Files    []File   // to be written before
 	NoStdin  bool     // standard input is to be /dev/null
 	Warnings []string // what the launcher does otherwise than gorun
+	Hosts    []Host   // those that get ranks; all of the job's where the launcher deals them out
 }
 
 // NewHandover returns the command by which l starts job. Where the hosts say
@@ -100,6 +101,9 @@ func NewHandover(l Launcher, job Job) (Handover, error) {
 		err = p.openMPI()
 	}
 	p.out.NoStdin = p.stdin() == "none"
+	if p.out.Hosts = p.sums(); p.places == nil {
+		p.out.Hosts = job.Hosts
+	}
 	return p.out, err
 }
 

@@ -29,6 +29,7 @@ func TestHandovers(t *testing.T) {
 		{"one host", Job{Apps: []App{app(4)}, Options: Options{Oversubscribe: true}}},
 		{"as root, two programs", Job{Apps: []App{app(1), two}, Root: true}},
 		{"two hosts", with("a slots=2 max_slots=4\nu@b slots=2", Job{Apps: []App{app(3)}})},
+		{"one host is enough", with("a slots=2\nb slots=2", Job{Apps: []App{app(2)}})},
 		{"by node, oversubscribed", with("a slots=1\nb slots=1", Job{Apps: []App{app(4)}, Bind: "core", Options: Options{By: ByNode, Oversubscribe: true}})},
 		{"by node, uneven", with("a slots=1\nb slots=3", Job{Apps: []App{app(4)}, Options: Options{By: ByNode}})},
 		{"no slots", with("a\nb", Job{Apps: []App{app(4)}, Options: Options{Cores: 2}})},
@@ -48,6 +49,9 @@ func TestHandovers(t *testing.T) {
 				continue
 			}
 			got.WriteString(h.String())
+			if len(h.Hosts) < len(c.job.Hosts) {
+				fmt.Fprintf(&got, "only on %v\n", h.Hosts)
+			}
 			for _, w := range h.Warnings {
 				fmt.Fprintf(&got, "warning %s\n", w)
 			}
