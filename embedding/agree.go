@@ -20,19 +20,21 @@ const (
 // other, in one exchange of a few numbers, whether all of them are good and how
 // many will travel, so that all throw the same error or none.
 func (l *lookup) agree(ids *dtensor.Tensor) {
-	head := []int64{0, 0}
+	bad, at := int64(0), int64(0)
 	if !l.premasked {
 		if pos, id, ok := tensor.CheckIndex(l.ids, l.weight.Dim(0)); !ok {
-			head[headAt], head[headID] = int64(globalIndex(ids, pos))+1, int64(id)
+			bad, at = int64(id), int64(globalIndex(ids, pos))+1
 		}
 	}
 	axes := slices.Concat(l.exchange, l.replicated)
-	slices.Sort(axes)
 	if len(axes) == 0 {
-		l.throwIfBad(ids, head)
+		l.throwIfBad(ids, at, bad)
 		return
 	}
-	good := head[headAt] == 0
+	slices.Sort(axes)
+	head := make([]int64, headCounts, headCounts+l.mesh.Size())
+	head[headAt], head[headID] = at, bad
+	good := at == 0
 	switch {
 	case len(l.exchange) > 0:
 		l.travel = newTravel(l)
@@ -58,12 +60,14 @@ func (l *lookup) agree(ids *dtensor.Tensor) {
 			worst = its
 		}
 	}
-	l.throwIfBad(ids, worst)
+	l.throwIfBad(ids, worst[headAt], worst[headID])
 	switch {
 	case l.travel != nil:
 		// Member r of the exchange has this rank's coordinates on the other axes.
+		coord := slices.Clone(l.mesh.Coord())
 		for r := range l.travel.received {
-			its := all[position(l.mesh, axes, l.travel.coords[r])*len(head):]
+			l.locate(coord, r)
+			its := all[position(l.mesh, axes, coord)*len(head):]
 			l.travel.received[r] = int(its[headCounts+l.travel.group.Rank()])
 		}
 	case len(head) > headCounts:
@@ -73,19 +77,20 @@ func (l *lookup) agree(ids *dtensor.Tensor) {
 	}
 }
 
-// throwIfBad throws the error about the bad id that head tells of.
-func (l *lookup) throwIfBad(ids *dtensor.Tensor, head []int64) {
-	if head[headAt] == 0 {
+// throwIfBad throws the error about a bad id at a flat global position, counted
+// from 1; 0: none.
+func (l *lookup) throwIfBad(ids *dtensor.Tensor, position, id int64) {
+	if position == 0 {
 		return
 	}
 	shape := ids.Shape()
 	at := make([]int, len(shape))
-	flat := int(head[headAt] - 1)
+	flat := int(position - 1)
 	for d := len(shape) - 1; d >= 0; d-- {
 		at[d] = flat % shape[d]
 		flat /= shape[d]
 	}
-	fault.Throw(&IDError{Op: l.op, Table: l.s.table, ID: head[headID], Position: at, Rows: l.weight.Dim(0)})
+	fault.Throw(&IDError{Op: l.op, Table: l.s.table(), ID: id, Position: at, Rows: l.weight.Dim(0)})
 }
 
 // globalIndex returns the flat index in t of the local element at flat index i.

@@ -1,6 +1,7 @@
 package embedding
 
 import (
+	"runtime"
 	"slices"
 
 	"github.com/gorun-spmd/gorun/dtensor"
@@ -102,18 +103,18 @@ func (t *Table) bag(ids, offsets, weights *dtensor.Tensor, o BagOptions) *dtenso
 			b.result[axis] = p.weight[axis]
 		}
 	}
-	table := weight.Redistribute(p.weight...)
+	table := bring(weight, p.weight)
 	if s.renorm && table != weight {
-		refuse(op, "MaxNorm changes %s in place, but it is a sum of what the ranks hold; redistribute it to Replicate or Shard", s.table)
+		refuse(op, "MaxNorm changes %s in place, but it is a sum of what the ranks hold; redistribute it to Replicate or Shard", s.table())
 	}
 	inputs := []*dtensor.Tensor{t.input()}
 	if weights != nil {
-		b.scale = weights.Redistribute(p.ids...)
+		b.scale = bring(weights, p.ids)
 		inputs = append(inputs, weights)
 	}
 	if !p.mesh.Inside() {
 		empty := p.mesh.Wrap(op, tensor.New(p.mesh.Device(), weight.DType(), 0), nil, false, shape, b.result...)
-		return empty.Redistribute(b.settle()...)
+		return bring(empty, b.settle())
 	}
 	b.lookup = newLookup(p, s, table, ids, dtensor.Tracked(inputs...))
 	b.divide(starts, ids.Local())
@@ -131,7 +132,7 @@ func (t *Table) bag(ids, offsets, weights *dtensor.Tensor, o BagOptions) *dtenso
 		}
 		return grads
 	})
-	return out.Redistribute(b.settle()...)
+	return bring(out, b.settle())
 }
 
 // checkBags throws unless offsets and weights fit the ids.
@@ -180,7 +181,7 @@ func placeBags(weight, ids *dtensor.Tensor) (placed *dtensor.Tensor, final []lay
 			}
 		}
 	}
-	return ids.Redistribute(want...), final
+	return bring(ids, want), final
 }
 
 // bounds returns where bags begin and the last one ends, from offsets.
@@ -194,7 +195,10 @@ func (b *bags) bounds(op string, ids, offsets *dtensor.Tensor) (starts []int, co
 		return []int{0}, count
 	}
 	n := ids.Dim(0)
-	for i, at := range tensor.ToSlice[int64](tensor.Cast(whole, tensor.Int64)) {
+	list := tensor.Cast(whole, tensor.Int64)
+	defer runtime.KeepAlive(list)
+	starts = make([]int, 0, whole.Numel()+1)
+	for i, at := range tensor.Read[int64](list) {
 		switch {
 		case i == 0 && at != 0:
 			refuse(op, "offsets[0] is %d; the first bag begins at 0", at)

@@ -1,6 +1,8 @@
 package embedding
 
 import (
+	"slices"
+
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/tensor"
 )
@@ -49,13 +51,13 @@ type bestKey[T float] struct{}
 // their ids: the one collective of this mode, where rows are sharded.
 func largest[T float](b *bags) *tensor.Tensor {
 	d := b.table.Dim(1)
-	table, rows := tensor.Read[T](b.table), tensor.Read[int64](b.rows)
+	table := tensor.Read[T](b.table)
 	all := make([]best[T], b.count*d)
-	for i, bag := range b.bagOf {
-		row := table[int(rows[i])*d : int(rows[i]+1)*d]
-		out := all[int(bag)*d : int(bag+1)*d]
-		for j, v := range row {
-			out[j] = out[j].with(best[T]{v, int32(b.at[i]) + 1})
+	for i := range b.used {
+		row, bag := int(b.rows.elems[i]), int(b.bag.elems[i])
+		out := all[bag*d : (bag+1)*d]
+		for j, v := range table[row*d : (row+1)*d] {
+			out[j] = out[j].with(best[T]{v, int32(b.at.elems[i]) + 1})
 		}
 	}
 	if g := b.group(b.masked...); g != nil {
@@ -70,16 +72,13 @@ func largest[T float](b *bags) *tensor.Tensor {
 		do(b.plan, g, comm.Call{Kind: comm.AllReduceKind, Op: comm.Custom, Func: f, Dst: buf, Src: buf, Cause: b.op + ": maxima"})
 	}
 	// Which used id gave each element, if this rank has its row.
-	used := make(map[int32]int32, len(b.at))
-	for i, at := range b.at {
-		used[int32(at)+1] = int32(i)
-	}
+	at := b.at.elems[:b.used]
 	values := make([]T, len(all))
 	b.won = make([]int32, len(all))
 	for i, e := range all {
 		values[i], b.won[i] = e.Value, -1
-		if k, ok := used[e.From]; ok {
-			b.won[i] = k
+		if k, ok := slices.BinarySearch(at, int64(e.From)-1); ok {
+			b.won[i] = int32(k)
 		}
 	}
 	return tensor.FromSlice(b.table.Device(), values, b.count, d)
@@ -90,11 +89,11 @@ func largest[T float](b *bags) *tensor.Tensor {
 func largestGrad[T float](b *bags, dy *tensor.Tensor) *tensor.Tensor {
 	d := dy.Dim(1)
 	g := tensor.ToSlice[T](dy)
-	values := make([]T, len(b.at)*d)
+	values := make([]T, b.used*d)
 	for i, k := range b.won {
 		if k >= 0 {
 			values[int(k)*d+i%d] = g[i]
 		}
 	}
-	return tensor.FromSlice(dy.Device(), values, len(b.at), d)
+	return tensor.FromSlice(dy.Device(), values, b.used, d)
 }

@@ -1,6 +1,7 @@
 package embedding
 
 import (
+	"runtime"
 	"slices"
 
 	"github.com/gorun-spmd/gorun/dtensor"
@@ -17,40 +18,47 @@ type bags struct {
 	result []layout.Placement // of what the bags come to
 	final  []layout.Placement // what it is brought to on axes that shard the bags
 
-	count int            // bags on this rank
-	at    []int64        // positions of the used ids among the local ids
-	rows  *tensor.Tensor // [k] int64: their rows, counted from this rank's first
-	bag   *tensor.Tensor // [k] int64: their bags
-	bagOf []int64        // the same
-	sizes []int          // how many ids of each bag are no padding, on all ranks
-	won   []int32        // Max: the used id that gave each element, -1 for none here
+	count int         // bags on this rank
+	used  int         // k
+	at    list[int64] // positions of the used ids among the local ids, ascending
+	rows  list[int64] // their rows, counted from this rank's first
+	bag   list[int64] // their bags
+	sizes []int       // how many ids of each bag are no padding, on all ranks
+	won   []int32     // Max: the used id that gave each element, -1 for none here
 }
+
+// tensor returns the first k numbers of a list on the device, [k].
+func (b *bags) tensor(l list[int64]) *tensor.Tensor { return l.tensor(b.table.Device(), b.used) }
 
 // divide assigns the local ids to bags. starts is nil for bags of one length.
 func (b *bags) divide(starts []int, local *tensor.Tensor) {
-	ids := tensor.ToSlice[int64](tensor.Cast(local, tensor.Int64))
+	whole := tensor.Cast(local, tensor.Int64)
+	ids := tensor.Read[int64](whole)
 	b.count = len(starts) - 1
 	if starts == nil {
 		b.count = local.Dim(0)
-		for i := range b.count + 1 {
-			starts = append(starts, i*local.Dim(1))
-		}
 	}
-	b.sizes = make([]int, b.count)
-	var rows []int64
+	dev := local.Device()
+	b.sizes, b.at, b.rows, b.bag = make([]int, b.count), newList[int64](dev, len(ids)), newList[int64](dev, len(ids)), newList[int64](dev, len(ids))
 	for bag := range b.count {
-		for i := starts[bag]; i < starts[bag+1]; i++ {
+		var from, to int
+		if starts != nil {
+			from, to = starts[bag], starts[bag+1]
+		} else {
+			from, to = bag*local.Dim(1), (bag+1)*local.Dim(1)
+		}
+		for i := from; i < to; i++ {
 			if int(ids[i]) == b.s.padding {
 				continue
 			}
 			b.sizes[bag]++
 			if row := int(ids[i]) - b.lo; row >= 0 && row < b.n {
-				b.at, b.bagOf, rows = append(b.at, int64(i)), append(b.bagOf, int64(bag)), append(rows, int64(row))
+				b.at.elems[b.used], b.rows.elems[b.used], b.bag.elems[b.used] = int64(i), int64(row), int64(bag)
+				b.used++
 			}
 		}
 	}
-	dev := local.Device()
-	b.rows, b.bag = tensor.FromSlice(dev, rows, len(rows)), tensor.FromSlice(dev, b.bagOf, len(rows))
+	runtime.KeepAlive(whole)
 }
 
 // forward returns this rank's part of the bags, [count, d].
@@ -61,7 +69,7 @@ func (b *bags) forward() *tensor.Tensor {
 	if b.o.Mode == Max {
 		return pick(b.table.DType(), largest[float32], largest[float64])(b)
 	}
-	values := tensor.TakeRows(b.table, b.rows, 0) // [k, d]
+	values := tensor.TakeRows(b.table, b.tensor(b.rows), 0) // [k, d]
 	if f := b.factors(values.DType()); f != nil {
 		tensor.BinaryTo(values, tensor.OpMul, values, f)
 	}
@@ -70,41 +78,47 @@ func (b *bags) forward() *tensor.Tensor {
 
 // factors returns what the row of each used id is multiplied by, [k, 1]; nil: 1.
 func (b *bags) factors(dt tensor.DType) *tensor.Tensor {
-	k := len(b.at)
-	dev := b.table.Device()
 	switch {
 	case b.scale != nil:
 		flat := b.scale.Local().Reshape(b.scale.Local().Numel())
-		return tensor.Cast(tensor.IndexSelect(flat, 0, tensor.FromSlice(dev, b.at, k)), dt).Reshape(k, 1)
+		return tensor.Cast(tensor.IndexSelect(flat, 0, b.tensor(b.at)), dt).Reshape(b.used, 1)
 	case b.o.Mode == Mean:
-		f := make([]float64, k)
-		for i, bag := range b.bagOf {
-			f[i] = 1 / float64(b.sizes[bag])
-		}
-		return tensor.Cast(tensor.FromSlice(dev, f, k, 1), dt)
+		return pick(dt, evenShares[float32], evenShares[float64])(b)
 	}
 	return nil
 }
 
+// evenShares returns for each used id one over the size of its bag, [k, 1].
+func evenShares[T float](b *bags) *tensor.Tensor {
+	f := tensor.New(b.table.Device(), b.table.DType(), b.used, 1)
+	tensor.Edit(f, func(share []T) {
+		for i := range share {
+			share[i] = T(1 / float64(b.sizes[b.bag.elems[i]]))
+		}
+	})
+	return f
+}
+
 // pool adds up the rows [k, d] of each bag.
 func (b *bags) pool(values *tensor.Tensor) *tensor.Tensor {
-	var counts []int64 // of the bags that have a used id
-	slot := make([]int64, b.count)
-	for i := range slot {
-		slot[i] = -1
+	dev := values.Device()
+	counts, m := newList[int64](dev, b.count), 0 // of the bags that have a used id
+	slot := newList[int64](dev, b.count)
+	for i := range slot.elems {
+		slot.elems[i] = -1
 	}
-	for i, bag := range b.bagOf {
-		if i == 0 || bag != b.bagOf[i-1] {
-			slot[bag] = int64(len(counts))
-			counts = append(counts, 0)
+	bagOf := b.bag.elems[:b.used]
+	for i, bag := range bagOf {
+		if i == 0 || bag != bagOf[i-1] {
+			slot.elems[bag], counts.elems[m] = int64(m), 0
+			m++
 		}
-		counts[len(counts)-1]++
+		counts.elems[m-1]++
 	}
-	dev, k, m := values.Device(), len(b.at), len(counts)
-	segments := tensor.Uniq{Index: tensor.Arange(dev, tensor.Int64, 0, m), Count: tensor.FromSlice(dev, counts, m),
-		Slot: b.bag, Order: tensor.Arange(dev, tensor.Int32, 0, k)}
+	segments := tensor.Uniq{Index: tensor.Arange(dev, tensor.Int64, 0, m), Count: counts.tensor(dev, m),
+		Slot: b.tensor(b.bag), Order: tensor.Arange(dev, tensor.Int32, 0, b.used)}
 	sums := segments.SumRows(values).Values
-	return tensor.TakeRows(sums, tensor.FromSlice(dev, slot, b.count), 0)
+	return tensor.TakeRows(sums, slot.tensor(dev, b.count), 0)
 }
 
 // backward returns the gradients of the table and of the weights.
@@ -115,13 +129,13 @@ func (b *bags) backward(gy *dtensor.Tensor) (*dtensor.Rows, *dtensor.Tensor) {
 			want[axis] = layout.Replicate()
 		}
 	}
-	dy := gy.Redistribute(want...).Local()
+	dy := bring(gy, want).Local()
 	var values *tensor.Tensor // [k, d] the gradients of the used rows
 	var scales *dtensor.Tensor
 	if b.o.Mode == Max {
 		values = pick(dy.DType(), largestGrad[float32], largestGrad[float64])(b, dy)
 	} else {
-		values = tensor.TakeRows(dy, b.bag, 0)
+		values = tensor.TakeRows(dy, b.tensor(b.bag), 0)
 		if b.scale != nil {
 			scales = b.scaleGrad(values)
 		}
@@ -129,7 +143,7 @@ func (b *bags) backward(gy *dtensor.Tensor) (*dtensor.Rows, *dtensor.Tensor) {
 			tensor.BinaryTo(values, tensor.OpMul, values, f)
 		}
 	}
-	u := tensor.Unique(b.rows, 0, b.n)
+	u := tensor.Unique(b.tensor(b.rows), 0, b.n)
 	b.counts = nil // those of all ids, used or not
 	return b.gradient(u.SumRows(values), u.Count), scales
 }
@@ -138,10 +152,10 @@ func (b *bags) backward(gy *dtensor.Tensor) (*dtensor.Rows, *dtensor.Tensor) {
 // bags of the used ids: the products of rows and gradients. Ranks that have
 // other rows or other columns have the rest of the sum.
 func (b *bags) scaleGrad(dy *tensor.Tensor) *dtensor.Tensor {
-	dots := tensor.Sum(tensor.Mul(tensor.TakeRows(b.table, b.rows, 0), dy), []int{1}, false)
+	dots := tensor.Sum(tensor.Mul(tensor.TakeRows(b.table, b.tensor(b.rows), 0), dy), []int{1}, false)
 	local := b.scale.Local()
 	flat := tensor.Zeros(local.Device(), local.DType(), local.Numel())
-	tensor.IndexAddTo(flat, 0, tensor.FromSlice(local.Device(), b.at, len(b.at)), tensor.Cast(dots, local.DType()))
+	tensor.IndexAddTo(flat, 0, b.tensor(b.at), tensor.Cast(dots, local.DType()))
 	places := slices.Clone(b.scale.Placements())
 	for _, axis := range slices.Concat(b.masked, b.columns) {
 		places[axis] = layout.Partial(layout.Sum)

@@ -39,14 +39,14 @@ func (t *Table) LookupAs(ids *dtensor.Tensor, to ...layout.Placement) *dtensor.T
 		return t.lookUp(ids).Redistribute(to...)
 	}
 	shape := append(slices.Clone(ids.Shape()), weight.Dim(1))
-	at := ids.Redistribute(p.ids...)
+	at := bring(ids, p.ids)
 	input := t.input()
 	l := newLookup(p, s, weight, at, dtensor.Tracked(input))
 	if columns {
 		w := newWholes(l)
 		out := p.mesh.Wrap(op, w.forward(), nil, false, shape, to...)
 		return dtensor.Record(op, out, []*dtensor.Tensor{input}, func(gy *dtensor.Tensor) []dtensor.Grad {
-			return []dtensor.Grad{t.take(w.backward(gy.Redistribute(to...).Local()))}
+			return []dtensor.Grad{t.take(w.backward(bring(gy, to).Local()))}
 		})
 	}
 	d := newDirect(l, ids.Shape(), to)
@@ -55,7 +55,7 @@ func (t *Table) LookupAs(ids *dtensor.Tensor, to ...layout.Placement) *dtensor.T
 		if d.block == nil {
 			return []dtensor.Grad{t.take(d.lookup.backward(gy))}
 		}
-		return []dtensor.Grad{t.take(d.backward(gy.Redistribute(to...).Local()))}
+		return []dtensor.Grad{t.take(d.backward(bring(gy, to).Local()))}
 	})
 }
 

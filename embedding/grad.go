@@ -1,6 +1,7 @@
 package embedding
 
 import (
+	"runtime"
 	"slices"
 	"unsafe"
 
@@ -22,7 +23,7 @@ func (l *lookup) backward(gy *dtensor.Tensor) *dtensor.Rows {
 			want[axis] = layout.Replicate()
 		}
 	}
-	dy := gy.Redistribute(want...).Local()
+	dy := bring(gy, want).Local()
 	u := *l.distinct()
 	if l.stays() { // else what others expect of this rank includes the padding row
 		u = without(u, l.s.padding-l.lo)
@@ -62,7 +63,9 @@ func find(index *tensor.Tensor, row int) (at int, ok bool) {
 	if row < 0 {
 		return 0, false
 	}
-	return slices.BinarySearch(tensor.ToSlice[int64](index), int64(row))
+	at, ok = slices.BinarySearch(tensor.Read[int64](index), int64(row))
+	runtime.KeepAlive(index)
+	return at, ok
 }
 
 // without returns u without one of its ids: where it stood nothing is summed.
@@ -71,12 +74,13 @@ func without(u tensor.Uniq, row int) tensor.Uniq {
 	if !ok {
 		return u
 	}
-	counts := tensor.ToSlice[int64](u.Count)
-	before := 0
+	counts := tensor.Read[int64](u.Count)
+	before, its := 0, int(counts[k])
 	for _, c := range counts[:k] {
 		before += int(c)
 	}
-	return tensor.Uniq{Index: cut(u.Index, k, 1), Count: cut(u.Count, k, 1), Order: cut(u.Order, before, int(counts[k])), Slot: u.Slot}
+	runtime.KeepAlive(u.Count)
+	return tensor.Uniq{Index: cut(u.Index, k, 1), Count: cut(u.Count, k, 1), Order: cut(u.Order, before, its), Slot: u.Slot}
 }
 
 // dropRow returns rows without one of them.

@@ -43,30 +43,32 @@ func (t *Table) lookUp(ids *dtensor.Tensor) *dtensor.Tensor {
 	checkIDs(op, weight, ids, s)
 	p := planFor(op, weight, ids, s)
 	shape := append(append(make([]int, 0, ids.NDim()+1), ids.Shape()...), weight.Dim(1))
-	table := weight.Redistribute(p.weight...)
+	table := bring(weight, p.weight)
 	if s.renorm && table != weight {
-		refuse(op, "MaxNorm changes %s in place, but it is a sum of what the ranks hold; redistribute it to Replicate or Shard", s.table)
+		refuse(op, "MaxNorm changes %s in place, but it is a sum of what the ranks hold; redistribute it to Replicate or Shard", s.table())
 	}
-	at := ids.Redistribute(p.ids...)
+	at := bring(ids, p.ids)
 	if !p.mesh.Inside() {
 		empty := p.mesh.Wrap(op, tensor.New(p.mesh.Device(), weight.DType(), 0), nil, false, shape, p.result...)
-		return empty.Redistribute(p.final...)
+		return bring(empty, p.final)
 	}
 	input := t.input()
 	l := newLookup(p, s, table, at, dtensor.Tracked(input))
 	local := l.forward()
 	out := p.mesh.Wrap(op, local, l.mask, !l.carries, shape, p.result...)
-	out = dtensor.Record(op, out, []*dtensor.Tensor{input}, func(gy *dtensor.Tensor) []dtensor.Grad {
-		rows := l.backward(gy)
-		if table != weight { // the rows have the layout of what it was reduced to
-			return []dtensor.Grad{dtensor.Dense(rows.Dense())}
-		}
-		return []dtensor.Grad{t.take(rows)}
-	})
+	if l.tracked {
+		out = dtensor.Record(op, out, []*dtensor.Tensor{input}, func(gy *dtensor.Tensor) []dtensor.Grad {
+			rows := l.backward(gy)
+			if table != weight { // the rows have the layout of what it was reduced to
+				return []dtensor.Grad{dtensor.Dense(rows.Dense())}
+			}
+			return []dtensor.Grad{t.take(rows)}
+		})
+	}
 	if !p.premasked {
 		l.mask.Release() // out holds it
 	}
-	return out.Redistribute(p.final...)
+	return bring(out, p.final)
 }
 
 // A lookup is one call of Lookup on one rank: what its gradient needs is kept here.

@@ -33,41 +33,45 @@ type settings struct {
 	maxNorm   float64
 	normType  float64
 	frequency bool
-	table     string
+	name      string          // of the table; "": see table
+	weight    *dtensor.Tensor // the table
+}
+
+// table returns what errors call the table.
+func (s *settings) table() string {
+	if s.name == "" {
+		return fmt.Sprintf("the table %v", s.weight)
+	}
+	return fmt.Sprintf("table %q", s.name)
 }
 
 // check returns o for a lookup in weight, and throws what does not fit.
 func (o *Options) check(op string, weight *dtensor.Tensor) settings {
-	s := settings{padding: -1, normType: 2, frequency: o.ScaleGradByFreq, table: o.Table}
-	if s.table == "" {
-		s.table = fmt.Sprintf("the table %v", weight)
-	} else {
-		s.table = fmt.Sprintf("table %q", o.Table)
-	}
+	s := settings{padding: -1, normType: 2, frequency: o.ScaleGradByFreq, name: o.Table, weight: weight}
 	if weight.NDim() != 2 {
-		refuse(op, "%s has %d dimensions; a table has 2, rows and features", s.table, weight.NDim())
+		refuse(op, "%s has %d dimensions; a table has 2, rows and features", s.table(), weight.NDim())
 	}
 	if dt := weight.DType(); dt != tensor.Float32 && dt != tensor.Float64 {
-		refuse(op, "%s holds %v; use float32 or float64", s.table, dt)
+		refuse(op, "%s holds %v; use float32 or float64", s.table(), dt)
 	}
 	rows := weight.Dim(0)
 	if o.PaddingIdx != nil {
 		p := *o.PaddingIdx
 		if p < -rows || p >= rows {
-			refuse(op, "PaddingIdx is %d, out of range [%d, %d) for %s", p, -rows, rows, s.table)
+			refuse(op, "PaddingIdx is %d, out of range [%d, %d) for %s", p, -rows, rows, s.table())
 		}
 		s.padding = (p + rows) % rows
 	}
 	if o.MaxNorm != nil {
 		s.renorm, s.maxNorm = true, *o.MaxNorm
 		if !(s.maxNorm > 0) {
-			refuse(op, "MaxNorm is %v for %s; it must be positive", s.maxNorm, s.table)
+			refuse(op, "MaxNorm is %v for %s; it must be positive", s.maxNorm, s.table())
 		}
 	}
 	if o.NormType != nil {
 		s.normType = *o.NormType
 		if !(s.normType > 0) || math.IsNaN(s.normType) {
-			refuse(op, "NormType is %v for %s; it must be positive", s.normType, s.table)
+			refuse(op, "NormType is %v for %s; it must be positive", s.normType, s.table())
 		}
 	}
 	return s
@@ -76,9 +80,9 @@ func (o *Options) check(op string, weight *dtensor.Tensor) settings {
 // checkIDs throws unless ids are integers on the table's mesh.
 func checkIDs(op string, weight, ids *dtensor.Tensor, s settings) {
 	if dt := ids.DType(); dt != tensor.Int64 && dt != tensor.Int32 {
-		refuse(op, "the ids for %s are %v; use int64 or int32", s.table, ids)
+		refuse(op, "the ids for %s are %v; use int64 or int32", s.table(), ids)
 	}
 	if ids.Mesh() != weight.Mesh() {
-		refuse(op, "the ids are on mesh %v and %s on another, %v; move one of them", ids.Mesh(), s.table, weight.Mesh())
+		refuse(op, "the ids are on mesh %v and %s on another, %v; move one of them", ids.Mesh(), s.table(), weight.Mesh())
 	}
 }

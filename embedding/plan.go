@@ -32,8 +32,10 @@ type plan struct {
 func planFor(op string, weight, ids *dtensor.Tensor, s settings) *plan {
 	mesh := weight.Mesh()
 	n := len(mesh.Axes())
-	p := &plan{op: op, mesh: mesh, weight: slices.Clone(weight.Placements()), ids: slices.Clone(ids.Placements()),
-		result: make([]layout.Placement, n), final: make([]layout.Placement, n)}
+	places := make([]layout.Placement, 4*n)
+	p := &plan{op: op, mesh: mesh, weight: places[:n:n], ids: places[n : 2*n : 2*n], result: places[2*n : 3*n : 3*n], final: places[3*n:]}
+	copy(p.weight, weight.Placements())
+	copy(p.ids, ids.Placements())
 	p.premasked = fitsMask(op, weight, ids, s)
 	last := ids.NDim() // the dimension of features in the result
 	for axis, w := range p.weight {
@@ -80,6 +82,14 @@ func planFor(op string, weight, ids *dtensor.Tensor, s settings) *plan {
 	return p
 }
 
+// bring returns t in the given layout: as it is if it lies so.
+func bring(t *dtensor.Tensor, to []layout.Placement) *dtensor.Tensor {
+	if slices.Equal(t.Placements(), to) {
+		return t
+	}
+	return t.Redistribute(to...)
+}
+
 // fitsMask reports whether the ids are masked for this table: MaskP on exactly
 // the axes that shard its rows. It throws if they are masked for another.
 func fitsMask(op string, weight, ids *dtensor.Tensor, s settings) bool {
@@ -90,7 +100,7 @@ func fitsMask(op string, weight, ids *dtensor.Tensor, s settings) bool {
 		shape, dim, ok := at.Offset()
 		if ok && (dim != 0 || len(shape) == 0 || shape[0] != weight.Dim(0)) {
 			refuse(op, "the mask of the ids is for dimension %d of %v, which conflicts with %s of %d rows; pass the ids before they were masked",
-				dim, shape, s.table, weight.Dim(0))
+				dim, shape, s.table(), weight.Dim(0))
 		}
 		w := weight.Placements()[axis]
 		if ok != (w == layout.Shard(0)) {

@@ -14,8 +14,7 @@ import (
 // axes that shard both the rows and the ids; member r is rank r of their group.
 type travel struct {
 	group    *comm.Comm
-	coords   [][]int // coords[r] is member r's coordinate on the mesh
-	starts   []int   // member r has the rows starts[r] to ends[r]; both ascend
+	starts   []int // member r has the rows starts[r] to ends[r]; both ascend
 	ends     []int
 	sent     []int          // sent[r] distinct ids go to member r, in the order of uniq.Index
 	received []int          // received[r] ids come from member r
@@ -24,19 +23,26 @@ type travel struct {
 
 func newTravel(l *lookup) *travel {
 	g := l.group(l.exchange...)
-	t := &travel{group: g, sent: make([]int, g.Size()), received: make([]int, g.Size())}
-	for r := range g.Size() {
-		coord := slices.Clone(l.mesh.Coord())
-		at := r
-		for i := len(l.exchange) - 1; i >= 0; i-- {
-			size := l.mesh.Axes()[l.exchange[i]].Size
-			coord[l.exchange[i]] = at % size
-			at /= size
-		}
+	size := g.Size()
+	list := make([]int, 4*size)
+	t := &travel{group: g, starts: list[:size], ends: list[size : 2*size], sent: list[2*size : 3*size], received: list[3*size:]}
+	coord := slices.Clone(l.mesh.Coord())
+	for r := range size {
+		l.locate(coord, r)
 		start, n := l.weight.Layout().Span(coord, 0)
-		t.coords, t.starts, t.ends = append(t.coords, coord), append(t.starts, start), append(t.ends, start+n)
+		t.starts[r], t.ends[r] = start, start+n
 	}
 	return t
+}
+
+// locate enters in a coordinate of this rank where on the axes of the exchange
+// member r is.
+func (p *plan) locate(coord []int, r int) {
+	for i := len(p.exchange) - 1; i >= 0; i-- {
+		size := p.mesh.Axes()[p.exchange[i]].Size
+		coord[p.exchange[i]] = r % size
+		r /= size
+	}
 }
 
 // address finds the distinct ids of the rows that the members have, and how
@@ -44,23 +50,26 @@ func newTravel(l *lookup) *travel {
 func (t *travel) address(l *lookup) {
 	ids := l.ids
 	if len(l.masked) > 0 {
-		list := tensor.ToSlice[int64](tensor.Cast(ids, tensor.Int64))
-		for i, id := range list {
-			if r := t.owner(int(id)); r < 0 {
-				list[i] = -1
+		whole := tensor.Cast(ids, tensor.Int64)
+		near := newList[int64](ids.Device(), ids.Numel())
+		for i, id := range tensor.Read[int64](whole) {
+			if near.elems[i] = id; t.owner(int(id)) < 0 {
+				near.elems[i] = -1
 			}
 		}
-		ids = tensor.FromSlice(ids.Device(), list, ids.Shape()...)
+		runtime.KeepAlive(whole)
+		ids = near.tensor(ids.Device(), ids.Numel()).Reshape(ids.Shape()...)
 	}
 	u := tensor.Unique(ids, 0, l.weight.Dim(0))
 	l.uniq = &u
-	index := tensor.ToSlice[int64](u.Index)
+	index := tensor.Read[int64](u.Index)
 	at := 0
 	for r := range t.sent {
 		end := at + sort.Search(len(index)-at, func(i int) bool { return int(index[at+i]) >= t.ends[r] })
 		t.sent[r] = end - at
 		at = end
 	}
+	runtime.KeepAlive(u.Index)
 }
 
 // owner returns the member that has a row, -1 if none has.
