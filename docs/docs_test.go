@@ -158,7 +158,7 @@ func TestCommandsRun(t *testing.T) {
 		}
 		return strings.Split(strings.TrimSpace(string(out)), "\n")
 	}
-	run("before all", "go build -o bin/ ./cmd/gorun ./examples/01-hello")
+	run("before all", "go build -o bin/ ./cmd/gorun")
 	for _, b := range blocks(t) {
 		switch b.language {
 		case "sh":

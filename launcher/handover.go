@@ -163,6 +163,9 @@ func (h *handover) run(paths []string) (status int, err error) {
 		h.console.say("starting %s on %s with %s; %s must exist on every host%s",
 			count(h.opts.size(), "rank"), hostNames(plan.Hosts), plan.Argv[0], strings.Join(paths, " and "), h.opts.builtHere())
 	}
+	if h.opts.trace != "" {
+		_ = os.Truncate(h.opts.trace, 0) // what an earlier job has left is not this one's
+	}
 	env := plan.Env
 	if !h.remote {
 		env = append(env, sessionFolder(folder)...)
@@ -171,7 +174,9 @@ func (h *handover) run(paths []string) (status int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	return h.report(o, plan.Argv[0]), nil
+	status = h.report(o, plan.Argv[0])
+	h.reportTrace(status)
+	return status, nil
 }
 
 // builtHere says how other hosts get a program that was built from source.

@@ -45,6 +45,26 @@ func (o *options) handOverTrace() {
 	}
 }
 
+// reportTrace says what has become of the trace of ranks that another launcher has
+// started, and of which rank 0 has written it.
+func (h *handover) reportTrace(status int) {
+	path := h.opts.trace
+	if path == "" {
+		return
+	}
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && info.Size() > 0:
+		h.console.say("the trace is in %s; ui.perfetto.dev opens it", path)
+	case status != 0:
+		h.console.say("--trace: all ranks put one together when they end well; a rank R that failed may have left its own part as %s.rankR", path)
+	case h.remote:
+		h.console.say("--trace: rank 0 has written %s on its own host, if its program uses package runtime", path)
+	default:
+		h.console.say("--trace: no rank has kept one; programs that do use package runtime")
+	}
+}
+
 // openTraces makes the files in which the ranks keep their parts.
 func (a *attempt) openTraces() error {
 	if a.opts.trace == "" {

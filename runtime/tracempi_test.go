@@ -45,7 +45,10 @@ func TestTraceOverMPI(t *testing.T) {
 	eachMPI(t, func(t *testing.T, via string) {
 		path := filepath.Join(t.TempDir(), "t.json")
 		args := []string{"gorun", "--via", via, "--trace", path, "-np", "1", "rankprogram", "shapes", ":", "-np", "1"}
-		traced(t, 0, nil, append(append(args, clock...), "rankprogram", "shapes", ":", "-np", "1", "rankprogram", "shapes")...)
+		said := traced(t, 0, nil, append(append(args, clock...), "rankprogram", "shapes", ":", "-np", "1", "rankprogram", "shapes")...)
+		if want := "gorun: the trace is in " + path + "; "; !strings.Contains(said, want) {
+			t.Errorf("gorun said %q, want %q", said, want)
+		}
 		f := readTraceFile(t, path)
 
 		want := map[string]int{"step 3": 3, "AllReduce": 6, "Broadcast": 3, "Gather": 3, "Send": 1, "Recv": 1}
@@ -98,14 +101,27 @@ func TestTraceOverMPI(t *testing.T) {
 	})
 }
 
+func TestTraceOverMPIOfAnotherProgram(t *testing.T) {
+	t.Parallel()
+	eachMPI(t, func(t *testing.T, via string) {
+		path := filepath.Join(t.TempDir(), "t.json")
+		said := traced(t, 0, nil, "gorun", "--via", via, "-np", "2", "--trace", path, "sleep", "0.5")
+		if want := "gorun: --trace: no rank has kept one; "; !strings.Contains(said, want) {
+			t.Errorf("gorun said %q, want %q", said, want)
+		}
+	})
+}
+
 // TestTraceOverMPIOfAFailedJob: a rank that fails leaves its own part.
 func TestTraceOverMPIOfAFailedJob(t *testing.T) {
 	t.Parallel()
 	eachMPI(t, func(t *testing.T, via string) {
 		path := filepath.Join(t.TempDir(), "t.json")
 		said := traced(t, 1, nil, "gorun", "--via", via, "-np", "2", "--trace", path, "rankprogram", "fail")
-		if want := "rank 1 on "; !strings.Contains(said, want) {
-			t.Errorf("gorun said %q, want %q", said, want)
+		for _, want := range []string{"rank 1 on ", path + ".rankR\n"} {
+			if !strings.Contains(said, want) {
+				t.Errorf("gorun said %q, want %q", said, want)
+			}
 		}
 		if f := readTraceFile(t, path+".rank1"); len(f.ranks) != 1 {
 			t.Errorf("of a rank that failed: got %+v", f)
