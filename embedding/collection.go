@@ -1,7 +1,6 @@
 package embedding
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/gorun-spmd/gorun/dtensor"
@@ -144,15 +143,6 @@ func (c *Collection) columns(op string, j *Jagged) []int {
 }
 
 func (c *Collection) nameOf(t int) string { return c.tables[t].options.Table }
-
-// String lists the tables.
-func (c *Collection) String() string {
-	s := fmt.Sprintf("%d tables on %v", len(c.tables), c.mesh)
-	for _, t := range c.tables {
-		s += "\n" + t.String()
-	}
-	return s
-}
 
 // local returns this rank's part of table t.
 func (c *Collection) local(t int) *tensor.Tensor { return c.tables[t].weight.Local() }

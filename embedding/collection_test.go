@@ -280,6 +280,32 @@ func TestCollectionRefusals(t *testing.T) {
 	})
 }
 
+// TestJagged asks each rank for its own samples, and one outside the mesh for none.
+func TestJagged(t *testing.T) {
+	commtest.Run(t, 3, func(ctx context.Context, world *comm.Comm) error {
+		m, err := dtensor.NewMeshOf(world, []int{0, 1}, dtensor.Axis{Name: "a", Size: 2})
+		if err != nil {
+			return err
+		}
+		// Of three samples rank 0 has two.
+		lengths, ids := [][]int{{2, 1, 1, 3}, {0, 1}, nil}[world.Rank()], [][]int64{{4, 9, 1, 7, 7, 2, 5}, {8}, nil}[world.Rank()]
+		j, err := embedding.NewJagged(m, []string{"user", "item"}, 3, lengths, ids, nil, shard0)
+		if err != nil {
+			return err
+		}
+		users, ok := j.Lengths("user")
+		items, found := j.Lengths("item")
+		if _, other := j.Lengths("shop"); !ok || !found || other {
+			return fmt.Errorf("user found: %v, item: %v, shop: %v", ok, found, other)
+		}
+		got := fmt.Sprint(j.Features(), j.Samples(), users, items)
+		if want := []string{"[user item] 3 [2 1] [1 3]", "[user item] 3 [0] [1]", "[user item] 3 [] []"}[world.Rank()]; got != want {
+			return fmt.Errorf("got %s, want %s", got, want)
+		}
+		return nil
+	})
+}
+
 // TestCollectionOutside holds that ranks outside the mesh may call everything.
 func TestCollectionOutside(t *testing.T) {
 	commtest.Run(t, 3, func(ctx context.Context, world *comm.Comm) error {

@@ -93,8 +93,9 @@ func (j *Jagged) Features() []string { return j.features }
 // Samples returns the number of global samples.
 func (j *Jagged) Samples() int { return j.batch.Dim(0) }
 
-// Lengths returns how many ids each of this rank's samples has for a feature; do
-// not modify it. ok is false if there is no such feature.
+// Lengths returns how many ids each of this rank's samples has for a feature, nil
+// on a rank outside the mesh; do not modify it. ok is false if there is no such
+// feature.
 func (j *Jagged) Lengths(feature string) (lengths []int, ok bool) {
 	f := slices.Index(j.features, feature)
 	if f < 0 {
@@ -121,9 +122,4 @@ func (j *Jagged) weightsOf(f int) *tensor.Tensor {
 		return nil
 	}
 	return tensor.Narrow(j.weights, 0, j.starts[f], j.starts[f+1]-j.starts[f])
-}
-
-// String describes the batch.
-func (j *Jagged) String() string {
-	return fmt.Sprintf("%d features of %v samples", len(j.features), j.batch)
 }

@@ -14,28 +14,22 @@ import (
 // A tally is how often an operator and its gradient communicate, by cause.
 type tally map[string]int
 
-// tallyOf counts the collectives of an operator. It returns an error if one of
-// them, on this rank, takes more than so many bytes.
-func tallyOf(events []comm.Event, op string, most int) (tally, error) {
-	t := tally{}
+// check compares the collectives of an operator with t. It returns an error, too,
+// if one of them takes more than so many bytes on this rank.
+func (t tally) check(events []comm.Event, op string, most int) error {
+	got := tally{}
 	for _, e := range events {
 		if cause, ok := strings.CutPrefix(e.Cause, op+": "); ok {
-			t[cause]++
+			got[cause]++
 			if e.Bytes > most {
-				return nil, fmt.Errorf("%d bytes of %s, want at most %d", e.Bytes, cause, most)
+				return fmt.Errorf("%d bytes of %s, want at most %d", e.Bytes, cause, most)
 			}
 		}
 	}
-	return t, nil
-}
-
-// check compares the collectives of an operator with t.
-func (t tally) check(events []comm.Event, op string, most int) error {
-	got, err := tallyOf(events, op, most)
-	if err == nil && !maps.Equal(got, t) {
-		err = fmt.Errorf("communicates %v, want %v", got, t)
+	if !maps.Equal(got, t) {
+		return fmt.Errorf("communicates %v, want %v", got, t)
 	}
-	return err
+	return nil
 }
 
 // add counts the causes once more if they apply.
