@@ -176,6 +176,14 @@ func gathers(ctx context.Context, world *comm.Comm, a *aware, direct bool) error
 	if (*a.handed == 1) != direct || (f.copied.Load() == 0) != direct {
 		return fmt.Errorf("%d calls were handed over and %d copies made, direct: %v", *a.handed, f.copied.Load(), direct)
 	}
+	sent := f.memory[200:203]
+	f.queued = append(f.queued, func() { sent[1] = float32(me + 1) })
+	if err := comm.Broadcast(ctx, world, sent, 1); err != nil {
+		return err
+	}
+	if sent[1] != 2 {
+		return fmt.Errorf("rank 1 sent %v before what was queued had been done", sent[1])
+	}
 	if err := comm.AllReduce(ctx, world, src, comm.Sum); err != nil { // always by way of the host
 		return err
 	}

@@ -59,8 +59,8 @@ func TestChoiceOfDevice(t *testing.T) {
 }
 
 // TestGPUsThroughMPI hands addresses of a fake GPU, which the process can touch, to
-// real MPI libraries that are said to be CUDA-aware, and none to ones that say what
-// they are.
+// real MPI libraries that are said to be CUDA-aware, and none to ones that are said
+// not to be.
 func TestGPUsThroughMPI(t *testing.T) {
 	bin := build(t)
 	env := append(os.Environ(), "GORUN_CUDA_LIB="+cudatest.Library(t), "GORUN_CUBLAS_LIB=none")
@@ -77,7 +77,7 @@ func TestGPUsThroughMPI(t *testing.T) {
 		}{
 			{[]string{"GORUN_FAKE_REACHABLE=1", "GORUN_MPI_CUDA=1"}, "2", []string{"redistribute", "embedding"}, "collectives hand addresses of GPUs to MPI"},
 			{[]string{"GORUN_FAKE_REACHABLE=1", "GORUN_MPI_CUDA=1"}, "5", []string{"redistribute"}, "collectives hand addresses of GPUs to MPI"},
-			{nil, "2", []string{"redistribute"}, "is not CUDA-aware"},
+			{[]string{"GORUN_MPI_CUDA=0"}, "2", []string{"redistribute"}, `"reason":"rank 0: GORUN_MPI_CUDA is 0"`},
 		} {
 			args := slices.Concat(launcher[1:], []string{c.ranks, filepath.Join(bin, "conformance"), "-resize", "-device", "cuda"})
 			for _, name := range c.cases {
