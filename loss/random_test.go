@@ -60,6 +60,12 @@ func TestRandomCrossEntropies(t *testing.T) {
 			if err := q.check(ctx, m, logits, targets, weight); err != nil {
 				return fmt.Errorf("case %d: mesh %v, logits %v, targets %v, weight %v, %+v: %w", i, mesh, logits, targets, weight, q, err)
 			}
+			if q.probs != nil || q.smoothing != 0 || q.z != 0 {
+				return nil
+			}
+			if err := q.checkNLL(ctx, m, logits, targets, weight); err != nil {
+				return fmt.Errorf("case %d: NLLLoss: mesh %v, logits %v, targets %v, weight %v, %+v: %w", i, mesh, logits, targets, weight, q, err)
+			}
 			return nil
 		})
 	})
