@@ -145,7 +145,7 @@ func (m *Mesh) compile(ls *layout.Step, size int, cause string) step {
 		s.sendCounts, s.recvCounts = ls.SendCounts(nil, m.coord), ls.RecvCounts(nil, m.coord)
 		src, dst := func(t *layout.Transfer) []int { return t.Src }, func(t *layout.Transfer) []int { return t.Dst }
 		s.sendInPlace, s.recvInPlace = inPlace(s.send, s.from.local, src), inPlace(s.recv, s.to.local, dst)
-		s.sendRows, s.recvRows = columns(s.send, s.from.local, src, size), columns(s.recv, s.to.local, dst, size)
+		s.sendRows, s.recvRows = columns(s.send, s.from.local, src, minRun/size), columns(s.recv, s.to.local, dst, minRun/size)
 	}
 	return s
 }
@@ -174,13 +174,13 @@ func inPlace(boxes []layout.Transfer, shape []int, start func(*layout.Transfer) 
 }
 
 // minRun is from how many bytes of a row on a part is read and written where it lies,
-// rather than packed: shorter copies cost more than they save.
+// rather than packed: shorter runs cost more than they save.
 const minRun = 256
 
 // columns returns of how many rows a row-major array of the given shape is seen to be
 // if the boxes are blocks of its columns, in order, which leave none out; 0 if they
-// are not, or have rows so short that packing is better.
-func columns(boxes []layout.Transfer, shape []int, start func(*layout.Transfer) []int, size int) int {
+// are not, or have fewer than least columns.
+func columns(boxes []layout.Transfer, shape []int, start func(*layout.Transfer) []int, least int) int {
 	split := 0 // the dimension that is divided
 	for split < len(shape) && len(boxes) > 0 && boxes[0].Size[split] == shape[split] {
 		split++
@@ -197,7 +197,7 @@ func columns(boxes []layout.Transfer, shape []int, start func(*layout.Transfer) 
 				return 0
 			}
 		}
-		if start(b)[split] != next || b.Size[split]*below*size < minRun {
+		if start(b)[split] != next || b.Size[split]*below < least {
 			return 0
 		}
 		next += b.Size[split]

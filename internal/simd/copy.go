@@ -42,16 +42,13 @@ func bytes[T Elem](s []T) []byte {
 // copy is for slices larger than the caches: it asks for what it needs next, which
 // copy does not.
 func (l Level) copy(dst, src []byte, kernel func(wide bool, dst, src *byte, n int)) {
-	const line, block = 64, 4 * chunk
-	from := int(-uintptr(unsafe.Pointer(unsafe.SliceData(dst))) % line) // the stores are of whole, aligned cache lines
-	if l == Scalar || len(dst) < from+line {
-		copy(dst, src)
-		return
+	const block = 4 * chunk
+	whole := len(dst) &^ 63 // a multiple of the kernels' vectors
+	if l == Scalar {
+		whole = 0
 	}
-	copy(dst[:from], src)
-	to := from + (len(dst)-from)&^(line-1)
-	for i := from; i < to; i += block {
-		kernel(l.wide(), &dst[i], &src[i], min(block, to-i)/4)
+	for i := 0; i < whole; i += block {
+		kernel(l.wide(), &dst[i], &src[i], min(block, whole-i)/4)
 	}
-	copy(dst[to:], src[to:])
+	copy(dst[whole:], src[whole:])
 }

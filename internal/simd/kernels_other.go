@@ -129,7 +129,9 @@ func normalizeGradSumsVec(wide bool, dweight *float32, dbias *float32, x *float3
 	panic(noKernel)
 }
 
-func copyRowsVec(dst *byte, dstStep int, src *byte, srcStep, n, rows int) { panic(noKernel) }
+func copyRowsVec(dst *byte, dstStep, dstAhead int, src *byte, srcStep, srcAhead, n, rows int) {
+	panic(noKernel)
+}
 
 func transpose32Vec(dst *byte, dstStep int, src *byte, srcStep, rows, cols int) { panic(noKernel) }
 

@@ -31,6 +31,9 @@ func checkRows(op, name string, length, step, rows, n int) {
 	}
 }
 
+// soon is how many bytes before they are needed rows are asked for.
+const soon = 2 << 10
+
 // copyRows is CopyRows in bytes.
 func (l Level) copyRows(dst []byte, dstStep int, src []byte, srcStep, rows, n int) {
 	const long = 1 << 10 // a call a row costs little then
@@ -40,9 +43,9 @@ func (l Level) copyRows(dst []byte, dstStep int, src []byte, srcStep, rows, n in
 		}
 		return
 	}
-	each := callBytes / n
+	each, ahead := callBytes/n, max(1, soon/n)
 	for i := 0; i < rows; i += each {
-		copyRowsVec(&dst[i*dstStep], dstStep, &src[i*srcStep], srcStep, n, min(each, rows-i))
+		copyRowsVec(&dst[i*dstStep], dstStep, ahead*dstStep, &src[i*srcStep], srcStep, ahead*srcStep, n, min(each, rows-i))
 	}
 }
 

@@ -4,15 +4,17 @@
 
 #include "textflag.h"
 
-// func copyRowsVec(dst *byte, dstStep int, src *byte, srcStep int, n int, rows int)
+// func copyRowsVec(dst *byte, dstStep int, dstAhead int, src *byte, srcStep int, srcAhead int, n int, rows int)
 // Requires: AVX, AVX512BW, AVX512F, BMI2, MMX+
-TEXT ·copyRowsVec(SB), NOSPLIT, $0-48
+TEXT ·copyRowsVec(SB), NOSPLIT, $0-64
 	MOVQ  dst+0(FP), DI
 	MOVQ  dstStep+8(FP), R8
-	MOVQ  src+16(FP), SI
-	MOVQ  srcStep+24(FP), R9
-	MOVQ  n+32(FP), DX
-	MOVQ  rows+40(FP), CX
+	MOVQ  dstAhead+16(FP), R10
+	MOVQ  src+24(FP), SI
+	MOVQ  srcStep+32(FP), R9
+	MOVQ  srcAhead+40(FP), R11
+	MOVQ  n+48(FP), DX
+	MOVQ  rows+56(FP), CX
 	MOVQ  DX, BX
 	ANDQ  $0x3f, BX
 	MOVQ  $-1, R13
@@ -22,13 +24,13 @@ TEXT ·copyRowsVec(SB), NOSPLIT, $0-48
 	JE    short
 
 row:
-	LEAQ (SI)(R9*1), R11
-	LEAQ (DI)(R8*1), R10
+	LEAQ (SI)(R11*1), R14
+	LEAQ (DI)(R10*1), R12
 	XORQ AX, AX
 
 vector:
-	PREFETCHT0 (R11)(AX*1)
-	PREFETCHT0 (R10)(AX*1)
+	PREFETCHT0 (R14)(AX*1)
+	PREFETCHT0 (R12)(AX*1)
 	VMOVDQU64  (SI)(AX*1), Z0
 	VMOVDQU64  Z0, (DI)(AX*1)
 	ADDQ       $0x40, AX
@@ -48,6 +50,8 @@ next:
 	RET
 
 short:
+	PREFETCHT0 (SI)(R11*1)
+	PREFETCHT0 (DI)(R10*1)
 	VMOVDQU8.Z (SI), K1, Z0
 	VMOVDQU8   Z0, K1, (DI)
 	ADDQ       R9, SI

@@ -28,7 +28,7 @@ var rowKernels = []struct {
 }
 
 const (
-	copyRowsSignature  = "func(dst *byte, dstStep int, src *byte, srcStep, n, rows int)"
+	copyRowsSignature  = "func(dst *byte, dstStep, dstAhead int, src *byte, srcStep, srcAhead, n, rows int)"
 	transposeSignature = "func(dst *byte, dstStep int, src *byte, srcStep, rows, cols int)"
 )
 
@@ -41,28 +41,28 @@ func rowFunction(c *build.Context, name, signature, doc string) {
 	c.Pragma("noescape")
 }
 
-// copyRows moves rows of any length, their last part under a mask. It asks for each
-// part of the next row while it moves that of this one: the processor does not see
-// where a row goes on.
+// copyRows moves rows of any length, their last part under a mask. With each part of a
+// row it asks for that of a later one, dstAhead and srcAhead bytes on: the processor
+// does not see where rows begin.
 func copyRows(c *build.Context, name string) {
 	rowFunction(c, name, copyRowsSignature, "copies rows > 0 rows of n > 0 bytes.")
 	dst, dstStep, src, srcStep, n, rows := reg.RDI, reg.R8, reg.RSI, reg.R9, reg.RDX, reg.RCX
 	tail, at := reg.RBX, reg.RAX
-	load(c, "dst", dst, "dstStep", dstStep, "src", src, "srcStep", srcStep, "n", n, "rows", rows)
+	dstAhead, srcAhead, laterDst, laterSrc := reg.R10, reg.R11, reg.R12, reg.R14
+	load(c, "dst", dst, "dstStep", dstStep, "dstAhead", dstAhead, "src", src, "srcStep", srcStep, "srcAhead", srcAhead, "n", n, "rows", rows)
 	c.MOVQ(n, tail)
 	c.ANDQ(operand.Imm(63), tail)
 	byteMask(c, tail, reg.K1)
 	c.SUBQ(tail, n) // whole vectors
 	c.JE(operand.LabelRef("short"))
 
-	nextDst, nextSrc := reg.R10, reg.R11
 	c.Label("row")
-	c.LEAQ(operand.Mem{Base: src, Index: srcStep, Scale: 1}, nextSrc)
-	c.LEAQ(operand.Mem{Base: dst, Index: dstStep, Scale: 1}, nextDst)
+	c.LEAQ(operand.Mem{Base: src, Index: srcAhead, Scale: 1}, laterSrc)
+	c.LEAQ(operand.Mem{Base: dst, Index: dstAhead, Scale: 1}, laterDst)
 	c.XORQ(at, at)
 	c.Label("vector")
-	c.PREFETCHT0(operand.Mem{Base: nextSrc, Index: at, Scale: 1})
-	c.PREFETCHT0(operand.Mem{Base: nextDst, Index: at, Scale: 1})
+	c.PREFETCHT0(operand.Mem{Base: laterSrc, Index: at, Scale: 1})
+	c.PREFETCHT0(operand.Mem{Base: laterDst, Index: at, Scale: 1})
 	c.VMOVDQU64(operand.Mem{Base: src, Index: at, Scale: 1}, reg.Z0)
 	c.VMOVDQU64(reg.Z0, operand.Mem{Base: dst, Index: at, Scale: 1})
 	c.ADDQ(operand.Imm(64), at)
@@ -81,6 +81,8 @@ func copyRows(c *build.Context, name string) {
 	c.RET()
 
 	c.Label("short")
+	c.PREFETCHT0(operand.Mem{Base: src, Index: srcAhead, Scale: 1})
+	c.PREFETCHT0(operand.Mem{Base: dst, Index: dstAhead, Scale: 1})
 	c.VMOVDQU8_Z(operand.Mem{Base: src}, reg.K1, reg.Z0)
 	c.VMOVDQU8(reg.Z0, reg.K1, operand.Mem{Base: dst})
 	c.ADDQ(srcStep, src)
