@@ -32,7 +32,7 @@ On a terminal the picture is drawn anew each second; keys:
   -once     print it once; so too if standard output is no terminal
 `
 
-// topInterval is the time between two pictures, and between the two looks of -once.
+// topInterval is the time between two pictures.
 const topInterval = time.Second
 
 // top is the command gorun top.
@@ -52,9 +52,7 @@ func top(args []string, stdin, stdout *os.File, stderr io.Writer) int {
 	}
 	defer j.detach()
 	if *once || !isTerminal(stdout) {
-		j.view()
-		time.Sleep(topInterval / 4)
-		fmt.Fprintln(stdout, strings.Join(append([]string{j.title()}, topTable(j.view())...), "\n"))
+		fmt.Fprintln(stdout, strings.Join(append([]string{j.title()}, topTable(j.firstView())...), "\n"))
 		return 0
 	}
 	return (&topScreen{job: j, out: stdout, keys: stdin, order: 'r'}).run()
@@ -71,7 +69,7 @@ func choose(name string, running []int) (*runningJob, error) {
 	}
 	switch len(running) {
 	case 0:
-		return nil, errors.New("no job of yours runs on this machine")
+		return nil, errors.New("no job of yours runs on this machine whose ranks gorun has started itself")
 	case 1:
 		return newJob(running[0]), nil
 	}
@@ -85,6 +83,13 @@ func choose(name string, running []int) (*runningJob, error) {
 
 func newJob(launcher int) *runningJob {
 	return &runningJob{launcher: launcher, command: commandLine(launcher)}
+}
+
+// firstView looks twice, as what a rank does in a second takes two looks.
+func (j *runningJob) firstView() []rankView {
+	j.view()
+	time.Sleep(topInterval / 4)
+	return j.view()
 }
 
 // title is the line above the table.
@@ -124,7 +129,7 @@ func (s *topScreen) run() int {
 	defer func() { fmt.Fprint(s.out, leaveScreen+farewell) }()
 	tick := time.NewTicker(topInterval)
 	defer tick.Stop()
-	views := s.job.view()
+	views := s.job.firstView()
 	for {
 		s.draw(views)
 		select {

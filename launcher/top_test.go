@@ -56,7 +56,7 @@ func TestChoose(t *testing.T) {
 	}{
 		{"", []int{own}, own, ""},
 		{"77", nil, 77, ""},
-		{"", nil, 0, "no job of yours runs on this machine"},
+		{"", nil, 0, "no job of yours runs on this machine whose ranks gorun has started itself"},
 		{"", []int{own, 1}, 0, fmt.Sprintf("several jobs run; name one:\n  %d  ", own)},
 		{"x", []int{own}, 0, `"x" is not the process id of a gorun`},
 		{"-1", nil, 0, "is not"},
