@@ -35,7 +35,7 @@ func someRows(rng *rand.Rand) int {
 // go test -run RandomLookups -cases 10000 -seed 2.
 func TestRandomLookups(t *testing.T) {
 	meshtest.Random(t, func(rng *rand.Rand, i int) {
-		mesh := meshes[rng.IntN(len(meshes))]
+		mesh := meshtest.SomeMesh(rng)
 		s := size{someRows(rng), 1 + rng.IntN(6), []int{rng.IntN(9)}}
 		if rng.IntN(2) == 0 {
 			s.ids = append(s.ids, 1+rng.IntN(4))
@@ -65,7 +65,7 @@ func TestRandomLookups(t *testing.T) {
 func TestRandomBags(t *testing.T) {
 	some := []float64{math.Inf(-1), -1, 0, 1, math.Inf(1), math.NaN()}
 	meshtest.Random(t, func(rng *rand.Rand, i int) {
-		mesh, rows, width, bags := meshes[rng.IntN(len(meshes))], someRows(rng), 1+rng.IntN(5), rng.IntN(8)
+		mesh, rows, width, bags := meshtest.SomeMesh(rng), someRows(rng), 1+rng.IntN(5), rng.IntN(8)
 		p := &pooled{rows: rows, width: width, table: meshtest.Numbers(rows*width, float64(i), 1), starts: []int{0}, padding: -1, length: -1,
 			mode: embedding.Mode(rng.IntN(3))}
 		if rng.IntN(2) == 0 {
@@ -122,9 +122,9 @@ func TestRandomBags(t *testing.T) {
 	})
 }
 
-// someLayout returns a layout of a table on a mesh with the axes a and b, or a.
+// someLayout returns a random layout of a table on a mesh.
 func someLayout(rng *rand.Rand, mesh []int, rows int) embedding.Layout {
-	axes := []string{"a", "b"}[:len(mesh)]
+	axes := []string{"a", "b", "c"}[:len(mesh)]
 	at := rng.IntN(len(mesh))
 	axis, ranks := axes[at], rng.Perm(mesh[at])[:1+rng.IntN(mesh[at])]
 	switch rng.IntN(8) {
@@ -147,8 +147,8 @@ func someLayout(rng *rand.Rand, mesh []int, rows int) embedding.Layout {
 		}
 		return embedding.RowWiseSizes(axis, sizes...)
 	}
-	if len(axes) == 2 {
-		return embedding.Grid(axes[at], axes[1-at])
+	if len(axes) > 1 {
+		return embedding.Grid(axis, axes[(at+1)%len(axes)])
 	}
 	return embedding.TableWise(axis, ranks[0])
 }
@@ -157,7 +157,7 @@ func someLayout(rng *rand.Rand, mesh []int, rows int) embedding.Layout {
 // layout, which share features between them, and batches of any samples.
 func TestRandomCollections(t *testing.T) {
 	meshtest.Random(t, func(rng *rand.Rand, i int) {
-		mesh := meshes[rng.IntN(len(meshes))]
+		mesh := meshtest.SomeMesh(rng)
 		b := &batch{weighted: rng.IntN(3) == 0}
 		sh, samples := &shelf{}, rng.IntN(8)
 		feature := func(name string, rows int) {

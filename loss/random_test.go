@@ -48,7 +48,7 @@ func someQuestion(rng *rand.Rand, i int) *question {
 // go test -run RandomCross -cases 10000 -seed 2.
 func TestRandomCrossEntropies(t *testing.T) {
 	meshtest.Random(t, func(rng *rand.Rand, i int) {
-		mesh, q := meshes[rng.IntN(len(meshes))], someQuestion(rng, i)
+		mesh, q := meshtest.SomeMesh(rng), someQuestion(rng, i)
 		if rng.IntN(4) == 0 {
 			for _, v := range meshtest.Numbers(q.n*q.c, float64(i+2), 1) {
 				q.probs = append(q.probs, v*v)
@@ -75,7 +75,7 @@ func TestRandomCrossEntropies(t *testing.T) {
 // product, of hidden [N, H] and [B, T, H].
 func TestRandomLinearCrossEntropies(t *testing.T) {
 	meshtest.Random(t, func(rng *rand.Rand, i int) {
-		mesh, q, width := meshes[rng.IntN(len(meshes))], someQuestion(rng, i), 1+rng.IntN(6)
+		mesh, q, width := meshtest.SomeMesh(rng), someQuestion(rng, i), 1+rng.IntN(6)
 		shape := []int{q.n}
 		if rng.IntN(2) == 0 && q.n%2 == 0 {
 			shape = []int{2, q.n / 2}
@@ -99,7 +99,7 @@ func TestRandomLinearCrossEntropies(t *testing.T) {
 func TestRandomRankings(t *testing.T) {
 	some := []float64{math.Inf(-1), -1, 0, 1, math.Inf(1), math.NaN()}
 	meshtest.Random(t, func(rng *rand.Rand, i int) {
-		mesh, n, c := meshes[rng.IntN(len(meshes))], rng.IntN(7), 1+rng.IntN(15)
+		mesh, n, c := meshtest.SomeMesh(rng), rng.IntN(7), 1+rng.IntN(15)
 		flat := rng.IntN(5) == 0
 		shape := []int{n, c}
 		if flat {

@@ -89,6 +89,12 @@ func Combinations[P any](axes int, options ...P) [][]P {
 	return all
 }
 
+// SomeMesh returns the shape of a random mesh of at most 6 ranks.
+func SomeMesh(rng *rand.Rand) []int {
+	shapes := [][]int{{1}, {2}, {3}, {4}, {2, 2}, {1, 3}, {2, 1}, {3, 2}, {2, 1, 2}}
+	return shapes[rng.IntN(len(shapes))]
+}
+
 // SomeShard returns Replicate or a sharding of one of the dimensions of shape over
 // ranks, in chunks or with uneven in random sizes, of which some may be 0.
 func SomeShard(rng *rand.Rand, ranks int, uneven bool, shape ...int) layout.Placement {
