@@ -22,7 +22,7 @@ type chooser struct {
 	mu sync.Mutex
 
 	dev   tensor.Device
-	trial *tensor.Tensor // memory of the device that an MPI library was tried with
+	trial *tensor.Tensor // memory of the device that an MPI library was tried with, and may still use if it failed
 }
 
 // UseDevice says where this rank's tensors live: "cpu"; "cuda" for the GPU whose
@@ -82,10 +82,14 @@ func (r *rank) tryDirect(ctx context.Context, dev tensor.Device, failed error) e
 		r.device.trial = tensor.New(dev, tensor.Uint8, bytes).Persist()
 		return r.device.trial.Ptr(), nil
 	})
-	if err == nil {
-		r.sayTransport(dev, reason)
+	if err != nil {
+		return err
 	}
-	return err
+	if reason == "" {
+		r.device.trial.Free()
+	}
+	r.sayTransport(dev, reason)
+	return nil
 }
 
 // sayTransport logs, once in the job, how collectives move what lies on GPUs; reason
