@@ -124,3 +124,38 @@ func allocations(ctx context.Context, m *dtensor.Mesh, f func() error) (times fl
 	}
 	return times, bytes, nil
 }
+
+// TestCollectionAllocations: what a step of a collection allocates on Go's heap does
+// not grow with the ids of a sample.
+func TestCollectionAllocations(t *testing.T) {
+	const samples, rows = 8, 64
+	for _, mode := range []embedding.Mode{embedding.Sum, embedding.Mean} {
+		for _, l := range []embedding.Layout{embedding.RowWise("a"), embedding.ColumnWise("a"), embedding.Replicated()} {
+			meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+				c := embedding.NewCollection(m, embedding.CollectionTable{Features: []string{"f"}, Mode: mode,
+					Config: embedding.Config{Name: "t", Rows: rows, Dim: 8, Layout: l, PaddingIdx: new(3)}})
+				var heap [2]int
+				for i, n := range []int{8, 256} {
+					b := &batch{features: []string{"f"}, lists: [][][]int64{nil}}
+					for s := range samples {
+						b.lists[0] = append(b.lists[0], someIDs(n, rows, s))
+					}
+					j, err := b.place(m, shard0)
+					if err != nil {
+						return err
+					}
+					if _, heap[i], err = allocations(ctx, m, func() error {
+						_, _, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor { return c.Bags(j).Values().Sum(nil, false) }, c.Params()...)
+						return err
+					}); err != nil {
+						return err
+					}
+				}
+				if heap[1]-heap[0] > 1<<12 {
+					return fmt.Errorf("%v of bags, %v: a step allocates %d bytes for lists of 8 ids and %d for 256", mode, l, heap[0], heap[1])
+				}
+				return nil
+			})
+		}
+	}
+}

@@ -1,6 +1,8 @@
 package embedding
 
 import (
+	"runtime"
+
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/tensor"
 )
@@ -28,8 +30,8 @@ func (p *Pooled) Feature(name string) *dtensor.Tensor {
 // Bags looks up the lists of ids of all features and makes one row of each list:
 // the sum of its rows, times the batch's weights if it has any, their mean or
 // their maximum. A list that is empty gives zeros; ids that are a table's
-// PaddingIdx are left out, as in Bag. The weights get no gradient. Features that no table has are not
-// looked at.
+// PaddingIdx are left out, as in Bag. The weights get no gradient. Features that no
+// table has are not looked at.
 //
 // Bags throws an *Error for a batch that lacks a feature, and an *IDError, on
 // every rank, for an id that its table has not.
@@ -90,8 +92,8 @@ func (v *visit) grads(of func(t, i, f int) *tensor.Tensor) []dtensor.Grad {
 type poolings struct {
 	slots  *tensor.Tensor // [n]: which of the distinct rows each id is, -1: none
 	bag    *tensor.Tensor // [n]: the sample of each id
-	counts []int64        // of the ids of samples that have some
-	slot   []int64        // by sample: its place in counts, -1: none
+	counts *tensor.Tensor // [m]: the ids of the samples that have some
+	slot   *tensor.Tensor // by sample: its place in counts, -1: none
 	scale  *tensor.Tensor // [n, 1] factors of the rows; nil: ones
 	single bool           // each sample has one id
 	most   bool           // their maximum, not their sum
@@ -103,52 +105,67 @@ func (v *visit) poolings(t, i, f int) *poolings {
 	n := v.j.idsOf(v.at[f]).Numel()
 	dev := v.c.mesh.Device()
 	p := &poolings{slots: tensor.Narrow(v.uniq[t].Slot, 0, v.first[t][i], n), single: true, most: v.c.modes[t] == Max}
-	padded := v.withoutPadding(t, p)
-	bag, means := make([]int64, 0, n), make([]float32, 0, n)
+	v.dropPadding(t, p)
+	bag, counts, slot := newList[int64](dev, n), newList[int64](dev, len(lengths)), newList[int64](dev, len(lengths))
+	at, m := 0, 0
 	for s, k := range lengths {
 		p.single = p.single && k == 1
-		used := 0
-		for range k {
-			if padded == nil || !padded[len(bag)] {
-				used++
-			}
-			bag = append(bag, int64(s))
+		if slot.elems[s] = -1; k > 0 {
+			slot.elems[s], counts.elems[m] = int64(m), int64(k)
+			m++
 		}
 		for range k {
-			means = append(means, 1/float32(max(used, 1)))
-		}
-		if k > 0 {
-			p.slot = append(p.slot, int64(len(p.counts)))
-			p.counts = append(p.counts, int64(k))
-		} else {
-			p.slot = append(p.slot, -1)
+			bag.elems[at] = int64(s)
+			at++
 		}
 	}
-	p.bag = tensor.FromSlice(dev, bag, n)
+	p.bag, p.counts, p.slot = bag.tensor(dev, n), counts.tensor(dev, m), slot.tensor(dev, len(lengths))
 	switch w := v.j.weightsOf(v.at[f]); {
 	case w != nil:
 		p.scale = w.Reshape(n, 1)
 	case v.c.modes[t] == Mean && !p.single:
-		p.scale = tensor.FromSlice(dev, means, n, 1)
+		p.scale = p.means(lengths)
 	}
 	return p
 }
 
-// withoutPadding makes the slots of padding ids -1 and says where these are; nil: nowhere.
-func (v *visit) withoutPadding(t int, p *poolings) []bool {
+// means returns for each id one over how many of its sample are no padding, [n, 1].
+func (p *poolings) means(lengths []int) *tensor.Tensor {
+	scale := tensor.New(p.slots.Device(), tensor.Float32, p.slots.Numel(), 1)
+	slots := tensor.Read[int32](p.slots)
+	tensor.Edit(scale, func(share []float32) {
+		at := 0
+		for _, k := range lengths {
+			used := 0
+			for _, slot := range slots[at : at+k] {
+				if slot >= 0 {
+					used++
+				}
+			}
+			for i := range k {
+				share[at+i] = 1 / float32(max(used, 1))
+			}
+			at += k
+		}
+	})
+	runtime.KeepAlive(p.slots)
+	return scale
+}
+
+// dropPadding makes the slots of padding ids -1.
+func (v *visit) dropPadding(t int, p *poolings) {
 	k, ok := find(v.uniq[t].Index, v.c.settings[t].padding)
 	if !ok {
-		return nil
+		return
 	}
-	slots := tensor.ToSlice[int32](p.slots)
-	padded := make([]bool, len(slots))
-	for i, s := range slots {
-		if int(s) == k {
-			padded[i], slots[i] = true, -1
+	p.slots = tensor.Clone(p.slots)
+	tensor.Edit(p.slots, func(slots []int32) {
+		for i, s := range slots {
+			if int(s) == k {
+				slots[i] = -1
+			}
 		}
-	}
-	p.slots = tensor.FromSlice(p.slots.Device(), slots, len(slots))
-	return padded
+	})
 }
 
 // sum returns the rows of the samples, [b, D], from the distinct rows [U, D].
@@ -163,10 +180,10 @@ func (p *poolings) sum(rows *tensor.Tensor) *tensor.Tensor {
 	if p.single {
 		return values
 	}
-	dev, m := values.Device(), len(p.counts)
-	segments := tensor.Uniq{Index: tensor.Arange(dev, tensor.Int64, 0, m), Count: tensor.FromSlice(dev, p.counts, m),
+	dev := values.Device()
+	segments := tensor.Uniq{Index: tensor.Arange(dev, tensor.Int64, 0, p.counts.Numel()), Count: p.counts,
 		Slot: p.bag, Order: tensor.Arange(dev, tensor.Int32, 0, p.bag.Numel())}
-	return tensor.TakeRows(segments.SumRows(values).Values, tensor.FromSlice(dev, p.slot, len(p.slot)), 0)
+	return tensor.TakeRows(segments.SumRows(values).Values, p.slot, 0)
 }
 
 // grad returns the gradients of the rows of the ids, [n, D], from those of the
@@ -189,13 +206,13 @@ func (p *poolings) grad(dy *tensor.Tensor) *tensor.Tensor {
 // largest returns the maxima of the samples, [b, D], from the distinct rows
 // [U, D]: of equal ones the first, and NaN before all numbers.
 func (p *poolings) largest(rows *tensor.Tensor) *tensor.Tensor {
-	d, table := rows.Dim(1), tensor.ToSlice[float32](rows)
-	out := make([]float32, len(p.slot)*d)
+	d, table := rows.Dim(1), tensor.Read[float32](rows)
+	out := make([]float32, p.slot.Numel()*d)
 	p.won = make([]int32, len(out))
 	for i := range p.won {
 		p.won[i] = -1
 	}
-	slots, bags := tensor.ToSlice[int32](p.slots), tensor.ToSlice[int64](p.bag)
+	slots, bags := tensor.Read[int32](p.slots), tensor.Read[int64](p.bag)
 	for i, slot := range slots {
 		if slot < 0 {
 			continue
@@ -207,7 +224,10 @@ func (p *poolings) largest(rows *tensor.Tensor) *tensor.Tensor {
 			}
 		}
 	}
-	return tensor.FromSlice(rows.Device(), out, len(p.slot), d)
+	runtime.KeepAlive(rows)
+	runtime.KeepAlive(p.slots)
+	runtime.KeepAlive(p.bag)
+	return tensor.FromSlice(rows.Device(), out, p.slot.Numel(), d)
 }
 
 // largestGrad returns the gradients of the rows of the ids, [n, D]: each element
@@ -215,7 +235,8 @@ func (p *poolings) largest(rows *tensor.Tensor) *tensor.Tensor {
 func (p *poolings) largestGrad(dy *tensor.Tensor) *tensor.Tensor {
 	d := dy.Dim(1)
 	values := make([]float32, p.bag.Numel()*d)
-	for i, g := range tensor.ToSlice[float32](dy) {
+	defer runtime.KeepAlive(dy)
+	for i, g := range tensor.Read[float32](dy) {
 		if k := p.won[i]; k >= 0 {
 			values[int(k)*d+i%d] = g
 		}
