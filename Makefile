@@ -76,8 +76,8 @@ bench-ops: build ## what an operator costs beside its arithmetic, on 2 ranks
 bench-redistribute: build ## changes of layout, on 2 ranks
 	$(GO) run ./bench/peers -np 2 redistribute
 
-bench-step: build ## a training step, on 2 ranks
-	$(GO) run ./bench/peers -np 2 step
+bench-step: build ## a training step, on 1 and 2 ranks
+	for n in 1 2; do echo "-np $$n"; $(GO) run ./bench/peers -np $$n step || exit; done
 
 bench-comm: build ## every collective, 8 B to 64 MiB, on 2, 4 and 8 ranks
 	for n in 2 4 8; do echo "-np $$n"; $(GO) run ./bench/peers -np $$n comm || exit; done
@@ -85,8 +85,9 @@ bench-comm: build ## every collective, 8 B to 64 MiB, on 2, 4 and 8 ranks
 bench-embedding: build ## sharded lookups, on 2 ranks
 	$(GO) run ./bench/peers -np 2 embedding
 
-bench-loss: build ## sharded losses, on 2 ranks
-	$(GO) run ./bench/peers -np 2 loss
+bench-loss: build ## sharded losses, on 2 ranks, and those fused with a product on 1 too
+	$(GO) run ./bench/peers -np 2 -match cross-entropy loss
+	for n in 1 2; do echo "-np $$n"; $(GO) run ./bench/peers -np $$n -rounds 1 -match linear loss || exit; done
 
 deps: ## install what the tests start, or print how
 	@missing=; for p in $(DEBS); do dpkg-query -W -f '$${Status}' $$p 2>/dev/null | grep -q '^install ok installed' || missing="$$missing $$p"; done; \

@@ -170,7 +170,7 @@ func packPlacements(placements []Placement) string {
 	for _, p := range placements {
 		n += len(p.list)
 	}
-	b := make([]byte, 0, n)
+	b := make([]byte, 0, n+4)
 	for _, p := range placements {
 		b = append(b, byte(p.kind), byte(p.op), 0, 0)
 		b = binary.LittleEndian.AppendUint32(b, uint32(p.dim))

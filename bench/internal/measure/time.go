@@ -19,25 +19,24 @@ type Timing struct {
 }
 
 const (
-	warmUps    = 3
+	warmUps    = 3 // after the first, unless one call takes longer than the budget
 	leastCalls = 20
-	fewCalls   = 5 // where leastCalls would take more than ten times the budget
+	fewCalls   = 2 // where leastCalls would take more than ten times the budget
 	mostCalls  = 20_000
 	loopBelow  = 10 * time.Millisecond
 )
 
 // time measures run on all ranks together, for about the budget.
 func (b *Bench) time(run func() error, budget time.Duration) (Timing, error) {
-	for range warmUps {
-		if err := run(); err != nil {
-			return Timing{}, err
-		}
+	probe := func() (float64, error) { return b.loop(1, run) }
+	once, err := b.slowest(probe)
+	spend := float64(budget.Nanoseconds())
+	for i := 0; i < warmUps && err == nil && once < spend; i++ {
+		once, err = b.slowest(probe)
 	}
-	once, err := b.slowest(func() (float64, error) { return b.loop(1, run) })
 	if err != nil {
 		return Timing{}, err
 	}
-	spend := float64(budget.Nanoseconds())
 	calls := min(max(int(spend/2/once), leastCalls), mostCalls)
 	if leastCalls*once > 10*spend {
 		calls = max(int(10*spend/once), fewCalls)

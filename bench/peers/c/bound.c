@@ -89,11 +89,10 @@ static void reduce(int id, int everywhere) {
 
 static void read_all(int id) {
 	float s[64] = {0};
-	for (size_t i = 0; i + 64 <= task.n; i += 64)
-		for (int j = 0; j < 64; j++) {
-			if (j % 16 == 0) ahead(&in[id][i + j]);
-			s[j] += in[id][i + j];
-		}
+	for (size_t i = 0; i + 64 <= task.n; i += 64) {
+		for (int j = 0; j < 64; j += 16) ahead(&in[id][i + j]);
+		for (int j = 0; j < 64; j++) s[j] += in[id][i + j];
+	}
 	memcpy(sink[id], s, sizeof s);
 }
 

@@ -62,16 +62,17 @@ def case(names, f, each=1, best=False, **figures):
     clock = time.perf_counter_ns
     gc.collect()
     try:
-        for _ in range(3):
-            f()
-        _barrier()
-        start = clock()
-        f()
-        once = _slowest([clock() - start]).item()
         budget = BUDGET * 1e9
+        for _ in range(4):
+            _barrier()
+            start = clock()
+            f()
+            once = _slowest([clock() - start]).item()
+            if once >= budget:
+                break
         calls = int(min(max(budget / 2 / once, 20), 20000))
         if 20 * once > 10 * budget:
-            calls = int(max(10 * budget / once, 5))
+            calls = int(max(10 * budget / once, 2))
         times = []
         for _ in range(calls):
             _barrier()
