@@ -132,8 +132,9 @@ func (d *direct) findOwners(axis int) {
 		}
 	}
 	d.owner = newList[int32](d.table.Device(), len(d.list))
+	share := 1 / float64(ends[0]) // of a row; dividing integers takes ten times as long
 	for i, id := range d.list {
-		k := min(int(id)/ends[0], len(ends)-1) // right for parts of one size
+		k := min(int(float64(id)*share), len(ends)-1) // right for nearly all, if the parts are of one size
 		if int(id) >= ends[k] || k > 0 && int(id) < ends[k-1] {
 			k, _ = slices.BinarySearch(ends, int(id)+1)
 		}
@@ -147,6 +148,14 @@ func (d *direct) rowsOf(member int) (lo, hi int) {
 		return 0, len(d.list)
 	}
 	return d.block[member], d.block[member+1]
+}
+
+// owns is 1 if this rank has the row of id i, else 0.
+func (d *direct) owns(i int) int {
+	if int(d.owner.elems[i]) == d.me {
+		return 1
+	}
+	return 0
 }
 
 // forward returns the rows that this rank is to have.
@@ -163,11 +172,13 @@ func (d *direct) forward() *tensor.Tensor {
 		receive[d.me] = 0
 	}
 	next := starts(receive)
-	for i, o := range d.owner.elems[lo:hi] {
-		if slot.elems[i] = -1; int(o) != d.me {
-			slot.elems[i] = int32(next[o])
-			next[o]++
+	for i, o := range d.owner.elems[lo:hi] { // who owns a row cannot be foreseen: no jumps here and below
+		at := int32(next[o])
+		next[o]++
+		if int(o) == d.me {
+			at = -1
 		}
+		slot.elems[i] = at
 	}
 	// What goes, by member.
 	send := make([]int, size)
@@ -179,10 +190,8 @@ func (d *direct) forward() *tensor.Tensor {
 		}
 		before := n
 		for i := from; i < to; i++ {
-			if int(d.owner.elems[i]) == d.me {
-				rows.elems[n] = d.list[i]
-				n++
-			}
+			rows.elems[n] = d.list[i]
+			n += d.owns(i)
 		}
 		if send[m] = n - before; all {
 			break
@@ -220,38 +229,33 @@ func (d *direct) backward(dy *tensor.Tensor) *dtensor.Rows {
 	// The values are those of this rank, which need not travel, then those that come
 	// in the order of the members; where says which of them id i of this rank's rows has.
 	ids, where, n := newList[int64](dev, len(d.list)), newList[int32](dev, len(d.list)), 0
-	mine, come := 0, own
+	come := own
 	for m := range size {
 		from, to := d.rowsOf(m)
+		at, before := come, n
+		if m == d.me {
+			at = 0
+		}
 		for i := from; i < to; i++ {
-			switch {
-			case int(d.owner.elems[i]) != d.me:
-				continue
-			case m == d.me:
-				where.elems[n] = int32(mine)
-				mine++
-			default:
-				where.elems[n] = int32(come)
-				come++
-				receive[m]++
-			}
-			ids.elems[n] = d.list[i]
-			n++
+			ids.elems[n], where.elems[n] = d.list[i], int32(at+n-before)
+			n += d.owns(i)
+		}
+		if m != d.me {
+			receive[m] = n - before
+			come += n - before
 		}
 	}
 	// This rank's first, then by owner.
 	send[d.me] = 0
 	next := starts(send)
+	for m := range next {
+		next[m] += own
+	}
+	next[d.me] = 0
 	order := newList[int32](dev, hi-lo)
-	mine = 0
 	for i, o := range d.owner.elems[lo:hi] {
-		if int(o) == d.me {
-			order.elems[mine] = int32(i)
-			mine++
-		} else {
-			order.elems[own+next[o]] = int32(i)
-			next[o]++
-		}
+		order.elems[next[o]] = int32(i)
+		next[o]++
 	}
 	at := order.tensor(dev, hi-lo)
 	values := tensor.New(dev, dy.DType(), n, width)

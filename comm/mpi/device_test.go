@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/gorun-spmd/gorun/comm"
@@ -17,7 +18,7 @@ import (
 type byAddress struct {
 	comm.Backend
 	r      *Rank
-	copies *int
+	copies *atomic.Int64
 }
 
 func (b byAddress) Do(ctx context.Context, call *comm.Call) error {
@@ -25,7 +26,7 @@ func (b byAddress) Do(ctx context.Context, call *comm.Call) error {
 		return b.r.Do(ctx, call)
 	}
 	return b.r.DoDevice(ctx, call, func(dst, src comm.Buffer) error {
-		*b.copies++
+		b.copies.Add(1)
 		if dst.Count != src.Count || dst.Count == 0 {
 			return fmt.Errorf("%d elements are copied to %d", src.Count, dst.Count)
 		}
@@ -44,14 +45,14 @@ func (b byAddress) Split(ctx context.Context, members []int) (comm.Backend, erro
 
 // suiteByAddress is the conformance suite over calls by address, whole and divided.
 func suiteByAddress(ctx context.Context, r *Rank) error {
-	copies := 0
+	var copies atomic.Int64 // of calls in several goroutines
 	world := comm.NewWorld(byAddress{r, r, &copies})
 	for _, c := range append(commtest.Collectives(), commtest.Groups()...) {
 		if err := c.Run(ctx, world); err != nil {
 			return fmt.Errorf("%s: %w", c.Name, err)
 		}
 	}
-	if copies == 0 {
+	if copies.Load() == 0 {
 		return errors.New("no call was made by address")
 	}
 	divided, err := r.Split(ctx, all(r.Size()))
