@@ -24,12 +24,11 @@ type Comm struct {
 	account *account // its lock is held during a call, and guards what follows
 	call    Call     // the call in progress, here so that it does not escape anew each time
 	seq     uint64   // calls made
+	letters uint64   // of the calls, those that are Send or Recv
 	splits  int      // communicators made from this one
 	err     error    // the first error; sticky
 
-	// What a recording counts, see Event.Number.
-	letters uint64
-	mail    map[mailKey]uint64
+	mail map[mailKey]uint64 // recorded, see Event.Number
 }
 
 // NewWorld returns the communicator of all ranks over b. Each rank calls it
@@ -121,6 +120,9 @@ func (c *Comm) do(ctx context.Context, kind Kind, op Op, root int, dst, src Buff
 func (c *Comm) run(ctx context.Context) error {
 	call := &c.call
 	c.seq++
+	if call.Kind.PointToPoint() {
+		c.letters++
+	}
 	if c.err != nil {
 		return c.fail(fmt.Errorf("the communicator cannot be used after its first error: %w", c.err))
 	}

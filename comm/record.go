@@ -22,8 +22,8 @@ type Event struct {
 	Err   error
 
 	// Number is what the ranks' sides of one call have in common: of a collective
-	// how many the communicator had before, of a message how many went before it
-	// from the one rank to the other, plus 1, since a recording was started on all.
+	// how many the communicator had before, plus 1; of a message how many went before
+	// it from the one rank to the other while all recorded, plus 1.
 	Number uint64
 
 	// Async says that the call was started, and went on by itself.
@@ -143,7 +143,6 @@ func (c *Comm) number(call *Call) uint64 {
 	if !call.Kind.PointToPoint() {
 		return c.seq - c.letters
 	}
-	c.letters++
 	if c.mail == nil {
 		c.mail = map[mailKey]uint64{}
 	}

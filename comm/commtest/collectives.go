@@ -48,6 +48,7 @@ func Collectives() []Case {
 		{"out of place", outOfPlace},
 		{"random sequences", randomSequences},
 		{"parts as columns", columnParts},
+		{"recorded numbers", recordedNumbers},
 	}
 	for _, n := range largeCounts {
 		for w := range places {

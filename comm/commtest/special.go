@@ -244,3 +244,41 @@ func randomSequences(ctx context.Context, c *comm.Comm) error {
 
 // aligned reports whether p is a multiple of 64.
 func aligned(p unsafe.Pointer) bool { return uintptr(p)%64 == 0 }
+
+// recordedNumbers: the ranks' sides of a collective have one Event.Number, whatever
+// messages some of them exchanged before a recording began.
+func recordedNumbers(ctx context.Context, world *comm.Comm) error {
+	c, err := dup(ctx, world)
+	if err != nil {
+		return err
+	}
+	for range 3 {
+		switch {
+		case c.Size() > 1 && c.Rank() == 0:
+			err = comm.Send(ctx, c, []int32{1}, 1)
+		case c.Rank() == 1:
+			err = comm.Recv(ctx, c, make([]int32, 1), 0)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	recording := c.Record()
+	if err := comm.Barrier(ctx, c); err != nil {
+		return err
+	}
+	events := recording.Stop()
+	if len(events) != 1 {
+		return fmt.Errorf("%d calls were recorded, want 1", len(events))
+	}
+	numbers := make([]int64, c.Size())
+	if err := comm.AllGather(ctx, c, numbers, []int64{int64(events[0].Number)}); err != nil {
+		return err
+	}
+	for r, n := range numbers {
+		if n != 1 {
+			return fmt.Errorf("the first Barrier has number %d on rank %d, want 1", n, r)
+		}
+	}
+	return nil
+}
