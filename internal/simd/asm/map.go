@@ -74,12 +74,12 @@ func (k kernel) signature() string {
 // emit writes the kernel for both instruction sets, chosen by its parameter wide.
 func (k kernel) emit(c *build.Context, p *pool) {
 	begin(c, k.name, k.signature())
-	_, touched := k.rehearse(p)
+	constants, touched := k.rehearse(p)
 	for _, wide := range []bool{false, true} {
 		if wide {
 			c.Label("wide")
 		}
-		x := k.start(c, p, wide)
+		x := k.start(c, p, wide, constants)
 		unroll := k.unroll
 		if wide && k.weave > 0 {
 			unroll = k.weave
@@ -135,9 +135,9 @@ func begin(c *build.Context, name, signature string) {
 // hoisted is how many constants may stay in registers, of which AVX-512 has 32.
 const hoisted = 18
 
-// start loads the parameters and, with AVX-512, the constants, and returns the
-// vec to write bodies with.
-func (k kernel) start(c *build.Context, p *pool, wide bool) *vec {
+// start loads the parameters and, with AVX-512, the first of the constants, and
+// returns the vec to write bodies with.
+func (k kernel) start(c *build.Context, p *pool, wide bool, constants []uint32) *vec {
 	x := &vec{c: c, wide: wide, pool: p, ptrs: map[string]reg.GPVirtual{}, scalars: map[string]operand.Op{}, labels: new(int), index: c.GP64()}
 	for _, s := range strings.Fields(k.slices) {
 		name, _, _ := strings.Cut(s, ":")
@@ -152,12 +152,7 @@ func (k kernel) start(c *build.Context, p *pool, wide bool) *vec {
 	}
 	if wide {
 		x.constants = map[uint32]operand.Op{}
-		constants, _ := k.rehearse(p)
-		most := hoisted
-		if k.hoist > 0 {
-			most = k.hoist
-		}
-		for _, b := range constants[:min(len(constants), most)] {
+		for _, b := range constants[:min(len(constants), cmp.Or(k.hoist, hoisted))] {
 			x.constants[b] = x.op("VBROADCASTSS", p.table(b))
 		}
 	}

@@ -46,12 +46,12 @@ func (r reduction) emit(c *build.Context, p *pool) {
 		}
 		r.step(x, acc)
 	}
-	_, touched := r.rehearse(p)
+	constants, touched := r.rehearse(p)
 	for _, wide := range []bool{false, true} {
 		if wide {
 			c.Label("wide")
 		}
-		x := r.kernel.start(c, p, wide)
+		x := r.kernel.start(c, p, wide, constants)
 		vectors := r.groups * 16 / x.lane()
 		acc := make([][]operand.Op, vectors) // by vector, then result
 		for u := range acc {
