@@ -56,47 +56,29 @@ func (o *owners) places(m *Mesh, set axisSet) []int32 {
 		return o.place
 	}
 	o.set, o.place = set, make([]int32, o.ids.Numel())
-	blocks := o.blocks(m, set)
 	ids := o.ids
 	if ids.DType() != tensor.Int64 {
 		ids = tensor.Cast(ids, tensor.Int64)
 	}
-	share := 1 / float64(blocks[0].end) // of a row; dividing integers takes ten times as long
-	for row, id := range tensor.ToSlice[int64](ids) {
-		k := min(int(float64(id)*share), len(blocks)-1) // right for nearly all, if the blocks are of one size
-		if int(id) < blocks[k].start || int(id) >= blocks[k].end {
-			k, _ = slices.BinarySearchFunc(blocks, int(id), func(b block, id int) int { return b.end - 1 - id })
-		}
-		o.place[row] = blocks[k].place
-	}
+	o.within(m, set).Find(o.place, tensor.ToSlice[int64](ids))
 	return o.place
 }
 
-// A block is ids start to end, which one rank of a group owns.
-type block struct {
-	start, end int
-	place      int32
-}
-
-// blocks returns who owns which ids, ascending.
-func (o *owners) blocks(m *Mesh, set axisSet) []block {
-	var list []block
+// within returns who owns which ids, by places in the group over set.
+func (o *owners) within(m *Mesh, set axisSet) *layout.Owners {
+	list := &layout.Owners{}
 	for p := range m.Size() {
 		coord := m.pure.Coord(p)
-		start, length := o.span(coord)
-		if length == 0 {
-			continue
-		}
 		place := 0
 		for axis, c := range coord {
 			if set.has(axis) {
 				place = place*m.axes[axis].Size + c
 			}
 		}
-		list = append(list, block{start, start + length, int32(place)})
+		start, length := o.span(coord)
+		list.Add(start, length, place)
 	}
-	slices.SortFunc(list, func(a, b block) int { return a.start - b.start })
-	return slices.Compact(list)
+	return list
 }
 
 // rows returns this rank's shard after the step, with rows from their owners:

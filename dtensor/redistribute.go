@@ -3,6 +3,7 @@ package dtensor
 import (
 	"fmt"
 	"runtime"
+	"slices"
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
@@ -39,6 +40,9 @@ import (
 // Redistribute throws a *LayoutError for a dim out of range and for a layout
 // that cannot be made from t's.
 func (t *Tensor) Redistribute(placements ...layout.Placement) *Tensor {
+	if slices.Equal(placements, t.spec.placements) { // without the search for the layout
+		return t
+	}
 	return t.to(t.spec.with("Redistribute", placements), "Redistribute")
 }
 

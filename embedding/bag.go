@@ -103,18 +103,18 @@ func (t *Table) bag(ids, offsets, weights *dtensor.Tensor, o BagOptions) *dtenso
 			b.result[axis] = p.weight[axis]
 		}
 	}
-	table := bring(weight, p.weight)
+	table := weight.Redistribute(p.weight...)
 	if s.renorm && table != weight {
 		refuse(op, "MaxNorm changes %s in place, but it is a sum of what the ranks hold; redistribute it to Replicate or Shard", s.table())
 	}
 	inputs := []*dtensor.Tensor{t.input()}
 	if weights != nil {
-		b.scale = bring(weights, p.ids)
+		b.scale = weights.Redistribute(p.ids...)
 		inputs = append(inputs, weights)
 	}
 	if !p.mesh.Inside() {
 		empty := p.mesh.Wrap(op, tensor.New(p.mesh.Device(), weight.DType(), 0), nil, false, shape, b.result...)
-		return bring(empty, b.settle())
+		return empty.Redistribute(b.settle()...)
 	}
 	b.lookup = newLookup(p, s, table, ids, dtensor.Tracked(inputs...))
 	b.divide(starts, ids.Local())
@@ -132,7 +132,7 @@ func (t *Table) bag(ids, offsets, weights *dtensor.Tensor, o BagOptions) *dtenso
 		}
 		return grads
 	})
-	return bring(out, b.settle())
+	return out.Redistribute(b.settle()...)
 }
 
 // checkBags throws unless offsets and weights fit the ids.
@@ -181,7 +181,7 @@ func placeBags(weight, ids *dtensor.Tensor) (placed *dtensor.Tensor, final []lay
 			}
 		}
 	}
-	return bring(ids, want), final
+	return ids.Redistribute(want...), final
 }
 
 // bounds returns where bags begin and the last one ends, from offsets.

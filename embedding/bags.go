@@ -129,7 +129,7 @@ func (b *bags) backward(gy *dtensor.Tensor) (*dtensor.Rows, *dtensor.Tensor) {
 			want[axis] = layout.Replicate()
 		}
 	}
-	dy := bring(gy, want).Local()
+	dy := gy.Redistribute(want...).Local()
 	var values *tensor.Tensor // [k, d] the gradients of the used rows
 	var scales *dtensor.Tensor
 	if b.o.Mode == Max {

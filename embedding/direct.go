@@ -39,14 +39,14 @@ func (t *Table) LookupAs(ids *dtensor.Tensor, to ...layout.Placement) *dtensor.T
 		return t.lookUp(ids).Redistribute(to...)
 	}
 	shape := append(slices.Clone(ids.Shape()), weight.Dim(1))
-	at := bring(ids, p.ids)
+	at := ids.Redistribute(p.ids...)
 	input := t.input()
 	l := newLookup(p, s, weight, at, dtensor.Tracked(input))
 	if columns {
 		w := newWholes(l)
 		out := p.mesh.Wrap(op, w.forward(), nil, false, shape, to...)
 		return dtensor.Record(op, out, []*dtensor.Tensor{input}, func(gy *dtensor.Tensor) []dtensor.Grad {
-			return []dtensor.Grad{t.take(w.backward(bring(gy, to).Local()))}
+			return []dtensor.Grad{t.take(w.backward(gy.Redistribute(to...).Local()))}
 		})
 	}
 	d := newDirect(l, ids.Shape(), to)
@@ -55,7 +55,7 @@ func (t *Table) LookupAs(ids *dtensor.Tensor, to ...layout.Placement) *dtensor.T
 		if d.block == nil {
 			return []dtensor.Grad{t.take(d.lookup.backward(gy))}
 		}
-		return []dtensor.Grad{t.take(d.backward(bring(gy, to).Local()))}
+		return []dtensor.Grad{t.take(d.backward(gy.Redistribute(to...).Local()))}
 	})
 }
 
@@ -123,23 +123,14 @@ func newDirect(l *lookup, shape []int, to []layout.Placement) *direct {
 // findOwners fills in owner.
 func (d *direct) findOwners(axis int) {
 	coord := slices.Clone(d.mesh.Coord())
-	var ends []int // of the rows of the members that have some
-	var who []int32
+	var owners layout.Owners
 	for r := range d.group.Size() {
 		coord[axis] = r
-		if start, n := d.weight.Layout().Span(coord, 0); n > 0 {
-			ends, who = append(ends, start+n), append(who, int32(r))
-		}
+		start, n := d.weight.Layout().Span(coord, 0)
+		owners.Add(start, n, r)
 	}
 	d.owner = newList[int32](d.table.Device(), len(d.list))
-	share := 1 / float64(ends[0]) // of a row; dividing integers takes ten times as long
-	for i, id := range d.list {
-		k := min(int(float64(id)*share), len(ends)-1) // right for nearly all, if the parts are of one size
-		if int(id) >= ends[k] || k > 0 && int(id) < ends[k-1] {
-			k, _ = slices.BinarySearch(ends, int(id)+1)
-		}
-		d.owner.elems[i] = who[k]
-	}
+	owners.Find(d.owner.elems, d.list)
 }
 
 // rowsOf returns the rows that a member is to have: lo to hi.

@@ -23,7 +23,7 @@ func (l *lookup) backward(gy *dtensor.Tensor) *dtensor.Rows {
 			want[axis] = layout.Replicate()
 		}
 	}
-	dy := bring(gy, want).Local()
+	dy := gy.Redistribute(want...).Local()
 	u := *l.distinct()
 	if l.stays() { // else what others expect of this rank includes the padding row
 		u = without(u, l.s.padding-l.lo)

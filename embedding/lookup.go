@@ -43,14 +43,14 @@ func (t *Table) lookUp(ids *dtensor.Tensor) *dtensor.Tensor {
 	checkIDs(op, weight, ids, s)
 	p := planFor(op, weight, ids, s)
 	shape := append(append(make([]int, 0, ids.NDim()+1), ids.Shape()...), weight.Dim(1))
-	table := bring(weight, p.weight)
+	table := weight.Redistribute(p.weight...)
 	if s.renorm && table != weight {
 		refuse(op, "MaxNorm changes %s in place, but it is a sum of what the ranks hold; redistribute it to Replicate or Shard", s.table())
 	}
-	at := bring(ids, p.ids)
+	at := ids.Redistribute(p.ids...)
 	if !p.mesh.Inside() {
 		empty := p.mesh.Wrap(op, tensor.New(p.mesh.Device(), weight.DType(), 0), nil, false, shape, p.result...)
-		return bring(empty, p.final)
+		return empty.Redistribute(p.final...)
 	}
 	input := t.input()
 	l := newLookup(p, s, table, at, dtensor.Tracked(input))
@@ -68,7 +68,7 @@ func (t *Table) lookUp(ids *dtensor.Tensor) *dtensor.Tensor {
 	if !p.premasked {
 		l.mask.Release() // out holds it
 	}
-	return bring(out, p.final)
+	return out.Redistribute(p.final...)
 }
 
 // A lookup is one call of Lookup on one rank: what its gradient needs is kept here.

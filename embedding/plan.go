@@ -82,14 +82,6 @@ func planFor(op string, weight, ids *dtensor.Tensor, s settings) *plan {
 	return p
 }
 
-// bring returns t in the given layout: as it is if it lies so.
-func bring(t *dtensor.Tensor, to []layout.Placement) *dtensor.Tensor {
-	if slices.Equal(t.Placements(), to) {
-		return t
-	}
-	return t.Redistribute(to...)
-}
-
 // fitsMask reports whether the ids are masked for this table: MaskP on exactly
 // the axes that shard its rows. It throws if they are masked for another.
 func fitsMask(op string, weight, ids *dtensor.Tensor, s settings) bool {

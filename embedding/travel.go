@@ -6,6 +6,7 @@ import (
 	"sort"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -14,8 +15,8 @@ import (
 // axes that shard both the rows and the ids; member r is rank r of their group.
 type travel struct {
 	group    *comm.Comm
-	starts   []int // member r has the rows starts[r] to ends[r]; both ascend
-	ends     []int
+	owners   layout.Owners
+	ends     []int          // where the rows of each member end, ascending
 	sent     []int          // sent[r] distinct ids go to member r, in the order of uniq.Index
 	received []int          // received[r] ids come from member r
 	asked    *tensor.Tensor // the ids that came, [Σ received], counted from this rank's first row
@@ -24,13 +25,14 @@ type travel struct {
 func newTravel(l *lookup) *travel {
 	g := l.group(l.exchange...)
 	size := g.Size()
-	list := make([]int, 4*size)
-	t := &travel{group: g, starts: list[:size], ends: list[size : 2*size], sent: list[2*size : 3*size], received: list[3*size:]}
+	list := make([]int, 3*size)
+	t := &travel{group: g, ends: list[:size], sent: list[size : 2*size], received: list[2*size:]}
 	coord := slices.Clone(l.mesh.Coord())
 	for r := range size {
 		l.locate(coord, r)
 		start, n := l.weight.Layout().Span(coord, 0)
-		t.starts[r], t.ends[r] = start, start+n
+		t.owners.Add(start, n, r)
+		t.ends[r] = start + n
 	}
 	return t
 }
@@ -51,13 +53,16 @@ func (t *travel) address(l *lookup) {
 	ids := l.ids
 	if len(l.masked) > 0 {
 		whole := tensor.Cast(ids, tensor.Int64)
-		near := newList[int64](ids.Device(), ids.Numel())
-		for i, id := range tensor.Read[int64](whole) {
-			if near.elems[i] = id; t.owner(int(id)) < 0 {
+		near, owner := newList[int64](ids.Device(), ids.Numel()), newList[int32](ids.Device(), ids.Numel())
+		copy(near.elems, tensor.Read[int64](whole))
+		runtime.KeepAlive(whole)
+		t.owners.Find(owner.elems, near.elems)
+		for i, r := range owner.elems {
+			if r < 0 {
 				near.elems[i] = -1
 			}
 		}
-		runtime.KeepAlive(whole)
+		owner.free()
 		ids = near.tensor(ids.Device(), ids.Numel()).Reshape(ids.Shape()...)
 	}
 	u := tensor.Unique(ids, 0, l.weight.Dim(0))
@@ -70,15 +75,6 @@ func (t *travel) address(l *lookup) {
 		at = end
 	}
 	runtime.KeepAlive(u.Index)
-}
-
-// owner returns the member that has a row, -1 if none has.
-func (t *travel) owner(row int) int {
-	r := sort.Search(len(t.ends), func(i int) bool { return row < t.ends[i] })
-	if r == len(t.ends) || row < t.starts[r] {
-		return -1
-	}
-	return r
 }
 
 // send takes the ids to their owners.
