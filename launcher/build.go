@@ -27,10 +27,7 @@ func (a *appOptions) goRun() (argv []string, dir string) {
 	case !isFolder(a.program):
 		return append(argv, "--", a.program), ""
 	case moduleOf(a.program) == moduleOf("."):
-		if path := a.program; filepath.IsAbs(path) || path == "." || strings.HasPrefix(path, "./") || strings.HasPrefix(path, "..") {
-			return append(argv, path), ""
-		}
-		return append(argv, "./"+a.program), ""
+		return append(argv, typed(a.program)), ""
 	}
 	return append(argv, "."), a.program
 }

@@ -1,8 +1,11 @@
 package launcher
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"go/scanner"
+	"go/token"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -26,19 +29,17 @@ type statusError struct {
 func (e *statusError) Error() string { return e.err.Error() }
 func (e *statusError) Unwrap() error { return e.err }
 
+// named is what a command line may name in place of what it does.
+const named = "name an executable, the folder of a Go main package, or .go files"
+
 // locate says what a.program is: an executable, whose path it returns, or Go
 // source (a folder, .go files or an import path), for which the path is "" and
 // a.built is set.
 func (a *appOptions) locate() (path string, err error) {
 	name := a.program
 	if a.sources != nil {
-		for _, s := range a.sources {
-			if _, err := os.Stat(s); err != nil {
-				return "", notFound(fmt.Errorf("%s: no such file", s))
-			}
-		}
 		a.built = true
-		return "", nil
+		return "", checkSources(a.sources)
 	}
 	if !strings.Contains(name, "/") && name != "." && name != ".." {
 		return a.search(name)
@@ -51,21 +52,24 @@ func (a *appOptions) locate() (path string, err error) {
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR):
-		if importPath(name) {
+		switch p := packageNamed(name); p {
+		case "main":
 			a.built = true
 			return "", nil
+		case "":
+			return "", notFound(fmt.Errorf("%s: no such program; %s", name, meant(name)))
+		default:
+			return "", notExecutable("%s is package %s, not a program; %s", name, p, named)
 		}
-		return "", notFound(fmt.Errorf("%s: no such program", name))
 	case err != nil:
-		return "", &statusError{statusNotExecutable, fmt.Errorf("%s: %v", name, errors.Unwrap(err))}
+		return "", notExecutable("%s: %v", name, errors.Unwrap(err))
+	case info.IsDir() && full != name:
+		return "", notExecutable("%s: packages are built from here, not from --wdir; did you mean %s?", name, typed(full))
 	case info.IsDir():
-		if full != name || !hasGoFiles(full) {
-			return "", &statusError{statusNotExecutable, fmt.Errorf("%s is a folder without Go files; name a program or a Go main package", name)}
-		}
 		a.built = true
-		return "", nil
+		return "", checkFolder(name)
 	case !info.Mode().IsRegular() || info.Mode()&0o111 == 0:
-		return "", &statusError{statusNotExecutable, fmt.Errorf("%s is not executable; chmod +x it, or name the folder of a Go package", name)}
+		return "", notExecutable("%s is not executable; chmod +x it, or name the folder of a Go package", name)
 	}
 	full, err = filepath.Abs(full)
 	return full, err
@@ -77,32 +81,109 @@ func (a *appOptions) search(name string) (string, error) {
 	if err == nil {
 		return filepath.Abs(path)
 	}
-	hint := ""
-	if info, err := os.Stat(name); err == nil && (info.IsDir() || info.Mode()&0o111 != 0) {
-		hint = fmt.Sprintf("; did you mean ./%s?", name)
+	hint := named
+	if command, ok := nearCommand(name); ok {
+		hint = fmt.Sprintf("did you mean gorun %s?", command)
 	}
-	if command, ok := nearCommand(name); ok && hint == "" {
-		hint = fmt.Sprintf("; did you mean gorun %s?", command)
+	if info, err := os.Stat(name); err == nil && (info.IsDir() && checkFolder(name) == nil || info.Mode().IsRegular() && info.Mode()&0o111 != 0) {
+		hint = fmt.Sprintf("did you mean %s?", typed(name))
 	}
 	if errors.Is(err, fs.ErrPermission) {
-		return "", &statusError{statusNotExecutable, fmt.Errorf("%s: not executable%s", name, hint)}
+		return "", notExecutable("%s: not executable; %s", name, hint)
 	}
-	return "", notFound(fmt.Errorf("%s: no such program in PATH%s", name, hint))
+	return "", notFound(fmt.Errorf("%s: no such program in PATH; %s", cmp.Or(name, `""`), hint))
 }
 
 func notFound(err error) error { return &statusError{statusNotFound, err} }
 
-// hasGoFiles reports whether dir holds Go source.
-func hasGoFiles(dir string) bool {
-	files, _ := filepath.Glob(filepath.Join(dir, "*.go"))
-	return len(files) > 0
+func notExecutable(format string, args ...any) error {
+	return &statusError{statusNotExecutable, fmt.Errorf(format, args...)}
 }
 
-// importPath reports whether the go command knows a package of that name.
-func importPath(name string) bool {
-	if strings.HasPrefix(name, ".") || strings.HasPrefix(name, "/") {
-		return false
+// meant says what a path that does not exist may be meant to be.
+func meant(path string) string {
+	dir, base := filepath.Split(path)
+	entries, _ := os.ReadDir(cmp.Or(dir, "."))
+	for _, e := range entries {
+		if edits(base, e.Name()) <= len(base)/4 {
+			return fmt.Sprintf("did you mean %s%s?", dir, e.Name())
+		}
 	}
-	out, err := exec.Command("go", "list", "-find", "-f", "{{.Name}}", "--", name).Output()
-	return err == nil && strings.TrimSpace(string(out)) == "main"
+	return named
+}
+
+// typed is a path as it is not taken for a name in PATH or for an import path.
+func typed(path string) string {
+	if filepath.IsAbs(path) || path == "." || path == ".." || strings.HasPrefix(path, "./") || strings.HasPrefix(path, "../") {
+		return path
+	}
+	return "./" + path
+}
+
+// checkSources refuses .go files that are not of a program.
+func checkSources(files []string) error {
+	for _, f := range files {
+		if _, err := os.Stat(f); err != nil {
+			return notFound(fmt.Errorf("%s: no such file; %s", f, meant(f)))
+		}
+		if p := packageOf(f); p != "main" && p != "" {
+			return notExecutable("%s is of package %s, not of a program; give files of a main package", f, p)
+		}
+	}
+	return nil
+}
+
+// checkFolder refuses a folder that is no main package, whatever the tags of a build.
+// What else keeps it from being built, go says.
+func checkFolder(dir string) error {
+	files, _ := filepath.Glob(filepath.Join(dir, "*.go"))
+	what := "is a folder without Go files"
+	for i, f := range files {
+		switch p := packageOf(f); {
+		case strings.HasSuffix(f, "_test.go"):
+			if i == 0 {
+				what = "has tests, but no program"
+			}
+		case p == "main" || p == "":
+			return nil
+		default:
+			what = fmt.Sprintf("is package %s, not a program", p)
+		}
+	}
+	below, _ := filepath.Glob(filepath.Join(dir, "*", "*.go"))
+	for _, f := range below {
+		if !strings.HasSuffix(f, "_test.go") && packageOf(f) == "main" {
+			return notExecutable("%s %s; did you mean %s?", dir, what, typed(filepath.Dir(f)))
+		}
+	}
+	return notExecutable("%s %s; %s", dir, what, named)
+}
+
+// packageOf returns the package that a .go file is of, "" if it does not say.
+func packageOf(file string) string {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return ""
+	}
+	files := token.NewFileSet()
+	var s scanner.Scanner
+	s.Init(files.AddFile(file, -1, len(text)), text, func(token.Position, string) {}, 0)
+	if _, word, _ := s.Scan(); word != token.PACKAGE {
+		return ""
+	}
+	_, _, name := s.Scan()
+	return name
+}
+
+// packageNamed returns the name of the package that the go command knows by an import
+// path, "" if there is none.
+func packageNamed(path string) string {
+	if strings.HasPrefix(path, ".") || strings.HasPrefix(path, "/") {
+		return ""
+	}
+	out, err := exec.Command("go", "list", "-find", "-f", "{{.Name}}", "--", path).Output()
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(out))
 }
