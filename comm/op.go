@@ -38,16 +38,6 @@ func (o Op) String() string {
 	return "invalid"
 }
 
-// ParseOp is the inverse of String for the operations Sum to Or.
-func ParseOp(name string) (op Op, ok bool) {
-	for o := Sum; o <= Or; o++ {
-		if opNames[o] == name {
-			return o, true
-		}
-	}
-	return NoOp, false
-}
-
 // Accepts returns nil if o is defined on elements of type d, else why not and what to do.
 func (o Op) Accepts(d DType) error {
 	switch {

@@ -51,9 +51,6 @@ type Init struct {
 // NewInit returns an Init for parameters on the mesh.
 func NewInit(mesh *dtensor.Mesh, seed uint64) *Init { return &Init{mesh: mesh, seed: seed} }
 
-// Mesh returns where the parameters are made.
-func (in *Init) Mesh() *dtensor.Mesh { return in.mesh }
-
 // Normal makes a parameter of normal numbers with mean 0, placed by p on the
 // named axis and replicated on all others; an empty name replicates it.
 func (in *Init) Normal(std float64, shape []int, axis string, p layout.Placement) *dtensor.Tensor {

@@ -31,16 +31,6 @@ func (d DType) String() string {
 	return "invalid"
 }
 
-// Parse is the inverse of String; ok is false for a name that is none.
-func Parse(name string) (d DType, ok bool) {
-	for i := Float32; i < count; i++ {
-		if names[i] == name {
-			return i, true
-		}
-	}
-	return Invalid, false
-}
-
 // Size returns the bytes of one element, 0 for an invalid type.
 func (d DType) Size() int {
 	if d < count {

@@ -19,9 +19,6 @@ type Block struct {
 // Ptr returns the address of the first byte.
 func (b *Block) Ptr() unsafe.Pointer { return b.ptr }
 
-// Size returns the bytes of the block, at least those asked for.
-func (b *Block) Size() int { return b.size }
-
 // Gen returns the generation of now.
 func (b *Block) Gen() uint64 { return b.gen }
 

@@ -85,8 +85,8 @@ func alloc(t *testing.T, p *Pool, bytes int) *Block {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b.Size() < bytes || uintptr(b.Ptr())%64 != 0 {
-		t.Fatalf("%d bytes: block of %d at %p", bytes, b.Size(), b.Ptr())
+	if b.size < bytes || uintptr(b.Ptr())%64 != 0 {
+		t.Fatalf("%d bytes: block of %d at %p", bytes, b.size, b.Ptr())
 	}
 	return b
 }
@@ -159,8 +159,8 @@ func TestScopesGiveBack(t *testing.T) {
 	if a.Gen() != gens[0] || b.Gen() == gens[1] {
 		t.Error("closing the outer scope freed the wrong blocks")
 	}
-	if got := p.Stats().Live; got != a.Size() {
-		t.Errorf("%d bytes live, want %d", got, a.Size())
+	if got := p.Stats().Live; got != a.size {
+		t.Errorf("%d bytes live, want %d", got, a.size)
 	}
 	a.Free(gens[0])
 	a.Free(gens[0])
@@ -228,8 +228,8 @@ func TestPopulateOnceAndOnlyBigBlocks(t *testing.T) {
 		alloc(t, p, 1<<20)
 		alloc(t, p, 100)
 		big := alloc(t, p, 3<<20)
-		if calls[big.Ptr()] != big.Size() {
-			t.Errorf("populated %d bytes of a block of %d", calls[big.Ptr()], big.Size())
+		if calls[big.Ptr()] != big.size {
+			t.Errorf("populated %d bytes of a block of %d", calls[big.Ptr()], big.size)
 		}
 		s.Close()
 	}

@@ -123,24 +123,6 @@ func scaleGo[T Number](dst, x []T, s T) {
 	}
 }
 
-// Affine does dst[i] = x[i]*s + t, rounded once.
-func Affine(dst, x []float32, s, t float32) {
-	same("Affine", len(dst), len(x))
-	best.affine(dst, x, s, t)
-}
-
-func (l Level) affine(dst, x []float32, s, t float32) {
-	if l == Scalar {
-		for i, v := range x {
-			dst[i] = fma(v, s, t)
-		}
-		return
-	}
-	for i := 0; i < len(dst); i += chunk {
-		affineVec(l.wide(), &dst[i], &x[i], min(chunk, len(dst)-i), s, t)
-	}
-}
-
 // Fill does dst[i] = v.
 func Fill[T Number](dst []T, v T) {
 	if is32[T]() {

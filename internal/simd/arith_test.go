@@ -29,8 +29,6 @@ var elementwises = []elementwise{
 	{"axpy", 2, func(l Level, s [][]float32) { l.axpy(s[0], s[1], 1.5) }, func(v []float64) float64 { return v[0] + 1.5*v[1] }, 0.51},
 	{"addScalar", 2, func(l Level, s [][]float32) { l.addScalar(s[0], s[1], 1.5) }, func(v []float64) float64 { return v[1] + 1.5 }, 0.5},
 	{"scale", 2, func(l Level, s [][]float32) { l.scale(s[0], s[1], 1.7) }, func(v []float64) float64 { return v[1] * float64(float32(1.7)) }, 0.5},
-	{"affine", 2, func(l Level, s [][]float32) { l.affine(s[0], s[1], 1.5, -2) }, func(v []float64) float64 { return v[1]*1.5 - 2 }, 0.51},
-	{"mulAdd", 3, func(l Level, s [][]float32) { l.mulAdd(s[0], s[1], s[2]) }, func(v []float64) float64 { return v[0] + v[1]*v[2] }, 0.51},
 	{"fill", 1, func(l Level, s [][]float32) { l.fill(s[0], 1.5) }, func(v []float64) float64 { return 1.5 }, 0},
 	{"reluGrad", 3, func(l Level, s [][]float32) { l.reluGrad(s[0], s[1], s[2]) }, func(v []float64) float64 {
 		if v[1] > 0 {
@@ -104,7 +102,6 @@ func integers[T Number](t *testing.T) {
 			"Min":       {func() { Min(c, a, b) }, func(x, y T) T { return min(x, y) }},
 			"AddTo":     {func() { copy(c, a); AddTo(c, b) }, func(x, y T) T { return x + y }},
 			"Axpy":      {func() { copy(c, a); Axpy(c, 3, b) }, func(x, y T) T { return x + 3*y }},
-			"MulAdd":    {func() { copy(c, a); MulAdd(c, a, b) }, func(x, y T) T { return x + x*y }},
 			"Scale":     {func() { Scale(c, a, 3) }, func(x, y T) T { return 3 * x }},
 			"AddScalar": {func() { AddScalar(c, a, 3) }, func(x, y T) T { return 3 + x }},
 			"Fill":      {func() { Fill(c, 3) }, func(x, y T) T { return 3 }},

@@ -156,27 +156,3 @@ func minGo[T Number](dst, a, b []T) {
 		dst[i] = min(a[i], b[i])
 	}
 }
-
-// MulAdd does dst[i] += a[i] * b[i], for float32 rounded once.
-func MulAdd[T Number](dst, a, b []T) {
-	same("MulAdd", len(dst), len(a), len(b))
-	if is32[T]() {
-		best.mulAdd(as32(dst), as32(a), as32(b))
-		return
-	}
-	for i := range dst {
-		dst[i] += a[i] * b[i]
-	}
-}
-
-func (l Level) mulAdd(dst, a, b []float32) {
-	if l == Scalar {
-		for i := range dst {
-			dst[i] = fma(a[i], b[i], dst[i])
-		}
-		return
-	}
-	for i := 0; i < len(dst); i += chunk {
-		mulAddVec(l.wide(), &dst[i], &a[i], &b[i], min(chunk, len(dst)-i))
-	}
-}

@@ -23,15 +23,11 @@ func addToVec(wide bool, dst *float32, x *float32, n int) { panic(noKernel) }
 
 func add2Vec(wide bool, dst1 *float32, dst2 *float32, a *float32, b *float32, n int) { panic(noKernel) }
 
-func mulAddVec(wide bool, dst *float32, a *float32, b *float32, n int) { panic(noKernel) }
-
 func axpyVec(wide bool, dst *float32, x *float32, n int, s float32) { panic(noKernel) }
 
 func addScalarVec(wide bool, dst *float32, x *float32, n int, s float32) { panic(noKernel) }
 
 func scaleVec(wide bool, dst *float32, x *float32, n int, s float32) { panic(noKernel) }
-
-func affineVec(wide bool, dst *float32, x *float32, n int, s float32, t float32) { panic(noKernel) }
 
 func fillVec(wide bool, dst *float32, n int, s float32) { panic(noKernel) }
 

@@ -29,9 +29,6 @@ func addToVec(wide bool, dst *float32, x *float32, n int)
 func add2Vec(wide bool, dst1 *float32, dst2 *float32, a *float32, b *float32, n int)
 
 //go:noescape
-func mulAddVec(wide bool, dst *float32, a *float32, b *float32, n int)
-
-//go:noescape
 func axpyVec(wide bool, dst *float32, x *float32, n int, s float32)
 
 //go:noescape
@@ -39,9 +36,6 @@ func addScalarVec(wide bool, dst *float32, x *float32, n int, s float32)
 
 //go:noescape
 func scaleVec(wide bool, dst *float32, x *float32, n int, s float32)
-
-//go:noescape
-func affineVec(wide bool, dst *float32, x *float32, n int, s float32, t float32)
 
 //go:noescape
 func fillVec(wide bool, dst *float32, n int, s float32)

@@ -23,7 +23,6 @@ const (
 	cuMemAlloc
 	cuMemFree
 	cuMemHostAlloc
-	cuMemFreeHost
 	cuMemHostRegister
 	cuMemHostUnregister
 	cuMemcpyHtoDAsync
@@ -35,23 +34,20 @@ const (
 	cuStreamWaitEvent
 	cuEventCreate
 	cuEventRecord
-	cuEventSynchronize
-	cuEventElapsedTime
 	cuModuleLoadData
 	cuModuleGetFunction
 	cuLaunchKernel
 	cuGetErrorName
 	cuGetErrorString
-	functions
 )
 
 func symbols() []string {
 	return []string{
 		"cuInit", "cuDriverGetVersion", "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetName", "cuDeviceTotalMem_v2",
 		"cuDeviceGetAttribute", "cuDevicePrimaryCtxRetain", "cuCtxSetCurrent", "cuMemGetInfo_v2", "cuMemAlloc_v2",
-		"cuMemFree_v2", "cuMemHostAlloc", "cuMemFreeHost", "cuMemHostRegister_v2", "cuMemHostUnregister", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2",
+		"cuMemFree_v2", "cuMemHostAlloc", "cuMemHostRegister_v2", "cuMemHostUnregister", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2",
 		"cuMemcpyDtoDAsync_v2", "cuMemsetD8Async", "cuStreamCreate", "cuStreamSynchronize", "cuStreamWaitEvent",
-		"cuEventCreate", "cuEventRecord", "cuEventSynchronize", "cuEventElapsedTime", "cuModuleLoadData",
+		"cuEventCreate", "cuEventRecord", "cuModuleLoadData",
 		"cuModuleGetFunction", "cuLaunchKernel", "cuGetErrorName", "cuGetErrorString",
 	}
 }

@@ -159,9 +159,6 @@ func (m *Meter) show(now time.Time) {
 	fmt.Fprintf(m.w, "\r%s\x1b[K", m.bar(now, m.columns()))
 }
 
-// Elapsed returns the time since New.
-func (m *Meter) Elapsed() time.Duration { return time.Since(m.start) }
-
 // Rate returns the tokens per second of the whole run up to the last Update. The
 // first step, in which caches and pools fill, does not count if there are more.
 func (m *Meter) Rate() float64 {

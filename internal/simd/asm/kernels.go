@@ -24,9 +24,6 @@ var mapKernels = []kernel{
 		x.store("dst1", s)
 		x.store("dst2", s)
 	}},
-	{name: "mulAddVec", slices: "dst a b", unroll: 4, body: func(x *vec) {
-		x.store("dst", x.fma(x.load("a"), x.load("b"), x.load("dst")))
-	}},
 	{name: "axpyVec", slices: "dst x", scalars: "s", unroll: 4, body: func(x *vec) {
 		x.store("dst", x.fma(x.load("x"), x.s("s"), x.load("dst")))
 	}},
@@ -35,9 +32,6 @@ var mapKernels = []kernel{
 	}},
 	{name: "scaleVec", slices: "dst x", scalars: "s", unroll: 4, body: func(x *vec) {
 		x.store("dst", x.mul(x.load("x"), x.s("s")))
-	}},
-	{name: "affineVec", slices: "dst x", scalars: "s t", unroll: 4, body: func(x *vec) {
-		x.store("dst", x.fma(x.load("x"), x.s("s"), x.s("t")))
 	}},
 	{name: "fillVec", slices: "dst", scalars: "s", unroll: 4, body: func(x *vec) {
 		x.store("dst", x.s("s"))

@@ -7,8 +7,7 @@
 //	d, err = dataset.Parse(data)                                 // … every other rank
 //
 // so that a cache directory that other ranks cannot see, or that nobody can
-// write, makes no difference. Where ranks share a file system, Open(d.Path)
-// reads what Prepare wrote.
+// write, makes no difference.
 //
 // Batches are a function of (seed, step, row) with row counted over the global
 // batch: however many ranks divide the rows among them, the batch is the same.

@@ -104,9 +104,9 @@ func TestPrepareUsesTheCache(t *testing.T) {
 		t.Errorf("second: cached %v at %q, same %v; want the first at %q",
 			second.Cached, second.Path, sameData(first, second), first.Path)
 	}
-	opened, err := Open(first.Path)
+	opened, err := open(first.Path)
 	if err != nil || !sameData(first, opened) {
-		t.Errorf("Open(%q): same data is false, error %v", first.Path, err)
+		t.Errorf("open(%q): same data is false, error %v", first.Path, err)
 	}
 
 	other := o
@@ -250,8 +250,8 @@ func TestPrepareRefuses(t *testing.T) {
 	if _, err := Prepare(o); err == nil || !strings.Contains(err.Error(), "/absent: no such file") {
 		t.Errorf("missing path: error %v", err)
 	}
-	if _, err := Open("/absent"); err == nil || !strings.Contains(err.Error(), "/absent") {
-		t.Errorf("Open of a missing file: error %v", err)
+	if _, err := open("/absent"); err == nil || !strings.Contains(err.Error(), "no such file") {
+		t.Errorf("opening a missing file: error %v", err)
 	}
 }
 

@@ -54,16 +54,8 @@ func Parse(data []byte) (*Dataset, error) {
 	return d, nil
 }
 
-// Open reads a dataset that Prepare left in the cache: its Path.
-func Open(path string) (*Dataset, error) {
-	d, err := open(path)
-	if err != nil {
-		return nil, fmt.Errorf("dataset: Open %s: %w; prepare it again", path, err)
-	}
-	return d, nil
-}
-
-// open is Open with an error that only says what is wrong.
+// open reads a dataset that Prepare left in the cache: its Path. The error only
+// says what is wrong.
 func open(path string) (*Dataset, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

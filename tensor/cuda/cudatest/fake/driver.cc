@@ -232,12 +232,6 @@ CUresult cuMemHostAlloc(void **p, size_t bytes, unsigned) {
 	return *p ? OK : OUT_OF_MEMORY;
 }
 
-CUresult cuMemFreeHost(void *p) {
-	BEGIN
-	free(p);
-	return OK;
-}
-
 CUresult cuMemHostRegister_v2(void *p, size_t bytes, unsigned) {
 	BEGIN
 	for (auto &it : registered)
@@ -314,17 +308,6 @@ CUresult cuEventRecord(Event *e, Stream *s) {
 	BEGIN
 	e->stream = on(s);
 	e->mark = e->stream->queued;
-	return OK;
-}
-
-CUresult cuEventSynchronize(Event *e) {
-	BEGIN
-	if (e->stream) e->stream->drain(e->mark);
-	return broken;
-}
-
-CUresult cuEventElapsedTime(float *ms, Event *, Event *) {
-	*ms = 1;
 	return OK;
 }
 
