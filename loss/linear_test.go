@@ -59,16 +59,11 @@ func (l *linear) check(ctx context.Context, m *dtensor.Mesh, shape []int, hidden
 	if l.reduction == loss.None {
 		g = g.Reshape(shape...)
 	}
-	var failed error
-	record := m.Comm().Record()
-	_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
-		out := loss.LinearCrossEntropy(h, w, y, l.options(m, weight...))
-		failed = near("loss", out.Full(), want, 1e-11)
-		return out.Mul(g).Sum(nil, false)
+	grads, events, err := graded(ctx, m, g, want, func() *dtensor.Tensor {
+		return loss.LinearCrossEntropy(h, w, y, l.options(m, weight...))
 	}, h, w)
-	events := record.Stop()
-	if err != nil || failed != nil {
-		return fmt.Errorf("%v %v", err, failed)
+	if err != nil {
+		return err
 	}
 	if err := near("gradient of hidden", grads[0].Dense().Full(), wantHidden, 1e-10); err != nil {
 		return err

@@ -2,6 +2,7 @@ package loss_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -135,16 +136,11 @@ func (q *question) check(ctx context.Context, m *dtensor.Mesh, logits, targets, 
 	} else {
 		y = meshtest.Place(m, q.targets, []int{q.n}, targets...)
 	}
-	var failed error
-	record := m.Comm().Record()
-	_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
-		l := loss.CrossEntropy(x, y, q.options(m, weight...))
-		failed = near("loss", l.Full(), want, 1e-11)
-		return l.Mul(g).Sum(nil, false)
+	grads, events, err := graded(ctx, m, g, want, func() *dtensor.Tensor {
+		return loss.CrossEntropy(x, y, q.options(m, weight...))
 	}, x)
-	events := record.Stop()
-	if err != nil || failed != nil {
-		return fmt.Errorf("%v %v", err, failed)
+	if err != nil {
+		return err
 	}
 	dx := grads[0].Dense()
 	for axis, p := range logits {
@@ -157,6 +153,19 @@ func (q *question) check(ctx context.Context, m *dtensor.Mesh, logits, targets, 
 	}
 	r := ranksOf(m, q.n, logits)
 	return r.check(events, "CrossEntropy", 4*8)
+}
+
+// graded compares the value of cost with want, and returns the gradients of params
+// where cost's is g, and what was communicated.
+func graded(ctx context.Context, m *dtensor.Mesh, g *dtensor.Tensor, want []float64, cost func() *dtensor.Tensor, params ...*dtensor.Tensor) ([]dtensor.Grad, []comm.Event, error) {
+	var failed error
+	record := m.Comm().Record()
+	_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+		l := cost()
+		failed = near("loss", l.Full(), want, 1e-11)
+		return l.Mul(g).Sum(nil, false)
+	}, params...)
+	return grads, record.Stop(), errors.Join(err, failed)
 }
 
 // ranks says between which ranks a loss has to communicate.

@@ -60,16 +60,11 @@ func (q *question) checkNLL(ctx context.Context, m *dtensor.Mesh, logs, targets,
 	gy, g := q.gradient(m)
 	want, _ := q.answer(gy)
 	x, y := meshtest.Place(m, logSoftmax(q.logits, q.c), []int{q.n, q.c}, logs...), meshtest.Place(m, q.targets, []int{q.n}, targets...)
-	var failed error
-	record := m.Comm().Record()
-	_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
-		l := loss.NLLLoss(x, y, q.options(m, weight...))
-		failed = near("loss", l.Full(), want, 1e-11)
-		return l.Mul(g).Sum(nil, false)
+	grads, events, err := graded(ctx, m, g, want, func() *dtensor.Tensor {
+		return loss.NLLLoss(x, y, q.options(m, weight...))
 	}, x)
-	events := record.Stop()
-	if err != nil || failed != nil {
-		return fmt.Errorf("%v %v", err, failed)
+	if err != nil {
+		return err
 	}
 	if err := near("gradient", grads[0].Dense().Full(), q.nllGrad(gy), 1e-11); err != nil {
 		return err
