@@ -78,13 +78,13 @@ func blocked[T Float](kn kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c
 			}
 			for i := 0; i < m; i += blockM {
 				mb := min(blockM, m-i)
-				ap := panels[T]{a.from(i, p), kn.rows * a.row}
+				ap, at := panels[T]{a.from(i, p), kn.rows * a.row}, p*mPacked+i*kb
 				switch {
 				case inPlaceA:
 				case packOnce && j > 0:
-					ap = packedA(kn, ws.a[p*mPacked:], kb)
+					ap = packedA(kn, ws.a[at:], kb)
 				case packOnce:
-					ap = packA(kn, ws.a[p*mPacked:], ap.matrix, mb, kb)
+					ap = packA(kn, ws.a[at:], ap.matrix, mb, kb)
 				default:
 					ap = packA(kn, ws.a[:], ap.matrix, mb, kb)
 				}

@@ -3,6 +3,7 @@ package gemm
 import (
 	"math/rand/v2"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"testing"
 
@@ -58,17 +59,27 @@ func TestInstructionSetsGiveTheSameBits(t *testing.T) {
 // there are: the product of a part is the part of the product.
 func TestPartsOfAProduct(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
-	for trans := range 4 {
-		p := random(r, trans&1 == 1, trans&2 == 2, 61, 90, 300, float32(1), 0)
-		whole := p.run(at[float32](simd.Best()))
-		a, b := operand(p.transA, p.a, p.lda), operand(p.transB, p.b, p.ldb)
-		for _, part := range [][4]int{{0, 0, 1, 90}, {7, 3, 30, 17}, {60, 0, 1, 1}, {0, 89, 61, 1}, {14, 32, 28, 33}} {
-			i0, j0, m, n := part[0], part[1], part[2], part[3]
-			c := make([]float32, m*n)
-			gemm(kernelFor(simd.Best(), 4), m, n, p.k, 1, a.from(i0, 0), b.from(0, j0), 0, c, n)
-			for x := range c {
-				if i, j := i0+x/n, j0+x%n; c[x] != whole[i*p.n+j] {
-					t.Fatalf("%v: part %v: element (%d, %d) is %v alone and %v in the whole", p, part, i, j, c[x], whole[i*p.n+j])
+	for _, s := range []struct {
+		m, n, k int
+		parts   [][4]int
+	}{
+		{61, 90, 300, [][4]int{{0, 0, 1, 90}, {7, 3, 30, 17}, {60, 0, 1, 1}, {0, 89, 61, 1}, {14, 32, 28, 33}}},
+		// Several blocks of both operands, A being packed whole, or not.
+		{blockM + 61, blockN + 90, 200, [][4]int{{0, blockN, blockM + 61, 90}, {blockM - 1, blockN - 1, 2, 2}, {0, 0, 1, blockN + 90}}},
+		{blockM + 61, blockN + 90, 300, [][4]int{{0, blockN, blockM + 61, 90}, {blockM - 1, blockN - 1, 2, 2}, {0, 0, 1, blockN + 90}}},
+	} {
+		for trans := range 4 {
+			p := random(r, trans&1 == 1, trans&2 == 2, s.m, s.n, s.k, float32(1), 0)
+			whole := p.run(at[float32](simd.Best()))
+			a, b := operand(p.transA, p.a, p.lda), operand(p.transB, p.b, p.ldb)
+			for _, part := range s.parts {
+				i0, j0, m, n := part[0], part[1], part[2], part[3]
+				c := make([]float32, m*n)
+				gemm(kernelFor(simd.Best(), 4), m, n, p.k, 1, a.from(i0, 0), b.from(0, j0), 0, c, n)
+				for x := range c {
+					if i, j := i0+x/n, j0+x%n; c[x] != whole[i*p.n+j] {
+						t.Fatalf("%v: part %v: element (%d, %d) is %v alone and %v in the whole", p, part, i, j, c[x], whole[i*p.n+j])
+					}
 				}
 			}
 		}
@@ -118,12 +129,13 @@ func TestBatch(t *testing.T) {
 }
 
 func TestGemmDoesNotAllocate(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection empties the pool
 	a, b, c := make([]float32, 64*300), make([]float32, 64*300), make([]float32, 64*64)
-	if n := testing.AllocsPerRun(10, func() {
+	if n := testing.AllocsPerRun(50, func() {
 		Gemm(false, true, 8, 8, 8, 1, a, 8, b, 8, 0, c, 8)
 		Gemm(true, true, 64, 64, 300, 1, a, 64, b, 300, 0, c, 64)
 		Batch(4, false, false, 8, 8, 8, 1, a, 8, 64, b, 8, 64, 0, c, 8, 64)
-	}); n > 0.5 { // a collection may empty the pool
+	}); n > 0.5 { // under the race detector a pool loses some of what it is given
 		t.Errorf("%v allocations", n)
 	}
 }
