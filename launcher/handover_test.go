@@ -2,7 +2,6 @@ package launcher
 
 import (
 	"errors"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -10,19 +9,15 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/gorun-spmd/gorun/internal/needtest"
 	"github.com/gorun-spmd/gorun/launcher/hosts"
 )
 
-// needLauncher skips the test where the launcher of via is not installed, and
-// fails it where CI must have it.
+// needLauncher ends the test unless the launcher of via is installed.
 func needLauncher(t *testing.T, via string) {
 	t.Helper()
-	if _, err := thisFinder().choose(via, hosts.Auto); err == nil {
-		return
-	} else if os.Getenv("CI") == "true" {
-		t.Fatal(err)
-	} else {
-		t.Skip(err)
+	if _, err := thisFinder().choose(via, hosts.Auto); err != nil {
+		needtest.Missing(t, err)
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/gorun-spmd/gorun/internal/needtest"
 )
 
 // leftovers are the programs that no job may leave behind.
@@ -73,7 +75,7 @@ func TestTrainOverMPI(t *testing.T) {
 	want := run(t, filepath.Join(dir, "bin/gorun"), "-np", "4")
 	for _, launcher := range [][]string{{"mpirun.openmpi", "--oversubscribe", "--allow-run-as-root", "-np", "4"}, {"mpiexec.hydra", "-n", "4"}} {
 		t.Run(launcher[0], func(t *testing.T) {
-			installed(t, launcher[0])
+			needtest.Programs(t, launcher[0])
 			if got := run(t, launcher...); got != want {
 				t.Errorf("got %s, want %s as by gorun", got, want)
 			}

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gorun-spmd/gorun/internal/needtest"
 )
 
 // patience is how long anything may take before the test fails.
@@ -32,7 +34,7 @@ type host struct {
 	pid  int
 }
 
-// need is installed for tests that need hosts too.
+// need ends a test of hosts unless they can be made here and all programs are there.
 func need(t *testing.T, programs ...string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -41,21 +43,7 @@ func need(t *testing.T, programs ...string) {
 	if out, err := exec.Command("unshare", "--net", "--pid", "--fork", "--mount", "true").CombinedOutput(); err != nil {
 		t.Skipf("needs namespaces: unshare: %v: %s", err, bytes.TrimSpace(out))
 	}
-	installed(t, programs...)
-}
-
-// installed skips the test if a program is missing, and fails it where make deps
-// has installed it.
-func installed(t *testing.T, programs ...string) {
-	t.Helper()
-	for _, p := range programs {
-		if _, err := exec.LookPath(p); err != nil {
-			if os.Getenv("CI") == "true" {
-				t.Fatalf("%v; make deps installs it", err)
-			}
-			t.Skipf("%v; make deps installs it", err)
-		}
-	}
+	needtest.Programs(t, programs...)
 }
 
 // up starts n hosts.

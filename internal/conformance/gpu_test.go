@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorun-spmd/gorun/internal/needtest"
 	"github.com/gorun-spmd/gorun/tensor/cuda/cudatest"
 )
 
@@ -68,7 +69,7 @@ func TestGPUsThroughMPI(t *testing.T) {
 		{"mpirun.openmpi", "--oversubscribe", "--allow-run-as-root", "-np"},
 		{"mpiexec.hydra", "-n"},
 	} {
-		needProgram(t, launcher[0])
+		needtest.Programs(t, launcher[0])
 		for _, c := range []struct {
 			env   []string
 			ranks string

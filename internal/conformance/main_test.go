@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gorun-spmd/gorun/internal/needtest"
 )
 
 // build puts gorun and this program into a folder.
@@ -49,7 +51,7 @@ func TestThroughMPI(t *testing.T) {
 		{"mpiexec.hydra", "-n"},
 	} {
 		t.Run(launcher[0], func(t *testing.T) {
-			needProgram(t, launcher[0])
+			needtest.Programs(t, launcher[0])
 			for _, n := range []int{2, 4} {
 				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 				cmd := exec.CommandContext(ctx, launcher[0], append(launcher[1:], strconv.Itoa(n), filepath.Join(bin, "conformance"), "-resize", "testdata")...)
@@ -58,17 +60,6 @@ func TestThroughMPI(t *testing.T) {
 				allPassed(t, cmd.String(), string(out), err)
 			}
 		})
-	}
-}
-
-// needProgram skips a test without that program, except where CI=true.
-func needProgram(t *testing.T, name string) {
-	t.Helper()
-	if _, err := exec.LookPath(name); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatalf("%v; make deps installs it", err)
-		}
-		t.Skipf("%v; make deps installs it", err)
 	}
 }
 

@@ -32,6 +32,7 @@ const policy = `
 	internal/mem       < internal/fault internal/invariant
 	internal/control   < internal/invariant
 	internal/job       <
+	internal/needtest  <
 
 	comm          < internal/dtype internal/mem internal/invariant internal/simd
 	comm/mem      < comm
@@ -45,7 +46,7 @@ const policy = `
 
 	tensor      < internal/dtype internal/fault internal/mem internal/simd internal/gemm internal/philox
 	tensor/cuda < tensor
-	tensor/cuda/cudatest <
+	tensor/cuda/cudatest < internal/needtest
 
 	dtensor/layout <
 	dtensor        < tensor comm dtensor/layout

@@ -16,16 +16,17 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/gorun-spmd/gorun/internal/needtest"
 )
 
 // Library returns the path of the fake driver, for GORUN_CUDA_LIB and
-// GORUN_CUBLAS_LIB. It skips the test where there is no C++ compiler, and fails it
-// then if CI is set.
+// GORUN_CUBLAS_LIB. The test needs a C++ compiler.
 func Library(t testing.TB) string {
 	t.Helper()
 	path, err := Build()
-	if errors.Is(err, exec.ErrNotFound) && os.Getenv("CI") != "true" {
-		t.Skipf("%v; make deps installs it", err)
+	if errors.Is(err, exec.ErrNotFound) {
+		needtest.Missing(t, err)
 	}
 	if err != nil {
 		t.Fatal(err)
