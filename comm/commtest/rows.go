@@ -13,7 +13,7 @@ import (
 // give whose parts lie one after another, whichever of the buffers on whichever
 // ranks are laid out so.
 func columnParts(ctx context.Context, world *comm.Comm) error {
-	c, err := world.Split(ctx, 0, 0)
+	c, err := dup(ctx, world)
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func rowsRefused(ctx context.Context, world *comm.Comm) error {
 		{comm.Call{Kind: comm.BroadcastKind, Dst: buf, DstRows: 3}, "DstRows is 3", false},
 		{comm.Call{Kind: comm.AllGatherVKind, Dst: buf.Slice(0, 2*n), DstRows: 2, Src: comm.Of(make([]int32, 2)), DstCounts: even}, "TakesRows", true},
 	} {
-		c, err := world.Split(ctx, 0, 0)
+		c, err := dup(ctx, world)
 		if err != nil {
 			return err
 		}
