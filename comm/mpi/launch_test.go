@@ -4,9 +4,11 @@ package mpi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -30,6 +32,54 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(m.Run())
 }
+
+// tasks are what ranks do.
+var tasks = map[string]func(context.Context, *Rank) error{
+	"suite":       suite,
+	"by address":  suiteByAddress,
+	"support":     saySupport,
+	"end":         lastEnds,
+	"fail":        firstFails,
+	"busy":        firstFailsOthersBusy,
+	"killed":      lastIsKilled,
+	"truncated":   truncated,
+	"bug":         bug,
+	"huge":        huge,
+	"allocations": allocations,
+}
+
+// child is one rank; what it returns is the exit code.
+func child(task string) int {
+	world, err := Open(Options{Linger: 2 * time.Second})
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	if want := os.Getenv("MPI_TEST_SIZE"); want != strconv.Itoa(world.Size()) {
+		err = fmt.Errorf("the world has %d ranks, want %s", world.Size(), want)
+	} else {
+		err = tasks[task](context.Background(), world)
+	}
+	right := err == nil || errors.Is(err, errExpected)
+	if err != nil {
+		if !right {
+			fmt.Printf("rank %d: %v\n", world.Rank(), err)
+		}
+		world.Abort(err)
+	}
+	if e := world.Close(err); e != nil {
+		fmt.Printf("rank %d: %v\n", world.Rank(), e)
+		return 1
+	}
+	if !right {
+		return 1
+	}
+	fmt.Printf("rank %d of %d over %s: all right\n", world.Rank(), world.Size(), world.Library())
+	return 0
+}
+
+// errExpected marks an error that a task is meant to end with.
+var errExpected = errors.New("as expected")
 
 // launcher starts ranks over one MPI library.
 type launcher struct {
@@ -89,6 +139,18 @@ func (l launcher) run(t *testing.T, n int, task string, env ...string) (output s
 		t.Fatalf("%s did not end in time; its output:\n%s", l.command[0], out.String())
 	}
 	return out.String(), err
+}
+
+// pass runs a task that must succeed on every rank, over the launcher's library.
+func (l launcher) pass(t *testing.T, n int, task string, env ...string) {
+	t.Helper()
+	out, err := l.run(t, n, task, append(env, fmt.Sprintf("MPI_TEST_SIZE=%d", n))...)
+	if err != nil || strings.Count(out, "all right") != n || !strings.Contains(out, "over "+l.library) {
+		t.Errorf("%d ranks: %v, output:\n%s", n, err, out)
+	}
+	if os.Getenv("MPI_TEST_TIMES") != "" {
+		t.Log(out)
+	}
 }
 
 // lockedBuilder is a strings.Builder for two writers.

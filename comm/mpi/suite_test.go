@@ -1,0 +1,132 @@
+//go:build linux && !nolibs
+
+package mpi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/commtest"
+)
+
+// exact are the cases whose reductions have the same bits in any order.
+var exact = []string{"int8", "int32", "int64", "uint8", "bool"}
+
+// needDebug are the failures that only the comparison of calls can find.
+var needDebug = map[string]bool{"disagreement": true, "disagreement of counts": true, "disagreement of messages": true, "deadline": true,
+	"disagreement in every collective": true, "deadline in every collective": true}
+
+// suite is the conformance suite, over variants of the world.
+func suite(ctx context.Context, r *Rank) error {
+	checked, divided := commtest.Cases(), commtest.Collectives()
+	integers := slices.DeleteFunc(commtest.Collectives(), func(c commtest.Case) bool { return !slices.Contains(exact, c.Name) })
+	if len(integers) != len(exact) {
+		return fmt.Errorf("%d cases of %v are there", len(integers), exact)
+	}
+	if r.Size() > 2 { // many ranks on few cores take long
+		checked = slices.DeleteFunc(checked, func(c commtest.Case) bool { return !needDebug[c.Name] })
+		integers, divided = integers[:2], divided[:3]
+	}
+	plain := commtest.Cases()
+	if r.Size() > 4 {
+		plain = slices.DeleteFunc(plain, func(c commtest.Case) bool {
+			return strings.HasPrefix(c.Name, "large 70001") || strings.HasPrefix(c.Name, "large 102")
+		})
+	}
+	for _, v := range []struct {
+		name   string
+		cases  []commtest.Case
+		change func(*Rank)
+	}{
+		{"plain", plain, func(*Rank) {}},
+		{"debug", checked, func(r *Rank) { r.debug = true }},
+		{"unordered", integers, func(r *Rank) { r.unordered = true }},
+		{"divided", divided, func(r *Rank) { r.most = 10_000 }},
+	} {
+		world, err := variant(r, v.change)
+		if err != nil {
+			return err
+		}
+		for _, c := range v.cases {
+			if v.name == "plain" && needDebug[c.Name] {
+				continue
+			}
+			began := time.Now()
+			if err := c.Run(ctx, world); err != nil {
+				return fmt.Errorf("%s, %s: %w", v.name, c.Name, err)
+			}
+			if r.Rank() == 0 && os.Getenv("MPI_TEST_TIMES") != "" {
+				fmt.Println(v.name, c.Name, time.Since(began))
+			}
+		}
+	}
+	return unordered(ctx, r)
+}
+
+// variant is a world with all ranks of r and other properties.
+func variant(r *Rank, change func(*Rank)) (*comm.Comm, error) {
+	if r.Size() == 1 {
+		return comm.NewWorld(r), nil
+	}
+	b, err := r.Split(context.Background(), all(r.Size()))
+	if err != nil {
+		return nil, err
+	}
+	change(b.(*Rank))
+	return comm.NewWorld(b), nil
+}
+
+// unordered lets the library reduce numbers whose sums are exact.
+func unordered(ctx context.Context, r *Rank) error {
+	world, err := variant(r, func(v *Rank) { v.unordered = true })
+	if err != nil {
+		return err
+	}
+	n, me := world.Size(), world.Rank()
+	sum, counts := float64(n*(n+1)/2), make([]int, n)
+	total := 0
+	for i := range counts {
+		counts[i] = i + 1
+		total += i + 1
+	}
+	fill := func(length int) []float64 {
+		x := make([]float64, length)
+		for i := range x {
+			x[i] = float64(me + 1)
+		}
+		return x
+	}
+	x, y, z, v := fill(5), make([]float64, 5), make([]float64, 3), make([]float64, me+1)
+	avg := fill(2)
+	err = errors.Join(
+		comm.Reduce(ctx, world, y, x, comm.Sum, n-1),
+		comm.AllReduce(ctx, world, x, comm.Sum),
+		comm.AllReduce(ctx, world, avg, comm.Avg),
+		comm.ReduceScatter(ctx, world, z, fill(3*n), comm.Sum),
+		comm.ReduceScatterV(ctx, world, v, fill(total), counts, comm.Sum),
+	)
+	if me == n-1 {
+		x = append(x, y...)
+	}
+	for i, got := range slices.Concat(x, z, v, []float64{avg[0] * float64(n), avg[1] * float64(n)}) {
+		if d := got - sum; d > 1e-12*sum || d < -1e-12*sum {
+			return errors.Join(err, fmt.Errorf("unordered: [%d] is %v, want %v", i, got, sum))
+		}
+	}
+	return err
+}
+
+func TestSuite(t *testing.T) {
+	eachLauncher(t, func(t *testing.T, l launcher) {
+		for _, n := range []int{1, 2, 3, 4, 7} {
+			t.Run(fmt.Sprintf("n=%d", n), func(t *testing.T) { l.pass(t, n, "suite") })
+		}
+	})
+}
