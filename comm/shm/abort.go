@@ -212,3 +212,8 @@ func (r *Rank) damaged(call *comm.Call, m int, what string) error {
 	r.abort(verdict{kind: ranksAbort, a: r.world[r.me], text: fmt.Sprintf("shm: what rank %d published is damaged: %s", r.world[m], what)})
 	return r.sentence(call)
 }
+
+// damagedBuffer is damaged of where rank m's data lies.
+func (r *Rank) damagedBuffer(call *comm.Call, m int) error {
+	return r.damaged(call, m, fmt.Sprintf("its buffer of %v", call))
+}

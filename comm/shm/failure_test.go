@@ -163,6 +163,51 @@ func TestDamage(t *testing.T) {
 	}
 }
 
+// TestDamagedCounts: a peer whose counts of what goes to others are nonsense gets an
+// error too, wherever its data is.
+func TestDamagedCounts(t *testing.T) {
+	for _, test := range []struct {
+		name        string
+		mode        uint64
+		count, rows int
+	}{
+		{"in its slot", inSlot, 4, 0},
+		{"beside it", inPayload, 400, 0},
+		{"in its arena", inArena, 4000, 0},
+		{"in its arena, in rows", inArena, 4000, 2},
+	} {
+		for _, wrong := range []uint64{1 << 40, 1 << 61, 1<<63 - 1, 1 << 63, ^uint64(0)} {
+			t.Run(fmt.Sprintf("%s, %#x", test.name, wrong), func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				defer cancel()
+				_, ranks := open(t, 2)
+				n := test.count / 2
+				counts := []int{n, n}
+				call := comm.Call{Kind: comm.AllToAllVKind, Src: comm.Of(make([]float32, test.count)), DstCounts: counts, SrcCounts: counts}
+				f := call.Fingerprint()
+				s := &ranks[0].mine.slots[1] // rank 0, by hand
+				s.what, s.count, s.given = f.What, f.Count, test.mode|uint64(test.count)<<8
+				*(*place)(unsafe.Pointer(&s.body)) = place{rows: uint64(test.rows)}
+				ranks[0].putCounts(1, counts, counts)
+				has, _ := ranks[0].region.vectors(0, 1)
+				has[0] = wrong
+				s.seq.Store(1)
+
+				p, err := ranks[1].Memory().Alloc(test.count * 4) // see TestDamage
+				if err != nil {
+					t.Fatal(err)
+				}
+				src := unsafe.Slice((*float32)(p), test.count)
+				err = comm.AllToAllV(ctx, comm.NewWorld(ranks[1]), make([]float32, test.count), counts, src, counts)
+				var e *comm.Error
+				if !errors.As(err, &e) || e.Rank != 1 || e.Call != "AllToAllV float32" || !strings.Contains(err.Error(), "what rank 0 published is damaged: its buffer of AllToAllV float32") {
+					t.Errorf("got %v", err)
+				}
+			})
+		}
+	}
+}
+
 // TestNobodyStoresIntoARankThatHasLeft: a context ends at any moment of a run
 // of large reductions; after the error this rank's buffer is its own again,
 // and no rank takes a result that may be wrong for a right one.

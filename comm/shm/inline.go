@@ -13,15 +13,15 @@ func (r *Rank) inline(call *comm.Call, seq uint64) error {
 	switch call.Kind {
 	case comm.BarrierKind:
 	case comm.AllReduceKind:
-		r.foldInline(call, seq, 0)
+		return r.foldInline(call, seq, 0)
 	case comm.ReduceKind:
 		if call.Root == r.me {
-			r.foldInline(call, seq, 0)
+			return r.foldInline(call, seq, 0)
 		}
 	case comm.ReduceScatterKind:
-		r.foldInline(call, seq, r.me*call.Dst.Bytes())
+		return r.foldInline(call, seq, r.me*call.Dst.Bytes())
 	case comm.ReduceScatterVKind:
-		r.foldInline(call, seq, sum(call.SrcCounts[:r.me])*call.DType().Size())
+		return r.foldInline(call, seq, sum(call.SrcCounts[:r.me])*call.DType().Size())
 	default:
 		size := call.DType().Size()
 		for m := range r.world {
@@ -29,34 +29,45 @@ func (r *Rank) inline(call *comm.Call, seq uint64) error {
 			if n == 0 {
 				continue
 			}
-			src := comm.Part{Ptr: unsafe.Add(r.inlineAt(m, seq), from*size), Width: math.MaxInt}
+			src := comm.Part{Ptr: r.inlineAt(m, seq, from*size, n*size), Width: math.MaxInt}
+			if src.Ptr == nil {
+				return r.damagedBuffer(call, m)
+			}
 			moveRuns(call.Dst.Part(call.DstRows, r.landing(call, m), n), 0, src, 0, n*size)
 		}
 	}
 	return nil
 }
 
-// inlineAt returns the data in rank m's slot or payload area.
-func (r *Rank) inlineAt(m int, seq uint64) unsafe.Pointer {
+// inlineAt returns the n bytes that begin skip bytes into rank m's slot or payload
+// area, nil if they are not all within it.
+func (r *Rank) inlineAt(m int, seq uint64, skip, n int) unsafe.Pointer {
 	s := &r.region.members[m].slots[seq&1]
-	if s.given&0xff == inSlot {
-		return unsafe.Pointer(&s.body)
+	at, size := unsafe.Pointer(&s.body), bodyBytes
+	if s.given&0xff != inSlot {
+		at, size = r.region.payload(m, seq), payloadBytes
 	}
-	return r.region.payload(m, seq)
+	if skip < 0 || n < 0 || n > size || skip > size-n {
+		return nil
+	}
+	return unsafe.Add(at, skip)
 }
 
 // foldInline reduces into Dst what lies skip bytes into each rank's data.
-func (r *Rank) foldInline(call *comm.Call, seq uint64, skip int) {
+func (r *Rank) foldInline(call *comm.Call, seq uint64, skip int) error {
 	bytes := call.Dst.Bytes()
 	if bytes == 0 {
-		return
+		return nil
 	}
 	for m := range r.world {
-		r.srcs[m] = unsafe.Add(r.inlineAt(m, seq), skip)
+		if r.srcs[m] = r.inlineAt(m, seq, skip, bytes); r.srcs[m] == nil {
+			return r.damagedBuffer(call, m)
+		}
 	}
 	r.dsts[0] = call.Dst.Ptr
 	call.Fold(r.dsts[:1], r.srcs, bytes/call.Unit())
 	r.dsts[0] = nil
+	return nil
 }
 
 // share returns how many elements this rank takes from rank m in a call that
@@ -96,12 +107,16 @@ func (r *Rank) share(call *comm.Call, seq uint64, m int) (n, from int) {
 	return 0, 0
 }
 
+// most is more elements than memory has; so many of every rank's still have a number
+// of bytes.
+const most = 1 << 48
+
 // before returns how many elements of rank m's data go to ranks below this one.
 func (r *Rank) before(m int, seq uint64) int {
 	has, _ := r.region.vectors(m, seq)
 	total := 0
 	for _, n := range has[:r.me] {
-		total += int(n)
+		total += int(min(n, most)) // nobody has compared these
 	}
 	return total
 }

@@ -2,7 +2,6 @@ package shm
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"unsafe"
 
@@ -204,7 +203,7 @@ func (r *Rank) from(call *comm.Call, seq uint64, p *plan, w window, m, piece, fi
 	case inArena:
 		return r.inArena(m, r.places[m].at, (first+skip)*p.unit, n*p.unit)
 	}
-	return unsafe.Add(r.inlineAt(m, seq), (first+skip)*p.unit)
+	return r.inlineAt(m, seq, (first+skip)*p.unit, n*p.unit)
 }
 
 // view returns where elements [lo, hi) of a part of rank m's source lie: that of n
@@ -263,7 +262,7 @@ func (r *Rank) work(call *comm.Call, seq uint64, p *plan, w window) error {
 		}
 		src, skip := r.view(call, seq, p, w, m, piece, first, n, lo, hi)
 		if src.Ptr == nil {
-			return r.damaged(call, m, fmt.Sprintf("its buffer of %v", call))
+			return r.damagedBuffer(call, m)
 		}
 		moveRuns(call.Dst.Part(call.DstRows, r.landing(call, m), n), lo*p.unit, src, skip, (hi-lo)*p.unit)
 	}
@@ -288,7 +287,7 @@ func (r *Rank) push(call *comm.Call, seq uint64) error {
 		}
 		dst := r.inArena(m, r.places[m].dst, 0, n*unit)
 		if dst == nil {
-			return r.damaged(call, m, fmt.Sprintf("its buffer of %v", call))
+			return r.damagedBuffer(call, m)
 		}
 		move(unsafe.Add(dst, lo*unit), unsafe.Add(call.Dst.Ptr, lo*unit), (n-lo)*unit)
 	}
@@ -316,7 +315,7 @@ func (r *Rank) reduceShared(call *comm.Call, seq uint64, p *plan, w window) erro
 			}
 		}
 		if r.srcs[m] == nil || dst == nil {
-			return r.damaged(call, m, fmt.Sprintf("its buffer of %v", call))
+			return r.damagedBuffer(call, m)
 		}
 	}
 	call.Fold(dsts, r.srcs, hi-lo)
@@ -351,7 +350,7 @@ func (r *Rank) reducePart(call *comm.Call, seq uint64, p *plan, w window) error 
 	for m := range r.world {
 		var skip int
 		if r.parts[m], skip = r.view(call, seq, p, w, m, r.me, first, n, lo, hi); r.parts[m].Ptr == nil {
-			return r.damaged(call, m, fmt.Sprintf("its buffer of %v", call))
+			return r.damagedBuffer(call, m)
 		}
 		r.skips[m] = skip
 	}
