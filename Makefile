@@ -99,8 +99,10 @@ deps: ## install what the tests start, or print how
 deps-ptx: ## install nvcc, which makes tensor/cuda/kernels/*.ptx (Debian's non-free component; 1.6 GB)
 	@if command -v nvcc >/dev/null; then echo 'deps-ptx: all there'; \
 	elif command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
-		. /etc/os-release && mirror=$$(awk '$$1 == "URIs:" || $$1 == "deb" { print $$2; exit }' /etc/apt/sources.list.d/*.sources /etc/apt/sources.list 2>/dev/null) && \
-		echo "deb $$mirror $$VERSION_CODENAME non-free contrib" >/etc/apt/sources.list.d/gorun-nonfree.list && \
+		. /etc/os-release && of=/etc/apt/sources.list.d/*.sources && \
+		mirror=$$(awk '$$1 == "URIs:" || $$1 == "deb" { print $$2; exit }' $$of /etc/apt/sources.list 2>/dev/null) && \
+		signed=$$(awk '$$1 == "Signed-By:" { print "[signed-by=" $$2 "]"; exit }' $$of 2>/dev/null; true) && \
+		echo "deb $$signed $$mirror $$VERSION_CODENAME non-free contrib" >/etc/apt/sources.list.d/gorun-nonfree.list && \
 		apt-get update -q >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends nvidia-cuda-toolkit; \
 	else echo 'deps-ptx: install nvidia-cuda-toolkit 11.8, of the non-free component of Debian'; fi
 

@@ -71,6 +71,24 @@ func spread(m *dtensor.Mesh, shape []int, p []layout.Placement) (*dtensor.Tensor
 	return dtensor.FromLocal(m, t.Local(), shape, p...)
 }
 
+// largest is the largest number that spread makes, or more.
+func largest(m *dtensor.Mesh, shape []int, p []layout.Placement) int {
+	n := 1
+	for _, s := range shape {
+		n *= s
+	}
+	for axis := range p {
+		switch op, _ := p[axis].Op(); {
+		case !p[axis].IsPartial():
+		case op == layout.Avg:
+			n *= 3 * m.Axes()[axis].Size
+		default:
+			n *= 3
+		}
+	}
+	return n
+}
+
 // piece is what this rank must hold of the numbers in a layout without Partial.
 func piece(m *dtensor.Mesh, shape []int, l layout.Layout) []float32 {
 	all := tensor.ToSlice[float32](numbers(m, shape))
@@ -111,8 +129,12 @@ func TestRedistribute(t *testing.T) {
 					if !valid(m, shape, from) || !valid(m, shape, to) {
 						continue
 					}
-					if err := redistributed(ctx, m, shape, from, to); err != nil {
-						return fmt.Errorf("%v %s → %s on %v: %w", shape, layout.FormatPlacements(from), layout.FormatPlacements(to), m, err)
+					dt := tensor.Float32
+					if rng.IntN(2) == 0 && largest(m, shape, from) <= 256 { // bfloat16 holds them all
+						dt = tensor.BFloat16
+					}
+					if err := redistributed(ctx, m, dt, shape, from, to); err != nil {
+						return fmt.Errorf("%v%v %s → %s on %v: %w", dt, shape, layout.FormatPlacements(from), layout.FormatPlacements(to), m, err)
 					}
 				}
 			}
@@ -121,8 +143,13 @@ func TestRedistribute(t *testing.T) {
 	}
 }
 
-func redistributed(ctx context.Context, m *dtensor.Mesh, shape []int, from, to []layout.Placement) error {
+// redistributed takes numbers of type dt, which holds them all, from one layout to
+// another.
+func redistributed(ctx context.Context, m *dtensor.Mesh, dt tensor.DType, shape []int, from, to []layout.Placement) error {
 	x, err := spread(m, shape, from)
+	if err == nil && dt != tensor.Float32 {
+		x, err = dtensor.FromLocal(m, tensor.Cast(x.Local(), dt), shape, from...)
+	}
 	if err != nil {
 		return err
 	}
@@ -131,8 +158,8 @@ func redistributed(ctx context.Context, m *dtensor.Mesh, shape []int, from, to [
 	err = dtensor.Try(ctx, m, func() {
 		y := x.Redistribute(to...)
 		l = y.Layout()
-		got = tensor.ToSlice[float32](y.ToLocal())
-		whole = tensor.ToSlice[float32](y.Full())
+		got = tensor.ToSlice[float32](tensor.Cast(y.ToLocal(), tensor.Float32))
+		whole = tensor.ToSlice[float32](tensor.Cast(y.Full(), tensor.Float32))
 	})
 	if err != nil {
 		return err

@@ -24,11 +24,11 @@ func (op BinaryOp) String() string { return binaryNames[op] }
 
 // Binary returns op of the elements of a and b, which have one element type;
 // their shapes broadcast as NumPy's do: aligned at the last dimension, a size of
-// 1 is repeated. It throws a *ShapeError for other shapes.
+// 1 is repeated. It throws a *ShapeError for other shapes. Bfloat16 is computed with
+// as float32 and rounded, in equal shapes alone.
 func Binary(op BinaryOp, a, b *Tensor) *Tensor {
 	name := op.String()
-	wantNumber(name, a)
-	wantSameType(name, a, b)
+	wantOperands(name, a, b)
 	var dst *Tensor
 	if sameShape(a, b) {
 		dst = allocLike(name, a)
@@ -47,8 +47,7 @@ func Binary(op BinaryOp, a, b *Tensor) *Tensor {
 // that has the same shape.
 func BinaryTo(dst *Tensor, op BinaryOp, a, b *Tensor) {
 	name := op.String()
-	wantNumber(name, a)
-	wantSameType(name, a, b)
+	wantOperands(name, a, b)
 	wantSameType(name, dst, a)
 	shape, n := broadcastShape(name, a, b)
 	if !equalInts(dst.Shape(), shape[:n]) {
@@ -148,7 +147,8 @@ func pick(want bool, t *Tensor) *Tensor {
 	return nil
 }
 
-// BinaryScalar returns op(x, v) for each element of x; v is rounded to x's type.
+// BinaryScalar returns op(x, v) for each element of x; v is rounded to x's type, for
+// bfloat16 to float32.
 func BinaryScalar(op BinaryOp, x *Tensor, v float64) *Tensor {
 	return scalarOp(op, x, v, false)
 }
@@ -160,7 +160,7 @@ func ScalarBinary(op BinaryOp, v float64, x *Tensor) *Tensor {
 
 func scalarOp(op BinaryOp, x *Tensor, v float64, swap bool) *Tensor {
 	name := op.String()
-	wantNumber(name, x)
+	wantNumberOrHalf(name, x)
 	dst := allocLike(name, x)
 	x.dev.BinaryScalar(op, x.dtype, dst.addr, x.ptr(name), v, swap, x.numel)
 	runtime.KeepAlive(x)
@@ -175,7 +175,7 @@ func MulScalar(x *Tensor, v float64) *Tensor { return BinaryScalar(OpMul, x, v) 
 
 // AddTo adds src, of the same shape, to dst.
 func AddTo(dst, src *Tensor) {
-	wantNumber("AddTo", dst)
+	wantNumberOrHalf("AddTo", dst)
 	wantSameType("AddTo", dst, src)
 	wantSameShape("AddTo", dst, src)
 	d := dst.ptr("AddTo")
@@ -194,7 +194,7 @@ func AddScaledTo(dst *Tensor, alpha float64, src *Tensor) {
 
 // ScaleTo multiplies dst by v.
 func ScaleTo(dst *Tensor, v float64) {
-	wantNumber("ScaleTo", dst)
+	wantNumberOrHalf("ScaleTo", dst)
 	d := dst.ptr("ScaleTo")
 	dst.dev.BinaryScalar(OpMul, dst.dtype, d, d, v, false, dst.numel)
 }

@@ -29,6 +29,41 @@ func (c *CPU) Binary(op BinaryOp, dt DType, dst, a, b unsafe.Pointer, n int) {
 		binaryNumber(op, sliceOf[int64](dst, n), sliceOf[int64](a, n), sliceOf[int64](b, n))
 	case Uint8:
 		binaryNumber(op, sliceOf[uint8](dst, n), sliceOf[uint8](a, n), sliceOf[uint8](b, n))
+	case BFloat16:
+		d, x, y := sliceOf[BF16](dst, n), sliceOf[BF16](a, n), sliceOf[BF16](b, n)
+		if n < parallelFrom {
+			binaryHalf(op, d, x, y)
+			return
+		}
+		parallel(n, 1, 64, func(lo, hi int) { binaryHalf(op, d[lo:hi], x[lo:hi], y[lo:hi]) })
+	}
+}
+
+// halfChunk is how many elements of bfloat16 are widened at a time.
+const halfChunk = 512
+
+// binaryHalf computes dst[i] = op(a[i], b[i]) in float32.
+func binaryHalf(op BinaryOp, dst, a, b []BF16) {
+	var x, y [halfChunk]float32
+	for i := 0; i < len(dst); i += halfChunk {
+		end := min(i+halfChunk, len(dst))
+		x, y := x[:end-i], y[:end-i]
+		simd.FromBF16(x, a[i:end])
+		simd.FromBF16(y, b[i:end])
+		binaryNumber(op, x, x, y)
+		simd.ToBF16(dst[i:end], x)
+	}
+}
+
+// scalarHalf computes dst[i] = op(x[i], v), or op(v, x[i]) with swap, in float32.
+func scalarHalf(op BinaryOp, dst, x []BF16, v float32, swap bool) {
+	var wide [halfChunk]float32
+	for i := 0; i < len(dst); i += halfChunk {
+		end := min(i+halfChunk, len(dst))
+		w := wide[:end-i]
+		simd.FromBF16(w, x[i:end])
+		binaryScalar(op, w, w, v, swap)
+		simd.ToBF16(dst[i:end], w)
 	}
 }
 
@@ -196,6 +231,13 @@ func (c *CPU) BinaryScalar(op BinaryOp, dt DType, dst, x unsafe.Pointer, v float
 		binaryScalar(op, sliceOf[int64](dst, n), sliceOf[int64](x, n), int64(v), swap)
 	case Uint8:
 		binaryScalar(op, sliceOf[uint8](dst, n), sliceOf[uint8](x, n), uint8(int64(v)), swap)
+	case BFloat16:
+		d, s := sliceOf[BF16](dst, n), sliceOf[BF16](x, n)
+		if n < parallelFrom {
+			scalarHalf(op, d, s, float32(v), swap)
+			return
+		}
+		parallel(n, 1, 64, func(lo, hi int) { scalarHalf(op, d[lo:hi], s[lo:hi], float32(v), swap) })
 	}
 }
 

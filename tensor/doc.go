@@ -43,7 +43,9 @@
 // # Types
 //
 // Arithmetic is for float32 (fast) and float64, and for integers where it makes
-// sense; Float16 and BFloat16 are for storage and exchange: Cast first (the kernels of
-// cross-entropy alone take bfloat16 logits as they are). Sums and products of
+// sense; Float16 and BFloat16 are for storage and exchange: Cast first. Some take
+// BFloat16 as it is, compute in float32 and round each element of the result once:
+// MatMul and Linear, Sum, arithmetic of equal shapes and with a number (Add,
+// MulScalar, ScaleTo, …), and the kernels of cross-entropy. Sums and products of
 // integers and Bool are Int64.
 package tensor

@@ -84,6 +84,22 @@ func wantNumber(op string, x *Tensor) {
 	}
 }
 
+// wantNumberOrHalf is wantNumber for the few operators that compute with bfloat16 too.
+func wantNumberOrHalf(op string, x *Tensor) {
+	if x.dtype != BFloat16 {
+		wantNumber(op, x)
+	}
+}
+
+// wantOperands throws unless Binary is defined for a and b, shapes apart.
+func wantOperands(op string, a, b *Tensor) {
+	wantNumberOrHalf(op, a)
+	wantSameType(op, a, b)
+	if a.dtype == BFloat16 && !sameShape(a, b) {
+		throwType(op, "%v and %v: bfloat16 is computed with in equal shapes; Expand one, or Cast both to float32 first", a.brief(), b.brief())
+	}
+}
+
 // wantIndex throws unless x is Int32 or Int64.
 func wantIndex(op, name string, x *Tensor) {
 	if x.dtype != Int32 && x.dtype != Int64 {

@@ -1,6 +1,9 @@
 package tensor
 
-import "runtime"
+import (
+	"runtime"
+	"slices"
+)
 
 // MatMul returns a·b, with the last two dimensions of a transposed if transA and
 // those of b if transB.
@@ -9,7 +12,8 @@ import "runtime"
 //
 // The dimensions before the last two broadcast. A 1-D a is a row [1, K] and a 1-D b
 // a column [K, 1] (it ignores transA, transB); that dimension is removed from the
-// result. It throws a *ShapeError if the inner sizes differ.
+// result. The product of bfloat16 is that of the float32 values, each element
+// rounded once. MatMul throws a *ShapeError if the inner sizes differ.
 func MatMul(a, b *Tensor, transA, transB bool) *Tensor {
 	m := matmulOf("MatMul", a, b, transA, transB)
 	c := alloc("MatMul", a.dev, a.dtype, m.shape())
@@ -18,11 +22,16 @@ func MatMul(a, b *Tensor, transA, transB bool) *Tensor {
 }
 
 // MatMulTo computes dst = a·b, or dst += a·b with accumulate; the arguments are
-// those of MatMul and dst has the shape of its result. dst is written while a and b
-// are read: it throws a *UseError if dst is one of them.
+// those of MatMul and dst has the shape and type of its result; for a and b of
+// bfloat16 it may be float32 too, and then nothing is rounded. dst is written while
+// a and b are read: it throws a *UseError if dst is one of them.
 func MatMulTo(dst, a, b *Tensor, transA, transB, accumulate bool) {
 	m := matmulOf("MatMulTo", a, b, transA, transB)
-	wantSameType("MatMulTo", dst, a)
+	if m.wide = a.dtype == BFloat16 && dst.dtype == Float32; m.wide {
+		wantSameDevice("MatMulTo", dst, a)
+	} else {
+		wantSameType("MatMulTo", dst, a)
+	}
 	if !equalInts(m.squeezedShape(), dst.Shape()) {
 		throwShape("MatMulTo", "the product of %v and %v is %v, the destination %v", a.brief(), b.brief(), m.squeezedShape(), dst.brief())
 	}
@@ -70,13 +79,16 @@ type matmul struct {
 	a, b           *Tensor // at least 2-D
 	transA, transB bool
 	rowA, colB     bool // a or b was 1-D
+	wide           bool // a and b are bfloat16, the result is float32
 	m, n, k        int
 	batch          [MaxDims]int // broadcast sizes before the last two dimensions
 	nbatch         int
 }
 
 func matmulOf(op string, a, b *Tensor, transA, transB bool) (m matmul) {
-	wantFloat(op, a)
+	if a.dtype != BFloat16 {
+		wantFloat(op, a)
+	}
 	wantSameType(op, a, b)
 	m = matmul{a: a, b: b, transA: transA, transB: transB}
 	if a.ndim == 0 || b.ndim == 0 {
@@ -155,7 +167,7 @@ func (m *matmul) squeeze(c *Tensor) *Tensor {
 // run multiplies into c, whose elements are those of shape.
 func (m *matmul) run(c *Tensor, accumulate bool) {
 	a, b, dst := m.a.ptr("MatMul"), m.b.ptr("MatMul"), c.ptr("MatMul")
-	g := Gemm{TransA: m.transA, TransB: m.transB, M: m.m, N: m.n, K: m.k, Accumulate: accumulate}
+	g := Gemm{TransA: m.transA, TransB: m.transB, M: m.m, N: m.n, K: m.k, Accumulate: accumulate, Wide: m.wide}
 	l := loopOver(nil)
 	if !m.transA && m.b.NDim() == 2 {
 		// One matrix for the whole batch: its rows are as many rows of one product.
@@ -164,27 +176,39 @@ func (m *matmul) run(c *Tensor, accumulate bool) {
 		l = loopOver(m.batch[:m.nbatch], m.a.dims[:m.a.NDim()-2], m.b.dims[:m.b.NDim()-2])
 	}
 	if c.numel > 0 {
-		c.dev.MatMul(c.dtype, g, dst, a, b, l)
+		c.dev.MatMul(m.a.dtype, g, dst, a, b, l)
 	}
 	runtime.KeepAlive(m.a)
 	runtime.KeepAlive(m.b)
 	runtime.KeepAlive(c)
 }
 
-// Linear returns x·wᵀ + bias.
+// Linear returns x·wᵀ + bias, of bfloat16 rounded once.
 //
 //	x [..., In]   w [Out, In]   bias [Out] or nil   →   [..., Out]
 func Linear(x, w, bias *Tensor) *Tensor {
 	if w.ndim != 2 || x.ndim == 0 {
 		throwShape("Linear", "x %v, w %v: want at least 1-D and 2-D", x.brief(), w.brief())
 	}
-	y := MatMul(x, w, false, true)
-	if bias != nil {
-		if bias.ndim != 1 || bias.numel != w.dims[0] {
-			throwShape("Linear", "bias %v does not have the %d outputs of w %v", bias.brief(), w.dims[0], w.brief())
-		}
-		BinaryTo(y, OpAdd, y, bias)
+	if bias == nil {
+		return MatMul(x, w, false, true)
 	}
+	if bias.ndim != 1 || bias.numel != w.dims[0] {
+		throwShape("Linear", "bias %v does not have the %d outputs of w %v", bias.brief(), w.dims[0], w.brief())
+	}
+	if x.dtype == BFloat16 { // the bias is in the sums before they are rounded
+		wantSameType("Linear", x, bias)
+		shape := slices.Clone(x.Shape())
+		shape[len(shape)-1] = bias.numel
+		y := Expand(bias, shape...)
+		if y == bias {
+			y = Clone(bias)
+		}
+		MatMulTo(y, x, w, false, true, true)
+		return y
+	}
+	y := MatMul(x, w, false, true)
+	BinaryTo(y, OpAdd, y, bias)
 	return y
 }
 

@@ -12,20 +12,29 @@ import (
 type Gemm struct {
 	TransA, TransB bool
 	Accumulate     bool
+	Wide           bool // A and B are bfloat16, C is float32
 	M, N, K        int
 }
 
 // MatMul computes g for each index of l; the distances A and B of l count whole
 // matrices of a and b, and those of c follow each other.
 func (c *CPU) MatMul(dt DType, g Gemm, dst, a, b unsafe.Pointer, l Loop) {
-	if dt == Float32 {
-		gemms(g, (*float32)(dst), (*float32)(a), (*float32)(b), &l)
-	} else {
-		gemms(g, (*float64)(dst), (*float64)(a), (*float64)(b), &l)
+	switch {
+	case dt == Float32:
+		gemms(g, dst, a, b, &l, gemm.Batch[float32])
+	case dt == Float64:
+		gemms(g, dst, a, b, &l, gemm.Batch[float64])
+	case g.Wide:
+		gemms(g, dst, a, b, &l, gemm.BatchBF16[float32])
+	default:
+		gemms(g, dst, a, b, &l, gemm.BatchBF16[BF16])
 	}
 }
 
-func gemms[T float](g Gemm, dst, a, b *T, l *Loop) {
+// gemms calls batch, one of package gemm, for each run of the last dimension of l. E
+// is what a and b hold, C what dst does, and T what is computed with.
+func gemms[T float, E, C any](g Gemm, dst, a, b unsafe.Pointer, l *Loop,
+	batch func(count int, transA, transB bool, m, n, k int, alpha T, a []E, lda, strideA int, b []E, ldb, strideB int, beta T, c []C, ldc, strideC int)) {
 	mn, mk, kn := g.M*g.N, g.M*g.K, g.K*g.N
 	lda, ldb := g.K, g.N
 	if g.TransA {
@@ -40,9 +49,9 @@ func gemms[T float](g Gemm, dst, a, b *T, l *Loop) {
 	}
 	n, sa, sb := l.Size[l.N-1], l.A[l.N-1]*mk, l.B[l.N-1]*kn
 	l.rows(func(i, ia, ib, _ int) {
-		gemm.Batch(n, g.TransA, g.TransB, g.M, g.N, g.K,
-			1, unsafe.Slice(at[T](unsafe.Pointer(a), ia*mk), (n-1)*sa+mk), lda, sa,
-			unsafe.Slice(at[T](unsafe.Pointer(b), ib*kn), (n-1)*sb+kn), ldb, sb,
-			beta, unsafe.Slice(at[T](unsafe.Pointer(dst), i*mn), n*mn), g.N, mn)
+		batch(n, g.TransA, g.TransB, g.M, g.N, g.K,
+			1, unsafe.Slice(at[E](a, ia*mk), (n-1)*sa+mk), lda, sa,
+			unsafe.Slice(at[E](b, ib*kn), (n-1)*sb+kn), ldb, sb,
+			beta, unsafe.Slice(at[C](dst, i*mn), n*mn), g.N, mn)
 	})
 }

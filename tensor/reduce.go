@@ -24,11 +24,13 @@ func (op ReduceOp) String() string { return reduceNames[op] }
 
 // Reduce combines the elements of dimensions dims of x, all of them if none is
 // named. With keepdim they stay with size 1, else they are removed. Sum and Prod
-// of integers and Bool are Int64; Amax and Amin keep the type. The elements of one
-// result are combined in an order that depends on the sizes alone.
+// of integers and Bool are Int64; Amax and Amin keep the type. A Sum of bfloat16 is
+// made in float32 and rounded once. The elements of one result are combined in an
+// order that depends on the sizes alone.
 func Reduce(op ReduceOp, x *Tensor, dims []int, keepdim bool) *Tensor {
 	name := op.String()
-	if x.dtype != Float32 && x.dtype != Float64 {
+	half := op == OpSum && x.dtype == BFloat16
+	if x.dtype != Float32 && x.dtype != Float64 && !half {
 		wantComparable(name, x)
 		if op == OpSum || op == OpProd {
 			x = Cast(x, Int64)
@@ -48,13 +50,17 @@ func Reduce(op ReduceOp, x *Tensor, dims []int, keepdim bool) *Tensor {
 		y = reduceRun(op, y, d, end)
 		d = end
 	}
-	if y == x {
+	switch {
+	case y == x:
 		y = Clone(x)
+	case half:
+		y = Cast(y, BFloat16)
 	}
 	return y.dropDims(mask, keepdim)
 }
 
-// reduceRun reduces dimensions [from, to) and keeps them with size 1.
+// reduceRun reduces dimensions [from, to) and keeps them with size 1. The sum of
+// bfloat16 is float32.
 func reduceRun(op ReduceOp, x *Tensor, from, to int) *Tensor {
 	outer, red, inner := 1, 1, 1
 	shape := x.dims
@@ -69,10 +75,27 @@ func reduceRun(op ReduceOp, x *Tensor, from, to int) *Tensor {
 			inner *= n
 		}
 	}
+	if x.dtype == BFloat16 {
+		y := alloc(op.String(), x.dev, Float32, shape[:x.ndim])
+		sumByProduct(y, x, outer, red, inner)
+		return y
+	}
 	y := alloc(op.String(), x.dev, x.dtype, shape[:x.ndim])
 	x.dev.Reduce(op, x.dtype, y.addr, x.ptr(op.String()), outer, red, inner)
 	runtime.KeepAlive(x)
 	return y
+}
+
+// sumByProduct computes y[o, i] = Σ x[o, r, i] as the product with ones: y is float32,
+// x [outer, red, inner] bfloat16.
+func sumByProduct(y, x *Tensor, outer, red, inner int) {
+	ones := Full(x.dev, x.dtype, 1, red)
+	if inner == 1 {
+		MatMulTo(y.Reshape(outer), x.Reshape(outer, red), ones, false, false, false)
+	} else {
+		MatMulTo(y.Reshape(outer, 1, inner), ones.Reshape(1, red), x.Reshape(outer, red, inner), false, false, false)
+	}
+	ones.Free()
 }
 
 // dimMask returns the set of dimensions that dims names, bit d for dimension d;

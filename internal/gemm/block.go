@@ -21,10 +21,12 @@ const (
 // lies, even by many tiles.
 const smallOperand = 1 << 15
 
-// A workspace holds the packed blocks of one product.
+// A workspace holds the packed blocks of one product, and what is widened of an
+// operand of bfloat16 before it is packed.
 type workspace[T Float] struct {
-	a [blockM * blockK]T
-	b [blockN * blockK]T
+	a    [blockM * blockK]T
+	b    [blockN * blockK]T
+	wide [wideRows * blockN]T
 }
 
 // Workspaces are pooled: they hold nothing between calls.
@@ -47,11 +49,12 @@ func poolOf[T Float]() *sync.Pool {
 // It packs blocks of A and B so that the tiles read both in order, as in Goto
 // and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008.
 // An operand that is read too few times to be worth packing is read where it
-// lies; so is a small one, unless its rows compete for the same cache lines.
+// lies; so is a small one, unless its rows compete for the same cache lines, but
+// none of bfloat16.
 func blocked[T Float](kn kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c []T, ldc int) {
 	const page = 4096
-	inPlaceA := n <= 2*kn.cols || m*k <= smallOperand && a.row*int(unsafe.Sizeof(alpha))%page != 0
-	inPlaceB := b.col == 1 && (m <= 2*kn.rows || k*n <= smallOperand)
+	inPlaceA := a.half == nil && (n <= 2*kn.cols || m*k <= smallOperand && a.row*int(unsafe.Sizeof(alpha))%page != 0)
+	inPlaceB := b.half == nil && b.col == 1 && (m <= 2*kn.rows || k*n <= smallOperand)
 	var ws *workspace[T]
 	if !inPlaceA || !inPlaceB {
 		pool := poolOf[T]()
@@ -70,7 +73,7 @@ func blocked[T Float](kn kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c
 			kb := min(blockK, k-p)
 			bp := panels[T]{b.from(p, j), kn.cols}
 			if !inPlaceB {
-				bp = packB(kn, ws.b[:], bp.matrix, kb, nb)
+				bp = packB(kn, ws, bp.matrix, kb, nb)
 			}
 			beta := beta
 			if p > 0 {
@@ -84,9 +87,9 @@ func blocked[T Float](kn kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c
 				case packOnce && j > 0:
 					ap = packedA(kn, ws.a[at:], kb)
 				case packOnce:
-					ap = packA(kn, ws.a[at:], ap.matrix, mb, kb)
+					ap = packA(kn, ws, at, ap.matrix, mb, kb)
 				default:
-					ap = packA(kn, ws.a[:], ap.matrix, mb, kb)
+					ap = packA(kn, ws, 0, ap.matrix, mb, kb)
 				}
 				macro(kn, mb, nb, kb, alpha, ap, bp, beta, c[i*ldc+j:], ldc)
 			}
@@ -102,21 +105,21 @@ type panels[T Float] struct {
 	step int
 }
 
-// packB writes b [k, n] to dst in panels [k, kn.cols].
-func packB[T Float](kn kernel, dst []T, b matrix[T], k, n int) panels[T] {
-	pack(dst, b, k, n, kn.cols)
-	return panels[T]{matrix[T]{dst, kn.cols, 1}, k * kn.cols}
+// packB writes b [k, n] to ws.b in panels [k, kn.cols].
+func packB[T Float](kn kernel, ws *workspace[T], b matrix[T], k, n int) panels[T] {
+	pack(ws.b[:], b, k, n, kn.cols, ws.wide[:])
+	return panels[T]{matrix[T]{ws.b[:], nil, kn.cols, 1}, k * kn.cols}
 }
 
-// packA writes a [m, k] to dst in panels [k, kn.rows].
-func packA[T Float](kn kernel, dst []T, a matrix[T], m, k int) panels[T] {
-	pack(dst, a.transposed(), k, m, kn.rows)
-	return packedA(kn, dst, k)
+// packA writes a [m, k] to ws.a, from one element of it on, in panels [k, kn.rows].
+func packA[T Float](kn kernel, ws *workspace[T], at int, a matrix[T], m, k int) panels[T] {
+	pack(ws.a[at:], a.transposed(), k, m, kn.rows, ws.wide[:])
+	return packedA(kn, ws.a[at:], k)
 }
 
 // packedA is what packA made of a block [m, k].
 func packedA[T Float](kn kernel, dst []T, k int) panels[T] {
-	return panels[T]{matrix[T]{dst, 1, kn.rows}, k * kn.rows}
+	return panels[T]{matrix[T]{dst, nil, 1, kn.rows}, k * kn.rows}
 }
 
 // macro multiplies a block of A [m, k] with a block of B [k, n], tile by tile.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"unsafe"
 
+	"github.com/gorun-spmd/gorun/internal/dtype"
 	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
@@ -34,22 +35,24 @@ func Gemm[T Float](transA, transB bool, m, n, k int, alpha T, a []T, lda int, b 
 	kn := kernelFor(simd.Best(), int(unsafe.Sizeof(alpha)))
 	threads := threadsFor(m, n, k)
 	if threads == 1 {
-		gemm(kn, m, n, k, alpha, operand(transA, a, lda), operand(transB, b, ldb), beta, c, ldc)
+		gemm(kn, m, n, k, alpha, operand(transA, a, lda), operand(transB, b, ldb), beta, operand(false, c, ldc))
 		return
 	}
-	split(kn, threads, m, n, k, alpha, operand(transA, a, lda), operand(transB, b, ldb), beta, c, ldc)
+	split(kn, threads, m, n, k, alpha, operand(transA, a, lda), operand(transB, b, ldb), beta, operand(false, c, ldc))
 }
 
 // gemm is Gemm after its checks.
-func gemm[T Float](kn kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c []T, ldc int) {
+func gemm[T Float](kn kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c matrix[T]) {
 	switch {
 	case m == 0 || n == 0:
+	case c.half != nil:
+		rounded(kn, m, n, k, alpha, a, b, beta, c.half, c.row)
 	case k == 0 || alpha == 0:
-		scale(m, n, beta, c, ldc)
-	case n == 1 && ldc == 1: // a column is better made as a row
-		blocked(kn, 1, m, k, alpha, b.transposed(), a.transposed(), beta, c, m)
+		scale(m, n, beta, c.data, c.row)
+	case n == 1 && c.row == 1: // a column is better made as a row
+		blocked(kn, 1, m, k, alpha, b.transposed(), a.transposed(), beta, c.data, m)
 	default:
-		blocked(kn, m, n, k, alpha, a, b, beta, c, ldc)
+		blocked(kn, m, n, k, alpha, a, b, beta, c.data, c.row)
 	}
 }
 
@@ -76,12 +79,27 @@ func Batch[T Float](count int, transA, transB bool, m, n, k int, alpha T, a []T,
 	}
 	last := count - 1
 	check(transA, transB, m, n, k, len(a)-last*strideA, lda, len(b)-last*strideB, ldb, len(c)-last*strideC, ldc)
-	p := batch[T]{kernelFor(simd.Best(), int(unsafe.Sizeof(alpha))), m, n, k, alpha, operand(transA, a, lda), strideA, operand(transB, b, ldb), strideB, beta, c, ldc, strideC}
-	if threads := min(threadsFor(count*m, n, k), count); threads > 1 {
-		p.split(count, threads)
-	} else {
-		p.run(0, count)
+	batch[T]{kernelFor(simd.Best(), int(unsafe.Sizeof(alpha))), m, n, k, alpha, operand(transA, a, lda), strideA, operand(transB, b, ldb), strideB, beta, operand(false, c, ldc), strideC}.multiply(count)
+}
+
+// BatchBF16 is Batch for A and B of bfloat16: it is Batch of their float32 values,
+// bit by bit, except that a C of bfloat16 is rounded, to the nearest, ties to even,
+// each element once. Both operands are widened as they are packed and a C of
+// bfloat16 is added up a block at a time, so that no whole matrix of float32 is made.
+func BatchBF16[E float32 | dtype.BF16](count int, transA, transB bool, m, n, k int, alpha float32, a []dtype.BF16, lda, strideA int, b []dtype.BF16, ldb, strideB int, beta float32, c []E, ldc, strideC int) {
+	if count == 0 || m == 0 || n == 0 {
+		return
 	}
+	last := count - 1
+	check(transA, transB, m, n, k, len(a)-last*strideA, lda, len(b)-last*strideB, ldb, len(c)-last*strideC, ldc)
+	var to matrix[float32]
+	switch c := any(c).(type) {
+	case []float32:
+		to = operand(false, c, ldc)
+	case []dtype.BF16:
+		to = half(false, c, ldc)
+	}
+	batch[float32]{kernelFor(simd.Best(), 4), m, n, k, alpha, half(transA, a, lda), strideA, half(transB, b, ldb), strideB, beta, to, strideC}.multiply(count)
 }
 
 // check panics if the shape and the slices do not fit.

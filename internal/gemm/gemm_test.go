@@ -98,7 +98,7 @@ func at[T Float](level simd.Level) func(product[T]) {
 	return func(p product[T]) {
 		check(p.transA, p.transB, p.m, p.n, p.k, len(p.a), p.lda, len(p.b), p.ldb, len(p.c), p.ldc)
 		gemm(kernelFor(level, int(unsafe.Sizeof(p.alpha))), p.m, p.n, p.k, p.alpha,
-			operand(p.transA, p.a, p.lda), operand(p.transB, p.b, p.ldb), p.beta, p.c, p.ldc)
+			operand(p.transA, p.a, p.lda), operand(p.transB, p.b, p.ldb), p.beta, operand(false, p.c, p.ldc))
 	}
 }
 

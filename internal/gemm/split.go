@@ -18,7 +18,7 @@ func threadsFor(m, n, k int) int {
 
 // split cuts C into parts for threads goroutines, along its longer side and
 // between tiles. The sums are never cut, so the result is that of one thread.
-func split[T Float](kn kernel, threads, m, n, k int, alpha T, a, b matrix[T], beta T, c []T, ldc int) {
+func split[T Float](kn kernel, threads, m, n, k int, alpha T, a, b matrix[T], beta T, c matrix[T]) {
 	var wg sync.WaitGroup
 	byRows := m >= n
 	size, tile := n, kn.cols
@@ -31,9 +31,9 @@ func split[T Float](kn kernel, threads, m, n, k int, alpha T, a, b matrix[T], be
 		from, to := t*tiles/threads*tile, min((t+1)*tiles/threads*tile, size)
 		wg.Go(func() {
 			if byRows {
-				gemm(kn, to-from, n, k, alpha, a.from(from, 0), b, beta, c[from*ldc:], ldc)
+				gemm(kn, to-from, n, k, alpha, a.from(from, 0), b, beta, c.from(from, 0))
 			} else {
-				gemm(kn, m, to-from, k, alpha, a, b.from(0, from), beta, c[from:], ldc)
+				gemm(kn, m, to-from, k, alpha, a, b.from(0, from), beta, c.from(0, from))
 			}
 		})
 	}
@@ -43,26 +43,49 @@ func split[T Float](kn kernel, threads, m, n, k int, alpha T, a, b matrix[T], be
 // A batch is the arguments of Batch.
 type batch[T Float] struct {
 	kernel
-	m, n, k      int
-	alpha        T
-	a            matrix[T]
-	strideA      int
-	b            matrix[T]
-	strideB      int
-	beta         T
-	c            []T
-	ldc, strideC int
+	m, n, k int
+	alpha   T
+	a       matrix[T]
+	strideA int
+	b       matrix[T]
+	strideB int
+	beta    T
+	c       matrix[T]
+	strideC int
+}
+
+// multiply does the first count products: shared among goroutines where there are
+// enough of them, else one after the other, each cut.
+func (p batch[T]) multiply(count int) {
+	threads := threadsFor(count*p.m, p.n, p.k)
+	switch {
+	case threads == 1:
+		p.run(0, count)
+	case count >= threads:
+		p.split(count, threads)
+	default:
+		for i := range count {
+			a, b, c := p.number(i)
+			split(p.kernel, threads, p.m, p.n, p.k, p.alpha, a, b, p.beta, c)
+		}
+	}
 }
 
 // run does the products from one number up to another.
 func (p *batch[T]) run(from, to int) {
 	for i := from; i < to; i++ {
-		a, b := p.a, p.b
-		if p.k > 0 { // else they may be empty
-			a.data, b.data = a.data[i*p.strideA:], b.data[i*p.strideB:]
-		}
-		gemm(p.kernel, p.m, p.n, p.k, p.alpha, a, b, p.beta, p.c[i*p.strideC:], p.ldc)
+		a, b, c := p.number(i)
+		gemm(p.kernel, p.m, p.n, p.k, p.alpha, a, b, p.beta, c)
 	}
+}
+
+// number returns the matrices of one product.
+func (p *batch[T]) number(i int) (a, b, c matrix[T]) {
+	a, b = p.a, p.b
+	if p.k > 0 { // else they may be empty
+		a, b = a.after(i*p.strideA), b.after(i*p.strideB)
+	}
+	return a, b, p.c.after(i * p.strideC)
 }
 
 // split shares the products among goroutines.

@@ -30,7 +30,7 @@ func TestThreadsDoNotChangeTheResult(t *testing.T) {
 				want := p.run(at[float32](level))
 				for _, threads := range []int{1, 2, 3, 8} {
 					got := p.run(func(p product[float32]) {
-						split(kernelFor(level, 4), threads, p.m, p.n, p.k, p.alpha, operand(p.transA, p.a, p.lda), operand(p.transB, p.b, p.ldb), p.beta, p.c, p.ldc)
+						split(kernelFor(level, 4), threads, p.m, p.n, p.k, p.alpha, operand(p.transA, p.a, p.lda), operand(p.transB, p.b, p.ldb), p.beta, operand(false, p.c, p.ldc))
 					})
 					if !slices.Equal(got, want) {
 						t.Errorf("%v, %v: %d threads give other bits than one", level, p, threads)
@@ -75,7 +75,7 @@ func TestPartsOfAProduct(t *testing.T) {
 			for _, part := range s.parts {
 				i0, j0, m, n := part[0], part[1], part[2], part[3]
 				c := make([]float32, m*n)
-				gemm(kernelFor(simd.Best(), 4), m, n, p.k, 1, a.from(i0, 0), b.from(0, j0), 0, c, n)
+				gemm(kernelFor(simd.Best(), 4), m, n, p.k, 1, a.from(i0, 0), b.from(0, j0), 0, operand(false, c, n))
 				for x := range c {
 					if i, j := i0+x/n, j0+x%n; c[x] != whole[i*p.n+j] {
 						t.Fatalf("%v: part %v: element (%d, %d) is %v alone and %v in the whole", p, part, i, j, c[x], whole[i*p.n+j])

@@ -136,7 +136,7 @@ func (g *Device) ClampGrad(dt tensor.DType, dx, dy, x unsafe.Pointer, lo, hi flo
 
 // Binary computes dst[i] = op(a[i], b[i]); dst may be a or b.
 func (g *Device) Binary(op tensor.BinaryOp, dt tensor.DType, dst, a, b unsafe.Pointer, n int) {
-	if float(dt) {
+	if float(dt) || dt == tensor.BFloat16 {
 		g.typed("binary", dt).i32(int(op)).ptr(dst, a, b).i64(n).each(n)
 		return
 	}
@@ -155,7 +155,7 @@ func (g *Device) BinaryLoop(op tensor.BinaryOp, dt tensor.DType, dst, a, b unsaf
 
 // BinaryScalar computes dst[i] = op(x[i], v), or op(v, x[i]) with swap; dst may be x.
 func (g *Device) BinaryScalar(op tensor.BinaryOp, dt tensor.DType, dst, x unsafe.Pointer, v float64, swap bool, n int) {
-	if float(dt) {
+	if float(dt) || dt == tensor.BFloat16 {
 		g.typed("binary_scalar", dt).i32(int(op)).ptr(dst, x).float(dt, v).flag(swap).i64(n).each(n)
 		return
 	}

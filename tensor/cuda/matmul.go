@@ -13,6 +13,7 @@ import (
 // [k, m] or [n, k].
 type product struct {
 	transA, transB      bool
+	wide                bool // a and b are bfloat16, c is float32
 	m, n, k, batch      int
 	alpha, beta         float64
 	a, b, c             unsafe.Pointer
@@ -25,7 +26,7 @@ func (g *Device) multiply(dt tensor.DType, p product) {
 	if p.m == 0 || p.n == 0 || p.batch == 0 {
 		return
 	}
-	if g.blas != nil && p.k > 0 && max(p.m, p.n, p.k, p.batch, p.lda, p.ldb, p.ldc) <= math.MaxInt32 {
+	if g.blas != nil && g.blas.takes(dt) && p.k > 0 && max(p.m, p.n, p.k, p.batch, p.lda, p.ldb, p.ldc) <= math.MaxInt32 {
 		if err := g.blas.multiply(g, dt, &p); err != nil {
 			fault.Throw(err)
 		}
@@ -40,7 +41,11 @@ func (g *Device) multiply(dt tensor.DType, p product) {
 		b.row, b.col = b.col, b.row
 	}
 	const side = 64
-	put(put(g.typed("matmul", dt).ptr(p.c, p.a, p.b), a), b).i64(p.ldc, p.stepC, p.batch, p.m, p.n, p.k).float(dt, p.alpha).float(dt, p.beta).
+	l := g.typed("matmul", dt)
+	if p.wide {
+		l = g.kernel("matmul_bf16_f32")
+	}
+	put(put(l.ptr(p.c, p.a, p.b), a), b).i64(p.ldc, p.stepC, p.batch, p.m, p.n, p.k).float(dt, p.alpha).float(dt, p.beta).
 		blocks(p.batch * ((p.m + side - 1) / side) * ((p.n + side - 1) / side))
 }
 
@@ -49,7 +54,7 @@ func (g *Device) multiply(dt tensor.DType, p product) {
 func (g *Device) MatMul(dt tensor.DType, m tensor.Gemm, dst, a, b unsafe.Pointer, l tensor.Loop) {
 	mn, mk, kn := m.M*m.N, m.M*m.K, m.K*m.N
 	p := product{
-		transA: m.TransA, transB: m.TransB, m: m.M, n: m.N, k: m.K, alpha: 1,
+		transA: m.TransA, transB: m.TransB, wide: m.Wide, m: m.M, n: m.N, k: m.K, alpha: 1,
 		lda: m.K, ldb: m.N, ldc: m.N, stepC: mn,
 	}
 	if m.TransA {
@@ -63,9 +68,12 @@ func (g *Device) MatMul(dt tensor.DType, m tensor.Gemm, dst, a, b unsafe.Pointer
 	}
 	last := l.N - 1
 	p.batch, p.stepA, p.stepB = l.Size[last], l.A[last]*mk, l.B[last]*kn
-	size := dt.Size()
+	size, dstSize := dt.Size(), dt.Size()
+	if m.Wide {
+		dstSize = tensor.Float32.Size()
+	}
 	eachRow(&l, func(i, ia, ib int) {
-		p.c, p.a, p.b = unsafe.Add(dst, i*mn*size), unsafe.Add(a, ia*mk*size), unsafe.Add(b, ib*kn*size)
+		p.c, p.a, p.b = unsafe.Add(dst, i*mn*dstSize), unsafe.Add(a, ia*mk*size), unsafe.Add(b, ib*kn*size)
 		g.multiply(dt, p)
 	})
 }

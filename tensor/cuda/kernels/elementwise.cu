@@ -250,6 +250,9 @@ static __device__ void binary(int op, T *dst, const T *a, const T *b, i64 n) {
 }
 KERNEL(binary_f32, int op, float *dst, const float *a, const float *b, i64 n) { binary(op, dst, a, b, n); }
 KERNEL(binary_f64, int op, double *dst, const double *a, const double *b, i64 n) { binary(op, dst, a, b, n); }
+KERNEL(binary_bf16, int op, u16 *dst, const u16 *a, const u16 *b, i64 n) {
+	EACH(i, n) dst[i] = narrow_bf16(binary_one(op, widen_bf16(a[i]), widen_bf16(b[i])));
+}
 KERNEL(binary_int, int op, int dt, void *dst, const void *a, const void *b, i64 n) {
 	EACH(i, n) store_int(dt, dst, i, binary_int_one(op, load_int(dt, a, i), load_int(dt, b, i)));
 }
@@ -276,6 +279,12 @@ static __device__ void binary_scalar(int op, T *dst, const T *x, T v, int swap, 
 }
 KERNEL(binary_scalar_f32, int op, float *dst, const float *x, float v, int swap, i64 n) { binary_scalar(op, dst, x, v, swap, n); }
 KERNEL(binary_scalar_f64, int op, double *dst, const double *x, double v, int swap, i64 n) { binary_scalar(op, dst, x, v, swap, n); }
+KERNEL(binary_scalar_bf16, int op, u16 *dst, const u16 *x, float v, int swap, i64 n) {
+	EACH(i, n) {
+		float w = widen_bf16(x[i]);
+		dst[i] = narrow_bf16(swap ? binary_one(op, v, w) : binary_one(op, w, v));
+	}
+}
 KERNEL(binary_scalar_int, int op, int dt, void *dst, const void *x, i64 v, int swap, i64 n) {
 	EACH(i, n) {
 		i64 w = load_int(dt, x, i);

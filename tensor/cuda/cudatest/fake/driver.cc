@@ -427,24 +427,37 @@ int cublasSetStream_v2(void *h, Stream *s) {
 	*(Stream **)h = s;
 	return 0;
 }
+
+int cublasSetMathMode(void *, int mode) {
+	return mode == 16 ? 0 : 7; // CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION
+}
 }
 
-template <class T>
+struct Half { // bfloat16
+	uint16_t bits;
+	operator float() const { return fake_bits<float>((uint32_t)bits << 16); }
+	void operator=(float f) {
+		uint32_t b = fake_bits<uint32_t>(f);
+		bits = f != f ? b >> 16 | 0x40 : (b + 0x7fff + (b >> 16 & 1)) >> 16;
+	}
+};
+
+template <class T, class E = T, class C = T>
 static int gemm(void *h, int ta, int tb, int m, int n, int k, const T *alpha, uint64_t a, int lda, long long sa, uint64_t b, int ldb, long long sb, const T *beta, uint64_t c, int ldc, long long sc, int batch) {
 	LOCKED;
 	if (m < 0 || n < 0 || k < 0 || batch < 0 || lda < (ta ? k : m) || ldb < (tb ? n : k) || ldc < m || lda < 1 || ldb < 1 || ldc < 1) return 7; // CUBLAS_STATUS_INVALID_VALUE
 	T al = *alpha, be = *beta;
 	later(*(Stream **)h, [=] {
-		const T *pa = (T *)fake_real(a, 0), *pb = (T *)fake_real(b, 0);
-		T *pc = (T *)fake_real(c, 0);
+		const E *pa = (E *)fake_real(a, 0), *pb = (E *)fake_real(b, 0);
+		C *pc = (C *)fake_real(c, 0);
 		if (!pa || !pb || !pc) return crash(ILLEGAL_ADDRESS, "cuBLAS was given an address that is not the device's");
 		for (int z = 0; z < batch; z++)
 			for (int j = 0; j < n; j++)
 				for (int i = 0; i < m; i++) {
 					T sum = 0;
-					for (int p = 0; p < k; p++) sum += pa[z * sa + (ta ? p + (long long)i * lda : i + (long long)p * lda)] * pb[z * sb + (tb ? j + (long long)p * ldb : p + (long long)j * ldb)];
-					T *to = pc + z * sc + i + (long long)j * ldc;
-					*to = be == 0 ? al * sum : al * sum + be * *to;
+					for (int p = 0; p < k; p++) sum += (T)pa[z * sa + (ta ? p + (long long)i * lda : i + (long long)p * lda)] * (T)pb[z * sb + (tb ? j + (long long)p * ldb : p + (long long)j * ldb)];
+					C *to = pc + z * sc + i + (long long)j * ldc;
+					*to = be == 0 ? al * sum : al * sum + be * (T)*to;
 				}
 	});
 	return 0;
@@ -453,4 +466,11 @@ static int gemm(void *h, int ta, int tb, int m, int n, int k, const T *alpha, ui
 extern "C" {
 int cublasSgemmStridedBatched(void *h, int ta, int tb, int m, int n, int k, const float *alpha, uint64_t a, int lda, long long sa, uint64_t b, int ldb, long long sb, const float *beta, uint64_t c, int ldc, long long sc, int batch) { return gemm(h, ta, tb, m, n, k, alpha, a, lda, sa, b, ldb, sb, beta, c, ldc, sc, batch); }
 int cublasDgemmStridedBatched(void *h, int ta, int tb, int m, int n, int k, const double *alpha, uint64_t a, int lda, long long sa, uint64_t b, int ldb, long long sb, const double *beta, uint64_t c, int ldc, long long sc, int batch) { return gemm(h, ta, tb, m, n, k, alpha, a, lda, sa, b, ldb, sb, beta, c, ldc, sc, batch); }
+
+int cublasGemmStridedBatchedEx(void *h, int ta, int tb, int m, int n, int k, const void *alpha, uint64_t a, int at, int lda, long long sa, uint64_t b, int bt, int ldb, long long sb, const void *beta, uint64_t c, int ct, int ldc, long long sc, int batch, int compute, int algo) {
+	const int real32 = 0, realBF16 = 14, compute32 = 68, algoDefault = -1;
+	if (at != realBF16 || bt != realBF16 || (ct != real32 && ct != realBF16) || compute != compute32 || algo != algoDefault) return 15; // CUBLAS_STATUS_NOT_SUPPORTED
+	auto f = ct == real32 ? gemm<float, Half, float> : gemm<float, Half, Half>;
+	return f(h, ta, tb, m, n, k, (const float *)alpha, a, lda, sa, b, ldb, sb, (const float *)beta, c, ldc, sc, batch);
+}
 }

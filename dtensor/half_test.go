@@ -1,0 +1,125 @@
+package dtensor_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// The addends of bfloat16 are summed in float32 and rounded once, by every plan and
+// for gradients: 256 + 1 + 1 + 1 is 260, and in bfloat16 from left to right 256.
+func TestBFloat16SumsAreRoundedOnce(t *testing.T) {
+	onMesh(t, []int{4}, func(ctx context.Context, m *dtensor.Mesh) error {
+		addend := 1.0
+		if m.Coord()[0] == 0 {
+			addend = 256
+		}
+		part, err := dtensor.FromLocal(m, tensor.Full(m.Device(), tensor.BFloat16, addend, 6), []int{6}, layout.Partial(layout.Sum))
+		if err != nil {
+			return err
+		}
+		for _, to := range []layout.Placement{layout.Replicate(), layout.Shard(0), layout.ShardSizes(0, 1, 0, 5, 0)} {
+			got := tensor.ToSlice[float32](tensor.Cast(part.Redistribute(to).Full(), tensor.Float32))
+			if !slices.Equal(got, slices.Repeat([]float32{260}, 6)) {
+				return fmt.Errorf("to %v: %v", to, got)
+			}
+		}
+		p, q := dtensor.Full(m, tensor.BFloat16, 1, []int{6}, layout.Replicate()), dtensor.Full(m, tensor.BFloat16, 1, []int{3}, layout.Replicate())
+		_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+			return dtensor.Record("addends", dtensor.Full(m, tensor.Float32, 0, nil, layout.Replicate()), []*dtensor.Tensor{p, q}, func(*dtensor.Tensor) []dtensor.Grad {
+				short, err := dtensor.FromLocal(m, tensor.Narrow(part.Local(), 0, 0, 3), []int{3}, layout.Partial(layout.Sum))
+				if err != nil {
+					t.Error(err)
+				}
+				return []dtensor.Grad{dtensor.Dense(part), dtensor.Dense(short)}
+			})
+		}, p, q)
+		if err != nil {
+			return err
+		}
+		for i, g := range grads {
+			got := g.Dense()
+			if got.DType() != tensor.BFloat16 || slices.ContainsFunc(tensor.ToSlice[float32](tensor.Cast(got.Full(), tensor.Float32)), func(v float32) bool { return v != 260 }) {
+				return fmt.Errorf("gradient %d is %v", i, got.Full())
+			}
+		}
+		return nil
+	})
+}
+
+// Products of bfloat16 and their gradients, in every layout of the operands, are
+// those of the float32 values rounded: once, or where ranks add up parts of the sums
+// once a part.
+func TestBFloat16Products(t *testing.T) {
+	for _, mesh := range [][]int{{1}, {2}, {3}, {2, 2}} {
+		onMesh(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+			replicated := make([]layout.Placement, len(mesh))
+			list := []layout.Placement{layout.Replicate(), layout.Shard(0), layout.Shard(1), layout.Partial(layout.Sum)}
+			number := func(stream uint64, shape ...int) *dtensor.Tensor {
+				return dtensor.Normal(m, dtensor.Key{Seed: 3, Stream: stream}, 0, 1, shape, replicated...).Cast(tensor.BFloat16)
+			}
+			x, w, bias, gy := number(1, 5, 7), number(2, 6, 7), number(3, 6), number(4, 5, 6).Cast(tensor.Float32)
+			ops := map[string]func(x, w, bias *dtensor.Tensor) *dtensor.Tensor{
+				"Linear":           func(x, w, bias *dtensor.Tensor) *dtensor.Tensor { return x.Linear(w, bias) },
+				"MatMul":           func(x, w, _ *dtensor.Tensor) *dtensor.Tensor { return x.MatMul(w.Transpose(0, 1)) },
+				"a weight shared":  func(x, w, _ *dtensor.Tensor) *dtensor.Tensor { return x.Linear(w, nil).Add(x.Linear(w, nil)) },
+				"batches":          func(x, w, _ *dtensor.Tensor) *dtensor.Tensor { return x.Reshape(1, 5, 7).Linear(w, nil).Reshape(5, 6) },
+				"in other layouts": func(x, w, bias *dtensor.Tensor) *dtensor.Tensor { return x.Linear(w, bias).Redistribute(replicated...) },
+			}
+			for _, name := range []string{"Linear", "MatMul", "a weight shared", "batches", "in other layouts"} {
+				f := ops[name]
+				for k := range 1 << (4 * len(mesh)) { // placements of x and w
+					xp, wp := placementsOf(m, list, k), placementsOf(m, list, k>>(2*len(mesh)))
+					values := func(x, w, bias *dtensor.Tensor) (y *dtensor.Tensor, grads []dtensor.Grad, err error) {
+						_, grads, err = dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+							y = f(x, w, bias)
+							wide := y.Cast(tensor.Float32)
+							y = wide.Detach().Redistribute(replicated...)
+							dtensor.Keep(y)
+							return wide.Mul(gy).Sum(nil, false)
+						}, x, w, bias)
+						return y, grads, err
+					}
+					y, grads, err := values(x.Redistribute(xp...), w.Redistribute(wp...), bias)
+					if err != nil {
+						return fmt.Errorf("%s: x %v, w %v: %w", name, xp, wp, err)
+					}
+					want, wantGrads, err := values(x.Cast(tensor.Float32), w.Cast(tensor.Float32), bias.Cast(tensor.Float32))
+					if err != nil {
+						return err
+					}
+					if err := nearHalf(y.Full(), want.Full()); err != nil {
+						return fmt.Errorf("%s: x %v, w %v: %w", name, xp, wp, err)
+					}
+					for i, g := range grads {
+						if dt := g.Dense().DType(); dt != tensor.BFloat16 {
+							return fmt.Errorf("%s: gradient %d is %v", name, i, dt)
+						}
+						if err := nearHalf(g.Dense().Full(), wantGrads[i].Dense().Full()); err != nil {
+							return fmt.Errorf("%s: x %v, w %v: gradient %d: %w", name, xp, wp, i, err)
+						}
+					}
+				}
+			}
+			return nil
+		})
+	}
+}
+
+// nearHalf returns an error unless each number is that of float32 within a few
+// roundings to 8 bits, of numbers up to 8 that cancel.
+func nearHalf(got, want *tensor.Tensor) error {
+	g, w := tensor.ToSlice[float64](tensor.Cast(got, tensor.Float64)), tensor.ToSlice[float64](tensor.Cast(want, tensor.Float64))
+	for i := range w {
+		if !(math.Abs(g[i]-w[i]) <= 0x1p-8*(math.Abs(w[i])+8)) {
+			return fmt.Errorf("element %d is %v, want %v", i, g[i], w[i])
+		}
+	}
+	return nil
+}

@@ -1,0 +1,72 @@
+package gemm
+
+import (
+	"sync"
+
+	"github.com/gorun-spmd/gorun/internal/dtype"
+	"github.com/gorun-spmd/gorun/internal/simd"
+)
+
+// wideRows is how many rows of blockN elements are widened at a time: with what
+// they are packed into they stay in the first caches.
+const wideRows = 8
+
+// widen does dst[i] = src[i]; T is float32.
+func widen[T Float](dst []T, src []dtype.BF16) { simd.FromBF16(any(dst).([]float32), src) }
+
+// round does dst[i] = src[i], rounded; T is float32.
+func round[T Float](dst []dtype.BF16, src []T) { simd.ToBF16(dst, any(src).([]float32)) }
+
+// widened returns the first m rows and n columns of x, by way of room if they are of
+// bfloat16. Either m is at most wideRows and n at most blockN, or n is at most 32,
+// columns are adjacent in memory and m is at most blockK.
+func (x matrix[T]) widened(room []T, m, n int) matrix[T] {
+	switch {
+	case x.half == nil:
+		return x
+	case x.col == 1:
+		for i := range m {
+			widen(room[i*n:][:n], x.half[i*x.row:][:n])
+		}
+		return matrix[T]{room, nil, n, 1}
+	}
+	for j := range n {
+		widen(room[j*m:][:m], x.half[j*x.col:][:m])
+	}
+	return matrix[T]{room, nil, 1, m}
+}
+
+// sumElems is how many elements of a C of bfloat16 are added up at a time: enough
+// that widening the operands for each block costs little beside multiplying them.
+const sumElems = 2 * blockM * blockN
+
+// sums is a pool of such blocks: they hold nothing between calls.
+var sums = sync.Pool{New: func() any { return new([sumElems]float32) }}
+
+// rounded is gemm for a C of bfloat16. T is float32.
+func rounded[T Float](kn kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c []dtype.BF16, ldc int) {
+	room := sums.Get().(*[sumElems]float32)
+	defer sums.Put(room)
+	sum := any(room[:]).([]T)
+	cols := min(n, blockN)
+	rows := sumElems / cols
+	for j := 0; j < n; j += cols {
+		nb := min(cols, n-j)
+		for i := 0; i < m; i += rows {
+			mb := min(rows, m-i)
+			part, ai, bj := matrix[T]{sum[:mb*nb], nil, nb, 1}, a, b
+			if k > 0 { // else they may be empty
+				ai, bj = a.from(i, 0), b.from(0, j)
+			}
+			if beta != 0 {
+				for r := range mb {
+					widen(sum[r*nb:][:nb], c[(i+r)*ldc+j:][:nb])
+				}
+			}
+			gemm(kn, mb, nb, k, alpha, ai, bj, beta, part)
+			for r := range mb {
+				round(c[(i+r)*ldc+j:][:nb], sum[r*nb:][:nb])
+			}
+		}
+	}
+}

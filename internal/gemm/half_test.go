@@ -1,0 +1,178 @@
+package gemm
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/gorun-spmd/gorun/internal/dtype"
+	"github.com/gorun-spmd/gorun/internal/simd"
+)
+
+// A halves is a product of bfloat16 with the same in float32.
+type halves struct {
+	product[float32]
+	ha, hb, hc []dtype.BF16
+}
+
+// randomHalves makes one; the float32 values are those of the halves, and what lies
+// between the rows is NaN.
+func randomHalves(r *rand.Rand, transA, transB bool, m, n, k int, alpha, beta float32) halves {
+	p := halves{product: random(r, transA, transB, m, n, k, alpha, beta)}
+	for _, x := range []struct {
+		wide []float32
+		half *[]dtype.BF16
+	}{{p.a, &p.ha}, {p.b, &p.hb}, {p.c, &p.hc}} {
+		*x.half = make([]dtype.BF16, len(x.wide))
+		for i, v := range x.wide {
+			(*x.half)[i] = dtype.ToBF16(v)
+			x.wide[i] = (*x.half)[i].Float32()
+		}
+	}
+	return p
+}
+
+// check multiplies halves into a C of bfloat16 and one of float32, and compares the
+// bits with those of the float32 product, the first rounded.
+func (p halves) check(t *testing.T, level simd.Level) {
+	t.Helper()
+	kn := kernelFor(level, 4)
+	a, b := half(p.transA, p.ha, p.lda), half(p.transB, p.hb, p.ldb)
+	wide, rounded := slices.Clone(p.c), slices.Clone(p.hc)
+	gemm(kn, p.m, p.n, p.k, p.alpha, a, b, p.beta, operand(false, wide, p.ldc))
+	gemm(kn, p.m, p.n, p.k, p.alpha, a, b, p.beta, half(false, rounded, p.ldc))
+	want := slices.Clone(p.c)
+	gemm(kn, p.m, p.n, p.k, p.alpha, operand(p.transA, p.a, p.lda), operand(p.transB, p.b, p.ldb), p.beta, operand(false, want, p.ldc))
+	for x, v := range want {
+		if math.Float32bits(wide[x]) != math.Float32bits(v) {
+			t.Fatalf("%v of bfloat16: element (%d, %d) is %v, of float32 %v", p, x/p.ldc, x%p.ldc, wide[x], v)
+		}
+		if x%p.ldc >= p.n {
+			if rounded[x] != p.hc[x] {
+				t.Fatalf("%v of bfloat16: wrote %v beyond row %d", p, rounded[x], x/p.ldc)
+			}
+		} else if want := dtype.ToBF16(v); rounded[x] != want {
+			t.Fatalf("%v of bfloat16: element (%d, %d) is %v, want %v", p, x/p.ldc, x%p.ldc, rounded[x].Float32(), want.Float32())
+		}
+	}
+}
+
+func TestHalvesHaveTheBitsOfTheirFloats(t *testing.T) {
+	for _, level := range levels() {
+		t.Run(level.String(), func(t *testing.T) {
+			r := rand.New(rand.NewPCG(8, uint64(level)))
+			sizes := []int{0, 1, 2, 3, 5, 8, 13, 14, 15, 16, 17, 31, 32, 33, 48, 63, 65}
+			pick := func() int { return sizes[r.IntN(len(sizes))] }
+			for range 500 {
+				alpha, beta := []float32{0, 1, 1, 2.5}[r.IntN(4)], float32(r.IntN(3))/2
+				randomHalves(r, r.IntN(2) == 0, r.IntN(2) == 0, pick(), pick(), pick(), alpha, beta).check(t, level)
+			}
+			for _, s := range [][3]int{{blockM + 3, 40, 20}, {20, blockN + 37, 5}, {19, 35, blockK + 1}, {1, 300, 600}, {300, 1, 600}, {37, 70, 2*blockK + 3}, {2*blockM + 1, blockN + 1, 3}} {
+				for trans := range 4 {
+					randomHalves(r, trans&1 == 1, trans&2 == 2, s[0], s[1], s[2], 1, float32(trans%2)).check(t, level)
+				}
+			}
+		})
+	}
+}
+
+// A sum that is larger than the largest bfloat16 rounds to infinity, a NaN stays one.
+func TestHalvesRoundOnce(t *testing.T) {
+	one := dtype.ToBF16(1)
+	for name, c := range map[string]struct {
+		a    []float32
+		want float32
+	}{
+		"many small":  {append([]float32{256}, slices.Repeat([]float32{0.25}, 8)...), 258}, // each alone would be lost
+		"a tie":       {[]float32{256, 1}, 256},
+		"above a tie": {[]float32{256, 1, 0x1p-10}, 258},
+		"infinite":    {[]float32{3.3895314e38, 3.3895314e38}, float32(math.Inf(1))},
+	} {
+		a, b := make([]dtype.BF16, len(c.a)), slices.Repeat([]dtype.BF16{one}, len(c.a))
+		for i, v := range c.a {
+			a[i] = dtype.ToBF16(v)
+		}
+		got := make([]dtype.BF16, 1)
+		BatchBF16(1, false, false, 1, 1, len(a), 1, a, len(a), 0, b, 1, 0, 0, got, 1, 1)
+		if got[0].Float32() != c.want {
+			t.Errorf("%s: %v, want %v", name, got[0].Float32(), c.want)
+		}
+	}
+}
+
+func TestBatchOfHalves(t *testing.T) {
+	r := rand.New(rand.NewPCG(9, 9))
+	for _, threads := range []int{1, 2, 5} {
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(threads))
+		for _, s := range []struct{ count, m, n, k, strideA, strideB int }{
+			{0, 3, 4, 5, 15, 20}, {1, 3, 4, 5, 15, 20}, {7, 3, 4, 5, 15, 20}, {5, 3, 4, 0, 0, 0}, {6, 9, 17, 33, 9 * 33, 0}, {3, 200, 300, 600, 0, 180000}, {1, 700, 300, 200, 0, 0},
+		} {
+			a, b := make([]dtype.BF16, max(s.count, 1)*s.m*s.k), make([]dtype.BF16, max(s.count, 1)*s.n*s.k)
+			wa, wb := make([]float32, len(a)), make([]float32, len(b))
+			for i := range a {
+				a[i] = dtype.ToBF16(float32(r.NormFloat64()))
+				wa[i] = a[i].Float32()
+			}
+			for i := range b {
+				b[i] = dtype.ToBF16(float32(r.NormFloat64()))
+				wb[i] = b[i].Float32()
+			}
+			wide, rounded := make([]float32, s.count*s.m*s.n), make([]dtype.BF16, s.count*s.m*s.n)
+			BatchBF16(s.count, false, true, s.m, s.n, s.k, 1, a, s.k, s.strideA, b, s.k, s.strideB, 0, wide, s.n, s.m*s.n)
+			BatchBF16(s.count, false, true, s.m, s.n, s.k, 1, a, s.k, s.strideA, b, s.k, s.strideB, 0, rounded, s.n, s.m*s.n)
+			want, halves := make([]float32, s.count*s.m*s.n), make([]dtype.BF16, s.count*s.m*s.n)
+			Batch(s.count, false, true, s.m, s.n, s.k, 1, wa, s.k, s.strideA, wb, s.k, s.strideB, 0, want, s.n, s.m*s.n)
+			simd.ToBF16(halves, want)
+			if !slices.Equal(wide, want) || !slices.Equal(rounded, halves) {
+				t.Errorf("%+v on %d threads: the batch of halves differs from that of their floats", s, threads)
+			}
+		}
+	}
+}
+
+func TestHalvesDoNotAllocate(t *testing.T) {
+	a, b, c, wide := make([]dtype.BF16, 64*300), make([]dtype.BF16, 64*300), make([]dtype.BF16, 64*64), make([]float32, 64*64)
+	// The least of many: a collection empties the pools, and under the race detector
+	// they lose some of what they are given.
+	least := math.Inf(1)
+	for range 200 {
+		least = min(least, testing.AllocsPerRun(1, func() {
+			BatchBF16(1, false, true, 8, 8, 8, 1, a, 8, 0, b, 8, 0, 0, c, 8, 0)
+			BatchBF16(1, true, true, 64, 64, 300, 1, a, 64, 0, b, 300, 0, 1, c, 64, 0)
+			BatchBF16(1, true, true, 64, 64, 300, 1, a, 64, 0, b, 300, 0, 1, wide, 64, 0)
+		}))
+	}
+	if least > 0 {
+		t.Errorf("%v allocations", least)
+	}
+}
+
+func BenchmarkHalves(b *testing.B) {
+	for _, s := range [][3]int{{1024, 1024, 1024}, {512, 4096, 768}, {8, 4096, 1024}, {1, 4096, 1024}, {49, 32768, 768}} {
+		m, n, k := s[0], s[1], s[2]
+		ha, hb, hc := make([]dtype.BF16, m*k), make([]dtype.BF16, n*k), make([]dtype.BF16, m*n)
+		fa, fb, fc := make([]float32, m*k), make([]float32, n*k), make([]float32, m*n)
+		for _, trans := range []bool{false, true} {
+			ldb := n
+			if trans {
+				ldb = k
+			}
+			for name, f := range map[string]func(){
+				"float32":  func() { Batch(1, false, trans, m, n, k, 1, fa, k, 0, fb, ldb, 0, 0, fc, n, 0) },
+				"bfloat16": func() { BatchBF16(1, false, trans, m, n, k, 1, ha, k, 0, hb, ldb, 0, 0, hc, n, 0) },
+				"bf16-f32": func() { BatchBF16(1, false, trans, m, n, k, 1, ha, k, 0, hb, ldb, 0, 0, fc, n, 0) },
+			} {
+				b.Run(fmt.Sprintf("%dx%dx%d/transB=%v/%s", m, n, k, trans, name), func(b *testing.B) {
+					defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+					for b.Loop() {
+						f()
+					}
+					b.ReportMetric(2*float64(m)*float64(n)*float64(k)*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "GFLOP/s")
+				})
+			}
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package cuda
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// halfRounding is one unit in the last place of bfloat16: a sum that lies between two
+// may be rounded to either.
+const halfRounding = 1.0 / 128
+
+// half returns random numbers as bfloat16, not only whole ones.
+func (c *check) half(shape ...int) *tensor.Tensor {
+	return tensor.Cast(c.arg(tensor.Float32, shape...), tensor.BFloat16)
+}
+
+// TestBFloat16Products compares products of bfloat16, their sums and gradients with
+// the CPU: by cuBLAS, by a cuBLAS that is too old for them, and by the own kernel.
+func TestBFloat16Products(t *testing.T) {
+	eachGPU(t, func(t *testing.T, dev *Device) {
+		for _, old := range []bool{false, true} {
+			if old && dev.blas == nil {
+				continue
+			}
+			if dev.blas != nil {
+				if !dev.blas.takes(tensor.BFloat16) {
+					t.Fatal("this cuBLAS does not multiply bfloat16")
+				}
+				if old {
+					dev.blas.half = 0
+				}
+			}
+			c := newCheck(t, dev)
+			for _, s := range [][3]int{{5, 7, 9}, {70, 65, 33}, {1, 130, 17}, {64, 1, 64}, {3, 4, 0}, {100, 20, 300}} {
+				m, n, k := s[0], s[1], s[2]
+				for trans := range 4 {
+					transA, transB := trans&1 != 0, trans&2 != 0
+					a, b := c.half(m, k), c.half(k, n)
+					if transA {
+						a = c.half(k, m)
+					}
+					if transB {
+						b = c.half(n, k)
+					}
+					name := fmt.Sprint(s, transA, transB, old)
+					c.same(name, halfRounding, func(x []*tensor.Tensor) []*tensor.Tensor {
+						y := tensor.MatMul(x[0], x[1], transA, transB)
+						tensor.MatMulTo(x[2], x[0], x[1], transA, transB, true)
+						return []*tensor.Tensor{y, x[2]}
+					}, a, b, c.half(m, n))
+					c.same(name+" to float32", sum(tensor.Float32), func(x []*tensor.Tensor) []*tensor.Tensor {
+						y := tensor.New(x[0].Device(), tensor.Float32, m, n)
+						tensor.MatMulTo(y, x[0], x[1], transA, transB, false)
+						tensor.MatMulTo(x[2], x[0], x[1], transA, transB, true)
+						return []*tensor.Tensor{y, x[2]}
+					}, a, b, c.arg(tensor.Float32, m, n))
+				}
+			}
+			c.same("batches", halfRounding, func(x []*tensor.Tensor) []*tensor.Tensor {
+				y := tensor.MatMul(x[0], x[1], false, true)
+				da, db := tensor.MatMulGrad(y, x[0], x[1], false, true, true, true)
+				return []*tensor.Tensor{y, da, db}
+			}, c.half(2, 1, 5, 6), c.half(3, 4, 6))
+			c.same("batches to float32", sum(tensor.Float32), one(func(x []*tensor.Tensor) *tensor.Tensor {
+				y := tensor.New(x[0].Device(), tensor.Float32, 2, 3, 5, 4)
+				tensor.MatMulTo(y, x[0], x[1], false, true, false)
+				return y
+			}), c.half(2, 1, 5, 6), c.half(3, 4, 6))
+			c.same("linear", halfRounding, func(x []*tensor.Tensor) []*tensor.Tensor {
+				y := tensor.Linear(x[0], x[1], x[2])
+				dx, dw, db := tensor.LinearGrad(y, x[0], x[1], true, true, true)
+				return []*tensor.Tensor{y, dx, dw, db}
+			}, c.half(4, 9, 7), c.half(11, 7), c.half(11))
+			c.same("sums", halfRounding, func(x []*tensor.Tensor) []*tensor.Tensor {
+				return []*tensor.Tensor{tensor.Sum(x[0], nil, false), tensor.Sum(x[0], []int{0, 2}, true), tensor.Sum(x[0], []int{1}, false)}
+			}, c.half(5, 70, 30))
+		}
+	})
+}
+
+// TestBFloat16Arithmetic has the bits of the CPU's.
+func TestBFloat16Arithmetic(t *testing.T) {
+	c := newCheck(t, openGPU(t, false))
+	for op := tensor.OpAdd; op <= tensor.OpPow; op++ {
+		tol := 0.0
+		if op == tensor.OpPow || op == tensor.OpDiv {
+			tol = halfRounding
+		}
+		c.same(fmt.Sprint(op), tol, func(x []*tensor.Tensor) []*tensor.Tensor {
+			return []*tensor.Tensor{tensor.Binary(op, x[0], x[1]), tensor.BinaryScalar(op, x[0], 0.3), tensor.ScalarBinary(op, 0.3, x[0])}
+		}, c.half(700), c.half(700))
+	}
+	c.same("in place", 0, one(func(x []*tensor.Tensor) *tensor.Tensor {
+		tensor.AddTo(x[0], x[1])
+		tensor.ScaleTo(x[0], 0.3)
+		return x[0]
+	}), c.half(700), c.half(700))
+}

@@ -1,0 +1,189 @@
+package tensor
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+)
+
+// halfArray returns random numbers as bfloat16 and the same as float32.
+func halfArray(a array, dev Device) (half, wide *Tensor) {
+	half = Cast(a.tensor(dev, Float32), BFloat16)
+	return half, Cast(half, Float32)
+}
+
+// The product of bfloat16 is that of the float32 values, rounded once; into float32
+// it is not rounded. An accumulated one is added before it is rounded.
+func TestBFloat16MatMul(t *testing.T) {
+	cpu, rng := NewCPU(nil), newRNG()
+	for _, c := range matmulCases {
+		for trans := range 4 {
+			transA, transB := trans&1 != 0, trans&2 != 0
+			sa, sb := append(slices.Clone(c.a), c.m, c.k), append(slices.Clone(c.b), c.k, c.n)
+			if transA {
+				sa = append(slices.Clone(c.a), c.k, c.m)
+			}
+			if transB {
+				sb = append(slices.Clone(c.b), c.n, c.k)
+			}
+			a, wideA := halfArray(randomArray(rng, sa...), cpu)
+			b, wideB := halfArray(randomArray(rng, sb...), cpu)
+			name := fmt.Sprint(sa, sb, transA, transB)
+			got, want := MatMul(a, b, transA, transB), MatMul(wideA, wideB, transA, transB)
+			if !sameBits(got, Cast(want, BFloat16)) {
+				t.Errorf("%s: %v, want %v", name, got, want)
+			}
+			sum := Full(cpu, Float32, 0.75, want.Shape()...)
+			MatMulTo(sum, wideA, wideB, transA, transB, true)
+			into := Full(cpu, BFloat16, 0.75, want.Shape()...)
+			if MatMulTo(into, a, b, transA, transB, true); !sameBits(into, Cast(sum, BFloat16)) {
+				t.Errorf("%s, added: %v, want %v", name, into, sum)
+			}
+			wide := Full(cpu, Float32, 0.75, want.Shape()...)
+			if MatMulTo(wide, a, b, transA, transB, true); !sameBits(wide, sum) {
+				t.Errorf("%s, added to float32: %v, want %v", name, wide, sum)
+			}
+			if MatMulTo(wide, a, b, transA, transB, false); !sameBits(wide, want) {
+				t.Errorf("%s, to float32: %v, want %v", name, wide, want)
+			}
+		}
+	}
+	a := Zeros(cpu, BFloat16, 2, 2)
+	wantThrow[*TypeError](t, func() { MatMul(a, Zeros(cpu, Float32, 2, 2), false, false) }, "MatMul", "Cast")
+	wantThrow[*TypeError](t, func() { MatMulTo(Zeros(cpu, Float64, 2, 2), a, Clone(a), false, false, false) }, "MatMulTo", "Cast")
+	wantThrow[*TypeError](t, func() {
+		MatMulTo(Zeros(cpu, BFloat16, 2, 2), Zeros(cpu, Float32, 2, 2), Zeros(cpu, Float32, 2, 2), false, false, false)
+	}, "MatMulTo", "Cast")
+	wantThrow[*UseError](t, func() { MatMulTo(a, a, Clone(a), false, false, false) }, "argument too")
+}
+
+// The gradients are products, rounded, and where an argument was repeated their sum.
+func TestBFloat16MatMulGrad(t *testing.T) {
+	cpu, rng := NewCPU(nil), newRNG()
+	for _, c := range matmulCases {
+		for trans := range 4 {
+			transA, transB := trans&1 != 0, trans&2 != 0
+			sa, sb := append(slices.Clone(c.a), c.m, c.k), append(slices.Clone(c.b), c.k, c.n)
+			if transA {
+				sa = append(slices.Clone(c.a), c.k, c.m)
+			}
+			if transB {
+				sb = append(slices.Clone(c.b), c.n, c.k)
+			}
+			a, wideA := halfArray(randomArray(rng, sa...), cpu)
+			b, wideB := halfArray(randomArray(rng, sb...), cpu)
+			dy, wideDY := halfArray(randomArray(rng, MatMul(a, b, transA, transB).Shape()...), cpu)
+			da, db := MatMulGrad(dy, a, b, transA, transB, true, true)
+			wantA, wantB := MatMulGrad(wideDY, wideA, wideB, transA, transB, true, true)
+			for i, g := range []struct{ got, want *Tensor }{{da, wantA}, {db, wantB}} {
+				if g.got.DType() != BFloat16 {
+					t.Fatalf("gradient %d is %v", i, g.got)
+				}
+				nearHalf(t, fmt.Sprint("gradient ", i, " of ", sa, sb, transA, transB), g.got, g.want, 4)
+			}
+		}
+	}
+}
+
+// nearHalf compares bfloat16 with float32, within half a unit of the last place, and
+// that of the given absolute value where numbers cancel.
+func nearHalf(t *testing.T, name string, got, want *Tensor, cancels float64) {
+	t.Helper()
+	g, w := ToSlice[float64](Cast(got, Float64)), ToSlice[float64](Cast(want, Float64))
+	if !slices.Equal(got.Shape(), want.Shape()) {
+		t.Fatalf("%s: %v, want %v", name, got, want)
+	}
+	for i := range w {
+		if !(math.Abs(g[i]-w[i]) <= 0x1p-8*(math.Abs(w[i])+cancels)) {
+			t.Fatalf("%s: element %d is %v, want %v", name, i, g[i], w[i])
+		}
+	}
+}
+
+func TestBFloat16Linear(t *testing.T) {
+	cpu, rng := NewCPU(nil), newRNG()
+	w, wideW := halfArray(randomArray(rng, 5, 3), cpu)
+	bias, wideBias := halfArray(randomArray(rng, 5), cpu)
+	for _, shape := range [][]int{{3}, {2, 3}, {2, 4, 3}, {0, 3}} {
+		x, wideX := halfArray(randomArray(rng, shape...), cpu)
+		y := Linear(x, w, bias)
+		if want := Cast(Linear(wideX, wideW, wideBias), BFloat16); !sameBits(y, want) || !slices.Equal(y.Shape(), want.Shape()) {
+			t.Errorf("%v: %v, want %v", shape, y, want)
+		}
+		if y, want := Linear(x, w, nil), Cast(Linear(wideX, wideW, nil), BFloat16); !sameBits(y, want) {
+			t.Errorf("%v without bias: %v, want %v", shape, y, want)
+		}
+		dy, wideDY := halfArray(randomArray(rng, y.Shape()...), cpu)
+		dx, dw, db := LinearGrad(dy, x, w, true, true, true)
+		wantX, wantW, wantB := LinearGrad(wideDY, wideX, wideW, true, true, true)
+		if !sameBits(dx, Cast(wantX, BFloat16)) || !sameBits(dw, Cast(wantW, BFloat16)) || !sameBits(db, Cast(wantB, BFloat16)) {
+			t.Errorf("%v: gradients %v, %v and %v, want %v, %v and %v", shape, dx, dw, db, wantX, wantW, wantB)
+		}
+	}
+	wantThrow[*TypeError](t, func() { Linear(Zeros(cpu, BFloat16, 2, 3), w, wideBias) }, "Linear", "Cast")
+	wantThrow[*ShapeError](t, func() { Linear(Zeros(cpu, BFloat16, 2, 3), w, Zeros(cpu, BFloat16, 2)) }, "bias", "5 outputs")
+}
+
+// A sum of bfloat16 is that of the float32 values, rounded once: what is added in
+// bfloat16 would stop growing at 256.
+func TestBFloat16Sum(t *testing.T) {
+	cpu, rng := NewCPU(nil), newRNG()
+	if got := Sum(Full(cpu, BFloat16, 1, 3000), nil, false).Item(); got != 3008 { // 3000 rounded to 8 bits
+		t.Errorf("3000 ones are %v", got)
+	}
+	for _, c := range []struct {
+		shape, dims []int
+		keepdim     bool
+	}{{[]int{7}, nil, false}, {[]int{3, 5, 4}, []int{1}, false}, {[]int{3, 5, 4}, []int{0, 2}, true}, {[]int{3, 5, 4}, []int{2}, false},
+		{[]int{3, 5, 4}, []int{0, 1}, false}, {[]int{2, 0, 3}, []int{1}, false}, {[]int{0, 3}, []int{1}, false}, {nil, nil, false}} {
+		x, wide := halfArray(randomArray(rng, c.shape...), cpu)
+		got, want := Sum(x, c.dims, c.keepdim), Sum(wide, c.dims, c.keepdim)
+		if got.DType() != BFloat16 || got == x {
+			t.Errorf("the sum of %v is %v", x, got)
+		}
+		nearHalf(t, fmt.Sprint(c), got, want, 0x1p-12)
+	}
+	wantThrow[*TypeError](t, func() { Prod(Zeros(cpu, BFloat16, 2), nil, false) }, "Prod")
+	wantThrow[*TypeError](t, func() { Sum(Zeros(cpu, Float16, 2), nil, false) }, "Sum")
+}
+
+func TestBFloat16Arithmetic(t *testing.T) {
+	cpu, rng := NewCPU(nil), newRNG()
+	for _, n := range []int{0, 1, halfChunk + 3, parallelFrom + 70} {
+		a, wideA := halfArray(randomArray(rng, n), cpu)
+		b, wideB := halfArray(randomArray(rng, n), cpu)
+		for op := OpAdd; op < binaryOps; op++ {
+			if n > 10000 && op == OpPow {
+				continue // slow
+			}
+			if got, want := Binary(op, a, b), Cast(Binary(op, wideA, wideB), BFloat16); !sameNumbers(got, want) {
+				t.Errorf("%v of %d: %v, want %v", op, n, got, want)
+			}
+			if got, want := BinaryScalar(op, a, 0.3), Cast(BinaryScalar(op, wideA, 0.3), BFloat16); !sameNumbers(got, want) {
+				t.Errorf("%v of %d and a number: %v, want %v", op, n, got, want)
+			}
+			if got, want := ScalarBinary(op, 0.3, a), Cast(ScalarBinary(op, 0.3, wideA), BFloat16); !sameNumbers(got, want) {
+				t.Errorf("%v of a number and %d: %v, want %v", op, n, got, want)
+			}
+		}
+		sum := Clone(a)
+		AddTo(sum, b)
+		ScaleTo(sum, 0.3)
+		if want := Cast(MulScalar(Cast(Cast(Add(wideA, wideB), BFloat16), Float32), 0.3), BFloat16); !sameNumbers(sum, want) {
+			t.Errorf("of %d: %v, want %v", n, sum, want)
+		}
+	}
+	a := Zeros(cpu, BFloat16, 2, 3)
+	wantThrow[*TypeError](t, func() { Add(a, Zeros(cpu, BFloat16, 3)) }, "Add", "equal shapes", "Cast both to float32")
+	wantThrow[*TypeError](t, func() { Exp(a) }, "Exp", "Cast first")
+	wantThrow[*TypeError](t, func() { AddTo(Zeros(cpu, Float16, 2), Zeros(cpu, Float16, 2)) }, "AddTo", "Cast first")
+}
+
+// sameNumbers is sameBits, for which all NaN are the same.
+func sameNumbers(a, b *Tensor) bool {
+	x, y := ToSlice[BF16](a), ToSlice[BF16](b)
+	return slices.EqualFunc(x, y, func(x, y BF16) bool {
+		return x == y || math.IsNaN(float64(x.Float32())) && math.IsNaN(float64(y.Float32()))
+	})
+}
