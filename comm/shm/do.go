@@ -20,7 +20,7 @@ func (r *Rank) Do(ctx context.Context, call *comm.Call) error {
 	seq := r.calls
 	f := call.Fingerprint()
 	r.log(call, seq, f)
-	s := &r.mine.slots[seq&1]
+	s := r.region.slot(r.me, seq)
 	mode, err := r.publish(call, s, seq)
 	if err != nil {
 		r.Abort(err)
@@ -33,11 +33,10 @@ func (r *Rank) Do(ctx context.Context, call *comm.Call) error {
 	s.what, s.count = f.What, f.Count
 	s.seq.Store(seq)
 	r.ring()
-	for m, peer := range r.region.members {
+	for m, t := range r.region.slots[seq&1] {
 		if m == r.me {
 			continue
 		}
-		t := &peer.slots[seq&1]
 		if t.seq.Load() < seq {
 			if err := r.await(ctx, call, m, &t.seq, seq); err != nil {
 				return err
@@ -67,7 +66,7 @@ func (r *Rank) publish(call *comm.Call, s *slot, seq uint64) (mode uint64, err e
 	switch {
 	case bytes <= bodyBytes:
 		mode = inSlot
-		pack(s.body[:], call, src)
+		pack(unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(s), unsafe.Offsetof(s.body))), bodyBytes), call, src)
 	case bytes <= payloadBytes:
 		mode = inPayload
 		pack(unsafe.Slice((*byte)(r.region.payload(r.me, seq)), payloadBytes), call, src)
@@ -165,7 +164,7 @@ func (r *Rank) putCounts(seq uint64, has, expects []int) {
 // compareCounts checks that what this rank sends is what others expect, and
 // the reverse.
 func (r *Rank) compareCounts(call *comm.Call, seq uint64) error {
-	given := func(m int) int { return int(r.region.members[m].slots[seq&1].given >> 8) }
+	given := func(m int) int { return int(r.region.slot(m, seq).given >> 8) }
 	check := func(from int, sent uint64, to int, expected uint64) error {
 		if sent != expected {
 			return r.uneven(call, from, int(sent), to, int(expected))

@@ -29,8 +29,10 @@ func (r *Rank) inline(call *comm.Call, seq uint64) error {
 			if n == 0 {
 				continue
 			}
-			src := comm.Part{Ptr: r.inlineAt(m, seq, from*size, n*size), Width: math.MaxInt}
-			if src.Ptr == nil {
+			src := comm.Part{Width: math.MaxInt}
+			if m == r.me && call.SrcRows <= 1 {
+				src.Ptr = unsafe.Add(call.Src.Ptr, from*size)
+			} else if src.Ptr = r.inlineAt(m, seq, from*size, n*size); src.Ptr == nil {
 				return r.damagedBuffer(call, m)
 			}
 			moveRuns(call.Dst.Part(call.DstRows, r.landing(call, m), n), 0, src, 0, n*size)
@@ -40,10 +42,11 @@ func (r *Rank) inline(call *comm.Call, seq uint64) error {
 }
 
 // inlineAt returns the n bytes that begin skip bytes into rank m's slot or payload
-// area, nil if they are not all within it.
+// area, nil if they are not all within it. Its own data a rank has better from where
+// they were: others have taken the slot's cache line from it meanwhile.
 func (r *Rank) inlineAt(m int, seq uint64, skip, n int) unsafe.Pointer {
-	s := &r.region.members[m].slots[seq&1]
-	at, size := unsafe.Pointer(&s.body), bodyBytes
+	s := r.region.slot(m, seq)
+	at, size := unsafe.Add(unsafe.Pointer(s), unsafe.Offsetof(s.body)), bodyBytes
 	if s.given&0xff != inSlot {
 		at, size = r.region.payload(m, seq), payloadBytes
 	}
@@ -59,14 +62,18 @@ func (r *Rank) foldInline(call *comm.Call, seq uint64, skip int) error {
 	if bytes == 0 {
 		return nil
 	}
+	// Src serves where Fold may have it beside Dst.
+	apart := call.SrcRows <= 1 && (call.Src.Ptr != call.Dst.Ptr || len(r.world) == 2 && call.Op != comm.Custom)
 	for m := range r.world {
-		if r.srcs[m] = r.inlineAt(m, seq, skip, bytes); r.srcs[m] == nil {
+		if m == r.me && apart {
+			r.srcs[m] = unsafe.Add(call.Src.Ptr, skip)
+		} else if r.srcs[m] = r.inlineAt(m, seq, skip, bytes); r.srcs[m] == nil {
 			return r.damagedBuffer(call, m)
 		}
 	}
 	r.dsts[0] = call.Dst.Ptr
 	call.Fold(r.dsts[:1], r.srcs, bytes/call.Unit())
-	r.dsts[0] = nil
+	r.dsts[0], r.srcs[r.me] = nil, nil
 	return nil
 }
 

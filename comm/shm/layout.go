@@ -124,16 +124,26 @@ type region struct {
 	at      layout
 	head    *head
 	members []*member
+	slots   [2][]*slot // of even and of odd calls, of each member; see slot
 }
 
 func newRegion(base unsafe.Pointer, offset uint64, n int) *region {
 	g := &region{base: base, offset: offset, size: n, at: layoutOf(n), head: (*head)(base)}
 	g.id = offset | g.head.life<<32
 	for m := range n {
-		g.members = append(g.members, (*member)(unsafe.Add(base, g.at.members+m*int(unsafe.Sizeof(member{})))))
+		p := (*member)(unsafe.Add(base, g.at.members+m*int(unsafe.Sizeof(member{}))))
+		g.members = append(g.members, p)
+		for i := range p.slots {
+			g.slots[i] = append(g.slots[i], &p.slots[i])
+		}
 	}
 	return g
 }
+
+// slot returns rank m's slot for call seq. Its address is a stored one: Go checks one
+// that it computes from a member's by reading the member, whose first cache line that
+// rank may be writing just then.
+func (g *region) slot(m int, seq uint64) *slot { return g.slots[seq&1][m] }
 
 // worlds returns the array of world numbers.
 func (g *region) worlds() []uint32 {
