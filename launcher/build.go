@@ -84,9 +84,22 @@ func (b *builder) build(a *appOptions) (string, error) {
 	return "", fmt.Errorf("%s: the go command keeps no executables in its cache; install Go 1.24 or later, or build it and name the executable", a.program)
 }
 
+// tempFolder makes a folder in the one that variable names, or else TMPDIR.
+func tempFolder(variable, pattern string) (string, error) {
+	parent := os.Getenv(variable)
+	if parent == "" {
+		variable = "TMPDIR"
+	}
+	path, err := os.MkdirTemp(parent, pattern)
+	if err != nil {
+		return "", fmt.Errorf("no temporary folder: %w; let %s name a folder that can be written", err, variable)
+	}
+	return path, nil
+}
+
 // run runs one command in dir and returns the line that it prints.
 func (b *builder) run(path string, argv []string, dir string) (line string, err error) {
-	temp, err := os.MkdirTemp(os.Getenv("GOTMPDIR"), "gorun-build-")
+	temp, err := tempFolder("GOTMPDIR", "gorun-build-")
 	if err != nil {
 		return "", err
 	}

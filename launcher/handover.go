@@ -135,7 +135,7 @@ func (h *handover) dryRun(paths []string, w io.Writer) error {
 
 // run starts the job and returns gorun's exit status when it is over.
 func (h *handover) run(paths []string) (status int, err error) {
-	folder, err := os.MkdirTemp("", "gorun-hosts-")
+	folder, err := tempFolder("TMPDIR", "gorun-hosts-")
 	if err != nil {
 		return 0, err
 	}
@@ -151,6 +151,14 @@ func (h *handover) run(paths []string) (status int, err error) {
 		if err := os.WriteFile(f.Path, []byte(f.Text), 0o666); err != nil {
 			return 0, err
 		}
+	}
+	if h.opts.output != "" { // only Open MPI would make it
+		if err := os.MkdirAll(h.opts.output, 0o777); err != nil {
+			return 0, fmt.Errorf("--output: %w", err)
+		}
+	}
+	if h.opts.reportBindings {
+		h.console.say("any rank may run on any CPU: %s binds none (--bind-to none)", plan.Argv[0])
 	}
 	for _, text := range plan.Warnings {
 		h.console.say("%s", text)

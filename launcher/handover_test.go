@@ -2,6 +2,8 @@ package launcher
 
 import (
 	"errors"
+	"io/fs"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -62,6 +64,27 @@ func TestHandoverRuns(t *testing.T) {
 			}
 			s.check(0)
 			clean(t, temp)
+		})
+	}
+}
+
+// TestHandoverOutput has the ranks' output in a folder that is not there yet.
+func TestHandoverOutput(t *testing.T) {
+	for _, l := range over {
+		t.Run(l.via, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "made/for/it")
+			s, _ := startOver(t, 0, l.via, l.rank, "echo said; "+linger, "--output", dir, "--report-bindings")
+			s.check(0, "gorun: any rank may run on any CPU: mpi")
+			said := 0
+			err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+				if text, _ := os.ReadFile(path); string(text) == "said\n" {
+					said++
+				}
+				return err
+			})
+			if err != nil || said != 2 {
+				t.Errorf("%d files have the output of a rank, error %v", said, err)
+			}
 		})
 	}
 }

@@ -25,12 +25,12 @@ func (h *hostOptions) given() bool { return h.file != "" || h.list != "" || h.vi
 
 // define adds the flags about hosts.
 func (h *hostOptions) define(f *flag.FlagSet) {
-	f.StringVar(&h.file, "hostfile", h.file, "")
+	f.Func("hostfile", "", text(&h.file))
 	f.Func("hostfile-format", "", func(s string) (err error) {
 		h.format, err = hosts.ParseFormat(s)
 		return withoutOp(err)
 	})
-	f.StringVar(&h.list, "host", h.list, "")
+	f.Func("host", "", text(&h.list))
 	f.Func("via", "", func(s string) error {
 		if _, ok := familyOf(s); !ok {
 			return fmt.Errorf("%q is no launcher; give openmpi, mpich or slurm", s)

@@ -153,14 +153,14 @@ func (o *options) define(f *flag.FlagSet) {
 		o.restarts = n
 		return nil
 	})
-	f.StringVar(&o.stdin, "stdin", o.stdin, "")
-	f.StringVar(&o.bind, "bind-to", o.bind, "")
-	f.StringVar(&o.mapBy, "map-by", o.mapBy, "")
+	f.Func("stdin", "", text(&o.stdin))
+	f.Func("bind-to", "", text(&o.bind))
+	f.Func("map-by", "", text(&o.mapBy))
 	f.BoolVar(&o.tag, "tag-output", o.tag, "")
 	f.BoolVar(&o.timestamp, "timestamp-output", o.timestamp, "")
-	f.StringVar(&o.output, "output", o.output, "")
+	f.Func("output", "", text(&o.output))
 	f.Func("gpus", "", o.chooseGPUs)
-	f.StringVar(&o.trace, "trace", o.trace, "")
+	f.Func("trace", "", text(&o.trace))
 	f.BoolVar(&o.dryRun, "dry-run", o.dryRun, "")
 	f.BoolVar(&o.reportBindings, "report-bindings", o.reportBindings, "")
 	o.hosts.define(f)
@@ -178,7 +178,7 @@ func (a *appOptions) define(f *flag.FlagSet, env func(string) (string, bool), wa
 	}
 	f.Func("np", "", np)
 	f.Func("n", "", np)
-	f.StringVar(&a.dir, "wdir", "", "")
+	f.Func("wdir", "", text(&a.dir))
 	f.Func("x", "", func(s string) error {
 		name, _, set := strings.Cut(s, "=")
 		if name == "" {
@@ -194,6 +194,17 @@ func (a *appOptions) define(f *flag.FlagSet, env func(string) (string, bool), wa
 		return nil
 	})
 	return []string{"np", "n", "wdir", "x"}
+}
+
+// text reads a value that is not empty, as one is from a variable that is not set.
+func text(to *string) func(string) error {
+	return func(s string) error {
+		if s == "" {
+			return errors.New("its value is empty; give one, or leave the flag out")
+		}
+		*to = s
+		return nil
+	}
 }
 
 // duration parses "90", in seconds, "90s" or "1m30s" into d.
@@ -251,7 +262,7 @@ func (o *options) checkStdin() error {
 		return nil
 	}
 	if n, err := strconv.Atoi(o.stdin); err != nil || n < 0 || n >= o.size() {
-		return fmt.Errorf("--stdin %s: give none, all, or a rank from 0 to %d", o.stdin, o.size()-1)
+		return &statusError{2, fmt.Errorf("--stdin %s: give none, all, or a rank from 0 to %d", o.stdin, o.size()-1)}
 	}
 	return nil
 }
@@ -292,7 +303,7 @@ func dashed(name string) string {
 
 // nearest returns the flag that name was probably meant to be.
 func nearest(name string, f *flag.FlagSet) (string, bool) {
-	best, distance := "", 10*(2+len(name)/3)
+	best, distance := "", 10*min(len(name), 2+len(name)/3) // a name of which nothing is left is none
 	f.VisitAll(func(g *flag.Flag) {
 		d := 10*edits(name, g.Name) + max(len(name)-len(g.Name), len(g.Name)-len(name))
 		if strings.HasPrefix(name, g.Name) && strings.Trim(name[len(g.Name):], "0123456789") == "" {

@@ -105,7 +105,7 @@ func meant(path string) string {
 	dir, base := filepath.Split(path)
 	entries, _ := os.ReadDir(cmp.Or(dir, "."))
 	for _, e := range entries {
-		if edits(base, e.Name()) <= len(base)/4 {
+		if d := edits(base, e.Name()); 0 < d && d <= len(base)/4 { // 0: a link to nothing
 			return fmt.Sprintf("did you mean %s%s?", dir, e.Name())
 		}
 	}

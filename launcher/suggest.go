@@ -39,8 +39,12 @@ func otherwise(name string, f *flag.FlagSet) string {
 // nearCommand returns the command of gorun that a program's name, which was not found,
 // is probably meant to be.
 func nearCommand(name string) (command string, ok bool) {
-	for _, c := range []string{"top", "doctor", "help"} {
-		if edits(name, c) <= len(c)/3 {
+	for _, c := range []string{"top", "doctor", "help", "version"} {
+		switch {
+		case edits(name, c) > len(c)/3:
+		case c == "version":
+			return "--version", true
+		default:
 			return c, true
 		}
 	}

@@ -14,7 +14,8 @@ import (
 )
 
 // checkTrace returns an error if the file of --trace cannot be written, before the
-// ranks have worked for it, and makes its name absolute.
+// ranks have worked for it, and makes its name absolute. It leaves no file where there
+// was none.
 func (o *options) checkTrace() error {
 	if o.trace == "" {
 		return nil
@@ -27,12 +28,17 @@ func (o *options) checkTrace() error {
 		o.trace = path
 		return nil
 	}
+	_, missing := os.Lstat(path)
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o666)
 	if err != nil {
 		return &statusError{1, fmt.Errorf("--trace %s: %v", o.trace, errors.Unwrap(err))}
 	}
 	o.trace = path
-	return f.Close()
+	err = f.Close()
+	if missing != nil {
+		err = errors.Join(err, os.Remove(path))
+	}
+	return err
 }
 
 // handOverTrace has ranks that another launcher starts write the trace themselves.

@@ -150,7 +150,7 @@ func (p Position) login(s string) (user, host string, err error) {
 	case ',':
 		return "", "", p.errorf("%s: a comma; write one host a line", show(host))
 	case '[', ']':
-		return "", "", p.errorf("%s: brackets are for Slurm's node lists; write one host a line", show(host))
+		return "", "", p.errorf("%s: brackets are for Slurm's node lists; write every host's name", show(host))
 	case '\r':
 		return "", "", p.errorf(`%s: a carriage return; convert the file with sed -i 's/\r$//'`, show(host))
 	case '@':
