@@ -40,11 +40,17 @@ import (
 //
 // The mean over no positions is NaN, as PyTorch has it.
 //
+// Logits are float32, float64 or bfloat16. Beside bfloat16 logits everything else is
+// float32: what is computed and what travels, class probabilities, weights and, unlike
+// in PyTorch, the loss, which is that of the same logits as float32. Their gradient
+// is bfloat16, each element rounded once.
+//
 // CrossEntropy throws an *Error for shapes, types and options that do not fit
 // and a *TargetError for a target that is no class.
 func CrossEntropy(logits, targets *dtensor.Tensor, o Options) *dtensor.Tensor {
 	const op = "CrossEntropy"
 	o.validate(op)
+	checkType(op, logits, true)
 	p := planFor(op, logits)
 	soft := targets.DType().Float()
 	p.checkOperands(logits, targets, soft, &o)
@@ -56,7 +62,7 @@ func CrossEntropy(logits, targets *dtensor.Tensor, o Options) *dtensor.Tensor {
 	logits, targets = logits.Redistribute(p.logits...), targets.Redistribute(places...)
 	p.bind(logits)
 	if !p.mesh.Inside() {
-		return p.mesh.Wrap(op, tensor.Zeros(p.mesh.Device(), p.dtype), nil, false, j.out.shape, j.out.places...)
+		return p.mesh.Wrap(op, tensor.Zeros(p.mesh.Device(), p.wide), nil, false, j.out.shape, j.out.places...)
 	}
 	j.x, j.y = logits.Local(), targets.Local()
 	j.weigh()
@@ -125,11 +131,11 @@ func (p *plan) checkOperands(logits, targets *dtensor.Tensor, soft bool, o *Opti
 	switch {
 	case soft:
 		want = logits.Shape()
-		if dt != p.dtype {
-			refuse(p.op, fmt.Sprintf("targets %v are probabilities, but not of the type of logits %v; cast them", targets, logits))
+		if dt != p.wide {
+			refuse(p.op, fmt.Sprintf("targets %v are probabilities, but not %v as logits %v want them; Cast them", targets, p.wide, logits))
 		}
 	case dt != tensor.Int64 && dt != tensor.Int32:
-		refuse(p.op, fmt.Sprintf("targets %v are not int64 or int32, nor probabilities of the type of logits %v", targets, logits))
+		refuse(p.op, fmt.Sprintf("targets %v are neither int64 or int32 nor %v probabilities; Cast them", targets, p.wide))
 	}
 	if !slices.Equal(targets.Shape(), want) {
 		refuse(p.op, fmt.Sprintf("targets %v for logits %v; their shape must be %v", targets, logits, want))
@@ -142,8 +148,8 @@ func (p *plan) checkOperands(logits, targets *dtensor.Tensor, soft bool, o *Opti
 		return
 	}
 	switch {
-	case !slices.Equal(w.Shape(), []int{p.classes}) || w.DType() != p.dtype:
-		refuse(p.op, fmt.Sprintf("Weight %v for logits %v; give one %v for each of the %d classes", w, logits, p.dtype, p.classes))
+	case !slices.Equal(w.Shape(), []int{p.classes}) || w.DType() != p.wide:
+		refuse(p.op, fmt.Sprintf("Weight %v for logits %v; give one %v for each of the %d classes", w, logits, p.wide, p.classes))
 	case w.Mesh() != logits.Mesh():
 		refuse(p.op, fmt.Sprintf("Weight is on mesh %v and logits on another, %v; move one of them", w.Mesh(), logits.Mesh()))
 	case dtensor.Tracked(w):
@@ -203,7 +209,7 @@ func reduce[T float](j *job, bad badTarget) *tensor.Tensor {
 	case Mean:
 		j.denom = sum.weight
 	}
-	return tensor.Scalar(dev, j.dtype, sum.loss/j.denom)
+	return tensor.Scalar(dev, j.wide, sum.loss/j.denom)
 }
 
 // labelWeight is what a position adds to the denominator of the mean.

@@ -51,7 +51,7 @@ func classStats(j *job) *tensor.Tensor {
 	if j.inner == 1 {
 		return tensor.CrossEntropyStats(j.x.Reshape(j.outer, j.n), y, j.lo, j.weight, sums)
 	}
-	stats := tensor.New(j.x.Device(), j.dtype, j.positions(), tensor.Stats)
+	stats := tensor.New(j.x.Device(), j.wide, j.positions(), tensor.Stats)
 	j.tiles(false, func(at, k int) {
 		x := j.read(j.x, at, k)
 		its := tensor.CrossEntropyStats(x, tensor.Narrow(y, 0, at, k), j.lo, j.weight, sums)

@@ -40,7 +40,7 @@ func LinearCrossEntropy(hidden, weight, targets *dtensor.Tensor, o Options) *dte
 	h, w := hidden.Redistribute(p.hidden...), weight.Redistribute(p.weight...)
 	y := targets.Redistribute(p.targets...)
 	if !p.mesh.Inside() {
-		return p.mesh.Wrap(op, tensor.Zeros(p.mesh.Device(), p.dtype), nil, false, nil, j.out.places...)
+		return p.mesh.Wrap(op, tensor.Zeros(p.mesh.Device(), p.wide), nil, false, nil, j.out.places...)
 	}
 	p.bindLinear(h, w)
 	j.y = y.Local()
@@ -98,7 +98,7 @@ func planLinear(op string, hidden, weight, targets *dtensor.Tensor, o *Options) 
 	mesh := hidden.Mesh()
 	n := len(mesh.Axes())
 	p := &linearPlan{
-		plan: &plan{op: op, mesh: mesh, classes: ws[0], dim: 1, dtype: dt, inner: 1,
+		plan: &plan{op: op, mesh: mesh, classes: ws[0], dim: 1, dtype: dt, wide: wideOf(dt), inner: 1,
 			shape: slices.Clone(hs[:len(hs)-1]), targets: make([]layout.Placement, n),
 			cause: planCauses{op + ": classes", op + ": positions"}},
 		hidden: make([]layout.Placement, n), weight: make([]layout.Placement, n),

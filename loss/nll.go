@@ -15,7 +15,8 @@ import (
 //
 // Shapes, layouts and communication are those of CrossEntropy with targets that
 // are classes, except that one number a position travels; LabelSmoothing and
-// ZLoss must be 0. It throws as CrossEntropy does.
+// ZLoss must be 0. So are the types: for bfloat16 the loss is float32. It throws as
+// CrossEntropy does.
 func NLLLoss(logs, targets *dtensor.Tensor, o Options) *dtensor.Tensor {
 	const op = "NLLLoss"
 	o.validate(op)
@@ -25,13 +26,14 @@ func NLLLoss(logs, targets *dtensor.Tensor, o Options) *dtensor.Tensor {
 	if targets.DType().Float() {
 		refuse(op, "targets are not classes; use CrossEntropy for probabilities")
 	}
+	checkType(op, logs, true)
 	p := planFor(op, logs)
 	p.checkOperands(logs, targets, false, &o)
 	j := &job{plan: p, o: o, log: true, out: layoutOf(p, o.Reduction)}
 	logs, targets = logs.Redistribute(p.logits...), targets.Redistribute(p.targets...)
 	p.bind(logs)
 	if !p.mesh.Inside() {
-		return p.mesh.Wrap(op, tensor.Zeros(p.mesh.Device(), p.dtype), nil, false, j.out.shape, j.out.places...)
+		return p.mesh.Wrap(op, tensor.Zeros(p.mesh.Device(), p.wide), nil, false, j.out.shape, j.out.places...)
 	}
 	j.x, j.y = logs.Local(), targets.Local()
 	j.weigh()
@@ -66,7 +68,7 @@ func pickTargets[T float](j *job) {
 	dev := j.x.Device()
 	if len(rows) > 0 {
 		got := tensor.IndexSelect(j.x.Reshape(j.x.Numel()), 0, tensor.FromSlice(dev, at, len(at)))
-		for i, v := range tensor.ToSlice[T](got) {
+		for i, v := range tensor.ToSlice[T](tensor.Cast(got, j.wide)) {
 			values[rows[i]] = v
 		}
 	}
@@ -96,6 +98,6 @@ func nllGrad[T float](j *job, gy *tensor.Tensor) *tensor.Tensor {
 		values[i] = T(-j.rows[r].b * float64(scale[r]))
 	}
 	dev := j.x.Device()
-	tensor.IndexAddTo(dx.Reshape(dx.Numel()), 0, tensor.FromSlice(dev, at, len(at)), tensor.FromSlice(dev, values, len(values)))
+	tensor.ScatterTo(dx.Reshape(dx.Numel()), 0, tensor.FromSlice(dev, at, len(at)), tensor.Cast(tensor.FromSlice(dev, values, len(values)), j.dtype))
 	return dx
 }

@@ -24,18 +24,39 @@ type plan struct {
 	classAxes       []string           // shard the classes
 	batchAxes       []string           // shard the positions
 
-	lo, n        int        // local: the classes lo to lo+n
-	outer, inner int        // local: the logits are [outer, n, inner], the positions [outer, inner]
-	offset       []int      // local: the global position of the first target
-	local        []int      // local: the shape of the positions
-	classGroup   *comm.Comm // nil: every rank has all classes of its positions
-	batchGroup   *comm.Comm // nil: every rank has all positions
-	cause        planCauses // for the counters of communication
-	dtype        tensor.DType
+	lo, n        int          // local: the classes lo to lo+n
+	outer, inner int          // local: the logits are [outer, n, inner], the positions [outer, inner]
+	offset       []int        // local: the global position of the first target
+	local        []int        // local: the shape of the positions
+	classGroup   *comm.Comm   // nil: every rank has all classes of its positions
+	batchGroup   *comm.Comm   // nil: every rank has all positions
+	cause        planCauses   // for the counters of communication
+	dtype        tensor.DType // of the logits
+	wide         tensor.DType // of what goes with them: see wideOf
+}
+
+// wideOf returns the type of what goes with logits of type dt: the loss, statistics,
+// weights and class probabilities. For bfloat16 it is float32, in which it is computed.
+func wideOf(dt tensor.DType) tensor.DType {
+	if dt == tensor.BFloat16 {
+		return tensor.Float32
+	}
+	return dt
 }
 
 // planCauses name the two collectives of a loss.
 type planCauses struct{ classes, batch string }
+
+// checkType throws unless logits are float32, float64 or, with half, bfloat16.
+func checkType(op string, logits *dtensor.Tensor, half bool) {
+	switch dt := logits.DType(); {
+	case dt == tensor.Float32 || dt == tensor.Float64 || dt == tensor.BFloat16 && half:
+	case half:
+		refuse(op, fmt.Sprintf("logits %v are not float32, float64 or bfloat16; Cast them to one of these", logits))
+	default:
+		refuse(op, fmt.Sprintf("logits %v are not float32 or float64; Cast them to float32", logits))
+	}
+}
 
 // planFor works out the plan for logits of [C], [N, C] or [N, C, d1, …] and
 // throws if their layout cannot be handled.
@@ -44,10 +65,7 @@ func planFor(op string, logits *dtensor.Tensor) *plan {
 	if len(shape) == 0 {
 		refuse(op, fmt.Sprintf("logits %v have no dimension of classes; give [C], [N, C] or [N, C, d1, …]", logits))
 	}
-	if dt := logits.DType(); dt != tensor.Float32 && dt != tensor.Float64 {
-		refuse(op, fmt.Sprintf("logits %v are not float32 or float64; cast them first", logits))
-	}
-	p := &plan{op: op, mesh: logits.Mesh(), dim: min(1, len(shape)-1), dtype: logits.DType(),
+	p := &plan{op: op, mesh: logits.Mesh(), dim: min(1, len(shape)-1), dtype: logits.DType(), wide: wideOf(logits.DType()),
 		cause: planCauses{op + ": classes", op + ": positions"}}
 	p.classes = shape[p.dim]
 	p.shape = slices.Delete(slices.Clone(shape), p.dim, p.dim+1)

@@ -14,7 +14,8 @@ import (
 func softStats[T float](j *job) *tensor.Tensor {
 	stats := make([]T, j.positions()*tensor.Stats)
 	j.tiles(true, func(at, k int) {
-		x := j.read(j.x, at, k)
+		x, free := j.widened(j.x, at, k)
+		defer free()
 		nobody := tensor.Full(x.Device(), tensor.Int32, -1, k)
 		its := tensor.CrossEntropyStats(x, nobody, 0, nil, false)
 		copy(stats[at*tensor.Stats:], tensor.ToSlice[T](its))
@@ -37,7 +38,6 @@ func softStats[T float](j *job) *tensor.Tensor {
 		for _, t := range []*tensor.Tensor{nobody, its, q, top, sums, product, dots} {
 			t.Free()
 		}
-		j.done(x)
 	})
 	return tensor.FromSlice(j.x.Device(), stats, j.positions(), tensor.Stats)
 }
@@ -63,9 +63,10 @@ func (j *job) shares(at, k int) *tensor.Tensor {
 // less q times the gradient of the row's loss, scale [positions, 1].
 func softGrad(j *job, dx, shift, coef, scale *tensor.Tensor) {
 	j.tiles(true, func(at, k int) {
-		x := j.read(j.x, at, k)
-		dst := x
-		if j.inner == 1 {
+		x, free := j.widened(j.x, at, k)
+		defer free()
+		dst := x // a copy, which can hold its own gradient
+		if j.inner == 1 && j.dtype == j.wide {
 			dst = j.read(dx, at, k)
 		}
 		nobody := tensor.Full(x.Device(), tensor.Int32, -1, k)
@@ -73,10 +74,16 @@ func softGrad(j *job, dx, shift, coef, scale *tensor.Tensor) {
 		q := j.shares(at, k)
 		tensor.BinaryTo(q, tensor.OpMul, q, tensor.Narrow(scale, 0, at, k))
 		tensor.BinaryTo(dst, tensor.OpSub, dst, q)
+		if j.dtype != j.wide {
+			dst = tensor.Cast(dst, j.dtype)
+			defer dst.Free()
+			if j.inner == 1 {
+				tensor.Copy(j.read(dx, at, k), dst)
+			}
+		}
 		j.write(dx, dst, at, k)
 		nobody.Free()
 		q.Free()
-		j.done(x)
 	})
 }
 
@@ -95,7 +102,8 @@ func softTargetGrad[T float](j *job, gy *tensor.Tensor) *tensor.Tensor {
 	factor, top, log := tensor.FromSlice(dev, factors, n, 1), tensor.FromSlice(dev, tops, n, 1), tensor.FromSlice(dev, logs, n, 1)
 	dp := tensor.NewLike(j.y)
 	j.tiles(true, func(at, k int) {
-		x := j.read(j.x, at, k)
+		x, free := j.widened(j.x, at, k)
+		defer free()
 		d := tensor.Sub(tensor.Narrow(top, 0, at, k), x)
 		tensor.BinaryTo(d, tensor.OpAdd, d, tensor.Narrow(log, 0, at, k))
 		tensor.BinaryTo(d, tensor.OpMul, d, tensor.Narrow(factor, 0, at, k))
@@ -107,7 +115,6 @@ func softTargetGrad[T float](j *job, gy *tensor.Tensor) *tensor.Tensor {
 		}
 		j.write(dp, d, at, k)
 		d.Free()
-		j.done(x)
 	})
 	return dp
 }

@@ -73,3 +73,14 @@ func (p *plan) done(rows *tensor.Tensor) {
 		rows.Free()
 	}
 }
+
+// widened returns what read does, in the type that is computed with; free ends it.
+func (p *plan) widened(x *tensor.Tensor, at, k int) (rows *tensor.Tensor, free func()) {
+	narrow := p.read(x, at, k)
+	rows = tensor.Cast(narrow, p.wide)
+	if rows == narrow {
+		return rows, func() { p.done(rows) }
+	}
+	p.done(narrow)
+	return rows, rows.Free
+}
