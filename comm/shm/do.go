@@ -19,7 +19,6 @@ func (r *Rank) Do(ctx context.Context, call *comm.Call) error {
 	r.calls++
 	seq := r.calls
 	f := call.Fingerprint()
-	r.log(call, seq, f)
 	s := r.region.slot(r.me, seq)
 	mode, err := r.publish(call, s, seq)
 	if err != nil {
@@ -31,6 +30,7 @@ func (r *Rank) Do(ctx context.Context, call *comm.Call) error {
 		r.foreign, r.exit = true, math.MaxUint64
 	}
 	s.what, s.count = f.What, f.Count
+	r.log(call, seq, f) // meanwhile the slot's cache line comes
 	s.seq.Store(seq)
 	r.ring()
 	for m, t := range r.region.slots[seq&1] {
