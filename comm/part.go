@@ -4,33 +4,65 @@ import (
 	"fmt"
 	"math"
 	"unsafe"
+
+	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
-// A Part is the memory of one rank's part of a buffer, for backends: rows of Width
-// bytes, Pitch bytes apart. What is contiguous is one row.
+// A Part is the memory of one rank's part of a buffer, for backends: rows of width
+// bytes, pitch bytes apart, without the first skip bytes. What is contiguous is one row.
 type Part struct {
-	Ptr          unsafe.Pointer
-	Width, Pitch int
+	Ptr                unsafe.Pointer // of its first row
+	width, pitch, skip int
 }
+
+// Contiguous returns the part that lies at p.
+func Contiguous(p unsafe.Pointer) Part { return Part{Ptr: p, width: math.MaxInt} }
 
 // Part returns the part of b that has n elements, after first elements in the parts
 // before it, where b is laid out in rows as Call says.
 func (b Buffer) Part(rows, first, n int) Part {
 	size := b.DType.Size()
 	if rows <= 1 || n == 0 {
-		return Part{Ptr: b.Slice(first, first+n).Ptr, Width: math.MaxInt}
+		return Contiguous(b.Slice(first, first+n).Ptr)
 	}
-	return Part{Ptr: unsafe.Add(b.Ptr, first/rows*size), Width: n / rows * size, Pitch: b.Count / rows * size}
+	return Part{Ptr: unsafe.Add(b.Ptr, first/rows*size), width: n / rows * size, pitch: b.Count / rows * size}
+}
+
+// From returns the part without its first bytes.
+func (p Part) From(bytes int) Part {
+	p.skip += bytes
+	return p
 }
 
 // Run returns the address of byte i of the part, and how many of n bytes from there
 // on lie one after another.
 func (p Part) Run(i, n int) (at unsafe.Pointer, bytes int) {
-	if i < p.Width { // most are contiguous
-		return unsafe.Add(p.Ptr, i), min(n, p.Width-i)
+	i += p.skip
+	if i < p.width { // most are contiguous
+		return unsafe.Add(p.Ptr, i), min(n, p.width-i)
 	}
-	row, col := i/p.Width, i%p.Width
-	return unsafe.Add(p.Ptr, row*p.Pitch+col), min(n, p.Width-col)
+	row, col := i/p.width, i%p.width
+	return unsafe.Add(p.Ptr, row*p.pitch+col), min(n, p.width-col)
+}
+
+// Runs of something of aheadBytes are copied as a piece of it if they are of aheadRun.
+const (
+	aheadBytes = 1 << 20
+	aheadRun   = 512
+)
+
+// CopyParts copies the first n bytes of src to dst.
+func CopyParts(dst, src Part, n int) {
+	for i := 0; i < n; {
+		d, run := dst.Run(i, n-i)
+		s, run := src.Run(i, run)
+		if to, from := unsafe.Slice((*byte)(d), run), unsafe.Slice((*byte)(s), run); n >= aheadBytes && run >= aheadRun {
+			simd.CopyAhead(to, from)
+		} else {
+			copy(to, from)
+		}
+		i += run
+	}
 }
 
 // TakesRows reports whether c carries out calls with DstRows and SrcRows. It does

@@ -5,7 +5,6 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
-	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
 // agree checks what only all ranks together know: that what one sends another
@@ -42,7 +41,7 @@ func (r *Rank) compute(calls []*comm.Call) {
 	case comm.BarrierKind:
 	case comm.BroadcastKind:
 		if me != call.Root {
-			take(call, 0, calls[call.Root].Dst, 0, call.Dst.Count)
+			take(call, 0, calls[call.Root].Dst.Part(1, 0, call.Dst.Count), call.Dst.Count)
 		}
 	case comm.AllReduceKind:
 		r.fold(calls, 0)
@@ -55,10 +54,10 @@ func (r *Rank) compute(calls []*comm.Call) {
 	case comm.ReduceScatterVKind:
 		r.fold(calls, before(call.SrcCounts, me))
 	case comm.ScatterKind:
-		take(call, 0, calls[call.Root].Src, me*call.Dst.Count, call.Dst.Count)
+		take(call, 0, calls[call.Root].Src.Part(1, me*call.Dst.Count, call.Dst.Count), call.Dst.Count)
 	case comm.ScatterVKind:
 		root := calls[call.Root]
-		take(call, 0, root.Src, before(root.SrcCounts, me), call.Dst.Count)
+		take(call, 0, root.Src.Part(1, before(root.SrcCounts, me), call.Dst.Count), call.Dst.Count)
 	case comm.AllToAllKind, comm.AllToAllVKind:
 		at := 0
 		for _, c := range calls {
@@ -67,7 +66,7 @@ func (r *Rank) compute(calls []*comm.Call) {
 			if call.Kind == comm.AllToAllVKind {
 				n, lo = c.SrcCounts[me], before(c.SrcCounts, me)
 			}
-			takeRows(call, at, c, lo, n)
+			take(call, at, c.Src.Part(c.SrcRows, lo, n), n)
 			at += n
 		}
 	case comm.GatherKind, comm.GatherVKind:
@@ -78,7 +77,7 @@ func (r *Rank) compute(calls []*comm.Call) {
 	case comm.AllGatherKind, comm.AllGatherVKind, comm.SplitKind:
 		at := 0
 		for _, c := range calls {
-			takeRows(call, at, c, 0, c.Src.Count)
+			take(call, at, c.Src.Part(1, 0, c.Src.Count), c.Src.Count)
 			at += c.Src.Count
 		}
 	default:
@@ -86,22 +85,10 @@ func (r *Rank) compute(calls []*comm.Call) {
 	}
 }
 
-// take copies n elements of src from element lo on to element at of call's Dst.
-func take(call *comm.Call, at int, src comm.Buffer, lo, n int) {
-	simd.Copy(call.Dst.Slice(at, at+n).Data(), src.Slice(lo, lo+n).Data())
-}
-
-// takeRows takes the part of n elements that begins at element lo of the Src of from,
-// as that of call's Dst which begins at element at.
-func takeRows(call *comm.Call, at int, from *comm.Call, lo, n int) {
-	dst, src := call.Dst.Part(call.DstRows, at, n), from.Src.Part(from.SrcRows, lo, n)
-	bytes := n * call.DType().Size()
-	for i := 0; i < bytes; {
-		d, run := dst.Run(i, bytes-i)
-		s, run := src.Run(i, run)
-		simd.Copy(unsafe.Slice((*byte)(d), run), unsafe.Slice((*byte)(s), run))
-		i += run
-	}
+// take copies src, a part of n elements, to the part of call's Dst that begins at
+// element at.
+func take(call *comm.Call, at int, src comm.Part, n int) {
+	comm.CopyParts(call.Dst.Part(call.DstRows, at, n), src, n*call.DType().Size())
 }
 
 // before returns how many elements the ranks below r have.

@@ -1,7 +1,6 @@
 package shm
 
 import (
-	"math"
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
@@ -29,13 +28,13 @@ func (r *Rank) inline(call *comm.Call, seq uint64) error {
 			if n == 0 {
 				continue
 			}
-			src := comm.Part{Width: math.MaxInt}
+			var src unsafe.Pointer
 			if m == r.me && call.SrcRows <= 1 {
-				src.Ptr = unsafe.Add(call.Src.Ptr, from*size)
-			} else if src.Ptr = r.inlineAt(m, seq, from*size, n*size); src.Ptr == nil {
+				src = unsafe.Add(call.Src.Ptr, from*size)
+			} else if src = r.inlineAt(m, seq, from*size, n*size); src == nil {
 				return r.damagedBuffer(call, m)
 			}
-			moveRuns(call.Dst.Part(call.DstRows, r.landing(call, m), n), 0, src, 0, n*size)
+			comm.CopyParts(call.Dst.Part(call.DstRows, r.landing(call, m), n), comm.Contiguous(src), n*size)
 		}
 	}
 	return nil
@@ -143,9 +142,9 @@ func pack(dst []byte, call *comm.Call, src comm.Buffer) {
 		return
 	}
 	at, size := 0, src.DType.Size()
+	to := comm.Contiguous(unsafe.Pointer(unsafe.SliceData(dst)))
 	for _, n := range call.SrcCounts {
-		to := comm.Part{Ptr: unsafe.Pointer(&dst[min(at*size, len(dst)-1)]), Width: math.MaxInt}
-		moveRuns(to, 0, src.Part(call.SrcRows, at, n), 0, n*size)
+		comm.CopyParts(to.From(at*size), src.Part(call.SrcRows, at, n), n*size)
 		at += n
 	}
 }

@@ -167,7 +167,7 @@ func (r *Rank) copyIn(call *comm.Call, p *plan, w window) {
 			stage := unsafe.Add(r.staging, w.half*p.half+q*p.window*p.unit)
 			size := call.DType().Size()
 			part := src.Part(call.SrcRows, at*p.unit/size, n*p.unit/size)
-			moveRuns(comm.Part{Ptr: stage, Width: math.MaxInt}, 0, part, lo*p.unit, (hi-lo)*p.unit)
+			comm.CopyParts(comm.Contiguous(stage), part.From(lo*p.unit), (hi-lo)*p.unit)
 		}
 		at += n
 	}
@@ -206,22 +206,21 @@ func (r *Rank) from(call *comm.Call, seq uint64, p *plan, w window, m, piece, fi
 	return r.inlineAt(m, seq, (first+skip)*p.unit, n*p.unit)
 }
 
-// view returns where elements [lo, hi) of a part of rank m's source lie: that of n
-// elements which begins at element first, and is number piece. The elements begin at
-// byte skip of what is returned.
-func (r *Rank) view(call *comm.Call, seq uint64, p *plan, w window, m, piece, first, n, lo, hi int) (part comm.Part, skip int) {
+// view returns elements [lo, hi) of a part of rank m's source: that of n elements
+// which begins at element first, and is number piece. Its Ptr is nil if they cannot be there.
+func (r *Rank) view(call *comm.Call, seq uint64, p *plan, w window, m, piece, first, n, lo, hi int) comm.Part {
 	if m == r.me && call.SrcRows > 1 {
-		return call.Src.Part(call.SrcRows, first, n), lo * p.unit
+		return call.Src.Part(call.SrcRows, first, n).From(lo * p.unit)
 	}
 	slot := &r.region.members[m].slots[seq&1]
 	if rows := int(r.places[m].rows); m != r.me && slot.given&0xff == inArena && rows > 1 {
 		src := comm.Buffer{Count: int(slot.given >> 8), DType: call.DType()}
 		if src.Ptr = r.inArena(m, r.places[m].at, 0, src.Bytes()); src.Ptr == nil || first+n > src.Count || src.Count%rows != 0 || n%rows != 0 {
-			return comm.Part{}, 0
+			return comm.Part{}
 		}
-		return src.Part(rows, first, n), lo * p.unit
+		return src.Part(rows, first, n).From(lo * p.unit)
 	}
-	return comm.Part{Ptr: r.from(call, seq, p, w, m, piece, first+lo, 0, hi-lo), Width: math.MaxInt}, 0
+	return comm.Contiguous(r.from(call, seq, p, w, m, piece, first+lo, 0, hi-lo))
 }
 
 // inArena returns the n bytes that begin skip bytes after offset at of rank
@@ -260,11 +259,11 @@ func (r *Rank) work(call *comm.Call, seq uint64, p *plan, w window) error {
 		if p.parts > 1 {
 			piece = r.me
 		}
-		src, skip := r.view(call, seq, p, w, m, piece, first, n, lo, hi)
+		src := r.view(call, seq, p, w, m, piece, first, n, lo, hi)
 		if src.Ptr == nil {
 			return r.damagedBuffer(call, m)
 		}
-		moveRuns(call.Dst.Part(call.DstRows, r.landing(call, m), n), lo*p.unit, src, skip, (hi-lo)*p.unit)
+		comm.CopyParts(call.Dst.Part(call.DstRows, r.landing(call, m), n).From(lo*p.unit), src, (hi-lo)*p.unit)
 	}
 	return nil
 }
@@ -348,18 +347,16 @@ func (r *Rank) reducePart(call *comm.Call, seq uint64, p *plan, w window) error 
 		return nil
 	}
 	for m := range r.world {
-		var skip int
-		if r.parts[m], skip = r.view(call, seq, p, w, m, r.me, first, n, lo, hi); r.parts[m].Ptr == nil {
+		if r.parts[m] = r.view(call, seq, p, w, m, r.me, first, n, lo, hi); r.parts[m].Ptr == nil {
 			return r.damagedBuffer(call, m)
 		}
-		r.skips[m] = skip
 	}
-	for at, end := lo*p.unit, hi*p.unit; at < end; {
-		run := end - at
+	for at, bytes := 0, (hi-lo)*p.unit; at < bytes; {
+		run := bytes - at
 		for m, part := range r.parts {
-			r.srcs[m], run = part.Run(r.skips[m]+at-lo*p.unit, run)
+			r.srcs[m], run = part.Run(at, run)
 		}
-		r.dsts[0] = unsafe.Add(call.Dst.Ptr, at)
+		r.dsts[0] = unsafe.Add(call.Dst.Ptr, lo*p.unit+at)
 		call.Fold(r.dsts[:1], r.srcs, run/p.unit)
 		at += run
 	}

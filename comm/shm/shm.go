@@ -48,8 +48,7 @@ type Rank struct {
 
 	srcs, dsts []unsafe.Pointer
 	places     []place
-	parts      []comm.Part // of each rank's source, from byte skips on
-	skips      []int
+	parts      []comm.Part // of each rank's source
 }
 
 // Open returns the world of rank over seg, which must be that rank's own. Of
@@ -106,7 +105,7 @@ func (j *job) join(parent *Rank, offset uint64, world []int, me int) (*Rank, err
 		mine: g.members[me], calm: j.alarm.Load() - 1, allAlive: j.alarm.Load() - 1,
 		sent: make([]uint64, n), received: make([]uint64, n),
 		srcs: make([]unsafe.Pointer, n), dsts: make([]unsafe.Pointer, n), places: make([]place, n),
-		parts: make([]comm.Part, n), skips: make([]int, n),
+		parts: make([]comm.Part, n),
 	}
 	goruntime.AddCleanup(r, (*estate).release, r.estate)
 	j.hold(regionBytes(n))
