@@ -1,27 +1,25 @@
 package runtime
 
 import (
-	"os"
+	"errors"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gorun-spmd/gorun/internal/needtest"
 )
 
-// eachMPI runs test over each MPI library whose launcher gorun finds. A missing one is
-// skipped, except where CI=true.
+// eachMPI runs test over each MPI library whose launcher gorun finds.
 func eachMPI(t *testing.T, test func(t *testing.T, via string)) {
 	for _, via := range []string{"openmpi", "mpich"} {
 		t.Run(via, func(t *testing.T) {
 			t.Parallel()
-			if said, err := exec.Command("gorun", "--via", via, "--dry-run", "-np", "1", "true").CombinedOutput(); err == nil {
-				test(t, via)
-			} else if os.Getenv("CI") == "true" {
-				t.Fatalf("%s", said)
-			} else {
-				t.Skipf("%s", said)
+			if said, err := exec.Command("gorun", "--via", via, "--dry-run", "-np", "1", "true").CombinedOutput(); err != nil {
+				needtest.Missing(t, errors.New(firstLine(string(said))))
 			}
+			test(t, via)
 		})
 	}
 }

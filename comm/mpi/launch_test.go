@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gorun-spmd/gorun/internal/needtest"
 )
 
 // The test binary is its own child: with this set it is a rank.
@@ -86,26 +88,18 @@ type launcher struct {
 	name    string
 	command []string // before the number of ranks
 	library string   // what a rank's library calls itself
-	install string
 }
 
 var launchers = []launcher{
-	{"openmpi", []string{"mpirun.openmpi", "--oversubscribe", "--allow-run-as-root", "-np"}, "Open MPI", "openmpi-bin"},
-	{"mpich", []string{"mpiexec.hydra", "-n"}, "MPICH", "mpich"},
+	{"openmpi", []string{"mpirun.openmpi", "--oversubscribe", "--allow-run-as-root", "-np"}, "Open MPI"},
+	{"mpich", []string{"mpiexec.hydra", "-n"}, "MPICH"},
 }
 
-// eachLauncher runs test over each library that is installed. A missing one is
-// skipped, except where CI=true.
+// eachLauncher runs test over each library that is installed.
 func eachLauncher(t *testing.T, test func(t *testing.T, l launcher)) {
 	for _, l := range launchers {
 		t.Run(l.name, func(t *testing.T) {
-			if _, err := exec.LookPath(l.command[0]); err != nil {
-				const what = "%s is not installed: %v; install the package %s"
-				if os.Getenv("CI") == "true" {
-					t.Fatalf(what, l.library, err, l.install)
-				}
-				t.Skipf(what, l.library, err, l.install)
-			}
+			needtest.Programs(t, l.command[0])
 			test(t, l)
 		})
 	}

@@ -4,13 +4,14 @@ package mpi
 
 import (
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/ebitengine/purego"
+
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/needtest"
 )
 
 func TestChooseABI(t *testing.T) {
@@ -168,26 +169,14 @@ func TestNativeOp(t *testing.T) {
 // A library of another launcher is noticed, since it makes each rank alone.
 func TestForeignLibrary(t *testing.T) {
 	if _, err := load(mpichNames[:1]); err != nil {
-		needBoth(t, err)
+		needtest.Missing(t, err)
 	}
 	l := launchers[0]
-	if _, err := exec.LookPath(l.command[0]); err != nil {
-		needBoth(t, err)
-	}
+	needtest.Programs(t, l.command[0])
 	out, err := l.run(t, 2, "suite", "MPI_TEST_SIZE=2", libraryVariable+"="+mpichNames[0])
 	for _, want := range []string{"started 2 ranks and MPICH", "sees 1", "name the launcher's own library in " + libraryVariable} {
 		if err == nil || !strings.Contains(out, want) {
 			t.Errorf("%v, no %q in:\n%s", err, want, out)
 		}
 	}
-}
-
-// needBoth skips a test that needs both libraries, except where CI=true.
-func needBoth(t *testing.T, err error) {
-	t.Helper()
-	const what = "needs both Open MPI and MPICH: %v; make deps installs them"
-	if os.Getenv("CI") == "true" {
-		t.Fatalf(what, err)
-	}
-	t.Skipf(what, err)
 }

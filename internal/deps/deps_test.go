@@ -41,7 +41,7 @@ const policy = `
 	comm/gompi    < comm comm/mpi/blocking
 	comm/empi     < comm comm/mpi/blocking
 	comm/mpi/blocking < comm
-	comm/mpi/blocking/blockingtest < comm/commtest comm/mpi/blocking
+	comm/mpi/blocking/blockingtest < comm/commtest comm/mpi/blocking internal/needtest
 	comm/commtest < comm comm/mem
 
 	tensor      < internal/dtype internal/fault internal/mem internal/simd internal/gemm internal/philox

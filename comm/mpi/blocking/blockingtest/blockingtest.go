@@ -17,6 +17,7 @@ import (
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/comm/commtest"
 	"github.com/gorun-spmd/gorun/comm/mpi/blocking"
+	"github.com/gorun-spmd/gorun/internal/needtest"
 )
 
 // A Backend is what is tested. Its library is Open MPI.
@@ -138,34 +139,26 @@ func (b Backend) Run(t *testing.T) {
 	}
 }
 
-// launcher starts ranks.
-type launcher struct {
-	command []string // before the number of ranks
-	install string   // the package that has it
-}
+// A launcher is a command that starts ranks, before their number.
+type launcher []string
 
 func openMPI() launcher {
-	return launcher{[]string{"mpirun.openmpi", "--oversubscribe", "--allow-run-as-root", "-np"}, "openmpi-bin"}
+	return launcher{"mpirun.openmpi", "--oversubscribe", "--allow-run-as-root", "-np"}
 }
 
-func mpich() launcher { return launcher{[]string{"mpiexec.hydra", "-n"}, "mpich"} }
+func mpich() launcher { return launcher{"mpiexec.hydra", "-n"} }
 
 // run starts n ranks with a task.
 func run(t *testing.T, l launcher, n, told int, task string) (string, error) {
 	t.Helper()
-	if _, err := exec.LookPath(l.command[0]); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatalf("%v; make deps installs %s", err, l.install)
-		}
-		t.Skipf("%v; make deps installs %s", err, l.install)
-	}
+	needtest.Programs(t, l[0])
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), limit+10*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, l.command[0], append(l.command[1:], strconv.Itoa(n), exe)...)
+	cmd := exec.CommandContext(ctx, l[0], append(l[1:], strconv.Itoa(n), exe)...)
 	cmd.Env = append(os.Environ(), taskVariable+"="+task, fmt.Sprintf("%s=%d", sizeVariable, told), "GOMAXPROCS=2")
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // it ends its ranks then
 	cmd.WaitDelay = 5 * time.Second
