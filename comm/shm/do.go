@@ -46,7 +46,8 @@ func (r *Rank) Do(ctx context.Context, call *comm.Call) error {
 			r.abort(verdict{kind: ranksDisagree, a: r.world[r.me], b: r.world[m], seq: seq})
 			return r.sentence(call)
 		}
-		mode = max(mode, t.given&0xff)
+		r.given[m] = t.given
+		mode = max(mode, r.mode(m))
 	}
 	if counted(call.Kind) {
 		if err := r.compareCounts(call, seq); err != nil {
@@ -66,19 +67,21 @@ func (r *Rank) publish(call *comm.Call, s *slot, seq uint64) (mode uint64, err e
 	switch {
 	case bytes <= bodyBytes:
 		mode = inSlot
-		pack(unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(s), unsafe.Offsetof(s.body))), bodyBytes), call, src)
+		pack(unsafe.Slice((*byte)(s.data()), bodyBytes), call, src)
 	case bytes <= payloadBytes:
 		mode = inPayload
 		pack(unsafe.Slice((*byte)(r.region.payload(r.me, seq)), payloadBytes), call, src)
 	default:
-		if mode, err = r.locate(call, src, (*place)(unsafe.Pointer(&s.body))); err != nil {
+		if mode, err = r.locate(call, src, &r.places[r.me]); err != nil {
 			return 0, err
 		}
+		*s.place() = r.places[r.me]
 	}
 	if call.Kind == comm.BroadcastKind && call.Root != r.me && call.Dst.Bytes() > payloadBytes {
 		if at, ok := r.job.arena.offset(call.Dst.Ptr, call.Dst.Bytes()); ok { // the root stores some of it there
 			mode = inArena
-			*(*place)(unsafe.Pointer(&s.body)) = place{dst: uint64(at)}
+			r.places[r.me] = place{dst: uint64(at)}
+			*s.place() = r.places[r.me]
 		}
 	}
 	elems := src.Count
@@ -95,7 +98,8 @@ func (r *Rank) publish(call *comm.Call, s *slot, seq uint64) (mode uint64, err e
 	case comm.AllToAllVKind:
 		r.putCounts(seq, call.SrcCounts, call.DstCounts)
 	}
-	s.given = mode | uint64(elems)<<8
+	r.given[r.me] = mode | uint64(elems)<<8
+	s.given = r.given[r.me]
 	return mode, nil
 }
 
@@ -164,7 +168,7 @@ func (r *Rank) putCounts(seq uint64, has, expects []int) {
 // compareCounts checks that what this rank sends is what others expect, and
 // the reverse.
 func (r *Rank) compareCounts(call *comm.Call, seq uint64) error {
-	given := func(m int) int { return int(r.region.slot(m, seq).given >> 8) }
+	given := func(m int) int { return int(r.given[m] >> 8) }
 	check := func(from int, sent uint64, to int, expected uint64) error {
 		if sent != expected {
 			return r.uneven(call, from, int(sent), to, int(expected))

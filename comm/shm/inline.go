@@ -44,9 +44,8 @@ func (r *Rank) inline(call *comm.Call, seq uint64) error {
 // area, nil if they are not all within it. Its own data a rank has better from where
 // they were: others have taken the slot's cache line from it meanwhile.
 func (r *Rank) inlineAt(m int, seq uint64, skip, n int) unsafe.Pointer {
-	s := r.region.slot(m, seq)
-	at, size := unsafe.Add(unsafe.Pointer(s), unsafe.Offsetof(s.body)), bodyBytes
-	if s.given&0xff != inSlot {
+	at, size := r.region.slot(m, seq).data(), bodyBytes
+	if r.mode(m) != inSlot {
 		at, size = r.region.payload(m, seq), payloadBytes
 	}
 	if skip < 0 || n < 0 || n > size || skip > size-n {

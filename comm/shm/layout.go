@@ -56,6 +56,12 @@ type place struct {
 	rows    uint64 // of the source, if its parts are columns; unless it stages
 }
 
+// place returns the body as what it is if the data lies elsewhere.
+func (s *slot) place() *place { return (*place)(s.data()) }
+
+// data returns the address of the body, without reading the slot.
+func (s *slot) data() unsafe.Pointer { return unsafe.Add(unsafe.Pointer(s), unsafe.Offsetof(s.body)) }
+
 // The modes, in order of the trouble they make.
 const (
 	inSlot    = iota // data in body

@@ -65,9 +65,11 @@ func (r *Rank) stage(call *comm.Call) error {
 func (r *Rank) rounds(ctx context.Context, call *comm.Call, seq uint64) error {
 	p := planFor(call, len(r.world))
 	longest := 0
-	for m, peer := range r.region.members {
-		s := &peer.slots[seq&1]
-		if r.places[m] = *(*place)(unsafe.Pointer(&s.body)); s.given&0xff == staged {
+	for m := range r.world {
+		if m != r.me {
+			r.places[m] = *r.region.slot(m, seq).place()
+		}
+		if r.mode(m) == staged {
 			p.copied = true
 			longest = max(longest, int(r.places[m].longest)*call.DType().Size()/p.unit)
 		}
@@ -96,7 +98,7 @@ func (r *Rank) rounds(ctx context.Context, call *comm.Call, seq uint64) error {
 }
 
 func (r *Rank) run(ctx context.Context, call *comm.Call, seq uint64, p *plan) error {
-	own := r.mine.slots[seq&1].given&0xff == staged
+	own := r.mode(r.me) == staged
 	for k := range p.rounds {
 		w := window{lo: k * p.window, hi: math.MaxInt, half: k & 1}
 		if k < p.rounds-1 {
@@ -193,11 +195,11 @@ func (r *Rank) copyOut(call *comm.Call, p *plan, w window) {
 // source, in its part number piece.
 func (r *Rank) from(call *comm.Call, seq uint64, p *plan, w window, m, piece, first, skip, n int) unsafe.Pointer {
 	if m == r.me {
-		if r.mine.slots[seq&1].given&0xff != staged || !p.shared {
+		if r.mode(r.me) != staged || !p.shared {
 			return unsafe.Add(r.source(call).Ptr, (first+skip)*p.unit)
 		}
 	}
-	switch r.region.members[m].slots[seq&1].given & 0xff {
+	switch r.mode(m) {
 	case staged:
 		return r.inArena(m, r.places[m].at, w.half*p.half+(piece*p.window+skip)*p.unit, n*p.unit)
 	case inArena:
@@ -206,15 +208,17 @@ func (r *Rank) from(call *comm.Call, seq uint64, p *plan, w window, m, piece, fi
 	return r.inlineAt(m, seq, (first+skip)*p.unit, n*p.unit)
 }
 
+// mode returns how rank m gives its data.
+func (r *Rank) mode(m int) uint64 { return r.given[m] & 0xff }
+
 // view returns elements [lo, hi) of a part of rank m's source: that of n elements
 // which begins at element first, and is number piece. Its Ptr is nil if they cannot be there.
 func (r *Rank) view(call *comm.Call, seq uint64, p *plan, w window, m, piece, first, n, lo, hi int) comm.Part {
 	if m == r.me && call.SrcRows > 1 {
 		return call.Src.Part(call.SrcRows, first, n).From(lo * p.unit)
 	}
-	slot := &r.region.members[m].slots[seq&1]
-	if rows := int(r.places[m].rows); m != r.me && slot.given&0xff == inArena && rows > 1 {
-		src := comm.Buffer{Count: int(slot.given >> 8), DType: call.DType()}
+	if rows := int(r.places[m].rows); m != r.me && r.mode(m) == inArena && rows > 1 {
+		src := comm.Buffer{Count: int(r.given[m] >> 8), DType: call.DType()}
 		if src.Ptr = r.inArena(m, r.places[m].at, 0, src.Bytes()); src.Ptr == nil || first+n > src.Count || src.Count%rows != 0 || n%rows != 0 {
 			return comm.Part{}
 		}
@@ -248,7 +252,7 @@ func (r *Rank) work(call *comm.Call, seq uint64, p *plan, w window) error {
 	for i := range r.world {
 		m := (r.me + i) % len(r.world) // each begins elsewhere
 		n, first := r.share(call, seq, m)
-		if p.pushed && n > 0 && r.mine.slots[seq&1].given&0xff == inArena {
+		if p.pushed && n > 0 && r.mode(r.me) == inArena {
 			n = r.pulled(n, p.unit)
 		}
 		lo, hi := w.clip(n)
@@ -280,8 +284,8 @@ func (r *Rank) pulled(n, unit int) int {
 func (r *Rank) push(call *comm.Call, seq uint64) error {
 	unit, n := call.DType().Size(), call.Dst.Count
 	lo := r.pulled(n, unit)
-	for m, peer := range r.region.members {
-		if m == r.me || peer.slots[seq&1].given&0xff != inArena {
+	for m := range r.world {
+		if m == r.me || r.mode(m) != inArena {
 			continue
 		}
 		dst := r.inArena(m, r.places[m].dst, 0, n*unit)
@@ -324,7 +328,7 @@ func (r *Rank) reduceShared(call *comm.Call, seq uint64, p *plan, w window) erro
 // into returns where n elements of the result, skip after the beginning of the
 // window at element first, belong in rank m's memory.
 func (r *Rank) into(call *comm.Call, seq uint64, p *plan, w window, m, first, skip, n int) unsafe.Pointer {
-	if r.region.members[m].slots[seq&1].given&0xff == inArena {
+	if r.mode(m) == inArena {
 		return r.inArena(m, r.places[m].dst, (first+skip)*p.unit, n*p.unit)
 	}
 	half := w.half

@@ -47,7 +47,8 @@ type Rank struct {
 	foreign  bool   // until then others may write into this rank's memory
 
 	srcs, dsts []unsafe.Pointer
-	places     []place
+	given      []uint64    // of the call in progress: what each rank's slot says, read once
+	places     []place     // and where its data is
 	parts      []comm.Part // of each rank's source
 }
 
@@ -104,7 +105,7 @@ func (j *job) join(parent *Rank, offset uint64, world []int, me int) (*Rank, err
 		estate: &estate{job: j, region: g, me: me}, parent: parent, world: world,
 		mine: g.members[me], calm: j.alarm.Load() - 1, allAlive: j.alarm.Load() - 1,
 		sent: make([]uint64, n), received: make([]uint64, n),
-		srcs: make([]unsafe.Pointer, n), dsts: make([]unsafe.Pointer, n), places: make([]place, n),
+		srcs: make([]unsafe.Pointer, n), dsts: make([]unsafe.Pointer, n), given: make([]uint64, n), places: make([]place, n),
 		parts: make([]comm.Part, n),
 	}
 	goruntime.AddCleanup(r, (*estate).release, r.estate)
