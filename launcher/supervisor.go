@@ -304,7 +304,7 @@ func (s *supervisor) tick(now time.Time) bool {
 		s.late = s.left()
 		s.kill()
 	case killing:
-		s.say("%s not end although killed (they may wait for a disk or device); leaving them", does(s.left()))
+		s.say("%s not end although killed, as while waiting for a disk or device; left behind", does(s.left()))
 		return false
 	}
 	return true

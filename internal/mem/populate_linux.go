@@ -31,16 +31,19 @@ func Populate(p unsafe.Pointer, bytes int) {
 	}
 }
 
+// collapseBytes is how much is collapsed at a time. While the kernel does so, 0.2 to
+// 5 ms a huge page as memory is fragmented, not even SIGKILL ends the process.
+const collapseBytes = 16 << 20
+
 // collapse puts huge pages where they fit into p[:bytes], as far as the kernel
 // has some; elsewhere small pages remain.
 func collapse(p unsafe.Pointer, bytes int) {
 	from := int(-uintptr(p) & (hugeBytes - 1))
-	n := (bytes - from) &^ (hugeBytes - 1)
-	if n <= 0 {
-		return
+	for end := from + (bytes-from)&^(hugeBytes-1); from < end; from += collapseBytes {
+		n := min(collapseBytes, end-from)
+		for i := from; i < from+n; i += hugeBytes { // one page of each, or there is nothing to collapse
+			atomic.AddUint32((*uint32)(unsafe.Add(p, i)), 0)
+		}
+		_ = unix.Madvise(unsafe.Slice((*byte)(unsafe.Add(p, from)), n), unix.MADV_COLLAPSE)
 	}
-	for i := from; i < from+n; i += hugeBytes { // one page of each, or there is nothing to collapse
-		atomic.AddUint32((*uint32)(unsafe.Add(p, i)), 0)
-	}
-	_ = unix.Madvise(unsafe.Slice((*byte)(unsafe.Add(p, from)), n), unix.MADV_COLLAPSE)
 }

@@ -9,8 +9,8 @@ import (
 
 // Shared memory at any page keeps its contents, and no page of it is missing then.
 func TestPopulateShared(t *testing.T) {
-	const page, size = 4096, 5*hugeBytes + 4096
-	for _, span := range [][2]int{{page, 3 * page}, {2 * page, 3 * hugeBytes}, {0, size}} {
+	const page, size = 4096, collapseBytes + 5*hugeBytes + 4096 // of more than one piece
+	for _, span := range [][2]int{{page, 3 * page}, {2 * page, 3 * hugeBytes}, {0, 5*hugeBytes + page}, {page, size}} {
 		whole, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANON)
 		if err != nil {
 			t.Fatal(err)
