@@ -86,8 +86,12 @@ func truncated(ctx context.Context, r *Rank) error {
 	return errors.Join(errExpected, err)
 }
 
-// bug: a bug after the library was loaded.
-func bug(context.Context, *Rank) error {
+// bug: a bug after the library was loaded. One rank has it: launchers mix the traces of
+// two, in the middle of lines.
+func bug(ctx context.Context, r *Rank) error {
+	if r.Rank() == 0 {
+		return comm.Barrier(ctx, comm.NewWorld(r))
+	}
 	var nowhere *Rank
 	fmt.Println(nowhere.me)
 	return nil
