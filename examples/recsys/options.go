@@ -60,8 +60,6 @@ func flags(o *options) *flag.FlagSet {
 	f.BoolVar(&o.apart, "unfused", false, "change the tables after the backward pass, not in it; the result is the same")
 	o.keep.Flags(f, 100, "-np, -dp, -tp and -memory")
 	f.BoolVar(&o.json, "json", false, "print one JSON object at the end")
-	f.BoolVar(&o.help, "h", false, "show this help")
-	f.BoolVar(&o.help, "help", false, "show this help")
 	return f
 }
 
@@ -79,11 +77,11 @@ func usage() string {
 func parse(args []string, size int) (*options, error) {
 	o := new(options)
 	f := flags(o)
-	if err := f.Parse(args); err != nil {
+	switch err := f.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return &options{help: true}, nil
+	case err != nil:
 		return nil, fmt.Errorf("recsys: %w; -h lists the flags", err)
-	}
-	if o.help {
-		return o, nil
 	}
 	if err := o.check(f, size); err != nil {
 		return nil, fmt.Errorf("recsys: %w", err)

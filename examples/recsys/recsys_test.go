@@ -198,6 +198,7 @@ func TestProgram(t *testing.T) {
 	example.Refuses(t, "0 good lines", 2, "-data", empty)
 	example.Refuses(t, "do not fit 2 ranks of 1.0 kB each", 2, "-data", bad, "-memory", "0.001")
 	example.Refuses(t, "line 1: 3 fields", 1, "-data", bad, "-strict")
+	example.Refuses(t, "the loss on the held-out lines is", 2, "-rows", "300", "-steps", "1", "-lr", "1e30")
 	if stdout, _, status := example.Run(2, "-h"); status != 0 || !strings.Contains(stdout, fmt.Sprint(invented)) {
 		t.Errorf("-h: status %d\n%s", status, stdout)
 	}

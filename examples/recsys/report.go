@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 
 	"github.com/gorun-spmd/gorun/comm"
@@ -50,6 +51,9 @@ func report(ctx context.Context, world *comm.Comm, t *trainer, bad int, say func
 	}
 	for _, table := range t.plan {
 		s.Plan = append(s.Plan, table.String())
+	}
+	if math.IsNaN(s.HeldOutLoss) || math.IsInf(s.HeldOutLoss, 0) {
+		return fmt.Errorf("recsys: the loss on the held-out lines is %v; lower -lr or -table-lr", s.HeldOutLoss)
 	}
 	say("\n%-41s  AUC     loss", fmt.Sprintf("on %d held-out lines", len(labels)))
 	if auc, ok := score.AUC(plain, labels); ok {

@@ -88,7 +88,7 @@ func (t *trainer) setUp() {
 		t.state.AddTensor(fmt.Sprintf("optimizer.networks.%s.%d", s.Name, s.Param), s.Tensor)
 	}
 	t.run = training.Run{
-		Program: "recsys", Advice: "lower -lr or -table-lr", Steps: t.steps(), Unit: "lines", PerStep: t.o.batch, Keep: t.o.keep,
+		Program: "recsys", Advice: "lower -lr or -table-lr", Steps: t.steps(), Unit: "lines", PerStep: min(t.o.batch, t.learn.Rows()), Keep: t.o.keep,
 		Step: func(ctx context.Context, step int, share float64) (float64, error) { return t.step(ctx, step) },
 	}
 	t.run.Keep.State = &t.state

@@ -41,6 +41,11 @@ func run(ctx context.Context, world *comm.Comm) error {
 	if err := o.keep.Ready(runtime.Attempt(ctx) > 0); err != nil {
 		return fmt.Errorf("train: %w", err)
 	}
+	if world.Rank() == 0 {
+		if err := o.tryPlot(); err != nil {
+			return fmt.Errorf("train: %w", err)
+		}
+	}
 	if err := runtime.UseDevice(ctx, o.device); err != nil {
 		return fmt.Errorf("train: %w", err)
 	}

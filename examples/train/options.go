@@ -1,9 +1,11 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"time"
 
@@ -65,12 +67,10 @@ func flags(o *options) *flag.FlagSet {
 	f.Float64Var(&o.rate, "lr", 3e-3, "peak learning rate")
 	f.Float64Var(&o.clip, "clip", 1, "largest norm of a step's gradients")
 	o.keep.Flags(f, 100, "-np, -dp and -tp")
-	f.StringVar(&o.plot, "plot", "train-loss.png", "write the loss curve to `FILE`; empty: do not")
+	f.StringVar(&o.plot, "plot", "train-loss.png", "write the loss curve to `FILE`, as PNG; empty: do not")
 	f.StringVar(&o.prompt, "prompt", "// Package sort provides", "beginning of the text sample")
 	f.IntVar(&o.sample, "sample", 120, "tokens of the text sample; 0: none")
 	f.BoolVar(&o.json, "json", false, "print one JSON object at the end")
-	f.BoolVar(&o.help, "h", false, "show this help")
-	f.BoolVar(&o.help, "help", false, "show this help")
 	return f
 }
 
@@ -88,13 +88,13 @@ func usage() string {
 func parse(args []string, size int) (*options, error) {
 	o := new(options)
 	f := flags(o)
-	if err := f.Parse(args); err != nil {
+	switch err := f.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return &options{help: true}, nil
+	case err != nil:
 		return nil, fmt.Errorf("train: %w; -h lists the flags", err)
 	}
 	o.corpus.Paths = append(o.corpus.Paths, f.Args()...)
-	if o.help {
-		return o, nil
-	}
 	if err := o.check(f, size); err != nil {
 		return nil, fmt.Errorf("train: %w", err)
 	}
@@ -103,7 +103,7 @@ func parse(args []string, size int) (*options, error) {
 
 // check checks the flags, and completes them.
 func (o *options) check(f *flag.FlagSet, size int) error {
-	if err := training.Positive(f, "context", "layers", "width", "heads", "batch", "lr", "clip"); err != nil {
+	if err := training.Positive(f, "vocab", "context", "layers", "width", "heads", "batch", "lr", "clip"); err != nil {
 		return err
 	}
 	switch {
@@ -124,6 +124,24 @@ func (o *options) check(f *flag.FlagSet, size int) error {
 	}
 	var err error
 	o.dp, o.tp, err = training.Mesh(o.dp, o.tp, size)
+	return err
+}
+
+// tryPlot returns an error if the loss curve cannot be written, before the time that
+// it takes to have one. It leaves no file where there was none.
+func (o *options) tryPlot() error {
+	if o.plot == "" {
+		return nil
+	}
+	_, missing := os.Lstat(o.plot)
+	f, err := os.OpenFile(o.plot, os.O_WRONLY|os.O_CREATE, 0o666)
+	if err != nil {
+		return fmt.Errorf("-plot: %w; name a file in a folder that can be written, or none", err)
+	}
+	err = f.Close()
+	if missing != nil {
+		err = errors.Join(err, os.Remove(o.plot))
+	}
 	return err
 }
 

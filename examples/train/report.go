@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 
 	"github.com/gorun-spmd/gorun/comm"
@@ -40,6 +41,9 @@ func report(ctx context.Context, world *comm.Comm, t *trainer, say func(string, 
 	nats, targets, err := t.heldOut(ctx)
 	if err != nil {
 		return err
+	}
+	if math.IsNaN(nats) || math.IsInf(nats, 0) {
+		return fmt.Errorf("train: the loss on the held-out text is %v; lower -lr", nats)
 	}
 	text, err := t.write(ctx)
 	if err != nil {

@@ -231,4 +231,9 @@ func TestProgram(t *testing.T) {
 	example.Refuses(t, "-heads 7", 1, "-heads", "7")
 	example.Refuses(t, "no checkpoint in", 2, "-steps", "1", "-checkpoint", filepath.Join(dir, "none"), "-resume", corpus)
 	example.Refuses(t, "not a directory", 2, "-steps", "1", "-checkpoint", corpus, corpus)
+	example.Refuses(t, "name a file in a folder that can be written", 2, "-plot", filepath.Join(dir, "none", "loss.png"), "-data", filepath.Join(dir, "missing"))
+	example.Refuses(t, "the loss on the held-out text is NaN; lower -lr", 2, "-steps", "2", "-lr", "1e30", "-vocab", "300", "-width", "32", "-layers", "1", "-plot", "", corpus)
+	if stdout, _, status := example.Run(2, "-h"); status != 0 || !strings.Contains(stdout, fmt.Sprint(defaultMinutes)) {
+		t.Errorf("-h: status %d\n%s", status, stdout)
+	}
 }

@@ -56,7 +56,7 @@ func (k *Keep) Ready(restarted bool) error {
 	e, ok, err := checkpoint.Latest(k.Dir)
 	switch {
 	case err != nil:
-		return err
+		return fmt.Errorf("-checkpoint: %w; give a folder of its own", err)
 	case k.Resume && !ok:
 		return fmt.Errorf("-resume: there is no checkpoint in %s; leave -resume out to begin", k.Dir)
 	case !k.Resume && ok:
