@@ -16,8 +16,8 @@
 // # Threads
 //
 // The library is opened with MPI_THREAD_SERIALIZED: one mutex is held during
-// each MPI call, and no call but MPI_Comm_split and MPI_Finalize waits inside
-// the library for other ranks. Calls are made on the caller's goroutine;
+// each MPI call, and no call but MPI_Comm_split, MPI_Comm_free and MPI_Finalize
+// waits inside the library for other ranks. Calls are made on the caller's goroutine;
 // MPI_Init_thread and MPI_Finalize on one thread kept for them. Several
 // communicators may be used from several goroutines.
 //
@@ -27,8 +27,9 @@
 // library's collectives among many, polled with MPI_Test between looks at the
 // context and at a control communicator, on which aborts and ends travel. The
 // requests of a call and the first looks at them are made in one passage from Go
-// to C (on amd64), since a passage costs as much as a short message. So a call ends when its context is done, when any rank aborts and
-// when a rank that it needs has called Close. A rank that is killed is the
+// to C (on amd64), since a passage costs as much as a short message. So a call ends
+// when its context is done, when any rank aborts and when a rank that it needs has
+// called Close. A rank that is killed is the
 // launcher's to notice. MPI moves data only during calls: a rank that computes
 // for long delays the others' large transfers.
 //
@@ -47,6 +48,11 @@
 // Max of floating-point numbers (MPI does not define NaN), sums of 8 and 16
 // bits (Open MPI's saturate), uint8 (MPICH compares with signs) and user-defined
 // operations.
+//
+// # Communicators
+//
+// Those that the program has let go of on all of their ranks are freed when more are
+// made of the same communicator, see reclaimEvery.
 //
 // # Sizes
 //

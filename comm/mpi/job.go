@@ -3,6 +3,7 @@
 package mpi
 
 import (
+	goruntime "runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,7 +28,7 @@ type job struct {
 	mu     sync.Mutex // held during every MPI call; guards what follows
 	inbox  inbox
 	outbox []*parcel
-	groups map[uint64]*Rank
+	groups map[uint64]*group           // that are not freed, by id
 	dead   map[uint64]*comm.AbortError // by group, known here or not yet
 	ended  map[int]*ending             // by world number
 	kept   []any                       // memory of requests that were given up
@@ -83,13 +84,14 @@ func (j *job) drop(reqs []request, keep ...any) {
 	}
 }
 
-// join makes g known to aborts. The job's lock is not held.
-func (j *job) join(g *Rank) *Rank {
+// join makes r's group known to aborts. The job's lock is not held.
+func (j *job) join(r *Rank) *Rank {
+	goruntime.AddCleanup(r, func(g *group) { g.unused.Store(true) }, r.group)
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.groups[g.id] = g
-	if e := j.dead[g.id]; e != nil { // the others were faster
-		g.aborted.Store(e)
+	j.groups[r.id] = r.group
+	if e := j.dead[r.id]; e != nil { // the others were faster
+		r.aborted.Store(e)
 	}
-	return g
+	return r
 }

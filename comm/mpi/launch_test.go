@@ -37,17 +37,18 @@ func TestMain(m *testing.M) {
 
 // tasks are what ranks do.
 var tasks = map[string]func(context.Context, *Rank) error{
-	"suite":       suite,
-	"by address":  suiteByAddress,
-	"support":     saySupport,
-	"end":         lastEnds,
-	"fail":        firstFails,
-	"busy":        firstFailsOthersBusy,
-	"killed":      lastIsKilled,
-	"truncated":   truncated,
-	"bug":         bug,
-	"huge":        huge,
-	"allocations": allocations,
+	"suite":         suite,
+	"communicators": communicators,
+	"by address":    suiteByAddress,
+	"support":       saySupport,
+	"end":           lastEnds,
+	"fail":          firstFails,
+	"busy":          firstFailsOthersBusy,
+	"killed":        lastIsKilled,
+	"truncated":     truncated,
+	"bug":           bug,
+	"huge":          huge,
+	"allocations":   allocations,
 }
 
 // child is one rank; what it returns is the exit code.

@@ -12,7 +12,7 @@ import (
 )
 
 func silentJob(rank int) *job {
-	return &job{rank: rank, groups: map[uint64]*Rank{}, dead: map[uint64]*comm.AbortError{}, ended: map[int]*ending{}}
+	return &job{rank: rank, groups: map[uint64]*group{}, dead: map[uint64]*comm.AbortError{}, ended: map[int]*ending{}}
 }
 
 // What one rank writes of an abort another reads.
@@ -29,8 +29,8 @@ func TestLetterOfAbort(t *testing.T) {
 		{causePlain, strings.Repeat("x", 2*letterBytes), comm.ErrAborted, strings.Repeat("x", letterBytes-letterHead)},
 	} {
 		from, to := silentJob(3), silentJob(0)
-		g, other := to.join(&Rank{job: to, id: 9}), to.join(&Rank{job: to, id: 8})
-		child := to.join(&Rank{job: to, id: 10, parent: g})
+		g, other := to.join(&Rank{job: to, group: &group{id: 9}}), to.join(&Rank{job: to, group: &group{id: 8}})
+		child := to.join(&Rank{job: to, group: &group{id: 10}, parent: g})
 		to.read(from.write(letterAbort, test.subject, 5, 9, []byte(test.text)))
 		e := child.dead()
 		if e == nil || !errors.Is(e, test.is) || !errors.Is(e, comm.ErrAborted) || !strings.Contains(e.Error(), test.says) {
@@ -45,7 +45,7 @@ func TestLetterOfAbort(t *testing.T) {
 		}
 		// A group that is made after its abort has come.
 		to.read(from.write(letterAbort, causePlain, 0, 77, []byte("early")))
-		if late := to.join(&Rank{job: to, id: 77}); late.dead() == nil {
+		if late := to.join(&Rank{job: to, group: &group{id: 77}}); late.dead() == nil {
 			t.Errorf("%.40q: an abort that came early is lost", test.text)
 		}
 	}
@@ -55,7 +55,7 @@ func TestLettersOfEnd(t *testing.T) {
 	from, to := silentJob(1), silentJob(0)
 	counts := binary.LittleEndian.AppendUint64(nil, 9)
 	counts = binary.LittleEndian.AppendUint64(counts, 3)
-	g := to.join(&Rank{job: to, id: 9, world: []int{0, 1}})
+	g := to.join(&Rank{job: to, group: &group{id: 9}, world: []int{0, 1}})
 	to.read(from.write(letterCalls, 0, 0, 0, counts))
 	g.calls.Store(4)
 	call := &comm.Call{Kind: comm.BarrierKind}

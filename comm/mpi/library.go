@@ -28,6 +28,7 @@ const (
 	commSize
 	commDup
 	commSplit
+	commFree
 	commSetErrhandler
 	allgather
 	errorString
@@ -52,7 +53,7 @@ const (
 
 var functionNames = [functions]string{
 	"MPI_Init_thread", "MPI_Initialized", "MPI_Finalize", "MPI_Abort", "MPI_Comm_rank", "MPI_Comm_size", "MPI_Comm_dup",
-	"MPI_Comm_split", "MPI_Comm_set_errhandler", "MPI_Allgather", "MPI_Error_string", "MPI_Error_class", "MPI_Test", "MPI_Cancel",
+	"MPI_Comm_split", "MPI_Comm_free", "MPI_Comm_set_errhandler", "MPI_Allgather", "MPI_Error_string", "MPI_Error_class", "MPI_Test", "MPI_Cancel",
 	"MPI_Isend", "MPI_Irecv", "MPI_Ibarrier", "MPI_Ibcast", "MPI_Iallreduce", "MPI_Ireduce", "MPI_Ireduce_scatter_block",
 	"MPI_Ireduce_scatter", "MPI_Iallgather", "MPI_Iallgatherv", "MPI_Igather", "MPI_Iscatter", "MPI_Ialltoall",
 }

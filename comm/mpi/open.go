@@ -45,7 +45,7 @@ func open(o Options) (*Rank, error) {
 	}
 	j := &job{
 		lib: lib, born: time.Now(), linger: o.Linger, thread: make(chan func()),
-		groups: map[uint64]*Rank{}, dead: map[uint64]*comm.AbortError{}, ended: map[int]*ending{},
+		groups: map[uint64]*group{}, dead: map[uint64]*comm.AbortError{}, ended: map[int]*ending{},
 	}
 	if j.linger == 0 {
 		j.linger = 5 * time.Second
@@ -66,7 +66,7 @@ func open(o Options) (*Rank, error) {
 		world[i] = i
 	}
 	debug := o.Debug || os.Getenv("GORUN_DEBUG") == "1"
-	return j.join(&Rank{job: j, id: worldID, comm: lib.handles[commWorld], me: j.rank, world: world,
+	return j.join(&Rank{job: j, group: newGroup(worldID, lib.handles[commWorld], j.rank, j.size), me: j.rank, world: world,
 		debug: debug, unordered: o.Unordered, most: maxBytes}), nil
 }
 

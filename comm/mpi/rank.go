@@ -8,7 +8,6 @@ import (
 	"hash/fnv"
 	goruntime "runtime"
 	"slices"
-	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -37,17 +36,14 @@ const (
 
 // Rank is one rank's end of a communicator. It implements comm.Backend.
 type Rank struct {
-	job              *job
-	parent           *Rank
-	id               uint64 // the same on all its ranks, and on no other group's
-	comm             uintptr
+	job    *job
+	parent *Rank
+	*group
 	me               int
 	world            []int
 	debug, unordered bool
 	most             int // bytes of one MPI call
 	splits           uint64
-	calls            atomic.Uint64 // collectives begun
-	aborted          atomic.Pointer[comm.AbortError]
 
 	// Scratch of the call in progress.
 	gate           gate
@@ -80,10 +76,13 @@ func (r *Rank) dead() *comm.AbortError {
 	return nil
 }
 
-// Split makes new communicators. They stay until the process ends.
-func (r *Rank) Split(_ context.Context, members []int) (comm.Backend, error) {
+// Split makes new communicators, and frees some that are not used any more.
+func (r *Rank) Split(ctx context.Context, members []int) (comm.Backend, error) {
 	if e := r.dead(); e != nil {
 		return nil, e
+	}
+	if err := r.reclaim(ctx); err != nil {
+		return nil, err
 	}
 	r.splits++
 	color, key := r.job.lib.undefined, int32(0)
@@ -93,21 +92,27 @@ func (r *Rank) Split(_ context.Context, members []int) (comm.Backend, error) {
 	r.job.mu.Lock()
 	r.job.made = 0 // a handle may be shorter
 	err := r.job.lib.call(commSplit, r.comm, uintptr(color), uintptr(key), pointer(&r.job.made))
-	made := r.job.made
 	if err != nil {
 		r.abort(err)
-	}
-	r.job.mu.Unlock()
-	if err != nil || len(members) == 0 {
+		r.job.mu.Unlock()
 		return nil, err
+	}
+	var made *group
+	if len(members) > 0 {
+		id := fnv.New64a()
+		fmt.Fprintf(id, "%d/%d:%d", r.id, r.splits, members[0])
+		made = newGroup(id.Sum64(), r.job.made, int(key), len(members))
+	}
+	r.children = append(r.children, made)
+	r.job.mu.Unlock()
+	if made == nil {
+		return nil, nil
 	}
 	world := make([]int, len(members))
 	for i, m := range members {
 		world[i] = r.world[m]
 	}
-	id := fnv.New64a()
-	fmt.Fprintf(id, "%d/%d:%d", r.id, r.splits, members[0])
-	return r.job.join(&Rank{job: r.job, parent: r, id: id.Sum64(), comm: made, me: int(key), world: world,
+	return r.job.join(&Rank{job: r.job, parent: r, group: made, me: int(key), world: world,
 		debug: r.debug, unordered: r.unordered, most: r.most}), nil
 }
 
@@ -125,7 +130,12 @@ func (r *Rank) admit(ctx context.Context, call *comm.Call) error {
 	if e := r.dead(); e != nil {
 		return e
 	}
-	if !call.Kind.PointToPoint() {
+	switch call.Kind {
+	case comm.SendKind:
+		r.letters.Add(1)
+	case comm.RecvKind:
+		r.letters.Add(-1)
+	default:
 		r.calls.Add(1)
 	}
 	if err := r.news(); err != nil {

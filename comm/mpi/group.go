@@ -1,0 +1,135 @@
+//go:build linux && !nolibs
+
+package mpi
+
+import (
+	"context"
+	goruntime "runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/gorun-spmd/gorun/comm"
+)
+
+// Communicators are not closed: the program lets go of them, each rank at a time of its
+// own. The library's are freed by all of their ranks together, since MPI_Comm_free is
+// a collective: when reclaimEvery more have been split from one communicator, its ranks
+// look which of them nobody uses any more. MPICH has 2048 for a process.
+const reclaimEvery = 64
+
+// collectFor is how long a rank waits for the garbage collector's findings.
+const collectFor = time.Second
+
+// A group is what the job knows of a communicator. It does not know its Rank, so that
+// one that the program has let go of can go.
+type group struct {
+	id       uint64 // the same on all its ranks, and on no other group's
+	comm     uintptr
+	weight   int64         // 0 summed over all ranks, and of no part of them
+	calls    atomic.Uint64 // collectives begun
+	letters  atomic.Int64  // Sends begun less Recvs
+	aborted  atomic.Pointer[comm.AbortError]
+	unused   atomic.Bool // its Rank is gone
+	children []*group    // of each Split, this rank's group, nil if it is in none; without those that were freed. Guarded by the job's lock
+	due      int         // how many of them there may be before a look
+}
+
+// newGroup is the group of rank me of size.
+func newGroup(id uint64, handle uintptr, me, size int) *group {
+	g := &group{id: id, comm: handle, due: reclaimEvery}
+	if me > 0 {
+		g.weight = scatter(me)
+		return g
+	}
+	for r := 1; r < size; r++ {
+		g.weight -= scatter(r)
+	}
+	return g
+}
+
+// scatter is a number for n that has nothing to do with those for others: the
+// finalizer of SplitMix64.
+func scatter(n int) int64 {
+	x := uint64(n) * 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return int64(x ^ x>>31)
+}
+
+// residue is a number whose sum over all ranks is 0 if none of them uses the group nor
+// one split from it, and nothing of theirs is on its way: all ranks have made as many
+// collectives, and received what was sent. A message that nobody has received could
+// else arrive in the next communicator to which the library gives the same number. The
+// job's lock is held.
+func (g *group) residue() (sum int64) {
+	const used = 1 << 40
+	switch {
+	case g == nil:
+		return 0
+	case !g.unused.Load() || g.aborted.Load() != nil:
+		return used
+	}
+	for _, child := range g.children {
+		sum += child.residue()
+	}
+	return sum + g.letters.Load() + int64(g.calls.Load())*g.weight
+}
+
+// reclaim frees what was split from r and is not used any more. All ranks call it.
+func (r *Rank) reclaim(ctx context.Context) error {
+	if len(r.children) < r.due {
+		return nil
+	}
+	collect()
+	left := make([]int64, len(r.children))
+	r.job.mu.Lock()
+	for i, g := range r.children {
+		left[i] = g.residue()
+	}
+	r.job.mu.Unlock()
+	call := comm.Call{Kind: comm.AllReduceKind, Op: comm.Sum, Dst: comm.Of(left), Src: comm.Of(left)}
+	if err := r.Do(ctx, &call); err != nil {
+		return err
+	}
+	r.job.mu.Lock()
+	defer r.job.mu.Unlock()
+	kept := r.children[:0]
+	for i, g := range r.children {
+		if left[i] != 0 {
+			kept = append(kept, g)
+		} else if err := r.job.free(g); err != nil {
+			r.abort(err)
+			return err
+		}
+	}
+	clear(r.children[len(kept):])
+	r.children, r.due = kept, len(kept)+reclaimEvery
+	return nil
+}
+
+// free frees a group, if there is one, and what was split from it. The job's lock is held.
+func (j *job) free(g *group) error {
+	if g == nil {
+		return nil
+	}
+	for _, child := range g.children {
+		if err := j.free(child); err != nil {
+			return err
+		}
+	}
+	delete(j.groups, g.id)
+	j.made = g.comm
+	return j.lib.call(commFree, pointer(&j.made))
+}
+
+// collect returns when the garbage collector has told of what was unused.
+func collect() {
+	told := make(chan struct{})
+	last := new([2]uint64)
+	goruntime.AddCleanup(last, func(told chan struct{}) { close(told) }, told)
+	goruntime.GC()
+	select {
+	case <-told:
+	case <-time.After(collectFor):
+	}
+}
