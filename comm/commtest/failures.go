@@ -237,6 +237,10 @@ func abortWhileBlocked(ctx context.Context, world *comm.Comm) error {
 		return want(comm.Barrier(ctx, world), comm.ErrAborted, errTest.Error())
 	}
 	for _, count := range []int{0, 1, 5000} {
+		cause, is := errTest, comm.ErrAborted
+		if count == 1 { // the kind of a cause arrives too
+			cause, is = fmt.Errorf("%w: %w", comm.ErrMismatch, errTest), comm.ErrMismatch
+		}
 		for _, block := range []func(*comm.Comm) error{
 			func(c *comm.Comm) error { return comm.AllReduce(ctx, c, make([]float32, count), comm.Sum) },
 			func(c *comm.Comm) error { return comm.Recv(ctx, c, make([]float32, count), n-1) },
@@ -245,11 +249,15 @@ func abortWhileBlocked(ctx context.Context, world *comm.Comm) error {
 			if err := breaking(ctx, world, func(c *comm.Comm) error {
 				if me == n-1 {
 					time.Sleep(2 * time.Millisecond)
-					c.Abort(errTest)
+					c.Abort(cause)
 					c.Abort(errors.New("a second reason"))
 					block = func(c *comm.Comm) error { return comm.Barrier(ctx, c) }
 				}
-				return want(block(c), comm.ErrAborted, errTest.Error(), fmt.Sprintf("rank %d", world.WorldRank(n-1)))
+				err := block(c)
+				if !errors.Is(err, is) {
+					return fmt.Errorf("got %q, want one that is %q", err, is)
+				}
+				return want(err, comm.ErrAborted, errTest.Error(), fmt.Sprintf("rank %d", world.WorldRank(n-1)))
 			}); err != nil {
 				return err
 			}

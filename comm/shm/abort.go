@@ -23,6 +23,7 @@ const (
 	ranksEnd                 // rank a has ended: text
 	ranksDisagree            // ranks a and b, each of which leaves a note for seq
 	ranksUneven              // counts disagree: text
+	ranksRefuse              // rank a called Abort, because of a mismatch: text
 )
 
 // Abort ends the communicator and all that were split from it.
@@ -31,6 +32,8 @@ func (r *Rank) Abort(cause error) {
 	switch {
 	case errors.As(cause, &ended):
 		r.abort(verdict{kind: ranksEnd, a: ended.Rank, text: ended.Cause})
+	case errors.Is(cause, comm.ErrMismatch):
+		r.abort(verdict{kind: ranksRefuse, a: r.world[r.me], text: cause.Error()})
 	default:
 		r.abort(verdict{kind: ranksAbort, a: r.world[r.me], text: cause.Error()})
 	}
@@ -97,6 +100,8 @@ func (r *Rank) sentence(call *comm.Call) error {
 		err = g.disagreement(v, call)
 	case ranksUneven:
 		err = told{v.text, comm.ErrMismatch}
+	case ranksRefuse:
+		err = &comm.AbortError{Rank: v.a, Cause: v.text, Err: told{v.text, comm.ErrMismatch}}
 	default:
 		err = &comm.AbortError{Rank: v.a, Cause: v.text}
 	}
