@@ -101,13 +101,13 @@ func (r *Rank) share(call *comm.Call, seq uint64, m int) (n, from int) {
 		}
 	case comm.ScatterVKind:
 		if m == call.Root {
-			return call.Dst.Count, r.before(m, seq)
+			return call.Dst.Count, r.before(call, m, seq)
 		}
 	case comm.AllToAllKind:
 		n := call.Src.Count / len(r.world)
 		return n, r.me * n
 	case comm.AllToAllVKind:
-		return call.DstCounts[m], r.before(m, seq)
+		return call.DstCounts[m], r.before(call, m, seq)
 	}
 	return 0, 0
 }
@@ -117,7 +117,10 @@ func (r *Rank) share(call *comm.Call, seq uint64, m int) (n, from int) {
 const most = 1 << 48
 
 // before returns how many elements of rank m's data go to ranks below this one.
-func (r *Rank) before(m int, seq uint64) int {
+func (r *Rank) before(call *comm.Call, m int, seq uint64) int {
+	if m == r.me {
+		return sum(call.SrcCounts[:m])
+	}
 	has, _ := r.region.vectors(m, seq)
 	total := 0
 	for _, n := range has[:r.me] {
