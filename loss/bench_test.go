@@ -47,14 +47,17 @@ func BenchmarkCrossEntropy(b *testing.B) {
 // loss, value and gradients, on one rank.
 func BenchmarkLinearCrossEntropy(b *testing.B) {
 	const n, width, classes = 512, 768, 32768
+	fused := func(h, w, y *dtensor.Tensor) *dtensor.Tensor { return loss.LinearCrossEntropy(h, w, y, loss.Options{}) }
+	unfused := func(h, w, y *dtensor.Tensor) *dtensor.Tensor {
+		return loss.CrossEntropy(h.Linear(w, nil), y, loss.Options{})
+	}
 	for _, c := range []struct {
 		name string
+		dt   tensor.DType
 		f    func(h, w, y *dtensor.Tensor) *dtensor.Tensor
 	}{
-		{"fused", func(h, w, y *dtensor.Tensor) *dtensor.Tensor { return loss.LinearCrossEntropy(h, w, y, loss.Options{}) }},
-		{"unfused", func(h, w, y *dtensor.Tensor) *dtensor.Tensor {
-			return loss.CrossEntropy(h.Linear(w, nil), y, loss.Options{})
-		}},
+		{"fused", tensor.Float32, fused}, {"unfused", tensor.Float32, unfused},
+		{"bfloat16/fused", tensor.BFloat16, fused}, {"bfloat16/unfused", tensor.BFloat16, unfused},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			commtest.Run(b, 1, func(ctx context.Context, world *comm.Comm) error {
@@ -62,8 +65,8 @@ func BenchmarkLinearCrossEntropy(b *testing.B) {
 				if err != nil {
 					return err
 				}
-				h := dtensor.Normal(m, dtensor.Key{}, 0, 1, []int{n, width}, replicate)
-				w := dtensor.Normal(m, dtensor.Key{Seed: 1}, 0, 0.02, []int{classes, width}, replicate)
+				h := dtensor.Normal(m, dtensor.Key{}, 0, 1, []int{n, width}, replicate).Cast(c.dt)
+				w := dtensor.Normal(m, dtensor.Key{Seed: 1}, 0, 0.02, []int{classes, width}, replicate).Cast(c.dt)
 				y := dtensor.Zeros(m, tensor.Int64, []int{n}, replicate)
 				b.ResetTimer()
 				for range b.N {

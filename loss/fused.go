@@ -83,7 +83,7 @@ func (t *tiled) part(at, k int, x *tensor.Tensor) *job {
 	p := *t.plan
 	p.outer = k
 	j := *t.job
-	j.plan, j.x, j.rows = &p, x, t.rows[at:at+k]
+	j.plan, j.x, j.rows = &p, x, t.rows[at:at+k] // x may be nil: what reads it is not called
 	j.y = tensor.Narrow(t.y.Reshape(t.outer), 0, at, k)
 	return &j
 }

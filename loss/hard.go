@@ -8,20 +8,17 @@ import (
 
 // hardStats returns the statistics [positions, 4] of the local classes for
 // targets that are classes; with smoothing they are those of softStats.
-func hardStats[T float](j *job) *tensor.Tensor {
-	stats := classStats(j)
+func hardStats[T float](j *job) *tensor.Tensor { return smoothed[T](j, classStats(j)) }
+
+// smoothed returns the statistics of hardStats from those of classStats, whose memory
+// it takes.
+func smoothed[T float](j *job, stats *tensor.Tensor) *tensor.Tensor {
 	eps := j.o.LabelSmoothing
 	if eps == 0 {
 		return stats
 	}
 	defer stats.Free()
-	share, total := eps/float64(j.classes), float64(j.n)
-	if j.weights != nil {
-		total = 0
-		for _, w := range j.weights[j.lo : j.lo+j.n] {
-			total += w
-		}
-	}
+	share, total := eps/float64(j.classes), j.weightOf(j.lo, j.n)
 	flat := tensor.ToSlice[T](stats)
 	for i := range j.rows {
 		s, r := flat[i*tensor.Stats:][:tensor.Stats], &j.rows[i]
@@ -33,7 +30,18 @@ func hardStats[T float](j *job) *tensor.Tensor {
 		}
 		s[tensor.StatTarget], s[tensor.StatSum] = T(dot), T(weight)
 	}
-	return tensor.FromSlice(j.x.Device(), flat, j.positions(), tensor.Stats)
+	return tensor.FromSlice(j.y.Device(), flat, j.positions(), tensor.Stats)
+}
+
+// weightOf returns the sum of the weights of n classes from lo on.
+func (j *job) weightOf(lo, n int) (total float64) {
+	if j.weights == nil {
+		return float64(n)
+	}
+	for _, w := range j.weights[lo : lo+n] {
+		total += w
+	}
+	return total
 }
 
 // from is what logits are counted from in sums: the largest, 0 if that is -Inf.

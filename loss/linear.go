@@ -25,9 +25,21 @@ import (
 // one of these rows first, the weight's classes deciding. Memory beside the two
 // gradients is a tile of logits, at most 48 MiB or one position's.
 //
+// Hidden and weight are both float32, float64 or bfloat16. For bfloat16 the loss is
+// float32, as the logits of a tile and all that is computed from them; class weights
+// are float32 too. A tile then has some of the classes of a block of positions, 4096
+// or as many as have 7 Mi elements of hidden, and there is one collective a block.
+// Where a block has several tiles the logits are computed twice: for their statistics
+// and for the gradients, which are bfloat16. That of the logits is rounded for the
+// products; these are added up in float32 and rounded once, except that a gradient of
+// the weight with more than 2 Mi elements on a rank is rounded once for each block.
+// Both are rounded again when they are scaled by the gradient of the loss. Memory
+// beside them is at most 64 MiB.
+//
 // Options are those of CrossEntropy with targets that are classes. Reduction
 // None needs a gradient for each position, which is not known in the forward: it
-// is computed as hidden.Linear(weight) and CrossEntropy, logits and all.
+// is computed as hidden.Linear(weight) and CrossEntropy, logits and all; logits of
+// bfloat16 are rounded.
 func LinearCrossEntropy(hidden, weight, targets *dtensor.Tensor, o Options) *dtensor.Tensor {
 	const op = "LinearCrossEntropy"
 	o.validate(op)
@@ -47,7 +59,12 @@ func LinearCrossEntropy(hidden, weight, targets *dtensor.Tensor, o Options) *dte
 	j.weigh()
 	t := &tiled{job: j, hidden: h.Local().Reshape(p.outer, hidden.Shape()[hidden.NDim()-1]), weight: w.Local()}
 	t.wantHidden, t.wantWeight = dtensor.Tracked(hidden), dtensor.Tracked(weight)
-	local := pick(p.dtype, fused[float32], fused[float64])(t)
+	var local *tensor.Tensor
+	if p.dtype == tensor.BFloat16 {
+		local = t.blocks()
+	} else {
+		local = pick(p.dtype, fused[float32], fused[float64])(t)
+	}
 	out := p.mesh.Wrap(op, local, nil, false, nil, j.out.places...)
 	return dtensor.Record(op, out, inputs, func(gy *dtensor.Tensor) []dtensor.Grad {
 		g := gy.Redistribute(j.out.places...).Local().Item() / j.denom
@@ -88,8 +105,8 @@ func planLinear(op string, hidden, weight, targets *dtensor.Tensor, o *Options) 
 	switch {
 	case len(hs) < 1 || len(ws) != 2 || ws[1] != hs[len(hs)-1]:
 		refuse(op, fmt.Sprintf("hidden %v and weight %v; give [..., H] and [C, H]", hidden, weight))
-	case dt != tensor.Float32 && dt != tensor.Float64 || weight.DType() != dt:
-		refuse(op, fmt.Sprintf("hidden %v and weight %v are not both float32 or both float64; cast them", hidden, weight))
+	case dt != tensor.Float32 && dt != tensor.Float64 && dt != tensor.BFloat16 || weight.DType() != dt:
+		refuse(op, fmt.Sprintf("hidden %v and weight %v are not both float32, both float64 or both bfloat16; Cast one of them", hidden, weight))
 	case weight.Mesh() != hidden.Mesh():
 		refuse(op, fmt.Sprintf("weight is on mesh %v and hidden on another, %v; move one of them", weight.Mesh(), hidden.Mesh()))
 	case targets.DType().Float():

@@ -149,3 +149,15 @@ func Cast(x *Tensor, dt DType) *Tensor {
 	runtime.KeepAlive(x)
 	return t
 }
+
+// CastTo is Cast into dst, of the same shape.
+func CastTo(dst, x *Tensor) {
+	wantSameShape("CastTo", dst, x)
+	if dst.dtype == x.dtype {
+		Copy(dst, x)
+		return
+	}
+	wantSameDevice("CastTo", dst, x)
+	x.dev.Cast(dst.dtype, dst.ptr("CastTo"), x.dtype, x.ptr("CastTo"), x.numel)
+	runtime.KeepAlive(x)
+}

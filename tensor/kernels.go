@@ -68,7 +68,8 @@ type TableKernels interface {
 // LossKernels are those of cross-entropy over a part of the classes.
 type LossKernels interface {
 	CrossEntropyStats(dt DType, stats, logits unsafe.Pointer, it DType, target, weight unsafe.Pointer, n, classes, lo int, withSum bool)
-	CrossEntropyGrad(dt DType, dst, logits unsafe.Pointer, it DType, target, lse, coef, weight unsafe.Pointer, n, classes, lo int)
+	CrossEntropyJoin(dt DType, stats, more unsafe.Pointer, n int, weights, others float64)
+	CrossEntropyGrad(to DType, dst unsafe.Pointer, dt DType, logits unsafe.Pointer, it DType, target, lse, coef, weight unsafe.Pointer, n, classes, lo int)
 }
 
 // OptimizerKernels update parameters in place.

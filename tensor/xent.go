@@ -21,7 +21,8 @@ import (
 // each times the gradient of the row's loss.
 //
 // Logits may be float32, float64 or bfloat16. What goes with bfloat16 logits is
-// float32, and so is the arithmetic; their gradient is bfloat16.
+// float32, and so is the arithmetic; their gradient is bfloat16. That of float32
+// logits may be bfloat16 too.
 
 // xentType is the type of what goes with logits of type dt.
 func xentType(dt DType) DType {
@@ -59,14 +60,29 @@ func CrossEntropyStats(logits, target *Tensor, lo int, weight *Tensor, withSum b
 	return stats
 }
 
+// CrossEntropyJoin makes stats [N, 4], those of a part of the classes, those of that
+// part and another, of which more [N, 4] are: as said above, in float64. weights and
+// others are the sums of the parts' class weights if weighted sums were asked for,
+// else 0.
+func CrossEntropyJoin(stats, more *Tensor, weights, others float64) {
+	wantFloat("CrossEntropyJoin", stats)
+	wantSameType("CrossEntropyJoin", stats, more)
+	wantSameShape("CrossEntropyJoin", stats, more)
+	if stats.ndim != 2 || stats.dims[1] != Stats {
+		throwShape("CrossEntropyJoin", "statistics %v: want [N %d]", stats.brief(), Stats)
+	}
+	stats.dev.CrossEntropyJoin(stats.dtype, stats.ptr("CrossEntropyJoin"), more.ptr("CrossEntropyJoin"), stats.dims[0], weights, others)
+	runtime.KeepAlive(more)
+}
+
 // CrossEntropyGrad computes the gradient of the logits [N, C],
 //
 //	dst[n][c] = coef[n][0]·exp(x - lse[n]) - coef[n][1]·[lo+c is target[n]] - coef[n][2]·weight[c]
 //
-// into dst, which is written once and may be logits itself; nil makes a new
-// tensor. coef is [N, 3]: a, b and s above times the gradient of the row's loss,
-// all zero for a row that is ignored (its result is then zero whatever its logits
-// are). weight may be nil (ones). It returns dst.
+// into dst, which is written once and may be logits itself, or bfloat16 where they are
+// float32; nil makes a new tensor like them. coef is [N, 3]: a, b and s above times
+// the gradient of the row's loss, all zero for a row that is ignored (its result is
+// then zero whatever its logits are). weight may be nil (ones). It returns dst.
 func CrossEntropyGrad(dst, logits, target *Tensor, lo int, lse, coef, weight *Tensor) *Tensor {
 	n, classes := wantLogits("CrossEntropyGrad", logits, target, weight)
 	wantBeside("CrossEntropyGrad", "lse", logits, lse)
@@ -74,13 +90,16 @@ func CrossEntropyGrad(dst, logits, target *Tensor, lo int, lse, coef, weight *Te
 	if lse.numel != n || !slices.Equal(coef.Shape(), []int{n, 3}) {
 		throwShape("CrossEntropyGrad", "lse %v and coef %v for logits %v: want [%d] and [%d 3]", lse.brief(), coef.brief(), logits.brief(), n, n)
 	}
-	if dst == nil {
+	switch {
+	case dst == nil:
 		dst = allocLike("CrossEntropyGrad", logits)
-	} else {
+	case dst.dtype == BFloat16 && logits.dtype == Float32:
+		wantSameDevice("CrossEntropyGrad", dst, logits)
+	default:
 		wantSameType("CrossEntropyGrad", dst, logits)
-		wantSameShape("CrossEntropyGrad", dst, logits)
 	}
-	logits.dev.CrossEntropyGrad(logits.dtype, dst.ptr("CrossEntropyGrad"), logits.ptr("CrossEntropyGrad"), target.dtype, target.ptr("CrossEntropyGrad"),
+	wantSameShape("CrossEntropyGrad", dst, logits)
+	logits.dev.CrossEntropyGrad(dst.dtype, dst.ptr("CrossEntropyGrad"), logits.dtype, logits.ptr("CrossEntropyGrad"), target.dtype, target.ptr("CrossEntropyGrad"),
 		lse.ptr("CrossEntropyGrad"), coef.ptr("CrossEntropyGrad"), addrOf("CrossEntropyGrad", weight), n, classes, lo)
 	runtime.KeepAlive(logits)
 	runtime.KeepAlive(target)

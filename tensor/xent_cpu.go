@@ -67,15 +67,47 @@ func shiftedSum32(x, w []float32, shift float32) float32 {
 	return float32(simd.SumShifted(x, w, shift))
 }
 
+// CrossEntropyJoin joins the statistics of two parts; see the function of that name.
+func (c *CPU) CrossEntropyJoin(dt DType, stats, more unsafe.Pointer, n int, weights, others float64) {
+	if dt == Float64 {
+		joinStats(sliceOf[float64](stats, n*Stats), sliceOf[float64](more, n*Stats), weights, others)
+		return
+	}
+	joinStats(sliceOf[float32](stats, n*Stats), sliceOf[float32](more, n*Stats), weights, others)
+}
+
+func joinStats[T float](stats, more []T, weights, others float64) {
+	for i := 0; i < len(stats); i += Stats {
+		a, b := stats[i:][:Stats], more[i:][:Stats]
+		top := float64(max(a[StatMax], b[StatMax]))
+		a[StatTarget] += b[StatTarget]
+		a[StatSumExp] = T(shiftedExp(a, top) + shiftedExp(b, top))
+		a[StatSum] = T(shiftedDot(a, weights, top) + shiftedDot(b, others, top))
+		a[StatMax] = T(top)
+	}
+}
+
+// shiftedExp is Σ exp(x - top) of a part.
+func shiftedExp[T float](s []T, top float64) float64 {
+	if sum := float64(s[StatSumExp]); sum == 0 || float64(s[StatMax]) == top {
+		return sum
+	}
+	return float64(s[StatSumExp]) * math.Exp(float64(s[StatMax])-top)
+}
+
+// shiftedDot is Σ w·(x - top) of a part whose weights add up to total.
+func shiftedDot[T float](s []T, total, top float64) float64 {
+	if total == 0 {
+		return float64(s[StatSum])
+	}
+	return float64(s[StatSum]) + total*(float64(statShift(s[StatMax]))-statShift(top))
+}
+
 // CrossEntropyGrad computes the gradient of the logits; see the function of that
 // name. dst may be logits, weight may be nil.
-func (c *CPU) CrossEntropyGrad(dt DType, dst, logits unsafe.Pointer, it DType, target, lse, coef, weight unsafe.Pointer, n, classes, lo int) {
-	if dt == BFloat16 {
-		c.widenLogits(logits, n, classes, func(x unsafe.Pointer, at, k int) {
-			size := Float32.Size()
-			c.CrossEntropyGrad(Float32, x, x, it, unsafe.Add(target, at*it.Size()), unsafe.Add(lse, at*size), unsafe.Add(coef, 3*at*size), weight, k, classes, lo)
-			simd.ToBF16(sliceOf[BF16](unsafe.Add(dst, at*classes*BFloat16.Size()), k*classes), sliceOf[float32](x, k*classes))
-		})
+func (c *CPU) CrossEntropyGrad(to DType, dst unsafe.Pointer, dt DType, logits unsafe.Pointer, it DType, target, lse, coef, weight unsafe.Pointer, n, classes, lo int) {
+	if to == BFloat16 {
+		c.narrowGrad(dst, dt, logits, it, target, lse, coef, weight, n, classes, lo)
 		return
 	}
 	t := indices(it, target, n)
@@ -86,6 +118,21 @@ func (c *CPU) CrossEntropyGrad(dt DType, dst, logits unsafe.Pointer, it DType, t
 	xentGrad(sliceOf[float32](dst, n*classes), sliceOf[float32](logits, n*classes), &t, sliceOf[float32](lse, n), sliceOf[float32](coef, n*3), optional[float32](weight, classes), classes, lo, simd.ScaledExp)
 }
 
+// narrowGrad is CrossEntropyGrad to bfloat16, from bfloat16 or float32: some rows at a
+// time by way of float32.
+func (c *CPU) narrowGrad(dst unsafe.Pointer, dt DType, logits unsafe.Pointer, it DType, target, lse, coef, weight unsafe.Pointer, n, classes, lo int) {
+	size := Float32.Size()
+	grad := func(x, wide unsafe.Pointer, at, k int) {
+		c.CrossEntropyGrad(Float32, wide, Float32, x, it, unsafe.Add(target, at*it.Size()), unsafe.Add(lse, at*size), unsafe.Add(coef, 3*at*size), weight, k, classes, lo)
+		simd.ToBF16(sliceOf[BF16](unsafe.Add(dst, at*classes*BFloat16.Size()), k*classes), sliceOf[float32](wide, k*classes))
+	}
+	if dt == BFloat16 {
+		c.widenLogits(logits, n, classes, func(x unsafe.Pointer, at, k int) { grad(x, x, at, k) })
+		return
+	}
+	c.byRows(n, classes, func(room unsafe.Pointer, at, k int) { grad(unsafe.Add(logits, at*classes*size), room, at, k) })
+}
+
 // widenedLogits bounds how many bfloat16 logits are widened at a time: 256 KiB of
 // float32, or one row.
 const widenedLogits = 64 << 10
@@ -93,14 +140,20 @@ const widenedLogits = 64 << 10
 // widenLogits calls f with the float32 values of rows at to at+k of bfloat16 logits
 // [n, classes], until all have been passed. f may overwrite them.
 func (c *CPU) widenLogits(logits unsafe.Pointer, n, classes int, f func(x unsafe.Pointer, at, k int)) {
+	c.byRows(n, classes, func(x unsafe.Pointer, at, k int) {
+		simd.FromBF16(sliceOf[float32](x, k*classes), sliceOf[BF16](unsafe.Add(logits, at*classes*BFloat16.Size()), k*classes))
+		f(x, at, k)
+	})
+}
+
+// byRows calls f for rows at to at+k of [n, classes], with room for them as float32,
+// until all have been passed.
+func (c *CPU) byRows(n, classes int, f func(room unsafe.Pointer, at, k int)) {
 	rows := max(1, widenedLogits/max(classes, 1))
 	buf := c.Scratch(max(1, min(rows, n)*classes) * Float32.Size())
 	defer buf.Free()
 	for at := 0; at < n; at += rows {
-		k := min(rows, n-at)
-		x := buf.Block.Ptr()
-		simd.FromBF16(sliceOf[float32](x, k*classes), sliceOf[BF16](unsafe.Add(logits, at*classes*BFloat16.Size()), k*classes))
-		f(x, at, k)
+		f(buf.Block.Ptr(), at, min(rows, n-at))
 	}
 }
 

@@ -61,10 +61,87 @@ func TestBFloat16CrossEntropy(t *testing.T) {
 		if got := CrossEntropyGrad(nil, half, target, 10, lse, coef, weight); !sameBits(got, want) {
 			t.Errorf("%v: the gradient is %v, want %v", shape, got, want)
 		}
+		narrow := New(cpu, BFloat16, n, classes)
+		if CrossEntropyGrad(narrow, wide, target, 10, lse, coef, weight); !sameBits(narrow, want) {
+			t.Errorf("%v: the gradient of float32, rounded, is %v, want %v", shape, narrow, want)
+		}
 		if CrossEntropyGrad(half, half, target, 10, lse, coef, weight); !sameBits(half, want) {
 			t.Errorf("%v: the gradient in place is %v, want %v", shape, half, want)
 		}
 	}
+	wide, target := Zeros(cpu, Float64, 2, 3), Zeros(cpu, Int64, 2)
+	wantThrow[*TypeError](t, func() {
+		CrossEntropyGrad(Zeros(cpu, BFloat16, 2, 3), wide, target, 0, Zeros(cpu, Float64, 2), Zeros(cpu, Float64, 2, 3), nil)
+	}, "CrossEntropyGrad", "Cast")
+}
+
+// The statistics of parts of the classes join to those of all, whatever is in them.
+func TestCrossEntropyJoin(t *testing.T) {
+	cpu, rng := NewCPU(nil), newRNG()
+	const n, classes = 6, 10
+	inf := math.Inf(1)
+	x := randomArray(rng, n, classes)
+	for i := range 4 {
+		x.data[1*classes+i] = -inf // the first part of row 1 is masked
+	}
+	for i := range classes {
+		x.data[2*classes+i] = -inf // all of row 2
+		x.data[3*classes+i] += 1e4
+	}
+	x.data[4*classes+7], x.data[5*classes+2] = inf, math.NaN()
+	for _, dt := range floats {
+		logits, weight := x.tensor(cpu, dt), Abs(randomArray(rng, classes).tensor(cpu, dt))
+		target := FromSlice(cpu, []int64{2, 9, 0, 5, 3, 8}, n)
+		for _, c := range []struct {
+			weight *Tensor
+			sums   bool
+		}{{nil, false}, {nil, true}, {weight, true}} {
+			total := func(from, to int) float64 {
+				switch {
+				case !c.sums:
+					return 0
+				case c.weight == nil:
+					return float64(to - from)
+				}
+				return Sum(Narrow(c.weight, 0, from, to-from), nil, false).Item()
+			}
+			part := func(from, to int) *Tensor {
+				w := c.weight
+				if w != nil {
+					w = Narrow(w, 0, from, to-from)
+				}
+				return CrossEntropyStats(Narrow(logits, 1, from, to-from), target, from, w, c.sums)
+			}
+			want := CrossEntropyStats(logits, target, 0, c.weight, c.sums)
+			got, at := part(0, 4), 4
+			for _, to := range []int{4, 5, 10} { // one part is empty
+				CrossEntropyJoin(got, part(at, to), total(0, at), total(at, to))
+				at = to
+			}
+			g, w := toArray(got), toArray(want)
+			for i := range g.data {
+				if row, column := i/Stats, i%Stats; (row == 2 || row == 4 || row == 5) && column == StatSum {
+					continue // -Inf, +Inf and NaN have none
+				} else if !near(g.data[i], w.data[i], 5*tolerance(dt)) {
+					t.Errorf("%v, sums %v: row %d is %v, want %v", dt, c.sums, row, g.data[row*Stats:][:Stats], w.data[row*Stats:][:Stats])
+				}
+			}
+		}
+	}
+	a := Zeros(cpu, Float32, 2, 3)
+	wantThrow[*ShapeError](t, func() { CrossEntropyJoin(a, Clone(a), 0, 0) }, "CrossEntropyJoin", "[N 4]")
+}
+
+func TestCastTo(t *testing.T) {
+	cpu := NewCPU(nil)
+	x := FromSlice(cpu, []float32{1, 2.7, -3}, 3)
+	for _, dt := range []DType{Float32, BFloat16, Int32} {
+		dst := New(cpu, dt, 3)
+		if CastTo(dst, x); !sameBits(dst, Cast(x, dt)) {
+			t.Errorf("%v", dst)
+		}
+	}
+	wantThrow[*ShapeError](t, func() { CastTo(New(cpu, Int32, 2), x) }, "CastTo")
 }
 
 // sameBits reports whether two tensors have the same type and bits.

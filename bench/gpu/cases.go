@@ -21,8 +21,8 @@ type kernel struct {
 // copyName is what the others are compared with.
 const copyName = "copy of 1 GiB"
 
-// cases returns the kernels. The one whose memory is measured comes first, since the
-// pool remembers the most that was ever in use.
+// cases returns the kernels. Those whose memory is measured come first, the smaller
+// one before the larger, since the pool remembers the most that was ever in use.
 func cases(ctx context.Context, mesh *dtensor.Mesh, scale int) []kernel {
 	dev := mesh.Device()
 	n := (1 << 28) / scale // elements of 1 GiB
@@ -31,7 +31,8 @@ func cases(ctx context.Context, mesh *dtensor.Mesh, scale int) []kernel {
 	rowBytes, logitBytes := float64(4*dim*count), float64(4*tokens*classes)
 	zeros := func(shape ...int) *tensor.Tensor { return tensor.Zeros(dev, tensor.Float32, shape...) }
 	kernels := []kernel{
-		linear(ctx, mesh, tokens, 256000/scale, 2304/min(scale, 16)),
+		linear(ctx, mesh, tensor.BFloat16, tokens, 256000/scale, 2304/min(scale, 16)),
+		linear(ctx, mesh, tensor.Float32, tokens, 256000/scale, 2304/min(scale, 16)),
 		{name: copyName, bytes: float64(8 * n), make: func() func() error {
 			from, to := zeros(n), zeros(n)
 			return func() error { tensor.Copy(to, from); return nil }
@@ -49,16 +50,16 @@ func cases(ctx context.Context, mesh *dtensor.Mesh, scale int) []kernel {
 			return func() error { tensor.TakeRowsGrad(dy, ids, 0, rows); return nil }
 		}},
 		{name: "softmax", bytes: 2 * logitBytes, make: func() func() error {
-			logits := normal(dev, tensor.Float32, tokens, classes)
+			logits := normal(dev, tensor.Float32, 1, tokens, classes)
 			return func() error { tensor.Softmax(logits, 1); return nil }
-		}},
-		{name: "product", flops: 2 * float64(side) * float64(side) * float64(side), make: func() func() error {
-			a, b, c := zeros(side, side), zeros(side, side), zeros(side, side)
-			return func() error { tensor.MatMulTo(c, a, b, false, false, false); return nil }
 		}},
 	}
 	for _, dt := range []tensor.DType{tensor.Float32, tensor.BFloat16} {
 		kernels = append(kernels, crossEntropy(dev, dt, tokens, classes)...)
+		kernels = append(kernels, kernel{name: fmt.Sprint("product, ", dt), flops: 2 * float64(side) * float64(side) * float64(side), make: func() func() error {
+			a, b, c := normal(dev, dt, 1, side, side), normal(dev, dt, 1, side, side), tensor.New(dev, dt, side, side)
+			return func() error { tensor.MatMulTo(c, a, b, false, false, false); return nil }
+		}})
 	}
 	return kernels
 }
@@ -69,7 +70,7 @@ func crossEntropy(dev tensor.Device, dt tensor.DType, tokens, classes int) []ker
 	bytes := float64(dt.Size() * tokens * classes)
 	one := func(what string, passes float64, run func(logits, targets, lse, coef *tensor.Tensor)) kernel {
 		return kernel{name: fmt.Sprintf("cross-entropy %s, %v", what, dt), bytes: passes * bytes, make: func() func() error {
-			logits, targets := normal(dev, dt, tokens, classes), tensor.Zeros(dev, tensor.Int64, tokens)
+			logits, targets := normal(dev, dt, 1, tokens, classes), tensor.Zeros(dev, tensor.Int64, tokens)
 			lse, coef := tensor.Zeros(dev, tensor.Float32, tokens), tensor.Full(dev, tensor.Float32, 1, tokens, 3)
 			return func() error { run(logits, targets, lse, coef); return nil }
 		}}
@@ -88,12 +89,15 @@ func crossEntropy(dev tensor.Device, dt tensor.DType, tokens, classes int) []ker
 	}
 }
 
-// linear is the fused loss of a product, with both gradients.
-func linear(ctx context.Context, mesh *dtensor.Mesh, tokens, classes, width int) kernel {
-	return kernel{name: "linear + cross-entropy, fused, float32", memory: true, flops: 6 * float64(tokens) * float64(classes) * float64(width), make: func() func() error {
-		h := dtensor.Normal(mesh, dtensor.Key{Seed: 1}, 0, 1, []int{tokens, width}, layout.Replicate())
-		w := dtensor.Normal(mesh, dtensor.Key{Seed: 2}, 0, 0.02, []int{classes, width}, layout.Replicate())
-		y := dtensor.Distribute(mesh, tensor.Zeros(mesh.Device(), tensor.Int64, tokens), layout.Replicate())
+// linear is the fused loss of a product, with both gradients, in the shape of
+// Gemma-2-2B. The operations are those of three products, of which bfloat16 may compute
+// one twice.
+func linear(ctx context.Context, mesh *dtensor.Mesh, dt tensor.DType, tokens, classes, width int) kernel {
+	return kernel{name: fmt.Sprint("linear + cross-entropy, fused, ", dt), memory: true, flops: 6 * float64(tokens) * float64(classes) * float64(width), make: func() func() error {
+		place := func(t *tensor.Tensor) *dtensor.Tensor { return dtensor.Distribute(mesh, t, layout.Replicate()) }
+		dev := mesh.Device()
+		h, w := place(normal(dev, dt, 1, tokens, width)), place(normal(dev, dt, 0.02, classes, width))
+		y := place(tensor.Zeros(dev, tensor.Int64, tokens))
 		return func() error {
 			_, _, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor { return loss.LinearCrossEntropy(h, w, y, loss.Options{}) }, h, w)
 			return err
@@ -110,8 +114,8 @@ func someIDs(dev tensor.Device, count, rows int) *tensor.Tensor {
 	return tensor.FromSlice(dev, list, count)
 }
 
-func normal(dev tensor.Device, dt tensor.DType, shape ...int) *tensor.Tensor {
+func normal(dev tensor.Device, dt tensor.DType, size float64, shape ...int) *tensor.Tensor {
 	x := tensor.New(dev, dt, shape...)
-	tensor.FillNormal(x, tensor.Key{Seed: 1}, 0, 1, nil, nil)
+	tensor.FillNormal(x, tensor.Key{Seed: 1}, 0, size, nil, nil)
 	return x
 }

@@ -48,12 +48,14 @@ def both(params, f):
 
 
 tokens, classes, width = 8192 // scale, 256000 // scale, 2304 // min(scale, 16)
-h = torch.randn(tokens, width, device=dev, requires_grad=True)
-w = (torch.randn(classes, width, device=dev) * 0.02).requires_grad_(True)
 y = torch.zeros(tokens, dtype=torch.int64, device=dev)
-case("linear + cross-entropy, fused, float32", both([h, w], lambda: F.cross_entropy(F.linear(h, w), y)), memory=True)
-del h, w
-torch.cuda.empty_cache()
+for dtype in (torch.bfloat16, torch.float32):
+    h = torch.randn(tokens, width, device=dev, dtype=dtype).requires_grad_(True)
+    w = (torch.randn(classes, width, device=dev, dtype=dtype) * 0.02).requires_grad_(True)
+    name = str(dtype).removeprefix("torch.")
+    case(f"linear + cross-entropy, fused, {name}", both([h, w], lambda: F.cross_entropy(F.linear(h, w), y)), memory=True)
+    del h, w
+    torch.cuda.empty_cache()
 
 n = 2**28 // scale
 a, b = torch.zeros(n, device=dev), torch.zeros(n, device=dev)
@@ -97,5 +99,8 @@ for dtype in (torch.float32, torch.bfloat16):
     del x
 
 side = 8192 // scale
-a, b, c = (torch.zeros(side, side, device=dev) for _ in range(3))
-case("product", lambda: torch.mm(a, b, out=c))
+for dtype in (torch.float32, torch.bfloat16):
+    a, b, c = (torch.randn(side, side, device=dev).to(dtype) for _ in range(3))
+    name = str(dtype).removeprefix("torch.")
+    case(f"product, {name}", lambda: torch.mm(a, b, out=c))
+    del a, b, c

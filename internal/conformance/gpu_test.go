@@ -99,11 +99,11 @@ func TestGPUsThroughMPI(t *testing.T) {
 func onGPU(t *testing.T, bin, ranks string, env []string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(bin, "gorun"), "-np", ranks, filepath.Join(bin, "conformance"), "-resize", "-device", "cuda", "testdata")
+	cmd := exec.CommandContext(ctx, filepath.Join(bin, "gorun"), "-np", ranks, filepath.Join(bin, "conformance"), "-resize", "-bfloat16", "-device", "cuda", "testdata")
 	cmd.Env = env
 	out, _ := cmd.CombinedOutput()
 	var failed []string
-	for _, m := range regexp.MustCompile(`(?m)^(\w+_\d+)(@\d+)?: rank`).FindAllStringSubmatch(string(out), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^(\w+_\d+)(@\w+)*: rank`).FindAllStringSubmatch(string(out), -1) {
 		failed = append(failed, m[1])
 	}
 	if !regexp.MustCompile(`(?m)^\d{3,} passed, 0 failed$`).Match(out) || len(failed) > 0 {

@@ -1,12 +1,12 @@
 // Conformance runs case files on the ranks it is started with:
 //
-//	gorun -np 4 ./internal/conformance [-json] [-resize] [-device cuda] PATH…
+//	gorun -np 4 ./internal/conformance [-json] [-resize] [-bfloat16] [-device cuda] PATH…
 //
 // A path is a .jsonl file or a folder of them. Every case whose mesh has as
 // many ranks as the world is run and compared on each rank; -resize also runs
-// the cases of one axis on a mesh of all ranks. Each failure is a line, and the
-// last line counts: "N passed, N failed". The exit code is 1 if any failed, or
-// if there was no case at all.
+// the cases of one axis on a mesh of all ranks, and -bfloat16 those of products and
+// losses in bfloat16 besides. Each failure is a line, and the last line counts: "N
+// passed, N failed". The exit code is 1 if any failed, or if there was no case at all.
 package main
 
 import (
@@ -27,6 +27,7 @@ func main() { runtime.Main(run) }
 func run(ctx context.Context, world *comm.Comm) error {
 	asJSON := flag.Bool("json", false, "print one JSON object for each case")
 	resize := flag.Bool("resize", false, "also run the cases of one axis, made for other numbers of ranks, on this one")
+	half := flag.Bool("bfloat16", false, "also run the cases of products and losses in bfloat16")
 	device := flag.String("device", "auto", "where the tensors live: cpu, cuda, cuda:0 or auto, as runtime.UseDevice takes it")
 	flag.Parse()
 	if err := runtime.UseDevice(ctx, *device); err != nil {
@@ -42,10 +43,16 @@ func run(ctx context.Context, world *comm.Comm) error {
 			return err
 		}
 		for _, c := range more {
-			if c.Mesh.Size() == world.Size() {
-				cases = append(cases, c)
-			} else if r, ok := c.Resize(world.Size()); ok && *resize {
-				cases = append(cases, r)
+			if c.Mesh.Size() != world.Size() {
+				r, ok := c.Resize(world.Size())
+				if !ok || !*resize {
+					continue
+				}
+				c = r
+			}
+			cases = append(cases, c)
+			if h, ok := c.Half(); ok && *half {
+				cases = append(cases, h)
 			}
 		}
 	}

@@ -72,7 +72,7 @@ func TestThroughGorun(t *testing.T) {
 		return string(text), cmd.ProcessState.ExitCode()
 	}
 	for _, n := range []int{1, 2, 3, 4} {
-		out, status := run(n, "-resize", "testdata")
+		out, status := run(n, "-resize", "-bfloat16", "testdata")
 		var err error
 		if status != 0 {
 			err = fmt.Errorf("exit status %d", status)

@@ -125,9 +125,29 @@ func TestBFloat16CrossEntropy(t *testing.T) {
 		c.same(fmt.Sprint("statistics", withWeight), sum(tensor.Float32), one(func(x []*tensor.Tensor) *tensor.Tensor {
 			return tensor.CrossEntropyStats(x[0], x[1], 20, x[2], true)
 		}), logits, target, weight)
+		c.same(fmt.Sprint("rounded gradient", withWeight), ulp, one(func(x []*tensor.Tensor) *tensor.Tensor {
+			dst := tensor.New(x[0].Device(), tensor.BFloat16, n, classes)
+			return tensor.CrossEntropyGrad(dst, tensor.Cast(x[0], tensor.Float32), x[1], 20, x[3], x[4], x[2])
+		}), logits, target, weight, lse, coef)
 		c.same(fmt.Sprint("gradient", withWeight), ulp, func(x []*tensor.Tensor) []*tensor.Tensor {
 			dx := tensor.CrossEntropyGrad(nil, x[0], x[1], 20, x[3], x[4], x[2])
 			return []*tensor.Tensor{dx, tensor.CrossEntropyGrad(x[0], x[0], x[1], 20, x[3], x[4], x[2])}
 		}, logits, target, weight, lse, coef)
+	}
+}
+
+// TestCrossEntropyJoin compares the statistics of joined parts, infinite ones among them.
+func TestCrossEntropyJoin(t *testing.T) {
+	c := newCheck(t, openGPU(t, false))
+	for _, dt := range floats {
+		a, b := tensor.Abs(c.arg(dt, 300, 4)), tensor.Abs(c.arg(dt, 300, 4))
+		tensor.Fill(tensor.Narrow(a, 0, 7, 1), 0)
+		tensor.Fill(tensor.Narrow(a.Reshape(1200), 0, 28, 1), math.Inf(-1))
+		for _, weights := range [][2]float64{{0, 0}, {3, 4}} {
+			c.same(fmt.Sprint(dt, weights), rounding(dt), one(func(x []*tensor.Tensor) *tensor.Tensor {
+				tensor.CrossEntropyJoin(x[0], x[1], weights[0], weights[1])
+				return x[0]
+			}), a, b)
+		}
 	}
 }

@@ -62,8 +62,18 @@ func (g *Device) CrossEntropyStats(dt tensor.DType, stats, logits unsafe.Pointer
 	g.typed("xent_stats", dt).ptr(stats, logits).dt(it).ptr(target, weight).i64(n, classes, lo).flag(withSum).blocks(n)
 }
 
+// CrossEntropyJoin joins the statistics of two parts; see tensor's function of that
+// name.
+func (g *Device) CrossEntropyJoin(dt tensor.DType, stats, more unsafe.Pointer, n int, weights, others float64) {
+	g.typed("xent_join", dt).ptr(stats, more).i64(n).f64(weights).f64(others).each(n)
+}
+
 // CrossEntropyGrad computes the gradient of the logits; see tensor's function of
 // that name. dst may be logits, weight may be nil.
-func (g *Device) CrossEntropyGrad(dt tensor.DType, dst, logits unsafe.Pointer, it tensor.DType, target, lse, coef, weight unsafe.Pointer, n, classes, lo int) {
-	g.typed("xent_grad", dt).ptr(dst, logits).dt(it).ptr(target, lse, coef, weight).i64(n, classes, lo).blocks(n)
+func (g *Device) CrossEntropyGrad(to tensor.DType, dst unsafe.Pointer, dt tensor.DType, logits unsafe.Pointer, it tensor.DType, target, lse, coef, weight unsafe.Pointer, n, classes, lo int) {
+	l := g.typed("xent_grad", dt)
+	if to != dt {
+		l = g.kernel("xent_grad_f32_bf16")
+	}
+	l.ptr(dst, logits).dt(it).ptr(target, lse, coef, weight).i64(n, classes, lo).blocks(n)
 }

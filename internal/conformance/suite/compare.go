@@ -22,7 +22,7 @@ func compare(what string, gotShape []int, got []float64, want *Array, tol Tol) e
 			continue
 		}
 		bound := 0.0
-		if want.DType == "float32" || want.DType == "float64" {
+		if want.DType == "float32" || want.DType == "float64" || want.DType == "bfloat16" {
 			bound = tol.Atol + tol.Rtol*math.Abs(w)
 		}
 		over := math.Abs(g-w) - bound

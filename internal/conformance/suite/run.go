@@ -227,7 +227,7 @@ func share(data []float64, op layout.ReduceOp, at, n int) {
 }
 
 var dtypes = map[string]tensor.DType{
-	"float32": tensor.Float32, "float64": tensor.Float64,
+	"float32": tensor.Float32, "float64": tensor.Float64, "bfloat16": tensor.BFloat16,
 	"int32": tensor.Int32, "int64": tensor.Int64, "bool": tensor.Bool,
 }
 

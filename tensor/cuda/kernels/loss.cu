@@ -88,10 +88,34 @@ KERNEL(xent_stats_f32, float *stats, const float *logits, int it, const void *ta
 KERNEL(xent_stats_f64, double *stats, const double *logits, int it, const void *target, const double *weight, i64 n, i64 classes, i64 lo, int with_sum) { xent_stats(stats, logits, it, target, weight, n, classes, lo, with_sum); }
 KERNEL(xent_stats_bf16, float *stats, const u16 *logits, int it, const void *target, const float *weight, i64 n, i64 classes, i64 lo, int with_sum) { xent_stats(stats, logits, it, target, weight, n, classes, lo, with_sum); }
 
+// xent_join makes stats those of two parts of the classes; w and w2 are the sums of
+// their weights.
+template <class T>
+static __device__ void xent_join(T *stats, const T *more, i64 n, double w, double w2) {
+	EACH(r, n) {
+		T *a = stats + r * PER_ROW;
+		const T *b = more + r * PER_ROW;
+		T top = max_of(a[0], b[0]);
+		double sum = 0, dot = 0, from = top == -infinity((T)0) ? 0 : (double)top;
+		for (int part = 0; part < 2; part++) {
+			const T *s = part ? b : a;
+			double weights = part ? w2 : w;
+			sum += s[1] == 0 || s[0] == top ? (double)s[1] : (double)s[1] * exp((double)s[0] - (double)top);
+			dot += weights == 0 ? (double)s[3] : (double)s[3] + weights * ((s[0] == -infinity((T)0) ? 0 : (double)s[0]) - from);
+		}
+		a[0] = top;
+		a[1] = (T)sum;
+		a[2] += b[2];
+		a[3] = (T)dot;
+	}
+}
+KERNEL(xent_join_f32, float *stats, const float *more, i64 n, double w, double w2) { xent_join(stats, more, n, w, w2); }
+KERNEL(xent_join_f64, double *stats, const double *more, i64 n, double w, double w2) { xent_join(stats, more, n, w, w2); }
+
 // xent_grad computes coef[r][0]·exp(x - lse[r]) - coef[r][2]·weight - [target]·coef[r][1];
 // dst may be logits.
-template <class T, class L>
-static __device__ void xent_grad(L *dst, const L *logits, int it, const void *target, const T *lse, const T *coef, const T *weight, i64 n, i64 classes, i64 lo) {
+template <class T, class L, class D>
+static __device__ void xent_grad(D *dst, const L *logits, int it, const void *target, const T *lse, const T *coef, const T *weight, i64 n, i64 classes, i64 lo) {
 	for (i64 r = blockIdx.x; r < n; r += gridDim.x) {
 		T a = coef[3 * r], b = coef[3 * r + 1], s = coef[3 * r + 2], shift = lse[r];
 		bool skip = a == 0 && b == 0 && s == 0;
@@ -110,3 +134,4 @@ static __device__ void xent_grad(L *dst, const L *logits, int it, const void *ta
 KERNEL(xent_grad_f32, float *dst, const float *logits, int it, const void *target, const float *lse, const float *coef, const float *weight, i64 n, i64 classes, i64 lo) { xent_grad(dst, logits, it, target, lse, coef, weight, n, classes, lo); }
 KERNEL(xent_grad_f64, double *dst, const double *logits, int it, const void *target, const double *lse, const double *coef, const double *weight, i64 n, i64 classes, i64 lo) { xent_grad(dst, logits, it, target, lse, coef, weight, n, classes, lo); }
 KERNEL(xent_grad_bf16, u16 *dst, const u16 *logits, int it, const void *target, const float *lse, const float *coef, const float *weight, i64 n, i64 classes, i64 lo) { xent_grad(dst, logits, it, target, lse, coef, weight, n, classes, lo); }
+KERNEL(xent_grad_f32_bf16, u16 *dst, const float *logits, int it, const void *target, const float *lse, const float *coef, const float *weight, i64 n, i64 classes, i64 lo) { xent_grad(dst, logits, it, target, lse, coef, weight, n, classes, lo); }

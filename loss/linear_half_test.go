@@ -1,0 +1,237 @@
+package loss_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/meshtest"
+	"github.com/gorun-spmd/gorun/loss"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// checkHalf runs the question in bfloat16, with its n positions in the given shape,
+// and compares it with the loops over the rounded numbers. The loss is theirs within
+// the rounding of float32, and each gradient within that of bfloat16, five times: of
+// the gradient of a logit, of a rank's sum, of the sum over ranks, and twice of what
+// is scaled.
+func (l *linear) checkHalf(ctx context.Context, m *dtensor.Mesh, shape []int, hidden, head, targets, weight []layout.Placement) error {
+	h := newLinear(&l.question, l.width, halves(l.hidden), halves(l.head))
+	whole := make([]layout.Placement, len(hidden))
+	place := func(x []float64, shape []int, places []layout.Placement) *dtensor.Tensor {
+		return meshtest.Place(m, single(x), shape, whole...).Cast(tensor.BFloat16).Redistribute(places...)
+	}
+	x, w := place(h.hidden, append(slices.Clone(shape), l.width), hidden), place(h.head, []int{l.c, l.width}, head)
+	y := meshtest.Place(m, l.targets, shape, targets...)
+	o := loss.Options{IgnoreIndex: &l.ignore, Reduction: l.reduction, LabelSmoothing: l.smoothing, ZLoss: l.z}
+	if l.weight != nil {
+		o.Weight = meshtest.Place(m, single(l.weight), []int{l.c}, weight...)
+	}
+	most := 1.0
+	for _, v := range h.logits {
+		most = max(most, math.Abs(v))
+	}
+	tol := 1e-6 * most * (1 + l.z*most)
+	if l.reduction == loss.None { // these logits are rounded
+		tol = 0x1p-6 * most * (1 + l.z*most)
+	}
+	numel := 1
+	if l.reduction == loss.None {
+		numel = l.n
+	}
+	gy := meshtest.Numbers(numel, 5, 1)
+	want, dLogits := h.answer(gy)
+	var failed error
+	_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+		out := loss.LinearCrossEntropy(x, w, y, o)
+		if failed = meshtest.Near("loss", out.Full(), want, 1e-5, 3*tol); out.DType() != tensor.Float32 {
+			failed = fmt.Errorf("the loss is %v", out)
+		}
+		return out.Mul(meshtest.Place(m, single(gy), out.Shape(), whole...).Cast(out.DType())).Sum(nil, false)
+	}, x, w)
+	if err != nil || failed != nil {
+		return fmt.Errorf("%v %v", err, failed)
+	}
+	if l.reduction == loss.None {
+		return nil // the product and CrossEntropy, see there
+	}
+	wantHidden, wantHead := h.gradients(dLogits)
+	absolute := newLinear(&h.question, h.width, abs(h.hidden), abs(h.head))
+	mostHidden, mostHead := absolute.gradients(abs(dLogits))
+	for i, g := range []struct{ want, most []float64 }{{wantHidden, mostHidden}, {wantHead, mostHead}} {
+		got := grads[i].Dense()
+		if got.DType() != tensor.BFloat16 {
+			return fmt.Errorf("gradient %d is %v", i, got)
+		}
+		for k, v := range meshtest.Values(got.Full()) {
+			if want := g.want[k]; !(math.Abs(v-want) <= (5.0/512+tol)*g.most[k]) && !(v != v && want != want) {
+				return fmt.Errorf("gradient %d: element %d is %v, want %v, a sum of %v", i, k, v, want, g.most[k])
+			}
+		}
+	}
+	return nil
+}
+
+func abs(x []float64) []float64 {
+	y := make([]float64, len(x))
+	for i, v := range x {
+		y[i] = math.Abs(v)
+	}
+	return y
+}
+
+// TestBFloat16LinearCrossEntropy compares loss and both gradients with the loops, for
+// every placement of hidden and weight.
+func TestBFloat16LinearCrossEntropy(t *testing.T) {
+	const width = 3
+	for name, q := range questions() {
+		if q.probs != nil {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			l := newLinear(q, width, meshtest.Numbers(q.n*width, 11, 2), meshtest.Numbers(q.c*width, 12, 2))
+			for _, mesh := range [][]int{{1}, {2}, {3}, {2, 2}} {
+				if len(mesh) > 1 && name != "everything mean" {
+					continue // many layouts
+				}
+				meshtest.On(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+					whole := make([]layout.Placement, len(mesh))
+					for _, hp := range meshtest.Combinations(len(mesh), replicate, shard0, shard1, partial) {
+						for _, wp := range meshtest.Combinations(len(mesh), replicate, shard0, shard1) {
+							if err := l.checkHalf(ctx, m, []int{q.n}, hp, wp, whole, whole); err != nil {
+								return fmt.Errorf("hidden %v, weight %v: %w", hp, wp, err)
+							}
+						}
+					}
+					return nil
+				})
+			}
+		})
+	}
+}
+
+// TestRandomBFloat16LinearCrossEntropies does so for random questions and layouts.
+func TestRandomBFloat16LinearCrossEntropies(t *testing.T) {
+	meshtest.Random(t, func(rng *rand.Rand, i int) {
+		mesh, q, width := meshtest.SomeMesh(rng), someQuestion(rng, i), 1+rng.IntN(6)
+		shape := []int{q.n}
+		if rng.IntN(2) == 0 && q.n%2 == 0 {
+			shape = []int{2, q.n / 2}
+		}
+		l := newLinear(q, width, meshtest.Numbers(q.n*width, float64(i), 3), meshtest.Numbers(q.c*width, float64(i+1), 3))
+		hidden := meshtest.OrPartial(rng, meshtest.SomePlaces(rng, mesh, append(slices.Clone(shape), width)...))
+		head := meshtest.OrPartial(rng, meshtest.SomePlaces(rng, mesh, q.c, width))
+		targets, weight := meshtest.SomePlaces(rng, mesh, shape...), meshtest.SomePlaces(rng, mesh, q.c)
+		meshtest.On(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+			if err := l.checkHalf(ctx, m, shape, hidden, head, targets, weight); err != nil {
+				return fmt.Errorf("case %d: mesh %v, %v positions, hidden %v, head %v, targets %v, %+v: %w", i, mesh, shape, hidden, head, targets, q, err)
+			}
+			return nil
+		})
+	})
+}
+
+// TestBFloat16LinearBlocks has two blocks of positions with three tiles of classes
+// each, and compares loss and gradients with those of float32: the gradient of the
+// weight is added up over the blocks in float32, or is so large that it is rounded
+// after each.
+func TestBFloat16LinearBlocks(t *testing.T) {
+	const n, classes = 4500, 5000
+	for _, width := range []int{8, 500} {
+		for _, c := range []struct {
+			ranks        int
+			hidden, head layout.Placement
+			blocks       int
+		}{{1, replicate, replicate, 2}, {2, replicate, shard0, 2}, {2, replicate, layout.ShardSizes(0, 4999, 1), 2}, {2, replicate, layout.ShardSizes(0, 0, classes), 2}, {2, shard0, replicate, 1}} {
+			if width == 500 && (c.ranks > 1 || testing.Short()) {
+				continue
+			}
+			meshtest.On(t, []int{c.ranks}, func(ctx context.Context, m *dtensor.Mesh) error {
+				h := dtensor.Normal(m, dtensor.Key{}, 0, 1, []int{n, width}, replicate).Cast(tensor.BFloat16)
+				w := dtensor.Normal(m, dtensor.Key{Seed: 1}, 0, 2/math.Sqrt(float64(width)), []int{classes, width}, replicate).Cast(tensor.BFloat16)
+				targets := make([]int64, n)
+				for i := range targets {
+					targets[i] = int64(i * i % classes)
+				}
+				targets[7] = -100
+				y := meshtest.Place(m, targets, []int{n}, replicate)
+				o := loss.Options{LabelSmoothing: 0.1, Weight: dtensor.Uniform(m, dtensor.Key{Seed: 2}, 0.5, 2, []int{classes}, replicate)}
+				var events []comm.Event
+				run := func(h, w *dtensor.Tensor) (l float64, grads [][]float64, err error) {
+					record := m.Comm().Record()
+					v, all, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor { return loss.LinearCrossEntropy(h, w, y, o) }, h, w)
+					if events = record.Stop(); err != nil {
+						return 0, nil, err
+					}
+					return v.Full().Item(), [][]float64{meshtest.Values(all[0].Dense().Full()), meshtest.Values(all[1].Dense().Full())}, nil
+				}
+				want, wantGrads, err := run(h.Cast(tensor.Float32), w.Cast(tensor.Float32))
+				if err != nil {
+					return err
+				}
+				l, grads, err := run(h.Redistribute(c.hidden), w.Redistribute(c.head))
+				if err != nil {
+					return err
+				}
+				if calls, bytes := meshtest.Calls(events, "LinearCrossEntropy: classes"); c.head.IsShard() && (calls != c.blocks || bytes != 16*n) {
+					return fmt.Errorf("%v: %d collectives of %d bytes for %d blocks", c, calls, bytes, c.blocks)
+				}
+				if math.Abs(l-want) > 1e-5*want {
+					return fmt.Errorf("%v, width %d: the loss is %v, want %v", c, width, l, want)
+				}
+				for i, g := range grads {
+					var off, all float64
+					for k, v := range g {
+						d := v - wantGrads[i][k]
+						off, all = off+d*d, all+wantGrads[i][k]*wantGrads[i][k]
+					}
+					if got := math.Sqrt(off / all); !(got <= 0x1p-8) {
+						return fmt.Errorf("%v, width %d: gradient %d is off by %v of its length", c, width, i, got)
+					}
+				}
+				return nil
+			})
+		}
+	}
+}
+
+// A gradient that nobody wants costs nothing, and one alone is right.
+func TestBFloat16LinearOneGradient(t *testing.T) {
+	meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+		h := dtensor.Normal(m, dtensor.Key{}, 0, 1, []int{6, 4}, replicate).Cast(tensor.BFloat16)
+		w := dtensor.Normal(m, dtensor.Key{Seed: 1}, 0, 1, []int{9, 4}, shard0).Cast(tensor.BFloat16)
+		y := meshtest.Place(m, []int64{0, 8, 3, -100, 2, 1}, []int{6}, replicate)
+		f := func() *dtensor.Tensor { return loss.LinearCrossEntropy(h, w, y, loss.Options{}) }
+		both, grads, err := dtensor.ValueAndGrad(ctx, f, h, w)
+		if err != nil {
+			return err
+		}
+		for i, p := range []*dtensor.Tensor{h, w} {
+			l, one, err := dtensor.ValueAndGrad(ctx, f, p)
+			if err != nil {
+				return err
+			}
+			if err := meshtest.Near("gradient", one[0].Dense().Full(), meshtest.Values(grads[i].Dense().Full()), 0, 0); err != nil {
+				return err
+			}
+			if l.Full().Item() != both.Full().Item() {
+				return fmt.Errorf("the loss is %v, with both gradients %v", l.Full(), both.Full())
+			}
+		}
+		if l := f(); l.Full().Item() != both.Full().Item() {
+			return fmt.Errorf("the loss is %v, with gradients %v", l.Full(), both.Full())
+		}
+		err = dtensor.Try(ctx, m, func() { loss.LinearCrossEntropy(h, w.Cast(tensor.Float32), y, loss.Options{}) })
+		if err == nil || !strings.Contains(err.Error(), "not both float32, both float64 or both bfloat16; Cast one of them") {
+			return fmt.Errorf("got %v", err)
+		}
+		return nil
+	})
+}
