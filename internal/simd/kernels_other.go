@@ -111,6 +111,8 @@ func maxValueVec(wide bool, x *float32, n int) float32 { panic(noKernel) }
 
 func minValueVec(wide bool, x *float32, n int) float32 { panic(noKernel) }
 
+func maxNumberVec(wide bool, x *float32, n int) float32 { panic(noKernel) }
+
 func sumExpVec(wide bool, x *float32, n int, shift float32) float32 { panic(noKernel) }
 
 func dotVec(wide bool, a *float32, b *float32, n int) float32 { panic(noKernel) }

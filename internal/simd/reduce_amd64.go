@@ -14,6 +14,9 @@ func maxValueVec(wide bool, x *float32, n int) float32
 func minValueVec(wide bool, x *float32, n int) float32
 
 //go:noescape
+func maxNumberVec(wide bool, x *float32, n int) float32
+
+//go:noescape
 func sumExpVec(wide bool, x *float32, n int, shift float32) float32
 
 //go:noescape

@@ -57,6 +57,13 @@ func TestSoftmaxStats(t *testing.T) {
 				if _, s := l.softmaxStats(x); s == s {
 					t.Errorf("%v: the sum with a %v is %v", l, odd, s)
 				}
+				for i := range x {
+					x[i] = -inf
+				}
+				x[at] = odd
+				if _, s := l.softmaxStats(x); s == s {
+					t.Errorf("%v: the sum with a %v beside -Inf is %v", l, odd, s)
+				}
 			}
 		}
 	}

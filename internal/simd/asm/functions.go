@@ -16,6 +16,9 @@ func (x *vec) exp(a operand.Op) operand.Op {
 	return x.expWithin(a)
 }
 
+// expDown is exp of what is not above 89.
+func (x *vec) expDown(a operand.Op) operand.Op { return x.expWithin(x.maxKeep(x.copy(x.k(-104)), a)) }
+
 // expWithin is exp of what lies between -104 and 89.
 func (x *vec) expWithin(a operand.Op) operand.Op {
 	n := x.mul(a, x.k(math.Log2E))
@@ -110,6 +113,9 @@ func (x *vec) phi(a operand.Op) (phi, density operand.Op) {
 func (x *vec) max(a, b operand.Op) operand.Op {
 	return x.choose(x.unordered(a, a), a, x.maxKeep(a, b))
 }
+
+// maxNumber is the larger, and a where b is NaN.
+func (x *vec) maxNumber(a, b operand.Op) operand.Op { return x.maxKeep(b, a) }
 
 // min is the smaller, NaN if either is NaN.
 func (x *vec) min(a, b operand.Op) operand.Op {

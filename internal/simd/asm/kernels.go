@@ -182,7 +182,8 @@ var reduceKernels = []reduction{
 	unaryReduction("sumVec", "", 0, (*vec).add, func(x *vec, v operand.Op) operand.Op { return v }),
 	unaryReduction("maxValueVec", "", math.Inf(-1), (*vec).max, func(x *vec, v operand.Op) operand.Op { return v }),
 	unaryReduction("minValueVec", "", math.Inf(1), (*vec).min, func(x *vec, v operand.Op) operand.Op { return v }),
-	unaryReduction("sumExpVec", "shift", 0, (*vec).add, func(x *vec, v operand.Op) operand.Op { return x.exp(x.sub(v, x.s("shift"))) }).
+	unaryReduction("maxNumberVec", "", math.Inf(-1), (*vec).maxNumber, func(x *vec, v operand.Op) operand.Op { return v }),
+	unaryReduction("sumExpVec", "shift", 0, (*vec).add, func(x *vec, v operand.Op) operand.Op { return x.expDown(x.sub(v, x.s("shift"))) }).
 		ahead(16 << 10), // the piece that follows, whose maximum comes next
 	{
 		kernel: kernel{name: "dotVec", slices: "a b"}, groups: 4, results: 1, join: (*vec).add,
