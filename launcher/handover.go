@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -365,7 +366,7 @@ func (h *handover) report(o *outcome, name string) int {
 	case finished:
 		if text, status, ok := h.failure(); ok {
 			h.console.say("%s, though %s ended well", text, name)
-			return status
+			return cmp.Or(status, 1)
 		}
 		return 0
 	case hung:
@@ -389,10 +390,7 @@ func (h *handover) report(o *outcome, name string) int {
 	said := describe(o.ends[0].status)
 	if text, status, ok := h.failure(); ok {
 		h.console.say("%s; %s: %s", text, name, said)
-		if _, told := h.words.first(); told {
-			return status
-		}
-		return o.ends[0].exitStatus()
+		return cmp.Or(status, o.ends[0].exitStatus())
 	}
 	if h.words.allWell() { // MPI libraries and launchers trip over each other at the end
 		h.console.say("%s: %s, when all ranks had ended well", name, said)

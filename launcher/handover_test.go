@@ -99,6 +99,18 @@ func TestHandoverFails(t *testing.T) {
 	}
 }
 
+// TestHandoverNamesTheSilent has a rank killed, which cannot tell, and another ended
+// by mpirun for it, which does, in the words of package runtime.
+func TestHandoverNamesTheSilent(t *testing.T) {
+	const script = `say() { printf '\036%s %s %d %d "h" "%s"\n' $GORUN_WORD $1 $R $2 "$3" >&2; }
+say + 0
+[ $R = 0 ] || { sleep 0.5; kill -9 $$; }
+trap 'say "~" 1 terminated; exit 1' TERM
+sleep 1000 & wait`
+	s, _ := startOver(t, 0, "openmpi", "OMPI_COMM_WORLD_RANK", script)
+	s.check(137, "gorun: no last word from rank 1 on h; rank 0 on h failed with it: terminated; mpirun")
+}
+
 func TestHandoverSignals(t *testing.T) {
 	for _, l := range over {
 		for _, c := range []struct {

@@ -65,8 +65,10 @@ func TestWhoFailed(t *testing.T) {
 		{"the first of its own accord", []job.Word{started(0, "a"), started(1, "b"), ended(job.Dragged, 0, 1, "a", "rank 1 aborted: boom"), ended(job.Ended, 1, 1, "b", "boom")},
 			"rank 1 on b failed: boom (exit code 1)", 1},
 		{"the earlier of two", []job.Word{ended(job.Ended, 3, 4, "a", "x"), ended(job.Ended, 1, 1, "b", "y")}, "rank 3 on a failed: x (exit code 4)", 4},
-		{"only followers", []job.Word{started(2, "b"), ended(job.Dragged, 0, 1, "a", "late")}, "rank 0 on a failed: late (exit code 1)", 1},
-		{"silent", []job.Word{started(0, "a"), started(1, "a"), started(2, "b"), started(3, "b"), ended(job.Ended, 0, 0, "a", "")}, "no last word from rank 1 on a and ranks 2-3 on b", 1},
+		{"only followers", []job.Word{started(0, "a"), ended(job.Dragged, 0, 1, "a", "late")}, "rank 0 on a failed: late (exit code 1)", 1},
+		{"a follower of a silent one", []job.Word{started(2, "b"), ended(job.Dragged, 0, 1, "a", "late\nby far")}, "no last word from rank 2 on b; rank 0 on a failed with it: late; by far", 0},
+		{"a silent one, because of another", []job.Word{started(2, "b"), ended(job.Ended, 0, 1, "a", "boom")}, "rank 0 on a failed: boom (exit code 1)", 1},
+		{"silent", []job.Word{started(0, "a"), started(1, "a"), started(2, "b"), started(3, "b"), ended(job.Ended, 0, 0, "a", "")}, "no last word from rank 1 on a and ranks 2-3 on b", 0},
 	} {
 		h := &handover{words: newWords(false)}
 		for _, w := range c.said {

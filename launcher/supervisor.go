@@ -296,7 +296,11 @@ func (s *supervisor) tick(now time.Time) bool {
 	}
 	switch s.phase {
 	case running:
-		s.say("the time limit of %v is over; ranks have %v to save and end", s.timeout, s.grace)
+		what := fmt.Sprintf("ranks have %v to save and end", s.grace)
+		if s.grace == 0 {
+			what = "killing all ranks (--grace 0)"
+		}
+		s.say("the time limit of %v is over; %s", s.timeout, what)
 		s.stop(tooLate, unix.SIGTERM)
 	case asking:
 		s.askNext()

@@ -163,6 +163,14 @@ func TestSupervisorKillsAtOnceWhenAFailedJobIsInterrupted(t *testing.T) {
 	})
 }
 
+func TestSupervisorTimeoutWithoutGrace(t *testing.T) {
+	perform(t, supervisor{timeout: time.Minute}, func(st *stage) {
+		time.Sleep(time.Minute + time.Second)
+		st.events <- event{Kind: allGone}
+		st.want(tooLate, "1m0s says the time limit of 1m0s is over; killing all ranks (--grace 0)", "1m0s kill")
+	})
+}
+
 func TestSupervisorTimeout(t *testing.T) {
 	perform(t, supervisor{grace: time.Second, timeout: time.Minute}, func(st *stage) {
 		time.Sleep(2 * time.Minute)
