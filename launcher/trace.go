@@ -63,7 +63,7 @@ func (h *handover) reportTrace(status int) {
 	case err == nil && info.Size() > 0:
 		h.console.say("the trace is in %s; ui.perfetto.dev opens it", path)
 	case status != 0:
-		h.console.say("--trace: all ranks put one together when they end well; a rank R that failed may have left its own part as %s.rankR", path)
+		h.console.say("--trace: all ranks put one together when they end well; else each that can leaves its own part, rank R as %s.rankR", path)
 	case h.remote:
 		h.console.say("--trace: rank 0 has written %s on its own host, if its program uses package runtime", path)
 	default:

@@ -47,7 +47,8 @@
 //
 // gorun --trace out.json writes every call of every rank, and what it computes between
 // them, as a file that ui.perfetto.dev and chrome://tracing open. A program that another
-// launcher or none has started does so if GORUN_TRACE names the file.
+// launcher or none has started does so if GORUN_TRACE names the file; if it fails, rank R
+// leaves its own part as the file with .rankR behind its name, unless it was killed.
 //
 // Files named *_test.go and programs that need Go's package of the same name
 // import it as goruntime "runtime".
@@ -94,6 +95,7 @@ func run(f func(context.Context, *comm.Comm) error) (status int) {
 		if !returned { // a panic, on its way: say so, and let it go on with its stack whole
 			stop.ignore()
 			r.fail(errors.New("panic"), stop.told())
+			r.trace.fall(r)
 		}
 	}()
 	err = call(context.WithValue(ctx, rankKey{}, r), f, r.world)

@@ -173,6 +173,21 @@ func programs() map[string]func(context.Context, *comm.Comm) error {
 			}
 			return comm.Barrier(ctx, world)
 		},
+		// tracefail has rank 1 end in one of several ways after a call of all.
+		"tracefail": func(ctx context.Context, world *comm.Comm) error {
+			if err := comm.AllReduce(ctx, world, make([]float32, 8), comm.Sum); err != nil {
+				return err
+			}
+			switch {
+			case world.Rank() == 1 && os.Args[2] == "panic":
+				panic("boom")
+			case world.Rank() == 1:
+				return errors.New("boom")
+			case os.Args[2] != "fail":
+				time.Sleep(time.Hour)
+			}
+			return comm.Barrier(ctx, world)
+		},
 		// shapes makes calls of each shape, those that are to receive long after the others.
 		"shapes": func(ctx context.Context, world *comm.Comm) error {
 			SetStep(ctx, 3)

@@ -57,6 +57,7 @@ func watch(r *rank, cancel context.CancelCauseFunc) *stop {
 			time.Sleep(leaveTime)
 			os.Exit(128 + int(number))
 		}
+		_ = r.trace.save() // whoever sent the signal may not wait for f
 	}()
 	return s
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/gorun-spmd/gorun/comm"
@@ -16,7 +17,8 @@ import (
 
 // A tracer keeps this rank's part of the job's trace. gorun reads the parts of ranks
 // that it has started itself. Under another launcher the ranks put them together at the
-// end, and rank 0 writes the file; a rank that fails writes its own part beside it.
+// end, and rank 0 writes the file; of a job that fails each rank writes its own part
+// beside it, as soon as it fails itself, hears of it or gets a signal to end.
 type tracer struct {
 	log   *control.TraceLog
 	start time.Time // a moment, and by control.Clock
@@ -24,9 +26,21 @@ type tracer struct {
 
 	// What follows is for another launcher.
 	path      string
+	own       string        // where this rank's part goes
 	clocks    []clockSample // rank 0: by rank, at the start
 	recording *comm.Recording
+
+	mu    sync.Mutex
+	saved bool // the part is there
+	over  bool // all parts were put together
 }
+
+// A busy rank listens every listenInterval; for so many times one that is about to
+// fall lets the others do so.
+const (
+	listenInterval = 100 * time.Millisecond
+	listenTimes    = 10
+)
 
 // newTracer returns the tracer that r's launcher asks for, nil if none. path is the
 // value of job.TraceVar.
@@ -38,7 +52,7 @@ func newTracer(r *rank, path string) (t *tracer, err error) {
 		defer file.Close()
 		t.log, err = control.OpenTrace(file)
 	case path != "" && r.segment == nil:
-		t.path = path
+		t.path, t.own = path, fmt.Sprintf("%s.rank%d", path, r.job.Rank)
 		t.log, err = control.NewTrace(r.job.Rank, r.job.Size)
 	default:
 		return nil, nil
@@ -53,7 +67,51 @@ func newTracer(r *rank, path string) (t *tracer, err error) {
 	}
 	t.start, t.clock = time.Now(), control.Clock()
 	t.recording = r.world.Observe(t.event)
+	if t.path != "" && r.mpi != nil {
+		go t.listen(r)
+	}
 	return t, nil
+}
+
+// listen writes this rank's part when another rank fails: the launcher may end this
+// one before it makes a call and learns of it.
+func (t *tracer) listen(r *rank) {
+	for range time.Tick(listenInterval) {
+		if r.mpi.Failure() != nil {
+			_ = t.save() // there is nobody to tell
+			return
+		}
+	}
+}
+
+// save writes this rank's part, if it is this rank that has to.
+func (t *tracer) save() error {
+	if t == nil || t.path == "" {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.over {
+		return nil
+	}
+	t.saved = true
+	fresh := t.own + ".new" // the part that is there stays whole
+	if err := t.write(fresh, []*control.TracePart{t.log.Part()}); err != nil {
+		return err
+	}
+	return os.Rename(fresh, t.own)
+}
+
+// fall saves the part of a rank that panics, and lets the others save theirs: its
+// launcher ends them when it is gone.
+func (t *tracer) fall(r *rank) {
+	if t == nil || t.path == "" {
+		return
+	}
+	_ = t.save() // the panic comes first
+	if r.mpi != nil {
+		time.Sleep(listenTimes * listenInterval)
+	}
 }
 
 // event keeps a call.
@@ -110,13 +168,27 @@ func (t *tracer) end(r *rank, err error) error {
 	}
 	t.recording.Stop()
 	if err != nil {
-		return t.write(fmt.Sprintf("%s.rank%d", t.path, r.job.Rank), []*control.TracePart{t.log.Part()})
+		return t.save()
 	}
 	parts, err := t.gather(r.world)
-	if err != nil || r.job.Rank != 0 {
-		return err
+	if err != nil {
+		return errors.Join(err, t.save())
+	}
+	t.together()
+	if r.job.Rank != 0 {
+		return nil
 	}
 	return t.write(t.path, parts)
+}
+
+// together says that all parts are together, so that nobody needs this rank's.
+func (t *tracer) together() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.over = true
+	if t.saved {
+		_ = os.Remove(t.own) // at worst there is a part too many
+	}
 }
 
 func (t *tracer) write(path string, parts []*control.TracePart) error {

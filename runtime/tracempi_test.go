@@ -110,19 +110,27 @@ func TestTraceOverMPIOfAnotherProgram(t *testing.T) {
 	})
 }
 
-// TestTraceOverMPIOfAFailedJob: a rank that fails leaves its own part.
+// TestTraceOverMPIOfAFailedJob: all ranks leave their own parts, the one that fails and
+// those that wait for it or do something else.
 func TestTraceOverMPIOfAFailedJob(t *testing.T) {
 	t.Parallel()
-	eachMPI(t, func(t *testing.T, via string) {
-		path := filepath.Join(t.TempDir(), "t.json")
-		said := traced(t, 1, nil, "gorun", "--via", via, "-np", "2", "--trace", path, "rankprogram", "fail")
-		for _, want := range []string{"rank 1 on ", path + ".rankR\n"} {
-			if !strings.Contains(said, want) {
-				t.Errorf("gorun said %q, want %q", said, want)
-			}
-		}
-		if f := readTraceFile(t, path+".rank1"); len(f.ranks) != 1 {
-			t.Errorf("of a rank that failed: got %+v", f)
-		}
-	})
+	for _, how := range []string{"fail", "panic", "fail while others are busy"} {
+		t.Run(how, func(t *testing.T) {
+			eachMPI(t, func(t *testing.T, via string) {
+				path := filepath.Join(t.TempDir(), "t.json")
+				cmd := exec.Command("gorun", "--via", via, "-np", "2", "--trace", path, "rankprogram", "tracefail", how)
+				out, err := cmd.CombinedOutput()
+				for _, want := range []string{"boom", path + ".rankR\n"} {
+					if err == nil || !strings.Contains(string(out), want) {
+						t.Errorf("%v, gorun said %q, want %q", err, out, want)
+					}
+				}
+				for _, rank := range []string{"0", "1"} {
+					if f := readTraceFile(t, path+".rank"+rank); len(f.ranks) != 1 || f.names["AllReduce"] != 1 {
+						t.Errorf("of rank %s: got %+v", rank, f)
+					}
+				}
+			})
+		})
+	}
 }

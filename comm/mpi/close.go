@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 	"unsafe"
+
+	"github.com/gorun-spmd/gorun/comm"
 )
 
 // napClosing is how long Close sleeps between looks at the other ranks.
@@ -58,6 +60,27 @@ func (r *Rank) Close(cause error) error {
 			yield()
 		}
 	}
+}
+
+// Failure reads what other ranks have said of their ends, and returns the first failure
+// among them, nil if there is none: for a rank that makes no calls, which would tell.
+// It may be called from any goroutine.
+func (r *Rank) Failure() error {
+	j := r.job
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if !j.closed {
+		j.poll()
+	}
+	if e := r.dead(); e != nil {
+		return e
+	}
+	for w, e := range j.ended {
+		if e.over && e.cause != "" {
+			return &comm.EndedError{Rank: w, Cause: e.cause}
+		}
+	}
+	return nil
 }
 
 // end ends the library, when all ranks are there. It has j.linger to do so: it might

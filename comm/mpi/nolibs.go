@@ -39,5 +39,8 @@ func (r *Rank) Split(context.Context, []int) (comm.Backend, error) { return nil,
 // Abort does nothing.
 func (r *Rank) Abort(error) {}
 
+// Failure returns nil.
+func (r *Rank) Failure() error { return nil }
+
 // Close returns nil.
 func (r *Rank) Close(error) error { return nil }
