@@ -60,7 +60,8 @@ func (o *owners) places(m *Mesh, set axisSet) []int32 {
 	if ids.DType() != tensor.Int64 {
 		ids = tensor.Cast(ids, tensor.Int64)
 	}
-	o.within(m, set).Find(o.place, tensor.ToSlice[int64](ids))
+	o.within(m, set).Find(o.place, tensor.Read[int64](ids))
+	runtime.KeepAlive(ids)
 	return o.place
 }
 
