@@ -18,6 +18,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/gorun-spmd/gorun/internal/cachetest"
 )
 
 // pages are the files that are tested.
@@ -146,6 +148,7 @@ func command(line, bin string) string {
 }
 
 func TestCommandsRun(t *testing.T) {
+	cachetest.Uses(t, "../cmd/gorun", "../examples/...")
 	bin := t.TempDir()
 	run := func(place, line string) []string {
 		cmd := exec.Command("bash", "-c", command(line, bin))

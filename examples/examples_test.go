@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/gorun-spmd/gorun/internal/cachetest"
 )
 
 func TestExamplesPrintTheirOutput(t *testing.T) {
@@ -17,6 +19,7 @@ func TestExamplesPrintTheirOutput(t *testing.T) {
 	if err != nil || len(dirs) < 7 {
 		t.Fatalf("examples %v: %v", dirs, err)
 	}
+	cachetest.Uses(t, append(prefixed(dirs), "../cmd/gorun")...)
 	bin := t.TempDir()
 	build := exec.Command("go", append([]string{"build", "-o", bin, "../cmd/gorun"}, prefixed(dirs)...)...)
 	if out, err := build.CombinedOutput(); err != nil {

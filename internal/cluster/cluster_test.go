@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorun-spmd/gorun/internal/cachetest"
 	"github.com/gorun-spmd/gorun/internal/needtest"
 )
 
@@ -22,6 +23,7 @@ var leftovers = []string{"gorun", "train", "conformance", "mpi.test", "mpirun", 
 // build puts the programs and their input into dir, built without cgo.
 func build(t *testing.T, dir string) {
 	t.Helper()
+	cachetest.Uses(t, "../../cmd/gorun", "../../examples/train", "../conformance", "../../comm/mpi")
 	bin := filepath.Join(dir, "bin")
 	for _, args := range [][]string{
 		{"build", "-o", bin + "/", "../../cmd/gorun", "../../examples/train", "../conformance"},

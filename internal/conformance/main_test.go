@@ -14,12 +14,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorun-spmd/gorun/internal/cachetest"
 	"github.com/gorun-spmd/gorun/internal/needtest"
 )
 
 // build puts gorun and this program into a folder.
 func build(t *testing.T) (folder string) {
 	t.Helper()
+	cachetest.Uses(t, "../../cmd/gorun", ".")
 	folder = t.TempDir()
 	if out, err := exec.Command("go", "build", "-o", folder, "../../cmd/gorun", ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

@@ -33,6 +33,7 @@ const policy = `
 	internal/control   < internal/invariant
 	internal/job       <
 	internal/needtest  <
+	internal/cachetest <
 
 	comm          < internal/dtype internal/mem internal/invariant internal/simd
 	comm/mem      < comm
@@ -65,6 +66,7 @@ const policy = `
 
 	examples/...         < runtime nn embedding loss optim checkpoint dtensor/visualize examples/internal/ranks
 	examples/internal/ranks < comm/mem
+	examples/internal/program < checkpoint internal/cachetest
 	bench/...            < runtime nn embedding loss optim checkpoint internal/gemm internal/simd
 	bench/internal/measuretest < bench/internal/measure comm/commtest
 	internal/conformance/... < runtime nn embedding loss optim

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/gorun-spmd/gorun/internal/cachetest"
 )
 
 // A Program is an example and gorun, built.
@@ -20,6 +22,7 @@ type Program struct {
 // Build builds gorun and the program in the current folder, examples/NAME.
 func Build(t testing.TB) *Program {
 	t.Helper()
+	cachetest.Uses(t, "../../cmd/gorun", ".")
 	here, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
