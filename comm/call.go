@@ -43,6 +43,7 @@ type Call struct {
 	site                 *site  // where an asynchronous call was started
 	queue                *queue // that an asynchronous call is in
 	whole                int    // elements of the call of which this is a part, see staged; 0 for a whole call
+	of                   *Call  // what this is made for, whose fingerprint it has, see windows; nil for itself
 }
 
 // DType returns the element type, invalid for a Barrier.

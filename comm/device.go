@@ -58,6 +58,8 @@ type staging struct {
 	pool   *mem.Pool
 	mu     sync.Mutex  // of the pool: several communicators may have calls under way
 	direct atomic.Bool // device addresses go to the backend, see TryDirect
+
+	windows atomic.Pointer[windows] // memory of devices that all ranks read, see TryPeers; nil: none
 }
 
 // pinned hands out memory that backends read in place, pinned for the device.
@@ -83,7 +85,19 @@ func (p pinned) Free(ptr unsafe.Pointer, bytes int) {
 // host, or to a backend that takes their addresses.
 func (c *Comm) carry(ctx context.Context, call *Call) error {
 	s := c.shared.staging.Load()
-	if s == nil || !(call.Dst.Count > 0 && s.stage.Holds(call.Dst.Ptr)) && !(call.Src.Count > 0 && s.stage.Holds(call.Src.Ptr)) {
+	if s == nil {
+		return c.backend.Do(ctx, call)
+	}
+	if w := s.windows.Load(); w != nil && call.Kind.moves() && !call.Kind.PointToPoint() {
+		done, err := w.read(ctx, s, c, call)
+		if err != nil {
+			c.backend.Abort(err) // the ranks must not wait for this one
+		}
+		if done || err != nil {
+			return err
+		}
+	}
+	if !(call.Dst.Count > 0 && s.stage.Holds(call.Dst.Ptr)) && !(call.Src.Count > 0 && s.stage.Holds(call.Src.Ptr)) {
 		return c.backend.Do(ctx, call)
 	}
 	run := s.run

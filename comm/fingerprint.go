@@ -20,6 +20,9 @@ const vectorBit = 1 << 63
 // Fingerprint returns the call's fingerprint. That of a Send equals that of
 // the Recv it belongs to.
 func (c *Call) Fingerprint() Fingerprint {
+	if c.of != nil {
+		return c.of.Fingerprint()
+	}
 	kind, root := c.Kind, 0
 	if kind.PointToPoint() {
 		kind = SendKind

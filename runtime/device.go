@@ -32,8 +32,9 @@ type chooser struct {
 // GPUs. It is called before the first mesh is made, with the same argument on every
 // rank. Its error says what is missing.
 //
-// In a job over MPI all ranks that ask for a GPU call it together: it finds out
-// whether the library takes addresses of GPUs, which is not tried without a call.
+// All ranks that ask for a GPU call it together: it finds out whether the MPI library
+// takes addresses of GPUs, or over shared memory whether the ranks' GPUs can read each
+// other's memory, which is not tried without a call.
 func UseDevice(ctx context.Context, name string) error {
 	kind, number, numbered := strings.Cut(name, ":")
 	if _, err := strconv.ParseUint(number, 10, 16); kind != "cuda" && name != "cpu" && name != "auto" || numbered && (kind != "cuda" || err != nil) {
@@ -68,8 +69,13 @@ func (r *rank) wantsGPU(name string) bool {
 	return gpus != "none" && name != "cpu" && (name != "auto" || gpus != "")
 }
 
+// peerWindow is how much of a GPU's memory its rank shares with those of the others:
+// two calls at once may move 16 MiB at a time while they put the next there.
+const peerWindow = 64 << 20
+
 // tryDirect has collectives use addresses of dev, if the backend takes them on all
-// ranks. failed is why this rank has none.
+// ranks, or else read the memory of the other ranks' devices, if all can. failed is why
+// this rank has none.
 func (r *rank) tryDirect(ctx context.Context, dev tensor.Device, failed error) error {
 	problem := ""
 	if _, ok := dev.(*cuda.Device); failed != nil {
@@ -85,21 +91,31 @@ func (r *rank) tryDirect(ctx context.Context, dev tensor.Device, failed error) e
 	if err != nil {
 		return err
 	}
-	if reason == "" {
+	how := "hand addresses of GPUs to MPI"
+	switch {
+	case reason == "":
 		r.device.trial.Free()
+	case r.world.OneHost():
+		how = "read the memory of the other ranks' GPUs"
+		if problem == "" && os.Getenv("GORUN_CUDA_IPC") == "0" {
+			problem = "GORUN_CUDA_IPC is 0"
+		}
+		if reason, err = r.world.TryPeers(ctx, problem, peerWindow); err != nil {
+			return err
+		}
 	}
-	r.sayTransport(dev, reason)
+	r.sayTransport(dev, how, reason)
 	return nil
 }
 
 // sayTransport logs, once in the job, how collectives move what lies on GPUs; reason
-// is why they do not use its addresses.
-func (r *rank) sayTransport(dev tensor.Device, reason string) {
+// is why they do not do what how says.
+func (r *rank) sayTransport(dev tensor.Device, how, reason string) {
 	_, gpu := dev.(*cuda.Device)
 	switch {
 	case r.job.Rank != 0 || r.world.Size() == 1 || !gpu:
 	case reason == "":
-		r.log.Info().Msg("collectives hand addresses of GPUs to MPI, but for reductions, which are staged through pinned host memory")
+		r.log.Info().Msg("collectives " + how + ", but for reductions, which are staged through pinned host memory")
 	default:
 		r.log.Info().Str("reason", reason).Msg("collectives on GPUs are staged through pinned host memory")
 	}
@@ -117,7 +133,7 @@ func (r *rank) offerDevice() {
 				if err != nil {
 					fault.Throw(err)
 				}
-				r.sayTransport(dev, "the program did not call runtime.UseDevice")
+				r.sayTransport(dev, "", "the program did not call runtime.UseDevice")
 				c.dev = dev
 			}
 			return c.dev
@@ -171,6 +187,14 @@ func (a stage) Holds(p unsafe.Pointer) bool       { return a.s.Holds(p) }
 func (a stage) Pin(p unsafe.Pointer, bytes int)   { a.s.Pin(p, bytes) }
 func (a stage) Unpin(p unsafe.Pointer, bytes int) { a.s.Unpin(p, bytes) }
 func (a stage) Enter() (leave func())             { return a.s.Enter() }
+
+func (a stage) Share(bytes int) (unsafe.Pointer, [comm.HandleBytes]byte, error) {
+	return a.s.Share(bytes)
+}
+
+func (a stage) Unshare(p unsafe.Pointer, bytes int)                       { a.s.Unshare(p, bytes) }
+func (a stage) Map(handle [comm.HandleBytes]byte) (unsafe.Pointer, error) { return a.s.Map(handle) }
+func (a stage) Unmap(p unsafe.Pointer)                                    { a.s.Unmap(p) }
 
 func (a stage) Open(lanes int) (comm.Copies, error) {
 	c, err := a.s.Open(lanes)

@@ -122,6 +122,9 @@ func (r *Rank) Size() int { return len(r.world) }
 // TakesRows reports that calls may have rows.
 func (r *Rank) TakesRows() bool { return true }
 
+// OneHost reports that all ranks are processes of one host.
+func (r *Rank) OneHost() bool { return true }
+
 // Memory returns this rank's arena.
 func (r *Rank) Memory() mem.Allocator { return r.job.arena }
 

@@ -15,17 +15,35 @@ import (
 	"github.com/gorun-spmd/gorun/tensor/cuda/cudatest"
 )
 
-// TestOnGPURanks runs every case with tensors in the memory of a fake GPU, which the
-// process cannot touch: the kernels of tensor/cuda, and collectives that are staged.
-// With GORUN_TEST_GPU=1 it uses the machine's GPU, and more numbers of ranks.
+// TestOnGPURanks runs every case with tensors in the memory of fake GPUs, which the
+// process cannot touch: the kernels of tensor/cuda, and collectives that read the memory
+// of the other ranks' GPUs. With GORUN_TEST_GPU=1 it uses the machine's GPUs, and more
+// numbers of ranks.
 func TestOnGPURanks(t *testing.T) {
-	env, ranks := os.Environ(), []string{"1", "2", "4"}
-	if os.Getenv("GORUN_TEST_GPU") != "1" {
-		env, ranks = append(env, "GORUN_CUDA_LIB="+cudatest.Library(t), "GORUN_CUBLAS_LIB=none"), []string{"2"}
-	}
 	bin := build(t)
-	for _, n := range ranks {
-		onGPU(t, bin, n, env)
+	if os.Getenv("GORUN_TEST_GPU") == "1" {
+		for _, n := range []string{"1", "2", "4"} {
+			onGPU(t, bin, n, os.Environ(), "tensors on GPUs", "testdata")
+		}
+		return
+	}
+	onGPU(t, bin, "2", fakeGPUs(t), "collectives read the memory of the other ranks' GPUs", "testdata")
+}
+
+// fakeGPUs is an environment with them.
+func fakeGPUs(t *testing.T) []string {
+	return append(os.Environ(), "GORUN_CUDA_LIB="+cudatest.Library(t), "GORUN_CUBLAS_LIB=none")
+}
+
+// TestStagedOnGPURanks runs some cases where collectives are staged: since they are to
+// be, and since the GPU of one rank cannot map the memory of others.
+func TestStagedOnGPURanks(t *testing.T) {
+	bin := build(t)
+	for variable, reason := range map[string]string{
+		"GORUN_CUDA_IPC=0": `"reason":"rank 0: GORUN_CUDA_IPC is 0"`,
+		"GORUN_FAKE_IPC=1": `"reason":"rank 1: a trial failed: to map memory of rank 0's device: `,
+	} {
+		onGPU(t, bin, "3", append(fakeGPUs(t), variable), reason, "testdata/redistribute.jsonl", "testdata/embedding.jsonl", "testdata/cross_entropy.jsonl")
 	}
 }
 
@@ -63,8 +81,7 @@ func TestChoiceOfDevice(t *testing.T) {
 // real MPI libraries that are said to be CUDA-aware, and none to ones that are said
 // not to be.
 func TestGPUsThroughMPI(t *testing.T) {
-	bin := build(t)
-	env := append(os.Environ(), "GORUN_CUDA_LIB="+cudatest.Library(t), "GORUN_CUBLAS_LIB=none")
+	bin, env := build(t), fakeGPUs(t)
 	for _, launcher := range [][]string{
 		{"mpirun.openmpi", "--oversubscribe", "--allow-run-as-root", "-np"},
 		{"mpiexec.hydra", "-n"},
@@ -96,17 +113,18 @@ func TestGPUsThroughMPI(t *testing.T) {
 	}
 }
 
-func onGPU(t *testing.T, bin, ranks string, env []string) {
+// onGPU runs cases on GPUs, all of which must pass, and looks for a line in what is said.
+func onGPU(t *testing.T, bin, ranks string, env []string, want string, cases ...string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(bin, "gorun"), "-np", ranks, filepath.Join(bin, "conformance"), "-resize", "-bfloat16", "-device", "cuda", "testdata")
+	cmd := exec.CommandContext(ctx, filepath.Join(bin, "gorun"), append([]string{"-np", ranks, filepath.Join(bin, "conformance"), "-resize", "-bfloat16", "-device", "cuda"}, cases...)...)
 	cmd.Env = env
 	out, _ := cmd.CombinedOutput()
 	var failed []string
 	for _, m := range regexp.MustCompile(`(?m)^(\w+_\d+)(@\w+)*: rank`).FindAllStringSubmatch(string(out), -1) {
 		failed = append(failed, m[1])
 	}
-	if !regexp.MustCompile(`(?m)^\d{3,} passed, 0 failed$`).Match(out) || len(failed) > 0 {
-		t.Errorf("%v: failed %v\n%s", cmd, failed, out)
+	if !regexp.MustCompile(`(?m)^\d{3,} passed, 0 failed$`).Match(out) || len(failed) > 0 || strings.Count(string(out), want) != 1 {
+		t.Errorf("%v: want %q once, failed %v\n%s", cmd, want, failed, out)
 	}
 }

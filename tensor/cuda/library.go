@@ -25,6 +25,9 @@ const (
 	cuMemHostAlloc
 	cuMemHostRegister
 	cuMemHostUnregister
+	cuIpcGetMemHandle
+	cuIpcOpenMemHandle
+	cuIpcCloseMemHandle
 	cuMemcpyHtoDAsync
 	cuMemcpyDtoHAsync
 	cuMemcpyDtoDAsync
@@ -45,8 +48,8 @@ func symbols() []string {
 	return []string{
 		"cuInit", "cuDriverGetVersion", "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetName", "cuDeviceTotalMem_v2",
 		"cuDeviceGetAttribute", "cuDevicePrimaryCtxRetain", "cuCtxSetCurrent", "cuMemGetInfo_v2", "cuMemAlloc_v2",
-		"cuMemFree_v2", "cuMemHostAlloc", "cuMemHostRegister_v2", "cuMemHostUnregister", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2",
-		"cuMemcpyDtoDAsync_v2", "cuMemsetD8Async", "cuStreamCreate", "cuStreamSynchronize", "cuStreamWaitEvent",
+		"cuMemFree_v2", "cuMemHostAlloc", "cuMemHostRegister_v2", "cuMemHostUnregister",
+		"cuIpcGetMemHandle", "cuIpcOpenMemHandle_v2", "cuIpcCloseMemHandle", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemcpyDtoDAsync_v2", "cuMemsetD8Async", "cuStreamCreate", "cuStreamSynchronize", "cuStreamWaitEvent",
 		"cuEventCreate", "cuEventRecord", "cuModuleLoadData",
 		"cuModuleGetFunction", "cuLaunchKernel", "cuGetErrorName", "cuGetErrorString",
 	}

@@ -6,15 +6,19 @@
 //   - a stream does nothing before somebody waits for it;
 //   - a kernel's parameters must be those of the PTX, of its own source and of the
 //     launch, and each address among them one of a live allocation;
-//   - a call without a current context fails.
+//   - a call without a current context fails;
+//   - what another process has mapped can be read, not written.
 //
 // GORUN_FAKE_GPUS is the number of devices (2), GORUN_FAKE_MEMORY the bytes of each
 // (256 MiB), GORUN_FAKE_SEED chooses the order of threads, GORUN_FAKE_FAIL names a
 // kernel that is to fail, and with GORUN_FAKE_REACHABLE=1 the process can touch what
-// lies on the device, as a CUDA-aware library can.
+// lies on the device, as a CUDA-aware library can. With GORUN_FAKE_IPC=1 the processes
+// on device 1 cannot map the memory of others.
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <deque>
 #include <functional>
@@ -25,7 +29,7 @@
 #include "fake.h"
 
 typedef int CUresult;
-enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100, INVALID_DEVICE = 101, INVALID_CONTEXT = 201, INVALID_PTX = 218, NOT_FOUND = 500, ILLEGAL_ADDRESS = 700, LAUNCH_FAILED = 719 };
+enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100, INVALID_DEVICE = 101, INVALID_CONTEXT = 201, PEER_ACCESS_UNSUPPORTED = 217, INVALID_PTX = 218, NOT_FOUND = 500, ILLEGAL_ADDRESS = 700, LAUNCH_FAILED = 719 };
 
 struct Event {
 	uint64_t mark;
@@ -64,6 +68,7 @@ static bool initialized;
 static int count;
 static uint64_t capacity; // of a device
 static char *shown, *real; // what the process is told, and where it is
+static int memory;         // the file that is there, which others map
 static CUresult broken;    // sticky, as on a device
 static thread_local int current = -1;
 
@@ -77,6 +82,21 @@ struct Device {
 static Device devices[16];
 
 static std::map<char *, size_t> registered; // host memory
+
+// A Mapped is memory of another process, by the address that this one is told.
+struct Mapped {
+	uint64_t bytes;
+	char *real;
+	size_t length; // of the mapping
+};
+static std::map<uint64_t, Mapped> mapped;
+
+// A Handle is what a CUipcMemHandle holds.
+struct Handle {
+	int pid, fd;
+	uint64_t offset, bytes;
+	char rest[64 - 24];
+};
 
 static CUresult fail(CUresult code, const std::string &why) {
 	fprintf(stderr, "fake CUDA driver: %s\n", why.c_str());
@@ -96,6 +116,16 @@ char *fake_real(uint64_t address, uint64_t bytes) {
 	--it;
 	if (off + bytes > it->first + it->second.bytes) return nullptr;
 	return real + at;
+}
+
+// readable is fake_real for memory that may be another process's.
+static const char *readable(uint64_t address, uint64_t bytes) {
+	auto it = mapped.upper_bound(address);
+	if (it != mapped.begin()) {
+		--it;
+		if (address + bytes <= it->first + it->second.bytes) return it->second.real + (address - it->first);
+	}
+	return fake_real(address, bytes);
 }
 
 #define BEGIN                                   \
@@ -128,7 +158,9 @@ CUresult cuInit(unsigned) {
 	if (!count) return NO_DEVICE;
 	capacity = m ? strtoull(m, nullptr, 10) : 256ull << 20;
 	const char *reachable = getenv("GORUN_FAKE_REACHABLE");
-	real = (char *)mmap(nullptr, capacity * count, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	memory = memfd_create("fake device", MFD_CLOEXEC);
+	if (memory < 0 || ftruncate(memory, capacity * count)) return OUT_OF_MEMORY;
+	real = (char *)mmap(nullptr, capacity * count, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memory, 0);
 	shown = reachable && atoi(reachable) ? real : (char *)mmap(nullptr, capacity * count, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (shown == MAP_FAILED || real == MAP_FAILED) return OUT_OF_MEMORY;
 	initialized = true;
@@ -245,6 +277,49 @@ CUresult cuMemHostUnregister(void *p) {
 	return registered.erase((char *)p) ? OK : INVALID_VALUE;
 }
 
+CUresult cuIpcGetMemHandle(Handle *h, uint64_t p) {
+	BEGIN
+	uint64_t at = p - (uint64_t)shown;
+	if (at >= capacity * count) return INVALID_VALUE;
+	Device &d = devices[at / capacity];
+	auto it = d.live.find(at % capacity);
+	if (it == d.live.end()) return INVALID_VALUE; // the real one takes any address of an allocation
+	*h = Handle{getpid(), memory, at, it->second.bytes, {}};
+	return OK;
+}
+
+CUresult cuIpcOpenMemHandle_v2(uint64_t *p, Handle h, unsigned flags) {
+	BEGIN
+	const char *deny = getenv("GORUN_FAKE_IPC");
+	if (flags != 1 || !h.bytes) return INVALID_VALUE;
+	if (deny && atoi(deny) == current) return PEER_ACCESS_UNSUPPORTED;
+	if (h.pid == getpid()) return INVALID_CONTEXT;
+	std::string path = "/proc/" + std::to_string(h.pid) + "/fd/" + std::to_string(h.fd);
+	int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+	if (fd < 0) return INVALID_VALUE;
+	uint64_t before = h.offset % 4096;
+	size_t length = before + h.bytes;
+	char *there = (char *)mmap(nullptr, length, PROT_READ, MAP_SHARED, fd, h.offset - before);
+	char *told = (char *)mmap(nullptr, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	close(fd);
+	if (there == MAP_FAILED || told == MAP_FAILED) return OUT_OF_MEMORY;
+	*p = (uint64_t)told;
+	mapped[*p] = Mapped{h.bytes, there + before, length};
+	return OK;
+}
+
+CUresult cuIpcCloseMemHandle(uint64_t p) {
+	BEGIN
+	auto it = mapped.find(p);
+	if (it == mapped.end()) return INVALID_VALUE;
+	defaultStream.drain(defaultStream.queued);
+	uint64_t before = (uint64_t)it->second.real % 4096;
+	munmap(it->second.real - before, it->second.length);
+	munmap((void *)p, it->second.length);
+	mapped.erase(it);
+	return OK;
+}
+
 CUresult cuMemcpyHtoDAsync_v2(uint64_t dst, const void *src, size_t bytes, Stream *s) {
 	BEGIN
 	later(s, [=] {
@@ -258,7 +333,7 @@ CUresult cuMemcpyHtoDAsync_v2(uint64_t dst, const void *src, size_t bytes, Strea
 CUresult cuMemcpyDtoHAsync_v2(void *dst, uint64_t src, size_t bytes, Stream *s) {
 	BEGIN
 	later(s, [=] {
-		char *from = fake_real(src, bytes);
+		const char *from = readable(src, bytes);
 		if (!from) return crash(ILLEGAL_ADDRESS, "copy from an address that is not the device's");
 		memcpy(dst, from, bytes);
 	});
@@ -268,7 +343,8 @@ CUresult cuMemcpyDtoHAsync_v2(void *dst, uint64_t src, size_t bytes, Stream *s) 
 CUresult cuMemcpyDtoDAsync_v2(uint64_t dst, uint64_t src, size_t bytes, Stream *s) {
 	BEGIN
 	later(s, [=] {
-		char *d = fake_real(dst, bytes), *from = fake_real(src, bytes);
+		char *d = fake_real(dst, bytes);
+		const char *from = readable(src, bytes);
 		if (!d || !from) return crash(ILLEGAL_ADDRESS, "copy within the device from or to an address that is not its");
 		memmove(d, from, bytes);
 	});
@@ -402,6 +478,7 @@ CUresult cuGetErrorName(CUresult code, const char **text) {
 	case NOT_INITIALIZED: *text = "CUDA_ERROR_NOT_INITIALIZED"; break;
 	case NO_DEVICE: *text = "CUDA_ERROR_NO_DEVICE"; break;
 	case INVALID_CONTEXT: *text = "CUDA_ERROR_INVALID_CONTEXT"; break;
+	case PEER_ACCESS_UNSUPPORTED: *text = "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED"; break;
 	case INVALID_PTX: *text = "CUDA_ERROR_INVALID_PTX"; break;
 	case NOT_FOUND: *text = "CUDA_ERROR_NOT_FOUND"; break;
 	case ILLEGAL_ADDRESS: *text = "CUDA_ERROR_ILLEGAL_ADDRESS"; break;
