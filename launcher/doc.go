@@ -37,8 +37,10 @@
 // a guardian as one rank does, so that signals, --timeout and --grace hold, and none
 // of its processes or files is left on this host. What gorun knows of such a job is
 // what its ranks tell, if they use package runtime (job.Word), beside the launcher's
-// exit status: so a failure has a rank, its host and its error, and a host that falls
-// silent ends the job; but ranks that wait for each other are not seen, nor shown by
+// exit status: so a failure has a rank, its host and its error, a host that falls
+// silent ends the job, and so does a rank that fails while the others go on. Ranks on
+// other hosts start through a shell, which tells where the folder or the program is
+// missing. But ranks that wait for each other are not seen, nor shown by
 // gorun top. MPICH's mpiexec is sometimes killed by SIGPIPE (141), without gorun too,
 // if a rank ends within moments of its start.
 //

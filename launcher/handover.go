@@ -32,6 +32,7 @@ type handover struct {
 	console  *console
 	signals  <-chan os.Signal
 	words    *words // nil: the ranks' output goes elsewhere
+	failed   int    // looks since a rank has told that it failed
 }
 
 // newHandover says whether another launcher is to start the job, and which. It is
@@ -99,6 +100,9 @@ func (h *handover) plan(paths []string, folder string) (hosts.Handover, error) {
 			}
 		}
 		argv, vars := append([]string{paths[i]}, a.args...), a.vars
+		if h.remote && !(h.launcher.kind == hosts.Srun && len(o.apps) > 1) { // srun's file of several programs holds no script
+			argv, dir = h.started(dir, argv)
+		}
 		if h.words != nil {
 			vars = append(slices.Clone(vars), job.WordVar+"="+h.words.token)
 		}
@@ -281,7 +285,7 @@ func (h *handover) supervise(a app, noStdin bool, temp string) (*outcome, error)
 		ended: func(int, *end) {}, waiting: func(*outcome, []int) {}, say: h.console.say, suspend: suspend,
 	}
 	if h.words != nil && h.opts.hangTimeout > 0 {
-		sup.look = h.lookForHosts
+		sup.look = h.look
 	}
 	o := sup.run(1)
 	if o.reason == lost {
@@ -370,6 +374,11 @@ func (h *handover) report(o *outcome, name string) int {
 		}
 		return 0
 	case hung:
+		if it, ok := h.words.first(); ok && it.Kind == job.Ended {
+			text, status, _ := h.failure()
+			h.console.say("%s; %s lets the others go on, which were ended", text, name)
+			return status
+		}
 		return lostHost
 	case interrupted:
 		return 128 + int(o.signal)

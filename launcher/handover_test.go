@@ -111,6 +111,14 @@ sleep 1000 & wait`
 	s.check(137, "gorun: no last word from rank 1 on h; rank 0 on h failed with it: terminated; mpirun")
 }
 
+// TestHandoverEndsWhatGoesOn has a rank that tells of its failure, and ends without MPI,
+// which mpiexec.hydra takes for nothing.
+func TestHandoverEndsWhatGoesOn(t *testing.T) {
+	const script = `[ $R = 0 ] || { printf '\036%s - 1 3 "h" "gave up"\n' $GORUN_WORD >&2; exit 3; }; exec sleep 1000`
+	s, _ := startOver(t, 0, "mpich", "PMI_RANK", script, "--grace", "1")
+	s.check(3, "gorun: rank 1 on h failed: gave up (exit code 3); mpiexec.hydra lets the others go on, which were ended")
+}
+
 func TestHandoverSignals(t *testing.T) {
 	for _, l := range over {
 		for _, c := range []struct {
@@ -132,8 +140,19 @@ func TestHandoverSignals(t *testing.T) {
 func TestHandoverKills(t *testing.T) {
 	for _, l := range over {
 		t.Run(l.via, func(t *testing.T) {
-			s, temp := startOver(t, 2, l.via, l.rank, "trap '' INT TERM; echo ready $R $$; while :; do sleep 1000; done", "--grace", "0.5", "--timeout", "2")
-			s.check(124)
+			s, temp := startOver(t, 2, l.via, l.rank, "trap '' INT TERM; echo ready $R $$; while :; do sleep 1000; done", "--grace", "0.5")
+			s.signal(syscall.SIGTERM)
+			s.check(143, "did not end within 500ms and had to be killed")
+			clean(t, temp)
+		})
+	}
+}
+
+func TestHandoverTimeout(t *testing.T) {
+	for _, l := range over {
+		t.Run(l.via, func(t *testing.T) {
+			s, temp := startOver(t, 0, l.via, l.rank, "trap '' INT TERM; while :; do sleep 1000; done", "--grace", "0.5", "--timeout", "1")
+			s.check(124, "gorun: the time limit of 1s is over")
 			clean(t, temp)
 		})
 	}

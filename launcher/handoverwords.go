@@ -217,13 +217,19 @@ func (w *words) relay(from, to *os.File) {
 	}
 }
 
-// lookForHosts is the supervisor's look: a lost host ends the job.
-func (h *handover) lookForHosts() (laggards []int, lost bool) {
+// look is the supervisor's: a lost host ends the job, and so does a rank that has
+// failed where its launcher lets the others go on, as MPICH's does before MPI has
+// started.
+func (h *handover) look() (laggards []int, over bool) {
 	for _, host := range h.words.look() {
 		h.console.say("no word from %s for %v: %s there may run on, cut off; the job ends (--hang-timeout 0 waits for ever)", host, silence, h.words.on(host))
-		lost = true
+		over = true
 	}
-	return nil, lost
+	if it, ok := h.words.first(); ok && it.Kind == job.Ended {
+		h.failed++
+		over = over || time.Duration(h.failed)*lookInterval > h.opts.grace
+	}
+	return nil, over
 }
 
 // failure says which rank failed, as far as the ranks have told; ok is false if

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gorun-spmd/gorun/internal/job"
 )
@@ -83,6 +84,24 @@ func TestWhoFailed(t *testing.T) {
 	}
 	if text, _, ok := (&handover{}).failure(); ok || text != "" {
 		t.Errorf("without words: %q", text)
+	}
+}
+
+// A rank that has failed ends the job when its launcher has not within the grace period.
+func TestFailedRankEndsTheJob(t *testing.T) {
+	h := &handover{words: newWords(false), opts: &options{grace: 3 * time.Second}}
+	h.words.take(job.Word{Kind: job.Started, Rank: 0, Host: "a"})
+	h.words.take(job.Word{Kind: job.Dragged, Rank: 2, Host: "a", Status: 1})
+	for range 6 {
+		if _, over := h.look(); over {
+			t.Fatal("over, though no rank has failed of its own accord")
+		}
+	}
+	h.words.take(job.Word{Kind: job.Ended, Rank: 1, Host: "a", Status: 1})
+	for n := 1; n <= 4; n++ {
+		if _, over := h.look(); over != (n == 4) {
+			t.Errorf("look %d after the failure: over is %v", n, over)
+		}
 	}
 }
 

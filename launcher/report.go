@@ -47,11 +47,16 @@ func first(ends []end, started time.Time, said func(rank int) (string, time.Time
 	return best, found
 }
 
-// status is the exit status of a rank that failed: its own, or 128 and its
-// signal's number.
+// made reports whether the rank was made to end, by a signal or as package runtime
+// does when it is told to; else it went its own way.
+func (e *end) made() bool {
+	return e.asked && (e.status.Signaled() || e.status.ExitStatus() == 128+int(unix.SIGTERM))
+}
+
+// exitStatus is that of a rank that failed: its own, or 128 and its signal's number.
 func (e *end) exitStatus() int {
 	switch {
-	case e.asked: // it had failed by its own word, and was then made to end
+	case e.made(): // it had failed by its own word
 		return 1
 	case e.status.Signaled():
 		return 128 + int(e.status.Signal())
@@ -115,7 +120,7 @@ func (a *attempt) headline(f failure, o *outcome) {
 		who = fmt.Sprintf("rank %d (%s) on %s", f.rank, a.plan.apps[a.plan.ranks[f.rank].app].Argv[0], a.plan.host)
 	}
 	switch {
-	case f.text != "" && e.ended && !e.asked:
+	case f.text != "" && e.ended && !e.made():
 		a.console.say("%s failed: %s (%s)", who, oneLine(f.text), describe(e.status))
 	case f.text != "":
 		a.console.say("%s failed: %s", who, oneLine(f.text))

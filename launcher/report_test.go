@@ -51,6 +51,7 @@ func TestTheFirstFailureByTime(t *testing.T) {
 		{"who said so first, though it ended last", []endSpec{{1, 2, false, "after rank 1", 2}, {1, 9, false, "boom", 1}, {-9, 8, true, "", 0}}, 1, 1,
 			"of the others, rank 2 ended with it; rank 0 failed too"},
 		{"who said so first, though it was made to end", []endSpec{{1, 3, false, "", 0}, {143, 9, true, "boom", 1}}, 1, 1, "of the others, rank 0 failed too"},
+		{"who said so first, and ended in its own way though asked", []endSpec{{1, 3, false, "", 0}, {2, 9, true, "panic", 1}}, 1, 2, "of the others, rank 0 failed too"},
 		{"who was asked to end did not fail", []endSpec{{1, 3, true, "", 0}, {7, 2, false, "", 0}}, 1, 7, "of the others, rank 0 ended with it"},
 		{"a time before the start is not believed", []endSpec{{1, 5, false, "liar", -100}, {7, 4, false, "", 0}}, 1, 7, "of the others, rank 0 failed too"},
 		{"nor one after the end", []endSpec{{1, 5, false, "liar", 100}, {7, 6, false, "", 0}}, 0, 1, "of the others, rank 1 failed too"},

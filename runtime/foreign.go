@@ -100,7 +100,7 @@ func lastKind(me int, cause error) job.WordKind {
 	var aborted *comm.AbortError
 	var ended *comm.EndedError
 	var asked *interruptError
-	if errors.As(cause, &aborted) && aborted.Rank != me || errors.As(cause, &ended) || errors.As(cause, &asked) || errors.Is(cause, context.Canceled) {
+	if errors.As(cause, &aborted) && aborted.Rank != me || errors.As(cause, &ended) && ended.Cause != "" || errors.As(cause, &asked) || errors.Is(cause, context.Canceled) {
 		return job.Dragged
 	}
 	return job.Ended

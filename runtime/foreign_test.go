@@ -1,8 +1,12 @@
 package runtime
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"testing"
 
+	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/internal/job"
 )
 
@@ -26,6 +30,26 @@ func TestJobsOfOtherLaunchers(t *testing.T) {
 		got, _, ok := foreign(func(name string) (string, bool) { v, ok := c.vars[name]; return v, ok })
 		if ok != c.ok || got != c.want {
 			t.Errorf("%s: got %+v, %v; want %+v, %v", c.name, got, ok, c.want, c.ok)
+		}
+	}
+}
+
+// A rank whose call lacks one that ended well has found the mistake; one whose call
+// lacks one that failed has not.
+func TestWhoIsDragged(t *testing.T) {
+	for _, c := range []struct {
+		cause error
+		want  job.WordKind
+	}{
+		{errors.New("disk full"), job.Ended},
+		{&comm.AbortError{Rank: 1, Cause: "disk full"}, job.Ended},
+		{&comm.AbortError{Rank: 2, Cause: "disk full"}, job.Dragged},
+		{&comm.EndedError{Rank: 2}, job.Ended},
+		{&comm.EndedError{Rank: 2, Cause: "disk full"}, job.Dragged},
+		{context.Canceled, job.Dragged},
+	} {
+		if got := lastKind(1, fmt.Errorf("step 3: %w", c.cause)); got != c.want {
+			t.Errorf("%v: kind %c, want %c", c.cause, got, c.want)
 		}
 	}
 }

@@ -3,11 +3,13 @@ package cluster
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -124,6 +126,7 @@ func TestJobs(t *testing.T) {
 			same(t, out, err, "gorun: starting 4 ranks on node1, node2 with mpi")
 		})
 		t.Run("a host is cut off, "+via, func(t *testing.T) { c.cutOff(t, via) })
+		t.Run("a host lacks something, "+via, func(t *testing.T) { c.lacks(t, nil, "--hostfile", "hostfile", "--via", via) })
 	}
 	t.Run("a rank fails on the other host", func(t *testing.T) {
 		out, err := c.run(c.hosts[0], patience, nil, "gorun", "--hostfile", "hostfile", "-np", "4", filepath.Join(c.dir, "bin/conformance"), "missing")
@@ -157,6 +160,7 @@ func TestJobs(t *testing.T) {
 		t.Run("allocation", func(t *testing.T) {
 			out, err := c.run(c.hosts[0], patience, nil, append([]string{"salloc", "-N2", "--ntasks-per-node=2", "gorun", "-np", "4"}, short...)...)
 			same(t, out, err, "gorun: starting 4 ranks on node1, node2 with srun")
+			c.lacks(t, []string{"salloc", "-N2", "--ntasks-per-node=2"})
 		})
 	})
 }
@@ -174,6 +178,30 @@ func (c *cluster) clean(t *testing.T, hosts ...*host) {
 		if len(left) > 0 {
 			t.Errorf("left on %s: %v", h.name, left)
 		}
+	}
+}
+
+// lacks has jobs in a folder, and of a program, that the first host alone has.
+func (c *cluster) lacks(t *testing.T, prefix []string, flags ...string) {
+	const folder = "/tmp/only/here"
+	program := folder + "/conformance"
+	if out, err := c.run(c.hosts[0], patience, nil, "sh", "-c", "mkdir -p "+folder+" && cp bin/conformance "+folder); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, test := range []struct {
+		args   []string
+		status int
+		says   string
+	}{
+		{[]string{"--wdir", folder, filepath.Join(c.dir, "bin/conformance"), filepath.Join(c.dir, "cases")}, 1, "there is no folder " + folder + " on this host"},
+		{[]string{program, "cases"}, 127, "there is no program " + program + " on this host"},
+	} {
+		out, err := c.run(c.hosts[0], patience, nil, slices.Concat(prefix, []string{"gorun"}, flags, []string{"-np", "4"}, test.args)...)
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.ExitCode() != test.status || !regexp.MustCompile(`(?m)^gorun: rank [23] on node2 failed: `+test.says).MatchString(out) {
+			t.Errorf("%v: %v, output:\n%s", test.args, err, out)
+		}
+		c.clean(t, c.hosts...)
 	}
 }
 
