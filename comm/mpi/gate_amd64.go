@@ -17,5 +17,13 @@ var throughABI0 unsafe.Pointer
 //go:noescape
 func cgocall(fn, arg unsafe.Pointer) int32
 
+// staleAfter is for how many ticks a rank makes calls that end at once before it looks
+// for letters: some 100 µs.
+const staleAfter = 250_000
+
+// ticks is the processor's time stamp counter, in gate_amd64.s. To read a clock takes a
+// good part of the time of a small call.
+func ticks() int64
+
 // pass does what run describes.
 func (g *gate) pass() { cgocall(throughABI0, unsafe.Pointer(g)) }

@@ -3,10 +3,18 @@
 package mpi
 
 import (
+	"time"
 	"unsafe"
 
 	"github.com/ebitengine/purego"
 )
+
+// staleAfter is for how many ticks a rank makes calls that end at once before it looks
+// for letters.
+const staleAfter = 100_000
+
+// ticks is the time in nanoseconds.
+func ticks() int64 { return time.Now().UnixNano() }
 
 // pass does what run describes, with a way to C and back for each call.
 func (g *gate) pass() {

@@ -22,8 +22,7 @@ type job struct {
 	control    uintptr     // the communicator of letters
 
 	alarm  atomic.Uint32 // counts what could concern a waiting call
-	born   time.Time
-	polled atomic.Int64 // when letters were last looked for, in nanoseconds after born
+	polled atomic.Int64  // when letters were last looked for, by ticks
 
 	mu     sync.Mutex // held during every MPI call; guards what follows
 	inbox  inbox

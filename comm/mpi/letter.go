@@ -101,7 +101,7 @@ func (j *job) poll() {
 	}
 	clear(j.outbox[len(left):])
 	j.outbox = left
-	j.polled.Store(time.Since(j.born).Nanoseconds())
+	j.polled.Store(ticks())
 	for !j.closed {
 		err := j.test(&j.inbox.request)
 		if err == nil && !j.inbox.request.done {

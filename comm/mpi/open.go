@@ -44,7 +44,7 @@ func open(o Options) (*Rank, error) {
 		return nil, err
 	}
 	j := &job{
-		lib: lib, born: time.Now(), linger: o.Linger, thread: make(chan func()),
+		lib: lib, linger: o.Linger, thread: make(chan func()),
 		groups: map[uint64]*group{}, dead: map[uint64]*comm.AbortError{}, ended: map[int]*ending{},
 	}
 	if j.linger == 0 {

@@ -8,7 +8,6 @@ import (
 	"hash/fnv"
 	goruntime "runtime"
 	"slices"
-	"time"
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
@@ -21,10 +20,6 @@ const worldID = 1
 // maxBytes is the most that one MPI call moves: far enough below 2³¹ for what
 // libraries compute from it.
 const maxBytes = 1 << 30
-
-// staleAfter is how long, in nanoseconds, a rank makes calls that end at once
-// before it looks for letters.
-const staleAfter = 100_000
 
 // The tags of messages on a group's communicator.
 const (
@@ -151,7 +146,7 @@ func (r *Rank) admit(ctx context.Context, call *comm.Call) error {
 // returns the abort that it finds in them.
 func (r *Rank) news() error {
 	j := r.job
-	if time.Since(j.born).Nanoseconds()-j.polled.Load() < staleAfter {
+	if uint64(ticks()-j.polled.Load()) < staleAfter {
 		return nil
 	}
 	j.mu.Lock()
