@@ -206,6 +206,7 @@ func programs() map[string]func(context.Context, *comm.Comm) error {
 				return err
 			}
 			late(last)
+			late(last) // the others were late themselves
 			if err := comm.Gather(ctx, world, make([]float64, 6), two, 2); err != nil {
 				return err
 			}
