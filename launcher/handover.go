@@ -1,7 +1,6 @@
 package launcher
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -10,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -355,56 +353,5 @@ func await(pumping *sync.WaitGroup, signals <-chan os.Signal) {
 	}
 }
 
-// lostHost is the exit status when a host was not heard of any more.
-const lostHost = 1
-
 // drainTime is how long what is on its way of a job that has ended may take.
 const drainTime = 200 * time.Millisecond
-
-// report says how the job ended, if not well, and returns gorun's exit status.
-func (h *handover) report(o *outcome, name string) int {
-	if len(o.late) > 0 {
-		h.console.say("%s did not end within %v and had to be killed", name, h.opts.grace)
-	}
-	switch o.reason {
-	case finished:
-		if text, status, ok := h.failure(); ok {
-			h.console.say("%s, though %s ended well", text, name)
-			return cmp.Or(status, 1)
-		}
-		return 0
-	case hung:
-		if it, ok := h.words.first(); ok && it.Kind == job.Ended {
-			text, status, _ := h.failure()
-			h.console.say("%s; %s lets the others go on, which were ended", text, name)
-			return status
-		}
-		return lostHost
-	case interrupted:
-		return 128 + int(o.signal)
-	case tooLate:
-		return timedOut
-	case closed:
-		return statusClosed
-	case lost:
-		h.console.say("the guardian process was killed, and %s with it", name)
-		return lostChild
-	case refused:
-		h.console.say("cannot start %s: %v", name, o.errno)
-		if o.errno == syscall.ENOENT {
-			return statusNotFound
-		}
-		return statusNotExecutable
-	}
-	said := describe(o.ends[0].status)
-	if text, status, ok := h.failure(); ok {
-		h.console.say("%s; %s: %s", text, name, said)
-		return cmp.Or(status, o.ends[0].exitStatus())
-	}
-	if h.words.allWell() { // MPI libraries and launchers trip over each other at the end
-		h.console.say("%s: %s, when all ranks had ended well", name, said)
-		return 0
-	}
-	h.console.say("the job failed: %s: %s", name, said)
-	return o.ends[0].exitStatus()
-}

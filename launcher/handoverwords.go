@@ -3,7 +3,6 @@ package launcher
 import (
 	"bytes"
 	"crypto/rand"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -230,29 +229,4 @@ func (h *handover) look() (laggards []int, over bool) {
 		over = over || time.Duration(h.failed)*lookInterval > h.opts.grace
 	}
 	return nil, over
-}
-
-// failure says which rank failed, as far as the ranks have told; ok is false if
-// none has told of a failure. status is the job's exit status by their words, 0 if
-// only the launcher's says it: a rank that could not tell has failed, and others
-// because of it.
-func (h *handover) failure() (text string, status int, ok bool) {
-	if h.words == nil {
-		return "", 0, false
-	}
-	it, told := h.words.first()
-	silent := h.words.silent()
-	switch {
-	case told && (it.Kind == job.Ended || silent == ""):
-		text = fmt.Sprintf("rank %d on %s failed: ", it.Rank, it.Host)
-		if it.Text != "" {
-			text += oneLine(it.Text) + " "
-		}
-		return text + fmt.Sprintf("(exit code %d)", it.Status), it.Status, true
-	case silent == "":
-		return "", 0, false
-	case told:
-		silent += fmt.Sprintf("; rank %d on %s failed with it: %s", it.Rank, it.Host, oneLine(it.Text))
-	}
-	return "no last word from " + silent, 0, true
 }
