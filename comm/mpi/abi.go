@@ -42,6 +42,7 @@ type abi struct {
 	statusIgnore uintptr
 	anySource    int32
 	undefined    int32
+	eager        int // bytes of the longest message that goes at once to a rank of the same host; 0: long ones do
 }
 
 // chooseABI returns the abi of the library that calls itself version, the

@@ -29,4 +29,5 @@ var openMPI = abi{
 	statusIgnore: 0,
 	anySource:    -1,
 	undefined:    -32766,
+	eager:        4040, // btl_vader_eager_limit, in version 5 btl_sm_eager_limit, is 4096 with the headers
 }
