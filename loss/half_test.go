@@ -153,14 +153,7 @@ func (q *question) ops() []string {
 // compares the loss with the loops: go test -run RandomBFloat16 -cases 10000 -seed 2.
 func TestRandomBFloat16CrossEntropies(t *testing.T) {
 	meshtest.Random(t, func(rng *rand.Rand, i int) {
-		mesh, q := meshtest.SomeMesh(rng), someQuestion(rng, i)
-		if rng.IntN(4) == 0 {
-			for _, v := range meshtest.Numbers(q.n*q.c, float64(i+2), 1) {
-				q.probs = append(q.probs, v*v)
-			}
-		}
-		logits := meshtest.OrPartial(rng, meshtest.SomePlaces(rng, mesh, q.n, q.c))
-		targets, weight := meshtest.SomePlaces(rng, mesh, q.n), meshtest.SomePlaces(rng, mesh, q.c)
+		mesh, q, logits, targets, weight := someLoss(rng, i)
 		meshtest.On(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
 			for _, op := range q.ops() {
 				if err := q.checkHalf(ctx, m, op, []int{q.n, q.c}, logits, targets, weight); err != nil {

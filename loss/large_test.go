@@ -3,12 +3,14 @@ package loss_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/meshtest"
 	"github.com/gorun-spmd/gorun/loss"
+	"github.com/gorun-spmd/gorun/tensor"
 )
 
 // TestLargeLogits has float32 logits near ±1e4 with smoothing or probabilities, in
@@ -77,4 +79,24 @@ func TestGradientOfProbabilitiesOfLargeLogits(t *testing.T) {
 		const ln2 = 0.6931471805599453
 		return meshtest.Near("gradient", grads[0].Dense().Full(), []float64{ln2, ln2, 1e4 + ln2, 2e4 + ln2}, 2e-7, 0)
 	})
+}
+
+// TestNaNLogits has a NaN among logits: the loss is NaN, wherever it lies and whatever
+// the maximum of the numbers is.
+func TestNaNLogits(t *testing.T) {
+	nan, inf := math.NaN(), math.Inf(1)
+	for _, logits := range [][]float64{{-inf, -inf, -inf, nan}, {nan, -inf, 1, 2}, {1, 2, nan, -inf}} {
+		for _, ranks := range []int{1, 2, 3} {
+			meshtest.On(t, []int{ranks}, func(ctx context.Context, m *dtensor.Mesh) error {
+				for _, dt := range []tensor.DType{tensor.Float32, tensor.Float64, tensor.BFloat16} {
+					x := dtensor.Distribute(m, tensor.Cast(tensor.FromSlice(m.Device(), logits, 1, 4), dt), shard1)
+					y := dtensor.Distribute(m, tensor.FromSlice(m.Device(), []int64{2}, 1), replicate)
+					if l := loss.CrossEntropy(x, y, loss.Options{}).Local().Item(); !math.IsNaN(l) {
+						return fmt.Errorf("%v: the loss of %v is %v", dt, logits, l)
+					}
+				}
+				return nil
+			})
+		}
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -90,53 +89,11 @@ func abs(x []float64) []float64 {
 // TestBFloat16LinearCrossEntropy compares loss and both gradients with the loops, for
 // every placement of hidden and weight.
 func TestBFloat16LinearCrossEntropy(t *testing.T) {
-	const width = 3
-	for name, q := range questions() {
-		if q.probs != nil {
-			continue
-		}
-		t.Run(name, func(t *testing.T) {
-			l := newLinear(q, width, meshtest.Numbers(q.n*width, 11, 2), meshtest.Numbers(q.c*width, 12, 2))
-			for _, mesh := range [][]int{{1}, {2}, {3}, {2, 2}} {
-				if len(mesh) > 1 && name != "everything mean" {
-					continue // many layouts
-				}
-				meshtest.On(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
-					whole := make([]layout.Placement, len(mesh))
-					for _, hp := range meshtest.Combinations(len(mesh), replicate, shard0, shard1, partial) {
-						for _, wp := range meshtest.Combinations(len(mesh), replicate, shard0, shard1) {
-							if err := l.checkHalf(ctx, m, []int{q.n}, hp, wp, whole, whole); err != nil {
-								return fmt.Errorf("hidden %v, weight %v: %w", hp, wp, err)
-							}
-						}
-					}
-					return nil
-				})
-			}
-		})
-	}
+	eachLinear(t, [][]int{{1}, {2}, {3}, {2, 2}}, "everything mean", (*linear).checkHalf)
 }
 
 // TestRandomBFloat16LinearCrossEntropies does so for random questions and layouts.
-func TestRandomBFloat16LinearCrossEntropies(t *testing.T) {
-	meshtest.Random(t, func(rng *rand.Rand, i int) {
-		mesh, q, width := meshtest.SomeMesh(rng), someQuestion(rng, i), 1+rng.IntN(6)
-		shape := []int{q.n}
-		if rng.IntN(2) == 0 && q.n%2 == 0 {
-			shape = []int{2, q.n / 2}
-		}
-		l := newLinear(q, width, meshtest.Numbers(q.n*width, float64(i), 3), meshtest.Numbers(q.c*width, float64(i+1), 3))
-		hidden := meshtest.OrPartial(rng, meshtest.SomePlaces(rng, mesh, append(slices.Clone(shape), width)...))
-		head := meshtest.OrPartial(rng, meshtest.SomePlaces(rng, mesh, q.c, width))
-		targets, weight := meshtest.SomePlaces(rng, mesh, shape...), meshtest.SomePlaces(rng, mesh, q.c)
-		meshtest.On(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
-			if err := l.checkHalf(ctx, m, shape, hidden, head, targets, weight); err != nil {
-				return fmt.Errorf("case %d: mesh %v, %v positions, hidden %v, head %v, targets %v, %+v: %w", i, mesh, shape, hidden, head, targets, q, err)
-			}
-			return nil
-		})
-	})
-}
+func TestRandomBFloat16LinearCrossEntropies(t *testing.T) { randomLinears(t, (*linear).checkHalf) }
 
 // TestBFloat16LinearBlocks has two blocks of positions with three tiles of classes
 // each, and compares loss and gradients with those of float32: the gradient of the

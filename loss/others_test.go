@@ -106,7 +106,15 @@ func (q *question) nllGrad(gy []float64) []float64 {
 
 // TestLinearCrossEntropy compares loss and both gradients with the loops, for
 // every placement of hidden and weight.
-func TestLinearCrossEntropy(t *testing.T) {
+func TestLinearCrossEntropy(t *testing.T) { eachLinear(t, meshes, "everything", (*linear).check) }
+
+// A linearCheck compares loss and both gradients in the given placements of hidden,
+// weight, targets and class weights; shape is that of the positions.
+type linearCheck func(l *linear, ctx context.Context, m *dtensor.Mesh, shape []int, hidden, head, targets, weight []layout.Placement) error
+
+// eachLinear checks every placement of hidden and weight: on meshes of several axes for
+// the questions whose names begin with many alone.
+func eachLinear(t *testing.T, meshes [][]int, many string, check linearCheck) {
 	const width = 3
 	for name, q := range questions() {
 		if q.probs != nil {
@@ -115,14 +123,14 @@ func TestLinearCrossEntropy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := newLinear(q, width, meshtest.Numbers(q.n*width, 11, 2), meshtest.Numbers(q.c*width, 12, 2))
 			for _, mesh := range meshes {
-				if len(mesh) > 1 && !strings.HasPrefix(name, "everything") {
+				if len(mesh) > 1 && !strings.HasPrefix(name, many) {
 					continue // many layouts
 				}
 				meshtest.On(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
 					whole := make([]layout.Placement, len(mesh))
 					for _, hp := range meshtest.Combinations(len(mesh), replicate, shard0, shard1, partial) {
 						for _, wp := range meshtest.Combinations(len(mesh), replicate, shard0, shard1) {
-							if err := l.check(ctx, m, []int{q.n}, hp, wp, whole, whole); err != nil {
+							if err := check(l, ctx, m, []int{q.n}, hp, wp, whole, whole); err != nil {
 								return fmt.Errorf("hidden %v, weight %v: %w", hp, wp, err)
 							}
 						}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/meshtest"
 	"github.com/gorun-spmd/gorun/loss"
 	"github.com/gorun-spmd/gorun/tensor"
@@ -43,19 +44,25 @@ func someQuestion(rng *rand.Rand, i int) *question {
 	return q
 }
 
+// someLoss returns a question, of probabilities now and then, and where its parts are.
+func someLoss(rng *rand.Rand, i int) (mesh []int, q *question, logits, targets, weight []layout.Placement) {
+	mesh, q = meshtest.SomeMesh(rng), someQuestion(rng, i)
+	if rng.IntN(4) == 0 {
+		for _, v := range meshtest.Numbers(q.n*q.c, float64(i+2), 1) {
+			q.probs = append(q.probs, v*v)
+		}
+	}
+	logits = meshtest.OrPartial(rng, meshtest.SomePlaces(rng, mesh, q.n, q.c))
+	targets, weight = meshtest.SomePlaces(rng, mesh, q.n), meshtest.SomePlaces(rng, mesh, q.c)
+	return mesh, q, logits, targets, weight
+}
+
 // TestRandomCrossEntropies compares random losses, with explicit sizes of shards,
 // some of them empty, with the loops, and counts what they communicate:
 // go test -run RandomCross -cases 10000 -seed 2.
 func TestRandomCrossEntropies(t *testing.T) {
 	meshtest.Random(t, func(rng *rand.Rand, i int) {
-		mesh, q := meshtest.SomeMesh(rng), someQuestion(rng, i)
-		if rng.IntN(4) == 0 {
-			for _, v := range meshtest.Numbers(q.n*q.c, float64(i+2), 1) {
-				q.probs = append(q.probs, v*v)
-			}
-		}
-		logits := meshtest.OrPartial(rng, meshtest.SomePlaces(rng, mesh, q.n, q.c))
-		targets, weight := meshtest.SomePlaces(rng, mesh, q.n), meshtest.SomePlaces(rng, mesh, q.c)
+		mesh, q, logits, targets, weight := someLoss(rng, i)
 		meshtest.On(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
 			if err := q.check(ctx, m, logits, targets, weight); err != nil {
 				return fmt.Errorf("case %d: mesh %v, logits %v, targets %v, weight %v, %+v: %w", i, mesh, logits, targets, weight, q, err)
@@ -73,7 +80,9 @@ func TestRandomCrossEntropies(t *testing.T) {
 
 // TestRandomLinearCrossEntropies does the same for the loss that is fused with the
 // product, of hidden [N, H] and [B, T, H].
-func TestRandomLinearCrossEntropies(t *testing.T) {
+func TestRandomLinearCrossEntropies(t *testing.T) { randomLinears(t, (*linear).check) }
+
+func randomLinears(t *testing.T, check linearCheck) {
 	meshtest.Random(t, func(rng *rand.Rand, i int) {
 		mesh, q, width := meshtest.SomeMesh(rng), someQuestion(rng, i), 1+rng.IntN(6)
 		shape := []int{q.n}
@@ -85,7 +94,7 @@ func TestRandomLinearCrossEntropies(t *testing.T) {
 		head := meshtest.OrPartial(rng, meshtest.SomePlaces(rng, mesh, q.c, width))
 		targets, weight := meshtest.SomePlaces(rng, mesh, shape...), meshtest.SomePlaces(rng, mesh, q.c)
 		meshtest.On(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
-			if err := l.check(ctx, m, shape, hidden, head, targets, weight); err != nil {
+			if err := check(l, ctx, m, shape, hidden, head, targets, weight); err != nil {
 				return fmt.Errorf("case %d: mesh %v, %v positions, hidden %v, head %v, targets %v, %+v: %w", i, mesh, shape, hidden, head, targets, q, err)
 			}
 			return nil

@@ -20,13 +20,7 @@ func TestBFloat16MatMul(t *testing.T) {
 	for _, c := range matmulCases {
 		for trans := range 4 {
 			transA, transB := trans&1 != 0, trans&2 != 0
-			sa, sb := append(slices.Clone(c.a), c.m, c.k), append(slices.Clone(c.b), c.k, c.n)
-			if transA {
-				sa = append(slices.Clone(c.a), c.k, c.m)
-			}
-			if transB {
-				sb = append(slices.Clone(c.b), c.n, c.k)
-			}
+			sa, sb := c.shapes(transA, transB)
 			a, wideA := halfArray(randomArray(rng, sa...), cpu)
 			b, wideB := halfArray(randomArray(rng, sb...), cpu)
 			name := fmt.Sprint(sa, sb, transA, transB)
@@ -64,13 +58,7 @@ func TestBFloat16MatMulGrad(t *testing.T) {
 	for _, c := range matmulCases {
 		for trans := range 4 {
 			transA, transB := trans&1 != 0, trans&2 != 0
-			sa, sb := append(slices.Clone(c.a), c.m, c.k), append(slices.Clone(c.b), c.k, c.n)
-			if transA {
-				sa = append(slices.Clone(c.a), c.k, c.m)
-			}
-			if transB {
-				sb = append(slices.Clone(c.b), c.n, c.k)
-			}
+			sa, sb := c.shapes(transA, transB)
 			a, wideA := halfArray(randomArray(rng, sa...), cpu)
 			b, wideB := halfArray(randomArray(rng, sb...), cpu)
 			dy, wideDY := halfArray(randomArray(rng, MatMul(a, b, transA, transB).Shape()...), cpu)

@@ -38,11 +38,25 @@ func matmulWant(a, b array, transA, transB bool) array {
 	})
 }
 
-// matmulCases are batch shapes of a and b, and M, N, K.
-var matmulCases = []struct {
+// A matmulCase is batch shapes of a and b, and M, N, K.
+type matmulCase struct {
 	a, b    []int
 	m, n, k int
-}{
+}
+
+// shapes returns those of a and b.
+func (c matmulCase) shapes(transA, transB bool) (a, b []int) {
+	a, b = append(slices.Clone(c.a), c.m, c.k), append(slices.Clone(c.b), c.k, c.n)
+	if transA {
+		a = append(slices.Clone(c.a), c.k, c.m)
+	}
+	if transB {
+		b = append(slices.Clone(c.b), c.n, c.k)
+	}
+	return a, b
+}
+
+var matmulCases = []matmulCase{
 	{nil, nil, 3, 4, 5}, {nil, nil, 1, 1, 1}, {nil, nil, 17, 33, 65}, {nil, nil, 0, 3, 2}, {nil, nil, 3, 0, 2}, {nil, nil, 2, 3, 0},
 	{[]int{2}, []int{2}, 3, 4, 5}, {[]int{2}, nil, 3, 4, 5}, {nil, []int{3}, 2, 2, 2}, {[]int{2, 1}, []int{3}, 2, 3, 4},
 	{[]int{0}, nil, 2, 2, 2}, {[]int{2, 3}, []int{2, 3}, 1, 5, 2}, {[]int{1}, []int{4}, 2, 1, 3}, {[]int{2, 1, 2}, []int{1, 3, 1}, 2, 2, 2},
@@ -55,13 +69,7 @@ func TestMatMul(t *testing.T) {
 	for _, c := range matmulCases {
 		for trans := range 4 {
 			transA, transB := trans&1 != 0, trans&2 != 0
-			sa, sb := append(slices.Clone(c.a), c.m, c.k), append(slices.Clone(c.b), c.k, c.n)
-			if transA {
-				sa = append(slices.Clone(c.a), c.k, c.m)
-			}
-			if transB {
-				sb = append(slices.Clone(c.b), c.n, c.k)
-			}
+			sa, sb := c.shapes(transA, transB)
 			a, b := randomArray(rng, sa...), randomArray(rng, sb...)
 			want := matmulWant(a, b, transA, transB)
 			for _, dt := range floats {
@@ -103,13 +111,7 @@ func TestMatMulGrad(t *testing.T) {
 		}
 		for trans := range 4 {
 			transA, transB := trans&1 != 0, trans&2 != 0
-			sa, sb := append(slices.Clone(c.a), c.m, c.k), append(slices.Clone(c.b), c.k, c.n)
-			if transA {
-				sa = append(slices.Clone(c.a), c.k, c.m)
-			}
-			if transB {
-				sb = append(slices.Clone(c.b), c.n, c.k)
-			}
+			sa, sb := c.shapes(transA, transB)
 			checkGrad(t, label("MatMul", sa, sb, transA, transB),
 				func(xs []*Tensor) *Tensor { return MatMul(xs[0], xs[1], transA, transB) },
 				func(dy *Tensor, xs []*Tensor) []*Tensor {
