@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"go/scanner"
+	"go/parser"
 	"go/token"
 	"io/fs"
 	"os"
@@ -161,18 +161,11 @@ func checkFolder(dir string) error {
 
 // packageOf returns the package that a .go file is of, "" if it does not say.
 func packageOf(file string) string {
-	text, err := os.ReadFile(file)
+	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.PackageClauseOnly)
 	if err != nil {
 		return ""
 	}
-	files := token.NewFileSet()
-	var s scanner.Scanner
-	s.Init(files.AddFile(file, -1, len(text)), text, func(token.Position, string) {}, 0)
-	if _, word, _ := s.Scan(); word != token.PACKAGE {
-		return ""
-	}
-	_, _, name := s.Scan()
-	return name
+	return f.Name.Name
 }
 
 // packageNamed returns the name of the package that the go command knows by an import

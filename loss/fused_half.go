@@ -117,21 +117,22 @@ func (b *block) weightsOf(lo, n int) *tensor.Tensor {
 
 // stats returns those of hardStats for all tiles of the block.
 func (b *block) stats(weight *tensor.Tensor) (stats *tensor.Tensor) {
-	sums := b.o.LabelSmoothing > 0
+	sums, weights := b.o.LabelSmoothing > 0, 0.0 // of the classes so far
 	b.tiles(false, func(lo, n int) {
 		logits := b.view(b.logits, n)
 		tensor.MatMulTo(logits, b.hidden, tensor.Narrow(weight, 0, lo, n), false, true, false)
 		its := tensor.CrossEntropyStats(logits, b.y, b.lo+lo, b.weightsOf(lo, n), sums)
+		here := 0.0
+		if sums {
+			here = b.weightOf(b.lo+lo, n)
+		}
 		if stats == nil {
 			stats = its
-			return
+		} else {
+			tensor.CrossEntropyJoin(stats, its, weights, here)
+			its.Free()
 		}
-		before, here := 0.0, 0.0
-		if sums {
-			before, here = b.weightOf(b.lo, lo), b.weightOf(b.lo+lo, n)
-		}
-		tensor.CrossEntropyJoin(stats, its, before, here)
-		its.Free()
+		weights += here
 	})
 	if stats == nil { // no classes
 		stats = tensor.CrossEntropyStats(b.view(b.logits, 0), b.y, b.lo, b.weight, sums)
