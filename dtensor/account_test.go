@@ -80,11 +80,11 @@ func foretold(s *layout.Step, coord []int, v dtensor.Move) (t toll, ok bool) {
 	case layout.AllReduce:
 		t.kind, in = comm.AllReduceKind, s.From.LocalNumel(coord)
 	case layout.ReduceScatter:
-		t.kind, in, out = comm.ReduceScatterVKind, total(s.SendCounts(nil, coord)), s.To.LocalNumel(coord)
+		t.kind, in, out = comm.ReduceScatterVKind, total(s.SendCounts(coord)), s.To.LocalNumel(coord)
 	case layout.AllGather:
-		t.kind, in, out = comm.AllGatherVKind, s.From.LocalNumel(coord), total(s.RecvCounts(nil, coord))
+		t.kind, in, out = comm.AllGatherVKind, s.From.LocalNumel(coord), total(s.RecvCounts(coord))
 	case layout.AllToAll, layout.Exchange:
-		t.kind, in, out = comm.AllToAllVKind, total(s.SendCounts(nil, coord)), total(s.RecvCounts(nil, coord))
+		t.kind, in, out = comm.AllToAllVKind, total(s.SendCounts(coord)), total(s.RecvCounts(coord))
 	case layout.Rows:
 		t.kind, t.bytes = comm.AllToAllVKind, -1
 		everywhere := !slices.ContainsFunc(s.Axes, func(a int) bool { return !s.To.Placement(a).IsReplicate() })

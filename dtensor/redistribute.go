@@ -146,7 +146,7 @@ func (m *Mesh) compile(ls *layout.Step, size int, cause string) step {
 		s.send, s.recv = ls.Sends(m.coord), ls.Recvs(m.coord)
 	case layout.AllGather, layout.AllToAll, layout.Exchange, layout.ReduceScatter:
 		s.send, s.recv = ls.Sends(m.coord), ls.Recvs(m.coord)
-		s.sendCounts, s.recvCounts = ls.SendCounts(nil, m.coord), ls.RecvCounts(nil, m.coord)
+		s.sendCounts, s.recvCounts = ls.SendCounts(m.coord), ls.RecvCounts(m.coord)
 		src, dst := func(t *layout.Transfer) []int { return t.Src }, func(t *layout.Transfer) []int { return t.Dst }
 		s.sendInPlace, s.recvInPlace = inPlace(s.send, s.from.local, src), inPlace(s.recv, s.to.local, dst)
 		s.sendRows, s.recvRows = columns(s.send, s.from.local, src, minRun/size), columns(s.recv, s.to.local, dst, minRun/size)

@@ -13,8 +13,6 @@ type Crossing struct {
 	From, To Layout
 	// FromRanks and ToRanks are the world ranks at the positions of the two meshes.
 	FromRanks, ToRanks []int
-	// Ranks are all of them, ascending, each once.
-	Ranks []int
 }
 
 // Across returns the crossing between two layouts of the same shape, given the
@@ -45,13 +43,7 @@ func Across(from, to Layout, fromRanks, toRanks []int) (*Crossing, error) {
 			}
 		}
 	}
-	union := slices.Concat(fromRanks, toRanks)
-	slices.Sort(union)
-	return &Crossing{
-		From: from, To: to,
-		FromRanks: slices.Clone(fromRanks), ToRanks: slices.Clone(toRanks),
-		Ranks: slices.Compact(union),
-	}, nil
+	return &Crossing{From: from, To: to, FromRanks: slices.Clone(fromRanks), ToRanks: slices.Clone(toRanks)}, nil
 }
 
 // Sends returns what a world rank gives others and itself, in the order of the

@@ -2,6 +2,7 @@ package layout
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -32,10 +33,8 @@ func NewAxes(axes ...Axis) (Axes, error) {
 		if a.Name == "" || strings.ContainsAny(a.Name, ",=()[]: \t\n") {
 			return Axes{}, fmt.Errorf("layout: NewAxes: axis %d is named %q; use a name without spaces, commas, colons, equals signs, parentheses or brackets", i, a.Name)
 		}
-		for _, earlier := range names[:i] {
-			if earlier == a.Name {
-				return Axes{}, fmt.Errorf("layout: NewAxes: two axes are named %q; rename one", a.Name)
-			}
+		if slices.Contains(names[:i], a.Name) {
+			return Axes{}, fmt.Errorf("layout: NewAxes: two axes are named %q; rename one", a.Name)
 		}
 		sizes[i], names[i] = a.Size, a.Name
 	}
@@ -80,8 +79,8 @@ func (a Axes) Count() int {
 	return n
 }
 
-// AppendCoord appends the coordinate of a position to dst.
-func (a Axes) AppendCoord(dst []int, position int) []int {
+// appendCoord appends the coordinate of a position to dst.
+func (a Axes) appendCoord(dst []int, position int) []int {
 	n := a.Len()
 	start := len(dst)
 	for range n {
@@ -96,7 +95,7 @@ func (a Axes) AppendCoord(dst []int, position int) []int {
 }
 
 // Coord returns the coordinate of a position in a fresh slice.
-func (a Axes) Coord(position int) []int { return a.AppendCoord(make([]int, 0, a.Len()), position) }
+func (a Axes) Coord(position int) []int { return a.appendCoord(make([]int, 0, a.Len()), position) }
 
 // Position returns the position of a coordinate.
 func (a Axes) Position(coord []int) int {

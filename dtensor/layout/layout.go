@@ -14,8 +14,8 @@ import (
 // right shards what the ones to its left left over.
 //
 // A Layout is an immutable value as small as a pointer: == compares what it says
-// and it is a fast map key. Make one with New; of the zero Layout only IsZero and
-// String can be called.
+// and it is a fast map key. Make one with New; of the zero Layout only String can
+// be called.
 type Layout struct{ spec unique.Handle[spec] }
 
 // spec is what a Layout says, packed so that it is comparable.
@@ -43,8 +43,8 @@ func New(axes Axes, shape []int, placements ...Placement) (Layout, error) {
 	}
 	normal := make([]Placement, len(placements))
 	for i, p := range placements {
-		n, err := p.Normalize(len(shape))
-		if err != nil {
+		n, ok := p.normalize(len(shape))
+		if !ok {
 			d, _ := p.Dim()
 			remedy := fmt.Sprintf("use a dim from %d to %d", -len(shape), len(shape)-1)
 			if len(shape) == 0 {
@@ -66,9 +66,6 @@ func intern(axes Axes, shape ints, placements []Placement) Layout {
 	return Layout{unique.Make(spec{axes: axes, shape: shape, places: packPlacements(placements)})}
 }
 
-// IsZero reports whether l is the zero Layout, which New never returns.
-func (l Layout) IsZero() bool { return l == Layout{} }
-
 // Axes returns the axes of the mesh.
 func (l Layout) Axes() Axes { return l.spec.Value().axes }
 
@@ -79,10 +76,10 @@ func (l Layout) NDim() int { return l.spec.Value().shape.len() }
 func (l Layout) Dim(d int) int { return l.spec.Value().shape.at(d) }
 
 // Shape returns the global shape in a fresh slice.
-func (l Layout) Shape() []int { return l.AppendShape(make([]int, 0, l.NDim())) }
-
-// AppendShape appends the global shape to dst.
-func (l Layout) AppendShape(dst []int) []int { return l.spec.Value().shape.appendTo(dst) }
+func (l Layout) Shape() []int {
+	shape := l.spec.Value().shape
+	return shape.appendTo(make([]int, 0, shape.len()))
+}
 
 // Numel returns the number of elements of the global tensor.
 func (l Layout) Numel() int {
@@ -118,16 +115,6 @@ func (l Layout) Replicated() Layout {
 	return intern(s.axes, s.shape, make([]Placement, s.axes.Len()))
 }
 
-// IsReplicated reports whether every rank holds the whole tensor.
-func (l Layout) IsReplicated() bool {
-	for i := range l.Axes().Len() {
-		if !l.Placement(i).IsReplicate() {
-			return false
-		}
-	}
-	return true
-}
-
 // IsPartial reports whether the placement on some axis is Partial or MaskPartial.
 func (l Layout) IsPartial() bool {
 	for i := range l.Axes().Len() {
@@ -140,7 +127,7 @@ func (l Layout) IsPartial() bool {
 
 // String prints the layout as [5, 4] S(0),R.
 func (l Layout) String() string {
-	if l.IsZero() {
+	if l == (Layout{}) {
 		return "no layout"
 	}
 	var b strings.Builder

@@ -48,7 +48,7 @@ func Parse(s string) (Placement, error) {
 		}
 		return ShardSizes(dim, sizes...), nil
 	case "P":
-		op, ok := ParseReduceOp(inner)
+		op, ok := parseReduceOp(inner)
 		if !ok {
 			return bad(fmt.Sprintf("unknown reduction %q", inner))
 		}

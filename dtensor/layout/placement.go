@@ -108,23 +108,19 @@ func (p Placement) WithDim(dim int) Placement {
 	return p
 }
 
-// Normalize returns p with a negative dimension counted from the end of a tensor
-// of ndim dimensions. It returns an error if the dimension is out of range.
-func (p Placement) Normalize(ndim int) (Placement, error) {
+// normalize returns p with a negative dimension counted from the end of a tensor
+// of ndim dimensions; ok is false if the dimension is out of range.
+func (p Placement) normalize(ndim int) (normal Placement, ok bool) {
 	if p.kind != sharded {
-		return p, nil
+		return p, true
 	}
-	d := int(p.dim)
-	if d < -ndim || d >= ndim {
-		if ndim == 0 {
-			return p, fmt.Errorf("layout: Normalize: %v: dim %d is out of range for a tensor without dimensions; replicate it", p, d)
-		}
-		return p, fmt.Errorf("layout: Normalize: %v: dim %d is out of range for a tensor of %d dimensions; use a dim from %d to %d", p, d, ndim, -ndim, ndim-1)
+	if d := int(p.dim); d < -ndim || d >= ndim {
+		return p, false
 	}
-	if d < 0 {
+	if p.dim < 0 {
 		p.dim += int32(ndim)
 	}
-	return p, nil
+	return p, true
 }
 
 // piece returns the block that the i-th of n ranks gets of size elements.

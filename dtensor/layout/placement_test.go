@@ -3,6 +3,7 @@ package layout
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -64,16 +65,27 @@ func TestPlacementsAreValues(t *testing.T) {
 	}
 }
 
-func TestNormalize(t *testing.T) {
-	if p, err := Shard(-1).Normalize(3); err != nil || p != Shard(2) {
-		t.Errorf("S(-1) of 3 dimensions is %v, %v; want S(2)", p, err)
+func TestSizesOfShards(t *testing.T) {
+	if got := ShardSizes(1, 1, 3, 0).Sizes(); !slices.Equal(got, []int{1, 3, 0}) {
+		t.Errorf("the sizes of S(1)[1 3 0] are %v", got)
 	}
-	if p, err := ShardSizes(-3, 1, 2).Normalize(3); err != nil || p != ShardSizes(0, 1, 2) {
-		t.Errorf("S(-3)[1 2] of 3 dimensions is %v, %v; want S(0)[1 2]", p, err)
+	for _, p := range []Placement{Shard(1), Replicate(), MaskPartial([]int{10, 29}, 0)} {
+		if got := p.Sizes(); got != nil {
+			t.Errorf("the sizes of %v are %v, want none", p, got)
+		}
+	}
+}
+
+func TestNormalize(t *testing.T) {
+	if p, ok := Shard(-1).normalize(3); !ok || p != Shard(2) {
+		t.Errorf("S(-1) of 3 dimensions is %v, %v; want S(2)", p, ok)
+	}
+	if p, ok := ShardSizes(-3, 1, 2).normalize(3); !ok || p != ShardSizes(0, 1, 2) {
+		t.Errorf("S(-3)[1 2] of 3 dimensions is %v, %v; want S(0)[1 2]", p, ok)
 	}
 	for _, c := range []struct{ dim, ndim int }{{2, 2}, {-3, 2}, {0, 0}, {1 << 40, 2}, {-1 << 40, 2}} {
-		if _, err := Shard(c.dim).Normalize(c.ndim); err == nil || !strings.Contains(err.Error(), "dim") {
-			t.Errorf("S(%d) of %d dimensions: got %v, want an error that names the dim", c.dim, c.ndim, err)
+		if p, ok := Shard(c.dim).normalize(c.ndim); ok {
+			t.Errorf("S(%d) of %d dimensions is %v, want it out of range", c.dim, c.ndim, p)
 		}
 	}
 }
@@ -170,16 +182,15 @@ func TestLayoutIsSmallAndQuiet(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := mustLayout(t, axes, []int{7, 5}, ShardSizes(0, 3, 4), Shard(-1))
-	coord, dst := []int{1, 2}, make([]int, 0, 4)
+	coord := []int{1, 2}
 	if n := testing.AllocsPerRun(100, func() {
-		dst = l.AppendLocalShape(dst[:0], coord)
-		dst = l.AppendOffset(dst, coord)
+		_, _ = l.Span(coord, 1)
 		_ = l.LocalNumel(coord)
 		_ = l.Placement(0)
 	}); n != 0 {
 		t.Errorf("asking for a shard allocates %v times, want 0", n)
 	}
-	if got, want := fmt.Sprint(dst), "[4 1 3 4]"; got != want {
+	if got, want := fmt.Sprint(l.LocalShape(coord), l.Offset(coord)), "[4 1] [3 4]"; got != want {
 		t.Errorf("local shape and offset at %v are %s, want %s", coord, got, want)
 	}
 	if got, want := l.String(), "[7, 5] S(0)[3 4],S(1)"; got != want {

@@ -33,7 +33,7 @@ func newPlanner(from, to Layout, elemBytes int, costs Costs) *planner {
 		costs:     costs.filled(),
 	}
 	for pos := range p.axes.Count() {
-		p.coords = p.axes.AppendCoord(p.coords, pos)
+		p.coords = p.axes.appendCoord(p.coords, pos)
 	}
 	a, b := p.canonical(from.Placements(), to.Placements())
 	p.from, p.to = &node{places: a}, &node{places: b}

@@ -1,5 +1,7 @@
 package layout
 
+import "slices"
+
 // A ReduceOp says how the addends of a Partial placement combine.
 type ReduceOp uint8
 
@@ -23,22 +25,18 @@ func (op ReduceOp) String() string {
 	return "invalid"
 }
 
-// ParseReduceOp is the inverse of String; ok is false for a name that is none.
-func ParseReduceOp(name string) (op ReduceOp, ok bool) {
-	for i, n := range reduceNames {
-		if n == name {
-			return ReduceOp(i), true
-		}
-	}
-	return Sum, false
+// parseReduceOp is the inverse of String; ok is false for a name that is none.
+func parseReduceOp(name string) (op ReduceOp, ok bool) {
+	i := slices.Index(reduceNames[:], name)
+	return ReduceOp(max(i, 0)), i >= 0
 }
 
-// Linear reports whether the reduction is a linear map of its addends, so that
+// linear reports whether the reduction is a linear map of its addends, so that
 // it may be exchanged with sums and with scaling: Sum and Avg.
-func (op ReduceOp) Linear() bool { return op == Sum || op == Avg }
+func (op ReduceOp) linear() bool { return op == Sum || op == Avg }
 
 // commutes reports whether reducing one mesh axis with op and another with
 // other gives the same result in either order.
 func (op ReduceOp) commutes(other ReduceOp) bool {
-	return op == other || op.Linear() && other.Linear()
+	return op == other || op.linear() && other.linear()
 }

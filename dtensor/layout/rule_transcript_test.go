@@ -85,7 +85,7 @@ func readRule(c command) (*Rule, []string, error) {
 		r, err = Pointwise("pointwise", lawNames[c.arg("law", "opaque")], shapes...)
 	// reduction: one shape, dims, op, keep.
 	case "reduction":
-		op, _ := ParseReduceOp(c.args["op"])
+		op, _ := parseReduceOp(c.args["op"])
 		r, err = Reduction("reduction", op, shapes[0], dims, c.args["keep"] == "true")
 	// rowwise: shapes, dims.
 	case "rowwise":

@@ -20,31 +20,20 @@ func (l Layout) Span(coord []int, dim int) (start, length int) {
 
 // LocalShape returns the shape of what the rank at coord holds.
 func (l Layout) LocalShape(coord []int) []int {
-	return l.AppendLocalShape(make([]int, 0, l.NDim()), coord)
-}
-
-// AppendLocalShape appends the shape of what the rank at coord holds to dst.
-func (l Layout) AppendLocalShape(dst, coord []int) []int {
-	for d := range l.NDim() {
-		_, length := l.Span(coord, d)
-		dst = append(dst, length)
+	shape := make([]int, l.NDim())
+	for d := range shape {
+		_, shape[d] = l.Span(coord, d)
 	}
-	return dst
+	return shape
 }
 
 // Offset returns the global index of the first element that the rank at coord holds.
 func (l Layout) Offset(coord []int) []int {
-	return l.AppendOffset(make([]int, 0, l.NDim()), coord)
-}
-
-// AppendOffset appends the global index of the first element that the rank at
-// coord holds to dst.
-func (l Layout) AppendOffset(dst, coord []int) []int {
-	for d := range l.NDim() {
-		start, _ := l.Span(coord, d)
-		dst = append(dst, start)
+	offset := make([]int, l.NDim())
+	for d := range offset {
+		offset[d], _ = l.Span(coord, d)
 	}
-	return dst
+	return offset
 }
 
 // LocalNumel returns the number of elements that the rank at coord holds.

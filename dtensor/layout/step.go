@@ -2,6 +2,7 @@ package layout
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -54,9 +55,6 @@ func (k Kind) String() string {
 // Local reports whether a step of this kind moves nothing between ranks.
 func (k Kind) Local() bool { return k < AllGather }
 
-// Reduces reports whether a step of this kind combines values of several ranks.
-func (k Kind) Reduces() bool { return k == AllReduce || k == ReduceScatter }
-
 // A Step is one part of a plan: at most one collective. It is made of global
 // facts alone and is the same on every rank. It must not be modified.
 type Step struct {
@@ -97,9 +95,9 @@ func (s *Step) Place(coord []int) int {
 	return p
 }
 
-// Member sets dst to the coordinate of a member of the group of the rank at coord
+// member sets dst to the coordinate of a member of the group of the rank at coord
 // and returns it. dst must be as long as coord and may be coord itself.
-func (s *Step) Member(dst, coord []int, place int) []int {
+func (s *Step) member(dst, coord []int, place int) []int {
 	axes := s.From.Axes()
 	copy(dst, coord)
 	for i := len(s.Axes) - 1; i >= 0; i-- {
@@ -114,11 +112,7 @@ func (s *Step) Member(dst, coord []int, place int) []int {
 func (s *Step) changes() []int {
 	var list []int
 	for i := range s.From.Axes().Len() {
-		in := s.From.Placement(i) != s.To.Placement(i)
-		for _, a := range s.Axes {
-			in = in || a == i
-		}
-		if in {
+		if s.From.Placement(i) != s.To.Placement(i) || slices.Contains(s.Axes, i) {
 			list = append(list, i)
 		}
 	}

@@ -46,7 +46,7 @@ func (s *Step) transfers(coord []int, direct func(me, peer []int) (from, to []in
 	peer := make([]int, len(coord))
 	var list []Transfer
 	for place := range n {
-		from, to := direct(coord, s.Member(peer, coord, place))
+		from, to := direct(coord, s.member(peer, coord, place))
 		if t, ok := intersect(s.From, s.To, from, to); ok {
 			t.Peer = place
 			list = append(list, t)
@@ -55,24 +55,24 @@ func (s *Step) transfers(coord []int, direct func(me, peer []int) (from, to []in
 	return list
 }
 
-// SendCounts appends to dst how many elements the rank at coord sends each member
-// of its group, itself included, in the order of their places.
-func (s *Step) SendCounts(dst, coord []int) []int {
-	peer := make([]int, len(coord))
-	for place := range s.GroupSize() {
-		dst = append(dst, overlap(s.From, s.To, coord, s.Member(peer, coord, place)))
+// SendCounts returns how many elements the rank at coord sends each member of its
+// group, itself included, in the order of their places.
+func (s *Step) SendCounts(coord []int) []int {
+	counts, peer := make([]int, s.GroupSize()), make([]int, len(coord))
+	for place := range counts {
+		counts[place] = overlap(s.From, s.To, coord, s.member(peer, coord, place))
 	}
-	return dst
+	return counts
 }
 
-// RecvCounts appends to dst how many elements the rank at coord receives from each
-// member of its group, itself included, in the order of their places.
-func (s *Step) RecvCounts(dst, coord []int) []int {
-	peer := make([]int, len(coord))
-	for place := range s.GroupSize() {
-		dst = append(dst, overlap(s.From, s.To, s.Member(peer, coord, place), coord))
+// RecvCounts returns how many elements the rank at coord receives from each member
+// of its group, itself included, in the order of their places.
+func (s *Step) RecvCounts(coord []int) []int {
+	counts, peer := make([]int, s.GroupSize()), make([]int, len(coord))
+	for place := range counts {
+		counts[place] = overlap(s.From, s.To, s.member(peer, coord, place), coord)
 	}
-	return dst
+	return counts
 }
 
 // overlap returns the number of elements that sender holds in from and receiver in to.

@@ -239,7 +239,7 @@ func (t *twin) runCollective(s *Step, next *twin, sends [][]Transfer, pos int, c
 	me := s.Place(coord)
 	sender := make([]int, len(coord))
 	for _, r := range s.Recvs(coord) {
-		s.Member(sender, coord, r.Peer)
+		s.member(sender, coord, r.Peer)
 		from := t.axes.Position(sender)
 		if !slices.ContainsFunc(sends[from], func(x Transfer) bool {
 			return x.Peer == me && slices.Equal(x.Global, r.Global) && slices.Equal(x.Size, r.Size) &&
@@ -262,7 +262,7 @@ func (t *twin) runCollective(s *Step, next *twin, sends [][]Transfer, pos int, c
 			addends[e] = append(addends[e], t.held[from][e])
 		})
 	}
-	if got := s.RecvCounts(nil, coord); !slices.Equal(got, counts) {
+	if got := s.RecvCounts(coord); !slices.Equal(got, counts) {
 		return 0, fmt.Errorf("RecvCounts is %v, but the boxes have %v", got, counts)
 	}
 	for e, v := range addends {
@@ -272,7 +272,7 @@ func (t *twin) runCollective(s *Step, next *twin, sends [][]Transfer, pos int, c
 		if slices.Contains(v, absent) {
 			return 0, fmt.Errorf("element %d comes from a rank that does not hold it", e)
 		}
-		if s.Kind.Reduces() || s.Kind == Rows { // rows of others stand as zeros in the sum
+		if s.Kind == AllReduce || s.Kind == ReduceScatter || s.Kind == Rows { // rows of others stand as zeros in the sum
 			if len(v) != s.GroupSize() {
 				return 0, fmt.Errorf("element %d has %d addends in a group of %d", e, len(v), s.GroupSize())
 			}

@@ -58,7 +58,7 @@ func (v *viewer) agrees(in Layout) bool {
 	}
 	coord := make([]int, 0, v.axes.Len())
 	for pos := range v.axes.Count() {
-		coord = v.axes.AppendCoord(coord[:0], pos)
+		coord = v.axes.appendCoord(coord[:0], pos)
 		if !v.same(in, out, coord) {
 			return false
 		}
@@ -71,7 +71,7 @@ func (v *viewer) agrees(in Layout) bool {
 func sizesAlong(axes Axes, axis int, f func(coord []int) int) (sizes []int, ok bool) {
 	coord := make([]int, axes.Len())
 	for pos := range axes.Count() {
-		coord = axes.AppendCoord(coord[:0], pos)
+		coord = axes.appendCoord(coord[:0], pos)
 		if slices.ContainsFunc(coord[axis+1:], func(c int) bool { return c != 0 }) {
 			continue
 		}
