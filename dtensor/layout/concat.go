@@ -14,11 +14,9 @@ func Concatenation(name string, dim int, shapes ...[]int) (*Rule, error) {
 	if len(shapes) == 0 {
 		return nil, fmt.Errorf("layout: Concatenation: %s: nothing to join; give at least one tensor", name)
 	}
-	if _, err := dimSet("Concatenation: "+name, shapes[0], []int{dim}); err != nil {
+	dim, err := dimIn("Concatenation: "+name, shapes[0], dim)
+	if err != nil {
 		return nil, err
-	}
-	if dim < 0 {
-		dim += len(shapes[0])
 	}
 	r := &Rule{name: name}
 	first := r.input(shapes[0])

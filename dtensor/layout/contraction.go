@@ -2,6 +2,7 @@ package layout
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -52,7 +53,7 @@ func Indexed(name, equation, whole string, shapes ...[]int) (*Rule, error) {
 		}
 	}
 	for _, l := range r.letters() {
-		if _, ok := find(r.out[0], l); !ok {
+		if !slices.Contains(r.out[0], l) {
 			return nil, fmt.Errorf("layout: Indexed: %s: %s: the result lacks an index that is not whole; name it in whole (%q now)", name, equation, whole)
 		}
 	}

@@ -1,6 +1,9 @@
 package layout
 
-import "time"
+import (
+	"math/bits"
+	"time"
+)
 
 // An edge is what a single step from one node to another takes.
 type edge struct {
@@ -143,17 +146,17 @@ func (p *planner) edge(a, b *node, c class, changed uint64) edge {
 	g := p.groupSize(changed)
 	switch c {
 	case reduces:
-		e.kind, e.op = AllReduce, p.firstOp(a, changed)
+		e.kind, e.op = AllReduce, a.first(changed).op
 		e.bytes = 2 * p.largest(a) * (g - 1) / g * p.elemBytes
 	case scatters:
-		e.kind, e.op = ReduceScatter, p.firstOp(a, changed)
+		e.kind, e.op = ReduceScatter, a.first(changed).op
 		e.bytes = (g - 1) * p.largest(b) * p.elemBytes
 	case routes:
 		e.kind, e.op = Rows, Sum
 		e.bytes = p.largest(b) * (g - 1) / g * p.elemBytes
 	case spreads:
-		e.kind, e.op = Partition, p.firstOp(b, changed)
-		if p.firstMask(b, changed) {
+		e.kind, e.op = Partition, b.first(changed).op
+		if b.first(changed).IsMask() {
 			e.kind = Mask
 		}
 	case moves:
@@ -235,22 +238,5 @@ func (p *planner) groupSize(axes uint64) int {
 	return g
 }
 
-// firstOp returns the reduction on the first of the given axes.
-func (p *planner) firstOp(n *node, axes uint64) ReduceOp {
-	for i, q := range n.places {
-		if axes&(1<<i) != 0 {
-			return q.op
-		}
-	}
-	return Sum
-}
-
-// firstMask reports whether the placement on the first of the given axes is a MaskPartial.
-func (p *planner) firstMask(n *node, axes uint64) bool {
-	for i, q := range n.places {
-		if axes&(1<<i) != 0 {
-			return q.IsMask()
-		}
-	}
-	return false
-}
+// first returns the placement on the first of the given axes, of which there is one.
+func (n *node) first(axes uint64) Placement { return n.places[bits.TrailingZeros64(axes)] }

@@ -15,11 +15,9 @@ import (
 //
 // It returns an error if dim is out of range.
 func Lookup(name string, table []int, dim int, ids []int) (*Rule, error) {
-	if _, err := dimSet("Lookup: "+name, table, []int{dim}); err != nil {
+	dim, err := dimIn("Lookup: "+name, table, dim)
+	if err != nil {
 		return nil, err
-	}
-	if dim < 0 {
-		dim += len(table)
 	}
 	r := &Rule{name: name, contract: MaskPartial(table, dim)}
 	rows := r.input(table)
@@ -37,11 +35,9 @@ func Lookup(name string, table []int, dim int, ids []int) (*Rule, error) {
 // It returns an error if dim is out of range, the numbers of dimensions differ, or
 // the index is larger than the input in another dimension.
 func Gather(name string, input []int, dim int, index []int) (*Rule, error) {
-	if _, err := dimSet("Gather: "+name, input, []int{dim}); err != nil {
+	dim, err := dimIn("Gather: "+name, input, dim)
+	if err != nil {
 		return nil, err
-	}
-	if dim < 0 {
-		dim += len(input)
 	}
 	if len(input) != len(index) {
 		return nil, fmt.Errorf("layout: Gather: %s: the input of shape %v has %d dimensions and the index of shape %v has %d; they must be equal", name, input, len(input), index, len(index))

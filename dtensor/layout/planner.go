@@ -65,16 +65,7 @@ func (p *planner) canonical(from, to []Placement) (a, b []Placement) {
 // chunk replaces each ShardSizes by the Shard with the same sizes, if it is one.
 func (p *planner) chunk(places []Placement) {
 	for i, q := range places {
-		if q.kind != sharded || q.list == "" {
-			continue
-		}
-		left, n := q.list.sum(), p.sizes[i]
-		same := true
-		for j := range n {
-			_, length := Shard(0).piece(left, n, j)
-			same = same && length == q.list.at(j)
-		}
-		if same {
+		if q.kind == sharded && q.list != "" && q.list == pack(ChunkSizes(q.list.sum(), p.sizes[i])) {
 			places[i].list = ""
 		}
 	}

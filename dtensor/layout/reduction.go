@@ -82,29 +82,25 @@ func Rowwise(name string, dims []int, shape []int, others ...[]int) (*Rule, erro
 //
 // It returns an error if dim is out of range.
 func Summary(name string, shape []int, dim int, lengths ...int) (*Rule, error) {
-	whole, err := dimSet("Summary: "+name, shape, []int{dim})
+	dim, err := dimIn("Summary: "+name, shape, dim)
 	if err != nil {
 		return nil, err
 	}
 	r := &Rule{name: name}
 	in := r.input(shape)
+	r.whole = 1 << in[dim]
 	for _, n := range lengths {
 		var out []letter
 		var outShape []int
 		for d, l := range in {
 			switch {
-			case !whole[d]:
+			case d != dim:
 				out, outShape = append(out, l), append(outShape, shape[d])
 			case n >= 0:
 				out, outShape = append(out, 0), append(outShape, n)
 			}
 		}
 		r.out, r.outShape = append(r.out, out), append(r.outShape, outShape)
-	}
-	for d, l := range in {
-		if whole[d] {
-			r.whole |= 1 << l
-		}
 	}
 	return r, nil
 }
@@ -143,12 +139,9 @@ func (r *Rule) output(letters []letter) {
 func dimSet(op string, shape, dims []int) ([]bool, error) {
 	set := make([]bool, len(shape))
 	for _, d := range dims {
-		i := d
-		if i < 0 {
-			i += len(shape)
-		}
-		if i < 0 || i >= len(shape) {
-			return nil, fmt.Errorf("layout: %s: dim %d is out of range for shape %v", op, d, shape)
+		i, err := dimIn(op, shape, d)
+		if err != nil {
+			return nil, err
 		}
 		if set[i] {
 			return nil, fmt.Errorf("layout: %s: dim %d of shape %v is named twice in %v", op, d, shape, dims)
@@ -156,4 +149,15 @@ func dimSet(op string, shape, dims []int) ([]bool, error) {
 		set[i] = true
 	}
 	return set, nil
+}
+
+// dimIn normalises a dimension that may count from the end; op names the caller.
+func dimIn(op string, shape []int, dim int) (int, error) {
+	if dim < -len(shape) || dim >= len(shape) {
+		return 0, fmt.Errorf("layout: %s: dim %d is out of range for shape %v", op, dim, shape)
+	}
+	if dim < 0 {
+		dim += len(shape)
+	}
+	return dim, nil
 }

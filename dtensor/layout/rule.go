@@ -2,6 +2,7 @@ package layout
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -94,30 +95,20 @@ func (r *Rule) sharded(l letter, as Placement) Row {
 	row := r.replicated()
 	contracted := false
 	for i, out := range r.out {
-		if d, ok := find(out, l); ok {
+		if d := slices.Index(out, l); d >= 0 {
 			row.Out[i] = as.WithDim(d)
 		} else {
 			row.Out[i], contracted = r.contract, true
 		}
 	}
 	for i, in := range r.in {
-		if d, ok := find(in, l); ok {
+		if d := slices.Index(in, l); d >= 0 {
 			row.In[i] = as.WithDim(d)
 		} else if contracted && r.addends&(1<<i) != 0 {
 			row.In[i] = r.contract
 		}
 	}
 	return row
-}
-
-// find returns the dimension with a letter; ok is false if there is none.
-func find(letters []letter, l letter) (dim int, ok bool) {
-	for d, x := range letters {
-		if x == l {
-			return d, true
-		}
-	}
-	return 0, false
 }
 
 // String prints the rule on one line:
@@ -152,7 +143,7 @@ func (r *Rule) Table(names ...string) string {
 	lines := [][]string{names}
 	for _, row := range r.Rows() {
 		var cells []string
-		for _, p := range append(append([]Placement(nil), row.In...), row.Out...) {
+		for _, p := range slices.Concat(row.In, row.Out) {
 			cells = append(cells, p.String())
 		}
 		lines = append(lines, cells)

@@ -81,11 +81,9 @@ func Expand(in Layout, shape []int) (View, error) {
 //
 // It returns an error if dim or the range is out of range.
 func Narrow(in Layout, dim, start, length int) (View, error) {
-	if _, err := dimSet("Narrow", in.Shape(), []int{dim}); err != nil {
+	dim, err := dimIn("Narrow", in.Shape(), dim)
+	if err != nil {
 		return View{}, err
-	}
-	if dim < 0 {
-		dim += in.NDim()
 	}
 	if start < 0 || length < 0 || start+length > in.Dim(dim) {
 		return View{}, fmt.Errorf("layout: Narrow: %d elements from %d on of dim %d of %v: it has %d; keep to 0 to %d", length, start, dim, in, in.Dim(dim), in.Dim(dim))
