@@ -27,14 +27,9 @@ func ScaledDotProductAttention(q, k, v *Tensor, causal bool) *Tensor {
 	m := sameMesh(op, q, k, v)
 	sameType(op, q, k, v)
 	checkAttention(op, q, k, v)
-	var r *rule
-	if slices.Equal(q.spec.shape, k.spec.shape) && slices.Equal(q.spec.shape, v.spec.shape) {
-		r = m.rule(keyOf(op, q, k, v), func() (*layout.Rule, error) {
-			return layout.Rowwise(op, []int{2, 3}, q.spec.shape, k.spec.shape, v.spec.shape)
-		}, q, k, v)
-	} else {
-		r = m.crossRule(op, q, k, v)
-	}
+	r := m.rule(keyOf(op, q, k, v), func() (*layout.Rule, error) {
+		return layout.Indexed(op, "bhqd,bhkd,bhke->bhqe", "qkde", q.spec.shape, k.spec.shape, v.spec.shape)
+	}, q, k, v)
 	a, b, c := q.to(r.in[0], op), k.to(r.in[1], op), v.to(r.in[2], op)
 	out := &Tensor{spec: r.out[0]}
 	var lse *tensor.Tensor
@@ -68,20 +63,4 @@ func checkAttention(op string, q, k, v *Tensor) {
 	}
 	refuse(op, fmt.Sprintf("%v, %v and %v are not [B, H, T, D], [B, H, S, D] and [B, H, S, E]", q.Shape(), k.Shape(), v.Shape()), "",
 		operand("q", q), operand("k", k), operand("v", v))
-}
-
-// crossRule lets the queries choose, and brings keys and values, which have
-// other sizes, to the same placements.
-func (m *Mesh) crossRule(op string, q, k, v *Tensor) *rule {
-	key := keyOf(op, q, k, v)
-	if r, ok := m.rules[key]; ok {
-		return r
-	}
-	c := m.choose(op, func() (*layout.Rule, error) { return layout.Rowwise(op, []int{2, 3}, q.spec.shape) }, []*Tensor{q})
-	p := c.in[0].placements
-	shape := slices.Clone(q.spec.shape)
-	shape[3] = v.spec.shape[3]
-	r := &rule{in: []*spec{c.in[0], k.spec.with(op, p), v.spec.with(op, p)}, out: []*spec{m.mustSpec(op, shape, p)}}
-	m.rules[key] = r
-	return r
 }
