@@ -23,7 +23,8 @@
 //
 // # Waiting
 //
-// A waiting rank spins while the ranks of the host fit its cores, then yields,
+// A waiting rank spins while the ranks of the host fit its cores, then yields (and
+// moves to an emptier core where more ranks than cores are unevenly divided),
 // then sleeps on a futex; a rank that publishes wakes others only if some
 // sleep. Who waits looks for aborts, ended ranks and its context on the way.
 package shm

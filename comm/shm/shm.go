@@ -41,6 +41,7 @@ type Rank struct {
 	allAlive uint32 // the alarm's value when no rank of this group had ended
 	calls    uint64 // collectives begun
 	steps    uint64 // points passed within them
+	yields   uint64 // while it waited
 	sent     []uint64
 	received []uint64
 	exit     uint64 // value of steps after the call in progress

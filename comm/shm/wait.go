@@ -77,7 +77,7 @@ func (r *Rank) awaitLong(ctx context.Context, call *comm.Call, m int, word *atom
 				goruntime.Gosched() // to this rank's own goroutines
 			}
 			if !own {
-				_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+				r.yield()
 			}
 			continue
 		}

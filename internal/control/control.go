@@ -237,6 +237,12 @@ func (s *Segment) SetState(rank int, state State) { s.block(rank).state.Store(ui
 // State returns what rank says it is doing.
 func (s *Segment) State(rank int) State { return min(State(s.block(rank).state.Load()), Failed+1) }
 
+// SetCore says which core rank runs on.
+func (s *Segment) SetCore(rank, core int) { s.block(rank).core.Store(uint32(core) + 1) }
+
+// Core returns which core rank has last said that it runs on, -1 if none.
+func (s *Segment) Core(rank int) int { return int(s.block(rank).core.Load()) - 1 }
+
 // SetError says why rank fails, at the time of the call. Only its first call
 // counts. A text of more than 16 KiB loses its end.
 func (s *Segment) SetError(rank int, text string) {

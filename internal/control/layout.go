@@ -18,7 +18,7 @@ import (
 
 const (
 	magic      = 0x6e75726f67 // "gorun"
-	format     = 2            // raised with every change of the layout
+	format     = 3            // raised with every change of the layout
 	totalBytes = 1 << 30
 	page       = 4096
 
@@ -66,7 +66,7 @@ type text[A any] struct {
 // rest by the rank.
 type block struct {
 	state   atomic.Uint32
-	_       [4]byte
+	core    atomic.Uint32 // plus 1; 0: not known
 	errorAt atomic.Int64 // Unix nanoseconds
 	calls   atomic.Uint64
 	step    atomic.Int64 // plus 1; 0: none
