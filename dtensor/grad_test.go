@@ -223,6 +223,28 @@ func TestRows(t *testing.T) {
 	})
 }
 
+// Rows of more than one dimension are added up too, and a row that the parameter
+// does not have is refused.
+func TestCoalesce(t *testing.T) {
+	onMesh(t, []int{1}, func(ctx context.Context, m *dtensor.Mesh) error {
+		table := dtensor.Zeros(m, tensor.Float32, []int{4, 2, 1}, layout.Replicate())
+		rows := func(index ...int64) *dtensor.Rows {
+			values := tensor.Arange(m.Device(), tensor.Float32, 0, 2*len(index)).Reshape(len(index), 2, 1)
+			return dtensor.NewRows(table, tensor.FromSlice(m.Device(), index, len(index)), values)
+		}
+		one := rows(3, 0, 3).Coalesce()
+		index, values := tensor.ToSlice[int64](one.Index), tensor.ToSlice[float32](one.Values)
+		if !slices.Equal(index, []int64{0, 3}) || !slices.Equal(values, []float32{2, 3, 4, 6}) || !slices.Equal(one.Values.Shape(), []int{2, 2, 1}) {
+			return fmt.Errorf("rows %v with the values %v of shape %v", index, values, one.Values.Shape())
+		}
+		var bad *tensor.IndexError
+		if err := dtensor.Try(ctx, m, func() { rows(3, 4, 3).Coalesce() }); !errors.As(err, &bad) || bad.Value != 4 {
+			return fmt.Errorf("row 4 of a table of 4: %v", err)
+		}
+		return nil
+	})
+}
+
 // A layout error is the same on every rank and leaves the group usable.
 func TestLayoutErrors(t *testing.T) {
 	onMesh(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {

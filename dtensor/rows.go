@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -53,29 +54,19 @@ func (r *Rows) local() *tensor.Tensor {
 }
 
 // Coalesce returns the same gradient with ascending, distinct row numbers. Rows
-// that appear several times are added up in the order in which they appear.
+// that appear several times are added up in the order in which they appear. It
+// throws a *tensor.IndexError for a row that the parameter does not have.
 func (r *Rows) Coalesce() *Rows {
-	index := tensor.ToSlice[int64](r.Index)
-	if ascending(index) {
+	if ascending(tensor.ToSlice[int64](r.Index)) {
 		return r
 	}
-	distinct := slices.Clone(index)
-	slices.Sort(distinct)
-	distinct = slices.Compact(distinct)
-	slot := make(map[int64]int64, len(distinct))
-	for i, row := range distinct {
-		slot[row] = int64(i)
+	n, shape := r.Index.Numel(), slices.Clone(r.Values.Shape())
+	if at, row, ok := tensor.CheckIndex(r.Index, r.spec.shape[0]); !ok {
+		fault.Throw(&tensor.IndexError{Op: "Coalesce", Position: at, Value: row, Size: r.spec.shape[0]})
 	}
-	to := make([]int64, len(index))
-	for i, row := range index {
-		to[i] = slot[row]
-	}
-	dev := r.Values.Device()
-	shape := slices.Clone(r.Values.Shape())
-	shape[0] = len(distinct)
-	values := tensor.Zeros(dev, r.Values.DType(), shape...)
-	tensor.IndexAddTo(values, 0, tensor.FromSlice(dev, to, len(to)), r.Values)
-	return &Rows{Index: tensor.FromSlice(dev, distinct, len(distinct)), Values: values, spec: r.spec}
+	rows := tensor.Coalesce(r.Index, r.Values.Reshape(n, product(shape[1:])), r.spec.shape[0])
+	shape[0] = rows.Index.Numel()
+	return &Rows{Index: rows.Index, Values: rows.Values.Reshape(shape...), spec: r.spec}
 }
 
 // ascending reports whether each number is larger than the one before.
