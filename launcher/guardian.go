@@ -28,7 +28,9 @@ type guardian struct {
 
 	mu      sync.Mutex // held to fork, to reap and to signal, so that a number signalled is still ours
 	rankOf  map[int]int
-	pids    []int // by rank; 0 before it started and after it was reaped
+	pids    []int     // by rank; 0 before it started and after it was reaped
+	next    int       // rank to start
+	early   []command // what went to all ranks before the last was started; it holds for the later ones too
 	alive   int
 	killing bool
 }
@@ -104,6 +106,7 @@ func (g *guardian) work(done chan<- struct{}) {
 func (g *guardian) start(r int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.next = r + 1
 	if g.killing {
 		return
 	}
@@ -133,6 +136,9 @@ func (g *guardian) start(r int) {
 	g.pids[r], g.rankOf[pid] = pid, r
 	g.alive++
 	_ = g.out.send(event{Kind: rankStarted, Rank: r, PID: pid})
+	for _, c := range g.early {
+		c.sendTo(pid)
+	}
 }
 
 // reap collects every child that has ended and kills what must not live on.
@@ -174,16 +180,14 @@ func (g *guardian) obey(messages *gob.Decoder) {
 			return
 		}
 		switch c.Action {
-		case signalGroups:
-			g.signal(c.Signal, true)
-		case signalRanks:
-			g.signal(c.Signal, false)
+		case signalGroups, signalRanks:
+			g.signal(c)
 		case signalRank:
 			g.signalOne(c.Rank, c.Signal)
 		case stopRanks:
-			g.signal(syscall.SIGTSTP, true)
+			g.signal(command{Action: signalGroups, Signal: syscall.SIGTSTP})
 			time.Sleep(stopDelay)
-			g.signal(syscall.SIGSTOP, true)
+			g.signal(command{Action: signalGroups, Signal: syscall.SIGSTOP})
 			_ = g.out.send(event{Kind: ranksStopped})
 		case killAll:
 			g.kill()
@@ -194,19 +198,27 @@ func (g *guardian) obey(messages *gob.Decoder) {
 // stopDelay is how long a rank that catches SIGTSTP may work before SIGSTOP.
 const stopDelay = 20 * time.Millisecond
 
-// signal sends s to each rank that was not reaped yet, or to its process group.
-func (g *guardian) signal(s syscall.Signal, group bool) {
+// signal carries out signalGroups and signalRanks.
+func (g *guardian) signal(c command) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.next < len(g.spec.Ranks) {
+		g.early = append(g.early, c)
+	}
 	for _, pid := range g.pids {
-		switch {
-		case pid == 0:
-		case group:
-			_ = syscall.Kill(-pid, s)
-		default:
-			_ = syscall.Kill(pid, s)
+		if pid != 0 {
+			c.sendTo(pid)
 		}
 	}
+}
+
+// sendTo sends the signal of signalGroups or signalRanks to a rank that was not
+// reaped yet.
+func (c command) sendTo(pid int) {
+	if c.Action == signalGroups {
+		pid = -pid
+	}
+	_ = syscall.Kill(pid, c.Signal)
 }
 
 // signalOne sends s to rank r, and continues it if it is stopped: a stopped process
@@ -227,7 +239,7 @@ func (g *guardian) kill() {
 	g.mu.Lock()
 	g.killing = true
 	g.mu.Unlock()
-	g.signal(syscall.SIGKILL, true)
+	g.signal(command{Action: signalGroups, Signal: syscall.SIGKILL})
 	for {
 		g.mu.Lock()
 		killChildren(0)
