@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -86,7 +87,11 @@ func (r *rank) joinWorld() error {
 		if err := r.openSegment(); err != nil {
 			return err
 		}
-		r.segment.SetState(r.job.Rank, control.Running)
+		if !r.segment.Join(r.job.Rank) && r.job.Size > 1 {
+			err := r.segment.Close() // what the rank says there it alone may say
+			r.segment = nil
+			return errors.Join(fmt.Errorf("runtime: another process is rank %d of this job, or was, and a rank is one process; start this one with a gorun of its own, or without the GORUN_ variables", r.job.Rank), err)
+		}
 	}
 	switch {
 	case r.launch.Launcher != "":

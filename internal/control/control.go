@@ -7,7 +7,7 @@
 // the last process that has it is gone, it is gone.
 //
 //	launcher: Create → Files → (start) → Ended, Error → Close
-//	rank:     Open → SetState, SetError, the rest through comm/shm
+//	rank:     Open → Join, SetState, SetError, the rest through comm/shm
 //
 // Whatever a rank writes, the launcher's methods neither fail nor read outside
 // the segment: lengths are cut, text is made valid.
@@ -126,6 +126,9 @@ func Create(n int, o Options) (*Segment, error) {
 // belong to the segment and are closed with it.
 func (s *Segment) Files() []*os.File { return s.files }
 
+// startDirectly is what to do where a file that Open is given is not what Create made.
+const startDirectly = "start the program with the same version of gorun, and with nothing in between that closes descriptors, as mpirun does, or without the GORUN_ variables"
+
 // Open maps what Create made into the process of rank. The files may be closed
 // afterwards.
 func Open(control *os.File, arenas []*os.File, rank int) (*Segment, error) {
@@ -133,7 +136,7 @@ func Open(control *os.File, arenas []*os.File, rank int) (*Segment, error) {
 		return nil, fmt.Errorf("control: Open: rank %d of %d arenas; the environment and the inherited files do not fit", rank, len(arenas))
 	}
 	if err := checkSize(control, totalBytes); err != nil {
-		return nil, fmt.Errorf("control: Open: %w; start the program with the same version of gorun", err)
+		return nil, fmt.Errorf("control: Open: %w; %s", err, startDirectly)
 	}
 	base, err := mapFile(control, totalBytes)
 	if err != nil {
@@ -154,6 +157,9 @@ func Open(control *os.File, arenas []*os.File, rank int) (*Segment, error) {
 	}
 	s.arena = int(h.arenaBytes)
 	for r, f := range arenas {
+		if err := checkSize(f, s.arena); err != nil {
+			return nil, errors.Join(fmt.Errorf("control: Open: arena of rank %d: %w; %s", r, err, startDirectly), s.Close())
+		}
 		p, err := mapArena(f, s.arena)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("control: Open: arena of rank %d: %w", r, err), s.Close())
@@ -229,6 +235,12 @@ func (s *Segment) HasEnded(rank int) (cause string, ended bool) {
 		return "", false
 	}
 	return readText(b.ended.data[:], b.ended.size.Load()), true
+}
+
+// Join says that this process is rank and runs. It reports whether none has said so
+// before.
+func (s *Segment) Join(rank int) bool {
+	return s.block(rank).state.CompareAndSwap(uint32(Starting), uint32(Running))
 }
 
 // SetState says what rank is doing.

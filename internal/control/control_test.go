@@ -47,7 +47,13 @@ func TestWhatOneWritesTheOthersRead(t *testing.T) {
 	if text, at := launcher.Error(1); text != "first" || at.Before(before) || time.Since(at) > time.Minute {
 		t.Errorf("got %q at %v", text, at)
 	}
+	if !ranks[2].Join(2) || ranks[1].Join(2) || launcher.State(2) != Running {
+		t.Errorf("state %v after rank 2 was joined twice", launcher.State(2))
+	}
 	ranks[2].SetState(2, Finished)
+	if ranks[2].Join(2) {
+		t.Error("a finished rank was joined again")
+	}
 	if got := launcher.State(2); got != Finished {
 		t.Errorf("state %v, want %v", got, Finished)
 	}
@@ -163,7 +169,7 @@ func TestOpenRefuses(t *testing.T) {
 	}{
 		{"rank", f[0], f[1:], 2, "rank 2 of 2 arenas"},
 		{"count", f[0], f[1:2], 0, "2 ranks and the environment 1"},
-		{"arena as control", f[1], f[1:], 0, "bytes, not"},
+		{"arena as control", f[1], f[1:], 0, "bytes, not 1073741824; start the program with the same version of gorun, and with nothing in between"},
 		{"control as arena", g[0], f[:1], 0, "arena of rank 0"},
 		{"unsealed", plain, f[1:], 0, "not sealed"},
 	} {

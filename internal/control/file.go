@@ -63,12 +63,9 @@ func mapAt(f *os.File, at unsafe.Pointer, bytes, flags int) (unsafe.Pointer, err
 // hugeBytes is the size of a huge page on the machines we know.
 const hugeBytes = 2 << 20
 
-// mapArena maps an arena after checking its size, at an address where a huge page
-// of the file can be one of the process.
+// mapArena maps an arena at an address where a huge page of the file can be one of
+// the process.
 func mapArena(f *os.File, bytes int) (unsafe.Pointer, error) {
-	if err := checkSize(f, bytes); err != nil {
-		return nil, err
-	}
 	room, err := unix.MmapPtr(-1, 0, nil, uintptr(bytes)+hugeBytes, unix.PROT_NONE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
 	if err != nil {
 		return mapFile(f, bytes)
