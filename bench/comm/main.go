@@ -181,6 +181,9 @@ func floats(c *comm.Comm, n int, heap bool) ([]float32, error) {
 	return s, nil
 }
 
+// mostCalls is how many calls are timed at most, one by one and in a loop each.
+const mostCalls = 20_000
+
 // measure times one collective on one size, half of the budget call by call
 // and half back to back.
 func measure(ctx context.Context, c *comm.Comm, m benchmark, a, b []float32, budget time.Duration) (result, error) {
@@ -193,18 +196,24 @@ func measure(ctx context.Context, c *comm.Comm, m benchmark, a, b []float32, bud
 		}
 		return time.Since(start), nil
 	}
-	if _, err := loop(2); err != nil { // touches all memory
-		return result{}, err
+	// The first calls touch the memory, and meet ranks that are late: how many fit the
+	// budget is told by a loop that is long enough.
+	calls, slowest := 1, []float64{0}
+	for {
+		took, err := loop(calls)
+		if err != nil {
+			return result{}, err
+		}
+		slowest[0] = took.Seconds()
+		if err := comm.AllReduce(ctx, c, slowest, comm.Max); err != nil {
+			return result{}, err
+		}
+		if slowest[0] > budget.Seconds()/50 || calls > mostCalls {
+			break
+		}
+		calls *= 4
 	}
-	once, err := loop(2)
-	if err != nil {
-		return result{}, err
-	}
-	slowest := []float64{once.Seconds() / 2}
-	if err := comm.AllReduce(ctx, c, slowest, comm.Max); err != nil {
-		return result{}, err
-	}
-	calls := min(max(int(budget.Seconds()/2/slowest[0]), 7), 20_000)
+	calls = min(max(int(budget.Seconds()/2*float64(calls)/slowest[0]), 7), mostCalls)
 	times := make([]float64, calls)
 	for i := range times {
 		if err := comm.Barrier(ctx, c); err != nil {

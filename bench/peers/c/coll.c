@@ -45,9 +45,10 @@ static double seconds_a_call(enum op op, int n, int calls) {
 }
 
 static void measure(enum op op, int n, double budget) {
-	seconds_a_call(op, n, 2);
-	double once = seconds_a_call(op, n, 2);
-	int calls = (int)(budget / 2 / once);
+	int calls = 1;
+	double once;
+	while ((once = seconds_a_call(op, n, calls)) * calls <= budget / 50 && calls <= 20000) calls *= 4;
+	calls = (int)(budget / 2 / once);
 	calls = calls < 7 ? 7 : calls > 20000 ? 20000 : calls;
 	double *times = malloc(calls * sizeof *times);
 	for (int i = 0; i < calls; i++) {
