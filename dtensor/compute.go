@@ -12,6 +12,15 @@ func (m *Mesh) empty(s *spec, dt tensor.DType) *Tensor {
 	return wrap(s, tensor.New(m.eng.dev, dt, s.local...))
 }
 
+// constant returns the tensor that every rank holds as a whole.
+func (m *Mesh) constant(op string, whole *tensor.Tensor) *Tensor {
+	s := m.shapeSpec(op, whole.Shape())
+	if m.outside() {
+		return m.empty(s, whole.DType())
+	}
+	return wrap(s, whole)
+}
+
 // outside reports whether this rank holds no part of the mesh: operators then
 // work out layouts and errors, and compute nothing.
 func (m *Mesh) outside() bool { return m.coord == nil }

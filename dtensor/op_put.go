@@ -40,10 +40,7 @@ func (x *Tensor) IndexPut(index []*Tensor, src *Tensor, accumulate bool) *Tensor
 		refuse(op, fmt.Sprintf("src has shape %v, the indices %v and x %v", src.Shape(), each, x.Shape()),
 			fmt.Sprintf("give src the shape %v", slices.Concat(each, rest)), operand("x", x), operand("src", src))
 	}
-	n, rows := index[0].Numel(), 1
-	for _, size := range lead {
-		rows *= size
-	}
+	n, rows := index[0].Numel(), product(lead)
 	at, lost, put := m.places(op, index, lead, n, rows)
 	slab := src.Reshape(slices.Concat([]int{n}, rest)...)
 	flat := x.Reshape(slices.Concat([]int{rows}, rest)...)
@@ -83,15 +80,8 @@ func (m *Mesh) places(op string, index []*Tensor, lead []int, n, rows int) (at, 
 		}
 	}
 	dev := m.eng.dev
-	replicated := func(t *tensor.Tensor) *Tensor {
-		s := m.shapeSpec(op, t.Shape())
-		if m.outside() {
-			return m.empty(s, t.DType())
-		}
-		return wrap(s, t)
-	}
 	flags := func(f []float32) *Tensor {
-		return replicated(tensor.CompareScalar(tensor.OpNe, tensor.FromSlice(dev, f, len(f)), 0))
+		return m.constant(op, tensor.CompareScalar(tensor.OpNe, tensor.FromSlice(dev, f, len(f)), 0))
 	}
-	return replicated(tensor.FromSlice(dev, flat, n)), flags(over), flags(hit)
+	return m.constant(op, tensor.FromSlice(dev, flat, n)), flags(over), flags(hit)
 }

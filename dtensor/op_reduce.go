@@ -2,7 +2,6 @@ package dtensor
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/tensor"
@@ -24,7 +23,7 @@ import (
 func (x *Tensor) Sum(dims []int, keepdim bool) *Tensor {
 	out := x.reduce(tensor.OpSum, dims, keepdim)
 	if x.tracked() {
-		out.record("Sum", func(gy *Tensor) { x.accumulate(gy.restore(x, dims, keepdim).Expand(x.spec.shape...)) })
+		out.record("Sum", func(gy *Tensor) { x.accumulate(gy.Reshape(x.reducedShape(dims, true)...).Expand(x.spec.shape...)) })
 	}
 	return out
 }
@@ -36,13 +35,18 @@ func (x *Tensor) Mean(dims []int, keepdim bool) *Tensor {
 	if !x.DType().Float() {
 		refuse("Mean", "the input holds "+x.DType().String(), "Cast it to a floating-point type", operand("input", x))
 	}
-	n := 1
-	for d, mask := 0, x.dims("Mean", dims); d < x.NDim(); d++ {
+	return x.Sum(dims, keepdim).divide(float64(x.count("Mean", dims)))
+}
+
+// count returns how many elements a reduction over dims makes one.
+func (x *Tensor) count(op string, dims []int) int {
+	n, mask := 1, x.dims(op, dims)
+	for d, size := range x.spec.shape {
 		if mask>>d&1 != 0 {
-			n *= x.spec.shape[d]
+			n *= size
 		}
 	}
-	return x.Sum(dims, keepdim).divide(float64(n))
+	return n
 }
 
 // divide returns x/v, correctly rounded where x·(1/v) is not.
@@ -67,8 +71,9 @@ func (x *Tensor) Amin(dims []int, keepdim bool) *Tensor {
 }
 
 func (x *Tensor) extreme(op tensor.ReduceOp, dims []int, keepdim bool) *Tensor {
-	for d, mask := 0, x.dims(op.String(), dims); d < x.NDim(); d++ {
-		if mask>>d&1 != 0 && x.spec.shape[d] == 0 {
+	mask := x.dims(op.String(), dims)
+	for d, size := range x.spec.shape {
+		if mask>>d&1 != 0 && size == 0 {
 			refuse(op.String(), fmt.Sprintf("dim %d has no elements", d), "reduce a dim that has", operand("input", x))
 		}
 	}
@@ -76,8 +81,9 @@ func (x *Tensor) extreme(op tensor.ReduceOp, dims []int, keepdim bool) *Tensor {
 	if x.tracked() {
 		in, y := x.Detach(), out.Detach()
 		out.record(op.String(), func(gy *Tensor) {
-			hit := in.Compare(tensor.OpEq, y.restore(in, dims, keepdim)).Cast(gy.DType())
-			share := gy.restore(in, dims, keepdim).Div(hit.Sum(dims, true))
+			kept := in.reducedShape(dims, true)
+			hit := in.Compare(tensor.OpEq, y.Reshape(kept...)).Cast(gy.DType())
+			share := gy.Reshape(kept...).Div(hit.Sum(dims, true))
 			x.accumulate(hit.Mul(share))
 		})
 	}
@@ -98,7 +104,7 @@ func (x *Tensor) Prod(dims []int, keepdim bool) *Tensor {
 			rest := filled.Prod(dims, true) // the product of what is not zero
 			none := rest.Div(filled).MaskedFill(zeros.CompareScalar(tensor.OpNe, 0), 0)
 			one := rest.MaskedFill(zeros.CompareScalar(tensor.OpNe, 1), 0)
-			x.accumulate(gy.restore(in, dims, keepdim).Mul(zero.Where(one, none)))
+			x.accumulate(gy.Reshape(in.reducedShape(dims, true)...).Mul(zero.Where(one, none)))
 		})
 	}
 	return out
@@ -138,18 +144,17 @@ func (x *Tensor) reduce(op tensor.ReduceOp, dims []int, keepdim bool) *Tensor {
 
 var reduceOps = [...]layout.ReduceOp{tensor.OpSum: layout.Sum, tensor.OpProd: layout.Prod, tensor.OpAmax: layout.Max, tensor.OpAmin: layout.Min}
 
-// restore returns a result of a reduction of x over dims with the dimensions
-// that were removed, as size 1.
-func (t *Tensor) restore(x *Tensor, dims []int, keepdim bool) *Tensor {
-	if keepdim {
-		return t
-	}
-	mask := x.dims("restore", dims)
-	shape := slices.Clone(x.spec.shape)
-	for d := range shape {
-		if mask>>d&1 != 0 {
-			shape[d] = 1
+// reducedShape returns the shape of a reduction of x over dims.
+func (x *Tensor) reducedShape(dims []int, keepdim bool) []int {
+	mask := x.dims("reducedShape", dims)
+	shape := make([]int, 0, x.NDim())
+	for d, n := range x.spec.shape {
+		switch {
+		case mask>>d&1 == 0:
+			shape = append(shape, n)
+		case keepdim:
+			shape = append(shape, 1)
 		}
 	}
-	return t.Reshape(shape...)
+	return shape
 }

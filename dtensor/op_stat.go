@@ -3,7 +3,6 @@ package dtensor
 import (
 	"math"
 
-	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -17,13 +16,8 @@ import (
 // squared distances from the mean over the number of elements less correction
 // (1 for an unbiased estimate).
 func (x *Tensor) Var(dims []int, correction float64, keepdim bool) *Tensor {
-	n := 1
-	for d, mask := 0, x.dims("Var", dims); d < x.NDim(); d++ {
-		if mask>>d&1 != 0 {
-			n *= x.spec.shape[d]
-		}
-	}
-	return x.Sub(x.Mean(dims, true)).Square().Sum(dims, keepdim).divide(max(float64(n)-correction, 0))
+	n := float64(x.count("Var", dims))
+	return x.Sub(x.Mean(dims, true)).Square().Sum(dims, keepdim).divide(max(n-correction, 0))
 }
 
 // LogSumExp returns ln Σ eˣ over dims, all for none, without overflow.
@@ -31,23 +25,7 @@ func (x *Tensor) LogSumExp(dims []int, keepdim bool) *Tensor {
 	top := x.Detach().reduce(tensor.OpAmax, dims, true)
 	// Where all is -Inf, or an element is Inf, the difference would be NaN.
 	top = top.MaskedFill(top.Abs().CompareScalar(tensor.OpEq, math.Inf(1)), 0)
-	sum := x.Sub(top).Exp().Sum(dims, true).Log().Add(top)
-	if keepdim {
-		return sum
-	}
-	return sum.Reshape(x.reducedShape(dims)...)
-}
-
-// reducedShape returns the shape of t without dims.
-func (t *Tensor) reducedShape(dims []int) []int {
-	mask := t.dims("reducedShape", dims)
-	shape := make([]int, 0, t.NDim())
-	for d, n := range t.spec.shape {
-		if mask>>d&1 == 0 {
-			shape = append(shape, n)
-		}
-	}
-	return shape
+	return x.Sub(top).Exp().Sum(dims, true).Log().Add(top).Reshape(x.reducedShape(dims, keepdim)...)
 }
 
 // Norm returns (Σ |x|ᵖ)^(1/p) over dims, all for none; p may be +Inf, for the
@@ -69,10 +47,7 @@ func (x *Tensor) Norm(p float64, dims []int, keepdim bool) *Tensor {
 	default:
 		kept = in.Abs().PowScalar(p).Sum(dims, true).PowScalar(1 / p)
 	}
-	out := kept
-	if !keepdim {
-		out = kept.Reshape(x.reducedShape(dims)...)
-	}
+	out := kept.Reshape(x.reducedShape(dims, keepdim)...)
 	if x.tracked() {
 		out = out.Detach()
 		out.record("Norm", func(gy *Tensor) { // dy·x·|x|ᵖ⁻² / normᵖ⁻¹
@@ -82,7 +57,7 @@ func (x *Tensor) Norm(p float64, dims []int, keepdim bool) *Tensor {
 				small := in.CompareScalar(tensor.OpEq, 0)
 				unit = unit.Mul(in.Div(kept.MaskedFill(zero, 1)).Abs().MaskedFill(small, 1).PowScalar(p - 2))
 			}
-			x.accumulate(gy.restore(in, dims, keepdim).Mul(unit))
+			x.accumulate(gy.Reshape(kept.Shape()...).Mul(unit))
 		})
 	}
 	return out
@@ -119,16 +94,10 @@ func (x *Tensor) wantBool(op string) {
 //	S(i)    S(i)
 //	R       R
 func (t *Tensor) OneHot(classes int, dt tensor.DType) *Tensor {
-	m := t.spec.mesh
 	if !t.DType().Int() {
 		refuse("OneHot", "the input holds "+t.DType().String(), "give integers", operand("input", t))
 	}
-	s := m.mustSpec("OneHot", []int{classes}, make([]layout.Placement, len(m.axes)))
-	var positions *Tensor
-	if m.outside() {
-		positions = m.empty(s, t.DType())
-	} else {
-		positions = wrap(s, tensor.Arange(m.eng.dev, t.DType(), 0, classes))
-	}
+	m := t.spec.mesh
+	positions := m.constant("OneHot", tensor.Arange(m.eng.dev, t.DType(), 0, classes))
 	return t.Unsqueeze(-1).Compare(tensor.OpEq, positions).Cast(dt)
 }

@@ -275,6 +275,5 @@ func (t *Tensor) keepWhere(cond *Tensor, value bool) *Tensor {
 // MaskedFill returns x with v wherever mask, a Bool tensor that broadcasts to
 // x, is true. Its gradient is dy with 0 there.
 func (x *Tensor) MaskedFill(mask *Tensor, v float64) *Tensor {
-	scalar := x.spec.mesh.mustSpec("MaskedFill", nil, x.spec.layout.Replicated().Placements())
-	return mask.Where(filled(scalar, x.DType(), v), x)
+	return mask.Where(filled(x.spec.mesh.shapeSpec("MaskedFill", nil), x.DType(), v), x)
 }

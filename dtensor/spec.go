@@ -42,10 +42,7 @@ func (m *Mesh) specOf(l layout.Layout) *spec {
 	} else {
 		s.local = make([]int, max(1, len(s.shape)))
 	}
-	s.localNumel = 1
-	for _, n := range s.local {
-		s.localNumel *= n
-	}
+	s.localNumel = product(s.local)
 	for _, p := range s.placements {
 		s.partial = s.partial || p.IsPartial()
 		s.masked = s.masked || p.IsMask()
@@ -77,7 +74,8 @@ func (m *Mesh) mustSpec(op string, shape []int, placements []layout.Placement) *
 	return s
 }
 
-// shapeSpec stands for a shape in the key of a rule.
+// shapeSpec returns the layout of a shape that replicates on every axis. It also
+// stands for the shape in the key of a rule.
 func (m *Mesh) shapeSpec(op string, shape []int) *spec {
 	var p [maxAxes]layout.Placement
 	return m.mustSpec(op, shape, p[:len(m.axes)])
