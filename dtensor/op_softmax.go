@@ -19,27 +19,21 @@ import (
 // Softmax returns exp(x)/Σexp(x), the sum being over dimension dim. Its
 // gradient is dx = y·(dy - Σ y·dy).
 func (x *Tensor) Softmax(dim int) *Tensor {
-	dim = x.dim("Softmax", dim)
-	out := x.rowwise("Softmax", dim, func(x *tensor.Tensor) *tensor.Tensor { return tensor.Softmax(x, dim) })
-	if x.tracked() {
-		y := out.Detach()
-		out.record("Softmax", func(gy *Tensor) {
-			x.accumulate(gy.rowwise2("SoftmaxGrad", dim, y, func(gy, y *tensor.Tensor) *tensor.Tensor { return tensor.SoftmaxGrad(gy, y, dim) }))
-		})
-	}
-	return out
+	return x.softmax("Softmax", dim, tensor.Softmax, tensor.SoftmaxGrad)
 }
 
 // LogSoftmax returns x - ln Σexp(x), the sum being over dimension dim. Its
 // gradient is dx = dy - exp(y)·Σdy.
 func (x *Tensor) LogSoftmax(dim int) *Tensor {
-	dim = x.dim("LogSoftmax", dim)
-	out := x.rowwise("LogSoftmax", dim, func(x *tensor.Tensor) *tensor.Tensor { return tensor.LogSoftmax(x, dim) })
+	return x.softmax("LogSoftmax", dim, tensor.LogSoftmax, tensor.LogSoftmaxGrad)
+}
+
+func (x *Tensor) softmax(op string, dim int, f func(x *tensor.Tensor, dim int) *tensor.Tensor, grad func(gy, y *tensor.Tensor, dim int) *tensor.Tensor) *Tensor {
+	dim = x.dim(op, dim)
+	out := x.rowwise(op, dim, f)
 	if x.tracked() {
 		y := out.Detach()
-		out.record("LogSoftmax", func(gy *Tensor) {
-			x.accumulate(gy.rowwise2("LogSoftmaxGrad", dim, y, func(gy, y *tensor.Tensor) *tensor.Tensor { return tensor.LogSoftmaxGrad(gy, y, dim) }))
-		})
+		out.record(op, func(gy *Tensor) { x.accumulate(gy.rowwise2(op+"Grad", dim, y, grad)) })
 	}
 	return out
 }
@@ -48,30 +42,28 @@ func (x *Tensor) LogSoftmax(dim int) *Tensor {
 // Its gradient is the sum of dy from each one on.
 func (x *Tensor) Cumsum(dim int) *Tensor {
 	dim = x.dim("Cumsum", dim)
-	out := x.rowwise("Cumsum", dim, func(x *tensor.Tensor) *tensor.Tensor { return tensor.Cumsum(x, dim) })
+	out := x.rowwise("Cumsum", dim, tensor.Cumsum)
 	if x.tracked() {
-		out.record("Cumsum", func(gy *Tensor) {
-			x.accumulate(gy.rowwise("CumsumGrad", dim, func(gy *tensor.Tensor) *tensor.Tensor { return tensor.CumsumGrad(gy, dim) }))
-		})
+		out.record("Cumsum", func(gy *Tensor) { x.accumulate(gy.rowwise("CumsumGrad", dim, tensor.CumsumGrad)) })
 	}
 	return out
 }
 
 // rowwise computes a function of whole rows along dim. It is not recorded.
-func (x *Tensor) rowwise(op string, dim int, f func(x *tensor.Tensor) *tensor.Tensor) *Tensor {
+func (x *Tensor) rowwise(op string, dim int, f func(x *tensor.Tensor, dim int) *tensor.Tensor) *Tensor {
 	m := x.spec.mesh
-	key := ruleKey{op: op, attr: [3]int{dim}}
-	key.in[0] = x.spec
+	key := keyOf(op, x)
+	key.attr[0] = dim
 	r := m.rule(key, func() (*layout.Rule, error) { return layout.Rowwise(op, []int{dim}, x.spec.shape) }, x)
 	in := x.to(r.in[0], op)
 	if m.outside() {
 		return m.empty(r.out[0], x.DType())
 	}
-	return wrap(r.out[0], f(in.local))
+	return wrap(r.out[0], f(in.local, dim))
 }
 
 // rowwise2 is rowwise of two tensors of one shape.
-func (x *Tensor) rowwise2(op string, dim int, y *Tensor, f func(x, y *tensor.Tensor) *tensor.Tensor) *Tensor {
+func (x *Tensor) rowwise2(op string, dim int, y *Tensor, f func(x, y *tensor.Tensor, dim int) *tensor.Tensor) *Tensor {
 	m := x.spec.mesh
 	key := keyOf(op, x, y)
 	key.attr[0] = dim
@@ -80,5 +72,5 @@ func (x *Tensor) rowwise2(op string, dim int, y *Tensor, f func(x, y *tensor.Ten
 	if m.outside() {
 		return m.empty(r.out[0], x.DType())
 	}
-	return wrap(r.out[0], f(a.local, b.local))
+	return wrap(r.out[0], f(a.local, b.local, dim))
 }
