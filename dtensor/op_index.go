@@ -29,14 +29,7 @@ func (x *Tensor) IndexSelect(dim int, index *Tensor) *Tensor {
 	if index.NDim() != 1 {
 		refuse(op, fmt.Sprintf("the index has %d dimensions", index.NDim()), "give a list", operand("x", x), operand("index", index))
 	}
-	return m.pick(pickOp{op: op, dim: dim,
-		declare: func() (*layout.Rule, error) { return layout.Lookup(op, x.spec.shape, dim, index.spec.shape) },
-		forward: func(x, at *tensor.Tensor) *tensor.Tensor { return tensor.IndexSelect(x, dim, at) },
-		back: func(gy, at *tensor.Tensor, shape []int) *tensor.Tensor {
-			return tensor.IndexSelectGrad(gy, dim, at, shape...)
-		},
-		mask: func(y, foreign *tensor.Tensor) *tensor.Tensor { return maskSlices(y, dim, foreign) },
-	}, x, index)
+	return m.pick(slicePick(op, dim, x, index), x, index)
 }
 
 // Gather picks elements along a dimension:
@@ -60,17 +53,10 @@ func (x *Tensor) Gather(dim int, index *Tensor) *Tensor {
 	dim = x.dim(op, dim)
 	m := sameMesh(op, x, index)
 	wantIndex(op, index)
-	return m.pick(pickOp{op: op, dim: dim,
-		declare: func() (*layout.Rule, error) { return layout.Gather(op, x.spec.shape, dim, index.spec.shape) },
-		forward: func(x, at *tensor.Tensor) *tensor.Tensor { return tensor.Gather(x, dim, at) },
-		back: func(gy, at *tensor.Tensor, shape []int) *tensor.Tensor {
-			return tensor.GatherGrad(gy, dim, at, shape...)
-		},
-		mask: func(y, foreign *tensor.Tensor) *tensor.Tensor { return tensor.MaskedFill(y, foreign, 0) },
-	}, x, index)
+	return m.pick(elementPick(op, dim, x, index), x, index)
 }
 
-// A pickOp takes elements of one dimension by an index.
+// A pickOp takes elements of one dimension by an index; its transpose adds them there.
 type pickOp struct {
 	op      string
 	dim     int
@@ -80,14 +66,48 @@ type pickOp struct {
 	mask    func(y, foreign *tensor.Tensor) *tensor.Tensor // zeros where another rank has the element
 }
 
-func (m *Mesh) pick(p pickOp, x, index *Tensor) *Tensor {
+// slicePick is how IndexSelect takes slices and IndexAdd adds them.
+func slicePick(op string, dim int, x, index *Tensor) pickOp {
+	return pickOp{op: op, dim: dim,
+		declare: func() (*layout.Rule, error) { return layout.Lookup(op, x.spec.shape, dim, index.spec.shape) },
+		forward: func(x, at *tensor.Tensor) *tensor.Tensor { return tensor.IndexSelect(x, dim, at) },
+		back: func(gy, at *tensor.Tensor, shape []int) *tensor.Tensor {
+			return tensor.IndexSelectGrad(gy, dim, at, shape...)
+		},
+		mask: func(y, foreign *tensor.Tensor) *tensor.Tensor {
+			each := slices.Repeat([]int{1}, y.NDim())
+			each[dim] = foreign.Numel()
+			return tensor.MaskedFill(y, foreign.Reshape(each...), 0)
+		},
+	}
+}
+
+// elementPick is how Gather takes elements and ScatterAdd adds them.
+func elementPick(op string, dim int, x, index *Tensor) pickOp {
+	return pickOp{op: op, dim: dim,
+		declare: func() (*layout.Rule, error) { return layout.Gather(op, x.spec.shape, dim, index.spec.shape) },
+		forward: func(x, at *tensor.Tensor) *tensor.Tensor { return tensor.Gather(x, dim, at) },
+		back: func(gy, at *tensor.Tensor, shape []int) *tensor.Tensor {
+			return tensor.GatherGrad(gy, dim, at, shape...)
+		},
+		mask: func(y, foreign *tensor.Tensor) *tensor.Tensor { return tensor.MaskedFill(y, foreign, 0) },
+	}
+}
+
+// rule returns the cached rule of p on x and an index.
+func (p *pickOp) rule(m *Mesh, x, index *Tensor) *rule {
 	key := keyOf(p.op, x, index)
 	key.attr[0] = p.dim
-	r, ok := m.rules[key]
-	if !ok {
-		r = m.rule(key, p.declare, x, index)
-		r.out[0] = r.out[0].unmasked() // what a rank lacks is zero, so the results are plain addends
+	if r, ok := m.rules[key]; ok {
+		return r
 	}
+	r := m.rule(key, p.declare, x, index)
+	r.out[0] = r.out[0].unmasked() // what a rank lacks is zero, so the results are plain addends
+	return r
+}
+
+func (m *Mesh) pick(p pickOp, x, index *Tensor) *Tensor {
+	r := p.rule(m, x, index)
 	a, b := x.to(r.in[0], p.op), index.to(r.in[1], p.op)
 	out := &Tensor{spec: r.out[0]}
 	var at, foreign *tensor.Tensor

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -27,14 +26,7 @@ func (x *Tensor) ScatterAdd(dim int, index, src *Tensor) *Tensor {
 	if !slices.Equal(index.spec.shape, src.spec.shape) {
 		refuse(op, fmt.Sprintf("the index has shape %v, src %v", index.Shape(), src.Shape()), "make them equal", operand("index", index), operand("src", src))
 	}
-	added := scatter(op, x, index, src, pickOp{op: op, dim: dim,
-		declare: func() (*layout.Rule, error) { return layout.Gather(op, x.spec.shape, dim, index.spec.shape) },
-		back: func(gy, at *tensor.Tensor, shape []int) *tensor.Tensor {
-			return tensor.GatherGrad(gy, dim, at, shape...)
-		},
-		mask: func(y, foreign *tensor.Tensor) *tensor.Tensor { return tensor.MaskedFill(y, foreign, 0) },
-	}, func(gy *Tensor) *Tensor { return gy.Gather(dim, index) })
-	return x.Add(added)
+	return x.Add(elementPick(op, dim, x, index).scatter(x, index, src, func(gy *Tensor) *Tensor { return gy.Gather(dim, index) }))
 }
 
 // IndexAdd returns x with slice i of src added to slice index[i] of a
@@ -54,27 +46,14 @@ func (x *Tensor) IndexAdd(dim int, index, src *Tensor) *Tensor {
 		refuse(op, fmt.Sprintf("index %v and src %v do not fit x %v in dim %d", index.Shape(), src.Shape(), x.Shape(), dim), "give one slice of src for each index",
 			operand("x", x), operand("index", index), operand("src", src))
 	}
-	added := scatter(op, x, index, src, pickOp{op: op, dim: dim,
-		declare: func() (*layout.Rule, error) { return layout.Lookup(op, x.spec.shape, dim, index.spec.shape) },
-		back: func(gy, at *tensor.Tensor, shape []int) *tensor.Tensor {
-			return tensor.IndexSelectGrad(gy, dim, at, shape...)
-		},
-		mask: func(y, foreign *tensor.Tensor) *tensor.Tensor { return maskSlices(y, dim, foreign) },
-	}, func(gy *Tensor) *Tensor { return gy.IndexSelect(dim, index) })
-	return x.Add(added)
+	return x.Add(slicePick(op, dim, x, index).scatter(x, index, src, func(gy *Tensor) *Tensor { return gy.IndexSelect(dim, index) }))
 }
 
 // scatter puts src into zeros of x's shape; back is its gradient by src.
-func scatter(op string, x, index, src *Tensor, p pickOp, back func(gy *Tensor) *Tensor) *Tensor {
+func (p pickOp) scatter(x, index, src *Tensor, back func(gy *Tensor) *Tensor) *Tensor {
 	m := x.spec.mesh
-	key := keyOf(op, x, index)
-	key.attr[0] = p.dim
-	r, ok := m.rules[key]
-	if !ok {
-		r = m.rule(key, p.declare, x, index)
-		r.out[0] = r.out[0].unmasked()
-	}
-	b := index.to(r.in[1], op)
+	r := p.rule(m, x, index)
+	b := index.to(r.in[1], p.op)
 	var at, foreign *tensor.Tensor
 	if !m.outside() {
 		p.checkRange(m, x, b)
@@ -82,17 +61,7 @@ func scatter(op string, x, index, src *Tensor, p pickOp, back func(gy *Tensor) *
 	}
 	out := p.grad(m, src, r, at, foreign)
 	if src.tracked() {
-		out.record(op, func(gy *Tensor) { src.accumulate(back(gy)) })
+		out.record(p.op, func(gy *Tensor) { src.accumulate(back(gy)) })
 	}
 	return out
-}
-
-// maskSlices puts zeros into the slices of a dimension where foreign is true.
-func maskSlices(y *tensor.Tensor, dim int, foreign *tensor.Tensor) *tensor.Tensor {
-	shape := make([]int, y.NDim())
-	for d := range shape {
-		shape[d] = 1
-	}
-	shape[dim] = foreign.Numel()
-	return tensor.MaskedFill(y, foreign.Reshape(shape...), 0)
 }
