@@ -1,6 +1,8 @@
 package dtensor
 
 import (
+	"slices"
+
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/tensor"
 )
@@ -145,14 +147,8 @@ func binaryBack(op tensor.BinaryOp, gy, a, b, y *Tensor) {
 
 // sumTo sums what a broadcast from shape to t's shape repeated.
 func (t *Tensor) sumTo(shape []int) *Tensor {
-	if len(shape) == len(t.spec.shape) {
-		same := true
-		for d := range shape {
-			same = same && shape[d] == t.spec.shape[d]
-		}
-		if same {
-			return t
-		}
+	if slices.Equal(shape, t.spec.shape) {
+		return t
 	}
 	lead := t.NDim() - len(shape)
 	var dims []int
@@ -166,7 +162,7 @@ func (t *Tensor) sumTo(shape []int) *Tensor {
 
 // addInto adds g to dst in place; they have one layout.
 func addInto(dst, g *Tensor) {
-	if !dst.mesh().outside() {
+	if !dst.spec.mesh.outside() {
 		tensor.AddTo(dst.local, g.local)
 	}
 }

@@ -39,21 +39,19 @@ func Einsum(equation string, ts ...*Tensor) *Tensor {
 	}
 	b, lb := ts[1].sumLetters(terms[1], out+terms[0])
 	// Letters are in the batch (everywhere), contracted (not in the result), or in one operand.
-	in := func(s string) func(rune) bool { return func(l rune) bool { return strings.ContainsRune(s, l) } }
-	pick := func(from string, keep ...func(rune) bool) string {
+	has := strings.ContainsRune
+	pick := func(from string, keep func(l rune) bool) string {
 		return strings.Map(func(l rune) rune {
-			for _, k := range keep {
-				if !k(l) {
-					return -1
-				}
+			if keep(l) {
+				return l
 			}
-			return l
+			return -1
 		}, from)
 	}
-	not := func(f func(rune) bool) func(rune) bool { return func(l rune) bool { return !f(l) } }
-	batch := pick(la, in(lb), in(out))
-	inner := pick(la, in(lb), not(in(out)))
-	rows, cols := pick(la, not(in(lb))), pick(lb, not(in(la)))
+	batch := pick(la, func(l rune) bool { return has(lb, l) && has(out, l) })
+	inner := pick(la, func(l rune) bool { return has(lb, l) && !has(out, l) })
+	rows := pick(la, func(l rune) bool { return !has(lb, l) })
+	cols := pick(lb, func(l rune) bool { return !has(la, l) })
 	shape := func(letters ...string) []int {
 		var s []int
 		for _, group := range letters {
@@ -63,15 +61,9 @@ func Einsum(equation string, ts ...*Tensor) *Tensor {
 		}
 		return s
 	}
-	product := func(letters string) int {
-		n := 1
-		for _, l := range letters {
-			n *= sizes[l]
-		}
-		return n
-	}
-	x := a.inOrder(la, batch+rows+inner).Reshape(append(shape(batch), product(rows), product(inner))...)
-	y := b.inOrder(lb, batch+inner+cols).Reshape(append(shape(batch), product(inner), product(cols))...)
+	m, k, n := product(shape(rows)), product(shape(inner)), product(shape(cols))
+	x := a.inOrder(la, batch+rows+inner).Reshape(append(shape(batch), m, k)...)
+	y := b.inOrder(lb, batch+inner+cols).Reshape(append(shape(batch), k, n)...)
 	return x.MatMul(y).Reshape(shape(batch, rows, cols)...).inOrder(batch+rows+cols, out)
 }
 

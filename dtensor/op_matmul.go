@@ -27,47 +27,32 @@ import (
 // gradients are da = dy·bᵀ and db = aᵀ·dy. MatMul throws a *LayoutError if the
 // inner sizes differ.
 func (a *Tensor) MatMul(b *Tensor) *Tensor {
-	if a.NDim() == 0 || b.NDim() == 0 {
+	switch {
+	case a.NDim() == 0 || b.NDim() == 0:
 		refuse("MatMul", "an operand has no dimensions", "use Mul", operand("a", a), operand("b", b))
+	case b.NDim() == 1:
+		return a.MatMul(b.Unsqueeze(1)).Squeeze(-1)
+	case a.NDim() == 1:
+		return a.Unsqueeze(0).MatMul(b).Squeeze(-2)
 	}
-	x, y := a, b
-	if a.NDim() == 1 {
-		x = a.Reshape(1, a.Dim(0))
-	}
-	if b.NDim() == 1 {
-		y = b.Reshape(b.Dim(0), 1)
-	}
-	out := matmul(x, y, false, false)
-	if Tracked(x, y) {
-		in := [2]*Tensor{x, y}
+	out := matmul(a, b, false, false)
+	if Tracked(a, b) {
 		out.record("MatMul", func(gy *Tensor) {
-			if x.node != nil {
-				x.accumulate(matmul(gy, in[1], false, true).sumTo(x.spec.shape))
+			if a.node != nil {
+				a.accumulate(matmul(gy, b, false, true).sumTo(a.spec.shape))
 			}
-			if y.node != nil {
-				y.accumulate(matmul(in[0], gy, true, false).sumTo(y.spec.shape))
+			if b.node != nil {
+				b.accumulate(matmul(a, gy, true, false).sumTo(b.spec.shape))
 			}
 		})
 	}
-	if a.NDim() > 1 && b.NDim() > 1 {
-		return out
-	}
-	shape := append([]int(nil), out.Shape()[:out.NDim()-2]...)
-	if a.NDim() > 1 {
-		shape = append(shape, x.Dim(-2))
-	}
-	if b.NDim() > 1 {
-		shape = append(shape, y.Dim(-1))
-	}
-	return out.Reshape(shape...)
+	return out
 }
 
 // matmul is the product of matrices, transposed on request. It is not recorded.
 func matmul(a, b *Tensor, transA, transB bool) *Tensor {
 	m := sameMesh("MatMul", a, b)
-	if a.DType() != b.DType() {
-		sameType("MatMul", a, b)
-	}
+	sameType("MatMul", a, b)
 	key := keyOf("MatMul", a, b)
 	form := 0
 	if transA {
@@ -107,18 +92,14 @@ var matmulForms = [...]string{"...mk,...kn->...mn", "...km,...kn->...mn", "...mk
 // dbias = Σ dy over all but the last dimension. Linear throws a *LayoutError
 // if the sizes do not fit.
 func (x *Tensor) Linear(w, bias *Tensor) *Tensor {
-	m := sameMesh("Linear", x, w)
-	if x.DType() != w.DType() || bias != nil && x.DType() != bias.DType() {
-		sameType("Linear", x, w)
-		sameType("Linear", x, bias)
-	}
-	var r *rule
+	in := [...]*Tensor{x, w, bias}
+	ts := in[:]
 	if bias == nil {
-		r = m.rule(keyOf("Linear", x, w), func() (*layout.Rule, error) { return linearRule(x, w, nil) }, x, w)
-	} else {
-		sameMesh("Linear", x, bias)
-		r = m.rule(keyOf("Linear", x, w, bias), func() (*layout.Rule, error) { return linearRule(x, w, bias) }, x, w, bias)
+		ts = in[:2]
 	}
+	m := sameMesh("Linear", ts...)
+	sameType("Linear", ts...)
+	r := m.rule(keyOf("Linear", ts...), func() (*layout.Rule, error) { return linearRule(x, w, bias) }, ts...)
 	a, b := x.to(r.in[0], "Linear"), w.to(r.in[1], "Linear")
 	out := &Tensor{spec: r.out[0]}
 	if m.outside() {
@@ -180,9 +161,6 @@ func linearGrad(dy, x *Tensor) *Tensor {
 
 // rows returns t as a matrix of its last dimension's rows.
 func rows(t *tensor.Tensor) *tensor.Tensor {
-	n := 1
-	for _, size := range t.Shape()[:t.NDim()-1] {
-		n *= size
-	}
-	return t.Reshape(n, t.Dim(-1))
+	last := t.NDim() - 1
+	return t.Reshape(product(t.Shape()[:last]), t.Dim(last))
 }

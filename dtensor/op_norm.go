@@ -30,7 +30,7 @@ import (
 //
 // It throws a *LayoutError if the sizes of weight or bias are not x's last.
 func (x *Tensor) LayerNorm(weight, bias *Tensor, eps float64) *Tensor {
-	return norm("LayerNorm", x, weight, bias, eps,
+	return norm("LayerNorm", x, weight, bias,
 		func(x, weight, bias *tensor.Tensor) (y, stats *tensor.Tensor) {
 			return tensor.LayerNorm(x, weight, bias, weight.NDim(), eps)
 		},
@@ -50,7 +50,7 @@ func (x *Tensor) LayerNorm(weight, bias *Tensor, eps float64) *Tensor {
 //
 // It throws a *LayoutError if the sizes of weight are not x's last.
 func (x *Tensor) RMSNorm(weight *Tensor, eps float64) *Tensor {
-	return norm("RMSNorm", x, weight, nil, eps,
+	return norm("RMSNorm", x, weight, nil,
 		func(x, weight, _ *tensor.Tensor) (y, stats *tensor.Tensor) {
 			return tensor.RMSNorm(x, weight, weight.NDim(), eps)
 		},
@@ -60,28 +60,23 @@ func (x *Tensor) RMSNorm(weight *Tensor, eps float64) *Tensor {
 		})
 }
 
-func norm(op string, x, weight, bias *Tensor, eps float64, f func(x, weight, bias *tensor.Tensor) (y, stats *tensor.Tensor),
+// norm normalises the rows of x by f, whose gradient is grad. bias may be nil.
+func norm(op string, x, weight, bias *Tensor, f func(x, weight, bias *tensor.Tensor) (y, stats *tensor.Tensor),
 	grad func(gy, x, weight, stats *tensor.Tensor) (gx, gw, gb *tensor.Tensor)) *Tensor {
 	m := sameMesh(op, x, weight)
-	if x.DType() != weight.DType() || bias != nil && x.DType() != bias.DType() {
-		sameType(op, x, weight)
+	sameType(op, x, weight)
+	if bias != nil {
+		sameMesh(op, x, bias)
 		sameType(op, x, bias)
 	}
+	checkNorm(op, x, weight, bias)
 	n := weight.NDim()
-	if n > x.NDim() || !slices.Equal(x.spec.shape[x.NDim()-n:], weight.spec.shape) || bias != nil && !slices.Equal(bias.spec.shape, weight.spec.shape) {
-		ops := []Operand{operand("x", x), operand("weight", weight)}
-		if bias != nil {
-			ops = append(ops, operand("bias", bias))
-		}
-		refuse(op, fmt.Sprintf("the weight %v does not have the last sizes of x %v, or the bias not those of the weight", weight.Shape(), x.Shape()), fmt.Sprintf("give both the shape %v, or that of more of the last dims", x.Shape()[max(0, x.NDim()-1):]), ops...)
-	}
 	key := keyOf(op, x)
 	key.attr[0] = n
 	r := m.rule(key, func() (*layout.Rule, error) { return layout.Rowwise(op, lastDims(n), x.spec.shape) }, x)
 	in, w := x.to(r.in[0], op), weight.to(weight.spec.replicated(), op)
 	var b *Tensor
 	if bias != nil {
-		sameMesh(op, x, bias)
 		b = bias.to(bias.spec.replicated(), op)
 	}
 	out := &Tensor{spec: r.out[0]}
@@ -99,9 +94,9 @@ func norm(op string, x, weight, bias *Tensor, eps float64, f func(x, weight, bia
 		out.record(op, func(gy *Tensor) {
 			// dy is brought to the layout of the result, so that one pass over the rows does it all.
 			gy = gy.to(out.spec, op+"Grad")
-			gx, gw, gb := wrap(in.spec, gy.local), w.emptyGrad(in.spec, n), (*Tensor)(nil)
+			gx, gw, gb := wrap(in.spec, gy.local), w.emptyGrad(in.spec), (*Tensor)(nil)
 			if b != nil {
-				gb = b.emptyGrad(in.spec, n)
+				gb = b.emptyGrad(in.spec)
 			}
 			if !m.outside() {
 				var lw, lb *tensor.Tensor
@@ -121,10 +116,24 @@ func norm(op string, x, weight, bias *Tensor, eps float64, f func(x, weight, bia
 	return out
 }
 
-// emptyGrad returns a tensor without data for the gradient of a weight whose
-// rows are divided as s, of which the last n dimensions are the weight's.
-func (w *Tensor) emptyGrad(s *spec, n int) *Tensor {
-	p := slices.Clone(w.spec.replicated().placements)
+// checkNorm throws unless weight and bias have the last sizes of x.
+func checkNorm(op string, x, weight, bias *Tensor) {
+	rest := x.NDim() - weight.NDim()
+	if rest >= 0 && slices.Equal(x.spec.shape[rest:], weight.spec.shape) && (bias == nil || slices.Equal(bias.spec.shape, weight.spec.shape)) {
+		return
+	}
+	operands := []Operand{operand("x", x), operand("weight", weight)}
+	if bias != nil {
+		operands = append(operands, operand("bias", bias))
+	}
+	refuse(op, fmt.Sprintf("the weight %v does not have the last sizes of x %v, or the bias not those of the weight", weight.Shape(), x.Shape()),
+		fmt.Sprintf("give both the shape %v, or that of more of the last dims", x.Shape()[max(0, x.NDim()-1):]), operands...)
+}
+
+// emptyGrad returns a tensor for the gradient of w, a weight of rows that are
+// divided as s, whose data is still to come.
+func (w *Tensor) emptyGrad(s *spec) *Tensor {
+	p := make([]layout.Placement, len(s.placements))
 	for axis, its := range s.placements {
 		if its.IsShard() {
 			p[axis] = layout.Partial(layout.Sum)
