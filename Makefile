@@ -110,7 +110,10 @@ test-gpu: build ## on a machine with an NVIDIA GPU: kernels, every recorded case
 	GORUN_TEST_GPU=1 $(GO) test -count=1 ./tensor/cuda
 	GORUN_TEST_GPU=1 $(GO) test -count=1 -run TestOnGPURanks ./internal/conformance
 	bin/gorun -np 2 ./examples/train -device cuda -steps 20 -plot ''
-	@if command -v compute-sanitizer >/dev/null; then GORUN_TEST_GPU=1 $(GO) test -c -o bin/cuda.test ./tensor/cuda && cd tensor/cuda && compute-sanitizer --error-exitcode 1 ../../bin/cuda.test -test.short; \
+	@if command -v compute-sanitizer >/dev/null; then $(GO) test -c -o bin/cuda.test ./tensor/cuda && cd tensor/cuda && \
+	for tool in memcheck racecheck initcheck synccheck; do \
+		GORUN_CUDA_POOL=0 GORUN_TEST_GPU=1 compute-sanitizer --tool $$tool --error-exitcode 1 ../../bin/cuda.test -test.short || exit 1; \
+	done; \
 	else echo 'compute-sanitizer is not installed: not run'; fi
 
 bench-gpu: build ## what the kernels reach of a GPU's bandwidth, beside PyTorch where it is installed

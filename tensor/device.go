@@ -54,6 +54,10 @@ func NewMemory(a mem.Allocator, populate func(p unsafe.Pointer, bytes int)) *Mem
 	return &Memory{pool: mem.NewPool(a, populate)}
 }
 
+// Direct has each tensor be an allocation of its own, of just its bytes, given back at
+// once: for tools that look at accesses. It is called before the first tensor is made.
+func (m *Memory) Direct() { m.pool.Direct() }
+
 func (m *Memory) memory() *Memory { return m }
 
 // Stats counts the bytes in use and cached.

@@ -103,6 +103,26 @@ func TestAddressesComeAgain(t *testing.T) {
 	}
 }
 
+func TestDirectPoolKeepsNothing(t *testing.T) {
+	from := newCounted(1 << 30)
+	p := NewPool(from, nil)
+	p.Direct()
+	for _, bytes := range []int{0, 1, 100, 1<<20 + 3} {
+		s := p.Open()
+		b, err := p.Alloc(bytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := from.live[b.Ptr()]; got != max(bytes, 1) {
+			t.Errorf("%d bytes: an allocation of %d", bytes, got)
+		}
+		s.Close()
+		if p.Stats().Live != 0 || p.Stats().Reserved != 0 || len(from.live) != 0 {
+			t.Errorf("%d bytes: %+v and %d allocations are left", bytes, p.Stats(), len(from.live))
+		}
+	}
+}
+
 func TestBlocksDoNotOverlap(t *testing.T) {
 	p := NewPool(newCounted(1<<30), Populate)
 	rng := rand.New(rand.NewPCG(1, 2))

@@ -18,6 +18,7 @@ import (
 type Pool struct {
 	from     Allocator
 	populate func(p unsafe.Pointer, bytes int)
+	direct   bool // see Direct
 
 	mu      sync.Mutex
 	free    [classes]*Block
@@ -32,6 +33,11 @@ type Pool struct {
 	// Invariant: unscoped <= stats.Live; survived is unscoped after the last collection.
 	unscoped, survived, collectFrom int
 }
+
+// Direct has the pool keep nothing: each block is a piece of the Allocator's of just
+// the bytes asked for, given back at once. Tools that look for accesses outside a piece
+// of memory then see those outside a block. It is called before the first Alloc.
+func (p *Pool) Direct() { p.direct = true }
 
 // Stats counts the bytes of a pool.
 type Stats struct {
@@ -61,6 +67,9 @@ func (p *Pool) Stats() Stats {
 // caller's to Free. The error names the sizes.
 func (p *Pool) Alloc(bytes int) (*Block, error) {
 	class, size := classOf(bytes)
+	if p.direct {
+		size = max(bytes, 1)
+	}
 	p.mu.Lock()
 	if p.unscoped-p.survived > max(p.survived+p.scoped(), p.collectFrom) {
 		p.collect()
@@ -115,7 +124,7 @@ func (p *Pool) take(class, size int) *Block {
 // grow makes a new block of the class.
 func (p *Pool) grow(class, size int) (*Block, error) {
 	b := &Block{pool: p, size: size, class: class}
-	if size > smallBytes {
+	if size > smallBytes || p.direct {
 		// Sizes that change from step to step leave blocks behind that nobody asks
 		// for again: with more cached than was ever in use at once, start anew.
 		if p.stats.Cached > max(p.stats.HighWater, p.collectFrom) {
@@ -159,8 +168,13 @@ func (p *Pool) release(b *Block) {
 	b.gen++
 	b.scope = nil
 	p.stats.Live -= b.size
-	p.stats.Cached += b.size
 	p.frees++
+	if p.direct {
+		p.from.Free(b.ptr, b.size)
+		p.stats.Reserved -= b.size
+		return
+	}
+	p.stats.Cached += b.size
 	b.next, p.free[b.class] = p.free[b.class], b
 }
 

@@ -49,6 +49,9 @@ func (d *Driver) Open(i, rank int) (*Device, error) {
 	}
 	g := &Device{drv: d, ordinal: i, rank: rank, desc: desc, grids: 16 * max(desc.Processors, 1), sync: os.Getenv("GORUN_CUDA_SYNC") == "1"}
 	g.Memory = tensor.NewMemory(allocator{g}, nil)
+	if os.Getenv("GORUN_CUDA_POOL") == "0" {
+		g.Memory.Direct()
+	}
 	g.call.d = g
 	if code := d.call(cuDevicePrimaryCtxRetain, uintptr(unsafe.Pointer(&g.ctx)), uintptr(i)); code != success {
 		return nil, g.failure(cuDevicePrimaryCtxRetain, code)

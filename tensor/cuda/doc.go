@@ -37,6 +37,7 @@
 //	GORUN_CUDA_LIB     the driver library; libcuda.so.1 without it
 //	GORUN_CUBLAS_LIB   the cuBLAS library; "none" for this package's own products
 //	GORUN_CUDA_SYNC=1  wait after each kernel
+//	GORUN_CUDA_POOL=0  each tensor is an allocation of its own, for compute-sanitizer
 //	GORUN_CUDA_IPC=0   ranks of a host do not read each other's device memory
 //	CUDA_VISIBLE_DEVICES, as the driver reads it, chooses and orders the GPUs
 package cuda

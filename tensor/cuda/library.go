@@ -130,7 +130,7 @@ func (d *Driver) text(f function, code int32) string {
 		return ""
 	}
 	n := 0
-	for n < 256 && *(*byte)(unsafe.Add(unsafe.Pointer(p), n)) != 0 {
+	for n < 1024 && *(*byte)(unsafe.Add(unsafe.Pointer(p), n)) != 0 {
 		n++
 	}
 	return string(unsafe.Slice(p, n))

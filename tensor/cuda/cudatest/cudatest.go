@@ -1,7 +1,8 @@
 // Package cudatest builds a CUDA driver without a GPU, for tests: a shared library
 // with libcuda's and cuBLAS's entry points that runs the kernels of tensor/cuda,
 // compiled for the CPU, over the memory of the process. fake/driver.cc says what it
-// checks that a real one does not.
+// checks that a real one does not, fake/check.cc what it looks for in what the threads
+// of a kernel do.
 package cudatest
 
 import (
@@ -43,7 +44,7 @@ func Build() (string, error) {
 	}
 	_, here, _, _ := runtime.Caller(0)
 	fake := filepath.Join(filepath.Dir(here), "fake")
-	sources, _ := filepath.Glob(filepath.Join(fake, "*.cc"))
+	sources, _ := filepath.Glob(filepath.Join(fake, "*.c[cu]"))
 	kernels, _ := filepath.Glob(filepath.Join(fake, "../../kernels/*.cu"))
 	headers, _ := filepath.Glob(filepath.Join(fake, "*.h"))
 	common, _ := filepath.Glob(filepath.Join(fake, "../../kernels/*.h"))
@@ -52,9 +53,11 @@ func Build() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	flags := []string{"-std=c++17", "-O2", "-fPIC", "-U_FORTIFY_SOURCE", "-ffp-contract=off"}
+	flags := []string{"-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-U_FORTIFY_SOURCE", "-ffp-contract=off"}
+	// The kernels' accesses are seen by fake/check.cc, each as it stands in the source.
+	seen := []string{"-g1", "-fsanitize=thread", "-fsanitize=bounds-strict", "-fno-tree-vectorize", "-fno-tree-slp-vectorize", "-fno-optimize-sibling-calls"}
 	sum := sha256.New()
-	fmt.Fprintln(sum, string(version), flags)
+	fmt.Fprintln(sum, string(version), flags, seen)
 	for _, path := range slices.Concat(sources, headers, common) {
 		text, err := os.ReadFile(path)
 		if err != nil {
@@ -94,7 +97,7 @@ func Build() (string, error) {
 			defer func() { <-room }()
 			args := []string{"-I", fake, "-c", path, "-o", objects[i]}
 			if strings.HasSuffix(path, ".cu") {
-				args = append([]string{"-x", "c++", "-include", "shim.h"}, args...)
+				args = append(slices.Concat(seen, []string{"-x", "c++", "-include", "shim.h"}), args...)
 			}
 			failures[i] = compile(args...)
 		})

@@ -12,7 +12,10 @@
 
 #include "fake.h"
 
-dim3u threadIdx, blockIdx, blockDim, gridDim;
+// What the kernels see as constants.
+dim3u thread_index asm("threadIdx"), block_index asm("blockIdx"), block_size asm("blockDim"), grid_size asm("gridDim");
+
+FakeNow fake_now;
 
 namespace {
 
@@ -20,9 +23,10 @@ enum State { READY, AT_BARRIER, AT_WARP, DONE };
 
 struct Thread {
 	State state;
-	int line;     // of the barrier
-	void *slot;   // what it shows its warp
-	void **slots; // where it wants those of the others
+	int line;         // of the barrier
+	unsigned mask;    // of the lanes that it waits for
+	bool orders;      // it does so for the sake of memory
+	uint32_t met[32]; // see FakeNow
 	jmp_buf at;
 	bool started; // it has a stack, and at is where it goes on
 	ucontext_t first;
@@ -31,6 +35,7 @@ struct Thread {
 const size_t stackBytes = 64 << 10;
 const unsigned maxThreads = 1024;
 Thread threads[maxThreads];
+void *shown[maxThreads]; // by each thread to its warp
 char *stacks;
 jmp_buf scheduler;
 unsigned now; // the thread that runs
@@ -38,6 +43,7 @@ const FakeKernel *kernel;
 char *arguments;
 std::mt19937_64 chance(1);
 bool seeded;
+std::string wrong; // with the launch
 
 // body is a coroutine's whole life: one kernel after the other.
 void body() {
@@ -51,7 +57,9 @@ void body() {
 // enter runs thread t until it waits or ends.
 void enter(unsigned t) {
 	now = t;
-	threadIdx = {t, 0, 0};
+	thread_index = {t, 0, 0};
+	fake_now.thread = t;
+	fake_now.met = threads[t].met;
 	if (_setjmp(scheduler)) return;
 	Thread &th = threads[t];
 	if (th.started) _longjmp(th.at, 1);
@@ -69,26 +77,48 @@ void leave(State s) {
 	if (!_setjmp(threads[now].at)) _longjmp(scheduler, 1);
 }
 
-// release lets the threads [lo, hi) go on if all wait at one barrier, and says what
-// is wrong if they cannot.
-bool release(unsigned lo, unsigned hi, State s, std::string *wrong) {
-	for (unsigned t = lo; t < hi; t++) {
-		if (threads[t].state != s) return false;
-		if (s == AT_BARRIER && threads[t].line != threads[lo].line) {
-			*wrong = "threads wait at different barriers";
-			return false;
-		}
+std::string in_line(int line) { return " in line " + std::to_string(line); }
+
+// meet lets the threads of a block of n go on if all wait at one barrier.
+bool meet(unsigned n) {
+	for (unsigned t = 0; t < n; t++)
+		if (threads[t].state != AT_BARRIER) return false;
+	for (unsigned t = 0; t < n; t++) {
+		if (threads[t].line != threads[0].line) wrong = "threads wait at different barriers, lines " + std::to_string(threads[t].line) + " and " + std::to_string(threads[0].line);
+		threads[t].state = READY;
 	}
-	if (s == AT_WARP)
-		for (unsigned t = lo; t < hi; t++)
-			for (unsigned k = lo; k < hi; k++) threads[t].slots[k - lo] = threads[k].slot;
-	for (unsigned t = lo; t < hi; t++) threads[t].state = READY;
+	fake_now.barrier = ++fake_now.time;
 	return true;
 }
 
-bool block(unsigned n, std::string *wrong) {
+// meet_lanes lets thread t go on, together with those that its mask names, if all of
+// them wait for each other.
+bool meet_lanes(unsigned t, unsigned n) {
+	Thread &own = threads[t];
+	unsigned first = t / 32 * 32, mask = own.mask;
+	for (unsigned l = 0; l < 32; l++) {
+		if (!(mask >> l & 1)) continue;
+		if (first + l >= n || threads[first + l].state == DONE) wrong = "a mask names a lane that has ended" + in_line(own.line);
+		if (!wrong.empty() || threads[first + l].state != AT_WARP) return false;
+		if (threads[first + l].mask != mask || threads[first + l].line != own.line) wrong = "lanes of a warp wait for each other in different places or with different masks" + in_line(own.line);
+	}
+	fake_now.time++;
+	for (unsigned l = 0; l < 32; l++) {
+		if (!(mask >> l & 1)) continue;
+		Thread &th = threads[first + l];
+		th.state = READY;
+		for (unsigned k = 0; own.orders && k < 32; k++)
+			if (mask >> k & 1) th.met[k] = fake_now.time;
+	}
+	return true;
+}
+
+bool block(unsigned n) {
+	fake_now.block++;
+	fake_now.time = fake_now.barrier = 1;
 	for (unsigned t = 0; t < n; t++) {
 		threads[t].state = READY;
+		memset(threads[t].met, 0, sizeof threads[t].met);
 	}
 	for (;;) {
 		bool ran = false;
@@ -97,16 +127,18 @@ bool block(unsigned n, std::string *wrong) {
 		for (unsigned k = 0, t = first; k < n; k++, t = (t + step) % n)
 			if (threads[t].state == READY) {
 				enter(t);
+				if (!wrong.empty()) return false;
 				ran = true;
 			}
 		unsigned done = 0;
 		for (unsigned t = 0; t < n; t++) done += threads[t].state == DONE;
 		if (done == n) return true;
-		bool freed = release(0, n, AT_BARRIER, wrong);
-		for (unsigned w = 0; w < n; w += 32) freed |= release(w, w + 32 < n ? w + 32 : n, AT_WARP, wrong);
-		if (!wrong->empty()) return false;
+		bool freed = meet(n);
+		for (unsigned t = 0; t < n; t++)
+			if (threads[t].state == AT_WARP) freed |= meet_lanes(t, n);
+		if (!wrong.empty()) return false;
 		if (!ran && !freed) {
-			*wrong = done ? "some threads ended while others wait at a barrier" : "threads wait for each other";
+			wrong = done ? "some threads ended while others wait at a barrier" : "threads wait for each other";
 			return false;
 		}
 	}
@@ -119,18 +151,31 @@ void fake_barrier(int line) {
 	leave(AT_BARRIER);
 }
 
-void fake_warp(void *slots[32], void *mine) {
-	threads[now].slots = slots;
-	threads[now].slot = mine;
+void *fake_warp(int line, unsigned mask, void *mine, unsigned lane) {
+	Thread &th = threads[now];
+	if (!(mask >> now % 32 & 1)) fake_stop("a mask does not name its own lane" + in_line(line));
+	if (!(mask >> lane % 32 & 1)) fake_stop("a shuffle reads from a lane that its mask does not name" + in_line(line));
+	th.line = line;
+	th.mask = mask;
+	th.orders = !mine;
+	shown[now] = mine;
 	leave(AT_WARP);
+	return shown[now / 32 * 32 + lane % 32];
 }
 
-// fake_run carries out a launch; the result is what is wrong, empty if nothing is.
-std::string fake_run(const FakeKernel &k, unsigned grid, unsigned block_, char *args) {
+void fake_stop(const std::string &why) {
+	wrong = why;
+	leave(DONE);
+	abort();
+}
+
+std::string fake_run(const FakeKernel &k, unsigned grid, unsigned threads_, char *args) {
 	if (!stacks) {
 		stacks = (char *)mmap(nullptr, maxThreads * stackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 		if (stacks == MAP_FAILED) return "no memory for stacks";
 	}
+	fake_now.stacks = (uint64_t)stacks;
+	fake_now.stack_bytes = maxThreads * stackBytes;
 	if (!seeded) {
 		seeded = true;
 		const char *s = getenv("GORUN_FAKE_SEED");
@@ -138,16 +183,18 @@ std::string fake_run(const FakeKernel &k, unsigned grid, unsigned block_, char *
 	}
 	kernel = &k;
 	arguments = args;
-	gridDim = {grid, 1, 1};
-	blockDim = {block_, 1, 1};
-	std::string wrong;
+	grid_size = {grid, 1, 1};
+	block_size = {threads_, 1, 1};
+	wrong.clear();
+	fake_now.launch = fake_now.block + 1;
+	fake_now.running = true;
 	unsigned first = chance() % grid;
-	for (unsigned b = 0; b < grid; b++) {
-		blockIdx = {(b + first) % grid, 0, 0};
-		if (!block(block_, &wrong)) {
+	fake_now.first = first;
+	for (unsigned b = 0; b < grid && wrong.empty(); b++) {
+		block_index = {(b + first) % grid, 0, 0};
+		if (!block(threads_))
 			for (Thread &t : threads) t.started = false; // some are still in the middle
-			return wrong;
-		}
 	}
+	fake_now.running = false;
 	return wrong;
 }

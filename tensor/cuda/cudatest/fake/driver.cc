@@ -6,6 +6,8 @@
 //   - a stream does nothing before somebody waits for it;
 //   - a kernel's parameters must be those of the PTX, of its own source and of the
 //     launch, and each address among them one of a live allocation;
+//   - a kernel with a race, an access outside an allocation or a wrong barrier fails,
+//     see check.cc;
 //   - a call without a current context fails;
 //   - what another process has mapped can be read, not written.
 //
@@ -70,6 +72,8 @@ static uint64_t capacity; // of a device
 static char *shown, *real; // what the process is told, and where it is
 static int memory;         // the file that is there, which others map
 static CUresult broken;    // sticky, as on a device
+static std::string why;    // the last error, and its code
+static CUresult whyCode;
 static thread_local int current = -1;
 
 struct Piece {
@@ -98,12 +102,13 @@ struct Handle {
 	char rest[64 - 24];
 };
 
-static CUresult fail(CUresult code, const std::string &why) {
-	fprintf(stderr, "fake CUDA driver: %s\n", why.c_str());
-	return code;
+static CUresult fail(CUresult code, const std::string &what) {
+	fprintf(stderr, "fake CUDA driver: %s\n", what.c_str());
+	why = what;
+	return whyCode = code;
 }
-static void crash(CUresult code, const std::string &why) {
-	if (!broken) broken = fail(code, why);
+static void crash(CUresult code, const std::string &what) {
+	if (!broken) broken = fail(code, what);
 }
 
 char *fake_real(uint64_t address, uint64_t bytes) {
@@ -143,6 +148,7 @@ static void later(Stream *s, std::function<void()> f) {
 	s->queued++;
 }
 
+#pragma GCC visibility push(default)
 extern "C" {
 
 CUresult cuInit(unsigned) {
@@ -163,6 +169,7 @@ CUresult cuInit(unsigned) {
 	real = (char *)mmap(nullptr, capacity * count, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memory, 0);
 	shown = reachable && atoi(reachable) ? real : (char *)mmap(nullptr, capacity * count, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (shown == MAP_FAILED || real == MAP_FAILED) return OUT_OF_MEMORY;
+	fake_memory(real, capacity * count);
 	initialized = true;
 	return OK;
 }
@@ -210,6 +217,16 @@ CUresult cuDevicePrimaryCtxRetain(void **ctx, int d) {
 	return OK;
 }
 
+// What was broken works again; the allocations are gone.
+CUresult cuDevicePrimaryCtxReset_v2(int d) {
+	LOCKED;
+	if (!initialized || d >= count) return INVALID_DEVICE;
+	for (auto &it : devices[d].live) fake_live(real + d * capacity + it.first, it.second.bytes, false);
+	devices[d] = Device();
+	broken = OK;
+	return OK;
+}
+
 CUresult cuCtxSetCurrent(void *ctx) {
 	current = (int)(intptr_t)ctx - 1;
 	return OK;
@@ -235,6 +252,8 @@ CUresult cuMemAlloc_v2(uint64_t *p, size_t bytes) {
 	d.live[at + guardBytes] = {bytes};
 	d.used += bytes;
 	memset(real + current * capacity + at, 0xff, need);
+	fake_live(real + current * capacity + at + guardBytes, bytes, true);
+	if (shown == real) fake_written(real + current * capacity + at + guardBytes, bytes); // who knows by whom
 	*p = (uint64_t)(shown + current * capacity + at + guardBytes);
 	return OK;
 }
@@ -253,6 +272,7 @@ CUresult cuMemFree_v2(uint64_t p) {
 			crash(ILLEGAL_ADDRESS, "something was written outside an allocation of " + std::to_string(it->second.bytes) + " bytes");
 			return broken;
 		}
+	fake_live(real + at, it->second.bytes, false);
 	d.used -= it->second.bytes;
 	d.live.erase(it);
 	return OK;
@@ -326,6 +346,7 @@ CUresult cuMemcpyHtoDAsync_v2(uint64_t dst, const void *src, size_t bytes, Strea
 		char *d = fake_real(dst, bytes);
 		if (!d) return crash(ILLEGAL_ADDRESS, "copy to an address that is not the device's");
 		memcpy(d, src, bytes);
+		fake_written(d, bytes);
 	});
 	return OK;
 }
@@ -347,6 +368,7 @@ CUresult cuMemcpyDtoDAsync_v2(uint64_t dst, uint64_t src, size_t bytes, Stream *
 		const char *from = readable(src, bytes);
 		if (!d || !from) return crash(ILLEGAL_ADDRESS, "copy within the device from or to an address that is not its");
 		memmove(d, from, bytes);
+		fake_copied(d, from, bytes);
 	});
 	return OK;
 }
@@ -357,6 +379,7 @@ CUresult cuMemsetD8Async(uint64_t dst, unsigned char v, size_t n, Stream *s) {
 		char *d = fake_real(dst, n);
 		if (!d) return crash(ILLEGAL_ADDRESS, "fill of an address that is not the device's");
 		memset(d, v, n);
+		fake_written(d, n);
 	});
 	return OK;
 }
@@ -488,8 +511,8 @@ CUresult cuGetErrorName(CUresult code, const char **text) {
 	return OK;
 }
 
-CUresult cuGetErrorString(CUresult, const char **text) {
-	*text = "said the fake driver";
+CUresult cuGetErrorString(CUresult code, const char **text) {
+	*text = code == whyCode ? why.c_str() : "said the fake driver";
 	return OK;
 }
 
@@ -535,11 +558,13 @@ static int gemm(void *h, int ta, int tb, int m, int n, int k, const T *alpha, ui
 					for (int p = 0; p < k; p++) sum += (T)pa[z * sa + (ta ? p + (long long)i * lda : i + (long long)p * lda)] * (T)pb[z * sb + (tb ? j + (long long)p * ldb : p + (long long)j * ldb)];
 					C *to = pc + z * sc + i + (long long)j * ldc;
 					*to = be == 0 ? al * sum : al * sum + be * (T)*to;
+					fake_written(to, sizeof *to);
 				}
 	});
 	return 0;
 }
 
+#pragma GCC visibility push(default)
 extern "C" {
 int cublasSgemmStridedBatched(void *h, int ta, int tb, int m, int n, int k, const float *alpha, uint64_t a, int lda, long long sa, uint64_t b, int ldb, long long sb, const float *beta, uint64_t c, int ldc, long long sc, int batch) { return gemm(h, ta, tb, m, n, k, alpha, a, lda, sa, b, ldb, sb, beta, c, ldc, sc, batch); }
 int cublasDgemmStridedBatched(void *h, int ta, int tb, int m, int n, int k, const double *alpha, uint64_t a, int lda, long long sa, uint64_t b, int ldb, long long sb, const double *beta, uint64_t c, int ldc, long long sc, int batch) { return gemm(h, ta, tb, m, n, k, alpha, a, lda, sa, b, ldb, sb, beta, c, ldc, sc, batch); }

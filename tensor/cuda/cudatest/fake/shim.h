@@ -19,22 +19,23 @@
 struct dim3u {
 	unsigned x, y, z;
 };
-extern dim3u threadIdx, blockIdx, blockDim, gridDim;
+extern const dim3u threadIdx, blockIdx, blockDim, gridDim;
 
-// fake_barrier waits for all threads of the block, at the same place of the source;
-// fake_warp for those of the warp.
+// fake_barrier waits for all threads of the block, at the same place of the source.
+// fake_warp waits for the lanes of the warp that mask names, at the same place, and
+// returns where one of them has what it shows; with null it orders their accesses to
+// memory.
 void fake_barrier(int line);
-void fake_warp(void *slots[32], void *mine);
+void *fake_warp(int line, unsigned mask, void *mine, unsigned lane);
 
 #define __syncthreads() fake_barrier(__LINE__)
+#define __syncwarp(mask) fake_warp(__LINE__, mask, nullptr, threadIdx.x % 32)
+#define __shfl_xor_sync(mask, v, lane) fake_shfl(__LINE__, mask, v, threadIdx.x % 32 ^ (lane))
 
 template <class T>
-T __shfl_xor_sync(unsigned, T v, int mask) {
-	void *slots[32];
-	T copy = v;
-	fake_warp(slots, &copy);
-	T got = *(T *)slots[(threadIdx.x % 32) ^ mask];
-	fake_warp(slots, &copy); // all have read
+T fake_shfl(int line, unsigned mask, T v, unsigned lane) {
+	T copy = v, got = *(T *)fake_warp(line, mask, &copy, lane);
+	fake_warp(line, mask, &copy, lane); // all have read
 	return got;
 }
 
@@ -50,14 +51,20 @@ inline unsigned __float_as_uint(float v) { return fake_bits<unsigned>(v); }
 inline double __longlong_as_double(long long v) { return fake_bits<double>(v); }
 inline long long __double_as_longlong(double v) { return fake_bits<long long>(v); }
 
+// fake_atomic tells the checks of an atomic access.
+#define UNSEEN __attribute__((no_sanitize("thread")))
+void fake_atomic(const void *p, uint64_t bytes, void *caller);
+
 template <class T, class V>
-T atomicAdd(T *p, V v) {
+UNSEEN __attribute__((noinline)) T atomicAdd(T *p, V v) {
+	fake_atomic(p, sizeof *p, __builtin_return_address(0));
 	T old = *p;
 	*p = old + (T)v;
 	return old;
 }
 template <class T, class V>
-T atomicMin(T *p, V v) {
+UNSEEN __attribute__((noinline)) T atomicMin(T *p, V v) {
+	fake_atomic(p, sizeof *p, __builtin_return_address(0));
 	T old = *p;
 	if ((T)v < old) *p = (T)v;
 	return old;
@@ -78,10 +85,10 @@ void fake_register(FakeKernel k);
 template <class... A>
 struct FakeSignature {
 	template <size_t... I>
-	static void go(void (*f)(A...), const FakeKernel &k, char *p, std::index_sequence<I...>) {
+	UNSEEN static void go(void (*f)(A...), const FakeKernel &k, char *p, std::index_sequence<I...>) {
 		f(*(typename std::decay<A>::type *)(p + k.offsets[I])...);
 	}
-	static void call(const FakeKernel &k, char *p) { go((void (*)(A...))k.body, k, p, std::index_sequence_for<A...>{}); }
+	UNSEEN static void call(const FakeKernel &k, char *p) { go((void (*)(A...))k.body, k, p, std::index_sequence_for<A...>{}); }
 };
 
 struct FakeEntry {
