@@ -36,7 +36,11 @@ func (m *Mesh) rule(key ruleKey, declare func() (*layout.Rule, error), ts ...*Te
 	if r, ok := m.rules[key]; ok {
 		return r
 	}
-	r := m.choose(key.op, declare, ts)
+	return m.keepRule(key, m.choose(key.op, declare, ts))
+}
+
+// keepRule enters a rule into the table, which is bounded as that of specs is.
+func (m *Mesh) keepRule(key ruleKey, r *rule) *rule {
 	if len(m.rules) >= maxSpecs {
 		clear(m.rules)
 	}

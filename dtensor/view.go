@@ -30,9 +30,7 @@ func (t *Tensor) viewRule(key ruleKey, keepMask bool, declare func(in layout.Lay
 	if err != nil {
 		fault.Throw(&LayoutError{Op: key.op, Operands: []Operand{operand("input", t)}, Problem: err.Error(), Err: err})
 	}
-	r := &rule{in: []*spec{m.specOf(v.In)}, out: []*spec{m.specOf(v.Out)}}
-	m.rules[key] = r
-	return r
+	return m.keepRule(key, &rule{in: []*spec{m.specOf(v.In)}, out: []*spec{m.specOf(v.Out)}})
 }
 
 // viewed makes the result of a view of in, whose local part f computes.
