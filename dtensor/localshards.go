@@ -189,7 +189,7 @@ func (l *LocalShards) Distribute(placements ...layout.Placement) *Tensor {
 	at := 0
 	for _, b := range boxes {
 		tensor.UnpackBox(out.local, []int{b.off[0] - base.offset[0], b.off[1] - base.offset[1]}, dst, at, b.size)
-		at += b.size[0] * b.size[1]
+		at += product(b.size)
 	}
 	return out.to(s, "Distribute")
 }
@@ -199,60 +199,49 @@ type box struct{ off, size []int }
 
 // outgoing packs what this rank's shards have for each position, shard by shard.
 func (l *LocalShards) outgoing(s *spec) (src *tensor.Tensor, counts []int) {
-	me := l.mesh.all.Rank()
+	type part struct {
+		LocalShard
+		box
+	}
+	var parts []part
 	counts = make([]int, l.mesh.Size())
-	src = tensor.New(l.mesh.eng.dev, l.dt, l.copies(s, me))
-	at := 0
 	for p := range counts {
 		coord := l.mesh.pure.Coord(p)
-		k := 0
-		for _, c := range l.chunks {
-			if c.Position != me {
-				continue
+		for _, shard := range l.shards {
+			if b, ok := boxOf(shard.Offset, [2]int(shard.Data.Shape()), s.layout, coord); ok {
+				parts = append(parts, part{shard, b})
+				counts[p] += product(b.size)
 			}
-			if b, ok := boxOf(c, s.layout, coord); ok {
-				tensor.PackBox(src, at, l.shards[k].Data, []int{b.off[0] - c.Offset[0], b.off[1] - c.Offset[1]}, b.size)
-				at += b.size[0] * b.size[1]
-				counts[p] += b.size[0] * b.size[1]
-			}
-			k++
 		}
+	}
+	src = tensor.New(l.mesh.eng.dev, l.dt, sum(counts))
+	at := 0
+	for _, t := range parts {
+		tensor.PackBox(src, at, t.Data, []int{t.off[0] - t.Offset[0], t.off[1] - t.Offset[1]}, t.size)
+		at += product(t.size)
 	}
 	return src, counts
-}
-
-// copies returns how many elements the rank at a position sends to all.
-func (l *LocalShards) copies(s *spec, position int) (n int) {
-	for p := range l.mesh.Size() {
-		coord := l.mesh.pure.Coord(p)
-		for _, c := range l.chunks {
-			if b, ok := boxOf(c, s.layout, coord); ok && c.Position == position {
-				n += b.size[0] * b.size[1]
-			}
-		}
-	}
-	return n
 }
 
 // incoming lists what this rank gets, by position and shard by shard.
 func (l *LocalShards) incoming(s *spec) (boxes []box, counts []int) {
 	counts = make([]int, l.mesh.Size())
 	for _, c := range l.chunks {
-		if b, ok := boxOf(c, s.layout, l.mesh.coord); ok {
+		if b, ok := boxOf(c.Offset, c.Size, s.layout, l.mesh.coord); ok {
 			boxes = append(boxes, b)
-			counts[c.Position] += b.size[0] * b.size[1]
+			counts[c.Position] += product(b.size)
 		}
 	}
 	return boxes, counts
 }
 
-// boxOf returns where a chunk meets what the rank at coord holds of a layout.
-func boxOf(c Chunk, l layout.Layout, coord []int) (b box, ok bool) {
+// boxOf returns where a shard of the table meets what the rank at coord holds of a layout.
+func boxOf(offset, size [2]int, l layout.Layout, coord []int) (b box, ok bool) {
 	b = box{make([]int, 2), make([]int, 2)}
 	for d := range 2 {
 		start, n := l.Span(coord, d)
-		b.off[d] = max(start, c.Offset[d])
-		if b.size[d] = min(start+n, c.Offset[d]+c.Size[d]) - b.off[d]; b.size[d] <= 0 {
+		b.off[d] = max(start, offset[d])
+		if b.size[d] = min(start+n, offset[d]+size[d]) - b.off[d]; b.size[d] <= 0 {
 			return box{}, false
 		}
 	}

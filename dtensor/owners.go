@@ -95,42 +95,9 @@ func (s *step) rows(mask *MaskBuffer, local *tensor.Tensor, spare bool) *tensor.
 	me, size := int32(s.group.Rank()), s.group.Size()
 	all := s.everywhere() && size > 2
 
-	// What this rank sends, member after member.
-	sendCounts := make([]int, size)
-	index := make([]int64, 0, n)
-	for i := range s.send {
-		box := &s.send[i]
-		if all && i > 0 { // the same rows for everybody
-			break
-		}
-		if box.Peer == int(me) && !all {
-			continue
-		}
-		before := len(index)
-		eachRow(box.Size[:dims], box.Src[:dims], local.Shape(), func(row int) {
-			if place[row] == me {
-				index = append(index, int64(row))
-			}
-		})
-		sendCounts[box.Peer] = (len(index) - before) * product(box.Size[dims:])
-	}
+	index, sendCounts := s.outgoing(local.Shape(), dims, place, all)
 	src := s.packRows(local, dims, n, index, sendCounts, all)
-
-	// What it receives: the rows of its block, sorted by owner.
-	recvCounts := make([]int, size)
-	var mine []int32 // the owners of the rows of its block
-	width := 1
-	if len(s.recv) > 0 {
-		box := &s.recv[0] // the same from every member: they have the same rows
-		width = product(box.Size[dims:])
-		mine = make([]int32, 0, product(box.Size[:dims]))
-		eachRow(box.Size[:dims], box.Src[:dims], local.Shape(), func(row int) {
-			mine = append(mine, place[row])
-			if place[row] != me || all {
-				recvCounts[place[row]] += width
-			}
-		})
-	}
+	owner, width, recvCounts := s.incoming(local.Shape(), dims, place, all)
 	dev := local.Device()
 	got := tensor.New(dev, local.DType(), sum(recvCounts))
 	call := comm.Call{Kind: comm.AllToAllVKind, Dst: bufferOf(got), Src: bufferOf(src), DstCounts: recvCounts, SrcCounts: sendCounts}
@@ -146,12 +113,57 @@ func (s *step) rows(mask *MaskBuffer, local *tensor.Tensor, spare bool) *tensor.
 		s.ownRows(dst, local, dims, place, me)
 	}
 	if got.Numel() > 0 {
-		at := tensor.FromSlice(dev, slotsOf(mine, me, size, all), len(mine))
+		at := tensor.FromSlice(dev, slotsOf(owner, me, size, all), len(owner))
 		tensor.TakeRowsTo(dst, got.Reshape(got.Numel()/width, width), at, 0, false)
 		at.Free()
 	}
 	got.Free()
 	return dst
+}
+
+// outgoing returns the rows that this rank sends, member after member, and how many
+// elements go to each: to all the same rows, once, if everywhere.
+func (s *step) outgoing(shape []int, dims int, place []int32, everywhere bool) (index []int64, counts []int) {
+	me := s.group.Rank()
+	index, counts = make([]int64, 0, len(place)), make([]int, s.group.Size())
+	for i := range s.send {
+		box := &s.send[i]
+		if everywhere && i > 0 {
+			break
+		}
+		if box.Peer == me && !everywhere {
+			continue
+		}
+		before := len(index)
+		eachRow(box.Size[:dims], box.Src[:dims], shape, func(row int) {
+			if place[row] == int32(me) {
+				index = append(index, int64(row))
+			}
+		})
+		counts[box.Peer] = (len(index) - before) * product(box.Size[dims:])
+	}
+	return index, counts
+}
+
+// incoming returns the owner of each row of this rank's block, the elements of a
+// row there, and how many elements come from each member: its own come to it too
+// if everywhere.
+func (s *step) incoming(shape []int, dims int, place []int32, everywhere bool) (owner []int32, width int, counts []int) {
+	me := int32(s.group.Rank())
+	width, counts = 1, make([]int, s.group.Size())
+	if len(s.recv) == 0 {
+		return nil, width, counts
+	}
+	box := &s.recv[0] // the same from every member: they have the same rows
+	width = product(box.Size[dims:])
+	owner = make([]int32, 0, product(box.Size[:dims]))
+	eachRow(box.Size[:dims], box.Src[:dims], shape, func(row int) {
+		owner = append(owner, place[row])
+		if place[row] != me || everywhere {
+			counts[place[row]] += width
+		}
+	})
+	return owner, width, counts
 }
 
 // ownRows copies to dst the rows of its block that this rank owns.
