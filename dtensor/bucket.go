@@ -81,8 +81,8 @@ func scatterStep(g *Tensor, want *spec) (s *step, ok bool) {
 	return &p.steps[0], true
 }
 
-// sumAxes returns the axes, of more than one rank, on which from is Partial(Sum) and to Replicate; ok
-// is false if the two differ in anything else.
+// sumAxes returns the axes, of more than one rank, on which from is Partial(Sum)
+// and to Replicate; ok is false if the two differ in anything else.
 func sumAxes(from, to *spec) (axes axisSet, ok bool) {
 	for i, p := range from.placements {
 		switch {

@@ -21,7 +21,7 @@ type LayoutError struct {
 // An Operand names one operand of a LayoutError with its layout.
 type Operand struct {
 	Name   string // "a", "weight"
-	Layout string // "[4 8] S(0),R"
+	Layout string // "[4, 8] S(0),R"
 }
 
 // Error implements error.

@@ -57,7 +57,7 @@ func ValueAndGrad(ctx context.Context, f func() *Tensor, params ...*Tensor) (val
 		return nil, nil, fmt.Errorf("dtensor: ValueAndGrad: no parameters; use Try to run without gradients")
 	}
 	defer fault.Catch(&err)
-	eng := params[0].mesh().eng
+	eng := params[0].spec.mesh.eng
 	scope := eng.dev.Open()
 	defer scope.Close()
 	outerCtx, outerTape, outerScope := eng.ctx, eng.tape, eng.scope
@@ -133,7 +133,7 @@ func Try(ctx context.Context, mesh *Mesh, f func()) (err error) {
 // Outside of both it does nothing.
 func Keep(tensors ...*Tensor) {
 	for _, t := range tensors {
-		if s := t.mesh().eng.scope; s != nil {
+		if s := t.spec.mesh.eng.scope; s != nil {
 			keepTensors(s, t)
 		}
 	}

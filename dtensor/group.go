@@ -110,9 +110,6 @@ func (m *Mesh) Sub(names ...string) *Mesh {
 // the same ranks in the same order. It communicates nothing.
 func (m *Mesh) Flatten(name string) *Mesh {
 	axes := []Axis{{Name: name, Size: len(m.ranks)}}
-	if err := checkAxes("Flatten", axes, len(m.ranks)); err != nil {
-		fault.Throw(err)
-	}
 	f, err := assemble(m.eng, "Flatten", m.parent, m.all, axes, m.ranks)
 	if err != nil {
 		fault.Throw(err)
@@ -124,18 +121,14 @@ func (m *Mesh) Flatten(name string) *Mesh {
 // rank outside those of the group at coordinate zero.
 func (m *Mesh) ranksOf(set axisSet) []int {
 	var ranks []int
+	own := m.coord
+	if m.outside() {
+		own = make([]int, len(m.axes))
+	}
 	for p, r := range m.ranks {
-		at, same := p, true
-		for i := len(m.axes) - 1; i >= 0; i-- {
-			c := at % m.axes[i].Size
-			at /= m.axes[i].Size
-			own := 0
-			if m.coord != nil {
-				own = m.coord[i]
-			}
-			if !set.has(i) && c != own {
-				same = false
-			}
+		same := true
+		for i, c := range m.pure.Coord(p) {
+			same = same && (set.has(i) || c == own[i])
 		}
 		if same {
 			ranks = append(ranks, r)

@@ -2,6 +2,7 @@ package dtensor
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/fault"
@@ -39,9 +40,6 @@ func (b *MaskBuffer) Masked() *tensor.Tensor {
 	b.check("Masked")
 	return b.masked
 }
-
-// Shift returns what was subtracted from ids.
-func (b *MaskBuffer) Shift() int { return b.shift }
 
 // Holders returns how many hold the mask: 0 after the last Release.
 func (b *MaskBuffer) Holders() int {
@@ -173,11 +171,4 @@ func tableRows(s *spec) int {
 	return 0
 }
 
-func anyShard(s *spec) bool {
-	for _, p := range s.placements {
-		if p.IsShard() {
-			return true
-		}
-	}
-	return false
-}
+func anyShard(s *spec) bool { return slices.ContainsFunc(s.placements, layout.Placement.IsShard) }

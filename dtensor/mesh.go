@@ -29,10 +29,10 @@ type Mesh struct {
 	eng    *engine
 	parent *comm.Comm // what the mesh was made from
 	axes   []Axis
-	pure   layout.Axes
-	ranks  []int      // ranks[i] is the world rank at position i
-	all    *comm.Comm // the ranks of the mesh in position order; nil outside
-	coord  []int      // of this rank; nil outside
+	pure   layout.Axes // axes as package layout has them
+	ranks  []int       // ranks[i] is the world rank at position i
+	all    *comm.Comm  // the ranks of the mesh in position order; nil outside
+	coord  []int       // of this rank; nil outside
 	groups map[axisSet]*comm.Comm
 	subs   map[axisSet]*Mesh
 	specs  map[layout.Layout]*spec
@@ -98,12 +98,7 @@ func assemble(eng *engine, op string, parent, all *comm.Comm, axes []Axis, ranks
 	if all == nil {
 		return m, nil
 	}
-	m.coord = make([]int, len(axes))
-	at := all.Rank()
-	for i := len(axes) - 1; i >= 0; i-- {
-		m.coord[i] = at % axes[i].Size
-		at /= axes[i].Size
-	}
+	m.coord = pure.Coord(all.Rank())
 	for i := range axes {
 		if _, err = m.group(1 << i); err != nil {
 			return nil, fmt.Errorf("dtensor: %s: axis %s: %w", op, axes[i].Name, err)

@@ -57,9 +57,10 @@ func (t *Tensor) to(s *spec, cause string) *Tensor {
 	if s == t.spec {
 		return t
 	}
+	m := t.spec.mesh
 	out := &Tensor{spec: s, node: t.node}
-	if t.mesh().coord == nil {
-		out.local = tensor.New(t.mesh().eng.dev, t.DType(), s.local...)
+	if m.outside() {
+		out.local = m.empty(s, t.DType()).local
 		return out
 	}
 	from, local := t.spec, t.local
@@ -75,10 +76,10 @@ func (t *Tensor) to(s *spec, cause string) *Tensor {
 	} else if s.masked && !t.DType().Int() {
 		refuse(cause, fmt.Sprintf("only integer ids can go to MaskPartial, not %v", t.DType()), "look rows up with the ids", operand("input", t))
 	}
-	if eng := t.mesh().eng; eng.observe != nil {
-		eng.observe(from, s, local.DType().Size(), cause, false)
+	if m.eng.observe != nil {
+		m.eng.observe(from, s, local.DType().Size(), cause, false)
 	}
-	p := t.mesh().plan(from, s, local.DType().Size(), cause)
+	p := m.plan(from, s, local.DType().Size(), cause)
 	for i := range p.steps {
 		local = p.steps[i].run(t, local, out)
 	}
@@ -141,7 +142,7 @@ func (m *Mesh) compile(ls *layout.Step, size int, cause string) step {
 	switch ls.Kind {
 	case layout.Slice:
 		// What stays is the box that this rank has before and after.
-		s.send = []layout.Transfer{s.kept(m)}
+		s.send = []layout.Transfer{s.kept()}
 	case layout.Rows:
 		s.send, s.recv = ls.Sends(m.coord), ls.Recvs(m.coord)
 	case layout.AllGather, layout.AllToAll, layout.Exchange, layout.ReduceScatter:
@@ -155,7 +156,7 @@ func (m *Mesh) compile(ls *layout.Step, size int, cause string) step {
 }
 
 // kept is the box of a Slice.
-func (s *step) kept(m *Mesh) layout.Transfer {
+func (s *step) kept() layout.Transfer {
 	t := layout.Transfer{Size: s.to.local, Global: s.to.offset, Dst: make([]int, len(s.to.local)), Src: make([]int, len(s.to.local))}
 	for d := range t.Src {
 		t.Src[d] = s.to.offset[d] - s.from.offset[d]
@@ -177,8 +178,8 @@ func inPlace(boxes []layout.Transfer, shape []int, start func(*layout.Transfer) 
 	return true
 }
 
-// minRun is from how many bytes of a row on a part is read and written where it lies,
-// rather than packed: shorter runs cost more than they save.
+// minRun is the least number of bytes of a row for which a part is read and written
+// where it lies rather than packed: shorter runs cost more than they save.
 const minRun = 256
 
 // columns returns of how many rows a row-major array of the given shape is seen to be

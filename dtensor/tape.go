@@ -41,7 +41,7 @@ func (t *Tensor) tracked() bool {
 	if t.node == nil {
 		return false
 	}
-	now := t.mesh().eng.tape
+	now := t.spec.mesh.eng.tape
 	if now == nil || t.node.tape == now {
 		return now != nil
 	}
@@ -56,7 +56,7 @@ func (t *Tensor) tracked() bool {
 // caller has seen that an input is tracked. back receives the gradient of out
 // and hands each input its part with accumulate; it runs with the tape off.
 func (out *Tensor) record(op string, back func(gy *Tensor)) *Tensor {
-	out.node = out.mesh().eng.tape.add(op, out.spec, back)
+	out.node = out.spec.mesh.eng.tape.add(op, out.spec, back)
 	return out
 }
 

@@ -10,7 +10,7 @@ import (
 
 // A Tensor is one rank's part of a tensor that is spread over a mesh. It has a
 // global shape and, for each axis of the mesh, a placement that says how its
-// elements are divided along that axis. Printed, it is `[4 8] S(0),R`.
+// elements are divided along that axis. Printed, it is "float32 [4, 8] S(0),R".
 //
 // Operators are methods: value in, value out. They accept every placement and
 // compute what the unsharded operator would; misuse throws a *LayoutError.
@@ -21,8 +21,6 @@ type Tensor struct {
 	mask  *MaskBuffer    // of a MaskPartial placement
 	clean bool           // of a MaskPartial placement: rows that are not owned hold zeros
 }
-
-func (t *Tensor) mesh() *Mesh { return t.spec.mesh }
 
 // Mesh returns the mesh t is spread over.
 func (t *Tensor) Mesh() *Mesh { return t.spec.mesh }
@@ -48,13 +46,14 @@ func (t *Tensor) DType() tensor.DType { return t.local.DType() }
 // Mask returns the mask of a MaskPartial tensor, nil for any other.
 func (t *Tensor) Mask() *MaskBuffer { return t.mask }
 
-// String returns the type and layout: "float32 [4 8] S(0),R".
+// String returns the type and layout, "float32 [4, 8] S(0),R", and the mesh if it
+// has more than one rank.
 func (t *Tensor) String() string { return t.DType().String() + " " + t.layoutString() }
 
 func (t *Tensor) layoutString() string {
 	s := t.spec.String()
-	if t.mesh().Size() > 1 {
-		s += " on " + t.mesh().String()
+	if t.spec.mesh.Size() > 1 {
+		s += " on " + t.spec.mesh.String()
 	}
 	return s
 }
