@@ -303,7 +303,7 @@ func dashed(name string) string {
 
 // nearest returns the flag that name was probably meant to be.
 func nearest(name string, f *flag.FlagSet) (string, bool) {
-	best, distance := "", 10*min(len(name), 2+len(name)/3) // a name of which nothing is left is none
+	best, distance := "", 10*min(len(name), 2+(len(name)-2)/4) // a name of which little is left is none
 	f.VisitAll(func(g *flag.Flag) {
 		d := 10*edits(name, g.Name) + max(len(name)-len(g.Name), len(g.Name)-len(name))
 		if strings.HasPrefix(name, g.Name) && strings.Trim(name[len(g.Name):], "0123456789") == "" {

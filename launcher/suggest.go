@@ -2,33 +2,57 @@ package launcher
 
 import (
 	"flag"
+	"slices"
 	"strings"
 )
 
-// foreignFlags are the flags of mpirun, mpiexec.hydra, srun and torchrun that gorun
-// has by another name, or does without, and what to say of them.
-func foreignFlags() map[string]string {
-	const ranks, host, file, label, set = "gorun's is -np", "gorun's is --host", "gorun's is --hostfile", "gorun's is --tag-output", "gorun's is -x NAME=value"
-	const perHost = "give -np for all hosts together; --map-by node deals ranks out in turn"
-	return map[string]string{
-		"c": ranks, "ntasks": ranks, "nproc-per-node": ranks + ", without it one for each usable core", "N": perHost, "npernode": perHost,
-		"ppn": perHost, "nnodes": perHost, "nodes": perHost, "ntasks-per-node": perHost,
-		"H": host, "hosts": host, "w": host, "nodelist": host, "machinefile": file, "f": file, "default-hostfile": file,
-		"l": label, "label": label, "prepend-rank": label, "tee": "gorun's are --tag-output and --output DIR", "output-filename": "gorun's is --output DIR", "log-dir": "gorun's is --output DIR", "outfile-pattern": "gorun's is --output DIR",
-		"genv": set, "env": set, "export": set, "envall": "ranks have gorun's whole environment", "genvall": "ranks have gorun's whole environment",
-		"chdir": "gorun's is --wdir", "D": "gorun's is --wdir", "i": "gorun's is --stdin",
-		"allow-run-as-root": "leave it out: root may run gorun", "mca": "leave it out, or set OMPI_MCA_… in the environment",
-		"standalone": "leave it out: gorun needs no other host", "rdzv-backend": "leave it out: gorun has no rendezvous",
-		"master-addr": "leave it out: ranks find each other", "master-port": "leave it out: ranks find each other",
-		"v": "--report-bindings and --dry-run say what gorun does", "verbose": "--report-bindings and --dry-run say what gorun does",
-		"t": "gorun's is --timeout", "restarts": "gorun's is --max-restarts", "monitor-interval": "leave it out",
+// foreign is what to say to flags of mpirun, mpiexec.hydra, srun, torchrun and their
+// like that gorun has by another name, or does without.
+type foreign struct{ say, names string }
+
+func foreignFlags() []foreign {
+	return []foreign{
+		{"gorun's is -np, without it one for each usable core", "c ntasks nproc nproc-per-node num-processes num-procs"},
+		{"give -np for all hosts together; --map-by node deals ranks out in turn", "N nnodes nodes npernode pernode perhost ppn grr npersocket ntasks-per-node tasks-per-node"},
+		{"gorun's is --host", "H hosts w nodelist"},
+		{"gorun's is --hostfile", "f F machinefile default-hostfile nodefile"},
+		{"gorun's is --via openmpi, mpich or slurm", "mpi launcher bootstrap rmk"},
+		{"gorun's are --bind-to, core or none, and --map-by; it divides the cores among the ranks", "cpu-bind cpu-set cpu-list cpus-per-task cpus-per-proc cpus-per-rank rank-by rankfile bind-to-core bind-to-none bycore bynode use-hwthread-cpus m distribution"},
+		{"gorun's is --gpus", "G gres gpus-per-node gpus-per-task"},
+		{"gorun's is --tag-output", "l label prepend-rank"},
+		{"gorun's are --tag-output and --output DIR", "tee r redirects"},
+		{"gorun's is --output DIR", "output-filename log-dir outfile-pattern errfile-pattern error"},
+		{"leave it out: gorun passes output on line by line", "u unbuffered stream-buffering ordered-output"},
+		{"gorun's is -x NAME=value", "env genv"},
+		{"gorun's is -x NAME, once for each", "envlist genvlist export"},
+		{"ranks have gorun's whole environment", "envall genvall"},
+		{"gorun's is --wdir", "chdir D"},
+		{"gorun's is --stdin", "i input"},
+		{"gorun's is --timeout", "t"},
+		{"gorun's is --max-restarts", "restarts"},
+		{"gorun's is --oversubscribe", "O overcommit"},
+		{"leave it out: over hosts gorun refuses more ranks than slots", "nooversubscribe no-oversubscribe"},
+		{"--report-bindings and --dry-run say what gorun does", "v verbose info display display-map display-devel-map display-allocation print-rank-map do-not-launch"},
+		{"leave it out: root may run gorun", "allow-run-as-root"},
+		{"leave it out, or set OMPI_MCA_… in the environment", "mca gmca am"},
+		{"leave it out: a rank that fails ends the job", "K kill-on-bad-exit"},
+		{"leave it out: gorun has no rendezvous, ranks find each other", "standalone rdzv-backend rdzv-endpoint rdzv-id rdzv-conf master-addr master-port node-rank"},
+		{"leave it out", "monitor-interval role start-method no-python"},
+		{"give it to salloc or sbatch, and run gorun inside", "p partition A account q qos J job-name mem mem-per-cpu exclusive"},
+		{"it stands alone: gorun --version", "version"},
 	}
 }
 
 // otherwise returns what to do instead of giving a flag that gorun does not have.
 func otherwise(name string, f *flag.FlagSet) string {
-	if said, ok := foreignFlags()[strings.ReplaceAll(name, "_", "-")]; ok {
-		return said
+	plain := strings.ReplaceAll(name, "_", "-")
+	if letters := strings.TrimRight(plain, "0123456789"); len(letters) <= len("ppn") {
+		plain = letters // -N2
+	}
+	for _, g := range foreignFlags() {
+		if slices.Contains(strings.Fields(g.names), plain) {
+			return g.say
+		}
 	}
 	if near, ok := nearest(name, f); ok {
 		return "did you mean " + dashed(near) + "?"
