@@ -43,7 +43,7 @@ func (a *attempt) run(signals <-chan os.Signal) (*outcome, error) {
 	var err error
 	a.segment, err = control.Create(len(a.plan.ranks), control.Options{Cores: a.plan.cores})
 	if err != nil {
-		return nil, openFiles(err)
+		return nil, remedied(err)
 	}
 	if err := a.openTraces(); err != nil {
 		return nil, err
@@ -152,7 +152,7 @@ func (a *attempt) add(fd int) int {
 func (a *attempt) spec() (*spec, error) {
 	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", os.DevNull, err)
+		return nil, remedied(fmt.Errorf("%s: %w", os.DevNull, err))
 	}
 	a.theirs = append(a.theirs, null)
 	a.files = []uintptr{uintptr(null), uintptr(null), 2, 0} // 3 is the socket, see startGuardian
@@ -281,12 +281,17 @@ func pipe(name string) (from *os.File, end int, err error) {
 	return os.NewFile(uintptr(p[0]), name), p[1], nil
 }
 
-func noPipe(err error) error { return openFiles(fmt.Errorf("opening a pipe: %w", err)) }
+func noPipe(err error) error { return remedied(fmt.Errorf("opening a pipe: %w", err)) }
 
-// openFiles adds what to do to an error that may come from the limit on open files.
-func openFiles(err error) error {
-	if errors.Is(err, unix.EMFILE) {
+// remedied adds what to do to an error that comes from a limit on this process.
+func remedied(err error) error {
+	switch {
+	case errors.Is(err, unix.EMFILE):
 		return fmt.Errorf("%w; raise the limit on open files (ulimit -n) or start fewer ranks", err)
+	case errors.Is(err, unix.EFBIG):
+		return fmt.Errorf("%w; raise the limit on the size of files (ulimit -f)", err)
+	case errors.Is(err, unix.EAGAIN):
+		return fmt.Errorf("%w; raise the limit on processes (ulimit -u, or the container's)", err)
 	}
 	return err
 }

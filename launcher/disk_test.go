@@ -59,3 +59,28 @@ func TestOutputThatCannotBeMade(t *testing.T) {
 	touch(t, file)
 	start(t, 0, "-np", "2", "--output", file, "true").check(1, "gorun: --output: ", file, "not a directory")
 }
+
+// TestPagesOnAFullDisk: what gorun itself prints is not lost in silence either.
+func TestPagesOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skip(err)
+	}
+	for _, page := range []string{"-h", "--version", "help hosts", "doctor -json", "--dry-run true"} {
+		t.Run(page, func(t *testing.T) {
+			t.Parallel()
+			full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer full.Close()
+			cmd := exec.Command("gorun", strings.Fields(page)...)
+			var stderr strings.Builder
+			cmd.Stdout, cmd.Stderr = full, &stderr
+			_ = cmd.Run()
+			if status := cmd.ProcessState.ExitCode(); status != 1 || !strings.Contains(stderr.String(), "gorun: standard output: no space left on device") {
+				t.Errorf("exit status %d, %q", status, stderr.String())
+			}
+		})
+	}
+}

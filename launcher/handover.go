@@ -85,7 +85,7 @@ func (h *handover) plan(paths []string, folder string) (hosts.Handover, error) {
 		j.Oversubscribe = true // as gorun itself on one host
 	}
 	if o.output != "" {
-		if j.Output, err = filepath.Abs(o.output); err != nil {
+		if j.Output, err = absolute(o.output); err != nil {
 			return hosts.Handover{}, err
 		}
 	}
@@ -93,7 +93,7 @@ func (h *handover) plan(paths []string, folder string) (hosts.Handover, error) {
 		dir := a.dir
 		// Named in any case: a launcher that lacks it on a host would run the ranks elsewhere.
 		if dir != "" || h.remote {
-			if dir, err = filepath.Abs(dir); err != nil {
+			if dir, err = absolute(dir); err != nil {
 				return hosts.Handover{}, err
 			}
 		}
@@ -132,8 +132,8 @@ func (h *handover) dryRun(paths []string, w io.Writer) error {
 	if len(plan.Files) > 0 {
 		fmt.Fprintf(w, "mkdir -p %s\n", hosts.Quote(folder))
 	}
-	_, err = io.WriteString(w, plan.String())
-	return err
+	fmt.Fprint(w, plan)
+	return nil
 }
 
 // run starts the job and returns gorun's exit status when it is over.

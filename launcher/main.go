@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -22,31 +23,56 @@ func Main(args []string) int {
 	if len(args) > 0 && filepath.Base(args[0]) == guardianName {
 		return guard()
 	}
+	out := &page{file: os.Stdout}
+	status := obey(args, out)
+	switch {
+	case status != 0 || out.err == nil:
+		return status
+	case errors.Is(out.err, unix.EPIPE):
+		return statusClosed
+	}
+	return complain(fmt.Errorf("standard output: %w", errors.Unwrap(out.err)), 1)
+}
+
+// A page is a file for what gorun prints, which remembers the first failed write.
+type page struct {
+	file *os.File
+	err  error
+}
+
+func (p *page) Write(text []byte) (n int, err error) {
+	n, err = p.file.Write(text)
+	p.err = cmp.Or(p.err, err)
+	return n, err
+}
+
+// obey carries out a command line and returns the exit status.
+func obey(args []string, stdout io.Writer) int {
 	if len(args) < 2 {
 		fmt.Fprint(os.Stderr, usage)
 		return 2
 	}
 	if len(args) == 2 && (args[1] == "--version" || args[1] == "-version") {
-		fmt.Println("gorun", version())
+		fmt.Fprintln(stdout, "gorun", version())
 		return 0
 	}
 	switch args[1] {
 	case "top":
 		return top(args[2:], os.Stdin, os.Stdout, os.Stderr)
 	case "doctor":
-		return doctor(args[2:], thisCheckup(), os.Stdout, os.Stderr)
+		return doctor(args[2:], thisCheckup(), stdout, os.Stderr)
 	case "help":
-		return help(args[2:])
+		return help(args[2:], stdout)
 	}
 	o, err := parseOptions(args[1:], cores(), os.LookupEnv, os.Stderr)
 	if errors.Is(err, errHelp) {
-		fmt.Print(usage)
+		fmt.Fprint(stdout, usage)
 		return 0
 	}
 	if err != nil {
 		return complain(err, 2)
 	}
-	status, err := launch(o)
+	status, err := launch(o, stdout)
 	if err != nil {
 		return complain(err, 1)
 	}
@@ -54,12 +80,12 @@ func Main(args []string) int {
 }
 
 // help prints a page of help and returns gorun's exit status.
-func help(topic []string) int {
+func help(topic []string, stdout io.Writer) int {
 	switch {
 	case len(topic) == 0:
-		fmt.Print(usage)
+		fmt.Fprint(stdout, usage)
 	case len(topic) == 1 && topic[0] == "hosts":
-		fmt.Print(hostsUsage)
+		fmt.Fprint(stdout, hostsUsage)
 	default:
 		fmt.Fprintln(os.Stderr, "gorun: there are two pages of help: gorun help, and gorun help hosts")
 		return 2
@@ -86,8 +112,9 @@ func parseCommand(f *flag.FlagSet, args []string, most int, usage string, stdout
 	return 0, false
 }
 
-// launch finds or builds the programs, makes the plan, and carries it out.
-func launch(o *options) (status int, err error) {
+// launch finds or builds the programs, makes the plan, and carries it out. A dry run
+// is written to stdout.
+func launch(o *options, stdout io.Writer) (status int, err error) {
 	c := newConsole(o, os.Stdout, os.Stderr)
 	defer func() {
 		if lost := c.close(); status == 0 {
@@ -105,12 +132,12 @@ func launch(o *options) (status int, err error) {
 	if h != nil {
 		o.handOverTrace()
 	}
-	paths, err := programs(o, &builder{c, signals})
+	paths, err := programs(o, &builder{c, signals}, stdout)
 	switch {
 	case err != nil:
 		return 0, err
 	case h != nil && o.dryRun:
-		return 0, h.dryRun(paths, os.Stdout)
+		return 0, h.dryRun(paths, stdout)
 	case h != nil:
 		return h.run(paths)
 	}
@@ -119,7 +146,7 @@ func launch(o *options) (status int, err error) {
 	}
 	p := newPlan(o, paths, thisMachine(o.bind == bindCores && o.size() > 1))
 	if o.dryRun {
-		p.write(os.Stdout)
+		p.write(stdout)
 		return 0, nil
 	}
 	if err := c.openFiles(o); err != nil {
@@ -150,7 +177,7 @@ func listen() <-chan os.Signal {
 
 // programs returns the files to execute, in the order of o.apps. A dry run only
 // says how they would be built.
-func programs(o *options, b *builder) (paths []string, err error) {
+func programs(o *options, b *builder, stdout io.Writer) (paths []string, err error) {
 	paths = make([]string, len(o.apps))
 	for i := range o.apps {
 		a := &o.apps[i]
@@ -161,9 +188,9 @@ func programs(o *options, b *builder) (paths []string, err error) {
 		case !a.built:
 		case o.dryRun:
 			argv, dir := a.goRun()
-			fmt.Printf("build %s: %s\n", a.program, quote(argv))
+			fmt.Fprintf(stdout, "build %s: %s\n", a.program, quote(argv))
 			if dir != "" {
-				fmt.Printf("  in %s\n", dir)
+				fmt.Fprintf(stdout, "  in %s\n", dir)
 			}
 			paths[i] = a.program
 		default:

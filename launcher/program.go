@@ -71,15 +71,14 @@ func (a *appOptions) locate() (path string, err error) {
 	case !info.Mode().IsRegular() || info.Mode()&0o111 == 0:
 		return "", notExecutable("%s is not executable; chmod +x it, or name the folder of a Go package", name)
 	}
-	full, err = filepath.Abs(full)
-	return full, err
+	return absolute(full)
 }
 
 // search finds a bare name in PATH, as a shell does.
 func (a *appOptions) search(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err == nil {
-		return filepath.Abs(path)
+		return absolute(path)
 	}
 	hint := named
 	if command, ok := nearCommand(name); ok {
@@ -92,6 +91,15 @@ func (a *appOptions) search(name string) (string, error) {
 		return "", notExecutable("%s: not executable; %s", name, hint)
 	}
 	return "", notFound(fmt.Errorf("%s: no such program in PATH; %s", cmp.Or(name, `""`), hint))
+}
+
+// absolute is filepath.Abs, which fails only for want of a current folder.
+func absolute(path string) (string, error) {
+	full, err := filepath.Abs(path)
+	if err != nil {
+		err = fmt.Errorf("%s: the current folder is gone; change to another", path)
+	}
+	return full, err
 }
 
 func notFound(err error) error { return &statusError{statusNotFound, err} }

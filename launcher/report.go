@@ -198,10 +198,10 @@ func (a *attempt) sayLate(o *outcome) {
 // sayRefused says why a rank could not be started, and returns the exit status.
 func (a *attempt) sayRefused(o *outcome) int {
 	name := a.plan.apps[a.plan.ranks[o.rank].app].Argv[0]
-	why, status := o.errno.Error(), 1
+	why, status := remedied(o.errno).Error(), 1
 	switch o.errno {
 	case unix.ENOEXEC:
-		why, status = "not a program this system can run (exec format error)", statusNotExecutable
+		why, status = "not a program this system can run, nor a script that begins with #! (exec format error)", statusNotExecutable
 	case unix.EACCES, unix.EPERM, unix.ETXTBSY, unix.EISDIR:
 		status = statusNotExecutable
 	case unix.ENOENT:
@@ -209,8 +209,6 @@ func (a *attempt) sayRefused(o *outcome) int {
 		if _, err := os.Stat(a.plan.apps[a.plan.ranks[o.rank].app].Path); err == nil {
 			why, status = "the interpreter named in its first line, or its dynamic loader, does not exist", statusNotExecutable
 		}
-	case unix.EAGAIN:
-		why += " (the limit on processes, ulimit -u or the container's, is reached)"
 	}
 	a.console.say("cannot start rank %d on %s: %s: %s", o.rank, a.plan.host, name, why)
 	return status

@@ -20,7 +20,7 @@ func (o *options) checkTrace() error {
 	if o.trace == "" {
 		return nil
 	}
-	path, err := filepath.Abs(o.trace)
+	path, err := absolute(o.trace)
 	if err != nil {
 		return fmt.Errorf("--trace: %w", err)
 	}
@@ -79,7 +79,7 @@ func (a *attempt) openTraces() error {
 	for r := range a.plan.ranks {
 		f, err := control.CreateTrace(r, len(a.plan.ranks))
 		if err != nil {
-			return openFiles(err)
+			return remedied(err)
 		}
 		a.traces = append(a.traces, f)
 	}

@@ -26,7 +26,7 @@ func startGuardian(files []uintptr, s *spec) (*guardianProcess, error) {
 	}
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("socketpair: %w", err)
+		return nil, remedied(fmt.Errorf("socketpair: %w", err))
 	}
 	files[guardianConn] = uintptr(pair[1])
 	pid, err := syscall.ForkExec("/proc/self/exe", []string{guardianName}, &syscall.ProcAttr{
@@ -37,7 +37,7 @@ func startGuardian(files []uintptr, s *spec) (*guardianProcess, error) {
 	unix.Close(pair[1])
 	if err != nil {
 		unix.Close(pair[0])
-		return nil, fmt.Errorf("starting the guardian process: %w", err)
+		return nil, remedied(fmt.Errorf("starting the guardian process: %w", err))
 	}
 	_ = unix.SetNonblock(pair[0], true)
 	socket := os.NewFile(uintptr(pair[0]), "guardian")
