@@ -24,12 +24,12 @@ import (
 func (x *Tensor) IndexSelect(dim int, index *Tensor) *Tensor {
 	const op = "IndexSelect"
 	dim = x.dim(op, dim)
-	m := sameMesh(op, x, index)
+	sameMesh(op, x, index)
 	wantIndex(op, index)
 	if index.NDim() != 1 {
 		refuse(op, fmt.Sprintf("the index has %d dimensions", index.NDim()), "give a list", operand("x", x), operand("index", index))
 	}
-	return m.pick(slicePick(op, dim, x, index), x, index)
+	return pickOp{&slicePick, op, dim}.take(x, index)
 }
 
 // Gather picks elements along a dimension:
@@ -51,75 +51,70 @@ func (x *Tensor) IndexSelect(dim int, index *Tensor) *Tensor {
 func (x *Tensor) Gather(dim int, index *Tensor) *Tensor {
 	const op = "Gather"
 	dim = x.dim(op, dim)
-	m := sameMesh(op, x, index)
+	sameMesh(op, x, index)
 	wantIndex(op, index)
-	return m.pick(elementPick(op, dim, x, index), x, index)
+	return pickOp{&elementPick, op, dim}.take(x, index)
 }
 
-// A pickOp takes elements of one dimension by an index; its transpose adds them there.
+// A pick takes parts of a dimension by an index; its transpose adds them there.
+type pick struct {
+	declare func(op string, x []int, dim int, index []int) (*layout.Rule, error)
+	forward func(x *tensor.Tensor, dim int, at *tensor.Tensor) *tensor.Tensor
+	back    func(gy *tensor.Tensor, dim int, at *tensor.Tensor, shape ...int) *tensor.Tensor
+	mask    func(y *tensor.Tensor, dim int, foreign *tensor.Tensor) *tensor.Tensor // zeros where another rank has the part
+}
+
+var (
+	slicePick   = pick{layout.Lookup, tensor.IndexSelect, tensor.IndexSelectGrad, maskSlices}
+	elementPick = pick{layout.Gather, tensor.Gather, tensor.GatherGrad, maskElements}
+)
+
+func maskSlices(y *tensor.Tensor, dim int, foreign *tensor.Tensor) *tensor.Tensor {
+	shape := slices.Repeat([]int{1}, y.NDim())
+	shape[dim] = foreign.Numel()
+	return tensor.MaskedFill(y, foreign.Reshape(shape...), 0)
+}
+
+func maskElements(y *tensor.Tensor, _ int, foreign *tensor.Tensor) *tensor.Tensor {
+	return tensor.MaskedFill(y, foreign, 0)
+}
+
+// A pickOp is the operator of a pick along one dimension.
 type pickOp struct {
-	op      string
-	dim     int
-	declare func() (*layout.Rule, error)
-	forward func(x, at *tensor.Tensor) *tensor.Tensor
-	back    func(gy, at *tensor.Tensor, shape []int) *tensor.Tensor
-	mask    func(y, foreign *tensor.Tensor) *tensor.Tensor // zeros where another rank has the element
-}
-
-// slicePick is how IndexSelect takes slices and IndexAdd adds them.
-func slicePick(op string, dim int, x, index *Tensor) pickOp {
-	return pickOp{op: op, dim: dim,
-		declare: func() (*layout.Rule, error) { return layout.Lookup(op, x.spec.shape, dim, index.spec.shape) },
-		forward: func(x, at *tensor.Tensor) *tensor.Tensor { return tensor.IndexSelect(x, dim, at) },
-		back: func(gy, at *tensor.Tensor, shape []int) *tensor.Tensor {
-			return tensor.IndexSelectGrad(gy, dim, at, shape...)
-		},
-		mask: func(y, foreign *tensor.Tensor) *tensor.Tensor {
-			each := slices.Repeat([]int{1}, y.NDim())
-			each[dim] = foreign.Numel()
-			return tensor.MaskedFill(y, foreign.Reshape(each...), 0)
-		},
-	}
-}
-
-// elementPick is how Gather takes elements and ScatterAdd adds them.
-func elementPick(op string, dim int, x, index *Tensor) pickOp {
-	return pickOp{op: op, dim: dim,
-		declare: func() (*layout.Rule, error) { return layout.Gather(op, x.spec.shape, dim, index.spec.shape) },
-		forward: func(x, at *tensor.Tensor) *tensor.Tensor { return tensor.Gather(x, dim, at) },
-		back: func(gy, at *tensor.Tensor, shape []int) *tensor.Tensor {
-			return tensor.GatherGrad(gy, dim, at, shape...)
-		},
-		mask: func(y, foreign *tensor.Tensor) *tensor.Tensor { return tensor.MaskedFill(y, foreign, 0) },
-	}
+	*pick
+	op  string
+	dim int
 }
 
 // rule returns the cached rule of p on x and an index.
-func (p *pickOp) rule(m *Mesh, x, index *Tensor) *rule {
+func (p pickOp) rule(x, index *Tensor) *rule {
+	m := x.spec.mesh
 	key := keyOf(p.op, x, index)
 	key.attr[0] = p.dim
 	if r, ok := m.rules[key]; ok {
 		return r
 	}
-	r := m.rule(key, p.declare, x, index)
+	r := m.rule(key, func() (*layout.Rule, error) { return p.declare(p.op, x.spec.shape, p.dim, index.spec.shape) }, x, index)
 	r.out[0] = r.out[0].unmasked() // what a rank lacks is zero, so the results are plain addends
 	return r
 }
 
-func (m *Mesh) pick(p pickOp, x, index *Tensor) *Tensor {
-	r := p.rule(m, x, index)
+// take returns the parts of x that the index names.
+func (p pickOp) take(x, index *Tensor) *Tensor {
+	m := x.spec.mesh
+	r := p.rule(x, index)
 	a, b := x.to(r.in[0], p.op), index.to(r.in[1], p.op)
 	out := &Tensor{spec: r.out[0]}
 	var at, foreign *tensor.Tensor
 	if m.outside() {
 		out.local = m.empty(r.out[0], x.DType()).local
 	} else {
-		p.checkRange(m, x, b)
+		p.checkRange(x, b)
 		at, foreign = r.own(p.dim, x.spec.shape[p.dim], b.local)
-		out.local = p.take(a.local, at, foreign, r.out[0])
+		out.local = p.local(a.local, at, foreign, r.out[0])
 	}
 	if x.tracked() {
-		out.record(p.op, func(gy *Tensor) { a.accumulate(p.grad(m, gy, r, at, foreign)) })
+		out.record(p.op, func(gy *Tensor) { a.accumulate(p.put(gy, r, at, foreign)) })
 	}
 	return out
 }
@@ -139,20 +134,20 @@ func (r *rule) own(dim, size int, index *tensor.Tensor) (at, foreign *tensor.Ten
 	return tensor.AddScalar(own, -float64(first)), tensor.Compare(tensor.OpNe, index, own)
 }
 
-// take picks this rank's elements, and zeros for those of other ranks.
-func (p *pickOp) take(x, at, foreign *tensor.Tensor, s *spec) *tensor.Tensor {
+// local takes this rank's parts, and zeros for those of other ranks.
+func (p pickOp) local(x, at, foreign *tensor.Tensor, s *spec) *tensor.Tensor {
 	switch {
 	case foreign == nil:
-		return p.forward(x, at)
+		return p.forward(x, p.dim, at)
 	case x.Dim(p.dim) == 0:
 		return tensor.Zeros(x.Device(), x.DType(), s.local...)
 	}
-	return p.mask(p.forward(x, at), foreign)
+	return p.mask(p.forward(x, p.dim, at), p.dim, foreign)
 }
 
-// grad puts dy where it was picked. On an axis that shards the index alone each
-// rank has its own part of dy, and what it puts is Partial.
-func (p *pickOp) grad(m *Mesh, gy *Tensor, r *rule, at, foreign *tensor.Tensor) *Tensor {
+// put adds dy to zeros where it was taken. On an axis that shards the index alone
+// each rank has its own part of dy, and what it puts is Partial.
+func (p pickOp) put(gy *Tensor, r *rule, at, foreign *tensor.Tensor) *Tensor {
 	in, out := slices.Clone(r.in[0].placements), slices.Clone(r.out[0].placements)
 	for axis := range in {
 		its := gy.spec.placements[axis]
@@ -171,28 +166,28 @@ func (p *pickOp) grad(m *Mesh, gy *Tensor, r *rule, at, foreign *tensor.Tensor) 
 	gy = gy.to(gy.spec.with(p.op, out), p.op+"Grad")
 	s := r.in[0].with(p.op, in)
 	switch {
-	case m.outside():
-		return m.empty(s, gy.DType())
+	case s.mesh.outside():
+		return s.mesh.empty(s, gy.DType())
 	case s.local[p.dim] == 0:
-		return wrap(s, tensor.Zeros(m.eng.dev, gy.DType(), s.local...))
+		return wrap(s, tensor.Zeros(s.mesh.eng.dev, gy.DType(), s.local...))
 	}
 	dy := gy.local
 	if foreign != nil {
-		dy = p.mask(dy, foreign)
+		dy = p.mask(dy, p.dim, foreign)
 	}
-	return wrap(s, p.back(dy, at, s.local))
+	return wrap(s, p.back(dy, p.dim, at, s.local...))
 }
 
 // checkRange throws for an index out of range. Where ranks hold different parts
 // of the index an error of one of them alone ends the communicator.
-func (p *pickOp) checkRange(m *Mesh, x, index *Tensor) {
+func (p pickOp) checkRange(x, index *Tensor) {
 	at, value, ok := tensor.CheckIndex(index.local, x.spec.shape[p.dim])
 	if ok {
 		return
 	}
 	err := &tensor.IndexError{Op: p.op, Position: at, Value: value, Size: x.spec.shape[p.dim]}
 	if anyShard(index.spec) {
-		m.abort(err)
+		x.spec.mesh.abort(err)
 	}
 	fault.Throw(err)
 }

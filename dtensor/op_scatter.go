@@ -26,7 +26,7 @@ func (x *Tensor) ScatterAdd(dim int, index, src *Tensor) *Tensor {
 	if !slices.Equal(index.spec.shape, src.spec.shape) {
 		refuse(op, fmt.Sprintf("the index has shape %v, src %v", index.Shape(), src.Shape()), "make them equal", operand("index", index), operand("src", src))
 	}
-	return x.Add(elementPick(op, dim, x, index).scatter(x, index, src, func(gy *Tensor) *Tensor { return gy.Gather(dim, index) }))
+	return x.Add(pickOp{&elementPick, op, dim}.scatter(x, index, src, func(gy *Tensor) *Tensor { return gy.Gather(dim, index) }))
 }
 
 // IndexAdd returns x with slice i of src added to slice index[i] of a
@@ -46,20 +46,19 @@ func (x *Tensor) IndexAdd(dim int, index, src *Tensor) *Tensor {
 		refuse(op, fmt.Sprintf("index %v and src %v do not fit x %v in dim %d", index.Shape(), src.Shape(), x.Shape(), dim), "give one slice of src for each index",
 			operand("x", x), operand("index", index), operand("src", src))
 	}
-	return x.Add(slicePick(op, dim, x, index).scatter(x, index, src, func(gy *Tensor) *Tensor { return gy.IndexSelect(dim, index) }))
+	return x.Add(pickOp{&slicePick, op, dim}.scatter(x, index, src, func(gy *Tensor) *Tensor { return gy.IndexSelect(dim, index) }))
 }
 
 // scatter puts src into zeros of x's shape; back is its gradient by src.
 func (p pickOp) scatter(x, index, src *Tensor, back func(gy *Tensor) *Tensor) *Tensor {
-	m := x.spec.mesh
-	r := p.rule(m, x, index)
+	r := p.rule(x, index)
 	b := index.to(r.in[1], p.op)
 	var at, foreign *tensor.Tensor
-	if !m.outside() {
-		p.checkRange(m, x, b)
+	if !x.spec.mesh.outside() {
+		p.checkRange(x, b)
 		at, foreign = r.own(p.dim, x.spec.shape[p.dim], b.local)
 	}
-	out := p.grad(m, src, r, at, foreign)
+	out := p.put(src, r, at, foreign)
 	if src.tracked() {
 		out.record(p.op, func(gy *Tensor) { src.accumulate(back(gy)) })
 	}
