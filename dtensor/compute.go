@@ -73,8 +73,24 @@ func (t *Tensor) dim(op string, d int) int {
 	return d
 }
 
-// dims normalises a list of dimensions to a set, all for an empty list.
+// lift returns t, or a tensor without dimensions as one of one dimension of size 1:
+// where an operator asks for a dimension it may be called 0 or -1, as in PyTorch.
+func (t *Tensor) lift() *Tensor {
+	if t.NDim() > 0 {
+		return t
+	}
+	return t.Reshape(1)
+}
+
+// dims normalises a list of dimensions to a set, all for an empty list. Of a tensor
+// without dimensions the set is empty and the list may say 0 or -1.
 func (t *Tensor) dims(op string, list []int) (mask int) {
+	if t.NDim() == 0 {
+		if len(list) > 0 {
+			t.lift().dims(op, list)
+		}
+		return 0
+	}
 	if len(list) == 0 {
 		return 1<<t.NDim() - 1
 	}

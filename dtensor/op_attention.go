@@ -12,7 +12,9 @@ import (
 //
 //	q [B, H, T, D]   k [B, H, S, D]   v [B, H, S, E]   →   [B, H, T, E]
 //
-// With causal, query i attends to keys 0 to i only.
+// The dimensions before the last two may be any, and broadcast: keys and values
+// [B, 1, S, D] are shared by all heads. With causal, query i attends to keys 0 to i
+// only.
 //
 //	q        k, v     result
 //	R        R        R
@@ -26,7 +28,17 @@ func ScaledDotProductAttention(q, k, v *Tensor, causal bool) *Tensor {
 	const op = "ScaledDotProductAttention"
 	m := sameMesh(op, q, k, v)
 	sameType(op, q, k, v)
-	checkAttention(op, q, k, v)
+	if lead, four := attentionLead(op, q, k, v); !four {
+		whole := func(t *Tensor) *Tensor { // [B, H, …], B being what comes before the heads
+			t = t.Expand(append(slices.Clip(lead), t.spec.shape[t.NDim()-2:]...)...)
+			for t.NDim() < 4 {
+				t = t.Unsqueeze(-3)
+			}
+			return t.Flatten(0, t.NDim()-4)
+		}
+		out := ScaledDotProductAttention(whole(q), whole(k), whole(v), causal)
+		return out.Reshape(append(slices.Clip(lead), out.spec.shape[2:]...)...)
+	}
 	r := m.rule(keyOf(op, q, k, v), func() (*layout.Rule, error) {
 		return layout.Indexed(op, "bhqd,bhkd,bhke->bhqe", "qkde", q.spec.shape, k.spec.shape, v.spec.shape)
 	}, q, k, v)
@@ -54,13 +66,32 @@ func ScaledDotProductAttention(q, k, v *Tensor, causal bool) *Tensor {
 	return out
 }
 
-func checkAttention(op string, q, k, v *Tensor) {
-	if q.NDim() == 4 && k.NDim() == 4 && v.NDim() == 4 {
-		s, t, u := q.spec.shape, k.spec.shape, v.spec.shape
-		if slices.Equal(s[:2], t[:2]) && slices.Equal(s[:2], u[:2]) && s[3] == t[3] && t[2] == u[2] {
-			return
+// attentionLead returns what the dimensions before the last two broadcast to, and
+// whether the operands are [B, H, …] as they come. It throws if sizes do not fit.
+func attentionLead(op string, q, k, v *Tensor) (lead []int, four bool) {
+	four = true
+	for _, t := range []*Tensor{q, k, v} {
+		n := t.NDim() - 2
+		ok := n >= 0
+		if ok && t != q {
+			lead, ok = tensor.BroadcastShape(lead, t.spec.shape[:n])
+		} else if ok {
+			lead = t.spec.shape[:n]
+		}
+		four = four && n == 2
+		if !ok {
+			refuseAttention(op, q, k, v)
 		}
 	}
+	s, t, u := q.spec.shape, k.spec.shape, v.spec.shape
+	if s[len(s)-1] != t[len(t)-1] || t[len(t)-2] != u[len(u)-2] {
+		refuseAttention(op, q, k, v)
+	}
+	four = four && slices.Equal(lead, s[:2]) && slices.Equal(lead, t[:2]) && slices.Equal(lead, u[:2])
+	return lead, four
+}
+
+func refuseAttention(op string, q, k, v *Tensor) {
 	refuse(op, fmt.Sprintf("%v, %v and %v are not [B, H, T, D], [B, H, S, D] and [B, H, S, E]", q.Shape(), k.Shape(), v.Shape()), "",
 		operand("q", q), operand("k", k), operand("v", v))
 }

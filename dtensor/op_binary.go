@@ -30,8 +30,8 @@ import (
 //	Sub      da = dy          db = -dy
 //	Mul      da = dy·b        db = dy·a
 //	Div      da = dy/b        db = -dy·a/b²
-//	Maximum, Minimum          dy goes to the argument that was taken, half to each if equal
-//	Pow      da = dy·b·aᵇ⁻¹   db = dy·aᵇ·ln a, 0 where a is 0
+//	Maximum, Minimum          dy goes to the argument that was taken, half to each if equal, all to both if one is NaN
+//	Pow      da = dy·b·aᵇ⁻¹   db = dy·aᵇ·ln a, 0 where a is 0 and b not negative
 
 // Add returns a + b.
 func (a *Tensor) Add(b *Tensor) *Tensor { return binary(tensor.OpAdd, a, b) }
@@ -117,24 +117,25 @@ func binaryBack(op tensor.BinaryOp, gy, a, b, y *Tensor) {
 			gb = ga.Mul(a).Div(b).Neg()
 		}
 	case tensor.OpMaximum, tensor.OpMinimum:
-		less := tensor.OpGt
+		loses := tensor.OpLt
 		if op == tensor.OpMinimum {
-			less = tensor.OpLt
+			loses = tensor.OpGt
 		}
-		half := a.Compare(tensor.OpEq, b).Cast(gy.DType()).Scale(0.5)
+		share := gy.Mul(a.Compare(tensor.OpEq, b).Cast(gy.DType()).Scale(-0.5).AddScalar(1))
 		if wantA {
-			ga = gy.Mul(a.Compare(less, b).Cast(gy.DType()).Add(half))
+			ga = share.MaskedFill(a.Compare(loses, b), 0)
 		}
 		if wantB {
-			gb = gy.Mul(b.Compare(less, a).Cast(gy.DType()).Add(half))
+			gb = share.MaskedFill(b.Compare(loses, a), 0)
 		}
 	case tensor.OpPow:
 		if wantA { // b·aᵇ⁻¹, 0 where b is 0
 			p := b.Mul(a.Pow(b.AddScalar(-1)))
 			ga = gy.Mul(p.MaskedFill(b.CompareScalar(tensor.OpEq, 0), 0))
 		}
-		if wantB { // aᵇ·ln a, 0 where a is 0
-			gb = gy.Mul(y.Mul(a.MaskedFill(a.CompareScalar(tensor.OpEq, 0), 1).Log()))
+		if wantB { // aᵇ·ln a, 0 where a is 0 and b not negative
+			none := a.CompareScalar(tensor.OpEq, 0).MaskedFill(b.CompareScalar(tensor.OpLt, 0), 0)
+			gb = gy.Mul(y.Mul(a.Log()).MaskedFill(none, 0))
 		}
 	}
 	if wantA {

@@ -23,6 +23,10 @@ import (
 // throws a *tensor.IndexError, on every rank if the index is replicated.
 func (x *Tensor) IndexSelect(dim int, index *Tensor) *Tensor {
 	const op = "IndexSelect"
+	index = index.lift()
+	if x.NDim() == 0 {
+		return x.lift().IndexSelect(dim, index).Reshape()
+	}
 	dim = x.dim(op, dim)
 	sameMesh(op, x, index)
 	wantIndex(op, index)
@@ -50,6 +54,9 @@ func (x *Tensor) IndexSelect(dim int, index *Tensor) *Tensor {
 // range throws a *tensor.IndexError, on every rank if the index is replicated.
 func (x *Tensor) Gather(dim int, index *Tensor) *Tensor {
 	const op = "Gather"
+	if x.NDim() == 0 {
+		return x.lift().Gather(dim, index.lift()).Reshape(index.Shape()...)
+	}
 	dim = x.dim(op, dim)
 	sameMesh(op, x, index)
 	wantIndex(op, index)
@@ -201,7 +208,13 @@ func (p pickOp) checkRange(x, index *Tensor) {
 //	S(i), i not dim   S(i)
 //	S(dim), P         one of these rows, the cheapest
 func (x *Tensor) Argmax(dim int, keepdim bool) *Tensor {
+	if x.NDim() == 0 {
+		return x.lift().Argmax(dim, false)
+	}
 	dim = x.dim("Argmax", dim)
+	if x.spec.shape[dim] == 0 {
+		refuse("Argmax", fmt.Sprintf("dim %d has no elements", dim), "", operand("x", x))
+	}
 	length := -1
 	if keepdim {
 		length = 1
@@ -217,6 +230,13 @@ func (x *Tensor) Argmax(dim int, keepdim bool) *Tensor {
 // their positions, int64; of equal ones the first ones. The layouts are those
 // of Argmax. The gradient of the values goes to where they were.
 func (x *Tensor) TopK(k, dim int) (values, index *Tensor) {
+	if x.NDim() == 0 {
+		values, index = x.lift().TopK(k, dim)
+		if k == 1 { // as it came
+			return values.Reshape(), index.Reshape()
+		}
+		return values, index
+	}
 	dim = x.dim("TopK", dim)
 	if k < 0 || k > x.spec.shape[dim] {
 		refuse("TopK", fmt.Sprintf("k is %d, dim %d has %d elements", k, dim, x.spec.shape[dim]), "", operand("x", x))
@@ -244,9 +264,6 @@ func (x *Tensor) TopK(k, dim int) (values, index *Tensor) {
 
 // summary brings x to a layout in which dimension dim is whole.
 func (x *Tensor) summary(op string, dim int, lengths ...int) (*Tensor, *rule) {
-	if x.spec.shape[dim] == 0 {
-		refuse(op, fmt.Sprintf("dim %d has no elements", dim), "", operand("x", x))
-	}
 	key := keyOf(op, x)
 	key.attr[0], key.attr[1] = dim, lengths[0]
 	r := x.spec.mesh.rule(key, func() (*layout.Rule, error) { return layout.Summary(op, x.spec.shape, dim, lengths...) }, x)

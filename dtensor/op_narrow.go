@@ -8,7 +8,8 @@ import (
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
-// Narrow returns elements start to start+length of a dimension.
+// Narrow returns elements start to start+length of a dimension; a negative start
+// counts from the end.
 //
 //	t                     result
 //	S(dim)                S(dim) with explicit sizes: each rank keeps what it has of them
@@ -19,6 +20,9 @@ import (
 // layout. Narrow throws a *LayoutError if the range is not within the dimension.
 func (t *Tensor) Narrow(dim, start, length int) *Tensor {
 	dim = t.dim("Narrow", dim)
+	if start < 0 {
+		start += t.spec.shape[dim]
+	}
 	m := t.spec.mesh
 	r := t.viewRule(ruleKey{op: "Narrow", attr: [3]int{dim, start, length}}, false,
 		func(in layout.Layout) (layout.View, error) { return layout.Narrow(in, dim, start, length) })
@@ -78,7 +82,8 @@ func (t *Tensor) Split(dim int, sizes ...int) []*Tensor {
 }
 
 // Chunk cuts t along a dimension into n pieces as torch.chunk does: of
-// ⌈size/n⌉ each, the last one shorter, and so perhaps fewer than n.
+// ⌈size/n⌉ each, the last one shorter, and so perhaps fewer than n;
+// n empty ones of a dimension without elements.
 func (t *Tensor) Chunk(dim, n int) []*Tensor {
 	dim = t.dim("Chunk", dim)
 	if n < 1 {
@@ -86,7 +91,7 @@ func (t *Tensor) Chunk(dim, n int) []*Tensor {
 	}
 	var sizes []int
 	for _, size := range layout.ChunkSizes(t.spec.shape[dim], n) {
-		if size > 0 || len(sizes) == 0 {
+		if size > 0 || t.spec.shape[dim] == 0 {
 			sizes = append(sizes, size)
 		}
 	}

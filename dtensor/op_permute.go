@@ -42,6 +42,9 @@ func (t *Tensor) Permute(dims ...int) *Tensor {
 
 // Transpose swaps two dimensions; see Permute.
 func (t *Tensor) Transpose(d0, d1 int) *Tensor {
+	if t.NDim() == 0 {
+		return t.lift().Transpose(d0, d1).Reshape()
+	}
 	d0, d1 = t.dim("Transpose", d0), t.dim("Transpose", d1)
 	order := make([]int, t.NDim())
 	for i := range order {

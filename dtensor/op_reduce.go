@@ -119,6 +119,9 @@ func (x *Tensor) reduce(op tensor.ReduceOp, dims []int, keepdim bool) *Tensor {
 		key.attr[1] = 1
 	}
 	key.in[0] = x.spec
+	if x.NDim() == 0 {
+		dims = nil
+	}
 	r := m.rule(key, func() (*layout.Rule, error) {
 		return layout.Reduction(key.op, reduceOps[op], x.spec.shape, dims, keepdim)
 	}, x)

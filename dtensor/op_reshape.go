@@ -109,6 +109,7 @@ func (t *Tensor) Unsqueeze(dim int) *Tensor {
 
 // Squeeze removes dimension dim, whose size is 1.
 func (t *Tensor) Squeeze(dim int) *Tensor {
+	t = t.lift()
 	dim = t.dim("Squeeze", dim)
 	if t.spec.shape[dim] != 1 {
 		refuse("Squeeze", fmt.Sprintf("dim %d has size %d, not 1", dim, t.spec.shape[dim]), "squeeze a dim of size 1", operand("input", t))
@@ -116,8 +117,10 @@ func (t *Tensor) Squeeze(dim int) *Tensor {
 	return t.Reshape(slices.Delete(slices.Clone(t.spec.shape), dim, dim+1)...)
 }
 
-// Flatten merges dimensions from to to, both included.
+// Flatten merges dimensions from to to, both included. A tensor without dimensions
+// becomes one of size 1.
 func (t *Tensor) Flatten(from, to int) *Tensor {
+	t = t.lift()
 	from, to = t.dim("Flatten", from), t.dim("Flatten", to)
 	if from > to {
 		refuse("Flatten", fmt.Sprintf("dim %d comes after dim %d", from, to), "give the first one first", operand("input", t))

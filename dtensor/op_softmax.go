@@ -29,6 +29,9 @@ func (x *Tensor) LogSoftmax(dim int) *Tensor {
 }
 
 func (x *Tensor) softmax(op string, dim int, f func(x *tensor.Tensor, dim int) *tensor.Tensor, grad func(gy, y *tensor.Tensor, dim int) *tensor.Tensor) *Tensor {
+	if x.NDim() == 0 {
+		return x.lift().softmax(op, dim, f, grad).Reshape()
+	}
 	dim = x.dim(op, dim)
 	out := x.rowwise(op, dim, f)
 	if x.tracked() {
@@ -41,6 +44,9 @@ func (x *Tensor) softmax(op string, dim int, f func(x *tensor.Tensor, dim int) *
 // Cumsum returns the sums of the elements up to each one along dimension dim.
 // Its gradient is the sum of dy from each one on.
 func (x *Tensor) Cumsum(dim int) *Tensor {
+	if x.NDim() == 0 {
+		return x.lift().Cumsum(dim).Reshape()
+	}
 	dim = x.dim("Cumsum", dim)
 	out := x.rowwise("Cumsum", dim, tensor.Cumsum)
 	if x.tracked() {

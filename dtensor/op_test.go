@@ -69,6 +69,9 @@ var opCases = []opCase{
 	{name: "RMSNorm", shapes: [][][]int{{{4, 8}, {8}}, {{5, 3}, {3}}}, f: two(func(x, w T) T { return x.RMSNorm(w, 1e-6) })},
 	{name: "Attention", shapes: [][][]int{{{2, 4, 3, 2}, {2, 4, 3, 2}, {2, 4, 3, 2}}, {{1, 3, 5, 4}, {1, 3, 5, 4}, {1, 3, 5, 2}}, {{2, 2, 3, 4}, {2, 2, 5, 4}, {2, 2, 5, 2}}}, f: func(in []T) T { return dtensor.ScaledDotProductAttention(in[0], in[1], in[2], true) }},
 
+	{name: "Attention of other ranks", shapes: [][][]int{{{3, 2}, {5, 2}, {5, 4}}, {{2, 3, 2}, {2, 5, 2}, {2, 5, 3}}, {{2, 1, 3, 3, 2}, {2, 1, 3, 3, 2}, {2, 1, 3, 3, 2}}}, f: func(in []T) T { return dtensor.ScaledDotProductAttention(in[0], in[1], in[2], false) }},
+	{name: "Attention of shared heads", shapes: [][][]int{{{2, 4, 3, 2}, {2, 1, 3, 2}, {2, 1, 3, 2}}, {{1, 3, 2, 2}, {2, 1, 5, 2}, {3, 5, 1}}}, f: func(in []T) T { return dtensor.ScaledDotProductAttention(in[0], in[1], in[2], false) }},
+
 	{name: "Reshape merge", shapes: [][][]int{{{4, 6, 8}}, {{3, 2, 5}}, {{0, 2, 5}}}, f: one(func(x T) T { return x.Reshape(-1, x.Dim(2)) })},
 	{name: "Reshape split", shapes: [][][]int{{{4, 6, 8}}, {{3, 2, 4}}}, f: one(func(x T) T { return x.Reshape(x.Dim(0), x.Dim(1), 2, x.Dim(2)/2) })},
 	{name: "Reshape flat", shapes: [][][]int{{{4, 6}}, {{5, 3}}, {{1, 3}}}, f: one(func(x T) T { return x.Reshape(x.Numel()) })},

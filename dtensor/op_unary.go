@@ -13,8 +13,9 @@ import (
 //	S(i)                S(i)
 //	R                   R
 //	P(sum), P(avg)      the same      Neg, Scale
-//	P(min), P(max)      the same      what never decreases: AddScalar, Clamp, Exp, Log, Sqrt, Tanh, Sigmoid, Relu,
+//	P(min), P(max)      the same      what never decreases: AddScalar, Clamp, Exp, Tanh, Sigmoid, Relu,
 //	                                  Cast between floating-point types; Neg makes one of the other
+//	P(min)              the same      Log, Sqrt: other parts of a P(max) may be negative
 //	MaskP               MaskP         Neg, Scale, Cast between floating-point types
 //	other P             R, after a reduction
 //
@@ -61,8 +62,10 @@ func unaryLaw(op tensor.UnaryOp) layout.Law {
 	switch op {
 	case tensor.OpNeg:
 		return layout.Negates
-	case tensor.OpExp, tensor.OpLog, tensor.OpSqrt, tensor.OpTanh, tensor.OpSigmoid, tensor.OpRelu:
+	case tensor.OpExp, tensor.OpTanh, tensor.OpSigmoid, tensor.OpRelu:
 		return layout.Monotone
+	case tensor.OpLog, tensor.OpSqrt:
+		return layout.MonotoneAbove
 	}
 	return layout.Opaque
 }
@@ -166,12 +169,18 @@ func scales(x *Tensor, law layout.Law) layout.Law {
 	return law
 }
 
-// PowScalar returns xᵛ. Its gradient is v·xᵛ⁻¹.
+// PowScalar returns xᵛ. Its gradient is v·xᵛ⁻¹, for a v of 0 none.
 func (x *Tensor) PowScalar(v float64) *Tensor {
 	out := single("PowScalar", layout.Opaque, x, x.DType(), func(x *tensor.Tensor) *tensor.Tensor { return tensor.BinaryScalar(tensor.OpPow, x, v) })
 	if x.tracked() {
 		in := x.Detach()
-		out.record("PowScalar", func(gy *Tensor) { x.accumulate(gy.Mul(in.PowScalar(v - 1).Scale(v))) })
+		out.record("PowScalar", func(gy *Tensor) {
+			if v == 0 { // also at 0
+				x.accumulate(gy.Scale(0))
+				return
+			}
+			x.accumulate(gy.Mul(in.PowScalar(v - 1).Scale(v)))
+		})
 	}
 	return out
 }

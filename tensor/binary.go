@@ -84,7 +84,8 @@ func Minimum(a, b *Tensor) *Tensor { return Binary(OpMinimum, a, b) }
 func Pow(a, b *Tensor) *Tensor { return Binary(OpPow, a, b) }
 
 // BinaryGrad returns the gradients of Binary(op, a, b), in the shapes of a and b.
-// Where Maximum and Minimum have equal arguments each gets half. wantA and wantB
+// Where Maximum and Minimum have equal arguments each gets half, where one is NaN
+// each gets all. wantA and wantB
 // say which are wanted; the other is nil.
 func BinaryGrad(op BinaryOp, dy, a, b *Tensor, wantA, wantB bool) (da, db *Tensor) {
 	wantFloat(op.String()+"Grad", dy)
@@ -110,25 +111,26 @@ func BinaryGrad(op BinaryOp, dy, a, b *Tensor, wantA, wantB bool) (da, db *Tenso
 			db = Neg(Div(Mul(q, a), b))
 		}
 	case OpMaximum, OpMinimum:
-		less := OpGt
+		loses := OpLt
 		if op == OpMinimum {
-			less = OpLt
+			loses = OpGt
 		}
-		half := Mul(Cast(Compare(OpEq, a, b), dy.dtype), Full(dy.dev, dy.dtype, 0.5))
+		share := Mul(dy, AddScalar(MulScalar(Cast(Compare(OpEq, a, b), dy.dtype), -0.5), 1))
 		if wantA {
-			da = Mul(dy, Add(Cast(Compare(less, a, b), dy.dtype), half))
+			da = MaskedFill(share, Compare(loses, a, b), 0)
 		}
 		if wantB {
-			db = Mul(dy, Add(Cast(Compare(less, b, a), dy.dtype), half))
+			db = MaskedFill(share, Compare(loses, b, a), 0)
 		}
 	case OpPow:
 		if wantA { // b·aᵇ⁻¹; 0 where b is 0
 			p := Mul(b, Pow(a, BinaryScalar(OpSub, b, 1)))
 			da = Mul(dy, Where(CompareScalar(OpEq, b, 0), ZerosLike(p), p))
 		}
-		if wantB { // aᵇ·ln a; 0 where a is 0
-			safe := Where(CompareScalar(OpEq, a, 0), Full(a.dev, a.dtype, 1, a.Shape()...), a)
-			db = Mul(dy, Mul(Pow(a, b), Log(safe)))
+		if wantB { // aᵇ·ln a; 0 where a is 0 and b not negative
+			p := Mul(Pow(a, b), Log(a))
+			none := Where(CompareScalar(OpLt, b, 0), Scalar(a.dev, Bool, 0), CompareScalar(OpEq, a, 0))
+			db = Mul(dy, Where(none, Scalar(p.dev, p.dtype, 0), p))
 		}
 	}
 	if da != nil {
@@ -148,7 +150,7 @@ func pick(want bool, t *Tensor) *Tensor {
 }
 
 // BinaryScalar returns op(x, v) for each element of x; v is rounded to x's type, for
-// bfloat16 to float32.
+// bfloat16 to float32. It throws a *TypeError for integers and a v that is none.
 func BinaryScalar(op BinaryOp, x *Tensor, v float64) *Tensor {
 	return scalarOp(op, x, v, false)
 }
@@ -161,6 +163,7 @@ func ScalarBinary(op BinaryOp, v float64, x *Tensor) *Tensor {
 func scalarOp(op BinaryOp, x *Tensor, v float64, swap bool) *Tensor {
 	name := op.String()
 	wantNumberOrHalf(name, x)
+	wantWhole(name, x, v)
 	dst := allocLike(name, x)
 	x.dev.BinaryScalar(op, x.dtype, dst.addr, x.ptr(name), v, swap, x.numel)
 	runtime.KeepAlive(x)
@@ -195,6 +198,7 @@ func AddScaledTo(dst *Tensor, alpha float64, src *Tensor) {
 // ScaleTo multiplies dst by v.
 func ScaleTo(dst *Tensor, v float64) {
 	wantNumberOrHalf("ScaleTo", dst)
+	wantWhole("ScaleTo", dst, v)
 	d := dst.ptr("ScaleTo")
 	dst.dev.BinaryScalar(OpMul, dst.dtype, d, d, v, false, dst.numel)
 }

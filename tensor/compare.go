@@ -35,8 +35,12 @@ func Compare(op CompareOp, a, b *Tensor) *Tensor {
 	return dst
 }
 
-// CompareScalar returns a Bool tensor of op(x, v).
+// CompareScalar returns a Bool tensor of op(x, v). Integers and Bool are compared
+// as float64 with a v that is none of them.
 func CompareScalar(op CompareOp, x *Tensor, v float64) *Tensor {
+	if !holds(x.dtype, v) {
+		x = Cast(x, Float64)
+	}
 	return Compare(op, x, Scalar(x.dev, x.dtype, v))
 }
 
@@ -80,5 +84,6 @@ func MaskedFill(x, mask *Tensor, v float64) *Tensor {
 	if !broadcastsTo(mask.Shape(), x.Shape()) {
 		throwShape("MaskedFill", "mask %v does not broadcast to %v", mask.brief(), x.brief())
 	}
+	wantWhole("MaskedFill", x, v)
 	return Where(mask, Scalar(x.dev, x.dtype, v), x)
 }

@@ -2,6 +2,7 @@ package tensor
 
 import (
 	"math"
+	"slices"
 	"testing"
 )
 
@@ -124,6 +125,14 @@ func TestClamp(t *testing.T) {
 	}
 	if y := toArray(Clamp(Full(cpu, Float32, math.NaN(), 1), 0, 1)); y.data[0] == y.data[0] {
 		t.Error("Clamp lost a NaN")
+	}
+	for _, dt := range []DType{Float32, Int64} {
+		if y := toArray(Clamp(Cast(FromSlice(cpu, []int64{-3, 0, 3}, 3), dt), 1, -1)); !slices.Equal(y.data, []float64{-1, -1, -1}) {
+			t.Errorf("Clamp of %v between 1 and -1 is %v", dt, y.data)
+		}
+	}
+	if y := toArray(Clamp(Full(cpu, Int8, 7, 1), math.Inf(-1), 5)); y.data[0] != 5 {
+		t.Errorf("Clamp of 7 below 5 is %v", y.data)
 	}
 	checkGrad(t, "Clamp",
 		func(xs []*Tensor) *Tensor { return Clamp(xs[0], -0.75, 1.25) },
@@ -262,7 +271,12 @@ func TestBinaryGrad(t *testing.T) {
 	da, db := BinaryGrad(OpMaximum, one, one, one, true, true)
 	check(t, "Maximum of equals", da, array{[]int{2}, []float64{0.5, 0.5}}, 0)
 	check(t, "Maximum of equals", db, array{[]int{2}, []float64{0.5, 0.5}}, 0)
+	da, db = BinaryGrad(OpMinimum, one, one, Full(cpu, Float64, math.NaN(), 2), true, true)
+	check(t, "Minimum of NaN", da, array{[]int{2}, []float64{1, 1}}, 0)
+	check(t, "Minimum of NaN", db, array{[]int{2}, []float64{1, 1}}, 0)
 	zero := Zeros(cpu, Float64, 2)
+	_, db = BinaryGrad(OpPow, one, zero, MulScalar(one, -1), true, true)
+	check(t, "0 to a negative power", db, array{[]int{2}, []float64{math.Inf(-1), math.Inf(-1)}}, 0)
 	_, db = BinaryGrad(OpPow, one, zero, one, true, true)
 	check(t, "0 to a power", db, array{[]int{2}, []float64{0, 0}}, 0)
 }
@@ -299,6 +313,20 @@ func TestCompareAndWhere(t *testing.T) {
 					return b.at(i...)
 				})
 				check(t, label("Where", op, dt, pair), Where(c, x, y), pick, 0)
+			}
+		}
+	}
+	for _, dt := range []DType{Int8, Int64, Bool} {
+		x := Cast(FromSlice(cpu, []int64{0, 1}, 2), dt)
+		for _, v := range []float64{0, 0.5, 1, -1, 300, math.Inf(-1), math.NaN()} {
+			for op := range compareOps {
+				bools := build(x.Shape(), func(i []int) float64 {
+					if want[op](float64(i[0]), v) {
+						return 1
+					}
+					return 0
+				})
+				check(t, label(op, dt, v), CompareScalar(op, x, v), bools, 0)
 			}
 		}
 	}

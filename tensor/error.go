@@ -2,6 +2,7 @@ package tensor
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/gorun-spmd/gorun/internal/fault"
 )
@@ -74,6 +75,13 @@ func wantSameDevice(op string, a, b *Tensor) {
 func wantFloat(op string, x *Tensor) {
 	if x.dtype != Float32 && x.dtype != Float64 {
 		throwType(op, "%v: wants float32 or float64; Cast first", x.brief())
+	}
+}
+
+// wantWhole throws if x is of integers and v is none.
+func wantWhole(op string, x *Tensor, v float64) {
+	if !x.dtype.Float() && (v != math.Trunc(v) || math.IsInf(v, 0)) {
+		throwType(op, "%v and %v, which is no integer; Cast to a floating-point type first", x.brief(), v)
 	}
 }
 

@@ -1,6 +1,9 @@
 package tensor
 
-import "testing"
+import (
+	"math"
+	"testing"
+)
 
 // Every misuse throws a typed error that names the operator, before any work.
 func TestMisuse(t *testing.T) {
@@ -15,6 +18,8 @@ func TestMisuse(t *testing.T) {
 		"Not":               func() { Not(x) },
 		"Any":               func() { Any(x, nil, false) },
 		"All":               func() { All(x, nil, false) },
+		"Mul":               func() { MulScalar(ints, 0.5) },
+		"Add":               func() { AddScalar(ints, math.Inf(1)) },
 		"Clamp":             func() { Clamp(Zeros(cpu, Bool, 1), 0, 1) },
 		"ClampGrad":         func() { ClampGrad(x, f64, 0, 1) },
 		"GeluGrad":          func() { UnaryGrad(OpGelu, x, f64, nil) },

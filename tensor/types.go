@@ -1,6 +1,10 @@
 package tensor
 
-import "github.com/gorun-spmd/gorun/internal/dtype"
+import (
+	"math"
+
+	"github.com/gorun-spmd/gorun/internal/dtype"
+)
 
 // A DType is the type of one element.
 type DType = dtype.DType
@@ -27,6 +31,22 @@ type (
 
 // Elem are the Go types an element can have.
 type Elem = dtype.Elem
+
+// holds reports whether an element of type dt can be v: any v is rounded to a
+// floating-point type, but 0.5 is no integer.
+func holds(dt DType, v float64) bool {
+	if dt.Float() {
+		return true
+	}
+	lo, end := 0.0, 2.0 // of Bool
+	switch bits := 8 * dt.Size(); {
+	case dt == Uint8:
+		end = 256
+	case dt.Int():
+		lo, end = -math.Ldexp(1, bits-1), math.Ldexp(1, bits-1)
+	}
+	return v == math.Trunc(v) && lo <= v && v < end
+}
 
 // float are the types that compute with fractions.
 type float interface{ float32 | float64 }

@@ -1,6 +1,9 @@
 package tensor
 
-import "runtime"
+import (
+	"math"
+	"runtime"
+)
 
 // A UnaryOp is an element-wise function of one argument.
 type UnaryOp uint8
@@ -141,8 +144,13 @@ func Sign(x *Tensor) *Tensor { return Unary(OpSign, x) }
 // Clamp returns min(max(x, lo), hi). NaN stays NaN.
 func Clamp(x *Tensor, lo, hi float64) *Tensor {
 	wantNumber("Clamp", x)
+	for _, v := range [...]float64{lo, hi} {
+		if !math.IsInf(v, 0) {
+			wantWhole("Clamp", x, v)
+		}
+	}
 	y := allocLike("Clamp", x)
-	x.dev.Clamp(x.dtype, y.addr, x.ptr("Clamp"), lo, hi, x.numel)
+	x.dev.Clamp(x.dtype, y.addr, x.ptr("Clamp"), min(lo, hi), hi, x.numel)
 	runtime.KeepAlive(x)
 	return y
 }

@@ -198,6 +198,28 @@ func TestLayoutIsSmallAndQuiet(t *testing.T) {
 	}
 }
 
+// Reductions whose order matters do not meet, except on an axis of one rank.
+func TestPartialsOfTwoKinds(t *testing.T) {
+	for _, c := range []struct {
+		sizes [2]int
+		p, q  Placement
+		ok    bool
+	}{
+		{[2]int{2, 2}, Partial(Max), Partial(Sum), false},
+		{[2]int{2, 2}, Partial(Avg), Partial(Sum), true},
+		{[2]int{1, 2}, Partial(Max), Partial(Sum), true},
+		{[2]int{2, 1}, Partial(Max), Partial(Prod), true},
+	} {
+		axes, err := NewAxes(Axis{Name: "a", Size: c.sizes[0]}, Axis{Name: "b", Size: c.sizes[1]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := New(axes, []int{4}, c.p, c.q); (err == nil) != c.ok {
+			t.Errorf("%v, %v on axes of %v ranks: %v", c.p, c.q, c.sizes, err)
+		}
+	}
+}
+
 func TestNewAxesRefuses(t *testing.T) {
 	for _, c := range []struct {
 		axes []Axis

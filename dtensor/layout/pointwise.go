@@ -31,6 +31,9 @@ const (
 	Negates
 	// Monotone: f(max(xᵢ)) = max(f(xᵢ)) as f never falls. One input.
 	Monotone
+	// MonotoneAbove: as Monotone, but f has values from some number on only, as a square
+	// root. Of a minimum all xᵢ lie above it, of a maximum they need not. One input.
+	MonotoneAbove
 	// Casts: as Monotone; of a MaskPartial it stays one. One input.
 	Casts
 )
@@ -75,7 +78,7 @@ func (law Law) inputs() int {
 	switch law {
 	case Subtracts, Divides:
 		return 2
-	case Scales, Negates, Monotone, Casts:
+	case Scales, Negates, Monotone, MonotoneAbove, Casts:
 		return 1
 	}
 	return 0
@@ -144,6 +147,8 @@ func (r *Rule) obey(law Law) {
 		one(0, Min, Max)
 		one(0, Max, Min)
 		r.mask = true
+	case MonotoneAbove:
+		all(Min)
 	case Monotone, Casts:
 		all(Min)
 		all(Max)

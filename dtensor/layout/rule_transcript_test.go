@@ -9,7 +9,7 @@ import (
 
 var lawNames = map[string]Law{
 	"opaque": Opaque, "adds": Adds, "subtracts": Subtracts, "multiplies": Multiplies, "divides": Divides, "maximizes": Maximizes,
-	"minimizes": Minimizes, "scales": Scales, "negates": Negates, "monotone": Monotone, "casts": Casts,
+	"minimizes": Minimizes, "scales": Scales, "negates": Negates, "monotone": Monotone, "above": MonotoneAbove, "casts": Casts,
 }
 
 func TestRuleTranscripts(t *testing.T) {

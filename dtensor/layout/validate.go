@@ -62,7 +62,8 @@ func remainders(axes Axes, shape []int, placements []Placement, dim int) []int {
 }
 
 // validatePartials checks that the reductions of all axes can be carried out in
-// any order, and that there is one mask at most.
+// any order, for which an axis of one rank does not count, and that there is one
+// mask at most.
 func validatePartials(axes Axes, placements []Placement) error {
 	for i, p := range placements {
 		if !p.IsPartial() {
@@ -78,7 +79,7 @@ func validatePartials(axes Axes, placements []Placement) error {
 			if !q.IsPartial() {
 				continue
 			}
-			if !p.op.commutes(q.op) {
+			if axes.Size(i) > 1 && axes.Size(j) > 1 && !p.op.commutes(q.op) {
 				return fmt.Errorf("layout: New: %v on axis %s and %v on axis %s of mesh %v: their result depends on which is reduced first; redistribute one of them to Replicate first",
 					q, axes.Name(j), p, axes.Name(i), axes)
 			}

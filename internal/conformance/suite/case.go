@@ -124,11 +124,11 @@ type Args struct {
 	IgnoreIndex    *int64  `json:"ignore_index"`
 	LabelSmoothing float64 `json:"label_smoothing"`
 
-	PaddingIdx      *int     `json:"padding_idx"`
-	MaxNorm         *float64 `json:"max_norm"`
-	NormType        *float64 `json:"norm_type"`
-	ScaleGradByFreq bool     `json:"scale_grad_by_freq"`
-	Mode            string   `json:"mode"`
+	PaddingIdx      *int    `json:"padding_idx"`
+	MaxNorm         *number `json:"max_norm"`
+	NormType        *number `json:"norm_type"`
+	ScaleGradByFreq bool    `json:"scale_grad_by_freq"`
+	Mode            string  `json:"mode"`
 
 	// What validate makes of the words.
 	placements []layout.Placement
@@ -136,11 +136,20 @@ type Args struct {
 	mode       embedding.Mode
 }
 
-// intOrList reads a number as a list of one.
+// number reads what numbers reads one of: Infinity too.
+type number float64
+
+func (n *number) UnmarshalJSON(b []byte) error {
+	v, err := strconv.ParseFloat(strings.Trim(string(b), `"`), 64)
+	*n = number(v)
+	return err
+}
+
+// intOrList reads a number as a list of one, and null as none.
 type intOrList []int
 
 func (l *intOrList) UnmarshalJSON(b []byte) error {
-	if len(b) > 0 && b[0] == '[' {
+	if len(b) > 0 && b[0] == '[' || string(b) == "null" {
 		return json.Unmarshal(b, (*[]int)(l))
 	}
 	var one int

@@ -8,7 +8,7 @@ import (
 
 func TestReadNumbers(t *testing.T) {
 	const line = `{"name":"n","op":"exp","mesh":{"shape":[1]},"inputs":{"input":{"dtype":"float32","shape":[6],` +
-		`"data":[1.5, -Infinity,Infinity,NaN,true,false],"placements":["R"]}},"args":{"dim":-1},"expect":{"error":"x"},"tol":{"rtol":0,"atol":0}}`
+		`"data":[1.5, -Infinity,Infinity,NaN,true,false],"placements":["R"]}},"args":{"dim":-1,"norm_type": Infinity},"expect":{"error":"x"},"tol":{"rtol":0,"atol":0}}`
 	cases, err := read(strings.NewReader(line), "t")
 	if err != nil {
 		t.Fatal(err)
@@ -19,6 +19,9 @@ func TestReadNumbers(t *testing.T) {
 	}
 	if d := cases[0].Args.Dim; len(d) != 1 || d[0] != -1 {
 		t.Errorf("dim = %v", d)
+	}
+	if p := cases[0].Args.NormType; p == nil || !math.IsInf(float64(*p), 1) {
+		t.Errorf("norm_type = %v", p)
 	}
 }
 

@@ -110,7 +110,7 @@ func bag(in inputs, a *Args) *dtensor.Tensor {
 }
 
 func (a *Args) embedding() embedding.Options {
-	return embedding.Options{PaddingIdx: a.PaddingIdx, MaxNorm: a.MaxNorm, NormType: a.NormType, ScaleGradByFreq: a.ScaleGradByFreq}
+	return embedding.Options{PaddingIdx: a.PaddingIdx, MaxNorm: (*float64)(a.MaxNorm), NormType: (*float64)(a.NormType), ScaleGradByFreq: a.ScaleGradByFreq}
 }
 
 func crossEntropy(in inputs, a *Args) *dtensor.Tensor {

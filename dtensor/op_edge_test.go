@@ -1,0 +1,163 @@
+package dtensor_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+var (
+	nan, inf = math.NaN(), math.Inf(1)
+	whole    = []layout.Placement{layout.Replicate()}
+)
+
+// vector makes a replicated float64 tensor.
+func vector(m *dtensor.Mesh, shape []int, data ...float64) T {
+	return dtensor.Distribute(m, tensor.FromSlice(m.Device(), data, shape...), whole...)
+}
+
+// alike compares numbers; NaN is NaN.
+func alike(a, b float64) bool { return math.Abs(a-b) < 1e-9 || a == b || a != a && b != b }
+
+// At the edges operators give what PyTorch gives.
+func TestEdges(t *testing.T) {
+	type mesh = *dtensor.Mesh
+	for _, c := range []struct {
+		name  string
+		f     func(m mesh) T
+		shape []int
+		want  []float64
+	}{
+		{"a clamp between bounds that have crossed", func(m mesh) T { return vector(m, []int{3}, -2, 0, nan).Clamp(1, -1) }, []int{3}, []float64{-1, -1, nan}},
+		{"integers compared with a fraction", func(m mesh) T {
+			return vector(m, []int{3}, 0, 1, -1).Cast(tensor.Int64).CompareScalar(tensor.OpGe, 0.5).Cast(tensor.Float64)
+		}, []int{3}, []float64{0, 1, 0}},
+		{"a narrowed tail", func(m mesh) T { return vector(m, []int{4}, 1, 2, 3, 4).Narrow(0, -2, 2) }, []int{2}, []float64{3, 4}},
+		{"the last chunk of nothing", func(m mesh) T { return vector(m, []int{0}).Chunk(0, 3)[2] }, []int{0}, nil},
+		{"the largest none of none", func(m mesh) T { v, _ := vector(m, []int{2, 0}).TopK(0, 1); return v }, []int{2, 0}, nil},
+		{"a slice selected by a number", func(m mesh) T {
+			return vector(m, []int{2, 2}, 1, 2, 3, 4).IndexSelect(0, vector(m, nil, 1).Cast(tensor.Int64))
+		}, []int{1, 2}, []float64{3, 4}},
+	} {
+		onMesh(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+			return dtensor.Try(ctx, m, func() {
+				out := c.f(m)
+				if got := tensor.ToSlice[float64](out.Full()); !slices.EqualFunc(got, c.want, alike) || !slices.Equal(out.Shape(), c.shape) {
+					failf("%s: %v %v, want %v %v", c.name, out.Shape(), got, c.shape, c.want)
+				}
+			})
+		})
+	}
+}
+
+// A tensor without dimensions has the dimensions 0 and -1 where one is asked for.
+func TestDimsOfScalar(t *testing.T) {
+	onMesh(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+		for name, c := range map[string]struct {
+			f    func(x T, dim int) T
+			want float64
+			ndim int
+		}{
+			"Sum":         {f: func(x T, d int) T { return x.Sum([]int{d}, true) }, want: 3},
+			"Mean":        {f: func(x T, d int) T { return x.Mean([]int{d}, false) }, want: 3},
+			"Amax":        {f: func(x T, d int) T { return x.Amax([]int{d}, false) }, want: 3},
+			"Prod":        {f: func(x T, d int) T { return x.Prod([]int{d}, false) }, want: 3},
+			"Var":         {f: func(x T, d int) T { return x.Var([]int{d}, 0, true) }},
+			"Norm":        {f: func(x T, d int) T { return x.Norm(2, []int{d}, false) }, want: 3},
+			"LogSumExp":   {f: func(x T, d int) T { return x.LogSumExp([]int{d}, false) }, want: 3},
+			"Softmax":     {f: T.Softmax, want: 1},
+			"LogSoftmax":  {f: T.LogSoftmax},
+			"Cumsum":      {f: T.Cumsum, want: 3},
+			"Argmax":      {f: func(x T, d int) T { return x.Argmax(d, true).Cast(tensor.Float64) }},
+			"TopK":        {f: func(x T, d int) T { v, _ := x.TopK(1, d); return v }, want: 3},
+			"Gather":      {f: func(x T, d int) T { return x.Gather(d, vector(m, nil, 0).Cast(tensor.Int64)) }, want: 3},
+			"IndexSelect": {f: func(x T, d int) T { return x.IndexSelect(d, vector(m, []int{1}, 0).Cast(tensor.Int64)) }, want: 3},
+			"Transpose":   {f: func(x T, d int) T { return x.Transpose(0, d) }, want: 3},
+			"Squeeze":     {f: T.Squeeze, want: 3},
+			"Flatten":     {f: func(x T, d int) T { return x.Flatten(0, d) }, want: 3, ndim: 1},
+		} {
+			for _, dim := range []int{0, -1} {
+				err := dtensor.Try(ctx, m, func() {
+					y := c.f(vector(m, nil, 3), dim)
+					if got := y.Reshape().Full().Item(); !alike(got, c.want) || y.NDim() != c.ndim {
+						failf("%v of %v, want %v with %d dimensions", got, y, c.want, c.ndim)
+					}
+				})
+				if err != nil {
+					return fmt.Errorf("%s of dim %d: %w", name, dim, err)
+				}
+			}
+			if err := dtensor.Try(ctx, m, func() { c.f(vector(m, nil, 3), 1) }); err == nil {
+				return fmt.Errorf("%s has a dim 1", name)
+			}
+		}
+		return nil
+	})
+}
+
+// The gradients of operators where they have none, or several: PyTorch's.
+func TestGradientsAtEdges(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		x, y, gx, gy float64
+		f            func(x, y T) T
+	}{
+		{"Maximum of NaN", nan, 2, 1, 1, T.Maximum},
+		{"Minimum of NaN", 1, nan, 1, 1, T.Minimum},
+		{"Minimum of equals", 2, 2, 0.5, 0.5, T.Minimum},
+		{"Pow of 0 by 2", 0, 2, 0, 0, T.Pow},
+		{"Pow of 0 by 0", 0, 0, 0, 0, T.Pow},
+		{"Pow of 0 by -1", 0, -1, -inf, -inf, T.Pow},
+		{"PowScalar of 0 by 0", 0, 0, 0, 0, func(x, _ T) T { return x.PowScalar(0) }},
+	} {
+		onMesh(t, []int{1}, func(ctx context.Context, m *dtensor.Mesh) error {
+			x, y := vector(m, nil, c.x), vector(m, nil, c.y)
+			_, grads, err := dtensor.ValueAndGrad(ctx, func() T { return c.f(x, y) }, x, y)
+			if err != nil {
+				return fmt.Errorf("%s: %w", c.name, err)
+			}
+			gx, gy := grads[0].Dense().Local().Item(), grads[1].Dense().Local().Item()
+			if !alike(gx, c.gx) || !alike(gy, c.gy) {
+				return fmt.Errorf("%s: gradients %v, %v, want %v, %v", c.name, gx, gy, c.gx, c.gy)
+			}
+			return nil
+		})
+	}
+}
+
+// What a rank holds of a maximum may lie where the function has no value.
+func TestPartialBelowTheDomain(t *testing.T) {
+	onMesh(t, []int{3}, func(ctx context.Context, m *dtensor.Mesh) error {
+		for name, f := range map[string]func(x T) T{"Log": T.Log, "Sqrt": T.Sqrt} {
+			for _, p := range []layout.Placement{layout.Partial(layout.Max), layout.Partial(layout.Min)} {
+				others := -1.0
+				if p == layout.Partial(layout.Min) {
+					others = 9
+				}
+				held := []float64{others, others, others, others}
+				held[m.Coord()[0]] = 4
+				x, err := dtensor.FromLocal(m, tensor.FromSlice(m.Device(), held, 4), []int{4}, p)
+				if err != nil {
+					return err
+				}
+				err = dtensor.Try(ctx, m, func() {
+					want := f(vector(m, []int{4}, 4, 4, 4, others)).Full()
+					got := f(x).Full()
+					if !slices.EqualFunc(tensor.ToSlice[float64](got), tensor.ToSlice[float64](want), alike) {
+						failf("%s of %v: %v, want %v", name, x, got, want)
+					}
+				})
+				if err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
