@@ -134,8 +134,9 @@ func program(b block) string {
 }
 
 // command makes of a line of a page what is run: programs in a folder of this
-// test's, long jobs with -h, which still reads all of their flags.
-func command(line, bin string) string {
+// test's, and temporary files in another; long jobs with -h, which still reads all of
+// their flags.
+func command(line, bin, temp string) string {
 	for _, long := range []string{"./examples/train", "./examples/recsys"} {
 		if strings.Contains(line, long) {
 			line += " -h"
@@ -144,14 +145,14 @@ func command(line, bin string) string {
 	if target, ok := strings.CutPrefix(line, "make "); ok {
 		line = "make -n " + target
 	}
-	return strings.ReplaceAll(line, "bin/", bin+"/")
+	return strings.NewReplacer("bin/", bin+"/", "/tmp/", temp+"/").Replace(line)
 }
 
 func TestCommandsRun(t *testing.T) {
 	cachetest.Uses(t, "../cmd/gorun", "../examples/...")
-	bin := t.TempDir()
+	bin, temp := t.TempDir(), t.TempDir()
 	run := func(place, line string) []string {
-		cmd := exec.Command("bash", "-c", command(line, bin))
+		cmd := exec.Command("bash", "-c", command(line, bin, temp))
 		cmd.Dir = ".."
 		var stderr strings.Builder
 		cmd.Stderr = &stderr
