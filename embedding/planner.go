@@ -133,8 +133,8 @@ func (p *Plan) choicesOf(t int) []choice {
 		return []choice{{kind: dataParallel}}
 	}
 	list := []choice{{kind: dataParallel}, {kind: rowWise}}
-	if p.demands[t].Dim > 1 {
-		list = append(list, choice{kind: columnWise})
+	if c := (choice{kind: columnWise}); p.fits(t, c) {
+		list = append(list, c)
 	}
 	for r := range p.options.Ranks {
 		list = append(list, choice{tableWise, r})
@@ -154,7 +154,7 @@ func (p *Plan) starts() [][]choice {
 	order := make([]int, n)
 	for t := range n {
 		rows[t].kind, columns[t].kind, greedy[t].kind = rowWise, columnWise, rowWise
-		if p.demands[t].Dim < 2 {
+		if !p.fits(t, columns[t]) {
 			columns[t].kind = rowWise
 		}
 		order[t] = t
@@ -166,7 +166,7 @@ func (p *Plan) starts() [][]choice {
 	for _, t := range order {
 		r := slices.Index(used, slices.Min(used))
 		packed[t] = choice{tableWise, r}
-		used[r] += p.bytes(t, p.demands[t].Rows, p.demands[t].Dim)
+		used[r] += p.bytes(p.demands[t].Rows, p.demands[t].Dim)
 	}
 	for _, t := range order {
 		p.settle(greedy, t)
@@ -203,26 +203,35 @@ func (p *Plan) improve(plan []choice) value {
 		for t := range plan {
 			better = p.settle(plan, t) || better
 		}
-		if len(plan) > pairs {
-			continue
-		}
-		now := p.value(plan)
-		for a := range plan {
-			for b := range a {
-				if plan[a] == plan[b] {
-					continue
-				}
-				plan[a], plan[b] = plan[b], plan[a]
-				if v := p.value(plan); v.less(now) && !(p.demands[a].Dim < 2 && plan[a].kind == columnWise) && !(p.demands[b].Dim < 2 && plan[b].kind == columnWise) {
-					now, better = v, true
-				} else {
-					plan[a], plan[b] = plan[b], plan[a]
-				}
-			}
+		if len(plan) <= pairs {
+			better = p.exchange(plan) || better
 		}
 	}
 	return p.value(plan)
 }
+
+// exchange exchanges the choices of two tables wherever that is better, and
+// reports whether it was anywhere.
+func (p *Plan) exchange(plan []choice) (better bool) {
+	now := p.value(plan)
+	for a := range plan {
+		for b := range a {
+			if plan[a] == plan[b] || !p.fits(a, plan[b]) || !p.fits(b, plan[a]) {
+				continue
+			}
+			plan[a], plan[b] = plan[b], plan[a]
+			if v := p.value(plan); v.less(now) {
+				now, better = v, true
+			} else {
+				plan[a], plan[b] = plan[b], plan[a]
+			}
+		}
+	}
+	return better
+}
+
+// fits reports whether a table can be laid out so: one column cannot be divided.
+func (p *Plan) fits(t int, c choice) bool { return c.kind != columnWise || p.demands[t].Dim > 1 }
 
 // A load is what a plan asks of the ranks along the axis.
 type load struct {
@@ -258,8 +267,7 @@ func (p *Plan) valueOf(l *load) value {
 			v.over += max(0, m-limit)
 		}
 		v.memory = max(v.memory, m)
-		move := Rate{Bandwidth: p.rates.AllToAll.Bandwidth}.Time(l.exchange[r]) + Rate{Bandwidth: p.rates.AllGather.Bandwidth}.Time(l.gather[r]) + Rate{Bandwidth: p.rates.Copy.Bandwidth}.Time(l.copies[r])
-		v.time = max(v.time, move)
+		v.time = max(v.time, p.rates.AllToAll.transfer(l.exchange[r])+p.rates.AllGather.transfer(l.gather[r])+p.rates.Copy.transfer(l.copies[r]))
 	}
 	if l.shared { // ids, rows and gradients
 		v.time += 3 * p.rates.AllToAll.Latency
@@ -303,21 +311,21 @@ func (p *Plan) add(l *load, t int, c choice) {
 		var exchange, gather, copied float64
 		switch c.kind {
 		case dataParallel:
-			l.memory[r] += p.bytes(t, d.Rows, d.Dim)
+			l.memory[r] += p.bytes(d.Rows, d.Dim)
 			if n > 1 || copies > 1 {
 				gather = n * u * (8 + w)
 			}
 			copied = 2 * u * w
 		case rowWise:
-			l.memory[r] += p.bytes(t, max(0, min(rows, d.Rows-r*rows)), d.Dim)
+			l.memory[r] += p.bytes(max(0, min(rows, d.Rows-r*rows)), d.Dim)
 			exchange, gather, copied = u*(8+2*w), u*(8+w), 4*u*w
 		case columnWise:
-			l.memory[r] += p.bytes(t, d.Rows, max(0, min(columns, d.Dim-r*columns)))
+			l.memory[r] += p.bytes(d.Rows, max(0, min(columns, d.Dim-r*columns)))
 			exchange, gather, copied = u*(8*n+2*w), u*(8*n+w), 4*u*w
 		case tableWise:
 			exchange, copied = u*w, 2*u*w
 			if r == c.rank {
-				l.memory[r] += p.bytes(t, d.Rows, d.Dim)
+				l.memory[r] += p.bytes(d.Rows, d.Dim)
 				exchange, gather = exchange+n*u*(8+w), n*u*(8+w)
 				copied += 2 * n * u * w
 			}
@@ -342,7 +350,7 @@ func (p *Plan) distinct(t int) float64 {
 }
 
 // bytes returns what a part of a table takes, with its optimizer's state.
-func (p *Plan) bytes(t, rows, columns int) int {
+func (p *Plan) bytes(rows, columns int) int {
 	if columns == 0 {
 		rows = 0
 	}

@@ -23,7 +23,7 @@ func (p *Plan) String() string {
 	}
 	for t, d := range p.demands {
 		fmt.Fprintf(&s, "%-*s  %9d rows of %d, %s, %.0f distinct ids a step: %v; %s\n", width, d.Name, d.Rows, d.Dim,
-			sizeOf(p.bytes(t, d.Rows, d.Dim)), p.distinct(t), p.Layouts[t], p.why(t))
+			sizeOf(p.bytes(d.Rows, d.Dim)), p.distinct(t), p.Layouts[t], p.why(t))
 	}
 	limit := "no limit"
 	if o.MemoryBytes > 0 {
@@ -90,16 +90,16 @@ const tick = 100 * time.Nanosecond
 func (p *Plan) refusal(v value) error {
 	o, total, largest := p.options, 0, 0
 	for t, d := range p.demands {
-		bytes := p.bytes(t, d.Rows, d.Dim)
+		bytes := p.bytes(d.Rows, d.Dim)
 		total += bytes
-		if bytes > p.bytes(largest, p.demands[largest].Rows, p.demands[largest].Dim) {
+		if bytes > p.bytes(p.demands[largest].Rows, p.demands[largest].Dim) {
 			largest = t
 		}
 	}
 	d := p.demands[largest]
 	return &Error{Op: "NewPlan", Detail: fmt.Sprintf(
 		"%d tables of %s together do not fit %d ranks of %s each: the best plan found is %s over; the largest table is %q with %s (%d rows of %d); give more ranks or memory, or fewer rows",
-		len(p.demands), sizeOf(total), o.Ranks, sizeOf(o.MemoryBytes), sizeOf(v.over), d.Name, sizeOf(p.bytes(largest, d.Rows, d.Dim)), d.Rows, d.Dim)}
+		len(p.demands), sizeOf(total), o.Ranks, sizeOf(o.MemoryBytes), sizeOf(v.over), d.Name, sizeOf(p.bytes(d.Rows, d.Dim)), d.Rows, d.Dim)}
 }
 
 // sizeOf prints a number of bytes: "12.3 MB".

@@ -16,11 +16,14 @@ type Rate struct {
 }
 
 // Time returns how long it takes for so many bytes.
-func (r Rate) Time(bytes float64) time.Duration {
+func (r Rate) Time(bytes float64) time.Duration { return r.Latency + r.transfer(bytes) }
+
+// transfer is Time without the latency.
+func (r Rate) transfer(bytes float64) time.Duration {
 	if r.Bandwidth == 0 || bytes == 0 {
-		return r.Latency
+		return 0
 	}
-	return r.Latency + time.Duration(bytes/r.Bandwidth*1e9)
+	return time.Duration(bytes / r.Bandwidth * 1e9)
 }
 
 // String prints the rate: "12µs + 3.4 GB/s".
