@@ -155,7 +155,7 @@ func (t *tape) collect(params []*Tensor) []Grad {
 		want := p.spec.gradient()
 		switch {
 		case len(n.rows) > 0 && n.grad == nil:
-			grads[i].rows = sumRows(n.rows)
+			grads[i].rows = SumRows(n.rows...)
 		case n.grad == nil:
 			grads[i].dense = filled(want, p.DType(), 0)
 		default:

@@ -79,8 +79,10 @@ func ascending(index []int64) bool {
 	return true
 }
 
-// sumRows returns the sum of gradients of one parameter.
-func sumRows(list []*Rows) *Rows {
+// SumRows returns the sum of gradients of one parameter, at least one, added up as
+// ValueAndGrad does: by Coalesce of all, in the order given. A single one it
+// returns as it is.
+func SumRows(list ...*Rows) *Rows {
 	if len(list) == 1 {
 		return list[0]
 	}

@@ -74,7 +74,7 @@ func (t *Table) input() *dtensor.Tensor {
 	}
 	f.arrived = nil
 	f.gate = dtensor.Record("Fuse", f.handle.Detach(), []*dtensor.Tensor{f.handle}, func(*dtensor.Tensor) []dtensor.Grad {
-		rows := f.sum(t.weight)
+		rows := dtensor.SumRows(f.arrived...)
 		f.gate, f.arrived = nil, nil
 		if err := f.update(rows); err != nil {
 			fault.Throw(err)
@@ -91,17 +91,4 @@ func (t *Table) take(rows *dtensor.Rows) dtensor.Grad {
 	}
 	t.fused.arrived = append(t.fused.arrived, rows)
 	return dtensor.Dense(t.fused.handle.Detach())
-}
-
-// sum returns the sum of what has arrived, in the order in which ValueAndGrad
-// adds up gradients of rows.
-func (f *fused) sum(weight *dtensor.Tensor) *dtensor.Rows {
-	if len(f.arrived) == 1 {
-		return f.arrived[0]
-	}
-	index, values := make([]*tensor.Tensor, len(f.arrived)), make([]*tensor.Tensor, len(f.arrived))
-	for i, r := range f.arrived {
-		index[i], values[i] = r.Index, r.Values
-	}
-	return dtensor.NewRows(weight, tensor.Cat(0, index...), tensor.Cat(0, values...)).Coalesce()
 }
