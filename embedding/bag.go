@@ -32,12 +32,8 @@ func (m Mode) String() string {
 
 // ParseMode is the inverse of String; ok is false for a name that is none.
 func ParseMode(name string) (m Mode, ok bool) {
-	for i, n := range modeNames {
-		if n == name {
-			return Mode(i), true
-		}
-	}
-	return Mean, false
+	i := slices.Index(modeNames[:], name)
+	return Mode(max(i, 0)), i >= 0
 }
 
 // BagOptions are Options for lookups of bags. As in
@@ -83,7 +79,7 @@ func (t *Table) bag(ids, offsets, weights *dtensor.Tensor, o BagOptions) *dtenso
 	weight := t.weight
 	s := o.check(op, weight)
 	checkIDs(op, weight, ids, s)
-	checkBags(op, ids, offsets, weights, s, &o)
+	checkBags(op, ids, offsets, weights, &o)
 	ids, final := placeBags(weight, ids)
 	p := planFor(op, weight, ids, s)
 	b := &bags{o: o, scale: weights, final: final}
@@ -103,10 +99,7 @@ func (t *Table) bag(ids, offsets, weights *dtensor.Tensor, o BagOptions) *dtenso
 			b.result[axis] = p.weight[axis]
 		}
 	}
-	table := weight.Redistribute(p.weight...)
-	if s.renorm && table != weight {
-		refuse(op, "MaxNorm changes %s in place, but it is a sum of what the ranks hold; redistribute it to Replicate or Shard", s.table())
-	}
+	table := p.place(s)
 	inputs := []*dtensor.Tensor{t.input()}
 	if weights != nil {
 		b.scale = weights.Redistribute(p.ids...)
@@ -121,12 +114,7 @@ func (t *Table) bag(ids, offsets, weights *dtensor.Tensor, o BagOptions) *dtenso
 	out := p.mesh.Wrap(op, b.forward(), nil, false, shape, b.result...)
 	out = dtensor.Record(op, out, inputs, func(gy *dtensor.Tensor) []dtensor.Grad {
 		rows, scales := b.backward(gy)
-		grads := make([]dtensor.Grad, 1, 2)
-		if table != weight {
-			grads[0] = dtensor.Dense(rows.Dense())
-		} else {
-			grads[0] = t.take(rows)
-		}
+		grads := []dtensor.Grad{t.gradOf(table, rows)}
 		if weights != nil {
 			grads = append(grads, dtensor.Dense(scales))
 		}
@@ -136,7 +124,7 @@ func (t *Table) bag(ids, offsets, weights *dtensor.Tensor, o BagOptions) *dtenso
 }
 
 // checkBags throws unless offsets and weights fit the ids.
-func checkBags(op string, ids, offsets, weights *dtensor.Tensor, s settings, o *BagOptions) {
+func checkBags(op string, ids, offsets, weights *dtensor.Tensor, o *BagOptions) {
 	switch {
 	case o.Mode >= modes:
 		refuse(op, "Mode is %d; use Mean, Sum or Max", o.Mode)

@@ -123,13 +123,7 @@ func (b *bags) pool(values *tensor.Tensor) *tensor.Tensor {
 
 // backward returns the gradients of the table and of the weights.
 func (b *bags) backward(gy *dtensor.Tensor) (*dtensor.Rows, *dtensor.Tensor) {
-	want := slices.Clone(b.result)
-	for axis, place := range want {
-		if place.IsPartial() {
-			want[axis] = layout.Replicate()
-		}
-	}
-	dy := gy.Redistribute(want...).Local()
+	dy := gy.Redistribute(reduced(b.result)...).Local()
 	var values *tensor.Tensor // [k, d] the gradients of the used rows
 	var scales *dtensor.Tensor
 	if b.o.Mode == Max {

@@ -76,8 +76,8 @@ func NewCollection(mesh *dtensor.Mesh, tables ...CollectionTable) *Collection {
 			refuse(op, "two tables are called %q; give each a name", t.Name)
 		}
 		for _, name := range t.Features {
-			if c.find(name) != nil {
-				refuse(op, "feature %q of table %q is one of table %q too; a feature has one table", name, t.Name, tables[c.find(name).table].Name)
+			if f, ok := c.find(name); ok {
+				refuse(op, "feature %q of table %q is one of table %q too; a feature has one table", name, t.Name, tables[c.features[f].table].Name)
 			}
 			c.features = append(c.features, feature{name: name, table: i, at: c.width, width: t.Dim})
 			c.width += t.Dim
@@ -93,13 +93,19 @@ func NewCollection(mesh *dtensor.Mesh, tables ...CollectionTable) *Collection {
 	return c
 }
 
-func (c *Collection) find(name string) *feature {
-	for i := range c.features {
-		if c.features[i].name == name {
-			return &c.features[i]
-		}
+// find returns the feature of a name; ok is false if there is none.
+func (c *Collection) find(name string) (f int, ok bool) {
+	f = slices.IndexFunc(c.features, func(f feature) bool { return f.name == name })
+	return f, f >= 0
+}
+
+// mustFind is find for what Bags and Rows return: it throws.
+func (c *Collection) mustFind(name string) int {
+	f, ok := c.find(name)
+	if !ok {
+		refuse("Feature", "no table has the feature %q", name)
 	}
-	return nil
+	return f
 }
 
 // Tables returns the tables in the order given; do not modify it.

@@ -236,18 +236,8 @@ func (d *direct) backward(dy *tensor.Tensor) *dtensor.Rows {
 			come += n - before
 		}
 	}
-	// This rank's first, then by owner.
 	send[d.me] = 0
-	next := starts(send)
-	for m := range next {
-		next[m] += own
-	}
-	next[d.me] = 0
-	order := newList[int32](dev, hi-lo)
-	for i, o := range d.owner.elems[lo:hi] {
-		order.elems[next[o]] = int32(i)
-		next[o]++
-	}
+	order := d.ownFirst(own, send)
 	at := order.tensor(dev, hi-lo)
 	values := tensor.New(dev, dy.DType(), n, width)
 	tensor.TakeRowsTo(tensor.Narrow(values, 0, 0, own), dy, tensor.Narrow(at, 0, 0, own), 0, false)
@@ -271,6 +261,23 @@ func (d *direct) backward(dy *tensor.Tensor) *dtensor.Rows {
 	rows := u.SumRows(values)
 	values.Free()
 	return d.gradient(rows, u.Count)
+}
+
+// ownFirst returns the order in which the rows that this rank has leave it: its own
+// first, of which there are own, then by owner, of which each gets send.
+func (d *direct) ownFirst(own int, send []int) list[int32] {
+	next := starts(send)
+	for m := range next {
+		next[m] += own
+	}
+	next[d.me] = 0
+	lo, hi := d.rowsOf(d.me)
+	order := newList[int32](d.table.Device(), hi-lo)
+	for i, o := range d.owner.elems[lo:hi] {
+		order.elems[next[o]] = int32(i)
+		next[o]++
+	}
+	return order
 }
 
 // starts returns where each of some parts begins if they lie one after the other.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
-	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -17,13 +16,7 @@ import (
 //
 // without the padding row; with ScaleGradByFreq over the number of such j.
 func (l *lookup) backward(gy *dtensor.Tensor) *dtensor.Rows {
-	want := slices.Clone(l.result)
-	for axis, place := range want {
-		if place.IsPartial() {
-			want[axis] = layout.Replicate()
-		}
-	}
-	dy := gy.Redistribute(want...).Local()
+	dy := gy.Redistribute(reduced(l.result)...).Local()
 	u := *l.distinct()
 	if l.stays() { // else what others expect of this rank includes the padding row
 		u = without(u, l.s.padding-l.lo)

@@ -43,10 +43,7 @@ func (t *Table) lookUp(ids *dtensor.Tensor) *dtensor.Tensor {
 	checkIDs(op, weight, ids, s)
 	p := planFor(op, weight, ids, s)
 	shape := append(append(make([]int, 0, ids.NDim()+1), ids.Shape()...), weight.Dim(1))
-	table := weight.Redistribute(p.weight...)
-	if s.renorm && table != weight {
-		refuse(op, "MaxNorm changes %s in place, but it is a sum of what the ranks hold; redistribute it to Replicate or Shard", s.table())
-	}
+	table := p.place(s)
 	at := ids.Redistribute(p.ids...)
 	if !p.mesh.Inside() {
 		empty := p.mesh.Wrap(op, tensor.New(p.mesh.Device(), weight.DType(), 0), nil, false, shape, p.result...)
@@ -58,17 +55,22 @@ func (t *Table) lookUp(ids *dtensor.Tensor) *dtensor.Tensor {
 	out := p.mesh.Wrap(op, local, l.mask, !l.carries, shape, p.result...)
 	if l.tracked {
 		out = dtensor.Record(op, out, []*dtensor.Tensor{input}, func(gy *dtensor.Tensor) []dtensor.Grad {
-			rows := l.backward(gy)
-			if table != weight { // the rows have the layout of what it was reduced to
-				return []dtensor.Grad{dtensor.Dense(rows.Dense())}
-			}
-			return []dtensor.Grad{t.take(rows)}
+			return []dtensor.Grad{t.gradOf(table, l.backward(gy))}
 		})
 	}
 	if !p.premasked {
 		l.mask.Release() // out holds it
 	}
 	return out.Redistribute(p.final...)
+}
+
+// gradOf returns the gradient of what input returned, given that of the rows of
+// table, which is the weight or what it was reduced to.
+func (t *Table) gradOf(table *dtensor.Tensor, rows *dtensor.Rows) dtensor.Grad {
+	if table != t.weight { // the rows have another layout than the weight
+		return dtensor.Dense(rows.Dense())
+	}
+	return t.take(rows)
 }
 
 // A lookup is one call of Lookup on one rank: what its gradient needs is kept here.

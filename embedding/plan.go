@@ -82,6 +82,28 @@ func planFor(op string, weight, ids *dtensor.Tensor, s settings) *plan {
 	return p
 }
 
+// place brings the table to the plan's layout. It throws if that would leave the
+// rows that MaxNorm changes behind.
+func (p *plan) place(s settings) *dtensor.Tensor {
+	table := s.weight.Redistribute(p.weight...)
+	if s.renorm && table != s.weight {
+		refuse(p.op, "MaxNorm changes %s in place, but it is a sum of what the ranks hold; redistribute it to Replicate or Shard", s.table())
+	}
+	return table
+}
+
+// reduced returns the placements with Replicate where they are Partial: those of
+// the gradient of a result.
+func reduced(result []layout.Placement) []layout.Placement {
+	places := slices.Clone(result)
+	for axis, place := range places {
+		if place.IsPartial() {
+			places[axis] = layout.Replicate()
+		}
+	}
+	return places
+}
+
 // fitsMask reports whether the ids are masked for this table: MaskP on exactly
 // the axes that shard its rows. It throws if they are masked for another.
 func fitsMask(op string, weight, ids *dtensor.Tensor, s settings) bool {

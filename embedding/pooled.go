@@ -20,10 +20,7 @@ func (p *Pooled) Values() *dtensor.Tensor { return p.values }
 // Feature returns the rows of one feature, [B, D]: a part of Values. It throws
 // an *Error for a feature that the collection has not.
 func (p *Pooled) Feature(name string) *dtensor.Tensor {
-	f := p.c.find(name)
-	if f == nil {
-		refuse("Feature", "no table has the feature %q", name)
-	}
+	f := p.c.features[p.c.mustFind(name)]
 	return p.values.Narrow(1, f.at, f.width)
 }
 

@@ -59,9 +59,6 @@ func TableOf(weight *dtensor.Tensor, o Options) *Table {
 // Weight returns the rows, [V, D]: the parameter to train.
 func (t *Table) Weight() *dtensor.Tensor { return t.weight }
 
-// Options returns the options of the table's lookups.
-func (t *Table) Options() Options { return t.options }
-
 // Lookup returns the rows that ids name; see the function Lookup.
 func (t *Table) Lookup(ids *dtensor.Tensor) *dtensor.Tensor { return t.lookUp(ids) }
 

@@ -3,7 +3,6 @@ package embedding
 import (
 	"runtime"
 	"slices"
-	"sort"
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
@@ -70,7 +69,7 @@ func (t *travel) address(l *lookup) {
 	index := tensor.Read[int64](u.Index)
 	at := 0
 	for r := range t.sent {
-		end := at + sort.Search(len(index)-at, func(i int) bool { return int(index[at+i]) >= t.ends[r] })
+		end, _ := slices.BinarySearch(index, int64(t.ends[r]))
 		t.sent[r] = end - at
 		at = end
 	}

@@ -16,15 +16,7 @@ type Unpooled struct {
 // of its ids in all samples, one sample after the other. It is sharded as the
 // samples are: each rank has the rows of its own. It throws an *Error for a
 // feature that the collection has not.
-func (u *Unpooled) Feature(name string) *dtensor.Tensor {
-	for f := range u.values {
-		if u.c.features[f].name == name {
-			return u.values[f]
-		}
-	}
-	refuse("Feature", "no table has the feature %q", name)
-	return nil
-}
+func (u *Unpooled) Feature(name string) *dtensor.Tensor { return u.values[u.c.mustFind(name)] }
 
 // Rows looks up the ids of all features without pooling them. The samples may be
 // sharded over one axis of more than one rank; weights are ignored, and a

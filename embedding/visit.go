@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"sort"
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/internal/fault"
@@ -143,8 +142,9 @@ func (v *visit) segment(p *peer, t int) (from, n int) {
 		return 0, 0
 	}
 	index := tensor.Read[int64](v.uniq[t].Index)
-	from = sort.Search(len(index), func(i int) bool { return int(index[i]) >= b.row })
-	return from, sort.Search(len(index)-from, func(i int) bool { return int(index[from+i]) >= b.row+b.rows })
+	from, _ = slices.BinarySearch(index, int64(b.row))
+	to, _ := slices.BinarySearch(index, int64(b.row+b.rows))
+	return from, to - from
 }
 
 // send takes the ids to the ranks that have their rows.
