@@ -145,7 +145,7 @@ func isInt[T number]() bool { return T(3)/T(2)*T(2) != T(3) }
 func powInt[T number](a, b T) T {
 	n := int64(b)
 	if n < 0 {
-		if a != 1 && a*a != 1 {
+		if a != 1 && a+1 != 0 {
 			return 0
 		}
 		n = -n

@@ -235,6 +235,10 @@ func TestBinaryNegativeIntegers(t *testing.T) {
 		x, y := a.tensor(cpu, dt), b.tensor(cpu, dt)
 		check(t, label("Div", dt), Div(x, y), array{[]int{6}, []float64{-3, -3, 0, 0, -2, 0}}, 0)
 		check(t, label("Pow", dt), Pow(x, y), array{[]int{6}, []float64{49, 0, -1, 1, 0, 1}}, 0)
+		// The square of the largest number wraps around to 1.
+		largest := Amin(Zeros(cpu, dt, 0), nil, false)
+		check(t, label("Pow of the largest", dt), Pow(largest, Full(cpu, dt, -1)), newArray(), 0)
+		check(t, label("Pow of the least but one", dt), Pow(Neg(largest), Full(cpu, dt, -3)), newArray(), 0)
 	}
 }
 
@@ -402,4 +406,18 @@ func TestNamedFunctions(t *testing.T) {
 	check(t, "AddScalar of uint8", AddScalar(Full(cpu, Uint8, 5, 1), -2), array{[]int{1}, []float64{3}}, 0)
 	Fill(x, 7)
 	check(t, "Fill", x, array{[]int{2}, []float64{7, 7}}, 0)
+}
+
+// A zero keeps its sign where the type has one.
+func TestFillWithMinusZero(t *testing.T) {
+	cpu := NewCPU(nil)
+	for _, dt := range append([]DType{Float16, BFloat16, Bool}, numbers...) {
+		x := Full(cpu, dt, 1, 3)
+		Fill(x, math.Copysign(0, -1))
+		for _, v := range toArray(x).data {
+			if v != 0 || math.Signbit(v) != dt.Float() {
+				t.Errorf("%v: %v", dt, x)
+			}
+		}
+	}
 }

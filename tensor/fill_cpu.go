@@ -1,6 +1,7 @@
 package tensor
 
 import (
+	"math"
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/internal/dtype"
@@ -9,7 +10,7 @@ import (
 
 // Fill sets n elements to v, rounded to dt.
 func (c *CPU) Fill(dt DType, dst unsafe.Pointer, n int, v float64) {
-	if v == 0 && dt.Valid() {
+	if v == 0 && dt.Valid() && !(dt.Float() && math.Signbit(v)) {
 		clearBytes(sliceOf[byte](dst, n*dt.Size()))
 		return
 	}

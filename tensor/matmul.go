@@ -221,7 +221,8 @@ func LinearGrad(dy, x, w *Tensor, wantX, wantW, wantBias bool) (dx, dw, dbias *T
 	}
 	out := w.dims[0]
 	if wantW {
-		dw = MatMul(dy.Reshape(dy.numel/max(out, 1), out), x.Reshape(x.numel/max(w.dims[1], 1), w.dims[1]), true, false)
+		rows, _ := x.around(x.NDim() - 1)
+		dw = MatMul(dy.Reshape(rows, out), x.Reshape(rows, w.dims[1]), true, false)
 	}
 	if wantBias {
 		dbias = SumTo(dy, out)

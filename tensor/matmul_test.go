@@ -132,13 +132,16 @@ func TestMatMulGrad(t *testing.T) {
 
 func TestLinear(t *testing.T) {
 	rng := newRNG()
-	for _, shape := range [][]int{{3}, {2, 3}, {2, 4, 3}, {0, 3}} {
-		checkGrad(t, label("Linear", shape),
+	for _, c := range []struct {
+		shape []int
+		out   int
+	}{{[]int{3}, 5}, {[]int{2, 3}, 5}, {[]int{2, 4, 3}, 5}, {[]int{0, 3}, 5}, {[]int{2, 3}, 0}, {[]int{2, 0}, 5}, {[]int{0}, 5}, {[]int{4, 0}, 0}} {
+		checkGrad(t, label("Linear", c),
 			func(xs []*Tensor) *Tensor { return Linear(xs[0], xs[1], xs[2]) },
 			func(dy *Tensor, xs []*Tensor) []*Tensor {
 				dx, dw, db := LinearGrad(dy, xs[0], xs[1], true, true, true)
 				return []*Tensor{dx, dw, db}
-			}, randomArray(rng, shape...), randomArray(rng, 5, 3), randomArray(rng, 5))
+			}, randomArray(rng, c.shape...), randomArray(rng, c.out, c.shape[len(c.shape)-1]), randomArray(rng, c.out))
 	}
 	cpu := NewCPU(nil)
 	x, w, bias := randomArray(rng, 2, 3), randomArray(rng, 4, 3), randomArray(rng, 4)

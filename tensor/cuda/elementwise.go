@@ -32,7 +32,7 @@ func pattern(dt tensor.DType, v float64) uint64 {
 
 // Fill sets n elements to v, rounded to dt.
 func (g *Device) Fill(dt tensor.DType, dst unsafe.Pointer, n int, v float64) {
-	if v == 0 {
+	if v == 0 && !(dt.Float() && math.Signbit(v)) {
 		g.clear(dst, n*dt.Size())
 		return
 	}
