@@ -53,13 +53,9 @@ type shard struct {
 func shards(t *dtensor.Tensor) []shard {
 	var list []shard
 	index := map[string]int{}
-	lay, axes := t.Layout(), t.Mesh().Axes()
-	coord := make([]int, len(axes))
+	lay := t.Layout()
 	for position, rank := range t.Mesh().Ranks() {
-		for d := len(axes) - 1; d >= 0; d-- {
-			coord[d] = position % axes[d].Size
-			position /= axes[d].Size
-		}
+		coord := lay.Axes().Coord(position)
 		b := box{lay.Offset(coord), lay.LocalShape(coord)}
 		if b.numel() == 0 {
 			continue

@@ -254,13 +254,13 @@ func TestResumedRunIsTheSame(t *testing.T) {
 			train(w, moment, step, 6)
 			if b, ok := local(w); ok {
 				got := tensor.Data[float32](w.Local())
-				runs(whole(w.Shape()), b, func(u run) {
+				for u := range runs(whole(w.Shape()), b) {
 					for i := range u.n {
 						if got[u.y+i] != want[u.x+i] {
 							err = fmt.Errorf("%s to %s: element %d is %v, want %v", before.name, after.name, u.x+i, got[u.y+i], want[u.x+i])
 						}
 					}
-				})
+				}
 			}
 			return err
 		})

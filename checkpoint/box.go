@@ -1,13 +1,13 @@
 package checkpoint
 
-import "sort"
+import (
+	"iter"
+	"sort"
+)
 
 // A box is a block of a tensor: the elements whose index in each dimension d is
 // in [offset[d], offset[d]+size[d]). Kept by itself it is dense and row-major.
 type box struct{ offset, size []int }
-
-// whole is the box of all elements.
-func whole(shape []int) box { return box{make([]int, len(shape)), shape} }
 
 func (b box) numel() int {
 	n := 1
@@ -94,15 +94,19 @@ func (m *meeting) touches(lo, hi int) bool {
 	return k < m.runs && m.run(k).x < hi
 }
 
-// runs calls yield for each run that x and y share, in ascending order in both.
-// It equals, but for the length of the runs,
+// runs lists the runs that x and y share, in ascending order in both. It equals,
+// but for the length of the runs,
 //
 //	for every index i in x and y {
 //		yield(run{position of i in x, position of i in y, 1})
 //	}
-func runs(x, y box, yield func(run)) {
+func runs(x, y box) iter.Seq[run] {
 	m := meet(x, y)
-	for k := range m.runs {
-		yield(m.run(k))
+	return func(yield func(run) bool) {
+		for k := range m.runs {
+			if !yield(m.run(k)) {
+				return
+			}
+		}
 	}
 }

@@ -6,6 +6,9 @@ import (
 	"testing"
 )
 
+// whole is the box of all elements.
+func whole(shape []int) box { return box{make([]int, len(shape)), shape} }
+
 // naive lists what runs should, element by element.
 func naive(x, y box) (list [][2]int) {
 	index := slices.Clone(x.offset)
@@ -42,12 +45,12 @@ func TestRunsAgainstEveryElement(t *testing.T) {
 		}
 		var got [][2]int
 		pieces := 0
-		runs(x, y, func(u run) {
+		for u := range runs(x, y) {
 			pieces++
 			for i := range u.n {
 				got = append(got, [2]int{u.x + i, u.y + i})
 			}
-		})
+		}
 		m := meet(x, y)
 		for lo := range x.numel() {
 			for _, hi := range []int{lo + 1, lo + 3} {
@@ -74,18 +77,17 @@ func TestSlabs(t *testing.T) {
 	for _, shape := range [][]int{{}, {1}, {0}, {7}, {7, 5}, {1, 1, 9}, {3, 4, 5}, {2, 0, 3}, {5, 1, 3, 2}} {
 		for _, most := range []int{1, 2, 3, 7, 10, 1000} {
 			at := 0
-			slabs(shape, most, func(b box) bool {
+			for b := range slabs(shape, most) {
 				if b.numel() > most {
 					t.Errorf("%v in pieces of %d: %v", shape, most, b)
 				}
-				runs(whole(shape), b, func(u run) {
+				for u := range runs(whole(shape), b) {
 					if u.x != at {
 						t.Fatalf("%v in pieces of %d: %v begins at %d, want %d", shape, most, b, u.x, at)
 					}
 					at += u.n
-				})
-				return true
-			})
+				}
+			}
 			if at != whole(shape).numel() {
 				t.Errorf("%v in pieces of %d: %d elements", shape, most, at)
 			}

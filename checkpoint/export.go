@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"context"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 	"strings"
@@ -140,25 +141,25 @@ type exporter struct {
 func (e *exporter) tensor(ctx context.Context, f file, t namedTensor, owners []piece, slab int) error {
 	elem := t.dtype().Size()
 	counts := make([]int, e.c.Size())
-	var failed error
-	slabs(t.shape(), slab, func(s box) bool {
+	for s := range slabs(t.shape(), slab) {
 		clear(counts)
 		for _, o := range owners {
-			runs(s, o.box, func(u run) { counts[o.writer] += u.n * elem })
+			for u := range runs(s, o.box) {
+				counts[o.writer] += u.n * elem
+			}
 		}
 		e.src = e.pack(ctx, t, owners, s, counts[e.c.Rank()])
 		if e.c.Rank() == 0 {
 			e.dst = resize(e.dst, s.numel()*elem)
 		}
-		if failed = comm.GatherV(ctx, e.c, e.dst, e.src, counts, 0); failed != nil {
-			return false
+		if err := comm.GatherV(ctx, e.c, e.dst, e.src, counts, 0); err != nil {
+			return err
 		}
 		if f != nil && e.err == nil {
 			e.err = writeAll(f, unpack(e.dst, owners, s, elem))
 		}
-		return true
-	})
-	return failed
+	}
+	return nil
 }
 
 // pack returns the elements that this rank sends of a slab, n bytes.
@@ -178,10 +179,10 @@ func (e *exporter) pack(ctx context.Context, t namedTensor, owners []piece, s bo
 				return slices.Equal(p.box.offset, o.box.offset) && slices.Equal(p.box.size, o.box.size)
 			})
 			x := parts[i].data
-			runs(s, o.box, func(u run) {
+			for u := range runs(s, o.box) {
 				x.Device().ToHost(unsafe.Pointer(&e.src[at]), unsafe.Add(x.Ptr(), u.y*elem), u.n*elem)
 				at += u.n * elem
-			})
+			}
 		}
 	})
 	if e.err == nil {
@@ -198,7 +199,9 @@ func unpack(sent []byte, owners []piece, s box, elem int) []byte {
 	b := make([]byte, len(sent))
 	at := 0
 	for _, o := range owners {
-		runs(s, o.box, func(u run) { at += copy(b[u.x*elem:(u.x+u.n)*elem], sent[at:]) })
+		for u := range runs(s, o.box) {
+			at += copy(b[u.x*elem:(u.x+u.n)*elem], sent[at:])
+		}
 	}
 	return b
 }
@@ -210,40 +213,42 @@ func resize(b []byte, n int) []byte {
 	return b[:n]
 }
 
-// slabs calls yield for boxes of at most most elements which, one after the
-// other, are all elements of the shape in row-major order.
-func slabs(shape []int, most int, yield func(box) bool) {
-	b := box{make([]int, len(shape)), slices.Clone(shape)}
-	if b.numel() == 0 {
-		return
-	}
-	// Dimensions after cut are whole, cut is divided, those before go one by one.
-	cut, inner := len(shape)-1, 1
-	for cut > 0 && inner*shape[cut] <= most {
-		inner *= shape[cut]
-		cut--
-	}
-	if len(shape) == 0 {
-		yield(b)
-		return
-	}
-	step := max(1, most/inner)
-	for d := range cut {
-		b.size[d] = 1
-	}
-	for {
-		b.size[cut] = min(step, shape[cut]-b.offset[cut])
-		if !yield(box{slices.Clone(b.offset), slices.Clone(b.size)}) {
+// slabs lists boxes of at most most elements which, one after the other, are all
+// elements of the shape in row-major order.
+func slabs(shape []int, most int) iter.Seq[box] {
+	return func(yield func(box) bool) {
+		b := box{make([]int, len(shape)), slices.Clone(shape)}
+		if b.numel() == 0 {
 			return
 		}
-		b.offset[cut] += b.size[cut]
-		d := cut
-		for b.offset[d] >= shape[d] {
-			b.offset[d] = 0
-			if d--; d < 0 {
+		if len(shape) == 0 {
+			yield(b)
+			return
+		}
+		// Dimensions after cut are whole, cut is divided, those before go one by one.
+		cut, inner := len(shape)-1, 1
+		for cut > 0 && inner*shape[cut] <= most {
+			inner *= shape[cut]
+			cut--
+		}
+		step := max(1, most/inner)
+		for d := range cut {
+			b.size[d] = 1
+		}
+		for {
+			b.size[cut] = min(step, shape[cut]-b.offset[cut])
+			if !yield(box{slices.Clone(b.offset), slices.Clone(b.size)}) {
 				return
 			}
-			b.offset[d]++
+			b.offset[cut] += b.size[cut]
+			d := cut
+			for b.offset[d] >= shape[d] {
+				b.offset[d] = 0
+				if d--; d < 0 {
+					return
+				}
+				b.offset[d]++
+			}
 		}
 	}
 }

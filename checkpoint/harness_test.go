@@ -120,13 +120,13 @@ func same(all map[string]*dtensor.Tensor) error {
 		}
 		got := tensor.ToSlice[float64](tensor.Cast(t.Local(), tensor.Float64))
 		var err error
-		runs(whole(t.Shape()), b, func(u run) {
+		for u := range runs(whole(t.Shape()), b) {
 			for i := range u.n {
 				if want := value(name, u.x+i); got[u.y+i] != want && err == nil {
 					err = fmt.Errorf("%s %v: element %d is %v, want %v", name, t, u.x+i, got[u.y+i], want)
 				}
 			}
-		})
+		}
 		if err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"hash/crc64"
 	"os"
+	"slices"
 
 	"github.com/gorun-spmd/gorun/comm"
 )
@@ -57,7 +58,7 @@ func tell(ctx context.Context, c *comm.Comm, mine [][]box, dims []int) ([][][]bo
 	for _, list := range mine {
 		words = append(words, int64(len(list)))
 		for _, b := range list {
-			for _, v := range append(b.offset[:len(b.offset):len(b.offset)], b.size...) {
+			for _, v := range slices.Concat(b.offset, b.size) {
 				words = append(words, int64(v))
 			}
 		}
@@ -164,37 +165,50 @@ func (l *loader) tasks(e *tensorEntry, boxes [][]box) []task {
 	elem := e.dtype().Size()
 	for i := range e.Chunks {
 		c := e.Chunks[i].box()
-		var meetings []meeting
-		var ranks []int
+		var wants []want
 		for r, wanted := range boxes {
 			for _, b := range wanted {
 				if m := meet(c, b); m.runs > 0 {
-					meetings, ranks = append(meetings, m), append(ranks, r)
+					wants = append(wants, want{m, r})
 				}
 			}
 		}
-		if len(meetings) == 0 {
+		if len(wants) == 0 {
 			continue
 		}
 		total := c.numel() * elem
 		for block := 0; block*l.x.BlockBytes < total; block++ {
 			begin, n := block*l.x.BlockBytes, l.x.blockBytes(block, total)
-			t := task{chunk: i, block: block, reader: -1}
-			for k := range meetings {
-				if r := ranks[k]; meetings[k].touches(begin/elem, (begin+n-1)/elem+1) {
-					t.shared = t.shared || t.reader >= 0 && t.reader != r
-					if t.reader < 0 || l.load[r] < l.load[t.reader] {
-						t.reader = r
-					}
-				}
-			}
-			if t.reader >= 0 {
-				l.load[t.reader] += n
-				list = append(list, t)
+			reader, shared, needed := l.readerOf(wants, begin/elem, (begin+n-1)/elem+1)
+			if needed {
+				l.load[reader] += n
+				list = append(list, task{chunk: i, block: block, reader: reader, shared: shared})
 			}
 		}
 	}
 	return list
+}
+
+// A want is what a rank of the host wants of a chunk.
+type want struct {
+	meeting
+	rank int
+}
+
+// readerOf chooses who reads the elements [lo, hi) of a chunk, and says whether
+// others need them too, and whether anybody does.
+func (l *loader) readerOf(wants []want, lo, hi int) (reader int, shared, needed bool) {
+	for i := range wants {
+		w := &wants[i]
+		if !w.touches(lo, hi) {
+			continue
+		}
+		shared = shared || needed && reader != w.rank
+		if !needed || l.load[w.rank] < l.load[reader] {
+			reader, needed = w.rank, true
+		}
+	}
+	return reader, shared, needed
 }
 
 // direct reads a block that this rank alone needs: if one target has all of it
