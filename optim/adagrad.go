@@ -66,7 +66,7 @@ func (a *RowAdagrad) State() []State { return named("sum", a.sums) }
 // Step makes one step; see Optimizer.
 func (a *RowAdagrad) Step(grads []dtensor.Grad, lr float64) error {
 	o := tensor.Adagrad{LR: lr, Eps: a.eps}
-	return a.step(grads, func(i int, p *dtensor.Tensor, g dtensor.Grad) {
+	return a.step(grads, func(i, _ int, p *dtensor.Tensor, g dtensor.Grad) {
 		table, sums := asTable(p.Local()), a.sums[i].Local()
 		var rows tensor.Rows
 		if r, sparse := g.Rows(); sparse {

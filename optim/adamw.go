@@ -63,12 +63,12 @@ func (a *AdamW) State() []State { return append(named("m", a.m), named("v", a.v)
 // Step makes one step; see Optimizer.
 func (a *AdamW) Step(grads []dtensor.Grad, lr float64) error {
 	o := tensor.Adam{LR: lr, Beta1: a.config.Beta1, Beta2: a.config.Beta2, Eps: a.config.Eps, WeightDecay: a.config.WeightDecay}
-	return a.step(grads, func(i int, p *dtensor.Tensor, g dtensor.Grad) {
+	return a.step(grads, func(i, step int, p *dtensor.Tensor, g dtensor.Grad) {
 		param, m, v := p.Local(), a.m[i].Local(), a.v[i].Local()
 		if rows, sparse := g.Rows(); sparse {
-			pick(p.DType(), adamEveryRow[float32], adamEveryRow[float64])(param, m, v, o, a.steps, rowsOf(p, rows))
+			pick(p.DType(), adamEveryRow[float32], adamEveryRow[float64])(param, m, v, o, step, rowsOf(p, rows))
 		} else {
-			o.Step(param, g.Dense().Local(), m, v, a.steps)
+			o.Step(param, g.Dense().Local(), m, v, step)
 		}
 	})
 }

@@ -178,15 +178,35 @@ func TestStateCarriesOver(t *testing.T) {
 	}
 }
 
-// TestZeroGradLeavesAlone: the zero Grad is no gradient, which is not a gradient of zeros.
+// TestZeroGradLeavesAlone: the zero Grad is no gradient, which is not a gradient of
+// zeros; the parameter's first step is the first one with a gradient.
 func TestZeroGradLeavesAlone(t *testing.T) {
 	meshtest.On(t, []int{1}, func(ctx context.Context, m *dtensor.Mesh) error {
-		p := spread(m, tensor.Float32, meshtest.Numbers(4, 1, 1), []int{4}, replicate)
-		opt := optim.NewAdamW([]*dtensor.Tensor{p}, optim.AdamWConfig{WeightDecay: 1})
-		if err := opt.Step([]dtensor.Grad{{}}, 0.5); err != nil {
-			return err
+		for _, k := range kinds {
+			want := meshtest.Numbers(12, 1, 1)
+			p := spread(m, tensor.Float64, want, []int{4, 3}, replicate)
+			opt := k.make([]*dtensor.Tensor{p})
+			for range 2 {
+				if err := opt.Step([]dtensor.Grad{{}}, 0.5); err != nil {
+					return err
+				}
+			}
+			if err := near(k.name+": parameter", p, want, 0); err != nil {
+				return err
+			}
+			step := k.oracle()
+			for n := range 2 {
+				g := meshtest.Numbers(12, float64(n), 1)
+				if err := opt.Step([]dtensor.Grad{dtensor.Dense(spread(m, tensor.Float64, g, []int{4, 3}, replicate))}, 0.5); err != nil {
+					return err
+				}
+				step(want, g, 3, nil, n+1, 0.5)
+			}
+			if err := near(k.name+": parameter after two steps", p, want, 1e-12); err != nil {
+				return err
+			}
 		}
-		return near("parameter", p, meshtest.Numbers(4, 1, 1), 1e-7)
+		return nil
 	})
 }
 

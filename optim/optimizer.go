@@ -13,15 +13,17 @@ type Optimizer interface {
 	// Step makes one step with the learning rate lr. grads are those of the
 	// parameters that the optimizer was made for, in their order, as
 	// dtensor.ValueAndGrad returns them; a parameter whose Grad is the zero Grad
-	// is left alone. Step does not change grads. After an error the parameters
-	// may have been changed in part.
+	// is left alone, and its next step is numbered as if this one had not been.
+	// Step does not change grads. After an error the parameters may have been
+	// changed in part.
 	Step(grads []dtensor.Grad, lr float64) error
 	// State lists what the optimizer remembers between steps, for checkpoints:
 	// restored tensors are copied into these.
 	State() []State
 	// Steps returns how many steps were made.
 	Steps() int
-	// SetSteps says how many steps were made, after State was restored.
+	// SetSteps says how many steps were made, after State was restored: by each
+	// parameter, as if all had had a gradient in every step.
 	SetSteps(n int)
 }
 
@@ -37,6 +39,7 @@ type base struct {
 	name   string // for errors: "AdamW"
 	params []*dtensor.Tensor
 	steps  int
+	missed []int // by parameter: steps in which it had no gradient
 }
 
 func newBase(name string, params []*dtensor.Tensor) base {
@@ -50,18 +53,21 @@ func newBase(name string, params []*dtensor.Tensor) base {
 			}
 		}
 	}
-	return base{name: name, params: params}
+	return base{name: name, params: params, missed: make([]int, len(params))}
 }
 
 // Steps returns how many steps were made.
 func (b *base) Steps() int { return b.steps }
 
 // SetSteps says how many steps were made.
-func (b *base) SetSteps(n int) { b.steps = n }
+func (b *base) SetSteps(n int) {
+	b.steps = n
+	clear(b.missed)
+}
 
-// step calls update for each parameter that has a gradient, dense or rows, in a
-// scope of its own.
-func (b *base) step(grads []dtensor.Grad, update func(i int, p *dtensor.Tensor, g dtensor.Grad)) error {
+// step calls update for each parameter that has a gradient, dense or rows, with
+// the number of its step, in a scope of its own.
+func (b *base) step(grads []dtensor.Grad, update func(i, step int, p *dtensor.Tensor, g dtensor.Grad)) error {
 	if len(grads) != len(b.params) {
 		return fmt.Errorf("optim: %s.Step: %d gradients for %d parameters; pass what ValueAndGrad returned for the same list", b.name, len(grads), len(b.params))
 	}
@@ -76,11 +82,12 @@ func (b *base) step(grads []dtensor.Grad, update func(i int, p *dtensor.Tensor, 
 			if sparse {
 				b.checkRows(i, p, rows)
 			} else if d := grads[i].Dense(); d == nil {
+				b.missed[i]++
 				continue
 			} else {
 				b.checkDense(i, p, d)
 			}
-			update(i, p, grads[i])
+			update(i, b.steps-b.missed[i], p, grads[i])
 		}
 	})
 }

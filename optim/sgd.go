@@ -55,8 +55,8 @@ func (s *SGD) State() []State { return named("momentum", s.moments) }
 func (s *SGD) Step(grads []dtensor.Grad, lr float64) error {
 	c := s.config
 	o := tensor.SGD{LR: lr, Momentum: c.Momentum, Dampening: c.Dampening, WeightDecay: c.WeightDecay, Nesterov: c.Nesterov}
-	first := s.steps == 0
-	return s.step(grads, func(i int, p *dtensor.Tensor, g dtensor.Grad) {
+	return s.step(grads, func(i, step int, p *dtensor.Tensor, g dtensor.Grad) {
+		first := step == 1
 		rows, sparse := g.Rows()
 		switch {
 		case !sparse:

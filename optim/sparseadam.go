@@ -44,15 +44,15 @@ func (a *SparseAdam) State() []State { return append(named("m", a.m), named("v",
 // Step makes one step; see Optimizer.
 func (a *SparseAdam) Step(grads []dtensor.Grad, lr float64) error {
 	o := tensor.Adam{LR: lr, Beta1: a.config.Beta1, Beta2: a.config.Beta2, Eps: a.config.Eps}
-	return a.step(grads, func(i int, p *dtensor.Tensor, g dtensor.Grad) {
+	return a.step(grads, func(i, step int, p *dtensor.Tensor, g dtensor.Grad) {
 		// Adam has √v/√(1-Beta2ᵗ) + Eps where SparseAdam has (√v + Eps)/√(1-Beta2ᵗ).
 		o := o
-		o.Eps /= math.Sqrt(1 - math.Pow(o.Beta2, float64(a.steps)))
+		o.Eps /= math.Sqrt(1 - math.Pow(o.Beta2, float64(step)))
 		param, m, v := p.Local(), a.m[i].Local(), a.v[i].Local()
 		if rows, sparse := g.Rows(); sparse {
-			o.StepRows(param, rowsOf(p, rows), m, v, a.steps)
+			o.StepRows(param, rowsOf(p, rows), m, v, step)
 		} else {
-			o.Step(param, g.Dense().Local(), m, v, a.steps)
+			o.Step(param, g.Dense().Local(), m, v, step)
 		}
 	})
 }

@@ -258,12 +258,15 @@ func (r *Runner) call(ctx context.Context, mesh *dtensor.Mesh, c *Case, in input
 		}
 		return out
 	}
+	inputsAfter := func() {
+		for name, want := range c.Expect.InputsAfter {
+			note(compareTensor(name+" afterwards", in[name], want, c.Tol))
+		}
+	}
 	if len(c.WantGrad) == 0 || c.Expect.Error != "" {
 		err := dtensor.Try(ctx, mesh, func() {
 			forward()
-			for name, want := range c.Expect.InputsAfter {
-				note(compareTensor(name+" afterwards", in[name], want, c.Tol))
-			}
+			inputsAfter()
 		})
 		return errors.Join(err, found)
 	}
@@ -285,6 +288,7 @@ func (r *Runner) call(ctx context.Context, mesh *dtensor.Mesh, c *Case, in input
 		for i, name := range c.WantGrad {
 			note(compareTensor("gradient of "+name, grads[i].Dense(), c.Expect.Grads[name], c.Tol))
 		}
+		inputsAfter()
 	})
 	return errors.Join(err, found)
 }

@@ -85,6 +85,7 @@ func TestWrongAnswersAreFound(t *testing.T) {
 	spoil("gradient", func(c *Case) {
 		c.Expect.Grads = map[string]*Array{"input": change(c.Expect.Grads["input"]), "other": c.Expect.Grads["other"]}
 	})
+	spoil("input afterwards", func(c *Case) { c.Expect.InputsAfter = map[string]*Array{"other": change(c.Inputs["other"])} })
 	spoil("error", func(c *Case) { c.Expect = Expect{Error: "something"} })
 	spoil("operator", func(c *Case) { c.Op = "nothing" })
 }
