@@ -18,7 +18,7 @@ type Elementwise interface {
 	BinaryScalar(op BinaryOp, dt DType, dst, x unsafe.Pointer, v float64, swap bool, n int)
 	CompareLoop(op CompareOp, dt DType, dst, a, b unsafe.Pointer, l Loop)
 	Where(elemBytes int, dst, a, b, cond unsafe.Pointer, l Loop)
-	Random(op RandomOp, dt DType, dst unsafe.Pointer, key Key, first uint64, l Loop, a, b float64)
+	Random(op RandomOp, dt DType, dst unsafe.Pointer, key Key, first uint64, l Loop, a, b, least, most float64)
 	Axpy(dt DType, y unsafe.Pointer, alpha float64, x unsafe.Pointer, n int)
 }
 

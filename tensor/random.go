@@ -1,8 +1,10 @@
 package tensor
 
 import (
+	"math"
 	"slices"
 
+	"github.com/gorun-spmd/gorun/internal/dtype"
 	"github.com/gorun-spmd/gorun/internal/philox"
 )
 
@@ -15,7 +17,7 @@ type RandomOp uint8
 
 // The distributions, with two parameters a and b.
 const (
-	OpUniform   RandomOp = iota // [a, b), in 2²⁴ steps
+	OpUniform   RandomOp = iota // [a, b), in 2²⁴ steps, and those of the type
 	OpNormal                    // mean a, standard deviation b
 	OpBernoulli                 // 1 with probability a, else 0
 	randomOps
@@ -69,5 +71,63 @@ func fillRandom(op RandomOp, t *Tensor, key Key, a, b float64, globalShape, offs
 		}
 		first = first*n + offset[d]
 	}
-	t.dev.Random(op, t.dtype, t.ptr(name), key, uint64(first), boxLoop(t.Shape(), t.Shape(), globalShape), a, b)
+	var least, most float64
+	if op == OpUniform {
+		least, most = elementsWithin(t.dtype, a, b)
+	}
+	t.dev.Random(op, t.dtype, t.ptr(name), key, uint64(first), boxLoop(t.Shape(), t.Shape(), globalShape), a, b, least, most)
+}
+
+// elementsWithin returns the least and the largest number of a floating-point type in
+// [lo, hi): without them a number just below hi would be rounded to it. Where the type
+// has no number there, all are within.
+func elementsWithin(dt DType, lo, hi float64) (least, most float64) {
+	if least = rounded(dt, lo); least < lo {
+		least = -before(dt, -least)
+	}
+	if most = rounded(dt, hi); most >= hi {
+		most = before(dt, most)
+	}
+	if least > most {
+		return math.Inf(-1), math.Inf(1)
+	}
+	return least, most
+}
+
+// rounded returns the number of a floating-point type nearest to v.
+func rounded(dt DType, v float64) float64 {
+	switch dt {
+	case Float32:
+		return float64(float32(v))
+	case Float16:
+		return float64(dtype.ToF16(float32(v)).Float32())
+	case BFloat16:
+		return float64(dtype.ToBF16(float32(v)).Float32())
+	}
+	return v
+}
+
+// before returns the largest number of a floating-point type below v, which is one of
+// them.
+func before(dt DType, v float64) float64 {
+	switch dt {
+	case Float32:
+		return float64(math.Nextafter32(float32(v), float32(math.Inf(-1))))
+	case Float16:
+		return float64(F16(beforeHalf(uint16(dtype.ToF16(float32(v))))).Float32())
+	case BFloat16:
+		return float64(BF16(beforeHalf(uint16(dtype.ToBF16(float32(v))))).Float32())
+	}
+	return math.Nextafter(v, math.Inf(-1))
+}
+
+// beforeHalf is before for the bits of a number: sign, exponent and fraction.
+func beforeHalf(bits uint16) uint16 {
+	switch {
+	case bits&0x7fff == 0: // the negative number nearest to 0
+		return 0x8001
+	case bits>>15 != 0:
+		return bits + 1
+	}
+	return bits - 1
 }

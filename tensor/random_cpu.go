@@ -8,8 +8,8 @@ import (
 )
 
 // Random fills dst with the random numbers of global elements first + Σ i·B, at
-// Σ i·A.
-func (c *CPU) Random(op RandomOp, dt DType, dst unsafe.Pointer, key Key, first uint64, l Loop, a, b float64) {
+// Σ i·A, those of OpUniform brought between least and most.
+func (c *CPU) Random(op RandomOp, dt DType, dst unsafe.Pointer, key Key, first uint64, l Loop, a, b, least, most float64) {
 	if l.Numel() == 0 {
 		return
 	}
@@ -19,7 +19,7 @@ func (c *CPU) Random(op RandomOp, dt DType, dst unsafe.Pointer, key Key, first u
 	}
 	l.pairs(outer, func(to, from int) {
 		parallel(n, 8, 4, func(lo, hi int) {
-			randomRun(op, dt, unsafe.Add(dst, (to+lo)*dt.Size()), key, first+uint64(from+lo), hi-lo, a, b)
+			randomRun(op, dt, unsafe.Add(dst, (to+lo)*dt.Size()), key, first+uint64(from+lo), hi-lo, a, b, least, most)
 		})
 	})
 }
@@ -28,13 +28,13 @@ func (c *CPU) Random(op RandomOp, dt DType, dst unsafe.Pointer, key Key, first u
 const randomPiece = 256
 
 // randomRun makes n consecutive elements.
-func randomRun(op RandomOp, dt DType, dst unsafe.Pointer, key Key, first uint64, n int, a, b float64) {
+func randomRun(op RandomOp, dt DType, dst unsafe.Pointer, key Key, first uint64, n int, a, b, least, most float64) {
 	var words [randomPiece]uint32
 	var values [randomPiece]float64
 	for n > 0 {
 		m := min(n, randomPiece)
 		key.Words(words[:m], first)
-		randomValues(op, values[:m], words[:m], a, b)
+		randomValues(op, values[:m], words[:m], a, b, least, most)
 		castFrom(dt, dst, values[:m])
 		dst = unsafe.Add(dst, m*dt.Size())
 		first, n = first+uint64(m), n-m
@@ -43,11 +43,11 @@ func randomRun(op RandomOp, dt DType, dst unsafe.Pointer, key Key, first uint64,
 
 // randomValues maps random words to numbers. It is the same arithmetic everywhere:
 // one rounding for each fused multiply-add.
-func randomValues(op RandomOp, dst []float64, words []uint32, a, b float64) {
+func randomValues(op RandomOp, dst []float64, words []uint32, a, b, least, most float64) {
 	switch op {
 	case OpUniform:
 		for i, w := range words {
-			dst[i] = math.FMA(b-a, philox.Uniform(w), a)
+			dst[i] = min(max(math.FMA(b-a, philox.Uniform(w), a), least), most)
 		}
 	case OpNormal:
 		for i, w := range words {

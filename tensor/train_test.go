@@ -321,6 +321,28 @@ func TestRandomIsByGlobalIndex(t *testing.T) {
 	wantThrow[*TypeError](t, func() { FillNormal(Zeros(cpu, Int32, 3), key, 0, 1, nil, nil) }, "floating-point")
 }
 
+// Rounding to the type does not take a number out of [lo, hi).
+func TestUniformStaysWithinItsBounds(t *testing.T) {
+	cpu := NewCPU(nil)
+	for _, dt := range []DType{Float32, Float64, Float16, BFloat16} {
+		for _, c := range [][2]float64{{0, 1}, {1, 2}, {-1, 0}, {-2, -1}, {-0.1, 0.1}, {0.3, 0.7}, {1000, 1001}, {-1e6, 1e6}, {0, 1e-7}} {
+			x := New(cpu, dt, 1<<14)
+			FillUniform(x, Key{Seed: 4}, c[0], c[1], nil, nil)
+			least, most := Amin(Cast(x, Float64), nil, false).Item(), Amax(Cast(x, Float64), nil, false).Item()
+			if dt == BFloat16 && c[0] == 1000 { // it has 1000 and then 1004
+				c[1] = 1000.5
+			}
+			if least < c[0] || most >= c[1] {
+				t.Errorf("%v: [%v, %v] is not within [%v, %v)", dt, least, most, c[0], c[1])
+			}
+		}
+		x := New(cpu, dt, 100)
+		if FillUniform(x, Key{}, 3, 3, nil, nil); Amin(Cast(x, Float64), nil, false).Item() != 3 || Amax(Cast(x, Float64), nil, false).Item() != 3 {
+			t.Errorf("%v: nothing is within [3, 3), and all are %v", dt, x)
+		}
+	}
+}
+
 func TestRandomDistributions(t *testing.T) {
 	cpu := NewCPU(nil)
 	const n = 1 << 16

@@ -192,8 +192,8 @@ func (g *Device) Where(elemBytes int, dst, a, b, cond unsafe.Pointer, l tensor.L
 }
 
 // Random fills dst with the random numbers of global elements first + Σ i·B, at
-// Σ i·A.
-func (g *Device) Random(op tensor.RandomOp, dt tensor.DType, dst unsafe.Pointer, key tensor.Key, first uint64, l tensor.Loop, a, b float64) {
+// Σ i·A, those of OpUniform brought between least and most.
+func (g *Device) Random(op tensor.RandomOp, dt tensor.DType, dst unsafe.Pointer, key tensor.Key, first uint64, l tensor.Loop, a, b, least, most float64) {
 	n := l.Numel()
 	if n == 0 {
 		return
@@ -201,7 +201,7 @@ func (g *Device) Random(op tensor.RandomOp, dt tensor.DType, dst unsafe.Pointer,
 	if g.tail == nil {
 		g.tail = g.constants(philox.Tail())
 	}
-	g.kernel("random_numbers").i32(int(op)).dt(dt).ptr(dst).u64(key.Seed).u64(key.Stream).u64(first).loop(&l).i64(n).f64(a).f64(b).ptr(g.tail).each(n)
+	g.kernel("random_numbers").i32(int(op)).dt(dt).ptr(dst).u64(key.Seed).u64(key.Stream).u64(first).loop(&l).i64(n).f64(a).f64(b).f64(least).f64(most).ptr(g.tail).each(n)
 }
 
 // constants returns a copy of numbers in device memory that stays.

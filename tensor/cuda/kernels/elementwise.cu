@@ -370,15 +370,19 @@ static __device__ double normal(u32 word, const double *tail) {
 
 enum { UNIFORM, NORMAL, BERNOULLI };
 
-// random_numbers sets dst[Σ i·a] to the number of global element first + Σ i·b. It is the
-// same arithmetic as the CPU's, one rounding for each fused multiply-add.
-KERNEL(random_numbers, int op, int dt, void *dst, u64 seed, u64 stream, u64 first, Loop l, i64 n, double a, double b, const double *tail) {
+// random_numbers sets dst[Σ i·a] to the number of global element first + Σ i·b, a
+// uniform one brought between least and most. It is the same arithmetic as the CPU's,
+// one rounding for each fused multiply-add.
+KERNEL(random_numbers, int op, int dt, void *dst, u64 seed, u64 stream, u64 first, Loop l, i64 n, double a, double b, double least, double most, const double *tail) {
 	EACH(i, n) {
 		At p = find(l, i, n);
 		u32 w = philox(seed, stream, first + (u64)p.b);
 		double v;
 		switch (op) {
-		case UNIFORM: v = fma(b - a, (double)(w >> 8) * (1.0 / (1 << 24)), a); break;
+		case UNIFORM:
+			v = fma(b - a, (double)(w >> 8) * (1.0 / (1 << 24)), a);
+			v = v < least ? least : v > most ? most : v;
+			break;
 		case NORMAL: v = fma(b, normal(w, tail), a); break;
 		default: v = (double)w < a * 4294967296.0 ? 1 : 0;
 		}
