@@ -252,6 +252,17 @@ func TestStatistics(t *testing.T) {
 	if got := LogSumExp(Full(cpu, Float64, math.Inf(-1), 2), nil, false).Item(); !math.IsInf(got, -1) {
 		t.Errorf("LogSumExp of -Inf is %v", got)
 	}
+	inf := math.Inf(1)
+	for _, c := range []struct {
+		x    []float64
+		want float64
+	}{{[]float64{1, inf, -inf}, inf}, {[]float64{inf, math.NaN(), 2}, math.NaN()}, {[]float64{1, -inf, math.NaN()}, math.NaN()}, {[]float64{-inf, 3, -inf}, 3}} {
+		for _, dt := range floats {
+			if got := LogSumExp(Cast(FromSlice(cpu, c.x, 3), dt), nil, false).Item(); !near(got, c.want, 0) {
+				t.Errorf("%v: LogSumExp of %v is %v", dt, c.x, got)
+			}
+		}
+	}
 	wantThrow[*ShapeError](t, func() { Norm(big, 0, nil, false) }, "Norm", "p = 0")
 }
 
@@ -329,6 +340,22 @@ func TestCumsum(t *testing.T) {
 				check(t, label("Cumsum", dt, shape, dim), Cumsum(x.tensor(cpu, dt), dim), want, 0)
 			}
 		}
+	}
+	for _, shape := range [][]int{{100000}, {40000, 3}, {3, columnTile + 5}} { // in float32 the first would be off by 1e-4
+		x, want := newArray(shape...), newArray(shape...)
+		inner := x.shape[len(shape)-1]
+		if len(shape) == 1 {
+			inner = 1
+		}
+		for i := range x.data {
+			x.data[i] = float64(float32(0.1) + float32(i%inner)/1024)
+			if want.data[i] = x.data[i]; i >= inner {
+				want.data[i] += want.data[i-inner]
+			}
+		}
+		check(t, label("Cumsum", shape), Cumsum(x.tensor(cpu, Float32), 0), want, 1e-7)
+		total := Narrow(Cumsum(x.tensor(cpu, Float64), 0), 0, shape[0]-1, 1)
+		check(t, label("CumsumGrad", shape), Narrow(CumsumGrad(x.tensor(cpu, Float32), 0), 0, 0, 1), toArray(total), 1e-7)
 	}
 	for dim := range 3 {
 		checkGrad(t, "Cumsum", func(xs []*Tensor) *Tensor { return Cumsum(xs[0], dim) },

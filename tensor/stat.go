@@ -12,7 +12,7 @@ type RowOp uint8
 // The row functions. Their sums are taken in an order that depends on the length
 // alone.
 const (
-	OpLogSumExp RowOp = iota // ln Σ exp(x); -Inf for no elements
+	OpLogSumExp RowOp = iota // ln Σ exp(x); -Inf for no elements, +Inf where one is
 	OpSquareDev              // Σ (x - mean)²
 	OpNorm                   // (Σ |x|ᵖ)^(1/p); max |x| for p = +Inf, 0 for no elements
 	OpPowSum                 // Σ |x|ᵖ; max |x| for p = +Inf: what OpNorm is made of, for a part of a row
@@ -167,8 +167,8 @@ func TopKGrad(dvalues, index *Tensor, dim int, shape ...int) *Tensor {
 	return GatherGrad(dvalues, dim, index, shape...)
 }
 
-// Cumsum returns the sums of the first 1, 2, … elements along dim. Integers and
-// Bool become Int64.
+// Cumsum returns the sums of the first 1, 2, … elements along dim, added up in
+// float64 for float32. Integers and Bool become Int64.
 func Cumsum(x *Tensor, dim int) *Tensor { return cumsum("Cumsum", x, dim, false) }
 
 // CumsumGrad returns the gradient of Cumsum(x, dim): the sums of the last

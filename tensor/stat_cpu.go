@@ -47,7 +47,7 @@ func rowOp[T float](op RowOp, x []T, p float64) float64 {
 	switch op {
 	case OpLogSumExp:
 		top, sum := rowStats(x)
-		if math.IsInf(top, -1) {
+		if math.IsInf(top, 0) {
 			return top
 		}
 		return top + math.Log(sum)
@@ -208,42 +208,47 @@ func (c *CPU) Cumsum(dt DType, reverse bool, dst, x unsafe.Pointer, outer, n, in
 	size := outer * n * inner
 	switch dt {
 	case Float32:
-		cumsumRows(sliceOf[float32](dst, size), sliceOf[float32](x, size), n, inner, reverse)
+		cumsumRows[float64](sliceOf[float32](dst, size), sliceOf[float32](x, size), n, inner, reverse)
 	case Float64:
-		cumsumRows(sliceOf[float64](dst, size), sliceOf[float64](x, size), n, inner, reverse)
+		cumsumRows[float64](sliceOf[float64](dst, size), sliceOf[float64](x, size), n, inner, reverse)
 	case Int64:
-		cumsumRows(sliceOf[int64](dst, size), sliceOf[int64](x, size), n, inner, reverse)
+		cumsumRows[int64](sliceOf[int64](dst, size), sliceOf[int64](x, size), n, inner, reverse)
 	}
 }
 
-func cumsumRows[T float32 | float64 | int64](dst, x []T, n, inner int, reverse bool) {
+// cumsumRows adds up in S, of columnTile columns at a time.
+func cumsumRows[S, T float32 | float64 | int64](dst, x []T, n, inner int, reverse bool) {
+	sums := make([]S, min(inner, columnTile))
 	for block := 0; block < len(x); block += n * inner {
 		d, s := dst[block:block+n*inner], x[block:block+n*inner]
 		if inner == 1 {
-			cumsumRow(d, s, reverse)
+			cumsumRow[S](d, s, reverse)
 			continue
 		}
-		for k := range n {
-			r, before := k, k-1
-			if reverse {
-				r, before = n-1-k, n-k
-			}
-			if k == 0 {
-				copy(d[r*inner:(r+1)*inner], s[r*inner:])
-			} else {
-				simd.Add(d[r*inner:(r+1)*inner], d[before*inner:(before+1)*inner], s[r*inner:(r+1)*inner])
+		for i := 0; i < inner; i += columnTile {
+			sums := sums[:min(columnTile, inner-i)]
+			clear(sums)
+			for k := range n {
+				if reverse {
+					k = n - 1 - k
+				}
+				d, s := d[k*inner+i:][:len(sums)], s[k*inner+i:][:len(sums)]
+				for j := range sums {
+					sums[j] += S(s[j])
+					d[j] = T(sums[j])
+				}
 			}
 		}
 	}
 }
 
-func cumsumRow[T float32 | float64 | int64](dst, x []T, reverse bool) {
-	sum := T(0)
+func cumsumRow[S, T float32 | float64 | int64](dst, x []T, reverse bool) {
+	var sum S
 	for k := range x {
 		if reverse {
 			k = len(x) - 1 - k
 		}
-		sum += x[k]
-		dst[k] = sum
+		sum += S(x[k])
+		dst[k] = T(sum)
 	}
 }

@@ -58,9 +58,13 @@ func (l Level) sumExp(x []float32, shift float32) float32 {
 	return fold(&s)
 }
 
-// LogSumExp returns ln Σ exp(x[i]); -Inf for an empty x.
+// LogSumExp returns ln Σ exp(x[i]); -Inf for an empty x, NaN if any element is, else
+// +Inf if any element is.
 func LogSumExp(x []float32) float32 {
 	m, s := SoftmaxStats(x)
+	if m == float32(math.Inf(1)) {
+		return MaxValue(x) // m, but for NaN
+	}
 	return float32(float64(m) + math.Log(float64(s)))
 }
 

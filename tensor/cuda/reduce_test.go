@@ -56,6 +56,11 @@ func TestReductions(t *testing.T) {
 		}
 		c.same(fmt.Sprint("var", dt), sum(dt), one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Var(x[0], []int{1}, 1, false) }), c.arg(dt, 5, 400))
 		c.same(fmt.Sprint("logsumexp", dt), sum(dt), one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.LogSumExp(x[0], []int{1}, false) }), c.arg(dt, 5, 400))
+		inf := c.arg(dt, 3, 50)
+		tensor.Fill(tensor.Narrow(inf.Reshape(150), 0, 70, 1), math.Inf(1))
+		tensor.Fill(tensor.Narrow(inf, 0, 2, 1), math.Inf(-1))
+		c.same("logsumexp of infinities", sum(dt), one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.LogSumExp(x[0], []int{1}, false) }), inf)
+		c.same(fmt.Sprint("cumsum of many", dt), 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Cumsum(x[0], 0) }), tensor.Full(c.cpu, dt, 0.1, 20000))
 		c.same(fmt.Sprint("sumsquares", dt), sum(dt), one(func(x []*tensor.Tensor) *tensor.Tensor {
 			return tensor.Scalar(x[0].Device(), tensor.Float64, tensor.SumSquares(x[0]))
 		}), c.arg(dt, 30000))

@@ -112,22 +112,22 @@ static __device__ void sum_squares(double *dst, const T *x, i64 n, i64 segs) {
 KERNEL(sum_squares_f32, double *dst, const float *x, i64 n, i64 segs) { sum_squares(dst, x, n, segs); }
 KERNEL(sum_squares_f64, double *dst, const double *x, i64 n, i64 segs) { sum_squares(dst, x, n, segs); }
 
-// cumsum adds up along r of [outer, n, inner], one thread a column, in order.
-template <class T>
+// cumsum adds up in S along r of [outer, n, inner], one thread a column, in order.
+template <class S, class T>
 static __device__ void cumsum(int reverse, T *dst, const T *x, i64 outer, i64 n, i64 inner) {
 	EACH(t, outer * inner) {
 		i64 at = t / inner * n * inner + t % inner;
-		T v = 0;
+		S v = 0;
 		for (i64 k = 0; k < n; k++) {
 			i64 r = at + (reverse ? n - 1 - k : k) * inner;
 			v += x[r];
-			dst[r] = v;
+			dst[r] = (T)v;
 		}
 	}
 }
-KERNEL(cumsum_f32, int reverse, float *dst, const float *x, i64 outer, i64 n, i64 inner) { cumsum(reverse, dst, x, outer, n, inner); }
-KERNEL(cumsum_f64, int reverse, double *dst, const double *x, i64 outer, i64 n, i64 inner) { cumsum(reverse, dst, x, outer, n, inner); }
-KERNEL(cumsum_i64, int reverse, u64 *dst, const u64 *x, i64 outer, i64 n, i64 inner) { cumsum(reverse, dst, x, outer, n, inner); }
+KERNEL(cumsum_f32, int reverse, float *dst, const float *x, i64 outer, i64 n, i64 inner) { cumsum<double>(reverse, dst, x, outer, n, inner); }
+KERNEL(cumsum_f64, int reverse, double *dst, const double *x, i64 outer, i64 n, i64 inner) { cumsum<double>(reverse, dst, x, outer, n, inner); }
+KERNEL(cumsum_i64, int reverse, u64 *dst, const u64 *x, i64 outer, i64 n, i64 inner) { cumsum<u64>(reverse, dst, x, outer, n, inner); }
 
 // A Place is an element with its position; at -1 is none.
 template <class T>

@@ -71,7 +71,7 @@ static __device__ void row_stat(int op, T *dst, const T *x, i64 rows, i64 n, dou
 		switch (op) {
 		case LOG_SUM_EXP: {
 			T top = row_max(s, n);
-			v = top == -infinity((T)0) ? (double)top : (double)top + log(row_sum_exp(s, n, top));
+			v = top == infinity((T)0) || top == -infinity((T)0) ? (double)top : (double)top + log(row_sum_exp(s, n, top));
 			break;
 		}
 		case SQUARE_DEV: {
