@@ -74,11 +74,12 @@ func CrossEntropy(logits, targets *dtensor.Tensor, o Options) *dtensor.Tensor {
 	}
 	return dtensor.Record(op, out, inputs, func(gy *dtensor.Tensor) []dtensor.Grad {
 		g := gy.Redistribute(j.out.places...).Local()
-		grads := make([]dtensor.Grad, len(inputs))
-		for i, f := range []func(*job, *tensor.Tensor) *tensor.Tensor{
-			pick(p.dtype, backward[float32], backward[float64]), pick(p.dtype, softTargetGrad[float32], softTargetGrad[float64]),
-		}[:len(inputs)] {
-			grads[i] = dtensor.Dense(p.mesh.Wrap(op, f(j, g), nil, false, logits.Shape(), p.logits...))
+		dense := func(dx *tensor.Tensor) dtensor.Grad {
+			return dtensor.Dense(p.mesh.Wrap(op, dx, nil, false, logits.Shape(), p.logits...))
+		}
+		grads := []dtensor.Grad{dense(pick(p.dtype, backward[float32], backward[float64])(j, g))}
+		if len(inputs) > 1 {
+			grads = append(grads, dense(pick(p.dtype, softTargetGrad[float32], softTargetGrad[float64])(j, g)))
 		}
 		return grads
 	})
@@ -159,17 +160,12 @@ func (p *plan) checkOperands(logits, targets *dtensor.Tensor, soft bool, o *Opti
 
 // weigh fetches the class weights.
 func (j *job) weigh() {
-	j.total = float64(j.classes)
-	if j.o.Weight == nil {
-		return
+	if j.o.Weight != nil {
+		whole := j.o.Weight.Full()
+		j.weight = tensor.Narrow(whole, 0, j.lo, j.n)
+		j.weights = tensor.ToSlice[float64](tensor.Cast(whole, tensor.Float64))
 	}
-	whole := j.o.Weight.Full()
-	j.weight = tensor.Narrow(whole, 0, j.lo, j.n)
-	j.weights = tensor.ToSlice[float64](tensor.Cast(whole, tensor.Float64))
-	j.total = 0
-	for _, w := range j.weights {
-		j.total += w
-	}
+	j.total = j.weightOf(0, j.classes)
 }
 
 // forward returns the local result and fills in what the gradient needs.

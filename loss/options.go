@@ -2,6 +2,7 @@ package loss
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/gorun-spmd/gorun/dtensor"
 )
@@ -31,12 +32,8 @@ func (r Reduction) String() string {
 
 // ParseReduction is the inverse of String; ok is false for a name that is none.
 func ParseReduction(name string) (r Reduction, ok bool) {
-	for i, n := range reductionNames {
-		if n == name {
-			return Reduction(i), true
-		}
-	}
-	return Mean, false
+	i := slices.Index(reductionNames[:], name)
+	return Reduction(max(i, 0)), i >= 0
 }
 
 // ignoreByDefault is the target that marks a position without a loss.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
@@ -79,11 +80,11 @@ func localOf(g *dtensor.Grad) *tensor.Tensor {
 }
 
 func newPiece(i int, param *dtensor.Tensor, local *tensor.Tensor) piece {
+	if param.Layout().IsPartial() {
+		fault.Throw(fmt.Errorf("optim: ClipGradNorm: parameter %d is %v, a sum of what the ranks hold; redistribute it to Replicate or Shard", i, param))
+	}
 	p := piece{mesh: param.Mesh(), local: local}
 	for axis, place := range param.Placements() {
-		if place.IsPartial() {
-			fault.Throw(fmt.Errorf("optim: ClipGradNorm: parameter %d is %v, a sum of what the ranks hold; redistribute it to Replicate or Shard", i, param))
-		}
 		if place.IsShard() {
 			p.shards |= 1 << axis
 		}
@@ -97,11 +98,7 @@ func sumSquares(pieces []piece) float64 {
 	total := 0.0
 	var done []*dtensor.Mesh
 	for _, p := range pieces {
-		seen := false
-		for _, m := range done {
-			seen = seen || m == p.mesh
-		}
-		if !seen && p.mesh.Inside() {
+		if !slices.Contains(done, p.mesh) && p.mesh.Inside() {
 			done = append(done, p.mesh)
 			total += meshSquares(p.mesh, pieces)
 		}

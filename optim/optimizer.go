@@ -2,6 +2,7 @@ package optim
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/internal/fault"
@@ -47,10 +48,8 @@ func newBase(name string, params []*dtensor.Tensor) base {
 		if dt := p.DType(); dt != tensor.Float32 && dt != tensor.Float64 {
 			fault.Throw(fmt.Errorf("optim: New%s: parameter %d is %v; optimizers need float32 or float64", name, i, p))
 		}
-		for _, place := range p.Placements() {
-			if place.IsPartial() {
-				fault.Throw(fmt.Errorf("optim: New%s: parameter %d is %v, a sum of what the ranks hold; redistribute it to Replicate or Shard", name, i, p))
-			}
+		if p.Layout().IsPartial() {
+			fault.Throw(fmt.Errorf("optim: New%s: parameter %d is %v, a sum of what the ranks hold; redistribute it to Replicate or Shard", name, i, p))
 		}
 	}
 	return base{name: name, params: params, missed: make([]int, len(params))}
@@ -94,7 +93,7 @@ func (b *base) step(grads []dtensor.Grad, update func(i, step int, p *dtensor.Te
 
 // checkDense throws unless this rank's part of the gradient lies as the parameter's does.
 func (b *base) checkDense(i int, p, g *dtensor.Tensor) {
-	if p.DType() != g.DType() || !sameInts(p.Local().Shape(), g.Local().Shape()) {
+	if p.DType() != g.DType() || !slices.Equal(p.Local().Shape(), g.Local().Shape()) {
 		fault.Throw(fmt.Errorf("optim: %s.Step: gradient %d is %v and its parameter %v; pass it in the parameter's layout and type", b.name, i, g, p))
 	}
 }
@@ -135,16 +134,4 @@ func atLeastZero(op, field string, v float64) {
 	if !(v >= 0) {
 		fault.Throw(fmt.Errorf("optim: %s: %s is %v; it must not be negative", op, field, v))
 	}
-}
-
-func sameInts(a, b []int) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
 }
