@@ -7,6 +7,7 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/tensor"
 )
 
 // Params lists the parameters of a layer with their names, such as
@@ -60,7 +61,7 @@ func (in *Init) Normal(std float64, shape []int, axis string, p layout.Placement
 
 // Fill makes a parameter whose elements are all v; see Normal.
 func (in *Init) Fill(v float64, shape []int, axis string, p layout.Placement) *dtensor.Tensor {
-	return dtensor.Full(in.mesh, float32Type, v, shape, in.place(axis, p)...)
+	return dtensor.Full(in.mesh, tensor.Float32, v, shape, in.place(axis, p)...)
 }
 
 // place returns p for the named axis and R for all others.

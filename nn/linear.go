@@ -5,10 +5,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
-	"github.com/gorun-spmd/gorun/tensor"
 )
-
-const float32Type = tensor.Float32
 
 // A Linear computes x·Weightᵀ + Bias.
 type Linear struct {

@@ -181,23 +181,12 @@ func (r *rank) openDevice(name string) (tensor.Device, error) {
 }
 
 // stage is a device's, as comm sees it.
-type stage struct{ s *cuda.Stage }
+type stage struct{ *cuda.Stage }
 
-func (a stage) Holds(p unsafe.Pointer) bool       { return a.s.Holds(p) }
-func (a stage) Pin(p unsafe.Pointer, bytes int)   { a.s.Pin(p, bytes) }
-func (a stage) Unpin(p unsafe.Pointer, bytes int) { a.s.Unpin(p, bytes) }
-func (a stage) Enter() (leave func())             { return a.s.Enter() }
+var _ comm.PeerStage = stage{}
 
-func (a stage) Share(bytes int) (unsafe.Pointer, [comm.HandleBytes]byte, error) {
-	return a.s.Share(bytes)
-}
-
-func (a stage) Unshare(p unsafe.Pointer, bytes int)                       { a.s.Unshare(p, bytes) }
-func (a stage) Map(handle [comm.HandleBytes]byte) (unsafe.Pointer, error) { return a.s.Map(handle) }
-func (a stage) Unmap(p unsafe.Pointer)                                    { a.s.Unmap(p) }
-
-func (a stage) Open(lanes int) (comm.Copies, error) {
-	c, err := a.s.Open(lanes)
+func (s stage) Open(lanes int) (comm.Copies, error) {
+	c, err := s.Stage.Open(lanes)
 	if err != nil {
 		return nil, err // not a nil *cuda.Copies
 	}
