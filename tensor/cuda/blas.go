@@ -29,23 +29,37 @@ func blasNames() []string {
 	return []string{"libcublas.so.13", "libcublas.so.12", "libcublas.so.11"}
 }
 
-// openBlas finds cuBLAS. It returns nil if there is none, unless one was named. The
-// context of the device is current.
-func openBlas(stream uintptr) (*blas, error) {
-	names := blasNames()
+// openBlas finds cuBLAS: the first library that works with this driver. It returns nil
+// if there is none, unless one was named. The context of the device is current.
+func openBlas(names []string, stream uintptr) (*blas, error) {
 	if names[0] == "none" {
 		return nil, nil
 	}
-	name, entry, err := open(names, []string{"cublasCreate_v2", "cublasSetStream_v2", "cublasSgemmStridedBatched", "cublasDgemmStridedBatched", "cublasGemmStridedBatchedEx", "cublasSetMathMode"})
-	if err != nil {
-		if len(names) == 1 {
-			return nil, fmt.Errorf("cuda: GORUN_CUBLAS_LIB=%s: %w", names[0], err)
+	var failed error
+	for _, name := range names {
+		_, entry, err := open([]string{name}, []string{"cublasCreate_v2", "cublasSetStream_v2", "cublasSgemmStridedBatched", "cublasDgemmStridedBatched", "cublasGemmStridedBatchedEx", "cublasSetMathMode"})
+		if err != nil {
+			if len(names) == 1 {
+				return nil, fmt.Errorf("cuda: GORUN_CUBLAS_LIB=%s: %w", name, err)
+			}
+			continue
 		}
-		return nil, nil
+		b, err := startBlas(name, entry, stream)
+		if err == nil {
+			return b, nil
+		}
+		if failed == nil {
+			failed = err
+		}
 	}
+	return nil, failed
+}
+
+// startBlas begins to use a library.
+func startBlas(name string, entry []uintptr, stream uintptr) (*blas, error) {
 	b := &blas{name: name, single: entry[2], double: entry[3]}
 	if code := syscall(entry[0], uintptr(unsafe.Pointer(&b.handle))); code != 0 {
-		return nil, fmt.Errorf("cuda: %s: cublasCreate: status %d", name, code)
+		return nil, fmt.Errorf("cuda: %s: cublasCreate: status %d: it may be too new for this driver, or the device out of memory; GORUN_CUBLAS_LIB names another, none is for products without it", name, code)
 	}
 	if code := syscall(entry[1], b.handle, stream); code != 0 {
 		return nil, fmt.Errorf("cuda: %s: cublasSetStream: status %d", name, code)

@@ -100,13 +100,16 @@ func (c *check) ids(dt tensor.DType, lo, hi int, shape ...int) *tensor.Tensor {
 }
 
 // same runs f on both devices. Results differ by at most tol of the largest number
-// among those of the CPU; 0 asks for the same bits. It runs f twice on the GPU: the
-// bits must not change.
+// among those of the CPU; 0 asks for the same bits. It runs f twice on the GPU, the
+// second time with a few blocks that go through all the work: the bits must not change.
 func (c *check) same(name string, tol float64, f func(x []*tensor.Tensor) []*tensor.Tensor, args ...*tensor.Tensor) {
 	c.t.Helper()
 	want := f(clones(args, c.cpu))
 	got := f(clones(args, c.dev))
+	grids := c.dev.grids
+	c.dev.grids = 3
 	again := f(clones(args, c.dev))
+	c.dev.grids = grids
 	if len(got) != len(want) {
 		c.t.Fatalf("%s: %d results, want %d", name, len(got), len(want))
 	}

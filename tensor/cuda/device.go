@@ -27,8 +27,7 @@ type Device struct {
 	grids    int          // the most blocks of a launch
 	modules  modules
 	call     launch // the launch in progress, here so that it is not allocated anew each time
-	recent   [4]string
-	at       int // recent[at%4] comes next
+	recent   recent
 	ring     ring
 	blas     *blas
 	tail     unsafe.Pointer // the table of normals, once used
@@ -47,13 +46,20 @@ func (d *Driver) Open(i, rank int) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := d.fits(i, desc); err != nil {
+		return nil, err
+	}
+	dev, err := d.device(i)
+	if err != nil {
+		return nil, err
+	}
 	g := &Device{drv: d, ordinal: i, rank: rank, desc: desc, grids: 16 * max(desc.Processors, 1), sync: os.Getenv("GORUN_CUDA_SYNC") == "1"}
 	g.Memory = tensor.NewMemory(allocator{g}, nil)
 	if os.Getenv("GORUN_CUDA_POOL") == "0" {
 		g.Memory.Direct()
 	}
 	g.call.d = g
-	if code := d.call(cuDevicePrimaryCtxRetain, uintptr(unsafe.Pointer(&g.ctx)), uintptr(i)); code != success {
+	if code := d.call(cuDevicePrimaryCtxRetain, uintptr(unsafe.Pointer(&g.ctx)), dev); code != success {
 		return nil, g.failure(cuDevicePrimaryCtxRetain, code)
 	}
 	defer g.enter()()
@@ -63,7 +69,7 @@ func (d *Driver) Open(i, rank int) (*Device, error) {
 	if err := g.openRing(); err != nil {
 		return nil, err
 	}
-	g.blas, err = openBlas(g.stream)
+	g.blas, err = openBlas(blasNames(), g.stream)
 	return g, err
 }
 
@@ -98,13 +104,9 @@ func (g *Device) enter() func() {
 func (g *Device) failure(f function, code int32) *Error {
 	e := g.drv.failure(code, symbols()[f])
 	e.Rank, e.Device = g.rank, fmt.Sprintf("%v (%s)", g, g.desc.Name)
-	for k := range len(g.recent) {
-		if name := g.recent[((g.at-1-k)%4+4)%4]; name != "" {
-			e.Kernels = append(e.Kernels, name)
-		}
-		if g.sync {
-			break
-		}
+	e.Kernels = g.recent.list()
+	if g.sync {
+		e.Kernels = e.Kernels[:min(1, len(e.Kernels))]
 	}
 	return e
 }

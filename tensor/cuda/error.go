@@ -3,6 +3,7 @@ package cuda
 import (
 	"fmt"
 	"strings"
+	"sync"
 )
 
 // An Error is a call of the driver that failed, or a kernel that did and was
@@ -50,4 +51,32 @@ type MemoryError struct {
 func (e *MemoryError) Error() string {
 	return fmt.Sprintf("cuda: rank %d: %s is out of memory: %d bytes asked for, %d of %d free; this rank holds %d, others %d: use a smaller batch, more ranks, or fewer ranks a device",
 		e.Rank, e.Device, e.Bytes, e.Free, e.Total, e.Mine, e.Others)
+}
+
+// recent are the last kernels that were queued. Copies of a Stage that fail ask for
+// them beside the goroutine that queues more.
+type recent struct {
+	mu    sync.Mutex
+	names [4]string
+	at    int // names[at] comes next
+}
+
+func (r *recent) add(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.names[r.at] = name
+	r.at = (r.at + 1) % len(r.names)
+}
+
+// list returns them, the newest first.
+func (r *recent) list() (names []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := len(r.names)
+	for k := range n {
+		if name := r.names[(r.at-1-k+n)%n]; name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
 }

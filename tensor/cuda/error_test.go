@@ -9,6 +9,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/cuda/cudatest"
 )
 
 // caught returns what f throws.
@@ -77,5 +78,48 @@ func TestNoDriver(t *testing.T) {
 	t.Setenv("GORUN_CUDA_LIB", "/nowhere/libcuda.so.1")
 	if _, err := Load(); err == nil || !strings.Contains(err.Error(), "no CUDA driver") {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestWhatDoesNotFit holds what is said of a driver or a device that cannot run the
+// kernels, of a module that does not compile, and of a cuBLAS that does not start.
+func TestWhatDoesNotFit(t *testing.T) {
+	if os.Getenv("GORUN_TEST_GPU") == "1" {
+		t.Skip("a real device is what it is")
+	}
+	lib := cudatest.Library(t)
+	t.Setenv("GORUN_CUDA_LIB", lib)
+	for _, c := range []struct{ variable, value, blas, want string }{
+		{"GORUN_FAKE_VERSION", "11040", "none", "the driver knows CUDA 11.4 and the kernels need 11.8"},
+		{"GORUN_FAKE_CAPABILITY", "75", "none", "cuda:1 (fake GPU 1) has compute capability 7.5 and the kernels need 8.0"},
+		{"GORUN_FAKE_CUBLAS", "1", lib, "cublasCreate: status 1: it may be too new for this driver"},
+		{"GORUN_FAKE_CUBLAS", "0", "/nowhere/libcublas.so", "GORUN_CUBLAS_LIB=/nowhere/libcublas.so: "},
+		{"GORUN_FAKE_CAPABILITY", "90", lib, ""},
+	} {
+		t.Run(c.variable+"="+c.value, func(t *testing.T) {
+			t.Setenv(c.variable, c.value)
+			t.Setenv("GORUN_CUBLAS_LIB", c.blas)
+			drv, err := Load()
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = drv.Open(1, 0)
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
+	}
+	dev := openGPU(t, false)
+	if _, err := dev.compile("bad.ptx", []byte(".version 7.8")); err == nil || !strings.Contains(err.Error(), "bad.ptx for compute capability 8.0: ") ||
+		!strings.Contains(err.Error(), "CUDA_ERROR_INVALID_PTX") || !strings.HasSuffix(err.Error(), "ptxas fatal : a module without a kernel") {
+		t.Errorf("%v", err)
+	}
+	defer dev.enter()()
+	b, err := openBlas([]string{"/nowhere/libcublas.so.13", lib}, dev.stream)
+	if err != nil || b == nil || b.name != lib {
+		t.Errorf("the second library: %+v, %v", b, err)
+	}
+	if b, err := openBlas([]string{"/nowhere/libcublas.so.13", "/nowhere/libcublas.so.12"}, dev.stream); b != nil || err != nil {
+		t.Errorf("no library: %+v, %v", b, err)
 	}
 }

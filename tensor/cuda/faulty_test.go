@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"unsafe"
 
 	"github.com/gorun-spmd/gorun/tensor/cuda/cudatest"
 )
@@ -59,6 +58,10 @@ func TestFaultyKernels(t *testing.T) {
 	if err := dev.modules.index(); err != nil {
 		t.Fatal(err)
 	}
+	handle, err := dev.drv.device(0)
+	if err != nil {
+		t.Fatal(err)
+	}
 	const n = 2 * threads
 	tested := 0
 	for _, m := range regexp.MustCompile(`KERNEL\((\w+), int \*p, i64 n\)`).FindAllStringSubmatch(string(text), -1) {
@@ -78,7 +81,11 @@ func TestFaultyKernels(t *testing.T) {
 				dev.clear(p, 4*n)
 			}
 			err = caught(func() {
-				dev.modules.functions[name] = loadText(t, dev, fmt.Sprintf(".visible .entry %s(\n.param .u64 p,\n.param .u64 n\n)", name), name)
+				module, err := dev.compile("faulty.ptx", fmt.Appendf(nil, ".visible .entry %s(\n.param .u64 p,\n.param .u64 n\n)", name))
+				if err != nil {
+					t.Fatal(err)
+				}
+				dev.modules.loaded["faulty.ptx"], dev.modules.file[name] = module, "faulty.ptx"
 				dev.kernel(name).ptr(p).i64(n).blocks(2)
 				dev.Sync()
 			})
@@ -103,7 +110,7 @@ func TestFaultyKernels(t *testing.T) {
 					t.Errorf("%s: %q does not say %q, or not where", name, failed.Text, want)
 				}
 			}
-			syscall(reset[0], 0) // or it would fail for good
+			syscall(reset[0], handle) // or it would fail for good
 		}
 	}
 	if tested != len(faults) {
@@ -116,19 +123,4 @@ func within(lines []string, i int) string {
 	for i--; i > 0 && !strings.HasPrefix(lines[i], "KERNEL("); i-- {
 	}
 	return lines[i]
-}
-
-// loadText loads a kernel from a module's text.
-func loadText(t *testing.T, dev *Device, text, name string) uintptr {
-	t.Helper()
-	defer dev.enter()()
-	image, symbol := append([]byte(text), 0), append([]byte(name), 0)
-	var module, f uintptr
-	if code := dev.drv.call(cuModuleLoadData, uintptr(unsafe.Pointer(&module)), uintptr(unsafe.Pointer(&image[0]))); code != success {
-		t.Fatal(dev.failure(cuModuleLoadData, code))
-	}
-	if code := dev.drv.call(cuModuleGetFunction, uintptr(unsafe.Pointer(&f)), module, uintptr(unsafe.Pointer(&symbol[0]))); code != success {
-		t.Fatal(dev.failure(cuModuleGetFunction, code))
-	}
-	return f
 }

@@ -1,7 +1,8 @@
 //go:build ignore
 
 // Gen makes kernels/*.ptx from kernels/*.cu with nvcc, and kernels/SUMS, which says
-// from what. With -verify it only looks whether that would change anything.
+// from what, and looks at the machine code that comes of it. With -verify it only looks
+// whether that would change anything.
 package main
 
 import (
@@ -15,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -68,8 +70,40 @@ func main() {
 		ptx = internal.ReplaceAll(ptx, []byte("_INTERNAL_"))
 		fmt.Fprintf(&sums, "%s %x %x\n", filepath.Base(source), sha256.Sum256(append(bytes.Clone(common), text...)), sha256.Sum256(ptx))
 		write(strings.TrimSuffix(source, ".cu")+".ptx", ptx, *verify)
+		assemble(source, made)
 	}
 	write("kernels/SUMS", []byte(sums.String()), *verify)
+}
+
+// machines are the GPUs whose machine code is looked at; launch is the size of a block.
+var machines = []string{"sm_80", "sm_90"}
+
+const launch = 256
+
+// used is what the assembler says of each kernel.
+var used = regexp.MustCompile(`(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads\n.* Used (\d+) registers`)
+
+// assemble makes machine code as the driver will, and fails if a kernel keeps some of
+// its numbers in memory or a block of it needs more registers than there are. The
+// assembler itself fails if it needs more shared memory.
+func assemble(source, ptx string) {
+	for _, machine := range machines {
+		out, err := exec.Command("ptxas", "-v", "-arch="+machine, ptx, "-o", ptx+".cubin").CombinedOutput()
+		if err != nil {
+			log.Fatalf("ptxas -arch=%s %s: %v\n%s", machine, filepath.Base(source), err, out)
+		}
+		kernels := used.FindAllSubmatch(out, -1)
+		if len(kernels) == 0 {
+			log.Fatalf("ptxas -arch=%s %s says nothing of kernels:\n%s", machine, filepath.Base(source), out)
+		}
+		for _, k := range kernels {
+			registers, err := strconv.Atoi(string(k[4]))
+			check(err)
+			if string(k[1])+string(k[2])+string(k[3]) != "000" || registers*launch > 1<<16 {
+				log.Fatalf("ptxas -arch=%s %s: %s", machine, filepath.Base(source), k[0])
+			}
+		}
+	}
 }
 
 func write(path string, text []byte, verify bool) {

@@ -3,6 +3,7 @@ package cuda
 import (
 	"fmt"
 	"testing"
+	"unsafe"
 
 	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
@@ -156,4 +157,25 @@ func TestProducts(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestScan adds up more tiles than a block has threads.
+func TestScan(t *testing.T) {
+	dev := openGPU(t, false)
+	const n = threads*tile + 5000
+	x := tensor.Full(dev, tensor.Int64, 2, n)
+	part := dev.Scratch(8 * sums(n))
+	defer part.Free()
+	total := dev.scan(x.Ptr(), x.Ptr(), part.Block.Ptr(), n)
+	var all int64
+	dev.read(total, unsafe.Pointer(&all), 8)
+	got := tensor.ToSlice[int64](x)
+	for i, v := range got {
+		if v != int64(2*i) {
+			t.Fatalf("the sum before element %d is %d, want %d", i, v, 2*i)
+		}
+	}
+	if all != 2*n {
+		t.Errorf("the sum of all is %d, want %d", all, 2*n)
+	}
 }

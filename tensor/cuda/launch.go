@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"bytes"
 	"embed"
 	"fmt"
 	"strings"
@@ -24,6 +25,7 @@ type modules struct {
 	file      map[string]string // the file of each kernel
 	functions map[string]uintptr
 	loaded    map[string]uintptr
+	said      [4 << 10]byte // by the driver's compiler, of what it could not compile
 }
 
 // index finds out which file each kernel is in.
@@ -81,25 +83,45 @@ func (g *Device) load(name string) (uintptr, error) {
 	if !ok {
 		return 0, fmt.Errorf("cuda: there is no kernel %s", name)
 	}
-	defer g.enter()()
 	module, ok := g.modules.loaded[file]
 	if !ok {
 		text, err := ptx.ReadFile("kernels/" + file)
 		if err != nil {
 			return 0, err
 		}
-		text = append(text, 0)
-		if code := g.drv.call(cuModuleLoadData, uintptr(unsafe.Pointer(&module)), uintptr(unsafe.Pointer(&text[0]))); code != success {
-			return 0, fmt.Errorf("%s for compute capability %s: %w", file, g.desc.Capability, g.failure(cuModuleLoadData, code))
+		if module, err = g.compile(file, text); err != nil {
+			return 0, err
 		}
 		g.modules.loaded[file] = module
 	}
+	defer g.enter()()
 	var f uintptr
 	symbol := append([]byte(name), 0)
 	if code := g.drv.call(cuModuleGetFunction, uintptr(unsafe.Pointer(&f)), module, uintptr(unsafe.Pointer(&symbol[0]))); code != success {
 		return 0, fmt.Errorf("kernel %s: %w", name, g.failure(cuModuleGetFunction, code))
 	}
 	return f, nil
+}
+
+// compile has the driver compile a module, or take it from its cache.
+func (g *Device) compile(file string, text []byte) (module uintptr, err error) {
+	defer g.enter()()
+	const errorLog, errorLogBytes = 5, 6 // CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES
+	said := &g.modules.said
+	options := [...]int32{errorLog, errorLogBytes}
+	values := [...]uintptr{uintptr(unsafe.Pointer(said)), uintptr(len(said))}
+	text = append(text, 0)
+	said[0] = 0
+	code := g.drv.call(cuModuleLoadDataEx, uintptr(unsafe.Pointer(&module)), uintptr(unsafe.Pointer(&text[0])),
+		uintptr(len(options)), uintptr(unsafe.Pointer(&options)), uintptr(unsafe.Pointer(&values)))
+	if code == success {
+		return module, nil
+	}
+	log, _, _ := bytes.Cut(said[:], []byte{0})
+	if log = bytes.TrimSpace(log); len(log) > 0 {
+		log = append([]byte(": "), log...)
+	}
+	return 0, fmt.Errorf("%s for compute capability %s: %w%s", file, g.desc.Capability, g.failure(cuModuleLoadDataEx, code), log)
 }
 
 // A launch is a kernel with its arguments, as they lie in memory: each at a
@@ -179,8 +201,7 @@ func (l *launch) blocks(n int) {
 	}
 	g := l.d
 	f := g.function(l.name)
-	g.recent[g.at%4] = l.name
-	g.at = (g.at + 1) % 4
+	g.recent.add(l.name)
 	const bufferPointer, bufferSize = 1, 2 // CU_LAUNCH_PARAM_BUFFER_POINTER, _SIZE
 	l.extra = [5]uintptr{bufferPointer, uintptr(unsafe.Pointer(&l.buf)), bufferSize, uintptr(unsafe.Pointer(&l.size)), 0}
 	g.do(cuLaunchKernel, f, uintptr(min(n, g.grids)), 1, 1, threads, 1, 1, 0, g.stream, 0, uintptr(unsafe.Pointer(&l.extra)))

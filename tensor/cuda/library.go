@@ -37,7 +37,7 @@ const (
 	cuStreamWaitEvent
 	cuEventCreate
 	cuEventRecord
-	cuModuleLoadData
+	cuModuleLoadDataEx
 	cuModuleGetFunction
 	cuLaunchKernel
 	cuGetErrorName
@@ -50,7 +50,7 @@ func symbols() []string {
 		"cuDeviceGetAttribute", "cuDevicePrimaryCtxRetain", "cuCtxSetCurrent", "cuMemGetInfo_v2", "cuMemAlloc_v2",
 		"cuMemFree_v2", "cuMemHostAlloc", "cuMemHostRegister_v2", "cuMemHostUnregister",
 		"cuIpcGetMemHandle", "cuIpcOpenMemHandle_v2", "cuIpcCloseMemHandle", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemcpyDtoDAsync_v2", "cuMemsetD8Async", "cuStreamCreate", "cuStreamSynchronize", "cuStreamWaitEvent",
-		"cuEventCreate", "cuEventRecord", "cuModuleLoadData",
+		"cuEventCreate", "cuEventRecord", "cuModuleLoadDataEx",
 		"cuModuleGetFunction", "cuLaunchKernel", "cuGetErrorName", "cuGetErrorString",
 	}
 }
@@ -60,6 +60,13 @@ const (
 	success     = 0
 	outOfMemory = 2
 	noDevice    = 100
+)
+
+// What the kernels' PTX is made for: the version of CUDA that knows it, and the
+// compute capability.
+const (
+	leastVersion = 11080 // 11.8, whose PTX is 7.8
+	leastMajor   = 8
 )
 
 // Attributes of a device.
@@ -149,19 +156,28 @@ type Description struct {
 	Processors int    // multiprocessors
 }
 
+// device returns the handle of device number i.
+func (d *Driver) device(i int) (handle uintptr, err error) {
+	var dev int32
+	err = d.check(cuDeviceGet, uintptr(unsafe.Pointer(&dev)), uintptr(i))
+	return uintptr(dev), err
+}
+
 // Describe returns what device number i says of itself.
 func (d *Driver) Describe(i int) (Description, error) {
-	var dev, major, minor, processors int32
+	dev, err := d.device(i)
+	if err != nil {
+		return Description{}, err
+	}
+	var major, minor, processors int32
 	var memory uint64
 	name := make([]byte, 128)
-	n := uintptr(i)
 	for _, failed := range []error{
-		d.check(cuDeviceGet, uintptr(unsafe.Pointer(&dev)), n),
-		d.check(cuDeviceGetName, uintptr(unsafe.Pointer(&name[0])), uintptr(len(name)), n),
-		d.check(cuDeviceTotalMem, uintptr(unsafe.Pointer(&memory)), n),
-		d.check(cuDeviceGetAttribute, uintptr(unsafe.Pointer(&major)), attrMajor, n),
-		d.check(cuDeviceGetAttribute, uintptr(unsafe.Pointer(&minor)), attrMinor, n),
-		d.check(cuDeviceGetAttribute, uintptr(unsafe.Pointer(&processors)), attrProcessors, n),
+		d.check(cuDeviceGetName, uintptr(unsafe.Pointer(&name[0])), uintptr(len(name)), dev),
+		d.check(cuDeviceTotalMem, uintptr(unsafe.Pointer(&memory)), dev),
+		d.check(cuDeviceGetAttribute, uintptr(unsafe.Pointer(&major)), attrMajor, dev),
+		d.check(cuDeviceGetAttribute, uintptr(unsafe.Pointer(&minor)), attrMinor, dev),
+		d.check(cuDeviceGetAttribute, uintptr(unsafe.Pointer(&processors)), attrProcessors, dev),
 	} {
 		if failed != nil {
 			return Description{}, failed
@@ -169,4 +185,17 @@ func (d *Driver) Describe(i int) (Description, error) {
 	}
 	name, _, _ = bytes.Cut(name, []byte{0})
 	return Description{string(name), int(memory), fmt.Sprintf("%d.%d", major, minor), int(processors)}, nil
+}
+
+// fits says what is missing for the kernels on a device, if something is.
+func (d *Driver) fits(i int, desc Description) error {
+	var major int
+	fmt.Sscan(desc.Capability, &major)
+	switch {
+	case d.version < leastVersion:
+		return fmt.Errorf("cuda: the driver knows CUDA %s and the kernels need %d.%d: install a newer driver, 520 at least", d.Version(), leastVersion/1000, leastVersion%1000/10)
+	case major < leastMajor:
+		return fmt.Errorf("cuda: cuda:%d (%s) has compute capability %s and the kernels need %d.0: choose another with CUDA_VISIBLE_DEVICES, or the CPU", i, desc.Name, desc.Capability, leastMajor)
+	}
+	return nil
 }

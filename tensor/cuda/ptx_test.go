@@ -32,6 +32,18 @@ func TestPTXIsOfItsSource(t *testing.T) {
 	}
 }
 
+// TestPTXIsForItsDriver holds what Open asks of a driver and a device to what the PTX
+// is made for: PTX 7.x is that of CUDA 11.x.
+func TestPTXIsForItsDriver(t *testing.T) {
+	files, _ := filepath.Glob("kernels/*.ptx")
+	want := fmt.Sprintf(".version 7.%d\n.target sm_%d0\n", leastVersion%1000/10, leastMajor)
+	for _, name := range files {
+		if text, err := os.ReadFile(name); err != nil || !strings.Contains(string(text), want) || leastVersion/1000 != 11 {
+			t.Errorf("%s does not say %q (%v)", name, want, err)
+		}
+	}
+}
+
 // TestEveryKernelIsLoaded loads every kernel, so that the fake driver compares its
 // parameters in the PTX with those of the source, and says which ones nothing calls.
 func TestEveryKernelIsLoaded(t *testing.T) {

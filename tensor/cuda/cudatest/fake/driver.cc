@@ -15,7 +15,9 @@
 // (256 MiB), GORUN_FAKE_SEED chooses the order of threads, GORUN_FAKE_FAIL names a
 // kernel that is to fail, and with GORUN_FAKE_REACHABLE=1 the process can touch what
 // lies on the device, as a CUDA-aware library can. With GORUN_FAKE_IPC=1 the processes
-// on device 1 cannot map the memory of others.
+// on device 1 cannot map the memory of others. GORUN_FAKE_VERSION=11040 and
+// GORUN_FAKE_CAPABILITY=75 are what driver and devices say of themselves,
+// GORUN_FAKE_CUBLAS=1 is the status of cublasCreate.
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -139,6 +141,13 @@ static const char *readable(uint64_t address, uint64_t bytes) {
 	if (broken) return broken;                  \
 	if (current < 0) return INVALID_CONTEXT;
 
+// A CUdevice is not the ordinal that it is got by.
+static const int firstHandle = 70;
+#define DEVICE                                        \
+	if (!initialized) return NOT_INITIALIZED;     \
+	d -= firstHandle;                             \
+	if (d < 0 || d >= count) return INVALID_DEVICE;
+
 static Stream defaultStream;
 static Stream *on(Stream *s) { return s ? s : &defaultStream; }
 
@@ -175,7 +184,8 @@ CUresult cuInit(unsigned) {
 }
 
 CUresult cuDriverGetVersion(int *v) {
-	*v = 11080;
+	const char *as = getenv("GORUN_FAKE_VERSION");
+	*v = as ? atoi(as) : 11080;
 	return OK;
 }
 
@@ -188,31 +198,36 @@ CUresult cuDeviceGetCount(int *n) {
 CUresult cuDeviceGet(int *d, int ordinal) {
 	if (!initialized) return NOT_INITIALIZED;
 	if (ordinal < 0 || ordinal >= count) return INVALID_DEVICE;
-	*d = ordinal;
+	*d = ordinal + firstHandle;
 	return OK;
 }
 
 CUresult cuDeviceGetName(char *name, int n, int d) {
+	DEVICE
 	snprintf(name, n, "fake GPU %d", d);
 	return OK;
 }
 
-CUresult cuDeviceTotalMem_v2(size_t *bytes, int) {
+CUresult cuDeviceTotalMem_v2(size_t *bytes, int d) {
+	DEVICE
 	*bytes = capacity;
 	return OK;
 }
 
-CUresult cuDeviceGetAttribute(int *v, int attribute, int) {
+CUresult cuDeviceGetAttribute(int *v, int attribute, int d) {
+	DEVICE
+	const char *as = getenv("GORUN_FAKE_CAPABILITY");
+	int capability = as ? atoi(as) : 80;
 	switch (attribute) {
 	case 16: *v = 2; return OK; // multiprocessors
-	case 75: *v = 8; return OK; // compute capability
-	case 76: *v = 0; return OK;
+	case 75: *v = capability / 10; return OK;
+	case 76: *v = capability % 10; return OK;
 	}
 	return INVALID_VALUE;
 }
 
 CUresult cuDevicePrimaryCtxRetain(void **ctx, int d) {
-	if (!initialized) return NOT_INITIALIZED;
+	DEVICE
 	*ctx = (void *)(intptr_t)(d + 1);
 	return OK;
 }
@@ -220,7 +235,7 @@ CUresult cuDevicePrimaryCtxRetain(void **ctx, int d) {
 // What was broken works again; the allocations are gone.
 CUresult cuDevicePrimaryCtxReset_v2(int d) {
 	LOCKED;
-	if (!initialized || d >= count) return INVALID_DEVICE;
+	DEVICE
 	for (auto &it : devices[d].live) fake_live(real + d * capacity + it.first, it.second.bytes, false);
 	devices[d] = Device();
 	broken = OK;
@@ -278,14 +293,16 @@ CUresult cuMemFree_v2(uint64_t p) {
 	return OK;
 }
 
-CUresult cuMemHostAlloc(void **p, size_t bytes, unsigned) {
+CUresult cuMemHostAlloc(void **p, size_t bytes, unsigned flags) {
 	BEGIN
+	if (flags || !bytes) return INVALID_VALUE;
 	*p = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
 	return *p ? OK : OUT_OF_MEMORY;
 }
 
-CUresult cuMemHostRegister_v2(void *p, size_t bytes, unsigned) {
+CUresult cuMemHostRegister_v2(void *p, size_t bytes, unsigned flags) {
 	BEGIN
+	if (flags || !bytes) return INVALID_VALUE;
 	for (auto &it : registered)
 		if ((char *)p < it.first + it.second && it.first < (char *)p + bytes) return INVALID_VALUE;
 	registered[(char *)p] = bytes;
@@ -384,8 +401,9 @@ CUresult cuMemsetD8Async(uint64_t dst, unsigned char v, size_t n, Stream *s) {
 	return OK;
 }
 
-CUresult cuStreamCreate(Stream **s, unsigned) {
+CUresult cuStreamCreate(Stream **s, unsigned flags) {
 	BEGIN
+	if (flags != 1) return INVALID_VALUE; // CU_STREAM_NON_BLOCKING, the only one that is used
 	*s = new Stream;
 	return OK;
 }
@@ -397,8 +415,9 @@ CUresult cuStreamSynchronize(Stream *s) {
 	return broken;
 }
 
-CUresult cuEventCreate(Event **e, unsigned) {
+CUresult cuEventCreate(Event **e, unsigned flags) {
 	BEGIN
+	if (flags != 2) return INVALID_VALUE; // CU_EVENT_DISABLE_TIMING
 	*e = new Event{0, nullptr, 0};
 	return OK;
 }
@@ -410,17 +429,19 @@ CUresult cuEventRecord(Event *e, Stream *s) {
 	return OK;
 }
 
-CUresult cuStreamWaitEvent(Stream *s, Event *e, unsigned) {
+CUresult cuStreamWaitEvent(Stream *s, Event *e, unsigned flags) {
 	BEGIN
+	if (flags) return INVALID_VALUE;
 	Stream *of = e->stream;
 	uint64_t mark = e->mark;
 	if (of && of != on(s)) later(s, [=] { of->drain(mark); });
 	return OK;
 }
 
-// cuModuleLoadData reads the entries of a module and their parameters.
-CUresult cuModuleLoadData(Module **m, const void *image) {
+// cuModuleLoadDataEx reads the entries of a module and their parameters.
+CUresult cuModuleLoadDataEx(Module **m, const void *image, unsigned n, const int *options, void **values) {
 	BEGIN
+	if (n != 2 || options[0] != 5 || options[1] != 6) return INVALID_VALUE; // CU_JIT_ERROR_LOG_BUFFER, _SIZE_BYTES
 	std::string text((const char *)image);
 	Module *made = new Module;
 	size_t at = 0;
@@ -445,7 +466,10 @@ CUresult cuModuleLoadData(Module **m, const void *image) {
 		}
 		at = close;
 	}
-	if (made->entries.empty()) return fail(INVALID_PTX, "a module without a kernel");
+	if (made->entries.empty()) {
+		snprintf((char *)values[0], (size_t)values[1], "ptxas fatal : a module without a kernel\n");
+		return INVALID_PTX;
+	}
 	*m = made;
 	return OK;
 }
@@ -469,8 +493,9 @@ CUresult cuModuleGetFunction(const FakeKernel **f, Module *m, const char *name) 
 	return OK;
 }
 
-CUresult cuLaunchKernel(const FakeKernel *k, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned, Stream *s, void **, void **extra) {
+CUresult cuLaunchKernel(const FakeKernel *k, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, Stream *s, void **params, void **extra) {
 	BEGIN
+	if (shared || params) return INVALID_VALUE;
 	if (!gx || gy != 1 || gz != 1 || bx != 256 || by != 1 || bz != 1) return INVALID_VALUE;
 	if (!extra || extra[0] != (void *)1 || extra[2] != (void *)2 || extra[4]) return INVALID_VALUE;
 	size_t bytes = *(size_t *)extra[3];
@@ -519,6 +544,9 @@ CUresult cuGetErrorString(CUresult code, const char **text) {
 // cuBLAS, in the same library: products by definition.
 
 int cublasCreate_v2(void **h) {
+	const char *status = getenv("GORUN_FAKE_CUBLAS");
+	if (status && atoi(status)) return atoi(status);
+	if (current < 0) return 1; // CUBLAS_STATUS_NOT_INITIALIZED
 	*h = new Stream *(nullptr);
 	return 0;
 }
