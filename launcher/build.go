@@ -124,7 +124,7 @@ func (b *builder) run(path string, argv []string, dir string) (line string, err 
 		&spec{
 			Apps:  []app{{Path: path, Argv: argv, Env: environment(os.Environ(), []string{"GOTMPDIR=" + temp}), Dir: dir}},
 			Ranks: []rank{{Stdio: [3]int{0, 4, 5}}},
-			Top:   6, Temp: temp,
+			Top:   6, Temp: []string{temp},
 		})
 	unix.Close(outEnd)
 	unix.Close(errEnd)

@@ -95,8 +95,8 @@ func (g *guardian) work(done chan<- struct{}) {
 			break
 		}
 	}
-	if g.spec.Temp != "" {
-		_ = os.RemoveAll(g.spec.Temp)
+	for _, folder := range g.spec.Temp {
+		_ = os.RemoveAll(folder)
 	}
 	_ = g.out.send(event{Kind: allGone})
 	close(done)

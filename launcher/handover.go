@@ -177,11 +177,15 @@ func (h *handover) run(paths []string) (status int, err error) {
 	if h.opts.trace != "" {
 		_ = os.Truncate(h.opts.trace, 0) // what an earlier job has left is not this one's
 	}
-	env := plan.Env
+	env, temp := plan.Env, []string{folder}
 	if !h.remote {
 		env = append(env, sessionFolder(folder)...)
+		if shared, err := os.MkdirTemp("/dev/shm", "gorun-"); err == nil {
+			defer os.RemoveAll(shared)
+			env, temp = append(env, sharedFolder(shared)...), append(temp, shared)
+		}
 	}
-	o, err := h.supervise(app{Path: path, Argv: plan.Argv, Env: environment(os.Environ(), env)}, plan.NoStdin, folder)
+	o, err := h.supervise(app{Path: path, Argv: plan.Argv, Env: environment(os.Environ(), env)}, plan.NoStdin, temp)
 	if err != nil {
 		return 0, err
 	}
@@ -208,6 +212,13 @@ func sessionFolder(folder string) []string {
 	return []string{"OMPI_MCA_orte_tmpdir_base=" + folder, "PRTE_MCA_prte_local_tmpdir_base=" + folder}
 }
 
+// sharedFolder is the environment by which ranks of Open MPI, and UCX, keep the memory
+// that they share in folder, which is removed also if they are killed. MPICH itself
+// has no such variable.
+func sharedFolder(folder string) []string {
+	return []string{"OMPI_MCA_btl_vader_backing_directory=" + folder, "OMPI_MCA_btl_sm_backing_directory=" + folder, "UCX_POSIX_DIR=" + folder}
+}
+
 // hostNames is "node1, node2 and 6 more".
 func hostNames(list []hosts.Host) string {
 	const most = 8
@@ -219,7 +230,7 @@ func hostNames(list []hosts.Host) string {
 }
 
 // supervise runs the launcher a under a guardian until no process of it is left.
-func (h *handover) supervise(a app, noStdin bool, temp string) (*outcome, error) {
+func (h *handover) supervise(a app, noStdin bool, temp []string) (*outcome, error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return nil, err

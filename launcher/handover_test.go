@@ -158,14 +158,22 @@ func TestHandoverTimeout(t *testing.T) {
 	}
 }
 
+// TestHandoverLauncherIsKilled has files where ranks share memory.
 func TestHandoverLauncherIsKilled(t *testing.T) {
 	for _, l := range over {
 		t.Run(l.via, func(t *testing.T) {
-			s, temp := startOver(t, 2, l.via, l.rank, "echo ready $R $$; exec sleep 1000")
+			s, temp := startOver(t, 2, l.via, l.rank, "[ $R = 1 ] || { touch $UCX_POSIX_DIR/segment && echo $UCX_POSIX_DIR; }; echo ready $R $$; exec sleep 1000")
+			shared := <-s.output
+			if _, err := os.Stat(shared + "/segment"); err != nil {
+				t.Error(err)
+			}
 			s.signal(syscall.SIGKILL)
 			s.end()
 			s.gone()
 			clean(t, temp)
+			if _, err := os.Stat(shared); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("%s is left: %v", shared, err)
+			}
 		})
 	}
 }

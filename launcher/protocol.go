@@ -12,8 +12,8 @@ import (
 type spec struct {
 	Apps  []app
 	Ranks []rank
-	Temp  string // a folder that the guardian removes at the end; "" for none
-	Top   int    // descriptors 3 to Top-1 are named below; the guardian marks them close-on-exec
+	Temp  []string // folders that the guardian removes at the end
+	Top   int      // descriptors 3 to Top-1 are named below; the guardian marks them close-on-exec
 }
 
 // An app is one program of the job with what its ranks share. Strings are bytes,
