@@ -65,10 +65,15 @@ func (e *end) exitStatus() int {
 	}
 }
 
-// describe is "exit code 3" or "killed by SIGSEGV (segmentation fault)".
+// describe is "exit code 3" or "killed by SIGSEGV (segmentation fault)". An exit code by
+// which a shell tells of a signal, as package runtime does, is given with its name.
 func describe(s syscall.WaitStatus) string {
 	if !s.Signaled() {
-		return fmt.Sprintf("exit code %d", s.ExitStatus())
+		text := fmt.Sprintf("exit code %d", s.ExitStatus())
+		if name := unix.SignalName(syscall.Signal(s.ExitStatus() - 128)); name != "" {
+			text += ", 128 + " + name
+		}
+		return text
 	}
 	text := fmt.Sprintf("killed by signal %d, %s (%v)", int(s.Signal()), signalName(s.Signal()), s.Signal())
 	if s.Signal() == unix.SIGKILL {

@@ -81,3 +81,18 @@ func TestTheFirstFailureByTime(t *testing.T) {
 		}
 	}
 }
+
+func TestHowARankEnded(t *testing.T) {
+	for status, want := range map[syscall.WaitStatus]string{
+		0:        "exit code 0",
+		3 << 8:   "exit code 3",
+		128 << 8: "exit code 128",
+		137 << 8: "exit code 137, 128 + SIGKILL",
+		255 << 8: "exit code 255",
+		11:       "killed by signal 11, SIGSEGV (segmentation fault)",
+	} {
+		if got := describe(status); got != want {
+			t.Errorf("status %#x: %q, want %q", int(status), got, want)
+		}
+	}
+}
