@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/gorun-spmd/gorun/comm"
@@ -32,6 +35,20 @@ func TestJobsOfOtherLaunchers(t *testing.T) {
 			t.Errorf("%s: got %+v, %v; want %+v, %v", c.name, got, ok, c.want, c.ok)
 		}
 	}
+}
+
+// TestUnderTorchrun is of the variables that torchrun sets, which is no launcher of MPI.
+func TestUnderTorchrun(t *testing.T) {
+	t.Parallel()
+	eachMPI(t, func(t *testing.T, via string) {
+		library := map[string]string{"openmpi": "libmpi.so.40", "mpich": "libmpich.so.12"}[via]
+		cmd := exec.Command("rankprogram", "sum")
+		cmd.Env = append(os.Environ(), "GORUN_MPI_LIB="+library, "RANK=1", "WORLD_SIZE=2", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2")
+		out, err := cmd.CombinedOutput()
+		if want := "torchrun and the like start no ranks of MPI; start the program with gorun,"; err == nil || !strings.Contains(string(out), want) {
+			t.Errorf("%v: %q, want %q", err, out, want)
+		}
+	})
 }
 
 // A rank whose call lacks one that ended well has found the mistake; one whose call

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -36,7 +37,8 @@ func newLogger(w io.Writer, r *rank, env func(string) string) zerolog.Logger {
 			level = zerolog.InfoLevel
 		}
 	}
-	if console(w, env("GORUN_LOG_FORMAT")) {
+	format := env("GORUN_LOG_FORMAT")
+	if console(w, format) {
 		w = zerolog.ConsoleWriter{
 			Out:           w,
 			NoColor:       env("NO_COLOR") != "",
@@ -54,6 +56,9 @@ func newLogger(w io.Writer, r *rank, env func(string) string) zerolog.Logger {
 	log := zerolog.New(w).Level(level).Hook(stamp{r})
 	if err != nil {
 		log.Warn().Msgf("GORUN_LOG=%s: not a level; give trace, debug, info, warn, error or disabled", env("GORUN_LOG"))
+	}
+	if !slices.Contains([]string{"", "console", "json"}, format) {
+		log.Warn().Msgf("GORUN_LOG_FORMAT=%s: not a form; give console or json", format)
 	}
 	return log
 }

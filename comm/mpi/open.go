@@ -57,7 +57,12 @@ func open(o Options) (*Rank, error) {
 	if err := j.onThread(j.acquaint); err != nil {
 		return nil, err
 	}
-	if launched && launch.Size != j.size {
+	switch {
+	case !launched || launch.Size == j.size:
+	case launch.Launcher == "env":
+		return nil, fmt.Errorf("RANK and WORLD_SIZE say rank %d of %d, and %s, loaded as %s, sees %d: torchrun and the like start no ranks of MPI; start the program with gorun, mpirun, mpiexec or srun, or unset the two",
+			launch.Rank, launch.Size, lib.version, lib.name, j.size)
+	default:
 		return nil, fmt.Errorf("the launcher (%s) started %d ranks and %s, loaded as %s, sees %d: the two do not belong together; name the launcher's own library in %s",
 			launch.Launcher, launch.Size, lib.version, lib.name, j.size, libraryVariable)
 	}
