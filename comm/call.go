@@ -133,7 +133,7 @@ func (c *Call) check(rank, size int) error {
 			return c.lengths(c.Src.Count, c.Src.Count)
 		}
 		if c.Dst.Ptr == c.Src.Ptr {
-			return c.checkElems(size)
+			return c.checkElems()
 		}
 	}
 	if c.Dst.overlaps(c.Src) {
@@ -196,11 +196,11 @@ func (c *Call) checkCounts(rank, size int) error {
 				rank, c.SrcCounts[rank], c.DstCounts[rank], rank, rank)
 		}
 	}
-	return c.checkElems(size)
+	return c.checkElems()
 }
 
 // checkElems checks that a Func's elements are whole in every rank's part.
-func (c *Call) checkElems(size int) error {
+func (c *Call) checkElems() error {
 	if !c.Kind.Reduces() || c.Op != Custom {
 		return nil
 	}

@@ -61,7 +61,7 @@ type Func struct {
 	name    string
 	size    int
 	hash    uint32
-	combine func(dst, src unsafe.Pointer, n int)
+	combine func(dst, src unsafe.Pointer, n int) // dst[i] = combine(dst[i], src[i])
 }
 
 // NewFunc returns the reduction that folds values a of lower ranks with the
@@ -87,24 +87,15 @@ func NewFunc[T any](name string, combine func(a, b T) T) (*Func, error) {
 	}}, nil
 }
 
-// Name returns the name given to NewFunc.
-func (f *Func) Name() string { return f.name }
-
-// ElemBytes returns the size of one element.
-func (f *Func) ElemBytes() int { return f.size }
-
-// Fold sets dst[i] = combine(dst[i], src[i]) for n elements.
-func (f *Func) Fold(dst, src unsafe.Pointer, n int) { f.combine(dst, src, n) }
-
 // pointerIn returns the path to a pointer within t, "" if there is none.
 func pointerIn(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Array:
 		return pointerIn(t.Elem())
 	case reflect.Struct:
-		for i := range t.NumField() {
-			if p := pointerIn(t.Field(i).Type); p != "" {
-				return t.Field(i).Name + "." + p
+		for field := range t.Fields() {
+			if p := pointerIn(field.Type); p != "" {
+				return field.Name + "." + p
 			}
 		}
 		return ""

@@ -95,9 +95,9 @@ func SomeMesh(rng *rand.Rand) []int {
 	return shapes[rng.IntN(len(shapes))]
 }
 
-// SomeShard returns Replicate or a sharding of one of the dimensions of shape over
+// someShard returns Replicate or a sharding of one of the dimensions of shape over
 // ranks, in chunks or with uneven in random sizes, of which some may be 0.
-func SomeShard(rng *rand.Rand, ranks int, uneven bool, shape ...int) layout.Placement {
+func someShard(rng *rand.Rand, ranks int, uneven bool, shape ...int) layout.Placement {
 	d := rng.IntN(len(shape) + 1)
 	switch {
 	case d == len(shape):
@@ -112,12 +112,12 @@ func SomeShard(rng *rand.Rand, ranks int, uneven bool, shape ...int) layout.Plac
 	return layout.ShardSizes(d, sizes...)
 }
 
-// SomePlaces returns a random layout of a tensor: SomeShard for each axis of a mesh
+// SomePlaces returns a random layout of a tensor: someShard for each axis of a mesh
 // of the given shape, in uneven sizes where no axis before shards the dimension.
 func SomePlaces(rng *rand.Rand, mesh []int, shape ...int) []layout.Placement {
 	places := make([]layout.Placement, len(mesh))
 	for axis, ranks := range mesh {
-		p := SomeShard(rng, ranks, true, shape...)
+		p := someShard(rng, ranks, true, shape...)
 		if d, ok := p.Dim(); ok && slices.ContainsFunc(places[:axis], func(q layout.Placement) bool { return q.Shards(d) }) {
 			p = layout.Shard(d)
 		}
