@@ -50,29 +50,3 @@ func broadcast(ctx context.Context, c *comm.Comm, b []byte, root int) ([]byte, e
 	}
 	return b, comm.Broadcast(ctx, c, b, root)
 }
-
-// gather returns the bytes of each rank on rank 0, nil on the others.
-func gather(ctx context.Context, c *comm.Comm, b []byte) ([][]byte, error) {
-	counts := make([]int64, c.Size())
-	if err := comm.Gather(ctx, c, counts, []int64{int64(len(b))}, 0); err != nil {
-		return nil, err
-	}
-	if c.Rank() != 0 {
-		return nil, comm.GatherV(ctx, c, nil, b, nil, 0)
-	}
-	lengths := make([]int, len(counts))
-	total := 0
-	for r, n := range counts {
-		lengths[r] = int(n)
-		total += int(n)
-	}
-	all := make([]byte, total)
-	if err := comm.GatherV(ctx, c, all, b, lengths, 0); err != nil {
-		return nil, err
-	}
-	parts := make([][]byte, len(counts))
-	for r, n := range lengths {
-		parts[r], all = all[:n], all[n:]
-	}
-	return parts, nil
-}

@@ -13,6 +13,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/checkpoint/safetensors"
+	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
 )
 
@@ -160,7 +161,7 @@ func (s *Store) commit(ctx context.Context, snap snapshot) error {
 	if err != nil {
 		return err // of a struct of numbers and strings: never
 	}
-	parts, err := gather(ctx, s.c, text)
+	parts, err := comm.GatherSlices(ctx, s.c, text, 0)
 	if err != nil {
 		return err
 	}

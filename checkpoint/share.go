@@ -63,33 +63,24 @@ func tell(ctx context.Context, c *comm.Comm, mine [][]box, dims []int) ([][][]bo
 			}
 		}
 	}
-	lengths := make([]int64, c.Size())
-	if err := comm.AllGather(ctx, c, lengths, []int64{int64(len(words))}); err != nil {
+	all, err := comm.AllGatherSlices(ctx, c, words)
+	if err != nil {
 		return nil, err
 	}
-	counts, total := make([]int, c.Size()), 0
-	for r, n := range lengths {
-		counts[r] = int(n)
-		total += int(n)
-	}
-	all := make([]int64, total)
-	if err := comm.AllGatherV(ctx, c, all, words, counts); err != nil {
-		return nil, err
-	}
-	next := func() int { v := int(all[0]); all = all[1:]; return v }
 	boxes := make([][][]box, c.Size())
-	for r := range boxes {
+	for r, words := range all {
+		next := func(n int) []int {
+			list := make([]int, n)
+			for i := range list {
+				list[i] = int(words[i])
+			}
+			words = words[n:]
+			return list
+		}
 		boxes[r] = make([][]box, len(dims))
 		for i, n := range dims {
-			for range next() {
-				b := box{make([]int, n), make([]int, n)}
-				for d := range n {
-					b.offset[d] = next()
-				}
-				for d := range n {
-					b.size[d] = next()
-				}
-				boxes[r][i] = append(boxes[r][i], b)
+			for range next(1)[0] {
+				boxes[r][i] = append(boxes[r][i], box{offset: next(n), size: next(n)})
 			}
 		}
 	}

@@ -139,3 +139,51 @@ func Send[T Elem](ctx context.Context, c *Comm, buf []T, to int) error {
 func Recv[T Elem](ctx context.Context, c *Comm, buf []T, from int) error {
 	return c.do(ctx, RecvKind, NoOp, from, Of(buf), Buffer{})
 }
+
+// GatherSlices returns on rank root the src of rank 0, of rank 1, and so on,
+// whatever their lengths, and nil on the other ranks. It is a Gather of the lengths
+// and a GatherV of the elements: where the lengths are known, GatherV alone is faster.
+func GatherSlices[T Elem](ctx context.Context, c *Comm, src []T, root int) ([][]T, error) {
+	lengths := make([]int64, c.Size())
+	if err := Gather(ctx, c, lengths, []int64{int64(len(src))}, root); err != nil {
+		return nil, err
+	}
+	if c.Rank() != root {
+		return nil, GatherV(ctx, c, nil, src, nil, root)
+	}
+	all, parts, counts := slicesOf[T](lengths)
+	if err := GatherV(ctx, c, all, src, counts, root); err != nil {
+		return nil, err
+	}
+	return parts, nil
+}
+
+// AllGatherSlices returns on every rank what GatherSlices returns on root. It is an
+// AllGather of the lengths and an AllGatherV of the elements.
+func AllGatherSlices[T Elem](ctx context.Context, c *Comm, src []T) ([][]T, error) {
+	lengths := make([]int64, c.Size())
+	if err := AllGather(ctx, c, lengths, []int64{int64(len(src))}); err != nil {
+		return nil, err
+	}
+	all, parts, counts := slicesOf[T](lengths)
+	if err := AllGatherV(ctx, c, all, src, counts); err != nil {
+		return nil, err
+	}
+	return parts, nil
+}
+
+// slicesOf makes slices of the given lengths, one after another in all.
+func slicesOf[T any](lengths []int64) (all []T, parts [][]T, counts []int) {
+	counts, total := make([]int, len(lengths)), 0
+	for r, n := range lengths {
+		counts[r] = int(n)
+		total += int(n)
+	}
+	all = make([]T, total)
+	parts = make([][]T, len(counts))
+	rest := all
+	for r, n := range counts {
+		parts[r], rest = rest[:n:n], rest[n:]
+	}
+	return all, parts, counts
+}

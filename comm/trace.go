@@ -41,23 +41,11 @@ func WriteTrace(ctx context.Context, c *Comm, w io.Writer, events []Event) error
 		own.Write(line)
 		own.WriteString(",\n")
 	}
-	sizes := make([]int64, c.size)
-	if err := AllGather(ctx, c, sizes, []int64{int64(own.Len())}); err != nil {
+	parts, err := GatherSlices(ctx, c, own.Bytes(), 0)
+	if err != nil || c.rank != 0 {
 		return err
 	}
-	counts, total := make([]int, c.size), 0
-	for r, n := range sizes {
-		counts[r] = int(n)
-		total += int(n)
-	}
-	var all []byte
-	if c.rank == 0 {
-		all = make([]byte, total)
-	}
-	if err := GatherV(ctx, c, all, own.Bytes(), counts, 0); err != nil || c.rank != 0 {
-		return err
-	}
-	all = bytes.TrimSuffix(all, []byte(",\n"))
+	all := bytes.TrimSuffix(bytes.Join(parts, nil), []byte(",\n"))
 	if _, err := fmt.Fprintf(w, "[\n%s\n]\n", all); err != nil {
 		return fmt.Errorf("comm: WriteTrace: %w", err)
 	}

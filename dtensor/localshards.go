@@ -46,12 +46,7 @@ func NewLocalShards(mesh *Mesh, dt tensor.DType, shape [2]int, shards ...LocalSh
 		l.shards = nil
 		return l, nil
 	}
-	// Each rank tells how many shards it has, then where they are; a size of -1
-	// stands for a shard that is not 2-D or of another type.
-	counts := make([]int64, mesh.Size())
-	if err := comm.AllGather(mesh.eng.ctx, mesh.all, counts, []int64{int64(len(shards))}); err != nil {
-		return nil, err
-	}
+	// A size of -1 stands for a shard that is not 2-D or of another type.
 	var mine []int64
 	for _, s := range shards {
 		if s.Data == nil || s.Data.NDim() != 2 || s.Data.DType() != dt {
@@ -60,18 +55,13 @@ func NewLocalShards(mesh *Mesh, dt tensor.DType, shape [2]int, shards ...LocalSh
 		}
 		mine = append(mine, int64(s.Offset[0]), int64(s.Offset[1]), int64(s.Data.Dim(0)), int64(s.Data.Dim(1)))
 	}
-	each := make([]int, len(counts))
-	for p, n := range counts {
-		each[p] = int(4 * n)
-	}
-	all := make([]int64, sum(each))
-	if err := comm.AllGatherV(mesh.eng.ctx, mesh.all, all, mine, each); err != nil {
+	all, err := comm.AllGatherSlices(mesh.eng.ctx, mesh.all, mine)
+	if err != nil {
 		return nil, err
 	}
-	for p, n := range counts {
-		for range n {
-			l.chunks = append(l.chunks, Chunk{Position: p, Offset: [2]int{int(all[0]), int(all[1])}, Size: [2]int{int(all[2]), int(all[3])}})
-			all = all[4:]
+	for p, its := range all {
+		for c := range slices.Chunk(its, 4) {
+			l.chunks = append(l.chunks, Chunk{Position: p, Offset: [2]int{int(c[0]), int(c[1])}, Size: [2]int{int(c[2]), int(c[3])}})
 		}
 	}
 	if err := l.validate(); err != nil {

@@ -212,30 +212,16 @@ func (t *tracer) gather(world *comm.Comm) ([]*control.TracePart, error) {
 	if err := gob.NewEncoder(&own).Encode(t.log.Part()); err != nil {
 		return nil, fmt.Errorf("runtime: %s: %w", job.TraceVar, err)
 	}
-	ctx := context.Background()
-	sizes := make([]int64, world.Size())
-	if err := comm.AllGather(ctx, world, sizes, []int64{int64(own.Len())}); err != nil {
+	encoded, err := comm.GatherSlices(context.Background(), world, own.Bytes(), 0)
+	if err != nil {
 		return nil, err
 	}
-	counts, total := make([]int, world.Size()), 0
-	for r, n := range sizes {
-		counts[r] = int(n)
-		total += int(n)
-	}
-	var all []byte
-	if world.Rank() == 0 {
-		all = make([]byte, total)
-	}
-	if err := comm.GatherV(ctx, world, all, own.Bytes(), counts, 0); err != nil || world.Rank() != 0 {
-		return nil, err
-	}
-	parts := make([]*control.TracePart, len(counts))
-	for r, n := range counts {
+	parts := make([]*control.TracePart, len(encoded))
+	for r, b := range encoded {
 		parts[r] = new(control.TracePart)
-		if err := gob.NewDecoder(bytes.NewReader(all[:n])).Decode(parts[r]); err != nil {
+		if err := gob.NewDecoder(bytes.NewReader(b)).Decode(parts[r]); err != nil {
 			return nil, fmt.Errorf("runtime: %s: part of rank %d: %w", job.TraceVar, r, err)
 		}
-		all = all[n:]
 		parts[r].Align(t.clocks[r].at, t.clocks[r].behind, now[r].at, now[r].behind)
 	}
 	return parts, nil
