@@ -77,17 +77,10 @@ func (p *Pool) Alloc(bytes int) (*Block, error) {
 	b := p.take(class, size)
 	if b == nil {
 		var err error
-		if b, err = p.grow(class, size); err != nil {
-			// Memory may hide in the cache, or in blocks nobody uses any more.
-			p.collect()
-			p.trim()
-			if b = p.take(class, size); b == nil {
-				if b, err = p.grow(class, size); err != nil {
-					live, cached := p.stats.Live, p.stats.Cached
-					p.mu.Unlock()
-					return nil, fmt.Errorf("mem: Alloc: %d bytes, with %d in use and %d cached: %w", bytes, live, cached, err)
-				}
-			}
+		if b, err = p.obtain(class, size); err != nil {
+			live, cached := p.stats.Live, p.stats.Cached
+			p.mu.Unlock()
+			return nil, fmt.Errorf("mem: Alloc: %d bytes, with %d in use and %d cached: %w", bytes, live, cached, err)
 		}
 	}
 	p.stats.Live += b.size
@@ -119,6 +112,21 @@ func (p *Pool) take(class, size int) *Block {
 		}
 	}
 	return nil
+}
+
+// obtain returns a new block of the class. If there is no memory for one it looks for
+// some in the cache and in blocks that nobody uses any more.
+func (p *Pool) obtain(class, size int) (*Block, error) {
+	b, err := p.grow(class, size)
+	if err == nil {
+		return b, nil
+	}
+	p.collect()
+	p.trim()
+	if b = p.take(class, size); b != nil {
+		return b, nil
+	}
+	return p.grow(class, size)
 }
 
 // grow makes a new block of the class.
