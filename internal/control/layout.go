@@ -67,7 +67,7 @@ type text[A any] struct {
 type block struct {
 	state   atomic.Uint32
 	core    atomic.Uint32 // plus 1; 0: not known
-	errorAt atomic.Int64 // Unix nanoseconds
+	errorAt atomic.Int64  // Unix nanoseconds
 	calls   atomic.Uint64
 	step    atomic.Int64 // plus 1; 0: none
 	bytes   int64        // handed to collectives so far; written as ring is

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 )
@@ -179,8 +180,31 @@ type linkKey struct {
 
 // arrows links the ranks' calls.
 func (t *traceWriter) arrows(rowOf map[*TraceRecord]int32) {
-	var order []linkKey
-	links := map[linkKey][]traceLink{}
+	id := uint64(0)
+	arrow := func(from, to traceLink) {
+		start, end := from.record.Start, max(to.record.End-1, to.record.Start)
+		if end < start || from.part == to.part { // clocks of two hosts are not that good
+			return
+		}
+		id++
+		t.events = append(t.events,
+			traceEvent{phase: 's', part: from.part, row: rowOf[from.record], start: start, arrow: id},
+			traceEvent{phase: 'f', part: to.part, row: rowOf[to.record], start: end, arrow: id})
+	}
+	order, links := t.links()
+	for _, key := range order {
+		if key.from >= 0 {
+			linkMessage(links[key], arrow)
+		} else {
+			t.linkCollective(links[key], arrow)
+		}
+	}
+}
+
+// links returns the sides of each collective and message, and in what order these are
+// met first.
+func (t *traceWriter) links() (order []linkKey, links map[linkKey][]traceLink) {
+	links = map[linkKey][]traceLink{}
 	for i, p := range t.parts {
 		comms := map[uint32]string{}
 		for n := range p.Records {
@@ -209,52 +233,46 @@ func (t *traceWriter) arrows(rowOf map[*TraceRecord]int32) {
 			links[key] = append(links[key], traceLink{int32(i), r})
 		}
 	}
-	id := uint64(0)
-	arrow := func(from, to traceLink) {
-		start, end := from.record.Start, max(to.record.End-1, to.record.Start)
-		if end < start || from.part == to.part { // clocks of two hosts are not that good
-			return
-		}
-		id++
-		t.events = append(t.events,
-			traceEvent{phase: 's', part: from.part, row: rowOf[from.record], start: start, arrow: id},
-			traceEvent{phase: 'f', part: to.part, row: rowOf[to.record], start: end, arrow: id})
+	return order, links
+}
+
+// linkMessage draws the arrow of a message whose two sides are known.
+func linkMessage(sides []traceLink, arrow func(from, to traceLink)) {
+	if len(sides) != 2 || sides[0].record.Shape == sides[1].record.Shape {
+		return
 	}
-	for _, key := range order {
-		sides := links[key]
-		if key.from >= 0 {
-			if len(sides) == 2 && sides[0].record.Shape != sides[1].record.Shape {
-				if sides[0].record.Shape == TraceRecv {
-					slices.Reverse(sides)
-				}
-				arrow(sides[0], sides[1])
-			}
-			continue
+	if sides[0].record.Shape == TraceRecv {
+		slices.Reverse(sides)
+	}
+	arrow(sides[0], sides[1])
+}
+
+// linkCollective draws the arrows of a collective: those of its root, else from the
+// rank that came last.
+func (t *traceWriter) linkCollective(sides []traceLink, arrow func(from, to traceLink)) {
+	shape := sides[0].record.Shape
+	hub := slices.IndexFunc(sides, func(l traceLink) bool { return t.parts[l.part].Rank == int(l.record.Peer) })
+	if shape == TraceAll {
+		if len(sides) != int(sides[0].record.Size) {
+			return // who came last is not known
 		}
-		hub := slices.IndexFunc(sides, func(l traceLink) bool { return t.parts[l.part].Rank == int(l.record.Peer) })
-		switch sides[0].record.Shape {
-		case TraceAll:
-			if len(sides) != int(sides[0].record.Size) {
-				continue // who came last is not known
-			}
-			hub = 0
-			for n := range sides {
-				if sides[n].record.Start > sides[hub].record.Start {
-					hub = n
-				}
-			}
-		case TraceToRoot:
-			for n := range sides {
-				if hub >= 0 && n != hub {
-					arrow(sides[n], sides[hub])
-				}
-			}
-			continue
-		}
+		hub = 0
 		for n := range sides {
-			if hub >= 0 && n != hub {
-				arrow(sides[hub], sides[n])
+			if sides[n].record.Start > sides[hub].record.Start {
+				hub = n
 			}
+		}
+	}
+	if hub < 0 {
+		return
+	}
+	for n := range sides {
+		switch {
+		case n == hub:
+		case shape == TraceToRoot:
+			arrow(sides[n], sides[hub])
+		default:
+			arrow(sides[hub], sides[n])
 		}
 	}
 }
@@ -268,12 +286,7 @@ func (t *traceWriter) names() {
 		}
 		t.meta(p.Rank, 0, "process_name", `"name":`+quoted(name))
 		t.meta(p.Rank, 0, "process_sort_index", `"sort_index":`+strconv.Itoa(p.Rank))
-		rows := make([]int32, 0, len(t.rows[i]))
-		for row := range t.rows[i] {
-			rows = append(rows, row)
-		}
-		slices.Sort(rows)
-		for _, row := range rows {
+		for _, row := range slices.Sorted(maps.Keys(t.rows[i])) {
 			t.meta(p.Rank, row, "thread_name", `"name":`+quoted(t.rows[i][row]))
 			t.meta(p.Rank, row, "thread_sort_index", `"sort_index":`+strconv.Itoa(int(row)))
 		}
