@@ -24,22 +24,25 @@ import (
 //
 // Targets are brought to the layout of the logits and get no gradient; that of
 // the logits, sigmoid(x) - y, lies as the logits do. Partial logits are reduced
-// first. The mean of no positions is NaN. BinaryCrossEntropy throws an *Error for
-// shapes or types that differ.
+// first. The mean of no positions is NaN. With logits of bfloat16 targets and loss are
+// float32, in which it is computed, and the gradient is bfloat16. BinaryCrossEntropy
+// throws an *Error for shapes or types that differ.
 func BinaryCrossEntropy(logits, targets *dtensor.Tensor, r Reduction) *dtensor.Tensor {
 	const op = "BinaryCrossEntropy"
+	checkType(op, logits)
 	switch {
 	case r >= reductions:
 		refuse(op, fmt.Sprintf("Reduction is %d; use Mean, Sum or None", r))
-	case !logits.DType().Float() || targets.DType() != logits.DType():
-		refuse(op, fmt.Sprintf("logits %v and targets %v: both must be of one floating-point type", logits, targets))
+	case targets.DType() != wideOf(logits.DType()):
+		refuse(op, fmt.Sprintf("logits %v and targets %v: both must be of one floating-point type, targets of bfloat16 logits float32", logits, targets))
 	case !slices.Equal(logits.Shape(), targets.Shape()):
 		refuse(op, fmt.Sprintf("logits %v and targets %v: give one target for each logit", logits, targets))
 	case logits.Mesh() != targets.Mesh():
 		refuse(op, fmt.Sprintf("logits are on mesh %v and targets on another, %v; move one of them", logits.Mesh(), targets.Mesh()))
 	}
 	logits = logits.Reduced()
-	x, y := logits.Detach(), targets.Detach().Redistribute(logits.Placements()...)
+	dt := logits.DType()
+	x, y := logits.Detach().Cast(wideOf(dt)), targets.Detach().Redistribute(logits.Placements()...)
 	losses := x.Relu().Sub(x.Mul(y)).Add(x.Abs().Neg().Exp().AddScalar(1).Log())
 	scale := 1.0
 	out := losses
@@ -51,6 +54,6 @@ func BinaryCrossEntropy(logits, targets *dtensor.Tensor, r Reduction) *dtensor.T
 		out = out.Scale(scale)
 	}
 	return dtensor.Record(op, out, []*dtensor.Tensor{logits}, func(gy *dtensor.Tensor) []dtensor.Grad {
-		return []dtensor.Grad{dtensor.Dense(x.Sigmoid().Sub(y).Mul(gy.Reduced()).Scale(scale))}
+		return []dtensor.Grad{dtensor.Dense(x.Sigmoid().Sub(y).Mul(gy.Reduced()).Scale(scale).Cast(dt))}
 	})
 }

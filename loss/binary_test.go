@@ -75,6 +75,40 @@ func TestBinaryCrossEntropy(t *testing.T) {
 	}
 }
 
+// TestBinaryCrossEntropyOfHalves holds that bfloat16 logits are those of float32, and
+// the gradient theirs, rounded.
+func TestBinaryCrossEntropyOfHalves(t *testing.T) {
+	for _, mesh := range [][]int{{1}, {3}} {
+		meshtest.On(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+			half := meshtest.Place(m, single(meshtest.Numbers(15, 1, 3)), []int{5, 3}, shard0).Cast(tensor.BFloat16)
+			wide := half.Cast(tensor.Float32)
+			targets := meshtest.Place(m, single(meshtest.Numbers(15, 2, 0.5)), []int{5, 3}, replicate)
+			for r := range loss.None + 1 {
+				var got, want *dtensor.Tensor
+				_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+					got, want = loss.BinaryCrossEntropy(half, targets, r), loss.BinaryCrossEntropy(wide, targets, r)
+					dtensor.Keep(got, want)
+					return got.Add(want).Sum(nil, false)
+				}, half, wide)
+				if err != nil {
+					return err
+				}
+				if got.DType() != tensor.Float32 || grads[0].Dense().DType() != tensor.BFloat16 {
+					return fmt.Errorf("%v: the loss is %v, the gradient %v", r, got, grads[0].Dense())
+				}
+				if err := meshtest.Near("loss", got.Full(), meshtest.Values(want.Full()), 0, 0); err != nil {
+					return err
+				}
+				rounded := tensor.Cast(grads[1].Dense().Full(), tensor.BFloat16)
+				if err := meshtest.Near("gradient", grads[0].Dense().Full(), meshtest.Values(rounded), 0, 0); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+}
+
 func TestBinaryCrossEntropyRefusals(t *testing.T) {
 	meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
 		float := func(shape ...int) *dtensor.Tensor { return dtensor.Zeros(m, tensor.Float32, shape, layout.Replicate()) }

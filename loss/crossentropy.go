@@ -50,7 +50,7 @@ import (
 func CrossEntropy(logits, targets *dtensor.Tensor, o Options) *dtensor.Tensor {
 	const op = "CrossEntropy"
 	o.validate(op)
-	checkType(op, logits, true)
+	checkType(op, logits)
 	p := planFor(op, logits)
 	soft := targets.DType().Float()
 	p.checkOperands(logits, targets, soft, &o)

@@ -13,9 +13,8 @@
 // What the losses compute is what torch.nn.functional computes under the same
 // name for the whole tensor; a layout never changes a result.
 //
-// CrossEntropy, NLLLoss and LinearCrossEntropy take float32, float64 and bfloat16. A
-// loss of bfloat16 is computed in float32, is float32 itself, and gives bfloat16
-// gradients; see there. The other functions take float32 and float64.
+// All take float32, float64 and bfloat16. A loss of bfloat16 is computed in float32,
+// is float32 itself, and gives bfloat16 gradients; see there.
 //
 // Argmax, TopK and Sample find and draw classes where they lie, too: a few
 // candidates a position travel, never the logits.

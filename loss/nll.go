@@ -26,7 +26,7 @@ func NLLLoss(logs, targets *dtensor.Tensor, o Options) *dtensor.Tensor {
 	if targets.DType().Float() {
 		refuse(op, "targets are not classes; use CrossEntropy for probabilities")
 	}
-	checkType(op, logs, true)
+	checkType(op, logs)
 	p := planFor(op, logs)
 	p.checkOperands(logs, targets, false, &o)
 	j := &job{plan: p, o: o, log: true, out: layoutOf(p, o.Reduction)}

@@ -47,14 +47,10 @@ func wideOf(dt tensor.DType) tensor.DType {
 // planCauses name the two collectives of a loss.
 type planCauses struct{ classes, batch string }
 
-// checkType throws unless logits are float32, float64 or, with half, bfloat16.
-func checkType(op string, logits *dtensor.Tensor, half bool) {
-	switch dt := logits.DType(); {
-	case dt == tensor.Float32 || dt == tensor.Float64 || dt == tensor.BFloat16 && half:
-	case half:
+// checkType throws unless logits are float32, float64 or bfloat16.
+func checkType(op string, logits *dtensor.Tensor) {
+	if dt := logits.DType(); dt != tensor.Float32 && dt != tensor.Float64 && dt != tensor.BFloat16 {
 		refuse(op, fmt.Sprintf("logits %v are not float32, float64 or bfloat16; Cast them to one of these", logits))
-	default:
-		refuse(op, fmt.Sprintf("logits %v are not float32 or float64; Cast them to float32", logits))
 	}
 }
 

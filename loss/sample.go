@@ -42,7 +42,7 @@ type SampleOptions struct {
 // from 24 random bits each: probabilities below 10⁻⁷ are not exact.
 //
 // A class whose logit is -Inf is drawn only if all of its position are: then class
-// 0 is. Sample has no gradient. It throws an *Error for logits of another shape
+// 0 is. Logits of bfloat16 are computed with as float32. Sample has no gradient. It throws an *Error for logits of another shape
 // or type and for options out of their range.
 func Sample(logits *dtensor.Tensor, o SampleOptions) *dtensor.Tensor {
 	const op = "Sample"
@@ -97,7 +97,7 @@ func (p *plan) draw(logits *tensor.Tensor, o SampleOptions) []int64 {
 		positions, first = p.shape[0], p.offset[0]
 	}
 	won := losers(n * draws)
-	scaled := tensor.Cast(tensor.MulScalar(logits, 1/o.Temperature).Reshape(n, p.n), tensor.Float64)
+	scaled := tensor.Cast(tensor.MulScalar(tensor.Cast(logits, p.wide), 1/o.Temperature).Reshape(n, p.n), tensor.Float64)
 	for d := 0; d < draws && n*p.n > 0; d++ {
 		u := tensor.New(logits.Device(), tensor.Float32, 1, n, p.n)
 		tensor.FillUniform(u, o.Key, 0, 1, []int{draws, positions, p.classes}, []int{d, first, p.lo})

@@ -78,7 +78,11 @@ func TestSample(t *testing.T) {
 					logits[1], logits[2], logits[3] = math.Inf(-1), logits[0], logits[0]
 					for step, o := range []loss.SampleOptions{{}, {Temperature: 0.3}, {Draws: 4}, {TopK: 1}, {TopK: 3, Draws: 2, Temperature: 2}, {TopK: classes}} {
 						o.Key = dtensor.Key{Seed: 9, Stream: uint64(step)}
-						for _, dt := range []tensor.DType{tensor.Float32, tensor.Float64} {
+						for _, dt := range []tensor.DType{tensor.Float32, tensor.Float64, tensor.BFloat16} {
+							logits := logits
+							if dt == tensor.BFloat16 {
+								logits = halves(logits)
+							}
 							x := dtensor.Distribute(m, tensor.Cast(tensor.FromSlice(m.Device(), logits, n, classes), dt), c.places...)
 							y := loss.Sample(x, o)
 							got, want := tensor.ToSlice[int64](y.Full()), drawn(m, logits, n, classes, o)
@@ -227,8 +231,10 @@ func TestTopK(t *testing.T) {
 	} {
 		meshtest.On(t, c.mesh, func(ctx context.Context, m *dtensor.Mesh) error {
 			for k := 1; k <= classes; k++ {
-				if err := newRanking(n, classes, k, logits).check(ctx, m, tensor.Float64, []int{n, classes}, c.places); err != nil {
-					return fmt.Errorf("the %d largest of %v: %w", k, c.places, err)
+				for _, dt := range []tensor.DType{tensor.Float64, tensor.BFloat16} {
+					if err := newRanking(n, classes, k, logits).check(ctx, m, dt, []int{n, classes}, c.places); err != nil {
+						return fmt.Errorf("the %d largest of %v %v: %w", k, dt, c.places, err)
+					}
 				}
 			}
 			x := meshtest.Place(m, logits, []int{n, classes}, c.places...)

@@ -99,7 +99,7 @@ func Argmax(logits *dtensor.Tensor) *dtensor.Tensor {
 
 // checkRanked throws for logits whose classes cannot be put in order.
 func checkRanked(op string, logits *dtensor.Tensor) {
-	checkType(op, logits, false)
+	checkType(op, logits)
 	switch {
 	case logits.NDim() != 1 && logits.NDim() != 2:
 		refuse(op, fmt.Sprintf("logits %v have %d dimensions; give [C] or [N, C]", logits, logits.NDim()))

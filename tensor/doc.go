@@ -46,6 +46,6 @@
 // sense; Float16 and BFloat16 are for storage and exchange: Cast first. Some take
 // BFloat16 as it is, compute in float32 and round each element of the result once:
 // MatMul and Linear, Sum, arithmetic of equal shapes and with a number (Add,
-// MulScalar, ScaleTo, …), and the kernels of cross-entropy. Sums and products of
+// MulScalar, ScaleTo, …), and the kernels of cross-entropy. So do TopK and Argmax. Sums and products of
 // integers and Bool are Int64.
 package tensor

@@ -175,3 +175,27 @@ func sameNumbers(a, b *Tensor) bool {
 		return x == y || math.IsNaN(float64(x.Float32())) && math.IsNaN(float64(y.Float32()))
 	})
 }
+
+// The largest of bfloat16 are those of the float32 values, NaN and equal ones among
+// them, with their bits.
+func TestBFloat16TopK(t *testing.T) {
+	cpu, rng := NewCPU(nil), newRNG()
+	for _, n := range []int{1, 7, 600} {
+		half, wide := halfArray(randomArray(rng, 5, n), cpu)
+		if n == 7 {
+			Fill(Narrow(half.Reshape(35), 0, 9, 2), math.NaN())
+			Fill(Narrow(half.Reshape(35), 0, 16, 3), 4)
+			wide = Cast(half, Float32)
+		}
+		for _, k := range []int{0, 1, n/2 + 1, n} {
+			v, i := TopK(half, k, -1)
+			want, at := TopK(wide, k, -1)
+			if !sameBits(v, Cast(want, BFloat16)) || !sameBits(i, at) {
+				t.Errorf("%d of %d: %v at %v, want %v at %v", k, n, v, i, want, at)
+			}
+			if g, want := TopKGrad(v, i, -1, 5, n), TopKGrad(want, at, -1, 5, n); !sameBits(g, Cast(want, BFloat16)) {
+				t.Errorf("%d of %d: the gradient is %v, want %v", k, n, g, want)
+			}
+		}
+	}
+}

@@ -140,9 +140,12 @@ func Argmax(x *Tensor, dim int, keepdim bool) *Tensor {
 
 // TopK returns the k largest elements along dim, largest first, and their
 // positions, Int64. Of equals the one with the smaller position comes first; NaN
-// is larger than any number. It throws a *ShapeError if dim has fewer than k.
+// is larger than any number. It takes bfloat16, too. It throws a *ShapeError if dim has
+// fewer than k.
 func TopK(x *Tensor, k, dim int) (values, index *Tensor) {
-	wantComparable("TopK", x)
+	if x.dtype != BFloat16 {
+		wantComparable("TopK", x)
+	}
 	dim = x.axis("TopK", dim)
 	if k < 0 || k > x.dims[dim] {
 		throwShape("TopK", "x %v: dimension %d does not have %d elements", x.brief(), dim, k)
@@ -164,6 +167,9 @@ func TopK(x *Tensor, k, dim int) (values, index *Tensor) {
 // TopKGrad returns the gradient of the values of TopK(x, k, dim) for x of the
 // given shape.
 func TopKGrad(dvalues, index *Tensor, dim int, shape ...int) *Tensor {
+	if dvalues.dtype == BFloat16 {
+		return Cast(GatherGrad(Cast(dvalues, Float32), dim, index, shape...), BFloat16)
+	}
 	return GatherGrad(dvalues, dim, index, shape...)
 }
 

@@ -89,6 +89,8 @@ func (c *CPU) TopK(dt DType, values, index, x unsafe.Pointer, rows, n, k int) {
 		topK(sliceOf[float32](values, rows*k), at, sliceOf[float32](x, rows*n), n, k)
 	case Float64:
 		topK(sliceOf[float64](values, rows*k), at, sliceOf[float64](x, rows*n), n, k)
+	case BFloat16:
+		topHalves(sliceOf[BF16](values, rows*k), at, sliceOf[BF16](x, rows*n), n, k)
 	case Int8:
 		topK(sliceOf[int8](values, rows*k), at, sliceOf[int8](x, rows*n), n, k)
 	case Int16:
@@ -99,6 +101,22 @@ func (c *CPU) TopK(dt DType, values, index, x unsafe.Pointer, rows, n, k int) {
 		topK(sliceOf[int64](values, rows*k), at, sliceOf[int64](x, rows*n), n, k)
 	case Uint8, Bool:
 		topK(sliceOf[uint8](values, rows*k), at, sliceOf[uint8](x, rows*n), n, k)
+	}
+}
+
+// topHalves is topK of bfloat16, a row at a time as float32.
+func topHalves(values []BF16, index []int64, x []BF16, n, k int) {
+	if k == 0 || n == 0 {
+		return
+	}
+	row, best := make([]float32, n), make([]float32, k)
+	for r := range len(x) / n {
+		simd.FromBF16(row, x[r*n:(r+1)*n])
+		at := index[r*k : (r+1)*k]
+		topK(best, at, row, n, k)
+		for j, i := range at {
+			values[r*k+j] = x[r*n+int(i)]
+		}
 	}
 }
 

@@ -117,7 +117,7 @@ func (g *Device) Cumsum(dt tensor.DType, reverse bool, dst, x unsafe.Pointer, ou
 // TopK computes the k largest of each row of n, and their positions (int64).
 func (g *Device) TopK(dt tensor.DType, values, index, x unsafe.Pointer, rows, n, k int) {
 	l := g.typed("top_k", dt)
-	if !float(dt) {
+	if !float(dt) && dt != tensor.BFloat16 {
 		l = g.kernel("top_k_int").dt(dt)
 	}
 	if k > 0 {

@@ -13,6 +13,12 @@ func sum(dt tensor.DType) float64 { return 10 * rounding(dt) }
 
 func TestReductions(t *testing.T) {
 	c := newCheck(t, openGPU(t, false))
+	for _, k := range []int{1, 3, 40} {
+		c.same(fmt.Sprint("topk of halves", k), 0, func(x []*tensor.Tensor) []*tensor.Tensor {
+			v, i := tensor.TopK(x[0], k, 1)
+			return []*tensor.Tensor{v, i, tensor.TopKGrad(v, i, 1, x[0].Shape()...)}
+		}, c.half(4, 40))
+	}
 	for _, dt := range append(numbers, tensor.Bool) {
 		for _, shape := range [][]int{{1}, {7, 5}, {3, 700}, {2, 300, 3}, {0, 3}, {3, 0}} {
 			if dt == tensor.Float32 && len(shape) == 1 { // what is cut into parts, and more blocks than run at once

@@ -72,6 +72,10 @@ struct To {
 	T *p;
 	__device__ void operator()(i64 i, double v) const { p[i] = (T)v; }
 };
+struct FromHalf { // bfloat16
+	const u16 *p;
+	__device__ double operator()(i64 i) const { return widen_bf16(p[i]); }
+};
 struct FromInt {
 	int dt;
 	const void *p;
@@ -203,4 +207,5 @@ struct CopyInt {
 
 KERNEL(top_k_f32, float *values, i64 *index, const float *x, i64 rows, i64 n, i64 k) { top_k<double>(From<float>{x}, Copy<float>{values, x}, index, rows, n, k); }
 KERNEL(top_k_f64, double *values, i64 *index, const double *x, i64 rows, i64 n, i64 k) { top_k<double>(From<double>{x}, Copy<double>{values, x}, index, rows, n, k); }
+KERNEL(top_k_bf16, u16 *values, i64 *index, const u16 *x, i64 rows, i64 n, i64 k) { top_k<double>(FromHalf{x}, Copy<u16>{values, x}, index, rows, n, k); }
 KERNEL(top_k_int, int dt, void *values, i64 *index, const void *x, i64 rows, i64 n, i64 k) { top_k<i64>(FromInt{dt, x}, CopyInt{dt, values, x}, index, rows, n, k); }
