@@ -63,6 +63,29 @@ type builder struct {
 	signals <-chan os.Signal
 }
 
+// all builds what is to be built, and puts its paths among the others. A dry run only
+// says how.
+func (b *builder) all(o *options, paths []string, stdout io.Writer) (err error) {
+	for i := range o.apps {
+		a := &o.apps[i]
+		switch {
+		case !a.built:
+		case o.dryRun:
+			argv, dir := a.goRun()
+			fmt.Fprintf(stdout, "build %s: %s\n", a.program, quote(argv))
+			if dir != "" {
+				fmt.Fprintf(stdout, "  in %s\n", dir)
+			}
+			paths[i] = a.program
+		default:
+			if paths[i], err = b.build(a); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // build compiles a and returns the executable's path. What the go command says
 // goes to standard error as it is.
 func (b *builder) build(a *appOptions) (string, error) {

@@ -121,7 +121,7 @@ func launch(o *options, stdout io.Writer) (status int, err error) {
 			status = lost
 		}
 	}()
-	signals := listen()
+	signals := make(chan os.Signal, 32)
 	if err := o.checkTrace(); err != nil {
 		return 0, err
 	}
@@ -132,7 +132,12 @@ func launch(o *options, stdout io.Writer) (status int, err error) {
 	if h != nil {
 		o.handOverTrace()
 	}
-	paths, err := programs(o, &builder{c, signals}, stdout)
+	paths, err := located(o)
+	if err != nil {
+		return 0, err
+	}
+	listen(signals) // until here nothing was started or made
+	err = (&builder{c, signals}).all(o, paths, stdout)
 	switch {
 	case err != nil:
 		return 0, err
@@ -161,10 +166,10 @@ func launch(o *options, stdout io.Writer) (status int, err error) {
 	return attempts(o, p, c, signals)
 }
 
-// listen returns the signals that the launcher answers. One that was ignored
-// before, by nohup or a script's background, stays ignored.
-func listen() <-chan os.Signal {
-	signals := make(chan os.Signal, 32)
+// listen sends the signals that the launcher answers, which until then have their
+// default action. One that was ignored before, by nohup or a script's background, stays
+// ignored.
+func listen(signals chan os.Signal) {
 	for _, s := range []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2,
 		unix.SIGTSTP, unix.SIGCONT} {
 		if !signal.Ignored(s) {
@@ -172,31 +177,15 @@ func listen() <-chan os.Signal {
 		}
 	}
 	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) // a write then returns EPIPE
-	return signals
 }
 
-// programs returns the files to execute, in the order of o.apps. A dry run only
-// says how they would be built.
-func programs(o *options, b *builder, stdout io.Writer) (paths []string, err error) {
+// located returns the files to execute, in the order of o.apps, "" for those that are
+// to be built.
+func located(o *options) (paths []string, err error) {
 	paths = make([]string, len(o.apps))
 	for i := range o.apps {
-		a := &o.apps[i]
-		if paths[i], err = a.locate(); err != nil {
+		if paths[i], err = o.apps[i].locate(); err != nil {
 			return nil, err
-		}
-		switch {
-		case !a.built:
-		case o.dryRun:
-			argv, dir := a.goRun()
-			fmt.Fprintf(stdout, "build %s: %s\n", a.program, quote(argv))
-			if dir != "" {
-				fmt.Fprintf(stdout, "  in %s\n", dir)
-			}
-			paths[i] = a.program
-		default:
-			if paths[i], err = b.build(a); err != nil {
-				return nil, err
-			}
 		}
 	}
 	return paths, nil

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gorun-spmd/gorun/internal/control"
 	"github.com/gorun-spmd/gorun/internal/job"
 )
@@ -29,7 +31,7 @@ func (o *options) checkTrace() error {
 		return nil
 	}
 	_, missing := os.Lstat(path)
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o666)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|unix.O_NONBLOCK, 0o666) // a pipe that nobody reads is refused
 	if err != nil {
 		return &statusError{1, fmt.Errorf("--trace %s: %v", o.trace, errors.Unwrap(err))}
 	}
