@@ -170,20 +170,21 @@ func Tracked(inputs ...*Tensor) bool {
 	return false
 }
 
-// accumulateRows adds a row-sparse gradient to t, which must be a parameter.
+// accumulateRows adds a row-sparse gradient to t. It stays one if t is a parameter in
+// its own layout; what t was computed from wants a dense gradient, and so does a
+// parameter that t is another layout of.
 func (t *Tensor) accumulateRows(op string, r *Rows) {
 	n := t.node
 	if n == nil || n.tape.closed {
 		return
 	}
-	if n.back != nil {
-		// t is computed from parameters: what computed it wants a dense gradient.
-		t.accumulate(r.Dense())
-		return
-	}
-	if r.spec.layout != t.spec.layout {
+	if n.back == nil && r.spec.layout != t.spec.layout {
 		fault.Throw(&LayoutError{Op: op, Operands: []Operand{operand("parameter", t), {"rows", r.spec.String()}},
 			Problem: "the row-sparse gradient has another layout than its parameter", Remedy: "make it with the parameter's layout"})
+	}
+	if n.back != nil || r.spec.layout != n.spec.gradient().layout {
+		t.accumulate(r.Dense())
+		return
 	}
 	n.rows = append(n.rows, r)
 }
