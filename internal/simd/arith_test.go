@@ -26,6 +26,7 @@ var elementwises = []elementwise{
 	{"min", 3, func(l Level, s [][]float32) { l.min(s[0], s[1], s[2]) }, func(v []float64) float64 { return min(v[1], v[2]) }, 0},
 	{"add2", 4, func(l Level, s [][]float32) { l.add2(s[0], s[3], s[1], s[2]) }, func(v []float64) float64 { return v[1] + v[2] }, 0.5},
 	{"add2 second", 4, func(l Level, s [][]float32) { l.add2(s[3], s[0], s[1], s[2]) }, func(v []float64) float64 { return v[1] + v[2] }, 0.5},
+	{"addTo", 2, func(l Level, s [][]float32) { l.addTo(s[0], s[1]) }, func(v []float64) float64 { return v[0] + v[1] }, 0.5},
 	{"axpy", 2, func(l Level, s [][]float32) { l.axpy(s[0], s[1], 1.5) }, func(v []float64) float64 { return v[0] + 1.5*v[1] }, 0.51},
 	{"addScalar", 2, func(l Level, s [][]float32) { l.addScalar(s[0], s[1], 1.5) }, func(v []float64) float64 { return v[1] + 1.5 }, 0.5},
 	{"scale", 2, func(l Level, s [][]float32) { l.scale(s[0], s[1], 1.7) }, func(v []float64) float64 { return v[1] * float64(float32(1.7)) }, 0.5},
@@ -153,9 +154,12 @@ func TestCopyAhead(t *testing.T) {
 				for i := range src {
 					src[i] = byte(r.Int())
 				}
-				l.copy(dst[shift:shift+n], src, copyVec)
-				if string(dst[shift:shift+n]) != string(src) || dst[shift+n] != 0 {
-					t.Fatalf("%v: %d bytes from %d on: not copied", l, n, shift)
+				for _, kernel := range []func(wide bool, dst, src *byte, n int){copyVec, copyNearVec} {
+					clear(dst)
+					l.copy(dst[shift:shift+n], src, kernel)
+					if string(dst[shift:shift+n]) != string(src) || dst[shift+n] != 0 {
+						t.Fatalf("%v: %d bytes from %d on: not copied", l, n, shift)
+					}
 				}
 			}
 		}

@@ -42,6 +42,11 @@ func checkCopyRows[T Elem](t *testing.T, l Level, r *rand.Rand, rows, n int, val
 func TestCopyRows(t *testing.T) {
 	for _, l := range levels() {
 		r := rand.New(rand.NewPCG(3, uint64(l)))
+		for _, n := range []int{1, 63, 64, 1000, 1023, 1024} { // more rows than one call copies
+			for _, rows := range []int{callBytes / n, callBytes/n + 1, 2*(callBytes/n) + 3} {
+				checkCopyRows(t, l, r, rows, n, func(i int) uint8 { return uint8(i) })
+			}
+		}
 		lengths := []int{0, 1, 2, 3, 4, 7, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 127, 128, 129, 200, 513, 2048, 2049}
 		for _, n := range lengths {
 			for _, rows := range []int{0, 1, 2, 3, 50} {
