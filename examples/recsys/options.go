@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/gorun-spmd/gorun/examples/internal/training"
 )
@@ -65,12 +64,7 @@ func flags(o *options) *flag.FlagSet {
 
 // usage describes the command line.
 func usage() string {
-	var text strings.Builder
-	text.WriteString("usage: gorun -np N ./examples/recsys [flags]\n\nTrains a click model, its tables spread over N ranks.\n\n")
-	f := flags(new(options))
-	f.SetOutput(&text)
-	f.PrintDefaults()
-	return text.String()
+	return training.Usage("usage: gorun -np N ./examples/recsys [flags]\n\nTrains a click model, its tables spread over N ranks.\n\n", flags(new(options)))
 }
 
 // parse reads the command line of a job of size ranks.

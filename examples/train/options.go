@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/gorun-spmd/gorun/examples/internal/training"
@@ -76,12 +75,7 @@ func flags(o *options) *flag.FlagSet {
 
 // usage describes the command line.
 func usage() string {
-	var text strings.Builder
-	text.WriteString("usage: gorun -np N ./examples/train [flags] [PATH…]\n\nTrains a language model on text, sharded over N ranks.\n\n")
-	f := flags(new(options))
-	f.SetOutput(&text)
-	f.PrintDefaults()
-	return text.String()
+	return training.Usage("usage: gorun -np N ./examples/train [flags] [PATH…]\n\nTrains a language model on text, sharded over N ranks.\n\n", flags(new(options)))
 }
 
 // parse reads the command line of a job of size ranks.

@@ -3,7 +3,17 @@ package training
 import (
 	"flag"
 	"fmt"
+	"strings"
 )
+
+// Usage describes a command line: text, then the flags.
+func Usage(text string, f *flag.FlagSet) string {
+	var b strings.Builder
+	b.WriteString(text)
+	f.SetOutput(&b)
+	f.PrintDefaults()
+	return b.String()
+}
 
 // Positive checks that the flags of these names, whole or real numbers, are above 0.
 func Positive(f *flag.FlagSet, names ...string) error {
