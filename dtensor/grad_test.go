@@ -198,7 +198,9 @@ func TestRows(t *testing.T) {
 			{func() T { return take(table, []int64{4}).Sum(nil, false).Add(table.Sum(nil, false)) }, nil, []float32{1, 1, 1, 1, 1, 1, 1, 1, 2, 2}},
 			{func() T { return take(table.Scale(2), []int64{0}).Sum(nil, false) }, nil, []float32{2, 2, 0, 0, 0, 0, 0, 0, 0, 0}},
 			{func() T { return take(table.Redistribute(layout.Shard(1)), []int64{4, 0}).Sum(nil, false) }, nil, []float32{1, 1, 0, 0, 0, 0, 0, 0, 1, 1}},
-			{func() T { return take(table, []int64{2}).Add(take(table.Redistribute(layout.Shard(1)), []int64{4})).Sum(nil, false) }, nil, []float32{0, 0, 0, 0, 1, 1, 0, 0, 1, 1}},
+			{func() T {
+				return take(table, []int64{2}).Add(take(table.Redistribute(layout.Shard(1)), []int64{4})).Sum(nil, false)
+			}, nil, []float32{0, 0, 0, 0, 1, 1, 0, 0, 1, 1}},
 		} {
 			_, g, err := dtensor.ValueAndGrad(ctx, c.f, table)
 			if err != nil {

@@ -38,6 +38,10 @@ func TestEdges(t *testing.T) {
 		{"integers compared with a fraction", func(m mesh) T {
 			return vector(m, []int{3}, 0, 1, -1).Cast(tensor.Int64).CompareScalar(tensor.OpGe, 0.5).Cast(tensor.Float64)
 		}, []int{3}, []float64{0, 1, 0}},
+		{"the sum of one truth", func(m mesh) T {
+			truths := dtensor.Full(m, tensor.Bool, 1, nil, whole...).Sum(nil, false)
+			return truths.Add(truths).Cast(tensor.Float64)
+		}, []int{}, []float64{2}},
 		{"a narrowed tail", func(m mesh) T { return vector(m, []int{4}, 1, 2, 3, 4).Narrow(0, -2, 2) }, []int{2}, []float64{3, 4}},
 		{"the last chunk of nothing", func(m mesh) T { return vector(m, []int{0}).Chunk(0, 3)[2] }, []int{0}, nil},
 		{"the largest none of none", func(m mesh) T { v, _ := vector(m, []int{2, 0}).TopK(0, 1); return v }, []int{2, 0}, nil},

@@ -182,6 +182,9 @@ func (p pickOp) put(gy *Tensor, r *rule, at, foreign *tensor.Tensor) *Tensor {
 	if foreign != nil {
 		dy = p.mask(dy, p.dim, foreign)
 	}
+	if dt := dy.DType(); dt == tensor.Float16 || dt == tensor.BFloat16 { // added up in float32
+		return wrap(s, tensor.Cast(p.back(tensor.Cast(dy, tensor.Float32), p.dim, at, s.local...), dt))
+	}
 	return wrap(s, p.back(dy, p.dim, at, s.local...))
 }
 

@@ -126,15 +126,15 @@ func (x *Tensor) reduce(op tensor.ReduceOp, dims []int, keepdim bool) *Tensor {
 		return layout.Reduction(key.op, reduceOps[op], x.spec.shape, dims, keepdim)
 	}, x)
 	in := x.to(r.in[0], key.op)
+	dt := x.DType()
+	if !dt.Float() && (op == tensor.OpSum || op == tensor.OpProd) {
+		dt = tensor.Int64
+	}
 	if m.outside() {
-		dt := x.DType()
-		if !dt.Float() && (op == tensor.OpSum || op == tensor.OpProd) {
-			dt = tensor.Int64
-		}
 		return m.empty(r.out[0], dt)
 	}
 	if mask == 0 {
-		return wrap(r.out[0], in.local)
+		return wrap(r.out[0], tensor.Cast(in.local, dt))
 	}
 	list := make([]int, 0, maxDims)
 	for d := range x.NDim() {
