@@ -80,7 +80,7 @@ func TestBadOptions(t *testing.T) {
 		{"--rank-by slot a", "gorun's are --bind-to, core or none, and --map-by"},
 		{"--iface eth0 a", "there is no flag --iface; gorun -h lists them"},
 		{"--app a", "there is no flag --app; gorun -h lists them"},
-		{"-np 2 --version a", "--version; it stands alone"},
+		{"-np 2 --version a", "--version; give it alone"},
 		{"--host= a", "--host: its value is empty; give one, or leave the flag out"},
 		{"--output= a", "--output: its value is empty"},
 		{"-np 1 a : --wdir= -np 1 b", "--wdir: its value is empty"},

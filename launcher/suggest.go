@@ -12,13 +12,13 @@ type foreign struct{ say, names string }
 
 func foreignFlags() []foreign {
 	return []foreign{
-		{"gorun's is -np, without it one for each usable core", "c ntasks nproc nproc-per-node num-processes num-procs"},
+		{"gorun's is -np, without it one for each usable core", "c ntasks nproc nprocs procs ranks nproc-per-node num-processes num-procs"},
 		{"give -np for all hosts together; --map-by node deals ranks out in turn", "N nnodes nodes npernode pernode perhost ppn grr npersocket ntasks-per-node tasks-per-node"},
 		{"gorun's is --host", "H hosts w nodelist"},
 		{"gorun's is --hostfile", "f F machinefile default-hostfile nodefile"},
 		{"gorun's is --via openmpi, mpich or slurm", "mpi launcher bootstrap rmk"},
 		{"gorun's are --bind-to, core or none, and --map-by; it divides the cores among the ranks", "cpu-bind cpu-set cpu-list cpus-per-task cpus-per-proc cpus-per-rank rank-by rankfile bind-to-core bind-to-none bycore bynode use-hwthread-cpus m distribution"},
-		{"gorun's is --gpus", "G gres gpus-per-node gpus-per-task"},
+		{"gorun's is --gpus", "G gres gpus-per-node gpus-per-task num-gpus"},
 		{"gorun's is --tag-output", "l label prepend-rank"},
 		{"gorun's are --tag-output and --output DIR", "tee r redirects"},
 		{"gorun's is --output DIR", "output-filename log-dir outfile-pattern errfile-pattern error"},
@@ -38,8 +38,8 @@ func foreignFlags() []foreign {
 		{"leave it out: a rank that fails ends the job", "K kill-on-bad-exit"},
 		{"leave it out: gorun has no rendezvous, ranks find each other", "standalone rdzv-backend rdzv-endpoint rdzv-id rdzv-conf master-addr master-port node-rank"},
 		{"leave it out", "monitor-interval role start-method no-python"},
-		{"give it to salloc or sbatch, and run gorun inside", "p partition A account q qos J job-name mem mem-per-cpu exclusive"},
-		{"it stands alone: gorun --version", "version"},
+		{"give it to salloc or sbatch, and run gorun inside", "p partition A account qos J job-name mem mem-per-cpu exclusive"},
+		{"give it alone: gorun --version", "version"},
 	}
 }
 
