@@ -31,6 +31,7 @@ type guardian struct {
 	pids    []int     // by rank; 0 before it started and after it was reaped
 	next    int       // rank to start
 	early   []command // what went to all ranks before the last was started; it holds for the later ones too
+	stopped []process // what stop has stopped
 	alive   int
 	killing bool
 }
@@ -182,12 +183,16 @@ func (g *guardian) obey(messages *gob.Decoder) {
 		switch c.Action {
 		case signalGroups, signalRanks:
 			g.signal(c)
+			if c.Signal == syscall.SIGCONT {
+				g.resume()
+			}
 		case signalRank:
 			g.signalOne(c.Rank, c.Signal)
 		case stopRanks:
 			g.signal(command{Action: signalGroups, Signal: syscall.SIGTSTP})
 			time.Sleep(stopDelay)
 			g.signal(command{Action: signalGroups, Signal: syscall.SIGSTOP})
+			g.stop()
 			_ = g.out.send(event{Kind: ranksStopped})
 		case killAll:
 			g.kill()
@@ -219,6 +224,32 @@ func (c command) sendTo(pid int) {
 		pid = -pid
 	}
 	_ = syscall.Kill(pid, c.Signal)
+}
+
+// stop stops what the ranks have started in groups of its own, as MPICH's mpiexec
+// starts ranks.
+func (g *guardian) stop() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, p := range descendants() {
+		if p.state != 'T' && p.state != 't' && p.state != 'Z' {
+			g.stopped = append(g.stopped, p)
+			_ = syscall.Kill(p.pid, syscall.SIGSTOP)
+		}
+	}
+}
+
+// resume continues what stop has stopped.
+func (g *guardian) resume() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	buf := make([]byte, 1024)
+	for _, p := range g.stopped {
+		if now, ok := readProcess(p.pid, buf); ok && now.start == p.start {
+			_ = syscall.Kill(p.pid, syscall.SIGCONT)
+		}
+	}
+	g.stopped = nil
 }
 
 // signalOne sends s to rank r, and continues it if it is stopped: a stopped process

@@ -79,7 +79,7 @@ func (h *handover) plan(paths []string, folder string) (hosts.Handover, error) {
 		Hosts:   h.list.hosts,
 		Options: hosts.Options{By: by, Oversubscribe: o.hosts.oversubscribe, Cores: h.cores},
 		Program: h.launcher.program, Folder: folder, Root: os.Geteuid() == 0,
-		ReportBindings: o.reportBindings, Stdin: h.stdin(), TagOutput: o.tag, MPI: h.mpi,
+		ReportBindings: o.reportBindings, Stdin: h.stdin(), Typed: isTerminal(os.Stdin), TagOutput: o.tag, MPI: h.mpi,
 	}
 	if h.list.hosts == nil && o.size() > h.cores {
 		j.Oversubscribe = true // as gorun itself on one host
@@ -180,7 +180,7 @@ func (h *handover) run(paths []string) (status int, err error) {
 	env, temp := plan.Env, []string{folder}
 	if !h.remote {
 		env = append(env, sessionFolder(folder)...)
-		if shared, err := os.MkdirTemp("/dev/shm", "gorun-"); err == nil {
+		if shared, err := os.MkdirTemp("/dev/shm", "gorun-mpi-"); err == nil {
 			defer os.RemoveAll(shared)
 			env, temp = append(env, sharedFolder(shared)...), append(temp, shared)
 		}

@@ -136,6 +136,21 @@ func TestHandoverSignals(t *testing.T) {
 	}
 }
 
+// TestHandoverStops stops ranks that are in sessions of their own.
+func TestHandoverStops(t *testing.T) {
+	for _, l := range over {
+		t.Run(l.via, func(t *testing.T) {
+			s, _ := startOver(t, 2, l.via, l.rank, "echo ready $R $$; exec sleep 1000")
+			s.signal(syscall.SIGTSTP)
+			waitForStates(s, "TT")
+			s.signal(syscall.SIGCONT)
+			waitForStates(s, "SS")
+			s.signal(syscall.SIGKILL)
+			s.gone()
+		})
+	}
+}
+
 // TestHandoverKills is of ranks that ignore what asks them to end.
 func TestHandoverKills(t *testing.T) {
 	for _, l := range over {

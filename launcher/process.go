@@ -91,27 +91,49 @@ func runs(pid int) bool {
 	return false
 }
 
-// children returns the children of this process, zombies included, that started
-// at or after since. A child that nobody else reaps keeps its number until this
-// process reaps it, so whoever reaps may signal what children returned.
-func children(since uint64) []process {
+// processes returns the process table.
+func processes() (table []process) {
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil
 	}
 	defer dir.Close()
 	names, _ := dir.Readdirnames(-1)
-	self := os.Getpid()
 	buf := make([]byte, 1024)
-	var found []process
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)
 		if err != nil {
 			continue
 		}
-		if p, ok := readProcess(pid, buf); ok && p.parent == self && p.start >= since {
+		if p, ok := readProcess(pid, buf); ok {
+			table = append(table, p)
+		}
+	}
+	return table
+}
+
+// children returns the children of this process, zombies included, that started
+// at or after since. A child that nobody else reaps keeps its number until this
+// process reaps it, so whoever reaps may signal what children returned.
+func children(since uint64) (found []process) {
+	self := os.Getpid()
+	for _, p := range processes() {
+		if p.parent == self && p.start >= since {
 			found = append(found, p)
 		}
+	}
+	return found
+}
+
+// descendants returns the children of this process, theirs, and so on.
+func descendants() (found []process) {
+	below := map[int][]process{}
+	for _, p := range processes() {
+		below[p.parent] = append(below[p.parent], p)
+	}
+	found = below[os.Getpid()]
+	for i := 0; i < len(found); i++ {
+		found = append(found, below[found[i].pid]...)
 	}
 	return found
 }

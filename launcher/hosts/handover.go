@@ -45,6 +45,7 @@ type Job struct {
 	Bind           string
 	ReportBindings bool
 	Stdin          string // "none", which "" means too, "all", or a rank's number
+	Typed          bool   // standard input is a terminal's, and never long
 	TagOutput      bool   // in the launcher's own way
 	Output         string // folder for each rank's output, in the launcher's own way
 }

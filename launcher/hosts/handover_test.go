@@ -39,6 +39,7 @@ func TestHandovers(t *testing.T) {
 		{"port", with("a slots=2 port=2222", Job{Apps: []App{app(2)}})},
 		{"too many", with("a:1", Job{Apps: []App{app(2)}})},
 		{"output and input", Job{Apps: []App{two}, TagOutput: true, Output: "/out", ReportBindings: true, Stdin: "0", MPI: "pmix"}},
+		{"typed input", Job{Apps: []App{app(1)}, Stdin: "0", Typed: true}},
 		{"input to all", Job{Apps: []App{two}, Stdin: "all", Program: "/opt/mpirun"}},
 	} {
 		for l := OpenMPI4; l <= Srun; l++ {

@@ -66,7 +66,7 @@ func (p *planner) openMPI() error {
 		}
 	}
 	p.arg("--stdin", p.stdin())
-	if five && p.stdin() != "none" {
+	if five && p.stdin() != "none" && !j.Typed {
 		p.warn("Open MPI 5 duplicates standard input above 64 KiB; let the ranks read a file")
 	}
 	for i, a := range j.Apps {
@@ -160,7 +160,9 @@ func (p *planner) hydra() error {
 	switch p.stdin() {
 	case "none":
 	case "0":
-		p.warn("MPICH ends the job at standard input above 64 KiB; let the ranks read a file")
+		if !j.Typed {
+			p.warn("MPICH ends the job at standard input above 64 KiB; let the ranks read a file")
+		}
 	default:
 		return p.errorf("standard input to %s; MPICH gives it to rank 0 alone: use --stdin 0 or none", p.stdin())
 	}
