@@ -6,7 +6,6 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
-	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -136,14 +135,14 @@ func (p *pack) reduce() {
 		}
 	}
 	flat := tensor.New(dev, p.dt, total)
-	call := comm.Call{Kind: comm.AllReduceKind, Op: comm.Sum, Dst: bufferOf(flat), Src: bufferOf(flat), Cause: packCause}
+	call := comm.Call{Kind: comm.AllReduceKind, Op: comm.Sum, Dst: BufferOf(flat), Src: BufferOf(flat), Cause: packCause}
 	switch {
 	case p.scatter:
 		src, counts := p.scattered()
 		defer src.Free()
-		call.Kind, call.Src, call.SrcCounts = comm.ReduceScatterVKind, bufferOf(src), counts
+		call.Kind, call.Src, call.SrcCounts = comm.ReduceScatterVKind, BufferOf(src), counts
 	case len(p.list) == 1:
-		call.Src = bufferOf(p.list[0].g.local)
+		call.Src = BufferOf(p.list[0].g.local)
 	default:
 		at := 0
 		for _, e := range p.list {
@@ -152,9 +151,7 @@ func (p *pack) reduce() {
 			at += n
 		}
 	}
-	if err := p.mesh.groupOf(p.axes).Do(p.mesh.eng.ctx, call); err != nil {
-		fault.Throw(err)
-	}
+	p.mesh.Do(p.mesh.groupOf(p.axes), call)
 	at := 0
 	for _, e := range p.list {
 		n := e.want.localNumel

@@ -60,10 +60,8 @@ func cross(t *Tensor, to *spec) *Tensor {
 			at += boxes[i].Numel()
 		}
 	}
-	call := comm.Call{Kind: comm.AllToAllVKind, Dst: bufferOf(dst), Src: bufferOf(src), DstCounts: recvCounts, SrcCounts: sendCounts, Cause: "To: another mesh"}
-	if err := parent.Do(to.mesh.eng.ctx, call); err != nil {
-		fault.Throw(err)
-	}
+	call := comm.Call{Kind: comm.AllToAllVKind, Dst: BufferOf(dst), Src: BufferOf(src), DstCounts: recvCounts, SrcCounts: sendCounts, Cause: "To: another mesh"}
+	to.mesh.Do(parent, call)
 	out := tensor.New(dev, dt, to.local...)
 	at = 0
 	for _, boxes := range recvs {

@@ -7,7 +7,6 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
-	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -26,7 +25,7 @@ func (t *Tensor) GatherTo(position int) *tensor.Tensor {
 	root := m.all.Rank() == position
 	call := comm.Call{Kind: comm.GatherVKind, Root: position, Cause: "GatherTo"}
 	if t.spec.layout.Owner(m.coord) {
-		call.Src = bufferOf(t.local)
+		call.Src = BufferOf(t.local)
 	} else {
 		call.Src = comm.Buffer{DType: t.DType()}
 	}
@@ -39,11 +38,9 @@ func (t *Tensor) GatherTo(position int) *tensor.Tensor {
 			}
 		}
 		flat = tensor.New(m.eng.dev, t.DType(), sum(call.DstCounts))
-		call.Dst = bufferOf(flat)
+		call.Dst = BufferOf(flat)
 	}
-	if err := m.all.Do(m.eng.ctx, call); err != nil {
-		fault.Throw(err)
-	}
+	m.Do(m.all, call)
 	if !root {
 		return nil
 	}

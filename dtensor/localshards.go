@@ -7,7 +7,6 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
-	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -170,10 +169,8 @@ func (l *LocalShards) Distribute(placements ...layout.Placement) *Tensor {
 	src, send := l.outgoing(base)
 	boxes, recv := l.incoming(base)
 	dst := tensor.New(m.eng.dev, l.dt, sum(recv))
-	call := comm.Call{Kind: comm.AllToAllVKind, Dst: bufferOf(dst), Src: bufferOf(src), DstCounts: recv, SrcCounts: send, Cause: "LocalShards: Distribute"}
-	if err := m.all.Do(m.eng.ctx, call); err != nil {
-		fault.Throw(err)
-	}
+	call := comm.Call{Kind: comm.AllToAllVKind, Dst: BufferOf(dst), Src: BufferOf(src), DstCounts: recv, SrcCounts: send, Cause: "LocalShards: Distribute"}
+	m.Do(m.all, call)
 	runtime.KeepAlive(src)
 	out := wrap(base, tensor.New(m.eng.dev, l.dt, base.local...))
 	at := 0

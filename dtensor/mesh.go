@@ -7,6 +7,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -182,6 +183,14 @@ func (m *Mesh) Device() tensor.Device { return m.eng.dev }
 // Context returns the context that operators of this rank run under now: that
 // of the innermost ValueAndGrad or Try, else one that is never done.
 func (m *Mesh) Context() context.Context { return m.eng.ctx }
+
+// Do carries out call on c, a communicator of the mesh, for an operator: under
+// Context, and it throws the *comm.Error of a call that fails.
+func (m *Mesh) Do(c *comm.Comm, call comm.Call) {
+	if err := c.Do(m.eng.ctx, call); err != nil {
+		fault.Throw(err)
+	}
+}
 
 // mustAxis is Axis for operators: it throws if there is no such axis.
 func (m *Mesh) mustAxis(op, name string) int {

@@ -100,7 +100,7 @@ func (s *step) rows(mask *MaskBuffer, local *tensor.Tensor, spare bool) *tensor.
 	owner, width, recvCounts := s.incoming(local.Shape(), dims, place, all)
 	dev := local.Device()
 	got := tensor.New(dev, local.DType(), sum(recvCounts))
-	call := comm.Call{Kind: comm.AllToAllVKind, Dst: bufferOf(got), Src: bufferOf(src), DstCounts: recvCounts, SrcCounts: sendCounts}
+	call := comm.Call{Kind: comm.AllToAllVKind, Dst: BufferOf(got), Src: BufferOf(src), DstCounts: recvCounts, SrcCounts: sendCounts}
 	if all {
 		call.Kind, call.SrcCounts = comm.AllGatherVKind, nil
 	}

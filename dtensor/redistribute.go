@@ -259,19 +259,19 @@ func (s *step) run(t *Tensor, local *tensor.Tensor, out *Tensor) *tensor.Tensor 
 	dst := tensor.New(m.eng.dev, local.DType(), s.to.local...)
 	switch s.kind {
 	case layout.AllReduce:
-		s.do(m, comm.Call{Kind: comm.AllReduceKind, Op: commOp(s.op), Dst: bufferOf(dst), Src: bufferOf(local)})
+		s.do(m, comm.Call{Kind: comm.AllReduceKind, Op: commOp(s.op), Dst: BufferOf(dst), Src: BufferOf(local)})
 	case layout.ReduceScatter:
 		src, rows := s.pack(local)
-		s.do(m, comm.Call{Kind: comm.ReduceScatterVKind, Op: commOp(s.op), Dst: bufferOf(dst), Src: bufferOf(src).Slice(0, sum(s.sendCounts)), SrcCounts: s.sendCounts, SrcRows: rows})
+		s.do(m, comm.Call{Kind: comm.ReduceScatterVKind, Op: commOp(s.op), Dst: BufferOf(dst), Src: BufferOf(src).Slice(0, sum(s.sendCounts)), SrcCounts: s.sendCounts, SrcRows: rows})
 		runtime.KeepAlive(src)
 	case layout.AllGather:
 		into, rows := s.staging(m, dst)
-		s.do(m, comm.Call{Kind: comm.AllGatherVKind, Dst: bufferOf(into), Src: bufferOf(local), DstCounts: s.recvCounts, DstRows: rows})
+		s.do(m, comm.Call{Kind: comm.AllGatherVKind, Dst: BufferOf(into), Src: BufferOf(local), DstCounts: s.recvCounts, DstRows: rows})
 		s.unpack(dst, into)
 	default: // AllToAll, Exchange
 		src, srcRows := s.pack(local)
 		into, dstRows := s.staging(m, dst)
-		s.do(m, comm.Call{Kind: comm.AllToAllVKind, Dst: bufferOf(into), Src: bufferOf(src).Slice(0, sum(s.sendCounts)),
+		s.do(m, comm.Call{Kind: comm.AllToAllVKind, Dst: BufferOf(into), Src: BufferOf(src).Slice(0, sum(s.sendCounts)),
 			DstCounts: s.recvCounts, SrcCounts: s.sendCounts, DstRows: dstRows, SrcRows: srcRows})
 		s.unpack(dst, into)
 		runtime.KeepAlive(src)
@@ -282,9 +282,7 @@ func (s *step) run(t *Tensor, local *tensor.Tensor, out *Tensor) *tensor.Tensor 
 
 func (s *step) do(m *Mesh, call comm.Call) {
 	call.Cause = s.cause
-	if err := s.group.Do(m.eng.ctx, call); err != nil {
-		fault.Throw(err)
-	}
+	m.Do(s.group, call)
 }
 
 // slice returns the part of local that stays: a view where that is contiguous.
@@ -365,8 +363,9 @@ func sum(counts []int) int {
 	return n
 }
 
-// bufferOf is the memory of a tensor as collectives take it.
-func bufferOf(t *tensor.Tensor) comm.Buffer {
+// BufferOf returns the memory of a tensor as collectives take it. The tensor must
+// stay reachable for as long as the call lasts: see runtime.KeepAlive of Go.
+func BufferOf(t *tensor.Tensor) comm.Buffer {
 	return comm.Buffer{Ptr: t.Ptr(), Count: t.Numel(), DType: t.DType()}
 }
 

@@ -53,7 +53,7 @@ func (l *lookup) agree(ids *dtensor.Tensor) {
 	}
 	g := l.group(axes...)
 	all := make([]int64, g.Size()*len(head))
-	do(l.plan, g, comm.Call{Kind: comm.AllGatherKind, Dst: comm.Of(all), Src: comm.Of(head), Cause: l.op + ": status and counts"})
+	l.mesh.Do(g, comm.Call{Kind: comm.AllGatherKind, Dst: comm.Of(all), Src: comm.Of(head), Cause: l.op + ": status and counts"})
 	worst := head
 	for r := range g.Size() {
 		if its := all[r*len(head):]; its[headAt] != 0 && (worst[headAt] == 0 || its[headAt] < worst[headAt]) {
@@ -113,16 +113,4 @@ func position(m *dtensor.Mesh, axes, coord []int) int {
 		p = p*m.Axes()[a].Size + coord[a]
 	}
 	return p
-}
-
-// do makes a call under the context of the running operator, and throws its error.
-func do(p *plan, c *comm.Comm, call comm.Call) {
-	if err := c.Do(p.mesh.Context(), call); err != nil {
-		fault.Throw(err)
-	}
-}
-
-// bufferOf is the memory of a tensor as collectives take it.
-func bufferOf(t *tensor.Tensor) comm.Buffer {
-	return comm.Buffer{Ptr: t.Ptr(), Count: t.Numel(), DType: t.DType()}
 }

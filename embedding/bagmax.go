@@ -69,7 +69,7 @@ func largest[T float](b *bags) *tensor.Tensor {
 			return f
 		}).(*comm.Func)
 		buf := comm.Raw(all)
-		do(b.plan, g, comm.Call{Kind: comm.AllReduceKind, Op: comm.Custom, Func: f, Dst: buf, Src: buf, Cause: b.op + ": maxima"})
+		b.mesh.Do(g, comm.Call{Kind: comm.AllReduceKind, Op: comm.Custom, Func: f, Dst: buf, Src: buf, Cause: b.op + ": maxima"})
 	}
 	// Which used id gave each element, if this rank has its row.
 	at := b.at.elems[:b.used]

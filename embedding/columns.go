@@ -61,11 +61,11 @@ func (w *wholes) forward() *tensor.Tensor {
 	dev, dt, n, width := w.table.Device(), w.table.DType(), w.lookup.ids.Numel(), w.table.Dim(1)
 	size, me := w.group.Size(), w.group.Rank()
 	parts := tensor.New(dev, dt, size*n, width) // member after member
-	call := comm.Call{Kind: comm.AllGatherVKind, Dst: bufferOf(parts), DstCounts: slices.Repeat([]int{n * width}, size), Cause: w.op + ": columns"}
+	call := comm.Call{Kind: comm.AllGatherVKind, Dst: dtensor.BufferOf(parts), DstCounts: slices.Repeat([]int{n * width}, size), Cause: w.op + ": columns"}
 	mine := tensor.Narrow(parts, 0, me*n, n)
 	if size == 2 { // this rank's need not travel
 		other := 1 - me
-		call.Kind, call.Dst = comm.AllToAllVKind, bufferOf(tensor.Narrow(parts, 0, other*n, n))
+		call.Kind, call.Dst = comm.AllToAllVKind, dtensor.BufferOf(tensor.Narrow(parts, 0, other*n, n))
 		call.DstCounts[me] = 0
 		call.SrcCounts = call.DstCounts
 	} else {
@@ -73,8 +73,8 @@ func (w *wholes) forward() *tensor.Tensor {
 		defer mine.Free()
 	}
 	tensor.TakeRowsTo(mine, w.table, w.lookup.ids, w.base, true)
-	call.Src = bufferOf(mine)
-	do(w.plan, w.group, call)
+	call.Src = dtensor.BufferOf(mine)
+	w.mesh.Do(w.group, call)
 	order := newList[int32](dev, n*size)
 	for i := range n {
 		for m := range size {

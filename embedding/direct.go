@@ -191,12 +191,12 @@ func (d *direct) forward() *tensor.Tensor {
 	src := tensor.TakeRows(d.table, rows.tensor(dev, n), d.base)
 	rows.free()
 	got := tensor.New(dev, d.table.DType(), sum(receive), width)
-	call := comm.Call{Kind: comm.AllToAllVKind, Dst: bufferOf(got), Src: bufferOf(src),
+	call := comm.Call{Kind: comm.AllToAllVKind, Dst: dtensor.BufferOf(got), Src: dtensor.BufferOf(src),
 		DstCounts: scaled(receive, width), SrcCounts: scaled(send, width), Cause: d.op + ": rows"}
 	if all {
 		call.Kind, call.SrcCounts = comm.AllGatherVKind, nil
 	}
-	do(d.plan, d.group, call)
+	d.mesh.Do(d.group, call)
 	src.Free()
 	out := tensor.New(dev, d.table.DType(), d.part...)
 	tensor.TakeRowsTo(out, d.table, tensor.Narrow(d.ids.Reshape(len(d.list)), 0, lo, hi-lo), d.base, false)
@@ -243,7 +243,7 @@ func (d *direct) backward(dy *tensor.Tensor) *dtensor.Rows {
 	tensor.TakeRowsTo(tensor.Narrow(values, 0, 0, own), dy, tensor.Narrow(at, 0, 0, own), 0, false)
 	src := tensor.TakeRows(dy, tensor.Narrow(at, 0, own, hi-lo-own), 0)
 	got := tensor.Narrow(values, 0, own, n-own)
-	do(d.plan, d.group, comm.Call{Kind: comm.AllToAllVKind, Dst: bufferOf(got), Src: bufferOf(src),
+	d.mesh.Do(d.group, comm.Call{Kind: comm.AllToAllVKind, Dst: dtensor.BufferOf(got), Src: dtensor.BufferOf(src),
 		DstCounts: scaled(receive, width), SrcCounts: scaled(send, width), Cause: d.op + ": gradients of rows"})
 	runtime.KeepAlive(values)
 	src.Free()

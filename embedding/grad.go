@@ -103,7 +103,7 @@ func (l *lookup) sumReplicas(rows tensor.Rows) tensor.Rows {
 	dev.CopyBytes(unsafe.Add(mine.Ptr(), rows.Index.Bytes()), rows.Values.Ptr(), rows.Values.Bytes())
 	total := sum(l.counts)
 	all := tensor.New(dev, tensor.Uint8, total*(idBytes+rowBytes))
-	do(l.plan, g, comm.Call{Kind: comm.AllGatherVKind, Dst: bufferOf(all), Src: bufferOf(mine),
+	l.mesh.Do(g, comm.Call{Kind: comm.AllGatherVKind, Dst: dtensor.BufferOf(all), Src: dtensor.BufferOf(mine),
 		DstCounts: scaled(l.counts, idBytes+rowBytes), Cause: l.op + ": gradients of replicas"})
 	mine.Free()
 	index, values := tensor.New(dev, tensor.Int64, total), tensor.New(dev, dt, total, w)
@@ -125,7 +125,7 @@ func (l *lookup) countReplicas(g *comm.Comm, n int) {
 		return
 	}
 	all := make([]int64, g.Size())
-	do(l.plan, g, comm.Call{Kind: comm.AllGatherKind, Dst: comm.Of(all), Src: comm.Of([]int64{int64(n)}), Cause: l.op + ": counts of replicas"})
+	l.mesh.Do(g, comm.Call{Kind: comm.AllGatherKind, Dst: comm.Of(all), Src: comm.Of([]int64{int64(n)}), Cause: l.op + ": counts of replicas"})
 	for _, c := range all {
 		l.counts = append(l.counts, int(c))
 	}

@@ -5,6 +5,7 @@ import (
 	"runtime"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -24,7 +25,7 @@ func (l *lookup) renormalize() {
 		if math.IsInf(l.s.normType, 1) {
 			how = comm.Max
 		}
-		do(l.plan, g, comm.Call{Kind: comm.AllReduceKind, Op: how, Dst: bufferOf(sums), Src: bufferOf(sums), Cause: l.op + ": norms of rows"})
+		l.mesh.Do(g, comm.Call{Kind: comm.AllReduceKind, Op: how, Dst: dtensor.BufferOf(sums), Src: dtensor.BufferOf(sums), Cause: l.op + ": norms of rows"})
 	}
 	l.s.shorten(l.table, rows, sums)
 }
@@ -75,7 +76,7 @@ func (l *lookup) lookedUp() *tensor.Tensor {
 	counts := l.counts
 	l.countReplicas(g, rows.Numel())
 	all := tensor.New(rows.Device(), tensor.Int64, sum(l.counts))
-	do(l.plan, g, comm.Call{Kind: comm.AllGatherVKind, Dst: bufferOf(all), Src: bufferOf(rows), DstCounts: l.counts, Cause: l.op + ": ids of replicas"})
+	l.mesh.Do(g, comm.Call{Kind: comm.AllGatherVKind, Dst: dtensor.BufferOf(all), Src: dtensor.BufferOf(rows), DstCounts: l.counts, Cause: l.op + ": ids of replicas"})
 	runtime.KeepAlive(rows)
 	l.counts = counts
 	return tensor.Unique(all, 0, l.n).Index

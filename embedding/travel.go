@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/tensor"
 )
@@ -80,7 +81,7 @@ func (t *travel) address(l *lookup) {
 func (l *lookup) send() {
 	t := l.travel
 	t.asked = tensor.New(l.ids.Device(), tensor.Int64, sum(t.received))
-	do(l.plan, t.group, comm.Call{Kind: comm.AllToAllVKind, Dst: bufferOf(t.asked), Src: bufferOf(l.uniq.Index),
+	l.mesh.Do(t.group, comm.Call{Kind: comm.AllToAllVKind, Dst: dtensor.BufferOf(t.asked), Src: dtensor.BufferOf(l.uniq.Index),
 		DstCounts: t.received, SrcCounts: t.sent, Cause: l.op + ": ids"})
 	t.asked = tensor.AddScalar(t.asked, -float64(l.lo))
 	runtime.KeepAlive(l.uniq.Index)
@@ -91,7 +92,7 @@ func (l *lookup) fetch() *tensor.Tensor {
 	t, dev, d := l.travel, l.table.Device(), l.table.Dim(1)
 	rows := tensor.TakeRows(l.table, t.asked, 0)
 	got := tensor.New(dev, l.table.DType(), sum(t.sent), d)
-	do(l.plan, t.group, comm.Call{Kind: comm.AllToAllVKind, Dst: bufferOf(got), Src: bufferOf(rows),
+	l.mesh.Do(t.group, comm.Call{Kind: comm.AllToAllVKind, Dst: dtensor.BufferOf(got), Src: dtensor.BufferOf(rows),
 		DstCounts: scaled(t.sent, d), SrcCounts: scaled(t.received, d), Cause: l.op + ": rows"})
 	rows.Free()
 	defer got.Free()
@@ -103,7 +104,7 @@ func (l *lookup) fetch() *tensor.Tensor {
 func (l *lookup) giveBack(values *tensor.Tensor) tensor.Rows {
 	t, w := l.travel, values.Dim(1)
 	got := tensor.New(values.Device(), values.DType(), sum(t.received), w)
-	do(l.plan, t.group, comm.Call{Kind: comm.AllToAllVKind, Dst: bufferOf(got), Src: bufferOf(values),
+	l.mesh.Do(t.group, comm.Call{Kind: comm.AllToAllVKind, Dst: dtensor.BufferOf(got), Src: dtensor.BufferOf(values),
 		DstCounts: scaled(t.received, w), SrcCounts: scaled(t.sent, w), Cause: l.op + ": gradients of rows"})
 	runtime.KeepAlive(values)
 	defer got.Free()

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
 )
@@ -223,7 +224,7 @@ func (v *visit) swap(g *comm.Comm, mine *tensor.Tensor, out, in []int, cause str
 		return mine
 	}
 	got := tensor.New(mine.Device(), mine.DType(), sum(in))
-	v.do(g, comm.Call{Kind: comm.AllToAllVKind, Dst: bufferOf(got), Src: bufferOf(mine), DstCounts: in, SrcCounts: out, Cause: cause})
+	v.do(g, comm.Call{Kind: comm.AllToAllVKind, Dst: dtensor.BufferOf(got), Src: dtensor.BufferOf(mine), DstCounts: in, SrcCounts: out, Cause: cause})
 	runtime.KeepAlive(mine)
 	return got
 }
@@ -231,7 +232,5 @@ func (v *visit) swap(g *comm.Comm, mine *tensor.Tensor, out, in []int, cause str
 // do makes a call under the context of the running operator, and throws its error.
 func (v *visit) do(g *comm.Comm, call comm.Call) {
 	call.Cause = v.op + ": " + call.Cause
-	if err := g.Do(v.c.mesh.Context(), call); err != nil {
-		fault.Throw(err)
-	}
+	v.c.mesh.Do(g, call)
 }

@@ -131,7 +131,7 @@ func (v *visit) sumReplicas(r replicas, parts []tensor.Rows) {
 		}
 	}
 	whole := tensor.New(dev, tensor.Uint8, sum(counts))
-	v.do(r.group, comm.Call{Kind: comm.AllGatherVKind, Dst: bufferOf(whole), Src: bufferOf(message), DstCounts: counts, Cause: "gradients of replicas"})
+	v.do(r.group, comm.Call{Kind: comm.AllGatherVKind, Dst: dtensor.BufferOf(whole), Src: dtensor.BufferOf(message), DstCounts: counts, Cause: "gradients of replicas"})
 	message.Free()
 	at = whole.Ptr()
 	take := func(x *tensor.Tensor) *tensor.Tensor {

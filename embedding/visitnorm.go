@@ -5,6 +5,7 @@ import (
 	"runtime"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -72,7 +73,7 @@ func (v *visit) shareRows(r replicas, rows []*tensor.Tensor) {
 	}
 	message := tensor.Cat(0, parts...)
 	whole := tensor.New(message.Device(), tensor.Int64, sum(counts))
-	v.do(r.group, comm.Call{Kind: comm.AllGatherVKind, Dst: bufferOf(whole), Src: bufferOf(message), DstCounts: counts, Cause: "ids of replicas"})
+	v.do(r.group, comm.Call{Kind: comm.AllGatherVKind, Dst: dtensor.BufferOf(whole), Src: dtensor.BufferOf(message), DstCounts: counts, Cause: "ids of replicas"})
 	runtime.KeepAlive(message)
 	of := make([][]*tensor.Tensor, n)
 	at := 0
@@ -100,7 +101,7 @@ func (v *visit) addNorms(r replicas, sums []*tensor.Tensor) {
 			continue
 		}
 		all := tensor.Cat(0, parts...)
-		v.do(r.group, comm.Call{Kind: comm.AllReduceKind, Op: op, Dst: bufferOf(all), Src: bufferOf(all), Cause: "norms of rows"})
+		v.do(r.group, comm.Call{Kind: comm.AllReduceKind, Op: op, Dst: dtensor.BufferOf(all), Src: dtensor.BufferOf(all), Cause: "norms of rows"})
 		at := 0
 		for _, t := range tables {
 			n := sums[t].Numel()

@@ -67,13 +67,13 @@ func combine[T float](j *job, stats *tensor.Tensor) {
 		if parts = g.Size(); parts == 2 {
 			all := tensor.New(stats.Device(), stats.DType(), parts, n, tensor.Stats)
 			call.Kind, call.Dst = comm.AllGatherKind, bytesOf(all)
-			do(j.plan, g, call)
+			j.mesh.Do(g, call)
 			runtime.KeepAlive(stats)
 			stats = all
 		} else {
 			parts = 1
 			call.Kind, call.Op, call.Func, call.Dst = comm.AllReduceKind, comm.Custom, statFunc[T](g), call.Src
-			do(j.plan, g, call)
+			j.mesh.Do(g, call)
 		}
 	}
 	flat := tensor.ToSlice[T](stats)
@@ -96,13 +96,6 @@ func combine[T float](j *job, stats *tensor.Tensor) {
 // bytesOf is the memory of a tensor as a collective of structs takes it.
 func bytesOf(t *tensor.Tensor) comm.Buffer {
 	return comm.Buffer{Ptr: t.Ptr(), Count: t.Bytes(), DType: comm.Uint8}
-}
-
-// do makes a call under the context of the running operator, and throws its error.
-func do(p *plan, c *comm.Comm, call comm.Call) {
-	if err := c.Do(p.mesh.Context(), call); err != nil {
-		fault.Throw(err)
-	}
 }
 
 // A badTarget is the first target that is no class; at is its flat global
@@ -135,7 +128,7 @@ func (j *job) acrossPositions(sum partial) partial {
 	all := []partial{sum}
 	buf := comm.Raw(all)
 	fn := g.Attr(partialKey{}, func() any { return newFunc("cross-entropy sums", partial.with) }).(*comm.Func)
-	do(j.plan, g, comm.Call{Kind: comm.AllReduceKind, Op: comm.Custom, Func: fn, Dst: buf, Src: buf, Cause: j.cause.batch})
+	j.mesh.Do(g, comm.Call{Kind: comm.AllReduceKind, Op: comm.Custom, Func: fn, Dst: buf, Src: buf, Cause: j.cause.batch})
 	return all[0]
 }
 

@@ -74,8 +74,8 @@ func pickTargets[T float](j *job) {
 	}
 	if j.classGroup != nil && len(values) > 0 {
 		all := tensor.FromSlice(dev, values, len(values))
-		buf := comm.Buffer{Ptr: all.Ptr(), Count: all.Numel(), DType: all.DType()}
-		do(j.plan, j.classGroup, comm.Call{Kind: comm.AllReduceKind, Op: comm.Sum, Dst: buf, Src: buf, Cause: j.cause.classes})
+		buf := dtensor.BufferOf(all)
+		j.mesh.Do(j.classGroup, comm.Call{Kind: comm.AllReduceKind, Op: comm.Sum, Dst: buf, Src: buf, Cause: j.cause.classes})
 		values = tensor.ToSlice[T](all)
 		runtime.KeepAlive(all)
 	}

@@ -119,7 +119,7 @@ func (p *plan) largest(logits *tensor.Tensor, k int) []winner {
 	}
 	size := p.classGroup.Size()
 	all := make([]winner, size*len(mine))
-	do(p, p.classGroup, comm.Call{Kind: comm.AllGatherKind, Dst: comm.Raw(all), Src: comm.Raw(mine), Cause: p.cause.classes})
+	p.mesh.Do(p.classGroup, comm.Call{Kind: comm.AllGatherKind, Dst: comm.Raw(all), Src: comm.Raw(mine), Cause: p.cause.classes})
 	of := make([]winner, 0, size*k)
 	for i := range n {
 		of = of[:0]
@@ -152,7 +152,7 @@ func (p *plan) settle(won []winner) []int64 {
 	if p.classGroup != nil && len(won) > 0 {
 		f := p.classGroup.Attr(winnerKey{}, func() any { return newFunc("largest sum and its class", winner.with) }).(*comm.Func)
 		buf := comm.Raw(won)
-		do(p, p.classGroup, comm.Call{Kind: comm.AllReduceKind, Op: comm.Custom, Func: f, Dst: buf, Src: buf, Cause: p.cause.classes})
+		p.mesh.Do(p.classGroup, comm.Call{Kind: comm.AllReduceKind, Op: comm.Custom, Func: f, Dst: buf, Src: buf, Cause: p.cause.classes})
 	}
 	classes := make([]int64, len(won))
 	for i, w := range won {

@@ -6,7 +6,6 @@ import (
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
-	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -122,9 +121,7 @@ func adagradColumns[T float](p *dtensor.Tensor, axes []string, table, sums *tens
 	}
 	buf := comm.Of(squares)
 	call := comm.Call{Kind: comm.AllReduceKind, Op: comm.Sum, Dst: buf, Src: buf, Cause: "RowAdagrad: rows that lie in parts"}
-	if err := mesh.Group(axes...).Do(mesh.Context(), call); err != nil {
-		fault.Throw(err)
-	}
+	mesh.Do(mesh.Group(axes...), call)
 	whole := float64(p.Numel() / max(p.Dim(0), 1)) // elements of a row on all ranks
 	tensor.Edit(table, func(param []T) {
 		tensor.Edit(sums, func(sum []T) {

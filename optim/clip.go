@@ -129,9 +129,7 @@ func meshSquares(m *dtensor.Mesh, pieces []piece) float64 {
 	if len(names) > 0 {
 		buf := comm.Of(sum)
 		call := comm.Call{Kind: comm.AllReduceKind, Op: comm.Sum, Dst: buf, Src: buf, Cause: "ClipGradNorm"}
-		if err := m.Group(names...).Do(m.Context(), call); err != nil {
-			fault.Throw(err)
-		}
+		m.Do(m.Group(names...), call)
 	}
 	return sum[0]
 }
