@@ -59,6 +59,7 @@ func (d *Driver) Open(i, rank int) (*Device, error) {
 		g.Memory.Direct()
 	}
 	g.call.d = g
+	g.modules.functions = map[string]uintptr{}
 	if code := d.call(cuDevicePrimaryCtxRetain, uintptr(unsafe.Pointer(&g.ctx)), dev); code != success {
 		return nil, g.failure(cuDevicePrimaryCtxRetain, code)
 	}

@@ -5,6 +5,7 @@ import (
 	"embed"
 	"fmt"
 	"strings"
+	"sync"
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/internal/fault"
@@ -22,15 +23,17 @@ const threads = 256
 // modules are the kernels that a device has loaded: a file of them at the first use
 // of one.
 type modules struct {
-	file      map[string]string // the file of each kernel
-	functions map[string]uintptr
-	loaded    map[string]uintptr
-	said      [4 << 10]byte // by the driver's compiler, of what it could not compile
+	functions map[string]uintptr // that the goroutine has used that computes
+
+	mu     sync.Mutex        // of what follows: a Stage loads a kernel too
+	file   map[string]string // the file of each kernel
+	loaded map[string]uintptr
+	said   [4 << 10]byte // by the driver's compiler, of what it could not compile
 }
 
 // index finds out which file each kernel is in.
 func (m *modules) index() error {
-	m.file, m.functions, m.loaded = map[string]string{}, map[string]uintptr{}, map[string]uintptr{}
+	m.file, m.loaded = map[string]string{}, map[string]uintptr{}
 	files, err := ptx.ReadDir("kernels")
 	if err != nil {
 		return err
@@ -74,6 +77,8 @@ func (g *Device) function(name string) uintptr {
 }
 
 func (g *Device) load(name string) (uintptr, error) {
+	g.modules.mu.Lock()
+	defer g.modules.mu.Unlock()
 	if g.modules.file == nil {
 		if err := g.modules.index(); err != nil {
 			return 0, err
@@ -202,10 +207,15 @@ func (l *launch) blocks(n int) {
 	g := l.d
 	f := g.function(l.name)
 	g.recent.add(l.name)
-	const bufferPointer, bufferSize = 1, 2 // CU_LAUNCH_PARAM_BUFFER_POINTER, _SIZE
-	l.extra = [5]uintptr{bufferPointer, uintptr(unsafe.Pointer(&l.buf)), bufferSize, uintptr(unsafe.Pointer(&l.size)), 0}
-	g.do(cuLaunchKernel, f, uintptr(min(n, g.grids)), 1, 1, threads, 1, 1, 0, g.stream, 0, uintptr(unsafe.Pointer(&l.extra)))
+	g.do(cuLaunchKernel, f, uintptr(min(n, g.grids)), 1, 1, threads, 1, 1, 0, g.stream, 0, l.arguments())
 	if g.sync {
 		g.Sync()
 	}
+}
+
+// arguments is where cuLaunchKernel finds them.
+func (l *launch) arguments() uintptr {
+	const bufferPointer, bufferSize = 1, 2 // CU_LAUNCH_PARAM_BUFFER_POINTER, _SIZE
+	l.extra = [5]uintptr{bufferPointer, uintptr(unsafe.Pointer(&l.buf)), bufferSize, uintptr(unsafe.Pointer(&l.size)), 0}
+	return uintptr(unsafe.Pointer(&l.extra))
 }

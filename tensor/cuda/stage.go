@@ -43,6 +43,8 @@ type Stage struct {
 
 	mu    sync.Mutex
 	spare []lane
+
+	folder folder
 }
 
 // A lane is a stream, with an event for what it waits for.

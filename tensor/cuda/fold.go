@@ -1,0 +1,44 @@
+package cuda
+
+import (
+	"sync"
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// Alloc returns memory of the device.
+func (s *Stage) Alloc(bytes int) (unsafe.Pointer, error) { return allocator{s.g}.Alloc(bytes) }
+
+// Free gives it back.
+func (s *Stage) Free(p unsafe.Pointer, bytes int) { allocator{s.g}.Free(p, bytes) }
+
+// A folder launches folds, one at a time.
+type folder struct {
+	mu     sync.Mutex
+	kernel uintptr // 0 until it is used
+	call   launch
+}
+
+// Fold queues, on a lane, the fold of the n elements that each of some ranks has at
+// src, one rank's after the other's, to dst. op is numbered as in package comm.
+func (c *Copies) Fold(i int, op uint8, dt tensor.DType, dst, src unsafe.Pointer, n, ranks int) (err error) {
+	s, g, stream := c.s, c.s.g, c.lanes[i].stream
+	f := &s.folder
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.kernel == 0 {
+		if f.kernel, err = g.load("fold"); err != nil {
+			return err
+		}
+	}
+	g.recent.add("fold")
+	f.call.size = 0
+	f.call.dt(dt).i32(int(op)).i64(n).i32(ranks).ptr(dst, src)
+	defer g.enter()()
+	blocks := min((n+threads-1)/threads, g.grids)
+	if err := s.check(cuLaunchKernel, f.kernel, uintptr(blocks), 1, 1, threads, 1, 1, 0, stream, 0, f.call.arguments()); err != nil || !g.sync {
+		return err
+	}
+	return c.Wait(i)
+}

@@ -1,0 +1,100 @@
+// The arithmetic of collectives: Fold of package comm.
+#include "common.h"
+
+// Operations, numbered as in package comm.
+enum { SUM = 1, AVG, PROD, MIN, MAX, AND, OR };
+
+struct Prod {
+	template <class T>
+	static __device__ T of(T a, T b) { return a * b; }
+};
+struct Min {
+	template <class T>
+	static __device__ T of(T a, T b) { return min_of(a, b); }
+};
+struct And {
+	static __device__ u64 of(u64 a, u64 b) { return a & b; }
+};
+struct Or {
+	static __device__ u64 of(u64 a, u64 b) { return a | b; }
+};
+
+// What elements are folded as: the halves in float, rounded once, and integers in 64
+// bits, of which the low ones are kept. For sums they have no sign, for they may wrap.
+struct Several {
+	enum { ahead = 4 }; // as many ranks' elements are on their way at once
+};
+struct Single : Several {
+	typedef float as;
+	__device__ as load(const void *p, i64 i) const { return ((const float *)p)[i]; }
+	__device__ void store(void *p, i64 i, as v) const { ((float *)p)[i] = v; }
+};
+struct Double : Several {
+	typedef double as;
+	__device__ as load(const void *p, i64 i) const { return ((const double *)p)[i]; }
+	__device__ void store(void *p, i64 i, as v) const { ((double *)p)[i] = v; }
+};
+struct Half : Several {
+	typedef float as;
+	__device__ as load(const void *p, i64 i) const { return widen_f16(((const u16 *)p)[i]); }
+	__device__ void store(void *p, i64 i, as v) const { ((u16 *)p)[i] = narrow_f16(v); }
+};
+struct BHalf : Several {
+	typedef float as;
+	__device__ as load(const void *p, i64 i) const { return widen_bf16(((const u16 *)p)[i]); }
+	__device__ void store(void *p, i64 i, as v) const { ((u16 *)p)[i] = narrow_bf16(v); }
+};
+template <class T>
+struct Whole {
+	enum { ahead = 1 }; // which type it is, is looked up for each
+	typedef T as;
+	int dt;
+	__device__ as load(const void *p, i64 i) const { return (T)load_int(dt, p, i); }
+	__device__ void store(void *p, i64 i, as v) const { store_int(dt, p, i, (i64)v); }
+};
+
+template <class Op, class E>
+static __device__ void fold_by(E e, i64 n, int ranks, int divisor, void *dst, const void *src) {
+	typedef typename E::as T;
+	EACH(i, n) {
+		T x = e.load(src, i);
+#pragma unroll E::ahead
+		for (int r = 1; r < ranks; r++) x = Op::of(x, e.load(src, r * n + i));
+		e.store(dst, i, divisor > 1 ? x / (T)divisor : x);
+	}
+}
+
+template <class E>
+static __device__ void fold_floats(E e, int op, i64 n, int ranks, void *dst, const void *src) {
+	switch (op) {
+	case SUM:
+	case AVG: fold_by<Sum>(e, n, ranks, op == AVG ? ranks : 1, dst, src); break;
+	case PROD: fold_by<Prod>(e, n, ranks, 1, dst, src); break;
+	case MIN: fold_by<Min>(e, n, ranks, 1, dst, src); break;
+	case MAX: fold_by<Max>(e, n, ranks, 1, dst, src); break;
+	}
+}
+
+static __device__ void fold_ints(int dt, int op, i64 n, int ranks, void *dst, const void *src) {
+	Whole<u64> bits = {dt};
+	Whole<i64> numbers = {dt};
+	switch (op) {
+	case SUM: fold_by<Sum>(bits, n, ranks, 1, dst, src); break;
+	case PROD: fold_by<Prod>(bits, n, ranks, 1, dst, src); break;
+	case MIN: fold_by<Min>(numbers, n, ranks, 1, dst, src); break;
+	case MAX: fold_by<Max>(numbers, n, ranks, 1, dst, src); break;
+	case AND: fold_by<And>(bits, n, ranks, 1, dst, src); break;
+	case OR: fold_by<Or>(bits, n, ranks, 1, dst, src); break;
+	}
+}
+
+// fold sets dst[i] = src[i] op src[n + i] op src[2n + i] …, ranks of them.
+KERNEL(fold, int dt, int op, i64 n, int ranks, void *dst, const void *src) {
+	switch (dt) {
+	case F32: fold_floats(Single{}, op, n, ranks, dst, src); break;
+	case F64: fold_floats(Double{}, op, n, ranks, dst, src); break;
+	case F16: fold_floats(Half{}, op, n, ranks, dst, src); break;
+	case BF16: fold_floats(BHalf{}, op, n, ranks, dst, src); break;
+	default: fold_ints(dt, op, n, ranks, dst, src);
+	}
+}
