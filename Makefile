@@ -108,6 +108,7 @@ deps-ptx: ## install nvcc, which makes tensor/cuda/kernels/*.ptx (Debian's non-f
 
 test-gpu: build ## on a machine with an NVIDIA GPU: kernels, every recorded case and a training run on it
 	GORUN_TEST_GPU=1 $(GO) test -count=1 ./tensor/cuda
+	GORUN_TEST_GPU=1 $(GO) test -count=1 -run TestDeviceFolds ./runtime
 	GORUN_TEST_GPU=1 $(GO) test -count=1 -run TestOnGPURanks ./internal/conformance
 	bin/gorun -np 2 ./examples/train -device cuda -steps 20 -plot ''
 	@if command -v compute-sanitizer >/dev/null; then $(GO) test -c -o bin/cuda.test ./tensor/cuda && cd tensor/cuda && \

@@ -43,7 +43,13 @@ type Call struct {
 	site                 *site  // where an asynchronous call was started
 	queue                *queue // that an asynchronous call is in
 	whole                int    // elements of the call of which this is a part, see staged; 0 for a whole call
-	of                   *Call  // what this is made for, whose fingerprint it has, see windows; nil for itself
+	of                   *Call  // what this is made for, whose fingerprint it has, see inner; nil for itself
+}
+
+// inner returns a call that is a step of c: ranks that do not mean the same one are
+// told of c, and where it was made.
+func (c *Call) inner(kind Kind, dst, src Buffer) Call {
+	return Call{Kind: kind, Dst: dst, Src: src, Cause: c.Cause, of: c, site: c.site, queue: c.queue}
 }
 
 // DType returns the element type, invalid for a Barrier.

@@ -18,6 +18,8 @@ type Stage interface {
 	// Pin prepares host memory for fast copies, if it can; Unpin ends that.
 	Pin(p unsafe.Pointer, bytes int)
 	Unpin(p unsafe.Pointer, bytes int)
+	// Alloc hands out memory of the device.
+	mem.Allocator
 	// Open begins copies that see all that the device was given to do before.
 	Open(lanes int) (Copies, error)
 	// Enter makes the device that of the calling thread, which stays the goroutine's
@@ -25,13 +27,18 @@ type Stage interface {
 	Enter() (leave func())
 }
 
-// Copies are those of one call. Copies of one lane take effect in order.
+// Copies are those of one call. What one lane does takes effect in order.
 type Copies interface {
-	// ToHost, FromHost and Within, from the device to itself, queue a copy on a lane;
-	// Wait returns when all copies of the lane have been made.
+	// ToHost, FromHost and Within, from the device to itself, queue a copy on a lane:
+	// Go's memory must be kept alive until it has been made.
 	ToHost(lane int, dst, src unsafe.Pointer, bytes int) error
 	FromHost(lane int, dst, src unsafe.Pointer, bytes int) error
 	Within(lane int, dst, src unsafe.Pointer, bytes int) error
+	// Fold queues what Call.Fold does, of the elements of dst, to which those at src
+	// are folded, in memory of the device too: of each rank as many, one rank's after
+	// the other's.
+	Fold(lane int, op Op, dst Buffer, src unsafe.Pointer, ranks int) error
+	// Wait returns when a lane has done all.
 	Wait(lane int) error
 	// Close waits for all lanes.
 	Close() error
@@ -60,6 +67,7 @@ type staging struct {
 	direct atomic.Bool // device addresses go to the backend, see TryDirect
 
 	windows atomic.Pointer[windows] // memory of devices that all ranks read, see TryPeers; nil: none
+	folds   atomic.Pointer[folds]   // where devices fold reductions, see TryFold; nil: nowhere
 }
 
 // pinned hands out memory that backends read in place, pinned for the device.
@@ -88,14 +96,12 @@ func (c *Comm) carry(ctx context.Context, call *Call) error {
 	if s == nil {
 		return c.backend.Do(ctx, call)
 	}
-	if w := s.windows.Load(); w != nil && call.Kind.moves() && !call.Kind.PointToPoint() {
-		done, err := w.read(ctx, s, c, call)
-		if err != nil {
-			c.backend.Abort(err) // the ranks must not wait for this one
-		}
-		if done || err != nil {
-			return err
-		}
+	done, err := s.among(ctx, c, call)
+	if err != nil {
+		c.backend.Abort(err) // the ranks must not wait for this one
+	}
+	if done || err != nil {
+		return err
 	}
 	if !(call.Dst.Count > 0 && s.stage.Holds(call.Dst.Ptr)) && !(call.Src.Count > 0 && s.stage.Holds(call.Src.Ptr)) {
 		return c.backend.Do(ctx, call)
@@ -110,6 +116,17 @@ func (c *Comm) carry(ctx context.Context, call *Call) error {
 		return err
 	}
 	return nil
+}
+
+// among carries out a call among the devices, if the ranks find that they can.
+func (s *staging) among(ctx context.Context, c *Comm, call *Call) (done bool, err error) {
+	if f := s.folds.Load(); f != nil && f.takes(call) {
+		return f.fold(ctx, s, c, call)
+	}
+	if w := s.windows.Load(); w != nil && call.Kind.moves() && !call.Kind.PointToPoint() {
+		return w.read(ctx, s, c, call)
+	}
+	return false, nil
 }
 
 // blocks returns how many parts of equal size, one a rank, the buffers of a call

@@ -22,7 +22,7 @@ type DeviceBackend interface {
 }
 
 // moves reports whether a call of kind k moves elements of the user and computes
-// nothing. Reductions are folded by this process, in rank order.
+// nothing. Reductions are made of such calls, see folding, or folded by this process.
 func (k Kind) moves() bool {
 	return k != BarrierKind && k != SplitKind && !k.Reduces()
 }

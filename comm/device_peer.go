@@ -23,8 +23,31 @@ type PeerStage interface {
 	Unmap(p unsafe.Pointer)
 }
 
-// windowSlots is how many calls, of different communicators, may use a window at once.
-const windowSlots = 2
+// slots are what calls of different communicators may use at once, a slot each.
+type slots struct {
+	mu    sync.Mutex
+	taken [slotCount]bool
+}
+
+const slotCount = 2
+
+// reserve returns a slot; ok is false if all are in use.
+func (s *slots) reserve() (slot int, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	slot = slices.Index(s.taken[:], false)
+	if slot < 0 {
+		return 0, false
+	}
+	s.taken[slot] = true
+	return slot, true
+}
+
+func (s *slots) release(slot int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.taken[slot] = false
+}
 
 // windows are memory of each rank's device that all ranks of the world can read. A
 // rank puts there what others are to get, a part at a time: each slot has two halves,
@@ -33,26 +56,7 @@ type windows struct {
 	of   []unsafe.Pointer // by world rank: where this process sees the window
 	half int              // bytes
 
-	mu    sync.Mutex
-	taken [windowSlots]bool
-}
-
-// reserve returns a slot; ok is false if all are in use.
-func (w *windows) reserve() (slot int, ok bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	slot = slices.Index(w.taken[:], false)
-	if slot < 0 {
-		return 0, false
-	}
-	w.taken[slot] = true
-	return slot, true
-}
-
-func (w *windows) release(slot int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.taken[slot] = false
+	slots
 }
 
 // at returns where part k of what a rank has put into a slot is.
@@ -240,7 +244,7 @@ func (w *windows) read(ctx context.Context, s *staging, c *Comm, call *Call) (do
 		}
 	}
 	all := make(offer, n*len(mine))
-	told := Call{Kind: AllGatherKind, Dst: Of(all), Src: Of(mine), Cause: call.Cause, of: call}
+	told := call.inner(AllGatherKind, Of(all), Of(mine))
 	if err := c.backend.Do(ctx, &told); err != nil {
 		return false, err
 	}
@@ -288,7 +292,7 @@ func (r *reading) run(ctx context.Context) error {
 				}
 			}
 		}
-		met := Call{Kind: BarrierKind, Cause: r.call.Cause, of: r.call}
+		met := r.call.inner(BarrierKind, Buffer{}, Buffer{})
 		if err := r.c.backend.Do(ctx, &met); err != nil {
 			return err
 		}

@@ -277,12 +277,16 @@ func TestPeersThatDoNotAgree(t *testing.T) {
 	}
 }
 
-// Where GPUs read each other, calls on memory of the host are what they are elsewhere.
+// Where GPUs read each other and fold, calls on memory of the host are what they are
+// elsewhere.
 func TestBackendWithPeers(t *testing.T) {
 	commtest.TestBackend(t, func(ctx context.Context, n int, f func(ctx context.Context, world *comm.Comm) error) []error {
 		return onPeers(n, func(int, *peer) {}, func(world *comm.Comm, p *peer) error {
 			if n > 1 {
 				if reason, err := world.TryPeers(ctx, "", window); err != nil || reason != "" {
+					return fmt.Errorf("got %q, %v", reason, err)
+				}
+				if reason, err := world.TryFold(ctx, "", 1, window/4); err != nil || reason != "" {
 					return fmt.Errorf("got %q, %v", reason, err)
 				}
 			}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"runtime"
 	"unsafe"
 )
 
@@ -33,7 +34,7 @@ func (c *Comm) TryPeers(ctx context.Context, problem string, window int) (reason
 	if reason, err = c.firstProblem(ctx, problem, false); err != nil || reason != "" {
 		return reason, err
 	}
-	t := trial{c: c, s: s, stage: stage, windows: &windows{of: make([]unsafe.Pointer, c.size), half: window / (2 * windowSlots)}}
+	t := trial{c: c, s: s, stage: stage, windows: &windows{of: make([]unsafe.Pointer, c.size), half: window / (2 * slotCount)}}
 	for _, step := range []func(ctx context.Context) (problem, err error){t.exchange, t.write, t.look} {
 		wrong, err := step(ctx)
 		if err != nil {
@@ -72,7 +73,7 @@ type trial struct {
 func (t *trial) own() *unsafe.Pointer { return &t.of[t.c.rank] }
 
 // bytes is the size of a window.
-func (t *trial) bytes() int { return 2 * windowSlots * t.half }
+func (t *trial) bytes() int { return 2 * slotCount * t.half }
 
 // exchange shares this rank's window, tells the others its handle and maps theirs.
 func (t *trial) exchange(ctx context.Context) (problem, err error) {
@@ -106,7 +107,9 @@ func (t *trial) write(context.Context) (problem, err error) {
 			if err := c.FromHost(0, unsafe.Add(*t.own(), at), unsafe.Pointer(&x[0]), len(x)); err != nil {
 				return err
 			}
-			if err := c.Wait(0); err != nil {
+			err := c.Wait(0)
+			runtime.KeepAlive(x) // it was read meanwhile
+			if err != nil {
 				return err
 			}
 		}

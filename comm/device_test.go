@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"unsafe"
@@ -20,19 +21,53 @@ type far struct {
 	entered atomic.Int32 // calls of Enter that were not left
 	copied  atomic.Int32 // between it and the host
 	queued  []func()     // what it was given to do
+	before  func()       // does what was queued when copies were opened; nil: nothing
+	folds   atomic.Int32 // folds that it was given to do
+
+	mu       sync.Mutex
+	used     int   // bytes at the end of its memory that were handed out
+	allocErr error // Alloc fails
+	foldErr  error // Fold fails
+	miscount bool  // what it folds is wrong
 }
 
 func (f *far) Holds(p unsafe.Pointer) bool {
 	at := uintptr(p) - uintptr(unsafe.Pointer(&f.memory[0]))
 	return at < uintptr(4*len(f.memory))
 }
+
+func (f *far) Alloc(bytes int) (unsafe.Pointer, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.allocErr != nil {
+		return nil, f.allocErr
+	}
+	f.used += (bytes + 63) / 64 * 64
+	return unsafe.Pointer(&f.memory[len(f.memory)-f.used/4]), nil
+}
+
+func (f *far) Free(_ unsafe.Pointer, bytes int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.used -= (bytes + 63) / 64 * 64
+}
+
 func (f *far) Pin(unsafe.Pointer, int)   {}
 func (f *far) Unpin(unsafe.Pointer, int) {}
 func (f *far) Open(lanes int) (comm.Copies, error) {
 	f.open.Add(1)
-	c := &farCopies{f: f, later: make([][]func(), lanes)}
-	c.later[0], f.queued = f.queued, nil
-	return c, nil
+	if queued, before := f.queued, f.before; len(queued) > 0 {
+		f.queued = nil
+		f.before = sync.OnceFunc(func() {
+			if before != nil {
+				before()
+			}
+			for _, do := range queued {
+				do()
+			}
+		})
+	}
+	return &farCopies{f: f, before: f.before, later: make([][]func(), lanes)}, nil
 }
 func (f *far) Enter() (leave func()) {
 	f.entered.Add(1)
@@ -41,8 +76,9 @@ func (f *far) Enter() (leave func()) {
 
 // farCopies makes its copies when somebody waits for them.
 type farCopies struct {
-	f     *far
-	later [][]func()
+	f      *far
+	before func() // what comes first
+	later  [][]func()
 }
 
 func (c *farCopies) queue(lane int, dst, src unsafe.Pointer, bytes int) error {
@@ -73,7 +109,33 @@ func (c *farCopies) Within(lane int, dst, src unsafe.Pointer, bytes int) error {
 	return c.queue(lane, dst, src, bytes)
 }
 
+func (c *farCopies) Fold(lane int, op comm.Op, dst comm.Buffer, src unsafe.Pointer, ranks int) error {
+	bytes := dst.Bytes()
+	if c.f.foldErr != nil {
+		return c.f.foldErr
+	}
+	if !c.f.Holds(dst.Ptr) || !c.f.Holds(src) || !c.f.Holds(unsafe.Add(src, ranks*bytes-1)) {
+		return fmt.Errorf("Fold of %d ranks from %p to %p", ranks, src, dst.Ptr)
+	}
+	c.f.folds.Add(1)
+	c.later[lane] = append(c.later[lane], func() {
+		var srcs []unsafe.Pointer
+		for r := range ranks {
+			srcs = append(srcs, unsafe.Add(src, r*bytes))
+		}
+		call := comm.Call{Kind: comm.AllReduceKind, Op: op, Dst: dst}
+		call.Fold([]unsafe.Pointer{dst.Ptr}, srcs, dst.Count)
+		if c.f.miscount {
+			dst.Data()[bytes-1]++
+		}
+	})
+	return nil
+}
+
 func (c *farCopies) Wait(lane int) error {
+	if c.before != nil {
+		c.before()
+	}
 	for _, f := range c.later[lane] {
 		f()
 	}

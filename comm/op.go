@@ -13,8 +13,9 @@ type Op uint8
 
 // Float16 and BFloat16 fold in float32 and round once. Avg is Sum divided by
 // the number of ranks, for floating-point types. Min and Max return NaN if any
-// value is NaN; on Bool they are And and Or. And and Or are bitwise on
-// integers, logical on Bool, and do not exist for floating-point types.
+// value is NaN, and either of zeros with different signs; on Bool they are And
+// and Or. And and Or are bitwise on integers, logical on Bool, and do not exist
+// for floating-point types.
 const (
 	NoOp Op = iota
 	Sum

@@ -34,7 +34,8 @@ type chooser struct {
 //
 // All ranks that ask for a GPU call it together: it finds out whether the MPI library
 // takes addresses of GPUs, or over shared memory whether the ranks' GPUs can read each
-// other's memory, which is not tried without a call.
+// other's memory, and whether they can fold reductions, which is not tried without a
+// call.
 func UseDevice(ctx context.Context, name string) error {
 	kind, number, numbered := strings.Cut(name, ":")
 	if _, err := strconv.ParseUint(number, 10, 16); kind != "cuda" && name != "cpu" && name != "auto" || numbered && (kind != "cuda" || err != nil) {
@@ -73,9 +74,19 @@ func (r *rank) wantsGPU(name string) bool {
 // two calls at once may move 16 MiB at a time while they put the next there.
 const peerWindow = 64 << 20
 
+// Reductions of foldBytes or more of device memory, where it is not staged, are folded
+// by the devices, foldPiece at a time; foldVar is another number of bytes, 0 for none.
+// By reckoning the exchanges between devices, with four waits and more, take a tenth of
+// a millisecond whatever they move, in which this many bytes pass the host as well.
+const (
+	foldBytes = 256 << 10
+	foldPiece = peerWindow / 2
+	foldVar   = "GORUN_CUDA_FOLD"
+)
+
 // tryDirect has collectives use addresses of dev, if the backend takes them on all
-// ranks, or else read the memory of the other ranks' devices, if all can. failed is why
-// this rank has none.
+// ranks, or else read the memory of the other ranks' devices, if all can, and reductions
+// folded there. failed is why this rank has none.
 func (r *rank) tryDirect(ctx context.Context, dev tensor.Device, failed error) error {
 	problem := ""
 	if _, ok := dev.(*cuda.Device); failed != nil {
@@ -104,18 +115,32 @@ func (r *rank) tryDirect(ctx context.Context, dev tensor.Device, failed error) e
 			return err
 		}
 	}
-	r.sayTransport(dev, how, reason)
+	folds := reason
+	if reason == "" {
+		from := foldBytes
+		if v := os.Getenv(foldVar); v != "" {
+			if from, err = strconv.Atoi(v); err != nil || from <= 0 {
+				problem = fmt.Sprintf("%s is %s", foldVar, v)
+			}
+		}
+		if folds, err = r.world.TryFold(ctx, problem, from, foldPiece); err != nil {
+			return err
+		}
+	}
+	r.sayTransport(dev, how, reason, folds)
 	return nil
 }
 
 // sayTransport logs, once in the job, how collectives move what lies on GPUs; reason
-// is why they do not do what how says.
-func (r *rank) sayTransport(dev tensor.Device, how, reason string) {
+// is why they do not do what how says, and folds why no reduction is folded there.
+func (r *rank) sayTransport(dev tensor.Device, how, reason, folds string) {
 	_, gpu := dev.(*cuda.Device)
 	switch {
 	case r.job.Rank != 0 || r.world.Size() == 1 || !gpu:
+	case reason == "" && folds == "":
+		r.log.Info().Msg("collectives " + how + ", and reductions are folded on the GPUs")
 	case reason == "":
-		r.log.Info().Msg("collectives " + how + ", but for reductions, which are staged through pinned host memory")
+		r.log.Info().Str("reason", folds).Msg("collectives " + how + ", but for reductions, which are staged through pinned host memory")
 	default:
 		r.log.Info().Str("reason", reason).Msg("collectives on GPUs are staged through pinned host memory")
 	}
@@ -133,7 +158,7 @@ func (r *rank) offerDevice() {
 				if err != nil {
 					fault.Throw(err)
 				}
-				r.sayTransport(dev, "", "the program did not call runtime.UseDevice")
+				r.sayTransport(dev, "", "the program did not call runtime.UseDevice", "")
 				c.dev = dev
 			}
 			return c.dev
@@ -190,5 +215,12 @@ func (s stage) Open(lanes int) (comm.Copies, error) {
 	if err != nil {
 		return nil, err // not a nil *cuda.Copies
 	}
-	return c, nil
+	return copies{c}, nil
+}
+
+// copies are a stage's.
+type copies struct{ *cuda.Copies }
+
+func (c copies) Fold(lane int, op comm.Op, dst comm.Buffer, src unsafe.Pointer, ranks int) error {
+	return c.Copies.Fold(lane, uint8(op), dst.DType, dst.Ptr, src, dst.Count, ranks)
 }

@@ -15,20 +15,25 @@ import (
 	"github.com/gorun-spmd/gorun/tensor/cuda/cudatest"
 )
 
+// foldAll has the smallest reductions folded on GPUs.
+const foldAll = "GORUN_CUDA_FOLD=1"
+
 // TestOnGPURanks runs every case with tensors in the memory of fake GPUs, which the
 // process cannot touch: the kernels of tensor/cuda, and collectives that read the memory
-// of the other ranks' GPUs. With GORUN_TEST_GPU=1 it uses the machine's GPUs, and more
-// numbers of ranks.
+// of the other ranks' GPUs and fold there. With GORUN_TEST_GPU=1 it uses the machine's
+// GPUs, and more numbers of ranks.
 func TestOnGPURanks(t *testing.T) {
 	bin := build(t)
 	if os.Getenv("GORUN_TEST_GPU") == "1" {
 		for _, n := range []string{"1", "2", "4"} {
-			onGPU(t, bin, n, os.Environ(), "tensors on GPUs", "testdata")
+			onGPU(t, bin, n, append(os.Environ(), foldAll), "tensors on GPUs", "testdata")
 		}
 		return
 	}
-	// The fake driver looks for accesses outside what is allocated.
-	onGPU(t, bin, "2", append(fakeGPUs(t), "GORUN_CUDA_POOL=0"), "collectives read the memory of the other ranks' GPUs", "testdata")
+	const want = "collectives read the memory of the other ranks' GPUs, and reductions are folded on the GPUs"
+	env := append(fakeGPUs(t), foldAll, "GORUN_CUDA_POOL=0") // the fake driver looks for accesses outside what is allocated
+	onGPU(t, bin, "2", env, want, "testdata")
+	onGPU(t, bin, "5", env, want, "testdata/redistribute.jsonl")
 }
 
 // fakeGPUs is an environment with them.
@@ -37,12 +42,14 @@ func fakeGPUs(t *testing.T) []string {
 }
 
 // TestStagedOnGPURanks runs some cases where collectives are staged: since they are to
-// be, and since the GPU of one rank cannot map the memory of others.
+// be, and since the GPU of one rank cannot map the memory of others; and where only
+// reductions are.
 func TestStagedOnGPURanks(t *testing.T) {
 	bin := build(t)
 	for variable, reason := range map[string]string{
-		"GORUN_CUDA_IPC=0": `"reason":"rank 0: GORUN_CUDA_IPC is 0"`,
-		"GORUN_FAKE_IPC=1": `"reason":"rank 1: a trial failed: to map memory of rank 0's device: `,
+		"GORUN_CUDA_IPC=0":  `"reason":"rank 0: GORUN_CUDA_IPC is 0"`,
+		"GORUN_FAKE_IPC=1":  `"reason":"rank 1: a trial failed: to map memory of rank 0's device: `,
+		"GORUN_CUDA_FOLD=0": "collectives read the memory of the other ranks' GPUs, but for reductions, which are staged",
 	} {
 		onGPU(t, bin, "3", append(fakeGPUs(t), variable), reason, "testdata/redistribute.jsonl", "testdata/embedding.jsonl", "testdata/cross_entropy.jsonl")
 	}
@@ -94,8 +101,8 @@ func TestGPUsThroughMPI(t *testing.T) {
 			cases []string
 			want  string
 		}{
-			{[]string{"GORUN_FAKE_REACHABLE=1", "GORUN_MPI_CUDA=1"}, "2", []string{"redistribute", "embedding"}, "collectives hand addresses of GPUs to MPI"},
-			{[]string{"GORUN_FAKE_REACHABLE=1", "GORUN_MPI_CUDA=1"}, "5", []string{"redistribute"}, "collectives hand addresses of GPUs to MPI"},
+			{[]string{"GORUN_FAKE_REACHABLE=1", "GORUN_MPI_CUDA=1", foldAll}, "2", []string{"redistribute", "embedding"}, "collectives hand addresses of GPUs to MPI, and reductions are folded on the GPUs"},
+			{[]string{"GORUN_FAKE_REACHABLE=1", "GORUN_MPI_CUDA=1", foldAll}, "5", []string{"redistribute"}, "collectives hand addresses of GPUs to MPI, and reductions are folded on the GPUs"},
 			{[]string{"GORUN_MPI_CUDA=0"}, "2", []string{"redistribute"}, `"reason":"rank 0: GORUN_MPI_CUDA is 0"`},
 		} {
 			args := slices.Concat(launcher[1:], []string{c.ranks, filepath.Join(bin, "conformance"), "-resize", "-device", "cuda"})

@@ -1,0 +1,129 @@
+package comm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"unsafe"
+)
+
+// TryFold finds out whether the ranks' devices fold as Call.Fold does, and has those
+// reductions of this world that are of from bytes or more of device memory, and not by
+// a Func, folded there, in pieces of so many bytes: for each of two calls at once the
+// device keeps room for two. All ranks of the world c call it after TryDirect or
+// TryPeers, before any call on device memory; they come to the same. from need not be
+// the same on all: the largest counts.
+//
+// problem says why this rank has no such device, "" if it may have. reason is why
+// devices do not fold, "" if they do.
+func (c *Comm) TryFold(ctx context.Context, problem string, from, piece int) (reason string, err error) {
+	s := c.shared.staging.Load()
+	f := &folds{piece: max(piece, c.size*Float64.Size())}
+	switch {
+	case problem != "":
+	case s == nil:
+		problem = "it has no device"
+	case !s.direct.Load() && s.windows.Load() == nil:
+		problem = "devices exchange no memory"
+	default:
+		if err := s.tryFolds(f); err != nil {
+			problem = "a trial failed: " + err.Error()
+		}
+	}
+	largest := []int64{int64(max(from, 1))}
+	if err = AllReduce(ctx, c, largest, Max); err == nil {
+		reason, err = c.firstProblem(ctx, problem, false)
+	}
+	if err != nil || reason != "" {
+		if s != nil {
+			f.free(s.stage)
+		}
+		return reason, err
+	}
+	f.from = int(largest[0])
+	s.folds.Store(f)
+	return "", nil
+}
+
+// free gives the rooms back.
+func (f *folds) free(s Stage) {
+	for _, p := range f.rooms {
+		if p != nil {
+			s.Free(p, f.roomBytes())
+		}
+	}
+}
+
+// A trial folds so many elements of so many ranks.
+const (
+	triedElems = 61
+	triedRanks = 3
+)
+
+// tryFolds takes the rooms, and compares what the device folds there with what this
+// process does.
+func (s *staging) tryFolds(f *folds) error {
+	for i := range f.rooms {
+		var err error
+		if f.rooms[i], err = s.stage.Alloc(f.roomBytes()); err != nil {
+			return err
+		}
+	}
+	copies, err := s.stage.Open(1)
+	if err != nil {
+		return err
+	}
+	for d := Float32; d.Valid() && err == nil; d++ {
+		for op := Sum; op <= Or && err == nil; op++ {
+			if op.Accepts(d) == nil {
+				err = tryFold(copies, f, op, d)
+			}
+		}
+	}
+	return errors.Join(err, copies.Close())
+}
+
+func tryFold(copies Copies, f *folds, op Op, d DType) error {
+	n := max(1, min(triedElems, f.roomBytes()/((triedRanks+1)*d.Size())))
+	src, got, want := make([]byte, triedRanks*n*d.Size()), make([]byte, n*d.Size()), make([]byte, n*d.Size())
+	pattern(src, int(op), len(src))
+	for i := range src {
+		switch {
+		case d == Bool:
+			src[i] &= 1
+		case d.Float() && i%d.Size() == d.Size()-1:
+			src[i] &^= 0x40 // below 2, also not NaN, of which there are several
+		}
+	}
+	var srcs []unsafe.Pointer
+	for r := range triedRanks {
+		srcs = append(srcs, unsafe.Pointer(&src[r*len(want)]))
+	}
+	call := Call{Kind: AllReduceKind, Op: op, Src: Buffer{DType: d}}
+	call.Fold([]unsafe.Pointer{unsafe.Pointer(&want[0])}, srcs, n)
+
+	room := f.rooms[0]
+	result := Buffer{Ptr: unsafe.Add(room, len(src)), Count: n, DType: d}
+	if err := copies.FromHost(0, room, unsafe.Pointer(&src[0]), len(src)); err != nil {
+		return err
+	}
+	if err := copies.Fold(0, op, result, room, triedRanks); err != nil {
+		return err
+	}
+	if err := copies.ToHost(0, unsafe.Pointer(&got[0]), result.Ptr, len(got)); err != nil {
+		return err
+	}
+	err := copies.Wait(0)
+	runtime.KeepAlive(src) // it was read meanwhile
+	if err != nil {
+		return err
+	}
+	for i := 0; i < len(got); i += d.Size() {
+		if a, b := got[i:i+d.Size()], want[i:i+d.Size()]; !bytes.Equal(a, b) {
+			return fmt.Errorf("%v of %v of %d ranks: element %d has the bytes %x on the device, %x here", op, d, triedRanks, i/d.Size(), a, b)
+		}
+	}
+	return nil
+}
