@@ -14,8 +14,12 @@ type gpu struct {
 	memory                   uint64 // bytes
 }
 
-// leastCapability is what the PTX of tensor/cuda is made for.
-const leastCapability = 8.0
+// What the PTX of tensor/cuda is made for: a compute capability, and the driver that
+// came with CUDA 11.8.
+const (
+	leastCapability = 8.0
+	leastDriver     = 520
+)
 
 // driverGPUs are the devices that the driver offers, by its own tool. gorun is one
 // static file and so does not load the driver itself.
@@ -76,7 +80,7 @@ func (c *checkup) gpus() finding {
 	switch {
 	case len(libs) > 0 && len(devices) > 0:
 		f.OK = true
-		f.Text = fmt.Sprintf("%s (%s); %s, driver %s", count(len(devices), "GPU"), sortsOf(devices), libs[0], devices[0].driver)
+		f.Text = fmt.Sprintf("%s (%s); %s, %s", count(len(devices), "GPU"), sortsOf(devices), libs[0], driverOf(devices[0].driver))
 	case len(libs) > 0 && len(files) > 0:
 		f.OK = true
 		f.Text = count(len(files), "GPU")
@@ -86,7 +90,7 @@ func (c *checkup) gpus() finding {
 		f.Text += "; " + libs[0]
 		driver, _ := os.ReadFile(c.root + "/proc/driver/nvidia/version")
 		if v := strings.Fields(firstLine(string(driver))); len(v) > 7 {
-			f.Text += ", driver " + v[7]
+			f.Text += ", " + driverOf(v[7])
 		}
 	case len(files) > 0:
 		f.Text, f.Fix = count(len(files), "GPU")+", but no libcuda.so.1: the driver's library is not installed, or not in this container", c.install("libcuda1", "nvidia-driver-cuda-libs")
@@ -96,6 +100,16 @@ func (c *checkup) gpus() finding {
 		f.Text = "no NVIDIA GPU"
 	}
 	return f
+}
+
+// driverOf is "driver 570.86.15".
+func driverOf(version string) string {
+	text := "driver " + version
+	branch, _, _ := strings.Cut(version, ".")
+	if v, err := strconv.Atoi(branch); err == nil && v < leastDriver {
+		text += fmt.Sprintf(", which is older than the %d that tensors on a GPU need", leastDriver)
+	}
+	return text
 }
 
 // models are the names of the devices that the kernel's module gives.

@@ -130,6 +130,8 @@ func TestDoctorAsksTheDriver(t *testing.T) {
 	text = examined(t, newCheckup(t, lib, map[string]string{
 		"nvidia-smi": "NVIDIA H200, 143771, 9.0, 570.86.15\nTesla T4, [N/A], 7.5, 570.86.15\n"}))
 	wantAll(t, text, "2 GPUs (1 × NVIDIA H200, 140.4 GiB, compute capability 9.0; 1 × Tesla T4, compute capability 7.5, which is less than the 8.0 that tensors on a GPU need)")
+	text = examined(t, newCheckup(t, lib, map[string]string{"nvidia-smi": "NVIDIA A100, 40960, 8.0, 470.57.02\n"}))
+	wantAll(t, text, "driver 470.57.02, which is older than the 520 that tensors on a GPU need\n")
 	text = examined(t, newCheckup(t, lib, map[string]string{"nvidia-smi": "No devices were found\n"}))
 	wantAll(t, text, "--  CUDA           no NVIDIA GPU\n")
 }

@@ -159,6 +159,31 @@ func TestProducts(t *testing.T) {
 	})
 }
 
+// TestOffsetViews moves rows of 16·k bytes that lie at odd elements: what is moved at
+// once must be no larger than what they are aligned to.
+func TestOffsetViews(t *testing.T) {
+	c := newCheck(t, openGPU(t, false))
+	const rows, dim = 9, 16
+	for _, dt := range all {
+		for offset := range 3 {
+			flat := tensor.Cast(c.ids(tensor.Int64, 0, 2, offset+rows*dim), dt)
+			index := c.ids(tensor.Int64, 0, rows, 7)
+			view := func(x *tensor.Tensor) *tensor.Tensor { return tensor.Narrow(x, 0, offset, rows*dim).Reshape(rows, dim) }
+			c.same(fmt.Sprint(dt, offset), 0, func(x []*tensor.Tensor) []*tensor.Tensor {
+				v := view(x[0])
+				to := tensor.New(v.Device(), dt, 1+rows*dim/2)
+				into := tensor.Narrow(to, 0, 1, rows*dim/2).Reshape(rows, dim/2)
+				tensor.Fill(to, 1)
+				tensor.Copy(into, tensor.Narrow(v, 1, 4, dim/2))
+				return []*tensor.Tensor{
+					tensor.IndexSelect(v, 0, x[1]), tensor.TakeRows(v, x[1], 2), tensor.Clone(tensor.Narrow(v, 1, offset, 8)),
+					tensor.Clone(tensor.Transpose(v, 0, 1)), tensor.Clone(v), to,
+				}
+			}, flat, index)
+		}
+	}
+}
+
 // TestScan adds up more tiles than a block has threads.
 func TestScan(t *testing.T) {
 	dev := openGPU(t, false)
