@@ -43,7 +43,7 @@ func BinaryCrossEntropy(logits, targets *dtensor.Tensor, r Reduction) *dtensor.T
 	logits = logits.Reduced()
 	dt := logits.DType()
 	x, y := logits.Detach().Cast(wideOf(dt)), targets.Detach().Redistribute(logits.Placements()...)
-	losses := x.Relu().Sub(x.Mul(y)).Add(x.Abs().Neg().Exp().AddScalar(1).Log())
+	losses := x.Relu().Sub(x.Mul(y)).Add(log1p(x.Abs().Neg().Exp()))
 	scale := 1.0
 	out := losses
 	if r != None {
@@ -56,4 +56,11 @@ func BinaryCrossEntropy(logits, targets *dtensor.Tensor, r Reduction) *dtensor.T
 	return dtensor.Record(op, out, []*dtensor.Tensor{logits}, func(gy *dtensor.Tensor) []dtensor.Grad {
 		return []dtensor.Grad{dtensor.Dense(x.Sigmoid().Sub(y).Mul(gy.Reduced()).Scale(scale).Cast(dt))}
 	})
+}
+
+// log1p returns ln(1+x), right for small x too: what is lost of x in the rounded 1+x
+// is taken into account to the first order.
+func log1p(x *dtensor.Tensor) *dtensor.Tensor {
+	sum := x.AddScalar(1)
+	return sum.Log().Sub(sum.AddScalar(-1).Sub(x).Div(sum))
 }

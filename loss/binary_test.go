@@ -75,6 +75,20 @@ func TestBinaryCrossEntropy(t *testing.T) {
 	}
 }
 
+// TestBinaryCrossEntropyOfSureLogits has losses in float32 that are far below 1 and
+// keep their digits.
+func TestBinaryCrossEntropyOfSureLogits(t *testing.T) {
+	meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+		var x, y, want []float64
+		for _, v := range []float64{0.5, 3, 9, 12, 15, 16, 17, 20, 40, 80} {
+			x, y = append(x, v, -v), append(y, 1, 0)
+			want = append(want, math.Log1p(math.Exp(-v)), math.Log1p(math.Exp(-v)))
+		}
+		logits, targets := meshtest.Place(m, single(x), []int{len(x)}, shard0), meshtest.Place(m, single(y), []int{len(x)}, shard0)
+		return meshtest.Near("loss", loss.BinaryCrossEntropy(logits, targets, loss.None).Full(), want, 1e-6, 0)
+	})
+}
+
 // TestBinaryCrossEntropyOfHalves holds that bfloat16 logits are those of float32, and
 // the gradient theirs, rounded.
 func TestBinaryCrossEntropyOfHalves(t *testing.T) {
