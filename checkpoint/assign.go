@@ -1,7 +1,9 @@
 package checkpoint
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/gorun-spmd/gorun/dtensor"
 )
@@ -29,12 +31,7 @@ func assign(tensors []namedTensor, me int) []piece {
 			continue
 		}
 		for _, s := range shards(t.tensor) {
-			best := s.holders[0]
-			for _, r := range s.holders[1:] {
-				if load[r] < load[best] || load[r] == load[best] && r < best {
-					best = r
-				}
-			}
+			best := slices.MinFunc(s.holders, func(a, b int) int { return cmp.Or(cmp.Compare(load[a], load[b]), cmp.Compare(a, b)) })
 			load[best] += s.box.numel() * t.dtype().Size()
 			list = append(list, piece{i, best, s.box})
 		}

@@ -24,13 +24,15 @@ func (s *Store) prepare(step int) (publication, error) {
 	}
 	generation := 0
 	for _, name := range names {
-		if base, ok := strings.CutSuffix(name, temporary); ok {
-			if _, _, ours := parseDir(base); ours {
-				if err := fs.Remove(filepath.Join(s.root, name)); err != nil {
-					return publication{}, err
-				}
+		base, unfinished := strings.CutSuffix(name, temporary)
+		of, g, ours := parseDir(base)
+		switch {
+		case !ours:
+		case unfinished:
+			if err := fs.Remove(filepath.Join(s.root, name)); err != nil {
+				return publication{}, err
 			}
-		} else if of, g, ok := parseDir(name); ok && of == step {
+		case of == step:
 			generation = max(generation, g+1)
 		}
 	}

@@ -32,21 +32,12 @@ func verify(fs fileSystem, dir string) error {
 	}
 	r := newReader(fs, dir, false, x)
 	defer r.close()
-	var b []byte
+	var b []byte // one block at a time: nothing is kept
 	for i := range x.Tensors {
 		e := &x.Tensors[i]
 		for j := range e.Chunks {
-			c := &e.Chunks[j]
-			// Into one block at a time: nothing is kept.
-			n := c.box().numel() * e.dtype().Size()
-			if _, err := r.file(c.File); err != nil { // before memory is taken for its bytes
+			if b, err = r.verifyChunk(e, &e.Chunks[j], b); err != nil {
 				return err
-			}
-			b = resize(b, min(n, x.BlockBytes))
-			for i := 0; i*x.BlockBytes < n; i++ {
-				if err := r.block(b[:x.blockBytes(i, n)], e, c, i); err != nil {
-					return err
-				}
 			}
 		}
 	}
@@ -56,6 +47,21 @@ func verify(fs fileSystem, dir string) error {
 		}
 	}
 	return nil
+}
+
+// verifyChunk reads the blocks of a chunk into b, which it returns to be used again.
+func (r *reader) verifyChunk(e *tensorEntry, c *chunkEntry, b []byte) ([]byte, error) {
+	if _, err := r.file(c.File); err != nil { // before memory is taken for its bytes
+		return b, err
+	}
+	n := c.box().numel() * e.dtype().Size()
+	b = resize(b, min(n, r.x.BlockBytes))
+	for i := 0; i*r.x.BlockBytes < n; i++ {
+		if err := r.block(b[:r.x.blockBytes(i, n)], e, c, i); err != nil {
+			return b, err
+		}
+	}
+	return b, nil
 }
 
 // verifyFile checks what the blocks do not cover: the header, and the checksum
