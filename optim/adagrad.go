@@ -43,20 +43,25 @@ func NewRowAdagrad(params []*dtensor.Tensor, c RowAdagradConfig) *RowAdagrad {
 	atLeastZero("NewRowAdagrad", "Eps", c.Eps)
 	a := &RowAdagrad{base: newBase("RowAdagrad", params), eps: c.Eps}
 	for _, p := range params {
-		rows, places := 1, make([]layout.Placement, len(p.Placements()))
-		local := 1
-		if p.NDim() > 0 {
-			rows, local = p.Dim(0), p.Local().Dim(0)
-			for axis, place := range p.Placements() {
-				if place.Shards(0) {
-					places[axis] = place
-				}
-			}
-		}
-		sum := tensor.Zeros(p.Mesh().Device(), p.DType(), local).Persist()
-		a.sums = append(a.sums, p.Mesh().Wrap("optimizer state", sum, nil, false, []int{rows}, places...))
+		a.sums = append(a.sums, rowState(p))
 	}
 	return a
+}
+
+// rowState returns a zero for each row of a parameter, [rows], that lies as the rows
+// do, in no scope.
+func rowState(p *dtensor.Tensor) *dtensor.Tensor {
+	rows, local, places := 1, 1, make([]layout.Placement, len(p.Placements()))
+	if p.NDim() > 0 {
+		rows, local = p.Dim(0), p.Local().Dim(0)
+	}
+	for axis, place := range p.Placements() {
+		if place.Shards(0) {
+			places[axis] = place
+		}
+	}
+	sums := tensor.Zeros(p.Mesh().Device(), p.DType(), local).Persist()
+	return p.Mesh().Wrap("optimizer state", sums, nil, false, []int{rows}, places...)
 }
 
 // State lists the sums of squares, "sum", one number a row.
