@@ -36,33 +36,21 @@ func run(b *measure.Bench, n int) error {
 	rows := dtensor.Normal(b.Mesh, dtensor.Key{Seed: 5}, 0, 1, []int{64, 8}, S(0))
 	columns := rows.Redistribute(S(1))
 
-	if err := batch(b, "add", n, func() *dtensor.Tensor {
+	adds := func() *dtensor.Tensor { // x + n·y
 		t := x
 		for range n {
 			t = t.Add(y)
 		}
 		return t
-	}); err != nil {
+	}
+	if err := batch(b, "add", n, adds); err != nil {
 		return err
 	}
-	err := gradients(b, "add with gradients", n, func() *dtensor.Tensor {
-		t := x
-		for range n {
-			t = t.Add(y)
-		}
-		return t.Sum(nil, false)
-	}, x)
-	if err != nil {
+	sum := func() *dtensor.Tensor { return adds().Sum(nil, false) }
+	if err := gradients(b, "add with gradients", n, sum, x); err != nil {
 		return err
 	}
-	err = gradients(b, "add with both gradients", n, func() *dtensor.Tensor {
-		t := x
-		for range n {
-			t = t.Add(y)
-		}
-		return t.Sum(nil, false)
-	}, x, y)
-	if err != nil {
+	if err := gradients(b, "add with both gradients", n, sum, x, y); err != nil {
 		return err
 	}
 	for _, c := range []struct {
