@@ -23,8 +23,8 @@ func (p *Picture) String() string {
 	return b.String()
 }
 
-// write draws the panel's table.
-func (p *panel) write(b *strings.Builder) {
+// cells returns the lines of the panel's table, its head first.
+func (p *panel) cells() [][]string {
 	head := []string{""}
 	for i := 1; i < len(p.columnCuts); i++ {
 		head = append(head, span(p.columnCuts[i-1], p.columnCuts[i]-p.columnCuts[i-1]))
@@ -40,7 +40,13 @@ func (p *panel) write(b *strings.Builder) {
 		}
 		lines = append(lines, line)
 	}
-	width := make([]int, len(head))
+	return lines
+}
+
+// write draws the panel's table.
+func (p *panel) write(b *strings.Builder) {
+	lines := p.cells()
+	width := make([]int, len(lines[0]))
 	for _, line := range lines {
 		for c, text := range line {
 			width[c] = max(width[c], utf8.RuneCountInString(text))
@@ -60,15 +66,18 @@ func (p *panel) write(b *strings.Builder) {
 		}
 		b.WriteByte('\n')
 		if i == 0 {
-			for c, w := range width {
-				if c > 0 {
-					b.WriteString("─┼─")
-				}
-				b.WriteString(strings.Repeat("─", w))
-			}
-			b.WriteByte('\n')
+			b.WriteString(ruler(width) + "\n")
 		}
 	}
+}
+
+// ruler draws the line below the head of a table whose columns have these widths.
+func ruler(width []int) string {
+	parts := make([]string, len(width))
+	for c, w := range width {
+		parts[c] = strings.Repeat("─", w)
+	}
+	return strings.Join(parts, "─┼─")
 }
 
 // at returns the label of the region at an index.
