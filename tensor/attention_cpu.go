@@ -26,7 +26,7 @@ func (c *CPU) Attention(dt DType, a AttentionSize, y, lse, q, k, v unsafe.Pointe
 func (c *CPU) AttentionGrad(dt DType, a AttentionSize, dq, dk, dv, dy, q, k, v, y, lse unsafe.Pointer) {
 	if dt == Float32 {
 		h, g := headsOf[float32](a, y, lse, q, k, v), headsOf[float32](a, dy, nil, dq, dk, dv)
-		attendGradAll(c, a, h, g, simd.ScaledExp)
+		attendGradAll(c, a, h, g, simd.Best().ScaledExp)
 	} else {
 		h, g := headsOf[float64](a, y, lse, q, k, v), headsOf[float64](a, dy, nil, dq, dk, dv)
 		attendGradAll(c, a, h, g, scaledExp[float64])
@@ -58,7 +58,7 @@ func (h heads[T]) head(a AttentionSize, i int) heads[T] {
 // softmaxRow32 turns x into its softmax and returns ln Σexp.
 func softmaxRow32(x []float32) float32 {
 	top, sum := simd.SoftmaxStats(x)
-	simd.ScaledExp(x, x, top, 1/sum)
+	simd.Best().ScaledExp(x, x, top, 1/sum)
 	return top + float32(math.Log(float64(sum)))
 }
 

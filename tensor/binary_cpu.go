@@ -16,7 +16,11 @@ func (c *CPU) Binary(op BinaryOp, dt DType, dst, a, b unsafe.Pointer, n int) {
 			binaryNumber(op, d, x, y)
 			return
 		}
-		parallel(n, 1, 64, func(lo, hi int) { binaryNumber(op, d[lo:hi], x[lo:hi], y[lo:hi]) })
+		l := simd.Writing(d, x, y)
+		parallel(n, 1, 64, func(lo, hi int) {
+			binary32(l, op, d[lo:hi], x[lo:hi], y[lo:hi])
+			l.Done()
+		})
 	case Float64:
 		binaryNumber(op, sliceOf[float64](dst, n), sliceOf[float64](a, n), sliceOf[float64](b, n))
 	case Int8:
@@ -113,6 +117,44 @@ func binaryScalar[T number](op BinaryOp, dst, x []T, v T, swap bool) {
 	}
 }
 
+// binary32 is binaryNumber at a level of its own.
+func binary32(l simd.Level, op BinaryOp, dst, a, b []float32) {
+	switch op {
+	case OpAdd:
+		if unsafe.SliceData(dst) == unsafe.SliceData(a) {
+			simd.AddTo(dst, b)
+			return
+		}
+		l.Add(dst, a, b)
+	case OpSub:
+		l.Sub(dst, a, b)
+	case OpMul:
+		l.Mul(dst, a, b)
+	case OpDiv:
+		l.Div(dst, a, b)
+	case OpMaximum:
+		l.Max(dst, a, b)
+	case OpMinimum:
+		l.Min(dst, a, b)
+	default:
+		binaryNumber(op, dst, a, b)
+	}
+}
+
+// scalar32 is binaryScalar at a level of its own.
+func scalar32(l simd.Level, op BinaryOp, dst, x []float32, v float32, swap bool) {
+	switch {
+	case op == OpAdd:
+		l.AddScalar(dst, x, v)
+	case op == OpMul:
+		l.Scale(dst, x, v)
+	case op == OpSub && !swap:
+		l.AddScalar(dst, x, -v)
+	default:
+		binaryScalar(op, dst, x, v, swap)
+	}
+}
+
 func binaryOne[T number](op BinaryOp, a, b T) T {
 	switch op {
 	case OpAdd:
@@ -164,7 +206,12 @@ func powInt[T number](a, b T) T {
 func (c *CPU) BinaryLoop(op BinaryOp, dt DType, dst, a, b unsafe.Pointer, l Loop) {
 	switch dt {
 	case Float32:
-		binaryLoop(dst, a, b, &l, op, binaryNumber[float32], binaryScalar[float32])
+		n := l.Numel()
+		to := simd.Writing(sliceOf[float32](dst, n), sliceOf[float32](a, 1), sliceOf[float32](b, 1))
+		binaryLoop(dst, a, b, &l, op,
+			func(op BinaryOp, dst, a, b []float32) { binary32(to, op, dst, a, b) },
+			func(op BinaryOp, dst, x []float32, v float32, swap bool) { scalar32(to, op, dst, x, v, swap) })
+		to.Done()
 	case Float64:
 		binaryLoop(dst, a, b, &l, op, binaryNumber[float64], binaryScalar[float64])
 	case Int8:
@@ -218,7 +265,11 @@ func (c *CPU) BinaryScalar(op BinaryOp, dt DType, dst, x unsafe.Pointer, v float
 			binaryScalar(op, d, s, float32(v), swap)
 			return
 		}
-		parallel(n, 1, 64, func(lo, hi int) { binaryScalar(op, d[lo:hi], s[lo:hi], float32(v), swap) })
+		l := simd.Writing(d, s)
+		parallel(n, 1, 64, func(lo, hi int) {
+			scalar32(l, op, d[lo:hi], s[lo:hi], float32(v), swap)
+			l.Done()
+		})
 	case Float64:
 		binaryScalar(op, sliceOf[float64](dst, n), sliceOf[float64](x, n), v, swap)
 	case Int8:

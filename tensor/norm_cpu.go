@@ -24,10 +24,12 @@ func (c *CPU) LayerNorm(dt DType, dst, stats, x, weight, bias unsafe.Pointer, ro
 	}
 	d, st, s := sliceOf[float32](dst, rows*n), sliceOf[float64](stats, rows*2), sliceOf[float32](x, rows*n)
 	w, b := optional[float32](weight, n), optional[float32](bias, n)
+	l := simd.Writing(d, s)
 	parallel(rows, n*4, 1, func(lo, hi int) {
 		for r := lo; r < hi; r++ {
-			st[2*r], st[2*r+1] = simd.LayerNormRow(d[r*n:(r+1)*n], s[r*n:(r+1)*n], w, b, eps)
+			st[2*r], st[2*r+1] = l.LayerNormRow(d[r*n:(r+1)*n], s[r*n:(r+1)*n], w, b, eps)
 		}
+		l.Done()
 	})
 }
 
@@ -69,8 +71,10 @@ func (c *CPU) LayerNormGrad(dt DType, dx, dweight, dbias, dy, x, weight, stats u
 	}
 	d, dw, db := sliceOf[float32](dx, rows*n), optional[float32](dweight, n), optional[float32](dbias, n)
 	g, s, w, st := sliceOf[float32](dy, rows*n), sliceOf[float32](x, rows*n), optional[float32](weight, n), sliceOf[float64](stats, rows*2)
+	l := simd.Writing(d, g, s)
+	defer l.Done()
 	sumRows(rows, dw, db, func(r int, dw, db []float32) {
-		simd.LayerNormGradRow(d[r*n:(r+1)*n], dw, db, s[r*n:(r+1)*n], g[r*n:(r+1)*n], w, st[2*r], st[2*r+1])
+		l.LayerNormGradRow(d[r*n:(r+1)*n], dw, db, s[r*n:(r+1)*n], g[r*n:(r+1)*n], w, st[2*r], st[2*r+1])
 	})
 }
 
@@ -146,10 +150,12 @@ func (c *CPU) RMSNorm(dt DType, dst, stats, x, weight unsafe.Pointer, rows, n in
 		return
 	}
 	d, st, s, w := sliceOf[float32](dst, rows*n), sliceOf[float64](stats, rows), sliceOf[float32](x, rows*n), optional[float32](weight, n)
+	l := simd.Writing(d, s)
 	parallel(rows, n*4, 1, func(lo, hi int) {
 		for r := lo; r < hi; r++ {
-			st[r] = simd.RMSNormRow(d[r*n:(r+1)*n], s[r*n:(r+1)*n], w, eps)
+			st[r] = l.RMSNormRow(d[r*n:(r+1)*n], s[r*n:(r+1)*n], w, eps)
 		}
+		l.Done()
 	})
 }
 
@@ -184,7 +190,9 @@ func (c *CPU) RMSNormGrad(dt DType, dx, dweight, dy, x, weight, stats unsafe.Poi
 	}
 	d, dw := sliceOf[float32](dx, rows*n), optional[float32](dweight, n)
 	g, s, w, st := sliceOf[float32](dy, rows*n), sliceOf[float32](x, rows*n), optional[float32](weight, n), sliceOf[float64](stats, rows)
+	l := simd.Writing(d, g, s)
+	defer l.Done()
 	sumRows(rows, dw, nil, func(r int, dw, _ []float32) {
-		simd.RMSNormGradRow(d[r*n:(r+1)*n], dw, s[r*n:(r+1)*n], g[r*n:(r+1)*n], w, st[r])
+		l.RMSNormGradRow(d[r*n:(r+1)*n], dw, s[r*n:(r+1)*n], g[r*n:(r+1)*n], w, st[r])
 	})
 }

@@ -10,32 +10,36 @@ import (
 // Softmax computes the softmax, or its logarithm, of each of rows rows of n.
 func (c *CPU) Softmax(dt DType, log bool, dst, x unsafe.Pointer, rows, n int) {
 	if dt == Float64 {
-		eachRow(sliceOf[float64](dst, rows*n), sliceOf[float64](x, rows*n), n, func(d, s []float64) { softmaxRow(log, d, s) })
+		eachRow(sliceOf[float64](dst, rows*n), sliceOf[float64](x, rows*n), n, func(d, s []float64) { softmaxRow(log, d, s) }, simd.Best())
 		return
 	}
-	row := simd.SoftmaxRow
+	d, s := sliceOf[float32](dst, rows*n), sliceOf[float32](x, rows*n)
+	l := simd.Writing(d, s)
+	row := l.SoftmaxRow
 	if log {
-		row = simd.LogSoftmaxRow
+		row = l.LogSoftmaxRow
 	}
-	eachRow(sliceOf[float32](dst, rows*n), sliceOf[float32](x, rows*n), n, row)
+	eachRow(d, s, n, row, l)
 }
 
 // SoftmaxGrad computes the gradient from dy and the result y; dx may be dy.
 func (c *CPU) SoftmaxGrad(dt DType, log bool, dx, dy, y unsafe.Pointer, rows, n int) {
 	if dt == Float64 {
 		eachRow2(sliceOf[float64](dx, rows*n), sliceOf[float64](y, rows*n), sliceOf[float64](dy, rows*n), n,
-			func(d, y, dy []float64) { softmaxGradRow(log, d, y, dy) })
+			func(d, y, dy []float64) { softmaxGradRow(log, d, y, dy) }, simd.Best())
 		return
 	}
-	row := simd.SoftmaxGradRow
+	d, a, b := sliceOf[float32](dx, rows*n), sliceOf[float32](y, rows*n), sliceOf[float32](dy, rows*n)
+	l := simd.Writing(d, a, b)
+	row := l.SoftmaxGradRow
 	if log {
-		row = simd.LogSoftmaxGradRow
+		row = l.LogSoftmaxGradRow
 	}
-	eachRow2(sliceOf[float32](dx, rows*n), sliceOf[float32](y, rows*n), sliceOf[float32](dy, rows*n), n, row)
+	eachRow2(d, a, b, n, row, l)
 }
 
-// eachRow calls f for each row of n elements.
-func eachRow[T any](dst, x []T, n int, f func(dst, x []T)) {
+// eachRow calls f, which works at level l, for each row of n elements.
+func eachRow[T any](dst, x []T, n int, f func(dst, x []T), l simd.Level) {
 	if len(x) == 0 {
 		return
 	}
@@ -43,11 +47,12 @@ func eachRow[T any](dst, x []T, n int, f func(dst, x []T)) {
 		for i := lo; i < hi; i++ {
 			f(dst[i*n:(i+1)*n], x[i*n:(i+1)*n])
 		}
+		l.Done()
 	})
 }
 
 // eachRow2 is eachRow for two sources.
-func eachRow2[T any](dst, x, y []T, n int, f func(dst, x, y []T)) {
+func eachRow2[T any](dst, x, y []T, n int, f func(dst, x, y []T), l simd.Level) {
 	if len(x) == 0 {
 		return
 	}
@@ -55,6 +60,7 @@ func eachRow2[T any](dst, x, y []T, n int, f func(dst, x, y []T)) {
 		for i := lo; i < hi; i++ {
 			f(dst[i*n:(i+1)*n], x[i*n:(i+1)*n], y[i*n:(i+1)*n])
 		}
+		l.Done()
 	})
 }
 

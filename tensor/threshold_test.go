@@ -144,7 +144,7 @@ func TestUniqueInPasses(t *testing.T) {
 func TestCrossEntropyGradientInTiles(t *testing.T) {
 	cpu, rng := NewCPU(nil), newRNG()
 	for _, classes := range slices.Concat(around(xentTile), around(2*xentTile)) {
-		for _, n := range []int{3, xentPast/(4*classes) + 1} {
+		for _, n := range []int{3, xentAhead/(4*classes) + 1} {
 			x, w := intArray(rng, -2, 3, n, classes), intArray(rng, 0, 3, classes)
 			target := make([]int64, n)
 			coef := intArray(rng, 0, 3, n, 3)

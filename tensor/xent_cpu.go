@@ -112,10 +112,16 @@ func (c *CPU) CrossEntropyGrad(to DType, dst unsafe.Pointer, dt DType, logits un
 	}
 	t := indices(it, target, n)
 	if dt == Float64 {
-		xentGrad(sliceOf[float64](dst, n*classes), sliceOf[float64](logits, n*classes), &t, sliceOf[float64](lse, n), sliceOf[float64](coef, n*3), optional[float64](weight, classes), classes, lo, scaledExp[float64])
+		xentGrad(sliceOf[float64](dst, n*classes), sliceOf[float64](logits, n*classes), &t, sliceOf[float64](lse, n), sliceOf[float64](coef, n*3), optional[float64](weight, classes), classes, lo, scaledExp[float64], nil)
 		return
 	}
-	xentGrad(sliceOf[float32](dst, n*classes), sliceOf[float32](logits, n*classes), &t, sliceOf[float32](lse, n), sliceOf[float32](coef, n*3), optional[float32](weight, classes), classes, lo, simd.ScaledExp)
+	d, x := sliceOf[float32](dst, n*classes), sliceOf[float32](logits, n*classes)
+	var past func(dst, x []float32, shift, scale float32)
+	l := simd.Writing(d, x)
+	if l == simd.AVX512Past {
+		past = l.ScaledExp
+	}
+	xentGrad(d, x, &t, sliceOf[float32](lse, n), sliceOf[float32](coef, n*3), optional[float32](weight, classes), classes, lo, simd.Best().ScaledExp, past)
 }
 
 // narrowGrad is CrossEntropyGrad to bfloat16, from bfloat16 or float32: some rows at a
@@ -161,13 +167,18 @@ func (c *CPU) byRows(n, classes int, f func(room unsafe.Pointer, at, k int)) {
 // while they are in the first cache.
 const xentTile = 4096
 
-// xentPast is from how many bytes on a gradient of its own is written past the
-// caches, which spares reading what is overwritten.
-const xentPast = 4 << 20
+// xentAhead is from how many bytes on a gradient of its own is copied to its place from
+// there: the copy asks ahead for what it overwrites.
+const xentAhead = 4 << 20
 
-func xentGrad[T float](dst, logits []T, target *indexList, lse, coef, weight []T, classes, lo int, scaledExp func(dst, x []T, shift, scale T)) {
-	past := len(dst)*int(unsafe.Sizeof(*new(T))) >= xentPast && unsafe.SliceData(dst) != unsafe.SliceData(logits)
+// xentGrad computes with scaledExp, or, where nothing is taken off, with past if that is
+// not nil.
+func xentGrad[T float](dst, logits []T, target *indexList, lse, coef, weight []T, classes, lo int, scaledExp, past func(dst, x []T, shift, scale T)) {
+	ahead := len(dst)*int(unsafe.Sizeof(*new(T))) >= xentAhead && unsafe.SliceData(dst) != unsafe.SliceData(logits)
 	parallel(len(lse), classes*8, 1, func(from, to int) {
+		if past != nil {
+			defer simd.AVX512Past.Done()
+		}
 		var near [xentTile]T
 		for r := from; r < to; r++ {
 			d, x := dst[r*classes:(r+1)*classes], logits[r*classes:(r+1)*classes]
@@ -177,10 +188,17 @@ func xentGrad[T float](dst, logits []T, target *indexList, lse, coef, weight []T
 				continue
 			}
 			hit := target.at(r) - lo
+			if past != nil && s == 0 {
+				past(d, x, lse[r], a)
+				if hit >= 0 && hit < classes {
+					d[hit] -= b
+				}
+				continue
+			}
 			for i := 0; i < classes; i += xentTile {
 				end := min(i+xentTile, classes)
 				tile := d[i:end]
-				if past {
+				if ahead {
 					tile = near[:end-i]
 				}
 				scaledExp(tile, x[i:end], lse[r], a)
@@ -193,7 +211,7 @@ func xentGrad[T float](dst, logits []T, target *indexList, lse, coef, weight []T
 				if hit >= i && hit < end {
 					tile[hit-i] -= b
 				}
-				if past {
+				if ahead {
 					simd.CopyAhead(d[i:end], tile)
 				}
 			}

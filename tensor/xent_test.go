@@ -3,6 +3,7 @@ package tensor
 import (
 	"bytes"
 	"math"
+	"slices"
 	"testing"
 	"unsafe"
 )
@@ -11,17 +12,17 @@ import (
 // over its logits.
 func TestLargeCrossEntropyGradientIsTheSameInPlace(t *testing.T) {
 	cpu := NewCPU(nil)
-	const n, classes = 3, 400001
+	const n, classes = 12, 400000 // from 16 MiB on it may go past the caches
 	values := make([]float32, n*classes)
 	for i := range values {
 		values[i] = float32(math.Sin(float64(i)))
 	}
 	x := FromSlice(cpu, values, n, classes)
-	targets := FromSlice(cpu, []int64{7, classes - 1, 4096}, n)
-	shift := FromSlice(cpu, []float32{1, 0.5, 0}, n)
+	targets := FromSlice(cpu, []int64{7, classes - 1, 4096, 0, -1, classes, 1, 2, 3, 4, 5, 6}, n)
+	shift := FromSlice(cpu, slices.Repeat([]float32{1, 0.5, 0}, n/3), n)
 	for _, coef := range [][]float32{{2, 3, 0, 0, 0, 0, 1, 1, 0}, {2, 3, 0.5, 0, 0, 0, 1, 1, 0.25}} {
 		for _, weight := range []*Tensor{nil, FromSlice(cpu, values[:classes], classes)} {
-			c := FromSlice(cpu, coef, n, 3)
+			c := FromSlice(cpu, slices.Repeat(coef, n/3), n, 3)
 			got := CrossEntropyGrad(nil, x, targets, 0, shift, c, weight)
 			over := Clone(x)
 			CrossEntropyGrad(over, over, targets, 0, shift, c, weight)

@@ -5,7 +5,9 @@ import "math"
 // Relu does dst[i] = max(x[i], 0); NaN stays.
 func Relu(dst, x []float32) {
 	same("Relu", len(dst), len(x))
-	best.relu(dst, x)
+	l := Writing(dst, x)
+	l.relu(dst, x)
+	l.Done()
 }
 
 func (l Level) relu(dst, x []float32) {
@@ -16,7 +18,7 @@ func (l Level) relu(dst, x []float32) {
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
-		reluVec(l.wide(), &dst[i], &x[i], min(chunk, len(dst)-i))
+		reluVec(uint8(l), &dst[i], &x[i], min(chunk, len(dst)-i))
 	}
 }
 
@@ -24,7 +26,9 @@ func (l Level) relu(dst, x []float32) {
 // as x as well as its argument.
 func ReluGrad(dst, x, dy []float32) {
 	same("ReluGrad", len(dst), len(x), len(dy))
-	best.reluGrad(dst, x, dy)
+	l := Writing(dst, x, dy)
+	l.reluGrad(dst, x, dy)
+	l.Done()
 }
 
 func (l Level) reluGrad(dst, x, dy []float32) {
@@ -39,7 +43,7 @@ func (l Level) reluGrad(dst, x, dy []float32) {
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
-		reluGradVec(l.wide(), &dst[i], &x[i], &dy[i], min(chunk, len(dst)-i))
+		reluGradVec(uint8(l), &dst[i], &x[i], &dy[i], min(chunk, len(dst)-i))
 	}
 }
 
@@ -48,7 +52,9 @@ func (l Level) reluGrad(dst, x, dy []float32) {
 // times max(1, |x|). For -Inf it is 0, the limit (in PyTorch NaN).
 func Gelu(dst, x []float32) {
 	same("Gelu", len(dst), len(x))
-	best.gelu(dst, x)
+	l := Writing(dst, x)
+	l.gelu(dst, x)
+	l.Done()
 }
 
 func (l Level) gelu(dst, x []float32) {
@@ -60,7 +66,7 @@ func (l Level) gelu(dst, x []float32) {
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
-		geluVec(l.wide(), &dst[i], &x[i], min(chunk, len(dst)-i))
+		geluVec(uint8(l), &dst[i], &x[i], min(chunk, len(dst)-i))
 	}
 }
 
@@ -68,7 +74,9 @@ func (l Level) gelu(dst, x []float32) {
 // normal density.
 func GeluGrad(dst, x, dy []float32) {
 	same("GeluGrad", len(dst), len(x), len(dy))
-	best.geluGrad(dst, x, dy)
+	l := Writing(dst, x, dy)
+	l.geluGrad(dst, x, dy)
+	l.Done()
 }
 
 func (l Level) geluGrad(dst, x, dy []float32) {
@@ -80,7 +88,7 @@ func (l Level) geluGrad(dst, x, dy []float32) {
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
-		geluGradVec(l.wide(), &dst[i], &x[i], &dy[i], min(chunk, len(dst)-i))
+		geluGradVec(uint8(l), &dst[i], &x[i], &dy[i], min(chunk, len(dst)-i))
 	}
 }
 
@@ -88,7 +96,9 @@ func (l Level) geluGrad(dst, x, dy []float32) {
 // is NaN, as in PyTorch.
 func Silu(dst, x []float32) {
 	same("Silu", len(dst), len(x))
-	best.silu(dst, x)
+	l := Writing(dst, x)
+	l.silu(dst, x)
+	l.Done()
 }
 
 func (l Level) silu(dst, x []float32) {
@@ -99,14 +109,16 @@ func (l Level) silu(dst, x []float32) {
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
-		siluVec(l.wide(), &dst[i], &x[i], min(chunk, len(dst)-i))
+		siluVec(uint8(l), &dst[i], &x[i], min(chunk, len(dst)-i))
 	}
 }
 
 // SiluGrad does dst[i] = dy·σ(x)·(1 + x·(1-σ(x))) for x = x[i], dy = dy[i].
 func SiluGrad(dst, x, dy []float32) {
 	same("SiluGrad", len(dst), len(x), len(dy))
-	best.siluGrad(dst, x, dy)
+	l := Writing(dst, x, dy)
+	l.siluGrad(dst, x, dy)
+	l.Done()
 }
 
 func (l Level) siluGrad(dst, x, dy []float32) {
@@ -118,14 +130,16 @@ func (l Level) siluGrad(dst, x, dy []float32) {
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
-		siluGradVec(l.wide(), &dst[i], &x[i], &dy[i], min(chunk, len(dst)-i))
+		siluGradVec(uint8(l), &dst[i], &x[i], &dy[i], min(chunk, len(dst)-i))
 	}
 }
 
 // TanhGrad does dst[i] = dy[i]·(1 - y[i]²), y the result of Tanh.
 func TanhGrad(dst, y, dy []float32) {
 	same("TanhGrad", len(dst), len(y), len(dy))
-	best.tanhGrad(dst, y, dy)
+	l := Writing(dst, y, dy)
+	l.tanhGrad(dst, y, dy)
+	l.Done()
 }
 
 func (l Level) tanhGrad(dst, y, dy []float32) {
@@ -136,14 +150,16 @@ func (l Level) tanhGrad(dst, y, dy []float32) {
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
-		tanhGradVec(l.wide(), &dst[i], &y[i], &dy[i], min(chunk, len(dst)-i))
+		tanhGradVec(uint8(l), &dst[i], &y[i], &dy[i], min(chunk, len(dst)-i))
 	}
 }
 
 // SigmoidGrad does dst[i] = dy[i]·y[i]·(1 - y[i]), y the result of Sigmoid.
 func SigmoidGrad(dst, y, dy []float32) {
 	same("SigmoidGrad", len(dst), len(y), len(dy))
-	best.sigmoidGrad(dst, y, dy)
+	l := Writing(dst, y, dy)
+	l.sigmoidGrad(dst, y, dy)
+	l.Done()
 }
 
 func (l Level) sigmoidGrad(dst, y, dy []float32) {
@@ -154,6 +170,6 @@ func (l Level) sigmoidGrad(dst, y, dy []float32) {
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
-		sigmoidGradVec(l.wide(), &dst[i], &y[i], &dy[i], min(chunk, len(dst)-i))
+		sigmoidGradVec(uint8(l), &dst[i], &y[i], &dy[i], min(chunk, len(dst)-i))
 	}
 }

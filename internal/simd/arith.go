@@ -4,7 +4,7 @@ package simd
 func AddTo[T Number](dst, x []T) {
 	same("AddTo", len(dst), len(x))
 	if is32[T]() {
-		best.addTo(as32(dst), as32(x))
+		unasked.addTo(as32(dst), as32(x))
 		return
 	}
 	addGo(dst, dst, x)
@@ -16,7 +16,7 @@ func (l Level) addTo(dst, x []float32) {
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
-		addToVec(l.wide(), &dst[i], &x[i], min(chunk, len(dst)-i))
+		addToVec(uint8(l), &dst[i], &x[i], min(chunk, len(dst)-i))
 	}
 }
 
@@ -51,7 +51,7 @@ func add2Go[T Number](dst1, dst2, a, b []T) {
 func Axpy[T Number](dst []T, s T, x []T) {
 	same("Axpy", len(dst), len(x))
 	if is32[T]() {
-		best.axpy(as32(dst), as32(x), float32(s))
+		unasked.axpy(as32(dst), as32(x), float32(s))
 		return
 	}
 	for i := range dst {
@@ -67,7 +67,7 @@ func (l Level) axpy(dst, x []float32, s float32) {
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
-		axpyVec(l.wide(), &dst[i], &x[i], min(chunk, len(dst)-i), s)
+		axpyVec(uint8(l), &dst[i], &x[i], min(chunk, len(dst)-i), s)
 	}
 }
 
@@ -75,19 +75,22 @@ func (l Level) axpy(dst, x []float32, s float32) {
 func AddScalar[T Number](dst, x []T, s T) {
 	same("AddScalar", len(dst), len(x))
 	if is32[T]() {
-		best.addScalar(as32(dst), as32(x), float32(s))
+		l := Writing(as32(dst), as32(x))
+		l.AddScalar(as32(dst), as32(x), float32(s))
+		l.Done()
 		return
 	}
 	addScalarGo(dst, x, s)
 }
 
-func (l Level) addScalar(dst, x []float32, s float32) {
+// AddScalar is the function AddScalar at this level.
+func (l Level) AddScalar(dst, x []float32, s float32) {
 	if l == Scalar {
 		addScalarGo(dst, x, s)
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
-		addScalarVec(l.wide(), &dst[i], &x[i], min(chunk, len(dst)-i), s)
+		addScalarVec(uint8(l), &dst[i], &x[i], min(chunk, len(dst)-i), s)
 	}
 }
 
@@ -101,19 +104,22 @@ func addScalarGo[T Number](dst, x []T, s T) {
 func Scale[T Number](dst, x []T, s T) {
 	same("Scale", len(dst), len(x))
 	if is32[T]() {
-		best.scale(as32(dst), as32(x), float32(s))
+		l := Writing(as32(dst), as32(x))
+		l.Scale(as32(dst), as32(x), float32(s))
+		l.Done()
 		return
 	}
 	scaleGo(dst, x, s)
 }
 
-func (l Level) scale(dst, x []float32, s float32) {
+// Scale is the function Scale at this level.
+func (l Level) Scale(dst, x []float32, s float32) {
 	if l == Scalar {
 		scaleGo(dst, x, s)
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
-		scaleVec(l.wide(), &dst[i], &x[i], min(chunk, len(dst)-i), s)
+		scaleVec(uint8(l), &dst[i], &x[i], min(chunk, len(dst)-i), s)
 	}
 }
 

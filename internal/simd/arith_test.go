@@ -18,18 +18,18 @@ type elementwise struct {
 }
 
 var elementwises = []elementwise{
-	{"add", 3, func(l Level, s [][]float32) { l.add(s[0], s[1], s[2]) }, func(v []float64) float64 { return v[1] + v[2] }, 0.5},
-	{"sub", 3, func(l Level, s [][]float32) { l.sub(s[0], s[1], s[2]) }, func(v []float64) float64 { return v[1] - v[2] }, 0.5},
-	{"mul", 3, func(l Level, s [][]float32) { l.mul(s[0], s[1], s[2]) }, func(v []float64) float64 { return v[1] * v[2] }, 0.5},
-	{"div", 3, func(l Level, s [][]float32) { l.div(s[0], s[1], s[2]) }, func(v []float64) float64 { return v[1] / v[2] }, 0.51},
-	{"max", 3, func(l Level, s [][]float32) { l.max(s[0], s[1], s[2]) }, func(v []float64) float64 { return max(v[1], v[2]) }, 0},
-	{"min", 3, func(l Level, s [][]float32) { l.min(s[0], s[1], s[2]) }, func(v []float64) float64 { return min(v[1], v[2]) }, 0},
+	{"add", 3, func(l Level, s [][]float32) { l.Add(s[0], s[1], s[2]) }, func(v []float64) float64 { return v[1] + v[2] }, 0.5},
+	{"sub", 3, func(l Level, s [][]float32) { l.Sub(s[0], s[1], s[2]) }, func(v []float64) float64 { return v[1] - v[2] }, 0.5},
+	{"mul", 3, func(l Level, s [][]float32) { l.Mul(s[0], s[1], s[2]) }, func(v []float64) float64 { return v[1] * v[2] }, 0.5},
+	{"div", 3, func(l Level, s [][]float32) { l.Div(s[0], s[1], s[2]) }, func(v []float64) float64 { return v[1] / v[2] }, 0.51},
+	{"max", 3, func(l Level, s [][]float32) { l.Max(s[0], s[1], s[2]) }, func(v []float64) float64 { return max(v[1], v[2]) }, 0},
+	{"min", 3, func(l Level, s [][]float32) { l.Min(s[0], s[1], s[2]) }, func(v []float64) float64 { return min(v[1], v[2]) }, 0},
 	{"add2", 4, func(l Level, s [][]float32) { l.add2(s[0], s[3], s[1], s[2]) }, func(v []float64) float64 { return v[1] + v[2] }, 0.5},
 	{"add2 second", 4, func(l Level, s [][]float32) { l.add2(s[3], s[0], s[1], s[2]) }, func(v []float64) float64 { return v[1] + v[2] }, 0.5},
 	{"addTo", 2, func(l Level, s [][]float32) { l.addTo(s[0], s[1]) }, func(v []float64) float64 { return v[0] + v[1] }, 0.5},
 	{"axpy", 2, func(l Level, s [][]float32) { l.axpy(s[0], s[1], 1.5) }, func(v []float64) float64 { return v[0] + 1.5*v[1] }, 0.51},
-	{"addScalar", 2, func(l Level, s [][]float32) { l.addScalar(s[0], s[1], 1.5) }, func(v []float64) float64 { return v[1] + 1.5 }, 0.5},
-	{"scale", 2, func(l Level, s [][]float32) { l.scale(s[0], s[1], 1.7) }, func(v []float64) float64 { return v[1] * float64(float32(1.7)) }, 0.5},
+	{"addScalar", 2, func(l Level, s [][]float32) { l.AddScalar(s[0], s[1], 1.5) }, func(v []float64) float64 { return v[1] + 1.5 }, 0.5},
+	{"scale", 2, func(l Level, s [][]float32) { l.Scale(s[0], s[1], 1.7) }, func(v []float64) float64 { return v[1] * float64(float32(1.7)) }, 0.5},
 	{"fill", 1, func(l Level, s [][]float32) { l.fill(s[0], 1.5) }, func(v []float64) float64 { return 1.5 }, 0},
 	{"reluGrad", 3, func(l Level, s [][]float32) { l.reluGrad(s[0], s[1], s[2]) }, func(v []float64) float64 {
 		if v[1] > 0 {
@@ -132,7 +132,7 @@ func TestLengthsMustAgree(t *testing.T) {
 	a, b := make([]float32, 3), make([]float32, 4)
 	for name, f := range map[string]func(){
 		"Add": func() { Add(a, a, b) }, "Axpy": func() { Axpy(a, 1, b) }, "Exp": func() { Exp(b, a) }, "Dot": func() { Dot(a, b) },
-		"Normalize": func() { Normalize(a, a, 0, 1, b, nil) }, "AdamStep": func() { AdamStep(a, a, b, a, Adam{}) }, "Copy": func() { Copy(a, b) },
+		"Normalize": func() { best.Normalize(a, a, 0, 1, b, nil) }, "AdamStep": func() { AdamStep(a, a, b, a, Adam{}) }, "Copy": func() { Copy(a, b) },
 	} {
 		func() {
 			defer func() {
@@ -154,7 +154,7 @@ func TestCopyAhead(t *testing.T) {
 				for i := range src {
 					src[i] = byte(r.Int())
 				}
-				for _, kernel := range []func(wide bool, dst, src *byte, n int){copyVec, copyNearVec} {
+				for _, kernel := range []func(level uint8, dst, src *byte, n int){copyVec, copyNearVec} {
 					clear(dst)
 					l.copy(dst[shift:shift+n], src, kernel)
 					if string(dst[shift:shift+n]) != string(src) || dst[shift+n] != 0 {
@@ -164,11 +164,13 @@ func TestCopyAhead(t *testing.T) {
 			}
 		}
 	}
-	src, dst := normals(r, large/4+5, 1), make([]float32, large/4+5)
-	Copy(dst, src)
-	for i := range dst {
-		if dst[i] != src[i] {
-			t.Fatalf("Copy: element %d is %g, want %g", i, dst[i], src[i])
+	for _, n := range []int{large/4 + 5, 16<<20/4 + 5} {
+		src, dst := normals(r, n, 1), make([]float32, n)
+		Copy(dst, src)
+		for i := range dst {
+			if dst[i] != src[i] {
+				t.Fatalf("Copy of %d: element %d is %g, want %g", n, i, dst[i], src[i])
+			}
 		}
 	}
 }
@@ -183,9 +185,9 @@ func TestNothingAllocates(t *testing.T) {
 		Exp(x, y)
 		Sum(x)
 		Dot(x, y)
-		SoftmaxRow(x, y)
-		LayerNormRow(x, y, x, nil, 1e-5)
-		LayerNormGradRow(x, nil, y, x, y, x, 0, 1)
+		best.SoftmaxRow(x, y)
+		best.LayerNormRow(x, y, x, nil, 1e-5)
+		best.LayerNormGradRow(x, nil, y, x, y, x, 0, 1)
 		AdamStep(x, y, x, y, Adam{})
 	}); n != 0 {
 		t.Errorf("%v allocations", n)

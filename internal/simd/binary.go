@@ -4,19 +4,22 @@ package simd
 func Add[T Number](dst, a, b []T) {
 	same("Add", len(dst), len(a), len(b))
 	if is32[T]() {
-		best.add(as32(dst), as32(a), as32(b))
+		l := Writing(as32(dst), as32(a), as32(b))
+		l.Add(as32(dst), as32(a), as32(b))
+		l.Done()
 		return
 	}
 	addGo(dst, a, b)
 }
 
-func (l Level) add(dst, a, b []float32) {
+// Add is the function Add at this level.
+func (l Level) Add(dst, a, b []float32) {
 	if l == Scalar {
 		addGo(dst, a, b)
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
-		addVec(l.wide(), &dst[i], &a[i], &b[i], min(chunk, len(dst)-i))
+		addVec(uint8(l), &dst[i], &a[i], &b[i], min(chunk, len(dst)-i))
 	}
 }
 
@@ -30,19 +33,22 @@ func addGo[T Number](dst, a, b []T) {
 func Sub[T Number](dst, a, b []T) {
 	same("Sub", len(dst), len(a), len(b))
 	if is32[T]() {
-		best.sub(as32(dst), as32(a), as32(b))
+		l := Writing(as32(dst), as32(a), as32(b))
+		l.Sub(as32(dst), as32(a), as32(b))
+		l.Done()
 		return
 	}
 	subGo(dst, a, b)
 }
 
-func (l Level) sub(dst, a, b []float32) {
+// Sub is the function Sub at this level.
+func (l Level) Sub(dst, a, b []float32) {
 	if l == Scalar {
 		subGo(dst, a, b)
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
-		subVec(l.wide(), &dst[i], &a[i], &b[i], min(chunk, len(dst)-i))
+		subVec(uint8(l), &dst[i], &a[i], &b[i], min(chunk, len(dst)-i))
 	}
 }
 
@@ -56,19 +62,22 @@ func subGo[T Number](dst, a, b []T) {
 func Mul[T Number](dst, a, b []T) {
 	same("Mul", len(dst), len(a), len(b))
 	if is32[T]() {
-		best.mul(as32(dst), as32(a), as32(b))
+		l := Writing(as32(dst), as32(a), as32(b))
+		l.Mul(as32(dst), as32(a), as32(b))
+		l.Done()
 		return
 	}
 	mulGo(dst, a, b)
 }
 
-func (l Level) mul(dst, a, b []float32) {
+// Mul is the function Mul at this level.
+func (l Level) Mul(dst, a, b []float32) {
 	if l == Scalar {
 		mulGo(dst, a, b)
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
-		mulVec(l.wide(), &dst[i], &a[i], &b[i], min(chunk, len(dst)-i))
+		mulVec(uint8(l), &dst[i], &a[i], &b[i], min(chunk, len(dst)-i))
 	}
 }
 
@@ -83,19 +92,22 @@ func mulGo[T Number](dst, a, b []T) {
 func Div[T Number](dst, a, b []T) {
 	same("Div", len(dst), len(a), len(b))
 	if is32[T]() {
-		best.div(as32(dst), as32(a), as32(b))
+		l := Writing(as32(dst), as32(a), as32(b))
+		l.Div(as32(dst), as32(a), as32(b))
+		l.Done()
 		return
 	}
 	divGo(dst, a, b)
 }
 
-func (l Level) div(dst, a, b []float32) {
+// Div is the function Div at this level.
+func (l Level) Div(dst, a, b []float32) {
 	if l == Scalar {
 		divGo(dst, a, b)
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
-		divVec(l.wide(), &dst[i], &a[i], &b[i], min(chunk, len(dst)-i))
+		divVec(uint8(l), &dst[i], &a[i], &b[i], min(chunk, len(dst)-i))
 	}
 }
 
@@ -109,19 +121,22 @@ func divGo[T Number](dst, a, b []T) {
 func Max[T Number](dst, a, b []T) {
 	same("Max", len(dst), len(a), len(b))
 	if is32[T]() {
-		best.max(as32(dst), as32(a), as32(b))
+		l := Writing(as32(dst), as32(a), as32(b))
+		l.Max(as32(dst), as32(a), as32(b))
+		l.Done()
 		return
 	}
 	maxGo(dst, a, b)
 }
 
-func (l Level) max(dst, a, b []float32) {
+// Max is the function Max at this level.
+func (l Level) Max(dst, a, b []float32) {
 	if l == Scalar {
 		maxGo(dst, a, b)
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
-		maxVec(l.wide(), &dst[i], &a[i], &b[i], min(chunk, len(dst)-i))
+		maxVec(uint8(l), &dst[i], &a[i], &b[i], min(chunk, len(dst)-i))
 	}
 }
 
@@ -135,19 +150,22 @@ func maxGo[T Number](dst, a, b []T) {
 func Min[T Number](dst, a, b []T) {
 	same("Min", len(dst), len(a), len(b))
 	if is32[T]() {
-		best.min(as32(dst), as32(a), as32(b))
+		l := Writing(as32(dst), as32(a), as32(b))
+		l.Min(as32(dst), as32(a), as32(b))
+		l.Done()
 		return
 	}
 	minGo(dst, a, b)
 }
 
-func (l Level) min(dst, a, b []float32) {
+// Min is the function Min at this level.
+func (l Level) Min(dst, a, b []float32) {
 	if l == Scalar {
 		minGo(dst, a, b)
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
-		minVec(l.wide(), &dst[i], &a[i], &b[i], min(chunk, len(dst)-i))
+		minVec(uint8(l), &dst[i], &a[i], &b[i], min(chunk, len(dst)-i))
 	}
 }
 

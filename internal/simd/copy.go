@@ -15,7 +15,9 @@ type Elem interface {
 func Copy[T Elem](dst, src []T) {
 	same("Copy", len(dst), len(src))
 	if len(dst)*int(unsafe.Sizeof(*new(T))) >= large {
-		best.copy(bytes(dst), bytes(src), copyVec)
+		l := Writing(dst, src)
+		l.copy(bytes(dst), bytes(src), copyVec)
+		l.Done()
 		return
 	}
 	copy(dst, src)
@@ -41,14 +43,14 @@ func bytes[T Elem](s []T) []byte {
 
 // copy is for slices larger than the caches: it asks for what it needs next, which
 // copy does not.
-func (l Level) copy(dst, src []byte, kernel func(wide bool, dst, src *byte, n int)) {
+func (l Level) copy(dst, src []byte, kernel func(level uint8, dst, src *byte, n int)) {
 	const block = 4 * chunk
 	whole := len(dst) &^ 63 // a multiple of the kernels' vectors
 	if l == Scalar {
 		whole = 0
 	}
 	for i := 0; i < whole; i += block {
-		kernel(l.wide(), &dst[i], &src[i], min(block, whole-i)/4)
+		kernel(uint8(l), &dst[i], &src[i], min(block, whole-i)/4)
 	}
 	copy(dst[whole:], src[whole:])
 }

@@ -20,6 +20,10 @@
 // pieces gives the bits of the whole. Reductions add in an order fixed by the
 // length alone, see Sum.
 //
+// Large results go past the caches where the processor gains by that; it changes no
+// bit. Functions see for themselves that what they write is large; those of rows and of
+// parts are methods of the Level that Writing returns for the whole.
+//
 // NaN and the infinities go in and out as IEEE 754 and PyTorch have it; Max and
 // Min pass NaN on.
 //

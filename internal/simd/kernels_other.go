@@ -7,89 +7,89 @@ package simd
 // Only Scalar, the one level there is, is ever asked for.
 const noKernel = "simd: no such kernel on this machine"
 
-func addVec(wide bool, dst *float32, a *float32, b *float32, n int) { panic(noKernel) }
+func addVec(level uint8, dst *float32, a *float32, b *float32, n int) { panic(noKernel) }
 
-func subVec(wide bool, dst *float32, a *float32, b *float32, n int) { panic(noKernel) }
+func subVec(level uint8, dst *float32, a *float32, b *float32, n int) { panic(noKernel) }
 
-func mulVec(wide bool, dst *float32, a *float32, b *float32, n int) { panic(noKernel) }
+func mulVec(level uint8, dst *float32, a *float32, b *float32, n int) { panic(noKernel) }
 
-func divVec(wide bool, dst *float32, a *float32, b *float32, n int) { panic(noKernel) }
+func divVec(level uint8, dst *float32, a *float32, b *float32, n int) { panic(noKernel) }
 
-func maxVec(wide bool, dst *float32, a *float32, b *float32, n int) { panic(noKernel) }
+func maxVec(level uint8, dst *float32, a *float32, b *float32, n int) { panic(noKernel) }
 
-func minVec(wide bool, dst *float32, a *float32, b *float32, n int) { panic(noKernel) }
+func minVec(level uint8, dst *float32, a *float32, b *float32, n int) { panic(noKernel) }
 
-func addToVec(wide bool, dst *float32, x *float32, n int) { panic(noKernel) }
+func addToVec(level uint8, dst *float32, x *float32, n int) { panic(noKernel) }
 
 func add2Vec(wide bool, dst1 *float32, dst2 *float32, a *float32, b *float32, n int) { panic(noKernel) }
 
-func axpyVec(wide bool, dst *float32, x *float32, n int, s float32) { panic(noKernel) }
+func axpyVec(level uint8, dst *float32, x *float32, n int, s float32) { panic(noKernel) }
 
-func addScalarVec(wide bool, dst *float32, x *float32, n int, s float32) { panic(noKernel) }
+func addScalarVec(level uint8, dst *float32, x *float32, n int, s float32) { panic(noKernel) }
 
-func scaleVec(wide bool, dst *float32, x *float32, n int, s float32) { panic(noKernel) }
+func scaleVec(level uint8, dst *float32, x *float32, n int, s float32) { panic(noKernel) }
 
 func fillVec(wide bool, dst *float32, n int, s float32) { panic(noKernel) }
 
-func copyVec(wide bool, dst *byte, src *byte, n int) { panic(noKernel) }
+func copyVec(level uint8, dst *byte, src *byte, n int) { panic(noKernel) }
 
-func copyNearVec(wide bool, dst *byte, src *byte, n int) { panic(noKernel) }
+func copyNearVec(level uint8, dst *byte, src *byte, n int) { panic(noKernel) }
 
-func expVec(wide bool, dst *float32, x *float32, n int) { panic(noKernel) }
+func expVec(level uint8, dst *float32, x *float32, n int) { panic(noKernel) }
 
-func logVec(wide bool, dst *float32, x *float32, n int) { panic(noKernel) }
+func logVec(level uint8, dst *float32, x *float32, n int) { panic(noKernel) }
 
-func tanhVec(wide bool, dst *float32, x *float32, n int) { panic(noKernel) }
+func tanhVec(level uint8, dst *float32, x *float32, n int) { panic(noKernel) }
 
-func sigmoidVec(wide bool, dst *float32, x *float32, n int) { panic(noKernel) }
+func sigmoidVec(level uint8, dst *float32, x *float32, n int) { panic(noKernel) }
 
-func sqrtVec(wide bool, dst *float32, x *float32, n int) { panic(noKernel) }
+func sqrtVec(level uint8, dst *float32, x *float32, n int) { panic(noKernel) }
 
-func rsqrtVec(wide bool, dst *float32, x *float32, n int) { panic(noKernel) }
+func rsqrtVec(level uint8, dst *float32, x *float32, n int) { panic(noKernel) }
 
-func absVec(wide bool, dst *float32, x *float32, n int) { panic(noKernel) }
+func absVec(level uint8, dst *float32, x *float32, n int) { panic(noKernel) }
 
-func reluVec(wide bool, dst *float32, x *float32, n int) { panic(noKernel) }
+func reluVec(level uint8, dst *float32, x *float32, n int) { panic(noKernel) }
 
-func geluVec(wide bool, dst *float32, x *float32, n int) { panic(noKernel) }
+func geluVec(level uint8, dst *float32, x *float32, n int) { panic(noKernel) }
 
-func siluVec(wide bool, dst *float32, x *float32, n int) { panic(noKernel) }
+func siluVec(level uint8, dst *float32, x *float32, n int) { panic(noKernel) }
 
-func reluGradVec(wide bool, dst *float32, x *float32, dy *float32, n int) { panic(noKernel) }
+func reluGradVec(level uint8, dst *float32, x *float32, dy *float32, n int) { panic(noKernel) }
 
-func geluGradVec(wide bool, dst *float32, x *float32, dy *float32, n int) { panic(noKernel) }
+func geluGradVec(level uint8, dst *float32, x *float32, dy *float32, n int) { panic(noKernel) }
 
-func siluGradVec(wide bool, dst *float32, x *float32, dy *float32, n int) { panic(noKernel) }
+func siluGradVec(level uint8, dst *float32, x *float32, dy *float32, n int) { panic(noKernel) }
 
-func tanhGradVec(wide bool, dst *float32, x *float32, dy *float32, n int) { panic(noKernel) }
+func tanhGradVec(level uint8, dst *float32, x *float32, dy *float32, n int) { panic(noKernel) }
 
-func sigmoidGradVec(wide bool, dst *float32, x *float32, dy *float32, n int) { panic(noKernel) }
+func sigmoidGradVec(level uint8, dst *float32, x *float32, dy *float32, n int) { panic(noKernel) }
 
-func scaledExpVec(wide bool, dst *float32, x *float32, n int, shift float32, scale float32) {
+func scaledExpVec(level uint8, dst *float32, x *float32, n int, shift float32, scale float32) {
 	panic(noKernel)
 }
 
-func softmaxGradVec(wide bool, dst *float32, y *float32, dy *float32, n int, dot float32) {
+func softmaxGradVec(level uint8, dst *float32, y *float32, dy *float32, n int, dot float32) {
 	panic(noKernel)
 }
 
-func logSoftmaxGradVec(wide bool, dst *float32, y *float32, dy *float32, n int, sum float32) {
+func logSoftmaxGradVec(level uint8, dst *float32, y *float32, dy *float32, n int, sum float32) {
 	panic(noKernel)
 }
 
-func normalizeVec(wide bool, dst *float32, x *float32, weight *float32, bias *float32, n int, mean float32, rstd float32) {
+func normalizeVec(level uint8, dst *float32, x *float32, weight *float32, bias *float32, n int, mean float32, rstd float32) {
 	panic(noKernel)
 }
 
-func normalizeGradVec(wide bool, dx *float32, x *float32, dy *float32, weight *float32, n int, mean float32, rstd float32, meanG float32, meanGH float32) {
+func normalizeGradVec(level uint8, dst *float32, x *float32, dy *float32, weight *float32, n int, mean float32, rstd float32, meanG float32, meanGH float32) {
 	panic(noKernel)
 }
 
-func sgdVec(wide bool, param *float32, buf *float32, grad *float32, n int, lr float32, momentum float32, fresh float32, decay float32) {
+func sgdVec(level uint8, param *float32, buf *float32, grad *float32, n int, lr float32, momentum float32, fresh float32, decay float32) {
 	panic(noKernel)
 }
 
-func nesterovVec(wide bool, param *float32, buf *float32, grad *float32, n int, lr float32, momentum float32, fresh float32, decay float32) {
+func nesterovVec(level uint8, param *float32, buf *float32, grad *float32, n int, lr float32, momentum float32, fresh float32, decay float32) {
 	panic(noKernel)
 }
 
@@ -115,7 +115,7 @@ func maxNumberVec(wide bool, x *float32, n int) float32 { panic(noKernel) }
 
 func sumExpVec(wide bool, x *float32, n int, shift float32) float32 { panic(noKernel) }
 
-func dotVec(wide bool, a *float32, b *float32, n int) float32 { panic(noKernel) }
+func dotVec(level uint8, a *float32, b *float32, n int) float32 { panic(noKernel) }
 
 func sumShiftedVec(wide bool, x *float32, weight *float32, n int, shift float32) float32 {
 	panic(noKernel)
@@ -136,3 +136,7 @@ func transpose32Vec(dst *byte, dstStep int, src *byte, srcStep, rows, cols int) 
 func transpose64Vec(dst *byte, dstStep int, src *byte, srcStep, rows, cols int) { panic(noKernel) }
 
 func prefetchLines(p *byte, n int) { panic(noKernel) }
+
+func storeFence() { panic(noKernel) }
+
+func cpuid(leaf uint32) (a uint32, b uint32, c uint32, d uint32) { panic(noKernel) }

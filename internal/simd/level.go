@@ -11,14 +11,15 @@ type Level uint8
 
 // The levels.
 const (
-	Scalar Level = iota // plain Go
-	AVX2                // AVX2, FMA and F16C: 8 float32 at a time
-	AVX512              // AVX-512 F, BW, DQ and VL: 16 float32 at a time
+	Scalar     Level = iota // plain Go
+	AVX2                    // AVX2, FMA and F16C: 8 float32 at a time
+	AVX512                  // AVX-512 F, BW, DQ and VL: 16 float32 at a time
+	AVX512Past              // the same, with stores past the caches, see Writing
 )
 
 // String names the level.
 func (l Level) String() string {
-	return [...]string{"scalar", "AVX2", "AVX-512"}[l]
+	return [...]string{"scalar", "AVX2", "AVX-512", "AVX-512 past the caches"}[l]
 }
 
 // best is set once and only read. The exported functions run at this level; each
@@ -30,7 +31,7 @@ var best = detect()
 func Best() Level { return best }
 
 // wide tells an assembly function which of its two halves to run.
-func (l Level) wide() bool { return l == AVX512 }
+func (l Level) wide() bool { return l >= AVX512 }
 
 // chunk is the most elements one assembly call handles, so that none lasts
 // longer than some 50 µs even from slow memory.
@@ -68,4 +69,42 @@ func at(s []float32, i int) *float32 {
 		return nil
 	}
 	return &s[i]
+}
+
+// past is whether this processor gains by stores past the caches.
+var past = streams()
+
+// unasked is the level for what is changed in place, and for two arrays that are read:
+// such a processor is slower where kernels ask for what they need next.
+var unasked = func() Level {
+	if past {
+		return AVX512Past
+	}
+	return best
+}()
+
+// pastFrom is from how many bytes on a result is written past the caches, which would
+// not keep all of it.
+const pastFrom = 16 << 20
+
+// Writing returns the level at which to compute dst, or the rows of it, from what is
+// read. That is AVX512Past for a large result in memory of its own: it spares reading
+// what is overwritten. Whoever uses a level of Writing says Done to it in the end.
+func Writing[T Elem](dst []T, read ...[]T) Level {
+	if !past || len(dst)*int(unsafe.Sizeof(*new(T))) < pastFrom {
+		return best
+	}
+	for _, r := range read {
+		if unsafe.SliceData(r) == unsafe.SliceData(dst) {
+			return best
+		}
+	}
+	return AVX512Past
+}
+
+// Done orders what has been written at this level before what is written from now on.
+func (l Level) Done() {
+	if l == AVX512Past {
+		storeFence()
+	}
 }

@@ -3,3 +3,5 @@
 package simd
 
 func detect() Level { return Scalar }
+
+func streams() bool { return false }

@@ -5,112 +5,112 @@
 package simd
 
 //go:noescape
-func addVec(wide bool, dst *float32, a *float32, b *float32, n int)
+func addVec(level uint8, dst *float32, a *float32, b *float32, n int)
 
 //go:noescape
-func subVec(wide bool, dst *float32, a *float32, b *float32, n int)
+func subVec(level uint8, dst *float32, a *float32, b *float32, n int)
 
 //go:noescape
-func mulVec(wide bool, dst *float32, a *float32, b *float32, n int)
+func mulVec(level uint8, dst *float32, a *float32, b *float32, n int)
 
 //go:noescape
-func divVec(wide bool, dst *float32, a *float32, b *float32, n int)
+func divVec(level uint8, dst *float32, a *float32, b *float32, n int)
 
 //go:noescape
-func maxVec(wide bool, dst *float32, a *float32, b *float32, n int)
+func maxVec(level uint8, dst *float32, a *float32, b *float32, n int)
 
 //go:noescape
-func minVec(wide bool, dst *float32, a *float32, b *float32, n int)
+func minVec(level uint8, dst *float32, a *float32, b *float32, n int)
 
 //go:noescape
-func addToVec(wide bool, dst *float32, x *float32, n int)
+func addToVec(level uint8, dst *float32, x *float32, n int)
 
 //go:noescape
 func add2Vec(wide bool, dst1 *float32, dst2 *float32, a *float32, b *float32, n int)
 
 //go:noescape
-func axpyVec(wide bool, dst *float32, x *float32, n int, s float32)
+func axpyVec(level uint8, dst *float32, x *float32, n int, s float32)
 
 //go:noescape
-func addScalarVec(wide bool, dst *float32, x *float32, n int, s float32)
+func addScalarVec(level uint8, dst *float32, x *float32, n int, s float32)
 
 //go:noescape
-func scaleVec(wide bool, dst *float32, x *float32, n int, s float32)
+func scaleVec(level uint8, dst *float32, x *float32, n int, s float32)
 
 //go:noescape
 func fillVec(wide bool, dst *float32, n int, s float32)
 
 //go:noescape
-func copyVec(wide bool, dst *byte, src *byte, n int)
+func copyVec(level uint8, dst *byte, src *byte, n int)
 
 //go:noescape
-func copyNearVec(wide bool, dst *byte, src *byte, n int)
+func copyNearVec(level uint8, dst *byte, src *byte, n int)
 
 //go:noescape
-func expVec(wide bool, dst *float32, x *float32, n int)
+func expVec(level uint8, dst *float32, x *float32, n int)
 
 //go:noescape
-func logVec(wide bool, dst *float32, x *float32, n int)
+func logVec(level uint8, dst *float32, x *float32, n int)
 
 //go:noescape
-func tanhVec(wide bool, dst *float32, x *float32, n int)
+func tanhVec(level uint8, dst *float32, x *float32, n int)
 
 //go:noescape
-func sigmoidVec(wide bool, dst *float32, x *float32, n int)
+func sigmoidVec(level uint8, dst *float32, x *float32, n int)
 
 //go:noescape
-func sqrtVec(wide bool, dst *float32, x *float32, n int)
+func sqrtVec(level uint8, dst *float32, x *float32, n int)
 
 //go:noescape
-func rsqrtVec(wide bool, dst *float32, x *float32, n int)
+func rsqrtVec(level uint8, dst *float32, x *float32, n int)
 
 //go:noescape
-func absVec(wide bool, dst *float32, x *float32, n int)
+func absVec(level uint8, dst *float32, x *float32, n int)
 
 //go:noescape
-func reluVec(wide bool, dst *float32, x *float32, n int)
+func reluVec(level uint8, dst *float32, x *float32, n int)
 
 //go:noescape
-func geluVec(wide bool, dst *float32, x *float32, n int)
+func geluVec(level uint8, dst *float32, x *float32, n int)
 
 //go:noescape
-func siluVec(wide bool, dst *float32, x *float32, n int)
+func siluVec(level uint8, dst *float32, x *float32, n int)
 
 //go:noescape
-func reluGradVec(wide bool, dst *float32, x *float32, dy *float32, n int)
+func reluGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
 
 //go:noescape
-func geluGradVec(wide bool, dst *float32, x *float32, dy *float32, n int)
+func geluGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
 
 //go:noescape
-func siluGradVec(wide bool, dst *float32, x *float32, dy *float32, n int)
+func siluGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
 
 //go:noescape
-func tanhGradVec(wide bool, dst *float32, x *float32, dy *float32, n int)
+func tanhGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
 
 //go:noescape
-func sigmoidGradVec(wide bool, dst *float32, x *float32, dy *float32, n int)
+func sigmoidGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
 
 //go:noescape
-func scaledExpVec(wide bool, dst *float32, x *float32, n int, shift float32, scale float32)
+func scaledExpVec(level uint8, dst *float32, x *float32, n int, shift float32, scale float32)
 
 //go:noescape
-func softmaxGradVec(wide bool, dst *float32, y *float32, dy *float32, n int, dot float32)
+func softmaxGradVec(level uint8, dst *float32, y *float32, dy *float32, n int, dot float32)
 
 //go:noescape
-func logSoftmaxGradVec(wide bool, dst *float32, y *float32, dy *float32, n int, sum float32)
+func logSoftmaxGradVec(level uint8, dst *float32, y *float32, dy *float32, n int, sum float32)
 
 //go:noescape
-func normalizeVec(wide bool, dst *float32, x *float32, weight *float32, bias *float32, n int, mean float32, rstd float32)
+func normalizeVec(level uint8, dst *float32, x *float32, weight *float32, bias *float32, n int, mean float32, rstd float32)
 
 //go:noescape
-func normalizeGradVec(wide bool, dx *float32, x *float32, dy *float32, weight *float32, n int, mean float32, rstd float32, meanG float32, meanGH float32)
+func normalizeGradVec(level uint8, dst *float32, x *float32, dy *float32, weight *float32, n int, mean float32, rstd float32, meanG float32, meanGH float32)
 
 //go:noescape
-func sgdVec(wide bool, param *float32, buf *float32, grad *float32, n int, lr float32, momentum float32, fresh float32, decay float32)
+func sgdVec(level uint8, param *float32, buf *float32, grad *float32, n int, lr float32, momentum float32, fresh float32, decay float32)
 
 //go:noescape
-func nesterovVec(wide bool, param *float32, buf *float32, grad *float32, n int, lr float32, momentum float32, fresh float32, decay float32)
+func nesterovVec(level uint8, param *float32, buf *float32, grad *float32, n int, lr float32, momentum float32, fresh float32, decay float32)
 
 //go:noescape
 func adamVec(wide bool, param *float32, m *float32, v *float32, grad *float32, n int, beta1 float32, fresh1 float32, beta2 float32, fresh2 float32, step float32, rootBias2 float32, eps float32, decay float32, l2 float32)

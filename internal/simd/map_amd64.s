@@ -14,10 +14,10 @@ DATA lanes<>+24(SB)/4, $0x00000006
 DATA lanes<>+28(SB)/4, $0x00000007
 GLOBL lanes<>(SB), RODATA|NOPTR, $32
 
-// func addVec(wide bool, dst *float32, a *float32, b *float32, n int)
+// func addVec(level uint8, dst *float32, a *float32, b *float32, n int)
 // Requires: AVX, AVX2, AVX512F, BMI2, MMX+, SSE2
 TEXT ·addVec(SB), NOSPLIT, $0-40
-	CMPB wide+0(FP), $0x00
+	CMPB level+0(FP), $0x01
 	JNE  wide
 	MOVQ dst+8(FP), CX
 	MOVQ a+16(FP), DX
@@ -75,13 +75,39 @@ end8:
 	RET
 
 wide:
-	MOVQ dst+8(FP), CX
-	MOVQ a+16(FP), DX
-	MOVQ b+24(FP), BX
-	MOVQ n+32(FP), SI
-	XORQ AX, AX
-	SUBQ $0x00000040, SI
-	JLT  tail16
+	MOVQ  dst+8(FP), CX
+	MOVQ  a+16(FP), DX
+	MOVQ  b+24(FP), BX
+	MOVQ  n+32(FP), SI
+	XORQ  AX, AX
+	SUBQ  $0x00000040, SI
+	JLT   tail16
+	CMPB  level+0(FP), $0x03
+	JNE   loop16
+	TESTQ $0x0000003f, CX
+	JNE   loop16
+
+past16:
+	VMOVUPS  (DX)(AX*4), Z0
+	VMOVUPS  (BX)(AX*4), Z1
+	VADDPS   Z1, Z0, Z0
+	VMOVNTPS Z0, (CX)(AX*4)
+	VMOVUPS  64(DX)(AX*4), Z0
+	VMOVUPS  64(BX)(AX*4), Z1
+	VADDPS   Z1, Z0, Z0
+	VMOVNTPS Z0, 64(CX)(AX*4)
+	VMOVUPS  128(DX)(AX*4), Z0
+	VMOVUPS  128(BX)(AX*4), Z1
+	VADDPS   Z1, Z0, Z0
+	VMOVNTPS Z0, 128(CX)(AX*4)
+	VMOVUPS  192(DX)(AX*4), Z0
+	VMOVUPS  192(BX)(AX*4), Z1
+	VADDPS   Z1, Z0, Z0
+	VMOVNTPS Z0, 192(CX)(AX*4)
+	ADDQ     $0x00000040, AX
+	SUBQ     $0x00000040, SI
+	JGE      past16
+	JMP      tail16
 
 loop16:
 	PREFETCHT0 2048(DX)(AX*4)
@@ -136,10 +162,10 @@ end16:
 	VZEROUPPER
 	RET
 
-// func subVec(wide bool, dst *float32, a *float32, b *float32, n int)
+// func subVec(level uint8, dst *float32, a *float32, b *float32, n int)
 // Requires: AVX, AVX2, AVX512F, BMI2, MMX+, SSE2
 TEXT ·subVec(SB), NOSPLIT, $0-40
-	CMPB wide+0(FP), $0x00
+	CMPB level+0(FP), $0x01
 	JNE  wide
 	MOVQ dst+8(FP), CX
 	MOVQ a+16(FP), DX
@@ -197,13 +223,39 @@ end8:
 	RET
 
 wide:
-	MOVQ dst+8(FP), CX
-	MOVQ a+16(FP), DX
-	MOVQ b+24(FP), BX
-	MOVQ n+32(FP), SI
-	XORQ AX, AX
-	SUBQ $0x00000040, SI
-	JLT  tail16
+	MOVQ  dst+8(FP), CX
+	MOVQ  a+16(FP), DX
+	MOVQ  b+24(FP), BX
+	MOVQ  n+32(FP), SI
+	XORQ  AX, AX
+	SUBQ  $0x00000040, SI
+	JLT   tail16
+	CMPB  level+0(FP), $0x03
+	JNE   loop16
+	TESTQ $0x0000003f, CX
+	JNE   loop16
+
+past16:
+	VMOVUPS  (DX)(AX*4), Z0
+	VMOVUPS  (BX)(AX*4), Z1
+	VSUBPS   Z1, Z0, Z0
+	VMOVNTPS Z0, (CX)(AX*4)
+	VMOVUPS  64(DX)(AX*4), Z0
+	VMOVUPS  64(BX)(AX*4), Z1
+	VSUBPS   Z1, Z0, Z0
+	VMOVNTPS Z0, 64(CX)(AX*4)
+	VMOVUPS  128(DX)(AX*4), Z0
+	VMOVUPS  128(BX)(AX*4), Z1
+	VSUBPS   Z1, Z0, Z0
+	VMOVNTPS Z0, 128(CX)(AX*4)
+	VMOVUPS  192(DX)(AX*4), Z0
+	VMOVUPS  192(BX)(AX*4), Z1
+	VSUBPS   Z1, Z0, Z0
+	VMOVNTPS Z0, 192(CX)(AX*4)
+	ADDQ     $0x00000040, AX
+	SUBQ     $0x00000040, SI
+	JGE      past16
+	JMP      tail16
 
 loop16:
 	PREFETCHT0 2048(DX)(AX*4)
@@ -258,10 +310,10 @@ end16:
 	VZEROUPPER
 	RET
 
-// func mulVec(wide bool, dst *float32, a *float32, b *float32, n int)
+// func mulVec(level uint8, dst *float32, a *float32, b *float32, n int)
 // Requires: AVX, AVX2, AVX512F, BMI2, MMX+, SSE2
 TEXT ·mulVec(SB), NOSPLIT, $0-40
-	CMPB wide+0(FP), $0x00
+	CMPB level+0(FP), $0x01
 	JNE  wide
 	MOVQ dst+8(FP), CX
 	MOVQ a+16(FP), DX
@@ -319,13 +371,39 @@ end8:
 	RET
 
 wide:
-	MOVQ dst+8(FP), CX
-	MOVQ a+16(FP), DX
-	MOVQ b+24(FP), BX
-	MOVQ n+32(FP), SI
-	XORQ AX, AX
-	SUBQ $0x00000040, SI
-	JLT  tail16
+	MOVQ  dst+8(FP), CX
+	MOVQ  a+16(FP), DX
+	MOVQ  b+24(FP), BX
+	MOVQ  n+32(FP), SI
+	XORQ  AX, AX
+	SUBQ  $0x00000040, SI
+	JLT   tail16
+	CMPB  level+0(FP), $0x03
+	JNE   loop16
+	TESTQ $0x0000003f, CX
+	JNE   loop16
+
+past16:
+	VMOVUPS  (DX)(AX*4), Z0
+	VMOVUPS  (BX)(AX*4), Z1
+	VMULPS   Z1, Z0, Z0
+	VMOVNTPS Z0, (CX)(AX*4)
+	VMOVUPS  64(DX)(AX*4), Z0
+	VMOVUPS  64(BX)(AX*4), Z1
+	VMULPS   Z1, Z0, Z0
+	VMOVNTPS Z0, 64(CX)(AX*4)
+	VMOVUPS  128(DX)(AX*4), Z0
+	VMOVUPS  128(BX)(AX*4), Z1
+	VMULPS   Z1, Z0, Z0
+	VMOVNTPS Z0, 128(CX)(AX*4)
+	VMOVUPS  192(DX)(AX*4), Z0
+	VMOVUPS  192(BX)(AX*4), Z1
+	VMULPS   Z1, Z0, Z0
+	VMOVNTPS Z0, 192(CX)(AX*4)
+	ADDQ     $0x00000040, AX
+	SUBQ     $0x00000040, SI
+	JGE      past16
+	JMP      tail16
 
 loop16:
 	PREFETCHT0 2048(DX)(AX*4)
@@ -380,10 +458,10 @@ end16:
 	VZEROUPPER
 	RET
 
-// func divVec(wide bool, dst *float32, a *float32, b *float32, n int)
+// func divVec(level uint8, dst *float32, a *float32, b *float32, n int)
 // Requires: AVX, AVX2, AVX512F, BMI2, MMX+, SSE2
 TEXT ·divVec(SB), NOSPLIT, $0-40
-	CMPB wide+0(FP), $0x00
+	CMPB level+0(FP), $0x01
 	JNE  wide
 	MOVQ dst+8(FP), CX
 	MOVQ a+16(FP), DX
@@ -441,13 +519,39 @@ end8:
 	RET
 
 wide:
-	MOVQ dst+8(FP), CX
-	MOVQ a+16(FP), DX
-	MOVQ b+24(FP), BX
-	MOVQ n+32(FP), SI
-	XORQ AX, AX
-	SUBQ $0x00000040, SI
-	JLT  tail16
+	MOVQ  dst+8(FP), CX
+	MOVQ  a+16(FP), DX
+	MOVQ  b+24(FP), BX
+	MOVQ  n+32(FP), SI
+	XORQ  AX, AX
+	SUBQ  $0x00000040, SI
+	JLT   tail16
+	CMPB  level+0(FP), $0x03
+	JNE   loop16
+	TESTQ $0x0000003f, CX
+	JNE   loop16
+
+past16:
+	VMOVUPS  (DX)(AX*4), Z0
+	VMOVUPS  (BX)(AX*4), Z1
+	VDIVPS   Z1, Z0, Z0
+	VMOVNTPS Z0, (CX)(AX*4)
+	VMOVUPS  64(DX)(AX*4), Z0
+	VMOVUPS  64(BX)(AX*4), Z1
+	VDIVPS   Z1, Z0, Z0
+	VMOVNTPS Z0, 64(CX)(AX*4)
+	VMOVUPS  128(DX)(AX*4), Z0
+	VMOVUPS  128(BX)(AX*4), Z1
+	VDIVPS   Z1, Z0, Z0
+	VMOVNTPS Z0, 128(CX)(AX*4)
+	VMOVUPS  192(DX)(AX*4), Z0
+	VMOVUPS  192(BX)(AX*4), Z1
+	VDIVPS   Z1, Z0, Z0
+	VMOVNTPS Z0, 192(CX)(AX*4)
+	ADDQ     $0x00000040, AX
+	SUBQ     $0x00000040, SI
+	JGE      past16
+	JMP      tail16
 
 loop16:
 	PREFETCHT0 2048(DX)(AX*4)
@@ -502,10 +606,10 @@ end16:
 	VZEROUPPER
 	RET
 
-// func maxVec(wide bool, dst *float32, a *float32, b *float32, n int)
+// func maxVec(level uint8, dst *float32, a *float32, b *float32, n int)
 // Requires: AVX, AVX2, AVX512F, BMI2, MMX+, SSE2
 TEXT ·maxVec(SB), NOSPLIT, $0-40
-	CMPB wide+0(FP), $0x00
+	CMPB level+0(FP), $0x01
 	JNE  wide
 	MOVQ dst+8(FP), CX
 	MOVQ a+16(FP), DX
@@ -573,13 +677,47 @@ end8:
 	RET
 
 wide:
-	MOVQ dst+8(FP), CX
-	MOVQ a+16(FP), DX
-	MOVQ b+24(FP), BX
-	MOVQ n+32(FP), SI
-	XORQ AX, AX
-	SUBQ $0x00000040, SI
-	JLT  tail16
+	MOVQ  dst+8(FP), CX
+	MOVQ  a+16(FP), DX
+	MOVQ  b+24(FP), BX
+	MOVQ  n+32(FP), SI
+	XORQ  AX, AX
+	SUBQ  $0x00000040, SI
+	JLT   tail16
+	CMPB  level+0(FP), $0x03
+	JNE   loop16
+	TESTQ $0x0000003f, CX
+	JNE   loop16
+
+past16:
+	VMOVUPS   (DX)(AX*4), Z0
+	VMOVUPS   (BX)(AX*4), Z1
+	VCMPPS    $0x03, Z0, Z0, K1
+	VMAXPS    Z1, Z0, Z1
+	VBLENDMPS Z0, Z1, K1, Z2
+	VMOVNTPS  Z2, (CX)(AX*4)
+	VMOVUPS   64(DX)(AX*4), Z0
+	VMOVUPS   64(BX)(AX*4), Z1
+	VCMPPS    $0x03, Z0, Z0, K1
+	VMAXPS    Z1, Z0, Z1
+	VBLENDMPS Z0, Z1, K1, Z3
+	VMOVNTPS  Z3, 64(CX)(AX*4)
+	VMOVUPS   128(DX)(AX*4), Z0
+	VMOVUPS   128(BX)(AX*4), Z1
+	VCMPPS    $0x03, Z0, Z0, K1
+	VMAXPS    Z1, Z0, Z1
+	VBLENDMPS Z0, Z1, K1, Z4
+	VMOVNTPS  Z4, 128(CX)(AX*4)
+	VMOVUPS   192(DX)(AX*4), Z0
+	VMOVUPS   192(BX)(AX*4), Z1
+	VCMPPS    $0x03, Z0, Z0, K1
+	VMAXPS    Z1, Z0, Z1
+	VBLENDMPS Z0, Z1, K1, Z5
+	VMOVNTPS  Z5, 192(CX)(AX*4)
+	ADDQ      $0x00000040, AX
+	SUBQ      $0x00000040, SI
+	JGE       past16
+	JMP       tail16
 
 loop16:
 	PREFETCHT0 2048(DX)(AX*4)
@@ -644,10 +782,10 @@ end16:
 	VZEROUPPER
 	RET
 
-// func minVec(wide bool, dst *float32, a *float32, b *float32, n int)
+// func minVec(level uint8, dst *float32, a *float32, b *float32, n int)
 // Requires: AVX, AVX2, AVX512F, BMI2, MMX+, SSE2
 TEXT ·minVec(SB), NOSPLIT, $0-40
-	CMPB wide+0(FP), $0x00
+	CMPB level+0(FP), $0x01
 	JNE  wide
 	MOVQ dst+8(FP), CX
 	MOVQ a+16(FP), DX
@@ -715,13 +853,47 @@ end8:
 	RET
 
 wide:
-	MOVQ dst+8(FP), CX
-	MOVQ a+16(FP), DX
-	MOVQ b+24(FP), BX
-	MOVQ n+32(FP), SI
-	XORQ AX, AX
-	SUBQ $0x00000040, SI
-	JLT  tail16
+	MOVQ  dst+8(FP), CX
+	MOVQ  a+16(FP), DX
+	MOVQ  b+24(FP), BX
+	MOVQ  n+32(FP), SI
+	XORQ  AX, AX
+	SUBQ  $0x00000040, SI
+	JLT   tail16
+	CMPB  level+0(FP), $0x03
+	JNE   loop16
+	TESTQ $0x0000003f, CX
+	JNE   loop16
+
+past16:
+	VMOVUPS   (DX)(AX*4), Z0
+	VMOVUPS   (BX)(AX*4), Z1
+	VCMPPS    $0x03, Z0, Z0, K1
+	VMINPS    Z1, Z0, Z1
+	VBLENDMPS Z0, Z1, K1, Z2
+	VMOVNTPS  Z2, (CX)(AX*4)
+	VMOVUPS   64(DX)(AX*4), Z0
+	VMOVUPS   64(BX)(AX*4), Z1
+	VCMPPS    $0x03, Z0, Z0, K1
+	VMINPS    Z1, Z0, Z1
+	VBLENDMPS Z0, Z1, K1, Z3
+	VMOVNTPS  Z3, 64(CX)(AX*4)
+	VMOVUPS   128(DX)(AX*4), Z0
+	VMOVUPS   128(BX)(AX*4), Z1
+	VCMPPS    $0x03, Z0, Z0, K1
+	VMINPS    Z1, Z0, Z1
+	VBLENDMPS Z0, Z1, K1, Z4
+	VMOVNTPS  Z4, 128(CX)(AX*4)
+	VMOVUPS   192(DX)(AX*4), Z0
+	VMOVUPS   192(BX)(AX*4), Z1
+	VCMPPS    $0x03, Z0, Z0, K1
+	VMINPS    Z1, Z0, Z1
+	VBLENDMPS Z0, Z1, K1, Z5
+	VMOVNTPS  Z5, 192(CX)(AX*4)
+	ADDQ      $0x00000040, AX
+	SUBQ      $0x00000040, SI
+	JGE       past16
+	JMP       tail16
 
 loop16:
 	PREFETCHT0 2048(DX)(AX*4)
@@ -786,10 +958,10 @@ end16:
 	VZEROUPPER
 	RET
 
-// func addToVec(wide bool, dst *float32, x *float32, n int)
+// func addToVec(level uint8, dst *float32, x *float32, n int)
 // Requires: AVX, AVX2, AVX512F, BMI2, MMX+, SSE2
 TEXT ·addToVec(SB), NOSPLIT, $0-32
-	CMPB wide+0(FP), $0x00
+	CMPB level+0(FP), $0x01
 	JNE  wide
 	MOVQ dst+8(FP), CX
 	MOVQ x+16(FP), DX
@@ -848,6 +1020,30 @@ wide:
 	XORQ AX, AX
 	SUBQ $0x00000040, BX
 	JLT  tail16
+	CMPB level+0(FP), $0x03
+	JNE  loop16
+
+past16:
+	VMOVUPS (CX)(AX*4), Z0
+	VMOVUPS (DX)(AX*4), Z1
+	VADDPS  Z1, Z0, Z0
+	VMOVUPS Z0, (CX)(AX*4)
+	VMOVUPS 64(CX)(AX*4), Z0
+	VMOVUPS 64(DX)(AX*4), Z1
+	VADDPS  Z1, Z0, Z0
+	VMOVUPS Z0, 64(CX)(AX*4)
+	VMOVUPS 128(CX)(AX*4), Z0
+	VMOVUPS 128(DX)(AX*4), Z1
+	VADDPS  Z1, Z0, Z0
+	VMOVUPS Z0, 128(CX)(AX*4)
+	VMOVUPS 192(CX)(AX*4), Z0
+	VMOVUPS 192(DX)(AX*4), Z1
+	VADDPS  Z1, Z0, Z0
+	VMOVUPS Z0, 192(CX)(AX*4)
+	ADDQ    $0x00000040, AX
+	SUBQ    $0x00000040, BX
+	JGE     past16
+	JMP     tail16
 
 loop16:
 	PREFETCHT0 2048(DX)(AX*4)
@@ -1034,10 +1230,10 @@ end16:
 	VZEROUPPER
 	RET
 
-// func axpyVec(wide bool, dst *float32, x *float32, n int, s float32)
+// func axpyVec(level uint8, dst *float32, x *float32, n int, s float32)
 // Requires: AVX, AVX2, AVX512F, BMI2, FMA3, MMX+, SSE2
 TEXT ·axpyVec(SB), NOSPLIT, $0-36
-	CMPB wide+0(FP), $0x00
+	CMPB level+0(FP), $0x01
 	JNE  wide
 	MOVQ dst+8(FP), CX
 	MOVQ x+16(FP), DX
@@ -1104,6 +1300,30 @@ wide:
 	XORQ         AX, AX
 	SUBQ         $0x00000040, BX
 	JLT          tail16
+	CMPB         level+0(FP), $0x03
+	JNE          loop16
+
+past16:
+	VMOVUPS     (DX)(AX*4), Z1
+	VMOVUPS     (CX)(AX*4), Z2
+	VFMADD231PS Z0, Z1, Z2
+	VMOVUPS     Z2, (CX)(AX*4)
+	VMOVUPS     64(DX)(AX*4), Z1
+	VMOVUPS     64(CX)(AX*4), Z2
+	VFMADD231PS Z0, Z1, Z2
+	VMOVUPS     Z2, 64(CX)(AX*4)
+	VMOVUPS     128(DX)(AX*4), Z1
+	VMOVUPS     128(CX)(AX*4), Z2
+	VFMADD231PS Z0, Z1, Z2
+	VMOVUPS     Z2, 128(CX)(AX*4)
+	VMOVUPS     192(DX)(AX*4), Z1
+	VMOVUPS     192(CX)(AX*4), Z2
+	VFMADD231PS Z0, Z1, Z2
+	VMOVUPS     Z2, 192(CX)(AX*4)
+	ADDQ        $0x00000040, AX
+	SUBQ        $0x00000040, BX
+	JGE         past16
+	JMP         tail16
 
 loop16:
 	PREFETCHT0  2048(DX)(AX*4)
@@ -1154,10 +1374,10 @@ end16:
 	VZEROUPPER
 	RET
 
-// func addScalarVec(wide bool, dst *float32, x *float32, n int, s float32)
+// func addScalarVec(level uint8, dst *float32, x *float32, n int, s float32)
 // Requires: AVX, AVX2, AVX512F, BMI2, MMX+, SSE2
 TEXT ·addScalarVec(SB), NOSPLIT, $0-36
-	CMPB wide+0(FP), $0x00
+	CMPB level+0(FP), $0x01
 	JNE  wide
 	MOVQ dst+8(FP), CX
 	MOVQ x+16(FP), DX
@@ -1219,6 +1439,28 @@ wide:
 	XORQ         AX, AX
 	SUBQ         $0x00000040, BX
 	JLT          tail16
+	CMPB         level+0(FP), $0x03
+	JNE          loop16
+	TESTQ        $0x0000003f, CX
+	JNE          loop16
+
+past16:
+	VMOVUPS  (DX)(AX*4), Z1
+	VADDPS   Z0, Z1, Z1
+	VMOVNTPS Z1, (CX)(AX*4)
+	VMOVUPS  64(DX)(AX*4), Z1
+	VADDPS   Z0, Z1, Z1
+	VMOVNTPS Z1, 64(CX)(AX*4)
+	VMOVUPS  128(DX)(AX*4), Z1
+	VADDPS   Z0, Z1, Z1
+	VMOVNTPS Z1, 128(CX)(AX*4)
+	VMOVUPS  192(DX)(AX*4), Z1
+	VADDPS   Z0, Z1, Z1
+	VMOVNTPS Z1, 192(CX)(AX*4)
+	ADDQ     $0x00000040, AX
+	SUBQ     $0x00000040, BX
+	JGE      past16
+	JMP      tail16
 
 loop16:
 	PREFETCHT0 2048(DX)(AX*4)
@@ -1264,10 +1506,10 @@ end16:
 	VZEROUPPER
 	RET
 
-// func scaleVec(wide bool, dst *float32, x *float32, n int, s float32)
+// func scaleVec(level uint8, dst *float32, x *float32, n int, s float32)
 // Requires: AVX, AVX2, AVX512F, BMI2, MMX+, SSE2
 TEXT ·scaleVec(SB), NOSPLIT, $0-36
-	CMPB wide+0(FP), $0x00
+	CMPB level+0(FP), $0x01
 	JNE  wide
 	MOVQ dst+8(FP), CX
 	MOVQ x+16(FP), DX
@@ -1329,6 +1571,28 @@ wide:
 	XORQ         AX, AX
 	SUBQ         $0x00000040, BX
 	JLT          tail16
+	CMPB         level+0(FP), $0x03
+	JNE          loop16
+	TESTQ        $0x0000003f, CX
+	JNE          loop16
+
+past16:
+	VMOVUPS  (DX)(AX*4), Z1
+	VMULPS   Z0, Z1, Z1
+	VMOVNTPS Z1, (CX)(AX*4)
+	VMOVUPS  64(DX)(AX*4), Z1
+	VMULPS   Z0, Z1, Z1
+	VMOVNTPS Z1, 64(CX)(AX*4)
+	VMOVUPS  128(DX)(AX*4), Z1
+	VMULPS   Z0, Z1, Z1
+	VMOVNTPS Z1, 128(CX)(AX*4)
+	VMOVUPS  192(DX)(AX*4), Z1
+	VMULPS   Z0, Z1, Z1
+	VMOVNTPS Z1, 192(CX)(AX*4)
+	ADDQ     $0x00000040, AX
+	SUBQ     $0x00000040, BX
+	JGE      past16
+	JMP      tail16
 
 loop16:
 	PREFETCHT0 2048(DX)(AX*4)
@@ -1456,10 +1720,10 @@ end16:
 	VZEROUPPER
 	RET
 
-// func copyVec(wide bool, dst *byte, src *byte, n int)
+// func copyVec(level uint8, dst *byte, src *byte, n int)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·copyVec(SB), NOSPLIT, $0-32
-	CMPB wide+0(FP), $0x00
+	CMPB level+0(FP), $0x01
 	JNE  wide
 	MOVQ dst+8(FP), CX
 	MOVQ src+16(FP), DX
@@ -1501,12 +1765,30 @@ end8:
 	RET
 
 wide:
-	MOVQ dst+8(FP), CX
-	MOVQ src+16(FP), DX
-	MOVQ n+24(FP), BX
-	XORQ AX, AX
-	SUBQ $0x00000040, BX
-	JLT  tail16
+	MOVQ  dst+8(FP), CX
+	MOVQ  src+16(FP), DX
+	MOVQ  n+24(FP), BX
+	XORQ  AX, AX
+	SUBQ  $0x00000040, BX
+	JLT   tail16
+	CMPB  level+0(FP), $0x03
+	JNE   loop16
+	TESTQ $0x0000003f, CX
+	JNE   loop16
+
+past16:
+	VMOVUPS  (DX)(AX*4), Z0
+	VMOVNTPS Z0, (CX)(AX*4)
+	VMOVUPS  64(DX)(AX*4), Z0
+	VMOVNTPS Z0, 64(CX)(AX*4)
+	VMOVUPS  128(DX)(AX*4), Z0
+	VMOVNTPS Z0, 128(CX)(AX*4)
+	VMOVUPS  192(DX)(AX*4), Z0
+	VMOVNTPS Z0, 192(CX)(AX*4)
+	ADDQ     $0x00000040, AX
+	SUBQ     $0x00000040, BX
+	JGE      past16
+	JMP      tail16
 
 loop16:
 	PREFETCHT0 2048(DX)(AX*4)
@@ -1544,10 +1826,10 @@ end16:
 	VZEROUPPER
 	RET
 
-// func copyNearVec(wide bool, dst *byte, src *byte, n int)
+// func copyNearVec(level uint8, dst *byte, src *byte, n int)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·copyNearVec(SB), NOSPLIT, $0-32
-	CMPB wide+0(FP), $0x00
+	CMPB level+0(FP), $0x01
 	JNE  wide
 	MOVQ dst+8(FP), CX
 	MOVQ src+16(FP), DX
@@ -1587,12 +1869,30 @@ end8:
 	RET
 
 wide:
-	MOVQ dst+8(FP), CX
-	MOVQ src+16(FP), DX
-	MOVQ n+24(FP), BX
-	XORQ AX, AX
-	SUBQ $0x00000040, BX
-	JLT  tail16
+	MOVQ  dst+8(FP), CX
+	MOVQ  src+16(FP), DX
+	MOVQ  n+24(FP), BX
+	XORQ  AX, AX
+	SUBQ  $0x00000040, BX
+	JLT   tail16
+	CMPB  level+0(FP), $0x03
+	JNE   loop16
+	TESTQ $0x0000003f, CX
+	JNE   loop16
+
+past16:
+	VMOVUPS  (DX)(AX*4), Z0
+	VMOVNTPS Z0, (CX)(AX*4)
+	VMOVUPS  64(DX)(AX*4), Z0
+	VMOVNTPS Z0, 64(CX)(AX*4)
+	VMOVUPS  128(DX)(AX*4), Z0
+	VMOVNTPS Z0, 128(CX)(AX*4)
+	VMOVUPS  192(DX)(AX*4), Z0
+	VMOVNTPS Z0, 192(CX)(AX*4)
+	ADDQ     $0x00000040, AX
+	SUBQ     $0x00000040, BX
+	JGE      past16
+	JMP      tail16
 
 loop16:
 	PREFETCHT0 2048(CX)(AX*4)
@@ -1626,10 +1926,10 @@ end16:
 	VZEROUPPER
 	RET
 
-// func expVec(wide bool, dst *float32, x *float32, n int)
+// func expVec(level uint8, dst *float32, x *float32, n int)
 // Requires: AVX, AVX2, AVX512F, BMI2, FMA3, MMX+, SSE2
 TEXT ·expVec(SB), NOSPLIT, $0-32
-	CMPB wide+0(FP), $0x00
+	CMPB level+0(FP), $0x01
 	JNE  wide
 	MOVQ dst+8(FP), CX
 	MOVQ x+16(FP), DX
@@ -1757,6 +2057,89 @@ wide:
 	XORQ         AX, AX
 	SUBQ         $0x00000040, BX
 	JLT          tail16
+	CMPB         level+0(FP), $0x03
+	JNE          loop16
+	TESTQ        $0x0000003f, CX
+	JNE          loop16
+
+past16:
+	VMOVUPS      (DX)(AX*4), Z11
+	VMOVUPS      64(DX)(AX*4), Z13
+	VMOVUPS      128(DX)(AX*4), Z15
+	VMOVUPS      192(DX)(AX*4), Z17
+	VMOVUPS      Z10, Z12
+	VMOVUPS      Z10, Z14
+	VMOVUPS      Z10, Z16
+	VMOVUPS      Z10, Z18
+	VMAXPS       Z11, Z12, Z11
+	VMAXPS       Z13, Z14, Z12
+	VMAXPS       Z15, Z16, Z13
+	VMAXPS       Z17, Z18, Z17
+	VMOVUPS      Z8, Z14
+	VMOVUPS      Z8, Z15
+	VMOVUPS      Z8, Z16
+	VMOVUPS      Z8, Z18
+	VMINPS       Z11, Z14, Z11
+	VMINPS       Z12, Z15, Z12
+	VMINPS       Z13, Z16, Z13
+	VMINPS       Z17, Z18, Z17
+	VMULPS       Z7, Z11, Z14
+	VMULPS       Z7, Z12, Z15
+	VMULPS       Z7, Z13, Z16
+	VMULPS       Z7, Z17, Z18
+	VRNDSCALEPS  $0x00, Z14, Z14
+	VRNDSCALEPS  $0x00, Z15, Z15
+	VRNDSCALEPS  $0x00, Z16, Z16
+	VRNDSCALEPS  $0x00, Z18, Z18
+	VFNMADD231PS Z5, Z14, Z11
+	VFNMADD231PS Z5, Z15, Z12
+	VFNMADD231PS Z5, Z16, Z13
+	VFNMADD231PS Z5, Z18, Z17
+	VMOVUPS      Z17, Z21
+	VFNMADD231PS Z9, Z14, Z11
+	VFNMADD231PS Z9, Z15, Z12
+	VFNMADD231PS Z9, Z16, Z13
+	VFNMADD231PS Z9, Z18, Z21
+	VMOVUPS      Z0, Z17
+	VMOVUPS      Z0, Z19
+	VMOVUPS      Z0, Z20
+	VMOVUPS      Z0, Z22
+	VFMADD213PS  Z1, Z11, Z17
+	VFMADD213PS  Z1, Z12, Z19
+	VFMADD213PS  Z1, Z13, Z20
+	VFMADD213PS  Z1, Z21, Z22
+	VFMADD213PS  Z2, Z11, Z17
+	VFMADD213PS  Z2, Z12, Z19
+	VFMADD213PS  Z2, Z13, Z20
+	VFMADD213PS  Z2, Z21, Z22
+	VFMADD213PS  Z3, Z11, Z17
+	VFMADD213PS  Z3, Z12, Z19
+	VFMADD213PS  Z3, Z13, Z20
+	VFMADD213PS  Z3, Z21, Z22
+	VFMADD213PS  Z4, Z11, Z17
+	VFMADD213PS  Z4, Z12, Z19
+	VFMADD213PS  Z4, Z13, Z20
+	VFMADD213PS  Z4, Z21, Z22
+	VFMADD213PS  Z6, Z11, Z17
+	VFMADD213PS  Z6, Z12, Z19
+	VFMADD213PS  Z6, Z13, Z20
+	VFMADD213PS  Z6, Z21, Z22
+	VFMADD213PS  Z6, Z11, Z17
+	VFMADD213PS  Z6, Z12, Z19
+	VFMADD213PS  Z6, Z13, Z20
+	VFMADD213PS  Z6, Z21, Z22
+	VSCALEFPS    Z14, Z17, Z11
+	VSCALEFPS    Z15, Z19, Z12
+	VSCALEFPS    Z16, Z20, Z13
+	VSCALEFPS    Z18, Z22, Z14
+	VMOVNTPS     Z11, (CX)(AX*4)
+	VMOVNTPS     Z12, 64(CX)(AX*4)
+	VMOVNTPS     Z13, 128(CX)(AX*4)
+	VMOVNTPS     Z14, 192(CX)(AX*4)
+	ADDQ         $0x00000040, AX
+	SUBQ         $0x00000040, BX
+	JGE          past16
+	JMP          tail16
 
 loop16:
 	PREFETCHT0   2048(DX)(AX*4)
@@ -1998,10 +2381,10 @@ DATA x0000007f<>+24(SB)/4, $0x0000007f
 DATA x0000007f<>+28(SB)/4, $0x0000007f
 GLOBL x0000007f<>(SB), RODATA|NOPTR, $32
 
-// func logVec(wide bool, dst *float32, x *float32, n int)
+// func logVec(level uint8, dst *float32, x *float32, n int)
 // Requires: AVX, AVX2, AVX512DQ, AVX512F, BMI2, FMA3, MMX+, SSE2
 TEXT ·logVec(SB), NOSPLIT, $0-32
-	CMPB wide+0(FP), $0x00
+	CMPB level+0(FP), $0x01
 	JNE  wide
 	MOVQ dst+8(FP), CX
 	MOVQ x+16(FP), DX
@@ -2120,6 +2503,89 @@ wide:
 	XORQ         AX, AX
 	SUBQ         $0x00000020, BX
 	JLT          tail16
+	CMPB         level+0(FP), $0x03
+	JNE          loop16
+	TESTQ        $0x0000003f, CX
+	JNE          loop16
+
+past16:
+	VMOVUPS           (DX)(AX*4), Z8
+	VMOVUPS           64(DX)(AX*4), Z15
+	VCMPPS            $0x11, Z2, Z8, K1
+	VCMPPS            $0x11, Z2, Z15, K2
+	VMULPS.BCST       x4b000000<>+0(SB), Z8, Z9
+	VMULPS.BCST       x4b000000<>+0(SB), Z15, Z16
+	VBLENDMPS         Z9, Z8, K1, Z10
+	VBLENDMPS         Z16, Z15, K2, Z17
+	VPSUBD.BCST       x3f3504f3<>+0(SB), Z10, Z9
+	VPSUBD.BCST       x3f3504f3<>+0(SB), Z17, Z27
+	VPSRAD            $0x17, Z9, Z16
+	VPSRAD            $0x17, Z27, Z28
+	VCVTDQ2PS         Z16, Z16
+	VCVTDQ2PS         Z28, Z29
+	VSUBPS.BCST       x41b80000<>+0(SB), Z16, Z28
+	VSUBPS.BCST       x41b80000<>+0(SB), Z29, Z30
+	VBLENDMPS         Z28, Z16, K1, Z11
+	VBLENDMPS         Z30, Z29, K2, Z18
+	VANDPS            Z1, Z9, Z9
+	VANDPS            Z1, Z27, Z16
+	VPADDD.BCST       x3f3504f3<>+0(SB), Z9, Z9
+	VPADDD.BCST       x3f3504f3<>+0(SB), Z16, Z16
+	VSUBPS.BCST       x3f800000<>+0(SB), Z9, Z9
+	VSUBPS.BCST       x3f800000<>+0(SB), Z16, Z28
+	VMULPS            Z9, Z9, Z16
+	VMULPS            Z28, Z28, Z29
+	VMOVUPS           Z3, Z27
+	VMOVUPS           Z3, Z30
+	VFMADD213PS.BCST  xbdef1e0a<>+0(SB), Z9, Z27
+	VFMADD213PS.BCST  xbdef1e0a<>+0(SB), Z28, Z30
+	VFMADD213PS       Z4, Z9, Z27
+	VFMADD213PS       Z4, Z28, Z30
+	VFMADD213PS.BCST  xbdfe1104<>+0(SB), Z9, Z27
+	VFMADD213PS.BCST  xbdfe1104<>+0(SB), Z28, Z30
+	VFMADD213PS       Z5, Z9, Z27
+	VFMADD213PS       Z5, Z28, Z30
+	VFMADD213PS.BCST  xbe2aae27<>+0(SB), Z9, Z27
+	VFMADD213PS.BCST  xbe2aae27<>+0(SB), Z28, Z30
+	VFMADD213PS       Z6, Z9, Z27
+	VFMADD213PS       Z6, Z28, Z30
+	VFMADD213PS.BCST  xbe800003<>+0(SB), Z9, Z27
+	VFMADD213PS.BCST  xbe800003<>+0(SB), Z28, Z30
+	VFMADD213PS       Z7, Z9, Z27
+	VFMADD213PS       Z7, Z28, Z30
+	VMULPS            Z9, Z27, Z27
+	VMULPS            Z28, Z30, Z30
+	VMULPS            Z16, Z27, Z27
+	VMULPS            Z29, Z30, Z30
+	VFMADD231PS.BCST  xb95e8083<>+0(SB), Z11, Z27
+	VFMADD231PS.BCST  xb95e8083<>+0(SB), Z18, Z30
+	VFNMADD231PS.BCST x3f000000<>+0(SB), Z16, Z27
+	VFNMADD231PS.BCST x3f000000<>+0(SB), Z29, Z30
+	VADDPS            Z27, Z9, Z9
+	VADDPS            Z30, Z28, Z16
+	VMOVUPS           Z16, Z27
+	VFMADD231PS.BCST  x3f318000<>+0(SB), Z11, Z9
+	VFMADD231PS.BCST  x3f318000<>+0(SB), Z18, Z27
+	VCMPPS            $0x1e, Z0, Z8, K1
+	VCMPPS            $0x1e, Z0, Z15, K2
+	VBROADCASTSS      x7fc00000<>+0(SB), Z16
+	VBROADCASTSS      x7fc00000<>+0(SB), Z28
+	VBLENDMPS         Z9, Z16, K1, Z12
+	VBLENDMPS         Z27, Z28, K2, Z19
+	VCMPPS            $0x00, Z0, Z8, K1
+	VCMPPS            $0x00, Z0, Z15, K2
+	VBLENDMPS.BCST    xff800000<>+0(SB), Z12, K1, Z13
+	VBLENDMPS.BCST    xff800000<>+0(SB), Z19, K2, Z20
+	VCMPPS.BCST       $0x00, x7f800000<>+0(SB), Z8, K1
+	VCMPPS.BCST       $0x00, x7f800000<>+0(SB), Z15, K2
+	VBLENDMPS         Z8, Z13, K1, Z14
+	VBLENDMPS         Z15, Z20, K2, Z21
+	VMOVNTPS          Z14, (CX)(AX*4)
+	VMOVNTPS          Z21, 64(CX)(AX*4)
+	ADDQ              $0x00000020, AX
+	SUBQ              $0x00000020, BX
+	JGE               past16
+	JMP               tail16
 
 loop16:
 	PREFETCHT0        2048(DX)(AX*4)
@@ -2435,10 +2901,10 @@ DATA x7f800000<>+24(SB)/4, $0x7f800000
 DATA x7f800000<>+28(SB)/4, $0x7f800000
 GLOBL x7f800000<>(SB), RODATA|NOPTR, $32
 
-// func tanhVec(wide bool, dst *float32, x *float32, n int)
+// func tanhVec(level uint8, dst *float32, x *float32, n int)
 // Requires: AVX, AVX2, AVX512DQ, AVX512F, BMI2, FMA3, MMX+, SSE2
 TEXT ·tanhVec(SB), NOSPLIT, $0-32
-	CMPB wide+0(FP), $0x00
+	CMPB level+0(FP), $0x01
 	JNE  wide
 	MOVQ dst+8(FP), CX
 	MOVQ x+16(FP), DX
@@ -2581,6 +3047,131 @@ wide:
 	XORQ         AX, AX
 	SUBQ         $0x00000030, BX
 	JLT          tail16
+	CMPB         level+0(FP), $0x03
+	JNE          loop16
+	TESTQ        $0x0000003f, CX
+	JNE          loop16
+
+past16:
+	VMOVUPS           (DX)(AX*4), Z12
+	VMOVUPS           64(DX)(AX*4), Z17
+	VMOVUPS           128(DX)(AX*4), Z22
+	VANDPS.BCST       x7fffffff<>+0(SB), Z12, Z13
+	VANDPS.BCST       x7fffffff<>+0(SB), Z17, Z18
+	VANDPS.BCST       x7fffffff<>+0(SB), Z22, Z23
+	VADDPS            Z13, Z13, Z14
+	VADDPS            Z18, Z18, Z19
+	VADDPS            Z23, Z23, Z24
+	VBROADCASTSS      xc2d00000<>+0(SB), Z15
+	VBROADCASTSS      xc2d00000<>+0(SB), Z20
+	VBROADCASTSS      xc2d00000<>+0(SB), Z25
+	VMAXPS            Z14, Z15, Z14
+	VMAXPS            Z19, Z20, Z15
+	VMAXPS            Z24, Z25, Z24
+	VBROADCASTSS      x42b20000<>+0(SB), Z19
+	VBROADCASTSS      x42b20000<>+0(SB), Z20
+	VBROADCASTSS      x42b20000<>+0(SB), Z25
+	VMINPS            Z14, Z19, Z14
+	VMINPS            Z15, Z20, Z15
+	VMINPS            Z24, Z25, Z24
+	VMULPS            Z10, Z14, Z19
+	VMULPS            Z10, Z15, Z20
+	VMULPS            Z10, Z24, Z25
+	VRNDSCALEPS       $0x00, Z19, Z19
+	VRNDSCALEPS       $0x00, Z20, Z20
+	VRNDSCALEPS       $0x00, Z25, Z25
+	VFNMADD231PS      Z8, Z19, Z14
+	VFNMADD231PS      Z8, Z20, Z15
+	VFNMADD231PS      Z8, Z25, Z24
+	VMOVUPS           Z24, Z29
+	VFNMADD231PS.BCST xb95e8083<>+0(SB), Z19, Z14
+	VFNMADD231PS.BCST xb95e8083<>+0(SB), Z20, Z15
+	VFNMADD231PS.BCST xb95e8083<>+0(SB), Z25, Z29
+	VMOVUPS           Z0, Z24
+	VMOVUPS           Z0, Z28
+	VMOVUPS           Z0, Z30
+	VFMADD213PS       Z1, Z14, Z24
+	VFMADD213PS       Z1, Z15, Z28
+	VFMADD213PS       Z1, Z29, Z30
+	VFMADD213PS       Z3, Z14, Z24
+	VFMADD213PS       Z3, Z15, Z28
+	VFMADD213PS       Z3, Z29, Z30
+	VFMADD213PS       Z5, Z14, Z24
+	VFMADD213PS       Z5, Z15, Z28
+	VFMADD213PS       Z5, Z29, Z30
+	VFMADD213PS       Z6, Z14, Z24
+	VFMADD213PS       Z6, Z15, Z28
+	VFMADD213PS       Z6, Z29, Z30
+	VFMADD213PS       Z9, Z14, Z24
+	VFMADD213PS       Z9, Z15, Z28
+	VFMADD213PS       Z9, Z29, Z30
+	VFMADD213PS       Z9, Z14, Z24
+	VFMADD213PS       Z9, Z15, Z28
+	VFMADD213PS       Z9, Z29, Z30
+	VSCALEFPS         Z19, Z24, Z14
+	VSCALEFPS         Z20, Z28, Z15
+	VSCALEFPS         Z25, Z30, Z24
+	VMOVUPS           Z11, Z19
+	VMOVUPS           Z11, Z20
+	VMOVUPS           Z11, Z25
+	VADDPS            Z9, Z14, Z14
+	VADDPS            Z9, Z15, Z15
+	VADDPS            Z9, Z24, Z24
+	VDIVPS            Z14, Z19, Z14
+	VDIVPS            Z15, Z20, Z15
+	VDIVPS            Z24, Z25, Z24
+	VMOVUPS           Z9, Z19
+	VMOVUPS           Z9, Z20
+	VMOVUPS           Z9, Z25
+	VSUBPS            Z14, Z19, Z14
+	VSUBPS            Z15, Z20, Z15
+	VSUBPS            Z24, Z25, Z24
+	VANDPS.BCST       x80000000<>+0(SB), Z12, Z19
+	VANDPS.BCST       x80000000<>+0(SB), Z17, Z20
+	VANDPS.BCST       x80000000<>+0(SB), Z22, Z25
+	VORPS             Z19, Z14, Z14
+	VORPS             Z20, Z15, Z15
+	VORPS             Z25, Z24, Z28
+	VMULPS            Z12, Z12, Z19
+	VMULPS            Z17, Z17, Z24
+	VMULPS            Z22, Z22, Z29
+	VBROADCASTSS      xbbbb560e<>+0(SB), Z20
+	VBROADCASTSS      xbbbb560e<>+0(SB), Z25
+	VBROADCASTSS      xbbbb560e<>+0(SB), Z30
+	VFMADD213PS       Z2, Z19, Z20
+	VFMADD213PS       Z2, Z24, Z25
+	VFMADD213PS       Z2, Z29, Z30
+	VFMADD213PS.BCST  xbd5c2224<>+0(SB), Z19, Z20
+	VFMADD213PS.BCST  xbd5c2224<>+0(SB), Z24, Z25
+	VFMADD213PS.BCST  xbd5c2224<>+0(SB), Z29, Z30
+	VFMADD213PS       Z4, Z19, Z20
+	VFMADD213PS       Z4, Z24, Z25
+	VFMADD213PS       Z4, Z29, Z30
+	VFMADD213PS.BCST  xbeaaaa9a<>+0(SB), Z19, Z20
+	VFMADD213PS.BCST  xbeaaaa9a<>+0(SB), Z24, Z25
+	VFMADD213PS.BCST  xbeaaaa9a<>+0(SB), Z29, Z30
+	VMULPS            Z19, Z20, Z19
+	VMULPS            Z24, Z25, Z20
+	VMULPS            Z29, Z30, Z29
+	VMOVUPS           Z12, Z24
+	VMOVUPS           Z17, Z25
+	VMOVUPS           Z22, Z30
+	VFMADD231PS       Z12, Z19, Z24
+	VFMADD231PS       Z17, Z20, Z25
+	VFMADD231PS       Z22, Z29, Z30
+	VCMPPS            $0x11, Z7, Z13, K1
+	VCMPPS            $0x11, Z7, Z18, K2
+	VCMPPS            $0x11, Z7, Z23, K3
+	VBLENDMPS         Z24, Z14, K1, Z16
+	VBLENDMPS         Z25, Z15, K2, Z21
+	VBLENDMPS         Z30, Z28, K3, Z26
+	VMOVNTPS          Z16, (CX)(AX*4)
+	VMOVNTPS          Z21, 64(CX)(AX*4)
+	VMOVNTPS          Z26, 128(CX)(AX*4)
+	ADDQ              $0x00000030, AX
+	SUBQ              $0x00000030, BX
+	JGE               past16
+	JMP               tail16
 
 loop16:
 	PREFETCHT0        2048(DX)(AX*4)
@@ -2852,10 +3443,10 @@ DATA x3f200000<>+24(SB)/4, $0x3f200000
 DATA x3f200000<>+28(SB)/4, $0x3f200000
 GLOBL x3f200000<>(SB), RODATA|NOPTR, $32
 
-// func sigmoidVec(wide bool, dst *float32, x *float32, n int)
+// func sigmoidVec(level uint8, dst *float32, x *float32, n int)
 // Requires: AVX, AVX2, AVX512DQ, AVX512F, BMI2, FMA3, MMX+, SSE2
 TEXT ·sigmoidVec(SB), NOSPLIT, $0-32
-	CMPB wide+0(FP), $0x00
+	CMPB level+0(FP), $0x01
 	JNE  wide
 	MOVQ dst+8(FP), CX
 	MOVQ x+16(FP), DX
@@ -2968,6 +3559,113 @@ wide:
 	XORQ         AX, AX
 	SUBQ         $0x00000040, BX
 	JLT          tail16
+	CMPB         level+0(FP), $0x03
+	JNE          loop16
+	TESTQ        $0x0000003f, CX
+	JNE          loop16
+
+past16:
+	VMOVUPS           (DX)(AX*4), Z10
+	VMOVUPS           64(DX)(AX*4), Z14
+	VMOVUPS           128(DX)(AX*4), Z18
+	VMOVUPS           192(DX)(AX*4), Z22
+	VORPS.BCST        x80000000<>+0(SB), Z10, Z11
+	VORPS.BCST        x80000000<>+0(SB), Z14, Z15
+	VORPS.BCST        x80000000<>+0(SB), Z18, Z19
+	VORPS.BCST        x80000000<>+0(SB), Z22, Z23
+	VBROADCASTSS      xc2d00000<>+0(SB), Z12
+	VBROADCASTSS      xc2d00000<>+0(SB), Z16
+	VBROADCASTSS      xc2d00000<>+0(SB), Z20
+	VBROADCASTSS      xc2d00000<>+0(SB), Z24
+	VMAXPS            Z11, Z12, Z11
+	VMAXPS            Z15, Z16, Z12
+	VMAXPS            Z19, Z20, Z15
+	VMAXPS            Z23, Z24, Z23
+	VMOVUPS           Z9, Z16
+	VMOVUPS           Z9, Z19
+	VMOVUPS           Z9, Z20
+	VMOVUPS           Z9, Z24
+	VMINPS            Z11, Z16, Z11
+	VMINPS            Z12, Z19, Z12
+	VMINPS            Z15, Z20, Z15
+	VMINPS            Z23, Z24, Z23
+	VMULPS            Z8, Z11, Z16
+	VMULPS            Z8, Z12, Z19
+	VMULPS            Z8, Z15, Z20
+	VMULPS            Z8, Z23, Z24
+	VRNDSCALEPS       $0x00, Z16, Z16
+	VRNDSCALEPS       $0x00, Z19, Z19
+	VRNDSCALEPS       $0x00, Z20, Z20
+	VRNDSCALEPS       $0x00, Z24, Z24
+	VFNMADD231PS      Z6, Z16, Z11
+	VFNMADD231PS      Z6, Z19, Z12
+	VFNMADD231PS      Z6, Z20, Z15
+	VFNMADD231PS      Z6, Z24, Z23
+	VMOVUPS           Z23, Z29
+	VFNMADD231PS.BCST xb95e8083<>+0(SB), Z16, Z11
+	VFNMADD231PS.BCST xb95e8083<>+0(SB), Z19, Z12
+	VFNMADD231PS.BCST xb95e8083<>+0(SB), Z20, Z15
+	VFNMADD231PS.BCST xb95e8083<>+0(SB), Z24, Z29
+	VMOVUPS           Z1, Z23
+	VMOVUPS           Z1, Z27
+	VMOVUPS           Z1, Z28
+	VMOVUPS           Z1, Z30
+	VFMADD213PS       Z2, Z11, Z23
+	VFMADD213PS       Z2, Z12, Z27
+	VFMADD213PS       Z2, Z15, Z28
+	VFMADD213PS       Z2, Z29, Z30
+	VFMADD213PS       Z3, Z11, Z23
+	VFMADD213PS       Z3, Z12, Z27
+	VFMADD213PS       Z3, Z15, Z28
+	VFMADD213PS       Z3, Z29, Z30
+	VFMADD213PS       Z4, Z11, Z23
+	VFMADD213PS       Z4, Z12, Z27
+	VFMADD213PS       Z4, Z15, Z28
+	VFMADD213PS       Z4, Z29, Z30
+	VFMADD213PS       Z5, Z11, Z23
+	VFMADD213PS       Z5, Z12, Z27
+	VFMADD213PS       Z5, Z15, Z28
+	VFMADD213PS       Z5, Z29, Z30
+	VFMADD213PS       Z7, Z11, Z23
+	VFMADD213PS       Z7, Z12, Z27
+	VFMADD213PS       Z7, Z15, Z28
+	VFMADD213PS       Z7, Z29, Z30
+	VFMADD213PS       Z7, Z11, Z23
+	VFMADD213PS       Z7, Z12, Z27
+	VFMADD213PS       Z7, Z15, Z28
+	VFMADD213PS       Z7, Z29, Z30
+	VSCALEFPS         Z16, Z23, Z11
+	VSCALEFPS         Z19, Z27, Z12
+	VSCALEFPS         Z20, Z28, Z15
+	VSCALEFPS         Z24, Z30, Z16
+	VCMPPS            $0x11, Z0, Z10, K1
+	VCMPPS            $0x11, Z0, Z14, K2
+	VCMPPS            $0x11, Z0, Z18, K3
+	VCMPPS            $0x11, Z0, Z22, K4
+	VMOVUPS           Z7, Z10
+	VMOVUPS           Z7, Z14
+	VMOVUPS           Z7, Z18
+	VMOVUPS           Z7, Z19
+	VBLENDMPS         Z11, Z10, K1, Z13
+	VBLENDMPS         Z12, Z14, K2, Z17
+	VBLENDMPS         Z15, Z18, K3, Z21
+	VBLENDMPS         Z16, Z19, K4, Z25
+	VADDPS            Z7, Z11, Z10
+	VADDPS            Z7, Z12, Z11
+	VADDPS            Z7, Z15, Z12
+	VADDPS            Z7, Z16, Z14
+	VDIVPS            Z10, Z13, Z10
+	VDIVPS            Z11, Z17, Z11
+	VDIVPS            Z12, Z21, Z12
+	VDIVPS            Z14, Z25, Z14
+	VMOVNTPS          Z10, (CX)(AX*4)
+	VMOVNTPS          Z11, 64(CX)(AX*4)
+	VMOVNTPS          Z12, 128(CX)(AX*4)
+	VMOVNTPS          Z14, 192(CX)(AX*4)
+	ADDQ              $0x00000040, AX
+	SUBQ              $0x00000040, BX
+	JGE               past16
+	JMP               tail16
 
 loop16:
 	PREFETCHT0        2048(DX)(AX*4)
@@ -3119,10 +3817,10 @@ end16:
 	VZEROUPPER
 	RET
 
-// func sqrtVec(wide bool, dst *float32, x *float32, n int)
+// func sqrtVec(level uint8, dst *float32, x *float32, n int)
 // Requires: AVX, AVX2, AVX512F, BMI2, MMX+, SSE2
 TEXT ·sqrtVec(SB), NOSPLIT, $0-32
-	CMPB wide+0(FP), $0x00
+	CMPB level+0(FP), $0x01
 	JNE  wide
 	MOVQ dst+8(FP), CX
 	MOVQ x+16(FP), DX
@@ -3164,12 +3862,28 @@ end8:
 	RET
 
 wide:
-	MOVQ dst+8(FP), CX
-	MOVQ x+16(FP), DX
-	MOVQ n+24(FP), BX
-	XORQ AX, AX
-	SUBQ $0x00000020, BX
-	JLT  tail16
+	MOVQ  dst+8(FP), CX
+	MOVQ  x+16(FP), DX
+	MOVQ  n+24(FP), BX
+	XORQ  AX, AX
+	SUBQ  $0x00000020, BX
+	JLT   tail16
+	CMPB  level+0(FP), $0x03
+	JNE   loop16
+	TESTQ $0x0000003f, CX
+	JNE   loop16
+
+past16:
+	VMOVUPS  (DX)(AX*4), Z0
+	VSQRTPS  Z0, Z0
+	VMOVNTPS Z0, (CX)(AX*4)
+	VMOVUPS  64(DX)(AX*4), Z0
+	VSQRTPS  Z0, Z0
+	VMOVNTPS Z0, 64(CX)(AX*4)
+	ADDQ     $0x00000020, AX
+	SUBQ     $0x00000020, BX
+	JGE      past16
+	JMP      tail16
 
 loop16:
 	PREFETCHT0 2048(DX)(AX*4)
@@ -3205,10 +3919,10 @@ end16:
 	VZEROUPPER
 	RET
 
-// func rsqrtVec(wide bool, dst *float32, x *float32, n int)
+// func rsqrtVec(level uint8, dst *float32, x *float32, n int)
 // Requires: AVX, AVX2, AVX512F, BMI2, MMX+, SSE2
 TEXT ·rsqrtVec(SB), NOSPLIT, $0-32
-	CMPB wide+0(FP), $0x00
+	CMPB level+0(FP), $0x01
 	JNE  wide
 	MOVQ dst+8(FP), CX
 	MOVQ x+16(FP), DX
@@ -3263,6 +3977,26 @@ wide:
 	XORQ         AX, AX
 	SUBQ         $0x00000020, BX
 	JLT          tail16
+	CMPB         level+0(FP), $0x03
+	JNE          loop16
+	TESTQ        $0x0000003f, CX
+	JNE          loop16
+
+past16:
+	VMOVUPS  (DX)(AX*4), Z1
+	VMOVUPS  Z0, Z2
+	VSQRTPS  Z1, Z1
+	VDIVPS   Z1, Z2, Z1
+	VMOVNTPS Z1, (CX)(AX*4)
+	VMOVUPS  64(DX)(AX*4), Z1
+	VMOVUPS  Z0, Z2
+	VSQRTPS  Z1, Z1
+	VDIVPS   Z1, Z2, Z1
+	VMOVNTPS Z1, 64(CX)(AX*4)
+	ADDQ     $0x00000020, AX
+	SUBQ     $0x00000020, BX
+	JGE      past16
+	JMP      tail16
 
 loop16:
 	PREFETCHT0 2048(DX)(AX*4)
@@ -3304,10 +4038,10 @@ end16:
 	VZEROUPPER
 	RET
 
-// func absVec(wide bool, dst *float32, x *float32, n int)
+// func absVec(level uint8, dst *float32, x *float32, n int)
 // Requires: AVX, AVX2, AVX512DQ, AVX512F, BMI2, MMX+, SSE2
 TEXT ·absVec(SB), NOSPLIT, $0-32
-	CMPB wide+0(FP), $0x00
+	CMPB level+0(FP), $0x01
 	JNE  wide
 	MOVQ dst+8(FP), CX
 	MOVQ x+16(FP), DX
@@ -3364,6 +4098,28 @@ wide:
 	XORQ         AX, AX
 	SUBQ         $0x00000040, BX
 	JLT          tail16
+	CMPB         level+0(FP), $0x03
+	JNE          loop16
+	TESTQ        $0x0000003f, CX
+	JNE          loop16
+
+past16:
+	VMOVUPS  (DX)(AX*4), Z1
+	VANDPS   Z0, Z1, Z1
+	VMOVNTPS Z1, (CX)(AX*4)
+	VMOVUPS  64(DX)(AX*4), Z1
+	VANDPS   Z0, Z1, Z1
+	VMOVNTPS Z1, 64(CX)(AX*4)
+	VMOVUPS  128(DX)(AX*4), Z1
+	VANDPS   Z0, Z1, Z1
+	VMOVNTPS Z1, 128(CX)(AX*4)
+	VMOVUPS  192(DX)(AX*4), Z1
+	VANDPS   Z0, Z1, Z1
+	VMOVNTPS Z1, 192(CX)(AX*4)
+	ADDQ     $0x00000040, AX
+	SUBQ     $0x00000040, BX
+	JGE      past16
+	JMP      tail16
 
 loop16:
 	PREFETCHT0 2048(DX)(AX*4)
@@ -3409,10 +4165,10 @@ end16:
 	VZEROUPPER
 	RET
 
-// func reluVec(wide bool, dst *float32, x *float32, n int)
+// func reluVec(level uint8, dst *float32, x *float32, n int)
 // Requires: AVX, AVX2, AVX512F, BMI2, MMX+, SSE2
 TEXT ·reluVec(SB), NOSPLIT, $0-32
-	CMPB wide+0(FP), $0x00
+	CMPB level+0(FP), $0x01
 	JNE  wide
 	MOVQ dst+8(FP), CX
 	MOVQ x+16(FP), DX
@@ -3474,6 +4230,32 @@ wide:
 	XORQ         AX, AX
 	SUBQ         $0x00000040, BX
 	JLT          tail16
+	CMPB         level+0(FP), $0x03
+	JNE          loop16
+	TESTQ        $0x0000003f, CX
+	JNE          loop16
+
+past16:
+	VMOVUPS  (DX)(AX*4), Z1
+	VMOVUPS  Z0, Z2
+	VMAXPS   Z1, Z2, Z1
+	VMOVNTPS Z1, (CX)(AX*4)
+	VMOVUPS  64(DX)(AX*4), Z1
+	VMOVUPS  Z0, Z2
+	VMAXPS   Z1, Z2, Z1
+	VMOVNTPS Z1, 64(CX)(AX*4)
+	VMOVUPS  128(DX)(AX*4), Z1
+	VMOVUPS  Z0, Z2
+	VMAXPS   Z1, Z2, Z1
+	VMOVNTPS Z1, 128(CX)(AX*4)
+	VMOVUPS  192(DX)(AX*4), Z1
+	VMOVUPS  Z0, Z2
+	VMAXPS   Z1, Z2, Z1
+	VMOVNTPS Z1, 192(CX)(AX*4)
+	ADDQ     $0x00000040, AX
+	SUBQ     $0x00000040, BX
+	JGE      past16
+	JMP      tail16
 
 loop16:
 	PREFETCHT0 2048(DX)(AX*4)
@@ -3524,10 +4306,10 @@ end16:
 	VZEROUPPER
 	RET
 
-// func geluVec(wide bool, dst *float32, x *float32, n int)
+// func geluVec(level uint8, dst *float32, x *float32, n int)
 // Requires: AVX, AVX2, AVX512DQ, AVX512F, BMI2, FMA3, MMX+, SSE2
 TEXT ·geluVec(SB), NOSPLIT, $0-32
-	CMPB wide+0(FP), $0x00
+	CMPB level+0(FP), $0x01
 	JNE  wide
 	MOVQ dst+8(FP), CX
 	MOVQ x+16(FP), DX
@@ -3674,6 +4456,53 @@ wide:
 	XORQ         AX, AX
 	SUBQ         $0x00000010, BX
 	JLT          tail16
+	CMPB         level+0(FP), $0x03
+	JNE          loop16
+	TESTQ        $0x0000003f, CX
+	JNE          loop16
+
+past16:
+	VMOVUPS           (DX)(AX*4), Z18
+	VMOVUPS           Z16, Z19
+	VANDPS            Z17, Z18, Z20
+	VMINPS            Z20, Z19, Z19
+	VMULPS            Z19, Z19, Z20
+	VMULPS.BCST       xbf000000<>+0(SB), Z20, Z20
+	VMULPS            Z15, Z20, Z21
+	VRNDSCALEPS       $0x00, Z21, Z21
+	VFNMADD231PS      Z13, Z21, Z20
+	VFNMADD231PS.BCST xb95e8083<>+0(SB), Z21, Z20
+	VMOVUPS           Z1, Z22
+	VFMADD213PS       Z2, Z20, Z22
+	VFMADD213PS       Z3, Z20, Z22
+	VFMADD213PS       Z10, Z20, Z22
+	VFMADD213PS       Z12, Z20, Z22
+	VFMADD213PS       Z14, Z20, Z22
+	VFMADD213PS       Z14, Z20, Z22
+	VSCALEFPS         Z21, Z22, Z20
+	VMOVUPS           Z14, Z21
+	VMOVUPS           Z14, Z22
+	VFMADD231PS       Z11, Z19, Z22
+	VDIVPS            Z22, Z21, Z21
+	VBROADCASTSS      xbceec345<>+0(SB), Z22
+	VFMADD213PS       Z8, Z21, Z22
+	VFMADD213PS.BCST  xbe82ece1<>+0(SB), Z21, Z22
+	VFMADD213PS       Z9, Z21, Z22
+	VFMADD213PS.BCST  xbcbd4fc7<>+0(SB), Z21, Z22
+	VFMADD213PS       Z4, Z21, Z22
+	VFMADD213PS       Z5, Z21, Z22
+	VFMADD213PS       Z7, Z21, Z22
+	VFMADD213PS       Z6, Z21, Z22
+	VMULPS            Z21, Z22, Z21
+	VMULPS            Z20, Z21, Z20
+	VMOVUPS           Z0, Z21
+	VMAXPS            Z18, Z21, Z18
+	VFNMADD231PS      Z20, Z19, Z18
+	VMOVNTPS          Z18, (CX)(AX*4)
+	ADDQ              $0x00000010, AX
+	SUBQ              $0x00000010, BX
+	JGE               past16
+	JMP               tail16
 
 loop16:
 	PREFETCHT0        2048(DX)(AX*4)
@@ -3892,10 +4721,10 @@ DATA x3e0ef8ea<>+24(SB)/4, $0x3e0ef8ea
 DATA x3e0ef8ea<>+28(SB)/4, $0x3e0ef8ea
 GLOBL x3e0ef8ea<>(SB), RODATA|NOPTR, $32
 
-// func siluVec(wide bool, dst *float32, x *float32, n int)
+// func siluVec(level uint8, dst *float32, x *float32, n int)
 // Requires: AVX, AVX2, AVX512DQ, AVX512F, BMI2, FMA3, MMX+, SSE2
 TEXT ·siluVec(SB), NOSPLIT, $0-32
-	CMPB wide+0(FP), $0x00
+	CMPB level+0(FP), $0x01
 	JNE  wide
 	MOVQ dst+8(FP), CX
 	MOVQ x+16(FP), DX
@@ -4010,6 +4839,117 @@ wide:
 	XORQ         AX, AX
 	SUBQ         $0x00000040, BX
 	JLT          tail16
+	CMPB         level+0(FP), $0x03
+	JNE          loop16
+	TESTQ        $0x0000003f, CX
+	JNE          loop16
+
+past16:
+	VMOVUPS           (DX)(AX*4), Z10
+	VMOVUPS           64(DX)(AX*4), Z14
+	VMOVUPS           128(DX)(AX*4), Z18
+	VMOVUPS           192(DX)(AX*4), Z22
+	VORPS.BCST        x80000000<>+0(SB), Z10, Z11
+	VORPS.BCST        x80000000<>+0(SB), Z14, Z15
+	VORPS.BCST        x80000000<>+0(SB), Z18, Z19
+	VORPS.BCST        x80000000<>+0(SB), Z22, Z23
+	VBROADCASTSS      xc2d00000<>+0(SB), Z12
+	VBROADCASTSS      xc2d00000<>+0(SB), Z16
+	VBROADCASTSS      xc2d00000<>+0(SB), Z20
+	VBROADCASTSS      xc2d00000<>+0(SB), Z24
+	VMAXPS            Z11, Z12, Z11
+	VMAXPS            Z15, Z16, Z12
+	VMAXPS            Z19, Z20, Z15
+	VMAXPS            Z23, Z24, Z23
+	VMOVUPS           Z9, Z16
+	VMOVUPS           Z9, Z19
+	VMOVUPS           Z9, Z20
+	VMOVUPS           Z9, Z24
+	VMINPS            Z11, Z16, Z11
+	VMINPS            Z12, Z19, Z12
+	VMINPS            Z15, Z20, Z15
+	VMINPS            Z23, Z24, Z23
+	VMULPS            Z8, Z11, Z16
+	VMULPS            Z8, Z12, Z19
+	VMULPS            Z8, Z15, Z20
+	VMULPS            Z8, Z23, Z24
+	VRNDSCALEPS       $0x00, Z16, Z16
+	VRNDSCALEPS       $0x00, Z19, Z19
+	VRNDSCALEPS       $0x00, Z20, Z20
+	VRNDSCALEPS       $0x00, Z24, Z24
+	VFNMADD231PS      Z6, Z16, Z11
+	VFNMADD231PS      Z6, Z19, Z12
+	VFNMADD231PS      Z6, Z20, Z15
+	VFNMADD231PS      Z6, Z24, Z23
+	VMOVUPS           Z23, Z29
+	VFNMADD231PS.BCST xb95e8083<>+0(SB), Z16, Z11
+	VFNMADD231PS.BCST xb95e8083<>+0(SB), Z19, Z12
+	VFNMADD231PS.BCST xb95e8083<>+0(SB), Z20, Z15
+	VFNMADD231PS.BCST xb95e8083<>+0(SB), Z24, Z29
+	VMOVUPS           Z1, Z23
+	VMOVUPS           Z1, Z27
+	VMOVUPS           Z1, Z28
+	VMOVUPS           Z1, Z30
+	VFMADD213PS       Z2, Z11, Z23
+	VFMADD213PS       Z2, Z12, Z27
+	VFMADD213PS       Z2, Z15, Z28
+	VFMADD213PS       Z2, Z29, Z30
+	VFMADD213PS       Z3, Z11, Z23
+	VFMADD213PS       Z3, Z12, Z27
+	VFMADD213PS       Z3, Z15, Z28
+	VFMADD213PS       Z3, Z29, Z30
+	VFMADD213PS       Z4, Z11, Z23
+	VFMADD213PS       Z4, Z12, Z27
+	VFMADD213PS       Z4, Z15, Z28
+	VFMADD213PS       Z4, Z29, Z30
+	VFMADD213PS       Z5, Z11, Z23
+	VFMADD213PS       Z5, Z12, Z27
+	VFMADD213PS       Z5, Z15, Z28
+	VFMADD213PS       Z5, Z29, Z30
+	VFMADD213PS       Z7, Z11, Z23
+	VFMADD213PS       Z7, Z12, Z27
+	VFMADD213PS       Z7, Z15, Z28
+	VFMADD213PS       Z7, Z29, Z30
+	VFMADD213PS       Z7, Z11, Z23
+	VFMADD213PS       Z7, Z12, Z27
+	VFMADD213PS       Z7, Z15, Z28
+	VFMADD213PS       Z7, Z29, Z30
+	VSCALEFPS         Z16, Z23, Z11
+	VSCALEFPS         Z19, Z27, Z12
+	VSCALEFPS         Z20, Z28, Z15
+	VSCALEFPS         Z24, Z30, Z23
+	VCMPPS            $0x11, Z0, Z10, K1
+	VCMPPS            $0x11, Z0, Z14, K2
+	VCMPPS            $0x11, Z0, Z18, K3
+	VCMPPS            $0x11, Z0, Z22, K4
+	VMOVUPS           Z7, Z16
+	VMOVUPS           Z7, Z19
+	VMOVUPS           Z7, Z20
+	VMOVUPS           Z7, Z24
+	VBLENDMPS         Z11, Z16, K1, Z13
+	VBLENDMPS         Z12, Z19, K2, Z17
+	VBLENDMPS         Z15, Z20, K3, Z21
+	VBLENDMPS         Z23, Z24, K4, Z25
+	VADDPS            Z7, Z11, Z11
+	VADDPS            Z7, Z12, Z12
+	VADDPS            Z7, Z15, Z15
+	VADDPS            Z7, Z23, Z16
+	VDIVPS            Z11, Z13, Z11
+	VDIVPS            Z12, Z17, Z12
+	VDIVPS            Z15, Z21, Z15
+	VDIVPS            Z16, Z25, Z16
+	VMULPS            Z11, Z10, Z10
+	VMULPS            Z12, Z14, Z11
+	VMULPS            Z15, Z18, Z12
+	VMULPS            Z16, Z22, Z14
+	VMOVNTPS          Z10, (CX)(AX*4)
+	VMOVNTPS          Z11, 64(CX)(AX*4)
+	VMOVNTPS          Z12, 128(CX)(AX*4)
+	VMOVNTPS          Z14, 192(CX)(AX*4)
+	ADDQ              $0x00000040, AX
+	SUBQ              $0x00000040, BX
+	JGE               past16
+	JMP               tail16
 
 loop16:
 	PREFETCHT0        2048(DX)(AX*4)
@@ -4166,10 +5106,10 @@ end16:
 	VZEROUPPER
 	RET
 
-// func reluGradVec(wide bool, dst *float32, x *float32, dy *float32, n int)
+// func reluGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
 // Requires: AVX, AVX2, AVX512F, BMI2, MMX+, SSE2
 TEXT ·reluGradVec(SB), NOSPLIT, $0-40
-	CMPB wide+0(FP), $0x00
+	CMPB level+0(FP), $0x01
 	JNE  wide
 	MOVQ dst+8(FP), CX
 	MOVQ x+16(FP), DX
@@ -4245,6 +5185,40 @@ wide:
 	XORQ         AX, AX
 	SUBQ         $0x00000040, SI
 	JLT          tail16
+	CMPB         level+0(FP), $0x03
+	JNE          loop16
+	TESTQ        $0x0000003f, CX
+	JNE          loop16
+
+past16:
+	VMOVUPS   (DX)(AX*4), Z1
+	VMOVUPS   (BX)(AX*4), Z2
+	VCMPPS    $0x1e, Z0, Z1, K1
+	VMOVUPS   Z0, Z1
+	VBLENDMPS Z2, Z1, K1, Z3
+	VMOVNTPS  Z3, (CX)(AX*4)
+	VMOVUPS   64(DX)(AX*4), Z1
+	VMOVUPS   64(BX)(AX*4), Z2
+	VCMPPS    $0x1e, Z0, Z1, K1
+	VMOVUPS   Z0, Z1
+	VBLENDMPS Z2, Z1, K1, Z4
+	VMOVNTPS  Z4, 64(CX)(AX*4)
+	VMOVUPS   128(DX)(AX*4), Z1
+	VMOVUPS   128(BX)(AX*4), Z2
+	VCMPPS    $0x1e, Z0, Z1, K1
+	VMOVUPS   Z0, Z1
+	VBLENDMPS Z2, Z1, K1, Z5
+	VMOVNTPS  Z5, 128(CX)(AX*4)
+	VMOVUPS   192(DX)(AX*4), Z1
+	VMOVUPS   192(BX)(AX*4), Z2
+	VCMPPS    $0x1e, Z0, Z1, K1
+	VMOVUPS   Z0, Z1
+	VBLENDMPS Z2, Z1, K1, Z6
+	VMOVNTPS  Z6, 192(CX)(AX*4)
+	ADDQ      $0x00000040, AX
+	SUBQ      $0x00000040, SI
+	JGE       past16
+	JMP       tail16
 
 loop16:
 	PREFETCHT0 2048(DX)(AX*4)
@@ -4309,10 +5283,10 @@ end16:
 	VZEROUPPER
 	RET
 
-// func geluGradVec(wide bool, dst *float32, x *float32, dy *float32, n int)
+// func geluGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
 // Requires: AVX, AVX2, AVX512DQ, AVX512F, BMI2, FMA3, MMX+, SSE2
 TEXT ·geluGradVec(SB), NOSPLIT, $0-40
-	CMPB wide+0(FP), $0x00
+	CMPB level+0(FP), $0x01
 	JNE  wide
 	MOVQ dst+8(FP), CX
 	MOVQ x+16(FP), DX
@@ -4463,6 +5437,146 @@ wide:
 	XORQ         AX, AX
 	SUBQ         $0x00000030, SI
 	JLT          tail16
+	CMPB         level+0(FP), $0x03
+	JNE          loop16
+	TESTQ        $0x0000003f, CX
+	JNE          loop16
+
+past16:
+	VMOVUPS           (DX)(AX*4), Z9
+	VMOVUPS           64(DX)(AX*4), Z14
+	VMOVUPS           128(DX)(AX*4), Z19
+	VMOVUPS           (BX)(AX*4), Z10
+	VMOVUPS           64(BX)(AX*4), Z15
+	VMOVUPS           128(BX)(AX*4), Z20
+	VBROADCASTSS      x41666666<>+0(SB), Z11
+	VBROADCASTSS      x41666666<>+0(SB), Z16
+	VBROADCASTSS      x41666666<>+0(SB), Z21
+	VANDPS.BCST       x7fffffff<>+0(SB), Z9, Z12
+	VANDPS.BCST       x7fffffff<>+0(SB), Z14, Z17
+	VANDPS.BCST       x7fffffff<>+0(SB), Z19, Z22
+	VMINPS            Z12, Z11, Z11
+	VMINPS            Z17, Z16, Z12
+	VMINPS            Z22, Z21, Z21
+	VMULPS            Z11, Z11, Z16
+	VMULPS            Z12, Z12, Z17
+	VMULPS            Z21, Z21, Z22
+	VMULPS.BCST       xbf000000<>+0(SB), Z16, Z16
+	VMULPS.BCST       xbf000000<>+0(SB), Z17, Z17
+	VMULPS.BCST       xbf000000<>+0(SB), Z22, Z26
+	VMULPS.BCST       x3fb8aa3b<>+0(SB), Z16, Z22
+	VMULPS.BCST       x3fb8aa3b<>+0(SB), Z17, Z25
+	VMULPS.BCST       x3fb8aa3b<>+0(SB), Z26, Z27
+	VRNDSCALEPS       $0x00, Z22, Z22
+	VRNDSCALEPS       $0x00, Z25, Z25
+	VRNDSCALEPS       $0x00, Z27, Z27
+	VFNMADD231PS.BCST x3f318000<>+0(SB), Z22, Z16
+	VFNMADD231PS.BCST x3f318000<>+0(SB), Z25, Z17
+	VFNMADD231PS.BCST x3f318000<>+0(SB), Z27, Z26
+	VMOVUPS           Z26, Z29
+	VFNMADD231PS.BCST xb95e8083<>+0(SB), Z22, Z16
+	VFNMADD231PS.BCST xb95e8083<>+0(SB), Z25, Z17
+	VFNMADD231PS.BCST xb95e8083<>+0(SB), Z27, Z29
+	VMOVUPS           Z1, Z26
+	VMOVUPS           Z1, Z28
+	VMOVUPS           Z1, Z30
+	VFMADD213PS       Z2, Z16, Z26
+	VFMADD213PS       Z2, Z17, Z28
+	VFMADD213PS       Z2, Z29, Z30
+	VFMADD213PS       Z3, Z16, Z26
+	VFMADD213PS       Z3, Z17, Z28
+	VFMADD213PS       Z3, Z29, Z30
+	VFMADD213PS.BCST  x3e2aaa6e<>+0(SB), Z16, Z26
+	VFMADD213PS.BCST  x3e2aaa6e<>+0(SB), Z17, Z28
+	VFMADD213PS.BCST  x3e2aaa6e<>+0(SB), Z29, Z30
+	VFMADD213PS.BCST  x3f000000<>+0(SB), Z16, Z26
+	VFMADD213PS.BCST  x3f000000<>+0(SB), Z17, Z28
+	VFMADD213PS.BCST  x3f000000<>+0(SB), Z29, Z30
+	VFMADD213PS.BCST  x3f800000<>+0(SB), Z16, Z26
+	VFMADD213PS.BCST  x3f800000<>+0(SB), Z17, Z28
+	VFMADD213PS.BCST  x3f800000<>+0(SB), Z29, Z30
+	VFMADD213PS.BCST  x3f800000<>+0(SB), Z16, Z26
+	VFMADD213PS.BCST  x3f800000<>+0(SB), Z17, Z28
+	VFMADD213PS.BCST  x3f800000<>+0(SB), Z29, Z30
+	VSCALEFPS         Z22, Z26, Z16
+	VSCALEFPS         Z25, Z28, Z17
+	VSCALEFPS         Z27, Z30, Z28
+	VBROADCASTSS      x3f800000<>+0(SB), Z22
+	VBROADCASTSS      x3f800000<>+0(SB), Z26
+	VBROADCASTSS      x3f800000<>+0(SB), Z29
+	VBROADCASTSS      x3f800000<>+0(SB), Z25
+	VBROADCASTSS      x3f800000<>+0(SB), Z27
+	VBROADCASTSS      x3f800000<>+0(SB), Z30
+	VFMADD231PS.BCST  x3eb33333<>+0(SB), Z11, Z25
+	VFMADD231PS.BCST  x3eb33333<>+0(SB), Z12, Z27
+	VFMADD231PS.BCST  x3eb33333<>+0(SB), Z21, Z30
+	VDIVPS            Z25, Z22, Z11
+	VDIVPS            Z27, Z26, Z12
+	VDIVPS            Z30, Z29, Z25
+	VBROADCASTSS      xbceec345<>+0(SB), Z21
+	VBROADCASTSS      xbceec345<>+0(SB), Z22
+	VBROADCASTSS      xbceec345<>+0(SB), Z26
+	VFMADD213PS       Z8, Z11, Z21
+	VFMADD213PS       Z8, Z12, Z22
+	VFMADD213PS       Z8, Z25, Z26
+	VFMADD213PS.BCST  xbe82ece1<>+0(SB), Z11, Z21
+	VFMADD213PS.BCST  xbe82ece1<>+0(SB), Z12, Z22
+	VFMADD213PS.BCST  xbe82ece1<>+0(SB), Z25, Z26
+	VFMADD213PS.BCST  x3e22fe57<>+0(SB), Z11, Z21
+	VFMADD213PS.BCST  x3e22fe57<>+0(SB), Z12, Z22
+	VFMADD213PS.BCST  x3e22fe57<>+0(SB), Z25, Z26
+	VFMADD213PS.BCST  xbcbd4fc7<>+0(SB), Z11, Z21
+	VFMADD213PS.BCST  xbcbd4fc7<>+0(SB), Z12, Z22
+	VFMADD213PS.BCST  xbcbd4fc7<>+0(SB), Z25, Z26
+	VFMADD213PS       Z4, Z11, Z21
+	VFMADD213PS       Z4, Z12, Z22
+	VFMADD213PS       Z4, Z25, Z26
+	VFMADD213PS       Z5, Z11, Z21
+	VFMADD213PS       Z5, Z12, Z22
+	VFMADD213PS       Z5, Z25, Z26
+	VFMADD213PS       Z7, Z11, Z21
+	VFMADD213PS       Z7, Z12, Z22
+	VFMADD213PS       Z7, Z25, Z26
+	VFMADD213PS       Z6, Z11, Z21
+	VFMADD213PS       Z6, Z12, Z22
+	VFMADD213PS       Z6, Z25, Z26
+	VMULPS            Z11, Z21, Z11
+	VMULPS            Z12, Z22, Z12
+	VMULPS            Z25, Z26, Z21
+	VMULPS            Z16, Z11, Z11
+	VMULPS            Z17, Z12, Z12
+	VMULPS            Z28, Z21, Z25
+	VCMPPS            $0x11, Z0, Z9, K1
+	VCMPPS            $0x11, Z0, Z14, K2
+	VCMPPS            $0x11, Z0, Z19, K3
+	VBROADCASTSS      x3f800000<>+0(SB), Z21
+	VBROADCASTSS      x3f800000<>+0(SB), Z22
+	VBROADCASTSS      x3f800000<>+0(SB), Z26
+	VSUBPS            Z11, Z21, Z21
+	VSUBPS            Z12, Z22, Z22
+	VSUBPS            Z25, Z26, Z26
+	VBLENDMPS         Z11, Z21, K1, Z13
+	VBLENDMPS         Z12, Z22, K2, Z18
+	VBLENDMPS         Z25, Z26, K3, Z23
+	VMULPS            Z16, Z9, Z9
+	VMULPS            Z17, Z14, Z11
+	VMULPS            Z28, Z19, Z16
+	VMOVUPS           Z13, Z12
+	VMOVUPS           Z18, Z14
+	VMOVUPS           Z23, Z17
+	VFMADD231PS.BCST  x3ecc422a<>+0(SB), Z9, Z12
+	VFMADD231PS.BCST  x3ecc422a<>+0(SB), Z11, Z14
+	VFMADD231PS.BCST  x3ecc422a<>+0(SB), Z16, Z17
+	VMULPS            Z12, Z10, Z9
+	VMULPS            Z14, Z15, Z10
+	VMULPS            Z17, Z20, Z11
+	VMOVNTPS          Z9, (CX)(AX*4)
+	VMOVNTPS          Z10, 64(CX)(AX*4)
+	VMOVNTPS          Z11, 128(CX)(AX*4)
+	ADDQ              $0x00000030, AX
+	SUBQ              $0x00000030, SI
+	JGE               past16
+	JMP               tail16
 
 loop16:
 	PREFETCHT0        2048(DX)(AX*4)
@@ -4677,10 +5791,10 @@ DATA x3ecc422a<>+24(SB)/4, $0x3ecc422a
 DATA x3ecc422a<>+28(SB)/4, $0x3ecc422a
 GLOBL x3ecc422a<>(SB), RODATA|NOPTR, $32
 
-// func siluGradVec(wide bool, dst *float32, x *float32, dy *float32, n int)
+// func siluGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
 // Requires: AVX, AVX2, AVX512DQ, AVX512F, BMI2, FMA3, MMX+, SSE2
 TEXT ·siluGradVec(SB), NOSPLIT, $0-40
-	CMPB wide+0(FP), $0x00
+	CMPB level+0(FP), $0x01
 	JNE  wide
 	MOVQ dst+8(FP), CX
 	MOVQ x+16(FP), DX
@@ -4806,6 +5920,141 @@ wide:
 	XORQ         AX, AX
 	SUBQ         $0x00000040, SI
 	JLT          tail16
+	CMPB         level+0(FP), $0x03
+	JNE          loop16
+	TESTQ        $0x0000003f, CX
+	JNE          loop16
+
+past16:
+	VMOVUPS           (DX)(AX*4), Z6
+	VMOVUPS           64(DX)(AX*4), Z11
+	VMOVUPS           128(DX)(AX*4), Z16
+	VMOVUPS           192(DX)(AX*4), Z21
+	VMOVUPS           (BX)(AX*4), Z7
+	VMOVUPS           64(BX)(AX*4), Z12
+	VMOVUPS           128(BX)(AX*4), Z17
+	VMOVUPS           192(BX)(AX*4), Z22
+	VORPS.BCST        x80000000<>+0(SB), Z6, Z8
+	VORPS.BCST        x80000000<>+0(SB), Z11, Z13
+	VORPS.BCST        x80000000<>+0(SB), Z16, Z18
+	VORPS.BCST        x80000000<>+0(SB), Z21, Z23
+	VBROADCASTSS      xc2d00000<>+0(SB), Z9
+	VBROADCASTSS      xc2d00000<>+0(SB), Z14
+	VBROADCASTSS      xc2d00000<>+0(SB), Z19
+	VBROADCASTSS      xc2d00000<>+0(SB), Z24
+	VMAXPS            Z8, Z9, Z8
+	VMAXPS            Z13, Z14, Z9
+	VMAXPS            Z18, Z19, Z13
+	VMAXPS            Z23, Z24, Z23
+	VBROADCASTSS      x42b20000<>+0(SB), Z14
+	VBROADCASTSS      x42b20000<>+0(SB), Z18
+	VBROADCASTSS      x42b20000<>+0(SB), Z19
+	VBROADCASTSS      x42b20000<>+0(SB), Z24
+	VMINPS            Z8, Z14, Z8
+	VMINPS            Z9, Z18, Z9
+	VMINPS            Z13, Z19, Z13
+	VMINPS            Z23, Z24, Z23
+	VMULPS.BCST       x3fb8aa3b<>+0(SB), Z8, Z14
+	VMULPS.BCST       x3fb8aa3b<>+0(SB), Z9, Z18
+	VMULPS.BCST       x3fb8aa3b<>+0(SB), Z13, Z19
+	VMULPS.BCST       x3fb8aa3b<>+0(SB), Z23, Z24
+	VRNDSCALEPS       $0x00, Z14, Z14
+	VRNDSCALEPS       $0x00, Z18, Z18
+	VRNDSCALEPS       $0x00, Z19, Z19
+	VRNDSCALEPS       $0x00, Z24, Z24
+	VFNMADD231PS.BCST x3f318000<>+0(SB), Z14, Z8
+	VFNMADD231PS.BCST x3f318000<>+0(SB), Z18, Z9
+	VFNMADD231PS.BCST x3f318000<>+0(SB), Z19, Z13
+	VFNMADD231PS.BCST x3f318000<>+0(SB), Z24, Z23
+	VMOVUPS           Z23, Z29
+	VFNMADD231PS.BCST xb95e8083<>+0(SB), Z14, Z8
+	VFNMADD231PS.BCST xb95e8083<>+0(SB), Z18, Z9
+	VFNMADD231PS.BCST xb95e8083<>+0(SB), Z19, Z13
+	VFNMADD231PS.BCST xb95e8083<>+0(SB), Z24, Z29
+	VMOVUPS           Z1, Z23
+	VMOVUPS           Z1, Z27
+	VMOVUPS           Z1, Z28
+	VMOVUPS           Z1, Z30
+	VFMADD213PS       Z2, Z8, Z23
+	VFMADD213PS       Z2, Z9, Z27
+	VFMADD213PS       Z2, Z13, Z28
+	VFMADD213PS       Z2, Z29, Z30
+	VFMADD213PS       Z3, Z8, Z23
+	VFMADD213PS       Z3, Z9, Z27
+	VFMADD213PS       Z3, Z13, Z28
+	VFMADD213PS       Z3, Z29, Z30
+	VFMADD213PS       Z4, Z8, Z23
+	VFMADD213PS       Z4, Z9, Z27
+	VFMADD213PS       Z4, Z13, Z28
+	VFMADD213PS       Z4, Z29, Z30
+	VFMADD213PS       Z5, Z8, Z23
+	VFMADD213PS       Z5, Z9, Z27
+	VFMADD213PS       Z5, Z13, Z28
+	VFMADD213PS       Z5, Z29, Z30
+	VFMADD213PS.BCST  x3f800000<>+0(SB), Z8, Z23
+	VFMADD213PS.BCST  x3f800000<>+0(SB), Z9, Z27
+	VFMADD213PS.BCST  x3f800000<>+0(SB), Z13, Z28
+	VFMADD213PS.BCST  x3f800000<>+0(SB), Z29, Z30
+	VFMADD213PS.BCST  x3f800000<>+0(SB), Z8, Z23
+	VFMADD213PS.BCST  x3f800000<>+0(SB), Z9, Z27
+	VFMADD213PS.BCST  x3f800000<>+0(SB), Z13, Z28
+	VFMADD213PS.BCST  x3f800000<>+0(SB), Z29, Z30
+	VSCALEFPS         Z14, Z23, Z8
+	VSCALEFPS         Z18, Z27, Z9
+	VSCALEFPS         Z19, Z28, Z13
+	VSCALEFPS         Z24, Z30, Z23
+	VCMPPS            $0x11, Z0, Z6, K1
+	VCMPPS            $0x11, Z0, Z11, K2
+	VCMPPS            $0x11, Z0, Z16, K3
+	VCMPPS            $0x11, Z0, Z21, K4
+	VBROADCASTSS      x3f800000<>+0(SB), Z14
+	VBROADCASTSS      x3f800000<>+0(SB), Z18
+	VBROADCASTSS      x3f800000<>+0(SB), Z19
+	VBROADCASTSS      x3f800000<>+0(SB), Z24
+	VBLENDMPS         Z8, Z14, K1, Z10
+	VBLENDMPS         Z9, Z18, K2, Z15
+	VBLENDMPS         Z13, Z19, K3, Z20
+	VBLENDMPS         Z23, Z24, K4, Z25
+	VADDPS.BCST       x3f800000<>+0(SB), Z8, Z8
+	VADDPS.BCST       x3f800000<>+0(SB), Z9, Z9
+	VADDPS.BCST       x3f800000<>+0(SB), Z13, Z13
+	VADDPS.BCST       x3f800000<>+0(SB), Z23, Z14
+	VDIVPS            Z8, Z10, Z8
+	VDIVPS            Z9, Z15, Z9
+	VDIVPS            Z13, Z20, Z13
+	VDIVPS            Z14, Z25, Z23
+	VBROADCASTSS      x3f800000<>+0(SB), Z14
+	VBROADCASTSS      x3f800000<>+0(SB), Z18
+	VBROADCASTSS      x3f800000<>+0(SB), Z19
+	VBROADCASTSS      x3f800000<>+0(SB), Z24
+	VSUBPS            Z8, Z14, Z14
+	VSUBPS            Z9, Z18, Z18
+	VSUBPS            Z13, Z19, Z19
+	VSUBPS            Z23, Z24, Z29
+	VBROADCASTSS      x3f800000<>+0(SB), Z24
+	VBROADCASTSS      x3f800000<>+0(SB), Z27
+	VBROADCASTSS      x3f800000<>+0(SB), Z28
+	VBROADCASTSS      x3f800000<>+0(SB), Z30
+	VFMADD231PS       Z14, Z6, Z24
+	VFMADD231PS       Z18, Z11, Z27
+	VFMADD231PS       Z19, Z16, Z28
+	VFMADD231PS       Z29, Z21, Z30
+	VMULPS            Z24, Z8, Z6
+	VMULPS            Z27, Z9, Z8
+	VMULPS            Z28, Z13, Z9
+	VMULPS            Z30, Z23, Z11
+	VMULPS            Z6, Z7, Z6
+	VMULPS            Z8, Z12, Z7
+	VMULPS            Z9, Z17, Z8
+	VMULPS            Z11, Z22, Z9
+	VMOVNTPS          Z6, (CX)(AX*4)
+	VMOVNTPS          Z7, 64(CX)(AX*4)
+	VMOVNTPS          Z8, 128(CX)(AX*4)
+	VMOVNTPS          Z9, 192(CX)(AX*4)
+	ADDQ              $0x00000040, AX
+	SUBQ              $0x00000040, SI
+	JGE               past16
+	JMP               tail16
 
 loop16:
 	PREFETCHT0        2048(DX)(AX*4)
@@ -4996,10 +6245,10 @@ end16:
 	VZEROUPPER
 	RET
 
-// func tanhGradVec(wide bool, dst *float32, x *float32, dy *float32, n int)
+// func tanhGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
 // Requires: AVX, AVX2, AVX512F, BMI2, FMA3, MMX+, SSE2
 TEXT ·tanhGradVec(SB), NOSPLIT, $0-40
-	CMPB wide+0(FP), $0x00
+	CMPB level+0(FP), $0x01
 	JNE  wide
 	MOVQ dst+8(FP), CX
 	MOVQ x+16(FP), DX
@@ -5075,6 +6324,40 @@ wide:
 	XORQ         AX, AX
 	SUBQ         $0x00000040, SI
 	JLT          tail16
+	CMPB         level+0(FP), $0x03
+	JNE          loop16
+	TESTQ        $0x0000003f, CX
+	JNE          loop16
+
+past16:
+	VMOVUPS      (DX)(AX*4), Z1
+	VMOVUPS      (BX)(AX*4), Z2
+	VMOVUPS      Z0, Z3
+	VFNMADD231PS Z1, Z1, Z3
+	VMULPS       Z3, Z2, Z1
+	VMOVNTPS     Z1, (CX)(AX*4)
+	VMOVUPS      64(DX)(AX*4), Z1
+	VMOVUPS      64(BX)(AX*4), Z2
+	VMOVUPS      Z0, Z3
+	VFNMADD231PS Z1, Z1, Z3
+	VMULPS       Z3, Z2, Z1
+	VMOVNTPS     Z1, 64(CX)(AX*4)
+	VMOVUPS      128(DX)(AX*4), Z1
+	VMOVUPS      128(BX)(AX*4), Z2
+	VMOVUPS      Z0, Z3
+	VFNMADD231PS Z1, Z1, Z3
+	VMULPS       Z3, Z2, Z1
+	VMOVNTPS     Z1, 128(CX)(AX*4)
+	VMOVUPS      192(DX)(AX*4), Z1
+	VMOVUPS      192(BX)(AX*4), Z2
+	VMOVUPS      Z0, Z3
+	VFNMADD231PS Z1, Z1, Z3
+	VMULPS       Z3, Z2, Z1
+	VMOVNTPS     Z1, 192(CX)(AX*4)
+	ADDQ         $0x00000040, AX
+	SUBQ         $0x00000040, SI
+	JGE          past16
+	JMP          tail16
 
 loop16:
 	PREFETCHT0   2048(DX)(AX*4)
@@ -5139,10 +6422,10 @@ end16:
 	VZEROUPPER
 	RET
 
-// func sigmoidGradVec(wide bool, dst *float32, x *float32, dy *float32, n int)
+// func sigmoidGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
 // Requires: AVX, AVX2, AVX512F, BMI2, MMX+, SSE2
 TEXT ·sigmoidGradVec(SB), NOSPLIT, $0-40
-	CMPB wide+0(FP), $0x00
+	CMPB level+0(FP), $0x01
 	JNE  wide
 	MOVQ dst+8(FP), CX
 	MOVQ x+16(FP), DX
@@ -5223,6 +6506,44 @@ wide:
 	XORQ         AX, AX
 	SUBQ         $0x00000040, SI
 	JLT          tail16
+	CMPB         level+0(FP), $0x03
+	JNE          loop16
+	TESTQ        $0x0000003f, CX
+	JNE          loop16
+
+past16:
+	VMOVUPS  (DX)(AX*4), Z1
+	VMOVUPS  (BX)(AX*4), Z2
+	VMOVUPS  Z0, Z3
+	VSUBPS   Z1, Z3, Z3
+	VMULPS   Z3, Z1, Z1
+	VMULPS   Z1, Z2, Z1
+	VMOVNTPS Z1, (CX)(AX*4)
+	VMOVUPS  64(DX)(AX*4), Z1
+	VMOVUPS  64(BX)(AX*4), Z2
+	VMOVUPS  Z0, Z3
+	VSUBPS   Z1, Z3, Z3
+	VMULPS   Z3, Z1, Z1
+	VMULPS   Z1, Z2, Z1
+	VMOVNTPS Z1, 64(CX)(AX*4)
+	VMOVUPS  128(DX)(AX*4), Z1
+	VMOVUPS  128(BX)(AX*4), Z2
+	VMOVUPS  Z0, Z3
+	VSUBPS   Z1, Z3, Z3
+	VMULPS   Z3, Z1, Z1
+	VMULPS   Z1, Z2, Z1
+	VMOVNTPS Z1, 128(CX)(AX*4)
+	VMOVUPS  192(DX)(AX*4), Z1
+	VMOVUPS  192(BX)(AX*4), Z2
+	VMOVUPS  Z0, Z3
+	VSUBPS   Z1, Z3, Z3
+	VMULPS   Z3, Z1, Z1
+	VMULPS   Z1, Z2, Z1
+	VMOVNTPS Z1, 192(CX)(AX*4)
+	ADDQ     $0x00000040, AX
+	SUBQ     $0x00000040, SI
+	JGE      past16
+	JMP      tail16
 
 loop16:
 	PREFETCHT0 2048(DX)(AX*4)
@@ -5292,10 +6613,10 @@ end16:
 	VZEROUPPER
 	RET
 
-// func scaledExpVec(wide bool, dst *float32, x *float32, n int, shift float32, scale float32)
+// func scaledExpVec(level uint8, dst *float32, x *float32, n int, shift float32, scale float32)
 // Requires: AVX, AVX2, AVX512F, BMI2, FMA3, MMX+, SSE2
 TEXT ·scaledExpVec(SB), NOSPLIT, $0-40
-	CMPB wide+0(FP), $0x00
+	CMPB level+0(FP), $0x01
 	JNE  wide
 	MOVQ dst+8(FP), CX
 	MOVQ x+16(FP), DX
@@ -5437,6 +6758,97 @@ wide:
 	XORQ         AX, AX
 	SUBQ         $0x00000040, BX
 	JLT          tail16
+	CMPB         level+0(FP), $0x03
+	JNE          loop16
+	TESTQ        $0x0000003f, CX
+	JNE          loop16
+
+past16:
+	VMOVUPS      (DX)(AX*4), Z13
+	VMOVUPS      64(DX)(AX*4), Z14
+	VMOVUPS      128(DX)(AX*4), Z15
+	VMOVUPS      192(DX)(AX*4), Z16
+	VSUBPS       Z0, Z13, Z13
+	VSUBPS       Z0, Z14, Z14
+	VSUBPS       Z0, Z15, Z15
+	VSUBPS       Z0, Z16, Z19
+	VMOVUPS      Z12, Z16
+	VMOVUPS      Z12, Z17
+	VMOVUPS      Z12, Z18
+	VMOVUPS      Z12, Z20
+	VMAXPS       Z13, Z16, Z13
+	VMAXPS       Z14, Z17, Z14
+	VMAXPS       Z15, Z18, Z15
+	VMAXPS       Z19, Z20, Z19
+	VMOVUPS      Z10, Z16
+	VMOVUPS      Z10, Z17
+	VMOVUPS      Z10, Z18
+	VMOVUPS      Z10, Z20
+	VMINPS       Z13, Z16, Z13
+	VMINPS       Z14, Z17, Z14
+	VMINPS       Z15, Z18, Z15
+	VMINPS       Z19, Z20, Z19
+	VMULPS       Z9, Z13, Z16
+	VMULPS       Z9, Z14, Z17
+	VMULPS       Z9, Z15, Z18
+	VMULPS       Z9, Z19, Z20
+	VRNDSCALEPS  $0x00, Z16, Z16
+	VRNDSCALEPS  $0x00, Z17, Z17
+	VRNDSCALEPS  $0x00, Z18, Z18
+	VRNDSCALEPS  $0x00, Z20, Z20
+	VFNMADD231PS Z7, Z16, Z13
+	VFNMADD231PS Z7, Z17, Z14
+	VFNMADD231PS Z7, Z18, Z15
+	VFNMADD231PS Z7, Z20, Z19
+	VMOVUPS      Z19, Z23
+	VFNMADD231PS Z11, Z16, Z13
+	VFNMADD231PS Z11, Z17, Z14
+	VFNMADD231PS Z11, Z18, Z15
+	VFNMADD231PS Z11, Z20, Z23
+	VMOVUPS      Z2, Z19
+	VMOVUPS      Z2, Z21
+	VMOVUPS      Z2, Z22
+	VMOVUPS      Z2, Z24
+	VFMADD213PS  Z3, Z13, Z19
+	VFMADD213PS  Z3, Z14, Z21
+	VFMADD213PS  Z3, Z15, Z22
+	VFMADD213PS  Z3, Z23, Z24
+	VFMADD213PS  Z4, Z13, Z19
+	VFMADD213PS  Z4, Z14, Z21
+	VFMADD213PS  Z4, Z15, Z22
+	VFMADD213PS  Z4, Z23, Z24
+	VFMADD213PS  Z5, Z13, Z19
+	VFMADD213PS  Z5, Z14, Z21
+	VFMADD213PS  Z5, Z15, Z22
+	VFMADD213PS  Z5, Z23, Z24
+	VFMADD213PS  Z6, Z13, Z19
+	VFMADD213PS  Z6, Z14, Z21
+	VFMADD213PS  Z6, Z15, Z22
+	VFMADD213PS  Z6, Z23, Z24
+	VFMADD213PS  Z8, Z13, Z19
+	VFMADD213PS  Z8, Z14, Z21
+	VFMADD213PS  Z8, Z15, Z22
+	VFMADD213PS  Z8, Z23, Z24
+	VFMADD213PS  Z8, Z13, Z19
+	VFMADD213PS  Z8, Z14, Z21
+	VFMADD213PS  Z8, Z15, Z22
+	VFMADD213PS  Z8, Z23, Z24
+	VSCALEFPS    Z16, Z19, Z13
+	VSCALEFPS    Z17, Z21, Z14
+	VSCALEFPS    Z18, Z22, Z15
+	VSCALEFPS    Z20, Z24, Z16
+	VMULPS       Z1, Z13, Z13
+	VMULPS       Z1, Z14, Z14
+	VMULPS       Z1, Z15, Z15
+	VMULPS       Z1, Z16, Z16
+	VMOVNTPS     Z13, (CX)(AX*4)
+	VMOVNTPS     Z14, 64(CX)(AX*4)
+	VMOVNTPS     Z15, 128(CX)(AX*4)
+	VMOVNTPS     Z16, 192(CX)(AX*4)
+	ADDQ         $0x00000040, AX
+	SUBQ         $0x00000040, BX
+	JGE          past16
+	JMP          tail16
 
 loop16:
 	PREFETCHT0   2048(DX)(AX*4)
@@ -5568,10 +6980,10 @@ end16:
 	VZEROUPPER
 	RET
 
-// func softmaxGradVec(wide bool, dst *float32, y *float32, dy *float32, n int, dot float32)
+// func softmaxGradVec(level uint8, dst *float32, y *float32, dy *float32, n int, dot float32)
 // Requires: AVX, AVX2, AVX512F, BMI2, MMX+, SSE2
 TEXT ·softmaxGradVec(SB), NOSPLIT, $0-44
-	CMPB wide+0(FP), $0x00
+	CMPB level+0(FP), $0x01
 	JNE  wide
 	MOVQ dst+8(FP), CX
 	MOVQ y+16(FP), DX
@@ -5647,6 +7059,36 @@ wide:
 	XORQ         AX, AX
 	SUBQ         $0x00000040, SI
 	JLT          tail16
+	CMPB         level+0(FP), $0x03
+	JNE          loop16
+	TESTQ        $0x0000003f, CX
+	JNE          loop16
+
+past16:
+	VMOVUPS  (DX)(AX*4), Z1
+	VMOVUPS  (BX)(AX*4), Z2
+	VSUBPS   Z0, Z2, Z2
+	VMULPS   Z2, Z1, Z1
+	VMOVNTPS Z1, (CX)(AX*4)
+	VMOVUPS  64(DX)(AX*4), Z1
+	VMOVUPS  64(BX)(AX*4), Z2
+	VSUBPS   Z0, Z2, Z2
+	VMULPS   Z2, Z1, Z1
+	VMOVNTPS Z1, 64(CX)(AX*4)
+	VMOVUPS  128(DX)(AX*4), Z1
+	VMOVUPS  128(BX)(AX*4), Z2
+	VSUBPS   Z0, Z2, Z2
+	VMULPS   Z2, Z1, Z1
+	VMOVNTPS Z1, 128(CX)(AX*4)
+	VMOVUPS  192(DX)(AX*4), Z1
+	VMOVUPS  192(BX)(AX*4), Z2
+	VSUBPS   Z0, Z2, Z2
+	VMULPS   Z2, Z1, Z1
+	VMOVNTPS Z1, 192(CX)(AX*4)
+	ADDQ     $0x00000040, AX
+	SUBQ     $0x00000040, SI
+	JGE      past16
+	JMP      tail16
 
 loop16:
 	PREFETCHT0 2048(DX)(AX*4)
@@ -5706,10 +7148,10 @@ end16:
 	VZEROUPPER
 	RET
 
-// func logSoftmaxGradVec(wide bool, dst *float32, y *float32, dy *float32, n int, sum float32)
+// func logSoftmaxGradVec(level uint8, dst *float32, y *float32, dy *float32, n int, sum float32)
 // Requires: AVX, AVX2, AVX512F, BMI2, FMA3, MMX+, SSE2
 TEXT ·logSoftmaxGradVec(SB), NOSPLIT, $0-44
-	CMPB wide+0(FP), $0x00
+	CMPB level+0(FP), $0x01
 	JNE  wide
 	MOVQ dst+8(FP), CX
 	MOVQ y+16(FP), DX
@@ -5850,6 +7292,97 @@ wide:
 	XORQ         AX, AX
 	SUBQ         $0x00000040, SI
 	JLT          tail16
+	CMPB         level+0(FP), $0x03
+	JNE          loop16
+	TESTQ        $0x0000003f, CX
+	JNE          loop16
+
+past16:
+	VMOVUPS      (DX)(AX*4), Z12
+	VMOVUPS      64(DX)(AX*4), Z14
+	VMOVUPS      128(DX)(AX*4), Z16
+	VMOVUPS      192(DX)(AX*4), Z18
+	VMOVUPS      Z11, Z13
+	VMOVUPS      Z11, Z15
+	VMOVUPS      Z11, Z17
+	VMOVUPS      Z11, Z19
+	VMAXPS       Z12, Z13, Z12
+	VMAXPS       Z14, Z15, Z13
+	VMAXPS       Z16, Z17, Z14
+	VMAXPS       Z18, Z19, Z18
+	VMOVUPS      Z9, Z15
+	VMOVUPS      Z9, Z16
+	VMOVUPS      Z9, Z17
+	VMOVUPS      Z9, Z19
+	VMINPS       Z12, Z15, Z12
+	VMINPS       Z13, Z16, Z13
+	VMINPS       Z14, Z17, Z14
+	VMINPS       Z18, Z19, Z18
+	VMULPS       Z8, Z12, Z15
+	VMULPS       Z8, Z13, Z16
+	VMULPS       Z8, Z14, Z17
+	VMULPS       Z8, Z18, Z19
+	VRNDSCALEPS  $0x00, Z15, Z15
+	VRNDSCALEPS  $0x00, Z16, Z16
+	VRNDSCALEPS  $0x00, Z17, Z17
+	VRNDSCALEPS  $0x00, Z19, Z19
+	VFNMADD231PS Z6, Z15, Z12
+	VFNMADD231PS Z6, Z16, Z13
+	VFNMADD231PS Z6, Z17, Z14
+	VFNMADD231PS Z6, Z19, Z18
+	VMOVUPS      Z18, Z22
+	VFNMADD231PS Z10, Z15, Z12
+	VFNMADD231PS Z10, Z16, Z13
+	VFNMADD231PS Z10, Z17, Z14
+	VFNMADD231PS Z10, Z19, Z22
+	VMOVUPS      Z1, Z18
+	VMOVUPS      Z1, Z20
+	VMOVUPS      Z1, Z21
+	VMOVUPS      Z1, Z23
+	VFMADD213PS  Z2, Z12, Z18
+	VFMADD213PS  Z2, Z13, Z20
+	VFMADD213PS  Z2, Z14, Z21
+	VFMADD213PS  Z2, Z22, Z23
+	VFMADD213PS  Z3, Z12, Z18
+	VFMADD213PS  Z3, Z13, Z20
+	VFMADD213PS  Z3, Z14, Z21
+	VFMADD213PS  Z3, Z22, Z23
+	VFMADD213PS  Z4, Z12, Z18
+	VFMADD213PS  Z4, Z13, Z20
+	VFMADD213PS  Z4, Z14, Z21
+	VFMADD213PS  Z4, Z22, Z23
+	VFMADD213PS  Z5, Z12, Z18
+	VFMADD213PS  Z5, Z13, Z20
+	VFMADD213PS  Z5, Z14, Z21
+	VFMADD213PS  Z5, Z22, Z23
+	VFMADD213PS  Z7, Z12, Z18
+	VFMADD213PS  Z7, Z13, Z20
+	VFMADD213PS  Z7, Z14, Z21
+	VFMADD213PS  Z7, Z22, Z23
+	VFMADD213PS  Z7, Z12, Z18
+	VFMADD213PS  Z7, Z13, Z20
+	VFMADD213PS  Z7, Z14, Z21
+	VFMADD213PS  Z7, Z22, Z23
+	VSCALEFPS    Z15, Z18, Z12
+	VSCALEFPS    Z16, Z20, Z13
+	VSCALEFPS    Z17, Z21, Z14
+	VSCALEFPS    Z19, Z23, Z18
+	VMOVUPS      (BX)(AX*4), Z15
+	VMOVUPS      64(BX)(AX*4), Z16
+	VMOVUPS      128(BX)(AX*4), Z17
+	VMOVUPS      192(BX)(AX*4), Z19
+	VFNMADD231PS Z0, Z12, Z15
+	VFNMADD231PS Z0, Z13, Z16
+	VFNMADD231PS Z0, Z14, Z17
+	VFNMADD231PS Z0, Z18, Z19
+	VMOVNTPS     Z15, (CX)(AX*4)
+	VMOVNTPS     Z16, 64(CX)(AX*4)
+	VMOVNTPS     Z17, 128(CX)(AX*4)
+	VMOVNTPS     Z19, 192(CX)(AX*4)
+	ADDQ         $0x00000040, AX
+	SUBQ         $0x00000040, SI
+	JGE          past16
+	JMP          tail16
 
 loop16:
 	PREFETCHT0   2048(DX)(AX*4)
@@ -5985,10 +7518,10 @@ end16:
 	VZEROUPPER
 	RET
 
-// func normalizeVec(wide bool, dst *float32, x *float32, weight *float32, bias *float32, n int, mean float32, rstd float32)
+// func normalizeVec(level uint8, dst *float32, x *float32, weight *float32, bias *float32, n int, mean float32, rstd float32)
 // Requires: AVX, AVX2, AVX512F, BMI2, FMA3, MMX+, SSE2
 TEXT ·normalizeVec(SB), NOSPLIT, $0-56
-	CMPB wide+0(FP), $0x00
+	CMPB level+0(FP), $0x01
 	JNE  wide
 	MOVQ dst+8(FP), CX
 	MOVQ x+16(FP), DX
@@ -6092,19 +7625,19 @@ wide:
 	XORQ         AX, AX
 	SUBQ         $0x00000020, DI
 	JLT          tail16
+	CMPB         level+0(FP), $0x03
+	JNE          loop16
+	TESTQ        $0x0000003f, CX
+	JNE          loop16
 
-loop16:
-	PREFETCHT0 2048(DX)(AX*4)
-	PREFETCHT0 2112(DX)(AX*4)
-	PREFETCHT0 2048(CX)(AX*4)
-	PREFETCHT0 2112(CX)(AX*4)
-	VMOVUPS    (DX)(AX*4), Z4
-	VSUBPS     Z0, Z4, Z4
-	VMULPS     Z1, Z4, Z4
-	VMOVUPS    Z3, Z5
-	TESTQ      BX, BX
-	JE         skip1_16
-	VMOVUPS    (BX)(AX*4), Z5
+past16:
+	VMOVUPS (DX)(AX*4), Z4
+	VSUBPS  Z0, Z4, Z4
+	VMULPS  Z1, Z4, Z4
+	VMOVUPS Z3, Z5
+	TESTQ   BX, BX
+	JE      skip1_16
+	VMOVUPS (BX)(AX*4), Z5
 
 skip1_16:
 	VMOVUPS Z2, Z6
@@ -6114,7 +7647,7 @@ skip1_16:
 
 skip2_16:
 	VFMADD231PS Z5, Z4, Z6
-	VMOVUPS     Z6, (CX)(AX*4)
+	VMOVNTPS    Z6, (CX)(AX*4)
 	VMOVUPS     64(DX)(AX*4), Z4
 	VSUBPS      Z0, Z4, Z4
 	VMULPS      Z1, Z4, Z4
@@ -6130,6 +7663,50 @@ skip3_16:
 	VMOVUPS 64(SI)(AX*4), Z6
 
 skip4_16:
+	VFMADD231PS Z5, Z4, Z6
+	VMOVNTPS    Z6, 64(CX)(AX*4)
+	ADDQ        $0x00000020, AX
+	SUBQ        $0x00000020, DI
+	JGE         past16
+	JMP         tail16
+
+loop16:
+	PREFETCHT0 2048(DX)(AX*4)
+	PREFETCHT0 2112(DX)(AX*4)
+	PREFETCHT0 2048(CX)(AX*4)
+	PREFETCHT0 2112(CX)(AX*4)
+	VMOVUPS    (DX)(AX*4), Z4
+	VSUBPS     Z0, Z4, Z4
+	VMULPS     Z1, Z4, Z4
+	VMOVUPS    Z3, Z5
+	TESTQ      BX, BX
+	JE         skip5_16
+	VMOVUPS    (BX)(AX*4), Z5
+
+skip5_16:
+	VMOVUPS Z2, Z6
+	TESTQ   SI, SI
+	JE      skip6_16
+	VMOVUPS (SI)(AX*4), Z6
+
+skip6_16:
+	VFMADD231PS Z5, Z4, Z6
+	VMOVUPS     Z6, (CX)(AX*4)
+	VMOVUPS     64(DX)(AX*4), Z4
+	VSUBPS      Z0, Z4, Z4
+	VMULPS      Z1, Z4, Z4
+	VMOVUPS     Z3, Z5
+	TESTQ       BX, BX
+	JE          skip7_16
+	VMOVUPS     64(BX)(AX*4), Z5
+
+skip7_16:
+	VMOVUPS Z2, Z6
+	TESTQ   SI, SI
+	JE      skip8_16
+	VMOVUPS 64(SI)(AX*4), Z6
+
+skip8_16:
 	VFMADD231PS Z5, Z4, Z6
 	VMOVUPS     Z6, 64(CX)(AX*4)
 	ADDQ        $0x00000020, AX
@@ -6149,16 +7726,16 @@ one16:
 	VMULPS    Z1, Z4, Z4
 	VMOVUPS   Z3, Z5
 	TESTQ     BX, BX
-	JE        skip5_16
+	JE        skip9_16
 	VMOVUPS.Z (BX)(AX*4), K1, Z5
 
-skip5_16:
+skip9_16:
 	VMOVUPS   Z2, Z6
 	TESTQ     SI, SI
-	JE        skip6_16
+	JE        skip10_16
 	VMOVUPS.Z (SI)(AX*4), K1, Z6
 
-skip6_16:
+skip10_16:
 	VFMADD231PS Z5, Z4, Z6
 	VMOVUPS     Z6, K1, (CX)(AX*4)
 	ADDQ        $0x10, AX
@@ -6169,12 +7746,12 @@ end16:
 	VZEROUPPER
 	RET
 
-// func normalizeGradVec(wide bool, dx *float32, x *float32, dy *float32, weight *float32, n int, mean float32, rstd float32, meanG float32, meanGH float32)
+// func normalizeGradVec(level uint8, dst *float32, x *float32, dy *float32, weight *float32, n int, mean float32, rstd float32, meanG float32, meanGH float32)
 // Requires: AVX, AVX2, AVX512F, BMI2, FMA3, MMX+, SSE2
 TEXT ·normalizeGradVec(SB), NOSPLIT, $0-64
-	CMPB wide+0(FP), $0x00
+	CMPB level+0(FP), $0x01
 	JNE  wide
-	MOVQ dx+8(FP), CX
+	MOVQ dst+8(FP), CX
 	MOVQ x+16(FP), DX
 	MOVQ dy+24(FP), BX
 	MOVQ weight+32(FP), SI
@@ -6268,7 +7845,7 @@ end8:
 	RET
 
 wide:
-	MOVQ         dx+8(FP), CX
+	MOVQ         dst+8(FP), CX
 	MOVQ         x+16(FP), DX
 	MOVQ         dy+24(FP), BX
 	MOVQ         weight+32(FP), SI
@@ -6281,6 +7858,46 @@ wide:
 	XORQ         AX, AX
 	SUBQ         $0x00000020, DI
 	JLT          tail16
+	CMPB         level+0(FP), $0x03
+	JNE          loop16
+	TESTQ        $0x0000003f, CX
+	JNE          loop16
+
+past16:
+	VMOVUPS (DX)(AX*4), Z5
+	VSUBPS  Z0, Z5, Z5
+	VMULPS  Z1, Z5, Z5
+	VMOVUPS (BX)(AX*4), Z6
+	VMOVUPS Z4, Z7
+	TESTQ   SI, SI
+	JE      skip1_16
+	VMOVUPS (SI)(AX*4), Z7
+
+skip1_16:
+	VMULPS       Z7, Z6, Z6
+	VSUBPS       Z2, Z6, Z6
+	VFNMADD231PS Z3, Z5, Z6
+	VMULPS       Z1, Z6, Z5
+	VMOVNTPS     Z5, (CX)(AX*4)
+	VMOVUPS      64(DX)(AX*4), Z5
+	VSUBPS       Z0, Z5, Z5
+	VMULPS       Z1, Z5, Z5
+	VMOVUPS      64(BX)(AX*4), Z6
+	VMOVUPS      Z4, Z7
+	TESTQ        SI, SI
+	JE           skip2_16
+	VMOVUPS      64(SI)(AX*4), Z7
+
+skip2_16:
+	VMULPS       Z7, Z6, Z6
+	VSUBPS       Z2, Z6, Z6
+	VFNMADD231PS Z3, Z5, Z6
+	VMULPS       Z1, Z6, Z5
+	VMOVNTPS     Z5, 64(CX)(AX*4)
+	ADDQ         $0x00000020, AX
+	SUBQ         $0x00000020, DI
+	JGE          past16
+	JMP          tail16
 
 loop16:
 	PREFETCHT0 2048(DX)(AX*4)
@@ -6295,10 +7912,10 @@ loop16:
 	VMOVUPS    (BX)(AX*4), Z6
 	VMOVUPS    Z4, Z7
 	TESTQ      SI, SI
-	JE         skip1_16
+	JE         skip3_16
 	VMOVUPS    (SI)(AX*4), Z7
 
-skip1_16:
+skip3_16:
 	VMULPS       Z7, Z6, Z6
 	VSUBPS       Z2, Z6, Z6
 	VFNMADD231PS Z3, Z5, Z6
@@ -6310,10 +7927,10 @@ skip1_16:
 	VMOVUPS      64(BX)(AX*4), Z6
 	VMOVUPS      Z4, Z7
 	TESTQ        SI, SI
-	JE           skip2_16
+	JE           skip4_16
 	VMOVUPS      64(SI)(AX*4), Z7
 
-skip2_16:
+skip4_16:
 	VMULPS       Z7, Z6, Z6
 	VSUBPS       Z2, Z6, Z6
 	VFNMADD231PS Z3, Z5, Z6
@@ -6337,10 +7954,10 @@ one16:
 	VMOVUPS.Z (BX)(AX*4), K1, Z6
 	VMOVUPS   Z4, Z7
 	TESTQ     SI, SI
-	JE        skip3_16
+	JE        skip5_16
 	VMOVUPS.Z (SI)(AX*4), K1, Z7
 
-skip3_16:
+skip5_16:
 	VMULPS       Z7, Z6, Z6
 	VSUBPS       Z2, Z6, Z6
 	VFNMADD231PS Z3, Z5, Z6
@@ -6354,10 +7971,10 @@ end16:
 	VZEROUPPER
 	RET
 
-// func sgdVec(wide bool, param *float32, buf *float32, grad *float32, n int, lr float32, momentum float32, fresh float32, decay float32)
+// func sgdVec(level uint8, param *float32, buf *float32, grad *float32, n int, lr float32, momentum float32, fresh float32, decay float32)
 // Requires: AVX, AVX2, AVX512F, BMI2, FMA3, MMX+, SSE2
 TEXT ·sgdVec(SB), NOSPLIT, $0-56
-	CMPB wide+0(FP), $0x00
+	CMPB level+0(FP), $0x01
 	JNE  wide
 	MOVQ param+8(FP), CX
 	MOVQ buf+16(FP), DX
@@ -6442,6 +8059,32 @@ wide:
 	XORQ         AX, AX
 	SUBQ         $0x00000020, SI
 	JLT          tail16
+	CMPB         level+0(FP), $0x03
+	JNE          loop16
+
+past16:
+	VMOVUPS      (CX)(AX*4), Z4
+	VMOVUPS      (DX)(AX*4), Z5
+	VMOVUPS      (BX)(AX*4), Z6
+	VFMADD231PS  Z3, Z4, Z6
+	VMULPS       Z2, Z6, Z6
+	VFMADD231PS  Z1, Z5, Z6
+	VMOVUPS      Z6, (DX)(AX*4)
+	VFNMADD231PS Z0, Z6, Z4
+	VMOVUPS      Z4, (CX)(AX*4)
+	VMOVUPS      64(CX)(AX*4), Z4
+	VMOVUPS      64(DX)(AX*4), Z5
+	VMOVUPS      64(BX)(AX*4), Z6
+	VFMADD231PS  Z3, Z4, Z6
+	VMULPS       Z2, Z6, Z6
+	VFMADD231PS  Z1, Z5, Z6
+	VMOVUPS      Z6, 64(DX)(AX*4)
+	VFNMADD231PS Z0, Z6, Z4
+	VMOVUPS      Z4, 64(CX)(AX*4)
+	ADDQ         $0x00000020, AX
+	SUBQ         $0x00000020, SI
+	JGE          past16
+	JMP          tail16
 
 loop16:
 	PREFETCHT0   2048(CX)(AX*4)
@@ -6497,10 +8140,10 @@ end16:
 	VZEROUPPER
 	RET
 
-// func nesterovVec(wide bool, param *float32, buf *float32, grad *float32, n int, lr float32, momentum float32, fresh float32, decay float32)
+// func nesterovVec(level uint8, param *float32, buf *float32, grad *float32, n int, lr float32, momentum float32, fresh float32, decay float32)
 // Requires: AVX, AVX2, AVX512F, BMI2, FMA3, MMX+, SSE2
 TEXT ·nesterovVec(SB), NOSPLIT, $0-56
-	CMPB wide+0(FP), $0x00
+	CMPB level+0(FP), $0x01
 	JNE  wide
 	MOVQ param+8(FP), CX
 	MOVQ buf+16(FP), DX
@@ -6594,6 +8237,36 @@ wide:
 	XORQ         AX, AX
 	SUBQ         $0x00000020, SI
 	JLT          tail16
+	CMPB         level+0(FP), $0x03
+	JNE          loop16
+
+past16:
+	VMOVUPS      (CX)(AX*4), Z4
+	VMOVUPS      (DX)(AX*4), Z5
+	VMOVUPS      (BX)(AX*4), Z6
+	VFMADD231PS  Z3, Z4, Z6
+	VMULPS       Z2, Z6, Z7
+	VFMADD231PS  Z1, Z5, Z7
+	VMOVUPS      Z7, (DX)(AX*4)
+	VMOVUPS      Z6, Z5
+	VFMADD231PS  Z1, Z7, Z5
+	VFNMADD231PS Z0, Z5, Z4
+	VMOVUPS      Z4, (CX)(AX*4)
+	VMOVUPS      64(CX)(AX*4), Z4
+	VMOVUPS      64(DX)(AX*4), Z5
+	VMOVUPS      64(BX)(AX*4), Z6
+	VFMADD231PS  Z3, Z4, Z6
+	VMULPS       Z2, Z6, Z7
+	VFMADD231PS  Z1, Z5, Z7
+	VMOVUPS      Z7, 64(DX)(AX*4)
+	VMOVUPS      Z6, Z5
+	VFMADD231PS  Z1, Z7, Z5
+	VFNMADD231PS Z0, Z5, Z4
+	VMOVUPS      Z4, 64(CX)(AX*4)
+	ADDQ         $0x00000020, AX
+	SUBQ         $0x00000020, SI
+	JGE          past16
+	JMP          tail16
 
 loop16:
 	PREFETCHT0   2048(CX)(AX*4)

@@ -20,10 +20,10 @@ func (l Level) moments(x []float32) (mean, variance float64) {
 
 // Normalize does dst[i] = (x[i]-mean)·rstd·weight[i] + bias[i]. A nil weight
 // stands for ones, a nil bias for zeros.
-func Normalize(dst, x []float32, mean, rstd float32, weight, bias []float32) {
+func (l Level) Normalize(dst, x []float32, mean, rstd float32, weight, bias []float32) {
 	same("Normalize", len(dst), len(x))
 	sameOrNil("Normalize", len(dst), weight, bias)
-	best.normalize(dst, x, mean, rstd, weight, bias)
+	l.normalize(dst, x, mean, rstd, weight, bias)
 }
 
 // sameOrNil is same for slices that may be nil.
@@ -38,7 +38,7 @@ func sameOrNil(op string, n int, slices ...[]float32) {
 func (l Level) normalize(dst, x []float32, mean, rstd float32, weight, bias []float32) {
 	if l > Scalar {
 		for i := 0; i < len(dst); i += chunk {
-			normalizeVec(l.wide(), &dst[i], &x[i], at(weight, i), at(bias, i), min(chunk, len(dst)-i), mean, rstd)
+			normalizeVec(uint8(l), &dst[i], &x[i], at(weight, i), at(bias, i), min(chunk, len(dst)-i), mean, rstd)
 		}
 		return
 	}
@@ -57,18 +57,18 @@ func (l Level) normalize(dst, x []float32, mean, rstd float32, weight, bias []fl
 // LayerNormRow normalizes x by its own mean and variance:
 // Normalize(dst, x, mean, rstd, weight, bias) with rstd = 1/√(variance+eps).
 // It returns what the gradient needs.
-func LayerNormRow(dst, x, weight, bias []float32, eps float64) (mean, rstd float64) {
+func (l Level) LayerNormRow(dst, x, weight, bias []float32, eps float64) (mean, rstd float64) {
 	mean, variance := Moments(x)
 	rstd = 1 / math.Sqrt(variance+eps)
-	Normalize(dst, x, float32(mean), float32(rstd), weight, bias)
+	l.Normalize(dst, x, float32(mean), float32(rstd), weight, bias)
 	return mean, rstd
 }
 
 // RMSNormRow does dst[i] = x[i]·rstd·weight[i] with rstd = 1/√(mean of x² + eps),
 // which it returns. A nil weight stands for ones.
-func RMSNormRow(dst, x, weight []float32, eps float64) (rstd float64) {
+func (l Level) RMSNormRow(dst, x, weight []float32, eps float64) (rstd float64) {
 	n := float64(max(len(x), 1))
 	rstd = 1 / math.Sqrt(SumSquares(x)/n+eps)
-	Normalize(dst, x, 0, float32(rstd), weight, nil)
+	l.Normalize(dst, x, 0, float32(rstd), weight, nil)
 	return rstd
 }

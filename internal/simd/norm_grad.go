@@ -8,20 +8,20 @@ package simd
 //	dx[i]       = rstd·(g[i] - mean of g - h[i]·mean of g·h)
 //
 // Any of weight (ones), dweight and dbias (not wanted) may be nil.
-func LayerNormGradRow(dx, dweight, dbias, x, dy, weight []float32, mean, rstd float64) {
+func (l Level) LayerNormGradRow(dx, dweight, dbias, x, dy, weight []float32, mean, rstd float64) {
 	m, k := float32(mean), float32(rstd)
 	sumG, sumGH := NormalizeGradSums(dweight, dbias, x, dy, weight, m, k)
 	n := float32(max(len(x), 1))
-	NormalizeGrad(dx, x, dy, weight, m, k, sumG/n, sumGH/n)
+	l.NormalizeGrad(dx, x, dy, weight, m, k, sumG/n, sumGH/n)
 }
 
 // RMSNormGradRow is the gradient of RMSNormRow for one row: with h = x·rstd and
 // g = dy·weight, dweight += dy·h and dx = rstd·(g - h·mean of g·h).
 // Weight (ones) and dweight (not wanted) may be nil.
-func RMSNormGradRow(dx, dweight, x, dy, weight []float32, rstd float64) {
+func (l Level) RMSNormGradRow(dx, dweight, x, dy, weight []float32, rstd float64) {
 	k := float32(rstd)
 	_, sumGH := NormalizeGradSums(dweight, nil, x, dy, weight, 0, k)
-	NormalizeGrad(dx, x, dy, weight, 0, k, 0, sumGH/float32(max(len(x), 1)))
+	l.NormalizeGrad(dx, x, dy, weight, 0, k, 0, sumGH/float32(max(len(x), 1)))
 }
 
 // NormalizeGradSums returns Σ g[i] and Σ g[i]·h[i] and adds to dweight and
@@ -61,16 +61,16 @@ func (l Level) normalizeGradSums(dweight, dbias, x, dy, weight []float32, mean, 
 
 // NormalizeGrad does dx[i] = rstd·(dy[i]·weight[i] - meanG - h[i]·meanGH), with
 // h[i] = (x[i]-mean)·rstd. A nil weight stands for ones.
-func NormalizeGrad(dx, x, dy, weight []float32, mean, rstd, meanG, meanGH float32) {
+func (l Level) NormalizeGrad(dx, x, dy, weight []float32, mean, rstd, meanG, meanGH float32) {
 	same("NormalizeGrad", len(dx), len(x), len(dy))
 	sameOrNil("NormalizeGrad", len(dx), weight)
-	best.normalizeGrad(dx, x, dy, weight, mean, rstd, meanG, meanGH)
+	l.normalizeGrad(dx, x, dy, weight, mean, rstd, meanG, meanGH)
 }
 
 func (l Level) normalizeGrad(dx, x, dy, weight []float32, mean, rstd, meanG, meanGH float32) {
 	if l > Scalar {
 		for i := 0; i < len(dx); i += chunk {
-			normalizeGradVec(l.wide(), &dx[i], &x[i], &dy[i], at(weight, i), min(chunk, len(dx)-i), mean, rstd, meanG, meanGH)
+			normalizeGradVec(uint8(l), &dx[i], &x[i], &dy[i], at(weight, i), min(chunk, len(dx)-i), mean, rstd, meanG, meanGH)
 		}
 		return
 	}

@@ -76,11 +76,11 @@ func TestNorms(t *testing.T) {
 				const eps = 1e-2
 				y, dx := make([]float32, n), make([]float32, n)
 				if with.rms {
-					rstd := RMSNormRow(y, x, weight, eps)
-					RMSNormGradRow(dx, dweight, x, dy, weight, rstd)
+					rstd := best.RMSNormRow(y, x, weight, eps)
+					best.RMSNormGradRow(dx, dweight, x, dy, weight, rstd)
 				} else {
-					mean, rstd := LayerNormRow(y, x, weight, bias, eps)
-					LayerNormGradRow(dx, dweight, dbias, x, dy, weight, mean, rstd)
+					mean, rstd := best.LayerNormRow(y, x, weight, bias, eps)
+					best.LayerNormGradRow(dx, dweight, dbias, x, dy, weight, mean, rstd)
 				}
 				wantY, wantDx, wantDw := normalized(x, dy, weight, bias, eps, with.rms)
 				for i := range x {

@@ -19,7 +19,7 @@ type SGD struct {
 // Without momentum use Axpy.
 func SGDMomentum(param, buf, grad []float32, o SGD) {
 	same("SGDMomentum", len(param), len(buf), len(grad))
-	best.sgd(param, buf, grad, o)
+	unasked.sgd(param, buf, grad, o)
 }
 
 func (l Level) sgd(param, buf, grad []float32, o SGD) {
@@ -27,9 +27,9 @@ func (l Level) sgd(param, buf, grad []float32, o SGD) {
 		for i := 0; i < len(param); i += chunk {
 			n := min(chunk, len(param)-i)
 			if o.Nesterov {
-				nesterovVec(l.wide(), &param[i], &buf[i], &grad[i], n, o.LR, o.Momentum, 1-o.Dampening, o.WeightDecay)
+				nesterovVec(uint8(l), &param[i], &buf[i], &grad[i], n, o.LR, o.Momentum, 1-o.Dampening, o.WeightDecay)
 			} else {
-				sgdVec(l.wide(), &param[i], &buf[i], &grad[i], n, o.LR, o.Momentum, 1-o.Dampening, o.WeightDecay)
+				sgdVec(uint8(l), &param[i], &buf[i], &grad[i], n, o.LR, o.Momentum, 1-o.Dampening, o.WeightDecay)
 			}
 		}
 		return

@@ -51,13 +51,13 @@ func (l Level) sum(x []float32) float64 {
 // Dot returns the sum of a[i]*b[i], in the order of Sum.
 func Dot(a, b []float32) float32 {
 	same("Dot", len(a), len(b))
-	return float32(best.dot(a, b))
+	return float32(unasked.dot(a, b))
 }
 
 func (l Level) dot(a, b []float32) float64 {
 	return pieces(len(a), func(i, n int) float32 {
 		if l > Scalar {
-			return dotVec(l.wide(), &a[i], &b[i], n)
+			return dotVec(uint8(l), &a[i], &b[i], n)
 		}
 		var s [lanes]float32
 		b := b[i:][:n]

@@ -20,7 +20,7 @@ func maxNumberVec(wide bool, x *float32, n int) float32
 func sumExpVec(wide bool, x *float32, n int, shift float32) float32
 
 //go:noescape
-func dotVec(wide bool, a *float32, b *float32, n int) float32
+func dotVec(level uint8, a *float32, b *float32, n int) float32
 
 //go:noescape
 func sumShiftedVec(wide bool, x *float32, weight *float32, n int, shift float32) float32

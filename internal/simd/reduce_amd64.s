@@ -1986,10 +1986,10 @@ DATA x0000007f<>+24(SB)/4, $0x0000007f
 DATA x0000007f<>+28(SB)/4, $0x0000007f
 GLOBL x0000007f<>(SB), RODATA|NOPTR, $32
 
-// func dotVec(wide bool, a *float32, b *float32, n int) float32
+// func dotVec(level uint8, a *float32, b *float32, n int) float32
 // Requires: AVX, AVX2, AVX512F, BMI2, FMA3, MMX+, SSE2
 TEXT ·dotVec(SB), NOSPLIT, $0-36
-	CMPB    wide+0(FP), $0x00
+	CMPB    level+0(FP), $0x01
 	JNE     wide
 	MOVQ    a+8(FP), CX
 	MOVQ    b+16(FP), DX
@@ -2147,6 +2147,26 @@ wide:
 	XORQ         AX, AX
 	SUBQ         $0x00000040, BX
 	JLT          tail16
+	CMPB         level+0(FP), $0x03
+	JNE          loop16
+
+past16:
+	VMOVUPS     (DX)(AX*4), Z4
+	VMOVUPS     (CX)(AX*4), Z5
+	VFMADD231PS Z4, Z5, Z1
+	VMOVUPS     64(DX)(AX*4), Z4
+	VMOVUPS     64(CX)(AX*4), Z5
+	VFMADD231PS Z4, Z5, Z2
+	VMOVUPS     128(DX)(AX*4), Z4
+	VMOVUPS     128(CX)(AX*4), Z5
+	VFMADD231PS Z4, Z5, Z3
+	VMOVUPS     192(DX)(AX*4), Z4
+	VMOVUPS     192(CX)(AX*4), Z5
+	VFMADD231PS Z4, Z5, Z0
+	ADDQ        $0x00000040, AX
+	SUBQ        $0x00000040, BX
+	JGE         past16
+	JMP         tail16
 
 loop16:
 	PREFETCHT0  2048(DX)(AX*4)

@@ -16,6 +16,9 @@ func levels() []Level {
 	for i := Scalar; i <= best; i++ {
 		l = append(l, i)
 	}
+	if best == AVX512 {
+		l = append(l, AVX512Past)
+	}
 	return l
 }
 

@@ -71,9 +71,9 @@ func LogSumExp(x []float32) float32 {
 // ScaledExp does dst[i] = scale·exp(x[i]-shift): the softmax of a row with its
 // maximum as shift and 1/sum as scale, or the gradient of a cross-entropy with
 // the log-sum-exp as shift.
-func ScaledExp(dst, x []float32, shift, scale float32) {
+func (l Level) ScaledExp(dst, x []float32, shift, scale float32) {
 	same("ScaledExp", len(dst), len(x))
-	best.scaledExp(dst, x, shift, scale)
+	l.scaledExp(dst, x, shift, scale)
 }
 
 func (l Level) scaledExp(dst, x []float32, shift, scale float32) {
@@ -84,21 +84,21 @@ func (l Level) scaledExp(dst, x []float32, shift, scale float32) {
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
-		scaledExpVec(l.wide(), &dst[i], &x[i], min(chunk, len(dst)-i), shift, scale)
+		scaledExpVec(uint8(l), &dst[i], &x[i], min(chunk, len(dst)-i), shift, scale)
 	}
 }
 
 // SoftmaxRow does dst[i] = exp(x[i]) / Σ exp(x[j]). A row of -Inf only gives NaN.
-func SoftmaxRow(dst, x []float32) {
+func (l Level) SoftmaxRow(dst, x []float32) {
 	same("SoftmaxRow", len(dst), len(x))
-	m, s := best.softmaxStats(x)
-	best.scaledExp(dst, x, m, 1/s)
+	m, s := l.softmaxStats(x)
+	l.scaledExp(dst, x, m, 1/s)
 }
 
 // SoftmaxGradRow does dst[i] = y[i]·(dy[i] - Σ y[j]·dy[j]), y the result of SoftmaxRow.
-func SoftmaxGradRow(dst, y, dy []float32) {
+func (l Level) SoftmaxGradRow(dst, y, dy []float32) {
 	same("SoftmaxGradRow", len(dst), len(y), len(dy))
-	best.softmaxGrad(dst, y, dy, Dot(y, dy))
+	l.softmaxGrad(dst, y, dy, Dot(y, dy))
 }
 
 func (l Level) softmaxGrad(dst, y, dy []float32, dot float32) {
@@ -109,14 +109,14 @@ func (l Level) softmaxGrad(dst, y, dy []float32, dot float32) {
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
-		softmaxGradVec(l.wide(), &dst[i], &y[i], &dy[i], min(chunk, len(dst)-i), dot)
+		softmaxGradVec(uint8(l), &dst[i], &y[i], &dy[i], min(chunk, len(dst)-i), dot)
 	}
 }
 
 // LogSoftmaxRow does dst[i] = x[i] - LogSumExp(x).
-func LogSoftmaxRow(dst, x []float32) {
+func (l Level) LogSoftmaxRow(dst, x []float32) {
 	same("LogSoftmaxRow", len(dst), len(x))
-	m, s := best.softmaxStats(x)
+	m, s := l.softmaxStats(x)
 	shift := float32(math.Log(float64(s)))
 	for i := 0; i < len(x); i += piece { // the difference first: it is exact near the maximum
 		d := dst[i:min(i+piece, len(x))]
@@ -126,9 +126,9 @@ func LogSoftmaxRow(dst, x []float32) {
 }
 
 // LogSoftmaxGradRow does dst[i] = dy[i] - exp(y[i])·Σ dy[j], y the result of LogSoftmaxRow.
-func LogSoftmaxGradRow(dst, y, dy []float32) {
+func (l Level) LogSoftmaxGradRow(dst, y, dy []float32) {
 	same("LogSoftmaxGradRow", len(dst), len(y), len(dy))
-	best.logSoftmaxGrad(dst, y, dy, Sum(dy))
+	l.logSoftmaxGrad(dst, y, dy, Sum(dy))
 }
 
 func (l Level) logSoftmaxGrad(dst, y, dy []float32, sum float32) {
@@ -139,6 +139,6 @@ func (l Level) logSoftmaxGrad(dst, y, dy []float32, sum float32) {
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
-		logSoftmaxGradVec(l.wide(), &dst[i], &y[i], &dy[i], min(chunk, len(dst)-i), sum)
+		logSoftmaxGradVec(uint8(l), &dst[i], &y[i], &dy[i], min(chunk, len(dst)-i), sum)
 	}
 }

@@ -92,11 +92,11 @@ func TestSoftmaxRows(t *testing.T) {
 		for _, n := range lengths() {
 			x, dy := normals(r, n, 3), normals(r, n, 1)
 			y, logY, dx, dLog, shifted := make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, n)
-			SoftmaxRow(y, x)
-			LogSoftmaxRow(logY, x)
-			SoftmaxGradRow(dx, y, dy)
-			LogSoftmaxGradRow(dLog, logY, dy)
-			ScaledExp(shifted, x, 1.5, 0.25)
+			best.SoftmaxRow(y, x)
+			best.LogSoftmaxRow(logY, x)
+			best.SoftmaxGradRow(dx, y, dy)
+			best.LogSoftmaxGradRow(dLog, logY, dy)
+			best.ScaledExp(shifted, x, 1.5, 0.25)
 			_, lse := logSumExp(x)
 			var dot, sum, abs float64
 			for i := range x {
@@ -125,7 +125,7 @@ func TestSoftmaxRows(t *testing.T) {
 				t.Errorf("%v: LogSumExp of %d is %v, want %v", l, n, got, lse)
 			}
 			copy(shifted, x)
-			SoftmaxRow(shifted, shifted)
+			best.SoftmaxRow(shifted, shifted)
 			for i := range y {
 				if shifted[i] != y[i] {
 					t.Fatalf("%v: SoftmaxRow in place differs at %d of %d", l, i, n)

@@ -6,7 +6,9 @@ import "math"
 // above 88.72, subnormal results where they belong, 0 below -103.97.
 func Exp(dst, x []float32) {
 	same("Exp", len(dst), len(x))
-	best.exp(dst, x)
+	l := Writing(dst, x)
+	l.exp(dst, x)
+	l.Done()
 }
 
 func (l Level) exp(dst, x []float32) {
@@ -17,14 +19,16 @@ func (l Level) exp(dst, x []float32) {
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
-		expVec(l.wide(), &dst[i], &x[i], min(chunk, len(dst)-i))
+		expVec(uint8(l), &dst[i], &x[i], min(chunk, len(dst)-i))
 	}
 }
 
 // Log does dst[i] = ln x[i], within 1 ulp; -Inf for 0, NaN for x < 0.
 func Log(dst, x []float32) {
 	same("Log", len(dst), len(x))
-	best.log(dst, x)
+	l := Writing(dst, x)
+	l.log(dst, x)
+	l.Done()
 }
 
 func (l Level) log(dst, x []float32) {
@@ -35,14 +39,16 @@ func (l Level) log(dst, x []float32) {
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
-		logVec(l.wide(), &dst[i], &x[i], min(chunk, len(dst)-i))
+		logVec(uint8(l), &dst[i], &x[i], min(chunk, len(dst)-i))
 	}
 }
 
 // Tanh does dst[i] = tanh x[i], within 2 ulp.
 func Tanh(dst, x []float32) {
 	same("Tanh", len(dst), len(x))
-	best.tanh(dst, x)
+	l := Writing(dst, x)
+	l.tanh(dst, x)
+	l.Done()
 }
 
 func (l Level) tanh(dst, x []float32) {
@@ -53,14 +59,16 @@ func (l Level) tanh(dst, x []float32) {
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
-		tanhVec(l.wide(), &dst[i], &x[i], min(chunk, len(dst)-i))
+		tanhVec(uint8(l), &dst[i], &x[i], min(chunk, len(dst)-i))
 	}
 }
 
 // Sigmoid does dst[i] = 1/(1+e⁻ˣ) for x = x[i], within 2 ulp on both sides.
 func Sigmoid(dst, x []float32) {
 	same("Sigmoid", len(dst), len(x))
-	best.sigmoid(dst, x)
+	l := Writing(dst, x)
+	l.sigmoid(dst, x)
+	l.Done()
 }
 
 func (l Level) sigmoid(dst, x []float32) {
@@ -71,14 +79,16 @@ func (l Level) sigmoid(dst, x []float32) {
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
-		sigmoidVec(l.wide(), &dst[i], &x[i], min(chunk, len(dst)-i))
+		sigmoidVec(uint8(l), &dst[i], &x[i], min(chunk, len(dst)-i))
 	}
 }
 
 // Sqrt does dst[i] = √x[i], correctly rounded.
 func Sqrt(dst, x []float32) {
 	same("Sqrt", len(dst), len(x))
-	best.sqrt(dst, x)
+	l := Writing(dst, x)
+	l.sqrt(dst, x)
+	l.Done()
 }
 
 func (l Level) sqrt(dst, x []float32) {
@@ -89,14 +99,16 @@ func (l Level) sqrt(dst, x []float32) {
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
-		sqrtVec(l.wide(), &dst[i], &x[i], min(chunk, len(dst)-i))
+		sqrtVec(uint8(l), &dst[i], &x[i], min(chunk, len(dst)-i))
 	}
 }
 
 // Rsqrt does dst[i] = 1/√x[i], each of the two operations correctly rounded.
 func Rsqrt(dst, x []float32) {
 	same("Rsqrt", len(dst), len(x))
-	best.rsqrt(dst, x)
+	l := Writing(dst, x)
+	l.rsqrt(dst, x)
+	l.Done()
 }
 
 func (l Level) rsqrt(dst, x []float32) {
@@ -107,14 +119,16 @@ func (l Level) rsqrt(dst, x []float32) {
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
-		rsqrtVec(l.wide(), &dst[i], &x[i], min(chunk, len(dst)-i))
+		rsqrtVec(uint8(l), &dst[i], &x[i], min(chunk, len(dst)-i))
 	}
 }
 
 // Abs does dst[i] = |x[i]|.
 func Abs(dst, x []float32) {
 	same("Abs", len(dst), len(x))
-	best.abs(dst, x)
+	l := Writing(dst, x)
+	l.abs(dst, x)
+	l.Done()
 }
 
 func (l Level) abs(dst, x []float32) {
@@ -125,6 +139,6 @@ func (l Level) abs(dst, x []float32) {
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
-		absVec(l.wide(), &dst[i], &x[i], min(chunk, len(dst)-i))
+		absVec(uint8(l), &dst[i], &x[i], min(chunk, len(dst)-i))
 	}
 }

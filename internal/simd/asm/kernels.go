@@ -16,7 +16,7 @@ var mapKernels = []kernel{
 	binary("div", (*vec).div),
 	binary("max", (*vec).max),
 	binary("min", (*vec).min),
-	{name: "addToVec", slices: "dst x", unroll: 4, near: "dst", body: func(x *vec) {
+	{name: "addToVec", slices: "dst x", unroll: 4, near: "dst", unasked: true, body: func(x *vec) {
 		x.store("dst", x.add(x.load("dst"), x.load("x")))
 	}},
 	{name: "add2Vec", slices: "dst1 dst2 a b", unroll: 4, body: func(x *vec) {
@@ -24,23 +24,23 @@ var mapKernels = []kernel{
 		x.store("dst1", s)
 		x.store("dst2", s)
 	}},
-	{name: "axpyVec", slices: "dst x", scalars: "s", unroll: 4, body: func(x *vec) {
+	{name: "axpyVec", slices: "dst x", scalars: "s", unroll: 4, unasked: true, body: func(x *vec) {
 		x.store("dst", x.fma(x.load("x"), x.s("s"), x.load("dst")))
 	}},
-	{name: "addScalarVec", slices: "dst x", scalars: "s", unroll: 4, body: func(x *vec) {
+	{name: "addScalarVec", slices: "dst x", scalars: "s", unroll: 4, past: true, body: func(x *vec) {
 		x.store("dst", x.add(x.load("x"), x.s("s")))
 	}},
-	{name: "scaleVec", slices: "dst x", scalars: "s", unroll: 4, body: func(x *vec) {
+	{name: "scaleVec", slices: "dst x", scalars: "s", unroll: 4, past: true, body: func(x *vec) {
 		x.store("dst", x.mul(x.load("x"), x.s("s")))
 	}},
 	{name: "fillVec", slices: "dst", scalars: "s", unroll: 4, body: func(x *vec) {
 		x.store("dst", x.s("s"))
 	}},
 
-	{name: "copyVec", slices: "dst:byte src:byte", unroll: 4, whole: true, body: func(x *vec) {
+	{name: "copyVec", slices: "dst:byte src:byte", unroll: 4, whole: true, past: true, body: func(x *vec) {
 		x.store("dst", x.load("src"))
 	}},
-	{name: "copyNearVec", slices: "dst:byte src:byte", unroll: 4, whole: true, near: "src", body: func(x *vec) {
+	{name: "copyNearVec", slices: "dst:byte src:byte", unroll: 4, whole: true, near: "src", past: true, body: func(x *vec) {
 		x.store("dst", x.load("src"))
 	}},
 
@@ -76,33 +76,33 @@ var mapKernels = []kernel{
 		return x.mul(dy, x.mul(y, x.sub(x.copy(x.k(1)), y)))
 	}),
 
-	{name: "scaledExpVec", slices: "dst x", scalars: "shift scale", unroll: 2, weave: 4, hoist: 12, body: func(x *vec) {
+	{name: "scaledExpVec", slices: "dst x", scalars: "shift scale", unroll: 2, weave: 4, hoist: 12, past: true, body: func(x *vec) {
 		x.store("dst", x.mul(x.exp(x.sub(x.load("x"), x.s("shift"))), x.s("scale")))
 	}},
-	{name: "softmaxGradVec", slices: "dst y dy", scalars: "dot", unroll: 4, body: func(x *vec) {
+	{name: "softmaxGradVec", slices: "dst y dy", scalars: "dot", unroll: 4, past: true, body: func(x *vec) {
 		x.store("dst", x.mul(x.load("y"), x.sub(x.load("dy"), x.s("dot"))))
 	}},
-	{name: "logSoftmaxGradVec", slices: "dst y dy", scalars: "sum", unroll: 2, weave: 4, hoist: 12, body: func(x *vec) {
+	{name: "logSoftmaxGradVec", slices: "dst y dy", scalars: "sum", unroll: 2, weave: 4, hoist: 12, past: true, body: func(x *vec) {
 		x.store("dst", x.fnma(x.exp(x.load("y")), x.s("sum"), x.load("dy")))
 	}},
-	{name: "normalizeVec", slices: "dst x weight bias", scalars: "mean rstd", unroll: 2, body: func(x *vec) {
+	{name: "normalizeVec", slices: "dst x weight bias", scalars: "mean rstd", unroll: 2, past: true, body: func(x *vec) {
 		h := x.mul(x.sub(x.load("x"), x.s("mean")), x.s("rstd"))
 		x.store("dst", x.fma(h, x.loadOr("weight", 1), x.loadOr("bias", 0)))
 	}},
-	{name: "normalizeGradVec", slices: "dx x dy weight", scalars: "mean rstd meanG meanGH", unroll: 2, body: func(x *vec) {
+	{name: "normalizeGradVec", slices: "dst x dy weight", scalars: "mean rstd meanG meanGH", unroll: 2, past: true, body: func(x *vec) {
 		h := x.mul(x.sub(x.load("x"), x.s("mean")), x.s("rstd"))
 		g := x.mul(x.load("dy"), x.loadOr("weight", 1))
-		x.store("dx", x.mul(x.fnma(h, x.s("meanGH"), x.sub(g, x.s("meanG"))), x.s("rstd")))
+		x.store("dst", x.mul(x.fnma(h, x.s("meanGH"), x.sub(g, x.s("meanG"))), x.s("rstd")))
 	}},
 
-	{name: "sgdVec", slices: "param buf grad", scalars: "lr momentum fresh decay", unroll: 2, body: func(x *vec) {
+	{name: "sgdVec", slices: "param buf grad", scalars: "lr momentum fresh decay", unroll: 2, unasked: true, body: func(x *vec) {
 		p, buf := x.load("param"), x.load("buf")
 		g := x.fma(p, x.s("decay"), x.load("grad"))
 		buf = x.fma(buf, x.s("momentum"), x.mul(g, x.s("fresh")))
 		x.store("buf", buf)
 		x.store("param", x.fnma(buf, x.s("lr"), p))
 	}},
-	{name: "nesterovVec", slices: "param buf grad", scalars: "lr momentum fresh decay", unroll: 2, body: func(x *vec) {
+	{name: "nesterovVec", slices: "param buf grad", scalars: "lr momentum fresh decay", unroll: 2, unasked: true, body: func(x *vec) {
 		p, buf := x.load("param"), x.load("buf")
 		g := x.fma(p, x.s("decay"), x.load("grad"))
 		buf = x.fma(buf, x.s("momentum"), x.mul(g, x.s("fresh")))
@@ -152,7 +152,7 @@ func toBF16(x *vec) {
 }
 
 func binary(name string, f func(x *vec, a, b operand.Op) operand.Op) kernel {
-	return kernel{name: name + "Vec", slices: "dst a b", unroll: 4, body: func(x *vec) {
+	return kernel{name: name + "Vec", slices: "dst a b", unroll: 4, past: true, body: func(x *vec) {
 		x.store("dst", f(x, x.load("a"), x.load("b")))
 	}}
 }
@@ -165,14 +165,14 @@ func (k kernel) woven(vectors, constants int) kernel {
 }
 
 func unary(name string, unroll int, f func(x *vec, a operand.Op) operand.Op) kernel {
-	return kernel{name: name + "Vec", slices: "dst x", unroll: unroll, body: func(x *vec) {
+	return kernel{name: name + "Vec", slices: "dst x", unroll: unroll, past: true, body: func(x *vec) {
 		x.store("dst", f(x, x.load("x")))
 	}}
 }
 
 // gradient is a kernel of what the forward kept and of the gradient of its result.
 func gradient(name string, unroll int, f func(x *vec, kept, dy operand.Op) operand.Op) kernel {
-	return kernel{name: name + "Vec", slices: "dst x dy", unroll: unroll, body: func(x *vec) {
+	return kernel{name: name + "Vec", slices: "dst x dy", unroll: unroll, past: true, body: func(x *vec) {
 		x.store("dst", f(x, x.load("x"), x.load("dy")))
 	}}
 }
@@ -186,7 +186,7 @@ var reduceKernels = []reduction{
 	unaryReduction("sumExpVec", "shift", 0, (*vec).add, func(x *vec, v operand.Op) operand.Op { return x.expDown(x.sub(v, x.s("shift"))) }).
 		ahead(16 << 10), // the piece that follows, whose maximum comes next
 	{
-		kernel: kernel{name: "dotVec", slices: "a b"}, groups: 4, results: 1, join: (*vec).add,
+		kernel: kernel{name: "dotVec", slices: "a b", unasked: true}, groups: 4, results: 1, join: (*vec).add,
 		step: func(x *vec, acc []operand.Op) { x.do("VFMADD231PS", x.load("b"), x.load("a"), acc[0]) },
 	},
 	{

@@ -54,7 +54,7 @@ func generate() (map[string][]byte, error) {
 		{"simd", "map", maps},
 		{"simd", "reduce", reductions},
 		{"simd", "rows", rowCopies},
-		{"simd", "prefetch", prefetches},
+		{"simd", "single", instructions},
 	} {
 		c := build.NewContext()
 		c.ConstraintExpr("amd64")
@@ -111,6 +111,8 @@ func elsewhere() []byte {
 	for _, k := range rowKernels {
 		declare(k.name, k.signature)
 	}
-	declare("prefetchLines", prefetchSignature)
+	for _, f := range singles {
+		declare(f.name, f.signature)
+	}
 	return []byte(b.String())
 }

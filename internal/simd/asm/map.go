@@ -21,6 +21,8 @@ type kernel struct {
 	whole   bool   // has no tail: n is a multiple of 16
 	early   int    // the slices are asked for so many bytes before they are needed; 0: soon
 	near    string // the slice that is not, because it is in the cache
+	past    bool   // at level AVX512Past it asks for nothing, and its stores go past the caches
+	unasked bool   // at level AVX512Past it asks for nothing
 	weave   int    // vectors an iteration with AVX-512, their instructions in turns; 0: unroll, one after the other
 	hoist   int    // the most constants in registers with AVX-512; 0: hoisted
 }
@@ -36,7 +38,7 @@ const soon = 2 << 10
 func (k kernel) prefetch(x *vec, touched []touch, n int) {
 	early := cmp.Or(k.early, soon)
 	for _, t := range touched {
-		if t.slice == k.near {
+		if t.slice == k.near || x.unasked {
 			continue
 		}
 		for at := 0; at < int(t.size)*n; at += 64 {
@@ -53,10 +55,17 @@ func maps(c *build.Context) {
 	}
 }
 
+// byLevel is whether the kernel is told the level, and not only whether it is wide.
+func (k kernel) byLevel() bool { return k.past || k.unasked }
+
 // signature is the Go type of the kernel's function.
 func (k kernel) signature() string {
 	var b strings.Builder
-	b.WriteString("func(wide bool")
+	if k.byLevel() {
+		b.WriteString("func(level uint8")
+	} else {
+		b.WriteString("func(wide bool")
+	}
 	for _, s := range strings.Fields(k.slices) {
 		name, typ, ok := strings.Cut(s, ":")
 		if !ok {
@@ -73,7 +82,7 @@ func (k kernel) signature() string {
 
 // emit writes the kernel for both instruction sets, chosen by its parameter wide.
 func (k kernel) emit(c *build.Context, p *pool) {
-	begin(c, k.name, k.signature())
+	begin(c, k.name, k.signature(), k.byLevel())
 	constants, touched := k.rehearse(p)
 	for _, wide := range []bool{false, true} {
 		if wide {
@@ -92,15 +101,30 @@ func (k kernel) emit(c *build.Context, p *pool) {
 		loop, tail, one, end := x.label("loop"), x.label("tail"), x.label("one"), x.label("end")
 		c.SUBQ(operand.U32(uint32(step)), n)
 		c.JLT(operand.LabelRef(tail))
-		c.Label(loop)
-		k.prefetch(x, touched, step)
-		x.each(unroll, unroll == k.weave, func(u int) {
-			x.ahead = u * x.lane()
-			k.body(x)
-		})
-		c.ADDQ(operand.U32(uint32(step)), x.index)
-		c.SUBQ(operand.U32(uint32(step)), n)
-		c.JGE(operand.LabelRef(loop))
+		loops := func(label string) {
+			c.Label(label)
+			k.prefetch(x, touched, step)
+			x.each(unroll, unroll == k.weave, func(u int) {
+				x.ahead = u * x.lane()
+				k.body(x)
+			})
+			c.ADDQ(operand.U32(uint32(step)), x.index)
+			c.SUBQ(operand.U32(uint32(step)), n)
+			c.JGE(operand.LabelRef(label))
+		}
+		if wide && k.byLevel() {
+			c.CMPB(address(c, "level"), operand.Imm(levelPast))
+			c.JNE(operand.LabelRef(loop))
+			if k.past {
+				c.TESTQ(operand.U32(vectorBytes-1), x.ptrs["dst"]) // such stores are to whole lines
+				c.JNE(operand.LabelRef(loop))
+			}
+			x.past, x.unasked = k.past, true
+			loops(x.label("past"))
+			x.past, x.unasked = false, false
+			c.JMP(operand.LabelRef(tail))
+		}
+		loops(loop)
 		c.Label(tail)
 		if !k.whole || unroll > 1 {
 			c.ADDQ(operand.U32(uint32(step)), n)
@@ -122,13 +146,25 @@ func (k kernel) emit(c *build.Context, p *pool) {
 	}
 }
 
-// begin starts a function and branches to the label wide.
-func begin(c *build.Context, name, signature string) {
+// The levels of package simd, and the bytes of a vector of AVX-512.
+const (
+	levelAVX2   = 1
+	levelPast   = 3
+	vectorBytes = 64
+)
+
+// begin starts a function and branches to the label wide, by its parameter level or
+// wide.
+func begin(c *build.Context, name, signature string, byLevel bool) {
 	c.Function(name)
 	c.Attributes(attr.NOSPLIT)
 	c.SignatureExpr(signature)
 	c.Pragma("noescape")
-	c.CMPB(address(c, "wide"), operand.Imm(0))
+	if byLevel {
+		c.CMPB(address(c, "level"), operand.Imm(levelAVX2))
+	} else {
+		c.CMPB(address(c, "wide"), operand.Imm(0))
+	}
 	c.JNE(operand.LabelRef("wide"))
 }
 

@@ -38,7 +38,7 @@ func (r reduction) signature() string {
 
 // emit writes the reduction for both instruction sets.
 func (r reduction) emit(c *build.Context, p *pool) {
-	begin(c, r.name, r.signature())
+	begin(c, r.name, r.signature(), r.byLevel())
 	r.body = func(x *vec) { // for the rehearsal
 		acc := make([]operand.Op, r.results)
 		for i := range acc {
@@ -67,15 +67,26 @@ func (r reduction) emit(c *build.Context, p *pool) {
 		loop, tail, fold := x.label("loop"), x.label("tail"), x.label("fold")
 		c.SUBQ(step, n)
 		c.JLT(operand.LabelRef(tail))
-		c.Label(loop)
-		r.prefetch(x, touched, r.groups*16)
-		x.each(vectors, wide && r.weave > 0, func(u int) {
-			x.ahead = u * x.lane()
-			r.step(x, acc[u])
-		})
-		c.ADDQ(step, x.index)
-		c.SUBQ(step, n)
-		c.JGE(operand.LabelRef(loop))
+		loops := func(label string) {
+			c.Label(label)
+			r.prefetch(x, touched, r.groups*16)
+			x.each(vectors, wide && r.weave > 0, func(u int) {
+				x.ahead = u * x.lane()
+				r.step(x, acc[u])
+			})
+			c.ADDQ(step, x.index)
+			c.SUBQ(step, n)
+			c.JGE(operand.LabelRef(label))
+		}
+		if wide && r.byLevel() {
+			c.CMPB(address(c, "level"), operand.Imm(levelPast))
+			c.JNE(operand.LabelRef(loop))
+			x.unasked = true
+			loops(x.label("past"))
+			x.unasked = false
+			c.JMP(operand.LabelRef(tail))
+		}
+		loops(loop)
 		c.Label(tail)
 		c.ADDQ(step, n)
 		for u := range acc {

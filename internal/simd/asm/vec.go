@@ -31,6 +31,8 @@ type vec struct {
 	index     reg.GPVirtual         // elements done
 	ahead     int                   // elements from index to this vector
 	mask      operand.Op            // nil: all lanes
+	past      bool                  // stores go past the caches
+	unasked   bool                  // nothing is asked for
 	labels    *int
 }
 
@@ -198,6 +200,8 @@ func (x *vec) loadOr(name string, v float64) operand.Op {
 func (x *vec) store(name string, v operand.Op) {
 	m := x.at(name, 4)
 	switch {
+	case x.past:
+		x.do("VMOVNTPS", v, m)
 	case x.mask == nil:
 		x.do("VMOVUPS", v, m)
 	case x.wide:

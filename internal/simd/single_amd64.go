@@ -6,3 +6,9 @@ package simd
 
 //go:noescape
 func prefetchLines(p *byte, n int)
+
+//go:noescape
+func storeFence()
+
+//go:noescape
+func cpuid(leaf uint32) (a uint32, b uint32, c uint32, d uint32)
