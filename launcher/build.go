@@ -107,17 +107,27 @@ func (b *builder) build(a *appOptions) (string, error) {
 	return "", fmt.Errorf("%s: the go command keeps no executables in its cache; install Go 1.24 or later, or build it and name the executable", a.program)
 }
 
-// tempFolder makes a folder in the one that variable names, or else TMPDIR.
+// tempFolder returns the name for a folder in the one that variable names, or else in
+// TMPDIR. The guardian makes it, so that it is removed whoever is killed.
 func tempFolder(variable, pattern string) (string, error) {
 	parent := os.Getenv(variable)
 	if parent == "" {
 		variable = "TMPDIR"
 	}
-	path, err := os.MkdirTemp(parent, pattern)
+	path, err := freeName(parent, pattern)
 	if err != nil {
 		return "", fmt.Errorf("no temporary folder: %w; let %s name a folder that can be written", err, variable)
 	}
 	return path, nil
+}
+
+// freeName returns the name of a folder that could be made in parent.
+func freeName(parent, pattern string) (string, error) {
+	path, err := os.MkdirTemp(parent, pattern)
+	if err != nil {
+		return "", err
+	}
+	return path, os.Remove(path)
 }
 
 // run runs one command in dir and returns the line that it prints.
@@ -126,7 +136,7 @@ func (b *builder) run(path string, argv []string, dir string) (line string, err 
 	if err != nil {
 		return "", err
 	}
-	defer os.RemoveAll(temp) // the guardian has, unless it was not started or was killed
+	defer os.RemoveAll(temp) // the guardian has, unless it was killed
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return "", err

@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"encoding/gob"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -83,6 +84,13 @@ func drainSignals() {
 // forked ends, not the process.
 func (g *guardian) work(done chan<- struct{}) {
 	goruntime.LockOSThread()
+	made, err := g.spec.makeTemp()
+	if err != nil {
+		var errno syscall.Errno
+		errors.As(err, &errno)
+		_ = g.out.send(event{Kind: rankRefused, Errno: errno})
+		g.killing = true
+	}
 	for r := range g.spec.Ranks {
 		g.start(r)
 	}
@@ -96,11 +104,28 @@ func (g *guardian) work(done chan<- struct{}) {
 			break
 		}
 	}
-	for _, folder := range g.spec.Temp {
+	for _, folder := range made {
 		_ = os.RemoveAll(folder)
 	}
 	_ = g.out.send(event{Kind: allGone})
 	close(done)
+}
+
+// makeTemp makes the folders and files for the ranks and returns the folders that it has
+// made. None is there before.
+func (s *spec) makeTemp() (made []string, err error) {
+	for _, folder := range s.Temp {
+		if err := os.Mkdir(folder, 0o700); err != nil {
+			return made, err
+		}
+		made = append(made, folder)
+	}
+	for _, f := range s.Files {
+		if err := os.WriteFile(f.Path, []byte(f.Text), 0o666); err != nil {
+			return made, err
+		}
+	}
+	return made, nil
 }
 
 // start forks rank r.

@@ -142,18 +142,13 @@ func (h *handover) run(paths []string) (status int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer os.RemoveAll(folder) // the guardian has, unless it was not started or was killed
+	defer os.RemoveAll(folder) // the guardian has, unless it was killed
 	if h.opts.output == "" {
 		h.words = newWords(h.opts.tag)
 	}
 	plan, err := h.plan(paths, folder)
 	if err != nil {
 		return 0, err
-	}
-	for _, f := range plan.Files {
-		if err := os.WriteFile(f.Path, []byte(f.Text), 0o666); err != nil {
-			return 0, err
-		}
 	}
 	if h.opts.output != "" { // only Open MPI would make it
 		if err := os.MkdirAll(h.opts.output, 0o777); err != nil {
@@ -177,15 +172,15 @@ func (h *handover) run(paths []string) (status int, err error) {
 	if h.opts.trace != "" {
 		_ = os.Truncate(h.opts.trace, 0) // what an earlier job has left is not this one's
 	}
-	env, temp := plan.Env, []string{folder}
+	env, made := plan.Env, spec{Temp: []string{folder}, Files: plan.Files}
 	if !h.remote {
 		env = append(env, sessionFolder(folder)...)
-		if shared, err := os.MkdirTemp("/dev/shm", "gorun-mpi-"); err == nil {
+		if shared, err := freeName("/dev/shm", "gorun-mpi-"); err == nil {
 			defer os.RemoveAll(shared)
-			env, temp = append(env, sharedFolder(shared)...), append(temp, shared)
+			env, made.Temp = append(env, sharedFolder(shared)...), append(made.Temp, shared)
 		}
 	}
-	o, err := h.supervise(app{Path: path, Argv: plan.Argv, Env: environment(os.Environ(), env)}, plan.NoStdin, temp)
+	o, err := h.supervise(app{Path: path, Argv: plan.Argv, Env: environment(os.Environ(), env)}, plan.NoStdin, made)
 	if err != nil {
 		return 0, err
 	}
@@ -229,8 +224,9 @@ func hostNames(list []hosts.Host) string {
 	return strings.Join(names, ", ")
 }
 
-// supervise runs the launcher a under a guardian until no process of it is left.
-func (h *handover) supervise(a app, noStdin bool, temp []string) (*outcome, error) {
+// supervise runs the launcher a under a guardian, which has made what made says, until no
+// process of it is left.
+func (h *handover) supervise(a app, noStdin bool, made spec) (*outcome, error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
@@ -273,7 +269,8 @@ func (h *handover) supervise(a app, noStdin bool, temp []string) (*outcome, erro
 		stdio[i+1] = len(files)
 		files = append(files, uintptr(end))
 	}
-	g, err := startGuardian(files, &spec{Apps: []app{a}, Ranks: []rank{{Stdio: stdio}}, Top: len(files), Temp: temp})
+	made.Apps, made.Ranks, made.Top = []app{a}, []rank{{Stdio: stdio}}, len(files)
+	g, err := startGuardian(files, &made)
 	if err != nil {
 		return nil, err
 	}

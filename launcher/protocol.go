@@ -6,14 +6,17 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/gorun-spmd/gorun/launcher/hosts"
 )
 
 // A spec is the first message to the guardian: all it needs to start the ranks.
 type spec struct {
 	Apps  []app
 	Ranks []rank
-	Temp  []string // folders that the guardian removes at the end
-	Top   int      // descriptors 3 to Top-1 are named below; the guardian marks them close-on-exec
+	Temp  []string     // folders that the guardian makes before all else, and removes at the end
+	Files []hosts.File // that the guardian writes, in these
+	Top   int          // descriptors 3 to Top-1 are named below; the guardian marks them close-on-exec
 }
 
 // An app is one program of the job with what its ranks share. Strings are bytes,
