@@ -26,8 +26,8 @@
 // the socket closes, which the kernel does for a launcher killed by SIGKILL. The
 // launcher is a subreaper too and sweeps in the same way if the guardian is killed.
 // The shared memory has no name, the built program lies in Go's build cache, and
-// the guardian of a build removes the build's temporary folder, so nothing is left
-// in a file system either.
+// the guardian of a build makes and removes the build's temporary folder, so nothing
+// is left in a file system either.
 //
 // # Several hosts
 //
@@ -42,7 +42,8 @@
 // other hosts start through a shell, which tells where the folder or the program is
 // missing. But ranks that wait for each other are not seen, nor shown by
 // gorun top. MPICH's mpiexec is sometimes killed by SIGPIPE (141), without gorun too,
-// if a rank ends within moments of its start.
+// if a rank ends within moments of its start, and its ranks, if they are killed as they
+// start, can leave small files in /dev/shm.
 //
 // # Hangs
 //
