@@ -39,8 +39,9 @@
 //
 // Each shard is written once; of those that several ranks hold each rank writes
 // its part. Tables of several shards a rank (dtensor.LocalShards) are written
-// shard by shard, and a tensor on a sub-mesh by the ranks of that alone. A file is an ordinary safetensors file, and one of a single rank holds
-// whole tensors. The index has, for each tensor, its global shape, element type and
+// shard by shard, and a tensor on a sub-mesh by the ranks of that alone. A file is
+// an ordinary safetensors file, and one of a single rank holds whole tensors. The
+// index has, for each tensor, its global shape, element type and
 // chunks: file, byte, offset and shape, and a CRC-32C for each MiB, so that what
 // is read is checked even if it is a small part of a chunk. It has the CRC-32C of
 // every file, and its own in its last line. Values, small things such as counters,

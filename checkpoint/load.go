@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -157,11 +158,7 @@ func match(x *index, state *State, o LoadOptions) ([]*tensorEntry, error) {
 			missing = append(missing, name)
 		}
 	}
-	var unexpected []string
-	for name := range rest {
-		unexpected = append(unexpected, name)
-	}
-	slices.Sort(unexpected)
+	unexpected := slices.Sorted(maps.Keys(rest))
 	var problems []string
 	if len(missing) > 0 && !o.AllowMissing {
 		problems = append(problems, fmt.Sprintf("%s missing there; AllowMissing leaves such as they are", some(missing)))
@@ -173,7 +170,7 @@ func match(x *index, state *State, o LoadOptions) ([]*tensorEntry, error) {
 		problems = append(problems, "shapes differ: "+strings.Join(differ[:min(len(differ), 4)], ", "))
 	}
 	if len(problems) > 0 {
-		return nil, fmt.Errorf("%s", strings.Join(problems, "; "))
+		return nil, errors.New(strings.Join(problems, "; "))
 	}
 	return wanted, nil
 }

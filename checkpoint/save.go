@@ -261,7 +261,7 @@ func (s *Store) index(snap snapshot, texts [][]byte) (*index, error) {
 		}
 	}
 	if len(problems) > 0 {
-		return nil, fmt.Errorf("%s", strings.Join(problems, "; "))
+		return nil, errors.New(strings.Join(problems, "; "))
 	}
 	for _, t := range x.Tensors {
 		slices.SortFunc(t.Chunks, func(a, b chunkEntry) int { return slices.Compare(a.Offset, b.Offset) })

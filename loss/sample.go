@@ -42,8 +42,10 @@ type SampleOptions struct {
 // from 24 random bits each: probabilities below 10⁻⁷ are not exact.
 //
 // A class whose logit is -Inf is drawn only if all of its position are: then class
-// 0 is. Logits of bfloat16 are computed with as float32. Sample has no gradient. It throws an *Error for logits of another shape
-// or type and for options out of their range.
+// 0 is. Logits of bfloat16 are computed with as float32. Sample has no gradient.
+//
+// Sample throws an *Error for logits of another shape or type and for options out
+// of their range.
 func Sample(logits *dtensor.Tensor, o SampleOptions) *dtensor.Tensor {
 	const op = "Sample"
 	if o.Temperature == 0 {
