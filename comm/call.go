@@ -1,6 +1,9 @@
 package comm
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // A Call is one collective as data: what the generic functions build and a
 // Backend carries out.
@@ -112,12 +115,12 @@ func (c *Call) check(rank, size int) error {
 	}
 	dt := c.DType()
 	if !dt.Valid() {
-		return fmt.Errorf("neither dst nor src has an element type; make them with comm.Of")
+		return errors.New("neither dst nor src has an element type; make them with comm.Of")
 	}
 	if c.Kind.Reduces() {
 		if c.Op == Custom {
 			if c.Func == nil || c.Func.combine == nil {
-				return fmt.Errorf("operation custom without a Func; make one with comm.NewFunc")
+				return errors.New("operation custom without a Func; make one with comm.NewFunc")
 			}
 		} else if err := c.Op.Accepts(dt); err != nil {
 			return err
@@ -143,7 +146,7 @@ func (c *Call) check(rank, size int) error {
 		}
 	}
 	if c.Dst.overlaps(c.Src) {
-		return fmt.Errorf("dst and src overlap; give two separate buffers")
+		return errors.New("dst and src overlap; give two separate buffers")
 	}
 	return c.checkCounts(rank, size)
 }

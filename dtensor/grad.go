@@ -2,6 +2,7 @@ package dtensor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/gorun-spmd/gorun/internal/fault"
@@ -54,7 +55,7 @@ func (g Grad) Rows() (rows *Rows, ok bool) { return g.rows, g.rows != nil }
 // fail on every rank: cancelling aborts the communicator and cannot be undone.
 func ValueAndGrad(ctx context.Context, f func() *Tensor, params ...*Tensor) (value *Tensor, grads []Grad, err error) {
 	if len(params) == 0 {
-		return nil, nil, fmt.Errorf("dtensor: ValueAndGrad: no parameters; use Try to run without gradients")
+		return nil, nil, errors.New("dtensor: ValueAndGrad: no parameters; use Try to run without gradients")
 	}
 	defer fault.Catch(&err)
 	eng := params[0].spec.mesh.eng

@@ -2,6 +2,7 @@ package embedding_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -111,7 +112,7 @@ func TestCommunication(t *testing.T) {
 					}
 				}
 				if _, ok := grads[0].Rows(); !ok {
-					return fmt.Errorf("the gradient is dense")
+					return errors.New("the gradient is dense")
 				}
 				if m.Comm().Rank() != 0 {
 					return nil

@@ -2,6 +2,7 @@ package embedding_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -58,7 +59,7 @@ func checkDirect(ctx context.Context, m *dtensor.Mesh, s size, weight, at, to []
 		}
 		rows, ok := grads[0].Rows()
 		if !ok {
-			return nil, nil, nil, fmt.Errorf("the gradient is not sparse")
+			return nil, nil, nil, errors.New("the gradient is not sparse")
 		}
 		return value, tensor.ToSlice[int64](rows.Index), meshtest.Values(rows.Values), nil
 	}

@@ -2,6 +2,7 @@ package embedding_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -101,7 +102,7 @@ func checkLookup(ctx context.Context, m *dtensor.Mesh, s size, weight, at []layo
 	}
 	rows, ok := grads[0].Rows()
 	if !ok {
-		return fmt.Errorf("the gradient is not sparse")
+		return errors.New("the gradient is not sparse")
 	}
 	if n := rows.Index.Numel(); n > len(ids) {
 		return fmt.Errorf("the gradient has %d rows for %d ids", n, len(ids))

@@ -2,6 +2,7 @@ package embedding_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -155,7 +156,7 @@ func TestMaskIsTheResultsOwn(t *testing.T) {
 		a.Mask().Release()
 		err := dtensor.Try(ctx, m, func() { a.Mask().Release() })
 		if err == nil {
-			return fmt.Errorf("a double release passes")
+			return errors.New("a double release passes")
 		}
 		return near("the other table", b.Full(), lookUp(s.values[1], 3, s.ids))
 	})

@@ -2,6 +2,7 @@ package embedding
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -145,7 +146,7 @@ func TestPlanIsKept(t *testing.T) {
 				return fmt.Errorf("measured %v", rates)
 			}
 			if _, err := MeasureRates(ctx, m, "no"); err == nil {
-				return fmt.Errorf("there is no axis no")
+				return errors.New("there is no axis no")
 			}
 			p, err := NewPlan(demands, rates, PlanOptions{Axis: "tp", Ranks: shape[1], Copies: shape[0], Batch: 64, MemoryBytes: 30_000, StateBytes: 0})
 			if err != nil {

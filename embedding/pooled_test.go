@@ -2,6 +2,7 @@ package embedding_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 
@@ -136,7 +137,7 @@ func (p *pooled) check(ctx context.Context, m *dtensor.Mesh, at bagPlaces) error
 		return fmt.Errorf("%v %v", err, failed)
 	}
 	if _, ok := grads[0].Rows(); !ok {
-		return fmt.Errorf("the gradient of the table is dense")
+		return errors.New("the gradient of the table is dense")
 	}
 	if err := near("table", w.Full(), table); err != nil {
 		return err

@@ -2,6 +2,7 @@ package optim_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"testing"
@@ -125,7 +126,7 @@ func TestClipNotFinite(t *testing.T) {
 			}
 		}
 		if _, err := optim.ClipGradNorm(ctx, nil, nil, 0); err == nil {
-			return fmt.Errorf("a limit of 0 passes")
+			return errors.New("a limit of 0 passes")
 		}
 		return nil
 	})

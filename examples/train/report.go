@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -35,7 +36,7 @@ type summary struct {
 // All ranks compute; rank 0 tells.
 func report(ctx context.Context, world *comm.Comm, t *trainer, say func(string, ...any)) error {
 	if len(t.run.Losses) == 0 {
-		return fmt.Errorf("train: the time was over before the first step; give more -minutes, or -steps")
+		return errors.New("train: the time was over before the first step; give more -minutes, or -steps")
 	}
 	say("measuring on the held-out text …")
 	nats, targets, err := t.heldOut(ctx)

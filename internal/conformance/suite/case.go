@@ -9,6 +9,7 @@ package suite
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -74,7 +75,7 @@ func (n *numbers) UnmarshalJSON(b []byte) error {
 	list, open := strings.CutPrefix(list, "[")
 	list, closed := strings.CutSuffix(list, "]")
 	if !open || !closed {
-		return fmt.Errorf("data is not a list of numbers")
+		return errors.New("data is not a list of numbers")
 	}
 	*n = numbers{}
 	if strings.TrimSpace(list) == "" {
