@@ -53,16 +53,18 @@ const (
 
 // CopyParts copies the first n bytes of src to dst.
 func CopyParts(dst, src Part, n int) {
+	l := simd.Writing(unsafe.Slice((*byte)(dst.Ptr), n))
 	for i := 0; i < n; {
 		d, run := dst.Run(i, n-i)
 		s, run := src.Run(i, run)
 		if to, from := unsafe.Slice((*byte)(d), run), unsafe.Slice((*byte)(s), run); n >= aheadBytes && run >= aheadRun {
-			simd.CopyAhead(to, from)
+			l.CopyAhead(to, from)
 		} else {
 			copy(to, from)
 		}
 		i += run
 	}
+	l.Done()
 }
 
 // TakesRows reports whether c carries out calls with DstRows and SrcRows. It does

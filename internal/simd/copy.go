@@ -26,8 +26,11 @@ func Copy[T Elem](dst, src []T) {
 // CopyAhead is Copy of a piece of something larger than the caches.
 func CopyAhead[T Elem](dst, src []T) {
 	same("CopyAhead", len(dst), len(src))
-	best.copy(bytes(dst), bytes(src), copyVec)
+	best.CopyAhead(bytes(dst), bytes(src))
 }
+
+// CopyAhead is the function CopyAhead at this level.
+func (l Level) CopyAhead(dst, src []byte) { l.copy(dst, src, copyVec) }
 
 // CopyNear is CopyAhead of a src that has been asked for, see Prefetch, and after
 // which nothing follows: a row of a table.
