@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/gorun-spmd/gorun/checkpoint"
 	"github.com/gorun-spmd/gorun/comm"
@@ -80,4 +81,54 @@ func Example() {
 	// w = [6 6 6 6 6 6 6 6 6 6]
 	// step 4
 	// step 6
+}
+
+// Two ranks write a model in one file that other programs read, and three read it.
+func ExampleExport() {
+	dir, err := os.MkdirTemp("", "checkpoint")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+
+	path := filepath.Join(dir, "model.safetensors")
+	model := func(world *comm.Comm, v float64) (w *dtensor.Tensor, state *checkpoint.State, err error) {
+		mesh, err := dtensor.NewMesh(world, dtensor.Axis{Name: "tp", Size: world.Size()})
+		if err != nil {
+			return nil, nil, err
+		}
+		w = dtensor.Full(mesh, tensor.Float32, v, []int{5, 2}, layout.Shard(0)) // [5, 2] S(0)
+		state = new(checkpoint.State)
+		state.AddTensor("head.weight", w)
+		return w, state, nil
+	}
+	ranks := func(n int, f func(ctx context.Context, world *comm.Comm) error) {
+		for _, err := range commtest.Ranks(context.Background(), n, f) {
+			if err != nil {
+				fmt.Println(err)
+			}
+		}
+	}
+	ranks(2, func(ctx context.Context, world *comm.Comm) error {
+		_, state, err := model(world, 1.5)
+		if err != nil {
+			return err
+		}
+		return checkpoint.Export(ctx, world, path, state, checkpoint.ExportOptions{Metadata: map[string]string{"format": "pt"}})
+	})
+	ranks(3, func(ctx context.Context, world *comm.Comm) error {
+		w, state, err := model(world, 0)
+		if err != nil {
+			return err
+		}
+		if err := checkpoint.Load(ctx, world, path, state, checkpoint.LoadOptions{}); err != nil {
+			return err
+		}
+		if world.Rank() == 2 {
+			fmt.Println(w.Layout(), w.Local())
+		}
+		return nil
+	})
+	// Output: [5, 2] S(0) float32[1 2]{1.5 1.5}
 }

@@ -3,25 +3,18 @@ package comm_test
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/gorun-spmd/gorun/comm"
-	"github.com/gorun-spmd/gorun/comm/mem"
+	"github.com/gorun-spmd/gorun/comm/commtest"
 )
 
 // onRanks runs f on n ranks that are goroutines, as gorun -np n runs it on n processes.
 func onRanks(n int, f func(ctx context.Context, world *comm.Comm) error) {
-	var wg sync.WaitGroup
-	for _, backend := range mem.Open(n) {
-		wg.Go(func() {
-			world := comm.NewWorld(backend)
-			if err := f(context.Background(), world); err != nil {
-				world.Abort(err)
-				fmt.Println(err)
-			}
-		})
+	for _, err := range commtest.Ranks(context.Background(), n, f) {
+		if err != nil {
+			fmt.Println(err)
+		}
 	}
-	wg.Wait()
 }
 
 func ExampleAllReduce() {
