@@ -42,7 +42,8 @@ func (a *Tensor) Sub(b *Tensor) *Tensor { return binary(tensor.OpSub, a, b) }
 // Mul returns a·b, element by element.
 func (a *Tensor) Mul(b *Tensor) *Tensor { return binary(tensor.OpMul, a, b) }
 
-// Div returns a/b, element by element.
+// Div returns a/b, element by element. Of integers it is cut off towards 0, and 0
+// where b is; a sum of integers is therefore reduced first.
 func (a *Tensor) Div(b *Tensor) *Tensor { return binary(tensor.OpDiv, a, b) }
 
 // Maximum returns the larger of each pair of elements.
@@ -64,11 +65,15 @@ func binary(op tensor.BinaryOp, a, b *Tensor) *Tensor {
 		a = a.Reduced()
 	}
 	m := a.spec.mesh
-	key := ruleKey{op: op.String()}
+	law := binaryLaws[op]
+	if op == tensor.OpDiv && !a.DType().Float() {
+		law = layout.Opaque
+	}
+	key := ruleKey{op: op.String(), attr: [3]int{int(law)}}
 	key.in[0], key.in[1] = a.spec, b.spec
 	r, ok := m.rules[key]
 	if !ok {
-		r = binaryRule(key, op, a, b)
+		r = binaryRule(key, law, a, b)
 	}
 	if a.DType() != b.DType() {
 		sameType(key.op, a, b)
@@ -87,9 +92,9 @@ func binary(op tensor.BinaryOp, a, b *Tensor) *Tensor {
 }
 
 // binaryRule makes the rule of an element-wise operator of two tensors.
-func binaryRule(key ruleKey, op tensor.BinaryOp, a, b *Tensor) *rule {
+func binaryRule(key ruleKey, law layout.Law, a, b *Tensor) *rule {
 	m := sameMesh(key.op, a, b)
-	return m.rule(key, func() (*layout.Rule, error) { return pointwise(key.op, binaryLaws[op], a, b) }, a, b)
+	return m.rule(key, func() (*layout.Rule, error) { return pointwise(key.op, law, a, b) }, a, b)
 }
 
 // binaryBack hands a and b their parts of the gradient of y = op(a, b).

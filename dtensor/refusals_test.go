@@ -42,6 +42,10 @@ func TestSilentlyWrongElsewhere(t *testing.T) {
 			return dtensor.Full(make(R, 0).Mesh(), tensor.Float32, 7, []int{2}, P)
 		}},
 		{"sum of a partial average", []float32{3}, func(make maker) T { return make(layout.Partial(layout.Avg), 1, 2).Sum(nil, false) }},
+		{"a partial sum of integers divided", []float32{3}, func(make maker) T {
+			sum := make(S, 3, 3, 3, 3).AddScalar(0.5).Cast(tensor.Int64).Sum(nil, false)
+			return sum.Div(make(R, 4.5).Cast(tensor.Int64)).Cast(tensor.Float32)
+		}},
 		{"average of a partial sum", []float32{1.5}, func(make maker) T { return make(P, 1, 2).Mean(nil, false) }},
 		{"any of a shard, counted once", []float32{1}, func(make maker) T { return truth(make(S, 1, 1, 1)).Any(nil, false).Cast(tensor.Float32) }},
 		{"all of a shard", []float32{0}, func(make maker) T { return truth(make(S, 1, 1, 0)).All(nil, false).Cast(tensor.Float32) }},
