@@ -73,6 +73,10 @@ func foldNumbers[T number](op Op, dsts, srcs []unsafe.Pointer, n int, combine fu
 		simd.Add2(part[T](dsts[0], 0, n), part[T](dsts[1], 0, n), part[T](srcs[0], 0, n), part[T](srcs[1], 0, n))
 		return
 	}
+	if len(dsts) == 1 && len(srcs) == 2 && op == Sum && n > few { // likewise
+		simd.Add(part[T](dsts[0], 0, n), part[T](srcs[0], 0, n), part[T](srcs[1], 0, n))
+		return
+	}
 	if n <= few && op <= Max {
 		foldFew[T](op, dsts, srcs, n)
 		return

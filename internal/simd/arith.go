@@ -24,7 +24,7 @@ func (l Level) addTo(dst, x []float32) {
 func Add2[T Number](dst1, dst2, a, b []T) {
 	same("Add2", len(dst1), len(dst2), len(a), len(b))
 	if is32[T]() {
-		best.add2(as32(dst1), as32(dst2), as32(a), as32(b))
+		unasked.add2(as32(dst1), as32(dst2), as32(a), as32(b))
 		return
 	}
 	add2Go(dst1, dst2, a, b)
@@ -36,7 +36,7 @@ func (l Level) add2(dst1, dst2, a, b []float32) {
 		return
 	}
 	for i := 0; i < len(a); i += chunk {
-		add2Vec(l.wide(), &dst1[i], &dst2[i], &a[i], &b[i], min(chunk, len(a)-i))
+		add2Vec(uint8(l), &dst1[i], &dst2[i], &a[i], &b[i], min(chunk, len(a)-i))
 	}
 }
 

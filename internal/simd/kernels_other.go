@@ -21,7 +21,9 @@ func minVec(level uint8, dst *float32, a *float32, b *float32, n int) { panic(no
 
 func addToVec(level uint8, dst *float32, x *float32, n int) { panic(noKernel) }
 
-func add2Vec(wide bool, dst1 *float32, dst2 *float32, a *float32, b *float32, n int) { panic(noKernel) }
+func add2Vec(level uint8, dst1 *float32, dst2 *float32, a *float32, b *float32, n int) {
+	panic(noKernel)
+}
 
 func axpyVec(level uint8, dst *float32, x *float32, n int, s float32) { panic(noKernel) }
 

@@ -26,7 +26,7 @@ func minVec(level uint8, dst *float32, a *float32, b *float32, n int)
 func addToVec(level uint8, dst *float32, x *float32, n int)
 
 //go:noescape
-func add2Vec(wide bool, dst1 *float32, dst2 *float32, a *float32, b *float32, n int)
+func add2Vec(level uint8, dst1 *float32, dst2 *float32, a *float32, b *float32, n int)
 
 //go:noescape
 func axpyVec(level uint8, dst *float32, x *float32, n int, s float32)

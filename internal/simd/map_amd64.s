@@ -1090,10 +1090,10 @@ end16:
 	VZEROUPPER
 	RET
 
-// func add2Vec(wide bool, dst1 *float32, dst2 *float32, a *float32, b *float32, n int)
+// func add2Vec(level uint8, dst1 *float32, dst2 *float32, a *float32, b *float32, n int)
 // Requires: AVX, AVX2, AVX512F, BMI2, MMX+, SSE2
 TEXT ·add2Vec(SB), NOSPLIT, $0-48
-	CMPB wide+0(FP), $0x00
+	CMPB level+0(FP), $0x01
 	JNE  wide
 	MOVQ dst1+8(FP), CX
 	MOVQ dst2+16(FP), DX
@@ -1167,6 +1167,34 @@ wide:
 	XORQ AX, AX
 	SUBQ $0x00000040, DI
 	JLT  tail16
+	CMPB level+0(FP), $0x03
+	JNE  loop16
+
+past16:
+	VMOVUPS (BX)(AX*4), Z0
+	VMOVUPS (SI)(AX*4), Z1
+	VADDPS  Z1, Z0, Z0
+	VMOVUPS Z0, (CX)(AX*4)
+	VMOVUPS Z0, (DX)(AX*4)
+	VMOVUPS 64(BX)(AX*4), Z0
+	VMOVUPS 64(SI)(AX*4), Z1
+	VADDPS  Z1, Z0, Z0
+	VMOVUPS Z0, 64(CX)(AX*4)
+	VMOVUPS Z0, 64(DX)(AX*4)
+	VMOVUPS 128(BX)(AX*4), Z0
+	VMOVUPS 128(SI)(AX*4), Z1
+	VADDPS  Z1, Z0, Z0
+	VMOVUPS Z0, 128(CX)(AX*4)
+	VMOVUPS Z0, 128(DX)(AX*4)
+	VMOVUPS 192(BX)(AX*4), Z0
+	VMOVUPS 192(SI)(AX*4), Z1
+	VADDPS  Z1, Z0, Z0
+	VMOVUPS Z0, 192(CX)(AX*4)
+	VMOVUPS Z0, 192(DX)(AX*4)
+	ADDQ    $0x00000040, AX
+	SUBQ    $0x00000040, DI
+	JGE     past16
+	JMP     tail16
 
 loop16:
 	PREFETCHT0 2048(BX)(AX*4)

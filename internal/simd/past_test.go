@@ -61,6 +61,7 @@ func TestPast(t *testing.T) {
 		"LogSoftmaxGrad": func(l Level, d []float32) { l.LogSoftmaxGradRow(d, y, x) },
 		"Normalize":      func(l Level, d []float32) { l.Normalize(d, x, 1, 2, y, nil) },
 		"NormalizeGrad":  func(l Level, d []float32) { l.NormalizeGrad(d, x, y, w, 1, 2, 3, 4) },
+		"add2":           func(l Level, d []float32) { l.add2(d, make([]float32, n), x, y) },
 		"addTo":          func(l Level, d []float32) { l.addTo(d, x) },
 		"axpy":           func(l Level, d []float32) { l.axpy(d, x, 3) },
 		"dot":            func(l Level, d []float32) { d[0] = float32(l.dot(x, y)) },

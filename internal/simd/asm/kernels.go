@@ -19,7 +19,7 @@ var mapKernels = []kernel{
 	{name: "addToVec", slices: "dst x", unroll: 4, near: "dst", unasked: true, body: func(x *vec) {
 		x.store("dst", x.add(x.load("dst"), x.load("x")))
 	}},
-	{name: "add2Vec", slices: "dst1 dst2 a b", unroll: 4, body: func(x *vec) {
+	{name: "add2Vec", slices: "dst1 dst2 a b", unroll: 4, unasked: true, body: func(x *vec) {
 		s := x.add(x.load("a"), x.load("b"))
 		x.store("dst1", s)
 		x.store("dst2", s)
