@@ -132,6 +132,23 @@ func TestBFloat16Sum(t *testing.T) {
 		}
 		nearHalf(t, fmt.Sprint(c), got, want, 0x1p-12)
 	}
+	// Many small numbers between large ones that cancel.
+	for _, inner := range []int{1, 3} {
+		const large, many = sumPiece, 4*sumPiece + 5
+		x := New(cpu, BFloat16, 2, large+many+large, inner)
+		for o := range 2 {
+			at := o * (large + many + large) * inner
+			for _, part := range []struct {
+				n int
+				v float64
+			}{{large, 256}, {many, 1.0 / 128}, {large, -256}} {
+				Fill(Narrow(x.Reshape(x.Numel()), 0, at, part.n*inner), part.v)
+				at += part.n * inner
+			}
+		}
+		want := Full(cpu, Float32, many/128.0, 2, inner)
+		nearHalf(t, fmt.Sprint("sum of many, ", inner), Sum(x, []int{1}, false), want, 0)
+	}
 	wantThrow[*TypeError](t, func() { Prod(Zeros(cpu, BFloat16, 2), nil, false) }, "Prod")
 	wantThrow[*TypeError](t, func() { Sum(Zeros(cpu, Float16, 2), nil, false) }, "Sum")
 }

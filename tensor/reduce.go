@@ -86,9 +86,26 @@ func reduceRun(op ReduceOp, x *Tensor, from, to int) *Tensor {
 	return y
 }
 
+// sumPiece is how many elements of bfloat16 one product adds up: of more, each would be
+// too small beside their sum.
+const sumPiece = 1 << 18
+
 // sumByProduct computes y[o, i] = Σ x[o, r, i] as the product with ones: y is float32,
 // x [outer, red, inner] bfloat16.
 func sumByProduct(y, x *Tensor, outer, red, inner int) {
+	if red > sumPiece {
+		pieces := (red + sumPiece - 1) / sumPiece
+		sums := alloc("Sum", x.dev, Float32, []int{outer * pieces, inner})
+		for i := range outer * pieces {
+			from := i % pieces * sumPiece
+			n := min(sumPiece, red-from)
+			piece := Narrow(x.Reshape(x.numel), 0, (i/pieces*red+from)*inner, n*inner)
+			sumByProduct(Narrow(sums, 0, i, 1), piece, 1, n, inner)
+		}
+		x.dev.Reduce(OpSum, Float32, y.ptr("Sum"), sums.addr, outer, pieces, inner)
+		sums.Free()
+		return
+	}
 	ones := Full(x.dev, x.dtype, 1, red)
 	if inner == 1 {
 		MatMulTo(y.Reshape(outer), x.Reshape(outer, red), ones, false, false, false)
