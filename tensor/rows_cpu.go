@@ -20,6 +20,7 @@ func (c *CPU) TakeRows(elemBytes int, dst, table unsafe.Pointer, it DType, ids u
 
 func takeRows[I int32 | int64](dst, table unsafe.Pointer, ids []I, rowBytes, lo, rows int, zero bool) {
 	ahead := aheadOf(rowBytes)
+	l := simd.Writing(sliceOf[byte](dst, len(ids)*rowBytes))
 	parallel(len(ids), rowBytes/4, 1, func(from, to int) {
 		for i := from; i < to; i++ {
 			if next := i + ahead; next < to {
@@ -29,11 +30,12 @@ func takeRows[I int32 | int64](dst, table unsafe.Pointer, ids []I, rowBytes, lo,
 			}
 			d := unsafe.Slice((*byte)(unsafe.Add(dst, i*rowBytes)), rowBytes)
 			if r := int(ids[i]) - lo; uint(r) < uint(rows) {
-				simd.CopyNear(d, unsafe.Slice((*byte)(unsafe.Add(table, r*rowBytes)), rowBytes))
+				l.CopyNear(d, unsafe.Slice((*byte)(unsafe.Add(table, r*rowBytes)), rowBytes))
 			} else if zero {
 				clear(d)
 			}
 		}
+		l.Done()
 	})
 }
 

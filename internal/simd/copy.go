@@ -34,9 +34,9 @@ func (l Level) CopyAhead(dst, src []byte) { l.copy(dst, src, copyVec) }
 
 // CopyNear is CopyAhead of a src that has been asked for, see Prefetch, and after
 // which nothing follows: a row of a table.
-func CopyNear[T Elem](dst, src []T) {
+func (l Level) CopyNear(dst, src []byte) {
 	same("CopyNear", len(dst), len(src))
-	best.copy(bytes(dst), bytes(src), copyNearVec)
+	l.copy(dst, src, copyNearVec)
 }
 
 // bytes is the memory of s.
