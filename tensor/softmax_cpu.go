@@ -10,55 +10,53 @@ import (
 // Softmax computes the softmax, or its logarithm, of each of rows rows of n.
 func (c *CPU) Softmax(dt DType, log bool, dst, x unsafe.Pointer, rows, n int) {
 	if dt == Float64 {
-		eachRow(sliceOf[float64](dst, rows*n), sliceOf[float64](x, rows*n), n, func(d, s []float64) { softmaxRow(log, d, s) }, simd.Best())
+		eachRow(sliceOf[float64](dst, rows*n), sliceOf[float64](x, rows*n), n, func(_ simd.Level, d, s []float64) { softmaxRow(log, d, s) }, simd.Best())
 		return
 	}
 	d, s := sliceOf[float32](dst, rows*n), sliceOf[float32](x, rows*n)
-	l := simd.Writing(d, s)
-	row := l.SoftmaxRow
+	row := simd.Level.SoftmaxRow
 	if log {
-		row = l.LogSoftmaxRow
+		row = simd.Level.LogSoftmaxRow
 	}
-	eachRow(d, s, n, row, l)
+	eachRow(d, s, n, row, simd.Writing(d, s))
 }
 
 // SoftmaxGrad computes the gradient from dy and the result y; dx may be dy.
 func (c *CPU) SoftmaxGrad(dt DType, log bool, dx, dy, y unsafe.Pointer, rows, n int) {
 	if dt == Float64 {
 		eachRow2(sliceOf[float64](dx, rows*n), sliceOf[float64](y, rows*n), sliceOf[float64](dy, rows*n), n,
-			func(d, y, dy []float64) { softmaxGradRow(log, d, y, dy) }, simd.Best())
+			func(_ simd.Level, d, y, dy []float64) { softmaxGradRow(log, d, y, dy) }, simd.Best())
 		return
 	}
 	d, a, b := sliceOf[float32](dx, rows*n), sliceOf[float32](y, rows*n), sliceOf[float32](dy, rows*n)
-	l := simd.Writing(d, a, b)
-	row := l.SoftmaxGradRow
+	row := simd.Level.SoftmaxGradRow
 	if log {
-		row = l.LogSoftmaxGradRow
+		row = simd.Level.LogSoftmaxGradRow
 	}
-	eachRow2(d, a, b, n, row, l)
+	eachRow2(d, a, b, n, row, simd.Writing(d, a, b))
 }
 
-// eachRow calls f, which works at level l, for each row of n elements.
-func eachRow[T any](dst, x []T, n int, f func(dst, x []T), l simd.Level) {
+// eachRow calls f at level l for each row of n elements.
+func eachRow[T any](dst, x []T, n int, f func(l simd.Level, dst, x []T), l simd.Level) {
 	if len(x) == 0 {
 		return
 	}
 	parallel(len(x)/n, n*4, 1, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
-			f(dst[i*n:(i+1)*n], x[i*n:(i+1)*n])
+			f(l, dst[i*n:(i+1)*n], x[i*n:(i+1)*n])
 		}
 		l.Done()
 	})
 }
 
 // eachRow2 is eachRow for two sources.
-func eachRow2[T any](dst, x, y []T, n int, f func(dst, x, y []T), l simd.Level) {
+func eachRow2[T any](dst, x, y []T, n int, f func(l simd.Level, dst, x, y []T), l simd.Level) {
 	if len(x) == 0 {
 		return
 	}
 	parallel(len(x)/n, n*4, 1, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
-			f(dst[i*n:(i+1)*n], x[i*n:(i+1)*n], y[i*n:(i+1)*n])
+			f(l, dst[i*n:(i+1)*n], x[i*n:(i+1)*n], y[i*n:(i+1)*n])
 		}
 		l.Done()
 	})
