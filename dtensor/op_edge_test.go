@@ -63,28 +63,29 @@ func TestEdges(t *testing.T) {
 // A tensor without dimensions has the dimensions 0 and -1 where one is asked for.
 func TestDimsOfScalar(t *testing.T) {
 	onMesh(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
-		for name, c := range map[string]struct {
+		for _, c := range []struct {
+			name string
 			f    func(x T, dim int) T
 			want float64
 			ndim int
 		}{
-			"Sum":         {f: func(x T, d int) T { return x.Sum([]int{d}, true) }, want: 3},
-			"Mean":        {f: func(x T, d int) T { return x.Mean([]int{d}, false) }, want: 3},
-			"Amax":        {f: func(x T, d int) T { return x.Amax([]int{d}, false) }, want: 3},
-			"Prod":        {f: func(x T, d int) T { return x.Prod([]int{d}, false) }, want: 3},
-			"Var":         {f: func(x T, d int) T { return x.Var([]int{d}, 0, true) }},
-			"Norm":        {f: func(x T, d int) T { return x.Norm(2, []int{d}, false) }, want: 3},
-			"LogSumExp":   {f: func(x T, d int) T { return x.LogSumExp([]int{d}, false) }, want: 3},
-			"Softmax":     {f: T.Softmax, want: 1},
-			"LogSoftmax":  {f: T.LogSoftmax},
-			"Cumsum":      {f: T.Cumsum, want: 3},
-			"Argmax":      {f: func(x T, d int) T { return x.Argmax(d, true).Cast(tensor.Float64) }},
-			"TopK":        {f: func(x T, d int) T { v, _ := x.TopK(1, d); return v }, want: 3},
-			"Gather":      {f: func(x T, d int) T { return x.Gather(d, vector(m, nil, 0).Cast(tensor.Int64)) }, want: 3},
-			"IndexSelect": {f: func(x T, d int) T { return x.IndexSelect(d, vector(m, []int{1}, 0).Cast(tensor.Int64)) }, want: 3},
-			"Transpose":   {f: func(x T, d int) T { return x.Transpose(0, d) }, want: 3},
-			"Squeeze":     {f: T.Squeeze, want: 3},
-			"Flatten":     {f: func(x T, d int) T { return x.Flatten(0, d) }, want: 3, ndim: 1},
+			{name: "Sum", f: func(x T, d int) T { return x.Sum([]int{d}, true) }, want: 3},
+			{name: "Mean", f: func(x T, d int) T { return x.Mean([]int{d}, false) }, want: 3},
+			{name: "Amax", f: func(x T, d int) T { return x.Amax([]int{d}, false) }, want: 3},
+			{name: "Prod", f: func(x T, d int) T { return x.Prod([]int{d}, false) }, want: 3},
+			{name: "Var", f: func(x T, d int) T { return x.Var([]int{d}, 0, true) }},
+			{name: "Norm", f: func(x T, d int) T { return x.Norm(2, []int{d}, false) }, want: 3},
+			{name: "LogSumExp", f: func(x T, d int) T { return x.LogSumExp([]int{d}, false) }, want: 3},
+			{name: "Softmax", f: T.Softmax, want: 1},
+			{name: "LogSoftmax", f: T.LogSoftmax},
+			{name: "Cumsum", f: T.Cumsum, want: 3},
+			{name: "Argmax", f: func(x T, d int) T { return x.Argmax(d, true).Cast(tensor.Float64) }},
+			{name: "TopK", f: func(x T, d int) T { v, _ := x.TopK(1, d); return v }, want: 3},
+			{name: "Gather", f: func(x T, d int) T { return x.Gather(d, vector(m, nil, 0).Cast(tensor.Int64)) }, want: 3},
+			{name: "IndexSelect", f: func(x T, d int) T { return x.IndexSelect(d, vector(m, []int{1}, 0).Cast(tensor.Int64)) }, want: 3},
+			{name: "Transpose", f: func(x T, d int) T { return x.Transpose(0, d) }, want: 3},
+			{name: "Squeeze", f: T.Squeeze, want: 3},
+			{name: "Flatten", f: func(x T, d int) T { return x.Flatten(0, d) }, want: 3, ndim: 1},
 		} {
 			for _, dim := range []int{0, -1} {
 				err := dtensor.Try(ctx, m, func() {
@@ -94,11 +95,11 @@ func TestDimsOfScalar(t *testing.T) {
 					}
 				})
 				if err != nil {
-					return fmt.Errorf("%s of dim %d: %w", name, dim, err)
+					return fmt.Errorf("%s of dim %d: %w", c.name, dim, err)
 				}
 			}
 			if err := dtensor.Try(ctx, m, func() { c.f(vector(m, nil, 3), 1) }); err == nil {
-				return fmt.Errorf("%s has a dim 1", name)
+				return fmt.Errorf("%s has a dim 1", c.name)
 			}
 		}
 		return nil
@@ -138,7 +139,10 @@ func TestGradientsAtEdges(t *testing.T) {
 // What a rank holds of a maximum may lie where the function has no value.
 func TestPartialBelowTheDomain(t *testing.T) {
 	onMesh(t, []int{3}, func(ctx context.Context, m *dtensor.Mesh) error {
-		for name, f := range map[string]func(x T) T{"Log": T.Log, "Sqrt": T.Sqrt} {
+		for _, c := range []struct {
+			name string
+			f    func(x T) T
+		}{{"Log", T.Log}, {"Sqrt", T.Sqrt}} {
 			for _, p := range []layout.Placement{layout.Partial(layout.Max), layout.Partial(layout.Min)} {
 				others := -1.0
 				if p == layout.Partial(layout.Min) {
@@ -151,10 +155,10 @@ func TestPartialBelowTheDomain(t *testing.T) {
 					return err
 				}
 				err = dtensor.Try(ctx, m, func() {
-					want := f(vector(m, []int{4}, 4, 4, 4, others)).Full()
-					got := f(x).Full()
+					want := c.f(vector(m, []int{4}, 4, 4, 4, others)).Full()
+					got := c.f(x).Full()
 					if !slices.EqualFunc(tensor.ToSlice[float64](got), tensor.ToSlice[float64](want), alike) {
-						failf("%s of %v: %v, want %v", name, x, got, want)
+						failf("%s of %v: %v, want %v", c.name, x, got, want)
 					}
 				})
 				if err != nil {
