@@ -14,7 +14,7 @@ const (
 	Scalar     Level = iota // plain Go
 	AVX2                    // AVX2, FMA and F16C: 8 float32 at a time
 	AVX512                  // AVX-512 F, BW, DQ and VL: 16 float32 at a time
-	AVX512Past              // the same, with stores past the caches, see Writing
+	AVX512Past              // the same, with stores past the caches and no prefetches, see Writing
 )
 
 // String names the level.
@@ -22,9 +22,8 @@ func (l Level) String() string {
 	return [...]string{"scalar", "AVX2", "AVX-512", "AVX-512 past the caches"}[l]
 }
 
-// best is set once and only read. The exported functions run at this level; each
-// is a method of Level, of the same name in lower case, for the tests to run at
-// every level.
+// best is set once and only read. The exported functions run at this level, or at that
+// of Writing; each is a method of Level too, for the tests to run at every level.
 var best = detect()
 
 // Best returns the highest level this processor can run.
