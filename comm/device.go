@@ -118,6 +118,19 @@ func (c *Comm) carry(ctx context.Context, call *Call) error {
 	return nil
 }
 
+// copies calls f with copies of one lane.
+func (s *staging) copies(f func(Copies) error) error {
+	c, err := s.stage.Open(1)
+	if err != nil {
+		return err
+	}
+	err = f(c)
+	if late := c.Close(); err == nil {
+		err = late
+	}
+	return err
+}
+
 // among carries out a call among the devices, if the ranks find that they can.
 func (s *staging) among(ctx context.Context, c *Comm, call *Call) (done bool, err error) {
 	if f := s.folds.Load(); f != nil && f.takes(call) {

@@ -140,34 +140,19 @@ func pattern(x []byte, rank, n int) {
 
 // hand has the backend carry out a call by the addresses of the device, when the
 // device has done what it was given to do before.
-func (s *staging) hand(ctx context.Context, c *Comm, call *Call) (err error) {
+func (s *staging) hand(ctx context.Context, c *Comm, call *Call) error {
 	defer s.stage.Enter()()
-	copies, err := s.stage.Open(1)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if late := copies.Close(); err == nil {
-			err = late
+	return s.copies(func(copies Copies) error {
+		if err := copies.Wait(0); err != nil {
+			return err
 		}
-	}()
-	if err := copies.Wait(0); err != nil {
-		return err
-	}
-	return c.backend.(DeviceBackend).DoDevice(ctx, call, func(dst, src Buffer) error { return s.copy(copies, dst, src) })
+		return c.backend.(DeviceBackend).DoDevice(ctx, call, func(dst, src Buffer) error { return s.copy(copies, dst, src) })
+	})
 }
 
 // copyNow is copy, after what the device was given to do before.
 func (s *staging) copyNow(dst, src Buffer) error {
-	copies, err := s.stage.Open(1)
-	if err != nil {
-		return err
-	}
-	if err := s.copy(copies, dst, src); err != nil {
-		_ = copies.Close()
-		return err
-	}
-	return copies.Close()
+	return s.copies(func(copies Copies) error { return s.copy(copies, dst, src) })
 }
 
 // copy copies between two buffers of any memory.

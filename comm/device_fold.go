@@ -59,23 +59,18 @@ func (f *folds) fold(ctx context.Context, s *staging, c *Comm, call *Call) (done
 	if err := c.backend.Do(ctx, &told); err != nil || ready[0] == 0 {
 		return false, err
 	}
-	if r.copies, err = s.stage.Open(1); err != nil {
-		return false, err
-	}
-	defer func() {
-		if late := r.copies.Close(); err == nil {
-			err = late
+	return true, s.copies(func(copies Copies) error {
+		r.copies = copies
+		switch {
+		case c.size == 1 && call.Dst.Ptr == call.Src.Ptr:
+			return nil
+		case c.size == 1:
+			return s.copy(copies, call.Dst, call.Src)
+		case call.Kind == AllReduceKind || call.Kind == ReduceKind:
+			return r.shares(ctx)
 		}
-	}()
-	switch {
-	case c.size == 1 && call.Dst.Ptr == call.Src.Ptr:
-		return true, nil
-	case c.size == 1:
-		return true, s.copy(r.copies, call.Dst, call.Src)
-	case call.Kind == AllReduceKind || call.Kind == ReduceKind:
-		return true, r.shares(ctx)
-	}
-	return true, r.parts(ctx)
+		return r.parts(ctx)
+	})
 }
 
 // second is where the second piece of the room is.

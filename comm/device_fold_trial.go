@@ -3,7 +3,6 @@ package comm
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"unsafe"
@@ -71,18 +70,19 @@ func (s *staging) tryFolds(f *folds) error {
 			return err
 		}
 	}
-	copies, err := s.stage.Open(1)
-	if err != nil {
-		return err
-	}
-	for d := Float32; d.Valid() && err == nil; d++ {
-		for op := Sum; op <= Or && err == nil; op++ {
-			if op.Accepts(d) == nil {
-				err = tryFold(copies, f, op, d)
+	return s.copies(func(c Copies) error {
+		for d := Float32; d.Valid(); d++ {
+			for op := Sum; op <= Or; op++ {
+				if op.Accepts(d) != nil {
+					continue
+				}
+				if err := tryFold(c, f, op, d); err != nil {
+					return err
+				}
 			}
 		}
-	}
-	return errors.Join(err, copies.Close())
+		return nil
+	})
 }
 
 func tryFold(copies Copies, f *folds, op Op, d DType) error {

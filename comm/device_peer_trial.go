@@ -101,7 +101,7 @@ func (t *trial) tried() int { return min(trialLong, t.bytes()/4) }
 // write fills both ends of this rank's window.
 func (t *trial) write(context.Context) (problem, err error) {
 	x := make([]byte, t.tried())
-	return t.copies(func(c Copies) error {
+	return t.s.copies(func(c Copies) error {
 		for end, at := range []int{0, t.bytes() - len(x)} {
 			pattern(x, 2*t.c.rank+end, len(x))
 			if err := c.FromHost(0, unsafe.Add(*t.own(), at), unsafe.Pointer(&x[0]), len(x)); err != nil {
@@ -120,7 +120,7 @@ func (t *trial) write(context.Context) (problem, err error) {
 // look reads the others' windows, by way of the middle of this rank's.
 func (t *trial) look(context.Context) (problem, err error) {
 	x, want := make([]byte, t.tried()), make([]byte, t.tried())
-	return t.copies(func(c Copies) error {
+	return t.s.copies(func(c Copies) error {
 		room := unsafe.Add(*t.own(), len(x))
 		for r, window := range t.of {
 			for end, at := range []int{0, t.bytes() - len(x)} {
@@ -143,19 +143,6 @@ func (t *trial) look(context.Context) (problem, err error) {
 		}
 		return nil
 	}), nil
-}
-
-// copies calls f with a lane.
-func (t *trial) copies(f func(Copies) error) error {
-	c, err := t.s.stage.Open(1)
-	if err != nil {
-		return err
-	}
-	err = f(c)
-	if late := c.Close(); err == nil {
-		err = late
-	}
-	return err
 }
 
 // undo lets go of the others' windows, and gives this rank's back when all have.
