@@ -51,9 +51,10 @@ const (
 	aheadRun   = 512
 )
 
-// CopyParts copies the first n bytes of src to dst.
-func CopyParts(dst, src Part, n int) {
-	l := simd.Writing(unsafe.Slice((*byte)(dst.Ptr), n))
+// CopyParts copies the first n bytes of src to dst, of whole bytes that the caller
+// copies in all.
+func CopyParts(dst, src Part, n, whole int) {
+	l := simd.Moving(2 * whole)
 	for i := 0; i < n; {
 		d, run := dst.Run(i, n-i)
 		s, run := src.Run(i, run)

@@ -20,7 +20,7 @@ func (c *CPU) TakeRows(elemBytes int, dst, table unsafe.Pointer, it DType, ids u
 
 func takeRows[I int32 | int64](dst, table unsafe.Pointer, ids []I, rowBytes, lo, rows int, zero bool) {
 	ahead := aheadOf(rowBytes)
-	l := simd.Writing(sliceOf[byte](dst, len(ids)*rowBytes))
+	l := simd.Moving(2 * len(ids) * rowBytes)
 	parallel(len(ids), rowBytes/4, 1, func(from, to int) {
 		for i := from; i < to; i++ {
 			if next := i + ahead; next < to {

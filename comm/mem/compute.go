@@ -88,7 +88,7 @@ func (r *Rank) compute(calls []*comm.Call) {
 // take copies src, a part of n elements, to the part of call's Dst that begins at
 // element at.
 func take(call *comm.Call, at int, src comm.Part, n int) {
-	comm.CopyParts(call.Dst.Part(call.DstRows, at, n), src, n*call.DType().Size())
+	comm.CopyParts(call.Dst.Part(call.DstRows, at, n), src, n*call.DType().Size(), call.Dst.Bytes())
 }
 
 // before returns how many elements the ranks below r have.

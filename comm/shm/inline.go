@@ -34,7 +34,7 @@ func (r *Rank) inline(call *comm.Call, seq uint64) error {
 			} else if src = r.inlineAt(m, seq, from*size, n*size); src == nil {
 				return r.damagedBuffer(call, m)
 			}
-			comm.CopyParts(call.Dst.Part(call.DstRows, r.landing(call, m), n), comm.Contiguous(src), n*size)
+			comm.CopyParts(call.Dst.Part(call.DstRows, r.landing(call, m), n), comm.Contiguous(src), n*size, n*size)
 		}
 	}
 	return nil
@@ -146,7 +146,7 @@ func pack(dst []byte, call *comm.Call, src comm.Buffer) {
 	at, size := 0, src.DType.Size()
 	to := comm.Contiguous(unsafe.Pointer(unsafe.SliceData(dst)))
 	for _, n := range call.SrcCounts {
-		comm.CopyParts(to.From(at*size), src.Part(call.SrcRows, at, n), n*size)
+		comm.CopyParts(to.From(at*size), src.Part(call.SrcRows, at, n), n*size, n*size)
 		at += n
 	}
 }

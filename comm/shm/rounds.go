@@ -169,7 +169,7 @@ func (r *Rank) copyIn(call *comm.Call, p *plan, w window) {
 			stage := unsafe.Add(r.staging, w.half*p.half+q*p.window*p.unit)
 			size := call.DType().Size()
 			part := src.Part(call.SrcRows, at*p.unit/size, n*p.unit/size)
-			comm.CopyParts(comm.Contiguous(stage), part.From(lo*p.unit), (hi-lo)*p.unit)
+			comm.CopyParts(comm.Contiguous(stage), part.From(lo*p.unit), (hi-lo)*p.unit, (hi-lo)*p.unit)
 		}
 		at += n
 	}
@@ -249,11 +249,13 @@ func (r *Rank) work(call *comm.Call, seq uint64, p *plan, w window) error {
 			return r.push(call, seq)
 		}
 	}
+	whole := call.Dst.Bytes()
 	for i := range r.world {
 		m := (r.me + i) % len(r.world) // each begins elsewhere
 		n, first := r.share(call, seq, m)
 		if p.pushed && n > 0 && r.mode(r.me) == inArena {
 			n = r.pulled(n, p.unit)
+			whole = n * p.unit
 		}
 		lo, hi := w.clip(n)
 		if lo == hi {
@@ -267,7 +269,7 @@ func (r *Rank) work(call *comm.Call, seq uint64, p *plan, w window) error {
 		if src.Ptr == nil {
 			return r.damagedBuffer(call, m)
 		}
-		comm.CopyParts(call.Dst.Part(call.DstRows, r.landing(call, m), n).From(lo*p.unit), src, (hi-lo)*p.unit)
+		comm.CopyParts(call.Dst.Part(call.DstRows, r.landing(call, m), n).From(lo*p.unit), src, (hi-lo)*p.unit, whole)
 	}
 	return nil
 }

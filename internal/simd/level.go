@@ -82,23 +82,29 @@ var unasked = func() Level {
 	return best
 }()
 
-// pastFrom is from how many bytes on a result is written past the caches, which would
-// not keep all of it.
-const pastFrom = 16 << 20
+// pastFrom is from how many bytes on, read and written, a result is written past the
+// caches, which would not keep all of it.
+const pastFrom = 24 << 20
 
-// Writing returns the level at which to compute dst, or the rows of it, from what is
-// read. That is AVX512Past for a large result in memory of its own: it spares reading
-// what is overwritten. Whoever uses a level of Writing says Done to it in the end.
+// Writing returns the level at which to compute dst, or the rows of it, from as much of
+// everything that is read. That is AVX512Past for a large result in memory of its own: it
+// spares reading what is overwritten. Whoever uses a level of Writing says Done to it in
+// the end.
 func Writing[T Elem](dst []T, read ...[]T) Level {
-	if !past || len(dst)*int(unsafe.Sizeof(*new(T))) < pastFrom {
-		return best
-	}
 	for _, r := range read {
 		if unsafe.SliceData(r) == unsafe.SliceData(dst) {
 			return best
 		}
 	}
-	return AVX512Past
+	return Moving((1 + len(read)) * len(dst) * int(unsafe.Sizeof(*new(T))))
+}
+
+// Moving is Writing where so many bytes are read and written, in memory apart.
+func Moving(bytes int) Level {
+	if past && bytes >= pastFrom {
+		return AVX512Past
+	}
+	return best
 }
 
 // Done orders what has been written at this level before what is written from now on.

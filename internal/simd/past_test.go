@@ -84,7 +84,7 @@ func TestPast(t *testing.T) {
 // TestWriting has the level for large results, small ones and those in place.
 func TestWriting(t *testing.T) {
 	defer func(was bool) { past = was }(past)
-	x, y := make([]float32, pastFrom/4), make([]float32, pastFrom/4)
+	x, y := make([]float32, pastFrom/8), make([]float32, pastFrom/8)
 	for _, c := range []struct {
 		name string
 		past bool
@@ -93,6 +93,7 @@ func TestWriting(t *testing.T) {
 	}{
 		{"large", true, func() Level { return Writing(x, y) }, AVX512Past},
 		{"small", true, func() Level { return Writing(x[1:], y) }, best},
+		{"large with what is read", true, func() Level { return Writing(x[len(x)/3:], y, y) }, AVX512Past},
 		{"in place", true, func() Level { return Writing(x, y, x) }, best},
 		{"large, no gain", false, func() Level { return Writing(x, y) }, best},
 	} {
