@@ -19,7 +19,7 @@ type gate struct {
 	first  unsafe.Pointer // the requests to look at, in order
 	count  uintptr        // of them
 	done   uintptr        // of them, those that have ended
-	looks  uintptr        // left to take; one that finds its request ended counts too
+	looks  uintptr        // left that find their request not ended
 	test   uintptr        // MPI_Test
 	status uintptr        // its last argument
 	code   uintptr        // what the call or look that failed has returned; 0: none has
@@ -43,8 +43,9 @@ func (g *gate) add(l *library, f function, at int, args []uintptr) {
 	g.n++
 }
 
-// run makes the calls and looks at most that often at the requests that have
-// not ended, from the first on, in order. It empties the list. The job's lock is held.
+// run makes the calls and looks at the requests that have not ended, from the first on,
+// in order, until it has looked that often in vain. It empties the list. The job's lock is
+// held.
 func (g *gate) run(l *library, requests []request, done, looks int) (ended int, err error) {
 	for i := range g.list[:g.n] {
 		c := &g.list[i]

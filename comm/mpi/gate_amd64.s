@@ -67,7 +67,6 @@ again:
 	JGE  out
 	CMPQ looks(BX), $0
 	JEQ  out
-	DECQ looks(BX)
 	MOVQ R13, DI
 	LEAQ flag(R13), SI
 	MOVQ status(BX), DX
@@ -77,9 +76,13 @@ again:
 	TESTL AX, AX
 	JNE  failed
 	CMPL flag(R13), $0
-	JEQ  again
+	JEQ  vain
 	INCQ done(BX)
 	ADDQ $requestsize, R13
+	JMP  again
+
+vain:
+	DECQ looks(BX)
 	JMP  again
 
 failed:

@@ -25,7 +25,7 @@ func (g *gate) pass() {
 			return
 		}
 	}
-	for ; g.done < g.count && g.looks > 0; g.looks-- {
+	for g.done < g.count && g.looks > 0 {
 		q := (*request)(unsafe.Add(g.first, g.done*unsafe.Sizeof(request{})))
 		code, _, _ := purego.SyscallN(g.test, pointer(&q.handle), pointer(&q.flag), g.status)
 		if int32(code) != 0 {
@@ -34,6 +34,8 @@ func (g *gate) pass() {
 		}
 		if q.flag != 0 {
 			g.done++
+		} else {
+			g.looks--
 		}
 	}
 }

@@ -18,6 +18,7 @@ type job struct {
 	rank, size int
 	linger     time.Duration
 	spins      int         // looks before a waiting rank yields
+	yields     bool        // the library does, at each look
 	thread     chan func() // runs on the thread that started the library
 	control    uintptr     // the communicator of letters
 

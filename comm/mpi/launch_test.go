@@ -41,6 +41,7 @@ var tasks = map[string]func(context.Context, *Rank) error{
 	"communicators": communicators,
 	"by address":    suiteByAddress,
 	"support":       saySupport,
+	"yields":        sayYields,
 	"end":           lastEnds,
 	"fail":          firstFails,
 	"busy":          firstFailsOthersBusy,

@@ -123,6 +123,7 @@ func (j *job) start() error {
 		return err
 	}
 	j.control = j.made
+	j.yields = l.yields()
 	return j.listen()
 }
 

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spinning is how often a waiting rank looks in one pass of the gate.
+// spinning is how often a waiting rank looks in vain in one pass of the gate.
 const spinning = 64
 
 // A place is where a rank may run.
@@ -30,7 +30,7 @@ func newPlace(host string) place {
 	return p
 }
 
-// patience returns how often a rank looks in one pass of the gate: once if the
+// patience returns how often a rank looks in vain in one pass of the gate: once if the
 // ranks that share cores with it, or with such a one, are more than those cores or unknown,
 // since the one waited for then needs this core.
 func patience(mine place, all []place) (spins int) {
@@ -73,7 +73,7 @@ func overlap(a, b unix.CPUSet) (shared, more bool) {
 // costs 0.4 µs (2 cores of 2.1 GHz); one that finds another busy rank may cost a
 // time slice.
 const (
-	restless    = 100 * time.Microsecond
+	restless    = 200 * time.Microsecond
 	perByte     = 2 * time.Nanosecond // more of it for large calls, which move only while somebody looks
 	shortestNap = 20 * time.Microsecond
 	longestNap  = 500 * time.Microsecond
@@ -89,7 +89,7 @@ const endedGrace = 200 * time.Millisecond
 func (r *Rank) wait(ctx context.Context, call *comm.Call, arrived func(i int) error) error {
 	defer func() { r.requests = r.requests[:0] }()
 	first := 0
-	p := pause{patience: restless + time.Duration(call.Bytes())*perByte}
+	p := pause{patience: restless + time.Duration(call.Bytes())*perByte, yielded: r.job.yields}
 	calm := r.job.alarm.Load() - 1
 	for look := 0; ; look++ {
 		if err := r.sweep(&first, look, arrived); err != nil {
@@ -120,7 +120,10 @@ func (r *Rank) sweep(first *int, look int, arrived func(int) error) error {
 	j := r.job
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	spins := j.spins + len(r.requests) - *first
+	spins := j.spins
+	if !j.yields {
+		spins += len(r.requests) - *first
+	}
 	if arrived != nil {
 		spins = 0
 	}
@@ -203,6 +206,7 @@ func (r *Rank) vain(call *comm.Call) error {
 type pause struct {
 	looks    int
 	patience time.Duration
+	yielded  bool // by the library, in each look
 	began    time.Time
 }
 
@@ -212,10 +216,11 @@ func (p *pause) wait() {
 		p.began = time.Now()
 	}
 	waited := time.Since(p.began)
-	if waited < p.patience {
-		yield()
-	} else {
+	switch {
+	case waited >= p.patience:
 		nap(min(max(waited/8, shortestNap), longestNap))
+	case !p.yielded:
+		yield()
 	}
 	if waited > selfish && p.looks%8 == 0 {
 		goruntime.Gosched() // to this rank's own goroutines

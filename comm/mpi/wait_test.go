@@ -3,6 +3,9 @@
 package mpi
 
 import (
+	"context"
+	"fmt"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -44,4 +47,23 @@ func TestPatience(t *testing.T) {
 	if p := newPlace("here"); p.cpus != own || p.host == newPlace("there").host {
 		t.Errorf("this process is at %+v", p)
 	}
+}
+
+// TestYields has the library say whether it yields, which Open MPI does if told to.
+func TestYields(t *testing.T) {
+	eachLauncher(t, func(t *testing.T, l launcher) {
+		for _, told := range []bool{false, true} {
+			want := told && l.name == "openmpi"
+			setting := map[bool]string{false: "0", true: "1"}[told]
+			out, err := l.run(t, 1, "yields", "MPI_TEST_SIZE=1", "OMPI_MCA_mpi_yield_when_idle="+setting)
+			if err != nil || !strings.Contains(out, fmt.Sprintf("yields: %v\n", want)) {
+				t.Errorf("told %v: want %v; it said (%v)\n%s", told, want, err, out)
+			}
+		}
+	})
+}
+
+func sayYields(_ context.Context, world *Rank) error {
+	fmt.Printf("yields: %v\n", world.job.yields)
+	return nil
 }
