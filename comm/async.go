@@ -92,7 +92,7 @@ func (c *Comm) progress() {
 		q.mu.Unlock()
 		c.account.mu.Lock()
 		c.call = p.call
-		p.err = c.run(p.ctx)
+		p.err = c.run(p.ctx, &c.call)
 		c.account.mu.Unlock()
 		q.mu.Lock()
 		q.first = p.next

@@ -23,6 +23,7 @@ type Comm struct {
 
 	account *account // its lock is held during a call, and guards what follows
 	call    Call     // the call in progress, here so that it does not escape anew each time
+	plain   Call     // it, where do made it; the fields that do does not set are never set
 	seq     uint64   // calls made
 	letters uint64   // of the calls, those that are Send or Recv
 	splits  int      // communicators made from this one
@@ -100,31 +101,30 @@ func (c *Comm) Do(ctx context.Context, call Call) error {
 	c.account.mu.Lock()
 	defer c.account.mu.Unlock()
 	c.call = call
-	return c.run(ctx)
+	return c.run(ctx, &c.call)
 }
 
 // do is Do of a call that has neither counts nor a Func. It makes the call where
-// it is kept: copying one takes a good part of the time of a small collective.
+// it is kept: copying one, or clearing it, takes a good part of the time of a small
+// collective.
 func (c *Comm) do(ctx context.Context, kind Kind, op Op, root int, dst, src Buffer) error {
 	c.drain()
 	c.account.mu.Lock()
 	defer c.account.mu.Unlock()
-	c.call = Call{}
-	call := &c.call
+	call := &c.plain
 	call.Kind, call.Op, call.Root = kind, op, root
 	call.Dst, call.Src = dst, src
-	return c.run(ctx)
+	return c.run(ctx, call)
 }
 
-// run carries out c.call.
-func (c *Comm) run(ctx context.Context) error {
-	call := &c.call
+// run carries out call, which is c.call or c.plain.
+func (c *Comm) run(ctx context.Context, call *Call) error {
 	c.seq++
 	if call.Kind.PointToPoint() {
 		c.letters++
 	}
 	if c.err != nil {
-		return c.fail(fmt.Errorf("the communicator cannot be used after its first error: %w", c.err))
+		return c.fail(call, fmt.Errorf("the communicator cannot be used after its first error: %w", c.err))
 	}
 	err := call.check(c.rank, c.size)
 	if err == nil && call.rows() && !c.TakesRows() {
@@ -132,12 +132,12 @@ func (c *Comm) run(ctx context.Context) error {
 	}
 	if err != nil {
 		c.backend.Abort(fmt.Errorf("%v: %w", call, err))
-		return c.fail(err)
+		return c.fail(call, err)
 	}
 	if ctx.Err() != nil {
 		err := context.Cause(ctx)
 		c.backend.Abort(err)
-		return c.fail(err)
+		return c.fail(call, err)
 	}
 	c.account.add(call)
 	if r := c.shared.recorder.Load(); r != nil {
@@ -146,14 +146,14 @@ func (c *Comm) run(ctx context.Context) error {
 		err = c.carry(ctx, call)
 	}
 	if err != nil {
-		return c.fail(err)
+		return c.fail(call, err)
 	}
 	return nil
 }
 
 // fail makes err an *Error about the call in progress, and sticky.
-func (c *Comm) fail(err error) error {
-	e := &Error{Call: c.call.String(), Site: c.call.Site(), Comm: c.name, Seq: c.seq, Rank: c.world[c.rank], Err: err}
+func (c *Comm) fail(call *Call, err error) error {
+	e := &Error{Call: call.String(), Site: call.Site(), Comm: c.name, Seq: c.seq, Rank: c.world[c.rank], Err: err}
 	if c.err == nil {
 		c.err = e
 	}
@@ -225,13 +225,13 @@ func (c *Comm) exchange(ctx context.Context, a, b int64) ([]int64, error) {
 	c.splits++
 	all := make([]int64, 2*c.size)
 	c.call = Call{Kind: SplitKind, Dst: Of(all), Src: Of([]int64{a, b})}
-	return all, c.run(ctx)
+	return all, c.run(ctx, &c.call)
 }
 
 // refuse fails a Split after its exchange.
 func (c *Comm) refuse(err error) error {
 	c.backend.Abort(err)
-	return c.fail(err)
+	return c.fail(&c.call, err)
 }
 
 // derive ends a Split. shared says whether some new group has two ranks.
@@ -249,7 +249,7 @@ func (c *Comm) derive(ctx context.Context, members []int, shared bool, name stri
 		}
 		joined, err := c.backend.Split(ctx, ask)
 		if err != nil {
-			return nil, c.fail(err)
+			return nil, c.fail(&c.call, err)
 		}
 		if len(ask) > 0 {
 			b = joined
