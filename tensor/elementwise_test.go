@@ -64,8 +64,8 @@ func TestUnarySpecialValues(t *testing.T) {
 			for i, v := range x.data {
 				want := unaryWant[op](v)
 				switch {
-				case v == -inf && (op == OpGelu || op == OpSilu):
-					continue // 0 in the limit, NaN by the formula
+				case v == -inf && op == OpGelu:
+					want = 0 // the limit; by the formula NaN, as Silu is
 				case op == OpSign && v != v, op == OpRelu && v != v:
 					want = nan
 				}
@@ -74,6 +74,24 @@ func TestUnarySpecialValues(t *testing.T) {
 				}
 				if !near(got.data[i], want, tolerance(dt)) {
 					t.Errorf("%v %v(%v) = %v, want %v", dt, op, v, got.data[i], want)
+				}
+			}
+		}
+	}
+}
+
+// The slopes of the activations at the infinities: those of Gelu are the limits, those
+// of Silu NaN, as by the formula.
+func TestActivationSlopesAtInfinity(t *testing.T) {
+	cpu := NewCPU(nil)
+	inf, nan := math.Inf(1), math.NaN()
+	for op, want := range map[UnaryOp][]float64{OpGelu: {1, 0}, OpSilu: {nan, nan}, OpTanh: {0, 0}, OpSigmoid: {0, 0}, OpRelu: {1, 0}} {
+		for _, dt := range floats {
+			x := FromSlice(cpu, []float64{inf, -inf}, 2)
+			got := toArray(UnaryGrad(op, Full(cpu, dt, 1, 2), Cast(x, dt), Unary(op, Cast(x, dt))))
+			for i := range want {
+				if !near(got.data[i], want[i], 0) {
+					t.Errorf("%v: the slope of %v at %v is %v, want %v", dt, op, toArray(x).data[i], got.data[i], want[i])
 				}
 			}
 		}

@@ -19,8 +19,8 @@ const (
 	OpTanh                   // tanh x
 	OpSigmoid                // 1/(1+e⁻ˣ)
 	OpRelu                   // max(x, 0); gradient 0 at 0
-	OpGelu                   // x·Φ(x), exact: Φ(x) = (1 + erf(x/√2))/2
-	OpSilu                   // x·sigmoid(x)
+	OpGelu                   // x·Φ(x), exact: Φ(x) = (1 + erf(x/√2))/2; at ±Inf it and its gradient have their limits
+	OpSilu                   // x·sigmoid(x); NaN at -Inf, and so its gradient at ±Inf, as in PyTorch
 	OpSquare                 // x²
 	OpSign                   // -1, 0 or 1; gradient 0
 	unaryOps

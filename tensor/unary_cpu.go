@@ -98,7 +98,7 @@ func unaryFunc(op UnaryOp) func(float64) float64 {
 			return x
 		}
 	case OpGelu:
-		return func(x float64) float64 { return x * phi(x) }
+		return gelu
 	case OpSilu:
 		return func(x float64) float64 { return x * sigmoid(x) }
 	case OpSquare:
@@ -119,6 +119,23 @@ func sigmoid(x float64) float64 {
 
 // phi is the normal distribution function.
 func phi(x float64) float64 { return 0.5 * math.Erfc(-x/math.Sqrt2) }
+
+// farTail is where phi and its derivative, of -x, are 0.
+const farTail = 40
+
+// gelu is x·Φ(x), at the infinities its limits.
+func gelu(x float64) float64 {
+	if x < -farTail {
+		return 0
+	}
+	return x * phi(x)
+}
+
+// geluSlope is the derivative of gelu, at the infinities the limits.
+func geluSlope(x float64) float64 {
+	x = max(-farTail, min(x, farTail))
+	return phi(x) + x*math.Exp(-0.5*x*x)/math.Sqrt(2*math.Pi)
+}
 
 func sign(x float64) float64 {
 	switch {
@@ -223,9 +240,7 @@ func unaryGradFunc(op UnaryOp) func(dy, x, y float64) float64 {
 			return 0
 		}
 	case OpGelu: // (x·Φ(x))' = Φ(x) + x·φ(x)
-		return func(dy, x, y float64) float64 {
-			return dy * (phi(x) + x*math.Exp(-0.5*x*x)/math.Sqrt(2*math.Pi))
-		}
+		return func(dy, x, y float64) float64 { return dy * geluSlope(x) }
 	case OpSilu: // (x·s)' = s + x·s·(1-s)
 		return func(dy, x, y float64) float64 {
 			s := sigmoid(x)

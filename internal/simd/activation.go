@@ -1,7 +1,5 @@
 package simd
 
-import "math"
-
 // Relu does dst[i] = max(x[i], 0); NaN stays.
 func Relu(dst, x []float32) {
 	same("Relu", len(dst), len(x))
@@ -49,7 +47,8 @@ func (l Level) reluGrad(dst, x, dy []float32) {
 
 // Gelu does dst[i] = x·Φ(x) for x = x[i], with Φ(x) = ½(1 + erf(x/√2)): the
 // exact form, not the tanh approximation. The absolute error is below 1e-7
-// times max(1, |x|). For -Inf it is 0, the limit (in PyTorch NaN).
+// times max(1, |x|). For -Inf it is 0, the limit, and for +Inf +Inf; PyTorch gives NaN
+// for the first, and for the second NaN in float32 and +Inf in float64.
 func Gelu(dst, x []float32) {
 	same("Gelu", len(dst), len(x))
 	l := Writing(dst, x)
@@ -60,8 +59,7 @@ func Gelu(dst, x []float32) {
 func (l Level) gelu(dst, x []float32) {
 	if l == Scalar {
 		for i, v := range x {
-			t := min(math.Abs(float64(v)), 40) // beyond, Φ(-t) is 0
-			dst[i] = float32(float64(max(v, 0)) - t*phi(-t))
+			dst[i] = float32(gelu(float64(v)))
 		}
 		return
 	}
@@ -71,7 +69,8 @@ func (l Level) gelu(dst, x []float32) {
 }
 
 // GeluGrad does dst[i] = dy·(Φ(x) + x·φ(x)) for x = x[i], dy = dy[i], φ the
-// normal density.
+// normal density. For x = -Inf and +Inf that is dy·0 and dy·1, the limits (in PyTorch
+// NaN).
 func GeluGrad(dst, x, dy []float32) {
 	same("GeluGrad", len(dst), len(x), len(dy))
 	l := Writing(dst, x, dy)
@@ -82,8 +81,7 @@ func GeluGrad(dst, x, dy []float32) {
 func (l Level) geluGrad(dst, x, dy []float32) {
 	if l == Scalar {
 		for i, v := range x {
-			x := float64(v)
-			dst[i] = dy[i] * float32(phi(x)+x*density(x))
+			dst[i] = dy[i] * float32(geluSlope(float64(v)))
 		}
 		return
 	}
@@ -113,7 +111,8 @@ func (l Level) silu(dst, x []float32) {
 	}
 }
 
-// SiluGrad does dst[i] = dy·σ(x)·(1 + x·(1-σ(x))) for x = x[i], dy = dy[i].
+// SiluGrad does dst[i] = dy·σ(x)·(1 + x·(1-σ(x))) for x = x[i], dy = dy[i]. For ±Inf
+// it is NaN, as in PyTorch.
 func SiluGrad(dst, x, dy []float32) {
 	same("SiluGrad", len(dst), len(x), len(dy))
 	l := Writing(dst, x, dy)

@@ -23,3 +23,20 @@ func phi(x float64) float64 { return 0.5 * math.Erfc(-x/math.Sqrt2) }
 
 // density is the normal density φ.
 func density(x float64) float64 { return math.Exp(-x*x/2) / math.Sqrt(2*math.Pi) }
+
+// gelu is x·Φ(x), at the infinities its limits.
+func gelu(x float64) float64 {
+	if x < -farTail {
+		return 0
+	}
+	return x * phi(x)
+}
+
+// geluSlope is its derivative, Φ(x) + x·φ(x), at the infinities the limits.
+func geluSlope(x float64) float64 {
+	x = max(-farTail, min(x, farTail))
+	return phi(x) + x*density(x)
+}
+
+// farTail is where Φ and φ of -x are 0 in float64.
+const farTail = 40

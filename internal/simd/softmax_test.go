@@ -156,3 +156,45 @@ func TestActivationGradients(t *testing.T) {
 		}
 	}
 }
+
+// Far out and at the infinities every level has the same values, and tanh keeps the
+// sign of 0.
+func TestActivationsAtTheEnds(t *testing.T) {
+	const huge = math.MaxFloat32
+	x := []float32{inf, -inf, nan, huge, -huge, 120, -120, 15, -15}
+	zero := float32(math.Copysign(0, -1))
+	for _, l := range levels() {
+		for _, f := range []struct {
+			name string
+			run  func(l Level, dst, x []float32)
+			want []float32
+		}{
+			{"gelu", Level.gelu, []float32{inf, 0, nan, huge, 0, 120, 0, 15, 0}},
+			{"geluGrad", ofOnes(Level.geluGrad), []float32{1, 0, nan, 1, 0, 1, 0, 1, 0}},
+			{"silu", Level.silu, []float32{inf, nan, nan, huge, 0, 120, 0, 15, -4.588533e-6}},
+			{"siluGrad", ofOnes(Level.siluGrad), []float32{nan, nan, nan, 1, 0, 1, 0, 1.0000043, -4.282629e-6}},
+			{"tanh", Level.tanh, []float32{1, -1, nan, 1, -1, 1, -1, 1, -1}},
+		} {
+			dst := make([]float32, len(x))
+			f.run(l, dst, x)
+			for i, want := range f.want {
+				if !near(float64(dst[i]), float64(want), 1e-6*math.Abs(float64(want))) {
+					t.Errorf("%v: %s(%v) = %v, want %v", l, f.name, x[i], dst[i], want)
+				}
+			}
+		}
+		small := []float32{zero}
+		if l.tanh(small, small); !sameBits(small[0], zero) {
+			t.Errorf("%v: tanh(-0) = %v", l, small[0])
+		}
+	}
+}
+
+// ofOnes is a gradient where that of the result is 1.
+func ofOnes(grad func(l Level, dst, x, dy []float32)) func(l Level, dst, x []float32) {
+	return func(l Level, dst, x []float32) {
+		dy := make([]float32, len(x))
+		l.fill(dy, 1)
+		grad(l, dst, x, dy)
+	}
+}

@@ -29,7 +29,7 @@ var unaries = []unary{
 	{"relu", Level.relu, func(x float64) float64 { return max(x, 0) }, 0, none},
 	{"gelu", Level.gelu, func(x float64) float64 {
 		if math.IsInf(x, -1) {
-			return 0
+			return 0 // the limit
 		}
 		return x * phi(x)
 	}, 2, func(x float64) float64 { return 1e-7 * max(1, math.Abs(x)) }},

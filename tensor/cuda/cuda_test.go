@@ -202,6 +202,11 @@ func TestElementwise(t *testing.T) {
 				c.same(fmt.Sprint(op, "Grad", dt), rounding(dt), one(func(x []*tensor.Tensor) *tensor.Tensor {
 					return tensor.UnaryGrad(op, x[1], x[0], tensor.Unary(op, x[0]))
 				}), tensor.Abs(x), c.arg(dt, 700))
+				ends := tensor.Cast(tensor.FromSlice(c.cpu, []float64{math.Inf(1), math.Inf(-1), math.NaN(), 100, -100, math.Copysign(0, -1)}, 6), dt)
+				c.same(fmt.Sprint(op, dt, " at the ends"), rounding(dt), func(x []*tensor.Tensor) []*tensor.Tensor {
+					y := tensor.Unary(op, x[0])
+					return []*tensor.Tensor{y, tensor.UnaryGrad(op, x[1], x[0], y)}
+				}, ends, tensor.Full(c.cpu, dt, 1, 6))
 			}
 		}
 		for op := tensor.OpAdd; op <= tensor.OpPow; op++ {

@@ -75,12 +75,11 @@ func (x *vec) log(a operand.Op) operand.Op {
 func (x *vec) tanh(a operand.Op) operand.Op {
 	t := x.abs(a)
 	e := x.exp(x.add(t, t))
-	big := x.div(x.copy(x.k(2)), x.add(e, x.k(1)))
-	big = x.or(x.sub(x.copy(x.k(1)), big), x.sign(a))
-	z := x.mul(a, a)
+	big := x.sub(x.copy(x.k(1)), x.div(x.copy(x.k(2)), x.add(e, x.k(1))))
+	z := x.mul(t, t)
 	small := x.mul(x.poly(z, -0.333332839254, 0.133314912894, -0.0537434982405, 0.0206505877273, -0.00571704546186), z)
-	small = x.fma(small, a, a)
-	return x.choose(x.less(t, x.k(0.625)), small, big)
+	small = x.fma(small, t, t)
+	return x.or(x.choose(x.less(t, x.k(0.625)), small, big), x.sign(a)) // -0 stays
 }
 
 // sigmoid is 1/(1+e⁻ˣ), written with e to the -|x| so that neither side loses digits.
@@ -89,24 +88,30 @@ func (x *vec) sigmoid(a operand.Op) operand.Op {
 	return x.div(x.choose(x.less(a, x.k(0)), e, x.copy(x.k(1))), x.add(e, x.k(1)))
 }
 
-// tail returns t = |x|, but at most 14.4, q = Φ(-t), the tail of the normal
+// cut is where the normal density ends in float32: exp(-cut²/2) is 0, and not below the
+// smallest argument of expWithin.
+const cut = 14.422
+
+// tail returns t = |x|, but at most cut, q = Φ(-t), the tail of the normal
 // distribution, and e = exp(-t²/2).
 //
 // With u = 1/(1+0.35·t), q·exp(t²/2) is u·P(u), P a minimax polynomial for t ≤ 14 with
 // a relative error of 3e-8; beyond, q is 0 in float32. The form is that of Abramowitz
 // and Stegun 7.1.26.
 func (x *vec) tail(a operand.Op) (t, q, e operand.Op) {
-	t = x.minKeep(x.copy(x.k(14.4)), x.abs(a)) // NaN, as second operand, stays
+	t = x.minKeep(x.copy(x.k(cut)), x.abs(a)) // NaN, as second operand, stays
 	e = x.expWithin(x.mul(x.mul(t, t), x.k(-0.5)))
 	u := x.div(x.copy(x.k(1)), x.fma(t, x.k(0.35), x.copy(x.k(1))))
 	q = x.poly(u, 0.139621404551, 0.139861864512, 0.119832910721, 0.105507811564, -0.0231093297237, 0.15917335794, -0.255713498026, 0.143971308734, -0.0291458462173)
 	return t, x.mul(x.mul(q, u), e), e
 }
 
-// phi returns Φ(x) and exp(-x²/2).
-func (x *vec) phi(a operand.Op) (phi, density operand.Op) {
-	_, q, e := x.tail(a)
-	return x.choose(x.less(a, x.k(0)), q, x.sub(x.copy(x.k(1)), q)), e
+// geluSlope is the derivative of x·Φ(x), Φ(x) + x·φ(x): 1 at +Inf and 0 at -Inf.
+func (x *vec) geluSlope(a operand.Op) operand.Op {
+	t, q, e := x.tail(a)
+	phi := x.choose(x.less(a, x.k(0)), q, x.sub(x.copy(x.k(1)), q))
+	within := x.or(t, x.sign(a)) // a itself may be infinite, and so times e NaN
+	return x.fma(x.mul(within, e), x.k(1/math.Sqrt(2*math.Pi)), phi)
 }
 
 // max is the larger, NaN if either is NaN.

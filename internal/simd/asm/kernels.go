@@ -62,8 +62,7 @@ var mapKernels = []kernel{
 		return x.choose(x.greater(a, x.k(0)), dy, x.copy(x.k(0)))
 	}),
 	gradient("geluGrad", 1, func(x *vec, a, dy operand.Op) operand.Op {
-		phi, e := x.phi(a)
-		return x.mul(dy, x.fma(x.mul(a, e), x.k(1/math.Sqrt(2*math.Pi)), phi))
+		return x.mul(dy, x.geluSlope(a))
 	}).woven(3, 9),
 	gradient("siluGrad", 1, func(x *vec, a, dy operand.Op) operand.Op {
 		s := x.sigmoid(a)

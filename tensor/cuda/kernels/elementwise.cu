@@ -116,6 +116,15 @@ static __device__ T sigmoid(T x) {
 template <class T>
 static __device__ T phi(T x) { return (T)0.5 * erfc_of(-x * (T)0.70710678118654752440); }
 
+// gelu is x·Φ(x) and gelu_slope its derivative, at the infinities their limits.
+template <class T>
+static __device__ T gelu(T x) { return x < -40 ? (T)0 : x * phi(x); }
+template <class T>
+static __device__ T gelu_slope(T x) {
+	x = x < -40 ? (T)-40 : x > 40 ? (T)40 : x;
+	return phi(x) + x * exp_of((T)-0.5 * x * x) * (T)0.39894228040143267794;
+}
+
 template <class T>
 static __device__ T sign(T x) { return x > 0 ? (T)1 : x < 0 ? (T)-1 : x; }
 
@@ -131,7 +140,7 @@ static __device__ T unary_one(int op, T x) {
 	case TANH: return tanh_of(x);
 	case SIGMOID: return sigmoid(x);
 	case RELU: return x < 0 ? (T)0 : x;
-	case GELU: return x * phi(x);
+	case GELU: return gelu(x);
 	case SILU: return x * sigmoid(x);
 	case SQUARE: return x * x;
 	default: return sign(x);
@@ -167,7 +176,7 @@ static __device__ T unary_grad_one(int op, T dy, T x, T y) {
 	case TANH: return dy * (1 - y * y);
 	case SIGMOID: return dy * y * (1 - y);
 	case RELU: return y > 0 ? dy : (T)0;
-	case GELU: return dy * (phi(x) + x * exp_of((T)-0.5 * x * x) * (T)0.39894228040143267794);
+	case GELU: return dy * gelu_slope(x);
 	case SILU: {
 		T s = sigmoid(x);
 		return dy * s * (1 + x * (1 - s));
