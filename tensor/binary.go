@@ -11,8 +11,8 @@ const (
 	OpSub                     // a - b
 	OpMul                     // a · b
 	OpDiv                     // a / b; integers truncate, and throw nothing: x/0 is 0
-	OpMaximum                 // max(a, b); NaN if one is
-	OpMinimum                 // min(a, b); NaN if one is
+	OpMaximum                 // max(a, b); NaN if one is, and -0 is below 0
+	OpMinimum                 // min(a, b); NaN if one is, and -0 is below 0
 	OpPow                     // aᵇ
 	binaryOps
 )

@@ -439,3 +439,33 @@ func TestFillWithMinusZero(t *testing.T) {
 		}
 	}
 }
+
+// Zeros have their signs in every type, whether the elements are compared in pairs, with
+// one number or among each other.
+func TestMaximumOfZeros(t *testing.T) {
+	cpu := NewCPU(nil)
+	minus := math.Copysign(0, -1)
+	for _, dt := range floats {
+		a := Cast(FromSlice(cpu, []float64{0, minus, minus, 0}, 2, 2), dt)
+		b := Cast(FromSlice(cpu, []float64{minus, 0, minus, 0}, 2, 2), dt)
+		for name, c := range map[string]struct {
+			got  *Tensor
+			want []float64
+		}{
+			"Maximum":            {Maximum(a, b), []float64{0, 0, minus, 0}},
+			"Minimum":            {Minimum(a, b), []float64{minus, minus, minus, 0}},
+			"Maximum of 0":       {BinaryScalar(OpMaximum, b, 0), []float64{0, 0, 0, 0}},
+			"Minimum of -0":      {BinaryScalar(OpMinimum, b, minus), []float64{minus, minus, minus, minus}},
+			"largest of rows":    {Amax(a, []int{1}, false), []float64{0, 0}},
+			"smallest of rows":   {Amin(a, []int{1}, false), []float64{minus, minus}},
+			"largest of columns": {Amax(b, []int{0}, false), []float64{minus, 0}},
+			"Relu":               {Relu(b), []float64{minus, 0, minus, 0}},
+		} {
+			for i, v := range toArray(c.got).data {
+				if math.Float64bits(v) != math.Float64bits(c.want[i]) {
+					t.Errorf("%v %s: element %d is %v, want %v", dt, name, i, v, c.want[i])
+				}
+			}
+		}
+	}
+}

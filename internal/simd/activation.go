@@ -1,6 +1,6 @@
 package simd
 
-// Relu does dst[i] = max(x[i], 0); NaN stays.
+// Relu does dst[i] = x[i], but 0 where x[i] < 0; NaN and -0 stay.
 func Relu(dst, x []float32) {
 	same("Relu", len(dst), len(x))
 	l := Writing(dst, x)
@@ -11,7 +11,10 @@ func Relu(dst, x []float32) {
 func (l Level) relu(dst, x []float32) {
 	if l == Scalar {
 		for i, v := range x {
-			dst[i] = max(v, 0)
+			if v < 0 {
+				v = 0
+			}
+			dst[i] = v
 		}
 		return
 	}

@@ -117,7 +117,8 @@ func divGo[T Number](dst, a, b []T) {
 	}
 }
 
-// Max does dst[i] = max(a[i], b[i]); NaN if either is.
+// Max does dst[i] = max(a[i], b[i]), as Go's built-in: NaN if either is, and -0 is
+// below 0.
 func Max[T Number](dst, a, b []T) {
 	same("Max", len(dst), len(a), len(b))
 	if is32[T]() {
@@ -146,7 +147,8 @@ func maxGo[T Number](dst, a, b []T) {
 	}
 }
 
-// Min does dst[i] = min(a[i], b[i]); NaN if either is.
+// Min does dst[i] = min(a[i], b[i]), as Go's built-in: NaN if either is, and -0 is
+// below 0.
 func Min[T Number](dst, a, b []T) {
 	same("Min", len(dst), len(a), len(b))
 	if is32[T]() {

@@ -112,7 +112,8 @@ func (l Level) sumSquares(x []float32, mean float32) float64 {
 	})
 }
 
-// MaxValue returns the largest element; NaN if any is, -Inf for an empty slice.
+// MaxValue returns the largest element; NaN if any is, -Inf for an empty slice. -0 is
+// below 0, as everywhere in this package.
 func MaxValue(x []float32) float32 { return best.maxValue(x) }
 
 func (l Level) maxValue(x []float32) float32 {
@@ -126,10 +127,16 @@ func (l Level) maxValue(x []float32) float32 {
 	for i := 0; i < len(x); i += chunk {
 		m = max(m, maxValueVec(l.wide(), &x[i], min(chunk, len(x)-i)))
 	}
+	if m == 0 && math.Signbit(float64(m)) { // the kernel takes zeros of both signs for equal
+		for _, v := range x {
+			m = max(m, v)
+		}
+	}
 	return m
 }
 
-// MinValue returns the smallest element; NaN if any is, +Inf for an empty slice.
+// MinValue returns the smallest element; NaN if any is, +Inf for an empty slice. -0 is
+// below 0.
 func MinValue(x []float32) float32 { return best.minValue(x) }
 
 func (l Level) minValue(x []float32) float32 {

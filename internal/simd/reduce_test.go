@@ -78,6 +78,29 @@ func TestMaxValueAndMinValue(t *testing.T) {
 	}
 }
 
+// Of zeros of both signs, wherever they lie, 0 is the larger and -0 the smaller.
+func TestLargestAndSmallestZero(t *testing.T) {
+	zero, minus := float32(0), float32(math.Copysign(0, -1))
+	for _, l := range levels() {
+		for _, n := range []int{1, 7, 64, 65, chunk + 3} {
+			for _, at := range []int{0, n / 2, n - 1} {
+				down, up := make([]float32, n), make([]float32, n)
+				l.fill(down, minus)
+				if got := l.maxValue(down); !sameBits(got, minus) {
+					t.Errorf("%v: the largest of %d times -0 is %v", l, n, got)
+				}
+				down[at], up[at] = zero, minus
+				if got := l.maxValue(down); !sameBits(got, zero) {
+					t.Errorf("%v: the largest of %d zeros, number %d not negative, is %v", l, n, at, got)
+				}
+				if got := l.minValue(up); !sameBits(got, minus) {
+					t.Errorf("%v: the smallest of %d zeros, number %d negative, is %v", l, n, at, got)
+				}
+			}
+		}
+	}
+}
+
 func TestExportedReductions(t *testing.T) {
 	x, y := []float32{1, -2, 4}, []float32{3, 5, -1}
 	if s, d, q, m, n := Sum(x), Dot(x, y), SumSquares(x), MaxValue(x), MinValue(x); s != 3 || d != -11 || q != 21 || m != 4 || n != -2 {

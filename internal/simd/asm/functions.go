@@ -114,15 +114,24 @@ func (x *vec) geluSlope(a operand.Op) operand.Op {
 	return x.fma(x.mul(within, e), x.k(1/math.Sqrt(2*math.Pi)), phi)
 }
 
-// max is the larger, NaN if either is NaN.
+// maxSigned is the larger, NaN if either is NaN; -0 is below 0.
+//
+// The two orders of the instruction differ for zeros of two signs, and for NaN. Where
+// they do, less is -0 or makes a NaN of the NaN: -0 - (-0) is 0.
+func (x *vec) maxSigned(a, b operand.Op) operand.Op {
+	m, n := x.maxKeep(a, b), x.maxKeep(b, a)
+	differ := x.xor(m, n)
+	return x.sub(x.or(m, differ), differ)
+}
+
+// minSigned is the smaller, NaN if either is NaN; -0 is below 0. A NaN that other bits
+// are added to stays one.
+func (x *vec) minSigned(a, b operand.Op) operand.Op { return x.or(x.minKeep(a, b), x.minKeep(b, a)) }
+
+// max is the larger, NaN if either is NaN; of zeros, either.
 func (x *vec) max(a, b operand.Op) operand.Op {
 	return x.choose(x.unordered(a, a), a, x.maxKeep(a, b))
 }
 
 // maxNumber is the larger, and a where b is NaN.
 func (x *vec) maxNumber(a, b operand.Op) operand.Op { return x.maxKeep(b, a) }
-
-// min is the smaller, NaN if either is NaN.
-func (x *vec) min(a, b operand.Op) operand.Op {
-	return x.choose(x.unordered(a, a), a, x.minKeep(a, b))
-}

@@ -14,8 +14,8 @@ var mapKernels = []kernel{
 	binary("sub", (*vec).sub),
 	binary("mul", (*vec).mul),
 	binary("div", (*vec).div),
-	binary("max", (*vec).max),
-	binary("min", (*vec).min),
+	binary("max", (*vec).maxSigned),
+	binary("min", (*vec).minSigned),
 	{name: "addToVec", slices: "dst x", unroll: 4, near: "dst", unasked: true, body: func(x *vec) {
 		x.store("dst", x.add(x.load("dst"), x.load("x")))
 	}},
@@ -180,7 +180,7 @@ func gradient(name string, unroll int, f func(x *vec, kept, dy operand.Op) opera
 var reduceKernels = []reduction{
 	unaryReduction("sumVec", "", 0, (*vec).add, func(x *vec, v operand.Op) operand.Op { return v }),
 	unaryReduction("maxValueVec", "", math.Inf(-1), (*vec).max, func(x *vec, v operand.Op) operand.Op { return v }),
-	unaryReduction("minValueVec", "", math.Inf(1), (*vec).min, func(x *vec, v operand.Op) operand.Op { return v }),
+	unaryReduction("minValueVec", "", math.Inf(1), (*vec).minSigned, func(x *vec, v operand.Op) operand.Op { return v }),
 	unaryReduction("maxNumberVec", "", math.Inf(-1), (*vec).maxNumber, func(x *vec, v operand.Op) operand.Op { return v }),
 	unaryReduction("sumExpVec", "shift", 0, (*vec).add, func(x *vec, v operand.Op) operand.Op { return x.expDown(x.sub(v, x.s("shift"))) }).
 		ahead(16 << 10), // the piece that follows, whose maximum comes next

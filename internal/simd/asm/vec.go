@@ -261,6 +261,7 @@ func (x *vec) minKeep(a, b operand.Op) operand.Op { return x.op("VMINPS", b, a) 
 // Bits. b may be a constant.
 func (x *vec) and(a, b operand.Op) operand.Op { return x.op("VANDPS", b, a) }
 func (x *vec) or(a, b operand.Op) operand.Op  { return x.op("VORPS", b, a) }
+func (x *vec) xor(a, b operand.Op) operand.Op { return x.op("VXORPS", b, a) }
 func (x *vec) abs(a operand.Op) operand.Op    { return x.and(a, x.bits(0x7fffffff)) }
 func (x *vec) sign(a operand.Op) operand.Op   { return x.and(a, x.bits(0x80000000)) }
 
