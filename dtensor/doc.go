@@ -29,9 +29,10 @@
 //
 // Math throws: a *LayoutError for operands that do not fit together, a
 // *tensor.ShapeError, a *comm.Error of a collective. ValueAndGrad and Try turn
-// what is thrown inside them into an ordinary error. A LayoutError comes from
-// global facts, so every rank gets the same one at the same call and the group
-// stays usable.
+// what is thrown inside them into an ordinary error, whose text ends in the line
+// of the program that led to it; errors.As finds the types. A LayoutError comes
+// from global facts, so every rank gets the same one at the same call and the
+// group stays usable.
 //
 // # Gradients
 //

@@ -2,6 +2,7 @@ package dtensor_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/gorun-spmd/gorun/dtensor"
@@ -76,8 +77,9 @@ func ExampleTry() {
 		a := dtensor.Zeros(mesh, tensor.Float32, []int{2, 3}, layout.Shard(0))
 		b := dtensor.Zeros(mesh, tensor.Float32, []int{4, 2}, layout.Replicate())
 		err := dtensor.Try(ctx, mesh, func() { a.MatMul(b) })
-		if mesh.Comm().Rank() == 0 {
-			fmt.Println(err)
+		var misfit *dtensor.LayoutError
+		if errors.As(err, &misfit) && mesh.Comm().Rank() == 0 {
+			fmt.Println(misfit) // err has the line of the call, too
 		}
 		return nil
 	})

@@ -47,8 +47,8 @@ func TestBadIDs(t *testing.T) {
 							return fmt.Errorf("weight %v, ids %v: got %v", wp, ip, err)
 						}
 						want := fmt.Sprintf(`embedding: Lookup: id %d at [%d %d] is out of range for table "words" of 6 rows; ids are from 0 to 5`, bad.id, bad.at/4, bad.at%4)
-						if err.Error() != want {
-							return fmt.Errorf("weight %v, ids %v: got %q, want %q", wp, ip, err, want)
+						if wrong.Error() != want {
+							return fmt.Errorf("weight %v, ids %v: got %q, want %q", wp, ip, wrong, want)
 						}
 						if err := look(good); err != nil {
 							return fmt.Errorf("weight %v, ids %v: the next batch: %w", wp, ip, err)

@@ -166,7 +166,7 @@ func TestBadTargets(t *testing.T) {
 						err := try([]int64{0, 5, 1, 6})
 						var wrong *loss.TargetError
 						want := fmt.Sprintf("loss: %s: target 6 at [3] is out of range [0, 6); give a class, or -100 to ignore the position", name)
-						if !errors.As(err, &wrong) || err.Error() != want {
+						if !errors.As(err, &wrong) || wrong.Error() != want {
 							return fmt.Errorf("logits %v: got %v, want %s", lp, err, want)
 						}
 						if err := try([]int64{0, -7, 9, 1}); err == nil || !strings.Contains(err.Error(), "target -7 at [1]") {

@@ -1,6 +1,7 @@
 package tensor
 
 import (
+	"errors"
 	"math"
 	"testing"
 )
@@ -68,9 +69,10 @@ func TestMisuse(t *testing.T) {
 		"Dim":               func() { x.Dim(2) },
 	} {
 		err := try(f)
-		switch err.(type) {
-		case *ShapeError, *TypeError, *UseError:
-		default:
+		var shape *ShapeError
+		var dtype *TypeError
+		var use *UseError
+		if !errors.As(err, &shape) && !errors.As(err, &dtype) && !errors.As(err, &use) {
 			t.Errorf("%s: threw %T %v", name, err, err)
 			continue
 		}

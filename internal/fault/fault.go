@@ -10,11 +10,15 @@ package fault
 
 import (
 	"fmt"
+	"runtime"
 	"runtime/debug"
 )
 
 // thrown wraps a thrown error so that no other panic can be mistaken for it.
-type thrown struct{ err error }
+type thrown struct {
+	err error
+	at  site
+}
 
 // Error makes an uncaught throw readable in the panic message.
 func (t thrown) Error() string {
@@ -29,16 +33,20 @@ func Throw(err error) {
 	if err == nil {
 		panic("fault: Throw(nil)")
 	}
-	panic(thrown{err})
+	var at site
+	runtime.Callers(2, at[:])
+	panic(thrown{err, at})
 }
 
-// Catch stores a thrown error in *err; any other panic continues.
+// Catch stores a thrown error in *err; any other panic continues. The error's
+// text then ends in the line of the program that led to it, and errors.As and
+// errors.Is find what was thrown.
 // It must be deferred directly: defer fault.Catch(&err).
 func Catch(err *error) {
 	switch r := recover().(type) {
 	case nil:
 	case thrown:
-		*err = r.err
+		*err = located(r)
 	default:
 		panic(r)
 	}

@@ -2,6 +2,8 @@ package fault
 
 import (
 	"errors"
+	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -14,7 +16,7 @@ func try(f func()) (err error) {
 
 func TestCatchReturnsWhatWasThrown(t *testing.T) {
 	want := errors.New("shape")
-	if got := try(func() { Throw(want) }); got != want {
+	if got := try(func() { Throw(want) }); !errors.Is(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
@@ -59,5 +61,37 @@ func TestCatchAll(t *testing.T) {
 	}
 	if got := all(func() {}); got != nil {
 		t.Errorf("nothing: got %v", got)
+	}
+}
+
+// A caught error says which line of the program led to it, once.
+func TestCaughtErrorNamesTheLine(t *testing.T) {
+	_, _, line, _ := runtime.Caller(0)
+	err := try(func() { Throw(errors.New("shape")) })
+	if got, want := err.Error(), fmt.Sprintf("shape (at fault/fault_test.go:%d)", line+1); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	text := fmt.Sprintf("comm: Barrier at fault/fault_test.go:%d", line+6)
+	if got := try(func() { Throw(errors.New(text)) }).Error(); got != text {
+		t.Errorf("got %q, want %q", got, text)
+	}
+}
+
+func TestProgramsAreNoLibraries(t *testing.T) {
+	for _, test := range []struct {
+		function, file string
+		want           bool
+	}{
+		{"example.org/gorun/dtensor.(*Tensor).MatMul", "dtensor/op_matmul.go", true},
+		{"example.org/gorun/nn.(*Linear).Forward", "nn/linear.go", true},
+		{"example.org/gorun/nn.TestLinear", "nn/linear_test.go", false},
+		{"example.org/gorun/examples/train/internal/dataset.Parse", "dataset/parse.go", false},
+		{"example.org/gorun/bench/loss.run", "bench/loss/main.go", false},
+		{"example.org/gorunner/model.Forward", "model/model.go", false},
+		{"main.main", "main.go", false},
+	} {
+		if got := library(runtime.Frame{Function: test.function, File: test.file}, "example.org/gorun"); got != test.want {
+			t.Errorf("%s: got %v, want %v", test.function, got, test.want)
+		}
 	}
 }
