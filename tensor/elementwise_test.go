@@ -152,6 +152,23 @@ func TestClamp(t *testing.T) {
 	if y := toArray(Clamp(Full(cpu, Int8, 7, 1), math.Inf(-1), 5)); y.data[0] != 5 {
 		t.Errorf("Clamp of 7 below 5 is %v", y.data)
 	}
+	for _, c := range []struct {
+		dt     DType
+		x      []int64
+		lo, hi float64
+		want   []int64
+	}{ // 2^53 + 1 is no float64
+		{Int64, []int64{1<<53 + 1, -1<<53 - 1, 5, 1<<62 + 1}, -1 << 53, 1 << 53, []int64{1 << 53, -1 << 53, 5, 1 << 53}},
+		{Int64, []int64{1<<62 + 1, math.MaxInt64, math.MinInt64}, math.Inf(-1), 1 << 62, []int64{1 << 62, 1 << 62, math.MinInt64}},
+		{Int64, []int64{math.MaxInt64, math.MinInt64}, 0, 1 << 63, []int64{math.MaxInt64, 0}},
+		{Int8, []int64{-128, 0, 127}, -1000, 1000, []int64{-128, 0, 127}},
+		{Int8, []int64{-128, 0, 127}, 200, 300, []int64{127, 127, 127}},
+		{Uint8, []int64{0, 7, 255}, -5, math.Inf(1), []int64{0, 7, 255}},
+	} {
+		if got := ToSlice[int64](Cast(Clamp(Cast(FromSlice(cpu, c.x, len(c.x)), c.dt), c.lo, c.hi), Int64)); !slices.Equal(got, c.want) {
+			t.Errorf("Clamp of %v %v between %v and %v is %v, want %v", c.dt, c.x, c.lo, c.hi, got, c.want)
+		}
+	}
 	checkGrad(t, "Clamp",
 		func(xs []*Tensor) *Tensor { return Clamp(xs[0], -0.75, 1.25) },
 		func(dy *Tensor, xs []*Tensor) []*Tensor { return []*Tensor{ClampGrad(dy, xs[0], -0.75, 1.25)} },

@@ -11,7 +11,8 @@ type Elementwise interface {
 	CopyLoop(elemBytes int, dst, src unsafe.Pointer, l Loop)
 	Unary(op UnaryOp, dt DType, dst, x unsafe.Pointer, n int)
 	UnaryGrad(op UnaryOp, dt DType, dx, dy, x, y unsafe.Pointer, n int)
-	Clamp(dt DType, dst, x unsafe.Pointer, lo, hi float64, n int)
+	Clamp(dt DType, dst, x unsafe.Pointer, lo, hi float64, n int)  // of floats
+	ClampInt(dt DType, dst, x unsafe.Pointer, lo, hi int64, n int) // of integers; the type holds lo and hi
 	ClampGrad(dt DType, dx, dy, x unsafe.Pointer, lo, hi float64, n int)
 	Binary(op BinaryOp, dt DType, dst, a, b unsafe.Pointer, n int)
 	BinaryLoop(op BinaryOp, dt DType, dst, a, b unsafe.Pointer, l Loop)

@@ -38,14 +38,36 @@ func holds(dt DType, v float64) bool {
 	if dt.Float() {
 		return true
 	}
-	lo, end := 0.0, 2.0 // of Bool
-	switch bits := 8 * dt.Size(); {
-	case dt == Uint8:
-		end = 256
-	case dt.Int():
-		lo, end = -math.Ldexp(1, bits-1), math.Ldexp(1, bits-1)
-	}
+	lo, end := span(dt)
 	return v == math.Trunc(v) && lo <= v && v < end
+}
+
+// span returns the least value of an integer type or Bool, and one more than the
+// largest.
+func span(dt DType) (lo, end float64) {
+	switch bits := 8 * dt.Size(); {
+	case dt == Bool:
+		return 0, 2
+	case dt == Uint8:
+		return 0, 256
+	default:
+		return -math.Ldexp(1, bits-1), math.Ldexp(1, bits-1)
+	}
+}
+
+// nearestInt returns the value of an integer type that is nearest to a whole number or
+// an infinity.
+func nearestInt(dt DType, v float64) int64 {
+	switch lo, end := span(dt); {
+	case v < lo:
+		return int64(lo)
+	case v < end:
+		return int64(v)
+	case dt == Int64:
+		return math.MaxInt64
+	default:
+		return int64(end) - 1
+	}
 }
 
 // float are the types that compute with fractions.

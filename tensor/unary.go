@@ -141,7 +141,8 @@ func Square(x *Tensor) *Tensor { return Unary(OpSquare, x) }
 // Sign returns -1, 0 or 1.
 func Sign(x *Tensor) *Tensor { return Unary(OpSign, x) }
 
-// Clamp returns min(max(x, lo), hi). NaN stays NaN.
+// Clamp returns min(max(x, lo), hi). NaN stays NaN. For integers a bound beyond what
+// their type holds is the end of the type.
 func Clamp(x *Tensor, lo, hi float64) *Tensor {
 	wantNumber("Clamp", x)
 	for _, v := range [...]float64{lo, hi} {
@@ -149,8 +150,12 @@ func Clamp(x *Tensor, lo, hi float64) *Tensor {
 			wantWhole("Clamp", x, v)
 		}
 	}
-	y := allocLike("Clamp", x)
-	x.dev.Clamp(x.dtype, y.addr, x.ptr("Clamp"), min(lo, hi), hi, x.numel)
+	y, px := allocLike("Clamp", x), x.ptr("Clamp")
+	if lo = min(lo, hi); x.dtype.Float() {
+		x.dev.Clamp(x.dtype, y.addr, px, lo, hi, x.numel)
+	} else {
+		x.dev.ClampInt(x.dtype, y.addr, px, nearestInt(x.dtype, lo), nearestInt(x.dtype, hi), x.numel)
+	}
 	runtime.KeepAlive(x)
 	return y
 }

@@ -253,27 +253,16 @@ func unaryGradFunc(op UnaryOp) func(dy, x, y float64) float64 {
 	}
 }
 
-// Clamp computes dst[i] = min(max(x[i], lo), hi).
+// Clamp computes dst[i] = min(max(x[i], lo), hi) of floats.
 func (c *CPU) Clamp(dt DType, dst, x unsafe.Pointer, lo, hi float64, n int) {
-	switch dt {
-	case Float32:
+	if dt == Float32 {
 		clamp(sliceOf[float32](dst, n), sliceOf[float32](x, n), lo, hi)
-	case Float64:
-		clamp(sliceOf[float64](dst, n), sliceOf[float64](x, n), lo, hi)
-	case Int8:
-		clamp(sliceOf[int8](dst, n), sliceOf[int8](x, n), lo, hi)
-	case Int16:
-		clamp(sliceOf[int16](dst, n), sliceOf[int16](x, n), lo, hi)
-	case Int32:
-		clamp(sliceOf[int32](dst, n), sliceOf[int32](x, n), lo, hi)
-	case Int64:
-		clamp(sliceOf[int64](dst, n), sliceOf[int64](x, n), lo, hi)
-	case Uint8:
-		clamp(sliceOf[uint8](dst, n), sliceOf[uint8](x, n), lo, hi)
+		return
 	}
+	clamp(sliceOf[float64](dst, n), sliceOf[float64](x, n), lo, hi)
 }
 
-func clamp[T number](dst, x []T, lo, hi float64) {
+func clamp[T float](dst, x []T, lo, hi float64) {
 	for i, v := range x {
 		switch f := float64(v); {
 		case f < lo:
@@ -282,6 +271,29 @@ func clamp[T number](dst, x []T, lo, hi float64) {
 			v = T(hi)
 		}
 		dst[i] = v
+	}
+}
+
+// ClampInt computes dst[i] = min(max(x[i], lo), hi) of integers.
+func (c *CPU) ClampInt(dt DType, dst, x unsafe.Pointer, lo, hi int64, n int) {
+	switch dt {
+	case Int8:
+		clampInt(sliceOf[int8](dst, n), sliceOf[int8](x, n), lo, hi)
+	case Int16:
+		clampInt(sliceOf[int16](dst, n), sliceOf[int16](x, n), lo, hi)
+	case Int32:
+		clampInt(sliceOf[int32](dst, n), sliceOf[int32](x, n), lo, hi)
+	case Int64:
+		clampInt(sliceOf[int64](dst, n), sliceOf[int64](x, n), lo, hi)
+	case Uint8:
+		clampInt(sliceOf[uint8](dst, n), sliceOf[uint8](x, n), lo, hi)
+	}
+}
+
+func clampInt[T number](dst, x []T, lo, hi int64) {
+	least, most := T(lo), T(hi)
+	for i, v := range x {
+		dst[i] = min(max(v, least), most)
 	}
 }
 

@@ -221,6 +221,12 @@ func TestElementwise(t *testing.T) {
 			c.same(name+" scalar", tol, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.BinaryScalar(op, x[0], 3) }), c.arg(dt, 300))
 			c.same(name+" scalar first", tol, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.ScalarBinary(op, 2, x[0]) }), c.arg(dt, 300))
 		}
+		if dt == tensor.Int64 {
+			large := tensor.FromSlice(c.cpu, []int64{1<<53 + 1, -1<<53 - 1, math.MaxInt64, math.MinInt64}, 4)
+			c.same("clamp of large integers", 0, one(func(x []*tensor.Tensor) *tensor.Tensor {
+				return tensor.Compare(tensor.OpEq, tensor.Clamp(x[0], -1<<53, 1<<53), x[1])
+			}), large, tensor.FromSlice(c.cpu, []int64{1 << 53, -1 << 53, 1 << 53, -1 << 53}, 4))
+		}
 		c.same(fmt.Sprint("clamp", dt), 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Clamp(x[0], 0, 3) }), c.arg(dt, 300))
 	}
 	for _, dt := range floats {

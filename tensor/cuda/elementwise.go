@@ -120,13 +120,14 @@ func (g *Device) UnaryGrad(op tensor.UnaryOp, dt tensor.DType, dx, dy, x, y unsa
 	g.typed("unary_grad", dt).i32(int(op)).ptr(dx, dy, x, y).i64(n).each(n)
 }
 
-// Clamp computes dst[i] = min(max(x[i], lo), hi).
+// Clamp computes dst[i] = min(max(x[i], lo), hi) of floats.
 func (g *Device) Clamp(dt tensor.DType, dst, x unsafe.Pointer, lo, hi float64, n int) {
-	l := g.typed("clamp", dt)
-	if !float(dt) {
-		l = g.kernel("clamp_int").dt(dt)
-	}
-	l.ptr(dst, x).f64(lo).f64(hi).i64(n).each(n)
+	g.typed("clamp", dt).ptr(dst, x).f64(lo).f64(hi).i64(n).each(n)
+}
+
+// ClampInt computes dst[i] = min(max(x[i], lo), hi) of integers.
+func (g *Device) ClampInt(dt tensor.DType, dst, x unsafe.Pointer, lo, hi int64, n int) {
+	g.kernel("clamp_int").dt(dt).ptr(dst, x).i64(int(lo), int(hi), n).each(n)
 }
 
 // ClampGrad computes dx[i] = dy[i] where lo <= x[i] <= hi, else 0.

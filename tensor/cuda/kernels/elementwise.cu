@@ -202,10 +202,10 @@ static __device__ void clamp(T *dst, const T *x, double lo, double hi, i64 n) {
 }
 KERNEL(clamp_f32, float *dst, const float *x, double lo, double hi, i64 n) { clamp(dst, x, lo, hi, n); }
 KERNEL(clamp_f64, double *dst, const double *x, double lo, double hi, i64 n) { clamp(dst, x, lo, hi, n); }
-KERNEL(clamp_int, int dt, void *dst, const void *x, double lo, double hi, i64 n) {
+KERNEL(clamp_int, int dt, void *dst, const void *x, i64 lo, i64 hi, i64 n) {
 	EACH(i, n) {
 		i64 v = load_int(dt, x, i);
-		store_int(dt, dst, i, (double)v < lo ? (i64)lo : (double)v > hi ? (i64)hi : v);
+		store_int(dt, dst, i, v < lo ? lo : v > hi ? hi : v);
 	}
 }
 
