@@ -68,6 +68,9 @@ type BagOptions struct {
 // of ids, offsets and weights is undone first. The gradient of weight is a
 // dtensor.Rows; that of weights is Partial where the table is sharded.
 //
+// Bags of a table of bfloat16 are computed in float32 and rounded, as torch does: once,
+// or where the result is P(sum) once on each rank and once in their sum.
+//
 // Bag throws as Lookup does, and an *Error for offsets that do not start at 0,
 // descend or pass the end, and for weights with another Mode than Sum.
 func Bag(weight, ids, offsets, weights *dtensor.Tensor, o BagOptions) *dtensor.Tensor {
@@ -149,8 +152,8 @@ func checkBags(op string, ids, offsets, weights *dtensor.Tensor, o *BagOptions) 
 		refuse(op, "weights are given with Mode %v; they are for Sum", o.Mode)
 	case !slices.Equal(weights.Shape(), ids.Shape()):
 		refuse(op, "weights %v for ids %v; give one for each id", weights, ids)
-	case weights.DType() != tensor.Float32 && weights.DType() != tensor.Float64:
-		refuse(op, "weights %v are not float32 or float64", weights)
+	case weights.DType() != tensor.Float32 && weights.DType() != tensor.Float64 && weights.DType() != tensor.BFloat16:
+		refuse(op, "weights %v are not bfloat16, float32 or float64; Cast them", weights)
 	case weights.Mesh() != ids.Mesh():
 		refuse(op, "weights are on mesh %v and ids on another, %v; move one of them", weights.Mesh(), ids.Mesh())
 	}

@@ -1,13 +1,14 @@
 package embedding
 
 import (
+	"runtime"
 	"slices"
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
-// float are the element types of tables.
+// float are the element types that tables are computed with.
 type float interface{ float32 | float64 }
 
 // pick returns the float32 or the float64 form of a function.
@@ -51,15 +52,23 @@ type bestKey[T float] struct{}
 // their ids: the one collective of this mode, where rows are sharded.
 func largest[T float](b *bags) *tensor.Tensor {
 	d := b.table.Dim(1)
-	table := tensor.Read[T](b.table)
+	table, rows := b.table, b.rows.elems
+	if table.DType() == tensor.BFloat16 { // the used rows alone are widened
+		table, rows = b.taken(), nil
+	}
+	elems := tensor.Read[T](table)
 	all := make([]best[T], b.count*d)
 	for i := range b.used {
-		row, bag := int(b.rows.elems[i]), int(b.bag.elems[i])
+		row, bag := i, int(b.bag.elems[i])
+		if rows != nil {
+			row = int(rows[i])
+		}
 		out := all[bag*d : (bag+1)*d]
-		for j, v := range table[row*d : (row+1)*d] {
+		for j, v := range elems[row*d : (row+1)*d] {
 			out[j] = out[j].with(best[T]{v, int32(b.at.elems[i]) + 1})
 		}
 	}
+	runtime.KeepAlive(table)
 	if g := b.group(b.masked...); g != nil {
 		f := g.Attr(bestKey[T]{}, func() any {
 			f, err := comm.NewFunc("largest of a bag", best[T].with)

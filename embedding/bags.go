@@ -67,13 +67,18 @@ func (b *bags) forward() *tensor.Tensor {
 		b.renormalize()
 	}
 	if b.o.Mode == Max {
-		return pick(b.table.DType(), largest[float32], largest[float64])(b)
+		return tensor.Cast(pick(b.table.DType(), largest[float32], largest[float64])(b), b.table.DType())
 	}
-	values := tensor.TakeRows(b.table, b.tensor(b.rows), 0) // [k, d]
+	values := b.taken()
 	if f := b.factors(values.DType()); f != nil {
 		tensor.BinaryTo(values, tensor.OpMul, values, f)
 	}
-	return b.pool(values)
+	return tensor.Cast(b.pool(values), b.table.DType())
+}
+
+// taken returns the rows of the used ids, widened, [k, d].
+func (b *bags) taken() *tensor.Tensor {
+	return tensor.Widen(tensor.TakeRows(b.table, b.tensor(b.rows), 0))
 }
 
 // factors returns what the row of each used id is multiplied by, [k, 1]; nil: 1.
@@ -90,7 +95,7 @@ func (b *bags) factors(dt tensor.DType) *tensor.Tensor {
 
 // evenShares returns for each used id one over the size of its bag, [k, 1].
 func evenShares[T float](b *bags) *tensor.Tensor {
-	f := tensor.New(b.table.Device(), b.table.DType(), b.used, 1)
+	f := tensor.New(b.table.Device(), tensor.WideType(b.table.DType()), b.used, 1)
 	tensor.Edit(f, func(share []T) {
 		for i := range share {
 			share[i] = T(1 / float64(b.sizes[b.bag.elems[i]]))
@@ -123,7 +128,7 @@ func (b *bags) pool(values *tensor.Tensor) *tensor.Tensor {
 
 // backward returns the gradients of the table and of the weights.
 func (b *bags) backward(gy *dtensor.Tensor) (*dtensor.Rows, *dtensor.Tensor) {
-	dy := gy.Redistribute(reduced(b.result)...).Local()
+	dy := tensor.Widen(gy.Redistribute(reduced(b.result)...).Local())
 	var values *tensor.Tensor // [k, d] the gradients of the used rows
 	var scales *dtensor.Tensor
 	if b.o.Mode == Max {
@@ -146,7 +151,7 @@ func (b *bags) backward(gy *dtensor.Tensor) (*dtensor.Rows, *dtensor.Tensor) {
 // bags of the used ids: the products of rows and gradients. Ranks that have
 // other rows or other columns have the rest of the sum.
 func (b *bags) scaleGrad(dy *tensor.Tensor) *dtensor.Tensor {
-	dots := tensor.Sum(tensor.Mul(tensor.TakeRows(b.table, b.tensor(b.rows), 0), dy), []int{1}, false)
+	dots := tensor.Sum(tensor.Mul(b.taken(), dy), []int{1}, false)
 	local := b.scale.Local()
 	flat := tensor.Zeros(local.Device(), local.DType(), local.Numel())
 	tensor.IndexAddTo(flat, 0, b.tensor(b.at), tensor.Cast(dots, local.DType()))

@@ -42,8 +42,13 @@ type CollectionTable struct {
 // row or parts of it, and each distinct row once back; bags are made where their
 // samples are. So sums run over the ids of a bag in their order, and the layout of
 // a table does not change a bit of what is looked up.
+//
+// The tables of a collection are all of float32 or all of bfloat16. So is what Bags and
+// Rows return, and what travels of rows; bags of bfloat16 are rounded once, and their
+// gradients travel as float32 and are rounded once when all have been added up.
 type Collection struct {
 	mesh     *dtensor.Mesh
+	dtype    tensor.DType // of the tables
 	tables   []*Table
 	modes    []Mode
 	settings []settings
@@ -65,7 +70,7 @@ type feature struct {
 // an *Error that names the table and field if a configuration makes no sense.
 func NewCollection(mesh *dtensor.Mesh, tables ...CollectionTable) *Collection {
 	const op = "NewCollection"
-	c := &Collection{mesh: mesh, routes: map[uint]*route{}}
+	c := &Collection{mesh: mesh, dtype: tensor.Float32, routes: map[uint]*route{}}
 	for i, t := range tables {
 		switch {
 		case t.Mode >= modes:
@@ -83,6 +88,14 @@ func NewCollection(mesh *dtensor.Mesh, tables ...CollectionTable) *Collection {
 			c.width += t.Dim
 		}
 		table := NewTable(mesh, t.Config)
+		switch dt := table.weight.DType(); {
+		case dt != tensor.Float32 && dt != tensor.BFloat16:
+			refuse(op, "table %q holds %v; use float32 or bfloat16", t.Name, dt)
+		case i == 0:
+			c.dtype = dt
+		case dt != c.dtype:
+			refuse(op, "table %q holds %v and table %q %v; make a collection for each type", tables[0].Name, c.dtype, t.Name, dt)
+		}
 		c.tables, c.modes = append(c.tables, table), append(c.modes, t.Mode)
 		c.settings = append(c.settings, table.options.check(op, table.weight))
 	}

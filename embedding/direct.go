@@ -258,7 +258,7 @@ func (d *direct) backward(dy *tensor.Tensor) *dtensor.Rows {
 	if d.stays() {
 		u = without(u, d.s.padding-d.lo)
 	}
-	rows := u.SumRows(values)
+	rows := sumWide(u, values)
 	values.Free()
 	return d.gradient(rows, u.Count)
 }

@@ -28,7 +28,7 @@ func TestLookupAsIsLookupAndRedistribute(t *testing.T) {
 							if j%2 == 0 && s.rows > 0 {
 								o.PaddingIdx = new(0)
 							}
-							if err := checkDirect(ctx, m, s, w, at, to, o); err != nil {
+							if err := checkDirect(ctx, m, double, s, w, at, to, o); err != nil {
 								return fmt.Errorf("%v: weight %v, ids %v, to %v: %w", s, w, at, to, err)
 							}
 						}
@@ -40,19 +40,19 @@ func TestLookupAsIsLookupAndRedistribute(t *testing.T) {
 	}
 }
 
-func checkDirect(ctx context.Context, m *dtensor.Mesh, s size, weight, at, to []layout.Placement, o embedding.Options) error {
+func checkDirect(ctx context.Context, m *dtensor.Mesh, p precision, s size, weight, at, to []layout.Placement, o embedding.Options) error {
 	n := 1
 	for _, d := range s.ids {
 		n *= d
 	}
-	w := meshtest.Place(m, meshtest.Numbers(s.rows*s.width, 1, 1), []int{s.rows, s.width}, weight...)
+	w := p.place(m, meshtest.Numbers(s.rows*s.width, 1, 1), []int{s.rows, s.width}, weight...)
 	x := meshtest.Place(m, someIDs(n, s.rows, 3), s.ids, at...)
 	g := meshtest.Place(m, meshtest.Numbers(n*s.width, 2, 1), append(slices.Clone(s.ids), s.width), to...)
 	run := func(f func() *dtensor.Tensor) (value []float64, index []int64, grad []float64, err error) {
 		_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
 			y := f()
 			value = meshtest.Values(y.Local())
-			return y.Mul(g).Sum(nil, false)
+			return y.Cast(tensor.Float64).Mul(g).Sum(nil, false)
 		}, w)
 		if err != nil {
 			return nil, nil, nil, err

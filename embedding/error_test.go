@@ -93,16 +93,25 @@ func TestRefusals(t *testing.T) {
 		}
 		list := meshtest.Place(m, []int64{1, 2, 3}, []int{3}, replicate)
 		for want, f := range map[string]func(){
-			"has 3 dimensions; a table has 2":      look(cube, x, embedding.Options{}),
-			"holds int64":                          look(x.Reshape(1, 1), x, embedding.Options{}),
-			"are float64 [1] R":                    look(w, floats, embedding.Options{}),
-			"MaxNorm is 0":                         look(w, x, embedding.Options{MaxNorm: new(0.0)}),
-			"MaxNorm is -2":                        look(w, x, embedding.Options{MaxNorm: new(-2.0)}),
-			"NormType is 0":                        look(w, x, embedding.Options{NormType: new(0.0)}),
-			"NormType is NaN":                      look(w, x, embedding.Options{NormType: new(math.NaN())}),
-			"PaddingIdx is 6":                      look(w, x, embedding.Options{PaddingIdx: new(6)}),
-			"PaddingIdx is -7":                     look(w, x, embedding.Options{PaddingIdx: new(-7)}),
-			"on another":                           look(w, elsewhere, embedding.Options{}),
+			"has 3 dimensions; a table has 2": look(cube, x, embedding.Options{}),
+			"holds int64":                     look(x.Reshape(1, 1), x, embedding.Options{}),
+			"are float64 [1] R":               look(w, floats, embedding.Options{}),
+			"MaxNorm is 0":                    look(w, x, embedding.Options{MaxNorm: new(0.0)}),
+			"MaxNorm is -2":                   look(w, x, embedding.Options{MaxNorm: new(-2.0)}),
+			"NormType is 0":                   look(w, x, embedding.Options{NormType: new(0.0)}),
+			"NormType is NaN":                 look(w, x, embedding.Options{NormType: new(math.NaN())}),
+			"PaddingIdx is 6":                 look(w, x, embedding.Options{PaddingIdx: new(6)}),
+			"PaddingIdx is -7":                look(w, x, embedding.Options{PaddingIdx: new(-7)}),
+			"on another":                      look(w, elsewhere, embedding.Options{}),
+			"Cast it to bfloat16, float32":    look(w.Cast(tensor.Float16), x, embedding.Options{}),
+			"holds uint8":                     func() { embedding.NewTable(m, embedding.Config{Rows: 3, Dim: 2, DType: tensor.Uint8}) },
+			"bfloat16; make a collection for each type": func() {
+				embedding.NewCollection(m, embedding.CollectionTable{Config: embedding.Config{Name: "a"}},
+					embedding.CollectionTable{Config: embedding.Config{Name: "b", DType: tensor.BFloat16}})
+			},
+			"holds float64; use float32 or bfloat16": func() {
+				embedding.NewCollection(m, embedding.CollectionTable{Config: embedding.Config{DType: tensor.Float64}})
+			},
 			`no axis "z"`:                          func() { embedding.NewTable(m, embedding.Config{Rows: 3, Dim: 2, Layout: embedding.RowWise("z")}) },
 			"named twice":                          func() { embedding.NewTable(m, embedding.Config{Rows: 3, Dim: 2, Layout: embedding.Grid("a", "a")}) },
 			"-1 rows":                              func() { embedding.NewTable(m, embedding.Config{Rows: -1, Dim: 2}) },

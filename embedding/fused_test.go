@@ -24,7 +24,7 @@ type stepper func(rows *dtensor.Rows, rate float64)
 // layout, and examples/recsys tests these.
 var makers = map[string]func(w *dtensor.Tensor) stepper{
 	"row-wise Adagrad": func(w *dtensor.Tensor) stepper {
-		sums := tensor.Zeros(w.Local().Device(), w.DType(), w.Local().Dim(0)).Persist()
+		sums := tensor.Zeros(w.Local().Device(), tensor.WideType(w.DType()), w.Local().Dim(0)).Persist()
 		return func(rows *dtensor.Rows, rate float64) {
 			tensor.Adagrad{LR: rate, Eps: 1e-10}.StepRows(w.Local(), local(w, rows), sums)
 		}
@@ -33,7 +33,10 @@ var makers = map[string]func(w *dtensor.Tensor) stepper{
 		return func(rows *dtensor.Rows, rate float64) { tensor.SGD{LR: rate}.StepRows(w.Local(), local(w, rows)) }
 	},
 	"SparseAdam": func(w *dtensor.Tensor) stepper {
-		m, v, step := tensor.ZerosLike(w.Local()).Persist(), tensor.ZerosLike(w.Local()).Persist(), 0
+		zeros := func() *tensor.Tensor {
+			return tensor.Zeros(w.Local().Device(), tensor.WideType(w.DType()), w.Local().Shape()...).Persist()
+		}
+		m, v, step := zeros(), zeros(), 0
 		return func(rows *dtensor.Rows, rate float64) {
 			step++
 			tensor.Adam{LR: rate, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8}.StepRows(w.Local(), local(w, rows), m, v, step)
@@ -119,19 +122,21 @@ func TestFusedLookups(t *testing.T) {
 				mesh   []int
 				layout embedding.Layout
 				ids    []layout.Placement
+				dtype  tensor.DType // 0: float32
 			}{
-				{[]int{1}, embedding.Replicated(), one(replicate)}, {[]int{2}, embedding.RowWise("a"), one(shard0)}, {[]int{2}, embedding.Replicated(), one(shard0)},
-				{[]int{3}, embedding.RowWise("a"), one(replicate)}, {[]int{3}, embedding.ColumnWise("a"), one(shard0)}, {[]int{4}, embedding.TableWise("a", 2), one(shard0)},
-				{[]int{2, 2}, embedding.RowWise("b"), two(shard0, replicate)}, {[]int{2, 2}, embedding.Grid("b", "a"), two(replicate, shard0)},
+				{[]int{1}, embedding.Replicated(), one(replicate), 0}, {[]int{2}, embedding.RowWise("a"), one(shard0), 0}, {[]int{2}, embedding.Replicated(), one(shard0), 0},
+				{[]int{3}, embedding.RowWise("a"), one(replicate), 0}, {[]int{3}, embedding.ColumnWise("a"), one(shard0), 0}, {[]int{4}, embedding.TableWise("a", 2), one(shard0), 0},
+				{[]int{2, 2}, embedding.RowWise("b"), two(shard0, replicate), 0}, {[]int{2, 2}, embedding.Grid("b", "a"), two(replicate, shard0), tensor.BFloat16},
+				{[]int{2}, embedding.RowWise("a"), one(shard0), tensor.BFloat16},
 			} {
 				meshtest.On(t, c.mesh, func(ctx context.Context, m *dtensor.Mesh) error {
 					tables := func() []*embedding.Table {
-						return []*embedding.Table{embedding.NewTable(m, embedding.Config{Rows: 7, Dim: 5, Layout: c.layout, PaddingIdx: new(1)})}
+						return []*embedding.Table{embedding.NewTable(m, embedding.Config{Rows: 7, Dim: 5, Layout: c.layout, PaddingIdx: new(1), DType: c.dtype})}
 					}
 					ids := meshtest.Place(m, someIDs(6, 7, 2), []int{6}, c.ids...)
 					more := meshtest.Place(m, someIDs(6, 7, 5), []int{2, 3}, c.ids...)
 					w := &twin{plain: tables(), fused: tables(), forward: func(tables []*embedding.Table, head *dtensor.Tensor) *dtensor.Tensor {
-						a, b := tables[0].Lookup(ids).Reduced(), tables[0].Bag(more, nil, nil, embedding.Mean).Reduced()
+						a, b := tables[0].Lookup(ids).Cast(tensor.Float32), tables[0].Bag(more, nil, nil, embedding.Mean).Cast(tensor.Float32)
 						tables[0].Lookup(more) // its result is not used
 						return a.Mul(a).Sum(nil, false).Add(b.Mul(b).Sum(nil, false)).Mul(head).Sum(nil, false)
 					}}

@@ -14,17 +14,27 @@ import (
 //
 //	Values[i] = Σ gy[j] over all j with ids[j] == Index[i]
 //
-// without the padding row; with ScaleGradByFreq over the number of such j.
+// without the padding row; with ScaleGradByFreq over the number of such j. That of
+// bfloat16 is float32 until all have been added up, also where it travels.
 func (l *lookup) backward(gy *dtensor.Tensor) *dtensor.Rows {
 	dy := gy.Redistribute(reduced(l.result)...).Local()
 	u := *l.distinct()
 	if l.stays() { // else what others expect of this rank includes the padding row
 		u = without(u, l.s.padding-l.lo)
 	}
-	return l.gradient(u.SumRows(dy), u.Count)
+	return l.gradient(sumWide(u, dy), u.Count)
 }
 
-// gradient returns the gradient of the table from the gradients of distinct
+// sumWide is SumRows of values that are widened first.
+func sumWide(u tensor.Uniq, values *tensor.Tensor) tensor.Rows {
+	wide := tensor.Widen(values)
+	if wide != values {
+		defer wide.Free()
+	}
+	return u.SumRows(wide)
+}
+
+// gradient returns the gradient of the table from the widened gradients of distinct
 // local ids, each of which occurs count times.
 func (l *lookup) gradient(rows tensor.Rows, count *tensor.Tensor) *dtensor.Rows {
 	if l.s.frequency { // how often each occurs travels as one more feature
@@ -45,7 +55,7 @@ func (l *lookup) gradient(rows tensor.Rows, count *tensor.Tensor) *dtensor.Rows 
 		times := tensor.Narrow(rows.Values, 1, d, 1)
 		rows.Values = tensor.Div(tensor.Narrow(rows.Values, 1, 0, d), times)
 	}
-	return dtensor.NewRows(l.weight, tensor.AddScalar(rows.Index, float64(l.lo)), rows.Values)
+	return dtensor.NewRows(l.weight, tensor.AddScalar(rows.Index, float64(l.lo)), tensor.Cast(rows.Values, l.table.DType()))
 }
 
 // stays reports whether the gradient needs nothing of other ranks.

@@ -12,6 +12,7 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/embedding"
 	"github.com/gorun-spmd/gorun/internal/meshtest"
+	"github.com/gorun-spmd/gorun/tensor"
 )
 
 // meshes are the mesh shapes that lookups are tried on.
@@ -51,7 +52,7 @@ func TestEveryLayout(t *testing.T) {
 								o.PaddingIdx = new(-1)
 							}
 							o.ScaleGradByFreq = j%2 == 1
-							if err := checkLookup(ctx, m, s, w, at, o); err != nil {
+							if err := checkLookup(ctx, m, double, s, w, at, o); err != nil {
 								return fmt.Errorf("weight %v, ids %v: %w", w, at, err)
 							}
 						}
@@ -63,14 +64,14 @@ func TestEveryLayout(t *testing.T) {
 	}
 }
 
-func checkLookup(ctx context.Context, m *dtensor.Mesh, s size, weight, at []layout.Placement, o embedding.Options) error {
+func checkLookup(ctx context.Context, m *dtensor.Mesh, p precision, s size, weight, at []layout.Placement, o embedding.Options) error {
 	n := 1
 	for _, d := range s.ids {
 		n *= d
 	}
-	table, ids := meshtest.Numbers(s.rows*s.width, 1, 1), someIDs(n, s.rows, 3)
-	gy := meshtest.Numbers(n*s.width, 2, 1)
-	w, x := meshtest.Place(m, table, []int{s.rows, s.width}, weight...), meshtest.Place(m, ids, s.ids, at...)
+	table, ids := p.numbers(meshtest.Numbers(s.rows*s.width, 1, 1)), someIDs(n, s.rows, 3)
+	gy := p.numbers(meshtest.Numbers(n*s.width, 2, 1))
+	w, x := p.place(m, table, []int{s.rows, s.width}, weight...), meshtest.Place(m, ids, s.ids, at...)
 	whole := make([]layout.Placement, len(at))
 	g := meshtest.Place(m, gy, append(slices.Clone(s.ids), s.width), whole...)
 	after := table
@@ -81,14 +82,14 @@ func checkLookup(ctx context.Context, m *dtensor.Mesh, s size, weight, at []layo
 	record := m.Comm().Record()
 	_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
 		y := embedding.Lookup(w, x, o)
-		failed = near("output", y.Full(), lookUp(after, s.width, ids))
-		return y.Mul(g).Sum(nil, false)
+		failed = p.near("output", y.Full(), lookUp(after, s.width, ids), 0)
+		return y.Cast(tensor.Float64).Mul(g).Sum(nil, false)
 	}, w)
 	events := record.Stop()
 	if err != nil || failed != nil {
 		return fmt.Errorf("%v %v", err, failed)
 	}
-	if err := near("table", w.Full(), after); err != nil {
+	if err := p.near("table", w.Full(), after, 0); err != nil {
 		return err
 	}
 	ranks := m.Comm().Size()
@@ -107,7 +108,7 @@ func checkLookup(ctx context.Context, m *dtensor.Mesh, s size, weight, at []layo
 	if n := rows.Index.Numel(); n > len(ids) {
 		return fmt.Errorf("the gradient has %d rows for %d ids", n, len(ids))
 	}
-	return near("gradient", rows.Dense().Full(), gradOf(s.rows, s.width, ids, gy, padding, o.ScaleGradByFreq))
+	return p.near("gradient", rows.Dense().Full(), gradOf(s.rows, s.width, ids, gy, padding, o.ScaleGradByFreq), 0)
 }
 
 // TestUnevenShards looks up in a table whose shards have explicit sizes, one of
@@ -117,7 +118,7 @@ func TestUnevenShards(t *testing.T) {
 	meshtest.On(t, []int{4}, func(ctx context.Context, m *dtensor.Mesh) error {
 		for _, w := range []layout.Placement{layout.ShardSizes(0, 1, 0, 6, 2), layout.ShardSizes(1, 0, 2, 1, 0)} {
 			for _, at := range []layout.Placement{replicate, shard0, layout.ShardSizes(0, 3, 0, 1, 2)} {
-				if err := checkLookup(ctx, m, s, []layout.Placement{w}, []layout.Placement{at}, embedding.Options{}); err != nil {
+				if err := checkLookup(ctx, m, double, s, []layout.Placement{w}, []layout.Placement{at}, embedding.Options{}); err != nil {
 					return fmt.Errorf("weight %v, ids %v: %w", w, at, err)
 				}
 			}

@@ -1,7 +1,9 @@
 package embedding_test
 
 import (
+	"fmt"
 	"math"
+	"math/rand/v2"
 
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
@@ -94,4 +96,48 @@ func floats(t *dtensor.Tensor) []float64 {
 // near compares a whole tensor with what it should be.
 func near(what string, t *tensor.Tensor, want []float64) error {
 	return meshtest.Near(what, t, want, 1e-6, 1e-12)
+}
+
+// A precision is the element type of a table: float64, in which the loops compute, or
+// bfloat16, of which loops and tables get the same rounded numbers.
+type precision tensor.DType
+
+const (
+	double = precision(tensor.Float64)
+	half   = precision(tensor.BFloat16)
+)
+
+// somePrecision returns one of them.
+func somePrecision(rng *rand.Rand) precision {
+	if rng.IntN(2) == 0 {
+		return half
+	}
+	return double
+}
+
+func (p precision) String() string { return tensor.DType(p).String() }
+
+// numbers returns x rounded.
+func (p precision) numbers(x []float64) []float64 {
+	if x == nil {
+		return nil
+	}
+	return meshtest.Values(tensor.Cast(tensor.FromSlice(tensor.NewCPU(nil), x, len(x)), tensor.DType(p)))
+}
+
+// place puts a whole tensor of the precision on the mesh.
+func (p precision) place(m *dtensor.Mesh, x []float64, shape []int, places ...layout.Placement) *dtensor.Tensor {
+	return meshtest.Place(m, x, shape, places...).Cast(tensor.DType(p))
+}
+
+// near compares what is computed in the precision: bfloat16 is computed in float32 and
+// rounded once, or more often where sums are made of parts of up to the given value.
+func (p precision) near(what string, t *tensor.Tensor, want []float64, parts float64) error {
+	switch {
+	case t.DType() != tensor.DType(p):
+		return fmt.Errorf("%s is %v", what, t)
+	case p == double:
+		return near(what, t, want)
+	}
+	return meshtest.Near(what, t, want, 0x1.001p-8, 1e-6+parts*0x1p-8)
 }

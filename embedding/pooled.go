@@ -37,12 +37,12 @@ func (c *Collection) Bags(j *Jagged) *Pooled {
 	at := c.columns(op, j)
 	shape, places := []int{j.Samples(), c.width}, j.batch.Placements()
 	if !c.mesh.Inside() {
-		return &Pooled{c.mesh.Wrap(op, tensor.New(c.mesh.Device(), tensor.Float32, 0), nil, false, shape, places...), c}
+		return &Pooled{c.mesh.Wrap(op, tensor.New(c.mesh.Device(), c.dtype, 0), nil, false, shape, places...), c}
 	}
 	v := c.newVisit(op, j, at, false)
 	v.fetch()
 	bags := make([]*poolings, len(c.features))
-	out := tensor.New(c.mesh.Device(), tensor.Float32, j.samples, c.width)
+	out := tensor.New(c.mesh.Device(), c.dtype, j.samples, c.width)
 	for t := range c.tables {
 		for i, f := range c.of[t] {
 			bags[f] = v.poolings(t, i, f)
@@ -53,7 +53,7 @@ func (c *Collection) Bags(j *Jagged) *Pooled {
 	v.rows = nil
 	y := c.mesh.Wrap(op, out, nil, false, shape, places...)
 	y = dtensor.Record(op, y, c.inputs(), func(gy *dtensor.Tensor) []dtensor.Grad {
-		dy := gy.Redistribute(places...).Local()
+		dy := tensor.Widen(gy.Redistribute(places...).Local())
 		return v.grads(func(t, i, f int) *tensor.Tensor {
 			w := c.features[f].width
 			d := tensor.New(dy.Device(), dy.DType(), j.samples, w)
@@ -167,20 +167,25 @@ func (v *visit) dropPadding(t int, p *poolings) {
 
 // sum returns the rows of the samples, [b, D], from the distinct rows [U, D].
 func (p *poolings) sum(rows *tensor.Tensor) *tensor.Tensor {
+	dt := rows.DType()
 	if p.most && !p.single {
-		return p.largest(rows)
+		return tensor.Cast(p.largest(tensor.Widen(rows)), dt)
 	}
 	values := tensor.TakeRows(rows, p.slots, 0) // [n, D]
+	if p.single && p.scale == nil {
+		return values
+	}
+	values = tensor.Widen(values)
 	if p.scale != nil {
 		tensor.BinaryTo(values, tensor.OpMul, values, p.scale)
 	}
 	if p.single {
-		return values
+		return tensor.Cast(values, dt)
 	}
 	dev := values.Device()
 	segments := tensor.Uniq{Index: tensor.Arange(dev, tensor.Int64, 0, p.counts.Numel()), Count: p.counts,
 		Slot: p.bag, Order: tensor.Arange(dev, tensor.Int32, 0, p.bag.Numel())}
-	return tensor.TakeRows(segments.SumRows(values).Values, p.slot, 0)
+	return tensor.TakeRows(tensor.Cast(segments.SumRows(values).Values, dt), p.slot, 0)
 }
 
 // grad returns the gradients of the rows of the ids, [n, D], from those of the

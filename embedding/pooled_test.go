@@ -10,6 +10,7 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/embedding"
 	"github.com/gorun-spmd/gorun/internal/meshtest"
+	"github.com/gorun-spmd/gorun/tensor"
 )
 
 // A pooled is a lookup of bags, whole.
@@ -25,6 +26,7 @@ type pooled struct {
 	norm        float64 // MaxNorm, 0: none
 	length      int     // of all bags, if they have one and there are no offsets; else -1
 	last        bool    // IncludeLastOffset
+	precision           // of table and factors; 0: double
 }
 
 // A bagPlaces is a layout of everything that Bag takes.
@@ -94,9 +96,14 @@ func (p *pooled) run(gy []float64) (out, dTable, dFactors, table []float64) {
 // communicate.
 func (p *pooled) check(ctx context.Context, m *dtensor.Mesh, at bagPlaces) error {
 	bags := len(p.starts) - 1
-	gy := meshtest.Numbers(bags*p.width, 3, 1)
+	rounded := *p
+	if p = &rounded; p.precision == 0 {
+		p.precision = double
+	}
+	p.table, p.factors = p.numbers(p.table), p.numbers(p.factors)
+	gy := p.numbers(meshtest.Numbers(bags*p.width, 3, 1))
 	out, dTable, dFactors, table := p.run(gy)
-	w := meshtest.Place(m, p.table, []int{p.rows, p.width}, at.weight...)
+	w := p.place(m, p.table, []int{p.rows, p.width}, at.weight...)
 	shape := []int{len(p.ids)}
 	var offsets, factors *dtensor.Tensor
 	if p.length >= 0 {
@@ -114,7 +121,7 @@ func (p *pooled) check(ctx context.Context, m *dtensor.Mesh, at bagPlaces) error
 	x := meshtest.Place(m, p.ids, shape, at.ids...)
 	params := []*dtensor.Tensor{w}
 	if p.factors != nil {
-		factors = meshtest.Place(m, p.factors, shape, at.factors...)
+		factors = p.place(m, p.factors, shape, at.factors...)
 		params = append(params, factors)
 	}
 	o := embedding.BagOptions{Mode: p.mode, IncludeLastOffset: p.last, Options: embedding.Options{ScaleGradByFreq: p.byFrequency}}
@@ -129,8 +136,8 @@ func (p *pooled) check(ctx context.Context, m *dtensor.Mesh, at bagPlaces) error
 	record := m.Comm().Record()
 	_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
 		y := embedding.Bag(w, x, offsets, factors, o)
-		failed = near("output", y.Full(), out)
-		return y.Mul(g).Sum(nil, false)
+		failed = p.near("output", y.Full(), out, 8)
+		return y.Cast(tensor.Float64).Mul(g).Sum(nil, false)
 	}, params...)
 	events := record.Stop()
 	if err != nil || failed != nil {
@@ -139,14 +146,14 @@ func (p *pooled) check(ctx context.Context, m *dtensor.Mesh, at bagPlaces) error
 	if _, ok := grads[0].Rows(); !ok {
 		return errors.New("the gradient of the table is dense")
 	}
-	if err := near("table", w.Full(), table); err != nil {
+	if err := p.near("table", w.Full(), table, 0); err != nil {
 		return err
 	}
-	if err := near("gradient of the table", grads[0].Dense().Full(), dTable); err != nil {
+	if err := p.near("gradient of the table", grads[0].Dense().Full(), dTable, 0); err != nil {
 		return err
 	}
 	if factors != nil {
-		if err := near("gradient of the weights", grads[1].Dense().Full(), dFactors); err != nil {
+		if err := p.near("gradient of the weights", grads[1].Dense().Full(), dFactors, 8); err != nil {
 			return err
 		}
 	}

@@ -43,7 +43,7 @@ func (s *settings) shorten(table, rows, sums *tensor.Tensor) {
 	}
 	if len(long) > 0 {
 		dev := table.Device()
-		by := tensor.Cast(tensor.FromSlice(dev, factors, len(factors)), table.DType())
+		by := tensor.Cast(tensor.FromSlice(dev, factors, len(factors)), tensor.WideType(table.DType()))
 		tensor.ScaleRowsTo(table, tensor.FromSlice(dev, long, len(long)), by)
 	}
 }

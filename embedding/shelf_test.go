@@ -186,6 +186,21 @@ func index(names []string, name string) int {
 	return -1
 }
 
+// close is near for the tables' type. Rows that were scaled to a norm are rounded before
+// they are added up.
+func (sh *shelf) close(what string, t *tensor.Tensor, want []float64) error {
+	if sh.tables[0].DType != tensor.BFloat16 {
+		return close32(what, t, want)
+	}
+	scaled := 0.0
+	for _, table := range sh.tables {
+		if table.MaxNorm != nil {
+			scaled = 4
+		}
+	}
+	return half.near(what, t, want, scaled)
+}
+
 // close32 is near for float32.
 func close32(what string, t *tensor.Tensor, want []float64) error {
 	got := tensor.ToSlice[float64](tensor.Cast(t, tensor.Float64))
@@ -239,7 +254,7 @@ func (sh *shelf) check(ctx context.Context, m *dtensor.Mesh, b *batch, places []
 	}
 	tables = sh.renormed(b, tables)
 	samples, width := j.Samples(), sh.width()
-	gy := meshtest.Numbers(samples*width, 3, 1)
+	gy := half.numbers(meshtest.Numbers(samples*width, 3, 1))
 	out, want := sh.bags(b, tables, gy)
 	g := tensor.Cast(tensor.FromSlice(m.Device(), gy, samples, width), tensor.Float32)
 	var failed error
@@ -252,7 +267,7 @@ func (sh *shelf) check(ctx context.Context, m *dtensor.Mesh, b *batch, places []
 	_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
 		p := c.Bags(j)
 		note(samePlaces(p.Values().Placements(), places))
-		note(close32("bags", p.Values().Full(), out))
+		note(sh.close("bags", p.Values().Full(), out))
 		for _, table := range sh.tables {
 			for _, name := range table.Features {
 				if f := p.Feature(name); f.Dim(0) != samples || f.Dim(1) != table.Dim {
@@ -260,7 +275,7 @@ func (sh *shelf) check(ctx context.Context, m *dtensor.Mesh, b *batch, places []
 				}
 			}
 		}
-		return p.Values().Mul(dtensor.Distribute(m, g, places...)).Sum(nil, false)
+		return p.Values().Cast(tensor.Float32).Mul(dtensor.Distribute(m, g, places...)).Sum(nil, false)
 	}, c.Params()...)
 	events := record.Stop()
 	if err != nil {
@@ -275,13 +290,13 @@ func (sh *shelf) check(ctx context.Context, m *dtensor.Mesh, b *batch, places []
 	ranks := m.Comm().Size() // each id once, with a row of at most 5 to each rank and a count, or the heads of all ranks
 	note(sh.bagsTally(m, places).check(events, "Bags", ranks*max(32*ids, 8*(4+ranks*len(sh.tables)))))
 	for i, p := range c.Params() {
-		note(close32("table "+sh.tables[i].Name, p.Full(), tables[i]))
+		note(sh.close("table "+sh.tables[i].Name, p.Full(), tables[i]))
 	}
 	for i, grad := range grads {
 		if _, ok := grad.Rows(); !ok {
 			return fmt.Errorf("the gradient of table %d is dense", i)
 		}
-		note(close32("gradient of "+sh.tables[i].Name, grad.Dense().Full(), want[i]))
+		note(sh.close("gradient of "+sh.tables[i].Name, grad.Dense().Full(), want[i]))
 	}
 	if failed != nil || !rows {
 		return failed
@@ -309,13 +324,13 @@ func (sh *shelf) checkRows(ctx context.Context, m *dtensor.Mesh, c *embedding.Co
 					times[id]++
 				}
 				y := u.Feature(name)
-				if err := close32("rows of "+name, y.Full(), lookUp(tables[t], table.Dim, ids)); failed == nil {
+				if err := sh.close("rows of "+name, y.Full(), lookUp(tables[t], table.Dim, ids)); failed == nil {
 					failed = err
 				}
 				if name == "d" {
 					continue
 				}
-				total = total.Add(y.Scale(float64(i+2)).Sum(nil, false))
+				total = total.Add(y.Cast(tensor.Float32).Scale(float64(i+2)).Sum(nil, false))
 				for _, id := range ids {
 					if table.PaddingIdx == nil || int(id) != *table.PaddingIdx {
 						for k := range table.Dim {
@@ -333,7 +348,7 @@ func (sh *shelf) checkRows(ctx context.Context, m *dtensor.Mesh, c *embedding.Co
 		return total
 	}, c.Params()...)
 	for i := range grads {
-		if err := close32("gradient of the rows of "+sh.tables[i].Name, grads[i].Dense().Full(), want[i]); failed == nil {
+		if err := sh.close("gradient of the rows of "+sh.tables[i].Name, grads[i].Dense().Full(), want[i]); failed == nil {
 			failed = err
 		}
 	}

@@ -13,8 +13,12 @@ type Config struct {
 	Rows   int    // V
 	Dim    int    // D
 	Layout Layout
-	// Key makes the initial values, float32: normal numbers by their global
-	// index, the same for every mesh and layout.
+	// DType is the type of the rows: Float32, which 0 stands for, Float64 or BFloat16.
+	// Rows of bfloat16 take half the memory and half the bytes of a lookup; sums of
+	// them and of their gradients are made in float32 and rounded once.
+	DType tensor.DType
+	// Key makes the initial values: normal numbers of float32 by their global
+	// index, the same for every mesh and layout, cast to DType.
 	Key dtensor.Key
 	// Std is their standard deviation; 0: 1.
 	Std float64
@@ -41,7 +45,14 @@ func NewTable(mesh *dtensor.Mesh, c Config) *Table {
 	if c.Std == 0 {
 		c.Std = 1
 	}
-	weight := dtensor.Normal(mesh, c.Key, 0, c.Std, []int{c.Rows, c.Dim}, c.Layout.Placements(mesh, c.Rows, c.Dim)...)
+	if c.DType == 0 {
+		c.DType = tensor.Float32
+	}
+	wide := dtensor.Normal(mesh, c.Key, 0, c.Std, []int{c.Rows, c.Dim}, c.Layout.Placements(mesh, c.Rows, c.Dim)...)
+	weight := wide.Cast(c.DType)
+	if weight != wide {
+		wide.Local().Free()
+	}
 	t := TableOf(weight, Options{PaddingIdx: c.PaddingIdx, MaxNorm: c.MaxNorm, NormType: c.NormType, ScaleGradByFreq: c.ScaleGradByFreq, Table: c.Name})
 	if c.PaddingIdx != nil {
 		t.clearRow(t.options.check("NewTable", weight).padding)

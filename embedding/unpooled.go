@@ -39,7 +39,7 @@ func (c *Collection) Rows(j *Jagged) *Unpooled {
 		// The number of ids is not known here, and nothing of them is held.
 		for _, f := range c.features {
 			places := make([]layout.Placement, len(c.mesh.Axes()))
-			u.values = append(u.values, c.mesh.Wrap(op, tensor.New(c.mesh.Device(), tensor.Float32, 0), nil, false, []int{0, f.width}, places...))
+			u.values = append(u.values, c.mesh.Wrap(op, tensor.New(c.mesh.Device(), c.dtype, 0), nil, false, []int{0, f.width}, places...))
 		}
 		return u
 	}
@@ -84,9 +84,9 @@ func (v *visit) share(axis int) *shares {
 		}
 	}
 	total, flat := placed(sizes)
-	list := c.mesh.Wrap(op, tensor.New(c.mesh.Device(), tensor.Float32, mine), nil, false, []int{total}, flat...)
+	list := c.mesh.Wrap(op, tensor.New(c.mesh.Device(), c.dtype, mine), nil, false, []int{total}, flat...)
 	list = dtensor.Record(op, list, c.inputs(), func(gy *dtensor.Tensor) []dtensor.Grad {
-		dy := gy.Redistribute(flat...).Local()
+		dy := tensor.Widen(gy.Redistribute(flat...).Local())
 		return v.grads(func(t, i, f int) *tensor.Tensor {
 			n, w := v.j.idsOf(v.at[f]).Numel(), c.features[f].width
 			return tensor.Narrow(dy, 0, at[f], n*w).Reshape(n, w)

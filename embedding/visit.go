@@ -182,7 +182,7 @@ func (v *visit) fetch() {
 		}
 	}
 	dev := v.c.mesh.Device()
-	mine, at := tensor.New(dev, tensor.Float32, sum(out)), 0
+	mine, at := tensor.New(dev, v.c.dtype, sum(out)), 0
 	for i := range v.givers {
 		p := &v.givers[i]
 		for t := range v.c.tables {
@@ -197,7 +197,7 @@ func (v *visit) fetch() {
 	got := v.swap(v.give, mine, out, in, "rows")
 	at = 0
 	for t := range v.c.tables {
-		v.rows = append(v.rows, tensor.New(dev, tensor.Float32, v.uniq[t].Index.Numel(), v.c.tables[t].weight.Dim(1)))
+		v.rows = append(v.rows, tensor.New(dev, v.c.dtype, v.uniq[t].Index.Numel(), v.c.tables[t].weight.Dim(1)))
 	}
 	for i := range v.givers {
 		p := &v.givers[i]

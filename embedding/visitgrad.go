@@ -9,7 +9,8 @@ import (
 )
 
 // backward returns the gradients of the tables for the gradients of the rows of
-// all ids: values[t] is [n, D] for the n ids of table t.
+// all ids: values[t] is [n, D] for the n ids of table t, float32. They are of the
+// tables' type once all have been added up.
 func (v *visit) backward(values []*tensor.Tensor) []*dtensor.Rows {
 	sums := make([]*tensor.Tensor, len(values))
 	for t, u := range v.uniq {
@@ -26,7 +27,7 @@ func (v *visit) backward(values []*tensor.Tensor) []*dtensor.Rows {
 		if v.extra(t) > 0 {
 			rows.Values = tensor.Div(tensor.Narrow(rows.Values, 1, 0, w), tensor.Narrow(rows.Values, 1, w, 1))
 		}
-		grads[t] = dtensor.NewRows(v.c.tables[t].weight, tensor.AddScalar(rows.Index, float64(lo)), rows.Values)
+		grads[t] = dtensor.NewRows(v.c.tables[t].weight, tensor.AddScalar(rows.Index, float64(lo)), tensor.Cast(rows.Values, v.c.dtype))
 	}
 	return grads
 }

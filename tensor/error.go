@@ -78,6 +78,22 @@ func wantFloat(op string, x *Tensor) {
 	}
 }
 
+// wantFloatOrHalf is wantFloat for operators that compute with bfloat16 too.
+func wantFloatOrHalf(op string, x *Tensor) {
+	if x.dtype != BFloat16 {
+		wantFloat(op, x)
+	}
+}
+
+// wantWideType throws unless other has the type in which x is computed with, and its
+// device.
+func wantWideType(op string, x, other *Tensor) {
+	if dt := WideType(x.dtype); other.dtype != dt {
+		throwType(op, "%v beside %v: wants %v; Cast it", other.brief(), x.brief(), dt)
+	}
+	wantSameDevice(op, x, other)
+}
+
 // wantWhole throws if x is of integers and v is none.
 func wantWhole(op string, x *Tensor, v float64) {
 	if !x.dtype.Float() && (v != math.Trunc(v) || math.IsInf(v, 0)) {

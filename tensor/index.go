@@ -55,10 +55,10 @@ func IndexSelect(x *Tensor, dim int, index *Tensor) *Tensor {
 }
 
 // IndexAddTo adds slice i of src to slice index[i] of dst, along dimension dim, in
-// the order of i.
+// the order of i; bfloat16 in float32, and rounded once.
 func IndexAddTo(dst *Tensor, dim int, index, src *Tensor) {
 	dim = dst.axis("IndexAddTo", dim)
-	wantNumber("IndexAddTo", dst)
+	wantNumberOrHalf("IndexAddTo", dst)
 	wantSameType("IndexAddTo", dst, src)
 	wantList("IndexAddTo", dst, index)
 	want := dst.dims
@@ -67,6 +67,10 @@ func IndexAddTo(dst *Tensor, dim int, index, src *Tensor) {
 		throwShape("IndexAddTo", "src %v for %d indices of dimension %d of %v: want shape %v", src.brief(), index.numel, dim, dst.brief(), want[:dst.ndim])
 	}
 	wantInRange("IndexAddTo", index, dst.dims[dim])
+	if dst.dtype == BFloat16 {
+		editWide(dst, func(wide *Tensor) { IndexAddTo(wide, dim, index, Widen(src)) })
+		return
+	}
 	outer, inner := dst.around(dim)
 	dst.dev.IndexAdd(dst.dtype, dst.ptr("IndexAddTo"), src.ptr("IndexAddTo"), index.dtype, index.ptr("IndexAddTo"), outer, dst.dims[dim], index.numel, inner)
 	runtime.KeepAlive(src)
@@ -125,9 +129,15 @@ func ScatterTo(dst *Tensor, dim int, index, src *Tensor) {
 	scatter("ScatterTo", dst, dim, index, src, false)
 }
 
-// ScatterAddTo is ScatterTo that adds to what is there, in row-major order.
+// ScatterAddTo is ScatterTo that adds to what is there, in row-major order; bfloat16
+// in float32, and rounded once.
 func ScatterAddTo(dst *Tensor, dim int, index, src *Tensor) {
-	wantNumber("ScatterAddTo", dst)
+	wantNumberOrHalf("ScatterAddTo", dst)
+	if dst.dtype == BFloat16 {
+		wantSameType("ScatterAddTo", dst, src)
+		editWide(dst, func(wide *Tensor) { ScatterAddTo(wide, dim, index, Widen(src)) })
+		return
+	}
 	scatter("ScatterAddTo", dst, dim, index, src, true)
 }
 

@@ -103,13 +103,20 @@ func (o Adam) Step(param, grad, m, v *Tensor, step int) {
 }
 
 // StepRows is the lazy form, as torch.optim.SparseAdam: only the rows of table, m
-// and v that the gradient names change, and no weight decay is applied.
+// and v that the gradient names change, and no weight decay is applied. Beside a
+// table of bfloat16, which is rounded once a step, m and v are float32.
 func (o Adam) StepRows(table *Tensor, grad Rows, m, v *Tensor, step int) {
 	wantRows("Adam", table, grad)
-	wantStep("Adam", table, m)
-	wantStep("Adam", table, v)
+	wantState("Adam", table, m)
+	wantState("Adam", table, v)
 	wantStepNumber("Adam", step)
 	o.WeightDecay = 0
+	if table.dtype == BFloat16 {
+		editRows("Adam", grad.Index, grad.Values, []*Tensor{table, m, v}, func(values *Tensor, own []*Tensor) {
+			o.Step(own[0], values, own[1], own[2], step)
+		})
+		return
+	}
 	table.dev.AdamRows(table.dtype, table.ptr("Adam"), grad.Values.ptr("Adam"), grad.Index.ptr("Adam"), m.ptr("Adam"), v.ptr("Adam"),
 		grad.Index.numel, table.dims[1], o.constants(step))
 	runtime.KeepAlive(grad.Index)
@@ -123,15 +130,22 @@ type Adagrad struct {
 }
 
 // StepRows updates the rows of table [R, D] that the gradient names, and their
-// accumulators state [R], zeros at the start:
+// accumulators state [R], zeros at the start and float32 beside bfloat16:
 //
 //	state[r] += mean of g²      table[r] -= LR·g/(√state[r] + Eps)
 func (o Adagrad) StepRows(table *Tensor, grad Rows, state *Tensor) {
 	wantRows("Adagrad", table, grad)
-	wantFloat("Adagrad", table)
-	wantSameType("Adagrad", table, state)
+	wantFloatOrHalf("Adagrad", table)
+	wantWideType("Adagrad", table, state)
 	if state.numel != table.dims[0] {
 		throwShape("Adagrad", "state %v for table %v: want one number a row", state.brief(), table.brief())
+	}
+	if table.dtype == BFloat16 {
+		sums := state.Reshape(state.numel, 1)
+		editRows("Adagrad", grad.Index, grad.Values, []*Tensor{table, sums}, func(values *Tensor, own []*Tensor) {
+			o.Step(own[0], values, own[1])
+		})
+		return
 	}
 	table.dev.AdagradRows(table.dtype, table.ptr("Adagrad"), grad.Values.ptr("Adagrad"), grad.Index.ptr("Adagrad"), state.ptr("Adagrad"),
 		grad.Index.numel, table.dims[1], o.LR, o.Eps)
@@ -154,6 +168,13 @@ func SumSquares(x *Tensor) float64 {
 	s := x.dev.SumSquares(x.dtype, x.ptr("SumSquares"), x.numel)
 	runtime.KeepAlive(x)
 	return s
+}
+
+// wantState throws unless a parameter and what an optimizer remembers of it fit.
+func wantState(op string, param, state *Tensor) {
+	wantFloatOrHalf(op, param)
+	wantWideType(op, param, state)
+	wantSameShape(op, param, state)
 }
 
 // wantStep throws unless a parameter and its companion fit.

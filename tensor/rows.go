@@ -75,9 +75,15 @@ func Unique(ids *Tensor, lo, n int) Uniq {
 }
 
 // SumRows adds up the rows of values [N, D] (or [..., D] for as many ids) that
-// have the same id, those of one id in the order of their positions. The result is
-// the gradient of the part of a table whose ids u was made from.
+// have the same id, those of one id in the order of their positions; bfloat16 in
+// float32, and rounded once. The result is the gradient of the part of a table whose
+// ids u was made from.
 func (u Uniq) SumRows(values *Tensor) Rows {
+	if values.dtype == BFloat16 {
+		wide := Widen(values)
+		defer wide.Free()
+		return Rows{Index: u.Index, Values: recast(u.SumRows(wide).Values, BFloat16)}
+	}
 	wantFloat("SumRows", values)
 	if values.ndim == 0 || values.numel != u.Slot.numel*values.dims[values.ndim-1] {
 		throwShape("SumRows", "values %v for %d ids: want a row for each", values.brief(), u.Slot.numel)
@@ -100,11 +106,17 @@ func TakeRowsGrad(dy, ids *Tensor, lo, n int) Rows { return Unique(ids, lo, n).S
 // ignores rows outside [0, n).
 func Coalesce(index, values *Tensor, n int) Rows { return Unique(index, 0, n).SumRows(values) }
 
-// AddRowsTo adds scale·rows to table. It throws an *IndexError for a row that
-// table does not have.
+// AddRowsTo adds scale·rows to table; each row of bfloat16 is computed in float32 and
+// rounded once. It throws an *IndexError for a row that table does not have.
 func AddRowsTo(table *Tensor, rows Rows, scale float64) {
-	wantFloat("AddRowsTo", table)
+	wantFloatOrHalf("AddRowsTo", table)
 	wantRows("AddRowsTo", table, rows)
+	if table.dtype == BFloat16 {
+		editRows("AddRowsTo", rows.Index, rows.Values, []*Tensor{table}, func(values *Tensor, own []*Tensor) {
+			AddScaledTo(own[0], scale, values)
+		})
+		return
+	}
 	table.dev.AddRows(table.dtype, table.ptr("AddRowsTo"), rows.Values.ptr("AddRowsTo"), rows.Index.ptr("AddRowsTo"), rows.Index.numel, table.dims[1], scale)
 	runtime.KeepAlive(rows.Index)
 	runtime.KeepAlive(rows.Values)
@@ -129,12 +141,18 @@ func DenseRows(rows Rows, n int) *Tensor {
 }
 
 // RowPowSums returns for each row of table that index names Σ|x|ᵖ, or max|x| for
-// p = +Inf: what the norm of a row held in parts is made of.
+// p = +Inf: what the norm of a row held in parts is made of. Those of bfloat16 are
+// float32.
 func RowPowSums(table, index *Tensor, p float64) *Tensor {
-	wantFloat("RowPowSums", table)
+	wantFloatOrHalf("RowPowSums", table)
 	wantPower("RowPowSums", p)
 	n, dim := wantTable("RowPowSums", table, index)
 	wantInRange("RowPowSums", index, n)
+	if table.dtype == BFloat16 {
+		rows := recast(TakeRows(table, index, 0), Float32)
+		defer rows.Free()
+		return RowPowSums(rows, Arange(table.dev, Int64, 0, index.numel), p)
+	}
 	y := alloc("RowPowSums", table.dev, table.dtype, []int{index.numel})
 	table.dev.RowPowSums(table.dtype, y.addr, table.ptr("RowPowSums"), index.dtype, index.ptr("RowPowSums"), index.numel, dim, p)
 	runtime.KeepAlive(table)
@@ -142,15 +160,22 @@ func RowPowSums(table, index *Tensor, p float64) *Tensor {
 	return y
 }
 
-// ScaleRowsTo multiplies row index[i] of table by factor[i].
+// ScaleRowsTo multiplies row index[i] of table by factor[i], which for bfloat16 is
+// float32.
 func ScaleRowsTo(table, index, factor *Tensor) {
-	wantFloat("ScaleRowsTo", table)
-	wantSameType("ScaleRowsTo", table, factor)
+	wantFloatOrHalf("ScaleRowsTo", table)
+	wantWideType("ScaleRowsTo", table, factor)
 	n, dim := wantTable("ScaleRowsTo", table, index)
 	if factor.numel != index.numel {
 		throwShape("ScaleRowsTo", "factor %v for %d rows", factor.brief(), index.numel)
 	}
 	wantInRange("ScaleRowsTo", index, n)
+	if table.dtype == BFloat16 {
+		editRows("ScaleRowsTo", index, factor.Reshape(factor.numel, 1), []*Tensor{table}, func(factor *Tensor, own []*Tensor) {
+			BinaryTo(own[0], OpMul, own[0], factor)
+		})
+		return
+	}
 	table.dev.ScaleRows(table.dtype, table.ptr("ScaleRowsTo"), index.dtype, index.ptr("ScaleRowsTo"), factor.ptr("ScaleRowsTo"), index.numel, dim)
 	runtime.KeepAlive(index)
 	runtime.KeepAlive(factor)

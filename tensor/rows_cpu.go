@@ -39,6 +39,14 @@ func takeRows[I int32 | int64](dst, table unsafe.Pointer, ids []I, rowBytes, lo,
 	})
 }
 
+// PutRows copies row i of rows [n, dim] to row index[i] of table.
+func (c *CPU) PutRows(elemBytes int, table, rows unsafe.Pointer, it DType, index unsafe.Pointer, n, dim int) {
+	list, rowBytes := indices(it, index, n), dim*elemBytes
+	for i := range n {
+		copy(sliceOf[byte](unsafe.Add(table, list.at(i)*rowBytes), rowBytes), sliceOf[byte](unsafe.Add(rows, i*rowBytes), rowBytes))
+	}
+}
+
 // prefetchBytes is how much of rows in no order is asked for before it is read.
 const prefetchBytes = 4 << 10
 

@@ -11,6 +11,8 @@ var halves = map[string]struct {
 	"matmul":               {inputs: []string{"input", "other"}},
 	"linear":               {inputs: []string{"input", "weight", "bias"}},
 	"cross_entropy":        {inputs: []string{"logits"}, loss: true},
+	"embedding":            {inputs: []string{"weight"}},
+	"embedding_bag":        {inputs: []string{"weight", "per_sample_weights"}},
 	"linear_cross_entropy": {inputs: []string{"hidden", "weight"}, loss: true},
 }
 
@@ -26,8 +28,9 @@ func (c *Case) Half() (half *Case, ok bool) {
 	h.Name += "@bf16"
 	h.Tol = Tol{Rtol: 0.03, Atol: 0.06}
 	h.Inputs, h.Expect.Grads, h.Expect.Local = maps.Clone(c.Inputs), maps.Clone(c.Expect.Grads), nil
+	h.Expect.InputsAfter = maps.Clone(c.Expect.InputsAfter)
 	for _, name := range op.inputs {
-		for _, of := range []map[string]*Array{h.Inputs, h.Expect.Grads} {
+		for _, of := range []map[string]*Array{h.Inputs, h.Expect.Grads, h.Expect.InputsAfter} {
 			if a := of[name]; a != nil {
 				of[name] = a.half()
 			}

@@ -1,0 +1,86 @@
+package tensor
+
+import (
+	"runtime"
+	"unsafe"
+)
+
+// WideType returns the type in which numbers of type dt are computed with and added
+// up: float32 for bfloat16, else dt itself.
+func WideType(dt DType) DType {
+	if dt == BFloat16 {
+		return Float32
+	}
+	return dt
+}
+
+// Widen returns x as float32 if it is of bfloat16, else x itself.
+func Widen(x *Tensor) *Tensor { return Cast(x, WideType(x.dtype)) }
+
+// editWide calls f with dst as float32 and rounds what f makes of it.
+func editWide(dst *Tensor, f func(wide *Tensor)) {
+	wide := Widen(dst)
+	f(wide)
+	CastTo(dst, wide)
+	wide.Free()
+}
+
+// rowsPiece is how many elements of rows are computed with at a time.
+const rowsPiece = 1 << 16
+
+// editRows calls f with the rows of tables that index [n] names, none twice, and with
+// values [n, …], bfloat16 as float32, and puts back what f makes of the rows, rounded.
+// f gets some rows at a time.
+func editRows(op string, index, values *Tensor, tables []*Tensor, f func(values *Tensor, rows []*Tensor)) {
+	most := 1
+	for _, t := range tables {
+		most = max(most, t.dims[1])
+	}
+	step := max(1, rowsPiece/most)
+	rows := make([]*Tensor, len(tables))
+	for lo := 0; lo < index.numel; lo += step {
+		hi := min(lo+step, index.numel)
+		its := Narrow(index, 0, lo, hi-lo)
+		for i, t := range tables {
+			rows[i] = recast(TakeRows(t, its, 0), WideType(t.dtype))
+		}
+		wide := Widen(Narrow(values, 0, lo, hi-lo))
+		f(wide, rows)
+		if values.dtype == BFloat16 { // else it is a view
+			wide.Free()
+		}
+		for i, t := range tables {
+			rows[i] = recast(rows[i], t.dtype)
+			putRows(op, t, its, rows[i])
+			rows[i].Free()
+		}
+	}
+}
+
+// recast is Cast that frees x if it returns another tensor.
+func recast(x *Tensor, dt DType) *Tensor {
+	y := Cast(x, dt)
+	if y != x {
+		x.Free()
+	}
+	return y
+}
+
+// A rowPutter is a device that can write rows of elements of any type.
+type rowPutter interface {
+	PutRows(elemBytes int, table, rows unsafe.Pointer, it DType, index unsafe.Pointer, n, dim int)
+}
+
+// putRows writes rows [n, D] over the rows of table that index [n] names.
+func putRows(op string, table, index, rows *Tensor) {
+	dim := table.dims[1]
+	if d, ok := table.dev.(rowPutter); ok {
+		d.PutRows(table.dtype.Size(), table.ptr(op), rows.ptr(op), index.dtype, index.ptr(op), index.numel, dim)
+	} else {
+		each := Expand(index.Reshape(index.numel, 1), index.numel, dim)
+		ScatterTo(table, 0, each, rows)
+		each.Free()
+	}
+	runtime.KeepAlive(index)
+	runtime.KeepAlive(rows)
+}
