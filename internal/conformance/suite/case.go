@@ -111,13 +111,13 @@ type Args struct {
 	Dim             intOrList `json:"dim"`
 	Keepdim         bool      `json:"keepdim"`
 	K               int       `json:"k"`
-	Shape           []int     `json:"shape"`
+	Shape           intOrList `json:"shape"`
 	Dim0            int       `json:"dim0"`
 	Dim1            int       `json:"dim1"`
 	Start           int       `json:"start"`
 	Length          int       `json:"length"`
-	NormalizedShape []int     `json:"normalized_shape"`
-	Eps             float64   `json:"eps"`
+	NormalizedShape intOrList `json:"normalized_shape"`
+	Eps             *float64  `json:"eps"`
 	IsCausal        bool      `json:"is_causal"`
 	Placements      []string  `json:"placements"`
 
@@ -131,10 +131,12 @@ type Args struct {
 	ScaleGradByFreq bool    `json:"scale_grad_by_freq"`
 	Mode            string  `json:"mode"`
 
-	// What validate makes of the words.
+	// What parse makes of the words, and what it does not understand: the operator
+	// refuses that, as a case may mean it to.
 	placements []layout.Placement
 	reduction  loss.Reduction
 	mode       embedding.Mode
+	unknown    error
 }
 
 // number reads what numbers reads one of: Infinity too.
@@ -243,8 +245,9 @@ func (c *Case) validate() error {
 		return fmt.Errorf("%s: the mesh has %d positions and %d ranks", c.Name, c.Mesh.Size(), n)
 	}
 	for name, a := range c.Inputs {
-		if a == nil {
-			return fmt.Errorf("%s: input %s is null", c.Name, name)
+		if a == nil { // as if it were absent
+			delete(c.Inputs, name)
+			continue
 		}
 		if len(a.Placements) != len(c.Mesh.Shape) {
 			return fmt.Errorf("%s: input %s has %d placements on a mesh of %d axes", c.Name, name, len(a.Placements), len(c.Mesh.Shape))
@@ -258,8 +261,9 @@ func (c *Case) validate() error {
 			return fmt.Errorf("%s: the gradient of %s is wanted but not described", c.Name, name)
 		}
 	}
-	if err := c.Args.parse(); err != nil {
-		return fmt.Errorf("%s: %w", c.Name, err)
+	c.Args.unknown = c.Args.parse()
+	if dim, ok := defaultDims[c.Op]; ok && len(c.Args.Dim) == 0 {
+		c.Args.Dim = intOrList{dim}
 	}
 	if needsDim[c.Op] && len(c.Args.Dim) != 1 {
 		return fmt.Errorf("%s: %s wants one dim, not %v", c.Name, c.Op, c.Args.Dim)
@@ -271,8 +275,11 @@ func (c *Case) validate() error {
 }
 
 // needsDim are the operators whose dim is one number.
-var needsDim = map[string]bool{"softmax": true, "log_softmax": true, "argmax": true, "topk": true,
+var needsDim = map[string]bool{"softmax": true, "log_softmax": true, "topk": true,
 	"narrow": true, "cat": true, "gather": true, "index_select": true}
+
+// defaultDims are the dims that PyTorch takes where there is none.
+var defaultDims = map[string]int{"cat": 0, "topk": -1}
 
 // parse turns words into what they stand for.
 func (a *Args) parse() (err error) {

@@ -1,10 +1,15 @@
 package suite
 
 import (
+	"fmt"
+	"slices"
+
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/embedding"
+	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/loss"
+	"github.com/gorun-spmd/gorun/tensor"
 )
 
 // inputs are the tensors of a case by name; one that is absent is nil.
@@ -38,14 +43,25 @@ var operators = map[string]operator{
 	}),
 	"softmax":     alongDim((*dtensor.Tensor).Softmax),
 	"log_softmax": alongDim((*dtensor.Tensor).LogSoftmax),
-	"argmax":      alongDim(func(x *dtensor.Tensor, dim int) *dtensor.Tensor { return x.Argmax(dim, false) }),
+	"argmax": one(func(in inputs, a *Args) *dtensor.Tensor {
+		if len(a.Dim) == 0 {
+			return in["input"].Reshape(-1).Argmax(0, false)
+		}
+		return in["input"].Argmax(a.Dim[0], a.Keepdim)
+	}),
 	"topk": func(in inputs, a *Args) (values, index *dtensor.Tensor) {
 		return in["input"].TopK(a.K, a.Dim[0])
 	},
 	"layer_norm": one(func(in inputs, a *Args) *dtensor.Tensor {
-		return in["input"].LayerNorm(gain(in, a), in["bias"], a.Eps)
+		return in["input"].LayerNorm(gain(in, a), in["bias"], a.eps(1e-5))
 	}),
-	"rms_norm": one(func(in inputs, a *Args) *dtensor.Tensor { return in["input"].RMSNorm(gain(in, a), a.Eps) }),
+	"rms_norm": one(func(in inputs, a *Args) *dtensor.Tensor {
+		eps := 0x1p-52
+		if in["input"].DType() == tensor.Float32 {
+			eps = 0x1p-23
+		}
+		return in["input"].RMSNorm(gain(in, a), a.eps(eps))
+	}),
 	"scaled_dot_product_attention": one(func(in inputs, a *Args) *dtensor.Tensor {
 		return dtensor.ScaledDotProductAttention(in["query"], in["key"], in["value"], a.IsCausal)
 	}),
@@ -89,11 +105,22 @@ func alongDim(f func(x *dtensor.Tensor, dim int) *dtensor.Tensor) operator {
 // gain returns the weight of a norm, ones where there is none.
 func gain(in inputs, a *Args) *dtensor.Tensor {
 	if w := in["weight"]; w != nil {
+		if want := []int(a.NormalizedShape); want != nil && !slices.Equal(w.Shape(), want) {
+			fault.Throw(fmt.Errorf("the weight has shape %v, normalized_shape is %v", w.Shape(), want))
+		}
 		return w
 	}
 	x := in["input"]
 	replicated := make([]layout.Placement, len(x.Mesh().Axes()))
 	return dtensor.Full(x.Mesh(), x.DType(), 1, a.NormalizedShape, replicated...)
+}
+
+// eps returns the argument, or what PyTorch takes where there is none.
+func (a *Args) eps(absent float64) float64 {
+	if a.Eps == nil {
+		return absent
+	}
+	return *a.Eps
 }
 
 func redistribute(in inputs, a *Args) *dtensor.Tensor {

@@ -90,6 +90,42 @@ func TestWrongAnswersAreFound(t *testing.T) {
 	spoil("operator", func(c *Case) { c.Op = "nothing" })
 }
 
+// TestAbsentAndNull runs cases that leave out what has a default, or say null.
+func TestAbsentAndNull(t *testing.T) {
+	const row = `{"dtype":"float32","shape":[1,3],"data":[1e-4,3e-4,2e-4],"placements":["S(1)"]}`
+	expect := func(dtype, shape, data string) string {
+		return `"expect":{"output":{"dtype":"` + dtype + `","shape":` + shape + `,"data":` + data + `}`
+	}
+	for _, c := range []struct{ op, inputs, args, expect string }{
+		// of 1e-4·(1, 3, 2): the variance is 2/3·1e-8, the mean of squares 14/3·1e-8
+		{"layer_norm", `"input":` + row, `"normalized_shape":[3]`, expect("float32", "[1,3]", "[-0.0316122,0.0316122,0]")},
+		{"layer_norm", `"weight":null,"input":` + row, `"normalized_shape":3,"eps":null`, expect("float32", "[1,3]", "[-0.0316122,0.0316122,0]")},
+		{"rms_norm", `"input":` + row, `"normalized_shape":[3],"eps":null`, expect("float32", "[1,3]", "[0.245532,0.736596,0.491064]")},
+		{"argmax", `"input":` + row, ``, expect("int64", "[]", "[1]")},
+		{"topk", `"input":` + row, `"k":1`, expect("float32", "[1,1]", "[3e-4]") + `,"indices":{"dtype":"int64","shape":[1,1],"data":[1]}`},
+		{"cat", `"a":` + row + `,"b":` + row, `"dim":null`, expect("float32", "[2,3]", "[1e-4,3e-4,2e-4,1e-4,3e-4,2e-4]")},
+		{"sum", `"input":` + row, `"dim":null,"keepdim":null`, expect("float32", "[]", "[6e-4]")},
+		{"reshape", `"input":` + row, `"shape":-1`, expect("float32", "[3]", "[1e-4,3e-4,2e-4]")},
+		// what nobody understands is the operator's to refuse
+		{"redistribute", `"input":` + row, `"placements":["X"]`, `"expect":{"error":"not a placement"`},
+		{"cross_entropy", `"logits":` + row, `"reduction":"most"`, `"expect":{"error":"most"`},
+		{"layer_norm", `"input":` + row + `,"weight":` + row, `"normalized_shape":[3]`, `"expect":{"error":"normalized_shape"`},
+		{"embedding", `"weight":` + row + `,"input":{"dtype":"int64","shape":[1],"data":[0],"placements":["R"]}`, `"max_norm":-1`, `"expect":{"error":"max_norm"`},
+	} {
+		cases, err := read(strings.NewReader(fmt.Sprintf(`{"name":%q,"op":%[1]q,"mesh":{"shape":[2]},"inputs":{%s},"args":{%s},%s},"tol":{"rtol":1e-5,"atol":1e-8}}`,
+			c.op, c.inputs, c.args, c.expect)), "t")
+		if err != nil {
+			t.Fatal(err)
+		}
+		commtest.Run(t, 2, func(ctx context.Context, world *comm.Comm) error {
+			if result, err := NewRunner(world).Run(ctx, cases[0]); err != nil || !result.Passed() {
+				return fmt.Errorf("%s {%s}: %v, error %v", c.op, c.args, result.Text, err)
+			}
+			return nil
+		})
+	}
+}
+
 // TestOneRankFailsAlone runs a case in which one rank throws or panics while the
 // others wait for it, among cases that must pass before and after.
 func TestOneRankFailsAlone(t *testing.T) {
