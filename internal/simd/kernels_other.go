@@ -79,11 +79,11 @@ func logSoftmaxGradVec(level uint8, dst *float32, y *float32, dy *float32, n int
 	panic(noKernel)
 }
 
-func normalizeVec(level uint8, dst *float32, x *float32, weight *float32, bias *float32, n int, mean float32, rstd float32) {
+func normalizeVec(level uint8, dst *float32, x *float32, weight *float32, bias *float32, n int, mean float32, rstd float32, shift float32) {
 	panic(noKernel)
 }
 
-func normalizeGradVec(level uint8, dst *float32, x *float32, dy *float32, weight *float32, n int, mean float32, rstd float32, meanG float32, meanGH float32) {
+func normalizeGradVec(level uint8, dst *float32, x *float32, dy *float32, weight *float32, n int, mean float32, rstd float32, shift float32, meanG float32, meanGH float32) {
 	panic(noKernel)
 }
 
@@ -109,6 +109,8 @@ func toBF16Vec(wide bool, dst *uint16, src *float32, n int) { panic(noKernel) }
 
 func sumVec(wide bool, x *float32, n int) float32 { panic(noKernel) }
 
+func sumFromVec(wide bool, x *float32, n int, from float32) float32 { panic(noKernel) }
+
 func maxValueVec(wide bool, x *float32, n int) float32 { panic(noKernel) }
 
 func minValueVec(wide bool, x *float32, n int) float32 { panic(noKernel) }
@@ -125,7 +127,7 @@ func sumShiftedVec(wide bool, x *float32, weight *float32, n int, shift float32)
 
 func sumSquaresVec(wide bool, x *float32, n int, mean float32) float32 { panic(noKernel) }
 
-func normalizeGradSumsVec(wide bool, dweight *float32, dbias *float32, x *float32, dy *float32, weight *float32, n int, mean float32, rstd float32) (float32, float32) {
+func normalizeGradSumsVec(wide bool, dweight *float32, dbias *float32, x *float32, dy *float32, weight *float32, n int, mean float32, rstd float32, shift float32) (float32, float32) {
 	panic(noKernel)
 }
 

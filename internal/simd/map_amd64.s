@@ -7594,9 +7594,9 @@ end16:
 	VZEROUPPER
 	RET
 
-// func normalizeVec(level uint8, dst *float32, x *float32, weight *float32, bias *float32, n int, mean float32, rstd float32)
+// func normalizeVec(level uint8, dst *float32, x *float32, weight *float32, bias *float32, n int, mean float32, rstd float32, shift float32)
 // Requires: AVX, AVX2, AVX512F, BMI2, FMA3, MMX+, SSE2
-TEXT ·normalizeVec(SB), NOSPLIT, $0-56
+TEXT ·normalizeVec(SB), NOSPLIT, $0-60
 	CMPB level+0(FP), $0x01
 	JNE  wide
 	MOVQ dst+8(FP), CX
@@ -7615,40 +7615,42 @@ loop8:
 	VBROADCASTSS mean+48(FP), Y1
 	VSUBPS       Y1, Y0, Y0
 	VBROADCASTSS rstd+52(FP), Y1
-	VMULPS       Y1, Y0, Y0
-	VMOVUPS      x3f800000<>+0(SB), Y1
+	VBROADCASTSS shift+56(FP), Y2
+	VFMADD231PS  Y1, Y0, Y2
+	VMOVUPS      x3f800000<>+0(SB), Y0
 	TESTQ        BX, BX
 	JE           skip1_8
-	VMOVUPS      (BX)(AX*4), Y1
+	VMOVUPS      (BX)(AX*4), Y0
 
 skip1_8:
-	VMOVUPS x00000000<>+0(SB), Y2
+	VMOVUPS x00000000<>+0(SB), Y1
 	TESTQ   SI, SI
 	JE      skip2_8
-	VMOVUPS (SI)(AX*4), Y2
+	VMOVUPS (SI)(AX*4), Y1
 
 skip2_8:
-	VFMADD231PS  Y1, Y0, Y2
-	VMOVUPS      Y2, (CX)(AX*4)
+	VFMADD231PS  Y0, Y2, Y1
+	VMOVUPS      Y1, (CX)(AX*4)
 	VMOVUPS      32(DX)(AX*4), Y0
 	VBROADCASTSS mean+48(FP), Y1
 	VSUBPS       Y1, Y0, Y0
 	VBROADCASTSS rstd+52(FP), Y1
-	VMULPS       Y1, Y0, Y0
-	VMOVUPS      x3f800000<>+0(SB), Y1
+	VBROADCASTSS shift+56(FP), Y2
+	VFMADD231PS  Y1, Y0, Y2
+	VMOVUPS      x3f800000<>+0(SB), Y0
 	TESTQ        BX, BX
 	JE           skip3_8
-	VMOVUPS      32(BX)(AX*4), Y1
+	VMOVUPS      32(BX)(AX*4), Y0
 
 skip3_8:
-	VMOVUPS x00000000<>+0(SB), Y2
+	VMOVUPS x00000000<>+0(SB), Y1
 	TESTQ   SI, SI
 	JE      skip4_8
-	VMOVUPS 32(SI)(AX*4), Y2
+	VMOVUPS 32(SI)(AX*4), Y1
 
 skip4_8:
-	VFMADD231PS Y1, Y0, Y2
-	VMOVUPS     Y2, 32(CX)(AX*4)
+	VFMADD231PS Y0, Y2, Y1
+	VMOVUPS     Y1, 32(CX)(AX*4)
 	ADDQ        $0x00000010, AX
 	SUBQ        $0x00000010, DI
 	JGE         loop8
@@ -7665,21 +7667,22 @@ one8:
 	VBROADCASTSS mean+48(FP), Y2
 	VSUBPS       Y2, Y1, Y1
 	VBROADCASTSS rstd+52(FP), Y2
-	VMULPS       Y2, Y1, Y1
-	VMOVUPS      x3f800000<>+0(SB), Y2
+	VBROADCASTSS shift+56(FP), Y3
+	VFMADD231PS  Y2, Y1, Y3
+	VMOVUPS      x3f800000<>+0(SB), Y1
 	TESTQ        BX, BX
 	JE           skip5_8
-	VMASKMOVPS   (BX)(AX*4), Y0, Y2
+	VMASKMOVPS   (BX)(AX*4), Y0, Y1
 
 skip5_8:
-	VMOVUPS    x00000000<>+0(SB), Y3
+	VMOVUPS    x00000000<>+0(SB), Y2
 	TESTQ      SI, SI
 	JE         skip6_8
-	VMASKMOVPS (SI)(AX*4), Y0, Y3
+	VMASKMOVPS (SI)(AX*4), Y0, Y2
 
 skip6_8:
-	VFMADD231PS Y2, Y1, Y3
-	VMASKMOVPS  Y3, Y0, (CX)(AX*4)
+	VFMADD231PS Y1, Y3, Y2
+	VMASKMOVPS  Y2, Y0, (CX)(AX*4)
 	ADDQ        $0x08, AX
 	SUBQ        $0x08, DI
 	JGT         one8
@@ -7695,8 +7698,9 @@ wide:
 	MOVQ         bias+32(FP), SI
 	VBROADCASTSS mean+48(FP), Z0
 	VBROADCASTSS rstd+52(FP), Z1
-	VBROADCASTSS x00000000<>+0(SB), Z2
-	VBROADCASTSS x3f800000<>+0(SB), Z3
+	VBROADCASTSS shift+56(FP), Z2
+	VBROADCASTSS x00000000<>+0(SB), Z3
+	VBROADCASTSS x3f800000<>+0(SB), Z4
 	MOVQ         n+40(FP), DI
 	XORQ         AX, AX
 	SUBQ         $0x00000020, DI
@@ -7707,84 +7711,88 @@ wide:
 	JNE          loop16
 
 past16:
-	VMOVUPS (DX)(AX*4), Z4
-	VSUBPS  Z0, Z4, Z4
-	VMULPS  Z1, Z4, Z4
-	VMOVUPS Z3, Z5
-	TESTQ   BX, BX
-	JE      skip1_16
-	VMOVUPS (BX)(AX*4), Z5
+	VMOVUPS     (DX)(AX*4), Z5
+	VSUBPS      Z0, Z5, Z5
+	VMOVUPS     Z2, Z6
+	VFMADD231PS Z1, Z5, Z6
+	VMOVUPS     Z4, Z5
+	TESTQ       BX, BX
+	JE          skip1_16
+	VMOVUPS     (BX)(AX*4), Z5
 
 skip1_16:
-	VMOVUPS Z2, Z6
+	VMOVUPS Z3, Z7
 	TESTQ   SI, SI
 	JE      skip2_16
-	VMOVUPS (SI)(AX*4), Z6
+	VMOVUPS (SI)(AX*4), Z7
 
 skip2_16:
-	VFMADD231PS Z5, Z4, Z6
-	VMOVNTPS    Z6, (CX)(AX*4)
-	VMOVUPS     64(DX)(AX*4), Z4
-	VSUBPS      Z0, Z4, Z4
-	VMULPS      Z1, Z4, Z4
-	VMOVUPS     Z3, Z5
+	VFMADD231PS Z5, Z6, Z7
+	VMOVNTPS    Z7, (CX)(AX*4)
+	VMOVUPS     64(DX)(AX*4), Z5
+	VSUBPS      Z0, Z5, Z5
+	VMOVUPS     Z2, Z6
+	VFMADD231PS Z1, Z5, Z6
+	VMOVUPS     Z4, Z5
 	TESTQ       BX, BX
 	JE          skip3_16
 	VMOVUPS     64(BX)(AX*4), Z5
 
 skip3_16:
-	VMOVUPS Z2, Z6
+	VMOVUPS Z3, Z7
 	TESTQ   SI, SI
 	JE      skip4_16
-	VMOVUPS 64(SI)(AX*4), Z6
+	VMOVUPS 64(SI)(AX*4), Z7
 
 skip4_16:
-	VFMADD231PS Z5, Z4, Z6
-	VMOVNTPS    Z6, 64(CX)(AX*4)
+	VFMADD231PS Z5, Z6, Z7
+	VMOVNTPS    Z7, 64(CX)(AX*4)
 	ADDQ        $0x00000020, AX
 	SUBQ        $0x00000020, DI
 	JGE         past16
 	JMP         tail16
 
 loop16:
-	PREFETCHT0 2048(DX)(AX*4)
-	PREFETCHT0 2112(DX)(AX*4)
-	PREFETCHT0 2048(CX)(AX*4)
-	PREFETCHT0 2112(CX)(AX*4)
-	VMOVUPS    (DX)(AX*4), Z4
-	VSUBPS     Z0, Z4, Z4
-	VMULPS     Z1, Z4, Z4
-	VMOVUPS    Z3, Z5
-	TESTQ      BX, BX
-	JE         skip5_16
-	VMOVUPS    (BX)(AX*4), Z5
+	PREFETCHT0  2048(DX)(AX*4)
+	PREFETCHT0  2112(DX)(AX*4)
+	PREFETCHT0  2048(CX)(AX*4)
+	PREFETCHT0  2112(CX)(AX*4)
+	VMOVUPS     (DX)(AX*4), Z5
+	VSUBPS      Z0, Z5, Z5
+	VMOVUPS     Z2, Z6
+	VFMADD231PS Z1, Z5, Z6
+	VMOVUPS     Z4, Z5
+	TESTQ       BX, BX
+	JE          skip5_16
+	VMOVUPS     (BX)(AX*4), Z5
 
 skip5_16:
-	VMOVUPS Z2, Z6
+	VMOVUPS Z3, Z7
 	TESTQ   SI, SI
 	JE      skip6_16
-	VMOVUPS (SI)(AX*4), Z6
+	VMOVUPS (SI)(AX*4), Z7
 
 skip6_16:
-	VFMADD231PS Z5, Z4, Z6
-	VMOVUPS     Z6, (CX)(AX*4)
-	VMOVUPS     64(DX)(AX*4), Z4
-	VSUBPS      Z0, Z4, Z4
-	VMULPS      Z1, Z4, Z4
-	VMOVUPS     Z3, Z5
+	VFMADD231PS Z5, Z6, Z7
+	VMOVUPS     Z7, (CX)(AX*4)
+	VMOVUPS     64(DX)(AX*4), Z5
+	VSUBPS      Z0, Z5, Z5
+	VMOVUPS     Z2, Z6
+	VFMADD231PS Z1, Z5, Z6
+	VMOVUPS     Z4, Z5
 	TESTQ       BX, BX
 	JE          skip7_16
 	VMOVUPS     64(BX)(AX*4), Z5
 
 skip7_16:
-	VMOVUPS Z2, Z6
+	VMOVUPS Z3, Z7
 	TESTQ   SI, SI
 	JE      skip8_16
-	VMOVUPS 64(SI)(AX*4), Z6
+	VMOVUPS 64(SI)(AX*4), Z7
 
 skip8_16:
-	VFMADD231PS Z5, Z4, Z6
-	VMOVUPS     Z6, 64(CX)(AX*4)
+	VFMADD231PS Z5, Z6, Z7
+	VMOVUPS     Z7, 64(CX)(AX*4)
 	ADDQ        $0x00000020, AX
 	SUBQ        $0x00000020, DI
 	JGE         loop16
@@ -7794,26 +7802,27 @@ tail16:
 	JE   end16
 
 one16:
-	MOVL      $0xffffffff, R8
-	BZHIL     DI, R8, R8
-	KMOVW     R8, K1
-	VMOVUPS.Z (DX)(AX*4), K1, Z4
-	VSUBPS    Z0, Z4, Z4
-	VMULPS    Z1, Z4, Z4
-	VMOVUPS   Z3, Z5
-	TESTQ     BX, BX
-	JE        skip9_16
-	VMOVUPS.Z (BX)(AX*4), K1, Z5
+	MOVL        $0xffffffff, R8
+	BZHIL       DI, R8, R8
+	KMOVW       R8, K1
+	VMOVUPS.Z   (DX)(AX*4), K1, Z5
+	VSUBPS      Z0, Z5, Z5
+	VMOVUPS     Z2, Z6
+	VFMADD231PS Z1, Z5, Z6
+	VMOVUPS     Z4, Z5
+	TESTQ       BX, BX
+	JE          skip9_16
+	VMOVUPS.Z   (BX)(AX*4), K1, Z5
 
 skip9_16:
-	VMOVUPS   Z2, Z6
+	VMOVUPS   Z3, Z7
 	TESTQ     SI, SI
 	JE        skip10_16
-	VMOVUPS.Z (SI)(AX*4), K1, Z6
+	VMOVUPS.Z (SI)(AX*4), K1, Z7
 
 skip10_16:
-	VFMADD231PS Z5, Z4, Z6
-	VMOVUPS     Z6, K1, (CX)(AX*4)
+	VFMADD231PS Z5, Z6, Z7
+	VMOVUPS     Z7, K1, (CX)(AX*4)
 	ADDQ        $0x10, AX
 	SUBQ        $0x10, DI
 	JGT         one16
@@ -7822,9 +7831,9 @@ end16:
 	VZEROUPPER
 	RET
 
-// func normalizeGradVec(level uint8, dst *float32, x *float32, dy *float32, weight *float32, n int, mean float32, rstd float32, meanG float32, meanGH float32)
+// func normalizeGradVec(level uint8, dst *float32, x *float32, dy *float32, weight *float32, n int, mean float32, rstd float32, shift float32, meanG float32, meanGH float32)
 // Requires: AVX, AVX2, AVX512F, BMI2, FMA3, MMX+, SSE2
-TEXT ·normalizeGradVec(SB), NOSPLIT, $0-64
+TEXT ·normalizeGradVec(SB), NOSPLIT, $0-68
 	CMPB level+0(FP), $0x01
 	JNE  wide
 	MOVQ dst+8(FP), CX
@@ -7844,41 +7853,43 @@ loop8:
 	VBROADCASTSS mean+48(FP), Y1
 	VSUBPS       Y1, Y0, Y0
 	VBROADCASTSS rstd+52(FP), Y1
-	VMULPS       Y1, Y0, Y0
-	VMOVUPS      (BX)(AX*4), Y1
-	VMOVUPS      x3f800000<>+0(SB), Y2
+	VBROADCASTSS shift+56(FP), Y2
+	VFMADD231PS  Y1, Y0, Y2
+	VMOVUPS      (BX)(AX*4), Y0
+	VMOVUPS      x3f800000<>+0(SB), Y1
 	TESTQ        SI, SI
 	JE           skip1_8
-	VMOVUPS      (SI)(AX*4), Y2
+	VMOVUPS      (SI)(AX*4), Y1
 
 skip1_8:
-	VMULPS       Y2, Y1, Y1
-	VBROADCASTSS meanGH+60(FP), Y2
-	VBROADCASTSS meanG+56(FP), Y3
-	VSUBPS       Y3, Y1, Y1
-	VFNMADD231PS Y2, Y0, Y1
-	VBROADCASTSS rstd+52(FP), Y0
-	VMULPS       Y0, Y1, Y0
+	VMULPS       Y1, Y0, Y0
+	VBROADCASTSS meanGH+64(FP), Y1
+	VBROADCASTSS meanG+60(FP), Y3
+	VSUBPS       Y3, Y0, Y0
+	VFNMADD231PS Y1, Y2, Y0
+	VBROADCASTSS rstd+52(FP), Y1
+	VMULPS       Y1, Y0, Y0
 	VMOVUPS      Y0, (CX)(AX*4)
 	VMOVUPS      32(DX)(AX*4), Y0
 	VBROADCASTSS mean+48(FP), Y1
 	VSUBPS       Y1, Y0, Y0
 	VBROADCASTSS rstd+52(FP), Y1
-	VMULPS       Y1, Y0, Y0
-	VMOVUPS      32(BX)(AX*4), Y1
-	VMOVUPS      x3f800000<>+0(SB), Y2
+	VBROADCASTSS shift+56(FP), Y2
+	VFMADD231PS  Y1, Y0, Y2
+	VMOVUPS      32(BX)(AX*4), Y0
+	VMOVUPS      x3f800000<>+0(SB), Y1
 	TESTQ        SI, SI
 	JE           skip2_8
-	VMOVUPS      32(SI)(AX*4), Y2
+	VMOVUPS      32(SI)(AX*4), Y1
 
 skip2_8:
-	VMULPS       Y2, Y1, Y1
-	VBROADCASTSS meanGH+60(FP), Y2
-	VBROADCASTSS meanG+56(FP), Y3
-	VSUBPS       Y3, Y1, Y1
-	VFNMADD231PS Y2, Y0, Y1
-	VBROADCASTSS rstd+52(FP), Y0
-	VMULPS       Y0, Y1, Y0
+	VMULPS       Y1, Y0, Y0
+	VBROADCASTSS meanGH+64(FP), Y1
+	VBROADCASTSS meanG+60(FP), Y3
+	VSUBPS       Y3, Y0, Y0
+	VFNMADD231PS Y1, Y2, Y0
+	VBROADCASTSS rstd+52(FP), Y1
+	VMULPS       Y1, Y0, Y0
 	VMOVUPS      Y0, 32(CX)(AX*4)
 	ADDQ         $0x00000010, AX
 	SUBQ         $0x00000010, DI
@@ -7896,21 +7907,22 @@ one8:
 	VBROADCASTSS mean+48(FP), Y2
 	VSUBPS       Y2, Y1, Y1
 	VBROADCASTSS rstd+52(FP), Y2
-	VMULPS       Y2, Y1, Y1
-	VMASKMOVPS   (BX)(AX*4), Y0, Y2
-	VMOVUPS      x3f800000<>+0(SB), Y3
+	VBROADCASTSS shift+56(FP), Y3
+	VFMADD231PS  Y2, Y1, Y3
+	VMASKMOVPS   (BX)(AX*4), Y0, Y1
+	VMOVUPS      x3f800000<>+0(SB), Y2
 	TESTQ        SI, SI
 	JE           skip3_8
-	VMASKMOVPS   (SI)(AX*4), Y0, Y3
+	VMASKMOVPS   (SI)(AX*4), Y0, Y2
 
 skip3_8:
-	VMULPS       Y3, Y2, Y2
-	VBROADCASTSS meanGH+60(FP), Y3
-	VBROADCASTSS meanG+56(FP), Y4
-	VSUBPS       Y4, Y2, Y2
-	VFNMADD231PS Y3, Y1, Y2
-	VBROADCASTSS rstd+52(FP), Y1
-	VMULPS       Y1, Y2, Y1
+	VMULPS       Y2, Y1, Y1
+	VBROADCASTSS meanGH+64(FP), Y2
+	VBROADCASTSS meanG+60(FP), Y4
+	VSUBPS       Y4, Y1, Y1
+	VFNMADD231PS Y2, Y3, Y1
+	VBROADCASTSS rstd+52(FP), Y2
+	VMULPS       Y2, Y1, Y1
 	VMASKMOVPS   Y1, Y0, (CX)(AX*4)
 	ADDQ         $0x08, AX
 	SUBQ         $0x08, DI
@@ -7927,9 +7939,10 @@ wide:
 	MOVQ         weight+32(FP), SI
 	VBROADCASTSS mean+48(FP), Z0
 	VBROADCASTSS rstd+52(FP), Z1
-	VBROADCASTSS meanG+56(FP), Z2
-	VBROADCASTSS meanGH+60(FP), Z3
-	VBROADCASTSS x3f800000<>+0(SB), Z4
+	VBROADCASTSS shift+56(FP), Z2
+	VBROADCASTSS meanG+60(FP), Z3
+	VBROADCASTSS meanGH+64(FP), Z4
+	VBROADCASTSS x3f800000<>+0(SB), Z5
 	MOVQ         n+40(FP), DI
 	XORQ         AX, AX
 	SUBQ         $0x00000020, DI
@@ -7940,78 +7953,82 @@ wide:
 	JNE          loop16
 
 past16:
-	VMOVUPS (DX)(AX*4), Z5
-	VSUBPS  Z0, Z5, Z5
-	VMULPS  Z1, Z5, Z5
-	VMOVUPS (BX)(AX*4), Z6
-	VMOVUPS Z4, Z7
-	TESTQ   SI, SI
-	JE      skip1_16
-	VMOVUPS (SI)(AX*4), Z7
+	VMOVUPS     (DX)(AX*4), Z6
+	VSUBPS      Z0, Z6, Z6
+	VMOVUPS     Z2, Z7
+	VFMADD231PS Z1, Z6, Z7
+	VMOVUPS     (BX)(AX*4), Z6
+	VMOVUPS     Z5, Z8
+	TESTQ       SI, SI
+	JE          skip1_16
+	VMOVUPS     (SI)(AX*4), Z8
 
 skip1_16:
-	VMULPS       Z7, Z6, Z6
-	VSUBPS       Z2, Z6, Z6
-	VFNMADD231PS Z3, Z5, Z6
-	VMULPS       Z1, Z6, Z5
-	VMOVNTPS     Z5, (CX)(AX*4)
-	VMOVUPS      64(DX)(AX*4), Z5
-	VSUBPS       Z0, Z5, Z5
-	VMULPS       Z1, Z5, Z5
+	VMULPS       Z8, Z6, Z6
+	VSUBPS       Z3, Z6, Z6
+	VFNMADD231PS Z4, Z7, Z6
+	VMULPS       Z1, Z6, Z6
+	VMOVNTPS     Z6, (CX)(AX*4)
+	VMOVUPS      64(DX)(AX*4), Z6
+	VSUBPS       Z0, Z6, Z6
+	VMOVUPS      Z2, Z7
+	VFMADD231PS  Z1, Z6, Z7
 	VMOVUPS      64(BX)(AX*4), Z6
-	VMOVUPS      Z4, Z7
+	VMOVUPS      Z5, Z8
 	TESTQ        SI, SI
 	JE           skip2_16
-	VMOVUPS      64(SI)(AX*4), Z7
+	VMOVUPS      64(SI)(AX*4), Z8
 
 skip2_16:
-	VMULPS       Z7, Z6, Z6
-	VSUBPS       Z2, Z6, Z6
-	VFNMADD231PS Z3, Z5, Z6
-	VMULPS       Z1, Z6, Z5
-	VMOVNTPS     Z5, 64(CX)(AX*4)
+	VMULPS       Z8, Z6, Z6
+	VSUBPS       Z3, Z6, Z6
+	VFNMADD231PS Z4, Z7, Z6
+	VMULPS       Z1, Z6, Z6
+	VMOVNTPS     Z6, 64(CX)(AX*4)
 	ADDQ         $0x00000020, AX
 	SUBQ         $0x00000020, DI
 	JGE          past16
 	JMP          tail16
 
 loop16:
-	PREFETCHT0 2048(DX)(AX*4)
-	PREFETCHT0 2112(DX)(AX*4)
-	PREFETCHT0 2048(BX)(AX*4)
-	PREFETCHT0 2112(BX)(AX*4)
-	PREFETCHT0 2048(CX)(AX*4)
-	PREFETCHT0 2112(CX)(AX*4)
-	VMOVUPS    (DX)(AX*4), Z5
-	VSUBPS     Z0, Z5, Z5
-	VMULPS     Z1, Z5, Z5
-	VMOVUPS    (BX)(AX*4), Z6
-	VMOVUPS    Z4, Z7
-	TESTQ      SI, SI
-	JE         skip3_16
-	VMOVUPS    (SI)(AX*4), Z7
+	PREFETCHT0  2048(DX)(AX*4)
+	PREFETCHT0  2112(DX)(AX*4)
+	PREFETCHT0  2048(BX)(AX*4)
+	PREFETCHT0  2112(BX)(AX*4)
+	PREFETCHT0  2048(CX)(AX*4)
+	PREFETCHT0  2112(CX)(AX*4)
+	VMOVUPS     (DX)(AX*4), Z6
+	VSUBPS      Z0, Z6, Z6
+	VMOVUPS     Z2, Z7
+	VFMADD231PS Z1, Z6, Z7
+	VMOVUPS     (BX)(AX*4), Z6
+	VMOVUPS     Z5, Z8
+	TESTQ       SI, SI
+	JE          skip3_16
+	VMOVUPS     (SI)(AX*4), Z8
 
 skip3_16:
-	VMULPS       Z7, Z6, Z6
-	VSUBPS       Z2, Z6, Z6
-	VFNMADD231PS Z3, Z5, Z6
-	VMULPS       Z1, Z6, Z5
-	VMOVUPS      Z5, (CX)(AX*4)
-	VMOVUPS      64(DX)(AX*4), Z5
-	VSUBPS       Z0, Z5, Z5
-	VMULPS       Z1, Z5, Z5
+	VMULPS       Z8, Z6, Z6
+	VSUBPS       Z3, Z6, Z6
+	VFNMADD231PS Z4, Z7, Z6
+	VMULPS       Z1, Z6, Z6
+	VMOVUPS      Z6, (CX)(AX*4)
+	VMOVUPS      64(DX)(AX*4), Z6
+	VSUBPS       Z0, Z6, Z6
+	VMOVUPS      Z2, Z7
+	VFMADD231PS  Z1, Z6, Z7
 	VMOVUPS      64(BX)(AX*4), Z6
-	VMOVUPS      Z4, Z7
+	VMOVUPS      Z5, Z8
 	TESTQ        SI, SI
 	JE           skip4_16
-	VMOVUPS      64(SI)(AX*4), Z7
+	VMOVUPS      64(SI)(AX*4), Z8
 
 skip4_16:
-	VMULPS       Z7, Z6, Z6
-	VSUBPS       Z2, Z6, Z6
-	VFNMADD231PS Z3, Z5, Z6
-	VMULPS       Z1, Z6, Z5
-	VMOVUPS      Z5, 64(CX)(AX*4)
+	VMULPS       Z8, Z6, Z6
+	VSUBPS       Z3, Z6, Z6
+	VFNMADD231PS Z4, Z7, Z6
+	VMULPS       Z1, Z6, Z6
+	VMOVUPS      Z6, 64(CX)(AX*4)
 	ADDQ         $0x00000020, AX
 	SUBQ         $0x00000020, DI
 	JGE          loop16
@@ -8021,24 +8038,25 @@ tail16:
 	JE   end16
 
 one16:
-	MOVL      $0xffffffff, R8
-	BZHIL     DI, R8, R8
-	KMOVW     R8, K1
-	VMOVUPS.Z (DX)(AX*4), K1, Z5
-	VSUBPS    Z0, Z5, Z5
-	VMULPS    Z1, Z5, Z5
-	VMOVUPS.Z (BX)(AX*4), K1, Z6
-	VMOVUPS   Z4, Z7
-	TESTQ     SI, SI
-	JE        skip5_16
-	VMOVUPS.Z (SI)(AX*4), K1, Z7
+	MOVL        $0xffffffff, R8
+	BZHIL       DI, R8, R8
+	KMOVW       R8, K1
+	VMOVUPS.Z   (DX)(AX*4), K1, Z6
+	VSUBPS      Z0, Z6, Z6
+	VMOVUPS     Z2, Z7
+	VFMADD231PS Z1, Z6, Z7
+	VMOVUPS.Z   (BX)(AX*4), K1, Z6
+	VMOVUPS     Z5, Z8
+	TESTQ       SI, SI
+	JE          skip5_16
+	VMOVUPS.Z   (SI)(AX*4), K1, Z8
 
 skip5_16:
-	VMULPS       Z7, Z6, Z6
-	VSUBPS       Z2, Z6, Z6
-	VFNMADD231PS Z3, Z5, Z6
-	VMULPS       Z1, Z6, Z5
-	VMOVUPS      Z5, K1, (CX)(AX*4)
+	VMULPS       Z8, Z6, Z6
+	VSUBPS       Z3, Z6, Z6
+	VFNMADD231PS Z4, Z7, Z6
+	VMULPS       Z1, Z6, Z6
+	VMOVUPS      Z6, K1, (CX)(AX*4)
 	ADDQ         $0x10, AX
 	SUBQ         $0x10, DI
 	JGT          one16

@@ -3,7 +3,9 @@ package simd
 import "math"
 
 // Moments returns the mean of x and its variance (the mean squared distance from
-// the mean), in two passes; 0 and 0 for an empty x. The second pass measures from the
+// the mean), in two passes; 0 and 0 for an empty x. The first measures from the first
+// element, so that nothing is lost of elements that are far from 0 and near each other
+// (the first itself is at most √n deviations from the mean of n); the second from the
 // mean in float32, which is then corrected for.
 func Moments(x []float32) (mean, variance float64) { return best.moments(x) }
 
@@ -12,7 +14,7 @@ func (l Level) moments(x []float32) (mean, variance float64) {
 		return 0, 0
 	}
 	n := float64(len(x))
-	mean = l.sum(x) / n
+	mean = float64(x[0]) + l.sumFrom(x, x[0])/n
 	near := float32(mean)
 	off := mean - float64(near)
 	return mean, max(0, l.sumSquares(x, near)/n-off*off)
@@ -20,11 +22,23 @@ func (l Level) moments(x []float32) (mean, variance float64) {
 
 // Normalize does dst[i] = (x[i]-mean)·rstd·weight[i] + bias[i]. A nil weight
 // stands for ones, a nil bias for zeros.
-func (l Level) Normalize(dst, x []float32, mean, rstd float32, weight, bias []float32) {
+func (l Level) Normalize(dst, x []float32, mean, rstd float64, weight, bias []float32) {
 	same("Normalize", len(dst), len(x))
 	sameOrNil("Normalize", len(dst), weight, bias)
-	l.normalize(dst, x, mean, rstd, weight, bias)
+	l.normalize(dst, x, inUnits(mean, rstd), weight, bias)
 }
+
+// units take an element x of a row to h = (x-mean)·rstd + shift, its distance from the
+// mean in units of the deviation: shift is what the mean loses in float32, which may be
+// much beside the deviation.
+type units struct{ mean, rstd, shift float32 }
+
+func inUnits(mean, rstd float64) units {
+	near := float32(mean)
+	return units{near, float32(rstd), float32((float64(near) - mean) * rstd)}
+}
+
+func (u units) of(x float32) float32 { return fma(x-u.mean, u.rstd, u.shift) }
 
 // sameOrNil is same for slices that may be nil.
 func sameOrNil(op string, n int, slices ...[]float32) {
@@ -35,15 +49,15 @@ func sameOrNil(op string, n int, slices ...[]float32) {
 	}
 }
 
-func (l Level) normalize(dst, x []float32, mean, rstd float32, weight, bias []float32) {
+func (l Level) normalize(dst, x []float32, u units, weight, bias []float32) {
 	if l > Scalar {
 		for i := 0; i < len(dst); i += chunk {
-			normalizeVec(uint8(l), &dst[i], &x[i], at(weight, i), at(bias, i), min(chunk, len(dst)-i), mean, rstd)
+			normalizeVec(uint8(l), &dst[i], &x[i], at(weight, i), at(bias, i), min(chunk, len(dst)-i), u.mean, u.rstd, u.shift)
 		}
 		return
 	}
 	for i, v := range x {
-		h := (v - mean) * rstd
+		h := u.of(v)
 		if weight != nil {
 			h *= weight[i]
 		}
@@ -60,7 +74,7 @@ func (l Level) normalize(dst, x []float32, mean, rstd float32, weight, bias []fl
 func (l Level) LayerNormRow(dst, x, weight, bias []float32, eps float64) (mean, rstd float64) {
 	mean, variance := Moments(x)
 	rstd = 1 / math.Sqrt(variance+eps)
-	l.Normalize(dst, x, float32(mean), float32(rstd), weight, bias)
+	l.Normalize(dst, x, mean, rstd, weight, bias)
 	return mean, rstd
 }
 
@@ -69,6 +83,6 @@ func (l Level) LayerNormRow(dst, x, weight, bias []float32, eps float64) (mean, 
 func (l Level) RMSNormRow(dst, x, weight []float32, eps float64) (rstd float64) {
 	n := float64(max(len(x), 1))
 	rstd = 1 / math.Sqrt(SumSquares(x)/n+eps)
-	l.Normalize(dst, x, 0, float32(rstd), weight, nil)
+	l.Normalize(dst, x, 0, rstd, weight, nil)
 	return rstd
 }

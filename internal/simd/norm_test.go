@@ -48,6 +48,31 @@ func normalized(x, dy, weight, bias []float32, eps float64, rms bool) (y, dx, dw
 	return y, dx, dweight
 }
 
+// farFromZero normalizes rows whose mean is 10⁵ times their deviation and no float32,
+// some after an element that is far from the others.
+func farFromZero(t *testing.T, r *rand.Rand) {
+	for _, n := range []int{2, 33, 768, 3 * piece} {
+		for _, first := range []float32{0, 3e3} {
+			x, dy := normals(r, n, 1), normals(r, n, 1)
+			for i := range x {
+				x[i] += 1e5
+			}
+			x[0] += first
+			y, dx, dweight := make([]float32, n), make([]float32, n), make([]float32, n)
+			mean, rstd := best.LayerNormRow(y, x, nil, nil, 0)
+			best.LayerNormGradRow(dx, dweight, nil, x, dy, nil, mean, rstd)
+			wantY, wantDx, wantDw := normalized(x, dy, nil, nil, 0, false)
+			for i := range x {
+				tolerance := 1e-5 * (1 + math.Abs(wantY[i]))
+				if !near(float64(y[i]), wantY[i], tolerance) || !near(float64(dx[i]), wantDx[i], rstd*tolerance) || !near(float64(dweight[i]), wantDw[i], tolerance*(1+math.Abs(float64(dy[i])))) {
+					t.Fatalf("%v: %d elements around 10⁵, the first %v more, element %d: y %v dx %v dweight %v, want %v %v %v",
+						best, n, first, i, y[i], dx[i], dweight[i], wantY[i], wantDx[i], wantDw[i])
+				}
+			}
+		}
+	}
+}
+
 func TestNorms(t *testing.T) {
 	for _, l := range levels() {
 		defer func(was Level) { best = was }(best)
@@ -97,6 +122,7 @@ func TestNorms(t *testing.T) {
 				}
 			}
 		}
+		farFromZero(t, r)
 		// The variance of numbers that are close together but far from 0.
 		x := make([]float32, 1000)
 		for i := range x {

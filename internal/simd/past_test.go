@@ -60,7 +60,7 @@ func TestPast(t *testing.T) {
 		"SoftmaxGrad":    func(l Level, d []float32) { l.SoftmaxGradRow(d, x, y) },
 		"LogSoftmaxGrad": func(l Level, d []float32) { l.LogSoftmaxGradRow(d, y, x) },
 		"Normalize":      func(l Level, d []float32) { l.Normalize(d, x, 1, 2, y, nil) },
-		"NormalizeGrad":  func(l Level, d []float32) { l.NormalizeGrad(d, x, y, w, 1, 2, 3, 4) },
+		"NormalizeGrad":  func(l Level, d []float32) { l.normalizeGrad(d, x, y, w, units{1, 2, 3}, 4, 5) },
 		"add2":           func(l Level, d []float32) { l.add2(d, make([]float32, n), x, y) },
 		"addTo":          func(l Level, d []float32) { l.addTo(d, x) },
 		"axpy":           func(l Level, d []float32) { l.axpy(d, x, 3) },

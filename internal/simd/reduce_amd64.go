@@ -8,6 +8,9 @@ package simd
 func sumVec(wide bool, x *float32, n int) float32
 
 //go:noescape
+func sumFromVec(wide bool, x *float32, n int, from float32) float32
+
+//go:noescape
 func maxValueVec(wide bool, x *float32, n int) float32
 
 //go:noescape
@@ -29,4 +32,4 @@ func sumShiftedVec(wide bool, x *float32, weight *float32, n int, shift float32)
 func sumSquaresVec(wide bool, x *float32, n int, mean float32) float32
 
 //go:noescape
-func normalizeGradSumsVec(wide bool, dweight *float32, dbias *float32, x *float32, dy *float32, weight *float32, n int, mean float32, rstd float32) (float32, float32)
+func normalizeGradSumsVec(wide bool, dweight *float32, dbias *float32, x *float32, dy *float32, weight *float32, n int, mean float32, rstd float32, shift float32) (float32, float32)

@@ -244,6 +244,268 @@ DATA x00000000<>+24(SB)/4, $0x00000000
 DATA x00000000<>+28(SB)/4, $0x00000000
 GLOBL x00000000<>(SB), RODATA|NOPTR, $32
 
+// func sumFromVec(wide bool, x *float32, n int, from float32) float32
+// Requires: AVX, AVX2, AVX512F, BMI2, MMX+, SSE2
+TEXT ·sumFromVec(SB), NOSPLIT, $0-36
+	CMPB    wide+0(FP), $0x00
+	JNE     wide
+	MOVQ    x+8(FP), CX
+	VMOVUPS x00000000<>+0(SB), Y0
+	VMOVUPS x00000000<>+0(SB), Y1
+	VMOVUPS x00000000<>+0(SB), Y2
+	VMOVUPS x00000000<>+0(SB), Y3
+	VMOVUPS x00000000<>+0(SB), Y4
+	VMOVUPS x00000000<>+0(SB), Y5
+	VMOVUPS x00000000<>+0(SB), Y6
+	VMOVUPS x00000000<>+0(SB), Y7
+	MOVQ    n+16(FP), DX
+	XORQ    AX, AX
+	SUBQ    $0x00000040, DX
+	JLT     tail8
+
+loop8:
+	PREFETCHT0   2048(CX)(AX*4)
+	PREFETCHT0   2112(CX)(AX*4)
+	PREFETCHT0   2176(CX)(AX*4)
+	PREFETCHT0   2240(CX)(AX*4)
+	VMOVUPS      (CX)(AX*4), Y8
+	VBROADCASTSS from+24(FP), Y9
+	VSUBPS       Y9, Y8, Y8
+	VADDPS       Y8, Y0, Y0
+	VMOVUPS      32(CX)(AX*4), Y8
+	VBROADCASTSS from+24(FP), Y9
+	VSUBPS       Y9, Y8, Y8
+	VADDPS       Y8, Y1, Y1
+	VMOVUPS      64(CX)(AX*4), Y8
+	VBROADCASTSS from+24(FP), Y9
+	VSUBPS       Y9, Y8, Y8
+	VADDPS       Y8, Y2, Y2
+	VMOVUPS      96(CX)(AX*4), Y8
+	VBROADCASTSS from+24(FP), Y9
+	VSUBPS       Y9, Y8, Y8
+	VADDPS       Y8, Y3, Y3
+	VMOVUPS      128(CX)(AX*4), Y8
+	VBROADCASTSS from+24(FP), Y9
+	VSUBPS       Y9, Y8, Y8
+	VADDPS       Y8, Y4, Y4
+	VMOVUPS      160(CX)(AX*4), Y8
+	VBROADCASTSS from+24(FP), Y9
+	VSUBPS       Y9, Y8, Y8
+	VADDPS       Y8, Y5, Y5
+	VMOVUPS      192(CX)(AX*4), Y8
+	VBROADCASTSS from+24(FP), Y9
+	VSUBPS       Y9, Y8, Y8
+	VADDPS       Y8, Y6, Y6
+	VMOVUPS      224(CX)(AX*4), Y8
+	VBROADCASTSS from+24(FP), Y9
+	VSUBPS       Y9, Y8, Y8
+	VADDPS       Y8, Y7, Y7
+	ADDQ         $0x00000040, AX
+	SUBQ         $0x00000040, DX
+	JGE          loop8
+
+tail8:
+	ADDQ         $0x00000040, DX
+	TESTQ        DX, DX
+	JLE          fold8
+	MOVQ         DX, X8
+	VPBROADCASTD X8, Y8
+	VPCMPGTD     lanes<>+0(SB), Y8, Y8
+	VMASKMOVPS   (CX)(AX*4), Y8, Y9
+	VBROADCASTSS from+24(FP), Y10
+	VSUBPS       Y10, Y9, Y9
+	VANDPS       Y8, Y9, Y8
+	VADDPS       Y8, Y0, Y0
+	SUBQ         $0x08, DX
+	TESTQ        DX, DX
+	JLE          fold8
+	MOVQ         DX, X8
+	VPBROADCASTD X8, Y8
+	VPCMPGTD     lanes<>+0(SB), Y8, Y8
+	VMASKMOVPS   32(CX)(AX*4), Y8, Y9
+	VBROADCASTSS from+24(FP), Y10
+	VSUBPS       Y10, Y9, Y9
+	VANDPS       Y8, Y9, Y8
+	VADDPS       Y8, Y1, Y1
+	SUBQ         $0x08, DX
+	TESTQ        DX, DX
+	JLE          fold8
+	MOVQ         DX, X8
+	VPBROADCASTD X8, Y8
+	VPCMPGTD     lanes<>+0(SB), Y8, Y8
+	VMASKMOVPS   64(CX)(AX*4), Y8, Y9
+	VBROADCASTSS from+24(FP), Y10
+	VSUBPS       Y10, Y9, Y9
+	VANDPS       Y8, Y9, Y8
+	VADDPS       Y8, Y2, Y2
+	SUBQ         $0x08, DX
+	TESTQ        DX, DX
+	JLE          fold8
+	MOVQ         DX, X8
+	VPBROADCASTD X8, Y8
+	VPCMPGTD     lanes<>+0(SB), Y8, Y8
+	VMASKMOVPS   96(CX)(AX*4), Y8, Y9
+	VBROADCASTSS from+24(FP), Y10
+	VSUBPS       Y10, Y9, Y9
+	VANDPS       Y8, Y9, Y8
+	VADDPS       Y8, Y3, Y3
+	SUBQ         $0x08, DX
+	TESTQ        DX, DX
+	JLE          fold8
+	MOVQ         DX, X8
+	VPBROADCASTD X8, Y8
+	VPCMPGTD     lanes<>+0(SB), Y8, Y8
+	VMASKMOVPS   128(CX)(AX*4), Y8, Y9
+	VBROADCASTSS from+24(FP), Y10
+	VSUBPS       Y10, Y9, Y9
+	VANDPS       Y8, Y9, Y8
+	VADDPS       Y8, Y4, Y4
+	SUBQ         $0x08, DX
+	TESTQ        DX, DX
+	JLE          fold8
+	MOVQ         DX, X8
+	VPBROADCASTD X8, Y8
+	VPCMPGTD     lanes<>+0(SB), Y8, Y8
+	VMASKMOVPS   160(CX)(AX*4), Y8, Y9
+	VBROADCASTSS from+24(FP), Y10
+	VSUBPS       Y10, Y9, Y9
+	VANDPS       Y8, Y9, Y8
+	VADDPS       Y8, Y5, Y5
+	SUBQ         $0x08, DX
+	TESTQ        DX, DX
+	JLE          fold8
+	MOVQ         DX, X8
+	VPBROADCASTD X8, Y8
+	VPCMPGTD     lanes<>+0(SB), Y8, Y8
+	VMASKMOVPS   192(CX)(AX*4), Y8, Y9
+	VBROADCASTSS from+24(FP), Y10
+	VSUBPS       Y10, Y9, Y9
+	VANDPS       Y8, Y9, Y8
+	VADDPS       Y8, Y6, Y6
+	SUBQ         $0x08, DX
+	TESTQ        DX, DX
+	JLE          fold8
+	MOVQ         DX, X8
+	VPBROADCASTD X8, Y8
+	VPCMPGTD     lanes<>+0(SB), Y8, Y8
+	VMASKMOVPS   224(CX)(AX*4), Y8, Y9
+	VBROADCASTSS from+24(FP), Y10
+	VSUBPS       Y10, Y9, Y9
+	VANDPS       Y8, Y9, Y8
+	VADDPS       Y8, Y7, Y7
+	SUBQ         $0x08, DX
+
+fold8:
+	VADDPS     Y4, Y0, Y0
+	VADDPS     Y5, Y1, Y1
+	VADDPS     Y6, Y2, Y2
+	VADDPS     Y7, Y3, Y3
+	VADDPS     Y2, Y0, Y0
+	VADDPS     Y3, Y1, Y1
+	VADDPS     Y1, Y0, Y0
+	VPERM2F128 $0x01, Y0, Y0, Y1
+	VADDPS     Y1, Y0, Y0
+	VPERMILPS  $0x4e, Y0, Y1
+	VADDPS     Y1, Y0, Y0
+	VPERMILPS  $0xb1, Y0, Y1
+	VADDPS     Y1, Y0, Y0
+	VMOVSS     X0, ret+32(FP)
+	VZEROUPPER
+	RET
+
+wide:
+	MOVQ         x+8(FP), CX
+	VBROADCASTSS from+24(FP), Z0
+	VBROADCASTSS x00000000<>+0(SB), Z1
+	VMOVUPS      Z1, Z2
+	VMOVUPS      Z1, Z3
+	VMOVUPS      Z1, Z4
+	MOVQ         n+16(FP), DX
+	XORQ         AX, AX
+	SUBQ         $0x00000040, DX
+	JLT          tail16
+
+loop16:
+	PREFETCHT0 2048(CX)(AX*4)
+	PREFETCHT0 2112(CX)(AX*4)
+	PREFETCHT0 2176(CX)(AX*4)
+	PREFETCHT0 2240(CX)(AX*4)
+	VMOVUPS    (CX)(AX*4), Z5
+	VMOVUPS    64(CX)(AX*4), Z6
+	VMOVUPS    128(CX)(AX*4), Z7
+	VMOVUPS    192(CX)(AX*4), Z8
+	VSUBPS     Z0, Z5, Z5
+	VSUBPS     Z0, Z6, Z6
+	VSUBPS     Z0, Z7, Z7
+	VSUBPS     Z0, Z8, Z8
+	VADDPS     Z5, Z2, Z2
+	VADDPS     Z6, Z3, Z3
+	VADDPS     Z7, Z4, Z4
+	VADDPS     Z8, Z1, Z1
+	ADDQ       $0x00000040, AX
+	SUBQ       $0x00000040, DX
+	JGE        loop16
+
+tail16:
+	ADDQ      $0x00000040, DX
+	TESTQ     DX, DX
+	JLE       fold16
+	MOVL      $0xffffffff, BX
+	BZHIL     DX, BX, BX
+	KMOVW     BX, K1
+	VMOVUPS.Z (CX)(AX*4), K1, Z5
+	VSUBPS    Z0, Z5, Z5
+	VMOVAPS.Z Z5, K1, Z5
+	VADDPS    Z5, Z2, Z2
+	SUBQ      $0x10, DX
+	TESTQ     DX, DX
+	JLE       fold16
+	MOVL      $0xffffffff, BX
+	BZHIL     DX, BX, BX
+	KMOVW     BX, K1
+	VMOVUPS.Z 64(CX)(AX*4), K1, Z5
+	VSUBPS    Z0, Z5, Z5
+	VMOVAPS.Z Z5, K1, Z5
+	VADDPS    Z5, Z3, Z3
+	SUBQ      $0x10, DX
+	TESTQ     DX, DX
+	JLE       fold16
+	MOVL      $0xffffffff, BX
+	BZHIL     DX, BX, BX
+	KMOVW     BX, K1
+	VMOVUPS.Z 128(CX)(AX*4), K1, Z5
+	VSUBPS    Z0, Z5, Z5
+	VMOVAPS.Z Z5, K1, Z5
+	VADDPS    Z5, Z4, Z4
+	SUBQ      $0x10, DX
+	TESTQ     DX, DX
+	JLE       fold16
+	MOVL      $0xffffffff, BX
+	BZHIL     DX, BX, BX
+	KMOVW     BX, K1
+	VMOVUPS.Z 192(CX)(AX*4), K1, Z5
+	VSUBPS    Z0, Z5, Z0
+	VMOVAPS.Z Z0, K1, Z0
+	VADDPS    Z0, Z1, Z0
+	VMOVUPS   Z0, Z1
+	SUBQ      $0x10, DX
+
+fold16:
+	VADDPS     Z4, Z2, Z0
+	VADDPS     Z1, Z3, Z1
+	VADDPS     Z1, Z0, Z0
+	VSHUFF64X2 $0x4e, Z0, Z0, Z1
+	VADDPS     Z1, Z0, Z0
+	VSHUFF64X2 $0xb1, Z0, Z0, Z1
+	VADDPS     Z1, Z0, Z0
+	VPERMILPS  $0x4e, Z0, Z1
+	VADDPS     Z1, Z0, Z0
+	VPERMILPS  $0xb1, Z0, Z1
+	VADDPS     Z1, Z0, Z0
+	VMOVSS     X0, ret+32(FP)
+	VZEROUPPER
+	RET
+
 // func maxValueVec(wide bool, x *float32, n int) float32
 // Requires: AVX, AVX2, AVX512F, BMI2, MMX+, SSE2
 TEXT ·maxValueVec(SB), NOSPLIT, $0-28
@@ -2909,9 +3171,9 @@ fold16:
 	VZEROUPPER
 	RET
 
-// func normalizeGradSumsVec(wide bool, dweight *float32, dbias *float32, x *float32, dy *float32, weight *float32, n int, mean float32, rstd float32) (float32, float32)
+// func normalizeGradSumsVec(wide bool, dweight *float32, dbias *float32, x *float32, dy *float32, weight *float32, n int, mean float32, rstd float32, shift float32) (float32, float32)
 // Requires: AVX, AVX2, AVX512F, BMI2, FMA3, MMX+, SSE2
-TEXT ·normalizeGradSumsVec(SB), NOSPLIT, $0-72
+TEXT ·normalizeGradSumsVec(SB), NOSPLIT, $0-80
 	CMPB    wide+0(FP), $0x00
 	JNE     wide
 	MOVQ    dweight+8(FP), CX
@@ -2936,59 +3198,61 @@ loop8:
 	VBROADCASTSS mean+56(FP), Y6
 	VSUBPS       Y6, Y5, Y5
 	VBROADCASTSS rstd+60(FP), Y6
-	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS shift+64(FP), Y7
+	VFMADD231PS  Y6, Y5, Y7
 	TESTQ        CX, CX
 	JE           skip1_8
-	VMOVUPS      (CX)(AX*4), Y6
-	VFMADD231PS  Y5, Y4, Y6
-	VMOVUPS      Y6, (CX)(AX*4)
+	VMOVUPS      (CX)(AX*4), Y5
+	VFMADD231PS  Y7, Y4, Y5
+	VMOVUPS      Y5, (CX)(AX*4)
 
 skip1_8:
 	TESTQ   DX, DX
 	JE      skip2_8
-	VMOVUPS (DX)(AX*4), Y6
-	VADDPS  Y6, Y4, Y6
-	VMOVUPS Y6, (DX)(AX*4)
+	VMOVUPS (DX)(AX*4), Y5
+	VADDPS  Y5, Y4, Y5
+	VMOVUPS Y5, (DX)(AX*4)
 
 skip2_8:
-	VMOVUPS x3f800000<>+0(SB), Y6
+	VMOVUPS x3f800000<>+0(SB), Y5
 	TESTQ   DI, DI
 	JE      skip3_8
-	VMOVUPS (DI)(AX*4), Y6
+	VMOVUPS (DI)(AX*4), Y5
 
 skip3_8:
-	VMULPS       Y6, Y4, Y4
+	VMULPS       Y5, Y4, Y4
 	VADDPS       Y4, Y0, Y0
-	VFMADD231PS  Y5, Y4, Y1
+	VFMADD231PS  Y7, Y4, Y1
 	VMOVUPS      32(SI)(AX*4), Y4
 	VMOVUPS      32(BX)(AX*4), Y5
 	VBROADCASTSS mean+56(FP), Y6
 	VSUBPS       Y6, Y5, Y5
 	VBROADCASTSS rstd+60(FP), Y6
-	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS shift+64(FP), Y7
+	VFMADD231PS  Y6, Y5, Y7
 	TESTQ        CX, CX
 	JE           skip4_8
-	VMOVUPS      32(CX)(AX*4), Y6
-	VFMADD231PS  Y5, Y4, Y6
-	VMOVUPS      Y6, 32(CX)(AX*4)
+	VMOVUPS      32(CX)(AX*4), Y5
+	VFMADD231PS  Y7, Y4, Y5
+	VMOVUPS      Y5, 32(CX)(AX*4)
 
 skip4_8:
 	TESTQ   DX, DX
 	JE      skip5_8
-	VMOVUPS 32(DX)(AX*4), Y6
-	VADDPS  Y6, Y4, Y6
-	VMOVUPS Y6, 32(DX)(AX*4)
+	VMOVUPS 32(DX)(AX*4), Y5
+	VADDPS  Y5, Y4, Y5
+	VMOVUPS Y5, 32(DX)(AX*4)
 
 skip5_8:
-	VMOVUPS x3f800000<>+0(SB), Y6
+	VMOVUPS x3f800000<>+0(SB), Y5
 	TESTQ   DI, DI
 	JE      skip6_8
-	VMOVUPS 32(DI)(AX*4), Y6
+	VMOVUPS 32(DI)(AX*4), Y5
 
 skip6_8:
-	VMULPS      Y6, Y4, Y4
+	VMULPS      Y5, Y4, Y4
 	VADDPS      Y4, Y2, Y2
-	VFMADD231PS Y5, Y4, Y3
+	VFMADD231PS Y7, Y4, Y3
 	ADDQ        $0x00000010, AX
 	SUBQ        $0x00000010, R8
 	JGE         loop8
@@ -3005,30 +3269,31 @@ tail8:
 	VBROADCASTSS mean+56(FP), Y7
 	VSUBPS       Y7, Y6, Y6
 	VBROADCASTSS rstd+60(FP), Y7
-	VMULPS       Y7, Y6, Y6
+	VBROADCASTSS shift+64(FP), Y8
+	VFMADD231PS  Y7, Y6, Y8
 	TESTQ        CX, CX
 	JE           skip7_8
-	VMASKMOVPS   (CX)(AX*4), Y4, Y7
-	VFMADD231PS  Y6, Y5, Y7
-	VMASKMOVPS   Y7, Y4, (CX)(AX*4)
+	VMASKMOVPS   (CX)(AX*4), Y4, Y6
+	VFMADD231PS  Y8, Y5, Y6
+	VMASKMOVPS   Y6, Y4, (CX)(AX*4)
 
 skip7_8:
 	TESTQ      DX, DX
 	JE         skip8_8
-	VMASKMOVPS (DX)(AX*4), Y4, Y7
-	VADDPS     Y7, Y5, Y7
-	VMASKMOVPS Y7, Y4, (DX)(AX*4)
+	VMASKMOVPS (DX)(AX*4), Y4, Y6
+	VADDPS     Y6, Y5, Y6
+	VMASKMOVPS Y6, Y4, (DX)(AX*4)
 
 skip8_8:
-	VMOVUPS    x3f800000<>+0(SB), Y7
+	VMOVUPS    x3f800000<>+0(SB), Y6
 	TESTQ      DI, DI
 	JE         skip9_8
-	VMASKMOVPS (DI)(AX*4), Y4, Y7
+	VMASKMOVPS (DI)(AX*4), Y4, Y6
 
 skip9_8:
-	VMULPS       Y7, Y5, Y4
+	VMULPS       Y6, Y5, Y4
 	VADDPS       Y4, Y0, Y0
-	VFMADD231PS  Y6, Y4, Y1
+	VFMADD231PS  Y8, Y4, Y1
 	SUBQ         $0x08, R8
 	TESTQ        R8, R8
 	JLE          fold8
@@ -3040,30 +3305,31 @@ skip9_8:
 	VBROADCASTSS mean+56(FP), Y7
 	VSUBPS       Y7, Y6, Y6
 	VBROADCASTSS rstd+60(FP), Y7
-	VMULPS       Y7, Y6, Y6
+	VBROADCASTSS shift+64(FP), Y8
+	VFMADD231PS  Y7, Y6, Y8
 	TESTQ        CX, CX
 	JE           skip10_8
-	VMASKMOVPS   32(CX)(AX*4), Y4, Y7
-	VFMADD231PS  Y6, Y5, Y7
-	VMASKMOVPS   Y7, Y4, 32(CX)(AX*4)
+	VMASKMOVPS   32(CX)(AX*4), Y4, Y6
+	VFMADD231PS  Y8, Y5, Y6
+	VMASKMOVPS   Y6, Y4, 32(CX)(AX*4)
 
 skip10_8:
 	TESTQ      DX, DX
 	JE         skip11_8
-	VMASKMOVPS 32(DX)(AX*4), Y4, Y7
-	VADDPS     Y7, Y5, Y7
-	VMASKMOVPS Y7, Y4, 32(DX)(AX*4)
+	VMASKMOVPS 32(DX)(AX*4), Y4, Y6
+	VADDPS     Y6, Y5, Y6
+	VMASKMOVPS Y6, Y4, 32(DX)(AX*4)
 
 skip11_8:
-	VMOVUPS    x3f800000<>+0(SB), Y7
+	VMOVUPS    x3f800000<>+0(SB), Y6
 	TESTQ      DI, DI
 	JE         skip12_8
-	VMASKMOVPS 32(DI)(AX*4), Y4, Y7
+	VMASKMOVPS 32(DI)(AX*4), Y4, Y6
 
 skip12_8:
-	VMULPS      Y7, Y5, Y4
+	VMULPS      Y6, Y5, Y4
 	VADDPS      Y4, Y2, Y2
-	VFMADD231PS Y6, Y4, Y3
+	VFMADD231PS Y8, Y4, Y3
 	SUBQ        $0x08, R8
 
 fold8:
@@ -3075,14 +3341,14 @@ fold8:
 	VADDPS     Y2, Y0, Y0
 	VPERMILPS  $0xb1, Y0, Y2
 	VADDPS     Y2, Y0, Y0
-	VMOVSS     X0, ret+64(FP)
+	VMOVSS     X0, ret+72(FP)
 	VPERM2F128 $0x01, Y1, Y1, Y0
 	VADDPS     Y0, Y1, Y0
 	VPERMILPS  $0x4e, Y0, Y1
 	VADDPS     Y1, Y0, Y0
 	VPERMILPS  $0xb1, Y0, Y1
 	VADDPS     Y1, Y0, Y0
-	VMOVSS     X0, ret1+68(FP)
+	VMOVSS     X0, ret1+76(FP)
 	VZEROUPPER
 	RET
 
@@ -3094,9 +3360,10 @@ wide:
 	MOVQ         weight+40(FP), DI
 	VBROADCASTSS mean+56(FP), Z0
 	VBROADCASTSS rstd+60(FP), Z1
-	VBROADCASTSS x00000000<>+0(SB), Z2
-	VBROADCASTSS x3f800000<>+0(SB), Z3
-	VMOVUPS      Z2, Z4
+	VBROADCASTSS shift+64(FP), Z2
+	VBROADCASTSS x00000000<>+0(SB), Z3
+	VBROADCASTSS x3f800000<>+0(SB), Z4
+	VMOVUPS      Z3, Z5
 	MOVQ         n+48(FP), R8
 	XORQ         AX, AX
 	SUBQ         $0x00000010, R8
@@ -3105,33 +3372,34 @@ wide:
 loop16:
 	PREFETCHT0  2048(SI)(AX*4)
 	PREFETCHT0  2048(BX)(AX*4)
-	VMOVUPS     (SI)(AX*4), Z5
-	VMOVUPS     (BX)(AX*4), Z6
-	VSUBPS      Z0, Z6, Z6
-	VMULPS      Z1, Z6, Z6
+	VMOVUPS     (SI)(AX*4), Z6
+	VMOVUPS     (BX)(AX*4), Z7
+	VSUBPS      Z0, Z7, Z7
+	VMOVUPS     Z2, Z8
+	VFMADD231PS Z1, Z7, Z8
 	TESTQ       CX, CX
 	JE          skip1_16
 	VMOVUPS     (CX)(AX*4), Z7
-	VFMADD231PS Z6, Z5, Z7
+	VFMADD231PS Z8, Z6, Z7
 	VMOVUPS     Z7, (CX)(AX*4)
 
 skip1_16:
 	TESTQ   DX, DX
 	JE      skip2_16
 	VMOVUPS (DX)(AX*4), Z7
-	VADDPS  Z7, Z5, Z7
+	VADDPS  Z7, Z6, Z7
 	VMOVUPS Z7, (DX)(AX*4)
 
 skip2_16:
-	VMOVUPS Z3, Z7
+	VMOVUPS Z4, Z7
 	TESTQ   DI, DI
 	JE      skip3_16
 	VMOVUPS (DI)(AX*4), Z7
 
 skip3_16:
-	VMULPS      Z7, Z5, Z5
-	VADDPS      Z5, Z4, Z4
-	VFMADD231PS Z6, Z5, Z2
+	VMULPS      Z7, Z6, Z6
+	VADDPS      Z6, Z5, Z5
+	VFMADD231PS Z8, Z6, Z3
 	ADDQ        $0x00000010, AX
 	SUBQ        $0x00000010, R8
 	JGE         loop16
@@ -3143,53 +3411,53 @@ tail16:
 	MOVL        $0xffffffff, R9
 	BZHIL       R8, R9, R9
 	KMOVW       R9, K1
-	VMOVUPS.Z   (SI)(AX*4), K1, Z5
-	VMOVUPS.Z   (BX)(AX*4), K1, Z6
-	VSUBPS      Z0, Z6, Z0
-	VMULPS      Z1, Z0, Z0
+	VMOVUPS.Z   (SI)(AX*4), K1, Z6
+	VMOVUPS.Z   (BX)(AX*4), K1, Z7
+	VSUBPS      Z0, Z7, Z0
+	VFMADD231PS Z1, Z0, Z2
 	TESTQ       CX, CX
 	JE          skip4_16
-	VMOVUPS.Z   (CX)(AX*4), K1, Z1
-	VFMADD231PS Z0, Z5, Z1
-	VMOVUPS     Z1, K1, (CX)(AX*4)
+	VMOVUPS.Z   (CX)(AX*4), K1, Z0
+	VFMADD231PS Z2, Z6, Z0
+	VMOVUPS     Z0, K1, (CX)(AX*4)
 
 skip4_16:
 	TESTQ     DX, DX
 	JE        skip5_16
-	VMOVUPS.Z (DX)(AX*4), K1, Z1
-	VADDPS    Z1, Z5, Z1
-	VMOVUPS   Z1, K1, (DX)(AX*4)
+	VMOVUPS.Z (DX)(AX*4), K1, Z0
+	VADDPS    Z0, Z6, Z0
+	VMOVUPS   Z0, K1, (DX)(AX*4)
 
 skip5_16:
-	VMOVUPS   Z3, Z1
+	VMOVUPS   Z4, Z0
 	TESTQ     DI, DI
 	JE        skip6_16
-	VMOVUPS.Z (DI)(AX*4), K1, Z1
+	VMOVUPS.Z (DI)(AX*4), K1, Z0
 
 skip6_16:
-	VMULPS      Z1, Z5, Z1
-	VADDPS      Z1, Z4, Z4
-	VFMADD231PS Z0, Z1, Z2
+	VMULPS      Z0, Z6, Z0
+	VADDPS      Z0, Z5, Z5
+	VFMADD231PS Z2, Z0, Z3
 	SUBQ        $0x10, R8
 
 fold16:
-	VSHUFF64X2 $0x4e, Z4, Z4, Z0
-	VADDPS     Z0, Z4, Z0
+	VSHUFF64X2 $0x4e, Z5, Z5, Z0
+	VADDPS     Z0, Z5, Z0
 	VSHUFF64X2 $0xb1, Z0, Z0, Z1
 	VADDPS     Z1, Z0, Z0
 	VPERMILPS  $0x4e, Z0, Z1
 	VADDPS     Z1, Z0, Z0
 	VPERMILPS  $0xb1, Z0, Z1
 	VADDPS     Z1, Z0, Z0
-	VMOVSS     X0, ret+64(FP)
-	VSHUFF64X2 $0x4e, Z2, Z2, Z0
-	VADDPS     Z0, Z2, Z0
+	VMOVSS     X0, ret+72(FP)
+	VSHUFF64X2 $0x4e, Z3, Z3, Z0
+	VADDPS     Z0, Z3, Z0
 	VSHUFF64X2 $0xb1, Z0, Z0, Z1
 	VADDPS     Z1, Z0, Z0
 	VPERMILPS  $0x4e, Z0, Z1
 	VADDPS     Z1, Z0, Z0
 	VPERMILPS  $0xb1, Z0, Z1
 	VADDPS     Z1, Z0, Z0
-	VMOVSS     X0, ret1+68(FP)
+	VMOVSS     X0, ret1+76(FP)
 	VZEROUPPER
 	RET

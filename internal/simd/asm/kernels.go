@@ -84,12 +84,11 @@ var mapKernels = []kernel{
 	{name: "logSoftmaxGradVec", slices: "dst y dy", scalars: "sum", unroll: 2, weave: 4, hoist: 12, past: true, body: func(x *vec) {
 		x.store("dst", x.fnma(x.exp(x.load("y")), x.s("sum"), x.load("dy")))
 	}},
-	{name: "normalizeVec", slices: "dst x weight bias", scalars: "mean rstd", unroll: 2, past: true, body: func(x *vec) {
-		h := x.mul(x.sub(x.load("x"), x.s("mean")), x.s("rstd"))
-		x.store("dst", x.fma(h, x.loadOr("weight", 1), x.loadOr("bias", 0)))
+	{name: "normalizeVec", slices: "dst x weight bias", scalars: "mean rstd shift", unroll: 2, past: true, body: func(x *vec) {
+		x.store("dst", x.fma(x.normalized(), x.loadOr("weight", 1), x.loadOr("bias", 0)))
 	}},
-	{name: "normalizeGradVec", slices: "dst x dy weight", scalars: "mean rstd meanG meanGH", unroll: 2, past: true, body: func(x *vec) {
-		h := x.mul(x.sub(x.load("x"), x.s("mean")), x.s("rstd"))
+	{name: "normalizeGradVec", slices: "dst x dy weight", scalars: "mean rstd shift meanG meanGH", unroll: 2, past: true, body: func(x *vec) {
+		h := x.normalized()
 		g := x.mul(x.load("dy"), x.loadOr("weight", 1))
 		x.store("dst", x.mul(x.fnma(h, x.s("meanGH"), x.sub(g, x.s("meanG"))), x.s("rstd")))
 	}},
@@ -150,6 +149,12 @@ func toBF16(x *vec) {
 	x.do("VMOVDQU", r.(reg.VecVirtual).AsX(), x.at("dst", 2))
 }
 
+// normalized is x less its mean in units of its deviation. What of the mean is lost in
+// float32 is in shift.
+func (x *vec) normalized() operand.Op {
+	return x.fma(x.sub(x.load("x"), x.s("mean")), x.s("rstd"), x.s("shift"))
+}
+
 func binary(name string, f func(x *vec, a, b operand.Op) operand.Op) kernel {
 	return kernel{name: name + "Vec", slices: "dst a b", unroll: 4, past: true, body: func(x *vec) {
 		x.store("dst", f(x, x.load("a"), x.load("b")))
@@ -179,6 +184,7 @@ func gradient(name string, unroll int, f func(x *vec, kept, dy operand.Op) opera
 // reduceKernels are the kernels with results.
 var reduceKernels = []reduction{
 	unaryReduction("sumVec", "", 0, (*vec).add, func(x *vec, v operand.Op) operand.Op { return v }),
+	unaryReduction("sumFromVec", "from", 0, (*vec).add, func(x *vec, v operand.Op) operand.Op { return x.sub(v, x.s("from")) }),
 	unaryReduction("maxValueVec", "", math.Inf(-1), (*vec).max, func(x *vec, v operand.Op) operand.Op { return v }),
 	unaryReduction("minValueVec", "", math.Inf(1), (*vec).minSigned, func(x *vec, v operand.Op) operand.Op { return v }),
 	unaryReduction("maxNumberVec", "", math.Inf(-1), (*vec).maxNumber, func(x *vec, v operand.Op) operand.Op { return v }),
@@ -203,10 +209,10 @@ var reduceKernels = []reduction{
 		},
 	},
 	{
-		kernel: kernel{name: "normalizeGradSumsVec", slices: "dweight dbias x dy weight", scalars: "mean rstd"}, groups: 1, results: 2, join: (*vec).add,
+		kernel: kernel{name: "normalizeGradSumsVec", slices: "dweight dbias x dy weight", scalars: "mean rstd shift"}, groups: 1, results: 2, join: (*vec).add,
 		step: func(x *vec, acc []operand.Op) {
 			dy := x.load("dy")
-			h := x.mul(x.sub(x.load("x"), x.s("mean")), x.s("rstd"))
+			h := x.normalized()
 			x.unlessNil("dweight", func() { x.store("dweight", x.fma(dy, h, x.load("dweight"))) })
 			x.unlessNil("dbias", func() { x.store("dbias", x.add(dy, x.load("dbias"))) })
 			g := x.mul(dy, x.loadOr("weight", 1)) // 0 outside the mask, as dy
