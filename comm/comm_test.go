@@ -75,6 +75,18 @@ func TestErrorsSayWhoWhereAndWhat(t *testing.T) {
 	if got, want := Mismatch(b, a).Error(), "ranks disagree: rank 1 called Broadcast at a.go:1, rank 5 called Barrier; make the same calls in the same order on all ranks"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
+	for _, test := range []struct{ a, b, siteB, want string }{
+		{"AllReduce sum float32[2] for Sum: [2] P", "AllReduce sum float32[3] for Sum: [2] P", "a.go:1", "; give as many elements on all ranks"},
+		{"AllReduce sum float32[2]", "AllReduce sum float32[3]", "a.go:2", "; make the same calls in the same order on all ranks"},
+		{"AllReduce sum float32[2]", "AllReduce max float32[2]", "a.go:1", "; make the same calls in the same order on all ranks"},
+		{"AllGatherV float32[counts #3e57]", "AllGatherV float32[counts #30bf]", "a.go:1", "give the same list, or tensors of the same shape, on all ranks"},
+		{"Barrier", "Barrier", "a.go:1", "; make the same calls in the same order on all ranks"},
+	} {
+		err := Mismatch(Party{Rank: 0, Call: test.a, Site: "a.go:1"}, Party{Rank: 1, Call: test.b, Site: test.siteB})
+		if !errors.Is(err, ErrMismatch) || !strings.HasSuffix(err.Error(), test.want) {
+			t.Errorf("got %q, want an end of %q", err, test.want)
+		}
+	}
 }
 
 func TestSiteIsTheCallersLine(t *testing.T) {

@@ -3,6 +3,7 @@ package comm
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // ErrAborted is what errors.Is finds in the error of a call that ended because
@@ -86,13 +87,40 @@ func (p Party) String() string {
 	return fmt.Sprintf("rank %d called %s at %s", p.Rank, p.Call, p.Site)
 }
 
-// Mismatch returns the error of two ranks that made different calls, the lower
-// rank first, so that all ranks say the same.
+// A MismatchError says that two ranks made different calls.
+type MismatchError struct {
+	A, B Party // the lower rank first
+}
+
+// Mismatch returns the error of two ranks that made different calls.
 func Mismatch(a, b Party) error {
 	if a.Rank > b.Rank {
 		a, b = b, a
 	}
-	return fmt.Errorf("%w: %v, %v; make the same calls in the same order on all ranks", ErrMismatch, a, b)
+	return &MismatchError{a, b}
+}
+
+// Error names both calls and says what to do.
+func (e *MismatchError) Error() string {
+	remedy := "make the same calls in the same order on all ranks"
+	switch {
+	case e.A.Site != e.B.Site || withoutCount(e.A.Call) != withoutCount(e.B.Call):
+	case strings.Contains(e.A.Call, countsHash) && e.A.Call != e.B.Call:
+		remedy = "their lists of counts differ (" + countsHash + "… is a hash of one): give the same list, or tensors of the same shape, on all ranks"
+	case e.A.Call != e.B.Call:
+		remedy = "give as many elements on all ranks"
+	}
+	return fmt.Sprintf("%v: %v, %v; %s", ErrMismatch, e.A, e.B, remedy)
+}
+
+// Is makes a MismatchError an ErrMismatch.
+func (e *MismatchError) Is(target error) bool { return target == ErrMismatch }
+
+// withoutCount is a call without the first brackets, which hold its count.
+func withoutCount(call string) string {
+	before, rest, _ := strings.Cut(call, "[")
+	_, after, _ := strings.Cut(rest, "]")
+	return before + after
 }
 
 // Uneven returns the error of a v-variant in which rank from, by world number,

@@ -17,6 +17,9 @@ type Fingerprint struct {
 
 const vectorBit = 1 << 63
 
+// countsHash stands before the hash of a count vector.
+const countsHash = "counts #"
+
 // Fingerprint returns the call's fingerprint. That of a Send equals that of
 // the Recv it belongs to.
 func (c *Call) Fingerprint() Fingerprint {
@@ -74,7 +77,7 @@ func (f Fingerprint) String() string {
 	if kind != BarrierKind {
 		switch {
 		case f.Count&vectorBit != 0:
-			s += fmt.Sprintf(" %v[counts #%04x]", dt, uint16(f.Count))
+			s += fmt.Sprintf(" %v[%s%04x]", dt, countsHash, uint16(f.Count))
 		case kind == GatherVKind || kind == ScatterVKind || kind == AllToAllVKind:
 			s += " " + dt.String()
 		default:

@@ -138,12 +138,13 @@ func interrupted(ctx context.Context, err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx)) || errors.Is(err, comm.ErrAborted)
 }
 
-// secondary reports whether err is another rank's failure that arrived here by
-// way of a collective. The launcher reports that rank; under another launcher
+// secondary reports whether err is another rank's failure, or one that another
+// rank reports, that arrived here by way of a collective. The launcher reports that rank; under another launcher
 // every rank speaks for itself.
 func (r *rank) secondary(err error) bool {
 	var aborted *comm.AbortError
 	var ended *comm.EndedError
+	var mismatch *comm.MismatchError
 	switch {
 	case r.job.ControlFD == 0:
 		return false
@@ -151,6 +152,8 @@ func (r *rank) secondary(err error) bool {
 		return aborted.Rank != r.job.Rank
 	case errors.As(err, &ended):
 		return ended.Cause != ""
+	case errors.As(err, &mismatch): // all ranks say the same: one is enough
+		return mismatch.A.Rank != r.job.Rank
 	}
 	return false
 }

@@ -96,6 +96,13 @@ func programs() map[string]func(context.Context, *comm.Comm) error {
 		"panic":  failing(func() error { panic("broken") }),
 		"leave":  failing(func() error { return nil }),
 		"killed": failing(func() error { return exec.Command("kill", "-9", fmt.Sprint(os.Getpid())).Run() }),
+		// differ has rank 1 make another call than the others.
+		"differ": func(ctx context.Context, world *comm.Comm) error {
+			if world.Rank() == 1 {
+				return comm.Barrier(ctx, world)
+			}
+			return comm.AllReduce(ctx, world, make([]float32, 2), comm.Sum)
+		},
 		// spin has rank 1 fail while the others neither communicate nor look at ctx.
 		"spin": func(_ context.Context, world *comm.Comm) error {
 			if world.Rank() == 1 {
