@@ -16,11 +16,16 @@ import (
 //	S(i)       S(i)       S(i)
 //	R          R          R
 //	P(sum)     P(sum)     P(sum)     Add, Sub; P(avg) likewise
-//	P(sum)     R          P(sum)     Mul, Div; P(avg) likewise
+//	P(sum)     R          P(sum)     Mul; P(avg) likewise
 //	R          P(sum)     P(sum)     Mul; P(avg) likewise
 //	P(max)     P(max)     P(max)     Maximum; also with R; P(min) for Minimum
 //	MaskP      R          MaskP      Mul, Div by a tensor of one element
 //	other                 the cheapest of these rows
+//
+// A P(sum) is divided after its reduction, for the parts of x/0 would make NaN of an
+// infinity. The same holds of a product with an infinite factor, and of an infinity added
+// to a P(max) or P(min): there the result may be NaN where it were infinite had the
+// parts been reduced before.
 //
 // Operands of different types, and shapes that do not broadcast, throw.
 //

@@ -2,6 +2,7 @@ package dtensor
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/tensor"
@@ -12,7 +13,7 @@ import (
 //	x                   result
 //	S(i)                S(i)
 //	R                   R
-//	P(sum), P(avg)      the same      Neg, Scale
+//	P(sum), P(avg)      the same      Neg, Scale by a finite number
 //	P(min), P(max)      the same      what never decreases: AddScalar, Clamp, Exp, Tanh, Sigmoid, Relu,
 //	                                  Cast between floating-point types; Neg makes one of the other
 //	P(min)              the same      Log, Sqrt: other parts of a P(max) may be negative
@@ -109,16 +110,26 @@ func unaryGrad(op tensor.UnaryOp, gy, kept *Tensor) *Tensor {
 		}
 		return gy.Scale(0)
 	}
-	return pairwise(op.String()+"Grad", gy, kept, func(gy, kept *tensor.Tensor) *tensor.Tensor {
+	law := layout.Weighs
+	switch op {
+	case tensor.OpLog, tensor.OpSqrt, tensor.OpRsqrt: // infinite at 0
+		law = layout.Divides
+	}
+	return pairwiseBy(law, op.String()+"Grad", gy, kept, func(gy, kept *tensor.Tensor) *tensor.Tensor {
 		return tensor.UnaryGrad(op, gy, kept, kept)
 	})
 }
 
-// pairwise computes an element-wise function of two tensors of one shape that
-// is linear in the first. It is not recorded.
+// pairwise computes an element-wise function of two tensors of one shape that is the
+// first times a function of the second without poles. It is not recorded.
 func pairwise(op string, a, b *Tensor, f func(a, b *tensor.Tensor) *tensor.Tensor) *Tensor {
+	return pairwiseBy(layout.Weighs, op, a, b, f)
+}
+
+// pairwiseBy is pairwise for a law of its own.
+func pairwiseBy(law layout.Law, op string, a, b *Tensor, f func(a, b *tensor.Tensor) *tensor.Tensor) *Tensor {
 	m := a.spec.mesh
-	r := m.rule(keyOf(op, a, b), func() (*layout.Rule, error) { return pointwise(op, layout.Divides, a, b) }, a, b)
+	r := m.rule(keyOf(op, a, b), func() (*layout.Rule, error) { return pointwise(op, law, a, b) }, a, b)
 	a, b = a.to(r.in[0], op), b.to(r.in[1], op)
 	if m.outside() {
 		return wrap(r.out[0], a.local)
@@ -144,7 +155,11 @@ func single(op string, law layout.Law, x *Tensor, dt tensor.DType, f func(x *ten
 
 // AddScalar returns x + v.
 func (x *Tensor) AddScalar(v float64) *Tensor {
-	out := single("AddScalar", layout.Monotone, x, x.DType(), func(x *tensor.Tensor) *tensor.Tensor { return tensor.AddScalar(x, v) })
+	law := layout.Monotone
+	if math.IsInf(v, 0) { // added to a part that is infinite the other way it would make NaN
+		law = layout.Opaque
+	}
+	out := single("AddScalar", law, x, x.DType(), func(x *tensor.Tensor) *tensor.Tensor { return tensor.AddScalar(x, v) })
 	if x.tracked() {
 		out.record("AddScalar", x.accumulate)
 	}
@@ -153,7 +168,11 @@ func (x *Tensor) AddScalar(v float64) *Tensor {
 
 // Scale returns x·v.
 func (x *Tensor) Scale(v float64) *Tensor {
-	out := single("Scale", scales(x, layout.Scales), x, x.DType(), func(x *tensor.Tensor) *tensor.Tensor { return tensor.MulScalar(x, v) })
+	law := scales(x, layout.Scales)
+	if math.IsInf(v, 0) { // times a part that is 0 it would make NaN
+		law = layout.Opaque
+	}
+	out := single("Scale", law, x, x.DType(), func(x *tensor.Tensor) *tensor.Tensor { return tensor.MulScalar(x, v) })
 	if x.tracked() {
 		out.record("Scale", func(gy *Tensor) { x.accumulate(gy.Scale(v)) })
 	}

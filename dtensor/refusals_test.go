@@ -19,6 +19,7 @@ import (
 // What other systems compute wrongly without a word is right here.
 func TestSilentlyWrongElsewhere(t *testing.T) {
 	S, P, R := layout.Shard(0), layout.Partial(layout.Sum), layout.Replicate()
+	inf, nan := float32(math.Inf(1)), float32(math.NaN())
 	// make makes a vector; of a Partial one the first rank holds 3x and the last -2x.
 	type maker func(p layout.Placement, data ...float32) T
 	truth := func(x T) T { return x.CompareScalar(tensor.OpGt, 0) }
@@ -46,6 +47,9 @@ func TestSilentlyWrongElsewhere(t *testing.T) {
 			sum := make(S, 3, 3, 3, 3).AddScalar(0.5).Cast(tensor.Int64).Sum(nil, false)
 			return sum.Div(make(R, 4.5).Cast(tensor.Int64)).Cast(tensor.Float32)
 		}},
+		{"a partial divided by 0", []float32{inf, -inf, nan}, func(make maker) T { return make(P, 1, -2, 0).Div(make(R, 0, 0, 0)) }},
+		{"a partial times infinity", []float32{inf, -inf}, func(make maker) T { return make(P, 1, -2).Scale(math.Inf(1)) }},
+		{"the largest of a shard plus infinity", []float32{inf}, func(make maker) T { return make(S, 1).Amax(nil, false).AddScalar(math.Inf(1)) }},
 		{"average of a partial sum", []float32{1.5}, func(make maker) T { return make(P, 1, 2).Mean(nil, false) }},
 		{"any of a shard, counted once", []float32{1}, func(make maker) T { return truth(make(S, 1, 1, 1)).Any(nil, false).Cast(tensor.Float32) }},
 		{"all of a shard", []float32{0}, func(make maker) T { return truth(make(S, 1, 1, 0)).All(nil, false).Cast(tensor.Float32) }},
@@ -62,12 +66,12 @@ func TestSilentlyWrongElsewhere(t *testing.T) {
 						if err != nil {
 							failf("%w", err)
 						}
-						one := dtensor.Distribute(m, numbers(m, []int{len(data)}), R)
-						return x.Div(one).Mul(dtensor.Distribute(m, tensor.FromSlice(m.Device(), data, len(data)), R))
+						factor := tensor.Div(tensor.FromSlice(m.Device(), data, len(data)), numbers(m, []int{len(data)}))
+						return x.Mul(dtensor.Distribute(m, factor, R))
 					}
 					return dtensor.Try(ctx, m, func() {
 						got := tensor.ToSlice[float32](c.f(make).Full())
-						if !slices.EqualFunc(got, c.want, func(a, b float32) bool { return math.Abs(float64(a-b)) < 1e-5 }) {
+						if !slices.EqualFunc(got, c.want, func(a, b float32) bool { return a == b || a != a && b != b || math.Abs(float64(a-b)) < 1e-5 }) {
 							failf("%v, want %v", got, c.want)
 						}
 					})

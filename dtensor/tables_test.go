@@ -38,7 +38,7 @@ var tableCases = []tableCase{
 		f: func(in []T) T { return dtensor.ScaledDotProductAttention(in[0], in[1], in[2], true) }},
 	{file: "op_binary.go", header: "a b result", note: "Add", shapes: [][]int{{4, 6}, {4, 6}}, result: 2, rows: 4, letters: map[string][]int{"i": {0, 1}}, f: two(T.Add)},
 	{file: "op_binary.go", header: "a b result", note: "Mul", shapes: [][]int{{4, 6}, {4, 6}}, result: 2, rows: 5, letters: map[string][]int{"i": {0, 1}}, f: two(T.Mul)},
-	{file: "op_binary.go", header: "a b result", note: "Div", shapes: [][]int{{4, 6}, {4, 6}}, result: 2, rows: 4, letters: map[string][]int{"i": {0, 1}}, f: two(T.Div)},
+	{file: "op_binary.go", header: "a b result", note: "Div", shapes: [][]int{{4, 6}, {4, 6}}, result: 2, rows: 3, letters: map[string][]int{"i": {0, 1}}, f: two(T.Div)},
 	{file: "op_binary.go", header: "a b result", note: "Maximum", shapes: [][]int{{4, 6}, {4, 6}}, result: 2, rows: 4, letters: map[string][]int{"i": {0, 1}}, f: two(T.Maximum)},
 	{file: "op_index.go", header: "x index result", shapes: [][]int{{4, 6}, {8}}, ints: []int{0, 4}, result: 2, rows: 4,
 		letters: map[string][]int{"dim": {0}, "i not dim": {1}, "i": {1}}, f: two(func(x, i T) T { return x.IndexSelect(0, i) })},

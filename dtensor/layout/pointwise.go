@@ -17,15 +17,20 @@ const (
 	Adds
 	// Subtracts: as Adds, for two inputs; r - max(xᵢ) = min(r - xᵢ).
 	Subtracts
-	// Multiplies: r·Σxᵢ = Σ r·xᵢ, and Πxᵢ·Πyᵢ = Π xᵢ·yᵢ.
+	// Multiplies: r·Σxᵢ = Σ r·xᵢ for a finite r, and Πxᵢ·Πyᵢ = Π xᵢ·yᵢ. (Where r is infinite
+	// an addend of 0 makes the sum of the products NaN.)
 	Multiplies
-	// Divides: Σxᵢ / r = Σ xᵢ/r, of two inputs.
+	// Divides: of two inputs. Σxᵢ/r is not the sum of xᵢ/r where r is 0 (1/0 is infinite, but
+	// 1/0 + 0/0 and 2/0 - 1/0 are no numbers), so only a MaskPartial, whose every element has
+	// one owner, is divided as it is, by one number.
 	Divides
+	// Weighs: Σxᵢ·f(r) = Σ xᵢ·f(r) for a function f without poles, of two inputs.
+	Weighs
 	// Maximizes: of maxima, and of minima with what is replicated.
 	Maximizes
 	// Minimizes: of minima, and of maxima with what is replicated.
 	Minimizes
-	// Scales: one input is multiplied by a number; a MaskPartial stays one.
+	// Scales: one input is multiplied by a finite number; a MaskPartial stays one.
 	Scales
 	// Negates: -Σxᵢ = Σ -xᵢ, and -max(xᵢ) = min(-xᵢ). One input.
 	Negates
@@ -76,7 +81,7 @@ func Pointwise(name string, law Law, shapes ...[]int) (*Rule, error) {
 // inputs returns how many inputs an operator with this law has, 0 for any number.
 func (law Law) inputs() int {
 	switch law {
-	case Subtracts, Divides:
+	case Subtracts, Divides, Weighs:
 		return 2
 	case Scales, Negates, Monotone, MonotoneAbove, Casts:
 		return 1
@@ -121,9 +126,10 @@ func (r *Rule) obey(law Law) {
 		all(Prod)
 		// Multiplying by one number keeps a mask.
 		r.mask = n == 2 && product(r.inShape[1]) == 1 && product(r.inShape[0]) == product(r.outShape[0])
-	case Divides:
+	case Weighs:
 		one(0, Sum, Sum)
 		one(0, Avg, Avg)
+	case Divides:
 		r.mask = product(r.inShape[1]) == 1 && product(r.inShape[0]) == product(r.outShape[0])
 	case Maximizes, Minimizes:
 		if law == Maximizes {
