@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -276,4 +277,16 @@ func TestReaderThatGoesAway(t *testing.T) {
 // signalSet returns a mask of /proc/PID/status.
 func signalSet(pid int, field string) uint64 {
 	return parseMask(readStatus(pid), field)
+}
+
+// TestNoProc: gorun says what is missing, which the kernel's error does not.
+func TestNoProc(t *testing.T) {
+	t.Parallel()
+	if out, err := exec.Command("unshare", "--mount", "true").CombinedOutput(); err != nil {
+		t.Skipf("needs namespaces: unshare: %v: %s", err, bytes.TrimSpace(out))
+	}
+	out, err := exec.Command("unshare", "--mount", "sh", "-c", "mount -t tmpfs none /proc && gorun -np 1 testrank").CombinedOutput()
+	if want := "gorun: starting the guardian process: there is no /proc/self/exe; mount /proc\n"; err == nil || !bytes.HasSuffix(out, []byte(want)) { // the race detector warns before
+		t.Errorf("got %q, %v, want %q", out, err, want)
+	}
 }

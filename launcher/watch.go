@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"encoding/gob"
+	"errors"
 	"fmt"
 	"os"
 	"syscall"
@@ -37,6 +38,9 @@ func startGuardian(files []uintptr, s *spec) (*guardianProcess, error) {
 	unix.Close(pair[1])
 	if err != nil {
 		unix.Close(pair[0])
+		if errors.Is(err, unix.ENOENT) {
+			return nil, errors.New("starting the guardian process: there is no /proc/self/exe; mount /proc")
+		}
 		return nil, remedied(fmt.Errorf("starting the guardian process: %w", err))
 	}
 	_ = unix.SetNonblock(pair[0], true)

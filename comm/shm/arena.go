@@ -62,7 +62,7 @@ func (a *Arena) Alloc(bytes int) (unsafe.Pointer, error) {
 		a.used += need
 		return unsafe.Add(a.base, at), nil
 	}
-	return nil, fmt.Errorf("shm: Alloc: %d bytes on rank %d: its arena of %d bytes has %d in use and no gap of that size; use more ranks or smaller tensors",
+	return nil, fmt.Errorf("shm: Alloc: %d bytes on rank %d: its arena of %d bytes has %d in use and no gap of that size; use more ranks or smaller tensors, or raise the limit on address space (ulimit -v) if there is one",
 		bytes, a.rank, a.size, a.used)
 }
 

@@ -42,7 +42,8 @@ type Options struct {
 	Cores int
 	// ArenaBytes is the most that one rank can allocate of shared memory; it
 	// takes memory as it is used. 0 means the machine's memory, or less where
-	// the arenas of all ranks would not fit the address space of one.
+	// the arenas of all ranks would not fit the address space of one, or half of
+	// what a limit on that (ulimit -v) leaves.
 	ArenaBytes int
 	// MemoryBytes is the most that all ranks together can allocate of it: they
 	// get an error instead of being killed. 0 means 15/16 of the machine's
@@ -95,7 +96,11 @@ func Create(n int, o Options) (*Segment, error) {
 		if err != nil {
 			return nil, err
 		}
-		o.ArenaBytes, o.MemoryBytes = cmp.Or(o.ArenaBytes, min(total, addressBytes/n)), cmp.Or(o.MemoryBytes, limit-limit/16)
+		space, err := addressSpace(addressLimit(), n)
+		if err != nil {
+			return nil, err
+		}
+		o.ArenaBytes, o.MemoryBytes = cmp.Or(o.ArenaBytes, min(total, space)), cmp.Or(o.MemoryBytes, limit-limit/16)
 	}
 	o.ArenaBytes = (o.ArenaBytes + page - 1) &^ (page - 1)
 	s := &Segment{ranks: n, arena: o.ArenaBytes}

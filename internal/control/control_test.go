@@ -148,6 +148,26 @@ func TestFilesCannotShrink(t *testing.T) {
 	}
 }
 
+func TestLimitedAddressSpaceMakesArenasSmaller(t *testing.T) {
+	for _, test := range []struct {
+		limit uint64
+		ranks int
+		want  int
+	}{
+		{unix.RLIM_INFINITY, 4, 8 << 40},
+		{19 << 30, 2, 4 << 30},
+		{3<<30 + 256<<20, 2, 64 << 20},
+	} {
+		if got, err := addressSpace(test.limit, test.ranks); err != nil || got != test.want {
+			t.Errorf("%d bytes, %d ranks: got %d, %v, want %d", test.limit, test.ranks, got, err, test.want)
+		}
+	}
+	want := "of 3327 MiB of address space, 2 ranks need 3328 at least; raise the limit (ulimit -v)"
+	if _, err := addressSpace(3327<<20, 2); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+}
+
 func TestOpenRefuses(t *testing.T) {
 	s, _ := create(t, 2)
 	other, _ := create(t, 1)

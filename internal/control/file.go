@@ -89,6 +89,36 @@ func mapArena(f *os.File, bytes int) (unsafe.Pointer, error) {
 	return p, nil
 }
 
+// goBytes is about how much address space a Go program reserves for itself, and
+// leastArena what an arena must have to be of use.
+const (
+	goBytes    = 2 << 30
+	leastArena = 64 << 20
+)
+
+// addressLimit returns how much address space this process may have.
+func addressLimit() uint64 {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_AS, &limit); err != nil {
+		return unix.RLIM_INFINITY
+	}
+	return limit.Cur
+}
+
+// addressSpace returns how much there is of a process' limited address space for
+// the arena of each of n ranks.
+func addressSpace(limit uint64, n int) (int, error) {
+	if limit >= addressBytes {
+		return addressBytes / n, nil
+	}
+	each := (int(limit) - totalBytes - goBytes) / 2 / n
+	if each < leastArena {
+		return 0, fmt.Errorf("control: Create: of %d MiB of address space, %d ranks need %d at least; raise the limit (ulimit -v) or start fewer ranks",
+			limit>>20, n, (totalBytes+goBytes+2*n*leastArena)>>20)
+	}
+	return each, nil
+}
+
 // machineBytes returns the machine's memory, and how much of it this process'
 // control group may use.
 func machineBytes() (total, limit int, err error) {
