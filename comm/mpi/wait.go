@@ -74,6 +74,7 @@ func overlap(a, b unix.CPUSet) (shared, more bool) {
 // time slice.
 const (
 	restless    = 200 * time.Microsecond
+	steadfast   = 5 * time.Millisecond // instead, with a core of its own, for a call that somebody waits for
 	perByte     = 2 * time.Nanosecond // more of it for large calls, which move only while somebody looks
 	shortestNap = 20 * time.Microsecond
 	longestNap  = 500 * time.Microsecond
@@ -90,13 +91,21 @@ func (r *Rank) wait(ctx context.Context, call *comm.Call, arrived func(i int) er
 	defer func() { r.requests = r.requests[:0] }()
 	first := 0
 	p := pause{patience: restless + time.Duration(call.Bytes())*perByte, yielded: r.job.yields}
+	if r.job.spins > 1 && call.Attended() {
+		p.patience = max(p.patience, steadfast)
+	}
 	calm := r.job.alarm.Load() - 1
 	for look := 0; ; look++ {
+		before := first
 		if err := r.sweep(&first, look, arrived); err != nil {
 			return r.giveUp(call, err)
 		}
-		if first == len(r.requests) {
+		switch first {
+		case before:
+		case len(r.requests):
 			return nil
+		default:
+			p.began = time.Time{} // the others are there
 		}
 		if e := r.dead(); e != nil {
 			return r.giveUp(call, e)
@@ -230,8 +239,10 @@ func (p *pause) wait() {
 // yield gives the core to another process.
 func yield() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
 
-// nap sleeps for less than a millisecond, which is what time.Sleep rounds up to.
+// nap sleeps for less than a millisecond, which is what time.Sleep rounds up to. The
+// kernel adds to it what the thread's slack is, 50 µs unless one says otherwise.
 func nap(d time.Duration) {
+	_, _, _ = unix.RawSyscall(unix.SYS_PRCTL, unix.PR_SET_TIMERSLACK, 1, 0)
 	t := unix.NsecToTimespec(int64(d))
 	_ = unix.Nanosleep(&t, nil) // a signal ends it early
 }
