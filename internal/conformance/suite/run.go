@@ -103,7 +103,8 @@ func (c *Case) judge(err error) error {
 
 // optionNames has our options by the names that cases use.
 var optionNames = strings.NewReplacer("PaddingIdx", "padding_idx", "MaxNorm", "max_norm", "NormType", "norm_type",
-	"ScaleGradByFreq", "scale_grad_by_freq", "IgnoreIndex", "ignore_index", "LabelSmoothing", "label_smoothing")
+	"ScaleGradByFreq", "scale_grad_by_freq",
+	"per-sample weights", "per_sample_weights", "IgnoreIndex", "ignore_index", "LabelSmoothing", "label_smoothing")
 
 // mentions says whether a text holds want, in any case, with an option under its
 // own name or that of the cases.

@@ -111,6 +111,8 @@ func TestAbsentAndNull(t *testing.T) {
 		{"cross_entropy", `"logits":` + row, `"reduction":"most"`, `"expect":{"error":"most"`},
 		{"layer_norm", `"input":` + row + `,"weight":` + row, `"normalized_shape":[3]`, `"expect":{"error":"normalized_shape"`},
 		{"embedding", `"weight":` + row + `,"input":{"dtype":"int64","shape":[1],"data":[0],"placements":["R"]}`, `"max_norm":-1`, `"expect":{"error":"max_norm"`},
+		{"embedding_bag", `"weight":` + row + `,"per_sample_weights":` + row + `,"input":{"dtype":"int64","shape":[1],"data":[0],"placements":["R"]}` +
+			`,"offsets":{"dtype":"int64","shape":[1],"data":[0],"placements":["R"]}`, ``, `"expect":{"error":"per_sample_weights"`},
 	} {
 		cases, err := read(strings.NewReader(fmt.Sprintf(`{"name":%q,"op":%[1]q,"mesh":{"shape":[2]},"inputs":{%s},"args":{%s},%s},"tol":{"rtol":1e-5,"atol":1e-8}}`,
 			c.op, c.inputs, c.args, c.expect)), "t")
