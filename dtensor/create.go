@@ -9,7 +9,7 @@ import (
 // It throws a *LayoutError for placements that do not fit the shape and mesh,
 // as all functions of this file do.
 func Zeros(mesh *Mesh, dt tensor.DType, shape []int, placements ...layout.Placement) *Tensor {
-	return Full(mesh, dt, 0, shape, placements...)
+	return filled(mesh.mustSpec("Zeros", shape, placements), dt, 0)
 }
 
 // Full returns a tensor whose elements are all v, rounded to dt.

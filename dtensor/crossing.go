@@ -42,7 +42,7 @@ func cross(t *Tensor, to *spec) *Tensor {
 	from, parent := t.spec, to.mesh.parent
 	x, err := layout.Across(from.layout, to.layout, from.mesh.ranks, to.mesh.ranks)
 	if err != nil {
-		fault.Throw(&LayoutError{Op: "To", Operands: []Operand{operand("input", t)}, Problem: err.Error(), Err: err})
+		fault.Throw(misfit("To", err, operand("input", t)))
 	}
 	place := make(map[int]int, parent.Size()) // in the parent, of a world rank
 	for r := range parent.Size() {

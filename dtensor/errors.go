@@ -53,6 +53,17 @@ func operand(name string, t *Tensor) Operand {
 	return Operand{Name: name, Layout: t.layoutString()}
 }
 
+// misfit is the *LayoutError of what package layout says of an operator's
+// operands. The names of that package's functions tell the caller nothing.
+func misfit(op string, err error, operands ...Operand) *LayoutError {
+	problem := err.Error()
+	if rest, ok := strings.CutPrefix(problem, "layout: "); ok {
+		_, rest, _ = strings.Cut(rest, ": ")
+		problem = strings.TrimPrefix(rest, op+": ")
+	}
+	return &LayoutError{Op: op, Operands: operands, Problem: problem, Err: err}
+}
+
 // refuse throws a *LayoutError.
 func refuse(op, problem, remedy string, operands ...Operand) {
 	fault.Throw(&LayoutError{Op: op, Operands: operands, Problem: problem, Remedy: remedy})

@@ -84,5 +84,5 @@ func ExampleTry() {
 		return nil
 	})
 	// Output:
-	// dtensor: MatMul: a [2, 3] S(0) on (tp=2), b [4, 2] R on (tp=2): layout: Contraction: MatMul: ...mk,...kn->...mn: letter k is 3 in input 0 of shape [2 3], but 4 in input 1 of shape [4 2]; make them equal
+	// dtensor: MatMul: a [2, 3] S(0) on (tp=2), b [4, 2] R on (tp=2): ...mk,...kn->...mn: letter k is 3 in input 0 of shape [2 3], but 4 in input 1 of shape [4 2]; make them equal
 }

@@ -122,7 +122,7 @@ func (m *Mesh) plan(from, to *spec, size int, cause string) *plan {
 	}
 	lp, err := layout.NewPlan(from.layout, to.layout, size, layout.Costs{})
 	if err != nil {
-		fault.Throw(&LayoutError{Op: cause, Problem: err.Error(), Err: err})
+		fault.Throw(misfit(cause, err))
 	}
 	p := &plan{steps: make([]step, 0, len(lp.Steps))}
 	for i := range lp.Steps {

@@ -122,6 +122,32 @@ func TestRefusals(t *testing.T) {
 }
 
 // A tensor prints as its type and layout.
+// An error begins with what the program called, and what went on below that is no
+// part of it; its end is the line of the program.
+func TestRefusalsNameTheCall(t *testing.T) {
+	onMesh(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+		S, R := layout.Shard, layout.Replicate()
+		x := dtensor.Zeros(m, tensor.Float32, []int{4, 4}, S(0))
+		for want, f := range map[string]func(){
+			"dtensor: Zeros: S(2) on axis a":                                     func() { dtensor.Zeros(m, tensor.Float32, []int{4, 4}, S(2)) },
+			"dtensor: Full: 2 placements (S(0),R)":                               func() { dtensor.Full(m, tensor.Float32, 1, []int{4, 4}, S(0), R) },
+			"dtensor: Redistribute: S(2) on axis a":                              func() { x.Redistribute(S(2)) },
+			"dtensor: Narrow: input [4, 4] S(0) on (a=2): 9 elements from 0 on ": func() { x.Narrow(0, 0, 9) },
+		} {
+			err := dtensor.Try(ctx, m, f)
+			var misfit *dtensor.LayoutError
+			if !errors.As(err, &misfit) || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), " (at dtensor/refusals_test.go:") {
+				t.Errorf("got %q, want %q and the line", err, want)
+			}
+		}
+		_, err := dtensor.FromLocal(m, tensor.Zeros(m.Device(), tensor.Float32, 4), []int{4}, S(1))
+		if want := "dtensor: FromLocal: S(1) on axis a"; err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("got %q, want %q", err, want)
+		}
+		return nil
+	})
+}
+
 func TestString(t *testing.T) {
 	onMesh(t, []int{2, 1}, func(ctx context.Context, m *dtensor.Mesh) error {
 		x := dtensor.Zeros(m, tensor.Float32, []int{4, 8}, layout.Shard(-2), layout.Replicate())

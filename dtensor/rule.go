@@ -60,7 +60,7 @@ func (m *Mesh) choose(op string, declare func() (*layout.Rule, error), ts []*Ten
 		c, err = declared.Choose(layouts, sizes, layout.Costs{})
 	}
 	if err != nil {
-		e := &LayoutError{Op: op, Problem: err.Error(), Err: err}
+		e := misfit(op, err)
 		for i, t := range ts {
 			e.Operands = append(e.Operands, operand(string(rune('a'+i)), t))
 		}

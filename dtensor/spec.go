@@ -69,7 +69,7 @@ func (m *Mesh) newSpec(shape []int, placements []layout.Placement) (*spec, error
 func (m *Mesh) mustSpec(op string, shape []int, placements []layout.Placement) *spec {
 	s, err := m.newSpec(shape, placements)
 	if err != nil {
-		fault.Throw(&LayoutError{Op: op, Problem: err.Error(), Err: err})
+		fault.Throw(misfit(op, err))
 	}
 	return s
 }

@@ -94,7 +94,7 @@ func (t *Tensor) LocalShape() []int { return t.spec.local }
 func FromLocal(mesh *Mesh, local *tensor.Tensor, shape []int, placements ...layout.Placement) (*Tensor, error) {
 	s, err := mesh.newSpec(shape, placements)
 	if err != nil {
-		return nil, fmt.Errorf("dtensor: FromLocal: %w", err)
+		return nil, misfit("FromLocal", err)
 	}
 	switch {
 	case local == nil:

@@ -28,7 +28,7 @@ func (t *Tensor) viewRule(key ruleKey, keepMask bool, declare func(in layout.Lay
 		v, err = declare(in.with(key.op, p).layout)
 	}
 	if err != nil {
-		fault.Throw(&LayoutError{Op: key.op, Operands: []Operand{operand("input", t)}, Problem: err.Error(), Err: err})
+		fault.Throw(misfit(key.op, err, operand("input", t)))
 	}
 	return m.keepRule(key, &rule{in: []*spec{m.specOf(v.In)}, out: []*spec{m.specOf(v.Out)}})
 }

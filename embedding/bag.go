@@ -9,7 +9,8 @@ import (
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
-// A Mode says how the rows of a bag become one.
+// A Mode says how the rows of a bag become one. The zero Mode is Mean, as in
+// torch.nn.EmbeddingBag; torchrec's collections begin with Sum.
 type Mode uint8
 
 // The modes.

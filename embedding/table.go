@@ -18,7 +18,8 @@ type Config struct {
 	// them and of their gradients are made in float32 and rounded once.
 	DType tensor.DType
 	// Key makes the initial values: normal numbers of float32 by their global
-	// index, the same for every mesh and layout, cast to DType.
+	// index, the same for every mesh and layout, cast to DType. Tables of one Key
+	// begin with the same numbers: give each its own.
 	Key dtensor.Key
 	// Std is their standard deviation; 0: 1.
 	Std float64
