@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/gorun-spmd/gorun/comm"
@@ -127,6 +128,15 @@ type opCase struct {
 	f      func(in []*dtensor.Tensor) *dtensor.Tensor
 	nograd bool
 	tol    float64 // 0: 2e-5
+	half   bool    // in bfloat16
+}
+
+// inHalf returns the case in bfloat16, in which sums whose parts lie on several ranks are
+// rounded once a part; ok is false for an operator that does not take it.
+func (c opCase) inHalf() (half opCase, ok bool) {
+	c.name += " of bfloat16"
+	c.half, c.tol = true, 0x1p-5
+	return c, !strings.HasPrefix(c.name, "Attention")
 }
 
 // check compares the operator on every layout of its inputs with itself on
@@ -209,7 +219,11 @@ func (c *opCase) input(m *dtensor.Mesh, i int, shape []int, p []layout.Placement
 	if i < len(c.ints) && c.ints[i] > 0 {
 		return dtensor.Uniform(m, dtensor.Key{Seed: 7, Stream: uint64(i)}, 0, float64(c.ints[i]), shape, p...).Cast(tensor.Int64)
 	}
-	return dtensor.Normal(m, dtensor.Key{Seed: 7, Stream: uint64(i)}, 0, 1, shape, p...)
+	x := dtensor.Normal(m, dtensor.Key{Seed: 7, Stream: uint64(i)}, 0, 1, shape, p...)
+	if c.half {
+		return x.Cast(tensor.BFloat16)
+	}
+	return x
 }
 
 // trials lists the layouts to try: every one of each input with the others
@@ -299,7 +313,7 @@ func (c *opCase) run(ctx context.Context, in []*dtensor.Tensor) (*answer, error)
 	_, g, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
 		y := c.f(in)
 		w := dtensor.Normal(m, dtensor.Key{Seed: 3}, 0, 1, y.Shape(), make([]layout.Placement, len(m.Axes()))...)
-		return y.Mul(w).Sum(nil, false)
+		return y.Mul(w.Cast(y.DType())).Sum(nil, false)
 	}, params...)
 	if err != nil {
 		return nil, fmt.Errorf("ValueAndGrad: %w", err)

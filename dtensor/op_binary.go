@@ -106,6 +106,10 @@ func binaryRule(key ruleKey, law layout.Law, a, b *Tensor) *rule {
 func binaryBack(op tensor.BinaryOp, gy, a, b, y *Tensor) {
 	var ga, gb *Tensor
 	wantA, wantB := a.node != nil, b.node != nil
+	inA, inB, dt := a, b, gy.DType()
+	if op == tensor.OpDiv || op == tensor.OpPow { // several steps: rounded at the end
+		gy, a, b, y = gy.widen(), a.widen(), b.widen(), y.widen()
+	}
 	switch op {
 	case tensor.OpAdd:
 		ga, gb = gy, gy
@@ -149,12 +153,15 @@ func binaryBack(op tensor.BinaryOp, gy, a, b, y *Tensor) {
 		}
 	}
 	if wantA {
-		a.accumulate(ga.sumTo(a.spec.shape))
+		inA.accumulate(ga.sumTo(a.spec.shape).Cast(dt))
 	}
 	if wantB {
-		b.accumulate(gb.sumTo(b.spec.shape))
+		inB.accumulate(gb.sumTo(b.spec.shape).Cast(dt))
 	}
 }
+
+// widen returns t in the type in which it is computed with.
+func (t *Tensor) widen() *Tensor { return t.Cast(tensor.WideType(t.DType())) }
 
 // sumTo sums what a broadcast from shape to t's shape repeated.
 func (t *Tensor) sumTo(shape []int) *Tensor {

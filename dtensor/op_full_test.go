@@ -76,9 +76,12 @@ func TestOperatorsRegressions(t *testing.T) {
 func randomTrial(t *testing.T, seed, number uint64) {
 	t.Helper()
 	pick := rand.New(rand.NewPCG(seed, number))
-	c := &opCases[pick.IntN(len(opCases))]
+	c := opCases[pick.IntN(len(opCases))]
 	shapes := c.shapes[pick.IntN(len(c.shapes))]
 	mesh := meshes[pick.IntN(len(meshes))]
+	if half, ok := c.inHalf(); ok && pick.IntN(4) == 0 {
+		c = half
+	}
 	onMesh(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
 		rng := rand.New(rand.NewPCG(seed, number)) // the same on every rank
 		p := make([][]layout.Placement, len(shapes))

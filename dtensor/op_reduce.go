@@ -35,7 +35,14 @@ func (x *Tensor) Mean(dims []int, keepdim bool) *Tensor {
 	if !x.DType().Float() {
 		refuse("Mean", "the input holds "+x.DType().String(), "Cast it to a floating-point type", operand("input", x))
 	}
-	return x.Sum(dims, keepdim).divide(float64(x.count("Mean", dims)))
+	n := x.count("Mean", dims)
+	out := x.reduceBy(tensor.OpSum, dims, keepdim, func(x *tensor.Tensor, dims []int) *tensor.Tensor { return tensor.MeanOf(x, dims, keepdim, n) })
+	if x.tracked() {
+		out.record("Mean", func(gy *Tensor) {
+			x.accumulate(gy.divide(float64(n)).Reshape(x.reducedShape(dims, true)...).Expand(x.spec.shape...))
+		})
+	}
+	return out
 }
 
 // count returns how many elements a reduction over dims makes one.
@@ -81,10 +88,11 @@ func (x *Tensor) extreme(op tensor.ReduceOp, dims []int, keepdim bool) *Tensor {
 	if x.tracked() {
 		in, y := x.Detach(), out.Detach()
 		out.record(op.String(), func(gy *Tensor) {
-			kept := in.reducedShape(dims, true)
+			kept, dt := in.reducedShape(dims, true), gy.DType()
+			gy = gy.widen()
 			hit := in.Compare(tensor.OpEq, y.Reshape(kept...)).Cast(gy.DType())
 			share := gy.Reshape(kept...).Div(hit.Sum(dims, true))
-			x.accumulate(hit.Mul(share))
+			x.accumulate(hit.Mul(share).Cast(dt))
 		})
 	}
 	return out
@@ -98,13 +106,15 @@ func (x *Tensor) Prod(dims []int, keepdim bool) *Tensor {
 	if x.tracked() {
 		in := x.Detach()
 		out.record("Prod", func(gy *Tensor) {
+			dt := gy.DType()
+			gy, in := gy.widen(), in.widen()
 			zero := in.CompareScalar(tensor.OpEq, 0)
 			zeros := zero.Sum(dims, true)
 			filled := in.MaskedFill(zero, 1)
 			rest := filled.Prod(dims, true) // the product of what is not zero
 			none := rest.Div(filled).MaskedFill(zeros.CompareScalar(tensor.OpNe, 0), 0)
 			one := rest.MaskedFill(zeros.CompareScalar(tensor.OpNe, 1), 0)
-			x.accumulate(gy.Reshape(in.reducedShape(dims, true)...).Mul(zero.Where(one, none)))
+			x.accumulate(gy.Reshape(in.reducedShape(dims, true)...).Mul(zero.Where(one, none)).Cast(dt))
 		})
 	}
 	return out
@@ -112,6 +122,11 @@ func (x *Tensor) Prod(dims []int, keepdim bool) *Tensor {
 
 // reduce is a reduction without gradient.
 func (x *Tensor) reduce(op tensor.ReduceOp, dims []int, keepdim bool) *Tensor {
+	return x.reduceBy(op, dims, keepdim, func(x *tensor.Tensor, dims []int) *tensor.Tensor { return tensor.Reduce(op, x, dims, keepdim) })
+}
+
+// reduceBy is reduce by f.
+func (x *Tensor) reduceBy(op tensor.ReduceOp, dims []int, keepdim bool, f func(x *tensor.Tensor, dims []int) *tensor.Tensor) *Tensor {
 	m := x.spec.mesh
 	mask := x.dims(op.String(), dims)
 	key := ruleKey{op: op.String(), attr: [3]int{mask}}
@@ -142,7 +157,7 @@ func (x *Tensor) reduce(op tensor.ReduceOp, dims []int, keepdim bool) *Tensor {
 			list = append(list, d)
 		}
 	}
-	return wrap(r.out[0], tensor.Reduce(op, in.local, list, keepdim))
+	return wrap(r.out[0], f(in.local, list))
 }
 
 var reduceOps = [...]layout.ReduceOp{tensor.OpSum: layout.Sum, tensor.OpProd: layout.Prod, tensor.OpAmax: layout.Max, tensor.OpAmin: layout.Min}

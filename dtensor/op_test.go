@@ -2,10 +2,12 @@ package dtensor_test
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"testing"
 
 	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -106,6 +108,59 @@ var opCases = []opCase{
 	{name: "Argmax", shapes: [][][]int{{{4, 8}}, {{5, 3}}}, nograd: true, f: one(func(x T) T { return x.Argmax(1, false) })},
 	{name: "TopK", shapes: [][][]int{{{4, 8}}, {{5, 3}}}, f: one(func(x T) T { v, _ := x.TopK(2, 1); return v })},
 	{name: "TopK positions", shapes: [][][]int{{{4, 8}}, {{5, 3}}}, nograd: true, f: one(func(x T) T { _, i := x.TopK(2, 0); return i })},
+}
+
+// Every operator gives the same for every layout of its inputs in bfloat16 too, and about
+// what it gives for the float32 values.
+func TestOperatorsOfBFloat16(t *testing.T) {
+	for _, c := range opCases {
+		if c, ok := c.inHalf(); ok {
+			t.Run(c.name, func(t *testing.T) {
+				onMesh(t, []int{1}, c.nearWide)
+				for _, shape := range [][]int{{3}, {2, 2}} {
+					onMesh(t, shape, func(ctx context.Context, m *dtensor.Mesh) error { return c.check(ctx, m) })
+				}
+			})
+		}
+	}
+}
+
+// nearWide compares what the operator gives for bfloat16 with what it gives for the same
+// numbers of float32.
+func (c *opCase) nearWide(ctx context.Context, m *dtensor.Mesh) error {
+	for _, shapes := range c.shapes {
+		half, wide := make([]T, len(shapes)), make([]T, len(shapes))
+		for i, s := range shapes {
+			half[i] = c.input(m, i, s, []layout.Placement{layout.Replicate()})
+			if wide[i] = half[i]; wide[i].DType().Float() {
+				wide[i] = half[i].Cast(tensor.Float32)
+			}
+		}
+		got, err := c.run(ctx, half)
+		if err != nil {
+			return err
+		}
+		want, err := c.run(ctx, wide)
+		if err != nil {
+			return err
+		}
+		near := func(got, want T) error { return c.equal(tensor.Cast(got.Full(), want.DType()), want.Full()) }
+		if err := near(got.out, want.out); err != nil {
+			return err
+		}
+		for i := range got.grads {
+			if got.grads[i].Dense() == nil {
+				continue
+			}
+			if dt := got.grads[i].Dense().DType(); dt != tensor.BFloat16 {
+				return fmt.Errorf("gradient %d is %v", i, dt)
+			}
+			if err := near(got.grads[i].Dense(), want.grads[i].Dense()); err != nil {
+				return fmt.Errorf("gradient %d: %w", i, err)
+			}
+		}
+	}
+	return nil
 }
 
 // Every operator gives the same for every layout of its inputs.

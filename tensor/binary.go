@@ -25,7 +25,7 @@ func (op BinaryOp) String() string { return binaryNames[op] }
 // Binary returns op of the elements of a and b, which have one element type;
 // their shapes broadcast as NumPy's do: aligned at the last dimension, a size of
 // 1 is repeated. It throws a *ShapeError for other shapes. Bfloat16 is computed with
-// as float32 and rounded, in equal shapes alone.
+// as float32 and rounded.
 func Binary(op BinaryOp, a, b *Tensor) *Tensor {
 	name := op.String()
 	wantOperands(name, a, b)
@@ -36,7 +36,7 @@ func Binary(op BinaryOp, a, b *Tensor) *Tensor {
 	} else {
 		shape, n := broadcastShape(name, a, b)
 		dst = alloc(name, a.dev, a.dtype, shape[:n])
-		a.dev.BinaryLoop(op, a.dtype, dst.addr, a.ptr(name), b.ptr(name), loopOver(dst.Shape(), a.Shape(), b.Shape()))
+		broadcastTo(name, dst, op, a, b)
 	}
 	runtime.KeepAlive(a)
 	runtime.KeepAlive(b)
@@ -56,8 +56,24 @@ func BinaryTo(dst *Tensor, op BinaryOp, a, b *Tensor) {
 	if sameShape(a, b) {
 		a.dev.Binary(op, a.dtype, dst.ptr(name), a.ptr(name), b.ptr(name), a.numel)
 	} else {
-		a.dev.BinaryLoop(op, a.dtype, dst.ptr(name), a.ptr(name), b.ptr(name), loopOver(dst.Shape(), a.Shape(), b.Shape()))
+		broadcastTo(name, dst, op, a, b)
 	}
+	runtime.KeepAlive(a)
+	runtime.KeepAlive(b)
+}
+
+// broadcastTo computes op of a and b, whose shapes broadcast to that of dst, into dst.
+func broadcastTo(name string, dst *Tensor, op BinaryOp, a, b *Tensor) {
+	if a.dtype == BFloat16 {
+		x, y, wide := Widen(a), Widen(b), New(dst.dev, Float32, dst.Shape()...)
+		broadcastTo(name, wide, op, x, y)
+		CastTo(dst, wide)
+		for _, t := range []*Tensor{x, y, wide} {
+			t.Free()
+		}
+		return
+	}
+	a.dev.BinaryLoop(op, a.dtype, dst.ptr(name), a.ptr(name), b.ptr(name), loopOver(dst.Shape(), a.Shape(), b.Shape()))
 	runtime.KeepAlive(a)
 	runtime.KeepAlive(b)
 }
@@ -88,7 +104,11 @@ func Pow(a, b *Tensor) *Tensor { return Binary(OpPow, a, b) }
 // each gets all. wantA and wantB
 // say which are wanted; the other is nil.
 func BinaryGrad(op BinaryOp, dy, a, b *Tensor, wantA, wantB bool) (da, db *Tensor) {
-	wantFloat(op.String()+"Grad", dy)
+	wantFloatOrHalf(op.String()+"Grad", dy)
+	if dy.dtype == BFloat16 {
+		da, db = BinaryGrad(op, Widen(dy), Widen(a), Widen(b), wantA, wantB)
+		return narrowed(da), narrowed(db)
+	}
 	switch op {
 	case OpAdd:
 		da, db = pick(wantA, dy), pick(wantB, dy)
@@ -188,9 +208,13 @@ func AddTo(dst, src *Tensor) {
 
 // AddScaledTo adds alpha·src, of the same shape, to dst.
 func AddScaledTo(dst *Tensor, alpha float64, src *Tensor) {
-	wantFloat("AddScaledTo", dst)
+	wantFloatOrHalf("AddScaledTo", dst)
 	wantSameType("AddScaledTo", dst, src)
 	wantSameShape("AddScaledTo", dst, src)
+	if dst.dtype == BFloat16 {
+		editWide(dst, func(wide *Tensor) { AddScaledTo(wide, alpha, Widen(src)) })
+		return
+	}
 	dst.dev.Axpy(dst.dtype, dst.ptr("AddScaledTo"), alpha, src.ptr("AddScaledTo"), dst.numel)
 	runtime.KeepAlive(src)
 }

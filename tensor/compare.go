@@ -28,6 +28,7 @@ func Compare(op CompareOp, a, b *Tensor) *Tensor {
 	wantComparable(name, a)
 	wantSameType(name, a, b)
 	shape, n := broadcastShape(name, a, b)
+	a, b = Widen(a), Widen(b)
 	dst := alloc(name, a.dev, Bool, shape[:n])
 	a.dev.CompareLoop(op, a.dtype, dst.addr, a.ptr(name), b.ptr(name), loopOver(dst.Shape(), a.Shape(), b.Shape()))
 	runtime.KeepAlive(a)
@@ -46,7 +47,7 @@ func CompareScalar(op CompareOp, x *Tensor, v float64) *Tensor {
 
 func wantComparable(op string, x *Tensor) {
 	if x.dtype != Bool {
-		wantNumber(op, x)
+		wantNumberOrHalf(op, x)
 	}
 }
 

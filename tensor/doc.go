@@ -43,9 +43,8 @@
 // # Types
 //
 // Arithmetic is for float32 (fast) and float64, and for integers where it makes
-// sense; Float16 and BFloat16 are for storage and exchange: Cast first. Some take
-// BFloat16 as it is, compute in float32 and round each element of the result once:
-// MatMul and Linear, Sum, arithmetic of equal shapes and with a number (Add,
-// MulScalar, ScaleTo, …), and the kernels of cross-entropy. So do TopK and Argmax. Sums and products of
-// integers and Bool are Int64.
+// sense; Float16 is for storage and exchange: Cast first. BFloat16 is computed with in
+// float32, and each element of a result is rounded once, to the nearest, ties to even:
+// all operators but Attention take it, and so do the updates of table rows. What an
+// optimizer remembers of it is float32. Sums and products of integers and Bool are Int64.
 package tensor

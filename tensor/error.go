@@ -108,7 +108,7 @@ func wantNumber(op string, x *Tensor) {
 	}
 }
 
-// wantNumberOrHalf is wantNumber for the few operators that compute with bfloat16 too.
+// wantNumberOrHalf is wantNumber for operators that compute with bfloat16 too.
 func wantNumberOrHalf(op string, x *Tensor) {
 	if x.dtype != BFloat16 {
 		wantNumber(op, x)
@@ -119,9 +119,6 @@ func wantNumberOrHalf(op string, x *Tensor) {
 func wantOperands(op string, a, b *Tensor) {
 	wantNumberOrHalf(op, a)
 	wantSameType(op, a, b)
-	if a.dtype == BFloat16 && !sameShape(a, b) {
-		throwType(op, "%v and %v: bfloat16 is computed with in equal shapes; Expand one, or Cast both to float32 first", a.brief(), b.brief())
-	}
 }
 
 // wantIndex throws unless x is Int32 or Int64.

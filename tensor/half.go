@@ -17,6 +17,29 @@ func WideType(dt DType) DType {
 // Widen returns x as float32 if it is of bfloat16, else x itself.
 func Widen(x *Tensor) *Tensor { return Cast(x, WideType(x.dtype)) }
 
+// elementsPiece is how many elements an element-wise operator widens at a time.
+const elementsPiece = 1 << 17
+
+// wideElements computes dst, of bfloat16, from args, of its type and shape: f computes
+// some elements of it at a time, all as float32. dst may be one of args.
+func wideElements(dst *Tensor, f func(dst *Tensor, args []*Tensor), args ...*Tensor) {
+	n := dst.numel
+	to, wide := dst.Reshape(n), make([]*Tensor, len(args))
+	for lo := 0; lo < n; lo += elementsPiece {
+		size := min(elementsPiece, n-lo)
+		for i, a := range args {
+			wide[i] = Widen(Narrow(a.Reshape(n), 0, lo, size))
+		}
+		y := New(dst.dev, Float32, size)
+		f(y, wide)
+		CastTo(Narrow(to, 0, lo, size), y)
+		y.Free()
+		for _, w := range wide {
+			w.Free()
+		}
+	}
+}
+
 // editWide calls f with dst as float32 and rounds what f makes of it.
 func editWide(dst *Tensor, f func(wide *Tensor)) {
 	wide := Widen(dst)
@@ -55,6 +78,22 @@ func editRows(op string, index, values *Tensor, tables []*Tensor, f func(values 
 			rows[i].Free()
 		}
 	}
+}
+
+// widened is Widen; nil for nil.
+func widened(x *Tensor) *Tensor {
+	if x == nil {
+		return nil
+	}
+	return Widen(x)
+}
+
+// narrowed returns x rounded to bfloat16; nil for nil.
+func narrowed(x *Tensor) *Tensor {
+	if x == nil {
+		return nil
+	}
+	return Cast(x, BFloat16)
 }
 
 // recast is Cast that frees x if it returns another tensor.

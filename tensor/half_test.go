@@ -149,7 +149,6 @@ func TestBFloat16Sum(t *testing.T) {
 		want := Full(cpu, Float32, many/128.0, 2, inner)
 		nearHalf(t, fmt.Sprint("sum of many, ", inner), Sum(x, []int{1}, false), want, 0)
 	}
-	wantThrow[*TypeError](t, func() { Prod(Zeros(cpu, BFloat16, 2), nil, false) }, "Prod")
 	wantThrow[*TypeError](t, func() { Sum(Zeros(cpu, Float16, 2), nil, false) }, "Sum")
 }
 
@@ -179,77 +178,7 @@ func TestBFloat16Arithmetic(t *testing.T) {
 			t.Errorf("of %d: %v, want %v", n, sum, want)
 		}
 	}
-	a := Zeros(cpu, BFloat16, 2, 3)
-	wantThrow[*TypeError](t, func() { Add(a, Zeros(cpu, BFloat16, 3)) }, "Add", "equal shapes", "Cast both to float32")
-	wantThrow[*TypeError](t, func() { Exp(a) }, "Exp", "Cast first")
 	wantThrow[*TypeError](t, func() { AddTo(Zeros(cpu, Float16, 2), Zeros(cpu, Float16, 2)) }, "AddTo", "Cast first")
-}
-
-// Rows of bfloat16 tables are changed as those of the float32 values are, and rounded
-// once a step; what optimizers remember is float32. More rows than are widened at once.
-func TestBFloat16Rows(t *testing.T) {
-	cpu, rng := NewCPU(nil), newRNG()
-	for _, c := range [][3]int{{6, 3, 4}, {700, 300, 500}, {5, 0, 2}, {4, 3, 0}} {
-		rows, dim, n := c[0], c[1], c[2]
-		table, wide := halfArray(randomArray(rng, rows, dim), cpu)
-		values, wideValues := halfArray(randomArray(rng, n, dim), cpu)
-		list := make([]int64, n)
-		for i, r := range rng.Perm(rows)[:n] {
-			list[i] = int64(r)
-		}
-		index := FromSlice(cpu, list, n)
-		grad, wideGrad := Rows{index, values}, Rows{index, wideValues}
-		m, v, sums := Full(cpu, Float32, 0.25, rows, dim), Full(cpu, Float32, 0.5, rows, dim), Full(cpu, Float32, 0.75, rows)
-		wideM, wideV, wideSums := Clone(m), Clone(v), Clone(sums)
-		factor := randomArray(rng, n).tensor(cpu, Float32)
-		for _, step := range []struct {
-			name  string
-			apply func(table *Tensor, grad Rows, m, v, sums *Tensor)
-		}{
-			{"SGD", func(table *Tensor, grad Rows, _, _, _ *Tensor) { SGD{LR: 0.3}.StepRows(table, grad) }},
-			{"Adagrad", func(table *Tensor, grad Rows, _, _, sums *Tensor) {
-				Adagrad{LR: 0.3, Eps: 1e-8}.StepRows(table, grad, sums)
-			}},
-			{"Adam", func(table *Tensor, grad Rows, m, v, _ *Tensor) { DefaultAdamW().StepRows(table, grad, m, v, 3) }},
-			{"ScaleRowsTo", func(table *Tensor, grad Rows, _, _, _ *Tensor) { ScaleRowsTo(table, grad.Index, factor) }},
-		} {
-			step.apply(table, grad, m, v, sums)
-			step.apply(wide, wideGrad, wideM, wideV, wideSums)
-			if want := Cast(wide, BFloat16); !sameBits(table, want) {
-				t.Errorf("%s, %v: %v, want %v", step.name, c, table, want)
-			}
-			if !sameBits(m, wideM) || !sameBits(v, wideV) || !sameBits(sums, wideSums) {
-				t.Errorf("%s, %v: the state differs", step.name, c)
-			}
-			wide = Cast(table, Float32) // rounded
-		}
-		if got, want := RowPowSums(table, index, 3), RowPowSums(wide, index, 3); !sameBits(got, want) {
-			t.Errorf("%v: sums of powers %v, want %v", c, got, want)
-		}
-	}
-	x, ids := Zeros(cpu, BFloat16, 2, 3), Zeros(cpu, Int64, 1)
-	rows := Rows{ids, Zeros(cpu, BFloat16, 1, 3)}
-	wantThrow[*TypeError](t, func() { Adagrad{}.StepRows(x, rows, Zeros(cpu, BFloat16, 2)) }, "Adagrad", "wants float32; Cast")
-	wantThrow[*TypeError](t, func() { Adam{}.StepRows(x, rows, x, x, 1) }, "Adam", "wants float32; Cast")
-	wantThrow[*TypeError](t, func() { ScaleRowsTo(x, ids, Zeros(cpu, BFloat16, 1)) }, "ScaleRowsTo", "wants float32; Cast")
-}
-
-// What is added 300 times is added up in float32, where bfloat16 would stop at 256.
-func TestBFloat16IndexAdd(t *testing.T) {
-	cpu := NewCPU(nil)
-	index, ones := Zeros(cpu, Int64, 300), Full(cpu, BFloat16, 1, 300, 2)
-	want := []float64{300, 300, 0, 0}
-	for name, got := range map[string]*Tensor{
-		"IndexAddTo":   IndexSelectGrad(ones, 0, index, 2, 2),
-		"ScatterAddTo": GatherGrad(ones, 0, Expand(index.Reshape(300, 1), 300, 2), 2, 2),
-		"DenseRows":    DenseRows(Coalesce(index, ones, 2), 2),
-	} {
-		if !slices.Equal(ToSlice[float64](Cast(got, Float64)), want) || got.DType() != BFloat16 {
-			t.Errorf("%s: %v", name, got)
-		}
-	}
-	wantThrow[*TypeError](t, func() { IndexAddTo(ones, 0, index, Cast(ones, Float32)) }, "IndexAddTo", "Cast one")
-	wantThrow[*TypeError](t, func() { ScatterAddTo(ones, 0, Zeros(cpu, Int64, 1, 1), Cast(ones, Float32)) }, "ScatterAddTo", "Cast one")
 }
 
 // sameNumbers is sameBits, for which all NaN are the same.

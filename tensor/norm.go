@@ -14,6 +14,10 @@ import (
 // type of x, holds mean and rstd of each row, for LayerNormGrad.
 func LayerNorm(x, weight, bias *Tensor, normDims int, eps float64) (y, stats *Tensor) {
 	rows, n := normSizes("LayerNorm", x, weight, bias, normDims)
+	if x.dtype == BFloat16 {
+		y, stats = LayerNorm(Widen(x), widened(weight), widened(bias), normDims, eps)
+		return narrowed(y), stats
+	}
 	y = allocLike("LayerNorm", x)
 	stats = alloc("LayerNorm", x.dev, Float64, []int{rows, 2})
 	x.dev.LayerNorm(x.dtype, y.addr, stats.addr, x.ptr("LayerNorm"), addrOf("LayerNorm", weight), addrOf("LayerNorm", bias), rows, n, eps)
@@ -33,6 +37,10 @@ func LayerNormGrad(dy, x, weight, stats *Tensor, normDims int, wantWeight, wantB
 	wantSameType("LayerNormGrad", dy, x)
 	wantSameShape("LayerNormGrad", dy, x)
 	wantStats("LayerNormGrad", x, stats, rows, 2)
+	if x.dtype == BFloat16 {
+		dx, dweight, dbias = LayerNormGrad(Widen(dy), Widen(x), widened(weight), stats, normDims, wantWeight, wantBias)
+		return narrowed(dx), narrowed(dweight), narrowed(dbias)
+	}
 	dx = allocLike("LayerNormGrad", x)
 	shape := x.Shape()[x.NDim()-normDims:]
 	if wantWeight {
@@ -57,6 +65,10 @@ func LayerNormGrad(dy, x, weight, stats *Tensor, normDims int, wantWeight, wantB
 // weight may be nil (ones). stats [rows], float64, holds rstd.
 func RMSNorm(x, weight *Tensor, normDims int, eps float64) (y, stats *Tensor) {
 	rows, n := normSizes("RMSNorm", x, weight, nil, normDims)
+	if x.dtype == BFloat16 {
+		y, stats = RMSNorm(Widen(x), widened(weight), normDims, eps)
+		return narrowed(y), stats
+	}
 	y = allocLike("RMSNorm", x)
 	stats = alloc("RMSNorm", x.dev, Float64, []int{rows})
 	x.dev.RMSNorm(x.dtype, y.addr, stats.addr, x.ptr("RMSNorm"), addrOf("RMSNorm", weight), rows, n, eps)
@@ -74,6 +86,10 @@ func RMSNormGrad(dy, x, weight, stats *Tensor, normDims int, wantWeight bool) (d
 	wantSameType("RMSNormGrad", dy, x)
 	wantSameShape("RMSNormGrad", dy, x)
 	wantStats("RMSNormGrad", x, stats, rows, 1)
+	if x.dtype == BFloat16 {
+		dx, dweight = RMSNormGrad(Widen(dy), Widen(x), widened(weight), stats, normDims, wantWeight)
+		return narrowed(dx), narrowed(dweight)
+	}
 	dx = allocLike("RMSNormGrad", x)
 	if wantWeight {
 		dweight = Zeros(x.dev, x.dtype, x.Shape()[x.NDim()-normDims:]...)
@@ -89,7 +105,7 @@ func RMSNormGrad(dy, x, weight, stats *Tensor, normDims int, wantWeight bool) (d
 
 // normSizes checks the arguments of a norm and returns its rows and their length.
 func normSizes(op string, x, weight, bias *Tensor, normDims int) (rows, n int) {
-	wantFloat(op, x)
+	wantFloatOrHalf(op, x)
 	if normDims < 1 || normDims > x.NDim() {
 		throwShape(op, "x %v: cannot normalise its last %d dimensions", x.brief(), normDims)
 	}

@@ -164,7 +164,8 @@ func (o Adagrad) Step(table, grad, state *Tensor) {
 // SumSquares returns Σx² over all elements, in float64 on the host: what norm
 // clipping adds up.
 func SumSquares(x *Tensor) float64 {
-	wantFloat("SumSquares", x)
+	wantFloatOrHalf("SumSquares", x)
+	x = Widen(x)
 	s := x.dev.SumSquares(x.dtype, x.ptr("SumSquares"), x.numel)
 	runtime.KeepAlive(x)
 	return s

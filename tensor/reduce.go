@@ -24,15 +24,28 @@ func (op ReduceOp) String() string { return reduceNames[op] }
 
 // Reduce combines the elements of dimensions dims of x, all of them if none is
 // named. With keepdim they stay with size 1, else they are removed. Sum and Prod
-// of integers and Bool are Int64; Amax and Amin keep the type. A Sum of bfloat16 is
-// made in float32 and rounded once. The elements of one result are combined in an
+// of integers and Bool are Int64; Amax and Amin keep the type. Bfloat16 is combined in
+// float32 and rounded once. The elements of one result are combined in an
 // order that depends on the sizes alone.
 func Reduce(op ReduceOp, x *Tensor, dims []int, keepdim bool) *Tensor {
+	y := reduceWide(op, x, dims, keepdim)
+	if x.dtype == BFloat16 {
+		return narrowed(y)
+	}
+	return y
+}
+
+// reduceWide is Reduce that does not round: of bfloat16 the result is float32.
+func reduceWide(op ReduceOp, x *Tensor, dims []int, keepdim bool) *Tensor {
 	name := op.String()
-	half := op == OpSum && x.dtype == BFloat16
-	if x.dtype != Float32 && x.dtype != Float64 && !half {
+	if x.dtype != Float32 && x.dtype != Float64 {
 		wantComparable(name, x)
-		if op == OpSum || op == OpProd {
+		switch {
+		case x.dtype == BFloat16:
+			if op != OpSum || x.ndim == 0 { // reduceRun adds up bfloat16 as it is
+				x = Widen(x)
+			}
+		case op == OpSum || op == OpProd:
 			x = Cast(x, Int64)
 		}
 	}
@@ -50,11 +63,8 @@ func Reduce(op ReduceOp, x *Tensor, dims []int, keepdim bool) *Tensor {
 		y = reduceRun(op, y, d, end)
 		d = end
 	}
-	switch {
-	case y == x:
+	if y == x {
 		y = Clone(x)
-	case half:
-		y = Cast(y, BFloat16)
 	}
 	return y.dropDims(mask, keepdim)
 }
@@ -193,13 +203,20 @@ func All(x *Tensor, dims []int, keepdim bool) *Tensor {
 	return Reduce(OpAmin, x, dims, keepdim)
 }
 
-// Mean returns the mean of the elements of dims, NaN for none; x is float32 or float64.
+// Mean returns the mean of the elements of dims, NaN for none; x is float32, float64 or
+// bfloat16.
 func Mean(x *Tensor, dims []int, keepdim bool) *Tensor {
-	wantFloat("Mean", x)
-	n := x.count(x.dimMask("Mean", dims))
-	y := Reduce(OpSum, x, dims, keepdim)
+	wantFloatOrHalf("Mean", x)
+	return MeanOf(x, dims, keepdim, x.count(x.dimMask("Mean", dims)))
+}
+
+// MeanOf returns what elements dims of x add to the mean of n elements, of which they
+// are some: their sum over n.
+func MeanOf(x *Tensor, dims []int, keepdim bool, n int) *Tensor {
+	wantFloatOrHalf("Mean", x)
+	y := reduceWide(OpSum, x, dims, keepdim)
 	y.dev.BinaryScalar(OpDiv, y.dtype, y.addr, y.addr, float64(n), false, y.numel)
-	return y
+	return Cast(y, x.dtype)
 }
 
 // SumGrad returns the gradient of Sum(x, dims, keepdim) for x of the given shape:
@@ -224,6 +241,9 @@ func MeanGrad(dy *Tensor, shape, dims []int, keepdim bool) *Tensor {
 // AmaxGrad returns the gradient of Amax or Amin(x, dims, keepdim) = y: dy shared
 // equally among the elements of x that equal the result.
 func AmaxGrad(dy, x, y *Tensor, dims []int, keepdim bool) *Tensor {
+	if x.dtype == BFloat16 {
+		return narrowed(AmaxGrad(Widen(dy), Widen(x), Widen(y), dims, keepdim))
+	}
 	kept := dy.restoreDims("AmaxGrad", x.Shape(), dims, keepdim)
 	hit := Cast(Compare(OpEq, x, y.Reshape(kept.Shape()...)), x.dtype)
 	return Mul(hit, Div(kept, Sum(hit, dims, true)))
@@ -232,6 +252,9 @@ func AmaxGrad(dy, x, y *Tensor, dims []int, keepdim bool) *Tensor {
 // ProdGrad returns the gradient of Prod(x, dims, keepdim): dy times the product
 // of the other elements, right where elements are zero too.
 func ProdGrad(dy, x *Tensor, dims []int, keepdim bool) *Tensor {
+	if x.dtype == BFloat16 {
+		return narrowed(ProdGrad(Widen(dy), Widen(x), dims, keepdim))
+	}
 	kept := dy.restoreDims("ProdGrad", x.Shape(), dims, keepdim)
 	zero := CompareScalar(OpEq, x, 0)
 	zeros := Sum(Cast(zero, x.dtype), dims, true)

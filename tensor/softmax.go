@@ -11,7 +11,10 @@ func LogSoftmax(x *Tensor, dim int) *Tensor { return softmax(x, dim, true) }
 
 func softmax(x *Tensor, dim int, log bool) *Tensor {
 	name := softmaxName(log)
-	wantFloat(name, x)
+	wantFloatOrHalf(name, x)
+	if x.dtype == BFloat16 {
+		return narrowed(softmax(Widen(x), dim, log))
+	}
 	dim = x.axis(name, dim)
 	if dim != x.NDim()-1 && x.numel > 0 {
 		return Transpose(softmax(Transpose(x, dim, -1), -1, log), dim, -1)
@@ -31,9 +34,12 @@ func LogSoftmaxGrad(dy, y *Tensor, dim int) *Tensor { return softmaxGrad(dy, y, 
 
 func softmaxGrad(dy, y *Tensor, dim int, log bool) *Tensor {
 	name := softmaxName(log) + "Grad"
-	wantFloat(name, dy)
+	wantFloatOrHalf(name, dy)
 	wantSameType(name, dy, y)
 	wantSameShape(name, dy, y)
+	if y.dtype == BFloat16 {
+		return narrowed(softmaxGrad(Widen(dy), Widen(y), dim, log))
+	}
 	dim = y.axis(name, dim)
 	if dim != y.NDim()-1 && y.numel > 0 {
 		return Transpose(softmaxGrad(Transpose(dy, dim, -1), Transpose(y, dim, -1), -1, log), dim, -1)

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// A RowOp is a number computed from a row of float32 or float64.
+// A RowOp is a number computed from a row.
 type RowOp uint8
 
 // The row functions. Their sums are taken in an order that depends on the length
@@ -26,7 +26,10 @@ func (op RowOp) String() string { return rowNames[op] }
 
 // rowStat computes op over dims on behalf of name; p is for the norms.
 func rowStat(name string, op RowOp, x *Tensor, p float64, dims []int, keepdim bool) *Tensor {
-	wantFloat(name, x)
+	wantFloatOrHalf(name, x)
+	if x.dtype == BFloat16 {
+		return narrowed(rowStat(name, op, Widen(x), p, dims, keepdim))
+	}
 	mask := x.dimMask(name, dims)
 	n := x.count(mask)
 	shape := x.keepShape(mask)
@@ -60,6 +63,9 @@ func (t *Tensor) lastDims(mask int) *Tensor {
 // distances from their mean, over their number less correction (1 is the unbiased
 // estimate). It is NaN for too few elements.
 func Var(x *Tensor, dims []int, correction float64, keepdim bool) *Tensor {
+	if x.dtype == BFloat16 {
+		return narrowed(Var(Widen(x), dims, correction, keepdim))
+	}
 	y := rowStat("Var", OpSquareDev, x, 0, dims, keepdim)
 	n := max(float64(x.count(x.dimMask("Var", dims)))-correction, 0)
 	y.dev.BinaryScalar(OpDiv, y.dtype, y.addr, y.addr, n, false, y.numel)
@@ -68,6 +74,9 @@ func Var(x *Tensor, dims []int, correction float64, keepdim bool) *Tensor {
 
 // VarGrad returns the gradient of Var: dy·2·(x - mean)/(n - correction).
 func VarGrad(dy, x *Tensor, dims []int, correction float64, keepdim bool) *Tensor {
+	if x.dtype == BFloat16 {
+		return narrowed(VarGrad(Widen(dy), Widen(x), dims, correction, keepdim))
+	}
 	kept := dy.restoreDims("VarGrad", x.Shape(), dims, keepdim)
 	n := max(float64(x.count(x.dimMask("VarGrad", dims)))-correction, 0)
 	return Mul(Sub(x, Mean(x, dims, true)), MulScalar(kept, 2/n))
@@ -81,6 +90,9 @@ func LogSumExp(x *Tensor, dims []int, keepdim bool) *Tensor {
 // LogSumExpGrad returns the gradient of LogSumExp(x, dims, keepdim) = y:
 // dy·exp(x - y).
 func LogSumExpGrad(dy, x, y *Tensor, dims []int, keepdim bool) *Tensor {
+	if x.dtype == BFloat16 {
+		return narrowed(LogSumExpGrad(Widen(dy), Widen(x), Widen(y), dims, keepdim))
+	}
 	kept := dy.restoreDims("LogSumExpGrad", x.Shape(), dims, keepdim)
 	return Mul(Exp(Sub(x, y.Reshape(kept.Shape()...))), kept)
 }
@@ -107,6 +119,9 @@ func wantPower(op string, p float64) {
 // NormGrad returns the gradient of Norm(x, p, dims, keepdim) = y, 0 where y is 0:
 // dy·sign(x)·(|x|/y)ᵖ⁻¹; for p = +Inf, dy·sign(x) shared among the largest.
 func NormGrad(dy, x, y *Tensor, p float64, dims []int, keepdim bool) *Tensor {
+	if x.dtype == BFloat16 {
+		return narrowed(NormGrad(Widen(dy), Widen(x), Widen(y), p, dims, keepdim))
+	}
 	kept := dy.restoreDims("NormGrad", x.Shape(), dims, keepdim)
 	y = y.Reshape(kept.Shape()...)
 	if math.IsInf(p, 1) {
@@ -140,12 +155,9 @@ func Argmax(x *Tensor, dim int, keepdim bool) *Tensor {
 
 // TopK returns the k largest elements along dim, largest first, and their
 // positions, Int64. Of equals the one with the smaller position comes first; NaN
-// is larger than any number. It takes bfloat16, too. It throws a *ShapeError if dim has
-// fewer than k.
+// is larger than any number. It throws a *ShapeError if dim has fewer than k.
 func TopK(x *Tensor, k, dim int) (values, index *Tensor) {
-	if x.dtype != BFloat16 {
-		wantComparable("TopK", x)
-	}
+	wantComparable("TopK", x)
 	dim = x.axis("TopK", dim)
 	if k < 0 || k > x.dims[dim] {
 		throwShape("TopK", "x %v: dimension %d does not have %d elements", x.brief(), dim, k)
@@ -184,6 +196,9 @@ func CumsumGrad(dy *Tensor, dim int) *Tensor { return cumsum("CumsumGrad", dy, d
 func cumsum(op string, x *Tensor, dim int, reverse bool) *Tensor {
 	if x.dtype != Float32 && x.dtype != Float64 {
 		wantComparable(op, x)
+		if x.dtype == BFloat16 {
+			return narrowed(cumsum(op, Widen(x), dim, reverse))
+		}
 		x = Cast(x, Int64)
 	}
 	dim = x.axis(op, dim)

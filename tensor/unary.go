@@ -50,13 +50,12 @@ func (op UnaryOp) NeedsOutput() bool {
 	return false
 }
 
-// Unary returns op of each element of x, float32 or float64; Neg, Abs, Relu,
+// Unary returns op of each element of x, float32, float64 or bfloat16; Neg, Abs, Relu,
 // Square and Sign take integers too. It throws a *TypeError for other types.
 func Unary(op UnaryOp, x *Tensor) *Tensor {
 	wantUnary(op, x)
 	y := allocLike(op.String(), x)
-	x.dev.Unary(op, x.dtype, y.addr, x.ptr(op.String()), x.numel)
-	runtime.KeepAlive(x)
+	unaryTo(y, op, x)
 	return y
 }
 
@@ -65,6 +64,14 @@ func UnaryTo(dst *Tensor, op UnaryOp, x *Tensor) {
 	wantUnary(op, x)
 	wantSameType(op.String(), dst, x)
 	wantSameShape(op.String(), dst, x)
+	unaryTo(dst, op, x)
+}
+
+func unaryTo(dst *Tensor, op UnaryOp, x *Tensor) {
+	if x.dtype == BFloat16 {
+		wideElements(dst, func(dst *Tensor, x []*Tensor) { unaryTo(dst, op, x[0]) }, x)
+		return
+	}
 	x.dev.Unary(op, x.dtype, dst.ptr(op.String()), x.ptr(op.String()), x.numel)
 	runtime.KeepAlive(x)
 }
@@ -72,9 +79,9 @@ func UnaryTo(dst *Tensor, op UnaryOp, x *Tensor) {
 func wantUnary(op UnaryOp, x *Tensor) {
 	switch op {
 	case OpNeg, OpAbs, OpRelu, OpSquare, OpSign:
-		wantNumber(op.String(), x)
+		wantNumberOrHalf(op.String(), x)
 	default:
-		wantFloat(op.String(), x)
+		wantFloatOrHalf(op.String(), x)
 	}
 }
 
@@ -82,7 +89,7 @@ func wantUnary(op UnaryOp, x *Tensor) {
 // op.NeedsInput() and y if op.NeedsOutput(); the others may be nil.
 func UnaryGrad(op UnaryOp, dy, x, y *Tensor) *Tensor {
 	name := op.String() + "Grad"
-	wantFloat(name, dy)
+	wantFloatOrHalf(name, dy)
 	px, py := dy, dy // a valid address for what is not read
 	if op.NeedsInput() {
 		wantSameType(name, dy, x)
@@ -95,11 +102,19 @@ func UnaryGrad(op UnaryOp, dy, x, y *Tensor) *Tensor {
 		py = y
 	}
 	dx := allocLike(name, dy)
-	dy.dev.UnaryGrad(op, dy.dtype, dx.addr, dy.ptr(name), px.ptr(name), py.ptr(name), dy.numel)
-	runtime.KeepAlive(dy)
-	runtime.KeepAlive(px)
-	runtime.KeepAlive(py)
+	unaryGradTo(name, dx, op, dy, px, py)
 	return dx
+}
+
+func unaryGradTo(name string, dx *Tensor, op UnaryOp, dy, x, y *Tensor) {
+	if dy.dtype == BFloat16 {
+		wideElements(dx, func(dx *Tensor, args []*Tensor) { unaryGradTo(name, dx, op, args[0], args[1], args[2]) }, dy, x, y)
+		return
+	}
+	dy.dev.UnaryGrad(op, dy.dtype, dx.addr, dy.ptr(name), x.ptr(name), y.ptr(name), dy.numel)
+	runtime.KeepAlive(dy)
+	runtime.KeepAlive(x)
+	runtime.KeepAlive(y)
 }
 
 // Neg returns -x.
@@ -144,11 +159,14 @@ func Sign(x *Tensor) *Tensor { return Unary(OpSign, x) }
 // Clamp returns min(max(x, lo), hi). NaN stays NaN. For integers a bound beyond what
 // their type holds is the end of the type.
 func Clamp(x *Tensor, lo, hi float64) *Tensor {
-	wantNumber("Clamp", x)
+	wantNumberOrHalf("Clamp", x)
 	for _, v := range [...]float64{lo, hi} {
 		if !math.IsInf(v, 0) {
 			wantWhole("Clamp", x, v)
 		}
+	}
+	if x.dtype == BFloat16 {
+		return narrowed(Clamp(Widen(x), lo, hi))
 	}
 	y, px := allocLike("Clamp", x), x.ptr("Clamp")
 	if lo = min(lo, hi); x.dtype.Float() {
@@ -162,9 +180,12 @@ func Clamp(x *Tensor, lo, hi float64) *Tensor {
 
 // ClampGrad returns dy where lo <= x <= hi, else 0.
 func ClampGrad(dy, x *Tensor, lo, hi float64) *Tensor {
-	wantFloat("ClampGrad", dy)
+	wantFloatOrHalf("ClampGrad", dy)
 	wantSameType("ClampGrad", dy, x)
 	wantSameShape("ClampGrad", dy, x)
+	if x.dtype == BFloat16 {
+		return narrowed(ClampGrad(Widen(dy), Widen(x), lo, hi))
+	}
 	dx := allocLike("ClampGrad", x)
 	x.dev.ClampGrad(x.dtype, dx.addr, dy.ptr("ClampGrad"), x.ptr("ClampGrad"), lo, hi, x.numel)
 	runtime.KeepAlive(dy)

@@ -4,8 +4,8 @@
 //
 // A path is a .jsonl file or a folder of them. Every case whose mesh has as
 // many ranks as the world is run and compared on each rank; -resize also runs
-// the cases of one axis on a mesh of all ranks, and -bfloat16 those of products,
-// lookups and losses in bfloat16 besides. Each failure is a line, and the last line counts: "N
+// the cases of one axis on a mesh of all ranks, and -bfloat16 those of operators
+// that take bfloat16 in it besides. Each failure is a line, and the last line counts: "N
 // passed, N failed". The exit code is 1 if any failed, or if there was no case at all.
 package main
 
@@ -27,7 +27,7 @@ func main() { runtime.Main(run) }
 func run(ctx context.Context, world *comm.Comm) error {
 	asJSON := flag.Bool("json", false, "print one JSON object for each case")
 	resize := flag.Bool("resize", false, "also run the cases of one axis, made for other numbers of ranks, on this one")
-	half := flag.Bool("bfloat16", false, "also run the cases of products, lookups and losses in bfloat16")
+	half := flag.Bool("bfloat16", false, "also run the cases of operators that take bfloat16 in it")
 	device := flag.String("device", "auto", "where the tensors live: cpu, cuda, cuda:0 or auto, as runtime.UseDevice takes it")
 	flag.Parse()
 	if err := runtime.UseDevice(ctx, *device); err != nil {

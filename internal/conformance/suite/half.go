@@ -3,18 +3,30 @@ package suite
 import "maps"
 
 // halves are the operators that take bfloat16, with the inputs that are; the output is
-// bfloat16 too unless it is a loss.
+// bfloat16 too unless it is a loss. Maximum is none: arguments that differ may be rounded
+// to equal ones, which share the gradient.
 var halves = map[string]struct {
 	inputs []string
 	loss   bool
 }{
-	"matmul":               {inputs: []string{"input", "other"}},
-	"linear":               {inputs: []string{"input", "weight", "bias"}},
+	"add": {inputs: pair}, "sub": {inputs: pair}, "mul": {inputs: pair}, "div": {inputs: pair}, "matmul": {inputs: pair},
+	"gelu": {inputs: pair}, "relu": {inputs: pair}, "silu": {inputs: pair}, "tanh": {inputs: pair}, "exp": {inputs: pair}, "sigmoid": {inputs: pair},
+	"sum": {inputs: pair}, "mean": {inputs: pair}, "amax": {inputs: pair}, "softmax": {inputs: pair}, "log_softmax": {inputs: pair},
+	"reshape": {inputs: pair}, "transpose": {inputs: pair}, "narrow": {inputs: pair}, "gather": {inputs: pair}, "index_select": {inputs: pair},
+	"cat":                  {inputs: []string{"a", "b"}},
+	"linear":               {inputs: layer},
+	"layer_norm":           {inputs: layer},
+	"rms_norm":             {inputs: layer},
 	"cross_entropy":        {inputs: []string{"logits"}, loss: true},
 	"embedding":            {inputs: []string{"weight"}},
 	"embedding_bag":        {inputs: []string{"weight", "per_sample_weights"}},
 	"linear_cross_entropy": {inputs: []string{"hidden", "weight"}, loss: true},
 }
+
+var (
+	pair  = []string{"input", "other"}
+	layer = []string{"input", "weight", "bias"}
+)
 
 // Half returns the case in bfloat16, ok false for an operator that does not take it.
 // What is expected is the same, within what rounding the inputs, some ten terms of a
