@@ -13,6 +13,7 @@ type ShapeError struct {
 	Detail string // what differs, with numbers and names, and what to do
 }
 
+// Error gives all of it in one line.
 func (e *ShapeError) Error() string { return "tensor: " + e.Op + ": " + e.Detail }
 
 // A TypeError says that an operator has no meaning for an element type.
@@ -21,6 +22,7 @@ type TypeError struct {
 	Detail string
 }
 
+// Error gives all of it in one line.
 func (e *TypeError) Error() string { return "tensor: " + e.Op + ": " + e.Detail }
 
 // A UseError says that a tensor cannot be used as it was: its memory went back
@@ -31,6 +33,7 @@ type UseError struct {
 	Err    error // the cause, if there is one
 }
 
+// Error gives all of it in one line.
 func (e *UseError) Error() string {
 	if e.Err != nil {
 		return "tensor: " + e.Op + ": " + e.Detail + ": " + e.Err.Error()

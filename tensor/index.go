@@ -16,6 +16,7 @@ type IndexError struct {
 	Size     int // an index is at least 0 and below Size
 }
 
+// Error gives all of it in one line.
 func (e *IndexError) Error() string {
 	return fmt.Sprintf("tensor: %s: index %d at position %d is out of range [0, %d)", e.Op, e.Value, e.Position, e.Size)
 }

@@ -23,7 +23,7 @@ type Elementwise interface {
 	Axpy(dt DType, y unsafe.Pointer, alpha float64, x unsafe.Pointer, n int)
 }
 
-// MatrixKernels are reductions and products.
+// MatrixKernels are reductions, products and attention.
 type MatrixKernels interface {
 	Cumsum(dt DType, reverse bool, dst, x unsafe.Pointer, outer, n, inner int)
 	Reduce(op ReduceOp, dt DType, dst, x unsafe.Pointer, outer, red, inner int)
@@ -32,17 +32,18 @@ type MatrixKernels interface {
 	MatMul(dt DType, g Gemm, dst, a, b unsafe.Pointer, l Loop)
 }
 
-// RowKernels work on rows of n elements: softmax and norms. Weights, biases and
-// their gradients may be nil; gradients of weights are added to what is there.
+// RowKernels work on rows of n elements: softmax, norms, a number of each row, its
+// largest elements. Weights, biases and their gradients may be nil; gradients of
+// weights are added to what is there.
 type RowKernels interface {
 	Softmax(dt DType, log bool, dst, x unsafe.Pointer, rows, n int)
 	SoftmaxGrad(dt DType, log bool, dx, dy, y unsafe.Pointer, rows, n int)
 	LayerNorm(dt DType, dst, stats, x, weight, bias unsafe.Pointer, rows, n int, eps float64)
 	LayerNormGrad(dt DType, dx, dweight, dbias, dy, x, weight, stats unsafe.Pointer, rows, n int)
 	RMSNorm(dt DType, dst, stats, x, weight unsafe.Pointer, rows, n int, eps float64)
+	RMSNormGrad(dt DType, dx, dweight, dy, x, weight, stats unsafe.Pointer, rows, n int)
 	RowStat(op RowOp, dt DType, dst, x unsafe.Pointer, rows, n int, p float64)
 	TopK(dt DType, values, index, x unsafe.Pointer, rows, n, k int)
-	RMSNormGrad(dt DType, dx, dweight, dy, x, weight, stats unsafe.Pointer, rows, n int)
 }
 
 // IndexKernels move elements by position. it is the type of the indices, Int32 or

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// Owners tells who owns each index of a dimension that is cut into spans.
+// Owners tells who owns each index of a dimension that is cut into spans. The
+// zero Owners has none.
 type Owners struct {
 	spans  []owned
 	first  int     // where the first span starts

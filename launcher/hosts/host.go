@@ -82,6 +82,7 @@ type Position struct {
 	Line, Column int // from 1; columns count bytes
 }
 
+// String prints the position as "nodes.txt:3:7".
 func (p Position) String() string { return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column) }
 
 // An Error says what is wrong with a host list, where, and what to do.
@@ -90,6 +91,7 @@ type Error struct {
 	What string // what is there, and what to write instead
 }
 
+// Error gives all of it in one line.
 func (e *Error) Error() string { return e.Position.String() + ": " + e.What }
 
 // A Warning is about something that is taken in a way the reader of the file
@@ -99,6 +101,7 @@ type Warning struct {
 	What string
 }
 
+// String gives all of it in one line.
 func (w Warning) String() string { return w.Position.String() + ": " + w.What }
 
 // errorf makes an *Error at p.

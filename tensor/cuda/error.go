@@ -18,6 +18,7 @@ type Error struct {
 	Text    string   // the driver's description
 }
 
+// Error gives all of it in one line.
 func (e *Error) Error() string {
 	var s strings.Builder
 	s.WriteString("cuda: ")
@@ -48,6 +49,7 @@ type MemoryError struct {
 	Free, Total int
 }
 
+// Error gives all of it in one line.
 func (e *MemoryError) Error() string {
 	return fmt.Sprintf("cuda: rank %d: %s is out of memory: %d bytes asked for, %d of %d free; this rank holds %d, others %d: use a smaller batch, more ranks, or fewer ranks a device",
 		e.Rank, e.Device, e.Bytes, e.Free, e.Total, e.Mine, e.Others)
