@@ -83,7 +83,7 @@ func normalizeVec(level uint8, dst *float32, x *float32, weight *float32, bias *
 	panic(noKernel)
 }
 
-func normalizeGradVec(level uint8, dst *float32, x *float32, dy *float32, weight *float32, n int, mean float32, rstd float32, shift float32, meanG float32, meanGH float32) {
+func normalizeGradVec(level uint8, dst *float32, x *float32, dy *float32, weight *float32, n int, mean float32, rstd float32, shift float32, lessG float32, meanGH float32) {
 	panic(noKernel)
 }
 

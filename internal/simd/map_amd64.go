@@ -104,7 +104,7 @@ func logSoftmaxGradVec(level uint8, dst *float32, y *float32, dy *float32, n int
 func normalizeVec(level uint8, dst *float32, x *float32, weight *float32, bias *float32, n int, mean float32, rstd float32, shift float32)
 
 //go:noescape
-func normalizeGradVec(level uint8, dst *float32, x *float32, dy *float32, weight *float32, n int, mean float32, rstd float32, shift float32, meanG float32, meanGH float32)
+func normalizeGradVec(level uint8, dst *float32, x *float32, dy *float32, weight *float32, n int, mean float32, rstd float32, shift float32, lessG float32, meanGH float32)
 
 //go:noescape
 func sgdVec(level uint8, param *float32, buf *float32, grad *float32, n int, lr float32, momentum float32, fresh float32, decay float32)

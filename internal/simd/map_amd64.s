@@ -7831,7 +7831,7 @@ end16:
 	VZEROUPPER
 	RET
 
-// func normalizeGradVec(level uint8, dst *float32, x *float32, dy *float32, weight *float32, n int, mean float32, rstd float32, shift float32, meanG float32, meanGH float32)
+// func normalizeGradVec(level uint8, dst *float32, x *float32, dy *float32, weight *float32, n int, mean float32, rstd float32, shift float32, lessG float32, meanGH float32)
 // Requires: AVX, AVX2, AVX512F, BMI2, FMA3, MMX+, SSE2
 TEXT ·normalizeGradVec(SB), NOSPLIT, $0-68
 	CMPB level+0(FP), $0x01
@@ -7862,13 +7862,13 @@ loop8:
 	VMOVUPS      (SI)(AX*4), Y1
 
 skip1_8:
-	VMULPS       Y1, Y0, Y0
-	VBROADCASTSS meanGH+64(FP), Y1
-	VBROADCASTSS meanG+60(FP), Y3
-	VSUBPS       Y3, Y0, Y0
-	VFNMADD231PS Y1, Y2, Y0
-	VBROADCASTSS rstd+52(FP), Y1
-	VMULPS       Y1, Y0, Y0
+	VBROADCASTSS lessG+60(FP), Y3
+	VFMADD231PS  Y1, Y0, Y3
+	VBROADCASTSS meanGH+64(FP), Y0
+	VMOVUPS      Y3, Y1
+	VFNMADD231PS Y0, Y2, Y1
+	VBROADCASTSS rstd+52(FP), Y0
+	VMULPS       Y0, Y1, Y0
 	VMOVUPS      Y0, (CX)(AX*4)
 	VMOVUPS      32(DX)(AX*4), Y0
 	VBROADCASTSS mean+48(FP), Y1
@@ -7883,13 +7883,13 @@ skip1_8:
 	VMOVUPS      32(SI)(AX*4), Y1
 
 skip2_8:
-	VMULPS       Y1, Y0, Y0
-	VBROADCASTSS meanGH+64(FP), Y1
-	VBROADCASTSS meanG+60(FP), Y3
-	VSUBPS       Y3, Y0, Y0
-	VFNMADD231PS Y1, Y2, Y0
-	VBROADCASTSS rstd+52(FP), Y1
-	VMULPS       Y1, Y0, Y0
+	VBROADCASTSS lessG+60(FP), Y3
+	VFMADD231PS  Y1, Y0, Y3
+	VBROADCASTSS meanGH+64(FP), Y0
+	VMOVUPS      Y3, Y1
+	VFNMADD231PS Y0, Y2, Y1
+	VBROADCASTSS rstd+52(FP), Y0
+	VMULPS       Y0, Y1, Y0
 	VMOVUPS      Y0, 32(CX)(AX*4)
 	ADDQ         $0x00000010, AX
 	SUBQ         $0x00000010, DI
@@ -7916,13 +7916,13 @@ one8:
 	VMASKMOVPS   (SI)(AX*4), Y0, Y2
 
 skip3_8:
-	VMULPS       Y2, Y1, Y1
-	VBROADCASTSS meanGH+64(FP), Y2
-	VBROADCASTSS meanG+60(FP), Y4
-	VSUBPS       Y4, Y1, Y1
-	VFNMADD231PS Y2, Y3, Y1
-	VBROADCASTSS rstd+52(FP), Y2
-	VMULPS       Y2, Y1, Y1
+	VBROADCASTSS lessG+60(FP), Y4
+	VFMADD231PS  Y2, Y1, Y4
+	VBROADCASTSS meanGH+64(FP), Y1
+	VMOVUPS      Y4, Y2
+	VFNMADD231PS Y1, Y3, Y2
+	VBROADCASTSS rstd+52(FP), Y1
+	VMULPS       Y1, Y2, Y1
 	VMASKMOVPS   Y1, Y0, (CX)(AX*4)
 	ADDQ         $0x08, AX
 	SUBQ         $0x08, DI
@@ -7940,7 +7940,7 @@ wide:
 	VBROADCASTSS mean+48(FP), Z0
 	VBROADCASTSS rstd+52(FP), Z1
 	VBROADCASTSS shift+56(FP), Z2
-	VBROADCASTSS meanG+60(FP), Z3
+	VBROADCASTSS lessG+60(FP), Z3
 	VBROADCASTSS meanGH+64(FP), Z4
 	VBROADCASTSS x3f800000<>+0(SB), Z5
 	MOVQ         n+40(FP), DI
@@ -7964,8 +7964,9 @@ past16:
 	VMOVUPS     (SI)(AX*4), Z8
 
 skip1_16:
-	VMULPS       Z8, Z6, Z6
-	VSUBPS       Z3, Z6, Z6
+	VMOVUPS      Z3, Z9
+	VFMADD231PS  Z8, Z6, Z9
+	VMOVUPS      Z9, Z6
 	VFNMADD231PS Z4, Z7, Z6
 	VMULPS       Z1, Z6, Z6
 	VMOVNTPS     Z6, (CX)(AX*4)
@@ -7980,8 +7981,9 @@ skip1_16:
 	VMOVUPS      64(SI)(AX*4), Z8
 
 skip2_16:
-	VMULPS       Z8, Z6, Z6
-	VSUBPS       Z3, Z6, Z6
+	VMOVUPS      Z3, Z9
+	VFMADD231PS  Z8, Z6, Z9
+	VMOVUPS      Z9, Z6
 	VFNMADD231PS Z4, Z7, Z6
 	VMULPS       Z1, Z6, Z6
 	VMOVNTPS     Z6, 64(CX)(AX*4)
@@ -8008,8 +8010,9 @@ loop16:
 	VMOVUPS     (SI)(AX*4), Z8
 
 skip3_16:
-	VMULPS       Z8, Z6, Z6
-	VSUBPS       Z3, Z6, Z6
+	VMOVUPS      Z3, Z9
+	VFMADD231PS  Z8, Z6, Z9
+	VMOVUPS      Z9, Z6
 	VFNMADD231PS Z4, Z7, Z6
 	VMULPS       Z1, Z6, Z6
 	VMOVUPS      Z6, (CX)(AX*4)
@@ -8024,8 +8027,9 @@ skip3_16:
 	VMOVUPS      64(SI)(AX*4), Z8
 
 skip4_16:
-	VMULPS       Z8, Z6, Z6
-	VSUBPS       Z3, Z6, Z6
+	VMOVUPS      Z3, Z9
+	VFMADD231PS  Z8, Z6, Z9
+	VMOVUPS      Z9, Z6
 	VFNMADD231PS Z4, Z7, Z6
 	VMULPS       Z1, Z6, Z6
 	VMOVUPS      Z6, 64(CX)(AX*4)
@@ -8052,8 +8056,9 @@ one16:
 	VMOVUPS.Z   (SI)(AX*4), K1, Z8
 
 skip5_16:
-	VMULPS       Z8, Z6, Z6
-	VSUBPS       Z3, Z6, Z6
+	VMOVUPS      Z3, Z9
+	VFMADD231PS  Z8, Z6, Z9
+	VMOVUPS      Z9, Z6
 	VFNMADD231PS Z4, Z7, Z6
 	VMULPS       Z1, Z6, Z6
 	VMOVUPS      Z6, K1, (CX)(AX*4)

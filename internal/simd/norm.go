@@ -3,10 +3,9 @@ package simd
 import "math"
 
 // Moments returns the mean of x and its variance (the mean squared distance from
-// the mean), in two passes; 0 and 0 for an empty x. The first measures from the first
-// element, so that nothing is lost of elements that are far from 0 and near each other
-// (the first itself is at most √n deviations from the mean of n); the second from the
-// mean in float32, which is then corrected for.
+// the mean), in two passes; 0 and 0 for an empty x. The second pass measures from the
+// mean in float32, which is then corrected for. Where the deviation is small beside the
+// mean a third pass finds what the sum has lost of it.
 func Moments(x []float32) (mean, variance float64) { return best.moments(x) }
 
 func (l Level) moments(x []float32) (mean, variance float64) {
@@ -14,11 +13,19 @@ func (l Level) moments(x []float32) (mean, variance float64) {
 		return 0, 0
 	}
 	n := float64(len(x))
-	mean = float64(x[0]) + l.sumFrom(x, x[0])/n
+	mean = l.sum(x) / n
 	near := float32(mean)
+	squares := l.sumSquares(x, near) / n
+	if mean*mean > far*far*squares {
+		mean = float64(near) + l.sumFrom(x, near)/n
+	}
 	off := mean - float64(near)
-	return mean, max(0, l.sumSquares(x, near)/n-off*off)
+	return mean, max(0, squares-off*off)
 }
+
+// far is how many deviations from 0 a mean is measured again: what a sum loses is a share
+// of the mean, up to 71·2⁻²⁴ of it.
+const far = 16
 
 // Normalize does dst[i] = (x[i]-mean)·rstd·weight[i] + bias[i]. A nil weight
 // stands for ones, a nil bias for zeros.

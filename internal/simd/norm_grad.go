@@ -61,15 +61,15 @@ func (l Level) normalizeGrad(dx, x, dy, weight []float32, u units, meanG, meanGH
 	same("gradient of a norm", len(x), len(dx))
 	if l > Scalar {
 		for i := 0; i < len(dx); i += chunk {
-			normalizeGradVec(uint8(l), &dx[i], &x[i], &dy[i], at(weight, i), min(chunk, len(dx)-i), u.mean, u.rstd, u.shift, meanG, meanGH)
+			normalizeGradVec(uint8(l), &dx[i], &x[i], &dy[i], at(weight, i), min(chunk, len(dx)-i), u.mean, u.rstd, u.shift, -meanG, meanGH)
 		}
 		return
 	}
 	for i, v := range x {
-		g := dy[i]
+		w := float32(1)
 		if weight != nil {
-			g *= weight[i]
+			w = weight[i]
 		}
-		dx[i] = u.rstd * (g - meanG - u.of(v)*meanGH)
+		dx[i] = u.rstd * fma(-u.of(v), meanGH, fma(dy[i], w, -meanG))
 	}
 }

@@ -87,10 +87,10 @@ var mapKernels = []kernel{
 	{name: "normalizeVec", slices: "dst x weight bias", scalars: "mean rstd shift", unroll: 2, past: true, body: func(x *vec) {
 		x.store("dst", x.fma(x.normalized(), x.loadOr("weight", 1), x.loadOr("bias", 0)))
 	}},
-	{name: "normalizeGradVec", slices: "dst x dy weight", scalars: "mean rstd shift meanG meanGH", unroll: 2, past: true, body: func(x *vec) {
+	{name: "normalizeGradVec", slices: "dst x dy weight", scalars: "mean rstd shift lessG meanGH", unroll: 2, past: true, body: func(x *vec) {
 		h := x.normalized()
-		g := x.mul(x.load("dy"), x.loadOr("weight", 1))
-		x.store("dst", x.mul(x.fnma(h, x.s("meanGH"), x.sub(g, x.s("meanG"))), x.s("rstd")))
+		g := x.fma(x.load("dy"), x.loadOr("weight", 1), x.s("lessG"))
+		x.store("dst", x.mul(x.fnma(h, x.s("meanGH"), g), x.s("rstd")))
 	}},
 
 	{name: "sgdVec", slices: "param buf grad", scalars: "lr momentum fresh decay", unroll: 2, unasked: true, body: func(x *vec) {
