@@ -2,6 +2,7 @@ package optim
 
 import (
 	"math"
+	"runtime"
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
@@ -60,7 +61,7 @@ func rowState(p *dtensor.Tensor) *dtensor.Tensor {
 			places[axis] = place
 		}
 	}
-	sums := tensor.Zeros(p.Mesh().Device(), p.DType(), local).Persist()
+	sums := tensor.Zeros(p.Mesh().Device(), tensor.WideType(p.DType()), local).Persist()
 	return p.Mesh().Wrap("optimizer state", sums, nil, false, []int{rows}, places...)
 }
 
@@ -117,7 +118,8 @@ func adagradColumns[T float](p *dtensor.Tensor, axes []string, table, sums *tens
 		return
 	}
 	width := table.Dim(1)
-	index, values := tensor.Read[int64](g.Index), tensor.Read[T](g.Values)
+	wide := tensor.Widen(g.Values)
+	index, values := tensor.Read[int64](g.Index), tensor.Read[T](wide)
 	squares := make([]float64, len(index))
 	for i := range index {
 		for _, v := range values[i*width : (i+1)*width] {
@@ -128,7 +130,15 @@ func adagradColumns[T float](p *dtensor.Tensor, axes []string, table, sums *tens
 	call := comm.Call{Kind: comm.AllReduceKind, Op: comm.Sum, Dst: buf, Src: buf, Cause: "RowAdagrad: rows that lie in parts"}
 	mesh.Do(mesh.Group(axes...), call)
 	whole := float64(p.Numel() / max(p.Dim(0), 1)) // elements of a row on all ranks
-	tensor.Edit(table, func(param []T) {
+	param, at := table, index
+	if table.DType() == tensor.BFloat16 { // the rows of the gradient alone are widened
+		param, at = tensor.Widen(tensor.TakeRows(table, g.Index, 0)), make([]int64, len(index))
+		for i := range at {
+			at[i] = int64(i)
+		}
+		defer func() { tensor.PutRows(table, tensor.Rows{Index: g.Index, Values: tensor.Cast(param, table.DType())}) }()
+	}
+	tensor.Edit(param, func(param []T) {
 		tensor.Edit(sums, func(sum []T) {
 			for i, r := range index {
 				sum[r] += T(squares[i] / whole)
@@ -136,11 +146,12 @@ func adagradColumns[T float](p *dtensor.Tensor, axes []string, table, sums *tens
 					continue
 				}
 				step := o.LR / (math.Sqrt(float64(sum[r])) + o.Eps)
-				row := param[int(r)*width : (int(r)+1)*width]
+				row := param[int(at[i])*width : (int(at[i])+1)*width]
 				for j, v := range values[i*width : (i+1)*width] {
 					row[j] -= T(step * float64(v))
 				}
 			}
 		})
 	})
+	runtime.KeepAlive(wide)
 }

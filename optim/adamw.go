@@ -66,7 +66,9 @@ func (a *AdamW) Step(grads []dtensor.Grad, lr float64) error {
 	return a.step(grads, func(i, step int, p *dtensor.Tensor, g dtensor.Grad) {
 		param, m, v := p.Local(), a.m[i].Local(), a.v[i].Local()
 		if rows, sparse := g.Rows(); sparse {
-			pick(p.DType(), adamEveryRow[float32], adamEveryRow[float64])(param, m, v, o, step, rowsOf(p, rows))
+			widely(param, rowsOf(p, rows), func(param *tensor.Tensor, g tensor.Rows) {
+				pick(p.DType(), adamEveryRow[float32], adamEveryRow[float64])(param, m, v, o, step, g)
+			})
 		} else {
 			o.Step(param, g.Dense().Local(), m, v, step)
 		}

@@ -131,3 +131,17 @@ func TestClipNotFinite(t *testing.T) {
 		return nil
 	})
 }
+
+// TestClipBFloat16 measures in float32 and rounds what it scales.
+func TestClipBFloat16(t *testing.T) {
+	meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+		p := spread(m, tensor.BFloat16, []float64{3, 4, 256, 1}, []int{4}, rowWise)
+		g := dtensor.Dense(spread(m, tensor.BFloat16, []float64{3, 4, 256, 1}, []int{4}, rowWise))
+		norm, err := optim.ClipGradNorm(ctx, []*dtensor.Tensor{p}, []dtensor.Grad{g}, 1)
+		want := math.Sqrt(3*3 + 4*4 + 256*256 + 1)
+		if err != nil || math.Abs(norm-want) > 1e-4 {
+			return fmt.Errorf("norm %v, %v, want %v", norm, err, want)
+		}
+		return meshtest.Near("clipped", g.Dense().Full(), []float64{3 / want, 4 / want, 256 / want, 1 / want}, 0x1.01p-8, 0)
+	})
+}

@@ -19,6 +19,14 @@
 // nothing (RowAdagrad on a table whose columns are sharded is the exception).
 // Ranks that hold replicas of a parameter make the same step on the same bits.
 //
+// # Bfloat16
+//
+// Parameters are float32, float64 or bfloat16. What an optimizer remembers of a parameter
+// of bfloat16 is float32 (torch.optim keeps it in bfloat16), so the moments do not lose
+// what is small beside them. A step is computed in float32 and the parameter rounded
+// once, to the nearest: a change of less than 1/512 of an element leaves it as it is.
+// Where steps are that small, train a float32 parameter and Cast it in the forward pass.
+//
 // # Row-sparse gradients
 //
 // The gradient of a sharded embedding table is a dtensor.Rows: some rows of the

@@ -7,6 +7,17 @@ import (
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
+// widely calls f with a parameter and its gradient, bfloat16 as float32, and rounds what
+// f makes of the parameter.
+func widely(param *tensor.Tensor, g tensor.Rows, f func(param *tensor.Tensor, g tensor.Rows)) {
+	wide := tensor.Widen(param)
+	f(wide, tensor.Rows{Index: g.Index, Values: tensor.Widen(g.Values)})
+	if wide != param {
+		tensor.CastTo(param, wide)
+		wide.Free()
+	}
+}
+
 // sgdEveryRow is tensor.SGD.Step with the gradient that is zero outside the
 // rows of g. moment is nil without momentum.
 func sgdEveryRow[T float](param, moment *tensor.Tensor, o tensor.SGD, g tensor.Rows) {

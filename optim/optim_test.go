@@ -78,7 +78,7 @@ var layouts = []struct {
 func TestStepsEqualTheOracle(t *testing.T) {
 	for _, k := range kinds {
 		for _, l := range layouts {
-			for _, dt := range []tensor.DType{tensor.Float32, tensor.Float64} {
+			for _, dt := range []tensor.DType{tensor.Float32, tensor.Float64, tensor.BFloat16} {
 				for _, sparse := range []bool{false, true} {
 					t.Run(fmt.Sprintf("%s/%v%v/%v/sparse=%v", k.name, l.mesh, l.places, dt, sparse), func(t *testing.T) {
 						meshtest.On(t, l.mesh, func(ctx context.Context, m *dtensor.Mesh) error {
@@ -93,11 +93,18 @@ func TestStepsEqualTheOracle(t *testing.T) {
 
 func (k *kind) check(m *dtensor.Mesh, dt tensor.DType, sparse bool, places []layout.Placement) error {
 	const rows, width = 5, 7
-	tol := 2e-6
-	if dt == tensor.Float64 {
-		tol = 1e-12
+	rtol, atol, stateType := 2e-6, 2e-6, dt
+	switch dt {
+	case tensor.Float64:
+		rtol, atol = 1e-12, 1e-12
+	case tensor.BFloat16: // one rounding a step
+		rtol, stateType = 0x1.01p-8, tensor.Float32
 	}
-	p, v := meshtest.Numbers(rows*width, 1, 1), meshtest.Numbers(rows, 2, 1)
+	numbers := func(n int, seed float64) []float64 { // of the type
+		x := meshtest.Numbers(n, seed, 1)
+		return meshtest.Values(tensor.Cast(tensor.FromSlice(m.Device(), x, n), dt))
+	}
+	p, v := numbers(rows*width, 1), numbers(rows, 2)
 	vector := make([]layout.Placement, len(places))
 	if places[0].Shards(0) {
 		vector[0] = places[0]
@@ -108,7 +115,7 @@ func (k *kind) check(m *dtensor.Mesh, dt tensor.DType, sparse bool, places []lay
 	touched := [][]int{{1, 3}, {3}, {}, {0, 3, 4}}
 	world := m.Comm()
 	for step := range 4 {
-		g, gv := meshtest.Numbers(rows*width, float64(step+3), 1), meshtest.Numbers(rows, float64(step+30), 1)
+		g, gv := numbers(rows*width, float64(step+3)), numbers(rows, float64(step+30))
 		grads := []dtensor.Grad{dtensor.Dense(spread(m, dt, g, []int{rows, width}, places...)), dtensor.Dense(spread(m, dt, gv, []int{rows}, vector...))}
 		var named []int
 		if sparse {
@@ -129,18 +136,21 @@ func (k *kind) check(m *dtensor.Mesh, dt tensor.DType, sparse bool, places []lay
 		}
 		matrix(p, g, width, named, step+1, lr)
 		list(v, gv, 1, nil, step+1, lr)
-		if err := near(fmt.Sprintf("matrix after step %d", step), param, p, tol); err != nil {
+		if err := meshtest.Near(fmt.Sprintf("matrix after step %d", step), param.Full(), p, rtol, atol); err != nil {
 			return err
 		}
-		if err := near(fmt.Sprintf("vector after step %d", step), bias, v, tol); err != nil {
+		if err := meshtest.Near(fmt.Sprintf("vector after step %d", step), bias.Full(), v, rtol, atol); err != nil {
 			return err
+		}
+		if dt == tensor.BFloat16 { // the loops go on with the rounded ones
+			p, v = meshtest.Values(param.Full()), meshtest.Values(bias.Full())
 		}
 	}
 	if opt.Steps() != 4 {
 		return fmt.Errorf("%d steps, want 4", opt.Steps())
 	}
 	for _, s := range opt.State() {
-		if of := []*dtensor.Tensor{param, bias}[s.Param]; s.Tensor.Local().Dim(0) != of.Local().Dim(0) {
+		if of := []*dtensor.Tensor{param, bias}[s.Param]; s.Tensor.Local().Dim(0) != of.Local().Dim(0) || s.Tensor.DType() != stateType {
 			return fmt.Errorf("state %s of parameter %d is %v, the parameter %v", s.Name, s.Param, s.Tensor, of)
 		}
 	}
@@ -222,6 +232,7 @@ func TestBadConfigurations(t *testing.T) {
 			"Beta2 is -0.5":     func() { optim.NewSparseAdam(list, optim.SparseAdamConfig{Beta2: -0.5}) },
 			"Eps is -1":         func() { optim.NewRowAdagrad(list, optim.RowAdagradConfig{Eps: -1}) },
 			"parameter 0 is in": func() { optim.NewSGD([]*dtensor.Tensor{ids}, optim.SGDConfig{}) },
+			"Cast it to":        func() { optim.NewAdamW([]*dtensor.Tensor{p.Cast(tensor.Float16)}, optim.AdamWConfig{}) },
 		} {
 			if err := dtensor.Try(ctx, m, f); err == nil || !strings.Contains(err.Error(), want) {
 				return fmt.Errorf("got %v, want an error with %q", err, want)
@@ -281,20 +292,25 @@ func TestRowsGiveTheBitsOfDense(t *testing.T) {
 			continue // lazy: it leaves the other rows alone
 		}
 		meshtest.On(t, []int{3}, func(ctx context.Context, m *dtensor.Mesh) error {
-			shape := []int{rows, width}
-			a := spread(m, tensor.Float32, meshtest.Numbers(rows*width, 1, 1), shape, rowWise)
-			b := spread(m, tensor.Float32, meshtest.Numbers(rows*width, 1, 1), shape, rowWise)
-			dense, sparse := k.make([]*dtensor.Tensor{a}), k.make([]*dtensor.Tensor{b})
-			for step, touched := range [][]int{{0, 7, 31}, {7, 8}, {}, {39, 13, 14}} {
-				g := rowsOf(b, meshtest.Numbers(rows*width, float64(step), 1), touched)
-				if err := sparse.Step([]dtensor.Grad{g}, 0.1); err != nil {
-					return err
+			for _, dt := range []tensor.DType{tensor.Float32, tensor.BFloat16} {
+				shape := []int{rows, width}
+				a := spread(m, dt, meshtest.Numbers(rows*width, 1, 1), shape, rowWise)
+				b := spread(m, dt, meshtest.Numbers(rows*width, 1, 1), shape, rowWise)
+				dense, sparse := k.make([]*dtensor.Tensor{a}), k.make([]*dtensor.Tensor{b})
+				for step, touched := range [][]int{{0, 7, 31}, {7, 8}, {}, {39, 13, 14}} {
+					g := rowsOf(b, meshtest.Numbers(rows*width, float64(step), 1), touched)
+					if err := sparse.Step([]dtensor.Grad{g}, 0.1); err != nil {
+						return err
+					}
+					if err := dense.Step([]dtensor.Grad{dtensor.Dense(g.Dense())}, 0.1); err != nil {
+						return err
+					}
 				}
-				if err := dense.Step([]dtensor.Grad{dtensor.Dense(g.Dense())}, 0.1); err != nil {
+				if err := near(fmt.Sprint(k.name, " of ", dt), b, meshtest.Values(a.Full()), 0); err != nil {
 					return err
 				}
 			}
-			return near(k.name, b, tensor.ToSlice[float64](tensor.Cast(a.Full(), tensor.Float64)), 0)
+			return nil
 		})
 	}
 }

@@ -45,8 +45,8 @@ type base struct {
 
 func newBase(name string, params []*dtensor.Tensor) base {
 	for i, p := range params {
-		if dt := p.DType(); dt != tensor.Float32 && dt != tensor.Float64 {
-			fault.Throw(fmt.Errorf("optim: New%s: parameter %d is %v; optimizers need float32 or float64", name, i, p))
+		if dt := p.DType(); dt != tensor.Float32 && dt != tensor.Float64 && dt != tensor.BFloat16 {
+			fault.Throw(fmt.Errorf("optim: New%s: parameter %d is %v; Cast it to float32, float64 or bfloat16", name, i, p))
 		}
 		if p.Layout().IsPartial() {
 			fault.Throw(fmt.Errorf("optim: New%s: parameter %d is %v, a sum of what the ranks hold; redistribute it to Replicate or Shard", name, i, p))
@@ -98,9 +98,9 @@ func (b *base) checkDense(i int, p, g *dtensor.Tensor) {
 	}
 }
 
-// state returns zeros that lie as the parameter does, in no scope.
+// state returns zeros that lie as the parameter does, float32 for bfloat16, in no scope.
 func state(p *dtensor.Tensor) *dtensor.Tensor {
-	local := tensor.ZerosLike(p.Local()).Persist()
+	local := tensor.Zeros(p.Mesh().Device(), tensor.WideType(p.DType()), p.Local().Shape()...).Persist()
 	return p.Mesh().Wrap("optimizer state", local, nil, false, p.Shape(), p.Placements()...)
 }
 

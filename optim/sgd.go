@@ -68,7 +68,9 @@ func (s *SGD) Step(grads []dtensor.Grad, lr float64) error {
 			if first {
 				o.Dampening = 0
 			}
-			pick(p.DType(), sgdEveryRow[float32], sgdEveryRow[float64])(p.Local(), s.moment(i), o, rowsOf(p, rows))
+			widely(p.Local(), rowsOf(p, rows), func(param *tensor.Tensor, g tensor.Rows) {
+				pick(p.DType(), sgdEveryRow[float32], sgdEveryRow[float64])(param, s.moment(i), o, g)
+			})
 		}
 	})
 }

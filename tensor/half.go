@@ -40,6 +40,26 @@ func wideElements(dst *Tensor, f func(dst *Tensor, args []*Tensor), args ...*Ten
 	}
 }
 
+// editElements calls f with some elements of dst, of bfloat16, and of args, of its shape,
+// at a time, bfloat16 as float32, and rounds what f makes of those of dst.
+func editElements(dst *Tensor, f func(dst *Tensor, args []*Tensor), args ...*Tensor) {
+	n := dst.numel
+	wide := make([]*Tensor, len(args))
+	for lo := 0; lo < n; lo += elementsPiece {
+		size := min(elementsPiece, n-lo)
+		piece := func(x *Tensor) *Tensor { return Narrow(x.Reshape(n), 0, lo, size) }
+		for i, a := range args {
+			wide[i] = Widen(piece(a))
+		}
+		editWide(piece(dst), func(y *Tensor) { f(y, wide) })
+		for i, a := range args {
+			if a.dtype == BFloat16 { // else it is a view
+				wide[i].Free()
+			}
+		}
+	}
+}
+
 // editWide calls f with dst as float32 and rounds what f makes of it.
 func editWide(dst *Tensor, f func(wide *Tensor)) {
 	wide := Widen(dst)

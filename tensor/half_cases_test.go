@@ -192,3 +192,31 @@ func TestBFloat16IndexAdd(t *testing.T) {
 	wantThrow[*TypeError](t, func() { IndexAddTo(ones, 0, index, Cast(ones, Float32)) }, "IndexAddTo", "Cast one")
 	wantThrow[*TypeError](t, func() { ScatterAddTo(ones, 0, Zeros(cpu, Int64, 1, 1), Cast(ones, Float32)) }, "ScatterAddTo", "Cast one")
 }
+
+// A step on a bfloat16 parameter is that on the float32 values, rounded once, with float32
+// state; more elements than are widened at once.
+func TestBFloat16Steps(t *testing.T) {
+	cpu, rng := NewCPU(nil), newRNG()
+	for _, n := range []int{0, 5, elementsPiece + 70} {
+		p, _ := halfArray(randomArray(rng, n), cpu)
+		m, v := Zeros(cpu, Float32, n), Zeros(cpu, Float32, n)
+		for step := 1; step <= 3; step++ {
+			g, wideG := halfArray(randomArray(rng, n), cpu)
+			for _, apply := range []func(p, g, m, v *Tensor){
+				func(p, g, _, _ *Tensor) { SGD{LR: 0.3, WeightDecay: 0.1}.Step(p, g, nil, step == 1) },
+				func(p, g, m, _ *Tensor) { SGD{LR: 0.3, Momentum: 0.9, Nesterov: true}.Step(p, g, m, step == 1) },
+				func(p, g, m, v *Tensor) { DefaultAdamW().Step(p, g, m, v, step) },
+			} {
+				wide, wideM, wideV := Cast(p, Float32), Clone(m), Clone(v)
+				apply(wide, wideG, wideM, wideV)
+				apply(p, g, m, v)
+				if want := Cast(wide, BFloat16); !sameBits(p, want) || !sameBits(m, wideM) || !sameBits(v, wideV) {
+					t.Fatalf("step %d of %d: %v, want %v", step, n, p, want)
+				}
+			}
+		}
+	}
+	x := Zeros(cpu, BFloat16, 2)
+	wantThrow[*TypeError](t, func() { SGD{Momentum: 0.5}.Step(x, Clone(x), Clone(x), true) }, "SGD", "wants float32; Cast")
+	wantThrow[*TypeError](t, func() { Adam{}.Step(x, Clone(x), Clone(x), Clone(x), 1) }, "Adam", "wants float32; Cast")
+}

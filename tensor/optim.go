@@ -21,17 +21,26 @@ type SGD struct {
 //	param -= LR·(buf, or g + Momentum·buf with Nesterov)
 //
 // buf has param's shape, and zeros on the first step; with Momentum 0 it is not
-// used and may be nil. grad is not changed.
+// used and may be nil. grad is not changed. Beside bfloat16, which is computed with in
+// float32 and rounded once a step, buf is float32.
 func (o SGD) Step(param, grad, buf *Tensor, first bool) {
 	wantStep("SGD", param, grad)
 	if o.Momentum != 0 {
 		if buf == nil {
 			throwShape("SGD", "%v: momentum %g needs a buffer", param.brief(), o.Momentum)
 		}
-		wantStep("SGD", param, buf)
+		wantState("SGD", param, buf)
 	}
 	if first {
 		o.Dampening = 0
+	}
+	if param.dtype == BFloat16 {
+		if o.Momentum == 0 {
+			editElements(param, func(param *Tensor, args []*Tensor) { o.Step(param, args[0], nil, first) }, grad)
+		} else {
+			editElements(param, func(param *Tensor, args []*Tensor) { o.Step(param, args[0], args[1], first) }, grad, buf)
+		}
+		return
 	}
 	param.dev.SGD(param.dtype, param.ptr("SGD"), grad.ptr("SGD"), addrOf("SGD", buf), param.numel, o)
 	runtime.KeepAlive(grad)
@@ -92,12 +101,17 @@ func (o Adam) constants(step int) AdamStep {
 //	m = β1·m + (1-β1)·g    v = β2·v + (1-β2)·g²
 //	param = (1-LR·decay)·param - LR/(1-β1ᵗ) · m / (√v/√(1-β2ᵗ) + Eps)
 //
-// m and v have param's shape and start as zeros.
+// m and v have param's shape and start as zeros. Beside bfloat16, which is computed with
+// in float32 and rounded once a step, they are float32.
 func (o Adam) Step(param, grad, m, v *Tensor, step int) {
 	wantStep("Adam", param, grad)
-	wantStep("Adam", param, m)
-	wantStep("Adam", param, v)
+	wantState("Adam", param, m)
+	wantState("Adam", param, v)
 	wantStepNumber("Adam", step)
+	if param.dtype == BFloat16 {
+		editElements(param, func(param *Tensor, args []*Tensor) { o.Step(param, args[0], args[1], args[2], step) }, grad, m, v)
+		return
+	}
 	param.dev.Adam(param.dtype, param.ptr("Adam"), grad.ptr("Adam"), m.ptr("Adam"), v.ptr("Adam"), param.numel, o.constants(step))
 	runtime.KeepAlive(grad)
 }
@@ -178,9 +192,9 @@ func wantState(op string, param, state *Tensor) {
 	wantSameShape(op, param, state)
 }
 
-// wantStep throws unless a parameter and its companion fit.
+// wantStep throws unless a parameter and its gradient fit.
 func wantStep(op string, param, other *Tensor) {
-	wantFloat(op, param)
+	wantFloatOrHalf(op, param)
 	wantSameType(op, param, other)
 	wantSameShape(op, param, other)
 }

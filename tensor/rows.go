@@ -133,6 +133,13 @@ func wantRows(op string, table *Tensor, rows Rows) {
 	}
 }
 
+// PutRows writes rows over those rows of table that rows.Index names. It throws an
+// *IndexError for a row that table does not have.
+func PutRows(table *Tensor, rows Rows) {
+	wantRows("PutRows", table, rows)
+	putRows("PutRows", table, rows.Index, rows.Values)
+}
+
 // DenseRows returns rows as a table of n rows, zeros elsewhere.
 func DenseRows(rows Rows, n int) *Tensor {
 	table := Zeros(rows.Values.dev, rows.Values.dtype, n, rows.Values.dims[1])
