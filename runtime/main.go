@@ -151,11 +151,19 @@ func (r *rank) secondary(err error) bool {
 	case errors.As(err, &aborted):
 		return aborted.Rank != r.job.Rank
 	case errors.As(err, &ended):
-		return ended.Cause != ""
+		return ended.Cause != "" || r.job.Rank != first(ended.Rank)
 	case errors.As(err, &mismatch): // all ranks say the same: one is enough
-		return mismatch.A.Rank != r.job.Rank
+		return r.job.Rank != mismatch.A.Rank
 	}
 	return false
+}
+
+// first is the rank that speaks for all that miss one which has ended.
+func first(ended int) int {
+	if ended == 0 {
+		return 1
+	}
+	return 0
 }
 
 // report prints an error as one line, unless the launcher does.
