@@ -37,6 +37,7 @@
 //	f returns an error,    one line on standard error, which gorun prints; pending and later
 //	or throws one          collectives of all ranks fail with it; exit status 1
 //	f panics               the panic's whole stack; the others as above; exit status 2
+//	f calls Goexit         as if it had returned an error that says so
 //	another rank failed    exit status 143 within 100 ms; ctx is done in between
 //	the job hangs          gorun says who waits for whom; the ranks to blame print the stacks
 //	                       of all goroutines (so does any rank at SIGQUIT); exit status 131
@@ -60,6 +61,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	goruntime "runtime"
 	"strings"
 
 	"github.com/gorun-spmd/gorun/comm"
@@ -92,7 +94,15 @@ func run(f func(context.Context, *comm.Comm) error) (status int) {
 
 	returned := false
 	defer func() {
-		if !returned { // a panic, on its way: say so, and let it go on with its stack whole
+		switch {
+		case returned:
+		case exiting(): // there is no more to come from this goroutine: end the process here
+			stop.ignore()
+			r.report(errExit, r.fail(errExit, stop.told()))
+			r.trace.fall(r)
+			_ = r.leaveMPI(errExit)
+			os.Exit(1)
+		default: // a panic, on its way: say so, and let it go on with its stack whole
 			stop.ignore()
 			r.fail(errors.New("panic"), stop.told())
 			r.trace.fall(r)
@@ -125,6 +135,24 @@ func run(f func(context.Context, *comm.Comm) error) (status int) {
 	r.report(err, r.fail(err, told))
 	_ = r.leaveMPI(err) // last: it may end this process
 	return 1
+}
+
+// errExit is how a rank fails whose f leaves by way of runtime.Goexit.
+var errExit = errors.New("the rank's function did not return: it called runtime.Goexit, as the Fatal of a test does; return an error instead")
+
+// exiting reports whether this deferred function runs for Goexit, and not for a panic.
+func exiting() bool {
+	var pcs [64]uintptr
+	frames := goruntime.CallersFrames(pcs[:goruntime.Callers(0, pcs[:])])
+	for {
+		f, more := frames.Next()
+		if f.Function == "runtime.Goexit" {
+			return true
+		}
+		if !more || f.Function == "runtime.gopanic" {
+			return false
+		}
+	}
 }
 
 // call runs f and turns a thrown error into a returned one.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -93,7 +94,11 @@ func programs() map[string]func(context.Context, *comm.Comm) error {
 			fault.Throw(errors.New("thrown"))
 			return nil
 		}),
-		"panic":  failing(func() error { panic("broken") }),
+		"panic": failing(func() error { panic("broken") }),
+		"goexit": failing(func() error {
+			goruntime.Goexit() // what t.Fatal does
+			return nil
+		}),
 		"leave":  failing(func() error { return nil }),
 		"killed": failing(func() error { return exec.Command("kill", "-9", fmt.Sprint(os.Getpid())).Run() }),
 		// differ has rank 1 make another call than the others.
