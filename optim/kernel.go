@@ -76,7 +76,7 @@ func adamEveryRow[T float](param, m, v *tensor.Tensor, o tensor.Adam, step int, 
 func adamRow[T float](param, m, v, grad []T, o tensor.Adam, size, root float64) {
 	decay := 1 - o.LR*o.WeightDecay
 	if p, ok := any(param).([]float32); ok {
-		simd.AdamStep(p, any(m).([]float32), any(v).([]float32), any(grad).([]float32), simd.Adam{Beta1: float32(o.Beta1), Beta2: float32(o.Beta2),
+		simd.AdamStep(p, any(m).([]float32), any(v).([]float32), any(grad).([]float32), simd.Adam{Beta1: o.Beta1, Beta2: o.Beta2,
 			StepSize: float32(size), RootBias2: float32(root), Eps: float32(o.Eps), Decay: float32(decay)})
 		return
 	}

@@ -54,7 +54,7 @@ func (c *CPU) Adam(dt DType, param, grad, m, v unsafe.Pointer, n int, s AdamStep
 
 func (s AdamStep) simd() simd.Adam {
 	return simd.Adam{
-		Beta1: float32(s.Beta1), Beta2: float32(s.Beta2), StepSize: float32(s.StepSize),
+		Beta1: s.Beta1, Beta2: s.Beta2, StepSize: float32(s.StepSize),
 		RootBias2: float32(s.RootBias2), Eps: float32(s.Eps), Decay: float32(s.Decay), L2: float32(s.L2),
 	}
 }

@@ -47,9 +47,10 @@ func (l Level) sgd(param, buf, grad []float32, o SGD) {
 }
 
 // Adam are the constants of one step of Adam or AdamW, with what depends on the
-// step number worked out by the caller (in float64).
+// step number worked out by the caller (in float64). The betas are not rounded
+// before 1 - beta is taken: of 0.999 that would be off by a part in 80000.
 type Adam struct {
-	Beta1, Beta2 float32
+	Beta1, Beta2 float64
 	StepSize     float32 // lr / (1-beta1ᵗ)
 	RootBias2    float32 // √(1-beta2ᵗ)
 	Eps          float32
@@ -69,17 +70,18 @@ func AdamStep(param, m, v, grad []float32, o Adam) {
 }
 
 func (l Level) adam(param, m, v, grad []float32, o Adam) {
+	beta1, fresh1, beta2, fresh2 := float32(o.Beta1), float32(1-o.Beta1), float32(o.Beta2), float32(1-o.Beta2)
 	if l > Scalar {
 		for i := 0; i < len(param); i += chunk {
-			adamVec(l.wide(), &param[i], &m[i], &v[i], &grad[i], min(chunk, len(param)-i), o.Beta1, 1-o.Beta1, o.Beta2, 1-o.Beta2, o.StepSize, o.RootBias2, o.Eps, o.Decay, o.L2)
+			adamVec(l.wide(), &param[i], &m[i], &v[i], &grad[i], min(chunk, len(param)-i), beta1, fresh1, beta2, fresh2, o.StepSize, o.RootBias2, o.Eps, o.Decay, o.L2)
 		}
 		return
 	}
 	for i, g := range grad {
 		p := param[i]
 		g += o.L2 * p
-		m[i] = o.Beta1*m[i] + (1-o.Beta1)*g
-		v[i] = o.Beta2*v[i] + (1-o.Beta2)*g*g
+		m[i] = beta1*m[i] + fresh1*g
+		v[i] = beta2*v[i] + fresh2*g*g
 		param[i] = o.Decay*p - o.StepSize*m[i]/(sqrt(v[i])/o.RootBias2+o.Eps)
 	}
 }

@@ -31,9 +31,8 @@ struct Adam {
 
 template <class T>
 static __device__ void adam_one(T *param, T *m, T *v, T g, const Adam &s) {
-	T b1 = (T)s.beta1, b2 = (T)s.beta2;
 	g += (T)s.l2 * *param;
-	T m1 = b1 * *m + (1 - b1) * g, v1 = b2 * *v + (1 - b2) * g * g;
+	T m1 = (T)s.beta1 * *m + (T)(1 - s.beta1) * g, v1 = (T)s.beta2 * *v + (T)(1 - s.beta2) * g * g;
 	*m = m1;
 	*v = v1;
 	*param = (T)s.decay * *param - (T)s.step * m1 / (root(v1) / (T)s.root2 + (T)s.eps);
