@@ -212,7 +212,7 @@ func AddScaledTo(dst *Tensor, alpha float64, src *Tensor) {
 	wantSameType("AddScaledTo", dst, src)
 	wantSameShape("AddScaledTo", dst, src)
 	if dst.dtype == BFloat16 {
-		editWide(dst, func(wide *Tensor) { AddScaledTo(wide, alpha, Widen(src)) })
+		editElements(dst, func(dst *Tensor, args []*Tensor) { AddScaledTo(dst, alpha, args[0]) }, src)
 		return
 	}
 	dst.dev.Axpy(dst.dtype, dst.ptr("AddScaledTo"), alpha, src.ptr("AddScaledTo"), dst.numel)

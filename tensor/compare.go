@@ -28,8 +28,12 @@ func Compare(op CompareOp, a, b *Tensor) *Tensor {
 	wantComparable(name, a)
 	wantSameType(name, a, b)
 	shape, n := broadcastShape(name, a, b)
-	a, b = Widen(a), Widen(b)
 	dst := alloc(name, a.dev, Bool, shape[:n])
+	if a.dtype == BFloat16 {
+		a, b = Widen(a), Widen(b)
+		defer a.Free()
+		defer b.Free()
+	}
 	a.dev.CompareLoop(op, a.dtype, dst.addr, a.ptr(name), b.ptr(name), loopOver(dst.Shape(), a.Shape(), b.Shape()))
 	runtime.KeepAlive(a)
 	runtime.KeepAlive(b)

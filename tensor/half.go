@@ -100,6 +100,19 @@ func editRows(op string, index, values *Tensor, tables []*Tensor, f func(values 
 	}
 }
 
+// throughWide returns f of args, of bfloat16, as float32, rounded to bfloat16.
+func throughWide(f func(args []*Tensor) *Tensor, args ...*Tensor) *Tensor {
+	wide := make([]*Tensor, len(args))
+	for i, a := range args {
+		wide[i] = Widen(a)
+	}
+	y := recast(f(wide), BFloat16)
+	for _, w := range wide {
+		w.Free()
+	}
+	return y
+}
+
 // widened is Widen; nil for nil.
 func widened(x *Tensor) *Tensor {
 	if x == nil {

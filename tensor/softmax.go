@@ -13,7 +13,7 @@ func softmax(x *Tensor, dim int, log bool) *Tensor {
 	name := softmaxName(log)
 	wantFloatOrHalf(name, x)
 	if x.dtype == BFloat16 {
-		return narrowed(softmax(Widen(x), dim, log))
+		return throughWide(func(x []*Tensor) *Tensor { return softmax(x[0], dim, log) }, x)
 	}
 	dim = x.axis(name, dim)
 	if dim != x.NDim()-1 && x.numel > 0 {
@@ -38,7 +38,7 @@ func softmaxGrad(dy, y *Tensor, dim int, log bool) *Tensor {
 	wantSameType(name, dy, y)
 	wantSameShape(name, dy, y)
 	if y.dtype == BFloat16 {
-		return narrowed(softmaxGrad(Widen(dy), Widen(y), dim, log))
+		return throughWide(func(x []*Tensor) *Tensor { return softmaxGrad(x[0], x[1], dim, log) }, dy, y)
 	}
 	dim = y.axis(name, dim)
 	if dim != y.NDim()-1 && y.numel > 0 {

@@ -28,7 +28,7 @@ func (op RowOp) String() string { return rowNames[op] }
 func rowStat(name string, op RowOp, x *Tensor, p float64, dims []int, keepdim bool) *Tensor {
 	wantFloatOrHalf(name, x)
 	if x.dtype == BFloat16 {
-		return narrowed(rowStat(name, op, Widen(x), p, dims, keepdim))
+		return throughWide(func(x []*Tensor) *Tensor { return rowStat(name, op, x[0], p, dims, keepdim) }, x)
 	}
 	mask := x.dimMask(name, dims)
 	n := x.count(mask)
@@ -64,7 +64,7 @@ func (t *Tensor) lastDims(mask int) *Tensor {
 // estimate). It is NaN for too few elements.
 func Var(x *Tensor, dims []int, correction float64, keepdim bool) *Tensor {
 	if x.dtype == BFloat16 {
-		return narrowed(Var(Widen(x), dims, correction, keepdim))
+		return throughWide(func(x []*Tensor) *Tensor { return Var(x[0], dims, correction, keepdim) }, x)
 	}
 	y := rowStat("Var", OpSquareDev, x, 0, dims, keepdim)
 	n := max(float64(x.count(x.dimMask("Var", dims)))-correction, 0)
@@ -197,7 +197,7 @@ func cumsum(op string, x *Tensor, dim int, reverse bool) *Tensor {
 	if x.dtype != Float32 && x.dtype != Float64 {
 		wantComparable(op, x)
 		if x.dtype == BFloat16 {
-			return narrowed(cumsum(op, Widen(x), dim, reverse))
+			return throughWide(func(x []*Tensor) *Tensor { return cumsum(op, x[0], dim, reverse) }, x)
 		}
 		x = Cast(x, Int64)
 	}

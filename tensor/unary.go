@@ -166,7 +166,7 @@ func Clamp(x *Tensor, lo, hi float64) *Tensor {
 		}
 	}
 	if x.dtype == BFloat16 {
-		return narrowed(Clamp(Widen(x), lo, hi))
+		return throughWide(func(x []*Tensor) *Tensor { return Clamp(x[0], lo, hi) }, x)
 	}
 	y, px := allocLike("Clamp", x), x.ptr("Clamp")
 	if lo = min(lo, hi); x.dtype.Float() {
@@ -184,7 +184,7 @@ func ClampGrad(dy, x *Tensor, lo, hi float64) *Tensor {
 	wantSameType("ClampGrad", dy, x)
 	wantSameShape("ClampGrad", dy, x)
 	if x.dtype == BFloat16 {
-		return narrowed(ClampGrad(Widen(dy), Widen(x), lo, hi))
+		return throughWide(func(x []*Tensor) *Tensor { return ClampGrad(x[0], x[1], lo, hi) }, dy, x)
 	}
 	dx := allocLike("ClampGrad", x)
 	x.dev.ClampGrad(x.dtype, dx.addr, dy.ptr("ClampGrad"), x.ptr("ClampGrad"), lo, hi, x.numel)
