@@ -3,6 +3,7 @@ package mem
 import (
 	"fmt"
 	"runtime"
+	"runtime/metrics"
 	"sync"
 	"time"
 	"unsafe"
@@ -201,26 +202,19 @@ func (p *Pool) collect() {
 	p.stats.Collected++
 	before := p.frees
 	p.mu.Unlock()
-	begun := make(chan struct{})
-	runtime.AddCleanup(new([16]byte), func(c chan struct{}) { close(c) }, begun)
 	runtime.GC()
-	// The clean-ups run on goroutines of their own, after others that wait for
-	// theirs. Nothing tells when they are done; three pauses without a new free
-	// after that of a witness are taken for it.
-	select {
-	case <-begun:
-	case <-time.After(time.Second):
-	}
-	for quiet := 0; quiet < 3; {
+	counts := []metrics.Sample{{Name: "/gc/cleanups/queued:cleanups"}, {Name: "/gc/cleanups/executed:cleanups"}}
+	metrics.Read(counts)
+	all := counts[0].Value.Uint64()
+	// Clean-ups run on goroutines of their own; one that another package has made may
+	// wait for something that comes later. A second without a new free is taken for that.
+	for last := time.Now(); counts[1].Value.Uint64() < all && time.Since(last) < time.Second; metrics.Read(counts) {
 		time.Sleep(20 * time.Microsecond)
 		p.mu.Lock()
-		now := p.frees
-		p.mu.Unlock()
-		if now == before {
-			quiet++
-		} else {
-			before, quiet = now, 0
+		if p.frees != before {
+			before, last = p.frees, time.Now()
 		}
+		p.mu.Unlock()
 	}
 	p.mu.Lock()
 	p.survived = p.unscoped
