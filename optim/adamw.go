@@ -12,6 +12,7 @@ type AdamWConfig struct {
 	Beta2       float64 // decay of the mean of squares; 0 stands for 0.999
 	Eps         float64 // added to the root; 0 stands for 1e-8
 	WeightDecay float64 // decoupled: each step multiplies the parameter by 1 - lr·WeightDecay
+	Coupled     bool    // the decay of torch.optim.Adam: WeightDecay times the parameter is added to the gradient instead
 }
 
 // AdamW is Adam with decoupled weight decay, as in torch.optim.AdamW (Loshchilov
@@ -22,6 +23,8 @@ type AdamWConfig struct {
 //	m = Beta1·m + (1-Beta1)·g
 //	v = Beta2·v + (1-Beta2)·g²
 //	p -= lr/(1-Beta1ᵗ) · m / (√v/√(1-Beta2ᵗ) + Eps)
+//
+// With Coupled the first line is g += WeightDecay·p, and this is torch.optim.Adam.
 //
 // A row-sparse gradient is that of a parameter whose other rows have the
 // gradient 0: those rows decay and follow their moments as they do with a dense
@@ -62,7 +65,7 @@ func (a *AdamW) State() []State { return append(named("m", a.m), named("v", a.v)
 
 // Step makes one step; see Optimizer.
 func (a *AdamW) Step(grads []dtensor.Grad, lr float64) error {
-	o := tensor.Adam{LR: lr, Beta1: a.config.Beta1, Beta2: a.config.Beta2, Eps: a.config.Eps, WeightDecay: a.config.WeightDecay}
+	o := tensor.Adam{LR: lr, Beta1: a.config.Beta1, Beta2: a.config.Beta2, Eps: a.config.Eps, WeightDecay: a.config.WeightDecay, Coupled: a.config.Coupled}
 	return a.step(grads, func(i, step int, p *dtensor.Tensor, g dtensor.Grad) {
 		param, m, v := p.Local(), a.m[i].Local(), a.v[i].Local()
 		if rows, sparse := g.Rows(); sparse {

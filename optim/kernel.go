@@ -74,14 +74,17 @@ func adamEveryRow[T float](param, m, v *tensor.Tensor, o tensor.Adam, step int, 
 }
 
 func adamRow[T float](param, m, v, grad []T, o tensor.Adam, size, root float64) {
-	decay := 1 - o.LR*o.WeightDecay
+	decay, l2 := 1-o.LR*o.WeightDecay, 0.0
+	if o.Coupled {
+		decay, l2 = 1, o.WeightDecay
+	}
 	if p, ok := any(param).([]float32); ok {
 		simd.AdamStep(p, any(m).([]float32), any(v).([]float32), any(grad).([]float32), simd.Adam{Beta1: o.Beta1, Beta2: o.Beta2,
-			StepSize: float32(size), RootBias2: float32(root), Eps: float32(o.Eps), Decay: float32(decay)})
+			StepSize: float32(size), RootBias2: float32(root), Eps: float32(o.Eps), Decay: float32(decay), L2: float32(l2)})
 		return
 	}
 	for i := range grad {
-		g := float64(grad[i])
+		g := float64(grad[i]) + l2*float64(param[i])
 		first := o.Beta1*float64(m[i]) + (1-o.Beta1)*g
 		second := o.Beta2*float64(v[i]) + (1-o.Beta2)*g*g
 		m[i], v[i] = T(first), T(second)

@@ -42,6 +42,9 @@ var kinds = []kind{
 	{"AdamW decay", func(p []*dtensor.Tensor) optim.Optimizer {
 		return optim.NewAdamW(p, optim.AdamWConfig{Beta1: 0.7, Beta2: 0.95, Eps: 1e-3, WeightDecay: 0.2})
 	}, func() oracle { return adamwOracle(0.7, 0.95, 1e-3, 0.2) }, silent},
+	{"AdamW coupled decay", func(p []*dtensor.Tensor) optim.Optimizer {
+		return optim.NewAdamW(p, optim.AdamWConfig{Beta1: 0.7, Beta2: 0.95, Eps: 1e-3, WeightDecay: 0.2, Coupled: true})
+	}, func() oracle { return adamOracle(0.7, 0.95, 1e-3, 0, 0.2) }, silent},
 	{"SparseAdam", func(p []*dtensor.Tensor) optim.Optimizer {
 		return optim.NewSparseAdam(p, optim.SparseAdamConfig{Eps: 1e-2})
 	}, func() oracle { return sparseAdamOracle(0.9, 0.999, 1e-2) }, silent},

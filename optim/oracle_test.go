@@ -84,7 +84,11 @@ func sgdOracle(momentum, dampening, decay float64, nesterov bool) oracle {
 	}
 }
 
-func adamwOracle(b1, b2, eps, decay float64) oracle {
+func adamwOracle(b1, b2, eps, decay float64) oracle { return adamOracle(b1, b2, eps, decay, 0) }
+
+// adamOracle is Adam with a decoupled decay, and with a share l2 of the parameter in its
+// gradient.
+func adamOracle(b1, b2, eps, decay, l2 float64) oracle {
 	var m, v []float64
 	return func(p, g []float64, width int, rows []int, t int, lr float64) {
 		if m == nil {
@@ -95,6 +99,7 @@ func adamwOracle(b1, b2, eps, decay float64) oracle {
 			if has(rows, i/width) {
 				d = g[i]
 			}
+			d += l2 * p[i]
 			p[i] *= 1 - lr*decay
 			m[i] = b1*m[i] + (1-b1)*d
 			v[i] = b2*v[i] + (1-b2)*d*d
