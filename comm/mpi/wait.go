@@ -100,11 +100,10 @@ func (r *Rank) wait(ctx context.Context, call *comm.Call, arrived func(i int) er
 		if err := r.sweep(&first, look, arrived); err != nil {
 			return r.giveUp(call, err)
 		}
-		switch first {
-		case before:
-		case len(r.requests):
+		if first == len(r.requests) {
 			return nil
-		default:
+		}
+		if first > before {
 			p.began = time.Time{} // the others are there
 		}
 		if e := r.dead(); e != nil {
