@@ -75,7 +75,7 @@ func overlap(a, b unix.CPUSet) (shared, more bool) {
 const (
 	restless    = 200 * time.Microsecond
 	steadfast   = 5 * time.Millisecond // instead, with a core of its own, for a call that somebody waits for
-	perByte     = 2 * time.Nanosecond // more of it for large calls, which move only while somebody looks
+	perByte     = 2 * time.Nanosecond  // more of it for large calls, which move only while somebody looks
 	shortestNap = 20 * time.Microsecond
 	longestNap  = 500 * time.Microsecond
 	selfish     = 20 * time.Microsecond // then this rank's own goroutines get the core too
