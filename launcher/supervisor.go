@@ -96,6 +96,7 @@ type supervisor struct {
 	lastStop time.Time // when the user's last signal to stop came
 	asks     []int     // asking: those that are still to print their stacks, the first is at it
 	stopping bool      // the ranks are about to be stopped, and this process with them
+	stopped  bool      // they have been
 	live     int
 }
 
@@ -115,6 +116,14 @@ func (s *supervisor) run(ranks int) *outcome {
 		looks = ticker.C
 	}
 	for {
+		if s.stopped && len(s.signals) == 0 { // a SIGCONT that has come would not come again
+			s.stopped = false
+			if s.stopping {
+				from := time.Now()
+				s.suspend()
+				s.resume(time.Since(from))
+			}
+		}
 		timer.Reset(s.untilNext())
 		select {
 		case <-looks:
@@ -185,11 +194,7 @@ func (s *supervisor) event(e event) {
 			s.askNext()
 		}
 	case ranksStopped:
-		if s.stopping { // and not continued in the meantime
-			from := time.Now()
-			s.suspend()
-			s.resume(time.Since(from))
-		}
+		s.stopped = true
 	}
 }
 

@@ -207,6 +207,28 @@ func TestSupervisorIsContinuedBeforeItStops(t *testing.T) {
 	})
 }
 
+// TestSupervisorIsContinuedAsItStops has the SIGCONT there when the ranks have stopped,
+// which of the two is seen first or not: a process that stopped after it would stay so.
+func TestSupervisorIsContinuedAsItStops(t *testing.T) {
+	for range 50 {
+		events, signals := make(chan event, 2), make(chan os.Signal, 2)
+		s := supervisor{grace: time.Second, events: events, signals: signals, ended: func(int, *end) {}}
+		s.send = func(c command) error {
+			switch {
+			case c.Action == stopRanks:
+				events <- event{Kind: ranksStopped}
+				signals <- unix.SIGCONT
+			case c.Signal == unix.SIGCONT:
+				events <- event{Kind: allGone}
+			}
+			return nil
+		}
+		s.suspend = func() { t.Fatal("stopped, after the signal to go on") }
+		signals <- unix.SIGTSTP
+		s.run(1)
+	}
+}
+
 func TestSupervisorForwardsOtherSignals(t *testing.T) {
 	perform(t, supervisor{grace: time.Second}, func(st *stage) {
 		st.signals <- unix.SIGUSR1
