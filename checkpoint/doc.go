@@ -6,14 +6,11 @@
 //
 //	var state checkpoint.State
 //	state.AddTensors("model.", model.Params())
-//	for _, s := range optimizer.State() {
-//		state.AddTensor(fmt.Sprintf("optimizer.%s.%d", s.Name, s.Param), s.Tensor)
-//	}
+//	state.AddTensors("optimizer.", optimizer.State())
 //	store, err := checkpoint.Open(ctx, world, dir, checkpoint.Options{Keep: 3})
 //	...
 //	first, _, err := store.Resume(ctx, &state) // step 0 if there is nothing yet
 //	...
-//	optimizer.SetSteps(first)
 //	for step := first; step < steps; step++ {
 //		... // one step: the tensors of state change in place
 //		if (step+1)%every == 0 {

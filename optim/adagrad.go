@@ -1,6 +1,7 @@
 package optim
 
 import (
+	"iter"
 	"math"
 	"runtime"
 
@@ -65,8 +66,10 @@ func rowState(p *dtensor.Tensor) *dtensor.Tensor {
 	return p.Mesh().Wrap("optimizer state", sums, nil, false, []int{rows}, places...)
 }
 
-// State lists the sums of squares, "sum", one number a row.
-func (a *RowAdagrad) State() []State { return named("sum", a.sums) }
+// State lists the sums of squares, "sum", one number a row, and the steps.
+func (a *RowAdagrad) State() iter.Seq2[string, *dtensor.Tensor] {
+	return a.list(kind{"sum", a.sums})
+}
 
 // Step makes one step; see Optimizer.
 func (a *RowAdagrad) Step(grads []dtensor.Grad, lr float64) error {

@@ -3,6 +3,7 @@ package optim
 import (
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/tensor"
+	"iter"
 )
 
 // An AdamWConfig sets up AdamW. The zero value has the usual constants and no
@@ -60,8 +61,10 @@ func adamDefaults(op string, beta1, beta2, eps float64) (float64, float64, float
 	return beta1, beta2, eps
 }
 
-// State lists the moments, "m" and "v".
-func (a *AdamW) State() []State { return append(named("m", a.m), named("v", a.v)...) }
+// State lists the moments, "m" and "v", and the steps.
+func (a *AdamW) State() iter.Seq2[string, *dtensor.Tensor] {
+	return a.list(kind{"m", a.m}, kind{"v", a.v})
+}
 
 // Step makes one step; see Optimizer.
 func (a *AdamW) Step(grads []dtensor.Grad, lr float64) error {

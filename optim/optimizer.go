@@ -2,9 +2,12 @@ package optim
 
 import (
 	"fmt"
+	"iter"
 	"slices"
+	"strconv"
 
 	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
 )
@@ -18,32 +21,23 @@ type Optimizer interface {
 	// Step does not change grads. After an error the parameters may have been
 	// changed in part.
 	Step(grads []dtensor.Grad, lr float64) error
-	// State lists what the optimizer remembers between steps, for checkpoints:
-	// restored tensors are copied into these.
-	State() []State
-	// Steps returns how many steps were made.
-	Steps() int
-	// SetSteps says how many steps were made, after State was restored: by each
-	// parameter, as if all had had a gradient in every step.
-	SetSteps(n int)
+	// State lists all that the optimizer remembers between steps, under names such
+	// as "m.0" for the mean of parameter 0, which has the parameter's layout, and
+	// "step.0" for how many steps that parameter has made, [] int64 in host memory.
+	// An optimizer into whose State these are copied goes on as this one would.
+	State() iter.Seq2[string, *dtensor.Tensor]
 }
 
-// A State is one tensor that an optimizer keeps for one parameter.
-type State struct {
-	Name   string // what it is: "m", "v", "momentum", "sum"
-	Param  int    // the parameter's index
-	Tensor *dtensor.Tensor
-}
-
-// base is what all optimizers share: the parameters and the number of steps.
+// base is what all optimizers share: the parameters and their numbers of steps.
 type base struct {
 	name   string // for errors: "AdamW"
 	params []*dtensor.Tensor
-	steps  int
-	missed []int // by parameter: steps in which it had no gradient
+	counts *tensor.Tensor    // how many steps each parameter has made, [len(params)] int64, in host memory
+	steps  []*dtensor.Tensor // counts, one by one
 }
 
 func newBase(name string, params []*dtensor.Tensor) base {
+	b := base{name: name, params: params, counts: tensor.Zeros(tensor.NewCPU(nil), tensor.Int64, len(params)).Persist()}
 	for i, p := range params {
 		if dt := p.DType(); dt != tensor.Float32 && dt != tensor.Float64 && dt != tensor.BFloat16 {
 			fault.Throw(fmt.Errorf("optim: New%s: parameter %d is %v; Cast it to float32, float64 or bfloat16", name, i, p))
@@ -51,26 +45,18 @@ func newBase(name string, params []*dtensor.Tensor) base {
 		if p.Layout().IsPartial() {
 			fault.Throw(fmt.Errorf("optim: New%s: parameter %d is %v, a sum of what the ranks hold; redistribute it to Replicate or Shard", name, i, p))
 		}
+		everywhere := make([]layout.Placement, len(p.Placements()))
+		b.steps = append(b.steps, p.Mesh().Wrap("optimizer state", tensor.Narrow(b.counts, 0, i, 1).Reshape(), nil, false, nil, everywhere...))
 	}
-	return base{name: name, params: params, missed: make([]int, len(params))}
-}
-
-// Steps returns how many steps were made.
-func (b *base) Steps() int { return b.steps }
-
-// SetSteps says how many steps were made.
-func (b *base) SetSteps(n int) {
-	b.steps = n
-	clear(b.missed)
+	return b
 }
 
 // step calls update for each parameter that has a gradient, dense or rows, with
-// the number of its step, in a scope of its own.
+// the number of its step, counted from 1, in a scope of its own.
 func (b *base) step(grads []dtensor.Grad, update func(i, step int, p *dtensor.Tensor, g dtensor.Grad)) error {
 	if len(grads) != len(b.params) {
 		return fmt.Errorf("optim: %s.Step: %d gradients for %d parameters; pass what ValueAndGrad returned for the same list", b.name, len(grads), len(b.params))
 	}
-	b.steps++
 	if len(b.params) == 0 {
 		return nil
 	}
@@ -81,12 +67,13 @@ func (b *base) step(grads []dtensor.Grad, update func(i, step int, p *dtensor.Te
 			if sparse {
 				b.checkRows(i, p, rows)
 			} else if d := grads[i].Dense(); d == nil {
-				b.missed[i]++
 				continue
 			} else {
 				b.checkDense(i, p, d)
 			}
-			update(i, b.steps-b.missed[i], p, grads[i])
+			counts := tensor.Data[int64](b.counts)
+			counts[i]++
+			update(i, int(counts[i]), p, grads[i])
 		}
 	})
 }
@@ -113,13 +100,23 @@ func states(params []*dtensor.Tensor) []*dtensor.Tensor {
 	return s
 }
 
-// named lists states under a name.
-func named(name string, tensors []*dtensor.Tensor) []State {
-	s := make([]State, len(tensors))
-	for i, t := range tensors {
-		s[i] = State{Name: name, Param: i, Tensor: t}
+// A kind of state, such as "m": one tensor a parameter.
+type kind struct {
+	name    string
+	tensors []*dtensor.Tensor
+}
+
+// list lists the kinds, and the numbers of steps.
+func (b *base) list(kinds ...kind) iter.Seq2[string, *dtensor.Tensor] {
+	return func(yield func(string, *dtensor.Tensor) bool) {
+		for _, k := range append(kinds, kind{"step", b.steps}) {
+			for i, t := range k.tensors {
+				if !yield(k.name+"."+strconv.Itoa(i), t) {
+					return
+				}
+			}
+		}
 	}
-	return s
 }
 
 // inUnit throws unless 0 <= v < 1.

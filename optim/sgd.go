@@ -2,6 +2,7 @@ package optim
 
 import (
 	"fmt"
+	"iter"
 
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/internal/fault"
@@ -48,8 +49,10 @@ func NewSGD(params []*dtensor.Tensor, c SGDConfig) *SGD {
 	return s
 }
 
-// State lists the momentum buffers, "momentum".
-func (s *SGD) State() []State { return named("momentum", s.moments) }
+// State lists the momentum buffers, "momentum", and the steps.
+func (s *SGD) State() iter.Seq2[string, *dtensor.Tensor] {
+	return s.list(kind{"momentum", s.moments})
+}
 
 // Step makes one step; see Optimizer.
 func (s *SGD) Step(grads []dtensor.Grad, lr float64) error {

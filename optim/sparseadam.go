@@ -1,6 +1,7 @@
 package optim
 
 import (
+	"iter"
 	"math"
 
 	"github.com/gorun-spmd/gorun/dtensor"
@@ -38,8 +39,10 @@ func NewSparseAdam(params []*dtensor.Tensor, c SparseAdamConfig) *SparseAdam {
 	return &SparseAdam{base: newBase("SparseAdam", params), config: c, m: states(params), v: states(params)}
 }
 
-// State lists the moments, "m" and "v".
-func (a *SparseAdam) State() []State { return append(named("m", a.m), named("v", a.v)...) }
+// State lists the moments, "m" and "v", and the steps.
+func (a *SparseAdam) State() iter.Seq2[string, *dtensor.Tensor] {
+	return a.list(kind{"m", a.m}, kind{"v", a.v})
+}
 
 // Step makes one step; see Optimizer.
 func (a *SparseAdam) Step(grads []dtensor.Grad, lr float64) error {

@@ -77,26 +77,17 @@ func newTrainer(ctx context.Context, mesh *dtensor.Mesh, data *criteo.Data, o *o
 func (t *trainer) setUp() {
 	for i, table := range t.model.tables.Tables() {
 		t.state.AddTensor("tables."+t.names[i], table.Weight())
-		for _, s := range t.tables[i].State() {
-			t.state.AddTensor(fmt.Sprintf("optimizer.tables.%s.%s", t.names[i], s.Name), s.Tensor)
-		}
+		t.state.AddTensors("optimizer.tables."+t.names[i]+".", t.tables[i].State())
 	}
 	for i, p := range t.model.dense() {
 		t.state.AddTensor(fmt.Sprintf("networks.%d", i), p)
 	}
-	for _, s := range t.networks.State() {
-		t.state.AddTensor(fmt.Sprintf("optimizer.networks.%s.%d", s.Name, s.Param), s.Tensor)
-	}
+	t.state.AddTensors("optimizer.networks.", t.networks.State())
 	t.run = training.Run{
 		Program: "recsys", Advice: "lower -lr or -table-lr", Steps: t.steps(), Unit: "lines", PerStep: min(t.o.batch, t.learn.Rows()), Keep: t.o.keep,
 		Step: func(ctx context.Context, step int, share float64) (float64, error) { return t.step(ctx, step) },
 	}
 	t.run.Keep.State = &t.state
-	t.run.Keep.Resumed = func(steps int) {
-		for _, opt := range append(t.tables[:len(t.tables):len(t.tables)], t.networks) {
-			opt.SetSteps(steps)
-		}
-	}
 	t.run.Keep.Settings = map[string]string{"seed": fmt.Sprint(t.o.seed), "batch": fmt.Sprint(t.o.batch)}
 }
 

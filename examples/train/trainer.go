@@ -48,9 +48,7 @@ func newTrainer(mesh *dtensor.Mesh, m *model, data *dataset.Dataset, o *options)
 		rate:      optim.WarmupCosine{Peak: o.rate, Floor: o.rate / 20, Warmup: ticks / 20, Total: ticks},
 	}
 	t.state.AddTensors("model.", m.named())
-	for _, s := range t.optimizer.State() {
-		t.state.AddTensor(fmt.Sprintf("optimizer.%s.%d", s.Name, s.Param), s.Tensor)
-	}
+	t.state.AddTensors("optimizer.", t.optimizer.State())
 	t.run = training.Run{
 		Program: "train", Advice: "lower -lr", Steps: o.steps, Limit: o.limit(), Unit: "tokens", PerStep: o.batch * o.context, Keep: o.keep,
 		Step: func(ctx context.Context, step int, share float64) (float64, error) {
@@ -58,7 +56,6 @@ func newTrainer(mesh *dtensor.Mesh, m *model, data *dataset.Dataset, o *options)
 		},
 	}
 	t.run.Keep.State = &t.state
-	t.run.Keep.Resumed = t.optimizer.SetSteps
 	t.run.Keep.Settings = map[string]string{"seed": fmt.Sprint(o.seed), "batch": fmt.Sprint(o.batch), "context": fmt.Sprint(o.context)}
 	return t, nil
 }

@@ -21,8 +21,6 @@ type Keep struct {
 
 	// State is what a checkpoint has, beside the losses and the time.
 	State *checkpoint.State
-	// Resumed is called with the number of steps after State was loaded.
-	Resumed func(steps int)
 	// Settings are what a resumed run must have the same, by flag.
 	Settings map[string]string
 }
@@ -104,7 +102,6 @@ func (r *Run) open(ctx context.Context, world *comm.Comm, restarted bool, say fu
 		}
 	}
 	k.saved = first
-	r.Keep.Resumed(first)
 	say("resumed at step %d from %s", first, r.Keep.Dir)
 	return k, first, nil
 }

@@ -48,7 +48,7 @@ func run(t *testing.T, interrupt int, change func(r *Run)) (losses []float64, sa
 				}
 				return float64(step), nil
 			},
-			Keep: Keep{State: new(checkpoint.State), Every: 2, Resumed: func(int) {}, Settings: map[string]string{"seed": "1"}}}
+			Keep: Keep{State: new(checkpoint.State), Every: 2, Settings: map[string]string{"seed": "1"}}}
 		change(&r)
 		say := func(string, ...any) {}
 		if world.Rank() == 0 {
@@ -92,10 +92,17 @@ func TestRunsEndAndResume(t *testing.T) {
 	if _, _, err := run(t, 0, other); err == nil || !strings.Contains(err.Error(), "-seed was 1") || !strings.Contains(err.Error(), "is 2 now") {
 		t.Errorf("another seed: %v", err)
 	}
-	var resumed atomic.Int64
-	losses, said, err := run(t, 0, func(r *Run) { resume(r); r.Keep.Resumed = func(steps int) { resumed.Store(int64(steps)) } })
-	if err != nil || len(losses) != 10 || losses[9] != 9 || resumed.Load() != 5 || !strings.Contains(said, "resumed at step 5") {
-		t.Errorf("resumed at %d: %v, %q, %v", resumed.Load(), losses, said, err)
+	var made atomic.Int64 // steps, on both ranks
+	losses, said, err := run(t, 0, func(r *Run) {
+		resume(r)
+		step := r.Step
+		r.Step = func(ctx context.Context, n int, share float64) (float64, error) {
+			made.Add(1)
+			return step(ctx, n, share)
+		}
+	})
+	if err != nil || len(losses) != 10 || losses[9] != 9 || made.Load() != 2*5 || !strings.Contains(said, "resumed at step 5") {
+		t.Errorf("%d steps: %v, %q, %v", made.Load(), losses, said, err)
 	}
 	if losses, _, err = run(t, 0, resume); err != nil || len(losses) != 10 {
 		t.Errorf("resumed at the end: %v, %v", losses, err)
