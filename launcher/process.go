@@ -139,18 +139,17 @@ func descendants() (found []process) {
 }
 
 // killChildren sends SIGKILL to every child that started at or after since, and
-// returns how many are alive. A killed child's own children become ours, so that
-// calling it again whenever a child has ended kills the whole tree, level by
-// level. It must not run while another goroutine reaps.
+// returns how many there are. A killed child's own children become ours before it
+// can be reaped, so that calling it again whenever a child has ended kills the whole
+// tree, level by level. Zombies count: one whose other threads are still ending
+// cannot be reaped yet and keeps its children. It must not run while another
+// goroutine reaps.
 func killChildren(since uint64) int {
-	alive := 0
-	for _, p := range children(since) {
-		if p.state != 'Z' {
-			alive++
-			_ = unix.Kill(p.pid, unix.SIGKILL)
-		}
+	found := children(since)
+	for _, p := range found {
+		_ = unix.Kill(p.pid, unix.SIGKILL)
 	}
-	return alive
+	return len(found)
 }
 
 // becomeSubreaper makes this process the parent of every descendant whose own

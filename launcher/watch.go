@@ -75,19 +75,14 @@ func (g *guardianProcess) listen(socket *os.File) {
 	_, _ = syscall.Wait4(g.pid, nil, 0, nil)
 }
 
-// sweep kills what a killed guardian has left: the ranks have died with it, what
-// they started has become ours.
+// sweep kills what a killed guardian has left: the ranks die with it, what they
+// started becomes ours.
 func (g *guardianProcess) sweep() {
 	for end := time.Now().Add(giveUp); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
-		alive := killChildren(g.since)
-		for {
-			pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
-			if err != nil || pid <= 0 {
-				break
-			}
-			alive++
+		for pid := 1; pid > 0; {
+			pid, _ = syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
 		}
-		if alive == 0 {
+		if killChildren(g.since) == 0 {
 			return
 		}
 	}
