@@ -115,8 +115,8 @@ func TestNoGrace(t *testing.T) {
 func TestLauncherIsKilled(t *testing.T) {
 	t.Parallel()
 	s := start(t, 3, "-np", "3", "testrank", "ignore", "fork", "ready", "sleep")
-	if n := len(s.left()); n != 1+1+3*3 {
-		t.Errorf("%d processes, want gorun, its guardian, and 3 ranks with 2 children each: %v", n, s.left())
+	if n := len(s.left()); n != 1+1+3*4 {
+		t.Errorf("%d processes, want gorun, its guardian, and 3 ranks with 3 children each: %v", n, s.left())
 	}
 	s.signal(syscall.SIGKILL)
 	s.gone()

@@ -176,23 +176,29 @@ func (s *session) gone() {
 	}
 }
 
-// left returns the processes that carry the session's mark and are not dead.
+// left returns the processes that carry the session's mark and have a thread that is
+// not dead.
 func (s *session) left() []string {
 	mark := []byte("GORUN_TEST_MARK=" + s.mark + "\x00")
-	files, _ := filepath.Glob("/proc/[0-9]*/environ")
+	threads, _ := filepath.Glob("/proc/[0-9]*/task/[0-9]*")
+	seen := map[string]bool{}
 	var left []string
-	for _, file := range files {
-		env, err := os.ReadFile(file)
+	for _, thread := range threads {
+		pid := strings.Split(thread, "/")[2]
+		if seen[pid] {
+			continue
+		}
+		env, err := os.ReadFile(thread + "/environ")
 		if err != nil || !bytes.Contains(env, mark) {
 			continue
 		}
-		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-		p, ok := readProcess(pid, make([]byte, 1024))
+		p, ok := readStat(thread+"/stat", make([]byte, 1024))
 		if !ok || p.state == 'Z' || p.state == 'X' {
 			continue
 		}
-		line, _ := os.ReadFile(filepath.Dir(file) + "/cmdline")
-		left = append(left, fmt.Sprintf("%d %c %s", pid, p.state, bytes.ReplaceAll(line, []byte{0}, []byte{' '})))
+		seen[pid] = true
+		line, _ := os.ReadFile(thread + "/cmdline")
+		left = append(left, fmt.Sprintf("%s %c %s", pid, p.state, bytes.ReplaceAll(line, []byte{0}, []byte{' '})))
 	}
 	return left
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	goruntime "runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -22,7 +23,9 @@ import (
 //	catch         from here on print the name of each signal, and go on
 //	ignore        from here on ignore signals
 //	save=TEXT     print "waiting", wait for a signal, print TEXT, exit 0
-//	fork          start a child, and one in a session of its own, that sleep and hold our pipes
+//	fork          start a child, one in a session of its own, and one there whose first
+//	              thread ends, that sleep and hold our pipes
+//	headless      end this process's first thread, so that it looks like a zombie; others go on
 //	cat           copy standard input to standard output
 //	exit=N        exit with N
 //	kill=N        send signal N to this process
@@ -32,7 +35,7 @@ import (
 //	sleep         until killed
 func testRank(args []string) int {
 	me := os.Getenv("GORUN_RANK")
-	for _, arg := range args {
+	for i, arg := range args {
 		if who, rest, ok := strings.Cut(arg, ":"); ok && strings.Trim(who, "0123456789") == "" {
 			if who != me {
 				continue
@@ -73,8 +76,16 @@ func testRank(args []string) int {
 			fmt.Println(value)
 			return 0
 		case "fork":
-			fork(false)
-			fork(true)
+			fork(false, "ignore", "sleep")
+			fork(true, "ignore", "sleep")
+			fork(true, "headless", "ignore", "sleep")
+		case "headless":
+			goruntime.LockOSThread()
+			if syscall.Gettid() != os.Getpid() { // a program begins on its first thread
+				_ = syscall.Exec("/proc/self/exe", os.Args, os.Environ())
+			}
+			go testRank(args[i+1:])
+			_, _, _ = syscall.Syscall(syscall.SYS_EXIT, 0, 0, 0)
 		case "cat":
 			if _, err := io.Copy(os.Stdout, os.Stdin); err != nil {
 				fmt.Fprintln(os.Stderr, err)
@@ -114,9 +125,9 @@ func unescape(s string) string {
 	return s + "\n"
 }
 
-// fork starts a process that ignores what it can and holds our standard streams.
-func fork(session bool) {
-	cmd := exec.Command("testrank", "ignore", "sleep")
+// fork starts a process that does what args say, and holds our standard streams.
+func fork(session bool, args ...string) {
+	cmd := exec.Command("testrank", args...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: session}
 	if err := cmd.Start(); err != nil {
