@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	goruntime "runtime"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -62,39 +60,10 @@ func (c *checkup) memory() finding {
 	}
 	total := info.Totalram * uint64(info.Unit)
 	text := gib(total)
-	if limit, ok := c.memoryLimit(); ok && limit < total {
-		text += fmt.Sprintf(", of which the control group may use %s", gib(limit))
+	if limit, ok := control.MemoryLimit(c.root); ok && uint64(limit) < total {
+		text += fmt.Sprintf(", of which the control group may use %s", gib(uint64(limit)))
 	}
 	return finding{Name: "memory", OK: true, Need: true, Text: text}
-}
-
-// memoryLimit is the least limit of the control groups that this process is in, in
-// either version of them.
-func (c *checkup) memoryLimit() (bytes uint64, ok bool) {
-	groups, _ := os.ReadFile(c.root + "/proc/self/cgroup")
-	for line := range strings.Lines(string(groups)) {
-		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		if len(fields) != 3 {
-			continue
-		}
-		base, name := "/sys/fs/cgroup", "memory.max"
-		switch {
-		case fields[1] == "memory":
-			base, name = "/sys/fs/cgroup/memory", "memory.limit_in_bytes"
-		case fields[1] != "":
-			continue
-		}
-		for dir := filepath.Clean("/" + fields[2]); ; dir = filepath.Dir(dir) {
-			text, _ := os.ReadFile(c.root + base + dir + "/" + name)
-			if n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64); err == nil && (!ok || n < bytes) {
-				bytes, ok = n, true
-			}
-			if dir == "/" {
-				break
-			}
-		}
-	}
-	return bytes, ok
 }
 
 func gib(bytes uint64) string { return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30)) }

@@ -143,17 +143,6 @@ func TestDoctorSeesGPUsWithoutADriver(t *testing.T) {
 	wantAll(t, text, "--  CUDA           1 GPU, but no libcuda.so.1", "libcuda1")
 }
 
-func TestMemoryLimitOfTheOldControlGroups(t *testing.T) {
-	c := newCheckup(t, map[string]string{
-		"proc/self/cgroup": "5:devices:/\n4:memory:/x\n0::/\n",
-		"sys/fs/cgroup/memory/x/memory.limit_in_bytes": "2147483648\n",
-		"sys/fs/cgroup/memory/memory.limit_in_bytes":   "9223372036854771712\n",
-	}, nil)
-	if limit, ok := c.memoryLimit(); !ok || limit != 2<<30 {
-		t.Errorf("limit %d, %v, want 2 GiB", limit, ok)
-	}
-}
-
 func TestDoctorRefusesArguments(t *testing.T) {
 	var out, errs bytes.Buffer
 	for args, says := range map[string]string{"x": `"x" is one argument too many`, "-x": "flag provided but not defined: -x"} {

@@ -47,7 +47,7 @@ type Options struct {
 	ArenaBytes int
 	// MemoryBytes is the most that all ranks together can allocate of it: they
 	// get an error instead of being killed. 0 means 15/16 of the machine's
-	// memory, or of the control group's limit where that is less.
+	// memory, or of the control groups' limit where that is less.
 	MemoryBytes int
 }
 
@@ -92,7 +92,7 @@ func Create(n int, o Options) (*Segment, error) {
 		o.Cores = goruntime.GOMAXPROCS(0)
 	}
 	if o.ArenaBytes == 0 || o.MemoryBytes == 0 {
-		total, limit, err := machineBytes()
+		total, limit, err := machineBytes("")
 		if err != nil {
 			return nil, err
 		}

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -120,19 +118,15 @@ func addressSpace(limit uint64, n int) (int, error) {
 }
 
 // machineBytes returns the machine's memory, and how much of it this process'
-// control group may use.
-func machineBytes() (total, limit int, err error) {
+// control groups may use. root is that of MemoryLimit.
+func machineBytes(root string) (total, limit int, err error) {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
 		return 0, 0, fmt.Errorf("control: Create: sysinfo: %w; give Options.ArenaBytes and MemoryBytes", err)
 	}
 	total = int(info.Totalram) * int(info.Unit)
-	limit = total
-	for _, name := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
-		text, err := os.ReadFile(name)
-		if n, bad := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && bad == nil {
-			limit = min(limit, n)
-		}
+	if limit, ok := MemoryLimit(root); ok {
+		return total, min(total, limit), nil
 	}
-	return total, limit, nil
+	return total, total, nil
 }
