@@ -239,7 +239,9 @@ func (c *Call) vector(name string, counts []int, size, length, rank, own int) er
 		if n < 0 {
 			return fmt.Errorf("%sCounts[%d] is %d; counts are not negative", name, r, n)
 		}
-		sum += n
+		if sum += n; sum < 0 {
+			return fmt.Errorf("%sCounts[%d] is %d; with those before it that is more than an int holds", name, r, n)
+		}
 	}
 	if sum != length {
 		return fmt.Errorf("%sCounts sum to %d and len(%s) is %d; they must be equal", name, sum, name, length)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -208,6 +209,11 @@ func misuse(ctx context.Context, world *comm.Comm) error {
 		}},
 		{"not negative", func(c *comm.Comm) error {
 			return comm.AllGatherV(ctx, c, buf, nil, repeat(n, -1))
+		}},
+		{"Counts", func(c *comm.Comm) error { // three of 4 and more ranks wrap around to 1
+			counts := make([]int, n)
+			copy(counts, []int{math.MaxInt, math.MaxInt, 3}[:min(n, 3)])
+			return comm.AllToAllV(ctx, c, buf[:1], counts, buf[1:2], counts)
 		}},
 		{"has an element type", func(c *comm.Comm) error { return c.Do(ctx, comm.Call{Kind: comm.AllReduceKind, Op: comm.Sum}) }},
 		{"invalid kind", func(c *comm.Comm) error { return c.Do(ctx, comm.Call{}) }},

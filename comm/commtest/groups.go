@@ -3,6 +3,7 @@ package commtest
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/gorun-spmd/gorun/comm"
 )
@@ -55,6 +56,14 @@ func splits(ctx context.Context, c *comm.Comm) error {
 	}
 	if got, err := total(ctx, half, me); err != nil || got != want {
 		return fmt.Errorf("sum over %v is %d, %w, want %d", members, got, err, want)
+	}
+	// Keys as far from each other as there are any.
+	far, err := c.Split(ctx, 0, []int{math.MaxInt, 0, math.MinInt}[min(me, 2)])
+	if err != nil {
+		return err
+	}
+	if want := []int{n - 1, max(0, n-2), me - 2}[min(me, 2)]; far.Rank() != want {
+		return fmt.Errorf("rank %d of %d is %d by keys at both ends, want %d", me, n, far.Rank(), want)
 	}
 	// Only rank 0 and the last join.
 	color := -1
