@@ -38,17 +38,11 @@ func (r *Rank) DeviceSupport() string {
 // extensions, see mpi-ext.h and MPICH's mpi.h.
 func (l *library) cuda() string {
 	const supportCUDA = 0 // MPIX_GPU_SUPPORT_CUDA
-	goruntime.LockOSThread()
-	defer goruntime.UnlockOSThread()
-	handle, err := purego.Dlopen(l.name, purego.RTLD_NOW|purego.RTLD_GLOBAL) // loaded already
-	if err != nil {
-		return oneLine(err)
-	}
 	yes := new(int32)
-	if ask, err := purego.Dlsym(handle, "MPIX_Query_cuda_support"); err == nil {
+	if ask, ok := l.find("MPIX_Query_cuda_support"); ok {
 		code, _, _ := purego.SyscallN(ask)
 		*yes = int32(code)
-	} else if ask, err := purego.Dlsym(handle, "MPIX_GPU_query_support"); err == nil {
+	} else if ask, ok := l.find("MPIX_GPU_query_support"); ok {
 		if code, _, _ := purego.SyscallN(ask, supportCUDA, uintptr(unsafe.Pointer(yes))); int32(code) != 0 {
 			*yes = 0
 		}

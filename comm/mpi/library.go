@@ -63,6 +63,7 @@ type library struct {
 	*abi
 	name    string // as given to the dynamic linker
 	version string // first line of what it calls itself
+	handle  uintptr
 	handles [constants]uintptr
 	entry   [functions]uintptr
 	args    [16]uintptr // of the call in progress, here so that they are not allocated anew each time
@@ -120,32 +121,39 @@ func oneLine(err error) string { return strings.Join(strings.Fields(err.Error())
 
 // resolve finds the functions and handles of a library.
 func resolve(name string, handle uintptr) (*library, error) {
-	l := &library{name: name}
-	ask, err := purego.Dlsym(handle, "MPI_Get_library_version")
-	if err != nil {
+	l := &library{name: name, handle: handle}
+	ask, ok := l.find("MPI_Get_library_version")
+	if !ok {
 		return nil, fmt.Errorf("%s has no MPI_Get_library_version; it is not an MPI library of version 3 or later: install openmpi-bin or mpich", name)
 	}
 	text, length := make([]byte, 8192+1), new(int32) // the longest of both families, MPI_MAX_LIBRARY_VERSION_STRING
 	purego.SyscallN(ask, uintptr(unsafe.Pointer(&text[0])), uintptr(unsafe.Pointer(length)))
 	version, _, _ := bytes.Cut(text, []byte{0})
+	var err error
 	if l.abi, err = chooseABI(string(version)); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	l.version = firstLine(string(version))
 	for f, symbol := range functionNames {
-		if l.entry[f], err = purego.Dlsym(handle, symbol); err != nil {
+		if l.entry[f], ok = l.find(symbol); !ok {
 			return nil, l.lacks(symbol)
 		}
 	}
 	for c, value := range l.values {
 		l.handles[c] = value
 		if symbol := l.symbols[c]; symbol != "" {
-			if l.handles[c], err = purego.Dlsym(handle, symbol); err != nil {
+			if l.handles[c], ok = l.find(symbol); !ok {
 				return nil, l.lacks(symbol)
 			}
 		}
 	}
 	return l, nil
+}
+
+// find returns the address of what the library may have.
+func (l *library) find(symbol string) (address uintptr, ok bool) {
+	address, err := purego.Dlsym(l.handle, symbol)
+	return address, err == nil
 }
 
 func (l *library) lacks(symbol string) error {

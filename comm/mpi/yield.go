@@ -17,15 +17,9 @@ const yielding = "mpi_yield_when_idle"
 // yields asks the library, which has been started, by the tool interface of the MPI
 // standard. One that has no such variable does not yield.
 func (l *library) yields() bool {
-	goruntime.LockOSThread()
-	defer goruntime.UnlockOSThread()
-	handle, err := purego.Dlopen(l.name, purego.RTLD_NOW|purego.RTLD_GLOBAL) // loaded already
-	if err != nil {
-		return false
-	}
 	call := func(symbol string, args ...uintptr) bool {
-		f, err := purego.Dlsym(handle, symbol)
-		if err != nil {
+		f, ok := l.find(symbol)
+		if !ok {
 			return false
 		}
 		code, _, _ := purego.SyscallN(f, args...)
