@@ -109,8 +109,6 @@ func toBF16Vec(wide bool, dst *uint16, src *float32, n int) { panic(noKernel) }
 
 func sumVec(wide bool, x *float32, n int) float32 { panic(noKernel) }
 
-func sumFromVec(wide bool, x *float32, n int, from float32) float32 { panic(noKernel) }
-
 func maxValueVec(wide bool, x *float32, n int) float32 { panic(noKernel) }
 
 func minValueVec(wide bool, x *float32, n int) float32 { panic(noKernel) }

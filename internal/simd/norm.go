@@ -17,7 +17,7 @@ func (l Level) moments(x []float32) (mean, variance float64) {
 	near := float32(mean)
 	squares := l.sumSquares(x, near) / n
 	if mean*mean > far*far*squares {
-		mean = float64(near) + l.sumFrom(x, near)/n
+		mean = float64(near) + l.sumShifted(x, nil, near)/n
 	}
 	off := mean - float64(near)
 	return mean, max(0, squares-off*off)

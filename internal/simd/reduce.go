@@ -48,20 +48,6 @@ func (l Level) sum(x []float32) float64 {
 	})
 }
 
-// sumFrom returns the sum of x[i]-from, in the order of Sum.
-func (l Level) sumFrom(x []float32, from float32) float64 {
-	return pieces(len(x), func(i, n int) float32 {
-		if l > Scalar {
-			return sumFromVec(l.wide(), &x[i], n, from)
-		}
-		var s [lanes]float32
-		for j, v := range x[i:][:n] {
-			s[j%lanes] += v - from
-		}
-		return fold(&s)
-	})
-}
-
 // Dot returns the sum of a[i]*b[i], in the order of Sum.
 func Dot(a, b []float32) float32 {
 	same("Dot", len(a), len(b))

@@ -8,9 +8,6 @@ package simd
 func sumVec(wide bool, x *float32, n int) float32
 
 //go:noescape
-func sumFromVec(wide bool, x *float32, n int, from float32) float32
-
-//go:noescape
 func maxValueVec(wide bool, x *float32, n int) float32
 
 //go:noescape

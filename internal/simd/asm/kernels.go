@@ -184,7 +184,6 @@ func gradient(name string, unroll int, f func(x *vec, kept, dy operand.Op) opera
 // reduceKernels are the kernels with results.
 var reduceKernels = []reduction{
 	unaryReduction("sumVec", "", 0, (*vec).add, func(x *vec, v operand.Op) operand.Op { return v }),
-	unaryReduction("sumFromVec", "from", 0, (*vec).add, func(x *vec, v operand.Op) operand.Op { return x.sub(v, x.s("from")) }),
 	unaryReduction("maxValueVec", "", math.Inf(-1), (*vec).max, func(x *vec, v operand.Op) operand.Op { return v }),
 	unaryReduction("minValueVec", "", math.Inf(1), (*vec).minSigned, func(x *vec, v operand.Op) operand.Op { return v }),
 	unaryReduction("maxNumberVec", "", math.Inf(-1), (*vec).maxNumber, func(x *vec, v operand.Op) operand.Op { return v }),
