@@ -4,6 +4,7 @@ import (
 	"math"
 	"unsafe"
 
+	"github.com/gorun-spmd/gorun/internal/activation"
 	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
@@ -89,7 +90,7 @@ func unaryFunc(op UnaryOp) func(float64) float64 {
 	case OpTanh:
 		return math.Tanh
 	case OpSigmoid:
-		return sigmoid
+		return activation.Sigmoid
 	case OpRelu:
 		return func(x float64) float64 {
 			if x < 0 {
@@ -98,43 +99,14 @@ func unaryFunc(op UnaryOp) func(float64) float64 {
 			return x
 		}
 	case OpGelu:
-		return gelu
+		return activation.Gelu
 	case OpSilu:
-		return func(x float64) float64 { return x * sigmoid(x) }
+		return func(x float64) float64 { return x * activation.Sigmoid(x) }
 	case OpSquare:
 		return func(x float64) float64 { return x * x }
 	default:
 		return sign
 	}
-}
-
-// sigmoid does not overflow for any x.
-func sigmoid(x float64) float64 {
-	if x >= 0 {
-		return 1 / (1 + math.Exp(-x))
-	}
-	e := math.Exp(x)
-	return e / (1 + e)
-}
-
-// phi is the normal distribution function.
-func phi(x float64) float64 { return 0.5 * math.Erfc(-x/math.Sqrt2) }
-
-// farTail is where phi and its derivative, of -x, are 0.
-const farTail = 40
-
-// gelu is x·Φ(x), at the infinities its limits.
-func gelu(x float64) float64 {
-	if x < -farTail {
-		return 0
-	}
-	return x * phi(x)
-}
-
-// geluSlope is the derivative of gelu, at the infinities the limits.
-func geluSlope(x float64) float64 {
-	x = max(-farTail, min(x, farTail))
-	return phi(x) + x*math.Exp(-0.5*x*x)/math.Sqrt(2*math.Pi)
 }
 
 func sign(x float64) float64 {
@@ -240,10 +212,10 @@ func unaryGradFunc(op UnaryOp) func(dy, x, y float64) float64 {
 			return 0
 		}
 	case OpGelu: // (x·Φ(x))' = Φ(x) + x·φ(x)
-		return func(dy, x, y float64) float64 { return dy * geluSlope(x) }
+		return func(dy, x, y float64) float64 { return dy * activation.GeluSlope(x) }
 	case OpSilu: // (x·s)' = s + x·s·(1-s)
 		return func(dy, x, y float64) float64 {
-			s := sigmoid(x)
+			s := activation.Sigmoid(x)
 			return dy * s * (1 + x*(1-s))
 		}
 	case OpSquare:

@@ -23,10 +23,11 @@ const module = "github.com/gorun-spmd/gorun"
 // It is a statement of how the project is built, not a record of how it
 // happens to be: do not change a line to make a build pass.
 const policy = `
+	internal/activation <
 	internal/dtype     <
 	internal/fault     <
 	internal/invariant <
-	internal/simd      < internal/dtype
+	internal/simd      < internal/activation internal/dtype
 	internal/gemm      < internal/simd
 	internal/philox    <
 	internal/mem       < internal/fault internal/invariant

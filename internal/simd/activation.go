@@ -1,5 +1,7 @@
 package simd
 
+import "github.com/gorun-spmd/gorun/internal/activation"
+
 // Relu does dst[i] = x[i], but 0 where x[i] < 0; NaN and -0 stay.
 func Relu(dst, x []float32) {
 	same("Relu", len(dst), len(x))
@@ -62,7 +64,7 @@ func Gelu(dst, x []float32) {
 func (l Level) gelu(dst, x []float32) {
 	if l == Scalar {
 		for i, v := range x {
-			dst[i] = float32(gelu(float64(v)))
+			dst[i] = float32(activation.Gelu(float64(v)))
 		}
 		return
 	}
@@ -84,7 +86,7 @@ func GeluGrad(dst, x, dy []float32) {
 func (l Level) geluGrad(dst, x, dy []float32) {
 	if l == Scalar {
 		for i, v := range x {
-			dst[i] = dy[i] * float32(geluSlope(float64(v)))
+			dst[i] = dy[i] * float32(activation.GeluSlope(float64(v)))
 		}
 		return
 	}
@@ -105,7 +107,7 @@ func Silu(dst, x []float32) {
 func (l Level) silu(dst, x []float32) {
 	if l == Scalar {
 		for i, v := range x {
-			dst[i] = float32(float64(v) * sigmoid(float64(v)))
+			dst[i] = float32(float64(v) * activation.Sigmoid(float64(v)))
 		}
 		return
 	}
@@ -126,7 +128,7 @@ func SiluGrad(dst, x, dy []float32) {
 func (l Level) siluGrad(dst, x, dy []float32) {
 	if l == Scalar {
 		for i, v := range x {
-			x, s := float64(v), sigmoid(float64(v))
+			x, s := float64(v), activation.Sigmoid(float64(v))
 			dst[i] = dy[i] * float32(s*(1+x*(1-s)))
 		}
 		return

@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/gorun-spmd/gorun/internal/activation"
 )
 
 // logSumExp is the definition in float64, with the largest element.
@@ -148,7 +150,7 @@ func TestActivationGradients(t *testing.T) {
 				if want := d * (phi(v) + v*density(v)); !near(float64(gelu[i]), want, 5e-7*math.Abs(d)) {
 					t.Fatalf("%v: geluGrad(%v, %v) = %v, want %v", l, v, d, gelu[i], want)
 				}
-				s := sigmoid(v)
+				s := activation.Sigmoid(v)
 				if want := d * s * (1 + v*(1-s)); !near(float64(silu[i]), want, 5e-7*math.Abs(d)*(1+math.Abs(v))) {
 					t.Fatalf("%v: siluGrad(%v, %v) = %v, want %v", l, v, d, silu[i], want)
 				}

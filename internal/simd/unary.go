@@ -1,6 +1,10 @@
 package simd
 
-import "math"
+import (
+	"math"
+
+	"github.com/gorun-spmd/gorun/internal/activation"
+)
 
 // Exp does dst[i] = eˣ for x = x[i], within 1 ulp over the whole range: +Inf
 // above 88.72, subnormal results where they belong, 0 below -103.97.
@@ -74,7 +78,7 @@ func Sigmoid(dst, x []float32) {
 func (l Level) sigmoid(dst, x []float32) {
 	if l == Scalar {
 		for i, v := range x {
-			dst[i] = float32(sigmoid(float64(v)))
+			dst[i] = float32(activation.Sigmoid(float64(v)))
 		}
 		return
 	}

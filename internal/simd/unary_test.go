@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/gorun-spmd/gorun/internal/activation"
 )
 
 // A unary is a function of one number, its definition, and how far in units of
@@ -18,11 +20,15 @@ type unary struct {
 
 func none(float64) float64 { return 0 }
 
+// phi is the normal distribution Φ, density its derivative φ.
+func phi(x float64) float64     { return 0.5 * math.Erfc(-x/math.Sqrt2) }
+func density(x float64) float64 { return math.Exp(-x*x/2) / math.Sqrt(2*math.Pi) }
+
 var unaries = []unary{
 	{"exp", Level.exp, math.Exp, 1, none},
 	{"log", Level.log, math.Log, 1, none},
 	{"tanh", Level.tanh, math.Tanh, 2, none},
-	{"sigmoid", Level.sigmoid, sigmoid, 2.5, none},
+	{"sigmoid", Level.sigmoid, activation.Sigmoid, 2.5, none},
 	{"sqrt", Level.sqrt, math.Sqrt, 0.5, none},
 	{"rsqrt", Level.rsqrt, func(x float64) float64 { return 1 / math.Sqrt(x) }, 1.5, none},
 	{"abs", Level.abs, math.Abs, 0, none},
@@ -33,7 +39,7 @@ var unaries = []unary{
 		}
 		return x * phi(x)
 	}, 2, func(x float64) float64 { return 1e-7 * max(1, math.Abs(x)) }},
-	{"silu", Level.silu, func(x float64) float64 { return x * sigmoid(x) }, 3, func(x float64) float64 { return math.Abs(x) * 0x1p-149 }},
+	{"silu", Level.silu, func(x float64) float64 { return x * activation.Sigmoid(x) }, 3, func(x float64) float64 { return math.Abs(x) * 0x1p-149 }},
 }
 
 func TestUnary(t *testing.T) {

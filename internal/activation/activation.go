@@ -1,0 +1,33 @@
+// Package activation defines the sigmoid and gelu of one element in float64.
+package activation
+
+import "math"
+
+// Sigmoid is 1/(1+e⁻ˣ), and does not overflow for any x.
+func Sigmoid(x float64) float64 {
+	if x < 0 {
+		e := math.Exp(x)
+		return e / (1 + e)
+	}
+	return 1 / (1 + math.Exp(-x))
+}
+
+// farTail is where Φ and its derivative φ, of -x, are 0 in float64.
+const farTail = 40
+
+// phi is the normal distribution Φ.
+func phi(x float64) float64 { return 0.5 * math.Erfc(-x/math.Sqrt2) }
+
+// Gelu is x·Φ(x), at the infinities its limits.
+func Gelu(x float64) float64 {
+	if x < -farTail {
+		return 0
+	}
+	return x * phi(x)
+}
+
+// GeluSlope is the derivative of Gelu, Φ(x) + x·φ(x), at the infinities its limits.
+func GeluSlope(x float64) float64 {
+	x = max(-farTail, min(x, farTail))
+	return phi(x) + x*math.Exp(-0.5*x*x)/math.Sqrt(2*math.Pi)
+}
