@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gorun-spmd/gorun/internal/needtest"
 )
 
 // The table of failures: what happens to a job, and what gorun must make of it. With a
@@ -282,9 +284,7 @@ func signalSet(pid int, field string) uint64 {
 // TestNoProc: gorun says what is missing, which the kernel's error does not.
 func TestNoProc(t *testing.T) {
 	t.Parallel()
-	if out, err := exec.Command("unshare", "--mount", "true").CombinedOutput(); err != nil {
-		t.Skipf("needs namespaces: unshare: %v: %s", err, bytes.TrimSpace(out))
-	}
+	needtest.Namespaces(t, "--mount")
 	out, err := exec.Command("unshare", "--mount", "sh", "-c", "mount -t tmpfs none /proc && gorun -np 1 testrank").CombinedOutput()
 	if want := "gorun: starting the guardian process: there is no /proc/self/exe; mount /proc\n"; err == nil || !bytes.HasSuffix(out, []byte(want)) { // the race detector warns before
 		t.Errorf("got %q, %v, want %q", out, err, want)

@@ -40,9 +40,7 @@ func need(t *testing.T, programs ...string) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, for network namespaces")
 	}
-	if out, err := exec.Command("unshare", "--net", "--pid", "--fork", "--mount", "true").CombinedOutput(); err != nil {
-		t.Skipf("needs namespaces: unshare: %v: %s", err, bytes.TrimSpace(out))
-	}
+	needtest.Namespaces(t, "--net", "--pid", "--fork", "--mount")
 	needtest.Programs(t, programs...)
 }
 

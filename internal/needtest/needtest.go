@@ -4,6 +4,7 @@
 package needtest
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"testing"
@@ -16,6 +17,15 @@ func Programs(t testing.TB, names ...string) {
 		if _, err := exec.LookPath(name); err != nil {
 			Missing(t, err)
 		}
+	}
+}
+
+// Namespaces skips the test, whatever CI is, unless unshare can make the namespaces that
+// the flags name.
+func Namespaces(t testing.TB, flags ...string) {
+	t.Helper()
+	if out, err := exec.Command("unshare", append(flags, "true")...).CombinedOutput(); err != nil {
+		t.Skipf("needs namespaces: unshare: %v: %s", err, bytes.TrimSpace(out))
 	}
 }
 
