@@ -94,15 +94,6 @@ func TestSiteIsTheCallersLine(t *testing.T) {
 	if got := c.Site(); !strings.HasPrefix(got, "comm/comm_test.go:") {
 		t.Errorf("got %q", got)
 	}
-	module := "example.org/m"
-	for function, want := range map[string]bool{
-		module + "/dtensor.(*T).Add": true, module + "/dtensor/layout.F": true, module + "/nn.F": true,
-		module + "/dtensorx.F": false, module + "/examples/nn.F": false, "nn.F": false,
-	} {
-		if got := library(function, module); got != want {
-			t.Errorf("%s: library %v, want %v", function, got, want)
-		}
-	}
 }
 
 // TestFoldKeepsToItsBuffers folds odd lengths of odd ranges, and looks at what

@@ -1,11 +1,9 @@
 package comm
 
 import (
-	"fmt"
-	"path"
-	"reflect"
 	"runtime"
-	"strings"
+
+	"github.com/gorun-spmd/gorun/internal/stack"
 )
 
 // A site is where a call was made: return addresses, resolved only to print.
@@ -21,60 +19,9 @@ func (s *site) capture(skip int) { s.n = runtime.Callers(skip+1, s.pcs[:]) }
 // "train/main.go:31"; if that is one of the module's own libraries, the line
 // that called the library comes first: "train/main.go:31 via dtensor/grad.go:88".
 func (s *site) String() string {
-	if s.n == 0 {
-		return ""
+	line, via := stack.Line(s.pcs[:s.n], ""), stack.Line(s.pcs[:s.n], "comm")
+	if line == "" || line == via {
+		return via
 	}
-	own := reflect.TypeFor[Comm]().PkgPath()
-	module := path.Dir(own)
-	frames := runtime.CallersFrames(s.pcs[:s.n])
-	via := ""
-	for {
-		f, more := frames.Next()
-		if f.File != "" && !strings.HasPrefix(f.Function, "runtime.") {
-			line := fmt.Sprintf("%s:%d", short(f.File), f.Line)
-			test := strings.HasSuffix(f.File, "_test.go")
-			switch {
-			case !test && inside(f.Function, own):
-			case !test && library(f.Function, module):
-				if via == "" {
-					via = line
-				}
-			case via != "":
-				return line + " via " + via
-			default:
-				return line
-			}
-		}
-		if !more {
-			return via
-		}
-	}
-}
-
-// inside reports whether function is in this package, own, or a backend.
-func inside(function, own string) bool {
-	return within(function, own) && !within(function, own+"/commtest")
-}
-
-// within reports whether function belongs to package pkg or one below it.
-func within(function, pkg string) bool {
-	rest, ok := strings.CutPrefix(function, pkg)
-	return ok && rest != "" && (rest[0] == '.' || rest[0] == '/')
-}
-
-// library reports whether function is in one of the module's packages that
-// make calls for their users.
-func library(function, module string) bool {
-	for _, p := range []string{"dtensor", "nn", "embedding", "loss", "optim", "checkpoint", "runtime"} {
-		if within(function, module+"/"+p) {
-			return true
-		}
-	}
-	return false
-}
-
-// short keeps the last two elements of a file's path.
-func short(file string) string {
-	dir, base := path.Split(file)
-	return path.Join(path.Base(dir), base)
+	return line + " via " + via
 }

@@ -25,7 +25,8 @@ const module = "github.com/gorun-spmd/gorun"
 const policy = `
 	internal/activation <
 	internal/dtype     <
-	internal/fault     <
+	internal/stack     <
+	internal/fault     < internal/stack
 	internal/invariant <
 	internal/simd      < internal/activation internal/dtype
 	internal/gemm      < internal/simd

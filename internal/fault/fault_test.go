@@ -76,22 +76,3 @@ func TestCaughtErrorNamesTheLine(t *testing.T) {
 		t.Errorf("got %q, want %q", got, text)
 	}
 }
-
-func TestProgramsAreNoLibraries(t *testing.T) {
-	for _, test := range []struct {
-		function, file string
-		want           bool
-	}{
-		{"example.org/gorun/dtensor.(*Tensor).MatMul", "dtensor/op_matmul.go", true},
-		{"example.org/gorun/nn.(*Linear).Forward", "nn/linear.go", true},
-		{"example.org/gorun/nn.TestLinear", "nn/linear_test.go", false},
-		{"example.org/gorun/examples/train/internal/dataset.Parse", "dataset/parse.go", false},
-		{"example.org/gorun/bench/loss.run", "bench/loss/main.go", false},
-		{"example.org/gorunner/model.Forward", "model/model.go", false},
-		{"main.main", "main.go", false},
-	} {
-		if got := library(runtime.Frame{Function: test.function, File: test.file}, "example.org/gorun"); got != test.want {
-			t.Errorf("%s: got %v, want %v", test.function, got, test.want)
-		}
-	}
-}

@@ -1,11 +1,9 @@
 package fault
 
 import (
-	"fmt"
-	"path"
-	"reflect"
-	"runtime"
 	"strings"
+
+	"github.com/gorun-spmd/gorun/internal/stack"
 )
 
 // A site is the stack of a Throw: return addresses, resolved only to print.
@@ -28,24 +26,4 @@ func (l located) Unwrap() error { return l.err }
 
 // line is the innermost line outside the libraries of this module, such as
 // "train/main.go:31"; "" if there is none.
-func (s *site) line() string {
-	module := path.Dir(path.Dir(reflect.TypeFor[site]().PkgPath()))
-	frames := runtime.CallersFrames(s[:])
-	for {
-		f, more := frames.Next()
-		if f.File != "" && !strings.HasPrefix(f.Function, "runtime.") && !library(f, module) {
-			dir, file := path.Split(f.File)
-			return fmt.Sprintf("%s/%s:%d", path.Base(dir), file, f.Line)
-		}
-		if !more {
-			return ""
-		}
-	}
-}
-
-// library reports whether a frame is in one of the module's packages that are
-// for other programs; its tests, examples and benchmarks are programs.
-func library(f runtime.Frame, module string) bool {
-	in, ok := strings.CutPrefix(f.Function, module+"/")
-	return ok && !strings.HasPrefix(in, "examples/") && !strings.HasPrefix(in, "bench/") && !strings.HasSuffix(f.File, "_test.go")
-}
+func (s *site) line() string { return stack.Line(s[:], "") }

@@ -1,0 +1,31 @@
+package stack
+
+import (
+	"runtime"
+	"testing"
+)
+
+func TestProgramsAreNoLibraries(t *testing.T) {
+	for _, test := range []struct {
+		function, file, within string
+		want                   bool
+	}{
+		{"example.org/gorun/dtensor.(*Tensor).MatMul", "dtensor/op_matmul.go", "", true},
+		{"example.org/gorun/nn.(*Linear).Forward", "nn/linear.go", "", true},
+		{"example.org/gorun/nn.TestLinear", "nn/linear_test.go", "", false},
+		{"example.org/gorun/examples/train/internal/dataset.Parse", "dataset/parse.go", "", false},
+		{"example.org/gorun/bench/loss.run", "bench/loss/main.go", "", false},
+		{"example.org/gorunner/model.Forward", "model/model.go", "", false},
+		{"example.org/gorun/dtensor/layout.F", "layout/plan.go", "", true},
+		{"example.org/gorun/examples/nn.F", "nn/main.go", "", false},
+		{"nn.F", "nn/nn.go", "", false},
+		{"example.org/gorun/comm/shm.(*Rank).Do", "shm/rank.go", "comm", true},
+		{"example.org/gorun/comm/commtest.F", "commtest/suite.go", "comm", false},
+		{"example.org/gorun/nn.F", "nn/nn.go", "comm", false},
+		{"main.main", "main.go", "", false},
+	} {
+		if got := library(runtime.Frame{Function: test.function, File: test.file}, "example.org/gorun", test.within); got != test.want {
+			t.Errorf("%s: got %v, want %v", test.function, got, test.want)
+		}
+	}
+}
