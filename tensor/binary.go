@@ -63,6 +63,7 @@ func BinaryTo(dst *Tensor, op BinaryOp, a, b *Tensor) {
 }
 
 // broadcastTo computes op of a and b, whose shapes broadcast to that of dst, into dst.
+// The caller keeps a and b alive.
 func broadcastTo(name string, dst *Tensor, op BinaryOp, a, b *Tensor) {
 	if a.dtype == BFloat16 {
 		x, y, wide := Widen(a), Widen(b), New(dst.dev, Float32, dst.Shape()...)
@@ -74,8 +75,6 @@ func broadcastTo(name string, dst *Tensor, op BinaryOp, a, b *Tensor) {
 		return
 	}
 	a.dev.BinaryLoop(op, a.dtype, dst.ptr(name), a.ptr(name), b.ptr(name), loopOver(dst.Shape(), a.Shape(), b.Shape()))
-	runtime.KeepAlive(a)
-	runtime.KeepAlive(b)
 }
 
 // Add returns a + b.
