@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -66,9 +67,27 @@ func (t *target) put(s *sink, text []byte) {
 	if t.err != nil || len(text) == 0 {
 		return
 	}
-	if _, t.err = s.file.Write(text); t.err != nil {
+	if t.err = writeAll(s.file, text); t.err != nil {
 		t.failed(s.name, t.err)
 	}
+}
+
+// writeAll writes text to a file that somebody who shares it may have made
+// non-blocking, as ssh does with a terminal.
+func writeAll(f *os.File, text []byte) error {
+	for {
+		n, err := f.Write(text)
+		if !errors.Is(err, unix.EAGAIN) {
+			return err
+		}
+		text = text[n:]
+		untilReady(f, unix.POLLOUT)
+	}
+}
+
+// untilReady returns when events are there, or when it is worth another try.
+func untilReady(f *os.File, events int16) {
+	_, _ = unix.Poll([]unix.PollFd{{Fd: int32(f.Fd()), Events: events}}, -1)
 }
 
 // writeRaw appends a piece of a stream that has this target to itself.

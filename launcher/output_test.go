@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -209,6 +210,38 @@ func TestFailingWritesAreReportedOnce(t *testing.T) {
 	r.text()
 	if len(r.failed) != 1 || !errors.Is(r.failed[0], unix.ENOSPC) {
 		t.Errorf("reported: %v, want ENOSPC once", r.failed)
+	}
+}
+
+// TestNonBlockingFiles: one who shares gorun's output or input may make it non-blocking,
+// as ssh does. Nothing is lost.
+func TestNonBlockingFiles(t *testing.T) {
+	var p [2]int
+	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	in, out := os.NewFile(uintptr(p[0]), "in"), os.NewFile(uintptr(p[1]), "out")
+	defer in.Close()
+	if err := errors.Join(unix.SetNonblock(p[0], true), unix.SetNonblock(p[1], true)); err != nil {
+		t.Fatal(err)
+	}
+	text := bytes.Repeat([]byte("0123456789abcde\n"), 1<<16)
+	s := &sink{&target{failed: func(_ string, err error) { t.Error(err) }}, out, "out"}
+	go func() {
+		time.Sleep(10 * time.Millisecond)
+		s.write(text, false)
+		out.Close()
+	}()
+	var got []byte
+	var err error
+	buf, input := make([]byte, 4096), foreground{file: in}
+	for err == nil {
+		var n int
+		n, err = input.Read(buf)
+		got = append(got, buf[:n]...)
+	}
+	if err != io.EOF || !bytes.Equal(got, text) {
+		t.Errorf("%d bytes of %d, %v", len(got), len(text), err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"errors"
 	"io"
 	"os"
 	"os/signal"
@@ -60,6 +61,10 @@ func (f foreground) Read(buf []byte) (int, error) {
 		f.wait()
 	}
 	n, err := f.file.Read(buf)
+	for errors.Is(err, unix.EAGAIN) { // somebody who shares it has made it non-blocking
+		untilReady(f.file, unix.POLLIN)
+		n, err = f.file.Read(buf)
+	}
 	if n == 0 && err == nil {
 		err = io.EOF
 	}
