@@ -11,11 +11,19 @@ import (
 //	q [B, H, T, D]   k [B, H, S, D]   v [B, H, S, E]   →   y [B, H, T, E]   lse [B, H, T]
 //
 // With causal, query i attends to keys 0 to i only. No more than a tile of the
-// [T, S] weights exists at any time.
+// [T, S] weights exists at any time. Beside bfloat16, of which some heads at a time are
+// computed with in float32, lse is float32.
 func Attention(q, k, v *Tensor, causal bool) (y, lse *Tensor) {
 	a := attentionOf("Attention", q, k, v, causal)
 	y = alloc("Attention", q.dev, q.dtype, []int{q.dims[0], q.dims[1], a.T, a.E})
-	lse = alloc("Attention", q.dev, q.dtype, []int{q.dims[0], q.dims[1], a.T})
+	lse = alloc("Attention", q.dev, WideType(q.dtype), []int{q.dims[0], q.dims[1], a.T})
+	if q.dtype == BFloat16 {
+		a.wideHeads([]*Tensor{y, lse}, func(x []*Tensor) []*Tensor {
+			y, lse := Attention(x[0], x[1], x[2], causal)
+			return []*Tensor{y, lse}
+		}, q, k, v)
+		return y, lse
+	}
 	q.dev.Attention(q.dtype, a, y.addr, lse.addr, q.ptr("Attention"), k.ptr("Attention"), v.ptr("Attention"))
 	runtime.KeepAlive(q)
 	runtime.KeepAlive(k)
@@ -31,18 +39,54 @@ func AttentionGrad(dy, q, k, v, y, lse *Tensor, causal bool) (dq, dk, dv *Tensor
 	a := attentionOf("AttentionGrad", q, k, v, causal)
 	wantSameType("AttentionGrad", q, dy)
 	wantSameType("AttentionGrad", q, y)
-	wantSameType("AttentionGrad", q, lse)
+	wantWideType("AttentionGrad", q, lse)
 	wantSameShape("AttentionGrad", dy, y)
 	if y.numel != a.Heads*a.T*a.E || lse.numel != a.Heads*a.T {
 		throwShape("AttentionGrad", "y %v and lse %v are not those of q %v and v %v", y.brief(), lse.brief(), q.brief(), v.brief())
 	}
 	dq, dk, dv = allocLike("AttentionGrad", q), allocLike("AttentionGrad", k), allocLike("AttentionGrad", v)
+	if q.dtype == BFloat16 {
+		a.wideHeads([]*Tensor{dq, dk, dv}, func(x []*Tensor) []*Tensor {
+			dq, dk, dv := AttentionGrad(x[0], x[1], x[2], x[3], x[4], x[5], causal)
+			return []*Tensor{dq, dk, dv}
+		}, dy, q, k, v, y, lse)
+		return dq, dk, dv
+	}
 	q.dev.AttentionGrad(q.dtype, a, dq.addr, dk.addr, dv.addr, dy.ptr("AttentionGrad"),
 		q.ptr("AttentionGrad"), k.ptr("AttentionGrad"), v.ptr("AttentionGrad"), y.ptr("AttentionGrad"), lse.ptr("AttentionGrad"))
 	for _, t := range []*Tensor{dy, q, k, v, y, lse} {
 		runtime.KeepAlive(t)
 	}
 	return dq, dk, dv
+}
+
+// attentionPiece is about how many elements of bfloat16 attention widens at a time.
+const attentionPiece = 1 << 21
+
+// wideHeads computes results [B, H, …] from args: f computes some heads of them at a
+// time, all as float32.
+func (a *AttentionSize) wideHeads(results []*Tensor, f func(args []*Tensor) []*Tensor, args ...*Tensor) {
+	step := max(1, attentionPiece/max(1, (a.T+a.S)*(a.D+a.E)))
+	wide := make([]*Tensor, len(args))
+	for lo := 0; lo < a.Heads; lo += step {
+		n := min(step, a.Heads-lo)
+		piece := func(x *Tensor) *Tensor { // [n, 1, …]
+			shape := append([]int{a.Heads, 1}, x.Shape()[2:]...)
+			return Narrow(x.Reshape(shape...), 0, lo, n)
+		}
+		for i, x := range args {
+			wide[i] = Widen(piece(x))
+		}
+		for i, y := range f(wide) {
+			CastTo(piece(results[i]), y)
+			y.Free()
+		}
+		for i, x := range args {
+			if x.dtype == BFloat16 { // else it is a view
+				wide[i].Free()
+			}
+		}
+	}
 }
 
 // An AttentionSize is the geometry of attention: Heads is batch times heads.
@@ -53,7 +97,7 @@ type AttentionSize struct {
 }
 
 func attentionOf(op string, q, k, v *Tensor, causal bool) AttentionSize {
-	wantFloat(op, q)
+	wantFloatOrHalf(op, q)
 	wantSameType(op, q, k)
 	wantSameType(op, q, v)
 	if q.ndim != 4 || k.ndim != 4 || v.ndim != 4 ||

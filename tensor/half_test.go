@@ -89,6 +89,55 @@ func nearHalf(t *testing.T, name string, got, want *Tensor, cancels float64) {
 	}
 }
 
+// Attention of bfloat16 is that of the float32 values, rounded once, with lse in float32,
+// and its gradients those of the rounded result; more heads than are widened at once.
+func TestBFloat16Attention(t *testing.T) {
+	cpu, rng := NewCPU(nil), newRNG()
+	for _, c := range [][6]int{{1, 1, 1, 1, 1, 1}, {2, 2, 4, 4, 3, 3}, {1, 2, 130, 130, 6, 2}, {1, 1, 70, 3, 2, 5}, {0, 2, 3, 3, 2, 2}, {1, 2, 0, 3, 2, 2},
+		{1, 17, 2, 2, attentionPiece / 128, attentionPiece / 128}} {
+		b, h, n, s, d, e := c[0], c[1], c[2], c[3], c[4], c[5]
+		q, wideQ := halfArray(randomArray(rng, b, h, n, d), cpu)
+		k, wideK := halfArray(randomArray(rng, b, h, s, d), cpu)
+		v, wideV := halfArray(randomArray(rng, b, h, s, e), cpu)
+		dy, wideDY := halfArray(randomArray(rng, b, h, n, e), cpu)
+		for _, causal := range []bool{false, true} {
+			name := label("Attention", c, causal)
+			y, lse := Attention(q, k, v, causal)
+			wideY, wideLSE := Attention(wideQ, wideK, wideV, causal)
+			if !sameBits(y, Cast(wideY, BFloat16)) || !sameBits(lse, wideLSE) {
+				t.Errorf("%s: %v and %v, want %v and %v", name, y, lse, wideY, wideLSE)
+			}
+			if h < 10 { // it is slow
+				nearHalf(t, name, y, attentionWant(toArray(wideQ), toArray(wideK), toArray(wideV), causal).tensor(cpu, Float64), 0x1p-12)
+			}
+			dq, dk, dv := AttentionGrad(dy, q, k, v, y, lse, causal)
+			roundedQ, roundedK, roundedV := AttentionGrad(wideDY, wideQ, wideK, wideV, Cast(y, Float32), lse, causal)
+			exactQ, exactK, exactV := AttentionGrad(wideDY, wideQ, wideK, wideV, wideY, lse, causal)
+			moved := largest(Sum(Abs(Mul(wideDY, wideY)), []int{3}, false)) / 2 // what rounding y makes of Σ dy·y, in 1/256
+			cancels := []float64{moved * largest(wideK), moved * largest(wideQ) * float64(n), 0}
+			for i, g := range [][3]*Tensor{{dq, roundedQ, exactQ}, {dk, roundedK, exactK}, {dv, roundedV, exactV}} {
+				if !sameBits(g[0], Cast(g[1], BFloat16)) {
+					t.Errorf("%s: gradient %d is %v, want %v", name, i, g[0], g[1])
+				}
+				nearHalf(t, fmt.Sprint(name, ", gradient ", i), g[0], g[2], cancels[i]+0x1p-12)
+			}
+		}
+	}
+	x, lse := Zeros(cpu, BFloat16, 1, 1, 2, 2), Zeros(cpu, BFloat16, 1, 1, 2)
+	wantThrow[*TypeError](t, func() { AttentionGrad(x, x, x, x, x, lse, false) }, "AttentionGrad", "wants float32; Cast")
+	wantThrow[*TypeError](t, func() { Attention(x, Cast(x, Float32), x, false) }, "Attention", "Cast one")
+	x = Zeros(cpu, Float16, 1, 1, 2, 2)
+	wantThrow[*TypeError](t, func() { Attention(x, x, x, false) }, "Attention", "Cast first")
+}
+
+// largest returns the largest absolute value, 0 of none.
+func largest(x *Tensor) (most float64) {
+	for _, v := range ToSlice[float32](x) {
+		most = max(most, math.Abs(float64(v)))
+	}
+	return most
+}
+
 func TestBFloat16Linear(t *testing.T) {
 	cpu, rng := NewCPU(nil), newRNG()
 	w, wideW := halfArray(randomArray(rng, 5, 3), cpu)

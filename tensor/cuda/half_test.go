@@ -73,6 +73,13 @@ func TestBFloat16Products(t *testing.T) {
 				dx, dw, db := tensor.LinearGrad(y, x[0], x[1], true, true, true)
 				return []*tensor.Tensor{y, dx, dw, db}
 			}, c.half(4, 9, 7), c.half(11, 7), c.half(11))
+			for _, causal := range []bool{false, true} {
+				c.same(fmt.Sprint("attention ", causal), halfRounding, func(x []*tensor.Tensor) []*tensor.Tensor {
+					y, lse := tensor.Attention(x[0], x[1], x[2], causal)
+					dq, dk, dv := tensor.AttentionGrad(x[3], x[0], x[1], x[2], y, lse, causal)
+					return []*tensor.Tensor{y, lse, dq, dk, dv}
+				}, c.half(1, 2, 70, 8), c.half(1, 2, 70, 8), c.half(1, 2, 70, 5), c.half(1, 2, 70, 5))
+			}
 			c.same("sums", halfRounding, func(x []*tensor.Tensor) []*tensor.Tensor {
 				return []*tensor.Tensor{tensor.Sum(x[0], nil, false), tensor.Sum(x[0], []int{0, 2}, true), tensor.Sum(x[0], []int{1}, false)}
 			}, c.half(5, 70, 30))

@@ -13,14 +13,15 @@ var halves = map[string]struct {
 	"gelu": {inputs: pair}, "relu": {inputs: pair}, "silu": {inputs: pair}, "tanh": {inputs: pair}, "exp": {inputs: pair}, "sigmoid": {inputs: pair},
 	"sum": {inputs: pair}, "mean": {inputs: pair}, "amax": {inputs: pair}, "softmax": {inputs: pair}, "log_softmax": {inputs: pair},
 	"reshape": {inputs: pair}, "transpose": {inputs: pair}, "narrow": {inputs: pair}, "gather": {inputs: pair}, "index_select": {inputs: pair},
-	"cat":                  {inputs: []string{"a", "b"}},
-	"linear":               {inputs: layer},
-	"layer_norm":           {inputs: layer},
-	"rms_norm":             {inputs: layer},
-	"cross_entropy":        {inputs: []string{"logits"}, loss: true},
-	"embedding":            {inputs: []string{"weight"}},
-	"embedding_bag":        {inputs: []string{"weight", "per_sample_weights"}},
-	"linear_cross_entropy": {inputs: []string{"hidden", "weight"}, loss: true},
+	"cat":                          {inputs: []string{"a", "b"}},
+	"linear":                       {inputs: layer},
+	"layer_norm":                   {inputs: layer},
+	"rms_norm":                     {inputs: layer},
+	"cross_entropy":                {inputs: []string{"logits"}, loss: true},
+	"embedding":                    {inputs: []string{"weight"}},
+	"embedding_bag":                {inputs: []string{"weight", "per_sample_weights"}},
+	"scaled_dot_product_attention": {inputs: []string{"query", "key", "value"}},
+	"linear_cross_entropy":         {inputs: []string{"hidden", "weight"}, loss: true},
 }
 
 var (
