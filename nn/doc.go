@@ -23,6 +23,18 @@
 // that of the data for one, weights are replicated and activations stay as they
 // come.
 //
+// # Types
+//
+// Parameters are float32 unless the Init says otherwise:
+//
+//	init.DType = tensor.BFloat16
+//
+// A layer takes and returns tensors of its parameters' type, and their gradients have it
+// too. So a model is of bfloat16 throughout if its embedding.Config says so as well: each
+// operator computes in float32 and rounds each element of its result once, package loss
+// returns float32, and what package optim remembers is float32. For float32 parameters
+// with bfloat16 activations Cast them in the forward pass.
+//
 // # Random numbers
 //
 // Parameters are drawn by global index: the same seed gives the same model on

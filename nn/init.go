@@ -44,6 +44,10 @@ func Join(names []string, layers ...Layer) Params {
 // An Init makes parameters: each draws from a stream of its own, in the order
 // in which they are made.
 type Init struct {
+	// DType is the type of the parameters to come: Float32, which 0 stands for, Float64
+	// or BFloat16. See the package's section on types.
+	DType tensor.DType
+
 	mesh   *dtensor.Mesh
 	seed   uint64
 	stream uint64
@@ -52,16 +56,28 @@ type Init struct {
 // NewInit returns an Init for parameters on the mesh.
 func NewInit(mesh *dtensor.Mesh, seed uint64) *Init { return &Init{mesh: mesh, seed: seed} }
 
-// Normal makes a parameter of normal numbers with mean 0, placed by p on the
-// named axis and replicated on all others; an empty name replicates it.
+// Normal makes a parameter of normal numbers of float32 with mean 0, cast to DType, placed
+// by p on the named axis and replicated on all others; an empty name replicates it.
 func (in *Init) Normal(std float64, shape []int, axis string, p layout.Placement) *dtensor.Tensor {
 	in.stream++
-	return dtensor.Normal(in.mesh, dtensor.Key{Seed: in.seed, Stream: in.stream}, 0, std, shape, in.place(axis, p)...)
+	wide := dtensor.Normal(in.mesh, dtensor.Key{Seed: in.seed, Stream: in.stream}, 0, std, shape, in.place(axis, p)...)
+	param := wide.Cast(in.dtype())
+	if param != wide {
+		wide.Local().Free()
+	}
+	return param
 }
 
 // Fill makes a parameter whose elements are all v; see Normal.
 func (in *Init) Fill(v float64, shape []int, axis string, p layout.Placement) *dtensor.Tensor {
-	return dtensor.Full(in.mesh, tensor.Float32, v, shape, in.place(axis, p)...)
+	return dtensor.Full(in.mesh, in.dtype(), v, shape, in.place(axis, p)...)
+}
+
+func (in *Init) dtype() tensor.DType {
+	if in.DType == 0 {
+		return tensor.Float32
+	}
+	return in.DType
 }
 
 // place returns p for the named axis and R for all others.

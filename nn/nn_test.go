@@ -17,7 +17,7 @@ import (
 
 // step computes a loss of a block and the gradients of all its parameters on a
 // mesh (dp, tp), as wholes.
-func step(ctx context.Context, world *comm.Comm, dp, tp, heads int, bias bool) (map[string][]float32, *comm.Stats, error) {
+func step(ctx context.Context, world *comm.Comm, dp, tp, heads int, bias bool, dt tensor.DType) (map[string][]float32, *comm.Stats, error) {
 	m, err := dtensor.NewMesh(world, dtensor.Axis{Name: "dp", Size: dp}, dtensor.Axis{Name: "tp", Size: tp})
 	if err != nil {
 		return nil, nil, err
@@ -26,11 +26,12 @@ func step(ctx context.Context, world *comm.Comm, dp, tp, heads int, bias bool) (
 	var stats comm.Stats
 	err = dtensor.Try(ctx, m, func() {
 		init := nn.NewInit(m, 42)
+		init.DType = dt
 		block := nn.NewBlock(init, nn.BlockConfig{Width: 12, Heads: heads, Hidden: 20, Bias: bias, TensorAxis: "tp"})
-		x := dtensor.Normal(m, dtensor.Key{Seed: 1}, 0, 1, []int{4, 5, 12}, layout.Shard(0), layout.Replicate())
+		x := dtensor.Normal(m, dtensor.Key{Seed: 1}, 0, 1, []int{4, 5, 12}, layout.Shard(0), layout.Replicate()).Cast(block.Norm1.Weight.DType())
 		params := nn.Tensors(block.Params())
 		rec := world.Record()
-		loss, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor { return block.Forward(x).Square().Mean(nil, false) }, params...)
+		loss, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor { return block.Forward(x).Cast(tensor.Float32).Square().Mean(nil, false) }, params...)
 		rec.Stop()
 		stats = rec.Stats()
 		if err != nil {
@@ -38,27 +39,34 @@ func step(ctx context.Context, world *comm.Comm, dp, tp, heads int, bias bool) (
 		}
 		out["loss"] = tensor.ToSlice[float32](loss.Full())
 		i := 0
-		for name := range block.Params() {
+		for name, p := range block.Params() {
 			if _, twice := out[name]; twice {
 				panic("two parameters are named " + name)
 			}
-			out[name] = tensor.ToSlice[float32](grads[i].Dense().Full())
+			g := grads[i].Dense()
+			if p.DType() != x.DType() || g.DType() != x.DType() {
+				panic(fmt.Sprintf("%s is %v, its gradient %v", name, p, g))
+			}
+			out[name] = tensor.ToSlice[float32](tensor.Cast(g.Full(), tensor.Float32))
 			i++
 		}
 	})
 	return out, &stats, err
 }
 
-// A block has the same loss and the same gradients on every mesh.
+// A block has the same loss and the same gradients on every mesh, in bfloat16 within a few
+// roundings to 8 bits.
 func TestBlockOnEveryMesh(t *testing.T) {
 	for _, c := range []struct {
 		heads int
 		bias  bool
-	}{{4, false}, {3, true}} {
+		dtype tensor.DType
+		tol   float64
+	}{{4, false, 0, 1e-5}, {3, true, 0, 1e-5}, {3, true, tensor.BFloat16, 0x1p-5}} {
 		var want map[string][]float32
 		for _, mesh := range [][2]int{{1, 1}, {2, 1}, {1, 2}, {2, 2}, {1, 3}, {1, 4}, {4, 1}} {
 			commtest.Run(t, mesh[0]*mesh[1], func(ctx context.Context, world *comm.Comm) error {
-				got, _, err := step(ctx, world, mesh[0], mesh[1], c.heads, c.bias)
+				got, _, err := step(ctx, world, mesh[0], mesh[1], c.heads, c.bias, c.dtype)
 				if err != nil || world.Rank() != 0 {
 					return err
 				}
@@ -67,8 +75,8 @@ func TestBlockOnEveryMesh(t *testing.T) {
 					return nil
 				}
 				for name, w := range want {
-					if !slices.EqualFunc(got[name], w, func(a, b float32) bool { return math.Abs(float64(a-b)) <= 1e-5*(1+math.Abs(float64(b))) }) {
-						return fmt.Errorf("%d heads, mesh %v: %s is %v, want %v", c.heads, mesh, name, got[name], w)
+					if !slices.EqualFunc(got[name], w, func(a, b float32) bool { return math.Abs(float64(a-b)) <= c.tol*(1+math.Abs(float64(b))) }) {
+						return fmt.Errorf("%+v, mesh %v: %s is %v, want %v", c, mesh, name, got[name], w)
 					}
 				}
 				return nil
@@ -77,11 +85,76 @@ func TestBlockOnEveryMesh(t *testing.T) {
 	}
 }
 
+// A block of bfloat16 trains with AdamW, whose state is float32, and every mesh has the
+// losses of one rank and about those of float32 parameters.
+func TestBFloat16BlockTrains(t *testing.T) {
+	var wide, want []float64
+	for _, mesh := range [][2]int{{1, 1}, {1, 2}, {2, 1}} {
+		commtest.Run(t, mesh[0]*mesh[1], func(ctx context.Context, world *comm.Comm) error {
+			got, err := train(ctx, world, mesh[0], mesh[1], tensor.BFloat16)
+			if err != nil || world.Rank() != 0 {
+				return err
+			}
+			if want == nil {
+				want = got
+				wide, err = train(ctx, world, mesh[0], mesh[1], tensor.Float32)
+				if err != nil {
+					return err
+				}
+			}
+			if last := len(got) - 1; !(got[last] < got[0]/4) {
+				return fmt.Errorf("mesh %v: losses %v", mesh, got)
+			}
+			near := func(a, b float64) bool { return math.Abs(a-b) <= 0x1p-5*b }
+			if !slices.EqualFunc(got, want, near) || !slices.EqualFunc(got, wide, near) {
+				return fmt.Errorf("mesh %v: losses %v, on one rank %v, of float32 %v", mesh, got, want, wide)
+			}
+			return nil
+		})
+	}
+}
+
+// train returns the losses of some steps of AdamW on a block, towards fixed numbers.
+func train(ctx context.Context, world *comm.Comm, dp, tp int, dt tensor.DType) (losses []float64, err error) {
+	mesh, err := dtensor.NewMesh(world, dtensor.Axis{Name: "dp", Size: dp}, dtensor.Axis{Name: "tp", Size: tp})
+	if err != nil {
+		return nil, err
+	}
+	init := nn.NewInit(mesh, 42)
+	init.DType = dt
+	block := nn.NewBlock(init, nn.BlockConfig{Width: 12, Heads: 3, Bias: true, TensorAxis: "tp"})
+	numbers := func(stream uint64) *dtensor.Tensor {
+		return dtensor.Normal(mesh, dtensor.Key{Seed: 1, Stream: stream}, 0, 1, []int{4, 5, 12}, layout.Shard(0), layout.Replicate())
+	}
+	x, y := numbers(1).Cast(dt), numbers(2)
+	params := nn.Tensors(block.Params())
+	adam := tensor.DefaultAdamW()
+	adam.LR = 0.01
+	var m, v []*tensor.Tensor
+	for _, p := range params {
+		zeros := func() *tensor.Tensor { return tensor.Zeros(mesh.Device(), tensor.Float32, p.Local().Shape()...) }
+		m, v = append(m, zeros()), append(v, zeros())
+	}
+	for step := range 30 {
+		loss, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+			return block.Forward(x).Cast(tensor.Float32).Sub(y).Square().Mean(nil, false)
+		}, params...)
+		if err != nil {
+			return nil, err
+		}
+		losses = append(losses, loss.Full().Item())
+		for i, p := range params {
+			adam.Step(p.Local(), grads[i].Dense().Local(), m[i], v[i], step+1)
+		}
+	}
+	return losses, nil
+}
+
 // Under tensor parallelism a block has two all-reduces forward and two
 // backward, the loss none and the weights none.
 func TestBlockCounts(t *testing.T) {
 	commtest.Run(t, 2, func(ctx context.Context, world *comm.Comm) error {
-		_, stats, err := step(ctx, world, 1, 2, 4, false)
+		_, stats, err := step(ctx, world, 1, 2, 4, false, 0)
 		if err != nil {
 			return err
 		}

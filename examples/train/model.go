@@ -9,6 +9,7 @@ import (
 	"github.com/gorun-spmd/gorun/embedding"
 	"github.com/gorun-spmd/gorun/loss"
 	"github.com/gorun-spmd/gorun/nn"
+	"github.com/gorun-spmd/gorun/tensor"
 )
 
 // A model is a decoder-only transformer over a mesh (dp, tp). V is the
@@ -29,7 +30,10 @@ func newModel(ctx context.Context, mesh *dtensor.Mesh, o *options, vocab int) (*
 	m := &model{tied: o.tied}
 	err := dtensor.Try(ctx, mesh, func() {
 		init := nn.NewInit(mesh, o.seed)
-		m.tokens = embedding.NewTable(mesh, embedding.Config{Name: "tokens", Rows: vocab, Dim: o.width,
+		if o.bfloat16 {
+			init.DType = tensor.BFloat16
+		}
+		m.tokens = embedding.NewTable(mesh, embedding.Config{Name: "tokens", Rows: vocab, Dim: o.width, DType: init.DType,
 			Layout: embedding.RowWise("tp"), Key: dtensor.Key{Seed: o.seed, Stream: tableStream}, Std: spread})
 		m.positions = init.Normal(spread, []int{o.context, o.width}, "", layout.Replicate())
 		for range o.layers {

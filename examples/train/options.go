@@ -25,7 +25,7 @@ type options struct {
 	dp, tp int    // sizes of the mesh axes
 
 	layers, width, heads int
-	tied                 bool
+	tied, bfloat16       bool
 
 	seed    uint64
 	batch   int // windows in a step, over all ranks
@@ -59,6 +59,7 @@ func flags(o *options) *flag.FlagSet {
 	f.IntVar(&o.width, "width", 192, "features of a token")
 	f.IntVar(&o.heads, "heads", 4, "attention heads, a divisor of -width")
 	f.BoolVar(&o.tied, "tied", false, "use the token table as the output head")
+	f.BoolVar(&o.bfloat16, "bfloat16", false, "keep parameters, activations and gradients in bfloat16")
 	f.Uint64Var(&o.seed, "seed", 1, "of parameters, batches and the sample")
 	f.IntVar(&o.batch, "batch", 8, "windows in a step, over all ranks")
 	f.IntVar(&o.steps, "steps", 0, "end after so many steps")
