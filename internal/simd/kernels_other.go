@@ -109,6 +109,8 @@ func toBF16Vec(wide bool, dst *uint16, src *float32, n int) { panic(noKernel) }
 
 func sumVec(wide bool, x *float32, n int) float32 { panic(noKernel) }
 
+func sumShiftedVec(wide bool, x *float32, n int, shift float32) float32 { panic(noKernel) }
+
 func maxValueVec(wide bool, x *float32, n int) float32 { panic(noKernel) }
 
 func minValueVec(wide bool, x *float32, n int) float32 { panic(noKernel) }
@@ -119,7 +121,7 @@ func sumExpVec(wide bool, x *float32, n int, shift float32) float32 { panic(noKe
 
 func dotVec(level uint8, a *float32, b *float32, n int) float32 { panic(noKernel) }
 
-func sumShiftedVec(wide bool, x *float32, weight *float32, n int, shift float32) float32 {
+func sumShiftedWeightedVec(wide bool, x *float32, weight *float32, n int, shift float32) float32 {
 	panic(noKernel)
 }
 

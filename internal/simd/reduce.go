@@ -78,8 +78,11 @@ func SumShifted(x, weight []float32, shift float32) float64 {
 
 func (l Level) sumShifted(x, weight []float32, shift float32) float64 {
 	return pieces(len(x), func(i, n int) float32 {
-		if l > Scalar {
-			return sumShiftedVec(l.wide(), &x[i], at(weight, i), n, shift)
+		switch {
+		case l > Scalar && weight == nil:
+			return sumShiftedVec(l.wide(), &x[i], n, shift)
+		case l > Scalar:
+			return sumShiftedWeightedVec(l.wide(), &x[i], &weight[i], n, shift)
 		}
 		var s [lanes]float32
 		for j, v := range x[i:][:n] {

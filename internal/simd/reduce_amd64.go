@@ -8,6 +8,9 @@ package simd
 func sumVec(wide bool, x *float32, n int) float32
 
 //go:noescape
+func sumShiftedVec(wide bool, x *float32, n int, shift float32) float32
+
+//go:noescape
 func maxValueVec(wide bool, x *float32, n int) float32
 
 //go:noescape
@@ -23,7 +26,7 @@ func sumExpVec(wide bool, x *float32, n int, shift float32) float32
 func dotVec(level uint8, a *float32, b *float32, n int) float32
 
 //go:noescape
-func sumShiftedVec(wide bool, x *float32, weight *float32, n int, shift float32) float32
+func sumShiftedWeightedVec(wide bool, x *float32, weight *float32, n int, shift float32) float32
 
 //go:noescape
 func sumSquaresVec(wide bool, x *float32, n int, mean float32) float32

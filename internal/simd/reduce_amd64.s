@@ -244,6 +244,268 @@ DATA x00000000<>+24(SB)/4, $0x00000000
 DATA x00000000<>+28(SB)/4, $0x00000000
 GLOBL x00000000<>(SB), RODATA|NOPTR, $32
 
+// func sumShiftedVec(wide bool, x *float32, n int, shift float32) float32
+// Requires: AVX, AVX2, AVX512F, BMI2, MMX+, SSE2
+TEXT ·sumShiftedVec(SB), NOSPLIT, $0-36
+	CMPB    wide+0(FP), $0x00
+	JNE     wide
+	MOVQ    x+8(FP), CX
+	VMOVUPS x00000000<>+0(SB), Y0
+	VMOVUPS x00000000<>+0(SB), Y1
+	VMOVUPS x00000000<>+0(SB), Y2
+	VMOVUPS x00000000<>+0(SB), Y3
+	VMOVUPS x00000000<>+0(SB), Y4
+	VMOVUPS x00000000<>+0(SB), Y5
+	VMOVUPS x00000000<>+0(SB), Y6
+	VMOVUPS x00000000<>+0(SB), Y7
+	MOVQ    n+16(FP), DX
+	XORQ    AX, AX
+	SUBQ    $0x00000040, DX
+	JLT     tail8
+
+loop8:
+	PREFETCHT0   2048(CX)(AX*4)
+	PREFETCHT0   2112(CX)(AX*4)
+	PREFETCHT0   2176(CX)(AX*4)
+	PREFETCHT0   2240(CX)(AX*4)
+	VMOVUPS      (CX)(AX*4), Y8
+	VBROADCASTSS shift+24(FP), Y9
+	VSUBPS       Y9, Y8, Y8
+	VADDPS       Y8, Y0, Y0
+	VMOVUPS      32(CX)(AX*4), Y8
+	VBROADCASTSS shift+24(FP), Y9
+	VSUBPS       Y9, Y8, Y8
+	VADDPS       Y8, Y1, Y1
+	VMOVUPS      64(CX)(AX*4), Y8
+	VBROADCASTSS shift+24(FP), Y9
+	VSUBPS       Y9, Y8, Y8
+	VADDPS       Y8, Y2, Y2
+	VMOVUPS      96(CX)(AX*4), Y8
+	VBROADCASTSS shift+24(FP), Y9
+	VSUBPS       Y9, Y8, Y8
+	VADDPS       Y8, Y3, Y3
+	VMOVUPS      128(CX)(AX*4), Y8
+	VBROADCASTSS shift+24(FP), Y9
+	VSUBPS       Y9, Y8, Y8
+	VADDPS       Y8, Y4, Y4
+	VMOVUPS      160(CX)(AX*4), Y8
+	VBROADCASTSS shift+24(FP), Y9
+	VSUBPS       Y9, Y8, Y8
+	VADDPS       Y8, Y5, Y5
+	VMOVUPS      192(CX)(AX*4), Y8
+	VBROADCASTSS shift+24(FP), Y9
+	VSUBPS       Y9, Y8, Y8
+	VADDPS       Y8, Y6, Y6
+	VMOVUPS      224(CX)(AX*4), Y8
+	VBROADCASTSS shift+24(FP), Y9
+	VSUBPS       Y9, Y8, Y8
+	VADDPS       Y8, Y7, Y7
+	ADDQ         $0x00000040, AX
+	SUBQ         $0x00000040, DX
+	JGE          loop8
+
+tail8:
+	ADDQ         $0x00000040, DX
+	TESTQ        DX, DX
+	JLE          fold8
+	MOVQ         DX, X8
+	VPBROADCASTD X8, Y8
+	VPCMPGTD     lanes<>+0(SB), Y8, Y8
+	VMASKMOVPS   (CX)(AX*4), Y8, Y9
+	VBROADCASTSS shift+24(FP), Y10
+	VSUBPS       Y10, Y9, Y9
+	VANDPS       Y8, Y9, Y8
+	VADDPS       Y8, Y0, Y0
+	SUBQ         $0x08, DX
+	TESTQ        DX, DX
+	JLE          fold8
+	MOVQ         DX, X8
+	VPBROADCASTD X8, Y8
+	VPCMPGTD     lanes<>+0(SB), Y8, Y8
+	VMASKMOVPS   32(CX)(AX*4), Y8, Y9
+	VBROADCASTSS shift+24(FP), Y10
+	VSUBPS       Y10, Y9, Y9
+	VANDPS       Y8, Y9, Y8
+	VADDPS       Y8, Y1, Y1
+	SUBQ         $0x08, DX
+	TESTQ        DX, DX
+	JLE          fold8
+	MOVQ         DX, X8
+	VPBROADCASTD X8, Y8
+	VPCMPGTD     lanes<>+0(SB), Y8, Y8
+	VMASKMOVPS   64(CX)(AX*4), Y8, Y9
+	VBROADCASTSS shift+24(FP), Y10
+	VSUBPS       Y10, Y9, Y9
+	VANDPS       Y8, Y9, Y8
+	VADDPS       Y8, Y2, Y2
+	SUBQ         $0x08, DX
+	TESTQ        DX, DX
+	JLE          fold8
+	MOVQ         DX, X8
+	VPBROADCASTD X8, Y8
+	VPCMPGTD     lanes<>+0(SB), Y8, Y8
+	VMASKMOVPS   96(CX)(AX*4), Y8, Y9
+	VBROADCASTSS shift+24(FP), Y10
+	VSUBPS       Y10, Y9, Y9
+	VANDPS       Y8, Y9, Y8
+	VADDPS       Y8, Y3, Y3
+	SUBQ         $0x08, DX
+	TESTQ        DX, DX
+	JLE          fold8
+	MOVQ         DX, X8
+	VPBROADCASTD X8, Y8
+	VPCMPGTD     lanes<>+0(SB), Y8, Y8
+	VMASKMOVPS   128(CX)(AX*4), Y8, Y9
+	VBROADCASTSS shift+24(FP), Y10
+	VSUBPS       Y10, Y9, Y9
+	VANDPS       Y8, Y9, Y8
+	VADDPS       Y8, Y4, Y4
+	SUBQ         $0x08, DX
+	TESTQ        DX, DX
+	JLE          fold8
+	MOVQ         DX, X8
+	VPBROADCASTD X8, Y8
+	VPCMPGTD     lanes<>+0(SB), Y8, Y8
+	VMASKMOVPS   160(CX)(AX*4), Y8, Y9
+	VBROADCASTSS shift+24(FP), Y10
+	VSUBPS       Y10, Y9, Y9
+	VANDPS       Y8, Y9, Y8
+	VADDPS       Y8, Y5, Y5
+	SUBQ         $0x08, DX
+	TESTQ        DX, DX
+	JLE          fold8
+	MOVQ         DX, X8
+	VPBROADCASTD X8, Y8
+	VPCMPGTD     lanes<>+0(SB), Y8, Y8
+	VMASKMOVPS   192(CX)(AX*4), Y8, Y9
+	VBROADCASTSS shift+24(FP), Y10
+	VSUBPS       Y10, Y9, Y9
+	VANDPS       Y8, Y9, Y8
+	VADDPS       Y8, Y6, Y6
+	SUBQ         $0x08, DX
+	TESTQ        DX, DX
+	JLE          fold8
+	MOVQ         DX, X8
+	VPBROADCASTD X8, Y8
+	VPCMPGTD     lanes<>+0(SB), Y8, Y8
+	VMASKMOVPS   224(CX)(AX*4), Y8, Y9
+	VBROADCASTSS shift+24(FP), Y10
+	VSUBPS       Y10, Y9, Y9
+	VANDPS       Y8, Y9, Y8
+	VADDPS       Y8, Y7, Y7
+	SUBQ         $0x08, DX
+
+fold8:
+	VADDPS     Y4, Y0, Y0
+	VADDPS     Y5, Y1, Y1
+	VADDPS     Y6, Y2, Y2
+	VADDPS     Y7, Y3, Y3
+	VADDPS     Y2, Y0, Y0
+	VADDPS     Y3, Y1, Y1
+	VADDPS     Y1, Y0, Y0
+	VPERM2F128 $0x01, Y0, Y0, Y1
+	VADDPS     Y1, Y0, Y0
+	VPERMILPS  $0x4e, Y0, Y1
+	VADDPS     Y1, Y0, Y0
+	VPERMILPS  $0xb1, Y0, Y1
+	VADDPS     Y1, Y0, Y0
+	VMOVSS     X0, ret+32(FP)
+	VZEROUPPER
+	RET
+
+wide:
+	MOVQ         x+8(FP), CX
+	VBROADCASTSS shift+24(FP), Z0
+	VBROADCASTSS x00000000<>+0(SB), Z1
+	VMOVUPS      Z1, Z2
+	VMOVUPS      Z1, Z3
+	VMOVUPS      Z1, Z4
+	MOVQ         n+16(FP), DX
+	XORQ         AX, AX
+	SUBQ         $0x00000040, DX
+	JLT          tail16
+
+loop16:
+	PREFETCHT0 2048(CX)(AX*4)
+	PREFETCHT0 2112(CX)(AX*4)
+	PREFETCHT0 2176(CX)(AX*4)
+	PREFETCHT0 2240(CX)(AX*4)
+	VMOVUPS    (CX)(AX*4), Z5
+	VMOVUPS    64(CX)(AX*4), Z6
+	VMOVUPS    128(CX)(AX*4), Z7
+	VMOVUPS    192(CX)(AX*4), Z8
+	VSUBPS     Z0, Z5, Z5
+	VSUBPS     Z0, Z6, Z6
+	VSUBPS     Z0, Z7, Z7
+	VSUBPS     Z0, Z8, Z8
+	VADDPS     Z5, Z2, Z2
+	VADDPS     Z6, Z3, Z3
+	VADDPS     Z7, Z4, Z4
+	VADDPS     Z8, Z1, Z1
+	ADDQ       $0x00000040, AX
+	SUBQ       $0x00000040, DX
+	JGE        loop16
+
+tail16:
+	ADDQ      $0x00000040, DX
+	TESTQ     DX, DX
+	JLE       fold16
+	MOVL      $0xffffffff, BX
+	BZHIL     DX, BX, BX
+	KMOVW     BX, K1
+	VMOVUPS.Z (CX)(AX*4), K1, Z5
+	VSUBPS    Z0, Z5, Z5
+	VMOVAPS.Z Z5, K1, Z5
+	VADDPS    Z5, Z2, Z2
+	SUBQ      $0x10, DX
+	TESTQ     DX, DX
+	JLE       fold16
+	MOVL      $0xffffffff, BX
+	BZHIL     DX, BX, BX
+	KMOVW     BX, K1
+	VMOVUPS.Z 64(CX)(AX*4), K1, Z5
+	VSUBPS    Z0, Z5, Z5
+	VMOVAPS.Z Z5, K1, Z5
+	VADDPS    Z5, Z3, Z3
+	SUBQ      $0x10, DX
+	TESTQ     DX, DX
+	JLE       fold16
+	MOVL      $0xffffffff, BX
+	BZHIL     DX, BX, BX
+	KMOVW     BX, K1
+	VMOVUPS.Z 128(CX)(AX*4), K1, Z5
+	VSUBPS    Z0, Z5, Z5
+	VMOVAPS.Z Z5, K1, Z5
+	VADDPS    Z5, Z4, Z4
+	SUBQ      $0x10, DX
+	TESTQ     DX, DX
+	JLE       fold16
+	MOVL      $0xffffffff, BX
+	BZHIL     DX, BX, BX
+	KMOVW     BX, K1
+	VMOVUPS.Z 192(CX)(AX*4), K1, Z5
+	VSUBPS    Z0, Z5, Z0
+	VMOVAPS.Z Z0, K1, Z0
+	VADDPS    Z0, Z1, Z0
+	VMOVUPS   Z0, Z1
+	SUBQ      $0x10, DX
+
+fold16:
+	VADDPS     Z4, Z2, Z0
+	VADDPS     Z1, Z3, Z1
+	VADDPS     Z1, Z0, Z0
+	VSHUFF64X2 $0x4e, Z0, Z0, Z1
+	VADDPS     Z1, Z0, Z0
+	VSHUFF64X2 $0xb1, Z0, Z0, Z1
+	VADDPS     Z1, Z0, Z0
+	VPERMILPS  $0x4e, Z0, Z1
+	VADDPS     Z1, Z0, Z0
+	VPERMILPS  $0xb1, Z0, Z1
+	VADDPS     Z1, Z0, Z0
+	VMOVSS     X0, ret+32(FP)
+	VZEROUPPER
+	RET
+
 // func maxValueVec(wide bool, x *float32, n int) float32
 // Requires: AVX, AVX2, AVX512F, BMI2, MMX+, SSE2
 TEXT ·maxValueVec(SB), NOSPLIT, $0-28
@@ -2241,9 +2503,9 @@ fold16:
 	VZEROUPPER
 	RET
 
-// func sumShiftedVec(wide bool, x *float32, weight *float32, n int, shift float32) float32
+// func sumShiftedWeightedVec(wide bool, x *float32, weight *float32, n int, shift float32) float32
 // Requires: AVX, AVX2, AVX512F, BMI2, FMA3, MMX+, SSE2
-TEXT ·sumShiftedVec(SB), NOSPLIT, $0-44
+TEXT ·sumShiftedWeightedVec(SB), NOSPLIT, $0-44
 	CMPB    wide+0(FP), $0x00
 	JNE     wide
 	MOVQ    x+8(FP), CX
@@ -2266,89 +2528,53 @@ loop8:
 	PREFETCHT0   2112(CX)(AX*4)
 	PREFETCHT0   2176(CX)(AX*4)
 	PREFETCHT0   2240(CX)(AX*4)
+	PREFETCHT0   2048(DX)(AX*4)
+	PREFETCHT0   2112(DX)(AX*4)
+	PREFETCHT0   2176(DX)(AX*4)
+	PREFETCHT0   2240(DX)(AX*4)
 	VMOVUPS      (CX)(AX*4), Y8
 	VBROADCASTSS shift+32(FP), Y9
 	VSUBPS       Y9, Y8, Y8
-	VMOVUPS      x3f800000<>+0(SB), Y9
-	TESTQ        DX, DX
-	JE           skip1_8
 	VMOVUPS      (DX)(AX*4), Y9
-
-skip1_8:
 	VFMADD231PS  Y9, Y8, Y0
 	VMOVUPS      32(CX)(AX*4), Y8
 	VBROADCASTSS shift+32(FP), Y9
 	VSUBPS       Y9, Y8, Y8
-	VMOVUPS      x3f800000<>+0(SB), Y9
-	TESTQ        DX, DX
-	JE           skip2_8
 	VMOVUPS      32(DX)(AX*4), Y9
-
-skip2_8:
 	VFMADD231PS  Y9, Y8, Y1
 	VMOVUPS      64(CX)(AX*4), Y8
 	VBROADCASTSS shift+32(FP), Y9
 	VSUBPS       Y9, Y8, Y8
-	VMOVUPS      x3f800000<>+0(SB), Y9
-	TESTQ        DX, DX
-	JE           skip3_8
 	VMOVUPS      64(DX)(AX*4), Y9
-
-skip3_8:
 	VFMADD231PS  Y9, Y8, Y2
 	VMOVUPS      96(CX)(AX*4), Y8
 	VBROADCASTSS shift+32(FP), Y9
 	VSUBPS       Y9, Y8, Y8
-	VMOVUPS      x3f800000<>+0(SB), Y9
-	TESTQ        DX, DX
-	JE           skip4_8
 	VMOVUPS      96(DX)(AX*4), Y9
-
-skip4_8:
 	VFMADD231PS  Y9, Y8, Y3
 	VMOVUPS      128(CX)(AX*4), Y8
 	VBROADCASTSS shift+32(FP), Y9
 	VSUBPS       Y9, Y8, Y8
-	VMOVUPS      x3f800000<>+0(SB), Y9
-	TESTQ        DX, DX
-	JE           skip5_8
 	VMOVUPS      128(DX)(AX*4), Y9
-
-skip5_8:
 	VFMADD231PS  Y9, Y8, Y4
 	VMOVUPS      160(CX)(AX*4), Y8
 	VBROADCASTSS shift+32(FP), Y9
 	VSUBPS       Y9, Y8, Y8
-	VMOVUPS      x3f800000<>+0(SB), Y9
-	TESTQ        DX, DX
-	JE           skip6_8
 	VMOVUPS      160(DX)(AX*4), Y9
-
-skip6_8:
 	VFMADD231PS  Y9, Y8, Y5
 	VMOVUPS      192(CX)(AX*4), Y8
 	VBROADCASTSS shift+32(FP), Y9
 	VSUBPS       Y9, Y8, Y8
-	VMOVUPS      x3f800000<>+0(SB), Y9
-	TESTQ        DX, DX
-	JE           skip7_8
 	VMOVUPS      192(DX)(AX*4), Y9
-
-skip7_8:
 	VFMADD231PS  Y9, Y8, Y6
 	VMOVUPS      224(CX)(AX*4), Y8
 	VBROADCASTSS shift+32(FP), Y9
 	VSUBPS       Y9, Y8, Y8
-	VMOVUPS      x3f800000<>+0(SB), Y9
-	TESTQ        DX, DX
-	JE           skip8_8
 	VMOVUPS      224(DX)(AX*4), Y9
-
-skip8_8:
-	VFMADD231PS Y9, Y8, Y7
-	ADDQ        $0x00000040, AX
-	SUBQ        $0x00000040, BX
-	JGE         loop8
+	VFMADD231PS  Y9, Y8, Y7
+	ADDQ         $0x00000040, AX
+	SUBQ         $0x00000040, BX
+	JGE          loop8
 
 tail8:
 	ADDQ         $0x00000040, BX
@@ -2361,13 +2587,8 @@ tail8:
 	VBROADCASTSS shift+32(FP), Y10
 	VSUBPS       Y10, Y9, Y9
 	VANDPS       Y8, Y9, Y9
-	VMOVUPS      x3f800000<>+0(SB), Y10
-	TESTQ        DX, DX
-	JE           skip9_8
-	VMASKMOVPS   (DX)(AX*4), Y8, Y10
-
-skip9_8:
-	VFMADD231PS  Y10, Y9, Y0
+	VMASKMOVPS   (DX)(AX*4), Y8, Y8
+	VFMADD231PS  Y8, Y9, Y0
 	SUBQ         $0x08, BX
 	TESTQ        BX, BX
 	JLE          fold8
@@ -2378,13 +2599,8 @@ skip9_8:
 	VBROADCASTSS shift+32(FP), Y10
 	VSUBPS       Y10, Y9, Y9
 	VANDPS       Y8, Y9, Y9
-	VMOVUPS      x3f800000<>+0(SB), Y10
-	TESTQ        DX, DX
-	JE           skip10_8
-	VMASKMOVPS   32(DX)(AX*4), Y8, Y10
-
-skip10_8:
-	VFMADD231PS  Y10, Y9, Y1
+	VMASKMOVPS   32(DX)(AX*4), Y8, Y8
+	VFMADD231PS  Y8, Y9, Y1
 	SUBQ         $0x08, BX
 	TESTQ        BX, BX
 	JLE          fold8
@@ -2395,13 +2611,8 @@ skip10_8:
 	VBROADCASTSS shift+32(FP), Y10
 	VSUBPS       Y10, Y9, Y9
 	VANDPS       Y8, Y9, Y9
-	VMOVUPS      x3f800000<>+0(SB), Y10
-	TESTQ        DX, DX
-	JE           skip11_8
-	VMASKMOVPS   64(DX)(AX*4), Y8, Y10
-
-skip11_8:
-	VFMADD231PS  Y10, Y9, Y2
+	VMASKMOVPS   64(DX)(AX*4), Y8, Y8
+	VFMADD231PS  Y8, Y9, Y2
 	SUBQ         $0x08, BX
 	TESTQ        BX, BX
 	JLE          fold8
@@ -2412,13 +2623,8 @@ skip11_8:
 	VBROADCASTSS shift+32(FP), Y10
 	VSUBPS       Y10, Y9, Y9
 	VANDPS       Y8, Y9, Y9
-	VMOVUPS      x3f800000<>+0(SB), Y10
-	TESTQ        DX, DX
-	JE           skip12_8
-	VMASKMOVPS   96(DX)(AX*4), Y8, Y10
-
-skip12_8:
-	VFMADD231PS  Y10, Y9, Y3
+	VMASKMOVPS   96(DX)(AX*4), Y8, Y8
+	VFMADD231PS  Y8, Y9, Y3
 	SUBQ         $0x08, BX
 	TESTQ        BX, BX
 	JLE          fold8
@@ -2429,13 +2635,8 @@ skip12_8:
 	VBROADCASTSS shift+32(FP), Y10
 	VSUBPS       Y10, Y9, Y9
 	VANDPS       Y8, Y9, Y9
-	VMOVUPS      x3f800000<>+0(SB), Y10
-	TESTQ        DX, DX
-	JE           skip13_8
-	VMASKMOVPS   128(DX)(AX*4), Y8, Y10
-
-skip13_8:
-	VFMADD231PS  Y10, Y9, Y4
+	VMASKMOVPS   128(DX)(AX*4), Y8, Y8
+	VFMADD231PS  Y8, Y9, Y4
 	SUBQ         $0x08, BX
 	TESTQ        BX, BX
 	JLE          fold8
@@ -2446,13 +2647,8 @@ skip13_8:
 	VBROADCASTSS shift+32(FP), Y10
 	VSUBPS       Y10, Y9, Y9
 	VANDPS       Y8, Y9, Y9
-	VMOVUPS      x3f800000<>+0(SB), Y10
-	TESTQ        DX, DX
-	JE           skip14_8
-	VMASKMOVPS   160(DX)(AX*4), Y8, Y10
-
-skip14_8:
-	VFMADD231PS  Y10, Y9, Y5
+	VMASKMOVPS   160(DX)(AX*4), Y8, Y8
+	VFMADD231PS  Y8, Y9, Y5
 	SUBQ         $0x08, BX
 	TESTQ        BX, BX
 	JLE          fold8
@@ -2463,13 +2659,8 @@ skip14_8:
 	VBROADCASTSS shift+32(FP), Y10
 	VSUBPS       Y10, Y9, Y9
 	VANDPS       Y8, Y9, Y9
-	VMOVUPS      x3f800000<>+0(SB), Y10
-	TESTQ        DX, DX
-	JE           skip15_8
-	VMASKMOVPS   192(DX)(AX*4), Y8, Y10
-
-skip15_8:
-	VFMADD231PS  Y10, Y9, Y6
+	VMASKMOVPS   192(DX)(AX*4), Y8, Y8
+	VFMADD231PS  Y8, Y9, Y6
 	SUBQ         $0x08, BX
 	TESTQ        BX, BX
 	JLE          fold8
@@ -2480,14 +2671,9 @@ skip15_8:
 	VBROADCASTSS shift+32(FP), Y10
 	VSUBPS       Y10, Y9, Y9
 	VANDPS       Y8, Y9, Y9
-	VMOVUPS      x3f800000<>+0(SB), Y10
-	TESTQ        DX, DX
-	JE           skip16_8
-	VMASKMOVPS   224(DX)(AX*4), Y8, Y10
-
-skip16_8:
-	VFMADD231PS Y10, Y9, Y7
-	SUBQ        $0x08, BX
+	VMASKMOVPS   224(DX)(AX*4), Y8, Y8
+	VFMADD231PS  Y8, Y9, Y7
+	SUBQ         $0x08, BX
 
 fold8:
 	VADDPS     Y4, Y0, Y0
@@ -2512,129 +2698,93 @@ wide:
 	MOVQ         weight+16(FP), DX
 	VBROADCASTSS shift+32(FP), Z0
 	VBROADCASTSS x00000000<>+0(SB), Z1
-	VBROADCASTSS x3f800000<>+0(SB), Z2
+	VMOVUPS      Z1, Z2
 	VMOVUPS      Z1, Z3
 	VMOVUPS      Z1, Z4
-	VMOVUPS      Z1, Z5
 	MOVQ         n+24(FP), BX
 	XORQ         AX, AX
 	SUBQ         $0x00000040, BX
 	JLT          tail16
 
 loop16:
-	PREFETCHT0 2048(CX)(AX*4)
-	PREFETCHT0 2112(CX)(AX*4)
-	PREFETCHT0 2176(CX)(AX*4)
-	PREFETCHT0 2240(CX)(AX*4)
-	VMOVUPS    (CX)(AX*4), Z6
-	VSUBPS     Z0, Z6, Z6
-	VMOVUPS    Z2, Z7
-	TESTQ      DX, DX
-	JE         skip1_16
-	VMOVUPS    (DX)(AX*4), Z7
-
-skip1_16:
-	VFMADD231PS Z7, Z6, Z3
-	VMOVUPS     64(CX)(AX*4), Z6
-	VSUBPS      Z0, Z6, Z6
-	VMOVUPS     Z2, Z7
-	TESTQ       DX, DX
-	JE          skip2_16
-	VMOVUPS     64(DX)(AX*4), Z7
-
-skip2_16:
-	VFMADD231PS Z7, Z6, Z4
-	VMOVUPS     128(CX)(AX*4), Z6
-	VSUBPS      Z0, Z6, Z6
-	VMOVUPS     Z2, Z7
-	TESTQ       DX, DX
-	JE          skip3_16
-	VMOVUPS     128(DX)(AX*4), Z7
-
-skip3_16:
-	VFMADD231PS Z7, Z6, Z5
-	VMOVUPS     192(CX)(AX*4), Z6
-	VSUBPS      Z0, Z6, Z6
-	VMOVUPS     Z2, Z7
-	TESTQ       DX, DX
-	JE          skip4_16
-	VMOVUPS     192(DX)(AX*4), Z7
-
-skip4_16:
-	VFMADD231PS Z7, Z6, Z1
+	PREFETCHT0  2048(CX)(AX*4)
+	PREFETCHT0  2112(CX)(AX*4)
+	PREFETCHT0  2176(CX)(AX*4)
+	PREFETCHT0  2240(CX)(AX*4)
+	PREFETCHT0  2048(DX)(AX*4)
+	PREFETCHT0  2112(DX)(AX*4)
+	PREFETCHT0  2176(DX)(AX*4)
+	PREFETCHT0  2240(DX)(AX*4)
+	VMOVUPS     (CX)(AX*4), Z5
+	VSUBPS      Z0, Z5, Z5
+	VMOVUPS     (DX)(AX*4), Z6
+	VFMADD231PS Z6, Z5, Z2
+	VMOVUPS     64(CX)(AX*4), Z5
+	VSUBPS      Z0, Z5, Z5
+	VMOVUPS     64(DX)(AX*4), Z6
+	VFMADD231PS Z6, Z5, Z3
+	VMOVUPS     128(CX)(AX*4), Z5
+	VSUBPS      Z0, Z5, Z5
+	VMOVUPS     128(DX)(AX*4), Z6
+	VFMADD231PS Z6, Z5, Z4
+	VMOVUPS     192(CX)(AX*4), Z5
+	VSUBPS      Z0, Z5, Z5
+	VMOVUPS     192(DX)(AX*4), Z6
+	VFMADD231PS Z6, Z5, Z1
 	ADDQ        $0x00000040, AX
 	SUBQ        $0x00000040, BX
 	JGE         loop16
 
 tail16:
-	ADDQ      $0x00000040, BX
-	TESTQ     BX, BX
-	JLE       fold16
-	MOVL      $0xffffffff, SI
-	BZHIL     BX, SI, SI
-	KMOVW     SI, K1
-	VMOVUPS.Z (CX)(AX*4), K1, Z6
-	VSUBPS    Z0, Z6, Z6
-	VMOVAPS.Z Z6, K1, Z6
-	VMOVUPS   Z2, Z7
-	TESTQ     DX, DX
-	JE        skip5_16
-	VMOVUPS.Z (DX)(AX*4), K1, Z7
-
-skip5_16:
-	VFMADD231PS Z7, Z6, Z3
+	ADDQ        $0x00000040, BX
+	TESTQ       BX, BX
+	JLE         fold16
+	MOVL        $0xffffffff, SI
+	BZHIL       BX, SI, SI
+	KMOVW       SI, K1
+	VMOVUPS.Z   (CX)(AX*4), K1, Z5
+	VSUBPS      Z0, Z5, Z5
+	VMOVAPS.Z   Z5, K1, Z5
+	VMOVUPS.Z   (DX)(AX*4), K1, Z6
+	VFMADD231PS Z6, Z5, Z2
 	SUBQ        $0x10, BX
 	TESTQ       BX, BX
 	JLE         fold16
 	MOVL        $0xffffffff, SI
 	BZHIL       BX, SI, SI
 	KMOVW       SI, K1
-	VMOVUPS.Z   64(CX)(AX*4), K1, Z6
-	VSUBPS      Z0, Z6, Z6
-	VMOVAPS.Z   Z6, K1, Z6
-	VMOVUPS     Z2, Z7
-	TESTQ       DX, DX
-	JE          skip6_16
-	VMOVUPS.Z   64(DX)(AX*4), K1, Z7
-
-skip6_16:
-	VFMADD231PS Z7, Z6, Z4
+	VMOVUPS.Z   64(CX)(AX*4), K1, Z5
+	VSUBPS      Z0, Z5, Z5
+	VMOVAPS.Z   Z5, K1, Z5
+	VMOVUPS.Z   64(DX)(AX*4), K1, Z6
+	VFMADD231PS Z6, Z5, Z3
 	SUBQ        $0x10, BX
 	TESTQ       BX, BX
 	JLE         fold16
 	MOVL        $0xffffffff, SI
 	BZHIL       BX, SI, SI
 	KMOVW       SI, K1
-	VMOVUPS.Z   128(CX)(AX*4), K1, Z6
-	VSUBPS      Z0, Z6, Z6
-	VMOVAPS.Z   Z6, K1, Z6
-	VMOVUPS     Z2, Z7
-	TESTQ       DX, DX
-	JE          skip7_16
-	VMOVUPS.Z   128(DX)(AX*4), K1, Z7
-
-skip7_16:
-	VFMADD231PS Z7, Z6, Z5
+	VMOVUPS.Z   128(CX)(AX*4), K1, Z5
+	VSUBPS      Z0, Z5, Z5
+	VMOVAPS.Z   Z5, K1, Z5
+	VMOVUPS.Z   128(DX)(AX*4), K1, Z6
+	VFMADD231PS Z6, Z5, Z4
 	SUBQ        $0x10, BX
 	TESTQ       BX, BX
 	JLE         fold16
 	MOVL        $0xffffffff, SI
 	BZHIL       BX, SI, SI
 	KMOVW       SI, K1
-	VMOVUPS.Z   192(CX)(AX*4), K1, Z6
-	VSUBPS      Z0, Z6, Z0
+	VMOVUPS.Z   192(CX)(AX*4), K1, Z5
+	VSUBPS      Z0, Z5, Z0
 	VMOVAPS.Z   Z0, K1, Z0
-	TESTQ       DX, DX
-	JE          skip8_16
-	VMOVUPS.Z   192(DX)(AX*4), K1, Z2
-
-skip8_16:
-	VFMADD231PS Z2, Z0, Z1
+	VMOVUPS.Z   192(DX)(AX*4), K1, Z5
+	VFMADD231PS Z5, Z0, Z1
 	SUBQ        $0x10, BX
 
 fold16:
-	VADDPS     Z5, Z3, Z0
-	VADDPS     Z1, Z4, Z1
+	VADDPS     Z4, Z2, Z0
+	VADDPS     Z1, Z3, Z1
 	VADDPS     Z1, Z0, Z0
 	VSHUFF64X2 $0x4e, Z0, Z0, Z1
 	VADDPS     Z1, Z0, Z0

@@ -184,6 +184,7 @@ func gradient(name string, unroll int, f func(x *vec, kept, dy operand.Op) opera
 // reduceKernels are the kernels with results.
 var reduceKernels = []reduction{
 	unaryReduction("sumVec", "", 0, (*vec).add, func(x *vec, v operand.Op) operand.Op { return v }),
+	unaryReduction("sumShiftedVec", "shift", 0, (*vec).add, func(x *vec, v operand.Op) operand.Op { return x.sub(v, x.s("shift")) }),
 	unaryReduction("maxValueVec", "", math.Inf(-1), (*vec).max, func(x *vec, v operand.Op) operand.Op { return v }),
 	unaryReduction("minValueVec", "", math.Inf(1), (*vec).minSigned, func(x *vec, v operand.Op) operand.Op { return v }),
 	unaryReduction("maxNumberVec", "", math.Inf(-1), (*vec).maxNumber, func(x *vec, v operand.Op) operand.Op { return v }),
@@ -194,10 +195,10 @@ var reduceKernels = []reduction{
 		step: func(x *vec, acc []operand.Op) { x.do("VFMADD231PS", x.load("b"), x.load("a"), acc[0]) },
 	},
 	{
-		kernel: kernel{name: "sumShiftedVec", slices: "x weight", scalars: "shift"}, groups: 4, results: 1, join: (*vec).add,
+		kernel: kernel{name: "sumShiftedWeightedVec", slices: "x weight", scalars: "shift"}, groups: 4, results: 1, join: (*vec).add,
 		step: func(x *vec, acc []operand.Op) {
 			d := x.inMask(x.sub(x.load("x"), x.s("shift")), 0)
-			x.do("VFMADD231PS", x.loadOr("weight", 1), d, acc[0])
+			x.do("VFMADD231PS", x.load("weight"), d, acc[0])
 		},
 	},
 	{
