@@ -233,6 +233,10 @@ func TestProgram(t *testing.T) {
 		t.Errorf("loss curve: %v", err)
 	}
 
+	if _, stderr, status := example.Run(2, "-bfloat16", "-tied", "-steps", "2", "-vocab", "300", "-width", "16", "-layers", "1", "-sample", "5", "-plot", "", corpus); status != 0 {
+		t.Errorf("of bfloat16: status %d\n%s", status, stderr)
+	}
+
 	empty := filepath.Join(dir, "empty")
 	if err := os.WriteFile(empty, nil, 0o666); err != nil {
 		t.Fatal(err)

@@ -51,7 +51,7 @@ func (t *trainer) next(ctx context.Context, window []uint16, draw *sample.Sample
 		whole := dtensor.Distribute(t.mesh, x, layout.Replicate(), layout.Replicate())
 		last := t.model.hidden(whole).Narrow(1, len(ids)-1, 1) // [1, 1, C]
 		logits := last.Linear(t.model.head, nil).Full()        // [1, 1, V]
-		next, bad = draw.Next(tensor.Read[float32](logits), position)
+		next, bad = draw.Next(tensor.Read[float32](tensor.Widen(logits)), position)
 	})
 	if err == nil {
 		err = bad
