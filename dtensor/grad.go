@@ -57,45 +57,9 @@ func ValueAndGrad(ctx context.Context, f func() *Tensor, params ...*Tensor) (val
 	if len(params) == 0 {
 		return nil, nil, errors.New("dtensor: ValueAndGrad: no parameters; use Try to run without gradients")
 	}
-	defer fault.Catch(&err)
-	eng := params[0].spec.mesh.eng
-	scope := eng.dev.Open()
-	defer scope.Close()
-	outerCtx, outerTape, outerScope := eng.ctx, eng.tape, eng.scope
-	t := &tape{}
-	eng.ctx, eng.tape, eng.scope = ctx, t, scope
-	defer func() {
-		eng.ctx, eng.tape, eng.scope = outerCtx, outerTape, outerScope
-		t.closed = true
-		for _, p := range params {
-			if p.node != nil && p.node.tape == t {
-				p.node = nil
-			}
-		}
-	}()
-	mark(t, params)
-	v := f()
-	if v == nil || v.Numel() != 1 {
-		got := "nil"
-		if v != nil {
-			got = v.layoutString()
-		}
-		refuse("ValueAndGrad", "the function returned "+got, "return a tensor of one element, a loss")
-	}
-	eng.tape = nil // the backward pass is not recorded
-	value = v.to(v.spec.replicated(), "ValueAndGrad")
-	t.backward(v, filled(v.spec.replicated(), v.DType(), 1))
-	grads = t.collect(params)
-	value = value.Detach()
-	keepTensors(scope, value)
-	for _, g := range grads {
-		if g.rows != nil {
-			scope.Keep(g.rows.Index, g.rows.Values)
-		} else {
-			keepTensors(scope, g.dense)
-		}
-	}
-	return value, grads, nil
+	var s running
+	grads, err = s.pass(ctx, f, params, true)
+	return s.value, grads, err
 }
 
 // mark puts the parameters on the tape as its leaves.
@@ -138,6 +102,15 @@ func Keep(tensors ...*Tensor) {
 			keepTensors(s, t)
 		}
 	}
+}
+
+// keep lets the gradient outlive s.
+func (g Grad) keep(s *tensor.Scope) {
+	if g.rows != nil {
+		s.Keep(g.rows.Index, g.rows.Values)
+		return
+	}
+	keepTensors(s, g.dense)
 }
 
 func keepTensors(s *tensor.Scope, tensors ...*Tensor) {

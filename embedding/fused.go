@@ -23,6 +23,7 @@ import (
 //   - The table changes during ValueAndGrad. If that returns an error, it may have
 //     changed or not: go back to a checkpoint. Gradients cannot be clipped together.
 //   - A table whose lookups the value does not depend on is not updated.
+//   - Each function of dtensor.Accumulate updates the table.
 //   - Lookups through the table or its Collection are fused; the functions Lookup
 //     and Bag on Weight know nothing of it.
 //

@@ -225,6 +225,42 @@ func TestFusedErrors(t *testing.T) {
 	})
 }
 
+// TestFusedAccumulate holds that each function of Accumulate updates a fused table
+// whose rows its value depends on, as a ValueAndGrad of its own does.
+func TestFusedAccumulate(t *testing.T) {
+	meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+		table := func() *embedding.Table {
+			t := embedding.NewTable(m, embedding.Config{Rows: 5, Dim: 2, Layout: embedding.RowWise("a")})
+			step := makers["row-wise Adagrad"](t.Weight())
+			t.Fuse(func(rows *dtensor.Rows) error { step(rows, 0.1); return nil })
+			return t
+		}
+		one, all := table(), table()
+		part := func(t *embedding.Table) func(i int) *dtensor.Tensor {
+			return func(i int) *dtensor.Tensor {
+				ids := meshtest.Place(m, []int64{0, int64(i), 4}, []int{3}, shard0)
+				h := t.Lookup(ids)
+				if i == 1 { // its rows have no part in the value
+					h = dtensor.Full(m, tensor.Float32, 1, []int{1}, replicate)
+				}
+				return h.Square().Sum(nil, false)
+			}
+		}
+		for i := range 3 {
+			if _, _, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor { return part(one)(i) }, one.Param()); err != nil {
+				return err
+			}
+		}
+		if _, _, err := dtensor.Accumulate(ctx, 3, part(all), all.Param()); err != nil {
+			return err
+		}
+		if got, want := floats(all.Weight()), floats(one.Weight()); !slices.Equal(got, want) {
+			return fmt.Errorf("the rows are %v, want %v", got, want)
+		}
+		return nil
+	})
+}
+
 func TestFusedOutside(t *testing.T) {
 	commtest.Run(t, 3, func(ctx context.Context, world *comm.Comm) error {
 		m, err := dtensor.NewMeshOf(world, []int{2, 0}, dtensor.Axis{Name: "a", Size: 2})

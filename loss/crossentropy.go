@@ -139,6 +139,9 @@ func (p *plan) checkOperands(logits, targets *dtensor.Tensor, soft bool, o *Opti
 		refuse(p.op, fmt.Sprintf("targets %v are neither int64 or int32 nor %v probabilities; Cast them", targets, p.wide))
 	}
 	if !slices.Equal(targets.Shape(), want) {
+		if n := logits.NDim(); n > 2 && slices.Equal(targets.Shape(), logits.Shape()[:n-1]) {
+			refuse(p.op, fmt.Sprintf("targets %v for logits %v: classes are dimension 1, not the last; Flatten(0, %d) both", targets, logits, n-2))
+		}
 		refuse(p.op, fmt.Sprintf("targets %v for logits %v; their shape must be %v", targets, logits, want))
 	}
 	if targets.Mesh() != logits.Mesh() {

@@ -19,6 +19,10 @@
 // nothing (RowAdagrad on a table whose columns are sharded is the exception).
 // Ranks that hold replicas of a parameter make the same step on the same bits.
 //
+// A rate is a number, so any function of the step is a schedule. Parameters that differ
+// in their settings, as those without weight decay do, have an optimizer for each group:
+// list params group by group, and give each optimizer its part of grads.
+//
 // # Bfloat16
 //
 // Parameters are float32, float64 or bfloat16. What an optimizer remembers of a parameter
