@@ -281,6 +281,18 @@ func signalSet(pid int, field string) uint64 {
 	return parseMask(readStatus(pid), field)
 }
 
+// TestNoExec: the kernel says that permission is denied, as for a file without execute bits.
+func TestNoExec(t *testing.T) {
+	t.Parallel()
+	if out, err := exec.Command("unshare", "--mount", "true").CombinedOutput(); err != nil {
+		t.Skipf("needs namespaces: unshare: %v: %s", err, bytes.TrimSpace(out))
+	}
+	out, err := exec.Command("unshare", "--mount", "sh", "-c", `mount -t tmpfs -o noexec none "$0" && cp /bin/true "$0" && gorun -np 1 "$0/true"; echo $?`, t.TempDir()).CombinedOutput()
+	if want := "/true: the file system that it lies on is mounted noexec; put it on another\n126\n"; err != nil || !bytes.HasSuffix(out, []byte(want)) {
+		t.Errorf("got %q, %v, want %q", out, err, want)
+	}
+}
+
 // TestNoProc: gorun says what is missing, which the kernel's error does not.
 func TestNoProc(t *testing.T) {
 	t.Parallel()

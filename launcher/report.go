@@ -209,6 +209,9 @@ func (a *attempt) sayRefused(o *outcome) int {
 		why, status = "not a program this system can run, nor a script that begins with #! (exec format error)", statusNotExecutable
 	case unix.EACCES, unix.EPERM, unix.ETXTBSY, unix.EISDIR:
 		status = statusNotExecutable
+		if noExec(a.plan.apps[a.plan.ranks[o.rank].app].Path) {
+			why = "the file system that it lies on is mounted noexec; put it on another"
+		}
 	case unix.ENOENT:
 		status = statusNotFound
 		if _, err := os.Stat(a.plan.apps[a.plan.ranks[o.rank].app].Path); err == nil {
@@ -217,4 +220,10 @@ func (a *attempt) sayRefused(o *outcome) int {
 	}
 	a.console.say("cannot start rank %d on %s: %s: %s", o.rank, a.plan.host, name, why)
 	return status
+}
+
+// noExec reports whether path lies on a file system from which nothing may be executed.
+func noExec(path string) bool {
+	var fs unix.Statfs_t
+	return unix.Statfs(path, &fs) == nil && fs.Flags&unix.ST_NOEXEC != 0
 }
