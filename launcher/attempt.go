@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -116,8 +117,9 @@ func (a *attempt) awaitOutput(pumping *sync.WaitGroup, o *outcome, signals <-cha
 		case sig := <-signals:
 			switch sig {
 			case unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT:
+				o.signal = cmp.Or(o.signal, sig.(syscall.Signal))
 				if o.reason == finished {
-					o.reason, o.signal = interrupted, sig.(syscall.Signal)
+					o.reason = interrupted
 				}
 				return
 			case unix.SIGTSTP:

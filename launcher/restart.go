@@ -53,6 +53,9 @@ func (a *attempt) again(o *outcome) bool {
 	}
 	alive := func(e end) bool { return e.started && !e.ended }
 	switch {
+	case o.signal != 0:
+		a.console.say("not starting the job again: %s has come", signalName(o.signal))
+		return false
 	case a.number >= a.opts.restarts:
 		a.console.say("not starting the job again: it has failed %d times (--max-restarts %d)", a.number+1, a.opts.restarts)
 		return false

@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"syscall"
@@ -60,7 +61,7 @@ func (e *end) bad() bool { return e.ended && !(e.status.Exited() && e.status.Exi
 // An outcome is how an attempt ended.
 type outcome struct {
 	reason reason
-	signal syscall.Signal // interrupted: the first one
+	signal syscall.Signal // the user's first one to end the job; 0 if none came
 	rank   int            // refused: which
 	errno  syscall.Errno  // refused: why
 	killed bool           // some rank had to be killed, or the user was impatient
@@ -259,9 +260,9 @@ func (s *supervisor) signal(sig syscall.Signal) bool {
 	case unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT:
 		now := time.Now()
 		again := now.Sub(s.lastStop) >= debounce
+		s.outcome.signal = cmp.Or(s.outcome.signal, sig)
 		switch {
 		case s.phase == running:
-			s.outcome.signal = sig
 			s.stop(interrupted, sig)
 			s.announce(sig)
 		case !again:

@@ -145,6 +145,10 @@ func programs() map[string]func(context.Context, *comm.Comm) error {
 			time.Sleep(time.Hour)
 			return nil
 		},
+		"saveandfail": func(ctx context.Context, world *comm.Comm) error {
+			Saved(ctx)
+			return errors.New("boom")
+		},
 		// again fails until the second restart, and saves if told to.
 		"again": func(ctx context.Context, world *comm.Comm) error {
 			if err := comm.Barrier(ctx, world); err != nil {

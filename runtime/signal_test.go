@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -103,5 +104,18 @@ func TestSecondInterruptEndsAProgramAlone(t *testing.T) {
 	status, _, _ := interrupt(t, 1, []syscall.Signal{syscall.SIGINT, syscall.SIGINT}, "rankprogram", "deaf")
 	if want := -int(syscall.SIGINT); status != want {
 		t.Errorf("status %d, want %d", status, want)
+	}
+}
+
+// TestInterruptWhileAJobFails: who interrupts a job does not want it started again, though
+// it has failed by itself just before.
+func TestInterruptWhileAJobFails(t *testing.T) {
+	t.Parallel()
+	ready := filepath.Join(t.TempDir(), "ready")
+	status, _, errs := interrupt(t, 1, []syscall.Signal{syscall.SIGINT}, "gorun", "-np", "2", "--grace", "1h", "--max-restarts", "5",
+		"sh", "-c", `if [ $GORUN_RANK = 1 ]; then until [ -e "$0" ]; do sleep 0.01; done; exec rankprogram saveandfail; fi
+			trap "echo ready" TERM; touch "$0"; while :; do sleep 0.05; done`, ready)
+	if status != 1 || !strings.Contains(errs, "gorun: not starting the job again: SIGINT has come\n") {
+		t.Errorf("status %d, want 1; standard error %q", status, errs)
 	}
 }
