@@ -177,3 +177,18 @@ func TestSmallOperatorsAllocateOnce(t *testing.T) {
 		s.Close()
 	}
 }
+
+// Attention of bfloat16 holds a few heads as float32 at a time, not all.
+func TestBFloat16AttentionInPieces(t *testing.T) {
+	cpu := NewCPU(nil)
+	q := Zeros(cpu, BFloat16, 4, 32, 2, attentionPiece/64)
+	y, lse := Attention(q, q, q, false)
+	dq, dk, dv := AttentionGrad(y, q, q, q, y, lse, false)
+	st := cpu.Stats()
+	if most := 2*attentionPiece*Float32.Size() + 1<<20; st.HighWater > st.Live+most {
+		t.Errorf("%d bytes beside the %d of arguments and results, want at most %d", st.HighWater-st.Live, st.Live, most)
+	}
+	for _, x := range []*Tensor{q, y, lse, dq, dk, dv} {
+		runtime.KeepAlive(x)
+	}
+}
