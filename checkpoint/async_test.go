@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -195,6 +196,36 @@ func TestErrorOfTheSaveBefore(t *testing.T) {
 	})
 	if e, ok, err := latest(fs, "root"); !ok || e.Step != 4 || err != nil {
 		t.Errorf("%v %v %v", e, ok, err)
+	}
+}
+
+// otherJob is a file system on which another job begins to save, and so removes what it
+// takes for the rest of a save that failed, when a file of some name is made.
+type otherJob struct {
+	*memFS
+	before string
+}
+
+func (o otherJob) Create(name string) (file, error) {
+	if filepath.Base(name) == o.before {
+		if err := o.Remove(filepath.Dir(name)); err != nil {
+			return nil, err
+		}
+	}
+	return o.memFS.Create(name)
+}
+
+func TestTwoJobsSaveInOneFolder(t *testing.T) {
+	for _, before := range []string{"rank-00000.safetensors", indexName + temporary} {
+		fs := otherJob{newMemFS(), before}
+		sameError(t, 2, func(ctx context.Context, world *comm.Comm, m *dtensor.Mesh) error {
+			store, err := Open(ctx, world, "root", Options{fs: fs})
+			if err != nil {
+				return err
+			}
+			all := map[string]*dtensor.Tensor{"matrix": dtensor.Zeros(m, tensor.Int16, []int{7, 5}, layout.Shard(0))}
+			return errors.Join(store.Save(ctx, 1, stateOf(all)), store.Wait())
+		}, "root/step-000001.tmp", "and no other job may save there")
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	iofs "io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -167,7 +168,7 @@ func (s *Store) commit(ctx context.Context, snap snapshot) error {
 	}
 	var problem []byte
 	if s.c.Rank() == 0 {
-		if err = s.finish(target, snap, parts); err != nil {
+		if err = missing(s.finish(target, snap, parts)); err != nil {
 			_ = s.o.fs.Remove(target.working) // else the next save does; err is the one to tell
 			problem = []byte(err.Error())
 		}
@@ -182,6 +183,15 @@ func (s *Store) commit(ctx context.Context, snap snapshot) error {
 	return err
 }
 
+// missing says what it may mean that the folder of a save, which rank 0 has made, is not
+// there.
+func missing(err error) error {
+	if errors.Is(err, iofs.ErrNotExist) {
+		return fmt.Errorf("%w; all hosts need to see the folder, and no other job may save there: give each its own", err)
+	}
+	return err
+}
+
 // writePart writes this rank's file into the folder dir.
 func (s *Store) writePart(dir string, snap snapshot) (part, error) {
 	p := part{Digest: snap.state.digest()}
@@ -191,7 +201,7 @@ func (s *Store) writePart(dir string, snap snapshot) (part, error) {
 	name := fmt.Sprintf("rank-%05d.safetensors", s.c.WorldRank(s.c.Rank()))
 	f, err := s.o.fs.Create(filepath.Join(dir, name))
 	if err != nil {
-		return p, fmt.Errorf("%w; all hosts need to see the folder", err)
+		return p, missing(err)
 	}
 	begin := snap.plan.header.Encode()
 	whole := crc32.Checksum(begin, castagnoli())
