@@ -113,6 +113,21 @@ func TestTopOfAJob(t *testing.T) {
 	show.expect("job " + job + " has ended")
 }
 
+// TestTopOfAJobWithinAJob: what a script that is a rank starts has the outer job's
+// descriptors beside its own.
+func TestTopOfAJobWithinAJob(t *testing.T) {
+	t.Parallel()
+	s := start(t, 2, "-np", "1", "sh", "-c", "gorun -np 2 testrank ready sleep; exit 3")
+	guardian, _ := readProcess(s.guardian(), make([]byte, 1024))
+	out, err := exec.Command("gorun", "top", "-once", fmt.Sprint(guardian.parent)).CombinedOutput()
+	if want := fmt.Sprintf("job %d: 2 ranks, gorun -np 2 testrank ready", guardian.parent); err != nil || !strings.HasPrefix(string(out), want) {
+		t.Errorf("%v: got\n%s\nwant %q", err, out, want)
+	}
+	if found := jobs(); !slices.Contains(found, guardian.parent) || !slices.Contains(found, s.cmd.Process.Pid) {
+		t.Errorf("jobs %v, want %d and %d among them", found, s.cmd.Process.Pid, guardian.parent)
+	}
+}
+
 func TestTopHelps(t *testing.T) {
 	t.Parallel()
 	out, err := exec.Command("gorun", "top", "-h").Output()

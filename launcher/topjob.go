@@ -34,15 +34,9 @@ type runningJob struct {
 // may look into, ascending.
 func jobs() []int {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
-	buf := make([]byte, 1024)
 	var found []int
 	for _, dir := range dirs {
-		pid, err := strconv.Atoi(filepath.Base(dir))
-		if err != nil || controlFile(pid) == "" {
-			continue
-		}
-		// The guardian and the ranks have the file from their parent.
-		if p, ok := readProcess(pid, buf); ok && controlFile(p.parent) == "" {
+		if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil && controlFile(pid) != "" {
 			found = append(found, pid)
 		}
 	}
@@ -50,16 +44,39 @@ func jobs() []int {
 	return found
 }
 
-// controlFile returns the name, in /proc, of the control segment that a process has
-// open, "" if it has none or is somebody else's.
+// controlFile returns the name, in /proc, of the control segment of the job that a
+// process has started, "" if there is none or it is somebody else's. The guardian and
+// the ranks have theirs from their parent, as has what a rank that is a script starts.
 func controlFile(pid int) string {
-	fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
-	for _, name := range fds {
-		if to, err := os.Readlink(name); err == nil && to == controlLink {
+	own := controlFiles(pid)
+	if len(own) == 0 {
+		return ""
+	}
+	p, ok := readProcess(pid, make([]byte, 1024))
+	if !ok {
+		return ""
+	}
+	inherited := controlFiles(p.parent)
+	for inode, name := range own {
+		if _, ok := inherited[inode]; !ok {
 			return name
 		}
 	}
 	return ""
+}
+
+// controlFiles returns the names, in /proc, of the control segments that a process has
+// open, by their inodes.
+func controlFiles(pid int) map[uint64]string {
+	files := map[uint64]string{}
+	fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	for _, name := range fds {
+		var is unix.Stat_t
+		if to, err := os.Readlink(name); err == nil && to == controlLink && unix.Stat(name, &is) == nil {
+			files[is.Ino] = name
+		}
+	}
+	return files
 }
 
 // attach opens the segment of a launcher's job, or of its next attempt. If there is
