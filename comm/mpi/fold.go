@@ -74,12 +74,12 @@ func (r *Rank) fold(ctx context.Context, call *comm.Call) error {
 // foldShares is a step of an AllReduce or a Reduce: of elements lo to hi.
 func (r *Rank) foldShares(ctx context.Context, call *comm.Call, lo, hi int) error {
 	r.clear()
-	r.shares(r.sends, call, call.Src.Slice(lo, hi))
+	call.Share(r.sends, call.Src.Slice(lo, hi))
 	mine := r.sends[r.me]
 	slots := r.slots(mine, len(r.world)+1)
 	result := slots(len(r.world))
 	if call.Kind == comm.AllReduceKind {
-		r.shares(r.recvs, call, call.Dst.Slice(lo, hi))
+		call.Share(r.recvs, call.Dst.Slice(lo, hi))
 		result = r.recvs[r.me]
 	}
 	if err := r.foldMine(ctx, call, mine, result, slots); err != nil {
@@ -89,11 +89,11 @@ func (r *Rank) foldShares(ctx context.Context, call *comm.Call, lo, hi int) erro
 	if call.Kind == comm.ReduceKind {
 		r.sends[call.Root] = result
 		if r.me == call.Root {
-			r.shares(r.recvs, call, call.Dst.Slice(lo, hi))
+			call.Share(r.recvs, call.Dst.Slice(lo, hi))
 		}
 		return r.exchange(ctx, call)
 	}
-	r.shares(r.recvs, call, call.Dst.Slice(lo, hi))
+	call.Share(r.recvs, call.Dst.Slice(lo, hi))
 	for q := range r.sends {
 		r.sends[q] = result
 	}
@@ -103,7 +103,7 @@ func (r *Rank) foldShares(ctx context.Context, call *comm.Call, lo, hi int) erro
 // foldParts is a step of a ReduceScatter: of elements lo to hi of each rank's part.
 func (r *Rank) foldParts(ctx context.Context, call *comm.Call, lo, hi int) error {
 	r.clear()
-	r.parts(r.sends, call.Src, call.SrcCounts)
+	call.Src.Divide(r.sends, call.SrcCounts)
 	for q, part := range r.sends {
 		r.sends[q] = part.Slice(min(lo, part.Count), min(hi, part.Count))
 	}
@@ -182,15 +182,6 @@ func (r *Rank) foldGathered(ctx context.Context, call *comm.Call) error {
 	r.dsts[0] = call.Dst.Ptr
 	call.Fold(r.dsts[:1], r.srcs, call.Src.Bytes()/call.Unit())
 	return nil
-}
-
-// shares divides b among the ranks, in whole elements of the operation.
-func (r *Rank) shares(into []comm.Buffer, call *comm.Call, b comm.Buffer) {
-	n, unit := len(r.world), call.Unit()/call.DType().Size()
-	units := b.Count / unit
-	for q := range into {
-		into[q] = b.Slice(units*q/n*unit, units*(q+1)/n*unit)
-	}
 }
 
 // slots returns n buffers of b's size in scratch.

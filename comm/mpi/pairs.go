@@ -41,38 +41,8 @@ func (r *Rank) pairs(ctx context.Context, call *comm.Call) error {
 // deal fills r.sends and r.recvs with what a call that only moves data has each rank
 // send and receive.
 func (r *Rank) deal(call *comm.Call) {
-	n := len(r.world)
 	r.clear()
-	switch call.Kind {
-	case comm.BroadcastKind:
-		if r.me != call.Root {
-			r.recvs[call.Root] = call.Dst
-			break
-		}
-		for q := range n {
-			if q != r.me {
-				r.sends[q] = call.Dst
-			}
-		}
-	case comm.AllGatherKind, comm.SplitKind, comm.AllGatherVKind:
-		for q := range n {
-			r.sends[q] = call.Src
-		}
-		r.parts(r.recvs, call.Dst, call.DstCounts)
-	case comm.GatherKind, comm.GatherVKind:
-		r.sends[call.Root] = call.Src
-		if r.me == call.Root {
-			r.parts(r.recvs, call.Dst, call.DstCounts)
-		}
-	case comm.ScatterKind, comm.ScatterVKind:
-		r.recvs[call.Root] = call.Dst
-		if r.me == call.Root {
-			r.parts(r.sends, call.Src, call.SrcCounts)
-		}
-	case comm.AllToAllKind, comm.AllToAllVKind:
-		r.parts(r.sends, call.Src, call.SrcCounts)
-		r.parts(r.recvs, call.Dst, call.DstCounts)
-	}
+	call.Deal(r.me, r.sends, r.recvs)
 }
 
 // clear makes r.sends and r.recvs empty: one buffer for each rank.
@@ -82,18 +52,6 @@ func (r *Rank) clear() {
 	}
 	clear(r.sends)
 	clear(r.recvs)
-}
-
-// parts divides b by counts, evenly if there are none.
-func (r *Rank) parts(into []comm.Buffer, b comm.Buffer, counts []int) {
-	lo, n := 0, b.Count/len(r.world)
-	for q := range into {
-		if counts != nil {
-			n = counts[q]
-		}
-		into[q] = b.Slice(lo, lo+n)
-		lo += n
-	}
 }
 
 // exchange sends r.sends[q] to each rank q and receives r.recvs[q] from it.

@@ -17,18 +17,6 @@ func (r *Rank) lists() (sends, recvs []comm.Buffer) {
 	return r.sends, r.recvs
 }
 
-// divide gives each rank its part of b: counts elements, or the same number.
-func (r *Rank) divide(into []comm.Buffer, b comm.Buffer, counts []int) {
-	lo, n := 0, b.Count/len(r.world)
-	for q := range into {
-		if counts != nil {
-			n = counts[q]
-		}
-		into[q] = b.Slice(lo, lo+n)
-		lo += n
-	}
-}
-
 // exchange sends r.sends[q] to each rank q and receives r.recvs[q] from it.
 // Empty buffers make no message.
 func (r *Rank) exchange() error {
@@ -59,37 +47,7 @@ func (r *Rank) exchange() error {
 // move carries out a call without arithmetic.
 func (r *Rank) move(call *comm.Call) error {
 	sends, recvs := r.lists()
-	root := call.Root == r.me
-	switch call.Kind {
-	case comm.BroadcastKind:
-		if !root {
-			recvs[call.Root] = call.Dst
-			break
-		}
-		for q := range sends {
-			if q != r.me {
-				sends[q] = call.Dst
-			}
-		}
-	case comm.AllGatherKind, comm.AllGatherVKind, comm.SplitKind:
-		for q := range sends {
-			sends[q] = call.Src
-		}
-		r.divide(recvs, call.Dst, call.DstCounts)
-	case comm.GatherKind, comm.GatherVKind:
-		sends[call.Root] = call.Src
-		if root {
-			r.divide(recvs, call.Dst, call.DstCounts)
-		}
-	case comm.ScatterKind, comm.ScatterVKind:
-		recvs[call.Root] = call.Dst
-		if root {
-			r.divide(sends, call.Src, call.SrcCounts)
-		}
-	case comm.AllToAllKind, comm.AllToAllVKind:
-		r.divide(sends, call.Src, call.SrcCounts)
-		r.divide(recvs, call.Dst, call.DstCounts)
-	}
+	call.Deal(r.me, sends, recvs)
 	return r.exchange()
 }
 
@@ -100,9 +58,9 @@ func (r *Rank) reduce(call *comm.Call) error {
 	sends, recvs := r.lists()
 	scatters := call.Kind == comm.ReduceScatterKind || call.Kind == comm.ReduceScatterVKind
 	if scatters {
-		r.divide(sends, call.Src, call.SrcCounts)
+		call.Src.Divide(sends, call.SrcCounts)
 	} else {
-		r.share(sends, call, call.Src)
+		call.Share(sends, call.Src)
 	}
 	mine := sends[r.me]
 	stride := (mine.Bytes() + 63) &^ 63
@@ -138,22 +96,13 @@ func (r *Rank) reduce(call *comm.Call) error {
 	case call.Kind == comm.ReduceKind:
 		sends[call.Root] = result
 		if r.me == call.Root {
-			r.share(recvs, call, call.Dst)
+			call.Share(recvs, call.Dst)
 		}
 	default:
 		for q := range n {
 			sends[q] = result
 		}
-		r.share(recvs, call, call.Dst)
+		call.Share(recvs, call.Dst)
 	}
 	return r.exchange()
-}
-
-// share divides b among the ranks, in whole elements of the operation.
-func (r *Rank) share(into []comm.Buffer, call *comm.Call, b comm.Buffer) {
-	n, unit := len(r.world), call.Unit()/call.DType().Size()
-	units := b.Count / unit
-	for q := range into {
-		into[q] = b.Slice(units*q/n*unit, units*(q+1)/n*unit)
-	}
 }
