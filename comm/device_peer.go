@@ -282,7 +282,7 @@ func (r *reading) run(ctx context.Context) error {
 				return err
 			}
 		}
-		if err := r.take(mine, k); err != nil {
+		if err := r.take(k); err != nil {
 			return err
 		}
 		if r.copies != nil {
@@ -311,7 +311,7 @@ func (r *reading) put(mine offer, k int) error {
 
 // take queues the copies of what part k has for this rank; what it has for itself comes
 // with the first.
-func (r *reading) take(mine offer, k int) error {
+func (r *reading) take(k int) error {
 	to := 0 // where in dst
 	for q, o := range r.offers {
 		from, n := o.before(r.c.rank, r.shared)*r.elem, o.has(r.c.rank)*r.elem

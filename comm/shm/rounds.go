@@ -246,7 +246,7 @@ func (r *Rank) work(call *comm.Call, seq uint64, p *plan, w window) error {
 		return r.reducePart(call, seq, p, w)
 	case comm.BroadcastKind:
 		if p.pushed && call.Root == r.me {
-			return r.push(call, seq)
+			return r.push(call)
 		}
 	}
 	whole := call.Dst.Bytes()
@@ -283,7 +283,7 @@ func (r *Rank) pulled(n, unit int) int {
 
 // push stores the rest of a Broadcast into the memory of the ranks that have it in
 // their arenas.
-func (r *Rank) push(call *comm.Call, seq uint64) error {
+func (r *Rank) push(call *comm.Call) error {
 	unit, n := call.DType().Size(), call.Dst.Count
 	lo := r.pulled(n, unit)
 	for m := range r.world {
@@ -315,7 +315,7 @@ func (r *Rank) reduceShared(call *comm.Call, seq uint64, p *plan, w window) erro
 		r.srcs[m] = r.from(call, seq, p, w, m, 0, first, lo, hi-lo)
 		dst := r.srcs[m]
 		if call.Kind == comm.AllReduceKind || m == call.Root {
-			if dst = r.into(call, seq, p, w, m, first, lo, hi-lo); dst != nil {
+			if dst = r.into(call, p, w, m, first, lo, hi-lo); dst != nil {
 				dsts = append(dsts, dst)
 			}
 		}
@@ -329,7 +329,7 @@ func (r *Rank) reduceShared(call *comm.Call, seq uint64, p *plan, w window) erro
 
 // into returns where n elements of the result, skip after the beginning of the
 // window at element first, belong in rank m's memory.
-func (r *Rank) into(call *comm.Call, seq uint64, p *plan, w window, m, first, skip, n int) unsafe.Pointer {
+func (r *Rank) into(call *comm.Call, p *plan, w window, m, first, skip, n int) unsafe.Pointer {
 	if r.mode(m) == inArena {
 		return r.inArena(m, r.places[m].dst, (first+skip)*p.unit, n*p.unit)
 	}

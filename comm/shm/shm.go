@@ -22,7 +22,6 @@ type job struct {
 	arenas []unsafe.Pointer
 	alarm  *atomic.Uint32
 	spins  int // how often a waiting rank looks before it yields
-	yields int // and before it sleeps
 
 	mu    sync.Mutex
 	idle  map[int][]*region // reserved by this rank and let go of by it, by number of ranks
@@ -58,7 +57,7 @@ type Rank struct {
 func Open(seg *control.Segment, rank int) (*Rank, error) {
 	n := seg.Ranks()
 	j := &job{seg: seg, rank: rank, arena: newArena(seg, rank), alarm: seg.Alarm(), idle: map[int][]*region{}}
-	j.spins, j.yields = patience(n, seg.Cores())
+	j.spins = spins(n, seg.Cores())
 	for r := range n {
 		base, _ := seg.Arena(r)
 		j.arenas = append(j.arenas, base)

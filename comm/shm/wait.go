@@ -23,15 +23,17 @@ const (
 	futexWake = 1
 )
 
-// patience returns how often a waiting rank looks before it yields, and yields
-// before it sleeps. With more ranks than cores the one waited for needs this
-// core, so spinning only delays it.
-func patience(ranks, cores int) (spins, yields int) {
+// spins returns how often a waiting rank looks before it yields. With more ranks than
+// cores the one waited for needs this core, so spinning only delays it.
+func spins(ranks, cores int) int {
 	if ranks <= cores {
-		return 20_000, 50
+		return 20_000
 	}
-	return 0, 50
+	return 0
 }
+
+// yields is how often a waiting rank yields before it sleeps.
+const yields = 50
 
 // ring wakes the ranks that sleep until this one publishes something, which it
 // has just done. An atomic store and this load are sequentially consistent, as
@@ -71,7 +73,7 @@ func (r *Rank) awaitLong(ctx context.Context, call *comm.Call, m int, word *atom
 		if err := r.trouble(ctx, call, done, m, word, target); err != nil {
 			return err
 		}
-		if i < r.job.yields {
+		if i < yields {
 			own := !call.Attended()
 			if own || i%8 == 7 {
 				goruntime.Gosched() // to this rank's own goroutines
