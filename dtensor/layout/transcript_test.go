@@ -1,15 +1,14 @@
 package layout
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-)
 
-var rewrite = flag.Bool("rewrite", false, "write the output of the commands in testdata back to their files")
+	"github.com/gorun-spmd/gorun/internal/goldentest"
+)
 
 // A command is one entry of a transcript: a line "name key=value …", "----", and
 // the output up to the next empty line. Text before a command is kept as it is.
@@ -44,13 +43,7 @@ func runTranscripts(t *testing.T, pattern string, run func(c command) string) {
 			t.Errorf("%s: %v", file, err)
 			continue
 		}
-		if *rewrite {
-			if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-				t.Fatal(err)
-			}
-			continue
-		}
-		reportDifference(t, file, string(text), got)
+		goldentest.Compare(t, file, got)
 	}
 }
 
@@ -95,24 +88,6 @@ func parseCommand(line string) (command, error) {
 		c.args[key] += " " + f
 	}
 	return c, nil
-}
-
-func reportDifference(t *testing.T, file, want, got string) {
-	t.Helper()
-	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
-	for i := range max(len(w), len(g)) {
-		var a, b string
-		if i < len(w) {
-			a = w[i]
-		}
-		if i < len(g) {
-			b = g[i]
-		}
-		if a != b {
-			t.Errorf("%s:%d:\n got %q\nwant %q\n(-rewrite accepts what is new)", file, i+1, b, a)
-			return
-		}
-	}
 }
 
 // parseAxes reads (data=2,model=4).

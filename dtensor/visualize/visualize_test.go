@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/xml"
 	"errors"
-	"flag"
 	"fmt"
 	"image"
 	"image/draw"
@@ -21,10 +20,9 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/dtensor/visualize"
+	"github.com/gorun-spmd/gorun/internal/goldentest"
 	"github.com/gorun-spmd/gorun/tensor"
 )
-
-var rewrite = flag.Bool("rewrite", false, "write the pictures to testdata")
 
 // pictures are the golden cases, by file name.
 func pictures(t *testing.T) map[string]*visualize.Picture {
@@ -66,28 +64,9 @@ func pictures(t *testing.T) map[string]*visualize.Picture {
 	return list
 }
 
-// golden compares got with a file, or rewrites the file under -rewrite.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	file := filepath.Join("testdata", name)
-	if *rewrite {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s: got\n%s\nwant\n%s(-rewrite accepts what is new)", file, got, want)
-	}
-}
-
 func TestText(t *testing.T) {
 	for name, p := range pictures(t) {
-		golden(t, name+".txt", p.String())
+		goldentest.Compare(t, filepath.Join("testdata", name+".txt"), p.String())
 		for line := range strings.Lines(p.String()) {
 			if line := strings.TrimSuffix(line, "\n"); line != strings.TrimRight(line, " ") {
 				t.Errorf("%s: line %q ends in a space", name, line)
@@ -117,7 +96,7 @@ func TestSVG(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"uneven", "cube", "partial"} {
-		golden(t, name+".svg", pictures(t)[name].SVG())
+		goldentest.Compare(t, filepath.Join("testdata", name+".svg"), pictures(t)[name].SVG())
 	}
 }
 
@@ -138,7 +117,7 @@ func TestPNG(t *testing.T) {
 func comparePNG(t *testing.T, name string, p *visualize.Picture) {
 	t.Helper()
 	file := filepath.Join("testdata", name)
-	if *rewrite {
+	if goldentest.Rewrites() {
 		var b bytes.Buffer
 		if err := p.PNG(&b); err != nil {
 			t.Fatal(err)

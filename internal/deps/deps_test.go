@@ -36,6 +36,7 @@ const policy = `
 	internal/job       <
 	internal/needtest  <
 	internal/cachetest <
+	internal/goldentest <
 
 	comm          < internal/dtype internal/mem internal/invariant internal/simd
 	comm/mem      < comm

@@ -2,15 +2,14 @@ package hosts
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-)
 
-var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
+	"github.com/gorun-spmd/gorun/internal/goldentest"
+)
 
 // render is the whole outcome of Parse as text.
 func render(list []Host, warnings []Warning, err error) string {
@@ -51,36 +50,7 @@ func TestCorpus(t *testing.T) {
 				fmt.Fprintf(&got, "%s detected as %v\n%s", base, f, render(Parse(base, text, Auto)))
 			}
 		}
-		golden := filepath.Join("testdata", c.folder+".golden")
-		if *rewrite {
-			if err := os.WriteFile(golden, []byte(got.String()), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(golden)
-		if err != nil {
-			t.Fatal(err)
-		}
-		compare(t, golden, got.String(), string(want))
-	}
-}
-
-// compare reports the first line that differs.
-func compare(t *testing.T, name, got, want string) {
-	t.Helper()
-	g, w := strings.Split(got, "\n"), strings.Split(want, "\n")
-	for i := range max(len(g), len(w)) {
-		a, b := "nothing", "nothing"
-		if i < len(g) {
-			a = g[i]
-		}
-		if i < len(w) {
-			b = w[i]
-		}
-		if a != b {
-			t.Errorf("%s:%d:\n got %s\nwant %s\n(-rewrite writes it anew)", name, i+1, a, b)
-			return
-		}
+		goldentest.Compare(t, filepath.Join("testdata", c.folder+".golden"), got.String())
 	}
 }
 

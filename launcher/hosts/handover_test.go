@@ -2,11 +2,12 @@ package hosts
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gorun-spmd/gorun/internal/goldentest"
 )
 
 // TestHandovers prints the command of every launcher for the same jobs.
@@ -58,17 +59,7 @@ func TestHandovers(t *testing.T) {
 			}
 		}
 	}
-	golden := "testdata/handover.golden"
-	if *rewrite {
-		if err := os.WriteFile(golden, []byte(got.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	compare(t, golden, got.String(), string(want))
+	goldentest.Compare(t, "testdata/handover.golden", got.String())
 }
 
 // TestBadJobs are refused whatever the launcher.
