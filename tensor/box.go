@@ -66,10 +66,7 @@ func within(op, name string, t *Tensor, off, sizes []int) int {
 
 func wantFlat(op string, flat, t *Tensor, at int, sizes []int) {
 	wantSameType(op, flat, t)
-	n := 1
-	for _, s := range sizes {
-		n *= s
-	}
+	n := product(sizes)
 	if flat.ndim != 1 || at < 0 || at+n > flat.numel {
 		throwShape(op, "%d elements from %d on are not within the flat tensor %v", n, at, flat.brief())
 	}

@@ -87,10 +87,7 @@ func copyElems[T any](dst, src unsafe.Pointer, l *Loop) {
 // pairs calls f for each index of the first n dimensions with the distances it
 // means for a and b.
 func (l *Loop) pairs(n int, f func(a, b int)) {
-	total := 1
-	for _, s := range l.Size[:n] {
-		total *= s
-	}
+	total := product(l.Size[:n])
 	var at [MaxDims]int
 	for a, b := 0, 0; total > 0; total-- {
 		f(a, b)

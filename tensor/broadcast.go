@@ -17,9 +17,11 @@ type Loop struct {
 }
 
 // Numel returns the number of elements.
-func (l *Loop) Numel() int {
+func (l *Loop) Numel() int { return product(l.Size[:l.N]) }
+
+func product(sizes []int) int {
 	n := 1
-	for _, s := range l.Size[:l.N] {
+	for _, s := range sizes {
 		n *= s
 	}
 	return n

@@ -47,10 +47,7 @@ func Fill(t *Tensor, v float64) { t.dev.Fill(t.dtype, t.ptr("Fill"), t.numel, v)
 // FromSlice returns a tensor with a copy of data. It throws a *ShapeError if the
 // sizes do not multiply to len(data).
 func FromSlice[T Elem](dev Device, data []T, shape ...int) *Tensor {
-	n := 1
-	for _, s := range shape {
-		n *= s
-	}
+	n := product(shape)
 	if n != len(data) {
 		throwShape("FromSlice", "%d elements for shape %v, which has %d", len(data), append([]int(nil), shape...), n)
 	}

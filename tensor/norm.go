@@ -109,7 +109,7 @@ func normSizes(op string, x, weight, bias *Tensor, normDims int) (rows, n int) {
 	if normDims < 1 || normDims > x.NDim() {
 		throwShape(op, "x %v: cannot normalise its last %d dimensions", x.brief(), normDims)
 	}
-	tail := x.Shape()[x.NDim()-normDims:]
+	lead, tail := x.Shape()[:x.NDim()-normDims], x.Shape()[x.NDim()-normDims:]
 	for i, w := range []*Tensor{weight, bias} {
 		if w == nil {
 			continue
@@ -119,15 +119,7 @@ func normSizes(op string, x, weight, bias *Tensor, normDims int) (rows, n int) {
 			throwShape(op, "%s %v does not have the normalised shape %v of x %v", []string{"weight", "bias"}[i], w.brief(), slices.Clone(tail), x.brief())
 		}
 	}
-	rows, n = 1, 1
-	for i, s := range x.Shape() {
-		if i < x.NDim()-normDims {
-			rows *= s
-		} else {
-			n *= s
-		}
-	}
-	return rows, n
+	return product(lead), product(tail)
 }
 
 func wantStats(op string, x, stats *Tensor, rows, each int) {

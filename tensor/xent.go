@@ -24,14 +24,6 @@ import (
 // float32, and so is the arithmetic; their gradient is bfloat16. That of float32
 // logits may be bfloat16 too.
 
-// xentType is the type of what goes with logits of type dt.
-func xentType(dt DType) DType {
-	if dt == BFloat16 {
-		return Float32
-	}
-	return dt
-}
-
 // The columns of the statistics of CrossEntropyStats.
 const (
 	StatMax    = iota // the largest logit; -Inf for no classes
@@ -51,7 +43,7 @@ const (
 // is counted from m by adding W1·(m1-m); then it adds, as does the target.
 func CrossEntropyStats(logits, target *Tensor, lo int, weight *Tensor, withSum bool) *Tensor {
 	n, classes := wantLogits("CrossEntropyStats", logits, target, weight)
-	stats := alloc("CrossEntropyStats", logits.dev, xentType(logits.dtype), []int{n, Stats})
+	stats := alloc("CrossEntropyStats", logits.dev, WideType(logits.dtype), []int{n, Stats})
 	logits.dev.CrossEntropyStats(logits.dtype, stats.addr, logits.ptr("CrossEntropyStats"), target.dtype, target.ptr("CrossEntropyStats"),
 		addrOf("CrossEntropyStats", weight), n, classes, lo, withSum)
 	runtime.KeepAlive(logits)
@@ -130,8 +122,8 @@ func wantLogits(op string, logits, target, weight *Tensor) (n, classes int) {
 
 // wantBeside throws unless x is of the type that goes with logits, on their device.
 func wantBeside(op, name string, logits, x *Tensor) {
-	if x.dtype != xentType(logits.dtype) {
-		throwType(op, "%s %v for logits %v: want %v; Cast it", name, x.brief(), logits.brief(), xentType(logits.dtype))
+	if x.dtype != WideType(logits.dtype) {
+		throwType(op, "%s %v for logits %v: want %v; Cast it", name, x.brief(), logits.brief(), WideType(logits.dtype))
 	}
 	wantSameDevice(op, logits, x)
 }

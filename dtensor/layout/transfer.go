@@ -13,13 +13,7 @@ type Transfer struct {
 }
 
 // Numel returns the number of elements of the box.
-func (t *Transfer) Numel() int {
-	n := 1
-	for _, s := range t.Size {
-		n *= s
-	}
-	return n
-}
+func (t *Transfer) Numel() int { return product(t.Size) }
 
 // Sends returns what the rank at coord gives each member of its group, itself
 // included, in the order of their places; members that get nothing are left out.
