@@ -4,6 +4,8 @@ package mpi
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"hash/fnv"
 	goruntime "runtime"
 	"time"
@@ -116,7 +118,7 @@ func (r *Rank) wait(ctx context.Context, call *comm.Call, arrived func(i int) er
 			}
 		}
 		if ctx.Done() != nil && ctx.Err() != nil {
-			return r.giveUp(call, comm.Late(context.Cause(ctx), r.late(arrived != nil)))
+			return r.giveUp(call, r.tooLate(ctx, arrived != nil))
 		}
 		p.wait()
 	}
@@ -180,6 +182,16 @@ func (r *Rank) giveUp(call *comm.Call, err error) error {
 	kept := *call
 	r.job.drop(r.requests, &kept, r, r.requests)
 	return err
+}
+
+// tooLate is the error of a call whose context has ended. Only debug mode, which checks
+// calls before it makes them, knows who has not come.
+func (r *Rank) tooLate(ctx context.Context, checking bool) error {
+	cause := context.Cause(ctx)
+	if !r.debug && errors.Is(cause, context.DeadlineExceeded) {
+		return fmt.Errorf("%w; GORUN_DEBUG=1 has the error name the ranks that had not made this call", cause)
+	}
+	return comm.Late(cause, r.late(checking))
 }
 
 // vain returns why the call cannot end: a rank that it needs has ended without

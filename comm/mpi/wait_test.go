@@ -4,6 +4,7 @@ package mpi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -66,4 +67,18 @@ func TestYields(t *testing.T) {
 func sayYields(_ context.Context, world *Rank) error {
 	fmt.Printf("yields: %v\n", world.job.yields)
 	return nil
+}
+
+func TestTooLate(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 0)
+	defer cancel()
+	err := (&Rank{}).tooLate(ctx, false)
+	if want := "context deadline exceeded; GORUN_DEBUG=1 has the error name the ranks"; !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+	ctx, cancel = context.WithCancel(t.Context())
+	cancel()
+	if err := (&Rank{}).tooLate(ctx, false); err != context.Canceled {
+		t.Errorf("got %v, want %v", err, context.Canceled)
+	}
 }
