@@ -43,7 +43,11 @@ func (r *Rank) Do(ctx context.Context, call *comm.Call) error {
 			}
 		}
 		if t.what != f.What || t.count != f.Count {
-			r.abort(verdict{kind: ranksDisagree, a: r.world[r.me], b: r.world[m], seq: seq})
+			a := r.me
+			if m > 0 { // those before m, this one perhaps among them, made its call: whoever comes first names the same
+				a = 0
+			}
+			r.abort(verdict{kind: ranksDisagree, a: r.world[a], b: r.world[m], seq: seq})
 			return r.sentence(call)
 		}
 		r.given[m] = t.given
