@@ -73,7 +73,7 @@ func sharedMemory() finding {
 	f := finding{Name: "shared memory", Need: true}
 	segment, err := control.Create(1, control.Options{ArenaBytes: 1 << 20})
 	if err != nil {
-		f.Text = err.Error() + "; the container's system call filter may forbid memfd_create"
+		f.Text = err.Error()
 		return f
 	}
 	defer segment.Close()

@@ -12,6 +12,9 @@ import (
 // memfd returns an anonymous file of the given size, which nobody can change.
 func memfd(name string, bytes int) (*os.File, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSYS) {
+		return nil, fmt.Errorf("memfd_create: %w; a filter of system calls, as containers have, forbids it: allow it there", err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("memfd_create: %w", err)
 	}
