@@ -302,3 +302,15 @@ func TestNoProc(t *testing.T) {
 		t.Errorf("got %q, %v, want %q", out, err, want)
 	}
 }
+
+// TestProcOfAnotherNamespace: there other processes have the numbers that gorun would kill.
+func TestProcOfAnotherNamespace(t *testing.T) {
+	t.Parallel()
+	if out, err := exec.Command("unshare", "--pid", "--fork", "true").CombinedOutput(); err != nil {
+		t.Skipf("needs namespaces: unshare: %v: %s", err, bytes.TrimSpace(out))
+	}
+	out, err := exec.Command("unshare", "--pid", "--fork", "gorun", "-np", "1", "testrank", "fork").CombinedOutput()
+	if want := "; mount the /proc of this namespace (unshare --mount-proc)\n"; err == nil || !bytes.HasSuffix(out, []byte(want)) {
+		t.Errorf("got %q, %v, want %q", out, err, want)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -22,6 +23,10 @@ type guardianProcess struct {
 // startGuardian starts the guardian and hands it the spec. files[guardianConn] is
 // filled in.
 func startGuardian(files []uintptr, s *spec) (*guardianProcess, error) {
+	if self, err := os.Readlink("/proc/self"); err == nil && self != strconv.Itoa(os.Getpid()) {
+		return nil, fmt.Errorf("starting the guardian process: this is process %d, and to /proc, where it looks for what the ranks start, process %s; mount the /proc of this namespace (unshare --mount-proc)",
+			os.Getpid(), self)
+	}
 	if err := becomeSubreaper(); err != nil {
 		return nil, fmt.Errorf("prctl: %w", err)
 	}
