@@ -160,17 +160,26 @@ func TestStopAndContinue(t *testing.T) {
 	s.expect("waiting", "waiting")
 	s.signal(syscall.SIGTSTP)
 	waitForStates(s, "TT")
-	for {
-		if p, ok := readProcess(s.cmd.Process.Pid, make([]byte, 1024)); !ok || p.state == 'T' {
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
+	waitUntilStopped(s)
 	s.signal(syscall.SIGCONT)
 	s.expect("rank 0 got SIGTSTP")
 	s.signal(syscall.SIGINT)
 	s.expect("saved")
 	s.check(130)
+}
+
+// waitUntilStopped waits until gorun itself, which stops after its ranks, has stopped: a
+// shell does not continue it before.
+func waitUntilStopped(s *session) {
+	s.t.Helper()
+	for end := time.Now().Add(patienceOfTests); ; time.Sleep(time.Millisecond) {
+		if p, ok := readProcess(s.cmd.Process.Pid, make([]byte, 1024)); ok && p.state == 'T' {
+			return
+		}
+		if time.Now().After(end) {
+			s.t.Fatal("gorun does not stop")
+		}
+	}
 }
 
 func waitForStates(s *session, want string) {

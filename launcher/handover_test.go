@@ -143,6 +143,7 @@ func TestHandoverStops(t *testing.T) {
 			s, _ := startOver(t, 2, l.via, l.rank, "echo ready $R $$; exec sleep 1000")
 			s.signal(syscall.SIGTSTP)
 			waitForStates(s, "TT")
+			waitUntilStopped(s)
 			s.signal(syscall.SIGCONT)
 			waitForStates(s, "SS")
 			s.signal(syscall.SIGKILL)
