@@ -168,7 +168,7 @@ func RowPowSums(table, index *Tensor, p float64) *Tensor {
 }
 
 // ScaleRowsTo multiplies row index[i] of table by factor[i], which for bfloat16 is
-// float32.
+// float32. No row may be named twice.
 func ScaleRowsTo(table, index, factor *Tensor) {
 	wantFloatOrHalf("ScaleRowsTo", table)
 	wantWideType("ScaleRowsTo", table, factor)

@@ -26,8 +26,8 @@ import (
 
 // The columns of the statistics of CrossEntropyStats.
 const (
-	StatMax    = iota // the largest logit; -Inf for no classes
-	StatSumExp        // Σ exp(x - max)
+	StatMax    = iota // the largest logit; -Inf for no classes, unspecified if one is NaN
+	StatSumExp        // Σ exp(x - max); NaN if a logit is NaN or +Inf
 	StatTarget        // the logit of the target; 0 if its class is not in this part
 	StatSum           // Σ w·(x - max), counted from 0 if max is -Inf; 0 unless asked for
 	Stats             // the number of columns

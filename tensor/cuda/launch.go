@@ -199,6 +199,9 @@ func puts[T any](l *launch, v []T) *launch {
 // each launches with a thread for each of n elements, as far as the device has room.
 func (l *launch) each(n int) { l.blocks((n + threads - 1) / threads) }
 
+// warps launches with a warp for each of n rows, as far as the device has room.
+func (l *launch) warps(n int) { l.each(32 * n) }
+
 // blocks launches n blocks, as far as the device has room. It does nothing for none.
 func (l *launch) blocks(n int) {
 	if n <= 0 {

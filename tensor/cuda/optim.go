@@ -22,11 +22,11 @@ func (g *Device) Adam(dt tensor.DType, param, grad, m, v unsafe.Pointer, n int, 
 
 // AdamRows does a step of Adam on the rows index of param, m and v.
 func (g *Device) AdamRows(dt tensor.DType, param, grad, index, m, v unsafe.Pointer, n, dim int, s tensor.AdamStep) {
-	put(g.typed("adam", dt).ptr(param, grad, index, m, v).i64(n, dim), s).each(n * dim)
+	put(g.typed("adam", dt).ptr(param, grad, index, m, v).i64(n, dim), s).warps(n)
 }
 
 // AdagradRows does a step of row-wise Adagrad on the rows index of table; state
 // has a number a row.
 func (g *Device) AdagradRows(dt tensor.DType, table, grad, index, state unsafe.Pointer, n, dim int, lr, eps float64) {
-	g.typed("adagrad_rows", dt).ptr(table, grad, index, state).i64(n, dim).f64(lr).f64(eps).blocks(n)
+	g.typed("adagrad_rows", dt).ptr(table, grad, index, state).i64(n, dim).f64(lr).f64(eps).warps(n)
 }

@@ -15,9 +15,9 @@ func (g *Device) TakeRows(elemBytes int, dst, table unsafe.Pointer, it tensor.DT
 	g.kernel("take_rows").i32(unit).ptr(dst, table).dt(it).ptr(ids).i64(n, row/unit, lo, rows).flag(zero).each(n * row / unit)
 }
 
-// What kernels/table.cu sorts by: digits of 4 bits, tiles of 2048 keys.
+// What kernels/table.cu sorts by: digits of 8 bits, tiles of 2048 keys.
 const (
-	digitBits = 4
+	digitBits = 8
 	tile      = threads * 8
 )
 
@@ -29,8 +29,8 @@ func (g *Device) Unique(it tensor.DType, ids unsafe.Pointer, n, lo, size int, in
 		return 0, 0
 	}
 	tiles := (n + tile - 1) / tile
-	counts := tiles << digitBits
-	buf := g.Scratch(8 * (2*n + n + 1 + max(counts, n) + sums(max(counts, n)) + 2))
+	words := max(tiles<<digitBits, n)
+	buf := g.Scratch(8 * (2*n + n + 1 + words + max(1<<digitBits, sums(n)) + 2))
 	defer buf.Free()
 	at := buf.Block.Ptr()
 	take := func(words int) unsafe.Pointer {
@@ -38,13 +38,13 @@ func (g *Device) Unique(it tensor.DType, ids unsafe.Pointer, n, lo, size int, in
 		at = unsafe.Add(at, 8*words)
 		return p
 	}
-	keys, spare, start, digits, part, both := take(n), take(n), take(n+1), take(max(counts, n)), take(sums(max(counts, n))), take(2)
+	keys, spare, start, digits, part, both := take(n), take(n), take(n+1), take(words), take(max(1<<digitBits, sums(n))), take(2)
 
 	g.kernel("unique_keys").ptr(keys).dt(it).ptr(ids).i64(n, lo, size).each(n)
 	for shift := 32; shift < 32+bits.Len(uint(size)); shift += digitBits {
 		g.kernel("sort_count").ptr(digits, keys).i64(n, tiles).i32(shift).blocks(tiles)
-		g.scan(digits, digits, part, counts)
-		g.kernel("sort_move").ptr(spare, keys, digits).i64(n, tiles).i32(shift).blocks(tiles)
+		g.scanRows(digits, part, 1<<digitBits, tiles)
+		g.kernel("sort_move").ptr(spare, keys, digits, part).i64(n, tiles).i32(shift).blocks(tiles)
 		keys, spare = spare, keys
 	}
 	g.kernel("unique_heads").ptr(digits, keys).i64(n, size).each(n)
@@ -67,9 +67,16 @@ func sums(n int) int { return (n+tile-1)/tile + 1 }
 func (g *Device) scan(dst, x, part unsafe.Pointer, n int) (total unsafe.Pointer) {
 	tiles := (n + tile - 1) / tile
 	g.kernel("scan_tiles").ptr(part, x).i64(n, tiles).blocks(tiles)
-	g.kernel("scan_sums").ptr(part).i64(tiles).blocks(1)
+	total = unsafe.Add(part, 8*tiles)
+	g.scanRows(part, total, 1, tiles)
 	g.kernel("scan_add").ptr(dst, x, part).i64(n, tiles).blocks(tiles)
-	return unsafe.Add(part, 8*tiles)
+	return total
+}
+
+// scanRows turns each row of x [rows, n], int64, into the sums before its elements;
+// total [rows] gets the sums of all.
+func (g *Device) scanRows(x, total unsafe.Pointer, rows, n int) {
+	g.kernel("scan_rows").ptr(x, total).i64(rows, n).blocks(rows)
 }
 
 // SumSegments computes dst[s] = the sum of rows order[j] of values, j running over
@@ -82,12 +89,12 @@ func (g *Device) SumSegments(dt tensor.DType, dst, values, order, count unsafe.P
 	defer buf.Free()
 	start := buf.Block.Ptr()
 	g.scan(start, count, unsafe.Add(start, 8*segments), segments)
-	g.typed("sum_segments", dt).ptr(dst, values, order, start, count).i64(segments, dim).each(segments * dim)
+	g.typed("sum_segments", dt).i32(unitOf(dim*dt.Size(), dst, values)).ptr(dst, values, order, start, count).i64(segments, dim).warps(segments)
 }
 
 // AddRows computes table[index[i]] += scale·values[i].
 func (g *Device) AddRows(dt tensor.DType, table, values, index unsafe.Pointer, n, dim int, scale float64) {
-	g.typed("add_rows", dt).ptr(table, values, index).i64(n, dim).float(dt, scale).each(n * dim)
+	g.typed("add_rows", dt).i32(unitOf(dim*dt.Size(), table, values)).ptr(table, values, index).i64(n, dim).float(dt, scale).warps(n)
 }
 
 // RowPowSums computes dst[i] = Σ|x|ᵖ over row index[i] of table, max|x| for p = +Inf.
@@ -95,7 +102,7 @@ func (g *Device) RowPowSums(dt tensor.DType, dst, table unsafe.Pointer, it tenso
 	g.typed("row_pow_sums", dt).ptr(dst, table).dt(it).ptr(index).i64(n, dim).f64(p).blocks(n)
 }
 
-// ScaleRows computes table[index[i]] *= factor[i].
+// ScaleRows computes table[index[i]] *= factor[i]; no row is named twice.
 func (g *Device) ScaleRows(dt tensor.DType, table unsafe.Pointer, it tensor.DType, index, factor unsafe.Pointer, n, dim int) {
-	g.typed("scale_rows", dt).ptr(table).dt(it).ptr(index, factor).i64(n, dim).each(dim)
+	g.typed("scale_rows", dt).ptr(table).dt(it).ptr(index, factor).i64(n, dim).warps(n)
 }

@@ -31,6 +31,20 @@ struct Loop {
 
 #define EACH(i, n) for (i64 i = blockIdx.x * (i64)blockDim.x + threadIdx.x; i < (n); i += (i64)gridDim.x * blockDim.x)
 
+// EACH_WARP has a warp for each i, whose threads share the columns j of a row: rows of
+// tables are mostly short, and finding row and column of an element would take a
+// division of 64-bit numbers.
+#define EACH_WARP(i, n) for (i64 i = (blockIdx.x * (i64)THREADS + threadIdx.x) / 32; i < (n); i += (i64)gridDim.x * (THREADS / 32))
+#define EACH_LANE(j, n) for (i64 j = threadIdx.x % 32; j < (n); j += 32)
+
+// A Pack is what a thread reads or writes at once. Where 16 bytes are, a multiprocessor
+// has enough of them under way to keep the memory busy.
+template <class T, int N>
+struct __align__(sizeof(T) * N) Pack {
+	enum { SIZE = N };
+	T v[N];
+};
+
 // At is where element i of a loop lies in the three arrays.
 struct At {
 	i64 a, b, c;
@@ -140,8 +154,18 @@ static __device__ i64 index_at(int it, const void *p, i64 i) {
 	return it == I32 ? (i64)((const int *)p)[i] : ((const i64 *)p)[i];
 }
 
-// A Num is what numbers of a type are combined as: Max and Min say NaN if one is,
-// and know that -0 is below 0.
+// wide is an element as what is computed with, put stores one; u16 is bfloat16.
+static __device__ float wide(float v) { return v; }
+static __device__ double wide(double v) { return v; }
+static __device__ float wide(u16 v) { return widen_bf16(v); }
+static __device__ void put(float *p, float v) { *p = v; }
+static __device__ void put(double *p, double v) { *p = v; }
+static __device__ void put(u16 *p, float v) { *p = narrow_bf16(v); }
+
+static __device__ float exp_of(float x) { return expf(x); }
+static __device__ double exp_of(double x) { return exp(x); }
+
+// max_of and min_of say NaN if one is, and know that -0 is below 0.
 template <class T>
 static __device__ T max_of(T a, T b) {
 	if (a != a) return a;
@@ -159,8 +183,8 @@ static __device__ T min_of(T a, T b) {
 static __device__ float infinity(float) { return __uint_as_float(0x7f800000); }
 static __device__ double infinity(double) { return __longlong_as_double(0x7ff0000000000000ll); }
 
-// Block reductions: every thread of the block calls them and gets the result. The
-// tree is the same each time, so the bits are.
+// Reductions over a warp and over a block: every thread of it calls them and gets the
+// result. The tree is the same each time, so the bits are.
 struct Sum {
 	template <class T>
 	static __device__ T of(T a, T b) { return a + b; }
@@ -171,13 +195,112 @@ struct Max {
 };
 
 template <class Op, class T>
+static __device__ T warp_reduce(T v) {
+	for (int d = 16; d > 0; d >>= 1) v = Op::of(v, __shfl_xor_sync(0xffffffffu, v, d));
+	return v;
+}
+
+template <class Op, class T>
 static __device__ T block_reduce(T v) {
 	__shared__ T part[THREADS / 32];
-	for (int d = 16; d > 0; d >>= 1) v = Op::of(v, __shfl_xor_sync(0xffffffffu, v, d));
+	v = warp_reduce<Op>(v);
 	__syncthreads(); // part may still be read from the call before
 	if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = v;
 	__syncthreads();
 	v = part[0];
 	for (int w = 1; w < THREADS / 32; w++) v = Op::of(v, part[w]);
 	return v;
+}
+
+// each_in_row calls f(i, p) for the elements of a row, which the threads of a block
+// divide: p is a Pack of those from i on, of 16 bytes where they lie at a multiple of
+// that, and of one element before and after.
+template <class T, class F>
+static __device__ void each_in_row(const T *x, i64 n, F f) {
+	const int N = 16 / sizeof(T);
+	i64 head = -(i64)((u64)x / sizeof(T)) & (N - 1);
+	if (head > n) head = n;
+	i64 packs = (n - head) / N;
+	for (i64 k = threadIdx.x; k < packs; k += THREADS) {
+		Pack<T, N> p = ((const Pack<T, N> *)(x + head))[k];
+		f(head + k * N, p);
+	}
+	for (i64 k = threadIdx.x; k < n - packs * N; k += THREADS) {
+		i64 i = k < head ? k : k + packs * N;
+		f(i, Pack<T, 1>{{x[i]}});
+	}
+}
+
+// pack_at reads a Pack, and put_pack writes one, wherever it lies.
+template <class P, class T>
+static __device__ P pack_at(const T *x) {
+	if ((u64)x % sizeof(P) == 0) return *(const P *)x;
+	P p;
+#pragma unroll
+	for (int k = 0; k < P::SIZE; k++) p.v[k] = x[k];
+	return p;
+}
+template <class P, class T>
+static __device__ void put_pack(T *dst, const P &p) {
+	if ((u64)dst % sizeof(P) == 0) {
+		*(P *)dst = p;
+		return;
+	}
+#pragma unroll
+	for (int k = 0; k < P::SIZE; k++) dst[k] = p.v[k];
+}
+
+// A Run is the largest element so far and Σexp(x - it); a NaN shows in the sum.
+template <class T>
+struct Run {
+	T top;
+	double sum;
+
+	template <class P>
+	__device__ void add(const P &p) {
+		T most = top;
+#pragma unroll
+		for (int k = 0; k < P::SIZE; k++)
+			if (wide(p.v[k]) > most) most = wide(p.v[k]);
+		if (most > top) {
+			sum *= (double)exp_of(top - most);
+			top = most;
+		}
+		T more = 0;
+#pragma unroll
+		for (int k = 0; k < P::SIZE; k++)
+			if (wide(p.v[k]) != -infinity((T)0)) more += exp_of(wide(p.v[k]) - most);
+		sum += (double)more;
+	}
+};
+
+template <class T>
+static __device__ Run<T> join(Run<T> a, Run<T> b) {
+	if (a.sum == 0) return b;
+	if (b.sum == 0) return a;
+	Run<T> r = b.top > a.top ? b : a, o = b.top > a.top ? a : b;
+	r.sum += o.sum * (double)exp_of(o.top - r.top);
+	return r;
+}
+
+// block_run returns the Run of all threads' elements to every thread of the block.
+template <class T>
+static __device__ Run<T> block_run(Run<T> run) {
+	__shared__ T top[THREADS / 32];
+	__shared__ double sum[THREADS / 32];
+	for (int d = 16; d > 0; d >>= 1) {
+		Run<T> o;
+		o.top = __shfl_xor_sync(0xffffffffu, run.top, d);
+		o.sum = __shfl_xor_sync(0xffffffffu, run.sum, d);
+		run = join(run, o);
+	}
+	__syncthreads(); // they may still be read from the call before
+	if (threadIdx.x % 32 == 0) {
+		top[threadIdx.x / 32] = run.top;
+		sum[threadIdx.x / 32] = run.sum;
+	}
+	__syncthreads();
+	run = Run<T>{top[0], sum[0]};
+	for (int w = 1; w < THREADS / 32; w++) run = join(run, Run<T>{top[w], sum[w]});
+	return run;
 }

@@ -94,8 +94,6 @@ KERNEL(transpose, int bytes, void *dst, const void *src, i64 batch, i64 rows, i6
 
 enum { NEG, ABS, EXP, LOG, SQRT, RSQRT, TANH, SIGMOID, RELU, GELU, SILU, SQUARE, SIGN };
 
-static __device__ float exp_of(float x) { return expf(x); }
-static __device__ double exp_of(double x) { return exp(x); }
 static __device__ float log_of(float x) { return logf(x); }
 static __device__ double log_of(double x) { return log(x); }
 static __device__ float sqrt_of(float x) { return sqrtf(x); }

@@ -1,71 +1,24 @@
 // Cross-entropy over a part of the classes. A block works on one row at a time.
 #include "common.h"
 
-static __device__ float exp_of(float x) { return expf(x); }
-static __device__ double exp_of(double x) { return exp(x); }
-
-// Logits of bfloat16 are computed with as float.
-static __device__ float logit_at(const float *x, i64 i) { return x[i]; }
-static __device__ double logit_at(const double *x, i64 i) { return x[i]; }
-static __device__ float logit_at(const u16 *x, i64 i) { return widen_bf16(x[i]); }
-static __device__ void put_logit(float *x, i64 i, float v) { x[i] = v; }
-static __device__ void put_logit(double *x, i64 i, double v) { x[i] = v; }
-static __device__ void put_logit(u16 *x, i64 i, float v) { x[i] = narrow_bf16(v); }
-
-// A Run is the largest element so far and Σexp(x - it); a NaN shows in the sum.
-template <class T>
-struct Run {
-	T top;
-	double sum;
-};
-
-template <class T>
-static __device__ Run<T> join(Run<T> a, Run<T> b) {
-	if (a.sum == 0) return b;
-	if (b.sum == 0) return a;
-	Run<T> r = b.top > a.top ? b : a, o = b.top > a.top ? a : b;
-	r.sum += o.sum * (double)exp_of(o.top - r.top);
-	return r;
-}
-
 enum { PER_ROW = 4 }; // the statistics: max, Σexp, target's logit, Σw·(x-max)
 
-// xent_stats reads the logits once.
+// xent_stats reads the logits once. Logits of bfloat16 are computed with as float.
 template <class T, class L>
 static __device__ void xent_stats(T *stats, const L *logits, int it, const void *target, const T *weight, i64 n, i64 classes, i64 lo, int with_sum) {
-	__shared__ T top[THREADS / 32];
-	__shared__ double sum[THREADS / 32];
 	for (i64 r = blockIdx.x; r < n; r += gridDim.x) {
 		const L *x = logits + r * classes;
 		Run<T> run = {-infinity((T)0), 0};
 		double weighted = 0, weights = 0;
-		for (i64 i = threadIdx.x; i < classes; i += THREADS) {
-			T v = logit_at(x, i);
-			if (v > run.top) {
-				run.sum = run.sum * (double)exp_of(run.top - v) + 1;
-				run.top = v;
-			} else if (v != -infinity((T)0)) {
-				run.sum += (double)exp_of(v - run.top);
-			}
-			if (with_sum) {
-				double w = weight ? (double)weight[i] : 1;
-				weighted += w * (double)v;
+		each_in_row(x, classes, [&](i64 i, auto p) {
+			run.add(p);
+			for (int k = 0; with_sum && k < p.SIZE; k++) {
+				double w = weight ? (double)weight[i + k] : 1;
+				weighted += w * (double)wide(p.v[k]);
 				weights += w;
 			}
-		}
-		for (int d = 16; d > 0; d >>= 1) {
-			Run<T> o;
-			o.top = __shfl_xor_sync(0xffffffffu, run.top, d);
-			o.sum = __shfl_xor_sync(0xffffffffu, run.sum, d);
-			run = join(run, o);
-		}
-		if (threadIdx.x % 32 == 0) {
-			top[threadIdx.x / 32] = run.top;
-			sum[threadIdx.x / 32] = run.sum;
-		}
-		__syncthreads();
-		run = Run<T>{top[0], sum[0]};
-		for (int w = 1; w < THREADS / 32; w++) run = join(run, Run<T>{top[w], sum[w]});
+		});
+		run = block_run(run);
 		if (with_sum) {
 			weighted = block_reduce<Sum>(weighted);
 			weights = block_reduce<Sum>(weights);
@@ -75,13 +28,11 @@ static __device__ void xent_stats(T *stats, const L *logits, int it, const void 
 			i64 k = index_at(it, target, r) - lo;
 			T *s = stats + r * PER_ROW;
 			if (run.top == infinity((T)0)) run.sum = run.top - run.top; // NaN, as Inf - Inf
-			else if (run.sum != run.sum) run.top = (T)run.sum;
 			s[0] = run.top;
 			s[1] = (T)run.sum;
-			s[2] = k >= 0 && k < classes ? logit_at(x, k) : (T)0;
+			s[2] = k >= 0 && k < classes ? wide(x[k]) : (T)0;
 			s[3] = (T)weighted;
 		}
-		__syncthreads();
 	}
 }
 KERNEL(xent_stats_f32, float *stats, const float *logits, int it, const void *target, const float *weight, i64 n, i64 classes, i64 lo, int with_sum) { xent_stats(stats, logits, it, target, weight, n, classes, lo, with_sum); }
@@ -119,16 +70,22 @@ static __device__ void xent_grad(D *dst, const L *logits, int it, const void *ta
 	for (i64 r = blockIdx.x; r < n; r += gridDim.x) {
 		T a = coef[3 * r], b = coef[3 * r + 1], s = coef[3 * r + 2], shift = lse[r];
 		bool skip = a == 0 && b == 0 && s == 0;
-		i64 k = index_at(it, target, r) - lo;
-		for (i64 i = threadIdx.x; i < classes; i += THREADS) {
-			T v = 0;
-			if (!skip) {
-				v = a * exp_of(logit_at(logits, r * classes + i) - shift);
-				if (s != 0) v -= weight ? s * weight[i] : s;
-				if (i == k) v -= b;
+		i64 target_at = index_at(it, target, r) - lo;
+		D *d = dst + r * classes;
+		each_in_row(logits + r * classes, classes, [&](i64 i, auto p) {
+			Pack<D, decltype(p)::SIZE> y;
+#pragma unroll
+			for (int k = 0; k < y.SIZE; k++) {
+				T v = 0;
+				if (!skip) {
+					v = a * exp_of(wide(p.v[k]) - shift);
+					if (s != 0) v -= weight ? s * weight[i + k] : s;
+					if (i + k == target_at) v -= b;
+				}
+				put(&y.v[k], v);
 			}
-			put_logit(dst, r * classes + i, v);
-		}
+			put_pack(d + i, y);
+		});
 	}
 }
 KERNEL(xent_grad_f32, float *dst, const float *logits, int it, const void *target, const float *lse, const float *coef, const float *weight, i64 n, i64 classes, i64 lo) { xent_grad(dst, logits, it, target, lse, coef, weight, n, classes, lo); }

@@ -16,14 +16,6 @@ __device__ float fused(float a, float b, float c) { return fmaf(a, b, c); }
 template <>
 __device__ double fused(double a, double b, double c) { return fma(a, b, c); }
 
-// An element of bfloat16 is computed with as float.
-static __device__ float wide(float v) { return v; }
-static __device__ double wide(double v) { return v; }
-static __device__ float wide(u16 v) { return widen_bf16(v); }
-static __device__ void put(float *p, float v) { *p = v; }
-static __device__ void put(double *p, double v) { *p = v; }
-static __device__ void put(u16 *p, float v) { *p = narrow_bf16(v); }
-
 // matmul computes c = alpha·a·b + beta·c for [m, k] and [k, n]; rows of c are ldc
 // apart. With beta 0 what c holds is not read. a and b hold E, c holds C, and T is
 // what is computed with.

@@ -41,30 +41,35 @@ static __device__ void adam_one(T *param, T *m, T *v, T g, const Adam &s) {
 // adam updates n rows of dim elements: row index[i], or row i without an index.
 template <class T>
 static __device__ void adam(T *param, const T *grad, const i64 *index, T *m, T *v, i64 n, i64 dim, const Adam &s) {
-	EACH(t, n * dim) {
-		i64 at = index ? index[t / dim] * dim + t % dim : t;
-		adam_one(param + at, m + at, v + at, grad[t], s);
+	if (!index) {
+		EACH(t, n * dim) adam_one(param + t, m + t, v + t, grad[t], s);
+		return;
+	}
+	EACH_WARP(i, n) {
+		EACH_LANE(j, dim) {
+			i64 at = index[i] * dim + j;
+			adam_one(param + at, m + at, v + at, grad[i * dim + j], s);
+		}
 	}
 }
 KERNEL(adam_f32, float *param, const float *grad, const i64 *index, float *m, float *v, i64 n, i64 dim, Adam s) { adam(param, grad, index, m, v, n, dim, s); }
 KERNEL(adam_f64, double *param, const double *grad, const i64 *index, double *m, double *v, i64 n, i64 dim, Adam s) { adam(param, grad, index, m, v, n, dim, s); }
 
-// adagrad_rows is a step of row-wise Adagrad, a block a row; no row is named twice.
+// adagrad_rows is a step of row-wise Adagrad; no row is named twice.
 template <class T>
 static __device__ void adagrad_rows(T *table, const T *grad, const i64 *index, T *state, i64 n, i64 dim, double lr, double eps) {
-	for (i64 i = blockIdx.x; i < n; i += gridDim.x) {
+	EACH_WARP(i, n) {
 		const T *g = grad + i * dim;
 		T *row = table + index[i] * dim;
 		double sum = 0;
-		for (i64 j = threadIdx.x; j < dim; j += THREADS) sum += (double)g[j] * (double)g[j];
-		sum = block_reduce<Sum>(sum);
+		EACH_LANE(j, dim) sum += (double)g[j] * (double)g[j];
+		sum = warp_reduce<Sum>(sum);
 		T s = state[index[i]];
 		if (dim > 0) s += (T)(sum / (double)dim);
-		__syncthreads(); // all have read the state
-		if (threadIdx.x == 0) state[index[i]] = s;
+		__syncwarp(0xffffffffu); // all have read the state
+		if (threadIdx.x % 32 == 0) state[index[i]] = s;
 		T step = (T)(lr / (sqrt((double)s) + eps));
-		if (s > 0)
-			for (i64 j = threadIdx.x; j < dim; j += THREADS) row[j] -= step * g[j];
+		if (s > 0) EACH_LANE(j, dim) row[j] -= step * g[j];
 	}
 }
 KERNEL(adagrad_rows_f32, float *table, const float *grad, const i64 *index, float *state, i64 n, i64 dim, double lr, double eps) { adagrad_rows(table, grad, index, state, n, dim, lr, eps); }

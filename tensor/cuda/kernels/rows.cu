@@ -4,9 +4,6 @@
 #define EACH_ROW(r, rows) for (i64 r = blockIdx.x; r < (rows); r += gridDim.x)
 #define EACH_COLUMN(i, n) for (i64 i = threadIdx.x; i < (n); i += THREADS)
 
-static __device__ float exp_of(float x) { return expf(x); }
-static __device__ double exp_of(double x) { return exp(x); }
-
 // row_max returns the largest element; -Inf for none.
 template <class T>
 static __device__ T row_max(const T *x, i64 n) {
@@ -27,10 +24,16 @@ template <class T>
 static __device__ void softmax(int want_log, T *dst, const T *x, i64 rows, i64 n) {
 	EACH_ROW(r, rows) {
 		const T *s = x + r * n;
-		T *d = dst + r * n, top = row_max(s, n);
-		double sum = row_sum_exp(s, n, top);
-		T shift = (T)log(sum), scale = (T)(1 / sum);
-		EACH_COLUMN(i, n) d[i] = want_log ? s[i] - top - shift : exp_of(s[i] - top) * scale;
+		T *d = dst + r * n;
+		Run<T> run = {-infinity((T)0), 0};
+		each_in_row(s, n, [&](i64, auto p) { run.add(p); });
+		run = block_run(run);
+		T shift = (T)log(run.sum), scale = (T)(1 / run.sum);
+		each_in_row(s, n, [&](i64 i, auto p) {
+#pragma unroll
+			for (int k = 0; k < p.SIZE; k++) p.v[k] = want_log ? p.v[k] - run.top - shift : exp_of(p.v[k] - run.top) * scale;
+			put_pack(d + i, p);
+		});
 	}
 }
 KERNEL(softmax_f32, int want_log, float *dst, const float *x, i64 rows, i64 n) { softmax(want_log, dst, x, rows, n); }
@@ -40,10 +43,20 @@ template <class T>
 static __device__ void softmax_grad(int want_log, T *dx, const T *dy, const T *y, i64 rows, i64 n) {
 	EACH_ROW(r, rows) {
 		const T *g = dy + r * n, *s = y + r * n;
+		T *d = dx + r * n;
 		double sum = 0;
-		EACH_COLUMN(i, n) sum += want_log ? (double)g[i] : (double)g[i] * (double)s[i];
+		each_in_row(g, n, [&](i64 i, auto p) {
+			auto q = pack_at<decltype(p)>(s + i);
+#pragma unroll
+			for (int k = 0; k < p.SIZE; k++) sum += want_log ? (double)p.v[k] : (double)p.v[k] * (double)q.v[k];
+		});
 		T total = (T)block_reduce<Sum>(sum);
-		EACH_COLUMN(i, n) dx[r * n + i] = want_log ? g[i] - exp_of(s[i]) * total : s[i] * (g[i] - total);
+		each_in_row(g, n, [&](i64 i, auto p) {
+			auto q = pack_at<decltype(p)>(s + i);
+#pragma unroll
+			for (int k = 0; k < p.SIZE; k++) p.v[k] = want_log ? p.v[k] - exp_of(q.v[k]) * total : q.v[k] * (p.v[k] - total);
+			put_pack(d + i, p);
+		});
 	}
 }
 KERNEL(softmax_grad_f32, int want_log, float *dx, const float *dy, const float *y, i64 rows, i64 n) { softmax_grad(want_log, dx, dy, y, rows, n); }

@@ -37,8 +37,10 @@ KERNEL(take_rows, int unit, void *dst, const void *table, int it, const void *id
 
 // The distinct ids come from a stable radix sort of keys row<<32 | position, least
 // significant digit first: Satish, Harris and Garland, "Designing efficient sorting
-// algorithms for manycore GPUs", IPDPS 2009. A block sorts TILE keys at a time.
-enum { DIGIT_BITS = 4, DIGITS = 1 << DIGIT_BITS, EACH_THREAD = 8, TILE = THREADS * EACH_THREAD };
+// algorithms for manycore GPUs", IPDPS 2009. A block sorts TILE keys at a time, whose
+// order within a warp is found as by Adinets and Merrill, "Onesweep", 2022. Thread t of
+// a block looks after digit t.
+enum { DIGIT_BITS = 8, DIGITS = THREADS, EACH_THREAD = 8, TILE = THREADS * EACH_THREAD };
 
 // unique_keys makes the keys; an id outside [lo, lo+size) is row size.
 KERNEL(unique_keys, u64 *keys, int it, const void *ids, i64 n, i64 lo, i64 size) {
@@ -54,14 +56,14 @@ static __device__ int digit(u64 key, int shift) { return (int)(key >> shift & (D
 KERNEL(sort_count, i64 *count, const u64 *keys, i64 n, i64 tiles, int shift) {
 	__shared__ u32 sum[DIGITS];
 	for (i64 b = blockIdx.x; b < tiles; b += gridDim.x) {
-		if (threadIdx.x < DIGITS) sum[threadIdx.x] = 0;
+		sum[threadIdx.x] = 0;
 		__syncthreads();
 		for (int k = 0; k < EACH_THREAD; k++) {
 			i64 i = b * TILE + k * THREADS + threadIdx.x;
 			if (i < n) atomicAdd(&sum[digit(keys[i], shift)], 1u);
 		}
 		__syncthreads();
-		if (threadIdx.x < DIGITS) count[threadIdx.x * tiles + b] = sum[threadIdx.x];
+		count[threadIdx.x * tiles + b] = sum[threadIdx.x];
 		__syncthreads();
 	}
 }
@@ -83,32 +85,62 @@ static __device__ T block_scan(T v, T *total) {
 	return part[from][t] - v;
 }
 
-// sort_move puts the keys of each tile where start[digit, tile] says, in order.
-KERNEL(sort_move, u64 *dst, const u64 *keys, const i64 *start, i64 n, i64 tiles, int shift) {
-	__shared__ u32 rank[DIGITS][THREADS]; // of the first key of a thread with a digit, in its tile
-	int t = threadIdx.x;
+// scan_rows turns each row of x [rows, n] into the sums before its elements, a block a
+// row; total[r] gets the sum of all.
+KERNEL(scan_rows, i64 *x, i64 *total, i64 rows, i64 n) {
+	for (i64 r = blockIdx.x; r < rows; r += gridDim.x) {
+		i64 before = 0;
+		for (i64 b = 0; b < n; b += THREADS) {
+			i64 i = b + threadIdx.x, v = i < n ? x[r * n + i] : 0, sum;
+			i64 mine = block_scan(v, &sum);
+			if (i < n) x[r * n + i] = before + mine;
+			before += sum;
+		}
+		if (threadIdx.x == 0) total[r] = before;
+	}
+}
+
+// sort_move puts the keys of each tile in their places: those with digit d of tile b
+// come after before[d, b] others with that digit, and after all keys with smaller ones.
+KERNEL(sort_move, u64 *dst, const u64 *keys, const i64 *before, const i64 *total, i64 n, i64 tiles, int shift) {
+	__shared__ u32 place[THREADS / 32][DIGITS]; // of the next key of a warp with a digit
+	int t = threadIdx.x, lane = t % 32, warp = t / 32;
+	i64 all, smaller = block_scan(total[t], &all);
 	for (i64 b = blockIdx.x; b < tiles; b += gridDim.x) {
-		i64 first = b * TILE + (i64)t * EACH_THREAD;
-		for (int d = 0; d < DIGITS; d++) rank[d][t] = 0;
-		for (int k = 0; k < EACH_THREAD; k++)
-			if (first + k < n) rank[digit(keys[first + k], shift)][t]++;
-		for (int d = 0; d < DIGITS; d++) {
-			u32 total, before = block_scan(rank[d][t], &total);
-			rank[d][t] = before;
-		}
+		i64 first = b * TILE + warp * (32 * EACH_THREAD);
+		for (int w = 0; w < THREADS / 32; w++) place[w][t] = 0;
+		__syncthreads();
+		u64 key[EACH_THREAD];
+		u32 rank[EACH_THREAD]; // among the warp's keys with that digit
+#pragma unroll
 		for (int k = 0; k < EACH_THREAD; k++) {
-			if (first + k >= n) break;
-			u64 key = keys[first + k];
-			int d = digit(key, shift);
-			dst[start[d * tiles + b] + rank[d][t]++] = key;
+			i64 i = first + 32 * k + lane;
+			if (first + 32 * k >= n) break;
+			key[k] = i < n ? keys[i] : 0;
+			int d = i < n ? digit(key[k], shift) : (int)DIGITS;
+			u32 same = __match_any_sync(0xffffffffu, d), so_far = i < n ? place[warp][d] : 0;
+			rank[k] = so_far + __popc(same & ((1u << lane) - 1));
+			__syncwarp(0xffffffffu); // all have read
+			if (i < n && same >> lane == 1) place[warp][d] = rank[k] + 1;
+			__syncwarp(0xffffffffu);
 		}
+		__syncthreads();
+		u32 at = (u32)(smaller + before[t * tiles + b]);
+		for (int w = 0; w < THREADS / 32; w++) {
+			u32 keys_of_warp = place[w][t];
+			place[w][t] = at;
+			at += keys_of_warp;
+		}
+		__syncthreads();
+#pragma unroll
+		for (int k = 0; k < EACH_THREAD; k++)
+			if (first + 32 * k + lane < n) dst[place[warp][digit(key[k], shift)] + rank[k]] = key[k];
 		__syncthreads();
 	}
 }
 
-// scan_tiles writes the sum of each tile of TILE elements; scan_sums turns these
-// into the sums before each, in one block; scan_add writes for each element the sum
-// of those before it, from the sum of the tiles before its own.
+// scan_tiles writes the sum of each tile of TILE elements; scan_add writes for each
+// element the sum of those before it, from the sum of the tiles before its own.
 KERNEL(scan_tiles, i64 *sums, const i64 *x, i64 n, i64 tiles) {
 	for (i64 b = blockIdx.x; b < tiles; b += gridDim.x) {
 		i64 v = 0;
@@ -119,18 +151,6 @@ KERNEL(scan_tiles, i64 *sums, const i64 *x, i64 n, i64 tiles) {
 		v = block_reduce<Sum>(v);
 		if (threadIdx.x == 0) sums[b] = v;
 	}
-}
-
-// scan_sums also writes the sum of all to sums[tiles].
-KERNEL(scan_sums, i64 *sums, i64 tiles) {
-	i64 before = 0;
-	for (i64 b = 0; b < tiles; b += THREADS) {
-		i64 i = b + threadIdx.x, v = i < tiles ? sums[i] : 0, total;
-		i64 mine = block_scan(v, &total);
-		if (i < tiles) sums[i] = before + mine;
-		before += total;
-	}
-	if (threadIdx.x == 0) sums[tiles] = before;
 }
 
 KERNEL(scan_add, i64 *dst, const i64 *x, const i64 *sums, i64 n, i64 tiles) {
@@ -185,42 +205,57 @@ KERNEL(unique_write, i64 *index, int *slot, int *order, i64 *start, i64 *m, cons
 KERNEL(unique_count, i64 *count, const i64 *start, i64 u) { EACH(s, u) count[s] = start[s + 1] - start[s]; }
 
 // sum_segments computes dst[s] = the sum of rows order[start[s]], … of values, in
-// order; one thread a column of a segment.
-template <class T>
-static __device__ void sum_segments(T *dst, const T *values, const int *order, const i64 *start, const i64 *count, i64 segments, i64 dim) {
-	EACH(t, segments * dim) {
-		i64 s = t / dim, j = t % dim, from = start[s], end = from + count[s];
-		T v = 0;
-		for (i64 k = from; k < end; k++) {
-			T w = values[(i64)order[k] * dim + j];
-			v = k == from ? w : v + w;
+// order, P at a time; dim counts these.
+template <class P>
+static __device__ void sum_segments(P *dst, const P *values, const int *order, const i64 *start, const i64 *count, i64 segments, i64 dim) {
+	EACH_WARP(s, segments) {
+		i64 from = start[s], end = from + count[s];
+		EACH_LANE(j, dim) {
+			P v = values[(i64)order[from] * dim + j];
+#pragma unroll 4
+			for (i64 k = from + 1; k < end; k++) {
+				P w = values[(i64)order[k] * dim + j];
+#pragma unroll
+				for (int e = 0; e < P::SIZE; e++) v.v[e] += w.v[e];
+			}
+			dst[s * dim + j] = v;
 		}
-		dst[t] = v;
 	}
 }
-KERNEL(sum_segments_f32, float *dst, const float *values, const int *order, const i64 *start, const i64 *count, i64 segments, i64 dim) { sum_segments(dst, values, order, start, count, segments, dim); }
-KERNEL(sum_segments_f64, double *dst, const double *values, const int *order, const i64 *start, const i64 *count, i64 segments, i64 dim) { sum_segments(dst, values, order, start, count, segments, dim); }
+
+// BY_PACK calls f with Packs of 16 bytes where unit is 16, else of one element.
+#define BY_PACK(T, unit, f, dst, src, ...)                                                                                    \
+	if (unit == 16) f((Pack<T, 16 / sizeof(T)> *)dst, (const Pack<T, 16 / sizeof(T)> *)src, __VA_ARGS__, dim * sizeof(T) / 16); \
+	else f((Pack<T, 1> *)dst, (const Pack<T, 1> *)src, __VA_ARGS__, dim);
+
+KERNEL(sum_segments_f32, int unit, float *dst, const float *values, const int *order, const i64 *start, const i64 *count, i64 segments, i64 dim) { BY_PACK(float, unit, sum_segments, dst, values, order, start, count, segments) }
+KERNEL(sum_segments_f64, int unit, double *dst, const double *values, const int *order, const i64 *start, const i64 *count, i64 segments, i64 dim) { BY_PACK(double, unit, sum_segments, dst, values, order, start, count, segments) }
+
+static __device__ float fused(float a, float b, float c) { return fmaf(a, b, c); }
+static __device__ double fused(double a, double b, double c) { return fma(a, b, c); }
 
 // add_rows computes table[index[i]] += scale·values[i]; no row is named twice.
-KERNEL(add_rows_f32, float *table, const float *values, const i64 *index, i64 n, i64 dim, float scale) {
-	EACH(t, n * dim) {
-		float *p = table + index[t / dim] * dim + t % dim;
-		*p = fmaf(scale, values[t], *p);
+template <class P, class T>
+static __device__ void add_rows(P *table, const P *values, const i64 *index, T scale, i64 n, i64 dim) {
+	EACH_WARP(i, n) {
+		P *row = table + index[i] * dim;
+		EACH_LANE(j, dim) {
+			P v = values[i * dim + j], t = row[j];
+#pragma unroll
+			for (int e = 0; e < P::SIZE; e++) t.v[e] = fused(scale, v.v[e], t.v[e]);
+			row[j] = t;
+		}
 	}
 }
-KERNEL(add_rows_f64, double *table, const double *values, const i64 *index, i64 n, i64 dim, double scale) {
-	EACH(t, n * dim) {
-		double *p = table + index[t / dim] * dim + t % dim;
-		*p = fma(scale, values[t], *p);
-	}
-}
+KERNEL(add_rows_f32, int unit, float *table, const float *values, const i64 *index, i64 n, i64 dim, float scale) { BY_PACK(float, unit, add_rows, table, values, index, scale, n) }
+KERNEL(add_rows_f64, int unit, double *table, const double *values, const i64 *index, i64 n, i64 dim, double scale) { BY_PACK(double, unit, add_rows, table, values, index, scale, n) }
 
-// scale_rows computes table[index[i]] *= factor[i], in the order of i: a row may be
-// named twice.
+// scale_rows computes table[index[i]] *= factor[i]; no row is named twice.
 template <class T>
 static __device__ void scale_rows(T *table, int it, const void *index, const T *factor, i64 n, i64 dim) {
-	EACH(j, dim) {
-		for (i64 i = 0; i < n; i++) table[index_at(it, index, i) * dim + j] *= factor[i];
+	EACH_WARP(i, n) {
+		T *row = table + index_at(it, index, i) * dim;
+		EACH_LANE(j, dim) row[j] *= factor[i];
 	}
 }
 KERNEL(scale_rows_f32, float *table, int it, const void *index, const float *factor, i64 n, i64 dim) { scale_rows(table, it, index, factor, n, dim); }

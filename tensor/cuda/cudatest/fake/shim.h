@@ -28,6 +28,11 @@ extern const dim3u threadIdx, blockIdx, blockDim, gridDim;
 void fake_barrier(int line);
 void *fake_warp(int line, unsigned mask, void *mine, unsigned lane);
 
+// fake_shown returns where a lane has what it has shown.
+void *fake_shown(unsigned lane);
+
+#define __popc __builtin_popcount
+#define __match_any_sync(mask, v) fake_match(__LINE__, mask, v)
 #define __syncthreads() fake_barrier(__LINE__)
 #define __syncwarp(mask) fake_warp(__LINE__, mask, nullptr, threadIdx.x % 32)
 #define __shfl_xor_sync(mask, v, lane) fake_shfl(__LINE__, mask, v, threadIdx.x % 32 ^ (lane))
@@ -37,6 +42,17 @@ T fake_shfl(int line, unsigned mask, T v, unsigned lane) {
 	T copy = v, got = *(T *)fake_warp(line, mask, &copy, lane);
 	fake_warp(line, mask, &copy, lane); // all have read
 	return got;
+}
+
+template <class T>
+unsigned fake_match(int line, unsigned mask, T v) {
+	T copy = v;
+	unsigned same = 0;
+	fake_warp(line, mask, &copy, threadIdx.x % 32);
+	for (unsigned l = 0; l < 32; l++)
+		if (mask >> l & 1 && *(T *)fake_shown(l) == v) same |= 1u << l;
+	fake_warp(line, mask, &copy, threadIdx.x % 32); // all have read
+	return same;
 }
 
 template <class To, class From>
