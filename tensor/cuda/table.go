@@ -76,7 +76,13 @@ func (g *Device) scan(dst, x, part unsafe.Pointer, n int) (total unsafe.Pointer)
 // scanRows turns each row of x [rows, n], int64, into the sums before its elements;
 // total [rows] gets the sums of all.
 func (g *Device) scanRows(x, total unsafe.Pointer, rows, n int) {
-	g.kernel("scan_rows").ptr(x, total).i64(rows, n).blocks(rows)
+	areShort := n <= 4
+	l := g.kernel("scan_rows").flag(areShort).ptr(x, total).i64(rows, n)
+	if areShort {
+		l.each(rows)
+	} else {
+		l.blocks(rows)
+	}
 }
 
 // SumSegments computes dst[s] = the sum of rows order[j] of values, j running over

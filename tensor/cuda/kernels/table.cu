@@ -86,8 +86,20 @@ static __device__ T block_scan(T v, T *total) {
 }
 
 // scan_rows turns each row of x [rows, n] into the sums before its elements, a block a
-// row; total[r] gets the sum of all.
-KERNEL(scan_rows, i64 *x, i64 *total, i64 rows, i64 n) {
+// row, or a thread if they are short; total[r] gets the sum of all.
+KERNEL(scan_rows, int are_short, i64 *x, i64 *total, i64 rows, i64 n) {
+	if (are_short) {
+		EACH(r, rows) {
+			i64 before = 0;
+			for (i64 i = r * n; i < (r + 1) * n; i++) {
+				i64 v = x[i];
+				x[i] = before;
+				before += v;
+			}
+			total[r] = before;
+		}
+		return;
+	}
 	for (i64 r = blockIdx.x; r < rows; r += gridDim.x) {
 		i64 before = 0;
 		for (i64 b = 0; b < n; b += THREADS) {
