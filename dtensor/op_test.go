@@ -34,6 +34,7 @@ var opCases = []opCase{
 	{name: "Neg", shapes: unaryShapes, f: one(T.Neg)},
 	{name: "Exp", shapes: unaryShapes, f: one(T.Exp)},
 	{name: "Gelu", shapes: unaryShapes, f: one(T.Gelu)},
+	{name: "GeluTanh", shapes: unaryShapes, f: one(T.GeluTanh)},
 	{name: "Silu", shapes: unaryShapes, f: one(T.Silu)},
 	{name: "Relu", shapes: unaryShapes, f: one(T.Relu)},
 	{name: "Tanh", shapes: unaryShapes, f: one(T.Tanh)},

@@ -52,6 +52,10 @@ func (x *Tensor) Relu() *Tensor { return unary(tensor.OpRelu, x) }
 // Gelu returns x·Φ(x), with the exact error function.
 func (x *Tensor) Gelu() *Tensor { return unary(tensor.OpGelu, x) }
 
+// GeluTanh returns x·½(1 + tanh(√(2/π)·(x + 0.044715·x³))), the form of Gelu that GPT-2
+// and Gemma have.
+func (x *Tensor) GeluTanh() *Tensor { return unary(tensor.OpGeluTanh, x) }
+
 // Silu returns x·sigmoid(x).
 func (x *Tensor) Silu() *Tensor { return unary(tensor.OpSilu, x) }
 

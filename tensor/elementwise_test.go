@@ -18,9 +18,12 @@ var unaryWant = map[UnaryOp]func(x float64) float64{
 	OpSigmoid: func(x float64) float64 { return (1 + math.Tanh(x/2)) / 2 },
 	OpRelu:    func(x float64) float64 { return max(x, 0) },
 	OpGelu:    func(x float64) float64 { return x * (1 + math.Erf(x/math.Sqrt2)) / 2 },
-	OpSilu:    func(x float64) float64 { return x * (1 + math.Tanh(x/2)) / 2 },
-	OpSquare:  func(x float64) float64 { return x * x },
-	OpSign:    func(x float64) float64 { return float64(int(sign(x))) },
+	OpGeluTanh: func(x float64) float64 {
+		return x * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x))) / 2
+	},
+	OpSilu:   func(x float64) float64 { return x * (1 + math.Tanh(x/2)) / 2 },
+	OpSquare: func(x float64) float64 { return x * x },
+	OpSign:   func(x float64) float64 { return float64(int(sign(x))) },
 }
 
 func TestUnary(t *testing.T) {
@@ -64,7 +67,7 @@ func TestUnarySpecialValues(t *testing.T) {
 			for i, v := range x.data {
 				want := unaryWant[op](v)
 				switch {
-				case v == -inf && op == OpGelu:
+				case v == -inf && (op == OpGelu || op == OpGeluTanh):
 					want = 0 // the limit; by the formula NaN, as Silu is
 				case op == OpSign && v != v, op == OpRelu && v != v:
 					want = nan
@@ -80,12 +83,12 @@ func TestUnarySpecialValues(t *testing.T) {
 	}
 }
 
-// The slopes of the activations at the infinities: those of Gelu are the limits, those
+// The slopes of the activations at the infinities: those of the Gelus are the limits, those
 // of Silu NaN, as by the formula.
 func TestActivationSlopesAtInfinity(t *testing.T) {
 	cpu := NewCPU(nil)
 	inf, nan := math.Inf(1), math.NaN()
-	for op, want := range map[UnaryOp][]float64{OpGelu: {1, 0}, OpSilu: {nan, nan}, OpTanh: {0, 0}, OpSigmoid: {0, 0}, OpRelu: {1, 0}} {
+	for op, want := range map[UnaryOp][]float64{OpGelu: {1, 0}, OpGeluTanh: {1, 0}, OpSilu: {nan, nan}, OpTanh: {0, 0}, OpSigmoid: {0, 0}, OpRelu: {1, 0}} {
 		for _, dt := range floats {
 			x := FromSlice(cpu, []float64{inf, -inf}, 2)
 			got := toArray(UnaryGrad(op, Full(cpu, dt, 1, 2), Cast(x, dt), Unary(op, Cast(x, dt))))
@@ -430,7 +433,7 @@ func TestNamedFunctions(t *testing.T) {
 	cpu := NewCPU(nil)
 	x, y := FromSlice(cpu, []float64{0.25, 2}, 2), FromSlice(cpu, []float64{1, 0.5}, 2)
 	for op, f := range map[UnaryOp]func(*Tensor) *Tensor{OpNeg: Neg, OpAbs: Abs, OpExp: Exp, OpLog: Log, OpSqrt: Sqrt, OpRsqrt: Rsqrt,
-		OpTanh: Tanh, OpSigmoid: Sigmoid, OpRelu: Relu, OpGelu: Gelu, OpSilu: Silu, OpSquare: Square, OpSign: Sign} {
+		OpTanh: Tanh, OpSigmoid: Sigmoid, OpRelu: Relu, OpGelu: Gelu, OpGeluTanh: GeluTanh, OpSilu: Silu, OpSquare: Square, OpSign: Sign} {
 		check(t, op.String(), f(x), toArray(Unary(op, x)), 0)
 	}
 	for op, f := range map[BinaryOp]func(a, b *Tensor) *Tensor{OpAdd: Add, OpSub: Sub, OpMul: Mul, OpDiv: Div, OpMaximum: Maximum, OpMinimum: Minimum, OpPow: Pow} {

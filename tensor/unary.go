@@ -10,23 +10,24 @@ type UnaryOp uint8
 
 // The unary operators. Sqrt, Log and Rsqrt of a negative number are NaN.
 const (
-	OpNeg     UnaryOp = iota // -x
-	OpAbs                    // |x|; gradient 0 at 0
-	OpExp                    // eˣ
-	OpLog                    // ln x
-	OpSqrt                   // √x
-	OpRsqrt                  // 1/√x
-	OpTanh                   // tanh x
-	OpSigmoid                // 1/(1+e⁻ˣ)
-	OpRelu                   // max(x, 0); gradient 0 at 0
-	OpGelu                   // x·Φ(x), exact: Φ(x) = (1 + erf(x/√2))/2; at ±Inf it and its gradient have their limits
-	OpSilu                   // x·sigmoid(x); NaN at -Inf, and so its gradient at ±Inf, as in PyTorch
-	OpSquare                 // x²
-	OpSign                   // -1, 0 or 1; gradient 0
+	OpNeg      UnaryOp = iota // -x
+	OpAbs                     // |x|; gradient 0 at 0
+	OpExp                     // eˣ
+	OpLog                     // ln x
+	OpSqrt                    // √x
+	OpRsqrt                   // 1/√x
+	OpTanh                    // tanh x
+	OpSigmoid                 // 1/(1+e⁻ˣ)
+	OpRelu                    // max(x, 0); gradient 0 at 0
+	OpGelu                    // x·Φ(x), exact: Φ(x) = (1 + erf(x/√2))/2; at ±Inf it and its gradient have their limits
+	OpGeluTanh                // x·½(1 + tanh(√(2/π)·(x + 0.044715·x³))); at ±Inf as OpGelu
+	OpSilu                    // x·sigmoid(x); NaN at -Inf, and so its gradient at ±Inf, as in PyTorch
+	OpSquare                  // x²
+	OpSign                    // -1, 0 or 1; gradient 0
 	unaryOps
 )
 
-var unaryNames = [unaryOps]string{"Neg", "Abs", "Exp", "Log", "Sqrt", "Rsqrt", "Tanh", "Sigmoid", "Relu", "Gelu", "Silu", "Square", "Sign"}
+var unaryNames = [unaryOps]string{"Neg", "Abs", "Exp", "Log", "Sqrt", "Rsqrt", "Tanh", "Sigmoid", "Relu", "Gelu", "GeluTanh", "Silu", "Square", "Sign"}
 
 // String returns the name of the function, "Gelu".
 func (op UnaryOp) String() string { return unaryNames[op] }
@@ -35,7 +36,7 @@ func (op UnaryOp) String() string { return unaryNames[op] }
 // y; a tape need not keep the other.
 func (op UnaryOp) NeedsInput() bool {
 	switch op {
-	case OpAbs, OpLog, OpGelu, OpSilu, OpSquare:
+	case OpAbs, OpLog, OpGelu, OpGeluTanh, OpSilu, OpSquare:
 		return true
 	}
 	return false
@@ -146,6 +147,9 @@ func Relu(x *Tensor) *Tensor { return Unary(OpRelu, x) }
 
 // Gelu returns x·Φ(x), with the exact error function.
 func Gelu(x *Tensor) *Tensor { return Unary(OpGelu, x) }
+
+// GeluTanh returns x·½(1 + tanh(√(2/π)·(x + 0.044715·x³))), which is close to Gelu.
+func GeluTanh(x *Tensor) *Tensor { return Unary(OpGeluTanh, x) }
 
 // Silu returns x·sigmoid(x).
 func Silu(x *Tensor) *Tensor { return Unary(OpSilu, x) }

@@ -56,6 +56,8 @@ func unary32(op UnaryOp, dst, x []float32) {
 		simd.Relu(dst, x)
 	case OpGelu:
 		simd.Gelu(dst, x)
+	case OpGeluTanh:
+		simd.GeluTanh(dst, x)
 	case OpSilu:
 		simd.Silu(dst, x)
 	case OpSquare:
@@ -100,6 +102,8 @@ func unaryFunc(op UnaryOp) func(float64) float64 {
 		}
 	case OpGelu:
 		return activation.Gelu
+	case OpGeluTanh:
+		return activation.GeluTanh
 	case OpSilu:
 		return func(x float64) float64 { return x * activation.Sigmoid(x) }
 	case OpSquare:
@@ -171,6 +175,8 @@ func unaryGrad32(op UnaryOp, dx, dy, x, y []float32) {
 		simd.ReluGrad(dx, y, dy)
 	case OpGelu:
 		simd.GeluGrad(dx, x, dy)
+	case OpGeluTanh:
+		simd.GeluTanhGrad(dx, x, dy)
 	case OpSilu:
 		simd.SiluGrad(dx, x, dy)
 	default:
@@ -213,6 +219,8 @@ func unaryGradFunc(op UnaryOp) func(dy, x, y float64) float64 {
 		}
 	case OpGelu: // (x·Φ(x))' = Φ(x) + x·φ(x)
 		return func(dy, x, y float64) float64 { return dy * activation.GeluSlope(x) }
+	case OpGeluTanh:
+		return func(dy, x, y float64) float64 { return dy * activation.GeluTanhSlope(x) }
 	case OpSilu: // (x·s)' = s + x·s·(1-s)
 		return func(dy, x, y float64) float64 {
 			s := activation.Sigmoid(x)

@@ -1,4 +1,4 @@
-// Package activation defines the sigmoid and gelu of one element in float64.
+// Package activation defines the sigmoid and gelus of one element in float64.
 package activation
 
 import "math"
@@ -31,3 +31,27 @@ func GeluSlope(x float64) float64 {
 	x = max(-farTail, min(x, farTail))
 	return phi(x) + x*math.Exp(-0.5*x*x)/math.Sqrt(2*math.Pi)
 }
+
+// The argument of the tanh in GeluTanh, twice, is Linear·x + Cubic·x³.
+const (
+	Linear = 2 * 0.79788456080286535588 // 2·√(2/π)
+	Cubic  = 0.044715 * Linear
+)
+
+// GeluTanh is x·½(1 + tanh(√(2/π)·(x + 0.044715·x³))), which is x·Sigmoid of twice the
+// argument, at the infinities its limits.
+func GeluTanh(x float64) float64 {
+	if x < -farTail {
+		return 0
+	}
+	return x * Sigmoid(bend(x))
+}
+
+// GeluTanhSlope is the derivative of GeluTanh, at the infinities its limits.
+func GeluTanhSlope(x float64) float64 {
+	x = max(-farTail, min(x, farTail))
+	v := bend(x)
+	return Sigmoid(v) + x*Sigmoid(v)*Sigmoid(-v)*(Linear+3*Cubic*x*x)
+}
+
+func bend(x float64) float64 { return x * (Linear + Cubic*x*x) }

@@ -95,6 +95,48 @@ func (l Level) geluGrad(dst, x, dy []float32) {
 	}
 }
 
+// GeluTanh does dst[i] = x·½(1 + tanh(√(2/π)·(x + 0.044715·x³))) for x = x[i], the form of
+// Gelu that GPT-2 and others were trained with. At the infinities it is as Gelu.
+func GeluTanh(dst, x []float32) {
+	same("GeluTanh", len(dst), len(x))
+	l := Writing(dst, x)
+	l.geluTanh(dst, x)
+	l.Done()
+}
+
+func (l Level) geluTanh(dst, x []float32) {
+	if l == Scalar {
+		for i, v := range x {
+			dst[i] = float32(activation.GeluTanh(float64(v)))
+		}
+		return
+	}
+	for i := 0; i < len(dst); i += chunk {
+		geluTanhVec(uint8(l), &dst[i], &x[i], min(chunk, len(dst)-i))
+	}
+}
+
+// GeluTanhGrad does dst[i] = dy[i] times the derivative of GeluTanh at x[i], 0 and 1 at
+// the infinities.
+func GeluTanhGrad(dst, x, dy []float32) {
+	same("GeluTanhGrad", len(dst), len(x), len(dy))
+	l := Writing(dst, x, dy)
+	l.geluTanhGrad(dst, x, dy)
+	l.Done()
+}
+
+func (l Level) geluTanhGrad(dst, x, dy []float32) {
+	if l == Scalar {
+		for i, v := range x {
+			dst[i] = dy[i] * float32(activation.GeluTanhSlope(float64(v)))
+		}
+		return
+	}
+	for i := 0; i < len(dst); i += chunk {
+		geluTanhGradVec(uint8(l), &dst[i], &x[i], &dy[i], min(chunk, len(dst)-i))
+	}
+}
+
 // Silu does dst[i] = x·σ(x) for x = x[i], σ the function of Sigmoid. For -Inf it
 // is NaN, as in PyTorch.
 func Silu(dst, x []float32) {

@@ -55,11 +55,15 @@ func reluVec(level uint8, dst *float32, x *float32, n int) { panic(noKernel) }
 
 func geluVec(level uint8, dst *float32, x *float32, n int) { panic(noKernel) }
 
+func geluTanhVec(level uint8, dst *float32, x *float32, n int) { panic(noKernel) }
+
 func siluVec(level uint8, dst *float32, x *float32, n int) { panic(noKernel) }
 
 func reluGradVec(level uint8, dst *float32, x *float32, dy *float32, n int) { panic(noKernel) }
 
 func geluGradVec(level uint8, dst *float32, x *float32, dy *float32, n int) { panic(noKernel) }
+
+func geluTanhGradVec(level uint8, dst *float32, x *float32, dy *float32, n int) { panic(noKernel) }
 
 func siluGradVec(level uint8, dst *float32, x *float32, dy *float32, n int) { panic(noKernel) }
 

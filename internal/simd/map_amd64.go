@@ -74,6 +74,9 @@ func reluVec(level uint8, dst *float32, x *float32, n int)
 func geluVec(level uint8, dst *float32, x *float32, n int)
 
 //go:noescape
+func geluTanhVec(level uint8, dst *float32, x *float32, n int)
+
+//go:noescape
 func siluVec(level uint8, dst *float32, x *float32, n int)
 
 //go:noescape
@@ -81,6 +84,9 @@ func reluGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
 
 //go:noescape
 func geluGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
+
+//go:noescape
+func geluTanhGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
 
 //go:noescape
 func siluGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)

@@ -52,6 +52,8 @@ func TestPast(t *testing.T) {
 		"reluGrad":       func(l Level, d []float32) { l.reluGrad(d, y, x) },
 		"gelu":           func(l Level, d []float32) { l.gelu(d, y) },
 		"geluGrad":       func(l Level, d []float32) { l.geluGrad(d, y, x) },
+		"geluTanh":       func(l Level, d []float32) { l.geluTanh(d, y) },
+		"geluTanhGrad":   func(l Level, d []float32) { l.geluTanhGrad(d, y, x) },
 		"silu":           func(l Level, d []float32) { l.silu(d, y) },
 		"siluGrad":       func(l Level, d []float32) { l.siluGrad(d, y, x) },
 		"tanhGrad":       func(l Level, d []float32) { l.tanhGrad(d, y, x) },

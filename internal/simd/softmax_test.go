@@ -142,13 +142,17 @@ func TestActivationGradients(t *testing.T) {
 		r := rand.New(rand.NewPCG(11, uint64(l)))
 		for _, n := range lengths() {
 			x, dy := normals(r, n, 3), normals(r, n, 1)
-			gelu, silu := make([]float32, n), make([]float32, n)
+			gelu, tanh, silu := make([]float32, n), make([]float32, n), make([]float32, n)
 			l.geluGrad(gelu, x, dy)
+			l.geluTanhGrad(tanh, x, dy)
 			l.siluGrad(silu, x, dy)
 			for i := range x {
 				v, d := float64(x[i]), float64(dy[i])
 				if want := d * (phi(v) + v*density(v)); !near(float64(gelu[i]), want, 5e-7*math.Abs(d)) {
 					t.Fatalf("%v: geluGrad(%v, %v) = %v, want %v", l, v, d, gelu[i], want)
+				}
+				if want := d * tanhSlope(v); !near(float64(tanh[i]), want, 5e-7*math.Abs(d)) {
+					t.Fatalf("%v: geluTanhGrad(%v, %v) = %v, want %v", l, v, d, tanh[i], want)
 				}
 				s := activation.Sigmoid(v)
 				if want := d * s * (1 + v*(1-s)); !near(float64(silu[i]), want, 5e-7*math.Abs(d)*(1+math.Abs(v))) {
@@ -157,6 +161,13 @@ func TestActivationGradients(t *testing.T) {
 			}
 		}
 	}
+}
+
+// tanhSlope is the derivative of x·½(1 + tanh(u)) with u = √(2/π)·(x + 0.044715·x³).
+func tanhSlope(x float64) float64 {
+	root := math.Sqrt(2 / math.Pi)
+	t := math.Tanh(root * (x + 0.044715*x*x*x))
+	return 0.5*(1+t) + 0.5*x*(1-t*t)*root*(1+3*0.044715*x*x)
 }
 
 // Far out and at the infinities every level has the same values, and tanh keeps the
@@ -173,6 +184,8 @@ func TestActivationsAtTheEnds(t *testing.T) {
 		}{
 			{"gelu", Level.gelu, []float32{inf, 0, nan, huge, 0, 120, 0, 15, 0}},
 			{"geluGrad", ofOnes(Level.geluGrad), []float32{1, 0, nan, 1, 0, 1, 0, 1, 0}},
+			{"geluTanh", Level.geluTanh, []float32{inf, 0, nan, huge, 0, 120, 0, 15, 0}},
+			{"geluTanhGrad", ofOnes(Level.geluTanhGrad), []float32{1, 0, nan, 1, 0, 1, 0, 1, 0}},
 			{"silu", Level.silu, []float32{inf, nan, nan, huge, 0, 120, 0, 15, -4.588533e-6}},
 			{"siluGrad", ofOnes(Level.siluGrad), []float32{nan, nan, nan, 1, 0, 1, 0, 1.0000043, -4.282629e-6}},
 			{"tanh", Level.tanh, []float32{1, -1, nan, 1, -1, 1, -1, 1, -1}},

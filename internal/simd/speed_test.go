@@ -30,6 +30,8 @@ func BenchmarkKernels(b *testing.B) {
 			{"sigmoid", func() { Sigmoid(w, x) }},
 			{"gelu", func() { Gelu(w, x) }},
 			{"geluGrad", func() { GeluGrad(w, x, y) }},
+			{"geluTanh", func() { GeluTanh(w, x) }},
+			{"geluTanhGrad", func() { GeluTanhGrad(w, x, y) }},
 			{"silu", func() { Silu(w, x) }},
 			{"sum", func() { Sum(x) }},
 			{"dot", func() { Dot(x, y) }},

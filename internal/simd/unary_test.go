@@ -39,6 +39,7 @@ var unaries = []unary{
 		}
 		return x * phi(x)
 	}, 2, func(x float64) float64 { return 1e-7 * max(1, math.Abs(x)) }},
+	{"geluTanh", Level.geluTanh, activation.GeluTanh, 3, func(x float64) float64 { return 1e-7 * max(1, math.Abs(x)) }},
 	{"silu", Level.silu, func(x float64) float64 { return x * activation.Sigmoid(x) }, 3, func(x float64) float64 { return math.Abs(x) * 0x1p-149 }},
 }
 

@@ -10,7 +10,7 @@ var halves = map[string]struct {
 	loss   bool
 }{
 	"add": {inputs: pair}, "sub": {inputs: pair}, "mul": {inputs: pair}, "div": {inputs: pair}, "matmul": {inputs: pair},
-	"gelu": {inputs: pair}, "relu": {inputs: pair}, "silu": {inputs: pair}, "tanh": {inputs: pair}, "exp": {inputs: pair}, "sigmoid": {inputs: pair},
+	"gelu": {inputs: pair}, "gelu_tanh": {inputs: pair}, "relu": {inputs: pair}, "silu": {inputs: pair}, "tanh": {inputs: pair}, "exp": {inputs: pair}, "sigmoid": {inputs: pair},
 	"sum": {inputs: pair}, "mean": {inputs: pair}, "amax": {inputs: pair}, "softmax": {inputs: pair}, "log_softmax": {inputs: pair},
 	"reshape": {inputs: pair}, "transpose": {inputs: pair}, "narrow": {inputs: pair}, "gather": {inputs: pair}, "index_select": {inputs: pair},
 	"cat":                          {inputs: []string{"a", "b"}},

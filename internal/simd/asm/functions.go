@@ -114,6 +114,30 @@ func (x *vec) geluSlope(a operand.Op) operand.Op {
 	return x.fma(x.mul(within, e), x.k(1/math.Sqrt(2*math.Pi)), phi)
 }
 
+// The tanh form of gelu is x·sigmoid(bend(x)) with bend(x) = linear·x + cubic·x³. Beyond
+// ±bentCut the sigmoid is 0 or 1 in float32.
+const (
+	linear  = 1.5957691216057308 // 2·√(2/π)
+	cubic   = 0.044715 * linear
+	bentCut = 12
+)
+
+func (x *vec) bend(a operand.Op) operand.Op {
+	return x.mul(a, x.fma(x.mul(a, a), x.k(cubic), x.copy(x.k(linear))))
+}
+
+// geluTanhSlope is the derivative of x·s with s = sigmoid(bend(x)), s + x·s·(1-s)·bend'(x).
+// With e = exp(-|bend(x)|), s·(1-s) is e/(1+e)²: nothing cancels.
+func (x *vec) geluTanhSlope(a operand.Op) operand.Op {
+	t := x.minKeep(x.copy(x.k(bentCut)), x.maxKeep(x.copy(x.k(-bentCut)), a)) // NaN stays
+	e := x.expDown(x.or(x.bend(t), x.bits(0x80000000)))
+	r := x.div(x.copy(x.k(1)), x.add(e, x.k(1)))
+	q := x.mul(e, r)
+	slope := x.fma(x.mul(t, t), x.k(3*cubic), x.copy(x.k(linear)))
+	s := x.choose(x.less(t, x.k(0)), q, r)
+	return x.fma(x.mul(t, slope), x.mul(q, r), s)
+}
+
 // maxSigned is the larger, NaN if either is NaN; -0 is below 0.
 //
 // The two orders of the instruction differ for zeros of two signs, and for NaN. Where

@@ -56,6 +56,10 @@ var mapKernels = []kernel{
 		t, q, _ := x.tail(a) // x·Φ(x) = max(x, 0) - |x|·Φ(-|x|)
 		return x.fnma(t, q, x.maxKeep(x.copy(x.k(0)), a))
 	}),
+	unary("geluTanh", 1, func(x *vec, a operand.Op) operand.Op {
+		a = x.maxKeep(x.copy(x.k(-bentCut)), a) // -Inf·0 would be NaN
+		return x.mul(a, x.sigmoid(x.bend(a)))
+	}).woven(4, 6),
 	unary("silu", 1, func(x *vec, a operand.Op) operand.Op { return x.mul(a, x.sigmoid(a)) }).woven(4, 10),
 
 	gradient("reluGrad", 4, func(x *vec, a, dy operand.Op) operand.Op {
@@ -64,6 +68,9 @@ var mapKernels = []kernel{
 	gradient("geluGrad", 1, func(x *vec, a, dy operand.Op) operand.Op {
 		return x.mul(dy, x.geluSlope(a))
 	}).woven(3, 9),
+	gradient("geluTanhGrad", 1, func(x *vec, a, dy operand.Op) operand.Op {
+		return x.mul(dy, x.geluTanhSlope(a))
+	}).woven(3, 6),
 	gradient("siluGrad", 1, func(x *vec, a, dy operand.Op) operand.Op {
 		s := x.sigmoid(a)
 		return x.mul(dy, x.mul(s, x.fma(a, x.sub(x.copy(x.k(1)), s), x.copy(x.k(1)))))

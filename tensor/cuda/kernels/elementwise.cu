@@ -92,7 +92,7 @@ KERNEL(transpose, int bytes, void *dst, const void *src, i64 batch, i64 rows, i6
 	}
 }
 
-enum { NEG, ABS, EXP, LOG, SQRT, RSQRT, TANH, SIGMOID, RELU, GELU, SILU, SQUARE, SIGN };
+enum { NEG, ABS, EXP, LOG, SQRT, RSQRT, TANH, SIGMOID, RELU, GELU, GELU_TANH, SILU, SQUARE, SIGN };
 
 static __device__ float log_of(float x) { return logf(x); }
 static __device__ double log_of(double x) { return log(x); }
@@ -123,6 +123,19 @@ static __device__ T gelu_slope(T x) {
 	return phi(x) + x * exp_of((T)-0.5 * x * x) * (T)0.39894228040143267794;
 }
 
+// gelu_tanh is x·sigmoid(bend(x)) and gelu_tanh_slope its derivative, at the infinities
+// their limits.
+template <class T>
+static __device__ T bend(T x) { return x * ((T)1.5957691216057308 + (T)0.07135481627260025 * x * x); }
+template <class T>
+static __device__ T gelu_tanh(T x) { return x < -40 ? (T)0 : x * sigmoid(bend(x)); }
+template <class T>
+static __device__ T gelu_tanh_slope(T x) {
+	x = x < -40 ? (T)-40 : x > 40 ? (T)40 : x;
+	T v = bend(x);
+	return sigmoid(v) + x * sigmoid(v) * sigmoid(-v) * ((T)1.5957691216057308 + (T)0.21406444881780073 * x * x);
+}
+
 template <class T>
 static __device__ T sign(T x) { return x > 0 ? (T)1 : x < 0 ? (T)-1 : x; }
 
@@ -139,6 +152,7 @@ static __device__ T unary_one(int op, T x) {
 	case SIGMOID: return sigmoid(x);
 	case RELU: return x < 0 ? (T)0 : x;
 	case GELU: return gelu(x);
+	case GELU_TANH: return gelu_tanh(x);
 	case SILU: return x * sigmoid(x);
 	case SQUARE: return x * x;
 	default: return sign(x);
@@ -175,6 +189,7 @@ static __device__ T unary_grad_one(int op, T dy, T x, T y) {
 	case SIGMOID: return dy * y * (1 - y);
 	case RELU: return y > 0 ? dy : (T)0;
 	case GELU: return dy * gelu_slope(x);
+	case GELU_TANH: return dy * gelu_tanh_slope(x);
 	case SILU: {
 		T s = sigmoid(x);
 		return dy * s * (1 + x * (1 - s));
