@@ -86,7 +86,7 @@ func (c *Call) String() string {
 	return s
 }
 
-// Site returns where the user made the call, as "file.go:31". It walks the
+// Site returns where the user made the call, as "train/main.go:31". It walks the
 // stack, so it costs nothing until it is asked for.
 func (c *Call) Site() string {
 	if c.site != nil {

@@ -69,8 +69,7 @@ func (t *Tensor) Detach() *Tensor {
 //
 // Gradients are global tensors of t's shape, so any layout of g is right; what
 // is kept is the sum. Contributions in one layout are added as they are, one
-// Partial to another too; two layouts that differ are first brought to what
-// gradSpec says.
+// Partial to another too; two layouts that differ are first settled.
 func (t *Tensor) accumulate(g *Tensor) {
 	n := t.node
 	if n == nil || n.tape.closed {

@@ -69,8 +69,8 @@ type library struct {
 	args    [16]uintptr // of the call in progress, here so that they are not allocated anew each time
 }
 
-// families lists the libraries that the dynamic linker is asked for. The
-// generic names may be either family's.
+// The libraries that the dynamic linker is asked for. The generic names may be
+// either family's.
 var (
 	openMPINames = []string{"libmpi.so.40", "libmpi.so.80", "libmpi_ibm.so"}
 	mpichNames   = []string{"libmpich.so.12", "libmpi.so.12", "libmpi_cray.so.12", "libmpi_gnu.so.12", "libmpi_gnu_123.so.12", "libmpi_gnu_112.so.12", "libmpi_gnu_91.so.12"}
