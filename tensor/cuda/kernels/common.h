@@ -165,6 +165,10 @@ static __device__ void put(u16 *p, float v) { *p = narrow_bf16(v); }
 static __device__ float exp_of(float x) { return expf(x); }
 static __device__ double exp_of(double x) { return exp(x); }
 
+// fused is a·b + c, rounded once.
+static __device__ float fused(float a, float b, float c) { return fmaf(a, b, c); }
+static __device__ double fused(double a, double b, double c) { return fma(a, b, c); }
+
 // max_of and min_of say NaN if one is, and know that -0 is below 0.
 template <class T>
 static __device__ T max_of(T a, T b) {

@@ -9,13 +9,6 @@ struct Mat {
 	i64 batch, row, col;
 };
 
-template <class T>
-static __device__ T fused(T a, T b, T c);
-template <>
-__device__ float fused(float a, float b, float c) { return fmaf(a, b, c); }
-template <>
-__device__ double fused(double a, double b, double c) { return fma(a, b, c); }
-
 // matmul computes c = alpha·a·b + beta·c for [m, k] and [k, n]; rows of c are ldc
 // apart. With beta 0 what c holds is not read. a and b hold E, c holds C, and T is
 // what is computed with.

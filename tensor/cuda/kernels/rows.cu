@@ -12,7 +12,7 @@ static __device__ T row_max(const T *x, i64 n) {
 	return block_reduce<Max>(top);
 }
 
-// row_sum_exp returns Σexp(scale·(x - top)).
+// row_sum_exp returns Σexp(x - top).
 template <class T>
 static __device__ double row_sum_exp(const T *x, i64 n, T top) {
 	double sum = 0;

@@ -243,9 +243,6 @@ static __device__ void sum_segments(P *dst, const P *values, const int *order, c
 KERNEL(sum_segments_f32, int unit, float *dst, const float *values, const int *order, const i64 *start, const i64 *count, i64 segments, i64 dim) { BY_PACK(float, unit, sum_segments, dst, values, order, start, count, segments) }
 KERNEL(sum_segments_f64, int unit, double *dst, const double *values, const int *order, const i64 *start, const i64 *count, i64 segments, i64 dim) { BY_PACK(double, unit, sum_segments, dst, values, order, start, count, segments) }
 
-static __device__ float fused(float a, float b, float c) { return fmaf(a, b, c); }
-static __device__ double fused(double a, double b, double c) { return fma(a, b, c); }
-
 // add_rows computes table[index[i]] += scale·values[i]; no row is named twice.
 template <class P, class T>
 static __device__ void add_rows(P *table, const P *values, const i64 *index, T scale, i64 n, i64 dim) {
