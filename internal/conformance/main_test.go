@@ -18,13 +18,9 @@ import (
 	"github.com/gorun-spmd/gorun/internal/needtest"
 )
 
-// build puts gorun and this program into a folder. With -short it skips the test: the
-// race detector does not see into these.
+// build puts gorun and this program into a folder.
 func build(t *testing.T) (folder string) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("skipped: -short")
-	}
 	cachetest.Uses(t, "../../cmd/gorun", ".")
 	folder = t.TempDir()
 	if out, err := exec.Command("go", "build", "-o", folder, "../../cmd/gorun", ".").CombinedOutput(); err != nil {
