@@ -67,9 +67,9 @@ type Func struct {
 
 // NewFunc returns the reduction that folds values a of lower ranks with the
 // value b of the next by combine(a, b). combine must be associative; it need
-// not be commutative; it must make no calls on a communicator. Ranks compare Funcs by name and element size. NewFunc
-// returns an error if T is empty or holds a pointer, which means nothing on
-// another rank.
+// not be commutative; it must make no calls on a communicator. Ranks compare
+// Funcs by name and element size. NewFunc returns an error if T is empty or
+// holds a pointer, which means nothing on another rank.
 func NewFunc[T any](name string, combine func(a, b T) T) (*Func, error) {
 	t := reflect.TypeFor[T]()
 	if t.Size() == 0 {

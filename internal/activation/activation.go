@@ -32,10 +32,10 @@ func GeluSlope(x float64) float64 {
 	return phi(x) + x*math.Exp(-0.5*x*x)/math.Sqrt(2*math.Pi)
 }
 
-// The argument of the tanh in GeluTanh, twice, is Linear·x + Cubic·x³.
+// The argument of the tanh in GeluTanh, twice, is linear·x + cubic·x³.
 const (
-	Linear = 2 * 0.79788456080286535588 // 2·√(2/π)
-	Cubic  = 0.044715 * Linear
+	linear = 2 * 0.79788456080286535588 // 2·√(2/π)
+	cubic  = 0.044715 * linear
 )
 
 // GeluTanh is x·½(1 + tanh(√(2/π)·(x + 0.044715·x³))), which is x·Sigmoid of twice the
@@ -51,7 +51,7 @@ func GeluTanh(x float64) float64 {
 func GeluTanhSlope(x float64) float64 {
 	x = max(-farTail, min(x, farTail))
 	v := bend(x)
-	return Sigmoid(v) + x*Sigmoid(v)*Sigmoid(-v)*(Linear+3*Cubic*x*x)
+	return Sigmoid(v) + x*Sigmoid(v)*Sigmoid(-v)*(linear+3*cubic*x*x)
 }
 
-func bend(x float64) float64 { return x * (Linear + Cubic*x*x) }
+func bend(x float64) float64 { return x * (linear + cubic*x*x) }
