@@ -177,6 +177,10 @@ func (m *Mesh) Coord() []int { return m.coord }
 // nil if this rank is outside.
 func (m *Mesh) Comm() *comm.Comm { return m.all }
 
+// Parent returns the communicator that the mesh was made from, whose ranks may be
+// outside the mesh.
+func (m *Mesh) Parent() *comm.Comm { return m.parent }
+
 // Device returns where this rank's tensors live.
 func (m *Mesh) Device() tensor.Device { return m.eng.dev }
 

@@ -24,6 +24,10 @@ import (
 // axes that shard any parameter, and none if there is no such axis. All ranks
 // of the mesh get the same norm.
 //
+// Parameters may be on meshes of different ranks, such as the stages of a
+// pipeline. One more collective, over the communicator that these meshes were
+// made from, then adds them up: all its ranks make the call and get the norm.
+//
 // A norm that is not finite is returned as it is and the gradients stay: look
 // at it before the step. A limit of +Inf only measures.
 func ClipGradNorm(ctx context.Context, params []*dtensor.Tensor, grads []dtensor.Grad, limit float64) (norm float64, err error) {
@@ -37,12 +41,16 @@ func ClipGradNorm(ctx context.Context, params []*dtensor.Tensor, grads []dtensor
 	}
 	err = dtensor.Try(ctx, params[0].Mesh(), func() {
 		var pieces []piece
+		var meshes []*dtensor.Mesh
 		for i, p := range params {
+			if !slices.Contains(meshes, p.Mesh()) {
+				meshes = append(meshes, p.Mesh())
+			}
 			if local := localOf(&grads[i]); local != nil {
 				pieces = append(pieces, newPiece(i, p, local))
 			}
 		}
-		norm = math.Sqrt(sumSquares(pieces))
+		norm = math.Sqrt(sumSquares(meshes, pieces))
 		scale := limit / (norm + 1e-6)
 		if !(scale < 1) || math.IsInf(norm, 0) {
 			return
@@ -94,19 +102,43 @@ func newPiece(i int, param *dtensor.Tensor, local *tensor.Tensor) piece {
 
 // sumSquares returns the sum of squares of the global gradients. The meshes are
 // taken in the order in which the parameters name them, the same on all ranks.
-func sumSquares(pieces []piece) float64 {
+func sumSquares(meshes []*dtensor.Mesh, pieces []piece) float64 {
+	apart := slices.ContainsFunc(meshes, func(m *dtensor.Mesh) bool { return !sameRanks(m, meshes[0]) })
 	total := 0.0
-	var done []*dtensor.Mesh
-	for _, p := range pieces {
-		if !slices.Contains(done, p.mesh) && p.mesh.Inside() {
-			done = append(done, p.mesh)
-			total += meshSquares(p.mesh, pieces)
+	for _, m := range meshes {
+		if !m.Inside() {
+			continue
 		}
+		if sum := meshSquares(m, pieces); !apart || m.Comm().Rank() == 0 {
+			total += sum
+		}
+	}
+	if apart {
+		for _, m := range meshes {
+			if m.Parent() != meshes[0].Parent() {
+				fault.Throw(fmt.Errorf("optim: ClipGradNorm: parameters are on mesh %v and mesh %v, of other ranks and made from another communicator; make both with NewMeshOf from the same one",
+					meshes[0], m))
+			}
+		}
+		total = allReduce(meshes[0], meshes[0].Parent(), total)
 	}
 	return total
 }
 
-// meshSquares is sumSquares for the gradients of one mesh.
+// sameRanks reports whether two meshes hold the same ranks, in any order.
+func sameRanks(a, b *dtensor.Mesh) bool {
+	return a == b || slices.Equal(slices.Sorted(slices.Values(a.Ranks())), slices.Sorted(slices.Values(b.Ranks())))
+}
+
+// allReduce returns the sum of v over the ranks of c.
+func allReduce(m *dtensor.Mesh, c *comm.Comm, v float64) float64 {
+	sum := []float64{v}
+	buf := comm.Of(sum)
+	m.Do(c, comm.Call{Kind: comm.AllReduceKind, Op: comm.Sum, Dst: buf, Src: buf, Cause: "ClipGradNorm"})
+	return sum[0]
+}
+
+// meshSquares returns the sum of squares of the gradients on one mesh.
 func meshSquares(m *dtensor.Mesh, pieces []piece) float64 {
 	var axes uint
 	for _, p := range pieces {
@@ -114,10 +146,10 @@ func meshSquares(m *dtensor.Mesh, pieces []piece) float64 {
 			axes |= p.shards
 		}
 	}
-	sum := []float64{0}
+	sum := 0.0
 	for _, p := range pieces {
 		if p.mesh == m && isFirst(m, axes&^p.shards) {
-			sum[0] += tensor.SumSquares(p.local)
+			sum += tensor.SumSquares(p.local)
 		}
 	}
 	var names []string
@@ -127,11 +159,9 @@ func meshSquares(m *dtensor.Mesh, pieces []piece) float64 {
 		}
 	}
 	if len(names) > 0 {
-		buf := comm.Of(sum)
-		call := comm.Call{Kind: comm.AllReduceKind, Op: comm.Sum, Dst: buf, Src: buf, Cause: "ClipGradNorm"}
-		m.Do(m.Group(names...), call)
+		sum = allReduce(m, m.Group(names...), sum)
 	}
-	return sum[0]
+	return sum
 }
 
 // isFirst reports whether this rank is the first along the given axes, which

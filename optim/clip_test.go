@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/commtest"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/meshtest"
@@ -94,6 +96,66 @@ func TestClipGradNorm(t *testing.T) {
 			return nil
 		})
 	}
+}
+
+// TestClipStages counts what is on meshes of different ranks, of which one is in
+// none, on all ranks alike.
+func TestClipStages(t *testing.T) {
+	commtest.Run(t, 4, func(ctx context.Context, world *comm.Comm) error {
+		first, err := dtensor.NewMeshOf(world, []int{2, 0}, dtensor.Axis{Name: "dp", Size: 2})
+		if err != nil {
+			return err
+		}
+		second, err := dtensor.NewMeshOf(world, []int{3}, dtensor.Axis{Name: "dp", Size: 1})
+		if err != nil {
+			return err
+		}
+		a := spread(first, tensor.Float32, []float64{1, 2, 3}, []int{3}, rowWise)
+		b := spread(first, tensor.Float32, []float64{4, 5}, []int{2}, replicate)
+		c := spread(second, tensor.Float32, []float64{6, 7}, []int{2}, replicate)
+		params := []*dtensor.Tensor{a, b, c}
+		grads := []dtensor.Grad{dtensor.Dense(a), dtensor.Dense(b), dtensor.Dense(c)}
+		want := math.Sqrt(1 + 4 + 9 + 16 + 25 + 36 + 49)
+		record := world.Record()
+		norm, err := optim.ClipGradNorm(ctx, params, grads, want/2)
+		if err != nil || math.Abs(norm-want) > 1e-5 {
+			return fmt.Errorf("norm %v, %v, want %v", norm, err, want)
+		}
+		calls := 1
+		if first.Inside() {
+			calls = 2
+		}
+		if events := record.Stop(); len(events) != calls {
+			return fmt.Errorf("collectives %v, want %d", events, calls)
+		}
+		for i, values := range [][]float64{{0.5, 1, 1.5}, {2, 2.5}, {3, 3.5}} {
+			if m := params[i].Mesh(); m.Inside() {
+				if err := near(fmt.Sprintf("gradient %d", i), params[i], values, 1e-5); err != nil {
+					return err
+				}
+			}
+		}
+
+		half, err := world.Split(ctx, world.Rank()/2, 0)
+		if err != nil {
+			return err
+		}
+		other, err := dtensor.NewMesh(half, dtensor.Axis{Name: "dp", Size: 2})
+		if err != nil {
+			return err
+		}
+		d := spread(other, tensor.Float32, []float64{1, 2}, []int{2}, rowWise)
+		whole, err := dtensor.NewMesh(world, dtensor.Axis{Name: "dp", Size: 4})
+		if err != nil {
+			return err
+		}
+		e := spread(whole, tensor.Float32, []float64{1, 2}, []int{2}, replicate)
+		_, err = optim.ClipGradNorm(ctx, []*dtensor.Tensor{e, d}, []dtensor.Grad{dtensor.Dense(e), dtensor.Dense(d)}, 1)
+		if err == nil || !strings.Contains(err.Error(), "made from another communicator") {
+			return fmt.Errorf("meshes of two communicators: %v", err)
+		}
+		return nil
+	})
 }
 
 // TestClipWithoutShards needs no collective.
