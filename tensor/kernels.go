@@ -26,7 +26,7 @@ type Elementwise interface {
 // MatrixKernels are reductions, products and attention.
 type MatrixKernels interface {
 	Cumsum(dt DType, reverse bool, dst, x unsafe.Pointer, outer, n, inner int)
-	Reduce(op ReduceOp, dt DType, dst, x unsafe.Pointer, outer, red, inner int)
+	Reduce(op ReduceOp, dt DType, dst, x unsafe.Pointer, outer, red, inner int) // of bfloat16 dst is float32
 	Attention(dt DType, a AttentionSize, y, lse, q, k, v unsafe.Pointer)
 	AttentionGrad(dt DType, a AttentionSize, dq, dk, dv, dy, q, k, v, y, lse unsafe.Pointer)
 	MatMul(dt DType, g Gemm, dst, a, b unsafe.Pointer, l Loop)

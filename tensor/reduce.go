@@ -40,12 +40,7 @@ func reduceWide(op ReduceOp, x *Tensor, dims []int, keepdim bool) *Tensor {
 	name := op.String()
 	if x.dtype != Float32 && x.dtype != Float64 {
 		wantComparable(name, x)
-		switch {
-		case x.dtype == BFloat16:
-			if op != OpSum || x.ndim == 0 { // reduceRun adds up bfloat16 as it is
-				x = Widen(x)
-			}
-		case op == OpSum || op == OpProd:
+		if x.dtype != BFloat16 && (op == OpSum || op == OpProd) {
 			x = Cast(x, Int64)
 		}
 	}
@@ -64,13 +59,13 @@ func reduceWide(op ReduceOp, x *Tensor, dims []int, keepdim bool) *Tensor {
 		d = end
 	}
 	if y == x {
-		y = Clone(x)
+		y = Clone(Widen(x))
 	}
 	return y.dropDims(mask, keepdim)
 }
 
-// reduceRun reduces dimensions [from, to) and keeps them with size 1. The sum of
-// bfloat16 is float32.
+// reduceRun reduces dimensions [from, to) and keeps them with size 1. Of bfloat16 the
+// result is float32.
 func reduceRun(op ReduceOp, x *Tensor, from, to int) *Tensor {
 	outer, red, inner := 1, 1, 1
 	shape := x.dims
@@ -85,44 +80,10 @@ func reduceRun(op ReduceOp, x *Tensor, from, to int) *Tensor {
 			inner *= n
 		}
 	}
-	if x.dtype == BFloat16 {
-		y := alloc(op.String(), x.dev, Float32, shape[:x.ndim])
-		sumByProduct(y, x, outer, red, inner)
-		return y
-	}
-	y := alloc(op.String(), x.dev, x.dtype, shape[:x.ndim])
+	y := alloc(op.String(), x.dev, WideType(x.dtype), shape[:x.ndim])
 	x.dev.Reduce(op, x.dtype, y.addr, x.ptr(op.String()), outer, red, inner)
 	runtime.KeepAlive(x)
 	return y
-}
-
-// sumPiece is how many elements of bfloat16 one product adds up: of more, each would be
-// too small beside their sum.
-const sumPiece = 1 << 18
-
-// sumByProduct computes y[o, i] = Σ x[o, r, i] as the product with ones: y is float32,
-// x [outer, red, inner] bfloat16.
-func sumByProduct(y, x *Tensor, outer, red, inner int) {
-	if red > sumPiece {
-		pieces := (red + sumPiece - 1) / sumPiece
-		sums := alloc("Sum", x.dev, Float32, []int{outer * pieces, inner})
-		for i := range outer * pieces {
-			from := i % pieces * sumPiece
-			n := min(sumPiece, red-from)
-			piece := Narrow(x.Reshape(x.numel), 0, (i/pieces*red+from)*inner, n*inner)
-			sumByProduct(Narrow(sums, 0, i, 1), piece, 1, n, inner)
-		}
-		x.dev.Reduce(OpSum, Float32, y.ptr("Sum"), sums.addr, outer, pieces, inner)
-		sums.Free()
-		return
-	}
-	ones := Full(x.dev, x.dtype, 1, red)
-	if inner == 1 {
-		MatMulTo(y.Reshape(outer), x.Reshape(outer, red), ones, false, false, false)
-	} else {
-		MatMulTo(y.Reshape(outer, 1, inner), ones.Reshape(1, red), x.Reshape(outer, red, inner), false, false, false)
-	}
-	ones.Free()
 }
 
 // dimMask returns the set of dimensions that dims names, bit d for dimension d;

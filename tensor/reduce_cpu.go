@@ -9,7 +9,7 @@ import (
 )
 
 // Reduce computes dst[o, i] = op over r of x[o, r, i] for contiguous dst
-// [outer, inner] and x [outer, red, inner].
+// [outer, inner] and x [outer, red, inner]; of bfloat16 dst is float32.
 func (c *CPU) Reduce(op ReduceOp, dt DType, dst, x unsafe.Pointer, outer, red, inner int) {
 	n, m := outer*inner, outer*red*inner
 	switch dt {
@@ -30,6 +30,47 @@ func (c *CPU) Reduce(op ReduceOp, dt DType, dst, x unsafe.Pointer, outer, red, i
 		reduce(op, sliceOf[uint8](dst, n), sliceOf[uint8](x, m), red, inner, limit[uint8](op, 0, math.MaxUint8), reduceRow[uint8])
 	case Bool:
 		reduce(op, sliceOf[uint8](dst, n), sliceOf[uint8](x, m), red, inner, limit[uint8](op, 0, 1), reduceRow[uint8])
+	case BFloat16:
+		if op == OpSum {
+			c.sumHalves(dst, x, outer, red, inner)
+			return
+		}
+		wide := c.Scratch(m * Float32.Size())
+		defer wide.Free()
+		c.Cast(Float32, wide.Block.Ptr(), dt, x, m)
+		c.Reduce(op, Float32, dst, wide.Block.Ptr(), outer, red, inner)
+	}
+}
+
+// sumPiece is how many elements of bfloat16 one product adds up: of more, each would be
+// too small beside their sum.
+const sumPiece = 1 << 18
+
+// sumHalves computes dst[o, i] = Σ x[o, r, i] as the product with ones: dst is float32,
+// x [outer, red, inner] bfloat16.
+func (c *CPU) sumHalves(dst, x unsafe.Pointer, outer, red, inner int) {
+	if outer*inner == 0 {
+		return
+	}
+	ones := c.Scratch(min(red, sumPiece) * BFloat16.Size())
+	defer ones.Free()
+	c.Fill(BFloat16, ones.Block.Ptr(), min(red, sumPiece), 1)
+	row := Loop{N: 1, Size: [MaxDims]int{1}}
+	switch pieces := (red + sumPiece - 1) / sumPiece; {
+	case pieces > 1:
+		sums := c.Scratch(outer * pieces * inner * Float32.Size())
+		defer sums.Free()
+		for i := range outer * pieces {
+			from := i % pieces * sumPiece
+			sum, piece := at[float32](sums.Block.Ptr(), i*inner), at[BF16](x, (i/pieces*red+from)*inner)
+			c.MatMul(BFloat16, Gemm{Wide: true, M: 1, K: min(sumPiece, red-from), N: inner}, unsafe.Pointer(sum), ones.Block.Ptr(), unsafe.Pointer(piece), row)
+		}
+		c.Reduce(OpSum, Float32, dst, sums.Block.Ptr(), outer, pieces, inner)
+	case inner == 1:
+		c.MatMul(BFloat16, Gemm{Wide: true, M: outer, K: red, N: 1}, dst, x, ones.Block.Ptr(), row)
+	default:
+		batch := Loop{N: 1, Size: [MaxDims]int{outer}, B: [MaxDims]int{1}}
+		c.MatMul(BFloat16, Gemm{Wide: true, M: 1, K: red, N: inner}, dst, ones.Block.Ptr(), x, batch)
 	}
 }
 

@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"fmt"
+	"runtime"
 	"testing"
 
 	"github.com/gorun-spmd/gorun/tensor"
@@ -85,6 +86,41 @@ func TestBFloat16Products(t *testing.T) {
 			}, c.half(5, 70, 30))
 		}
 	})
+}
+
+// TestBFloat16Reductions has rows that a warp combines and that blocks do, in parts and
+// not, and columns that are taken one at a time and several, at places that 16 bytes
+// divide and at others.
+func TestBFloat16Reductions(t *testing.T) {
+	c := newCheck(t, openGPU(t, false))
+	for _, s := range [][3]int{{1, 1, 1}, {70, 300, 1}, {3, 2100, 1}, {1, 9001, 1}, {3, 40, 7}, {2, 50, 24}, {1, 300, 8}, {1, 300, 1001}, {0, 3, 2}, {3, 0, 2}, {2, 0, 1}} {
+		outer, red, inner := s[0], s[1], s[2]
+		for offset := range 2 {
+			view := func(x *tensor.Tensor) *tensor.Tensor {
+				return tensor.Narrow(x, 0, offset, x.Numel()-1).Reshape(outer, red, inner)
+			}
+			x := c.half(1 + outer*red*inner)
+			for op := tensor.OpSum; op <= tensor.OpAmin; op++ {
+				name, tol := fmt.Sprint(op, s, offset), 0.0
+				if op == tensor.OpSum || op == tensor.OpProd {
+					tol = sum(tensor.Float32)
+				}
+				c.same(name, tol, one(func(x []*tensor.Tensor) *tensor.Tensor {
+					v, y := view(x[0]), tensor.New(x[0].Device(), tensor.Float32, outer, inner)
+					v.Device().Reduce(op, tensor.BFloat16, y.Ptr(), v.Ptr(), outer, red, inner)
+					runtime.KeepAlive(v)
+					return y
+				}), x)
+				if tol > 0 {
+					tol = halfRounding
+				}
+				c.same(name+" rounded", tol, one(func(x []*tensor.Tensor) *tensor.Tensor {
+					return tensor.Reduce(op, view(x[0]), []int{1}, false)
+				}), x)
+			}
+		}
+	}
+	c.same("a number", 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Sum(x[0].Reshape(), nil, false) }), c.half(1))
 }
 
 // TestBFloat16Arithmetic has the bits of the CPU's.

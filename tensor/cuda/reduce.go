@@ -13,14 +13,11 @@ func throw(op string, err error) {
 	fault.Throw(&tensor.UseError{Op: op, Detail: "no memory for a kernel", Err: err})
 }
 
-// segments returns in how many parts a reduction is cut so that a GPU has enough to
-// do: a function of sizes alone, so that the bits are the same on every GPU.
-func segments(outer, red, inner int) int {
-	if inner == 1 { // a block for each part
-		return max(1, min(red/4096, 1024/max(outer, 1)))
-	}
-	return max(1, min(red/64, (1<<16)/max(outer*inner, 1)))
-}
+// A reduction is cut into parts so that a GPU has enough to do: how many is a function
+// of sizes alone, so that the bits are the same on every GPU. rowParts is for rows of
+// red elements, columnParts for columns that so many threads take.
+func rowParts(rows, red int) int       { return max(1, min(red/4096, 1024/max(rows, 1))) }
+func columnParts(threads, red int) int { return max(1, min(red/64, (1<<16)/max(threads, 1))) }
 
 // blocksOf returns how many blocks a reduction to n elements wants.
 func blocksOf(n, inner int) int {
@@ -31,12 +28,19 @@ func blocksOf(n, inner int) int {
 }
 
 // Reduce computes dst[o, i] = op over r of x[o, r, i] for contiguous dst
-// [outer, inner] and x [outer, red, inner].
+// [outer, inner] and x [outer, red, inner]; of bfloat16 dst is float32.
 func (g *Device) Reduce(op tensor.ReduceOp, dt tensor.DType, dst, x unsafe.Pointer, outer, red, inner int) {
 	if outer*inner == 0 {
 		return
 	}
-	segs := segments(outer, red, inner)
+	segs := rowParts(outer, red)
+	if inner > 1 {
+		columns := outer * inner
+		if atOnce := 16 / dt.Size(); dt.Float() && op == tensor.OpSum && inner%atOnce == 0 {
+			columns /= atOnce // a thread takes some
+		}
+		segs = columnParts(columns, red)
+	}
 	one, many := blocksOf(outer*inner, inner), blocksOf(outer*segs*inner, inner)
 	part := unsafe.Pointer(nil)
 	if segs > 1 {
@@ -50,6 +54,11 @@ func (g *Device) Reduce(op tensor.ReduceOp, dt tensor.DType, dst, x unsafe.Point
 		g.kernel("reduce_f32").i32(o).ptr(dst, x).i64(outer, red, inner).blocks(one)
 	case dt == tensor.Float32:
 		g.kernel("reduce_f32_f64").i32(o).ptr(part, x).i64(outer, red, inner, segs).blocks(many)
+		g.kernel("reduce_f64_f32").i32(o).ptr(dst, part).i64(outer, segs, inner).blocks(one)
+	case dt == tensor.BFloat16 && segs == 1:
+		g.kernel("reduce_bf16_f32").i32(o).ptr(dst, x).i64(outer, red, inner).blocks(one)
+	case dt == tensor.BFloat16:
+		g.kernel("reduce_bf16_f64").i32(o).ptr(part, x).i64(outer, red, inner, segs).blocks(many)
 		g.kernel("reduce_f64_f32").i32(o).ptr(dst, part).i64(outer, segs, inner).blocks(one)
 	case dt == tensor.Float64 && segs == 1:
 		g.kernel("reduce_f64").i32(o).ptr(dst, x).i64(outer, red, inner, 1).blocks(one)
@@ -92,7 +101,7 @@ func nothing(op tensor.ReduceOp, dt tensor.DType) int {
 
 // SumSquares returns Σx².
 func (g *Device) SumSquares(dt tensor.DType, x unsafe.Pointer, n int) float64 {
-	segs := segments(1, n, 1)
+	segs := rowParts(1, n)
 	buf := g.Scratch(8 * (segs + 1))
 	defer buf.Free()
 	part := buf.Block.Ptr()

@@ -49,7 +49,7 @@ func (g *Device) normGrad(dt tensor.DType, centre bool, dx, dweight, dbias, dy, 
 	if dweight == nil && dbias == nil {
 		return
 	}
-	segs := segments(1, rows, n)
+	segs := columnParts(n, rows)
 	buf := g.Scratch(16 * segs * n)
 	defer buf.Free()
 	g.typed("norm_grad_part", dt).flag(centre).ptr(buf.Block.Ptr(), dy, x, stats).i64(rows, n, segs).each(segs * n)

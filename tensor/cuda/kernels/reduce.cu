@@ -3,15 +3,6 @@
 
 enum { SUM, PROD, AMAX, AMIN };
 
-struct Prod {
-	template <class T>
-	static __device__ T of(T a, T b) { return a * b; }
-};
-struct Min {
-	template <class T>
-	static __device__ T of(T a, T b) { return min_of(a, b); }
-};
-
 // Floats are combined as doubles, integers as 64-bit ones.
 static __device__ double start(int op, double) {
 	return op == SUM ? 0 : op == PROD ? 1 : op == AMAX ? -infinity(0.0) : infinity(0.0);
@@ -27,59 +18,50 @@ static __device__ T combine(int op, T a, T b) {
 	}
 }
 
+// team_combine is warp_reduce for a team of 32 threads, block_reduce for one of THREADS.
 template <class T>
-static __device__ T block_combine(int op, T v) {
-	switch (op) {
-	case SUM: return block_reduce<Sum>(v);
-	case PROD: return block_reduce<Prod>(v);
-	case AMAX: return block_reduce<Max>(v);
-	default: return block_reduce<Min>(v);
-	}
+static __device__ T team_combine(int op, int team, T v) {
+	__shared__ T part[THREADS / 32];
+#pragma unroll 1
+	for (int d = 16; d > 0; d >>= 1) v = combine(op, v, __shfl_xor_sync(0xffffffffu, v, d));
+	if (team == 32) return v;
+	__syncthreads(); // part may still be read from the call before
+	if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = v;
+	__syncthreads();
+	v = part[0];
+#pragma unroll 1
+	for (int w = 1; w < THREADS / 32; w++) v = combine(op, v, part[w]);
+	return v;
 }
 
 // Part s of segs of a run of red elements begins at cut(s).
 static __device__ i64 cut(i64 s, i64 red, i64 segs) { return s * (red / segs) + (s < red % segs ? s : red % segs); }
 
-// reduce computes dst[o, s, i] = op over part s of r of x[o, r, i]. In and Out read
-// and write an element of [outer, red, inner] and [outer, segs, inner].
-template <class T, class In, class Out>
-static __device__ void reduce(int op, In in, Out out, T none, i64 outer, i64 red, i64 inner, i64 segs) {
-	if (inner == 1) {
-		for (i64 t = blockIdx.x; t < outer * segs; t += gridDim.x) {
-			i64 o = t / segs, s = t % segs, end = cut(s + 1, red, segs);
-			T v = none;
-			for (i64 r = cut(s, red, segs) + threadIdx.x; r < end; r += THREADS) v = combine(op, v, in(o * red + r));
-			v = block_combine(op, v);
-			if (threadIdx.x == 0) out(t, v);
-		}
-		return;
-	}
-	EACH(t, outer * segs * inner) {
-		i64 i = t % inner, s = t / inner % segs, o = t / inner / segs, end = cut(s + 1, red, segs);
-		T v = none;
-		for (i64 r = cut(s, red, segs); r < end; r++) v = combine(op, v, in((o * red + r) * inner + i));
-		out(t, v);
-	}
-}
-
+// In reads elements as what is computed with, N that lie side by side at once, SIZE at
+// most, which are 16 bytes; aligned says whether those from i on lie at a multiple of
+// that. Out writes one.
 template <class T>
 struct From {
+	enum { SIZE = 16 / sizeof(T) };
 	const T *p;
-	__device__ double operator()(i64 i) const { return p[i]; }
+	__device__ double operator()(i64 i) const { return wide(p[i]); }
+	__device__ bool aligned(i64 i) const { return (u64)(p + i) % 16 == 0; }
+	template <int N>
+	__device__ Pack<T, N> several(i64 i) const { return *(const Pack<T, N> *)(p + i); }
 };
 template <class T>
 struct To {
 	T *p;
 	__device__ void operator()(i64 i, double v) const { p[i] = (T)v; }
 };
-struct FromHalf { // bfloat16
-	const u16 *p;
-	__device__ double operator()(i64 i) const { return widen_bf16(p[i]); }
-};
 struct FromInt {
+	enum { SIZE = 1 };
 	int dt;
 	const void *p;
 	__device__ i64 operator()(i64 i) const { return load_int(dt, p, i); }
+	__device__ bool aligned(i64) const { return true; }
+	template <int N>
+	__device__ Pack<i64, 1> several(i64 i) const { return Pack<i64, 1>{{load_int(dt, p, i)}}; }
 };
 struct ToInt {
 	int dt;
@@ -87,11 +69,85 @@ struct ToInt {
 	__device__ void operator()(i64 i, i64 v) const { store_int(dt, p, i, v); }
 };
 
+static __device__ i64 wide(i64 v) { return v; }
+
+// SHORT is how long a row is that a warp combines, not a block.
+enum { SHORT = 2048 };
+
+// AHEAD is how many loads are on their way at once: one where what follows each is long.
+template <int N>
+struct Loads {
+	enum { AHEAD = N > 1 ? 4 : 1 };
+};
+
+// reduce_rows computes dst[o, s] = op over part s of r of x[o, r], N elements a thread
+// at once, wherever they lie: the order depends on red and segs alone.
+template <int N, class T, class In, class Out>
+static __device__ void reduce_rows(int op, In in, Out out, T none, i64 outer, i64 red, i64 segs) {
+	const int team = red <= SHORT * segs ? 32 : THREADS, mate = threadIdx.x % team;
+	for (i64 t = (blockIdx.x * (i64)THREADS + threadIdx.x) / team; t < outer * segs; t += (i64)gridDim.x * (THREADS / team)) {
+		i64 s = t % segs, begin = cut(s, red, segs), n = cut(s + 1, red, segs) - begin, from = t / segs * red + begin;
+		T v = none;
+		if (N == 1 || in.aligned(from)) {
+#pragma unroll Loads<N>::AHEAD
+			for (i64 k = mate; k < n / N; k += team) {
+				auto p = in.template several<N>(from + k * N);
+#pragma unroll
+				for (int e = 0; e < N; e++) v = combine(op, v, (T)wide(p.v[e]));
+			}
+		} else {
+			for (i64 k = mate; k < n / N; k += team)
+#pragma unroll
+				for (int e = 0; e < N; e++) v = combine(op, v, in(from + k * N + e));
+		}
+		for (i64 k = n / N * N + mate; k < n; k += team) v = combine(op, v, in(from + k));
+		v = team_combine(op, team, v);
+		if (mate == 0) out(t, v);
+	}
+}
+
+// reduce_columns computes dst[o, s, i] = op over part s of r of x[o, r, i], N columns a
+// thread.
+template <int N, class T, class In, class Out>
+static __device__ void reduce_columns(int op, In in, Out out, T none, i64 outer, i64 red, i64 inner, i64 segs) {
+	EACH(t, outer * segs * (inner / N)) {
+		i64 i = t % (inner / N) * N, s = t / (inner / N) % segs, o = t / (inner / N) / segs, end = cut(s + 1, red, segs);
+		T v[N];
+#pragma unroll
+		for (int e = 0; e < N; e++) v[e] = none;
+#pragma unroll Loads<N>::AHEAD
+		for (i64 r = cut(s, red, segs); r < end; r++) {
+			auto p = in.template several<N>((o * red + r) * inner + i);
+#pragma unroll
+			for (int e = 0; e < N; e++) v[e] = combine(op, v[e], (T)wide(p.v[e]));
+		}
+#pragma unroll
+		for (int e = 0; e < N; e++) out(t * N + e, v[e]);
+	}
+}
+
+// reduce computes dst[o, s, i] = op over part s of r of x[o, r, i] for x
+// [outer, red, inner] and dst [outer, segs, inner]. Sums read 16 bytes at once.
+template <class T, class In, class Out>
+static __device__ void reduce(int op, In in, Out out, T none, i64 outer, i64 red, i64 inner, i64 segs) {
+	const int N = In::SIZE;
+	if (inner == 1 && op == SUM) reduce_rows<N>(SUM, in, out, none, outer, red, segs);
+	else if (inner == 1) reduce_rows<1>(op, in, out, none, outer, red, segs);
+	else if (op == SUM && inner % N == 0 && in.aligned(0)) reduce_columns<N>(SUM, in, out, none, outer, red, inner, segs);
+	else reduce_columns<1>(op, in, out, none, outer, red, inner, segs);
+}
+
 KERNEL(reduce_f32, int op, float *dst, const float *x, i64 outer, i64 red, i64 inner) {
 	reduce(op, From<float>{x}, To<float>{dst}, start(op, 0.0), outer, red, inner, 1);
 }
 KERNEL(reduce_f32_f64, int op, double *dst, const float *x, i64 outer, i64 red, i64 inner, i64 segs) {
 	reduce(op, From<float>{x}, To<double>{dst}, start(op, 0.0), outer, red, inner, segs);
+}
+KERNEL(reduce_bf16_f32, int op, float *dst, const u16 *x, i64 outer, i64 red, i64 inner) {
+	reduce(op, From<u16>{x}, To<float>{dst}, start(op, 0.0), outer, red, inner, 1);
+}
+KERNEL(reduce_bf16_f64, int op, double *dst, const u16 *x, i64 outer, i64 red, i64 inner, i64 segs) {
+	reduce(op, From<u16>{x}, To<double>{dst}, start(op, 0.0), outer, red, inner, segs);
 }
 KERNEL(reduce_f64_f32, int op, float *dst, const double *x, i64 outer, i64 red, i64 inner) {
 	reduce(op, From<double>{x}, To<float>{dst}, start(op, 0.0), outer, red, inner, 1);
@@ -207,5 +263,5 @@ struct CopyInt {
 
 KERNEL(top_k_f32, float *values, i64 *index, const float *x, i64 rows, i64 n, i64 k) { top_k<double>(From<float>{x}, Copy<float>{values, x}, index, rows, n, k); }
 KERNEL(top_k_f64, double *values, i64 *index, const double *x, i64 rows, i64 n, i64 k) { top_k<double>(From<double>{x}, Copy<double>{values, x}, index, rows, n, k); }
-KERNEL(top_k_bf16, u16 *values, i64 *index, const u16 *x, i64 rows, i64 n, i64 k) { top_k<double>(FromHalf{x}, Copy<u16>{values, x}, index, rows, n, k); }
+KERNEL(top_k_bf16, u16 *values, i64 *index, const u16 *x, i64 rows, i64 n, i64 k) { top_k<double>(From<u16>{x}, Copy<u16>{values, x}, index, rows, n, k); }
 KERNEL(top_k_int, int dt, void *values, i64 *index, const void *x, i64 rows, i64 n, i64 k) { top_k<i64>(FromInt{dt, x}, CopyInt{dt, values, x}, index, rows, n, k); }
