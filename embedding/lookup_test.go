@@ -127,6 +127,28 @@ func TestUnevenShards(t *testing.T) {
 	})
 }
 
+// TestUnevenShardsOfShards looks up where one axis divides in explicit sizes what
+// another left over, and that other has to be undone, of ids or of columns.
+func TestUnevenShardsOfShards(t *testing.T) {
+	meshtest.On(t, []int{2, 2}, func(ctx context.Context, m *dtensor.Mesh) error {
+		for _, w := range meshtest.Combinations(2, replicate, shard0, shard1) {
+			for _, rows := range []int{6, 7} { // 7: the ranks of one axis have not as much
+				at := []layout.Placement{shard0, layout.ShardSizes(0, 3, 1)}
+				if err := checkLookup(ctx, m, double, size{rows, 3, []int{8, 3}}, w, at, embedding.Options{}); err != nil {
+					return fmt.Errorf("weight %v, ids %v: %w", w, at, err)
+				}
+			}
+		}
+		w := []layout.Placement{shard1, layout.ShardSizes(1, 0, 2)}
+		for _, at := range meshtest.Combinations(2, replicate, shard0, shard1) {
+			if err := checkLookup(ctx, m, double, size{5, 4, []int{4, 3}}, w, at, embedding.Options{}); err != nil {
+				return fmt.Errorf("weight %v, ids %v: %w", w, at, err)
+			}
+		}
+		return nil
+	})
+}
+
 // TestMaxNorm compares the changed table and the result with the loop, for every
 // layout: only rows that were looked up change, on every replica alike.
 func TestMaxNorm(t *testing.T) {

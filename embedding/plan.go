@@ -37,17 +37,18 @@ func planFor(op string, weight, ids *dtensor.Tensor, s settings) *plan {
 	copy(p.weight, weight.Placements())
 	copy(p.ids, ids.Placements())
 	p.premasked = fitsMask(op, weight, ids, s)
-	last := ids.NDim() // the dimension of features in the result
 	for axis, w := range p.weight {
 		if w.IsPartial() {
-			w = layout.Replicate()
-			p.weight[axis] = w
+			p.weight[axis] = layout.Replicate()
 		}
+		if p.ids[axis].IsPartial() && !p.premasked || w.Shards(1) && mesh.Axes()[axis].Size > 1 {
+			p.ids[axis] = layout.Replicate()
+		}
+	}
+	fit(p.ids, ids.Placements())
+	last := ids.NDim() // the dimension of features in the result
+	for axis, w := range p.weight {
 		at := p.ids[axis]
-		if at.IsPartial() && !p.premasked {
-			at = layout.Replicate()
-			p.ids[axis] = at
-		}
 		p.result[axis] = at // also where the axis has one rank only
 		if mesh.Axes()[axis].Size > 1 {
 			switch {
@@ -58,17 +59,17 @@ func planFor(op string, weight, ids *dtensor.Tensor, s settings) *plan {
 				p.masked = append(p.masked, axis)
 			case w.Shards(1):
 				p.result[axis] = w.WithDim(last)
-				p.ids[axis] = layout.Replicate()
 				p.columns = append(p.columns, axis)
 			case at.IsShard():
 				p.replicated = append(p.replicated, axis)
 			}
 		}
 		p.final[axis] = p.result[axis]
-		if at.IsShard() { // the same part of the ids again, with whole rows
-			p.final[axis] = at
+		if own := ids.Placements()[axis]; own.IsShard() { // the same part of the ids again, with whole rows
+			p.final[axis] = own
 		}
 	}
+	fit(p.final, p.result)
 	p.carries = slices.ContainsFunc(p.result, layout.Placement.IsMask)
 	if p.carries && !slices.Equal(p.result, p.final) {
 		// A mask does not survive the all-to-all; zeros in its place do.
@@ -80,6 +81,22 @@ func planFor(op string, weight, ids *dtensor.Tensor, s settings) *plan {
 		}
 	}
 	return p
+}
+
+// fit makes chunks of explicit sizes in places that are of what axes to the left
+// left over in from, where one of these no longer shards the dimension.
+func fit(places, from []layout.Placement) {
+	for axis, p := range places {
+		dim, ok := p.Dim()
+		if !ok || p == layout.Shard(dim) {
+			continue
+		}
+		for left := range axis {
+			if from[left].Shards(dim) && !places[left].Shards(dim) {
+				places[axis] = layout.Shard(dim)
+			}
+		}
+	}
 }
 
 // place brings the table to the plan's layout. It throws if that would leave the

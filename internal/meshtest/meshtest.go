@@ -113,13 +113,21 @@ func someShard(rng *rand.Rand, ranks int, uneven bool, shape ...int) layout.Plac
 }
 
 // SomePlaces returns a random layout of a tensor: someShard for each axis of a mesh
-// of the given shape, in uneven sizes where no axis before shards the dimension.
+// of the given shape, in uneven sizes where the axes before leave all ranks as much
+// of the dimension.
 func SomePlaces(rng *rand.Rand, mesh []int, shape ...int) []layout.Placement {
-	places := make([]layout.Placement, len(mesh))
+	places, left := make([]layout.Placement, len(mesh)), slices.Clone(shape) // left is -1 where ranks have not as much
 	for axis, ranks := range mesh {
-		p := someShard(rng, ranks, true, shape...)
-		if d, ok := p.Dim(); ok && slices.ContainsFunc(places[:axis], func(q layout.Placement) bool { return q.Shards(d) }) {
-			p = layout.Shard(d)
+		p := someShard(rng, ranks, true, left...)
+		if d, ok := p.Dim(); ok {
+			if left[d] < 0 {
+				p = layout.Shard(d)
+			}
+			if left[d] >= 0 && len(p.Sizes()) == 0 && left[d]%ranks == 0 {
+				left[d] /= ranks
+			} else if ranks > 1 {
+				left[d] = -1
+			}
 		}
 		places[axis] = p
 	}
