@@ -241,8 +241,8 @@ func (a allocator) Free(p unsafe.Pointer, bytes int) {
 	g := a.g
 	defer g.enter()()
 	g.drv.call(cuStreamSynchronize, g.stream)
+	g.memories.remove(p) // once freed, another goroutine may be given the address
 	g.drv.call(cuMemFree, uintptr(p))
-	g.memories.remove(p)
 	g.held.Add(-int64(bytes))
 }
 

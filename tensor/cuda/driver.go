@@ -11,14 +11,15 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// open loads a shared library and finds symbols in it.
+// open loads a shared library and finds symbols in it. They are not for other libraries
+// to find: of several versions of cuBLAS each must call its own functions.
 func open(names []string, symbols []string) (name string, entry []uintptr, err error) {
 	var handle uintptr
 	var first error
 	runtime.LockOSThread() // dlerror tells of this thread's errors
 	defer runtime.UnlockOSThread()
 	for _, name = range names {
-		if handle, err = purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_GLOBAL); err == nil {
+		if handle, err = purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_LOCAL); err == nil {
 			break
 		}
 		if first == nil {

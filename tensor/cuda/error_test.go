@@ -5,7 +5,9 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
+	"unsafe"
 
 	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
@@ -34,6 +36,26 @@ func TestOutOfMemory(t *testing.T) {
 	if x := tensor.Full(dev, tensor.Float32, 2, 3); tensor.ToSlice[float32](x)[2] != 2 {
 		t.Error("the device cannot be used after it")
 	}
+}
+
+// TestHoldsWhatIsAllocated has two goroutines allocate and free at once, as a tensor's
+// clean-up and a collective do: one is given addresses that the other has just freed.
+func TestHoldsWhatIsAllocated(t *testing.T) {
+	stage := openGPU(t, false).Stage()
+	var wg sync.WaitGroup
+	for _, bytes := range []int{3900, 4096} {
+		wg.Go(func() {
+			for range 3000 {
+				p, err := stage.Alloc(bytes)
+				if err != nil || !stage.Holds(unsafe.Add(p, bytes-1)) {
+					t.Errorf("%p to %d bytes on are not the device's (%v)", p, bytes, err)
+					return
+				}
+				stage.Free(p, bytes)
+			}
+		})
+	}
+	wg.Wait()
 }
 
 // TestFailingKernel runs in a process of its own: a device is of no use after it.
