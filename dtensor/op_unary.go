@@ -46,7 +46,7 @@ func (x *Tensor) Tanh() *Tensor { return unary(tensor.OpTanh, x) }
 // Sigmoid returns 1/(1+e⁻ˣ).
 func (x *Tensor) Sigmoid() *Tensor { return unary(tensor.OpSigmoid, x) }
 
-// Relu returns max(x, 0); its gradient at 0 is 0.
+// Relu returns max(x, 0); its gradient at 0 is 0, and at NaN dy as in PyTorch.
 func (x *Tensor) Relu() *Tensor { return unary(tensor.OpRelu, x) }
 
 // Gelu returns x·Φ(x), with the exact error function.

@@ -84,14 +84,15 @@ func TestUnarySpecialValues(t *testing.T) {
 }
 
 // The slopes of the activations at the infinities: those of the Gelus are the limits, those
-// of Silu NaN, as by the formula.
+// of Silu NaN, as by the formula. At NaN all are NaN but that of Relu, as in PyTorch.
 func TestActivationSlopesAtInfinity(t *testing.T) {
 	cpu := NewCPU(nil)
 	inf, nan := math.Inf(1), math.NaN()
-	for op, want := range map[UnaryOp][]float64{OpGelu: {1, 0}, OpGeluTanh: {1, 0}, OpSilu: {nan, nan}, OpTanh: {0, 0}, OpSigmoid: {0, 0}, OpRelu: {1, 0}} {
+	for op, want := range map[UnaryOp][]float64{OpGelu: {1, 0, nan}, OpGeluTanh: {1, 0, nan}, OpSilu: {nan, nan, nan}, OpTanh: {0, 0, nan},
+		OpSigmoid: {0, 0, nan}, OpRelu: {1, 0, 1}} {
 		for _, dt := range floats {
-			x := FromSlice(cpu, []float64{inf, -inf}, 2)
-			got := toArray(UnaryGrad(op, Full(cpu, dt, 1, 2), Cast(x, dt), Unary(op, Cast(x, dt))))
+			x := FromSlice(cpu, []float64{inf, -inf, nan}, 3)
+			got := toArray(UnaryGrad(op, Full(cpu, dt, 1, 3), Cast(x, dt), Unary(op, Cast(x, dt))))
 			for i := range want {
 				if !near(got.data[i], want[i], 0) {
 					t.Errorf("%v: the slope of %v at %v is %v, want %v", dt, op, toArray(x).data[i], got.data[i], want[i])

@@ -18,7 +18,7 @@ const (
 	OpRsqrt                   // 1/√x
 	OpTanh                    // tanh x
 	OpSigmoid                 // 1/(1+e⁻ˣ)
-	OpRelu                    // max(x, 0); gradient 0 at 0
+	OpRelu                    // max(x, 0); gradient 0 at 0, dy at NaN as in PyTorch
 	OpGelu                    // x·Φ(x), exact: Φ(x) = (1 + erf(x/√2))/2; at ±Inf it and its gradient have their limits
 	OpGeluTanh                // x·½(1 + tanh(√(2/π)·(x + 0.044715·x³))); at ±Inf as OpGelu
 	OpSilu                    // x·sigmoid(x); NaN at -Inf, and so its gradient at ±Inf, as in PyTorch

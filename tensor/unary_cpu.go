@@ -212,10 +212,10 @@ func unaryGradFunc(op UnaryOp) func(dy, x, y float64) float64 {
 		return func(dy, x, y float64) float64 { return dy * y * (1 - y) }
 	case OpRelu:
 		return func(dy, x, y float64) float64 {
-			if y > 0 {
-				return dy
+			if y <= 0 {
+				return 0
 			}
-			return 0
+			return dy
 		}
 	case OpGelu: // (x·Φ(x))' = Φ(x) + x·φ(x)
 		return func(dy, x, y float64) float64 { return dy * activation.GeluSlope(x) }

@@ -25,7 +25,7 @@ func (l Level) relu(dst, x []float32) {
 	}
 }
 
-// ReluGrad does dst[i] = dy[i] where x[i] > 0, else 0. The result of Relu serves
+// ReluGrad does dst[i] = dy[i], but 0 where x[i] <= 0. The result of Relu serves
 // as x as well as its argument.
 func ReluGrad(dst, x, dy []float32) {
 	same("ReluGrad", len(dst), len(x), len(dy))
@@ -37,10 +37,10 @@ func ReluGrad(dst, x, dy []float32) {
 func (l Level) reluGrad(dst, x, dy []float32) {
 	if l == Scalar {
 		for i, v := range x {
-			if v > 0 {
-				dst[i] = dy[i]
-			} else {
+			if v <= 0 {
 				dst[i] = 0
+			} else { // also of NaN
+				dst[i] = dy[i]
 			}
 		}
 		return

@@ -32,10 +32,10 @@ var elementwises = []elementwise{
 	{"scale", 2, func(l Level, s [][]float32) { l.Scale(s[0], s[1], 1.7) }, func(v []float64) float64 { return v[1] * float64(float32(1.7)) }, 0.5},
 	{"fill", 1, func(l Level, s [][]float32) { l.fill(s[0], 1.5) }, func(v []float64) float64 { return 1.5 }, 0},
 	{"reluGrad", 3, func(l Level, s [][]float32) { l.reluGrad(s[0], s[1], s[2]) }, func(v []float64) float64 {
-		if v[1] > 0 {
-			return v[2]
+		if v[1] <= 0 {
+			return 0
 		}
-		return 0
+		return v[2]
 	}, 0},
 	{"tanhGrad", 3, func(l Level, s [][]float32) { l.tanhGrad(s[0], s[1], s[2]) }, func(v []float64) float64 { return v[2] * float64(float32(1-v[1]*v[1])) }, 1.5},
 	{"sigmoidGrad", 3, func(l Level, s [][]float32) { l.sigmoidGrad(s[0], s[1], s[2]) }, func(v []float64) float64 { return v[2] * float64(float32(v[1]*float64(float32(1-v[1])))) }, 2},

@@ -63,7 +63,7 @@ var mapKernels = []kernel{
 	unary("silu", 1, func(x *vec, a operand.Op) operand.Op { return x.mul(a, x.sigmoid(a)) }).woven(4, 10),
 
 	gradient("reluGrad", 4, func(x *vec, a, dy operand.Op) operand.Op {
-		return x.choose(x.greater(a, x.k(0)), dy, x.copy(x.k(0)))
+		return x.choose(x.atMost(a, x.k(0)), x.k(0), dy)
 	}),
 	gradient("geluGrad", 1, func(x *vec, a, dy operand.Op) operand.Op {
 		return x.mul(dy, x.geluSlope(a))

@@ -267,6 +267,7 @@ func (x *vec) sign(a operand.Op) operand.Op   { return x.and(a, x.bits(0x8000000
 
 // Comparisons, false for NaN but for unordered. b may be a constant.
 func (x *vec) less(a, b operand.Op) operand.Op      { return x.compare(0x11, a, b) }
+func (x *vec) atMost(a, b operand.Op) operand.Op    { return x.compare(0x12, a, b) }
 func (x *vec) greater(a, b operand.Op) operand.Op   { return x.compare(0x1e, a, b) }
 func (x *vec) equal(a, b operand.Op) operand.Op     { return x.compare(0, a, b) }
 func (x *vec) unordered(a, b operand.Op) operand.Op { return x.compare(3, a, b) }

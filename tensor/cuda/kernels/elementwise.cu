@@ -187,7 +187,7 @@ static __device__ T unary_grad_one(int op, T dy, T x, T y) {
 	case RSQRT: return dy * (T)-0.5 * y * y * y;
 	case TANH: return dy * (1 - y * y);
 	case SIGMOID: return dy * y * (1 - y);
-	case RELU: return y > 0 ? dy : (T)0;
+	case RELU: return y <= 0 ? (T)0 : dy;
 	case GELU: return dy * gelu_slope(x);
 	case GELU_TANH: return dy * gelu_tanh_slope(x);
 	case SILU: {
