@@ -10,7 +10,8 @@ import (
 //
 //	q [B, H, T, D]   k [B, H, S, D]   v [B, H, S, E]   →   y [B, H, T, E]   lse [B, H, T]
 //
-// With causal, query i attends to keys 0 to i only. No more than a tile of the
+// With causal, query i attends to keys 0 to i only. A query whose scores are all -Inf, or
+// that has no key, gets zeros, as in PyTorch. No more than a tile of the
 // [T, S] weights exists at any time. Beside bfloat16, of which some heads at a time are
 // computed with in float32, lse is float32.
 func Attention(q, k, v *Tensor, causal bool) (y, lse *Tensor) {

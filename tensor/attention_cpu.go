@@ -55,15 +55,24 @@ func (h heads[T]) head(a AttentionSize, i int) heads[T] {
 	return one
 }
 
-// softmaxRow32 turns x into its softmax and returns ln Σexp.
+// softmaxRow32 turns x into its softmax and returns ln Σexp. Of -Inf only it makes zeros
+// and +Inf, from which the gradient gets zeros again.
 func softmaxRow32(x []float32) float32 {
 	top, sum := simd.SoftmaxStats(x)
+	if sum == 0 {
+		clear(x)
+		return float32(math.Inf(1))
+	}
 	simd.Best().ScaledExp(x, x, top, 1/sum)
 	return top + float32(math.Log(float64(sum)))
 }
 
 func softmaxRow64(x []float64) float64 {
 	top, sum := rowStats(x)
+	if sum == 0 {
+		clear(x)
+		return math.Inf(1)
+	}
 	scaledExp(x, x, top, 1/sum)
 	return top + math.Log(sum)
 }

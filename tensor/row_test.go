@@ -150,6 +150,22 @@ func attentionWant(q, k, v array, causal bool) array {
 	})
 }
 
+// A query whose scores are all -Inf, or that has no key, gets zeros, and gives v no gradient.
+func TestAttentionToNothing(t *testing.T) {
+	cpu, inf := NewCPU(nil), math.Inf(1)
+	for _, dt := range floats {
+		column := func(data ...float64) *Tensor { return array{[]int{1, 1, len(data), 1}, data}.tensor(cpu, dt) }
+		q, k, v := column(inf, 0), column(-1, -2), column(3, 5)
+		y, lse := Attention(q, k, v, false)
+		_, _, dv := AttentionGrad(column(7, 1), q, k, v, y, lse, false)
+		check(t, label("y", dt), y, array{[]int{1, 1, 2, 1}, []float64{0, 4}}, tolerance(dt))
+		check(t, label("lse", dt), lse, array{[]int{1, 1, 2}, []float64{inf, math.Ln2}}, tolerance(dt))
+		check(t, label("dv", dt), dv, array{[]int{1, 1, 2, 1}, []float64{0.5, 0.5}}, tolerance(dt))
+		y, _ = Attention(q, column(), column(), false)
+		check(t, label("y of no keys", dt), y, array{[]int{1, 1, 2, 1}, []float64{0, 0}}, tolerance(dt))
+	}
+}
+
 func TestAttention(t *testing.T) {
 	cpu := NewCPU(nil)
 	rng := newRNG()

@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"fmt"
+	"math"
 	"testing"
 	"unsafe"
 
@@ -155,6 +156,12 @@ func TestProducts(t *testing.T) {
 					return []*tensor.Tensor{y, lse, dq, dk, dv}
 				}, c.arg(dt, 1, 2, 70, 8), c.arg(dt, 1, 2, 70, 8), c.arg(dt, 1, 2, 70, 5), c.arg(dt, 1, 2, 70, 5))
 			}
+			c.same(fmt.Sprint("attention to nothing", dt), sum(dt), func(x []*tensor.Tensor) []*tensor.Tensor {
+				q, k := tensor.MulScalar(tensor.Abs(x[0]), math.Inf(-1)), tensor.AddScalar(tensor.Abs(x[1]), 1)
+				y, lse := tensor.Attention(q, k, x[2], false)
+				_, _, dv := tensor.AttentionGrad(x[3], q, k, x[2], y, lse, false)
+				return []*tensor.Tensor{y, lse, dv}
+			}, c.arg(dt, 1, 2, 3, 1), c.arg(dt, 1, 2, 5, 1), c.arg(dt, 1, 2, 5, 2), c.arg(dt, 1, 2, 3, 2))
 		}
 	})
 }

@@ -209,18 +209,20 @@ KERNEL(norm_grad_sum_f64, double *dweight, double *dbias, const double *part, i6
 
 // attend_rows turns scores [heads, tile, keys] of queries from on into weights:
 // the softmax of scale·score over the keys that a query sees (those up to itself,
-// if causal), zeros elsewhere. lse [heads, T] gets the logarithms of the sums.
+// if causal), zeros elsewhere and where all scores are -Inf. lse [heads, T] gets the
+// logarithms of the sums, for such scores +Inf.
 template <class T>
 static __device__ void attend_rows(T *p, T *lse, i64 heads, i64 tile, i64 keys, i64 from, i64 total, int causal, T scale) {
 	EACH_ROW(r, heads * tile) {
 		i64 head = r / tile, query = from + r % tile, seen = causal && query + 1 < keys ? query + 1 : keys;
 		T *s = p + r * keys, top = row_max(s, seen) * scale;
+		if (top == -(T)INFINITY) top = 0; // -Inf - -Inf is NaN
 		double sum = 0;
 		EACH_COLUMN(i, seen) sum += (double)exp_of(scale * s[i] - top);
 		sum = block_reduce<Sum>(sum);
-		T k = (T)(1 / sum);
+		T k = sum == 0 ? (T)0 : (T)(1 / sum);
 		EACH_COLUMN(i, keys) s[i] = i < seen ? exp_of(scale * s[i] - top) * k : (T)0;
-		if (threadIdx.x == 0) lse[head * total + query] = top + (T)log(sum);
+		if (threadIdx.x == 0) lse[head * total + query] = sum == 0 ? (T)INFINITY : top + (T)log(sum);
 	}
 }
 KERNEL(attend_rows_f32, float *p, float *lse, i64 heads, i64 tile, i64 keys, i64 from, i64 total, int causal, double scale) { attend_rows(p, lse, heads, tile, keys, from, total, causal, (float)scale); }
