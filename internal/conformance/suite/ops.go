@@ -23,17 +23,17 @@ var operators = map[string]operator{
 	"add":     binary((*dtensor.Tensor).Add),
 	"sub":     binary((*dtensor.Tensor).Sub),
 	"mul":     binary((*dtensor.Tensor).Mul),
-	"div":     binary((*dtensor.Tensor).Div),
+	"div":     binary(func(a, b *dtensor.Tensor) *dtensor.Tensor { return floats(a).Div(floats(b)) }),
 	"maximum": binary((*dtensor.Tensor).Maximum),
-	"matmul":  binary((*dtensor.Tensor).MatMul),
+	"matmul":  binary(matmul),
 
 	"gelu":      unary((*dtensor.Tensor).Gelu),
 	"gelu_tanh": unary((*dtensor.Tensor).GeluTanh),
 	"relu":      unary((*dtensor.Tensor).Relu),
 	"silu":      unary((*dtensor.Tensor).Silu),
-	"tanh":      unary((*dtensor.Tensor).Tanh),
-	"exp":       unary((*dtensor.Tensor).Exp),
-	"sigmoid":   unary((*dtensor.Tensor).Sigmoid),
+	"tanh":      unary(func(x *dtensor.Tensor) *dtensor.Tensor { return floats(x).Tanh() }),
+	"exp":       unary(func(x *dtensor.Tensor) *dtensor.Tensor { return floats(x).Exp() }),
+	"sigmoid":   unary(func(x *dtensor.Tensor) *dtensor.Tensor { return floats(x).Sigmoid() }),
 
 	"sum":  reduction((*dtensor.Tensor).Sum),
 	"mean": reduction((*dtensor.Tensor).Mean),
@@ -68,7 +68,7 @@ var operators = map[string]operator{
 	}),
 
 	"narrow":       one(func(in inputs, a *Args) *dtensor.Tensor { return in["input"].Narrow(a.Dim[0], a.Start, a.Length) }),
-	"cat":          one(func(in inputs, a *Args) *dtensor.Tensor { return dtensor.Cat(a.Dim[0], in["a"], in["b"]) }),
+	"cat":          one(cat),
 	"gather":       one(func(in inputs, a *Args) *dtensor.Tensor { return in["input"].Gather(a.Dim[0], in["index"]) }),
 	"index_select": one(func(in inputs, a *Args) *dtensor.Tensor { return in["input"].IndexSelect(a.Dim[0], in["index"]) }),
 	"redistribute": one(redistribute),
@@ -92,7 +92,7 @@ func unary(f func(x *dtensor.Tensor) *dtensor.Tensor) operator {
 }
 
 func binary(f func(a, b *dtensor.Tensor) *dtensor.Tensor) operator {
-	return one(func(in inputs, _ *Args) *dtensor.Tensor { return f(in["input"], in["other"]) })
+	return one(func(in inputs, _ *Args) *dtensor.Tensor { return f(promote(in["input"], in["other"])) })
 }
 
 func reduction(f func(x *dtensor.Tensor, dims []int, keepdim bool) *dtensor.Tensor) operator {
@@ -101,6 +101,37 @@ func reduction(f func(x *dtensor.Tensor, dims []int, keepdim bool) *dtensor.Tens
 
 func alongDim(f func(x *dtensor.Tensor, dim int) *dtensor.Tensor) operator {
 	return one(func(in inputs, a *Args) *dtensor.Tensor { return f(in["input"], a.Dim[0]) })
+}
+
+// What PyTorch casts of itself, our operators ask their caller to.
+
+// floats returns integers as float32.
+func floats(x *dtensor.Tensor) *dtensor.Tensor {
+	if x.DType().Float() {
+		return x
+	}
+	return x.Cast(tensor.Float32)
+}
+
+// promote returns integers that stand beside floats as such.
+func promote(a, b *dtensor.Tensor) (x, y *dtensor.Tensor) {
+	if a.DType().Float() != b.DType().Float() {
+		return floats(a), floats(b)
+	}
+	return a, b
+}
+
+// matmul multiplies integers as float64, exactly up to 2⁵³.
+func matmul(a, b *dtensor.Tensor) *dtensor.Tensor {
+	if dt := a.DType(); dt.Int() {
+		return a.Cast(tensor.Float64).MatMul(b.Cast(tensor.Float64)).Cast(dt)
+	}
+	return a.MatMul(b)
+}
+
+func cat(in inputs, a *Args) *dtensor.Tensor {
+	x, y := promote(in["a"], in["b"])
+	return dtensor.Cat(a.Dim[0], x, y)
 }
 
 // gain returns the weight of a norm, ones where there is none.

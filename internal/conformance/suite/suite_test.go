@@ -90,13 +90,22 @@ func TestWrongAnswersAreFound(t *testing.T) {
 	spoil("operator", func(c *Case) { c.Op = "nothing" })
 }
 
-// TestAbsentAndNull runs cases that leave out what has a default, or say null.
+// TestAbsentAndNull runs cases that leave out what has a default, or say null, and cases
+// that leave a cast to PyTorch.
 func TestAbsentAndNull(t *testing.T) {
 	const row = `{"dtype":"float32","shape":[1,3],"data":[1e-4,3e-4,2e-4],"placements":["S(1)"]}`
 	expect := func(dtype, shape, data string) string {
 		return `"expect":{"output":{"dtype":"` + dtype + `","shape":` + shape + `,"data":` + data + `}`
 	}
+	const list, floats = `{"dtype":"int64","shape":[2],"data":[3,2],"placements":["S(0)"]}`, `{"dtype":"float32","shape":[2],"data":[0.5,1.5],"placements":["R"]}`
 	for _, c := range []struct{ op, inputs, args, expect string }{
+		// integers are floats where PyTorch makes them
+		{"div", `"input":` + list + `,"other":` + list, ``, expect("float32", "[2]", "[1,1]")},
+		{"mul", `"input":` + list + `,"other":` + floats, ``, expect("float32", "[2]", "[1.5,3]")},
+		{"maximum", `"input":` + floats + `,"other":` + list, ``, expect("float32", "[2]", "[3,2]")},
+		{"sigmoid", `"input":` + list, ``, expect("float32", "[2]", "[0.952574127,0.880797078]")},
+		{"matmul", `"input":` + list + `,"other":` + list, ``, expect("int64", "[]", "[13]")},
+		{"cat", `"a":` + list + `,"b":` + floats, ``, expect("float32", "[4]", "[3,2,0.5,1.5]")},
 		// of 1e-4·(1, 3, 2): the variance is 2/3·1e-8, the mean of squares 14/3·1e-8
 		{"layer_norm", `"input":` + row, `"normalized_shape":[3]`, expect("float32", "[1,3]", "[-0.0316122,0.0316122,0]")},
 		{"layer_norm", `"weight":null,"input":` + row, `"normalized_shape":3,"eps":null`, expect("float32", "[1,3]", "[-0.0316122,0.0316122,0]")},
