@@ -43,6 +43,8 @@ func TestEdges(t *testing.T) {
 			return truths.Add(truths).Cast(tensor.Float64)
 		}, []int{}, []float64{2}},
 		{"a narrowed tail", func(m mesh) T { return vector(m, []int{4}, 1, 2, 3, 4).Narrow(0, -2, 2) }, []int{2}, []float64{3, 4}},
+		{"a matrix and a list of nothing joined", func(m mesh) T { return dtensor.Cat(1, vector(m, []int{0}), vector(m, []int{1, 2}, 3, 4)) }, []int{1, 2}, []float64{3, 4}},
+		{"lists of nothing joined", func(m mesh) T { return dtensor.Cat(0, vector(m, []int{0}), vector(m, []int{0})) }, []int{0}, nil},
 		{"the last chunk of nothing", func(m mesh) T { return vector(m, []int{0}).Chunk(0, 3)[2] }, []int{0}, nil},
 		{"the largest none of none", func(m mesh) T { v, _ := vector(m, []int{2, 0}).TopK(0, 1); return v }, []int{2, 0}, nil},
 		{"a slice selected by a number", func(m mesh) T {

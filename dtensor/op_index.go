@@ -242,7 +242,7 @@ func (x *Tensor) TopK(k, dim int) (values, index *Tensor) {
 	}
 	dim = x.dim("TopK", dim)
 	if k < 0 || k > x.spec.shape[dim] {
-		refuse("TopK", fmt.Sprintf("k is %d, dim %d has %d elements", k, dim, x.spec.shape[dim]), "", operand("x", x))
+		refuse("TopK", fmt.Sprintf("k is %d, out of range [0, %d] for dim %d", k, x.spec.shape[dim], dim), "", operand("x", x))
 	}
 	m := x.spec.mesh
 	a, r := x.summary("TopK", dim, k, k)

@@ -20,8 +20,8 @@ import (
 // layout. Narrow throws a *LayoutError if the range is not within the dimension.
 func (t *Tensor) Narrow(dim, start, length int) *Tensor {
 	dim = t.dim("Narrow", dim)
-	if start < 0 {
-		start += t.spec.shape[dim]
+	if n := t.spec.shape[dim]; start < 0 && start >= -n {
+		start += n
 	}
 	m := t.spec.mesh
 	r := t.viewRule(ruleKey{op: "Narrow", attr: [3]int{dim, start, length}}, false,
@@ -98,7 +98,8 @@ func (t *Tensor) Chunk(dim, n int) []*Tensor {
 	return t.Split(dim, sizes...)
 }
 
-// Cat joins tensors along a dimension; their other sizes are equal.
+// Cat joins tensors along a dimension; their other sizes are equal. A tensor of shape [0]
+// adds nothing to any, as in PyTorch.
 //
 //	all inputs           result
 //	R                    R
@@ -113,6 +114,7 @@ func Cat(dim int, ts ...*Tensor) *Tensor {
 		refuse("Cat", "there is nothing to join", "give at least one tensor")
 	}
 	m := sameMesh("Cat", ts...)
+	ts = withoutNothing(ts)
 	dim = ts[0].dim("Cat", dim)
 	declare := func() (*layout.Rule, error) {
 		shapes := make([][]int, len(ts))
@@ -156,6 +158,18 @@ func Cat(dim int, ts ...*Tensor) *Tensor {
 		})
 	}
 	return out
+}
+
+// withoutNothing returns the tensors but those of shape [0], if there are others.
+func withoutNothing(ts []*Tensor) []*Tensor {
+	nothing := func(t *Tensor) bool { return t.NDim() == 1 && t.spec.shape[0] == 0 }
+	if !slices.ContainsFunc(ts, nothing) {
+		return ts
+	}
+	if rest := slices.DeleteFunc(slices.Clone(ts), nothing); len(rest) > 0 {
+		return rest
+	}
+	return ts
 }
 
 // Stack joins tensors of one shape along a new dimension dim.

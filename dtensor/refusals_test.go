@@ -132,7 +132,7 @@ func TestRefusalsNameTheCall(t *testing.T) {
 			"dtensor: Zeros: S(2) on axis a":                                     func() { dtensor.Zeros(m, tensor.Float32, []int{4, 4}, S(2)) },
 			"dtensor: Full: 2 placements (S(0),R)":                               func() { dtensor.Full(m, tensor.Float32, 1, []int{4, 4}, S(0), R) },
 			"dtensor: Redistribute: S(2) on axis a":                              func() { x.Redistribute(S(2)) },
-			"dtensor: Narrow: input [4, 4] S(0) on (a=2): 9 elements from 0 on ": func() { x.Narrow(0, 0, 9) },
+			"dtensor: Narrow: input [4, 4] S(0) on (a=2): start 0 and length 9 ": func() { x.Narrow(0, 0, 9) },
 		} {
 			err := dtensor.Try(ctx, m, f)
 			var misfit *dtensor.LayoutError

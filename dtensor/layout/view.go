@@ -86,7 +86,7 @@ func Narrow(in Layout, dim, start, length int) (View, error) {
 		return View{}, err
 	}
 	if start < 0 || length < 0 || start+length > in.Dim(dim) {
-		return View{}, fmt.Errorf("layout: Narrow: %d elements from %d on of dim %d of %v: it has %d; keep to 0 to %d", length, start, dim, in, in.Dim(dim), in.Dim(dim))
+		return View{}, fmt.Errorf("layout: Narrow: start %d and length %d are out of range for dim %d of %v, which has %d elements", start, length, dim, in, in.Dim(dim))
 	}
 	shape := in.Shape()
 	shape[dim] = length
