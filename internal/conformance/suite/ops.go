@@ -136,15 +136,18 @@ func cat(in inputs, a *Args) *dtensor.Tensor {
 
 // gain returns the weight of a norm, ones where there is none.
 func gain(in inputs, a *Args) *dtensor.Tensor {
+	x, want := in["input"], []int(a.NormalizedShape)
+	if n := x.NDim() - len(want); want != nil && (n < 0 || !slices.Equal(x.Shape()[n:], want)) {
+		fault.Throw(fmt.Errorf("the input has shape %v, normalized_shape is %v", x.Shape(), want))
+	}
 	if w := in["weight"]; w != nil {
-		if want := []int(a.NormalizedShape); want != nil && !slices.Equal(w.Shape(), want) {
+		if want != nil && !slices.Equal(w.Shape(), want) {
 			fault.Throw(fmt.Errorf("the weight has shape %v, normalized_shape is %v", w.Shape(), want))
 		}
 		return w
 	}
-	x := in["input"]
 	replicated := make([]layout.Placement, len(x.Mesh().Axes()))
-	return dtensor.Full(x.Mesh(), x.DType(), 1, a.NormalizedShape, replicated...)
+	return dtensor.Full(x.Mesh(), x.DType(), 1, want, replicated...)
 }
 
 // eps returns the argument, or what PyTorch takes where there is none.

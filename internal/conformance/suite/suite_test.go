@@ -119,6 +119,7 @@ func TestAbsentAndNull(t *testing.T) {
 		{"redistribute", `"input":` + row, `"placements":["X"]`, `"expect":{"error":"not a placement"`},
 		{"cross_entropy", `"logits":` + row, `"reduction":"most"`, `"expect":{"error":"most"`},
 		{"layer_norm", `"input":` + row + `,"weight":` + row, `"normalized_shape":[3]`, `"expect":{"error":"normalized_shape"`},
+		{"rms_norm", `"input":` + row, `"normalized_shape":[1,1,3]`, `"expect":{"error":"normalized_shape"`},
 		{"embedding", `"weight":` + row + `,"input":{"dtype":"int64","shape":[1],"data":[0],"placements":["R"]}`, `"max_norm":-1`, `"expect":{"error":"max_norm"`},
 		{"embedding_bag", `"weight":` + row + `,"per_sample_weights":` + row + `,"input":{"dtype":"int64","shape":[1],"data":[0],"placements":["R"]}` +
 			`,"offsets":{"dtype":"int64","shape":[1],"data":[0],"placements":["R"]}`, ``, `"expect":{"error":"per_sample_weights"`},
