@@ -23,6 +23,17 @@ func filled(s *spec, dt tensor.DType, v float64) *Tensor {
 	return wrap(base, tensor.Full(s.mesh.eng.dev, dt, v, base.local...)).to(s, "Full")
 }
 
+// Arange returns start, start+1, … start+n-1 in one dimension. It communicates
+// nothing.
+func Arange(mesh *Mesh, dt tensor.DType, start, n int, placements ...layout.Placement) *Tensor {
+	s := mesh.mustSpec("Arange", []int{n}, placements)
+	if mesh.outside() {
+		return mesh.empty(s, dt)
+	}
+	base := s.gradient() // Replicate where s is Partial
+	return wrap(base, tensor.Arange(mesh.eng.dev, dt, start+base.offset[0], base.local[0])).to(s, "Arange")
+}
+
 // Distribute returns the tensor that every rank of the mesh holds as a whole,
 // divided by the placements. It communicates nothing, and does not check that
 // the ranks hold the same; see CheckLocals. On a rank outside only the type and

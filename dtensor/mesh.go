@@ -166,6 +166,14 @@ func (m *Mesh) Axis(name string) (index int, ok bool) {
 	return m.pure.Index(name)
 }
 
+// Every returns the placement once for each axis: what divides a tensor over all
+// ranks, or replicates it, on a mesh of any number of axes.
+//
+//	x.Redistribute(mesh.Every(layout.Replicate())...)
+func (m *Mesh) Every(p layout.Placement) []layout.Placement {
+	return slices.Repeat([]layout.Placement{p}, len(m.axes))
+}
+
 // Inside reports whether this rank holds a position of the mesh.
 func (m *Mesh) Inside() bool { return m.all != nil }
 

@@ -36,7 +36,7 @@ func (t *Table) Fuse(update func(rows *dtensor.Rows) error) {
 	}
 	if update != nil {
 		mesh := t.weight.Mesh()
-		handle := dtensor.Zeros(mesh, tensor.Float32, []int{1}, make([]layout.Placement, len(mesh.Axes()))...)
+		handle := dtensor.Zeros(mesh, tensor.Float32, []int{1}, mesh.Every(layout.Replicate())...)
 		handle.Local().Persist()
 		t.fused = &fused{handle: handle, update: update}
 	}

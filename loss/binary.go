@@ -47,7 +47,7 @@ func BinaryCrossEntropy(logits, targets *dtensor.Tensor, r Reduction) *dtensor.T
 	scale := 1.0
 	out := losses
 	if r != None {
-		out = losses.Sum(nil, false).Redistribute(make([]layout.Placement, len(x.Placements()))...)
+		out = losses.Sum(nil, false).Redistribute(x.Mesh().Every(layout.Replicate())...)
 	}
 	if r == Mean {
 		scale = 1 / float64(x.Numel())

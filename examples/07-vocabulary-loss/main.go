@@ -31,7 +31,7 @@ func train(ctx context.Context, world *comm.Comm) error {
 	}
 	const positions, classes = 64, 50_000
 	logits := dtensor.Normal(mesh, dtensor.Key{Seed: 1}, 0, 1, []int{positions, classes}, layout.Shard(1)) // [64, 50000] S(1)
-	targets := dtensor.Distribute(mesh, tensor.Arange(mesh.Device(), tensor.Int64, 0, positions), layout.Replicate())
+	targets := dtensor.Arange(mesh, tensor.Int64, 0, positions, layout.Replicate())                        // [64] R
 	value, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
 		return loss.CrossEntropy(logits, targets, loss.Options{}) // [] R
 	}, logits)

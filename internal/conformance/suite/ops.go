@@ -146,8 +146,7 @@ func gain(in inputs, a *Args) *dtensor.Tensor {
 		}
 		return w
 	}
-	replicated := make([]layout.Placement, len(x.Mesh().Axes()))
-	return dtensor.Full(x.Mesh(), x.DType(), 1, want, replicated...)
+	return dtensor.Full(x.Mesh(), x.DType(), 1, want, x.Mesh().Every(layout.Replicate())...)
 }
 
 // eps returns the argument, or what PyTorch takes where there is none.
