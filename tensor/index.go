@@ -55,8 +55,8 @@ func IndexSelect(x *Tensor, dim int, index *Tensor) *Tensor {
 	return y
 }
 
-// IndexAddTo adds slice i of src to slice index[i] of dst, along dimension dim, in
-// the order of i; bfloat16 in float32, and rounded once.
+// IndexAddTo adds slice i of src to slice index[i] of dst, along dimension dim, those of
+// one index in the order of i; bfloat16 in float32, and rounded once.
 func IndexAddTo(dst *Tensor, dim int, index, src *Tensor) {
 	dim = dst.axis("IndexAddTo", dim)
 	wantNumberOrHalf("IndexAddTo", dst)

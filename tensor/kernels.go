@@ -61,7 +61,7 @@ type IndexKernels interface {
 type TableKernels interface {
 	TakeRows(elemBytes int, dst, table unsafe.Pointer, it DType, ids unsafe.Pointer, n, dim, lo, rows int, zero bool)
 	Unique(it DType, ids unsafe.Pointer, n, lo, size int, index, count, slot, order unsafe.Pointer) (u, m int)
-	SumSegments(dt DType, dst, values, order, count unsafe.Pointer, segments, dim int)
+	SumSegments(dt DType, dst, values, order, count unsafe.Pointer, segments, rows, dim int)
 	AddRows(dt DType, table, values, index unsafe.Pointer, n, dim int, scale float64)
 	RowPowSums(dt DType, dst, table unsafe.Pointer, it DType, index unsafe.Pointer, n, dim int, p float64)
 	ScaleRows(dt DType, table unsafe.Pointer, it DType, index, factor unsafe.Pointer, n, dim int)

@@ -90,7 +90,7 @@ func (u Uniq) SumRows(values *Tensor) Rows {
 	}
 	dim := values.dims[values.ndim-1]
 	sums := alloc("SumRows", values.dev, values.dtype, []int{u.Index.numel, dim})
-	values.dev.SumSegments(values.dtype, sums.addr, values.ptr("SumRows"), u.Order.ptr("SumRows"), u.Count.ptr("SumRows"), u.Index.numel, dim)
+	values.dev.SumSegments(values.dtype, sums.addr, values.ptr("SumRows"), u.Order.ptr("SumRows"), u.Count.ptr("SumRows"), u.Index.numel, u.Order.numel, dim)
 	runtime.KeepAlive(values)
 	runtime.KeepAlive(u.Order)
 	runtime.KeepAlive(u.Count)

@@ -111,19 +111,16 @@ func sortRows(keys, spare []uint64, size int) []uint64 {
 
 // SumSegments computes dst[s] = the sum of rows order[j] of values, j running over
 // count[s] elements from where those of the segment before end.
-func (c *CPU) SumSegments(dt DType, dst, values, order, count unsafe.Pointer, segments, dim int) {
+func (c *CPU) SumSegments(dt DType, dst, values, order, count unsafe.Pointer, segments, rows, dim int) {
 	if dt == Float32 {
-		sumSegments((*float32)(dst), (*float32)(values), order, sliceOf[int64](count, segments), dim)
+		sumSegments((*float32)(dst), (*float32)(values), order, sliceOf[int64](count, segments), rows, dim)
 	} else {
-		sumSegments((*float64)(dst), (*float64)(values), order, sliceOf[int64](count, segments), dim)
+		sumSegments((*float64)(dst), (*float64)(values), order, sliceOf[int64](count, segments), rows, dim)
 	}
 }
 
-func sumSegments[T float](dst, values *T, order unsafe.Pointer, count []int64, dim int) {
-	rows, next := 0, 0
-	for _, n := range count {
-		rows += int(n)
-	}
+func sumSegments[T float](dst, values *T, order unsafe.Pointer, count []int64, rows, dim int) {
+	next := 0
 	rowBytes := dim * int(unsafe.Sizeof(*values))
 	ahead := aheadOf(rowBytes)
 	for s, n := range count {

@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"math"
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/tensor"
@@ -56,13 +57,39 @@ func (g *Device) IndexSelect(elemBytes int, dst, x unsafe.Pointer, it tensor.DTy
 	g.kernel("index_select").i32(unit).ptr(dst, x).dt(it).ptr(index).i64(outer, n, count, row/unit).each(outer * count * row / unit)
 }
 
-// IndexAdd computes dst[o, index[j], i] += src[o, j, i] in the order of j.
+// IndexAdd computes dst[o, index[j], i] += src[o, j, i]. Where there are few columns
+// [o, i] for a thread each, those of one index are added up first, in the order of j.
 func (g *Device) IndexAdd(dt tensor.DType, dst, src unsafe.Pointer, it tensor.DType, index unsafe.Pointer, outer, n, count, inner int) {
-	l := g.typed("index_add", dt)
-	if !float(dt) {
-		l = g.kernel("index_add_int").dt(dt)
+	fits := outer*count <= math.MaxInt32 && outer*n <= 1<<31 // see Unique
+	switch {
+	case float(dt) && count > 64 && outer*inner < 1<<14 && fits:
+		g.indexAddSums(dt, dst, src, it, index, outer, n, count, inner)
+	case float(dt):
+		g.typed("index_add", dt).ptr(dst, src).dt(it).ptr(index).i64(outer, n, count, inner).each(outer * inner)
+	case dt.Size() >= 4:
+		g.kernel("index_add_words").i32(dt.Size()).ptr(dst, src).dt(it).ptr(index).i64(outer, n, count, inner).each(outer * count * inner)
+	default:
+		g.kernel("index_add_int").dt(dt).ptr(dst, src).dt(it).ptr(index).i64(outer, n, count, inner).each(outer * inner)
 	}
-	l.ptr(dst, src).dt(it).ptr(index).i64(outer, n, count, inner).each(outer * inner)
+}
+
+// indexAddSums is IndexAdd by way of the distinct indices and the sums of each.
+func (g *Device) indexAddSums(dt tensor.DType, dst, src unsafe.Pointer, it tensor.DType, index unsafe.Pointer, outer, n, count, inner int) {
+	all := outer * count
+	buf := g.Scratch((3*8 + 2*4) * all)
+	defer buf.Free()
+	rows := buf.Block.Ptr()
+	counts, flat := unsafe.Add(rows, 8*all), unsafe.Add(rows, 16*all)
+	slot, order := unsafe.Add(rows, 24*all), unsafe.Add(rows, 28*all)
+	if outer > 1 {
+		g.kernel("flat_index").ptr(flat).dt(it).ptr(index).i64(outer, n, count).each(all)
+		it, index = tensor.Int64, flat
+	}
+	u, m := g.Unique(it, index, all, 0, outer*n, rows, counts, slot, order)
+	sums := g.Scratch(u * inner * dt.Size())
+	defer sums.Free()
+	g.SumSegments(dt, sums.Block.Ptr(), src, order, counts, u, m, inner)
+	g.AddRows(dt, dst, sums.Block.Ptr(), rows, u, inner, 1)
 }
 
 // Gather computes dst[i] = x[Σ i·A + index[i]·step] for contiguous dst and index.

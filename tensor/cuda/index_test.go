@@ -3,6 +3,7 @@ package cuda
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -54,6 +55,44 @@ func TestIndex(t *testing.T) {
 			}()
 			if err == nil {
 				t.Errorf("IndexSelect on %v took index 9 of 4", dev)
+			}
+		}
+	}
+}
+
+// TestIndexAddOfMany adds more slices than a thread walks, at few places and at many.
+func TestIndexAddOfMany(t *testing.T) {
+	c := newCheck(t, openGPU(t, false))
+	for _, dt := range numbers {
+		tol := 0.0
+		if dt == tensor.Float32 || dt == tensor.Float64 {
+			tol = sum(dt)
+		}
+		for _, s := range [][4]int{{1, 3, 900, 1}, {1, 700, 500, 4}, {3, 5, 300, 1}, {2, 4, 65, 9}} {
+			outer, n, count, inner := s[0], s[1], s[2], s[3]
+			c.same(fmt.Sprint(dt, s), tol, one(func(x []*tensor.Tensor) *tensor.Tensor {
+				tensor.IndexAddTo(x[0], 1, x[1], x[2])
+				return x[0]
+			}), c.arg(dt, outer, n, inner), c.ids(tensor.Int32, 0, n, count), c.arg(dt, outer, count, inner))
+		}
+	}
+}
+
+// TestLongSegments sums rows of which few ids have most, so that there are pieces, at
+// each place where a segment may begin.
+func TestLongSegments(t *testing.T) {
+	c := newCheck(t, openGPU(t, false))
+	for _, dt := range floats {
+		for _, counts := range [][]int{{2000}, {piece}, {piece + 1}, {1, piece, 1}, {1, piece + 1, 1}, {3, 2*piece + 1, piece - 1, 300, 5, 1}, {127, 1, 129, 1, 255, 1000}, {piece, piece, 2 * piece, 2 * piece}} {
+			var ids []int64
+			for id, n := range counts {
+				ids = append(ids, slices.Repeat([]int64{int64(id)}, n)...)
+			}
+			c.rng.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
+			for _, dim := range []int{1, 36, 132} {
+				c.same(fmt.Sprint(dt, counts, dim), sum(dt), one(func(x []*tensor.Tensor) *tensor.Tensor {
+					return tensor.TakeRowsGrad(x[1], x[0], 0, len(counts)).Values
+				}), tensor.FromSlice(c.cpu, ids, len(ids)), c.arg(dt, len(ids), dim))
 			}
 		}
 	}

@@ -41,35 +41,44 @@ func (g *Device) Reduce(op tensor.ReduceOp, dt tensor.DType, dst, x unsafe.Point
 		}
 		segs = columnParts(columns, red)
 	}
-	one, many := blocksOf(outer*inner, inner), blocksOf(outer*segs*inner, inner)
-	part := unsafe.Pointer(nil)
+	o, from, n := int(op), dt, red // what the last kernel reads
 	if segs > 1 {
 		buf := g.Scratch(8 * outer * segs * inner)
 		defer buf.Free()
-		part = buf.Block.Ptr()
+		g.reduceParts(op, dt, buf.Block.Ptr(), x, outer, red, inner, segs)
+		x, n, from = buf.Block.Ptr(), segs, tensor.Int64
+		if dt.Float() {
+			from = tensor.Float64
+		}
 	}
-	o := int(op)
+	blocks := blocksOf(outer*inner, inner)
 	switch {
-	case dt == tensor.Float32 && segs == 1:
-		g.kernel("reduce_f32").i32(o).ptr(dst, x).i64(outer, red, inner).blocks(one)
-	case dt == tensor.Float32:
-		g.kernel("reduce_f32_f64").i32(o).ptr(part, x).i64(outer, red, inner, segs).blocks(many)
-		g.kernel("reduce_f64_f32").i32(o).ptr(dst, part).i64(outer, segs, inner).blocks(one)
-	case dt == tensor.BFloat16 && segs == 1:
-		g.kernel("reduce_bf16_f32").i32(o).ptr(dst, x).i64(outer, red, inner).blocks(one)
-	case dt == tensor.BFloat16:
-		g.kernel("reduce_bf16_f64").i32(o).ptr(part, x).i64(outer, red, inner, segs).blocks(many)
-		g.kernel("reduce_f64_f32").i32(o).ptr(dst, part).i64(outer, segs, inner).blocks(one)
-	case dt == tensor.Float64 && segs == 1:
-		g.kernel("reduce_f64").i32(o).ptr(dst, x).i64(outer, red, inner, 1).blocks(one)
+	case from == tensor.Float32:
+		g.kernel("reduce_f32").i32(o).ptr(dst, x).i64(outer, n, inner).blocks(blocks)
+	case from == tensor.BFloat16:
+		g.kernel("reduce_bf16_f32").i32(o).ptr(dst, x).i64(outer, n, inner).blocks(blocks)
 	case dt == tensor.Float64:
-		g.kernel("reduce_f64").i32(o).ptr(part, x).i64(outer, red, inner, segs).blocks(many)
-		g.kernel("reduce_f64").i32(o).ptr(dst, part).i64(outer, segs, inner, 1).blocks(one)
-	case segs == 1:
-		g.kernel("reduce_int").i32(o).dt(dt).ptr(dst).dt(dt).ptr(x).i64(nothing(op, dt), outer, red, inner, 1).blocks(one)
+		g.kernel("reduce_f64").i32(o).ptr(dst, x).i64(outer, n, inner, 1).blocks(blocks)
+	case from == tensor.Float64:
+		g.kernel("reduce_f64_f32").i32(o).ptr(dst, x).i64(outer, n, inner).blocks(blocks)
 	default:
-		g.kernel("reduce_int").i32(o).dt(tensor.Int64).ptr(part).dt(dt).ptr(x).i64(nothing(op, dt), outer, red, inner, segs).blocks(many)
-		g.kernel("reduce_int").i32(o).dt(dt).ptr(dst).dt(tensor.Int64).ptr(part).i64(nothing(op, dt), outer, segs, inner, 1).blocks(one)
+		g.kernel("reduce_int").i32(o).dt(dt).ptr(dst).dt(from).ptr(x).i64(nothing(op, dt), outer, n, inner, 1).blocks(blocks)
+	}
+}
+
+// reduceParts computes part[o, s, i] = op over part s of segs of r of x[o, r, i]: of
+// floats float64, of integers int64.
+func (g *Device) reduceParts(op tensor.ReduceOp, dt tensor.DType, part, x unsafe.Pointer, outer, red, inner, segs int) {
+	o, blocks := int(op), blocksOf(outer*segs*inner, inner)
+	switch dt {
+	case tensor.Float32:
+		g.kernel("reduce_f32_f64").i32(o).ptr(part, x).i64(outer, red, inner, segs).blocks(blocks)
+	case tensor.BFloat16:
+		g.kernel("reduce_bf16_f64").i32(o).ptr(part, x).i64(outer, red, inner, segs).blocks(blocks)
+	case tensor.Float64:
+		g.kernel("reduce_f64").i32(o).ptr(part, x).i64(outer, red, inner, segs).blocks(blocks)
+	default:
+		g.kernel("reduce_int").i32(o).dt(tensor.Int64).ptr(part).dt(dt).ptr(x).i64(nothing(op, dt), outer, red, inner, segs).blocks(blocks)
 	}
 }
 
@@ -116,12 +125,34 @@ func (g *Device) SumSquares(dt tensor.DType, x unsafe.Pointer, n int) float64 {
 // Cumsum computes dst[o, r, i] = the sum of x[o, 0..r, i], or of x[o, r.., i] with
 // reverse, for [outer, n, inner].
 func (g *Device) Cumsum(dt tensor.DType, reverse bool, dst, x unsafe.Pointer, outer, n, inner int) {
-	l := g.typed("cumsum", dt)
+	if dt == tensor.Float64 {
+		g.kernel("cumsum_f64").flag(reverse).ptr(dst, x).i64(outer, n, inner).each(outer * inner)
+		return
+	}
+	segs, part := rowParts(outer, n), unsafe.Pointer(nil)
+	if inner > 1 { // each adds up the sums of those before it
+		segs = min(columnParts(outer*inner, n), 512)
+	}
+	if segs > 1 {
+		buf := g.Scratch(8 * outer * segs * inner)
+		defer buf.Free()
+		part = buf.Block.Ptr()
+		g.reduceParts(tensor.OpSum, dt, part, x, outer, n, inner, segs)
+	}
+	l := g.kernel("cumsum_f32")
 	if dt == tensor.Int64 {
 		l = g.kernel("cumsum_i64")
 	}
-	l.flag(reverse).ptr(dst, x).i64(outer, n, inner).each(outer * inner)
+	l.flag(reverse).ptr(dst, x, part).i64(outer, n, inner, segs)
+	if inner == 1 && n > shortSum {
+		l.blocks(outer * segs)
+	} else {
+		l.each(outer * segs * inner)
+	}
 }
+
+// shortSum is the longest row that a thread adds up, SHORT_SUM in kernels/reduce.cu.
+const shortSum = 256
 
 // TopK computes the k largest of each row of n, and their positions (int64).
 func (g *Device) TopK(dt tensor.DType, values, index, x unsafe.Pointer, rows, n, k int) {

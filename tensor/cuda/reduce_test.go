@@ -49,6 +49,20 @@ func TestReductions(t *testing.T) {
 			}
 		}
 	}
+	for _, dt := range []tensor.DType{tensor.Float32, tensor.Int64} { // rows and columns in parts, and rows in tiles
+		tol := 0.0
+		if dt == tensor.Float32 {
+			tol = rounding(dt)
+		}
+		for _, shape := range [][]int{{1, 257}, {3, 2500}, {1, 9001}, {300, 3}, {2, 301, 5}} {
+			for d := range shape {
+				x := c.arg(dt, shape...)
+				c.same(fmt.Sprint("cumsum in parts", dt, shape, d), tol, func(x []*tensor.Tensor) []*tensor.Tensor {
+					return []*tensor.Tensor{tensor.Cumsum(x[0], d), tensor.CumsumGrad(x[0], d)}
+				}, x)
+			}
+		}
+	}
 	for _, dt := range floats {
 		nan := c.arg(dt, 3, 50)
 		tensor.Fill(tensor.Narrow(nan.Reshape(150), 0, 70, 1), math.NaN())

@@ -85,17 +85,31 @@ func (g *Device) scanRows(x, total unsafe.Pointer, rows, n int) {
 	}
 }
 
+// piece is how many rows of a segment are summed at once, PIECE in kernels/table.cu.
+const piece = 128
+
 // SumSegments computes dst[s] = the sum of rows order[j] of values, j running over
-// count[s] elements from where those of the segment before end.
-func (g *Device) SumSegments(dt tensor.DType, dst, values, order, count unsafe.Pointer, segments, dim int) {
-	if segments == 0 {
+// count[s] of the rows elements of order from where those of the segment before end.
+func (g *Device) SumSegments(dt tensor.DType, dst, values, order, count unsafe.Pointer, segments, rows, dim int) {
+	if segments == 0 || dim == 0 {
 		return
 	}
 	buf := g.Scratch(8 * (segments + sums(segments)))
 	defer buf.Free()
 	start := buf.Block.Ptr()
 	g.scan(start, count, unsafe.Add(start, 8*segments), segments)
-	g.typed("sum_segments", dt).i32(unitOf(dim*dt.Size(), dst, values)).ptr(dst, values, order, start, count).i64(segments, dim).warps(segments)
+	unit, warps := unitOf(dim*dt.Size(), dst, values), (dim+31)/32
+	if unit == 16 {
+		warps = (dim*dt.Size()/16 + 31) / 32
+	}
+	part := unsafe.Pointer(nil)
+	if pieces := rows / piece; pieces > 0 {
+		sums := g.Scratch((pieces + 1) * dim * dt.Size())
+		defer sums.Free()
+		part = sums.Block.Ptr()
+		g.typed("sum_pieces", dt).i32(unit).ptr(part, values, order, start, count).i64(segments, rows, dim).warps(pieces * warps)
+	}
+	g.typed("sum_segments", dt).i32(unit).ptr(dst, values, part, order, start, count).i64(segments, dim).warps(segments * warps)
 }
 
 // AddRows computes table[index[i]] += scale·values[i].

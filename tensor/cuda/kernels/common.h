@@ -216,6 +216,27 @@ static __device__ T block_reduce(T v) {
 	return v;
 }
 
+// A block scans TILE elements at a time, of which each thread takes some that lie side by
+// side.
+enum { EACH_THREAD = 8, TILE = THREADS * EACH_THREAD };
+
+// block_scan returns the sum of v over the threads before this one, and the sum
+// over all. Every thread of the block calls it.
+template <class T>
+static __device__ T block_scan(T v, T *total) {
+	__shared__ T part[2][THREADS];
+	int t = threadIdx.x, from = 0;
+	__syncthreads();
+	part[0][t] = v;
+	__syncthreads();
+	for (int d = 1; d < THREADS; d *= 2, from ^= 1) {
+		part[from ^ 1][t] = part[from][t] + (t >= d ? part[from][t - d] : 0);
+		__syncthreads();
+	}
+	*total = part[from][THREADS - 1];
+	return t > 0 ? part[from][t - 1] : 0;
+}
+
 // each_in_row calls f(i, p) for the elements of a row, which the threads of a block
 // divide: p is a Pack of those from i on, of 16 bytes where they lie at a multiple of
 // that, and of one element before and after.

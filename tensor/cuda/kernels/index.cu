@@ -70,6 +70,25 @@ KERNEL(index_add_int, int dt, void *dst, const void *src, int it, const void *in
 	}
 }
 
+// index_add_words is index_add of integers of 32 or 64 bits, one thread an element: the
+// order does not matter.
+template <class T>
+static __device__ void index_add_words_of(T *dst, const T *src, int it, const void *index, i64 outer, i64 n, i64 count, i64 inner) {
+	EACH(t, outer * count * inner) {
+		i64 i = t % inner, j = t / inner % count, o = t / inner / count;
+		atomicAdd(&dst[(o * n + index_at(it, index, j)) * inner + i], src[t]);
+	}
+}
+KERNEL(index_add_words, int bytes, void *dst, const void *src, int it, const void *index, i64 outer, i64 n, i64 count, i64 inner) {
+	if (bytes == 4) index_add_words_of((u32 *)dst, (const u32 *)src, it, index, outer, n, count, inner);
+	else index_add_words_of((u64 *)dst, (const u64 *)src, it, index, outer, n, count, inner);
+}
+
+// flat_index sets dst[o, j] = o·n + index[j].
+KERNEL(flat_index, i64 *dst, int it, const void *index, i64 outer, i64 n, i64 count) {
+	EACH(t, outer * count) dst[t] = t / count * n + index_at(it, index, t % count);
+}
+
 template <class T>
 static __device__ void gather_of(T *dst, const T *src, int it, const void *index, i64 step, const Loop &l, i64 n) {
 	EACH(i, n) dst[i] = src[find(l, i, n).a + index_at(it, index, i) * step];

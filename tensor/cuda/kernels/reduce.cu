@@ -172,22 +172,67 @@ static __device__ void sum_squares(double *dst, const T *x, i64 n, i64 segs) {
 KERNEL(sum_squares_f32, double *dst, const float *x, i64 n, i64 segs) { sum_squares(dst, x, n, segs); }
 KERNEL(sum_squares_f64, double *dst, const double *x, i64 n, i64 segs) { sum_squares(dst, x, n, segs); }
 
-// cumsum adds up in S along r of [outer, n, inner], one thread a column, in order.
+// cumsum_columns adds up in S along r of part s of segs of [outer, n, inner], one thread
+// a column, in order. part [outer, segs, inner] has the sums of the parts; it is not
+// read for one.
 template <class S, class T>
-static __device__ void cumsum(int reverse, T *dst, const T *x, i64 outer, i64 n, i64 inner) {
-	EACH(t, outer * inner) {
-		i64 at = t / inner * n * inner + t % inner;
+static __device__ void cumsum_columns(int reverse, T *__restrict__ dst, const T *__restrict__ x, const S *part, i64 outer, i64 n, i64 inner, i64 segs) {
+	EACH(t, outer * segs * inner) {
+		i64 i = t % inner, s = t / inner % segs, o = t / inner / segs, begin = cut(s, n, segs), end = cut(s + 1, n, segs);
 		S v = 0;
-		for (i64 k = 0; k < n; k++) {
-			i64 r = at + (reverse ? n - 1 - k : k) * inner;
-			v += x[r];
-			dst[r] = (T)v;
+		for (i64 q = reverse ? segs - 1 : 0; q != s; q += reverse ? -1 : 1) v += part[(o * segs + q) * inner + i];
+#pragma unroll 4
+		for (i64 k = 0; k < end - begin; k++) {
+			i64 at = (o * n + (reverse ? end - 1 - k : begin + k)) * inner + i;
+			v += x[at];
+			dst[at] = (T)v;
 		}
 	}
 }
-KERNEL(cumsum_f32, int reverse, float *dst, const float *x, i64 outer, i64 n, i64 inner) { cumsum<double>(reverse, dst, x, outer, n, inner); }
-KERNEL(cumsum_f64, int reverse, double *dst, const double *x, i64 outer, i64 n, i64 inner) { cumsum<double>(reverse, dst, x, outer, n, inner); }
-KERNEL(cumsum_i64, int reverse, u64 *dst, const u64 *x, i64 outer, i64 n, i64 inner) { cumsum<u64>(reverse, dst, x, outer, n, inner); }
+
+// cumsum_rows does so for rows [outer, n], a block a part.
+template <class S, class T>
+static __device__ void cumsum_rows(int reverse, T *dst, const T *x, const S *part, i64 outer, i64 n, i64 segs) {
+	for (i64 t = blockIdx.x; t < outer * segs; t += gridDim.x) {
+		i64 s = t % segs, o = t / segs, begin = cut(s, n, segs), len = cut(s + 1, n, segs) - begin;
+		S before = 0;
+		for (i64 q = threadIdx.x; q < segs; q += THREADS)
+			if (reverse ? q > s : q < s) before += part[o * segs + q];
+		before = block_reduce<Sum>(before);
+		for (i64 b = 0; b < len; b += TILE) {
+			i64 first = b + threadIdx.x * EACH_THREAD;
+			S v[EACH_THREAD], sum = 0, total;
+#pragma unroll
+			for (int e = 0; e < EACH_THREAD; e++) {
+				i64 k = first + e;
+				v[e] = k < len ? (S)x[o * n + begin + (reverse ? len - 1 - k : k)] : 0;
+				sum += v[e];
+			}
+			S at = before + block_scan(sum, &total);
+#pragma unroll
+			for (int e = 0; e < EACH_THREAD; e++) {
+				i64 k = first + e;
+				at += v[e];
+				if (k < len) dst[o * n + begin + (reverse ? len - 1 - k : k)] = (T)at;
+			}
+			before += total;
+		}
+	}
+}
+
+// A thread adds up a row of up to SHORT_SUM elements.
+enum { SHORT_SUM = 256 };
+
+template <class S, class T>
+static __device__ void cumsum(int reverse, T *dst, const T *x, const S *part, i64 outer, i64 n, i64 inner, i64 segs) {
+	if (inner == 1 && n > SHORT_SUM) cumsum_rows(reverse, dst, x, part, outer, n, segs);
+	else cumsum_columns(reverse, dst, x, part, outer, n, inner, segs);
+}
+KERNEL(cumsum_f32, int reverse, float *dst, const float *x, const double *part, i64 outer, i64 n, i64 inner, i64 segs) { cumsum(reverse, dst, x, part, outer, n, inner, segs); }
+KERNEL(cumsum_i64, int reverse, u64 *dst, const u64 *x, const u64 *part, i64 outer, i64 n, i64 inner, i64 segs) { cumsum(reverse, dst, x, part, outer, n, inner, segs); }
+
+// What is float64 is added up in order, to the bits of the CPU's.
+KERNEL(cumsum_f64, int reverse, double *dst, const double *x, i64 outer, i64 n, i64 inner) { cumsum_columns(reverse, dst, x, (const double *)0, outer, n, inner, 1); }
 
 // A Place is an element with its position; at -1 is none.
 template <class T>

@@ -40,7 +40,7 @@ KERNEL(take_rows, int unit, void *dst, const void *table, int it, const void *id
 // algorithms for manycore GPUs", IPDPS 2009. A block sorts TILE keys at a time, whose
 // order within a warp is found as by Adinets and Merrill, "Onesweep", 2022. Thread t of
 // a block looks after digit t.
-enum { DIGIT_BITS = 8, DIGITS = THREADS, EACH_THREAD = 8, TILE = THREADS * EACH_THREAD };
+enum { DIGIT_BITS = 8, DIGITS = THREADS };
 
 // unique_keys makes the keys; an id outside [lo, lo+size) is row size.
 KERNEL(unique_keys, u64 *keys, int it, const void *ids, i64 n, i64 lo, i64 size) {
@@ -66,23 +66,6 @@ KERNEL(sort_count, i64 *count, const u64 *keys, i64 n, i64 tiles, int shift) {
 		count[threadIdx.x * tiles + b] = sum[threadIdx.x];
 		__syncthreads();
 	}
-}
-
-// block_scan returns the sum of v over the threads before this one, and the sum
-// over all. Every thread of the block calls it.
-template <class T>
-static __device__ T block_scan(T v, T *total) {
-	__shared__ T part[2][THREADS];
-	int t = threadIdx.x, from = 0;
-	__syncthreads();
-	part[0][t] = v;
-	__syncthreads();
-	for (int d = 1; d < THREADS; d *= 2, from ^= 1) {
-		part[from ^ 1][t] = part[from][t] + (t >= d ? part[from][t - d] : 0);
-		__syncthreads();
-	}
-	*total = part[from][THREADS - 1];
-	return part[from][t] - v;
 }
 
 // scan_rows turns each row of x [rows, n] into the sums before its elements, a block a
@@ -216,22 +199,63 @@ KERNEL(unique_write, i64 *index, int *slot, int *order, i64 *start, i64 *m, cons
 
 KERNEL(unique_count, i64 *count, const i64 *start, i64 u) { EACH(s, u) count[s] = start[s + 1] - start[s]; }
 
+// sum_rows returns column j of the sum of rows order[from], …, order[end-1] of values,
+// in order.
+template <class P>
+static __device__ P sum_rows(const P *values, const int *order, i64 from, i64 end, i64 dim, i64 j) {
+	P v = values[(i64)order[from] * dim + j];
+#pragma unroll 4
+	for (i64 k = from + 1; k < end; k++) {
+		P w = values[(i64)order[k] * dim + j];
+#pragma unroll
+		for (int e = 0; e < P::SIZE; e++) v.v[e] += w.v[e];
+	}
+	return v;
+}
+
+// A segment of more than PIECE rows is summed in pieces of so many. Those after the
+// first have their sums in part: that of the one that begins at row b of order is row
+// b / PIECE, for no two of them begin less than PIECE apart.
+enum { PIECE = 128 };
+
+static __device__ i64 least(i64 a, i64 b) { return a < b ? a : b; }
+
+// sum_pieces computes part; rows is how many rows order has. In [q·PIECE, (q+1)·PIECE)
+// only a piece of the segment that has row q·PIECE can begin, and not be its first.
+template <class P>
+static __device__ void sum_pieces(P *part, const P *values, const int *order, const i64 *start, const i64 *count, i64 segments, i64 rows, i64 dim) {
+	i64 chunks = (dim + 31) / 32;
+	EACH_WARP(t, rows / PIECE * chunks) {
+		i64 q = t / chunks + 1, j = t % chunks * 32 + threadIdx.x % 32, s = 0;
+		for (i64 above = segments; above - s > 1;) { // start[s] <= q·PIECE < start[above]
+			i64 mid = s + (above - s) / 2;
+			if (start[mid] <= q * PIECE) s = mid;
+			else above = mid;
+		}
+		i64 from = start[s] + (q * PIECE - start[s] + PIECE - 1) / PIECE * PIECE, end = start[s] + count[s];
+		if (j >= dim || from == start[s] || from >= end) continue;
+		P v = sum_rows(values, order, from, least(from + PIECE, end), dim, j);
+		part[q * dim + j] = v;
+	}
+}
+
 // sum_segments computes dst[s] = the sum of rows order[start[s]], … of values, in
 // order, P at a time; dim counts these.
 template <class P>
-static __device__ void sum_segments(P *dst, const P *values, const int *order, const i64 *start, const i64 *count, i64 segments, i64 dim) {
-	EACH_WARP(s, segments) {
-		i64 from = start[s], end = from + count[s];
-		EACH_LANE(j, dim) {
-			P v = values[(i64)order[from] * dim + j];
+static __device__ void sum_segments(P *dst, const P *values, const void *parts, const int *order, const i64 *start, const i64 *count, i64 segments, i64 dim) {
+	i64 chunks = (dim + 31) / 32;
+	const P *part = (const P *)parts;
+	EACH_WARP(t, segments * chunks) {
+		i64 s = chunks == 1 ? t : t / chunks, j = t % chunks * 32 + threadIdx.x % 32, from = start[s], end = from + count[s];
+		if (j >= dim) continue;
+		P v = sum_rows(values, order, from, least(from + PIECE, end), dim, j);
 #pragma unroll 4
-			for (i64 k = from + 1; k < end; k++) {
-				P w = values[(i64)order[k] * dim + j];
+		for (i64 b = from + PIECE; b < end; b += PIECE) {
+			P w = part[b / PIECE * dim + j];
 #pragma unroll
-				for (int e = 0; e < P::SIZE; e++) v.v[e] += w.v[e];
-			}
-			dst[s * dim + j] = v;
+			for (int e = 0; e < P::SIZE; e++) v.v[e] += w.v[e];
 		}
+		dst[s * dim + j] = v;
 	}
 }
 
@@ -240,8 +264,10 @@ static __device__ void sum_segments(P *dst, const P *values, const int *order, c
 	if (unit == 16) f((Pack<T, 16 / sizeof(T)> *)dst, (const Pack<T, 16 / sizeof(T)> *)src, __VA_ARGS__, dim * sizeof(T) / 16); \
 	else f((Pack<T, 1> *)dst, (const Pack<T, 1> *)src, __VA_ARGS__, dim);
 
-KERNEL(sum_segments_f32, int unit, float *dst, const float *values, const int *order, const i64 *start, const i64 *count, i64 segments, i64 dim) { BY_PACK(float, unit, sum_segments, dst, values, order, start, count, segments) }
-KERNEL(sum_segments_f64, int unit, double *dst, const double *values, const int *order, const i64 *start, const i64 *count, i64 segments, i64 dim) { BY_PACK(double, unit, sum_segments, dst, values, order, start, count, segments) }
+KERNEL(sum_pieces_f32, int unit, float *part, const float *values, const int *order, const i64 *start, const i64 *count, i64 segments, i64 rows, i64 dim) { BY_PACK(float, unit, sum_pieces, part, values, order, start, count, segments, rows) }
+KERNEL(sum_pieces_f64, int unit, double *part, const double *values, const int *order, const i64 *start, const i64 *count, i64 segments, i64 rows, i64 dim) { BY_PACK(double, unit, sum_pieces, part, values, order, start, count, segments, rows) }
+KERNEL(sum_segments_f32, int unit, float *dst, const float *values, const float *part, const int *order, const i64 *start, const i64 *count, i64 segments, i64 dim) { BY_PACK(float, unit, sum_segments, dst, values, part, order, start, count, segments) }
+KERNEL(sum_segments_f64, int unit, double *dst, const double *values, const double *part, const int *order, const i64 *start, const i64 *count, i64 segments, i64 dim) { BY_PACK(double, unit, sum_segments, dst, values, part, order, start, count, segments) }
 
 // add_rows computes table[index[i]] += scale·values[i]; no row is named twice.
 template <class P, class T>
