@@ -131,11 +131,16 @@ func Barrier(ctx context.Context, c *Comm) error {
 // length. The other ranks take no part. Send returns when buf may be changed,
 // which may be before the Recv or not. Sends from one rank to another arrive in
 // order.
+//
+// Ranks that first send to each other may wait for ever, with Start too: it makes
+// the calls of a communicator one after another. What goes both ways, such as the
+// edges of a grid, is one AllToAllV with counts of 0 for all but the neighbours.
 func Send[T Elem](ctx context.Context, c *Comm, buf []T, to int) error {
 	return c.do(ctx, SendKind, NoOp, to, Buffer{}, Of(buf))
 }
 
-// Recv fills buf with what rank from sends.
+// Recv fills buf with what rank from sends. To serve whoever asks first, have a
+// communicator with each rank, and a goroutine for each: see the example of Group.
 func Recv[T Elem](ctx context.Context, c *Comm, buf []T, from int) error {
 	return c.do(ctx, RecvKind, NoOp, from, Of(buf), Buffer{})
 }

@@ -17,10 +17,10 @@
 // # Your duties
 //
 // Call the same collectives in the same order on all ranks of a communicator,
-// from one goroutine at a time. Do not touch a buffer while a call uses it,
-// which for a call made with Start is until its Wait returns. If
-// a rank cannot go on, call Abort (runtime.Main does so when your function
-// returns an error).
+// from one goroutine at a time; other goroutines may use other communicators
+// meanwhile. Do not touch a buffer while a call uses it, which for a call made
+// with Start is until its Wait returns. If a rank cannot go on, call Abort
+// (runtime.Main does so when your function returns an error).
 //
 // # What goes wrong, and what you get
 //

@@ -2,7 +2,9 @@ package comm_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/comm/commtest"
@@ -66,6 +68,76 @@ func ExampleComm_Split() {
 		return nil
 	})
 	// Output: [1 1 5 5]
+}
+
+// Rank 0 hands out tasks to whoever asks next: it has a communicator with each
+// worker, and a goroutine for each.
+func ExampleComm_Group() {
+	onRanks(4, func(ctx context.Context, world *comm.Comm) error {
+		lines := make([]*comm.Comm, world.Size())
+		for r := 1; r < world.Size(); r++ {
+			line, err := world.Group(ctx, []int{0, r})
+			if err != nil {
+				return err
+			}
+			lines[r] = line
+		}
+		if me := world.Rank(); me > 0 {
+			for task, result := []int64{0}, []int64{0}; ; result[0] = task[0] * task[0] {
+				if err := comm.Send(ctx, lines[me], result, 0); err != nil {
+					return err
+				}
+				if err := comm.Recv(ctx, lines[me], task, 0); err != nil || task[0] == 0 {
+					return err
+				}
+			}
+		}
+
+		tasks := make(chan int64, 20)
+		for t := range cap(tasks) {
+			tasks <- int64(t + 1)
+		}
+		close(tasks) // then it gives 0
+		sums, errs := make([]int64, world.Size()), make([]error, world.Size())
+		var workers sync.WaitGroup
+		for r := 1; r < world.Size(); r++ {
+			workers.Go(func() {
+				for task, result := []int64{1}, []int64{0}; task[0] != 0 && errs[r] == nil; sums[r] += result[0] {
+					if errs[r] = comm.Recv(ctx, lines[r], result, 1); errs[r] == nil {
+						task[0] = <-tasks
+						errs[r] = comm.Send(ctx, lines[r], task, 1)
+					}
+				}
+			})
+		}
+		workers.Wait()
+		fmt.Println(sums[1] + sums[2] + sums[3])
+		return errors.Join(errs...)
+	})
+	// Output: 2870
+}
+
+// Neighbours along a line trade a number; the counts of all other ranks are 0.
+func ExampleAllToAllV() {
+	onRanks(4, func(ctx context.Context, world *comm.Comm) error {
+		counts := make([]int, world.Size())
+		var edges []float64
+		for _, r := range []int{world.Rank() - 1, world.Rank() + 1} {
+			if r >= 0 && r < world.Size() {
+				counts[r] = 1
+				edges = append(edges, float64(world.Rank()))
+			}
+		}
+		halo := make([]float64, len(edges))
+		if err := comm.AllToAllV(ctx, world, halo, counts, edges, counts); err != nil {
+			return err
+		}
+		if world.Rank() == 2 {
+			fmt.Println(halo)
+		}
+		return nil
+	})
+	// Output: [1 3]
 }
 
 func ExampleNewFunc() {
