@@ -43,6 +43,9 @@ func TestEdges(t *testing.T) {
 			return truths.Add(truths).Cast(tensor.Float64)
 		}, []int{}, []float64{2}},
 		{"a narrowed tail", func(m mesh) T { return vector(m, []int{4}, 1, 2, 3, 4).Narrow(0, -2, 2) }, []int{2}, []float64{3, 4}},
+		{"the variance of four less four, two of them the mean", func(m mesh) T {
+			return vector(m, []int{4}, 0, 4, 2, 2).Redistribute(layout.Shard(0)).Var(nil, 4, false)
+		}, []int{}, []float64{inf}},
 		{"a matrix and a list of nothing joined", func(m mesh) T { return dtensor.Cat(1, vector(m, []int{0}), vector(m, []int{1, 2}, 3, 4)) }, []int{1, 2}, []float64{3, 4}},
 		{"lists of nothing joined", func(m mesh) T { return dtensor.Cat(0, vector(m, []int{0}), vector(m, []int{0})) }, []int{0}, nil},
 		{"the last chunk of nothing", func(m mesh) T { return vector(m, []int{0}).Chunk(0, 3)[2] }, []int{0}, nil},

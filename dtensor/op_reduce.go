@@ -58,7 +58,11 @@ func (x *Tensor) count(op string, dims []int) int {
 
 // divide returns x/v, correctly rounded where x·(1/v) is not.
 func (x *Tensor) divide(v float64) *Tensor {
-	out := single("divide", scales(x, layout.Scales), x, x.DType(), func(x *tensor.Tensor) *tensor.Tensor { return tensor.BinaryScalar(tensor.OpDiv, x, v) })
+	law := scales(x, layout.Scales)
+	if v == 0 { // of a part that is 0 it would make NaN
+		law = layout.Opaque
+	}
+	out := single("divide", law, x, x.DType(), func(x *tensor.Tensor) *tensor.Tensor { return tensor.BinaryScalar(tensor.OpDiv, x, v) })
 	if x.tracked() {
 		out.record("divide", func(gy *Tensor) { x.accumulate(gy.divide(v)) })
 	}
