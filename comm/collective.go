@@ -1,6 +1,10 @@
 package comm
 
-import "context"
+import (
+	"context"
+	"fmt"
+	"slices"
+)
 
 // AllReduce replaces buf on every rank by the fold of all ranks' bufs. It equals
 //
@@ -172,6 +176,27 @@ func AllGatherSlices[T Elem](ctx context.Context, c *Comm, src []T) ([][]T, erro
 	}
 	all, parts, counts := slicesOf[T](lengths)
 	if err := AllGatherV(ctx, c, all, src, counts); err != nil {
+		return nil, err
+	}
+	return parts, nil
+}
+
+// AllToAllSlices hands src[r] to rank r, whatever its length, and returns what rank 0
+// has for this rank, what rank 1 has, and so on. len(src) must be c.Size(). It is an
+// AllToAll of the lengths and an AllToAllV of the elements.
+func AllToAllSlices[T Elem](ctx context.Context, c *Comm, src [][]T) ([][]T, error) {
+	if len(src) != c.Size() {
+		return nil, fmt.Errorf("comm: AllToAllSlices: %d slices for %d ranks; give one for each, which may be empty", len(src), c.Size())
+	}
+	counts, sent, lengths := make([]int, len(src)), make([]int64, len(src)), make([]int64, len(src))
+	for r, s := range src {
+		counts[r], sent[r] = len(s), int64(len(s))
+	}
+	if err := AllToAll(ctx, c, lengths, sent); err != nil {
+		return nil, err
+	}
+	all, parts, received := slicesOf[T](lengths)
+	if err := AllToAllV(ctx, c, all, received, slices.Concat(src...), counts); err != nil {
 		return nil, err
 	}
 	return parts, nil
