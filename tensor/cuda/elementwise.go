@@ -46,6 +46,14 @@ func (g *Device) Iota(dt tensor.DType, dst unsafe.Pointer, n, start int) {
 
 // Cast converts n elements.
 func (g *Device) Cast(to tensor.DType, dst unsafe.Pointer, from tensor.DType, src unsafe.Pointer, n int) {
+	switch {
+	case to == tensor.BFloat16 && from == tensor.Float32:
+		g.kernel("cast_f32_bf16").ptr(dst, src).i64(n).each(n)
+		return
+	case to == tensor.Float32 && from == tensor.BFloat16:
+		g.kernel("cast_bf16_f32").ptr(dst, src).i64(n).each(n)
+		return
+	}
 	g.kernel("cast").dt(to).ptr(dst).dt(from).ptr(src).i64(n).each(n)
 }
 

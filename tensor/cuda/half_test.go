@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"testing"
 
@@ -134,6 +135,23 @@ func TestBFloat16Arithmetic(t *testing.T) {
 		c.same(fmt.Sprint(op), tol, func(x []*tensor.Tensor) []*tensor.Tensor {
 			return []*tensor.Tensor{tensor.Binary(op, x[0], x[1]), tensor.BinaryScalar(op, x[0], 0.3), tensor.ScalarBinary(op, 0.3, x[0])}
 		}, c.half(700), c.half(700))
+	}
+	// Places that 16 bytes divide, and others; NaN and infinities are among the halves.
+	for _, n := range []int{1, 7, 8, 9, 500} {
+		for at := range 8 {
+			view := func(x *tensor.Tensor, at int) *tensor.Tensor { return tensor.Narrow(x, 0, at, n) }
+			special := c.half(n + 8)
+			for i, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), math.Copysign(0, -1)} {
+				tensor.Fill(tensor.Narrow(special, 0, (at+i)%n, 1), v)
+			}
+			c.same(fmt.Sprint("at ", at, n), 0, func(x []*tensor.Tensor) []*tensor.Tensor {
+				a, b, wide := view(x[0], at), view(x[1], at%3), view(x[2], at)
+				into := tensor.Full(a.Device(), tensor.BFloat16, 0, n+8)
+				tensor.BinaryTo(view(into, at), tensor.OpMaximum, a, b)
+				tensor.CastTo(view(x[2], 8-at), a)
+				return []*tensor.Tensor{tensor.Sub(a, b), tensor.BinaryScalar(tensor.OpMul, a, 0.3), into, tensor.Cast(wide, tensor.BFloat16), x[2]}
+			}, special, c.half(n+8), c.arg(tensor.Float32, n+8))
+		}
 	}
 	c.same("in place", 0, one(func(x []*tensor.Tensor) *tensor.Tensor {
 		tensor.AddTo(x[0], x[1])

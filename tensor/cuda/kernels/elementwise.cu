@@ -47,6 +47,24 @@ KERNEL(cast, int to, void *dst, int from, const void *src, i64 n) {
 	}
 }
 
+// cast_packs converts four elements at once where they lie at a multiple of their bytes.
+template <class D, class S>
+static __device__ void cast_packs(D *dst, const S *src, i64 n) {
+	typedef Pack<D, 4> To;
+	typedef Pack<S, 4> From;
+	i64 packs = (u64)dst % sizeof(To) || (u64)src % sizeof(From) ? 0 : n / 4;
+	EACH(k, packs) {
+		From p = ((const From *)src)[k];
+		To q;
+#pragma unroll
+		for (int e = 0; e < 4; e++) put(&q.v[e], wide(p.v[e]));
+		((To *)dst)[k] = q;
+	}
+	EACH(k, n - 4 * packs) put(&dst[4 * packs + k], wide(src[4 * packs + k]));
+}
+KERNEL(cast_f32_bf16, u16 *dst, const float *src, i64 n) { cast_packs(dst, src, n); }
+KERNEL(cast_bf16_f32, float *dst, const u16 *src, i64 n) { cast_packs(dst, src, n); }
+
 template <class T>
 static __device__ void copy_loop_of(T *dst, const T *src, const Loop &l, i64 n) {
 	EACH(i, n) {
@@ -232,16 +250,20 @@ KERNEL(clamp_grad_f64, double *dx, const double *dy, const double *x, double lo,
 enum { ADD, SUB, MUL, DIV, MAXIMUM, MINIMUM, POW };
 
 template <class T>
-static __device__ T binary_one(int op, T a, T b) {
+static __device__ T binary_short(int op, T a, T b) {
 	switch (op) {
 	case ADD: return a + b;
 	case SUB: return a - b;
 	case MUL: return a * b;
 	case DIV: return a / b;
 	case MAXIMUM: return max_of(a, b);
-	case MINIMUM: return min_of(a, b);
-	default: return (T)pow((double)a, (double)b);
+	default: return min_of(a, b);
 	}
+}
+
+template <class T>
+static __device__ T binary_one(int op, T a, T b) {
+	return op == POW ? (T)pow((double)a, (double)b) : binary_short(op, a, b);
 }
 
 // binary_int computes modulo 2^64, of which every smaller type keeps the low bits.
@@ -272,8 +294,25 @@ static __device__ void binary(int op, T *dst, const T *a, const T *b, i64 n) {
 }
 KERNEL(binary_f32, int op, float *dst, const float *a, const float *b, i64 n) { binary(op, dst, a, b, n); }
 KERNEL(binary_f64, int op, double *dst, const double *a, const double *b, i64 n) { binary(op, dst, a, b, n); }
+// each_half computes dst from a and b, of bfloat16, as float: by many eight at once,
+// where all lie at multiples of 16 bytes, and by one what is left. dst may be a or b.
+template <class Many, class One>
+static __device__ void each_half(bool at_once, u16 *dst, const u16 *a, const u16 *b, i64 n, Many many, One one) {
+	typedef Pack<u16, 8> Eight;
+	i64 packs = !at_once || ((u64)dst | (u64)a | (u64)b) % 16 ? 0 : n / 8;
+	EACH(k, packs) {
+		Eight p = ((const Eight *)a)[k], q = ((const Eight *)b)[k];
+#pragma unroll
+		for (int e = 0; e < 8; e++) put(&p.v[e], many(wide(p.v[e]), wide(q.v[e])));
+		((Eight *)dst)[k] = p;
+	}
+	EACH(k, n - 8 * packs) {
+		i64 i = 8 * packs + k;
+		put(&dst[i], one(wide(a[i]), wide(b[i])));
+	}
+}
 KERNEL(binary_bf16, int op, u16 *dst, const u16 *a, const u16 *b, i64 n) {
-	EACH(i, n) dst[i] = narrow_bf16(binary_one(op, widen_bf16(a[i]), widen_bf16(b[i])));
+	each_half(op != POW, dst, a, b, n, [=](float x, float y) { return binary_short(op, x, y); }, [=](float x, float y) { return binary_one(op, x, y); });
 }
 KERNEL(binary_int, int op, int dt, void *dst, const void *a, const void *b, i64 n) {
 	EACH(i, n) store_int(dt, dst, i, binary_int_one(op, load_int(dt, a, i), load_int(dt, b, i)));
@@ -302,10 +341,8 @@ static __device__ void binary_scalar(int op, T *dst, const T *x, T v, int swap, 
 KERNEL(binary_scalar_f32, int op, float *dst, const float *x, float v, int swap, i64 n) { binary_scalar(op, dst, x, v, swap, n); }
 KERNEL(binary_scalar_f64, int op, double *dst, const double *x, double v, int swap, i64 n) { binary_scalar(op, dst, x, v, swap, n); }
 KERNEL(binary_scalar_bf16, int op, u16 *dst, const u16 *x, float v, int swap, i64 n) {
-	EACH(i, n) {
-		float w = widen_bf16(x[i]);
-		dst[i] = narrow_bf16(swap ? binary_one(op, v, w) : binary_one(op, w, v));
-	}
+	each_half(op != POW, dst, x, x, n, [=](float w, float) { return binary_short(op, swap ? v : w, swap ? w : v); },
+		[=](float w, float) { return binary_one(op, swap ? v : w, swap ? w : v); });
 }
 KERNEL(binary_scalar_int, int op, int dt, void *dst, const void *x, i64 v, int swap, i64 n) {
 	EACH(i, n) {
