@@ -56,7 +56,7 @@ func (l Level) reluGrad(dst, x, dy []float32) {
 // for the first, and for the second NaN in float32 and +Inf in float64.
 func Gelu(dst, x []float32) {
 	same("Gelu", len(dst), len(x))
-	l := Writing(dst, x)
+	l := computing(dst, x)
 	l.gelu(dst, x)
 	l.Done()
 }
@@ -78,7 +78,7 @@ func (l Level) gelu(dst, x []float32) {
 // NaN).
 func GeluGrad(dst, x, dy []float32) {
 	same("GeluGrad", len(dst), len(x), len(dy))
-	l := Writing(dst, x, dy)
+	l := computing(dst, x, dy)
 	l.geluGrad(dst, x, dy)
 	l.Done()
 }
@@ -99,7 +99,7 @@ func (l Level) geluGrad(dst, x, dy []float32) {
 // Gelu that GPT-2 and others were trained with. At the infinities it is as Gelu.
 func GeluTanh(dst, x []float32) {
 	same("GeluTanh", len(dst), len(x))
-	l := Writing(dst, x)
+	l := computing(dst, x)
 	l.geluTanh(dst, x)
 	l.Done()
 }
@@ -120,7 +120,7 @@ func (l Level) geluTanh(dst, x []float32) {
 // the infinities.
 func GeluTanhGrad(dst, x, dy []float32) {
 	same("GeluTanhGrad", len(dst), len(x), len(dy))
-	l := Writing(dst, x, dy)
+	l := computing(dst, x, dy)
 	l.geluTanhGrad(dst, x, dy)
 	l.Done()
 }
@@ -141,7 +141,7 @@ func (l Level) geluTanhGrad(dst, x, dy []float32) {
 // is NaN, as in PyTorch.
 func Silu(dst, x []float32) {
 	same("Silu", len(dst), len(x))
-	l := Writing(dst, x)
+	l := computing(dst, x)
 	l.silu(dst, x)
 	l.Done()
 }
@@ -162,7 +162,7 @@ func (l Level) silu(dst, x []float32) {
 // it is NaN, as in PyTorch.
 func SiluGrad(dst, x, dy []float32) {
 	same("SiluGrad", len(dst), len(x), len(dy))
-	l := Writing(dst, x, dy)
+	l := computing(dst, x, dy)
 	l.siluGrad(dst, x, dy)
 	l.Done()
 }

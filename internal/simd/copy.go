@@ -47,12 +47,18 @@ func bytes[T Elem](s []T) []byte {
 // copy is for slices larger than the caches: it asks for what it needs next, which
 // copy does not.
 func (l Level) copy(dst, src []byte, kernel func(level uint8, dst, src *byte, n int)) {
-	const block = 4 * chunk
+	const block = 4 * chunk // what copyPast copies
 	whole := len(dst) &^ 63 // a multiple of the kernels' vectors
 	if l == Scalar {
 		whole = 0
 	}
-	for i := 0; i < whole; i += block {
+	i := 0
+	if l == AVX512Past && uintptr(unsafe.Pointer(unsafe.SliceData(dst)))%64 == 0 {
+		for ; whole-i >= block; i += block {
+			copyPast(&dst[i], &src[i])
+		}
+	}
+	for ; i < whole; i += block {
 		kernel(uint8(l), &dst[i], &src[i], min(block, whole-i)/4)
 	}
 	copy(dst[whole:], src[whole:])

@@ -145,6 +145,8 @@ func transpose64Vec(dst *byte, dstStep int, src *byte, srcStep, rows, cols int) 
 
 func prefetchLines(p *byte, n int) { panic(noKernel) }
 
+func copyPast(dst *byte, src *byte) { panic(noKernel) }
+
 func storeFence() { panic(noKernel) }
 
 func cpuid(leaf uint32) (a uint32, b uint32, c uint32, d uint32) { panic(noKernel) }

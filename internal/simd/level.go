@@ -70,13 +70,10 @@ func at(s []float32, i int) *float32 {
 	return &s[i]
 }
 
-// past is whether this processor gains by stores past the caches.
-var past = streams()
-
-// unasked is the level for what is changed in place, and for two arrays that are read:
-// such a processor is slower where kernels ask for what they need next.
+// unasked is the level for what is changed in place, and for two arrays that are read: at
+// AVX512Past such kernels store as ever, but ask for nothing.
 var unasked = func() Level {
-	if past {
+	if hinders() {
 		return AVX512Past
 	}
 	return best
@@ -99,9 +96,18 @@ func Writing[T Elem](dst []T, read ...[]T) Level {
 	return Moving((1 + len(read)) * len(dst) * int(unsafe.Sizeof(*new(T))))
 }
 
+// computing is Writing for kernels that compute for longer than memory takes: they gain by
+// asking for what they need next, where that does not hinder.
+func computing[T Elem](dst []T, read ...[]T) Level {
+	if unasked == AVX512Past {
+		return Writing(dst, read...)
+	}
+	return best
+}
+
 // Moving is Writing where so many bytes are read and written, in memory apart.
 func Moving(bytes int) Level {
-	if past && bytes >= pastFrom {
+	if best == AVX512 && bytes >= pastFrom {
 		return AVX512Past
 	}
 	return best

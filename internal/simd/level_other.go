@@ -4,4 +4,4 @@ package simd
 
 func detect() Level { return Scalar }
 
-func streams() bool { return false }
+func hinders() bool { return false }

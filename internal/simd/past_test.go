@@ -85,22 +85,28 @@ func TestPast(t *testing.T) {
 
 // TestWriting has the level for large results, small ones and those in place.
 func TestWriting(t *testing.T) {
-	defer func(was bool) { past = was }(past)
+	defer func(was, wasUnasked Level) { best, unasked = was, wasUnasked }(best, unasked)
 	x, y := make([]float32, pastFrom/8), make([]float32, pastFrom/8)
 	for _, c := range []struct {
 		name string
-		past bool
+		best Level
 		got  func() Level
 		want Level
 	}{
-		{"large", true, func() Level { return Writing(x, y) }, AVX512Past},
-		{"small", true, func() Level { return Writing(x[1:], y) }, best},
-		{"large with what is read", true, func() Level { return Writing(x[len(x)/3:], y, y) }, AVX512Past},
-		{"in place", true, func() Level { return Writing(x, y, x) }, best},
-		{"large, no gain", false, func() Level { return Writing(x, y) }, best},
+		{"large", AVX512, func() Level { return Writing(x, y) }, AVX512Past},
+		{"small", AVX512, func() Level { return Writing(x[1:], y) }, AVX512},
+		{"large with what is read", AVX512, func() Level { return Writing(x[len(x)/3:], y, y) }, AVX512Past},
+		{"in place", AVX512, func() Level { return Writing(x, y, x) }, AVX512},
+		{"large, no such stores", AVX2, func() Level { return Writing(x, y) }, AVX2},
 	} {
-		if past = c.past; c.got() != c.want {
+		if best = c.best; c.got() != c.want {
 			t.Errorf("%s: at level %v, want %v", c.name, c.got(), c.want)
+		}
+	}
+	best = AVX512
+	for unasked = range AVX512Past + 1 {
+		if got := computing(x, y); got != max(unasked, AVX512) {
+			t.Errorf("long computations where kernels that ask for nothing are at level %v: at level %v", unasked, got)
 		}
 	}
 }

@@ -21,7 +21,9 @@ func CopyRows[T Elem](dst []T, dstStep int, src []T, srcStep, rows, n int) {
 	checkRows("CopyRows", "dst", len(dst), dstStep, rows, n)
 	checkRows("CopyRows", "src", len(src), srcStep, rows, n)
 	size := int(unsafe.Sizeof(dst[0]))
-	best.copyRows(bytes(dst), dstStep*size, bytes(src), srcStep*size, rows, n*size)
+	l := Moving(2 * rows * n * size)
+	l.copyRows(bytes(dst), dstStep*size, bytes(src), srcStep*size, rows, n*size)
+	l.Done()
 }
 
 // checkRows panics unless rows of n elements, step apart, are within length.
@@ -39,7 +41,11 @@ func (l Level) copyRows(dst []byte, dstStep int, src []byte, srcStep, rows, n in
 	const long = 1 << 10 // a call a row costs little then
 	if l < AVX512 || n >= long {
 		for i := range rows {
-			copy(dst[i*dstStep:][:n], src[i*srcStep:][:n])
+			if d, s := dst[i*dstStep:][:n], src[i*srcStep:][:n]; l == AVX512Past {
+				l.copy(d, s, copyVec)
+			} else {
+				copy(d, s)
+			}
 		}
 		return
 	}

@@ -8,6 +8,9 @@ package simd
 func prefetchLines(p *byte, n int)
 
 //go:noescape
+func copyPast(dst *byte, src *byte)
+
+//go:noescape
 func storeFence()
 
 //go:noescape

@@ -30,7 +30,7 @@ func (l Level) exp(dst, x []float32) {
 // Log does dst[i] = ln x[i], within 1 ulp; -Inf for 0, NaN for x < 0.
 func Log(dst, x []float32) {
 	same("Log", len(dst), len(x))
-	l := Writing(dst, x)
+	l := computing(dst, x)
 	l.log(dst, x)
 	l.Done()
 }
@@ -50,7 +50,7 @@ func (l Level) log(dst, x []float32) {
 // Tanh does dst[i] = tanh x[i], within 2 ulp.
 func Tanh(dst, x []float32) {
 	same("Tanh", len(dst), len(x))
-	l := Writing(dst, x)
+	l := computing(dst, x)
 	l.tanh(dst, x)
 	l.Done()
 }
@@ -70,7 +70,7 @@ func (l Level) tanh(dst, x []float32) {
 // Sigmoid does dst[i] = 1/(1+e⁻ˣ) for x = x[i], within 2 ulp on both sides.
 func Sigmoid(dst, x []float32) {
 	same("Sigmoid", len(dst), len(x))
-	l := Writing(dst, x)
+	l := computing(dst, x)
 	l.sigmoid(dst, x)
 	l.Done()
 }
