@@ -10,6 +10,9 @@
 //   - accesses outside a live allocation, or of a wrong alignment;
 //   - reads of what nothing has written: since the allocation, or in shared memory
 //     since the block began.
+//
+// Where a struct that a function returns goes straight to memory, as in a[i] = f(), the
+// compiler calls nothing: the store is not seen. It has to have a name first.
 #include <dlfcn.h>
 #include <link.h>
 #include <stdio.h>
