@@ -173,7 +173,7 @@ func placeBags(weight, ids *dtensor.Tensor) (placed *dtensor.Tensor, final []lay
 			}
 		}
 	}
-	fit(want, ids.Placements())
+	layout.Refit(want, ids.Placements())
 	return ids.Redistribute(want...), final
 }
 

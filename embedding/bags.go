@@ -171,6 +171,6 @@ func (b *bags) settle() []layout.Placement {
 			places[axis] = place
 		}
 	}
-	fit(places, b.result)
+	layout.Refit(places, b.result)
 	return places
 }

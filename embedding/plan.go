@@ -45,7 +45,7 @@ func planFor(op string, weight, ids *dtensor.Tensor, s settings) *plan {
 			p.ids[axis] = layout.Replicate()
 		}
 	}
-	fit(p.ids, ids.Placements())
+	layout.Refit(p.ids, ids.Placements())
 	last := ids.NDim() // the dimension of features in the result
 	for axis, w := range p.weight {
 		at := p.ids[axis]
@@ -69,7 +69,7 @@ func planFor(op string, weight, ids *dtensor.Tensor, s settings) *plan {
 			p.final[axis] = own
 		}
 	}
-	fit(p.final, p.result)
+	layout.Refit(p.final, p.result)
 	p.carries = slices.ContainsFunc(p.result, layout.Placement.IsMask)
 	if p.carries && !slices.Equal(p.result, p.final) {
 		// A mask does not survive the all-to-all; zeros in its place do.
@@ -81,22 +81,6 @@ func planFor(op string, weight, ids *dtensor.Tensor, s settings) *plan {
 		}
 	}
 	return p
-}
-
-// fit makes chunks of explicit sizes in places that are of what axes to the left
-// left over in from, where one of these no longer shards the dimension.
-func fit(places, from []layout.Placement) {
-	for axis, p := range places {
-		dim, ok := p.Dim()
-		if !ok || p == layout.Shard(dim) {
-			continue
-		}
-		for left := range axis {
-			if from[left].Shards(dim) && !places[left].Shards(dim) {
-				places[axis] = layout.Shard(dim)
-			}
-		}
-	}
 }
 
 // place brings the table to the plan's layout. It throws if that would leave the

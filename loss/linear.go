@@ -121,9 +121,14 @@ func planLinear(op string, hidden, weight, targets *dtensor.Tensor, o *Options) 
 		hidden: make([]layout.Placement, n), weight: make([]layout.Placement, n),
 		dHidden: make([]layout.Placement, n), dWeight: make([]layout.Placement, n),
 	}
+	for axis, h := range hidden.Placements() {
+		if d, sharded := h.Dim(); sharded && d < len(p.shape) && !weight.Placements()[axis].Shards(0) {
+			p.hidden[axis] = h
+		}
+	}
+	layout.Refit(p.hidden, hidden.Placements())
 	for axis, a := range mesh.Axes() {
-		w, h := weight.Placements()[axis], hidden.Placements()[axis]
-		d, sharded := h.Dim()
+		w, h := weight.Placements()[axis], p.hidden[axis]
 		switch {
 		case w.Shards(0):
 			p.weight[axis], p.dWeight[axis] = w, w
@@ -131,8 +136,8 @@ func planLinear(op string, hidden, weight, targets *dtensor.Tensor, o *Options) 
 				p.dHidden[axis] = layout.Partial(layout.Sum)
 				p.classAxes = append(p.classAxes, a.Name)
 			}
-		case sharded && d < len(p.shape):
-			p.hidden[axis], p.dHidden[axis], p.targets[axis] = h, h, h
+		case h.IsShard():
+			p.dHidden[axis], p.targets[axis] = h, h
 			if a.Size > 1 {
 				p.dWeight[axis] = layout.Partial(layout.Sum)
 				p.batchAxes = append(p.batchAxes, a.Name)

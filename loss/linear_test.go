@@ -86,6 +86,7 @@ func (l *linear) check(ctx context.Context, m *dtensor.Mesh, shape []int, hidden
 			places[axis] = hidden[axis]
 		}
 	}
+	layout.Refit(places, hidden)
 	r.local = meshtest.Place(m, l.targets, shape, places...).Local().Numel()
 	return r.check(events, "LinearCrossEntropy", 4*8)
 }

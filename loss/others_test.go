@@ -142,6 +142,22 @@ func eachLinear(t *testing.T, meshes [][]int, many string, check linearCheck) {
 	}
 }
 
+// TestLinearOfUnevenShardsOfShards has positions that one axis divides in explicit sizes of
+// what another left over, where the classes lie along either.
+func TestLinearOfUnevenShardsOfShards(t *testing.T) {
+	q := &question{n: 6, c: 5, logits: meshtest.Numbers(30, 1, 4), targets: []int64{4, -100, 0, 3, 4, 1}, ignore: -100}
+	l := newLinear(q, 3, meshtest.Numbers(18, 11, 2), meshtest.Numbers(15, 12, 2))
+	meshtest.On(t, []int{2, 2}, func(ctx context.Context, m *dtensor.Mesh) error {
+		whole := m.Every(replicate)
+		for _, head := range meshtest.Combinations(2, replicate, shard0, shard1) {
+			if err := l.check(ctx, m, []int{6}, []layout.Placement{shard0, layout.ShardSizes(0, 1, 2)}, head, whole, whole); err != nil {
+				return fmt.Errorf("weight %v: %w", head, err)
+			}
+		}
+		return nil
+	})
+}
+
 // TestLinearOfSequences has hidden [B, T, H] sharded by B or by T.
 func TestLinearOfSequences(t *testing.T) {
 	const b, n, width, classes = 2, 3, 4, 5

@@ -61,6 +61,22 @@ func New(axes Axes, shape []int, placements ...Placement) (Layout, error) {
 	return intern(axes, pack(shape), normal), nil
 }
 
+// Refit makes chunks of explicit sizes in places that divide what axes to the left left
+// over in from, where one of these no longer shards the dimension.
+func Refit(places, from []Placement) {
+	for axis, p := range places {
+		dim, ok := p.Dim()
+		if !ok || p == Shard(dim) {
+			continue
+		}
+		for left := range axis {
+			if from[left].Shards(dim) && !places[left].Shards(dim) {
+				places[axis] = Shard(dim)
+			}
+		}
+	}
+}
+
 // intern makes a Layout of parts known to be valid.
 func intern(axes Axes, shape ints, placements []Placement) Layout {
 	return Layout{unique.Make(spec{axes: axes, shape: shape, places: packPlacements(placements)})}

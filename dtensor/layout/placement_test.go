@@ -135,6 +135,29 @@ func TestChunkSizes(t *testing.T) {
 	}
 }
 
+func TestRefit(t *testing.T) {
+	for _, c := range []struct{ from, places, want string }{
+		{"S(0),S(0)[1 2]", "R,S(0)[1 2]", "R,S(0)"},
+		{"S(0),S(0)[1 2]", "S(1),S(0)[1 2]", "S(1),S(0)"},
+		{"S(0),S(0)[1 2]", "S(0),S(0)[1 2]", "S(0),S(0)[1 2]"},
+		{"S(1),S(0)[1 2]", "R,S(0)[1 2]", "R,S(0)[1 2]"},
+		{"S(0)[1 2],S(0)", "S(0)[1 2],R", "S(0)[1 2],R"},
+		{"S(0),S(1),S(0)[1 2]", "R,S(1),S(0)[1 2]", "R,S(1),S(0)"},
+	} {
+		from, err := ParsePlacements(c.from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		places, err := ParsePlacements(c.places)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if Refit(places, from); FormatPlacements(places) != c.want {
+			t.Errorf("%s of what was %s: %s, want %s", c.places, c.from, FormatPlacements(places), c.want)
+		}
+	}
+}
+
 // The shards of a layout cover each element once, but for the axes that do not shard;
 // and a layout is equal to another made of equal parts.
 func TestLayoutEqualsItsTwin(t *testing.T) {
