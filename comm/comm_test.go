@@ -80,6 +80,8 @@ func TestErrorsSayWhoWhereAndWhat(t *testing.T) {
 		{"AllReduce sum float32[2]", "AllReduce sum float32[3]", "a.go:2", "; make the same calls in the same order on all ranks"},
 		{"AllReduce sum float32[2]", "AllReduce max float32[2]", "a.go:1", "; make the same calls in the same order on all ranks"},
 		{"AllGatherV float32[counts #3e57]", "AllGatherV float32[counts #30bf]", "a.go:1", "give the same list, or tensors of the same shape, on all ranks"},
+		{"Recv float64[3]", "Send float64[2]", "", "; give Send and Recv as many elements of one type"},
+		{"Send float64[3]", "Barrier", "", "; make the same calls in the same order on all ranks"},
 		{"Barrier", "Barrier", "a.go:1", "; make the same calls in the same order on all ranks"},
 	} {
 		err := Mismatch(Party{Rank: 0, Call: test.a, Site: "a.go:1"}, Party{Rank: 1, Call: test.b, Site: test.siteB})

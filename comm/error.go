@@ -104,6 +104,8 @@ func Mismatch(a, b Party) error {
 func (e *MismatchError) Error() string {
 	remedy := "make the same calls in the same order on all ranks"
 	switch {
+	case isMessage(e.A.Call) && isMessage(e.B.Call):
+		remedy = "give Send and Recv as many elements of one type"
 	case e.A.Site != e.B.Site || withoutCount(e.A.Call) != withoutCount(e.B.Call):
 	case strings.Contains(e.A.Call, countsHash) && e.A.Call != e.B.Call:
 		remedy = "their lists of counts differ (" + countsHash + "… is a hash of one): give the same list, or tensors of the same shape, on all ranks"
@@ -115,6 +117,12 @@ func (e *MismatchError) Error() string {
 
 // Is makes a MismatchError an ErrMismatch.
 func (e *MismatchError) Is(target error) bool { return target == ErrMismatch }
+
+// isMessage reports whether a call is a Send or a Recv. Those that meet differ in count
+// or type.
+func isMessage(call string) bool {
+	return strings.HasPrefix(call, SendKind.String()+" ") || strings.HasPrefix(call, RecvKind.String()+" ")
+}
 
 // withoutCount is a call without the first brackets, which hold its count.
 func withoutCount(call string) string {

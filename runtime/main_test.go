@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	goruntime "runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -25,6 +27,10 @@ func TestMain(m *testing.M) {
 	// Under the race detector each process would sleep a second before it ends.
 	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
 		panic(err)
+	}
+	// A run of the tests that ignores hang-ups, under nohup, tests them as well.
+	if strings.HasSuffix(os.Args[0], ".test") {
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
 	gorun := func() { os.Exit(launcher.Main(os.Args)) }
 	testscript.Main(m, map[string]func(){

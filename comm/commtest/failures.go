@@ -172,7 +172,7 @@ func messagesDisagree(ctx context.Context, world *comm.Comm) error {
 				err = comm.Send(ctx, c, make([]float64, count), 1)
 			case 1:
 				err = comm.Recv(ctx, c, make([]float64, count+1), 0)
-				return want(err, comm.ErrMismatch, fmt.Sprintf("float64[%d]", count), fmt.Sprintf("float64[%d]", count+1))
+				return want(err, comm.ErrMismatch, fmt.Sprintf("float64[%d]", count), fmt.Sprintf("float64[%d]", count+1), "give Send and Recv as many elements of one type")
 			}
 			if err == nil {
 				err = comm.Barrier(ctx, c)
