@@ -2,25 +2,17 @@ package launcher
 
 import (
 	"os"
-	"os/signal"
-	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/gorun-spmd/gorun/internal/needtest"
 )
 
 // TestMain makes this test binary three programs more: gorun, its guardian, and
 // testrank, the rank that the tests start. They are in PATH during the tests.
 func TestMain(m *testing.M) {
-	// Under the race detector each process would sleep a second before it ends.
-	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
-		panic(err)
-	}
-	// A run of the tests that ignores hang-ups, under nohup, tests them as well.
-	if strings.HasSuffix(os.Args[0], ".test") {
-		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
-	}
+	needtest.Children()
 	gorun := func() { os.Exit(Main(os.Args)) }
 	testscript.Main(m, map[string]func(){
 		"gorun":      gorun,

@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	goruntime "runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -18,20 +16,14 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/internal/needtest"
 	"github.com/gorun-spmd/gorun/launcher"
 )
 
 // TestMain makes this test binary gorun, its guardian, and rankprogram, whose
 // first argument names one of programs.
 func TestMain(m *testing.M) {
-	// Under the race detector each process would sleep a second before it ends.
-	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
-		panic(err)
-	}
-	// A run of the tests that ignores hang-ups, under nohup, tests them as well.
-	if strings.HasSuffix(os.Args[0], ".test") {
-		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
-	}
+	needtest.Children()
 	gorun := func() { os.Exit(launcher.Main(os.Args)) }
 	testscript.Main(m, map[string]func(){
 		"gorun":          gorun,

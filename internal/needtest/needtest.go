@@ -7,6 +7,9 @@ import (
 	"bytes"
 	"os"
 	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -26,6 +29,18 @@ func Namespaces(t testing.TB, flags ...string) {
 	t.Helper()
 	if out, err := exec.Command("unshare", append(flags, "true")...).CombinedOutput(); err != nil {
 		t.Skipf("needs namespaces: unshare: %v: %s", err, bytes.TrimSpace(out))
+	}
+}
+
+// Children is for the TestMain of a test binary that starts itself as other programs.
+func Children() {
+	// Under the race detector each process would sleep a second before it ends.
+	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
+		panic(err)
+	}
+	// A run of the tests that ignores hang-ups, under nohup, tests them as well.
+	if strings.HasSuffix(os.Args[0], ".test") {
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
 }
 
