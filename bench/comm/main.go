@@ -1,10 +1,11 @@
 // Command comm measures the collectives: how long each takes for buffers of 8
-// bytes to 64 MiB a rank, in memory that the other ranks can reach (that of
-// tensors).
+// bytes to 64 MiB a rank, in the memory of tensors: what the other ranks can reach,
+// or a GPU's.
 //
 //	gorun -np 2 ./bench/comm            a table
 //	gorun -np 2 ./bench/comm -json      a line of JSON for each measurement
 //	gorun -np 8 ./bench/comm -match work   the same work on more ranks
+//	gorun -np 2 ./bench/comm -device cuda -max 268435456   on GPUs, up to 256 MiB
 //	mpirun -np 2 comm                   the same over MPI; built with -tags gompi, or
 //	                                    -tags empi,mpi, over those bindings
 //
@@ -13,7 +14,8 @@
 // slowest rank; the median over the calls ("ns"). "ns_loop" is the time of the
 // same number of calls back to back, divided by it: for a few bytes the better
 // figure, since reading a clock takes as long as the call. "bytes" is the
-// input of one rank, and "gbs" bytes by time.
+// input of one rank, and "gbs" bytes by time. On a GPU a time begins and ends with a
+// wait for the device; how the calls go there is what docs/gpu.md says of collectives.
 package main
 
 import (
@@ -25,10 +27,8 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
-	"github.com/gorun-spmd/gorun/internal/mem"
 )
 
 // result is one line of the output.
@@ -46,36 +46,37 @@ type result struct {
 type benchmark struct {
 	name  string
 	small bool // measured with the smallest buffers alone
+	host  bool // writes to a buffer itself
 	run   func(ctx context.Context, c *comm.Comm, a, b []float32) error
 }
 
 func benchmarks() []benchmark {
 	return []benchmark{
-		{"barrier", true, func(ctx context.Context, c *comm.Comm, _, _ []float32) error { return comm.Barrier(ctx, c) }},
-		{"all_reduce", false, func(ctx context.Context, c *comm.Comm, a, _ []float32) error {
+		{"barrier", true, false, func(ctx context.Context, c *comm.Comm, _, _ []float32) error { return comm.Barrier(ctx, c) }},
+		{"all_reduce", false, false, func(ctx context.Context, c *comm.Comm, a, _ []float32) error {
 			return comm.AllReduce(ctx, c, a, comm.Sum)
 		}},
-		{"all_gather", false, func(ctx context.Context, c *comm.Comm, a, b []float32) error {
+		{"all_gather", false, false, func(ctx context.Context, c *comm.Comm, a, b []float32) error {
 			return comm.AllGather(ctx, c, b[:len(a)*c.Size()], a)
 		}},
-		{"reduce_scatter", false, func(ctx context.Context, c *comm.Comm, a, b []float32) error {
+		{"reduce_scatter", false, false, func(ctx context.Context, c *comm.Comm, a, b []float32) error {
 			part := len(a) / c.Size()
 			return comm.ReduceScatter(ctx, c, b[:part], a[:part*c.Size()], comm.Sum)
 		}},
-		{"all_to_all", false, func(ctx context.Context, c *comm.Comm, a, b []float32) error {
+		{"all_to_all", false, false, func(ctx context.Context, c *comm.Comm, a, b []float32) error {
 			whole := len(a) / c.Size() * c.Size()
 			return comm.AllToAll(ctx, c, b[:whole], a[:whole])
 		}},
-		{"broadcast", false, func(ctx context.Context, c *comm.Comm, a, _ []float32) error {
+		{"broadcast", false, false, func(ctx context.Context, c *comm.Comm, a, _ []float32) error {
 			return comm.Broadcast(ctx, c, a, 0)
 		}},
 		// With more ranks than cores these take as long as with fewer, if who waits
 		// does not take the core from who works.
-		{"work_divided", true, func(ctx context.Context, c *comm.Comm, a, _ []float32) error {
+		{"work_divided", true, true, func(ctx context.Context, c *comm.Comm, a, _ []float32) error {
 			a[0] = work(totalWork / c.Size())
 			return comm.AllReduce(ctx, c, a, comm.Max)
 		}},
-		{"work_of_one", true, func(ctx context.Context, c *comm.Comm, a, _ []float32) error {
+		{"work_of_one", true, true, func(ctx context.Context, c *comm.Comm, a, _ []float32) error {
 			if c.Rank() == 0 {
 				a[0] = work(totalWork / 2)
 			}
@@ -101,11 +102,17 @@ func main() {
 	match := flag.String("match", "", "measure only what has this in its name, \"all_reduce/8\" for instance: the collective and its bytes")
 	largest := flag.Int("max", 64<<20, "the largest buffer, in bytes a rank")
 	asJSON := flag.Bool("json", false, "write JSON lines")
+	device := flag.String("device", "cpu", "where the buffers lie, as runtime.UseDevice takes it")
 	heap := flag.Bool("heap", false, "use Go's own memory instead of memory that other ranks can reach")
 	budget := flag.Duration("time", time.Second, "how long to measure each size, about; at least 7 calls each way")
 	flag.Parse()
 	start(func(ctx context.Context, world *comm.Comm) error {
-		return measureAll(ctx, world, setting{*match, *largest, *heap, *budget}, printer(world, *asJSON))
+		m, done, err := open(ctx, world, *device, *heap)
+		if err != nil {
+			return err
+		}
+		defer done()
+		return measureAll(ctx, world, setting{*match, *largest, m, *budget}, printer(world, *asJSON))
 	})
 }
 
@@ -128,17 +135,17 @@ func printer(world *comm.Comm, asJSON bool) func(result) error {
 type setting struct {
 	match   string
 	largest int
-	heap    bool
+	memory  memory
 	budget  time.Duration
 }
 
 func measureAll(ctx context.Context, world *comm.Comm, set setting, show func(result) error) error {
 	most := max(set.largest/4, world.Size())
-	a, err := floats(world, most, set.heap)
+	a, err := set.memory.floats(most)
 	if err != nil {
 		return err
 	}
-	b, err := floats(world, most*world.Size(), set.heap)
+	b, err := set.memory.floats(most * world.Size())
 	if err != nil {
 		return err
 	}
@@ -146,7 +153,10 @@ func measureAll(ctx context.Context, world *comm.Comm, set setting, show func(re
 		return err
 	}
 	for _, m := range benchmarks() {
-		for _, bytes := range []int{8, 4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20} {
+		if m.host && set.memory.device {
+			continue
+		}
+		for _, bytes := range []int{8, 4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20, 256 << 20} {
 			if bytes > set.largest || m.small && bytes > 8 {
 				break
 			}
@@ -158,7 +168,7 @@ func measureAll(ctx context.Context, world *comm.Comm, set setting, show func(re
 			if !strings.Contains(name, set.match) {
 				continue
 			}
-			r, err := measure(ctx, world, m, a[:n], b, set.budget)
+			r, err := measure(ctx, world, m, a[:n], b, set)
 			if err != nil {
 				return err
 			}
@@ -184,34 +194,22 @@ func settle(ctx context.Context, c *comm.Comm) error {
 	return nil
 }
 
-// floats returns n zeros, in memory as tensors have it.
-func floats(c *comm.Comm, n int, heap bool) ([]float32, error) {
-	if heap {
-		return make([]float32, n), nil
-	}
-	p, err := c.Memory().Alloc(4 * n)
-	if err != nil {
-		return nil, err
-	}
-	mem.Populate(p, 4*n)
-	s := unsafe.Slice((*float32)(p), n)
-	clear(s)
-	return s, nil
-}
-
 // mostCalls is how many calls are timed at most, one by one and in a loop each.
 const mostCalls = 20_000
 
 // measure times one collective on one size, half of the budget call by call
 // and half back to back.
-func measure(ctx context.Context, c *comm.Comm, m benchmark, a, b []float32, budget time.Duration) (result, error) {
+func measure(ctx context.Context, c *comm.Comm, m benchmark, a, b []float32, set setting) (result, error) {
+	budget, wait := set.budget, set.memory.wait
 	loop := func(calls int) (time.Duration, error) {
+		wait()
 		start := time.Now()
 		for range calls {
 			if err := m.run(ctx, c, a, b); err != nil {
 				return 0, err
 			}
 		}
+		wait()
 		return time.Since(start), nil
 	}
 	// The first calls touch the memory, and meet ranks that are late: how many fit the
@@ -234,6 +232,7 @@ func measure(ctx context.Context, c *comm.Comm, m benchmark, a, b []float32, bud
 	calls = min(max(int(budget.Seconds()/2*float64(calls)/slowest[0]), 7), mostCalls)
 	times := make([]float64, calls)
 	for i := range times {
+		wait()
 		if err := comm.Barrier(ctx, c); err != nil {
 			return result{}, err
 		}
@@ -241,6 +240,7 @@ func measure(ctx context.Context, c *comm.Comm, m benchmark, a, b []float32, bud
 		if err := m.run(ctx, c, a, b); err != nil {
 			return result{}, err
 		}
+		wait()
 		times[i] = float64(time.Since(start).Nanoseconds())
 	}
 	if err := comm.AllReduce(ctx, c, times, comm.Max); err != nil {
