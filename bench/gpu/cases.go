@@ -25,43 +25,201 @@ const copyName = "copy of 1 GiB"
 // one before the larger, since the pool remembers the most that was ever in use.
 func cases(ctx context.Context, mesh *dtensor.Mesh, scale int) []kernel {
 	dev := mesh.Device()
-	n := (1 << 28) / scale // elements of 1 GiB
-	rows, dim, count := (1<<20)/scale, 256, (1<<18)/scale
-	tokens, classes, side := 8192/scale, 131072/scale, 8192/scale
-	rowBytes, logitBytes := float64(4*dim*count), float64(4*tokens*classes)
-	zeros := func(shape ...int) *tensor.Tensor { return tensor.Zeros(dev, tensor.Float32, shape...) }
+	tokens, classes := 8192/scale, 131072/scale
 	kernels := []kernel{
 		linear(ctx, mesh, tensor.BFloat16, tokens, 256000/scale, 2304/min(scale, 16)),
 		linear(ctx, mesh, tensor.Float32, tokens, 256000/scale, 2304/min(scale, 16)),
-		{name: copyName, bytes: float64(8 * n), make: func() func() error {
-			from, to := zeros(n), zeros(n)
-			return func() error { tensor.Copy(to, from); return nil }
-		}},
-		{name: "add of 1 GiB", bytes: float64(12 * n), make: func() func() error {
-			from, to := zeros(n), zeros(n)
-			return func() error { tensor.BinaryTo(to, tensor.OpAdd, from, to); return nil }
-		}},
-		{name: "masked gather", bytes: 1.5 * rowBytes, make: func() func() error {
-			table, ids, dst := zeros(rows, dim), someIDs(dev, count, rows), zeros(count, dim)
-			return func() error { tensor.TakeRowsTo(dst, table, ids, 0, true); return nil }
-		}},
-		{name: "row gradient", bytes: rowBytes, make: func() func() error {
-			dy, ids := zeros(count, dim), someIDs(dev, count, rows)
-			return func() error { tensor.TakeRowsGrad(dy, ids, 0, rows); return nil }
-		}},
-		{name: "softmax", bytes: 2 * logitBytes, make: func() func() error {
-			logits := normal(dev, tensor.Float32, 1, tokens, classes)
-			return func() error { tensor.Softmax(logits, 1); return nil }
-		}},
 	}
+	kernels = append(kernels, elementwise(dev, scale)...)
+	kernels = append(kernels, byIndex(dev, scale)...)
+	kernels = append(kernels, byRow(dev, scale)...)
 	for _, dt := range []tensor.DType{tensor.Float32, tensor.BFloat16} {
+		kernels = append(kernels, sums(dev, dt, 16384/scale, 8192)...)
 		kernels = append(kernels, crossEntropy(dev, dt, tokens, classes)...)
-		kernels = append(kernels, kernel{name: fmt.Sprint("product, ", dt), flops: 2 * float64(side) * float64(side) * float64(side), make: func() func() error {
-			a, b, c := normal(dev, dt, 1, side, side), normal(dev, dt, 1, side, side), tensor.New(dev, dt, side, side)
-			return func() error { tensor.MatMulTo(c, a, b, false, false, false); return nil }
-		}})
+		kernels = append(kernels, product(dev, dt, 8192/scale))
+		kernels = append(kernels, attention(dev, dt, 64, 2048/scale, 64)...)
 	}
 	return kernels
+}
+
+// moves is a kernel that is measured by the bytes it has to move.
+func moves(name string, bytes int, prepare func() (run func())) kernel {
+	return kernel{name: name, bytes: float64(bytes), make: func() func() error {
+		run := prepare()
+		return func() error { run(); return nil }
+	}}
+}
+
+// elementwise are the kernels that go through all elements alike.
+func elementwise(dev tensor.Device, scale int) []kernel {
+	n := (1 << 28) / scale // elements of 1 GiB
+	zeros := func(dt tensor.DType, n int) *tensor.Tensor { return tensor.Zeros(dev, dt, n) }
+	add := func(name string, dt tensor.DType, n int) kernel {
+		return moves(name, 3*dt.Size()*n, func() func() {
+			from, to := zeros(dt, n), zeros(dt, n)
+			return func() { tensor.BinaryTo(to, tensor.OpAdd, from, to) }
+		})
+	}
+	cast := func(from, to tensor.DType) kernel {
+		return moves(fmt.Sprintf("cast of %v to %v", from, to), (from.Size()+to.Size())*n/2, func() func() {
+			x, y := normal(dev, from, 1, n/2), tensor.New(dev, to, n/2)
+			return func() { tensor.CastTo(y, x) }
+		})
+	}
+	return []kernel{
+		moves(copyName, 8*n, func() func() {
+			from, to := zeros(tensor.Float32, n), zeros(tensor.Float32, n)
+			return func() { tensor.Copy(to, from) }
+		}),
+		add("add of 1 GiB", tensor.Float32, n),
+		add("add, bfloat16", tensor.BFloat16, n/2),
+		cast(tensor.Float32, tensor.BFloat16),
+		cast(tensor.BFloat16, tensor.Float32),
+		moves("gelu forward", 8*n/4, func() func() {
+			x := normal(dev, tensor.Float32, 1, n/4)
+			return func() { tensor.Gelu(x) }
+		}),
+		moves("gelu backward", 12*n/4, func() func() {
+			dy, x := normal(dev, tensor.Float32, 1, n/4), normal(dev, tensor.Float32, 1, n/4)
+			return func() { tensor.UnaryGrad(tensor.OpGelu, dy, x, nil) }
+		}),
+		moves("AdamW step", 28*n/2, func() func() {
+			param, grad := normal(dev, tensor.Float32, 1, n/2), normal(dev, tensor.Float32, 1, n/2)
+			m, v, step := zeros(tensor.Float32, n/2), zeros(tensor.Float32, n/2), 0
+			return func() { step++; tensor.DefaultAdamW().Step(param, grad, m, v, step) }
+		}),
+		moves("random numbers, uniform", 4*n, func() func() {
+			x := zeros(tensor.Float32, n)
+			return func() { tensor.FillUniform(x, tensor.Key{Seed: 1}, 0, 1, nil, nil) }
+		}),
+		moves("random numbers, normal", 4*n, func() func() {
+			x := zeros(tensor.Float32, n)
+			return func() { tensor.FillNormal(x, tensor.Key{Seed: 1}, 0, 1, nil, nil) }
+		}),
+		moves("transpose", 8*(8192/scale)*(8192/scale), func() func() {
+			x := normal(dev, tensor.Float32, 1, 8192/scale, 8192/scale)
+			return func() { tensor.Transpose(x, 0, 1) }
+		}),
+	}
+}
+
+// byIndex are the kernels that go where a list of rows says.
+func byIndex(dev tensor.Device, scale int) []kernel {
+	rows, dim, count := (1<<20)/scale, 256, (1<<18)/scale
+	rowBytes := 4 * dim * count
+	zeros := func(shape ...int) *tensor.Tensor { return tensor.Zeros(dev, tensor.Float32, shape...) }
+	gradient := func(name string, ids []int64, rows, dim int) kernel {
+		return moves(name, 8*len(ids)+4*dim*(len(ids)+distinct(ids)), func() func() {
+			dy, ids := zeros(len(ids), dim), tensor.FromSlice(dev, ids, len(ids))
+			return func() { tensor.TakeRowsGrad(dy, ids, 0, rows) }
+		})
+	}
+	add := func(name string, ids []int64, rows, dim int, shape ...int) kernel {
+		return moves(name, 8*len(ids)+4*dim*(len(ids)+2*distinct(ids)), func() func() {
+			dst, src := zeros(append([]int{rows}, shape...)...), zeros(append([]int{len(ids)}, shape...)...)
+			ids := tensor.FromSlice(dev, ids, len(ids))
+			return func() { tensor.IndexAddTo(dst, 0, ids, src) }
+		})
+	}
+	half, four := spread(count, 2*rows), spread(rows, rows/4) // half are another rank's; each row comes four times
+	return []kernel{
+		moves("masked gather", rowBytes+rowBytes/2, func() func() {
+			table, ids, dst := zeros(rows, dim), tensor.FromSlice(dev, half, count), zeros(count, dim)
+			return func() { tensor.TakeRowsTo(dst, table, ids, 0, true) }
+		}),
+		moves("row gradient", rowBytes, func() func() {
+			dy, ids := zeros(count, dim), tensor.FromSlice(dev, half, count)
+			return func() { tensor.TakeRowsGrad(dy, ids, 0, rows) }
+		}),
+		gradient("row gradient, a few rows often", often(count, rows), rows, dim),
+		gradient("row gradient, short rows", four, rows/4, 64),
+		add("index add of rows", four, rows/4, 64, 64),
+		add("index add of numbers", four, rows/4, 1),
+	}
+}
+
+// byRow are the kernels that work along rows.
+func byRow(dev tensor.Device, scale int) []kernel {
+	one := func(name string, passes, rows, n int, run func(x *tensor.Tensor)) kernel {
+		return moves(name, 4*passes*(rows/scale)*n, func() func() {
+			x := normal(dev, tensor.Float32, 1, rows/scale, n)
+			return func() { run(x) }
+		})
+	}
+	return append([]kernel{
+		one("softmax", 2, 8192, 131072/scale, func(x *tensor.Tensor) { tensor.Softmax(x, 1) }),
+		one("softmax, short rows", 2, 65536, 1024, func(x *tensor.Tensor) { tensor.Softmax(x, 1) }),
+		one("cumulative sum of rows", 2, 4096, 16384, func(x *tensor.Tensor) { tensor.Cumsum(x, 1) }),
+		one("top 10 of rows", 1, 8192, 32768, func(x *tensor.Tensor) { tensor.TopK(x, 10, 1) }),
+	}, norms(dev, 32768/scale, 2304)...)
+}
+
+// norms are layer norm and RMS norm of [rows, n], and their gradients, those of the
+// weight and the bias among them.
+func norms(dev tensor.Device, rows, n int) []kernel {
+	one := func(name string, passes int, prepare func(dy, x, weight, bias *tensor.Tensor) func()) kernel {
+		return moves(name, 4*passes*rows*n, func() func() {
+			dy, x := normal(dev, tensor.Float32, 1, rows, n), normal(dev, tensor.Float32, 1, rows, n)
+			return prepare(dy, x, normal(dev, tensor.Float32, 1, n), normal(dev, tensor.Float32, 1, n))
+		})
+	}
+	return []kernel{
+		one("layer norm forward", 2, func(_, x, weight, bias *tensor.Tensor) func() {
+			return func() { tensor.LayerNorm(x, weight, bias, 1, 1e-5) }
+		}),
+		one("layer norm backward", 3, func(dy, x, weight, bias *tensor.Tensor) func() {
+			_, stats := tensor.LayerNorm(x, weight, bias, 1, 1e-5)
+			return func() { tensor.LayerNormGrad(dy, x, weight, stats, 1, true, true) }
+		}),
+		one("RMS norm forward", 2, func(_, x, weight, _ *tensor.Tensor) func() {
+			return func() { tensor.RMSNorm(x, weight, 1, 1e-5) }
+		}),
+		one("RMS norm backward", 3, func(dy, x, weight, _ *tensor.Tensor) func() {
+			_, stats := tensor.RMSNorm(x, weight, 1, 1e-5)
+			return func() { tensor.RMSNormGrad(dy, x, weight, stats, 1, true) }
+		}),
+	}
+}
+
+// sums are those of all elements, of each row and of each column of [rows, n].
+func sums(dev tensor.Device, dt tensor.DType, rows, n int) (kernels []kernel) {
+	for _, of := range []struct {
+		what string
+		dims []int
+	}{{"all", nil}, {"rows", []int{1}}, {"columns", []int{0}}} {
+		kernels = append(kernels, moves(fmt.Sprintf("sum of %s, %v", of.what, dt), dt.Size()*rows*n, func() func() {
+			x := normal(dev, dt, 1, rows, n)
+			return func() { tensor.Sum(x, of.dims, false) }
+		}))
+	}
+	return kernels
+}
+
+func product(dev tensor.Device, dt tensor.DType, side int) kernel {
+	return kernel{name: fmt.Sprint("product, ", dt), flops: 2 * float64(side) * float64(side) * float64(side), make: func() func() error {
+		a, b, c := normal(dev, dt, 1, side, side), normal(dev, dt, 1, side, side), tensor.New(dev, dt, side, side)
+		return func() error { tensor.MatMulTo(c, a, b, false, false, false); return nil }
+	}}
+}
+
+// attention is causal. Of the products of a head, two forward and five backward, half
+// is needed.
+func attention(dev tensor.Device, dt tensor.DType, heads, length, width int) []kernel {
+	one := func(what string, products float64, run func(dy, q, k, v *tensor.Tensor)) kernel {
+		flops := products * float64(heads) * float64(length) * float64(length) * float64(width)
+		return kernel{name: fmt.Sprintf("attention %s, %v", what, dt), flops: flops, make: func() func() error {
+			x := func() *tensor.Tensor { return normal(dev, dt, 1, 1, heads, length, width) }
+			dy, q, k, v := x(), x(), x(), x()
+			return func() error { run(dy, q, k, v); return nil }
+		}}
+	}
+	return []kernel{
+		one("forward", 2, func(_, q, k, v *tensor.Tensor) { tensor.Attention(q, k, v, true) }),
+		one("forward + backward", 7, func(dy, q, k, v *tensor.Tensor) {
+			y, lse := tensor.Attention(q, k, v, true)
+			tensor.AttentionGrad(dy, q, k, v, y, lse, true)
+		}),
+	}
 }
 
 // crossEntropy is forward, backward in place, and both, which write a new gradient.
@@ -105,13 +263,33 @@ func linear(ctx context.Context, mesh *dtensor.Mesh, dt tensor.DType, tokens, cl
 	}}
 }
 
-// someIDs are rows, half of which belong to another rank.
-func someIDs(dev tensor.Device, count, rows int) *tensor.Tensor {
+// spread returns ids of which no two near each other are near in the table.
+func spread(count, rows int) []int64 {
 	list := make([]int64, count)
 	for i := range list {
-		list[i] = int64(i) * 2654435761 % int64(2*rows)
+		list[i] = int64(i) * 2654435761 % int64(rows)
 	}
-	return tensor.FromSlice(dev, list, count)
+	return list
+}
+
+// often returns ids of which small ones come often, as words do: each is rows times the
+// fourth power of a number that is evenly distributed from 0 to 1.
+func often(count, rows int) []int64 {
+	list := make([]int64, count)
+	for i := range list {
+		u := float64(uint32(i*2654435761)) / (1 << 32)
+		list[i] = int64(float64(rows) * u * u * u * u)
+	}
+	return list
+}
+
+// distinct returns how many ids there are, each counted once.
+func distinct(ids []int64) int {
+	seen := map[int64]bool{}
+	for _, id := range ids {
+		seen[id] = true
+	}
+	return len(seen)
 }
 
 func normal(dev tensor.Device, dt tensor.DType, size float64, shape ...int) *tensor.Tensor {

@@ -1,14 +1,16 @@
 // Command gpu measures kernels of tensor/cuda on an NVIDIA GPU, each beside a copy
 // within the device, and beside PyTorch where python3 has it with CUDA.
 //
-//	gorun -np 1 ./bench/gpu            a table
-//	gorun -np 1 ./bench/gpu -json      a line of JSON for each kernel
+//	gorun -np 1 ./bench/gpu                a table
+//	gorun -np 1 ./bench/gpu -json          a line of JSON for each kernel
+//	gorun -np 1 ./bench/gpu -match '^sum'  those whose names match, and the copy
 //
 // "gbs" counts what a kernel has to read and write, each byte once; "of_copy" is
 // that by what the copy of 1 GiB reaches, read and written. "tflops" counts the
 // multiplications and additions of products. "extra_mib" is the memory that a loss
 // takes beside its arguments, gradients included. "torch_ms" is PyTorch's time for
-// the same; "torch" says that there is none.
+// the same, "speedup" that by ours ("of PyTorch" in the table); "torch" says that there is
+// none.
 package main
 
 import (
@@ -18,6 +20,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
+	"slices"
 	"time"
 
 	"github.com/gorun-spmd/gorun/comm"
@@ -38,6 +42,7 @@ type result struct {
 	ExtraMiB float64 `json:"extra_mib,omitempty"`
 	TorchMS  float64 `json:"torch_ms,omitempty"`
 	TorchMiB float64 `json:"torch_extra_mib,omitempty"`
+	Speedup  float64 `json:"speedup,omitempty"`
 	Torch    string  `json:"torch,omitempty"` // "missing"
 }
 
@@ -46,7 +51,12 @@ func run(ctx context.Context, world *comm.Comm) error {
 	device := flag.String("device", "cuda", "the device, as runtime.UseDevice takes it")
 	scale := flag.Int("scale", 1, "divide the sizes by this")
 	python := flag.String("python", "python3", "the interpreter to look for PyTorch with; \"\" for none")
+	match := flag.String("match", "", "measure the kernels whose names this regular expression matches, and the copy")
 	flag.Parse()
+	pattern, err := regexp.Compile(*match)
+	if err != nil {
+		return err
+	}
 	if err := runtime.UseDevice(ctx, *device); err != nil {
 		return err
 	}
@@ -54,12 +64,13 @@ func run(ctx context.Context, world *comm.Comm) error {
 	if err != nil {
 		return err
 	}
-	results, err := measureAll(cases(ctx, mesh, *scale), mesh.Device())
+	kernels := matching(cases(ctx, mesh, *scale), pattern)
+	results, err := measureAll(kernels, mesh.Device())
 	if err != nil || world.Rank() != 0 {
 		return err
 	}
 	mesh.Device().(interface{ Trim() }).Trim() // PyTorch may need the memory
-	theirs, why := torch(ctx, *python, *scale)
+	theirs, why := torch(ctx, *python, *scale, names(kernels))
 	if why != "" {
 		fmt.Fprintln(os.Stderr, "PyTorch is missing:", why)
 	}
@@ -67,6 +78,18 @@ func run(ctx context.Context, world *comm.Comm) error {
 		results[i].beside(theirs)
 	}
 	return write(os.Stdout, results, *asJSON)
+}
+
+// matching returns the kernels whose names match, and the copy.
+func matching(kernels []kernel, pattern *regexp.Regexp) []kernel {
+	return slices.DeleteFunc(kernels, func(k kernel) bool { return k.name != copyName && !pattern.MatchString(k.name) })
+}
+
+func names(kernels []kernel) (names []string) {
+	for _, k := range kernels {
+		names = append(names, k.name)
+	}
+	return names
 }
 
 // measureAll returns a result for each kernel, compared with that of the copy.
@@ -130,11 +153,11 @@ func write(w io.Writer, results []result, asJSON bool) error {
 			}
 			continue
 		}
-		torch := "missing"
+		speedup, torch := "-", "missing"
 		if r.Torch == "" {
-			torch = fmt.Sprintf("%.3f ms", r.TorchMS)
+			speedup, torch = fmt.Sprintf("%.2f x", r.Speedup), fmt.Sprintf("%.3f ms", r.TorchMS)
 		}
-		fmt.Fprintf(w, "%-52s %10.3f ms %9.1f GB/s %6.2f of copy %8.2f TFLOP/s %9.0f MiB   PyTorch %s\n", r.Name, r.Millis, r.GBs, r.OfCopy, r.Tflops, r.ExtraMiB, torch)
+		fmt.Fprintf(w, "%-52s %10.3f ms %9.1f GB/s %6.2f of copy %8.2f TFLOP/s %9.0f MiB %9s of PyTorch   PyTorch %s\n", r.Name, r.Millis, r.GBs, r.OfCopy, r.Tflops, r.ExtraMiB, speedup, torch)
 	}
 	return nil
 }

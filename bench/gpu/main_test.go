@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,7 +16,7 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor"
 )
 
-// Every kernel runs, on the CPU and small, and PyTorch's script has no name of its own.
+// Every kernel runs, on the CPU and small, and PyTorch's script has the same names.
 func TestEveryCaseRuns(t *testing.T) {
 	commtest.Run(t, 1, func(ctx context.Context, world *comm.Comm) error {
 		mesh, err := dtensor.NewMesh(world, dtensor.Axis{Name: "all", Size: 1})
@@ -37,14 +38,21 @@ func TestEveryCaseRuns(t *testing.T) {
 		if len(ours) != len(kernels) || len(ours) < 10 {
 			t.Errorf("%d names of %d kernels", len(ours), len(kernels))
 		}
-		theirs := regexp.MustCompile(`case\(f?"([^"]+)"`).FindAllStringSubmatch(script, -1)
-		for _, m := range theirs {
-			if name := strings.ReplaceAll(m[1], "{name}", "bfloat16"); !ours[name] {
+		theirs := map[string]bool{}
+		for _, m := range regexp.MustCompile(`(?m)^ *case\(f?"([^"]+)"`).FindAllStringSubmatch(script, -1) {
+			for _, dt := range []string{"float32", "bfloat16"} {
+				theirs[strings.ReplaceAll(m[1], "{name}", dt)] = true
+			}
+		}
+		for name := range theirs {
+			if !ours[name] {
 				t.Errorf("PyTorch measures %q, and nothing else does", name)
 			}
 		}
-		if len(theirs) < 8 {
-			t.Errorf("PyTorch measures %d cases", len(theirs))
+		for name := range ours {
+			if !theirs[name] && !strings.Contains(name, "in place") {
+				t.Errorf("PyTorch does not measure %q", name)
+			}
 		}
 		return nil
 	})
@@ -61,15 +69,15 @@ func TestPyTorchIsFoundOrMissing(t *testing.T) {
 		return path
 	}
 	for _, c := range []struct{ python, why, table, line string }{
-		{interpreter(`[ "$1" = -c ] && [ "$3" = 4 ] && echo '{"name": "x", "ms": 2.5, "extra_mib": 7}'`), "",
-			"PyTorch 2.500 ms", `{"name":"x","ms":1,"torch_ms":2.5,"torch_extra_mib":7}`},
+		{interpreter(`[ "$1" = -c ] && [ "$3" = 4 ] && [ "$4" = '["x"]' ] && echo '{"name": "x", "ms": 2.5, "extra_mib": 7}'`), "",
+			"2.50 x of PyTorch   PyTorch 2.500 ms", `{"name":"x","ms":1,"torch_ms":2.5,"torch_extra_mib":7,"speedup":2.5}`},
 		{interpreter(`echo '{"name": "other", "ms": 2.5}'`), "", "PyTorch missing", `{"name":"x","ms":1,"torch":"missing"}`},
 		{interpreter(`echo Traceback >&2; echo "No module named 'torch'" >&2; exit 1`), "exit status 1: No module named 'torch'", "PyTorch missing", `{"name":"x","ms":1,"torch":"missing"}`},
 		{interpreter(`echo hello`), `printed "hello"`, "PyTorch missing", `{"name":"x","ms":1,"torch":"missing"}`},
 		{"/nowhere/python", "no such file", "PyTorch missing", `{"name":"x","ms":1,"torch":"missing"}`},
 		{"", "not asked for", "PyTorch missing", `{"name":"x","ms":1,"torch":"missing"}`},
 	} {
-		theirs, why := torch(t.Context(), c.python, 4)
+		theirs, why := torch(t.Context(), c.python, 4, []string{"x"})
 		if (why == "") != (c.why == "") || !strings.Contains(why, c.why) {
 			t.Errorf("%s: %q, want %q", c.python, why, c.why)
 		}
@@ -84,6 +92,21 @@ func TestPyTorchIsFoundOrMissing(t *testing.T) {
 		}
 		if !strings.Contains(table.String(), c.table) || strings.TrimSpace(lines.String()) != c.line || !json.Valid(lines.Bytes()) {
 			t.Errorf("%s: %s and %s, want %q and %s", c.python, table.String(), lines.String(), c.table, c.line)
+		}
+	}
+}
+
+// A pattern leaves what it matches, and the copy, in their order.
+func TestMatch(t *testing.T) {
+	kernels := []kernel{{name: "sum of rows"}, {name: copyName}, {name: "product"}, {name: "sum of all"}}
+	for pattern, want := range map[string]string{
+		"":       "sum of rows, copy of 1 GiB, product, sum of all",
+		"^sum":   "sum of rows, copy of 1 GiB, sum of all",
+		"all|pr": "copy of 1 GiB, product, sum of all",
+	} {
+		got := strings.Join(names(matching(slices.Clone(kernels), regexp.MustCompile(pattern))), ", ")
+		if got != want {
+			t.Errorf("%q leaves %s, want %s", pattern, got, want)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 )
@@ -14,13 +15,18 @@ import (
 //go:embed torch.py
 var script string
 
-// torch returns what PyTorch takes, by name, or why there is nothing. python is an
-// interpreter; "" for none.
-func torch(ctx context.Context, python string, scale int) (theirs map[string]result, why string) {
+// torch returns what PyTorch takes for the kernels named, by name, or why there is
+// nothing. python is an interpreter; "" for none. What could not be measured is not in
+// theirs, and the standard error says why.
+func torch(ctx context.Context, python string, scale int, names []string) (theirs map[string]result, why string) {
 	if python == "" {
 		return nil, "it was not asked for"
 	}
-	cmd := exec.CommandContext(ctx, python, "-c", script, fmt.Sprint(scale))
+	list, err := json.Marshal(names)
+	if err != nil {
+		return nil, err.Error()
+	}
+	cmd := exec.CommandContext(ctx, python, "-c", script, fmt.Sprint(scale), string(list))
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	out, err := cmd.Output()
@@ -37,6 +43,7 @@ func torch(ctx context.Context, python string, scale int) (theirs map[string]res
 		}
 		theirs[r.Name] = r
 	}
+	os.Stderr.Write(said.Bytes())
 	return theirs, ""
 }
 
@@ -47,5 +54,5 @@ func (r *result) beside(theirs map[string]result) {
 		r.Torch = "missing"
 		return
 	}
-	r.TorchMS, r.TorchMiB = its.Millis, its.ExtraMiB
+	r.TorchMS, r.TorchMiB, r.Speedup = its.Millis, its.ExtraMiB, its.Millis/r.Millis
 }
