@@ -25,16 +25,18 @@ import (
 // one of these rows first, the weight's classes deciding. Memory beside the two
 // gradients is a tile of logits, at most 48 MiB or one position's.
 //
-// Hidden and weight are both float32, float64 or bfloat16. For bfloat16 the loss is
-// float32, as the logits of a tile and all that is computed from them; class weights
-// are float32 too. A tile then has some of the classes of a block of positions, 4096
-// or as many as have 7 Mi elements of hidden, and there is one collective a block.
-// Where a block has several tiles the logits are computed twice: for their statistics
-// and for the gradients, which are bfloat16. That of the logits is rounded for the
-// products; these are added up in float32 and rounded once, except that a gradient of
-// the weight with more than 2 Mi elements on a rank is rounded once for each block.
-// Both are rounded again when they are scaled by the gradient of the loss. Memory
-// beside them is at most 64 MiB.
+// On a GPU a tile has some of the classes of a block of 2048 positions, which is what
+// its products are fast with: there is one collective a block, and where a block has
+// several tiles the logits are computed twice, for their statistics and for the
+// gradients. Memory beside these is at most 64 MiB.
+//
+// Hidden and weight are both float32, float64 or bfloat16. For bfloat16, which is done
+// in blocks on every device, of 6 Mi elements of hidden if these are fewer positions,
+// the loss is float32, as the logits of a tile and all that is computed from them; class
+// weights are float32 too. The gradient of the logits is rounded for the products; these
+// are added up in float32 and rounded once, except that a gradient of the weight with
+// more than 2 Mi elements on a rank is rounded once for each block. Both are rounded
+// again when they are scaled by the gradient of the loss.
 //
 // Options are those of CrossEntropy with targets that are classes. Reduction
 // None needs a gradient for each position, which is not known in the forward: it
@@ -60,10 +62,10 @@ func LinearCrossEntropy(hidden, weight, targets *dtensor.Tensor, o Options) *dte
 	t := &tiled{job: j, hidden: h.Local().Reshape(p.outer, hidden.Shape()[hidden.NDim()-1]), weight: w.Local()}
 	t.wantHidden, t.wantWeight = dtensor.Tracked(hidden), dtensor.Tracked(weight)
 	var local *tensor.Tensor
-	if p.dtype == tensor.BFloat16 {
-		local = t.blocks()
-	} else {
+	if _, cpu := t.hidden.Device().(*tensor.CPU); cpu && p.dtype != tensor.BFloat16 && !limits.onCPU {
 		local = pick(p.dtype, fused[float32], fused[float64])(t)
+	} else {
+		local = pick(p.dtype, blocks[float32], blocks[float64])(t)
 	}
 	out := p.mesh.Wrap(op, local, nil, false, nil, j.out.places...)
 	return dtensor.Record(op, out, inputs, func(gy *dtensor.Tensor) []dtensor.Grad {

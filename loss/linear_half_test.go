@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/meshtest"
@@ -95,53 +94,62 @@ func TestBFloat16LinearCrossEntropy(t *testing.T) {
 // TestRandomBFloat16LinearCrossEntropies does so for random questions and layouts.
 func TestRandomBFloat16LinearCrossEntropies(t *testing.T) { randomLinears(t, (*linear).checkHalf) }
 
-// TestBFloat16LinearBlocks has two blocks of positions with three tiles of classes
-// each, and compares loss and gradients with those of float32: the gradient of the
-// weight is added up over the blocks in float32, or is so large that it is rounded
-// after each.
-func TestBFloat16LinearBlocks(t *testing.T) {
-	const n, classes = 4500, 5000
+// TestLinearBlocks has three blocks of positions with several tiles of classes each, and
+// compares loss and gradients with those of float64 in tiles of positions. In bfloat16
+// the gradient of the weight is added up over the blocks in float32, or is so large that
+// it is rounded after each.
+func TestLinearBlocks(t *testing.T) {
+	const n, rows, bytes, classes = 450, 150, 2_100_000, 5000
 	for _, width := range []int{8, 500} {
 		for _, c := range []struct {
 			ranks        int
 			hidden, head layout.Placement
 			blocks       int
-		}{{1, replicate, replicate, 2}, {2, replicate, shard0, 2}, {2, replicate, layout.ShardSizes(0, 4999, 1), 2}, {2, replicate, layout.ShardSizes(0, 0, classes), 2}, {2, shard0, replicate, 1}} {
+		}{{1, replicate, replicate, 3}, {2, replicate, shard0, 3}, {2, replicate, layout.ShardSizes(0, 4999, 1), 3}, {2, replicate, layout.ShardSizes(0, 0, classes), 3}, {2, shard0, replicate, 2}} {
 			if width == 500 && (c.ranks > 1 || testing.Short()) {
 				continue
 			}
-			meshtest.On(t, []int{c.ranks}, func(ctx context.Context, m *dtensor.Mesh) error {
-				h := dtensor.Normal(m, dtensor.Key{}, 0, 1, []int{n, width}, replicate).Cast(tensor.BFloat16)
-				w := dtensor.Normal(m, dtensor.Key{Seed: 1}, 0, 2/math.Sqrt(float64(width)), []int{classes, width}, replicate).Cast(tensor.BFloat16)
-				targets := make([]int64, n)
-				for i := range targets {
-					targets[i] = int64(i * i % classes)
-				}
-				targets[7] = -100
-				y := meshtest.Place(m, targets, []int{n}, replicate)
-				o := loss.Options{LabelSmoothing: 0.1, Weight: dtensor.Uniform(m, dtensor.Key{Seed: 2}, 0.5, 2, []int{classes}, replicate)}
-				var events []comm.Event
-				run := func(h, w *dtensor.Tensor) (l float64, grads [][]float64, err error) {
-					record := m.Comm().Record()
-					v, all, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor { return loss.LinearCrossEntropy(h, w, y, o) }, h, w)
-					if events = record.Stop(); err != nil {
-						return 0, nil, err
+			of := func(dt tensor.DType) (l float64, grads [2][]float64) {
+				meshtest.On(t, []int{c.ranks}, func(ctx context.Context, m *dtensor.Mesh) error {
+					h := dtensor.Normal(m, dtensor.Key{}, 0, 1, []int{n, width}, replicate).Cast(tensor.BFloat16).Cast(dt)
+					w := dtensor.Normal(m, dtensor.Key{Seed: 1}, 0, 2/math.Sqrt(float64(width)), []int{classes, width}, replicate).Cast(tensor.BFloat16).Cast(dt)
+					targets := make([]int64, n)
+					for i := range targets {
+						targets[i] = int64(i * i % classes)
 					}
-					return v.Full().Item(), [][]float64{meshtest.Values(all[0].Dense().Full()), meshtest.Values(all[1].Dense().Full())}, nil
-				}
-				want, wantGrads, err := run(h.Cast(tensor.Float32), w.Cast(tensor.Float32))
-				if err != nil {
-					return err
-				}
-				l, grads, err := run(h.Redistribute(c.hidden), w.Redistribute(c.head))
-				if err != nil {
-					return err
-				}
-				if calls, bytes := meshtest.Calls(events, "LinearCrossEntropy: classes"); c.head.IsShard() && (calls != c.blocks || bytes != 16*n) {
-					return fmt.Errorf("%v: %d collectives of %d bytes for %d blocks", c, calls, bytes, c.blocks)
-				}
-				if math.Abs(l-want) > 1e-5*want {
-					return fmt.Errorf("%v, width %d: the loss is %v, want %v", c, width, l, want)
+					targets[7] = -100
+					y := meshtest.Place(m, targets, []int{n}, replicate)
+					weight := dtensor.Uniform(m, dtensor.Key{Seed: 2}, 0.5, 2, []int{classes}, replicate)
+					if dt == tensor.Float64 {
+						weight = weight.Cast(dt)
+					}
+					h, w = h.Redistribute(c.hidden), w.Redistribute(c.head)
+					record := m.Comm().Record()
+					v, all, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+						return loss.LinearCrossEntropy(h, w, y, loss.Options{LabelSmoothing: 0.1, Weight: weight})
+					}, h, w)
+					events := record.Stop()
+					if err != nil {
+						return err
+					}
+					size := 4 * max(4, weight.DType().Size())
+					if calls, bytes := meshtest.Calls(events, "LinearCrossEntropy: classes"); loss.InBlocks() && c.head.IsShard() && (calls != c.blocks || bytes != size*n) {
+						return fmt.Errorf("%v: %d collectives of %d bytes for %d blocks", c, calls, bytes, c.blocks)
+					}
+					value, first, second := v.Full().Item(), meshtest.Values(all[0].Dense().Full()), meshtest.Values(all[1].Dense().Full())
+					if m.Comm().Rank() == 0 {
+						l, grads = value, [2][]float64{first, second}
+					}
+					return nil
+				})
+				return l, grads
+			}
+			want, wantGrads := of(tensor.Float64)
+			end := loss.Blocks(rows, bytes)
+			for dt, tol := range map[tensor.DType]float64{tensor.BFloat16: 0x1p-8, tensor.Float32: 1e-6, tensor.Float64: 1e-14} {
+				l, grads := of(dt)
+				if !(math.Abs(l-want) <= min(1e-5, 10*tol)*want) {
+					t.Errorf("%v, %v, width %d: the loss is %v, want %v", c, dt, width, l, want)
 				}
 				for i, g := range grads {
 					var off, all float64
@@ -149,13 +157,25 @@ func TestBFloat16LinearBlocks(t *testing.T) {
 						d := v - wantGrads[i][k]
 						off, all = off+d*d, all+wantGrads[i][k]*wantGrads[i][k]
 					}
-					if got := math.Sqrt(off / all); !(got <= 0x1p-8) {
-						return fmt.Errorf("%v, width %d: gradient %d is off by %v of its length", c, width, i, got)
+					if got := math.Sqrt(off / all); !(got <= tol) {
+						t.Errorf("%v, %v, width %d: gradient %d is off by %v of its length", c, dt, width, i, got)
 					}
 				}
-				return nil
-			})
+			}
+			end()
 		}
+	}
+}
+
+// TestSmallLinearBlocks compares random questions, whose blocks have tiles of a class or
+// a few, with the loops.
+func TestSmallLinearBlocks(t *testing.T) {
+	for _, bytes := range []int{0, 200, 600} {
+		t.Run(fmt.Sprint(bytes), func(t *testing.T) {
+			defer loss.Blocks(100, bytes)()
+			randomLinears(t, (*linear).check)
+			randomLinears(t, (*linear).checkHalf)
+		})
 	}
 }
 

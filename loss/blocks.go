@@ -2,113 +2,145 @@ package loss
 
 import "github.com/gorun-spmd/gorun/tensor"
 
-// How much is held at a time of hidden and weight of bfloat16.
+// How much is held at a time beside the gradients, in bytes.
 const (
-	// halfTile is how many logits a tile has: 16 MiB as float32, and 8 MiB of their
-	// gradient.
-	halfTile = 4 << 20
-	// halfRows is the most positions of a block, so that a tile has at least 1024
-	// classes of each.
-	halfRows = halfTile >> 10
-	// halfHidden is how many elements of the gradient of hidden are added up at a
-	// time, over the tiles of a block: 28 MiB.
-	halfHidden = 7 << 20
-	// halfWeight is how many elements the gradient of the weight may have to be added
-	// up in float32 over the blocks, 8 MiB.
-	halfWeight = 2 << 20
+	// hiddenBytes is for the gradient of a block's hidden, where it is added up in
+	// float32 over the tiles.
+	hiddenBytes = 24 << 20
+	// weightBytes is for the gradient of the weight, where it is added up in float32
+	// over the blocks: a larger one is not.
+	weightBytes = 8 << 20
 )
 
+// limits are those of a block; tests make them small.
+var limits = struct {
+	rows  int  // the most positions: on an H100 products of so many are as fast as larger ones
+	bytes int  // of all that is held, with 4 MiB left for the numbers of each position
+	onCPU bool // float32 and float64 too
+}{2048, 60 << 20, false}
+
+// tileStep is what the classes of a tile are a multiple of: cuBLAS is several times
+// slower where rows are no multiple of 16 bytes.
+const tileStep = 128
+
 // A block is some of the positions, with what is held for all of their tiles.
-type block struct {
+type block[T float] struct {
 	*job
 	at     int            // of the first position
 	hidden *tensor.Tensor // [positions, H]
-	width  int            // classes of a tile
+	cuts   []int          // where the tiles begin, and the last ends, in the local classes
 	logits *tensor.Tensor // room for those of a tile
-	grad   *tensor.Tensor // and for their gradient, in bfloat16
+	grad   *tensor.Tensor // and for their gradient: the same room, but of bfloat16 another
 }
 
-// blocks is fused for bfloat16. For each block of positions
+// blocks is fused for bfloat16, and for all types on a GPU, where tiles of few positions
+// would spend their time on reading and writing the gradient of the weight. For each
+// block of positions
 //
-//	logits = hidden·weightᵀ, of the tile's classes, in float32
+//	logits = hidden·weightᵀ, of the tile's classes, of bfloat16 in float32
 //	statistics of all tiles, joined
 //
 // and then, tile by tile from the last, whose logits are still there,
 //
 //	logits again
-//	dLogits, in bfloat16
+//	dLogits, over the logits or in bfloat16
 //	dHidden += dLogits·weight     dWeight += dLogitsᵀ·hidden
-func (t *tiled) blocks() *tensor.Tensor {
+func blocks[T float](t *tiled) *tensor.Tensor {
 	bad := t.label()
-	dev, width := t.hidden.Device(), t.hidden.Dim(1)
+	dev, width, half := t.hidden.Device(), t.hidden.Dim(1), t.dtype == tensor.BFloat16
 	if t.wantHidden {
 		t.dHidden = tensor.NewLike(t.hidden)
 	}
-	size := t.blockSize(width)
+	size, room := t.blockSize(width), limits.bytes
+	perLogit := t.wide.Size()
+	if half {
+		room -= size * width * t.wide.Size()
+		perLogit += t.dtype.Size()
+	}
 	var dWeight *tensor.Tensor // what is added up: t.dWeight or the same in float32
 	if t.wantWeight {
 		t.dWeight = tensor.NewLike(t.weight) // the first block writes it
-		if dWeight = t.dWeight; size < t.outer && t.n*width <= halfWeight {
-			dWeight = tensor.New(dev, tensor.Float32, t.n, width)
+		if dWeight = t.dWeight; half && size < t.outer && t.n*width*t.wide.Size() <= weightBytes {
+			dWeight = tensor.New(dev, t.wide, t.n, width)
 			defer dWeight.Free()
+			room -= dWeight.Bytes()
 		}
 		if t.outer == 0 {
 			tensor.Fill(t.dWeight, 0)
 		}
 	}
-	b := block{width: min(t.n, max(1, halfTile/max(size, 1)))}
-	b.logits = tensor.New(dev, tensor.Float32, size*b.width)
+	b := block[T]{cuts: cuts(t.n, room/perLogit/max(size, 1))}
+	widest := 0
+	for i := range len(b.cuts) - 1 {
+		widest = max(widest, b.cuts[i+1]-b.cuts[i])
+	}
+	b.logits = tensor.New(dev, t.wide, size*widest)
 	defer b.logits.Free()
-	if t.wantHidden || t.wantWeight {
-		b.grad = tensor.New(dev, tensor.BFloat16, size*b.width)
+	if b.grad = b.logits; half && (t.wantHidden || t.wantWeight) {
+		b.grad = tensor.New(dev, t.dtype, size*widest)
 		defer b.grad.Free()
 	}
 	for at := 0; at < t.outer; at += size {
 		k := min(size, t.outer-at)
 		b.at, b.job, b.hidden = at, t.part(at, k, nil), tensor.Narrow(t.hidden, 0, at, k)
 		stats := b.stats(t.weight)
-		combine[float32](b.job, stats)
+		combine[T](b.job, stats)
 		stats.Free()
-		if b.grad != nil {
+		if t.wantHidden || t.wantWeight {
 			b.gradients(t, dWeight)
 		}
 	}
-	if t.wantWeight && dWeight != t.dWeight {
+	if dWeight != t.dWeight {
 		tensor.CastTo(t.dWeight, dWeight)
 	}
-	return reduce[float32](t.job, bad)
+	return reduce[T](t.job, bad)
 }
 
 // blockSize returns how many positions a block has. All ranks that share positions
 // come to the same.
 func (t *tiled) blockSize(width int) int {
-	most := max(1, min(halfRows, halfHidden/max(width, 1)))
+	most := limits.rows
+	if t.dtype == tensor.BFloat16 {
+		most = max(1, min(most, hiddenBytes/t.wide.Size()/max(width, 1)))
+	}
 	n := max(1, (t.outer+most-1)/most)
 	return (t.outer + n - 1) / n
 }
 
+// cuts returns where tiles of n classes begin and the last ends, for tiles of up to
+// width. All but one, of less than tileStep, have a multiple of tileStep classes.
+func cuts(n, width int) []int {
+	at := []int{0}
+	for lo := 0; lo < n; {
+		k := max(1, min(width, n-lo))
+		if k > tileStep {
+			k -= k % tileStep
+		}
+		lo += k
+		at = append(at, lo)
+	}
+	return at
+}
+
 // tiles calls f for each tile of the block, the classes lo to lo+n of the local ones,
 // in the order of the classes or backwards.
-func (b *block) tiles(backwards bool, f func(lo, n int)) {
-	if b.n == 0 {
-		return
-	}
-	count := (b.n + b.width - 1) / b.width
-	for i := range count {
+func (b *block[T]) tiles(backwards bool, f func(lo, n int)) {
+	last := len(b.cuts) - 2
+	for i := range last + 1 {
 		if backwards {
-			i = count - 1 - i
+			i = last - i
 		}
-		f(i*b.width, min(b.width, b.n-i*b.width))
+		f(b.cuts[i], b.cuts[i+1]-b.cuts[i])
 	}
 }
 
 // view returns rows of n elements, one for each position, in room.
-func (b *block) view(room *tensor.Tensor, n int) *tensor.Tensor {
+func (b *block[T]) view(room *tensor.Tensor, n int) *tensor.Tensor {
 	return tensor.Narrow(room, 0, 0, b.outer*n).Reshape(b.outer, n)
 }
 
 // weightsOf returns the class weights of a tile, nil if they are all 1.
-func (b *block) weightsOf(lo, n int) *tensor.Tensor {
+func (b *block[T]) weightsOf(lo, n int) *tensor.Tensor {
 	if b.weight == nil {
 		return nil
 	}
@@ -116,7 +148,7 @@ func (b *block) weightsOf(lo, n int) *tensor.Tensor {
 }
 
 // stats returns those of hardStats for all tiles of the block.
-func (b *block) stats(weight *tensor.Tensor) (stats *tensor.Tensor) {
+func (b *block[T]) stats(weight *tensor.Tensor) (stats *tensor.Tensor) {
 	sums, weights := b.o.LabelSmoothing > 0, 0.0 // of the classes so far
 	b.tiles(false, func(lo, n int) {
 		logits := b.view(b.logits, n)
@@ -137,13 +169,13 @@ func (b *block) stats(weight *tensor.Tensor) (stats *tensor.Tensor) {
 	if stats == nil { // no classes
 		stats = tensor.CrossEntropyStats(b.view(b.logits, 0), b.y, b.lo, b.weight, sums)
 	}
-	return smoothed[float32](b.job, stats)
+	return smoothed[T](b.job, stats)
 }
 
 // gradients computes those of the block, and adds to dWeight after the first. The
 // logits of the last tile are there.
-func (b *block) gradients(t *tiled, dWeight *tensor.Tensor) {
-	ones := make([]float32, b.outer)
+func (b *block[T]) gradients(t *tiled, dWeight *tensor.Tensor) {
+	ones := make([]T, b.outer)
 	for i := range b.rows {
 		if r := &b.rows[i]; r.use {
 			b.finish(r)
@@ -156,8 +188,8 @@ func (b *block) gradients(t *tiled, dWeight *tensor.Tensor) {
 	var dHidden, sum *tensor.Tensor
 	if t.wantHidden {
 		dHidden = tensor.Narrow(t.dHidden, 0, b.at, b.outer)
-		if sum = dHidden; b.n > b.width {
-			sum = tensor.New(dHidden.Device(), tensor.Float32, dHidden.Shape()...)
+		if sum = dHidden; len(b.cuts) > 2 && b.wide != b.dtype {
+			sum = tensor.New(dHidden.Device(), b.wide, dHidden.Shape()...)
 			defer sum.Free()
 		}
 		if b.n == 0 {
