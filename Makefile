@@ -113,6 +113,7 @@ test-gpu: build ## on a machine with an NVIDIA GPU: kernels, every recorded case
 	GORUN_TEST_GPU=1 $(GO) test -count=1 -run TestDeviceFolds ./runtime
 	GORUN_TEST_GPU=1 $(GO) test -count=1 -run TestOnGPURanks ./internal/conformance
 	bin/gorun -np 2 ./examples/train -device cuda -steps 20 -plot ''
+	bin/gorun -np 2 ./examples/recsys -device cuda -steps 100
 	@if command -v compute-sanitizer >/dev/null; then $(GO) test -c -o bin/cuda.test ./tensor/cuda && cd tensor/cuda && \
 	for tool in memcheck racecheck initcheck synccheck; do \
 		GORUN_CUDA_POOL=0 GORUN_TEST_GPU=1 compute-sanitizer --tool $$tool --error-exitcode 1 ../../bin/cuda.test -test.short || exit 1; \

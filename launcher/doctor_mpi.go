@@ -31,8 +31,9 @@ func (c *checkup) mpiLibraries() []finding {
 	var found []finding
 	for _, kind := range mpiKinds() {
 		for _, path := range c.libraries(kind.soname) {
-			text := fmt.Sprintf("%s %s, %s", kind.name, kind.versionOf(path), path)
-			found = append(found, finding{Name: "MPI library", OK: true, Text: text + c.cudaAware(kind, path)})
+			version := kind.versionOf(path)
+			text := fmt.Sprintf("%s %s, %s", kind.name, version, path)
+			found = append(found, finding{Name: "MPI library", OK: true, Text: text + c.cudaAware(kind, version, path)})
 		}
 	}
 	if found == nil {
@@ -59,9 +60,10 @@ func (k *mpiKind) versionOf(path string) string {
 }
 
 // cudaAware says whether a library was built to take addresses of CUDA devices: what
-// Open MPI's own tool says, which is beside the library or on the path, and of the
-// others what they are linked with. A rank asks the library itself when it has loaded it.
-func (c *checkup) cudaAware(kind mpiKind, path string) string {
+// Open MPI's own tool says, which is beside the library or on the path and of the same
+// version, and of the others what they are linked with. A rank asks the library itself
+// when it has loaded it.
+func (c *checkup) cudaAware(kind mpiKind, version, path string) string {
 	if kind.name != "Open MPI" {
 		needs, err := c.needs(path)
 		switch {
@@ -81,7 +83,7 @@ func (c *checkup) cudaAware(kind mpiKind, path string) string {
 	out, err := c.run(info, "--parsable", "--all")
 	_, rest, ok := strings.Cut(out, "mpi_built_with_cuda_support:value:")
 	switch {
-	case err != nil || !ok:
+	case err != nil || !ok || !strings.Contains(out, "ompi:version:full:"+version+"\n"):
 		return ""
 	case strings.HasPrefix(rest, "true"):
 		return ", CUDA-aware"

@@ -90,6 +90,7 @@ func TestDoctorOfAWellEquippedMachine(t *testing.T) {
 		"etc/ld.so.conf":                        "include conf.d/*.conf # all\n/nowhere\n",
 		"etc/conf.d/a.conf":                     "/opt/a/lib\n",
 		"opt/a/lib/libmpi.so.40":                "\x7fELF\x00v%d.%d\x00v5.0.7\x00x",
+		"usr/lib/libmpi.so.40":                  "\x7fELF\x00v4.1.6\x00",
 		"usr/lib64/cudampi/lib/libmpi.so.12":    "\x7fELF\x00libcudart.so.12\x004.3.0\x00",
 		"usr/lib64/mpich/lib/libnot.so":         "",
 		"usr/lib/libmpich.so.12":                "\x7fELF\x00libc.so.6\x004.0.2\x00",
@@ -107,10 +108,11 @@ func TestDoctorOfAWellEquippedMachine(t *testing.T) {
 	}, map[string]string{
 		"go": "go version go1.26 linux/amd64\n", "gcc": "gcc 12\nmore\n",
 		"mpirun": "mpirun (Open MPI) 5.0.7\n\nReport", "mpiexec": "HYDRA build details:\n    Version:                                 4.0.2\n    Release",
-		"srun": "slurm 22.05.8\n", "ompi_info": "a:b\nmca:mpi:base:param:mpi_built_with_cuda_support:value:true\n",
+		"srun": "slurm 22.05.8\n", "ompi_info": "a:b\nompi:version:full:5.0.7\nmca:mpi:base:param:mpi_built_with_cuda_support:value:true\n",
 	}))
 	wantAll(t, text, "of which the control group may use 1.0 GiB",
 		"ok  MPI library    Open MPI 5.0.7, /opt/a/lib/libmpi.so.40, CUDA-aware\n",
+		"ok  MPI library    Open MPI 4.1.6, /usr/lib/libmpi.so.40\n", // ompi_info is another's
 		"ok  MPI library    MPICH unknown version, /usr/lib/libmpi.so.12\n",
 		"ok  MPI library    MPICH 4.0.2, /usr/lib/libmpich.so.12, not linked with CUDA\n",
 		"ok  MPI library    MPICH 4.3.0, /usr/lib64/cudampi/lib/libmpi.so.12, CUDA-aware\n",

@@ -57,6 +57,9 @@ func run(ctx context.Context, world *comm.Comm) error {
 	if err := o.keep.Ready(runtime.Attempt(ctx) > 0); err != nil {
 		return fmt.Errorf("recsys: %w", err)
 	}
+	if err := runtime.UseDevice(ctx, o.device); err != nil {
+		return fmt.Errorf("recsys: %w", err)
+	}
 	mesh, err := dtensor.NewMesh(world, dtensor.Axis{Name: "dp", Size: o.dp}, dtensor.Axis{Name: "tp", Size: o.tp})
 	if err != nil {
 		return err
