@@ -34,6 +34,7 @@ func cases(ctx context.Context, mesh *dtensor.Mesh, scale int) []kernel {
 	kernels = append(kernels, byIndex(dev, scale)...)
 	kernels = append(kernels, byRow(dev, scale)...)
 	for _, dt := range []tensor.DType{tensor.Float32, tensor.BFloat16} {
+		kernels = append(kernels, trainingStep(ctx, mesh, dt, scale))
 		kernels = append(kernels, sums(dev, dt, 16384/scale, 8192)...)
 		kernels = append(kernels, crossEntropy(dev, dt, tokens, classes)...)
 		kernels = append(kernels, product(dev, dt, 8192/scale))

@@ -222,7 +222,47 @@ def mm(side, dtype):
     return make
 
 
+def training_step(dtype):
+    """A step of a decoder in the size of GPT-2 small; see step.go."""
+    shrink = min(scale, 16)
+    layers, width, heads = max(12 // shrink, 1), 768 // shrink, 12 // min(shrink, 4)
+    batch, window, vocab = 8, max(1024 // scale, 1), 50304 // scale
+
+    class Block(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            linear = lambda n, m: torch.nn.Linear(n, m, bias=False)
+            self.norm1, self.norm2 = torch.nn.RMSNorm(width), torch.nn.RMSNorm(width)
+            self.q, self.k, self.v, self.out = (linear(width, width) for _ in range(4))
+            self.up, self.down = linear(width, 4 * width), linear(4 * width, width)
+
+        def forward(self, x):
+            h = self.norm1(x)
+            q, k, v = (w(h).view(batch, window, heads, -1).transpose(1, 2) for w in (self.q, self.k, self.v))
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            x = x + self.out(y.transpose(1, 2).reshape(batch, window, width))
+            return x + self.down(F.gelu(self.up(self.norm2(x))))
+
+    def make():
+        tokens, positions = torch.nn.Embedding(vocab, width), torch.nn.Embedding(window, width)
+        blocks, norm = torch.nn.Sequential(*(Block() for _ in range(layers))), torch.nn.RMSNorm(width)
+        head = torch.nn.Linear(width, vocab, bias=False)
+        model = torch.nn.ModuleList([tokens, positions, blocks, norm, head]).to(dev, dtype)
+        opt = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.1, fused=True)
+        ids = spread(batch * window, vocab).view(batch, window)
+
+        def run():
+            opt.zero_grad()
+            logits = head(norm(blocks(tokens(ids) + positions.weight)))
+            F.cross_entropy(logits.view(-1, vocab), ids.view(-1)).backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1)
+            opt.step()
+        return run
+    return make
+
+
 for name, dtype in both_types.items():
+    case(f"training step of a transformer, {name}", training_step(dtype))
     case(f"sum of all, {name}", forward(torch.sum, matrix, dtype=dtype))
     case(f"sum of rows, {name}", forward(lambda x: torch.sum(x, 1), matrix, dtype=dtype))
     case(f"sum of columns, {name}", forward(lambda x: torch.sum(x, 0), matrix, dtype=dtype))
