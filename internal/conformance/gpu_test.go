@@ -24,7 +24,7 @@ const foldAll = "GORUN_CUDA_FOLD=1"
 // GPUs, and more numbers of ranks.
 func TestOnGPURanks(t *testing.T) {
 	bin := build(t)
-	if os.Getenv("GORUN_TEST_GPU") == "1" {
+	if onMachines() {
 		for _, n := range []string{"1", "2", "4"} {
 			onGPU(t, bin, n, append(os.Environ(), foldAll), "tensors on GPUs", "-bfloat16", "testdata")
 		}
@@ -36,6 +36,9 @@ func TestOnGPURanks(t *testing.T) {
 	onGPU(t, bin, "5", env, want, "-bfloat16", "testdata/redistribute.jsonl")
 }
 
+// onMachines reports whether the tests are to use the machine's GPUs.
+func onMachines() bool { return os.Getenv("GORUN_TEST_GPU") == "1" }
+
 // fakeGPUs is an environment with them.
 func fakeGPUs(t *testing.T) []string {
 	return append(os.Environ(), "GORUN_CUDA_LIB="+cudatest.Library(t), "GORUN_CUBLAS_LIB=none")
@@ -46,6 +49,10 @@ func fakeGPUs(t *testing.T) []string {
 // reductions are.
 func TestStagedOnGPURanks(t *testing.T) {
 	bin := build(t)
+	if onMachines() {
+		onGPU(t, bin, "2", append(os.Environ(), "GORUN_CUDA_IPC=0"), `"reason":"rank 0: GORUN_CUDA_IPC is 0"`, "testdata")
+		return
+	}
 	for variable, reason := range map[string]string{
 		"GORUN_CUDA_IPC=0":  `"reason":"rank 0: GORUN_CUDA_IPC is 0"`,
 		"GORUN_FAKE_IPC=1":  `"reason":"rank 1: a trial failed: to map memory of rank 0's device: `,
@@ -89,9 +96,19 @@ func TestChoiceOfDevice(t *testing.T) {
 
 // TestGPUsThroughMPI hands addresses of a fake GPU, which the process can touch, to
 // real MPI libraries that are said to be CUDA-aware, and none to ones that are said
-// not to be.
+// not to be. With GORUN_TEST_GPU=1 it has every case of the machine's GPUs go through
+// the MPI libraries that there are, whatever they say.
 func TestGPUsThroughMPI(t *testing.T) {
-	bin, env := build(t), fakeGPUs(t)
+	bin := build(t)
+	if onMachines() {
+		for _, launcher := range [][]string{{"mpirun", "-np"}, {"mpiexec.hydra", "-n"}} {
+			if _, err := exec.LookPath(launcher[0]); err == nil {
+				throughMPI(t, launcher, "2", append(os.Environ(), foldAll, "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"), "tensors on GPUs", filepath.Join(bin, "conformance"), "-resize", "-device", "cuda", "testdata")
+			}
+		}
+		return
+	}
+	env := fakeGPUs(t)
 	for _, launcher := range [][]string{
 		{"mpirun.openmpi", "--oversubscribe", "--allow-run-as-root", "-np"},
 		{"mpiexec.hydra", "-n"},
@@ -107,19 +124,25 @@ func TestGPUsThroughMPI(t *testing.T) {
 			{[]string{"GORUN_FAKE_REACHABLE=1", "GORUN_MPI_CUDA=1", foldAll}, "5", []string{"redistribute"}, "collectives hand addresses of GPUs to MPI, and reductions are folded on the GPUs"},
 			{[]string{"GORUN_MPI_CUDA=0"}, "2", []string{"redistribute"}, `"reason":"rank 0: GORUN_MPI_CUDA is 0"`},
 		} {
-			args := slices.Concat(launcher[1:], []string{c.ranks, filepath.Join(bin, "conformance"), "-resize", "-device", "cuda"})
+			args := []string{filepath.Join(bin, "conformance"), "-resize", "-device", "cuda"}
 			for _, name := range c.cases {
 				args = append(args, "testdata/"+name+".jsonl")
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-			cmd := exec.CommandContext(ctx, launcher[0], args...)
-			cmd.Env = slices.Concat(env, c.env)
-			out, err := cmd.CombinedOutput()
-			cancel()
-			if s := string(out); err != nil || !passed.MatchString(s) || strings.Count(s, c.want) != 1 {
-				t.Errorf("%v %v: %v, want %q once:\n%s", c.env, cmd, err, c.want, s)
-			}
+			throughMPI(t, launcher, c.ranks, slices.Concat(env, c.env), c.want, args...)
 		}
+	}
+}
+
+// throughMPI has a launcher start ranks of a program, whose cases must all pass, and
+// looks for a line in what is said.
+func throughMPI(t *testing.T, launcher []string, ranks string, env []string, want string, program ...string) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, launcher[0], slices.Concat(launcher[1:], []string{ranks}, program)...)
+	cmd.Env = env
+	out, err := cmd.CombinedOutput()
+	if s := string(out); err != nil || !passed.MatchString(s) || strings.Count(s, want) != 1 {
+		t.Errorf("%v: %v, want %q once:\n%s", cmd, err, want, s)
 	}
 }
 
