@@ -90,7 +90,7 @@ func TestReductions(t *testing.T) {
 func TestRows(t *testing.T) {
 	c := newCheck(t, openGPU(t, false))
 	for _, dt := range floats {
-		for _, shape := range [][]int{{3, 1}, {5, 7}, {4, 700}, {130, 33}} {
+		for _, shape := range [][]int{{3, 1}, {5, 7}, {4, 700}, {130, 33}, {70, 64}, {3, 2304}, {5, 1025}, {3, 8500}} {
 			n := shape[1]
 			name := fmt.Sprint(dt, shape)
 			x, dy, w, b := c.arg(dt, shape...), c.arg(dt, shape...), c.arg(dt, n), c.arg(dt, n)
@@ -122,12 +122,12 @@ func TestRows(t *testing.T) {
 			}, x, dy, w)
 		}
 		for _, withWeight := range []bool{false, true} {
-			logits, target := c.arg(dt, 30, 500), c.ids(tensor.Int64, -10, 600, 30)
+			logits, target := c.arg(dt, 30, 1100), c.ids(tensor.Int64, -10, 600, 30)
 			var weight *tensor.Tensor
 			if withWeight {
-				weight = tensor.Abs(c.arg(dt, 500))
+				weight = tensor.Abs(c.arg(dt, 1100))
 			}
-			for _, classes := range []int{1, 2, 5, 499, 500} { // rows begin at other places than those of the gradient
+			for _, classes := range []int{1, 2, 5, 499, 500, 1100} { // rows begin at other places than those of the gradient
 				rows := []*tensor.Tensor{c.arg(dt, 31, classes), target, nil, c.arg(dt, 30), c.arg(dt, 30, 3)}
 				if withWeight {
 					rows[2] = tensor.Narrow(weight, 0, 0, classes)

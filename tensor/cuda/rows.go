@@ -6,14 +6,28 @@ import (
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
+// held is how many elements of a row a thread holds at most, held2 of each of two rows:
+// HELD and HELD2 in kernels/rows.cu.
+const held, held2 = 32, 16
+
+// teams launches with a team of threads for each of rows rows of n elements, of which
+// each thread has some if a block has threads enough, and appends how large a team is.
+func (l *launch) teams(rows, n, some int) {
+	size := 8
+	for size < threads && size*some < n {
+		size *= 2
+	}
+	l.i32(size).each(rows * size)
+}
+
 // Softmax computes the softmax, or its logarithm, of each of rows rows of n.
 func (g *Device) Softmax(dt tensor.DType, log bool, dst, x unsafe.Pointer, rows, n int) {
-	g.typed("softmax", dt).flag(log).ptr(dst, x).i64(rows, n).blocks(rows)
+	g.typed("softmax", dt).flag(log).ptr(dst, x).i64(rows, n).teams(rows, n, held)
 }
 
 // SoftmaxGrad computes the gradient from dy and the result y; dx may be dy.
 func (g *Device) SoftmaxGrad(dt tensor.DType, log bool, dx, dy, y unsafe.Pointer, rows, n int) {
-	g.typed("softmax_grad", dt).flag(log).ptr(dx, dy, y).i64(rows, n).blocks(rows)
+	g.typed("softmax_grad", dt).flag(log).ptr(dx, dy, y).i64(rows, n).teams(rows, n, held2)
 }
 
 // RowStat computes dst[r] = op of row r of x [rows, n].
@@ -23,12 +37,12 @@ func (g *Device) RowStat(op tensor.RowOp, dt tensor.DType, dst, x unsafe.Pointer
 
 // LayerNorm normalises rows of n; stats gets (mean, rstd) of each. weight and bias may be nil.
 func (g *Device) LayerNorm(dt tensor.DType, dst, stats, x, weight, bias unsafe.Pointer, rows, n int, eps float64) {
-	g.typed("norm", dt).i32(1).ptr(dst, stats, x, weight, bias).i64(rows, n).f64(eps).blocks(rows)
+	g.typed("norm", dt).i32(1).ptr(dst, stats, x, weight, bias).i64(rows, n).f64(eps).teams(rows, n, held)
 }
 
 // RMSNorm scales rows of n; stats gets rstd of each. weight may be nil.
 func (g *Device) RMSNorm(dt tensor.DType, dst, stats, x, weight unsafe.Pointer, rows, n int, eps float64) {
-	g.typed("norm", dt).i32(0).ptr(dst, stats, x, weight, nil).i64(rows, n).f64(eps).blocks(rows)
+	g.typed("norm", dt).i32(0).ptr(dst, stats, x, weight, nil).i64(rows, n).f64(eps).teams(rows, n, held)
 }
 
 // LayerNormGrad computes dx and adds to dweight and dbias, which may be nil.
@@ -59,7 +73,7 @@ func (g *Device) normGrad(dt tensor.DType, centre bool, dx, dweight, dbias, dy, 
 // CrossEntropyStats fills stats [n, 4] from logits [n, classes]; see tensor's
 // function of that name. weight may be nil.
 func (g *Device) CrossEntropyStats(dt tensor.DType, stats, logits unsafe.Pointer, it tensor.DType, target, weight unsafe.Pointer, n, classes, lo int, withSum bool) {
-	g.typed("xent_stats", dt).ptr(stats, logits).dt(it).ptr(target, weight).i64(n, classes, lo).flag(withSum).blocks(n)
+	g.typed("xent_stats", dt).ptr(stats, logits).dt(it).ptr(target, weight).i64(n, classes, lo).flag(withSum).teams(n, classes, held)
 }
 
 // CrossEntropyJoin joins the statistics of two parts; see tensor's function of that
@@ -75,5 +89,5 @@ func (g *Device) CrossEntropyGrad(to tensor.DType, dst unsafe.Pointer, dt tensor
 	if to != dt {
 		l = g.kernel("xent_grad_f32_bf16")
 	}
-	l.ptr(dst, logits).dt(it).ptr(target, lse, coef, weight).i64(n, classes, lo).blocks(n)
+	l.ptr(dst, logits).dt(it).ptr(target, lse, coef, weight).i64(n, classes, lo).teams(n, classes, held)
 }

@@ -183,6 +183,10 @@ static __device__ T min_of(T a, T b) {
 	return a < b ? a : b < a ? b : a == (T)0 ? (T)(-(-a + -b)) : a;
 }
 
+// larger is the other of a NaN.
+static __device__ float larger(float a, float b) { return fmaxf(a, b); }
+static __device__ double larger(double a, double b) { return fmax(a, b); }
+
 // A constant of each type.
 static __device__ float infinity(float) { return __uint_as_float(0x7f800000); }
 static __device__ double infinity(double) { return __longlong_as_double(0x7ff0000000000000ll); }
@@ -192,6 +196,10 @@ static __device__ double infinity(double) { return __longlong_as_double(0x7ff000
 struct Sum {
 	template <class T>
 	static __device__ T of(T a, T b) { return a + b; }
+};
+struct Larger {
+	template <class T>
+	static __device__ T of(T a, T b) { return larger(a, b); }
 };
 struct Max {
 	template <class T>
@@ -216,6 +224,10 @@ static __device__ T block_reduce(T v) {
 	return v;
 }
 
+// exchange returns what the thread has whose lane differs by the bit d.
+template <class T>
+static __device__ T exchange(T v, int d) { return __shfl_xor_sync(0xffffffffu, v, d); }
+
 // A block scans TILE elements at a time, of which each thread takes some that lie side by
 // side.
 enum { EACH_THREAD = 8, TILE = THREADS * EACH_THREAD };
@@ -237,20 +249,55 @@ static __device__ T block_scan(T v, T *total) {
 	return t > 0 ? part[from][t - 1] : 0;
 }
 
-// each_in_row calls f(i, p) for the elements of a row, which the threads of a block
+// A Team is the threads that share a row: size of them, a power of two that THREADS is a
+// multiple of, of which mate is this one. The teams of a block go from row to row together.
+struct Team {
+	int size, mate, own, teams, turn;
+
+	__device__ Team(int n) : size(n), mate(threadIdx.x & (n - 1)), own(threadIdx.x / n), teams(THREADS / n), turn(0) {}
+
+	// reduce is block_reduce for a team, with one barrier at most.
+	template <class Op, class V>
+	__device__ V reduce(V v) {
+		__shared__ V part[2][THREADS / 32];
+#pragma unroll
+		for (int d = 16; d > 0; d >>= 1)
+			if (d < size) v = Op::of(v, exchange(v, d));
+		if (size <= 32) return v;
+		turn ^= 1; // the other may still be read from the call before
+		if (threadIdx.x % 32 == 0) part[turn][threadIdx.x / 32] = v;
+		__syncthreads();
+		const V *its = part[turn] + own * (size / 32);
+		v = its[0];
+		for (int w = 1; w < size / 32; w++) v = Op::of(v, its[w]);
+		return v;
+	}
+};
+
+// EACH_TEAM has a team t for each row r. All threads of a block go through it as often:
+// r may be rows or more.
+#define EACH_TEAM(t, r, rows) for (i64 r = blockIdx.x * (i64)t.teams + t.own; r - t.own < (rows); r += gridDim.x * (i64)t.teams)
+
+// each_in_row calls f(i, p) for the elements of a row, which the threads of a team
 // divide: p is a Pack of those from i on, of 16 bytes where they lie at a multiple of
-// that, and of one element before and after.
+// that, and of one element before and after. Four are read before the first is used.
 template <class T, class F>
-static __device__ void each_in_row(const T *x, i64 n, F f) {
-	const int N = 16 / sizeof(T);
+static __device__ void each_in_row(const Team &t, const T *x, i64 n, F f) {
+	const int N = 16 / sizeof(T), AHEAD = 4;
 	i64 head = -(i64)((u64)x / sizeof(T)) & (N - 1);
 	if (head > n) head = n;
 	i64 packs = (n - head) / N;
-	for (i64 k = threadIdx.x; k < packs; k += THREADS) {
-		Pack<T, N> p = ((const Pack<T, N> *)(x + head))[k];
-		f(head + k * N, p);
+	const Pack<T, N> *in = (const Pack<T, N> *)(x + head);
+	for (i64 k = t.mate; k < packs; k += AHEAD * t.size) {
+		Pack<T, N> p[AHEAD];
+#pragma unroll
+		for (int j = 0; j < AHEAD; j++)
+			if (k + j * t.size < packs) p[j] = in[k + j * t.size];
+#pragma unroll
+		for (int j = 0; j < AHEAD; j++)
+			if (k + j * t.size < packs) f(head + (k + j * t.size) * N, p[j]);
 	}
-	for (i64 k = threadIdx.x; k < n - packs * N; k += THREADS) {
+	for (i64 k = t.mate; k < n - packs * N; k += t.size) {
 		i64 i = k < head ? k : k + packs * N;
 		f(i, Pack<T, 1>{{x[i]}});
 	}
@@ -283,49 +330,30 @@ struct Run {
 
 	template <class P>
 	__device__ void add(const P &p) {
-		T most = top;
+		T most = top, more = 0;
 #pragma unroll
-		for (int k = 0; k < P::SIZE; k++)
-			if (wide(p.v[k]) > most) most = wide(p.v[k]);
+		for (int k = 0; k < P::SIZE; k++) most = larger(most, (T)wide(p.v[k]));
 		if (most > top) {
 			sum *= (double)exp_of(top - most);
 			top = most;
 		}
-		T more = 0;
+		if (most == -infinity((T)0)) most = 0; // -Inf - -Inf is NaN
 #pragma unroll
-		for (int k = 0; k < P::SIZE; k++)
-			if (wide(p.v[k]) != -infinity((T)0)) more += exp_of(wide(p.v[k]) - most);
+		for (int k = 0; k < P::SIZE; k++) more += exp_of((T)wide(p.v[k]) - most);
 		sum += (double)more;
 	}
 };
 
 template <class T>
-static __device__ Run<T> join(Run<T> a, Run<T> b) {
-	if (a.sum == 0) return b;
-	if (b.sum == 0) return a;
-	Run<T> r = b.top > a.top ? b : a, o = b.top > a.top ? a : b;
-	r.sum += o.sum * (double)exp_of(o.top - r.top);
-	return r;
-}
+static __device__ Run<T> exchange(const Run<T> &r, int d) { return Run<T>{exchange(r.top, d), exchange(r.sum, d)}; }
 
-// block_run returns the Run of all threads' elements to every thread of the block.
-template <class T>
-static __device__ Run<T> block_run(Run<T> run) {
-	__shared__ T top[THREADS / 32];
-	__shared__ double sum[THREADS / 32];
-	for (int d = 16; d > 0; d >>= 1) {
-		Run<T> o;
-		o.top = __shfl_xor_sync(0xffffffffu, run.top, d);
-		o.sum = __shfl_xor_sync(0xffffffffu, run.sum, d);
-		run = join(run, o);
+struct Join {
+	template <class T>
+	static __device__ Run<T> of(const Run<T> &a, const Run<T> &b) {
+		if (a.sum == 0) return b;
+		if (b.sum == 0) return a;
+		Run<T> r = b.top > a.top ? b : a, o = b.top > a.top ? a : b;
+		r.sum += o.sum * (double)exp_of(o.top - r.top);
+		return r;
 	}
-	__syncthreads(); // they may still be read from the call before
-	if (threadIdx.x % 32 == 0) {
-		top[threadIdx.x / 32] = run.top;
-		sum[threadIdx.x / 32] = run.sum;
-	}
-	__syncthreads();
-	run = Run<T>{top[0], sum[0]};
-	for (int w = 1; w < THREADS / 32; w++) run = join(run, Run<T>{top[w], sum[w]});
-	return run;
-}
+};

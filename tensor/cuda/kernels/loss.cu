@@ -1,30 +1,34 @@
-// Cross-entropy over a part of the classes. A block works on one row at a time.
+// Cross-entropy over a part of the classes. A team of threads has a row at a time.
 #include "common.h"
 
 enum { PER_ROW = 4 }; // the statistics: max, Σexp, target's logit, Σw·(x-max)
 
 // xent_stats reads the logits once. Logits of bfloat16 are computed with as float.
 template <class T, class L>
-static __device__ void xent_stats(T *stats, const L *logits, int it, const void *target, const T *weight, i64 n, i64 classes, i64 lo, int with_sum) {
-	for (i64 r = blockIdx.x; r < n; r += gridDim.x) {
+static __device__ void xent_stats(T *stats, const L *logits, int it, const void *target, const T *weight, i64 n, i64 classes, i64 lo, int with_sum, int team) {
+	Team t(team);
+	EACH_TEAM(t, r, n) {
+		i64 m = r < n ? classes : 0;
 		const L *x = logits + r * classes;
 		Run<T> run = {-infinity((T)0), 0};
 		double weighted = 0, weights = 0;
-		each_in_row(x, classes, [&](i64 i, auto p) {
+		each_in_row(t, x, m, [&](i64 i, auto p) {
 			run.add(p);
-			for (int k = 0; with_sum && k < p.SIZE; k++) {
+			if (!with_sum) return;
+#pragma unroll
+			for (int k = 0; k < p.SIZE; k++) {
 				double w = weight ? (double)weight[i + k] : 1;
 				weighted += w * (double)wide(p.v[k]);
 				weights += w;
 			}
 		});
-		run = block_run(run);
+		run = t.reduce<Join>(run);
 		if (with_sum) {
-			weighted = block_reduce<Sum>(weighted);
-			weights = block_reduce<Sum>(weights);
+			weighted = t.reduce<Sum>(weighted);
+			weights = t.reduce<Sum>(weights);
 			if (run.top != -infinity((T)0)) weighted -= weights * (double)run.top;
 		}
-		if (threadIdx.x == 0) {
+		if (t.mate == 0 && r < n) {
 			i64 k = index_at(it, target, r) - lo;
 			T *s = stats + r * PER_ROW;
 			if (run.top == infinity((T)0)) run.sum = run.top - run.top; // NaN, as Inf - Inf
@@ -35,9 +39,9 @@ static __device__ void xent_stats(T *stats, const L *logits, int it, const void 
 		}
 	}
 }
-KERNEL(xent_stats_f32, float *stats, const float *logits, int it, const void *target, const float *weight, i64 n, i64 classes, i64 lo, int with_sum) { xent_stats(stats, logits, it, target, weight, n, classes, lo, with_sum); }
-KERNEL(xent_stats_f64, double *stats, const double *logits, int it, const void *target, const double *weight, i64 n, i64 classes, i64 lo, int with_sum) { xent_stats(stats, logits, it, target, weight, n, classes, lo, with_sum); }
-KERNEL(xent_stats_bf16, float *stats, const u16 *logits, int it, const void *target, const float *weight, i64 n, i64 classes, i64 lo, int with_sum) { xent_stats(stats, logits, it, target, weight, n, classes, lo, with_sum); }
+KERNEL(xent_stats_f32, float *stats, const float *logits, int it, const void *target, const float *weight, i64 n, i64 classes, i64 lo, int with_sum, int team) { xent_stats(stats, logits, it, target, weight, n, classes, lo, with_sum, team); }
+KERNEL(xent_stats_f64, double *stats, const double *logits, int it, const void *target, const double *weight, i64 n, i64 classes, i64 lo, int with_sum, int team) { xent_stats(stats, logits, it, target, weight, n, classes, lo, with_sum, team); }
+KERNEL(xent_stats_bf16, float *stats, const u16 *logits, int it, const void *target, const float *weight, i64 n, i64 classes, i64 lo, int with_sum, int team) { xent_stats(stats, logits, it, target, weight, n, classes, lo, with_sum, team); }
 
 // xent_join makes stats those of two parts of the classes; w and w2 are the sums of
 // their weights.
@@ -66,13 +70,15 @@ KERNEL(xent_join_f64, double *stats, const double *more, i64 n, double w, double
 // xent_grad computes coef[r][0]·exp(x - lse[r]) - coef[r][2]·weight - [target]·coef[r][1];
 // dst may be logits.
 template <class T, class L, class D>
-static __device__ void xent_grad(D *dst, const L *logits, int it, const void *target, const T *lse, const T *coef, const T *weight, i64 n, i64 classes, i64 lo) {
-	for (i64 r = blockIdx.x; r < n; r += gridDim.x) {
+static __device__ void xent_grad(D *dst, const L *logits, int it, const void *target, const T *lse, const T *coef, const T *weight, i64 n, i64 classes, i64 lo, int team) {
+	Team t(team);
+	EACH_TEAM(t, r, n) {
+		if (r >= n) return; // no barrier follows
 		T a = coef[3 * r], b = coef[3 * r + 1], s = coef[3 * r + 2], shift = lse[r];
 		bool skip = a == 0 && b == 0 && s == 0;
 		i64 target_at = index_at(it, target, r) - lo;
 		D *d = dst + r * classes;
-		each_in_row(logits + r * classes, classes, [&](i64 i, auto p) {
+		each_in_row(t, logits + r * classes, classes, [&](i64 i, auto p) {
 			Pack<D, decltype(p)::SIZE> y;
 #pragma unroll
 			for (int k = 0; k < y.SIZE; k++) {
@@ -88,7 +94,7 @@ static __device__ void xent_grad(D *dst, const L *logits, int it, const void *ta
 		});
 	}
 }
-KERNEL(xent_grad_f32, float *dst, const float *logits, int it, const void *target, const float *lse, const float *coef, const float *weight, i64 n, i64 classes, i64 lo) { xent_grad(dst, logits, it, target, lse, coef, weight, n, classes, lo); }
-KERNEL(xent_grad_f64, double *dst, const double *logits, int it, const void *target, const double *lse, const double *coef, const double *weight, i64 n, i64 classes, i64 lo) { xent_grad(dst, logits, it, target, lse, coef, weight, n, classes, lo); }
-KERNEL(xent_grad_bf16, u16 *dst, const u16 *logits, int it, const void *target, const float *lse, const float *coef, const float *weight, i64 n, i64 classes, i64 lo) { xent_grad(dst, logits, it, target, lse, coef, weight, n, classes, lo); }
-KERNEL(xent_grad_f32_bf16, u16 *dst, const float *logits, int it, const void *target, const float *lse, const float *coef, const float *weight, i64 n, i64 classes, i64 lo) { xent_grad(dst, logits, it, target, lse, coef, weight, n, classes, lo); }
+KERNEL(xent_grad_f32, float *dst, const float *logits, int it, const void *target, const float *lse, const float *coef, const float *weight, i64 n, i64 classes, i64 lo, int team) { xent_grad(dst, logits, it, target, lse, coef, weight, n, classes, lo, team); }
+KERNEL(xent_grad_f64, double *dst, const double *logits, int it, const void *target, const double *lse, const double *coef, const double *weight, i64 n, i64 classes, i64 lo, int team) { xent_grad(dst, logits, it, target, lse, coef, weight, n, classes, lo, team); }
+KERNEL(xent_grad_bf16, u16 *dst, const u16 *logits, int it, const void *target, const float *lse, const float *coef, const float *weight, i64 n, i64 classes, i64 lo, int team) { xent_grad(dst, logits, it, target, lse, coef, weight, n, classes, lo, team); }
+KERNEL(xent_grad_f32_bf16, u16 *dst, const float *logits, int it, const void *target, const float *lse, const float *coef, const float *weight, i64 n, i64 classes, i64 lo, int team) { xent_grad(dst, logits, it, target, lse, coef, weight, n, classes, lo, team); }

@@ -1,8 +1,151 @@
-// Softmax, norms and other functions of a row. A block works on one row at a time.
+// Softmax, norms and other functions of a row. A team of threads has a row at a time;
+// if it can, it reads it once and keeps it in registers.
 #include "common.h"
 
 #define EACH_ROW(r, rows) for (i64 r = blockIdx.x; r < (rows); r += gridDim.x)
 #define EACH_COLUMN(i, n) for (i64 i = threadIdx.x; i < (n); i += THREADS)
+
+// Held is a row in the registers of a team: up to E elements of it a thread, in Packs of
+// N, of which number k of a thread is number k·size + mate of the row.
+template <class T, int N, int E>
+struct Held {
+	Pack<T, N> pack[E / N];
+
+	// each_pack calls f(i, k) for the packs of a thread: number k begins at element i.
+	template <class F>
+	static __device__ void each_pack(const Team &t, i64 n, F f) {
+		int packs = (int)n / N, most = (packs + t.size - 1) / t.size, first = t.mate / 8 * 8 * most + t.mate % 8;
+		int end = first + most * 8 < packs ? most * 8 : packs - first;
+#pragma unroll
+		for (int k = 0; k < E / N; k++)
+			if (k * 8 < end) f((first + k * 8) * N, k);
+	}
+	__device__ void read(const Team &t, const T *x, i64 n) {
+		each_pack(t, n, [&](int i, int k) { pack[k] = at<Pack<T, N>>(x, i); });
+	}
+	// each calls f(i, p) for the packs, those from element i on.
+	template <class F>
+	__device__ void each(const Team &t, i64 n, F f) const {
+		each_pack(t, n, [&](int i, int k) { f(i, pack[k]); });
+	}
+	// each2 calls f(i, p, q) for the packs of this row and of another.
+	template <class F>
+	__device__ void each2(const Held &other, const Team &t, i64 n, F f) const {
+		each_pack(t, n, [&](int i, int k) { f(i, pack[k], other.pack[k]); });
+	}
+	template <class W>
+	__device__ Run<W> run(Team &t, i64 n, W top) const {
+		each(t, n, [&](int, Pack<T, N> p) {
+#pragma unroll
+			for (int e = 0; e < N; e++) top = larger(top, wide(p.v[e]));
+		});
+		top = t.reduce<Larger>(top);
+		double sum = 0;
+		each(t, n, [&](int, Pack<T, N> p) {
+			W more = 0;
+#pragma unroll
+			for (int e = 0; e < N; e++) more += exp_of(wide(p.v[e]) - top);
+			sum += (double)more;
+		});
+		return Run<W>{top, t.reduce<Sum>(sum)};
+	}
+	template <class P>
+	static __device__ P at(const T *x, int i) { return ((const P *)x)[i / N]; }
+	template <class P>
+	static __device__ void put(T *dst, int i, const P &p) { ((P *)dst)[i / N] = p; }
+};
+
+// Streamed is a row that is read as often as it is gone through.
+template <class T>
+struct Streamed {
+	const T *x;
+
+	__device__ void read(const Team &, const T *from, i64) { x = from; }
+	template <class F>
+	__device__ void each(const Team &t, i64 n, F f) const { each_in_row(t, x, n, f); }
+	template <class F>
+	__device__ void each2(const Streamed &other, const Team &t, i64 n, F f) const {
+		each_in_row(t, x, n, [&](i64 i, auto p) { f(i, p, pack_at<decltype(p)>(other.x + i)); });
+	}
+	template <class W>
+	__device__ Run<W> run(Team &t, i64 n, W none) const {
+		Run<W> run = {none, 0};
+		each(t, n, [&](i64, auto p) { run.add(p); });
+		return t.reduce<Join>(run);
+	}
+	template <class P>
+	static __device__ P at(const T *x, i64 i) { return pack_at<P>(x + i); }
+	template <class P>
+	static __device__ void put(T *dst, i64 i, const P &p) { put_pack(dst + i, p); }
+};
+
+// as_row calls f with a row of n elements: one that is held if a thread has at most E of
+// them and all rows begin at multiples of 16 bytes.
+template <int E, class T, class F>
+static __device__ void as_row(const Team &t, bool aligned, i64 n, const T *, F f) {
+	const int N = 16 / sizeof(T);
+	if (aligned && n % N == 0 && n <= E * t.size) f(Held<T, N, E>());
+	else f(Streamed<T>());
+}
+
+static __device__ bool aligned(const void *p) { return (u64)p % 16 == 0; }
+
+// HELD is how many elements a thread holds of one row, HELD2 of each of two.
+enum { HELD = 32, HELD2 = 16 };
+
+template <class T>
+static __device__ void softmax(int want_log, T *dst, const T *x, i64 rows, i64 n, int team) {
+	typedef decltype(wide(*x)) W;
+	Team t(team);
+	as_row<HELD>(t, aligned(dst) && aligned(x), n, x, [&](auto row) {
+		EACH_TEAM(t, r, rows) {
+			i64 m = r < rows ? n : 0;
+			row.read(t, x + r * n, m);
+			Run<W> run = row.run(t, m, -infinity((W)0));
+			W shift = want_log ? (W)log(run.sum) : 0, scale = (W)(1 / run.sum);
+			row.each(t, m, [&](auto i, auto p) {
+#pragma unroll
+				for (int k = 0; k < p.SIZE; k++) {
+					W v = wide(p.v[k]) - run.top;
+					put(&p.v[k], want_log ? v - shift : exp_of(v) * scale);
+				}
+				row.put(dst + r * n, i, p);
+			});
+		}
+	});
+}
+KERNEL(softmax_f32, int want_log, float *dst, const float *x, i64 rows, i64 n, int team) { softmax(want_log, dst, x, rows, n, team); }
+KERNEL(softmax_f64, int want_log, double *dst, const double *x, i64 rows, i64 n, int team) { softmax(want_log, dst, x, rows, n, team); }
+
+template <class T>
+static __device__ void softmax_grad(int want_log, T *dx, const T *dy, const T *y, i64 rows, i64 n, int team) {
+	typedef decltype(wide(*y)) W;
+	Team t(team);
+	as_row<HELD2>(t, aligned(dx) && aligned(dy) && aligned(y), n, y, [&](auto g) {
+		decltype(g) s;
+		EACH_TEAM(t, r, rows) {
+			i64 m = r < rows ? n : 0;
+			g.read(t, dy + r * n, m);
+			s.read(t, y + r * n, m);
+			double sum = 0;
+			g.each2(s, t, m, [&](auto, const auto &p, const auto &q) {
+#pragma unroll
+				for (int k = 0; k < p.SIZE; k++) sum += want_log ? (double)wide(p.v[k]) : (double)wide(p.v[k]) * (double)wide(q.v[k]);
+			});
+			W total = (W)t.reduce<Sum>(sum);
+			g.each2(s, t, m, [&](auto i, auto p, const auto &q) {
+#pragma unroll
+				for (int k = 0; k < p.SIZE; k++) {
+					W a = wide(p.v[k]), b = wide(q.v[k]);
+					put(&p.v[k], want_log ? a - exp_of(b) * total : b * (a - total));
+				}
+				g.put(dx + r * n, i, p);
+			});
+		}
+	});
+}
+KERNEL(softmax_grad_f32, int want_log, float *dx, const float *dy, const float *y, i64 rows, i64 n, int team) { softmax_grad(want_log, dx, dy, y, rows, n, team); }
+KERNEL(softmax_grad_f64, int want_log, double *dx, const double *dy, const double *y, i64 rows, i64 n, int team) { softmax_grad(want_log, dx, dy, y, rows, n, team); }
 
 // row_max returns the largest element; -Inf for none.
 template <class T>
@@ -19,48 +162,6 @@ static __device__ double row_sum_exp(const T *x, i64 n, T top) {
 	EACH_COLUMN(i, n) sum += (double)exp_of(x[i] - top);
 	return block_reduce<Sum>(sum);
 }
-
-template <class T>
-static __device__ void softmax(int want_log, T *dst, const T *x, i64 rows, i64 n) {
-	EACH_ROW(r, rows) {
-		const T *s = x + r * n;
-		T *d = dst + r * n;
-		Run<T> run = {-infinity((T)0), 0};
-		each_in_row(s, n, [&](i64, auto p) { run.add(p); });
-		run = block_run(run);
-		T shift = (T)log(run.sum), scale = (T)(1 / run.sum);
-		each_in_row(s, n, [&](i64 i, auto p) {
-#pragma unroll
-			for (int k = 0; k < p.SIZE; k++) p.v[k] = want_log ? p.v[k] - run.top - shift : exp_of(p.v[k] - run.top) * scale;
-			put_pack(d + i, p);
-		});
-	}
-}
-KERNEL(softmax_f32, int want_log, float *dst, const float *x, i64 rows, i64 n) { softmax(want_log, dst, x, rows, n); }
-KERNEL(softmax_f64, int want_log, double *dst, const double *x, i64 rows, i64 n) { softmax(want_log, dst, x, rows, n); }
-
-template <class T>
-static __device__ void softmax_grad(int want_log, T *dx, const T *dy, const T *y, i64 rows, i64 n) {
-	EACH_ROW(r, rows) {
-		const T *g = dy + r * n, *s = y + r * n;
-		T *d = dx + r * n;
-		double sum = 0;
-		each_in_row(g, n, [&](i64 i, auto p) {
-			auto q = pack_at<decltype(p)>(s + i);
-#pragma unroll
-			for (int k = 0; k < p.SIZE; k++) sum += want_log ? (double)p.v[k] : (double)p.v[k] * (double)q.v[k];
-		});
-		T total = (T)block_reduce<Sum>(sum);
-		each_in_row(g, n, [&](i64 i, auto p) {
-			auto q = pack_at<decltype(p)>(s + i);
-#pragma unroll
-			for (int k = 0; k < p.SIZE; k++) p.v[k] = want_log ? p.v[k] - exp_of(q.v[k]) * total : q.v[k] * (p.v[k] - total);
-			put_pack(d + i, p);
-		});
-	}
-}
-KERNEL(softmax_grad_f32, int want_log, float *dx, const float *dy, const float *y, i64 rows, i64 n) { softmax_grad(want_log, dx, dy, y, rows, n); }
-KERNEL(softmax_grad_f64, int want_log, double *dx, const double *dy, const double *y, i64 rows, i64 n) { softmax_grad(want_log, dx, dy, y, rows, n); }
 
 enum { LOG_SUM_EXP, SQUARE_DEV, NORM, POW_SUM };
 
@@ -116,37 +217,72 @@ static __device__ void row_pow_sums(T *dst, const T *table, int it, const void *
 KERNEL(row_pow_sums_f32, float *dst, const float *table, int it, const void *index, i64 n, i64 dim, double p) { row_pow_sums(dst, table, it, index, n, dim, p); }
 KERNEL(row_pow_sums_f64, double *dst, const double *table, int it, const void *index, i64 n, i64 dim, double p) { row_pow_sums(dst, table, it, index, n, dim, p); }
 
-// layer_norm normalises rows; without centre it is the root-mean-square norm, whose
+// A Mean is taken from numbers to the last bit: lo is what hi leaves of it.
+template <class W>
+struct Mean {
+	W hi, lo;
+	__device__ Mean(double m) : hi((W)m), lo((W)(m - (double)hi)) {}
+	__device__ W from(W v) const { return v - hi - lo; }
+};
+
+// norm normalises rows; without centre it is the root-mean-square norm, whose
 // stats hold one number a row, of float64 for every type. weight and bias may be null.
 template <class T>
-static __device__ void norm(int centre, T *dst, double *stats, const T *x, const T *weight, const T *bias, i64 rows, i64 n, double eps) {
-	EACH_ROW(r, rows) {
-		const T *s = x + r * n;
-		double mean = 0, v = 0;
-		if (centre) {
-			EACH_COLUMN(i, n) mean += (double)s[i];
-			mean = block_reduce<Sum>(mean) / (double)n;
-		}
-		EACH_COLUMN(i, n) v += ((double)s[i] - mean) * ((double)s[i] - mean);
-		double rstd = 1 / sqrt(block_reduce<Sum>(v) / (double)n + eps);
-		EACH_COLUMN(i, n) {
-			double h = ((double)s[i] - mean) * rstd;
-			if (weight) h *= (double)weight[i];
-			if (bias) h += (double)bias[i];
-			dst[r * n + i] = (T)h;
-		}
-		if (threadIdx.x == 0) {
+static __device__ void norm(int centre, T *dst, double *stats, const T *x, const T *weight, const T *bias, i64 rows, i64 n, double eps, int team) {
+	typedef decltype(wide(*x)) W;
+	Team t(team);
+	as_row<HELD>(t, aligned(dst) && aligned(x) && aligned(weight) && aligned(bias), n, x, [&](auto row) {
+		EACH_TEAM(t, r, rows) {
+			i64 m = r < rows ? n : 0;
+			row.read(t, x + r * n, m);
+			double mean = 0, v = 0;
 			if (centre) {
-				stats[2 * r] = mean;
-				stats[2 * r + 1] = rstd;
-			} else {
-				stats[r] = rstd;
+				row.each(t, m, [&](auto, const auto &p) {
+#pragma unroll
+					for (int k = 0; k < p.SIZE; k++) mean += (double)wide(p.v[k]);
+				});
+				mean = t.reduce<Sum>(mean) / (double)n;
+			}
+			row.each(t, m, [&](auto, const auto &p) {
+#pragma unroll
+				for (int k = 0; k < p.SIZE; k++) {
+					double d = (double)wide(p.v[k]) - mean;
+					v += d * d;
+				}
+			});
+			double rstd = 1 / sqrt(t.reduce<Sum>(v) / (double)n + eps);
+			Mean<W> its(mean);
+			row.each(t, m, [&](auto i, auto p) {
+				W h[p.SIZE];
+#pragma unroll
+				for (int k = 0; k < p.SIZE; k++) h[k] = its.from(wide(p.v[k])) * (W)rstd;
+				if (weight) {
+					auto w = row.template at<decltype(p)>(weight, i);
+#pragma unroll
+					for (int k = 0; k < p.SIZE; k++) h[k] *= wide(w.v[k]);
+				}
+				if (bias) {
+					auto b = row.template at<decltype(p)>(bias, i);
+#pragma unroll
+					for (int k = 0; k < p.SIZE; k++) h[k] += wide(b.v[k]);
+				}
+#pragma unroll
+				for (int k = 0; k < p.SIZE; k++) put(&p.v[k], h[k]);
+				row.put(dst + r * n, i, p);
+			});
+			if (t.mate == 0 && r < rows) {
+				if (centre) {
+					stats[2 * r] = mean;
+					stats[2 * r + 1] = rstd;
+				} else {
+					stats[r] = rstd;
+				}
 			}
 		}
-	}
+	});
 }
-KERNEL(norm_f32, int centre, float *dst, double *stats, const float *x, const float *weight, const float *bias, i64 rows, i64 n, double eps) { norm(centre, dst, stats, x, weight, bias, rows, n, eps); }
-KERNEL(norm_f64, int centre, double *dst, double *stats, const double *x, const double *weight, const double *bias, i64 rows, i64 n, double eps) { norm(centre, dst, stats, x, weight, bias, rows, n, eps); }
+KERNEL(norm_f32, int centre, float *dst, double *stats, const float *x, const float *weight, const float *bias, i64 rows, i64 n, double eps, int team) { norm(centre, dst, stats, x, weight, bias, rows, n, eps, team); }
+KERNEL(norm_f64, int centre, double *dst, double *stats, const double *x, const double *weight, const double *bias, i64 rows, i64 n, double eps, int team) { norm(centre, dst, stats, x, weight, bias, rows, n, eps, team); }
 
 // norm_grad computes dx of either norm.
 template <class T>
