@@ -16,8 +16,8 @@ type DeviceBackend interface {
 	// DeviceSupport returns why it cannot, "" if it should be able to.
 	DeviceSupport() string
 	// DoDevice is Do for calls that move elements without computing, Split and Barrier
-	// excepted, whose buffers may lie in the device's memory. copy copies between two
-	// buffers of this rank, of equal length, and returns when it has.
+	// excepted, whose buffers may lie in the device's memory. copy begins to copy between
+	// two buffers of this rank, of equal length, which ends after DoDevice.
 	DoDevice(ctx context.Context, call *Call, copy func(dst, src Buffer) error) error
 }
 
@@ -150,29 +150,25 @@ func (s *staging) hand(ctx context.Context, c *Comm, call *Call) error {
 	})
 }
 
-// copyNow is copy, after what the device was given to do before.
+// copyNow copies between two buffers of any memory, after what the device was given to
+// do before.
 func (s *staging) copyNow(dst, src Buffer) error {
 	return s.copies(func(copies Copies) error { return s.copy(copies, dst, src) })
 }
 
-// copy copies between two buffers of any memory.
+// copy queues the copy between two buffers, or makes it if both are memory of the host.
 func (s *staging) copy(copies Copies, dst, src Buffer) error {
 	if src.Count == 0 {
 		return nil
 	}
-	var err error
 	switch to, from := s.stage.Holds(dst.Ptr), s.stage.Holds(src.Ptr); {
 	case to && from:
-		err = copies.Within(0, dst.Ptr, src.Ptr, src.Bytes())
+		return copies.Within(0, dst.Ptr, src.Ptr, src.Bytes())
 	case to:
-		err = copies.FromHost(0, dst.Ptr, src.Ptr, src.Bytes())
+		return copies.FromHost(0, dst.Ptr, src.Ptr, src.Bytes())
 	case from:
-		err = copies.ToHost(0, dst.Ptr, src.Ptr, src.Bytes())
-	default:
-		copy(dst.Data(), src.Data())
+		return copies.ToHost(0, dst.Ptr, src.Ptr, src.Bytes())
 	}
-	if err != nil {
-		return err
-	}
-	return copies.Wait(0)
+	copy(dst.Data(), src.Data())
+	return nil
 }

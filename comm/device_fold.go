@@ -2,174 +2,261 @@ package comm
 
 import (
 	"context"
+	"slices"
 	"unsafe"
 )
 
 // folds are reductions of device memory that the devices fold themselves.
 type folds struct {
-	from  int // bytes of a call from which on they do
 	piece int // bytes that a rank hands in at once
+	bytes int // of a room
 	rooms [slotCount]unsafe.Pointer
-	slots
+	slots // of those that do not have one of windows
 }
 
-// A room is memory of the device for two pieces: what the ranks have of this rank's
-// share, and before that what this rank has of theirs, or after it the result.
-func (f *folds) roomBytes() int { return 2 * f.piece }
-
-// takes reports whether a call is folded on devices if it is of their memory, by what
-// all ranks know of it.
-func (f *folds) takes(call *Call) bool {
-	return call.Kind.Reduces() && call.Op != Custom && call.Src.Bytes() >= f.from
-}
-
-// A folding is a reduction under way. Each rank gets its share of all ranks' values by
-// an AllToAllV, folds it, and passes it on by an AllGatherV or a GatherV, a piece of the
-// buffers after the other:
+// A folding is a reduction under way. Each rank gets its share of all ranks' values,
+// folds it, and passes it on, a piece of the buffers after the other:
 //
 //	AllReduce       shares of the piece → their ranks, fold, results → all
 //	Reduce          shares of the piece → their ranks, fold, results → root
 //	ReduceScatter   a piece of each part → their ranks, fold
 //
-// A piece is not folded while another travels: that takes a tenth of the time or less.
+// Shares and results are read from windows, or go by address: from the room's second
+// piece, if what is sent does not lie together, to the first; the result to the second.
 type folding struct {
-	*folds
-	c      *Comm
-	call   *Call
-	room   unsafe.Pointer
-	step   int // elements of a piece for each rank
-	copies Copies
+	visit // without windows: by address
+	s     *staging
+	f     *folds
+	room  unsafe.Pointer
+	step  int   // elements of a piece for each rank
+	whole []int // elements of each rank's part; nil if a piece is what is divided
+	cuts  []cut // what a piece has for each rank to fold, of what this one hands in
 }
 
 // fold carries out a call if all ranks find that they can: if done is false nothing has
 // happened.
 func (f *folds) fold(ctx context.Context, s *staging, c *Comm, call *Call) (done bool, err error) {
-	r := folding{folds: f, c: c, call: call, step: max(1, f.piece/call.DType().Size()/c.size)}
-	ready := []int64{0}
-	if slot, ok := f.reserve(); ok {
-		defer f.release(slot)
-		r.room = f.rooms[slot]
-		gets := call.Kind != ReduceKind || call.Root == c.rank
-		if s.lies(call.Src) == stateGets && !(gets && s.lies(call.Dst) == stateHost) {
-			ready[0] = 1
+	n := c.size
+	r := folding{s: s, f: f, cuts: make([]cut, n)}
+	r.visit = visit{windows: s.windows.Load(), c: c, call: call, elem: call.DType().Size(), slot: make([]int, n)}
+	r.step = max(1, f.piece/r.elem/n)
+	switch call.Kind {
+	case ReduceScatterKind:
+		r.whole = slices.Repeat([]int{call.Dst.Count}, n)
+	case ReduceScatterVKind:
+		r.whole = call.SrcCounts
+	}
+	slots := &f.slots
+	if r.windows != nil {
+		slots = &r.windows.slots
+	}
+	ready := []int64{-1}
+	defer r.close(&err)
+	if slot, ok := slots.reserve(); ok {
+		defer slots.release(slot)
+		r.room, r.slot[c.rank] = f.rooms[slot], slot
+		if s.lies(call.Src) == stateGets && !(r.gets() && s.lies(call.Dst) == stateHost) {
+			ready[0] = int64(slot)
+			if err := r.begin(); err != nil {
+				return false, err
+			}
 		}
 	}
-	told := call.inner(AllReduceKind, Of(ready), Of(ready))
-	told.Op = Min
-	if err := c.backend.Do(ctx, &told); err != nil || ready[0] == 0 {
+	all := make([]int64, n)
+	told := call.inner(AllGatherKind, Of(all), Of(ready))
+	if err := c.backend.Do(ctx, &told); err != nil || slices.Min(all) < 0 {
 		return false, err
 	}
-	return true, s.copies(func(copies Copies) error {
-		r.copies = copies
-		switch {
-		case c.size == 1 && call.Dst.Ptr == call.Src.Ptr:
-			return nil
-		case c.size == 1:
-			return s.copy(copies, call.Dst, call.Src)
-		case call.Kind == AllReduceKind || call.Kind == ReduceKind:
-			return r.shares(ctx)
-		}
-		return r.parts(ctx)
-	})
+	for q, slot := range all {
+		r.slot[q] = int(slot)
+	}
+	switch {
+	case n == 1 && call.Dst.Ptr == call.Src.Ptr:
+		return true, nil
+	case n == 1:
+		return true, s.copy(r.copies, call.Dst, call.Src)
+	case r.windows != nil:
+		return true, r.read(ctx)
+	}
+	return true, r.send(ctx)
 }
 
-// second is where the second piece of the room is.
-func (r *folding) second() unsafe.Pointer { return unsafe.Add(r.room, r.piece) }
+// gets reports whether this rank gets a result.
+func (r *folding) gets() bool { return r.call.Kind != ReduceKind || r.call.Root == r.c.rank }
 
-// shares folds an AllReduce or a Reduce: a piece of the buffer after the other is
-// divided among the ranks.
-func (r *folding) shares(ctx context.Context) error {
+// begin opens the copies, and puts the first piece into the window.
+func (r *folding) begin() error {
+	if err := r.open(r.s); err != nil || r.windows == nil || r.c.size == 1 {
+		return err
+	}
+	if err := r.put(0, r.call.Src.Ptr, r.cut(0)); err != nil {
+		return err
+	}
+	return r.wait()
+}
+
+// pieces returns how many there are.
+func (r *folding) pieces() int {
+	if r.whole == nil {
+		step := r.c.size * r.step
+		return (r.call.Src.Count + step - 1) / step
+	}
+	return (slices.Max(r.whole) + r.step - 1) / r.step
+}
+
+// cut returns what piece k has for each rank.
+func (r *folding) cut(k int) []cut {
 	n := r.c.size
-	counts := make([]int, n)
-	for lo := 0; lo < r.call.Src.Count; lo += n * r.step {
-		hi := min(lo+n*r.step, r.call.Src.Count)
-		for q := range counts {
-			counts[q] = (hi-lo)*(q+1)/n - (hi-lo)*q/n
+	if r.whole == nil {
+		lo := k * n * r.step
+		m := min(n*r.step, r.call.Src.Count-lo)
+		for q := range r.cuts {
+			r.cuts[q] = cut{lo + m*q/n, m*(q+1)/n - m*q/n}
 		}
-		mine := Buffer{Ptr: r.second(), Count: counts[r.c.rank], DType: r.call.DType()}
-		if err := r.foldMine(ctx, mine, r.call.Src.Slice(lo, hi), counts); err != nil {
+		return r.cuts
+	}
+	first := 0
+	for q, count := range r.whole {
+		lo := min(k*r.step, count)
+		r.cuts[q] = cut{first + lo, min(r.step, count-lo)}
+		first += count
+	}
+	return r.cuts
+}
+
+// mine returns where the result of this rank's share of piece k goes: to its part of dst,
+// or to p if others get results.
+func (r *folding) mine(k int, p unsafe.Pointer) Buffer {
+	n := r.cuts[r.c.rank].n
+	if r.whole != nil {
+		lo := min(k*r.step, r.call.Dst.Count)
+		return r.call.Dst.Slice(lo, lo+n)
+	}
+	return Buffer{Ptr: p, Count: n, DType: r.call.DType()}
+}
+
+// foldTo queues the fold of what is in the room.
+func (r *folding) foldTo(mine Buffer) error {
+	if mine.Count == 0 {
+		return nil
+	}
+	r.busy[readLane] = true
+	return r.copies.Fold(readLane, r.call.Op, mine, r.room, r.c.size)
+}
+
+// read folds by windows. Where results go to others, these are in the second half of the
+// slot and pieces in the first; else the pieces take turns.
+func (r *folding) read(ctx context.Context) error {
+	me, src := r.c.rank, r.call.Src.Ptr
+	for k := range r.pieces() {
+		half, more := 0, k+1 < r.pieces()
+		if r.whole != nil {
+			half = k % 2
+			if more {
+				if err := r.put(1-half, src, r.cut(k+1)); err != nil {
+					return err
+				}
+			}
+		}
+		cuts := r.cut(k)
+		for q := range r.c.size {
+			from := spot{src, cuts[me].at}
+			if q != me {
+				from = r.find(q, half, cuts)
+			}
+			if err := r.copy(readLane, spot{r.room, q * cuts[me].n}, from, cuts[me].n); err != nil {
+				return err
+			}
+		}
+		if err := r.foldTo(r.mine(k, r.at(me, 1))); err != nil {
 			return err
+		}
+		if err := r.meet(ctx); err != nil {
+			return err
+		}
+		if r.whole != nil {
+			continue
+		}
+		if r.gets() {
+			for q, c := range cuts {
+				if err := r.copy(readLane, spot{r.call.Dst.Ptr, c.at}, spot{r.at(q, 1), 0}, c.n); err != nil {
+					return err
+				}
+			}
+		}
+		if more {
+			if err := r.put(0, src, r.cut(k+1)); err != nil {
+				return err
+			}
+		}
+		if err := r.meet(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// send folds by address.
+func (r *folding) send(ctx context.Context) error {
+	n := r.c.size
+	second := unsafe.Add(r.room, r.f.piece)
+	counts := make([]int, n)
+	for k := range r.pieces() {
+		cuts := r.cut(k)
+		for q, c := range cuts {
+			counts[q] = c.n
+		}
+		piece, err := r.pack(cuts, second)
+		if err != nil {
+			return err
+		}
+		mine := r.mine(k, second)
+		swap := r.call.inner(AllToAllVKind, Buffer{Ptr: r.room, Count: n * mine.Count, DType: mine.DType}, piece)
+		swap.SrcCounts, swap.DstCounts = counts, slices.Repeat([]int{mine.Count}, n)
+		if err := r.s.hand(ctx, r.c, &swap); err != nil {
+			return err
+		}
+		if err := r.foldTo(mine); err != nil {
+			return err
+		}
+		if err := r.wait(); err != nil {
+			return err
+		}
+		if r.whole != nil {
+			continue
 		}
 		pass := r.call.inner(AllGatherVKind, Buffer{}, mine)
 		if r.call.Kind == ReduceKind {
 			pass.Kind, pass.Root = GatherVKind, r.call.Root
 		}
-		if r.call.Kind == AllReduceKind || r.call.Root == r.c.rank {
-			pass.Dst, pass.DstCounts = r.call.Dst.Slice(lo, hi), counts
+		if r.gets() {
+			last := cuts[n-1]
+			pass.Dst, pass.DstCounts = r.call.Dst.Slice(cuts[0].at, last.at+last.n), counts
 		}
-		if err := r.c.carry(ctx, &pass); err != nil {
+		if err := r.s.hand(ctx, r.c, &pass); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// parts folds a ReduceScatter or ReduceScatterV: a piece of each rank's part after the
-// other.
-func (r *folding) parts(ctx context.Context) error {
-	n, src, dst := r.c.size, r.call.Src, r.call.Dst
-	whole := r.call.SrcCounts
-	if r.call.Kind == ReduceScatterKind {
-		whole = make([]int, n)
-		for q := range whole {
-			whole[q] = dst.Count
+// pack returns what a piece has for all ranks, one's after the other's: at p if it does
+// not lie so.
+func (r *folding) pack(cuts []cut, p unsafe.Pointer) (Buffer, error) {
+	first, n, together := cuts[0].at, 0, true
+	for _, c := range cuts {
+		together = together && c.at == first+n
+		n += c.n
+	}
+	if together {
+		return r.call.Src.Slice(first, first+n), nil
+	}
+	to := spot{p, 0}
+	for _, c := range cuts {
+		if err := r.copy(readLane, to, spot{r.call.Src.Ptr, c.at}, c.n); err != nil {
+			return Buffer{}, err
 		}
+		to.i += c.n
 	}
-	longest := 0
-	for _, count := range whole {
-		longest = max(longest, count)
-	}
-	counts := make([]int, n)
-	for lo := 0; lo < longest; lo += r.step {
-		for q := range counts {
-			counts[q] = max(0, min(r.step, whole[q]-lo))
-		}
-		piece := src
-		if longest > r.step {
-			var err error
-			if piece, err = r.pack(lo, whole, counts); err != nil {
-				return err
-			}
-		}
-		mine := dst.Slice(min(lo, dst.Count), min(lo+r.step, dst.Count))
-		if err := r.foldMine(ctx, mine, piece, counts); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// pack puts the elements of each part from lo on one after another, counts of them.
-func (r *folding) pack(lo int, whole, counts []int) (Buffer, error) {
-	elem := r.call.DType().Size()
-	b := Buffer{Ptr: r.second(), DType: r.call.DType()}
-	first := 0 // element of the part
-	for q, n := range counts {
-		if n > 0 {
-			if err := r.copies.Within(0, unsafe.Add(b.Ptr, b.Count*elem), unsafe.Add(r.call.Src.Ptr, (first+lo)*elem), n*elem); err != nil {
-				return b, err
-			}
-		}
-		b.Count += n
-		first += whole[q]
-	}
-	return b, r.copies.Wait(0)
-}
-
-// foldMine has the ranks exchange a piece, of which each gets as many elements as
-// counts says, and folds what is this rank's.
-func (r *folding) foldMine(ctx context.Context, mine, piece Buffer, counts []int) error {
-	n := r.c.size
-	swap := r.call.inner(AllToAllVKind, Buffer{Ptr: r.room, Count: n * mine.Count, DType: mine.DType}, piece)
-	swap.SrcCounts, swap.DstCounts = counts, make([]int, n)
-	for q := range n {
-		swap.DstCounts[q] = mine.Count
-	}
-	if err := r.c.carry(ctx, &swap); err != nil || mine.Count == 0 {
-		return err
-	}
-	if err := r.copies.Fold(0, r.call.Op, mine, r.room, n); err != nil {
-		return err
-	}
-	return r.copies.Wait(0)
+	return Buffer{Ptr: p, Count: n, DType: r.call.DType()}, r.wait()
 }

@@ -51,7 +51,7 @@ func TestTryFold(t *testing.T) {
 				if world.Rank() == 2 {
 					problem = test.problem
 				}
-				reason, err := world.TryFold(ctx, problem, 1, window/4)
+				reason, err := world.TryFold(ctx, problem, window/4)
 				if err != nil || (reason == "") != (test.want == "") || !strings.HasPrefix(reason, test.want) {
 					return fmt.Errorf("got %q, %v, want %q", reason, err, test.want)
 				}
@@ -70,7 +70,7 @@ func TestTryFold(t *testing.T) {
 func TestFolds(t *testing.T) {
 	folds := func(world *comm.Comm, f *far) error {
 		ctx := t.Context()
-		if reason, err := world.TryFold(ctx, "", 1, window/4); err != nil || reason != "" {
+		if reason, err := world.TryFold(ctx, "", window/4); err != nil || reason != "" {
 			return fmt.Errorf("TryFold: %q, %v", reason, err)
 		}
 		groups := []*comm.Comm{world}
@@ -127,38 +127,11 @@ func onFolds(ctx context.Context, n int, f func(world *comm.Comm, p *peer) error
 		if reason, err := world.TryPeers(ctx, "", window); err != nil || reason != "" {
 			return fmt.Errorf("TryPeers: %q, %v", reason, err)
 		}
-		if reason, err := world.TryFold(ctx, "", 1, window/4); err != nil || reason != "" {
+		if reason, err := world.TryFold(ctx, "", window/4); err != nil || reason != "" {
 			return fmt.Errorf("TryFold: %q, %v", reason, err)
 		}
 		return f(world, p)
 	})
-}
-
-// Calls of fewer bytes than any rank wants to have folded by devices are staged.
-func TestFoldsFromSomeBytesOn(t *testing.T) {
-	noError(t, onPeers(3, func(int, *peer) {}, func(world *comm.Comm, p *peer) error {
-		if reason, err := world.TryPeers(t.Context(), "", window); err != nil || reason != "" {
-			return fmt.Errorf("TryPeers: %q, %v", reason, err)
-		}
-		if reason, err := world.TryFold(t.Context(), "", 40*(world.Rank()+1), window/4); err != nil || reason != "" {
-			return fmt.Errorf("TryFold: %q, %v", reason, err)
-		}
-		for _, n := range []int{29, 30} {
-			folds := n == 30
-			p.folds.Store(0)
-			x := p.memory[:n]
-			for i := range x {
-				x[i] = float32(world.Rank())
-			}
-			if err := comm.AllReduce(t.Context(), world, x, comm.Sum); err != nil {
-				return err
-			}
-			if got := p.folds.Load() > 0; got != folds || x[n-1] != 3 {
-				return fmt.Errorf("of %d elements the last is %v, the device folded: %v", n, x[n-1], got)
-			}
-		}
-		return nil
-	}))
 }
 
 // Calls of several communicators at once share the rooms and the windows: some find

@@ -8,18 +8,19 @@ import (
 	"unsafe"
 )
 
-// TryFold finds out whether the ranks' devices fold as Call.Fold does, and has those
-// reductions of this world that are of from bytes or more of device memory, and not by
-// a Func, folded there, in pieces of so many bytes: for each of two calls at once the
-// device keeps room for two. All ranks of the world c call it after TryDirect or
-// TryPeers, before any call on device memory; they come to the same. from need not be
-// the same on all: the largest counts.
+// TryFold finds out whether the ranks' devices fold as Call.Fold does, and has the
+// reductions of this world that are of device memory, and not by a Func, folded there, in
+// pieces of so many bytes or of what windows hold: for each of two calls at once the
+// device keeps room for one, and for another one where addresses are handed over. All
+// ranks of the world c call it after TryDirect or TryPeers, before any call on device
+// memory; they come to the same.
 //
 // problem says why this rank has no such device, "" if it may have. reason is why
 // devices do not fold, "" if they do.
-func (c *Comm) TryFold(ctx context.Context, problem string, from, piece int) (reason string, err error) {
+func (c *Comm) TryFold(ctx context.Context, problem string, piece int) (reason string, err error) {
 	s := c.shared.staging.Load()
 	f := &folds{piece: max(piece, c.size*Float64.Size())}
+	f.bytes = 2 * f.piece
 	switch {
 	case problem != "":
 	case s == nil:
@@ -27,21 +28,20 @@ func (c *Comm) TryFold(ctx context.Context, problem string, from, piece int) (re
 	case !s.direct.Load() && s.windows.Load() == nil:
 		problem = "devices exchange no memory"
 	default:
+		if w := s.windows.Load(); w != nil {
+			f.piece = min(f.piece, w.half)
+			f.bytes = f.piece
+		}
 		if err := s.tryFolds(f); err != nil {
 			problem = "a trial failed: " + err.Error()
 		}
 	}
-	largest := []int64{int64(max(from, 1))}
-	if err = AllReduce(ctx, c, largest, Max); err == nil {
-		reason, err = c.firstProblem(ctx, problem, false)
-	}
-	if err != nil || reason != "" {
+	if reason, err = c.firstProblem(ctx, problem, false); err != nil || reason != "" {
 		if s != nil {
 			f.free(s.stage)
 		}
 		return reason, err
 	}
-	f.from = int(largest[0])
 	s.folds.Store(f)
 	return "", nil
 }
@@ -50,7 +50,7 @@ func (c *Comm) TryFold(ctx context.Context, problem string, from, piece int) (re
 func (f *folds) free(s Stage) {
 	for _, p := range f.rooms {
 		if p != nil {
-			s.Free(p, f.roomBytes())
+			s.Free(p, f.bytes)
 		}
 	}
 }
@@ -66,7 +66,7 @@ const (
 func (s *staging) tryFolds(f *folds) error {
 	for i := range f.rooms {
 		var err error
-		if f.rooms[i], err = s.stage.Alloc(f.roomBytes()); err != nil {
+		if f.rooms[i], err = s.stage.Alloc(f.bytes); err != nil {
 			return err
 		}
 	}
@@ -86,7 +86,7 @@ func (s *staging) tryFolds(f *folds) error {
 }
 
 func tryFold(copies Copies, f *folds, op Op, d DType) error {
-	n := max(1, min(triedElems, f.roomBytes()/((triedRanks+1)*d.Size())))
+	n := max(1, min(triedElems, f.bytes/((triedRanks+1)*d.Size())))
 	src, got, want := make([]byte, triedRanks*n*d.Size()), make([]byte, n*d.Size()), make([]byte, n*d.Size())
 	pattern(src, int(op), len(src))
 	for i := range src {

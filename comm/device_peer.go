@@ -1,68 +1,6 @@
 package comm
 
-import (
-	"context"
-	"slices"
-	"sync"
-	"unsafe"
-)
-
-// HandleBytes is the size of what names shared memory of a device.
-const HandleBytes = 64
-
-// A PeerStage is a Stage of a device whose memory other processes of the host can map.
-type PeerStage interface {
-	Stage
-	// Share returns memory of the device, and a handle by which others map it. It stays
-	// until Unshare, which must come after all have called Unmap.
-	Share(bytes int) (p unsafe.Pointer, handle [HandleBytes]byte, err error)
-	Unshare(p unsafe.Pointer, bytes int)
-	// Map returns where this process sees what another shares: Copies may read there.
-	// Unmap ends that.
-	Map(handle [HandleBytes]byte) (unsafe.Pointer, error)
-	Unmap(p unsafe.Pointer)
-}
-
-// slots are what calls of different communicators may use at once, a slot each.
-type slots struct {
-	mu    sync.Mutex
-	taken [slotCount]bool
-}
-
-const slotCount = 2
-
-// reserve returns a slot; ok is false if all are in use.
-func (s *slots) reserve() (slot int, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	slot = slices.Index(s.taken[:], false)
-	if slot < 0 {
-		return 0, false
-	}
-	s.taken[slot] = true
-	return slot, true
-}
-
-func (s *slots) release(slot int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.taken[slot] = false
-}
-
-// windows are memory of each rank's device that all ranks of the world can read. A
-// rank puts there what others are to get, a part at a time: each slot has two halves,
-// so that one part is put there while the one before is read.
-type windows struct {
-	of   []unsafe.Pointer // by world rank: where this process sees the window
-	half int              // bytes
-
-	slots
-}
-
-// at returns where part k of what a rank has put into a slot is.
-func (w *windows) at(worldRank, slot, k int) unsafe.Pointer {
-	return unsafe.Add(w.of[worldRank], (2*slot+k%2)*w.half)
-}
+import "context"
 
 // What a rank says of its buffers: that they are empty, that some are not in device
 // memory or that it has no slot for them, that it only gets something there, or, from
@@ -149,22 +87,35 @@ func (k Kind) shared() bool {
 	return k == AllGatherKind || k == AllGatherVKind || k == BroadcastKind
 }
 
-// total returns how many elements a rank puts into its slot.
-func (o offer) total(shared bool) int { return o.before(o.size(), shared) }
-
-// before returns where in them those for rank q begin.
-func (o offer) before(q int, shared bool) (n int) {
-	switch {
-	case !shared:
-		for r := range q {
-			n += o.has(r)
-		}
-	case q == o.size():
-		for r := range q {
-			n = max(n, o.has(r))
+// passing returns how what a rank has for others passes through its window, of so many
+// elements: in how many parts, and how many elements of each rank's a part has at most.
+// Each part has some for every rank, so that all copy at once.
+func (o offer) passing(rank int, shared bool, window int) (parts, step int) {
+	total, longest := 0, 0
+	for q := range o.size() {
+		if q != rank {
+			total += o.has(q)
+			longest = max(longest, o.has(q))
 		}
 	}
-	return n
+	step = window
+	if !shared && total > window {
+		step = max(1, window/(o.size()-1))
+	}
+	return (longest + step - 1) / step, step
+}
+
+// most returns how many elements the larger buffer of the rank has.
+func (o offer) most(shared bool) int {
+	has, wants := 0, 0
+	for q := range o.size() {
+		if wants += o.want(q); shared {
+			has = max(has, o.has(q))
+		} else {
+			has += o.has(q)
+		}
+	}
+	return max(has, wants)
 }
 
 // agree reports whether a call can be made by reading windows, from what all ranks
@@ -186,60 +137,52 @@ func agree(offers []offer) bool {
 	return some
 }
 
-// A reading is a call whose ranks read each other's windows.
+// A reading is a visit that moves elements.
 type reading struct {
-	*windows
-	c      *Comm
-	call   *Call
+	visit
 	src    Buffer
 	shared bool
-	elem   int // bytes of an element
 	offers []offer
-	slot   int
-	copies Copies
+	cuts   []cut // see cut
 }
 
-// The lanes of a reading: what is put into the window, and what is read.
-const (
-	putLane = iota
-	readLane
-	readingLanes
-)
-
-// read carries out a call by reading windows if all ranks find that they can: if done
-// is false nothing has happened.
+// read carries out a call by reading windows if all ranks find that they can and that
+// some have enough to move: if done is false nothing has happened.
 func (w *windows) read(ctx context.Context, s *staging, c *Comm, call *Call) (done bool, err error) {
 	n := c.size
-	r := reading{windows: w, c: c, call: call, shared: call.Kind.shared(), elem: call.DType().Size(), offers: make([]offer, n)}
+	r := reading{shared: call.Kind.shared(), offers: make([]offer, n), cuts: make([]cut, n)}
+	r.visit = visit{windows: w, c: c, call: call, elem: call.DType().Size(), slot: make([]int, n)}
 	mine := newOffer(n)
 	r.src = mine.fill(call, c.rank)
+	r.offers[c.rank] = mine
+	parts, _ := mine.passing(c.rank, r.shared, r.window())
 	switch dst, src := s.lies(call.Dst), s.lies(call.Src); {
 	case dst == stateHost || src == stateHost:
 		mine[0] = stateHost
 	case dst == stateEmpty && src == stateEmpty:
 		mine[0] = stateEmpty
-	case mine.total(r.shared) == 0:
+	case parts == 0:
 		mine[0] = stateGets
 	default:
 		mine[0] = stateHost
 		if slot, ok := w.reserve(); ok {
 			defer w.release(slot)
-			mine[0], r.slot = int64(stateSlot+slot), slot
+			mine[0], r.slot[c.rank] = int64(stateSlot+slot), slot
 		}
 	}
-	if st := mine.state(); st >= stateGets {
-		if r.copies, err = s.stage.Open(readingLanes); err != nil {
+	defer r.close(&err)
+	_, known := call.most(n)
+	early := func(o offer) bool { return known || !s.small(o.most(r.shared)*r.elem) } // it puts its first part before all know of it
+	if mine.state() >= stateGets {
+		if err := r.open(s); err != nil {
 			return false, err
 		}
-		defer func() {
-			if late := r.copies.Close(); err == nil {
-				err = late
-			}
-		}()
-		if err := r.put(mine, 0); err != nil {
+	}
+	if mine.state() >= stateSlot && early(mine) {
+		if err := r.part(0); err != nil {
 			return false, err
 		}
-		if err := r.copies.Wait(putLane); err != nil {
+		if err := r.wait(); err != nil {
 			return false, err
 		}
 	}
@@ -248,11 +191,25 @@ func (w *windows) read(ctx context.Context, s *staging, c *Comm, call *Call) (do
 	if err := c.backend.Do(ctx, &told); err != nil {
 		return false, err
 	}
+	some, late := false, false
 	for q := range r.offers {
-		r.offers[q] = all[q*len(mine):][:len(mine)]
+		o := all[q*len(mine):][:len(mine)]
+		r.offers[q], r.slot[q] = o, max(0, o.state()-stateSlot)
+		some = some || early(o)
+		late = late || o.state() >= stateSlot && !early(o)
 	}
-	if !agree(r.offers) {
+	if !some || !agree(r.offers) {
 		return false, nil
+	}
+	if late {
+		if mine.state() >= stateSlot && !early(mine) {
+			if err := r.part(0); err != nil {
+				return true, err
+			}
+		}
+		if err := r.meet(ctx); err != nil {
+			return true, err
+		}
 	}
 	return true, r.run(ctx)
 }
@@ -268,68 +225,81 @@ func (s *staging) lies(b Buffer) int {
 	return stateHost
 }
 
+// window returns how many elements a half of a slot has room for.
+func (r *reading) window() int { return r.half / r.elem }
+
 // run reads part after part, when each is in all windows. A half is written again
 // when all have read what it held: they say so by coming to the next part.
 func (r *reading) run(ctx context.Context) error {
-	mine := r.offers[r.c.rank]
 	parts := 0
-	for _, o := range r.offers {
-		parts = max(parts, (o.total(r.shared)*r.elem+r.half-1)/r.half)
+	for q, o := range r.offers {
+		n, _ := o.passing(q, r.shared, r.window())
+		parts = max(parts, n)
 	}
 	for k := range parts {
 		if k+1 < parts {
-			if err := r.put(mine, k+1); err != nil {
+			if err := r.part(k + 1); err != nil {
 				return err
 			}
 		}
 		if err := r.take(k); err != nil {
 			return err
 		}
-		if r.copies != nil {
-			for lane := range readingLanes {
-				if err := r.copies.Wait(lane); err != nil {
-					return err
-				}
-			}
-		}
-		met := r.call.inner(BarrierKind, Buffer{}, Buffer{})
-		if err := r.c.backend.Do(ctx, &met); err != nil {
+		if err := r.meet(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// put queues the copy of part k of what this rank hands in to its slot.
-func (r *reading) put(mine offer, k int) error {
-	lo, hi := k*r.half, min((k+1)*r.half, mine.total(r.shared)*r.elem)
-	if lo >= hi {
-		return nil
+// cut returns what part k has of what rank q hands in, a cut for each rank, and how many
+// elements of each rank's came before.
+func (r *reading) cut(q, k int) (cuts []cut, before int) {
+	o := r.offers[q]
+	_, step := o.passing(q, r.shared, r.window())
+	first := 0
+	for p := range r.cuts {
+		n := o.has(p)
+		r.cuts[p] = cut{first + k*step, max(0, min(step, n-k*step))}
+		if !r.shared {
+			first += n
+		}
 	}
-	return r.copies.Within(putLane, r.at(r.c.world[r.c.rank], r.slot, k), unsafe.Add(r.src.Ptr, lo), hi-lo)
+	return r.cuts, k * step
+}
+
+// part queues the copy of part k of what this rank hands in to its slot.
+func (r *reading) part(k int) error {
+	cuts, _ := r.cut(r.c.rank, k)
+	if r.shared { // all get the same
+		one := cuts[(r.c.rank+1)%len(cuts)]
+		return r.copy(putLane, spot{r.at(r.c.rank, k%2), 0}, spot{r.src.Ptr, one.at}, one.n)
+	}
+	return r.put(k%2, r.src.Ptr, cuts)
 }
 
 // take queues the copies of what part k has for this rank; what it has for itself comes
 // with the first.
 func (r *reading) take(k int) error {
-	to := 0 // where in dst
+	me, to := r.c.rank, 0 // where in dst
 	for q, o := range r.offers {
-		from, n := o.before(r.c.rank, r.shared)*r.elem, o.has(r.c.rank)*r.elem
-		at := to
-		to += n
-		lo, hi := max(from, k*r.half), min(from+n, (k+1)*r.half)
-		var src unsafe.Pointer
+		cuts, before := r.cut(q, k)
+		mine := cuts[me]
+		var src spot
 		switch {
-		case q == r.c.rank && k == 0 && n > 0:
-			lo, hi, src = from, from+n, unsafe.Add(r.src.Ptr, from)
-		case q == r.c.rank || lo >= hi:
-			continue
+		case q == me && k == 0:
+			src, mine.n = spot{r.src.Ptr, mine.at}, o.has(me)
+		case q == me || mine.n == 0:
+			mine.n = 0
+		case r.shared:
+			src = spot{r.at(q, k%2), 0}
 		default:
-			src = unsafe.Add(r.at(r.c.world[q], o.state()-stateSlot, k), lo-k*r.half)
+			src = r.find(q, k%2, cuts)
 		}
-		if err := r.copies.Within(readLane, unsafe.Add(r.call.Dst.Ptr, at+lo-from), src, hi-lo); err != nil {
+		if err := r.copy(readLane, spot{r.call.Dst.Ptr, to + before}, src, mine.n); err != nil {
 			return err
 		}
+		to += o.has(me)
 	}
 	return nil
 }

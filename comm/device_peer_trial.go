@@ -34,7 +34,8 @@ func (c *Comm) TryPeers(ctx context.Context, problem string, window int) (reason
 	if reason, err = c.firstProblem(ctx, problem, false); err != nil || reason != "" {
 		return reason, err
 	}
-	t := trial{c: c, s: s, stage: stage, windows: &windows{of: make([]unsafe.Pointer, c.size), half: window / (2 * slotCount)}}
+	t := trial{c: c, s: s, stage: stage, windows: &windows{of: make([]unsafe.Pointer, c.size)}}
+	t.half = max(window/(2*slotCount), c.size*Float64.Size()) // an element for each rank
 	for _, step := range []func(ctx context.Context) (problem, err error){t.exchange, t.write, t.look} {
 		wrong, err := step(ctx)
 		if err != nil {

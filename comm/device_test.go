@@ -110,11 +110,16 @@ func (c *farCopies) Within(lane int, dst, src unsafe.Pointer, bytes int) error {
 }
 
 func (c *farCopies) Fold(lane int, op comm.Op, dst comm.Buffer, src unsafe.Pointer, ranks int) error {
+	return c.fold(lane, op, dst, src, ranks, c.f.Holds(dst.Ptr))
+}
+
+// fold is Fold to memory that is the device's or not.
+func (c *farCopies) fold(lane int, op comm.Op, dst comm.Buffer, src unsafe.Pointer, ranks int, ours bool) error {
 	bytes := dst.Bytes()
 	if c.f.foldErr != nil {
 		return c.f.foldErr
 	}
-	if !c.f.Holds(dst.Ptr) || !c.f.Holds(src) || !c.f.Holds(unsafe.Add(src, ranks*bytes-1)) {
+	if !ours || !c.f.Holds(src) || !c.f.Holds(unsafe.Add(src, ranks*bytes-1)) {
 		return fmt.Errorf("Fold of %d ranks from %p to %p", ranks, src, dst.Ptr)
 	}
 	c.f.folds.Add(1)
@@ -220,9 +225,10 @@ func TestStagedCalls(t *testing.T) {
 				{"all-to-all", comm.Call{Kind: comm.AllToAllKind}, 2 * n, 2 * n},
 				{"broadcast", comm.Call{Kind: comm.BroadcastKind, Root: 1}, n, 0},
 				{"all-gather-v", comm.Call{Kind: comm.AllGatherVKind, DstCounts: []int{n, 1}}, n + 1, root(1, n)},
+				{"reduce-scatter-v", comm.Call{Kind: comm.ReduceScatterVKind, Op: comm.Sum, SrcCounts: []int{n, 1}}, root(1, n), n + 1},
 				{"all-to-all-v", comm.Call{Kind: comm.AllToAllVKind, DstCounts: [][]int{{n, 1}, {1, 0}}[me], SrcCounts: [][]int{{n, 1}, {1, 0}}[me]}, root(1, n+1), root(1, n+1)},
 			} {
-				if n > 5 && !slices.Contains([]string{"all-reduce in place", "all-gather", "reduce-scatter", "broadcast"}, c.what) {
+				if n > 5 && !slices.Contains([]string{"all-reduce in place", "all-gather", "all-gather-v", "reduce-scatter", "reduce-scatter-v", "broadcast"}, c.what) {
 					continue // the others are cut the same way
 				}
 				if err := check(c.what, c.call, c.dst, c.src); err != nil {

@@ -122,6 +122,10 @@ func (c *peerCopies) Within(lane int, dst, src unsafe.Pointer, bytes int) error 
 	return c.queue(lane, dst, src, bytes)
 }
 
+func (c *peerCopies) Fold(lane int, op comm.Op, dst comm.Buffer, src unsafe.Pointer, ranks int) error {
+	return c.fold(lane, op, dst, src, ranks, c.p.Holds(dst.Ptr) || within(c.p.own, dst.Ptr, dst.Bytes()))
+}
+
 // host is a backend of ranks of one host.
 type host struct{ comm.Backend }
 

@@ -74,15 +74,18 @@ func (r *rank) wantsGPU(name string) bool {
 // two calls at once may move 16 MiB at a time while they put the next there.
 const peerWindow = 64 << 20
 
-// Reductions of foldBytes or more of device memory, where it is not staged, are folded
-// by the devices, foldPiece at a time; foldVar is another number of bytes, 0 for none.
-// By reckoning the exchanges between devices, with four waits and more, take a tenth of
-// a millisecond whatever they move, in which this many bytes pass the host as well.
+// Calls without a buffer of stageBytes on any rank are staged; stageVar is another number.
+// The ways among devices wait two or three times for all ranks' devices whatever they
+// move, some tens of microseconds with a device for each rank, in which this many bytes
+// pass the host as well; with one for several ranks, which take turns, it is a megabyte.
 const (
-	foldBytes = 256 << 10
-	foldPiece = peerWindow / 2
-	foldVar   = "GORUN_CUDA_FOLD"
+	stageBytes = 256 << 10
+	stageVar   = "GORUN_CUDA_STAGE"
 )
+
+// foldPiece is how much a rank hands in at a time of a reduction that the devices fold
+// and an MPI library moves.
+const foldPiece = 32 << 20
 
 // tryDirect has collectives use addresses of dev, if the backend takes them on all
 // ranks, or else read the memory of the other ranks' devices, if all can, and reductions
@@ -117,13 +120,19 @@ func (r *rank) tryDirect(ctx context.Context, dev tensor.Device, failed error) e
 	}
 	folds := reason
 	if reason == "" {
-		from := foldBytes
-		if v := os.Getenv(foldVar); v != "" {
-			if from, err = strconv.Atoi(v); err != nil || from <= 0 {
-				problem = fmt.Sprintf("%s is %s", foldVar, v)
+		if os.Getenv("GORUN_CUDA_FOLD") == "0" {
+			problem = "GORUN_CUDA_FOLD is 0"
+		}
+		if folds, err = r.world.TryFold(ctx, problem, foldPiece); err != nil {
+			return err
+		}
+		below := stageBytes
+		if v := os.Getenv(stageVar); v != "" {
+			if below, err = strconv.Atoi(v); err != nil {
+				return fmt.Errorf("runtime: UseDevice: %s is %q; give a number of bytes", stageVar, v)
 			}
 		}
-		if folds, err = r.world.TryFold(ctx, problem, from, foldPiece); err != nil {
+		if err := r.world.StageBelow(ctx, below); err != nil {
 			return err
 		}
 	}
@@ -196,7 +205,10 @@ func (r *rank) openDevice(name string) (tensor.Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.world.UseStage(stage{dev.Stage()})
+	var once sync.Once
+	r.world.UseStage(stage{dev.Stage(), func(err error) {
+		once.Do(func() { r.log.Warn().Err(err).Msg("host memory cannot be pinned: staged collectives take longer") })
+	}})
 	if r.job.LocalRank == 0 {
 		d := dev.Description()
 		r.log.Info().Str("device", dev.String()).Str("gpu", d.Name).Str("capability", d.Capability).Str("cuda", drv.Version()).
@@ -206,9 +218,18 @@ func (r *rank) openDevice(name string) (tensor.Device, error) {
 }
 
 // stage is a device's, as comm sees it.
-type stage struct{ *cuda.Stage }
+type stage struct {
+	*cuda.Stage
+	unpinned func(error) // is told why host memory could not be pinned
+}
 
 var _ comm.PeerStage = stage{}
+
+func (s stage) Pin(p unsafe.Pointer, bytes int) {
+	if err := s.Stage.Pin(p, bytes); err != nil {
+		s.unpinned(err)
+	}
+}
 
 func (s stage) Open(lanes int) (comm.Copies, error) {
 	c, err := s.Stage.Open(lanes)

@@ -31,7 +31,7 @@ func TestDeviceFolds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := stage{dev.Stage()}
+	s := stage{Stage: dev.Stage()}
 	const most = 700 * 8 * 9 // bytes
 	room, err := s.Alloc(2 * most)
 	if err != nil {

@@ -60,10 +60,10 @@ func TestOnGPUs(t *testing.T) {
 		how           string
 	}{
 		{gorun, nil, "read the memory of the other ranks' GPUs, and reductions are folded"},
-		{gorun, []string{"GORUN_CUDA_FOLD=1024"}, "read the memory of the other ranks' GPUs, and reductions are folded"},
+		{gorun, []string{"GORUN_CUDA_STAGE=1024"}, "read the memory of the other ranks' GPUs, and reductions are folded"},
 		{gorun, []string{"GORUN_CUDA_FOLD=0"}, "but for reductions, which are staged"},
 		{gorun, []string{"GORUN_CUDA_IPC=0"}, "collectives on GPUs are staged"},
-		{mpirun, []string{"GORUN_FAKE_REACHABLE=1", "GORUN_MPI_CUDA=1", "GORUN_CUDA_FOLD=1024"}, "hand addresses of GPUs to MPI, and reductions are folded"},
+		{mpirun, []string{"GORUN_FAKE_REACHABLE=1", "GORUN_MPI_CUDA=1", "GORUN_CUDA_STAGE=1024"}, "hand addresses of GPUs to MPI, and reductions are folded"},
 	} {
 		t.Run(strings.Join(c.env, ","), func(t *testing.T) {
 			needtest.Programs(t, c.launcher[0])

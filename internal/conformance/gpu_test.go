@@ -15,8 +15,8 @@ import (
 	"github.com/gorun-spmd/gorun/tensor/cuda/cudatest"
 )
 
-// foldAll has the smallest reductions folded on GPUs.
-const foldAll = "GORUN_CUDA_FOLD=1"
+// stageNone has the smallest calls go from GPU to GPU, and reductions folded there.
+const stageNone = "GORUN_CUDA_STAGE=0"
 
 // TestOnGPURanks runs every case with tensors in the memory of fake GPUs, which the
 // process cannot touch: the kernels of tensor/cuda, and collectives that read the memory
@@ -26,12 +26,12 @@ func TestOnGPURanks(t *testing.T) {
 	bin := build(t)
 	if onMachines() {
 		for _, n := range []string{"1", "2", "4"} {
-			onGPU(t, bin, n, append(os.Environ(), foldAll), "tensors on GPUs", "-bfloat16", "testdata")
+			onGPU(t, bin, n, append(os.Environ(), stageNone), "tensors on GPUs", "-bfloat16", "testdata")
 		}
 		return
 	}
 	const want = "collectives read the memory of the other ranks' GPUs, and reductions are folded on the GPUs"
-	env := append(fakeGPUs(t), foldAll, "GORUN_CUDA_POOL=0") // the fake driver looks for accesses outside what is allocated
+	env := append(fakeGPUs(t), stageNone, "GORUN_CUDA_POOL=0") // the fake driver looks for accesses outside what is allocated
 	onGPU(t, bin, "2", env, want, "-bfloat16", "testdata")
 	onGPU(t, bin, "5", env, want, "-bfloat16", "testdata/redistribute.jsonl")
 }
@@ -58,7 +58,7 @@ func TestStagedOnGPURanks(t *testing.T) {
 		"GORUN_FAKE_IPC=1":  `"reason":"rank 1: a trial failed: to map memory of rank 0's device: `,
 		"GORUN_CUDA_FOLD=0": "collectives read the memory of the other ranks' GPUs, but for reductions, which are staged",
 	} {
-		env := append(fakeGPUs(t), variable)
+		env := append(fakeGPUs(t), variable, stageNone)
 		onGPU(t, bin, "3", env, reason, "-bfloat16", "testdata/redistribute.jsonl", "testdata/cross_entropy.jsonl")
 		onGPU(t, bin, "3", env, reason, "testdata/embedding.jsonl") // those of bfloat16 take long
 	}
@@ -103,7 +103,7 @@ func TestGPUsThroughMPI(t *testing.T) {
 	if onMachines() {
 		for _, launcher := range [][]string{{"mpirun", "-np"}, {"mpiexec.hydra", "-n"}} {
 			if _, err := exec.LookPath(launcher[0]); err == nil {
-				throughMPI(t, launcher, "2", append(os.Environ(), foldAll, "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"), "tensors on GPUs", filepath.Join(bin, "conformance"), "-resize", "-device", "cuda", "testdata")
+				throughMPI(t, launcher, "2", append(os.Environ(), stageNone, "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"), "tensors on GPUs", filepath.Join(bin, "conformance"), "-resize", "-device", "cuda", "testdata")
 			}
 		}
 		return
@@ -120,8 +120,8 @@ func TestGPUsThroughMPI(t *testing.T) {
 			cases []string
 			want  string
 		}{
-			{[]string{"GORUN_FAKE_REACHABLE=1", "GORUN_MPI_CUDA=1", foldAll}, "2", []string{"redistribute", "embedding"}, "collectives hand addresses of GPUs to MPI, and reductions are folded on the GPUs"},
-			{[]string{"GORUN_FAKE_REACHABLE=1", "GORUN_MPI_CUDA=1", foldAll}, "5", []string{"redistribute"}, "collectives hand addresses of GPUs to MPI, and reductions are folded on the GPUs"},
+			{[]string{"GORUN_FAKE_REACHABLE=1", "GORUN_MPI_CUDA=1", stageNone}, "2", []string{"redistribute", "embedding"}, "collectives hand addresses of GPUs to MPI, and reductions are folded on the GPUs"},
+			{[]string{"GORUN_FAKE_REACHABLE=1", "GORUN_MPI_CUDA=1", stageNone}, "5", []string{"redistribute"}, "collectives hand addresses of GPUs to MPI, and reductions are folded on the GPUs"},
 			{[]string{"GORUN_MPI_CUDA=0"}, "2", []string{"redistribute"}, `"reason":"rank 0: GORUN_MPI_CUDA is 0"`},
 		} {
 			args := []string{filepath.Join(bin, "conformance"), "-resize", "-device", "cuda"}

@@ -39,6 +39,7 @@
 //	GORUN_CUDA_SYNC=1  wait after each kernel
 //	GORUN_CUDA_POOL=0  each tensor is an allocation of its own, for compute-sanitizer
 //	GORUN_CUDA_IPC=0   ranks of a host do not read each other's device memory
-//	GORUN_CUDA_FOLD=N  reductions of N bytes or more are folded on the device; 0: none
+//	GORUN_CUDA_FOLD=0  reductions are not folded on the device
+//	GORUN_CUDA_STAGE=N collectives of less than N bytes go by way of the host
 //	CUDA_VISIBLE_DEVICES, as the driver reads it, chooses and orders the GPUs
 package cuda

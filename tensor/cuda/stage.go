@@ -48,7 +48,10 @@ type Stage struct {
 }
 
 // A lane is a stream, with an event for what it waits for.
-type lane struct{ stream, event uintptr }
+type lane struct {
+	stream, event uintptr
+	busy          bool // something was queued since the last wait
+}
 
 // Stage returns the means to copy for collectives.
 func (g *Device) Stage() *Stage { return &Stage{g: g} }
@@ -58,9 +61,9 @@ func (s *Stage) Holds(p unsafe.Pointer) bool { return s.g.memories.holds(p) }
 
 // Pin locks host memory, so that the device copies it at full speed and beside what
 // else it does. Where that is refused the copies are slower, no more.
-func (s *Stage) Pin(p unsafe.Pointer, bytes int) {
+func (s *Stage) Pin(p unsafe.Pointer, bytes int) error {
 	defer s.g.enter()()
-	s.g.drv.call(cuMemHostRegister, uintptr(p), uintptr(bytes), 0)
+	return s.check(cuMemHostRegister, uintptr(p), uintptr(bytes), 0)
 }
 
 // Unpin ends Pin.
@@ -89,10 +92,13 @@ func (s *Stage) Open(n int) (*Copies, error) {
 			return nil, err
 		}
 		c.lanes = append(c.lanes, l)
-		if err := s.check(cuEventRecord, l.event, s.g.stream); err != nil {
-			return nil, err
-		}
-		if err := s.check(cuStreamWaitEvent, l.stream, l.event, 0); err != nil {
+	}
+	before := c.lanes[0].event
+	if err := s.check(cuEventRecord, before, s.g.stream); err != nil {
+		return nil, err
+	}
+	for _, l := range c.lanes {
+		if err := s.check(cuStreamWaitEvent, l.stream, before, 0); err != nil {
 			return nil, err
 		}
 	}
@@ -124,36 +130,43 @@ func (s *Stage) check(f function, args ...uintptr) error {
 	return nil
 }
 
+// queue queues a copy on a lane.
+func (c *Copies) queue(f function, i int, dst, src unsafe.Pointer, bytes int) error {
+	defer c.s.g.enter()()
+	c.lanes[i].busy = true
+	return c.s.check(f, uintptr(dst), uintptr(src), uintptr(bytes), c.lanes[i].stream)
+}
+
 // ToHost queues a copy to the host.
 func (c *Copies) ToHost(i int, dst, src unsafe.Pointer, bytes int) error {
-	defer c.s.g.enter()()
-	return c.s.check(cuMemcpyDtoHAsync, uintptr(dst), uintptr(src), uintptr(bytes), c.lanes[i].stream)
+	return c.queue(cuMemcpyDtoHAsync, i, dst, src, bytes)
 }
 
 // FromHost queues a copy to the device.
 func (c *Copies) FromHost(i int, dst, src unsafe.Pointer, bytes int) error {
-	defer c.s.g.enter()()
-	return c.s.check(cuMemcpyHtoDAsync, uintptr(dst), uintptr(src), uintptr(bytes), c.lanes[i].stream)
+	return c.queue(cuMemcpyHtoDAsync, i, dst, src, bytes)
 }
 
 // Within queues a copy within the device.
 func (c *Copies) Within(i int, dst, src unsafe.Pointer, bytes int) error {
-	defer c.s.g.enter()()
-	return c.s.check(cuMemcpyDtoDAsync, uintptr(dst), uintptr(src), uintptr(bytes), c.lanes[i].stream)
+	return c.queue(cuMemcpyDtoDAsync, i, dst, src, bytes)
 }
 
-// Wait returns when all copies of a lane have been made.
+// Wait returns when a lane has done all, and what was to be done before.
 func (c *Copies) Wait(i int) error {
 	defer c.s.g.enter()()
+	c.lanes[i].busy = false
 	return c.s.check(cuStreamSynchronize, c.lanes[i].stream)
 }
 
-// Close waits for all lanes and gives them back.
+// Close waits for the lanes that have something to do, and gives all back.
 func (c *Copies) Close() error {
 	var err error
-	for i := range c.lanes {
-		if late := c.Wait(i); err == nil {
-			err = late
+	for i, l := range c.lanes {
+		if l.busy {
+			if late := c.Wait(i); err == nil {
+				err = late
+			}
 		}
 	}
 	c.s.mu.Lock()
