@@ -12,20 +12,20 @@ import (
 //
 // With causal, query i attends to keys 0 to i only. A query whose scores are all -Inf, or
 // that has no key, gets zeros, as in PyTorch. No more than a tile of the
-// [T, S] weights exists at any time. Beside bfloat16, of which some heads at a time are
-// computed with in float32, lse is float32.
+// [T, S] weights exists at any time. Beside bfloat16 lse is float32, and each element of y
+// is rounded once: some heads at a time are computed with in float32. Only a GPU's tensor
+// cores take bfloat16 as it is: there the weights are rounded too before they are
+// multiplied by v, and P and dS below for the gradients' products; scores and sums are float32.
 func Attention(q, k, v *Tensor, causal bool) (y, lse *Tensor) {
 	a := attentionOf("Attention", q, k, v, causal)
 	y = alloc("Attention", q.dev, q.dtype, []int{q.dims[0], q.dims[1], a.T, a.E})
 	lse = alloc("Attention", q.dev, WideType(q.dtype), []int{q.dims[0], q.dims[1], a.T})
-	if q.dtype == BFloat16 {
+	if !q.dev.Attention(q.dtype, a, y.addr, lse.addr, q.ptr("Attention"), k.ptr("Attention"), v.ptr("Attention")) {
 		a.wideHeads([]*Tensor{y, lse}, func(x []*Tensor) []*Tensor {
 			y, lse := Attention(x[0], x[1], x[2], causal)
 			return []*Tensor{y, lse}
 		}, q, k, v)
-		return y, lse
 	}
-	q.dev.Attention(q.dtype, a, y.addr, lse.addr, q.ptr("Attention"), k.ptr("Attention"), v.ptr("Attention"))
 	runtime.KeepAlive(q)
 	runtime.KeepAlive(k)
 	runtime.KeepAlive(v)
@@ -46,15 +46,13 @@ func AttentionGrad(dy, q, k, v, y, lse *Tensor, causal bool) (dq, dk, dv *Tensor
 		throwShape("AttentionGrad", "y %v and lse %v are not those of q %v and v %v", y.brief(), lse.brief(), q.brief(), v.brief())
 	}
 	dq, dk, dv = allocLike("AttentionGrad", q), allocLike("AttentionGrad", k), allocLike("AttentionGrad", v)
-	if q.dtype == BFloat16 {
+	if !q.dev.AttentionGrad(q.dtype, a, dq.addr, dk.addr, dv.addr, dy.ptr("AttentionGrad"),
+		q.ptr("AttentionGrad"), k.ptr("AttentionGrad"), v.ptr("AttentionGrad"), y.ptr("AttentionGrad"), lse.ptr("AttentionGrad")) {
 		a.wideHeads([]*Tensor{dq, dk, dv}, func(x []*Tensor) []*Tensor {
 			dq, dk, dv := AttentionGrad(x[0], x[1], x[2], x[3], x[4], x[5], causal)
 			return []*Tensor{dq, dk, dv}
 		}, dy, q, k, v, y, lse)
-		return dq, dk, dv
 	}
-	q.dev.AttentionGrad(q.dtype, a, dq.addr, dk.addr, dv.addr, dy.ptr("AttentionGrad"),
-		q.ptr("AttentionGrad"), k.ptr("AttentionGrad"), v.ptr("AttentionGrad"), y.ptr("AttentionGrad"), lse.ptr("AttentionGrad"))
 	for _, t := range []*Tensor{dy, q, k, v, y, lse} {
 		runtime.KeepAlive(t)
 	}

@@ -14,23 +14,31 @@ import (
 const attentionTile = 64
 
 // Attention computes y and lse; see the function of that name.
-func (c *CPU) Attention(dt DType, a AttentionSize, y, lse, q, k, v unsafe.Pointer) {
-	if dt == Float32 {
+func (c *CPU) Attention(dt DType, a AttentionSize, y, lse, q, k, v unsafe.Pointer) bool {
+	switch dt {
+	case Float32:
 		attendAll(c, a, headsOf[float32](a, y, lse, q, k, v), softmaxRow32)
-	} else {
+	case Float64:
 		attendAll(c, a, headsOf[float64](a, y, lse, q, k, v), softmaxRow64)
+	default:
+		return false
 	}
+	return true
 }
 
 // AttentionGrad computes dq, dk and dv; see the function of that name.
-func (c *CPU) AttentionGrad(dt DType, a AttentionSize, dq, dk, dv, dy, q, k, v, y, lse unsafe.Pointer) {
-	if dt == Float32 {
+func (c *CPU) AttentionGrad(dt DType, a AttentionSize, dq, dk, dv, dy, q, k, v, y, lse unsafe.Pointer) bool {
+	switch dt {
+	case Float32:
 		h, g := headsOf[float32](a, y, lse, q, k, v), headsOf[float32](a, dy, nil, dq, dk, dv)
 		attendGradAll(c, a, h, g, simd.Best().ScaledExp)
-	} else {
+	case Float64:
 		h, g := headsOf[float64](a, y, lse, q, k, v), headsOf[float64](a, dy, nil, dq, dk, dv)
 		attendGradAll(c, a, h, g, scaledExp[float64])
+	default:
+		return false
 	}
+	return true
 }
 
 // heads are the arrays of all heads, or their gradients.

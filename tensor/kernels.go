@@ -23,12 +23,13 @@ type Elementwise interface {
 	Axpy(dt DType, y unsafe.Pointer, alpha float64, x unsafe.Pointer, n int)
 }
 
-// MatrixKernels are reductions, products and attention.
+// MatrixKernels are reductions, products and attention, of which a device need not have
+// bfloat16: it then returns false and does nothing.
 type MatrixKernels interface {
 	Cumsum(dt DType, reverse bool, dst, x unsafe.Pointer, outer, n, inner int)
 	Reduce(op ReduceOp, dt DType, dst, x unsafe.Pointer, outer, red, inner int) // of bfloat16 dst is float32
-	Attention(dt DType, a AttentionSize, y, lse, q, k, v unsafe.Pointer)
-	AttentionGrad(dt DType, a AttentionSize, dq, dk, dv, dy, q, k, v, y, lse unsafe.Pointer)
+	Attention(dt DType, a AttentionSize, y, lse, q, k, v unsafe.Pointer) bool
+	AttentionGrad(dt DType, a AttentionSize, dq, dk, dv, dy, q, k, v, y, lse unsafe.Pointer) bool
 	MatMul(dt DType, g Gemm, dst, a, b unsafe.Pointer, l Loop)
 }
 

@@ -9,6 +9,7 @@
 
 #include <random>
 #include <string>
+#include <vector>
 
 #include "fake.h"
 
@@ -19,6 +20,13 @@ FakeNow fake_now;
 
 namespace {
 
+// A Copy is one that a thread has begun and not waited for.
+struct Copy {
+	void *to;
+	unsigned bytes;
+	char what[16];
+};
+
 enum State { READY, AT_BARRIER, AT_WARP, DONE };
 
 struct Thread {
@@ -28,6 +36,7 @@ struct Thread {
 	bool orders;      // it does so for the sake of memory
 	uint32_t met[32]; // see FakeNow
 	jmp_buf at;
+	std::vector<Copy> copies;
 	bool started; // it has a stack, and at is where it goes on
 	ucontext_t first;
 };
@@ -49,6 +58,7 @@ std::string wrong; // with the launch
 void body() {
 	for (;;) {
 		kernel->call(*kernel, arguments);
+		if (!threads[now].copies.empty()) wrong = "a thread has ended before its copies were done";
 		threads[now].state = DONE;
 		if (!_setjmp(threads[now].at)) _longjmp(scheduler, 1);
 	}
@@ -119,6 +129,7 @@ bool block(unsigned n) {
 	for (unsigned t = 0; t < n; t++) {
 		threads[t].state = READY;
 		memset(threads[t].met, 0, sizeof threads[t].met);
+		threads[t].copies.clear();
 	}
 	for (;;) {
 		bool ran = false;
@@ -164,6 +175,25 @@ void *fake_warp(int line, unsigned mask, void *mine, unsigned lane) {
 }
 
 void *fake_shown(unsigned lane) { return shown[now / 32 * 32 + lane]; }
+
+void fake_copy(void *to, const void *from, unsigned bytes, bool zeros, void *caller) {
+	Copy c = {to, bytes, {}};
+	if (!zeros) {
+		fake_read(from, bytes, caller);
+		memcpy(c.what, from, bytes);
+	}
+	fake_write(to, bytes, caller);
+	memset(to, 0xff, bytes);
+	threads[now].copies.push_back(c);
+}
+
+void fake_copies_done(void *caller) {
+	for (const Copy &c : threads[now].copies) {
+		fake_write(c.to, c.bytes, caller);
+		memcpy(c.to, c.what, c.bytes);
+	}
+	threads[now].copies.clear();
+}
 
 void fake_stop(const std::string &why) {
 	wrong = why;

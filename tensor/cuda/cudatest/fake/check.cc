@@ -200,6 +200,8 @@ void fake_copied(const void *to, const void *from, uint64_t bytes) {
 }
 
 void fake_atomic(const void *p, uint64_t bytes, void *caller) { access((uint64_t)p, bytes, ATOMIC, (uint64_t)caller); }
+void fake_read(const void *p, uint64_t bytes, void *caller) { access((uint64_t)p, bytes, READ, (uint64_t)caller); }
+void fake_write(const void *p, uint64_t bytes, void *caller) { access((uint64_t)p, bytes, WRITE, (uint64_t)caller); }
 
 // What the compiler calls.
 #define CALLER (uint64_t) __builtin_return_address(0)

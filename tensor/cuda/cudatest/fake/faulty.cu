@@ -168,3 +168,62 @@ KERNEL(sync_lanes_apart, int *p, i64 n) {
 		__syncwarp(0xffffffffu);
 	}
 }
+
+// A copy that nobody has waited for may not have been made, and it is its thread's alone
+// before a barrier.
+KERNEL(race_copy, int *p, i64 n) {
+	__shared__ __align__(16) int s[4 * THREADS];
+	copy_async<16>(s + 4 * threadIdx.x, p, false);
+	__syncthreads();
+	int v = s[threadIdx.x];
+	copies_done();
+	if (blockIdx.x == 0) p[4 + threadIdx.x] = v;
+}
+KERNEL(race_copy_done, int *p, i64 n) {
+	__shared__ __align__(16) int s[4 * THREADS];
+	for (int i = 0; i < 4; i++) s[4 * threadIdx.x + i] = 0;
+	__syncthreads();
+	copy_async<16>(s + 4 * threadIdx.x, p, false);
+	copies_done();
+	if (blockIdx.x == 0) p[4 + threadIdx.x] = s[threadIdx.x];
+}
+KERNEL(sound_copy, int *p, i64 n) {
+	__shared__ __align__(16) int s[4 * THREADS];
+	copy_async<16>(s + 4 * threadIdx.x, nullptr, true);
+	copies_done();
+	__syncthreads();
+	if (blockIdx.x == 0) p[threadIdx.x] = s[threadIdx.x];
+}
+KERNEL(outside_copy, int *p, i64 n) {
+	__shared__ __align__(16) int s[4 * THREADS];
+	copy_async<16>(s + 4 * threadIdx.x, p + n, false);
+	copies_done();
+}
+KERNEL(copy_undone, int *p, i64 n) {
+	__shared__ __align__(16) int s[4 * THREADS];
+	copy_async<16>(s + 4 * threadIdx.x, p, false);
+}
+// Any lane may read the rows that all name.
+KERNEL(race_load, int *p, i64 n) {
+	__shared__ __align__(16) u16 s[THREADS][8];
+	for (int i = 0; i < 8; i++) s[threadIdx.x][i] = (u16)i;
+	u32 r[4];
+	load_matrices(r, s[threadIdx.x]);
+	if (blockIdx.x == 0) p[threadIdx.x] = (int)r[0];
+}
+KERNEL(sound_load, int *p, i64 n) {
+	__shared__ __align__(16) u16 s[THREADS][8];
+	for (int i = 0; i < 8; i++) s[threadIdx.x][i] = (u16)i;
+	__syncwarp(0xffffffffu);
+	u32 r[4];
+	load_transposed(r, s[threadIdx.x]);
+	if (blockIdx.x == 0) p[threadIdx.x] = (int)r[0];
+}
+KERNEL(misaligned_load, int *p, i64 n) {
+	__shared__ __align__(16) u16 s[THREADS][12];
+	for (int i = 0; i < 12; i++) s[threadIdx.x][i] = (u16)i;
+	__syncthreads();
+	u32 r[4];
+	load_matrices(r, s[threadIdx.x]);
+	if (blockIdx.x == 0) p[threadIdx.x] = (int)r[0];
+}

@@ -14,7 +14,7 @@
 #define __device__
 #define __global__
 #define __shared__ static
-#define __align__(n) alignas(n)
+#define __align__(n) __attribute__((aligned(n)))
 
 struct dim3u {
 	unsigned x, y, z;
@@ -85,6 +85,62 @@ UNSEEN __attribute__((noinline)) T atomicMin(T *p, V v) {
 	if ((T)v < old) *p = (T)v;
 	return old;
 }
+
+// fake_read and fake_write tell the checks of other accesses.
+void fake_read(const void *p, uint64_t bytes, void *caller);
+void fake_write(const void *p, uint64_t bytes, void *caller);
+
+// A FakeOperand is a lane's part of the arguments of a product.
+struct FakeOperand {
+	unsigned a[4], b[2];
+};
+
+#define mma(c, a, b0, b1) fake_mma(__LINE__, c, a, b0, b1)
+UNSEEN inline void fake_mma(int line, float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+	FakeOperand mine = {{a[0], a[1], a[2], a[3]}, {b0, b1}};
+	auto half = [](unsigned v, int i) { return (double)fake_bits<float>(i ? v & 0xffff0000u : v << 16); };
+	unsigned lane = threadIdx.x % 32;
+	fake_warp(line, 0xffffffffu, &mine, lane);
+	for (unsigned i = 0; i < 4; i++) {
+		double sum = c[i];
+		for (unsigned k = 0; k < 16; k++) {
+			auto *left = (FakeOperand *)fake_shown(lane / 4 * 4 + k % 8 / 2), *right = (FakeOperand *)fake_shown((lane % 4 * 2 + i % 2) * 4 + k % 8 / 2);
+			sum += half(left->a[i / 2 + k / 8 * 2], k % 2) * half(right->b[k / 8], k % 2);
+		}
+		c[i] = (float)sum;
+	}
+	fake_warp(line, 0xffffffffu, &mine, lane); // all have read
+}
+
+// The lane that an element goes to reads it, and the one that names its row could.
+#define load_matrices(r, row) fake_load(__LINE__, r, row, false)
+#define load_transposed(r, row) fake_load(__LINE__, r, row, true)
+UNSEEN __attribute__((noinline)) inline void fake_load(int line, unsigned (&r)[4], const uint16_t *row, bool transposed) {
+	void *caller = __builtin_return_address(0);
+	fake_read(row, 16, caller);
+	unsigned lane = threadIdx.x % 32;
+	fake_warp(line, 0xffffffffu, &row, lane);
+	for (unsigned i = 0; i < 4; i++) {
+		r[i] = 0;
+		for (unsigned k = 0; k < 2; k++) {
+			unsigned down = lane / 4, across = lane % 4 * 2 + k;
+			if (transposed) std::swap(down, across);
+			const uint16_t *p = *(const uint16_t **)fake_shown(8 * i + down) + across;
+			fake_read(p, 2, caller);
+			r[i] |= (unsigned)*p << 16 * k;
+		}
+	}
+	fake_warp(line, 0xffffffffu, &row, lane); // all have read
+}
+
+// What copy_async brings arrives with copies_done; until then there are ones.
+void fake_copy(void *to, const void *from, unsigned bytes, bool zeros, void *caller);
+void fake_copies_done(void *caller);
+template <int BYTES>
+UNSEEN __attribute__((noinline)) void copy_async(void *to, const void *from, bool zeros) {
+	fake_copy(to, from, BYTES, zeros, __builtin_return_address(0));
+}
+UNSEEN __attribute__((noinline)) inline void copies_done() { fake_copies_done(__builtin_return_address(0)); }
 
 // A FakeKernel is a kernel as the fake driver knows it: the sizes of its parameters
 // and a function that takes them from a launch's buffer.
