@@ -27,6 +27,9 @@ func blocksOf(n, inner int) int {
 	return (n + threads - 1) / threads
 }
 
+// tallBlocks returns how many blocks tall_columns in kernels/common.h wants.
+func tallBlocks(columns int) int { return (columns + 7) / 8 }
+
 // Reduce computes dst[o, i] = op over r of x[o, r, i] for contiguous dst
 // [outer, inner] and x [outer, red, inner]; of bfloat16 dst is float32.
 func (g *Device) Reduce(op tensor.ReduceOp, dt tensor.DType, dst, x unsafe.Pointer, outer, red, inner int) {
@@ -52,6 +55,9 @@ func (g *Device) Reduce(op tensor.ReduceOp, dt tensor.DType, dst, x unsafe.Point
 		}
 	}
 	blocks := blocksOf(outer*inner, inner)
+	if few, tall := 8192, 32; inner > 1 && outer*inner <= few && n >= tall { // as in kernels/reduce.cu
+		blocks = tallBlocks(outer * inner)
+	}
 	switch {
 	case from == tensor.Float32:
 		g.kernel("reduce_f32").i32(o).ptr(dst, x).i64(outer, n, inner).blocks(blocks)

@@ -49,6 +49,11 @@ func TestReductions(t *testing.T) {
 			}
 		}
 	}
+	for _, dt := range []tensor.DType{tensor.Float32, tensor.Float64, tensor.Int8} { // so many parts of columns that many threads combine them
+		x := c.arg(dt, 2, 2100, 3)
+		c.same(fmt.Sprint("columns in parts", dt), sum(dt), one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Sum(x[0], []int{1}, false) }), x)
+		c.same(fmt.Sprint("largest of columns in parts", dt), 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Amax(x[0], []int{1}, false) }), x)
+	}
 	for _, dt := range []tensor.DType{tensor.Float32, tensor.Int64} { // rows and columns in parts, and rows in tiles
 		tol := 0.0
 		if dt == tensor.Float32 {
@@ -120,6 +125,13 @@ func TestRows(t *testing.T) {
 				dx, dw := tensor.RMSNormGrad(x[1], x[0], x[2], stats, 1, true)
 				return []*tensor.Tensor{y, stats, dx, dw}
 			}, x, dy, w)
+			c.same("norms without weights "+name, 3*sum(dt), func(x []*tensor.Tensor) []*tensor.Tensor {
+				y, stats := tensor.LayerNorm(x[0], nil, nil, 1, 1e-5)
+				dx, _, db := tensor.LayerNormGrad(x[1], x[0], nil, stats, 1, false, true)
+				z, scale := tensor.RMSNorm(x[0], nil, 1, 1e-5)
+				dz, _ := tensor.RMSNormGrad(x[1], x[0], nil, scale, 1, false)
+				return []*tensor.Tensor{y, dx, db, z, dz}
+			}, x, dy)
 		}
 		for _, withWeight := range []bool{false, true} {
 			logits, target := c.arg(dt, 30, 1100), c.ids(tensor.Int64, -10, 600, 30)

@@ -10,13 +10,20 @@ import (
 // HELD and HELD2 in kernels/rows.cu.
 const held, held2 = 32, 16
 
-// teams launches with a team of threads for each of rows rows of n elements, of which
-// each thread has some if a block has threads enough, and appends how large a team is.
-func (l *launch) teams(rows, n, some int) {
+// team returns how many threads share a row of n elements: so many that each has some of
+// them, if a block has as many.
+func team(n, some int) int {
 	size := 8
 	for size < threads && size*some < n {
 		size *= 2
 	}
+	return size
+}
+
+// teams launches with a team for each of rows rows of n elements, and appends how large
+// it is.
+func (l *launch) teams(rows, n, some int) {
+	size := team(n, some)
 	l.i32(size).each(rows * size)
 }
 
@@ -59,15 +66,37 @@ func (g *Device) normGrad(dt tensor.DType, centre bool, dx, dweight, dbias, dy, 
 	if n == 0 || rows == 0 {
 		return
 	}
-	g.typed("norm_grad", dt).flag(centre).ptr(dx, dy, x, weight, stats).i64(rows, n).blocks(rows)
-	if dweight == nil && dbias == nil {
-		return
+	parts, held := normParts(rows, n), n <= held2*threads && n*dt.Size()%16 == 0
+	for _, p := range []unsafe.Pointer{dx, dy, x, weight} {
+		held = held && uintptr(p)%16 == 0
 	}
-	segs := columnParts(n, rows)
-	buf := g.Scratch(16 * segs * n)
-	defer buf.Free()
-	g.typed("norm_grad_part", dt).flag(centre).ptr(buf.Block.Ptr(), dy, x, stats).i64(rows, n, segs).each(segs * n)
-	g.typed("norm_grad_sum", dt).ptr(dweight, dbias, buf.Block.Ptr()).i64(n, segs).each(n)
+	wanted, part := dweight != nil || dbias != nil, unsafe.Pointer(nil)
+	if wanted {
+		buf := g.Scratch(2 * parts * n * dt.Size())
+		defer buf.Free()
+		part = buf.Block.Ptr()
+	}
+	if held {
+		g.typed("norm_grad", dt).flag(centre).ptr(dx, part, dy, x, weight, stats).i64(rows, n, parts).teams(parts, n, held2)
+	} else {
+		g.typed("norm_grad_rows", dt).flag(centre).ptr(dx, dy, x, weight, stats).i64(rows, n).teams(rows, n, held2)
+		if wanted {
+			g.typed("norm_grad_part", dt).flag(centre).ptr(part, dy, x, stats).i64(rows, n, parts).each(parts * n)
+		}
+	}
+	if wanted {
+		g.typed("norm_grad_sum", dt).ptr(dweight, dbias, part).i64(n, parts).blocks(tallBlocks(2 * n))
+	}
+}
+
+// normParts returns in how many parts the rows of a norm are added up: of 64 rows at most,
+// which float32 adds up well, and of 8 or more, so that the parts are few. As far as that
+// lets it, it makes some 256 blocks or a multiple, two for each multiprocessor of a large
+// GPU.
+func normParts(rows, n int) int {
+	const some, least, most = 256, 8, 64
+	teams := some * threads / team(n, held2)
+	return max(1, min(rows/least, (rows+teams*most-1)/(teams*most)*teams))
 }
 
 // CrossEntropyStats fills stats [n, 4] from logits [n, classes]; see tensor's

@@ -197,6 +197,12 @@ struct Sum {
 	template <class T>
 	static __device__ T of(T a, T b) { return a + b; }
 };
+// Two numbers are reduced as one.
+struct Two {
+	double a, b;
+};
+static __device__ Two operator+(const Two &x, const Two &y) { return Two{x.a + y.a, x.b + y.b}; }
+
 struct Larger {
 	template <class T>
 	static __device__ T of(T a, T b) { return larger(a, b); }
@@ -227,6 +233,33 @@ static __device__ T block_reduce(T v) {
 // exchange returns what the thread has whose lane differs by the bit d.
 template <class T>
 static __device__ T exchange(T v, int d) { return __shfl_xor_sync(0xffffffffu, v, d); }
+static __device__ Two exchange(Two v, int d) { return Two{exchange(v.a, d), exchange(v.b, d)}; }
+
+// tall_columns calls out(c, v) for each of so many columns, where v combines the elements
+// in(start(c) + r·stride) for r below rows. A block takes 8 columns at a time, each in 32
+// slices.
+template <class T, class Start, class In, class Op, class Out>
+static __device__ void tall_columns(i64 columns, i64 rows, i64 stride, T none, Start start, In in, Op op, Out out) {
+	const int WIDE = 8, SLICES = THREADS / WIDE;
+	__shared__ T part[SLICES][WIDE];
+	int own = threadIdx.x % WIDE, slice = threadIdx.x / WIDE;
+	for (i64 first = blockIdx.x * (i64)WIDE; first < columns; first += gridDim.x * (i64)WIDE) {
+		i64 c = first + own;
+		T v = none;
+		if (c < columns) {
+			i64 at = start(c);
+#pragma unroll 8
+			for (i64 r = slice; r < rows; r += SLICES) v = op(v, (T)in(at + r * stride));
+		}
+		part[slice][own] = v;
+		__syncthreads();
+		if (slice == 0 && c < columns) {
+			for (int s = 1; s < SLICES; s++) v = op(v, part[s][own]);
+			out(c, v);
+		}
+		__syncthreads();
+	}
+}
 
 // A block scans TILE elements at a time, of which each thread takes some that lie side by
 // side.

@@ -39,10 +39,10 @@ static __device__ i64 cut(i64 s, i64 red, i64 segs) { return s * (red / segs) + 
 
 // In reads elements as what is computed with, N that lie side by side at once, SIZE at
 // most, which are 16 bytes; aligned says whether those from i on lie at a multiple of
-// that. Out writes one.
+// that. PARTS says that they may be those of another reduction. Out writes one.
 template <class T>
 struct From {
-	enum { SIZE = 16 / sizeof(T) };
+	enum { SIZE = 16 / sizeof(T), PARTS = sizeof(T) == 8 };
 	const T *p;
 	__device__ double operator()(i64 i) const { return wide(p[i]); }
 	__device__ bool aligned(i64 i) const { return (u64)(p + i) % 16 == 0; }
@@ -55,7 +55,7 @@ struct To {
 	__device__ void operator()(i64 i, double v) const { p[i] = (T)v; }
 };
 struct FromInt {
-	enum { SIZE = 1 };
+	enum { SIZE = 1, PARTS = 1 };
 	int dt;
 	const void *p;
 	__device__ i64 operator()(i64 i) const { return load_int(dt, p, i); }
@@ -126,6 +126,9 @@ static __device__ void reduce_columns(int op, In in, Out out, T none, i64 outer,
 	}
 }
 
+// Up to FEW columns of TALL parts and more are combined by many threads each.
+enum { FEW = 8192, TALL = 32 };
+
 // reduce computes dst[o, s, i] = op over part s of r of x[o, r, i] for x
 // [outer, red, inner] and dst [outer, segs, inner]. Sums read 16 bytes at once.
 template <class T, class In, class Out>
@@ -133,6 +136,7 @@ static __device__ void reduce(int op, In in, Out out, T none, i64 outer, i64 red
 	const int N = In::SIZE;
 	if (inner == 1 && op == SUM) reduce_rows<N>(SUM, in, out, none, outer, red, segs);
 	else if (inner == 1) reduce_rows<1>(op, in, out, none, outer, red, segs);
+	else if (In::PARTS && segs == 1 && outer * inner <= FEW && red >= TALL) tall_columns(outer * inner, red, inner, none, [&](i64 c) { return c / inner * red * inner + c % inner; }, in, [&](T a, T b) { return combine(op, a, b); }, out);
 	else if (op == SUM && inner % N == 0 && in.aligned(0)) reduce_columns<N>(SUM, in, out, none, outer, red, inner, segs);
 	else reduce_columns<1>(op, in, out, none, outer, red, inner, segs);
 }

@@ -284,64 +284,152 @@ static __device__ void norm(int centre, T *dst, double *stats, const T *x, const
 KERNEL(norm_f32, int centre, float *dst, double *stats, const float *x, const float *weight, const float *bias, i64 rows, i64 n, double eps, int team) { norm(centre, dst, stats, x, weight, bias, rows, n, eps, team); }
 KERNEL(norm_f64, int centre, double *dst, double *stats, const double *x, const double *weight, const double *bias, i64 rows, i64 n, double eps, int team) { norm(centre, dst, stats, x, weight, bias, rows, n, eps, team); }
 
-// norm_grad computes dx of either norm.
-template <class T>
-static __device__ void norm_grad(int centre, T *dx, const T *dy, const T *x, const T *weight, const double *stats, i64 rows, i64 n) {
-	EACH_ROW(r, rows) {
-		double mean = centre ? stats[2 * r] : 0, rstd = centre ? stats[2 * r + 1] : stats[r];
-		double g = 0, gh = 0;
-		EACH_COLUMN(i, n) {
-			double h = ((double)x[r * n + i] - mean) * rstd, d = (double)dy[r * n + i];
-			if (weight) d *= (double)weight[i];
-			g += d;
-			gh += d * h;
-		}
-		g = centre ? block_reduce<Sum>(g) / (double)n : 0;
-		gh = block_reduce<Sum>(gh) / (double)n;
-		EACH_COLUMN(i, n) {
-			double h = ((double)x[r * n + i] - mean) * rstd, d = (double)dy[r * n + i];
-			if (weight) d *= (double)weight[i];
-			dx[r * n + i] = (T)(rstd * (d - g - h * gh));
-		}
-	}
-}
-KERNEL(norm_grad_f32, int centre, float *dx, const float *dy, const float *x, const float *weight, const double *stats, i64 rows, i64 n) { norm_grad(centre, dx, dy, x, weight, stats, rows, n); }
-KERNEL(norm_grad_f64, int centre, double *dx, const double *dy, const double *x, const double *weight, const double *stats, i64 rows, i64 n) { norm_grad(centre, dx, dy, x, weight, stats, rows, n); }
+// A NormRow has the statistics of a row.
+template <class W>
+struct NormRow {
+	Mean<W> mean;
+	W rstd;
+	__device__ NormRow(int centre, const double *stats, i64 r) : mean(centre ? stats[2 * r] : 0), rstd((W)stats[centre ? 2 * r + 1 : r]) {}
+	__device__ W normal(W v) const { return mean.from(v) * rstd; }
+};
 
-// norm_grad_part writes for part s of segs of the rows part[s, 0, i] = Σ dy·h and
-// part[s, 1, i] = Σ dy; norm_grad_sum adds the parts to dweight and dbias, in order.
-template <class T>
-static __device__ void norm_grad_part(int centre, double *part, const T *dy, const T *x, const double *stats, i64 rows, i64 n, i64 segs) {
-	EACH(t, segs * n) {
-		i64 s = t / n, i = t % n;
-		double w = 0, b = 0;
-		for (i64 r = s * rows / segs, end = (s + 1) * rows / segs; r < end; r++) {
-			double mean = centre ? stats[2 * r] : 0, rstd = centre ? stats[2 * r + 1] : stats[r];
-			double d = (double)dy[r * n + i];
-			w += d * (((double)x[r * n + i] - mean) * rstd);
-			b += d;
-		}
-		part[2 * s * n + i] = w;
-		part[(2 * s + 1) * n + i] = b;
-	}
+// norm_means makes means of a row's Σ g and Σ g·h; a norm without centre does not depend
+// on the first.
+template <class W>
+static __device__ void norm_means(Team &t, int centre, const Two &sum, i64 n, W *g, W *gh) {
+	Two total = t.reduce<Sum>(sum);
+	*g = centre ? (W)(total.a / (double)n) : 0;
+	*gh = (W)(total.b / (double)n);
 }
-KERNEL(norm_grad_part_f32, int centre, double *part, const float *dy, const float *x, const double *stats, i64 rows, i64 n, i64 segs) { norm_grad_part(centre, part, dy, x, stats, rows, n, segs); }
-KERNEL(norm_grad_part_f64, int centre, double *part, const double *dy, const double *x, const double *stats, i64 rows, i64 n, i64 segs) { norm_grad_part(centre, part, dy, x, stats, rows, n, segs); }
 
-template <class T>
-static __device__ void norm_grad_sum(T *dweight, T *dbias, const double *part, i64 n, i64 segs) {
-	EACH(i, n) {
-		double w = 0, b = 0;
-		for (i64 s = 0; s < segs; s++) {
-			w += part[2 * s * n + i];
-			b += part[(2 * s + 1) * n + i];
+// norm_grad computes dx of either norm, and for part s of parts of the rows, if part is
+// not null, part[s, 0, i] = Σ dy·h and with centre part[s, 1, i] = Σ dy. A team has a part,
+// one row after the other, and holds both rows and sums in registers: n is HELD2·team at
+// most, and all begins at multiples of 16 bytes.
+template <class T, class W>
+static __device__ void norm_grad(int centre, T *dx, W *part, const T *dy, const T *x, const T *weight, const double *stats, i64 rows, i64 n, i64 parts, int team) {
+	const int N = 16 / sizeof(T);
+	typedef Held<T, N, HELD2> Row;
+	typedef Pack<T, N> P;
+	Team t(team);
+	EACH_TEAM(t, s, parts) {
+		i64 begin = s * rows / parts, end = s < parts ? (s + 1) * rows / parts : begin;
+		W w[HELD2], b[HELD2];
+#pragma unroll
+		for (int e = 0; e < HELD2; e++) w[e] = b[e] = 0;
+		for (i64 j = 0; j * parts < rows; j++) { // all teams as often, for the sake of barriers
+			i64 r = begin + j < end ? begin + j : 0, m = begin + j < end ? n : 0;
+			Row a, g;
+			g.read(t, dy + r * n, m);
+			a.read(t, x + r * n, m);
+			NormRow<W> its(centre, stats, r);
+			Two sum = {0, 0};
+			Row::each_pack(t, m, [&](int i, int k) {
+				P by;
+				if (weight) by = Row::template at<P>(weight, i);
+#pragma unroll
+				for (int e = 0; e < N; e++) {
+					W h = its.normal(wide(a.pack[k].v[e])), d = wide(g.pack[k].v[e]);
+					w[k * N + e] += d * h;
+					b[k * N + e] += d;
+					if (weight) d *= wide(by.v[e]);
+					sum.a += (double)d;
+					sum.b += (double)d * (double)h;
+				}
+			});
+			W mean_g, mean_gh;
+			norm_means(t, centre, sum, n, &mean_g, &mean_gh);
+			Row::each_pack(t, m, [&](int i, int k) {
+				P by, out;
+				if (weight) by = Row::template at<P>(weight, i);
+#pragma unroll
+				for (int e = 0; e < N; e++) {
+					W h = its.normal(wide(a.pack[k].v[e])), d = wide(g.pack[k].v[e]);
+					if (weight) d *= wide(by.v[e]);
+					put(&out.v[e], its.rstd * (d - mean_g - h * mean_gh));
+				}
+				Row::put(dx + r * n, i, out);
+			});
 		}
-		if (dweight) dweight[i] += (T)w;
-		if (dbias) dbias[i] += (T)b;
+		if (!part || s >= parts) continue;
+		Row::each_pack(t, n, [&](int i, int k) {
+#pragma unroll
+			for (int e = 0; e < N; e++) {
+				part[2 * s * n + i + e] = w[k * N + e];
+				if (centre) part[(2 * s + 1) * n + i + e] = b[k * N + e];
+			}
+		});
 	}
 }
-KERNEL(norm_grad_sum_f32, float *dweight, float *dbias, const double *part, i64 n, i64 segs) { norm_grad_sum(dweight, dbias, part, n, segs); }
-KERNEL(norm_grad_sum_f64, double *dweight, double *dbias, const double *part, i64 n, i64 segs) { norm_grad_sum(dweight, dbias, part, n, segs); }
+KERNEL(norm_grad_f32, int centre, float *dx, float *part, const float *dy, const float *x, const float *weight, const double *stats, i64 rows, i64 n, i64 parts, int team) { norm_grad(centre, dx, part, dy, x, weight, stats, rows, n, parts, team); }
+KERNEL(norm_grad_f64, int centre, double *dx, double *part, const double *dy, const double *x, const double *weight, const double *stats, i64 rows, i64 n, i64 parts, int team) { norm_grad(centre, dx, part, dy, x, weight, stats, rows, n, parts, team); }
+
+// norm_grad_rows computes dx of rows of any length.
+template <class T>
+static __device__ void norm_grad_rows(int centre, T *dx, const T *dy, const T *x, const T *weight, const double *stats, i64 rows, i64 n, int team) {
+	typedef decltype(wide(*x)) W;
+	Team t(team);
+	EACH_TEAM(t, r, rows) {
+		i64 m = r < rows ? n : 0;
+		NormRow<W> its(centre, stats, r < rows ? r : 0);
+		Two sum = {0, 0};
+		each_in_row(t, dy + r * n, m, [&](i64 i, auto p) {
+			auto q = pack_at<decltype(p)>(x + r * n + i);
+#pragma unroll
+			for (int e = 0; e < p.SIZE; e++) {
+				W h = its.normal(wide(q.v[e])), d = wide(p.v[e]);
+				if (weight) d *= wide(weight[i + e]);
+				sum.a += (double)d;
+				sum.b += (double)d * (double)h;
+			}
+		});
+		W mean_g, mean_gh;
+		norm_means(t, centre, sum, n, &mean_g, &mean_gh);
+		each_in_row(t, dy + r * n, m, [&](i64 i, auto p) {
+			auto q = pack_at<decltype(p)>(x + r * n + i);
+#pragma unroll
+			for (int e = 0; e < p.SIZE; e++) {
+				W h = its.normal(wide(q.v[e])), d = wide(p.v[e]);
+				if (weight) d *= wide(weight[i + e]);
+				put(&p.v[e], its.rstd * (d - mean_g - h * mean_gh));
+			}
+			put_pack(dx + r * n + i, p);
+		});
+	}
+}
+KERNEL(norm_grad_rows_f32, int centre, float *dx, const float *dy, const float *x, const float *weight, const double *stats, i64 rows, i64 n, int team) { norm_grad_rows(centre, dx, dy, x, weight, stats, rows, n, team); }
+KERNEL(norm_grad_rows_f64, int centre, double *dx, const double *dy, const double *x, const double *weight, const double *stats, i64 rows, i64 n, int team) { norm_grad_rows(centre, dx, dy, x, weight, stats, rows, n, team); }
+
+// norm_grad_part writes the parts of norm_grad for rows of any length.
+template <class T, class W>
+static __device__ void norm_grad_part(int centre, W *part, const T *dy, const T *x, const double *stats, i64 rows, i64 n, i64 parts) {
+	EACH(at, parts * n) {
+		i64 s = at / n, i = at % n;
+		double w = 0, b = 0;
+#pragma unroll 4
+		for (i64 r = s * rows / parts, end = (s + 1) * rows / parts; r < end; r++) {
+			W d = wide(dy[r * n + i]);
+			w += (double)(d * NormRow<W>(centre, stats, r).normal(wide(x[r * n + i])));
+			b += (double)d;
+		}
+		part[2 * s * n + i] = (W)w;
+		if (centre) part[(2 * s + 1) * n + i] = (W)b;
+	}
+}
+KERNEL(norm_grad_part_f32, int centre, float *part, const float *dy, const float *x, const double *stats, i64 rows, i64 n, i64 parts) { norm_grad_part(centre, part, dy, x, stats, rows, n, parts); }
+KERNEL(norm_grad_part_f64, int centre, double *part, const double *dy, const double *x, const double *stats, i64 rows, i64 n, i64 parts) { norm_grad_part(centre, part, dy, x, stats, rows, n, parts); }
+
+// norm_grad_sum adds the sums of the parts to dweight and dbias, which may be null.
+template <class T, class W>
+static __device__ void norm_grad_sum(T *dweight, T *dbias, const W *part, i64 n, i64 parts) {
+	i64 first = dweight ? 0 : n, columns = (dbias ? 2 * n : n) - first;
+	tall_columns(columns, parts, 2 * n, 0.0, [&](i64 c) { return first + c; }, [&](i64 i) { return part[i]; }, Sum::of<double>, [&](i64 c, double v) {
+		T *to = first + c < n ? dweight + c : dbias + first + c - n;
+		put(to, wide(*to) + (W)v);
+	});
+}
+KERNEL(norm_grad_sum_f32, float *dweight, float *dbias, const float *part, i64 n, i64 parts) { norm_grad_sum(dweight, dbias, part, n, parts); }
+KERNEL(norm_grad_sum_f64, double *dweight, double *dbias, const double *part, i64 n, i64 parts) { norm_grad_sum(dweight, dbias, part, n, parts); }
 
 // attend_rows turns scores [heads, tile, keys] of queries from on into weights:
 // the softmax of scale·score over the keys that a query sees (those up to itself,
