@@ -31,6 +31,7 @@ const (
 	cuMemcpyHtoDAsync
 	cuMemcpyDtoHAsync
 	cuMemcpyDtoDAsync
+	cuMemcpy2DAsync
 	cuMemsetD8Async
 	cuStreamCreate
 	cuStreamSynchronize
@@ -49,7 +50,7 @@ func symbols() []string {
 		"cuInit", "cuDriverGetVersion", "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetName", "cuDeviceTotalMem_v2",
 		"cuDeviceGetAttribute", "cuDevicePrimaryCtxRetain", "cuCtxSetCurrent", "cuMemGetInfo_v2", "cuMemAlloc_v2",
 		"cuMemFree_v2", "cuMemHostAlloc", "cuMemHostRegister_v2", "cuMemHostUnregister",
-		"cuIpcGetMemHandle", "cuIpcOpenMemHandle_v2", "cuIpcCloseMemHandle", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemcpyDtoDAsync_v2", "cuMemsetD8Async", "cuStreamCreate", "cuStreamSynchronize", "cuStreamWaitEvent",
+		"cuIpcGetMemHandle", "cuIpcOpenMemHandle_v2", "cuIpcCloseMemHandle", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemcpyDtoDAsync_v2", "cuMemcpy2DAsync_v2", "cuMemsetD8Async", "cuStreamCreate", "cuStreamSynchronize", "cuStreamWaitEvent",
 		"cuEventCreate", "cuEventRecord", "cuModuleLoadDataEx",
 		"cuModuleGetFunction", "cuLaunchKernel", "cuGetErrorName", "cuGetErrorString",
 	}

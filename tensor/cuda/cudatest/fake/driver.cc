@@ -390,6 +390,31 @@ CUresult cuMemcpyDtoDAsync_v2(uint64_t dst, uint64_t src, size_t bytes, Stream *
 	return OK;
 }
 
+// A Rectangle is a CUDA_MEMCPY2D.
+struct Rectangle {
+	size_t srcX, srcY;
+	unsigned srcType;
+	const void *srcHost;
+	uint64_t srcDevice;
+	void *srcArray;
+	size_t srcPitch, dstX, dstY;
+	unsigned dstType;
+	void *dstHost;
+	uint64_t dstDevice;
+	void *dstArray;
+	size_t dstPitch, width, height;
+};
+
+// Only rectangles whose rows lie together.
+CUresult cuMemcpy2DAsync_v2(const Rectangle *r, Stream *s) {
+	const unsigned host = 1, device = 2; // CUmemorytype
+	if (r->srcX || r->srcY || r->dstX || r->dstY || r->srcPitch != r->width || r->dstPitch != r->width || !r->width || !r->height) return INVALID_VALUE;
+	size_t bytes = r->width * r->height;
+	if (r->srcType == host && r->dstType == device) return cuMemcpyHtoDAsync_v2(r->dstDevice, r->srcHost, bytes, s);
+	if (r->srcType == device && r->dstType == device) return cuMemcpyDtoDAsync_v2(r->dstDevice, r->srcDevice, bytes, s);
+	return INVALID_VALUE;
+}
+
 CUresult cuMemsetD8Async(uint64_t dst, unsigned char v, size_t n, Stream *s) {
 	BEGIN
 	later(s, [=] {
