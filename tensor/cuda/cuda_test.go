@@ -298,6 +298,14 @@ func TestRandomNumbers(t *testing.T) {
 			tensor.FillUniform(y, key, -3, 2, global, offset)
 			return y
 		}), c.arg(dt, 1))
+		for _, at := range []int{0, 1, 3, 7} { // parts of the blocks of four that the generator makes
+			c.same(fmt.Sprint("rows from ", at, dt), 0, func(x []*tensor.Tensor) []*tensor.Tensor {
+				rows, column := tensor.New(x[0].Device(), dt, 3, 1, 2*at+1), tensor.New(x[0].Device(), dt, 5, 1)
+				tensor.FillNormal(rows, key, 0, 1, []int{4, 3, 22}, []int{1, 2, at})
+				tensor.FillUniform(column, key, 0, 1, []int{6, 11}, []int{1, at})
+				return []*tensor.Tensor{rows, column}
+			}, c.arg(dt, 1))
+		}
 		c.same(fmt.Sprint("uniform below 1", dt), 0, one(func(x []*tensor.Tensor) *tensor.Tensor { // some of a half would be rounded to 1
 			y := tensor.New(x[0].Device(), dt, 20000)
 			tensor.FillUniform(y, key, 0, 1, nil, nil)

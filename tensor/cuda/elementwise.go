@@ -203,14 +203,19 @@ func (g *Device) Where(elemBytes int, dst, a, b, cond unsafe.Pointer, l tensor.L
 // Random fills dst with the random numbers of global elements first + Σ i·B, at
 // Σ i·A, those of OpUniform brought between least and most.
 func (g *Device) Random(op tensor.RandomOp, dt tensor.DType, dst unsafe.Pointer, key tensor.Key, first uint64, l tensor.Loop, a, b, least, most float64) {
-	n := l.Numel()
-	if n == 0 {
+	if l.Numel() == 0 {
 		return
 	}
 	if g.tail == nil {
 		g.tail = g.constants(philox.Tail())
 	}
-	g.kernel("random_numbers").i32(int(op)).dt(dt).ptr(dst).u64(key.Seed).u64(key.Stream).u64(first).loop(&l).i64(n).f64(a).f64(b).f64(least).f64(most).ptr(g.tail).each(n)
+	run := 1
+	if last := l.N - 1; l.A[last] == 1 && l.B[last] == 1 {
+		run, l.N = l.Size[last], last
+	}
+	runs := l.Numel()
+	g.kernel("random_numbers").i32(int(op)).dt(dt).ptr(dst).u64(key.Seed).u64(key.Stream).u64(first).loop(&l).i64(runs, run).
+		f64(a).f64(b).f64(least).f64(most).ptr(g.tail).each(runs * ((run + 6) / 4))
 }
 
 // constants returns a copy of numbers in device memory that stays.

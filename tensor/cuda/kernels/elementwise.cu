@@ -395,57 +395,87 @@ KERNEL(axpy_f32, float *y, float alpha, const float *x, i64 n) { EACH(i, n) y[i]
 KERNEL(axpy_f64, double *y, double alpha, const double *x, i64 n) { EACH(i, n) y[i] = fma(alpha, x[i], y[i]); }
 
 // philox is internal/philox.Key.Block.
-static __device__ u32 philox(u64 seed, u64 stream, u64 at) {
-	u64 block = at / 4;
-	u32 c0 = (u32)block, c1 = (u32)(block >> 32), c2 = (u32)stream, c3 = (u32)(stream >> 32);
+static __device__ void philox(u64 seed, u64 stream, u64 block, u32 c[4]) {
+	c[0] = (u32)block, c[1] = (u32)(block >> 32), c[2] = (u32)stream, c[3] = (u32)(stream >> 32);
 	u32 k0 = (u32)seed, k1 = (u32)(seed >> 32);
+#pragma unroll
 	for (int r = 0; r < 10; r++) {
-		u64 p0 = (u64)c0 * 0xD2511F53u, p1 = (u64)c2 * 0xCD9E8D57u;
-		c0 = (u32)(p1 >> 32) ^ c1 ^ k0;
-		c1 = (u32)p1;
-		c2 = (u32)(p0 >> 32) ^ c3 ^ k1;
-		c3 = (u32)p0;
+		u64 p0 = (u64)c[0] * 0xD2511F53u, p1 = (u64)c[2] * 0xCD9E8D57u;
+		c[0] = (u32)(p1 >> 32) ^ c[1] ^ k0;
+		c[1] = (u32)p1;
+		c[2] = (u32)(p0 >> 32) ^ c[3] ^ k1;
+		c[3] = (u32)p0;
 		k0 += 0x9E3779B9u;
 		k1 += 0xBB67AE85u;
 	}
-	switch (at % 4) {
-	case 0: return c0;
-	case 1: return c1;
-	case 2: return c2;
-	default: return c3;
-	}
 }
 
-// normal is internal/philox.Normal; tail is its table, [32][9].
+// OCTAVES polynomials of COEFFICIENTS each are the table of internal/philox.Normal.
+enum { OCTAVES = 32, COEFFICIENTS = 9 };
+
+// normal is internal/philox.Normal.
 static __device__ double normal(u32 word, const double *tail) {
-	double v = (double)((u64)(word & 0x7fffffff) << 1 | 1); // exact
+	double v = (double)((word & 0x7fffffff) << 1 | 1); // exact
 	u64 bits = (u64)__double_as_longlong(v);
-	const double *c = tail + 9 * (((bits >> 52) - 1023) & 31);
+	const double *c = tail + COEFFICIENTS * ((u32)(bits >> 52) - 1023 & (OCTAVES - 1));
 	double t = __longlong_as_double((i64)((bits & ((1ull << 52) - 1)) | 1023ull << 52)) - 1.5;
 	double z = fma(c[0], t, c[1]);
-	for (int k = 2; k < 9; k++) z = fma(z, t, c[k]);
+#pragma unroll
+	for (int k = 2; k < COEFFICIENTS; k++) z = fma(z, t, c[k]);
 	return __longlong_as_double((i64)((u64)__double_as_longlong(z) ^ (u64)(word >> 31) << 63));
+}
+
+// random_runs sets dst[Σ i·a + k] to number(w), w being the random word of global element
+// first + Σ i·b + k, for each k below run. A thread takes the words of one block of them.
+template <class F>
+static __device__ void random_runs(int dt, void *dst, u64 seed, u64 stream, u64 first, const Loop &l, i64 runs, i64 run, F number) {
+	const i64 blocks = (run + 6) / 4; // at most so many have words of a run
+	EACH(t, runs * blocks) {
+		i64 r = runs == 1 ? 0 : runs * blocks < 1ll << 32 ? (u32)t / (u32)blocks : t / blocks;
+		At p = find(l, r, runs);
+		u64 start = first + (u64)p.b, block = start / 4 + (u64)(t - r * blocks);
+		i64 k = (i64)(4 * block - start);
+		if (k >= run) continue;
+		u32 w[4];
+		philox(seed, stream, block, w);
+		float *to = (float *)dst + p.a + k;
+		if (dt == F32 && k >= 0 && k + 4 <= run && (u64)to % 16 == 0) {
+			Pack<float, 4> v;
+#pragma unroll
+			for (int e = 0; e < 4; e++) v.v[e] = (float)number(w[e]);
+			*(Pack<float, 4> *)to = v;
+			continue;
+		}
+#pragma unroll 1
+		for (int e = 0; e < 4; e++) {
+			if (k + e < 0 || k + e >= run) continue;
+			double v = number(e == 0 ? w[0] : e == 1 ? w[1] : e == 2 ? w[2] : w[3]);
+			if (is_float(dt)) store_float(dt, dst, p.a + k + e, v);
+			else store_int(dt, dst, p.a + k + e, (i64)v);
+		}
+	}
 }
 
 enum { UNIFORM, NORMAL, BERNOULLI };
 
-// random_numbers sets dst[Σ i·a] to the number of global element first + Σ i·b, a
-// uniform one brought between least and most. It is the same arithmetic as the CPU's,
-// one rounding for each fused multiply-add.
-KERNEL(random_numbers, int op, int dt, void *dst, u64 seed, u64 stream, u64 first, Loop l, i64 n, double a, double b, double least, double most, const double *tail) {
-	EACH(i, n) {
-		At p = find(l, i, n);
-		u32 w = philox(seed, stream, first + (u64)p.b);
-		double v;
-		switch (op) {
-		case UNIFORM:
-			v = fma(b - a, (double)(w >> 8) * (1.0 / (1 << 24)), a);
-			v = v < least ? least : v > most ? most : v;
-			break;
-		case NORMAL: v = fma(b, normal(w, tail), a); break;
-		default: v = (double)w < a * 4294967296.0 ? 1 : 0;
-		}
-		if (is_float(dt)) store_float(dt, dst, p.a, v);
-		else store_int(dt, dst, p.a, (i64)v);
+// random_numbers makes runs of random numbers, a uniform one brought between least and
+// most. It is the same arithmetic as the CPU's, one rounding for each fused multiply-add.
+KERNEL(random_numbers, int op, int dt, void *dst, u64 seed, u64 stream, u64 first, Loop l, i64 runs, i64 run, double a, double b, double least, double most, const double *table) {
+	__shared__ double tail[OCTAVES * COEFFICIENTS];
+	switch (op) {
+	case UNIFORM:
+		random_runs(dt, dst, seed, stream, first, l, runs, run, [=](u32 w) {
+			// 1 + u, of which the last 28 bits are 0
+			double u = __longlong_as_double((i64)(1023ull << 52 | (u64)(w >> 8) << 28)) - 1;
+			double v = fma(b - a, u, a);
+			return v < least ? least : v > most ? most : v;
+		});
+		break;
+	case NORMAL:
+		for (int i = threadIdx.x; i < OCTAVES * COEFFICIENTS; i += THREADS) tail[i] = table[i];
+		__syncthreads();
+		random_runs(dt, dst, seed, stream, first, l, runs, run, [=](u32 w) { return fma(b, normal(w, tail), a); });
+		break;
+	default: random_runs(dt, dst, seed, stream, first, l, runs, run, [=](u32 w) { return (double)w < a * 4294967296.0 ? 1.0 : 0.0; });
 	}
 }
