@@ -146,11 +146,15 @@ func meshSquares(m *dtensor.Mesh, pieces []piece) float64 {
 			axes |= p.shards
 		}
 	}
-	sum := 0.0
+	var mine []*tensor.Tensor
 	for _, p := range pieces {
 		if p.mesh == m && isFirst(m, axes&^p.shards) {
-			sum += tensor.SumSquares(p.local)
+			mine = append(mine, p.local)
 		}
+	}
+	sum := 0.0
+	for _, s := range tensor.SumSquares(mine...) {
+		sum += s
 	}
 	var names []string
 	for i, a := range m.Axes() {

@@ -65,7 +65,7 @@ func BinaryTo(dst *Tensor, op BinaryOp, a, b *Tensor) {
 // broadcastTo computes op of a and b, whose shapes broadcast to that of dst, into dst.
 // The caller keeps a and b alive.
 func broadcastTo(name string, dst *Tensor, op BinaryOp, a, b *Tensor) {
-	if a.dtype == BFloat16 {
+	if inPieces(a) {
 		x, y, wide := Widen(a), Widen(b), New(dst.dev, Float32, dst.Shape()...)
 		broadcastTo(name, wide, op, x, y)
 		CastTo(dst, wide)
@@ -210,7 +210,7 @@ func AddScaledTo(dst *Tensor, alpha float64, src *Tensor) {
 	wantFloatOrHalf("AddScaledTo", dst)
 	wantSameType("AddScaledTo", dst, src)
 	wantSameShape("AddScaledTo", dst, src)
-	if dst.dtype == BFloat16 {
+	if inPieces(dst) {
 		editElements(dst, func(dst *Tensor, args []*Tensor) { AddScaledTo(dst, alpha, args[0]) }, src)
 		return
 	}

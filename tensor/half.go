@@ -17,6 +17,13 @@ func WideType(dt DType) DType {
 // Widen returns x as float32 if it is of bfloat16, else x itself.
 func Widen(x *Tensor) *Tensor { return Cast(x, WideType(x.dtype)) }
 
+// inPieces reports whether an operator is to widen x, of bfloat16, piece by piece: on a
+// CPU. Other devices compute with its elements as float32 as they read them.
+func inPieces(x *Tensor) bool {
+	_, cpu := x.dev.(*CPU)
+	return cpu && x.dtype == BFloat16
+}
+
 // How many elements are widened at a time: on a CPU so few that they stay in its caches,
 // elsewhere so many that the time of a kernel is not that of its launch.
 const (

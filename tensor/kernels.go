@@ -81,5 +81,5 @@ type OptimizerKernels interface {
 	Adam(dt DType, param, grad, m, v unsafe.Pointer, n int, s AdamStep)
 	AdamRows(dt DType, param, grad, index, m, v unsafe.Pointer, n, dim int, s AdamStep)
 	AdagradRows(dt DType, table, grad, index, state unsafe.Pointer, n, dim int, lr, eps float64)
-	SumSquares(dt DType, x unsafe.Pointer, n int) float64
+	SumSquares(dst unsafe.Pointer, dt DType, x unsafe.Pointer, n int) // dst is float64
 }

@@ -3,6 +3,7 @@ package tensor
 import (
 	"math"
 	"runtime"
+	"unsafe"
 )
 
 // An SGD is the configuration of stochastic gradient descent, as torch.optim.SGD.
@@ -34,7 +35,7 @@ func (o SGD) Step(param, grad, buf *Tensor, first bool) {
 	if first {
 		o.Dampening = 0
 	}
-	if param.dtype == BFloat16 {
+	if inPieces(param) {
 		if o.Momentum == 0 {
 			editElements(param, func(param *Tensor, args []*Tensor) { o.Step(param, args[0], nil, first) }, grad)
 		} else {
@@ -108,7 +109,7 @@ func (o Adam) Step(param, grad, m, v *Tensor, step int) {
 	wantState("Adam", param, m)
 	wantState("Adam", param, v)
 	wantStepNumber("Adam", step)
-	if param.dtype == BFloat16 {
+	if inPieces(param) {
 		editElements(param, func(param *Tensor, args []*Tensor) { o.Step(param, args[0], args[1], args[2], step) }, grad, m, v)
 		return
 	}
@@ -125,7 +126,7 @@ func (o Adam) StepRows(table *Tensor, grad Rows, m, v *Tensor, step int) {
 	wantState("Adam", table, v)
 	wantStepNumber("Adam", step)
 	o.WeightDecay = 0
-	if table.dtype == BFloat16 {
+	if inPieces(table) {
 		editRows("Adam", grad.Index, grad.Values, []*Tensor{table, m, v}, func(values *Tensor, own []*Tensor) {
 			o.Step(own[0], values, own[1], own[2], step)
 		})
@@ -154,7 +155,7 @@ func (o Adagrad) StepRows(table *Tensor, grad Rows, state *Tensor) {
 	if state.numel != table.dims[0] {
 		throwShape("Adagrad", "state %v for table %v: want one number a row", state.brief(), table.brief())
 	}
-	if table.dtype == BFloat16 {
+	if inPieces(table) {
 		sums := state.Reshape(state.numel, 1)
 		editRows("Adagrad", grad.Index, grad.Values, []*Tensor{table, sums}, func(values *Tensor, own []*Tensor) {
 			o.Step(own[0], values, own[1])
@@ -175,14 +176,24 @@ func (o Adagrad) Step(table, grad, state *Tensor) {
 	o.StepRows(table, Rows{Index: Arange(table.dev, Int64, 0, table.dims[0]), Values: grad}, state)
 }
 
-// SumSquares returns Σx² over all elements, in float64 on the host: what norm
-// clipping adds up.
-func SumSquares(x *Tensor) float64 {
-	wantFloatOrHalf("SumSquares", x)
-	x = Widen(x)
-	s := x.dev.SumSquares(x.dtype, x.ptr("SumSquares"), x.numel)
-	runtime.KeepAlive(x)
-	return s
+// SumSquares returns Σx² over all elements of each tensor, in float64 on the host:
+// what norm clipping adds up. All are on one device, which is waited for once.
+func SumSquares(xs ...*Tensor) []float64 {
+	if len(xs) == 0 {
+		return nil
+	}
+	sums := New(xs[0].dev, Float64, len(xs))
+	defer sums.Free()
+	for i, x := range xs {
+		wantFloatOrHalf("SumSquares", x)
+		wantSameDevice("SumSquares", xs[0], x)
+		if inPieces(x) {
+			x = Widen(x)
+		}
+		x.dev.SumSquares(unsafe.Add(sums.addr, i*Float64.Size()), x.dtype, x.ptr("SumSquares"), x.numel)
+		runtime.KeepAlive(x)
+	}
+	return ToSlice[float64](sums)
 }
 
 // wantState throws unless a parameter and what an optimizer remembers of it fit.

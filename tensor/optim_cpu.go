@@ -120,10 +120,11 @@ func adagradRow[T float](row, grad []T, state *T, lr, eps float64) {
 	}
 }
 
-// SumSquares returns Σx².
-func (c *CPU) SumSquares(dt DType, x unsafe.Pointer, n int) float64 {
+// SumSquares computes dst = Σx².
+func (c *CPU) SumSquares(dst unsafe.Pointer, dt DType, x unsafe.Pointer, n int) {
 	if dt == Float32 {
-		return simd.SumSquares(sliceOf[float32](x, n))
+		*(*float64)(dst) = simd.SumSquares(sliceOf[float32](x, n))
+	} else {
+		*(*float64)(dst) = rowOp(OpPowSum, sliceOf[float64](x, n), 2)
 	}
-	return rowOp(OpPowSum, sliceOf[float64](x, n), 2)
 }

@@ -280,7 +280,7 @@ func TestSumSquares(t *testing.T) {
 			want += v * v
 		}
 		for _, dt := range floats {
-			if got := SumSquares(x.tensor(cpu, dt)); !near(got, want, tolerance(dt)) {
+			if got := SumSquares(x.tensor(cpu, dt))[0]; !near(got, want, tolerance(dt)) {
 				t.Errorf("%v, %d elements: %v, want %v", dt, n, got, want)
 			}
 		}

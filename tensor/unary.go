@@ -69,7 +69,7 @@ func UnaryTo(dst *Tensor, op UnaryOp, x *Tensor) {
 }
 
 func unaryTo(dst *Tensor, op UnaryOp, x *Tensor) {
-	if x.dtype == BFloat16 {
+	if inPieces(x) {
 		wideElements(dst, func(dst *Tensor, x []*Tensor) { unaryTo(dst, op, x[0]) }, x)
 		return
 	}
@@ -108,7 +108,7 @@ func UnaryGrad(op UnaryOp, dy, x, y *Tensor) *Tensor {
 }
 
 func unaryGradTo(name string, dx *Tensor, op UnaryOp, dy, x, y *Tensor) {
-	if dy.dtype == BFloat16 {
+	if inPieces(dy) {
 		wideElements(dx, func(dx *Tensor, args []*Tensor) { unaryGradTo(name, dx, op, args[0], args[1], args[2]) }, dy, x, y)
 		return
 	}

@@ -116,7 +116,7 @@ func widen(l *tensor.Loop, dst, src unsafe.Pointer, elemBytes int) bool {
 
 // Unary computes dst[i] = op(x[i]); dst may be x.
 func (g *Device) Unary(op tensor.UnaryOp, dt tensor.DType, dst, x unsafe.Pointer, n int) {
-	if float(dt) {
+	if dt.Float() {
 		g.typed("unary", dt).i32(int(op)).ptr(dst, x).i64(n).each(n)
 		return
 	}
@@ -155,7 +155,7 @@ func (g *Device) Binary(op tensor.BinaryOp, dt tensor.DType, dst, a, b unsafe.Po
 // BinaryLoop computes Binary over arguments that broadcast.
 func (g *Device) BinaryLoop(op tensor.BinaryOp, dt tensor.DType, dst, a, b unsafe.Pointer, l tensor.Loop) {
 	n := l.Numel()
-	if float(dt) {
+	if dt.Float() {
 		g.typed("binary_loop", dt).i32(int(op)).ptr(dst, a, b).loop(&l).i64(n).each(n)
 		return
 	}

@@ -159,3 +159,53 @@ func TestBFloat16Arithmetic(t *testing.T) {
 		return x[0]
 	}), c.half(700), c.half(700))
 }
+
+// TestBFloat16Elements compares functions of one argument and their gradients, broadcasts,
+// sums of squares and optimizers.
+func TestBFloat16Elements(t *testing.T) {
+	c := newCheck(t, openGPU(t, false))
+	for op := tensor.OpNeg; op <= tensor.OpSign; op++ {
+		for at := range 2 { // a place that 4 bytes divide, and one that they do not
+			c.same(fmt.Sprint(op, at), halfRounding, func(x []*tensor.Tensor) []*tensor.Tensor {
+				a, b := tensor.Narrow(x[0], 0, at, 701), tensor.Narrow(x[1], 0, 0, 701)
+				y := tensor.Unary(op, a)
+				return []*tensor.Tensor{y, tensor.UnaryGrad(op, b, a, y)}
+			}, tensor.Abs(c.half(702)), c.half(702))
+		}
+	}
+	for op := tensor.OpAdd; op <= tensor.OpMinimum; op++ {
+		tol := 0.0
+		if op == tensor.OpDiv {
+			tol = halfRounding
+		}
+		c.same(fmt.Sprint(op, " broadcast"), tol, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Binary(op, x[0], x[1]) }), c.half(3, 1, 5), c.half(4, 1))
+	}
+	c.same("add scaled", 0, one(func(x []*tensor.Tensor) *tensor.Tensor {
+		tensor.AddScaledTo(x[0], 0.3, x[1])
+		return x[0]
+	}), c.half(701), c.half(701))
+	c.same("sums of squares", sum(tensor.Float32), one(func(x []*tensor.Tensor) *tensor.Tensor {
+		sums := tensor.SumSquares(x...)
+		return tensor.FromSlice(x[0].Device(), sums, len(sums))
+	}), c.half(10000), c.half(3), c.half(0), c.arg(tensor.Float32, 50))
+	p, g, m, v := c.half(20, 7), c.half(20, 7), c.arg(tensor.Float32, 20, 7), tensor.Abs(c.arg(tensor.Float32, 20, 7))
+	for _, o := range []tensor.SGD{{LR: 0.1}, {LR: 0.1, Momentum: 0.9, WeightDecay: 0.1, Nesterov: true}} {
+		c.same(fmt.Sprintf("%+v", o), halfRounding, func(x []*tensor.Tensor) []*tensor.Tensor {
+			o.Step(x[0], x[1], x[2], false)
+			return []*tensor.Tensor{x[0], x[2]}
+		}, p, g, m)
+	}
+	index := tensor.FromSlice(c.cpu, []int64{2, 3, 11}, 3)
+	c.same("adam", halfRounding, func(x []*tensor.Tensor) []*tensor.Tensor {
+		tensor.DefaultAdamW().Step(x[0], x[1], x[2], x[3], 3)
+		return x
+	}, p, g, m, v)
+	c.same("adam rows", halfRounding, func(x []*tensor.Tensor) []*tensor.Tensor {
+		tensor.DefaultAdamW().StepRows(x[0], tensor.Rows{Index: x[4], Values: x[1]}, x[2], x[3], 2)
+		return x
+	}, p, c.half(3, 7), m, v, index)
+	c.same("adagrad rows", halfRounding, func(x []*tensor.Tensor) []*tensor.Tensor {
+		tensor.Adagrad{LR: 0.1, Eps: 1e-10}.StepRows(x[0], tensor.Rows{Index: x[3], Values: x[1]}, x[2])
+		return x
+	}, p, c.half(3, 7), tensor.Abs(c.arg(tensor.Float32, 20)), index)
+}

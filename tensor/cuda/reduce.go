@@ -114,18 +114,18 @@ func nothing(op tensor.ReduceOp, dt tensor.DType) int {
 	return 0
 }
 
-// SumSquares returns Σx².
-func (g *Device) SumSquares(dt tensor.DType, x unsafe.Pointer, n int) float64 {
+// SumSquares computes dst = Σx².
+func (g *Device) SumSquares(dst unsafe.Pointer, dt tensor.DType, x unsafe.Pointer, n int) {
 	segs := rowParts(1, n)
-	buf := g.Scratch(8 * (segs + 1))
+	if segs == 1 {
+		g.typed("sum_squares", dt).ptr(dst, x).i64(n, segs).blocks(segs)
+		return
+	}
+	buf := g.Scratch(8 * segs)
 	defer buf.Free()
 	part := buf.Block.Ptr()
-	total := unsafe.Add(part, 8*segs)
 	g.typed("sum_squares", dt).ptr(part, x).i64(n, segs).blocks(segs)
-	g.kernel("reduce_f64").i32(int(tensor.OpSum)).ptr(total, part).i64(1, segs, 1, 1).blocks(1)
-	var sum float64
-	g.read(total, unsafe.Pointer(&sum), 8)
-	return sum
+	g.kernel("reduce_f64").i32(int(tensor.OpSum)).ptr(dst, part).i64(1, segs, 1, 1).blocks(1)
 }
 
 // Cumsum computes dst[o, r, i] = the sum of x[o, 0..r, i], or of x[o, r.., i] with

@@ -179,6 +179,26 @@ static __device__ T unary_one(int op, T x) {
 
 KERNEL(unary_f32, int op, float *dst, const float *x, i64 n) { EACH(i, n) dst[i] = unary_one(op, x[i]); }
 KERNEL(unary_f64, int op, double *dst, const double *x, i64 n) { EACH(i, n) dst[i] = unary_one(op, x[i]); }
+// each_pair computes dst[i] = f(a[i], b[i], c[i]) of bfloat16, as float, two at once where
+// all lie at multiples of 4 bytes. dst may be one of the others.
+template <class F>
+static __device__ void each_pair(u16 *dst, const u16 *a, const u16 *b, const u16 *c, i64 n, F f) {
+	typedef Pack<u16, 2> Pair;
+	i64 pairs = ((u64)dst | (u64)a | (u64)b | (u64)c) % sizeof(Pair) ? 0 : n / 2;
+	EACH(k, pairs) {
+		Pair p = ((const Pair *)a)[k], q = ((const Pair *)b)[k], r = ((const Pair *)c)[k];
+#pragma unroll
+		for (int e = 0; e < 2; e++) put(&p.v[e], f(wide(p.v[e]), wide(q.v[e]), wide(r.v[e])));
+		((Pair *)dst)[k] = p;
+	}
+	EACH(k, n - 2 * pairs) {
+		i64 i = 2 * pairs + k;
+		put(&dst[i], f(wide(a[i]), wide(b[i]), wide(c[i])));
+	}
+}
+KERNEL(unary_bf16, int op, u16 *dst, const u16 *x, i64 n) {
+	each_pair(dst, x, x, x, n, [=](float v, float, float) { return unary_one(op, v); });
+}
 KERNEL(unary_int, int op, int dt, void *dst, const void *x, i64 n) {
 	EACH(i, n) {
 		i64 v = load_int(dt, x, i);
@@ -223,6 +243,9 @@ static __device__ void unary_grad(int op, T *dx, const T *dy, const T *x, const 
 }
 KERNEL(unary_grad_f32, int op, float *dx, const float *dy, const float *x, const float *y, i64 n) { unary_grad(op, dx, dy, x, y, n); }
 KERNEL(unary_grad_f64, int op, double *dx, const double *dy, const double *x, const double *y, i64 n) { unary_grad(op, dx, dy, x, y, n); }
+KERNEL(unary_grad_bf16, int op, u16 *dx, const u16 *dy, const u16 *x, const u16 *y, i64 n) {
+	each_pair(dx, dy, x, y, n, [=](float g, float v, float w) { return unary_grad_one(op, g, v, w); });
+}
 
 template <class T>
 static __device__ void clamp(T *dst, const T *x, double lo, double hi, i64 n) {
@@ -322,9 +345,10 @@ template <class T>
 static __device__ void binary_loop(int op, T *dst, const T *a, const T *b, const Loop &l, i64 n) {
 	EACH(i, n) {
 		At p = find(l, i, n);
-		dst[i] = binary_one(op, a[p.a], b[p.b]);
+		put(&dst[i], binary_one(op, wide(a[p.a]), wide(b[p.b])));
 	}
 }
+KERNEL(binary_loop_bf16, int op, u16 *dst, const u16 *a, const u16 *b, Loop l, i64 n) { binary_loop(op, dst, a, b, l, n); }
 KERNEL(binary_loop_f32, int op, float *dst, const float *a, const float *b, Loop l, i64 n) { binary_loop(op, dst, a, b, l, n); }
 KERNEL(binary_loop_f64, int op, double *dst, const double *a, const double *b, Loop l, i64 n) { binary_loop(op, dst, a, b, l, n); }
 KERNEL(binary_loop_int, int op, int dt, void *dst, const void *a, const void *b, Loop l, i64 n) {
@@ -393,6 +417,9 @@ KERNEL(where, int bytes, void *dst, const void *a, const void *b, const u8 *cond
 
 KERNEL(axpy_f32, float *y, float alpha, const float *x, i64 n) { EACH(i, n) y[i] = fmaf(alpha, x[i], y[i]); }
 KERNEL(axpy_f64, double *y, double alpha, const double *x, i64 n) { EACH(i, n) y[i] = fma(alpha, x[i], y[i]); }
+KERNEL(axpy_bf16, u16 *y, float alpha, const u16 *x, i64 n) {
+	each_pair(y, x, y, y, n, [=](float v, float w, float) { return fmaf(alpha, v, w); });
+}
 
 // philox is internal/philox.Key.Block.
 static __device__ void philox(u64 seed, u64 stream, u64 block, u32 c[4]) {

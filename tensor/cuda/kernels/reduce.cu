@@ -168,12 +168,13 @@ template <class T>
 static __device__ void sum_squares(double *dst, const T *x, i64 n, i64 segs) {
 	for (i64 s = blockIdx.x; s < segs; s += gridDim.x) {
 		double v = 0;
-		for (i64 i = cut(s, n, segs) + threadIdx.x, end = cut(s + 1, n, segs); i < end; i += THREADS) v = fma((double)x[i], (double)x[i], v);
+		for (i64 i = cut(s, n, segs) + threadIdx.x, end = cut(s + 1, n, segs); i < end; i += THREADS) v = fma((double)wide(x[i]), (double)wide(x[i]), v);
 		v = block_reduce<Sum>(v);
 		if (threadIdx.x == 0) dst[s] = v;
 	}
 }
 KERNEL(sum_squares_f32, double *dst, const float *x, i64 n, i64 segs) { sum_squares(dst, x, n, segs); }
+KERNEL(sum_squares_bf16, double *dst, const u16 *x, i64 n, i64 segs) { sum_squares(dst, x, n, segs); }
 KERNEL(sum_squares_f64, double *dst, const double *x, i64 n, i64 segs) { sum_squares(dst, x, n, segs); }
 
 // cumsum_columns adds up in S along r of part s of segs of [outer, n, inner], one thread
