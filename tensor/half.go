@@ -145,6 +145,15 @@ func narrowed(x *Tensor) *Tensor {
 	return Cast(x, BFloat16)
 }
 
+// freeAll frees those that are not nil.
+func freeAll(tensors ...*Tensor) {
+	for _, t := range tensors {
+		if t != nil {
+			t.Free()
+		}
+	}
+}
+
 // recast is Cast that frees x if it returns another tensor.
 func recast(x *Tensor, dt DType) *Tensor {
 	y := Cast(x, dt)

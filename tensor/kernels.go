@@ -35,14 +35,15 @@ type MatrixKernels interface {
 
 // RowKernels work on rows of n elements: softmax, norms, a number of each row, its
 // largest elements. Weights, biases and their gradients may be nil; gradients of
-// weights are added to what is there.
+// weights are added to what is there. A device need not have the softmax and the norms of
+// bfloat16: it then returns false and does nothing.
 type RowKernels interface {
-	Softmax(dt DType, log bool, dst, x unsafe.Pointer, rows, n int)
-	SoftmaxGrad(dt DType, log bool, dx, dy, y unsafe.Pointer, rows, n int)
-	LayerNorm(dt DType, dst, stats, x, weight, bias unsafe.Pointer, rows, n int, eps float64)
-	LayerNormGrad(dt DType, dx, dweight, dbias, dy, x, weight, stats unsafe.Pointer, rows, n int)
-	RMSNorm(dt DType, dst, stats, x, weight unsafe.Pointer, rows, n int, eps float64)
-	RMSNormGrad(dt DType, dx, dweight, dy, x, weight, stats unsafe.Pointer, rows, n int)
+	Softmax(dt DType, log bool, dst, x unsafe.Pointer, rows, n int) bool
+	SoftmaxGrad(dt DType, log bool, dx, dy, y unsafe.Pointer, rows, n int) bool
+	LayerNorm(dt DType, dst, stats, x, weight, bias unsafe.Pointer, rows, n int, eps float64) bool
+	LayerNormGrad(dt DType, dx, dweight, dbias, dy, x, weight, stats unsafe.Pointer, rows, n int) bool
+	RMSNorm(dt DType, dst, stats, x, weight unsafe.Pointer, rows, n int, eps float64) bool
+	RMSNormGrad(dt DType, dx, dweight, dy, x, weight, stats unsafe.Pointer, rows, n int) bool
 	RowStat(op RowOp, dt DType, dst, x unsafe.Pointer, rows, n int, p float64)
 	TopK(dt DType, values, index, x unsafe.Pointer, rows, n, k int)
 }

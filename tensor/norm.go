@@ -14,13 +14,13 @@ import (
 // type of x, holds mean and rstd of each row, for LayerNormGrad.
 func LayerNorm(x, weight, bias *Tensor, normDims int, eps float64) (y, stats *Tensor) {
 	rows, n := normSizes("LayerNorm", x, weight, bias, normDims)
-	if x.dtype == BFloat16 {
+	y = allocLike("LayerNorm", x)
+	stats = alloc("LayerNorm", x.dev, Float64, []int{rows, 2})
+	if !x.dev.LayerNorm(x.dtype, y.addr, stats.addr, x.ptr("LayerNorm"), addrOf("LayerNorm", weight), addrOf("LayerNorm", bias), rows, n, eps) {
+		freeAll(y, stats)
 		y, stats = LayerNorm(Widen(x), widened(weight), widened(bias), normDims, eps)
 		return narrowed(y), stats
 	}
-	y = allocLike("LayerNorm", x)
-	stats = alloc("LayerNorm", x.dev, Float64, []int{rows, 2})
-	x.dev.LayerNorm(x.dtype, y.addr, stats.addr, x.ptr("LayerNorm"), addrOf("LayerNorm", weight), addrOf("LayerNorm", bias), rows, n, eps)
 	runtime.KeepAlive(x)
 	runtime.KeepAlive(weight)
 	runtime.KeepAlive(bias)
@@ -37,10 +37,6 @@ func LayerNormGrad(dy, x, weight, stats *Tensor, normDims int, wantWeight, wantB
 	wantSameType("LayerNormGrad", dy, x)
 	wantSameShape("LayerNormGrad", dy, x)
 	wantStats("LayerNormGrad", x, stats, rows, 2)
-	if x.dtype == BFloat16 {
-		dx, dweight, dbias = LayerNormGrad(Widen(dy), Widen(x), widened(weight), stats, normDims, wantWeight, wantBias)
-		return narrowed(dx), narrowed(dweight), narrowed(dbias)
-	}
 	dx = allocLike("LayerNormGrad", x)
 	shape := x.Shape()[x.NDim()-normDims:]
 	if wantWeight {
@@ -49,8 +45,12 @@ func LayerNormGrad(dy, x, weight, stats *Tensor, normDims int, wantWeight, wantB
 	if wantBias {
 		dbias = Zeros(x.dev, x.dtype, shape...)
 	}
-	x.dev.LayerNormGrad(x.dtype, dx.addr, addrOf("LayerNormGrad", dweight), addrOf("LayerNormGrad", dbias),
-		dy.ptr("LayerNormGrad"), x.ptr("LayerNormGrad"), addrOf("LayerNormGrad", weight), stats.ptr("LayerNormGrad"), rows, n)
+	if !x.dev.LayerNormGrad(x.dtype, dx.addr, addrOf("LayerNormGrad", dweight), addrOf("LayerNormGrad", dbias),
+		dy.ptr("LayerNormGrad"), x.ptr("LayerNormGrad"), addrOf("LayerNormGrad", weight), stats.ptr("LayerNormGrad"), rows, n) {
+		freeAll(dx, dweight, dbias)
+		dx, dweight, dbias = LayerNormGrad(Widen(dy), Widen(x), widened(weight), stats, normDims, wantWeight, wantBias)
+		return narrowed(dx), narrowed(dweight), narrowed(dbias)
+	}
 	runtime.KeepAlive(dy)
 	runtime.KeepAlive(x)
 	runtime.KeepAlive(weight)
@@ -65,13 +65,13 @@ func LayerNormGrad(dy, x, weight, stats *Tensor, normDims int, wantWeight, wantB
 // weight may be nil (ones). stats [rows], float64, holds rstd.
 func RMSNorm(x, weight *Tensor, normDims int, eps float64) (y, stats *Tensor) {
 	rows, n := normSizes("RMSNorm", x, weight, nil, normDims)
-	if x.dtype == BFloat16 {
+	y = allocLike("RMSNorm", x)
+	stats = alloc("RMSNorm", x.dev, Float64, []int{rows})
+	if !x.dev.RMSNorm(x.dtype, y.addr, stats.addr, x.ptr("RMSNorm"), addrOf("RMSNorm", weight), rows, n, eps) {
+		freeAll(y, stats)
 		y, stats = RMSNorm(Widen(x), widened(weight), normDims, eps)
 		return narrowed(y), stats
 	}
-	y = allocLike("RMSNorm", x)
-	stats = alloc("RMSNorm", x.dev, Float64, []int{rows})
-	x.dev.RMSNorm(x.dtype, y.addr, stats.addr, x.ptr("RMSNorm"), addrOf("RMSNorm", weight), rows, n, eps)
 	runtime.KeepAlive(x)
 	runtime.KeepAlive(weight)
 	return y, stats
@@ -86,16 +86,16 @@ func RMSNormGrad(dy, x, weight, stats *Tensor, normDims int, wantWeight bool) (d
 	wantSameType("RMSNormGrad", dy, x)
 	wantSameShape("RMSNormGrad", dy, x)
 	wantStats("RMSNormGrad", x, stats, rows, 1)
-	if x.dtype == BFloat16 {
-		dx, dweight = RMSNormGrad(Widen(dy), Widen(x), widened(weight), stats, normDims, wantWeight)
-		return narrowed(dx), narrowed(dweight)
-	}
 	dx = allocLike("RMSNormGrad", x)
 	if wantWeight {
 		dweight = Zeros(x.dev, x.dtype, x.Shape()[x.NDim()-normDims:]...)
 	}
-	x.dev.RMSNormGrad(x.dtype, dx.addr, addrOf("RMSNormGrad", dweight),
-		dy.ptr("RMSNormGrad"), x.ptr("RMSNormGrad"), addrOf("RMSNormGrad", weight), stats.ptr("RMSNormGrad"), rows, n)
+	if !x.dev.RMSNormGrad(x.dtype, dx.addr, addrOf("RMSNormGrad", dweight),
+		dy.ptr("RMSNormGrad"), x.ptr("RMSNormGrad"), addrOf("RMSNormGrad", weight), stats.ptr("RMSNormGrad"), rows, n) {
+		freeAll(dx, dweight)
+		dx, dweight = RMSNormGrad(Widen(dy), Widen(x), widened(weight), stats, normDims, wantWeight)
+		return narrowed(dx), narrowed(dweight)
+	}
 	runtime.KeepAlive(dy)
 	runtime.KeepAlive(x)
 	runtime.KeepAlive(weight)

@@ -16,21 +16,25 @@ func optional[T any](p unsafe.Pointer, n int) []T {
 }
 
 // LayerNorm normalises rows of n; stats gets (mean, rstd) of each. weight and bias may be nil.
-func (c *CPU) LayerNorm(dt DType, dst, stats, x, weight, bias unsafe.Pointer, rows, n int, eps float64) {
-	if dt == Float64 {
+func (c *CPU) LayerNorm(dt DType, dst, stats, x, weight, bias unsafe.Pointer, rows, n int, eps float64) bool {
+	switch dt {
+	case Float32:
+		d, st, s := sliceOf[float32](dst, rows*n), sliceOf[float64](stats, rows*2), sliceOf[float32](x, rows*n)
+		w, b := optional[float32](weight, n), optional[float32](bias, n)
+		l := simd.Writing(d, s)
+		parallel(rows, n*4, 1, func(lo, hi int) {
+			for r := lo; r < hi; r++ {
+				st[2*r], st[2*r+1] = l.LayerNormRow(d[r*n:(r+1)*n], s[r*n:(r+1)*n], w, b, eps)
+			}
+			l.Done()
+		})
+	case Float64:
 		layerNorm(sliceOf[float64](dst, rows*n), sliceOf[float64](stats, rows*2), sliceOf[float64](x, rows*n),
 			optional[float64](weight, n), optional[float64](bias, n), n, eps)
-		return
+	default:
+		return false
 	}
-	d, st, s := sliceOf[float32](dst, rows*n), sliceOf[float64](stats, rows*2), sliceOf[float32](x, rows*n)
-	w, b := optional[float32](weight, n), optional[float32](bias, n)
-	l := simd.Writing(d, s)
-	parallel(rows, n*4, 1, func(lo, hi int) {
-		for r := lo; r < hi; r++ {
-			st[2*r], st[2*r+1] = l.LayerNormRow(d[r*n:(r+1)*n], s[r*n:(r+1)*n], w, b, eps)
-		}
-		l.Done()
-	})
+	return true
 }
 
 // layerNorm is the definition.
@@ -61,21 +65,25 @@ func layerNorm(dst, stats, x, weight, bias []float64, n int, eps float64) {
 }
 
 // LayerNormGrad computes dx and adds to dweight and dbias, which may be nil.
-func (c *CPU) LayerNormGrad(dt DType, dx, dweight, dbias, dy, x, weight, stats unsafe.Pointer, rows, n int) {
-	if dt == Float64 {
+func (c *CPU) LayerNormGrad(dt DType, dx, dweight, dbias, dy, x, weight, stats unsafe.Pointer, rows, n int) bool {
+	switch dt {
+	case Float32:
+		d, dw, db := sliceOf[float32](dx, rows*n), optional[float32](dweight, n), optional[float32](dbias, n)
+		g, s, w, st := sliceOf[float32](dy, rows*n), sliceOf[float32](x, rows*n), optional[float32](weight, n), sliceOf[float64](stats, rows*2)
+		l := simd.Writing(d, g, s)
+		defer l.Done()
+		sumRows(rows, dw, db, func(r int, dw, db []float32) {
+			l.LayerNormGradRow(d[r*n:(r+1)*n], dw, db, s[r*n:(r+1)*n], g[r*n:(r+1)*n], w, st[2*r], st[2*r+1])
+		})
+	case Float64:
 		st := sliceOf[float64](stats, rows*2)
 		normGrad(sliceOf[float64](dx, rows*n), optional[float64](dweight, n), optional[float64](dbias, n),
 			sliceOf[float64](dy, rows*n), sliceOf[float64](x, rows*n), optional[float64](weight, n), n, true,
 			func(r int) (mean, rstd float64) { return st[2*r], st[2*r+1] })
-		return
+	default:
+		return false
 	}
-	d, dw, db := sliceOf[float32](dx, rows*n), optional[float32](dweight, n), optional[float32](dbias, n)
-	g, s, w, st := sliceOf[float32](dy, rows*n), sliceOf[float32](x, rows*n), optional[float32](weight, n), sliceOf[float64](stats, rows*2)
-	l := simd.Writing(d, g, s)
-	defer l.Done()
-	sumRows(rows, dw, db, func(r int, dw, db []float32) {
-		l.LayerNormGradRow(d[r*n:(r+1)*n], dw, db, s[r*n:(r+1)*n], g[r*n:(r+1)*n], w, st[2*r], st[2*r+1])
-	})
+	return true
 }
 
 // sumRows calls f for each row with the vectors into which it adds: those of its
@@ -144,19 +152,23 @@ func normGrad[T float](dx, dweight, dbias, dy, x, weight []T, n int, centre bool
 }
 
 // RMSNorm scales rows of n; stats gets rstd of each. weight may be nil.
-func (c *CPU) RMSNorm(dt DType, dst, stats, x, weight unsafe.Pointer, rows, n int, eps float64) {
-	if dt == Float64 {
+func (c *CPU) RMSNorm(dt DType, dst, stats, x, weight unsafe.Pointer, rows, n int, eps float64) bool {
+	switch dt {
+	case Float32:
+		d, st, s, w := sliceOf[float32](dst, rows*n), sliceOf[float64](stats, rows), sliceOf[float32](x, rows*n), optional[float32](weight, n)
+		l := simd.Writing(d, s)
+		parallel(rows, n*4, 1, func(lo, hi int) {
+			for r := lo; r < hi; r++ {
+				st[r] = l.RMSNormRow(d[r*n:(r+1)*n], s[r*n:(r+1)*n], w, eps)
+			}
+			l.Done()
+		})
+	case Float64:
 		rmsNorm(sliceOf[float64](dst, rows*n), sliceOf[float64](stats, rows), sliceOf[float64](x, rows*n), optional[float64](weight, n), n, eps)
-		return
+	default:
+		return false
 	}
-	d, st, s, w := sliceOf[float32](dst, rows*n), sliceOf[float64](stats, rows), sliceOf[float32](x, rows*n), optional[float32](weight, n)
-	l := simd.Writing(d, s)
-	parallel(rows, n*4, 1, func(lo, hi int) {
-		for r := lo; r < hi; r++ {
-			st[r] = l.RMSNormRow(d[r*n:(r+1)*n], s[r*n:(r+1)*n], w, eps)
-		}
-		l.Done()
-	})
+	return true
 }
 
 // rmsNorm is the definition.
@@ -180,19 +192,23 @@ func rmsNorm(dst, stats, x, weight []float64, n int, eps float64) {
 }
 
 // RMSNormGrad computes dx and adds to dweight, which may be nil.
-func (c *CPU) RMSNormGrad(dt DType, dx, dweight, dy, x, weight, stats unsafe.Pointer, rows, n int) {
-	if dt == Float64 {
+func (c *CPU) RMSNormGrad(dt DType, dx, dweight, dy, x, weight, stats unsafe.Pointer, rows, n int) bool {
+	switch dt {
+	case Float32:
+		d, dw := sliceOf[float32](dx, rows*n), optional[float32](dweight, n)
+		g, s, w, st := sliceOf[float32](dy, rows*n), sliceOf[float32](x, rows*n), optional[float32](weight, n), sliceOf[float64](stats, rows)
+		l := simd.Writing(d, g, s)
+		defer l.Done()
+		sumRows(rows, dw, nil, func(r int, dw, _ []float32) {
+			l.RMSNormGradRow(d[r*n:(r+1)*n], dw, s[r*n:(r+1)*n], g[r*n:(r+1)*n], w, st[r])
+		})
+	case Float64:
 		st := sliceOf[float64](stats, rows)
 		normGrad(sliceOf[float64](dx, rows*n), optional[float64](dweight, n), nil,
 			sliceOf[float64](dy, rows*n), sliceOf[float64](x, rows*n), optional[float64](weight, n), n, false,
 			func(r int) (mean, rstd float64) { return 0, st[r] })
-		return
+	default:
+		return false
 	}
-	d, dw := sliceOf[float32](dx, rows*n), optional[float32](dweight, n)
-	g, s, w, st := sliceOf[float32](dy, rows*n), sliceOf[float32](x, rows*n), optional[float32](weight, n), sliceOf[float64](stats, rows)
-	l := simd.Writing(d, g, s)
-	defer l.Done()
-	sumRows(rows, dw, nil, func(r int, dw, _ []float32) {
-		l.RMSNormGradRow(d[r*n:(r+1)*n], dw, s[r*n:(r+1)*n], g[r*n:(r+1)*n], w, st[r])
-	})
+	return true
 }

@@ -12,16 +12,16 @@ func LogSoftmax(x *Tensor, dim int) *Tensor { return softmax(x, dim, true) }
 func softmax(x *Tensor, dim int, log bool) *Tensor {
 	name := softmaxName(log)
 	wantFloatOrHalf(name, x)
-	if x.dtype == BFloat16 {
-		return throughWide(func(x []*Tensor) *Tensor { return softmax(x[0], dim, log) }, x)
-	}
 	dim = x.axis(name, dim)
 	if dim != x.NDim()-1 && x.numel > 0 {
 		return Transpose(softmax(Transpose(x, dim, -1), -1, log), dim, -1)
 	}
 	y := allocLike(name, x)
 	n := x.dims[dim]
-	x.dev.Softmax(x.dtype, log, y.addr, x.ptr(name), x.numel/max(n, 1), n)
+	if !x.dev.Softmax(x.dtype, log, y.addr, x.ptr(name), x.numel/max(n, 1), n) {
+		y.Free()
+		return throughWide(func(x []*Tensor) *Tensor { return softmax(x[0], dim, log) }, x)
+	}
 	runtime.KeepAlive(x)
 	return y
 }
@@ -37,16 +37,16 @@ func softmaxGrad(dy, y *Tensor, dim int, log bool) *Tensor {
 	wantFloatOrHalf(name, dy)
 	wantSameType(name, dy, y)
 	wantSameShape(name, dy, y)
-	if y.dtype == BFloat16 {
-		return throughWide(func(x []*Tensor) *Tensor { return softmaxGrad(x[0], x[1], dim, log) }, dy, y)
-	}
 	dim = y.axis(name, dim)
 	if dim != y.NDim()-1 && y.numel > 0 {
 		return Transpose(softmaxGrad(Transpose(dy, dim, -1), Transpose(y, dim, -1), -1, log), dim, -1)
 	}
 	dx := allocLike(name, y)
 	n := y.dims[dim]
-	y.dev.SoftmaxGrad(y.dtype, log, dx.addr, dy.ptr(name), y.ptr(name), y.numel/max(n, 1), n)
+	if !y.dev.SoftmaxGrad(y.dtype, log, dx.addr, dy.ptr(name), y.ptr(name), y.numel/max(n, 1), n) {
+		dx.Free()
+		return throughWide(func(x []*Tensor) *Tensor { return softmaxGrad(x[0], x[1], dim, log) }, dy, y)
+	}
 	runtime.KeepAlive(dy)
 	runtime.KeepAlive(y)
 	return dx

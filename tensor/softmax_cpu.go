@@ -8,32 +8,40 @@ import (
 )
 
 // Softmax computes the softmax, or its logarithm, of each of rows rows of n.
-func (c *CPU) Softmax(dt DType, log bool, dst, x unsafe.Pointer, rows, n int) {
-	if dt == Float64 {
+func (c *CPU) Softmax(dt DType, log bool, dst, x unsafe.Pointer, rows, n int) bool {
+	switch dt {
+	case Float32:
+		d, s := sliceOf[float32](dst, rows*n), sliceOf[float32](x, rows*n)
+		row := simd.Level.SoftmaxRow
+		if log {
+			row = simd.Level.LogSoftmaxRow
+		}
+		eachRow(d, s, n, row, simd.Writing(d, s))
+	case Float64:
 		eachRow(sliceOf[float64](dst, rows*n), sliceOf[float64](x, rows*n), n, func(_ simd.Level, d, s []float64) { softmaxRow(log, d, s) }, simd.Best())
-		return
+	default:
+		return false
 	}
-	d, s := sliceOf[float32](dst, rows*n), sliceOf[float32](x, rows*n)
-	row := simd.Level.SoftmaxRow
-	if log {
-		row = simd.Level.LogSoftmaxRow
-	}
-	eachRow(d, s, n, row, simd.Writing(d, s))
+	return true
 }
 
 // SoftmaxGrad computes the gradient from dy and the result y; dx may be dy.
-func (c *CPU) SoftmaxGrad(dt DType, log bool, dx, dy, y unsafe.Pointer, rows, n int) {
-	if dt == Float64 {
+func (c *CPU) SoftmaxGrad(dt DType, log bool, dx, dy, y unsafe.Pointer, rows, n int) bool {
+	switch dt {
+	case Float32:
+		d, a, b := sliceOf[float32](dx, rows*n), sliceOf[float32](y, rows*n), sliceOf[float32](dy, rows*n)
+		row := simd.Level.SoftmaxGradRow
+		if log {
+			row = simd.Level.LogSoftmaxGradRow
+		}
+		eachRow2(d, a, b, n, row, simd.Writing(d, a, b))
+	case Float64:
 		eachRow2(sliceOf[float64](dx, rows*n), sliceOf[float64](y, rows*n), sliceOf[float64](dy, rows*n), n,
 			func(_ simd.Level, d, y, dy []float64) { softmaxGradRow(log, d, y, dy) }, simd.Best())
-		return
+	default:
+		return false
 	}
-	d, a, b := sliceOf[float32](dx, rows*n), sliceOf[float32](y, rows*n), sliceOf[float32](dy, rows*n)
-	row := simd.Level.SoftmaxGradRow
-	if log {
-		row = simd.Level.LogSoftmaxGradRow
-	}
-	eachRow2(d, a, b, n, row, simd.Writing(d, a, b))
+	return true
 }
 
 // eachRow calls f at level l for each row of n elements.

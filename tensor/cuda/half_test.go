@@ -124,6 +124,38 @@ func TestBFloat16Reductions(t *testing.T) {
 	c.same("a number", 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Sum(x[0].Reshape(), nil, false) }), c.half(1))
 }
 
+// TestBFloat16Rows has rows that a team of threads holds and rows that it streams.
+func TestBFloat16Rows(t *testing.T) {
+	c := newCheck(t, openGPU(t, false))
+	for _, shape := range [][]int{{3, 1}, {5, 7}, {130, 33}, {70, 64}, {20, 2304}, {3, 4104}, {3, 8200}} {
+		n, name := shape[1], fmt.Sprint(shape)
+		x, dy, w, b := c.half(shape...), c.half(shape...), c.half(n), c.half(n)
+		c.same("softmax "+name, halfRounding, func(x []*tensor.Tensor) []*tensor.Tensor {
+			y, l := tensor.Softmax(x[0], 1), tensor.LogSoftmax(x[0], 1)
+			return []*tensor.Tensor{y, l}
+		}, x)
+		y := tensor.Softmax(x, 1)
+		c.same("softmax gradient "+name, halfRounding, func(x []*tensor.Tensor) []*tensor.Tensor {
+			return []*tensor.Tensor{tensor.SoftmaxGrad(x[1], x[0], 1), tensor.LogSoftmaxGrad(x[1], x[0], 1)}
+		}, y, dy)
+		if n == 1 {
+			continue // the variance of one number is 0, and its root of eps enlarges every rounding
+		}
+		c.same("norms "+name, halfRounding, func(x []*tensor.Tensor) []*tensor.Tensor {
+			y, stats := tensor.LayerNorm(x[0], x[2], x[3], 1, 1e-5)
+			z, scale := tensor.RMSNorm(x[0], x[2], 1, 1e-5)
+			return []*tensor.Tensor{y, stats, z, scale}
+		}, x, dy, w, b)
+		c.same("gradients of norms "+name, halfRounding, func(x []*tensor.Tensor) []*tensor.Tensor {
+			_, stats := tensor.LayerNorm(x[0], x[2], x[3], 1, 1e-5)
+			_, scale := tensor.RMSNorm(x[0], x[2], 1, 1e-5)
+			dx, dw, db := tensor.LayerNormGrad(x[1], x[0], x[2], stats, 1, true, true)
+			dz, dv := tensor.RMSNormGrad(x[1], x[0], x[2], scale, 1, true)
+			return []*tensor.Tensor{dx, dw, db, dz, dv}
+		}, x, dy, w, b)
+	}
+}
+
 // TestBFloat16Arithmetic has the bits of the CPU's.
 func TestBFloat16Arithmetic(t *testing.T) {
 	c := newCheck(t, openGPU(t, false))

@@ -28,13 +28,15 @@ func (l *launch) teams(rows, n, some int) {
 }
 
 // Softmax computes the softmax, or its logarithm, of each of rows rows of n.
-func (g *Device) Softmax(dt tensor.DType, log bool, dst, x unsafe.Pointer, rows, n int) {
+func (g *Device) Softmax(dt tensor.DType, log bool, dst, x unsafe.Pointer, rows, n int) bool {
 	g.typed("softmax", dt).flag(log).ptr(dst, x).i64(rows, n).teams(rows, n, held)
+	return true
 }
 
 // SoftmaxGrad computes the gradient from dy and the result y; dx may be dy.
-func (g *Device) SoftmaxGrad(dt tensor.DType, log bool, dx, dy, y unsafe.Pointer, rows, n int) {
+func (g *Device) SoftmaxGrad(dt tensor.DType, log bool, dx, dy, y unsafe.Pointer, rows, n int) bool {
 	g.typed("softmax_grad", dt).flag(log).ptr(dx, dy, y).i64(rows, n).teams(rows, n, held2)
+	return true
 }
 
 // RowStat computes dst[r] = op of row r of x [rows, n].
@@ -43,23 +45,27 @@ func (g *Device) RowStat(op tensor.RowOp, dt tensor.DType, dst, x unsafe.Pointer
 }
 
 // LayerNorm normalises rows of n; stats gets (mean, rstd) of each. weight and bias may be nil.
-func (g *Device) LayerNorm(dt tensor.DType, dst, stats, x, weight, bias unsafe.Pointer, rows, n int, eps float64) {
+func (g *Device) LayerNorm(dt tensor.DType, dst, stats, x, weight, bias unsafe.Pointer, rows, n int, eps float64) bool {
 	g.typed("norm", dt).i32(1).ptr(dst, stats, x, weight, bias).i64(rows, n).f64(eps).teams(rows, n, held)
+	return true
 }
 
 // RMSNorm scales rows of n; stats gets rstd of each. weight may be nil.
-func (g *Device) RMSNorm(dt tensor.DType, dst, stats, x, weight unsafe.Pointer, rows, n int, eps float64) {
+func (g *Device) RMSNorm(dt tensor.DType, dst, stats, x, weight unsafe.Pointer, rows, n int, eps float64) bool {
 	g.typed("norm", dt).i32(0).ptr(dst, stats, x, weight, nil).i64(rows, n).f64(eps).teams(rows, n, held)
+	return true
 }
 
 // LayerNormGrad computes dx and adds to dweight and dbias, which may be nil.
-func (g *Device) LayerNormGrad(dt tensor.DType, dx, dweight, dbias, dy, x, weight, stats unsafe.Pointer, rows, n int) {
+func (g *Device) LayerNormGrad(dt tensor.DType, dx, dweight, dbias, dy, x, weight, stats unsafe.Pointer, rows, n int) bool {
 	g.normGrad(dt, true, dx, dweight, dbias, dy, x, weight, stats, rows, n)
+	return true
 }
 
 // RMSNormGrad computes dx and adds to dweight, which may be nil.
-func (g *Device) RMSNormGrad(dt tensor.DType, dx, dweight, dy, x, weight, stats unsafe.Pointer, rows, n int) {
+func (g *Device) RMSNormGrad(dt tensor.DType, dx, dweight, dy, x, weight, stats unsafe.Pointer, rows, n int) bool {
 	g.normGrad(dt, false, dx, dweight, nil, dy, x, weight, stats, rows, n)
+	return true
 }
 
 func (g *Device) normGrad(dt tensor.DType, centre bool, dx, dweight, dbias, dy, x, weight, stats unsafe.Pointer, rows, n int) {
@@ -72,7 +78,7 @@ func (g *Device) normGrad(dt tensor.DType, centre bool, dx, dweight, dbias, dy, 
 	}
 	wanted, part := dweight != nil || dbias != nil, unsafe.Pointer(nil)
 	if wanted {
-		buf := g.Scratch(2 * parts * n * dt.Size())
+		buf := g.Scratch(2 * parts * n * tensor.WideType(dt).Size())
 		defer buf.Free()
 		part = buf.Block.Ptr()
 	}

@@ -116,6 +116,7 @@ static __device__ void softmax(int want_log, T *dst, const T *x, i64 rows, i64 n
 }
 KERNEL(softmax_f32, int want_log, float *dst, const float *x, i64 rows, i64 n, int team) { softmax(want_log, dst, x, rows, n, team); }
 KERNEL(softmax_f64, int want_log, double *dst, const double *x, i64 rows, i64 n, int team) { softmax(want_log, dst, x, rows, n, team); }
+KERNEL(softmax_bf16, int want_log, u16 *dst, const u16 *x, i64 rows, i64 n, int team) { softmax(want_log, dst, x, rows, n, team); }
 
 template <class T>
 static __device__ void softmax_grad(int want_log, T *dx, const T *dy, const T *y, i64 rows, i64 n, int team) {
@@ -146,6 +147,7 @@ static __device__ void softmax_grad(int want_log, T *dx, const T *dy, const T *y
 }
 KERNEL(softmax_grad_f32, int want_log, float *dx, const float *dy, const float *y, i64 rows, i64 n, int team) { softmax_grad(want_log, dx, dy, y, rows, n, team); }
 KERNEL(softmax_grad_f64, int want_log, double *dx, const double *dy, const double *y, i64 rows, i64 n, int team) { softmax_grad(want_log, dx, dy, y, rows, n, team); }
+KERNEL(softmax_grad_bf16, int want_log, u16 *dx, const u16 *dy, const u16 *y, i64 rows, i64 n, int team) { softmax_grad(want_log, dx, dy, y, rows, n, team); }
 
 // row_max returns the largest element; -Inf for none.
 template <class T>
@@ -283,6 +285,7 @@ static __device__ void norm(int centre, T *dst, double *stats, const T *x, const
 }
 KERNEL(norm_f32, int centre, float *dst, double *stats, const float *x, const float *weight, const float *bias, i64 rows, i64 n, double eps, int team) { norm(centre, dst, stats, x, weight, bias, rows, n, eps, team); }
 KERNEL(norm_f64, int centre, double *dst, double *stats, const double *x, const double *weight, const double *bias, i64 rows, i64 n, double eps, int team) { norm(centre, dst, stats, x, weight, bias, rows, n, eps, team); }
+KERNEL(norm_bf16, int centre, u16 *dst, double *stats, const u16 *x, const u16 *weight, const u16 *bias, i64 rows, i64 n, double eps, int team) { norm(centre, dst, stats, x, weight, bias, rows, n, eps, team); }
 
 // A NormRow has the statistics of a row.
 template <class W>
@@ -363,6 +366,7 @@ static __device__ void norm_grad(int centre, T *dx, W *part, const T *dy, const 
 }
 KERNEL(norm_grad_f32, int centre, float *dx, float *part, const float *dy, const float *x, const float *weight, const double *stats, i64 rows, i64 n, i64 parts, int team) { norm_grad(centre, dx, part, dy, x, weight, stats, rows, n, parts, team); }
 KERNEL(norm_grad_f64, int centre, double *dx, double *part, const double *dy, const double *x, const double *weight, const double *stats, i64 rows, i64 n, i64 parts, int team) { norm_grad(centre, dx, part, dy, x, weight, stats, rows, n, parts, team); }
+KERNEL(norm_grad_bf16, int centre, u16 *dx, float *part, const u16 *dy, const u16 *x, const u16 *weight, const double *stats, i64 rows, i64 n, i64 parts, int team) { norm_grad(centre, dx, part, dy, x, weight, stats, rows, n, parts, team); }
 
 // norm_grad_rows computes dx of rows of any length.
 template <class T>
@@ -399,6 +403,7 @@ static __device__ void norm_grad_rows(int centre, T *dx, const T *dy, const T *x
 }
 KERNEL(norm_grad_rows_f32, int centre, float *dx, const float *dy, const float *x, const float *weight, const double *stats, i64 rows, i64 n, int team) { norm_grad_rows(centre, dx, dy, x, weight, stats, rows, n, team); }
 KERNEL(norm_grad_rows_f64, int centre, double *dx, const double *dy, const double *x, const double *weight, const double *stats, i64 rows, i64 n, int team) { norm_grad_rows(centre, dx, dy, x, weight, stats, rows, n, team); }
+KERNEL(norm_grad_rows_bf16, int centre, u16 *dx, const u16 *dy, const u16 *x, const u16 *weight, const double *stats, i64 rows, i64 n, int team) { norm_grad_rows(centre, dx, dy, x, weight, stats, rows, n, team); }
 
 // norm_grad_part writes the parts of norm_grad for rows of any length.
 template <class T, class W>
@@ -418,6 +423,7 @@ static __device__ void norm_grad_part(int centre, W *part, const T *dy, const T 
 }
 KERNEL(norm_grad_part_f32, int centre, float *part, const float *dy, const float *x, const double *stats, i64 rows, i64 n, i64 parts) { norm_grad_part(centre, part, dy, x, stats, rows, n, parts); }
 KERNEL(norm_grad_part_f64, int centre, double *part, const double *dy, const double *x, const double *stats, i64 rows, i64 n, i64 parts) { norm_grad_part(centre, part, dy, x, stats, rows, n, parts); }
+KERNEL(norm_grad_part_bf16, int centre, float *part, const u16 *dy, const u16 *x, const double *stats, i64 rows, i64 n, i64 parts) { norm_grad_part(centre, part, dy, x, stats, rows, n, parts); }
 
 // norm_grad_sum adds the sums of the parts to dweight and dbias, which may be null.
 template <class T, class W>
@@ -430,6 +436,7 @@ static __device__ void norm_grad_sum(T *dweight, T *dbias, const W *part, i64 n,
 }
 KERNEL(norm_grad_sum_f32, float *dweight, float *dbias, const float *part, i64 n, i64 parts) { norm_grad_sum(dweight, dbias, part, n, parts); }
 KERNEL(norm_grad_sum_f64, double *dweight, double *dbias, const double *part, i64 n, i64 parts) { norm_grad_sum(dweight, dbias, part, n, parts); }
+KERNEL(norm_grad_sum_bf16, u16 *dweight, u16 *dbias, const float *part, i64 n, i64 parts) { norm_grad_sum(dweight, dbias, part, n, parts); }
 
 // attend_rows turns scores [heads, tile, keys] of queries from on into weights:
 // the softmax of scale·score over the keys that a query sees (those up to itself,
