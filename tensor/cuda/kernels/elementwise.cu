@@ -65,6 +65,25 @@ static __device__ void cast_packs(D *dst, const S *src, i64 n) {
 KERNEL(cast_f32_bf16, u16 *dst, const float *src, i64 n) { cast_packs(dst, src, n); }
 KERNEL(cast_bf16_f32, float *dst, const u16 *src, i64 n) { cast_packs(dst, src, n); }
 
+// each_packed sets dst[i] = f(a[i], b[i], c[i]), with many for f on N elements at once,
+// where all lie at multiples of their bytes and at_once says so, and one on what is left.
+// dst may be one of the others.
+template <int N, class T, class Many, class One>
+static __device__ void each_packed(bool at_once, T *dst, const T *a, const T *b, const T *c, i64 n, Many many, One one) {
+	typedef Pack<T, N> P;
+	i64 packs = !at_once || ((u64)dst | (u64)a | (u64)b | (u64)c) % sizeof(P) ? 0 : n / N;
+	EACH(k, packs) {
+		P p = ((const P *)a)[k], q = ((const P *)b)[k], r = ((const P *)c)[k];
+#pragma unroll
+		for (int e = 0; e < N; e++) put(&p.v[e], many(wide(p.v[e]), wide(q.v[e]), wide(r.v[e])));
+		((P *)dst)[k] = p;
+	}
+	EACH(k, n - N * packs) {
+		i64 i = N * packs + k;
+		put(&dst[i], one(wide(a[i]), wide(b[i]), wide(c[i])));
+	}
+}
+
 template <class T>
 static __device__ void copy_loop_of(T *dst, const T *src, const Loop &l, i64 n) {
 	EACH(i, n) {
@@ -118,8 +137,6 @@ static __device__ float sqrt_of(float x) { return sqrtf(x); }
 static __device__ double sqrt_of(double x) { return sqrt(x); }
 static __device__ float tanh_of(float x) { return tanhf(x); }
 static __device__ double tanh_of(double x) { return tanh(x); }
-static __device__ float erfc_of(float x) { return erfcf(x); }
-static __device__ double erfc_of(double x) { return erfc(x); }
 
 template <class T>
 static __device__ T sigmoid(T x) {
@@ -128,17 +145,42 @@ static __device__ T sigmoid(T x) {
 	return e / (1 + e);
 }
 
-// phi is the normal distribution function.
+// density is exp(-x²/2) for x from -40 to 40 and phi, of x and of that, the normal
+// distribution function.
 template <class T>
-static __device__ T phi(T x) { return (T)0.5 * erfc_of(-x * (T)0.70710678118654752440); }
+static __device__ T density(T x) { return exp_of((T)-0.5 * x * x); }
+static __device__ double phi(double x, double) { return 0.5 * erfc(-x * 0.70710678118654752440); }
+
+// With u = 1/(1+0.35·t), the tail Φ(-t) for t ≥ 0 is exp(-t²/2)·u·P(u), P a polynomial
+// with a relative error of 3e-8, as in internal/simd.
+static __device__ float phi(float x, float density) {
+	float u = __fdividef(1, fmaf(fabsf(x), 0.35f, 1));
+	float p = -0.0291458462173f;
+	p = fmaf(p, u, 0.143971308734f);
+	p = fmaf(p, u, -0.255713498026f);
+	p = fmaf(p, u, 0.15917335794f);
+	p = fmaf(p, u, -0.0231093297237f);
+	p = fmaf(p, u, 0.105507811564f);
+	p = fmaf(p, u, 0.119832910721f);
+	p = fmaf(p, u, 0.139861864512f);
+	p = fmaf(p, u, 0.139621404551f);
+	float tail = p * u * density;
+	return x < 0 ? tail : 1 - tail;
+}
 
 // gelu is x·Φ(x) and gelu_slope its derivative, at the infinities their limits.
 template <class T>
-static __device__ T gelu(T x) { return x < -40 ? (T)0 : x * phi(x); }
+static __device__ T within(T x) { return x < -40 ? (T)-40 : x > 40 ? (T)40 : x; }
+template <class T>
+static __device__ T gelu(T x) {
+	T t = within(x);
+	return x < -40 ? (T)0 : x * phi(t, density(t));
+}
 template <class T>
 static __device__ T gelu_slope(T x) {
-	x = x < -40 ? (T)-40 : x > 40 ? (T)40 : x;
-	return phi(x) + x * exp_of((T)-0.5 * x * x) * (T)0.39894228040143267794;
+	x = within(x);
+	T d = density(x);
+	return phi(x, d) + x * d * (T)0.39894228040143267794;
 }
 
 // gelu_tanh is x·sigmoid(bend(x)) and gelu_tanh_slope its derivative, at the infinities
@@ -149,7 +191,7 @@ template <class T>
 static __device__ T gelu_tanh(T x) { return x < -40 ? (T)0 : x * sigmoid(bend(x)); }
 template <class T>
 static __device__ T gelu_tanh_slope(T x) {
-	x = x < -40 ? (T)-40 : x > 40 ? (T)40 : x;
+	x = within(x);
 	T v = bend(x);
 	return sigmoid(v) + x * sigmoid(v) * sigmoid(-v) * ((T)1.5957691216057308 + (T)0.21406444881780073 * x * x);
 }
@@ -177,27 +219,51 @@ static __device__ T unary_one(int op, T x) {
 	}
 }
 
-KERNEL(unary_f32, int op, float *dst, const float *x, i64 n) { EACH(i, n) dst[i] = unary_one(op, x[i]); }
-KERNEL(unary_f64, int op, double *dst, const double *x, i64 n) { EACH(i, n) dst[i] = unary_one(op, x[i]); }
-// each_pair computes dst[i] = f(a[i], b[i], c[i]) of bfloat16, as float, two at once where
-// all lie at multiples of 4 bytes. dst may be one of the others.
+// for_op calls f with an integral constant for each operation: the loop is made for each,
+// and has no switch.
+template <int OP>
+struct As {
+	enum { op = OP };
+};
 template <class F>
-static __device__ void each_pair(u16 *dst, const u16 *a, const u16 *b, const u16 *c, i64 n, F f) {
-	typedef Pack<u16, 2> Pair;
-	i64 pairs = ((u64)dst | (u64)a | (u64)b | (u64)c) % sizeof(Pair) ? 0 : n / 2;
-	EACH(k, pairs) {
-		Pair p = ((const Pair *)a)[k], q = ((const Pair *)b)[k], r = ((const Pair *)c)[k];
-#pragma unroll
-		for (int e = 0; e < 2; e++) put(&p.v[e], f(wide(p.v[e]), wide(q.v[e]), wide(r.v[e])));
-		((Pair *)dst)[k] = p;
-	}
-	EACH(k, n - 2 * pairs) {
-		i64 i = 2 * pairs + k;
-		put(&dst[i], f(wide(a[i]), wide(b[i]), wide(c[i])));
+static __device__ void for_op(int op, F f) {
+	switch (op) {
+	case NEG: f(As<NEG>()); break;
+	case ABS: f(As<ABS>()); break;
+	case EXP: f(As<EXP>()); break;
+	case LOG: f(As<LOG>()); break;
+	case SQRT: f(As<SQRT>()); break;
+	case RSQRT: f(As<RSQRT>()); break;
+	case TANH: f(As<TANH>()); break;
+	case SIGMOID: f(As<SIGMOID>()); break;
+	case RELU: f(As<RELU>()); break;
+	case GELU: f(As<GELU>()); break;
+	case GELU_TANH: f(As<GELU_TANH>()); break;
+	case SILU: f(As<SILU>()); break;
+	case SQUARE: f(As<SQUARE>()); break;
+	default: f(As<SIGN>());
 	}
 }
+
+// Packs of float32 are taken four at once, by a loop for each operation.
+typedef Pack<float, 4> Four;
+
+KERNEL(unary_f32, int op, float *dst, const float *x, i64 n) {
+	i64 packs = ((u64)dst | (u64)x) % 16 ? 0 : n / 4;
+	for_op(op, [=](auto as) {
+		EACH(k, packs) {
+			Four p = ((const Four *)x)[k];
+#pragma unroll
+			for (int e = 0; e < 4; e++) p.v[e] = unary_one(decltype(as)::op, p.v[e]);
+			((Four *)dst)[k] = p;
+		}
+	});
+	EACH(k, n - 4 * packs) dst[4 * packs + k] = unary_one(op, x[4 * packs + k]);
+}
+KERNEL(unary_f64, int op, double *dst, const double *x, i64 n) { EACH(i, n) dst[i] = unary_one(op, x[i]); }
 KERNEL(unary_bf16, int op, u16 *dst, const u16 *x, i64 n) {
-	each_pair(dst, x, x, x, n, [=](float v, float, float) { return unary_one(op, v); });
+	auto f = [=](float v, float, float) { return unary_one(op, v); };
+	each_packed<2>(true, dst, x, x, x, n, f, f);
 }
 KERNEL(unary_int, int op, int dt, void *dst, const void *x, i64 n) {
 	EACH(i, n) {
@@ -237,14 +303,27 @@ static __device__ T unary_grad_one(int op, T dy, T x, T y) {
 	}
 }
 
-template <class T>
-static __device__ void unary_grad(int op, T *dx, const T *dy, const T *x, const T *y, i64 n) {
+KERNEL(unary_grad_f32, int op, float *dx, const float *dy, const float *x, const float *y, i64 n) {
+	i64 packs = ((u64)dx | (u64)dy | (u64)x | (u64)y) % 16 ? 0 : n / 4;
+	for_op(op, [=](auto as) {
+		EACH(k, packs) {
+			Four p = ((const Four *)dy)[k], q = ((const Four *)x)[k], r = ((const Four *)y)[k];
+#pragma unroll
+			for (int e = 0; e < 4; e++) p.v[e] = unary_grad_one(decltype(as)::op, p.v[e], q.v[e], r.v[e]);
+			((Four *)dx)[k] = p;
+		}
+	});
+	EACH(k, n - 4 * packs) {
+		i64 i = 4 * packs + k;
+		dx[i] = unary_grad_one(op, dy[i], x[i], y[i]);
+	}
+}
+KERNEL(unary_grad_f64, int op, double *dx, const double *dy, const double *x, const double *y, i64 n) {
 	EACH(i, n) dx[i] = unary_grad_one(op, dy[i], x[i], y[i]);
 }
-KERNEL(unary_grad_f32, int op, float *dx, const float *dy, const float *x, const float *y, i64 n) { unary_grad(op, dx, dy, x, y, n); }
-KERNEL(unary_grad_f64, int op, double *dx, const double *dy, const double *x, const double *y, i64 n) { unary_grad(op, dx, dy, x, y, n); }
 KERNEL(unary_grad_bf16, int op, u16 *dx, const u16 *dy, const u16 *x, const u16 *y, i64 n) {
-	each_pair(dx, dy, x, y, n, [=](float g, float v, float w) { return unary_grad_one(op, g, v, w); });
+	auto f = [=](float g, float v, float w) { return unary_grad_one(op, g, v, w); };
+	each_packed<2>(true, dx, dy, x, y, n, f, f);
 }
 
 template <class T>
@@ -313,30 +392,13 @@ static __device__ i64 binary_int_one(int op, i64 a, i64 b) {
 
 template <class T>
 static __device__ void binary(int op, T *dst, const T *a, const T *b, i64 n) {
-	EACH(i, n) dst[i] = binary_one(op, a[i], b[i]);
+	typedef decltype(wide(*a)) W;
+	each_packed<16 / sizeof(T)>(op != POW, dst, a, b, b, n, [=](W x, W y, W) { return binary_short(op, x, y); },
+		[=](W x, W y, W) { return binary_one(op, x, y); });
 }
 KERNEL(binary_f32, int op, float *dst, const float *a, const float *b, i64 n) { binary(op, dst, a, b, n); }
 KERNEL(binary_f64, int op, double *dst, const double *a, const double *b, i64 n) { binary(op, dst, a, b, n); }
-// each_half computes dst from a and b, of bfloat16, as float: by many eight at once,
-// where all lie at multiples of 16 bytes, and by one what is left. dst may be a or b.
-template <class Many, class One>
-static __device__ void each_half(bool at_once, u16 *dst, const u16 *a, const u16 *b, i64 n, Many many, One one) {
-	typedef Pack<u16, 8> Eight;
-	i64 packs = !at_once || ((u64)dst | (u64)a | (u64)b) % 16 ? 0 : n / 8;
-	EACH(k, packs) {
-		Eight p = ((const Eight *)a)[k], q = ((const Eight *)b)[k];
-#pragma unroll
-		for (int e = 0; e < 8; e++) put(&p.v[e], many(wide(p.v[e]), wide(q.v[e])));
-		((Eight *)dst)[k] = p;
-	}
-	EACH(k, n - 8 * packs) {
-		i64 i = 8 * packs + k;
-		put(&dst[i], one(wide(a[i]), wide(b[i])));
-	}
-}
-KERNEL(binary_bf16, int op, u16 *dst, const u16 *a, const u16 *b, i64 n) {
-	each_half(op != POW, dst, a, b, n, [=](float x, float y) { return binary_short(op, x, y); }, [=](float x, float y) { return binary_one(op, x, y); });
-}
+KERNEL(binary_bf16, int op, u16 *dst, const u16 *a, const u16 *b, i64 n) { binary(op, dst, a, b, n); }
 KERNEL(binary_int, int op, int dt, void *dst, const void *a, const void *b, i64 n) {
 	EACH(i, n) store_int(dt, dst, i, binary_int_one(op, load_int(dt, a, i), load_int(dt, b, i)));
 }
@@ -358,16 +420,14 @@ KERNEL(binary_loop_int, int op, int dt, void *dst, const void *a, const void *b,
 	}
 }
 
-template <class T>
-static __device__ void binary_scalar(int op, T *dst, const T *x, T v, int swap, i64 n) {
-	EACH(i, n) dst[i] = swap ? binary_one(op, v, x[i]) : binary_one(op, x[i], v);
+template <class T, class W>
+static __device__ void binary_scalar(int op, T *dst, const T *x, W v, int swap, i64 n) {
+	each_packed<16 / sizeof(T)>(op != POW, dst, x, x, x, n, [=](W w, W, W) { return binary_short(op, swap ? v : w, swap ? w : v); },
+		[=](W w, W, W) { return binary_one(op, swap ? v : w, swap ? w : v); });
 }
 KERNEL(binary_scalar_f32, int op, float *dst, const float *x, float v, int swap, i64 n) { binary_scalar(op, dst, x, v, swap, n); }
 KERNEL(binary_scalar_f64, int op, double *dst, const double *x, double v, int swap, i64 n) { binary_scalar(op, dst, x, v, swap, n); }
-KERNEL(binary_scalar_bf16, int op, u16 *dst, const u16 *x, float v, int swap, i64 n) {
-	each_half(op != POW, dst, x, x, n, [=](float w, float) { return binary_short(op, swap ? v : w, swap ? w : v); },
-		[=](float w, float) { return binary_one(op, swap ? v : w, swap ? w : v); });
-}
+KERNEL(binary_scalar_bf16, int op, u16 *dst, const u16 *x, float v, int swap, i64 n) { binary_scalar(op, dst, x, v, swap, n); }
 KERNEL(binary_scalar_int, int op, int dt, void *dst, const void *x, i64 v, int swap, i64 n) {
 	EACH(i, n) {
 		i64 w = load_int(dt, x, i);
@@ -415,11 +475,15 @@ KERNEL(where, int bytes, void *dst, const void *a, const void *b, const u8 *cond
 	}
 }
 
-KERNEL(axpy_f32, float *y, float alpha, const float *x, i64 n) { EACH(i, n) y[i] = fmaf(alpha, x[i], y[i]); }
-KERNEL(axpy_f64, double *y, double alpha, const double *x, i64 n) { EACH(i, n) y[i] = fma(alpha, x[i], y[i]); }
-KERNEL(axpy_bf16, u16 *y, float alpha, const u16 *x, i64 n) {
-	each_pair(y, x, y, y, n, [=](float v, float w, float) { return fmaf(alpha, v, w); });
+// axpy sets y[i] += alpha·x[i].
+template <class T, class W>
+static __device__ void axpy(T *y, W alpha, const T *x, i64 n) {
+	auto add = [=](W to, W v, W) { return fused(alpha, v, to); };
+	each_packed<16 / sizeof(T)>(true, y, y, x, x, n, add, add);
 }
+KERNEL(axpy_f32, float *y, float alpha, const float *x, i64 n) { axpy(y, alpha, x, n); }
+KERNEL(axpy_f64, double *y, double alpha, const double *x, i64 n) { axpy(y, alpha, x, n); }
+KERNEL(axpy_bf16, u16 *y, float alpha, const u16 *x, i64 n) { axpy(y, alpha, x, n); }
 
 // philox is internal/philox.Key.Block.
 static __device__ void philox(u64 seed, u64 stream, u64 block, u32 c[4]) {

@@ -32,6 +32,7 @@ void *fake_warp(int line, unsigned mask, void *mine, unsigned lane);
 void *fake_shown(unsigned lane);
 
 #define __popc __builtin_popcount
+#define __fdividef(a, b) ((float)(a) / (b))
 #define __match_any_sync(mask, v) fake_match(__LINE__, mask, v)
 #define __syncthreads() fake_barrier(__LINE__)
 #define __syncwarp(mask) fake_warp(__LINE__, mask, nullptr, threadIdx.x % 32)
