@@ -23,7 +23,8 @@ import (
 //	S(2), S(3), P, mixed        one of these rows, the cheapest
 //
 // The [T, S] weights are never stored; the gradient computes them again, tile
-// by tile. It throws a *LayoutError if the sizes do not fit.
+// by tile. On a GPU those of bfloat16 are rounded to it, as tensor.Attention says. It
+// throws a *LayoutError if the sizes do not fit.
 func ScaledDotProductAttention(q, k, v *Tensor, causal bool) *Tensor {
 	const op = "ScaledDotProductAttention"
 	m := sameMesh(op, q, k, v)

@@ -45,6 +45,7 @@
 // Arithmetic is for float32 (fast) and float64, and for integers where it makes
 // sense; Float16 is for storage and exchange: Cast first. BFloat16 is computed with in
 // float32, and each element of a result is rounded once, to the nearest, ties to even:
-// all operators take it, and so do the updates of table rows. What an optimizer remembers
-// of it is float32, as Attention's lse is. Sums and products of integers and Bool are Int64.
+// all operators take it, and so do the updates of table rows; Attention on a GPU rounds
+// numbers in between too. What an optimizer remembers of it is float32, as Attention's lse
+// is. Sums and products of integers and Bool are Int64.
 package tensor

@@ -98,7 +98,23 @@ func (g *Device) scores(dt tensor.DType, a tensor.AttentionSize, p, x, w unsafe.
 // AttentionGrad computes dq, dk and dv; see tensor's function of that name.
 func (g *Device) AttentionGrad(dt tensor.DType, a tensor.AttentionSize, dq, dk, dv, dy, q, k, v, y, lse unsafe.Pointer) bool {
 	if dt == tensor.BFloat16 {
-		return false
+		if !fuses(a, dq, dk, dv, dy, q, k, v, y) {
+			return false
+		}
+		buf := g.Scratch(a.Heads * a.T * tensor.Float32.Size())
+		defer buf.Free()
+		delta := buf.Block.Ptr()
+		l := g.kernel("attend_grad_q64_bf16")
+		if max(a.D, a.E) > 64 {
+			l = g.kernel("attend_grad_q128_bf16")
+		}
+		put(l.ptr(dq, delta, dy, q, k, v, y, lse), sizesOf(a)).blocks(attentionBlocks(a, a.T))
+		l = g.kernel("attend_grad_kv64_bf16")
+		if max(a.D, a.E) > 64 {
+			l = g.kernel("attend_grad_kv128_bf16")
+		}
+		put(l.ptr(dk, dv, dy, q, k, v, delta, lse), sizesOf(a)).blocks(attentionBlocks(a, a.S))
+		return true
 	}
 	size := dt.Size()
 	g.clear(dk, a.Heads*a.S*a.D*size)

@@ -87,6 +87,11 @@ struct Sizes {
 	float scale, scale2;
 };
 
+#define LOG2E 1.4426950408889634f
+
+// seen_by is how many keys a query attends to.
+static __device__ int seen_by(const Sizes &n, int query) { return n.causal && query < n.s ? query + 1 : n.s; }
+
 template <int N>
 static __device__ void clear(float (&x)[N][4]) {
 #pragma unroll
@@ -207,12 +212,10 @@ static __device__ void attend(u16 *y, float *lse, const u16 *q, const u16 *k, co
 			clear(s);
 #pragma unroll
 			for (int j = 0; j < KEYS / 16; j++) times_rows(s[2 * j], s[2 * j + 1], a, keys[now], 16 * j);
-			if (at + KEYS > (n.causal && first < n.s ? first + 1 : n.s)) {
+			if (at + KEYS > seen_by(n, first)) {
 #pragma unroll
 				for (int h = 0; h < 2; h++) {
-					int seen = first + lane / 4 + 8 * h + 1;
-					if (!n.causal || seen > n.s) seen = n.s;
-					seen -= at + 2 * (lane % 4);
+					int seen = seen_by(n, first + lane / 4 + 8 * h) - at - 2 * (lane % 4);
 #pragma unroll
 					for (int j = 0; j < KEYS / 8; j++)
 #pragma unroll
@@ -263,3 +266,157 @@ static __device__ void attend(u16 *y, float *lse, const u16 *q, const u16 *k, co
 }
 PAIR(attend64_bf16, u16 *y, float *lse, const u16 *q, const u16 *k, const u16 *v, Sizes n) { attend<64, 64>(y, lse, q, k, v, n); }
 KERNEL(attend128_bf16, u16 *y, float *lse, const u16 *q, const u16 *k, const u16 *v, Sizes n) { attend<128, 32>(y, lse, q, k, v, n); }
+
+static __device__ float low(u32 v) { return __uint_as_float(v << 16); }
+static __device__ float high(u32 v) { return __uint_as_float(v & 0xffff0000u); }
+
+// attend_grad_q computes dq, and delta = Σ dy·y of each query.
+template <int W, int KEYS>
+static __device__ void attend_grad_q(u16 *dq, float *delta, const u16 *dy, const u16 *q, const u16 *k, const u16 *v, const u16 *y, const float *lse, const Sizes &n) {
+	__shared__ Tile<KEYS, W> keys[2], values[2];
+	int lane = threadIdx.x % 32, tiles = (n.t + ROWS - 1) / ROWS;
+	for (int item = blockIdx.x; item < n.heads * tiles; item += gridDim.x) {
+		i64 head = item % n.heads;
+		int from = (tiles - 1 - item / n.heads) * ROWS, first = from + threadIdx.x / 32 * 16;
+		const u16 *headK = k + head * n.s * n.d, *headV = v + head * n.s * n.e;
+		u32 a[W / 16][4], g[W / 16][4];
+		float less[2] = {0, 0}, shift[2], o[W / 8][4];
+		left(a, y + head * n.t * n.e, first, n.t, n.e);
+		left(g, dy + head * n.t * n.e, first, n.t, n.e);
+#pragma unroll
+		for (int j = 0; j < W / 16; j++)
+#pragma unroll
+			for (int i = 0; i < 4; i++) less[i % 2] += low(a[j][i]) * low(g[j][i]) + high(a[j][i]) * high(g[j][i]);
+#pragma unroll
+		for (int h = 0; h < 2; h++) {
+			int query = first + lane / 4 + 8 * h;
+			less[h] = lanes_sum(less[h]);
+			if (query < n.t && lane % 4 == 0) delta[head * n.t + query] = less[h];
+			shift[h] = query < n.t ? lse[head * n.t + query] * LOG2E : 0;
+		}
+		left(a, q + head * n.t * n.d, first, n.t, n.d);
+		clear(o);
+		int end = n.causal && from + ROWS < n.s ? from + ROWS : n.s;
+		__syncthreads(); // the tiles may still be read from
+		if (end > 0) {
+			fetch(keys[0], headK, 0, n.s, n.d);
+			fetch(values[0], headV, 0, n.s, n.e);
+		}
+#pragma unroll 1
+		for (int at = 0; at < end; at += KEYS) {
+			int now = at / KEYS % 2;
+			copies_done();
+			__syncthreads();
+			if (at + KEYS < end) {
+				fetch(keys[now ^ 1], headK, at + KEYS, n.s, n.d);
+				fetch(values[now ^ 1], headV, at + KEYS, n.s, n.e);
+			}
+			if (first >= n.t || (n.causal && at > first + 15)) continue;
+			int seen[2];
+#pragma unroll
+			for (int h = 0; h < 2; h++) seen[h] = seen_by(n, first + lane / 4 + 8 * h) - at - 2 * (lane % 4);
+#pragma unroll
+			for (int j = 0; j < KEYS; j += 16) {
+				float s[2][4], dp[2][4];
+				clear(s);
+				clear(dp);
+				times_rows(s[0], s[1], a, keys[now], j);
+				times_rows(dp[0], dp[1], g, values[now], j);
+#pragma unroll
+				for (int i = 0; i < 2; i++)
+#pragma unroll
+					for (int c = 0; c < 4; c++) {
+						float p = exp2_of(fused(s[i][c], n.scale2, -shift[c / 2]));
+						s[i][c] = j + 8 * i + c % 2 < seen[c / 2] ? p * (dp[i][c] - less[c / 2]) : 0;
+					}
+				u32 ds[4];
+				as_left(ds, s[0], s[1]);
+				times(o, ds, keys[now], j);
+			}
+		}
+#pragma unroll
+		for (int h = 0; h < 2; h++) {
+			int query = first + lane / 4 + 8 * h;
+			if (query < n.t) put_row(dq + (head * n.t + query) * n.d, o, h, n.scale, n.d);
+		}
+	}
+}
+KERNEL(attend_grad_q64_bf16, u16 *dq, float *delta, const u16 *dy, const u16 *q, const u16 *k, const u16 *v, const u16 *y, const float *lse, Sizes n) { attend_grad_q<64, 64>(dq, delta, dy, q, k, v, y, lse, n); }
+KERNEL(attend_grad_q128_bf16, u16 *dq, float *delta, const u16 *dy, const u16 *q, const u16 *k, const u16 *v, const u16 *y, const float *lse, Sizes n) { attend_grad_q<128, 32>(dq, delta, dy, q, k, v, y, lse, n); }
+
+// attend_grad_kv computes dk and dv: a warp has 16 keys, and the block goes through the
+// queries that see one of its own. Scores and weights are transposed.
+template <int W, int QUERIES>
+static __device__ void attend_grad_kv(u16 *dk, u16 *dv, const u16 *dy, const u16 *q, const u16 *k, const u16 *v, const float *delta, const float *lse, const Sizes &n) {
+	__shared__ Tile<QUERIES, W> queries[2], grads[2];
+	__shared__ float shift[2][QUERIES], less[2][QUERIES];
+	int lane = threadIdx.x % 32, tiles = (n.s + ROWS - 1) / ROWS;
+	for (int item = blockIdx.x; item < n.heads * tiles; item += gridDim.x) {
+		i64 head = item % n.heads;
+		int from = item / n.heads * ROWS, first = from + threadIdx.x / 32 * 16;
+		const u16 *headQ = q + head * n.t * n.d, *headDY = dy + head * n.t * n.e;
+		u32 a[W / 16][4], b[W / 16][4];
+		float ok[W / 8][4], ov[W / 8][4];
+		left(a, k + head * n.s * n.d, first, n.s, n.d);
+		left(b, v + head * n.s * n.e, first, n.s, n.e);
+		clear(ok);
+		clear(ov);
+		auto bring = [&](int now, int at) {
+			fetch(queries[now], headQ, at, n.t, n.d);
+			fetch(grads[now], headDY, at, n.t, n.e);
+			int i = threadIdx.x;
+			if (i < QUERIES) copy_async<4>(&shift[now][i], lse + head * n.t + at + i, at + i >= n.t);
+			else if (i < 2 * QUERIES) copy_async<4>(&less[now][i - QUERIES], delta + head * n.t + at + i - QUERIES, at + i - QUERIES >= n.t);
+		};
+		int begin = n.causal ? from / QUERIES * QUERIES : 0;
+		__syncthreads(); // the tiles may still be read from
+		if (begin < n.t) bring(begin / QUERIES % 2, begin);
+#pragma unroll 1
+		for (int at = begin; at < n.t; at += QUERIES) {
+			int now = at / QUERIES % 2;
+			copies_done();
+			__syncthreads();
+			if (at + QUERIES < n.t) bring(now ^ 1, at + QUERIES);
+			if (first >= n.s || (n.causal && at + QUERIES <= first)) continue;
+			int seeing[2];
+#pragma unroll
+			for (int h = 0; h < 2; h++) seeing[h] = n.causal ? first + lane / 4 + 8 * h - at : 0;
+#pragma unroll
+			for (int j = 0; j < QUERIES; j += 16) {
+				float s[2][4], p[2][4];
+				u32 w[4];
+				clear(s);
+				times_rows(s[0], s[1], a, queries[now], j);
+#pragma unroll
+				for (int i = 0; i < 2; i++)
+#pragma unroll
+					for (int c = 0; c < 4; c++) {
+						int row = j + 8 * i + 2 * (lane % 4) + c % 2;
+						p[i][c] = row >= seeing[c / 2] && row < n.t - at ? exp2_of(fused(s[i][c], n.scale2, -LOG2E * shift[now][row])) : 0;
+					}
+				as_left(w, p[0], p[1]);
+				times(ov, w, grads[now], j);
+#pragma unroll
+				for (int i = 0; i < 2; i++)
+#pragma unroll
+					for (int c = 0; c < 4; c++) s[i][c] = -less[now][j + 8 * i + 2 * (lane % 4) + c % 2];
+				times_rows(s[0], s[1], b, grads[now], j);
+#pragma unroll
+				for (int i = 0; i < 2; i++)
+#pragma unroll
+					for (int c = 0; c < 4; c++) s[i][c] = p[i][c] * s[i][c];
+				as_left(w, s[0], s[1]);
+				times(ok, w, queries[now], j);
+			}
+		}
+#pragma unroll
+		for (int h = 0; h < 2; h++) {
+			int key = first + lane / 4 + 8 * h;
+			if (key >= n.s) continue;
+			put_row(dk + (head * n.s + key) * n.d, ok, h, n.scale, n.d);
+			put_row(dv + (head * n.s + key) * n.e, ov, h, 1, n.e);
+		}
+	}
+}
+KERNEL(attend_grad_kv64_bf16, u16 *dk, u16 *dv, const u16 *dy, const u16 *q, const u16 *k, const u16 *v, const float *delta, const float *lse, Sizes n) { attend_grad_kv<64, 64>(dk, dv, dy, q, k, v, delta, lse, n); }
+KERNEL(attend_grad_kv128_bf16, u16 *dk, u16 *dv, const u16 *dy, const u16 *q, const u16 *k, const u16 *v, const float *delta, const float *lse, Sizes n) { attend_grad_kv<128, 16>(dk, dv, dy, q, k, v, delta, lse, n); }
