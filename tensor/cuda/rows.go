@@ -41,7 +41,7 @@ func (g *Device) SoftmaxGrad(dt tensor.DType, log bool, dx, dy, y unsafe.Pointer
 
 // RowStat computes dst[r] = op of row r of x [rows, n].
 func (g *Device) RowStat(op tensor.RowOp, dt tensor.DType, dst, x unsafe.Pointer, rows, n int, p float64) {
-	g.typed("row_stat", dt).i32(int(op)).ptr(dst, x).i64(rows, n).f64(p).blocks(rows)
+	g.typed("row_stat", dt).i32(int(op)).ptr(dst, x).i64(rows, n).f64(p).teams(rows, n, held)
 }
 
 // LayerNorm normalises rows of n; stats gets (mean, rstd) of each. weight and bias may be nil.
@@ -72,7 +72,7 @@ func (g *Device) normGrad(dt tensor.DType, centre bool, dx, dweight, dbias, dy, 
 	if n == 0 || rows == 0 {
 		return
 	}
-	parts, held := normParts(rows, n), n <= held2*threads && n*dt.Size()%16 == 0
+	parts, held := normParts(rows, n), dt != tensor.Float64 && n <= held2*threads && n*dt.Size()%16 == 0
 	for _, p := range []unsafe.Pointer{dx, dy, x, weight} {
 		held = held && uintptr(p)%16 == 0
 	}

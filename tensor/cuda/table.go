@@ -119,7 +119,7 @@ func (g *Device) AddRows(dt tensor.DType, table, values, index unsafe.Pointer, n
 
 // RowPowSums computes dst[i] = Σ|x|ᵖ over row index[i] of table, max|x| for p = +Inf.
 func (g *Device) RowPowSums(dt tensor.DType, dst, table unsafe.Pointer, it tensor.DType, index unsafe.Pointer, n, dim int, p float64) {
-	g.typed("row_pow_sums", dt).ptr(dst, table).dt(it).ptr(index).i64(n, dim).f64(p).blocks(n)
+	g.typed("row_pow_sums", dt).ptr(dst, table).dt(it).ptr(index).i64(n, dim).f64(p).teams(n, dim, held)
 }
 
 // ScaleRows computes table[index[i]] *= factor[i]; no row is named twice.

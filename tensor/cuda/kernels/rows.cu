@@ -80,12 +80,18 @@ struct Streamed {
 };
 
 // as_row calls f with a row of n elements: one that is held if a thread has at most E of
-// them and all rows begin at multiples of 16 bytes.
+// them and all rows begin at multiples of 16 bytes. Rows of float64 are streamed: they are
+// seldom, and what is unrolled for them takes the driver long to compile.
 template <int E, class T, class F>
 static __device__ void as_row(const Team &t, bool aligned, i64 n, const T *, F f) {
 	const int N = 16 / sizeof(T);
 	if (aligned && n % N == 0 && n <= E * t.size) f(Held<T, N, E>());
 	else f(Streamed<T>());
+}
+
+template <int E, class F>
+static __device__ void as_row(const Team &, bool, i64, const double *, F f) {
+	f(Streamed<double>());
 }
 
 static __device__ bool aligned(const void *p) { return (u64)p % 16 == 0; }
@@ -157,67 +163,99 @@ static __device__ T row_max(const T *x, i64 n) {
 	return block_reduce<Max>(top);
 }
 
-// row_sum_exp returns Σexp(x - top).
-template <class T>
-static __device__ double row_sum_exp(const T *x, i64 n, T top) {
+// row_mean returns the mean of a row of n elements, of which this team has m.
+template <class Row>
+static __device__ double row_mean(Team &t, const Row &row, i64 m, i64 n) {
 	double sum = 0;
-	EACH_COLUMN(i, n) sum += (double)exp_of(x[i] - top);
-	return block_reduce<Sum>(sum);
+	row.each(t, m, [&](auto, const auto &p) {
+#pragma unroll
+		for (int k = 0; k < p.SIZE; k++) sum += (double)wide(p.v[k]);
+	});
+	return t.reduce<Sum>(sum) / (double)n;
+}
+
+// row_squares returns Σ(x - mean)².
+template <class Row>
+static __device__ double row_squares(Team &t, const Row &row, i64 n, double mean) {
+	double sum = 0;
+	row.each(t, n, [&](auto, const auto &p) {
+#pragma unroll
+		for (int k = 0; k < p.SIZE; k++) {
+			double d = (double)wide(p.v[k]) - mean;
+			sum += d * d;
+		}
+	});
+	return t.reduce<Sum>(sum);
+}
+
+// log_sum_exp returns ln Σexp(x).
+template <class T>
+static __device__ double log_sum_exp(Team &t, const Streamed<T> &row, i64 n, T top) {
+	row.each(t, n, [&](i64, auto p) {
+#pragma unroll
+		for (int k = 0; k < p.SIZE; k++) top = max_of(top, p.v[k]);
+	});
+	top = t.reduce<Max>(top);
+	double sum = 0;
+	row.each(t, n, [&](i64, auto p) {
+#pragma unroll
+		for (int k = 0; k < p.SIZE; k++) sum += (double)exp_of(p.v[k] - top);
+	});
+	sum = t.reduce<Sum>(sum);
+	return top == infinity(top) || top == -infinity(top) ? (double)top : (double)top + log(sum);
+}
+
+// power_sum returns Σ|x|^p, max|x| for p = +Inf.
+template <class T>
+static __device__ double power_sum(Team &t, const T *x, i64 n, double p) {
+	double v = 0;
+	bool most = p == infinity(p);
+	if (most || p == 1 || p == 2)
+		each_in_row(t, x, n, [&](i64, auto q) {
+#pragma unroll
+			for (int k = 0; k < q.SIZE; k++) {
+				double a = fabs((double)q.v[k]);
+				v = most ? max_of(v, a) : v + (p == 1 ? a : a * a);
+			}
+		});
+	else
+		for (i64 i = t.mate; i < n; i += t.size) v += pow(fabs((double)x[i]), p);
+	return most ? t.reduce<Max>(v) : t.reduce<Sum>(v);
 }
 
 enum { LOG_SUM_EXP, SQUARE_DEV, NORM, POW_SUM };
 
-// power_sum returns Σ|x|^p of a row, max|x| for p = +Inf.
 template <class T>
-static __device__ double power_sum(const T *x, i64 n, double p) {
-	double sum = 0;
-	EACH_COLUMN(i, n) {
-		double a = fabs((double)x[i]);
-		if (p == infinity(0.0)) sum = max_of(sum, a);
-		else sum += p == 1 ? a : p == 2 ? a * a : pow(a, p);
-	}
-	return p == infinity(0.0) ? block_reduce<Max>(sum) : block_reduce<Sum>(sum);
-}
-
-template <class T>
-static __device__ void row_stat(int op, T *dst, const T *x, i64 rows, i64 n, double p) {
-	EACH_ROW(r, rows) {
-		const T *s = x + r * n;
-		double v = 0;
+static __device__ void row_stat(int op, T *dst, const T *x, i64 rows, i64 n, double p, int team) {
+	Team t(team);
+	EACH_TEAM(t, r, rows) {
+		i64 m = r < rows ? n : 0;
+		Streamed<T> row = {x + r * n};
+		double v;
 		switch (op) {
-		case LOG_SUM_EXP: {
-			T top = row_max(s, n);
-			v = top == infinity((T)0) || top == -infinity((T)0) ? (double)top : (double)top + log(row_sum_exp(s, n, top));
-			break;
-		}
-		case SQUARE_DEV: {
-			EACH_COLUMN(i, n) v += (double)s[i];
-			double mean = block_reduce<Sum>(v) / (double)n;
-			v = 0;
-			EACH_COLUMN(i, n) v += ((double)s[i] - mean) * ((double)s[i] - mean);
-			v = block_reduce<Sum>(v);
-			break;
-		}
+		case LOG_SUM_EXP: v = log_sum_exp(t, row, m, -infinity((T)0)); break;
+		case SQUARE_DEV: v = row_squares(t, row, m, row_mean(t, row, m, n)); break;
 		default:
-			v = power_sum(s, n, p);
-			if (op == NORM && p != infinity(0.0)) v = p == 2 ? sqrt(v) : pow(v, 1 / p);
+			v = power_sum(t, row.x, m, p);
+			if (op == NORM && p != infinity(p)) v = p == 2 ? sqrt(v) : pow(v, 1 / p);
 		}
-		if (threadIdx.x == 0) dst[r] = (T)v;
+		if (t.mate == 0 && r < rows) dst[r] = (T)v;
 	}
 }
-KERNEL(row_stat_f32, int op, float *dst, const float *x, i64 rows, i64 n, double p) { row_stat(op, dst, x, rows, n, p); }
-KERNEL(row_stat_f64, int op, double *dst, const double *x, i64 rows, i64 n, double p) { row_stat(op, dst, x, rows, n, p); }
+KERNEL(row_stat_f32, int op, float *dst, const float *x, i64 rows, i64 n, double p, int team) { row_stat(op, dst, x, rows, n, p, team); }
+KERNEL(row_stat_f64, int op, double *dst, const double *x, i64 rows, i64 n, double p, int team) { row_stat(op, dst, x, rows, n, p, team); }
 
 // row_pow_sums is POW_SUM of the rows that index names.
 template <class T>
-static __device__ void row_pow_sums(T *dst, const T *table, int it, const void *index, i64 n, i64 dim, double p) {
-	EACH_ROW(i, n) {
-		double v = power_sum(table + index_at(it, index, i) * dim, dim, p);
-		if (threadIdx.x == 0) dst[i] = (T)v;
+static __device__ void row_pow_sums(T *dst, const T *table, int it, const void *index, i64 n, i64 dim, double p, int team) {
+	Team t(team);
+	EACH_TEAM(t, i, n) {
+		double v = power_sum(t, table + (i < n ? index_at(it, index, i) : 0) * dim, i < n ? dim : 0, p);
+		if (t.mate == 0 && i < n) dst[i] = (T)v;
 	}
 }
-KERNEL(row_pow_sums_f32, float *dst, const float *table, int it, const void *index, i64 n, i64 dim, double p) { row_pow_sums(dst, table, it, index, n, dim, p); }
-KERNEL(row_pow_sums_f64, double *dst, const double *table, int it, const void *index, i64 n, i64 dim, double p) { row_pow_sums(dst, table, it, index, n, dim, p); }
+KERNEL(row_pow_sums_f32, float *dst, const float *table, int it, const void *index, i64 n, i64 dim, double p, int team) { row_pow_sums(dst, table, it, index, n, dim, p, team); }
+KERNEL(row_pow_sums_f64, double *dst, const double *table, int it, const void *index, i64 n, i64 dim, double p, int team) { row_pow_sums(dst, table, it, index, n, dim, p, team); }
 
 // A Mean is taken from numbers to the last bit: lo is what hi leaves of it.
 template <class W>
@@ -237,22 +275,8 @@ static __device__ void norm(int centre, T *dst, double *stats, const T *x, const
 		EACH_TEAM(t, r, rows) {
 			i64 m = r < rows ? n : 0;
 			row.read(t, x + r * n, m);
-			double mean = 0, v = 0;
-			if (centre) {
-				row.each(t, m, [&](auto, const auto &p) {
-#pragma unroll
-					for (int k = 0; k < p.SIZE; k++) mean += (double)wide(p.v[k]);
-				});
-				mean = t.reduce<Sum>(mean) / (double)n;
-			}
-			row.each(t, m, [&](auto, const auto &p) {
-#pragma unroll
-				for (int k = 0; k < p.SIZE; k++) {
-					double d = (double)wide(p.v[k]) - mean;
-					v += d * d;
-				}
-			});
-			double rstd = 1 / sqrt(t.reduce<Sum>(v) / (double)n + eps);
+			double mean = centre ? row_mean(t, row, m, n) : 0;
+			double rstd = 1 / sqrt(row_squares(t, row, m, mean) / (double)n + eps);
 			Mean<W> its(mean);
 			row.each(t, m, [&](auto i, auto p) {
 				W h[p.SIZE];
@@ -365,7 +389,6 @@ static __device__ void norm_grad(int centre, T *dx, W *part, const T *dy, const 
 	}
 }
 KERNEL(norm_grad_f32, int centre, float *dx, float *part, const float *dy, const float *x, const float *weight, const double *stats, i64 rows, i64 n, i64 parts, int team) { norm_grad(centre, dx, part, dy, x, weight, stats, rows, n, parts, team); }
-KERNEL(norm_grad_f64, int centre, double *dx, double *part, const double *dy, const double *x, const double *weight, const double *stats, i64 rows, i64 n, i64 parts, int team) { norm_grad(centre, dx, part, dy, x, weight, stats, rows, n, parts, team); }
 KERNEL(norm_grad_bf16, int centre, u16 *dx, float *part, const u16 *dy, const u16 *x, const u16 *weight, const double *stats, i64 rows, i64 n, i64 parts, int team) { norm_grad(centre, dx, part, dy, x, weight, stats, rows, n, parts, team); }
 
 // norm_grad_rows computes dx of rows of any length.
