@@ -59,13 +59,15 @@ func (d *Driver) Open(i, rank int) (*Device, error) {
 		g.Memory.Direct()
 	}
 	g.call.d = g
-	g.modules.functions = map[string]uintptr{}
 	if code := d.call(cuDevicePrimaryCtxRetain, uintptr(unsafe.Pointer(&g.ctx)), dev); code != success {
 		return nil, g.failure(cuDevicePrimaryCtxRetain, code)
 	}
 	defer g.enter()()
 	if code := d.call(cuStreamCreate, uintptr(unsafe.Pointer(&g.stream)), streamNonBlocking); code != success {
 		return nil, g.failure(cuStreamCreate, code)
+	}
+	if err := g.load(); err != nil {
+		return nil, err
 	}
 	if err := g.openRing(); err != nil {
 		return nil, err

@@ -61,9 +61,6 @@ func TestFaultyKernels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := dev.modules.index(); err != nil {
-		t.Fatal(err)
-	}
 	handle, err := dev.drv.device(0)
 	if err != nil {
 		t.Fatal(err)
@@ -87,11 +84,13 @@ func TestFaultyKernels(t *testing.T) {
 				dev.clear(p, 4*n)
 			}
 			err = caught(func() {
-				module, err := dev.compile("faulty.ptx", fmt.Appendf(nil, ".visible .entry %s(\n.param .u64 p,\n.param .u64 n\n)", name))
+				made, err := dev.compile("faulty.ptx", fmt.Appendf(nil, ".visible .entry %s(\n.param .u64 p,\n.param .u64 n\n)", name))
 				if err != nil {
 					t.Fatal(err)
 				}
-				dev.modules.loaded["faulty.ptx"], dev.modules.file[name] = module, "faulty.ptx"
+				m := &module{handle: made}
+				m.once.Do(func() {})
+				dev.modules.file[name] = m
 				dev.kernel(name).ptr(p).i64(n).blocks(2)
 				dev.Sync()
 			})

@@ -28,7 +28,7 @@ func (c *Copies) Fold(i int, op uint8, dt tensor.DType, dst, src unsafe.Pointer,
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.kernel == 0 {
-		if f.kernel, err = g.load("fold"); err != nil {
+		if f.kernel, err = g.find("fold"); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"embed"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"unsafe"
@@ -20,20 +21,25 @@ var ptx embed.FS
 // threads is the size of a block, THREADS in kernels/common.h.
 const threads = 256
 
-// modules are the kernels that a device has loaded: a file of them at the first use
-// of one.
+// modules are the kernels that a device has loaded. All files are compiled, or taken
+// from the driver's cache, when the device is opened: at the same time, which takes as
+// long as the largest, and beside what the program does until it uses one.
 type modules struct {
 	functions map[string]uintptr // that the goroutine has used that computes
-
-	mu     sync.Mutex        // of what follows: a Stage loads a kernel too
-	file   map[string]string // the file of each kernel
-	loaded map[string]uintptr
-	said   [4 << 10]byte // by the driver's compiler, of what it could not compile
+	file      map[string]*module // that each kernel is in
 }
 
-// index finds out which file each kernel is in.
-func (m *modules) index() error {
-	m.file, m.loaded = map[string]string{}, map[string]uintptr{}
+// A module is a file of kernels.
+type module struct {
+	name   string
+	once   sync.Once // a Stage loads a kernel too
+	handle uintptr
+	err    error
+}
+
+// load begins to load all modules.
+func (g *Device) load() error {
+	g.modules = modules{map[string]uintptr{}, map[string]*module{}}
 	files, err := ptx.ReadDir("kernels")
 	if err != nil {
 		return err
@@ -43,11 +49,24 @@ func (m *modules) index() error {
 		if err != nil {
 			return err
 		}
+		m := &module{name: f.Name()}
 		for _, name := range entries(string(text)) {
-			m.file[name] = f.Name()
+			g.modules.file[name] = m
 		}
+		go m.load(g)
 	}
 	return nil
+}
+
+// load waits until the module is loaded.
+func (m *module) load(g *Device) {
+	m.once.Do(func() {
+		text, err := ptx.ReadFile("kernels/" + m.name)
+		if err == nil {
+			m.handle, err = g.compile(m.name, text)
+		}
+		m.err = err
+	})
 }
 
 // entries returns the names of a module's kernels.
@@ -68,7 +87,7 @@ func (g *Device) function(name string) uintptr {
 	if f, ok := g.modules.functions[name]; ok {
 		return f
 	}
-	f, err := g.load(name)
+	f, err := g.find(name)
 	if err != nil {
 		fault.Throw(err)
 	}
@@ -76,33 +95,18 @@ func (g *Device) function(name string) uintptr {
 	return f
 }
 
-func (g *Device) load(name string) (uintptr, error) {
-	g.modules.mu.Lock()
-	defer g.modules.mu.Unlock()
-	if g.modules.file == nil {
-		if err := g.modules.index(); err != nil {
-			return 0, err
-		}
-	}
-	file, ok := g.modules.file[name]
+// find returns a kernel when its module is loaded.
+func (g *Device) find(name string) (f uintptr, err error) {
+	m, ok := g.modules.file[name]
 	if !ok {
 		return 0, fmt.Errorf("cuda: there is no kernel %s", name)
 	}
-	module, ok := g.modules.loaded[file]
-	if !ok {
-		text, err := ptx.ReadFile("kernels/" + file)
-		if err != nil {
-			return 0, err
-		}
-		if module, err = g.compile(file, text); err != nil {
-			return 0, err
-		}
-		g.modules.loaded[file] = module
+	if m.load(g); m.err != nil {
+		return 0, m.err
 	}
 	defer g.enter()()
-	var f uintptr
 	symbol := append([]byte(name), 0)
-	if code := g.drv.call(cuModuleGetFunction, uintptr(unsafe.Pointer(&f)), module, uintptr(unsafe.Pointer(&symbol[0]))); code != success {
+	if code := g.drv.call(cuModuleGetFunction, uintptr(unsafe.Pointer(&f)), m.handle, uintptr(unsafe.Pointer(&symbol[0]))); code != success {
 		return 0, fmt.Errorf("kernel %s: %w", name, g.failure(cuModuleGetFunction, code))
 	}
 	return f, nil
@@ -112,7 +116,10 @@ func (g *Device) load(name string) (uintptr, error) {
 func (g *Device) compile(file string, text []byte) (module uintptr, err error) {
 	defer g.enter()()
 	const errorLog, errorLogBytes = 5, 6 // CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES
-	said := &g.modules.said
+	said := new([4 << 10]byte)           // by the driver's compiler, of what it could not compile
+	var pin runtime.Pinner
+	pin.Pin(said)
+	defer pin.Unpin()
 	options := [...]int32{errorLog, errorLogBytes}
 	values := [...]uintptr{uintptr(unsafe.Pointer(said)), uintptr(len(said))}
 	text = append(text, 0)
