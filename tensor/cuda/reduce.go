@@ -131,13 +131,22 @@ func (g *Device) SumSquares(dst unsafe.Pointer, dt tensor.DType, x unsafe.Pointe
 // Cumsum computes dst[o, r, i] = the sum of x[o, 0..r, i], or of x[o, r.., i] with
 // reverse, for [outer, n, inner].
 func (g *Device) Cumsum(dt tensor.DType, reverse bool, dst, x unsafe.Pointer, outer, n, inner int) {
+	inOrder := (outer + 31) / 32 // blocks of so many rows
 	if dt == tensor.Float64 {
-		g.kernel("cumsum_f64").flag(reverse).ptr(dst, x).i64(outer, n, inner).each(outer * inner)
+		l := g.kernel("cumsum_f64").flag(reverse).ptr(dst, x).i64(outer, n, inner)
+		if inner > 1 {
+			l.each(outer * inner)
+		} else {
+			l.blocks(inOrder)
+		}
 		return
 	}
-	segs, part := rowParts(outer, n), unsafe.Pointer(nil)
-	if inner > 1 { // each adds up the sums of those before it
+	segs, part := 1, unsafe.Pointer(nil)
+	switch {
+	case inner > 1: // each adds up the sums of those before it
 		segs = min(columnParts(outer*inner, n), 512)
+	case outer < manyRows: // else the rows are enough
+		segs = rowParts(outer, n)
 	}
 	if segs > 1 {
 		buf := g.Scratch(8 * outer * segs * inner)
@@ -150,15 +159,22 @@ func (g *Device) Cumsum(dt tensor.DType, reverse bool, dst, x unsafe.Pointer, ou
 		l = g.kernel("cumsum_i64")
 	}
 	l.flag(reverse).ptr(dst, x, part).i64(outer, n, inner, segs)
-	if inner == 1 && n > shortSum {
-		l.blocks(outer * segs)
-	} else {
+	switch {
+	case inner > 1:
 		l.each(outer * segs * inner)
+	case n > shortSum:
+		l.blocks(outer * segs)
+	default:
+		l.blocks(inOrder)
 	}
 }
 
-// shortSum is the longest row that a thread adds up, SHORT_SUM in kernels/reduce.cu.
-const shortSum = 256
+// shortSum is the longest row that is added up in order, SHORT_SUM in kernels/reduce.cu,
+// and manyRows how many longer ones keep a GPU busy without being cut.
+const (
+	shortSum = 256
+	manyRows = 256
+)
 
 // TopK computes the k largest of each row of n, and their positions (int64).
 func (g *Device) TopK(dt tensor.DType, values, index, x unsafe.Pointer, rows, n, k int) {

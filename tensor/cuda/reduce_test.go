@@ -59,7 +59,7 @@ func TestReductions(t *testing.T) {
 		if dt == tensor.Float32 {
 			tol = rounding(dt)
 		}
-		for _, shape := range [][]int{{1, 257}, {3, 2500}, {1, 9001}, {300, 3}, {2, 301, 5}} {
+		for _, shape := range [][]int{{1, 257}, {3, 2500}, {1, 9001}, {300, 3}, {2, 301, 5}, {257, 258}} {
 			for d := range shape {
 				x := c.arg(dt, shape...)
 				c.same(fmt.Sprint("cumsum in parts", dt, shape, d), tol, func(x []*tensor.Tensor) []*tensor.Tensor {
@@ -67,6 +67,11 @@ func TestReductions(t *testing.T) {
 				}, x)
 			}
 		}
+	}
+	for _, shape := range [][]int{{1, 65}, {40, 130}, {33, 64}} {
+		c.same(fmt.Sprint("cumsum in order", shape), 0, func(x []*tensor.Tensor) []*tensor.Tensor {
+			return []*tensor.Tensor{tensor.Cumsum(x[0], 1), tensor.CumsumGrad(x[0], 1)}
+		}, c.arg(tensor.Float64, shape...))
 	}
 	for _, dt := range floats {
 		nan := c.arg(dt, 3, 50)
@@ -203,4 +208,44 @@ func TestCrossEntropyJoin(t *testing.T) {
 			}), a, b)
 		}
 	}
+}
+
+// TestTopK has rows that begin at any place, numbers that come often, places for which
+// there is no room at once, and more than are found at once.
+func TestTopK(t *testing.T) {
+	c := newCheck(t, openGPU(t, false))
+	top := func(k int) func(x []*tensor.Tensor) []*tensor.Tensor {
+		return func(x []*tensor.Tensor) []*tensor.Tensor {
+			v, i := tensor.TopK(x[0], k, 1)
+			return []*tensor.Tensor{v, i}
+		}
+	}
+	for _, dt := range append(numbers, tensor.BFloat16) {
+		for _, shape := range [][2]int{{5, 1}, {3, 257}, {2, 1025}, {2, 4099}, {1, 10000}} {
+			for _, k := range []int{1, 2, 10, 130} {
+				if k <= shape[1] {
+					x := tensor.Cast(c.arg(tensor.Float64, shape[0], shape[1]), dt) // of integers most are equal
+					c.same(fmt.Sprint(dt, shape, k), 0, top(k), x)
+				}
+			}
+		}
+	}
+	// Most of the largest are in few groups: every 1024 elements four are.
+	clustered := make([]float32, 64<<10)
+	for i := range clustered {
+		clustered[i] = float32(i%7) + 100*float32((1023-i%1024)/8)
+	}
+	x := tensor.FromSlice(c.cpu, clustered, 1, len(clustered))
+	c.same("in few groups", 0, top(500), x)
+	c.same("all", 0, top(1500), tensor.Narrow(x, 1, 0, 1500))
+	c.same("ascending", 0, top(300), tensor.Arange(c.cpu, tensor.Float32, 0, 9000).Reshape(1, 9000))
+	c.same("all equal", 0, top(300), tensor.Full(c.cpu, tensor.Float64, 3, 2, 3000))
+	least := tensor.Full(c.cpu, tensor.Int64, 0, 2, 700)
+	tensor.Fill(least, math.MinInt64)
+	c.same("the least integer", 0, top(700), least)
+	odd := c.arg(tensor.Float32, 1, 3000)
+	for i, v := range []float64{math.Inf(-1), math.NaN(), math.Copysign(0, -1), 0, math.Inf(1), math.NaN()} {
+		tensor.Fill(tensor.Narrow(odd, 1, 500*i, 7), v)
+	}
+	c.same("numbers that are none", 0, top(3000), odd)
 }

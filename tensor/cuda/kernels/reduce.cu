@@ -1,4 +1,4 @@
-// Reductions, running sums and the largest elements.
+// Reductions and running sums.
 #include "common.h"
 
 enum { SUM, PROD, AMAX, AMIN };
@@ -195,123 +195,131 @@ static __device__ void cumsum_columns(int reverse, T *__restrict__ dst, const T 
 	}
 }
 
-// cumsum_rows does so for rows [outer, n], a block a part.
+// block_before returns the sum of v over the threads before this one, and the sum over
+// all. Calls take turns with the halves of part, so that one barrier is enough.
+template <class S>
+static __device__ S block_before(S v, int turn, S *total) {
+	__shared__ S part[2][THREADS / 32];
+	const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+	S upto = v;
+#pragma unroll
+	for (int d = 1; d < 32; d *= 2) {
+		S o = __shfl_up_sync(0xffffffffu, upto, d);
+		if (lane >= d) upto = o + upto;
+	}
+	if (lane == 31) part[turn % 2][warp] = upto;
+	S before = __shfl_up_sync(0xffffffffu, upto, 1);
+	if (lane == 0) before = 0;
+	__syncthreads();
+	S sum = 0;
+#pragma unroll
+	for (int w = 0; w < THREADS / 32; w++) {
+		if (w == warp) before = sum + before;
+		sum += part[turn % 2][w];
+	}
+	*total = sum;
+	return before;
+}
+
+// cumsum_rows adds up in S along rows [outer, n], a block a part. Each thread takes 16
+// bytes at a time, and those after them are on their way.
 template <class S, class T>
 static __device__ void cumsum_rows(int reverse, T *dst, const T *x, const S *part, i64 outer, i64 n, i64 segs) {
+	enum { N = 16 / sizeof(T) };
+	typedef Pack<T, N> P;
 	for (i64 t = blockIdx.x; t < outer * segs; t += gridDim.x) {
-		i64 s = t % segs, o = t / segs, begin = cut(s, n, segs), len = cut(s + 1, n, segs) - begin;
+		i64 s = t % segs, o = t / segs, len = cut(s + 1, n, segs) - cut(s, n, segs), from = o * n + cut(s, n, segs);
 		S before = 0;
 		for (i64 q = threadIdx.x; q < segs; q += THREADS)
 			if (reverse ? q > s : q < s) before += part[o * segs + q];
-		before = block_reduce<Sum>(before);
-		for (i64 b = 0; b < len; b += TILE) {
-			i64 first = b + threadIdx.x * EACH_THREAD;
-			S v[EACH_THREAD], sum = 0, total;
+		if (segs > 1) before = block_reduce<Sum>(before);
+		auto load = [=](i64 k) {
+			P p;
+			if (k + N <= len) return pack_at<P>(x + from + (reverse ? len - N - k : k));
 #pragma unroll
-			for (int e = 0; e < EACH_THREAD; e++) {
-				i64 k = first + e;
-				v[e] = k < len ? (S)x[o * n + begin + (reverse ? len - 1 - k : k)] : 0;
-				sum += v[e];
+			for (int e = 0; e < N; e++) {
+				i64 i = reverse ? len - N - k + e : k + e;
+				p.v[e] = i < 0 || i >= len ? (T)0 : x[from + i];
 			}
-			S at = before + block_scan(sum, &total);
+			return p;
+		};
+		P next = load(threadIdx.x * N);
+		int turn = 0;
+		for (i64 k = threadIdx.x * N; k - threadIdx.x * N < len; k += THREADS * N, turn++) {
+			P p = next;
+			next = load(k + THREADS * N);
+			S v[N], total;
 #pragma unroll
-			for (int e = 0; e < EACH_THREAD; e++) {
-				i64 k = first + e;
-				at += v[e];
-				if (k < len) dst[o * n + begin + (reverse ? len - 1 - k : k)] = (T)at;
+			for (int e = 0; e < N; e++) {
+				v[e] = (S)p.v[reverse ? N - 1 - e : e];
+				if (e > 0) v[e] += v[e - 1];
 			}
+			S at = before + block_before(v[N - 1], turn, &total);
+#pragma unroll
+			for (int e = 0; e < N; e++) p.v[e] = (T)(at + v[reverse ? N - 1 - e : e]);
+			if (k + N <= len) put_pack(dst + from + (reverse ? len - N - k : k), p);
+			else
+#pragma unroll
+				for (int e = 0; e < N; e++) {
+					i64 i = reverse ? len - N - k + e : k + e;
+					if (i >= 0 && i < len) dst[from + i] = p.v[e];
+				}
 			before += total;
+		}
+		__syncthreads(); // the turns begin anew
+	}
+}
+
+// cumsum_in_order does so one number after the other, 32 rows a block. All threads read
+// and write, some columns at a time; one for each row adds up.
+template <class S, class T>
+static __device__ void cumsum_in_order(int reverse, T *dst, const T *x, i64 outer, i64 n) {
+	enum { ROWS = 32, COLUMNS = 64, ROWS_AT_ONCE = THREADS / COLUMNS, N = ROWS / ROWS_AT_ONCE };
+	__shared__ S tile[ROWS][COLUMNS + 1];
+	const int column = threadIdx.x % COLUMNS, row = threadIdx.x / COLUMNS;
+	for (i64 o = (i64)blockIdx.x * ROWS; o < outer; o += (i64)gridDim.x * ROWS) {
+		S sum = 0;
+		T next[N];
+		// Element e of a thread is that of column k, counted from where the sum begins.
+		auto place = [=](int e, i64 k) { return (o + row + e * ROWS_AT_ONCE) * n + (reverse ? n - 1 - k : k); };
+		auto within = [=](int e, i64 k) { return o + row + e * ROWS_AT_ONCE < outer && k < n; };
+#pragma unroll
+		for (int e = 0; e < N; e++) next[e] = within(e, column) ? x[place(e, column)] : (T)0;
+		for (i64 k = column; k - column < n; k += COLUMNS) {
+#pragma unroll
+			for (int e = 0; e < N; e++) tile[row + e * ROWS_AT_ONCE][column] = (S)next[e];
+			__syncthreads();
+#pragma unroll
+			for (int e = 0; e < N; e++) next[e] = within(e, k + COLUMNS) ? x[place(e, k + COLUMNS)] : (T)0;
+			if (threadIdx.x < ROWS) {
+#pragma unroll 16
+				for (int c = 0; c < COLUMNS; c++) {
+					sum += tile[threadIdx.x][c];
+					tile[threadIdx.x][c] = sum;
+				}
+			}
+			__syncthreads();
+#pragma unroll
+			for (int e = 0; e < N; e++)
+				if (within(e, k)) dst[place(e, k)] = (T)tile[row + e * ROWS_AT_ONCE][column];
 		}
 	}
 }
 
-// A thread adds up a row of up to SHORT_SUM elements.
+// Up to SHORT_SUM elements of a row are added up in order.
 enum { SHORT_SUM = 256 };
 
 template <class S, class T>
 static __device__ void cumsum(int reverse, T *dst, const T *x, const S *part, i64 outer, i64 n, i64 inner, i64 segs) {
-	if (inner == 1 && n > SHORT_SUM) cumsum_rows(reverse, dst, x, part, outer, n, segs);
-	else cumsum_columns(reverse, dst, x, part, outer, n, inner, segs);
+	if (inner > 1) cumsum_columns(reverse, dst, x, part, outer, n, inner, segs);
+	else if (n > SHORT_SUM) cumsum_rows(reverse, dst, x, part, outer, n, segs);
+	else cumsum_in_order<S>(reverse, dst, x, outer, n);
 }
 KERNEL(cumsum_f32, int reverse, float *dst, const float *x, const double *part, i64 outer, i64 n, i64 inner, i64 segs) { cumsum(reverse, dst, x, part, outer, n, inner, segs); }
 KERNEL(cumsum_i64, int reverse, u64 *dst, const u64 *x, const u64 *part, i64 outer, i64 n, i64 inner, i64 segs) { cumsum(reverse, dst, x, part, outer, n, inner, segs); }
 
 // What is float64 is added up in order, to the bits of the CPU's.
-KERNEL(cumsum_f64, int reverse, double *dst, const double *x, i64 outer, i64 n, i64 inner) { cumsum_columns(reverse, dst, x, (const double *)0, outer, n, inner, 1); }
-
-// A Place is an element with its position; at -1 is none.
-template <class T>
-struct Place {
-	T v;
-	i64 at;
-};
-
-// ahead is the order of TopK: NaN first, then the largest, of equals the first.
-template <class T>
-static __device__ bool ahead(T a, i64 i, T b, i64 j) {
-	if (a != a || b != b) {
-		if (a != a && b != b) return i < j;
-		return a != a;
-	}
-	return a > b || (a == b && i < j);
+KERNEL(cumsum_f64, int reverse, double *dst, const double *x, i64 outer, i64 n, i64 inner) {
+	if (inner > 1) cumsum_columns(reverse, dst, x, (const double *)0, outer, n, inner, 1);
+	else cumsum_in_order<double>(reverse, dst, x, outer, n);
 }
-
-// better returns which of two comes first.
-template <class T>
-static __device__ Place<T> better(Place<T> a, Place<T> b) {
-	if (a.at < 0) return b;
-	if (b.at < 0) return a;
-	return ahead(a.v, a.at, b.v, b.at) ? a : b;
-}
-
-// top_k finds the first k of each row in that order, one after the other.
-template <class T, class In, class Copy>
-static __device__ void top_k(In in, Copy copy, i64 *index, i64 rows, i64 n, i64 k) {
-	__shared__ T value[THREADS];
-	__shared__ i64 where[THREADS];
-	for (i64 r = blockIdx.x; r < rows; r += gridDim.x) {
-		Place<T> last = {0, -1};
-		for (i64 j = 0; j < k; j++) {
-			Place<T> best = {0, -1};
-			for (i64 i = threadIdx.x; i < n; i += THREADS) {
-				T v = in(r * n + i);
-				if (last.at < 0 || ahead(last.v, last.at, v, i)) best = better(best, Place<T>{v, i});
-			}
-			value[threadIdx.x] = best.v;
-			where[threadIdx.x] = best.at;
-			__syncthreads();
-			for (int d = THREADS / 2; d > 0; d /= 2) {
-				if (threadIdx.x < d) {
-					best = better(Place<T>{value[threadIdx.x], where[threadIdx.x]}, Place<T>{value[threadIdx.x + d], where[threadIdx.x + d]});
-					value[threadIdx.x] = best.v;
-					where[threadIdx.x] = best.at;
-				}
-				__syncthreads();
-			}
-			last = Place<T>{value[0], where[0]};
-			if (threadIdx.x == 0) {
-				copy(r * k + j, r * n + last.at);
-				index[r * k + j] = last.at;
-			}
-			__syncthreads();
-		}
-	}
-}
-
-template <class T>
-struct Copy {
-	T *dst;
-	const T *src;
-	__device__ void operator()(i64 to, i64 from) const { dst[to] = src[from]; }
-};
-struct CopyInt {
-	int dt;
-	void *dst;
-	const void *src;
-	__device__ void operator()(i64 to, i64 from) const { store_int(dt, dst, to, load_int(dt, src, from)); }
-};
-
-KERNEL(top_k_f32, float *values, i64 *index, const float *x, i64 rows, i64 n, i64 k) { top_k<double>(From<float>{x}, Copy<float>{values, x}, index, rows, n, k); }
-KERNEL(top_k_f64, double *values, i64 *index, const double *x, i64 rows, i64 n, i64 k) { top_k<double>(From<double>{x}, Copy<double>{values, x}, index, rows, n, k); }
-KERNEL(top_k_bf16, u16 *values, i64 *index, const u16 *x, i64 rows, i64 n, i64 k) { top_k<double>(From<u16>{x}, Copy<u16>{values, x}, index, rows, n, k); }
-KERNEL(top_k_int, int dt, void *values, i64 *index, const void *x, i64 rows, i64 n, i64 k) { top_k<i64>(FromInt{dt, x}, CopyInt{dt, values, x}, index, rows, n, k); }

@@ -36,6 +36,7 @@ void *fake_shown(unsigned lane);
 #define __match_any_sync(mask, v) fake_match(__LINE__, mask, v)
 #define __syncthreads() fake_barrier(__LINE__)
 #define __syncwarp(mask) fake_warp(__LINE__, mask, nullptr, threadIdx.x % 32)
+#define __shfl_up_sync(mask, v, d) fake_shfl(__LINE__, mask, v, threadIdx.x % 32 < (unsigned)(d) ? threadIdx.x % 32 : threadIdx.x % 32 - (d))
 #define __shfl_xor_sync(mask, v, lane) fake_shfl(__LINE__, mask, v, threadIdx.x % 32 ^ (lane))
 
 template <class T>
