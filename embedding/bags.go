@@ -107,7 +107,7 @@ func evenShares[T float](b *bags) *tensor.Tensor {
 // pool adds up the rows [k, d] of each bag.
 func (b *bags) pool(values *tensor.Tensor) *tensor.Tensor {
 	dev := values.Device()
-	counts, m := newList[int64](dev, b.count), 0 // of the bags that have a used id
+	starts, m := newList[int64](dev, b.count+1), 0 // of the bags that have a used id
 	slot := newList[int64](dev, b.count)
 	for i := range slot.elems {
 		slot.elems[i] = -1
@@ -115,12 +115,12 @@ func (b *bags) pool(values *tensor.Tensor) *tensor.Tensor {
 	bagOf := b.bag.elems[:b.used]
 	for i, bag := range bagOf {
 		if i == 0 || bag != bagOf[i-1] {
-			slot.elems[bag], counts.elems[m] = int64(m), 0
+			slot.elems[bag], starts.elems[m] = int64(m), int64(i)
 			m++
 		}
-		counts.elems[m-1]++
 	}
-	segments := tensor.Uniq{Index: tensor.Arange(dev, tensor.Int64, 0, m), Count: counts.tensor(dev, m),
+	starts.elems[m] = int64(b.used)
+	segments := tensor.Uniq{Index: tensor.Arange(dev, tensor.Int64, 0, m), Start: starts.tensor(dev, m+1),
 		Slot: b.tensor(b.bag), Order: tensor.Arange(dev, tensor.Int32, 0, b.used)}
 	sums := segments.SumRows(values).Values
 	return tensor.TakeRows(sums, slot.tensor(dev, b.count), 0)
@@ -144,7 +144,7 @@ func (b *bags) backward(gy *dtensor.Tensor) (*dtensor.Rows, *dtensor.Tensor) {
 	}
 	u := tensor.Unique(b.tensor(b.rows), 0, b.n)
 	b.counts = nil // those of all ids, used or not
-	return b.gradient(u.SumRows(values), u.Count), scales
+	return b.gradient(u.SumRows(values), u), scales
 }
 
 // scaleGrad returns the gradient of the weights for the gradients [k, d] of the

@@ -94,5 +94,5 @@ func (w *wholes) backward(dy *tensor.Tensor) *dtensor.Rows {
 	if w.stays() {
 		u = without(u, w.s.padding-w.lo)
 	}
-	return w.gradient(sumWide(u, dy.Reshape(w.ids.Numel(), w.table.Dim(1))), u.Count)
+	return w.gradient(sumWide(u, dy.Reshape(w.ids.Numel(), w.table.Dim(1))), u)
 }

@@ -260,7 +260,7 @@ func (d *direct) backward(dy *tensor.Tensor) *dtensor.Rows {
 	}
 	rows := sumWide(u, values)
 	values.Free()
-	return d.gradient(rows, u.Count)
+	return d.gradient(rows, u)
 }
 
 // ownFirst returns the order in which the rows that this rank has leave it: its own

@@ -22,7 +22,7 @@ func (l *lookup) backward(gy *dtensor.Tensor) *dtensor.Rows {
 	if l.stays() { // else what others expect of this rank includes the padding row
 		u = without(u, l.s.padding-l.lo)
 	}
-	return l.gradient(sumWide(u, dy), u.Count)
+	return l.gradient(sumWide(u, dy), u)
 }
 
 // sumWide is SumRows of values that are widened first.
@@ -34,11 +34,11 @@ func sumWide(u tensor.Uniq, values *tensor.Tensor) tensor.Rows {
 	return u.SumRows(wide)
 }
 
-// gradient returns the gradient of the table from the widened gradients of distinct
-// local ids, each of which occurs count times.
-func (l *lookup) gradient(rows tensor.Rows, count *tensor.Tensor) *dtensor.Rows {
+// gradient returns the gradient of the table from the widened gradients of the distinct
+// local ids u.
+func (l *lookup) gradient(rows tensor.Rows, u tensor.Uniq) *dtensor.Rows {
 	if l.s.frequency { // how often each occurs travels as one more feature
-		times := tensor.Cast(count, rows.Values.DType()).Reshape(count.Numel(), 1)
+		times := tensor.Cast(u.Count(), rows.Values.DType()).Reshape(u.Index.Numel(), 1)
 		rows.Values = tensor.Cat(1, rows.Values, times)
 	}
 	if l.travel != nil {
@@ -77,13 +77,12 @@ func without(u tensor.Uniq, row int) tensor.Uniq {
 	if !ok {
 		return u
 	}
-	counts := tensor.Read[int64](u.Count)
-	before, its := 0, int(counts[k])
-	for _, c := range counts[:k] {
-		before += int(c)
-	}
-	runtime.KeepAlive(u.Count)
-	return tensor.Uniq{Index: cut(u.Index, k, 1), Count: cut(u.Count, k, 1), Order: cut(u.Order, before, its), Slot: u.Slot}
+	its := tensor.ToSlice[int64](tensor.Narrow(u.Start, 0, k, 2))
+	first, n := int(its[0]), int(its[1]-its[0])
+	later := tensor.Narrow(u.Start, 0, k+2, u.Index.Numel()-k-1)
+	u.Start = tensor.Cat(0, tensor.Narrow(u.Start, 0, 0, k+1), tensor.AddScalar(later, float64(-n)))
+	u.Index, u.Order = cut(u.Index, k, 1), cut(u.Order, first, n)
+	return u
 }
 
 // dropRow returns rows without one of them.

@@ -89,8 +89,8 @@ func (v *visit) grads(of func(t, i, f int) *tensor.Tensor) []dtensor.Grad {
 type poolings struct {
 	slots  *tensor.Tensor // [n]: which of the distinct rows each id is, -1: none
 	bag    *tensor.Tensor // [n]: the sample of each id
-	counts *tensor.Tensor // [m]: the ids of the samples that have some
-	slot   *tensor.Tensor // by sample: its place in counts, -1: none
+	starts *tensor.Tensor // [m+1]: where the ids of the samples that have some begin
+	slot   *tensor.Tensor // by sample: its place in starts, -1: none
 	scale  *tensor.Tensor // [n, 1] factors of the rows; nil: ones
 	single bool           // each sample has one id
 	most   bool           // their maximum, not their sum
@@ -103,12 +103,12 @@ func (v *visit) poolings(t, i, f int) *poolings {
 	dev := v.c.mesh.Device()
 	p := &poolings{slots: tensor.Narrow(v.uniq[t].Slot, 0, v.first[t][i], n), single: true, most: v.c.modes[t] == Max}
 	v.dropPadding(t, p)
-	bag, counts, slot := newList[int64](dev, n), newList[int64](dev, len(lengths)), newList[int64](dev, len(lengths))
+	bag, starts, slot := newList[int64](dev, n), newList[int64](dev, len(lengths)+1), newList[int64](dev, len(lengths))
 	at, m := 0, 0
 	for s, k := range lengths {
 		p.single = p.single && k == 1
 		if slot.elems[s] = -1; k > 0 {
-			slot.elems[s], counts.elems[m] = int64(m), int64(k)
+			slot.elems[s], starts.elems[m] = int64(m), int64(at)
 			m++
 		}
 		for range k {
@@ -116,7 +116,8 @@ func (v *visit) poolings(t, i, f int) *poolings {
 			at++
 		}
 	}
-	p.bag, p.counts, p.slot = bag.tensor(dev, n), counts.tensor(dev, m), slot.tensor(dev, len(lengths))
+	starts.elems[m] = int64(at)
+	p.bag, p.starts, p.slot = bag.tensor(dev, n), starts.tensor(dev, m+1), slot.tensor(dev, len(lengths))
 	switch w := v.j.weightsOf(v.at[f]); {
 	case w != nil:
 		p.scale = w.Reshape(n, 1)
@@ -183,7 +184,7 @@ func (p *poolings) sum(rows *tensor.Tensor) *tensor.Tensor {
 		return tensor.Cast(values, dt)
 	}
 	dev := values.Device()
-	segments := tensor.Uniq{Index: tensor.Arange(dev, tensor.Int64, 0, p.counts.Numel()), Count: p.counts,
+	segments := tensor.Uniq{Index: tensor.Arange(dev, tensor.Int64, 0, p.starts.Numel()-1), Start: p.starts,
 		Slot: p.bag, Order: tensor.Arange(dev, tensor.Int32, 0, p.bag.Numel())}
 	return tensor.TakeRows(tensor.Cast(segments.SumRows(values).Values, dt), p.slot, 0)
 }

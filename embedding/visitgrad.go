@@ -63,7 +63,9 @@ func (v *visit) giveBack(sums []*tensor.Tensor) []tensor.Rows {
 				tensor.PackBox(mine, at, sums[t], []int{from, b.column}, []int{n, b.columns})
 				at += n * b.columns
 				if v.extra(t) > 0 {
-					tensor.Copy(tensor.Narrow(mine, 0, at, n), tensor.Cast(tensor.Narrow(v.uniq[t].Count, 0, from, n), tensor.Float32))
+					start := v.uniq[t].Start
+					count := tensor.Sub(tensor.Narrow(start, 0, from+1, n), tensor.Narrow(start, 0, from, n))
+					tensor.Copy(tensor.Narrow(mine, 0, at, n), tensor.Cast(count, tensor.Float32))
 					at += n
 				}
 			}

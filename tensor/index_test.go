@@ -171,7 +171,7 @@ func TestRows(t *testing.T) {
 				t.Fatalf("%v: Unique gives %d rows of %d", c, len(index), len(counts))
 			}
 			for k, r := range index {
-				if got := float64(ToSlice[int64](u.Count)[k]); got != counts[int(r)] {
+				if got := float64(ToSlice[int64](u.Count())[k]); got != counts[int(r)] {
 					t.Fatalf("%v: row %d occurs %v times, not %v", c, r, counts[int(r)], got)
 				}
 			}

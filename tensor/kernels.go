@@ -62,8 +62,8 @@ type IndexKernels interface {
 // TableKernels work on rows of embedding tables.
 type TableKernels interface {
 	TakeRows(elemBytes int, dst, table unsafe.Pointer, it DType, ids unsafe.Pointer, n, dim, lo, rows int, zero bool)
-	Unique(it DType, ids unsafe.Pointer, n, lo, size int, index, count, slot, order unsafe.Pointer) (u, m int)
-	SumSegments(dt DType, dst, values, order, count unsafe.Pointer, segments, rows, dim int)
+	Unique(it DType, ids unsafe.Pointer, n, lo, size int, index, start, slot, order unsafe.Pointer) (u, m, most int)
+	SumSegments(dt DType, dst, values, order, start unsafe.Pointer, segments, rows, most, dim int)
 	AddRows(dt DType, table, values, index unsafe.Pointer, n, dim int, scale float64)
 	RowPowSums(dt DType, dst, table unsafe.Pointer, it DType, index unsafe.Pointer, n, dim int, p float64)
 	ScaleRows(dt DType, table unsafe.Pointer, it DType, index, factor unsafe.Pointer, n, dim int)

@@ -54,9 +54,17 @@ func wantTable(op string, table, ids *Tensor) (rows, dim int) {
 // A Uniq is a list of ids without repetition.
 type Uniq struct {
 	Index *Tensor // [U] Int64: the distinct ids in range, less lo, ascending
-	Count *Tensor // [U] Int64: how often each occurs
+	Start *Tensor // [U+1] Int64: Index[k] is that of positions Order[Start[k]:Start[k+1]]
 	Slot  *Tensor // [N] Int32: Index[Slot[i]] is ids[i]-lo, or -1 where ids[i] is out of range
 	Order *Tensor // [M] Int32: the positions of the M ids in range, sorted by id, those of one id ascending
+
+	most int // no id occurs more often; 0: that is not known
+}
+
+// Count returns how often each distinct id occurs, [U] Int64.
+func (u Uniq) Count() *Tensor {
+	n := u.Index.numel
+	return Sub(Narrow(u.Start, 0, 1, n), Narrow(u.Start, 0, 0, n))
 }
 
 // Unique returns the distinct ids in [lo, lo+n), with what is needed to go back
@@ -67,11 +75,11 @@ func Unique(ids *Tensor, lo, n int) Uniq {
 	if n > 1<<31 || size > 1<<31-1 {
 		throwShape("Unique", "%d ids of %d rows: at most 2³¹-1 and 2³¹", size, n)
 	}
-	index, count := alloc("Unique", dev, Int64, []int{size}), alloc("Unique", dev, Int64, []int{size})
+	index, start := alloc("Unique", dev, Int64, []int{size}), alloc("Unique", dev, Int64, []int{size + 1})
 	slot, order := alloc("Unique", dev, Int32, []int{size}), alloc("Unique", dev, Int32, []int{size})
-	u, m := dev.Unique(ids.dtype, ids.ptr("Unique"), size, lo, n, index.addr, count.addr, slot.addr, order.addr)
+	u, m, most := dev.Unique(ids.dtype, ids.ptr("Unique"), size, lo, n, index.addr, start.addr, slot.addr, order.addr)
 	runtime.KeepAlive(ids)
-	return Uniq{Index: Narrow(index, 0, 0, u), Count: Narrow(count, 0, 0, u), Slot: slot, Order: Narrow(order, 0, 0, m)}
+	return Uniq{Index: Narrow(index, 0, 0, u), Start: Narrow(start, 0, 0, u+1), Slot: slot, Order: Narrow(order, 0, 0, m), most: most}
 }
 
 // SumRows adds up the rows of values [N, D] (or [..., D] for as many ids) that
@@ -89,11 +97,15 @@ func (u Uniq) SumRows(values *Tensor) Rows {
 		throwShape("SumRows", "values %v for %d ids: want a row for each", values.brief(), u.Slot.numel)
 	}
 	dim := values.dims[values.ndim-1]
+	most := u.most
+	if most == 0 {
+		most = u.Order.numel
+	}
 	sums := alloc("SumRows", values.dev, values.dtype, []int{u.Index.numel, dim})
-	values.dev.SumSegments(values.dtype, sums.addr, values.ptr("SumRows"), u.Order.ptr("SumRows"), u.Count.ptr("SumRows"), u.Index.numel, u.Order.numel, dim)
+	values.dev.SumSegments(values.dtype, sums.addr, values.ptr("SumRows"), u.Order.ptr("SumRows"), u.Start.ptr("SumRows"), u.Index.numel, u.Order.numel, most, dim)
 	runtime.KeepAlive(values)
 	runtime.KeepAlive(u.Order)
-	runtime.KeepAlive(u.Count)
+	runtime.KeepAlive(u.Start)
 	return Rows{Index: u.Index, Values: sums}
 }
 

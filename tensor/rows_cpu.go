@@ -53,10 +53,10 @@ const prefetchBytes = 4 << 10
 // aheadOf returns how many rows ahead that is.
 func aheadOf(rowBytes int) int { return max(1, prefetchBytes/max(rowBytes, 1)) }
 
-// Unique fills index [u] and count [u] (int64), slot [n] and order [m] (int32) as
-// Uniq describes, for ids in [lo, lo+size), and returns u and m. index and count
-// have room for n.
-func (c *CPU) Unique(it DType, ids unsafe.Pointer, n, lo, size int, index, count, slot, order unsafe.Pointer) (u, m int) {
+// Unique fills index [u], start [u+1] (int64), slot [n] and order [m] (int32) as Uniq
+// describes, for ids in [lo, lo+size), and returns u, m and how often one occurs at most,
+// or more. index has room for n, start for n+1.
+func (c *CPU) Unique(it DType, ids unsafe.Pointer, n, lo, size int, index, start, slot, order unsafe.Pointer) (u, m, most int) {
 	buf := c.Scratch(16 * n)
 	defer buf.Free()
 	keys := sliceOf[uint64](buf.Block.Ptr(), 2*n)[:0]
@@ -69,17 +69,17 @@ func (c *CPU) Unique(it DType, ids unsafe.Pointer, n, lo, size int, index, count
 		}
 	}
 	keys = sortRows(keys, keys[len(keys):cap(keys)], size)
-	idx, cnt, ord := sliceOf[int64](index, n), sliceOf[int64](count, n), sliceOf[int32](order, n)
+	idx, first, ord := sliceOf[int64](index, n), sliceOf[int64](start, n+1), sliceOf[int32](order, n)
 	for i, key := range keys {
 		row, pos := int64(key>>32), int32(key)
 		if u == 0 || idx[u-1] != row {
-			idx[u], cnt[u] = row, 0
+			idx[u], first[u] = row, int64(i)
 			u++
 		}
-		cnt[u-1]++
 		slots[pos], ord[i] = int32(u-1), pos
 	}
-	return u, len(keys)
+	first[u] = int64(len(keys))
+	return u, len(keys), len(keys)
 }
 
 // sortRows sorts keys row<<32 | position by row, keeping the order of positions: a
@@ -109,34 +109,33 @@ func sortRows(keys, spare []uint64, size int) []uint64 {
 	return keys
 }
 
-// SumSegments computes dst[s] = the sum of rows order[j] of values, j running over
-// count[s] elements from where those of the segment before end.
-func (c *CPU) SumSegments(dt DType, dst, values, order, count unsafe.Pointer, segments, rows, dim int) {
+// SumSegments computes dst[s] = the sum of rows order[j] of values for j in
+// [start[s], start[s+1]), of which there are most or less; order has rows elements.
+func (c *CPU) SumSegments(dt DType, dst, values, order, start unsafe.Pointer, segments, rows, most, dim int) {
 	if dt == Float32 {
-		sumSegments((*float32)(dst), (*float32)(values), order, sliceOf[int64](count, segments), rows, dim)
+		sumSegments((*float32)(dst), (*float32)(values), order, sliceOf[int64](start, segments+1), rows, dim)
 	} else {
-		sumSegments((*float64)(dst), (*float64)(values), order, sliceOf[int64](count, segments), rows, dim)
+		sumSegments((*float64)(dst), (*float64)(values), order, sliceOf[int64](start, segments+1), rows, dim)
 	}
 }
 
-func sumSegments[T float](dst, values *T, order unsafe.Pointer, count []int64, rows, dim int) {
-	next := 0
+func sumSegments[T float](dst, values *T, order unsafe.Pointer, start []int64, rows, dim int) {
 	rowBytes := dim * int(unsafe.Sizeof(*values))
 	ahead := aheadOf(rowBytes)
-	for s, n := range count {
+	for s := range len(start) - 1 {
+		first, end := int(start[s]), int(start[s+1])
 		d := unsafe.Slice(at[T](unsafe.Pointer(dst), s*dim), dim)
-		for k := range int(n) {
-			if later := next + k + ahead; later < rows {
+		for k := first; k < end; k++ {
+			if later := k + ahead; later < rows {
 				simd.Prefetch(unsafe.Pointer(at[T](unsafe.Pointer(values), int(*at[int32](order, later))*dim)), min(rowBytes, prefetchBytes))
 			}
-			row := unsafe.Slice(at[T](unsafe.Pointer(values), int(*at[int32](order, next+k))*dim), dim)
-			if k == 0 {
+			row := unsafe.Slice(at[T](unsafe.Pointer(values), int(*at[int32](order, k))*dim), dim)
+			if k == first {
 				copy(d, row)
 			} else {
 				simd.AddTo(d, row)
 			}
 		}
-		next += int(n)
 	}
 }
 

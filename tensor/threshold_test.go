@@ -123,7 +123,7 @@ func TestUniqueInPasses(t *testing.T) {
 			}
 			slices.SortStableFunc(order, func(a, b int) int { return int(ids[a] - ids[b]) })
 			u := Unique(FromSlice(cpu, ids, n), lo, rows)
-			index, count, slot := Data[int64](u.Index), Data[int64](u.Count), Data[int32](u.Slot)
+			index, count, slot := Data[int64](u.Index), Data[int64](u.Count()), Data[int32](u.Slot)
 			at := 0
 			for k, row := range index {
 				for range count[k] {

@@ -76,20 +76,17 @@ func (g *Device) IndexAdd(dt tensor.DType, dst, src unsafe.Pointer, it tensor.DT
 // indexAddSums is IndexAdd by way of the distinct indices and the sums of each.
 func (g *Device) indexAddSums(dt tensor.DType, dst, src unsafe.Pointer, it tensor.DType, index unsafe.Pointer, outer, n, count, inner int) {
 	all := outer * count
-	buf := g.Scratch((3*8 + 2*4) * all)
+	buf := g.Scratch(8*(3*all+1) + 4*all)
 	defer buf.Free()
 	rows := buf.Block.Ptr()
-	counts, flat := unsafe.Add(rows, 8*all), unsafe.Add(rows, 16*all)
-	slot, order := unsafe.Add(rows, 24*all), unsafe.Add(rows, 28*all)
+	flat, start, order := unsafe.Add(rows, 8*all), unsafe.Add(rows, 16*all), unsafe.Add(rows, 8*(3*all+1))
 	if outer > 1 {
 		g.kernel("flat_index").ptr(flat).dt(it).ptr(index).i64(outer, n, count).each(all)
 		it, index = tensor.Int64, flat
 	}
-	u, m := g.Unique(it, index, all, 0, outer*n, rows, counts, slot, order)
-	sums := g.Scratch(u * inner * dt.Size())
-	defer sums.Free()
-	g.SumSegments(dt, sums.Block.Ptr(), src, order, counts, u, m, inner)
-	g.AddRows(dt, dst, sums.Block.Ptr(), rows, u, inner, 1)
+	found := g.unique(it, index, all, 0, outer*n, rows, start, nil, order)
+	defer found.Free()
+	g.sumSegments(dt, dst, src, order, start, rows, found.Block.Ptr(), min(all, outer*n), all, all, inner)
 }
 
 // Gather computes dst[i] = x[Σ i·A + index[i]·step] for contiguous dst and index.

@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 	"testing"
-	"unsafe"
 
 	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
@@ -117,7 +116,7 @@ func TestTables(t *testing.T) {
 					c.same("take "+name, 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.TakeRows(x[0], x[1], lo) }), table, ids)
 					c.same("unique "+name, 0, func(x []*tensor.Tensor) []*tensor.Tensor {
 						u := tensor.Unique(x[0], lo, rows)
-						return []*tensor.Tensor{u.Index, u.Count, u.Slot, u.Order}
+						return []*tensor.Tensor{u.Index, u.Start, u.Slot, u.Order}
 					}, ids)
 					c.same("row gradient "+name, rounding(dt), func(x []*tensor.Tensor) []*tensor.Tensor {
 						g := tensor.TakeRowsGrad(x[1], x[0], lo, rows)
@@ -130,11 +129,21 @@ func TestTables(t *testing.T) {
 			}
 		}
 	}
-	big := c.ids(tensor.Int64, 0, 1<<20, 9000) // several digits, several tiles
-	c.same("unique of a large table", 0, func(x []*tensor.Tensor) []*tensor.Tensor {
-		u := tensor.Unique(x[0], 5, 1<<20-17)
-		return []*tensor.Tensor{u.Index, u.Count, u.Slot, u.Order}
-	}, big)
+}
+
+// TestUniqueOfMany has more ids than one block sorts, up to several groups of tiles, of
+// one digit and of several, most of them out of range and none.
+func TestUniqueOfMany(t *testing.T) {
+	c := newCheck(t, openGPU(t, false))
+	for _, s := range [][4]int{ // ids, the largest one, lo, rows
+		{few, 1 << 30, 0, 1 << 31}, {few + 1, 1 << 30, 0, 1 << 31}, {9000, 1 << 20, 5, 1<<20 - 17}, {20*tile + 3, 1 << 17, 0, 1 << 16},
+		{11 * tile, 3, 0, 256}, {9000, 1 << 20, 1 << 10, 1 << 9}, {9000, 10, 10, 1 << 20}, {9000, 10, 0, 0}, {9000, 1, 0, 1},
+	} {
+		c.same(fmt.Sprint(s), 0, func(x []*tensor.Tensor) []*tensor.Tensor {
+			u := tensor.Unique(x[0], s[2], s[3])
+			return []*tensor.Tensor{u.Index, u.Start, u.Slot, u.Order, u.Count()}
+		}, c.ids(tensor.Int64, 0, s[1], s[0]))
+	}
 }
 
 func TestOptimizers(t *testing.T) {
@@ -227,26 +236,5 @@ func TestOffsetViews(t *testing.T) {
 				}
 			}, flat, index)
 		}
-	}
-}
-
-// TestScan adds up more tiles than a block has threads.
-func TestScan(t *testing.T) {
-	dev := openGPU(t, false)
-	const n = threads*tile + 5000
-	x := tensor.Full(dev, tensor.Int64, 2, n)
-	part := dev.Scratch(8 * sums(n))
-	defer part.Free()
-	total := dev.scan(x.Ptr(), x.Ptr(), part.Block.Ptr(), n)
-	var all int64
-	dev.read(total, unsafe.Pointer(&all), 8)
-	got := tensor.ToSlice[int64](x)
-	for i, v := range got {
-		if v != int64(2*i) {
-			t.Fatalf("the sum before element %d is %d, want %d", i, v, 2*i)
-		}
-	}
-	if all != 2*n {
-		t.Errorf("the sum of all is %d, want %d", all, 2*n)
 	}
 }

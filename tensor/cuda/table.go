@@ -4,6 +4,7 @@ import (
 	"math/bits"
 	"unsafe"
 
+	"github.com/gorun-spmd/gorun/internal/mem"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -15,101 +16,86 @@ func (g *Device) TakeRows(elemBytes int, dst, table unsafe.Pointer, it tensor.DT
 	g.kernel("take_rows").i32(unit).ptr(dst, table).dt(it).ptr(ids).i64(n, row/unit, lo, rows).flag(zero).each(n * row / unit)
 }
 
-// What kernels/table.cu sorts by: digits of 8 bits, tiles of 2048 keys.
+// What kernels/table.cu sorts by: digits of 8 bits, tiles of 2048 keys. What a block
+// sorts alone is few.
 const (
 	digitBits = 8
 	tile      = threads * 8
+	few       = 2 * tile
 )
 
-// Unique fills index [u] and count [u] (int64), slot [n] and order [m] (int32) as
-// tensor.Uniq describes, for ids in [lo, lo+size), and returns u and m. index and
-// count have room for n. It waits for the device.
-func (g *Device) Unique(it tensor.DType, ids unsafe.Pointer, n, lo, size int, index, count, slot, order unsafe.Pointer) (u, m int) {
+// Unique fills index [u], start [u+1] (int64), slot [n] and order [m] (int32) as
+// tensor.Uniq describes, for ids in [lo, lo+size), and returns u, m and how often one
+// occurs at most, or more. index has room for n, start for n+1. It waits for the device.
+func (g *Device) Unique(it tensor.DType, ids unsafe.Pointer, n, lo, size int, index, start, slot, order unsafe.Pointer) (u, m, most int) {
 	if n == 0 {
-		return 0, 0
+		g.clear(start, 8)
+		return 0, 0, 0
 	}
-	tiles := (n + tile - 1) / tile
-	words := max(tiles<<digitBits, n)
-	buf := g.Scratch(8 * (2*n + n + 1 + words + max(1<<digitBits, sums(n)) + 2))
-	defer buf.Free()
-	at := buf.Block.Ptr()
-	take := func(words int) unsafe.Pointer {
-		p := at
-		at = unsafe.Add(at, 8*words)
-		return p
+	found := g.unique(it, ids, n, lo, size, index, start, slot, order)
+	defer found.Free()
+	var all [3]int64 // found in kernels/table.cu
+	g.read(found.Block.Ptr(), unsafe.Pointer(&all), 24)
+	u, m, most = int(all[1]), int(all[0]), int(all[0])
+	if all[2] == 0 {
+		most = min(m, piece)
 	}
-	keys, spare, start, digits, part, both := take(n), take(n), take(n+1), take(words), take(max(1<<digitBits, sums(n))), take(2)
-
-	g.kernel("unique_keys").ptr(keys).dt(it).ptr(ids).i64(n, lo, size).each(n)
-	for shift := 32; shift < 32+bits.Len(uint(size)); shift += digitBits {
-		g.kernel("sort_count").ptr(digits, keys).i64(n, tiles).i32(shift).blocks(tiles)
-		g.scanRows(digits, part, 1<<digitBits, tiles)
-		g.kernel("sort_move").ptr(spare, keys, digits, part).i64(n, tiles).i32(shift).blocks(tiles)
-		keys, spare = spare, keys
-	}
-	g.kernel("unique_heads").ptr(digits, keys).i64(n, size).each(n)
-	total := g.scan(digits, digits, part, n)
-	g.clear(both, 16)
-	g.kernel("unique_write").ptr(index, slot, order, start, unsafe.Add(both, 8), keys, digits).i64(n, size).each(n)
-	var found [2]int64
-	g.CopyBytes(both, total, 8)
-	g.read(both, unsafe.Pointer(&found), 16)
-	u, m = int(found[0]), int(found[1])
-	g.kernel("unique_count").ptr(count, start).i64(u).each(u)
-	return u, m
+	return u, m, most
 }
 
-// sums returns how many words a scan of n elements needs for the sums of its tiles.
-func sums(n int) int { return (n+tile-1)/tile + 1 }
-
-// scan computes dst[i] = the sum of x[0..i), int64, and returns where the sum of all
-// is. part has room for sums(n); dst may be x.
-func (g *Device) scan(dst, x, part unsafe.Pointer, n int) (total unsafe.Pointer) {
+// unique is Unique of some ids that does not wait: what it has found stays on the device.
+// slot may be nil.
+func (g *Device) unique(it tensor.DType, ids unsafe.Pointer, n, lo, size int, index, start, slot, order unsafe.Pointer) (found mem.Ref) {
+	passes := max(1, (bits.Len(uint(max(size-1, 0)))+digitBits-1)/digitBits)
 	tiles := (n + tile - 1) / tile
-	g.kernel("scan_tiles").ptr(part, x).i64(n, tiles).blocks(tiles)
-	total = unsafe.Add(part, 8*tiles)
-	g.scanRows(part, total, 1, tiles)
-	g.kernel("scan_add").ptr(dst, x, part).i64(n, tiles).blocks(tiles)
-	return total
-}
-
-// scanRows turns each row of x [rows, n], int64, into the sums before its elements;
-// total [rows] gets the sums of all.
-func (g *Device) scanRows(x, total unsafe.Pointer, rows, n int) {
-	areShort := n <= 4
-	l := g.kernel("scan_rows").flag(areShort).ptr(x, total).i64(rows, n)
-	if areShort {
-		l.each(rows)
-	} else {
-		l.blocks(rows)
+	group := min(8, (bits.Len(uint(tiles))+1)/2) // a tile reads about as many groups as tiles
+	words := (tiles + (tiles-1)>>group + 2) / 2 * 2
+	zeros := 8*4 + 4*8 + 4*4<<digitBits + 4*words*(1+passes<<digitBits) // Sort in kernels/table.cu
+	found = g.Scratch(zeros + 16*n)
+	at := found.Block.Ptr()
+	g.clear(at, zeros)
+	of := func(l *launch) *launch { return l.ptr(at).i64(n).i32(group).i32(passes) }
+	if n <= few {
+		of(g.kernel("unique_few")).ptr(index, start, slot, order).dt(it).ptr(ids).i64(lo, size).blocks(1)
+		return found
 	}
+	of(g.kernel("unique_keys")).ptr(slot).dt(it).ptr(ids).i64(lo, size).blocks(tiles)
+	for pass := range passes {
+		of(g.kernel("unique_sort")).i32(pass).blocks(tiles)
+	}
+	of(g.kernel("unique_write")).ptr(index, start, slot, order).blocks(tiles)
+	return found
 }
 
 // piece is how many rows of a segment are summed at once, PIECE in kernels/table.cu.
 const piece = 128
 
-// SumSegments computes dst[s] = the sum of rows order[j] of values, j running over
-// count[s] of the rows elements of order from where those of the segment before end.
-func (g *Device) SumSegments(dt tensor.DType, dst, values, order, count unsafe.Pointer, segments, rows, dim int) {
+// SumSegments computes dst[s] = the sum of rows order[j] of values for j in
+// [start[s], start[s+1]), of which there are most or less; order has rows elements.
+func (g *Device) SumSegments(dt tensor.DType, dst, values, order, start unsafe.Pointer, segments, rows, most, dim int) {
+	g.sumSegments(dt, dst, values, order, start, nil, nil, segments, rows, most, dim)
+}
+
+// sumSegments is SumSegments, or with index adds the sums to rows index[s] of dst, where
+// found says how many segments and rows there are, no more than the arguments.
+func (g *Device) sumSegments(dt tensor.DType, dst, values, order, start, index, found unsafe.Pointer, segments, rows, most, dim int) {
 	if segments == 0 || dim == 0 {
 		return
 	}
-	buf := g.Scratch(8 * (segments + sums(segments)))
-	defer buf.Free()
-	start := buf.Block.Ptr()
-	g.scan(start, count, unsafe.Add(start, 8*segments), segments)
-	unit, warps := unitOf(dim*dt.Size(), dst, values), (dim+31)/32
+	unit, columns := unitOf(dim*dt.Size(), dst, values), dim
 	if unit == 16 {
-		warps = (dim*dt.Size()/16 + 31) / 32
+		columns = dim * dt.Size() / 16
 	}
-	part := unsafe.Pointer(nil)
-	if pieces := rows / piece; pieces > 0 {
-		sums := g.Scratch((pieces + 1) * dim * dt.Size())
+	part, pieces, chunks := unsafe.Pointer(nil), 0, (columns+31)/32
+	if most > piece {
+		pieces = rows / piece
+		sums := g.Scratch(2 * (pieces + 1) * dim * dt.Size())
 		defer sums.Free()
 		part = sums.Block.Ptr()
-		g.typed("sum_pieces", dt).i32(unit).ptr(part, values, order, start, count).i64(segments, rows, dim).warps(pieces * warps)
 	}
-	g.typed("sum_segments", dt).i32(unit).ptr(dst, values, part, order, start, count).i64(segments, dim).warps(segments * warps)
+	several := max(1, 32>>bits.Len(uint(columns-1))) // sums of a warp
+	g.typed("sum_segments", dt).i32(unit).ptr(dst, values, part, order, start, index, found).i64(segments, rows, dim).warps((pieces + segments + several - 1) / several * chunks)
+	g.typed("join_pieces", dt).i32(unit).ptr(dst, part, start, index, found).i64(segments, rows, dim).warps(pieces * chunks)
 }
 
 // AddRows computes table[index[i]] += scale·values[i].

@@ -55,7 +55,7 @@ func Build() (string, error) {
 	}
 	flags := []string{"-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-U_FORTIFY_SOURCE", "-ffp-contract=off"}
 	// The kernels' accesses are seen by fake/check.cc, each as it stands in the source.
-	seen := []string{"-g1", "-fsanitize=thread", "-fsanitize=bounds-strict", "-fno-tree-vectorize", "-fno-tree-slp-vectorize", "-fno-optimize-sibling-calls"}
+	seen := []string{"-g1", "-fsanitize=thread", "--param=tsan-distinguish-volatile=1", "-fsanitize=bounds-strict", "-fno-tree-vectorize", "-fno-tree-slp-vectorize", "-fno-optimize-sibling-calls"}
 	sum := sha256.New()
 	fmt.Fprintln(sum, string(version), flags, seen)
 	for _, path := range slices.Concat(sources, headers, common) {

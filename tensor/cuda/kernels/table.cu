@@ -36,226 +36,353 @@ KERNEL(take_rows, int unit, void *dst, const void *table, int it, const void *id
 }
 
 // The distinct ids come from a stable radix sort of keys row<<32 | position, least
-// significant digit first: Satish, Harris and Garland, "Designing efficient sorting
-// algorithms for manycore GPUs", IPDPS 2009. A block sorts TILE keys at a time, whose
-// order within a warp is found as by Adinets and Merrill, "Onesweep", 2022. Thread t of
-// a block looks after digit t.
+// significant digit first, a kernel a digit: Adinets and Merrill, "Onesweep: a faster
+// least significant digit radix sort for GPUs", 2022. A block sorts TILE keys at a time
+// and then needs how many keys of each digit the tiles before have. Each tile adds its
+// own numbers to a word for itself and to one that it shares with the other tiles of its
+// group, and whoever needs them waits until all have: it reads the groups before its own,
+// and the tiles of its group before itself. Thread t of a block looks after digit t.
 enum { DIGIT_BITS = 8, DIGITS = THREADS };
 
-// unique_keys makes the keys; an id outside [lo, lo+size) is row size.
-KERNEL(unique_keys, u64 *keys, int it, const void *ids, i64 n, i64 lo, i64 size) {
-	EACH(i, n) {
+// NO_KEY is that of an id that is not in range.
+static const u64 NO_KEY = ~0ull;
+
+// A Sort is the scratch memory of one list of n ids. What comes before keys begins as zeros.
+struct Sort {
+	i64 n, tiles, groups;
+	int group;                // tiles of a group, a power of two: its logarithm
+	i64 *found;               // FOUND
+	u32 *ticket;              // [8]: how many tiles of each pass have been begun
+	u32 *digits;              // [4, DIGITS]: how many keys have each digit
+	u32 *heads, *sums;        // [groups + tiles], [passes, groups + tiles, DIGITS]: see say
+	u64 *keys, *spare;        // [n]: what pass 0 sorts, and where to; pass 1 the other way round
+
+	__device__ Sort(void *scratch, i64 n, int group, int passes) : n(n), tiles((n + TILE - 1) / TILE), groups(((tiles - 1) >> group) + 1), group(group) {
+		i64 words = (groups + tiles + 1) / 2 * 2;
+		found = (i64 *)scratch;
+		ticket = (u32 *)(found + 4);
+		digits = ticket + 8;
+		heads = digits + 4 * DIGITS;
+		sums = heads + words;
+		keys = (u64 *)(sums + passes * words * DIGITS);
+		spare = keys + n;
+	}
+	__device__ u32 *sums_of(int pass) const { return sums + pass * ((groups + tiles + 1) / 2 * 2) * DIGITS; }
+};
+
+// found: the ids in range, the distinct ones, and those that occur more than PIECE times.
+enum { IN_RANGE, DISTINCT, LONG };
+
+static __device__ int digit(u64 key, int pass) { return (int)(key >> (32 + DIGIT_BITS * pass) & (DIGITS - 1)); }
+
+// next_tile numbers tiles in the order in which blocks come to them: those before have
+// been begun, and what waits for them will not wait for ever.
+static __device__ i64 next_tile(u32 *ticket) {
+	__shared__ u32 tile;
+	__syncthreads(); // it may still be read from the call before
+	if (threadIdx.x == 0) tile = atomicAdd(ticket, 1u);
+	__syncthreads();
+	return tile;
+}
+
+// say adds what tile b has of a kind to its own word and to that of its group, and ONE
+// to both; there are width kinds, and sums is the first word of this one.
+enum { ONE = 1 << 20 };
+static __device__ void say(const Sort &s, u32 *sums, i64 width, i64 b, u32 has) {
+	atomicAdd(&sums[(s.groups + b) * width], has + ONE);
+	atomicAdd(&sums[(b >> s.group) * width], has + ONE);
+}
+
+// sum_said waits until each of n words is what as many tiles have said, and adds them
+// up. Only volatile words are read again and again.
+static __device__ u32 sum_said(const volatile u32 *word, i64 n, i64 width, u32 tiles) {
+	const int AT_ONCE = 8;
+	u32 sum = 0;
+	for (i64 j = 0; j < n; j += AT_ONCE) {
+		u32 v[AT_ONCE];
+#pragma unroll
+		for (int e = 0; e < AT_ONCE; e++) v[e] = j + e < n ? word[(j + e) * width] : tiles * ONE;
+#pragma unroll
+		for (int e = 0; e < AT_ONCE; e++) {
+			while (v[e] / ONE != tiles) v[e] = word[(j + e) * width];
+			sum += v[e] % ONE;
+		}
+	}
+	return sum;
+}
+
+// said_before returns what the tiles before b have of a kind.
+static __device__ u32 said_before(const Sort &s, const u32 *sums, i64 width, i64 b) {
+	i64 group = b >> s.group, first = group << s.group;
+	return sum_said(sums, group, width, 1u << s.group) + sum_said(&sums[(s.groups + first) * width], b - first, width, 1);
+}
+
+// keys_of_tile makes the keys of tile b and counts their digits.
+static __device__ void keys_of_tile(const Sort &s, i64 b, int *slot, int it, const void *ids, i64 lo, i64 size, int passes) {
+	__shared__ u32 sum[4][DIGITS];
+	int t = threadIdx.x;
+	for (int p = 0; p < passes; p++) sum[p][t] = 0;
+	__syncthreads();
+#pragma unroll
+	for (int k = 0; k < EACH_THREAD; k++) {
+		i64 i = b * TILE + k * THREADS + t;
+		if (i >= s.n) break;
 		i64 r = index_at(it, ids, i) - lo;
-		keys[i] = (u64)(r >= 0 && r < size ? r : size) << 32 | (u64)i;
+		bool in = r >= 0 && r < size;
+		u64 key = in ? (u64)r << 32 | (u64)i : NO_KEY;
+		s.keys[i] = key;
+		if (!in && slot) slot[i] = -1;
+		for (int p = 0; in && p < passes; p++) atomicAdd(&sum[p][digit(key, p)], 1u);
 	}
+	__syncthreads();
+	for (int p = 0; p < passes; p++)
+		if (sum[p][t]) atomicAdd(&s.digits[p * DIGITS + t], sum[p][t]);
+	__syncthreads();
 }
 
-static __device__ int digit(u64 key, int shift) { return (int)(key >> shift & (DIGITS - 1)); }
-
-// sort_count counts the digits of each tile: count[digit, tile].
-KERNEL(sort_count, i64 *count, const u64 *keys, i64 n, i64 tiles, int shift) {
-	__shared__ u32 sum[DIGITS];
-	for (i64 b = blockIdx.x; b < tiles; b += gridDim.x) {
-		sum[threadIdx.x] = 0;
-		__syncthreads();
-		for (int k = 0; k < EACH_THREAD; k++) {
-			i64 i = b * TILE + k * THREADS + threadIdx.x;
-			if (i < n) atomicAdd(&sum[digit(keys[i], shift)], 1u);
-		}
-		__syncthreads();
-		count[threadIdx.x * tiles + b] = sum[threadIdx.x];
-		__syncthreads();
-	}
+// digits_before returns how many keys have a smaller digit than this thread's, and sets
+// *end to how many there are to sort.
+static __device__ u32 digits_before(const Sort &s, int pass, i64 *end) {
+	u32 all, smaller = block_scan(s.digits[pass * DIGITS + threadIdx.x], &all);
+	if (pass == 0 && blockIdx.x == 0 && threadIdx.x == 0) s.found[IN_RANGE] = all;
+	*end = pass == 0 ? s.n : all;
+	return smaller;
 }
 
-// scan_rows turns each row of x [rows, n] into the sums before its elements, a block a
-// row, or a thread if they are short; total[r] gets the sum of all.
-KERNEL(scan_rows, int are_short, i64 *x, i64 *total, i64 rows, i64 n) {
-	if (are_short) {
-		EACH(r, rows) {
-			i64 before = 0;
-			for (i64 i = r * n; i < (r + 1) * n; i++) {
-				i64 v = x[i];
-				x[i] = before;
-				before += v;
-			}
-			total[r] = before;
-		}
-		return;
-	}
-	for (i64 r = blockIdx.x; r < rows; r += gridDim.x) {
-		i64 before = 0;
-		for (i64 b = 0; b < n; b += THREADS) {
-			i64 i = b + threadIdx.x, v = i < n ? x[r * n + i] : 0, sum;
-			i64 mine = block_scan(v, &sum);
-			if (i < n) x[r * n + i] = before + mine;
-			before += sum;
-		}
-		if (threadIdx.x == 0) total[r] = before;
-	}
-}
-
-// sort_move puts the keys of each tile in their places: those with digit d of tile b
-// come after before[d, b] others with that digit, and after all keys with smaller ones.
-KERNEL(sort_move, u64 *dst, const u64 *keys, const i64 *before, const i64 *total, i64 n, i64 tiles, int shift) {
+// move_tile puts the keys of tile b of end in their places: those with digit d come after
+// others with that digit of the tiles before, and after all keys with smaller ones, of
+// which there are smaller. The order within a warp is found as in the paper.
+static __device__ void move_tile(const Sort &s, int pass, i64 b, i64 end, u32 smaller) {
 	__shared__ u32 place[THREADS / 32][DIGITS]; // of the next key of a warp with a digit
 	int t = threadIdx.x, lane = t % 32, warp = t / 32;
-	i64 all, smaller = block_scan(total[t], &all);
-	for (i64 b = blockIdx.x; b < tiles; b += gridDim.x) {
-		i64 first = b * TILE + warp * (32 * EACH_THREAD);
-		for (int w = 0; w < THREADS / 32; w++) place[w][t] = 0;
-		__syncthreads();
-		u64 key[EACH_THREAD];
-		u32 rank[EACH_THREAD]; // among the warp's keys with that digit
+	const u64 *keys = pass % 2 ? s.spare : s.keys;
+	u64 *dst = pass % 2 ? s.keys : s.spare;
+	i64 first = b * TILE + warp * (32 * EACH_THREAD) + lane;
+	u64 key[EACH_THREAD];
+	u32 rank[EACH_THREAD]; // among the warp's keys with that digit
 #pragma unroll
-		for (int k = 0; k < EACH_THREAD; k++) {
-			i64 i = first + 32 * k + lane;
-			if (first + 32 * k >= n) break;
-			key[k] = i < n ? keys[i] : 0;
-			int d = i < n ? digit(key[k], shift) : (int)DIGITS;
-			u32 same = __match_any_sync(0xffffffffu, d), so_far = i < n ? place[warp][d] : 0;
-			rank[k] = so_far + __popc(same & ((1u << lane) - 1));
-			__syncwarp(0xffffffffu); // all have read
-			if (i < n && same >> lane == 1) place[warp][d] = rank[k] + 1;
-			__syncwarp(0xffffffffu);
-		}
-		__syncthreads();
-		u32 at = (u32)(smaller + before[t * tiles + b]);
-		for (int w = 0; w < THREADS / 32; w++) {
-			u32 keys_of_warp = place[w][t];
-			place[w][t] = at;
-			at += keys_of_warp;
-		}
-		__syncthreads();
+	for (int k = 0; k < EACH_THREAD; k++) key[k] = first + 32 * k < end ? keys[first + 32 * k] : NO_KEY;
+	for (int w = 0; w < THREADS / 32; w++) place[w][t] = 0;
+	__syncthreads();
 #pragma unroll
-		for (int k = 0; k < EACH_THREAD; k++)
-			if (first + 32 * k + lane < n) dst[place[warp][digit(key[k], shift)] + rank[k]] = key[k];
-		__syncthreads();
+	for (int k = 0; k < EACH_THREAD; k++) {
+		int d = key[k] != NO_KEY ? digit(key[k], pass) : (int)DIGITS;
+		u32 same = __match_any_sync(0xffffffffu, d), so_far = d < DIGITS ? place[warp][d] : 0;
+		rank[k] = so_far + __popc(same & ((1u << lane) - 1));
+		__syncwarp(0xffffffffu); // all have read
+		if (d < DIGITS && same >> lane == 1) place[warp][d] = rank[k] + 1;
+		__syncwarp(0xffffffffu);
+	}
+	__syncthreads();
+	u32 has = 0, *sums = s.sums_of(pass) + t;
+	for (int w = 0; w < THREADS / 32; w++) has += place[w][t];
+	say(s, sums, DIGITS, b, has);
+	u32 at = smaller + said_before(s, sums, DIGITS, b);
+	for (int w = 0; w < THREADS / 32; w++) {
+		u32 keys_of_warp = place[w][t];
+		place[w][t] = at;
+		at += keys_of_warp;
+	}
+	__syncthreads();
+#pragma unroll
+	for (int k = 0; k < EACH_THREAD; k++)
+		if (key[k] != NO_KEY) dst[place[warp][digit(key[k], pass)] + rank[k]] = key[k];
+	__syncthreads();
+}
+
+// PIECE is how many rows of a segment are summed at once.
+enum { PIECE = 128 };
+
+// write_tile fills index, slot and order from sorted keys of tile b; start[s] gets where
+// segment s begins in order, and the one past the last how many there are in order.
+static __device__ void write_tile(const Sort &s, const u64 *keys, i64 b, i64 *index, i64 *start, int *slot, int *order) {
+	__shared__ u32 of_warp[THREADS / 32];
+	int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+	i64 first = b * TILE + warp * (32 * EACH_THREAD) + lane, m = s.found[IN_RANGE];
+	u64 key[EACH_THREAD];
+	u32 heads[EACH_THREAD], has = 0, all = 0, before = 0; // heads: the first keys of rows
+#pragma unroll
+	for (int k = 0; k < EACH_THREAD; k++) {
+		i64 i = first + 32 * k;
+		key[k] = i < m ? keys[i] : NO_KEY;
+		u64 last = i > 0 && i < m ? keys[i - 1] : NO_KEY;
+		heads[k] = __ballot_sync(0xffffffffu, key[k] >> 32 != last >> 32);
+		has += __popc(heads[k]);
+	}
+	if (lane == 0) of_warp[warp] = has;
+	__syncthreads();
+	for (int w = 0; w < THREADS / 32; w++) {
+		if (w == warp) before = all;
+		all += of_warp[w];
+	}
+	if (threadIdx.x == 0) say(s, s.heads, 1, b, all);
+	u32 earlier = said_before(s, s.heads, 1, b);
+	before += earlier;
+#pragma unroll
+	for (int k = 0; k < EACH_THREAD; k++) {
+		i64 i = first + 32 * k;
+		i64 at = (i64)before + __popc(heads[k] & ((2u << lane) - 1)) - 1, row = (i64)(key[k] >> 32);
+		before += __popc(heads[k]);
+		if (i >= m) continue;
+		u32 pos = (u32)key[k];
+		order[i] = (int)pos;
+		if (slot) slot[pos] = (int)at;
+		if (heads[k] >> lane & 1) {
+			index[at] = row;
+			start[at] = i;
+			if (i + PIECE < m && (i64)(keys[i + PIECE] >> 32) == row) atomicAdd((u64 *)&s.found[LONG], 1ull);
+		}
+	}
+	if (threadIdx.x == 0 && (b + 1) * TILE >= m) {
+		s.found[DISTINCT] = earlier + all;
+		start[earlier + all] = m;
+	}
+	__syncthreads();
+}
+
+KERNEL(unique_keys, void *scratch, i64 n, int group, int passes, int *slot, int it, const void *ids, i64 lo, i64 size) {
+	Sort s(scratch, n, group, passes);
+	for (i64 b = blockIdx.x; b < s.tiles; b += gridDim.x) keys_of_tile(s, b, slot, it, ids, lo, size, passes);
+}
+
+KERNEL(unique_sort, void *scratch, i64 n, int group, int passes, int pass) {
+	Sort s(scratch, n, group, passes);
+	i64 end;
+	u32 smaller = digits_before(s, pass, &end);
+	for (i64 i = blockIdx.x; i < s.tiles; i += gridDim.x) {
+		i64 b = next_tile(&s.ticket[pass]);
+		if (b * TILE < end) move_tile(s, pass, b, end, smaller);
 	}
 }
 
-// scan_tiles writes the sum of each tile of TILE elements; scan_add writes for each
-// element the sum of those before it, from the sum of the tiles before its own.
-KERNEL(scan_tiles, i64 *sums, const i64 *x, i64 n, i64 tiles) {
-	for (i64 b = blockIdx.x; b < tiles; b += gridDim.x) {
-		i64 v = 0;
-		for (int k = 0; k < EACH_THREAD; k++) {
-			i64 i = b * TILE + k * THREADS + threadIdx.x;
-			if (i < n) v += x[i];
-		}
-		v = block_reduce<Sum>(v);
-		if (threadIdx.x == 0) sums[b] = v;
+KERNEL(unique_write, void *scratch, i64 n, int group, int passes, i64 *index, i64 *start, int *slot, int *order) {
+	Sort s(scratch, n, group, passes);
+	for (i64 i = blockIdx.x; i < s.tiles; i += gridDim.x) {
+		i64 b = next_tile(&s.ticket[passes]);
+		if (b == 0 || b * TILE < s.found[IN_RANGE]) write_tile(s, passes % 2 ? s.spare : s.keys, b, index, start, slot, order);
 	}
 }
 
-KERNEL(scan_add, i64 *dst, const i64 *x, const i64 *sums, i64 n, i64 tiles) {
-	for (i64 b = blockIdx.x; b < tiles; b += gridDim.x) {
-		i64 first = b * TILE + (i64)threadIdx.x * EACH_THREAD, v[EACH_THREAD], sum = 0, total;
+// unique_few does all of it for a few tiles, in one block.
+KERNEL(unique_few, void *scratch, i64 n, int group, int passes, i64 *index, i64 *start, int *slot, int *order, int it, const void *ids, i64 lo, i64 size) {
+	if (blockIdx.x > 0) return;
+	Sort s(scratch, n, group, passes);
+	i64 end;
+	for (i64 b = 0; b < s.tiles; b++) keys_of_tile(s, b, slot, it, ids, lo, size, passes);
+	for (int pass = 0; pass < passes; pass++) {
+		u32 smaller = digits_before(s, pass, &end);
+		for (i64 b = 0; b * TILE < end; b++) move_tile(s, pass, b, end, smaller);
+	}
+	end = s.found[IN_RANGE];
+	for (i64 b = 0; b == 0 || b * TILE < end; b++) write_tile(s, passes % 2 ? s.spare : s.keys, b, index, start, slot, order);
+}
+
+// sum_of returns the sum of row(from), …, row(end-1), in order.
+template <class P, class F>
+static __device__ P sum_of(i64 from, i64 end, F row) {
+	const int AT_ONCE = 4;
+	P v;
+	for (i64 k = from; k < end; k += AT_ONCE) {
+		P w[AT_ONCE];
 #pragma unroll
-		for (int k = 0; k < EACH_THREAD; k++) {
-			v[k] = first + k < n ? x[first + k] : 0;
-			sum += v[k];
-		}
-		i64 at = sums[b] + block_scan(sum, &total);
+		for (int r = 0; r < AT_ONCE; r++)
+			if (k + r < end) w[r] = *row(k + r);
 #pragma unroll
-		for (int k = 0; k < EACH_THREAD; k++) {
-			if (first + k < n) dst[first + k] = at;
-			at += v[k];
-		}
-		__syncthreads();
-	}
-}
-
-// unique_heads marks the first key of each row that is in range.
-KERNEL(unique_heads, i64 *head, const u64 *keys, i64 n, i64 size) {
-	EACH(i, n) {
-		u64 row = keys[i] >> 32;
-		head[i] = row < (u64)size && (i == 0 || keys[i - 1] >> 32 != row);
-	}
-}
-
-// unique_write fills index, slot and order; start[s] gets where segment s begins
-// in order, and the one past the last *m, the number of ids in range. before[i] is
-// the number of heads before key i.
-KERNEL(unique_write, i64 *index, int *slot, int *order, i64 *start, i64 *m, const u64 *keys, const i64 *before, i64 n, i64 size) {
-	EACH(i, n) {
-		u64 row = keys[i] >> 32;
-		u32 pos = (u32)keys[i];
-		bool in = row < (u64)size, head = in && (i == 0 || keys[i - 1] >> 32 != row);
-		i64 s = before[i] - (head ? 0 : 1);
-		slot[pos] = in ? (int)s : -1;
-		if (in) order[i] = (int)pos;
-		if (head) {
-			index[s] = (i64)row;
-			start[s] = i;
-		}
-		bool last = in && (i + 1 == n || keys[i + 1] >> 32 >= (u64)size);
-		if (last) {
-			*m = i + 1;
-			start[s + 1] = i + 1;
-		}
-	}
-}
-
-KERNEL(unique_count, i64 *count, const i64 *start, i64 u) { EACH(s, u) count[s] = start[s + 1] - start[s]; }
-
-// sum_rows returns column j of the sum of rows order[from], …, order[end-1] of values,
-// in order.
-template <class P>
-static __device__ P sum_rows(const P *values, const int *order, i64 from, i64 end, i64 dim, i64 j) {
-	P v = values[(i64)order[from] * dim + j];
-#pragma unroll 4
-	for (i64 k = from + 1; k < end; k++) {
-		P w = values[(i64)order[k] * dim + j];
+		for (int r = 0; r < AT_ONCE; r++) {
+			if (k + r >= end) break;
 #pragma unroll
-		for (int e = 0; e < P::SIZE; e++) v.v[e] += w.v[e];
+			for (int e = 0; e < P::SIZE; e++) v.v[e] = k + r == from ? w[r].v[e] : v.v[e] + w[r].v[e];
+		}
 	}
 	return v;
 }
 
-// A segment of more than PIECE rows is summed in pieces of so many. Those after the
-// first have their sums in part: that of the one that begins at row b of order is row
-// b / PIECE, for no two of them begin less than PIECE apart.
-enum { PIECE = 128 };
-
-static __device__ i64 least(i64 a, i64 b) { return a < b ? a : b; }
-
-// sum_pieces computes part; rows is how many rows order has. In [q·PIECE, (q+1)·PIECE)
-// only a piece of the segment that has row q·PIECE can begin, and not be its first.
+// put_sum writes the sum of a segment, or adds it.
 template <class P>
-static __device__ void sum_pieces(P *part, const P *values, const int *order, const i64 *start, const i64 *count, i64 segments, i64 rows, i64 dim) {
-	i64 chunks = (dim + 31) / 32;
-	EACH_WARP(t, rows / PIECE * chunks) {
-		i64 q = t / chunks + 1, j = t % chunks * 32 + threadIdx.x % 32, s = 0;
-		for (i64 above = segments; above - s > 1;) { // start[s] <= q·PIECE < start[above]
+static __device__ void put_sum(P *to, bool add, P v) {
+	if (add) {
+		P w = *to;
+#pragma unroll
+		for (int e = 0; e < P::SIZE; e++) v.v[e] += w.v[e];
+	}
+	*to = v;
+}
+
+// A Segments says which rows are added up: order[start[s]], … of values for segment s.
+// A segment of more than PIECE of them is summed in pieces of so many, of which part
+// gets the sums: that of the piece that begins at row b of order is row b / PIECE of
+// part [pieces+1, dim], or if it is the first of its segment as far into a second such
+// array, for neither has two that begin less than PIECE apart.
+template <class P>
+struct Segments {
+	P *dst, *part;
+	const int *order;
+	const i64 *start, *index; // index: where the sums are added, or null
+	i64 segments, pieces, dim;
+
+	// found says how many segments and rows there are, or is null and the arguments do.
+	__device__ Segments(P *dst, P *part, const int *order, const i64 *start, const i64 *index, const i64 *found, i64 segments, i64 rows, i64 dim)
+	    : dst(dst), part(part), order(order), start(start), index(index), segments(found ? found[DISTINCT] : segments), pieces((found ? found[IN_RANGE] : rows) / PIECE), dim(dim) {
+		if (!part || (found && found[LONG] == 0)) pieces = 0;
+	}
+	__device__ P *first(i64 from) const { return part + (pieces + 1 + from / PIECE) * dim; }
+	__device__ P *sum(i64 s) const { return dst + (index ? index[s] : s) * dim; }
+
+	// with_row returns the segment that has row i of order.
+	__device__ i64 with_row(i64 i) const {
+		i64 s = 0;
+		for (i64 above = segments; above - s > 1;) { // start[s] <= i < start[above]
 			i64 mid = s + (above - s) / 2;
-			if (start[mid] <= q * PIECE) s = mid;
+			if (start[mid] <= i) s = mid;
 			else above = mid;
 		}
-		i64 from = start[s] + (q * PIECE - start[s] + PIECE - 1) / PIECE * PIECE, end = start[s] + count[s];
-		if (j >= dim || from == start[s] || from >= end) continue;
-		P v = sum_rows(values, order, from, least(from + PIECE, end), dim, j);
-		part[q * dim + j] = v;
+		return s;
+	}
+};
+
+// sum_segments sums the segments that have no pieces, and all pieces. In
+// [q·PIECE, (q+1)·PIECE) only a piece of the segment that has row q·PIECE can begin, and
+// not be its first.
+template <class P>
+static __device__ void sum_segments(P *dst, const P *values, void *part, const int *order, const i64 *start, const i64 *index, const i64 *found, i64 segments, i64 rows, i64 dim) {
+	Segments<P> g(dst, (P *)part, order, start, index, found, segments, rows, dim);
+	int wide = 5; // a warp has the columns of a sum side by side, or those of several sums
+	while (wide > 0 && dim <= 1 << (wide - 1)) wide--;
+	int lane = threadIdx.x % 32, several = 5 - wide;
+	i64 chunks = (dim + 31) / 32, sums = g.pieces + g.segments;
+	EACH_WARP(t, (sums + (1 << several) - 1 >> several) * chunks) {
+		i64 q = chunks == 1 ? (t << several) + (lane >> wide) : t / chunks, j = (chunks == 1 ? 0 : t % chunks * 32) + (lane & ((1 << wide) - 1));
+		if (q >= sums || j >= dim) continue;
+		i64 s = q < g.pieces ? g.with_row((q + 1) * PIECE) : q - g.pieces, from = start[s], end = start[s + 1];
+		P *to;
+		bool add = false;
+		if (q < g.pieces) {
+			i64 begin = from;
+			from += ((q + 1) * PIECE - begin + PIECE - 1) / PIECE * PIECE;
+			if (from == begin || from >= end) continue;
+			to = g.part + (q + 1) * dim;
+		} else if (end - from > PIECE) {
+			to = g.first(from);
+		} else {
+			to = g.sum(s);
+			add = index;
+		}
+		if (end > from + PIECE) end = from + PIECE;
+		put_sum(to + j, add, sum_of<P>(from, end, [&](i64 k) { return &values[(i64)order[k] * dim + j]; }));
 	}
 }
 
-// sum_segments computes dst[s] = the sum of rows order[start[s]], … of values, in
-// order, P at a time; dim counts these.
+// join_pieces sums the segments that have pieces: the one that has row q·PIECE, if it
+// has not (q-1)·PIECE or begins there.
 template <class P>
-static __device__ void sum_segments(P *dst, const P *values, const void *parts, const int *order, const i64 *start, const i64 *count, i64 segments, i64 dim) {
+static __device__ void join_pieces(P *dst, const P *part, const i64 *start, const i64 *index, const i64 *found, i64 segments, i64 rows, i64 dim) {
+	Segments<P> g(dst, (P *)part, 0, start, index, found, segments, rows, dim);
 	i64 chunks = (dim + 31) / 32;
-	const P *part = (const P *)parts;
-	EACH_WARP(t, segments * chunks) {
-		i64 s = chunks == 1 ? t : t / chunks, j = t % chunks * 32 + threadIdx.x % 32, from = start[s], end = from + count[s];
-		if (j >= dim) continue;
-		P v = sum_rows(values, order, from, least(from + PIECE, end), dim, j);
-#pragma unroll 4
-		for (i64 b = from + PIECE; b < end; b += PIECE) {
-			P w = part[b / PIECE * dim + j];
-#pragma unroll
-			for (int e = 0; e < P::SIZE; e++) v.v[e] += w.v[e];
-		}
-		dst[s * dim + j] = v;
+	EACH_WARP(t, g.pieces * chunks) {
+		i64 q = t / chunks + 1, j = t % chunks * 32 + threadIdx.x % 32, s = g.with_row(q * PIECE), from = start[s], n = start[s + 1] - from;
+		if (j >= dim || n <= PIECE || q != from / PIECE + 1) continue;
+		const P *first = g.first(from) + j, *others = part + from / PIECE * dim + j;
+		put_sum(g.sum(s) + j, index, sum_of<P>(0, (n + PIECE - 1) / PIECE, [&](i64 k) { return k == 0 ? first : others + k * dim; }));
 	}
 }
 
@@ -264,10 +391,10 @@ static __device__ void sum_segments(P *dst, const P *values, const void *parts, 
 	if (unit == 16) f((Pack<T, 16 / sizeof(T)> *)dst, (const Pack<T, 16 / sizeof(T)> *)src, __VA_ARGS__, dim * sizeof(T) / 16); \
 	else f((Pack<T, 1> *)dst, (const Pack<T, 1> *)src, __VA_ARGS__, dim);
 
-KERNEL(sum_pieces_f32, int unit, float *part, const float *values, const int *order, const i64 *start, const i64 *count, i64 segments, i64 rows, i64 dim) { BY_PACK(float, unit, sum_pieces, part, values, order, start, count, segments, rows) }
-KERNEL(sum_pieces_f64, int unit, double *part, const double *values, const int *order, const i64 *start, const i64 *count, i64 segments, i64 rows, i64 dim) { BY_PACK(double, unit, sum_pieces, part, values, order, start, count, segments, rows) }
-KERNEL(sum_segments_f32, int unit, float *dst, const float *values, const float *part, const int *order, const i64 *start, const i64 *count, i64 segments, i64 dim) { BY_PACK(float, unit, sum_segments, dst, values, part, order, start, count, segments) }
-KERNEL(sum_segments_f64, int unit, double *dst, const double *values, const double *part, const int *order, const i64 *start, const i64 *count, i64 segments, i64 dim) { BY_PACK(double, unit, sum_segments, dst, values, part, order, start, count, segments) }
+KERNEL(sum_segments_f32, int unit, float *dst, const float *values, float *part, const int *order, const i64 *start, const i64 *index, const i64 *found, i64 segments, i64 rows, i64 dim) { BY_PACK(float, unit, sum_segments, dst, values, part, order, start, index, found, segments, rows) }
+KERNEL(sum_segments_f64, int unit, double *dst, const double *values, double *part, const int *order, const i64 *start, const i64 *index, const i64 *found, i64 segments, i64 rows, i64 dim) { BY_PACK(double, unit, sum_segments, dst, values, part, order, start, index, found, segments, rows) }
+KERNEL(join_pieces_f32, int unit, float *dst, const float *part, const i64 *start, const i64 *index, const i64 *found, i64 segments, i64 rows, i64 dim) { BY_PACK(float, unit, join_pieces, dst, part, start, index, found, segments, rows) }
+KERNEL(join_pieces_f64, int unit, double *dst, const double *part, const i64 *start, const i64 *index, const i64 *found, i64 segments, i64 rows, i64 dim) { BY_PACK(double, unit, join_pieces, dst, part, start, index, found, segments, rows) }
 
 // add_rows computes table[index[i]] += scale·values[i]; no row is named twice.
 template <class P, class T>

@@ -212,6 +212,10 @@ void fake_write(const void *p, uint64_t bytes, void *caller) { access((uint64_t)
 	void __tsan_unaligned_write##n(void *p) { access((uint64_t)p, n, WRITE, CALLER); }
 
 extern "C" {
+// A volatile read is one that waits for another thread's atomic.
+#define VOLATILE(n) void __tsan_volatile_read##n(void *p) { access((uint64_t)p, n, ATOMIC, CALLER); }
+VOLATILE(4)
+VOLATILE(8)
 ACCESSES(1)
 ACCESSES(2)
 ACCESSES(4)

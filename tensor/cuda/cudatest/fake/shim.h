@@ -64,6 +64,11 @@ To fake_bits(From v) {
 	memcpy(&r, &v, sizeof r);
 	return r;
 }
+#define __ballot_sync(mask, v) fake_ballot(__LINE__, mask, v)
+inline unsigned fake_ballot(int line, unsigned mask, bool v) {
+	unsigned same = fake_match(line, mask, v);
+	return v ? same : mask & ~same;
+}
 inline float __uint_as_float(unsigned v) { return fake_bits<float>(v); }
 inline unsigned __float_as_uint(float v) { return fake_bits<unsigned>(v); }
 inline double __longlong_as_double(long long v) { return fake_bits<double>(v); }
