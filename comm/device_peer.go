@@ -231,7 +231,7 @@ func (r *reading) window() int { return r.half / r.elem }
 // run reads part after part, when each is in all windows. A half is written again
 // when all have read what it held: they say so by coming to the next part.
 func (r *reading) run(ctx context.Context) error {
-	parts := 0
+	parts := 1 // what a rank has for itself comes with the first
 	for q, o := range r.offers {
 		n, _ := o.passing(q, r.shared, r.window())
 		parts = max(parts, n)
@@ -278,8 +278,7 @@ func (r *reading) part(k int) error {
 	return r.put(k%2, r.src.Ptr, cuts)
 }
 
-// take queues the copies of what part k has for this rank; what it has for itself comes
-// with the first.
+// take queues the copies of what part k has for this rank.
 func (r *reading) take(k int) error {
 	me, to := r.c.rank, 0 // where in dst
 	for q, o := range r.offers {

@@ -96,6 +96,8 @@ func swaps(ctx context.Context, world *comm.Comm, p *peer, direct bool) error {
 			}
 			return s
 		}
+		own := make([]int, n)
+		own[me] = (me + 1) * count
 		only := func(rank, count int) int {
 			if me == rank {
 				return count
@@ -120,6 +122,7 @@ func swaps(ctx context.Context, world *comm.Comm, p *peer, direct bool) error {
 			{comm.Call{Kind: comm.ScatterVKind, Root: 1, SrcCounts: list(1, gathered)}, gathered[me], only(1, sum(gathered))},
 			{comm.Call{Kind: comm.AllToAllKind}, n * count, n * count},
 			{comm.Call{Kind: comm.AllToAllVKind, DstCounts: wants, SrcCounts: has}, sum(wants), sum(has)},
+			{comm.Call{Kind: comm.AllToAllVKind, DstCounts: own, SrcCounts: own}, own[me], own[me]},
 			{comm.Call{Kind: comm.BroadcastKind, Root: 1}, count, 0},
 		} {
 			p.copied.Store(0)
