@@ -6,9 +6,8 @@ import (
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
-// held is how many elements of a row a thread holds at most, held2 of each of two rows:
-// HELD and HELD2 in kernels/rows.cu.
-const held, held2 = 32, 16
+// held is how many elements of a row a thread holds at most, HELD in kernels/rows.cu.
+const held = 32
 
 // team returns how many threads share a row of n elements: so many that each has some of
 // them, if a block has as many.
@@ -35,7 +34,7 @@ func (g *Device) Softmax(dt tensor.DType, log bool, dst, x unsafe.Pointer, rows,
 
 // SoftmaxGrad computes the gradient from dy and the result y; dx may be dy.
 func (g *Device) SoftmaxGrad(dt tensor.DType, log bool, dx, dy, y unsafe.Pointer, rows, n int) bool {
-	g.typed("softmax_grad", dt).flag(log).ptr(dx, dy, y).i64(rows, n).teams(rows, n, held2)
+	g.typed("softmax_grad", dt).flag(log).ptr(dx, dy, y).i64(rows, n).teams(rows, n, held)
 	return true
 }
 
@@ -72,20 +71,28 @@ func (g *Device) normGrad(dt tensor.DType, centre bool, dx, dweight, dbias, dy, 
 	if n == 0 || rows == 0 {
 		return
 	}
-	parts, held := normParts(rows, n), dt != tensor.Float64 && n <= held2*threads && n*dt.Size()%16 == 0
-	for _, p := range []unsafe.Pointer{dx, dy, x, weight} {
-		held = held && uintptr(p)%16 == 0
+	holds, some := dt != tensor.Float64 && n <= held*threads && n*dt.Size()%16 == 0, held/2
+	if n > some*threads {
+		some = held
 	}
+	for _, p := range []unsafe.Pointer{dx, dy, x, weight} {
+		holds = holds && uintptr(p)%16 == 0
+	}
+	parts := normParts(rows, team(n, some))
 	wanted, part := dweight != nil || dbias != nil, unsafe.Pointer(nil)
 	if wanted {
 		buf := g.Scratch(2 * parts * n * tensor.WideType(dt).Size())
 		defer buf.Free()
 		part = buf.Block.Ptr()
 	}
-	if held {
-		g.typed("norm_grad", dt).flag(centre).ptr(dx, part, dy, x, weight, stats).i64(rows, n, parts).teams(parts, n, held2)
+	if holds {
+		l := g.typed("norm_grad", dt)
+		if some == held {
+			l = g.typed("norm_grad_long", dt)
+		}
+		l.flag(centre).ptr(dx, part, dy, x, weight, stats).i64(rows, n, parts).teams(parts, n, some)
 	} else {
-		g.typed("norm_grad_rows", dt).flag(centre).ptr(dx, dy, x, weight, stats).i64(rows, n).teams(rows, n, held2)
+		g.typed("norm_grad_rows", dt).flag(centre).ptr(dx, dy, x, weight, stats).i64(rows, n).teams(rows, n, held)
 		if wanted {
 			g.typed("norm_grad_part", dt).flag(centre).ptr(part, dy, x, stats).i64(rows, n, parts).each(parts * n)
 		}
@@ -95,13 +102,13 @@ func (g *Device) normGrad(dt tensor.DType, centre bool, dx, dweight, dbias, dy, 
 	}
 }
 
-// normParts returns in how many parts the rows of a norm are added up: of 64 rows at most,
-// which float32 adds up well, and of 8 or more, so that the parts are few. As far as that
-// lets it, it makes some 256 blocks or a multiple, two for each multiprocessor of a large
-// GPU.
-func normParts(rows, n int) int {
+// normParts returns in how many parts teams of so many threads add up the rows of a norm:
+// of 64 rows at most, which float32 adds up well, and of 8 or more, so that the parts are
+// few. As far as that lets it, it makes 256 blocks or a multiple, which a large GPU has at
+// once.
+func normParts(rows, team int) int {
 	const some, least, most = 256, 8, 64
-	teams := some * threads / team(n, held2)
+	teams := some * threads / team
 	return max(1, min(rows/least, (rows+teams*most-1)/(teams*most)*teams))
 }
 

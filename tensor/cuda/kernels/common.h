@@ -13,12 +13,17 @@ typedef unsigned short u16;
 typedef unsigned char u8;
 typedef signed char i8;
 
-#ifndef KERNEL
-#define KERNEL(name, ...) extern "C" __global__ void name(__VA_ARGS__)
-#endif
-
 // THREADS is the size of a block.
 #define THREADS 256
+
+// KERNEL is a kernel, CROWDED one that has to leave the registers for so many blocks at
+// once on a multiprocessor.
+#ifndef KERNEL
+#define KERNEL(name, ...) extern "C" __global__ void name(__VA_ARGS__)
+#define CROWDED(blocks, name, ...) extern "C" __global__ void __launch_bounds__(THREADS, blocks) name(__VA_ARGS__)
+#else
+#define CROWDED(blocks, name, ...) KERNEL(name, __VA_ARGS__)
+#endif
 
 // Element types, numbered as in package dtype.
 enum { F32 = 1, F64, F16, BF16, I8, I16, I32, I64, U8, BOOL };
@@ -164,6 +169,19 @@ static __device__ void put(u16 *p, float v) { *p = narrow_bf16(v); }
 
 static __device__ float exp_of(float x) { return expf(x); }
 static __device__ double exp_of(double x) { return exp(x); }
+
+// exp_near is exp_of for sums of what is not above 1: where x is far below 0, it is off by
+// some more units in the last place.
+#ifdef __CUDACC__
+static __device__ float exp_near(float x) {
+	float r;
+	asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x * 1.442695041f));
+	return r;
+}
+#else
+static __device__ float exp_near(float x) { return exp2f(x * 1.442695041f); }
+#endif
+static __device__ double exp_near(double x) { return exp(x); }
 
 // fused is a·b + c, rounded once.
 static __device__ float fused(float a, float b, float c) { return fmaf(a, b, c); }
@@ -372,7 +390,7 @@ struct Run {
 		}
 		if (most == -infinity((T)0)) most = 0; // -Inf - -Inf is NaN
 #pragma unroll
-		for (int k = 0; k < P::SIZE; k++) more += exp_of((T)wide(p.v[k]) - most);
+		for (int k = 0; k < P::SIZE; k++) more += exp_near((T)wide(p.v[k]) - most);
 		sum += (double)more;
 	}
 };

@@ -94,7 +94,7 @@ static __device__ void xent_grad(D *dst, const L *logits, int it, const void *ta
 		});
 	}
 }
-KERNEL(xent_grad_f32, float *dst, const float *logits, int it, const void *target, const float *lse, const float *coef, const float *weight, i64 n, i64 classes, i64 lo, int team) { xent_grad(dst, logits, it, target, lse, coef, weight, n, classes, lo, team); }
+CROWDED(4, xent_grad_f32, float *dst, const float *logits, int it, const void *target, const float *lse, const float *coef, const float *weight, i64 n, i64 classes, i64 lo, int team) { xent_grad(dst, logits, it, target, lse, coef, weight, n, classes, lo, team); }
 KERNEL(xent_grad_f64, double *dst, const double *logits, int it, const void *target, const double *lse, const double *coef, const double *weight, i64 n, i64 classes, i64 lo, int team) { xent_grad(dst, logits, it, target, lse, coef, weight, n, classes, lo, team); }
-KERNEL(xent_grad_bf16, u16 *dst, const u16 *logits, int it, const void *target, const float *lse, const float *coef, const float *weight, i64 n, i64 classes, i64 lo, int team) { xent_grad(dst, logits, it, target, lse, coef, weight, n, classes, lo, team); }
-KERNEL(xent_grad_f32_bf16, u16 *dst, const float *logits, int it, const void *target, const float *lse, const float *coef, const float *weight, i64 n, i64 classes, i64 lo, int team) { xent_grad(dst, logits, it, target, lse, coef, weight, n, classes, lo, team); }
+CROWDED(3, xent_grad_bf16, u16 *dst, const u16 *logits, int it, const void *target, const float *lse, const float *coef, const float *weight, i64 n, i64 classes, i64 lo, int team) { xent_grad(dst, logits, it, target, lse, coef, weight, n, classes, lo, team); }
+CROWDED(4, xent_grad_f32_bf16, u16 *dst, const float *logits, int it, const void *target, const float *lse, const float *coef, const float *weight, i64 n, i64 classes, i64 lo, int team) { xent_grad(dst, logits, it, target, lse, coef, weight, n, classes, lo, team); }

@@ -44,7 +44,7 @@ struct Held {
 		each(t, n, [&](int, Pack<T, N> p) {
 			W more = 0;
 #pragma unroll
-			for (int e = 0; e < N; e++) more += exp_of(wide(p.v[e]) - top);
+			for (int e = 0; e < N; e++) more += exp_near(wide(p.v[e]) - top);
 			sum += (double)more;
 		});
 		return Run<W>{top, t.reduce<Sum>(sum)};
@@ -96,8 +96,8 @@ static __device__ void as_row(const Team &, bool, i64, const double *, F f) {
 
 static __device__ bool aligned(const void *p) { return (u64)p % 16 == 0; }
 
-// HELD is how many elements a thread holds of one row, HELD2 of each of two.
-enum { HELD = 32, HELD2 = 16 };
+// HELD is how many elements of a row a thread holds.
+enum { HELD = 32 };
 
 template <class T>
 static __device__ void softmax(int want_log, T *dst, const T *x, i64 rows, i64 n, int team) {
@@ -120,7 +120,7 @@ static __device__ void softmax(int want_log, T *dst, const T *x, i64 rows, i64 n
 		}
 	});
 }
-KERNEL(softmax_f32, int want_log, float *dst, const float *x, i64 rows, i64 n, int team) { softmax(want_log, dst, x, rows, n, team); }
+CROWDED(3, softmax_f32, int want_log, float *dst, const float *x, i64 rows, i64 n, int team) { softmax(want_log, dst, x, rows, n, team); }
 KERNEL(softmax_f64, int want_log, double *dst, const double *x, i64 rows, i64 n, int team) { softmax(want_log, dst, x, rows, n, team); }
 KERNEL(softmax_bf16, int want_log, u16 *dst, const u16 *x, i64 rows, i64 n, int team) { softmax(want_log, dst, x, rows, n, team); }
 
@@ -128,7 +128,7 @@ template <class T>
 static __device__ void softmax_grad(int want_log, T *dx, const T *dy, const T *y, i64 rows, i64 n, int team) {
 	typedef decltype(wide(*y)) W;
 	Team t(team);
-	as_row<HELD2>(t, aligned(dx) && aligned(dy) && aligned(y), n, y, [&](auto g) {
+	as_row<HELD>(t, aligned(dx) && aligned(dy) && aligned(y), n, y, [&](auto g) {
 		decltype(g) s;
 		EACH_TEAM(t, r, rows) {
 			i64 m = r < rows ? n : 0;
@@ -307,7 +307,7 @@ static __device__ void norm(int centre, T *dst, double *stats, const T *x, const
 		}
 	});
 }
-KERNEL(norm_f32, int centre, float *dst, double *stats, const float *x, const float *weight, const float *bias, i64 rows, i64 n, double eps, int team) { norm(centre, dst, stats, x, weight, bias, rows, n, eps, team); }
+CROWDED(3, norm_f32, int centre, float *dst, double *stats, const float *x, const float *weight, const float *bias, i64 rows, i64 n, double eps, int team) { norm(centre, dst, stats, x, weight, bias, rows, n, eps, team); }
 KERNEL(norm_f64, int centre, double *dst, double *stats, const double *x, const double *weight, const double *bias, i64 rows, i64 n, double eps, int team) { norm(centre, dst, stats, x, weight, bias, rows, n, eps, team); }
 KERNEL(norm_bf16, int centre, u16 *dst, double *stats, const u16 *x, const u16 *weight, const u16 *bias, i64 rows, i64 n, double eps, int team) { norm(centre, dst, stats, x, weight, bias, rows, n, eps, team); }
 
@@ -331,19 +331,19 @@ static __device__ void norm_means(Team &t, int centre, const Two &sum, i64 n, W 
 
 // norm_grad computes dx of either norm, and for part s of parts of the rows, if part is
 // not null, part[s, 0, i] = Σ dy·h and with centre part[s, 1, i] = Σ dy. A team has a part,
-// one row after the other, and holds both rows and sums in registers: n is HELD2·team at
+// one row after the other, and holds both rows and sums in registers: n is E·team at
 // most, and all begins at multiples of 16 bytes.
-template <class T, class W>
+template <int E, class T, class W>
 static __device__ void norm_grad(int centre, T *dx, W *part, const T *dy, const T *x, const T *weight, const double *stats, i64 rows, i64 n, i64 parts, int team) {
 	const int N = 16 / sizeof(T);
-	typedef Held<T, N, HELD2> Row;
+	typedef Held<T, N, E> Row;
 	typedef Pack<T, N> P;
 	Team t(team);
 	EACH_TEAM(t, s, parts) {
 		i64 begin = s * rows / parts, end = s < parts ? (s + 1) * rows / parts : begin;
-		W w[HELD2], b[HELD2];
+		W w[E], b[E];
 #pragma unroll
-		for (int e = 0; e < HELD2; e++) w[e] = b[e] = 0;
+		for (int e = 0; e < E; e++) w[e] = b[e] = 0;
 		for (i64 j = 0; j * parts < rows; j++) { // all teams as often, for the sake of barriers
 			i64 r = begin + j < end ? begin + j : 0, m = begin + j < end ? n : 0;
 			Row a, g;
@@ -388,8 +388,10 @@ static __device__ void norm_grad(int centre, T *dx, W *part, const T *dy, const 
 		});
 	}
 }
-KERNEL(norm_grad_f32, int centre, float *dx, float *part, const float *dy, const float *x, const float *weight, const double *stats, i64 rows, i64 n, i64 parts, int team) { norm_grad(centre, dx, part, dy, x, weight, stats, rows, n, parts, team); }
-KERNEL(norm_grad_bf16, int centre, u16 *dx, float *part, const u16 *dy, const u16 *x, const u16 *weight, const double *stats, i64 rows, i64 n, i64 parts, int team) { norm_grad(centre, dx, part, dy, x, weight, stats, rows, n, parts, team); }
+KERNEL(norm_grad_f32, int centre, float *dx, float *part, const float *dy, const float *x, const float *weight, const double *stats, i64 rows, i64 n, i64 parts, int team) { norm_grad<HELD / 2>(centre, dx, part, dy, x, weight, stats, rows, n, parts, team); }
+KERNEL(norm_grad_long_f32, int centre, float *dx, float *part, const float *dy, const float *x, const float *weight, const double *stats, i64 rows, i64 n, i64 parts, int team) { norm_grad<HELD>(centre, dx, part, dy, x, weight, stats, rows, n, parts, team); }
+KERNEL(norm_grad_bf16, int centre, u16 *dx, float *part, const u16 *dy, const u16 *x, const u16 *weight, const double *stats, i64 rows, i64 n, i64 parts, int team) { norm_grad<HELD / 2>(centre, dx, part, dy, x, weight, stats, rows, n, parts, team); }
+KERNEL(norm_grad_long_bf16, int centre, u16 *dx, float *part, const u16 *dy, const u16 *x, const u16 *weight, const double *stats, i64 rows, i64 n, i64 parts, int team) { norm_grad<HELD>(centre, dx, part, dy, x, weight, stats, rows, n, parts, team); }
 
 // norm_grad_rows computes dx of rows of any length.
 template <class T>
