@@ -354,6 +354,23 @@ static __device__ void each_in_row(const Team &t, const T *x, i64 n, F f) {
 	}
 }
 
+// put_whole writes a Pack at once: of an assignment the compiler makes one store for each
+// element where it unrolls a loop.
+template <class P>
+static __device__ void put_whole(P *dst, const P &p) {
+	if (sizeof(P) == 16) {
+		uint4 v;
+		memcpy(&v, &p, sizeof(P));
+		__stwb((uint4 *)dst, v);
+	} else if (sizeof(P) == 8) {
+		uint2 v;
+		memcpy(&v, &p, sizeof(P));
+		__stwb((uint2 *)dst, v);
+	} else {
+		*dst = p;
+	}
+}
+
 // pack_at reads a Pack, and put_pack writes one, wherever it lies.
 template <class P, class T>
 static __device__ P pack_at(const T *x) {
@@ -366,7 +383,7 @@ static __device__ P pack_at(const T *x) {
 template <class P, class T>
 static __device__ void put_pack(T *dst, const P &p) {
 	if ((u64)dst % sizeof(P) == 0) {
-		*(P *)dst = p;
+		put_whole((P *)dst, p);
 		return;
 	}
 #pragma unroll

@@ -58,7 +58,7 @@ static __device__ void cast_packs(D *dst, const S *src, i64 n) {
 		To q;
 #pragma unroll
 		for (int e = 0; e < 4; e++) put(&q.v[e], wide(p.v[e]));
-		((To *)dst)[k] = q;
+		put_whole((To *)dst + k, q);
 	}
 	EACH(k, n - 4 * packs) put(&dst[4 * packs + k], wide(src[4 * packs + k]));
 }
@@ -76,7 +76,7 @@ static __device__ void each_packed(bool at_once, T *dst, const T *a, const T *b,
 		P p = ((const P *)a)[k], q = ((const P *)b)[k], r = ((const P *)c)[k];
 #pragma unroll
 		for (int e = 0; e < N; e++) put(&p.v[e], many(wide(p.v[e]), wide(q.v[e]), wide(r.v[e])));
-		((P *)dst)[k] = p;
+		put_whole((P *)dst + k, p);
 	}
 	EACH(k, n - N * packs) {
 		i64 i = N * packs + k;
@@ -255,7 +255,7 @@ KERNEL(unary_f32, int op, float *dst, const float *x, i64 n) {
 			Four p = ((const Four *)x)[k];
 #pragma unroll
 			for (int e = 0; e < 4; e++) p.v[e] = unary_one(decltype(as)::op, p.v[e]);
-			((Four *)dst)[k] = p;
+			put_whole((Four *)dst + k, p);
 		}
 	});
 	EACH(k, n - 4 * packs) dst[4 * packs + k] = unary_one(op, x[4 * packs + k]);
@@ -310,7 +310,7 @@ KERNEL(unary_grad_f32, int op, float *dx, const float *dy, const float *x, const
 			Four p = ((const Four *)dy)[k], q = ((const Four *)x)[k], r = ((const Four *)y)[k];
 #pragma unroll
 			for (int e = 0; e < 4; e++) p.v[e] = unary_grad_one(decltype(as)::op, p.v[e], q.v[e], r.v[e]);
-			((Four *)dx)[k] = p;
+			put_whole((Four *)dx + k, p);
 		}
 	});
 	EACH(k, n - 4 * packs) {
@@ -534,7 +534,7 @@ static __device__ void random_runs(int dt, void *dst, u64 seed, u64 stream, u64 
 			Pack<float, 4> v;
 #pragma unroll
 			for (int e = 0; e < 4; e++) v.v[e] = (float)number(w[e]);
-			*(Pack<float, 4> *)to = v;
+			put_whole((Pack<float, 4> *)to, v);
 			continue;
 		}
 #pragma unroll 1

@@ -74,6 +74,17 @@ inline unsigned __float_as_uint(float v) { return fake_bits<unsigned>(v); }
 inline double __longlong_as_double(long long v) { return fake_bits<double>(v); }
 inline long long __double_as_longlong(double v) { return fake_bits<long long>(v); }
 
+struct __attribute__((may_alias, aligned(16))) uint4 {
+	unsigned x, y, z, w;
+};
+struct __attribute__((may_alias, aligned(8))) uint2 {
+	unsigned x, y;
+};
+template <class T>
+void __stwb(T *p, T v) {
+	*p = v;
+}
+
 // fake_atomic tells the checks of an atomic access.
 #define UNSEEN __attribute__((no_sanitize("thread")))
 void fake_atomic(const void *p, uint64_t bytes, void *caller);
