@@ -136,7 +136,7 @@ func TestTables(t *testing.T) {
 func TestUniqueOfMany(t *testing.T) {
 	c := newCheck(t, openGPU(t, false))
 	for _, s := range [][4]int{ // ids, the largest one, lo, rows
-		{few, 1 << 30, 0, 1 << 31}, {few + 1, 1 << 30, 0, 1 << 31}, {9000, 1 << 20, 5, 1<<20 - 17}, {20*tile + 3, 1 << 17, 0, 1 << 16},
+		{tile, 1 << 30, 0, 1 << 31}, {tile + 1, 1 << 30, 0, 1 << 31}, {9000, 1 << 20, 5, 1<<20 - 17}, {20*tile + 3, 1 << 17, 0, 1 << 16},
 		{11 * tile, 3, 0, 256}, {9000, 1 << 20, 1 << 10, 1 << 9}, {9000, 10, 10, 1 << 20}, {9000, 10, 0, 0}, {9000, 1, 0, 1},
 	} {
 		c.same(fmt.Sprint(s), 0, func(x []*tensor.Tensor) []*tensor.Tensor {

@@ -16,12 +16,10 @@ func (g *Device) TakeRows(elemBytes int, dst, table unsafe.Pointer, it tensor.DT
 	g.kernel("take_rows").i32(unit).ptr(dst, table).dt(it).ptr(ids).i64(n, row/unit, lo, rows).flag(zero).each(n * row / unit)
 }
 
-// What kernels/table.cu sorts by: digits of 8 bits, tiles of 2048 keys. What a block
-// sorts alone is few.
+// What kernels/table.cu sorts by: digits of 8 bits, tiles of 2048 keys.
 const (
 	digitBits = 8
 	tile      = threads * 8
-	few       = 2 * tile
 )
 
 // Unique fills index [u], start [u+1] (int64), slot [n] and order [m] (int32) as
@@ -55,7 +53,7 @@ func (g *Device) unique(it tensor.DType, ids unsafe.Pointer, n, lo, size int, in
 	at := found.Block.Ptr()
 	g.clear(at, zeros)
 	of := func(l *launch) *launch { return l.ptr(at).i64(n).i32(group).i32(passes) }
-	if n <= few {
+	if tiles == 1 {
 		of(g.kernel("unique_few")).ptr(index, start, slot, order).dt(it).ptr(ids).i64(lo, size).blocks(1)
 		return found
 	}

@@ -121,15 +121,17 @@ static __device__ u32 said_before(const Sort &s, const u32 *sums, i64 width, i64
 static __device__ void keys_of_tile(const Sort &s, i64 b, int *slot, int it, const void *ids, i64 lo, i64 size, int passes) {
 	__shared__ u32 sum[4][DIGITS];
 	int t = threadIdx.x;
+	i64 first = b * TILE + t, row[EACH_THREAD];
+#pragma unroll
+	for (int k = 0; k < EACH_THREAD; k++) row[k] = first + k * THREADS < s.n ? index_at(it, ids, first + k * THREADS) - lo : -1;
 	for (int p = 0; p < passes; p++) sum[p][t] = 0;
 	__syncthreads();
 #pragma unroll
 	for (int k = 0; k < EACH_THREAD; k++) {
-		i64 i = b * TILE + k * THREADS + t;
+		i64 i = first + k * THREADS;
 		if (i >= s.n) break;
-		i64 r = index_at(it, ids, i) - lo;
-		bool in = r >= 0 && r < size;
-		u64 key = in ? (u64)r << 32 | (u64)i : NO_KEY;
+		bool in = row[k] >= 0 && row[k] < size;
+		u64 key = in ? (u64)row[k] << 32 | (u64)i : NO_KEY;
 		s.keys[i] = key;
 		if (!in && slot) slot[i] = -1;
 		for (int p = 0; in && p < passes; p++) atomicAdd(&sum[p][digit(key, p)], 1u);
@@ -140,20 +142,13 @@ static __device__ void keys_of_tile(const Sort &s, i64 b, int *slot, int it, con
 	__syncthreads();
 }
 
-// digits_before returns how many keys have a smaller digit than this thread's, and sets
-// *end to how many there are to sort.
-static __device__ u32 digits_before(const Sort &s, int pass, i64 *end) {
-	u32 all, smaller = block_scan(s.digits[pass * DIGITS + threadIdx.x], &all);
-	if (pass == 0 && blockIdx.x == 0 && threadIdx.x == 0) s.found[IN_RANGE] = all;
-	*end = pass == 0 ? s.n : all;
-	return smaller;
-}
-
-// move_tile puts the keys of tile b of end in their places: those with digit d come after
-// others with that digit of the tiles before, and after all keys with smaller ones, of
-// which there are smaller. The order within a warp is found as in the paper.
-static __device__ void move_tile(const Sort &s, int pass, i64 b, i64 end, u32 smaller) {
-	__shared__ u32 place[THREADS / 32][DIGITS]; // of the next key of a warp with a digit
+// move_tile puts the keys of tile b in their places: those with digit d come after others
+// with that digit of the tiles before, and after all keys with smaller ones. The order
+// within a warp is found as in the paper. There are end keys to sort.
+static __device__ void move_tile(const Sort &s, int pass, i64 b, i64 end) {
+	__shared__ u32 place[THREADS / 32][DIGITS]; // in the tile, of the next key of a warp with a digit
+	__shared__ u64 sorted[TILE];
+	__shared__ u32 shift[DIGITS]; // from there to the place in dst
 	int t = threadIdx.x, lane = t % 32, warp = t / 32;
 	const u64 *keys = pass % 2 ? s.spare : s.keys;
 	u64 *dst = pass % 2 ? s.keys : s.spare;
@@ -162,6 +157,8 @@ static __device__ void move_tile(const Sort &s, int pass, i64 b, i64 end, u32 sm
 	u32 rank[EACH_THREAD]; // among the warp's keys with that digit
 #pragma unroll
 	for (int k = 0; k < EACH_THREAD; k++) key[k] = first + 32 * k < end ? keys[first + 32 * k] : NO_KEY;
+	u32 all, smaller = block_scan(s.digits[pass * DIGITS + t], &all);
+	if (pass == 0 && b == 0 && t == 0) s.found[IN_RANGE] = all;
 	for (int w = 0; w < THREADS / 32; w++) place[w][t] = 0;
 	__syncthreads();
 #pragma unroll
@@ -174,10 +171,10 @@ static __device__ void move_tile(const Sort &s, int pass, i64 b, i64 end, u32 sm
 		__syncwarp(0xffffffffu);
 	}
 	__syncthreads();
-	u32 has = 0, *sums = s.sums_of(pass) + t;
+	u32 has = 0, count, *sums = s.sums_of(pass) + t;
 	for (int w = 0; w < THREADS / 32; w++) has += place[w][t];
 	say(s, sums, DIGITS, b, has);
-	u32 at = smaller + said_before(s, sums, DIGITS, b);
+	u32 here = block_scan(has, &count), at = here;
 	for (int w = 0; w < THREADS / 32; w++) {
 		u32 keys_of_warp = place[w][t];
 		place[w][t] = at;
@@ -186,7 +183,14 @@ static __device__ void move_tile(const Sort &s, int pass, i64 b, i64 end, u32 sm
 	__syncthreads();
 #pragma unroll
 	for (int k = 0; k < EACH_THREAD; k++)
-		if (key[k] != NO_KEY) dst[place[warp][digit(key[k], pass)] + rank[k]] = key[k];
+		if (key[k] != NO_KEY) sorted[place[warp][digit(key[k], pass)] + rank[k]] = key[k];
+	shift[t] = smaller + said_before(s, sums, DIGITS, b) - here;
+	__syncthreads();
+#pragma unroll
+	for (int k = 0; k < EACH_THREAD; k++) {
+		u32 i = k * THREADS + t;
+		if (i < count) dst[shift[digit(sorted[i], pass)] + i] = sorted[i];
+	}
 	__syncthreads();
 }
 
@@ -216,7 +220,11 @@ static __device__ void write_tile(const Sort &s, const u64 *keys, i64 b, i64 *in
 		all += of_warp[w];
 	}
 	if (threadIdx.x == 0) say(s, s.heads, 1, b, all);
-	u32 earlier = said_before(s, s.heads, 1, b);
+	u32 earlier = 0; // each thread reads some of the words
+	i64 group = b >> s.group, own = group << s.group;
+	for (i64 j = threadIdx.x; j < group; j += THREADS) earlier += sum_said(&s.heads[j], 1, 1, 1u << s.group);
+	for (i64 j = own + threadIdx.x; j < b; j += THREADS) earlier += sum_said(&s.heads[s.groups + j], 1, 1, 1);
+	earlier = block_reduce<Sum>(earlier);
 	before += earlier;
 #pragma unroll
 	for (int k = 0; k < EACH_THREAD; k++) {
@@ -247,11 +255,10 @@ KERNEL(unique_keys, void *scratch, i64 n, int group, int passes, int *slot, int 
 
 KERNEL(unique_sort, void *scratch, i64 n, int group, int passes, int pass) {
 	Sort s(scratch, n, group, passes);
-	i64 end;
-	u32 smaller = digits_before(s, pass, &end);
+	i64 end = pass == 0 ? n : s.found[IN_RANGE];
 	for (i64 i = blockIdx.x; i < s.tiles; i += gridDim.x) {
 		i64 b = next_tile(&s.ticket[pass]);
-		if (b * TILE < end) move_tile(s, pass, b, end, smaller);
+		if (b * TILE < end) move_tile(s, pass, b, end);
 	}
 }
 
@@ -263,26 +270,21 @@ KERNEL(unique_write, void *scratch, i64 n, int group, int passes, i64 *index, i6
 	}
 }
 
-// unique_few does all of it for a few tiles, in one block.
+// unique_few does all of it for one tile.
 KERNEL(unique_few, void *scratch, i64 n, int group, int passes, i64 *index, i64 *start, int *slot, int *order, int it, const void *ids, i64 lo, i64 size) {
 	if (blockIdx.x > 0) return;
 	Sort s(scratch, n, group, passes);
-	i64 end;
-	for (i64 b = 0; b < s.tiles; b++) keys_of_tile(s, b, slot, it, ids, lo, size, passes);
-	for (int pass = 0; pass < passes; pass++) {
-		u32 smaller = digits_before(s, pass, &end);
-		for (i64 b = 0; b * TILE < end; b++) move_tile(s, pass, b, end, smaller);
-	}
-	end = s.found[IN_RANGE];
-	for (i64 b = 0; b == 0 || b * TILE < end; b++) write_tile(s, passes % 2 ? s.spare : s.keys, b, index, start, slot, order);
+	keys_of_tile(s, 0, slot, it, ids, lo, size, passes);
+	for (int pass = 0; pass < passes; pass++) move_tile(s, pass, 0, pass == 0 ? n : s.found[IN_RANGE]);
+	write_tile(s, passes % 2 ? s.spare : s.keys, 0, index, start, slot, order);
 }
 
 // sum_of returns the sum of row(from), …, row(end-1), in order.
 template <class P, class F>
-static __device__ P sum_of(i64 from, i64 end, F row) {
+static __device__ P sum_of(int from, int end, F row) {
 	const int AT_ONCE = 4;
 	P v;
-	for (i64 k = from; k < end; k += AT_ONCE) {
+	for (int k = from; k < end; k += AT_ONCE) {
 		P w[AT_ONCE];
 #pragma unroll
 		for (int r = 0; r < AT_ONCE; r++)
@@ -353,12 +355,13 @@ static __device__ void sum_segments(P *dst, const P *values, void *part, const i
 	EACH_WARP(t, (sums + (1 << several) - 1 >> several) * chunks) {
 		i64 q = chunks == 1 ? (t << several) + (lane >> wide) : t / chunks, j = (chunks == 1 ? 0 : t % chunks * 32) + (lane & ((1 << wide) - 1));
 		if (q >= sums || j >= dim) continue;
-		i64 s = q < g.pieces ? g.with_row((q + 1) * PIECE) : q - g.pieces, from = start[s], end = start[s + 1];
+		i64 s = q < g.pieces ? g.with_row((q + 1) * PIECE) : q - g.pieces;
+		int from = (int)start[s], end = (int)start[s + 1];
 		P *to;
 		bool add = false;
 		if (q < g.pieces) {
-			i64 begin = from;
-			from += ((q + 1) * PIECE - begin + PIECE - 1) / PIECE * PIECE;
+			int begin = from;
+			from += (int)((q + 1) * PIECE - begin + PIECE - 1) / PIECE * PIECE;
 			if (from == begin || from >= end) continue;
 			to = g.part + (q + 1) * dim;
 		} else if (end - from > PIECE) {
@@ -367,8 +370,9 @@ static __device__ void sum_segments(P *dst, const P *values, void *part, const i
 			to = g.sum(s);
 			add = index;
 		}
-		if (end > from + PIECE) end = from + PIECE;
-		put_sum(to + j, add, sum_of<P>(from, end, [&](i64 k) { return &values[(i64)order[k] * dim + j]; }));
+		if (end - from > PIECE) end = from + PIECE;
+		const P *column = values + j;
+		put_sum(to + j, add, sum_of<P>(from, end, [&](int k) { return &column[order[k] * dim]; }));
 	}
 }
 
@@ -382,7 +386,7 @@ static __device__ void join_pieces(P *dst, const P *part, const i64 *start, cons
 		i64 q = t / chunks + 1, j = t % chunks * 32 + threadIdx.x % 32, s = g.with_row(q * PIECE), from = start[s], n = start[s + 1] - from;
 		if (j >= dim || n <= PIECE || q != from / PIECE + 1) continue;
 		const P *first = g.first(from) + j, *others = part + from / PIECE * dim + j;
-		put_sum(g.sum(s) + j, index, sum_of<P>(0, (n + PIECE - 1) / PIECE, [&](i64 k) { return k == 0 ? first : others + k * dim; }));
+		put_sum(g.sum(s) + j, index, sum_of<P>(0, (int)((n + PIECE - 1) / PIECE), [&](int k) { return k == 0 ? first : others + k * dim; }));
 	}
 }
 
