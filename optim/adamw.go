@@ -71,12 +71,15 @@ func (a *AdamW) Step(grads []dtensor.Grad, lr float64) error {
 	o := tensor.Adam{LR: lr, Beta1: a.config.Beta1, Beta2: a.config.Beta2, Eps: a.config.Eps, WeightDecay: a.config.WeightDecay, Coupled: a.config.Coupled}
 	return a.step(grads, func(i, step int, p *dtensor.Tensor, g dtensor.Grad) {
 		param, m, v := p.Local(), a.m[i].Local(), a.v[i].Local()
-		if rows, sparse := g.Rows(); sparse {
+		if rows, sparse := g.Rows(); !sparse {
+			o.Step(param, g.Dense().Local(), m, v, step)
+		} else if dense := denseOf(param, rowsOf(p, rows)); dense != nil {
+			o.Step(param, dense, m, v, step)
+			dense.Free()
+		} else {
 			widely(param, rowsOf(p, rows), func(param *tensor.Tensor, g tensor.Rows) {
 				pick(p.DType(), adamEveryRow[float32], adamEveryRow[float64])(param, m, v, o, step, g)
 			})
-		} else {
-			o.Step(param, g.Dense().Local(), m, v, step)
 		}
 	})
 }

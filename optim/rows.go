@@ -26,6 +26,21 @@ func (b *base) checkRows(i int, p *dtensor.Tensor, r *dtensor.Rows) {
 	}
 }
 
+// onCPU reports whether the host reads and writes x where it lies.
+func onCPU(x *tensor.Tensor) bool {
+	_, ok := x.Device().(*tensor.CPU)
+	return ok
+}
+
+// denseOf returns a gradient of all rows of a shard on a GPU, whose kernels go through
+// all of them anyway; nil on a CPU, see everyRow.
+func denseOf(shard *tensor.Tensor, g tensor.Rows) *tensor.Tensor {
+	if onCPU(shard) {
+		return nil
+	}
+	return tensor.DenseRows(g, shard.Dim(0))
+}
+
 // everyRow calls f for each row of a shard [R, D], the elements lo to hi of it,
 // with its gradient: zeros for those that g does not have. No gradient of the
 // size of the shard is made.

@@ -67,6 +67,11 @@ func (s *SGD) Step(grads []dtensor.Grad, lr float64) error {
 		case c.Momentum == 0 && c.WeightDecay == 0:
 			o.StepRows(p.Local(), rowsOf(p, rows))
 		default:
+			if dense := denseOf(p.Local(), rowsOf(p, rows)); dense != nil {
+				o.Step(p.Local(), dense, s.moment(i), first)
+				dense.Free()
+				return
+			}
 			o := o
 			if first {
 				o.Dampening = 0
