@@ -58,7 +58,7 @@ static __device__ void cast_packs(D *dst, const S *src, i64 n) {
 		To q;
 #pragma unroll
 		for (int e = 0; e < 4; e++) put(&q.v[e], wide(p.v[e]));
-		put_whole((To *)dst + k, q);
+		((To *)dst)[k] = q;
 	}
 	EACH(k, n - 4 * packs) put(&dst[4 * packs + k], wide(src[4 * packs + k]));
 }
@@ -517,9 +517,10 @@ static __device__ double normal(u32 word, const double *tail) {
 }
 
 // random_runs sets dst[Σ i·a + k] to number(w), w being the random word of global element
-// first + Σ i·b + k, for each k below run. A thread takes the words of one block of them.
-template <class F>
-static __device__ void random_runs(int dt, void *dst, u64 seed, u64 stream, u64 first, const Loop &l, i64 runs, i64 run, F number) {
+// first + Σ i·b + k, for each k below run, and to single(w) where four float32 are written
+// at once. A thread takes the words of one block of them.
+template <class F, class G>
+static __device__ void random_runs(int dt, void *dst, u64 seed, u64 stream, u64 first, const Loop &l, i64 runs, i64 run, F number, G single) {
 	const i64 blocks = (run + 6) / 4; // at most so many have words of a run
 	EACH(t, runs * blocks) {
 		i64 r = runs == 1 ? 0 : runs * blocks < 1ll << 32 ? (u32)t / (u32)blocks : t / blocks;
@@ -533,7 +534,7 @@ static __device__ void random_runs(int dt, void *dst, u64 seed, u64 stream, u64 
 		if (dt == F32 && k >= 0 && k + 4 <= run && (u64)to % 16 == 0) {
 			Pack<float, 4> v;
 #pragma unroll
-			for (int e = 0; e < 4; e++) v.v[e] = (float)number(w[e]);
+			for (int e = 0; e < 4; e++) v.v[e] = single(w[e]);
 			put_whole((Pack<float, 4> *)to, v);
 			continue;
 		}
@@ -554,19 +555,32 @@ enum { UNIFORM, NORMAL, BERNOULLI };
 KERNEL(random_numbers, int op, int dt, void *dst, u64 seed, u64 stream, u64 first, Loop l, i64 runs, i64 run, double a, double b, double least, double most, const double *table) {
 	__shared__ double tail[OCTAVES * COEFFICIENTS];
 	switch (op) {
-	case UNIFORM:
-		random_runs(dt, dst, seed, stream, first, l, runs, run, [=](u32 w) {
+	case UNIFORM: {
+		auto number = [=](u32 w) {
 			// 1 + u, of which the last 28 bits are 0
 			double u = __longlong_as_double((i64)(1023ull << 52 | (u64)(w >> 8) << 28)) - 1;
-			double v = fma(b - a, u, a);
-			return v < least ? least : v > most ? most : v;
-		});
+			return fma(b - a, u, a);
+		};
+		float lowest = (float)least, highest = (float)most; // exact for float32
+		random_runs(
+			dt, dst, seed, stream, first, l, runs, run,
+			[=](u32 w) {
+				double v = number(w);
+				return v < least ? least : v > most ? most : v;
+			},
+			[=](u32 w) { return fminf(fmaxf((float)number(w), lowest), highest); });
 		break;
-	case NORMAL:
+	}
+	case NORMAL: {
 		for (int i = threadIdx.x; i < OCTAVES * COEFFICIENTS; i += THREADS) tail[i] = table[i];
 		__syncthreads();
-		random_runs(dt, dst, seed, stream, first, l, runs, run, [=](u32 w) { return fma(b, normal(w, tail), a); });
+		auto number = [=](u32 w) { return fma(b, normal(w, tail), a); };
+		random_runs(dt, dst, seed, stream, first, l, runs, run, number, [=](u32 w) { return (float)number(w); });
 		break;
-	default: random_runs(dt, dst, seed, stream, first, l, runs, run, [=](u32 w) { return (double)w < a * 4294967296.0 ? 1.0 : 0.0; });
+	}
+	default: {
+		auto number = [=](u32 w) { return (double)w < a * 4294967296.0 ? 1.0 : 0.0; };
+		random_runs(dt, dst, seed, stream, first, l, runs, run, number, [=](u32 w) { return (float)number(w); });
+	}
 	}
 }
