@@ -1,6 +1,9 @@
 package tensor
 
-import "runtime"
+import (
+	"runtime"
+	"unsafe"
+)
 
 // Rows is a sparse gradient of a table: Values[i] belongs to row Index[i].
 // Index [U] is Int64, ascending and without repetition; Values is [U, D].
@@ -69,15 +72,24 @@ func (u Uniq) Count() *Tensor {
 
 // Unique returns the distinct ids in [lo, lo+n), with what is needed to go back
 // and forth. It costs a few passes over the ids, whatever n is.
-func Unique(ids *Tensor, lo, n int) Uniq {
+func Unique(ids *Tensor, lo, n int) Uniq { return unique(ids, lo, n, true) }
+
+// unique is Unique, without Slot where nobody asks for it.
+func unique(ids *Tensor, lo, n int, withSlot bool) Uniq {
 	wantIndex("Unique", "ids", ids)
 	dev, size := ids.dev, ids.numel
 	if n > 1<<31 || size > 1<<31-1 {
 		throwShape("Unique", "%d ids of %d rows: at most 2³¹-1 and 2³¹", size, n)
 	}
 	index, start := alloc("Unique", dev, Int64, []int{size}), alloc("Unique", dev, Int64, []int{size + 1})
-	slot, order := alloc("Unique", dev, Int32, []int{size}), alloc("Unique", dev, Int32, []int{size})
-	u, m, most := dev.Unique(ids.dtype, ids.ptr("Unique"), size, lo, n, index.addr, start.addr, slot.addr, order.addr)
+	order := alloc("Unique", dev, Int32, []int{size})
+	var slot *Tensor
+	var slots unsafe.Pointer
+	if withSlot {
+		slot = alloc("Unique", dev, Int32, []int{size})
+		slots = slot.addr
+	}
+	u, m, most := dev.Unique(ids.dtype, ids.ptr("Unique"), size, lo, n, index.addr, start.addr, slots, order.addr)
 	runtime.KeepAlive(ids)
 	return Uniq{Index: Narrow(index, 0, 0, u), Start: Narrow(start, 0, 0, u+1), Slot: slot, Order: Narrow(order, 0, 0, m), most: most}
 }
@@ -86,15 +98,18 @@ func Unique(ids *Tensor, lo, n int) Uniq {
 // have the same id, those of one id in the order of their positions; bfloat16 in
 // float32, and rounded once. The result is the gradient of the part of a table whose
 // ids u was made from.
-func (u Uniq) SumRows(values *Tensor) Rows {
+func (u Uniq) SumRows(values *Tensor) Rows { return u.sumRows(values, u.Slot.numel) }
+
+// sumRows is SumRows for n ids.
+func (u Uniq) sumRows(values *Tensor, n int) Rows {
 	if values.dtype == BFloat16 {
 		wide := Widen(values)
 		defer wide.Free()
-		return Rows{Index: u.Index, Values: recast(u.SumRows(wide).Values, BFloat16)}
+		return Rows{Index: u.Index, Values: recast(u.sumRows(wide, n).Values, BFloat16)}
 	}
 	wantFloat("SumRows", values)
-	if values.ndim == 0 || values.numel != u.Slot.numel*values.dims[values.ndim-1] {
-		throwShape("SumRows", "values %v for %d ids: want a row for each", values.brief(), u.Slot.numel)
+	if values.ndim == 0 || values.numel != n*values.dims[values.ndim-1] {
+		throwShape("SumRows", "values %v for %d ids: want a row for each", values.brief(), n)
 	}
 	dim := values.dims[values.ndim-1]
 	most := u.most
@@ -111,12 +126,16 @@ func (u Uniq) SumRows(values *Tensor) Rows {
 
 // TakeRowsGrad returns the gradient of TakeRows(table, ids, lo) for a table of n
 // rows: the rows that ids name, with the sums of their gradients.
-func TakeRowsGrad(dy, ids *Tensor, lo, n int) Rows { return Unique(ids, lo, n).SumRows(dy) }
+func TakeRowsGrad(dy, ids *Tensor, lo, n int) Rows { return coalesce(dy, ids, lo, n) }
 
 // Coalesce adds up the values [N, D] of equal rows: index [N] may repeat and be in
 // any order, the values of one row are added in the order in which they stand. It
 // ignores rows outside [0, n).
-func Coalesce(index, values *Tensor, n int) Rows { return Unique(index, 0, n).SumRows(values) }
+func Coalesce(index, values *Tensor, n int) Rows { return coalesce(values, index, 0, n) }
+
+func coalesce(values, ids *Tensor, lo, n int) Rows {
+	return unique(ids, lo, n, false).sumRows(values, ids.numel)
+}
 
 // AddRowsTo adds scale·rows to table; each row of bfloat16 is computed in float32 and
 // rounded once. It throws an *IndexError for a row that table does not have.

@@ -55,15 +55,20 @@ func aheadOf(rowBytes int) int { return max(1, prefetchBytes/max(rowBytes, 1)) }
 
 // Unique fills index [u], start [u+1] (int64), slot [n] and order [m] (int32) as Uniq
 // describes, for ids in [lo, lo+size), and returns u, m and how often one occurs at most,
-// or more. index has room for n, start for n+1.
+// or more. index has room for n, start for n+1; slot may be nil.
 func (c *CPU) Unique(it DType, ids unsafe.Pointer, n, lo, size int, index, start, slot, order unsafe.Pointer) (u, m, most int) {
 	buf := c.Scratch(16 * n)
 	defer buf.Free()
 	keys := sliceOf[uint64](buf.Block.Ptr(), 2*n)[:0]
-	slots := sliceOf[int32](slot, n)
+	var slots []int32
+	if slot != nil {
+		slots = sliceOf[int32](slot, n)
+	}
 	list := indices(it, ids, n)
 	for i := range n {
-		slots[i] = -1
+		if slot != nil {
+			slots[i] = -1
+		}
 		if r := list.at(i) - lo; uint(r) < uint(size) {
 			keys = append(keys, uint64(r)<<32|uint64(i))
 		}
@@ -76,7 +81,10 @@ func (c *CPU) Unique(it DType, ids unsafe.Pointer, n, lo, size int, index, start
 			idx[u], first[u] = row, int64(i)
 			u++
 		}
-		slots[pos], ord[i] = int32(u-1), pos
+		ord[i] = pos
+		if slot != nil {
+			slots[pos] = int32(u - 1)
+		}
 	}
 	first[u] = int64(len(keys))
 	return u, len(keys), len(keys)

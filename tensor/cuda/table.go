@@ -24,7 +24,8 @@ const (
 
 // Unique fills index [u], start [u+1] (int64), slot [n] and order [m] (int32) as
 // tensor.Uniq describes, for ids in [lo, lo+size), and returns u, m and how often one
-// occurs at most, or more. index has room for n, start for n+1. It waits for the device.
+// occurs at most, or more. index has room for n, start for n+1; slot may be nil. It
+// waits for the device.
 func (g *Device) Unique(it tensor.DType, ids unsafe.Pointer, n, lo, size int, index, start, slot, order unsafe.Pointer) (u, m, most int) {
 	if n == 0 {
 		g.clear(start, 8)
@@ -42,7 +43,6 @@ func (g *Device) Unique(it tensor.DType, ids unsafe.Pointer, n, lo, size int, in
 }
 
 // unique is Unique of some ids that does not wait: what it has found stays on the device.
-// slot may be nil.
 func (g *Device) unique(it tensor.DType, ids unsafe.Pointer, n, lo, size int, index, start, slot, order unsafe.Pointer) (found mem.Ref) {
 	passes := max(1, (bits.Len(uint(max(size-1, 0)))+digitBits-1)/digitBits)
 	tiles := (n + tile - 1) / tile
