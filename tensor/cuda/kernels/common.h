@@ -165,7 +165,11 @@ static __device__ double wide(double v) { return v; }
 static __device__ float wide(u16 v) { return widen_bf16(v); }
 static __device__ void put(float *p, float v) { *p = v; }
 static __device__ void put(double *p, double v) { *p = v; }
+#ifdef __CUDACC__
+static __device__ void put(u16 *p, float v) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(*p) : "f"(v)); }
+#else
 static __device__ void put(u16 *p, float v) { *p = narrow_bf16(v); }
+#endif
 
 static __device__ float exp_of(float x) { return expf(x); }
 static __device__ double exp_of(double x) { return exp(x); }
@@ -412,16 +416,9 @@ struct Run {
 	}
 };
 
+// team_run returns the Run of all threads' elements to every thread of the team.
 template <class T>
-static __device__ Run<T> exchange(const Run<T> &r, int d) { return Run<T>{exchange(r.top, d), exchange(r.sum, d)}; }
-
-struct Join {
-	template <class T>
-	static __device__ Run<T> of(const Run<T> &a, const Run<T> &b) {
-		if (a.sum == 0) return b;
-		if (b.sum == 0) return a;
-		Run<T> r = b.top > a.top ? b : a, o = b.top > a.top ? a : b;
-		r.sum += o.sum * (double)exp_of(o.top - r.top);
-		return r;
-	}
-};
+static __device__ Run<T> team_run(Team &t, const Run<T> &run) {
+	T top = t.reduce<Larger>(run.top);
+	return Run<T>{top, t.reduce<Sum>(run.sum == 0 ? 0 : run.sum * (double)exp_of(run.top - top))};
+}

@@ -10,6 +10,8 @@ static __device__ void xent_stats(T *stats, const L *logits, int it, const void 
 	EACH_TEAM(t, r, n) {
 		i64 m = r < n ? classes : 0;
 		const L *x = logits + r * classes;
+		i64 hit = r < n ? index_at(it, target, r) - lo : -1; // long before it is wanted
+		T at_hit = hit >= 0 && hit < m ? wide(x[hit]) : (T)0;
 		Run<T> run = {-infinity((T)0), 0};
 		double weighted = 0, weights = 0;
 		each_in_row(t, x, m, [&](i64 i, auto p) {
@@ -22,19 +24,18 @@ static __device__ void xent_stats(T *stats, const L *logits, int it, const void 
 				weights += w;
 			}
 		});
-		run = t.reduce<Join>(run);
+		run = team_run(t, run);
 		if (with_sum) {
 			weighted = t.reduce<Sum>(weighted);
 			weights = t.reduce<Sum>(weights);
 			if (run.top != -infinity((T)0)) weighted -= weights * (double)run.top;
 		}
 		if (t.mate == 0 && r < n) {
-			i64 k = index_at(it, target, r) - lo;
 			T *s = stats + r * PER_ROW;
 			if (run.top == infinity((T)0)) run.sum = run.top - run.top; // NaN, as Inf - Inf
 			s[0] = run.top;
 			s[1] = (T)run.sum;
-			s[2] = k >= 0 && k < classes ? wide(x[k]) : (T)0;
+			s[2] = at_hit;
 			s[3] = (T)weighted;
 		}
 	}

@@ -163,12 +163,27 @@ KERNEL(reduce_int, int op, int to, void *dst, int from, const void *x, i64 none,
 	reduce(op, FromInt{from, x}, ToInt{to, dst}, none, outer, red, inner, segs);
 }
 
-// sum_squares writes Σx² of part s of segs.
+// sum_squares writes Σx² of part s of segs, 16 bytes a thread at once, wherever they lie.
 template <class T>
 static __device__ void sum_squares(double *dst, const T *x, i64 n, i64 segs) {
+	const int N = 16 / sizeof(T);
 	for (i64 s = blockIdx.x; s < segs; s += gridDim.x) {
+		i64 begin = cut(s, n / N, segs) * N, len = (s + 1 < segs ? cut(s + 1, n / N, segs) * N : n) - begin;
+		const T *part = x + begin;
 		double v = 0;
-		for (i64 i = cut(s, n, segs) + threadIdx.x, end = cut(s + 1, n, segs); i < end; i += THREADS) v = fma((double)wide(x[i]), (double)wide(x[i]), v);
+		auto add = [&](T e) { v = fma((double)wide(e), (double)wide(e), v); };
+		if ((u64)part % 16 == 0) {
+#pragma unroll 4
+			for (i64 k = threadIdx.x; k < len / N; k += THREADS) {
+				Pack<T, N> p = ((const Pack<T, N> *)part)[k];
+#pragma unroll
+				for (int e = 0; e < N; e++) add(p.v[e]);
+			}
+		} else {
+			for (i64 k = threadIdx.x; k < len / N; k += THREADS)
+				for (int e = 0; e < N; e++) add(part[k * N + e]);
+		}
+		for (i64 i = len / N * N + threadIdx.x; i < len; i += THREADS) add(part[i]);
 		v = block_reduce<Sum>(v);
 		if (threadIdx.x == 0) dst[s] = v;
 	}

@@ -71,7 +71,7 @@ struct Streamed {
 	__device__ Run<W> run(Team &t, i64 n, W none) const {
 		Run<W> run = {none, 0};
 		each(t, n, [&](i64, auto p) { run.add(p); });
-		return t.reduce<Join>(run);
+		return team_run(t, run);
 	}
 	template <class P>
 	static __device__ P at(const T *x, i64 i) { return pack_at<P>(x + i); }
@@ -163,13 +163,36 @@ static __device__ T row_max(const T *x, i64 n) {
 	return block_reduce<Max>(top);
 }
 
+// A Mean is taken from numbers to the last bit: lo is what hi leaves of it.
+template <class W>
+struct Mean {
+	W hi, lo;
+	__device__ Mean(double m) : hi((W)m), lo((W)(m - (double)hi)) {}
+	__device__ W from(W v) const { return v - hi - lo; }
+};
+
+// What is added up of a Pack is float64, but float32 of bfloat16: to convert each term
+// would take longer than to read it.
+template <class T>
+struct Terms {
+	typedef double type;
+};
+template <>
+struct Terms<u16> {
+	typedef float type;
+};
+template <class T, int N>
+static __device__ typename Terms<T>::type term_of(const Pack<T, N> &) { return 0; }
+
 // row_mean returns the mean of a row of n elements, of which this team has m.
 template <class Row>
 static __device__ double row_mean(Team &t, const Row &row, i64 m, i64 n) {
 	double sum = 0;
 	row.each(t, m, [&](auto, const auto &p) {
+		auto some = term_of(p);
 #pragma unroll
-		for (int k = 0; k < p.SIZE; k++) sum += (double)wide(p.v[k]);
+		for (int k = 0; k < p.SIZE; k++) some += wide(p.v[k]);
+		sum += (double)some;
 	});
 	return t.reduce<Sum>(sum) / (double)n;
 }
@@ -179,11 +202,13 @@ template <class Row>
 static __device__ double row_squares(Team &t, const Row &row, i64 n, double mean) {
 	double sum = 0;
 	row.each(t, n, [&](auto, const auto &p) {
+		auto some = term_of(p);
 #pragma unroll
 		for (int k = 0; k < p.SIZE; k++) {
-			double d = (double)wide(p.v[k]) - mean;
-			sum += d * d;
+			decltype(some) d = Mean<decltype(some)>(mean).from(wide(p.v[k]));
+			some += d * d;
 		}
+		sum += (double)some;
 	});
 	return t.reduce<Sum>(sum);
 }
@@ -256,14 +281,6 @@ static __device__ void row_pow_sums(T *dst, const T *table, int it, const void *
 }
 KERNEL(row_pow_sums_f32, float *dst, const float *table, int it, const void *index, i64 n, i64 dim, double p, int team) { row_pow_sums(dst, table, it, index, n, dim, p, team); }
 KERNEL(row_pow_sums_f64, double *dst, const double *table, int it, const void *index, i64 n, i64 dim, double p, int team) { row_pow_sums(dst, table, it, index, n, dim, p, team); }
-
-// A Mean is taken from numbers to the last bit: lo is what hi leaves of it.
-template <class W>
-struct Mean {
-	W hi, lo;
-	__device__ Mean(double m) : hi((W)m), lo((W)(m - (double)hi)) {}
-	__device__ W from(W v) const { return v - hi - lo; }
-};
 
 // norm normalises rows; without centre it is the root-mean-square norm, whose
 // stats hold one number a row, of float64 for every type. weight and bias may be null.
@@ -354,15 +371,18 @@ static __device__ void norm_grad(int centre, T *dx, W *part, const T *dy, const 
 			Row::each_pack(t, m, [&](int i, int k) {
 				P by;
 				if (weight) by = Row::template at<P>(weight, i);
+				auto some = term_of(by), more = some;
 #pragma unroll
 				for (int e = 0; e < N; e++) {
 					W h = its.normal(wide(a.pack[k].v[e])), d = wide(g.pack[k].v[e]);
 					w[k * N + e] += d * h;
 					b[k * N + e] += d;
 					if (weight) d *= wide(by.v[e]);
-					sum.a += (double)d;
-					sum.b += (double)d * (double)h;
+					some += d;
+					more += (decltype(some))d * (decltype(some))h;
 				}
+				sum.a += (double)some;
+				sum.b += (double)more;
 			});
 			W mean_g, mean_gh;
 			norm_means(t, centre, sum, n, &mean_g, &mean_gh);
@@ -404,13 +424,16 @@ static __device__ void norm_grad_rows(int centre, T *dx, const T *dy, const T *x
 		Two sum = {0, 0};
 		each_in_row(t, dy + r * n, m, [&](i64 i, auto p) {
 			auto q = pack_at<decltype(p)>(x + r * n + i);
+			auto some = term_of(p), more = some;
 #pragma unroll
 			for (int e = 0; e < p.SIZE; e++) {
 				W h = its.normal(wide(q.v[e])), d = wide(p.v[e]);
 				if (weight) d *= wide(weight[i + e]);
-				sum.a += (double)d;
-				sum.b += (double)d * (double)h;
+				some += d;
+				more += (decltype(some))d * (decltype(some))h;
 			}
+			sum.a += (double)some;
+			sum.b += (double)more;
 		});
 		W mean_g, mean_gh;
 		norm_means(t, centre, sum, n, &mean_g, &mean_gh);
