@@ -79,7 +79,7 @@ func (g *Device) Attention(dt tensor.DType, a tensor.AttentionSize, y, lse, q, k
 	g.attend(dt, a, 1, func(from, rows, keys int, room []unsafe.Pointer) {
 		p := room[0]
 		g.scores(dt, a, p, q, k, a.D, from, rows, keys)
-		g.typed("attend_rows", dt).ptr(p, lse).i64(a.Heads, rows, keys, from, a.T).flag(a.Causal).f64(a.Scale).blocks(a.Heads * rows)
+		g.typed("attend_rows", dt).ptr(p, lse).i64(a.Heads, rows, keys, from, a.T).flag(a.Causal).f64(a.Scale).teams(a.Heads*rows, keys, held)
 		g.multiply(dt, product{m: rows, n: a.E, k: keys, batch: a.Heads, alpha: 1,
 			a: p, lda: keys, stepA: rows * keys, b: v, ldb: a.E, stepB: a.S * a.E,
 			c: unsafe.Add(y, from*a.E*dt.Size()), ldc: a.E, stepC: a.T * a.E})
@@ -123,7 +123,7 @@ func (g *Device) AttentionGrad(dt tensor.DType, a tensor.AttentionSize, dq, dk, 
 		p, dp := room[0], room[1]
 		g.scores(dt, a, p, q, k, a.D, from, rows, keys)
 		g.scores(dt, a, dp, dy, v, a.E, from, rows, keys)
-		g.typed("attend_grad_rows", dt).ptr(p, dp, lse, dy, y).i64(a.Heads, rows, keys, from, a.T, a.E).flag(a.Causal).f64(a.Scale).blocks(a.Heads * rows)
+		g.typed("attend_grad_rows", dt).ptr(p, dp, lse, dy, y).i64(a.Heads, rows, keys, from, a.T, a.E).flag(a.Causal).f64(a.Scale).teams(a.Heads*rows, keys, held/2)
 		// dv += Pᵀ·dy, dq = dS·k/√D, dk += dSᵀ·q/√D
 		queries := func(x unsafe.Pointer, width int) unsafe.Pointer { return unsafe.Add(x, from*width*size) }
 		g.multiply(dt, product{transA: true, m: keys, n: a.E, k: rows, batch: a.Heads, alpha: 1, beta: 1,

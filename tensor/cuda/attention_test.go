@@ -17,6 +17,23 @@ var attentionCases = [][6]int{
 	{1, 2, 3, 0, 8, 8}, {0, 2, 3, 3, 8, 8}, {1, 2, 0, 3, 8, 8},
 }
 
+// TestAttention compares what goes through products with the CPU: rows that are held in
+// registers and one that is not.
+func TestAttention(t *testing.T) {
+	c := newCheck(t, openGPU(t, true))
+	for _, dt := range floats {
+		for _, n := range [][6]int{{2, 1, 150, 150, 8, 8}, {1, 2, 70, 133, 5, 7}, {1, 1, 9, 8300, 2, 3}, {1, 2, 3, 0, 8, 8}, {1, 2, 0, 3, 8, 8}} {
+			for _, causal := range []bool{false, true} {
+				c.same(fmt.Sprint(dt, n, causal), 10*rounding(dt), func(x []*tensor.Tensor) []*tensor.Tensor {
+					y, lse := tensor.Attention(x[0], x[1], x[2], causal)
+					dq, dk, dv := tensor.AttentionGrad(x[3], x[0], x[1], x[2], y, lse, causal)
+					return []*tensor.Tensor{y, lse, dq, dk, dv}
+				}, c.arg(dt, n[0], n[1], n[2], n[4]), c.arg(dt, n[0], n[1], n[3], n[4]), c.arg(dt, n[0], n[1], n[3], n[5]), c.arg(dt, n[0], n[1], n[2], n[5]))
+			}
+		}
+	}
+}
+
 // halfUnit is what rounding to bfloat16 may change of a number, slop what float32 scores
 // may change of a weight.
 const halfUnit, slop = 0x1p-8, 0x1p-12

@@ -117,6 +117,7 @@ static __device__ void left(u32 (&a)[K][4], const u16 *x, int from, int n, int w
 template <int N, int W>
 static __device__ void fetch(Tile<N, W> &tile, const u16 *x, int from, int n, int width) {
 	const int ACROSS = W / 8;
+	static_assert(N % (THREADS / ACROSS) == 0, "a tile is copied by all threads");
 	int col = threadIdx.x % ACROSS * 8;
 #pragma unroll
 	for (int k = 0; k < N; k += THREADS / ACROSS) {
@@ -280,17 +281,18 @@ static __device__ void attend_grad_q(u16 *dq, float *delta, const u16 *dy, const
 		int from = (tiles - 1 - item / n.heads) * ROWS, first = from + threadIdx.x / 32 * 16;
 		const u16 *headK = k + head * n.s * n.d, *headV = v + head * n.s * n.e;
 		u32 a[W / 16][4], g[W / 16][4];
-		float less[2] = {0, 0}, shift[2], o[W / 8][4];
+		float less[2], shift[2], o[W / 8][4];
 		left(a, y + head * n.t * n.e, first, n.t, n.e);
 		left(g, dy + head * n.t * n.e, first, n.t, n.e);
 #pragma unroll
-		for (int j = 0; j < W / 16; j++)
-#pragma unroll
-			for (int i = 0; i < 4; i++) less[i % 2] += low(a[j][i]) * low(g[j][i]) + high(a[j][i]) * high(g[j][i]);
-#pragma unroll
 		for (int h = 0; h < 2; h++) {
 			int query = first + lane / 4 + 8 * h;
-			less[h] = lanes_sum(less[h]);
+			float sum = 0;
+#pragma unroll
+			for (int j = 0; j < W / 16; j++)
+#pragma unroll
+				for (int i = h; i < 4; i += 2) sum += low(a[j][i]) * low(g[j][i]) + high(a[j][i]) * high(g[j][i]);
+			less[h] = lanes_sum(sum);
 			if (query < n.t && lane % 4 == 0) delta[head * n.t + query] = less[h];
 			shift[h] = query < n.t ? lse[head * n.t + query] * LOG2E : 0;
 		}
@@ -312,9 +314,6 @@ static __device__ void attend_grad_q(u16 *dq, float *delta, const u16 *dy, const
 				fetch(values[now ^ 1], headV, at + KEYS, n.s, n.e);
 			}
 			if (first >= n.t || (n.causal && at > first + 15)) continue;
-			int seen[2];
-#pragma unroll
-			for (int h = 0; h < 2; h++) seen[h] = seen_by(n, first + lane / 4 + 8 * h) - at - 2 * (lane % 4);
 #pragma unroll
 			for (int j = 0; j < KEYS; j += 16) {
 				float s[2][4], dp[2][4];
@@ -323,12 +322,14 @@ static __device__ void attend_grad_q(u16 *dq, float *delta, const u16 *dy, const
 				times_rows(s[0], s[1], a, keys[now], j);
 				times_rows(dp[0], dp[1], g, values[now], j);
 #pragma unroll
-				for (int i = 0; i < 2; i++)
+				for (int h = 0; h < 2; h++) {
+					int seen = seen_by(n, first + lane / 4 + 8 * h) - at - 2 * (lane % 4);
 #pragma unroll
-					for (int c = 0; c < 4; c++) {
-						float p = exp2_of(fused(s[i][c], n.scale2, -shift[c / 2]));
-						s[i][c] = j + 8 * i + c % 2 < seen[c / 2] ? p * (dp[i][c] - less[c / 2]) : 0;
+					for (int i = 0; i < 4; i++) {
+						float &to = s[i / 2][2 * h + i % 2], p = exp2_of(fused(to, n.scale2, -shift[h]));
+						to = j + i / 2 * 8 + i % 2 < seen ? p * (dp[i / 2][2 * h + i % 2] - less[h]) : 0;
 					}
+				}
 				u32 ds[4];
 				as_left(ds, s[0], s[1]);
 				times(o, ds, keys[now], j);
@@ -341,7 +342,7 @@ static __device__ void attend_grad_q(u16 *dq, float *delta, const u16 *dy, const
 		}
 	}
 }
-KERNEL(attend_grad_q64_bf16, u16 *dq, float *delta, const u16 *dy, const u16 *q, const u16 *k, const u16 *v, const u16 *y, const float *lse, Sizes n) { attend_grad_q<64, 64>(dq, delta, dy, q, k, v, y, lse, n); }
+PAIR(attend_grad_q64_bf16, u16 *dq, float *delta, const u16 *dy, const u16 *q, const u16 *k, const u16 *v, const u16 *y, const float *lse, Sizes n) { attend_grad_q<64, 64>(dq, delta, dy, q, k, v, y, lse, n); }
 KERNEL(attend_grad_q128_bf16, u16 *dq, float *delta, const u16 *dy, const u16 *q, const u16 *k, const u16 *v, const u16 *y, const float *lse, Sizes n) { attend_grad_q<128, 32>(dq, delta, dy, q, k, v, y, lse, n); }
 
 // attend_grad_kv computes dk and dv: a warp has 16 keys, and the block goes through the

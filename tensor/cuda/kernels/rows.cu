@@ -2,9 +2,6 @@
 // if it can, it reads it once and keeps it in registers.
 #include "common.h"
 
-#define EACH_ROW(r, rows) for (i64 r = blockIdx.x; r < (rows); r += gridDim.x)
-#define EACH_COLUMN(i, n) for (i64 i = threadIdx.x; i < (n); i += THREADS)
-
 // Held is a row in the registers of a team: up to E elements of it a thread, in Packs of
 // N, of which number k of a thread is number k·size + mate of the row.
 template <class T, int N, int E>
@@ -154,14 +151,6 @@ static __device__ void softmax_grad(int want_log, T *dx, const T *dy, const T *y
 KERNEL(softmax_grad_f32, int want_log, float *dx, const float *dy, const float *y, i64 rows, i64 n, int team) { softmax_grad(want_log, dx, dy, y, rows, n, team); }
 KERNEL(softmax_grad_f64, int want_log, double *dx, const double *dy, const double *y, i64 rows, i64 n, int team) { softmax_grad(want_log, dx, dy, y, rows, n, team); }
 KERNEL(softmax_grad_bf16, int want_log, u16 *dx, const u16 *dy, const u16 *y, i64 rows, i64 n, int team) { softmax_grad(want_log, dx, dy, y, rows, n, team); }
-
-// row_max returns the largest element; -Inf for none.
-template <class T>
-static __device__ T row_max(const T *x, i64 n) {
-	T top = -infinity((T)0);
-	EACH_COLUMN(i, n) top = max_of(top, x[i]);
-	return block_reduce<Max>(top);
-}
 
 // A Mean is taken from numbers to the last bit: lo is what hi leaves of it.
 template <class W>
@@ -491,37 +480,67 @@ KERNEL(norm_grad_sum_bf16, u16 *dweight, u16 *dbias, const float *part, i64 n, i
 // if causal), zeros elsewhere and where all scores are -Inf. lse [heads, T] gets the
 // logarithms of the sums, for such scores +Inf.
 template <class T>
-static __device__ void attend_rows(T *p, T *lse, i64 heads, i64 tile, i64 keys, i64 from, i64 total, int causal, T scale) {
-	EACH_ROW(r, heads * tile) {
-		i64 head = r / tile, query = from + r % tile, seen = causal && query + 1 < keys ? query + 1 : keys;
-		T *s = p + r * keys, top = row_max(s, seen) * scale;
-		if (top == -(T)INFINITY) top = 0; // -Inf - -Inf is NaN
-		double sum = 0;
-		EACH_COLUMN(i, seen) sum += (double)exp_of(scale * s[i] - top);
-		sum = block_reduce<Sum>(sum);
-		T k = sum == 0 ? (T)0 : (T)(1 / sum);
-		EACH_COLUMN(i, keys) s[i] = i < seen ? exp_of(scale * s[i] - top) * k : (T)0;
-		if (threadIdx.x == 0) lse[head * total + query] = sum == 0 ? (T)INFINITY : top + (T)log(sum);
-	}
+static __device__ void attend_rows(T *p, T *lse, i64 heads, i64 tile, i64 keys, i64 from, i64 total, int causal, T scale, int team) {
+	Team t(team);
+	as_row<HELD>(t, aligned(p), keys, p, [&](auto row) {
+		EACH_TEAM(t, r, heads * tile) {
+			i64 head = r / tile, query = from + r % tile, m = r < heads * tile ? keys : 0, seen = causal && query + 1 < keys ? query + 1 : keys;
+			T top = -infinity((T)0);
+			double sum = 0;
+			row.read(t, p + r * keys, m);
+			row.each(t, m, [&](auto i, const auto &s) {
+#pragma unroll
+				for (int k = 0; k < s.SIZE; k++)
+					if (i + k < seen) top = larger(top, s.v[k]);
+			});
+			top = t.reduce<Larger>(top) * scale;
+			if (top == -infinity((T)0)) top = 0; // -Inf - -Inf is NaN
+			row.each(t, m, [&](auto i, const auto &s) {
+				T more = 0;
+#pragma unroll
+				for (int k = 0; k < s.SIZE; k++)
+					if (i + k < seen) more += exp_near(scale * s.v[k] - top);
+				sum += (double)more;
+			});
+			sum = t.reduce<Sum>(sum);
+			T by = sum == 0 ? (T)0 : (T)(1 / sum);
+			row.each(t, m, [&](auto i, auto s) {
+#pragma unroll
+				for (int k = 0; k < s.SIZE; k++) s.v[k] = i + k < seen ? exp_of(scale * s.v[k] - top) * by : (T)0;
+				row.put(p + r * keys, i, s);
+			});
+			if (r < heads * tile && t.mate == 0) lse[head * total + query] = sum == 0 ? infinity((T)0) : top + (T)log(sum);
+		}
+	});
 }
-KERNEL(attend_rows_f32, float *p, float *lse, i64 heads, i64 tile, i64 keys, i64 from, i64 total, int causal, double scale) { attend_rows(p, lse, heads, tile, keys, from, total, causal, (float)scale); }
-KERNEL(attend_rows_f64, double *p, double *lse, i64 heads, i64 tile, i64 keys, i64 from, i64 total, int causal, double scale) { attend_rows(p, lse, heads, tile, keys, from, total, causal, scale); }
+KERNEL(attend_rows_f32, float *p, float *lse, i64 heads, i64 tile, i64 keys, i64 from, i64 total, int causal, double scale, int team) { attend_rows(p, lse, heads, tile, keys, from, total, causal, (float)scale, team); }
+KERNEL(attend_rows_f64, double *p, double *lse, i64 heads, i64 tile, i64 keys, i64 from, i64 total, int causal, double scale, int team) { attend_rows(p, lse, heads, tile, keys, from, total, causal, scale, team); }
 
 // attend_grad_rows turns scores p and dP (both [heads, tile, keys]) into the
 // weights P and dS = P·(dP - Σ dy·y). dy and y are [heads, T, width].
 template <class T>
-static __device__ void attend_grad_rows(T *p, T *dp, const T *lse, const T *dy, const T *y, i64 heads, i64 tile, i64 keys, i64 from, i64 total, i64 width, int causal, T scale) {
-	EACH_ROW(r, heads * tile) {
-		i64 head = r / tile, query = from + r % tile, at = head * total + query, seen = causal && query + 1 < keys ? query + 1 : keys;
-		double sum = 0;
-		EACH_COLUMN(i, width) sum += (double)dy[at * width + i] * (double)y[at * width + i];
-		T delta = (T)block_reduce<Sum>(sum), shift = lse[at];
-		EACH_COLUMN(i, keys) {
-			T w = i < seen ? exp_of(scale * p[r * keys + i] - shift) : (T)0;
-			p[r * keys + i] = w;
-			dp[r * keys + i] = i < seen ? w * (dp[r * keys + i] - delta) : (T)0;
+static __device__ void attend_grad_rows(T *p, T *dp, const T *lse, const T *dy, const T *y, i64 heads, i64 tile, i64 keys, i64 from, i64 total, i64 width, int causal, T scale, int team) {
+	Team t(team);
+	as_row<HELD / 2>(t, aligned(p) && aligned(dp), keys, p, [&](auto s) {
+		decltype(s) g;
+		EACH_TEAM(t, r, heads * tile) {
+			i64 m = r < heads * tile ? keys : 0, query = from + r % tile, at = r / tile * total + query, seen = causal && query + 1 < keys ? query + 1 : keys;
+			double sum = 0;
+			for (i64 i = t.mate; m > 0 && i < width; i += t.size) sum += (double)dy[at * width + i] * (double)y[at * width + i];
+			T delta = (T)t.reduce<Sum>(sum), shift = m > 0 ? lse[at] : (T)0;
+			s.read(t, p + r * keys, m);
+			g.read(t, dp + r * keys, m);
+			s.each2(g, t, m, [&](auto i, auto w, auto d) {
+#pragma unroll
+				for (int k = 0; k < w.SIZE; k++) {
+					w.v[k] = i + k < seen ? exp_of(scale * w.v[k] - shift) : (T)0;
+					d.v[k] = i + k < seen ? w.v[k] * (d.v[k] - delta) : (T)0;
+				}
+				s.put(p + r * keys, i, w);
+				g.put(dp + r * keys, i, d);
+			});
 		}
-	}
+	});
 }
-KERNEL(attend_grad_rows_f32, float *p, float *dp, const float *lse, const float *dy, const float *y, i64 heads, i64 tile, i64 keys, i64 from, i64 total, i64 width, int causal, double scale) { attend_grad_rows(p, dp, lse, dy, y, heads, tile, keys, from, total, width, causal, (float)scale); }
-KERNEL(attend_grad_rows_f64, double *p, double *dp, const double *lse, const double *dy, const double *y, i64 heads, i64 tile, i64 keys, i64 from, i64 total, i64 width, int causal, double scale) { attend_grad_rows(p, dp, lse, dy, y, heads, tile, keys, from, total, width, causal, scale); }
+KERNEL(attend_grad_rows_f32, float *p, float *dp, const float *lse, const float *dy, const float *y, i64 heads, i64 tile, i64 keys, i64 from, i64 total, i64 width, int causal, double scale, int team) { attend_grad_rows(p, dp, lse, dy, y, heads, tile, keys, from, total, width, causal, (float)scale, team); }
+KERNEL(attend_grad_rows_f64, double *p, double *dp, const double *lse, const double *dy, const double *y, i64 heads, i64 tile, i64 keys, i64 from, i64 total, i64 width, int causal, double scale, int team) { attend_grad_rows(p, dp, lse, dy, y, heads, tile, keys, from, total, width, causal, scale, team); }
