@@ -44,7 +44,7 @@ func TestDeviceFolds(t *testing.T) {
 			if op.Accepts(d) != nil {
 				continue
 			}
-			for _, c := range []struct{ ranks, n int }{{1, 700}, {2, 1}, {2, 700}, {3, 255}, {5, 257}, {9, 31}} {
+			for _, c := range []struct{ ranks, n int }{{1, 700}, {2, 1}, {2, 700}, {3, 255}, {5, 256}, {5, 257}, {9, 31}} {
 				what := fmt.Sprintf("%v of %v[%d] of %d ranks", op, d, c.n, c.ranks)
 				src := noise(rng, d, c.ranks*c.n)
 				want, got := make([]uint64, c.n), make([]uint64, c.n)

@@ -26,23 +26,35 @@ struct Several {
 };
 struct Single : Several {
 	typedef float as;
-	__device__ as load(const void *p, i64 i) const { return ((const float *)p)[i]; }
-	__device__ void store(void *p, i64 i, as v) const { ((float *)p)[i] = v; }
+	typedef float kept;
+	static __device__ as widen(kept v) { return v; }
+	static __device__ kept narrow(as v) { return v; }
+	__device__ as load(const void *p, i64 i) const { return widen(((const kept *)p)[i]); }
+	__device__ void store(void *p, i64 i, as v) const { ((kept *)p)[i] = narrow(v); }
 };
 struct Double : Several {
 	typedef double as;
-	__device__ as load(const void *p, i64 i) const { return ((const double *)p)[i]; }
-	__device__ void store(void *p, i64 i, as v) const { ((double *)p)[i] = v; }
+	typedef double kept;
+	static __device__ as widen(kept v) { return v; }
+	static __device__ kept narrow(as v) { return v; }
+	__device__ as load(const void *p, i64 i) const { return widen(((const kept *)p)[i]); }
+	__device__ void store(void *p, i64 i, as v) const { ((kept *)p)[i] = narrow(v); }
 };
 struct Half : Several {
 	typedef float as;
-	__device__ as load(const void *p, i64 i) const { return widen_f16(((const u16 *)p)[i]); }
-	__device__ void store(void *p, i64 i, as v) const { ((u16 *)p)[i] = narrow_f16(v); }
+	typedef u16 kept;
+	static __device__ as widen(kept v) { return widen_f16(v); }
+	static __device__ kept narrow(as v) { return narrow_f16(v); }
+	__device__ as load(const void *p, i64 i) const { return widen(((const kept *)p)[i]); }
+	__device__ void store(void *p, i64 i, as v) const { ((kept *)p)[i] = narrow(v); }
 };
 struct BHalf : Several {
 	typedef float as;
-	__device__ as load(const void *p, i64 i) const { return widen_bf16(((const u16 *)p)[i]); }
-	__device__ void store(void *p, i64 i, as v) const { ((u16 *)p)[i] = narrow_bf16(v); }
+	typedef u16 kept;
+	static __device__ as widen(kept v) { return widen_bf16(v); }
+	static __device__ kept narrow(as v) { return narrow_bf16(v); }
+	__device__ as load(const void *p, i64 i) const { return widen(((const kept *)p)[i]); }
+	__device__ void store(void *p, i64 i, as v) const { ((kept *)p)[i] = narrow(v); }
 };
 template <class T>
 struct Whole {
@@ -64,11 +76,38 @@ static __device__ void fold_by(E e, i64 n, int ranks, int divisor, void *dst, co
 	}
 }
 
+// fold_sums folds sums 16 bytes at once where all ranks' elements lie at multiples of that.
+template <class E>
+static __device__ void fold_sums(E e, i64 n, int ranks, int divisor, void *dst, const void *src) {
+	typedef typename E::as T;
+	typedef Pack<typename E::kept, 16 / sizeof(typename E::kept)> P;
+	if (((u64)dst | (u64)src) % sizeof(P) || n % P::SIZE) {
+		fold_by<Sum>(e, n, ranks, divisor, dst, src);
+		return;
+	}
+	const i64 packs = n / P::SIZE;
+	EACH(k, packs) {
+		P p = ((const P *)src)[k];
+		T x[P::SIZE];
+#pragma unroll
+		for (int i = 0; i < P::SIZE; i++) x[i] = e.widen(p.v[i]);
+#pragma unroll E::ahead
+		for (int r = 1; r < ranks; r++) {
+			P q = ((const P *)src)[r * packs + k];
+#pragma unroll
+			for (int i = 0; i < P::SIZE; i++) x[i] = x[i] + e.widen(q.v[i]);
+		}
+#pragma unroll
+		for (int i = 0; i < P::SIZE; i++) p.v[i] = e.narrow(divisor > 1 ? x[i] / (T)divisor : x[i]);
+		put_whole((P *)dst + k, p);
+	}
+}
+
 template <class E>
 static __device__ void fold_floats(E e, int op, i64 n, int ranks, void *dst, const void *src) {
 	switch (op) {
 	case SUM:
-	case AVG: fold_by<Sum>(e, n, ranks, op == AVG ? ranks : 1, dst, src); break;
+	case AVG: fold_sums(e, n, ranks, op == AVG ? ranks : 1, dst, src); break;
 	case PROD: fold_by<Prod>(e, n, ranks, 1, dst, src); break;
 	case MIN: fold_by<Min>(e, n, ranks, 1, dst, src); break;
 	case MAX: fold_by<Max>(e, n, ranks, 1, dst, src); break;
