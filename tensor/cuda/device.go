@@ -66,7 +66,7 @@ func (d *Driver) Open(i, rank int) (*Device, error) {
 	if code := d.call(cuStreamCreate, uintptr(unsafe.Pointer(&g.stream)), streamNonBlocking); code != success {
 		return nil, g.failure(cuStreamCreate, code)
 	}
-	if err := g.load(); err != nil {
+	if err := g.index(); err != nil {
 		return nil, err
 	}
 	if err := g.openRing(); err != nil {

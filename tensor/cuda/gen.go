@@ -1,11 +1,12 @@
 //go:build ignore
 
-// Gen makes kernels/*.ptx from kernels/*.cu with nvcc, and kernels/SUMS, which says
-// from what, and looks at the machine code that comes of it. With -verify it only looks
-// whether that would change anything.
+// Gen makes kernels/*.ptx from kernels/*.cu with nvcc, and of these kernels/sm_*.zip, the
+// machine code of some GPUs, which it looks at; kernels/SUMS says what is made from what.
+// With -verify it only looks whether that would change anything.
 package main
 
 import (
+	"archive/zip"
 	"bytes"
 	"crypto/sha256"
 	"errors"
@@ -68,42 +69,69 @@ func main() {
 		ptx, err := os.ReadFile(made)
 		check(err)
 		ptx = internal.ReplaceAll(ptx, []byte("_INTERNAL_"))
-		fmt.Fprintf(&sums, "%s %x %x\n", filepath.Base(source), sha256.Sum256(append(bytes.Clone(common), text...)), sha256.Sum256(ptx))
+		fmt.Fprintf(&sums, "%s %x %x", filepath.Base(source), sha256.Sum256(append(bytes.Clone(common), text...)), sha256.Sum256(ptx))
 		write(strings.TrimSuffix(source, ".cu")+".ptx", ptx, *verify)
-		assemble(source, made)
+		for _, m := range machines {
+			cubin := assemble(m.name, source, made)
+			f, err := m.zip.Create(strings.TrimSuffix(filepath.Base(source), ".cu") + ".cubin")
+			check(err)
+			_, err = f.Write(cubin)
+			check(err)
+			fmt.Fprintf(&sums, " %x", sha256.Sum256(cubin))
+		}
+		fmt.Fprintln(&sums)
+	}
+	for _, m := range machines {
+		check(m.zip.Close())
+		write("kernels/"+m.name+".zip", m.file.Bytes(), *verify)
 	}
 	write("kernels/SUMS", []byte(sums.String()), *verify)
 }
 
-// machines are the GPUs whose machine code is looked at; launch is the size of a block.
-var machines = []string{"sm_80", "sm_90"}
+// machines are the GPUs that get machine code, those of compute capability 8.x and 9.0:
+// the driver takes a while to make its own from PTX.
+var machines = []*machine{newMachine("sm_80"), newMachine("sm_90")}
 
+type machine struct {
+	name string
+	file bytes.Buffer
+	zip  *zip.Writer
+}
+
+func newMachine(name string) *machine {
+	m := &machine{name: name}
+	m.zip = zip.NewWriter(&m.file)
+	return m
+}
+
+// launch is the size of a block.
 const launch = 256
 
 // used is what the assembler says of each kernel.
 var used = regexp.MustCompile(`(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads\n.* Used (\d+) registers`)
 
-// assemble makes machine code as the driver will, and fails if a kernel keeps some of
+// assemble makes machine code as the driver would, and fails if a kernel keeps some of
 // its numbers in memory or a block of it needs more registers than there are. The
 // assembler itself fails if it needs more shared memory.
-func assemble(source, ptx string) {
-	for _, machine := range machines {
-		out, err := exec.Command("ptxas", "-v", "-arch="+machine, ptx, "-o", ptx+".cubin").CombinedOutput()
-		if err != nil {
-			log.Fatalf("ptxas -arch=%s %s: %v\n%s", machine, filepath.Base(source), err, out)
-		}
-		kernels := used.FindAllSubmatch(out, -1)
-		if len(kernels) == 0 {
-			log.Fatalf("ptxas -arch=%s %s says nothing of kernels:\n%s", machine, filepath.Base(source), out)
-		}
-		for _, k := range kernels {
-			registers, err := strconv.Atoi(string(k[4]))
-			check(err)
-			if string(k[1])+string(k[2])+string(k[3]) != "000" || registers*launch > 1<<16 {
-				log.Fatalf("ptxas -arch=%s %s: %s", machine, filepath.Base(source), k[0])
-			}
+func assemble(machine, source, ptx string) (cubin []byte) {
+	out, err := exec.Command("ptxas", "-v", "-arch="+machine, ptx, "-o", ptx+".cubin").CombinedOutput()
+	if err != nil {
+		log.Fatalf("ptxas -arch=%s %s: %v\n%s", machine, filepath.Base(source), err, out)
+	}
+	kernels := used.FindAllSubmatch(out, -1)
+	if len(kernels) == 0 {
+		log.Fatalf("ptxas -arch=%s %s says nothing of kernels:\n%s", machine, filepath.Base(source), out)
+	}
+	for _, k := range kernels {
+		registers, err := strconv.Atoi(string(k[4]))
+		check(err)
+		if string(k[1])+string(k[2])+string(k[3]) != "000" || registers*launch > 1<<16 {
+			log.Fatalf("ptxas -arch=%s %s: %s", machine, filepath.Base(source), k[0])
 		}
 	}
+	cubin, err = os.ReadFile(ptx + ".cubin")
+	check(err)
+	return cubin
 }
 
 func write(path string, text []byte, verify bool) {

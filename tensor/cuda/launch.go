@@ -1,9 +1,12 @@
 package cuda
 
 import (
+	"archive/zip"
 	"bytes"
 	"embed"
 	"fmt"
+	"io/fs"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -15,18 +18,18 @@ import (
 
 //go:generate go run gen.go
 
-//go:embed kernels/*.ptx
+//go:embed kernels/*.ptx kernels/*.zip
 var ptx embed.FS
 
 // threads is the size of a block, THREADS in kernels/common.h.
 const threads = 256
 
-// modules are the kernels that a device has loaded. All files are compiled, or taken
-// from the driver's cache, when the device is opened: at the same time, which takes as
-// long as the largest, and beside what the program does until it uses one.
+// modules are the kernels that a device has loaded: a file of them at the first use
+// of one.
 type modules struct {
 	functions map[string]uintptr // that the goroutine has used that computes
 	file      map[string]*module // that each kernel is in
+	code      *zip.Reader        // their machine code, nil if there is none for this GPU
 }
 
 // A module is a file of kernels.
@@ -37,9 +40,13 @@ type module struct {
 	err    error
 }
 
-// load begins to load all modules.
-func (g *Device) load() error {
-	g.modules = modules{map[string]uintptr{}, map[string]*module{}}
+// index finds out which file each kernel is in.
+func (g *Device) index() error {
+	code, err := machineCode(g.desc.Capability)
+	if err != nil {
+		return err
+	}
+	g.modules = modules{map[string]uintptr{}, map[string]*module{}, code}
 	files, err := ptx.ReadDir("kernels")
 	if err != nil {
 		return err
@@ -49,18 +56,51 @@ func (g *Device) load() error {
 		if err != nil {
 			return err
 		}
+		if !strings.HasSuffix(f.Name(), ".ptx") {
+			continue
+		}
 		m := &module{name: f.Name()}
 		for _, name := range entries(string(text)) {
 			g.modules.file[name] = m
 		}
-		go m.load(g)
 	}
 	return nil
 }
 
-// load waits until the module is loaded.
+// machineCode returns the file of machine code for GPUs of a compute capability, nil if
+// there is none or GORUN_CUDA_PTX=1 wants the driver to compile.
+func machineCode(capability string) (*zip.Reader, error) {
+	name := ""
+	switch {
+	case os.Getenv("GORUN_CUDA_PTX") == "1":
+	case strings.HasPrefix(capability, "8."):
+		name = "kernels/sm_80.zip"
+	case capability == "9.0":
+		name = "kernels/sm_90.zip"
+	}
+	if name == "" {
+		return nil, nil
+	}
+	data, err := ptx.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	return zip.NewReader(bytes.NewReader(data), int64(len(data)))
+}
+
+// load loads the module, if nobody has: its machine code, or if the driver does not take
+// that the PTX, which the driver compiles.
 func (m *module) load(g *Device) {
 	m.once.Do(func() {
+		if g.modules.code != nil {
+			code, err := fs.ReadFile(g.modules.code, strings.TrimSuffix(m.name, ".ptx")+".cubin")
+			if err == nil {
+				m.handle, err = g.compile(m.name, code)
+			}
+			if err == nil {
+				return
+			}
+		}
 		text, err := ptx.ReadFile("kernels/" + m.name)
 		if err == nil {
 			m.handle, err = g.compile(m.name, text)
@@ -112,7 +152,8 @@ func (g *Device) find(name string) (f uintptr, err error) {
 	return f, nil
 }
 
-// compile has the driver compile a module, or take it from its cache.
+// compile has the driver load machine code, or compile PTX or take what it made of it
+// from its cache.
 func (g *Device) compile(file string, text []byte) (module uintptr, err error) {
 	defer g.enter()()
 	const errorLog, errorLogBytes = 5, 6 // CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES

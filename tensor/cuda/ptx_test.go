@@ -3,6 +3,7 @@ package cuda
 import (
 	"crypto/sha256"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -10,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestPTXIsOfItsSource holds kernels/*.ptx and kernels/*.cu together where there is
-// no nvcc.
+// TestPTXIsOfItsSource holds kernels/*.cu, kernels/*.ptx and the machine code together
+// where there is no nvcc.
 func TestPTXIsOfItsSource(t *testing.T) {
 	read := func(name string) string {
 		text, err := os.ReadFile(filepath.Join("kernels", name))
@@ -24,8 +25,20 @@ func TestPTXIsOfItsSource(t *testing.T) {
 	var want strings.Builder
 	for _, path := range sources {
 		name := filepath.Base(path)
-		fmt.Fprintf(&want, "%s %x %x\n", name, sha256.Sum256([]byte(read("common.h")+read(name))),
-			sha256.Sum256([]byte(read(strings.TrimSuffix(name, ".cu")+".ptx"))))
+		base := strings.TrimSuffix(name, ".cu")
+		fmt.Fprintf(&want, "%s %x %x", name, sha256.Sum256([]byte(read("common.h")+read(name))), sha256.Sum256([]byte(read(base+".ptx"))))
+		for _, capability := range []string{"8.6", "9.0"} {
+			files, err := machineCode(capability)
+			if err != nil {
+				t.Fatal(err)
+			}
+			code, err := fs.ReadFile(files, base+".cubin")
+			if err != nil {
+				t.Error(err)
+			}
+			fmt.Fprintf(&want, " %x", sha256.Sum256(code))
+		}
+		fmt.Fprintln(&want)
 	}
 	if got := read("SUMS"); got != want.String() || len(sources) < 5 {
 		t.Errorf("kernels/SUMS is\n%swant\n%srun go generate ./tensor/cuda (make deps-ptx installs nvcc)", got, want.String())

@@ -317,13 +317,15 @@ CROWDED(3, norm_f32, int centre, float *dst, double *stats, const float *x, cons
 KERNEL(norm_f64, int centre, double *dst, double *stats, const double *x, const double *weight, const double *bias, i64 rows, i64 n, double eps, int team) { norm(centre, dst, stats, x, weight, bias, rows, n, eps, team); }
 KERNEL(norm_bf16, int centre, u16 *dst, double *stats, const u16 *x, const u16 *weight, const u16 *bias, i64 rows, i64 n, double eps, int team) { norm(centre, dst, stats, x, weight, bias, rows, n, eps, team); }
 
-// A NormRow has the statistics of a row.
-template <class W>
+// A NormRow has the statistics of a row, of type D. Gradients of float32 are computed with
+// in float64: where the elements of a row hardly differ, differences are multiplied by a
+// large rstd.
+template <class D>
 struct NormRow {
-	Mean<W> mean;
-	W rstd;
-	__device__ NormRow(int centre, const double *stats, i64 r) : mean(centre ? stats[2 * r] : 0), rstd((W)stats[centre ? 2 * r + 1 : r]) {}
-	__device__ W normal(W v) const { return mean.from(v) * rstd; }
+	Mean<D> mean;
+	D rstd;
+	__device__ NormRow(int centre, const double *stats, i64 r) : mean(centre ? stats[2 * r] : 0), rstd((D)stats[centre ? 2 * r + 1 : r]) {}
+	__device__ D normal(D v) const { return mean.from(v) * rstd; }
 };
 
 // norm_means makes means of a row's Σ g and Σ g·h; a norm without centre does not depend
@@ -344,6 +346,7 @@ static __device__ void norm_grad(int centre, T *dx, W *part, const T *dy, const 
 	const int N = 16 / sizeof(T);
 	typedef Held<T, N, E> Row;
 	typedef Pack<T, N> P;
+	typedef typename Terms<T>::type D;
 	Team t(team);
 	EACH_TEAM(t, s, parts) {
 		i64 begin = s * rows / parts, end = s < parts ? (s + 1) * rows / parts : begin;
@@ -355,34 +358,34 @@ static __device__ void norm_grad(int centre, T *dx, W *part, const T *dy, const 
 			Row a, g;
 			g.read(t, dy + r * n, m);
 			a.read(t, x + r * n, m);
-			NormRow<W> its(centre, stats, r);
+			NormRow<D> its(centre, stats, r);
 			Two sum = {0, 0};
 			Row::each_pack(t, m, [&](int i, int k) {
 				P by;
 				if (weight) by = Row::template at<P>(weight, i);
-				auto some = term_of(by), more = some;
+				D some = 0, more = 0;
 #pragma unroll
 				for (int e = 0; e < N; e++) {
-					W h = its.normal(wide(a.pack[k].v[e])), d = wide(g.pack[k].v[e]);
-					w[k * N + e] += d * h;
-					b[k * N + e] += d;
-					if (weight) d *= wide(by.v[e]);
+					D h = its.normal((D)wide(a.pack[k].v[e])), d = (D)wide(g.pack[k].v[e]);
+					w[k * N + e] += (W)(d * h);
+					b[k * N + e] += (W)d;
+					if (weight) d *= (D)wide(by.v[e]);
 					some += d;
-					more += (decltype(some))d * (decltype(some))h;
+					more += d * h;
 				}
 				sum.a += (double)some;
 				sum.b += (double)more;
 			});
-			W mean_g, mean_gh;
+			D mean_g, mean_gh;
 			norm_means(t, centre, sum, n, &mean_g, &mean_gh);
 			Row::each_pack(t, m, [&](int i, int k) {
 				P by, out;
 				if (weight) by = Row::template at<P>(weight, i);
 #pragma unroll
 				for (int e = 0; e < N; e++) {
-					W h = its.normal(wide(a.pack[k].v[e])), d = wide(g.pack[k].v[e]);
-					if (weight) d *= wide(by.v[e]);
-					put(&out.v[e], its.rstd * (d - mean_g - h * mean_gh));
+					D h = its.normal((D)wide(a.pack[k].v[e])), d = (D)wide(g.pack[k].v[e]);
+					if (weight) d *= (D)wide(by.v[e]);
+					put(&out.v[e], (W)(its.rstd * (d - mean_g - h * mean_gh)));
 				}
 				Row::put(dx + r * n, i, out);
 			});
@@ -406,33 +409,34 @@ KERNEL(norm_grad_long_bf16, int centre, u16 *dx, float *part, const u16 *dy, con
 template <class T>
 static __device__ void norm_grad_rows(int centre, T *dx, const T *dy, const T *x, const T *weight, const double *stats, i64 rows, i64 n, int team) {
 	typedef decltype(wide(*x)) W;
+	typedef typename Terms<T>::type D;
 	Team t(team);
 	EACH_TEAM(t, r, rows) {
 		i64 m = r < rows ? n : 0;
-		NormRow<W> its(centre, stats, r < rows ? r : 0);
+		NormRow<D> its(centre, stats, r < rows ? r : 0);
 		Two sum = {0, 0};
 		each_in_row(t, dy + r * n, m, [&](i64 i, auto p) {
 			auto q = pack_at<decltype(p)>(x + r * n + i);
-			auto some = term_of(p), more = some;
+			D some = 0, more = 0;
 #pragma unroll
 			for (int e = 0; e < p.SIZE; e++) {
-				W h = its.normal(wide(q.v[e])), d = wide(p.v[e]);
-				if (weight) d *= wide(weight[i + e]);
+				D h = its.normal((D)wide(q.v[e])), d = (D)wide(p.v[e]);
+				if (weight) d *= (D)wide(weight[i + e]);
 				some += d;
-				more += (decltype(some))d * (decltype(some))h;
+				more += d * h;
 			}
 			sum.a += (double)some;
 			sum.b += (double)more;
 		});
-		W mean_g, mean_gh;
+		D mean_g, mean_gh;
 		norm_means(t, centre, sum, n, &mean_g, &mean_gh);
 		each_in_row(t, dy + r * n, m, [&](i64 i, auto p) {
 			auto q = pack_at<decltype(p)>(x + r * n + i);
 #pragma unroll
 			for (int e = 0; e < p.SIZE; e++) {
-				W h = its.normal(wide(q.v[e])), d = wide(p.v[e]);
-				if (weight) d *= wide(weight[i + e]);
-				put(&p.v[e], its.rstd * (d - mean_g - h * mean_gh));
+				D h = its.normal((D)wide(q.v[e])), d = (D)wide(p.v[e]);
+				if (weight) d *= (D)wide(weight[i + e]);
+				put(&p.v[e], (W)(its.rstd * (d - mean_g - h * mean_gh)));
 			}
 			put_pack(dx + r * n + i, p);
 		});

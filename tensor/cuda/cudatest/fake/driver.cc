@@ -33,7 +33,7 @@
 #include "fake.h"
 
 typedef int CUresult;
-enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100, INVALID_DEVICE = 101, INVALID_CONTEXT = 201, PEER_ACCESS_UNSUPPORTED = 217, INVALID_PTX = 218, NOT_FOUND = 500, ILLEGAL_ADDRESS = 700, LAUNCH_FAILED = 719 };
+enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100, INVALID_DEVICE = 101, INVALID_CONTEXT = 201, NO_BINARY_FOR_GPU = 209, PEER_ACCESS_UNSUPPORTED = 217, INVALID_PTX = 218, NOT_FOUND = 500, ILLEGAL_ADDRESS = 700, LAUNCH_FAILED = 719 };
 
 struct Event {
 	uint64_t mark;
@@ -467,6 +467,7 @@ CUresult cuStreamWaitEvent(Stream *s, Event *e, unsigned flags) {
 CUresult cuModuleLoadDataEx(Module **m, const void *image, unsigned n, const int *options, void **values) {
 	BEGIN
 	if (n != 2 || options[0] != 5 || options[1] != 6) return INVALID_VALUE; // CU_JIT_ERROR_LOG_BUFFER, _SIZE_BYTES
+	if (!memcmp(image, "\177ELF", 4)) return NO_BINARY_FOR_GPU; // this GPU is a CPU
 	std::string text((const char *)image);
 	Module *made = new Module;
 	size_t at = 0;
