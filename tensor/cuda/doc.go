@@ -1,8 +1,9 @@
 // Package cuda is a tensor.Device on an NVIDIA GPU.
 //
 // The CUDA driver, libcuda.so.1, is found when the program runs, and the kernels
-// are embedded as PTX that the driver compiles for the GPU at hand: neither
-// building nor running needs a CUDA toolkit or a C compiler. Matrix products go to
+// are embedded, as machine code for compute capability 8.x and 9.0 and as PTX that the
+// driver compiles for others: neither building nor running needs a CUDA toolkit or a C
+// compiler. Matrix products go to
 // cuBLAS if that is found (package libcublas), else to a kernel of this package.
 //
 //	driver, err := cuda.Load()
@@ -27,9 +28,9 @@
 //
 // # Kernels
 //
-// kernels/*.cu is CUDA C++, kernels/*.ptx is made from it by go generate with nvcc
-// (make deps-ptx installs it). kernels/SUMS says from which source each was made,
-// and a test holds them together. The tests run the same source on the CPU, through
+// kernels/*.cu is CUDA C++; kernels/*.ptx and the machine code in kernels/*.zip are made
+// from it by go generate with nvcc (make deps-ptx installs it). kernels/SUMS says from
+// which source each was made, and a test holds them together. The tests run the same source on the CPU, through
 // a fake driver (package cudatest); docs/gpu.md says what ran where.
 //
 // # Environment
@@ -37,6 +38,7 @@
 //	GORUN_CUDA_LIB     the driver library; libcuda.so.1 without it
 //	GORUN_CUBLAS_LIB   the cuBLAS library; "none" for this package's own products
 //	GORUN_CUDA_SYNC=1  wait after each kernel
+//	GORUN_CUDA_PTX=1   the driver compiles the PTX, whatever machine code there is
 //	GORUN_CUDA_POOL=0  each tensor is an allocation of its own, for compute-sanitizer
 //	GORUN_CUDA_IPC=0   ranks of a host do not read each other's device memory
 //	GORUN_CUDA_FOLD=0  reductions are not folded on the device

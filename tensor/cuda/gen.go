@@ -69,6 +69,7 @@ func main() {
 		ptx, err := os.ReadFile(made)
 		check(err)
 		ptx = internal.ReplaceAll(ptx, []byte("_INTERNAL_"))
+		check(os.WriteFile(made, ptx, 0o666))
 		fmt.Fprintf(&sums, "%s %x %x", filepath.Base(source), sha256.Sum256(append(bytes.Clone(common), text...)), sha256.Sum256(ptx))
 		write(strings.TrimSuffix(source, ".cu")+".ptx", ptx, *verify)
 		for _, m := range machines {
