@@ -194,6 +194,8 @@ func (r *rank) openDevice(name string) (tensor.Device, error) {
 		return tensor.NewCPU(r.world.Memory()), nil
 	case err != nil:
 		return nil, err
+	case drv.Count() == 0 && os.Getenv("CUDA_VISIBLE_DEVICES") != "":
+		return nil, fmt.Errorf("runtime: the program wants %s, and CUDA_VISIBLE_DEVICES=%s (gorun --gpus sets it) leaves no GPU; gorun doctor says which there are", name, os.Getenv("CUDA_VISIBLE_DEVICES"))
 	case drv.Count() == 0:
 		return nil, fmt.Errorf("runtime: the program wants %s and there is no GPU; gorun doctor says what is missing", name)
 	}

@@ -48,7 +48,7 @@ func flags(o *options) *flag.FlagSet {
 	f.IntVar(&o.rows, "rows", 0, fmt.Sprintf("lines to read, or to invent (default: all of -data, %d without)", invented))
 	f.IntVar(&o.dp, "dp", 0, "ranks that have copies of the tables (default: what -tp leaves over)")
 	f.IntVar(&o.tp, "tp", 0, "ranks that divide the tables (default: what -dp leaves over)")
-	f.StringVar(&o.device, "device", "auto", "where tensors live: cpu, cuda, cuda:0, or auto: a GPU if there is one")
+	f.StringVar(&o.device, "device", "auto", "where tensors live: cpu, cuda, cuda:0, or auto: what gorun --gpus says, else the CPU")
 	f.IntVar(&o.dim, "dim", 16, "features of a table's rows")
 	f.IntVar(&o.tableRows, "table-rows", 1<<20, "rows of a table, at most; more values share rows")
 	f.Float64Var(&o.memory, "memory", 0, "megabytes that the tables of a rank may take, at most (default: no limit)")

@@ -52,7 +52,7 @@ func flags(o *options) *flag.FlagSet {
 		func(p string) error { o.corpus.Paths = append(o.corpus.Paths, p); return nil })
 	f.IntVar(&o.vocab, "vocab", dataset.DefaultVocabSize, "entries of the tokenizer, at most")
 	f.IntVar(&o.context, "context", 128, "tokens in a window")
-	f.StringVar(&o.device, "device", "auto", "where tensors live: cpu, cuda, cuda:0, or auto: a GPU if there is one")
+	f.StringVar(&o.device, "device", "auto", "where tensors live: cpu, cuda, cuda:0, or auto: what gorun --gpus says, else the CPU")
 	f.IntVar(&o.dp, "dp", 0, "ranks that divide the batch (default: what -tp leaves over)")
 	f.IntVar(&o.tp, "tp", 0, "ranks that divide the model (default: what -dp leaves over)")
 	f.IntVar(&o.layers, "layers", 4, "blocks of the transformer")

@@ -78,6 +78,7 @@ func TestChoiceOfDevice(t *testing.T) {
 		{fake, []string{"--gpus", "auto"}, nil, onGPUs, "1 failed"},
 		{fake, []string{"--gpus", "0"}, nil, onGPUs, "1 failed"},
 		{fake, []string{"--gpus", "auto"}, []string{"-device", "cpu"}, passed, onGPUs},
+		{fake, []string{"--gpus", "7"}, []string{"-device", "cuda"}, "CUDA_VISIBLE_DEVICES=7 (gorun --gpus sets it) leaves no GPU", passed},
 		{fake, []string{"--gpus", "none"}, []string{"-device", "cuda"}, "GORUN_GPUS is none: start it without --gpus none", passed},
 		{none, []string{"--gpus", "auto"}, nil, passed, onGPUs},
 		{none, []string{"--gpus", "0"}, nil, "none.so", passed},

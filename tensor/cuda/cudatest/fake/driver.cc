@@ -165,10 +165,14 @@ CUresult cuInit(unsigned) {
 	if (initialized) return count ? OK : NO_DEVICE;
 	const char *n = getenv("GORUN_FAKE_GPUS"), *m = getenv("GORUN_FAKE_MEMORY"), *v = getenv("CUDA_VISIBLE_DEVICES");
 	count = n ? atoi(n) : 2;
-	if (v) { // as many as there are numbers in it
+	if (v) { // as many as there are numbers in it, up to the first that no GPU has
 		int listed = 0;
-		for (const char *p = v; *p; p++) listed += *p >= '0' && *p <= '9' && (p == v || p[-1] == ',');
-		count = listed < count ? listed : count;
+		for (const char *p = v; *p; p++) {
+			if (*p < '0' || *p > '9' || (p != v && p[-1] != ',')) continue;
+			if (atoi(p) >= count) break;
+			listed++;
+		}
+		count = listed;
 	}
 	if (!count) return NO_DEVICE;
 	capacity = m ? strtoull(m, nullptr, 10) : 256ull << 20;
