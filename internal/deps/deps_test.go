@@ -73,7 +73,7 @@ const policy = `
 	bench/...            < runtime nn embedding loss optim checkpoint internal/gemm internal/simd
 	bench/internal/measuretest < bench/internal/measure comm/commtest
 	internal/conformance/... < runtime nn embedding loss optim
-	internal/meshtest    < dtensor comm/commtest
+	internal/meshtest    < dtensor comm/commtest tensor/cuda tensor/cuda/cudatest
 	internal/cluster     <
 	internal/deps        <
 	docs                 <

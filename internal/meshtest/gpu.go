@@ -1,0 +1,40 @@
+package meshtest
+
+import (
+	"context"
+	"testing"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/commtest"
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/cuda"
+	"github.com/gorun-spmd/gorun/tensor/cuda/cudatest"
+)
+
+// OnGPU calls f with a mesh of one rank whose tensors live on a GPU, a fake one.
+func OnGPU(t *testing.T, f func(ctx context.Context, m *dtensor.Mesh) error) {
+	t.Helper()
+	t.Setenv("GORUN_CUDA_LIB", cudatest.Library(t))
+	t.Setenv("GORUN_CUBLAS_LIB", "none")
+	drv, err := cuda.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev, err := drv.Open(0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	commtest.Run(t, 1, func(ctx context.Context, world *comm.Comm) error {
+		world.Attr(tensor.OpenerKey, func() any { return func() tensor.Device { return dev } })
+		m, err := dtensor.NewMesh(world, dtensor.Axis{Name: "a", Size: 1})
+		if err != nil {
+			return err
+		}
+		var failed error
+		if err := dtensor.Try(ctx, m, func() { failed = f(ctx, m) }); err != nil {
+			return err
+		}
+		return failed
+	})
+}
