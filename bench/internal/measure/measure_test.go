@@ -55,7 +55,7 @@ func TestCasesAndMemory(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	for rank, n := range runs {
-		if n != runs[0] || n < r.Calls+warmUps {
+		if n != runs[0] || n <= r.Calls || n > 1+warmUps+2*r.Calls { // a slow machine does without warming up
 			t.Errorf("rank %d ran the case %d times, rank 0 %d times, for %d calls", rank, n, runs[0], r.Calls)
 		}
 	}
