@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/gorun-spmd/gorun/comm"
-	"github.com/gorun-spmd/gorun/comm/commtest"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/tensor"
 	"github.com/gorun-spmd/gorun/tensor/cuda"
@@ -25,16 +24,7 @@ func OnGPU(t *testing.T, f func(ctx context.Context, m *dtensor.Mesh) error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	commtest.Run(t, 1, func(ctx context.Context, world *comm.Comm) error {
+	on(t, []int{1}, func(world *comm.Comm) {
 		world.Attr(tensor.OpenerKey, func() any { return func() tensor.Device { return dev } })
-		m, err := dtensor.NewMesh(world, dtensor.Axis{Name: "a", Size: 1})
-		if err != nil {
-			return err
-		}
-		var failed error
-		if err := dtensor.Try(ctx, m, func() { failed = f(ctx, m) }); err != nil {
-			return err
-		}
-		return failed
-	})
+	}, f)
 }

@@ -38,6 +38,12 @@ func Random(t testing.TB, f func(rng *rand.Rand, i int)) {
 // of its own. What f throws is its error.
 func On(t testing.TB, shape []int, f func(ctx context.Context, m *dtensor.Mesh) error) {
 	t.Helper()
+	on(t, shape, func(*comm.Comm) {}, f)
+}
+
+// on is On where prepare has done something to each rank's world before.
+func on(t testing.TB, shape []int, prepare func(world *comm.Comm), f func(ctx context.Context, m *dtensor.Mesh) error) {
+	t.Helper()
 	n := 1
 	var axes []dtensor.Axis
 	for i, size := range shape {
@@ -45,6 +51,7 @@ func On(t testing.TB, shape []int, f func(ctx context.Context, m *dtensor.Mesh) 
 		n *= size
 	}
 	commtest.Run(t, n, func(ctx context.Context, world *comm.Comm) error {
+		prepare(world)
 		m, err := dtensor.NewMesh(world, axes...)
 		if err != nil {
 			return err
