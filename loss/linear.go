@@ -62,7 +62,7 @@ func LinearCrossEntropy(hidden, weight, targets *dtensor.Tensor, o Options) *dte
 	t := &tiled{job: j, hidden: h.Local().Reshape(p.outer, hidden.Shape()[hidden.NDim()-1]), weight: w.Local()}
 	t.wantHidden, t.wantWeight = dtensor.Tracked(hidden), dtensor.Tracked(weight)
 	var local *tensor.Tensor
-	if _, cpu := t.hidden.Device().(*tensor.CPU); cpu && p.dtype != tensor.BFloat16 && !limits.onCPU {
+	if t.hidden.OnCPU() && p.dtype != tensor.BFloat16 && !limits.onCPU {
 		local = pick(p.dtype, fused[float32], fused[float64])(t)
 	} else {
 		local = pick(p.dtype, blocks[float32], blocks[float64])(t)

@@ -134,7 +134,7 @@ func adagradColumns[T float](p *dtensor.Tensor, axes []string, table, sums *tens
 	mesh.Do(mesh.Group(axes...), call)
 	whole := float64(p.Numel() / max(p.Dim(0), 1)) // elements of a row on all ranks
 	param, at := table, index
-	if table.DType() == tensor.BFloat16 || !onCPU(table) { // the rows of the gradient alone are widened or copied
+	if table.DType() == tensor.BFloat16 || !table.OnCPU() { // the rows of the gradient alone are widened or copied
 		param, at = tensor.Widen(tensor.TakeRows(table, g.Index, 0)), make([]int64, len(index))
 		for i := range at {
 			at[i] = int64(i)

@@ -26,16 +26,10 @@ func (b *base) checkRows(i int, p *dtensor.Tensor, r *dtensor.Rows) {
 	}
 }
 
-// onCPU reports whether the host reads and writes x where it lies.
-func onCPU(x *tensor.Tensor) bool {
-	_, ok := x.Device().(*tensor.CPU)
-	return ok
-}
-
 // denseOf returns a gradient of all rows of a shard on a GPU, whose kernels go through
 // all of them anyway; nil on a CPU, see everyRow.
 func denseOf(shard *tensor.Tensor, g tensor.Rows) *tensor.Tensor {
-	if onCPU(shard) {
+	if shard.OnCPU() {
 		return nil
 	}
 	return tensor.DenseRows(g, shard.Dim(0))

@@ -65,7 +65,7 @@ func Data[T Elem](t *Tensor) []T {
 	if want := dtype.Of[T](); t.dtype != want {
 		throwType("Data", "%v does not hold %v", t.brief(), want)
 	}
-	if _, ok := t.dev.(*CPU); !ok {
+	if !t.OnCPU() {
 		throwUse("Data", "%v is on %v; use ToSlice, which copies", t.brief(), t.dev)
 	}
 	return sliceOf[T](t.ptr("Data"), t.numel)

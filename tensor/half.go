@@ -19,33 +19,18 @@ func Widen(x *Tensor) *Tensor { return Cast(x, WideType(x.dtype)) }
 
 // inPieces reports whether an operator is to widen x, of bfloat16, piece by piece: on a
 // CPU. Other devices compute with its elements as float32 as they read them.
-func inPieces(x *Tensor) bool {
-	_, cpu := x.dev.(*CPU)
-	return cpu && x.dtype == BFloat16
-}
+func inPieces(x *Tensor) bool { return x.dtype == BFloat16 && x.OnCPU() }
 
-// How many elements are widened at a time: on a CPU so few that they stay in its caches,
-// elsewhere so many that the time of a kernel is not that of its launch.
-const (
-	elementsPiece = 1 << 17 // by an element-wise operator
-	rowsPiece     = 1 << 16 // of rows of tables
-	devicePiece   = 1 << 24
-)
-
-func pieceOn(dev Device, onCPU int) int {
-	if _, cpu := dev.(*CPU); cpu {
-		return onCPU
-	}
-	return devicePiece
-}
+// elementsPiece is how many elements an element-wise operator widens at a time.
+const elementsPiece = 1 << 17
 
 // wideElements computes dst, of bfloat16, from args, of its type and shape: f computes
 // some elements of it at a time, all as float32. dst may be one of args.
 func wideElements(dst *Tensor, f func(dst *Tensor, args []*Tensor), args ...*Tensor) {
-	n, most := dst.numel, pieceOn(dst.dev, elementsPiece)
+	n := dst.numel
 	to, wide := dst.Reshape(n), make([]*Tensor, len(args))
-	for lo := 0; lo < n; lo += most {
-		size := min(most, n-lo)
+	for lo := 0; lo < n; lo += elementsPiece {
+		size := min(elementsPiece, n-lo)
 		for i, a := range args {
 			wide[i] = Widen(Narrow(a.Reshape(n), 0, lo, size))
 		}
@@ -62,10 +47,10 @@ func wideElements(dst *Tensor, f func(dst *Tensor, args []*Tensor), args ...*Ten
 // editElements calls f with some elements of dst, of bfloat16, and of args, of its shape,
 // at a time, bfloat16 as float32, and rounds what f makes of those of dst.
 func editElements(dst *Tensor, f func(dst *Tensor, args []*Tensor), args ...*Tensor) {
-	n, most := dst.numel, pieceOn(dst.dev, elementsPiece)
+	n := dst.numel
 	wide := make([]*Tensor, len(args))
-	for lo := 0; lo < n; lo += most {
-		size := min(most, n-lo)
+	for lo := 0; lo < n; lo += elementsPiece {
+		size := min(elementsPiece, n-lo)
 		piece := func(x *Tensor) *Tensor { return Narrow(x.Reshape(n), 0, lo, size) }
 		for i, a := range args {
 			wide[i] = Widen(piece(a))
@@ -87,6 +72,13 @@ func editWide(dst *Tensor, f func(wide *Tensor)) {
 	wide.Free()
 }
 
+// How many elements of rows are computed with at a time: on a CPU so few that they stay
+// in its caches, elsewhere so many that the time of a kernel is not that of its launch.
+const (
+	rowsPiece       = 1 << 16
+	rowsDevicePiece = 1 << 24
+)
+
 // editRows calls f with the rows of tables that index [n] names, none twice, and with
 // values [n, …], bfloat16 as float32, and puts back what f makes of the rows, rounded.
 // f gets some rows at a time.
@@ -95,7 +87,11 @@ func editRows(op string, index, values *Tensor, tables []*Tensor, f func(values 
 	for _, t := range tables {
 		most = max(most, t.dims[1])
 	}
-	step := max(1, pieceOn(index.dev, rowsPiece)/most)
+	piece := rowsDevicePiece
+	if index.OnCPU() {
+		piece = rowsPiece
+	}
+	step := max(1, piece/most)
 	rows := make([]*Tensor, len(tables))
 	for lo := 0; lo < index.numel; lo += step {
 		hi := min(lo+step, index.numel)

@@ -7,11 +7,17 @@ import (
 	"github.com/gorun-spmd/gorun/internal/dtype"
 )
 
+// OnCPU reports whether the host reads and writes t where it lies.
+func (t *Tensor) OnCPU() bool {
+	_, ok := t.dev.(*CPU)
+	return ok
+}
+
 // Read returns the elements of t for reading: where they lie on a CPU, else a copy.
 // The slice is valid while t is reachable and its scope is open, and must not be
 // written to. It throws as ToSlice does.
 func Read[T Elem](t *Tensor) []T {
-	if _, ok := t.dev.(*CPU); ok {
+	if t.OnCPU() {
 		return Data[T](t)
 	}
 	return ToSlice[T](t)
@@ -20,7 +26,7 @@ func Read[T Elem](t *Tensor) []T {
 // Edit calls f with the elements of t and has what f writes in t: they are where
 // they lie on a CPU, else a copy that goes back. It throws as ToSlice does.
 func Edit[T Elem](t *Tensor, f func(elems []T)) {
-	if _, ok := t.dev.(*CPU); ok {
+	if t.OnCPU() {
 		f(Data[T](t))
 		runtime.KeepAlive(t)
 		return
