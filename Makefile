@@ -6,11 +6,13 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # What the tests start beside Go itself: a C compiler, for the race detector and the
 # backends that link Open MPI; both MPI libraries with their launchers, whose names
 # in PATH Debian's alternatives give to Open MPI; Slurm; hosts that are network
-# namespaces.
+# namespaces. Open MPI 5 comes beside the 4 of Debian 12, see .ci/openmpi5.sh.
 DEBS := gcc g++ libc6-dev libopenmpi-dev pkg-config openmpi-bin mpich \
-	slurm-wlm munge openssh-server openssh-client iproute2 procps
+	slurm-wlm munge openssh-server openssh-client iproute2 procps chromium
 
-.PHONY: help build train train-long recsys test test-full linked race verify bench bench-comm bench-gemm deps rename clean
+.PHONY: help build train train-long recsys test linked race test-full test-gpu verify generate \
+	bench bench-gemm bench-kernels bench-ops bench-redistribute bench-step bench-comm bench-embedding \
+	bench-loss bench-ranks bench-gpu deps deps-ptx rename clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +43,7 @@ linked: ## the backends that link an MPI library when they are built
 		$(GO) test -tags $${b#*,} ./comm/$${b%%,*} || exit 1; \
 	done; \
 	$(GO) test -tags empi ./comm/empi
+	$(GO) vet -tags gompi,empi,mpi ./runtime
 
 # internal/conformance starts programs that it builds itself, without the detector.
 race:
@@ -49,14 +52,21 @@ race:
 	elif [ "$$CI" = true ]; then echo 'the race detector needs a C compiler: run make deps' >&2; exit 1; \
 	else echo 'skipped: the race detector needs a C compiler (make deps)'; fi
 
-test-full: ## every operator on every layout, then on random ones for 30 minutes; prints its seed
+test-full: ## a million plans for each of three seeds; every operator on every layout, then on random ones for 30 minutes, which prints its seed; a hundred stops under each launcher; 500 failing jobs; a hundred starts of 256 ranks
+	for seed in 20261120 1 2; do $(GO) test ./dtensor/layout -run '^TestPlanEqualsItsTwin$$' -timeout 60m -layout.cases 1000000 -layout.seed $$seed || exit; done
 	$(GO) test ./dtensor -run '^TestOperators(Full)?$$' -v -timeout 120m -dtensor.full 30m
+	$(GO) test ./internal/cluster -run '^Test(Stops|Jobs)$$' -v -timeout 120m -cluster.stops 25
+	$(GO) test ./runtime -run '^TestRandomFaults$$' -v -timeout 30m -faults 500 -faults.seed 0 -faults.within 1s
+	$(GO) test ./runtime -run '^TestManyRanksStart$$' -v -timeout 30m -starts 100 -starts.ranks 256
+	$(GO) test ./launcher -run '^TestLauncherOfManyIsKilled$$' -v -killed.ranks 512
 
 verify: ## gofmt, vet, staticcheck, generated files
 	@out=$$(gofmt -l .); [ -z "$$out" ] || { echo "not gofmt-ed: $$out" >&2; exit 1; }
 	$(GO) vet ./...
 	CGO_ENABLED=0 $(GO) build ./...
 	GOARCH=arm64 CGO_ENABLED=0 $(GO) vet ./...
+	GOOS=darwin CGO_ENABLED=0 $(GO) vet ./...
+	GOOS=windows CGO_ENABLED=0 $(GO) vet ./...
 	$(GO) run $(STATICCHECK) ./...
 	$(GO) -C internal/simd/asm test .
 	cd tensor/cuda && $(GO) run gen.go -verify
@@ -84,6 +94,9 @@ bench-step: build ## a training step, on 1 and 2 ranks
 bench-comm: build ## every collective, 8 B to 64 MiB, on 2, 4 and 8 ranks
 	for n in 2 4 8; do echo "-np $$n"; $(GO) run ./bench/peers -np $$n comm || exit; done
 
+bench-ranks: build ## start, memory and small collectives of 128 to 1024 ranks
+	$(GO) run ./bench/ranks
+
 bench-embedding: build ## sharded lookups, on 2 ranks
 	$(GO) run ./bench/peers -np 2 embedding
 
@@ -97,6 +110,9 @@ deps: ## install what the tests start, or print how
 	elif command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
 		apt-get update -q >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends $$missing; \
 	else echo "deps: install these:  sudo apt-get install --no-install-recommends$$missing"; fi
+	@if command -v mpirun.openmpi5 >/dev/null; then :; \
+	elif command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] && . /etc/os-release && [ "$$ID" = debian ]; then .ci/openmpi5.sh; \
+	else echo 'deps: as root of a Debian, run .ci/openmpi5.sh: Open MPI 5 beside 4'; fi
 
 deps-ptx: ## install nvcc, which makes tensor/cuda/kernels/*.ptx (Debian's non-free component; 1.6 GB)
 	@if command -v nvcc >/dev/null; then echo 'deps-ptx: all there'; \

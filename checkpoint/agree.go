@@ -9,7 +9,7 @@ import (
 )
 
 // agree returns the error of the lowest rank that has one, on every rank; nil if
-// none has. An error of c itself is returned as it is.
+// none has. Damage is damage on every rank. An error of c itself is returned as it is.
 func agree(ctx context.Context, c *comm.Comm, err error) error {
 	first := []int64{int64(c.Size())}
 	if err != nil {
@@ -22,16 +22,22 @@ func agree(ctx context.Context, c *comm.Comm, err error) error {
 		return nil
 	}
 	root := int(first[0])
-	var text []byte
-	if err != nil {
-		text = []byte(err.Error())
+	const plain, damage = 'p', 'd'
+	var text []byte // its kind and its words
+	switch {
+	case isDamage(err):
+		text = append([]byte{damage}, err.Error()...)
+	case err != nil:
+		text = append([]byte{plain}, err.Error()...)
 	}
 	text, failed := broadcast(ctx, c, text, root)
 	if failed != nil {
 		return failed
 	}
 	if c.Rank() != root {
-		err = errors.New(string(text))
+		if err = errors.New(string(text[1:])); text[0] == damage {
+			err = &damageError{err}
+		}
 	}
 	if c.Size() == 1 {
 		return err

@@ -123,7 +123,7 @@ func TestCrashAfterEveryOperation(t *testing.T) {
 							t.Errorf("%s, disk %d: the next save: %v", name, i, err)
 						}
 					}
-					if names, _ := disk.List("root"); len(names) != 1 || loaded(t, disk.crash(nil)) != 3 {
+					if names, _ := disk.List("root"); len(names) != 2 || names[0] != lockName || loaded(t, disk.crash(nil)) != 3 {
 						t.Errorf("%s, disk %d: after the next save there are %v", name, i, names)
 					}
 				}
@@ -167,12 +167,12 @@ func TestSavingAStepAgain(t *testing.T) {
 		}
 	}
 	names, _ := fs.List("root")
-	if want := fmt.Sprint([]string{"step-000009.2", "step-000011"}); fmt.Sprint(names) != want {
+	if want := fmt.Sprint([]string{lockName, "step-000009.2", "step-000011"}); fmt.Sprint(names) != want {
 		t.Errorf("%v are left, want %v", names, want)
 	}
 	// An earlier step than those that are kept is not removed by its own save.
 	steps(t, fs, 1, o, 2)
-	if names, _ := fs.List("root"); len(names) != 3 {
+	if names, _ := fs.List("root"); len(names) != 4 {
 		t.Errorf("%v are left; step 2 was just saved", names)
 	}
 	if got := loaded(t, fs); got != 11 {
@@ -189,7 +189,7 @@ func TestOtherFilesAreLeftAlone(t *testing.T) {
 	}
 	steps(t, fs, 1, Options{Keep: 1}, 2, 3)
 	names, _ := fs.List("root")
-	if want := "[notes.tmp step-000003 step-000004 step-1]"; fmt.Sprint(names) != want {
+	if want := "[lock notes.tmp step-000003 step-000004 step-1]"; fmt.Sprint(names) != want {
 		t.Errorf("%v are left, want %v", names, want)
 	}
 }

@@ -26,10 +26,11 @@
 // States of the same names. Load and Resume write into tensors, so make these
 // first, as if to begin afresh. Call Wait before the program ends, or the last
 // save may not complete. On several hosts the folder is one that all of them see.
-// Let one job at a time save there.
+// One job at a time may save there: it has a lock, and Open refuses the others.
 //
 // # What is on disk
 //
+//	root/lock                                 which process saves here, and its lock
 //	root/step-000123/index.json               what there is, and where
 //	root/step-000123/rank-00000.safetensors   the shards that rank 0 wrote
 //	root/step-000123/rank-00001.safetensors   …
@@ -51,7 +52,8 @@
 // Resume do not see it. So whatever happens at whatever point of a save, the last
 // complete checkpoint is there and loads. The next save removes what is left of
 // one that failed. Old checkpoints go, if Options.Keep says so, after the new one
-// is durable.
+// is durable. If a disk has damaged the last one, Resume says so and loads the one
+// before.
 //
 // # Errors
 //
@@ -60,7 +62,8 @@
 // when they return it too, and the communicator stays usable. Nothing is trusted
 // that comes from a file: no path leads out of the folder, nor does a symbolic
 // link there, and no size in it is believed before it was compared with the
-// file's.
+// file's. An index has 1 GiB at most, the header of a safetensors file and the index
+// of a model 100 MB.
 //
 // # Asynchronous save
 //
@@ -82,5 +85,10 @@
 //
 // Load reads models of others too, one file or several with a Hugging Face index,
 // each rank only what its shards need. Export writes them, without any rank
-// holding all of a model.
+// holding all of a model. A Mapping tells both of them what the file has under another
+// name, transposed, or as a part of a larger tensor:
+//
+//	o := checkpoint.LoadOptions{Map: []checkpoint.Mapping{
+//		{Name: "layers.*.up.weight", File: "h.*.mlp.c_fc.weight", Transpose: true},
+//	}}
 package checkpoint

@@ -52,7 +52,8 @@ func TestStatesThatDoNotFit(t *testing.T) {
 			all["other"] = all["matrix"]
 			delete(all, "matrix")
 		}, LoadOptions{}, []string{"root/step-000001", `"other" is missing`, `"matrix" is unexpected`, "AllowUnexpected"}},
-		{"unexpected allowed", func(all map[string]*dtensor.Tensor, m *dtensor.Mesh, rank int) { delete(all, "matrix") }, LoadOptions{AllowUnexpected: true}, nil},
+		{"unexpected allowed", func(all map[string]*dtensor.Tensor, m *dtensor.Mesh, rank int) { delete(all, "matrix") },
+			LoadOptions{AllowUnexpected: true}, nil},
 		{"missing allowed", func(all map[string]*dtensor.Tensor, m *dtensor.Mesh, rank int) {
 			all["more"] = dtensor.Distribute(m, tensor.FromSlice(m.Device(), []float32{float32(value("more", 0))}, 1), layout.Replicate())
 		}, LoadOptions{AllowMissing: true}, nil},
@@ -118,7 +119,7 @@ func TestMisuseOfState(t *testing.T) {
 			}
 			return store.Wait()
 		}, "checkpoint: Save: ", c.says)
-		if names, _ := fs.List("root"); len(names) != 0 {
+		if names, _ := fs.List("root"); len(names) != 1 || names[0] != lockName {
 			t.Errorf("%s: a save that failed left %v", c.says, names)
 		}
 	}
@@ -238,7 +239,8 @@ func TestNoCheckpoint(t *testing.T) {
 		return errors.Join(err, store.Wait())
 	})
 	save(t, fs, "root", settings()[0], 3, tensor.Float32, Options{})
-	if _, _, _, err := findIndex(fs, "root"); err == nil || !strings.Contains(err.Error(), "give the folder of one, such as root/step-000003") {
+	if _, _, _, err := findIndex(fs, "root"); err == nil ||
+		!strings.Contains(err.Error(), "give the folder of one, such as root/step-000003") {
 		t.Errorf("the root as a checkpoint: %v", err)
 	}
 	if e, ok, err := Latest(t.TempDir() + "/none"); ok || err != nil {

@@ -117,6 +117,8 @@ func ExampleExport() {
 		}
 		return checkpoint.Export(ctx, world, path, state, checkpoint.ExportOptions{Metadata: map[string]string{"format": "pt"}})
 	})
+	list, err := checkpoint.Tensors(path)
+	fmt.Println(list, err)
 	ranks(3, func(ctx context.Context, world *comm.Comm) error {
 		w, state, err := model(world, 0)
 		if err != nil {
@@ -130,5 +132,7 @@ func ExampleExport() {
 		}
 		return nil
 	})
-	// Output: [5, 2] S(0) float32[1 2]{1.5 1.5}
+	// Output:
+	// [{head.weight float32 [5 2]}] <nil>
+	// [5, 2] S(0) float32[1 2]{1.5 1.5}
 }

@@ -3,18 +3,19 @@ package checkpoint
 import (
 	"context"
 	"fmt"
+	"io"
 	"iter"
 	"math"
+	"runtime"
 	"slices"
 	"strings"
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/checkpoint/safetensors"
 	"github.com/gorun-spmd/gorun/comm"
-	"github.com/gorun-spmd/gorun/dtensor"
 )
 
-// slabElems is how many elements of a tensor travel to the writing rank at a time.
+// slabElems is how many elements of a tensor are sent to the writing rank at a time.
 const slabElems = 1 << 20
 
 // Export writes the whole tensors of state as other programs read them: into the
@@ -44,6 +45,9 @@ func export(ctx context.Context, c *comm.Comm, fs fileSystem, path string, state
 	if o.slab == 0 {
 		o.slab = slabElems
 	}
+	now, free := state.asSaved(ctx)
+	defer free()
+	state = &now
 	err := state.err
 	if o.MaxFileBytes < 0 {
 		err = fmt.Errorf("option MaxFileBytes is %d; give 1 or more, or 0 for 5 GB", o.MaxFileBytes)
@@ -58,40 +62,46 @@ func export(ctx context.Context, c *comm.Comm, fs fileSystem, path string, state
 	if err := sameState(ctx, c, &sorted); err != nil {
 		return err
 	}
-	if !strings.HasSuffix(path, ".safetensors") {
-		return exportFolder(ctx, c, fs, path, sorted.tensors, o)
+	tensors, err := arrange(sorted.tensors, o.Map, func(name string) string { return name })
+	for i := range tensors {
+		if err == nil {
+			err = tensors[i].complete()
+		}
 	}
-	o.MaxFileBytes = math.MaxInt
-	volumes, err := divide(sorted.tensors, o)
 	if err := agree(ctx, c, err); err != nil {
 		return err
 	}
-	return exportFile(ctx, c, fs, path, volumes[0].header, sorted.tensors, o.slab)
+	slices.SortFunc(tensors, func(a, b fileTensor) int { return strings.Compare(a.name, b.name) })
+	if !strings.HasSuffix(path, ".safetensors") {
+		return exportFolder(ctx, c, fs, path, tensors, o)
+	}
+	o.MaxFileBytes = math.MaxInt
+	volumes, err := divide(tensors, o)
+	if err := agree(ctx, c, err); err != nil {
+		return err
+	}
+	return exportFile(ctx, c, fs, path, volumes[0].header, tensors, o.slab)
 }
 
 // exportFile writes the tensors that h has into one file.
-func exportFile(ctx context.Context, c *comm.Comm, fs fileSystem, path string, h *safetensors.Header, tensors []namedTensor, slab int) error {
-	byName := map[string]namedTensor{}
-	for _, t := range tensors {
-		byName[t.name] = t
+func exportFile(ctx context.Context, c *comm.Comm, fs fileSystem, path string, h *safetensors.Header, tensors []fileTensor,
+	slab int) error {
+	byName := map[string]*fileTensor{}
+	for i := range tensors {
+		byName[tensors[i].name] = &tensors[i]
 	}
-	mine, dims := make([][]box, len(h.Tensors)), make([]int, len(h.Tensors))
+	ordered := make([]*fileTensor, len(h.Tensors))
 	for i, entry := range h.Tensors {
-		t := byName[entry.Name]
-		mine[i], dims[i] = t.boxes(), len(t.shape())
+		ordered[i] = byName[entry.Name]
 	}
-	boxes, err := tell(ctx, c, mine, dims)
+	senders, err := sendersOf(ctx, c, ordered)
 	if err != nil {
 		return err
 	}
 	e := exporter{c: c}
-	send := func(f file) error {
-		for i, entry := range h.Tensors {
-			of := make([][]box, c.Size())
-			for r := range of {
-				of[r] = boxes[r][i]
-			}
-			if err := e.tensor(ctx, f, byName[entry.Name], owners(of), slab); err != nil {
+	send := func(f io.Writer) error {
+		for i, t := range ordered {
+			if err := e.tensor(ctx, f, t, senders[i], slab); err != nil {
 				return err
 			}
 		}
@@ -109,7 +119,7 @@ func exportFile(ctx context.Context, c *comm.Comm, fs fileSystem, path string, h
 	}
 	var ended error // told to all, or of the communicator
 	begun := false
-	arrive := func(f file) error {
+	arrive := func(f io.Writer) error {
 		begun = true
 		if ended = send(f); ended == nil {
 			ended = agree(ctx, c, e.err)
@@ -130,6 +140,27 @@ func exportFile(ctx context.Context, c *comm.Comm, fs fileSystem, path string, h
 	return agree(ctx, c, err)
 }
 
+// sendersOf says for each tensor which rank sends which box of it.
+func sendersOf(ctx context.Context, c *comm.Comm, tensors []*fileTensor) ([][]piece, error) {
+	mine, dims := make([][]box, len(tensors)), make([]int, len(tensors))
+	for i, t := range tensors {
+		mine[i], dims[i] = t.boxes(), len(t.shape)
+	}
+	boxes, err := tell(ctx, c, mine, dims)
+	if err != nil {
+		return nil, err
+	}
+	list := make([][]piece, len(tensors))
+	for i := range list {
+		of := make([][]box, c.Size())
+		for r := range of {
+			of[r] = boxes[r][i]
+		}
+		list[i] = owners(of)
+	}
+	return list, nil
+}
+
 // An exporter sends tensors to rank 0.
 type exporter struct {
 	c        *comm.Comm
@@ -138,17 +169,21 @@ type exporter struct {
 }
 
 // tensor writes t into f on rank 0. It returns errors of the communicator only.
-func (e *exporter) tensor(ctx context.Context, f file, t namedTensor, owners []piece, slab int) error {
+func (e *exporter) tensor(ctx context.Context, f io.Writer, t *fileTensor, owners []piece, slab int) error {
 	elem := t.dtype().Size()
 	counts := make([]int, e.c.Size())
-	for s := range slabs(t.shape(), slab) {
+	parts, err := t.tryParts()
+	if e.err == nil {
+		e.err = err
+	}
+	for s := range slabs(t.shape, slab) {
 		clear(counts)
 		for _, o := range owners {
 			for u := range runs(s, o.box) {
 				counts[o.writer] += u.n * elem
 			}
 		}
-		e.src = e.pack(ctx, t, owners, s, counts[e.c.Rank()])
+		e.pack(parts, owners, s, counts[e.c.Rank()], elem)
 		if e.c.Rank() == 0 {
 			e.dst = resize(e.dst, s.numel()*elem)
 		}
@@ -162,33 +197,28 @@ func (e *exporter) tensor(ctx context.Context, f file, t namedTensor, owners []p
 	return nil
 }
 
-// pack returns the elements that this rank sends of a slab, n bytes.
-func (e *exporter) pack(ctx context.Context, t namedTensor, owners []piece, s box, n int) []byte {
+// pack copies the n bytes that this rank sends of a slab into e.src. After an error of
+// this rank they are anything.
+func (e *exporter) pack(parts []localPart, owners []piece, s box, n, elem int) {
 	e.src = resize(e.src, n)
-	if n == 0 {
-		return e.src
+	if e.err != nil {
+		return
 	}
-	at, elem := 0, t.dtype().Size()
-	err := dtensor.Try(ctx, t.mesh(), func() {
-		parts := t.parts()
-		for _, o := range owners {
-			if o.writer != e.c.Rank() {
-				continue
-			}
-			i := slices.IndexFunc(parts, func(p localPart) bool {
-				return slices.Equal(p.box.offset, o.box.offset) && slices.Equal(p.box.size, o.box.size)
-			})
-			x := parts[i].data
-			for u := range runs(s, o.box) {
-				x.Device().ToHost(unsafe.Pointer(&e.src[at]), unsafe.Add(x.Ptr(), u.y*elem), u.n*elem)
-				at += u.n * elem
-			}
+	at := 0
+	for _, o := range owners {
+		if o.writer != e.c.Rank() {
+			continue
 		}
-	})
-	if e.err == nil {
-		e.err = err
+		i := slices.IndexFunc(parts, func(p localPart) bool {
+			return slices.Equal(p.box.offset, o.box.offset) && slices.Equal(p.box.size, o.box.size)
+		})
+		x := parts[i].data
+		for u := range runs(s, o.box) {
+			x.Device().ToHost(unsafe.Pointer(&e.src[at]), unsafe.Add(x.Ptr(), u.y*elem), u.n*elem)
+			at += u.n * elem
+		}
 	}
-	return e.src
+	runtime.KeepAlive(parts)
 }
 
 // unpack puts what the owners sent of a slab in order.

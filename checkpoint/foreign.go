@@ -9,10 +9,37 @@ import (
 	"strings"
 
 	"github.com/gorun-spmd/gorun/checkpoint/safetensors"
+	"github.com/gorun-spmd/gorun/tensor"
 )
 
 // singleName is what a model in one file is called.
 const singleName = "model.safetensors"
+
+// A TensorInfo describes a tensor in a file.
+type TensorInfo struct {
+	Name  string
+	DType tensor.DType
+	Shape []int
+}
+
+// Tensors lists the tensors of a checkpoint or a model, which path names as it does for
+// Load. It reads the index or the headers alone, and needs no ranks.
+func Tensors(path string) ([]TensorInfo, error) {
+	_, _, text, err := findIndex(osFS{}, path)
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint: Tensors: %w", err)
+	}
+	x, err := decodeIndex(text)
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint: Tensors: %s: %w", path, err)
+	}
+	list := make([]TensorInfo, len(x.Tensors))
+	for i := range x.Tensors {
+		e := &x.Tensors[i]
+		list[i] = TensorInfo{Name: e.Name, DType: e.dtype(), Shape: e.Shape}
+	}
+	return list, nil
+}
 
 // findIndex returns the index of what lies at path, as text, and the folder of
 // its files. That of plain safetensors files is made from their headers; plain
@@ -28,7 +55,7 @@ func findIndex(fs fileSystem, path string) (dir string, plain bool, text []byte,
 	}
 	switch has := func(name string) bool { return slices.Contains(names, name) }; {
 	case has(indexName):
-		text, err := readFile(fs, filepath.Join(path, indexName), false)
+		text, err := readIndex(fs, path)
 		return path, false, text, err
 	case has(safetensors.IndexName):
 		name := filepath.Join(path, safetensors.IndexName)

@@ -73,7 +73,8 @@ func TestImport(t *testing.T) {
 	// In several files, one of which has a tensor that the index says is elsewhere.
 	put(t, fs, "model/a.safetensors", plain(t, "matrix", "one", "empty", "row"))
 	put(t, fs, "model/b.safetensors", plain(t, "scalar", "cube", "flat", "row"))
-	const where = `{"weight_map": {"hf.matrix": "a.safetensors", "hf.one": "a.safetensors", "hf.empty": "a.safetensors", "hf.row": "b.safetensors",
+	const where = `{"weight_map": {"hf.matrix": "a.safetensors", "hf.one": "a.safetensors", "hf.empty": "a.safetensors",
+		"hf.row": "b.safetensors",
 		"hf.scalar": "b.safetensors", "hf.cube": "b.safetensors", "hf.flat": "b.safetensors"%s}}`
 	put(t, fs, "model/model.safetensors.index.json", fmt.Appendf(nil, where, ""))
 	imports(t, fs, "model")
@@ -127,7 +128,7 @@ func TestExport(t *testing.T) {
 				}
 				return export(ctx, world, fs, "model.safetensors", &state, ExportOptions{Metadata: map[string]string{"format": "pt"}, slab: slab})
 			})
-			got, err := readFile(fs.crash(nil), "model.safetensors", true)
+			got, err := readFile(fs.crash(nil), "model.safetensors", true, 1<<20)
 			if err != nil {
 				t.Fatal(err)
 			}

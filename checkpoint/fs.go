@@ -26,6 +26,9 @@ type fileSystem interface {
 	Rename(from, to string) error
 	// Remove removes a file, or a folder with all that is in it.
 	Remove(name string) error
+	// Lock makes a file if needed and locks it until this process ends, errLocked if
+	// another process has it. A file system without locks is no error.
+	Lock(name string) error
 	// SyncDir makes the names in a folder durable.
 	SyncDir(dir string) error
 }
@@ -57,7 +60,7 @@ func (f osFile) Size() (bytes int, err error) {
 }
 
 func (osFS) Create(name string) (file, error) {
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC|syscall.O_NOFOLLOW, 0o666)
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC|noFollow, 0o666)
 	if err != nil {
 		return nil, link(err)
 	}
@@ -65,9 +68,9 @@ func (osFS) Create(name string) (file, error) {
 }
 
 func (osFS) Open(name string, follow bool) (file, error) {
-	flags := os.O_RDONLY | syscall.O_NONBLOCK // not to wait for the other end of a pipe
+	flags := os.O_RDONLY | nonBlock // not to wait for the other end of a pipe
 	if !follow {
-		flags |= syscall.O_NOFOLLOW
+		flags |= noFollow
 	}
 	f, err := os.OpenFile(name, flags, 0)
 	if err != nil {
@@ -102,6 +105,9 @@ func (osFS) Rename(from, to string) error { return os.Rename(from, to) }
 func (osFS) Remove(name string) error     { return os.RemoveAll(name) }
 
 func (osFS) SyncDir(dir string) error {
+	if !syncsFolders {
+		return nil
+	}
 	f, err := os.Open(dir)
 	if err != nil {
 		return err

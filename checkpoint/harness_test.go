@@ -91,7 +91,9 @@ func value(name string, i int) float64 { return float64((i*7+len(name))%120 - 60
 // full makes the tensors of shapes with their values, or with zeros.
 func full(m *dtensor.Mesh, s setting, dt tensor.DType, zero bool) map[string]*dtensor.Tensor {
 	all := map[string]*dtensor.Tensor{}
-	for name, shape := range shapes() {
+	list := shapes()
+	for _, name := range slices.Sorted(maps.Keys(list)) { // in one order on all ranks
+		shape := list[name]
 		w := tensor.Zeros(m.Device(), tensor.Float64, shape...)
 		if d := tensor.Data[float64](w); !zero {
 			for i := range d {

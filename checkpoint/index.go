@@ -12,6 +12,10 @@ import (
 // indexName is the file that makes a folder a checkpoint.
 const indexName = "index.json"
 
+// maxIndexBytes is the size above which an index is refused. One of so many bytes has
+// the checksums of 128 TiB, in blocks of 1 MiB.
+const maxIndexBytes = 1 << 30
+
 // What the format field of an index says, and the version that this package
 // writes. A reader refuses versions above its own.
 const (
@@ -129,6 +133,13 @@ func addList[T any](w *lineWriter, key string, list []T) {
 	w.text = append(w.text, "\n ],\n "...)
 }
 
+// A versionError says that a newer program wrote an index: that is no damage.
+type versionError struct{ version int }
+
+func (e *versionError) Error() string {
+	return fmt.Sprintf("version %d: this program reads up to version %d; use a newer one", e.version, formatVersion)
+}
+
 // decodeIndex reads and checks the text of index.json.
 func decodeIndex(text []byte) (*index, error) {
 	body := len(text) - sealBytes
@@ -141,7 +152,8 @@ func decodeIndex(text []byte) (*index, error) {
 	}
 	said := string(seal[len(sealBegin) : len(sealBegin)+8])
 	if got := sum(text[:body]); got != said {
-		return nil, fmt.Errorf("it is damaged: the CRC-32C of bytes 0 to %d is %s, and not %s as byte %d says", body, got, said, body+len(sealBegin))
+		return nil, fmt.Errorf("it is damaged: the CRC-32C of bytes 0 to %d is %s, and not %s as byte %d says", body, got, said,
+			body+len(sealBegin))
 	}
 	x := new(index)
 	if err := json.Unmarshal(text, x); err != nil {
@@ -151,7 +163,7 @@ func decodeIndex(text []byte) (*index, error) {
 		return nil, fmt.Errorf("format %q, version %d: this is no index of a checkpoint", x.Format, x.Version)
 	}
 	if x.Version > formatVersion {
-		return nil, fmt.Errorf("version %d: this program reads up to version %d; use a newer one", x.Version, formatVersion)
+		return nil, &versionError{x.Version}
 	}
 	if err := x.validate(); err != nil {
 		if at, ok := errors.AsType[*entryError](err); ok {

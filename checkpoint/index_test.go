@@ -87,7 +87,8 @@ func TestIndexRefusals(t *testing.T) {
 		}
 		// What is wrong with a file or a tensor comes with the byte where its line begins.
 		at, entry := 0, errors.As(err, new(*entryError))
-		if _, scanned := fmt.Sscanf(err.Error(), "byte %d:", &at); entry && (scanned != nil || !bytes.HasPrefix(text[at:], []byte("{\"name\":")) || text[at-1] != ' ') {
+		if _, scanned := fmt.Sscanf(err.Error(), "byte %d:", &at); entry &&
+			(scanned != nil || !bytes.HasPrefix(text[at:], []byte("{\"name\":")) || text[at-1] != ' ') {
 			t.Errorf("%v: there is %.20q", err, text[at:])
 		}
 	}
@@ -95,7 +96,8 @@ func TestIndexRefusals(t *testing.T) {
 		{`{"format": "gorun checkpoint", "version": 1, "step": "x", `, "byte 56: "},
 		{`{"format": "gorun checkpoint", ] `, "byte 32: "},
 	} {
-		if _, err := decodeIndex(fmt.Appendf(nil, "%s%s%s%s", c.body, sealBegin, sum([]byte(c.body)), sealEnd)); err == nil || !strings.HasPrefix(err.Error(), c.says) {
+		if _, err := decodeIndex(fmt.Appendf(nil, "%s%s%s%s", c.body, sealBegin, sum([]byte(c.body)), sealEnd)); err == nil ||
+			!strings.HasPrefix(err.Error(), c.says) {
 			t.Errorf("%s: got %v, want %q", c.body, err, c.says)
 		}
 	}
@@ -105,6 +107,7 @@ func TestIndexRefusals(t *testing.T) {
 // file, and no file elsewhere. The body is sealed here, so that the fuzzer gets
 // past the checksum.
 func FuzzIndex(f *testing.F) {
+	unminimized(f)
 	text, err := sample().encode()
 	if err != nil {
 		f.Fatal(err)

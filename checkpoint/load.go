@@ -24,8 +24,14 @@ type LoadOptions struct {
 	// AllowUnexpected ignores what the State does not ask for: the optimizer's
 	// tensors when only the model is wanted.
 	AllowUnexpected bool
-	// Rename gives the name in the file of a name in the State, for models that
-	// others have named; nil: they are the same.
+	// Ignore lists names in the file that the State need not ask for, such as constants
+	// that others save too. A * stands for one or more characters that are not dots.
+	Ignore []string
+	// Map says where the file has tensors that are not simply there under their own
+	// names; the first Mapping whose Name fits holds.
+	Map []Mapping
+	// Rename gives the name in the file of a name in the State that no Mapping fits;
+	// nil: they are the same.
 	Rename func(name string) string
 
 	host string // "": this machine's
@@ -60,12 +66,13 @@ func Load(ctx context.Context, world *comm.Comm, path string, state *State, o Lo
 }
 
 func load(ctx context.Context, c *comm.Comm, fs fileSystem, path string, given *State, o LoadOptions) (*index, error) {
-	sorted := given.sorted() // the same order on every rank
-	state := &sorted
 	dir, plain, x, err := shareIndex(ctx, c, fs, path)
 	if err != nil {
 		return nil, err
 	}
+	whole, done := given.asLoaded(ctx, func(name string) []int { return x.shapeOf(o.name(name)) })
+	sorted := whole.sorted() // the same order on every rank
+	state := &sorted
 	wanted, err := match(x, state, o)
 	if err = agree(ctx, c, err); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
@@ -73,7 +80,7 @@ func load(ctx context.Context, c *comm.Comm, fs fileSystem, path string, given *
 	if err := sameState(ctx, c, state); err != nil {
 		return nil, err
 	}
-	if err := fill(ctx, c, newReader(fs, dir, plain, x), state.tensors, wanted, o.host); err != nil {
+	if err := fill(ctx, c, newReader(fs, dir, plain, x), wanted, o.host); err != nil {
 		return nil, err
 	}
 	for _, v := range state.values {
@@ -83,7 +90,20 @@ func load(ctx context.Context, c *comm.Comm, fs fileSystem, path string, given *
 			}
 		}
 	}
+	if err := agree(ctx, c, done()); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
 	return x, nil
+}
+
+// shapeOf returns the shape of a tensor, nil if there is no such.
+func (x *index) shapeOf(name string) []int {
+	for i := range x.Tensors {
+		if x.Tensors[i].Name == name {
+			return x.Tensors[i].Shape
+		}
+	}
+	return nil
 }
 
 // shareIndex reads the index on rank 0, for all ranks; dir is the folder of its
@@ -110,6 +130,9 @@ func shareIndex(ctx context.Context, c *comm.Comm, fs fileSystem, path string) (
 		return "", false, nil, err
 	}
 	if x, err = decodeIndex(text); err != nil {
+		if _, newer := errors.AsType[*versionError](err); !newer {
+			err = asDamage(err)
+		}
 		return "", false, nil, fmt.Errorf("%s: %w", filepath.Join(path, indexName), err)
 	}
 	return string(folder), kind[0] == 1, x, nil
@@ -122,14 +145,17 @@ func (o LoadOptions) name(name string) string {
 	return o.Rename(name)
 }
 
-// match finds the entry of each tensor in the State; nil for one that is missing
-// and may be.
-func match(x *index, state *State, o LoadOptions) ([]*tensorEntry, error) {
+// match finds the tensors of the file that the State has a part of.
+func match(x *index, state *State, o LoadOptions) ([]fileTensor, error) {
 	if state.err != nil {
 		return nil, state.err
 	}
+	files, err := arrange(state.tensors, o.Map, o.name)
+	if err != nil {
+		return nil, err
+	}
 	entries := map[string]*tensorEntry{}
-	rest := map[string]bool{} // what the State has not asked for
+	rest := map[string]bool{} // names in the checkpoint that the State does not take
 	for i := range x.Tensors {
 		entries[x.Tensors[i].Name] = &x.Tensors[i]
 		rest[x.Tensors[i].Name] = true
@@ -138,18 +164,19 @@ func match(x *index, state *State, o LoadOptions) ([]*tensorEntry, error) {
 		rest[name] = true
 	}
 	var missing, differ []string
-	wanted := make([]*tensorEntry, len(state.tensors))
-	for i, t := range state.tensors {
-		name := o.name(t.name)
-		delete(rest, name)
-		e := entries[name]
-		switch {
-		case e == nil:
-			missing = append(missing, name)
-		case !slices.Equal(e.Shape, t.shape()):
-			differ = append(differ, fmt.Sprintf("%q is %v there and %v here", name, e.Shape, t.shape()))
+	var wanted []fileTensor
+	for _, f := range files {
+		delete(rest, f.name)
+		if f.entry = entries[f.name]; f.entry == nil {
+			missing = append(missing, f.name)
+			continue
 		}
-		wanted[i] = e
+		for i := range f.members {
+			if shape, _ := f.members[i].locate(); !slices.Equal(f.entry.Shape, shape) {
+				differ = append(differ, fmt.Sprintf("%q is %v there and %v here", f.name, f.entry.Shape, shape))
+			}
+		}
+		wanted = append(wanted, f)
 	}
 	for _, v := range state.values {
 		name := o.name(v.name)
@@ -157,6 +184,10 @@ func match(x *index, state *State, o LoadOptions) ([]*tensorEntry, error) {
 		if _, ok := x.Values[name]; !ok {
 			missing = append(missing, name)
 		}
+	}
+	for _, pattern := range o.Ignore {
+		p := patternOf(pattern)
+		maps.DeleteFunc(rest, func(name string, _ bool) bool { return p.MatchString(name) })
 	}
 	unexpected := slices.Sorted(maps.Keys(rest))
 	var problems []string
@@ -206,9 +237,9 @@ func sameState(ctx context.Context, c *comm.Comm, state *State) error {
 	return nil
 }
 
-// fill reads the tensors for which wanted has an entry. The ranks of each host do
-// it together, one tensor after the other.
-func fill(ctx context.Context, c *comm.Comm, r *reader, tensors []namedTensor, wanted []*tensorEntry, host string) error {
+// fill reads the tensors that wanted lists. The ranks of each host do it together, one
+// tensor after the other.
+func fill(ctx context.Context, c *comm.Comm, r *reader, wanted []fileTensor, host string) error {
 	defer r.close()
 	if host == "" {
 		host = thisHost()
@@ -217,76 +248,94 @@ func fill(ctx context.Context, c *comm.Comm, r *reader, tensors []namedTensor, w
 	if err != nil {
 		return err
 	}
-	mine, dims := make([][]box, len(tensors)), make([]int, len(tensors))
-	for i, t := range tensors {
-		if dims[i] = len(t.shape()); wanted[i] != nil {
-			mine[i] = t.boxes()
-		}
+	mine, dims := make([][]box, len(wanted)), make([]int, len(wanted))
+	for i := range wanted {
+		mine[i], dims[i] = wanted[i].boxes(), len(wanted[i].shape)
 	}
 	boxes, err := tell(ctx, h, mine, dims)
 	if err != nil {
 		return err
 	}
 	l := &loader{reader: r, host: h, load: make([]int, h.Size())}
-	for i, t := range tensors {
-		e := wanted[i]
-		if e == nil {
-			continue
-		}
+	for i := range wanted {
+		f := &wanted[i]
 		of := make([][]box, h.Size())
 		for q := range of {
 			of[q] = boxes[q][i]
 		}
-		parts, targets, err := targetsOf(ctx, t, e)
-		l.keep(err)
-		if err := l.fill(ctx, e, of, targets); err != nil {
+		var mine []destination
+		var targets []target
+		for k := range f.members {
+			list, err := destinationsOf(ctx, &f.members[k], f.entry)
+			l.keep(err)
+			mine = append(mine, list...)
+		}
+		for _, d := range mine {
+			targets = append(targets, d.target)
+		}
+		if err := l.fill(ctx, f.entry, of, targets); err != nil {
 			return err
 		}
 		if l.err == nil {
-			l.keep(finish(ctx, t, e, parts, targets))
+			l.keep(finish(ctx, f, mine))
 		}
 	}
 	return agree(ctx, c, l.err)
 }
 
-// targetsOf returns this rank's parts of t and the memory to read each into: its
-// own where the elements can be read there as they are.
-func targetsOf(ctx context.Context, t namedTensor, e *tensorEntry) (parts []localPart, targets []target, err error) {
-	if len(t.boxes()) == 0 {
-		return nil, nil, nil
-	}
-	err = dtensor.Try(ctx, t.mesh(), func() {
-		parts = t.parts()
-		for _, p := range parts {
-			b, own := hostBytes(p.data)
-			if !own || e.dtype() != p.data.DType() {
-				b = make([]byte, p.box.numel()*e.dtype().Size())
-			}
-			targets = append(targets, target{p.box, b})
-		}
-	})
-	return parts, targets, named(e, err)
+// A destination is a part of a tensor that this rank holds, and the memory that its
+// elements are read into: its own where they can be read there as they are.
+type destination struct {
+	target
+	part   localPart
+	member *member
 }
 
-// finish brings what was read into targets to the parts.
-func finish(ctx context.Context, t namedTensor, e *tensorEntry, parts []localPart, targets []target) error {
-	if len(parts) == 0 {
-		return nil
+// destinationsOf returns the parts of m that this rank holds.
+func destinationsOf(ctx context.Context, m *member, e *tensorEntry) (list []destination, err error) {
+	if len(m.namedTensor.boxes()) == 0 {
+		return nil, nil
 	}
-	return named(e, dtensor.Try(ctx, t.mesh(), func() {
-		for i, p := range parts {
-			b := targets[i].data
-			if e.dtype() == tensor.Bool {
+	err = dtensor.Try(ctx, m.mesh(), func() {
+		for _, p := range m.parts() {
+			b, own := hostBytes(p.data)
+			if !own || m.transposed() || e.dtype() != p.data.DType() {
+				b = make([]byte, p.box.numel()*e.dtype().Size())
+			}
+			list = append(list, destination{target{m.placed(p.box), b}, p, m})
+		}
+	})
+	return list, named(e, err)
+}
+
+// finish brings what was read to the parts.
+func finish(ctx context.Context, f *fileTensor, list []destination) error {
+	for _, d := range list {
+		err := dtensor.Try(ctx, d.member.mesh(), func() {
+			b, dt, x := d.data, f.entry.dtype(), d.part.data
+			if dt == tensor.Bool {
 				for k, v := range b {
 					b[k] = min(v, 1) // a bool of Go has no other values
 				}
 			}
-			if own, ok := hostBytes(p.data); !ok || &own[0] != &b[0] {
-				fillFrom(p.data, b, e.dtype())
+			if own, ok := hostBytes(x); ok && &own[0] == &b[0] {
+				return
 			}
+			if !d.member.transposed() {
+				fillFrom(x, b, dt)
+				return
+			}
+			there := tensor.New(x.Device(), x.DType(), d.box.size...)
+			fillFrom(there, b, dt)
+			zero := make([]int, len(d.box.size))
+			tensor.CopyBox(x, zero, tensor.Transpose(there, -2, -1), zero, x.Shape())
+		})
+		if err != nil {
+			return named(f.entry, err)
 		}
-		runtime.KeepAlive(parts)
-	}))
+	}
+	runtime.KeepAlive(list)
+	return nil
 }
 
 func named(e *tensorEntry, err error) error {

@@ -21,8 +21,11 @@ type ExportOptions struct {
 	// MaxFileBytes is how many bytes of tensors a file in a folder has at most; a
 	// tensor that is larger gets a file of its own. 0: 5 GB, as Hugging Face does.
 	MaxFileBytes int
+	// Map says which tensors the file has under another name, transposed or as parts of a
+	// larger one; the first Mapping whose Name fits holds.
+	Map []Mapping
 
-	slab int // elements that travel at a time; 0: slabElems
+	slab int // elements sent at a time; 0: slabElems
 }
 
 // A volume is one file of a model and the tensors that go into it.
@@ -33,17 +36,17 @@ type volume struct {
 
 // divide distributes the tensors, in the order of their names, over files of at
 // most so many bytes, and names these as Hugging Face does.
-func divide(tensors []namedTensor, o ExportOptions) ([]volume, error) {
+func divide(tensors []fileTensor, o ExportOptions) ([]volume, error) {
 	var files [][]safetensors.Tensor
 	bytes := 0 // of the last file
 	for _, t := range tensors {
-		n, _ := safetensors.Bytes(t.dtype(), t.shape())
+		n, _ := safetensors.Bytes(t.dtype(), t.shape)
 		if len(files) == 0 || bytes > 0 && n > o.MaxFileBytes-bytes {
 			files, bytes = append(files, nil), 0
 		}
 		bytes += n
 		last := &files[len(files)-1]
-		*last = append(*last, safetensors.Tensor{Name: t.name, DType: t.dtype(), Shape: t.shape()})
+		*last = append(*last, safetensors.Tensor{Name: t.name, DType: t.dtype(), Shape: t.shape})
 	}
 	if len(files) == 0 {
 		files = [][]safetensors.Tensor{nil}
@@ -64,7 +67,7 @@ func divide(tensors []namedTensor, o ExportOptions) ([]volume, error) {
 
 // exportFolder writes a model into a folder: the files, then the index if there
 // are several. What makes a folder a model appears last.
-func exportFolder(ctx context.Context, c *comm.Comm, fs fileSystem, dir string, tensors []namedTensor, o ExportOptions) error {
+func exportFolder(ctx context.Context, c *comm.Comm, fs fileSystem, dir string, tensors []fileTensor, o ExportOptions) error {
 	volumes, err := divide(tensors, o)
 	if err == nil && c.Rank() == 0 {
 		err = makeModel(fs, dir)
@@ -127,7 +130,7 @@ func owners(boxes [][]box) []piece {
 
 // modelFiles reads which files a Hugging Face index names.
 func modelFiles(fs fileSystem, name string) (files []string, where map[string]string, err error) {
-	text, err := readFile(fs, name, true)
+	text, err := readFile(fs, name, true, safetensors.MaxHeaderBytes)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/gorun-spmd/gorun/checkpoint/safetensors"
@@ -42,7 +41,7 @@ func TestExportFolder(t *testing.T) {
 				}
 				continue
 			}
-			text, err := readFile(fs, "model/model.safetensors.index.json", true)
+			text, err := readFile(fs, "model/model.safetensors.index.json", true, 1<<20)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -65,12 +64,15 @@ func TestExportFolder(t *testing.T) {
 				if total += at.Bytes; !ok || h.Metadata["format"] != "pt" {
 					t.Errorf("%s of %v is not in %s", name, h, file)
 				}
-				if data := h.FileBytes - h.DataStart; data > most && len(h.Tensors) > 1 && slices.ContainsFunc(h.Tensors, func(t safetensors.Tensor) bool { return t.Bytes > 0 && t.Bytes < data }) {
+				if data := h.FileBytes - h.DataStart; data > most && len(h.Tensors) > 1 &&
+					slices.ContainsFunc(h.Tensors, func(t safetensors.Tensor) bool { return t.Bytes > 0 && t.Bytes < data }) {
 					t.Errorf("%s has %d bytes of %d tensors, at most %d are asked for", file, data, len(h.Tensors), most)
 				}
 			}
-			if want := fmt.Sprintf("model-00001-of-%05d.safetensors", len(names)-2); total != x.Metadata.TotalSize || len(x.WeightMap) != len(shapes()) || names[1] != want {
-				t.Errorf("%s, %d bytes a file: total_size %d, want %d; %d tensors; %v", s.name, most, x.Metadata.TotalSize, total, len(x.WeightMap), names)
+			if want := fmt.Sprintf("model-00001-of-%05d.safetensors", len(names)-2); total != x.Metadata.TotalSize ||
+				len(x.WeightMap) != len(shapes()) || names[1] != want {
+				t.Errorf("%s, %d bytes a file: total_size %d, want %d; %d tensors; %v", s.name, most, x.Metadata.TotalSize, total, len(x.WeightMap),
+					names)
 			}
 		}
 	}
@@ -147,7 +149,7 @@ func TestLinks(t *testing.T) {
 				t.Errorf("%s is a link: %v", name, err)
 			}
 		}
-		if err := errors.Join(os.Remove(path), syscall.Mkfifo(path, 0o600)); err != nil {
+		if err := errors.Join(os.Remove(path), mkfifo(path)); err != nil {
 			t.Fatal(err)
 		}
 		for _, err := range []error{loads(), Verify(dir)} {
@@ -172,7 +174,8 @@ func TestLinks(t *testing.T) {
 	}
 	// Hugging Face's cache: a folder of links to blobs.
 	model, blob := filepath.Join(t.TempDir(), "model"), filepath.Join(t.TempDir(), "blob")
-	if err := errors.Join(os.Mkdir(model, 0o777), os.WriteFile(blob, plain(t, "matrix", "one", "scalar", "empty", "cube", "flat", "row"), 0o666),
+	if err := errors.Join(os.Mkdir(model, 0o777),
+		os.WriteFile(blob, plain(t, "matrix", "one", "scalar", "empty", "cube", "flat", "row"), 0o666),
 		os.Symlink(blob, filepath.Join(model, "model.safetensors"))); err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // temporary ends the name of what is not complete, or being removed.
@@ -43,7 +44,7 @@ func parseDir(name string) (step, generation int, ok bool) {
 }
 
 // List returns the complete checkpoints in root in ascending order of their
-// steps; none, if there is no such folder.
+// steps; none, if there is no such folder. It does not look into them: see Verify.
 func List(root string) ([]Entry, error) {
 	all, err := list(osFS{}, root)
 	if err != nil {
@@ -99,12 +100,14 @@ func generations(fs fileSystem, root string) ([]Entry, error) {
 			continue
 		}
 		dir := filepath.Join(root, name)
-		if f, err := fs.Open(filepath.Join(dir, indexName), false); err == nil {
-			f.Close()
-			all = append(all, Entry{step, dir, generation})
-		} else if !errors.Is(err, iofs.ErrNotExist) {
-			return nil, err
+		f, err := fs.Open(filepath.Join(dir, indexName), false)
+		if errors.Is(err, iofs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+			continue // a folder or file of somebody else
 		}
+		if err == nil {
+			f.Close()
+		} // else whoever loads it is told
+		all = append(all, Entry{step, dir, generation})
 	}
 	slices.SortFunc(all, func(a, b Entry) int {
 		return cmp.Or(cmp.Compare(a.Step, b.Step), cmp.Compare(a.generation, b.generation))

@@ -1,3 +1,5 @@
+//go:build unix
+
 package checkpoint
 
 import (
@@ -51,3 +53,6 @@ func TestOperatingSystem(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// mkfifo makes a pipe with a name.
+func mkfifo(path string) error { return syscall.Mkfifo(path, 0o600) }

@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -16,8 +17,11 @@ type publication struct {
 
 // prepare removes what saves that failed have left, and makes the folder for a
 // new one.
-func (s *Store) prepare(step int) (publication, error) {
+func (s *Store) prepare(ctx context.Context, step int) (publication, error) {
 	fs := s.o.fs
+	if err := s.own(ctx); err != nil {
+		return publication{}, err
+	}
 	names, err := fs.List(s.root)
 	if err != nil {
 		return publication{}, err
@@ -42,7 +46,7 @@ func (s *Store) prepare(step int) (publication, error) {
 
 // finish publishes the checkpoint that all ranks have written their parts of.
 // To publish the index makes the names of the other files durable too.
-func (s *Store) finish(target publication, snap snapshot, parts [][]byte) error {
+func (s *Store) finish(ctx context.Context, target publication, snap snapshot, parts [][]byte) error {
 	fs := s.o.fs
 	x, err := s.index(snap, parts)
 	if err != nil {
@@ -50,6 +54,12 @@ func (s *Store) finish(target publication, snap snapshot, parts [][]byte) error 
 	}
 	text, err := x.encode()
 	if err != nil {
+		return err
+	}
+	if len(text) > maxIndexBytes {
+		return fmt.Errorf("the index has %d bytes, and may have %d at most; save fewer tensors or chunks", len(text), maxIndexBytes)
+	}
+	if err := s.own(ctx); err != nil {
 		return err
 	}
 	err = publish(fs, filepath.Join(target.working, indexName), func(f file) error { return writeAll(f, text) })
@@ -69,8 +79,8 @@ func (s *Store) finish(target publication, snap snapshot, parts [][]byte) error 
 }
 
 // prune removes the checkpoints that are not to be kept. That of the step just
-// saved stays, whatever its number. A folder first loses the name that makes it
-// count, durably, and then its files.
+// saved stays, whatever its number, and damaged ones are not counted. A folder first
+// loses the name that makes it count, durably, and then its files.
 func (s *Store) prune(saved int) error {
 	fs := s.o.fs
 	all, err := generations(fs, s.root)
@@ -84,7 +94,9 @@ func (s *Store) prune(saved int) error {
 		case i+1 < len(all) && all[i+1].Step == e.Step: // a newer one of this step is there
 			doomed = append(doomed, e.Dir)
 		case s.o.Keep == 0 || kept < s.o.Keep || e.Step == saved:
-			kept++
+			if !s.damaged[e.Dir] {
+				kept++
+			}
 		default:
 			doomed = append(doomed, e.Dir)
 		}

@@ -62,6 +62,10 @@ func (x *index) blockBytes(i, n int) int { return min(x.BlockBytes, n-i*x.BlockB
 
 // block reads block i of a chunk, which has len(b) bytes, and checks it.
 func (r *reader) block(b []byte, e *tensorEntry, c *chunkEntry, i int) error {
+	return asDamage(r.readBlock(b, e, c, i))
+}
+
+func (r *reader) readBlock(b []byte, e *tensorEntry, c *chunkEntry, i int) error {
 	f, err := r.file(c.File)
 	if err != nil {
 		return fmt.Errorf("tensor %q: %w", e.Name, err)
@@ -77,13 +81,20 @@ func (r *reader) block(b []byte, e *tensorEntry, c *chunkEntry, i int) error {
 		return nil
 	}
 	if got, want := fmt.Sprintf("%08x", crc32.Checksum(b, castagnoli())), c.CRC32C[8*i:8*i+8]; got != want {
-		return fmt.Errorf("%s: tensor %q, bytes %d to %d: damaged, the CRC-32C is %s and not %s; use another checkpoint", r.path(c.File), e.Name, at, at+len(b), got, want)
+		return fmt.Errorf("%s: tensor %q, bytes %d to %d: damaged, the CRC-32C is %s and not %s; use another checkpoint", r.path(c.File), e.Name,
+			at, at+len(b), got, want)
 	}
 	return nil
 }
 
-// readFile reads a small file whole.
-func readFile(fs fileSystem, name string, follow bool) ([]byte, error) {
+// readIndex reads the text of the index of the checkpoint in the folder dir.
+func readIndex(fs fileSystem, dir string) ([]byte, error) {
+	text, err := readFile(fs, filepath.Join(dir, indexName), false, maxIndexBytes)
+	return text, asDamage(err)
+}
+
+// readFile reads a small file whole, of at most so many bytes.
+func readFile(fs fileSystem, name string, follow bool, most int) ([]byte, error) {
 	f, err := fs.Open(name, follow)
 	if err != nil {
 		return nil, err
@@ -92,6 +103,9 @@ func readFile(fs fileSystem, name string, follow bool) ([]byte, error) {
 	n, err := f.Size()
 	if err != nil {
 		return nil, err
+	}
+	if n > most {
+		return nil, fmt.Errorf("%s: it has %d bytes, and may have %d at most", name, n, most)
 	}
 	b := make([]byte, n)
 	if got, err := f.ReadAt(b, 0); got < n {

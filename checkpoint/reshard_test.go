@@ -47,7 +47,8 @@ func TestAnySettingToAnyOther(t *testing.T) {
 }
 
 func TestOtherElementType(t *testing.T) {
-	types := []tensor.DType{tensor.Float32, tensor.Float64, tensor.Float16, tensor.BFloat16, tensor.Int32, tensor.Int64, tensor.Int8, tensor.Int16}
+	types := []tensor.DType{tensor.Float32, tensor.Float64, tensor.Float16, tensor.BFloat16, tensor.Int32, tensor.Int64, tensor.Int8,
+		tensor.Int16}
 	list := settings()
 	for i, from := range types {
 		fs := newMemFS()
@@ -63,7 +64,7 @@ func TestReplicasAreWrittenOnceAndEvenly(t *testing.T) {
 	for _, s := range settings() {
 		fs := newMemFS()
 		save(t, fs, "root", s, 0, tensor.Float32, Options{})
-		text, err := readFile(fs, "root/step-000000/"+indexName, false)
+		text, err := readFile(fs, "root/step-000000/"+indexName, false, 1<<20)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,11 +108,12 @@ func TestEachByteIsReadOnceAHost(t *testing.T) {
 		from, to int
 		hosts    int
 		times    int // on how many hosts each byte is needed
-	}{{2, 2, 1, 1}, {5, 2, 1, 1}, {0, 5, 1, 1}, {0, 1, 1, 1}, {0, 1, 2, 2}, {8, 5, 1, 1}, {5, 7, 1, 1}, {5, 7, 2, 1}, {5, 9, 2, 2}, {2, 4, 1, 1}, {3, 6, 1, 1}, {1, 10, 3, 1}, {4, 4, 3, 1}} {
+	}{{2, 2, 1, 1}, {5, 2, 1, 1}, {0, 5, 1, 1}, {0, 1, 1, 1}, {0, 1, 2, 2}, {8, 5, 1, 1}, {5, 7, 1, 1}, {5, 7, 2, 1}, {5, 9, 2, 2}, {2, 4, 1,
+		1}, {3, 6, 1, 1}, {1, 10, 3, 1}, {4, 4, 3, 1}} {
 		for _, blockBytes := range []int{4, 48, 1 << 20} {
 			fs := newMemFS()
 			save(t, fs, "root", list[c.from], 0, tensor.Float32, Options{blockBytes: blockBytes})
-			text, err := readFile(fs, "root/step-000000/"+indexName, false)
+			text, err := readFile(fs, "root/step-000000/"+indexName, false, 1<<20)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -137,7 +139,8 @@ func TestEachByteIsReadOnceAHost(t *testing.T) {
 			// Several hosts may need parts of one block each.
 			want := len(text) + c.times*4*(7*5+3*4*5)
 			if fs.reads != want && (c.hosts == 1 || blockBytes == 4 || fs.reads < want) {
-				t.Errorf("%s to %s on %d hosts, blocks of %d: %d bytes read, want %d", list[c.from].name, list[c.to].name, c.hosts, blockBytes, fs.reads, want)
+				t.Errorf("%s to %s on %d hosts, blocks of %d: %d bytes read, want %d", list[c.from].name, list[c.to].name, c.hosts, blockBytes,
+					fs.reads, want)
 			}
 		}
 	}

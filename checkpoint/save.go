@@ -39,8 +39,15 @@ type plan struct {
 
 // snapshot copies what this rank is to write.
 func (s *Store) snapshot(ctx context.Context, step int, state *State) snapshot {
+	now, free := state.asSaved(ctx)
+	defer free()
+	state = &now
 	snap := snapshot{step: step, state: state.sorted()}
 	if snap.err = state.err; snap.err != nil {
+		return snap
+	}
+	if s.o.ReadOnly {
+		snap.err = errors.New("the store was opened with ReadOnly; open it without")
 		return snap
 	}
 	if step < 0 {
@@ -145,7 +152,7 @@ func (s *Store) commit(ctx context.Context, snap snapshot) error {
 	var target publication
 	err := snap.err
 	if s.c.Rank() == 0 && err == nil {
-		target, err = s.prepare(snap.step)
+		target, err = s.prepare(ctx, snap.step)
 	}
 	if err = agree(ctx, s.c, err); err != nil {
 		return err
@@ -168,7 +175,7 @@ func (s *Store) commit(ctx context.Context, snap snapshot) error {
 	}
 	var problem []byte
 	if s.c.Rank() == 0 {
-		if err = missing(s.finish(target, snap, parts)); err != nil {
+		if err = missing(s.finish(ctx, target, snap, parts)); err != nil {
 			_ = s.o.fs.Remove(target.working) // else the next save does; err is the one to tell
 			problem = []byte(err.Error())
 		}
@@ -246,7 +253,8 @@ func (s *Store) index(snap snapshot, texts [][]byte) (*index, error) {
 	entries := map[string]*tensorEntry{}
 	x.Tensors = make([]tensorEntry, len(snap.state.tensors))
 	for i, t := range snap.state.tensors {
-		x.Tensors[i] = tensorEntry{Name: t.name, DType: safetensors.Name(t.dtype()), Shape: append([]int{}, t.shape()...), Layout: t.layout(), Chunks: []chunkEntry{}}
+		x.Tensors[i] = tensorEntry{Name: t.name, DType: safetensors.Name(t.dtype()), Shape: append([]int{}, t.shape()...), Layout: t.layout(),
+			Chunks: []chunkEntry{}}
 		entries[t.name] = &x.Tensors[i]
 	}
 	var problems []string
@@ -260,7 +268,8 @@ func (s *Store) index(snap snapshot, texts [][]byte) (*index, error) {
 		case p.Err != "":
 			problems = append(problems, fmt.Sprintf("rank %d: %s", s.c.WorldRank(r), p.Err))
 		case p.Digest != digest:
-			problems = append(problems, fmt.Sprintf("rank %d has other names, types or layouts in its State than rank %d; add the same on every rank", s.c.WorldRank(r), s.c.WorldRank(0)))
+			problems = append(problems, fmt.Sprintf("rank %d has other names, types or layouts in its State than rank %d; "+
+				"add the same on every rank", s.c.WorldRank(r), s.c.WorldRank(0)))
 		case p.File != nil:
 			for _, c := range p.Chunks {
 				c.File = len(x.Files)

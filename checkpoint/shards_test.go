@@ -100,7 +100,7 @@ func TestShards(t *testing.T) {
 		if err := verify(fs, "root/step-000002"); err != nil {
 			t.Errorf("%s: %v", from.name, err)
 		}
-		b, err := readFile(fs, "m.safetensors", true)
+		b, err := readFile(fs, "m.safetensors", true, 1<<20)
 		if exported = append(exported, b...); err != nil || len(exported) != (i+1)*len(b) || !slices.Equal(exported[:len(b)], b) {
 			t.Errorf("%s: the export differs (%v)", from.name, err)
 		}
@@ -126,7 +126,8 @@ func TestShards(t *testing.T) {
 		}
 		onRanks(t, 3, func(ctx context.Context, world *comm.Comm, m *dtensor.Mesh) error { // as a Tensor
 			x := dtensor.Zeros(m, tensor.Float32, []int{7, 6}, layout.Shard(1))
-			if _, err := load(ctx, world, fs, "root/step-000002", stateOf(map[string]*dtensor.Tensor{"table": x}), LoadOptions{AllowUnexpected: true}); err != nil {
+			if _, err := load(ctx, world, fs, "root/step-000002", stateOf(map[string]*dtensor.Tensor{"table": x}),
+				LoadOptions{AllowUnexpected: true}); err != nil {
 				return err
 			}
 			return same(map[string]*dtensor.Tensor{"table": x})

@@ -19,7 +19,7 @@ func hostOf(ctx context.Context, c *comm.Comm, host string) (*comm.Comm, error) 
 		c    *comm.Comm
 		host string
 	}
-	kept := c.Attr(key{c, host}, func() any { return new(*comm.Comm) }).(**comm.Comm)
+	kept := c.Internals().Attr(key{c, host}, func() any { return new(*comm.Comm) }).(**comm.Comm)
 	if *kept != nil {
 		return *kept, nil
 	}

@@ -1,10 +1,12 @@
 package checkpoint
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"hash/crc64"
 	"iter"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -22,6 +24,7 @@ import (
 type State struct {
 	tensors []namedTensor
 	values  []namedValue
+	growing []namedGrowing
 	names   map[string]bool
 	err     error // the first misuse
 }
@@ -77,6 +80,93 @@ func (s *State) AddShards(name string, l *dtensor.LocalShards) {
 	s.tensors = append(s.tensors, namedTensor{name: name, shards: l})
 }
 
+// A Growing is a part of a state whose tensors have other sizes at each save, such as a
+// table of package embedding that is Dynamic. What it throws is the error of Save or Load.
+type Growing interface {
+	// Mesh returns the mesh that the tensors lie on.
+	Mesh() *dtensor.Mesh
+	// Saved returns the tensors as they are now, and what gives back their memory when
+	// they have been copied. All ranks call it together.
+	Saved() (tensors iter.Seq2[string, *dtensor.Tensor], free func())
+	// Loading returns tensors to load into, given the shapes that the file has, nil for
+	// a name that is not there; done takes them over when they are filled. All ranks call
+	// both together.
+	Loading(shape func(name string) []int) (tensors iter.Seq2[string, *dtensor.Tensor], done func())
+}
+
+// AddGrowing adds the tensors of g as they are at each save, each under prefix and its
+// own name. Loaded, g has what was saved, whatever it had before.
+//
+//	state.AddGrowing("users.", users) // a Dynamic of package embedding
+func (s *State) AddGrowing(prefix string, g Growing) {
+	s.checkName(prefix)
+	s.growing = append(s.growing, namedGrowing{prefix, g})
+}
+
+type namedGrowing struct {
+	prefix string
+	Growing
+}
+
+// asSaved returns s with the tensors that its growing parts have now, and what frees them.
+func (s *State) asSaved(ctx context.Context) (now State, free func()) {
+	now = *s.Clone()
+	now.growing = nil
+	var frees []func()
+	for _, g := range s.growing {
+		now.keep(dtensor.Try(ctx, g.Mesh(), func() {
+			tensors, free := g.Saved()
+			frees = append(frees, free)
+			now.AddTensors(g.prefix, tensors)
+		}))
+	}
+	return now, func() {
+		for _, f := range frees {
+			f()
+		}
+	}
+}
+
+// asLoaded returns s with the tensors that its growing parts are loaded into, and what
+// they do then. shape returns that of a tensor of the file, nil for none.
+func (s *State) asLoaded(ctx context.Context, shape func(name string) []int) (now State, done func() error) {
+	now = *s.Clone()
+	now.growing = nil
+	dones := make([]func(), len(s.growing))
+	for i, g := range s.growing {
+		now.keep(dtensor.Try(ctx, g.Mesh(), func() {
+			found := false
+			tensors, done := g.Loading(func(name string) []int {
+				its := shape(g.prefix + name)
+				found = found || its != nil
+				return its
+			})
+			if dones[i] = done; !found {
+				dones[i] = func() {} // it stays as it is, if its names may be missing
+			}
+			for name, t := range tensors {
+				t.Local().Persist()
+				now.AddTensor(g.prefix+name, t)
+			}
+		}))
+	}
+	return now, func() error {
+		for i, g := range s.growing {
+			if err := dtensor.Try(ctx, g.Mesh(), dones[i]); err != nil {
+				return fmt.Errorf("%q: %w", g.prefix, err)
+			}
+		}
+		return nil
+	}
+}
+
+// keep notes the first error.
+func (s *State) keep(err error) {
+	if s.err == nil {
+		s.err = err
+	}
+}
+
 // AddValue adds a small value, such as a counter or a seed: at points to
 // something that encoding/json encodes. It is kept in the index, as it is on the
 // first rank, and loaded on every rank.
@@ -104,11 +194,7 @@ func (s *State) checkName(name string) {
 	s.names[name] = true
 }
 
-func (s *State) misuse(format string, args ...any) {
-	if s.err == nil {
-		s.err = fmt.Errorf(format, args...)
-	}
-}
+func (s *State) misuse(format string, args ...any) { s.keep(fmt.Errorf(format, args...)) }
 
 // encodeValues returns the values as they are now.
 func (s *State) encodeValues() (map[string]json.RawMessage, error) {
@@ -121,6 +207,11 @@ func (s *State) encodeValues() (map[string]json.RawMessage, error) {
 		values[v.name] = text
 	}
 	return values, nil
+}
+
+// Clone returns a State to which tensors can be added without adding them to s.
+func (s *State) Clone() *State {
+	return &State{slices.Clone(s.tensors), slices.Clone(s.values), slices.Clone(s.growing), maps.Clone(s.names), s.err}
 }
 
 // sorted returns a copy in the order of names, so that ranks may add them in any.

@@ -6,9 +6,13 @@ import (
 	"fmt"
 	iofs "io/fs"
 	"maps"
+	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/job"
 )
 
 // Options set up a Store. The zero value is of use.
@@ -20,8 +24,16 @@ type Options struct {
 	// the run, the command line. This package makes nothing of them.
 	Properties map[string]string
 	// Saved, if it is not nil, is called on every rank with the step of each
-	// checkpoint that is complete, from a goroutine of the store's.
+	// checkpoint that is complete, from a goroutine of the store's. gorun
+	// --max-restarts learns of it without that.
 	Saved func(step int)
+	// ReadOnly is for a program that resumes and does not save: it may do so while
+	// another job saves in the folder. Save returns an error.
+	ReadOnly bool
+	// Warn, if it is not nil, is called on rank 0 with what a person should know: a
+	// checkpoint is damaged, and Resume took an older one. nil prints it to standard
+	// error.
+	Warn func(message string)
 
 	blockBytes int        // of a checksum; 0: 1 MiB
 	fs         fileSystem // nil: the operating system's
@@ -53,27 +65,39 @@ type Store struct {
 	host   []byte     // what this rank writes, copied; in use until the save ends
 	saving chan error // receives the result of the save under way; nil: none
 	plan   plan       // of the last save
+
+	me      holder          // this process
+	damaged map[string]bool // folders of checkpoints that Resume found to be
 }
 
 // Open returns the store of the ranks of world in the folder root, which it makes
 // if needed. On several hosts root is on a file system that all of them share.
-// Only one job at a time may save there.
+//
+// One job at a time may save there: rank 0 locks the file "lock" in root until its
+// process ends, however that happens, and while another process has the lock Open
+// returns an error that names it. So the next attempt of a job that failed gets it. If
+// the file system has no locks, the job that opens root last has it, and the next save
+// of the other is refused. A process may open root several times.
 //
 // Open is collective over world: it makes a communicator of the store's own, so
 // that a save in the background does not get in the way of the program's calls.
 func Open(ctx context.Context, world *comm.Comm, root string, o Options) (*Store, error) {
 	err := o.validate()
-	if err == nil && world.Rank() == 0 {
-		err = makeRoot(o.fs, root)
+	s := &Store{world: world, root: root, o: o, me: thisProcess(), damaged: map[string]bool{}}
+	if err == nil && world.Rank() == 0 && !o.ReadOnly {
+		if err = makeRoot(o.fs, root); err == nil {
+			if err = s.take(ctx); readOnly(err) {
+				err = nil // of use to resume; a save will say it
+			}
+		}
 	}
 	if err := agree(ctx, world, err); err != nil {
 		return nil, fmt.Errorf("checkpoint: Open: %w", err)
 	}
-	c, err := world.Split(ctx, 0, world.Rank())
-	if err != nil {
+	if s.c, err = world.Split(ctx, 0, world.Rank()); err != nil {
 		return nil, fmt.Errorf("checkpoint: Open: %w", err)
 	}
-	return &Store{world: world, c: c, root: root, o: o}, nil
+	return s, nil
 }
 
 // makeRoot makes the folder, durably where its parent may be read.
@@ -91,7 +115,8 @@ func makeRoot(fs fileSystem, root string) error {
 // Save starts to write a checkpoint of a step and returns as soon as state is
 // copied; the rest, all that touches a disk or another rank, goes on in the
 // background. The program may then change its tensors. ctx must not end before
-// the save does: that would abort the communicator.
+// the save does: that would abort the communicator. The ctx of runtime.Main does not
+// when the user stops the job.
 //
 // Save first waits for the save before, if it is still under way, and returns its
 // error. Whatever goes wrong with this one is returned, the same on every rank,
@@ -105,6 +130,9 @@ func (s *Store) Save(ctx context.Context, step int, state *State) error {
 	s.saving = make(chan error, 1)
 	go func(result chan<- error) {
 		err := s.commit(ctx, snap)
+		if err == nil {
+			job.Saved(ctx)
+		}
 		if err == nil && s.o.Saved != nil {
 			s.o.Saved(step)
 		}
@@ -147,37 +175,74 @@ func (s *Store) Wait() error {
 }
 
 // Resume loads the complete checkpoint of the highest step into state, which must
-// be what was saved, and returns its step. ok is false, and state untouched, if
-// there is none. Resume waits for a save under way, and is collective; see Load.
+// be what was saved, and returns its step. If that one is damaged it loads the one
+// before, and so on, and says so; see Options.Warn. ok is false, and state untouched,
+// if there is none; if none is whole that is an error. Resume waits for a save under
+// way, and is collective; see Load.
 func (s *Store) Resume(ctx context.Context, state *State) (step int, ok bool, err error) {
 	if err := s.Wait(); err != nil {
 		return 0, false, err
 	}
-	dir, err := s.latest(ctx)
+	dirs, err := s.newestFirst(ctx)
 	if err != nil {
 		return 0, false, fmt.Errorf("checkpoint: Resume: %w", err)
 	}
-	if dir == "" {
+	var damage []error // of dirs, so far
+	for _, dir := range dirs {
+		x, err := load(ctx, s.c, s.o.fs, dir, state, LoadOptions{})
+		switch {
+		case err == nil:
+			for k, err := range damage {
+				s.damaged[dirs[k]] = true
+				s.warn(fmt.Sprintf("checkpoint: Resume: %s is damaged, so step %d of %s is loaded: %v", dirs[k], x.Step, dir, err))
+			}
+			return x.Step, true, nil
+		case !isDamage(err):
+			return 0, false, fmt.Errorf("checkpoint: Resume: %w", err)
+		}
+		damage = append(damage, err)
+	}
+	switch len(damage) {
+	case 0:
 		return 0, false, nil
+	case 1:
+		return 0, false, fmt.Errorf("checkpoint: Resume: %w", damage[0])
+	default:
+		return 0, false, fmt.Errorf("checkpoint: Resume: none of the %d checkpoints in %s is whole; of the newest: %w", len(dirs), s.root,
+			damage[0])
 	}
-	x, err := load(ctx, s.c, s.o.fs, dir, state, LoadOptions{})
-	if err != nil {
-		return 0, false, fmt.Errorf("checkpoint: Resume: %w", err)
-	}
-	return x.Step, true, nil
 }
 
-// latest returns the folder of the latest checkpoint as rank 0 sees it, on every
-// rank; "" if there is none.
-func (s *Store) latest(ctx context.Context) (string, error) {
-	var e Entry
+// warn tells a person something, once.
+func (s *Store) warn(message string) {
+	switch {
+	case s.c.Rank() != 0:
+	case s.o.Warn != nil:
+		s.o.Warn(message)
+	default:
+		fmt.Fprintln(os.Stderr, message)
+	}
+}
+
+// newestFirst returns the folders of the complete checkpoints as rank 0 sees them, on
+// every rank, the latest one first.
+func (s *Store) newestFirst(ctx context.Context) ([]string, error) {
+	var text []byte
 	var err error
 	if s.c.Rank() == 0 {
-		e, _, err = latest(s.o.fs, s.root)
+		var all []Entry
+		all, err = generations(s.o.fs, s.root)
+		dirs := make([]string, 0, len(all))
+		for _, e := range slices.Backward(all) {
+			dirs = append(dirs, e.Dir)
+		}
+		text = []byte(strings.Join(dirs, "\x00"))
 	}
 	if err = agree(ctx, s.c, err); err != nil {
-		return "", err
+		return nil, err
 	}
-	dir, err := broadcast(ctx, s.c, []byte(e.Dir), 0)
-	return string(dir), err
+	if text, err = broadcast(ctx, s.c, text, 0); err != nil || len(text) == 0 {
+		return nil, err
+	}
+	return strings.Split(string(text), "\x00"), nil
 }

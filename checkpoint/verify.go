@@ -21,14 +21,13 @@ func Verify(dir string) error {
 }
 
 func verify(fs fileSystem, dir string) error {
-	name := filepath.Join(dir, indexName)
-	text, err := readFile(fs, name, false)
+	text, err := readIndex(fs, dir)
 	if err != nil {
 		return err
 	}
 	x, err := decodeIndex(text)
 	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		return fmt.Errorf("%s: %w", filepath.Join(dir, indexName), err)
 	}
 	r := newReader(fs, dir, false, x)
 	defer r.close()
@@ -84,7 +83,8 @@ func (r *reader) verifyFile(i int) error {
 	}
 	for _, e := range r.x.Tensors {
 		for _, c := range e.Chunks {
-			if t, ok := at[c.At]; c.File == i && (!ok || t.DType != e.dtype() || !slices.Equal(t.Shape, c.Shape) || !strings.HasPrefix(t.Name, e.Name)) {
+			if t, ok := at[c.At]; c.File == i && (!ok || t.DType != e.dtype() || !slices.Equal(t.Shape, c.Shape) ||
+				!strings.HasPrefix(t.Name, e.Name)) {
 				return fmt.Errorf("the header does not have tensor %q at byte %d, where the index has it", e.Name, c.At)
 			}
 		}

@@ -31,7 +31,7 @@ func (p *Pending) Done() <-chan struct{} { return p.done }
 // ended, in order.
 type queue struct {
 	length      atomic.Int64
-	waiters     atomic.Int64 // goroutines that stand still until a call has ended
+	waiters     atomic.Int64 // goroutines that wait until a call has ended
 	mu          sync.Mutex
 	first, last *Pending
 }
@@ -100,7 +100,7 @@ func (c *Comm) progress() {
 		if !more {
 			q.last = nil
 		}
-		close(p.done) // before the queue counts as shorter: drain promises as much
+		close(p.done) // before length falls: when drain returns, all calls must be done
 		q.length.Add(-1)
 		q.mu.Unlock()
 		if !more {

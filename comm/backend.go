@@ -2,6 +2,7 @@ package comm
 
 import (
 	"context"
+	"unsafe"
 
 	"github.com/gorun-spmd/gorun/internal/mem"
 )
@@ -16,9 +17,9 @@ type Backend interface {
 
 	// Do carries out one call and returns when this rank's buffers may be used
 	// again. It checks that the ranks agree on call.Fingerprint (Mismatch makes
-	// the error), and returns with an error soon after ctx is done, Abort is
-	// called on any rank or a rank that it needs ends; such an error reaches
-	// every rank of the group. call and the memory it names must not be kept.
+	// the error), and returns with an error soon after ctx is done (see Cancelled),
+	// Abort is called on any rank or a rank that it needs ends; such an error
+	// reaches every rank of the group. call and the memory it names must not be kept.
 	Do(ctx context.Context, call *Call) error
 
 	// Split makes a new group of some of this one's ranks. All ranks call it
@@ -33,4 +34,92 @@ type Backend interface {
 
 	// Memory is where buffers should live so that no copy is needed, nil if anywhere.
 	Memory() mem.Allocator
+}
+
+// A RowBackend is a Backend that may carry out calls with DstRows and SrcRows.
+type RowBackend interface {
+	Backend
+	SupportsRows() bool
+}
+
+// A HostBackend is a Backend that may know that all ranks are processes of one host.
+type HostBackend interface {
+	Backend
+	OneHost() bool
+}
+
+// A WindowBackend is a Backend on which a rank reaches memory of the others without a call of
+// theirs: see package comm/window.
+type WindowBackend interface {
+	Backend
+	// OpenWindow makes a window: bytes[r] bytes of zeroed memory on rank r, at a multiple of 8.
+	// All ranks call it together, with the same list, as they call Split.
+	OpenWindow(ctx context.Context, bytes []int) (WindowMemory, error)
+	// Touch begins a call of a kind on a window, with so many bytes: it notes that this rank
+	// moves, and returns what has ended the group, nil if nothing has. It may be called at any
+	// time from any goroutine.
+	Touch(kind Kind, bytes int) error
+	// Await returns when on returns -1. Until then on returns the rank for which call waits.
+	// It fails as Do does. It may be called at any time from any goroutine.
+	Await(ctx context.Context, call *Call, on func() (rank int, err error)) error
+}
+
+// WindowMemory is one rank's view of the memory of a window. Its methods may be called from any
+// goroutine. If Address returns nil for any rank it is a RemoteMemory.
+type WindowMemory interface {
+	// Address returns where this process has the memory of a rank, nil if it cannot reach it.
+	Address(rank int) unsafe.Pointer
+	// Close takes the memory back. All ranks call it together, after a Barrier.
+	Close() error
+}
+
+// RemoteMemory is WindowMemory that is reached through a library. Places are in bytes from the
+// start of a rank's memory. What is atomic is so among calls with the same operation on elements
+// of the same type at one place.
+type RemoteMemory interface {
+	WindowMemory
+	// Put returns when src may be changed, Get when dst has come.
+	Put(rank, at int, src []byte) error
+	Get(rank, at int, dst []byte) error
+	// Load and CompareAndSwap are atomic, on size bytes, 4 or 8. The latter returns what was there.
+	Load(rank, at, size int) (uint64, error)
+	CompareAndSwap(rank, at, size int, old, new uint64) (was uint64, err error)
+	// Accumulate folds each element of src into the one at its place; FetchAndOp does so
+	// with the one element of src and returns in old what was there. ok is false, on all
+	// ranks, if the library cannot: CompareAndSwap can.
+	Accumulate(rank, at int, op Op, src Buffer) (ok bool, err error)
+	FetchAndOp(rank, at int, op Op, src, old Buffer) (ok bool, err error)
+	// Flush returns when all that this rank has done to a rank's memory is there.
+	Flush(rank int) error
+}
+
+// A DeviceBackend is a Backend that may pass on addresses of a device, whose memory
+// the process cannot touch.
+type DeviceBackend interface {
+	Backend
+	// DeviceSupport returns why it cannot, "" if it should be able to.
+	DeviceSupport() string
+	// DoDevice is Do for calls that move elements without computing, Split and Barrier
+	// excepted, whose buffers may lie in the device's memory. copy begins to copy between
+	// two buffers of this rank, of equal length, which ends after DoDevice.
+	DoDevice(ctx context.Context, call *Call, copy func(dst, src Buffer) error) error
+}
+
+// A DeviceHolder is a Backend, made by Wrap, that takes buffers in memory of a device.
+type DeviceHolder interface {
+	Backend
+	// Holds reports whether p is an address of the device.
+	Holds(p unsafe.Pointer) bool
+}
+
+// carrier returns the backend, or what Wrap has put around it.
+func (c *Comm) carrier() Backend {
+	wrap := c.shared.wrap.Load()
+	if wrap == nil {
+		return c.backend
+	}
+	if c.wrap != wrap {
+		c.wrap, c.wrapped = wrap, (*wrap)(c.backend, c.world)
+	}
+	return c.wrapped
 }

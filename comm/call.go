@@ -26,14 +26,17 @@ import (
 //	Send                                  n                     Root is the receiver
 //	Recv             n                                          Root is the sender
 //	Split            Size·n               n                     as AllGather
+//	Scan             n                    n
+//	Exscan           n                    n
 //
-// Counts are in elements. Dst and Src must not overlap, except that an
-// AllReduce's may be the same.
+// Kind.Shape has the table as data. Counts are in elements. Dst and Src must not overlap,
+// except in place: in a gather Src may be this rank's part of Dst, in a scatter Dst the
+// root's part of Src, and in an AllToAll, a Scan or a reduction both may begin at one address.
 //
-// The parts of a buffer lie one after another, or, in the calls whose counts all
-// ranks give, side by side: a buffer of R rows is a row-major matrix of that many
-// rows, of which a part of n elements is n/R columns. Only what this rank does with
-// its own buffer depends on it, so the ranks may differ. See Comm.TakesRows.
+// The parts of a buffer lie one after another. In calls without a root that have counts they
+// may lie side by side instead: with DstRows or SrcRows R above 1 the buffer is a row-major
+// matrix of R rows, and a part of n elements is n/R of its columns. Ranks may choose
+// differently. See Internals.SupportsRows.
 type Call struct {
 	Kind                 Kind
 	Op                   Op
@@ -42,25 +45,55 @@ type Call struct {
 	Dst, Src             Buffer
 	DstCounts, SrcCounts []int
 	DstRows, SrcRows     int    // above 1, the parts of that buffer are columns of so many rows
-	Cause                string // which operator and plan step asked for it, for statistics and traces
-	site                 *site  // where an asynchronous call was started
-	queue                *queue // that an asynchronous call is in
-	whole                int    // elements of the call of which this is a part, see staged; 0 for a whole call
-	of                   *Call  // what this is made for, whose fingerprint it has, see inner; nil for itself
+	Cause                string // the operator and step that made the call, for statistics and traces
+	Check                bool   // a check that users may turn off: Stats and recordings leave it out
+	overlap              bool   // Dst and Src overlap, as a call in place may
+	site                 *site  // where an asynchronous call was started, or see At; nil: where the call is made
+	queue                *queue // the queue of an asynchronous call; nil: the call blocks
+	whole                int    // elements of the longest part of the call that Piece divided; 0: this is no piece
+	of                   *Call  // the call that this is a step of, see Inner; nil: none
 }
 
-// inner returns a call that is a step of c: ranks that do not mean the same one are
-// told of c, and where it was made.
-func (c *Call) inner(kind Kind, dst, src Buffer) Call {
+// Piece returns a copy of c that is one of several calls on pieces of its buffers. elements
+// is the length of c's longest part; it is in the fingerprint, so the ranks compare it.
+func (c *Call) Piece(elements int) Call {
+	piece := *c
+	piece.whole = elements
+	return piece
+}
+
+// At returns a copy of c that is shown, in errors and recordings, where the stack says instead of
+// where it is made.
+func (c *Call) At(stack []uintptr) Call {
+	there := *c
+	there.site = new(site)
+	there.site.n = copy(there.site.pcs[:], stack)
+	return there
+}
+
+// Inner returns a call that is a step of c. It has c's fingerprint and line, so that an error
+// about ranks that disagree names c.
+func (c *Call) Inner(kind Kind, dst, src Buffer) Call {
 	return Call{Kind: kind, Dst: dst, Src: src, Cause: c.Cause, of: c, site: c.site, queue: c.queue}
 }
 
 // DType returns the element type, invalid for a Barrier.
 func (c *Call) DType() DType {
-	if c.Src.DType.Valid() {
+	if c.Src.DType.Size() > 0 {
 		return c.Src.DType
 	}
 	return c.Dst.DType
+}
+
+// elements returns the name of the type of the elements.
+func (c *Call) elements() string {
+	if t := c.structType(); t != nil {
+		return t.name
+	}
+	if c.DType().Size() == 0 {
+		return ""
+	}
+	return c.DType().String()
 }
 
 // Bytes returns the bytes that this rank hands in, or receives where it hands in none.
@@ -71,14 +104,18 @@ func (c *Call) Bytes() int {
 	return c.Dst.Bytes()
 }
 
-// String describes the call without its place: "AllReduce sum float32[1024]".
+// String describes the call without its line: "AllReduce sum float32[1024]".
 func (c *Call) String() string {
-	s := c.Fingerprint().String()
+	s := c.Fingerprint().describe(c.structType())
 	switch {
 	case c.Op == Custom && c.Func != nil:
 		s += fmt.Sprintf(" by %q on %d-byte elements", c.Func.name, c.Func.size)
 	case c.Kind.PointToPoint():
-		s = fmt.Sprintf("%v %v[%d]", c.Kind, c.DType(), c.Dst.Count+c.Src.Count)
+		s = fmt.Sprintf("%v %v[%d]", c.Kind, c.elements(), (c.Dst.Count+c.Src.Count)/c.width())
+	case c.Kind == LockKind:
+		s = fmt.Sprintf("%v of rank %d", c.Kind, c.Root)
+	case c.Kind.OneSided():
+		s = fmt.Sprintf("%v %v[%d] of rank %d", c.Kind, c.elements(), (c.Dst.Count+c.Src.Count)/c.width(), c.Root)
 	}
 	if c.Cause != "" {
 		s += " for " + c.Cause
@@ -97,16 +134,16 @@ func (c *Call) Site() string {
 	return here.String()
 }
 
-// Attended reports whether the program stands still until the call has ended: it
-// made the call to block, or waits for an asynchronous one at this moment.
+// Attended reports whether a goroutine waits for the call: it blocks, or Wait was called for
+// an asynchronous one.
 func (c *Call) Attended() bool { return c.queue == nil || c.queue.waiters.Load() > 0 }
 
 // check returns what is wrong with the call on rank of size, nil if nothing is.
 func (c *Call) check(rank, size int) error {
 	switch {
 	case !c.Kind.Valid():
-		return fmt.Errorf("invalid kind %d", c.Kind)
-	case c.Kind == BarrierKind:
+		return fmt.Errorf("invalid kind %v; use one of the kinds of package comm", c.Kind)
+	case c.Kind.Shape().Pattern == PatternBarrier:
 		return nil
 	case (c.Kind.Rooted() || c.Kind.PointToPoint()) && (c.Root < 0 || c.Root >= size):
 		return fmt.Errorf("rank %d is not in the communicator; give one of 0 to %d", c.Root, size-1)
@@ -114,19 +151,27 @@ func (c *Call) check(rank, size int) error {
 		return fmt.Errorf("rank %d is this rank itself; copy instead", c.Root)
 	}
 	dt := c.DType()
-	if !dt.Valid() {
+	if dt.Size() == 0 {
 		return errors.New("neither dst nor src has an element type; make them with comm.Of")
 	}
 	if c.Kind.Reduces() {
 		if c.Op == Custom {
-			if c.Func == nil || c.Func.combine == nil {
+			if c.Func == nil || c.Func.combine == nil && c.Func.problem == nil {
 				return errors.New("operation custom without a Func; make one with comm.NewFunc")
+			}
+			if c.Func.problem != nil {
+				return c.Func.problem
 			}
 		} else if err := c.Op.Accepts(dt); err != nil {
 			return err
 		}
 	}
-	if c.Dst.DType.Valid() && c.Src.DType.Valid() && c.Dst.DType != c.Src.DType {
+	if c.Dst.of|c.Src.of != 0 {
+		if err := c.checkElements(); err != nil {
+			return err
+		}
+	}
+	if c.Dst.DType != c.Src.DType && c.Dst.DType.Size() > 0 && c.Src.DType.Size() > 0 {
 		return fmt.Errorf("dst holds %v and src %v; cast one of them", c.Dst.DType, c.Src.DType)
 	}
 	if c.Dst.Count < 0 || c.Src.Count < 0 || c.Dst.Count > 0 && c.Dst.Ptr == nil || c.Src.Count > 0 && c.Src.Ptr == nil {
@@ -137,73 +182,66 @@ func (c *Call) check(rank, size int) error {
 			return err
 		}
 	}
-	if c.Kind == AllReduceKind {
-		if c.Dst.Count != c.Src.Count {
-			return c.lengths(c.Src.Count, c.Src.Count)
-		}
-		if c.Dst.Ptr == c.Src.Ptr {
-			return c.checkElems()
-		}
+	if c.Kind.Shape().InPlace && c.Dst.Ptr == c.Src.Ptr && c.Dst.Count == c.Src.Count {
+		return c.checkElems()
 	}
 	if c.Dst.overlaps(c.Src) {
-		return errors.New("dst and src overlap; give two separate buffers")
+		return c.checkInPlace(rank, size)
 	}
 	return c.checkCounts(rank, size)
 }
 
-// checkCounts checks the lengths of the buffers by the table above.
+// checkCounts checks the lengths of the buffers by the table of shapes.
 func (c *Call) checkCounts(rank, size int) error {
-	d, s, root := c.Dst.Count, c.Src.Count, c.Root == rank
-	switch c.Kind {
-	case ReduceKind:
-		if root && d != s {
-			return c.lengths(s, s)
+	s, d, n := c.Kind.Shape(), c.Dst.Count, c.Src.Count
+	if t := c.structType(); t != nil {
+		d, n = d/t.size, n/t.size
+	}
+	dst, src := s.Dst, s.Src
+	if s.Root == RootReceives && rank != c.Root {
+		dst = Unused
+	}
+	if s.Root == RootSends && rank != c.Root {
+		src = Unused
+	}
+	var err error
+	switch {
+	case s.Pattern == NoPattern:
+		return unknownKind("comm", c.Kind)
+	case dst == Unused || src == Unused:
+	case dst == Whole && src == Whole:
+		if d != n {
+			err = c.lengths(n, n)
 		}
-	case AllGatherKind, SplitKind:
-		if d != size*s {
-			return c.lengths(size*s, s)
+	case dst == Parts && src == Whole:
+		if d != size*n {
+			err = c.lengths(size*n, n)
 		}
-	case GatherKind:
-		if root && d != size*s {
-			return c.lengths(size*s, s)
+	case dst == Whole && src == Parts:
+		if n != size*d {
+			err = c.lengths(d, size*d)
 		}
-	case ScatterKind:
-		if root && s != size*d {
-			return c.lengths(d, size*d)
+	case dst == Parts && src == Parts:
+		if d != n || n%size != 0 {
+			err = fmt.Errorf("len(dst) is %d and len(src) %d; both must be the same multiple of the %d ranks", d, n, size)
 		}
-	case ReduceScatterKind:
-		if s != size*d {
-			return c.lengths(d, size*d)
+	case dst == Counted && src == Whole:
+		err = vector("dst", c.DstCounts, size, d, rank, n)
+	case dst == Whole && src == Counted:
+		err = vector("src", c.SrcCounts, size, n, rank, d)
+	case dst == Counted && src == Counted:
+		if err = vector("dst", c.DstCounts, size, d, -1, 0); err != nil {
+			break
 		}
-	case AllToAllKind:
-		if d != s || s%size != 0 {
-			return fmt.Errorf("len(dst) is %d and len(src) %d; both must be the same multiple of the %d ranks", d, s, size)
-		}
-	case AllGatherVKind:
-		return c.vector("dst", c.DstCounts, size, d, rank, s)
-	case ReduceScatterVKind:
-		if err := c.vector("src", c.SrcCounts, size, s, rank, d); err != nil {
-			return err
-		}
-	case GatherVKind:
-		if root {
-			return c.vector("dst", c.DstCounts, size, d, rank, s)
-		}
-	case ScatterVKind:
-		if root {
-			return c.vector("src", c.SrcCounts, size, s, rank, d)
-		}
-	case AllToAllVKind:
-		if err := c.vector("dst", c.DstCounts, size, d, -1, 0); err != nil {
-			return err
-		}
-		if err := c.vector("src", c.SrcCounts, size, s, -1, 0); err != nil {
-			return err
-		}
-		if c.DstCounts[rank] != c.SrcCounts[rank] {
-			return fmt.Errorf("this rank %d sends itself %d elements and expects %d; make dstCounts[%d] and srcCounts[%d] equal",
+		if err = vector("src", c.SrcCounts, size, n, -1, 0); err == nil && c.DstCounts[rank] != c.SrcCounts[rank] {
+			err = fmt.Errorf("this rank %d sends itself %d elements and expects %d; make dstCounts[%d] and srcCounts[%d] equal",
 				rank, c.SrcCounts[rank], c.DstCounts[rank], rank, rank)
 		}
+	default:
+		return fmt.Errorf("no check of %v, whose buffers are of layouts %d and %d; write it in comm.Call.checkCounts", c.Kind, dst, src)
+	}
+	if err != nil {
+		return err
 	}
 	return c.checkElems()
 }
@@ -213,24 +251,25 @@ func (c *Call) checkElems() error {
 	if !c.Kind.Reduces() || c.Op != Custom {
 		return nil
 	}
-	unit := c.DType().Size()
+	unit := c.DType().Size() * c.width()
 	whole := c.Dst.Bytes()%c.Func.size == 0 && c.Src.Bytes()%c.Func.size == 0
 	for _, n := range c.SrcCounts {
 		whole = whole && n*unit%c.Func.size == 0
 	}
 	if !whole {
-		return fmt.Errorf("dst has %d bytes and src %d, not a whole number of the %d-byte elements of %q in each part", c.Dst.Bytes(), c.Src.Bytes(), c.Func.size, c.Func.name)
+		return fmt.Errorf("dst has %d bytes and src %d, not a whole number of the %d-byte elements of %q in each part",
+			c.Dst.Bytes(), c.Src.Bytes(), c.Func.size, c.Func.name)
 	}
 	return nil
 }
 
 func (c *Call) lengths(dst, src int) error {
-	return fmt.Errorf("len(dst) is %d and len(src) %d; they must be %d and %d", c.Dst.Count, c.Src.Count, dst, src)
+	return fmt.Errorf("len(dst) is %d and len(src) %d; they must be %d and %d", c.Dst.Count/c.width(), c.Src.Count/c.width(), dst, src)
 }
 
 // vector checks the counts of one buffer: one a rank, their sum its length,
 // and the entry of rank (if not -1) the length own of the other buffer.
-func (c *Call) vector(name string, counts []int, size, length, rank, own int) error {
+func vector(name string, counts []int, size, length, rank, own int) error {
 	if len(counts) != size {
 		return fmt.Errorf("%sCounts has %d entries; give one for each of the %d ranks", name, len(counts), size)
 	}

@@ -22,15 +22,20 @@ type Comm struct {
 	backend    Backend
 	queue      queue
 
-	account *account // its lock is held during a call, and guards what follows
-	call    Call     // the call in progress, here so that it does not escape anew each time
-	plain   Call     // it, where do made it; the fields that do does not set are never set
-	seq     uint64   // calls made
-	letters uint64   // of the calls, those that are Send or Recv
-	splits  int      // communicators made from this one
-	err     error    // the first error; sticky
+	account  *account // its lock is held during a call, and guards what follows
+	call     Call     // the call in progress; it is kept here so that a call allocates nothing
+	simple   Call     // the call in progress when it came from do; Func, counts and rows stay zero
+	seq      uint64   // calls made
+	messages uint64   // how many of the calls were Send or Recv
+	splits   int      // communicators made from this one
+	err      error    // the first error; sticky
 
-	mail map[mailKey]uint64 // recorded, see Event.Number
+	wrap    *func(Backend, []int) Backend // the function that made wrapped; nil: none has
+	wrapped Backend
+
+	numbers map[messageKey]uint64 // of recorded messages, see Event.Number
+	counts  [2][]int              // of the call in progress in bytes, see countBytes
+	scratch []uint64              // a buffer of a call in place, see separate
 }
 
 // NewWorld returns the communicator of all ranks over b. Each rank calls it
@@ -85,18 +90,12 @@ func (c *Comm) Abort(cause error) {
 	c.backend.Abort(cause)
 }
 
-// Attr returns what this rank keeps under key for all communicators split from
-// one world, making it by make if there is nothing yet. Keys are compared as
-// map keys; use an unexported type of your package. If goroutines race to
-// make a value the first one stays.
-func (c *Comm) Attr(key any, make func() any) any { return c.shared.attr(key, make) }
-
 // Do carries out call, and is the one way in: every function of this package
 // that communicates calls it. It returns when this rank's buffers may be used
 // again. Its error is an *Error.
 //
 // If ctx is done before or during the call the communicator is aborted on all
-// ranks, and cannot be used again.
+// ranks, and cannot be used again. A ctx whose cause is ErrStopping aborts nothing.
 func (c *Comm) Do(ctx context.Context, call Call) error {
 	c.drain()
 	c.account.mu.Lock()
@@ -105,46 +104,52 @@ func (c *Comm) Do(ctx context.Context, call Call) error {
 	return c.run(ctx, &c.call)
 }
 
-// do is Do of a call that has neither counts nor a Func. It makes the call where
-// it is kept: copying one, or clearing it, takes a good part of the time of a small
-// collective.
+// do is Do for calls that have neither counts nor a Func. It sets the fields of c.simple one
+// by one: to copy or to clear a Call takes a large part of the time of a small collective.
 func (c *Comm) do(ctx context.Context, kind Kind, op Op, root int, dst, src Buffer) error {
 	c.drain()
 	c.account.mu.Lock()
 	defer c.account.mu.Unlock()
-	call := &c.plain
+	call := &c.simple
 	call.Kind, call.Op, call.Root = kind, op, root
 	call.Dst, call.Src = dst, src
 	return c.run(ctx, call)
 }
 
-// run carries out call, which is c.call or c.plain.
+// run carries out call, which is c.call or c.simple.
 func (c *Comm) run(ctx context.Context, call *Call) error {
 	c.seq++
 	if call.Kind.PointToPoint() {
-		c.letters++
+		c.messages++
 	}
 	if c.err != nil {
 		return c.fail(call, fmt.Errorf("the communicator cannot be used after its first error: %w", c.err))
 	}
 	err := call.check(c.rank, c.size)
-	if err == nil && call.rows() && !c.TakesRows() {
-		err = errors.New("this communicator takes no DstRows and SrcRows; pack the parts one after another, see TakesRows")
+	if err == nil && call.rows() && !c.Internals().SupportsRows() {
+		err = errors.New("this communicator takes no DstRows and SrcRows; pack the parts one after another, see comm.Internals.SupportsRows")
+	}
+	if err == nil && call.overlap {
+		err = c.separate(call)
 	}
 	if err != nil {
 		c.backend.Abort(fmt.Errorf("%v: %w", call, err))
 		return c.fail(call, err)
 	}
-	if ctx.Err() != nil {
-		err := context.Cause(ctx)
+	if err := Cancelled(ctx); err != nil {
 		c.backend.Abort(err)
 		return c.fail(call, err)
 	}
-	c.account.add(call)
-	if r := c.shared.recorder.Load(); r != nil {
-		err = r.observe(c, call, func() error { return c.carry(ctx, call) })
+	if call.Dst.of|call.Src.of != 0 {
+		call.countBytes(&c.counts)
+	}
+	if !call.Check {
+		c.account.add(call)
+	}
+	if r := c.shared.recorder.Load(); r != nil && !call.Check {
+		err = r.observe(c, call, func() error { return c.carrier().Do(ctx, call) })
 	} else {
-		err = c.carry(ctx, call)
+		err = c.carrier().Do(ctx, call)
 	}
 	if err != nil {
 		return c.fail(call, err)
@@ -173,15 +178,15 @@ func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 		return nil, err
 	}
 	var members []int
-	biggest := map[int64]int{}
+	sizes := map[int64]int{} // by color
 	shared := false
 	for r := range c.size {
 		its := all[2*r]
 		if its < 0 {
 			continue
 		}
-		biggest[its]++
-		shared = shared || biggest[its] > 1
+		sizes[its]++
+		shared = shared || sizes[its] > 1
 		if its == int64(color) {
 			members = append(members, r)
 		}

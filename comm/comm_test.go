@@ -2,6 +2,9 @@ package comm
 
 import (
 	"errors"
+	"fmt"
+	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 	"unsafe"
@@ -28,7 +31,8 @@ func TestFingerprintSaysWhatRanksMustAgreeOn(t *testing.T) {
 		{Call{Kind: GatherVKind, Src: i8, Root: 1}, "GatherV int8 root 1"},
 		{Call{Kind: AllToAllVKind, Src: i8}, "AllToAllV int8"},
 		{Call{Kind: SendKind, Src: i8, Root: 1, Cause: "pipeline"}, "Send int8[3] for pipeline"},
-		{Call{Kind: AllReduceKind, Op: Custom, Func: f, Src: Buffer{Count: 8, DType: Uint8}}, `AllReduce custom uint8[8] by "f" on 8-byte elements`},
+		{Call{Kind: AllReduceKind, Op: Custom, Func: f, Src: Buffer{Count: 8, DType: Uint8}},
+			`AllReduce custom uint8[8] by "f" on 8-byte elements`},
 	} {
 		if got := c.call.String(); got != c.want {
 			t.Errorf("got %q, want %q", got, c.want)
@@ -57,7 +61,8 @@ func FuzzFingerprintString(f *testing.F) {
 
 func TestErrorsSayWhoWhereAndWhat(t *testing.T) {
 	cause := errors.New("disk full")
-	err := &Error{Call: "Barrier", Site: "train/main.go:3", Comm: "world/1:0", Seq: 9, Rank: 2, Err: &AbortError{Rank: 1, Cause: cause.Error(), Err: cause}}
+	err := &Error{Call: "Barrier", Site: "train/main.go:3", Comm: "world/1:0", Seq: 9, Rank: 2,
+		Err: &AbortError{Rank: 1, Cause: cause.Error(), Err: cause}}
 	if got, want := err.Error(), "comm: Barrier at train/main.go:3 (rank 2, call 9 of world/1:0): rank 1 aborted: disk full"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -72,14 +77,16 @@ func TestErrorsSayWhoWhereAndWhat(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	b, a := Party{Rank: 5, Call: "Barrier"}, Party{Rank: 1, Call: "Broadcast", Site: "a.go:1"}
-	if got, want := Mismatch(b, a).Error(), "ranks disagree: rank 1 called Broadcast at a.go:1, rank 5 called Barrier; make the same calls in the same order on all ranks"; got != want {
+	if got, want := Mismatch(b, a).Error(), "ranks disagree: rank 1 called Broadcast at a.go:1, rank 5 called Barrier; "+
+		"make the same calls in the same order on all ranks"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	for _, test := range []struct{ a, b, siteB, want string }{
 		{"AllReduce sum float32[2] for Sum: [2] P", "AllReduce sum float32[3] for Sum: [2] P", "a.go:1", "; give as many elements on all ranks"},
 		{"AllReduce sum float32[2]", "AllReduce sum float32[3]", "a.go:2", "; make the same calls in the same order on all ranks"},
 		{"AllReduce sum float32[2]", "AllReduce max float32[2]", "a.go:1", "; make the same calls in the same order on all ranks"},
-		{"AllGatherV float32[counts #3e57]", "AllGatherV float32[counts #30bf]", "a.go:1", "give the same list, or tensors of the same shape, on all ranks"},
+		{"AllGatherV float32[counts #3e57]", "AllGatherV float32[counts #30bf]", "a.go:1",
+			"give the same list, or tensors of the same shape, on all ranks"},
 		{"Recv float64[3]", "Send float64[2]", "", "; give Send and Recv as many elements of one type"},
 		{"Send float64[3]", "Barrier", "", "; make the same calls in the same order on all ranks"},
 		{"Barrier", "Barrier", "a.go:1", "; make the same calls in the same order on all ranks"},
@@ -156,5 +163,64 @@ func TestBuffers(t *testing.T) {
 	type pair [2]int32
 	if r := Raw(make([]pair, 3)); r.Count != 24 || r.DType != Uint8 {
 		t.Errorf("%+v", r)
+	}
+}
+
+// The documentation of Elem names each of its types.
+func TestDocumentationOfElemListsItsTypes(t *testing.T) {
+	for _, pkg := range []string{".", "../tensor"} {
+		out, err := exec.Command("go", "doc", pkg, "Elem").CombinedOutput()
+		if err != nil {
+			t.Fatalf("go doc %s Elem: %v\n%s", pkg, err, out)
+		}
+		for d := Float32; d.Size() > 0 && (d.Valid() || pkg == "."); d++ {
+			name := d.String()
+			switch d {
+			case Float16:
+				name = "F16"
+			case BFloat16:
+				name = "BF16"
+			}
+			if !regexp.MustCompile(`\b` + name + `\b`).Match(out) {
+				t.Errorf("go doc %s Elem does not name %s:\n%s", pkg, name, out)
+			}
+		}
+	}
+}
+
+// Code that was not written for a kind or an operation says so, instead of doing what
+// it does for another one, or nothing.
+func TestUnknownKindsAndOperations(t *testing.T) {
+	x, y := []float32{1, 2}, []float32{7, 7}
+	call := Call{Kind: Kinds, Dst: Of(y), Src: Of(x)}
+	for name, err := range map[string]error{
+		"check":       call.check(0, 1),
+		"checkCounts": call.checkCounts(0, 1),
+		"Deal":        call.Deal(0, make([]Buffer, 1), make([]Buffer, 1)),
+		"solo":        (&solo{}).Do(t.Context(), &call),
+		"Carried":     call.Carried("test", 1<<PatternReduce),
+	} {
+		if err == nil || !strings.Contains(err.Error(), Kinds.String()) {
+			t.Errorf("%s: got %v, want an error that names %v", name, err, Kinds)
+		}
+	}
+	if err := (&Call{Kind: BarrierKind}).Carried("test", 1<<PatternBarrier); err != nil {
+		t.Errorf("a kind that is carried out: %v", err)
+	}
+	if y[0] != 7 {
+		t.Errorf("dst is %v", y)
+	}
+	for _, n := range []int{1, 100} {
+		func() {
+			defer func() {
+				if p := fmt.Sprint(recover()); !strings.Contains(p, fmt.Sprintf("operation %d ", Custom+1)) {
+					t.Errorf("a fold of %d elements by an unknown operation: panic %q", n, p)
+				}
+			}()
+			a, b := make([]float32, n), make([]float32, n)
+			dst := unsafe.Pointer(unsafe.SliceData(a))
+			call := Call{Kind: AllReduceKind, Op: Custom + 1, Dst: Of(a), Src: Of(b)}
+			call.Fold([]unsafe.Pointer{dst}, []unsafe.Pointer{dst, unsafe.Pointer(unsafe.SliceData(b))}, n)
+		}()
 	}
 }

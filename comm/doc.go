@@ -25,10 +25,21 @@
 // # What goes wrong, and what you get
 //
 // Every call carries a fingerprint: kind, operation, root, element type and
-// count. Ranks that disagree get an error naming both calls and their lines. An
+// count. Ranks that disagree get an error naming both calls and their lines; over
+// MPI too, unless GORUN_DEBUG=0 turns the comparison off. For it a collective may
+// wait for any rank of its communicator, even one that it needs no data from. An
 // abort, a cancelled context or the death of a rank ends the pending and later
 // calls of all ranks with an error naming the rank and the cause. Every error
-// is an *Error; after one the communicator cannot be used again.
+// is an *Error; after one the communicator cannot be used again. When the user
+// stops the job, the context of runtime.Main is cancelled but ends no call, so that
+// the ranks can save: see ErrStopping.
+//
+// # Elements
+//
+// Operations such as Sum take slices of any number, of bool, and of types defined from these:
+// see Elem and Op. Calls that only move elements take structs and arrays too, if they hold no
+// pointers. So do the calls by a Func, the program's own operation; MinLoc and MaxLoc are ready
+// made. Most calls can be made in place: their documentation says how.
 //
 // # Memory
 //
@@ -39,13 +50,19 @@
 //
 // Stats counts calls and bytes by kind, and by the cause that a Call names.
 // Record keeps every call with its time and line until Stop; commtest.Expect
-// holds a function to a budget; WriteTrace shows the calls of all ranks on one
-// time line, and gorun --trace those of a whole job with what it computes between.
+// holds a function to a budget; gorun --trace shows the calls of all ranks of a job, and
+// what it computes between, on one time line.
 //
 // # Who implements what
 //
-// Users hold a *Comm; checks, counters and the sticky error live in it, once.
+// Programs hold a *Comm; checks, counters and the sticky error live in it, once.
 // Implementers see a Backend: package comm/mem (goroutines of one process),
 // comm/shm (processes of one host), comm/mpi. comm/commtest has the suite that
-// every one of them passes.
+// every one of them passes. Package comm/topology has neighbours on grids and graphs, and
+// comm/window memory that ranks reach without a call of its owner.
+//
+// A program does not need what follows. For backends: the interfaces whose names end in
+// Backend or Memory, the methods of Call and Kind, Fingerprint, Layout, Part, Party, PartyText, Pattern,
+// Root, Shape, and the functions Cancelled, Circle, Contiguous, CopyParts, Late and Mismatch.
+// For packages that build on comm: Internals and CheckKey.
 package comm

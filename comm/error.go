@@ -1,6 +1,7 @@
 package comm
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
@@ -22,7 +23,7 @@ type Error struct {
 	Call string // "AllReduce sum float32[1024]"
 	Site string // "train.go:31"; "" if unknown
 	Comm string // the communicator's name
-	Seq  uint64 // which call of the communicator, from 1
+	Seq  uint64 // which call of the communicator, from 1; 0: one that this rank makes alone
 	Rank int    // this rank's world number
 	Err  error
 }
@@ -32,6 +33,9 @@ func (e *Error) Error() string {
 	at := ""
 	if e.Site != "" {
 		at = " at " + e.Site
+	}
+	if e.Seq == 0 {
+		return fmt.Sprintf("comm: %s%s (rank %d, %s): %v", e.Call, at, e.Rank, e.Comm, e.Err)
 	}
 	return fmt.Sprintf("comm: %s%s (rank %d, call %d of %s): %v", e.Call, at, e.Rank, e.Seq, e.Comm, e.Err)
 }
@@ -52,7 +56,7 @@ func (e *AbortError) Error() string { return fmt.Sprintf("rank %d aborted: %s", 
 // Is makes an AbortError an ErrAborted.
 func (e *AbortError) Is(target error) bool { return target == ErrAborted }
 
-// Unwrap returns the cause where it is at hand.
+// Unwrap returns the cause on the rank that aborted, nil on the others.
 func (e *AbortError) Unwrap() error { return e.Err }
 
 // An EndedError says that a rank ended while a call still needed it.
@@ -87,6 +91,28 @@ func (p Party) String() string {
 	return fmt.Sprintf("rank %d called %s at %s", p.Rank, p.Call, p.Site)
 }
 
+// A PartyText is a Party in the form in which ranks send it to each other, without the rank:
+// the lengths of the two texts, 2 bytes each, and the texts, truncated to fit.
+type PartyText [512]byte
+
+const partyHead = 4
+
+// Text returns p as it is sent.
+func (p Party) Text() (t PartyText) {
+	n := copy(t[partyHead:], p.Call)
+	m := copy(t[partyHead+n:], p.Site)
+	binary.LittleEndian.PutUint16(t[:], uint16(n))
+	binary.LittleEndian.PutUint16(t[2:], uint16(m))
+	return t
+}
+
+// Party returns what rank has sent. A damaged text gives some Party.
+func (t *PartyText) Party(rank int) Party {
+	n := min(int(binary.LittleEndian.Uint16(t[:])), len(t)-partyHead)
+	m := min(int(binary.LittleEndian.Uint16(t[2:])), len(t)-partyHead-n)
+	return Party{Rank: rank, Call: string(t[partyHead : partyHead+n]), Site: string(t[partyHead+n : partyHead+n+m])}
+}
+
 // A MismatchError says that two ranks made different calls.
 type MismatchError struct {
 	A, B Party // the lower rank first
@@ -108,7 +134,8 @@ func (e *MismatchError) Error() string {
 		remedy = "give Send and Recv as many elements of one type"
 	case e.A.Site != e.B.Site || withoutCount(e.A.Call) != withoutCount(e.B.Call):
 	case strings.Contains(e.A.Call, countsHash) && e.A.Call != e.B.Call:
-		remedy = "their lists of counts differ (" + countsHash + "… is a hash of one): give the same list, or tensors of the same shape, on all ranks"
+		remedy = "their lists of counts differ (" + countsHash +
+			"… is a hash of one): give the same list, or tensors of the same shape, on all ranks"
 	case e.A.Call != e.B.Call:
 		remedy = "give as many elements on all ranks"
 	}
@@ -118,24 +145,31 @@ func (e *MismatchError) Error() string {
 // Is makes a MismatchError an ErrMismatch.
 func (e *MismatchError) Is(target error) bool { return target == ErrMismatch }
 
-// isMessage reports whether a call is a Send or a Recv. Those that meet differ in count
-// or type.
+// isMessage reports whether a call is a Send or a Recv. A Send and its Recv can differ in
+// count and type alone.
 func isMessage(call string) bool {
 	return strings.HasPrefix(call, SendKind.String()+" ") || strings.HasPrefix(call, RecvKind.String()+" ")
 }
 
-// withoutCount is a call without the first brackets, which hold its count.
+// withoutCount returns the text of a call without its count, which is in the first brackets.
 func withoutCount(call string) string {
 	before, rest, _ := strings.Cut(call, "[")
 	_, after, _ := strings.Cut(rest, "]")
 	return before + after
 }
 
-// Uneven returns the error of a v-variant in which rank from, by world number,
-// sends another number of elements than rank to expects.
-func Uneven(kind Kind, from, sent, to, expected int) error {
+// Uneven returns the error of a call with counts in which rank from, by world number, does
+// not send as many elements as rank to expects.
+func (c *Call) Uneven(from, sent, to, expected int) error {
 	return fmt.Errorf("%w: in %v rank %d sends %d elements to rank %d, which expects %d; make the two counts equal",
-		ErrMismatch, kind, from, sent, to, expected)
+		ErrMismatch, c.Kind, from, sent/c.width(), to, expected/c.width())
+}
+
+// Circle returns the error of ranks that wait for each other: waits says of each what it
+// called and for whom it waits, and ends in ", ".
+func Circle(waits string) error {
+	return fmt.Errorf("%w: %snone of these calls can end; have each Send meet its Recv, and each collective all ranks, in one order",
+		ErrMismatch, waits)
 }
 
 // Late returns the error of a call that gave up (cause is the context's)

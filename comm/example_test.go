@@ -33,6 +33,66 @@ func ExampleAllReduce() {
 	// Output: [3 3]
 }
 
+// Elements are of any numeric type, named types of these, and bool.
+func ExampleAllReduce_elements() {
+	type votes uint16
+	onRanks(3, func(ctx context.Context, world *comm.Comm) error {
+		count := []int{1}
+		most := []votes{votes(10 * world.Rank())}
+		waves := []complex128{complex(0, 1)}
+		ready := []bool{world.Rank() > 0}
+		if err := errors.Join(
+			comm.AllReduce(ctx, world, count, comm.Sum),
+			comm.AllReduce(ctx, world, most, comm.Max),
+			comm.AllReduce(ctx, world, waves, comm.Sum),
+			comm.AllReduce(ctx, world, ready, comm.And),
+		); err != nil {
+			return err
+		}
+		if world.Rank() == 0 {
+			fmt.Println(count, most, waves, ready)
+		}
+		return nil
+	})
+	// Output: [3] [20] [(0+3i)] [false]
+}
+
+// Calls that only move elements take structs and arrays too.
+func ExampleAllGather_structs() {
+	type particle struct {
+		Position [2]float32
+		Charge   int8
+	}
+	onRanks(2, func(ctx context.Context, world *comm.Comm) error {
+		mine := []particle{{Position: [2]float32{float32(world.Rank()), 0.5}, Charge: -1}}
+		all := make([]particle, world.Size())
+		if err := comm.AllGather(ctx, world, all, mine); err != nil {
+			return err
+		}
+		if world.Rank() == 1 {
+			fmt.Println(all)
+		}
+		return nil
+	})
+	// Output: [{[0 0.5] -1} {[1 0.5] -1}]
+}
+
+// The rank with the smallest loss.
+func ExampleMinLoc() {
+	onRanks(3, func(ctx context.Context, world *comm.Comm) error {
+		loss := []float64{0.5, 0.25, 0.75}[world.Rank()]
+		best := []comm.Loc[float64]{{Value: loss, Index: int64(world.Rank())}}
+		if err := comm.AllReduceFunc(ctx, world, best, comm.MinLoc[float64]()); err != nil {
+			return err
+		}
+		if world.Rank() == 0 {
+			fmt.Printf("%+v\n", best[0])
+		}
+		return nil
+	})
+	// Output: {Value:0.25 Index:1}
+}
+
 func ExampleGatherSlices() {
 	onRanks(3, func(ctx context.Context, world *comm.Comm) error {
 		words := []string{"", "one", "two ranks"}

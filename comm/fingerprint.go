@@ -6,18 +6,18 @@ import "fmt"
 // that a backend can publish and compare. It never holds the call site: ranks
 // may run different binaries.
 type Fingerprint struct {
-	// What is kind, operation, element type (8 bits each), root (16 bits) and,
-	// for a Func, 24 bits of the hash of its name and element size; for a part of a
-	// call on device memory, those of the call's own count.
+	// What holds the kind, operation and element type (8 bits each), the root (16 bits)
+	// and 24 bits of a hash: of a Func's name and element size, of a struct type's name
+	// and size, or in a Piece of the length that it was made with.
 	What uint64
-	// Count is the number of elements where all ranks must have the same. For a
-	// count vector that all must have, the top bit is set over its hash.
+	// Count is the number of elements, if it must be the same on all ranks. If a whole
+	// vector of counts must be, Count is its hash with the top bit set.
 	Count uint64
 }
 
 const vectorBit = 1 << 63
 
-// countsHash stands before the hash of a count vector.
+// countsHash is the text before the hash of a count vector.
 const countsHash = "counts #"
 
 // Fingerprint returns the call's fingerprint. That of a Send equals that of
@@ -39,21 +39,20 @@ func (c *Call) Fingerprint() Fingerprint {
 			f.What |= uint64(c.Func.hash) << 40
 		}
 	}
-	if c.whole > 0 { // only calls without a Func come in parts
+	if c.Dst.of|c.Src.of != 0 && c.Op != Custom {
+		f.What |= uint64(c.structType().hash) << 40
+	}
+	if c.whole > 0 { // only calls without a Func are divided into pieces
 		f.What |= uint64(uint32(c.whole*2654435761)>>8) << 40
 	}
-	switch kind {
-	case AllGatherVKind:
+	switch shape := c.Kind.Shape(); {
+	case shape.Agreed && shape.Dst == Counted:
 		f.Count = hashCounts(c.DstCounts)
-	case ReduceScatterVKind:
+	case shape.Agreed:
 		f.Count = hashCounts(c.SrcCounts)
-	case GatherVKind, ScatterVKind, AllToAllVKind, BarrierKind:
-	case ScatterKind, ReduceScatterKind, BroadcastKind:
-		f.Count = uint64(c.Dst.Count)
-	case SendKind:
-		f.Count = uint64(c.Dst.Count + c.Src.Count)
 	default:
-		f.Count = uint64(c.Src.Count)
+		n, _ := c.agreedCount()
+		f.Count = uint64(n)
 	}
 	return f
 }
@@ -67,21 +66,27 @@ func hashCounts(counts []int) uint64 {
 	return h | vectorBit
 }
 
-// String describes what the words say, whatever they are.
-func (f Fingerprint) String() string {
-	kind, op, dt := Kind(f.What), Op(f.What>>8), DType(f.What>>16)
+// String describes the fingerprint. Any two words will do.
+func (f Fingerprint) String() string { return f.describe(nil) }
+
+// describe is String for a call whose elements have type t; nil: a DType.
+func (f Fingerprint) describe(t *structType) string {
+	kind, op, elements, count := Kind(f.What), Op(f.What>>8), DType(f.What>>16).String(), f.Count
+	if t != nil {
+		elements, count = t.name, count/uint64(t.size)
+	}
 	s := kind.String()
 	if kind.Reduces() {
 		s += " " + op.String()
 	}
-	if kind != BarrierKind {
+	if kind.Shape().Pattern != PatternBarrier {
 		switch {
 		case f.Count&vectorBit != 0:
-			s += fmt.Sprintf(" %v[%s%04x]", dt, countsHash, uint16(f.Count))
-		case kind == GatherVKind || kind == ScatterVKind || kind == AllToAllVKind:
-			s += " " + dt.String()
+			s += fmt.Sprintf(" %s[%s%04x]", elements, countsHash, uint16(f.Count))
+		case kind.Shape().Pairwise():
+			s += " " + elements
 		default:
-			s += fmt.Sprintf(" %v[%d]", dt, f.Count)
+			s += fmt.Sprintf(" %s[%d]", elements, count)
 		}
 	}
 	if kind.Rooted() {

@@ -5,14 +5,24 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // An account is what one communicator has called. It outlives the communicator,
 // for Stats.
 type account struct {
-	mu     sync.Mutex // of the communicator too
+	mu     sync.Mutex // guards the Comm too
 	kinds  [Kinds]Count
 	causes map[Cause]*Count
+	alone  [Kinds - PutKind]atomicCount // of the kinds that one rank calls alone; mu does not guard them
+}
+
+// An atomicCount is a Count that several goroutines add to.
+type atomicCount struct{ calls, bytes atomic.Int64 }
+
+func (n *atomicCount) add(bytes int) {
+	n.calls.Add(1)
+	n.bytes.Add(int64(bytes))
 }
 
 func (a *account) add(call *Call) {
@@ -41,6 +51,11 @@ func (a *account) addTo(s *Stats) {
 		s.Kinds[k].Calls += n.Calls
 		s.Kinds[k].Bytes += n.Bytes
 	}
+	for k := range a.alone {
+		n := &s.Kinds[PutKind+Kind(k)]
+		n.Calls += int(a.alone[k].calls.Load())
+		n.Bytes += int(a.alone[k].bytes.Load())
+	}
 	for key, n := range a.causes {
 		sum := s.Causes[key]
 		sum.Calls += n.Calls
@@ -49,9 +64,9 @@ func (a *account) addTo(s *Stats) {
 	}
 }
 
-// ledger holds the accounts of all communicators of one world on one rank. It
-// knows no communicator, so that one that the program has let go of can go: its
-// account then becomes part of past.
+// A ledger holds the accounts of all communicators of one world on one rank. It has no
+// pointer to a Comm, so that the garbage collector can free one that is unused. The account
+// of such a Comm is added to past.
 type ledger struct {
 	mu       sync.Mutex
 	accounts map[*account]struct{}
@@ -68,7 +83,7 @@ func (l *ledger) open(c *Comm) *account {
 	return a
 }
 
-// close folds the account of a communicator that is gone into the past.
+// close adds the account of a communicator that is unused to past.
 func (l *ledger) close(a *account) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -76,8 +91,9 @@ func (l *ledger) close(a *account) {
 	delete(l.accounts, a)
 }
 
-// stats sums up. The ledger is not locked while calls are waited for, because a
-// Split opens an account; an account closed meanwhile is counted as an open one.
+// stats returns the sum of all accounts. It does not hold the ledger's lock while it waits
+// for calls in progress, since Split opens an account. An account that is closed meanwhile is
+// counted once, as an open one.
 func (l *ledger) stats() Stats {
 	l.mu.Lock()
 	s := Stats{Kinds: l.past.Kinds, Causes: maps.Clone(l.past.Causes)}

@@ -8,18 +8,20 @@ import (
 	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
-// A Part is the memory of one rank's part of a buffer, for backends: rows of width
-// bytes, pitch bytes apart, without the first skip bytes. What is contiguous is one row.
+// A Part is the memory of one rank's part of a buffer, for backends. It has rows of width
+// bytes, which begin pitch bytes apart; the first skip bytes are left out. A contiguous part
+// has one row.
 type Part struct {
-	Ptr                unsafe.Pointer // of its first row
+	Ptr                unsafe.Pointer // the first row
 	width, pitch, skip int
 }
 
-// Contiguous returns the part that lies at p.
+// Contiguous returns the part that begins at p and has one row.
 func Contiguous(p unsafe.Pointer) Part { return Part{Ptr: p, width: math.MaxInt} }
 
-// Part returns the part of b that has n elements, after first elements in the parts
-// before it, where b is laid out in rows as Call says.
+// Part returns the part of b that has n elements; the parts before it have first elements
+// together. If rows is above 1, b is a matrix of so many rows and its parts are columns: see
+// Call.
 func (b Buffer) Part(rows, first, n int) Part {
 	size := b.DType.Size()
 	if rows <= 1 || n == 0 {
@@ -38,27 +40,28 @@ func (p Part) From(bytes int) Part {
 // on lie one after another.
 func (p Part) Run(i, n int) (at unsafe.Pointer, bytes int) {
 	i += p.skip
-	if i < p.width { // most are contiguous
+	if i < p.width { // the first row, or a contiguous part
 		return unsafe.Add(p.Ptr, i), min(n, p.width-i)
 	}
 	row, col := i/p.width, i%p.width
 	return unsafe.Add(p.Ptr, row*p.pitch+col), min(n, p.width-col)
 }
 
-// Runs of something of aheadBytes are copied as a piece of it if they are of aheadRun.
+// A copy of at least prefetchBytes prefetches its source, unless its runs are shorter than
+// prefetchRun.
 const (
-	aheadBytes = 1 << 20
-	aheadRun   = 512
+	prefetchBytes = 1 << 20
+	prefetchRun   = 512
 )
 
-// CopyParts copies the first n bytes of src to dst, of whole bytes that the caller
-// copies in all.
+// CopyParts copies the first n bytes of src to dst. whole is how many bytes the caller copies
+// in all: if that is more than the caches hold, the stores go past them.
 func CopyParts(dst, src Part, n, whole int) {
 	l := simd.Moving(2 * whole)
 	for i := 0; i < n; {
 		d, run := dst.Run(i, n-i)
 		s, run := src.Run(i, run)
-		if to, from := unsafe.Slice((*byte)(d), run), unsafe.Slice((*byte)(s), run); n >= aheadBytes && run >= aheadRun {
+		if to, from := unsafe.Slice((*byte)(d), run), unsafe.Slice((*byte)(s), run); n >= prefetchBytes && run >= prefetchRun {
 			l.CopyAhead(to, from)
 		} else {
 			copy(to, from)
@@ -68,33 +71,17 @@ func CopyParts(dst, src Part, n, whole int) {
 	l.Done()
 }
 
-// TakesRows reports whether c carries out calls with DstRows and SrcRows. It does
-// where ranks read each other's memory, and does not where buffers are handed to a
-// library or lie in the memory of a device: there the caller must pack.
-func (c *Comm) TakesRows() bool {
-	r, ok := c.backend.(interface{ TakesRows() bool })
-	return ok && r.TakesRows() && c.shared.staging.Load() == nil
-}
-
-// rows reports whether a buffer's parts are columns.
+// rows reports whether the parts of Dst or of Src are columns.
 func (c *Call) rows() bool { return c.DstRows > 1 || c.SrcRows > 1 }
 
-// mayHaveRows returns which buffers of a call of kind k may have rows.
-func (k Kind) mayHaveRows() (dst, src bool) {
-	switch k {
-	case AllGatherVKind:
-		return true, false
-	case ReduceScatterVKind:
-		return false, true
-	case AllToAllVKind:
-		return true, true
-	}
-	return false, false
-}
+// columns reports whether the parts of a buffer of layout l may be columns. They may in the
+// calls without a root in which each part has a length of its own.
+func (s Shape) columns(l Layout) bool { return l == Counted && s.Root == NoRoot }
 
-// checkRows checks that every part of a buffer is whole columns of its rows.
+// checkRows checks DstRows and SrcRows: each part must be a whole number of columns.
 func (c *Call) checkRows() error {
-	dst, src := c.Kind.mayHaveRows()
+	s := c.Kind.Shape()
+	dst, src := s.columns(s.Dst), s.columns(s.Src)
 	switch {
 	case c.DstRows > 1 && !dst:
 		return fmt.Errorf("DstRows is %d; %v has no parts of dst that could be columns", c.DstRows, c.Kind)

@@ -9,9 +9,10 @@ import (
 type Event struct {
 	Kind  Kind
 	Op    Op
-	DType DType
-	Bytes int // see Call.Bytes
-	Count int // elements of that
+	DType DType  // of structs and arrays Uint8
+	Elem  string // the type of the elements, "float32" or "main.Particle"; "" for a Barrier
+	Bytes int    // see Call.Bytes
+	Count int    // elements of that
 	Comm  string
 	Size  int    // ranks of the communicator
 	Seq   uint64 // which call of this rank on the communicator, from 1
@@ -21,20 +22,20 @@ type Event struct {
 	Time  time.Duration
 	Err   error
 
-	// Number is what the ranks' sides of one call have in common: of a collective
-	// how many the communicator had before, plus 1; of a message how many went before
-	// it from the one rank to the other while all recorded, plus 1.
+	// Number is the same on all ranks that take part in one call. For a collective it
+	// counts the collectives of the communicator, from 1; for a message the messages from
+	// the one rank to the other since all ranks recorded, from 1.
 	Number uint64
 
 	// Async says that the call was started, and went on by itself.
 	Async bool
 
-	// Waits says that this is no call, but the time for which the program stood
-	// still until an asynchronous call of that Kind ended. Only Observe shows it.
+	// Waits says that this is not a call but the time that Wait took, for an asynchronous
+	// call of that Kind. Only Observe shows it.
 	Waits bool
 
 	site  site
-	where string // the site in words, if it was asked for already
+	where string // the site as text; "" if nobody has asked for it
 }
 
 // Site returns where the call was made, "train.go:31".
@@ -50,11 +51,11 @@ func (e *Event) Site() string {
 // call stack, which costs under a microsecond.
 type Recording struct {
 	shared *shared
-	next   *Recording   // one that was running already, and goes on
-	show   func(*Event) // nil: keep
+	next   *Recording   // the one that was running before, which goes on
+	show   func(*Event) // called with each event; nil: events are kept
 	mu     sync.Mutex
 	events []Event
-	sites  map[site]string // in words, of the events that were shown
+	sites  map[site]string // as text, of the events that were shown
 }
 
 // Record starts a recording. Recordings may nest; stop the last one first.
@@ -101,12 +102,13 @@ func (r *Recording) Stats() Stats {
 // observe makes the call and adds it to r and the recordings around it.
 func (r *Recording) observe(c *Comm, call *Call, do func() error) error {
 	e := Event{
-		Kind: call.Kind, Op: call.Op, DType: call.DType(), Bytes: call.Bytes(), Count: call.Dst.Count,
+		Kind: call.Kind, Op: call.Op, DType: call.DType(), Elem: call.elements(), Bytes: call.Bytes(), Count: call.Dst.Count,
 		Comm: c.name, Size: c.size, Seq: c.seq, Peer: -1, Cause: call.Cause, Async: call.queue != nil,
 	}
 	if call.Src.Count > 0 {
 		e.Count = call.Src.Count
 	}
+	e.Count /= call.width()
 	if call.Kind.Rooted() || call.Kind.PointToPoint() {
 		e.Peer = c.world[call.Root]
 	}
@@ -123,7 +125,7 @@ func (r *Recording) observe(c *Comm, call *Call, do func() error) error {
 	return e.Err
 }
 
-// where returns a site in words, which takes longer than many a call does.
+// where returns a site as text. It keeps the text: to make it takes longer than many calls.
 func (r *Recording) where(at site) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -141,26 +143,26 @@ func (r *Recording) where(at site) string {
 // number returns the Event.Number of call, the one in progress.
 func (c *Comm) number(call *Call) uint64 {
 	if !call.Kind.PointToPoint() {
-		return c.seq - c.letters
+		return c.seq - c.messages
 	}
-	if c.mail == nil {
-		c.mail = map[mailKey]uint64{}
+	if c.numbers == nil {
+		c.numbers = map[messageKey]uint64{}
 	}
-	key := mailKey{call.Kind, call.Root}
-	c.mail[key]++
-	return c.mail[key]
+	key := messageKey{call.Kind, call.Root}
+	c.numbers[key]++
+	return c.numbers[key]
 }
 
-// mailKey is Send or Recv, and the other side.
-type mailKey struct {
+// A messageKey is Send or Recv, and the other rank.
+type messageKey struct {
 	kind Kind
 	rank int
 }
 
-// waited adds that the program stood still for p.
+// waited adds the time since start, in which Wait waited for p.
 func (r *Recording) waited(p *Pending, start time.Time) {
 	e := Event{
-		Kind: p.call.Kind, DType: p.call.DType(), Comm: p.comm.name, Size: p.comm.size, Peer: -1, Cause: p.call.Cause,
+		Kind: p.call.Kind, DType: p.call.DType(), Elem: p.call.elements(), Comm: p.comm.name, Size: p.comm.size, Peer: -1, Cause: p.call.Cause,
 		Start: start, Time: time.Since(start), Waits: true,
 	}
 	e.site.capture(2)

@@ -11,7 +11,7 @@ type shared struct {
 	attrs    map[any]any
 	ledger   *ledger
 	recorder atomic.Pointer[Recording]
-	staging  atomic.Pointer[staging]
+	wrap     atomic.Pointer[func(Backend, []int) Backend] // see Internals.Wrap; nil: none
 }
 
 func newShared() *shared {

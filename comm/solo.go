@@ -3,16 +3,21 @@ package comm
 import (
 	"context"
 	"sync/atomic"
+	"time"
+	"unsafe"
 
 	"github.com/gorun-spmd/gorun/internal/mem"
 	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
-// solo is the backend of a group of one: every collective is a copy.
+// solo is the backend of a group of one rank: a collective copies Src to Dst, if Dst is used.
 type solo struct {
 	world   int // its rank's world number
 	aborted atomic.Pointer[AbortError]
 }
+
+// soloPatterns are the patterns that solo carries out: the collectives.
+const soloPatterns = ^uint32(1<<NoPattern | 1<<PatternMessage | 1<<PatternWindow)
 
 func (s *solo) Rank() int { return 0 }
 func (s *solo) Size() int { return 1 }
@@ -21,7 +26,10 @@ func (s *solo) Do(_ context.Context, call *Call) error {
 	if e := s.aborted.Load(); e != nil {
 		return e
 	}
-	if call.Src.Count > 0 && call.Dst.Ptr != call.Src.Ptr {
+	if err := call.Carried("comm, in a group of one rank,", soloPatterns); err != nil {
+		return err
+	}
+	if call.Src.Count > 0 && call.Dst.Ptr != call.Src.Ptr && call.Fills(0, 1) {
 		simd.Copy(call.Dst.Data(), call.Src.Data())
 	}
 	return nil
@@ -34,3 +42,37 @@ func (s *solo) Abort(cause error) {
 }
 
 func (s *solo) Memory() mem.Allocator { return nil }
+
+// soloWindow is the memory of a window of one rank.
+type soloWindow []uint64
+
+func (w soloWindow) Address(int) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(w)) }
+func (w soloWindow) Close() error               { return nil }
+
+func (s *solo) OpenWindow(_ context.Context, bytes []int) (WindowMemory, error) {
+	return make(soloWindow, (bytes[0]+7)/8), nil
+}
+
+func (s *solo) Touch(Kind, int) error {
+	if e := s.aborted.Load(); e != nil {
+		return e
+	}
+	return nil
+}
+
+// Await waits for another goroutine of this rank.
+func (s *solo) Await(ctx context.Context, call *Call, on func() (int, error)) error {
+	for {
+		if rank, err := on(); rank < 0 || err != nil {
+			return err
+		}
+		if err := s.Touch(call.Kind, 0); err != nil {
+			return err
+		}
+		if cause := Cancelled(ctx); cause != nil {
+			s.Abort(cause)
+			return cause
+		}
+		time.Sleep(time.Millisecond)
+	}
+}

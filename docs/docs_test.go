@@ -9,6 +9,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -19,14 +20,22 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gorun-spmd/gorun/internal/cachetest"
+	"github.com/gorun-spmd/gorun/internal/testenv"
 )
 
-// pages are the files that are tested.
+// pages are the files that are tested: all Markdown in the repository's root and here.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	for _, name := range []string{"../README.md", "guide.md", "gpu.md"} {
+	here, err := filepath.Glob("*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := filepath.Glob("../*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range append(here, root...) {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
@@ -74,7 +83,9 @@ const module = "github.com/gorun-spmd/gorun"
 
 // packages are the folders of the packages that pages name, by name.
 func packages() map[string]string {
-	return map[string]string{"comm": "comm", "commtest": "comm/commtest", "tensor": "tensor", "dtensor": "dtensor", "layout": "dtensor/layout", "nn": "nn",
+	return map[string]string{"comm": "comm", "commtest": "comm/commtest", "topology": "comm/topology",
+		"window": "comm/window", "tensor": "tensor", "dtensor": "dtensor", "layout": "dtensor/layout",
+		"nn": "nn", "train": "train", "data": "data", "metrics": "metrics",
 		"embedding": "embedding", "loss": "loss", "optim": "optim", "checkpoint": "checkpoint", "runtime": "runtime"}
 }
 
@@ -113,6 +124,9 @@ func TestCodeCompiles(t *testing.T) {
 // program makes a whole program of a block, whose errors are told at its place.
 func program(b block) string {
 	body := strings.Join(b.lines, "\n")
+	if strings.HasPrefix(body, "package main\n") {
+		return body
+	}
 	text := "package main\n\n"
 	for _, name := range slices.Sorted(maps.Keys(packages())) {
 		if regexp.MustCompile(`\b` + name + `\.[A-Z]`).MatchString(body) {
@@ -133,13 +147,19 @@ func program(b block) string {
 	return text
 }
 
-// command makes of a line of a page what is run: programs in a folder of this
-// test's, and temporary files in another; long jobs with -h, which still reads all of
-// their flags.
+// shorter are the flags by which the test runs an example's job in a few seconds.
+var shorter = []struct{ command, flags string }{
+	{"./examples/train -checkpoint /tmp/run -every 50", " -steps 2 -sample 0 -plot '' -data comm"},
+	{"./examples/train -checkpoint /tmp/run -resume", " -steps 4 -sample 0 -plot '' -data comm"},
+	{"./examples/recsys -checkpoint /tmp/clicks -every 50", " -steps 4"},
+}
+
+// command returns what is run for a line of a page. Programs and temporary files lie
+// in folders of this test; long jobs run for a few steps; make only prints its commands.
 func command(line, bin, temp string) string {
-	for _, long := range []string{"./examples/train", "./examples/recsys"} {
-		if strings.Contains(line, long) {
-			line += " -h"
+	for _, job := range shorter {
+		if strings.HasSuffix(line, job.command) {
+			line += job.flags
 		}
 	}
 	if target, ok := strings.CutPrefix(line, "make "); ok {
@@ -149,7 +169,7 @@ func command(line, bin, temp string) string {
 }
 
 func TestCommandsRun(t *testing.T) {
-	cachetest.Uses(t, "../cmd/gorun", "../examples/...")
+	testenv.DependsOn(t, "../cmd/gorun", "../examples/...")
 	bin, temp := t.TempDir(), t.TempDir()
 	run := func(place, line string) []string {
 		cmd := exec.Command("bash", "-c", command(line, bin, temp))
@@ -194,12 +214,12 @@ func TestCommandsRun(t *testing.T) {
 	}
 }
 
-// exported returns the names that a package declares: "Name", "Type.Method",
-// "Type.Field".
-func exported(t *testing.T, dir string) map[string]bool {
+// declared returns the names that the Go files of a pattern declare: "Name",
+// "Type.Method".
+func declared(t *testing.T, pattern string) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}
-	files, err := filepath.Glob(filepath.Join("..", dir, "*.go"))
+	files, err := filepath.Glob(filepath.Join("..", pattern))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,6 +236,9 @@ func exported(t *testing.T, dir string) map[string]bool {
 					of := d.Recv.List[0].Type
 					if star, ok := of.(*ast.StarExpr); ok {
 						of = star.X
+					}
+					if generic, ok := of.(*ast.IndexExpr); ok {
+						of = generic.X
 					}
 					if id, ok := of.(*ast.Ident); ok {
 						name = id.Name + "." + name
@@ -242,9 +265,17 @@ func exported(t *testing.T, dir string) map[string]bool {
 func TestNamesExist(t *testing.T) {
 	known := map[string]map[string]bool{}
 	for name, dir := range packages() {
-		known[name] = exported(t, dir)
+		known[name] = declared(t, dir+"/*.go")
+	}
+	for _, job := range shorter {
+		if !strings.Contains(pages(t)["guide.md"], job.command) {
+			t.Errorf("guide.md no longer has %q", job.command)
+		}
 	}
 	for page, text := range pages(t) {
+		if page == "../CHANGELOG.md" {
+			continue // it names what is gone, too
+		}
 		found := 0
 		for _, m := range regexp.MustCompile("`(\\w+)\\.([A-Z]\\w*(?:\\.[A-Z]\\w*)?)").FindAllStringSubmatch(text, -1) {
 			if names, ok := known[m[1]]; ok {
@@ -269,5 +300,65 @@ func TestLinksLead(t *testing.T) {
 				t.Errorf("%s: %v", page, err)
 			}
 		}
+	}
+}
+
+// Each `file:symbol`, and each path, that design.md names is there.
+func TestPlacesExist(t *testing.T) {
+	page := pages(t)["design.md"]
+	symbols := regexp.MustCompile("`([a-z/_]+\\.go):([\\w.]+)`").FindAllStringSubmatch(page, -1)
+	for _, m := range symbols {
+		if !declared(t, m[1])[m[2]] {
+			t.Errorf("design.md: there is no %s in %s", m[2], m[1])
+		}
+	}
+	paths := regexp.MustCompile("`([a-z]+(?:/[a-z_]+)+(?:\\.[a-z]+)?)`").FindAllStringSubmatch(page, -1)
+	for _, m := range paths {
+		if _, err := os.Stat(filepath.Join("..", m[1])); err != nil {
+			t.Errorf("design.md: %v", err)
+		}
+	}
+	if len(symbols) < 15 || len(paths) < 20 {
+		t.Errorf("design.md names only %d symbols and %d paths", len(symbols), len(paths))
+	}
+}
+
+// environment.md names each variable that the programs read, and no other.
+func TestEnvironmentIsWhole(t *testing.T) {
+	page, err := os.ReadFile("environment.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := map[string]bool{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `(GORUN_[A-Z_]+)`").FindAllSubmatch(page, -1) {
+		said[string(m[1])] = true
+	}
+	read := map[string]bool{"GORUN_TEST_GPU": true} // which only tests read
+	literal := regexp.MustCompile(`"(GORUN_[A-Z_]+)[="]`)
+	err = filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range literal.FindAllSubmatch(text, -1) {
+			read[string(m[1])] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range read {
+		if !said[name] {
+			t.Errorf("environment.md does not name %s", name)
+		}
+	}
+	for name := range said {
+		if !read[name] {
+			t.Errorf("environment.md names %s, which nothing reads", name)
+		}
+	}
+	if len(said) < 20 {
+		t.Errorf("environment.md names only %d variables", len(said))
 	}
 }

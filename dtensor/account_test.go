@@ -12,20 +12,20 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 )
 
-// A toll is a collective as a plan foretells it, or as it was made.
-type toll struct {
+// A call is a collective that a plan predicts, or one that was made.
+type call struct {
 	kind  comm.Kind
 	bytes int // that this rank hands in; -1: as many as it owns rows
 	cause string
 	pack  string // collectives of one pack are one
 }
 
-func (t toll) String() string { return fmt.Sprintf("%v of %d B for %s", t.kind, t.bytes, t.cause) }
+func (t call) String() string { return fmt.Sprintf("%v of %d B for %s", t.kind, t.bytes, t.cause) }
 
 // accounted returns an error unless f communicates what its redistributions are
 // planned to, call by call and to the byte, and nothing else.
 func accounted(m *dtensor.Mesh, f func() error) error {
-	var want []toll
+	var want []call
 	var broken error
 	m.Watch(func(v dtensor.Move) {
 		plan, err := layout.NewPlan(v.From, v.To, v.Size, layout.Costs{})
@@ -34,7 +34,7 @@ func accounted(m *dtensor.Mesh, f func() error) error {
 			return
 		}
 		for i := range plan.Steps {
-			t, ok := foretold(&plan.Steps[i], m.Coord(), v)
+			t, ok := predicted(&plan.Steps[i], m.Coord(), v)
 			if n := len(want); ok && t.pack != "" && n > 0 && want[n-1].pack == t.pack {
 				want[n-1].bytes += t.bytes
 			} else if ok {
@@ -44,10 +44,10 @@ func accounted(m *dtensor.Mesh, f func() error) error {
 	})
 	record := m.Comm().Record()
 	err := f()
-	var got []toll
+	var got []call
 	for _, e := range record.Stop() {
 		if e.Kind != comm.SplitKind { // a group of axes is made when it is first used
-			got = append(got, toll{kind: e.Kind, bytes: e.Bytes, cause: e.Cause})
+			got = append(got, call{kind: e.Kind, bytes: e.Bytes, cause: e.Cause})
 		}
 	}
 	m.Watch(nil)
@@ -57,7 +57,7 @@ func accounted(m *dtensor.Mesh, f func() error) error {
 	if broken != nil {
 		return broken
 	}
-	same := slices.EqualFunc(got, want, func(got, want toll) bool {
+	same := slices.EqualFunc(got, want, func(got, want call) bool {
 		return got.kind == want.kind && got.cause == want.cause && (got.bytes == want.bytes || want.bytes < 0)
 	})
 	if !same {
@@ -66,9 +66,9 @@ func accounted(m *dtensor.Mesh, f func() error) error {
 	return nil
 }
 
-// foretold is the collective of a step on the rank at coord; ok is false for a
+// predicted is the collective of a step on the rank at coord; ok is false for a
 // local step.
-func foretold(s *layout.Step, coord []int, v dtensor.Move) (t toll, ok bool) {
+func predicted(s *layout.Step, coord []int, v dtensor.Move) (t call, ok bool) {
 	total := func(counts []int) (n int) {
 		for _, c := range counts {
 			n += c
@@ -92,7 +92,7 @@ func foretold(s *layout.Step, coord []int, v dtensor.Move) (t toll, ok bool) {
 			t.kind = comm.AllGatherVKind
 		}
 	default:
-		return toll{}, false
+		return call{}, false
 	}
 	if t.bytes == 0 {
 		t.bytes = in * v.Size

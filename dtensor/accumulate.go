@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
@@ -18,8 +19,10 @@ import (
 //	}, params...)
 //
 // What is Partial waits for the last f: values and gradients are summed over the
-// ranks once. A sum has the type of its parameter. A fused table of package embedding
-// is changed by each f in turn: that is n steps.
+// ranks once. A sum has the type of its parameter; that of bfloat16 is added up in
+// float32, which takes the memory of it, and rounded once on each rank and once more
+// when the ranks' sums are added. A fused table of package embedding is changed by
+// each f in turn: that is n steps.
 //
 // Accumulate returns an error for an n below 1, and else what ValueAndGrad does.
 func Accumulate(ctx context.Context, n int, f func(i int) *Tensor, params ...*Tensor) (value *Tensor, grads []Grad, err error) {
@@ -67,29 +70,27 @@ func (s *running) pass(ctx context.Context, f func() *Tensor, params []*Tensor, 
 	mark(t, params)
 	for i, leaf := range s.leaves {
 		n := params[i].node
-		n.grad, n.own, n.rows = leaf.grad, leaf.own, leaf.rows
+		n.grad, n.own, n.dt, n.rows = leaf.grad, leaf.own, leaf.dt, leaf.rows
 	}
 	v := f()
-	if v == nil || v.Numel() != 1 {
-		got := "nil"
-		if v != nil {
-			got = v.layoutString()
-		}
-		refuse("ValueAndGrad", "the function returned "+got, "return a tensor of one element, a loss")
-	}
+	wantLoss("ValueAndGrad", v)
 	eng.tape = nil // the backward pass is not recorded
 	value := v.Detach()
 	if s.value != nil {
-		value = s.value.Add(value)
+		value = addWide(s.value, value)
 	}
 	if last {
+		value = value.Cast(v.DType())
 		value = value.to(value.spec.replicated(), "ValueAndGrad").Detach()
 	}
 	t.backward(v, filled(v.spec.replicated(), v.DType(), 1))
 	if last {
 		grads = t.collect(params)
-		for _, g := range grads {
+		for i, g := range grads {
 			g.keep(scope)
+			if g.dense != nil {
+				g.dense.detect("sum of the gradients of parameter " + strconv.Itoa(i))
+			}
 		}
 	} else {
 		s.leaves = make([]*node, len(params))
@@ -101,6 +102,18 @@ func (s *running) pass(ctx context.Context, f func() *Tensor, params []*Tensor, 
 	s.value = value
 	keepTensors(scope, value)
 	return grads, nil
+}
+
+// wantLoss throws unless v is one number.
+func wantLoss(op string, v *Tensor) {
+	if v != nil && v.Numel() == 1 {
+		return
+	}
+	got := "nil"
+	if v != nil {
+		got = v.layoutString()
+	}
+	refuse(op, "the function returned "+got, "return a tensor of one element, a loss")
 }
 
 // keep lets what has arrived at a parameter outlive scope.

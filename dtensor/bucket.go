@@ -15,7 +15,7 @@ import (
 // and each pack of them is one reduce-scatter.
 type bucket struct {
 	packs []pack
-	taken map[unsafe.Pointer]bool // memory of gradients that are handed out
+	taken map[unsafe.Pointer]bool // memory of gradients that were returned
 }
 
 // A pack is gradients that are summed over the same axes.
@@ -38,7 +38,7 @@ type pending struct {
 	step *step // the reduce-scatter of this gradient alone
 }
 
-// add promises to set *dst to g in the layout want.
+// add sets *dst to g in the layout want, now or in reduce.
 func (b *bucket) add(dst **Tensor, g *Tensor, want *spec) {
 	item := pending{dst: dst, g: g, want: want}
 	key := packKey{mesh: want.mesh, dt: g.DType()}
@@ -111,7 +111,7 @@ func (b *bucket) distinct(g *Tensor) *Tensor {
 	return g
 }
 
-// reduce keeps the promises.
+// reduce sets what add left for it.
 func (b *bucket) reduce() {
 	for i := range b.packs {
 		b.packs[i].reduce()

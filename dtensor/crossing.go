@@ -60,7 +60,8 @@ func cross(t *Tensor, to *spec) *Tensor {
 			at += boxes[i].Numel()
 		}
 	}
-	call := comm.Call{Kind: comm.AllToAllVKind, Dst: BufferOf(dst), Src: BufferOf(src), DstCounts: recvCounts, SrcCounts: sendCounts, Cause: "To: another mesh"}
+	call := comm.Call{Kind: comm.AllToAllVKind, Dst: BufferOf(dst), Src: BufferOf(src), DstCounts: recvCounts, SrcCounts: sendCounts,
+		Cause: "To: another mesh"}
 	to.mesh.Do(parent, call)
 	out := tensor.New(dev, dt, to.local...)
 	at = 0

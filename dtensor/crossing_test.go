@@ -98,7 +98,8 @@ func TestGatherTo(t *testing.T) {
 					root := m.Size() - 1
 					if err := dtensor.Try(ctx, m, func() {
 						got := x.GatherTo(root)
-						if here := m.Comm().Rank() == root; here != (got != nil) || here && !slices.Equal(tensor.ToSlice[float32](got), tensor.ToSlice[float32](numbers(m, shape))) {
+						if here := m.Comm().Rank() == root; here != (got != nil) || here &&
+							!slices.Equal(tensor.ToSlice[float32](got), tensor.ToSlice[float32](numbers(m, shape))) {
 							failf("%v: got %v", x, got)
 						}
 					}); err != nil {

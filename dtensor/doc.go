@@ -32,7 +32,14 @@
 // what is thrown inside them into an ordinary error, whose text ends in the line
 // of the program that led to it; errors.As finds the types. A LayoutError comes
 // from global facts, so every rank gets the same one at the same call and the
-// group stays usable.
+// group stays usable. Throw and Check do the same with an error of the program.
+//
+// # Checks
+//
+// Two things that no rank sees by itself are checked on request, for they cost time.
+// GORUN_CHECK=1 compares what ranks say is the same: see CheckReplicas.
+// GORUN_DETECT_ANOMALY=1 names the operator that makes the first NaN or infinity: see
+// DetectAnomaly.
 //
 // # Gradients
 //

@@ -2,8 +2,10 @@ package dtensor
 
 import (
 	"context"
+	"os"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/observe"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -14,6 +16,17 @@ type engine struct {
 	ctx   context.Context // of the innermost ValueAndGrad or Try
 	tape  *tape           // records while not nil
 	scope *tensor.Scope   // of the innermost ValueAndGrad or Try; nil outside
+
+	keys uint64 // how many NextKey has returned
+	run  int    // of the function of a Recompute: firstRun, secondRun; 0 outside
+
+	check     bool  // see CheckReplicas
+	detect    bool  // see DetectAnomaly
+	detecting *node // the node whose gradient is being computed while detect is on
+
+	observer observe.Observer // is told what operators do; nil: nobody keeps a trace
+	spanning bool             // an operator is in progress that it will be told of
+	line     []uintptr        // the stack of the operator that is differentiated, if there is an observer
 
 	// observe, if a test has set it, is told of each redistribution of elements
 	// of size bytes before it is carried out; packed ones share a collective
@@ -28,18 +41,19 @@ type engineKey struct{}
 // runtime chooses, or the CPU outside it, stores it there before the first mesh is
 // made:
 //
-//	world.Attr(dtensor.DeviceKey, func() any { return device })
-const DeviceKey = tensor.DeviceKey
+//	world.Internals().Attr(dtensor.DeviceKey{}, func() any { return device })
+type DeviceKey = tensor.DeviceKey
 
 // engineOf returns the rank's engine, making it for the first mesh.
 func engineOf(c *comm.Comm) *engine {
-	return c.Attr(engineKey{}, func() any {
-		dev := c.Attr(DeviceKey, func() any {
-			if open, ok := c.Attr(tensor.OpenerKey, func() any { return nil }).(func() tensor.Device); ok {
+	return c.Internals().Attr(engineKey{}, func() any {
+		dev := c.Internals().Attr(DeviceKey{}, func() any {
+			if open, ok := c.Internals().Attr(tensor.OpenerKey{}, func() any { return nil }).(func() tensor.Device); ok {
 				return open()
 			}
 			return tensor.Device(tensor.NewCPU(c.Memory()))
 		})
-		return &engine{dev: dev.(tensor.Device), ctx: context.Background()}
+		return &engine{dev: dev.(tensor.Device), ctx: context.Background(), check: c.Internals().Checks(), detect: os.Getenv(AnomalyVar) == "1",
+			observer: observe.Of(c.Internals().Attr)}
 	}).(*engine)
 }

@@ -68,3 +68,32 @@ func misfit(op string, err error, operands ...Operand) *LayoutError {
 func refuse(op, problem, remedy string, operands ...Operand) {
 	fault.Throw(&LayoutError{Op: op, Operands: operands, Problem: problem, Remedy: remedy})
 }
+
+// Throw ends the innermost ValueAndGrad, Accumulate or Try that runs on this
+// rank, also from inside the backward function of a Record. That call returns an
+// error which holds err, so errors.Is and errors.As find it, and the line of the
+// program that called Throw. Outside of all three, runtime.Main reports err as the
+// rank's failure. err must not be nil.
+//
+// Throw tells the other ranks nothing. If all ranks throw at the same place, the
+// mesh stays usable. If only one does, let its function return the error: that
+// ends the job, and the calls that the others make meanwhile fail with an error
+// that names this rank and err. A rank that goes on alone makes other calls than
+// its peers. To end the peers' calls at once, wherever the error goes, abort first:
+//
+//	mesh.Comm().Abort(err)
+//	dtensor.Throw(err)
+func Throw(err error) { fault.Throw(err) }
+
+// Check throws err, as Throw does, unless it is nil:
+//
+//	value, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+//		x, err := batches.Next()
+//		dtensor.Check(err)
+//		return model.loss(x)
+//	}, params...)
+func Check(err error) {
+	if err != nil {
+		fault.Throw(err)
+	}
+}

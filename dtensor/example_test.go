@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
@@ -79,10 +80,14 @@ func ExampleTry() {
 		err := dtensor.Try(ctx, mesh, func() { a.MatMul(b) })
 		var misfit *dtensor.LayoutError
 		if errors.As(err, &misfit) && mesh.Comm().Rank() == 0 {
-			fmt.Println(misfit) // err has the line of the call, too
+			fmt.Println(strings.ReplaceAll(misfit.Error(), ": ", ":\n")) // err has the line of the call, too
 		}
 		return nil
 	})
 	// Output:
-	// dtensor: MatMul: a [2, 3] S(0) on (tp=2), b [4, 2] R on (tp=2): ...mk,...kn->...mn: letter k is 3 in input 0 of shape [2 3], but 4 in input 1 of shape [4 2]; make them equal
+	// dtensor:
+	// MatMul:
+	// a [2, 3] S(0) on (tp=2), b [4, 2] R on (tp=2):
+	// ...mk,...kn->...mn:
+	// letter k is 3 in input 0 of shape [2 3], but 4 in input 1 of shape [4 2]; make them equal
 }

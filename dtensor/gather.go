@@ -1,18 +1,31 @@
 package dtensor
 
 import (
-	"context"
 	"fmt"
-	"hash/fnv"
-	"unsafe"
+	"math"
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
+// Item returns the value of a tensor of one element, the same on every rank: it
+// is brought to Replicate first, so a Partial one is reduced. Every rank of the
+// mesh calls it, but one rank alone may ask a replicated tensor, such as the value
+// of ValueAndGrad. On a rank outside the mesh it returns NaN. Item throws a
+// *LayoutError for a tensor that does not have one element.
+func (t *Tensor) Item() float64 {
+	if t.Numel() != 1 {
+		refuse("Item", fmt.Sprintf("the tensor has %d elements", t.Numel()), "take Sum or Mean of it, or read Full", operand("input", t))
+	}
+	if t.spec.mesh.outside() {
+		return math.NaN()
+	}
+	return t.to(t.spec.replicated(), "Item").local.Item()
+}
+
 // GatherTo returns the whole tensor on the rank at one position of the mesh,
 // and nil on all others. Every rank of the mesh calls it. A Partial tensor is
-// reduced before; each element travels once.
+// reduced before; each element is sent once.
 func (t *Tensor) GatherTo(position int) *tensor.Tensor {
 	m := t.spec.mesh
 	if position < 0 || position >= m.Size() {
@@ -53,51 +66,4 @@ func (t *Tensor) GatherTo(position int) *tensor.Tensor {
 		}
 	}
 	return whole
-}
-
-// CheckLocals compares the shards of t across the ranks of its mesh: those of
-// ranks that should hold the same must be the same to the bit, and all must be
-// of one type. It returns the same error on every rank, which names two that
-// differ. It is one small collective.
-func (t *Tensor) CheckLocals(ctx context.Context) error {
-	m := t.spec.mesh
-	if m.outside() {
-		return nil
-	}
-	mine := []int64{int64(t.DType()), int64(digest(t.local))}
-	all := make([]int64, 2*m.Size())
-	if err := comm.AllGather(ctx, m.all, all, mine); err != nil {
-		return err
-	}
-	first := map[string]int{} // the first position that holds a shard
-	for p := range m.Size() {
-		if all[2*p] != all[0] {
-			return fmt.Errorf("dtensor: CheckLocals: %v: rank %d holds %v, rank %d %v; cast one of them", t.spec, m.ranks[0], tensor.DType(all[0]), m.ranks[p], tensor.DType(all[2*p]))
-		}
-		coord := m.pure.Coord(p)
-		for axis, its := range t.spec.placements {
-			if its.IsReplicate() {
-				coord[axis] = 0
-			}
-		}
-		key := fmt.Sprint(coord)
-		q, seen := first[key]
-		if !seen {
-			first[key] = p
-		} else if all[2*p+1] != all[2*q+1] {
-			return fmt.Errorf("dtensor: CheckLocals: %v on mesh %v: ranks %d and %d should hold the same and do not; pass the same data on both, or shard it", t.spec, m, m.ranks[q], m.ranks[p])
-		}
-	}
-	return nil
-}
-
-// digest is a hash of the bytes of a tensor that is the same in every process.
-func digest(t *tensor.Tensor) uint64 {
-	host := make([]byte, t.Bytes())
-	if len(host) > 0 {
-		t.Device().ToHost(unsafe.Pointer(&host[0]), t.Ptr(), len(host))
-	}
-	h := fnv.New64a()
-	h.Write(host)
-	return h.Sum64()
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/internal/observe"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -33,6 +35,14 @@ func (g Grad) Dense() *Tensor {
 
 // Rows returns the row-sparse gradient, and whether g is one.
 func (g Grad) Rows() (rows *Rows, ok bool) { return g.rows, g.rows != nil }
+
+// spec returns the layout of the gradient.
+func (g Grad) spec() *spec {
+	if g.dense != nil {
+		return g.dense.spec
+	}
+	return g.rows.spec
+}
 
 // ValueAndGrad runs f, which must return a tensor of one element, and returns
 // its value (without a tape, replicated) and its gradients by the params. Each
@@ -73,7 +83,8 @@ func mark(t *tape, params []*Tensor) {
 			refuse("ValueAndGrad", name+" is in use by an enclosing ValueAndGrad: second derivatives do not exist here",
 				"finish that one first", operand(name, p))
 		case !p.DType().Float():
-			refuse("ValueAndGrad", fmt.Sprintf("%s has the type %v, which has no gradient", name, p.DType()), "use a floating-point type", operand(name, p))
+			refuse("ValueAndGrad", fmt.Sprintf("%s has the type %v, which has no gradient", name, p.DType()), "use a floating-point type",
+				operand(name, p))
 		}
 		p.node = t.add("parameter", p.spec, nil)
 	}
@@ -122,6 +133,10 @@ func keepTensors(s *tensor.Scope, tensors ...*Tensor) {
 
 // collect brings what the leaves have gathered to the parameters' layouts.
 func (t *tape) collect(params []*Tensor) []Grad {
+	if eng := params[0].spec.mesh.eng; eng.observer != nil {
+		start := time.Now()
+		defer func() { eng.observer.Span(observe.Gradient, bucketCause, nil, start) }()
+	}
 	grads := make([]Grad, len(params))
 	var bucket bucket
 	for i, p := range params {
@@ -133,16 +148,15 @@ func (t *tape) collect(params []*Tensor) []Grad {
 		case n.grad == nil:
 			grads[i].dense = filled(want, p.DType(), 0)
 		default:
-			bucket.add(&grads[i].dense, n.grad, want)
+			bucket.add(&grads[i].dense, n.arrived(), want)
 		}
 	}
 	bucket.reduce()
 	for i, p := range params {
-		if grads[i].dense != nil {
-			for _, r := range p.node.rows {
-				grads[i].dense = r.addTo(grads[i].dense)
-			}
+		if rows := p.node.rows; grads[i].dense != nil && len(rows) > 0 {
+			grads[i].dense = SumRows(rows...).addTo(grads[i].dense)
 		}
 	}
+	checkGrads(grads)
 	return grads
 }

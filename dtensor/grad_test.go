@@ -162,7 +162,8 @@ func TestSharedGradients(t *testing.T) {
 	onMesh(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
 		a := dtensor.Full(m, tensor.Float32, 2, []int{4}, layout.Shard(0))
 		b := dtensor.Full(m, tensor.Float32, 3, []int{4}, layout.Shard(0))
-		_, g, err := dtensor.ValueAndGrad(ctx, func() T { return a.Add(b).Add(b).Add(b).Add(b.Redistribute(layout.Replicate())).Sum(nil, false) }, a, b)
+		_, g, err := dtensor.ValueAndGrad(ctx, func() T { return a.Add(b).Add(b).Add(b).Add(b.Redistribute(layout.Replicate())).Sum(nil, false) },
+			a, b)
 		if err != nil {
 			return err
 		}
@@ -194,10 +195,12 @@ func TestRows(t *testing.T) {
 			dense []float32
 		}{
 			{func() T { return take(table, []int64{3, 1, 3}).Sum(nil, false) }, []int64{3, 1, 3}, []float32{0, 0, 1, 1, 0, 0, 2, 2, 0, 0}},
-			{func() T { return take(table, []int64{3}).Add(take(table, []int64{1})).Sum(nil, false) }, []int64{1, 3}, []float32{0, 0, 1, 1, 0, 0, 1, 1, 0, 0}},
+			{func() T { return take(table, []int64{3}).Add(take(table, []int64{1})).Sum(nil, false) }, []int64{1, 3},
+				[]float32{0, 0, 1, 1, 0, 0, 1, 1, 0, 0}},
 			{func() T { return take(table, []int64{4}).Sum(nil, false).Add(table.Sum(nil, false)) }, nil, []float32{1, 1, 1, 1, 1, 1, 1, 1, 2, 2}},
 			{func() T { return take(table.Scale(2), []int64{0}).Sum(nil, false) }, nil, []float32{2, 2, 0, 0, 0, 0, 0, 0, 0, 0}},
-			{func() T { return take(table.Redistribute(layout.Shard(1)), []int64{4, 0}).Sum(nil, false) }, nil, []float32{1, 1, 0, 0, 0, 0, 0, 0, 1, 1}},
+			{func() T { return take(table.Redistribute(layout.Shard(1)), []int64{4, 0}).Sum(nil, false) }, nil,
+				[]float32{1, 1, 0, 0, 0, 0, 0, 0, 1, 1}},
 			{func() T {
 				return take(table, []int64{2}).Add(take(table.Redistribute(layout.Shard(1)), []int64{4})).Sum(nil, false)
 			}, nil, []float32{0, 0, 0, 0, 1, 1, 0, 0, 1, 1}},
@@ -238,7 +241,8 @@ func TestCoalesce(t *testing.T) {
 		}
 		one := rows(3, 0, 3).Coalesce()
 		index, values := tensor.ToSlice[int64](one.Index), tensor.ToSlice[float32](one.Values)
-		if !slices.Equal(index, []int64{0, 3}) || !slices.Equal(values, []float32{2, 3, 4, 6}) || !slices.Equal(one.Values.Shape(), []int{2, 2, 1}) {
+		if !slices.Equal(index, []int64{0, 3}) || !slices.Equal(values, []float32{2, 3, 4, 6}) ||
+			!slices.Equal(one.Values.Shape(), []int{2, 2, 1}) {
 			return fmt.Errorf("rows %v with the values %v of shape %v", index, values, one.Values.Shape())
 		}
 		var bad *tensor.IndexError

@@ -1,6 +1,7 @@
 package dtensor_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -30,9 +31,11 @@ func TestBFloat16SumsAreRoundedOnce(t *testing.T) {
 				return fmt.Errorf("to %v: %v", to, got)
 			}
 		}
-		p, q := dtensor.Full(m, tensor.BFloat16, 1, []int{6}, layout.Replicate()), dtensor.Full(m, tensor.BFloat16, 1, []int{3}, layout.Replicate())
+		p, q := dtensor.Full(m, tensor.BFloat16, 1, []int{6}, layout.Replicate()),
+			dtensor.Full(m, tensor.BFloat16, 1, []int{3}, layout.Replicate())
 		_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
-			return dtensor.Record("addends", dtensor.Full(m, tensor.Float32, 0, nil, layout.Replicate()), []*dtensor.Tensor{p, q}, func(*dtensor.Tensor) []dtensor.Grad {
+			zero := dtensor.Full(m, tensor.Float32, 0, nil, layout.Replicate())
+			return dtensor.Record("addends", zero, []*dtensor.Tensor{p, q}, func(*dtensor.Tensor) []dtensor.Grad {
 				short, err := dtensor.FromLocal(m, tensor.Narrow(part.Local(), 0, 0, 3), []int{3}, layout.Partial(layout.Sum))
 				if err != nil {
 					t.Error(err)
@@ -45,7 +48,8 @@ func TestBFloat16SumsAreRoundedOnce(t *testing.T) {
 		}
 		for i, g := range grads {
 			got := g.Dense()
-			if got.DType() != tensor.BFloat16 || slices.ContainsFunc(tensor.ToSlice[float32](tensor.Cast(got.Full(), tensor.Float32)), func(v float32) bool { return v != 260 }) {
+			if got.DType() != tensor.BFloat16 || slices.ContainsFunc(tensor.ToSlice[float32](tensor.Cast(got.Full(), tensor.Float32)),
+				func(v float32) bool { return v != 260 }) {
 				return fmt.Errorf("gradient %d is %v", i, got.Full())
 			}
 		}
@@ -145,4 +149,70 @@ func TestBFloat16PicksAreAddedUp(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// A thousand gradients of 1, and values of 1, add up to 1000: over parts, over uses of
+// one parameter, over uses of what was computed from it, dense and of rows.
+func TestBFloat16GradientsAddUp(t *testing.T) {
+	for _, shape := range [][]int{{1}, {3}} {
+		onMesh(t, shape, func(ctx context.Context, m *dtensor.Mesh) error {
+			for k := range 2 {
+				place := placementsOf(m, []layout.Placement{layout.Replicate(), layout.Shard(0)}, k)
+				w := dtensor.Full(m, tensor.BFloat16, 1, []int{4}, place...)
+				table := dtensor.Full(m, tensor.BFloat16, 1, []int{4, 2}, placementsOf(m, []layout.Placement{layout.Replicate()}, 0)...)
+				both := dtensor.Full(m, tensor.BFloat16, 1, []int{4, 2}, placementsOf(m, []layout.Placement{layout.Replicate()}, 0)...)
+				params := []T{w, table, both}
+				one := func(w T) T {
+					sum := w.Sum(nil, false).Add(take(table, []int64{1}).Sum(nil, false)).Add(take(both, []int64{1}).Sum(nil, false))
+					return sum.Add(both.Sum(nil, false))
+				}
+				const parts = 1000
+				v, grads, err := dtensor.Accumulate(ctx, parts, func(int) T { return one(w).Scale(1. / 16) }, params...)
+				if err != nil {
+					return err
+				}
+				if got := v.Item(); got != 1000 || v.DType() != tensor.BFloat16 {
+					return fmt.Errorf("layouts %d: the value is %v of %v, want 1000 of bfloat16", k, got, v.DType())
+				}
+				want := func(i int, g dtensor.Grad, want ...float64) error {
+					d := g.Dense()
+					if got := tensor.ToSlice[float64](tensor.Cast(d.Full(), tensor.Float64)); d.DType() != tensor.BFloat16 || !slices.Equal(got, want) {
+						return fmt.Errorf("layouts %d: gradient %d is %v %v, want %v of bfloat16", k, i, d, got, want)
+					}
+					return nil
+				}
+				const n = parts / 16. // 62.5
+				if err := cmp.Or(want(0, grads[0], n, n, n, n), want(1, grads[1], 0, 0, n, n, 0, 0, 0, 0),
+					want(2, grads[2], n, n, 2*n, 2*n, n, n, n, n)); err != nil {
+					return err
+				}
+				for _, of := range []func() T{func() T { return w }, w.Neg} {
+					var sign float64
+					_, grads, err = dtensor.ValueAndGrad(ctx, func() T {
+						w := of()
+						sign = w.Sum(nil, false).Item() / 4
+						sum := w.Sum(nil, false)
+						for range parts - 1 {
+							sum = sum.Add(w.Sum(nil, false))
+						}
+						return sum
+					}, w)
+					if err == nil {
+						err = want(0, grads[0], 1000*sign, 1000*sign, 1000*sign, 1000*sign)
+					}
+					if err != nil {
+						return err
+					}
+				}
+				ones := func(int) T { return w.Sum(nil, false) }
+				if _, grads, err = dtensor.Accumulate(ctx, parts, ones, w); err == nil {
+					err = want(0, grads[0], 1000, 1000, 1000, 1000)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
 }

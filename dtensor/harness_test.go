@@ -14,6 +14,7 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // meshes are the mesh shapes that operators are tried on.
@@ -42,14 +43,27 @@ func onMesh(t testing.TB, shape []int, f func(ctx context.Context, m *dtensor.Me
 // maskRows is the number of rows of the tables that MaskP inputs come from.
 const maskRows = 5
 
-// options are the placements that a tensor of the shape is tried with on one axis.
+// options are the placements that a tensor of the shape is tried with on one axis; ints
+// says that it holds indices.
 func options(shape []int, ints bool) []layout.Placement {
+	if ints {
+		return optionsOf(shape, tensor.Int64)
+	}
+	return optionsOf(shape, tensor.Float32)
+}
+
+// optionsOf are the placements that a tensor of the shape and type is tried with on one
+// axis. A product of integers is one of the reductions that every type but Bool has.
+func optionsOf(shape []int, dt tensor.DType) []layout.Placement {
 	list := []layout.Placement{layout.Replicate()}
 	for d := range shape {
 		list = append(list, layout.Shard(d))
 	}
+	if dt == tensor.Bool {
+		return append(list, layout.Partial(layout.Max), layout.Partial(layout.Min))
+	}
 	list = append(list, layout.Partial(layout.Sum), layout.Partial(layout.Max), layout.Partial(layout.Min))
-	if !ints {
+	if dt.Float() {
 		list = append(list, layout.Partial(layout.Avg), layout.Partial(layout.Prod))
 		if len(shape) > 0 {
 			list = append(list, layout.MaskPartial(append([]int{maskRows}, shape[1:]...), 0))
@@ -88,7 +102,7 @@ func valid(m *dtensor.Mesh, shape []int, p []layout.Placement) bool {
 // knows who owns which row depends on salt.
 func place(m *dtensor.Mesh, whole *dtensor.Tensor, p []layout.Placement, salt int) *dtensor.Tensor {
 	if !slices.ContainsFunc(p, layout.Placement.IsMask) {
-		return whole.Redistribute(p...)
+		return scattered(m, whole.Redistribute(p...))
 	}
 	rows := whole.Dim(0)
 	ids, dense := make([]layout.Placement, len(p)), slices.Clone(p)
@@ -119,6 +133,82 @@ func place(m *dtensor.Mesh, whole *dtensor.Tensor, p []layout.Placement, salt in
 	return m.Wrap("place", local, mask, false, whole.Shape(), p...)
 }
 
+// scattered returns t with other parts where it is Partial: the first rank of an axis
+// adds 1 to its part of a sum of integers and the last subtracts it; of a product of
+// fractions one doubles and the other halves; of a maximum or a minimum all but the first hold something
+// less or more in every second element, integers and Bool the least or the most there is.
+func scattered(m *dtensor.Mesh, t *dtensor.Tensor) *dtensor.Tensor {
+	local, dt := t.Local(), t.DType()
+	if dt == tensor.Float16 { // has no arithmetic
+		local = tensor.Cast(local, tensor.Float32)
+	}
+	for axis, p := range t.Placements() {
+		op, partial := p.Op()
+		size, at := m.Axes()[axis].Size, m.Coord()[axis]
+		if !partial || size == 1 || local.Numel() == 0 {
+			continue
+		}
+		first, last := at == 0, at == size-1
+		switch op {
+		case layout.Sum:
+			if dt.Int() && first {
+				local = tensor.AddScalar(local, 1)
+			} else if dt.Int() && last {
+				local = tensor.AddScalar(local, -1)
+			}
+		case layout.Prod:
+			if dt.Float() && first {
+				local = tensor.MulScalar(local, 2)
+			} else if dt.Float() && last {
+				local = tensor.MulScalar(local, 0.5)
+			}
+		case layout.Min, layout.Max:
+			if first {
+				continue
+			}
+			other := local
+			if dt.Float() {
+				by := 1.0
+				if op == layout.Max {
+					by = -1
+				}
+				other = tensor.AddScalar(local, by)
+			} else {
+				other = tensor.Full(m.Device(), local.DType(), extremes(dt, op), local.Shape()...)
+			}
+			every := make([]float32, local.Numel())
+			for i := 1; i < len(every); i += 2 {
+				every[i] = 1
+			}
+			odd := tensor.CompareScalar(kernel.OpNe, tensor.FromSlice(m.Device(), every, local.Shape()...), 0)
+			local = tensor.Where(odd, other, local)
+		}
+	}
+	if local == t.Local() {
+		return t
+	}
+	return m.Wrap("scattered", tensor.Cast(local, dt), nil, false, t.Shape(), t.Placements()...)
+}
+
+// extremes returns the least value of an integer type or Bool for a maximum, the largest
+// for a minimum; those of int64 that float64 has.
+func extremes(dt tensor.DType, op layout.ReduceOp) float64 {
+	bits := 8 * dt.Size()
+	switch {
+	case op == layout.Max && (dt == tensor.Uint8 || dt == tensor.Bool):
+		return 0
+	case op == layout.Max:
+		return -math.Ldexp(1, bits-1)
+	case dt == tensor.Bool:
+		return 1
+	case dt == tensor.Uint8:
+		return 255
+	case dt == tensor.Int64:
+		return math.Ldexp(1, bits-1) - 1024
+	}
+	return math.Ldexp(1, bits-1) - 1
+}
+
 // An opCase is an operator with the shapes it is tried on.
 type opCase struct {
 	name   string
@@ -126,15 +216,17 @@ type opCase struct {
 	ints   []int     // for each input: 0 a number, n an integer below n
 	f      func(in []*dtensor.Tensor) *dtensor.Tensor
 	nograd bool
-	tol    float64 // 0: 2e-5
-	half   bool    // in bfloat16
+	tol    float64      // 0: 2e-5
+	dt     tensor.DType // of the numbers; none: float32
 }
 
-// inHalf returns the case in bfloat16, in which sums whose parts lie on several ranks are
-// rounded once a part.
-func (c opCase) inHalf() opCase {
-	c.name += " of bfloat16"
-	c.half, c.tol = true, 0x1p-5
+// of returns the case for another type. In half precision sums whose parts lie on several
+// ranks are rounded once a part.
+func (c opCase) of(dt tensor.DType) opCase {
+	c.name += " of " + dt.String()
+	if c.dt = dt; dt.Size() == 2 && dt.Float() {
+		c.tol = 0x1p-5
+	}
 	return c
 }
 
@@ -170,7 +262,8 @@ func (c *opCase) checkShapes(ctx context.Context, m *dtensor.Mesh, shapes [][]in
 
 // tryLayout compares the operator on inputs laid out so with what it gives for
 // the whole ones: values, gradients, and that it communicates what is planned.
-func (c *opCase) tryLayout(ctx context.Context, m *dtensor.Mesh, whole []*dtensor.Tensor, p [][]layout.Placement, salt int, want *answer) error {
+func (c *opCase) tryLayout(ctx context.Context, m *dtensor.Mesh, whole []*dtensor.Tensor, p [][]layout.Placement, salt int,
+	want *answer) error {
 	in := make([]*dtensor.Tensor, len(whole))
 	label := ""
 	for i := range in {
@@ -213,16 +306,34 @@ func gradLayout(p, g *dtensor.Tensor) error {
 	return nil
 }
 
+// typeOf returns the type of input i.
+func (c *opCase) typeOf(i int) tensor.DType {
+	switch {
+	case i < len(c.ints) && c.ints[i] > 0:
+		return tensor.Int64
+	case !c.dt.Valid():
+		return tensor.Float32
+	}
+	return c.dt
+}
+
 // input makes input i: the same numbers in any layout.
 func (c *opCase) input(m *dtensor.Mesh, i int, shape []int, p []layout.Placement) *dtensor.Tensor {
 	if i < len(c.ints) && c.ints[i] > 0 {
 		return dtensor.Uniform(m, dtensor.Key{Seed: 7, Stream: uint64(i)}, 0, float64(c.ints[i]), shape, p...).Cast(tensor.Int64)
 	}
 	x := dtensor.Normal(m, dtensor.Key{Seed: 7, Stream: uint64(i)}, 0, 1, shape, p...)
-	if c.half {
-		return x.Cast(tensor.BFloat16)
+	switch {
+	case !c.dt.Valid():
+		return x
+	case c.dt == tensor.Bool:
+		return x.CompareScalar(kernel.OpGt, 0)
+	case c.dt == tensor.Uint8:
+		return x.Abs().Scale(3).Cast(c.dt)
+	case c.dt.Int():
+		return x.Scale(3).Cast(c.dt)
 	}
-	return x
+	return x.Cast(c.dt)
 }
 
 // trials lists the layouts to try: every one of each input with the others
@@ -233,7 +344,7 @@ func (c *opCase) trials(m *dtensor.Mesh, shapes [][]int, rng *rand.Rand) [][][]l
 	opts := make([][]layout.Placement, len(shapes))
 	count := make([]int, len(shapes))
 	for i, s := range shapes {
-		opts[i] = options(s, i < len(c.ints) && c.ints[i] > 0)
+		opts[i] = optionsOf(s, c.typeOf(i))
 		count[i] = 1
 		for range m.Axes() {
 			count[i] *= len(opts[i])
@@ -309,8 +420,14 @@ func (c *opCase) run(ctx context.Context, in []*dtensor.Tensor) (*answer, error)
 			params, at = append(params, t), append(at, i)
 		}
 	}
+	if len(params) == 0 {
+		return a, nil
+	}
 	_, g, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
 		y := c.f(in)
+		if y.DType() == tensor.Float16 { // has no arithmetic
+			y = y.Cast(tensor.Float32)
+		}
 		w := dtensor.Normal(m, dtensor.Key{Seed: 3}, 0, 1, y.Shape(), make([]layout.Placement, len(m.Axes()))...)
 		return y.Mul(w.Cast(y.DType())).Sum(nil, false)
 	}, params...)

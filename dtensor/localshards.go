@@ -25,13 +25,15 @@ type Chunk struct {
 // LocalShards is a 2-D table of which each rank of a mesh holds any number of
 // boxes, none for one: several shards of rows, or several of columns. It is how
 // a planner may place tables where no list of placements says it. Cast and View
-// work shard by shard; for anything else bring it to a Tensor with Distribute.
+// work shard by shard, and embedding.LookupShards looks rows up. Param is what an
+// optimizer trains. For anything else bring it to a Tensor with Distribute.
 type LocalShards struct {
 	mesh   *Mesh
 	dt     tensor.DType
 	shape  [2]int
 	shards []LocalShard
 	chunks []Chunk // of all ranks, by position and then in the order given
+	param  *Tensor // nil before Param
 }
 
 // NewLocalShards makes a table of the given shape and type from the shards of
@@ -75,15 +77,18 @@ func (l *LocalShards) validate() error {
 	for i, c := range l.chunks {
 		for d := range 2 {
 			if c.Size[d] < 0 {
-				return fmt.Errorf("dtensor: NewLocalShards: a shard of rank %d at %v is not a 2-D tensor of %v; pass [rows, columns] of that type", l.mesh.ranks[c.Position], c.Offset, l.dt)
+				return fmt.Errorf("dtensor: NewLocalShards: a shard of rank %d at %v is not a 2-D tensor of %v; pass [rows, columns] of that type",
+					l.mesh.ranks[c.Position], c.Offset, l.dt)
 			}
 			if c.Offset[d] < 0 || c.Offset[d]+c.Size[d] > l.shape[d] {
-				return fmt.Errorf("dtensor: NewLocalShards: the shard of rank %d at %v of size %v is not within the table %v", l.mesh.ranks[c.Position], c.Offset, c.Size, l.shape)
+				return fmt.Errorf("dtensor: NewLocalShards: the shard of rank %d at %v of size %v is not within the table %v", l.mesh.ranks[c.Position],
+					c.Offset, c.Size, l.shape)
 			}
 		}
 		for _, o := range l.chunks[:i] {
 			if overlap(c.Offset[0], c.Size[0], o.Offset[0], o.Size[0]) && overlap(c.Offset[1], c.Size[1], o.Offset[1], o.Size[1]) {
-				return fmt.Errorf("dtensor: NewLocalShards: the shards of rank %d at %v of size %v and of rank %d at %v of size %v overlap; each element has one owner",
+				return fmt.Errorf("dtensor: NewLocalShards: the shards of rank %d at %v of size %v and of rank %d at %v of size %v overlap; "+
+					"each element has one owner",
 					l.mesh.ranks[o.Position], o.Offset, o.Size, l.mesh.ranks[c.Position], c.Offset, c.Size)
 			}
 		}
@@ -103,6 +108,10 @@ func (l *LocalShards) Mesh() *Mesh { return l.mesh }
 // Shape returns the shape of the table.
 func (l *LocalShards) Shape() [2]int { return l.shape }
 
+// Stride returns how far apart rows and columns of the table are, in elements: it is
+// row-major, and so is each shard.
+func (l *LocalShards) Stride() [2]int { return [2]int{max(l.shape[1], 1), 1} }
+
 // DType returns the element type.
 func (l *LocalShards) DType() tensor.DType { return l.dt }
 
@@ -111,6 +120,55 @@ func (l *LocalShards) Shards() []LocalShard { return l.shards }
 
 // Chunks says where the shards of all ranks lie; do not modify it.
 func (l *LocalShards) Chunks() []Chunk { return l.chunks }
+
+// Param returns the elements of all shards as one tensor, the parameter to train:
+//
+//	[P·n, w], sharded by rows over all axes of a mesh of P ranks
+//
+// The n rows of a rank hold the elements of its shards, one shard after the other, and
+// then zeros. w is the largest width into which the columns of all shards divide: shards
+// of whole rows of D columns have w = D, and their rows are rows of Param. From the first
+// call on the shards of this rank lie in Param, so a step of an optimizer changes them.
+// Param communicates nothing. Call it outside ValueAndGrad.
+func (l *LocalShards) Param() *Tensor {
+	if l.param != nil {
+		return l.param
+	}
+	width, most, sizes := 0, 0, make([]int, l.mesh.Size())
+	for _, c := range l.chunks {
+		if n := c.Size[0] * c.Size[1]; n > 0 {
+			width = gcd(width, c.Size[1])
+			sizes[c.Position] += n
+			most = max(most, sizes[c.Position])
+		}
+	}
+	width = max(width, 1)
+	m := l.mesh
+	l.param = Zeros(m, l.dt, []int{len(sizes) * (most / width), width}, m.Every(layout.Shard(0))...)
+	if m.outside() {
+		return l.param
+	}
+	l.param.local.Persist()
+	flat, at := l.param.local.Reshape(most), 0
+	for i := range l.shards {
+		s := &l.shards[i]
+		in := tensor.Narrow(flat, 0, at, s.Data.Numel()).Reshape(s.Data.Shape()...)
+		tensor.Copy(in, s.Data)
+		s.Data = in
+		at += in.Numel()
+	}
+	return l.param
+}
+
+// Tracked reports whether the running ValueAndGrad differentiates by Param.
+func (l *LocalShards) Tracked() bool { return l.param != nil && l.param.tracked() }
+
+func gcd(a, b int) int {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
 
 // Cast returns the table with elements of another type, shard by shard.
 func (l *LocalShards) Cast(dt tensor.DType) *LocalShards {
@@ -144,7 +202,8 @@ func (l *LocalShards) View(shape [2]int) (*LocalShards, error) {
 		first, ok := rows(c.Offset[0])
 		count, ok2 := rows(c.Size[0])
 		if !ok || !ok2 || c.Size[1] != l.shape[1] {
-			return nil, fmt.Errorf("dtensor: LocalShards.View: the shard of rank %d at %v of size %v of a table %v is no list of rows of %v; shard by rows, or Distribute",
+			return nil, fmt.Errorf("dtensor: LocalShards.View: the shard of rank %d at %v of size %v of a table %v is no list of rows of %v; "+
+				"shard by rows, or Distribute",
 				l.mesh.ranks[c.Position], c.Offset, c.Size, l.shape, shape)
 		}
 		out.chunks[i].Offset, out.chunks[i].Size = [2]int{first, 0}, [2]int{count, shape[1]}
@@ -169,7 +228,8 @@ func (l *LocalShards) Distribute(placements ...layout.Placement) *Tensor {
 	src, send := l.outgoing(base)
 	boxes, recv := l.incoming(base)
 	dst := tensor.New(m.eng.dev, l.dt, sum(recv))
-	call := comm.Call{Kind: comm.AllToAllVKind, Dst: BufferOf(dst), Src: BufferOf(src), DstCounts: recv, SrcCounts: send, Cause: "LocalShards: Distribute"}
+	call := comm.Call{Kind: comm.AllToAllVKind, Dst: BufferOf(dst), Src: BufferOf(src), DstCounts: recv, SrcCounts: send,
+		Cause: "LocalShards: Distribute"}
 	m.Do(m.all, call)
 	runtime.KeepAlive(src)
 	out := wrap(base, tensor.New(m.eng.dev, l.dt, base.local...))

@@ -120,7 +120,8 @@ func TestLocalShardsView(t *testing.T) {
 			}
 			return dtensor.Try(ctx, m, func() {
 				x := v.Cast(tensor.Float64).Distribute(layout.Shard(0))
-				if got := tensor.ToSlice[float32](x.Cast(tensor.Float32).Full()); !slices.Equal(x.Shape(), []int{3, 10}) || !slices.Equal(got, tensor.ToSlice[float32](numbers(m, []int{6, 5}))) {
+				if got := tensor.ToSlice[float32](x.Cast(tensor.Float32).Full()); !slices.Equal(x.Shape(), []int{3, 10}) ||
+					!slices.Equal(got, tensor.ToSlice[float32](numbers(m, []int{6, 5}))) {
 					failf("%v holds %v", x, got)
 				}
 				for _, shape := range [][2]int{{5, 6}, {2, 15}, {7, 5}, {-3, -10}} {
@@ -138,4 +139,33 @@ func TestLocalShardsView(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A tensor and a table report the stride of the whole, whatever this rank has of it.
+func TestStride(t *testing.T) {
+	onMesh(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+		for _, c := range []struct {
+			shape  []int
+			stride string
+		}{{[]int{}, "[]"}, {[]int{7}, "[1]"}, {[]int{4, 3, 5}, "[15 5 1]"}, {[]int{4, 0, 5}, "[5 5 1]"}} {
+			for _, p := range []layout.Placement{layout.Replicate(), layout.Shard(0)} {
+				if len(c.shape) == 0 && p.IsShard() {
+					continue
+				}
+				made := dtensor.Zeros(m, tensor.Float32, c.shape, p)
+				x, err := dtensor.FromLocal(m, made.Local(), c.shape, p)
+				if err != nil {
+					return err
+				}
+				if got := fmt.Sprint(x.Stride()); got != c.stride {
+					return fmt.Errorf("the stride of %v is %s, want %s", x, got, c.stride)
+				}
+			}
+		}
+		table, err := dtensor.Zeros(m, tensor.Float32, []int{6, 5}, layout.Shard(0)).Shards()
+		if err == nil && table.Stride() != [2]int{5, 1} {
+			err = fmt.Errorf("the stride of the table is %v", table.Stride())
+		}
+		return err
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // A MaskBuffer is the mask of MaskPartial tensors: which rows this rank does
@@ -114,12 +115,68 @@ func (b *MaskBuffer) unshift(x *tensor.Tensor) *tensor.Tensor {
 	return x
 }
 
-// unmasked returns the layout with Partial(Sum) for MaskPartial.
-func (s *spec) unmasked() *spec {
+// moved returns the mask of a MaskPartial tensor of type dt that goes from one layout
+// to another in which it keeps its mask; see layout.KeepsMask. The caller is a holder.
+func (b *MaskBuffer) moved(from, to *spec, dt tensor.DType, cause string) *MaskBuffer {
+	b.check(cause)
+	rows, after := from.maskRows(dt, cause), to.maskRows(dt, cause)
+	if rows == after {
+		return b.Hold()
+	}
+	move := func(x *tensor.Tensor) *tensor.Tensor {
+		return wrap(rows, x.Reshape(rows.local...)).to(after, cause).local.Reshape(after.localNumel)
+	}
+	if b.owners.ids == nil {
+		return NewMask(move(b.masked), b.shift)
+	}
+	ids := move(b.owners.ids)
+	start, length := b.owners.span(from.mesh.coord)
+	_, masked := ownIDs(ids, start, length)
+	return NewMask(masked, b.shift).ownedBy(b.owners.span, ids)
+}
+
+// maskRows returns the layout of the rows of a MaskPartial tensor of type dt: its first
+// dimensions, with Replicate where the columns or nothing are sharded. A row is as wide
+// as a row of the table; ids are rows of one element.
+func (s *spec) maskRows(dt tensor.DType, cause string) *spec {
+	var columns []int
+	for _, p := range s.placements {
+		if table, dim, ok := p.Offset(); ok && !dt.Int() {
+			columns = slices.Delete(table, dim, dim+1)
+			break
+		}
+	}
+	dims := len(s.shape) - len(columns)
+	if dims < 0 || !slices.Equal(s.shape[dims:], columns) { // reshaped
+		width := 1
+		for dims = len(s.shape); dims > 0 && width != product(columns); dims-- {
+			width *= s.shape[dims-1]
+		}
+	}
+	places := slices.Clone(s.placements)
+	for i, p := range places {
+		if d, ok := p.Dim(); !ok || d >= dims {
+			places[i] = layout.Replicate()
+		}
+	}
+	return s.mesh.mustSpec(cause, s.shape[:dims], places)
+}
+
+// addends returns how parts combine of which one rank has the element and the others
+// have zero: truths have no sum.
+func addends(dt tensor.DType) layout.ReduceOp {
+	if dt == tensor.Bool {
+		return layout.Max
+	}
+	return layout.Sum
+}
+
+// unmasked returns the layout with Partial(op) for MaskPartial.
+func (s *spec) unmasked(op layout.ReduceOp) *spec {
 	p := s.layout.Placements()
 	for i := range p {
 		if p[i].IsMask() {
-			p[i] = layout.Partial(layout.Sum)
+			p[i] = layout.Partial(op)
 		}
 	}
 	return s.with("MaskPartial", p)
@@ -139,26 +196,32 @@ func maskIDs(m *Mesh, to *spec, ids *tensor.Tensor) (*tensor.Tensor, *MaskBuffer
 	start, length := span(m.coord)
 	if ids.Numel() > 0 {
 		rows := tableRows(to)
-		low, high := tensor.Amin(ids, nil, false).Item(), tensor.Amax(ids, nil, false).Item()
+		low, high := tensor.Reduce(kernel.OpAmin, ids, nil, false).Item(), tensor.Reduce(kernel.OpAmax, ids, nil, false).Item()
 		if low < 0 || int(high) >= rows {
 			bad := low
 			if low >= 0 {
 				bad = high
 			}
-			err := &LayoutError{Op: "Redistribute", Problem: fmt.Sprintf("id %d is out of range [0, %d)", int(bad), rows), Remedy: "give ids of rows that the table has"}
+			err := &LayoutError{Op: "Redistribute", Problem: fmt.Sprintf("id %d is out of range [0, %d)", int(bad), rows),
+				Remedy: "give ids of rows that the table has"}
 			if anyShard(to) {
 				m.abort(err) // other ranks have other ids
 			}
 			fault.Throw(err)
 		}
 	}
+	shifted, masked := ownIDs(ids, start, length)
+	return shifted, NewMask(masked.Reshape(masked.Numel()), start).ownedBy(span, ids)
+}
+
+// ownIDs returns ids counted from start, and which of them are not among the length ids
+// from there on; these become positions that there are, or 0.
+func ownIDs(ids *tensor.Tensor, start, length int) (shifted, masked *tensor.Tensor) {
 	if length == 0 {
-		masked := tensor.Full(ids.Device(), tensor.Bool, 1, ids.Numel())
-		return tensor.ZerosLike(ids), NewMask(masked, start).ownedBy(span, ids)
+		return tensor.ZerosLike(ids), tensor.Full(ids.Device(), tensor.Bool, 1, ids.Shape()...)
 	}
 	own := tensor.Clamp(ids, float64(start), float64(start+length-1))
-	masked := tensor.Compare(tensor.OpNe, ids, own)
-	return tensor.AddScalar(own, -float64(start)), NewMask(masked.Reshape(masked.Numel()), start).ownedBy(span, ids)
+	return tensor.AddScalar(own, -float64(start)), tensor.Compare(kernel.OpNe, ids, own)
 }
 
 // tableRows is the number of rows of the table that a MaskPartial layout is for.

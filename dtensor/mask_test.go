@@ -55,8 +55,10 @@ func TestMaskPartial(t *testing.T) {
 						failf("got %v, want %v", got, want)
 					}
 				}
-				for _, f := range []func(h T) T{func(h T) T { return h.Reshape(1, len(ids), D).Reshape(len(ids), D) }, func(h T) T { return h.Scale(2).Scale(0.5) }, func(h T) T { return h.Transpose(0, 1).Transpose(0, 1) },
-					func(h T) T { return h.Cast(tensor.Float64).Cast(tensor.Float32) }, func(h T) T { return h.Redistribute(rows...) }, func(h T) T { return h.AddScalar(1).AddScalar(-1) }} {
+				for _, f := range []func(h T) T{func(h T) T { return h.Reshape(1, len(ids), D).Reshape(len(ids), D) },
+					func(h T) T { return h.Scale(2).Scale(0.5) }, func(h T) T { return h.Transpose(0, 1).Transpose(0, 1) },
+					func(h T) T { return h.Cast(tensor.Float64).Cast(tensor.Float32) }, func(h T) T { return h.Redistribute(rows...) },
+					func(h T) T { return h.AddScalar(1).AddScalar(-1) }} {
 					if got := tensor.ToSlice[float32](f(h).Full()); !slices.Equal(got, want) {
 						failf("after an operator: got %v, want %v", got, want)
 					}
@@ -146,7 +148,8 @@ func TestMaskReshape(t *testing.T) {
 			for _, c := range []struct {
 				shape  []int
 				masked bool
-			}{{[]int{2, 2, 3}, true}, {[]int{4, 1, 3}, true}, {[]int{4, 3, 1}, true}, {[]int{12}, false}, {[]int{2, 6}, false}, {[]int{3, 4}, false}} {
+			}{{[]int{2, 2, 3}, true}, {[]int{4, 1, 3}, true}, {[]int{4, 3, 1}, true}, {[]int{12}, false}, {[]int{2, 6}, false}, {[]int{3, 4},
+				false}} {
 				got := h.Reshape(c.shape...)
 				if got.Placements()[0].IsMask() != c.masked {
 					failf("%v → %v, want MaskP: %v", h, got, c.masked)
@@ -190,8 +193,9 @@ func TestMaskRefusals(t *testing.T) {
 		for name, f := range map[string]func(){
 			"floats":       func() { dtensor.Zeros(m, tensor.Float32, []int{2}, layout.Replicate()).Redistribute(p) },
 			"out of range": func() { dtensor.Full(m, tensor.Int64, 7, []int{2}, layout.Replicate()).Redistribute(p) },
-			"another mask": func() {
-				dtensor.Zeros(m, tensor.Int64, []int{2}, p).Redistribute(layout.MaskPartial([]int{9, 3}, 0))
+			"rows to another mask": func() {
+				ids := dtensor.Zeros(m, tensor.Int64, []int{2}, p)
+				lookup(m, dtensor.Zeros(m, tensor.Float32, []int{7, 3}, layout.Shard(0)), ids).Redistribute(layout.MaskPartial([]int{9, 3}, 0))
 			},
 		} {
 			var wrong *dtensor.LayoutError

@@ -199,6 +199,9 @@ func (m *Mesh) Context() context.Context { return m.eng.ctx }
 // Do carries out call on c, a communicator of the mesh, for an operator: under
 // Context, and it throws the *comm.Error of a call that fails.
 func (m *Mesh) Do(c *comm.Comm, call comm.Call) {
+	if m.eng.line != nil {
+		call = call.At(m.eng.line)
+	}
 	if err := c.Do(m.eng.ctx, call); err != nil {
 		fault.Throw(err)
 	}

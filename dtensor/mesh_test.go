@@ -31,7 +31,8 @@ func TestMeshCoordinatesAndGroups(t *testing.T) {
 			axes []string
 			rank int
 			size int
-		}{{[]string{"tp"}, world.Rank() % 2, 2}, {[]string{"dp"}, world.Rank() / 2, 2}, {[]string{"one"}, 0, 1}, {nil, 0, 1}, {[]string{"dp", "tp"}, world.Rank(), 4}} {
+		}{{[]string{"tp"}, world.Rank() % 2, 2}, {[]string{"dp"}, world.Rank() / 2, 2}, {[]string{"one"}, 0, 1}, {nil, 0,
+			1}, {[]string{"dp", "tp"}, world.Rank(), 4}} {
 			if g := m.Group(c.axes...); g.Rank() != c.rank || g.Size() != c.size {
 				return fmt.Errorf("group %v: rank %d of %d, want %d of %d", c.axes, g.Rank(), g.Size(), c.rank, c.size)
 			}

@@ -26,6 +26,7 @@ import (
 // by tile. On a GPU those of bfloat16 are rounded to it, as tensor.Attention says. It
 // throws a *LayoutError if the sizes do not fit.
 func ScaledDotProductAttention(q, k, v *Tensor, causal bool) *Tensor {
+	defer q.spec.mesh.Span("ScaledDotProductAttention").End()
 	const op = "ScaledDotProductAttention"
 	m := sameMesh(op, q, k, v)
 	sameType(op, q, k, v)
@@ -51,6 +52,7 @@ func ScaledDotProductAttention(q, k, v *Tensor, causal bool) *Tensor {
 	} else {
 		out.local, lse = tensor.Attention(a.local, b.local, c.local, causal)
 	}
+	out.detect(op, a, b, c)
 	if Tracked(q, k, v) {
 		y := out.Detach()
 		out.record(op, func(gy *Tensor) {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // The element-wise operators of two tensors broadcast as NumPy does: shapes
@@ -19,6 +20,7 @@ import (
 //	P(sum)     R          P(sum)     Mul; P(avg) likewise
 //	R          P(sum)     P(sum)     Mul; P(avg) likewise
 //	P(max)     P(max)     P(max)     Maximum; also with R; P(min) for Minimum
+//	P(max)     R          P(max)     Add, Sub of floating-point numbers; P(min) likewise
 //	MaskP      R          MaskP      Mul, Div by a tensor of one element
 //	other                 the cheapest of these rows
 //
@@ -39,40 +41,51 @@ import (
 //	Pow      da = dy·b·aᵇ⁻¹   db = dy·aᵇ·ln a, 0 where a is 0 and b not negative
 
 // Add returns a + b.
-func (a *Tensor) Add(b *Tensor) *Tensor { return binary(tensor.OpAdd, a, b) }
+func (a *Tensor) Add(b *Tensor) *Tensor { return binary(kernel.OpAdd, a, b) }
 
 // Sub returns a - b.
-func (a *Tensor) Sub(b *Tensor) *Tensor { return binary(tensor.OpSub, a, b) }
+func (a *Tensor) Sub(b *Tensor) *Tensor { return binary(kernel.OpSub, a, b) }
 
 // Mul returns a·b, element by element.
-func (a *Tensor) Mul(b *Tensor) *Tensor { return binary(tensor.OpMul, a, b) }
+func (a *Tensor) Mul(b *Tensor) *Tensor { return binary(kernel.OpMul, a, b) }
 
 // Div returns a/b, element by element. Of integers it is cut off towards 0, and 0
 // where b is; a sum of integers is therefore reduced first.
-func (a *Tensor) Div(b *Tensor) *Tensor { return binary(tensor.OpDiv, a, b) }
+func (a *Tensor) Div(b *Tensor) *Tensor { return binary(kernel.OpDiv, a, b) }
 
 // Maximum returns the larger of each pair of elements.
-func (a *Tensor) Maximum(b *Tensor) *Tensor { return binary(tensor.OpMaximum, a, b) }
+func (a *Tensor) Maximum(b *Tensor) *Tensor { return binary(kernel.OpMaximum, a, b) }
 
 // Minimum returns the smaller of each pair of elements.
-func (a *Tensor) Minimum(b *Tensor) *Tensor { return binary(tensor.OpMinimum, a, b) }
+func (a *Tensor) Minimum(b *Tensor) *Tensor { return binary(kernel.OpMinimum, a, b) }
 
 // Pow returns aᵇ, element by element.
-func (a *Tensor) Pow(b *Tensor) *Tensor { return binary(tensor.OpPow, a, b) }
+func (a *Tensor) Pow(b *Tensor) *Tensor { return binary(kernel.OpPow, a, b) }
 
-var binaryLaws = [...]layout.Law{
-	tensor.OpAdd: layout.Adds, tensor.OpSub: layout.Subtracts, tensor.OpMul: layout.Multiplies, tensor.OpDiv: layout.Divides,
-	tensor.OpMaximum: layout.Maximizes, tensor.OpMinimum: layout.Minimizes, tensor.OpPow: layout.Opaque,
+// integerLaw is the law of an operator on integers: their sums wrap, so that a sum with a
+// larger number, or what is the larger one negated, need not be the larger one; and
+// quotients are cut off.
+func integerLaw(law layout.Law) layout.Law {
+	switch law {
+	case layout.Adds, layout.Subtracts:
+		return layout.AddsWrapping
+	case layout.Negates:
+		return layout.Scales
+	case layout.Divides:
+		return layout.Opaque
+	}
+	return law
 }
 
-func binary(op tensor.BinaryOp, a, b *Tensor) *Tensor {
+func binary(op kernel.BinaryOp, a, b *Tensor) *Tensor {
+	defer a.spec.mesh.Span(op.String()).End()
 	if a.spec.masked && !a.DType().Float() { // ids that are MaskPartial are shifted
 		a = a.Reduced()
 	}
 	m := a.spec.mesh
-	law := binaryLaws[op]
-	if op == tensor.OpDiv && !a.DType().Float() {
-		law = layout.Opaque
+	law := laws[op.Row().Law]
+	if !a.DType().Float() {
+		law = integerLaw(law)
 	}
 	key := ruleKey{op: op.String(), attr: [3]int{int(law)}}
 	key.in[0], key.in[1] = a.spec, b.spec
@@ -90,6 +103,7 @@ func binary(op tensor.BinaryOp, a, b *Tensor) *Tensor {
 	} else {
 		out.local = m.empty(r.out[0], a.DType()).local
 	}
+	out.detect(key.op, x, y)
 	if (x.node != nil || y.node != nil) && Tracked(a, b) {
 		out.record(key.op, func(gy *Tensor) { binaryBack(op, gy, x, y, out) })
 	}
@@ -102,66 +116,95 @@ func binaryRule(key ruleKey, law layout.Law, a, b *Tensor) *rule {
 	return m.rule(key, func() (*layout.Rule, error) { return pointwise(key.op, law, a, b) }, a, b)
 }
 
+// A binaryGrad is what the gradients of y = op(a, b) are computed from, and which of them are
+// wanted.
+type binaryGrad struct {
+	gy, a, b, y  *Tensor
+	wantA, wantB bool
+}
+
+// widen returns g in the type in which it is computed with: for gradients of several steps,
+// which are rounded at the end.
+func (g binaryGrad) widen() binaryGrad {
+	return binaryGrad{g.gy.widen(), g.a.widen(), g.b.widen(), g.y.widen(), g.wantA, g.wantB}
+}
+
+// binaryGradOf returns how the gradients of op for a and b are computed, before what a
+// broadcast repeated is summed. One that is not wanted may be nil.
+func binaryGradOf(op kernel.BinaryOp) func(g binaryGrad) (ga, gb *Tensor) {
+	return [...]func(g binaryGrad) (ga, gb *Tensor){
+		kernel.OpAdd: func(g binaryGrad) (ga, gb *Tensor) { return g.gy, g.gy },
+		kernel.OpSub: func(g binaryGrad) (ga, gb *Tensor) {
+			if g.wantB {
+				gb = g.gy.Neg()
+			}
+			return g.gy, gb
+		},
+		kernel.OpMul: func(g binaryGrad) (ga, gb *Tensor) {
+			if g.wantA {
+				ga = g.gy.Mul(g.b)
+			}
+			if g.wantB {
+				gb = g.gy.Mul(g.a)
+			}
+			return ga, gb
+		},
+		kernel.OpDiv: func(g binaryGrad) (ga, gb *Tensor) { // dy/b and -dy·a/b²
+			g = g.widen()
+			ga = g.gy.Div(g.b)
+			if g.wantB {
+				gb = ga.Mul(g.a).Div(g.b).Neg()
+			}
+			return ga, gb
+		},
+		kernel.OpMaximum: func(g binaryGrad) (ga, gb *Tensor) { return g.largest(kernel.OpLt) },
+		kernel.OpMinimum: func(g binaryGrad) (ga, gb *Tensor) { return g.largest(kernel.OpGt) },
+		kernel.OpPow:     binaryGrad.power,
+	}[op]
+}
+
+// largest is the gradient of Maximum and Minimum: half for each of equal arguments, else all
+// for the one that is not less, or not greater.
+func (g binaryGrad) largest(loses kernel.CompareOp) (ga, gb *Tensor) {
+	share := g.gy.Mul(g.a.Compare(kernel.OpEq, g.b).Cast(g.gy.DType()).Scale(-0.5).AddScalar(1))
+	if g.wantA {
+		ga = share.MaskedFill(g.a.Compare(loses, g.b), 0)
+	}
+	if g.wantB {
+		gb = share.MaskedFill(g.b.Compare(loses, g.a), 0)
+	}
+	return ga, gb
+}
+
+// power is the gradient of Pow: b·aᵇ⁻¹, 0 where b is 0, and aᵇ·ln a, 0 where a is 0 and b not
+// negative.
+func (g binaryGrad) power() (ga, gb *Tensor) {
+	g = g.widen()
+	if g.wantA {
+		p := g.b.Mul(g.a.Pow(g.b.AddScalar(-1)))
+		ga = g.gy.Mul(p.MaskedFill(g.b.CompareScalar(kernel.OpEq, 0), 0))
+	}
+	if g.wantB {
+		none := g.a.CompareScalar(kernel.OpEq, 0).MaskedFill(g.b.CompareScalar(kernel.OpLt, 0), 0)
+		gb = g.gy.Mul(g.y.Mul(g.a.Log()).MaskedFill(none, 0))
+	}
+	return ga, gb
+}
+
 // binaryBack hands a and b their parts of the gradient of y = op(a, b).
-func binaryBack(op tensor.BinaryOp, gy, a, b, y *Tensor) {
-	var ga, gb *Tensor
-	wantA, wantB := a.node != nil, b.node != nil
-	inA, inB, dt := a, b, gy.DType()
-	if op == tensor.OpDiv || op == tensor.OpPow { // several steps: rounded at the end
-		gy, a, b, y = gy.widen(), a.widen(), b.widen(), y.widen()
+func binaryBack(op kernel.BinaryOp, gy, a, b, y *Tensor) {
+	dt := gy.DType()
+	ga, gb := binaryGradOf(op)(binaryGrad{gy, a, b, y, a.node != nil, b.node != nil})
+	if a.node != nil {
+		a.accumulate(ga.sumTo(a.spec.shape).Cast(dt))
 	}
-	switch op {
-	case tensor.OpAdd:
-		ga, gb = gy, gy
-	case tensor.OpSub:
-		ga = gy
-		if wantB {
-			gb = gy.Neg()
-		}
-	case tensor.OpMul:
-		if wantA {
-			ga = gy.Mul(b)
-		}
-		if wantB {
-			gb = gy.Mul(a)
-		}
-	case tensor.OpDiv:
-		ga = gy.Div(b)
-		if wantB {
-			gb = ga.Mul(a).Div(b).Neg()
-		}
-	case tensor.OpMaximum, tensor.OpMinimum:
-		loses := tensor.OpLt
-		if op == tensor.OpMinimum {
-			loses = tensor.OpGt
-		}
-		share := gy.Mul(a.Compare(tensor.OpEq, b).Cast(gy.DType()).Scale(-0.5).AddScalar(1))
-		if wantA {
-			ga = share.MaskedFill(a.Compare(loses, b), 0)
-		}
-		if wantB {
-			gb = share.MaskedFill(b.Compare(loses, a), 0)
-		}
-	case tensor.OpPow:
-		if wantA { // b·aᵇ⁻¹, 0 where b is 0
-			p := b.Mul(a.Pow(b.AddScalar(-1)))
-			ga = gy.Mul(p.MaskedFill(b.CompareScalar(tensor.OpEq, 0), 0))
-		}
-		if wantB { // aᵇ·ln a, 0 where a is 0 and b not negative
-			none := a.CompareScalar(tensor.OpEq, 0).MaskedFill(b.CompareScalar(tensor.OpLt, 0), 0)
-			gb = gy.Mul(y.Mul(a.Log()).MaskedFill(none, 0))
-		}
-	}
-	if wantA {
-		inA.accumulate(ga.sumTo(a.spec.shape).Cast(dt))
-	}
-	if wantB {
-		inB.accumulate(gb.sumTo(b.spec.shape).Cast(dt))
+	if b.node != nil {
+		b.accumulate(gb.sumTo(b.spec.shape).Cast(dt))
 	}
 }
 
 // widen returns t in the type in which it is computed with.
-func (t *Tensor) widen() *Tensor { return t.Cast(tensor.WideType(t.DType())) }
+func (t *Tensor) widen() *Tensor { return t.Cast(t.DType().Wide()) }
 
 // sumTo sums what a broadcast from shape to t's shape repeated.
 func (t *Tensor) sumTo(shape []int) *Tensor {
@@ -176,11 +219,4 @@ func (t *Tensor) sumTo(shape []int) *Tensor {
 		}
 	}
 	return t.Sum(dims, true).Reshape(shape...)
-}
-
-// addInto adds g to dst in place; they have one layout.
-func addInto(dst, g *Tensor) {
-	if !dst.spec.mesh.outside() {
-		tensor.AddTo(dst.local, g.local)
-	}
 }

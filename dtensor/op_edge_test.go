@@ -10,6 +10,7 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 var (
@@ -34,9 +35,10 @@ func TestEdges(t *testing.T) {
 		shape []int
 		want  []float64
 	}{
-		{"a clamp between bounds that have crossed", func(m mesh) T { return vector(m, []int{3}, -2, 0, nan).Clamp(1, -1) }, []int{3}, []float64{-1, -1, nan}},
+		{"a clamp between bounds that have crossed", func(m mesh) T { return vector(m, []int{3}, -2, 0, nan).Clamp(1, -1) }, []int{3},
+			[]float64{-1, -1, nan}},
 		{"integers compared with a fraction", func(m mesh) T {
-			return vector(m, []int{3}, 0, 1, -1).Cast(tensor.Int64).CompareScalar(tensor.OpGe, 0.5).Cast(tensor.Float64)
+			return vector(m, []int{3}, 0, 1, -1).Cast(tensor.Int64).CompareScalar(kernel.OpGe, 0.5).Cast(tensor.Float64)
 		}, []int{3}, []float64{0, 1, 0}},
 		{"the sum of one truth", func(m mesh) T {
 			truths := dtensor.Full(m, tensor.Bool, 1, nil, whole...).Sum(nil, false)
@@ -46,7 +48,8 @@ func TestEdges(t *testing.T) {
 		{"the variance of four less four, two of them the mean", func(m mesh) T {
 			return vector(m, []int{4}, 0, 4, 2, 2).Redistribute(layout.Shard(0)).Var(nil, 4, false)
 		}, []int{}, []float64{inf}},
-		{"a matrix and a list of nothing joined", func(m mesh) T { return dtensor.Cat(1, vector(m, []int{0}), vector(m, []int{1, 2}, 3, 4)) }, []int{1, 2}, []float64{3, 4}},
+		{"a matrix and a list of nothing joined", func(m mesh) T { return dtensor.Cat(1, vector(m, []int{0}), vector(m, []int{1, 2}, 3, 4)) },
+			[]int{1, 2}, []float64{3, 4}},
 		{"lists of nothing joined", func(m mesh) T { return dtensor.Cat(0, vector(m, []int{0}), vector(m, []int{0})) }, []int{0}, nil},
 		{"the last chunk of nothing", func(m mesh) T { return vector(m, []int{0}).Chunk(0, 3)[2] }, []int{0}, nil},
 		{"the largest none of none", func(m mesh) T { v, _ := vector(m, []int{2, 0}).TopK(0, 1); return v }, []int{2, 0}, nil},

@@ -80,13 +80,14 @@ func randomTrial(t *testing.T, seed, number uint64) {
 	shapes := c.shapes[pick.IntN(len(c.shapes))]
 	mesh := meshes[pick.IntN(len(meshes))]
 	if pick.IntN(4) == 0 {
-		c = c.inHalf()
+		types := typesOf(t, c.name)
+		c = c.of(types[pick.IntN(len(types))])
 	}
 	onMesh(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
 		rng := rand.New(rand.NewPCG(seed, number)) // the same on every rank
 		p := make([][]layout.Placement, len(shapes))
 		for i, s := range shapes {
-			p[i] = randomPlacements(rng, m, s, i < len(c.ints) && c.ints[i] > 0)
+			p[i] = randomPlacements(rng, m, s, c.typeOf(i))
 		}
 		err := c.tryShapes(ctx, m, shapes, p, rng.IntN(1000))
 		if err != nil {
@@ -110,8 +111,8 @@ func (c *opCase) tryShapes(ctx context.Context, m *dtensor.Mesh, shapes [][]int,
 }
 
 // randomPlacements returns placements that a tensor of the shape can have.
-func randomPlacements(rng *rand.Rand, m *dtensor.Mesh, shape []int, ints bool) []layout.Placement {
-	list := options(shape, ints)
+func randomPlacements(rng *rand.Rand, m *dtensor.Mesh, shape []int, dt tensor.DType) []layout.Placement {
+	list := optionsOf(shape, dt)
 	for {
 		p := make([]layout.Placement, len(m.Axes()))
 		for i := range p {

@@ -16,12 +16,13 @@ import (
 //	R                R       R
 //	S(i), i not dim  R       S(i)
 //	R                S(0)    S(dim)
-//	S(dim)           R       P(sum): each rank gives the slices that it has
+//	S(dim)           R       P(sum): each rank gives the slices that it has; of Bool P(max)
 //	other                    the cheapest of these rows
 //
 // Its gradient adds slice i of dy to slice index[i]. An index out of range
 // throws a *tensor.IndexError, on every rank if the index is replicated.
 func (x *Tensor) IndexSelect(dim int, index *Tensor) *Tensor {
+	defer x.spec.mesh.Span("IndexSelect").End()
 	const op = "IndexSelect"
 	index = index.lift()
 	if x.NDim() == 0 {
@@ -47,12 +48,15 @@ func (x *Tensor) IndexSelect(dim int, index *Tensor) *Tensor {
 //	R                R                R
 //	S(i), i not dim  S(i)             S(i)     if both have the same size there
 //	R                S(dim)           S(dim)
-//	S(dim)           R                P(sum): each rank gives the elements that it has
+//	S(dim)           R                P(sum): each rank gives the elements that it has; of Bool P(max)
+//	S(dim)           MaskP            MaskP of x's floating-point numbers: an index that Redistribute
+//	                                  brought to MaskPartial(x.Shape(), dim)
 //	other                             the cheapest of these rows
 //
 // Its gradient adds each element of dy where it was picked. An index out of
 // range throws a *tensor.IndexError, on every rank if the index is replicated.
 func (x *Tensor) Gather(dim int, index *Tensor) *Tensor {
+	defer x.spec.mesh.Span("Gather").End()
 	const op = "Gather"
 	if x.NDim() == 0 {
 		return x.lift().Gather(dim, index.lift()).Reshape(index.Shape()...)
@@ -60,20 +64,69 @@ func (x *Tensor) Gather(dim int, index *Tensor) *Tensor {
 	dim = x.dim(op, dim)
 	sameMesh(op, x, index)
 	wantIndex(op, index)
+	if out, ok := x.gatherMasked(op, dim, index); ok {
+		return out
+	}
 	return pickOp{&elementPick, op, dim}.take(x, index)
+}
+
+// gatherMasked is Gather by an index that is masked as x is sharded along dim: the result
+// has its mask. ok is false if the layouts or the type are others.
+func (x *Tensor) gatherMasked(op string, dim int, index *Tensor) (out *Tensor, ok bool) {
+	if !index.spec.masked || !x.DType().Float() || x.NDim() != index.NDim() {
+		return nil, false
+	}
+	places := slices.Clone(index.spec.placements)
+	for axis, its := range x.spec.placements {
+		table, along, masks := places[axis].Offset()
+		i, sharded := its.Dim()
+		switch {
+		case masks && its == layout.Shard(dim) && table[along] == x.spec.shape[dim]:
+			places[axis] = layout.MaskPartial([]int{x.spec.shape[dim]}, 0) // each element has a mask
+		case masks || its.IsPartial():
+			return nil, false
+		case sharded && (i == dim || its != places[axis] || x.spec.shape[i] != index.spec.shape[i]):
+			return nil, false
+		case !sharded && !places[axis].IsReplicate() && !places[axis].Shards(dim):
+			return nil, false
+		}
+	}
+	p := pickOp{&elementPick, op, dim}
+	if _, err := p.declare(op, x.spec.shape, dim, index.spec.shape); err != nil {
+		return nil, false // which take says
+	}
+	m := x.spec.mesh
+	r := &rule{in: []*spec{x.spec, index.spec}, out: []*spec{index.spec.with(op, places)}}
+	out = &Tensor{spec: r.out[0], mask: index.mask.Hold()}
+	var foreign *tensor.Tensor
+	switch {
+	case m.outside():
+		out.local = m.empty(r.out[0], x.DType()).local
+	case x.spec.local[dim] == 0:
+		out.local = tensor.Zeros(m.eng.dev, x.DType(), r.out[0].local...)
+	default:
+		out.local = tensor.Gather(x.local, dim, index.local)
+	}
+	if !m.outside() {
+		foreign = index.mask.Masked().Reshape(index.spec.local...)
+	}
+	if x.tracked() {
+		out.record(op, func(gy *Tensor) { x.accumulate(p.put(gy, r, index.local, foreign)) })
+	}
+	return out, true
 }
 
 // A pick takes parts of a dimension by an index; its transpose adds them there.
 type pick struct {
 	declare func(op string, x []int, dim int, index []int) (*layout.Rule, error)
 	forward func(x *tensor.Tensor, dim int, at *tensor.Tensor) *tensor.Tensor
-	back    func(gy *tensor.Tensor, dim int, at *tensor.Tensor, shape ...int) *tensor.Tensor
+	addTo   func(dst *tensor.Tensor, dim int, at, src *tensor.Tensor)              // the transpose of forward
 	mask    func(y *tensor.Tensor, dim int, foreign *tensor.Tensor) *tensor.Tensor // zeros where another rank has the part
 }
 
 var (
-	slicePick   = pick{layout.Lookup, tensor.IndexSelect, tensor.IndexSelectGrad, maskSlices}
-	elementPick = pick{layout.Gather, tensor.Gather, tensor.GatherGrad, maskElements}
+	slicePick   = pick{layout.Lookup, tensor.IndexSelect, tensor.IndexAddTo, maskSlices}
+	elementPick = pick{layout.Gather, tensor.Gather, tensor.ScatterAddTo, maskElements}
 )
 
 func maskSlices(y *tensor.Tensor, dim int, foreign *tensor.Tensor) *tensor.Tensor {
@@ -96,13 +149,14 @@ type pickOp struct {
 // rule returns the cached rule of p on x and an index.
 func (p pickOp) rule(x, index *Tensor) *rule {
 	m := x.spec.mesh
+	parts := addends(x.DType()) // what a rank lacks is zero
 	key := keyOf(p.op, x, index)
-	key.attr[0] = p.dim
+	key.attr[0], key.attr[1] = p.dim, int(parts)
 	if r, ok := m.rules[key]; ok {
 		return r
 	}
 	r := m.rule(key, func() (*layout.Rule, error) { return p.declare(p.op, x.spec.shape, p.dim, index.spec.shape) }, x, index)
-	r.out[0] = r.out[0].unmasked() // what a rank lacks is zero, so the results are plain addends
+	r.out[0] = r.out[0].unmasked(parts)
 	return r
 }
 
@@ -131,14 +185,10 @@ func (p pickOp) take(x, index *Tensor) *Tensor {
 // this rank's index is 0; nil if the rank has all.
 func (r *rule) own(dim, size int, index *tensor.Tensor) (at, foreign *tensor.Tensor) {
 	first, n := r.in[0].offset[dim], r.in[0].local[dim]
-	switch {
-	case n == size:
+	if n == size {
 		return index, nil
-	case n == 0:
-		return tensor.ZerosLike(index), tensor.Full(index.Device(), tensor.Bool, 1, index.Shape()...)
 	}
-	own := tensor.Clamp(index, float64(first), float64(first+n-1))
-	return tensor.AddScalar(own, -float64(first)), tensor.Compare(tensor.OpNe, index, own)
+	return ownIDs(index, first, n)
 }
 
 // local takes this rank's parts, and zeros for those of other ranks.
@@ -172,20 +222,18 @@ func (p pickOp) put(gy *Tensor, r *rule, at, foreign *tensor.Tensor) *Tensor {
 	}
 	gy = gy.to(gy.spec.with(p.op, out), p.op+"Grad")
 	s := r.in[0].with(p.op, in)
-	switch {
-	case s.mesh.outside():
+	if s.mesh.outside() {
 		return s.mesh.empty(s, gy.DType())
-	case s.local[p.dim] == 0:
-		return wrap(s, tensor.Zeros(s.mesh.eng.dev, gy.DType(), s.local...))
 	}
-	dy := gy.local
-	if foreign != nil {
-		dy = p.mask(dy, p.dim, foreign)
+	dx := tensor.Zeros(s.mesh.eng.dev, gy.DType(), s.local...)
+	if s.local[p.dim] > 0 {
+		dy := gy.local
+		if foreign != nil {
+			dy = p.mask(dy, p.dim, foreign)
+		}
+		p.addTo(dx, p.dim, at, dy)
 	}
-	if dt := dy.DType(); dt == tensor.Float16 || dt == tensor.BFloat16 { // added up in float32
-		return wrap(s, tensor.Cast(p.back(tensor.Cast(dy, tensor.Float32), p.dim, at, s.local...), dt))
-	}
-	return wrap(s, p.back(dy, p.dim, at, s.local...))
+	return wrap(s, dx)
 }
 
 // checkRange throws for an index out of range. Where ranks hold different parts
@@ -211,6 +259,7 @@ func (p pickOp) checkRange(x, index *Tensor) {
 //	S(i), i not dim   S(i)
 //	S(dim), P         one of these rows, the cheapest
 func (x *Tensor) Argmax(dim int, keepdim bool) *Tensor {
+	defer x.spec.mesh.Span("Argmax").End()
 	if x.NDim() == 0 {
 		return x.lift().Argmax(dim, false)
 	}
@@ -233,6 +282,7 @@ func (x *Tensor) Argmax(dim int, keepdim bool) *Tensor {
 // their positions, int64; of equal ones the first ones. The layouts are those
 // of Argmax. The gradient of the values goes to where they were.
 func (x *Tensor) TopK(k, dim int) (values, index *Tensor) {
+	defer x.spec.mesh.Span("TopK").End()
 	if x.NDim() == 0 {
 		values, index = x.lift().TopK(k, dim)
 		if k == 1 { // as it came
@@ -244,25 +294,7 @@ func (x *Tensor) TopK(k, dim int) (values, index *Tensor) {
 	if k < 0 || k > x.spec.shape[dim] {
 		refuse("TopK", fmt.Sprintf("k is %d, out of range [0, %d] for dim %d", k, x.spec.shape[dim], dim), "", operand("x", x))
 	}
-	m := x.spec.mesh
-	a, r := x.summary("TopK", dim, k, k)
-	if m.outside() {
-		values, index = m.empty(r.out[0], x.DType()), m.empty(r.out[1], tensor.Int64)
-	} else {
-		v, i := tensor.TopK(a.local, k, dim)
-		values, index = wrap(r.out[0], v), wrap(r.out[1], i)
-	}
-	if x.tracked() {
-		i := index.local
-		values.record("TopK", func(gy *Tensor) {
-			gx := gy.to(r.out[0].gradient(), "TopKGrad").local
-			if !m.outside() {
-				gx = tensor.TopKGrad(gx, i, dim, r.in[0].local...)
-			}
-			a.accumulate(wrap(r.in[0], gx))
-		})
-	}
-	return values, index
+	return x.ranked("TopK", dim, k, func(local *tensor.Tensor) (values, index *tensor.Tensor) { return tensor.TopK(local, k, dim) })
 }
 
 // summary brings x to a layout in which dimension dim is whole.

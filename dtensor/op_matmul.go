@@ -27,6 +27,7 @@ import (
 // gradients are da = dy·bᵀ and db = aᵀ·dy. MatMul throws a *LayoutError if the
 // inner sizes differ.
 func (a *Tensor) MatMul(b *Tensor) *Tensor {
+	defer a.spec.mesh.Span("MatMul").End()
 	switch {
 	case a.NDim() == 0 || b.NDim() == 0:
 		refuse("MatMul", "an operand has no dimensions", "use Mul", operand("a", a), operand("b", b))
@@ -69,7 +70,9 @@ func matmul(a, b *Tensor, transA, transB bool) *Tensor {
 	if m.outside() {
 		return m.empty(r.out[0], a.DType())
 	}
-	return wrap(r.out[0], tensor.MatMul(a.local, b.local, transA, transB))
+	out := wrap(r.out[0], tensor.MatMul(a.local, b.local, transA, transB))
+	out.detect("MatMul", a, b)
+	return out
 }
 
 // matmulForms are the products of a and b, of aᵀ and b, a and bᵀ, aᵀ and bᵀ.
@@ -92,6 +95,7 @@ var matmulForms = [...]string{"...mk,...kn->...mn", "...km,...kn->...mn", "...mk
 // dbias = Σ dy over all but the last dimension. Linear throws a *LayoutError
 // if the sizes do not fit.
 func (x *Tensor) Linear(w, bias *Tensor) *Tensor {
+	defer x.spec.mesh.Span("Linear").End()
 	in := [...]*Tensor{x, w, bias}
 	ts := in[:]
 	if bias == nil {
@@ -111,6 +115,7 @@ func (x *Tensor) Linear(w, bias *Tensor) *Tensor {
 		}
 		out.local = tensor.Linear(a.local, b.local, c)
 	}
+	out.detect("Linear", a, b, bias)
 	if Tracked(x, w, bias) {
 		out.record("Linear", func(gy *Tensor) {
 			if a.node != nil {

@@ -19,6 +19,7 @@ import (
 // again, Redistribute the result. The gradient is dy among zeros, in t's
 // layout. Narrow throws a *LayoutError if the range is not within the dimension.
 func (t *Tensor) Narrow(dim, start, length int) *Tensor {
+	defer t.spec.mesh.Span("Narrow").End()
 	dim = t.dim("Narrow", dim)
 	if n := t.spec.shape[dim]; start < 0 && start >= -n {
 		start += n
@@ -59,7 +60,11 @@ func narrowGrad(gy *Tensor, r *rule, dim, start int) *Tensor {
 	if s.mesh.outside() {
 		return s.mesh.empty(s, gy.DType())
 	}
-	return wrap(s, tensor.NarrowGrad(gy.local, dim, r.clip(dim, start), s.local...))
+	dx := tensor.Zeros(gy.local.Device(), gy.DType(), s.local...)
+	offset := make([]int, len(s.local))
+	offset[dim] = r.clip(dim, start)
+	tensor.CopyBox(dx, offset, gy.local, make([]int, len(offset)), gy.local.Shape())
+	return wrap(s, dx)
 }
 
 // Split cuts t along a dimension into pieces of the given sizes, which add up
@@ -71,7 +76,8 @@ func (t *Tensor) Split(dim int, sizes ...int) []*Tensor {
 		total += n
 	}
 	if total != t.spec.shape[dim] {
-		refuse("Split", fmt.Sprintf("sizes %v add up to %d, dim %d has %d", slices.Clone(sizes), total, dim, t.spec.shape[dim]), "", operand("input", t))
+		refuse("Split", fmt.Sprintf("sizes %v add up to %d, dim %d has %d", slices.Clone(sizes), total, dim, t.spec.shape[dim]), "",
+			operand("input", t))
 	}
 	pieces, start := make([]*Tensor, len(sizes)), 0
 	for i, n := range sizes {
@@ -114,6 +120,7 @@ func Cat(dim int, ts ...*Tensor) *Tensor {
 		refuse("Cat", "there is nothing to join", "give at least one tensor")
 	}
 	m := sameMesh("Cat", ts...)
+	defer m.Span("Cat").End()
 	ts = withoutNothing(ts)
 	dim = ts[0].dim("Cat", dim)
 	declare := func() (*layout.Rule, error) {

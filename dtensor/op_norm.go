@@ -63,6 +63,7 @@ func (x *Tensor) RMSNorm(weight *Tensor, eps float64) *Tensor {
 // norm normalises the rows of x by f, whose gradient is grad. bias may be nil.
 func norm(op string, x, weight, bias *Tensor, f func(x, weight, bias *tensor.Tensor) (y, stats *tensor.Tensor),
 	grad func(gy, x, weight, stats *tensor.Tensor) (gx, gw, gb *tensor.Tensor)) *Tensor {
+	defer x.spec.mesh.Span(op).End()
 	m := sameMesh(op, x, weight)
 	sameType(op, x, weight)
 	if bias != nil {
@@ -90,6 +91,7 @@ func norm(op string, x, weight, bias *Tensor, f func(x, weight, bias *tensor.Ten
 		}
 		out.local, stats = f(in.local, w.local, local)
 	}
+	out.detect(op, in, w, b)
 	if Tracked(x, weight, bias) {
 		out.record(op, func(gy *Tensor) {
 			// dy is brought to the layout of the result, so that one pass over the rows does it all.
@@ -126,7 +128,8 @@ func checkNorm(op string, x, weight, bias *Tensor) {
 	if bias != nil {
 		operands = append(operands, operand("bias", bias))
 	}
-	refuse(op, fmt.Sprintf("the weight %v does not have the last sizes of x %v, or the bias not those of the weight", weight.Shape(), x.Shape()),
+	refuse(op, fmt.Sprintf("the weight %v does not have the last sizes of x %v, or the bias not those of the weight", weight.Shape(),
+		x.Shape()),
 		fmt.Sprintf("give both the shape %v, or that of more of the last dims", x.Shape()[max(0, x.NDim()-1):]), operands...)
 }
 

@@ -30,11 +30,16 @@ func (t *Tensor) Permute(dims ...int) *Tensor {
 		refuse("Permute", fmt.Sprintf("%v names a dimension twice", order), "", operand("input", t))
 	}
 	m := t.spec.mesh
-	r := t.viewRule(ruleKey{op: "Permute", attr: [3]int{packed}}, false, func(in layout.Layout) (layout.View, error) { return layout.Permute(in, order...) })
+	r := t.viewRule(ruleKey{op: "Permute", attr: [3]int{packed}}, false, func(in layout.Layout) (layout.View, error) {
+		return layout.Permute(in, order...)
+	})
 	in := t.to(r.in[0], "Permute")
 	out := m.viewed(r, in, func(x *tensor.Tensor) *tensor.Tensor { return tensor.Permute(x, order...) })
 	if t.tracked() {
-		back := tensor.InversePermutation(order)
+		back := make([]int, len(order))
+		for i, d := range order {
+			back[d] = i
+		}
 		out.record("Permute", func(gy *Tensor) { in.accumulate(gy.Permute(back...)) })
 	}
 	return out
@@ -74,7 +79,8 @@ func (t *Tensor) Expand(shape ...int) *Tensor {
 		ok = full[d] == own || own == 1 && full[d] >= 0
 	}
 	if !ok {
-		refuse("Expand", fmt.Sprintf("its shape does not broadcast to %v", slices.Clone(shape)), "only sizes of 1 can be repeated", operand("input", t))
+		refuse("Expand", fmt.Sprintf("its shape does not broadcast to %v", slices.Clone(shape)), "only sizes of 1 can be repeated",
+			operand("input", t))
 	}
 	if slices.Equal(full, t.spec.shape) {
 		return t

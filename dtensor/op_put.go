@@ -6,6 +6,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // IndexPut returns x with the slices of src put where the indices of its leading
@@ -24,16 +25,19 @@ import (
 // that of src is dy there, zero for a slice that was overwritten. An index out of
 // range throws a *tensor.IndexError.
 func (x *Tensor) IndexPut(index []*Tensor, src *Tensor, accumulate bool) *Tensor {
+	defer x.spec.mesh.Span("IndexPut").End()
 	const op = "IndexPut"
 	m := sameMesh(op, append(slices.Clone(index), x, src)...)
 	if len(index) == 0 || len(index) > x.NDim() {
-		refuse(op, fmt.Sprintf("%d indices for %d dimensions", len(index), x.NDim()), "give one for each of the first dimensions", operand("x", x))
+		refuse(op, fmt.Sprintf("%d indices for %d dimensions", len(index), x.NDim()), "give one for each of the first dimensions",
+			operand("x", x))
 	}
 	each, lead := index[0].Shape(), x.Shape()[:len(index)]
 	rest := x.Shape()[len(index):]
 	for _, t := range index {
 		if !slices.Equal(t.Shape(), each) || !t.DType().Int() {
-			refuse(op, fmt.Sprintf("the indices are %v%v and %v%v", index[0].DType(), each, t.DType(), t.Shape()), "give integers of one shape", operand("x", x))
+			refuse(op, fmt.Sprintf("the indices are %v%v and %v%v", index[0].DType(), each, t.DType(), t.Shape()), "give integers of one shape",
+				operand("x", x))
 		}
 	}
 	if !slices.Equal(src.Shape(), slices.Concat(each, rest)) {
@@ -81,7 +85,7 @@ func (m *Mesh) places(op string, index []*Tensor, lead []int, n, rows int) (at, 
 	}
 	dev := m.eng.dev
 	flags := func(f []float32) *Tensor {
-		return m.constant(op, tensor.CompareScalar(tensor.OpNe, tensor.FromSlice(dev, f, len(f)), 0))
+		return m.constant(op, tensor.CompareScalar(kernel.OpNe, tensor.FromSlice(dev, f, len(f)), 0))
 	}
 	return m.constant(op, tensor.FromSlice(dev, flat, n)), flags(over), flags(hit)
 }

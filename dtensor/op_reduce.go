@@ -5,6 +5,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // The reductions combine the elements of some dimensions, all of them if none
@@ -21,7 +22,7 @@ import (
 // Sum adds up the elements of dims. Sums of integers and Bool are Int64. Its
 // gradient is dy repeated.
 func (x *Tensor) Sum(dims []int, keepdim bool) *Tensor {
-	out := x.reduce(tensor.OpSum, dims, keepdim)
+	out := x.reduce(kernel.OpSum, dims, keepdim)
 	if x.tracked() {
 		out.record("Sum", func(gy *Tensor) { x.accumulate(gy.Reshape(x.reducedShape(dims, true)...).Expand(x.spec.shape...)) })
 	}
@@ -32,11 +33,14 @@ func (x *Tensor) Sum(dims []int, keepdim bool) *Tensor {
 // in the global tensor, whatever the shards. Its gradient is dy over that
 // number, repeated. It throws a *LayoutError for integers.
 func (x *Tensor) Mean(dims []int, keepdim bool) *Tensor {
+	defer x.spec.mesh.Span("Mean").End()
 	if !x.DType().Float() {
 		refuse("Mean", "the input holds "+x.DType().String(), "Cast it to a floating-point type", operand("input", x))
 	}
 	n := x.count("Mean", dims)
-	out := x.reduceBy(tensor.OpSum, dims, keepdim, func(x *tensor.Tensor, dims []int) *tensor.Tensor { return tensor.MeanOf(x, dims, keepdim, n) })
+	out := x.reduceBy(kernel.OpSum, dims, keepdim, func(x *tensor.Tensor, dims []int) *tensor.Tensor {
+		return tensor.MeanOf(x, dims, keepdim, n)
+	})
 	if x.tracked() {
 		out.record("Mean", func(gy *Tensor) {
 			x.accumulate(gy.divide(float64(n)).Reshape(x.reducedShape(dims, true)...).Expand(x.spec.shape...))
@@ -62,7 +66,7 @@ func (x *Tensor) divide(v float64) *Tensor {
 	if v == 0 { // of a part that is 0 it would make NaN
 		law = layout.Opaque
 	}
-	out := single("divide", law, x, x.DType(), func(x *tensor.Tensor) *tensor.Tensor { return tensor.BinaryScalar(tensor.OpDiv, x, v) })
+	out := single("divide", law, x, x.DType(), func(x *tensor.Tensor) *tensor.Tensor { return tensor.BinaryScalar(kernel.OpDiv, x, v) })
 	if x.tracked() {
 		out.record("divide", func(gy *Tensor) { x.accumulate(gy.divide(v)) })
 	}
@@ -73,15 +77,15 @@ func (x *Tensor) divide(v float64) *Tensor {
 // is shared equally by the elements that equal the result. It throws a
 // *LayoutError for dims without elements.
 func (x *Tensor) Amax(dims []int, keepdim bool) *Tensor {
-	return x.extreme(tensor.OpAmax, dims, keepdim)
+	return x.extreme(kernel.OpAmax, dims, keepdim)
 }
 
 // Amin returns the smallest elements of dims; see Amax.
 func (x *Tensor) Amin(dims []int, keepdim bool) *Tensor {
-	return x.extreme(tensor.OpAmin, dims, keepdim)
+	return x.extreme(kernel.OpAmin, dims, keepdim)
 }
 
-func (x *Tensor) extreme(op tensor.ReduceOp, dims []int, keepdim bool) *Tensor {
+func (x *Tensor) extreme(op kernel.ReduceOp, dims []int, keepdim bool) *Tensor {
 	mask := x.dims(op.String(), dims)
 	for d, size := range x.spec.shape {
 		if mask>>d&1 != 0 && size == 0 {
@@ -94,7 +98,7 @@ func (x *Tensor) extreme(op tensor.ReduceOp, dims []int, keepdim bool) *Tensor {
 		out.record(op.String(), func(gy *Tensor) {
 			kept, dt := in.reducedShape(dims, true), gy.DType()
 			gy = gy.widen()
-			hit := in.Compare(tensor.OpEq, y.Reshape(kept...)).Cast(gy.DType())
+			hit := in.Compare(kernel.OpEq, y.Reshape(kept...)).Cast(gy.DType())
 			share := gy.Reshape(kept...).Div(hit.Sum(dims, true))
 			x.accumulate(hit.Mul(share).Cast(dt))
 		})
@@ -106,18 +110,18 @@ func (x *Tensor) extreme(op tensor.ReduceOp, dims []int, keepdim bool) *Tensor {
 // of the other elements; x is brought to shards of other dimensions, or
 // replicated, before.
 func (x *Tensor) Prod(dims []int, keepdim bool) *Tensor {
-	out := x.reduce(tensor.OpProd, dims, keepdim)
+	out := x.reduce(kernel.OpProd, dims, keepdim)
 	if x.tracked() {
 		in := x.Detach()
 		out.record("Prod", func(gy *Tensor) {
 			dt := gy.DType()
 			gy, in := gy.widen(), in.widen()
-			zero := in.CompareScalar(tensor.OpEq, 0)
+			zero := in.CompareScalar(kernel.OpEq, 0)
 			zeros := zero.Sum(dims, true)
 			filled := in.MaskedFill(zero, 1)
 			rest := filled.Prod(dims, true) // the product of what is not zero
-			none := rest.Div(filled).MaskedFill(zeros.CompareScalar(tensor.OpNe, 0), 0)
-			one := rest.MaskedFill(zeros.CompareScalar(tensor.OpNe, 1), 0)
+			none := rest.Div(filled).MaskedFill(zeros.CompareScalar(kernel.OpNe, 0), 0)
+			one := rest.MaskedFill(zeros.CompareScalar(kernel.OpNe, 1), 0)
 			x.accumulate(gy.Reshape(in.reducedShape(dims, true)...).Mul(zero.Where(one, none)).Cast(dt))
 		})
 	}
@@ -125,13 +129,20 @@ func (x *Tensor) Prod(dims []int, keepdim bool) *Tensor {
 }
 
 // reduce is a reduction without gradient.
-func (x *Tensor) reduce(op tensor.ReduceOp, dims []int, keepdim bool) *Tensor {
+func (x *Tensor) reduce(op kernel.ReduceOp, dims []int, keepdim bool) *Tensor {
 	return x.reduceBy(op, dims, keepdim, func(x *tensor.Tensor, dims []int) *tensor.Tensor { return tensor.Reduce(op, x, dims, keepdim) })
 }
 
 // reduceBy is reduce by f.
-func (x *Tensor) reduceBy(op tensor.ReduceOp, dims []int, keepdim bool, f func(x *tensor.Tensor, dims []int) *tensor.Tensor) *Tensor {
+func (x *Tensor) reduceBy(op kernel.ReduceOp, dims []int, keepdim bool, f func(x *tensor.Tensor, dims []int) *tensor.Tensor) *Tensor {
+	defer x.spec.mesh.Span(op.String()).End()
 	m := x.spec.mesh
+	dt := x.DType()
+	if !dt.Float() && op.Row().Grows {
+		if dt = tensor.Int64; x.DType() != dt {
+			x = x.Reduced() // the parts may wrap in their type, their sum in Int64 does not
+		}
+	}
 	mask := x.dims(op.String(), dims)
 	key := ruleKey{op: op.String(), attr: [3]int{mask}}
 	if keepdim {
@@ -145,15 +156,8 @@ func (x *Tensor) reduceBy(op tensor.ReduceOp, dims []int, keepdim bool, f func(x
 		return layout.Reduction(key.op, reduceOps[op], x.spec.shape, dims, keepdim)
 	}, x)
 	in := x.to(r.in[0], key.op)
-	dt := x.DType()
-	if !dt.Float() && (op == tensor.OpSum || op == tensor.OpProd) {
-		dt = tensor.Int64
-	}
 	if m.outside() {
 		return m.empty(r.out[0], dt)
-	}
-	if mask == 0 {
-		return wrap(r.out[0], tensor.Cast(in.local, dt))
 	}
 	list := make([]int, 0, maxDims)
 	for d := range x.NDim() {
@@ -161,10 +165,13 @@ func (x *Tensor) reduceBy(op tensor.ReduceOp, dims []int, keepdim bool, f func(x
 			list = append(list, d)
 		}
 	}
-	return wrap(r.out[0], f(in.local, list))
+	out := wrap(r.out[0], f(in.local, list))
+	out.detect(op.String(), in)
+	return out
 }
 
-var reduceOps = [...]layout.ReduceOp{tensor.OpSum: layout.Sum, tensor.OpProd: layout.Prod, tensor.OpAmax: layout.Max, tensor.OpAmin: layout.Min}
+var reduceOps = [...]layout.ReduceOp{kernel.OpSum: layout.Sum, kernel.OpProd: layout.Prod, kernel.OpAmax: layout.Max,
+	kernel.OpAmin: layout.Min}
 
 // reducedShape returns the shape of a reduction of x over dims.
 func (x *Tensor) reducedShape(dims []int, keepdim bool) []int {

@@ -76,7 +76,8 @@ func (t *Tensor) fillShape(dst, shape []int) []int {
 		case size == -1 && open < 0:
 			open = i
 		case size < 0:
-			refuse("Reshape", fmt.Sprintf("size %d of %v is negative", size, slices.Clone(shape)), "only one may be -1, for what is left over", operand("input", t))
+			refuse("Reshape", fmt.Sprintf("size %d of %v is negative", size, slices.Clone(shape)), "only one may be -1, for what is left over",
+				operand("input", t))
 		default:
 			n *= size
 		}
@@ -84,13 +85,15 @@ func (t *Tensor) fillShape(dst, shape []int) []int {
 	dst = append(dst, shape...)
 	if open >= 0 {
 		if n == 0 || t.spec.numel%n != 0 {
-			refuse("Reshape", fmt.Sprintf("the sizes of %v multiply to %d, which does not divide %d", slices.Clone(shape), n, t.spec.numel), "", operand("input", t))
+			refuse("Reshape", fmt.Sprintf("the sizes of %v multiply to %d, which does not divide %d", slices.Clone(shape), n, t.spec.numel), "",
+				operand("input", t))
 		}
 		dst[open] = t.spec.numel / n
 		n = t.spec.numel
 	}
 	if n != t.spec.numel {
-		refuse("Reshape", fmt.Sprintf("%v has %d elements, the input %d", slices.Clone(shape), n, t.spec.numel), "keep their number, or give one size as -1", operand("input", t))
+		refuse("Reshape", fmt.Sprintf("%v has %d elements, the input %d", slices.Clone(shape), n, t.spec.numel),
+			"keep their number, or give one size as -1", operand("input", t))
 	}
 	return dst
 }

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // ScatterAdd returns x with the elements of src added along a dimension where
@@ -18,13 +20,15 @@ import (
 // x. The gradient of x is dy, that of src is dy gathered. An index out of range
 // throws a *tensor.IndexError.
 func (x *Tensor) ScatterAdd(dim int, index, src *Tensor) *Tensor {
+	defer x.spec.mesh.Span("ScatterAdd").End()
 	const op = "ScatterAdd"
 	dim = x.dim(op, dim)
 	sameMesh(op, x, index, src)
 	sameType(op, x, src)
 	wantIndex(op, index)
 	if !slices.Equal(index.spec.shape, src.spec.shape) {
-		refuse(op, fmt.Sprintf("the index has shape %v, src %v", index.Shape(), src.Shape()), "make them equal", operand("index", index), operand("src", src))
+		refuse(op, fmt.Sprintf("the index has shape %v, src %v", index.Shape(), src.Shape()),
+			"make them equal", operand("index", index), operand("src", src))
 	}
 	return x.Add(pickOp{&elementPick, op, dim}.scatter(x, index, src, func(gy *Tensor) *Tensor { return gy.Gather(dim, index) }))
 }
@@ -33,6 +37,7 @@ func (x *Tensor) ScatterAdd(dim int, index, src *Tensor) *Tensor {
 // dimension; index is 1-D. The layouts are those of IndexSelect, whose
 // transpose it is; see ScatterAdd.
 func (x *Tensor) IndexAdd(dim int, index, src *Tensor) *Tensor {
+	defer x.spec.mesh.Span("IndexAdd").End()
 	const op = "IndexAdd"
 	dim = x.dim(op, dim)
 	sameMesh(op, x, index, src)
@@ -43,10 +48,111 @@ func (x *Tensor) IndexAdd(dim int, index, src *Tensor) *Tensor {
 		want[dim] = index.Numel()
 	}
 	if index.NDim() != 1 || !slices.Equal(want, src.spec.shape) {
-		refuse(op, fmt.Sprintf("index %v and src %v do not fit x %v in dim %d", index.Shape(), src.Shape(), x.Shape(), dim), "give one slice of src for each index",
+		refuse(op, fmt.Sprintf("index %v and src %v do not fit x %v in dim %d", index.Shape(), src.Shape(), x.Shape(), dim),
+			"give one slice of src for each index",
 			operand("x", x), operand("index", index), operand("src", src))
 	}
 	return x.Add(pickOp{&slicePick, op, dim}.scatter(x, index, src, func(gy *Tensor) *Tensor { return gy.IndexSelect(dim, index) }))
+}
+
+// Scatter returns x with the elements of src put along a dimension where index says:
+//
+//	y = x;  y[i][index[i][j][k]][k] = src[i][j][k]   for dim 1
+//
+// src has the shape of the index, which is at most x's in the other dimensions. Where
+// several elements are put in one place the last one in the order of j stays, in every
+// layout.
+//
+//	x                index, src   result
+//	R                R            R
+//	S(i), i not dim  S(i)         S(i)     if x and index have the same size there
+//	S(dim)           R            S(dim)
+//	other                         the cheapest of these rows
+//
+// The gradient of x is dy, zero where something was put; that of src is dy where it was
+// put, zero for an element that was overwritten. An index out of range throws a
+// *tensor.IndexError, on every rank if the index is replicated.
+func (x *Tensor) Scatter(dim int, index, src *Tensor) *Tensor {
+	defer x.spec.mesh.Span("Scatter").End()
+	const op = "Scatter"
+	if x.NDim() == 0 {
+		return x.lift().Scatter(dim, index.lift(), src.lift()).Reshape()
+	}
+	dim = x.dim(op, dim)
+	m := sameMesh(op, x, index, src)
+	sameType(op, x, src)
+	wantIndex(op, index)
+	if !slices.Equal(index.spec.shape, src.spec.shape) {
+		refuse(op, fmt.Sprintf("the index has shape %v, src %v", index.Shape(), src.Shape()),
+			"make them equal", operand("index", index), operand("src", src))
+	}
+	key := keyOf(op, x, index, src)
+	key.attr[0] = dim
+	r := m.rule(key, func() (*layout.Rule, error) { return layout.Scatter(op, x.spec.shape, dim, index.spec.shape) }, x, index, src)
+	a, b, c := x.to(r.in[0], op), index.to(r.in[1], op), src.to(r.in[2], op)
+	out := &Tensor{spec: r.out[0]}
+	var at *tensor.Tensor
+	if m.outside() {
+		out.local = m.empty(r.out[0], x.DType()).local
+	} else {
+		pickOp{&elementPick, op, dim}.checkRange(x, b)
+		var foreign *tensor.Tensor
+		if at, foreign = r.own(dim, x.spec.shape[dim], b.local); foreign != nil {
+			at = tensor.MaskedFill(at, foreign, float64(r.in[0].local[dim]))
+		}
+		out.local = put(a.local, dim, at, c.local)
+	}
+	if Tracked(x, src) {
+		out.record(op, func(gy *Tensor) { scatterBack(gy.to(out.spec, op+"Grad"), r, dim, at, a, c) })
+	}
+	return out
+}
+
+// put returns a copy of x with src put along dim. An index of x's size there is nowhere.
+func put(x *tensor.Tensor, dim int, at, src *tensor.Tensor) *tensor.Tensor {
+	rest := slices.Clone(x.Shape())
+	n := rest[dim]
+	rest[dim] = 1
+	y := tensor.Cat(dim, x, tensor.Zeros(x.Device(), x.DType(), rest...))
+	tensor.ScatterTo(y, dim, at, src)
+	return tensor.Narrow(y, dim, 0, n)
+}
+
+// scatterBack hands x and src their parts of the gradient dy of Scatter.
+func scatterBack(gy *Tensor, r *rule, dim int, at *tensor.Tensor, x, src *Tensor) {
+	const op = "ScatterGrad"
+	m := gy.spec.mesh
+	places := slices.Clone(r.in[2].placements)
+	for axis, p := range r.in[0].placements {
+		if p.Shards(dim) { // each rank has the elements that were put on it
+			places[axis] = layout.Partial(layout.Sum)
+		}
+	}
+	mine := r.in[2].with(op, places)
+	if m.outside() {
+		x.accumulate(gy)
+		src.accumulate(m.empty(mine, gy.DType()))
+		return
+	}
+	// last holds, for each element of x and one more, which element of src was put there.
+	dev, shape := at.Device(), slices.Clone(r.in[0].local)
+	n, count := shape[dim], at.Dim(dim)
+	line := slices.Repeat([]int{1}, len(shape))
+	line[dim] = count
+	order := tensor.Add(tensor.Zeros(dev, tensor.Int64, at.Shape()...), tensor.Arange(dev, tensor.Int64, 0, count).Reshape(line...))
+	shape[dim]++
+	last := tensor.Full(dev, tensor.Int64, -1, shape...)
+	tensor.ScatterTo(last, dim, at, order)
+	if x.node != nil {
+		taken := tensor.CompareScalar(kernel.OpNe, tensor.Narrow(last, dim, 0, n), -1)
+		x.accumulate(wrap(gy.spec, tensor.MaskedFill(gy.local, taken, 0)))
+	}
+	if src.node != nil {
+		shape[dim] = 1
+		dy := tensor.Cat(dim, gy.local, tensor.Zeros(dev, gy.DType(), shape...)) // nowhere
+		lost := tensor.Compare(kernel.OpNe, tensor.Gather(last, dim, at), order)
+		src.accumulate(wrap(mine, tensor.MaskedFill(tensor.Gather(dy, dim, at), lost, 0)))
+	}
 }
 
 // scatter puts src into zeros of x's shape; back is its gradient by src.
@@ -59,6 +165,7 @@ func (p pickOp) scatter(x, index, src *Tensor, back func(gy *Tensor) *Tensor) *T
 		at, foreign = r.own(p.dim, x.spec.shape[p.dim], b.local)
 	}
 	out := p.put(src, r, at, foreign)
+	out.detect(p.op, src)
 	if src.tracked() {
 		out.record(p.op, func(gy *Tensor) { src.accumulate(back(gy)) })
 	}

@@ -28,7 +28,8 @@ func (x *Tensor) LogSoftmax(dim int) *Tensor {
 	return x.softmax("LogSoftmax", dim, tensor.LogSoftmax, tensor.LogSoftmaxGrad)
 }
 
-func (x *Tensor) softmax(op string, dim int, f func(x *tensor.Tensor, dim int) *tensor.Tensor, grad func(gy, y *tensor.Tensor, dim int) *tensor.Tensor) *Tensor {
+func (x *Tensor) softmax(op string, dim int, f func(x *tensor.Tensor, dim int) *tensor.Tensor,
+	grad func(gy, y *tensor.Tensor, dim int) *tensor.Tensor) *Tensor {
 	if x.NDim() == 0 {
 		return x.lift().softmax(op, dim, f, grad).Reshape()
 	}
@@ -57,6 +58,7 @@ func (x *Tensor) Cumsum(dim int) *Tensor {
 
 // rowwise computes a function of whole rows along dim. It is not recorded.
 func (x *Tensor) rowwise(op string, dim int, f func(x *tensor.Tensor, dim int) *tensor.Tensor) *Tensor {
+	defer x.spec.mesh.Span(op).End()
 	m := x.spec.mesh
 	key := keyOf(op, x)
 	key.attr[0] = dim
@@ -65,7 +67,9 @@ func (x *Tensor) rowwise(op string, dim int, f func(x *tensor.Tensor, dim int) *
 	if m.outside() {
 		return m.empty(r.out[0], x.DType())
 	}
-	return wrap(r.out[0], f(in.local, dim))
+	out := wrap(r.out[0], f(in.local, dim))
+	out.detect(op, in)
+	return out
 }
 
 // rowwise2 is rowwise of two tensors of one shape.

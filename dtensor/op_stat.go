@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // The statistics are made of reductions and element-wise operators, and have
@@ -16,15 +17,17 @@ import (
 // squared distances from the mean over the number of elements less correction
 // (1 for an unbiased estimate).
 func (x *Tensor) Var(dims []int, correction float64, keepdim bool) *Tensor {
+	defer x.spec.mesh.Span("Var").End()
 	n := float64(x.count("Var", dims))
 	return x.Sub(x.Mean(dims, true)).Square().Sum(dims, keepdim).divide(max(n-correction, 0))
 }
 
 // LogSumExp returns ln Σ eˣ over dims, all for none, without overflow.
 func (x *Tensor) LogSumExp(dims []int, keepdim bool) *Tensor {
-	top := x.Detach().reduce(tensor.OpAmax, dims, true)
+	defer x.spec.mesh.Span("LogSumExp").End()
+	top := x.Detach().reduce(kernel.OpAmax, dims, true)
 	// Where all is -Inf, or an element is Inf, the difference would be NaN.
-	top = top.MaskedFill(top.Abs().CompareScalar(tensor.OpEq, math.Inf(1)), 0)
+	top = top.MaskedFill(top.Abs().CompareScalar(kernel.OpEq, math.Inf(1)), 0)
 	return x.Sub(top).Exp().Sum(dims, true).Log().Add(top).Reshape(x.reducedShape(dims, keepdim)...)
 }
 
@@ -32,6 +35,7 @@ func (x *Tensor) LogSumExp(dims []int, keepdim bool) *Tensor {
 // largest |x|. Its gradient where the norm is 0 is 0. It throws a *LayoutError
 // unless p > 0.
 func (x *Tensor) Norm(p float64, dims []int, keepdim bool) *Tensor {
+	defer x.spec.mesh.Span("Norm").End()
 	if !(p > 0) {
 		refuse("Norm", "p is not above 0", "use 1, 2 or +Inf", operand("input", x))
 	}
@@ -51,10 +55,10 @@ func (x *Tensor) Norm(p float64, dims []int, keepdim bool) *Tensor {
 	if x.tracked() {
 		out = out.Detach()
 		out.record("Norm", func(gy *Tensor) { // dy·x·|x|ᵖ⁻² / normᵖ⁻¹
-			zero := kept.CompareScalar(tensor.OpEq, 0)
+			zero := kept.CompareScalar(kernel.OpEq, 0)
 			unit := in.Div(kept.MaskedFill(zero, 1))
 			if p != 2 {
-				small := in.CompareScalar(tensor.OpEq, 0)
+				small := in.CompareScalar(kernel.OpEq, 0)
 				unit = unit.Mul(in.Div(kept.MaskedFill(zero, 1)).Abs().MaskedFill(small, 1).PowScalar(p - 2))
 			}
 			x.accumulate(gy.Reshape(kept.Shape()...).Mul(unit))
@@ -71,13 +75,13 @@ func (x *Tensor) Norm(p float64, dims []int, keepdim bool) *Tensor {
 //	S(i), i reduced         P(max)   P(min) for All
 func (x *Tensor) Any(dims []int, keepdim bool) *Tensor {
 	x.wantBool("Any")
-	return x.reduce(tensor.OpAmax, dims, keepdim)
+	return x.reduce(kernel.OpAmax, dims, keepdim)
 }
 
 // All reports for a Bool tensor whether all elements of dims are true; see Any.
 func (x *Tensor) All(dims []int, keepdim bool) *Tensor {
 	x.wantBool("All")
-	return x.reduce(tensor.OpAmin, dims, keepdim)
+	return x.reduce(kernel.OpAmin, dims, keepdim)
 }
 
 func (x *Tensor) wantBool(op string) {
@@ -94,10 +98,11 @@ func (x *Tensor) wantBool(op string) {
 //	S(i)    S(i)
 //	R       R
 func (t *Tensor) OneHot(classes int, dt tensor.DType) *Tensor {
+	defer t.spec.mesh.Span("OneHot").End()
 	if !t.DType().Int() {
 		refuse("OneHot", "the input holds "+t.DType().String(), "give integers", operand("input", t))
 	}
 	m := t.spec.mesh
 	positions := m.constant("OneHot", tensor.Arange(m.eng.dev, t.DType(), 0, classes))
-	return t.Unsqueeze(-1).Compare(tensor.OpEq, positions).Cast(dt)
+	return t.Unsqueeze(-1).Compare(kernel.OpEq, positions).Cast(dt)
 }

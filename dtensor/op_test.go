@@ -9,6 +9,7 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 type T = *dtensor.Tensor
@@ -40,6 +41,11 @@ var opCases = []opCase{
 	{name: "Tanh", shapes: unaryShapes, f: one(T.Tanh)},
 	{name: "Sigmoid", shapes: unaryShapes, f: one(T.Sigmoid)},
 	{name: "Abs", shapes: unaryShapes, f: one(T.Abs)},
+	{name: "Square", shapes: unaryShapes, f: one(T.Square)},
+	{name: "Sign", shapes: unaryShapes, f: one(T.Sign)},
+	{name: "Erf", shapes: unaryShapes, f: one(T.Erf)},
+	{name: "Sin", shapes: unaryShapes, f: one(T.Sin)},
+	{name: "Cos", shapes: unaryShapes, f: one(T.Cos)},
 	{name: "Log", shapes: unaryShapes, f: one(func(x T) T { return x.Abs().AddScalar(0.1).Log() })},
 	{name: "Sqrt", shapes: unaryShapes, f: one(func(x T) T { return x.Square().AddScalar(1).Sqrt() })},
 	{name: "Rsqrt", shapes: unaryShapes, f: one(func(x T) T { return x.Square().AddScalar(1).Rsqrt() })},
@@ -48,14 +54,18 @@ var opCases = []opCase{
 	{name: "PowScalar", shapes: unaryShapes, f: one(func(x T) T { return x.Abs().PowScalar(1.5) })},
 	{name: "Clamp", shapes: unaryShapes, f: one(func(x T) T { return x.Clamp(-0.5, 0.5) })},
 	{name: "Cast", shapes: unaryShapes, f: one(func(x T) T { return x.Cast(tensor.Float64).Scale(2).Cast(tensor.Float32) })},
-	{name: "Where", shapes: [][][]int{{{4, 8}, {8}}, {{5, 3}, {5, 1}}}, f: two(func(x, y T) T { return x.CompareScalar(tensor.OpGt, 0).Where(x, y) })},
-	{name: "Compare", shapes: pairShapes, nograd: true, f: two(func(x, y T) T { return x.Compare(tensor.OpLt, y) })},
-	{name: "MaskedFill", shapes: unaryShapes, f: one(func(x T) T { return x.MaskedFill(x.CompareScalar(tensor.OpLt, 0), 5) })},
+	{name: "Where", shapes: [][][]int{{{4, 8}, {8}}, {{5, 3}, {5, 1}}},
+		f: two(func(x, y T) T { return x.CompareScalar(kernel.OpGt, 0).Where(x, y) })},
+	{name: "Compare", shapes: pairShapes, nograd: true, f: two(func(x, y T) T { return x.Compare(kernel.OpLt, y) })},
+	{name: "MaskedFill", shapes: unaryShapes, f: one(func(x T) T { return x.MaskedFill(x.CompareScalar(kernel.OpLt, 0), 5) })},
 	{name: "Dropout", shapes: unaryShapes, f: one(func(x T) T { return x.Dropout(0.3, dtensor.Key{Seed: 9}) })},
 
-	{name: "MatMul", shapes: [][][]int{{{4, 6}, {6, 8}}, {{5, 3}, {3, 7}}, {{2, 3, 4}, {2, 4, 5}}, {{2, 3, 4}, {4, 5}}, {{3, 1, 2, 2}, {4, 2, 3}}, {{0, 3}, {3, 2}}, {{4}, {4, 3}}, {{5, 4}, {4}}}, f: two(T.MatMul)},
-	{name: "Linear", shapes: [][][]int{{{4, 6}, {8, 6}, {8}}, {{5, 3}, {7, 3}, {7}}, {{2, 3, 4}, {5, 4}, {5}}, {{0, 3}, {2, 3}, {2}}, {{3, 2}, {1, 2}, {1}}, {{4}, {6, 4}, {6}}}, f: func(in []T) T { return in[0].Linear(in[1], in[2]) }},
-	{name: "Linear without bias", shapes: [][][]int{{{4, 6}, {8, 6}}, {{2, 3, 4}, {5, 4}}}, f: two(func(x, w T) T { return x.Linear(w, nil) })},
+	{name: "MatMul", shapes: [][][]int{{{4, 6}, {6, 8}}, {{5, 3}, {3, 7}}, {{2, 3, 4}, {2, 4, 5}}, {{2, 3, 4}, {4, 5}},
+		{{3, 1, 2, 2}, {4, 2, 3}}, {{0, 3}, {3, 2}}, {{4}, {4, 3}}, {{5, 4}, {4}}}, f: two(T.MatMul)},
+	{name: "Linear", shapes: [][][]int{{{4, 6}, {8, 6}, {8}}, {{5, 3}, {7, 3}, {7}}, {{2, 3, 4}, {5, 4}, {5}}, {{0, 3}, {2, 3}, {2}},
+		{{3, 2}, {1, 2}, {1}}, {{4}, {6, 4}, {6}}}, f: func(in []T) T { return in[0].Linear(in[1], in[2]) }},
+	{name: "Linear without bias", shapes: [][][]int{{{4, 6}, {8, 6}}, {{2, 3, 4}, {5, 4}}},
+		f: two(func(x, w T) T { return x.Linear(w, nil) })},
 
 	{name: "Sum", shapes: unaryShapes, f: one(func(x T) T { return x.Sum(nil, false) })},
 	{name: "Sum first", shapes: [][][]int{{{4, 8}}, {{5, 3}}, {{0, 3}}, {{1, 2, 3}}}, f: one(func(x T) T { return x.Sum([]int{0}, false) })},
@@ -68,15 +78,21 @@ var opCases = []opCase{
 	{name: "Softmax first", shapes: [][][]int{{{4, 8}}, {{5, 3}}, {{1, 2, 3}}}, f: one(func(x T) T { return x.Softmax(0) })},
 	{name: "LogSoftmax", shapes: [][][]int{{{4, 8}}, {{5, 3}}, {{1, 2, 3}}}, f: one(func(x T) T { return x.LogSoftmax(1) })},
 	{name: "Cumsum", shapes: [][][]int{{{4, 8}}, {{5, 3}}}, f: one(func(x T) T { return x.Cumsum(0) })},
-	{name: "LayerNorm", shapes: [][][]int{{{4, 8}, {8}, {8}}, {{5, 3}, {3}, {3}}, {{2, 3, 4}, {3, 4}, {3, 4}}}, tol: 1e-4, f: func(in []T) T { return in[0].LayerNorm(in[1], in[2], 1e-5) }},
+	{name: "LayerNorm", shapes: [][][]int{{{4, 8}, {8}, {8}}, {{5, 3}, {3}, {3}}, {{2, 3, 4}, {3, 4}, {3, 4}}}, tol: 1e-4,
+		f: func(in []T) T { return in[0].LayerNorm(in[1], in[2], 1e-5) }},
 	{name: "RMSNorm", shapes: [][][]int{{{4, 8}, {8}}, {{5, 3}, {3}}}, f: two(func(x, w T) T { return x.RMSNorm(w, 1e-6) })},
-	{name: "Attention", shapes: [][][]int{{{2, 4, 3, 2}, {2, 4, 3, 2}, {2, 4, 3, 2}}, {{1, 3, 5, 4}, {1, 3, 5, 4}, {1, 3, 5, 2}}, {{2, 2, 3, 4}, {2, 2, 5, 4}, {2, 2, 5, 2}}}, f: func(in []T) T { return dtensor.ScaledDotProductAttention(in[0], in[1], in[2], true) }},
+	{name: "Attention", shapes: [][][]int{{{2, 4, 3, 2}, {2, 4, 3, 2}, {2, 4, 3, 2}}, {{1, 3, 5, 4}, {1, 3, 5, 4}, {1, 3, 5, 2}},
+		{{2, 2, 3, 4}, {2, 2, 5, 4}, {2, 2, 5, 2}}}, f: func(in []T) T { return dtensor.ScaledDotProductAttention(in[0], in[1], in[2], true) }},
 
-	{name: "Attention of other ranks", shapes: [][][]int{{{3, 2}, {5, 2}, {5, 4}}, {{2, 3, 2}, {2, 5, 2}, {2, 5, 3}}, {{2, 1, 3, 3, 2}, {2, 1, 3, 3, 2}, {2, 1, 3, 3, 2}}}, f: func(in []T) T { return dtensor.ScaledDotProductAttention(in[0], in[1], in[2], false) }},
-	{name: "Attention of shared heads", shapes: [][][]int{{{2, 4, 3, 2}, {2, 1, 3, 2}, {2, 1, 3, 2}}, {{1, 3, 2, 2}, {2, 1, 5, 2}, {3, 5, 1}}}, f: func(in []T) T { return dtensor.ScaledDotProductAttention(in[0], in[1], in[2], false) }},
+	{name: "Attention of other ranks", shapes: [][][]int{{{3, 2}, {5, 2}, {5, 4}}, {{2, 3, 2}, {2, 5, 2}, {2, 5, 3}},
+		{{2, 1, 3, 3, 2}, {2, 1, 3, 3, 2}, {2, 1, 3, 3, 2}}},
+		f: func(in []T) T { return dtensor.ScaledDotProductAttention(in[0], in[1], in[2], false) }},
+	{name: "Attention of shared heads", shapes: [][][]int{{{2, 4, 3, 2}, {2, 1, 3, 2}, {2, 1, 3, 2}}, {{1, 3, 2, 2}, {2, 1, 5, 2}, {3, 5, 1}}},
+		f: func(in []T) T { return dtensor.ScaledDotProductAttention(in[0], in[1], in[2], false) }},
 
 	{name: "Reshape merge", shapes: [][][]int{{{4, 6, 8}}, {{3, 2, 5}}, {{0, 2, 5}}}, f: one(func(x T) T { return x.Reshape(-1, x.Dim(2)) })},
-	{name: "Reshape split", shapes: [][][]int{{{4, 6, 8}}, {{3, 2, 4}}}, f: one(func(x T) T { return x.Reshape(x.Dim(0), x.Dim(1), 2, x.Dim(2)/2) })},
+	{name: "Reshape split", shapes: [][][]int{{{4, 6, 8}}, {{3, 2, 4}}},
+		f: one(func(x T) T { return x.Reshape(x.Dim(0), x.Dim(1), 2, x.Dim(2)/2) })},
 	{name: "Reshape flat", shapes: [][][]int{{{4, 6}}, {{5, 3}}, {{1, 3}}}, f: one(func(x T) T { return x.Reshape(x.Numel()) })},
 	{name: "Squeeze", shapes: [][][]int{{{4, 6}}, {{5, 3}}}, f: one(func(x T) T { return x.Unsqueeze(1).Squeeze(1).Unsqueeze(-1) })},
 	{name: "Transpose", shapes: [][][]int{{{4, 6, 8}}, {{3, 2, 5}}}, f: one(func(x T) T { return x.Transpose(0, -1) })},
@@ -86,36 +102,77 @@ var opCases = []opCase{
 	{name: "Split", shapes: [][][]int{{{4, 9}}, {{5, 3}}}, f: one(func(x T) T { p := x.Chunk(1, 3); return p[0].Add(p[2]).Mul(p[1]) })},
 	{name: "Cat", shapes: [][][]int{{{4, 8}, {4, 3}}, {{5, 3}, {5, 0}}}, f: two(func(x, y T) T { return dtensor.Cat(1, x, y) })},
 	{name: "Stack", shapes: [][][]int{{{4, 8}, {4, 8}}, {{3}, {3}}}, f: two(func(x, y T) T { return dtensor.Stack(-1, x, y) })},
-	{name: "IndexSelect", shapes: [][][]int{{{4, 8}, {6}}, {{6, 3, 2}, {5}}}, ints: []int{0, 3}, f: two(func(x, i T) T { return x.IndexSelect(1, i) })},
-	{name: "IndexSelect first", shapes: [][][]int{{{4, 8}, {6}}, {{6, 3, 2}, {5}}}, ints: []int{0, 4}, f: two(func(x, i T) T { return x.IndexSelect(0, i) })},
-	{name: "Gather", shapes: [][][]int{{{4, 8}, {4, 3}}, {{6, 3, 2}, {6, 5, 1}}}, ints: []int{0, 3}, f: two(func(x, i T) T { return x.Gather(1, i) })},
-	{name: "Gather first", shapes: [][][]int{{{4, 8}, {2, 8}}, {{6, 3, 2}, {5, 3, 2}}}, ints: []int{0, 4}, f: two(func(x, i T) T { return x.Gather(0, i) })},
+	{name: "IndexSelect", shapes: [][][]int{{{4, 8}, {6}}, {{6, 3, 2}, {5}}}, ints: []int{0, 3},
+		f: two(func(x, i T) T { return x.IndexSelect(1, i) })},
+	{name: "IndexSelect first", shapes: [][][]int{{{4, 8}, {6}}, {{6, 3, 2}, {5}}}, ints: []int{0, 4},
+		f: two(func(x, i T) T { return x.IndexSelect(0, i) })},
+	{name: "Gather", shapes: [][][]int{{{4, 8}, {4, 3}}, {{6, 3, 2}, {6, 5, 1}}}, ints: []int{0, 3},
+		f: two(func(x, i T) T { return x.Gather(1, i) })},
+	{name: "Gather first", shapes: [][][]int{{{4, 8}, {2, 8}}, {{6, 3, 2}, {5, 3, 2}}}, ints: []int{0, 4},
+		f: two(func(x, i T) T { return x.Gather(0, i) })},
 	{name: "Var", shapes: statShapes, f: one(func(x T) T { return x.Var([]int{0}, 1, false) })},
 	{name: "LogSumExp", shapes: statShapes, f: one(func(x T) T { return x.LogSumExp([]int{1}, false) })},
 	{name: "Norm 2", shapes: statShapes, f: one(func(x T) T { return x.Norm(2, nil, false) })},
 	{name: "Norm 3", shapes: statShapes, f: one(func(x T) T { return x.Norm(3, []int{0}, true) })},
 	{name: "Norm 1", shapes: statShapes, f: one(func(x T) T { return x.Norm(1, []int{-1}, false) })},
 	{name: "Norm of maximum", shapes: statShapes, f: one(func(x T) T { return x.Norm(math.Inf(1), []int{-1}, false) })},
-	{name: "Any", shapes: statShapes, nograd: true, f: one(func(x T) T { return x.CompareScalar(tensor.OpGt, 1).Any([]int{0}, false) })},
-	{name: "All", shapes: statShapes, nograd: true, f: one(func(x T) T { return x.CompareScalar(tensor.OpGt, -1).All(nil, false) })},
-	{name: "OneHot", shapes: [][][]int{{{4, 8}}, {{5}}}, ints: []int{3}, nograd: true, f: one(func(x T) T { return x.OneHot(4, tensor.Float32) })},
-	{name: "ScatterAdd", shapes: [][][]int{{{4, 8}, {4, 3}, {4, 3}}, {{6, 3, 2}, {5, 5, 1}, {5, 5, 1}}}, ints: []int{0, 3, 0}, f: func(in []T) T { return in[0].ScatterAdd(1, in[1], in[2]) }},
-	{name: "IndexAdd", shapes: [][][]int{{{4, 8}, {3}, {3, 8}}, {{6, 3, 2}, {7}, {7, 3, 2}}}, ints: []int{0, 4, 0}, f: func(in []T) T { return in[0].IndexAdd(0, in[1], in[2]) }},
-	{name: "IndexPut", shapes: [][][]int{{{4, 8}, {3}, {3, 8}}, {{6, 3, 2}, {7}, {7, 3, 2}}}, ints: []int{0, 4, 0}, f: func(in []T) T { return in[0].IndexPut(in[1:2], in[2], false) }},
-	{name: "IndexPut of two", shapes: [][][]int{{{4, 8}, {3}, {3}, {3}}, {{6, 3, 2}, {2, 3}, {2, 3}, {2, 3, 2}}}, ints: []int{0, 4, 3, 0}, f: func(in []T) T { return in[0].IndexPut(in[1:3], in[3], false) }},
-	{name: "IndexPut added", shapes: [][][]int{{{4, 8}, {5}, {5}, {5}}}, ints: []int{0, 4, 3, 0}, f: func(in []T) T { return in[0].IndexPut(in[1:3], in[3], true) }},
-	{name: "Einsum", shapes: [][][]int{{{2, 3, 4}, {2, 4, 5}}, {{3, 1, 2}, {3, 2, 2}}}, f: two(func(x, y T) T { return dtensor.Einsum("bij,bjk->kb", x.Unsqueeze(0).Squeeze(0), y) })},
+	{name: "Any", shapes: statShapes, nograd: true, f: one(func(x T) T { return x.CompareScalar(kernel.OpGt, 1).Any([]int{0}, false) })},
+	{name: "All", shapes: statShapes, nograd: true, f: one(func(x T) T { return x.CompareScalar(kernel.OpGt, -1).All(nil, false) })},
+	{name: "OneHot", shapes: [][][]int{{{4, 8}}, {{5}}}, ints: []int{3}, nograd: true,
+		f: one(func(x T) T { return x.OneHot(4, tensor.Float32) })},
+	{name: "ScatterAdd", shapes: [][][]int{{{4, 8}, {4, 3}, {4, 3}}, {{6, 3, 2}, {5, 5, 1}, {5, 5, 1}}}, ints: []int{0, 3, 0},
+		f: func(in []T) T { return in[0].ScatterAdd(1, in[1], in[2]) }},
+	{name: "Scatter", shapes: [][][]int{{{4, 8}, {4, 3}, {4, 3}}, {{6, 3, 2}, {5, 5, 1}, {5, 5, 1}}, {{4, 3}, {4, 7}, {4, 7}}},
+		ints: []int{0, 3, 0}, f: func(in []T) T { return in[0].Scatter(1, in[1], in[2]) }},
+	{name: "Scatter first", shapes: [][][]int{{{5, 3}, {6, 3}, {6, 3}}, {{4}, {6}, {6}}, {{4}, {0}, {0}}}, ints: []int{0, 4, 0},
+		f: func(in []T) T { return in[0].Scatter(0, in[1], in[2]) }},
+	{name: "IndexAdd", shapes: [][][]int{{{4, 8}, {3}, {3, 8}}, {{6, 3, 2}, {7}, {7, 3, 2}}}, ints: []int{0, 4, 0},
+		f: func(in []T) T { return in[0].IndexAdd(0, in[1], in[2]) }},
+	{name: "IndexPut", shapes: [][][]int{{{4, 8}, {3}, {3, 8}}, {{6, 3, 2}, {7}, {7, 3, 2}}}, ints: []int{0, 4, 0},
+		f: func(in []T) T { return in[0].IndexPut(in[1:2], in[2], false) }},
+	{name: "IndexPut of two", shapes: [][][]int{{{4, 8}, {3}, {3}, {3}}, {{6, 3, 2}, {2, 3}, {2, 3}, {2, 3, 2}}}, ints: []int{0, 4, 3, 0},
+		f: func(in []T) T { return in[0].IndexPut(in[1:3], in[3], false) }},
+	{name: "IndexPut added", shapes: [][][]int{{{4, 8}, {5}, {5}, {5}}}, ints: []int{0, 4, 3, 0},
+		f: func(in []T) T { return in[0].IndexPut(in[1:3], in[3], true) }},
+	{name: "Einsum", shapes: [][][]int{{{2, 3, 4}, {2, 4, 5}}, {{3, 1, 2}, {3, 2, 2}}},
+		f: two(func(x, y T) T { return dtensor.Einsum("bij,bjk->kb", x.Unsqueeze(0).Squeeze(0), y) })},
+	{name: "Einsum of three", shapes: [][][]int{{{2, 3}, {3, 4}, {4, 5}}, {{5, 1}, {1, 3}, {3, 2}}},
+		f: func(in []T) T { return dtensor.Einsum("ij,jk,kl->li", in...) }},
+	{name: "Einsum of diagonals", shapes: [][][]int{{{4, 4, 3}, {4, 2}}, {{3, 3, 1}, {3, 5}}},
+		f: two(func(x, y T) T { return dtensor.Einsum("iij,ik->jk", x, y) })},
+	{name: "Einsum of more dimensions", shapes: [][][]int{{{2, 3, 4}, {3, 4, 5}}, {{3, 1, 2}, {2, 2, 2}}},
+		f: two(func(x, y T) T { return dtensor.Einsum("...i,...ij->j...", x, y) })},
 	{name: "Einsum outer", shapes: [][][]int{{{4}, {3}}, {{5}, {2}}}, f: two(func(x, y T) T { return dtensor.Einsum("i,j", x, y) })},
 	{name: "Argmax", shapes: [][][]int{{{4, 8}}, {{5, 3}}}, nograd: true, f: one(func(x T) T { return x.Argmax(1, false) })},
 	{name: "TopK", shapes: [][][]int{{{4, 8}}, {{5, 3}}}, f: one(func(x T) T { v, _ := x.TopK(2, 1); return v })},
+	{name: "Argmin", shapes: [][][]int{{{4, 8}}, {{5, 3}}}, nograd: true, f: one(func(x T) T { return x.Argmin(1, true) })},
+	{name: "Sort", shapes: [][][]int{{{4, 8}}, {{5, 3}}, {{0, 3}}}, f: one(func(x T) T { v, _ := x.Sort(0, false); return v })},
+	{name: "Sort descending", shapes: [][][]int{{{4, 8}}, {{5, 3}}, {{}}}, f: one(func(x T) T { v, _ := x.Sort(-1, true); return v })},
+	{name: "Sort positions", shapes: [][][]int{{{4, 8}}, {{2, 5, 3}}}, nograd: true,
+		f: one(func(x T) T { _, i := x.Sort(1, false); return i })},
+	{name: "Roll", shapes: [][][]int{{{4, 8}}, {{5, 3}}, {{0, 3}}}, f: one(func(x T) T { return x.Roll(2, 0).Roll(-4, 1) })},
+	{name: "Tril", shapes: [][][]int{{{4, 8}}, {{5, 3}}, {{2, 3, 3}}, {{0, 3}}}, f: one(func(x T) T { return x.Tril(1) })},
+	{name: "Triu", shapes: [][][]int{{{4, 8}}, {{5, 3}}, {{2, 3, 3}}, {{0, 3}}}, f: one(func(x T) T { return x.Triu(-1) })},
+	{name: "LogicalNot", shapes: unaryShapes, nograd: true, f: one(func(x T) T { return x.LogicalNot() })},
+	{name: "LogicalAnd", shapes: pairShapes, nograd: true, f: two(func(x, y T) T { return x.Relu().LogicalAnd(y.Relu()) })},
+	{name: "LogicalOr", shapes: pairShapes, nograd: true, f: two(func(x, y T) T { return x.Relu().LogicalOr(y.Relu()) })},
+	{name: "LogicalXor", shapes: pairShapes, nograd: true, f: two(func(x, y T) T { return x.Relu().LogicalXor(y.Relu()) })},
 	{name: "TopK positions", shapes: [][][]int{{{4, 8}}, {{5, 3}}}, nograd: true, f: one(func(x T) T { _, i := x.TopK(2, 0); return i })},
+}
+
+// Every operator gives about what it gives for the float32 values in float16 too.
+func TestOperatorsOfFloat16(t *testing.T) {
+	for _, c := range opCases {
+		c := c.of(tensor.Float16)
+		t.Run(c.name, func(t *testing.T) { onMesh(t, []int{1}, c.nearWide) })
+	}
 }
 
 // Every operator gives the same for every layout of its inputs in bfloat16 too, and about
 // what it gives for the float32 values.
 func TestOperatorsOfBFloat16(t *testing.T) {
 	for _, c := range opCases {
-		c := c.inHalf()
+		c := c.of(tensor.BFloat16)
 		t.Run(c.name, func(t *testing.T) {
 			onMesh(t, []int{1}, c.nearWide)
 			for _, shape := range [][]int{{3}, {2, 2}} {
@@ -152,7 +209,7 @@ func (c *opCase) nearWide(ctx context.Context, m *dtensor.Mesh) error {
 			if got.grads[i].Dense() == nil {
 				continue
 			}
-			if dt := got.grads[i].Dense().DType(); dt != tensor.BFloat16 {
+			if dt := got.grads[i].Dense().DType(); !dt.Narrow() {
 				return fmt.Errorf("gradient %d is %v", i, dt)
 			}
 			if err := near(got.grads[i].Dense(), want.grads[i].Dense()); err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // The element-wise operators of one tensor.
@@ -14,8 +15,9 @@ import (
 //	S(i)                S(i)
 //	R                   R
 //	P(sum), P(avg)      the same      Neg, Scale by a finite number
-//	P(min), P(max)      the same      what never decreases: AddScalar, Clamp, Exp, Tanh, Sigmoid, Relu,
-//	                                  Cast between floating-point types; Neg makes one of the other
+//	P(min), P(max)      the same      what never decreases: AddScalar, Clamp, Exp, Tanh, Sigmoid, Relu, Erf,
+//	                                  Cast between floating-point types; Neg makes one of the other.
+//	                                  Of integers, whose sums wrap, only Clamp and Relu
 //	P(min)              the same      Log, Sqrt: other parts of a P(max) may be negative
 //	MaskP               MaskP         Neg, Scale, Cast between floating-point types
 //	other P             R, after a reduction
@@ -23,62 +25,73 @@ import (
 // Each gradient is dx = dy·f'(x), with dy in any layout.
 
 // Neg returns -x.
-func (x *Tensor) Neg() *Tensor { return unary(tensor.OpNeg, x) }
+func (x *Tensor) Neg() *Tensor { return unary(kernel.OpNeg, x) }
 
 // Abs returns |x|; its gradient at 0 is 0.
-func (x *Tensor) Abs() *Tensor { return unary(tensor.OpAbs, x) }
+func (x *Tensor) Abs() *Tensor { return unary(kernel.OpAbs, x) }
 
 // Exp returns eˣ.
-func (x *Tensor) Exp() *Tensor { return unary(tensor.OpExp, x) }
+func (x *Tensor) Exp() *Tensor { return unary(kernel.OpExp, x) }
 
 // Log returns the natural logarithm, NaN of a negative number.
-func (x *Tensor) Log() *Tensor { return unary(tensor.OpLog, x) }
+func (x *Tensor) Log() *Tensor { return unary(kernel.OpLog, x) }
 
 // Sqrt returns √x, NaN of a negative number.
-func (x *Tensor) Sqrt() *Tensor { return unary(tensor.OpSqrt, x) }
+func (x *Tensor) Sqrt() *Tensor { return unary(kernel.OpSqrt, x) }
 
 // Rsqrt returns 1/√x.
-func (x *Tensor) Rsqrt() *Tensor { return unary(tensor.OpRsqrt, x) }
+func (x *Tensor) Rsqrt() *Tensor { return unary(kernel.OpRsqrt, x) }
 
 // Tanh returns tanh x.
-func (x *Tensor) Tanh() *Tensor { return unary(tensor.OpTanh, x) }
+func (x *Tensor) Tanh() *Tensor { return unary(kernel.OpTanh, x) }
 
 // Sigmoid returns 1/(1+e⁻ˣ).
-func (x *Tensor) Sigmoid() *Tensor { return unary(tensor.OpSigmoid, x) }
+func (x *Tensor) Sigmoid() *Tensor { return unary(kernel.OpSigmoid, x) }
 
 // Relu returns max(x, 0); its gradient at 0 is 0, and at NaN dy as in PyTorch.
-func (x *Tensor) Relu() *Tensor { return unary(tensor.OpRelu, x) }
+func (x *Tensor) Relu() *Tensor { return unary(kernel.OpRelu, x) }
 
 // Gelu returns x·Φ(x), with the exact error function.
-func (x *Tensor) Gelu() *Tensor { return unary(tensor.OpGelu, x) }
+func (x *Tensor) Gelu() *Tensor { return unary(kernel.OpGelu, x) }
 
 // GeluTanh returns x·½(1 + tanh(√(2/π)·(x + 0.044715·x³))), the form of Gelu that GPT-2
 // and Gemma have.
-func (x *Tensor) GeluTanh() *Tensor { return unary(tensor.OpGeluTanh, x) }
+func (x *Tensor) GeluTanh() *Tensor { return unary(kernel.OpGeluTanh, x) }
 
 // Silu returns x·sigmoid(x).
-func (x *Tensor) Silu() *Tensor { return unary(tensor.OpSilu, x) }
+func (x *Tensor) Silu() *Tensor { return unary(kernel.OpSilu, x) }
 
 // Square returns x².
-func (x *Tensor) Square() *Tensor { return unary(tensor.OpSquare, x) }
+func (x *Tensor) Square() *Tensor { return unary(kernel.OpSquare, x) }
 
-// unaryLaw returns what op does to partial values.
-func unaryLaw(op tensor.UnaryOp) layout.Law {
-	switch op {
-	case tensor.OpNeg:
-		return layout.Negates
-	case tensor.OpExp, tensor.OpTanh, tensor.OpSigmoid, tensor.OpRelu:
-		return layout.Monotone
-	case tensor.OpLog, tensor.OpSqrt:
-		return layout.MonotoneAbove
-	}
-	return layout.Opaque
+// Sign returns -1, 0 or 1; its gradient is 0.
+func (x *Tensor) Sign() *Tensor { return unary(kernel.OpSign, x) }
+
+// Erf returns the error function of x.
+func (x *Tensor) Erf() *Tensor { return unary(kernel.OpErf, x) }
+
+// Sin returns the sine of x, which is in radians.
+func (x *Tensor) Sin() *Tensor { return unary(kernel.OpSin, x) }
+
+// Cos returns the cosine of x, which is in radians.
+func (x *Tensor) Cos() *Tensor { return unary(kernel.OpCos, x) }
+
+// laws are the laws of package kernel as package layout knows them.
+var laws = [...]layout.Law{
+	kernel.Opaque:  layout.Opaque,
+	kernel.Negates: layout.Negates, kernel.Monotone: layout.Monotone, kernel.MonotoneAbove: layout.MonotoneAbove,
+	kernel.Adds: layout.Adds, kernel.Subtracts: layout.Subtracts, kernel.Multiplies: layout.Multiplies,
+	kernel.Divides: layout.Divides, kernel.Maximizes: layout.Maximizes, kernel.Minimizes: layout.Minimizes,
 }
 
-func unary(op tensor.UnaryOp, x *Tensor) *Tensor {
+func unary(op kernel.UnaryOp, x *Tensor) *Tensor {
 	m := x.spec.mesh
-	law := unaryLaw(op)
-	if law == layout.Negates {
+	defer m.Span(op.String()).End()
+	law := laws[op.Row().Law]
+	if !x.DType().Float() {
+		law = integerLaw(law)
+	}
+	if op == kernel.OpNeg {
 		law = scales(x, law)
 	}
 	key := ruleKey{op: op.String(), attr: [3]int{int(law)}}
@@ -94,6 +107,7 @@ func unary(op tensor.UnaryOp, x *Tensor) *Tensor {
 	} else {
 		out.local = in.local
 	}
+	out.detect(key.op, in)
 	if x.tracked() {
 		var kept *Tensor // what the gradient reads besides dy
 		if op.NeedsInput() {
@@ -107,16 +121,15 @@ func unary(op tensor.UnaryOp, x *Tensor) *Tensor {
 }
 
 // unaryGrad returns gy·op'(x); kept is x or y = op(x), whichever op needs.
-func unaryGrad(op tensor.UnaryOp, gy, kept *Tensor) *Tensor {
+func unaryGrad(op kernel.UnaryOp, gy, kept *Tensor) *Tensor {
 	if kept == nil {
-		if op == tensor.OpNeg {
+		if op == kernel.OpNeg {
 			return gy.Neg()
 		}
 		return gy.Scale(0)
 	}
 	law := layout.Weighs
-	switch op {
-	case tensor.OpLog, tensor.OpSqrt, tensor.OpRsqrt: // infinite at 0
+	if op.Row().Pole {
 		law = layout.Divides
 	}
 	return pairwiseBy(law, op.String()+"Grad", gy, kept, func(gy, kept *tensor.Tensor) *tensor.Tensor {
@@ -144,6 +157,7 @@ func pairwiseBy(law layout.Law, op string, a, b *Tensor, f func(a, b *tensor.Ten
 // single computes an element-wise function of one tensor. It is not recorded.
 func single(op string, law layout.Law, x *Tensor, dt tensor.DType, f func(x *tensor.Tensor) *tensor.Tensor) *Tensor {
 	m := x.spec.mesh
+	defer m.Span(op).End()
 	key := ruleKey{op: op, attr: [3]int{int(law)}}
 	key.in[0] = x.spec
 	r := m.rule(key, func() (*layout.Rule, error) { return pointwise(op, law, x) }, x)
@@ -154,13 +168,14 @@ func single(op string, law layout.Law, x *Tensor, dt tensor.DType, f func(x *ten
 	} else {
 		out.local = f(in.local)
 	}
+	out.detect(op, in)
 	return out
 }
 
 // AddScalar returns x + v.
 func (x *Tensor) AddScalar(v float64) *Tensor {
 	law := layout.Monotone
-	if math.IsInf(v, 0) { // added to a part that is infinite the other way it would make NaN
+	if math.IsInf(v, 0) || !x.DType().Float() { // with a part that is infinite the other way it would make NaN; integers wrap
 		law = layout.Opaque
 	}
 	out := single("AddScalar", law, x, x.DType(), func(x *tensor.Tensor) *tensor.Tensor { return tensor.AddScalar(x, v) })
@@ -194,7 +209,10 @@ func scales(x *Tensor, law layout.Law) layout.Law {
 
 // PowScalar returns xᵛ. Its gradient is v·xᵛ⁻¹, for a v of 0 none.
 func (x *Tensor) PowScalar(v float64) *Tensor {
-	out := single("PowScalar", layout.Opaque, x, x.DType(), func(x *tensor.Tensor) *tensor.Tensor { return tensor.BinaryScalar(tensor.OpPow, x, v) })
+	defer x.spec.mesh.Span("PowScalar").End()
+	out := single("PowScalar", layout.Opaque, x, x.DType(), func(x *tensor.Tensor) *tensor.Tensor {
+		return tensor.BinaryScalar(kernel.OpPow, x, v)
+	})
 	if x.tracked() {
 		in := x.Detach()
 		out.record("PowScalar", func(gy *Tensor) {
@@ -242,7 +260,8 @@ func (x *Tensor) Cast(dt tensor.DType) *Tensor {
 
 // Compare returns a Bool tensor of op over the elements of a and b, whose
 // shapes broadcast.
-func (a *Tensor) Compare(op tensor.CompareOp, b *Tensor) *Tensor {
+func (a *Tensor) Compare(op kernel.CompareOp, b *Tensor) *Tensor {
+	defer a.spec.mesh.Span(op.String()).End()
 	m := sameMesh(op.String(), a, b)
 	sameType(op.String(), a, b)
 	name := op.String()
@@ -255,7 +274,7 @@ func (a *Tensor) Compare(op tensor.CompareOp, b *Tensor) *Tensor {
 }
 
 // CompareScalar returns a Bool tensor of op(x, v).
-func (x *Tensor) CompareScalar(op tensor.CompareOp, v float64) *Tensor {
+func (x *Tensor) CompareScalar(op kernel.CompareOp, v float64) *Tensor {
 	return single(op.String(), layout.Opaque, x, tensor.Bool, func(x *tensor.Tensor) *tensor.Tensor { return tensor.CompareScalar(op, x, v) })
 }
 
@@ -263,6 +282,7 @@ func (x *Tensor) CompareScalar(op tensor.CompareOp, v float64) *Tensor {
 // b elsewhere; the three broadcast. The gradient goes to the argument that was
 // taken.
 func (t *Tensor) Where(a, b *Tensor) *Tensor {
+	defer t.spec.mesh.Span("Where").End()
 	m := sameMesh("Where", t, a, b)
 	if t.DType() != tensor.Bool || a.DType() != b.DType() {
 		refuse("Where", fmt.Sprintf("the types are %v, %v and %v", t.DType(), a.DType(), b.DType()), "give a Bool and two of one type",

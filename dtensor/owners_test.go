@@ -11,6 +11,7 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // ownedLookup is a lookup whose mask knows the owners; rows of other ranks are
@@ -31,7 +32,7 @@ func ownedLookup(m *dtensor.Mesh, table, ids *dtensor.Tensor, shape []int, p []l
 		}
 		local = append(local, values[at*width:at*width+width]...)
 	}
-	flags := tensor.CompareScalar(tensor.OpNe, tensor.FromSlice(m.Device(), masked, len(masked)), 0)
+	flags := tensor.CompareScalar(kernel.OpNe, tensor.FromSlice(m.Device(), masked, len(masked)), 0)
 	mask := dtensor.NewMask(flags, 0).OwnedBy(table.Layout(), 0, ids.Local())
 	out := tensor.FromSlice(m.Device(), local, append(slices.Clone(ids.LocalShape()), width)...)
 	return m.Wrap("lookup", out, mask, false, shape, p...)
@@ -177,7 +178,7 @@ func BenchmarkMaskPartial(b *testing.B) {
 						}
 						err := dtensor.Try(ctx, m, func() {
 							own := tensor.Clamp(at.Local(), float64(offset[0]), float64(offset[0]+rows-1))
-							mask := dtensor.NewMask(tensor.Compare(tensor.OpNe, at.Local(), own), 0)
+							mask := dtensor.NewMask(tensor.Compare(kernel.OpNe, at.Local(), own), 0)
 							if owned {
 								mask.OwnedBy(w.Layout(), 0, at.Local())
 							}

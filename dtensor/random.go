@@ -29,7 +29,9 @@ func Uniform(mesh *Mesh, key Key, lo, hi float64, shape []int, placements ...lay
 }
 
 // random fills the shards of a layout by global index.
-func random(op string, mesh *Mesh, dt tensor.DType, shape []int, placements []layout.Placement, fill func(t *tensor.Tensor, s *spec)) *Tensor {
+func random(op string, mesh *Mesh, dt tensor.DType, shape []int, placements []layout.Placement,
+	fill func(t *tensor.Tensor, s *spec)) *Tensor {
+	defer mesh.Span(op).End()
 	s := mesh.mustSpec(op, shape, placements)
 	base := s.gradient() // Replicate where s is Partial
 	t := wrap(base, tensor.New(mesh.eng.dev, dt, base.local...))
@@ -44,6 +46,7 @@ func random(op string, mesh *Mesh, dt tensor.DType, shape []int, placements []la
 // indices alone, so use another key for each call. Its gradient drops the same
 // elements of dy. It throws a *LayoutError unless 0 <= p < 1.
 func (x *Tensor) Dropout(p float64, key Key) *Tensor {
+	defer x.spec.mesh.Span("Dropout").End()
 	if !(p >= 0 && p < 1) {
 		refuse("Dropout", fmt.Sprintf("the probability is %v", p), "give one that is at least 0 and below 1", operand("input", x))
 	}

@@ -31,15 +31,19 @@ import (
 //	                each owns (of two ranks an
 //	                exchange)
 //	MaskP → S(i)    all-to-all of them             all-gather
+//	S(i),MaskP →    as from S(i) to R, for the     as there
+//	R,MaskP         rows and for their mask
 //	anything else   the cheapest sequence of these,
 //	                or one exchange
 //
 // Where t is Partial its gradient is Replicate; it is never turned back into
 // Partial. If the layout is t's own, Redistribute returns t.
 //
-// Redistribute throws a *LayoutError for a dim out of range and for a layout
-// that cannot be made from t's.
+// Redistribute throws a *LayoutError for a dim out of range, for a layout that cannot
+// be made from t's, and for a Partial that t's type does not have: Bool has min and max
+// alone, integers have no avg.
 func (t *Tensor) Redistribute(placements ...layout.Placement) *Tensor {
+	defer t.spec.mesh.Span("Redistribute").End()
 	if slices.Equal(placements, t.spec.placements) { // without the search for the layout
 		return t
 	}
@@ -48,7 +52,10 @@ func (t *Tensor) Redistribute(placements ...layout.Placement) *Tensor {
 
 // Reduced returns t with Replicate where it is Partial or MaskPartial, as
 // Redistribute does; t itself if it is neither.
-func (t *Tensor) Reduced() *Tensor { return t.to(t.spec.gradient(), "Reduced") }
+func (t *Tensor) Reduced() *Tensor {
+	defer t.spec.mesh.Span("Reduced").End()
+	return t.to(t.spec.gradient(), "Reduced")
+}
 
 // to brings t to the layout s. cause says for which operator, for the counters
 // of communication. The result stands for the same global tensor, so on a tape
@@ -58,23 +65,26 @@ func (t *Tensor) to(s *spec, cause string) *Tensor {
 		return t
 	}
 	m := t.spec.mesh
+	s.want(cause, t.DType())
 	out := &Tensor{spec: s, node: t.node}
 	if m.outside() {
 		out.local = m.empty(s, t.DType()).local
 		return out
 	}
 	from, local := t.spec, t.local
-	if t.mask != nil {
-		if s.masked {
-			refuse(cause, "a MaskPartial tensor cannot go to another MaskPartial layout: "+s.String(), "redistribute it to Replicate first", operand("input", t))
-		}
-		if from = t.routed(); from == t.spec {
+	keeps := t.mask != nil && layout.KeepsMask(t.spec.layout, s.layout)
+	switch {
+	case keeps:
+		out.mask, out.clean = t.mask.moved(t.spec, s, t.DType(), cause), t.clean
+	case s.masked && !t.DType().Int():
+		refuse(cause, fmt.Sprintf("only integer ids can go to %v, not %v", s, t.DType()), "redistribute the ids, and look rows up with them",
+			operand("input", t))
+	case t.mask != nil:
+		if from = t.source(); from == t.spec {
 			local = t.mask.unshift(local)
 		} else {
 			local = t.mask.restore(local, t.clean)
 		}
-	} else if s.masked && !t.DType().Int() {
-		refuse(cause, fmt.Sprintf("only integer ids can go to MaskPartial, not %v", t.DType()), "look rows up with the ids", operand("input", t))
 	}
 	if m.eng.observe != nil {
 		m.eng.observe(from, s, local.DType().Size(), cause, false)
@@ -84,6 +94,9 @@ func (t *Tensor) to(s *spec, cause string) *Tensor {
 		local = p.steps[i].run(t, local, out)
 	}
 	out.local = local
+	if m.eng.detect && t.spec.partial && t.mask == nil && !s.partial {
+		out.detect(sumOf(cause), t)
+	}
 	return out
 }
 
@@ -94,7 +107,7 @@ type planKey struct {
 	cause    string
 }
 
-// A plan is a layout.Plan with what this rank does in each step.
+// A plan is what this rank does in each step of a layout.Plan.
 type plan struct{ steps []step }
 
 // A step is one layout.Step on this rank.
@@ -252,8 +265,8 @@ func (s *step) run(t *Tensor, local *tensor.Tensor, out *Tensor) *tensor.Tensor 
 		s.group = m.groupOf(s.set)
 	}
 	if s.kind == layout.Rows {
-		// Rows of other ranks are unspecified in t, unless it promises zeros there.
-		// Masked ids stay what they are: who looks up with them reads all.
+		// Rows of other ranks are unspecified in t, unless t is clean: then they are zeros.
+		// Masked ids are not written to: a lookup with them reads all of them.
 		return s.rows(t.mask, local, !t.clean && !t.DType().Int())
 	}
 	dst := tensor.New(m.eng.dev, local.DType(), s.to.local...)
@@ -262,7 +275,8 @@ func (s *step) run(t *Tensor, local *tensor.Tensor, out *Tensor) *tensor.Tensor 
 		s.do(m, comm.Call{Kind: comm.AllReduceKind, Op: commOp(s.op), Dst: BufferOf(dst), Src: BufferOf(local)})
 	case layout.ReduceScatter:
 		src, rows := s.pack(local)
-		s.do(m, comm.Call{Kind: comm.ReduceScatterVKind, Op: commOp(s.op), Dst: BufferOf(dst), Src: BufferOf(src).Slice(0, sum(s.sendCounts)), SrcCounts: s.sendCounts, SrcRows: rows})
+		s.do(m, comm.Call{Kind: comm.ReduceScatterVKind, Op: commOp(s.op), Dst: BufferOf(dst), Src: BufferOf(src).Slice(0, sum(s.sendCounts)),
+			SrcCounts: s.sendCounts, SrcRows: rows})
 		runtime.KeepAlive(src)
 	case layout.AllGather:
 		into, rows := s.staging(m, dst)
@@ -316,7 +330,7 @@ func (s *step) pack(local *tensor.Tensor) (flat *tensor.Tensor, rows int) {
 	switch {
 	case s.sendInPlace:
 		return local, 0
-	case s.sendRows > 0 && s.group.TakesRows():
+	case s.sendRows > 0 && s.group.Internals().SupportsRows():
 		return local, s.sendRows
 	}
 	flat = tensor.New(local.Device(), local.DType(), sum(s.sendCounts))
@@ -335,7 +349,7 @@ func (s *step) staging(m *Mesh, dst *tensor.Tensor) (into *tensor.Tensor, rows i
 	switch {
 	case s.recvInPlace:
 		return dst, 0
-	case s.recvRows > 0 && s.group.TakesRows():
+	case s.recvRows > 0 && s.group.Internals().SupportsRows():
 		return dst, s.recvRows
 	}
 	return tensor.New(m.eng.dev, dst.DType(), sum(s.recvCounts)), 0

@@ -67,7 +67,9 @@ func spread(m *dtensor.Mesh, shape []int, p []layout.Placement) (*dtensor.Tensor
 			}
 		}
 	}
-	t := dtensor.Distribute(m, tensor.FromSlice(m.Device(), local, shape...), whole...)
+	// Distribute would say that ranks have other parts.
+	t := m.Wrap("spread", tensor.FromSlice(m.Device(), local, shape...), nil, false, shape,
+		m.Every(layout.Replicate())...).Redistribute(whole...)
 	return dtensor.FromLocal(m, t.Local(), shape, p...)
 }
 

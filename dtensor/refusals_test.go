@@ -14,6 +14,7 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // What other systems compute wrongly without a word is right here.
@@ -22,7 +23,7 @@ func TestSilentlyWrongElsewhere(t *testing.T) {
 	inf, nan := float32(math.Inf(1)), float32(math.NaN())
 	// make makes a vector; of a Partial one the first rank holds 3x and the last -2x.
 	type maker func(p layout.Placement, data ...float32) T
-	truth := func(x T) T { return x.CompareScalar(tensor.OpGt, 0) }
+	truth := func(x T) T { return x.CompareScalar(kernel.OpGt, 0) }
 	for _, c := range []struct {
 		name string
 		want []float32
@@ -49,9 +50,11 @@ func TestSilentlyWrongElsewhere(t *testing.T) {
 		}},
 		{"a partial divided by 0", []float32{inf, -inf, nan}, func(make maker) T { return make(P, 1, -2, 0).Div(make(R, 0, 0, 0)) }},
 		{"a partial times infinity", []float32{inf, -inf}, func(make maker) T { return make(P, 1, -2).Scale(math.Inf(1)) }},
-		{"the largest of a shard plus infinity", []float32{inf}, func(make maker) T { return make(S, 1).Amax(nil, false).AddScalar(math.Inf(1)) }},
+		{"the largest of a shard plus infinity", []float32{inf},
+			func(make maker) T { return make(S, 1).Amax(nil, false).AddScalar(math.Inf(1)) }},
 		{"average of a partial sum", []float32{1.5}, func(make maker) T { return make(P, 1, 2).Mean(nil, false) }},
-		{"any of a shard, counted once", []float32{1}, func(make maker) T { return truth(make(S, 1, 1, 1)).Any(nil, false).Cast(tensor.Float32) }},
+		{"any of a shard, counted once", []float32{1},
+			func(make maker) T { return truth(make(S, 1, 1, 1)).Any(nil, false).Cast(tensor.Float32) }},
 		{"all of a shard", []float32{0}, func(make maker) T { return truth(make(S, 1, 1, 0)).All(nil, false).Cast(tensor.Float32) }},
 		{"all of a shard, all true", []float32{1}, func(make maker) T { return truth(make(S, 1, 1, 1)).All(nil, false).Cast(tensor.Float32) }},
 		{"softmax of a sharded dimension", []float32{1}, func(make maker) T { return make(S, 1, 2, 6).Softmax(0).Sum(nil, false) }},
@@ -96,8 +99,9 @@ func TestRefusals(t *testing.T) {
 			says string
 			f    func()
 		}{
-			{"Add: operand 0 [4, 6] S(0) on (x=2), operand 1 [6] R on (x=2): operand 1 holds float64, operand 0 float32; Cast", func() { x.Add(double) }},
-			{"Lt: operand 0 [4, 6] S(0)", func() { x.Compare(tensor.OpLt, double) }},
+			{"Add: operand 0 [4, 6] S(0) on (x=2), operand 1 [6] R on (x=2): operand 1 holds float64, operand 0 float32; Cast",
+				func() { x.Add(double) }},
+			{"Lt: operand 0 [4, 6] S(0)", func() { x.Compare(kernel.OpLt, double) }},
 			{"MatMul: operand 0 [4, 6] S(0)", func() { x.MatMul(double) }},
 			{"Linear: operand 0 [4, 6] S(0)", func() { x.Linear(of(tensor.Float64, R, 2, 6), nil) }},
 			{"Linear: operand 0 [4, 6] S(0)", func() { x.Linear(of(tensor.Float32, R, 6, 6), double) }},
@@ -129,14 +133,17 @@ func TestRefusalsNameTheCall(t *testing.T) {
 		S, R := layout.Shard, layout.Replicate()
 		x := dtensor.Zeros(m, tensor.Float32, []int{4, 4}, S(0))
 		for want, f := range map[string]func(){
-			"dtensor: Zeros: S(2) on axis a":                                     func() { dtensor.Zeros(m, tensor.Float32, []int{4, 4}, S(2)) },
-			"dtensor: Full: 2 placements (S(0),R)":                               func() { dtensor.Full(m, tensor.Float32, 1, []int{4, 4}, S(0), R) },
+			"dtensor: Zeros: S(2) on axis a": func() { dtensor.Zeros(m, tensor.Float32, []int{4, 4}, S(2)) },
+			"dtensor: Full: 2 placements (S(0),R)": func() {
+				dtensor.Full(m, tensor.Float32, 1, []int{4, 4}, S(0), R)
+			},
 			"dtensor: Redistribute: S(2) on axis a":                              func() { x.Redistribute(S(2)) },
 			"dtensor: Narrow: input [4, 4] S(0) on (a=2): start 0 and length 9 ": func() { x.Narrow(0, 0, 9) },
 		} {
 			err := dtensor.Try(ctx, m, f)
 			var misfit *dtensor.LayoutError
-			if !errors.As(err, &misfit) || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), " (at dtensor/refusals_test.go:") {
+			if !errors.As(err, &misfit) || !strings.HasPrefix(err.Error(), want) ||
+				!strings.Contains(err.Error(), " (at dtensor/refusals_test.go:") {
 				t.Errorf("got %q, want %q and the line", err, want)
 			}
 		}

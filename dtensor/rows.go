@@ -24,7 +24,8 @@ func NewRows(like *Tensor, index, values *tensor.Tensor) *Rows {
 	s := like.spec.gradient()
 	if index.DType() != tensor.Int64 || index.NDim() != 1 || values.NDim() != len(s.shape) || values.Dim(0) != index.Numel() ||
 		!slices.Equal(values.Shape()[1:], s.local[1:]) {
-		refuse("NewRows", fmt.Sprintf("index %v%v and values %v%v are not [n] int64 and [n, %v]", index.DType(), index.Shape(), values.DType(), values.Shape(), s.local[1:]),
+		refuse("NewRows", fmt.Sprintf("index %v%v and values %v%v are not [n] int64 and [n, %v]", index.DType(), index.Shape(), values.DType(),
+			values.Shape(), s.local[1:]),
 			"give one local row for each global row number", operand("parameter", like))
 	}
 	return &Rows{Index: index, Values: values, spec: s}
@@ -64,7 +65,7 @@ func (r *Rows) Coalesce() *Rows {
 	if at, row, ok := tensor.CheckIndex(r.Index, r.spec.shape[0]); !ok {
 		fault.Throw(&tensor.IndexError{Op: "Coalesce", Position: at, Value: row, Size: r.spec.shape[0]})
 	}
-	rows := tensor.Coalesce(r.Index, r.Values.Reshape(n, product(shape[1:])), r.spec.shape[0])
+	rows := tensor.Coalesce(r.Index, r.Values.Reshape(n, product(shape[1:])), 0, r.spec.shape[0])
 	shape[0] = rows.Index.Numel()
 	return &Rows{Index: rows.Index, Values: rows.Values.Reshape(shape...), spec: r.spec}
 }

@@ -1,13 +1,16 @@
 package dtensor
 
 import (
+	"fmt"
+
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // maxDims is the largest number of dimensions of a tensor.
-const maxDims = tensor.MaxDims
+const maxDims = kernel.MaxDims
 
 // A spec is a layout.Layout with what it means for this rank, worked out once.
 // A mesh interns its specs, so within a mesh two layouts are equal if their
@@ -79,6 +82,34 @@ func (m *Mesh) mustSpec(op string, shape []int, placements []layout.Placement) *
 func (m *Mesh) shapeSpec(op string, shape []int) *spec {
 	var p [maxAxes]layout.Placement
 	return m.mustSpec(op, shape, p[:len(m.axes)])
+}
+
+// accepts returns why elements of type dt cannot have the layout, and what to do, or nil:
+// Bool has no sum, average or product, integers no average.
+func (s *spec) accepts(dt tensor.DType) error {
+	if !s.partial {
+		return nil
+	}
+	for axis, p := range s.placements {
+		op, partial := p.Op()
+		if !partial || p.IsMask() {
+			continue
+		}
+		if err := commOp(op).Accepts(dt); err != nil {
+			return fmt.Errorf("%v on axis %s: %w", p, s.mesh.axes[axis].Name, err)
+		}
+	}
+	return nil
+}
+
+// want throws a *LayoutError unless elements of type dt can have the layout.
+func (s *spec) want(op string, dt tensor.DType) {
+	if !s.partial {
+		return
+	}
+	if err := s.accepts(dt); err != nil {
+		refuse(op, fmt.Sprintf("%v cannot be %v", dt, err), "", Operand{"result", s.String()})
+	}
 }
 
 // with returns the layout of s with other placements.

@@ -3,6 +3,7 @@ package dtensor
 import (
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/tensor"
 )
 
 // A tape lists the recorded operators of one ValueAndGrad in the order in
@@ -19,9 +20,11 @@ type node struct {
 	op   string
 	spec *spec // of the value that the node stands for
 	back func(gy *Tensor)
-	grad *Tensor // the sum of the gradients that have arrived; nil before the first
-	own  bool    // grad's buffer belongs to this node alone: it is added to in place
-	rows []*Rows // row-sparse gradients that have arrived; parameters only
+	grad *Tensor      // the sum of the gradients that have arrived, float32 once bfloat16 ones are added; nil before the first
+	dt   tensor.DType // of the gradients that arrive
+	at   []uintptr    // the stack of the operator, if anomalies are detected or a trace is kept
+	own  bool         // grad's buffer belongs to this node alone: it is added to in place
+	rows []*Rows      // row-sparse gradients that have arrived; parameters only
 }
 
 func (t *tape) add(op string, s *spec, back func(gy *Tensor)) *node {
@@ -46,7 +49,8 @@ func (t *Tensor) tracked() bool {
 		return now != nil
 	}
 	if !t.node.tape.closed {
-		refuse("ValueAndGrad", "an operator inside uses the result of "+t.node.op+" of an enclosing ValueAndGrad: second derivatives do not exist here",
+		refuse("ValueAndGrad", "an operator inside uses the result of "+t.node.op+" of an enclosing ValueAndGrad: "+
+			"second derivatives do not exist here",
 			"compute what is differentiated outside, or pass Detach of it", operand("input", t))
 	}
 	return false
@@ -57,6 +61,9 @@ func (t *Tensor) tracked() bool {
 // and hands each input its part with accumulate; it runs with the tape off.
 func (out *Tensor) record(op string, back func(gy *Tensor)) *Tensor {
 	out.node = out.spec.mesh.eng.tape.add(op, out.spec, back)
+	if eng := out.spec.mesh.eng; eng.detect || eng.observer != nil {
+		out.node.at = callers()
+	}
 	return out
 }
 
@@ -69,21 +76,54 @@ func (t *Tensor) Detach() *Tensor {
 //
 // Gradients are global tensors of t's shape, so any layout of g is right; what
 // is kept is the sum. Contributions in one layout are added as they are, one
-// Partial to another too; two layouts that differ are first settled.
+// Partial to another too; two layouts that differ are first settled. Those of
+// bfloat16 are added in float32: see arrived.
 func (t *Tensor) accumulate(g *Tensor) {
 	n := t.node
 	if n == nil || n.tape.closed {
 		return
 	}
+	if t.spec.mesh.eng.detect {
+		g.detectGrad()
+	}
 	switch {
 	case n.grad == nil:
-		n.grad, n.own = g, false
+		n.grad, n.own, n.dt = g, false, g.DType()
 	case n.grad.spec == g.spec && n.own:
 		addInto(n.grad, g)
 	case n.grad.spec == g.spec:
-		n.grad, n.own = n.grad.Add(g), true
+		n.grad, n.own = addWide(n.grad, g), true
 	default:
-		n.grad, n.own = n.settled(n.grad).Add(n.settled(g)), true
+		n.grad, n.own = addWide(n.settled(n.grad), n.settled(g)), true
+	}
+}
+
+// arrived is the sum of the gradients that have arrived, rounded once to their type.
+func (n *node) arrived() *Tensor { return n.grad.Cast(n.dt) }
+
+// addWide returns a + b, float32 if they are of bfloat16. It is not recorded.
+func addWide(a, b *Tensor) *Tensor {
+	wideA, wideB := a.widen(), b.widen()
+	sum := wideA.Add(wideB)
+	if wideA != a {
+		wideA.local.Free()
+	}
+	if wideB != b {
+		wideB.local.Free()
+	}
+	return sum
+}
+
+// addInto adds g to dst in place; they have one layout, and dst may be float32 where g
+// is of bfloat16.
+func addInto(dst, g *Tensor) {
+	if dst.spec.mesh.outside() {
+		return
+	}
+	wide := tensor.Cast(g.local, dst.DType())
+	tensor.AddTo(dst.local, wide)
+	if wide != g.local {
+		wide.Free()
 	}
 }
 
@@ -122,16 +162,34 @@ func (t *tape) backward(v, gy *Tensor) {
 		return
 	}
 	v.accumulate(gy)
-	for i := len(t.nodes) - 1; i >= 0; i-- {
+	eng := v.spec.mesh.eng
+	defer func() { eng.detecting = nil }()
+	t.run(0)
+}
+
+// run hands on the gradients that have arrived at the nodes from first on.
+func (t *tape) run(first int) {
+	for i := len(t.nodes) - 1; i >= first; i-- {
 		n := t.nodes[i]
 		if n.grad == nil || n.back == nil {
 			continue
 		}
-		g := n.settled(n.grad)
-		back := n.back
-		n.grad, n.back = nil, nil // what they hold can go
-		back(g)
+		n.handOn()
 	}
+}
+
+// handOn hands the gradient that has arrived at n on to what n was computed from.
+func (n *node) handOn() {
+	if eng := n.spec.mesh.eng; eng.observer != nil {
+		defer eng.differentiate(n).end()
+	}
+	g := n.settled(n.arrived())
+	back := n.back
+	n.grad, n.back = nil, nil // what they hold can go
+	if eng := n.spec.mesh.eng; eng.detect {
+		eng.detecting = n
+	}
+	back(g)
 }
 
 // Record makes out the result of an operator defined outside this package.
@@ -143,6 +201,7 @@ func (t *tape) backward(v, gy *Tensor) {
 // Record returns out, and records nothing if no input is tracked: an operator
 // may ask Tracked first to spare what only the gradient needs.
 func Record(op string, out *Tensor, inputs []*Tensor, backward func(gy *Tensor) []Grad) *Tensor {
+	out.detect(op, inputs...)
 	if !Tracked(inputs...) {
 		return out
 	}
@@ -184,6 +243,9 @@ func (t *Tensor) accumulateRows(op string, r *Rows) {
 	if n.back != nil || r.spec.layout != n.spec.gradient().layout {
 		t.accumulate(r.Dense())
 		return
+	}
+	if t.spec.mesh.eng.detect {
+		r.detectGrad()
 	}
 	n.rows = append(n.rows, r)
 }

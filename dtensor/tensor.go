@@ -28,6 +28,17 @@ func (t *Tensor) Mesh() *Mesh { return t.spec.mesh }
 // Shape returns the global sizes; do not modify it.
 func (t *Tensor) Shape() []int { return t.spec.shape }
 
+// Stride returns how far apart neighbours in each dimension of the global tensor are, in
+// elements. All tensors are row-major, so it follows from the shape.
+func (t *Tensor) Stride() []int {
+	stride := make([]int, t.NDim())
+	for d, n := t.NDim()-1, 1; d >= 0; d-- {
+		stride[d] = n
+		n *= max(t.spec.shape[d], 1)
+	}
+	return stride
+}
+
 // Dim returns the global size of a dimension; a negative one counts from the end.
 func (t *Tensor) Dim(dim int) int { return t.spec.shape[t.dim("Dim", dim)] }
 
@@ -90,7 +101,8 @@ func (t *Tensor) LocalShape() []int { return t.spec.local }
 //
 // A wrong local shape may be this rank's alone, so FromLocal returns an error
 // where operators would throw. CheckLocals compares across ranks what each
-// rank alone cannot see.
+// rank alone cannot see; with GORUN_CHECK=1 FromLocal does so itself, see
+// CheckReplicas.
 func FromLocal(mesh *Mesh, local *tensor.Tensor, shape []int, placements ...layout.Placement) (*Tensor, error) {
 	s, err := mesh.newSpec(shape, placements)
 	if err != nil {
@@ -101,13 +113,23 @@ func FromLocal(mesh *Mesh, local *tensor.Tensor, shape []int, placements ...layo
 		return nil, fmt.Errorf("dtensor: FromLocal: local is nil; pass this rank's shard, of shape %v", s.local)
 	case s.masked:
 		return nil, fmt.Errorf("dtensor: FromLocal: %v: a MaskPartial tensor has a mask; make it with Wrap", s)
+	case s.accepts(local.DType()) != nil:
+		return nil, fmt.Errorf("dtensor: FromLocal: %v: %v cannot be %w", s, local.DType(), s.accepts(local.DType()))
 	case mesh.outside():
 		return mesh.empty(s, local.DType()), nil
 	case !slices.Equal(local.Shape(), s.local):
-		return nil, fmt.Errorf("dtensor: FromLocal: %v on mesh %v: the local shape is %v, but the rank at %v holds %v of it; pass that, or give the sizes with ShardSizes",
+		return nil, fmt.Errorf("dtensor: FromLocal: %v on mesh %v: the local shape is %v, but the rank at %v holds %v of it; pass that, "+
+			"or give the sizes with ShardSizes",
 			s, mesh, local.Shape(), mesh.coord, s.local)
 	}
-	return wrap(s, local), nil
+	t := wrap(s, local)
+	if mesh.eng.check && s.repeats() {
+		if err := compare(mesh.eng.ctx, mesh, []shard{shardOf(t)},
+			func(int) string { return t.DType().String() + " " + s.String() }); err != nil {
+			return nil, fmt.Errorf("dtensor: FromLocal%s: %w", here(), err)
+		}
+	}
+	return t, nil
 }
 
 // wrap makes the tensor of a spec around a local result.
@@ -121,13 +143,16 @@ func wrap(s *spec, local *tensor.Tensor) *Tensor { return &Tensor{spec: s, local
 func (m *Mesh) Wrap(op string, local *tensor.Tensor, mask *MaskBuffer, clean bool, shape []int, placements ...layout.Placement) *Tensor {
 	s := m.mustSpec(op, shape, placements)
 	if s.masked != (mask != nil) && !m.outside() {
-		refuse(op, fmt.Sprintf("a mask is given: %v, but the layout is MaskPartial: %v", mask != nil, s.masked), "give a mask with MaskPartial, and only then", Operand{"result", s.String()})
+		refuse(op, fmt.Sprintf("a mask is given: %v, but the layout is MaskPartial: %v", mask != nil, s.masked),
+			"give a mask with MaskPartial, and only then", Operand{"result", s.String()})
 	}
+	s.want(op, local.DType())
 	if m.outside() {
 		return m.empty(s, local.DType())
 	}
 	if !slices.Equal(local.Shape(), s.local) {
-		refuse(op, fmt.Sprintf("the local result has shape %v, the layout gives this rank %v", local.Shape(), s.local), "", Operand{"result", s.String()})
+		refuse(op, fmt.Sprintf("the local result has shape %v, the layout gives this rank %v", local.Shape(), s.local), "",
+			Operand{"result", s.String()})
 	}
 	t := wrap(s, local)
 	t.mask, t.clean = mask.Hold(), clean

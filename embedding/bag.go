@@ -44,7 +44,7 @@ type BagOptions struct {
 	Options
 	Mode Mode
 	// IncludeLastOffset says that offsets has one number more than there are
-	// bags: where the last one ends.
+	// bags: where the last one ends, which is the number of ids.
 	IncludeLastOffset bool
 }
 
@@ -73,19 +73,21 @@ type BagOptions struct {
 // or where the result is P(sum) once on each rank and once in their sum.
 //
 // Bag throws as Lookup does, and an *Error for offsets that do not start at 0,
-// descend or pass the end, and for weights with another Mode than Sum.
+// descend, pass the end or with IncludeLastOffset stop before it, and for weights with
+// another Mode than Sum.
 func Bag(weight, ids, offsets, weights *dtensor.Tensor, o BagOptions) *dtensor.Tensor {
 	return (&Table{weight: weight}).bag(ids, offsets, weights, o)
 }
 
 func (t *Table) bag(ids, offsets, weights *dtensor.Tensor, o BagOptions) *dtensor.Tensor {
+	defer t.weight.Mesh().Span("Bag").End()
 	const op = "Bag"
 	weight := t.weight
 	s := o.check(op, weight)
 	checkIDs(op, weight, ids, s)
 	checkBags(op, ids, offsets, weights, &o)
 	ids, final := placeBags(weight, ids)
-	p := planFor(op, weight, ids, s)
+	p := rolesOf(op, weight, ids, s)
 	b := &bags{o: o, scale: weights, final: final}
 	b.result = make([]layout.Placement, len(p.ids))
 	bagCount := ids.Dim(0)
@@ -103,7 +105,7 @@ func (t *Table) bag(ids, offsets, weights *dtensor.Tensor, o BagOptions) *dtenso
 			b.result[axis] = p.weight[axis]
 		}
 	}
-	table := p.place(s)
+	table := p.table(s)
 	inputs := []*dtensor.Tensor{t.input()}
 	if weights != nil {
 		b.scale = weights.Redistribute(p.ids...)
@@ -111,7 +113,7 @@ func (t *Table) bag(ids, offsets, weights *dtensor.Tensor, o BagOptions) *dtenso
 	}
 	if !p.mesh.Inside() {
 		empty := p.mesh.Wrap(op, tensor.New(p.mesh.Device(), weight.DType(), 0), nil, false, shape, b.result...)
-		return empty.Redistribute(b.settle()...)
+		return empty.Redistribute(b.finalPlacements()...)
 	}
 	b.lookup = newLookup(p, s, table, ids, dtensor.Tracked(inputs...))
 	b.divide(starts, ids.Local())
@@ -124,7 +126,7 @@ func (t *Table) bag(ids, offsets, weights *dtensor.Tensor, o BagOptions) *dtenso
 		}
 		return grads
 	})
-	return out.Redistribute(b.settle()...)
+	return out.Redistribute(b.finalPlacements()...)
 }
 
 // checkBags throws unless offsets and weights fit the ids.
@@ -161,7 +163,7 @@ func checkBags(op string, ids, offsets, weights *dtensor.Tensor, o *BagOptions) 
 }
 
 // placeBags brings ids to a layout that keeps bags whole: sharded by bags where
-// the table is replicated, else replicated. final is what the result is to be.
+// the table is replicated, else replicated. final has the placements of the result.
 func placeBags(weight, ids *dtensor.Tensor) (placed *dtensor.Tensor, final []layout.Placement) {
 	final = make([]layout.Placement, len(ids.Placements()))
 	want := make([]layout.Placement, len(final))
@@ -202,8 +204,12 @@ func (b *bags) bounds(op string, ids, offsets *dtensor.Tensor) (starts []int, co
 		}
 		starts = append(starts, int(at))
 	}
-	if !b.o.IncludeLastOffset {
+	switch last := len(starts) - 1; {
+	case !b.o.IncludeLastOffset:
 		starts = append(starts, n)
+	case starts[last] != n:
+		refuse(op, "offsets[%d] is %d, but there are %d ids; with IncludeLastOffset it says where the last bag ends, so give %d, or fewer ids",
+			last, starts[last], n, n)
 	}
 	return starts, count
 }

@@ -28,7 +28,8 @@ func TestBags(t *testing.T) {
 					}
 					t.Run(fmt.Sprintf("%v/%v/padding=%d/weighted=%v", mesh, mode, padding, weighted), func(t *testing.T) {
 						meshtest.On(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
-							p := &pooled{rows: rows, width: width, table: meshtest.Numbers(rows*width, 1, 1), ids: ids, starts: starts, padding: padding, mode: mode, length: -1}
+							p := &pooled{rows: rows, width: width, table: meshtest.Numbers(rows*width, 1, 1), ids: ids, starts: starts, padding: padding,
+								mode: mode, length: -1}
 							if weighted {
 								p.factors = meshtest.Numbers(len(ids), 8, 1)
 							}
@@ -61,7 +62,8 @@ func TestBagsOfOneLength(t *testing.T) {
 		}
 		for _, mode := range []embedding.Mode{embedding.Mean, embedding.Sum, embedding.Max} {
 			meshtest.On(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
-				p := &pooled{rows: rows, width: width, table: meshtest.Numbers(rows*width, 1, 1), ids: ids, starts: starts, padding: 2, mode: mode, length: 3}
+				p := &pooled{rows: rows, width: width, table: meshtest.Numbers(rows*width, 1, 1), ids: ids, starts: starts, padding: 2, mode: mode,
+					length: 3}
 				if mode == embedding.Sum {
 					p.factors = meshtest.Numbers(len(ids), 8, 1)
 				}
@@ -107,7 +109,8 @@ func TestMaxOfEqualRows(t *testing.T) {
 
 // TestBagMaxNorm changes the rows of all ids, padding too, before they are pooled.
 func TestBagMaxNorm(t *testing.T) {
-	p := &pooled{rows: 7, width: 2, table: meshtest.Numbers(14, 1, 1), ids: []int64{6, 1, 1, 3}, starts: []int{0, 2, 4}, padding: 3, mode: embedding.Sum, norm: 0.4, length: -1}
+	p := &pooled{rows: 7, width: 2, table: meshtest.Numbers(14, 1, 1), ids: []int64{6, 1, 1, 3}, starts: []int{0, 2, 4}, padding: 3,
+		mode: embedding.Sum, norm: 0.4, length: -1}
 	for _, wp := range []layout.Placement{replicate, shard0, shard1} {
 		meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
 			return p.check(ctx, m, wholeBags(one(wp), one(replicate)))

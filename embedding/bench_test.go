@@ -20,7 +20,8 @@ func BenchmarkLookup(b *testing.B) {
 		for _, c := range []struct {
 			name            string
 			weight, ids, to layout.Placement
-		}{{"row-wise to R", shard0, replicate, replicate}, {"row-wise to S", shard0, replicate, shard0}, {"ids sharded", shard0, shard0, shard0}} {
+		}{{"row-wise to R", shard0, replicate, replicate}, {"row-wise to S", shard0, replicate, shard0}, {"ids sharded", shard0, shard0,
+			shard0}} {
 			b.Run(fmt.Sprintf("%v/%s", size, c.name), func(b *testing.B) {
 				commtest.Run(b, 2, func(ctx context.Context, world *comm.Comm) error {
 					m, err := dtensor.NewMesh(world, dtensor.Axis{Name: "tp", Size: 2})

@@ -19,8 +19,12 @@ type CollectionTable struct {
 // up together, by feature; several features may share a table.
 //
 //	c := embedding.NewCollection(mesh,
-//		embedding.CollectionTable{Config: embedding.Config{Name: "users", Rows: 1e6, Dim: 16, Layout: embedding.RowWise("tp")}, Features: []string{"user"}},
-//		embedding.CollectionTable{Config: embedding.Config{Name: "items", Rows: 1e4, Dim: 16, Layout: embedding.TableWise("tp", 1)}, Features: []string{"shown", "bought"}})
+//		embedding.CollectionTable{
+//			Config:   embedding.Config{Name: "users", Rows: 1e6, Dim: 16, Layout: embedding.RowWise("tp")},
+//			Features: []string{"user"}},
+//		embedding.CollectionTable{
+//			Config:   embedding.Config{Name: "items", Rows: 1e4, Dim: 16, Layout: embedding.TableWise("tp", 1)},
+//			Features: []string{"shown", "bought"}})
 //	...
 //	p := c.Bags(batch)              // batch: a Jagged of samples S(0)
 //	x := p.Values()                 // [B, 48] S(0): user, shown, bought
@@ -38,14 +42,14 @@ type CollectionTable struct {
 // table has replicas, their distinct ids; of tables whose columns are divided, one
 // number for each distinct id.
 //
-// Each distinct id of a rank's samples travels once, to the ranks that have its
-// row or parts of it, and each distinct row once back; bags are made where their
-// samples are. So sums run over the ids of a bag in their order, and the layout of
-// a table does not change a bit of what is looked up.
+// A rank requests each distinct row of its samples once, from the ranks that own it or
+// parts of it, and they reply once. Bags are made where their samples are, so sums run
+// over the ids of a bag in their order, and the layout of a table does not change a bit
+// of what is looked up.
 //
 // The tables of a collection are all of float32 or all of bfloat16. So is what Bags and
-// Rows return, and what travels of rows; bags of bfloat16 are rounded once, and their
-// gradients travel as float32 and are rounded once when all have been added up.
+// Rows return and what replies hold. Bags of bfloat16 are rounded once. Their gradients
+// are sent as float32 and rounded once, when all have been added up.
 type Collection struct {
 	mesh     *dtensor.Mesh
 	dtype    tensor.DType // of the tables
@@ -53,9 +57,9 @@ type Collection struct {
 	modes    []Mode
 	settings []settings
 	features []feature
-	of       [][]int // of[t] lists the features of table t
-	width    int     // of all features together
-	routes   map[uint]*route
+	of       [][]int         // of[t] lists the features of table t
+	width    int             // of all features together
+	routes   map[uint]*route // by the axes that shard samples
 }
 
 // A feature is one column of lists.
@@ -155,7 +159,8 @@ func (c *Collection) columns(op string, j *Jagged) []int {
 			refuse(op, "the batch has no feature %q, which table %q needs; it has %q", c.features[f].name, c.nameOf(c.features[f].table), j.features)
 		}
 		if j.weights != nil && c.modes[c.features[f].table] != Sum && op == "Bags" {
-			refuse(op, "the batch has weights, but table %q has Mode %v; they are for Sum", c.nameOf(c.features[f].table), c.modes[c.features[f].table])
+			refuse(op, "the batch has weights, but table %q has Mode %v; they are for Sum", c.nameOf(c.features[f].table),
+				c.modes[c.features[f].table])
 		}
 	}
 	return at
@@ -163,5 +168,23 @@ func (c *Collection) columns(op string, j *Jagged) []int {
 
 func (c *Collection) nameOf(t int) string { return c.tables[t].options.Table }
 
-// local returns this rank's part of table t.
-func (c *Collection) local(t int) *tensor.Tensor { return c.tables[t].weight.Local() }
+// routeFor returns the route for the samples of a batch.
+func (c *Collection) routeFor(j *Jagged) *route {
+	var batch, some uint
+	for axis, a := range c.mesh.Axes() {
+		if a.Size > 1 && j.batch.Placement(axis).IsShard() {
+			batch |= 1 << axis
+		}
+	}
+	if r, ok := c.routes[batch]; ok {
+		return r
+	}
+	weights := make([]*dtensor.Tensor, len(c.tables))
+	for t, table := range c.tables {
+		weights[t] = table.weight
+		some |= shardedOver(table.weight, 0, 1)
+	}
+	r := newRoute(c.mesh, weights, batch, batch&some, some)
+	c.routes[batch] = r
+	return r
+}

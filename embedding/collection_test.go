@@ -36,7 +36,8 @@ func TestCollection(t *testing.T) {
 				last := c.mesh[len(c.mesh)-1]
 				rows := len(c.samples) < 2 || c.samples[0] != c.samples[1] || !c.samples[0].IsShard() || c.mesh[0] == 1
 				layouts := [][]embedding.Layout{nil, {embedding.RowWise(axes...)}, {embedding.Replicated()},
-					{embedding.ColumnWise(axes[0]), embedding.RowWiseOn(axes[0], 0, c.mesh[0]-1)}, {embedding.TableWise(axes[0], 0), embedding.ColumnWiseOn(axes[len(axes)-1], last-1)}}
+					{embedding.ColumnWise(axes[0]), embedding.RowWiseOn(axes[0], 0, c.mesh[0]-1)}, {embedding.TableWise(axes[0], 0),
+						embedding.ColumnWiseOn(axes[len(axes)-1], last-1)}}
 				if c.mesh[0] == 1 {
 					layouts[3][1] = embedding.RowWiseOn(axes[0], 0)
 				}
@@ -128,17 +129,19 @@ func TestCollectionCommunication(t *testing.T) {
 		{name: "row-wise", mesh: []int{2}, layouts: all(embedding.RowWise("a")), samples: one(shard0),
 			// Rank 0 has the rows 0 to 3 and the samples 0 and 1, which want just these.
 			forward: cost{"AllGather 80", "AllToAllV 96", "AllToAllV 192"}, backward: cost{"AllToAllV 192"}},
-		{name: "table-wise", mesh: []int{2}, layouts: []embedding.Layout{embedding.TableWise("a", 0), embedding.TableWise("a", 1), embedding.TableWise("a", 1)}, samples: one(shard0),
+		{name: "table-wise", mesh: []int{2}, layouts: []embedding.Layout{embedding.TableWise("a", 0), embedding.TableWise("a", 1),
+			embedding.TableWise("a", 1)}, samples: one(shard0),
 			forward: cost{"AllGather 80", "AllToAllV 96", "AllToAllV 128"}, backward: cost{"AllToAllV 192"}},
 		{name: "column-wise", mesh: []int{2}, layouts: all(embedding.ColumnWise("a")), samples: one(shard0),
 			forward: cost{"AllGather 80", "AllToAllV 192", "AllToAllV 192"}, backward: cost{"AllToAllV 192"}},
 		{name: "data-parallel", mesh: []int{2}, layouts: all(embedding.Replicated()), samples: one(shard0),
 			forward: cost{"AllGather 56"}, backward: cost{"AllGather 24", "AllGatherV 288"}}, // 3 · 4 · (8 + 16)
-		{name: "a layout each", mesh: []int{2}, layouts: []embedding.Layout{embedding.RowWise("a"), embedding.TableWise("a", 0), embedding.Replicated()}, samples: one(shard0),
+		{name: "a layout each", mesh: []int{2}, layouts: []embedding.Layout{embedding.RowWise("a"), embedding.TableWise("a", 0),
+			embedding.Replicated()}, samples: one(shard0),
 			// The replicated table is its own asker: its part stays, but is counted.
 			forward: cost{"AllGather 80", "AllToAllV 96", "AllToAllV 256"}, backward: cost{"AllToAllV 192", "AllGather 8", "AllGatherV 96"}},
 		{name: "replicas of row-wise tables", mesh: []int{2, 2}, layouts: all(embedding.RowWise("b")), samples: two(shard0, replicate),
-			// The ranks along b have the same samples: no ids travel.
+			// The ranks along b have the same samples: no ids are sent.
 			forward: cost{"AllGather 56", "AllToAllV 384"}, backward: cost{"AllGather 24", "AllGatherV 288"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -147,7 +150,8 @@ func TestCollectionCommunication(t *testing.T) {
 				b := &batch{}
 				for i, l := range c.layouts {
 					name := string(rune('p' + i))
-					tables = append(tables, embedding.CollectionTable{Config: embedding.Config{Name: name, Rows: 8, Dim: 4, Layout: l}, Features: []string{name}})
+					tables = append(tables, embedding.CollectionTable{Config: embedding.Config{Name: name, Rows: 8, Dim: 4, Layout: l},
+						Features: []string{name}})
 					b.features = append(b.features, name)
 					b.lists = append(b.lists, [][]int64{{0, 1}, {2, 3, 3}, {4, 5}, {6, 7, 6}})
 				}
@@ -175,7 +179,8 @@ func TestCollectionCommunication(t *testing.T) {
 				if m.Comm().Rank() != 0 {
 					return nil
 				}
-				if fmt.Sprint(forward) != fmt.Sprint(append(cost{}, c.forward...)) || fmt.Sprint(backward) != fmt.Sprint(append(cost{}, c.backward...)) {
+				if fmt.Sprint(forward) != fmt.Sprint(append(cost{}, c.forward...)) ||
+					fmt.Sprint(backward) != fmt.Sprint(append(cost{}, c.backward...)) {
 					return fmt.Errorf("communicates %v and back %v, want %v and %v", forward, backward, c.forward, c.backward)
 				}
 				return nil
@@ -202,7 +207,8 @@ func TestCollectionBadID(t *testing.T) {
 				}
 				err = dtensor.Try(ctx, m, func() { c.Bags(j) })
 				var id *embedding.IDError
-				if !errors.As(err, &id) || id.ID != 11 || fmt.Sprint(id.Position) != "[4 1]" || id.Rows != 11 || !strings.Contains(err.Error(), `feature "d" in table "wide"`) {
+				if !errors.As(err, &id) || id.ID != 11 || fmt.Sprint(id.Position) != "[4 1]" || id.Rows != 11 ||
+					!strings.Contains(err.Error(), `feature "d" in table "wide"`) {
 					return fmt.Errorf("got %v", err)
 				}
 				if j, err = good.place(m, places...); err != nil {
@@ -272,7 +278,8 @@ func TestCollectionRefusals(t *testing.T) {
 			{[]string{"a"}, []int{1, 0, 0}, []int64{1}, []float32{1, 2}, nil, "2 weights for 1 ids"},
 			{[]string{"a"}, nil, nil, nil, one(layout.Partial(layout.Sum)), "use Replicate or Shard"},
 		} {
-			if _, err := embedding.NewJagged(m, bad.features, 3, bad.lengths, bad.ids, bad.weights, bad.places...); err == nil || !strings.Contains(err.Error(), bad.says) {
+			if _, err := embedding.NewJagged(m, bad.features, 3, bad.lengths, bad.ids, bad.weights, bad.places...); err == nil ||
+				!strings.Contains(err.Error(), bad.says) {
 				return fmt.Errorf("got %v, want %q", err, bad.says)
 			}
 		}

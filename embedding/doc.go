@@ -16,10 +16,10 @@
 //	S(1)   R     S(last)   nothing                         nothing
 //	S(1)   S(d)  S(d)      ids, then an all-to-all         the same back
 //
-// Only distinct ids travel, and rows that somebody asked for: never anything of
-// the size of the table. Where ids are sharded, one more small exchange tells
-// the ranks how much will come and whether some rank has an id that the table
-// has not; so every rank reports that id, and the next batch works.
+// Messages hold distinct ids and requested rows only, never anything of the size of the
+// table. Where ids are sharded, one more small collective tells the ranks how large the
+// messages are and whether some rank has an id that the table has not. So every rank
+// reports that id, and the next batch works.
 //
 // # MaskP
 //
@@ -37,4 +37,9 @@
 // the sums of their gradients, in the table's own layout. Sums run over the ids
 // in their order, on axes that shard the ids over the ranks in their order, so
 // the same run gives the same bits.
+//
+// # Keys instead of row numbers
+//
+// A Dynamic is a table whose rows have 64-bit keys, any integers, and come and go within
+// a budget of memory. It is looked up and trained as a Table is.
 package embedding

@@ -46,7 +46,8 @@ func TestBadIDs(t *testing.T) {
 						if !errors.As(err, &wrong) {
 							return fmt.Errorf("weight %v, ids %v: got %v", wp, ip, err)
 						}
-						want := fmt.Sprintf(`embedding: Lookup: id %d at [%d %d] is out of range for table "words" of 6 rows; ids are from 0 to 5`, bad.id, bad.at/4, bad.at%4)
+						want := fmt.Sprintf(`embedding: Lookup: id %d at [%d %d] is out of range for table "words" of 6 rows; ids are from 0 to 5`, bad.id,
+							bad.at/4, bad.at%4)
 						if wrong.Error() != want {
 							return fmt.Errorf("weight %v, ids %v: got %q, want %q", wp, ip, wrong, want)
 						}
@@ -112,20 +113,31 @@ func TestRefusals(t *testing.T) {
 			"holds float64; use float32 or bfloat16": func() {
 				embedding.NewCollection(m, embedding.CollectionTable{Config: embedding.Config{DType: tensor.Float64}})
 			},
-			`no axis "z"`:                          func() { embedding.NewTable(m, embedding.Config{Rows: 3, Dim: 2, Layout: embedding.RowWise("z")}) },
-			"named twice":                          func() { embedding.NewTable(m, embedding.Config{Rows: 3, Dim: 2, Layout: embedding.Grid("a", "a")}) },
-			"-1 rows":                              func() { embedding.NewTable(m, embedding.Config{Rows: -1, Dim: 2}) },
-			"no offsets":                           bag(list, nil, nil, embedding.BagOptions{}),
-			"offsets[0] is 1":                      bag(list, meshtest.Place(m, []int64{1}, []int{1}, replicate), nil, embedding.BagOptions{}),
-			"offsets[2] is 1":                      bag(list, meshtest.Place(m, []int64{0, 2, 1}, []int{3}, replicate), nil, embedding.BagOptions{}),
-			"past the end of the 3 ids":            bag(list, meshtest.Place(m, []int64{0, 4}, []int{2}, replicate), nil, embedding.BagOptions{}),
-			"weights are given with Mode mean":     bag(list, meshtest.Place(m, []int64{0}, []int{1}, replicate), meshtest.Place(m, meshtest.Numbers(3, 1, 1), []int{3}, replicate), embedding.BagOptions{}),
-			"give one for each id":                 bag(list, meshtest.Place(m, []int64{0}, []int{1}, replicate), floats, embedding.BagOptions{Mode: embedding.Sum}),
-			"ScaleGradByFreq is not defined":       bag(list, meshtest.Place(m, []int64{0}, []int{1}, replicate), nil, embedding.BagOptions{Mode: embedding.Max, Options: embedding.Options{ScaleGradByFreq: true}}),
-			"Mode is 9":                            bag(list, meshtest.Place(m, []int64{0}, []int{1}, replicate), nil, embedding.BagOptions{Mode: 9}),
+			`no axis "z"`: func() {
+				embedding.NewTable(m, embedding.Config{Rows: 3, Dim: 2, Layout: embedding.RowWise("z")})
+			},
+			"named twice": func() {
+				embedding.NewTable(m, embedding.Config{Rows: 3, Dim: 2, Layout: embedding.Grid("a", "a")})
+			},
+			"-1 rows":                   func() { embedding.NewTable(m, embedding.Config{Rows: -1, Dim: 2}) },
+			"no offsets":                bag(list, nil, nil, embedding.BagOptions{}),
+			"offsets[0] is 1":           bag(list, meshtest.Place(m, []int64{1}, []int{1}, replicate), nil, embedding.BagOptions{}),
+			"offsets[2] is 1":           bag(list, meshtest.Place(m, []int64{0, 2, 1}, []int{3}, replicate), nil, embedding.BagOptions{}),
+			"past the end of the 3 ids": bag(list, meshtest.Place(m, []int64{0, 4}, []int{2}, replicate), nil, embedding.BagOptions{}),
+			"offsets[1] is 2, but there are 3 ids": bag(list, meshtest.Place(m, []int64{0, 2}, []int{2}, replicate), nil,
+				embedding.BagOptions{IncludeLastOffset: true}),
+			"weights are given with Mode mean": bag(list, meshtest.Place(m, []int64{0}, []int{1}, replicate),
+				meshtest.Place(m, meshtest.Numbers(3, 1, 1), []int{3}, replicate), embedding.BagOptions{}),
+			"give one for each id": bag(list, meshtest.Place(m, []int64{0}, []int{1}, replicate), floats,
+				embedding.BagOptions{Mode: embedding.Sum}),
+			"ScaleGradByFreq is not defined": bag(list, meshtest.Place(m, []int64{0}, []int{1}, replicate), nil,
+				embedding.BagOptions{Mode: embedding.Max, Options: embedding.Options{ScaleGradByFreq: true}}),
+			"Mode is 9": bag(list, meshtest.Place(m, []int64{0}, []int{1}, replicate), nil,
+				embedding.BagOptions{Mode: 9}),
 			"offsets float64 [1] R are not a list": bag(list, floats, nil, embedding.BagOptions{}),
 		} {
-			if err := dtensor.Try(ctx, m, f); err == nil || !strings.Contains(err.Error(), strings.SplitN(want, " R are", 2)[0]) || !strings.HasPrefix(err.Error(), "embedding: ") {
+			if err := dtensor.Try(ctx, m, f); err == nil || !strings.Contains(err.Error(), strings.SplitN(want, " R are", 2)[0]) ||
+				!strings.HasPrefix(err.Error(), "embedding: ") {
 				return fmt.Errorf("got %v, want an error with %q", err, want)
 			}
 		}
@@ -137,7 +149,8 @@ func TestRefusals(t *testing.T) {
 func TestTable(t *testing.T) {
 	var want []float64
 	for _, mesh := range [][]int{{1, 1}, {2, 2}, {1, 3}, {4, 1}} {
-		for _, l := range []embedding.Layout{embedding.Replicated(), embedding.RowWise("b"), embedding.RowWise("a", "b"), embedding.ColumnWise("a"), embedding.Grid("b", "a")} {
+		for _, l := range []embedding.Layout{embedding.Replicated(), embedding.RowWise("b"), embedding.RowWise("a", "b"),
+			embedding.ColumnWise("a"), embedding.Grid("b", "a")} {
 			meshtest.On(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
 				table := embedding.NewTable(m, embedding.Config{Name: "words", Rows: 10, Dim: 3, Layout: l, Std: 0.5, PaddingIdx: new(-2)})
 				full := tensor.ToSlice[float32](table.Weight().Full())

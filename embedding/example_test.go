@@ -86,8 +86,10 @@ func ExampleBag() {
 func ExampleCollection() {
 	exampleRanks(func(ctx context.Context, mesh *dtensor.Mesh) error {
 		c := embedding.NewCollection(mesh,
-			embedding.CollectionTable{Config: embedding.Config{Name: "users", Rows: 10, Dim: 2, Layout: embedding.RowWise("tp")}, Features: []string{"user"}},
-			embedding.CollectionTable{Config: embedding.Config{Name: "items", Rows: 5, Dim: 3, Layout: embedding.TableWise("tp", 1)}, Features: []string{"item"}, Mode: embedding.Sum})
+			embedding.CollectionTable{Config: embedding.Config{Name: "users", Rows: 10, Dim: 2, Layout: embedding.RowWise("tp")},
+				Features: []string{"user"}},
+			embedding.CollectionTable{Config: embedding.Config{Name: "items", Rows: 5, Dim: 3, Layout: embedding.TableWise("tp", 1)},
+				Features: []string{"item"}, Mode: embedding.Sum})
 		lengths, ids := []int{1, 2}, []int64{7, 0, 4} // user: 7; item: 0 and 4
 		if mesh.Comm().Rank() == 1 {
 			lengths, ids = []int{1, 0}, []int64{9} // user: 9; item: none
@@ -116,4 +118,36 @@ func ExampleNewPlan() {
 	}, rates, embedding.PlanOptions{Axis: "tp", Ranks: 4, Batch: 8192, MemoryBytes: 1 << 30, StateBytes: 4})
 	fmt.Println(plan.Layouts, err)
 	// Output: [row-wise over tp row-wise over tp] <nil>
+}
+
+// Two ranks train a table of 64-bit keys. A key has a row from its first use on.
+func ExampleDynamic() {
+	meshtest.Example(2, func(ctx context.Context, mesh *dtensor.Mesh) error {
+		users := embedding.NewDynamic(mesh, embedding.DynamicConfig{Name: "users", Axis: "tp", Dim: 2, Budget: 1 << 20, Seed: 1})
+		users.Fuse(func(rows *dtensor.Rows) error {
+			offset, _ := users.Weight().Offset() // with package optim: opt.Step([]dtensor.Grad{dtensor.Sparse(rows)}, rate)
+			its := tensor.Rows{Index: tensor.AddScalar(rows.Index, -float64(offset[0])), Values: rows.Values}
+			tensor.SGD{LR: 0.5}.StepRows(users.Weight().Local(), its)
+			return nil
+		})
+		seen := []int64{123456789012345, -7, 123456789012345, 42}
+		keys := dtensor.Distribute(mesh, tensor.FromSlice(mesh.Device(), seen, 4), layout.Shard(0)) // [4] S(0)
+		for range 2 {
+			if _, _, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+				return users.Lookup(keys).Sum(nil, false) // [4, 2] S(0)  →  []
+			}, users.Param()); err != nil {
+				return err
+			}
+			users.Advance()
+		}
+		all, stats := users.Keys(), users.Stats()
+		if mesh.Comm().Rank() == 0 {
+			fmt.Println(all)
+			fmt.Println(stats)
+		}
+		return nil
+	})
+	// Output:
+	// [-7 42 123456789012345]
+	// 3 keys in 131072 rows (0.0%), 0 candidates, 50.0% of 8 uses found, 3 admitted, 0 evicted, 0 expired, 0 refused
 }

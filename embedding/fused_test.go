@@ -24,7 +24,7 @@ type stepper func(rows *dtensor.Rows, rate float64)
 // layout, and examples/recsys tests these.
 var makers = map[string]func(w *dtensor.Tensor) stepper{
 	"row-wise Adagrad": func(w *dtensor.Tensor) stepper {
-		sums := tensor.Zeros(w.Local().Device(), tensor.WideType(w.DType()), w.Local().Dim(0)).Persist()
+		sums := tensor.Zeros(w.Local().Device(), w.DType().Wide(), w.Local().Dim(0)).Persist()
 		return func(rows *dtensor.Rows, rate float64) {
 			tensor.Adagrad{LR: rate, Eps: 1e-10}.StepRows(w.Local(), local(w, rows), sums)
 		}
@@ -34,7 +34,7 @@ var makers = map[string]func(w *dtensor.Tensor) stepper{
 	},
 	"SparseAdam": func(w *dtensor.Tensor) stepper {
 		zeros := func() *tensor.Tensor {
-			return tensor.Zeros(w.Local().Device(), tensor.WideType(w.DType()), w.Local().Shape()...).Persist()
+			return tensor.Zeros(w.Local().Device(), w.DType().Wide(), w.Local().Shape()...).Persist()
 		}
 		m, v, step := zeros(), zeros(), 0
 		return func(rows *dtensor.Rows, rate float64) {
@@ -124,14 +124,18 @@ func TestFusedLookups(t *testing.T) {
 				ids    []layout.Placement
 				dtype  tensor.DType // 0: float32
 			}{
-				{[]int{1}, embedding.Replicated(), one(replicate), 0}, {[]int{2}, embedding.RowWise("a"), one(shard0), 0}, {[]int{2}, embedding.Replicated(), one(shard0), 0},
-				{[]int{3}, embedding.RowWise("a"), one(replicate), 0}, {[]int{3}, embedding.ColumnWise("a"), one(shard0), 0}, {[]int{4}, embedding.TableWise("a", 2), one(shard0), 0},
-				{[]int{2, 2}, embedding.RowWise("b"), two(shard0, replicate), 0}, {[]int{2, 2}, embedding.Grid("b", "a"), two(replicate, shard0), tensor.BFloat16},
+				{[]int{1}, embedding.Replicated(), one(replicate), 0}, {[]int{2}, embedding.RowWise("a"), one(shard0), 0},
+				{[]int{2}, embedding.Replicated(), one(shard0), 0},
+				{[]int{3}, embedding.RowWise("a"), one(replicate), 0}, {[]int{3}, embedding.ColumnWise("a"), one(shard0), 0},
+				{[]int{4}, embedding.TableWise("a", 2), one(shard0), 0},
+				{[]int{2, 2}, embedding.RowWise("b"), two(shard0, replicate), 0},
+				{[]int{2, 2}, embedding.Grid("b", "a"), two(replicate, shard0), tensor.BFloat16},
 				{[]int{2}, embedding.RowWise("a"), one(shard0), tensor.BFloat16},
 			} {
 				meshtest.On(t, c.mesh, func(ctx context.Context, m *dtensor.Mesh) error {
 					tables := func() []*embedding.Table {
-						return []*embedding.Table{embedding.NewTable(m, embedding.Config{Rows: 7, Dim: 5, Layout: c.layout, PaddingIdx: new(1), DType: c.dtype})}
+						return []*embedding.Table{embedding.NewTable(m,
+							embedding.Config{Rows: 7, Dim: 5, Layout: c.layout, PaddingIdx: new(1), DType: c.dtype})}
 					}
 					ids := meshtest.Place(m, someIDs(6, 7, 2), []int{6}, c.ids...)
 					more := meshtest.Place(m, someIDs(6, 7, 5), []int{2, 3}, c.ids...)
@@ -164,14 +168,15 @@ func TestFusedCollection(t *testing.T) {
 				}
 				plain := embedding.NewCollection(m, shelfOn(axes, 0).tables...)
 				fused := embedding.NewCollection(m, shelfOn(axes, 0).tables...)
-				w := &twin{plain: plain.Tables(), fused: fused.Tables(), forward: func(tables []*embedding.Table, head *dtensor.Tensor) *dtensor.Tensor {
+				w := &twin{plain: plain.Tables(), fused: fused.Tables()}
+				w.forward = func(tables []*embedding.Table, head *dtensor.Tensor) *dtensor.Tensor {
 					c := plain
 					if tables[0] == fused.Tables()[0] {
 						c = fused
 					}
 					y, z := c.Bags(j).Values(), c.Rows(j).Feature("a")
 					return y.Mul(y).Sum(nil, false).Add(z.Mul(z).Sum(nil, false)).Mul(head).Sum(nil, false)
-				}}
+				}
 				if err := w.check(ctx, m, maker); err != nil {
 					return fmt.Errorf("%s: %w", name, err)
 				}
@@ -203,7 +208,8 @@ func TestFusedErrors(t *testing.T) {
 			}
 			return nil
 		})
-		if _, _, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor { sum(ids)(); return sum(bad)() }, table.Param()); err == nil || updates != 0 {
+		if _, _, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor { sum(ids)(); return sum(bad)() }, table.Param()); err == nil ||
+			updates != 0 {
 			return fmt.Errorf("got %v and %d updates", err, updates)
 		}
 		if _, _, err := dtensor.ValueAndGrad(ctx, sum(ids), table.Param()); err != nil || updates != 1 || total != 2 {
@@ -218,7 +224,8 @@ func TestFusedErrors(t *testing.T) {
 			return fmt.Errorf("undone: %v, %v, %d updates", err, ok, updates)
 		}
 		partial := embedding.TableOf(dtensor.Zeros(m, tensor.Float32, []int{2, 2}, layout.Partial(layout.Sum)), embedding.Options{})
-		if err := dtensor.Try(ctx, m, func() { partial.Fuse(func(*dtensor.Rows) error { return nil }) }); err == nil || !strings.Contains(err.Error(), "is a sum") {
+		if err := dtensor.Try(ctx, m, func() { partial.Fuse(func(*dtensor.Rows) error { return nil }) }); err == nil ||
+			!strings.Contains(err.Error(), "is a sum") {
 			return fmt.Errorf("got %v", err)
 		}
 		return nil

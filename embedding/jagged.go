@@ -35,7 +35,8 @@ type Jagged struct {
 // The slices are copied. A rank outside the mesh passes anything.
 //
 // What does not fit is returned as an error, on the rank that can see it.
-func NewJagged(mesh *dtensor.Mesh, features []string, samples int, lengths []int, ids []int64, weights []float32, placements ...layout.Placement) (*Jagged, error) {
+func NewJagged(mesh *dtensor.Mesh, features []string, samples int, lengths []int, ids []int64, weights []float32,
+	placements ...layout.Placement) (*Jagged, error) {
 	if len(placements) == 0 {
 		placements = make([]layout.Placement, len(mesh.Axes()))
 	}
@@ -61,13 +62,15 @@ func NewJagged(mesh *dtensor.Mesh, features []string, samples int, lengths []int
 	}
 	_, j.samples = batch.Span(mesh.Coord(), 0)
 	if want := len(features) * j.samples; len(lengths) != want {
-		return nil, fmt.Errorf("embedding: NewJagged: %d lengths for %d features of the %d samples of this rank; give %d", len(lengths), len(features), j.samples, want)
+		return nil, fmt.Errorf("embedding: NewJagged: %d lengths for %d features of the %d samples of this rank; give %d", len(lengths),
+			len(features), j.samples, want)
 	}
 	j.lengths, j.starts = slices.Clone(lengths), make([]int, len(features)+1)
 	for i, n := range lengths {
 		f := i / max(j.samples, 1)
 		if n < 0 {
-			return nil, fmt.Errorf("embedding: NewJagged: the length of sample %d of feature %q is %d; lengths are not negative", i%j.samples, features[f], n)
+			return nil, fmt.Errorf("embedding: NewJagged: the length of sample %d of feature %q is %d; lengths are not negative", i%j.samples,
+				features[f], n)
 		}
 		j.starts[f+1] += n
 	}

@@ -32,7 +32,8 @@ func RowWiseSizes(axis string, sizes ...int) Layout {
 }
 
 // RowWiseOn divides the rows over some ranks of an axis, a sub-group, as
-// torch.chunk does over so many; the others have none.
+// torch.chunk does over so many; the others have none. A rank that is named several
+// times has as many parts, next to each other; parts are in the order of the ranks.
 func RowWiseOn(axis string, ranks ...int) Layout {
 	return Layout{rows: []string{axis}, on: slices.Sorted(slices.Values(ranks))}
 }
@@ -43,7 +44,8 @@ func TableWise(axis string, rank int) Layout { return RowWiseOn(axis, rank) }
 // ColumnWise divides the features over the named axes.
 func ColumnWise(axes ...string) Layout { return Layout{columns: axes} }
 
-// ColumnWiseOn divides the features over some ranks of an axis, a sub-group.
+// ColumnWiseOn divides the features over some ranks of an axis, a sub-group, as
+// RowWiseOn does rows: ColumnWiseOn("tp", 0, 0, 1) gives two of three parts to rank 0.
 func ColumnWiseOn(axis string, ranks ...int) Layout {
 	return Layout{columns: []string{axis}, on: slices.Sorted(slices.Values(ranks))}
 }
@@ -85,10 +87,8 @@ func (l Layout) among(axis dtensor.Axis, size int) []int {
 		switch r := l.on[i]; {
 		case r < 0 || r >= axis.Size:
 			refuse("Layout", "axis %q has no rank %d; use 0 to %d", axis.Name, r, axis.Size-1)
-		case i > 0 && l.on[i-1] == r:
-			refuse("Layout", "rank %d of axis %q is named twice", r, axis.Name)
 		default:
-			sizes[r] = n
+			sizes[r] += n
 		}
 	}
 	return sizes

@@ -27,6 +27,9 @@ func TestLayouts(t *testing.T) {
 		{embedding.TableWise("a", 1), "[S(0)[0 7] R]", "table-wise on rank 1 of a"},
 		{embedding.ColumnWise("b"), "[R S(1)]", "column-wise over b"},
 		{embedding.ColumnWiseOn("b", 1, 2), "[R S(1)[0 3 2]]", "column-wise over b on ranks [1 2]"},
+		{embedding.ColumnWiseOn("b", 2, 0, 0), "[R S(1)[4 0 1]]", "column-wise over b on ranks [0 0 2]"},
+		{embedding.ColumnWiseOn("a", 1, 1), "[S(1)[0 5] R]", "column-wise over a on ranks [1 1]"},
+		{embedding.RowWiseOn("b", 2, 0, 2), "[R S(0)[3 0 4]]", "row-wise over b on ranks [0 2 2]"},
 		{embedding.Grid("b", "a"), "[S(1) S(0)]", "grid, rows over b and columns over a"},
 	} {
 		meshtest.On(t, []int{2, 3}, func(ctx context.Context, m *dtensor.Mesh) error {
@@ -58,7 +61,6 @@ func TestLayouts(t *testing.T) {
 		}{
 			{embedding.TableWise("a", 2), `axis "a" has no rank 2`},
 			{embedding.RowWiseOn("a", -1, 0), `axis "a" has no rank -1`},
-			{embedding.ColumnWiseOn("a", 1, 1), `rank 1 of axis "a" is named twice`},
 			{embedding.RowWise("z"), `no axis "z"`},
 			{embedding.Grid("a", "a"), `axis "a" is named twice`},
 		} {

@@ -4,7 +4,9 @@ import (
 	"slices"
 
 	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // Lookup returns the rows of weight that ids name.
@@ -37,13 +39,14 @@ func Lookup(weight, ids *dtensor.Tensor, o Options) *dtensor.Tensor {
 }
 
 func (t *Table) lookUp(ids *dtensor.Tensor) *dtensor.Tensor {
+	defer t.weight.Mesh().Span("Lookup").End()
 	const op = "Lookup"
 	weight, o := t.weight, t.options
 	s := o.check(op, weight)
 	checkIDs(op, weight, ids, s)
-	p := planFor(op, weight, ids, s)
+	p := rolesOf(op, weight, ids, s)
 	shape := append(append(make([]int, 0, ids.NDim()+1), ids.Shape()...), weight.Dim(1))
-	table := p.place(s)
+	table := p.table(s)
 	at := ids.Redistribute(p.ids...)
 	if !p.mesh.Inside() {
 		empty := p.mesh.Wrap(op, tensor.New(p.mesh.Device(), weight.DType(), 0), nil, false, shape, p.result...)
@@ -75,26 +78,32 @@ func (t *Table) gradOf(table *dtensor.Tensor, rows *dtensor.Rows) dtensor.Grad {
 
 // A lookup is one call of Lookup on one rank: what its gradient needs is kept here.
 type lookup struct {
-	*plan
+	*roles
+	x       exchange
+	own     *part // of the table
 	s       settings
-	weight  *dtensor.Tensor
-	table   *tensor.Tensor // this rank's part of the table, [n, d]
-	lo, n   int            // the rows that it holds: lo to lo+n
 	ids     *tensor.Tensor // local ids
-	base    int            // what local ids are counted from: lo is row ids-base of table
+	base    int            // what local ids are counted from: this rank's first row is row ids-base of local
 	mask    *dtensor.MaskBuffer
 	tracked bool
 
-	uniq   *tensor.Uniq // of the local ids: all if they travel, else those of this rank's rows; nil until asked for
-	travel *travel      // of ids to the ranks that have their rows; nil if they do not
-	counts []int        // distinct rows that each replica has; nil if not known
+	uniq *tensor.Uniq // the distinct of the local ids whose rows this rank holds; nil before distinct
 }
 
 // newLookup checks the ids, with the other ranks where they have other ids.
-func newLookup(p *plan, s settings, weight, ids *dtensor.Tensor, tracked bool) *lookup {
-	offset, _ := weight.Offset()
-	l := &lookup{plan: p, s: s, weight: weight, table: weight.Local(), lo: offset[0], ids: ids.Local(), tracked: tracked}
-	l.n, l.base = l.table.Dim(0), l.lo
+func newLookup(p *roles, s settings, weight, ids *dtensor.Tensor, tracked bool) *lookup {
+	l := &lookup{roles: p, s: s, ids: ids.Local(), tracked: tracked}
+	local, row := weight.Local(), firstRow(weight)
+	tables := []part{{settings: &l.s, weight: weight, local: local, row: row, width: local.Dim(1)}}
+	l.x = exchange{route: noRoute, op: p.op, mesh: p.mesh, dtype: weight.DType(), tables: tables}
+	l.own, l.base = &tables[0], row
+	if len(p.requests)+len(p.replicated) > 0 || s.renorm {
+		requests := axisSet(p.requests)
+		l.x.route = newRoute(p.mesh, []*dtensor.Tensor{weight}, requests|axisSet(p.replicated), requests, requests)
+		for i := range l.x.requestPeers { // they have the same columns as this rank
+			l.x.requestPeers[i].boxes[0].column = 0
+		}
+	}
 	if p.premasked { // checked when they were masked
 		n := l.ids.Numel()
 		l.base = 0
@@ -107,23 +116,99 @@ func newLookup(p *plan, s settings, weight, ids *dtensor.Tensor, tracked bool) *
 	return l
 }
 
+// agree checks the local ids. Where ranks have different ids they tell each other, in
+// one collective of a few numbers, whether all of them are good and how many rows they
+// request, so that all throw the same error or none.
+func (l *lookup) agree(ids *dtensor.Tensor) {
+	const status = 2 // the flat global position of the first bad id plus one, and that id; or zeros
+	numbers := make([]int64, status, status+max(1, len(l.x.requestPeers)))
+	if !l.premasked {
+		if pos, id, ok := tensor.CheckIndex(l.ids, l.own.weight.Dim(0)); !ok {
+			numbers[0], numbers[1] = int64(globalIndex(ids, pos))+1, int64(id)
+		}
+	}
+	good := numbers[0] == 0
+	switch {
+	case len(l.requests) > 0:
+		owned := l.ids
+		if len(l.masked) > 0 {
+			owned = l.x.ownedIDs(owned)
+		}
+		l.x.distinct = []tensor.Uniq{tensor.Unique(owned, 0, l.own.weight.Dim(0))}
+		numbers = l.x.appendCounts(numbers)
+	case len(l.replicated) > 0 && (l.tracked || l.s.renorm):
+		n := 0
+		if good {
+			n = l.distinct().Index.Numel()
+		}
+		numbers = append(numbers, int64(n))
+	}
+	all, bad := l.x.agree(numbers, status)
+	if bad != nil {
+		at := unflatten(int(bad[0]-1), ids.Shape())
+		fault.Throw(&IDError{Op: l.op, Table: l.s.table(), ID: bad[1], Position: at, Rows: l.own.weight.Dim(0)})
+	}
+	switch {
+	case len(l.requests) > 0:
+		l.x.setCounts(all, len(numbers), status)
+	case len(numbers) > status:
+		for its := range slices.Chunk(all, len(numbers)) {
+			l.x.counts = append(l.x.counts, int(its[status]))
+		}
+	}
+}
+
+// unflatten returns the index, in each dimension of a shape, of the element at a flat one.
+func unflatten(flat int, shape []int) []int {
+	at := make([]int, len(shape))
+	for d := len(shape) - 1; d >= 0; d-- {
+		at[d] = flat % shape[d]
+		flat /= shape[d]
+	}
+	return at
+}
+
+// globalIndex returns the flat index in t of the local element at flat index i.
+func globalIndex(t *dtensor.Tensor, i int) int {
+	shape, local := t.Shape(), t.Local().Shape()
+	offset, _ := t.Offset()
+	flat, stride := 0, 1
+	for d := len(shape) - 1; d >= 0; d-- {
+		flat += (offset[d] + i%local[d]) * stride
+		i /= local[d]
+		stride *= shape[d]
+	}
+	return flat
+}
+
+// renormalize applies MaxNorm to the rows that are looked up.
+func (l *lookup) renormalize() {
+	if len(l.requests) > 0 {
+		l.x.renormalize(l.x.requestedRows())
+	} else {
+		l.x.renormalize([]tensor.Rows{{Index: l.distinct().Index}})
+	}
+}
+
 // forward returns the local rows and sets the mask; without one there are zeros
 // where the row belongs to another rank.
 func (l *lookup) forward() *tensor.Tensor {
-	if l.travel != nil {
-		l.send()
+	if len(l.requests) > 0 {
+		l.x.request()
 	}
 	if l.s.renorm {
 		l.renormalize()
 	}
 	if l.carries && !l.premasked {
-		l.mask = l.newMask().OwnedBy(l.weight.Layout(), 0, l.ids)
+		l.mask = l.newMask().OwnedBy(l.own.weight.Layout(), 0, l.ids)
 	}
-	if l.travel != nil {
-		return l.fetch()
+	if len(l.requests) > 0 {
+		rows := l.x.reply()[0]
+		defer rows.Free()
+		return tensor.TakeRows(rows, l.x.distinct[0].Slot.Reshape(l.ids.Shape()...), 0)
 	}
-	rows := tensor.New(l.table.Device(), l.table.DType(), append(slices.Clone(l.ids.Shape()), l.table.Dim(1))...)
-	tensor.TakeRowsTo(rows, l.table, l.ids, l.base, !l.carries) // rows that a mask covers are never read
+	rows := tensor.New(l.own.local.Device(), l.own.local.DType(), append(slices.Clone(l.ids.Shape()), l.own.columns())...)
+	tensor.TakeRowsTo(rows, l.own.local, l.ids, l.base, !l.carries) // rows that a mask covers are never read
 	return rows
 }
 
@@ -132,22 +217,45 @@ func (l *lookup) forward() *tensor.Tensor {
 func (l *lookup) newMask() *dtensor.MaskBuffer {
 	n := l.ids.Numel()
 	switch {
-	case l.travel != nil:
-		return dtensor.NewMask(tensor.CompareScalar(tensor.OpLt, l.uniq.Slot, 0), 0)
-	case l.n == 0:
+	case len(l.requests) > 0:
+		return dtensor.NewMask(tensor.CompareScalar(kernel.OpLt, l.x.distinct[0].Slot, 0), 0)
+	case l.own.rows() == 0:
 		return dtensor.NewMask(tensor.Full(l.ids.Device(), tensor.Bool, 1, n), 0)
 	}
 	flat := l.ids.Reshape(n)
-	own := tensor.Clamp(flat, float64(l.lo), float64(l.lo+l.n-1))
+	own := tensor.Clamp(flat, float64(l.own.row), float64(l.own.row+l.own.rows()-1))
 	defer own.Free()
-	return dtensor.NewMask(tensor.Compare(tensor.OpNe, flat, own), 0)
+	return dtensor.NewMask(tensor.Compare(kernel.OpNe, flat, own), 0)
 }
 
-// distinct returns the distinct local ids.
+// distinct returns the distinct of the local ids whose rows this rank holds.
 func (l *lookup) distinct() *tensor.Uniq {
 	if l.uniq == nil {
-		u := tensor.Unique(l.ids, l.base, l.n)
+		u := tensor.Unique(l.ids, l.base, l.own.rows())
 		l.uniq = &u
 	}
 	return l.uniq
+}
+
+// backward returns the gradient of the table for the gradient gy of the result:
+//
+//	Values[i] = Σ gy[j] over all j with ids[j] == Index[i]
+//
+// without the padding row; with ScaleGradByFreq over the number of such j. That of
+// bfloat16 is float32 until all have been added up, in messages too.
+func (l *lookup) backward(gy *dtensor.Tensor) *dtensor.Rows {
+	dy := gy.Redistribute(reduced(l.result)...).Local()
+	if len(l.requests) > 0 {
+		return l.x.backward([]*tensor.Tensor{dy})[0]
+	}
+	return l.gradient(*l.distinct(), dy)
+}
+
+// gradient returns the gradient of the table for that of each of the ids that u was made
+// from.
+func (l *lookup) gradient(u tensor.Uniq, dy *tensor.Tensor) *dtensor.Rows {
+	if len(l.replicated) == 0 { // else the others count on the padding row
+		u = without(u, l.own.padding-l.own.row)
+	}
+	return l.x.gradients([]tensor.Rows{l.own.sumRows(u, dy)})[0]
 }

@@ -77,7 +77,8 @@ func (s *several) check(ctx context.Context, at *dtensor.Tensor, order []int, to
 		for j := range gy {
 			gy[j] *= times
 		}
-		if err := near(fmt.Sprintf("order %v to %v: gradient %d", order, to, i), grads[i].Dense().Full(), gradOf(s.shapes[i][0], width, s.ids, gy, -1, false)); err != nil {
+		if err := near(fmt.Sprintf("order %v to %v: gradient %d", order, to, i), grads[i].Dense().Full(),
+			gradOf(s.shapes[i][0], width, s.ids, gy, -1, false)); err != nil {
 			return err
 		}
 	}

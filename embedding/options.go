@@ -47,20 +47,15 @@ func (s *settings) table() string {
 
 // check returns o for a lookup in weight, and throws what does not fit.
 func (o *Options) check(op string, weight *dtensor.Tensor) settings {
-	s := settings{padding: -1, normType: 2, frequency: o.ScaleGradByFreq, name: o.Table, weight: weight}
+	s := settings{normType: 2, frequency: o.ScaleGradByFreq, name: o.Table, weight: weight}
 	if weight.NDim() != 2 {
 		refuse(op, "%s has %d dimensions; a table has 2, rows and features", s.table(), weight.NDim())
 	}
 	if dt := weight.DType(); dt != tensor.Float32 && dt != tensor.Float64 && dt != tensor.BFloat16 {
 		refuse(op, "%s holds %v; Cast it to bfloat16, float32 or float64", s.table(), dt)
 	}
-	rows := weight.Dim(0)
-	if o.PaddingIdx != nil {
-		p := *o.PaddingIdx
-		if p < -rows || p >= rows {
-			refuse(op, "PaddingIdx is %d, out of range [%d, %d) for %s", p, -rows, rows, s.table())
-		}
-		s.padding = (p + rows) % rows
+	if !s.setPadding(o.PaddingIdx, weight.Dim(0)) {
+		refuse(op, badPadding, *o.PaddingIdx, -weight.Dim(0), weight.Dim(0), s.table())
 	}
 	if o.MaxNorm != nil {
 		s.renorm, s.maxNorm = true, *o.MaxNorm
@@ -75,6 +70,23 @@ func (o *Options) check(op string, weight *dtensor.Tensor) settings {
 		}
 	}
 	return s
+}
+
+// badPadding is the error of a PaddingIdx that setPadding does not take.
+const badPadding = "PaddingIdx is %d, out of range [%d, %d) for %s"
+
+// setPadding sets the padding row of a table of so many rows; ok is false if there is no
+// such row.
+func (s *settings) setPadding(idx *int, rows int) (ok bool) {
+	s.padding = -1
+	if idx == nil {
+		return true
+	}
+	if *idx < -rows || *idx >= rows {
+		return false
+	}
+	s.padding = (*idx + rows) % rows
+	return true
 }
 
 // checkIDs throws unless ids are integers on the table's mesh.

@@ -5,18 +5,29 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/gorun-spmd/gorun/tensor"
 )
 
 // A Demand is what a planner knows of one table.
 type Demand struct {
 	Name      string
 	Rows, Dim int
+	DType     tensor.DType // as Config's: 0 is Float32
 	// IDs is how many ids a sample has: the pooling factor, over all features
 	// that share the table.
 	IDs float64
 	// Distinct is how many of the ids of one rank's part of a batch are
 	// distinct; 0: as many as there can be. Power laws make it small: measure it.
 	Distinct float64
+
+	// Kinds are the kinds of layout that the table may have; none: all. One kind pins it,
+	// TableWiseKind with one of Ranks to a rank. Along an axis of one rank all are the same.
+	Kinds []Kind
+	// Ranks are those along the axis that may have the table if it is table-wise; none: all.
+	Ranks []int
+	// Group names tables that get one layout, those that are table-wise one rank; "": none.
+	Group string
 }
 
 // PlanOptions say what to plan for.
@@ -38,37 +49,58 @@ type PlanOptions struct {
 type Plan struct {
 	Layouts     []Layout
 	MemoryBytes []int         // of each rank along the axis
-	Time        time.Duration // of what a step of a Collection with these layouts moves, estimated
+	Time        time.Duration // of a lookup in a Collection with these layouts and its gradient, estimated
 	rates       Rates
 	demands     []Demand
 	options     PlanOptions
-	choices     []choice
+	units       []unit
+	choices     []choice // by unit
 }
 
-// A choice is a way to lay out a table: a kind, and for table-wise a rank.
+// A unit is the tables of a group, or a table without one.
+type unit struct {
+	tables []int
+	kinds  []Kind // that it may have, ascending
+	ranks  []int  // that may have it if it is table-wise, ascending
+	bytes  int    // of all its rows
+	costs  [kinds]cost
+}
+
+// A choice is a way to lay out a unit: a kind, and for table-wise a rank.
 type choice struct {
-	kind kind
+	kind Kind
 	rank int
 }
 
-type kind uint8
+// A Kind is a kind of layout that a planner chooses.
+type Kind uint8
 
+// The kinds.
 const (
-	dataParallel kind = iota
-	rowWise
-	columnWise
-	tableWise
+	DataParallelKind Kind = iota // Replicated
+	RowWiseKind
+	ColumnWiseKind
+	TableWiseKind
+	kinds
 )
 
-var kindNames = [...]string{"data-parallel", "row-wise", "column-wise", "table-wise"}
+var kindNames = [kinds]string{"data-parallel", "row-wise", "column-wise", "table-wise"}
+
+// String returns "data-parallel", "row-wise", "column-wise" or "table-wise".
+func (k Kind) String() string {
+	if k < kinds {
+		return kindNames[k]
+	}
+	return "invalid"
+}
 
 func (c choice) layout(axis string) Layout {
 	switch c.kind {
-	case rowWise:
+	case RowWiseKind:
 		return RowWise(axis)
-	case columnWise:
+	case ColumnWiseKind:
 		return ColumnWise(axis)
-	case tableWise:
+	case TableWiseKind:
 		return TableWise(axis, c.rank)
 	}
 	return Replicated()
@@ -79,7 +111,8 @@ func (c choice) layout(axis string) Layout {
 // MemoryBytes; under that, the time that the slowest rank needs for a lookup and
 // its gradient is to be short, as estimated from the rates. It begins with several
 // simple plans and improves each, table by table and by exchanging two, until
-// nothing helps; so the plan is good, not always the best.
+// nothing helps; so the plan is good, not always the best. Tables of a Group count
+// as one.
 //
 // The same arguments give the same plan, so ranks with the same rates agree. If
 // no plan is found that fits, NewPlan returns an error with the numbers.
@@ -87,16 +120,14 @@ func NewPlan(demands []Demand, rates Rates, o PlanOptions) (*Plan, error) {
 	o.Copies = max(o.Copies, 1)
 	switch {
 	case o.Ranks < 1:
-		return nil, &Error{Op: "NewPlan", Detail: fmt.Sprintf("Ranks is %d; give how many lie along axis %q", o.Ranks, o.Axis)}
+		return nil, planError("Ranks is %d; give how many lie along axis %q", o.Ranks, o.Axis)
 	case o.Batch < 0 || o.MemoryBytes < 0 || o.StateBytes < 0:
-		return nil, &Error{Op: "NewPlan", Detail: fmt.Sprintf("Batch %d, MemoryBytes %d, StateBytes %d: none may be negative", o.Batch, o.MemoryBytes, o.StateBytes)}
+		return nil, planError("Batch %d, MemoryBytes %d, StateBytes %d: none may be negative", o.Batch, o.MemoryBytes, o.StateBytes)
 	}
-	for _, d := range demands {
-		if d.Rows < 0 || d.Dim < 0 || !(d.IDs >= 0) || !(d.Distinct >= 0) {
-			return nil, &Error{Op: "NewPlan", Detail: fmt.Sprintf("table %q has %d rows of %d features, %v ids a sample, %v distinct; none may be negative", d.Name, d.Rows, d.Dim, d.IDs, d.Distinct)}
-		}
+	p, err := newPlan(demands, rates, o)
+	if err != nil {
+		return nil, err
 	}
-	p := &Plan{rates: rates, demands: demands, options: o}
 	var best value
 	for _, start := range p.starts() {
 		v := p.improve(start)
@@ -107,12 +138,109 @@ func NewPlan(demands []Demand, rates Rates, o PlanOptions) (*Plan, error) {
 	if best.over > 0 {
 		return nil, p.refusal(best)
 	}
-	l := p.load(p.choices)
-	p.MemoryBytes, p.Time = l.memory, best.time
-	for _, c := range p.choices {
-		p.Layouts = append(p.Layouts, c.layout(o.Axis))
+	p.MemoryBytes, p.Time = p.load(p.choices).memory, best.time
+	p.Layouts = make([]Layout, len(demands))
+	for u, c := range p.choices {
+		for _, t := range p.units[u].tables {
+			p.Layouts[t] = c.layout(o.Axis)
+		}
 	}
 	return p, nil
+}
+
+// newPlan checks the tables and puts them in units.
+func newPlan(demands []Demand, rates Rates, o PlanOptions) (*Plan, error) {
+	p := &Plan{rates: rates, demands: demands, options: o}
+	groups := map[string]int{}
+	for t, d := range demands {
+		if err := p.check(d); err != nil {
+			return nil, err
+		}
+		u, ok := groups[d.Group]
+		if !ok || d.Group == "" {
+			u, groups[d.Group] = len(p.units), len(p.units)
+			p.units = append(p.units, unit{})
+		}
+		p.units[u].tables = append(p.units[u].tables, t)
+	}
+	if d, bytes, ok := o.tooLarge(demands); !ok {
+		return nil, planError("table %q has %d rows of %d features of %d bytes: "+
+			"the tables up to it take %.3g bytes, and %d times as many may be 2⁶² at most; give fewer rows",
+			d.Name, d.Rows, d.Dim, d.size(), bytes, o.Ranks)
+	}
+	for i := range p.units {
+		u := &p.units[i]
+		p.restrict(u)
+		first := demands[u.tables[0]]
+		switch {
+		case len(u.kinds) > 0:
+		case len(u.tables) == 1:
+			return nil, planError("table %q of %d features has no layout: Kinds %v, Ranks %v; allow another kind", first.Name, first.Dim,
+				first.Kinds, first.Ranks)
+		default:
+			return nil, planError("the %d tables of group %q have no layout that all of them may have; allow another kind, or rank",
+				len(u.tables), first.Group)
+		}
+		for _, t := range u.tables {
+			u.bytes += p.bytes(&demands[t], demands[t].Rows, demands[t].Dim)
+			for _, k := range u.kinds {
+				u.costs[k].add(p.costOf(t, k))
+			}
+		}
+	}
+	return p, nil
+}
+
+func planError(format string, args ...any) *Error {
+	return &Error{Op: "NewPlan", Detail: fmt.Sprintf(format, args...)}
+}
+
+// check returns an error for what makes no sense of a table.
+func (p *Plan) check(d Demand) error {
+	if dt := d.DType; dt != 0 && dt != tensor.Float32 && dt != tensor.Float64 && dt != tensor.BFloat16 {
+		return planError("table %q holds %v; use bfloat16, float32 or float64", d.Name, dt)
+	}
+	if d.Rows < 0 || d.Dim < 0 || !(d.IDs >= 0) || !(d.Distinct >= 0) {
+		return planError("table %q has %d rows of %d features, %v ids a sample, %v distinct; none may be negative", d.Name, d.Rows, d.Dim,
+			d.IDs, d.Distinct)
+	}
+	for _, k := range d.Kinds {
+		if k >= kinds {
+			return planError("table %q may have kind %d; use DataParallelKind to TableWiseKind", d.Name, k)
+		}
+	}
+	for _, r := range d.Ranks {
+		if r < 0 || r >= p.options.Ranks {
+			return planError("table %q may lie on rank %d of axis %q, which has %d; use 0 to %d", d.Name, r, p.options.Axis, p.options.Ranks,
+				p.options.Ranks-1)
+		}
+	}
+	return nil
+}
+
+// restrict sets the kinds and ranks that all tables of a unit may have.
+func (p *Plan) restrict(u *unit) {
+	all := func(may func(d Demand) bool) bool {
+		return !slices.ContainsFunc(u.tables, func(t int) bool { return !may(p.demands[t]) })
+	}
+	for r := range p.options.Ranks {
+		if all(func(d Demand) bool { return len(d.Ranks) == 0 || slices.Contains(d.Ranks, r) }) {
+			u.ranks = append(u.ranks, r)
+		}
+	}
+	if p.options.Ranks == 1 {
+		u.kinds = []Kind{DataParallelKind}
+		return
+	}
+	for k := range kinds {
+		if all(func(d Demand) bool {
+			return (len(d.Kinds) == 0 || slices.Contains(d.Kinds, k)) &&
+				(k != ColumnWiseKind || d.Dim > 1) && // one column cannot be divided
+				(k != TableWiseKind || len(u.ranks) > 0)
+		}) {
+			u.kinds = append(u.kinds, k)
+		}
+	}
 }
 
 // A value says how good a plan is: first how many bytes are over the limit on
@@ -127,72 +255,86 @@ func (v value) less(w value) bool {
 	return cmp.Or(cmp.Compare(v.over, w.over), cmp.Compare(v.time, w.time), cmp.Compare(v.memory, w.memory)) < 0
 }
 
-// choicesOf lists the choices of a table.
-func (p *Plan) choicesOf(t int) []choice {
-	if p.options.Ranks == 1 {
-		return []choice{{kind: dataParallel}}
-	}
-	list := []choice{{kind: dataParallel}, {kind: rowWise}}
-	if c := (choice{kind: columnWise}); p.fits(t, c) {
-		list = append(list, c)
-	}
-	for r := range p.options.Ranks {
-		list = append(list, choice{tableWise, r})
+// choicesOf lists the choices of a unit.
+func (u *unit) choicesOf() []choice {
+	var list []choice
+	for _, k := range u.kinds {
+		if k != TableWiseKind {
+			list = append(list, choice{kind: k})
+			continue
+		}
+		for _, r := range u.ranks {
+			list = append(list, choice{k, r})
+		}
 	}
 	return list
 }
 
-// starts returns the plans to begin with: each kind for all tables, and the
-// largest tables first, each where it is best then.
-func (p *Plan) starts() [][]choice {
-	n := len(p.demands)
-	list := [][]choice{make([]choice, n)}
-	if p.options.Ranks == 1 {
-		return list
-	}
-	rows, columns, greedy := make([]choice, n), make([]choice, n), make([]choice, n)
-	order := make([]int, n)
-	for t := range n {
-		rows[t].kind, columns[t].kind, greedy[t].kind = rowWise, columnWise, rowWise
-		if !p.fits(t, columns[t]) {
-			columns[t].kind = rowWise
-		}
-		order[t] = t
-	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		return p.demands[b].Rows*p.demands[b].Dim - p.demands[a].Rows*p.demands[a].Dim
-	})
-	packed, used := make([]choice, n), make([]int, p.options.Ranks)
-	for _, t := range order {
-		r := slices.Index(used, slices.Min(used))
-		packed[t] = choice{tableWise, r}
-		used[r] += p.bytes(p.demands[t].Rows, p.demands[t].Dim)
-	}
-	for _, t := range order {
-		p.settle(greedy, t)
-	}
-	return append(list, rows, columns, packed, greedy)
+// may reports whether a unit may be laid out so.
+func (u *unit) may(c choice) bool {
+	return slices.Contains(u.kinds, c.kind) && (c.kind != TableWiseKind || slices.Contains(u.ranks, c.rank))
 }
 
-// settle gives a table the best choice while the others stay, and reports
-// whether that is another.
-func (p *Plan) settle(plan []choice, t int) bool {
-	others, with := p.load(plan, t), p.load(nil)
-	was := plan[t]
-	at, best := was, p.valueWith(&with, &others, t, was)
-	for _, c := range p.choicesOf(t) {
-		if v := p.valueWith(&with, &others, t, c); v.less(best) {
-			best, at = v, c
+// starts returns the plans to begin with: each kind for all units that may have it, and
+// the largest units first, each where it is best then. Table-wise units begin on the rank
+// that has the least.
+func (p *Plan) starts() [][]choice {
+	order := make([]int, len(p.units))
+	for u := range order {
+		order[u] = u
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(p.units[b].bytes, p.units[a].bytes) })
+	var list [][]choice
+	for _, k := range []Kind{DataParallelKind, RowWiseKind, ColumnWiseKind, TableWiseKind, RowWiseKind} {
+		plan, used := make([]choice, len(p.units)), make([]int, p.options.Ranks)
+		for _, i := range order {
+			u := &p.units[i]
+			switch {
+			case slices.Contains(u.kinds, k):
+				plan[i].kind = k
+			case k == ColumnWiseKind && slices.Contains(u.kinds, RowWiseKind):
+				plan[i].kind = RowWiseKind
+			default:
+				plan[i].kind = u.kinds[0]
+			}
+			if plan[i].kind == TableWiseKind {
+				plan[i].rank = slices.MinFunc(u.ranks, func(a, b int) int { return cmp.Compare(used[a], used[b]) })
+				used[plan[i].rank] += u.bytes
+			}
+		}
+		list = append(list, plan)
+		if p.options.Ranks == 1 {
+			return list
 		}
 	}
-	plan[t] = at
+	greedy := list[len(list)-1]
+	l := p.load(greedy)
+	for _, u := range order {
+		p.settle(greedy, &l, u)
+	}
+	return list
+}
+
+// settle gives a unit the best choice while the others stay, and reports whether that is
+// another. l is the load of the plan.
+func (p *Plan) settle(plan []choice, l *load, u int) bool {
+	was := plan[u]
+	l.add(p, u, was, -1)
+	at, best := was, p.valueWith(l, u, was)
+	for _, a := range p.alternatives(l, u) {
+		if a.value.less(best) {
+			best, at = a.value, a.choice
+		}
+	}
+	l.add(p, u, at, 1)
+	plan[u] = at
 	return at != was
 }
 
-// pairs is the number of tables up to which two are exchanged.
+// pairs is the number of units up to which two are exchanged.
 const pairs = 32
 
-// sweeps is how often all tables are looked at, at most; a few are enough.
+// sweeps is how often all units are looked at, at most; a few are enough.
 const sweeps = 50
 
 // improve improves a plan in place until nothing helps, and returns its value.
@@ -200,8 +342,9 @@ func (p *Plan) improve(plan []choice) value {
 	better := true
 	for i := 0; better && i < sweeps; i++ {
 		better = false
-		for t := range plan {
-			better = p.settle(plan, t) || better
+		l := p.load(plan)
+		for u := range plan {
+			better = p.settle(plan, &l, u) || better
 		}
 		if len(plan) <= pairs {
 			better = p.exchange(plan) || better
@@ -210,13 +353,13 @@ func (p *Plan) improve(plan []choice) value {
 	return p.value(plan)
 }
 
-// exchange exchanges the choices of two tables wherever that is better, and
+// exchange exchanges the choices of two units wherever that is better, and
 // reports whether it was anywhere.
 func (p *Plan) exchange(plan []choice) (better bool) {
 	now := p.value(plan)
 	for a := range plan {
 		for b := range a {
-			if plan[a] == plan[b] || !p.fits(a, plan[b]) || !p.fits(b, plan[a]) {
+			if plan[a] == plan[b] || !p.units[a].may(plan[b]) || !p.units[b].may(plan[a]) {
 				continue
 			}
 			plan[a], plan[b] = plan[b], plan[a]
@@ -228,131 +371,4 @@ func (p *Plan) exchange(plan []choice) (better bool) {
 		}
 	}
 	return better
-}
-
-// fits reports whether a table can be laid out so: one column cannot be divided.
-func (p *Plan) fits(t int, c choice) bool { return c.kind != columnWise || p.demands[t].Dim > 1 }
-
-// A load is what a plan asks of the ranks along the axis.
-type load struct {
-	memory   []int
-	exchange []float64 // bytes received in all-to-alls
-	gather   []float64 // bytes received in all-gathers
-	copies   []float64 // bytes copied
-	shared   bool      // some table is divided: there are all-to-alls
-	copied   bool      // some table has copies: there are all-gathers
-}
-
-// value estimates a plan.
-func (p *Plan) value(plan []choice) value {
-	l := p.load(plan)
-	return p.valueOf(&l)
-}
-
-// valueWith estimates a plan that is others and one more table, with being space for it.
-func (p *Plan) valueWith(with, others *load, t int, c choice) value {
-	copy(with.memory, others.memory)
-	copy(with.exchange, others.exchange)
-	copy(with.gather, others.gather)
-	copy(with.copies, others.copies)
-	with.shared, with.copied = others.shared, others.copied
-	p.add(with, t, c)
-	return p.valueOf(with)
-}
-
-func (p *Plan) valueOf(l *load) value {
-	var v value
-	for r, m := range l.memory {
-		if limit := p.options.MemoryBytes; limit > 0 {
-			v.over += max(0, m-limit)
-		}
-		v.memory = max(v.memory, m)
-		v.time = max(v.time, p.rates.AllToAll.transfer(l.exchange[r])+p.rates.AllGather.transfer(l.gather[r])+p.rates.Copy.transfer(l.copies[r]))
-	}
-	if l.shared { // ids, rows and gradients
-		v.time += 3 * p.rates.AllToAll.Latency
-	}
-	if l.copied { // counts, and gradients
-		v.time += 2 * p.rates.AllGather.Latency
-	}
-	return v
-}
-
-// load adds up what the tables ask for, those of without excepted.
-func (p *Plan) load(plan []choice, without ...int) load {
-	n := p.options.Ranks
-	l := load{memory: make([]int, n), exchange: make([]float64, n), gather: make([]float64, n), copies: make([]float64, n)}
-	for t, c := range plan {
-		if !slices.Contains(without, t) {
-			p.add(&l, t, c)
-		}
-	}
-	return l
-}
-
-// add adds what one table asks for. With U distinct ids of it on each rank, rows
-// of w bytes, P ranks along the axis and C copies of the axis, a rank receives
-//
-//	                 all-to-all                       all-gather
-//	data-parallel                                     P·C·U·(8+w)
-//	row-wise         U·(8+w+w)                        C·U·(8+w)          if C > 1
-//	column-wise      U·(8·P+w+w)                      C·U·(8·P+w)        if C > 1
-//	table-wise       U·w, and the owner P·U·(8+w)     owner: C·P·U·(8+w) if C > 1
-func (p *Plan) add(l *load, t int, c choice) {
-	d, ranks, copies := p.demands[t], p.options.Ranks, float64(p.options.Copies)
-	u, w, n := p.distinct(t), float64(4*d.Dim), float64(ranks)
-	rows, columns := (d.Rows+ranks-1)/ranks, (d.Dim+ranks-1)/ranks // of torch.chunk
-	if c.kind == dataParallel {
-		l.copied = l.copied || n*copies > 1
-	} else {
-		l.shared, l.copied = true, l.copied || copies > 1
-	}
-	for r := range ranks {
-		var exchange, gather, copied float64
-		switch c.kind {
-		case dataParallel:
-			l.memory[r] += p.bytes(d.Rows, d.Dim)
-			if n > 1 || copies > 1 {
-				gather = n * u * (8 + w)
-			}
-			copied = 2 * u * w
-		case rowWise:
-			l.memory[r] += p.bytes(max(0, min(rows, d.Rows-r*rows)), d.Dim)
-			exchange, gather, copied = u*(8+2*w), u*(8+w), 4*u*w
-		case columnWise:
-			l.memory[r] += p.bytes(d.Rows, max(0, min(columns, d.Dim-r*columns)))
-			exchange, gather, copied = u*(8*n+2*w), u*(8*n+w), 4*u*w
-		case tableWise:
-			exchange, copied = u*w, 2*u*w
-			if r == c.rank {
-				l.memory[r] += p.bytes(d.Rows, d.Dim)
-				exchange, gather = exchange+n*u*(8+w), n*u*(8+w)
-				copied += 2 * n * u * w
-			}
-		}
-		if c.kind != dataParallel && copies == 1 {
-			gather = 0
-		}
-		l.exchange[r] += exchange
-		l.gather[r] += copies * gather
-		l.copies[r] += copied + copies*gather
-	}
-}
-
-// distinct returns how many distinct ids of table t a rank has in a step.
-func (p *Plan) distinct(t int) float64 {
-	d := p.demands[t]
-	ids := d.IDs * float64(p.options.Batch) / float64(p.options.Ranks*p.options.Copies)
-	if d.Distinct > 0 {
-		ids = min(ids, d.Distinct)
-	}
-	return min(ids, float64(d.Rows))
-}
-
-// bytes returns what a part of a table takes, with its optimizer's state.
-func (p *Plan) bytes(rows, columns int) int {
-	if columns == 0 {
-		rows = 0
-	}
-	return rows * (4*columns + p.options.StateBytes)
 }

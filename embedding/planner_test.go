@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -13,14 +14,16 @@ import (
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/comm/commtest"
 	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/tensor"
 )
 
 // someRates are of a machine that does not matter.
-var someRates = Rates{AllToAll: Rate{10 * time.Microsecond, 2e9}, AllGather: Rate{15 * time.Microsecond, 3e9}, Copy: Rate{Bandwidth: 8e9}}
+var someRates = Rates{AllToAll: Rate{10 * time.Microsecond, 2e9}, AllGather: Rate{15 * time.Microsecond, 3e9},
+	Table: 20 * time.Microsecond, ID: 150 * time.Nanosecond, Copy: Rate{Bandwidth: 2e9}}
 
 // bruteForce tries all plans.
 func bruteForce(p *Plan) value {
-	plan := make([]choice, len(p.demands))
+	plan := make([]choice, len(p.units))
 	var best value
 	found := false
 	var try func(t int)
@@ -31,7 +34,7 @@ func bruteForce(p *Plan) value {
 			}
 			return
 		}
-		for _, c := range p.choicesOf(t) {
+		for _, c := range p.units[t].choicesOf() {
 			plan[t] = c
 			try(t + 1)
 		}
@@ -52,7 +55,13 @@ func TestPlannerAgainstBruteForce(t *testing.T) {
 		var demands []Demand
 		total := 0
 		for k := range 1 + rng.IntN(4) {
-			d := Demand{Name: fmt.Sprint("t", k), Rows: rng.IntN(1 << (1 + rng.IntN(14))), Dim: 1 + rng.IntN(64), IDs: float64(rng.IntN(5)), Distinct: float64(rng.IntN(300))}
+			d := Demand{Name: fmt.Sprint("t", k), Rows: rng.IntN(1 << (1 + rng.IntN(14))), Dim: 1 + rng.IntN(64), IDs: float64(rng.IntN(5)),
+				Distinct: float64(rng.IntN(300))}
+			if i%2 > 0 && rng.IntN(2) > 0 { // row-wise among them, so that each group has a layout
+				d.Kinds = []Kind{RowWiseKind, Kind(rng.IntN(int(kinds)))}
+				d.Ranks = []int{rng.IntN(o.Ranks)}
+				d.Group = []string{"", "g"}[rng.IntN(2)]
+			}
 			demands = append(demands, d)
 			total += d.Rows * (4*d.Dim + o.StateBytes)
 		}
@@ -60,7 +69,11 @@ func TestPlannerAgainstBruteForce(t *testing.T) {
 			o.MemoryBytes = 1 + int(float64(total)*(0.8+rng.Float64())/float64(o.Ranks))
 		}
 		p, err := NewPlan(demands, someRates, o)
-		want := bruteForce(&Plan{rates: someRates, demands: demands, options: o})
+		all, err2 := newPlan(demands, someRates, o)
+		if err2 != nil {
+			t.Fatal(err2)
+		}
+		want := bruteForce(all)
 		if err != nil {
 			if want.over == 0 {
 				t.Fatalf("case %d: %v, but there is a plan of %v", i, err, want)
@@ -91,13 +104,115 @@ func TestPlanRefuses(t *testing.T) {
 		says   string
 	}{
 		{large, PlanOptions{Axis: "tp", Ranks: 2, Batch: 8, MemoryBytes: 1000},
-			`1 tables of 40.0 kB together do not fit 2 ranks of 1.0 kB each: the best plan found is 38.0 kB over; the largest table is "large" with 40.0 kB (1000 rows of 10)`},
+			`1 tables of 40.0 kB (40000 bytes) together do not fit 2 ranks of 1.0 kB (1000 bytes) each: ` +
+				`the best plan found is 38.0 kB (38000 bytes) over; ` +
+				`the largest table is "large" with 40.0 kB (40000 bytes) (1000 rows of 10)`},
+		{large, PlanOptions{Axis: "tp", Ranks: 2, Batch: 8, MemoryBytes: 19_999},
+			"40.0 kB (40000 bytes) together do not fit 2 ranks of 20.0 kB (19999 bytes) each: the best plan found is 2 bytes over"},
+		{Demand{Name: "vast", Rows: 1 << 58, Dim: 64}, PlanOptions{Axis: "tp", Ranks: 2, Batch: 8, MemoryBytes: 1000},
+			`table "vast" has 288230376151711744 rows of 64 features of 4 bytes: `},
+		{Demand{Name: "wide", Rows: 1, Dim: 1 << 62}, PlanOptions{Axis: "tp", Ranks: 1},
+			`table "wide" has 1 rows of 4611686018427387904 features`},
+		{Demand{Name: "odd", DType: tensor.Int64}, PlanOptions{Ranks: 1}, `table "odd" holds int64; use bfloat16, float32 or float64`},
 		{large, PlanOptions{Axis: "tp"}, "Ranks is 0"},
 		{large, PlanOptions{Axis: "tp", Ranks: 1, Batch: -1}, "Batch -1"},
 		{Demand{Name: "odd", Rows: -1}, PlanOptions{Ranks: 1}, `table "odd" has -1 rows`},
+		{Demand{Name: "odd", Kinds: []Kind{4}}, PlanOptions{Ranks: 2}, `table "odd" may have kind 4`},
+		{Demand{Name: "odd", Ranks: []int{1, 2}}, PlanOptions{Axis: "tp", Ranks: 2}, `table "odd" may lie on rank 2 of axis "tp", which has 2`},
+		{Demand{Name: "odd", Dim: 1, Kinds: []Kind{ColumnWiseKind}}, PlanOptions{Ranks: 2},
+			`table "odd" of 1 features has no layout: Kinds [column-wise], Ranks []; allow another kind`},
 	} {
 		if _, err := NewPlan([]Demand{c.demand}, someRates, c.o); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("got %v, want %q", err, c.says)
+		}
+	}
+}
+
+// TestEstimate holds that an estimate counts what each table, each id and the bytes of
+// its rows take, not only what moves: 100 samples of 3 ids, 10 of them distinct, in 2
+// tables, whose gradients of rows two ranks exchange.
+func TestEstimate(t *testing.T) {
+	demands := []Demand{{Name: "a", Rows: 50, Dim: 4, IDs: 3, Distinct: 10},
+		{Name: "b", Rows: 50, Dim: 4, IDs: 3, Distinct: 10, DType: tensor.BFloat16}}
+	second := Rate{Bandwidth: 1} // a byte
+	for _, c := range []struct {
+		rates Rates
+		ranks int
+		want  time.Duration
+	}{
+		{Rates{Table: 7}, 1, 2 * 7},
+		{Rates{Table: 7}, 2, 2 * 7},
+		{Rates{ID: 7}, 1, 2 * 300 * 7},
+		{Rates{ID: 7}, 2, 2 * (150 + 2*10/2) * 7},
+		{Rates{Copy: second}, 1, (300*16 + 300*8) * time.Second},
+		{Rates{Copy: second}, 2, (150*16 + 150*8 + 2*2*10*16/2) * time.Second},
+		{Rates{AllGather: second}, 2, 2 * 2 * 10 * (8 + 16) * time.Second}, // gradients are float32
+		{Rates{AllGather: Rate{Latency: 5}}, 2, 3 * 5},
+	} {
+		o := PlanOptions{Axis: "tp", Ranks: c.ranks, Copies: 1, Batch: 100}
+		p, err := newPlan(demands, c.rates, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := p.value(make([]choice, 2)).time; got != c.want {
+			t.Errorf("%d ranks, %+v: %v, want %v", c.ranks, c.rates, got, c.want)
+		}
+	}
+}
+
+// TestPlanConstraints holds that tables have the kinds and ranks that they may have, and
+// those of a group one layout, where without that the plan is another.
+func TestPlanConstraints(t *testing.T) {
+	demands := make([]Demand, 6)
+	for i := range demands {
+		demands[i] = Demand{Name: fmt.Sprint("t", i), Rows: 1000 * (i + 1), Dim: 8, IDs: 1}
+	}
+	demands[0].Kinds, demands[0].Ranks = []Kind{TableWiseKind}, []int{2}
+	demands[1].Kinds = []Kind{ColumnWiseKind}
+	demands[2].Kinds, demands[2].Ranks = []Kind{TableWiseKind, DataParallelKind}, []int{0, 3}
+	demands[2].Group, demands[3].Group, demands[4].Group = "g", "g", "h"
+	demands[5].Kinds, demands[5].Group = []Kind{RowWiseKind}, "h"
+	o := PlanOptions{Axis: "tp", Ranks: 4, Batch: 4096, MemoryBytes: 400_000}
+	p, err := NewPlan(demands, someRates, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"table-wise on rank 2 of tp", "column-wise over tp", "", p.Layouts[2].String(),
+		"row-wise over tp", "row-wise over tp"} {
+		if got := p.Layouts[i].String(); got != want && want != "" {
+			t.Errorf("table %d is %s, want %s\n%v", i, got, want, p)
+		}
+	}
+	if c := p.choices[2]; c.kind != DataParallelKind && (c.kind != TableWiseKind || c.rank != 0 && c.rank != 3) {
+		t.Errorf("the group g is %v", p.Layouts[2])
+	}
+	if text := p.String(); !strings.Contains(text, "no other kind is allowed") {
+		t.Error(text)
+	}
+	demands[3].Kinds = []Kind{RowWiseKind}
+	if _, err := NewPlan(demands, someRates, o); err == nil ||
+		!strings.Contains(err.Error(), `the 2 tables of group "g" have no layout that all of them may have`) {
+		t.Error(err)
+	}
+}
+
+// BenchmarkNewPlan plans as many tables as the largest models have, and prints the plan.
+func BenchmarkNewPlan(b *testing.B) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	demands := make([]Demand, 2000)
+	bytes := 0
+	for i := range demands {
+		demands[i] = Demand{Name: fmt.Sprint("t", i), Rows: 1 + int(math.Exp(16*rng.Float64())), Dim: 16 << rng.IntN(4),
+			IDs: float64(1 + rng.IntN(10)), Distinct: float64(1 + rng.IntN(500))}
+		bytes += 4 * demands[i].Rows * (demands[i].Dim + 1)
+	}
+	for b.Loop() {
+		p, err := NewPlan(demands, someRates, PlanOptions{Axis: "tp", Ranks: 64, Batch: 1 << 14, MemoryBytes: bytes / 40, StateBytes: 4})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if p.String() == "" {
+			b.Fatal("no text")
 		}
 	}
 }
@@ -130,8 +245,14 @@ func TestPlanText(t *testing.T) {
 // TestPlanIsKept holds that tables made by a plan take the memory that it says,
 // and that all ranks measure and plan the same.
 func TestPlanIsKept(t *testing.T) {
-	demands := []Demand{{Name: "a", Rows: 1001, Dim: 6, IDs: 1}, {Name: "b", Rows: 7, Dim: 3, IDs: 2}, {Name: "c", Rows: 50, Dim: 9, IDs: 1}, {Name: "d", Rows: 0, Dim: 2}}
-	for _, shape := range [][2]int{{1, 1}, {1, 3}, {2, 2}} {
+	demands := []Demand{{Name: "a", Rows: 1001, Dim: 6, IDs: 1}, {Name: "b", Rows: 7, Dim: 3, IDs: 2}, {Name: "c", Rows: 50, Dim: 9, IDs: 1},
+		{Name: "d", Rows: 0, Dim: 2}}
+	for i, shape := range [][2]int{{1, 1}, {1, 3}, {2, 2}, {1, 3}} {
+		if i == 3 {
+			for t := range demands {
+				demands[t].DType = tensor.BFloat16
+			}
+		}
 		texts := make([]string, shape[0]*shape[1])
 		commtest.Run(t, len(texts), func(ctx context.Context, world *comm.Comm) error {
 			m, err := dtensor.NewMesh(world, dtensor.Axis{Name: "dp", Size: shape[0]}, dtensor.Axis{Name: "tp", Size: shape[1]})
@@ -142,20 +263,21 @@ func TestPlanIsKept(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if rates.Copy.Bandwidth <= 0 || rates.AllGather.Latency < 0 {
+			if rates.Copy.Bandwidth <= 0 || rates.Table <= 0 || rates.ID < 0 || rates.AllGather.Latency < 0 {
 				return fmt.Errorf("measured %v", rates)
 			}
 			if _, err := MeasureRates(ctx, m, "no"); err == nil {
 				return errors.New("there is no axis no")
 			}
-			p, err := NewPlan(demands, rates, PlanOptions{Axis: "tp", Ranks: shape[1], Copies: shape[0], Batch: 64, MemoryBytes: 30_000, StateBytes: 0})
+			p, err := NewPlan(demands, rates, PlanOptions{Axis: "tp", Ranks: shape[1], Copies: shape[0], Batch: 64, MemoryBytes: 30_000,
+				StateBytes: 0})
 			if err != nil {
 				return err
 			}
 			texts[world.Rank()] = p.String()
 			var tables []CollectionTable
 			for i, d := range demands {
-				tables = append(tables, CollectionTable{Config: Config{Name: d.Name, Rows: d.Rows, Dim: d.Dim, Layout: p.Layouts[i]}})
+				tables = append(tables, CollectionTable{Config: Config{Name: d.Name, Rows: d.Rows, Dim: d.Dim, DType: d.DType, Layout: p.Layouts[i]}})
 			}
 			bytes := 0
 			err = dtensor.Try(ctx, m, func() {

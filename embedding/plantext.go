@@ -21,9 +21,16 @@ func (p *Plan) String() string {
 	for _, d := range p.demands {
 		width = max(width, len(d.Name))
 	}
+	why, l := make([]string, len(p.demands)), p.load(p.choices)
+	for u := range p.units {
+		reason := p.why(&l, u)
+		for _, t := range p.units[u].tables {
+			why[t] = reason
+		}
+	}
 	for t, d := range p.demands {
 		fmt.Fprintf(&s, "%-*s  %9d rows of %d, %s, %.0f distinct ids a step: %v; %s\n", width, d.Name, d.Rows, d.Dim,
-			sizeOf(p.bytes(d.Rows, d.Dim)), p.distinct(t), p.Layouts[t], p.why(t))
+			sizeOf(p.bytes(&d, d.Rows, d.Dim)), p.distinct(t), p.Layouts[t], why[t])
 	}
 	limit := "no limit"
 	if o.MemoryBytes > 0 {
@@ -37,47 +44,38 @@ func (p *Plan) String() string {
 	return s.String()
 }
 
-// why says what the other kinds of layout would cost for a table, cheapest first,
-// while the others stay.
-func (p *Plan) why(t int) string {
-	plan := slices.Clone(p.choices)
-	now := p.value(plan)
-	best := map[kind]value{} // of each other kind
-	var kinds []kind
-	for _, c := range p.choicesOf(t) {
-		if c.kind == p.choices[t].kind {
-			continue
-		}
-		plan[t] = c
-		v := p.value(plan)
-		if was, ok := best[c.kind]; !ok {
-			kinds = append(kinds, c.kind)
-			best[c.kind] = v
-		} else if v.less(was) {
-			best[c.kind] = v
-		}
-	}
-	if kinds == nil {
+// why says what the other kinds of layout would cost for a unit, cheapest first, while the
+// others stay. l is the load of the plan.
+func (p *Plan) why(l *load, u int) string {
+	at := p.choices[u]
+	l.add(p, u, at, -1)
+	now := p.valueWith(l, u, at)
+	list := slices.DeleteFunc(p.alternatives(l, u), func(a alternative) bool { return a.kind == at.kind })
+	l.add(p, u, at, 1)
+	switch {
+	case p.options.Ranks == 1:
 		return "there is one rank"
+	case len(list) == 0:
+		return "no other kind is allowed"
 	}
-	slices.SortStableFunc(kinds, func(a, b kind) int {
-		if best[a].less(best[b]) {
+	slices.SortStableFunc(list, func(a, b alternative) int {
+		if a.value.less(b.value) {
 			return -1
 		}
 		return 1
 	})
 	var reasons []string
-	for _, k := range kinds {
-		v := best[k]
+	for _, a := range list {
+		v := a.value
 		switch more := v.time - now.time; {
 		case v.over > 0:
-			reasons = append(reasons, kindNames[k]+" would not fit")
+			reasons = append(reasons, fmt.Sprintf("%v would not fit", a.kind))
 		case more >= tick:
-			reasons = append(reasons, fmt.Sprintf("%s would take %v more", kindNames[k], more.Round(tick)))
+			reasons = append(reasons, fmt.Sprintf("%v would take %v more", a.kind, more.Round(tick)))
 		case v.memory > now.memory:
-			reasons = append(reasons, fmt.Sprintf("%s would take %s more memory", kindNames[k], sizeOf(v.memory-now.memory)))
+			reasons = append(reasons, fmt.Sprintf("%v would take %s more memory", a.kind, sizeOf(v.memory-now.memory)))
 		default:
-			reasons = append(reasons, kindNames[k]+" would do as well")
+			reasons = append(reasons, fmt.Sprintf("%v would do as well", a.kind))
 		}
 	}
 	return strings.Join(reasons, ", ")
@@ -90,21 +88,32 @@ const tick = 100 * time.Nanosecond
 func (p *Plan) refusal(v value) error {
 	o, total, largest := p.options, 0, 0
 	for t, d := range p.demands {
-		bytes := p.bytes(d.Rows, d.Dim)
+		bytes := p.bytes(&d, d.Rows, d.Dim)
 		total += bytes
-		if bytes > p.bytes(p.demands[largest].Rows, p.demands[largest].Dim) {
+		if bytes > p.bytes(&p.demands[largest], p.demands[largest].Rows, p.demands[largest].Dim) {
 			largest = t
 		}
 	}
 	d := p.demands[largest]
 	return &Error{Op: "NewPlan", Detail: fmt.Sprintf(
-		"%d tables of %s together do not fit %d ranks of %s each: the best plan found is %s over; the largest table is %q with %s (%d rows of %d); give more ranks or memory, or fewer rows",
-		len(p.demands), sizeOf(total), o.Ranks, sizeOf(o.MemoryBytes), sizeOf(v.over), d.Name, sizeOf(p.bytes(d.Rows, d.Dim)), d.Rows, d.Dim)}
+		"%d tables of %s together do not fit %d ranks of %s each: the best plan found is %s over; "+
+			"the largest table is %q with %s (%d rows of %d); give more ranks or memory, or fewer rows",
+		len(p.demands), exact(total), o.Ranks, exact(o.MemoryBytes), exact(v.over), d.Name, exact(p.bytes(&d, d.Rows, d.Dim)), d.Rows, d.Dim)}
+}
+
+// exact prints a number of bytes to the last: "40.0 kB (40004 bytes)".
+func exact(bytes int) string {
+	if bytes < 1e3 {
+		return fmt.Sprintf("%d bytes", bytes)
+	}
+	return fmt.Sprintf("%s (%d bytes)", sizeOf(bytes), bytes)
 }
 
 // sizeOf prints a number of bytes: "12.3 MB".
 func sizeOf(bytes int) string {
 	switch b := float64(bytes); {
+	case b >= 1e12:
+		return fmt.Sprintf("%.1f TB", b/1e12)
 	case b >= 1e9:
 		return fmt.Sprintf("%.1f GB", b/1e9)
 	case b >= 1e6:

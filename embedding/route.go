@@ -7,156 +7,128 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor"
 )
 
-// A route says which ranks have to do with each other's rows when samples are
-// sharded over a given set of axes. Along an axis,
+// A route says which ranks exchange rows of some tables when ids are sharded over a given
+// set of axes. Along an axis,
 //
-//	samples   table
-//	S         S      ids go to the ranks that have the rows, rows come back
-//	R         S      all ranks have the same samples: each knows what the others ask
-//	                 of it and gives it unasked
-//	any       R      each rank has its own copy and asks nobody
+//	ids   table
+//	S     S      ranks request rows from their owners, which reply
+//	R     S      all ranks have the same ids: owners reply unasked
+//	any   R      each rank has its own copy and requests nothing
 type route struct {
-	batch    *comm.Comm // over the axes that shard samples: where ranks differ in their ids; nil: they do not
-	ask      *comm.Comm // of those, the ones that shard some table; nil: none
-	give     *comm.Comm // all axes that shard some table; nil: none
-	askers   []peer     // the members of ask; this rank alone without one
-	givers   []peer     // the members of give; this rank alone without one
-	self     int        // this rank among askers
-	replicas []replicas // by the axes that replicate tables and shard samples
-	columns  []replicas // by the axes that shard columns
+	batch        *comm.Comm // over the axes that shard ids; nil: none
+	requestGroup *comm.Comm // over those of them that requests cross; nil: none
+	replyGroup   *comm.Comm // over the axes that replies cross; nil: none
+	requestPeers []peer     // the members of requestGroup; this rank alone without one
+	replyPeers   []peer     // the members of replyGroup; this rank alone without one
+	self         int        // this rank among requestPeers
+	replicas     []replicas // by the axes that replicate tables and shard ids: their gradients are summed
+	columns      []replicas // by the axes that shard columns: their norms are
 }
 
 // A peer is another rank as this one sees it, or this one.
 type peer struct {
-	twin  int    // givers: the asker that has the same samples
-	head  int    // askers: its rank in batch
-	fits  []bool // by table: it is one that rows are asked of, not one that has a copy of its own
-	boxes []box  // by table: what it has
+	requestPeer int   // of a reply: the request peer that has the same ids
+	batchRank   int   // of a request: its rank in batch
+	boxes       []box // by table: what it owns
 }
 
-// A box is a part of a table.
-type box struct{ row, rows, column, columns int }
+// A box is a peer's part of a table.
+type box struct {
+	row, rows, column, columns int
+	owner                      bool // rows are requested of the peer; else this rank has them itself
+}
 
-// replicas are tables about whose rows the same ranks have to agree: over axes
-// that replicate them and shard the samples, whose gradients are summed, or over
-// axes that shard their columns, where norms are.
+// replicas are tables over whose rows the ranks of a group agree.
 type replicas struct {
+	axes   uint
 	group  *comm.Comm
 	tables []int
 }
 
-// routeFor returns the route for samples that are sharded over a set of axes.
-func (c *Collection) routeFor(j *Jagged) *route {
-	var batch, some uint
-	sharded := make([]uint, len(c.tables))
-	for axis, a := range c.mesh.Axes() {
-		if a.Size == 1 {
-			continue
-		}
-		if j.batch.Placement(axis).IsShard() {
-			batch |= 1 << axis
-		}
-		for t, table := range c.tables {
-			if table.weight.Placements()[axis].IsShard() {
-				sharded[t] |= 1 << axis
-				some |= 1 << axis
-			}
-		}
+// maxAxes is the number of axes of a mesh for which no memory is allocated.
+const maxAxes = 8
+
+// noRoute is that of a lookup that needs no other rank.
+var noRoute = &route{}
+
+// newRoute returns the route of tables when ids are sharded over the axes of batch;
+// requests and replies cross those of the axes of requests and replies.
+func newRoute(m *dtensor.Mesh, weights []*dtensor.Tensor, batch, requests, replies uint) *route {
+	r := &route{batch: groupOver(m, batch)}
+	r.requestGroup, r.requestPeers = r.batch, newPeers(m, weights, requests, batch, requests)
+	if requests != batch {
+		r.requestGroup = groupOver(m, requests)
 	}
-	if r, ok := c.routes[batch]; ok {
-		return r
+	r.replyGroup, r.replyPeers = r.requestGroup, r.requestPeers
+	if replies != requests {
+		r.replyGroup, r.replyPeers = groupOver(m, replies), newPeers(m, weights, replies, batch, requests)
 	}
-	r := &route{batch: groupOver(c.mesh, batch), ask: groupOver(c.mesh, batch&some), give: groupOver(c.mesh, some)}
-	me := c.mesh.Coord()
-	asking := coordsOver(c.mesh, batch&some)
-	for i, coord := range asking {
-		p := c.newPeer(coord, sharded)
-		p.head = rankIn(c.mesh, batch, coord)
-		r.askers = append(r.askers, p)
-		if slices.Equal(coord, me) {
-			r.self = i
-		}
-	}
-	for _, coord := range coordsOver(c.mesh, some) {
-		p := c.newPeer(coord, sharded)
-		p.twin = rankIn(c.mesh, batch&some, coord)
-		r.givers = append(r.givers, p)
-	}
-	r.pair(c, batch, sharded)
-	c.routes[batch] = r
+	r.self = rankIn(m, requests, m.Coord())
+	r.replicas = groupTables(m, weights, func(w *dtensor.Tensor) uint { return batch &^ shardedOver(w, 0, 1) })
+	r.columns = groupTables(m, weights, func(w *dtensor.Tensor) uint { return shardedOver(w, 1) })
 	return r
 }
 
-// pair groups the tables by the axes over which their gradients and norms are summed.
-func (r *route) pair(c *Collection, batch uint, sharded []uint) {
-	copies, columns := make([]uint, len(c.tables)), make([]uint, len(c.tables))
-	for t, table := range c.tables {
-		copies[t] = batch &^ sharded[t]
-		for axis, place := range table.weight.Placements() {
-			if place.Shards(1) && c.mesh.Axes()[axis].Size > 1 {
-				columns[t] |= 1 << axis
+// shardedOver returns the axes of more than one rank that shard dimensions of a tensor.
+func shardedOver(t *dtensor.Tensor, dims ...int) (set uint) {
+	for axis, place := range t.Placements() {
+		for _, d := range dims {
+			if place.Shards(d) && t.Mesh().Axes()[axis].Size > 1 {
+				set |= 1 << axis
 			}
 		}
 	}
-	r.replicas, r.columns = c.together(copies), c.together(columns)
+	return set
 }
 
-// together groups the tables by a set of axes each; those without are left out.
-func (c *Collection) together(sets []uint) []replicas {
+// groupTables groups the tables by a set of axes each; those without are left out.
+func groupTables(m *dtensor.Mesh, weights []*dtensor.Tensor, axes func(*dtensor.Tensor) uint) []replicas {
 	var list []replicas
-	place := map[uint]int{}
-	for t, set := range sets {
+	for t, w := range weights {
+		set := axes(w)
 		if set == 0 {
 			continue
 		}
-		at, ok := place[set]
-		if !ok {
+		at := slices.IndexFunc(list, func(r replicas) bool { return r.axes == set })
+		if at < 0 {
 			at = len(list)
-			place[set] = at
-			list = append(list, replicas{group: groupOver(c.mesh, set)})
+			list = append(list, replicas{axes: set, group: groupOver(m, set)})
 		}
 		list[at].tables = append(list[at].tables, t)
 	}
 	return list
 }
 
-// newPeer describes the rank at coord.
-func (c *Collection) newPeer(coord []int, sharded []uint) peer {
-	p := peer{fits: make([]bool, len(c.tables)), boxes: make([]box, len(c.tables))}
-	for t, table := range c.tables {
-		p.fits[t] = true
-		for axis, at := range c.mesh.Coord() {
-			if sharded[t]>>axis&1 == 0 && coord[axis] != at {
-				p.fits[t] = false
-			}
-		}
-		l := table.weight.Layout()
-		b := &p.boxes[t]
-		b.row, b.rows = l.Span(coord, 0)
-		b.column, b.columns = l.Span(coord, 1)
-	}
-	return p
-}
-
-// coordsOver lists the coordinates of the ranks that differ from this one on a
-// set of axes alone, in the order of their group.
-func coordsOver(m *dtensor.Mesh, set uint) [][]int {
-	coords := [][]int{slices.Clone(m.Coord())}
+// newPeers describes the ranks of the group over a set of axes.
+func newPeers(m *dtensor.Mesh, weights []*dtensor.Tensor, set, batch, requests uint) []peer {
+	size, k := 1, len(weights)
 	for axis, a := range m.Axes() {
-		if set>>axis&1 == 0 {
-			continue
+		if set>>axis&1 != 0 {
+			size *= a.Size
 		}
-		var more [][]int
-		for _, c := range coords {
-			for i := range a.Size {
-				c := slices.Clone(c)
-				c[axis] = i
-				more = append(more, c)
+	}
+	peers, boxes := make([]peer, size), make([]box, size*k)
+	here := m.Coord()
+	coord := append(make([]int, 0, maxAxes), here...)
+	for i := range peers {
+		for axis, rest := len(coord)-1, i; axis >= 0; axis-- {
+			if set>>axis&1 != 0 {
+				n := m.Axes()[axis].Size
+				coord[axis], rest = rest%n, rest/n
 			}
 		}
-		coords = more
+		peers[i] = peer{requestPeer: rankIn(m, requests, coord), batchRank: rankIn(m, batch, coord), boxes: boxes[i*k : (i+1)*k]}
+		for t, w := range weights {
+			sharded, b, l := shardedOver(w, 0, 1), &peers[i].boxes[t], w.Layout()
+			b.row, b.rows = l.Span(coord, 0)
+			b.column, b.columns = l.Span(coord, 1)
+			b.owner = true
+			for axis := range coord {
+				b.owner = b.owner && (coord[axis] == here[axis] || sharded>>axis&1 != 0)
+			}
+		}
 	}
-	return coords
+	return peers
 }
 
 // rankIn returns the rank of coord in the group over a set of axes.
@@ -170,9 +142,17 @@ func rankIn(m *dtensor.Mesh, set uint, coord []int) int {
 	return rank
 }
 
+// axisSet returns a list of axes as a set.
+func axisSet(axes []int) (set uint) {
+	for _, a := range axes {
+		set |= 1 << a
+	}
+	return set
+}
+
 // groupOver returns the communicator over a set of axes, nil for none.
 func groupOver(m *dtensor.Mesh, set uint) *comm.Comm {
-	var names []string
+	names := make([]string, 0, maxAxes)
 	for axis, a := range m.Axes() {
 		if set>>axis&1 != 0 {
 			names = append(names, a.Name)

@@ -306,7 +306,8 @@ func (sh *shelf) check(ctx context.Context, m *dtensor.Mesh, b *batch, places []
 
 // checkRows is check for Rows. Each feature's gradient is a multiple of its
 // rows, and feature d is not used.
-func (sh *shelf) checkRows(ctx context.Context, m *dtensor.Mesh, c *embedding.Collection, b *batch, j *embedding.Jagged, tables [][]float64) error {
+func (sh *shelf) checkRows(ctx context.Context, m *dtensor.Mesh, c *embedding.Collection, b *batch, j *embedding.Jagged,
+	tables [][]float64) error {
 	var failed error
 	want := make([][]float64, len(tables))
 	_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {

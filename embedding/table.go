@@ -2,6 +2,7 @@ package embedding
 
 import (
 	"fmt"
+	"iter"
 
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/tensor"
@@ -54,7 +55,8 @@ func NewTable(mesh *dtensor.Mesh, c Config) *Table {
 	if weight != wide {
 		wide.Local().Free()
 	}
-	t := TableOf(weight, Options{PaddingIdx: c.PaddingIdx, MaxNorm: c.MaxNorm, NormType: c.NormType, ScaleGradByFreq: c.ScaleGradByFreq, Table: c.Name})
+	t := TableOf(weight, Options{PaddingIdx: c.PaddingIdx, MaxNorm: c.MaxNorm, NormType: c.NormType, ScaleGradByFreq: c.ScaleGradByFreq,
+		Table: c.Name})
 	if c.PaddingIdx != nil {
 		t.clearRow(t.options.check("NewTable", weight).padding)
 	}
@@ -70,6 +72,12 @@ func TableOf(weight *dtensor.Tensor, o Options) *Table {
 
 // Weight returns the rows, [V, D]: the parameter to train.
 func (t *Table) Weight() *dtensor.Tensor { return t.weight }
+
+// Params lists the rows under the name that torch.nn.Embedding gives them, so that a
+// Table is an nn.Layer.
+func (t *Table) Params() iter.Seq2[string, *dtensor.Tensor] {
+	return func(yield func(string, *dtensor.Tensor) bool) { yield("weight", t.weight) }
+}
 
 // Lookup returns the rows that ids name; see the function Lookup.
 func (t *Table) Lookup(ids *dtensor.Tensor) *dtensor.Tensor { return t.lookUp(ids) }

@@ -127,7 +127,7 @@ func (sh *shelf) bagsTally(m *dtensor.Mesh, samples []layout.Placement) tally {
 		t.add(set != 0, "counts of replicas", "gradients of replicas")
 	}
 	for set := range normed {
-		t.add(set != 0, "counts of replicas' ids", "ids of replicas")
+		t.add(set != 0, "counts of replicas", "ids of replicas")
 	}
 	for set := range sums {
 		t.add(set[0] != 0, "norms of rows")

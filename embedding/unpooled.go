@@ -43,8 +43,7 @@ func (c *Collection) Rows(j *Jagged) *Unpooled {
 		}
 		return u
 	}
-	v := c.newVisit(op, j, at, true)
-	v.fetch()
+	v := c.newLookup(op, j, at, true)
 	u.values = v.share(axis).values
 	return u
 }
@@ -59,9 +58,9 @@ type shares struct {
 	grad   *dtensor.Tensor // nil until the first arrives
 }
 
-// share makes the results of a visit whose samples are sharded over an axis, -1
+// share makes the results of a lookup whose samples are sharded over an axis, -1
 // for none.
-func (v *visit) share(axis int) *shares {
+func (v *batchLookup) share(axis int) *shares {
 	const op = "Rows"
 	c, s := v.c, &shares{}
 	at := make([]int, len(c.features)) // where each feature begins in the list
@@ -96,7 +95,7 @@ func (v *visit) share(axis int) *shares {
 	for t := range c.tables {
 		for i, f := range c.of[t] {
 			n, w := v.j.idsOf(v.at[f]).Numel(), c.features[f].width
-			y := tensor.TakeRows(v.rows[t], tensor.Narrow(v.uniq[t].Slot, 0, v.first[t][i], n), 0)
+			y := tensor.TakeRows(v.rows[t], tensor.Narrow(v.distinct[t].Slot, 0, v.first[t][i], n), 0)
 			counts := make([]int, len(sizes))
 			for r := range counts {
 				counts[r] = int(v.count[f][r])

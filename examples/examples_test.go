@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gorun-spmd/gorun/internal/cachetest"
+	"github.com/gorun-spmd/gorun/internal/testenv"
 )
 
 func TestExamplesPrintTheirOutput(t *testing.T) {
@@ -19,7 +19,7 @@ func TestExamplesPrintTheirOutput(t *testing.T) {
 	if err != nil || len(dirs) < 7 {
 		t.Fatalf("examples %v: %v", dirs, err)
 	}
-	cachetest.Uses(t, append(prefixed(dirs), "../cmd/gorun")...)
+	testenv.DependsOn(t, append(prefixed(dirs), "../cmd/gorun")...)
 	bin := t.TempDir()
 	build := exec.Command("go", append([]string{"build", "-o", bin, "../cmd/gorun"}, prefixed(dirs)...)...)
 	if out, err := build.CombinedOutput(); err != nil {
@@ -27,7 +27,11 @@ func TestExamplesPrintTheirOutput(t *testing.T) {
 	}
 	for _, dir := range dirs {
 		want := output(t, filepath.Join(dir, "main.go"))
-		for _, n := range []int{1, 2, 4} {
+		sizes := []int{1, 2, 4}
+		if slices.Contains(divided, dir) {
+			sizes = []int{1, 2, 3, 4, 7}
+		}
+		for _, n := range sizes {
 			t.Run(dir+"/np="+strconv.Itoa(n), func(t *testing.T) {
 				cmd := exec.Command(filepath.Join(bin, "gorun"), "-np", strconv.Itoa(n), filepath.Join(bin, dir))
 				var stderr strings.Builder
@@ -45,6 +49,30 @@ func TestExamplesPrintTheirOutput(t *testing.T) {
 					t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 				}
 			})
+		}
+	}
+}
+
+// divided are the examples that divide what they do in ways of their own.
+var divided = []string{"12-heat", "13-sample-sort", "14-work-queue"}
+
+// TestExamplesOverMPI runs some over an MPI library.
+func TestExamplesOverMPI(t *testing.T) {
+	const launcher = "mpirun.openmpi"
+	testenv.NeedPrograms(t, launcher)
+	testenv.DependsOn(t, prefixed(divided)...)
+	bin := t.TempDir()
+	if out, err := exec.Command("go", append([]string{"build", "-o", bin}, prefixed(divided)...)...).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, dir := range divided {
+		cmd := exec.Command(launcher, "--allow-run-as-root", "--oversubscribe", "-np", "3", filepath.Join(bin, dir))
+		var stderr strings.Builder
+		cmd.Stderr = &stderr
+		out, err := cmd.Output()
+		if got, want := strings.Split(strings.TrimSpace(string(out)), "\n"), output(t, filepath.Join(dir, "main.go")); err != nil ||
+			!slices.Equal(got, want) {
+			t.Errorf("%s: %v: got\n%s\nwant\n%s\n%s", dir, err, strings.Join(got, "\n"), strings.Join(want, "\n"), stderr.String())
 		}
 	}
 }
@@ -89,4 +117,74 @@ func hello(n int) []string {
 		lines = append(lines, "hello from rank "+strconv.Itoa(r)+" of "+strconv.Itoa(n))
 	}
 	return append(lines, "the ranks' numbers add up to "+strconv.Itoa(n*(n-1)/2))
+}
+
+// TestExamplesCopiedOut copies each example into a module of its own, as a user does who
+// begins with one, and builds and runs it there.
+func TestExamplesCopiedOut(t *testing.T) {
+	dirs, err := filepath.Glob("[0-9][0-9]-*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dirs = append(dirs, "train", "recsys", "gpt2")
+	testenv.DependsOn(t, append(prefixed(dirs), "../cmd/gorun")...)
+	tree, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	module := t.TempDir()
+	for _, dir := range dirs {
+		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %v, %v", dir, files, err)
+		}
+		for _, file := range files {
+			if !strings.HasSuffix(file, "_test.go") {
+				copyFile(t, file, filepath.Join(module, file), nil)
+			}
+		}
+	}
+	copyFile(t, "../go.sum", filepath.Join(module, "go.sum"), nil)
+	copyFile(t, "../go.mod", filepath.Join(module, "go.mod"), func(text string) string {
+		_, rest, _ := strings.Cut(text, "\n")
+		return "module example.org/mine\n" + rest + "\nrequire github.com/gorun-spmd/gorun v0.0.0\nreplace github.com/gorun-spmd/gorun => " +
+			tree + "\n"
+	})
+	bin := t.TempDir()
+	packages := append(prefixed(dirs), "github.com/gorun-spmd/gorun/cmd/gorun")
+	build := exec.Command("go", append([]string{"build", "-mod=mod", "-o", bin}, packages...)...)
+	build.Dir, build.Env = module, append(os.Environ(), "GOFLAGS=", "GOPROXY=off")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	args := map[string]string{"train": "-steps 1 -vocab 300 -width 16 -layers 1 -context 16 -sample 5 -plot= train",
+		"recsys": "-rows 300 -steps 2 -batch 32"}
+	for _, dir := range dirs {
+		if dir == "gpt2" {
+			continue // it needs a model to run
+		}
+		run := exec.Command(filepath.Join(bin, "gorun"), append([]string{"-np", "2", filepath.Join(bin, dir)}, strings.Fields(args[dir])...)...)
+		run.Dir, run.Env = module, append(os.Environ(), "XDG_CACHE_HOME="+bin)
+		if out, err := run.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", dir, err, out)
+		}
+	}
+}
+
+// copyFile copies a text file, and makes the folder that it goes to.
+func copyFile(t *testing.T, from, to string, change func(text string) string) {
+	t.Helper()
+	text, err := os.ReadFile(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if change != nil {
+		text = []byte(change(string(text)))
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(to, text, 0o666); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -1,3 +1,5 @@
+//go:build linux
+
 package launcher
 
 import (
@@ -41,7 +43,8 @@ func TestDiskFullAndARankFails(t *testing.T) {
 	t.Parallel()
 	dir := fullDisk(t, "rank.0")
 	wrote := filepath.Join(t.TempDir(), "wrote")
-	s := start(t, 0, "-np", "2", "--grace", "1h", "--output", dir, "testrank", "lines=10,10", "0:touch="+wrote, "1:wait="+wrote, "1:exit=3", "sleep")
+	s := start(t, 0, "-np", "2", "--grace", "1h", "--output", dir, "testrank", "lines=10,10", "0:touch="+wrote, "1:wait="+wrote, "1:exit=3",
+		"sleep")
 	s.check(3, "no space left on device", "rank 1 on ", "failed: exit code 3")
 }
 
@@ -78,7 +81,8 @@ func TestPagesOnAFullDisk(t *testing.T) {
 			var stderr strings.Builder
 			cmd.Stdout, cmd.Stderr = full, &stderr
 			_ = cmd.Run()
-			if status := cmd.ProcessState.ExitCode(); status != 1 || !strings.Contains(stderr.String(), "gorun: standard output: no space left on device") {
+			if status := cmd.ProcessState.ExitCode(); status != 1 ||
+				!strings.Contains(stderr.String(), "gorun: standard output: no space left on device") {
 				t.Errorf("exit status %d, %q", status, stderr.String())
 			}
 		})

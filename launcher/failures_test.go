@@ -1,7 +1,13 @@
+//go:build linux
+
 package launcher
 
 import (
+	"bufio"
 	"bytes"
+	"flag"
+	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,7 +18,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gorun-spmd/gorun/internal/needtest"
+	"github.com/gorun-spmd/gorun/internal/testenv"
+	"github.com/gorun-spmd/gorun/launcher/proc"
+	"github.com/gorun-spmd/gorun/launcher/supervisor"
 )
 
 // The table of failures: what happens to a job, and what gorun must make of it. With a
@@ -36,7 +44,8 @@ func TestARankIsKilled(t *testing.T) {
 func TestARankSegfaults(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "go")
-	s := start(t, 2, "-np", "2", "--grace", "1h", "sh", "-c", `testrank ready; [ $GORUN_RANK = 0 ] && sleep 100; testrank wait=`+file+`; echo last words >&2; kill -SEGV $$`)
+	s := start(t, 2, "-np", "2", "--grace", "1h", "sh", "-c",
+		`testrank ready; [ $GORUN_RANK = 0 ] && sleep 100; testrank wait=`+file+`; echo last words >&2; kill -SEGV $$`)
 	touch(t, file)
 	s.check(139, "rank 1 on ", "killed by signal 11, SIGSEGV (segmentation fault)", "    last words\n")
 }
@@ -47,6 +56,22 @@ func TestARankPanics(t *testing.T) {
 	s := start(t, 2, "-np", "2", "--grace", "1h", "testrank", "ready", "0:wait="+file, "0:panic", "sleep")
 	touch(t, file)
 	s.check(2, "rank 0 on ", "exit code 2", "at the end:\n    panic: rank 0 panics\n")
+}
+
+// TestAGoRankIsSentACrash: the end of its standard error names the signal, above the
+// stacks and registers.
+func TestAGoRankIsSentACrash(t *testing.T) {
+	t.Parallel()
+	for sig, said := range map[syscall.Signal]string{
+		syscall.SIGSEGV: "SIGSEGV: segmentation violation", syscall.SIGBUS: "SIGBUS: bus error",
+		syscall.SIGFPE: "SIGFPE: floating-point exception", syscall.SIGILL: "SIGILL: illegal instruction",
+		syscall.SIGTRAP: "SIGTRAP: trace trap", syscall.SIGSYS: "SIGSYS: bad system call", syscall.SIGSTKFLT: "SIGSTKFLT: stack fault",
+		syscall.SIGABRT: "SIGABRT: abort", syscall.SIGQUIT: "SIGQUIT: quit",
+	} {
+		s := start(t, 1, "-np", "1", "testrank", "ready", "sleep")
+		_ = syscall.Kill(s.ready[0], sig)
+		s.check(2, "rank 0 on ", "exit code 2", "at the end:\n    "+said+"\n")
+	}
 }
 
 func TestARankEndsEarlyWithZero(t *testing.T) {
@@ -71,7 +96,7 @@ func TestInterrupt(t *testing.T) {
 		s.expect("waiting", "waiting")
 		s.signal(c.sig)
 		s.expect("saved", "saved")
-		s.check(c.status, "gorun: "+signalName(c.sig)+": passed on; ranks have 5s to save and end")
+		s.check(c.status, "gorun: "+supervisor.SignalName(c.sig)+": passed on; ranks have 5s to save and end")
 	}
 }
 
@@ -87,7 +112,7 @@ func TestSecondInterruptKills(t *testing.T) {
 	s := start(t, 2, "-np", "2", "--grace", "1h", "testrank", "catch", "fork", "ready", "sleep")
 	s.signal(syscall.SIGINT)
 	s.expect("rank 1 got SIGINT")
-	time.Sleep(2 * debounce)
+	time.Sleep(2 * 200 * time.Millisecond) // signals closer than 200 ms are one
 	s.signal(syscall.SIGINT)
 	s.check(130, "SIGINT: passed on", "killing all ranks")
 }
@@ -98,6 +123,15 @@ func TestRanksThatIgnoreTermAreKilled(t *testing.T) {
 	s := start(t, 3, "-np", "3", "--grace", "0.3", "testrank", "ignore", "ready", "1:wait="+file, "1:exit=3", "sleep")
 	touch(t, file)
 	s.check(3, "rank 1 on ", "ranks 0,2 did not end and had to be killed")
+}
+
+// TestARankThatIsStoppedWhileItEnds is continued, or it could not end.
+func TestARankThatIsStoppedWhileItEnds(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "go")
+	s := start(t, 2, "-np", "2", "--grace", "1h", "testrank", "0:stop", "ready", "1:wait="+file, "1:exit=3", "sleep")
+	touch(t, file)
+	s.check(3, "rank 1 on ", "rank 0 ended with it")
 }
 
 func TestInterruptedRanksThatIgnoreItAreKilled(t *testing.T) {
@@ -117,9 +151,19 @@ func TestNoGrace(t *testing.T) {
 func TestLauncherIsKilled(t *testing.T) {
 	t.Parallel()
 	s := start(t, 3, "-np", "3", "testrank", "ignore", "fork", "ready", "sleep")
-	if n := len(s.left()); n != 1+1+3*4 {
-		t.Errorf("%d processes, want gorun, its guardian, and 3 ranks with 3 children each: %v", n, s.left())
+	if n := len(s.left()); n != 1+2+3*4 {
+		t.Errorf("%d processes, want gorun, its guardian with a keeper, and 3 ranks with 3 children each: %v", n, s.left())
 	}
+	s.signal(syscall.SIGKILL)
+	s.gone()
+	s.check(-int(syscall.SIGKILL))
+}
+
+var killedRanks = flag.Int("killed.ranks", 48, "of how many ranks TestLauncherOfManyIsKilled is")
+
+func TestLauncherOfManyIsKilled(t *testing.T) {
+	t.Parallel()
+	s := start(t, *killedRanks, "-np", fmt.Sprint(*killedRanks), "testrank", "ignore", "ready", "sleep")
 	s.signal(syscall.SIGKILL)
 	s.gone()
 	s.check(-int(syscall.SIGKILL))
@@ -130,6 +174,36 @@ func TestGuardianIsKilled(t *testing.T) {
 	s := start(t, 3, "-np", "3", "testrank", "ignore", "fork", "ready", "sleep")
 	_ = syscall.Kill(s.guardian(), syscall.SIGKILL)
 	s.check(1, "gorun: the guardian process was killed, and all ranks with it")
+}
+
+// TestTwoAreKilled: of gorun, the guardian and its keeper one is enough to end the ranks
+// and what they have started.
+func TestTwoAreKilled(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ launcher, keeper, guardian, stopped bool }{
+		{launcher: true, guardian: true}, {launcher: true, guardian: true, stopped: true},
+		{launcher: true, keeper: true}, {keeper: true, guardian: true},
+	} {
+		s := start(t, 3, "-np", "3", "testrank", "ignore", "fork", "ready", "sleep")
+		keeper := s.keeper()
+		if c.stopped {
+			s.signal(syscall.SIGTSTP)
+			waitForStates(s, "TTT")
+		}
+		var pids []int
+		for pid, killed := range map[int]bool{s.cmd.Process.Pid: c.launcher, keeper: c.keeper, s.guardian(): c.guardian} {
+			if killed {
+				pids = append(pids, pid)
+			}
+		}
+		for _, pid := range pids {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		s.gone()
+		if !c.launcher {
+			s.check(1, "gorun: the guardian process was killed, and all ranks with it")
+		}
+	}
 }
 
 func TestLauncherIsKilledWhileStopped(t *testing.T) {
@@ -173,7 +247,7 @@ func TestStopAndContinue(t *testing.T) {
 func waitUntilStopped(s *session) {
 	s.t.Helper()
 	for end := time.Now().Add(patienceOfTests); ; time.Sleep(time.Millisecond) {
-		if p, ok := readProcess(s.cmd.Process.Pid, make([]byte, 1024)); ok && p.state == 'T' {
+		if p, ok := proc.Read(s.cmd.Process.Pid, make([]byte, 1024)); ok && p.State == 'T' {
 			return
 		}
 		if time.Now().After(end) {
@@ -257,6 +331,42 @@ func TestBlockedReader(t *testing.T) {
 	s.check(130)
 }
 
+// TestHeadlineWhileNobodyReads: who failed is said at once, and not only when standard
+// output is read.
+func TestHeadlineWhileNobodyReads(t *testing.T) {
+	t.Parallel()
+	out, blocked, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	said, stderr, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &session{t: t, mark: "headline-" + time.Now().String()}
+	file := filepath.Join(t.TempDir(), "go")
+	s.cmd = exec.Command("gorun", "-np", "2", "testrank", "0:lines=4000,100", "1:wait="+file, "1:exit=3")
+	s.cmd.Env = append(os.Environ(), "GORUN_TEST_MARK="+s.mark)
+	s.cmd.Stdout, s.cmd.Stderr = blocked, stderr
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.kill)
+	blocked.Close()
+	stderr.Close()
+	waitUntilFull(t, int(out.Fd()))
+	touch(t, file)
+	_ = said.SetReadDeadline(time.Now().Add(patienceOfTests))
+	line, err := bufio.NewReader(said).ReadString('\n')
+	if err != nil || !strings.Contains(line, "rank 1 on ") || !strings.Contains(line, "failed: exit code 3") {
+		t.Errorf("gorun said %q, %v", line, err)
+	}
+	if text, err := io.ReadAll(out); len(text) < 1<<16 || err != nil { // what gorun's own pipe holds, at least
+		t.Errorf("standard output has %d bytes, %v", len(text), err)
+	}
+	s.check(3)
+}
+
 // waitUntilFull waits until the pipe's reader has as much as it ever will.
 func waitUntilFull(t *testing.T, fd int) {
 	t.Helper()
@@ -296,8 +406,10 @@ func TestNoExec(t *testing.T) {
 	if out, err := exec.Command("unshare", "--mount", "true").CombinedOutput(); err != nil {
 		t.Skipf("needs namespaces: unshare: %v: %s", err, bytes.TrimSpace(out))
 	}
-	out, err := exec.Command("unshare", "--mount", "sh", "-c", `mount -t tmpfs -o noexec none "$0" && cp /bin/true "$0" && gorun -np 1 "$0/true"; echo $?`, t.TempDir()).CombinedOutput()
-	if want := "/true: the file system that it lies on is mounted noexec; put it on another\n126\n"; err != nil || !bytes.HasSuffix(out, []byte(want)) {
+	out, err := exec.Command("unshare", "--mount", "sh", "-c",
+		`mount -t tmpfs -o noexec none "$0" && cp /bin/true "$0" && gorun -np 1 "$0/true"; echo $?`, t.TempDir()).CombinedOutput()
+	if want := "/true: the file system that it lies on is mounted noexec; put it on another\n126\n"; err != nil ||
+		!bytes.HasSuffix(out, []byte(want)) {
 		t.Errorf("got %q, %v, want %q", out, err, want)
 	}
 }
@@ -305,9 +417,11 @@ func TestNoExec(t *testing.T) {
 // TestNoProc: gorun says what is missing, which the kernel's error does not.
 func TestNoProc(t *testing.T) {
 	t.Parallel()
-	needtest.Namespaces(t, "--mount")
+	testenv.NeedNamespaces(t, "--mount")
 	out, err := exec.Command("unshare", "--mount", "sh", "-c", "mount -t tmpfs none /proc && gorun -np 1 testrank").CombinedOutput()
-	if want := "gorun: starting the guardian process: there is no /proc/self/exe; mount /proc\n"; err == nil || !bytes.HasSuffix(out, []byte(want)) { // the race detector warns before
+	// the race detector warns before
+	if want := "gorun: starting the guardian process: there is no /proc/self/exe; mount /proc\n"; err == nil ||
+		!bytes.HasSuffix(out, []byte(want)) {
 		t.Errorf("got %q, %v, want %q", out, err, want)
 	}
 }

@@ -1,3 +1,5 @@
+//go:build linux
+
 package launcher
 
 import (
@@ -14,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gorun-spmd/gorun/launcher/proc"
 )
 
 // patienceOfTests is how long a test waits for what must happen before it fails.
@@ -40,7 +44,8 @@ func start(t *testing.T, n int, args ...string) *session {
 // startIn is start with a change to the command first.
 func startIn(t *testing.T, n int, change func(*exec.Cmd), args ...string) *session {
 	t.Helper()
-	s := &session{t: t, mark: fmt.Sprintf("%d-%s-%d", os.Getpid(), t.Name(), time.Now().UnixNano()), ready: map[int]int{}, output: make(chan string, 1000)}
+	s := &session{t: t, mark: fmt.Sprintf("%d-%s-%d", os.Getpid(), t.Name(), time.Now().UnixNano()), ready: map[int]int{},
+		output: make(chan string, 1000)}
 	s.cmd = exec.Command("gorun", args...)
 	s.cmd.Env = append(os.Environ(), "GORUN_TEST_MARK="+s.mark)
 	if change != nil {
@@ -192,13 +197,13 @@ func (s *session) left() []string {
 		if err != nil || !bytes.Contains(env, mark) {
 			continue
 		}
-		p, ok := readStat(thread+"/stat", make([]byte, 1024))
-		if !ok || p.state == 'Z' || p.state == 'X' {
+		p, ok := proc.ReadStat(thread+"/stat", make([]byte, 1024))
+		if !ok || p.State == 'Z' || p.State == 'X' {
 			continue
 		}
 		seen[pid] = true
 		line, _ := os.ReadFile(thread + "/cmdline")
-		left = append(left, fmt.Sprintf("%s %c %s", pid, p.state, bytes.ReplaceAll(line, []byte{0}, []byte{' '})))
+		left = append(left, fmt.Sprintf("%s %c %s", pid, p.State, bytes.ReplaceAll(line, []byte{0}, []byte{' '})))
 	}
 	return left
 }
@@ -207,19 +212,28 @@ func (s *session) left() []string {
 func (s *session) states() string {
 	var b strings.Builder
 	for r := range len(s.ready) {
-		p, _ := readProcess(s.ready[r], make([]byte, 1024))
-		b.WriteByte(p.state)
+		p, _ := proc.Read(s.ready[r], make([]byte, 1024))
+		b.WriteByte(p.State)
 	}
 	return b.String()
 }
 
 // guardian returns the guardian's process id.
 func (s *session) guardian() int {
-	p, ok := readProcess(s.ready[0], make([]byte, 1024))
+	p, ok := proc.Read(s.ready[0], make([]byte, 1024))
 	if !ok {
 		s.t.Fatal("rank 0 is gone")
 	}
-	return p.parent
+	return p.Parent
+}
+
+// keeper returns the process id of the guardian's keeper.
+func (s *session) keeper() int {
+	p, ok := proc.Read(s.guardian(), make([]byte, 1024))
+	if !ok {
+		s.t.Fatal("the guardian is gone")
+	}
+	return p.Parent
 }
 
 // kill ends what a failed test has left.

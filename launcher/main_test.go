@@ -1,3 +1,5 @@
+//go:build linux
+
 package launcher
 
 import (
@@ -6,18 +8,32 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/gorun-spmd/gorun/internal/needtest"
+	"github.com/gorun-spmd/gorun/internal/testenv"
+	"github.com/gorun-spmd/gorun/launcher/guardian"
+	"github.com/gorun-spmd/gorun/launcher/machine"
+	"github.com/gorun-spmd/gorun/launcher/options"
 )
 
 // TestMain makes this test binary three programs more: gorun, its guardian, and
 // testrank, the rank that the tests start. They are in PATH during the tests.
 func TestMain(m *testing.M) {
-	needtest.Children()
+	testenv.Children()
 	gorun := func() { os.Exit(Main(os.Args)) }
 	testscript.Main(m, map[string]func(){
-		"gorun":      gorun,
-		guardianName: gorun,
-		"testrank":   func() { os.Exit(testRank(os.Args[1:])) },
+		"gorun":       gorun,
+		guardian.Name: gorun,
+		"testrank":    func() { os.Exit(testRank(os.Args[1:])) },
+		"gorun-goroutines": func() { // as gorun on another system
+			o, err := options.Parse(os.Args[1:], machine.Cores(), os.LookupEnv, os.Stderr)
+			if err != nil {
+				os.Exit(complain(err, 2))
+			}
+			status, err := startGoroutines(o, "plan9", os.Stdout, os.Stderr)
+			if err != nil {
+				os.Exit(complain(err, 1))
+			}
+			os.Exit(status)
+		},
 	})
 }
 

@@ -1,24 +1,26 @@
+//go:build linux
+
 package launcher
 
 import (
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strconv"
-	"strings"
-
-	"golang.org/x/term"
 
 	"github.com/gorun-spmd/gorun/internal/job"
+	"github.com/gorun-spmd/gorun/launcher/guardian"
+	"github.com/gorun-spmd/gorun/launcher/machine"
+	"github.com/gorun-spmd/gorun/launcher/options"
+	"github.com/gorun-spmd/gorun/launcher/phrase"
 )
 
 // A plan says which rank runs what, before anything is started.
 type plan struct {
 	host  string
-	cores int     // usable CPUs
-	apps  []app   // programs, in the order of the command line
-	ranks []place // by rank
+	cores int            // usable CPUs
+	apps  []guardian.App // programs, in the order of the command line
+	ranks []place        // by rank
 }
 
 // A place is what a plan says about one rank.
@@ -28,39 +30,16 @@ type place struct {
 	cpus    []int // nil: any
 }
 
-// A machine is what a plan depends on beside the command line.
-type machine struct {
-	host  string
-	cores int
-	cpus  []int // numbers, neighbours next to each other; nil if they cannot be known
-	packs []int // the package of each of cpus
-	env   []string
-}
-
-// thisMachine describes where the launcher runs. CPU numbers are read only if
-// they are needed.
-func thisMachine(needCPUs bool) machine {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "localhost"
-	}
-	m := machine{host: host, cores: cores(), env: os.Environ()}
-	if needCPUs {
-		m.cpus, m.packs = usableCPUs()
-	}
-	return m
-}
-
 // newPlan divides m among the ranks that o asks for. paths are the files of
-// o.apps. With no more ranks than cores each rank gets its own share of them, as
-// GOMAXPROCS and, if o.bind allows, as the CPUs it may run on; which share is whose
-// depends on o.mapBy.
-func newPlan(o *options, paths []string, m machine) *plan {
-	p := &plan{host: m.host, cores: m.cores}
-	for i, a := range o.apps {
-		argv := append([]string{a.argv0(paths[i])}, a.args...)
-		p.apps = append(p.apps, app{Path: paths[i], Argv: argv, Env: environment(m.env, a.vars), Dir: a.dir})
-		for range a.ranks {
+// o.Apps. With no more ranks than cores each rank gets its own share of them, as
+// GOMAXPROCS and, if o.Bind allows, as the CPUs it may run on; which share is whose
+// depends on o.MapBy.
+func newPlan(o *options.Options, paths []string, m machine.Machine) *plan {
+	p := &plan{host: m.Host, cores: m.Cores}
+	for i, a := range o.Apps {
+		argv := append([]string{a.Argv0(paths[i])}, a.Args...)
+		p.apps = append(p.apps, guardian.App{Path: paths[i], Argv: argv, Env: options.Environment(m.Env, a.Vars), Dir: a.Dir})
+		for range a.Ranks {
 			p.ranks = append(p.ranks, place{app: i})
 		}
 	}
@@ -68,47 +47,29 @@ func newPlan(o *options, paths []string, m machine) *plan {
 	parts := p.parts(o, m)
 	for r := range p.ranks {
 		it := &p.ranks[r]
-		lo, hi := share(m.cores, parts[r], n)
-		if n > 1 && !has(p.apps[it.app].Env, "GOMAXPROCS") {
+		lo, hi := share(m.Cores, parts[r], n)
+		if n > 1 && !options.Has(p.apps[it.app].Env, "GOMAXPROCS") {
 			it.threads = max(1, hi-lo)
 		}
 		// Under a quota there are fewer cores than CPUs, and the kernel had better choose.
-		if n > 1 && o.bind == bindCores && m.divisible(n) {
-			it.cpus = m.cpus[lo:hi]
+		if n > 1 && o.Bind != options.BindNone && m.Divisible(n) {
+			it.cpus = m.CPUs[lo:hi]
 		}
 	}
 	return p
 }
 
-// divisible reports whether m's CPUs are known and enough for n ranks.
-func (m *machine) divisible(n int) bool { return len(m.cpus) == m.cores && n <= m.cores }
-
 // parts returns, by rank, which part of the machine is its own.
-func (p *plan) parts(o *options, m machine) []int {
+func (p *plan) parts(o *options.Options, m machine.Machine) []int {
 	n := len(p.ranks)
 	packages := make([]int, n)
-	if o.mapBy == mapSocket && m.divisible(n) {
+	if o.MapBy == options.MapSocket && m.Divisible(n) {
 		for i := range packages {
-			lo, _ := share(m.cores, i, n)
-			packages[i] = m.packs[lo]
+			lo, _ := share(m.Cores, i, n)
+			packages[i] = m.Packages[lo]
 		}
 	}
 	return deal(packages)
-}
-
-// environment is env with vars added, which replace what is there, and without the
-// contract of a job that gorun itself may be a rank of.
-func environment(env, vars []string) []string {
-	outer := job.Names()
-	return slices.Concat(vars, slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
-		name, _, _ := strings.Cut(kv, "=")
-		return has(vars, name) || slices.Contains(outer, name)
-	}))
-}
-
-// has reports whether env sets name.
-func has(env []string, name string) bool {
-	return slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") })
 }
 
 // env returns what rank r's environment has beside its program's: the contract j, in
@@ -120,7 +81,7 @@ func (p *plan) env(r int, j job.Job, people bool) []string {
 	if it.threads > 0 {
 		env = append(env, "GOMAXPROCS="+strconv.Itoa(it.threads))
 	}
-	if people && !has(p.apps[it.app].Env, "GORUN_LOG_FORMAT") {
+	if people && !options.Has(p.apps[it.app].Env, "GORUN_LOG_FORMAT") {
 		env = append(env, "GORUN_LOG_FORMAT=console")
 	}
 	return env
@@ -128,14 +89,14 @@ func (p *plan) env(r int, j job.Job, people bool) []string {
 
 // write prints the plan, one line a fact, ranks that are alike together.
 func (p *plan) write(w io.Writer) {
-	fmt.Fprintf(w, "host %s: %s on %s\n", p.host, count(len(p.ranks), "rank"), count(p.cores, "usable core"))
+	fmt.Fprintf(w, "host %s: %s on %s\n", p.host, phrase.Count(len(p.ranks), "rank"), phrase.Count(p.cores, "usable core"))
 	for i, a := range p.apps {
 		first := slices.IndexFunc(p.ranks, func(it place) bool { return it.app == i })
 		last := first
 		for last+1 < len(p.ranks) && p.ranks[last+1].app == i {
 			last++
 		}
-		fmt.Fprintf(w, "%s: %s\n", span(first, last), quote(a.Argv))
+		fmt.Fprintf(w, "%s: %s\n", span(first, last), phrase.Quote(a.Argv))
 		if a.Dir != "" {
 			fmt.Fprintf(w, "  in %s\n", a.Dir)
 		}
@@ -158,7 +119,7 @@ func (p *plan) writeBindings(w io.Writer) {
 	for r, it := range p.ranks {
 		cpus := "any CPU"
 		if it.cpus != nil {
-			cpus = "CPUs " + list(it.cpus)
+			cpus = "CPUs " + phrase.Ranges(it.cpus)
 		}
 		fmt.Fprintf(w, "gorun: rank %d on %s: %s\n", r, p.host, cpus)
 	}
@@ -168,7 +129,7 @@ func onCPUs(cpus []int) string {
 	if cpus == nil {
 		return ""
 	}
-	return " on CPUs " + list(cpus)
+	return " on CPUs " + phrase.Ranges(cpus)
 }
 
 // span is "rank 3" or "ranks 0-3".
@@ -179,25 +140,21 @@ func span(first, last int) string {
 	return fmt.Sprintf("ranks %d-%d", first, last)
 }
 
-// count is "1 rank" or "4 ranks".
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
+// deal orders parts, of which part i lies in packages[i], so that neighbours lie in
+// different packages: the first of each package, then the second of each, and so on.
+func deal(packages []int) []int {
+	round := map[int]int{} // of the next part, by package
+	order, rounds := make([]int, len(packages)), make([]int, len(packages))
+	for i, p := range packages {
+		order[i], rounds[i] = i, round[p]
+		round[p]++
 	}
-	return strconv.Itoa(n) + " " + noun + "s"
+	slices.SortStableFunc(order, func(a, b int) int { return rounds[a] - rounds[b] })
+	return order
 }
 
-// quote writes a command line that a shell would read as argv.
-func quote(argv []string) string {
-	words := make([]string, len(argv))
-	for i, a := range argv {
-		words[i] = a
-		if a == "" || strings.ContainsAny(a, " \t\n\"'\\$`*?[]{}()<>|&;#~!") {
-			words[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
-		}
-	}
-	return strings.Join(words, " ")
+// share returns rank r's part of total things divided among n ranks: from lo up
+// to but not including hi. The first total%n ranks have one more than the others.
+func share(total, r, n int) (lo, hi int) {
+	return r*(total/n) + min(r, total%n), (r+1)*(total/n) + min(r+1, total%n)
 }
-
-// isTerminal reports whether f is one.
-func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }

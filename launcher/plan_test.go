@@ -1,11 +1,16 @@
+//go:build linux
+
 package launcher
 
 import (
+	"io"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/gorun-spmd/gorun/internal/job"
+	"github.com/gorun-spmd/gorun/launcher/machine"
+	"github.com/gorun-spmd/gorun/launcher/options"
 )
 
 // TestShareCoversEverything checks each division by laying the parts end to end.
@@ -27,34 +32,31 @@ func TestShareCoversEverything(t *testing.T) {
 	}
 }
 
-func TestList(t *testing.T) {
-	for want, numbers := range map[string][]int{"": nil, "3": {3}, "0-2,5": {0, 1, 2, 5}, "0,64,1,65": {0, 64, 1, 65}} {
-		if got := list(numbers); got != want {
-			t.Errorf("list(%v) = %q, want %q", numbers, got, want)
-		}
-	}
+// parsed is of a machine with six cores.
+func parsed(args ...string) (*options.Options, error) {
+	return options.Parse(args, 6, func(string) (string, bool) { return "", false }, io.Discard)
 }
 
-func makePlan(t *testing.T, m machine, args ...string) *plan {
+func makePlan(t *testing.T, m machine.Machine, args ...string) *plan {
 	t.Helper()
-	o, err := parse(args...)
+	o, err := parsed(args...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	paths := make([]string, len(o.apps))
-	for i, a := range o.apps {
-		paths[i] = "/bin/" + a.program
+	paths := make([]string, len(o.Apps))
+	for i, a := range o.Apps {
+		paths[i] = "/bin/" + a.Program
 	}
 	return newPlan(o, paths, m)
 }
 
 func TestPlans(t *testing.T) {
-	eight := machine{host: "h", cores: 8, cpus: []int{0, 4, 1, 5, 2, 6, 3, 7}}
-	quota := machine{host: "h", cores: 2, cpus: []int{0, 1, 2, 3}}
-	sockets := machine{host: "h", cores: 8, cpus: []int{0, 1, 2, 3, 4, 5, 6, 7}, packs: []int{0, 0, 0, 0, 1, 1, 1, 1}}
-	fixed := machine{host: "h", cores: 8, cpus: eight.cpus, env: []string{"GOMAXPROCS=3"}}
+	eight := machine.Machine{Host: "h", Cores: 8, CPUs: []int{0, 4, 1, 5, 2, 6, 3, 7}}
+	quota := machine.Machine{Host: "h", Cores: 2, CPUs: []int{0, 1, 2, 3}}
+	sockets := machine.Machine{Host: "h", Cores: 8, CPUs: []int{0, 1, 2, 3, 4, 5, 6, 7}, Packages: []int{0, 0, 0, 0, 1, 1, 1, 1}}
+	fixed := machine.Machine{Host: "h", Cores: 8, CPUs: eight.CPUs, Env: []string{"GOMAXPROCS=3"}}
 	for _, c := range []struct {
-		m    machine
+		m    machine.Machine
 		args string
 		want string
 	}{
@@ -112,7 +114,7 @@ rank 0: a
 ranks 1-2: b 1
 `}} {
 		if c.want == "" {
-			if _, err := parse(strings.Fields(c.args)...); err == nil {
+			if _, err := parsed(strings.Fields(c.args)...); err == nil {
 				t.Errorf("%s was accepted", c.args)
 			}
 			continue
@@ -127,7 +129,7 @@ ranks 1-2: b 1
 }
 
 func TestEnvironmentOfARank(t *testing.T) {
-	m := machine{cores: 2, env: []string{"A=1", "B=2", "A=3"}}
+	m := machine.Machine{Cores: 2, Env: []string{"A=1", "B=2", "A=3"}}
 	p := makePlan(t, m, "-np", "2", "-x", "A=4", "-x", "C=5", "a")
 	if got, want := p.apps[0].Env, []string{"A=4", "C=5", "B=2"}; !slices.Equal(got, want) {
 		t.Errorf("environment of the program: %q, want %q", got, want)
@@ -160,11 +162,5 @@ func TestDeal(t *testing.T) {
 		if got := deal(c.packages); !slices.Equal(got, c.want) {
 			t.Errorf("deal(%v) = %v, want %v", c.packages, got, c.want)
 		}
-	}
-}
-
-func TestQuote(t *testing.T) {
-	if got, want := quote([]string{"a", "", "b c", "it's", "$x"}), `a '' 'b c' 'it'\''s' '$x'`; got != want {
-		t.Errorf("got %s, want %s", got, want)
 	}
 }

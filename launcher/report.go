@@ -1,3 +1,5 @@
+//go:build linux
+
 package launcher
 
 import (
@@ -5,10 +7,13 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gorun-spmd/gorun/launcher/exit"
+	"github.com/gorun-spmd/gorun/launcher/phrase"
+	"github.com/gorun-spmd/gorun/launcher/supervisor"
 )
 
 // A failure is one rank's, as it is reported.
@@ -22,22 +27,22 @@ type failure struct {
 // earlier than its end, so that the rank that others failed after is found even if
 // they ended before it. What a rank says is not trusted beyond that: the time must
 // lie in the attempt's.
-func first(ends []end, started time.Time, said func(rank int) (string, time.Time)) (failure, bool) {
+func first(ends []supervisor.End, started time.Time, said func(rank int) (string, time.Time)) (failure, bool) {
 	var best failure
 	found := false
 	for r := range ends {
 		e := &ends[r]
-		if !e.bad() {
+		if !e.Bad() {
 			continue
 		}
-		f := failure{rank: r, at: e.at}
+		f := failure{rank: r, at: e.At}
 		text, at := said(r)
 		if text != "" {
 			f.text = text
-			if at.After(started) && at.Before(e.at) {
+			if at.After(started) && at.Before(e.At) {
 				f.at = at
 			}
-		} else if e.asked {
+		} else if e.Asked {
 			continue
 		}
 		if !found || f.at.Before(best.at) {
@@ -47,119 +52,81 @@ func first(ends []end, started time.Time, said func(rank int) (string, time.Time
 	return best, found
 }
 
-// made reports whether the rank was made to end, by a signal or as package runtime
-// does when it is told to; else it went its own way.
-func (e *end) made() bool {
-	return e.asked && (e.status.Signaled() || e.status.ExitStatus() == 128+int(unix.SIGTERM))
-}
-
-// exitStatus is that of a rank that failed: its own, or 128 and its signal's number.
-func (e *end) exitStatus() int {
-	switch {
-	case e.made(): // it had failed by its own word
-		return 1
-	case e.status.Signaled():
-		return 128 + int(e.status.Signal())
-	default:
-		return e.status.ExitStatus()
-	}
-}
-
-// describe is "exit code 3" or "killed by SIGSEGV (segmentation fault)". An exit code by
-// which a shell tells of a signal, as package runtime does, is given with its name.
-func describe(s syscall.WaitStatus) string {
-	if !s.Signaled() {
-		text := fmt.Sprintf("exit code %d", s.ExitStatus())
-		if name := unix.SignalName(syscall.Signal(s.ExitStatus() - 128)); name != "" {
-			text += ", 128 + " + name
-		}
-		return text
-	}
-	text := fmt.Sprintf("killed by signal %d, %s (%v)", int(s.Signal()), signalName(s.Signal()), s.Signal())
-	if s.Signal() == unix.SIGKILL {
-		text += "; if nobody did that, memory ran out: see dmesg"
-	}
-	return text
-}
-
 // report prints how the attempt ended, if there is something to say, and returns
 // gorun's exit status.
-func (a *attempt) report(o *outcome) int {
-	switch o.reason {
-	case finished:
+func (a *attempt) report(o *supervisor.Outcome) int {
+	switch o.Reason {
+	case supervisor.Finished:
 		return 0
-	case interrupted:
+	case supervisor.Interrupted:
+		a.sayFailed(o)
 		a.sayLate(o)
-		return 128 + int(o.signal)
-	case tooLate:
+		return 128 + int(o.Signal)
+	case supervisor.TooLate:
+		a.sayFailed(o)
 		a.sayLate(o)
-		return timedOut
-	case hung:
+		return exit.TimedOut
+	case supervisor.Hung:
 		a.sayLate(o)
-		return hungJob
-	case closed:
-		return statusClosed
-	case lost:
-		a.console.say("the guardian process was killed, and all ranks with it")
-		return lostChild
-	case refused:
+		return exit.Hung
+	case supervisor.Closed:
+		return exit.Closed
+	case supervisor.Lost:
+		a.console.Say("the guardian process was killed, and all ranks with it")
+		return exit.Lost
+	case supervisor.Refused:
 		return a.sayRefused(o)
 	}
-	f, ok := first(o.ends, a.started, a.segment.Error)
+	f, ok := first(o.Ends, a.started, a.segment.Error)
 	if !ok {
-		a.console.say("the job failed")
+		a.console.Say("the job failed")
 		return 1
 	}
 	a.headline(f, o)
 	if rest := others(f.rank, o); rest != "" {
-		a.console.say("%s", rest)
+		a.console.Say("%s", rest)
 	}
-	return o.ends[f.rank].exitStatus()
+	return o.Ends[f.rank].ExitStatus()
 }
 
 // headline says who failed first, and how.
-func (a *attempt) headline(f failure, o *outcome) {
-	e := &o.ends[f.rank]
+func (a *attempt) headline(f failure, o *supervisor.Outcome) {
+	e := &o.Ends[f.rank]
 	who := fmt.Sprintf("rank %d on %s", f.rank, a.plan.host)
 	if len(a.plan.apps) > 1 {
 		who = fmt.Sprintf("rank %d (%s) on %s", f.rank, a.plan.apps[a.plan.ranks[f.rank].app].Argv[0], a.plan.host)
 	}
 	switch {
-	case f.text != "" && e.ended && !e.made():
-		a.console.say("%s failed: %s (%s)", who, oneLine(f.text), describe(e.status))
+	case f.text != "" && e.Ended && !e.Made():
+		a.console.Say("%s failed: %s (%s)", who, phrase.OneLine(f.text), supervisor.Describe(e.Status))
 	case f.text != "":
-		a.console.say("%s failed: %s", who, oneLine(f.text))
+		a.console.Say("%s failed: %s", who, phrase.OneLine(f.text))
 	default:
-		a.console.say("%s failed: %s", who, describe(e.status))
+		a.console.Say("%s failed: %s", who, supervisor.Describe(e.Status))
 	}
 	if f.text != "" && f.text != panicText {
 		return // the tail of its output would say the same again
 	}
-	if lines := a.tails[f.rank].lines(); len(lines) > 0 {
-		a.console.write("  its standard error, at the end:\n    " + strings.Join(lines, "\n    ") + "\n")
+	if lines := a.stderr[f.rank].LastLines(); len(lines) > 0 {
+		a.console.Write("  its standard error, at the end:\n    " + strings.Join(lines, "\n    ") + "\n")
 	}
 }
 
 // panicText is what runtime.Main says of a panic: its own output says the rest.
 const panicText = "panic"
 
-// oneLine joins the lines of text.
-func oneLine(text string) string {
-	return strings.ReplaceAll(strings.TrimSpace(text), "\n", "; ")
-}
-
 // others says in one line what became of the ranks beside the first that failed.
-func others(firstRank int, o *outcome) string {
+func others(firstRank int, o *supervisor.Outcome) string {
 	var with, before, too, killed []int
-	for r := range o.ends {
-		e := &o.ends[r]
+	for r := range o.Ends {
+		e := &o.Ends[r]
 		switch {
-		case r == firstRank || !e.started:
-		case slices.Contains(o.late, r):
+		case r == firstRank || !e.Started:
+		case slices.Contains(o.Late, r):
 			killed = append(killed, r)
-		case !e.bad() && !e.asked:
+		case !e.Bad() && !e.Asked:
 			before = append(before, r)
-		case e.bad() && !e.asked:
+		case e.Bad() && !e.Asked:
 			too = append(too, r)
 		default:
 			with = append(with, r)
@@ -167,16 +134,16 @@ func others(firstRank int, o *outcome) string {
 	}
 	var parts []string
 	if len(with) > 0 {
-		parts = append(parts, naming(with)+" ended with it")
+		parts = append(parts, phrase.Ranks(with)+" ended with it")
 	}
 	if len(too) > 0 {
-		parts = append(parts, naming(too)+" failed too")
+		parts = append(parts, phrase.Ranks(too)+" failed too")
 	}
 	if len(before) > 0 {
-		parts = append(parts, naming(before)+" had finished")
+		parts = append(parts, phrase.Ranks(before)+" had finished")
 	}
 	if len(killed) > 0 {
-		parts = append(parts, naming(killed)+" did not end and had to be killed")
+		parts = append(parts, phrase.Ranks(killed)+" did not end and had to be killed")
 	}
 	if len(parts) == 0 {
 		return ""
@@ -185,40 +152,49 @@ func others(firstRank int, o *outcome) string {
 }
 
 // waiting is called when a job has failed and some ranks are slow to end.
-func (a *attempt) waiting(o *outcome, left []int) {
-	f, ok := first(o.ends, a.started, a.segment.Error)
+func (a *attempt) waiting(o *supervisor.Outcome, left []int) {
+	f, ok := first(o.Ends, a.started, a.segment.Error)
 	if !ok || len(left) == 0 {
 		return
 	}
-	a.console.say("rank %d on %s failed; waiting %v more for %s to end", f.rank, a.plan.host, max(0, a.opts.grace-patience), naming(left))
+	more := max(0, a.opts.Grace-supervisor.Patience)
+	a.console.Say("rank %d on %s failed; waiting %v more for %s to end", f.rank, a.plan.host, more, phrase.Ranks(left))
+}
+
+// sayFailed names the first rank that failed before it knew that the job was to stop.
+// Those that know it print their errors themselves.
+func (a *attempt) sayFailed(o *supervisor.Outcome) {
+	if f, ok := first(o.Ends, a.started, a.segment.Error); ok && f.text != "" {
+		a.headline(f, o)
+	}
 }
 
 // sayLate names the ranks that did not use the grace period.
-func (a *attempt) sayLate(o *outcome) {
-	if len(o.late) > 0 {
-		a.console.say("%s did not end within %v and had to be killed", naming(o.late), a.opts.grace)
+func (a *attempt) sayLate(o *supervisor.Outcome) {
+	if len(o.Late) > 0 {
+		a.console.Say("%s did not end within %v and had to be killed", phrase.Ranks(o.Late), a.opts.Grace)
 	}
 }
 
 // sayRefused says why a rank could not be started, and returns the exit status.
-func (a *attempt) sayRefused(o *outcome) int {
-	name := a.plan.apps[a.plan.ranks[o.rank].app].Argv[0]
-	why, status := remedied(o.errno).Error(), 1
-	switch o.errno {
+func (a *attempt) sayRefused(o *supervisor.Outcome) int {
+	name := a.plan.apps[a.plan.ranks[o.Rank].app].Argv[0]
+	why, status := exit.Remedied(o.Errno).Error(), 1
+	switch o.Errno {
 	case unix.ENOEXEC:
-		why, status = "not a program this system can run, nor a script that begins with #! (exec format error)", statusNotExecutable
+		why, status = "not a program this system can run, nor a script that begins with #! (exec format error)", exit.NotExecutable
 	case unix.EACCES, unix.EPERM, unix.ETXTBSY, unix.EISDIR:
-		status = statusNotExecutable
-		if noExec(a.plan.apps[a.plan.ranks[o.rank].app].Path) {
+		status = exit.NotExecutable
+		if noExec(a.plan.apps[a.plan.ranks[o.Rank].app].Path) {
 			why = "the file system that it lies on is mounted noexec; put it on another"
 		}
 	case unix.ENOENT:
-		status = statusNotFound
-		if _, err := os.Stat(a.plan.apps[a.plan.ranks[o.rank].app].Path); err == nil {
-			why, status = "the interpreter named in its first line, or its dynamic loader, does not exist", statusNotExecutable
+		status = exit.NotFound
+		if _, err := os.Stat(a.plan.apps[a.plan.ranks[o.Rank].app].Path); err == nil {
+			why, status = "the interpreter named in its first line, or its dynamic loader, does not exist", exit.NotExecutable
 		}
 	}
-	a.console.say("cannot start rank %d on %s: %s: %s", o.rank, a.plan.host, name, why)
+	a.console.Say("cannot start rank %d on %s: %s: %s", o.Rank, a.plan.host, name, why)
 	return status
 }
 

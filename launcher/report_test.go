@@ -1,9 +1,13 @@
+//go:build linux
+
 package launcher
 
 import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gorun-spmd/gorun/launcher/supervisor"
 )
 
 // ends makes the ends of ranks: a status below 0 is a signal; asked says that the
@@ -18,14 +22,14 @@ type endSpec struct {
 
 const stillRuns = 1000
 
-func ends(specs []endSpec) (ends []end, started time.Time, said func(int) (string, time.Time)) {
+func ends(specs []endSpec) (ends []supervisor.End, started time.Time, said func(int) (string, time.Time)) {
 	started = time.Unix(1e9, 0)
 	for _, s := range specs {
-		e := end{started: true, asked: s.asked}
+		e := supervisor.End{Started: true, Asked: s.asked}
 		if s.status != stillRuns {
-			e.ended, e.at, e.status = true, started.Add(time.Duration(s.at)*time.Second), syscall.WaitStatus(s.status<<8)
+			e.Ended, e.At, e.Status = true, started.Add(time.Duration(s.at)*time.Second), syscall.WaitStatus(s.status<<8)
 			if s.status < 0 {
-				e.status = syscall.WaitStatus(-s.status)
+				e.Status = syscall.WaitStatus(-s.status)
 			}
 		}
 		ends = append(ends, e)
@@ -48,14 +52,19 @@ func TestTheFirstFailureByTime(t *testing.T) {
 			"of the others, rank 2 ended with it; rank 0 had finished"},
 		{"killed", []endSpec{{-9, 2, false, "", 0}}, 0, 137, ""},
 		{"the earlier of two", []endSpec{{5, 4, false, "", 0}, {3, 2, false, "", 0}}, 1, 3, "of the others, rank 0 failed too"},
-		{"who said so first, though it ended last", []endSpec{{1, 2, false, "after rank 1", 2}, {1, 9, false, "boom", 1}, {-9, 8, true, "", 0}}, 1, 1,
+		{"who said so first, though it ended last", []endSpec{{1, 2, false, "after rank 1", 2}, {1, 9, false, "boom", 1}, {-9, 8, true, "", 0}},
+			1, 1,
 			"of the others, rank 2 ended with it; rank 0 failed too"},
-		{"who said so first, though it was made to end", []endSpec{{1, 3, false, "", 0}, {143, 9, true, "boom", 1}}, 1, 1, "of the others, rank 0 failed too"},
-		{"who said so first, and ended in its own way though asked", []endSpec{{1, 3, false, "", 0}, {2, 9, true, "panic", 1}}, 1, 2, "of the others, rank 0 failed too"},
+		{"who said so first, though it was made to end", []endSpec{{1, 3, false, "", 0}, {143, 9, true, "boom", 1}}, 1, 1,
+			"of the others, rank 0 failed too"},
+		{"who said so first, and ended in its own way though asked", []endSpec{{1, 3, false, "", 0}, {2, 9, true, "panic", 1}}, 1, 2,
+			"of the others, rank 0 failed too"},
 		{"who was asked to end did not fail", []endSpec{{1, 3, true, "", 0}, {7, 2, false, "", 0}}, 1, 7, "of the others, rank 0 ended with it"},
-		{"a time before the start is not believed", []endSpec{{1, 5, false, "liar", -100}, {7, 4, false, "", 0}}, 1, 7, "of the others, rank 0 failed too"},
+		{"a time before the start is not believed", []endSpec{{1, 5, false, "liar", -100}, {7, 4, false, "", 0}}, 1, 7,
+			"of the others, rank 0 failed too"},
 		{"nor one after the end", []endSpec{{1, 5, false, "liar", 100}, {7, 6, false, "", 0}}, 0, 1, "of the others, rank 1 failed too"},
-		{"a rank that cannot die", []endSpec{{stillRuns, 0, false, "", 0}, {7, 6, false, "", 0}}, 1, 7, "of the others, rank 0 did not end and had to be killed"},
+		{"a rank that cannot die", []endSpec{{stillRuns, 0, false, "", 0}, {7, 6, false, "", 0}}, 1, 7,
+			"of the others, rank 0 did not end and had to be killed"},
 		{"an error and a good end", []endSpec{{0, 5, false, "not meant", 1}, {7, 6, false, "", 0}}, 1, 7, "of the others, rank 0 had finished"},
 	} {
 		e, started, said := ends(c.specs)
@@ -67,14 +76,14 @@ func TestTheFirstFailureByTime(t *testing.T) {
 		if !ok {
 			continue
 		}
-		o := &outcome{ends: e}
+		o := &supervisor.Outcome{Ends: e}
 		for r, s := range c.specs {
 			if s.status == stillRuns {
-				o.late = append(o.late, r)
+				o.Late = append(o.Late, r)
 			}
 		}
-		if f.rank != c.rank || e[f.rank].exitStatus() != c.status {
-			t.Errorf("%s: rank %d with status %d, want rank %d with %d", c.name, f.rank, e[f.rank].exitStatus(), c.rank, c.status)
+		if f.rank != c.rank || e[f.rank].ExitStatus() != c.status {
+			t.Errorf("%s: rank %d with status %d, want rank %d with %d", c.name, f.rank, e[f.rank].ExitStatus(), c.rank, c.status)
 		}
 		if got := others(f.rank, o); got != c.others {
 			t.Errorf("%s: got %q, want %q", c.name, got, c.others)
@@ -91,7 +100,7 @@ func TestHowARankEnded(t *testing.T) {
 		255 << 8: "exit code 255",
 		11:       "killed by signal 11, SIGSEGV (segmentation fault)",
 	} {
-		if got := describe(status); got != want {
+		if got := supervisor.Describe(status); got != want {
 			t.Errorf("status %#x: %q, want %q", int(status), got, want)
 		}
 	}

@@ -1,3 +1,5 @@
+//go:build linux
+
 package launcher
 
 import (
@@ -6,6 +8,10 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/gorun-spmd/gorun/launcher/options"
+	"github.com/gorun-spmd/gorun/launcher/stdio"
+	"github.com/gorun-spmd/gorun/launcher/supervisor"
 )
 
 // shortLife is how soon after its start an attempt must not fail, unless it has
@@ -14,11 +20,11 @@ const shortLife = 10 * time.Second
 
 // attempts carries out the plan, and as often again as --max-restarts allows and
 // there is hope. It returns gorun's exit status.
-func attempts(o *options, p *plan, c *console, signals <-chan os.Signal) (status int, err error) {
+func attempts(o *options.Options, p *plan, c *stdio.Console, d *dashboard, signals <-chan os.Signal) (status int, err error) {
 	began := time.Now()
 	id := fmt.Sprintf("%d-%s", os.Getpid(), strconv.FormatInt(began.UnixNano(), 36))
 	for n := 0; ; n++ {
-		a := &attempt{opts: o, plan: p, console: c, number: n, id: id}
+		a := &attempt{opts: o, plan: p, console: c, number: n, id: id, dashboard: d}
 		if n > 0 {
 			a.spent = time.Since(began)
 		}
@@ -26,7 +32,7 @@ func attempts(o *options, p *plan, c *console, signals <-chan os.Signal) (status
 		if err != nil || !again {
 			return status, err
 		}
-		c.say("starting the job again, restart %d of %d", n+1, o.restarts)
+		c.Say("starting the job again, restart %d of %d", n+1, o.Restarts)
 	}
 }
 
@@ -39,6 +45,7 @@ func (a *attempt) carryOut(signals <-chan os.Signal) (status int, again bool, er
 		return 0, false, err
 	}
 	status = a.report(o)
+	a.pumping.Wait(o, signals, 0)
 	if lost := a.writeTrace(o); status == 0 {
 		status = lost
 	}
@@ -47,28 +54,28 @@ func (a *attempt) carryOut(signals <-chan os.Signal) (status int, again bool, er
 
 // again reports whether the job may be started again, and says why not if the
 // user might wonder.
-func (a *attempt) again(o *outcome) bool {
-	if a.opts.restarts == 0 || o.reason != failed && o.reason != hung && o.reason != lost {
+func (a *attempt) again(o *supervisor.Outcome) bool {
+	if a.opts.Restarts == 0 || o.Reason != supervisor.Failed && o.Reason != supervisor.Hung && o.Reason != supervisor.Lost {
 		return false
 	}
-	alive := func(e end) bool { return e.started && !e.ended }
+	alive := func(e supervisor.End) bool { return e.Started && !e.Ended }
 	switch {
-	case o.signal != 0:
-		a.console.say("not starting the job again: %s has come", signalName(o.signal))
+	case o.Signal != 0:
+		a.console.Say("not starting the job again: %s has come", supervisor.SignalName(o.Signal))
 		return false
-	case a.number >= a.opts.restarts:
-		a.console.say("not starting the job again: it has failed %d times (--max-restarts %d)", a.number+1, a.opts.restarts)
+	case a.number >= a.opts.Restarts:
+		a.console.Say("not starting the job again: it has failed %d times (--max-restarts %d)", a.number+1, a.opts.Restarts)
 		return false
-	case o.reason != lost && slices.ContainsFunc(o.ends, alive):
-		a.console.say("not starting the job again: processes of this attempt are left")
+	case o.Reason != supervisor.Lost && slices.ContainsFunc(o.Ends, alive):
+		a.console.Say("not starting the job again: processes of this attempt are left")
 		return false
 	}
 	life := time.Since(a.started)
-	if f, ok := first(o.ends, a.started, a.segment.Error); ok {
+	if f, ok := first(o.Ends, a.started, a.segment.Error); ok {
 		life = f.at.Sub(a.started)
 	}
 	if life < shortLife && !a.saved() {
-		a.console.say("not starting the job again: it failed within %v of its start and had saved nothing (see runtime.Saved)", shortLife)
+		a.console.Say("not starting the job again: it failed within %v of its start and had saved nothing (see runtime.Saved)", shortLife)
 		return false
 	}
 	return true

@@ -1,3 +1,5 @@
+//go:build linux
+
 package launcher
 
 import (
@@ -5,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gorun-spmd/gorun/launcher/proc"
 )
 
 // TestAStoppedRankDoesNotOutliveTheJob: what is stopped must be continued to end.
@@ -44,7 +48,7 @@ func TestTheLauncherAloneIsStopped(t *testing.T) {
 	touch(t, file)
 	for _, pid := range s.ready { // both have written all and ended
 		for end := time.Now().Add(patienceOfTests); ; time.Sleep(time.Millisecond) {
-			if p, ok := readProcess(pid, make([]byte, 1024)); !ok || p.state == 'Z' {
+			if p, ok := proc.Read(pid, make([]byte, 1024)); !ok || p.State == 'Z' {
 				break
 			}
 			if time.Now().After(end) {
@@ -87,12 +91,12 @@ func TestARankWithChildrenIsKilled(t *testing.T) {
 func waitForState(s *session, pid int, state byte) {
 	s.t.Helper()
 	for end := time.Now().Add(patienceOfTests); ; time.Sleep(time.Millisecond) {
-		p, _ := readProcess(pid, make([]byte, 1024))
-		if p.state == state {
+		p, _ := proc.Read(pid, make([]byte, 1024))
+		if p.State == state {
 			return
 		}
 		if time.Now().After(end) {
-			s.t.Fatalf("process %d is in state %c, want %c", pid, p.state, state)
+			s.t.Fatalf("process %d is in state %c, want %c", pid, p.State, state)
 		}
 	}
 }

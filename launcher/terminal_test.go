@@ -1,3 +1,5 @@
+//go:build linux
+
 package launcher
 
 import (
@@ -141,7 +143,8 @@ func TestKilledWhileBuilding(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGINT} {
 		dir := t.TempDir()
 		for name, text := range map[string]string{
-			"go":      "#!/bin/sh\necho half built >$GOTMPDIR/x\nsetsid sleep 1000 &\necho $GOTMPDIR >" + dir + "/new && mv " + dir + "/new " + dir + "/started\nwait\n",
+			"go": "#!/bin/sh\necho half built >$GOTMPDIR/x\nsetsid sleep 1000 &\necho $GOTMPDIR >" + dir + "/new && mv " + dir + "/new " + dir +
+				"/started\nwait\n",
 			"main.go": "package main\n",
 		} {
 			// No fork in between: a child that has the file open for writing makes it busy.
@@ -171,4 +174,25 @@ func TestKilledWhileBuilding(t *testing.T) {
 			t.Errorf("%v: %s is left: %v", sig, temp, err)
 		}
 	}
+}
+
+func TestBarOnATerminal(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "go")
+	s := onScreen(t, "-np", "2", "testrank", "0:err=\\r[=>  ] 1/2\x1b[K\\0", "1:out=a line of rank 1", "wait="+file, "0:err=\\r[====] 2/2")
+	s.expect("[=>  ] 1/2")
+	s.expect("a line of rank 1\r\n")
+	touch(t, file)
+	s.expect("[====] 2/2\r\n")
+	s.exit(0)
+}
+
+// TestRanksLearnOfTheTerminal has gorun on a terminal of 80 columns.
+func TestRanksLearnOfTheTerminal(t *testing.T) {
+	t.Parallel()
+	s := onScreen(t, "--tag-output", "-np", "2", "sh", "-c", `sleep 0.01; echo "<$GORUN_RANK:$GORUN_TERMINAL>"`)
+	s.expect("<0:67>")
+	s.exit(0)
+	s = onScreen(t, "--output", t.TempDir(), "-np", "2", "sh", "-c", `[ "${GORUN_TERMINAL-none}" = none ]`)
+	s.exit(0)
 }

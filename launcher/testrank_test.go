@@ -1,3 +1,5 @@
+//go:build linux
+
 package launcher
 
 import (
@@ -11,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/gorun-spmd/gorun/launcher/supervisor"
 )
 
 // testRank is a rank that does what its arguments say, in order. An argument
@@ -21,6 +25,7 @@ import (
 //	err=TEXT      the same on standard error
 //	lines=N,L     print N lines of L bytes: the rank's digit
 //	catch         from here on print the name of each signal, and go on
+//	stop          from here on stop at SIGTERM
 //	ignore        from here on ignore signals
 //	save=TEXT     print "waiting", wait for a signal, print TEXT, exit 0
 //	fork          start a child, one in a session of its own, and one there whose first
@@ -60,12 +65,23 @@ func testRank(args []string) int {
 			}
 		case "catch", "ignore":
 			c := make(chan os.Signal, 16)
-			signal.Notify(c, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGTSTP, syscall.SIGCONT)
+			signal.Notify(c, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGTSTP,
+				syscall.SIGCONT)
 			go func() {
 				for s := range c {
 					if verb == "catch" {
-						fmt.Println("rank", me, "got", signalName(s.(syscall.Signal)))
+						fmt.Println("rank", me, "got", supervisor.SignalName(s.(syscall.Signal)))
 					}
+				}
+			}()
+		case "stop":
+			c := make(chan os.Signal, 1)
+			signal.Notify(c, syscall.SIGTERM)
+			go func() {
+				for range c {
+					time.Sleep(10 * time.Millisecond) // until after the SIGCONT that comes with it
+					_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+					os.Exit(0)
 				}
 			}()
 		case "save":

@@ -1,90 +1,35 @@
+//go:build linux
+
 package launcher
 
 import (
-	"errors"
 	"fmt"
-	"os"
+	"io"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/gorun-spmd/gorun/internal/control"
-	"github.com/gorun-spmd/gorun/internal/job"
+	"github.com/gorun-spmd/gorun/launcher/exit"
+	"github.com/gorun-spmd/gorun/launcher/phrase"
+	"github.com/gorun-spmd/gorun/launcher/report"
+	"github.com/gorun-spmd/gorun/launcher/supervisor"
 )
-
-// checkTrace returns an error if the file of --trace cannot be written, before the
-// ranks have worked for it, and makes its name absolute. It leaves no file where there
-// was none.
-func (o *options) checkTrace() error {
-	if o.trace == "" {
-		return nil
-	}
-	path, err := absolute(o.trace)
-	if err != nil {
-		return fmt.Errorf("--trace: %w", err)
-	}
-	if o.dryRun {
-		o.trace = path
-		return nil
-	}
-	_, missing := os.Lstat(path)
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|unix.O_NONBLOCK, 0o666) // a pipe that nobody reads is refused
-	if err != nil {
-		return &statusError{1, fmt.Errorf("--trace %s: %v", o.trace, errors.Unwrap(err))}
-	}
-	o.trace = path
-	err = f.Close()
-	if missing != nil {
-		err = errors.Join(err, os.Remove(path))
-	}
-	return err
-}
-
-// handOverTrace has ranks that another launcher starts write the trace themselves.
-func (o *options) handOverTrace() {
-	if o.trace == "" {
-		return
-	}
-	for i := range o.apps {
-		o.apps[i].vars = append(o.apps[i].vars, job.TraceVar+"="+o.trace)
-	}
-}
-
-// reportTrace says what has become of the trace of ranks that another launcher has
-// started, and of which rank 0 has written it.
-func (h *handover) reportTrace(status int) {
-	path := h.opts.trace
-	if path == "" {
-		return
-	}
-	info, err := os.Stat(path)
-	switch {
-	case err == nil && info.Size() > 0:
-		h.console.say("the trace is in %s; ui.perfetto.dev opens it", path)
-	case status != 0:
-		h.console.say("--trace: all ranks put one together when they end well; else each that can leaves its own part, rank R as %s.rankR", path)
-	case h.remote:
-		h.console.say("--trace: rank 0 has written %s on its own host, if its program uses package runtime", path)
-	default:
-		h.console.say("--trace: no rank has kept one; programs that do use package runtime")
-	}
-}
 
 // openTraces makes the files in which the ranks keep their parts.
 func (a *attempt) openTraces() error {
-	if a.opts.trace == "" {
+	if a.opts.Trace == "" && a.opts.Report == "" && a.opts.Dashboard == "" {
 		return nil
 	}
 	for r := range a.plan.ranks {
 		f, err := control.CreateTrace(r, len(a.plan.ranks))
 		if err != nil {
-			return remedied(err)
+			return exit.Remedied(err)
 		}
 		a.traces = append(a.traces, f)
 	}
+	a.dashboard.show(a)
 	return nil
 }
 
@@ -96,20 +41,28 @@ func (a *attempt) traceFD() int {
 	return 3 + len(a.segment.Files())
 }
 
-// tracePath is where the trace of this attempt goes: out.json, of the first restart
+// numbered is where this attempt's part of a file goes: out.json, of the first restart
 // out.1.json, and so on.
-func (a *attempt) tracePath() string {
-	if a.number == 0 {
-		return a.opts.trace
+func (a *attempt) numbered(path string) string {
+	if a.number == 0 || path == "" {
+		return path
 	}
-	ext := filepath.Ext(a.opts.trace)
-	return strings.TrimSuffix(a.opts.trace, ext) + "." + strconv.Itoa(a.number) + ext
+	ext := filepath.Ext(path)
+	return strings.TrimSuffix(path, ext) + "." + strconv.Itoa(a.number) + ext
+}
+
+// traceFlag is the flag for which traces are kept.
+func (a *attempt) traceFlag() string {
+	if a.opts.Trace != "" {
+		return "--trace"
+	}
+	return "--report"
 }
 
 // writeTrace puts the ranks' parts together, however they have ended, and says so. It
 // returns the exit status that lost output asks for: 0 if there was none.
-func (a *attempt) writeTrace(o *outcome) int {
-	if a.traces == nil {
+func (a *attempt) writeTrace(o *supervisor.Outcome) int {
+	if a.traces == nil || a.opts.Trace == "" && a.opts.Report == "" {
 		return 0
 	}
 	var parts []*control.TracePart
@@ -117,38 +70,50 @@ func (a *attempt) writeTrace(o *outcome) int {
 	for r, f := range a.traces {
 		p, err := control.ReadTrace(f)
 		if err != nil {
-			a.console.say("--trace: rank %d: %v", r, err)
+			a.console.Say("%s: rank %d: %v", a.traceFlag(), r, err)
 			return 1
 		}
 		if p.Began == 0 {
 			continue
 		}
 		p.Rank = r // whatever the rank has written there
-		if o.ends[r].bad() {
-			a.addUnended(p, o.ends[r].at)
+		if o.Ends[r].Bad() {
+			a.addUnended(p, o.Ends[r].At)
 		}
 		calls += len(p.Records)
 		dropped += p.Dropped()
 		parts = append(parts, p)
 	}
 	if len(parts) == 0 {
-		a.console.say("--trace: no rank has kept one; programs do that use package runtime")
+		a.console.Say("--trace: no rank has kept one; programs do that use package runtime")
 		return 0
 	}
-	f, err := os.Create(a.tracePath())
-	if err == nil {
-		err = errors.Join(control.WriteTrace(f, parts), f.Close())
+	r := report.New(a.opts.Title(), parts)
+	status := 0
+	if path := a.numbered(a.opts.Trace); path != "" {
+		if err := writeFile(path, func(w io.Writer) error { return control.WriteTrace(w, parts) }); err != nil {
+			a.console.Say("--trace: %v", err)
+			status = 1
+		} else {
+			lost := ""
+			if dropped > 0 {
+				lost = fmt.Sprintf("; the first %d found no room", dropped)
+			}
+			a.console.Say("%s has %s of %s%s; ui.perfetto.dev opens it", path, phrase.Count(calls, "event"), phrase.Count(len(parts), "rank"), lost)
+		}
 	}
-	if err != nil {
-		a.console.say("--trace: %v", err)
-		return 1
+	if path := a.numbered(a.opts.Report); path != "" {
+		if err := writeFile(path, r.Write); err != nil {
+			a.console.Say("--report: %v", err)
+			status = 1
+		} else {
+			a.console.Say("%s is the report; a browser opens it", path)
+		}
 	}
-	lost := ""
-	if dropped > 0 {
-		lost = fmt.Sprintf("; the first %d found no room", dropped)
+	for _, line := range r.Summary() {
+		a.console.Say("%s", line)
 	}
-	a.console.say("%s has %s of %s%s; ui.perfetto.dev opens it", a.tracePath(), count(calls, "event"), count(len(parts), "rank"), lost)
-	return 0
+	return status
 }
 
 // addUnended adds to a rank's part the calls that it was in when it ended, as far as
@@ -172,6 +137,7 @@ func (a *attempt) addUnended(p *control.TracePart, at time.Time) {
 
 // closeTraces gives the files back.
 func (a *attempt) closeTraces() {
+	a.dashboard.show(nil) // before their files are closed
 	for _, f := range a.traces {
 		f.Close()
 	}

@@ -28,13 +28,15 @@ import (
 // float32, in which it is computed, and the gradient is bfloat16. BinaryCrossEntropy
 // throws an *Error for shapes or types that differ.
 func BinaryCrossEntropy(logits, targets *dtensor.Tensor, r Reduction) *dtensor.Tensor {
+	defer logits.Mesh().Span("BinaryCrossEntropy").End()
 	const op = "BinaryCrossEntropy"
 	checkType(op, logits)
 	switch {
 	case r >= reductions:
 		refuse(op, fmt.Sprintf("Reduction is %d; use Mean, Sum or None", r))
-	case targets.DType() != wideOf(logits.DType()):
-		refuse(op, fmt.Sprintf("logits %v and targets %v: both must be of one floating-point type, targets of bfloat16 logits float32", logits, targets))
+	case targets.DType() != logits.DType().Wide():
+		refuse(op, fmt.Sprintf("logits %v and targets %v: both must be of one floating-point type, targets of bfloat16 logits float32", logits,
+			targets))
 	case !slices.Equal(logits.Shape(), targets.Shape()):
 		refuse(op, fmt.Sprintf("logits %v and targets %v: give one target for each logit", logits, targets))
 	case logits.Mesh() != targets.Mesh():
@@ -42,7 +44,7 @@ func BinaryCrossEntropy(logits, targets *dtensor.Tensor, r Reduction) *dtensor.T
 	}
 	logits = logits.Reduced()
 	dt := logits.DType()
-	x, y := logits.Detach().Cast(wideOf(dt)), targets.Detach().Redistribute(logits.Placements()...)
+	x, y := logits.Detach().Cast(dt.Wide()), targets.Detach().Redistribute(logits.Placements()...)
 	losses := x.Relu().Sub(x.Mul(y)).Add(log1p(x.Abs().Neg().Exp()))
 	scale := 1.0
 	out := losses

@@ -1,8 +1,11 @@
 package loss
 
-import "github.com/gorun-spmd/gorun/tensor"
+import (
+	"github.com/gorun-spmd/gorun/internal/dtype"
+	"github.com/gorun-spmd/gorun/tensor"
+)
 
-// How much is held at a time beside the gradients, in bytes.
+// Bytes of the buffers beside the gradients.
 const (
 	// hiddenBytes is for the gradient of a block's hidden, where it is added up in
 	// float32 over the tiles.
@@ -12,19 +15,24 @@ const (
 	weightBytes = 8 << 20
 )
 
-// limits are those of a block; tests make them small.
-var limits = struct {
-	rows  int  // the most positions: on an H100 products of so many are as fast as larger ones
-	bytes int  // of all that is held, with 4 MiB left for the numbers of each position
-	onCPU bool // float32 and float64 too
-}{2048, 60 << 20, false}
+// What a block holds at most.
+const (
+	blockRows  = 2048     // positions: on an H100 products of so many are as fast as larger ones
+	blockBytes = 60 << 20 // of all that is held, with 4 MiB left for the numbers of each position
+)
+
+// limits are what a block holds at most.
+type limits struct {
+	rows, bytes int
+	onCPU       bool // float32 and float64 are computed in blocks on a CPU too
+}
 
 // tileStep is what the classes of a tile are a multiple of: cuBLAS is several times
 // slower where rows are no multiple of 16 bytes.
 const tileStep = 128
 
 // A block is some of the positions, with what is held for all of their tiles.
-type block[T float] struct {
+type block[T dtype.Float] struct {
 	*job
 	at     int            // of the first position
 	hidden *tensor.Tensor // [positions, H]
@@ -45,13 +53,13 @@ type block[T float] struct {
 //	logits again
 //	dLogits, over the logits or in bfloat16
 //	dHidden += dLogits·weight     dWeight += dLogitsᵀ·hidden
-func blocks[T float](t *tiled) *tensor.Tensor {
+func blocks[T dtype.Float](t *tiled) *tensor.Tensor {
 	bad := t.label()
-	dev, width, half := t.hidden.Device(), t.hidden.Dim(1), t.dtype == tensor.BFloat16
+	dev, width, half := t.hidden.Device(), t.hidden.Dim(1), t.dtype.Narrow()
 	if t.wantHidden {
 		t.dHidden = tensor.NewLike(t.hidden)
 	}
-	size, room := t.blockSize(width), limits.bytes
+	size, room := t.blockSize(width), t.most.bytes
 	perLogit := t.wide.Size()
 	if half {
 		room -= size * width * t.wide.Size()
@@ -96,11 +104,11 @@ func blocks[T float](t *tiled) *tensor.Tensor {
 	return reduce[T](t.job, bad)
 }
 
-// blockSize returns how many positions a block has. All ranks that share positions
-// come to the same.
+// blockSize returns how many positions a block has. Ranks that share positions get the
+// same number.
 func (t *tiled) blockSize(width int) int {
-	most := limits.rows
-	if t.dtype == tensor.BFloat16 {
+	most := t.most.rows
+	if t.dtype.Narrow() {
 		most = max(1, min(most, hiddenBytes/t.wide.Size()/max(width, 1)))
 	}
 	n := max(1, (t.outer+most-1)/most)

@@ -5,13 +5,15 @@ import (
 	"runtime"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/dtype"
 	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
-// stat is what one rank knows of one position, as it travels: the columns of
+// stat is what one rank sends about one position: the columns of
 // tensor.CrossEntropyStats.
-type stat[T float] struct{ Max, Sum, Target, All T }
+type stat[T dtype.Float] struct{ Max, Sum, Target, All T }
 
 // with combines the statistics of two parts of the classes. It is associative but
 // for rounding.
@@ -22,7 +24,7 @@ func (a stat[T]) with(b stat[T]) stat[T] {
 
 // dot is Target of a part, counted from m instead of its own maximum where it is
 // Σ q·(x - Max).
-func dot[T float](s stat[T], m T) T {
+func dot[T dtype.Float](s stat[T], m T) T {
 	if s.All == 0 || s.Max == m {
 		return s.Target
 	}
@@ -30,7 +32,7 @@ func dot[T float](s stat[T], m T) T {
 }
 
 // shifted is Σ exp(x - m) of a part; a part without classes, or with -Inf only, has 0.
-func shifted[T float](s stat[T], m T) T {
+func shifted[T dtype.Float](s stat[T], m T) T {
 	if s.Max == m || s.Sum == 0 {
 		return s.Sum
 	}
@@ -39,12 +41,12 @@ func shifted[T float](s stat[T], m T) T {
 
 // The functions by which statistics and sums are reduced, kept for each world.
 type (
-	statKey[T float] struct{}
-	partialKey       struct{}
+	statKey[T dtype.Float] struct{}
+	partialKey             struct{}
 )
 
-func statFunc[T float](c *comm.Comm) *comm.Func {
-	return c.Attr(statKey[T]{}, func() any { return newFunc("cross-entropy statistics", stat[T].with) }).(*comm.Func)
+func statFunc[T dtype.Float](c *comm.Comm) *comm.Func {
+	return c.Internals().Attr(statKey[T]{}, func() any { return newFunc("cross-entropy statistics", stat[T].with) }).(*comm.Func)
 }
 
 func newFunc[T any](name string, f func(a, b T) T) *comm.Func {
@@ -58,14 +60,14 @@ func newFunc[T any](name string, f func(a, b T) T) *comm.Func {
 // combine fills in the rows of the local positions, from the statistics [rows, 4]
 // of the local classes. This is the one collective over the classes: for two
 // ranks each gathers the other's numbers; for more a reduction moves fewer.
-func combine[T float](j *job, stats *tensor.Tensor) {
+func combine[T dtype.Float](j *job, stats *tensor.Tensor) {
 	g := j.classGroup
 	n := j.positions()
 	parts := 1
 	if g != nil && n > 0 {
 		call := comm.Call{Src: bytesOf(stats), Cause: j.cause.classes}
 		if parts = g.Size(); parts == 2 {
-			all := tensor.New(stats.Device(), stats.DType(), parts, n, tensor.Stats)
+			all := tensor.New(stats.Device(), stats.DType(), parts, n, kernel.Stats)
 			call.Kind, call.Dst = comm.AllGatherKind, bytesOf(all)
 			j.mesh.Do(g, call)
 			runtime.KeepAlive(stats)
@@ -80,8 +82,8 @@ func combine[T float](j *job, stats *tensor.Tensor) {
 	for i := range j.rows {
 		var s stat[T]
 		for part := range parts {
-			k := (part*n + i) * tensor.Stats
-			its := stat[T]{flat[k+tensor.StatMax], flat[k+tensor.StatSumExp], flat[k+tensor.StatTarget], flat[k+tensor.StatSum]}
+			k := (part*n + i) * kernel.Stats
+			its := stat[T]{flat[k+kernel.StatMax], flat[k+kernel.StatSumExp], flat[k+kernel.StatTarget], flat[k+kernel.StatSum]}
 			if part == 0 {
 				s = its
 			} else {
@@ -118,8 +120,8 @@ func (a partial) with(b partial) partial {
 	return a
 }
 
-// acrossPositions sums over the axes that shard the positions: the one
-// collective over them. With Reduction None it is made for its status alone.
+// acrossPositions sums over the axes that shard the positions. It makes the one
+// collective over them; with Reduction None that carries the status alone.
 func (j *job) acrossPositions(sum partial) partial {
 	g := j.batchGroup
 	if g == nil {
@@ -127,7 +129,7 @@ func (j *job) acrossPositions(sum partial) partial {
 	}
 	all := []partial{sum}
 	buf := comm.Raw(all)
-	fn := g.Attr(partialKey{}, func() any { return newFunc("cross-entropy sums", partial.with) }).(*comm.Func)
+	fn := g.Internals().Attr(partialKey{}, func() any { return newFunc("cross-entropy sums", partial.with) }).(*comm.Func)
 	j.mesh.Do(g, comm.Call{Kind: comm.AllReduceKind, Op: comm.Custom, Func: fn, Dst: buf, Src: buf, Cause: j.cause.batch})
 	return all[0]
 }

@@ -71,7 +71,8 @@ func TestCommunication(t *testing.T) {
 				}
 				all := record.Stop()
 				for i, e := range all {
-					if i >= strings.Count(c.forward, ",")+1 && c.forward != "" && e.Cause != "ValueAndGrad: [] P(sum) → R" && !strings.HasPrefix(e.Cause, "ValueAndGrad") {
+					if i >= strings.Count(c.forward, ",")+1 && c.forward != "" && e.Cause != "ValueAndGrad: [] P(sum) → R" &&
+						!strings.HasPrefix(e.Cause, "ValueAndGrad") {
 						return fmt.Errorf("the gradient communicates: %v for %q", e.Kind, e.Cause)
 					}
 				}
@@ -105,7 +106,8 @@ func TestMemory(t *testing.T) {
 			}
 			used := m.Device().Stats().HighWater
 			if extra := used - before - bytes; extra > bytes/100+most {
-				return fmt.Errorf("%d bytes at most were in use, %d before, for logits of %d and gradients %v: %d too many", used, before, bytes, grads[0].Dense(), extra)
+				return fmt.Errorf("%d bytes at most were in use, %d before, for logits of %d and gradients %v: %d too many", used, before, bytes,
+					grads[0].Dense(), extra)
 			}
 			return nil
 		})
@@ -120,7 +122,8 @@ func TestLinearMemory(t *testing.T) {
 	for i, c := range []struct {
 		dt                        tensor.DType
 		positions, classes, width int
-	}{{tensor.Float32, 512, 131072, 64}, {tensor.Float32, 512, 131072, 64}, {tensor.BFloat16, 8192, 1170, 1792}, {tensor.BFloat16, 2048, 8192, 64}} {
+	}{{tensor.Float32, 512, 131072, 64}, {tensor.Float32, 512, 131072, 64}, {tensor.BFloat16, 8192, 1170, 1792}, {tensor.BFloat16, 2048, 8192,
+		64}} {
 		meshtest.On(t, []int{1 + i%2}, func(ctx context.Context, m *dtensor.Mesh) error {
 			h := dtensor.Normal(m, dtensor.Key{}, 0, 1, []int{c.positions, c.width}, replicate).Cast(c.dt)
 			w := dtensor.Normal(m, dtensor.Key{Seed: 1}, 0, 1, []int{c.classes, c.width}, shard0).Cast(c.dt)
@@ -187,7 +190,8 @@ func TestRefusals(t *testing.T) {
 	meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
 		x := meshtest.Place(m, meshtest.Numbers(12, 1, 1), []int{4, 3}, shard1)
 		y := meshtest.Place(m, []int64{0, 1, 2, 0}, []int{4}, replicate)
-		h, w := meshtest.Place(m, meshtest.Numbers(8, 1, 1), []int{4, 2}, replicate), meshtest.Place(m, meshtest.Numbers(6, 1, 1), []int{3, 2}, shard0)
+		h, w := meshtest.Place(m, meshtest.Numbers(8, 1, 1), []int{4, 2}, replicate),
+			meshtest.Place(m, meshtest.Numbers(6, 1, 1), []int{3, 2}, shard0)
 		ce := func(x, y *dtensor.Tensor, o loss.Options) func() { return func() { loss.CrossEntropy(x, y, o) } }
 		for want, f := range map[string]func(){
 			"no dimension of classes":                    ce(x.Sum(nil, false), y, loss.Options{}),
@@ -199,10 +203,11 @@ func TestRefusals(t *testing.T) {
 			"Reduction is 7":                             ce(x, y, loss.Options{Reduction: 7}),
 			"LabelSmoothing is 1.5":                      ce(x, y, loss.Options{LabelSmoothing: 1.5}),
 			"ZLoss is -1":                                ce(x, y, loss.Options{ZLoss: -1}),
-			"give one float64 for each of the 3 classes": ce(x, y, loss.Options{Weight: meshtest.Place(m, meshtest.Numbers(4, 1, 1), []int{4}, replicate)}),
-			"LabelSmoothing and ZLoss need":              func() { loss.NLLLoss(x, y, loss.Options{ZLoss: 1}) },
-			"targets are not classes":                    func() { loss.LinearCrossEntropy(h, w, x, loss.Options{}) },
-			"give [..., H] and [C, H]":                   func() { loss.LinearCrossEntropy(x, w, y, loss.Options{}) },
+			"give one float64 for each of the 3 classes": ce(x, y,
+				loss.Options{Weight: meshtest.Place(m, meshtest.Numbers(4, 1, 1), []int{4}, replicate)}),
+			"LabelSmoothing and ZLoss need": func() { loss.NLLLoss(x, y, loss.Options{ZLoss: 1}) },
+			"targets are not classes":       func() { loss.LinearCrossEntropy(h, w, x, loss.Options{}) },
+			"give [..., H] and [C, H]":      func() { loss.LinearCrossEntropy(x, w, y, loss.Options{}) },
 		} {
 			if err := dtensor.Try(ctx, m, f); err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "loss: ") {
 				return fmt.Errorf("got %v, want an error with %q", err, want)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/dtype"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -41,24 +42,25 @@ import (
 // The mean over no positions is NaN, as PyTorch has it.
 //
 // Logits are float32, float64 or bfloat16. Beside bfloat16 logits everything else is
-// float32: what is computed and what travels, class probabilities, weights and, unlike
+// float32: what is computed and what is sent, class probabilities, weights and, unlike
 // in PyTorch, the loss, which is that of the same logits as float32. Their gradient
 // is bfloat16, each element rounded once.
 //
 // CrossEntropy throws an *Error for shapes, types and options that do not fit
 // and a *TargetError for a target that is no class.
 func CrossEntropy(logits, targets *dtensor.Tensor, o Options) *dtensor.Tensor {
+	defer logits.Mesh().Span("CrossEntropy").End()
 	const op = "CrossEntropy"
 	o.validate(op)
 	checkType(op, logits)
-	p := planFor(op, logits)
+	p := shardingOf(op, logits)
 	soft := targets.DType().Float()
 	p.checkOperands(logits, targets, soft, &o)
 	places := p.targets
 	if soft {
 		places = p.logits
 	}
-	j := &job{plan: p, o: o, soft: soft, out: layoutOf(p, o.Reduction)}
+	j := &job{sharding: p, o: o, soft: soft, out: layoutOf(p, o.Reduction)}
 	logits, targets = logits.Redistribute(p.logits...), targets.Redistribute(places...)
 	p.bind(logits)
 	if !p.mesh.Inside() {
@@ -66,7 +68,7 @@ func CrossEntropy(logits, targets *dtensor.Tensor, o Options) *dtensor.Tensor {
 	}
 	j.x, j.y = logits.Local(), targets.Local()
 	j.weigh()
-	local := pick(p.dtype, forward[float32], forward[float64])(j)
+	local := dtype.Pick(p.dtype, forward[float32], forward[float64])(j)
 	out := p.mesh.Wrap(op, local, nil, false, j.out.shape, j.out.places...)
 	inputs := []*dtensor.Tensor{logits}
 	if soft && dtensor.Tracked(targets) {
@@ -77,9 +79,9 @@ func CrossEntropy(logits, targets *dtensor.Tensor, o Options) *dtensor.Tensor {
 		dense := func(dx *tensor.Tensor) dtensor.Grad {
 			return dtensor.Dense(p.mesh.Wrap(op, dx, nil, false, logits.Shape(), p.logits...))
 		}
-		grads := []dtensor.Grad{dense(pick(p.dtype, backward[float32], backward[float64])(j, g))}
+		grads := []dtensor.Grad{dense(dtype.Pick(p.dtype, backward[float32], backward[float64])(j, g))}
 		if len(inputs) > 1 {
-			grads = append(grads, dense(pick(p.dtype, softTargetGrad[float32], softTargetGrad[float64])(j, g)))
+			grads = append(grads, dense(dtype.Pick(p.dtype, softTargetGrad[float32], softTargetGrad[float64])(j, g)))
 		}
 		return grads
 	})
@@ -87,7 +89,7 @@ func CrossEntropy(logits, targets *dtensor.Tensor, o Options) *dtensor.Tensor {
 
 // A job is one cross-entropy on one rank: what the gradient needs is kept here.
 type job struct {
-	*plan
+	*sharding
 	o    Options
 	soft bool // targets are probabilities
 	log  bool // x are logarithms of probabilities: NLLLoss
@@ -118,7 +120,7 @@ type result struct {
 	places []layout.Placement
 }
 
-func layoutOf(p *plan, r Reduction) result {
+func layoutOf(p *sharding, r Reduction) result {
 	if r == None {
 		return result{p.shape, p.targets}
 	}
@@ -126,7 +128,7 @@ func layoutOf(p *plan, r Reduction) result {
 }
 
 // checkOperands throws unless targets and weights fit the logits.
-func (p *plan) checkOperands(logits, targets *dtensor.Tensor, soft bool, o *Options) {
+func (p *sharding) checkOperands(logits, targets *dtensor.Tensor, soft bool, o *Options) {
 	dt := targets.DType()
 	want := p.shape
 	switch {
@@ -172,7 +174,7 @@ func (j *job) weigh() {
 }
 
 // forward returns the local result and fills in what the gradient needs.
-func forward[T float](j *job) *tensor.Tensor {
+func forward[T dtype.Float](j *job) *tensor.Tensor {
 	bad := j.label()
 	if j.soft {
 		combine[T](j, softStats[T](j))
@@ -183,7 +185,7 @@ func forward[T float](j *job) *tensor.Tensor {
 }
 
 // reduce returns the local result, from rows whose classes are combined.
-func reduce[T float](j *job, bad badTarget) *tensor.Tensor {
+func reduce[T dtype.Float](j *job, bad badTarget) *tensor.Tensor {
 	sum := partial{bad: bad}
 	for i := range j.rows {
 		if r := &j.rows[i]; r.use {
@@ -280,7 +282,7 @@ func (j *job) finish(r *row) {
 
 // backward returns the gradient of the local logits for the gradient gy of the
 // local result.
-func backward[T float](j *job, gy *tensor.Tensor) *tensor.Tensor {
+func backward[T dtype.Float](j *job, gy *tensor.Tensor) *tensor.Tensor {
 	scale := scales[T](j, gy)
 	shift, coef := coefficients(j, scale)
 	dx := tensor.NewLike(j.x)
@@ -293,7 +295,7 @@ func backward[T float](j *job, gy *tensor.Tensor) *tensor.Tensor {
 }
 
 // scales returns the gradient of each row's loss, 0 for ignored ones.
-func scales[T float](j *job, gy *tensor.Tensor) []T {
+func scales[T dtype.Float](j *job, gy *tensor.Tensor) []T {
 	g := tensor.ToSlice[T](gy)
 	s := make([]T, len(j.rows))
 	for i := range s {
@@ -311,7 +313,7 @@ func scales[T float](j *job, gy *tensor.Tensor) []T {
 // coefficients returns what tensor.CrossEntropyGrad multiplies by: the largest
 // logits as shifts, so that exp(x - lse) is exact for large logits too, and a, b
 // and ε/C times the gradients of the rows' losses.
-func coefficients[T float](j *job, scale []T) (shift, coef *tensor.Tensor) {
+func coefficients[T dtype.Float](j *job, scale []T) (shift, coef *tensor.Tensor) {
 	n := len(j.rows)
 	shifts, coefs := make([]T, n), make([]T, 3*n)
 	for i := range j.rows {

@@ -13,9 +13,12 @@
 // What the losses compute is what torch.nn.functional computes under the same
 // name for the whole tensor; a layout never changes a result.
 //
+// MSE, L1, Huber, KL, BinaryCrossEntropy, MarginRanking and TripletMargin compare
+// elements or rows, and InfoNCE finds each query's key among those of all ranks.
+//
 // All take float32, float64 and bfloat16. A loss of bfloat16 is computed in float32,
 // is float32 itself, and gives bfloat16 gradients; see there.
 //
 // Argmax, TopK and Sample find and draw classes where they lie, too: a few
-// candidates a position travel, never the logits.
+// candidates a position are sent, never the logits.
 package loss

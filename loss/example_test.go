@@ -73,3 +73,20 @@ func ExampleSample() {
 	})
 	// Output: int64[1 3]{2 2 2}
 }
+
+// Each rank has one query and its key; the other rank's key is the negative one.
+func ExampleInfoNCE() {
+	exampleRanks(func(ctx context.Context, mesh *dtensor.Mesh) error {
+		vectors := tensor.FromSlice(mesh.Device(), []float32{1, 0, 0, 1}, 2, 2)
+		queries := dtensor.Distribute(mesh, vectors, layout.Shard(0))
+		keys := dtensor.Distribute(mesh, vectors, layout.Shard(0))
+		value, _, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+			return loss.InfoNCE(queries, keys, loss.InfoNCEOptions{Temperature: 1}) // ln(e + 1) - 1
+		}, queries, keys)
+		if err == nil && mesh.Comm().Rank() == 0 {
+			fmt.Printf("%.4f\n", value.Local().Item())
+		}
+		return err
+	})
+	// Output: 0.3133
+}

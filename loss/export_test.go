@@ -1,12 +1,11 @@
 package loss
 
-// Blocks has LinearCrossEntropy work in blocks of up to rows positions that hold up to
-// bytes, for every type, until the function that it returns is called.
-func Blocks(rows, bytes int) (restore func()) {
-	before := limits
-	limits.rows, limits.bytes, limits.onCPU = rows, bytes, true
-	return func() { limits = before }
-}
+import "github.com/gorun-spmd/gorun/dtensor"
 
-// InBlocks reports whether Blocks has been called.
-func InBlocks() bool { return limits.onCPU }
+// LinearInBlocks returns LinearCrossEntropy in blocks of up to rows positions that hold
+// up to bytes, for every type.
+func LinearInBlocks(rows, bytes int) func(hidden, weight, targets *dtensor.Tensor, o Options) *dtensor.Tensor {
+	return func(hidden, weight, targets *dtensor.Tensor, o Options) *dtensor.Tensor {
+		return linearCrossEntropy(hidden, weight, targets, o, limits{rows: rows, bytes: bytes, onCPU: true})
+	}
+}

@@ -1,10 +1,14 @@
 package loss
 
-import "github.com/gorun-spmd/gorun/tensor"
+import (
+	"github.com/gorun-spmd/gorun/internal/dtype"
+	"github.com/gorun-spmd/gorun/tensor"
+)
 
 // tiled is one LinearCrossEntropy on one rank.
 type tiled struct {
 	*job
+	most                   limits         // of a block
 	hidden, weight         *tensor.Tensor // local, [positions, H] and [n, H]
 	wantHidden, wantWeight bool
 	dHidden, dWeight       *tensor.Tensor // of the sum of the losses; nil if not wanted
@@ -13,9 +17,9 @@ type tiled struct {
 // tileLogits bounds a tile: 48 MiB of float32.
 const tileLogits = 12 << 20
 
-// run returns how many positions a tile has. All ranks that share positions come
-// to the same.
-func (t *tiled) run() int {
+// tilePositions returns how many positions a tile has. Ranks that share positions get
+// the same number.
+func (t *tiled) tilePositions() int {
 	ranks := 1
 	if t.classGroup != nil {
 		ranks = t.classGroup.Size()
@@ -30,7 +34,7 @@ func (t *tiled) run() int {
 //	logits = hidden·weightᵀ, of the tile's positions
 //	dLogits, over the logits
 //	dHidden = dLogits·weight     dWeight += dLogitsᵀ·hidden
-func fused[T float](t *tiled) *tensor.Tensor {
+func fused[T dtype.Float](t *tiled) *tensor.Tensor {
 	bad := t.label()
 	if t.wantHidden {
 		t.dHidden = tensor.NewLike(t.hidden)
@@ -41,7 +45,7 @@ func fused[T float](t *tiled) *tensor.Tensor {
 	case t.wantWeight:
 		t.dWeight = tensor.ZerosLike(t.weight)
 	}
-	dev, run := t.hidden.Device(), min(t.run(), max(t.outer, 1))
+	dev, run := t.hidden.Device(), min(t.tilePositions(), max(t.outer, 1))
 	tile := tensor.New(dev, t.dtype, run, t.n)
 	defer tile.Free()
 	for at := 0; at < t.outer; at += run {
@@ -80,10 +84,10 @@ func fused[T float](t *tiled) *tensor.Tensor {
 // part returns the job of k positions from at on, whose logits are x. It shares
 // their rows.
 func (t *tiled) part(at, k int, x *tensor.Tensor) *job {
-	p := *t.plan
+	p := *t.sharding
 	p.outer = k
 	j := *t.job
-	j.plan, j.x, j.rows = &p, x, t.rows[at:at+k] // x may be nil: what reads it is not called
+	j.sharding, j.x, j.rows = &p, x, t.rows[at:at+k] // x may be nil: what reads it is not called
 	j.y = tensor.Narrow(t.y.Reshape(t.outer), 0, at, k)
 	return &j
 }

@@ -40,7 +40,8 @@ var lossOf = map[string]func(logits, targets *dtensor.Tensor, o loss.Options) *d
 // single runs the question on logits of shape and type dt, everything else being
 // float32, and returns the whole loss, the gradients of logits and probabilities, and
 // what was communicated.
-func (q *question) single(ctx context.Context, m *dtensor.Mesh, op string, dt tensor.DType, shape []int, logits, targets, weight []layout.Placement) (l *tensor.Tensor, grads []*dtensor.Tensor, calls string, err error) {
+func (q *question) single(ctx context.Context, m *dtensor.Mesh, op string, dt tensor.DType, shape []int, logits, targets,
+	weight []layout.Placement) (l *tensor.Tensor, grads []*dtensor.Tensor, calls string, err error) {
 	whole := make([]layout.Placement, len(logits))
 	o := loss.Options{IgnoreIndex: &q.ignore, Reduction: q.reduction, LabelSmoothing: q.smoothing, ZLoss: q.z}
 	if q.weight != nil {
@@ -81,7 +82,8 @@ func (q *question) single(ctx context.Context, m *dtensor.Mesh, op string, dt te
 // checkHalf compares the loss of bfloat16 logits, its gradients and what it
 // communicates with those of the same logits as float32, in the same layout: all have
 // the same bits, the gradient of the logits when it is rounded.
-func (q *question) checkHalf(ctx context.Context, m *dtensor.Mesh, op string, shape []int, logits, targets, weight []layout.Placement) error {
+func (q *question) checkHalf(ctx context.Context, m *dtensor.Mesh, op string, shape []int, logits, targets,
+	weight []layout.Placement) error {
 	h := *q
 	h.logits = halves(q.logits)
 	l, grads, calls, err := h.single(ctx, m, op, tensor.BFloat16, shape, logits, targets, weight)
@@ -189,7 +191,8 @@ func TestBFloat16Refusals(t *testing.T) {
 			want string
 			f    func()
 		}{
-			{"float16 [4, 3] S(1) on (a=2) are not float32, float64 or bfloat16; Cast them", func() { loss.CrossEntropy(wide.Cast(tensor.Float16), y, loss.Options{}) }},
+			{"float16 [4, 3] S(1) on (a=2) are not float32, float64 or bfloat16; Cast them",
+				func() { loss.CrossEntropy(wide.Cast(tensor.Float16), y, loss.Options{}) }},
 			{"not float32, float64 or bfloat16; Cast them", func() { loss.NLLLoss(wide.Cast(tensor.Float16), y, loss.Options{}) }},
 			{"probabilities, but not float32 as logits bfloat16", func() { loss.CrossEntropy(x, x, loss.Options{}) }},
 			{"give one float32 for each of the 3 classes", func() { loss.CrossEntropy(x, y, loss.Options{Weight: weight}) }},

@@ -3,16 +3,18 @@ package loss
 import (
 	"math"
 
+	"github.com/gorun-spmd/gorun/internal/dtype"
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // hardStats returns the statistics [positions, 4] of the local classes for
 // targets that are classes; with smoothing they are those of softStats.
-func hardStats[T float](j *job) *tensor.Tensor { return smoothed[T](j, classStats(j)) }
+func hardStats[T dtype.Float](j *job) *tensor.Tensor { return smoothed[T](j, classStats(j)) }
 
 // smoothed returns the statistics of hardStats from those of classStats, whose memory
 // it takes.
-func smoothed[T float](j *job, stats *tensor.Tensor) *tensor.Tensor {
+func smoothed[T dtype.Float](j *job, stats *tensor.Tensor) *tensor.Tensor {
 	eps := j.o.LabelSmoothing
 	if eps == 0 {
 		return stats
@@ -21,16 +23,16 @@ func smoothed[T float](j *job, stats *tensor.Tensor) *tensor.Tensor {
 	share, total := eps/float64(j.classes), j.weightOf(j.lo, j.n)
 	flat := tensor.ToSlice[T](stats)
 	for i := range j.rows {
-		s, r := flat[i*tensor.Stats:][:tensor.Stats], &j.rows[i]
-		dot, weight := share*float64(s[tensor.StatSum]), share*total
+		s, r := flat[i*kernel.Stats:][:kernel.Stats], &j.rows[i]
+		dot, weight := share*float64(s[kernel.StatSum]), share*total
 		if k := int(r.label) - j.lo; r.use && k >= 0 && k < j.n && eps < 1 {
 			b := (1 - eps) * j.labelWeight(r)
-			dot += b * (float64(s[tensor.StatTarget]) - from(float64(s[tensor.StatMax])))
+			dot += b * (float64(s[kernel.StatTarget]) - from(float64(s[kernel.StatMax])))
 			weight += b
 		}
-		s[tensor.StatTarget], s[tensor.StatSum] = T(dot), T(weight)
+		s[kernel.StatTarget], s[kernel.StatSum] = T(dot), T(weight)
 	}
-	return tensor.FromSlice(j.y.Device(), flat, j.positions(), tensor.Stats)
+	return tensor.FromSlice(j.y.Device(), flat, j.positions(), kernel.Stats)
 }
 
 // weightOf returns the sum of the weights of n classes from lo on.
@@ -45,7 +47,7 @@ func (j *job) weightOf(lo, n int) (total float64) {
 }
 
 // from is what logits are counted from in sums: the largest, 0 if that is -Inf.
-func from[T float](top T) T {
+func from[T dtype.Float](top T) T {
 	if math.IsInf(float64(top), -1) {
 		return 0
 	}
@@ -59,7 +61,7 @@ func classStats(j *job) *tensor.Tensor {
 	if j.inner == 1 {
 		return tensor.CrossEntropyStats(j.x.Reshape(j.outer, j.n), y, j.lo, j.weight, sums)
 	}
-	stats := tensor.New(j.x.Device(), j.wide, j.positions(), tensor.Stats)
+	stats := tensor.New(j.x.Device(), j.wide, j.positions(), kernel.Stats)
 	j.tiles(false, func(at, k int) {
 		x := j.read(j.x, at, k)
 		its := tensor.CrossEntropyStats(x, tensor.Narrow(y, 0, at, k), j.lo, j.weight, sums)

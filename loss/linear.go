@@ -6,6 +6,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/dtype"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -43,14 +44,19 @@ import (
 // is computed as hidden.Linear(weight) and CrossEntropy, logits and all; logits of
 // bfloat16 are rounded.
 func LinearCrossEntropy(hidden, weight, targets *dtensor.Tensor, o Options) *dtensor.Tensor {
+	return linearCrossEntropy(hidden, weight, targets, o, limits{rows: blockRows, bytes: blockBytes})
+}
+
+func linearCrossEntropy(hidden, weight, targets *dtensor.Tensor, o Options, most limits) *dtensor.Tensor {
+	defer hidden.Mesh().Span("LinearCrossEntropy").End()
 	const op = "LinearCrossEntropy"
 	o.validate(op)
-	p := planLinear(op, hidden, weight, targets, &o)
+	p := linearShardingOf(op, hidden, weight, targets, &o)
 	if o.Reduction == None {
 		return linearNone(hidden, weight, targets, o)
 	}
 	inputs := []*dtensor.Tensor{hidden, weight}
-	j := &job{plan: p.plan, o: o, out: layoutOf(p.plan, o.Reduction)}
+	j := &job{sharding: p.sharding, o: o, out: layoutOf(p.sharding, o.Reduction)}
 	h, w := hidden.Redistribute(p.hidden...), weight.Redistribute(p.weight...)
 	y := targets.Redistribute(p.targets...)
 	if !p.mesh.Inside() {
@@ -59,17 +65,17 @@ func LinearCrossEntropy(hidden, weight, targets *dtensor.Tensor, o Options) *dte
 	p.bindLinear(h, w)
 	j.y = y.Local()
 	j.weigh()
-	t := &tiled{job: j, hidden: h.Local().Reshape(p.outer, hidden.Shape()[hidden.NDim()-1]), weight: w.Local()}
+	t := &tiled{job: j, hidden: h.Local().Reshape(p.outer, hidden.Shape()[hidden.NDim()-1]), weight: w.Local(), most: most}
 	t.wantHidden, t.wantWeight = dtensor.Tracked(hidden), dtensor.Tracked(weight)
 	var local *tensor.Tensor
-	if t.hidden.OnCPU() && p.dtype != tensor.BFloat16 && !limits.onCPU {
-		local = pick(p.dtype, fused[float32], fused[float64])(t)
+	if t.hidden.OnCPU() && !p.dtype.Narrow() && !most.onCPU {
+		local = dtype.Pick(p.dtype, fused[float32], fused[float64])(t)
 	} else {
-		local = pick(p.dtype, blocks[float32], blocks[float64])(t)
+		local = dtype.Pick(p.dtype, blocks[float32], blocks[float64])(t)
 	}
 	out := p.mesh.Wrap(op, local, nil, false, nil, j.out.places...)
 	return dtensor.Record(op, out, inputs, func(gy *dtensor.Tensor) []dtensor.Grad {
-		g := gy.Redistribute(j.out.places...).Local().Item() / j.denom
+		g := gy.Item() / j.denom
 		if j.denom == 0 {
 			g = 0 // all positions are ignored
 		}
@@ -94,14 +100,15 @@ func linearNone(hidden, weight, targets *dtensor.Tensor, o Options) *dtensor.Ten
 	return CrossEntropy(logits, targets.Reshape(n), o).Reshape(targets.Shape()...)
 }
 
-// A linearPlan is a plan with the layouts of the product's operands.
-type linearPlan struct {
-	*plan
+// A linearSharding is a sharding of logits that are the product hidden·weightᵀ.
+type linearSharding struct {
+	*sharding
 	hidden, weight   []layout.Placement // what they are brought to
 	dHidden, dWeight []layout.Placement // of their gradients
 }
 
-func planLinear(op string, hidden, weight, targets *dtensor.Tensor, o *Options) *linearPlan {
+// linearShardingOf returns the sharding for the operands. It throws if they do not fit.
+func linearShardingOf(op string, hidden, weight, targets *dtensor.Tensor, o *Options) *linearSharding {
 	hs, ws := hidden.Shape(), weight.Shape()
 	dt := hidden.DType()
 	switch {
@@ -116,10 +123,10 @@ func planLinear(op string, hidden, weight, targets *dtensor.Tensor, o *Options) 
 	}
 	mesh := hidden.Mesh()
 	n := len(mesh.Axes())
-	p := &linearPlan{
-		plan: &plan{op: op, mesh: mesh, classes: ws[0], dim: 1, dtype: dt, wide: wideOf(dt), inner: 1,
+	p := &linearSharding{
+		sharding: &sharding{op: op, mesh: mesh, classes: ws[0], dim: 1, dtype: dt, wide: dt.Wide(), inner: 1,
 			shape: slices.Clone(hs[:len(hs)-1]), targets: make([]layout.Placement, n),
-			cause: planCauses{op + ": classes", op + ": positions"}},
+			cause: causes{op + ": classes", op + ": positions"}},
 		hidden: make([]layout.Placement, n), weight: make([]layout.Placement, n),
 		dHidden: make([]layout.Placement, n), dWeight: make([]layout.Placement, n),
 	}
@@ -150,8 +157,8 @@ func planLinear(op string, hidden, weight, targets *dtensor.Tensor, o *Options) 
 	return p
 }
 
-// bindLinear fills in what is local, from operands that lie as planned.
-func (p *linearPlan) bindLinear(hidden, weight *dtensor.Tensor) {
+// bindLinear fills in what is local, from operands that are divided so.
+func (p *linearSharding) bindLinear(hidden, weight *dtensor.Tensor) {
 	local := hidden.Local().Shape()
 	offset, _ := hidden.Offset()
 	rows, _ := weight.Offset()

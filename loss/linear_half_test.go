@@ -17,9 +17,7 @@ import (
 
 // checkHalf runs the question in bfloat16, with its n positions in the given shape,
 // and compares it with the loops over the rounded numbers. The loss is theirs within
-// the rounding of float32, and each gradient within that of bfloat16, five times: of
-// the gradient of a logit, of a rank's sum, of the sum over ranks, and twice of what
-// is scaled.
+// the rounding of float32, and each gradient within halfBounds.
 func (l *linear) checkHalf(ctx context.Context, m *dtensor.Mesh, shape []int, hidden, head, targets, weight []layout.Placement) error {
 	h := newLinear(&l.question, l.width, halves(l.hidden), halves(l.head))
 	whole := make([]layout.Placement, len(hidden))
@@ -45,10 +43,10 @@ func (l *linear) checkHalf(ctx context.Context, m *dtensor.Mesh, shape []int, hi
 		numel = l.n
 	}
 	gy := meshtest.Numbers(numel, 5, 1)
-	want, dLogits := h.answer(gy)
+	want, dLogits, sizes := h.parts(gy)
 	var failed error
 	_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
-		out := loss.LinearCrossEntropy(x, w, y, o)
+		out := l.loss(x, w, y, o)
 		if failed = meshtest.Near("loss", out.Full(), want, 1e-5, 3*tol); out.DType() != tensor.Float32 {
 			failed = fmt.Errorf("the loss is %v", out)
 		}
@@ -61,20 +59,59 @@ func (l *linear) checkHalf(ctx context.Context, m *dtensor.Mesh, shape []int, hi
 		return nil // the product and CrossEntropy, see there
 	}
 	wantHidden, wantHead := h.gradients(dLogits)
-	absolute := newLinear(&h.question, h.width, abs(h.hidden), abs(h.head))
-	mostHidden, mostHead := absolute.gradients(abs(dLogits))
-	for i, g := range []struct{ want, most []float64 }{{wantHidden, mostHidden}, {wantHead, mostHead}} {
+	bounds := h.halfBounds(dLogits, sizes, len(m.Axes()))
+	for i, want := range [][]float64{wantHidden, wantHead} {
 		got := grads[i].Dense()
 		if got.DType() != tensor.BFloat16 {
 			return fmt.Errorf("gradient %d is %v", i, got)
 		}
 		for k, v := range meshtest.Values(got.Full()) {
-			if want := g.want[k]; !(math.Abs(v-want) <= (5.0/512+tol)*g.most[k]) && !(v != v && want != want) {
-				return fmt.Errorf("gradient %d: element %d is %v, want %v, a sum of %v", i, k, v, want, g.most[k])
+			if want := want[k]; !(math.Abs(v-want) <= bounds[i][k]) && !(v != v && want != want) {
+				return fmt.Errorf("gradient %d: element %d is %v, want %v within %v", i, k, v, want, bounds[i][k])
 			}
 		}
 	}
 	return nil
+}
+
+// halfBounds returns by how much the elements of the gradients of hidden and head may
+// be off, where dLogits are the gradients of the logits and sizes as parts returns them.
+// With H the width, C the classes, u = 2⁻²⁴ the relative rounding of float32, and A the
+// largest Σ|h·w| of a logit:
+//
+//	x, a logit, a sum of H exact products      off by H·u·A
+//	x - max                                    off by (2H+2)·u·A
+//	exp(x - max)                               relatively by that, and 8u for exp
+//	p, its quotient by a sum of C of these     relatively by 2·(2H+2)·u·A + (C+20)·u
+//	lse = max + log Σ                          off by no more, and u·|lse|
+//
+// So p and lse are off by less than ε = u·(4(H+2)·A + 2C + 40), and F·p - q, which is
+// the gradient of a logit with F = Σq + 2z·lse, by ε·(F·p + 2z·p + q): that is relative
+// to the two numbers and not to their difference, which may be 0 where p is near 1.
+//
+// bfloat16 has 8 bits, and so is rounded by up to v = 2⁻⁸, relatively: the gradient of
+// a logit, the sum of its products, what that is scaled to, and once for each axis of
+// the mesh a sum over ranks. Rounding so R times changes what is added up, Σ|dx·w| for
+// hidden, by (1+v)^R - 1; adding up C or n products in float32 by (C+n)·u.
+//
+// Numbers below 2⁻¹²⁶ may become 0.
+func (l *linear) halfBounds(dLogits, sizes []float64, axes int) [2][]float64 {
+	const u, v, least = 0x1p-24, 0x1p-8, 0x1p-126
+	h := newLinear(&l.question, l.width, abs(l.hidden), abs(l.head)) // its logits are Σ|h·w|
+	most := slices.Max(append([]float64{1}, h.logits...))
+	epsilon := u * (4*float64(l.width+2)*most + float64(2*l.c+40))
+	rounded := math.Pow(1+v, float64(3+axes)) - 1 + u*float64(l.c+l.n)
+	terms := make([]float64, len(dLogits)) // by how much those of a logit may be off
+	for i, d := range dLogits {
+		terms[i] = rounded*math.Abs(d) + (1+rounded)*epsilon*sizes[i] + least
+	}
+	hidden, head := h.gradients(terms)
+	for _, bounds := range [][]float64{hidden, head} {
+		for i := range bounds {
+			bounds[i] += least
+		}
+	}
+	return [2][]float64{hidden, head}
 }
 
 func abs(x []float64) []float64 {
@@ -105,14 +142,16 @@ func TestLinearBlocks(t *testing.T) {
 			ranks        int
 			hidden, head layout.Placement
 			blocks       int
-		}{{1, replicate, replicate, 3}, {2, replicate, shard0, 3}, {2, replicate, layout.ShardSizes(0, 4999, 1), 3}, {2, replicate, layout.ShardSizes(0, 0, classes), 3}, {2, shard0, replicate, 2}} {
+		}{{1, replicate, replicate, 3}, {2, replicate, shard0, 3}, {2, replicate, layout.ShardSizes(0, 4999, 1), 3}, {2, replicate,
+			layout.ShardSizes(0, 0, classes), 3}, {2, shard0, replicate, 2}} {
 			if width == 500 && (c.ranks > 1 || testing.Short()) {
 				continue
 			}
-			of := func(dt tensor.DType) (l float64, grads [2][]float64) {
+			of := func(dt tensor.DType, inBlocks bool) (l float64, grads [2][]float64) {
 				meshtest.On(t, []int{c.ranks}, func(ctx context.Context, m *dtensor.Mesh) error {
 					h := dtensor.Normal(m, dtensor.Key{}, 0, 1, []int{n, width}, replicate).Cast(tensor.BFloat16).Cast(dt)
-					w := dtensor.Normal(m, dtensor.Key{Seed: 1}, 0, 2/math.Sqrt(float64(width)), []int{classes, width}, replicate).Cast(tensor.BFloat16).Cast(dt)
+					w := dtensor.Normal(m, dtensor.Key{Seed: 1}, 0, 2/math.Sqrt(float64(width)), []int{classes, width},
+						replicate).Cast(tensor.BFloat16).Cast(dt)
 					targets := make([]int64, n)
 					for i := range targets {
 						targets[i] = int64(i * i % classes)
@@ -126,14 +165,19 @@ func TestLinearBlocks(t *testing.T) {
 					h, w = h.Redistribute(c.hidden), w.Redistribute(c.head)
 					record := m.Comm().Record()
 					v, all, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
-						return loss.LinearCrossEntropy(h, w, y, loss.Options{LabelSmoothing: 0.1, Weight: weight})
+						o := loss.Options{LabelSmoothing: 0.1, Weight: weight}
+						if inBlocks {
+							return loss.LinearInBlocks(rows, bytes)(h, w, y, o)
+						}
+						return loss.LinearCrossEntropy(h, w, y, o)
 					}, h, w)
 					events := record.Stop()
 					if err != nil {
 						return err
 					}
 					size := 4 * max(4, weight.DType().Size())
-					if calls, bytes := meshtest.Calls(events, "LinearCrossEntropy: classes"); loss.InBlocks() && c.head.IsShard() && (calls != c.blocks || bytes != size*n) {
+					if calls, bytes := meshtest.Calls(events, "LinearCrossEntropy: classes"); inBlocks && c.head.IsShard() &&
+						(calls != c.blocks || bytes != size*n) {
 						return fmt.Errorf("%v: %d collectives of %d bytes for %d blocks", c, calls, bytes, c.blocks)
 					}
 					value, first, second := v.Full().Item(), meshtest.Values(all[0].Dense().Full()), meshtest.Values(all[1].Dense().Full())
@@ -144,10 +188,9 @@ func TestLinearBlocks(t *testing.T) {
 				})
 				return l, grads
 			}
-			want, wantGrads := of(tensor.Float64)
-			end := loss.Blocks(rows, bytes)
+			want, wantGrads := of(tensor.Float64, false)
 			for dt, tol := range map[tensor.DType]float64{tensor.BFloat16: 0x1p-8, tensor.Float32: 1e-6, tensor.Float64: 1e-14} {
-				l, grads := of(dt)
+				l, grads := of(dt, true)
 				if !(math.Abs(l-want) <= min(1e-5, 10*tol)*want) {
 					t.Errorf("%v, %v, width %d: the loss is %v, want %v", c, dt, width, l, want)
 				}
@@ -162,7 +205,6 @@ func TestLinearBlocks(t *testing.T) {
 					}
 				}
 			}
-			end()
 		}
 	}
 }
@@ -172,9 +214,14 @@ func TestLinearBlocks(t *testing.T) {
 func TestSmallLinearBlocks(t *testing.T) {
 	for _, bytes := range []int{0, 200, 600} {
 		t.Run(fmt.Sprint(bytes), func(t *testing.T) {
-			defer loss.Blocks(100, bytes)()
-			randomLinears(t, (*linear).check)
-			randomLinears(t, (*linear).checkHalf)
+			for _, check := range []linearCheck{(*linear).check, (*linear).checkHalf} {
+				randomLinears(t, func(l *linear, ctx context.Context, m *dtensor.Mesh, shape []int,
+					hidden, head, targets, weight []layout.Placement) error {
+					small := *l
+					small.loss = loss.LinearInBlocks(100, bytes)
+					return check(&small, ctx, m, shape, hidden, head, targets, weight)
+				})
+			}
 		})
 	}
 }

@@ -18,10 +18,11 @@ type linear struct {
 	question
 	width        int
 	hidden, head []float64 // [n, width], [c, width]
+	loss         func(hidden, weight, targets *dtensor.Tensor, o loss.Options) *dtensor.Tensor
 }
 
 func newLinear(q *question, width int, hidden, head []float64) *linear {
-	l := &linear{*q, width, hidden, head}
+	l := &linear{*q, width, hidden, head, loss.LinearCrossEntropy}
 	l.logits = make([]float64, q.n*q.c)
 	for i := range q.n {
 		for c := range q.c {
@@ -60,7 +61,7 @@ func (l *linear) check(ctx context.Context, m *dtensor.Mesh, shape []int, hidden
 		g = g.Reshape(shape...)
 	}
 	grads, events, err := graded(ctx, m, g, want, func() *dtensor.Tensor {
-		return loss.LinearCrossEntropy(h, w, y, l.options(m, weight...))
+		return l.loss(h, w, y, l.options(m, weight...))
 	}, h, w)
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/internal/dtype"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -14,10 +15,11 @@ import (
 //	loss = -w[y]·logs[y]
 //
 // Shapes, layouts and communication are those of CrossEntropy with targets that
-// are classes, except that one number a position travels; LabelSmoothing and
+// are classes, except that one number a position is sent; LabelSmoothing and
 // ZLoss must be 0. So are the types: for bfloat16 the loss is float32. It throws as
 // CrossEntropy does.
 func NLLLoss(logs, targets *dtensor.Tensor, o Options) *dtensor.Tensor {
+	defer logs.Mesh().Span("NLLLoss").End()
 	const op = "NLLLoss"
 	o.validate(op)
 	if o.LabelSmoothing != 0 || o.ZLoss != 0 {
@@ -27,9 +29,9 @@ func NLLLoss(logs, targets *dtensor.Tensor, o Options) *dtensor.Tensor {
 		refuse(op, "targets are not classes; use CrossEntropy for probabilities")
 	}
 	checkType(op, logs)
-	p := planFor(op, logs)
+	p := shardingOf(op, logs)
 	p.checkOperands(logs, targets, false, &o)
-	j := &job{plan: p, o: o, log: true, out: layoutOf(p, o.Reduction)}
+	j := &job{sharding: p, o: o, log: true, out: layoutOf(p, o.Reduction)}
 	logs, targets = logs.Redistribute(p.logits...), targets.Redistribute(p.targets...)
 	p.bind(logs)
 	if !p.mesh.Inside() {
@@ -38,12 +40,12 @@ func NLLLoss(logs, targets *dtensor.Tensor, o Options) *dtensor.Tensor {
 	j.x, j.y = logs.Local(), targets.Local()
 	j.weigh()
 	bad := j.label()
-	pick(p.dtype, pickTargets[float32], pickTargets[float64])(j)
-	local := pick(p.dtype, reduce[float32], reduce[float64])(j, bad)
+	dtype.Pick(p.dtype, pickTargets[float32], pickTargets[float64])(j)
+	local := dtype.Pick(p.dtype, reduce[float32], reduce[float64])(j, bad)
 	out := p.mesh.Wrap(op, local, nil, false, j.out.shape, j.out.places...)
 	return dtensor.Record(op, out, []*dtensor.Tensor{logs}, func(gy *dtensor.Tensor) []dtensor.Grad {
 		gy = gy.Redistribute(j.out.places...)
-		dx := pick(p.dtype, nllGrad[float32], nllGrad[float64])(j, gy.Local())
+		dx := dtype.Pick(p.dtype, nllGrad[float32], nllGrad[float64])(j, gy.Local())
 		return []dtensor.Grad{dtensor.Dense(logs.Mesh().Wrap(op, dx, nil, false, logs.Shape(), p.logits...))}
 	})
 }
@@ -62,7 +64,7 @@ func (j *job) owned() (rows []int, at []int64) {
 }
 
 // pickTargets fills in the rows' targets: the one collective over the classes.
-func pickTargets[T float](j *job) {
+func pickTargets[T dtype.Float](j *job) {
 	rows, at := j.owned()
 	values := make([]T, j.positions())
 	dev := j.x.Device()
@@ -86,7 +88,7 @@ func pickTargets[T float](j *job) {
 
 // nllGrad returns the gradient of the local logarithms: -w[y] times the
 // gradient of the row's loss at the target, zeros elsewhere.
-func nllGrad[T float](j *job, gy *tensor.Tensor) *tensor.Tensor {
+func nllGrad[T dtype.Float](j *job, gy *tensor.Tensor) *tensor.Tensor {
 	scale := scales[T](j, gy)
 	dx := tensor.ZerosLike(j.x)
 	rows, at := j.owned()
@@ -98,6 +100,7 @@ func nllGrad[T float](j *job, gy *tensor.Tensor) *tensor.Tensor {
 		values[i] = T(-j.rows[r].b * float64(scale[r]))
 	}
 	dev := j.x.Device()
-	tensor.ScatterTo(dx.Reshape(dx.Numel()), 0, tensor.FromSlice(dev, at, len(at)), tensor.Cast(tensor.FromSlice(dev, values, len(values)), j.dtype))
+	losses := tensor.Cast(tensor.FromSlice(dev, values, len(values)), j.dtype)
+	tensor.ScatterTo(dx.Reshape(dx.Numel()), 0, tensor.FromSlice(dev, at, len(at)), losses)
 	return dx
 }

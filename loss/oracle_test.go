@@ -39,7 +39,14 @@ type question struct {
 // answer is the loss of each position and its gradient for gy as loops; with Mean
 // and Sum one loss and gy one number.
 func (q *question) answer(gy []float64) (out, grad []float64) {
-	grad = make([]float64, q.n*q.c)
+	out, grad, _ = q.parts(gy)
+	return out, grad
+}
+
+// parts is answer, and how large the two numbers together are whose difference each
+// gradient is: the share of a class in the target, and its probability times a factor.
+func (q *question) parts(gy []float64) (out, grad, sizes []float64) {
+	grad, sizes = make([]float64, q.n*q.c), make([]float64, q.n*q.c)
 	losses := make([]float64, q.n)
 	denom := 0.0
 	for i := range q.n {
@@ -75,7 +82,9 @@ func (q *question) answer(gy []float64) (out, grad []float64) {
 		lse := top + math.Log(sum)
 		losses[i] += q.z * lse * lse
 		for c, v := range x {
-			grad[i*q.c+c] = (total+2*q.z*lse)*math.Exp(v-top)/sum - share[c]
+			p := math.Exp(v-top) / sum
+			grad[i*q.c+c] = (total+2*q.z*lse)*p - share[c]
+			sizes[i*q.c+c] = (total+2*q.z*(1+math.Abs(lse)))*p + share[c]
 		}
 		switch {
 		case q.probs != nil || q.weight == nil:
@@ -87,8 +96,9 @@ func (q *question) answer(gy []float64) (out, grad []float64) {
 	if q.reduction == loss.None {
 		for i := range grad {
 			grad[i] *= gy[i/q.c]
+			sizes[i] *= math.Abs(gy[i/q.c])
 		}
-		return losses, grad
+		return losses, grad, sizes
 	}
 	if q.reduction == loss.Sum {
 		denom = 1
@@ -98,11 +108,12 @@ func (q *question) answer(gy []float64) (out, grad []float64) {
 		sum += l
 	}
 	for i := range grad {
-		if grad[i] != 0 {
+		if sizes[i] != 0 { // else the position is ignored
 			grad[i] *= gy[0] / denom
+			sizes[i] *= math.Abs(gy[0] / denom)
 		}
 	}
-	return []float64{sum / denom}, grad
+	return []float64{sum / denom}, grad, sizes
 }
 
 // options places what Options need.
@@ -157,7 +168,8 @@ func (q *question) check(ctx context.Context, m *dtensor.Mesh, logits, targets, 
 
 // graded compares the value of cost with want, and returns the gradients of params
 // where cost's is g, and what was communicated.
-func graded(ctx context.Context, m *dtensor.Mesh, g *dtensor.Tensor, want []float64, cost func() *dtensor.Tensor, params ...*dtensor.Tensor) ([]dtensor.Grad, []comm.Event, error) {
+func graded(ctx context.Context, m *dtensor.Mesh, g *dtensor.Tensor, want []float64, cost func() *dtensor.Tensor,
+	params ...*dtensor.Tensor) ([]dtensor.Grad, []comm.Event, error) {
 	var failed error
 	record := m.Comm().Record()
 	_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
@@ -206,7 +218,8 @@ func (r *ranks) check(events []comm.Event, op string, bytes int) error {
 		positions = 1
 	}
 	if n, b := meshtest.Calls(events, op+": classes"); n != classes || b != classes*r.local*bytes {
-		return fmt.Errorf("%d collectives over the classes, of %d bytes, want %d of %d bytes each for %d positions", n, b, classes, bytes, r.local)
+		return fmt.Errorf("%d collectives over the classes, of %d bytes, want %d of %d bytes each for %d positions", n, b, classes, bytes,
+			r.local)
 	}
 	if n, b := meshtest.Calls(events, op+": positions"); n != positions || b != 32*positions {
 		return fmt.Errorf("%d collectives over the positions, of %d bytes, want %d of 32", n, b, positions)

@@ -95,7 +95,8 @@ func randomLinears(t *testing.T, check linearCheck) {
 		targets, weight := meshtest.SomePlaces(rng, mesh, shape...), meshtest.SomePlaces(rng, mesh, q.c)
 		meshtest.On(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
 			if err := check(l, ctx, m, shape, hidden, head, targets, weight); err != nil {
-				return fmt.Errorf("case %d: mesh %v, %v positions, hidden %v, head %v, targets %v, %+v: %w", i, mesh, shape, hidden, head, targets, q, err)
+				return fmt.Errorf("case %d: mesh %v, %v positions, hidden %v, head %v, targets %v, %+v: %w", i, mesh, shape, hidden, head, targets, q,
+					err)
 			}
 			return nil
 		})

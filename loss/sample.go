@@ -7,6 +7,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // SampleOptions say how to draw classes.
@@ -33,7 +34,7 @@ type SampleOptions struct {
 //	S(1)      R        1 of 16 bytes a draw        classes are sharded
 //	S(0),S(1) S(0),R   1 of 16 bytes a draw
 //
-// With TopK what travels instead is what the function TopK exchanges. The logits
+// With TopK the messages are those of the function TopK. The logits
 // stay where they are: each rank adds to each of its logits a number of the Gumbel
 // distribution, and the class of the largest sum over all ranks is the one drawn
 // (Maddison, Tarlow and Minka, "A* Sampling", 2014). These numbers depend on Key
@@ -60,12 +61,12 @@ func Sample(logits *dtensor.Tensor, o SampleOptions) *dtensor.Tensor {
 	case o.Draws < 0:
 		refuse(op, fmt.Sprintf("Draws is %d; give at least 1, or 0 for one without a dimension", o.Draws))
 	}
-	p := planFor(op, logits)
+	p := shardingOf(op, logits)
 	logits = logits.Detach().Redistribute(p.logits...)
 	var classes *dtensor.Tensor // of the logits that are left; nil: their index
 	if o.TopK > 0 {
 		logits, classes = TopK(logits, o.TopK)
-		p = planFor(op, logits)
+		p = shardingOf(op, logits)
 	}
 	shape, places := slices.Clone(p.shape), p.targets
 	if o.Draws > 0 {
@@ -92,23 +93,26 @@ func Sample(logits *dtensor.Tensor, o SampleOptions) *dtensor.Tensor {
 
 // draw returns the classes drawn for the local positions, all draws of one after
 // the other: the one collective over the classes.
-func (p *plan) draw(logits *tensor.Tensor, o SampleOptions) []int64 {
+func (p *sharding) draw(logits *tensor.Tensor, o SampleOptions) []int64 {
 	draws, n := max(o.Draws, 1), p.positions()
 	positions, first := 1, 0
 	if len(p.shape) > 0 {
 		positions, first = p.shape[0], p.offset[0]
 	}
-	won := losers(n * draws)
+	won := noCandidates(n * draws)
 	scaled := tensor.Cast(tensor.MulScalar(tensor.Cast(logits, p.wide), 1/o.Temperature).Reshape(n, p.n), tensor.Float64)
 	for d := 0; d < draws && n*p.n > 0; d++ {
 		u := tensor.New(logits.Device(), tensor.Float32, 1, n, p.n)
 		tensor.FillUniform(u, o.Key, 0, 1, []int{draws, positions, p.classes}, []int{d, first, p.lo})
-		gumbel := tensor.Neg(tensor.Log(tensor.Neg(tensor.Log(tensor.Cast(u, tensor.Float64)))))
+		gumbel := tensor.Cast(u, tensor.Float64)
+		for _, op := range []kernel.UnaryOp{kernel.OpLog, kernel.OpNeg, kernel.OpLog, kernel.OpNeg} { // -ln(-ln u)
+			gumbel = tensor.Unary(op, gumbel)
+		}
 		values, index := tensor.TopK(tensor.Add(scaled, gumbel.Reshape(n, p.n)), 1, 1)
 		classes := tensor.ToSlice[int64](index)
 		for i, v := range tensor.ToSlice[float64](values) {
-			won[i*draws+d] = winner{v, classes[i] + int64(p.lo)}
+			won[i*draws+d] = candidate{v, classes[i] + int64(p.lo)}
 		}
 	}
-	return p.settle(won)
+	return p.bestClasses(won)
 }

@@ -64,7 +64,8 @@ func TestSample(t *testing.T) {
 	}{
 		{[]int{1}, []layout.Placement{s(1)}},
 		{[]int{2}, []layout.Placement{r}}, {[]int{2}, []layout.Placement{s(0)}}, {[]int{2}, []layout.Placement{s(1)}},
-		{[]int{3}, []layout.Placement{s(1)}}, {[]int{4}, []layout.Placement{s(1)}}, {[]int{4}, []layout.Placement{layout.ShardSizes(1, 0, 3, 0, 4)}},
+		{[]int{3}, []layout.Placement{s(1)}}, {[]int{4}, []layout.Placement{s(1)}},
+		{[]int{4}, []layout.Placement{layout.ShardSizes(1, 0, 3, 0, 4)}},
 		{[]int{2, 2}, []layout.Placement{s(0), s(1)}}, {[]int{2, 2}, []layout.Placement{s(1), s(1)}}, {[]int{2, 2}, []layout.Placement{s(1), r}},
 	} {
 		t.Run(fmt.Sprint(c.mesh, c.places), func(t *testing.T) {
@@ -76,7 +77,8 @@ func TestSample(t *testing.T) {
 						logits[i] = float64(float32(3 * math.Sin(float64(i*i))))
 					}
 					logits[1], logits[2], logits[3] = math.Inf(-1), logits[0], logits[0]
-					for step, o := range []loss.SampleOptions{{}, {Temperature: 0.3}, {Draws: 4}, {TopK: 1}, {TopK: 3, Draws: 2, Temperature: 2}, {TopK: classes}} {
+					for step, o := range []loss.SampleOptions{{}, {Temperature: 0.3}, {Draws: 4}, {TopK: 1}, {TopK: 3, Draws: 2, Temperature: 2},
+						{TopK: classes}} {
 						o.Key = dtensor.Key{Seed: 9, Stream: uint64(step)}
 						for _, dt := range []tensor.DType{tensor.Float32, tensor.Float64, tensor.BFloat16} {
 							logits := logits
@@ -133,7 +135,8 @@ func TestSampleFrequencies(t *testing.T) {
 		logits, temperature := []float64{0, 1, -1, 2, 0.5}, 1.5
 		x := dtensor.Distribute(m, tensor.FromSlice(m.Device(), logits, 1, 5), layout.Shard(1))
 		counts, total := make([]float64, 5), 0.0
-		for _, class := range tensor.ToSlice[int64](loss.Sample(x, loss.SampleOptions{Draws: draws, Temperature: temperature, Key: dtensor.Key{Seed: 3}}).Full()) {
+		for _, class := range tensor.ToSlice[int64](loss.Sample(x,
+			loss.SampleOptions{Draws: draws, Temperature: temperature, Key: dtensor.Key{Seed: 3}}).Full()) {
 			counts[class]++
 		}
 		for _, l := range logits {
@@ -219,14 +222,16 @@ func TestSampleRefusals(t *testing.T) {
 // is NaN.
 func TestTopK(t *testing.T) {
 	const n, classes = 3, 6
-	logits := []float64{0, 5, -1, 5, 2, 0, math.Inf(-1), math.NaN(), math.Inf(1), 1, 1, 1, math.Inf(-1), math.Inf(-1), 0, math.Inf(-1), 1, math.Inf(-1)}
+	logits := []float64{0, 5, -1, 5, 2, 0, math.Inf(-1), math.NaN(), math.Inf(1), 1, 1, 1, math.Inf(-1), math.Inf(-1), 0, math.Inf(-1), 1,
+		math.Inf(-1)}
 	s, r := layout.Shard, layout.Replicate()
 	for _, c := range []struct {
 		mesh   []int
 		places []layout.Placement
 	}{
 		{[]int{1}, []layout.Placement{r}}, {[]int{2}, []layout.Placement{s(1)}}, {[]int{3}, []layout.Placement{s(0)}},
-		{[]int{4}, []layout.Placement{s(1)}}, {[]int{3}, []layout.Placement{layout.ShardSizes(1, 0, 5, 1)}}, {[]int{2, 2}, []layout.Placement{s(0), s(1)}},
+		{[]int{4}, []layout.Placement{s(1)}}, {[]int{3}, []layout.Placement{layout.ShardSizes(1, 0, 5, 1)}},
+		{[]int{2, 2}, []layout.Placement{s(0), s(1)}},
 		{[]int{2, 2}, []layout.Placement{s(1), s(1)}}, {[]int{2}, []layout.Placement{partial}},
 	} {
 		meshtest.On(t, c.mesh, func(ctx context.Context, m *dtensor.Mesh) error {

@@ -3,7 +3,9 @@ package loss
 import (
 	"math"
 
+	"github.com/gorun-spmd/gorun/internal/dtype"
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // softStats returns the statistics [positions, 4] of the local classes for
@@ -11,35 +13,35 @@ import (
 // exponentials, Σ q·(x - max) and Σ q, with q = w·((1-ε)·p + ε/C) the share of each
 // class in the target. Counted from the largest logit, the loss Σ q·(lse - x) is
 // Σ q·ln Σ exp(x - max) - Σ q·(x - max), and no large numbers cancel.
-func softStats[T float](j *job) *tensor.Tensor {
-	stats := make([]T, j.positions()*tensor.Stats)
+func softStats[T dtype.Float](j *job) *tensor.Tensor {
+	stats := make([]T, j.positions()*kernel.Stats)
 	j.tiles(true, func(at, k int) {
 		x, free := j.widened(j.x, at, k)
 		defer free()
 		nobody := tensor.Full(x.Device(), tensor.Int32, -1, k)
 		its := tensor.CrossEntropyStats(x, nobody, 0, nil, false)
-		copy(stats[at*tensor.Stats:], tensor.ToSlice[T](its))
+		copy(stats[at*kernel.Stats:], tensor.ToSlice[T](its))
 		tops := make([]T, k)
 		for i := range tops {
-			tops[i] = from(stats[(at+i)*tensor.Stats+tensor.StatMax])
+			tops[i] = from(stats[(at+i)*kernel.Stats+kernel.StatMax])
 		}
 		top := tensor.FromSlice(x.Device(), tops, k, 1)
 		q := j.shares(at, k)
 		sums := tensor.Sum(q, []int{1}, false)
 		product := tensor.Sub(x, top)
-		tensor.BinaryTo(product, tensor.OpMul, q, product)
+		tensor.BinaryTo(product, kernel.OpMul, q, product)
 		dots := tensor.Sum(product, []int{1}, false)
 		for i, v := range tensor.ToSlice[T](dots) {
-			stats[(at+i)*tensor.Stats+tensor.StatTarget] = v
+			stats[(at+i)*kernel.Stats+kernel.StatTarget] = v
 		}
 		for i, v := range tensor.ToSlice[T](sums) {
-			stats[(at+i)*tensor.Stats+tensor.StatSum] = v
+			stats[(at+i)*kernel.Stats+kernel.StatSum] = v
 		}
 		for _, t := range []*tensor.Tensor{nobody, its, q, top, sums, product, dots} {
 			t.Free()
 		}
 	})
-	return tensor.FromSlice(j.x.Device(), stats, j.positions(), tensor.Stats)
+	return tensor.FromSlice(j.x.Device(), stats, j.positions(), kernel.Stats)
 }
 
 // shares returns q for k positions, [k, n], in memory of its own.
@@ -54,7 +56,7 @@ func (j *job) shares(at, k int) *tensor.Tensor {
 		q = smooth
 	}
 	if j.weight != nil {
-		tensor.BinaryTo(q, tensor.OpMul, q, j.weight)
+		tensor.BinaryTo(q, kernel.OpMul, q, j.weight)
 	}
 	return q
 }
@@ -72,8 +74,8 @@ func softGrad(j *job, dx, shift, coef, scale *tensor.Tensor) {
 		nobody := tensor.Full(x.Device(), tensor.Int32, -1, k)
 		tensor.CrossEntropyGrad(dst, x, nobody, 0, tensor.Narrow(shift, 0, at, k), tensor.Narrow(coef, 0, at, k), nil)
 		q := j.shares(at, k)
-		tensor.BinaryTo(q, tensor.OpMul, q, tensor.Narrow(scale, 0, at, k))
-		tensor.BinaryTo(dst, tensor.OpSub, dst, q)
+		tensor.BinaryTo(q, kernel.OpMul, q, tensor.Narrow(scale, 0, at, k))
+		tensor.BinaryTo(dst, kernel.OpSub, dst, q)
 		if j.dtype != j.wide {
 			dst = tensor.Cast(dst, j.dtype)
 			defer dst.Free()
@@ -92,7 +94,7 @@ func softGrad(j *job, dx, shift, coef, scale *tensor.Tensor) {
 //	(1-ε)·w[c]·(lse - x[c])
 //
 // times the gradient of the row's loss.
-func softTargetGrad[T float](j *job, gy *tensor.Tensor) *tensor.Tensor {
+func softTargetGrad[T dtype.Float](j *job, gy *tensor.Tensor) *tensor.Tensor {
 	dev, n := j.x.Device(), len(j.rows)
 	factors, tops, logs := scales[T](j, gy), make([]T, n), make([]T, n)
 	for i := range j.rows {
@@ -105,10 +107,10 @@ func softTargetGrad[T float](j *job, gy *tensor.Tensor) *tensor.Tensor {
 		x, free := j.widened(j.x, at, k)
 		defer free()
 		d := tensor.Sub(tensor.Narrow(top, 0, at, k), x)
-		tensor.BinaryTo(d, tensor.OpAdd, d, tensor.Narrow(log, 0, at, k))
-		tensor.BinaryTo(d, tensor.OpMul, d, tensor.Narrow(factor, 0, at, k))
+		tensor.BinaryTo(d, kernel.OpAdd, d, tensor.Narrow(log, 0, at, k))
+		tensor.BinaryTo(d, kernel.OpMul, d, tensor.Narrow(factor, 0, at, k))
 		if j.weight != nil {
-			tensor.BinaryTo(d, tensor.OpMul, d, j.weight)
+			tensor.BinaryTo(d, kernel.OpMul, d, j.weight)
 		}
 		if j.inner == 1 {
 			tensor.Copy(j.read(dp, at, k), d)

@@ -4,17 +4,6 @@ import (
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
-// float are the element types of logits.
-type float interface{ float32 | float64 }
-
-// pick returns the float32 or the float64 form of a function.
-func pick[F any](dt tensor.DType, f32, f64 F) F {
-	if dt == tensor.Float64 {
-		return f64
-	}
-	return f32
-}
-
 // integers returns the elements of an int32 or int64 tensor.
 func integers(t *tensor.Tensor) []int64 {
 	return tensor.ToSlice[int64](tensor.Cast(t, tensor.Int64))
@@ -26,7 +15,7 @@ const tileElems = 1 << 18
 // tiles calls f for runs of positions, the local positions at to at+k. What is
 // needed of the logits there is copied if copied is set or the classes are not
 // next to each other; then the runs are short.
-func (p *plan) tiles(copied bool, f func(at, k int)) {
+func (p *sharding) tiles(copied bool, f func(at, k int)) {
 	if p.inner == 1 && !copied {
 		if p.outer > 0 {
 			f(0, p.outer)
@@ -47,7 +36,7 @@ func (p *plan) tiles(copied bool, f func(at, k int)) {
 
 // read returns the values of k positions of x, which lies as the logits do, as
 // rows [k, n]. It is a view of x if their classes are next to each other.
-func (p *plan) read(x *tensor.Tensor, at, k int) *tensor.Tensor {
+func (p *sharding) read(x *tensor.Tensor, at, k int) *tensor.Tensor {
 	if p.inner == 1 {
 		return tensor.Narrow(x.Reshape(p.outer, p.n), 0, at, k)
 	}
@@ -58,24 +47,25 @@ func (p *plan) read(x *tensor.Tensor, at, k int) *tensor.Tensor {
 }
 
 // write stores rows [k, n] of k positions into x, unless they are a view of it.
-func (p *plan) write(x, rows *tensor.Tensor, at, k int) {
+func (p *sharding) write(x, rows *tensor.Tensor, at, k int) {
 	if p.inner == 1 {
 		return
 	}
 	box := tensor.Transpose(rows, 0, 1)
 	defer box.Free()
-	tensor.CopyBox(x.Reshape(p.outer, p.n, p.inner), []int{at / p.inner, 0, at % p.inner}, box.Reshape(1, p.n, k), []int{0, 0, 0}, []int{1, p.n, k})
+	tensor.CopyBox(x.Reshape(p.outer, p.n, p.inner), []int{at / p.inner, 0, at % p.inner}, box.Reshape(1, p.n, k), []int{0, 0, 0},
+		[]int{1, p.n, k})
 }
 
 // done frees rows that read made, not those that are a view.
-func (p *plan) done(rows *tensor.Tensor) {
+func (p *sharding) done(rows *tensor.Tensor) {
 	if p.inner > 1 {
 		rows.Free()
 	}
 }
 
 // widened returns what read does, in the type that is computed with; free ends it.
-func (p *plan) widened(x *tensor.Tensor, at, k int) (rows *tensor.Tensor, free func()) {
+func (p *sharding) widened(x *tensor.Tensor, at, k int) (rows *tensor.Tensor, free func()) {
 	narrow := p.read(x, at, k)
 	rows = tensor.Cast(narrow, p.wide)
 	if rows == narrow {

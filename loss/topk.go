@@ -9,6 +9,7 @@ import (
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // TopK returns the k largest logits of each position, largest first, and their
@@ -28,12 +29,13 @@ import (
 // TopK throws an *Error for logits of another shape or type and for a k that is
 // not between 1 and C.
 func TopK(logits *dtensor.Tensor, k int) (values, classes *dtensor.Tensor) {
+	defer logits.Mesh().Span("TopK").End()
 	const op = "TopK"
 	checkRanked(op, logits)
 	if k < 1 || k > logits.Dim(-1) {
 		refuse(op, fmt.Sprintf("k is %d; logits %v have %d classes", k, logits, logits.Dim(-1)))
 	}
-	p := planFor(op, logits)
+	p := shardingOf(op, logits)
 	logits = logits.Redistribute(p.logits...)
 	shape, places, dev := append(slices.Clone(p.shape), k), p.targets, p.mesh.Device()
 	if !p.mesh.Inside() {
@@ -58,15 +60,17 @@ func TopK(logits *dtensor.Tensor, k int) (values, classes *dtensor.Tensor) {
 
 // scatter returns the gradient of the local logits, [positions, n], for that of
 // their k largest: each element goes to its class, if this rank has it.
-func (p *plan) scatter(dy, classes *tensor.Tensor, k int) *tensor.Tensor {
+func (p *sharding) scatter(dy, classes *tensor.Tensor, k int) *tensor.Tensor {
 	n := p.positions()
+	dx := tensor.Zeros(dy.Device(), dy.DType(), n, p.n)
 	if n == 0 || p.n == 0 {
-		return tensor.Zeros(dy.Device(), dy.DType(), n, p.n)
+		return dx
 	}
 	at := tensor.AddScalar(classes.Reshape(n, k), -float64(p.lo))
 	own := tensor.Clamp(at, 0, float64(p.n-1))
-	dy = tensor.MaskedFill(dy.Reshape(n, k), tensor.Compare(tensor.OpNe, at, own), 0)
-	return tensor.TopKGrad(dy, own, 1, n, p.n)
+	dy = tensor.MaskedFill(dy.Reshape(n, k), tensor.Compare(kernel.OpNe, at, own), 0)
+	tensor.ScatterAddTo(dx, 1, own, dy)
+	return dx
 }
 
 // Argmax returns the class of the largest logit of each position, int64: of equal
@@ -86,15 +90,15 @@ func (p *plan) scatter(dy, classes *tensor.Tensor, k int) *tensor.Tensor {
 func Argmax(logits *dtensor.Tensor) *dtensor.Tensor {
 	const op = "Argmax"
 	checkRanked(op, logits)
-	p := planFor(op, logits)
+	p := shardingOf(op, logits)
 	logits = logits.Detach().Redistribute(p.logits...)
 	if !p.mesh.Inside() {
 		return p.mesh.Wrap(op, tensor.New(p.mesh.Device(), tensor.Int64, 0), nil, false, p.shape, p.targets...)
 	}
 	p.bind(logits)
-	first := losers(p.positions())
-	p.enter(first, 1, logits.Local())
-	return p.mesh.Wrap(op, tensor.FromSlice(p.mesh.Device(), p.settle(first), p.local...), nil, false, p.shape, p.targets...)
+	first := noCandidates(p.positions())
+	p.fillLargest(first, 1, logits.Local())
+	return p.mesh.Wrap(op, tensor.FromSlice(p.mesh.Device(), p.bestClasses(first), p.local...), nil, false, p.shape, p.targets...)
 }
 
 // checkRanked throws for logits whose classes cannot be put in order.
@@ -110,31 +114,31 @@ func checkRanked(op string, logits *dtensor.Tensor) {
 
 // largest returns the k largest of each local position, over all ranks that share
 // its classes.
-func (p *plan) largest(logits *tensor.Tensor, k int) []winner {
+func (p *sharding) largest(logits *tensor.Tensor, k int) []candidate {
 	n := p.positions()
-	mine := losers(n * k)
-	p.enter(mine, k, logits)
+	mine := noCandidates(n * k)
+	p.fillLargest(mine, k, logits)
 	if p.classGroup == nil || len(mine) == 0 {
 		return mine
 	}
 	size := p.classGroup.Size()
-	all := make([]winner, size*len(mine))
+	all := make([]candidate, size*len(mine))
 	p.mesh.Do(p.classGroup, comm.Call{Kind: comm.AllGatherKind, Dst: comm.Raw(all), Src: comm.Raw(mine), Cause: p.cause.classes})
-	of := make([]winner, 0, size*k)
+	of := make([]candidate, 0, size*k)
 	for i := range n {
 		of = of[:0]
 		for r := range size {
 			of = append(of, all[r*len(mine)+i*k:][:k]...)
 		}
-		slices.SortFunc(of, winner.compare)
+		slices.SortFunc(of, candidate.compare)
 		copy(mine[i*k:], of[:k])
 	}
 	return mine
 }
 
-// enter fills in the largest logits of each local position and their classes, k of
+// fillLargest fills in the largest logits of each local position and their classes, k of
 // them or as many as there are classes here.
-func (p *plan) enter(best []winner, k int, logits *tensor.Tensor) {
+func (p *sharding) fillLargest(best []candidate, k int, logits *tensor.Tensor) {
 	n, few := p.positions(), min(k, p.n)
 	if few == 0 || n == 0 {
 		return
@@ -142,15 +146,16 @@ func (p *plan) enter(best []winner, k int, logits *tensor.Tensor) {
 	values, index := tensor.TopK(logits.Reshape(n, p.n), few, 1)
 	classes := tensor.ToSlice[int64](index)
 	for i, v := range tensor.ToSlice[float64](tensor.Cast(values, tensor.Float64)) {
-		best[i/few*k+i%few] = winner{v, classes[i] + int64(p.lo)}
+		best[i/few*k+i%few] = candidate{v, classes[i] + int64(p.lo)}
 	}
 }
 
-// settle returns the classes that win over all ranks: the one collective over the
-// classes.
-func (p *plan) settle(won []winner) []int64 {
+// bestClasses returns the class of the best candidate of all ranks, for each of won. It
+// makes the one collective over the classes.
+func (p *sharding) bestClasses(won []candidate) []int64 {
 	if p.classGroup != nil && len(won) > 0 {
-		f := p.classGroup.Attr(winnerKey{}, func() any { return newFunc("largest sum and its class", winner.with) }).(*comm.Func)
+		attrs := p.classGroup.Internals()
+		f := attrs.Attr(candidateKey{}, func() any { return newFunc("largest sum and its class", candidate.with) }).(*comm.Func)
 		buf := comm.Raw(won)
 		p.mesh.Do(p.classGroup, comm.Call{Kind: comm.AllReduceKind, Op: comm.Custom, Func: f, Dst: buf, Src: buf, Cause: p.cause.classes})
 	}
@@ -161,22 +166,22 @@ func (p *plan) settle(won []winner) []int64 {
 	return classes
 }
 
-type winnerKey struct{}
+type candidateKey struct{}
 
-// A winner is the largest so far, and its class.
-type winner struct {
+// A candidate is the largest value found so far, and its class.
+type candidate struct {
 	Sum   float64
 	Class int64
 }
 
-// losers returns n that lose against every class.
-func losers(n int) []winner {
-	return slices.Repeat([]winner{{math.Inf(-1), math.MaxInt64}}, n)
+// noCandidates returns n candidates that come after every class.
+func noCandidates(n int) []candidate {
+	return slices.Repeat([]candidate{{math.Inf(-1), math.MaxInt64}}, n)
 }
 
 // compare orders the larger one first, of equal ones the first class. NaN is
 // larger than all numbers.
-func (a winner) compare(b winner) int {
+func (a candidate) compare(b candidate) int {
 	return cmp.Or(cmp.Compare(truth(b.Sum != b.Sum), truth(a.Sum != a.Sum)), cmp.Compare(b.Sum, a.Sum), cmp.Compare(a.Class, b.Class))
 }
 
@@ -188,7 +193,7 @@ func truth(b bool) int {
 }
 
 // with returns the one that comes first.
-func (a winner) with(b winner) winner {
+func (a candidate) with(b candidate) candidate {
 	if a.compare(b) <= 0 {
 		return a
 	}

@@ -2,48 +2,103 @@ package nn
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
-// An Attention is multi-head self-attention. Its heads are divided over one
-// axis of the mesh.
+// An AttentionConfig describes an Attention. Width and Heads are needed.
+type AttentionConfig struct {
+	Width         int     // C: features of x
+	Heads         int     // of the queries
+	KVHeads       int     // of keys and values, which groups of Heads/KVHeads queries share; 0: Heads
+	HeadDim       int     // D: features of a head; 0: Width/Heads
+	Bias          bool    // all four linear layers have biases
+	QKVBias       bool    // those of queries, keys and values have
+	Bidirectional bool    // queries attend to all keys; else to those up to their own
+	Rope          *Rope   // rotates queries and keys by their positions; nil: they have none
+	Dropout       float64 // of the attention weights, while training
+	Seed          uint64  // of the dropout
+	TensorAxis    string  // the mesh axis that divides the heads; "": none
+	ContextAxis   string  // the mesh axis that divides the positions of x: see dtensor.RingAttention; "": none
+	Names         Names   // of the linear layers; zero: q, k, v, out
+}
+
+// An Attention is multi-head attention, of x to itself or to other features. Its heads
+// are divided over one axis of the mesh.
 type Attention struct {
-	Q, K, V *Linear // [C, C], column-parallel: each rank has whole heads
-	Out     *Linear // [C, C], row-parallel
-	Heads   int
-	Causal  bool
+	Q    *Linear // [H·D, C], column-parallel: each rank has whole heads
+	K, V *Linear // [KVHeads·D, C], column-parallel
+	Out  *Linear // [C, H·D], row-parallel
+
+	Heads, KVHeads, HeadDim int
+	Causal                  bool
+	Rope                    *Rope
+	Dropout                 Dropout
+
+	context string // the axis that divides positions
+	names   Names
 }
 
-// NewAttention makes a causal Attention of width features in heads heads, which
-// must divide width. The number of heads need not be a multiple of the axis.
-func NewAttention(init *Init, width, heads int, bias bool, axis string) *Attention {
-	if heads < 1 || width%heads != 0 {
-		fault.Throw(fmt.Errorf("nn: NewAttention: width %d is not a multiple of %d heads; change one of them", width, heads))
+// NewAttention makes an Attention. Heads must be a multiple of KVHeads, and Width of
+// Heads unless HeadDim is given. The numbers of heads need not be multiples of the axis.
+func NewAttention(init *Init, c AttentionConfig) *Attention {
+	if c.KVHeads == 0 {
+		c.KVHeads = c.Heads
 	}
-	col, row := Column(axis), Row(axis)
-	if i, ok := init.mesh.Axis(axis); ok {
-		col.Placement = headShard(0, width, heads, init.mesh.Axes()[i].Size)
-		row.Placement = col.Placement.WithDim(1)
+	if c.Heads < 1 || c.HeadDim == 0 && c.Width%c.Heads != 0 {
+		fault.Throw(fmt.Errorf("nn: NewAttention: width %d is not a multiple of %d heads; change one of them, or give HeadDim", c.Width, c.Heads))
 	}
+	if c.KVHeads < 1 || c.Heads%c.KVHeads != 0 {
+		fault.Throw(fmt.Errorf("nn: NewAttention: %d heads are not a multiple of %d heads of keys and values; change one of them",
+			c.Heads, c.KVHeads))
+	}
+	if c.HeadDim == 0 {
+		c.HeadDim = c.Width / c.Heads
+	}
+	q, kv, row := Column(c.TensorAxis), Column(c.TensorAxis), Row(c.TensorAxis)
+	if i, ok := init.mesh.Axis(c.TensorAxis); ok {
+		n := init.mesh.Axes()[i].Size
+		q.Placement = wholeHeads(c.KVHeads, c.Heads/c.KVHeads*c.HeadDim, n)
+		kv.Placement = wholeHeads(c.KVHeads, c.HeadDim, n)
+		row.Placement = q.Placement.WithDim(1)
+	}
+	bias, wide, narrow := c.Bias || c.QKVBias, c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
 	return &Attention{
-		Q: NewLinear(init, width, width, bias, col), K: NewLinear(init, width, width, bias, col), V: NewLinear(init, width, width, bias, col),
-		Out: NewLinear(init, width, width, bias, row), Heads: heads, Causal: true,
+		Q: NewLinear(init, c.Width, wide, bias, q), K: NewLinear(init, c.Width, narrow, bias, kv), V: NewLinear(init, c.Width, narrow, bias, kv),
+		Out: NewLinear(init, wide, c.Width, c.Bias, row), Heads: c.Heads, KVHeads: c.KVHeads, HeadDim: c.HeadDim, Causal: !c.Bidirectional,
+		Rope: c.Rope, Dropout: Dropout{P: c.Dropout, Seed: c.Seed}, context: c.ContextAxis, names: c.Names,
 	}
 }
 
-// headShard divides a dimension of width elements so that heads stay whole.
-func headShard(dim, width, heads, n int) layout.Placement {
+// wholeHeads divides dimension 0, which has heads of so many elements, over n ranks so
+// that heads stay whole.
+func wholeHeads(heads, size, n int) layout.Placement {
 	if heads%n == 0 {
-		return layout.Shard(dim)
+		return layout.Shard(0)
 	}
 	sizes := layout.ChunkSizes(heads, n)
 	for i := range sizes {
-		sizes[i] *= width / heads
+		sizes[i] *= size
 	}
-	return layout.ShardSizes(dim, sizes...)
+	return layout.ShardSizes(0, sizes...)
+}
+
+// An AttentionInput is what Attention may need besides x. The zero value is attention of
+// x to itself.
+type AttentionInput struct {
+	// Memory [B, S, C] is what keys and values are made of, for cross attention: every
+	// query attends to all of it. nil: x.
+	Memory *dtensor.Tensor
+	// Mask, of Bool, broadcasts to [B, H, T, S]: a query attends to the keys where it is
+	// true, and only to those of them that Causal allows; it needs one at least. nil: all.
+	Mask *dtensor.Tensor
+	// Cache has the keys and values of the positions before x, and gets those of x.
+	Cache *KVCache
 }
 
 // Forward returns the attention of x to itself. It communicates once, to reduce
@@ -51,16 +106,89 @@ func headShard(dim, width, heads, n int) layout.Placement {
 //
 //	x [B, T, C] R   →   [B, T, C] R   on the divided axis
 func (a *Attention) Forward(x *dtensor.Tensor) *dtensor.Tensor {
-	b, t, c := x.Dim(0), x.Dim(1), x.Dim(2)
-	heads := func(y *dtensor.Tensor) *dtensor.Tensor { // [B, T, C] S(2) → [B, H, T, D] S(1)
-		return y.Reshape(b, t, a.Heads, c/a.Heads).Transpose(1, 2)
+	return a.ForwardWith(x, AttentionInput{})
+}
+
+// ForwardWith is Forward with a mask, a cache, or the features of another sequence.
+func (a *Attention) ForwardWith(x *dtensor.Tensor, in AttentionInput) *dtensor.Tensor {
+	return a.partial(x, in).Reduced() // [B, T, C] P(sum) → R
+}
+
+// partial is ForwardWith before the reduction of its result.
+func (a *Attention) partial(x *dtensor.Tensor, in AttentionInput) *dtensor.Tensor {
+	memory := in.Memory
+	if memory == nil {
+		memory = x
 	}
-	y := dtensor.ScaledDotProductAttention(heads(a.Q.Forward(x)), heads(a.K.Forward(x)), heads(a.V.Forward(x)), a.Causal)
-	y = y.Transpose(1, 2).Reshape(b, t, c) // [B, T, C] S(2)
-	return a.Out.Forward(y).Reduced()      // [B, T, C] P(sum) → R
+	q := a.heads(a.Q.Forward(x), a.Heads) // [B, H, T, D] S(1)
+	k, v := a.heads(a.K.Forward(memory), a.KVHeads), a.heads(a.V.Forward(memory), a.KVHeads)
+	before := in.Cache.Len()
+	if a.Rope != nil {
+		q, k = a.Rope.Rotate(q, before), a.Rope.Rotate(k, before)
+	}
+	k, v = in.Cache.add(k, v)
+	k, v = a.shared(k), a.shared(v)
+	y := a.attend(q, k, v, in, before)
+	y = y.Transpose(1, 2).Reshape(x.Dim(0), x.Dim(1), a.Heads*a.HeadDim) // [B, T, H·D] S(2)
+	return a.Out.Forward(y)
+}
+
+// heads divides features into heads: [B, T, n·D] S(2) → [B, n, T, D] S(1).
+func (a *Attention) heads(y *dtensor.Tensor, n int) *dtensor.Tensor {
+	return y.Reshape(y.Dim(0), y.Dim(1), n, a.HeadDim).Transpose(1, 2)
+}
+
+// shared repeats each head of keys or values for the queries that share it:
+// [B, KVHeads, S, D] → [B, H, S, D].
+func (a *Attention) shared(k *dtensor.Tensor) *dtensor.Tensor {
+	group := a.Heads / a.KVHeads
+	if group == 1 {
+		return k
+	}
+	return k.Unsqueeze(2).Expand(k.Dim(0), a.KVHeads, group, k.Dim(2), a.HeadDim).Flatten(1, 2)
+}
+
+// attend returns softmax(q·kᵀ/√D)·v. before is the position of the first query.
+func (a *Attention) attend(q, k, v *dtensor.Tensor, in AttentionInput, before int) *dtensor.Tensor {
+	causal := a.Causal && in.Memory == nil
+	t, s := q.Dim(2), k.Dim(2)
+	if causal && t == 1 && s == before+1 { // the last query attends to every key
+		causal = false
+	}
+	if i, ok := q.Mesh().Axis(a.context); ok && q.Placements()[i].Shards(2) {
+		if in != (AttentionInput{}) || a.Dropout.drops(q) {
+			fault.Throw(fmt.Errorf("nn: Attention over positions that axis %q divides has no mask, cache, memory or dropout; "+
+				"gather the positions, or leave these out", a.context))
+		}
+		return dtensor.RingAttention(q, k, v, causal, a.context)
+	}
+	if in.Mask == nil && (!causal || before == 0) && !a.Dropout.drops(q) {
+		return dtensor.ScaledDotProductAttention(q, k, v, causal)
+	}
+	scores := q.MatMul(k.Transpose(2, 3)).Scale(1 / math.Sqrt(float64(a.HeadDim))) // [B, H, T, S]
+	if in.Mask != nil {
+		scores = scores.MaskedFill(in.Mask.CompareScalar(kernel.OpEq, 0), math.Inf(-1))
+	}
+	if causal {
+		scores = scores.MaskedFill(later(q.Mesh(), t, s, before), math.Inf(-1))
+	}
+	return a.Dropout.Forward(scores.Softmax(-1)).MatMul(v)
+}
+
+// later returns which keys come after the queries, [T, S]; before is the position of the
+// first query.
+func later(mesh *dtensor.Mesh, t, s, before int) *dtensor.Tensor {
+	list := make([]bool, t*s)
+	for i := range t {
+		for j := before + i + 1; j < s; j++ {
+			list[i*s+j] = true
+		}
+	}
+	return dtensor.Distribute(mesh, tensor.FromSlice(mesh.Device(), list, t, s), mesh.Every(layout.Replicate())...)
 }
 
 // Params lists the parameters of the four layers.
 func (a *Attention) Params() Params {
-	return Join([]string{"q", "k", "v", "out"}, a.Q, a.K, a.V, a.Out)
+	n := a.names.orDefault()
+	return Join([]string{n.Q, n.K, n.V, n.Out}, a.Q, a.K, a.V, a.Out)
 }

@@ -1,23 +1,80 @@
 package nn
 
-import "github.com/gorun-spmd/gorun/dtensor"
+import (
+	"slices"
 
-// A BlockConfig describes a Block.
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+)
+
+// A BlockConfig describes a Block. Width and Heads are needed. Llama's block is
+//
+//	BlockConfig{Width: C, Heads: H, KVHeads: G, Hidden: F, Gated: true, Rope: rope, Names: nn.LlamaNames}
+//
+// and GPT-2's
+//
+//	BlockConfig{Width: C, Heads: H, Bias: true, LayerNorm: true, Activation: (*dtensor.Tensor).GeluTanh, Names: nn.GPT2Names}
 type BlockConfig struct {
-	Width      int    // C: features of the residual stream
-	Heads      int    // of the attention; divides Width
-	Hidden     int    // features inside the MLP; 0: 4·Width
-	Bias       bool   // the linear layers have biases
+	Width      int     // C: features of the residual stream
+	Heads      int     // of the attention
+	KVHeads    int     // of its keys and values; 0: Heads
+	HeadDim    int     // features of a head; 0: Width/Heads
+	Hidden     int     // features inside the MLP; 0: 4·Width
+	Bias       bool    // the linear layers have biases
+	QKVBias    bool    // those of queries, keys and values have
+	Rope       *Rope   // rotates queries and keys; nil: they have no positions
+	LayerNorm  bool    // the norms are LayerNorm; else RMSNorm
+	Eps        float64 // of the norms; 0: 1e-5 of LayerNorm, 1e-6 of RMSNorm
+	Gated      bool    // the MLP is gated; see MLPConfig
+	Activation func(x *dtensor.Tensor) *dtensor.Tensor
+	Dropout    float64 // of the attention weights and of what each part adds to the stream
+	Seed       uint64  // of the dropout
+
 	TensorAxis string // the mesh axis that divides heads and hidden features; "": none
+	// ContextAxis is the mesh axis that divides the positions of x everywhere, in the
+	// attention too: context parallelism, for long sequences. "": none.
+	ContextAxis string
+	// Sequence divides the residual stream's positions over TensorAxis, S(1): sequence
+	// parallelism. Norms, additions and dropout are then divided too, and each
+	// all-reduce becomes an all-gather and a reduce-scatter, which send as much.
+	Sequence bool
+
+	Names Names // of the parts; zero: norm1, attention, norm2, mlp
+}
+
+// Names are what Params call the parts of a Block.
+type Names struct {
+	Norm1, Attention, Norm2, MLP string
+	Q, K, V, Out                 string // of Attention
+	Gate, Up, Down               string // of MLP
+}
+
+var (
+	// LlamaNames are those of Hugging Face's Llama, and of Mistral and Qwen2.
+	LlamaNames = Names{"input_layernorm", "self_attn", "post_attention_layernorm", "mlp", "q_proj", "k_proj", "v_proj", "o_proj",
+		"gate_proj", "up_proj", "down_proj"}
+	// GPT2Names are those of Hugging Face's GPT-2, whose c_attn is q, k and v in one.
+	GPT2Names = Names{"ln_1", "attn", "ln_2", "mlp", "q", "k", "v", "c_proj", "", "c_fc", "c_proj"}
+)
+
+func (n Names) orDefault() Names {
+	if n == (Names{}) {
+		return Names{"norm1", "attention", "norm2", "mlp", "q", "k", "v", "out", "gate", "up", "down"}
+	}
+	return n
 }
 
 // A Block is one layer of a decoder: x + attention(norm(x)), then the same with
 // the MLP.
 type Block struct {
-	Norm1     *RMSNorm
+	Norm1     Module // *RMSNorm or *LayerNorm
 	Attention *Attention
-	Norm2     *RMSNorm
+	Norm2     Module
 	MLP       *MLP
+
+	dropout  Dropout
+	sequence string // the axis that divides positions; "": none
+	names    Names
 }
 
 // NewBlock makes a Block.
@@ -25,23 +82,74 @@ func NewBlock(init *Init, c BlockConfig) *Block {
 	if c.Hidden == 0 {
 		c.Hidden = 4 * c.Width
 	}
-	return &Block{
-		Norm1:     NewRMSNorm(init, c.Width),
-		Attention: NewAttention(init, c.Width, c.Heads, c.Bias, c.TensorAxis),
-		Norm2:     NewRMSNorm(init, c.Width),
-		MLP:       NewMLP(init, c.Width, c.Hidden, c.Bias, c.TensorAxis),
+	b := &Block{
+		Norm1: newNorm(init, c),
+		Attention: NewAttention(init, AttentionConfig{Width: c.Width, Heads: c.Heads, KVHeads: c.KVHeads, HeadDim: c.HeadDim, Bias: c.Bias,
+			QKVBias: c.QKVBias, Rope: c.Rope, Dropout: c.Dropout, Seed: c.Seed, TensorAxis: c.TensorAxis,
+			ContextAxis: c.ContextAxis, Names: c.Names}),
+		Norm2: newNorm(init, c),
+		MLP: NewMLP(init, MLPConfig{Width: c.Width, Hidden: c.Hidden, Bias: c.Bias, Gated: c.Gated, Activation: c.Activation,
+			TensorAxis: c.TensorAxis, Names: c.Names}),
+		dropout: Dropout{P: c.Dropout, Seed: c.Seed}, names: c.Names,
 	}
+	if c.Sequence {
+		b.sequence = c.TensorAxis
+	}
+	return b
+}
+
+func newNorm(init *Init, c BlockConfig) Module {
+	if c.LayerNorm {
+		n := NewLayerNorm(init, c.Width)
+		if c.Eps != 0 {
+			n.Eps = c.Eps
+		}
+		return n
+	}
+	n := NewRMSNorm(init, c.Width)
+	if c.Eps != 0 {
+		n.Eps = c.Eps
+	}
+	return n
 }
 
 // Forward returns the block of x.
 //
-//	x [B, T, C]   →   [B, T, C]   in x's layout, R on the tensor axis
-func (b *Block) Forward(x *dtensor.Tensor) *dtensor.Tensor {
-	x = x.Add(b.Attention.Forward(b.Norm1.Forward(x)))
-	return x.Add(b.MLP.Forward(b.Norm2.Forward(x)))
+//	x [B, T, C]   →   [B, T, C]   in x's layout, on the tensor axis R, or S(1) with Sequence
+func (b *Block) Forward(x *dtensor.Tensor) *dtensor.Tensor { return b.ForwardWith(x, AttentionInput{}) }
+
+// ForwardWith is Forward with a mask or a cache for the attention.
+func (b *Block) ForwardWith(x *dtensor.Tensor, in AttentionInput) *dtensor.Tensor {
+	y := b.Attention.partial(b.gathered(b.Norm1.Forward(x)), in)
+	x = x.Add(b.dropout.Forward(b.settled(y)))
+	y = b.MLP.partial(b.gathered(b.Norm2.Forward(x)))
+	return x.Add(b.dropout.Forward(b.settled(y)))
+}
+
+// gathered returns x with all positions on each rank of the tensor axis.
+func (b *Block) gathered(x *dtensor.Tensor) *dtensor.Tensor {
+	return onAxis(x, b.sequence, layout.Replicate())
+}
+
+// settled reduces what attention or the MLP return to the layout of the residual stream.
+func (b *Block) settled(y *dtensor.Tensor) *dtensor.Tensor {
+	return onAxis(y, b.sequence, layout.Shard(1)).Reduced()
+}
+
+// onAxis returns x placed by p on one axis of the mesh, and as it is on the others; x
+// for an axis that there is not.
+func onAxis(x *dtensor.Tensor, axis string, p layout.Placement) *dtensor.Tensor {
+	i, ok := x.Mesh().Axis(axis)
+	if !ok {
+		return x
+	}
+	to := slices.Clone(x.Placements())
+	to[i] = p
+	return x.Redistribute(to...)
 }
 
 // Params lists the parameters of the four parts.
 func (b *Block) Params() Params {
-	return Join([]string{"norm1", "attention", "norm2", "mlp"}, b.Norm1, b.Attention, b.Norm2, b.MLP)
+	n := b.names.orDefault()
+	return Join([]string{n.Norm1, n.Attention, n.Norm2, n.MLP}, b.Norm1, b.Attention, b.Norm2, b.MLP)
 }

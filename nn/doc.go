@@ -9,6 +9,23 @@
 //	...
 //	h = block.Forward(h) // [B, T, C] S(0),R  →  [B, T, C] S(0),R
 //
+// A Block is a layer of GPT-2, of Llama, or between them; see BlockConfig. Attention takes
+// a mask, the features of another sequence, or a KVCache through ForwardWith. Conv1d,
+// Conv2d and BatchNorm are those of PyTorch, and embedding.Table is a Layer too.
+//
+//	Linear, RMSNorm, LayerNorm, MLP, Attention, Block    a transformer
+//	Rope, KVCache, Dropout                               what goes into it
+//	MoE                                                  a mixture of experts, instead of an MLP
+//	NewConv1d, NewConv2d, BatchNorm                      signals and images
+//
+// Names of parameters are those of Hugging Face's models where a Block has its Names, so
+// checkpoint.Load and Export need to be told about fused and transposed weights alone.
+//
+// # Training and evaluation
+//
+// Nothing is switched: inside ValueAndGrad and Accumulate Dropout drops elements and
+// BatchNorm takes the statistics of the batch, elsewhere they do not.
+//
 // # Tensor parallelism
 //
 // How a layer is spread over the mesh is the placement of its weights, nothing
@@ -21,7 +38,12 @@
 // the reduction of the result: Attention and MLP are such pairs, so a block has
 // two all-reduces forward, and two backward. On every other axis of the mesh,
 // that of the data for one, weights are replicated and activations stay as they
-// come.
+// come. With BlockConfig.Sequence the positions of the residual stream are divided over
+// the same axis, and each all-reduce becomes an all-gather and a reduce-scatter.
+//
+// Shard divides the parameters of a layer over the axis of the data too: FSDP.
+// BlockConfig.ContextAxis divides the positions everywhere, for long sequences, and
+// MoEConfig.Axis the experts.
 //
 // # Types
 //
@@ -29,11 +51,15 @@
 //
 //	init.DType = tensor.BFloat16
 //
-// A layer takes and returns tensors of its parameters' type, and their gradients have it
-// too. So a model is of bfloat16 throughout if its embedding.Config says so as well: each
-// operator computes in float32 and rounds each element of its result once, package loss
-// returns float32, and what package optim remembers is float32. For float32 parameters
-// with bfloat16 activations Cast them in the forward pass.
+// A layer computes in the type of its input, and its result has that type: parameters
+// of another type are Cast to it in the forward pass, and their gradients back. So
+// there are two ways to train in bfloat16. With DType BFloat16 in the Init, and in
+// embedding.Config, parameters, activations and gradients are of bfloat16, and package
+// optim keeps float32 weights beside the parameters. With float32 parameters, Cast what
+// goes into the first layer: activations are of bfloat16, gradients float32.
+//
+// Each operator computes in float32 and rounds each element of its result once, and
+// package loss returns float32.
 //
 // # Random numbers
 //

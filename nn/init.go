@@ -17,6 +17,12 @@ type Params = iter.Seq2[string, *dtensor.Tensor]
 // A Layer has parameters.
 type Layer interface{ Params() Params }
 
+// A Module is a Layer that makes one tensor of one.
+type Module interface {
+	Layer
+	Forward(x *dtensor.Tensor) *dtensor.Tensor
+}
+
 // Tensors returns the parameters in order: what dtensor.ValueAndGrad and the
 // optimizers take.
 func Tensors(params Params) []*dtensor.Tensor {
@@ -59,13 +65,7 @@ func NewInit(mesh *dtensor.Mesh, seed uint64) *Init { return &Init{mesh: mesh, s
 // Normal makes a parameter of normal numbers of float32 with mean 0, cast to DType, placed
 // by p on the named axis and replicated on all others; an empty name replicates it.
 func (in *Init) Normal(std float64, shape []int, axis string, p layout.Placement) *dtensor.Tensor {
-	in.stream++
-	wide := dtensor.Normal(in.mesh, dtensor.Key{Seed: in.seed, Stream: in.stream}, 0, std, shape, in.place(axis, p)...)
-	param := wide.Cast(in.dtype())
-	if param != wide {
-		wide.Local().Free()
-	}
-	return param
+	return in.drawn(dtensor.Normal(in.mesh, in.key(), 0, std, shape, in.place(axis, p)...))
 }
 
 // Fill makes a parameter whose elements are all v; see Normal.
@@ -88,8 +88,12 @@ func (in *Init) place(axis string, p layout.Placement) []layout.Placement {
 	}
 	i, ok := in.mesh.Axis(axis)
 	if !ok {
-		fault.Throw(fmt.Errorf("nn: mesh %v has no axis %q; use one of its names, or none", in.mesh, axis))
+		throwNoAxis(in.mesh, axis)
 	}
 	list[i] = p
 	return list
+}
+
+func throwNoAxis(mesh *dtensor.Mesh, axis string) {
+	fault.Throw(fmt.Errorf("nn: mesh %v has no axis %q; use one of its names, or none", mesh, axis))
 }

@@ -39,10 +39,12 @@ func NewLinear(init *Init, in, out int, bias bool, style Style) *Linear {
 	return l
 }
 
-// Forward returns x·Weightᵀ + Bias.
+// Forward returns x·Weightᵀ + Bias, in x's type.
 //
 //	x [..., In]   →   [..., Out]
-func (l *Linear) Forward(x *dtensor.Tensor) *dtensor.Tensor { return x.Linear(l.Weight, l.Bias) }
+func (l *Linear) Forward(x *dtensor.Tensor) *dtensor.Tensor {
+	return x.Linear(like(l.Weight, x), like(l.Bias, x))
+}
 
 // Params lists weight and bias.
 func (l *Linear) Params() Params {

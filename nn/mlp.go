@@ -2,25 +2,69 @@ package nn
 
 import "github.com/gorun-spmd/gorun/dtensor"
 
-// An MLP is two linear layers with a GELU between them.
-type MLP struct {
-	Up   *Linear // [Hidden, C], column-parallel
-	Down *Linear // [C, Hidden], row-parallel
+// An MLPConfig describes an MLP.
+type MLPConfig struct {
+	Width  int // C: features of x
+	Hidden int // features inside
+	Bias   bool
+	// Gated multiplies the activation of one linear layer by another one: with Silu it is
+	// SwiGLU, as in Llama.
+	Gated      bool
+	Activation func(x *dtensor.Tensor) *dtensor.Tensor // such as (*dtensor.Tensor).GeluTanh; nil: Gelu, Silu if Gated
+	TensorAxis string                                  // the mesh axis that divides the hidden features; "": none
+	Names      Names                                   // of the linear layers; zero: gate, up, down
 }
 
-// NewMLP makes an MLP whose hidden features are divided over an axis of the
-// mesh; "": not divided.
-func NewMLP(init *Init, width, hidden int, bias bool, axis string) *MLP {
-	return &MLP{Up: NewLinear(init, width, hidden, bias, Column(axis)), Down: NewLinear(init, hidden, width, bias, Row(axis))}
+// An MLP is two linear layers with an activation between them; a gated one has a third.
+type MLP struct {
+	Up   *Linear // [Hidden, C], column-parallel
+	Gate *Linear // the same, or nil
+	Down *Linear // [C, Hidden], row-parallel
+
+	activation func(x *dtensor.Tensor) *dtensor.Tensor
+	names      Names
+}
+
+// NewMLP makes an MLP.
+func NewMLP(init *Init, c MLPConfig) *MLP {
+	col := Column(c.TensorAxis)
+	m := &MLP{activation: c.Activation, names: c.Names}
+	if c.Gated {
+		m.Gate = NewLinear(init, c.Width, c.Hidden, c.Bias, col)
+	}
+	m.Up = NewLinear(init, c.Width, c.Hidden, c.Bias, col)
+	m.Down = NewLinear(init, c.Hidden, c.Width, c.Bias, Row(c.TensorAxis))
+	switch {
+	case m.activation != nil:
+	case c.Gated:
+		m.activation = (*dtensor.Tensor).Silu
+	default:
+		m.activation = (*dtensor.Tensor).Gelu
+	}
+	return m
 }
 
 // Forward returns the MLP of x. It communicates once, to reduce the result.
 //
 //	x [..., C] R   →   [..., C] R   on the divided axis
-func (m *MLP) Forward(x *dtensor.Tensor) *dtensor.Tensor {
-	h := m.Up.Forward(x).Gelu()        // [..., Hidden] S(last)
-	return m.Down.Forward(h).Reduced() // [..., C] P(sum) → R
+func (m *MLP) Forward(x *dtensor.Tensor) *dtensor.Tensor { return m.partial(x).Reduced() } // P(sum) → R
+
+// partial is Forward before the reduction of its result.
+func (m *MLP) partial(x *dtensor.Tensor) *dtensor.Tensor {
+	h := m.Up.Forward(x) // [..., Hidden] S(last)
+	if m.Gate != nil {
+		h = m.activation(m.Gate.Forward(x)).Mul(h)
+	} else {
+		h = m.activation(h)
+	}
+	return m.Down.Forward(h)
 }
 
-// Params lists the parameters of both layers.
-func (m *MLP) Params() Params { return Join([]string{"up", "down"}, m.Up, m.Down) }
+// Params lists the parameters of the layers.
+func (m *MLP) Params() Params {
+	n := m.names.orDefault()
+	if m.Gate == nil {
+		return Join([]string{n.Up, n.Down}, m.Up, m.Down)
+	}
+	return Join([]string{n.Gate, n.Up, n.Down}, m.Gate, m.Up, m.Down)
+}

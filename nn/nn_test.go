@@ -16,8 +16,9 @@ import (
 )
 
 // step computes a loss of a block and the gradients of all its parameters on a
-// mesh (dp, tp), as wholes.
-func step(ctx context.Context, world *comm.Comm, dp, tp, heads int, bias bool, dt tensor.DType) (map[string][]float32, *comm.Stats, error) {
+// mesh (dp, tp), as wholes, with parameters of type dt and activations of type in.
+func step(ctx context.Context, world *comm.Comm, dp, tp, heads int, bias bool, dt, in tensor.DType) (map[string][]float32, *comm.Stats,
+	error) {
 	m, err := dtensor.NewMesh(world, dtensor.Axis{Name: "dp", Size: dp}, dtensor.Axis{Name: "tp", Size: tp})
 	if err != nil {
 		return nil, nil, err
@@ -28,10 +29,16 @@ func step(ctx context.Context, world *comm.Comm, dp, tp, heads int, bias bool, d
 		init := nn.NewInit(m, 42)
 		init.DType = dt
 		block := nn.NewBlock(init, nn.BlockConfig{Width: 12, Heads: heads, Hidden: 20, Bias: bias, TensorAxis: "tp"})
-		x := dtensor.Normal(m, dtensor.Key{Seed: 1}, 0, 1, []int{4, 5, 12}, layout.Shard(0), layout.Replicate()).Cast(block.Norm1.Weight.DType())
+		x := dtensor.Normal(m, dtensor.Key{Seed: 1}, 0, 1, []int{4, 5, 12}, layout.Shard(0), layout.Replicate()).Cast(in)
 		params := nn.Tensors(block.Params())
 		rec := world.Record()
-		loss, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor { return block.Forward(x).Cast(tensor.Float32).Square().Mean(nil, false) }, params...)
+		loss, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+			y := block.Forward(x)
+			if y.DType() != in {
+				panic(fmt.Sprintf("the result is %v", y))
+			}
+			return y.Cast(tensor.Float32).Square().Mean(nil, false)
+		}, params...)
 		rec.Stop()
 		stats = rec.Stats()
 		if err != nil {
@@ -44,7 +51,7 @@ func step(ctx context.Context, world *comm.Comm, dp, tp, heads int, bias bool, d
 				panic("two parameters are named " + name)
 			}
 			g := grads[i].Dense()
-			if p.DType() != x.DType() || g.DType() != x.DType() {
+			if p.DType() != dt || g.DType() != dt {
 				panic(fmt.Sprintf("%s is %v, its gradient %v", name, p, g))
 			}
 			out[name] = tensor.ToSlice[float32](tensor.Cast(g.Full(), tensor.Float32))
@@ -60,13 +67,18 @@ func TestBlockOnEveryMesh(t *testing.T) {
 	for _, c := range []struct {
 		heads int
 		bias  bool
-		dtype tensor.DType
+		dtype tensor.DType // of the parameters
+		in    tensor.DType // of the activations
 		tol   float64
-	}{{4, false, 0, 1e-5}, {3, true, 0, 1e-5}, {3, true, tensor.BFloat16, 0x1p-5}} {
+	}{
+		{4, false, tensor.Float32, tensor.Float32, 1e-5}, {3, true, tensor.Float32, tensor.Float32, 1e-5},
+		{3, true, tensor.BFloat16, tensor.BFloat16, 0x1p-5}, {3, true, tensor.Float32, tensor.BFloat16, 0x1p-5},
+		{3, true, tensor.BFloat16, tensor.Float32, 0x1p-5},
+	} {
 		var want map[string][]float32
 		for _, mesh := range [][2]int{{1, 1}, {2, 1}, {1, 2}, {2, 2}, {1, 3}, {1, 4}, {4, 1}} {
 			commtest.Run(t, mesh[0]*mesh[1], func(ctx context.Context, world *comm.Comm) error {
-				got, _, err := step(ctx, world, mesh[0], mesh[1], c.heads, c.bias, c.dtype)
+				got, _, err := step(ctx, world, mesh[0], mesh[1], c.heads, c.bias, c.dtype, c.in)
 				if err != nil || world.Rank() != 0 {
 					return err
 				}
@@ -128,7 +140,7 @@ func train(ctx context.Context, world *comm.Comm, dp, tp int, dt tensor.DType) (
 	}
 	x, y := numbers(1).Cast(dt), numbers(2)
 	params := nn.Tensors(block.Params())
-	adam := tensor.DefaultAdamW()
+	adam := tensor.Adam{LR: 1e-3, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 1e-2}
 	adam.LR = 0.01
 	var m, v []*tensor.Tensor
 	for _, p := range params {
@@ -154,7 +166,7 @@ func train(ctx context.Context, world *comm.Comm, dp, tp int, dt tensor.DType) (
 // backward, the loss none and the weights none.
 func TestBlockCounts(t *testing.T) {
 	commtest.Run(t, 2, func(ctx context.Context, world *comm.Comm) error {
-		_, stats, err := step(ctx, world, 1, 2, 4, false, 0)
+		_, stats, err := step(ctx, world, 1, 2, 4, false, tensor.Float32, tensor.Float32)
 		if err != nil {
 			return err
 		}
@@ -184,6 +196,9 @@ func TestParamNames(t *testing.T) {
 			return fmt.Errorf("names %q, want %q", names, want)
 		}
 		n := nn.NewLayerNorm(nn.NewInit(m, 1), 4)
+		if y := n.Forward(n.Weight.Cast(tensor.BFloat16)); y.DType() != tensor.BFloat16 {
+			return fmt.Errorf("layer norm of bfloat16 is %v", y)
+		}
 		if len(nn.Tensors(n.Params())) != 2 || n.Forward(n.Weight).Dim(0) != 4 {
 			return fmt.Errorf("layer norm %v", n)
 		}

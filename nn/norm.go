@@ -16,8 +16,10 @@ func NewRMSNorm(init *Init, width int) *RMSNorm {
 	return &RMSNorm{Weight: init.Fill(1, []int{width}, "", layout.Replicate()), Eps: 1e-6}
 }
 
-// Forward normalises x [..., C].
-func (n *RMSNorm) Forward(x *dtensor.Tensor) *dtensor.Tensor { return x.RMSNorm(n.Weight, n.Eps) }
+// Forward normalises x [..., C], in x's type.
+func (n *RMSNorm) Forward(x *dtensor.Tensor) *dtensor.Tensor {
+	return x.RMSNorm(like(n.Weight, x), n.Eps)
+}
 
 // Params lists the weight.
 func (n *RMSNorm) Params() Params {
@@ -36,9 +38,9 @@ func NewLayerNorm(init *Init, width int) *LayerNorm {
 	return &LayerNorm{Weight: init.Fill(1, []int{width}, "", r), Bias: init.Fill(0, []int{width}, "", r), Eps: 1e-5}
 }
 
-// Forward normalises x [..., C].
+// Forward normalises x [..., C], in x's type.
 func (n *LayerNorm) Forward(x *dtensor.Tensor) *dtensor.Tensor {
-	return x.LayerNorm(n.Weight, n.Bias, n.Eps)
+	return x.LayerNorm(like(n.Weight, x), like(n.Bias, x), n.Eps)
 }
 
 // Params lists weight and bias.

@@ -1,160 +1,71 @@
 package optim
 
 import (
+	"cmp"
 	"iter"
-	"math"
-	"runtime"
 
-	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
-	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
-// A RowAdagradConfig sets up RowAdagrad.
-type RowAdagradConfig struct {
-	Eps float64 // added to the root; 0 stands for 1e-10
+// An AdagradConfig sets up Adagrad. The zero value has the usual constants.
+type AdagradConfig struct {
+	Eps         float64 // added to the root; 0 stands for 1e-10
+	Initial     float64 // what the sums of squares begin with
+	RateDecay   float64 // step t, counted from 1, has the rate lr/(1 + (t-1)·RateDecay)
+	WeightDecay float64 // added to the gradient, times the parameter
+	NoMaster    bool    // no float32 weights beside parameters of a narrow type; see the package's section on them
 }
 
-// RowAdagrad is Adagrad with one number for each row of a table instead of one
-// for each element, the usual optimizer of large embedding tables. For each row
-// p of D elements with gradient g,
+// Adagrad divides by the root of the sum of all squares so far, as torch.optim.Adagrad
+// (Duchi, Hazan and Singer, JMLR 12, 2011). For each parameter p with gradient g,
 //
-//	s += (g₀² + g₁² + …)/D
-//	p -= lr · g/(√s + Eps)
+//	g += WeightDecay·p
+//	s += g²
+//	p -= lr/(1 + (t-1)·RateDecay) · g/(√s + Eps)
 //
-// where s lies as the rows of the table do. A row whose gradient is 0 does not
-// move, so a row-sparse gradient gives exactly what a dense one does and touches
-// its rows only. If the columns of a parameter are sharded the sums of squares
-// are summed over those axes: one collective of a number a row.
-//
-// A parameter of one dimension is a table of rows of one element, one without
-// dimensions a single row.
-type RowAdagrad struct {
+// An element whose gradient is 0 does not move, so a row-sparse gradient without weight
+// decay gives exactly what a dense one does and touches its rows only. RowAdagrad has one
+// sum for each row.
+type Adagrad struct {
 	base
-	eps  float64
-	sums []*dtensor.Tensor // [rows]
+	config AdagradConfig
+	sums   []*dtensor.Tensor
 }
 
-// NewRowAdagrad returns a RowAdagrad for params. It throws an error that names
-// the field if the configuration makes no sense.
-func NewRowAdagrad(params []*dtensor.Tensor, c RowAdagradConfig) *RowAdagrad {
-	if c.Eps == 0 {
-		c.Eps = 1e-10
-	}
-	atLeastZero("NewRowAdagrad", "Eps", c.Eps)
-	a := &RowAdagrad{base: newBase("RowAdagrad", params), eps: c.Eps}
-	for _, p := range params {
-		a.sums = append(a.sums, rowState(p))
+// NewAdagrad returns an Adagrad for params. It throws an error that names the field if
+// the configuration makes no sense.
+func NewAdagrad(params []*dtensor.Tensor, c AdagradConfig) *Adagrad {
+	const op = "NewAdagrad"
+	c.Eps = cmp.Or(c.Eps, 1e-10)
+	atLeastZero(op, "Eps", c.Eps)
+	atLeastZero(op, "Initial", c.Initial)
+	atLeastZero(op, "RateDecay", c.RateDecay)
+	atLeastZero(op, "WeightDecay", c.WeightDecay)
+	a := &Adagrad{base: newBase("Adagrad", params, c.NoMaster), config: c, sums: states(params)}
+	for _, s := range a.sums {
+		tensor.Fill(s.Local(), c.Initial)
 	}
 	return a
 }
 
-// rowState returns a zero for each row of a parameter, [rows], that lies as the rows
-// do, in no scope.
-func rowState(p *dtensor.Tensor) *dtensor.Tensor {
-	rows, local, places := 1, 1, make([]layout.Placement, len(p.Placements()))
-	if p.NDim() > 0 {
-		rows, local = p.Dim(0), p.Local().Dim(0)
-	}
-	for axis, place := range p.Placements() {
-		if place.Shards(0) {
-			places[axis] = place
-		}
-	}
-	sums := tensor.Zeros(p.Mesh().Device(), tensor.WideType(p.DType()), local).Persist()
-	return p.Mesh().Wrap("optimizer state", sums, nil, false, []int{rows}, places...)
-}
-
-// State lists the sums of squares, "sum", one number a row, and the steps.
-func (a *RowAdagrad) State() iter.Seq2[string, *dtensor.Tensor] {
-	return a.list(kind{"sum", a.sums})
-}
+// State lists the sums of squares, "sum", and the steps.
+func (a *Adagrad) State() iter.Seq2[string, *dtensor.Tensor] { return a.list(kind{"sum", a.sums}) }
 
 // Step makes one step; see Optimizer.
-func (a *RowAdagrad) Step(grads []dtensor.Grad, lr float64) error {
-	o := tensor.Adagrad{LR: lr, Eps: a.eps}
-	return a.step(grads, func(i, _ int, p *dtensor.Tensor, g dtensor.Grad) {
-		table, sums := asTable(p.Local()), a.sums[i].Local()
-		var rows tensor.Rows
-		if r, sparse := g.Rows(); sparse {
-			rows = rowsOf(p, r)
-		} else {
-			rows = tensor.Rows{Index: tensor.Arange(table.Device(), tensor.Int64, 0, table.Dim(0)), Values: asTable(g.Dense().Local())}
+func (a *Adagrad) Step(grads []dtensor.Grad, lr float64) error {
+	o := a.config
+	return a.step(grads, lr, o.WeightDecay != 0, func(_, step int, c change) {
+		rate := lr / (1 + float64(step-1)*o.RateDecay)
+		rule := func(p, g *tensor.Tensor, s []*tensor.Tensor) {
+			g = decayed(g, p, o.WeightDecay)
+			tensor.AddTo(s[0], square(g))
+			tensor.AddScaledTo(p, -rate, overRoot(g, s[0], o.Eps))
 		}
-		if axes := columnAxes(p); len(axes) > 0 {
-			pick(p.DType(), adagradColumns[float32], adagradColumns[float64])(p, axes, table, sums, rows, o)
+		if o.WeightDecay != 0 {
+			c.apply(rule, a.sums)
 		} else {
-			o.StepRows(table, rows, sums)
+			c.applyRows(rule, a.sums)
 		}
 	})
-}
-
-// asTable returns a shard as rows: dimension 0 by all others.
-func asTable(x *tensor.Tensor) *tensor.Tensor {
-	n := 1
-	if x.NDim() > 0 {
-		n = x.Dim(0)
-	}
-	width := 1
-	for _, size := range x.Shape()[min(1, x.NDim()):] {
-		width *= size
-	}
-	return x.Reshape(n, width)
-}
-
-// columnAxes names the axes that shard what a row consists of.
-func columnAxes(p *dtensor.Tensor) (names []string) {
-	for axis, place := range p.Placements() {
-		if a := p.Mesh().Axes()[axis]; place.IsShard() && !place.Shards(0) && a.Size > 1 {
-			names = append(names, a.Name)
-		}
-	}
-	return names
-}
-
-// adagradColumns is the step for rows that lie in parts on the ranks of axes.
-// Those ranks have the same rows, so their sums of squares add up.
-func adagradColumns[T float](p *dtensor.Tensor, axes []string, table, sums *tensor.Tensor, g tensor.Rows, o tensor.Adagrad) {
-	mesh := p.Mesh()
-	if !mesh.Inside() {
-		return
-	}
-	width := table.Dim(1)
-	wide := tensor.Widen(g.Values)
-	index, values := tensor.Read[int64](g.Index), tensor.Read[T](wide)
-	squares := make([]float64, len(index))
-	for i := range index {
-		for _, v := range values[i*width : (i+1)*width] {
-			squares[i] += float64(v) * float64(v)
-		}
-	}
-	buf := comm.Of(squares)
-	call := comm.Call{Kind: comm.AllReduceKind, Op: comm.Sum, Dst: buf, Src: buf, Cause: "RowAdagrad: rows that lie in parts"}
-	mesh.Do(mesh.Group(axes...), call)
-	whole := float64(p.Numel() / max(p.Dim(0), 1)) // elements of a row on all ranks
-	param, at := table, index
-	if table.DType() == tensor.BFloat16 || !table.OnCPU() { // the rows of the gradient alone are widened or copied
-		param, at = tensor.Widen(tensor.TakeRows(table, g.Index, 0)), make([]int64, len(index))
-		for i := range at {
-			at[i] = int64(i)
-		}
-		defer func() { tensor.PutRows(table, tensor.Rows{Index: g.Index, Values: tensor.Cast(param, table.DType())}) }()
-	}
-	tensor.Edit(param, func(param []T) {
-		tensor.Edit(sums, func(sum []T) {
-			for i, r := range index {
-				sum[r] += T(squares[i] / whole)
-				if sum[r] == 0 {
-					continue
-				}
-				step := o.LR / (math.Sqrt(float64(sum[r])) + o.Eps)
-				row := param[int(at[i])*width : (int(at[i])+1)*width]
-				for j, v := range values[i*width : (i+1)*width] {
-					row[j] -= T(step * float64(v))
-				}
-			}
-		})
-	})
-	runtime.KeepAlive(wide)
 }

@@ -2,6 +2,7 @@ package optim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -28,31 +29,48 @@ import (
 // pipeline. One more collective, over the communicator that these meshes were
 // made from, then adds them up: all its ranks make the call and get the norm.
 //
-// A norm that is not finite is returned as it is and the gradients stay: look
-// at it before the step. A limit of +Inf only measures.
+// If the norm is NaN or infinite, the gradients stay as they are, and all ranks get
+// an error that names the first such gradient and is ErrNotFinite. Who wants to leave
+// out such a step asks for it:
+//
+//	norm, err := optim.ClipGradNorm(ctx, params, grads, 1)
+//	if errors.Is(err, optim.ErrNotFinite) {
+//		continue
+//	}
+//
+// A limit of +Inf only measures: the norm is returned as it is, without that error.
 func ClipGradNorm(ctx context.Context, params []*dtensor.Tensor, grads []dtensor.Grad, limit float64) (norm float64, err error) {
 	switch {
 	case !(limit > 0):
 		return 0, fmt.Errorf("optim: ClipGradNorm: the limit is %v; give a positive one", limit)
 	case len(grads) != len(params):
-		return 0, fmt.Errorf("optim: ClipGradNorm: %d gradients for %d parameters; pass what ValueAndGrad returned for the same list", len(grads), len(params))
+		return 0, fmt.Errorf("optim: ClipGradNorm: %d gradients for %d parameters; pass what ValueAndGrad returned for the same list", len(grads),
+			len(params))
 	case len(params) == 0:
 		return 0, nil
 	}
 	err = dtensor.Try(ctx, params[0].Mesh(), func() {
+		defer params[0].Mesh().Span("ClipGradNorm").End()
 		var pieces []piece
 		var meshes []*dtensor.Mesh
 		for i, p := range params {
-			if !slices.Contains(meshes, p.Mesh()) {
-				meshes = append(meshes, p.Mesh())
-			}
+			meshes = addMesh(meshes, p.Mesh())
 			if local := localOf(&grads[i]); local != nil {
 				pieces = append(pieces, newPiece(i, p, local))
 			}
 		}
 		norm = math.Sqrt(sumSquares(meshes, pieces))
+		if math.IsInf(limit, 1) {
+			return
+		}
+		if math.IsNaN(norm) || math.IsInf(norm, 0) {
+			i := firstNotFinite(meshes, pieces)
+			fault.Throw(fmt.Errorf("optim: ClipGradNorm: %w: it is %v, and gradient %d, of parameter %v, is the first that makes it so; "+
+				"leave out the step, or find the operator with %s=1",
+				ErrNotFinite, norm, i, params[i], dtensor.AnomalyVar))
+		}
 		scale := limit / (norm + 1e-6)
-		if !(scale < 1) || math.IsInf(norm, 0) {
+		if !(scale < 1) {
 			return
 		}
 		for _, p := range pieces {
@@ -62,8 +80,13 @@ func ClipGradNorm(ctx context.Context, params []*dtensor.Tensor, grads []dtensor
 	return norm, err
 }
 
+// ErrNotFinite is what an error of ClipGradNorm is, to errors.Is, if the norm is NaN or
+// infinite.
+var ErrNotFinite = errors.New("the norm of the gradients is not finite")
+
 // A piece is this rank's part of one gradient.
 type piece struct {
+	param  int // which parameter's
 	mesh   *dtensor.Mesh
 	local  *tensor.Tensor // every element of the rank's part once
 	shards uint           // bit i: axis i shards the parameter
@@ -89,9 +112,10 @@ func localOf(g *dtensor.Grad) *tensor.Tensor {
 
 func newPiece(i int, param *dtensor.Tensor, local *tensor.Tensor) piece {
 	if param.Layout().IsPartial() {
-		fault.Throw(fmt.Errorf("optim: ClipGradNorm: parameter %d is %v, a sum of what the ranks hold; redistribute it to Replicate or Shard", i, param))
+		fault.Throw(fmt.Errorf("optim: ClipGradNorm: parameter %d is %v, a sum of what the ranks hold; redistribute it to Replicate or Shard", i,
+			param))
 	}
-	p := piece{mesh: param.Mesh(), local: local}
+	p := piece{param: i, mesh: param.Mesh(), local: local}
 	for axis, place := range param.Placements() {
 		if place.IsShard() {
 			p.shards |= 1 << axis
@@ -103,7 +127,7 @@ func newPiece(i int, param *dtensor.Tensor, local *tensor.Tensor) piece {
 // sumSquares returns the sum of squares of the global gradients. The meshes are
 // taken in the order in which the parameters name them, the same on all ranks.
 func sumSquares(meshes []*dtensor.Mesh, pieces []piece) float64 {
-	apart := slices.ContainsFunc(meshes, func(m *dtensor.Mesh) bool { return !sameRanks(m, meshes[0]) })
+	apart := areApart(meshes)
 	total := 0.0
 	for _, m := range meshes {
 		if !m.Inside() {
@@ -116,13 +140,38 @@ func sumSquares(meshes []*dtensor.Mesh, pieces []piece) float64 {
 	if apart {
 		for _, m := range meshes {
 			if m.Parent() != meshes[0].Parent() {
-				fault.Throw(fmt.Errorf("optim: ClipGradNorm: parameters are on mesh %v and mesh %v, of other ranks and made from another communicator; make both with NewMeshOf from the same one",
+				fault.Throw(fmt.Errorf("optim: ClipGradNorm: parameters are on mesh %v and mesh %v, of other ranks and made from another "+
+					"communicator; make both with NewMeshOf from the same one",
 					meshes[0], m))
 			}
 		}
-		total = allReduce(meshes[0], meshes[0].Parent(), total)
+		total = allReduceOne(meshes[0], meshes[0].Parent(), comm.Sum, total)
 	}
 	return total
+}
+
+// firstNotFinite returns the first parameter whose squares do not add up to a finite
+// number on some rank. There is one: every rank has found the norm to be so.
+func firstNotFinite(meshes []*dtensor.Mesh, pieces []piece) int {
+	first, sharded := math.Inf(1), false
+	for _, p := range pieces {
+		sharded = sharded || p.shards != 0
+		if sum := tensor.SumSquares(p.local)[0]; math.IsNaN(sum) || math.IsInf(sum, 0) {
+			first = min(first, float64(p.param))
+		}
+	}
+	switch {
+	case areApart(meshes):
+		first = allReduceOne(meshes[0], meshes[0].Parent(), comm.Min, first)
+	case sharded:
+		first = allReduceOne(meshes[0], meshes[0].Comm(), comm.Min, first)
+	}
+	return int(first)
+}
+
+// areApart reports whether meshes hold different ranks.
+func areApart(meshes []*dtensor.Mesh) bool {
+	return slices.ContainsFunc(meshes, func(m *dtensor.Mesh) bool { return !sameRanks(m, meshes[0]) })
 }
 
 // sameRanks reports whether two meshes hold the same ranks, in any order.
@@ -130,22 +179,50 @@ func sameRanks(a, b *dtensor.Mesh) bool {
 	return a == b || slices.Equal(slices.Sorted(slices.Values(a.Ranks())), slices.Sorted(slices.Values(b.Ranks())))
 }
 
-// allReduce returns the sum of v over the ranks of c.
-func allReduce(m *dtensor.Mesh, c *comm.Comm, v float64) float64 {
-	sum := []float64{v}
-	buf := comm.Of(sum)
-	m.Do(c, comm.Call{Kind: comm.AllReduceKind, Op: comm.Sum, Dst: buf, Src: buf, Cause: "ClipGradNorm"})
-	return sum[0]
+// addMesh adds a mesh to those before it, once.
+func addMesh(meshes []*dtensor.Mesh, m *dtensor.Mesh) []*dtensor.Mesh {
+	if slices.Contains(meshes, m) {
+		return meshes
+	}
+	return append(meshes, m)
 }
 
-// meshSquares returns the sum of squares of the gradients on one mesh.
-func meshSquares(m *dtensor.Mesh, pieces []piece) float64 {
-	var axes uint
+// allReduce sets each of v to its sum, or what else op is, over the ranks of c.
+func allReduce(m *dtensor.Mesh, c *comm.Comm, op comm.Op, cause string, v []float64) {
+	buf := comm.Of(v)
+	m.Do(c, comm.Call{Kind: comm.AllReduceKind, Op: op, Dst: buf, Src: buf, Cause: cause})
+}
+
+// allReduceOne is allReduce of a number.
+func allReduceOne(m *dtensor.Mesh, c *comm.Comm, op comm.Op, v float64) float64 {
+	all := []float64{v}
+	allReduce(m, c, op, "ClipGradNorm", all)
+	return all[0]
+}
+
+// shardAxes returns the axes that shard any of the parameters of a mesh, as bits.
+func shardAxes(m *dtensor.Mesh, pieces []piece) (axes uint) {
 	for _, p := range pieces {
 		if p.mesh == m {
 			axes |= p.shards
 		}
 	}
+	return axes
+}
+
+// axisNames names those of the axes that have more than one rank.
+func axisNames(m *dtensor.Mesh, axes uint) (names []string) {
+	for i, a := range m.Axes() {
+		if axes>>i&1 != 0 && a.Size > 1 {
+			names = append(names, a.Name)
+		}
+	}
+	return names
+}
+
+// meshSquares returns the sum of squares of the gradients on one mesh.
+func meshSquares(m *dtensor.Mesh, pieces []piece) float64 {
+	axes := shardAxes(m, pieces)
 	var mine []*tensor.Tensor
 	for _, p := range pieces {
 		if p.mesh == m && isFirst(m, axes&^p.shards) {
@@ -156,14 +233,8 @@ func meshSquares(m *dtensor.Mesh, pieces []piece) float64 {
 	for _, s := range tensor.SumSquares(mine...) {
 		sum += s
 	}
-	var names []string
-	for i, a := range m.Axes() {
-		if axes>>i&1 != 0 && a.Size > 1 {
-			names = append(names, a.Name)
-		}
-	}
-	if len(names) > 0 {
-		sum = allReduce(m, m.Group(names...), sum)
+	if names := axisNames(m, axes); len(names) > 0 {
+		sum = allReduceOne(m, m.Group(names...), comm.Sum, sum)
 	}
 	return sum
 }

@@ -135,6 +135,11 @@ func TestClipStages(t *testing.T) {
 				}
 			}
 		}
+		bad := spread(second, tensor.Float32, []float64{6, math.NaN()}, []int{2}, replicate)
+		_, err = optim.ClipGradNorm(ctx, params, []dtensor.Grad{grads[0], grads[1], dtensor.Dense(bad)}, 1)
+		if !errors.Is(err, optim.ErrNotFinite) || !strings.Contains(err.Error(), "gradient 2") {
+			return fmt.Errorf("a stage with NaN: %v", err)
+		}
 
 		half, err := world.Split(ctx, world.Rank()/2, 0)
 		if err != nil {
@@ -174,17 +179,27 @@ func TestClipWithoutShards(t *testing.T) {
 	})
 }
 
-// TestClipNotFinite leaves the gradients as they are and says so by the norm.
+// A norm that is not finite leaves the gradients as they are and is an error, which names
+// the gradient on every rank; who only measures gets it as it is.
 func TestClipNotFinite(t *testing.T) {
 	meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
 		for _, bad := range []float64{math.Inf(1), math.NaN()} {
-			p := spread(m, tensor.Float32, []float64{3, bad, 1}, []int{3}, rowWise)
-			norm, err := optim.ClipGradNorm(ctx, []*dtensor.Tensor{p}, []dtensor.Grad{dtensor.Dense(p)}, 1)
-			if err != nil || !(math.IsNaN(norm) || math.IsInf(norm, 1)) {
-				return fmt.Errorf("norm %v, %v", norm, err)
-			}
-			if got := tensor.ToSlice[float32](p.Full()); got[0] != 3 || got[2] != 1 {
-				return fmt.Errorf("the gradient became %v", got)
+			for i, place := range []layout.Placement{rowWise, replicate} {
+				fine := spread(m, tensor.Float32, []float64{1, 1}, []int{2}, []layout.Placement{replicate, rowWise}[i])
+				p := spread(m, tensor.Float32, []float64{3, bad, 1}, []int{3}, place)
+				params, grads := []*dtensor.Tensor{fine, p}, []dtensor.Grad{dtensor.Dense(fine), dtensor.Dense(p)}
+				for _, limit := range []float64{1, math.Inf(1)} {
+					norm, err := optim.ClipGradNorm(ctx, params, grads, limit)
+					if limit == 1 && (!errors.Is(err, optim.ErrNotFinite) || !strings.Contains(err.Error(), "gradient 1, of parameter float32 [3]")) {
+						return fmt.Errorf("%v: norm %v, %v", place, norm, err)
+					}
+					if limit > 1 && err != nil || !(math.IsNaN(norm) || math.IsInf(norm, 1)) {
+						return fmt.Errorf("%v: norm %v, %v", place, norm, err)
+					}
+				}
+				if got := tensor.ToSlice[float32](p.Full()); got[0] != 3 || got[2] != 1 {
+					return fmt.Errorf("the gradient became %v", got)
+				}
 			}
 		}
 		if _, err := optim.ClipGradNorm(ctx, nil, nil, 0); err == nil {

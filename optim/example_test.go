@@ -39,3 +39,32 @@ func Example() {
 	})
 	// Output: [3.00 3.00]
 }
+
+// The matrix has weight decay and the bias has not, at ten times the rate.
+func ExampleNewGroups() {
+	meshtest.Example(2, func(ctx context.Context, mesh *dtensor.Mesh) error {
+		matrix := dtensor.Full(mesh, tensor.Float32, 1, []int{4, 2}, layout.Shard(0))
+		bias := dtensor.Full(mesh, tensor.Float32, 1, []int{2}, layout.Replicate())
+		params := []*dtensor.Tensor{matrix, bias}
+		with := func(decay float64) func(p []*dtensor.Tensor) optim.Optimizer {
+			return func(p []*dtensor.Tensor) optim.Optimizer { return optim.NewSGD(p, optim.SGDConfig{WeightDecay: decay}) }
+		}
+		opt := optim.NewGroups(params,
+			optim.Group{Params: []*dtensor.Tensor{matrix}, New: with(0.5)},
+			optim.Group{Params: []*dtensor.Tensor{bias}, New: with(0), Rate: 10})
+		_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+			return matrix.Sum(nil, false).Add(bias.Sum(nil, false))
+		}, params...)
+		if err != nil {
+			return err
+		}
+		if err := opt.Step(grads, 0.05); err != nil {
+			return err
+		}
+		if mesh.Comm().Rank() == 0 {
+			fmt.Printf("%.3f %.3f\n", tensor.ToSlice[float32](matrix.Local()), tensor.ToSlice[float32](bias.Local()))
+		}
+		return nil
+	})
+	// Output: [0.925 0.925 0.925 0.925] [0.500 0.500]
+}

@@ -3,24 +3,67 @@ package optim
 import (
 	"math"
 
+	"github.com/gorun-spmd/gorun/internal/dtype"
 	"github.com/gorun-spmd/gorun/internal/simd"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
-// widely calls f with a parameter and its gradient, bfloat16 as float32, and rounds what
-// f makes of the parameter.
-func widely(param *tensor.Tensor, g tensor.Rows, f func(param *tensor.Tensor, g tensor.Rows)) {
-	wide := tensor.Widen(param)
-	f(wide, tensor.Rows{Index: g.Index, Values: tensor.Widen(g.Values)})
-	if wide != param {
-		tensor.CastTo(param, wide)
-		wide.Free()
+// gradient returns this rank's part of the gradient: all of it, or the values of its rows.
+func (c *change) gradient() **tensor.Tensor {
+	if c.dense != nil {
+		return &c.dense
 	}
+	return &c.rows.Values
+}
+
+// replace takes g for the gradient until the step is done.
+func (c *change) replace(g *tensor.Tensor) {
+	if at := c.gradient(); *at != g {
+		*at = g
+		c.after(g.Free)
+	}
+}
+
+// after has f called when the step is done, before what was to be called then.
+func (c *change) after(f func()) {
+	next := c.done
+	c.done = func() {
+		f()
+		next()
+	}
+}
+
+// multiply has the step take the gradient times v.
+func (c *change) multiply(v float64) { c.replace(tensor.MulScalar(*c.gradient(), v)) }
+
+// widen has a step of a parameter of a narrow type change the float32 weights in master,
+// with the gradient in float32, and round them to the parameter when it is done: all, or
+// unless every row changes those of the gradient.
+func (c *change) widen(master *tensor.Tensor, everyRow bool) {
+	half := c.local
+	c.local = master
+	c.replace(tensor.Widen(*c.gradient()))
+	if c.dense != nil || everyRow {
+		tensor.Refresh(master, half)
+		c.after(func() { tensor.CastTo(half, master) })
+		return
+	}
+	index := c.rows.Index
+	wide, old := tensor.TakeRows(master, index, 0), tensor.TakeRows(half, index, 0)
+	tensor.Refresh(wide, old)
+	tensor.PutRows(master, tensor.Rows{Index: index, Values: wide})
+	c.after(func() {
+		tensor.TakeRowsTo(wide, master, index, 0, false)
+		tensor.CastTo(old, wide)
+		tensor.PutRows(half, tensor.Rows{Index: index, Values: old})
+		wide.Free()
+		old.Free()
+	})
 }
 
 // sgdEveryRow is tensor.SGD.Step with the gradient that is zero outside the
 // rows of g. moment is nil without momentum.
-func sgdEveryRow[T float](param, moment *tensor.Tensor, o tensor.SGD, g tensor.Rows) {
+func sgdEveryRow[T dtype.Float](param, moment *tensor.Tensor, o tensor.SGD, g tensor.Rows) {
 	tensor.Edit(param, func(p []T) {
 		if moment == nil {
 			everyRow(param, g, func(lo, hi int, grad []T) { decayRow(p[lo:hi], grad, o) })
@@ -32,13 +75,13 @@ func sgdEveryRow[T float](param, moment *tensor.Tensor, o tensor.SGD, g tensor.R
 	})
 }
 
-func decayRow[T float](param, grad []T, o tensor.SGD) {
+func decayRow[T dtype.Float](param, grad []T, o tensor.SGD) {
 	for i, g := range grad {
 		param[i] = T(float64(param[i]) - o.LR*(float64(g)+o.WeightDecay*float64(param[i])))
 	}
 }
 
-func momentumRow[T float](param, moment, grad []T, o tensor.SGD) {
+func momentumRow[T dtype.Float](param, moment, grad []T, o tensor.SGD) {
 	if p, ok := any(param).([]float32); ok {
 		simd.SGDMomentum(p, any(moment).([]float32), any(grad).([]float32), simd.SGD{LR: float32(o.LR), Momentum: float32(o.Momentum),
 			Dampening: float32(o.Dampening), WeightDecay: float32(o.WeightDecay), Nesterov: o.Nesterov})
@@ -59,7 +102,7 @@ func momentumRow[T float](param, moment, grad []T, o tensor.SGD) {
 
 // adamEveryRow is tensor.Adam.Step with the gradient that is zero outside the
 // rows of g.
-func adamEveryRow[T float](param, m, v *tensor.Tensor, o tensor.Adam, step int, g tensor.Rows) {
+func adamEveryRow[T dtype.Float](param, m, v *tensor.Tensor, o tensor.Adam, step int, g tensor.Rows) {
 	size := o.LR / (1 - math.Pow(o.Beta1, float64(step)))
 	root := math.Sqrt(1 - math.Pow(o.Beta2, float64(step)))
 	tensor.Edit(param, func(p []T) {
@@ -73,7 +116,7 @@ func adamEveryRow[T float](param, m, v *tensor.Tensor, o tensor.Adam, step int, 
 	})
 }
 
-func adamRow[T float](param, m, v, grad []T, o tensor.Adam, size, root float64) {
+func adamRow[T dtype.Float](param, m, v, grad []T, o tensor.Adam, size, root float64) {
 	decay, l2 := 1-o.LR*o.WeightDecay, 0.0
 	if o.Coupled {
 		decay, l2 = 1, o.WeightDecay

@@ -3,6 +3,7 @@ package optim
 import (
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 	"strconv"
 
@@ -18,13 +19,15 @@ type Optimizer interface {
 	// parameters that the optimizer was made for, in their order, as
 	// dtensor.ValueAndGrad returns them; a parameter whose Grad is the zero Grad
 	// is left alone, and its next step is numbered as if this one had not been.
-	// Step does not change grads. After an error the parameters may have been
-	// changed in part.
+	// Step does not change grads. It returns an error, and changes nothing, for a
+	// rate that is not a finite number and for gradients that do not fit. After an
+	// error of a collective the parameters may have been changed in part.
 	Step(grads []dtensor.Grad, lr float64) error
 	// State lists all that the optimizer remembers between steps, under names such
 	// as "m.0" for the mean of parameter 0, which has the parameter's layout, and
 	// "step.0" for how many steps that parameter has made, [] int64 in host memory.
-	// An optimizer into whose State these are copied goes on as this one would.
+	// Of a parameter of float16 or bfloat16 there is also "master.0", its float32 weights. An optimizer
+	// into whose State these are copied goes on as this one would.
 	State() iter.Seq2[string, *dtensor.Tensor]
 }
 
@@ -32,62 +35,144 @@ type Optimizer interface {
 type base struct {
 	name   string // for errors: "AdamW"
 	params []*dtensor.Tensor
+	master []*dtensor.Tensor // the float32 weights of each parameter of a narrow type, nil for the others
 	counts *tensor.Tensor    // how many steps each parameter has made, [len(params)] int64, in host memory
 	steps  []*dtensor.Tensor // counts, one by one
+	factor float64           // what gradients are multiplied by first, see Scaler; 0 stands for 1
 }
 
-func newBase(name string, params []*dtensor.Tensor) base {
+// isHalf reports whether a parameter has elements of a type that is computed with in float32.
+func isHalf(p *dtensor.Tensor) bool { return p.DType().Narrow() }
+
+func newBase(name string, params []*dtensor.Tensor, noMaster bool) base {
 	b := base{name: name, params: params, counts: tensor.Zeros(tensor.NewCPU(nil), tensor.Int64, len(params)).Persist()}
 	for i, p := range params {
-		if dt := p.DType(); dt != tensor.Float32 && dt != tensor.Float64 && dt != tensor.BFloat16 {
-			fault.Throw(fmt.Errorf("optim: New%s: parameter %d is %v; Cast it to float32, float64 or bfloat16", name, i, p))
+		if !p.DType().Float() {
+			fault.Throw(fmt.Errorf("optim: New%s: parameter %d is %v; Cast it to a floating-point type", name, i, p))
 		}
 		if p.Layout().IsPartial() {
-			fault.Throw(fmt.Errorf("optim: New%s: parameter %d is %v, a sum of what the ranks hold; redistribute it to Replicate or Shard", name, i, p))
+			fault.Throw(fmt.Errorf("optim: New%s: parameter %d is %v, a sum of what the ranks hold; redistribute it to Replicate or Shard", name, i,
+				p))
 		}
+		var master *dtensor.Tensor
+		if isHalf(p) && !noMaster {
+			master = state(p)
+			tensor.CastTo(master.Local(), p.Local())
+		}
+		b.master = append(b.master, master)
 		everywhere := make([]layout.Placement, len(p.Placements()))
 		b.steps = append(b.steps, p.Mesh().Wrap("optimizer state", tensor.Narrow(b.counts, 0, i, 1).Reshape(), nil, false, nil, everywhere...))
 	}
 	return b
 }
 
-// step calls update for each parameter that has a gradient, dense or rows, with
-// the number of its step, counted from 1, in a scope of its own.
-func (b *base) step(grads []dtensor.Grad, update func(i, step int, p *dtensor.Tensor, g dtensor.Grad)) error {
-	if len(grads) != len(b.params) {
-		return fmt.Errorf("optim: %s.Step: %d gradients for %d parameters; pass what ValueAndGrad returned for the same list", b.name, len(grads), len(b.params))
+// A change is what a step gets of one parameter: this rank's part of its weights, which
+// it writes, and of its gradient, in the type of the weights.
+type change struct {
+	i, step int             // the parameter's number, and that of its step, from 1 on
+	param   *dtensor.Tensor // for its layout
+	local   *tensor.Tensor  // the weights: the float32 ones if there are any
+	dense   *tensor.Tensor  // the gradient, nil if it is sparse
+	rows    tensor.Rows     // the gradient if it is sparse: distinct, ascending rows of local
+	done    func()          // called after the step
+}
+
+// step calls update for each parameter that has a gradient, with the number of its
+// step, counted from 1, in a scope of its own. everyRow says that update also changes
+// the rows that a sparse gradient does not have.
+func (b *base) step(grads []dtensor.Grad, lr float64, everyRow bool, update func(i, step int, c change)) error {
+	return b.run(grads, lr, everyRow, func(begin func(i int) (c change, ok bool)) {
+		for i := range b.params {
+			if c, ok := begin(i); ok {
+				update(i, c.step, c)
+				c.done()
+			}
+		}
+	})
+}
+
+// together is step for an optimizer that has to see all parameters at once.
+func (b *base) together(grads []dtensor.Grad, lr float64, everyRow bool, update func(all []change)) error {
+	return b.run(grads, lr, everyRow, func(begin func(i int) (c change, ok bool)) {
+		var all []change
+		for i := range b.params {
+			if c, ok := begin(i); ok {
+				all = append(all, c)
+			}
+		}
+		update(all)
+		for _, c := range all {
+			c.done()
+		}
+	})
+}
+
+// run calls f in a scope, after it has checked the gradients. f calls begin for each
+// parameter; ok is false if that one has no gradient. What begin returns f changes, and
+// then calls done of it.
+func (b *base) run(grads []dtensor.Grad, lr float64, everyRow bool, f func(begin func(i int) (c change, ok bool))) error {
+	if len(b.params) > 0 {
+		defer b.params[0].Mesh().Span(b.name).End()
 	}
-	if len(b.params) == 0 {
+	switch {
+	case len(grads) != len(b.params):
+		return fmt.Errorf("optim: %s.Step: %d gradients for %d parameters; pass what ValueAndGrad returned for the same list", b.name, len(grads),
+			len(b.params))
+	case math.IsNaN(lr) || math.IsInf(lr, 0):
+		return fmt.Errorf("optim: %s.Step: the rate is %v; give a finite number", b.name, lr)
+	case len(b.params) == 0:
 		return nil
 	}
 	mesh := b.params[0].Mesh()
 	return dtensor.Try(mesh.Context(), mesh, func() {
 		for i, p := range b.params {
-			rows, sparse := grads[i].Rows()
-			if sparse {
+			if rows, sparse := grads[i].Rows(); sparse {
 				b.checkRows(i, p, rows)
-			} else if d := grads[i].Dense(); d == nil {
-				continue
-			} else {
+			} else if d := grads[i].Dense(); d != nil {
 				b.checkDense(i, p, d)
 			}
-			counts := tensor.Data[int64](b.counts)
-			counts[i]++
-			update(i, int(counts[i]), p, grads[i])
 		}
+		dtensor.CheckSame("optim: "+b.name+".Step", b.params, func(i int) string {
+			return fmt.Sprintf("parameter %d, %s %v", i, b.params[i].DType(), b.params[i].Layout())
+		})
+		f(func(i int) (c change, ok bool) { return b.begin(i, grads[i], everyRow) })
 	})
+}
+
+// begin starts the step of a parameter.
+func (b *base) begin(i int, grad dtensor.Grad, everyRow bool) (c change, ok bool) {
+	p := b.params[i]
+	c = change{i: i, param: p, local: p.Local(), done: func() {}}
+	if rows, sparse := grad.Rows(); sparse {
+		c.rows = rowsOf(p, rows)
+	} else if d := grad.Dense(); d != nil {
+		c.dense = d.Local()
+	} else {
+		return change{}, false
+	}
+	counts := tensor.Data[int64](b.counts)
+	counts[i]++
+	c.step = int(counts[i])
+	if b.master[i] != nil {
+		c.widen(b.master[i].Local(), everyRow)
+	}
+	if b.factor != 0 && b.factor != 1 {
+		c.multiply(b.factor)
+	}
+	return c, true
 }
 
 // checkDense throws unless this rank's part of the gradient lies as the parameter's does.
 func (b *base) checkDense(i int, p, g *dtensor.Tensor) {
 	if p.DType() != g.DType() || !slices.Equal(p.Local().Shape(), g.Local().Shape()) {
-		fault.Throw(fmt.Errorf("optim: %s.Step: gradient %d is %v and its parameter %v; pass it in the parameter's layout and type", b.name, i, g, p))
+		fault.Throw(fmt.Errorf("optim: %s.Step: gradient %d is %v and its parameter %v; pass it in the parameter's layout and type", b.name, i, g,
+			p))
 	}
 }
 
-// state returns zeros that lie as the parameter does, float32 for bfloat16, in no scope.
+// state returns zeros that lie as the parameter does, float32 for a narrow type, in no scope.
 func state(p *dtensor.Tensor) *dtensor.Tensor {
-	local := tensor.Zeros(p.Mesh().Device(), tensor.WideType(p.DType()), p.Local().Shape()...).Persist()
+	local := tensor.Zeros(p.Mesh().Device(), p.DType().Wide(), p.Local().Shape()...).Persist()
 	return p.Mesh().Wrap("optimizer state", local, nil, false, p.Shape(), p.Placements()...)
 }
 
@@ -109,9 +194,9 @@ type kind struct {
 // list lists the kinds, and the numbers of steps.
 func (b *base) list(kinds ...kind) iter.Seq2[string, *dtensor.Tensor] {
 	return func(yield func(string, *dtensor.Tensor) bool) {
-		for _, k := range append(kinds, kind{"step", b.steps}) {
+		for _, k := range append(kinds, kind{"master", b.master}, kind{"step", b.steps}) {
 			for i, t := range k.tensors {
-				if !yield(k.name+"."+strconv.Itoa(i), t) {
+				if t != nil && !yield(k.name+"."+strconv.Itoa(i), t) {
 					return
 				}
 			}

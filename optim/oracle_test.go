@@ -147,6 +147,141 @@ func rowAdagradOracle(eps float64) oracle {
 	}
 }
 
+// elementwise makes an oracle of a loop over elements: f changes p[i] given d, its
+// gradient, and k numbers that it remembers of it.
+func elementwise(k int, f func(p *float64, d float64, s []float64, t int, lr float64)) oracle {
+	var state []float64
+	return func(p, g []float64, width int, rows []int, t int, lr float64) {
+		if state == nil {
+			state = make([]float64, k*len(p))
+		}
+		for i := range p {
+			d := 0.0
+			if has(rows, i/width) {
+				d = g[i]
+			}
+			f(&p[i], d, state[i*k:(i+1)*k], t, lr)
+		}
+	}
+}
+
+func amsgradOracle(b1, b2, eps, decay, l2 float64) oracle {
+	return elementwise(3, func(p *float64, d float64, s []float64, t int, lr float64) {
+		d += l2 * *p
+		*p *= 1 - lr*decay
+		s[0], s[1] = b1*s[0]+(1-b1)*d, b2*s[1]+(1-b2)*d*d
+		s[2] = max(s[2], s[1])
+		*p -= lr / (1 - math.Pow(b1, float64(t))) * s[0] / (math.Sqrt(s[2]/(1-math.Pow(b2, float64(t)))) + eps)
+	})
+}
+
+func adagradOracle(eps, initial, rateDecay, decay float64) oracle {
+	return elementwise(1, func(p *float64, d float64, s []float64, t int, lr float64) {
+		if t == 1 {
+			s[0] = initial
+		}
+		d += decay * *p
+		s[0] += d * d
+		*p -= lr / (1 + float64(t-1)*rateDecay) * d / (math.Sqrt(s[0]) + eps)
+	})
+}
+
+func rmspropOracle(alpha, eps, momentum, decay float64, centered bool) oracle {
+	return elementwise(3, func(p *float64, d float64, s []float64, t int, lr float64) {
+		d += decay * *p
+		s[0], s[1] = alpha*s[0]+(1-alpha)*d*d, alpha*s[1]+(1-alpha)*d
+		v := s[0]
+		if centered {
+			v -= s[1] * s[1]
+		}
+		s[2] = momentum*s[2] + d/(math.Sqrt(v)+eps)
+		*p -= lr * s[2]
+	})
+}
+
+func lionOracle(b1, b2, decay float64) oracle {
+	return elementwise(1, func(p *float64, d float64, s []float64, t int, lr float64) {
+		toward := b1*s[0] + (1-b1)*d
+		*p *= 1 - lr*decay
+		if toward != 0 {
+			*p -= lr * math.Copysign(1, toward)
+		}
+		s[0] = b2*s[0] + (1-b2)*d
+	})
+}
+
+func lambOracle(b1, b2, eps, decay float64) oracle {
+	var m, v []float64
+	return func(p, g []float64, width int, rows []int, t int, lr float64) {
+		if m == nil {
+			m, v = make([]float64, len(p)), make([]float64, len(p))
+		}
+		u := make([]float64, len(p))
+		normP, normU := 0.0, 0.0
+		for i := range p {
+			d := 0.0
+			if has(rows, i/width) {
+				d = g[i]
+			}
+			m[i], v[i] = b1*m[i]+(1-b1)*d, b2*v[i]+(1-b2)*d*d
+			u[i] = m[i]/(1-math.Pow(b1, float64(t)))/(math.Sqrt(v[i]/(1-math.Pow(b2, float64(t))))+eps) + decay*p[i]
+			normP += p[i] * p[i]
+			normU += u[i] * u[i]
+		}
+		ratio := 1.0
+		if normP > 0 && normU > 0 {
+			ratio = math.Sqrt(normP / normU)
+		}
+		for i := range p {
+			p[i] -= lr * ratio * u[i]
+		}
+	}
+}
+
+// adafactorOracle takes rows of one element for a vector.
+func adafactorOracle(decay float64) oracle {
+	var row, column []float64
+	return func(p, g []float64, width int, rows []int, t int, lr float64) {
+		n := len(p) / width
+		if row == nil {
+			row, column = make([]float64, n), make([]float64, width)
+		}
+		share := math.Pow(float64(t), -0.8)
+		d, rowNow, columnNow := make([]float64, len(p)), make([]float64, n), make([]float64, width)
+		sumP := 0.0
+		for i := range p {
+			if has(rows, i/width) {
+				d[i] = g[i]
+			}
+			rowNow[i/width] += d[i] * d[i] / float64(width)
+			columnNow[i%width] += d[i] * d[i] / float64(n)
+			sumP += p[i] * p[i]
+		}
+		mean := 0.0
+		for r := range row {
+			row[r] += share * (rowNow[r] - row[r])
+			mean += row[r] / float64(n)
+		}
+		for c := range column {
+			column[c] += share * (columnNow[c] - column[c])
+		}
+		u, sumU := make([]float64, len(p)), 0.0
+		for i := range p {
+			v := row[i/width] * column[i%width] / max(mean, 0x1p-23)
+			if width == 1 {
+				v = row[i]
+			}
+			u[i] = d[i] / math.Sqrt(max(v, 0x1p-46))
+			sumU += u[i] * u[i]
+		}
+		count := float64(len(p))
+		size := max(1e-3, math.Sqrt(sumP/count)) * min(lr, 1/math.Sqrt(float64(t))) / max(1, math.Sqrt(sumU/count))
+		for i := range p {
+			p[i] = p[i]*(1-lr*decay) - size*u[i]
+		}
+	}
+}
+
 // near compares the global tensor with what it should be.
 func near(what string, t *dtensor.Tensor, want []float64, tol float64) error {
 	return meshtest.Near(what, t.Full(), want, tol, tol)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/internal/dtype"
 	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
 )
@@ -27,9 +28,9 @@ func (b *base) checkRows(i int, p *dtensor.Tensor, r *dtensor.Rows) {
 }
 
 // denseOf returns a gradient of all rows of a shard on a GPU, whose kernels go through
-// all of them anyway; nil on a CPU, see everyRow.
+// all of them anyway, and of one whose type is not computed with; else nil, see everyRow.
 func denseOf(shard *tensor.Tensor, g tensor.Rows) *tensor.Tensor {
-	if shard.OnCPU() {
+	if shard.OnCPU() && shard.DType().Wide() == shard.DType() {
 		return nil
 	}
 	return tensor.DenseRows(g, shard.Dim(0))
@@ -38,7 +39,7 @@ func denseOf(shard *tensor.Tensor, g tensor.Rows) *tensor.Tensor {
 // everyRow calls f for each row of a shard [R, D], the elements lo to hi of it,
 // with its gradient: zeros for those that g does not have. No gradient of the
 // size of the shard is made.
-func everyRow[T float](shard *tensor.Tensor, g tensor.Rows, f func(lo, hi int, grad []T)) {
+func everyRow[T dtype.Float](shard *tensor.Tensor, g tensor.Rows, f func(lo, hi int, grad []T)) {
 	n, width := shard.Numel(), shard.Dim(1)
 	index, values := tensor.Read[int64](g.Index), tensor.Read[T](g.Values)
 	// Runs of rows without a gradient are long: they go in pieces of many rows.
@@ -58,15 +59,4 @@ func everyRow[T float](shard *tensor.Tensor, g tensor.Rows, f func(lo, hi int, g
 		at += width
 	}
 	quiet(n)
-}
-
-// float are the element types of parameters.
-type float interface{ float32 | float64 }
-
-// pick returns the float32 or the float64 form of a kernel.
-func pick[F any](dt tensor.DType, f32, f64 F) F {
-	if dt == tensor.Float64 {
-		return f64
-	}
-	return f32
 }

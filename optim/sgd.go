@@ -5,6 +5,7 @@ import (
 	"iter"
 
 	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/internal/dtype"
 	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
 )
@@ -15,6 +16,7 @@ type SGDConfig struct {
 	Dampening   float64 // how much of a new gradient the momentum leaves out
 	Nesterov    bool    // look ahead by the momentum; needs Momentum > 0 and no Dampening
 	WeightDecay float64 // added to the gradient, times the parameter
+	NoMaster    bool    // no float32 weights beside parameters of a narrow type; see the package's section on them
 }
 
 // SGD is stochastic gradient descent as in torch.optim.SGD. For each parameter
@@ -40,9 +42,10 @@ func NewSGD(params []*dtensor.Tensor, c SGDConfig) *SGD {
 	atLeastZero("NewSGD", "Momentum", c.Momentum)
 	atLeastZero("NewSGD", "WeightDecay", c.WeightDecay)
 	if c.Nesterov && (c.Momentum == 0 || c.Dampening != 0) {
-		fault.Throw(fmt.Errorf("optim: NewSGD: Nesterov with Momentum %v and Dampening %v; it needs a positive Momentum and no Dampening", c.Momentum, c.Dampening))
+		fault.Throw(fmt.Errorf("optim: NewSGD: Nesterov with Momentum %v and Dampening %v; it needs a positive Momentum and no Dampening",
+			c.Momentum, c.Dampening))
 	}
-	s := &SGD{base: newBase("SGD", params), config: c}
+	s := &SGD{base: newBase("SGD", params, c.NoMaster), config: c}
 	if c.Momentum != 0 {
 		s.moments = states(params)
 	}
@@ -58,17 +61,16 @@ func (s *SGD) State() iter.Seq2[string, *dtensor.Tensor] {
 func (s *SGD) Step(grads []dtensor.Grad, lr float64) error {
 	c := s.config
 	o := tensor.SGD{LR: lr, Momentum: c.Momentum, Dampening: c.Dampening, WeightDecay: c.WeightDecay, Nesterov: c.Nesterov}
-	return s.step(grads, func(i, step int, p *dtensor.Tensor, g dtensor.Grad) {
+	return s.step(grads, lr, c.Momentum != 0 || c.WeightDecay != 0, func(i, step int, c change) {
 		first := step == 1
-		rows, sparse := g.Rows()
 		switch {
-		case !sparse:
-			o.Step(p.Local(), g.Dense().Local(), s.moment(i), first)
-		case c.Momentum == 0 && c.WeightDecay == 0:
-			o.StepRows(p.Local(), rowsOf(p, rows))
+		case c.dense != nil:
+			o.Step(c.local, c.dense, s.moment(i), first)
+		case o.Momentum == 0 && o.WeightDecay == 0:
+			o.StepRows(c.local, c.rows)
 		default:
-			if dense := denseOf(p.Local(), rowsOf(p, rows)); dense != nil {
-				o.Step(p.Local(), dense, s.moment(i), first)
+			if dense := denseOf(c.local, c.rows); dense != nil {
+				o.Step(c.local, dense, s.moment(i), first)
 				dense.Free()
 				return
 			}
@@ -76,9 +78,7 @@ func (s *SGD) Step(grads []dtensor.Grad, lr float64) error {
 			if first {
 				o.Dampening = 0
 			}
-			widely(p.Local(), rowsOf(p, rows), func(param *tensor.Tensor, g tensor.Rows) {
-				pick(p.DType(), sgdEveryRow[float32], sgdEveryRow[float64])(param, s.moment(i), o, g)
-			})
+			dtype.Pick(c.local.DType(), sgdEveryRow[float32], sgdEveryRow[float64])(c.local, s.moment(i), o, c.rows)
 		}
 	})
 }

@@ -10,9 +10,10 @@ import (
 
 // A SparseAdamConfig sets up SparseAdam. The zero value has the usual constants.
 type SparseAdamConfig struct {
-	Beta1 float64 // 0 stands for 0.9
-	Beta2 float64 // 0 stands for 0.999
-	Eps   float64 // 0 stands for 1e-8
+	Beta1    float64 // 0 stands for 0.9
+	Beta2    float64 // 0 stands for 0.999
+	Eps      float64 // 0 stands for 1e-8
+	NoMaster bool    // no float32 weights beside parameters of a narrow type; see the package's section on them
 }
 
 // SparseAdam is the lazy Adam of torch.optim.SparseAdam: a step changes only the
@@ -36,7 +37,7 @@ type SparseAdam struct {
 // the field if the configuration makes no sense.
 func NewSparseAdam(params []*dtensor.Tensor, c SparseAdamConfig) *SparseAdam {
 	c.Beta1, c.Beta2, c.Eps = adamDefaults("NewSparseAdam", c.Beta1, c.Beta2, c.Eps)
-	return &SparseAdam{base: newBase("SparseAdam", params), config: c, m: states(params), v: states(params)}
+	return &SparseAdam{base: newBase("SparseAdam", params, c.NoMaster), config: c, m: states(params), v: states(params)}
 }
 
 // State lists the moments, "m" and "v", and the steps.
@@ -47,15 +48,15 @@ func (a *SparseAdam) State() iter.Seq2[string, *dtensor.Tensor] {
 // Step makes one step; see Optimizer.
 func (a *SparseAdam) Step(grads []dtensor.Grad, lr float64) error {
 	o := tensor.Adam{LR: lr, Beta1: a.config.Beta1, Beta2: a.config.Beta2, Eps: a.config.Eps}
-	return a.step(grads, func(i, step int, p *dtensor.Tensor, g dtensor.Grad) {
+	return a.step(grads, lr, false, func(i, step int, c change) {
 		// Adam has √v/√(1-Beta2ᵗ) + Eps where SparseAdam has (√v + Eps)/√(1-Beta2ᵗ).
 		o := o
 		o.Eps /= math.Sqrt(1 - math.Pow(o.Beta2, float64(step)))
-		param, m, v := p.Local(), a.m[i].Local(), a.v[i].Local()
-		if rows, sparse := g.Rows(); sparse {
-			o.StepRows(param, rowsOf(p, rows), m, v, step)
+		m, v := a.m[i].Local(), a.v[i].Local()
+		if c.dense != nil {
+			o.Step(c.local, c.dense, m, v, step)
 		} else {
-			o.Step(param, g.Dense().Local(), m, v, step)
+			o.StepRows(c.local, c.rows, m, v, step)
 		}
 	})
 }

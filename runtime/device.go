@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/device"
 	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/internal/job"
 	"github.com/gorun-spmd/gorun/tensor"
@@ -38,7 +39,8 @@ type chooser struct {
 // call.
 func UseDevice(ctx context.Context, name string) error {
 	kind, number, numbered := strings.Cut(name, ":")
-	if _, err := strconv.ParseUint(number, 10, 16); kind != "cuda" && name != "cpu" && name != "auto" || numbered && (kind != "cuda" || err != nil) {
+	if _, err := strconv.ParseUint(number, 10, 16); kind != "cuda" && name != "cpu" && name != "auto" || numbered &&
+		(kind != "cuda" || err != nil) {
 		return fmt.Errorf("runtime: UseDevice: there is no device %q; give cpu, cuda, cuda:0 or auto", name)
 	}
 	r := from(ctx)
@@ -97,7 +99,7 @@ func (r *rank) tryDirect(ctx context.Context, dev tensor.Device, failed error) e
 	} else if !ok {
 		problem = "its tensors are on the CPU"
 	}
-	reason, err := r.world.TryDirect(ctx, problem, func(bytes int) (p unsafe.Pointer, err error) {
+	reason, err := device.TryDirect(ctx, r.world, problem, func(bytes int) (p unsafe.Pointer, err error) {
 		defer fault.Catch(&err)
 		r.device.trial = tensor.New(dev, tensor.Uint8, bytes).Persist()
 		return r.device.trial.Ptr(), nil
@@ -109,12 +111,12 @@ func (r *rank) tryDirect(ctx context.Context, dev tensor.Device, failed error) e
 	switch {
 	case reason == "":
 		r.device.trial.Free()
-	case r.world.OneHost():
+	case r.world.Internals().OneHost():
 		how = "read the memory of the other ranks' GPUs"
 		if problem == "" && os.Getenv("GORUN_CUDA_IPC") == "0" {
 			problem = "GORUN_CUDA_IPC is 0"
 		}
-		if reason, err = r.world.TryPeers(ctx, problem, peerWindow); err != nil {
+		if reason, err = device.TryPeers(ctx, r.world, problem, peerWindow); err != nil {
 			return err
 		}
 	}
@@ -123,7 +125,7 @@ func (r *rank) tryDirect(ctx context.Context, dev tensor.Device, failed error) e
 		if os.Getenv("GORUN_CUDA_FOLD") == "0" {
 			problem = "GORUN_CUDA_FOLD is 0"
 		}
-		if folds, err = r.world.TryFold(ctx, problem, foldPiece); err != nil {
+		if folds, err = device.TryFold(ctx, r.world, problem, foldPiece); err != nil {
 			return err
 		}
 		below := stageBytes
@@ -132,7 +134,7 @@ func (r *rank) tryDirect(ctx context.Context, dev tensor.Device, failed error) e
 				return fmt.Errorf("runtime: UseDevice: %s is %q; give a number of bytes", stageVar, v)
 			}
 		}
-		if err := r.world.StageBelow(ctx, below); err != nil {
+		if err := device.StageBelow(ctx, r.world, below); err != nil {
 			return err
 		}
 	}
@@ -157,7 +159,7 @@ func (r *rank) sayTransport(dev tensor.Device, how, reason, folds string) {
 
 // offerDevice has the first mesh ask for the device.
 func (r *rank) offerDevice() {
-	r.world.Attr(tensor.OpenerKey, func() any {
+	r.world.Internals().Attr(tensor.OpenerKey{}, func() any {
 		return func() tensor.Device {
 			c := &r.device
 			c.mu.Lock()
@@ -195,7 +197,8 @@ func (r *rank) openDevice(name string) (tensor.Device, error) {
 	case err != nil:
 		return nil, err
 	case drv.Count() == 0 && os.Getenv("CUDA_VISIBLE_DEVICES") != "":
-		return nil, fmt.Errorf("runtime: the program wants %s, and CUDA_VISIBLE_DEVICES=%s (gorun --gpus sets it) leaves no GPU; gorun doctor says which there are", name, os.Getenv("CUDA_VISIBLE_DEVICES"))
+		return nil, fmt.Errorf("runtime: the program wants %s, and CUDA_VISIBLE_DEVICES=%s (gorun --gpus sets it) leaves no GPU; "+
+			"gorun doctor says which there are", name, os.Getenv("CUDA_VISIBLE_DEVICES"))
 	case drv.Count() == 0:
 		return nil, fmt.Errorf("runtime: the program wants %s and there is no GPU; gorun doctor says what is missing", name)
 	}
@@ -208,7 +211,7 @@ func (r *rank) openDevice(name string) (tensor.Device, error) {
 		return nil, err
 	}
 	var once sync.Once
-	r.world.UseStage(stage{dev.Stage(), func(err error) {
+	device.UseStage(r.world, stage{dev.Stage(), func(err error) {
 		once.Do(func() { r.log.Warn().Err(err).Msg("host memory cannot be pinned: staged collectives take longer") })
 	}})
 	if r.job.LocalRank == 0 {
@@ -225,7 +228,7 @@ type stage struct {
 	unpinned func(error) // is told why host memory could not be pinned
 }
 
-var _ comm.PeerStage = stage{}
+var _ device.PeerStage = stage{}
 
 func (s stage) Pin(p unsafe.Pointer, bytes int) {
 	if err := s.Stage.Pin(p, bytes); err != nil {
@@ -233,7 +236,7 @@ func (s stage) Pin(p unsafe.Pointer, bytes int) {
 	}
 }
 
-func (s stage) Open(lanes int) (comm.Copies, error) {
+func (s stage) Open(lanes int) (device.Copies, error) {
 	c, err := s.Stage.Open(lanes)
 	if err != nil {
 		return nil, err // not a nil *cuda.Copies

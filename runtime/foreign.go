@@ -25,19 +25,31 @@ func foreign(env func(string) (string, bool)) (j job.Job, l mpi.Launch, ok bool)
 	return j, l, true
 }
 
+// An mpiWorld is this rank's end of the world of a job that another launcher started. Which
+// backend it is of is chosen when the program is built: comm/mpi, or with a tag comm/gompi
+// or comm/empi.
+type mpiWorld interface {
+	comm.Backend
+	Library() string
+	Failure() error
+	Close(cause error) error
+}
+
 // joinMPI makes the world of a job that another launcher started.
 func (r *rank) joinMPI() error {
-	b, err := mpi.Open(mpi.Options{})
+	b, err := openMPI(r.job.Size, r.tellFailure)
 	if err != nil {
 		return err
 	}
 	if b.Size() != r.job.Size || b.Rank() != r.job.Rank {
-		return fmt.Errorf("runtime: %s started rank %d of %d, but to %s it is rank %d of %d: the library belongs to another launcher; name the right one with GORUN_MPI_LIB",
+		return fmt.Errorf("runtime: %s started rank %d of %d, but to %s it is rank %d of %d: the library belongs to another launcher; "+
+			"name the right one with GORUN_MPI_LIB",
 			r.launch.Launcher, r.job.Rank, r.job.Size, firstLine(b.Library()), b.Rank(), b.Size())
 	}
 	r.mpi = b
 	r.world = comm.NewWorld(b)
-	r.greet()
+	r.token = os.Getenv(job.WordVar)
+	_ = os.Unsetenv(job.WordVar) // this rank's children are none
 	return nil
 }
 
@@ -50,7 +62,7 @@ func (r *rank) leaveMPI(cause error) error {
 		return nil
 	}
 	if cause != nil { // the library may end this process
-		r.tell(job.Word{Kind: lastKind(r.job.Rank, cause), Status: 1, Text: cause.Error()})
+		r.tellFailure(cause)
 		return r.mpi.Close(cause)
 	}
 	err := r.mpi.Close(nil)
@@ -68,11 +80,15 @@ func (r *rank) leaveMPI(cause error) error {
 	return err
 }
 
+// tellFailure tells gorun that this rank fails, and why.
+func (r *rank) tellFailure(cause error) {
+	r.tell(job.Word{Kind: lastKind(r.job.Rank, cause), Status: 1, Text: cause.Error()})
+}
+
 // greet tells gorun, if the job is handed over by it, that this rank has started,
-// and then, for all ranks of its host, that the host is there.
+// and then, for all ranks of its host, that the host is there. It comes after watch: who
+// has greeted takes a StopSignal.
 func (r *rank) greet() {
-	r.token = os.Getenv(job.WordVar)
-	_ = os.Unsetenv(job.WordVar) // this rank's children are none
 	if r.token == "" {
 		return
 	}
@@ -100,7 +116,8 @@ func lastKind(me int, cause error) job.WordKind {
 	var aborted *comm.AbortError
 	var ended *comm.EndedError
 	var asked *interruptError
-	if errors.As(cause, &aborted) && aborted.Rank != me || errors.As(cause, &ended) && ended.Cause != "" || errors.As(cause, &asked) || errors.Is(cause, context.Canceled) {
+	if errors.As(cause, &aborted) && aborted.Rank != me || errors.As(cause, &ended) && ended.Cause != "" || errors.As(cause, &asked) ||
+		errors.Is(cause, context.Canceled) {
 		return job.Dragged
 	}
 	return job.Ended

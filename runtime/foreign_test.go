@@ -1,3 +1,5 @@
+//go:build linux
+
 package runtime
 
 import (
@@ -21,7 +23,8 @@ func TestJobsOfOtherLaunchers(t *testing.T) {
 		ok   bool
 	}{
 		{"none", nil, job.Job{}, false},
-		{"mpirun", map[string]string{"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_RANK": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"},
+		{"mpirun", map[string]string{"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_RANK": "1",
+			"OMPI_COMM_WORLD_LOCAL_SIZE": "2"},
 			job.Job{Rank: 3, Size: 4, LocalRank: 1, LocalSize: 2}, true},
 		{"hydra", map[string]string{"PMI_RANK": "0", "PMI_SIZE": "2", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "2"},
 			job.Job{Rank: 0, Size: 2, LocalRank: 0, LocalSize: 2}, true},
@@ -45,7 +48,8 @@ func TestUnderTorchrun(t *testing.T) {
 		cmd := exec.Command("rankprogram", "sum")
 		cmd.Env = append(os.Environ(), "GORUN_MPI_LIB="+library, "RANK=1", "WORLD_SIZE=2", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2")
 		out, err := cmd.CombinedOutput()
-		if want := "torchrun and the like start no ranks of MPI; start the program with gorun,"; err == nil || !strings.Contains(string(out), want) {
+		if want := "torchrun and the like start no ranks of MPI; start the program with gorun,"; err == nil ||
+			!strings.Contains(string(out), want) {
 			t.Errorf("%v: %q, want %q", err, out, want)
 		}
 	})

@@ -1,3 +1,5 @@
+//go:build linux
+
 package runtime
 
 import (
@@ -9,6 +11,7 @@ import (
 	"os/exec"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -93,6 +96,53 @@ func hanging() map[string]func(context.Context, *comm.Comm) error {
 				return err
 			}
 			return p.Wait()
+		},
+		// yettosend has a goroutine of rank 0 wait for a timer, and then make the call that
+		// rank 1 waits for; meanwhile rank 0 waits for rank 1 in another communicator.
+		"yettosend": func(ctx context.Context, world *comm.Comm) error {
+			a, err := world.Split(ctx, 0, world.Rank())
+			if err != nil {
+				return err
+			}
+			if world.Rank() == 1 {
+				return errors.Join(comm.Barrier(ctx, a), comm.Barrier(ctx, world))
+			}
+			sent := make(chan error, 1)
+			go func() {
+				<-time.After(7 * time.Second)
+				sent <- comm.Barrier(ctx, a)
+			}()
+			err = comm.Barrier(ctx, world)
+			return errors.Join(err, <-sent)
+		},
+		// nobodyleft has two goroutines of rank 0 wait in calls until one of these ends;
+		// the other one and rank 1 then wait for each other over two communicators.
+		"nobodyleft": func(ctx context.Context, world *comm.Comm) error {
+			a, err := world.Split(ctx, 0, world.Rank())
+			if err != nil {
+				return err
+			}
+			b, err := world.Split(ctx, 0, world.Rank())
+			if err != nil {
+				return err
+			}
+			if world.Rank() == 1 {
+				time.Sleep(time.Second)
+				return errors.Join(comm.Barrier(ctx, b), comm.Barrier(ctx, a))
+			}
+			var all sync.WaitGroup
+			all.Go(func() { _ = comm.Barrier(ctx, b) })
+			all.Go(func() { _ = comm.Barrier(ctx, world) })
+			all.Wait()
+			return comm.Barrier(ctx, a)
+		},
+		// loops has no rank ever make a call: one computes without end, the others sleep.
+		"loops": func(_ context.Context, world *comm.Comm) error {
+			if world.Rank() == 1 {
+				endlessLoop()
+			}
+			time.Sleep(time.Hour)
+			return nil
 		},
 		// loop has rank 1 compute without end.
 		"loop": func(ctx context.Context, world *comm.Comm) error {
@@ -199,6 +249,35 @@ func TestEndlessLoop(t *testing.T) {
 		`runtime\.endlessLoop`)
 }
 
+func TestEndlessLoopsOfAllRanks(t *testing.T) {
+	hangs(t, []string{"-np", "2", "--hang-timeout", "2s", "rankprogram", "loops"},
+		`^gorun: the job hangs: nothing has moved for [2-9]s \(--hang-timeout\)$`,
+		`^  0-1 +in its own code +after no call`,
+		`runtime\.endlessLoop`,
+		`^goroutine 1 \[sleep\]:$`)
+}
+
+func TestAGoroutineThatIsYetToSendIsNoHang(t *testing.T) {
+	t.Parallel()
+	out, err := exec.Command("gorun", "-np", "2", "--hang-timeout", "0", "rankprogram", "yettosend").CombinedOutput()
+	if err != nil {
+		t.Errorf("%v:\n%s", err, out)
+	}
+}
+
+func TestNoGoroutineIsLeftToAct(t *testing.T) {
+	hangs(t, []string{"-np", "2", "rankprogram", "nobodyleft"},
+		`^gorun: the job hangs: rank 0 waits for rank 1 waits for rank 0$`,
+		`^  0 +waits +Barrier +world #5 `,
+		`^  1 +waits +Barrier +group .\S* #1 `)
+}
+
+func TestDeadlocksAreIgnoredOnDemand(t *testing.T) {
+	hangs(t, []string{"-np", "3", "--on-deadlock", "ignore", "--hang-timeout", "4s", "rankprogram", "recvrecv"},
+		`^gorun: the job hangs: nothing has moved for [4-9]s \(--hang-timeout\)$`,
+		`^  0 +waits +Recv`)
+}
+
 func TestAStoppedRankIsNamed(t *testing.T) {
 	hangs(t, []string{"-np", "2", "--hang-timeout", "2s", "rankprogram", "stopped"},
 		`^  1 +stopped \(SIGSTOP\)`)
@@ -241,7 +320,8 @@ func TestAMadRank(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, "gorun", "-np", "3", "--hang-timeout", "1s", "--timeout", "6", "--grace", "1", "rankprogram", "mad").CombinedOutput()
+	out, err := exec.CommandContext(ctx, "gorun", "-np", "3", "--hang-timeout", "1s", "--timeout", "6", "--grace", "1", "rankprogram",
+		"mad").CombinedOutput()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 123 {
 		t.Errorf("%v, want exit status 123:\n%s", err, out)

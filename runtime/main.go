@@ -7,29 +7,47 @@
 //	// train runs once on every rank; an error on any rank ends the job.
 //	func train(ctx context.Context, world *comm.Comm) error {
 //		log := runtime.Logger(ctx)
-//		for step := range 100 {
+//		for step := 0; step < 100 && !runtime.Stopping(ctx, world); step++ {
 //			runtime.SetStep(ctx, step)
 //			…
 //			log.Info().Float64("loss", loss).Msg("trained") // rank, host and step are added
 //		}
-//		return nil
+//		return save(ctx)
 //	}
 //
 // There is no Init to call first and no Finalize to forget. A program started
-// alone is a world of one; started by gorun -np 4 it is one of four. The same
+// alone is a world of one; started by gorun -np 4 it is one of four. With
+// GORUN_GOROUTINES=4 in its environment it is all four, each a goroutine: for debuggers,
+// and for macOS and Windows, where gorun -np 4 starts it so. Then f runs four times in one
+// process, so it must not write to variables that the ranks share. The same
 // binary started by mpirun, mpiexec or srun is a rank of that job, through the
-// MPI library that it finds then (see package comm/mpi).
+// MPI library that it finds then (see package comm/mpi). Built with -tags gompi, or -tags
+// empi,mpi, it uses the one that it was linked with (see packages comm/gompi and comm/empi).
 //
 // # Your duties
 //
 // Return errors; Main has them printed, tells the other ranks and sets the exit status.
-// Look at ctx between steps: it is done when the user interrupts the job (Ctrl-C,
-// SIGTERM, SIGHUP), and you then have gorun's grace period to save and return.
-// Do not call os.Exit while others work: they would find out from the launcher,
-// with no cause.
+// Ask Stopping between two steps. Do not call os.Exit while others work: they would find
+// out from the launcher, with no cause.
 //
-// A job that gorun --max-restarts starts again learns so from Attempt. Call Saved
-// whenever there is something to resume from.
+// A job that gorun --max-restarts starts again learns so from Attempt. A checkpoint.Store
+// tells gorun what there is to resume from; a program that saves in another way calls Saved.
+//
+// # How a job stops
+//
+// The user stops a job by Ctrl-C, or by SIGTERM or SIGHUP to gorun or to any one of the
+// ranks; gorun itself does when --timeout is over. On each rank ctx is then cancelled, at
+// once, for what waits for ctx.Done. Collectives under ctx, and what is made of them, such
+// as ValueAndGrad and a checkpoint's Save, go on working, so that the ranks can finish the
+// step and save. gorun kills them when its grace period is over (--grace, 5 s if not given).
+//
+// The signal reaches the ranks at different steps. Stopping gives all of them the same
+// answer at the same step. A loop that looks at ctx.Err itself has its ranks leave at
+// different steps: where their next calls differ, all ranks fail with an error that names
+// the two calls, and nothing is saved.
+//
+// If nobody launched the program, a second signal ends it. A rank takes no notice of it:
+// to its launcher a second Ctrl-C means to kill all ranks.
 //
 // # How a rank ends
 //
@@ -39,10 +57,21 @@
 //	f panics               the panic's whole stack; the others as above; exit status 2
 //	f calls Goexit         as if it had returned an error that says so
 //	another rank failed    exit status 143 within 100 ms; ctx is done in between
+//	a host is cut off      over MPI, the ranks there and those on rank 0's host end; exit status 1, see below
 //	the job hangs          gorun says who waits for whom; the ranks to blame print the stacks
 //	                       of all goroutines (so does any rank at SIGQUIT); exit status 131
-//	the user interrupts    ctx is done; f returns in its own time. Exit status 0 if it returns nil,
-//	                       128 + the signal's number if it returns ctx's error, else as above
+//	the user stops the job ctx is done; f returns in its own time. Exit status 0 if it returns nil, 128 +
+//	                       the signal's number if it returns ctx's error; any other error is printed,
+//	                       exit status 1. gorun's own is 128 + the signal's number, or 124 for --timeout
+//
+// # Hosts that are cut off
+//
+// Over MPI on several hosts, each rank holds a TCP connection between its host and rank 0's,
+// on which the kernels probe each other. If no answer comes the rank says which host it lost,
+// kills what it has started and exits, whatever call it is in: in less than 15 s under gorun,
+// and 1 minute under another launcher. GORUN_HOST_TIMEOUT sets the time. A rank that is
+// stopped, or ends, is not taken for lost, but a host that sleeps is. Where a firewall forbids
+// the connection a warning says so, and the job goes on without.
 //
 // # Traces
 //
@@ -66,6 +95,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/internal/job"
 )
 
 // Main runs f as this process's rank and ends the process with the exit status
@@ -78,11 +108,24 @@ func Main(f func(ctx context.Context, world *comm.Comm) error) {
 // run is Main up to the exit status. If f panics, so does run.
 func run(f func(context.Context, *comm.Comm) error) (status int) {
 	j, launch, err := decode()
+	ranks := 1
+	if err == nil && j.ID == "" && launch.Launcher == "" {
+		ranks, err = goroutines(os.Getenv(job.GoroutinesVar))
+	}
+	_ = os.Unsetenv(job.GoroutinesVar) // this process's children are not ranks
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	r := newRank(j, launch)
+	if ranks > 1 {
+		return r.runGoroutines(ranks, f)
+	}
+	return r.run(f)
+}
+
+// run runs f as rank r and returns the exit status.
+func (r *rank) run(f func(context.Context, *comm.Comm) error) (status int) {
 	if err := r.join(); err != nil {
 		r.report(err, r.fail(err, false))
 		return 1
@@ -91,6 +134,8 @@ func run(f func(context.Context, *comm.Comm) error) (status int) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	stop := watch(r, cancel)
+	r.stop = stop
+	r.greet()
 
 	returned := false
 	defer func() {
@@ -104,11 +149,14 @@ func run(f func(context.Context, *comm.Comm) error) (status int) {
 			os.Exit(1)
 		default: // a panic, on its way: say so, and let it go on with its stack whole
 			stop.ignore()
-			r.fail(errors.New("panic"), stop.told())
+			if r.mpi == nil || !abortEndsProcess { // else the stack would be lost; the launcher ends the others
+				r.fail(errors.New("panic"), stop.told())
+			}
 			r.trace.fall(r)
 		}
 	}()
-	err = call(context.WithValue(ctx, rankKey{}, r), f, r.world)
+	ctx = job.WithSaved(context.WithValue(ctx, rankKey{}, r), r.saved)
+	err := call(ctx, f, r.world)
 	returned = true
 
 	if lost := r.trace.end(r, err); err == nil {
@@ -120,10 +168,21 @@ func run(f func(context.Context, *comm.Comm) error) (status int) {
 			return 0
 		}
 	}
+	apart := errors.Is(err, comm.ErrMismatch) || errors.Is(err, comm.ErrEnded)
+	if apart {
+		stop.wait(signalTime) // other ranks may have got a signal that is about to come
+	}
 	told := stop.told()
-	if told && interrupted(ctx, err) {
-		_ = r.leaveMPI(err)
+	if told && r.interrupted(ctx, err) {
+		if text := err.Error(); text != ctx.Err().Error() && text != context.Cause(ctx).Error() && !r.dragged(err) {
+			r.report(err, false)
+		}
+		_ = r.leaveMPI(nil)
 		return 128 + int(stop.got.Load())
+	}
+	if told && apart {
+		err = fmt.Errorf("%w; the job is to stop (%v), and ranks that look at ctx leave their loops at different steps: "+
+			"look at runtime.Stopping instead", err, context.Cause(ctx))
 	}
 	if r.secondary(err) {
 		// Let the rank that failed end first: it may still have something to say.
@@ -138,7 +197,8 @@ func run(f func(context.Context, *comm.Comm) error) (status int) {
 }
 
 // errExit is how a rank fails whose f leaves by way of runtime.Goexit.
-var errExit = errors.New("the rank's function did not return: it called runtime.Goexit, as the Fatal of a test does; return an error instead")
+var errExit = errors.New("the rank's function did not return: it called runtime.Goexit, as the Fatal of a test does; " +
+	"return an error instead")
 
 // exiting reports whether this deferred function runs for Goexit, and not for a panic.
 func exiting() bool {
@@ -162,8 +222,24 @@ func call(ctx context.Context, f func(context.Context, *comm.Comm) error, world 
 }
 
 // interrupted reports whether err is no more than ctx's end, on this rank or another.
-func interrupted(ctx context.Context, err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx)) || errors.Is(err, comm.ErrAborted)
+func (r *rank) interrupted(ctx context.Context, err error) bool {
+	if several, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, err := range several.Unwrap() {
+			if !r.interrupted(ctx, err) {
+				return false
+			}
+		}
+		return true
+	}
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx)) || r.dragged(err)
+}
+
+// dragged reports whether err is no more than that another rank failed, which that rank
+// tells, or ended because it was told to.
+func (r *rank) dragged(err error) bool {
+	var aborted *comm.AbortError
+	var ended *comm.EndedError
+	return errors.As(err, &aborted) && aborted.Rank != r.job.Rank || errors.As(err, &ended) && strings.HasPrefix(ended.Cause, job.Stopped)
 }
 
 // secondary reports whether err is another rank's failure, or one that another
@@ -174,6 +250,8 @@ func (r *rank) secondary(err error) bool {
 	var ended *comm.EndedError
 	var mismatch *comm.MismatchError
 	switch {
+	case r.goroutines != nil: // of the others, the first to fail reports
+		return errors.As(err, &aborted) && aborted.Rank != r.job.Rank
 	case r.job.ControlFD == 0:
 		return false
 	case errors.As(err, &aborted):
@@ -194,9 +272,10 @@ func first(ended int) int {
 	return 0
 }
 
-// report prints an error as one line, unless the launcher does.
+// report prints an error as one line, unless the launcher does. Of ranks that are
+// goroutines the first that fails has it printed.
 func (r *rank) report(err error, heard bool) {
-	if !heard {
+	if !heard && r.goroutines.first() {
 		printError(os.Stderr, r.job.Rank, err)
 	}
 }

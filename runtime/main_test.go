@@ -1,3 +1,5 @@
+//go:build linux
+
 package runtime
 
 import (
@@ -16,14 +18,14 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/internal/fault"
-	"github.com/gorun-spmd/gorun/internal/needtest"
+	"github.com/gorun-spmd/gorun/internal/testenv"
 	"github.com/gorun-spmd/gorun/launcher"
 )
 
 // TestMain makes this test binary gorun, its guardian, and rankprogram, whose
 // first argument names one of programs.
 func TestMain(m *testing.M) {
-	needtest.Children()
+	testenv.Children()
 	gorun := func() { os.Exit(launcher.Main(os.Args)) }
 	testscript.Main(m, map[string]func(){
 		"gorun":          gorun,
@@ -49,6 +51,8 @@ func TestScripts(t *testing.T) {
 // programs are what the ranks of the tests run.
 func programs() map[string]func(context.Context, *comm.Comm) error {
 	return map[string]func(context.Context, *comm.Comm) error{
+		"faulty":      faulty,
+		"descriptors": openFiles,
 		// sum prints a line of results from each rank.
 		"sum": func(ctx context.Context, world *comm.Comm) error {
 			x := []float64{float64(world.Rank()), 1}
@@ -122,6 +126,36 @@ func programs() map[string]func(context.Context, *comm.Comm) error {
 			time.Sleep(3 * leaveTime)
 			fmt.Println("saved:", context.Cause(ctx))
 			return ctx.Err()
+		},
+		// stops makes steps until the job is to stop, and then saves by a collective. At
+		// the first step it prints its process.
+		"stops": func(ctx context.Context, world *comm.Comm) error {
+			x := make([]float64, 10)
+			step := 0
+			for ; !Stopping(ctx, world); step++ {
+				if err := comm.AllReduce(ctx, world, x, comm.Sum); err != nil {
+					return err
+				}
+				if step == 0 {
+					fmt.Println("rank", world.Rank(), "is", os.Getpid())
+					fmt.Println("ready")
+				}
+			}
+			if err := comm.AllReduce(ctx, world, x, comm.Sum); err != nil {
+				return fmt.Errorf("saving: %w", err)
+			}
+			fmt.Println("saved", step, context.Cause(ctx))
+			return nil
+		},
+		// leaves is stops as it should not be: each rank looks for itself.
+		"leaves": func(ctx context.Context, world *comm.Comm) error {
+			fmt.Println("ready")
+			for ctx.Err() == nil || world.Rank() == 0 {
+				if err := comm.AllReduce(ctx, world, make([]float64, 10), comm.Sum); err != nil {
+					return err
+				}
+			}
+			return comm.Barrier(ctx, world)
 		},
 		// savefail cannot save.
 		"savefail": func(ctx context.Context, world *comm.Comm) error {
@@ -303,7 +337,7 @@ func TestNamesOfProgramsAreUsed(t *testing.T) {
 		}
 		scripts.Write(text)
 	}
-	for _, name := range []string{"signal_test.go", "top_test.go", "trace_test.go", "tracempi_test.go"} {
+	for _, name := range []string{"faults_test.go", "ranks_test.go", "signal_test.go", "top_test.go", "trace_test.go", "tracempi_test.go"} {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)

@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 
 	"github.com/rs/zerolog"
-	"golang.org/x/sys/unix"
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/comm/mem"
@@ -28,12 +27,15 @@ type rank struct {
 
 	segment *control.Segment // nil if no launcher made one
 	launch  mpi.Launch       // zero if the launcher is gorun, or there is none
-	mpi     *mpi.Rank        // nil if launch is zero
+	mpi     mpiWorld         // nil if launch is zero
 	token   string           // of words to gorun (see job.Word); "": it does not ask for them
 	world   *comm.Comm       // nil before join
 	device  chooser          // of the tensors
 	traceTo string           // where the environment asks for a trace; "" if nowhere
 	trace   *tracer          // nil if there is none
+	stop    *stop            // nil before watch
+
+	goroutines *goroutineRanks // nil if the rank is a process
 }
 
 // rankKey is the key of a *rank in a context.
@@ -54,13 +56,11 @@ func newRank(j job.Job, l mpi.Launch) *rank {
 	traceTo := os.Getenv(job.TraceVar)
 	_ = os.Unsetenv(job.TraceVar)
 	if j.ControlFD != 0 {
-		unix.CloseOnExec(j.ControlFD)
-		for r := range j.Size {
-			unix.CloseOnExec(j.ArenaFD + r)
-		}
+		closeOnExec(j.ControlFD)
+		closeOnExec(j.ArenaFD)
 	}
 	if j.TraceFD != 0 {
-		unix.CloseOnExec(j.TraceFD)
+		closeOnExec(j.TraceFD)
 	}
 	host, err := os.Hostname()
 	if err != nil {
@@ -78,8 +78,10 @@ func (r *rank) join() (err error) {
 	if err := r.joinWorld(); err != nil {
 		return err
 	}
-	r.trace, err = newTracer(r, r.traceTo)
-	return err
+	if r.trace, err = newTracer(r, r.traceTo); err != nil || r.mpi == nil {
+		return err
+	}
+	return r.watchHosts(context.Background(), comm.NewWorld(r.mpi)) // its calls are not counted with the program's
 }
 
 func (r *rank) joinWorld() error {
@@ -90,10 +92,13 @@ func (r *rank) joinWorld() error {
 		if !r.segment.Join(r.job.Rank) && r.job.Size > 1 {
 			err := r.segment.Close() // what the rank says there it alone may say
 			r.segment = nil
-			return errors.Join(fmt.Errorf("runtime: another process is rank %d of this job, or was, and a rank is one process; start this one with a gorun of its own, or without the GORUN_ variables", r.job.Rank), err)
+			return errors.Join(fmt.Errorf("runtime: another process is rank %d of this job, or was, and a rank is one process; "+
+				"start this one with a gorun of its own, or without the GORUN_ variables", r.job.Rank), err)
 		}
 	}
 	switch {
+	case r.goroutines != nil:
+		r.world = comm.NewWorld(r.goroutines.ends[r.job.Rank])
 	case r.launch.Launcher != "":
 		return r.joinMPI()
 	case r.job.Size == 1:
@@ -114,13 +119,10 @@ func (r *rank) joinWorld() error {
 func (r *rank) openSegment() error {
 	file := os.NewFile(uintptr(r.job.ControlFD), "control segment")
 	defer file.Close()
-	arenas := make([]*os.File, r.job.Size)
-	for i := range arenas {
-		arenas[i] = os.NewFile(uintptr(r.job.ArenaFD+i), fmt.Sprintf("arena of rank %d", i))
-		defer arenas[i].Close()
-	}
+	arenas := os.NewFile(uintptr(r.job.ArenaFD), "shared memory of the ranks")
+	defer arenas.Close()
 	var err error
-	r.segment, err = control.Open(file, arenas, r.job.Rank)
+	r.segment, err = control.Open(file, arenas, r.job.Size, r.job.Rank)
 	return err
 }
 
@@ -195,9 +197,15 @@ func SetStep(ctx context.Context, step int) {
 
 // Saved tells the launcher that the job can be resumed from what is saved now. With
 // gorun --max-restarts a job that fails is started again (see Attempt), but not if
-// it failed within seconds of its start and had saved nothing.
+// it failed within seconds of its start and had saved nothing. A checkpoint.Store calls
+// it by itself, if its Save has a ctx of Main.
 func Saved(ctx context.Context) {
-	if r := from(ctx); r != nil && r.segment != nil {
+	job.Saved(ctx)
+}
+
+// saved tells the launcher that the job can be resumed.
+func (r *rank) saved() {
+	if r.segment != nil {
 		r.segment.SetSaved(r.job.Rank)
 	}
 }

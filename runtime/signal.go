@@ -6,30 +6,47 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	goruntime "runtime"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/job"
+	"github.com/gorun-spmd/gorun/internal/stack"
 )
 
 // leaveTime is how long f may go on after another rank failed.
 const leaveTime = 50 * time.Millisecond
 
-// A stop watches for the signals that ask this rank to end.
+// signalTime is by how much a signal to all ranks may come later to one than to another.
+const signalTime = 20 * time.Millisecond
+
+// A stop is this rank's knowledge of whether the job is to end: by a signal to this
+// rank, or to another one, see Stopping.
 type stop struct {
-	got     atomic.Int32  // the first signal's number; 0 if none came
-	asked   chan struct{} // closed when it came
-	leaving atomic.Bool   // this rank is on its way out: signals change nothing
+	cancel  context.CancelCauseFunc // of f's context
+	got     atomic.Int32            // the signal's number; 0 if none came
+	asked   chan struct{}           // closed when it came
+	leaving atomic.Bool             // this rank is on its way out: signals change nothing
+}
+
+// learn takes in that sig came, here or to another rank. Only the first one counts.
+func (s *stop) learn(sig syscall.Signal) {
+	if s.got.CompareAndSwap(0, int32(sig)) {
+		s.cancel(&interruptError{sig})
+		close(s.asked)
+	}
 }
 
 // watch cancels f's context at the first SIGINT, SIGTERM or SIGHUP. If the job is
 // ending because a rank failed, there is nothing to save and the process exits
-// soon after; else f may take its time, and a second signal has its default
-// action. SIGQUIT prints all stacks and ends the process. A signal that was ignored
-// when the program started stays ignored.
+// soon after; else f may take its time. A second signal has its default action in
+// a program that nobody launched; a launcher kills ranks that take too long. SIGQUIT
+// prints all stacks and ends the process. A signal that was ignored when the program
+// started stays ignored.
 func watch(r *rank, cancel context.CancelCauseFunc) *stop {
-	s := &stop{asked: make(chan struct{})}
-	if !signal.Ignored(syscall.SIGQUIT) {
+	s := &stop{cancel: cancel, asked: make(chan struct{})}
+	if !signal.Ignored(syscall.SIGQUIT) && (r.goroutines == nil || r.job.Rank == 0) { // it prints those of the process
 		quit := make(chan os.Signal, 1)
 		signal.Notify(quit, syscall.SIGQUIT)
 		go func() {
@@ -44,35 +61,46 @@ func watch(r *rank, cancel context.CancelCauseFunc) *stop {
 			signal.Notify(signals, sig)
 		}
 	}
+	if r.token != "" {
+		signal.Notify(signals, job.StopSignal)
+	}
 	go func() {
-		number := (<-signals).(syscall.Signal)
-		if s.leaving.Load() {
-			return
+		for sig := range signals {
+			if s.leaving.Load() {
+				return
+			}
+			if r.segment == nil && r.mpi == nil {
+				signal.Stop(signals)
+			}
+			number := sig.(syscall.Signal)
+			if number == job.StopSignal {
+				number = syscall.SIGTERM
+			}
+			r.asked(number)
+			s.learn(number)
+			if r.jobFailed() {
+				time.Sleep(leaveTime)
+				os.Exit(128 + int(number))
+			}
+			_ = r.trace.save() // whoever sent the signal may not wait for f
 		}
-		s.got.Store(int32(number))
-		close(s.asked)
-		signal.Stop(signals)
-		cancel(&interruptError{number})
-		if r.jobFailed() {
-			time.Sleep(leaveTime)
-			os.Exit(128 + int(number))
-		}
-		_ = r.trace.save() // whoever sent the signal may not wait for f
 	}()
 	return s
+}
+
+// asked tells the launcher that a signal has asked this rank to end, for it may have
+// come to this rank alone.
+func (r *rank) asked(sig syscall.Signal) {
+	if r.segment != nil {
+		r.segment.SetAsked(r.job.Rank, sig)
+	}
+	r.tell(job.Word{Kind: job.Asked, Status: int(sig)})
 }
 
 // printStacks writes the stacks of all goroutines, in one piece. Go's own way with
 // SIGQUIT leaves out those that are running.
 func printStacks(w io.Writer, rank int) {
-	const most = 16 << 20
-	buf := make([]byte, 64<<10)
-	n := goruntime.Stack(buf, true)
-	for n == len(buf) && n < most {
-		buf = make([]byte, 2*n)
-		n = goruntime.Stack(buf, true)
-	}
-	fmt.Fprintf(w, "SIGQUIT: quit: the goroutines of rank %d\n\n%s", rank, buf[:n])
+	fmt.Fprintf(w, "SIGQUIT: quit: the goroutines of rank %d\n\n%s", rank, stack.Goroutines())
 }
 
 // ignore makes signals that come from here on do nothing: what this rank has to
@@ -96,5 +124,7 @@ type interruptError struct{ signal syscall.Signal }
 // Error names the signal.
 func (e *interruptError) Error() string { return fmt.Sprintf("interrupted (%v)", e.signal) }
 
-// Is makes an interruptError a context.Canceled.
-func (e *interruptError) Is(target error) bool { return target == context.Canceled }
+// Is makes an interruptError a context.Canceled that ends no call of package comm.
+func (e *interruptError) Is(target error) bool {
+	return target == context.Canceled || target == comm.ErrStopping
+}

@@ -1,8 +1,12 @@
+//go:build linux
+
 package runtime
 
 import (
 	"bufio"
 	"bytes"
+	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -76,6 +80,87 @@ func TestInterruptedRanksSave(t *testing.T) {
 		if status != c.status || out != c.cause || errs != "" {
 			t.Errorf("%v alone: status %d, want %d; output %q; standard error %q", c.signal, status, c.status, out, errs)
 		}
+	}
+}
+
+// stopped starts stops on 3 ranks under gorun with args, has act send a signal once all
+// make steps, and checks that all have saved the same step.
+func stopped(t *testing.T, status int, cause string, args []string,
+	act func(gorun *os.Process, ranks map[string]int) error) (stderr string) {
+	t.Helper()
+	cmd := exec.Command("gorun", append(append([]string{"-np", "3", "--grace", "1h"}, args...), "rankprogram", "stops")...)
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	guard := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
+	defer guard.Stop()
+	ranks, saved := map[string]int{}, []string{}
+	for in := bufio.NewScanner(pipe); in.Scan(); {
+		var rank string
+		var pid int
+		switch text := in.Text(); {
+		case strings.HasPrefix(text, "saved"):
+			saved = append(saved, text)
+		case text == "ready":
+		default:
+			if _, err := fmt.Sscanf(text, "rank %s is %d", &rank, &pid); err != nil {
+				t.Fatal(text, err)
+			}
+			if ranks[rank] = pid; len(ranks) == 3 {
+				if err := act(cmd.Process, ranks); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	_ = cmd.Wait()
+	if got := cmd.ProcessState.ExitCode(); got != status || len(saved) != 3 || saved[0] != saved[1] || saved[0] != saved[2] ||
+		!strings.HasSuffix(saved[0], cause) {
+		t.Errorf("%v: status %d, want %d; saved %q, want all the same with %q; standard error %s", args, got, status, saved, cause, &errs)
+	}
+	return errs.String()
+}
+
+func TestRanksAgreeToStop(t *testing.T) {
+	t.Parallel()
+	send := func(sig syscall.Signal) func(*os.Process, map[string]int) error {
+		return func(gorun *os.Process, _ map[string]int) error { return gorun.Signal(sig) }
+	}
+	stopped(t, 130, "interrupted (interrupt)", nil, send(syscall.SIGINT))
+	stopped(t, 143, "interrupted (terminated)", nil, send(syscall.SIGTERM))
+	stopped(t, 124, "interrupted (terminated)", []string{"--timeout", "500ms"}, func(*os.Process, map[string]int) error { return nil })
+	for _, rank := range []string{"0", "2"} {
+		errs := stopped(t, 143, "interrupted (terminated)", nil, func(_ *os.Process, ranks map[string]int) error {
+			return syscall.Kill(ranks[rank], syscall.SIGTERM)
+		})
+		if want := "gorun: SIGTERM to rank " + rank + ": passed on to all; ranks have 1h0m0s to save and end\n"; !strings.Contains(errs, want) {
+			t.Errorf("standard error %q, want %q", errs, want)
+		}
+	}
+	stopped(t, 143, "interrupted (terminated)", nil, func(gorun *os.Process, ranks map[string]int) error { // as of a whole control group
+		for _, pid := range ranks {
+			if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+				return err
+			}
+		}
+		return gorun.Signal(syscall.SIGTERM)
+	})
+}
+
+// TestLeavingAlone of ranks that do not agree when to stop is an error that says what
+// to do, and no hang.
+func TestLeavingAlone(t *testing.T) {
+	t.Parallel()
+	status, _, errs := interrupt(t, 3, []syscall.Signal{syscall.SIGTERM}, "gorun", "-np", "3", "--grace", "1h", "rankprogram", "leaves")
+	if status != 143 || !strings.Contains(errs, "ranks disagree: rank 0 called AllReduce sum float64[10] at runtime/main_test.go:") ||
+		!strings.Contains(errs, "runtime.Stopping") {
+		t.Errorf("status %d, standard error %q", status, errs)
 	}
 }
 

@@ -33,6 +33,8 @@ type tracer struct {
 	mu    sync.Mutex
 	saved bool // the part is there
 	over  bool // all parts were put together
+
+	observed observed
 }
 
 // A busy rank listens every listenInterval; for so many times one that is about to
@@ -67,6 +69,7 @@ func newTracer(r *rank, path string) (t *tracer, err error) {
 	}
 	t.start, t.clock = time.Now(), control.Clock()
 	t.recording = r.world.Observe(t.event)
+	t.observe(r)
 	if t.path != "" && r.mpi != nil {
 		go t.listen(r)
 	}
@@ -125,8 +128,8 @@ func (t *tracer) event(e *comm.Event) {
 	if e.Kind.Reduces() {
 		r.Op = t.log.Text(e.Op.String())
 	}
-	if e.DType.Valid() {
-		r.DType = t.log.Text(e.DType.String())
+	if e.Elem != "" {
+		r.DType = t.log.Text(e.Elem)
 	}
 	t.log.Add(r)
 }
@@ -137,14 +140,16 @@ func shapeOf(e *comm.Event) control.TraceShape {
 		return control.TraceWait
 	}
 	switch e.Kind {
-	case comm.BroadcastKind, comm.ScatterKind, comm.ScatterVKind:
-		return control.TraceFromRoot
-	case comm.ReduceKind, comm.GatherKind, comm.GatherVKind:
-		return control.TraceToRoot
 	case comm.SendKind:
 		return control.TraceSend
 	case comm.RecvKind:
 		return control.TraceRecv
+	}
+	switch e.Kind.Shape().Root {
+	case comm.RootShares, comm.RootSends:
+		return control.TraceFromRoot
+	case comm.RootReceives:
+		return control.TraceToRoot
 	}
 	return control.TraceAll
 }
@@ -153,6 +158,7 @@ func shapeOf(e *comm.Event) control.TraceShape {
 func (t *tracer) step(n int) {
 	if t != nil && n >= 0 {
 		t.log.Add(control.TraceRecord{Start: control.Clock(), Number: uint64(n), Peer: -1, Shape: control.TraceStep})
+		t.sample(control.SampleStep, "", float64(n))
 	}
 }
 
@@ -162,6 +168,7 @@ func (t *tracer) end(r *rank, err error) error {
 	if t == nil {
 		return nil
 	}
+	t.sampleMemory()
 	t.log.End()
 	if t.path == "" {
 		return nil

@@ -1,3 +1,5 @@
+//go:build linux
+
 package runtime
 
 import (
@@ -8,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gorun-spmd/gorun/internal/needtest"
+	"github.com/gorun-spmd/gorun/internal/testenv"
 )
 
 // eachMPI runs test over each MPI library whose launcher gorun finds.
@@ -17,7 +19,7 @@ func eachMPI(t *testing.T, test func(t *testing.T, via string)) {
 		t.Run(via, func(t *testing.T) {
 			t.Parallel()
 			if said, err := exec.Command("gorun", "--via", via, "--dry-run", "-np", "1", "true").CombinedOutput(); err != nil {
-				needtest.Missing(t, errors.New(firstLine(string(said))))
+				testenv.Missing(t, errors.New(firstLine(string(said))))
 			}
 			test(t, via)
 		})

@@ -1,6 +1,10 @@
 package tensor
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/gorun-spmd/gorun/tensor/kernel"
+)
 
 // An operator on [8, 8] costs its overhead: allocation, checks, dispatch.
 func BenchmarkAddSmall(b *testing.B) {
@@ -43,7 +47,7 @@ func BenchmarkKernels(b *testing.B) {
 	q := x.Reshape(1, 16, 2048, 64)
 	yq, lse := Attention(q, q, q, true)
 	_, stats := LayerNorm(x, row, row, 1, 1e-5)
-	mask, coef, m, v := Compare(OpLt, x, y), Full(cpu, Float32, 0.5, n, 3), ZerosLike(x), ZerosLike(x)
+	mask, coef, m, v := Compare(kernel.OpLt, x, y), Full(cpu, Float32, 0.5, n, 3), ZerosLike(x), ZerosLike(x)
 	big := x.Bytes()
 	for _, k := range []struct {
 		name  string
@@ -54,7 +58,7 @@ func BenchmarkKernels(b *testing.B) {
 		{"AddRow", 2 * big, func() { Add(x, row) }},
 		{"MulColumn", 2 * big, func() { Mul(x, column) }},
 		{"Gelu", 2 * big, func() { Gelu(x) }},
-		{"GeluGrad", 3 * big, func() { UnaryGrad(OpGelu, y, x, nil) }},
+		{"GeluGrad", 3 * big, func() { UnaryGrad(kernel.OpGelu, y, x, nil) }},
 		{"Transpose", 2 * big, func() { Transpose(x, 0, 1) }},
 		{"PermuteHeads", 2 * big, func() { Permute(x.Reshape(2, 1024, 16, 64), 0, 2, 1, 3) }},
 		{"Cat", 2 * big, func() { Cat(1, x, y) }},
@@ -71,8 +75,8 @@ func BenchmarkKernels(b *testing.B) {
 		{"ToFloat64", 3 * big, func() { Cast(x, Float64) }},
 		{"FillNormal", big, func() { FillNormal(x, Key{Seed: 1}, 0, 1, nil, nil) }},
 		{"TakeRows", 2 * big, func() { TakeRows(x, ids, 0) }},
-		{"TakeRowsGrad", 2 * big, func() { TakeRowsGrad(y, ids, 0, n) }},
-		{"Compare", 2*big + big/4, func() { Compare(OpLt, x, y) }},
+		{"TakeRowsGrad", 2 * big, func() { Coalesce(ids, y, 0, n) }},
+		{"Compare", 2*big + big/4, func() { Compare(kernel.OpLt, x, y) }},
 		{"Where", 3*big + big/4, func() { Where(mask, x, y) }},
 		{"CrossEntropyStats", big, func() { CrossEntropyStats(x, ids, 0, nil, false) }},
 		{"CrossEntropyGrad", 2 * big, func() { CrossEntropyGrad(nil, x, ids, 0, column, coef, nil) }},

@@ -1,9 +1,10 @@
 package tensor
 
 import (
-	"runtime"
 	"slices"
 	"unsafe"
+
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // CopyBox copies a box of the given sizes from src, where its first element is at
@@ -14,39 +15,42 @@ import (
 // dst and src have one element type, one device and len(sizes) dimensions each; the
 // box lies within both. The two boxes may be the same but not overlap otherwise.
 func CopyBox(dst *Tensor, dstOff []int, src *Tensor, srcOff, sizes []int) {
+	const op = "CopyBox"
 	if dst.dtype != src.dtype {
-		throwType("CopyBox", "%v into %v: element types differ; Cast first", src.brief(), dst.brief())
+		throwType(op, "%v into %v: element types differ; Cast first", src.brief(), dst.brief())
 	}
-	wantSameDevice("CopyBox", dst, src)
-	d := within("CopyBox", "destination", dst, dstOff, sizes)
-	s := within("CopyBox", "source", src, srcOff, sizes)
+	wantSameDevice(op, dst, src)
+	d := within(op, "destination", dst, dstOff, sizes)
+	s := within(op, "source", src, srcOff, sizes)
 	copyBox(dst, dst.Shape(), d, src, src.Shape(), s, sizes)
 }
 
 // PackBox copies the box of src at off to consecutive elements of the 1-D tensor
 // flat, from element at on, in row-major order.
 func PackBox(flat *Tensor, at int, src *Tensor, off, sizes []int) {
-	s := within("PackBox", "source", src, off, sizes)
-	wantFlat("PackBox", flat, src, at, sizes)
+	const op = "PackBox"
+	s := within(op, "source", src, off, sizes)
+	wantFlat(op, flat, src, at, sizes)
 	copyBox(flat, sizes, at, src, src.Shape(), s, sizes)
 }
 
 // UnpackBox copies consecutive elements of the 1-D tensor flat, from element at
 // on, to the box of dst at off: the inverse of PackBox.
 func UnpackBox(dst *Tensor, off []int, flat *Tensor, at int, sizes []int) {
-	d := within("UnpackBox", "destination", dst, off, sizes)
-	wantFlat("UnpackBox", flat, dst, at, sizes)
+	const op = "UnpackBox"
+	d := within(op, "destination", dst, off, sizes)
+	wantFlat(op, flat, dst, at, sizes)
 	copyBox(dst, dst.Shape(), d, flat, sizes, at, sizes)
 }
 
 // copyBox copies a box between arrays of the given shapes, from one element on.
 func copyBox(dst *Tensor, dstShape []int, d int, src *Tensor, srcShape []int, s int, sizes []int) {
+	const op = "CopyBox"
 	l := boxLoop(sizes, dstShape, srcShape)
 	if l.Numel() > 0 {
-		dst.dev.CopyLoop(dst.dtype.Size(), offset(dst, "CopyBox", d), offset(src, "CopyBox", s), l)
+		dst.dev.CopyLoop(dst.dtype.Size(), offset(dst, op, d), offset(src, op, s), l)
 	}
-	runtime.KeepAlive(src)
-	runtime.KeepAlive(dst)
+	keepAlive(src, dst)
 }
 
 // within throws unless the box lies in t, and returns the offset of its first element.
@@ -78,8 +82,8 @@ func offset(t *Tensor, op string, i int) unsafe.Pointer {
 }
 
 // boxLoop returns the loop of a copy of a box between two contiguous arrays.
-func boxLoop(sizes, dstShape, srcShape []int) Loop {
-	var dst, src [MaxDims]int
+func boxLoop(sizes, dstShape, srcShape []int) kernel.Loop {
+	var dst, src [kernel.MaxDims]int
 	d, s := 1, 1
 	for i := len(sizes) - 1; i >= 0; i-- {
 		dst[i], src[i] = d, s
@@ -90,14 +94,14 @@ func boxLoop(sizes, dstShape, srcShape []int) Loop {
 
 // rowsLoop is the loop of a copy of n rows of length elements, whose starts are
 // dst and src elements apart.
-func rowsLoop(n, length, dst, src int) Loop {
+func rowsLoop(n, length, dst, src int) kernel.Loop {
 	return merge([]int{n, length}, []int{dst, 1}, []int{src, 1})
 }
 
 // strided is the loop of a copy to a contiguous array of the given shape from one
 // with the given distances.
-func strided(shape, src []int) Loop {
-	var dst [MaxDims]int
+func strided(shape, src []int) kernel.Loop {
+	var dst [kernel.MaxDims]int
 	n := 1
 	for i := len(shape) - 1; i >= 0; i-- {
 		dst[i] = n
@@ -108,7 +112,7 @@ func strided(shape, src []int) Loop {
 
 // merge returns a loop over shape with distances a and b, without dimensions of
 // size 1 and with neighbours joined where both can be walked as one.
-func merge(shape, a, b []int) (l Loop) {
+func merge(shape, a, b []int) (l kernel.Loop) {
 	for i, n := range shape {
 		if n == 1 {
 			continue

@@ -3,21 +3,9 @@ package tensor
 import (
 	"runtime"
 	"slices"
+
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
-
-// A Loop is the iteration space of an element-wise operator whose arguments
-// broadcast: Size[:N], outermost first, with the distance in elements between
-// neighbours of each argument. The destination is contiguous. Dimensions of size
-// 1 are left out and neighbours that can be walked as one are merged, so the last
-// dimension has distance 0 or 1 for an argument that is contiguous.
-type Loop struct {
-	N       int
-	Size    [MaxDims]int
-	A, B, C [MaxDims]int
-}
-
-// Numel returns the number of elements.
-func (l *Loop) Numel() int { return product(l.Size[:l.N]) }
 
 func product(sizes []int) int {
 	n := 1
@@ -28,8 +16,8 @@ func product(sizes []int) int {
 }
 
 // loopOver returns the loop that walks contiguous arguments, broadcast to shape.
-func loopOver(shape []int, args ...[]int) (l Loop) {
-	var stride [3][MaxDims]int
+func loopOver(shape []int, args ...[]int) (l kernel.Loop) {
+	var stride [3][kernel.MaxDims]int
 	for k, arg := range args {
 		step := 1
 		for i := len(arg) - 1; i >= 0; i-- {
@@ -59,35 +47,8 @@ func loopOver(shape []int, args ...[]int) (l Loop) {
 	return l
 }
 
-// rows calls f for each run of the last dimension with the offsets of its first
-// elements: i of the destination, a, b and c of the arguments.
-func (l *Loop) rows(f func(i, a, b, c int)) {
-	last := l.N - 1
-	n := l.Size[last]
-	total := l.Numel()
-	if total == 0 {
-		return
-	}
-	var at [MaxDims]int
-	for i, a, b, c := 0, 0, 0, 0; ; {
-		f(i, a, b, c)
-		if i += n; i >= total {
-			return
-		}
-		for d := last - 1; d >= 0; d-- {
-			at[d]++
-			a, b, c = a+l.A[d], b+l.B[d], c+l.C[d]
-			if at[d] < l.Size[d] {
-				break
-			}
-			at[d] = 0
-			a, b, c = a-l.A[d]*l.Size[d], b-l.B[d]*l.Size[d], c-l.C[d]*l.Size[d]
-		}
-	}
-}
-
 // broadcastShape returns the shape to which a and b broadcast.
-func broadcastShape(op string, a, b *Tensor) (shape [MaxDims]int, n int) {
+func broadcastShape(op string, a, b *Tensor) (shape [kernel.MaxDims]int, n int) {
 	n = max(a.NDim(), b.NDim())
 	for i := 1; i <= n; i++ {
 		da, db := 1, 1
@@ -145,37 +106,18 @@ func broadcastsTo(from, shape []int) bool {
 	return true
 }
 
-// SumTo adds up the elements of x that a broadcast from shape to x's shape
-// repeats: the gradient of a broadcast. It returns x itself if shape is x's. It
-// throws a *ShapeError unless shape broadcasts to x's.
-func SumTo(x *Tensor, shape ...int) *Tensor {
-	if equalInts(shape, x.Shape()) {
-		return x
-	}
-	if !broadcastsTo(shape, x.Shape()) {
-		throwShape("SumTo", "%v: %v does not broadcast to it", x.brief(), slices.Clone(shape))
-	}
-	lead := x.NDim() - len(shape)
-	dims := make([]int, 0, MaxDims)
-	for d := range x.NDim() {
-		if d < lead || shape[d-lead] == 1 && x.dims[d] != 1 {
-			dims = append(dims, d)
-		}
-	}
-	return Sum(x, dims, true).Reshape(shape...)
-}
-
 // Expand returns x repeated to shape, to which x's shape broadcasts. It returns x
 // itself if shape is x's.
 func Expand(x *Tensor, shape ...int) *Tensor {
+	const op = "Expand"
 	if equalInts(shape, x.Shape()) {
 		return x
 	}
 	if !broadcastsTo(x.Shape(), shape) {
-		throwShape("Expand", "%v does not broadcast to %v", x.brief(), slices.Clone(shape))
+		throwShape(op, "%v does not broadcast to %v", x.brief(), slices.Clone(shape))
 	}
-	y := alloc("Expand", x.dev, x.dtype, shape)
-	x.dev.CopyLoop(x.dtype.Size(), y.addr, x.ptr("Expand"), loopOver(shape, shape, x.Shape()))
+	y := alloc(op, x.dev, x.dtype, shape)
+	x.dev.CopyLoop(x.dtype.Size(), y.addr, x.ptr(op), loopOver(shape, shape, x.Shape()))
 	runtime.KeepAlive(x)
 	return y
 }

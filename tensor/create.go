@@ -47,11 +47,12 @@ func Fill(t *Tensor, v float64) { t.dev.Fill(t.dtype, t.ptr("Fill"), t.numel, v)
 // FromSlice returns a tensor with a copy of data. It throws a *ShapeError if the
 // sizes do not multiply to len(data).
 func FromSlice[T Elem](dev Device, data []T, shape ...int) *Tensor {
+	const op = "FromSlice"
 	n := product(shape)
 	if n != len(data) {
-		throwShape("FromSlice", "%d elements for shape %v, which has %d", len(data), append([]int(nil), shape...), n)
+		throwShape(op, "%d elements for shape %v, which has %d", len(data), append([]int(nil), shape...), n)
 	}
-	t := alloc("FromSlice", dev, dtype.Of[T](), shape)
+	t := alloc(op, dev, dtype.Of[T](), shape)
 	if n > 0 {
 		dev.FromHost(t.addr, unsafe.Pointer(&data[0]), t.Bytes())
 	}
@@ -62,24 +63,26 @@ func FromSlice[T Elem](dev Device, data []T, shape ...int) *Tensor {
 // is valid while t is reachable and its scope is open. It throws a *TypeError if
 // T is not t's element type and a *UseError if t is not on the CPU or was freed.
 func Data[T Elem](t *Tensor) []T {
+	const op = "Data"
 	if want := dtype.Of[T](); t.dtype != want {
-		throwType("Data", "%v does not hold %v", t.brief(), want)
+		throwType(op, "%v does not hold %v", t.brief(), want)
 	}
 	if !t.OnCPU() {
-		throwUse("Data", "%v is on %v; use ToSlice, which copies", t.brief(), t.dev)
+		throwUse(op, "%v is on %v; use ToSlice, which copies", t.brief(), t.dev)
 	}
-	return sliceOf[T](t.ptr("Data"), t.numel)
+	return unsafe.Slice((*T)(t.ptr(op)), t.numel)
 }
 
 // ToSlice returns a copy of the elements in Go's memory. It throws as Data does,
 // except that t may be on any device.
 func ToSlice[T Elem](t *Tensor) []T {
+	const op = "ToSlice"
 	if want := dtype.Of[T](); t.dtype != want {
-		throwType("ToSlice", "%v does not hold %v", t.brief(), want)
+		throwType(op, "%v does not hold %v", t.brief(), want)
 	}
 	s := make([]T, t.numel)
 	if t.numel > 0 {
-		t.dev.ToHost(unsafe.Pointer(&s[0]), t.ptr("ToSlice"), t.Bytes())
+		t.dev.ToHost(unsafe.Pointer(&s[0]), t.ptr(op), t.Bytes())
 		runtime.KeepAlive(t)
 	}
 	return s
@@ -96,8 +99,9 @@ func (t *Tensor) Item() float64 {
 
 // Clone returns a copy of x with memory of its own.
 func Clone(x *Tensor) *Tensor {
-	t := allocLike("Clone", x)
-	x.dev.CopyBytes(t.addr, x.ptr("Clone"), x.Bytes())
+	const op = "Clone"
+	t := allocLike(op, x)
+	x.dev.CopyBytes(t.addr, x.ptr(op), x.Bytes())
 	runtime.KeepAlive(x)
 	return t
 }
@@ -105,11 +109,12 @@ func Clone(x *Tensor) *Tensor {
 // Copy sets the elements of dst to those of src, which has the same shape and
 // type and may be on another device.
 func Copy(dst, src *Tensor) {
-	wantSameShape("Copy", dst, src)
+	const op = "Copy"
+	wantSameShape(op, dst, src)
 	if dst.dtype != src.dtype {
-		throwType("Copy", "%v into %v: element types differ; Cast first", src.brief(), dst.brief())
+		throwType(op, "%v into %v: element types differ; Cast first", src.brief(), dst.brief())
 	}
-	d, s, n := dst.ptr("Copy"), src.ptr("Copy"), src.Bytes()
+	d, s, n := dst.ptr(op), src.ptr(op), src.Bytes()
 	if n == 0 {
 		return
 	}
@@ -120,41 +125,32 @@ func Copy(dst, src *Tensor) {
 		src.dev.ToHost(unsafe.Pointer(&host[0]), s, n)
 		dst.dev.FromHost(d, unsafe.Pointer(&host[0]), n)
 	}
-	runtime.KeepAlive(src)
-	runtime.KeepAlive(dst)
-}
-
-// To returns x on dev: x itself if it is there already, else a copy.
-func To(x *Tensor, dev Device) *Tensor {
-	if x.dev == dev {
-		return x
-	}
-	t := alloc("To", dev, x.dtype, x.Shape())
-	Copy(t, x)
-	return t
+	keepAlive(src, dst)
 }
 
 // Cast returns x with elements converted to dt: floats round to nearest even and
 // truncate towards zero when dt is an integer, and what does not fit is
 // unspecified; Bool is x != 0. It returns x itself if dt is its type.
 func Cast(x *Tensor, dt DType) *Tensor {
+	const op = "Cast"
 	if x.dtype == dt {
 		return x
 	}
-	t := alloc("Cast", x.dev, dt, x.Shape())
-	x.dev.Cast(dt, t.addr, x.dtype, x.ptr("Cast"), x.numel)
+	t := alloc(op, x.dev, dt, x.Shape())
+	x.dev.Cast(dt, t.addr, x.dtype, x.ptr(op), x.numel)
 	runtime.KeepAlive(x)
 	return t
 }
 
 // CastTo is Cast into dst, of the same shape.
 func CastTo(dst, x *Tensor) {
-	wantSameShape("CastTo", dst, x)
+	const op = "CastTo"
+	wantSameShape(op, dst, x)
 	if dst.dtype == x.dtype {
 		Copy(dst, x)
 		return
 	}
-	wantSameDevice("CastTo", dst, x)
-	x.dev.Cast(dst.dtype, dst.ptr("CastTo"), x.dtype, x.ptr("CastTo"), x.numel)
+	wantSameDevice(op, dst, x)
+	x.dev.Cast(dst.dtype, dst.ptr(op), x.dtype, x.ptr(op), x.numel)
 	runtime.KeepAlive(x)
 }

@@ -5,15 +5,11 @@ import (
 
 	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/internal/mem"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // A Device holds tensors and computes with them. Users pass one to New and its
-// kin and call Open on it; the kernels are for this package, which has checked
-// shapes and types before it calls one.
-//
-// A kernel takes addresses in the device's memory and sizes in elements. Its
-// destination never overlaps its sources unless it says so. Kernels called from
-// one goroutine take effect in order; a device may run them later than the call.
+// kin and call Open on it; the kernels are for this package.
 type Device interface {
 	// String names the device: "cpu", "cuda:0".
 	String() string
@@ -27,36 +23,23 @@ type Device interface {
 	FromHost(dst, src unsafe.Pointer, bytes int)
 	CopyBytes(dst, src unsafe.Pointer, bytes int)
 
-	Elementwise
-	MatrixKernels
-	RowKernels
-	IndexKernels
-	TableKernels
-	LossKernels
-	OptimizerKernels
+	kernel.Kernels
 	memory() *Memory
 }
 
-// The attributes of a world communicator that have to do with the device of a
-// rank's tensors: the device itself, and a func() Device that opens one when the
-// first mesh is made, unless there is one.
-const (
-	DeviceKey = "tensor.Device"
-	OpenerKey = "tensor.Device opener"
-)
+// DeviceKey is the attribute of a world communicator that holds the Device of a rank's
+// tensors.
+type DeviceKey struct{}
+
+// OpenerKey is the attribute that holds a func() Device, which opens one when the first
+// mesh is made, unless there is one.
+type OpenerKey struct{}
 
 // A Memory is the pool of one device with its scopes. A device embeds one.
 type Memory struct{ pool *mem.Pool }
 
-// NewMemory returns a Memory over a. populate is called once for each new block
-// above 1 MiB; nil says that the process cannot touch the memory.
-func NewMemory(a mem.Allocator, populate func(p unsafe.Pointer, bytes int)) *Memory {
-	return &Memory{pool: mem.NewPool(a, populate)}
-}
-
-// Direct has each tensor be an allocation of its own, of just its bytes, given back at
-// once: for tools that look at accesses. It is called before the first tensor is made.
-func (m *Memory) Direct() { m.pool.Direct() }
+// NewMemory returns a Memory over pool, which is nobody else's.
+func NewMemory(pool *mem.Pool) *Memory { return &Memory{pool} }
 
 func (m *Memory) memory() *Memory { return m }
 
@@ -87,6 +70,14 @@ func (m *Memory) Open() *Scope { return &Scope{m.pool.Open()} }
 // kept, and closes the scopes that were opened since and are still open. To use
 // such a tensor later throws a *UseError. Closing twice does nothing.
 func (s *Scope) Close() { s.inner.Close() }
+
+// Leave puts s, the innermost open scope, aside: its tensors stay, and those that are made
+// from now on belong to the scope around it. Enter makes it the innermost one again, inside
+// the one that is open then; Close comes after that.
+func (s *Scope) Leave() { s.inner.Leave() }
+
+// Enter: see Leave.
+func (s *Scope) Enter() { s.inner.Enter() }
 
 // Keep takes tensors out of s, together with all views of their memory: they
 // belong to the enclosing scope from now on, or to none. A nil tensor and one

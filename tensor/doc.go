@@ -2,9 +2,9 @@
 //
 // A Tensor is a shape, an element type and a piece of a device's memory, with
 // the elements in row-major order, without gaps. It knows nothing of ranks.
-// Operators are functions: values in, a new value out. Beside each stands its
-// gradient, and the few forms that write into their first argument (AddTo, Copy,
-// MatMulTo) say so in their names or docs.
+// Operators are functions: values in, a new value out. Where a gradient has a kernel of its
+// own it stands beside the operator (LayerNormGrad). The few forms that write into their
+// first argument (AddTo, Copy, MatMulTo) say so in their names or docs.
 //
 //	cpu := tensor.NewCPU(nil)
 //	a := tensor.FromSlice(cpu, []float32{1, 2, 3, 4}, 2, 2)
@@ -43,9 +43,10 @@
 // # Types
 //
 // Arithmetic is for float32 (fast) and float64, and for integers where it makes
-// sense; Float16 is for storage and exchange: Cast first. BFloat16 is computed with in
-// float32, and each element of a result is rounded once, to the nearest, ties to even:
-// all operators take it, and so do the updates of table rows; Attention on a GPU rounds
-// numbers in between too. What an optimizer remembers of it is float32, as Attention's lse
-// is. Sums and products of integers and Bool are Int64.
+// sense. The narrow types Float16 and BFloat16 are computed with in float32, and each
+// element of a result is rounded once, to the nearest, ties to even: all operators take
+// them, and so do the updates of table rows; Attention of BFloat16 on a GPU rounds numbers
+// in between too. What an optimizer remembers of them is float32, as Attention's lse is.
+// BFloat16 has fast kernels; Float16 is widened and rounded around those of float32. Sums
+// and products of integers and Bool are Int64.
 package tensor

@@ -1,43 +1,70 @@
 package tensor
 
 import (
+	"cmp"
 	"math"
+	"math/cmplx"
 	"slices"
 	"testing"
+
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // unaryWant is the definition of each unary operator, written apart.
-var unaryWant = map[UnaryOp]func(x float64) float64{
-	OpNeg:     func(x float64) float64 { return -x },
-	OpAbs:     math.Abs,
-	OpExp:     math.Exp,
-	OpLog:     math.Log,
-	OpSqrt:    math.Sqrt,
-	OpRsqrt:   func(x float64) float64 { return 1 / math.Sqrt(x) },
-	OpTanh:    func(x float64) float64 { return 1 - 2/(math.Exp(2*x)+1) },
-	OpSigmoid: func(x float64) float64 { return (1 + math.Tanh(x/2)) / 2 },
-	OpRelu:    func(x float64) float64 { return max(x, 0) },
-	OpGelu:    func(x float64) float64 { return x * (1 + math.Erf(x/math.Sqrt2)) / 2 },
-	OpGeluTanh: func(x float64) float64 {
+var unaryWant = map[kernel.UnaryOp]func(x float64) float64{
+	kernel.OpNeg:     func(x float64) float64 { return -x },
+	kernel.OpAbs:     math.Abs,
+	kernel.OpExp:     math.Exp,
+	kernel.OpLog:     math.Log,
+	kernel.OpSqrt:    math.Sqrt,
+	kernel.OpRsqrt:   func(x float64) float64 { return 1 / math.Sqrt(x) },
+	kernel.OpTanh:    func(x float64) float64 { return 1 - 2/(math.Exp(2*x)+1) },
+	kernel.OpSigmoid: func(x float64) float64 { return (1 + math.Tanh(x/2)) / 2 },
+	kernel.OpRelu:    func(x float64) float64 { return max(x, 0) },
+	kernel.OpGelu:    func(x float64) float64 { return x * (1 + math.Erf(x/math.Sqrt2)) / 2 },
+	kernel.OpGeluTanh: func(x float64) float64 {
 		return x * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x))) / 2
 	},
-	OpSilu:   func(x float64) float64 { return x * (1 + math.Tanh(x/2)) / 2 },
-	OpSquare: func(x float64) float64 { return x * x },
-	OpSign:   func(x float64) float64 { return float64(int(sign(x))) },
+	kernel.OpSilu:   func(x float64) float64 { return x * (1 + math.Tanh(x/2)) / 2 },
+	kernel.OpSquare: func(x float64) float64 { return x * x },
+	kernel.OpSign:   func(x float64) float64 { return float64(cmp.Compare(x, 0)) },
+	kernel.OpErf: func(x float64) float64 { // 2/√π·Σ (-1)ⁿ·x²ⁿ⁺¹/(n!·(2n+1))
+		if math.Abs(x) > 1 {
+			return 1 - math.Erfc(x)
+		}
+		term, sum := x, x
+		for n := 1.0; n < 30; n++ {
+			term *= -x * x / n
+			sum += term / (2*n + 1)
+		}
+		return 2 / math.Sqrt(math.Pi) * sum
+	},
+	kernel.OpSin: func(x float64) float64 { return imag(cmplx.Exp(complex(0, x))) },
+	kernel.OpCos: func(x float64) float64 { return real(cmplx.Exp(complex(0, x))) },
+}
+
+// unaryOracle returns the definition of op from unaryWant.
+func unaryOracle(t *testing.T, op kernel.UnaryOp) func(x float64) float64 {
+	t.Helper()
+	f := unaryWant[op]
+	if f == nil {
+		t.Fatalf("%v has a row in package kernel; unaryWant has none", op)
+	}
+	return f
 }
 
 func TestUnary(t *testing.T) {
 	cpu := NewCPU(nil)
 	rng := newRNG()
-	for op := range unaryOps {
+	for _, op := range kernel.UnaryOps() {
 		for _, shape := range shapes {
 			x := randomArray(rng, shape...)
-			if op == OpLog || op == OpSqrt || op == OpRsqrt {
+			if op == kernel.OpLog || op == kernel.OpSqrt || op == kernel.OpRsqrt {
 				for i, v := range x.data {
 					x.data[i] = math.Abs(v) + 0.125
 				}
 			}
-			want := build(shape, func(i []int) float64 { return unaryWant[op](x.at(i...)) })
+			want := build(shape, func(i []int) float64 { return unaryOracle(t, op)(x.at(i...)) })
 			for _, dt := range floats {
 				in := x.tensor(cpu, dt)
 				check(t, label(op, dt, shape), Unary(op, in), want, tolerance(dt))
@@ -46,9 +73,9 @@ func TestUnary(t *testing.T) {
 			}
 		}
 	}
-	for _, op := range []UnaryOp{OpNeg, OpAbs, OpRelu, OpSquare, OpSign} {
+	for _, op := range []kernel.UnaryOp{kernel.OpNeg, kernel.OpAbs, kernel.OpRelu, kernel.OpSquare, kernel.OpSign} {
 		x := intArray(rng, -9, 10, 3, 4)
-		want := build(x.shape, func(i []int) float64 { return unaryWant[op](x.at(i...)) })
+		want := build(x.shape, func(i []int) float64 { return unaryOracle(t, op)(x.at(i...)) })
 		for _, dt := range []DType{Int8, Int16, Int32, Int64} {
 			check(t, label(op, dt), Unary(op, x.tensor(cpu, dt)), want, 0)
 		}
@@ -61,15 +88,15 @@ func TestUnarySpecialValues(t *testing.T) {
 	cpu := NewCPU(nil)
 	inf, nan := math.Inf(1), math.NaN()
 	x := array{[]int{6}, []float64{inf, -inf, nan, 0, 100, -100}}
-	for op := range unaryOps {
+	for _, op := range kernel.UnaryOps() {
 		for _, dt := range floats {
 			got := toArray(Unary(op, x.tensor(cpu, dt)))
 			for i, v := range x.data {
-				want := unaryWant[op](v)
+				want := unaryOracle(t, op)(v)
 				switch {
-				case v == -inf && (op == OpGelu || op == OpGeluTanh):
+				case v == -inf && (op == kernel.OpGelu || op == kernel.OpGeluTanh):
 					want = 0 // the limit; by the formula NaN, as Silu is
-				case op == OpSign && v != v, op == OpRelu && v != v:
+				case op == kernel.OpSign && v != v, op == kernel.OpRelu && v != v:
 					want = nan
 				}
 				if dt == Float32 && math.Abs(want) > math.MaxFloat32 {
@@ -88,8 +115,9 @@ func TestUnarySpecialValues(t *testing.T) {
 func TestActivationSlopesAtInfinity(t *testing.T) {
 	cpu := NewCPU(nil)
 	inf, nan := math.Inf(1), math.NaN()
-	for op, want := range map[UnaryOp][]float64{OpGelu: {1, 0, nan}, OpGeluTanh: {1, 0, nan}, OpSilu: {nan, nan, nan}, OpTanh: {0, 0, nan},
-		OpSigmoid: {0, 0, nan}, OpRelu: {1, 0, 1}} {
+	for op, want := range map[kernel.UnaryOp][]float64{kernel.OpGelu: {1, 0, nan}, kernel.OpGeluTanh: {1, 0, nan},
+		kernel.OpSilu: {nan, nan, nan}, kernel.OpTanh: {0, 0, nan},
+		kernel.OpSigmoid: {0, 0, nan}, kernel.OpRelu: {1, 0, 1}} {
 		for _, dt := range floats {
 			x := FromSlice(cpu, []float64{inf, -inf, nan}, 3)
 			got := toArray(UnaryGrad(op, Full(cpu, dt, 1, 3), Cast(x, dt), Unary(op, Cast(x, dt))))
@@ -105,13 +133,13 @@ func TestActivationSlopesAtInfinity(t *testing.T) {
 func TestUnaryGrad(t *testing.T) {
 	rng := newRNG()
 	cpu := NewCPU(nil)
-	for op := range unaryOps {
+	for _, op := range kernel.UnaryOps() {
 		x := randomArray(rng, 3, 7)
 		for i, v := range x.data {
 			if math.Abs(v) < 0.1 { // off the kinks
 				x.data[i] = 0.5
 			}
-			if op == OpLog || op == OpSqrt || op == OpRsqrt {
+			if op == kernel.OpLog || op == kernel.OpSqrt || op == kernel.OpRsqrt {
 				x.data[i] = math.Abs(x.data[i]) + 0.25
 			}
 		}
@@ -180,15 +208,15 @@ func TestClamp(t *testing.T) {
 }
 
 // binaryWant is the definition of each binary operator.
-func binaryWant(op BinaryOp, a, b float64, integer bool) float64 {
+func binaryWant(op kernel.BinaryOp, a, b float64, integer bool) float64 {
 	switch op {
-	case OpAdd:
+	case kernel.OpAdd:
 		return a + b
-	case OpSub:
+	case kernel.OpSub:
 		return a - b
-	case OpMul:
+	case kernel.OpMul:
 		return a * b
-	case OpDiv:
+	case kernel.OpDiv:
 		if integer {
 			if b == 0 {
 				return 0
@@ -196,9 +224,9 @@ func binaryWant(op BinaryOp, a, b float64, integer bool) float64 {
 			return math.Trunc(a / b)
 		}
 		return a / b
-	case OpMaximum:
+	case kernel.OpMaximum:
 		return math.Max(a, b)
-	case OpMinimum:
+	case kernel.OpMinimum:
 		return math.Min(a, b)
 	default:
 		if p := math.Pow(a, b); !integer || math.Abs(p) >= 1 && !math.IsInf(p, 0) {
@@ -211,26 +239,27 @@ func binaryWant(op BinaryOp, a, b float64, integer bool) float64 {
 // broadcasts are pairs of shapes.
 var broadcasts = [][2][]int{
 	{{}, {}}, {{3, 4}, {3, 4}}, {{3, 4}, {4}}, {{4}, {3, 4}}, {{3, 1}, {1, 4}}, {{3, 1}, {4}}, {{2, 3, 4}, {3, 1}}, {{2, 3, 4}, {}},
-	{{}, {5}}, {{1}, {1, 1}}, {{0, 3}, {3}}, {{0, 1}, {1, 3}}, {{2, 1, 4, 1}, {3, 1, 5}}, {{2, 3, 4}, {2, 1, 4}}, {{1, 300}, {7, 1}}, {{1}, {0}},
+	{{}, {5}}, {{1}, {1, 1}}, {{0, 3}, {3}}, {{0, 1}, {1, 3}}, {{2, 1, 4, 1}, {3, 1, 5}}, {{2, 3, 4}, {2, 1, 4}}, {{1, 300}, {7, 1}},
+	{{1}, {0}},
 	{{2, 3, 1, 1}, {1, 1, 4, 5}},
 }
 
 func TestBinary(t *testing.T) {
 	cpu := NewCPU(nil)
 	rng := newRNG()
-	for op := range binaryOps {
+	for _, op := range kernel.BinaryOps() {
 		for _, pair := range broadcasts {
 			for _, dt := range numbers {
 				integer := dt.Int()
 				a, b := randomArray(rng, pair[0]...), randomArray(rng, pair[1]...)
 				if integer {
 					a, b = intArray(rng, 0, 4, pair[0]...), intArray(rng, 0, 4, pair[1]...)
-				} else if op == OpPow {
+				} else if op == kernel.OpPow {
 					for i := range a.data {
 						a.data[i] = math.Abs(a.data[i])
 					}
 				}
-				if dt == Uint8 && op == OpSub {
+				if dt == Uint8 && op == kernel.OpSub {
 					continue // wraps around
 				}
 				shape, ok := BroadcastShape(pair[0], pair[1])
@@ -263,7 +292,7 @@ func TestBinary(t *testing.T) {
 	wantThrow[*ShapeError](t, func() { Mul(a, Zeros(cpu, Float32, 2)) }, "Mul", "float32[2 3]", "float32[2]", "3", "2", "dimension 1")
 	wantThrow[*TypeError](t, func() { Add(a, Zeros(cpu, Float64, 3)) }, "Add", "float32[2 3]", "float64[3]", "Cast")
 	wantThrow[*UseError](t, func() { Add(a, Zeros(NewCPU(nil), Float32, 3)) }, "Add", "To")
-	wantThrow[*ShapeError](t, func() { BinaryTo(Zeros(cpu, Float32, 3), OpAdd, a, a) }, "destination")
+	wantThrow[*ShapeError](t, func() { BinaryTo(Zeros(cpu, Float32, 3), kernel.OpAdd, a, a) }, "destination")
 }
 
 func TestBinaryNegativeIntegers(t *testing.T) {
@@ -283,17 +312,17 @@ func TestBinaryNegativeIntegers(t *testing.T) {
 
 func TestBinaryGrad(t *testing.T) {
 	rng := newRNG()
-	for op := range binaryOps {
+	for _, op := range kernel.BinaryOps() {
 		for _, pair := range [][2][]int{{{3, 4}, {3, 4}}, {{3, 4}, {4}}, {{3, 1}, {2, 1, 4}}, {{}, {2}}, {{0, 2}, {2}}} {
 			a, b := randomArray(rng, pair[0]...), randomArray(rng, pair[1]...)
 			for i, v := range a.data {
-				if op == OpPow {
+				if op == kernel.OpPow {
 					a.data[i] = math.Abs(v) + 0.5
 				}
 				a.data[i] += 1e-3 // no ties
 			}
 			for i, v := range b.data {
-				if op == OpDiv {
+				if op == kernel.OpDiv {
 					b.data[i] = math.Abs(v) + 0.5
 				}
 			}
@@ -311,33 +340,33 @@ func TestBinaryGrad(t *testing.T) {
 	}
 	cpu := NewCPU(nil)
 	one := Full(cpu, Float64, 1, 2)
-	da, db := BinaryGrad(OpMaximum, one, one, one, true, true)
+	da, db := BinaryGrad(kernel.OpMaximum, one, one, one, true, true)
 	check(t, "Maximum of equals", da, array{[]int{2}, []float64{0.5, 0.5}}, 0)
 	check(t, "Maximum of equals", db, array{[]int{2}, []float64{0.5, 0.5}}, 0)
-	da, db = BinaryGrad(OpMinimum, one, one, Full(cpu, Float64, math.NaN(), 2), true, true)
+	da, db = BinaryGrad(kernel.OpMinimum, one, one, Full(cpu, Float64, math.NaN(), 2), true, true)
 	check(t, "Minimum of NaN", da, array{[]int{2}, []float64{1, 1}}, 0)
 	check(t, "Minimum of NaN", db, array{[]int{2}, []float64{1, 1}}, 0)
 	zero := Zeros(cpu, Float64, 2)
-	_, db = BinaryGrad(OpPow, one, zero, MulScalar(one, -1), true, true)
+	_, db = BinaryGrad(kernel.OpPow, one, zero, MulScalar(one, -1), true, true)
 	check(t, "0 to a negative power", db, array{[]int{2}, []float64{math.Inf(-1), math.Inf(-1)}}, 0)
-	_, db = BinaryGrad(OpPow, one, zero, one, true, true)
+	_, db = BinaryGrad(kernel.OpPow, one, zero, one, true, true)
 	check(t, "0 to a power", db, array{[]int{2}, []float64{0, 0}}, 0)
 }
 
 func TestCompareAndWhere(t *testing.T) {
 	cpu := NewCPU(nil)
 	rng := newRNG()
-	want := map[CompareOp]func(a, b float64) bool{
-		OpEq: func(a, b float64) bool { return a == b }, OpNe: func(a, b float64) bool { return a != b },
-		OpLt: func(a, b float64) bool { return a < b }, OpLe: func(a, b float64) bool { return a <= b },
-		OpGt: func(a, b float64) bool { return a > b }, OpGe: func(a, b float64) bool { return a >= b },
+	want := map[kernel.CompareOp]func(a, b float64) bool{
+		kernel.OpEq: func(a, b float64) bool { return a == b }, kernel.OpNe: func(a, b float64) bool { return a != b },
+		kernel.OpLt: func(a, b float64) bool { return a < b }, kernel.OpLe: func(a, b float64) bool { return a <= b },
+		kernel.OpGt: func(a, b float64) bool { return a > b }, kernel.OpGe: func(a, b float64) bool { return a >= b },
 	}
 	for _, pair := range broadcasts {
 		shape, _ := BroadcastShape(pair[0], pair[1])
 		for _, dt := range numbers {
 			a, b := intArray(rng, 0, 4, pair[0]...), intArray(rng, 0, 4, pair[1]...)
 			x, y := a.tensor(cpu, dt), b.tensor(cpu, dt)
-			for op := range compareOps {
+			for _, op := range kernel.CompareOps() {
 				bools := build(shape, func(i []int) float64 {
 					if want[op](a.at(i...), b.at(i...)) {
 						return 1
@@ -362,7 +391,7 @@ func TestCompareAndWhere(t *testing.T) {
 	for _, dt := range []DType{Int8, Int64, Bool} {
 		x := Cast(FromSlice(cpu, []int64{0, 1}, 2), dt)
 		for _, v := range []float64{0, 0.5, 1, -1, 300, math.Inf(-1), math.NaN()} {
-			for op := range compareOps {
+			for _, op := range kernel.CompareOps() {
 				bools := build(x.Shape(), func(i []int) float64 {
 					if want[op](float64(i[0]), v) {
 						return 1
@@ -426,18 +455,22 @@ func TestCast(t *testing.T) {
 			}
 			check(t, label("Cast ", from, " to ", to), Cast(in, to), want, 0)
 		}
-		check(t, label("Cast ", from, " to bool"), Cast(array{[]int{3}, []float64{0, 1, 2}}.tensor(cpu, from), Bool), array{[]int{3}, []float64{0, 1, 1}}, 0)
+		check(t, label("Cast ", from, " to bool"), Cast(array{[]int{3}, []float64{0, 1, 2}}.tensor(cpu, from), Bool),
+			array{[]int{3}, []float64{0, 1, 1}}, 0)
 	}
 }
 
 func TestNamedFunctions(t *testing.T) {
 	cpu := NewCPU(nil)
 	x, y := FromSlice(cpu, []float64{0.25, 2}, 2), FromSlice(cpu, []float64{1, 0.5}, 2)
-	for op, f := range map[UnaryOp]func(*Tensor) *Tensor{OpNeg: Neg, OpAbs: Abs, OpExp: Exp, OpLog: Log, OpSqrt: Sqrt, OpRsqrt: Rsqrt,
-		OpTanh: Tanh, OpSigmoid: Sigmoid, OpRelu: Relu, OpGelu: Gelu, OpGeluTanh: GeluTanh, OpSilu: Silu, OpSquare: Square, OpSign: Sign} {
+	for op, f := range map[kernel.UnaryOp]func(*Tensor) *Tensor{kernel.OpNeg: Neg, kernel.OpAbs: Abs, kernel.OpExp: Exp, kernel.OpLog: Log,
+		kernel.OpSqrt: Sqrt, kernel.OpRsqrt: Rsqrt,
+		kernel.OpTanh: Tanh, kernel.OpSigmoid: Sigmoid, kernel.OpRelu: Relu, kernel.OpGelu: Gelu, kernel.OpGeluTanh: GeluTanh,
+		kernel.OpSilu: Silu, kernel.OpSquare: Square, kernel.OpSign: Sign} {
 		check(t, op.String(), f(x), toArray(Unary(op, x)), 0)
 	}
-	for op, f := range map[BinaryOp]func(a, b *Tensor) *Tensor{OpAdd: Add, OpSub: Sub, OpMul: Mul, OpDiv: Div, OpMaximum: Maximum, OpMinimum: Minimum, OpPow: Pow} {
+	for op, f := range map[kernel.BinaryOp]func(a, b *Tensor) *Tensor{kernel.OpAdd: Add, kernel.OpSub: Sub, kernel.OpMul: Mul,
+		kernel.OpDiv: Div, kernel.OpMaximum: Maximum, kernel.OpMinimum: Minimum, kernel.OpPow: Pow} {
 		check(t, op.String(), f(x, y), toArray(Binary(op, x, y)), 0)
 	}
 	check(t, "AddScalar", AddScalar(x, 1), array{[]int{2}, []float64{1.25, 3}}, 0)
@@ -475,8 +508,8 @@ func TestMaximumOfZeros(t *testing.T) {
 		}{
 			"Maximum":            {Maximum(a, b), []float64{0, 0, minus, 0}},
 			"Minimum":            {Minimum(a, b), []float64{minus, minus, minus, 0}},
-			"Maximum of 0":       {BinaryScalar(OpMaximum, b, 0), []float64{0, 0, 0, 0}},
-			"Minimum of -0":      {BinaryScalar(OpMinimum, b, minus), []float64{minus, minus, minus, minus}},
+			"Maximum of 0":       {BinaryScalar(kernel.OpMaximum, b, 0), []float64{0, 0, 0, 0}},
+			"Minimum of -0":      {BinaryScalar(kernel.OpMinimum, b, minus), []float64{minus, minus, minus, minus}},
 			"largest of rows":    {Amax(a, []int{1}, false), []float64{0, 0}},
 			"smallest of rows":   {Amin(a, []int{1}, false), []float64{minus, minus}},
 			"largest of columns": {Amax(b, []int{0}, false), []float64{minus, 0}},

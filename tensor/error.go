@@ -74,24 +74,17 @@ func wantSameDevice(op string, a, b *Tensor) {
 	}
 }
 
-// wantFloat throws unless x is Float32 or Float64.
+// wantFloat throws unless x is of a floating-point type.
 func wantFloat(op string, x *Tensor) {
-	if x.dtype != Float32 && x.dtype != Float64 {
-		throwType(op, "%v: wants float32 or float64; Cast first", x.brief())
-	}
-}
-
-// wantFloatOrHalf is wantFloat for operators that compute with bfloat16 too.
-func wantFloatOrHalf(op string, x *Tensor) {
-	if x.dtype != BFloat16 {
-		wantFloat(op, x)
+	if !x.dtype.Float() {
+		throwType(op, "%v: wants a floating-point type; Cast first", x.brief())
 	}
 }
 
 // wantWideType throws unless other has the type in which x is computed with, and its
 // device.
 func wantWideType(op string, x, other *Tensor) {
-	if dt := WideType(x.dtype); other.dtype != dt {
+	if dt := x.dtype.Wide(); other.dtype != dt {
 		throwType(op, "%v beside %v: wants %v; Cast it", other.brief(), x.brief(), dt)
 	}
 	wantSameDevice(op, x, other)
@@ -106,21 +99,14 @@ func wantWhole(op string, x *Tensor, v float64) {
 
 // wantNumber throws unless arithmetic is defined for x.
 func wantNumber(op string, x *Tensor) {
-	if x.dtype != Float32 && x.dtype != Float64 && !x.dtype.Int() {
-		throwType(op, "%v: wants float32, float64 or an integer type; Cast first", x.brief())
-	}
-}
-
-// wantNumberOrHalf is wantNumber for operators that compute with bfloat16 too.
-func wantNumberOrHalf(op string, x *Tensor) {
-	if x.dtype != BFloat16 {
-		wantNumber(op, x)
+	if !x.dtype.Float() && !x.dtype.Int() {
+		throwType(op, "%v: wants a floating-point or an integer type; Cast first", x.brief())
 	}
 }
 
 // wantOperands throws unless Binary is defined for a and b, shapes apart.
 func wantOperands(op string, a, b *Tensor) {
-	wantNumberOrHalf(op, a)
+	wantNumber(op, a)
 	wantSameType(op, a, b)
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 func Example() {
@@ -40,7 +41,7 @@ func ExampleFillNormal() {
 	top, bottom := tensor.New(cpu, tensor.Float32, 1, 2), tensor.New(cpu, tensor.Float32, 3, 2)
 	tensor.FillNormal(top, key, 0, 1, whole.Shape(), []int{0, 0})
 	tensor.FillNormal(bottom, key, 0, 1, whole.Shape(), []int{1, 0})
-	same := tensor.Compare(tensor.OpEq, whole, tensor.Cat(0, top, bottom))
+	same := tensor.Compare(kernel.OpEq, whole, tensor.Cat(0, top, bottom))
 	fmt.Println(tensor.All(same, nil, false))
 	// Output: bool[]{true}
 }

@@ -4,6 +4,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	cpukernels "github.com/gorun-spmd/gorun/tensor/cpu"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // halfCase is an operator with its arguments' shapes.
@@ -25,8 +28,8 @@ func halfCases() (cases []halfCase) {
 	pair := func(f func(dy, x, y *Tensor) *Tensor) func(x []*Tensor) []*Tensor {
 		return func(x []*Tensor) []*Tensor { return []*Tensor{f(x[0], x[1], x[2])} }
 	}
-	large := []int{elementsPiece + 70}
-	for op := range unaryOps {
+	large := []int{cpukernels.Piece + 70}
+	for _, op := range kernel.UnaryOps() {
 		for _, shape := range [][]int{{3, 5}, {0}, nil, large} {
 			one(op.String(), func(x *Tensor) *Tensor { return Unary(op, x) }, shape...)
 			one(op.String()+"To", func(x *Tensor) *Tensor { x = Clone(x); UnaryTo(x, op, x); return x }, shape...)
@@ -35,8 +38,9 @@ func halfCases() (cases []halfCase) {
 	}
 	one("Clamp", func(x *Tensor) *Tensor { return Clamp(x, -0.3, 0.7) }, 4, 5)
 	add("ClampGrad", func(x []*Tensor) []*Tensor { return []*Tensor{ClampGrad(x[0], x[1], -0.3, 0.7)} }, []int{4, 5}, []int{4, 5})
-	add("AddScaledTo", func(x []*Tensor) []*Tensor { y := Clone(x[0]); AddScaledTo(y, 0.3, x[1]); return []*Tensor{y} }, []int{4, 5}, []int{4, 5})
-	for op := range binaryOps {
+	add("AddScaledTo", func(x []*Tensor) []*Tensor { y := Clone(x[0]); AddScaledTo(y, 0.3, x[1]); return []*Tensor{y} }, []int{4, 5},
+		[]int{4, 5})
+	for _, op := range kernel.BinaryOps() {
 		for _, s := range [][2][]int{{{4, 3}, {3}}, {{3, 1}, {2, 1, 4}}, {{2, 0}, {1, 1}}, {{5}, nil}, {{2, 3}, {2, 3}}} {
 			y, _ := BroadcastShape(s[0], s[1])
 			add(op.String(), func(x []*Tensor) []*Tensor { return []*Tensor{Binary(op, x[0], x[1])} }, s[:]...)
@@ -51,23 +55,24 @@ func halfCases() (cases []halfCase) {
 			}, y, s[0], s[1])
 		}
 	}
-	for op := range compareOps {
-		add(op.String(), func(x []*Tensor) []*Tensor { return []*Tensor{Compare(op, x[0], x[1]), CompareScalar(op, x[0], 0.25)} }, []int{4, 3}, []int{3})
+	for _, op := range kernel.CompareOps() {
+		add(op.String(), func(x []*Tensor) []*Tensor { return []*Tensor{Compare(op, x[0], x[1]), CompareScalar(op, x[0], 0.25)} }, []int{4, 3},
+			[]int{3})
 	}
 	add("Where", func(x []*Tensor) []*Tensor {
-		c := Compare(OpLt, x[0], x[1])
+		c := Compare(kernel.OpLt, x[0], x[1])
 		da, db := WhereGrad(x[2], c, []int{4, 3}, []int{4, 3})
 		return []*Tensor{Where(c, x[0], x[1]), MaskedFill(x[0], c, 0.5), da, db}
 	}, []int{4, 3}, []int{4, 3}, []int{4, 3})
 	for _, dims := range [][]int{nil, {1}, {0, 2}} {
-		for op := range reduceOps {
+		for _, op := range kernel.ReduceOps() {
 			one(op.String(), func(x *Tensor) *Tensor { return Reduce(op, x, dims, true) }, 3, 4, 2)
 			add(op.String()+"Grad", func(x []*Tensor) []*Tensor {
 				dy := Amax(x[0], dims, true) // is not rounded
 				switch op {
-				case OpProd:
+				case kernel.OpProd:
 					return []*Tensor{ProdGrad(dy, x[0], dims, true)}
-				case OpSum:
+				case kernel.OpSum:
 					return []*Tensor{MeanGrad(dy, x[0].Shape(), dims, true)}
 				}
 				return []*Tensor{AmaxGrad(dy, x[0], Reduce(op, x[0], dims, true), dims, true)}
@@ -100,12 +105,16 @@ func halfCases() (cases []halfCase) {
 }
 
 // What is computed of bfloat16 is what is computed of the float32 values, rounded once.
-func TestBFloat16IsRoundedOnce(t *testing.T) {
+func TestNarrowIsRoundedOnce(t *testing.T) {
+	eachNarrow(t, testNarrowIsRoundedOnce)
+}
+
+func testNarrowIsRoundedOnce(t *testing.T, dt DType) {
 	cpu, rng := NewCPU(nil), newRNG()
 	for _, c := range halfCases() {
 		var halves, wides []*Tensor
 		for _, shape := range c.shapes {
-			half, wide := halfArray(randomArray(rng, shape...), cpu)
+			half, wide := halfArray(randomArray(rng, shape...), cpu, dt)
 			halves, wides = append(halves, half), append(wides, wide)
 		}
 		got, want := c.f(halves), c.f(wides)
@@ -117,9 +126,10 @@ func TestBFloat16IsRoundedOnce(t *testing.T) {
 				}
 			case strings.HasPrefix(c.name, "Sum") || strings.HasPrefix(c.name, "Mean"): // in another order
 				nearHalf(t, c.name, got[i], w, 0x1p-12)
-			case strings.HasSuffix(c.name, "Grad") && strings.Contains("SumGrad AmaxGrad AminGrad ProdGrad VarGrad LogSumExpGrad NormGrad", c.name): // of a rounded result
+			// of a rounded result
+			case strings.HasSuffix(c.name, "Grad") && strings.Contains("SumGrad AmaxGrad AminGrad ProdGrad VarGrad LogSumExpGrad NormGrad", c.name):
 				nearHalf(t, c.name, got[i], w, 2)
-			case got[i].dtype != BFloat16 || !slices.Equal(got[i].Shape(), w.Shape()) || !sameNumbers(got[i], Cast(w, BFloat16)):
+			case got[i].dtype != dt || !slices.Equal(got[i].Shape(), w.Shape()) || !sameNumbers(got[i], Cast(w, dt)):
 				t.Errorf("%s %v: %v, want %v", c.name, c.shapes, got[i], w)
 			}
 		}
@@ -128,12 +138,16 @@ func TestBFloat16IsRoundedOnce(t *testing.T) {
 
 // Rows of bfloat16 tables are changed as those of the float32 values are, and rounded
 // once a step; what optimizers remember is float32. More rows than are widened at once.
-func TestBFloat16Rows(t *testing.T) {
+func TestNarrowRows(t *testing.T) {
+	eachNarrow(t, testNarrowRows)
+}
+
+func testNarrowRows(t *testing.T, dt DType) {
 	cpu, rng := NewCPU(nil), newRNG()
 	for _, c := range [][3]int{{6, 3, 4}, {700, 300, 500}, {5, 0, 2}, {4, 3, 0}} {
 		rows, dim, n := c[0], c[1], c[2]
-		table, wide := halfArray(randomArray(rng, rows, dim), cpu)
-		values, wideValues := halfArray(randomArray(rng, n, dim), cpu)
+		table, wide := halfArray(randomArray(rng, rows, dim), cpu, dt)
+		values, wideValues := halfArray(randomArray(rng, n, dim), cpu, dt)
 		list := make([]int64, n)
 		for i, r := range rng.Perm(rows)[:n] {
 			list[i] = int64(r)
@@ -156,7 +170,7 @@ func TestBFloat16Rows(t *testing.T) {
 		} {
 			step.apply(table, grad, m, v, sums)
 			step.apply(wide, wideGrad, wideM, wideV, wideSums)
-			if want := Cast(wide, BFloat16); !sameBits(table, want) {
+			if want := Cast(wide, dt); !sameBits(table, want) {
 				t.Errorf("%s, %v: %v, want %v", step.name, c, table, want)
 			}
 			if !sameBits(m, wideM) || !sameBits(v, wideV) || !sameBits(sums, wideSums) {
@@ -168,11 +182,11 @@ func TestBFloat16Rows(t *testing.T) {
 			t.Errorf("%v: sums of powers %v, want %v", c, got, want)
 		}
 	}
-	x, ids := Zeros(cpu, BFloat16, 2, 3), Zeros(cpu, Int64, 1)
-	rows := Rows{ids, Zeros(cpu, BFloat16, 1, 3)}
-	wantThrow[*TypeError](t, func() { Adagrad{}.StepRows(x, rows, Zeros(cpu, BFloat16, 2)) }, "Adagrad", "wants float32; Cast")
+	x, ids := Zeros(cpu, dt, 2, 3), Zeros(cpu, Int64, 1)
+	rows := Rows{ids, Zeros(cpu, dt, 1, 3)}
+	wantThrow[*TypeError](t, func() { Adagrad{}.StepRows(x, rows, Zeros(cpu, dt, 2)) }, "Adagrad", "wants float32; Cast")
 	wantThrow[*TypeError](t, func() { Adam{}.StepRows(x, rows, x, x, 1) }, "Adam", "wants float32; Cast")
-	wantThrow[*TypeError](t, func() { ScaleRowsTo(x, ids, Zeros(cpu, BFloat16, 1)) }, "ScaleRowsTo", "wants float32; Cast")
+	wantThrow[*TypeError](t, func() { ScaleRowsTo(x, ids, Zeros(cpu, dt, 1)) }, "ScaleRowsTo", "wants float32; Cast")
 }
 
 // What is added 300 times is added up in float32, where bfloat16 would stop at 256.
@@ -183,7 +197,7 @@ func TestBFloat16IndexAdd(t *testing.T) {
 	for name, got := range map[string]*Tensor{
 		"IndexAddTo":   IndexSelectGrad(ones, 0, index, 2, 2),
 		"ScatterAddTo": GatherGrad(ones, 0, Expand(index.Reshape(300, 1), 300, 2), 2, 2),
-		"DenseRows":    DenseRows(Coalesce(index, ones, 2), 2),
+		"DenseRows":    DenseRows(Coalesce(index, ones, 0, 2), 2),
 	} {
 		if !slices.Equal(ToSlice[float64](Cast(got, Float64)), want) || got.DType() != BFloat16 {
 			t.Errorf("%s: %v", name, got)
@@ -195,13 +209,17 @@ func TestBFloat16IndexAdd(t *testing.T) {
 
 // A step on a bfloat16 parameter is that on the float32 values, rounded once, with float32
 // state; more elements than are widened at once.
-func TestBFloat16Steps(t *testing.T) {
+func TestNarrowSteps(t *testing.T) {
+	eachNarrow(t, testNarrowSteps)
+}
+
+func testNarrowSteps(t *testing.T, dt DType) {
 	cpu, rng := NewCPU(nil), newRNG()
-	for _, n := range []int{0, 5, elementsPiece + 70} {
-		p, _ := halfArray(randomArray(rng, n), cpu)
+	for _, n := range []int{0, 5, cpukernels.Piece + 70} {
+		p, _ := halfArray(randomArray(rng, n), cpu, dt)
 		m, v := Zeros(cpu, Float32, n), Zeros(cpu, Float32, n)
 		for step := 1; step <= 3; step++ {
-			g, wideG := halfArray(randomArray(rng, n), cpu)
+			g, wideG := halfArray(randomArray(rng, n), cpu, dt)
 			for _, apply := range []func(p, g, m, v *Tensor){
 				func(p, g, _, _ *Tensor) { SGD{LR: 0.3, WeightDecay: 0.1}.Step(p, g, nil, step == 1) },
 				func(p, g, m, _ *Tensor) { SGD{LR: 0.3, Momentum: 0.9, Nesterov: true}.Step(p, g, m, step == 1) },
@@ -210,13 +228,13 @@ func TestBFloat16Steps(t *testing.T) {
 				wide, wideM, wideV := Cast(p, Float32), Clone(m), Clone(v)
 				apply(wide, wideG, wideM, wideV)
 				apply(p, g, m, v)
-				if want := Cast(wide, BFloat16); !sameBits(p, want) || !sameBits(m, wideM) || !sameBits(v, wideV) {
+				if want := Cast(wide, dt); !sameBits(p, want) || !sameBits(m, wideM) || !sameBits(v, wideV) {
 					t.Fatalf("step %d of %d: %v, want %v", step, n, p, want)
 				}
 			}
 		}
 	}
-	x := Zeros(cpu, BFloat16, 2)
+	x := Zeros(cpu, dt, 2)
 	wantThrow[*TypeError](t, func() { SGD{Momentum: 0.5}.Step(x, Clone(x), Clone(x), true) }, "SGD", "wants float32; Cast")
 	wantThrow[*TypeError](t, func() { Adam{}.Step(x, Clone(x), Clone(x), Clone(x), 1) }, "Adam", "wants float32; Cast")
 }

@@ -5,33 +5,55 @@ import (
 	"math"
 	"slices"
 	"testing"
+
+	cpukernels "github.com/gorun-spmd/gorun/tensor/cpu"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
-// halfArray returns random numbers as bfloat16 and the same as float32.
-func halfArray(a array, dev Device) (half, wide *Tensor) {
-	half = Cast(a.tensor(dev, Float32), BFloat16)
+// eachNarrow runs a test for each narrow type.
+func eachNarrow(t *testing.T, f func(t *testing.T, dt DType)) {
+	for _, dt := range []DType{BFloat16, Float16} {
+		t.Run(dt.String(), func(t *testing.T) { f(t, dt) })
+	}
+}
+
+// halfArray returns random numbers of a narrow type and the same as float32.
+func halfArray(a array, dev Device, dt DType) (half, wide *Tensor) {
+	half = Cast(a.tensor(dev, Float32), dt)
 	return half, Cast(half, Float32)
+}
+
+// halfUnit is the largest relative error of a rounding to a narrow type.
+func halfUnit(dt DType) float64 {
+	if dt == Float16 {
+		return 0x1p-11
+	}
+	return 0x1p-8
 }
 
 // The product of bfloat16 is that of the float32 values, rounded once; into float32
 // it is not rounded. An accumulated one is added before it is rounded.
-func TestBFloat16MatMul(t *testing.T) {
+func TestNarrowMatMul(t *testing.T) {
+	eachNarrow(t, testNarrowMatMul)
+}
+
+func testNarrowMatMul(t *testing.T, dt DType) {
 	cpu, rng := NewCPU(nil), newRNG()
 	for _, c := range matmulCases {
 		for trans := range 4 {
 			transA, transB := trans&1 != 0, trans&2 != 0
 			sa, sb := c.shapes(transA, transB)
-			a, wideA := halfArray(randomArray(rng, sa...), cpu)
-			b, wideB := halfArray(randomArray(rng, sb...), cpu)
+			a, wideA := halfArray(randomArray(rng, sa...), cpu, dt)
+			b, wideB := halfArray(randomArray(rng, sb...), cpu, dt)
 			name := fmt.Sprint(sa, sb, transA, transB)
 			got, want := MatMul(a, b, transA, transB), MatMul(wideA, wideB, transA, transB)
-			if !sameBits(got, Cast(want, BFloat16)) {
+			if !sameBits(got, Cast(want, dt)) {
 				t.Errorf("%s: %v, want %v", name, got, want)
 			}
 			sum := Full(cpu, Float32, 0.75, want.Shape()...)
 			MatMulTo(sum, wideA, wideB, transA, transB, true)
-			into := Full(cpu, BFloat16, 0.75, want.Shape()...)
-			if MatMulTo(into, a, b, transA, transB, true); !sameBits(into, Cast(sum, BFloat16)) {
+			into := Full(cpu, dt, 0.75, want.Shape()...)
+			if MatMulTo(into, a, b, transA, transB, true); !sameBits(into, Cast(sum, dt)) {
 				t.Errorf("%s, added: %v, want %v", name, into, sum)
 			}
 			wide := Full(cpu, Float32, 0.75, want.Shape()...)
@@ -43,32 +65,36 @@ func TestBFloat16MatMul(t *testing.T) {
 			}
 		}
 	}
-	a := Zeros(cpu, BFloat16, 2, 2)
+	a := Zeros(cpu, dt, 2, 2)
 	wantThrow[*TypeError](t, func() { MatMul(a, Zeros(cpu, Float32, 2, 2), false, false) }, "MatMul", "Cast")
 	wantThrow[*TypeError](t, func() { MatMulTo(Zeros(cpu, Float64, 2, 2), a, Clone(a), false, false, false) }, "MatMulTo", "Cast")
 	wantThrow[*TypeError](t, func() {
-		MatMulTo(Zeros(cpu, BFloat16, 2, 2), Zeros(cpu, Float32, 2, 2), Zeros(cpu, Float32, 2, 2), false, false, false)
+		MatMulTo(Zeros(cpu, dt, 2, 2), Zeros(cpu, Float32, 2, 2), Zeros(cpu, Float32, 2, 2), false, false, false)
 	}, "MatMulTo", "Cast")
 	wantThrow[*UseError](t, func() { MatMulTo(a, a, Clone(a), false, false, false) }, "argument too")
 }
 
 // The gradients are products, rounded, and where an argument was repeated their sum.
-func TestBFloat16MatMulGrad(t *testing.T) {
+func TestNarrowMatMulGrad(t *testing.T) {
+	eachNarrow(t, testNarrowMatMulGrad)
+}
+
+func testNarrowMatMulGrad(t *testing.T, dt DType) {
 	cpu, rng := NewCPU(nil), newRNG()
 	for _, c := range matmulCases {
 		for trans := range 4 {
 			transA, transB := trans&1 != 0, trans&2 != 0
 			sa, sb := c.shapes(transA, transB)
-			a, wideA := halfArray(randomArray(rng, sa...), cpu)
-			b, wideB := halfArray(randomArray(rng, sb...), cpu)
-			dy, wideDY := halfArray(randomArray(rng, MatMul(a, b, transA, transB).Shape()...), cpu)
+			a, wideA := halfArray(randomArray(rng, sa...), cpu, dt)
+			b, wideB := halfArray(randomArray(rng, sb...), cpu, dt)
+			dy, wideDY := halfArray(randomArray(rng, MatMul(a, b, transA, transB).Shape()...), cpu, dt)
 			da, db := MatMulGrad(dy, a, b, transA, transB, true, true)
 			wantA, wantB := MatMulGrad(wideDY, wideA, wideB, transA, transB, true, true)
 			for i, g := range []struct{ got, want *Tensor }{{da, wantA}, {db, wantB}} {
-				if g.got.DType() != BFloat16 {
+				if g.got.DType() != dt {
 					t.Fatalf("gradient %d is %v", i, g.got)
 				}
-				nearHalf(t, fmt.Sprint("gradient ", i, " of ", sa, sb, transA, transB), g.got, g.want, 4)
+				nearHalf(t, fmt.Sprint("gradient ", i, " of ", sa, sb, transA, transB), g.got, g.want, map[DType]float64{BFloat16: 4, Float16: 8}[dt])
 			}
 		}
 	}
@@ -83,7 +109,7 @@ func nearHalf(t *testing.T, name string, got, want *Tensor, cancels float64) {
 		t.Fatalf("%s: %v, want %v", name, got, want)
 	}
 	for i := range w {
-		if !(math.Abs(g[i]-w[i]) <= 0x1p-8*(math.Abs(w[i])+cancels)) {
+		if !(math.Abs(g[i]-w[i]) <= halfUnit(got.dtype)*(math.Abs(w[i])+cancels)) {
 			t.Fatalf("%s: element %d is %v, want %v", name, i, g[i], w[i])
 		}
 	}
@@ -91,20 +117,25 @@ func nearHalf(t *testing.T, name string, got, want *Tensor, cancels float64) {
 
 // Attention of bfloat16 is that of the float32 values, rounded once, with lse in float32,
 // and its gradients those of the rounded result; more heads than are widened at once.
-func TestBFloat16Attention(t *testing.T) {
+func TestNarrowAttention(t *testing.T) {
+	eachNarrow(t, testNarrowAttention)
+}
+
+func testNarrowAttention(t *testing.T, dt DType) {
 	cpu, rng := NewCPU(nil), newRNG()
-	for _, c := range [][6]int{{1, 1, 1, 1, 1, 1}, {2, 2, 4, 4, 3, 3}, {1, 2, 130, 130, 6, 2}, {1, 1, 70, 3, 2, 5}, {0, 2, 3, 3, 2, 2}, {1, 2, 0, 3, 2, 2},
-		{1, 17, 2, 2, attentionPiece / 128, attentionPiece / 128}} {
+	for _, c := range [][6]int{{1, 1, 1, 1, 1, 1}, {2, 2, 4, 4, 3, 3}, {1, 2, 130, 130, 6, 2}, {1, 1, 70, 3, 2, 5}, {0, 2, 3, 3, 2, 2},
+		{1, 2, 0, 3, 2, 2},
+		{1, 17, 2, 2, kernel.HeadsPiece / 128, kernel.HeadsPiece / 128}} {
 		b, h, n, s, d, e := c[0], c[1], c[2], c[3], c[4], c[5]
-		q, wideQ := halfArray(randomArray(rng, b, h, n, d), cpu)
-		k, wideK := halfArray(randomArray(rng, b, h, s, d), cpu)
-		v, wideV := halfArray(randomArray(rng, b, h, s, e), cpu)
-		dy, wideDY := halfArray(randomArray(rng, b, h, n, e), cpu)
+		q, wideQ := halfArray(randomArray(rng, b, h, n, d), cpu, dt)
+		k, wideK := halfArray(randomArray(rng, b, h, s, d), cpu, dt)
+		v, wideV := halfArray(randomArray(rng, b, h, s, e), cpu, dt)
+		dy, wideDY := halfArray(randomArray(rng, b, h, n, e), cpu, dt)
 		for _, causal := range []bool{false, true} {
 			name := label("Attention", c, causal)
 			y, lse := Attention(q, k, v, causal)
 			wideY, wideLSE := Attention(wideQ, wideK, wideV, causal)
-			if !sameBits(y, Cast(wideY, BFloat16)) || !sameBits(lse, wideLSE) {
+			if !sameBits(y, Cast(wideY, dt)) || !sameBits(lse, wideLSE) {
 				t.Errorf("%s: %v and %v, want %v and %v", name, y, lse, wideY, wideLSE)
 			}
 			if h < 10 { // it is slow
@@ -116,17 +147,17 @@ func TestBFloat16Attention(t *testing.T) {
 			moved := largest(Sum(Abs(Mul(wideDY, wideY)), []int{3}, false)) / 2 // what rounding y makes of Σ dy·y, in 1/256
 			cancels := []float64{moved * largest(wideK), moved * largest(wideQ) * float64(n), 0}
 			for i, g := range [][3]*Tensor{{dq, roundedQ, exactQ}, {dk, roundedK, exactK}, {dv, roundedV, exactV}} {
-				if !sameBits(g[0], Cast(g[1], BFloat16)) {
+				if !sameBits(g[0], Cast(g[1], dt)) {
 					t.Errorf("%s: gradient %d is %v, want %v", name, i, g[0], g[1])
 				}
 				nearHalf(t, fmt.Sprint(name, ", gradient ", i), g[0], g[2], cancels[i]+0x1p-12)
 			}
 		}
 	}
-	x, lse := Zeros(cpu, BFloat16, 1, 1, 2, 2), Zeros(cpu, BFloat16, 1, 1, 2)
+	x, lse := Zeros(cpu, dt, 1, 1, 2, 2), Zeros(cpu, dt, 1, 1, 2)
 	wantThrow[*TypeError](t, func() { AttentionGrad(x, x, x, x, x, lse, false) }, "AttentionGrad", "wants float32; Cast")
 	wantThrow[*TypeError](t, func() { Attention(x, Cast(x, Float32), x, false) }, "Attention", "Cast one")
-	x = Zeros(cpu, Float16, 1, 1, 2, 2)
+	x = Zeros(cpu, Int32, 1, 1, 2, 2)
 	wantThrow[*TypeError](t, func() { Attention(x, x, x, false) }, "Attention", "Cast first")
 }
 
@@ -138,53 +169,63 @@ func largest(x *Tensor) (most float64) {
 	return most
 }
 
-func TestBFloat16Linear(t *testing.T) {
+func TestNarrowLinear(t *testing.T) {
+	eachNarrow(t, testNarrowLinear)
+}
+
+func testNarrowLinear(t *testing.T, dt DType) {
 	cpu, rng := NewCPU(nil), newRNG()
-	w, wideW := halfArray(randomArray(rng, 5, 3), cpu)
-	bias, wideBias := halfArray(randomArray(rng, 5), cpu)
+	w, wideW := halfArray(randomArray(rng, 5, 3), cpu, dt)
+	bias, wideBias := halfArray(randomArray(rng, 5), cpu, dt)
 	for _, shape := range [][]int{{3}, {2, 3}, {2, 4, 3}, {0, 3}} {
-		x, wideX := halfArray(randomArray(rng, shape...), cpu)
+		x, wideX := halfArray(randomArray(rng, shape...), cpu, dt)
 		y := Linear(x, w, bias)
-		if want := Cast(Linear(wideX, wideW, wideBias), BFloat16); !sameBits(y, want) || !slices.Equal(y.Shape(), want.Shape()) {
+		if want := Cast(Linear(wideX, wideW, wideBias), dt); !sameBits(y, want) || !slices.Equal(y.Shape(), want.Shape()) {
 			t.Errorf("%v: %v, want %v", shape, y, want)
 		}
-		if y, want := Linear(x, w, nil), Cast(Linear(wideX, wideW, nil), BFloat16); !sameBits(y, want) {
+		if y, want := Linear(x, w, nil), Cast(Linear(wideX, wideW, nil), dt); !sameBits(y, want) {
 			t.Errorf("%v without bias: %v, want %v", shape, y, want)
 		}
-		dy, wideDY := halfArray(randomArray(rng, y.Shape()...), cpu)
+		dy, wideDY := halfArray(randomArray(rng, y.Shape()...), cpu, dt)
 		dx, dw, db := LinearGrad(dy, x, w, true, true, true)
 		wantX, wantW, wantB := LinearGrad(wideDY, wideX, wideW, true, true, true)
-		if !sameBits(dx, Cast(wantX, BFloat16)) || !sameBits(dw, Cast(wantW, BFloat16)) || !sameBits(db, Cast(wantB, BFloat16)) {
+		if !sameBits(dx, Cast(wantX, dt)) || !sameBits(dw, Cast(wantW, dt)) || !sameBits(db, Cast(wantB, dt)) {
 			t.Errorf("%v: gradients %v, %v and %v, want %v, %v and %v", shape, dx, dw, db, wantX, wantW, wantB)
 		}
 	}
-	wantThrow[*TypeError](t, func() { Linear(Zeros(cpu, BFloat16, 2, 3), w, wideBias) }, "Linear", "Cast")
-	wantThrow[*ShapeError](t, func() { Linear(Zeros(cpu, BFloat16, 2, 3), w, Zeros(cpu, BFloat16, 2)) }, "bias", "5 outputs")
+	wantThrow[*TypeError](t, func() { Linear(Zeros(cpu, dt, 2, 3), w, wideBias) }, "Linear", "Cast")
+	wantThrow[*ShapeError](t, func() { Linear(Zeros(cpu, dt, 2, 3), w, Zeros(cpu, dt, 2)) }, "bias", "5 outputs")
 }
 
 // A sum of bfloat16 is that of the float32 values, rounded once: what is added in
-// bfloat16 would stop growing at 256.
-func TestBFloat16Sum(t *testing.T) {
+// bfloat16 would stop growing at 256, what is added in float16 at 2048.
+func TestNarrowSum(t *testing.T) {
+	eachNarrow(t, testNarrowSum)
+}
+
+func testNarrowSum(t *testing.T, dt DType) {
 	cpu, rng := NewCPU(nil), newRNG()
-	if got := Sum(Full(cpu, BFloat16, 1, 3000), nil, false).Item(); got != 3008 { // 3000 rounded to 8 bits
-		t.Errorf("3000 ones are %v", got)
+	for n, want := range map[int]map[DType]float64{3000: {BFloat16: 3008, Float16: 3000}, 5001: {BFloat16: 4992, Float16: 5000}} {
+		if got := Sum(Full(cpu, dt, 1, n), nil, false).Item(); got != want[dt] { // n rounded to 8 or 11 bits
+			t.Errorf("%d ones are %v, want %v", n, got, want[dt])
+		}
 	}
 	for _, c := range []struct {
 		shape, dims []int
 		keepdim     bool
 	}{{[]int{7}, nil, false}, {[]int{3, 5, 4}, []int{1}, false}, {[]int{3, 5, 4}, []int{0, 2}, true}, {[]int{3, 5, 4}, []int{2}, false},
 		{[]int{3, 5, 4}, []int{0, 1}, false}, {[]int{2, 0, 3}, []int{1}, false}, {[]int{0, 3}, []int{1}, false}, {nil, nil, false}} {
-		x, wide := halfArray(randomArray(rng, c.shape...), cpu)
+		x, wide := halfArray(randomArray(rng, c.shape...), cpu, dt)
 		got, want := Sum(x, c.dims, c.keepdim), Sum(wide, c.dims, c.keepdim)
-		if got.DType() != BFloat16 || got == x {
+		if got.DType() != dt || got == x {
 			t.Errorf("the sum of %v is %v", x, got)
 		}
 		nearHalf(t, fmt.Sprint(c), got, want, 0x1p-12)
 	}
 	// Many small numbers between large ones that cancel.
 	for _, inner := range []int{1, 3} {
-		const large, many = sumPiece, 4*sumPiece + 5
-		x := New(cpu, BFloat16, 2, large+many+large, inner)
+		const large, many = cpukernels.SumPiece, 4*cpukernels.SumPiece + 5
+		x := New(cpu, dt, 2, large+many+large, inner)
 		for o := range 2 {
 			at := o * (large + many + large) * inner
 			for _, part := range []struct {
@@ -198,52 +239,60 @@ func TestBFloat16Sum(t *testing.T) {
 		want := Full(cpu, Float32, many/128.0, 2, inner)
 		nearHalf(t, fmt.Sprint("sum of many, ", inner), Sum(x, []int{1}, false), want, 0)
 	}
-	wantThrow[*TypeError](t, func() { Sum(Zeros(cpu, Float16, 2), nil, false) }, "Sum")
+	wantThrow[*TypeError](t, func() { Mean(Zeros(cpu, Int32, 2), nil, false) }, "Mean")
 }
 
-func TestBFloat16Arithmetic(t *testing.T) {
+func TestNarrowArithmetic(t *testing.T) {
+	eachNarrow(t, testNarrowArithmetic)
+}
+
+func testNarrowArithmetic(t *testing.T, dt DType) {
 	cpu, rng := NewCPU(nil), newRNG()
-	for _, n := range []int{0, 1, halfChunk + 3, parallelFrom + 70} {
-		a, wideA := halfArray(randomArray(rng, n), cpu)
-		b, wideB := halfArray(randomArray(rng, n), cpu)
-		for op := OpAdd; op < binaryOps; op++ {
-			if n > 10000 && op == OpPow {
+	for _, n := range []int{0, 1, cpukernels.HalfChunk + 3, cpukernels.ParallelFrom + 70} {
+		a, wideA := halfArray(randomArray(rng, n), cpu, dt)
+		b, wideB := halfArray(randomArray(rng, n), cpu, dt)
+		for _, op := range kernel.BinaryOps() {
+			if n > 10000 && op == kernel.OpPow {
 				continue // slow
 			}
-			if got, want := Binary(op, a, b), Cast(Binary(op, wideA, wideB), BFloat16); !sameNumbers(got, want) {
+			if got, want := Binary(op, a, b), Cast(Binary(op, wideA, wideB), dt); !sameNumbers(got, want) {
 				t.Errorf("%v of %d: %v, want %v", op, n, got, want)
 			}
-			if got, want := BinaryScalar(op, a, 0.3), Cast(BinaryScalar(op, wideA, 0.3), BFloat16); !sameNumbers(got, want) {
+			if got, want := BinaryScalar(op, a, 0.3), Cast(BinaryScalar(op, wideA, 0.3), dt); !sameNumbers(got, want) {
 				t.Errorf("%v of %d and a number: %v, want %v", op, n, got, want)
 			}
-			if got, want := ScalarBinary(op, 0.3, a), Cast(ScalarBinary(op, 0.3, wideA), BFloat16); !sameNumbers(got, want) {
+			if got, want := ScalarBinary(op, 0.3, a), Cast(ScalarBinary(op, 0.3, wideA), dt); !sameNumbers(got, want) {
 				t.Errorf("%v of a number and %d: %v, want %v", op, n, got, want)
 			}
 		}
 		sum := Clone(a)
 		AddTo(sum, b)
 		ScaleTo(sum, 0.3)
-		if want := Cast(MulScalar(Cast(Cast(Add(wideA, wideB), BFloat16), Float32), 0.3), BFloat16); !sameNumbers(sum, want) {
+		if want := Cast(MulScalar(Cast(Cast(Add(wideA, wideB), dt), Float32), 0.3), dt); !sameNumbers(sum, want) {
 			t.Errorf("of %d: %v, want %v", n, sum, want)
 		}
 	}
-	wantThrow[*TypeError](t, func() { AddTo(Zeros(cpu, Float16, 2), Zeros(cpu, Float16, 2)) }, "AddTo", "Cast first")
+	wantThrow[*TypeError](t, func() { AddTo(Zeros(cpu, Bool, 2), Zeros(cpu, Bool, 2)) }, "AddTo", "Cast first")
 }
 
 // sameNumbers is sameBits, for which all NaN are the same.
 func sameNumbers(a, b *Tensor) bool {
-	x, y := ToSlice[BF16](a), ToSlice[BF16](b)
-	return slices.EqualFunc(x, y, func(x, y BF16) bool {
-		return x == y || math.IsNaN(float64(x.Float32())) && math.IsNaN(float64(y.Float32()))
+	x, y := ToSlice[float32](Cast(a, Float32)), ToSlice[float32](Cast(b, Float32))
+	return a.dtype == b.dtype && slices.EqualFunc(x, y, func(x, y float32) bool {
+		return math.Float32bits(x) == math.Float32bits(y) || x != x && y != y
 	})
 }
 
 // The largest of bfloat16 are those of the float32 values, NaN and equal ones among
 // them, with their bits.
-func TestBFloat16TopK(t *testing.T) {
+func TestNarrowTopK(t *testing.T) {
+	eachNarrow(t, testNarrowTopK)
+}
+
+func testNarrowTopK(t *testing.T, dt DType) {
 	cpu, rng := NewCPU(nil), newRNG()
 	for _, n := range []int{1, 7, 600} {
-		half, wide := halfArray(randomArray(rng, 5, n), cpu)
+		half, wide := halfArray(randomArray(rng, 5, n), cpu, dt)
 		if n == 7 {
 			Fill(Narrow(half.Reshape(35), 0, 9, 2), math.NaN())
 			Fill(Narrow(half.Reshape(35), 0, 16, 3), 4)
@@ -252,12 +301,37 @@ func TestBFloat16TopK(t *testing.T) {
 		for _, k := range []int{0, 1, n/2 + 1, n} {
 			v, i := TopK(half, k, -1)
 			want, at := TopK(wide, k, -1)
-			if !sameBits(v, Cast(want, BFloat16)) || !sameBits(i, at) {
+			if !sameBits(v, Cast(want, dt)) || !sameBits(i, at) {
 				t.Errorf("%d of %d: %v at %v, want %v at %v", k, n, v, i, want, at)
 			}
-			if g, want := TopKGrad(v, i, -1, 5, n), TopKGrad(want, at, -1, 5, n); !sameBits(g, Cast(want, BFloat16)) {
+			if g, want := GatherGrad(v, -1, i, 5, n), GatherGrad(want, -1, at, 5, n); !sameBits(g, Cast(want, dt)) {
 				t.Errorf("%d of %d: the gradient is %v, want %v", k, n, g, want)
 			}
 		}
 	}
+}
+
+// Refresh takes over what half does not have from wide, NaN too, and leaves the rest.
+func TestRefresh(t *testing.T) {
+	eachNarrow(t, func(t *testing.T, dt DType) {
+		for _, n := range []int{0, 1, 5, 1024, 5000} {
+			half, was := halfArray(randomArray(newRNG(), n), NewCPU(nil), dt)
+			wide := MulScalar(was, 1+halfUnit(dt)/4) // rounds to was
+			kept := ToSlice[float32](wide)
+			for i := 2; i < n; i += 7 {
+				Fill(Narrow(half, 0, i, 1), []float64{math.NaN(), 1, -2}[i%3])
+			}
+			Refresh(wide, half)
+			set := ToSlice[float32](Cast(half, Float32))
+			for i, got := range ToSlice[float32](wide) {
+				want := kept[i]
+				if i >= 2 && i%7 == 2 {
+					want = set[i]
+				}
+				if math.Float32bits(got) != math.Float32bits(want) {
+					t.Fatalf("%d of %d is %v, want %v", i, n, got, want)
+				}
+			}
+		}
+	})
 }

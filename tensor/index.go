@@ -3,9 +3,9 @@ package tensor
 import (
 	"fmt"
 	"runtime"
-	"slices"
 
 	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // An IndexError says that an index is out of range.
@@ -25,10 +25,16 @@ func (e *IndexError) Error() string {
 // else position and value are those of the first. Ranks that see different indices
 // use it to agree on an error before they throw one.
 func CheckIndex(index *Tensor, size int) (position, value int, ok bool) {
-	wantIndex("CheckIndex", "index", index)
-	position, value, ok = index.dev.CheckIndex(index.dtype, index.ptr("CheckIndex"), index.numel, size)
+	const op = "CheckIndex"
+	wantIndex(op, "index", index)
+	position, value, ok = index.dev.CheckIndex(index.indices(op), size)
 	runtime.KeepAlive(index)
 	return position, value, ok
+}
+
+// indices returns t, which is of Int32 or Int64, as kernels take it.
+func (t *Tensor) indices(op string) kernel.Index {
+	return kernel.Index{DType: t.dtype, At: t.ptr(op), N: t.numel}
 }
 
 // wantInRange throws an *IndexError for an index outside [0, size).
@@ -42,48 +48,35 @@ func wantInRange(op string, index *Tensor, size int) {
 // 1-D, int64 or int32. Its gradient is IndexAddTo into zeros. It throws an
 // *IndexError for an index out of range.
 func IndexSelect(x *Tensor, dim int, index *Tensor) *Tensor {
-	dim = x.axis("IndexSelect", dim)
-	wantList("IndexSelect", x, index)
-	wantInRange("IndexSelect", index, x.dims[dim])
+	const op = "IndexSelect"
+	dim = x.axis(op, dim)
+	wantList(op, x, index)
+	wantInRange(op, index, x.dims[dim])
 	shape := x.dims
 	shape[dim] = index.numel
-	y := alloc("IndexSelect", x.dev, x.dtype, shape[:x.ndim])
-	outer, inner := x.around(dim)
-	x.dev.IndexSelect(x.dtype.Size(), y.addr, x.ptr("IndexSelect"), index.dtype, index.ptr("IndexSelect"), outer, x.dims[dim], index.numel, inner)
-	runtime.KeepAlive(x)
-	runtime.KeepAlive(index)
+	y := alloc(op, x.dev, x.dtype, shape[:x.ndim])
+	x.dev.IndexSelect(x.dtype.Size(), y.addr, x.ptr(op), index.indices(op), x.along(dim))
+	keepAlive(x, index)
 	return y
 }
 
 // IndexAddTo adds slice i of src to slice index[i] of dst, along dimension dim, those of
-// one index in the order of i; bfloat16 in float32, and rounded once.
+// one index in the order of i; of a narrow type in float32, and rounded once.
 func IndexAddTo(dst *Tensor, dim int, index, src *Tensor) {
-	dim = dst.axis("IndexAddTo", dim)
-	wantNumberOrHalf("IndexAddTo", dst)
-	wantSameType("IndexAddTo", dst, src)
-	wantList("IndexAddTo", dst, index)
+	const op = "IndexAddTo"
+	dim = dst.axis(op, dim)
+	wantNumber(op, dst)
+	wantSameType(op, dst, src)
+	wantList(op, dst, index)
 	want := dst.dims
 	want[dim] = index.numel
 	if src.ndim != dst.ndim || src.dims != want {
-		throwShape("IndexAddTo", "src %v for %d indices of dimension %d of %v: want shape %v", src.brief(), index.numel, dim, dst.brief(), want[:dst.ndim])
+		throwShape(op, "src %v for %d indices of dimension %d of %v: want shape %v", src.brief(), index.numel, dim, dst.brief(),
+			want[:dst.ndim])
 	}
-	wantInRange("IndexAddTo", index, dst.dims[dim])
-	if dst.dtype == BFloat16 {
-		editWide(dst, func(wide *Tensor) { IndexAddTo(wide, dim, index, Widen(src)) })
-		return
-	}
-	outer, inner := dst.around(dim)
-	dst.dev.IndexAdd(dst.dtype, dst.ptr("IndexAddTo"), src.ptr("IndexAddTo"), index.dtype, index.ptr("IndexAddTo"), outer, dst.dims[dim], index.numel, inner)
-	runtime.KeepAlive(src)
-	runtime.KeepAlive(index)
-}
-
-// IndexSelectGrad returns the gradient of IndexSelect(x, dim, index) for x of the
-// given shape.
-func IndexSelectGrad(dy *Tensor, dim int, index *Tensor, shape ...int) *Tensor {
-	dx := Zeros(dy.dev, dy.dtype, shape...)
-	IndexAddTo(dx, dim, index, dy)
-	return dx
+	wantInRange(op, index, dst.dims[dim])
+	dst.dev.IndexAdd(dst.dtype, dst.ptr(op), src.ptr(op), index.indices(op), dst.along(dim))
+	keepAlive(src, index)
 }
 
 // wantList throws unless index is a 1-D tensor of integers where x is.
@@ -103,21 +96,14 @@ func wantList(op string, x, index *Tensor) {
 // gradient is ScatterAddTo into zeros. It throws an *IndexError for an index out
 // of range.
 func Gather(x *Tensor, dim int, index *Tensor) *Tensor {
-	dim = x.axis("Gather", dim)
-	l, step := x.pickLoop("Gather", "x", dim, index, index)
-	wantInRange("Gather", index, x.dims[dim])
-	y := alloc("Gather", x.dev, x.dtype, index.Shape())
-	x.dev.Gather(x.dtype.Size(), y.addr, x.ptr("Gather"), index.dtype, index.ptr("Gather"), step, l)
-	runtime.KeepAlive(x)
-	runtime.KeepAlive(index)
+	const op = "Gather"
+	dim = x.axis(op, dim)
+	p := x.pick(op, "x", dim, index, index)
+	wantInRange(op, index, x.dims[dim])
+	y := alloc(op, x.dev, x.dtype, index.Shape())
+	x.dev.Gather(x.dtype.Size(), y.addr, x.ptr(op), p)
+	keepAlive(x, index)
 	return y
-}
-
-// GatherGrad returns the gradient of Gather(x, dim, index) for x of the given shape.
-func GatherGrad(dy *Tensor, dim int, index *Tensor, shape ...int) *Tensor {
-	dx := Zeros(dy.dev, dy.dtype, shape...)
-	ScatterAddTo(dx, dim, index, dy)
-	return dx
 }
 
 // ScatterTo writes elements along dimension dim:
@@ -130,38 +116,33 @@ func ScatterTo(dst *Tensor, dim int, index, src *Tensor) {
 	scatter("ScatterTo", dst, dim, index, src, false)
 }
 
-// ScatterAddTo is ScatterTo that adds to what is there, in row-major order; bfloat16
-// in float32, and rounded once.
+// ScatterAddTo is ScatterTo that adds to what is there, in row-major order; numbers of a
+// narrow type in float32, and rounded once.
 func ScatterAddTo(dst *Tensor, dim int, index, src *Tensor) {
-	wantNumberOrHalf("ScatterAddTo", dst)
-	if dst.dtype == BFloat16 {
-		wantSameType("ScatterAddTo", dst, src)
-		editWide(dst, func(wide *Tensor) { ScatterAddTo(wide, dim, index, Widen(src)) })
-		return
-	}
-	scatter("ScatterAddTo", dst, dim, index, src, true)
+	const op = "ScatterAddTo"
+	wantNumber(op, dst)
+	scatter(op, dst, dim, index, src, true)
 }
 
 func scatter(op string, dst *Tensor, dim int, index, src *Tensor, add bool) {
 	dim = dst.axis(op, dim)
 	wantSameType(op, dst, src)
-	l, step := dst.pickLoop(op, "dst", dim, index, src)
+	p := dst.pick(op, "dst", dim, index, src)
 	wantInRange(op, index, dst.dims[dim])
-	dst.dev.Scatter(dst.dtype, add, dst.ptr(op), src.ptr(op), index.dtype, index.ptr(op), step, l)
-	runtime.KeepAlive(src)
-	runtime.KeepAlive(index)
+	dst.dev.Scatter(dst.dtype, add, dst.ptr(op), src.ptr(op), p)
+	keepAlive(src, index)
 }
 
-// pickLoop walks index (contiguous) with the distances of t in A, 0 for dim, and
-// those of src in B. step is the distance of t in dim.
-func (t *Tensor) pickLoop(op, name string, dim int, index, src *Tensor) (l Loop, step int) {
+// pick returns the elements of t that index names along dim. Its loop walks index, which is
+// contiguous, with the distances of t in A, 0 for dim, and those of src in B.
+func (t *Tensor) pick(op, name string, dim int, index, src *Tensor) kernel.Pick {
 	wantIndex(op, "index", index)
 	wantSameDevice(op, t, index)
 	if index.ndim != t.ndim || src.ndim != t.ndim {
 		throwShape(op, "%s %v, index %v and src %v: numbers of dimensions differ", name, t.brief(), index.brief(), src.brief())
 	}
-	var a, b [MaxDims]int
-	sa, sb := 1, 1
+	var a, b [kernel.MaxDims]int
+	step, sa, sb := 0, 1, 1
 	for d := t.NDim() - 1; d >= 0; d-- {
 		if d != dim && index.dims[d] > t.dims[d] || index.dims[d] > src.dims[d] {
 			throwShape(op, "index %v is larger than %s %v or src %v in dimension %d", index.brief(), name, t.brief(), src.brief(), d)
@@ -174,15 +155,5 @@ func (t *Tensor) pickLoop(op, name string, dim int, index, src *Tensor) (l Loop,
 		b[d] = sb
 		sa, sb = sa*t.dims[d], sb*src.dims[d]
 	}
-	return merge(index.Shape(), a[:t.ndim], b[:t.ndim]), step
-}
-
-// OneHot returns rows of classes elements, 1 at the index less lo and 0 elsewhere:
-// [...] → [..., classes]. An index outside [lo, lo+classes) gives a row of zeros.
-func OneHot(index *Tensor, lo, classes int, dt DType) *Tensor {
-	wantIndex("OneHot", "index", index)
-	y := Zeros(index.dev, dt, append(slices.Clone(index.Shape()), classes)...)
-	index.dev.OneHot(dt, y.addr, index.dtype, index.ptr("OneHot"), index.numel, lo, classes)
-	runtime.KeepAlive(index)
-	return y
+	return kernel.Pick{Index: index.indices(op), Loop: merge(index.Shape(), a[:t.ndim], b[:t.ndim]), Step: step, Numel: t.numel}
 }

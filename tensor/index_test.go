@@ -142,7 +142,8 @@ func TestOneHot(t *testing.T) {
 func TestRows(t *testing.T) {
 	cpu := NewCPU(nil)
 	rng := newRNG()
-	for _, c := range [][5]int{{5, 3, 20, 0, 5}, {5, 3, 20, 4, 15}, {3000, 2, 500, 1000, 5000}, {4, 0, 7, 0, 4}, {0, 3, 4, 0, 9}, {6, 2, 0, 0, 6}, {70000, 1, 2000, 0, 70000}, {3, 2, 1000, 1, 5}, {1, 1, 600, 0, 1}} {
+	for _, c := range [][5]int{{5, 3, 20, 0, 5}, {5, 3, 20, 4, 15}, {3000, 2, 500, 1000, 5000}, {4, 0, 7, 0, 4}, {0, 3, 4, 0, 9},
+		{6, 2, 0, 0, 6}, {70000, 1, 2000, 0, 70000}, {3, 2, 1000, 1, 5}, {1, 1, 600, 0, 1}} {
 		n, dim, count, lo, all := c[0], c[1], c[2], c[3], c[4]
 		table, ids := randomArray(rng, n, dim), intArray(rng, -1, all+1, count)
 		dy := intArray(rng, -3, 4, count, dim)
@@ -198,19 +199,20 @@ func TestRows(t *testing.T) {
 					}
 					return want.at(i...)
 				}), 0)
-				rows := TakeRowsGrad(dy.tensor(cpu, dt), id, lo, n)
+				rows := Coalesce(id, dy.tensor(cpu, dt), lo, n)
 				check(t, "TakeRowsGrad"+name, DenseRows(rows, n), dense, 0)
-				again := Coalesce(Cat(0, rows.Index, rows.Index), Cat(0, rows.Values, rows.Values), n)
-				AddRowsTo(in, again, 0.5)
-				check(t, "AddRowsTo"+name, in, build(table.shape, func(i []int) float64 {
+				again := Coalesce(Cat(0, rows.Index, rows.Index), Cat(0, rows.Values, rows.Values), 0, n)
+				addRowsTo(in, again, 0.5)
+				check(t, "addRowsTo"+name, in, build(table.shape, func(i []int) float64 {
 					return table.data[i[0]*dim+i[1]] + dense.data[i[0]*dim+i[1]]
 				}), tolerance(dt))
 			}
 		}
 	}
 	x := Zeros(cpu, Float32, 4, 2)
-	wantThrow[*IndexError](t, func() { AddRowsTo(x, Rows{FromSlice(cpu, []int64{4}, 1), Zeros(cpu, Float32, 1, 2)}, 1) }, "AddRowsTo", "index 4", "[0, 4)")
-	wantThrow[*ShapeError](t, func() { AddRowsTo(x, Rows{FromSlice(cpu, []int64{3}, 1), Zeros(cpu, Float32, 1, 3)}, 1) }, "rows of it")
+	wantThrow[*IndexError](t, func() { addRowsTo(x, Rows{FromSlice(cpu, []int64{4}, 1), Zeros(cpu, Float32, 1, 2)}, 1) }, "addRowsTo",
+		"index 4", "[0, 4)")
+	wantThrow[*ShapeError](t, func() { addRowsTo(x, Rows{FromSlice(cpu, []int64{3}, 1), Zeros(cpu, Float32, 1, 3)}, 1) }, "rows of it")
 	wantThrow[*ShapeError](t, func() { TakeRows(Zeros(cpu, Float32, 3), Zeros(cpu, Int64, 1), 0) }, "2-D table")
 }
 
@@ -220,7 +222,7 @@ func TestSumRowsKeepsTheOrder(t *testing.T) {
 	cpu := NewCPU(nil)
 	ids := FromSlice(cpu, []int64{1, 0, 1, 1}, 4)
 	values := FromSlice(cpu, []float32{1e8, 5, 1, -1e8}, 4, 1)
-	got := ToSlice[float32](TakeRowsGrad(values, ids, 0, 2).Values)
+	got := ToSlice[float32](Coalesce(ids, values, 0, 2).Values)
 	if want := []float32{5, 0}; !slices.Equal(got, want) { // (1e8 + 1) - 1e8 is 0 in float32
 		t.Errorf("got %v, want %v", got, want)
 	}

@@ -1,8 +1,9 @@
 package tensor
 
 import (
-	"runtime"
 	"slices"
+
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // MatMul returns a·b, with the last two dimensions of a transposed if transA and
@@ -12,66 +13,35 @@ import (
 //
 // The dimensions before the last two broadcast. A 1-D a is a row [1, K] and a 1-D b
 // a column [K, 1] (it ignores transA, transB); that dimension is removed from the
-// result. The product of bfloat16 is that of the float32 values, each element
+// result. The product of a narrow type is that of the float32 values, each element
 // rounded once. MatMul throws a *ShapeError if the inner sizes differ.
 func MatMul(a, b *Tensor, transA, transB bool) *Tensor {
-	m := matmulOf("MatMul", a, b, transA, transB)
-	c := alloc("MatMul", a.dev, a.dtype, m.shape())
+	const op = "MatMul"
+	m := matmulOf(op, a, b, transA, transB)
+	c := alloc(op, a.dev, a.dtype, m.shape())
 	m.run(c, false)
 	return m.squeeze(c)
 }
 
 // MatMulTo computes dst = a·b, or dst += a·b with accumulate; the arguments are
-// those of MatMul and dst has the shape and type of its result; for a and b of
-// bfloat16 it may be float32 too, and then nothing is rounded. dst is written while
+// those of MatMul and dst has the shape and type of its result; for a and b of a
+// narrow type it may be float32 too, and then nothing is rounded. dst is written while
 // a and b are read: it throws a *UseError if dst is one of them.
 func MatMulTo(dst, a, b *Tensor, transA, transB, accumulate bool) {
-	m := matmulOf("MatMulTo", a, b, transA, transB)
-	if m.wide = a.dtype == BFloat16 && dst.dtype == Float32; m.wide {
-		wantSameDevice("MatMulTo", dst, a)
+	const op = "MatMulTo"
+	m := matmulOf(op, a, b, transA, transB)
+	if m.wide = a.dtype.Narrow() && dst.dtype == Float32; m.wide {
+		wantSameDevice(op, dst, a)
 	} else {
-		wantSameType("MatMulTo", dst, a)
+		wantSameType(op, dst, a)
 	}
 	if !equalInts(m.squeezedShape(), dst.Shape()) {
-		throwShape("MatMulTo", "the product of %v and %v is %v, the destination %v", a.brief(), b.brief(), m.squeezedShape(), dst.brief())
+		throwShape(op, "the product of %v and %v is %v, the destination %v", a.brief(), b.brief(), m.squeezedShape(), dst.brief())
 	}
 	if dst.numel > 0 && (dst.addr == a.addr || dst.addr == b.addr) {
-		throwUse("MatMulTo", "the destination %v is an argument too", dst.brief())
+		throwUse(op, "the destination %v is an argument too", dst.brief())
 	}
 	m.run(dst, accumulate)
-}
-
-// MatMulGrad returns the gradients of MatMul(a, b, transA, transB) in the shapes
-// of a and b, where wanted; the other is nil.
-//
-//	da = dy·bᵀ   db = aᵀ·dy
-func MatMulGrad(dy, a, b *Tensor, transA, transB, wantA, wantB bool) (da, db *Tensor) {
-	m := matmulOf("MatMulGrad", a, b, transA, transB)
-	if !equalInts(m.squeezedShape(), dy.Shape()) {
-		throwShape("MatMulGrad", "the product of %v and %v is %v, its gradient %v", a.brief(), b.brief(), m.squeezedShape(), dy.brief())
-	}
-	dy = dy.Reshape(m.shape()...)
-	if m.b.NDim() == 2 && !m.transA && m.k > 0 && m.n > 0 {
-		// The rows of the whole batch are those of one product; so are its gradients.
-		m.a, dy = m.a.Reshape(m.a.numel/m.k, m.k), dy.Reshape(dy.numel/m.n, m.n)
-	}
-	if wantA {
-		if m.transA {
-			da = MatMul(m.b, dy, m.transB, true)
-		} else {
-			da = MatMul(dy, m.b, false, !m.transB)
-		}
-		da = SumTo(da, m.a.Shape()...).Reshape(a.Shape()...)
-	}
-	if wantB {
-		if m.transB {
-			db = MatMul(dy, m.a, true, m.transA)
-		} else {
-			db = MatMul(m.a, dy, !m.transA, false)
-		}
-		db = SumTo(db, m.b.Shape()...).Reshape(b.Shape()...)
-	}
-	return da, db
 }
 
 // A matmul is a checked product.
@@ -79,16 +49,14 @@ type matmul struct {
 	a, b           *Tensor // at least 2-D
 	transA, transB bool
 	rowA, colB     bool // a or b was 1-D
-	wide           bool // a and b are bfloat16, the result is float32
+	wide           bool // a and b are of a narrow type, the result is float32
 	m, n, k        int
-	batch          [MaxDims]int // broadcast sizes before the last two dimensions
+	batch          [kernel.MaxDims]int // broadcast sizes before the last two dimensions
 	nbatch         int
 }
 
 func matmulOf(op string, a, b *Tensor, transA, transB bool) (m matmul) {
-	if a.dtype != BFloat16 {
-		wantFloat(op, a)
-	}
+	wantFloat(op, a)
 	wantSameType(op, a, b)
 	m = matmul{a: a, b: b, transA: transA, transB: transB}
 	if a.ndim == 0 || b.ndim == 0 {
@@ -141,13 +109,13 @@ func primed(trans bool) string {
 
 // shape returns [..., M, N].
 func (m *matmul) shape() []int {
-	s := append(make([]int, 0, MaxDims), m.batch[:m.nbatch]...)
+	s := append(make([]int, 0, kernel.MaxDims), m.batch[:m.nbatch]...)
 	return append(s, m.m, m.n)
 }
 
 // squeezedShape is shape without the dimensions that a 1-D argument did not have.
 func (m *matmul) squeezedShape() []int {
-	s := append(make([]int, 0, MaxDims), m.batch[:m.nbatch]...)
+	s := append(make([]int, 0, kernel.MaxDims), m.batch[:m.nbatch]...)
 	if !m.rowA {
 		s = append(s, m.m)
 	}
@@ -166,8 +134,9 @@ func (m *matmul) squeeze(c *Tensor) *Tensor {
 
 // run multiplies into c, whose elements are those of shape.
 func (m *matmul) run(c *Tensor, accumulate bool) {
-	a, b, dst := m.a.ptr("MatMul"), m.b.ptr("MatMul"), c.ptr("MatMul")
-	g := Gemm{TransA: m.transA, TransB: m.transB, M: m.m, N: m.n, K: m.k, Accumulate: accumulate, Wide: m.wide}
+	const op = "MatMul"
+	a, b, dst := m.a.ptr(op), m.b.ptr(op), c.ptr(op)
+	g := kernel.Gemm{TransA: m.transA, TransB: m.transB, M: m.m, N: m.n, K: m.k, Accumulate: accumulate, Wide: m.wide}
 	l := loopOver(nil)
 	if !m.transA && m.b.NDim() == 2 {
 		// One matrix for the whole batch: its rows are as many rows of one product.
@@ -178,26 +147,25 @@ func (m *matmul) run(c *Tensor, accumulate bool) {
 	if c.numel > 0 {
 		c.dev.MatMul(m.a.dtype, g, dst, a, b, l)
 	}
-	runtime.KeepAlive(m.a)
-	runtime.KeepAlive(m.b)
-	runtime.KeepAlive(c)
+	keepAlive(m.a, m.b, c)
 }
 
-// Linear returns x·wᵀ + bias, of bfloat16 rounded once.
+// Linear returns x·wᵀ + bias, rounded once.
 //
 //	x [..., In]   w [Out, In]   bias [Out] or nil   →   [..., Out]
 func Linear(x, w, bias *Tensor) *Tensor {
+	const op = "Linear"
 	if w.ndim != 2 || x.ndim == 0 {
-		throwShape("Linear", "x %v, w %v: want at least 1-D and 2-D", x.brief(), w.brief())
+		throwShape(op, "x %v, w %v: want at least 1-D and 2-D", x.brief(), w.brief())
 	}
 	if bias == nil {
 		return MatMul(x, w, false, true)
 	}
 	if bias.ndim != 1 || bias.numel != w.dims[0] {
-		throwShape("Linear", "bias %v does not have the %d outputs of w %v", bias.brief(), w.dims[0], w.brief())
+		throwShape(op, "bias %v does not have the %d outputs of w %v", bias.brief(), w.dims[0], w.brief())
 	}
-	if x.dtype == BFloat16 { // the bias is in the sums before they are rounded
-		wantSameType("Linear", x, bias)
+	if x.dtype.Narrow() { // the bias is in the sums before they are rounded
+		wantSameType(op, x, bias)
 		shape := slices.Clone(x.Shape())
 		shape[len(shape)-1] = bias.numel
 		y := Expand(bias, shape...)
@@ -208,24 +176,6 @@ func Linear(x, w, bias *Tensor) *Tensor {
 		return y
 	}
 	y := MatMul(x, w, false, true)
-	BinaryTo(y, OpAdd, y, bias)
+	BinaryTo(y, kernel.OpAdd, y, bias)
 	return y
-}
-
-// LinearGrad returns the gradients of Linear where wanted; the others are nil.
-//
-//	dx = dy·w   dw = dyᵀ·x   dbias = sum of dy over all but the last dimension
-func LinearGrad(dy, x, w *Tensor, wantX, wantW, wantBias bool) (dx, dw, dbias *Tensor) {
-	if wantX {
-		dx = MatMul(dy, w, false, false)
-	}
-	out := w.dims[0]
-	if wantW {
-		rows, _ := x.around(x.NDim() - 1)
-		dw = MatMul(dy.Reshape(rows, out), x.Reshape(rows, w.dims[1]), true, false)
-	}
-	if wantBias {
-		dbias = SumTo(dy, out)
-	}
-	return dx, dw, dbias
 }

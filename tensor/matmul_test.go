@@ -86,7 +86,8 @@ func TestMatMul(t *testing.T) {
 	}
 	a, b := Zeros(cpu, Float32, 2, 3), Zeros(cpu, Float32, 2, 3)
 	wantThrow[*ShapeError](t, func() { MatMul(a, b, false, false) }, "MatMul", "float32[2 3]", "inner sizes 3 and 2")
-	wantThrow[*ShapeError](t, func() { MatMul(Zeros(cpu, Float32, 2, 2, 2), Zeros(cpu, Float32, 3, 2, 2), false, false) }, "batch sizes 2 and 3")
+	wantThrow[*ShapeError](t, func() { MatMul(Zeros(cpu, Float32, 2, 2, 2), Zeros(cpu, Float32, 3, 2, 2), false, false) },
+		"batch sizes 2 and 3")
 	wantThrow[*ShapeError](t, func() { MatMul(Scalar(cpu, Float32, 1), b, false, false) }, "Mul")
 	wantThrow[*ShapeError](t, func() { MatMulTo(a, a, b, false, true, false) }, "destination", "[2 2]", "[2 3]")
 	square := Zeros(cpu, Float32, 2, 2)
@@ -135,7 +136,8 @@ func TestLinear(t *testing.T) {
 	for _, c := range []struct {
 		shape []int
 		out   int
-	}{{[]int{3}, 5}, {[]int{2, 3}, 5}, {[]int{2, 4, 3}, 5}, {[]int{0, 3}, 5}, {[]int{2, 3}, 0}, {[]int{2, 0}, 5}, {[]int{0}, 5}, {[]int{4, 0}, 0}} {
+	}{{[]int{3}, 5}, {[]int{2, 3}, 5}, {[]int{2, 4, 3}, 5}, {[]int{0, 3}, 5}, {[]int{2, 3}, 0}, {[]int{2, 0}, 5}, {[]int{0}, 5}, {[]int{4, 0},
+		0}} {
 		checkGrad(t, label("Linear", c),
 			func(xs []*Tensor) *Tensor { return Linear(xs[0], xs[1], xs[2]) },
 			func(dy *Tensor, xs []*Tensor) []*Tensor {

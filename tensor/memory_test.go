@@ -4,6 +4,8 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 func TestScopesNest(t *testing.T) {
@@ -13,7 +15,7 @@ func TestScopesNest(t *testing.T) {
 	a, b := Full(cpu, Float32, 1, 10), Full(cpu, Float32, 2, 10)
 	inner.Keep(a, nil)
 	inner.Close()
-	if !a.Alive() || b.Alive() {
+	if !a.alive() || b.alive() {
 		t.Error("the inner scope kept the wrong tensor")
 	}
 	outer.Close()
@@ -181,11 +183,11 @@ func TestSmallOperatorsAllocateOnce(t *testing.T) {
 // Attention of bfloat16 holds a few heads as float32 at a time, not all.
 func TestBFloat16AttentionInPieces(t *testing.T) {
 	cpu := NewCPU(nil)
-	q := Zeros(cpu, BFloat16, 4, 32, 2, attentionPiece/64)
+	q := Zeros(cpu, BFloat16, 4, 32, 2, kernel.HeadsPiece/64)
 	y, lse := Attention(q, q, q, false)
 	dq, dk, dv := AttentionGrad(y, q, q, q, y, lse, false)
 	st := cpu.Stats()
-	if most := 2*attentionPiece*Float32.Size() + 1<<20; st.HighWater > st.Live+most {
+	if most := 2*kernel.HeadsPiece*Float32.Size() + 1<<20; st.HighWater > st.Live+most {
 		t.Errorf("%d bytes beside the %d of arguments and results, want at most %d", st.HighWater-st.Live, st.Live, most)
 	}
 	for _, x := range []*Tensor{q, y, lse, dq, dk, dv} {

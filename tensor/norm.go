@@ -3,6 +3,8 @@ package tensor
 import (
 	"runtime"
 	"slices"
+
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // LayerNorm normalises the last len(shape of weight) dimensions of x, D elements:
@@ -13,18 +15,10 @@ import (
 // normalised and weight and bias have their sizes. stats [rows, 2], float64 for every
 // type of x, holds mean and rstd of each row, for LayerNormGrad.
 func LayerNorm(x, weight, bias *Tensor, normDims int, eps float64) (y, stats *Tensor) {
-	rows, n := normSizes("LayerNorm", x, weight, bias, normDims)
-	y = allocLike("LayerNorm", x)
-	stats = alloc("LayerNorm", x.dev, Float64, []int{rows, 2})
-	if !x.dev.LayerNorm(x.dtype, y.addr, stats.addr, x.ptr("LayerNorm"), addrOf("LayerNorm", weight), addrOf("LayerNorm", bias), rows, n, eps) {
-		freeAll(y, stats)
-		y, stats = LayerNorm(Widen(x), widened(weight), widened(bias), normDims, eps)
-		return narrowed(y), stats
-	}
-	runtime.KeepAlive(x)
-	runtime.KeepAlive(weight)
-	runtime.KeepAlive(bias)
-	return y, stats
+	const op = "LayerNorm"
+	n := normOf(op, x, weight, bias, normDims)
+	n.Centre, n.Eps = true, eps
+	return norm(op, n, x, weight, bias)
 }
 
 // LayerNormGrad returns the gradients of LayerNorm from its stats: dx always, and
@@ -33,29 +27,10 @@ func LayerNorm(x, weight, bias *Tensor, normDims int, eps float64) (y, stats *Te
 //
 //	dx = rstd·(g - mean(g) - h·mean(g·h))   dweight = Σ dy·h   dbias = Σ dy
 func LayerNormGrad(dy, x, weight, stats *Tensor, normDims int, wantWeight, wantBias bool) (dx, dweight, dbias *Tensor) {
-	rows, n := normSizes("LayerNormGrad", x, weight, nil, normDims)
-	wantSameType("LayerNormGrad", dy, x)
-	wantSameShape("LayerNormGrad", dy, x)
-	wantStats("LayerNormGrad", x, stats, rows, 2)
-	dx = allocLike("LayerNormGrad", x)
-	shape := x.Shape()[x.NDim()-normDims:]
-	if wantWeight {
-		dweight = Zeros(x.dev, x.dtype, shape...)
-	}
-	if wantBias {
-		dbias = Zeros(x.dev, x.dtype, shape...)
-	}
-	if !x.dev.LayerNormGrad(x.dtype, dx.addr, addrOf("LayerNormGrad", dweight), addrOf("LayerNormGrad", dbias),
-		dy.ptr("LayerNormGrad"), x.ptr("LayerNormGrad"), addrOf("LayerNormGrad", weight), stats.ptr("LayerNormGrad"), rows, n) {
-		freeAll(dx, dweight, dbias)
-		dx, dweight, dbias = LayerNormGrad(Widen(dy), Widen(x), widened(weight), stats, normDims, wantWeight, wantBias)
-		return narrowed(dx), narrowed(dweight), narrowed(dbias)
-	}
-	runtime.KeepAlive(dy)
-	runtime.KeepAlive(x)
-	runtime.KeepAlive(weight)
-	runtime.KeepAlive(stats)
-	return dx, dweight, dbias
+	const op = "LayerNormGrad"
+	n := normOf(op, x, weight, nil, normDims)
+	n.Centre = true
+	return normGrad(op, n, dy, x, weight, stats, normDims, wantWeight, wantBias)
 }
 
 // RMSNorm scales the last normDims dimensions of x by their root mean square:
@@ -64,17 +39,10 @@ func LayerNormGrad(dy, x, weight, stats *Tensor, normDims int, wantWeight, wantB
 //
 // weight may be nil (ones). stats [rows], float64, holds rstd.
 func RMSNorm(x, weight *Tensor, normDims int, eps float64) (y, stats *Tensor) {
-	rows, n := normSizes("RMSNorm", x, weight, nil, normDims)
-	y = allocLike("RMSNorm", x)
-	stats = alloc("RMSNorm", x.dev, Float64, []int{rows})
-	if !x.dev.RMSNorm(x.dtype, y.addr, stats.addr, x.ptr("RMSNorm"), addrOf("RMSNorm", weight), rows, n, eps) {
-		freeAll(y, stats)
-		y, stats = RMSNorm(Widen(x), widened(weight), normDims, eps)
-		return narrowed(y), stats
-	}
-	runtime.KeepAlive(x)
-	runtime.KeepAlive(weight)
-	return y, stats
+	const op = "RMSNorm"
+	n := normOf(op, x, weight, nil, normDims)
+	n.Eps = eps
+	return norm(op, n, x, weight, nil)
 }
 
 // RMSNormGrad returns the gradients of RMSNorm from its stats: dx always, dweight
@@ -82,30 +50,51 @@ func RMSNorm(x, weight *Tensor, normDims int, eps float64) (y, stats *Tensor) {
 //
 //	dx = rstd·(g - h·mean(g·h))   dweight = Σ dy·h
 func RMSNormGrad(dy, x, weight, stats *Tensor, normDims int, wantWeight bool) (dx, dweight *Tensor) {
-	rows, n := normSizes("RMSNormGrad", x, weight, nil, normDims)
-	wantSameType("RMSNormGrad", dy, x)
-	wantSameShape("RMSNormGrad", dy, x)
-	wantStats("RMSNormGrad", x, stats, rows, 1)
-	dx = allocLike("RMSNormGrad", x)
+	const op = "RMSNormGrad"
+	n := normOf(op, x, weight, nil, normDims)
+	dx, dweight, _ = normGrad(op, n, dy, x, weight, stats, normDims, wantWeight, false)
+	return dx, dweight
+}
+
+// norm computes n, which LayerNorm and RMSNorm have filled in but for the addresses.
+func norm(op string, n kernel.Norm, x, weight, bias *Tensor) (y, stats *Tensor) {
+	shape := []int{n.Rows, 2}
+	if !n.Centre {
+		shape = shape[:1]
+	}
+	y, stats = allocLike(op, x), alloc(op, x.dev, Float64, shape)
+	n.Y, n.Stats, n.X, n.Weight, n.Bias = y.addr, stats.addr, x.ptr(op), addrOf(op, weight), addrOf(op, bias)
+	x.dev.Norm(n)
+	keepAlive(x, weight, bias)
+	return y, stats
+}
+
+// normGrad computes the gradient of n, which has no addresses yet.
+func normGrad(op string, n kernel.Norm, dy, x, weight, stats *Tensor, normDims int, wantWeight, wantBias bool) (
+	dx, dweight, dbias *Tensor) {
+	wantSameType(op, dy, x)
+	wantSameShape(op, dy, x)
+	wantStats(op, x, stats, n)
+	shape := x.Shape()[x.NDim()-normDims:]
+	dx = allocLike(op, x)
 	if wantWeight {
-		dweight = Zeros(x.dev, x.dtype, x.Shape()[x.NDim()-normDims:]...)
+		dweight = Zeros(x.dev, x.dtype, shape...)
 	}
-	if !x.dev.RMSNormGrad(x.dtype, dx.addr, addrOf("RMSNormGrad", dweight),
-		dy.ptr("RMSNormGrad"), x.ptr("RMSNormGrad"), addrOf("RMSNormGrad", weight), stats.ptr("RMSNormGrad"), rows, n) {
-		freeAll(dx, dweight)
-		dx, dweight = RMSNormGrad(Widen(dy), Widen(x), widened(weight), stats, normDims, wantWeight)
-		return narrowed(dx), narrowed(dweight)
+	if wantBias {
+		dbias = Zeros(x.dev, x.dtype, shape...)
 	}
+	n.Stats, n.X, n.Weight = stats.ptr(op), x.ptr(op), addrOf(op, weight)
+	x.dev.NormGrad(kernel.NormGrad{Norm: n, DX: dx.addr, DWeight: addrOf(op, dweight), DBias: addrOf(op, dbias), DY: dy.ptr(op)})
 	runtime.KeepAlive(dy)
 	runtime.KeepAlive(x)
 	runtime.KeepAlive(weight)
 	runtime.KeepAlive(stats)
-	return dx, dweight
+	return dx, dweight, dbias
 }
 
-// normSizes checks the arguments of a norm and returns its rows and their length.
-func normSizes(op string, x, weight, bias *Tensor, normDims int) (rows, n int) {
-	wantFloatOrHalf(op, x)
+// normOf checks the arguments of a norm and returns its shape and type.
+func normOf(op string, x, weight, bias *Tensor, normDims int) kernel.Norm {
+	wantFloat(op, x)
 	if normDims < 1 || normDims > x.NDim() {
 		throwShape(op, "x %v: cannot normalise its last %d dimensions", x.brief(), normDims)
 	}
@@ -116,18 +105,24 @@ func normSizes(op string, x, weight, bias *Tensor, normDims int) (rows, n int) {
 		}
 		wantSameType(op, x, w)
 		if !slices.Equal(w.Shape(), tail) {
-			throwShape(op, "%s %v does not have the normalised shape %v of x %v", []string{"weight", "bias"}[i], w.brief(), slices.Clone(tail), x.brief())
+			throwShape(op, "%s %v does not have the normalised shape %v of x %v", []string{"weight", "bias"}[i], w.brief(), slices.Clone(tail),
+				x.brief())
 		}
 	}
-	return product(lead), product(tail)
+	return kernel.Norm{Matrix: kernel.Matrix{Rows: product(lead), Cols: product(tail)}, DType: x.dtype}
 }
 
-func wantStats(op string, x, stats *Tensor, rows, each int) {
+// wantStats throws unless stats are those of n.
+func wantStats(op string, x, stats *Tensor, n kernel.Norm) {
+	each := 1
+	if n.Centre {
+		each = 2
+	}
 	wantSameDevice(op, x, stats)
 	if stats.dtype != Float64 {
 		throwType(op, "stats %v are not those of %v: want float64", stats.brief(), x.brief())
 	}
-	if stats.numel != rows*each {
-		throwShape(op, "stats %v are not those of x %v: want %d numbers for each of %d rows", stats.brief(), x.brief(), each, rows)
+	if stats.numel != n.Rows*each {
+		throwShape(op, "stats %v are not those of x %v: want %d numbers for each of %d rows", stats.brief(), x.brief(), each, n.Rows)
 	}
 }

@@ -134,7 +134,8 @@ func tolerance(dt DType) float64 {
 var (
 	floats  = []DType{Float32, Float64}
 	numbers = []DType{Float32, Float64, Int8, Int16, Int32, Int64, Uint8}
-	shapes  = [][]int{{}, {1}, {0}, {5}, {3, 4}, {1, 7}, {4, 1}, {0, 3}, {2, 0, 3}, {2, 3, 5}, {1, 1, 1}, {131, 3}, {2, 300}, {3, 17, 2, 5}, {2, 1, 3, 1, 2}}
+	shapes  = [][]int{{}, {1}, {0}, {5}, {3, 4}, {1, 7}, {4, 1}, {0, 3}, {2, 0, 3}, {2, 3, 5}, {1, 1, 1}, {131, 3}, {2, 300}, {3, 17, 2, 5},
+		{2, 1, 3, 1, 2}}
 )
 
 // newRNG returns the random numbers of one test: the same in every run.

@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"testing"
 	"unsafe"
+
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // Work that is split over goroutines gives the same bits as work that is not.
@@ -23,7 +25,7 @@ func TestResultsDoNotDependOnGOMAXPROCS(t *testing.T) {
 		"AddRow":   func() *Tensor { return Add(x, row) },
 		"Mul":      func() *Tensor { return MulScalar(x, 3) },
 		"Gelu":     func() *Tensor { return Gelu(x) },
-		"GeluGrad": func() *Tensor { return UnaryGrad(OpGelu, y, x, nil) },
+		"GeluGrad": func() *Tensor { return UnaryGrad(kernel.OpGelu, y, x, nil) },
 		"SumRows":  func() *Tensor { return Sum(x, []int{0}, false) },
 		"SumLast":  func() *Tensor { return Sum(x, []int{1}, false) },
 		"SumInner": func() *Tensor { return Sum(x.Reshape(3, 100, d), []int{1}, false) },

@@ -6,27 +6,12 @@ import (
 
 	"github.com/gorun-spmd/gorun/internal/dtype"
 	"github.com/gorun-spmd/gorun/internal/philox"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // A Key chooses a sequence of random numbers: a seed, and a stream for each
 // parameter or use that must differ from the others.
 type Key = philox.Key
-
-// A RandomOp is a distribution.
-type RandomOp uint8
-
-// The distributions, with two parameters a and b.
-const (
-	OpUniform   RandomOp = iota // [a, b), in 2²⁴ steps, and those of the type
-	OpNormal                    // mean a, standard deviation b
-	OpBernoulli                 // 1 with probability a, else 0
-	randomOps
-)
-
-var randomNames = [randomOps]string{"FillUniform", "FillNormal", "FillBernoulli"}
-
-// String returns the name of the function, "FillNormal".
-func (op RandomOp) String() string { return randomNames[op] }
 
 // FillUniform sets t to random numbers from [lo, hi).
 //
@@ -35,24 +20,24 @@ func (op RandomOp) String() string { return randomNames[op] }
 // key and i alone. A nil globalShape stands for t's shape, a nil offset for zeros.
 // They throw a *ShapeError if t is not within globalShape.
 func FillUniform(t *Tensor, key Key, lo, hi float64, globalShape, offset []int) {
-	fillRandom(OpUniform, t, key, lo, hi, globalShape, offset)
+	fillRandom(kernel.OpUniform, t, key, lo, hi, globalShape, offset)
 }
 
 // FillNormal sets t to random numbers of the normal distribution; see FillUniform
 // for key, globalShape and offset. They are the same bits on every machine.
 func FillNormal(t *Tensor, key Key, mean, std float64, globalShape, offset []int) {
-	fillRandom(OpNormal, t, key, mean, std, globalShape, offset)
+	fillRandom(kernel.OpNormal, t, key, mean, std, globalShape, offset)
 }
 
 // FillBernoulli sets t, of any type, to 1 (true) with probability p and to 0
 // elsewhere; see FillUniform for key, globalShape and offset.
 func FillBernoulli(t *Tensor, key Key, p float64, globalShape, offset []int) {
-	fillRandom(OpBernoulli, t, key, p, 0, globalShape, offset)
+	fillRandom(kernel.OpBernoulli, t, key, p, 0, globalShape, offset)
 }
 
-func fillRandom(op RandomOp, t *Tensor, key Key, a, b float64, globalShape, offset []int) {
+func fillRandom(op kernel.RandomOp, t *Tensor, key Key, a, b float64, globalShape, offset []int) {
 	name := op.String()
-	if op != OpBernoulli && !t.dtype.Float() {
+	if op != kernel.OpBernoulli && !t.dtype.Float() {
 		throwType(name, "%v: wants a floating-point type", t.brief())
 	}
 	if globalShape == nil {
@@ -72,10 +57,11 @@ func fillRandom(op RandomOp, t *Tensor, key Key, a, b float64, globalShape, offs
 		first = first*n + offset[d]
 	}
 	var least, most float64
-	if op == OpUniform {
+	if op == kernel.OpUniform {
 		least, most = elementsWithin(t.dtype, a, b)
 	}
-	t.dev.Random(op, t.dtype, t.ptr(name), key, uint64(first), boxLoop(t.Shape(), t.Shape(), globalShape), a, b, least, most)
+	t.dev.Random(kernel.RandomNumbers{Op: op, DType: t.dtype, Key: key, First: uint64(first), A: a, B: b, Least: least, Most: most},
+		t.ptr(name), boxLoop(t.Shape(), t.Shape(), globalShape))
 }
 
 // elementsWithin returns the least and the largest number of a floating-point type in

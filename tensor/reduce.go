@@ -3,44 +3,29 @@ package tensor
 import (
 	"runtime"
 	"slices"
+
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
-
-// A ReduceOp combines the elements of some dimensions.
-type ReduceOp uint8
-
-// The reductions, each with its value for no elements.
-const (
-	OpSum  ReduceOp = iota // 0
-	OpProd                 // 1
-	OpAmax                 // -Inf, or the least integer; NaN if an element is
-	OpAmin                 // +Inf, or the largest integer; NaN if an element is
-	reduceOps
-)
-
-var reduceNames = [reduceOps]string{"Sum", "Prod", "Amax", "Amin"}
-
-// String returns the name, "Sum".
-func (op ReduceOp) String() string { return reduceNames[op] }
 
 // Reduce combines the elements of dimensions dims of x, all of them if none is
 // named. With keepdim they stay with size 1, else they are removed. Sum and Prod
-// of integers and Bool are Int64; Amax and Amin keep the type. Bfloat16 is combined in
+// of integers and Bool are Int64; Amax and Amin keep the type. Narrow types are combined in
 // float32 and rounded once. The elements of one result are combined in an
 // order that depends on the sizes alone.
-func Reduce(op ReduceOp, x *Tensor, dims []int, keepdim bool) *Tensor {
+func Reduce(op kernel.ReduceOp, x *Tensor, dims []int, keepdim bool) *Tensor {
 	y := reduceWide(op, x, dims, keepdim)
-	if x.dtype == BFloat16 {
-		return narrowed(y)
+	if x.dtype.Narrow() {
+		return Cast(y, x.dtype)
 	}
 	return y
 }
 
-// reduceWide is Reduce that does not round: of bfloat16 the result is float32.
-func reduceWide(op ReduceOp, x *Tensor, dims []int, keepdim bool) *Tensor {
+// reduceWide is Reduce that does not round: of a narrow type the result is float32.
+func reduceWide(op kernel.ReduceOp, x *Tensor, dims []int, keepdim bool) *Tensor {
 	name := op.String()
-	if x.dtype != Float32 && x.dtype != Float64 {
+	if !x.dtype.Float() {
 		wantComparable(name, x)
-		if x.dtype != BFloat16 && (op == OpSum || op == OpProd) {
+		if op.Row().Grows {
 			x = Cast(x, Int64)
 		}
 	}
@@ -64,24 +49,24 @@ func reduceWide(op ReduceOp, x *Tensor, dims []int, keepdim bool) *Tensor {
 	return y.dropDims(mask, keepdim)
 }
 
-// reduceRun reduces dimensions [from, to) and keeps them with size 1. Of bfloat16 the
-// result is float32.
-func reduceRun(op ReduceOp, x *Tensor, from, to int) *Tensor {
-	outer, red, inner := 1, 1, 1
+// reduceRun reduces dimensions [from, to) and keeps them with size 1. Of a narrow
+// type the result is float32.
+func reduceRun(op kernel.ReduceOp, x *Tensor, from, to int) *Tensor {
+	a := kernel.Axis{Outer: 1, N: 1, Inner: 1}
 	shape := x.dims
 	for i, n := range x.Shape() {
 		switch {
 		case i < from:
-			outer *= n
+			a.Outer *= n
 		case i < to:
-			red *= n
+			a.N *= n
 			shape[i] = 1
 		default:
-			inner *= n
+			a.Inner *= n
 		}
 	}
-	y := alloc(op.String(), x.dev, WideType(x.dtype), shape[:x.ndim])
-	x.dev.Reduce(op, x.dtype, y.addr, x.ptr(op.String()), outer, red, inner)
+	y := alloc(op.String(), x.dev, x.dtype.Wide(), shape[:x.ndim])
+	x.dev.Reduce(op, x.dtype, y.addr, x.ptr(op.String()), a)
 	runtime.KeepAlive(x)
 	return y
 }
@@ -118,7 +103,7 @@ func (t *Tensor) dropDims(mask int, keep bool) *Tensor {
 	if keep || mask == 0 {
 		return t
 	}
-	var shape [MaxDims]int
+	var shape [kernel.MaxDims]int
 	n := 0
 	for d, s := range t.Shape() {
 		if mask>>d&1 == 0 {
@@ -141,102 +126,13 @@ func (t *Tensor) keepShape(mask int) []int {
 }
 
 // Sum adds up the elements of dims; see Reduce.
-func Sum(x *Tensor, dims []int, keepdim bool) *Tensor { return Reduce(OpSum, x, dims, keepdim) }
-
-// Prod multiplies the elements of dims; see Reduce.
-func Prod(x *Tensor, dims []int, keepdim bool) *Tensor { return Reduce(OpProd, x, dims, keepdim) }
-
-// Amax returns the largest elements of dims; see Reduce.
-func Amax(x *Tensor, dims []int, keepdim bool) *Tensor { return Reduce(OpAmax, x, dims, keepdim) }
-
-// Amin returns the smallest elements of dims; see Reduce.
-func Amin(x *Tensor, dims []int, keepdim bool) *Tensor { return Reduce(OpAmin, x, dims, keepdim) }
-
-// Any reports for a Bool tensor whether an element of dims is true.
-func Any(x *Tensor, dims []int, keepdim bool) *Tensor {
-	wantBool("Any", "x", x)
-	return Reduce(OpAmax, x, dims, keepdim)
-}
-
-// All reports for a Bool tensor whether all elements of dims are true.
-func All(x *Tensor, dims []int, keepdim bool) *Tensor {
-	wantBool("All", "x", x)
-	return Reduce(OpAmin, x, dims, keepdim)
-}
-
-// Mean returns the mean of the elements of dims, NaN for none; x is float32, float64 or
-// bfloat16.
-func Mean(x *Tensor, dims []int, keepdim bool) *Tensor {
-	wantFloatOrHalf("Mean", x)
-	return MeanOf(x, dims, keepdim, x.count(x.dimMask("Mean", dims)))
-}
+func Sum(x *Tensor, dims []int, keepdim bool) *Tensor { return Reduce(kernel.OpSum, x, dims, keepdim) }
 
 // MeanOf returns what elements dims of x add to the mean of n elements, of which they
 // are some: their sum over n.
 func MeanOf(x *Tensor, dims []int, keepdim bool, n int) *Tensor {
-	wantFloatOrHalf("Mean", x)
-	y := reduceWide(OpSum, x, dims, keepdim)
-	y.dev.BinaryScalar(OpDiv, y.dtype, y.addr, y.addr, float64(n), false, y.numel)
+	wantFloat("Mean", x)
+	y := reduceWide(kernel.OpSum, x, dims, keepdim)
+	y.dev.BinaryScalar(kernel.OpDiv, y.dtype, y.addr, y.addr, kernel.Number{Value: float64(n)}, y.numel)
 	return Cast(y, x.dtype)
-}
-
-// SumGrad returns the gradient of Sum(x, dims, keepdim) for x of the given shape:
-// dy repeated.
-func SumGrad(dy *Tensor, shape, dims []int, keepdim bool) *Tensor {
-	return Expand(dy.restoreDims("SumGrad", shape, dims, keepdim), shape...)
-}
-
-// MeanGrad returns the gradient of Mean(x, dims, keepdim) for x of the given
-// shape: dy repeated, over the number of elements.
-func MeanGrad(dy *Tensor, shape, dims []int, keepdim bool) *Tensor {
-	kept := dy.restoreDims("MeanGrad", shape, dims, keepdim)
-	n := 1.0
-	for d := range shape {
-		if kept.dims[d] == 1 {
-			n *= float64(shape[d])
-		}
-	}
-	return Expand(BinaryScalar(OpDiv, kept, n), shape...)
-}
-
-// AmaxGrad returns the gradient of Amax or Amin(x, dims, keepdim) = y: dy shared
-// equally among the elements of x that equal the result.
-func AmaxGrad(dy, x, y *Tensor, dims []int, keepdim bool) *Tensor {
-	if x.dtype == BFloat16 {
-		return narrowed(AmaxGrad(Widen(dy), Widen(x), Widen(y), dims, keepdim))
-	}
-	kept := dy.restoreDims("AmaxGrad", x.Shape(), dims, keepdim)
-	hit := Cast(Compare(OpEq, x, y.Reshape(kept.Shape()...)), x.dtype)
-	return Mul(hit, Div(kept, Sum(hit, dims, true)))
-}
-
-// ProdGrad returns the gradient of Prod(x, dims, keepdim): dy times the product
-// of the other elements, right where elements are zero too.
-func ProdGrad(dy, x *Tensor, dims []int, keepdim bool) *Tensor {
-	if x.dtype == BFloat16 {
-		return narrowed(ProdGrad(Widen(dy), Widen(x), dims, keepdim))
-	}
-	kept := dy.restoreDims("ProdGrad", x.Shape(), dims, keepdim)
-	zero := CompareScalar(OpEq, x, 0)
-	zeros := Sum(Cast(zero, x.dtype), dims, true)
-	rest := Prod(MaskedFill(x, zero, 1), dims, true) // the product of what is not zero
-	none := Div(rest, MaskedFill(x, zero, 1))
-	some := Where(CompareScalar(OpEq, zeros, 0), none, Zeros(x.dev, x.dtype))
-	one := Where(CompareScalar(OpEq, zeros, 1), rest, Zeros(x.dev, x.dtype))
-	return Mul(kept, Where(zero, one, some))
-}
-
-// restoreDims returns dy with the dimensions that a reduction of a tensor of the
-// given shape over dims removed, as size 1.
-func (t *Tensor) restoreDims(op string, shape, dims []int, keepdim bool) *Tensor {
-	if len(shape) > MaxDims {
-		throwShape(op, "%d dimensions: at most %d are supported", len(shape), MaxDims)
-	}
-	like := &Tensor{dtype: t.dtype, ndim: uint8(len(shape))}
-	copy(like.dims[:], shape)
-	kept := like.keepShape(like.dimMask(op, dims))
-	if keepdim && !equalInts(kept, t.Shape()) {
-		throwShape(op, "gradient %v does not have the shape %v", t.brief(), kept)
-	}
-	return t.Reshape(kept...)
 }

@@ -4,6 +4,9 @@ import (
 	"math"
 	"slices"
 	"testing"
+
+	cpukernels "github.com/gorun-spmd/gorun/tensor/cpu"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // dimSets returns sets of dimensions of an n-d tensor, the empty one (all) first.
@@ -76,7 +79,8 @@ func TestReduce(t *testing.T) {
 					in, tol := x.tensor(cpu, dt), 10*tolerance(dt)
 					name := label(dt, shape, dims, keep)
 					check(t, "Sum"+name, Sum(in, dims, keep), reduceWant(x, dims, keep, sum), tol)
-					check(t, "Mean"+name, Mean(in, dims, keep), reduceWant(x, dims, keep, func(v []float64) float64 { return sum(v) / float64(len(v)) }), tol)
+					check(t, "Mean"+name, Mean(in, dims, keep), reduceWant(x, dims, keep, func(v []float64) float64 { return sum(v) / float64(len(v)) }),
+						tol)
 					check(t, "Prod"+name, Prod(in, dims, keep), reduceWant(x, dims, keep, fold(1, mul)), 1e-4)
 					check(t, "Amax"+name, Amax(in, dims, keep), reduceWant(x, dims, keep, fold(math.Inf(-1), math.Max)), 0)
 					check(t, "Amin"+name, Amin(in, dims, keep), reduceWant(x, dims, keep, fold(math.Inf(1), math.Min)), 0)
@@ -93,7 +97,7 @@ func TestReduce(t *testing.T) {
 						check(t, "Amin"+name, Amin(in, dims, keep), reduceWant(ints, dims, keep, fold(9, math.Min)), 0)
 					}
 				}
-				b := CompareScalar(OpGt, ints.tensor(cpu, Int32), 0)
+				b := CompareScalar(kernel.OpGt, ints.tensor(cpu, Int32), 0)
 				set := toArray(b)
 				check(t, label("Any", shape, dims, keep), Any(b, dims, keep), reduceWant(set, dims, keep, fold(0, math.Max)), 0)
 				check(t, label("All", shape, dims, keep), All(b, dims, keep), reduceWant(set, dims, keep, fold(1, math.Min)), 0)
@@ -188,7 +192,8 @@ func TestReduceGrad(t *testing.T) {
 		check(t, "Norm of zeros", NormGrad(Scalar(cpu, Float64, 1), zero, Norm(zero, p, nil, false), p, nil, false), newArray(3), 0)
 	}
 	tie := FromSlice(cpu, []float64{2, 2, 1, 2}, 4)
-	check(t, "Amax of equals", AmaxGrad(Scalar(cpu, Float64, 3), tie, Amax(tie, nil, false), nil, false), array{[]int{4}, []float64{1, 1, 0, 1}}, 1e-15)
+	check(t, "Amax of equals", AmaxGrad(Scalar(cpu, Float64, 3), tie, Amax(tie, nil, false), nil, false),
+		array{[]int{4}, []float64{1, 1, 0, 1}}, 1e-15)
 }
 
 func TestStatistics(t *testing.T) {
@@ -256,7 +261,8 @@ func TestStatistics(t *testing.T) {
 	for _, c := range []struct {
 		x    []float64
 		want float64
-	}{{[]float64{1, inf, -inf}, inf}, {[]float64{inf, math.NaN(), 2}, math.NaN()}, {[]float64{1, -inf, math.NaN()}, math.NaN()}, {[]float64{-inf, 3, -inf}, 3}} {
+	}{{[]float64{1, inf, -inf}, inf}, {[]float64{inf, math.NaN(), 2}, math.NaN()}, {[]float64{1, -inf, math.NaN()},
+		math.NaN()}, {[]float64{-inf, 3, -inf}, 3}} {
 		for _, dt := range floats {
 			if got := LogSumExp(Cast(FromSlice(cpu, c.x, 3), dt), nil, false).Item(); !near(got, c.want, 0) {
 				t.Errorf("%v: LogSumExp of %v is %v", dt, c.x, got)
@@ -319,7 +325,7 @@ func TestTopKArgmax(t *testing.T) {
 	checkGrad(t, "TopK", func(xs []*Tensor) *Tensor { v, _ := TopK(xs[0], 2, 1); return v },
 		func(dy *Tensor, xs []*Tensor) []*Tensor {
 			_, at := TopK(xs[0], 2, 1)
-			return []*Tensor{TopKGrad(dy, at, 1, 3, 5, 2)}
+			return []*Tensor{GatherGrad(dy, 1, at, 3, 5, 2)}
 		}, randomArray(rng, 3, 5, 2))
 }
 
@@ -341,7 +347,7 @@ func TestCumsum(t *testing.T) {
 			}
 		}
 	}
-	for _, shape := range [][]int{{100000}, {40000, 3}, {3, columnTile + 5}} { // in float32 the first would be off by 1e-4
+	for _, shape := range [][]int{{100000}, {40000, 3}, {3, cpukernels.ColumnTile + 5}} { // in float32 the first would be off by 1e-4
 		x, want := newArray(shape...), newArray(shape...)
 		inner := x.shape[len(shape)-1]
 		if len(shape) == 1 {

@@ -19,9 +19,11 @@ func TestSoftmax(t *testing.T) {
 				check(t, label("Softmax", dt, shape, dim), Softmax(x.tensor(cpu, dt), dim), want, tolerance(dt))
 				check(t, label("LogSoftmax", dt, shape, dim), LogSoftmax(x.tensor(cpu, dt), dim), logWant, tolerance(dt))
 				y, dy := Softmax(x.tensor(cpu, Float64), dim), want.tensor(cpu, dt)
-				check(t, label("SoftmaxGrad", dt, shape, dim), SoftmaxGrad(dy, Cast(y, dt), dim), toArray(SoftmaxGrad(Cast(dy, Float64), y, dim)), tolerance(dt))
+				check(t, label("SoftmaxGrad", dt, shape, dim), SoftmaxGrad(dy, Cast(y, dt), dim), toArray(SoftmaxGrad(Cast(dy, Float64), y, dim)),
+					tolerance(dt))
 				y = LogSoftmax(x.tensor(cpu, Float64), dim)
-				check(t, label("LogSoftmaxGrad", dt, shape, dim), LogSoftmaxGrad(dy, Cast(y, dt), dim), toArray(LogSoftmaxGrad(Cast(dy, Float64), y, dim)), tolerance(dt))
+				check(t, label("LogSoftmaxGrad", dt, shape, dim), LogSoftmaxGrad(dy, Cast(y, dt), dim),
+					toArray(LogSoftmaxGrad(Cast(dy, Float64), y, dim)), tolerance(dt))
 			}
 		}
 	}
@@ -169,7 +171,8 @@ func TestAttentionToNothing(t *testing.T) {
 func TestAttention(t *testing.T) {
 	cpu := NewCPU(nil)
 	rng := newRNG()
-	for _, c := range [][6]int{{1, 1, 1, 1, 1, 1}, {2, 2, 4, 4, 3, 3}, {1, 2, 130, 130, 6, 2}, {1, 1, 70, 3, 2, 5}, {1, 1, 3, 90, 6, 1}, {0, 2, 3, 3, 2, 2}, {1, 2, 0, 3, 2, 2}} {
+	for _, c := range [][6]int{{1, 1, 1, 1, 1, 1}, {2, 2, 4, 4, 3, 3}, {1, 2, 130, 130, 6, 2}, {1, 1, 70, 3, 2, 5}, {1, 1, 3, 90, 6, 1},
+		{0, 2, 3, 3, 2, 2}, {1, 2, 0, 3, 2, 2}} {
 		b, h, n, s, d, e := c[0], c[1], c[2], c[3], c[4], c[5]
 		q, k, v := randomArray(rng, b, h, n, d), randomArray(rng, b, h, s, d), randomArray(rng, b, h, s, e)
 		for _, causal := range []bool{false, true} {

@@ -2,7 +2,8 @@ package tensor
 
 import (
 	"runtime"
-	"unsafe"
+
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // Rows is a sparse gradient of a table: Values[i] belongs to row Index[i].
@@ -20,13 +21,14 @@ type Rows struct {
 //
 // ids are int64 or int32; none is out of range here.
 func TakeRows(table, ids *Tensor, lo int) *Tensor {
-	var shape [MaxDims]int
+	const op = "TakeRows"
+	var shape [kernel.MaxDims]int
 	n := copy(shape[:], ids.Shape())
-	if n == MaxDims || table.ndim != 2 {
-		throwShape("TakeRows", "table %v, ids %v: want a 2-D table and at most %d dimensions of ids", table.brief(), ids.brief(), MaxDims-1)
+	if n == kernel.MaxDims || table.ndim != 2 {
+		throwShape(op, "table %v, ids %v: want a 2-D table and at most %d dimensions of ids", table.brief(), ids.brief(), kernel.MaxDims-1)
 	}
 	shape[n] = table.dims[1]
-	y := alloc("TakeRows", table.dev, table.dtype, shape[:n+1])
+	y := alloc(op, table.dev, table.dtype, shape[:n+1])
 	TakeRowsTo(y, table, ids, lo, true)
 	return y
 }
@@ -34,14 +36,15 @@ func TakeRows(table, ids *Tensor, lo int) *Tensor {
 // TakeRowsTo is TakeRows into dst [..., D]. Without zero the rows that table does
 // not own are left as they are in dst.
 func TakeRowsTo(dst, table, ids *Tensor, lo int, zero bool) {
-	rows, dim := wantTable("TakeRowsTo", table, ids)
-	wantSameType("TakeRowsTo", dst, table)
+	const op = "TakeRowsTo"
+	rows, dim := wantTable(op, table, ids)
+	wantSameType(op, dst, table)
 	if dst.numel != ids.numel*dim {
-		throwShape("TakeRowsTo", "dst %v for ids %v and rows of %d: sizes do not fit", dst.brief(), ids.brief(), dim)
+		throwShape(op, "dst %v for ids %v and rows of %d: sizes do not fit", dst.brief(), ids.brief(), dim)
 	}
-	dst.dev.TakeRows(dst.dtype.Size(), dst.ptr("TakeRowsTo"), table.ptr("TakeRowsTo"), ids.dtype, ids.ptr("TakeRowsTo"), ids.numel, dim, lo, rows, zero)
-	runtime.KeepAlive(table)
-	runtime.KeepAlive(ids)
+	dst.dev.TakeRows(dst.dtype.Size(), dst.ptr(op), table.ptr(op), ids.indices(op),
+		kernel.Table{Lo: lo, Rows: rows, Dim: dim}, zero)
+	keepAlive(table, ids)
 }
 
 // wantTable throws unless table is 2-D and ids are indices on its device.
@@ -76,81 +79,65 @@ func Unique(ids *Tensor, lo, n int) Uniq { return unique(ids, lo, n, true) }
 
 // unique is Unique, without Slot where nobody asks for it.
 func unique(ids *Tensor, lo, n int, withSlot bool) Uniq {
-	wantIndex("Unique", "ids", ids)
+	const op = "Unique"
+	wantIndex(op, "ids", ids)
 	dev, size := ids.dev, ids.numel
 	if n > 1<<31 || size > 1<<31-1 {
-		throwShape("Unique", "%d ids of %d rows: at most 2³¹-1 and 2³¹", size, n)
+		throwShape(op, "%d ids of %d rows: at most 2³¹-1 and 2³¹", size, n)
 	}
-	index, start := alloc("Unique", dev, Int64, []int{size}), alloc("Unique", dev, Int64, []int{size + 1})
-	order := alloc("Unique", dev, Int32, []int{size})
+	index, start := alloc(op, dev, Int64, []int{size}), alloc(op, dev, Int64, []int{size + 1})
+	order := alloc(op, dev, Int32, []int{size})
+	d := kernel.Distinct{Index: index.addr, Start: start.addr, Order: order.addr}
 	var slot *Tensor
-	var slots unsafe.Pointer
 	if withSlot {
-		slot = alloc("Unique", dev, Int32, []int{size})
-		slots = slot.addr
+		slot = alloc(op, dev, Int32, []int{size})
+		d.Slot = slot.addr
 	}
-	u, m, most := dev.Unique(ids.dtype, ids.ptr("Unique"), size, lo, n, index.addr, start.addr, slots, order.addr)
+	u, m, most := dev.Unique(ids.indices(op), lo, n, d)
 	runtime.KeepAlive(ids)
 	return Uniq{Index: Narrow(index, 0, 0, u), Start: Narrow(start, 0, 0, u+1), Slot: slot, Order: Narrow(order, 0, 0, m), most: most}
 }
 
 // SumRows adds up the rows of values [N, D] (or [..., D] for as many ids) that
-// have the same id, those of one id in the order of their positions; bfloat16 in
-// float32, and rounded once. The result is the gradient of the part of a table whose
+// have the same id, those of one id in the order of their positions; those of a narrow
+// type in float32, and rounded once. The result is the gradient of the part of a table whose
 // ids u was made from.
 func (u Uniq) SumRows(values *Tensor) Rows { return u.sumRows(values, u.Slot.numel) }
 
 // sumRows is SumRows for n ids.
 func (u Uniq) sumRows(values *Tensor, n int) Rows {
-	if values.dtype == BFloat16 {
-		wide := Widen(values)
-		defer wide.Free()
-		return Rows{Index: u.Index, Values: recast(u.sumRows(wide, n).Values, BFloat16)}
-	}
-	wantFloat("SumRows", values)
+	const op = "SumRows"
+	wantFloat(op, values)
 	if values.ndim == 0 || values.numel != n*values.dims[values.ndim-1] {
-		throwShape("SumRows", "values %v for %d ids: want a row for each", values.brief(), n)
+		throwShape(op, "values %v for %d ids: want a row for each", values.brief(), n)
 	}
 	dim := values.dims[values.ndim-1]
 	most := u.most
 	if most == 0 {
 		most = u.Order.numel
 	}
-	sums := alloc("SumRows", values.dev, values.dtype, []int{u.Index.numel, dim})
-	values.dev.SumSegments(values.dtype, sums.addr, values.ptr("SumRows"), u.Order.ptr("SumRows"), u.Start.ptr("SumRows"), u.Index.numel, u.Order.numel, most, dim)
-	runtime.KeepAlive(values)
-	runtime.KeepAlive(u.Order)
-	runtime.KeepAlive(u.Start)
+	sums := alloc(op, values.dev, values.dtype, []int{u.Index.numel, dim})
+	values.dev.SumSegments(values.dtype, sums.addr, values.ptr(op), kernel.Segments{
+		Order: u.Order.ptr(op), Start: u.Start.ptr(op), N: u.Index.numel, Rows: u.Order.numel, Most: most, Of: n}, dim)
+	keepAlive(values, u.Order, u.Start)
 	return Rows{Index: u.Index, Values: sums}
 }
 
-// TakeRowsGrad returns the gradient of TakeRows(table, ids, lo) for a table of n
-// rows: the rows that ids name, with the sums of their gradients.
-func TakeRowsGrad(dy, ids *Tensor, lo, n int) Rows { return coalesce(dy, ids, lo, n) }
-
-// Coalesce adds up the values [N, D] of equal rows: index [N] may repeat and be in
-// any order, the values of one row are added in the order in which they stand. It
-// ignores rows outside [0, n).
-func Coalesce(index, values *Tensor, n int) Rows { return coalesce(values, index, 0, n) }
-
-func coalesce(values, ids *Tensor, lo, n int) Rows {
+// Coalesce adds up the rows of values [N, D] that have the same id, those of one id in the
+// order in which they stand, for the ids in [lo, lo+n): the gradient of TakeRows(table, ids,
+// lo) for a table of n rows, from that of its result.
+func Coalesce(ids, values *Tensor, lo, n int) Rows {
 	return unique(ids, lo, n, false).sumRows(values, ids.numel)
 }
 
-// AddRowsTo adds scale·rows to table; each row of bfloat16 is computed in float32 and
+// addRowsTo adds scale·rows to table; each row of a narrow type is computed in float32 and
 // rounded once. It throws an *IndexError for a row that table does not have.
-func AddRowsTo(table *Tensor, rows Rows, scale float64) {
-	wantFloatOrHalf("AddRowsTo", table)
-	wantRows("AddRowsTo", table, rows)
-	if table.dtype == BFloat16 {
-		editRows("AddRowsTo", rows.Index, rows.Values, []*Tensor{table}, func(values *Tensor, own []*Tensor) {
-			AddScaledTo(own[0], scale, values)
-		})
-		return
-	}
-	table.dev.AddRows(table.dtype, table.ptr("AddRowsTo"), rows.Values.ptr("AddRowsTo"), rows.Index.ptr("AddRowsTo"), rows.Index.numel, table.dims[1], scale)
-	runtime.KeepAlive(rows.Index)
-	runtime.KeepAlive(rows.Values)
+func addRowsTo(table *Tensor, rows Rows, scale float64) {
+	const op = "addRowsTo"
+	wantFloat(op, table)
+	wantRows(op, table, rows)
+	table.dev.AddRows(table.dtype, table.ptr(op), rows.Values.ptr(op), rows.Index.indices(op), table.dims[1], scale)
+	keepAlive(rows.Index, rows.Values)
 }
 
 // wantRows throws unless rows fit table.
@@ -167,54 +154,45 @@ func wantRows(op string, table *Tensor, rows Rows) {
 // PutRows writes rows over those rows of table that rows.Index names. It throws an
 // *IndexError for a row that table does not have.
 func PutRows(table *Tensor, rows Rows) {
-	wantRows("PutRows", table, rows)
-	putRows("PutRows", table, rows.Index, rows.Values)
+	const op = "PutRows"
+	wantRows(op, table, rows)
+	table.dev.PutRows(table.dtype, table.ptr(op), rows.Values.ptr(op), rows.Index.indices(op), table.dims[1])
+	keepAlive(rows.Index, rows.Values)
 }
 
 // DenseRows returns rows as a table of n rows, zeros elsewhere.
 func DenseRows(rows Rows, n int) *Tensor {
 	table := Zeros(rows.Values.dev, rows.Values.dtype, n, rows.Values.dims[1])
-	AddRowsTo(table, rows, 1)
+	addRowsTo(table, rows, 1)
 	return table
 }
 
 // RowPowSums returns for each row of table that index names Σ|x|ᵖ, or max|x| for
-// p = +Inf: what the norm of a row held in parts is made of. Those of bfloat16 are
+// p = +Inf: what the norm of a row held in parts is made of. Those of a narrow type are
 // float32.
 func RowPowSums(table, index *Tensor, p float64) *Tensor {
-	wantFloatOrHalf("RowPowSums", table)
-	wantPower("RowPowSums", p)
-	n, dim := wantTable("RowPowSums", table, index)
-	wantInRange("RowPowSums", index, n)
-	if table.dtype == BFloat16 {
-		rows := recast(TakeRows(table, index, 0), Float32)
-		defer rows.Free()
-		return RowPowSums(rows, Arange(table.dev, Int64, 0, index.numel), p)
-	}
-	y := alloc("RowPowSums", table.dev, table.dtype, []int{index.numel})
-	table.dev.RowPowSums(table.dtype, y.addr, table.ptr("RowPowSums"), index.dtype, index.ptr("RowPowSums"), index.numel, dim, p)
-	runtime.KeepAlive(table)
-	runtime.KeepAlive(index)
+	const op = "RowPowSums"
+	wantFloat(op, table)
+	wantPower(op, p)
+	n, dim := wantTable(op, table, index)
+	wantInRange(op, index, n)
+	y := alloc(op, table.dev, table.dtype.Wide(), []int{index.numel})
+	table.dev.RowPowSums(table.dtype, y.addr, table.ptr(op), index.indices(op), dim, p)
+	keepAlive(table, index)
 	return y
 }
 
-// ScaleRowsTo multiplies row index[i] of table by factor[i], which for bfloat16 is
+// ScaleRowsTo multiplies row index[i] of table by factor[i], which for a narrow type is
 // float32. No row may be named twice.
 func ScaleRowsTo(table, index, factor *Tensor) {
-	wantFloatOrHalf("ScaleRowsTo", table)
-	wantWideType("ScaleRowsTo", table, factor)
-	n, dim := wantTable("ScaleRowsTo", table, index)
+	const op = "ScaleRowsTo"
+	wantFloat(op, table)
+	wantWideType(op, table, factor)
+	n, dim := wantTable(op, table, index)
 	if factor.numel != index.numel {
-		throwShape("ScaleRowsTo", "factor %v for %d rows", factor.brief(), index.numel)
+		throwShape(op, "factor %v for %d rows", factor.brief(), index.numel)
 	}
-	wantInRange("ScaleRowsTo", index, n)
-	if table.dtype == BFloat16 {
-		editRows("ScaleRowsTo", index, factor.Reshape(factor.numel, 1), []*Tensor{table}, func(factor *Tensor, own []*Tensor) {
-			BinaryTo(own[0], OpMul, own[0], factor)
-		})
-		return
-	}
-	table.dev.ScaleRows(table.dtype, table.ptr("ScaleRowsTo"), index.dtype, index.ptr("ScaleRowsTo"), factor.ptr("ScaleRowsTo"), index.numel, dim)
-	runtime.KeepAlive(index)
-	runtime.KeepAlive(factor)
+	wantInRange(op, index, n)
+	table.dev.ScaleRows(table.dtype, table.ptr(op), index.indices(op), factor.ptr(op), dim)
+	keepAlive(index, factor)
 }

@@ -1,6 +1,10 @@
 package tensor
 
-import "runtime"
+import (
+	"runtime"
+
+	"github.com/gorun-spmd/gorun/tensor/kernel"
+)
 
 // Softmax returns exp(x)/Σexp(x), the sum being over dimension dim. A row of -Inf
 // only is NaN.
@@ -11,17 +15,13 @@ func LogSoftmax(x *Tensor, dim int) *Tensor { return softmax(x, dim, true) }
 
 func softmax(x *Tensor, dim int, log bool) *Tensor {
 	name := softmaxName(log)
-	wantFloatOrHalf(name, x)
+	wantFloat(name, x)
 	dim = x.axis(name, dim)
 	if dim != x.NDim()-1 && x.numel > 0 {
 		return Transpose(softmax(Transpose(x, dim, -1), -1, log), dim, -1)
 	}
 	y := allocLike(name, x)
-	n := x.dims[dim]
-	if !x.dev.Softmax(x.dtype, log, y.addr, x.ptr(name), x.numel/max(n, 1), n) {
-		y.Free()
-		return throughWide(func(x []*Tensor) *Tensor { return softmax(x[0], dim, log) }, x)
-	}
+	x.dev.Softmax(x.dtype, log, y.addr, x.ptr(name), x.rowsOf(x.dims[dim]))
 	runtime.KeepAlive(x)
 	return y
 }
@@ -34,7 +34,7 @@ func LogSoftmaxGrad(dy, y *Tensor, dim int) *Tensor { return softmaxGrad(dy, y, 
 
 func softmaxGrad(dy, y *Tensor, dim int, log bool) *Tensor {
 	name := softmaxName(log) + "Grad"
-	wantFloatOrHalf(name, dy)
+	wantFloat(name, dy)
 	wantSameType(name, dy, y)
 	wantSameShape(name, dy, y)
 	dim = y.axis(name, dim)
@@ -42,14 +42,14 @@ func softmaxGrad(dy, y *Tensor, dim int, log bool) *Tensor {
 		return Transpose(softmaxGrad(Transpose(dy, dim, -1), Transpose(y, dim, -1), -1, log), dim, -1)
 	}
 	dx := allocLike(name, y)
-	n := y.dims[dim]
-	if !y.dev.SoftmaxGrad(y.dtype, log, dx.addr, dy.ptr(name), y.ptr(name), y.numel/max(n, 1), n) {
-		dx.Free()
-		return throughWide(func(x []*Tensor) *Tensor { return softmaxGrad(x[0], x[1], dim, log) }, dy, y)
-	}
-	runtime.KeepAlive(dy)
-	runtime.KeepAlive(y)
+	y.dev.SoftmaxGrad(y.dtype, log, dx.addr, dy.ptr(name), y.ptr(name), y.rowsOf(y.dims[dim]))
+	keepAlive(dy, y)
 	return dx
+}
+
+// rowsOf returns t as rows of n elements.
+func (t *Tensor) rowsOf(n int) kernel.Matrix {
+	return kernel.Matrix{Rows: t.numel / max(n, 1), Cols: n}
 }
 
 func softmaxName(log bool) string {

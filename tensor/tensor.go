@@ -10,10 +10,8 @@ import (
 
 	"github.com/gorun-spmd/gorun/internal/dtype"
 	"github.com/gorun-spmd/gorun/internal/mem"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
-
-// MaxDims is the largest number of dimensions of a tensor.
-const MaxDims = 8
 
 // A Tensor is a dense row-major array on one device. The zero Tensor is not
 // usable; make one with New and its kin.
@@ -28,7 +26,7 @@ type Tensor struct {
 	numel int    // the product of the sizes
 	dtype DType
 	ndim  uint8
-	dims  [MaxDims]int
+	dims  [kernel.MaxDims]int
 }
 
 // Shape returns the sizes. The caller must not modify them.
@@ -65,6 +63,12 @@ func (t *Tensor) ptr(op string) unsafe.Pointer {
 	return t.addr
 }
 
+// keepAlive is runtime.KeepAlive for several tensors: their memory is not given back before
+// this call.
+//
+//go:noinline
+func keepAlive(...*Tensor) {}
+
 // addrOf is t.ptr for a tensor that may be nil.
 func addrOf(op string, t *Tensor) unsafe.Pointer {
 	if t == nil {
@@ -73,14 +77,14 @@ func addrOf(op string, t *Tensor) unsafe.Pointer {
 	return t.ptr(op)
 }
 
-// Alive reports whether the memory of t is still its own.
-func (t *Tensor) Alive() bool { return t.block == nil || t.block.Gen() == t.gen }
+// alive reports whether the memory of t is still its own.
+func (t *Tensor) alive() bool { return t.block == nil || t.block.Gen() == t.gen }
 
 // newTensor returns a tensor without memory.
 func newTensor(op string, dev Device, dt DType, shape []int) *Tensor {
 	t := &Tensor{dev: dev, dtype: dt, ndim: uint8(len(shape)), numel: 1}
-	if len(shape) > MaxDims {
-		throwShape(op, "%d dimensions: at most %d are supported", len(shape), MaxDims)
+	if len(shape) > kernel.MaxDims {
+		throwShape(op, "%d dimensions: at most %d are supported", len(shape), kernel.MaxDims)
 	}
 	if !dt.Valid() {
 		throwType(op, "no element type given")
@@ -158,7 +162,7 @@ func (t *Tensor) brief() string { return fmt.Sprintf("%v%v", t.dtype, t.Shape())
 
 // String returns type, shape and the first few elements.
 func (t *Tensor) String() string {
-	if !t.Alive() {
+	if !t.alive() {
 		return t.brief() + " (freed)"
 	}
 	const most = 8

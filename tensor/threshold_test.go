@@ -6,6 +6,9 @@ import (
 	"runtime"
 	"slices"
 	"testing"
+
+	cpukernels "github.com/gorun-spmd/gorun/tensor/cpu"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // The tests of this file have sizes just below, at and just above those at which the
@@ -18,7 +21,7 @@ func around(n int) []int { return []int{n - 1, n, n + 1} }
 func TestElementwiseInParts(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3))
 	cpu, rng := NewCPU(nil), newRNG()
-	for _, n := range slices.Concat(around(parallelFrom/8), around(parallelFrom)) {
+	for _, n := range slices.Concat(around(cpukernels.ParallelFrom/8), around(cpukernels.ParallelFrom)) {
 		a, b := intArray(rng, -8, 9, n), intArray(rng, -8, 9, n)
 		of := func(f func(x, y float64) float64) array {
 			return build(a.shape, func(i []int) float64 { return f(a.data[i[0]], b.data[i[0]]) })
@@ -30,7 +33,7 @@ func TestElementwiseInParts(t *testing.T) {
 		}
 		x, y := a.tensor(cpu, Float32), b.tensor(cpu, Float32)
 		check(t, label("Abs", n), Abs(x), of(func(x, _ float64) float64 { return math.Abs(x) }), 0)
-		check(t, label("ReluGrad", n), UnaryGrad(OpRelu, x, nil, y), of(func(x, y float64) float64 {
+		check(t, label("ReluGrad", n), UnaryGrad(kernel.OpRelu, x, nil, y), of(func(x, y float64) float64 {
 			if y > 0 {
 				return x
 			}
@@ -43,24 +46,25 @@ func TestElementwiseInParts(t *testing.T) {
 
 func TestCastsAndComparisonsInPieces(t *testing.T) {
 	cpu, rng := NewCPU(nil), newRNG()
-	for _, n := range slices.Concat(around(castPiece), around(2*castPiece)) {
+	for _, n := range slices.Concat(around(cpukernels.CastPiece), around(2*cpukernels.CastPiece)) {
 		x := intArray(rng, 0, 100, n)
 		for _, c := range [][2]DType{{Int32, BFloat16}, {Float64, Float16}, {BFloat16, Int64}, {Float16, BFloat16}, {Uint8, Float16}} {
 			check(t, label(c, n), Cast(x.tensor(cpu, c[0]), c[1]), x, 0)
 		}
 	}
-	for _, n := range slices.Concat(around(repeats), around(2*repeats)) {
+	for _, n := range slices.Concat(around(cpukernels.Repeats), around(2*cpukernels.Repeats)) {
 		for _, s := range [][3][]int{{{3, n}, {3, 1}, {n}}, {{3, 1}, {n}, {3, n}}, {{n}, {3, n}, {3, 1}}, {{3, 1}, {1}, {n}}} {
 			a, b, cond := intArray(rng, 0, 3, s[0]...), intArray(rng, 0, 3, s[1]...), intArray(rng, 0, 2, s[2]...)
 			shape, _ := BroadcastShape(s[0], s[1])
-			check(t, label("Gt", s), Compare(OpGt, a.tensor(cpu, Int16), b.tensor(cpu, Int16)), build(shape, func(i []int) float64 {
+			check(t, label("Gt", s), Compare(kernel.OpGt, a.tensor(cpu, Int16), b.tensor(cpu, Int16)), build(shape, func(i []int) float64 {
 				if a.at(i...) > b.at(i...) {
 					return 1
 				}
 				return 0
 			}), 0)
 			shape, _ = BroadcastShape(shape, s[2])
-			check(t, label("Where", s), Where(cond.tensor(cpu, Bool), a.tensor(cpu, Float32), b.tensor(cpu, Float32)), build(shape, func(i []int) float64 {
+			got := Where(cond.tensor(cpu, Bool), a.tensor(cpu, Float32), b.tensor(cpu, Float32))
+			check(t, label("Where", s), got, build(shape, func(i []int) float64 {
 				if cond.at(i...) != 0 {
 					return a.at(i...)
 				}
@@ -76,7 +80,8 @@ func TestReductionsInBlocks(t *testing.T) {
 		shapes [][]int
 		dim    int
 	}{
-		{[][]int{{2, 3, columnTile - 1}, {2, 3, columnTile}, {2, 3, columnTile + 1}, {2, 3, 2*columnTile + 3}}, 1},
+		{[][]int{{2, 3, cpukernels.ColumnTile - 1}, {2, 3, cpukernels.ColumnTile}, {2, 3, cpukernels.ColumnTile + 1},
+			{2, 3, 2*cpukernels.ColumnTile + 3}}, 1},
 		{[][]int{{2, 63, 5}, {2, 64, 5}, {2, 65, 5}, {1, 4096, 3}, {1, 4097, 3}}, 1}, // the blocks of sumBlock
 		{[][]int{{3, 63}, {3, 64}, {3, 65}, {2, 4095}, {2, 4096}, {2, 4097}, {2, 16385}}, 1},
 	} {
@@ -93,7 +98,8 @@ func TestReductionsInBlocks(t *testing.T) {
 				check(t, "Sum"+name, Sum(in, dims, false), reduceWant(x, dims, false, sum), 0)
 				check(t, "Amax"+name, Amax(in, dims, false), reduceWant(x, dims, false, fold(math.Inf(-1), math.Max)), 0)
 				check(t, "Amin"+name, Amin(in, dims, false), reduceWant(x, dims, false, fold(math.Inf(1), math.Min)), 0)
-				check(t, "Prod"+name, Prod(ones.tensor(cpu, dt), dims, false), reduceWant(ones, dims, false, fold(1, func(a, b float64) float64 { return a * b })), 0)
+				check(t, "Prod"+name, Prod(ones.tensor(cpu, dt), dims, false),
+					reduceWant(ones, dims, false, fold(1, func(a, b float64) float64 { return a * b })), 0)
 			}
 		}
 	}
@@ -143,13 +149,13 @@ func TestUniqueInPasses(t *testing.T) {
 // A gradient is made in tiles of classes, past the caches if it is large.
 func TestCrossEntropyGradientInTiles(t *testing.T) {
 	cpu, rng := NewCPU(nil), newRNG()
-	for _, classes := range slices.Concat(around(xentTile), around(2*xentTile)) {
-		for _, n := range []int{3, xentAhead/(4*classes) + 1} {
+	for _, classes := range slices.Concat(around(cpukernels.XentTile), around(2*cpukernels.XentTile)) {
+		for _, n := range []int{3, cpukernels.XentAhead/(4*classes) + 1} {
 			x, w := intArray(rng, -2, 3, n, classes), intArray(rng, 0, 3, classes)
 			target := make([]int64, n)
 			coef := intArray(rng, 0, 3, n, 3)
 			for r := range target {
-				target[r] = []int64{0, xentTile - 1, xentTile, int64(classes) - 1, int64(classes), -1}[r%6]
+				target[r] = []int64{0, cpukernels.XentTile - 1, cpukernels.XentTile, int64(classes) - 1, int64(classes), -1}[r%6]
 			}
 			exps := map[float64]float64{}
 			for v := -2.0; v < 3; v++ {
@@ -163,7 +169,8 @@ func TestCrossEntropyGradientInTiles(t *testing.T) {
 					want.data[i] -= coef.data[3*r+1]
 				}
 			}
-			got := CrossEntropyGrad(nil, x.tensor(cpu, Float32), FromSlice(cpu, target, n), 0, Full(cpu, Float32, 1, n), coef.tensor(cpu, Float32), w.tensor(cpu, Float32))
+			got := CrossEntropyGrad(nil, x.tensor(cpu, Float32), FromSlice(cpu, target, n), 0, Full(cpu, Float32, 1, n), coef.tensor(cpu, Float32),
+				w.tensor(cpu, Float32))
 			check(t, label("gradient", n, classes), got, want, 1e-6)
 		}
 	}
@@ -174,7 +181,7 @@ func TestRandomInPieces(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3))
 	cpu, rng := NewCPU(nil), rand.New(rand.NewPCG(5, 5))
 	key := Key{Seed: 8, Stream: 9}
-	for _, n := range slices.Concat(around(randomPiece), around(2*randomPiece), around(parallelFrom/8)) {
+	for _, n := range slices.Concat(around(cpukernels.RandomPiece), around(2*cpukernels.RandomPiece), around(cpukernels.ParallelFrom/8)) {
 		global, offset := []int{3, n + 7}, []int{1, rng.IntN(7)}
 		x := New(cpu, Float32, 2, n)
 		FillUniform(x, key, 0, 1, global, offset)

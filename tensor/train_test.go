@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"testing"
+
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // xentWant is the loss of each row, all classes on one rank, from the formula.
@@ -31,35 +33,36 @@ func xentWant(x array, target []int64, w []float64, eps float64) []float64 {
 // crossEntropy is what a caller does with parts of the classes: statistics of each
 // part, combined, then the loss of each row and the gradient of each part, for a
 // gradient of each row's loss dloss.
-func crossEntropy(cpu *CPU, dt DType, x array, target []int64, w []float64, eps float64, cuts []int, dloss []float64, inPlace bool) (loss []float64, grad array) {
+func crossEntropy(cpu *CPU, dt DType, x array, target []int64, w []float64, eps float64, cuts []int, dloss []float64,
+	inPlace bool) (loss []float64, grad array) {
 	n, classes := x.shape[0], x.shape[1]
 	t := FromSlice(cpu, target, n)
 	weight := Cast(FromSlice(cpu, w, classes), dt)
-	stat := make([][Stats]float64, n)
+	stat := make([][kernel.Stats]float64, n)
 	for r := range stat {
-		stat[r][StatMax] = math.Inf(-1)
+		stat[r][kernel.StatMax] = math.Inf(-1)
 	}
 	parts := Split(x.tensor(cpu, dt), 1, cuts...)
 	lo := 0
 	for k, p := range parts {
 		s := toArray(CrossEntropyStats(p, t, lo, Narrow(weight, 0, lo, cuts[k]), eps != 0))
 		for r := range n {
-			a, b := &stat[r], s.data[r*Stats:(r+1)*Stats]
-			top := max(a[StatMax], b[StatMax])
+			a, b := &stat[r], s.data[r*kernel.Stats:(r+1)*kernel.Stats]
+			top := max(a[kernel.StatMax], b[kernel.StatMax])
 			for _, part := range []struct {
 				stat    []float64
 				weights []float64
 			}{{a[:], w[:lo]}, {b, w[lo : lo+cuts[k]]}} {
 				if total := sum(part.weights); eps != 0 && total != 0 {
-					part.stat[StatSum] += total * (part.stat[StatMax] - top)
+					part.stat[kernel.StatSum] += total * (part.stat[kernel.StatMax] - top)
 				}
 			}
-			if b[StatSumExp] > 0 {
-				a[StatSumExp] = a[StatSumExp]*math.Exp(a[StatMax]-top) + b[StatSumExp]*math.Exp(b[StatMax]-top)
-				a[StatMax] = top
+			if b[kernel.StatSumExp] > 0 {
+				a[kernel.StatSumExp] = a[kernel.StatSumExp]*math.Exp(a[kernel.StatMax]-top) + b[kernel.StatSumExp]*math.Exp(b[kernel.StatMax]-top)
+				a[kernel.StatMax] = top
 			}
-			a[StatTarget] += b[StatTarget]
-			a[StatSum] += b[StatSum]
+			a[kernel.StatTarget] += b[kernel.StatTarget]
+			a[kernel.StatSum] += b[kernel.StatSum]
 		}
 		lo += cuts[k]
 	}
@@ -67,12 +70,12 @@ func crossEntropy(cpu *CPU, dt DType, x array, target []int64, w []float64, eps 
 	loss = make([]float64, n)
 	lse, coef := newArray(n), newArray(n, 3)
 	for r, s := range stat {
-		lse.data[r] = s[StatMax] + math.Log(s[StatSumExp])
+		lse.data[r] = s[kernel.StatMax] + math.Log(s[kernel.StatSumExp])
 		if target[r] < 0 {
 			continue
 		}
 		wt, k := w[target[r]], eps/float64(classes)
-		loss[r] = (1-eps)*wt*(lse.data[r]-s[StatTarget]) + k*(total*math.Log(s[StatSumExp])-s[StatSum])
+		loss[r] = (1-eps)*wt*(lse.data[r]-s[kernel.StatTarget]) + k*(total*math.Log(s[kernel.StatSumExp])-s[kernel.StatSum])
 		copy(coef.data[3*r:], []float64{dloss[r] * ((1-eps)*wt + k*total), dloss[r] * (1 - eps) * wt, dloss[r] * k})
 	}
 	lo = 0
@@ -150,7 +153,8 @@ func TestIgnoredRowsHaveNoGradient(t *testing.T) {
 func TestSGD(t *testing.T) {
 	cpu := NewCPU(nil)
 	rng := newRNG()
-	for _, o := range []SGD{{LR: 0.1}, {LR: 0.1, WeightDecay: 0.5}, {LR: 0.1, Momentum: 0.9}, {LR: 0.2, Momentum: 0.5, Nesterov: true, WeightDecay: 0.1}, {LR: 0.1, Momentum: 0.9, Dampening: 0.5}} {
+	for _, o := range []SGD{{LR: 0.1}, {LR: 0.1, WeightDecay: 0.5}, {LR: 0.1, Momentum: 0.9},
+		{LR: 0.2, Momentum: 0.5, Nesterov: true, WeightDecay: 0.1}, {LR: 0.1, Momentum: 0.9, Dampening: 0.5}} {
 		for _, n := range []int{0, 1, 37} {
 			p := randomArray(rng, n)
 			want, buf := slices.Clone(p.data), make([]float64, n)
@@ -292,14 +296,14 @@ func TestRandomIsByGlobalIndex(t *testing.T) {
 	rng := newRNG()
 	key := Key{Seed: 3, Stream: 9}
 	global := []int{5, 7, 6}
-	fills := map[RandomOp]func(t *Tensor, globalShape, offset []int){
-		OpNormal:    func(t *Tensor, s, o []int) { FillNormal(t, key, 1, 2, s, o) },
-		OpUniform:   func(t *Tensor, s, o []int) { FillUniform(t, key, -1, 3, s, o) },
-		OpBernoulli: func(t *Tensor, s, o []int) { FillBernoulli(t, key, 0.3, s, o) },
+	fills := map[kernel.RandomOp]func(t *Tensor, globalShape, offset []int){
+		kernel.OpNormal:    func(t *Tensor, s, o []int) { FillNormal(t, key, 1, 2, s, o) },
+		kernel.OpUniform:   func(t *Tensor, s, o []int) { FillUniform(t, key, -1, 3, s, o) },
+		kernel.OpBernoulli: func(t *Tensor, s, o []int) { FillBernoulli(t, key, 0.3, s, o) },
 	}
 	for op, f := range fills {
 		for _, dt := range []DType{Float32, Float64, Float16, BFloat16, Int8, Int64, Bool} {
-			if op != OpBernoulli && !dt.Float() {
+			if op != kernel.OpBernoulli && !dt.Float() {
 				continue
 			}
 			whole := New(cpu, dt, global...)
@@ -337,7 +341,8 @@ func TestUniformStaysWithinItsBounds(t *testing.T) {
 			}
 		}
 		x := New(cpu, dt, 100)
-		if FillUniform(x, Key{}, 3, 3, nil, nil); Amin(Cast(x, Float64), nil, false).Item() != 3 || Amax(Cast(x, Float64), nil, false).Item() != 3 {
+		if FillUniform(x, Key{}, 3, 3, nil, nil); Amin(Cast(x, Float64), nil, false).Item() != 3 ||
+			Amax(Cast(x, Float64), nil, false).Item() != 3 {
 			t.Errorf("%v: nothing is within [3, 3), and all are %v", dt, x)
 		}
 	}

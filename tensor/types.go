@@ -29,7 +29,8 @@ type (
 	BF16 = dtype.BF16
 )
 
-// Elem are the Go types an element can have.
+// Elem are the Go types an element can have: float32, float64, F16 and BF16, int8,
+// int16, int32, int64, uint8 and bool.
 type Elem = dtype.Elem
 
 // holds reports whether an element of type dt can be v: any v is rounded to a
@@ -68,12 +69,4 @@ func nearestInt(dt DType, v float64) int64 {
 	default:
 		return int64(end) - 1
 	}
-}
-
-// float are the types that compute with fractions.
-type float interface{ float32 | float64 }
-
-// number are the types that compute.
-type number interface {
-	float | int8 | int16 | int32 | int64 | uint8
 }

@@ -3,6 +3,8 @@ package tensor
 import (
 	"runtime"
 	"slices"
+
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // Cross-entropy over classes that may be held in parts. The part of this rank is
@@ -20,18 +22,9 @@ import (
 //
 // each times the gradient of the row's loss.
 //
-// Logits may be float32, float64 or bfloat16. What goes with bfloat16 logits is
-// float32, and so is the arithmetic; their gradient is bfloat16. That of float32
-// logits may be bfloat16 too.
-
-// The columns of the statistics of CrossEntropyStats.
-const (
-	StatMax    = iota // the largest logit; -Inf for no classes, unspecified if one is NaN
-	StatSumExp        // Σ exp(x - max); NaN if a logit is NaN or +Inf
-	StatTarget        // the logit of the target; 0 if its class is not in this part
-	StatSum           // Σ w·(x - max), counted from 0 if max is -Inf; 0 unless asked for
-	Stats             // the number of columns
-)
+// Logits may be of any floating-point type. What goes with logits of a narrow type is
+// float32, and so is the arithmetic; their gradient is of their type. That of float32
+// logits may be of a narrow type too.
 
 // CrossEntropyStats returns for each row of logits [N, C] the four numbers above,
 // [N, 4], reading the logits once. target [N] is int64 or int32, any value: a
@@ -42,14 +35,19 @@ const (
 // exponentials is s1·exp(m1-m) + s2·exp(m2-m), and a weighted sum u1 of weights W1
 // is counted from m by adding W1·(m1-m); then it adds, as does the target.
 func CrossEntropyStats(logits, target *Tensor, lo int, weight *Tensor, withSum bool) *Tensor {
-	n, classes := wantLogits("CrossEntropyStats", logits, target, weight)
-	stats := alloc("CrossEntropyStats", logits.dev, WideType(logits.dtype), []int{n, Stats})
-	logits.dev.CrossEntropyStats(logits.dtype, stats.addr, logits.ptr("CrossEntropyStats"), target.dtype, target.ptr("CrossEntropyStats"),
-		addrOf("CrossEntropyStats", weight), n, classes, lo, withSum)
-	runtime.KeepAlive(logits)
-	runtime.KeepAlive(target)
-	runtime.KeepAlive(weight)
+	const op = "CrossEntropyStats"
+	n := wantLogits(op, logits, target, weight)
+	stats := alloc(op, logits.dev, logits.dtype.Wide(), []int{n, kernel.Stats})
+	logits.dev.CrossEntropyStats(stats.addr, classLogits(op, logits, target, weight, lo), withSum)
+	keepAlive(logits, target, weight)
 	return stats
+}
+
+// classLogits returns what the kernels of cross-entropy take. The caller has checked the
+// tensors, and keeps them alive.
+func classLogits(op string, logits, target, weight *Tensor, lo int) kernel.ClassLogits {
+	return kernel.ClassLogits{DType: logits.dtype, Logits: logits.ptr(op), Target: target.indices(op),
+		Weight: addrOf(op, weight), Rows: logits.dims[0], Classes: logits.dims[1], Lo: lo}
 }
 
 // CrossEntropyJoin makes stats [N, 4], those of a part of the classes, those of that
@@ -57,13 +55,17 @@ func CrossEntropyStats(logits, target *Tensor, lo int, weight *Tensor, withSum b
 // others are the sums of the parts' class weights if weighted sums were asked for,
 // else 0.
 func CrossEntropyJoin(stats, more *Tensor, weights, others float64) {
-	wantFloat("CrossEntropyJoin", stats)
-	wantSameType("CrossEntropyJoin", stats, more)
-	wantSameShape("CrossEntropyJoin", stats, more)
-	if stats.ndim != 2 || stats.dims[1] != Stats {
-		throwShape("CrossEntropyJoin", "statistics %v: want [N %d]", stats.brief(), Stats)
+	const op = "CrossEntropyJoin"
+	if stats.dtype.Narrow() {
+		throwType(op, "statistics %v: want float32 or float64", stats.brief())
 	}
-	stats.dev.CrossEntropyJoin(stats.dtype, stats.ptr("CrossEntropyJoin"), more.ptr("CrossEntropyJoin"), stats.dims[0], weights, others)
+	wantFloat(op, stats)
+	wantSameType(op, stats, more)
+	wantSameShape(op, stats, more)
+	if stats.ndim != 2 || stats.dims[1] != kernel.Stats {
+		throwShape(op, "statistics %v: want [N %d]", stats.brief(), kernel.Stats)
+	}
+	stats.dev.CrossEntropyJoin(stats.dtype, stats.ptr(op), more.ptr(op), stats.dims[0], weights, others)
 	runtime.KeepAlive(more)
 }
 
@@ -71,41 +73,36 @@ func CrossEntropyJoin(stats, more *Tensor, weights, others float64) {
 //
 //	dst[n][c] = coef[n][0]·exp(x - lse[n]) - coef[n][1]·[lo+c is target[n]] - coef[n][2]·weight[c]
 //
-// into dst, which is written once and may be logits itself, or bfloat16 where they are
+// into dst, which is written once and may be logits itself, or of a narrow type where they are
 // float32; nil makes a new tensor like them. coef is [N, 3]: a, b and s above times
 // the gradient of the row's loss, all zero for a row that is ignored (its result is
 // then zero whatever its logits are). weight may be nil (ones). It returns dst.
 func CrossEntropyGrad(dst, logits, target *Tensor, lo int, lse, coef, weight *Tensor) *Tensor {
-	n, classes := wantLogits("CrossEntropyGrad", logits, target, weight)
-	wantBeside("CrossEntropyGrad", "lse", logits, lse)
-	wantBeside("CrossEntropyGrad", "coef", logits, coef)
+	const op = "CrossEntropyGrad"
+	n := wantLogits(op, logits, target, weight)
+	wantBeside(op, "lse", logits, lse)
+	wantBeside(op, "coef", logits, coef)
 	if lse.numel != n || !slices.Equal(coef.Shape(), []int{n, 3}) {
-		throwShape("CrossEntropyGrad", "lse %v and coef %v for logits %v: want [%d] and [%d 3]", lse.brief(), coef.brief(), logits.brief(), n, n)
+		throwShape(op, "lse %v and coef %v for logits %v: want [%d] and [%d 3]", lse.brief(), coef.brief(), logits.brief(), n, n)
 	}
 	switch {
 	case dst == nil:
-		dst = allocLike("CrossEntropyGrad", logits)
-	case dst.dtype == BFloat16 && logits.dtype == Float32:
-		wantSameDevice("CrossEntropyGrad", dst, logits)
+		dst = allocLike(op, logits)
+	case dst.dtype.Narrow() && logits.dtype == Float32:
+		wantSameDevice(op, dst, logits)
 	default:
-		wantSameType("CrossEntropyGrad", dst, logits)
+		wantSameType(op, dst, logits)
 	}
-	wantSameShape("CrossEntropyGrad", dst, logits)
-	logits.dev.CrossEntropyGrad(dst.dtype, dst.ptr("CrossEntropyGrad"), logits.dtype, logits.ptr("CrossEntropyGrad"), target.dtype, target.ptr("CrossEntropyGrad"),
-		lse.ptr("CrossEntropyGrad"), coef.ptr("CrossEntropyGrad"), addrOf("CrossEntropyGrad", weight), n, classes, lo)
-	runtime.KeepAlive(logits)
-	runtime.KeepAlive(target)
-	runtime.KeepAlive(lse)
-	runtime.KeepAlive(coef)
-	runtime.KeepAlive(weight)
+	wantSameShape(op, dst, logits)
+	logits.dev.CrossEntropyGrad(dst.dtype, dst.ptr(op), classLogits(op, logits, target, weight, lo),
+		lse.ptr(op), coef.ptr(op))
+	keepAlive(logits, target, lse, coef, weight)
 	return dst
 }
 
-// wantLogits throws unless logits [N, C], target [N] and weight [C] fit.
-func wantLogits(op string, logits, target, weight *Tensor) (n, classes int) {
-	if logits.dtype != BFloat16 {
-		wantFloat(op, logits)
-	}
+// wantLogits returns N, and throws unless logits [N, C], target [N] and weight [C] fit.
+func wantLogits(op string, logits, target, weight *Tensor) (rows int) {
+	wantFloat(op, logits)
 	wantIndex(op, "target", target)
 	wantSameDevice(op, logits, target)
 	if logits.ndim != 2 || target.numel != logits.dims[0] {
@@ -117,13 +114,13 @@ func wantLogits(op string, logits, target, weight *Tensor) (n, classes int) {
 			throwShape(op, "weight %v for the %d classes of logits %v", weight.brief(), logits.dims[1], logits.brief())
 		}
 	}
-	return logits.dims[0], logits.dims[1]
+	return logits.dims[0]
 }
 
 // wantBeside throws unless x is of the type that goes with logits, on their device.
 func wantBeside(op, name string, logits, x *Tensor) {
-	if x.dtype != WideType(logits.dtype) {
-		throwType(op, "%s %v for logits %v: want %v; Cast it", name, x.brief(), logits.brief(), WideType(logits.dtype))
+	if x.dtype != logits.dtype.Wide() {
+		throwType(op, "%s %v for logits %v: want %v; Cast it", name, x.brief(), logits.brief(), logits.dtype.Wide())
 	}
 	wantSameDevice(op, logits, x)
 }

@@ -6,6 +6,9 @@ import (
 	"slices"
 	"testing"
 	"unsafe"
+
+	cpukernels "github.com/gorun-spmd/gorun/tensor/cpu"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // A gradient that is written past the caches has the bits of one that is written
@@ -36,11 +39,15 @@ func TestLargeCrossEntropyGradientIsTheSameInPlace(t *testing.T) {
 	}
 }
 
-// Logits of bfloat16 give the bits of the same logits as float32; their gradient is
+// Logits of a narrow type give the bits of the same logits as float32; their gradient is
 // that of float32, rounded. Some rows are longer than what is widened at a time.
-func TestBFloat16CrossEntropy(t *testing.T) {
+func TestNarrowCrossEntropy(t *testing.T) {
+	eachNarrow(t, testNarrowCrossEntropy)
+}
+
+func testNarrowCrossEntropy(t *testing.T, dt DType) {
 	cpu := NewCPU(nil)
-	for _, shape := range [][2]int{{5, 7}, {300, 500}, {2, widenedLogits + 3}, {3, 0}, {0, 4}} {
+	for _, shape := range [][2]int{{5, 7}, {300, 500}, {2, cpukernels.Piece + 3}, {3, 0}, {0, 4}} {
 		n, classes := shape[0], shape[1]
 		values, ids, coefs, shifts := make([]float32, n*classes), make([]int32, n), make([]float32, 3*n), make([]float32, n)
 		for i := range values {
@@ -51,18 +58,19 @@ func TestBFloat16CrossEntropy(t *testing.T) {
 			coefs[3*i], coefs[3*i+1], coefs[3*i+2] = 0.5, float32(i), 0.25
 			shifts[i] = float32(i % 3)
 		}
-		half := Cast(FromSlice(cpu, values, n, classes), BFloat16)
+		half := Cast(FromSlice(cpu, values, n, classes), dt)
 		wide, target := Cast(half, Float32), FromSlice(cpu, ids, n)
 		weight := Full(cpu, Float32, 0.75, classes)
-		if got, want := CrossEntropyStats(half, target, 10, weight, true), CrossEntropyStats(wide, target, 10, weight, true); !sameBits(got, want) {
+		if got, want := CrossEntropyStats(half, target, 10, weight, true),
+			CrossEntropyStats(wide, target, 10, weight, true); !sameBits(got, want) {
 			t.Errorf("%v: statistics are %v, want %v", shape, got, want)
 		}
 		lse, coef := FromSlice(cpu, shifts, n), FromSlice(cpu, coefs, n, 3)
-		want := Cast(CrossEntropyGrad(nil, wide, target, 10, lse, coef, weight), BFloat16)
+		want := Cast(CrossEntropyGrad(nil, wide, target, 10, lse, coef, weight), dt)
 		if got := CrossEntropyGrad(nil, half, target, 10, lse, coef, weight); !sameBits(got, want) {
 			t.Errorf("%v: the gradient is %v, want %v", shape, got, want)
 		}
-		narrow := New(cpu, BFloat16, n, classes)
+		narrow := New(cpu, dt, n, classes)
 		if CrossEntropyGrad(narrow, wide, target, 10, lse, coef, weight); !sameBits(narrow, want) {
 			t.Errorf("%v: the gradient of float32, rounded, is %v, want %v", shape, narrow, want)
 		}
@@ -72,7 +80,7 @@ func TestBFloat16CrossEntropy(t *testing.T) {
 	}
 	wide, target := Zeros(cpu, Float64, 2, 3), Zeros(cpu, Int64, 2)
 	wantThrow[*TypeError](t, func() {
-		CrossEntropyGrad(Zeros(cpu, BFloat16, 2, 3), wide, target, 0, Zeros(cpu, Float64, 2), Zeros(cpu, Float64, 2, 3), nil)
+		CrossEntropyGrad(Zeros(cpu, dt, 2, 3), wide, target, 0, Zeros(cpu, Float64, 2), Zeros(cpu, Float64, 2, 3), nil)
 	}, "CrossEntropyGrad", "Cast")
 }
 
@@ -121,10 +129,11 @@ func TestCrossEntropyJoin(t *testing.T) {
 			}
 			g, w := toArray(got), toArray(want)
 			for i := range g.data {
-				if row, column := i/Stats, i%Stats; (row == 2 || row == 4 || row == 5) && column == StatSum {
+				if row, column := i/kernel.Stats, i%kernel.Stats; (row == 2 || row == 4 || row == 5) && column == kernel.StatSum {
 					continue // -Inf, +Inf and NaN have none
 				} else if !near(g.data[i], w.data[i], 5*tolerance(dt)) {
-					t.Errorf("%v, sums %v: row %d is %v, want %v", dt, c.sums, row, g.data[row*Stats:][:Stats], w.data[row*Stats:][:Stats])
+					t.Errorf("%v, sums %v: row %d is %v, want %v", dt, c.sums, row, g.data[row*kernel.Stats:][:kernel.Stats],
+						w.data[row*kernel.Stats:][:kernel.Stats])
 				}
 			}
 		}

@@ -1,6 +1,6 @@
-// Command comm measures the collectives: how long each takes for buffers of 8
-// bytes to 64 MiB a rank, in the memory of tensors: what the other ranks can reach,
-// or a GPU's.
+// Command comm measures the collectives, the halo exchange of a grid and one-sided calls: how
+// long each takes for buffers of 8 bytes to 64 MiB a rank, in the memory of tensors: what the
+// other ranks can reach, or a GPU's.
 //
 //	gorun -np 2 ./bench/comm            a table
 //	gorun -np 2 ./bench/comm -json      a line of JSON for each measurement
@@ -29,6 +29,7 @@ import (
 	"time"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/runtime"
 )
 
 // result is one line of the output.
@@ -67,6 +68,10 @@ func benchmarks() []benchmark {
 			whole := len(a) / c.Size() * c.Size()
 			return comm.AllToAll(ctx, c, b[:whole], a[:whole])
 		}},
+		{"scan", false, true, func(ctx context.Context, c *comm.Comm, a, _ []float32) error {
+			return comm.Scan(ctx, c, a, a, comm.Sum)
+		}},
+		{"halo", false, true, halo()},
 		{"broadcast", false, false, func(ctx context.Context, c *comm.Comm, a, _ []float32) error {
 			return comm.Broadcast(ctx, c, a, 0)
 		}},
@@ -81,6 +86,22 @@ func benchmarks() []benchmark {
 				a[0] = work(totalWork / 2)
 			}
 			return comm.AllReduce(ctx, c, a, comm.Max)
+		}},
+		// Like a small step of training, milliseconds of work with eight collectives in between:
+		// over MPI, with GORUN_DEBUG=0 and without, what it costs to check that the ranks agree.
+		{"work_and_calls", true, true, func(ctx context.Context, c *comm.Comm, a, b []float32) error {
+			const calls = 8
+			n := len(a)
+			for range calls / 2 {
+				a[0] = work(totalWork * 3 / 5 / (calls / 2))
+				if err := comm.AllReduce(ctx, c, a, comm.Sum); err != nil {
+					return err
+				}
+				if err := comm.AllGather(ctx, c, b[:n*c.Size()], a); err != nil {
+					return err
+				}
+			}
+			return nil
 		}},
 	}
 }
@@ -106,7 +127,7 @@ func main() {
 	heap := flag.Bool("heap", false, "use Go's own memory instead of memory that other ranks can reach")
 	budget := flag.Duration("time", time.Second, "how long to measure each size, about; at least 7 calls each way")
 	flag.Parse()
-	start(func(ctx context.Context, world *comm.Comm) error {
+	runtime.Main(func(ctx context.Context, world *comm.Comm) error {
 		m, done, err := open(ctx, world, *device, *heap)
 		if err != nil {
 			return err
@@ -152,7 +173,11 @@ func measureAll(ctx context.Context, world *comm.Comm, set setting, show func(re
 	if err := settle(ctx, world); err != nil {
 		return err
 	}
-	for _, m := range benchmarks() {
+	more, err := oneSided(ctx, world, most)
+	if err != nil {
+		return err
+	}
+	for _, m := range append(benchmarks(), more...) {
 		if m.host && set.memory.device {
 			continue
 		}

@@ -19,17 +19,23 @@ func (l *lookup) check(ids []int64) error {
 	if err != nil {
 		return err
 	}
+	return checkCounts(grad, l.table, ids)
+}
+
+// checkCounts compares the gradient of a table by a seed of ones with the number of times
+// that each id occurs.
+func checkCounts(grad dtensor.Grad, table *dtensor.Tensor, ids []int64) error {
 	rows, ok := grad.Rows()
 	if !ok {
-		return fmt.Errorf("the gradient of a table of %d rows is dense", l.size.rows)
+		return fmt.Errorf("the gradient of a table of %d rows is dense", table.Dim(0))
 	}
 	rows = rows.Coalesce()
 	count := map[int64]float32{}
 	for _, id := range ids {
 		count[id]++
 	}
-	offset, _ := l.table.Offset()
-	lo, hi := int64(offset[0]), int64(offset[0]+l.table.LocalShape()[0])
+	offset, _ := table.Offset()
+	lo, hi := int64(offset[0]), int64(offset[0]+table.LocalShape()[0])
 	for id := range count {
 		if id < lo || id >= hi {
 			delete(count, id)

@@ -11,7 +11,12 @@
 // before; that of the table is row-sparse (dtensor.Rows). "calls_made" lists the
 // collectives of a call. The result is compared with the rows of the whole table,
 // to the bit, and the gradient with how often each id occurs, before a case is
-// timed.
+// timed. The cases "bag" and "collection" sum bags of ids of samples that are sharded, by
+// Bag and by a Collection: "collection, mixed/26 tables of 100000x64/2048 of 1" looks up
+// 2048 bags of one id in each of 26 tables, whose layouts take turns. The cases "dynamic"
+// look up 64-bit keys of a table that has as many, and give as many new keys rows; "keys of a
+// dynamic table" finds and adds keys alone, on each rank by itself. "mkeys_s_rank" is
+// millions of keys a second and rank.
 package main
 
 import (
@@ -27,7 +32,16 @@ import (
 
 func main() {
 	measure.Main(func(b *measure.Bench) error {
-		return run(b, []size{{50304, 768, 4096}, {131072, 256, 8192}, {1_000_000, 64, 65536}})
+		if err := run(b, []size{{50304, 768, 4096}, {131072, 256, 8192}, {1_000_000, 64, 65536}}); err != nil {
+			return err
+		}
+		if err := runDynamic(b, []size{{1_000_000, 64, 65536}}); err != nil {
+			return err
+		}
+		if err := runKeys(b, 10_000_000, 1<<15); err != nil {
+			return err
+		}
+		return runBags(b, []bagSize{{1, 1_000_000, 64, 4096, 16}, {26, 100_000, 64, 2048, 1}, {26, 100_000, 16, 256, 8}})
 	})
 }
 
@@ -50,6 +64,7 @@ func variants() []variant {
 		{"row-wise, ids S(0)", S(0), S(0), S(0)},
 		{"column-wise to R", S(1), R, R},
 		{"column-wise to S(1)", S(1), R, S(1)},
+		{"data-parallel, ids S(0)", R, S(0), S(0)},
 	}
 }
 
@@ -99,6 +114,12 @@ func measureVariant(b *measure.Bench, name string, v variant, s size) error {
 		_, err := l.both()
 		return err
 	}
+	return measurePhases(b, name, forward, both, l.seed)
+}
+
+// measurePhases measures a case forward, and forward with its gradient. out has the size
+// of the result.
+func measurePhases(b *measure.Bench, name string, forward, both func() error, out *dtensor.Tensor) error {
 	for _, c := range []struct {
 		phase string
 		run   func() error
@@ -113,7 +134,7 @@ func measureVariant(b *measure.Bench, name string, v variant, s size) error {
 			if err != nil {
 				return fields // the communicator is dead: the next case says so
 			}
-			return append(fields, m.Fields(l.seed.Local().Bytes())...)
+			return append(fields, m.Fields(out.Local().Bytes())...)
 		})
 		if err != nil {
 			return err
@@ -127,18 +148,24 @@ func (l *lookup) forward() *dtensor.Tensor {
 	return embedding.LookupAs(l.table, l.ids, embedding.Options{}, l.to)
 }
 
-// both is the lookup and the gradient of the table, the gradient from above being
-// l.seed: a function of the result that is 0 and has that gradient.
+// both is the lookup and the gradient of the table.
 func (l *lookup) both() (dtensor.Grad, error) {
-	_, grads, err := dtensor.ValueAndGrad(l.b.Context(), func() *dtensor.Tensor {
-		out := l.forward()
-		zero := dtensor.Zeros(l.b.Mesh, tensor.Float32, nil, layout.Replicate())
-		return dtensor.Record("Seed", zero, []*dtensor.Tensor{out}, func(*dtensor.Tensor) []dtensor.Grad {
-			return []dtensor.Grad{dtensor.Dense(l.seed)}
-		})
-	}, l.table)
+	grads, err := gradients(l.b, l.forward, l.seed, l.table)
 	if err != nil {
 		return dtensor.Grad{}, err
 	}
 	return grads[0], nil
+}
+
+// gradients returns the gradients of tables for the gradient seed of what f returns: those
+// of a function of it that is 0 and has that gradient.
+func gradients(b *measure.Bench, f func() *dtensor.Tensor, seed *dtensor.Tensor, tables ...*dtensor.Tensor) ([]dtensor.Grad, error) {
+	_, grads, err := dtensor.ValueAndGrad(b.Context(), func() *dtensor.Tensor {
+		out := f()
+		zero := dtensor.Zeros(b.Mesh, tensor.Float32, nil, layout.Replicate())
+		return dtensor.Record("Seed", zero, []*dtensor.Tensor{out}, func(*dtensor.Tensor) []dtensor.Grad {
+			return []dtensor.Grad{dtensor.Dense(seed)}
+		})
+	}, tables...)
+	return grads, err
 }

@@ -8,7 +8,16 @@ import (
 )
 
 func TestEveryCaseRuns(t *testing.T) {
-	measuretest.Run(t, 10, func(b *measure.Bench) error {
-		return run(b, []size{{11, 5, 8}})
+	measuretest.Run(t, 35, func(b *measure.Bench) error {
+		if err := run(b, []size{{11, 5, 8}}); err != nil {
+			return err
+		}
+		if err := runDynamic(b, []size{{11, 5, 8}}); err != nil {
+			return err
+		}
+		if err := runKeys(b, 100, 16); err != nil {
+			return err
+		}
+		return runBags(b, []bagSize{{1, 11, 6, 8, 3}, {5, 11, 6, 8, 3}})
 	})
 }

@@ -8,10 +8,11 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/loss"
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
-// A kernel is one thing to measure.
-type kernel struct {
+// A measurement is one thing to measure.
+type measurement struct {
 	name         string
 	bytes, flops float64
 	memory       bool                // the memory beside the arguments is of interest
@@ -23,10 +24,10 @@ const copyName = "copy of 1 GiB"
 
 // cases returns the kernels. Those whose memory is measured come first, the smaller
 // one before the larger, since the pool remembers the most that was ever in use.
-func cases(ctx context.Context, mesh *dtensor.Mesh, scale int) []kernel {
+func cases(ctx context.Context, mesh *dtensor.Mesh, scale int) []measurement {
 	dev := mesh.Device()
 	tokens, classes := 8192/scale, 131072/scale
-	kernels := []kernel{
+	kernels := []measurement{
 		linear(ctx, mesh, tensor.BFloat16, tokens, 256000/scale, 2304/min(scale, 16)),
 		linear(ctx, mesh, tensor.Float32, tokens, 256000/scale, 2304/min(scale, 16)),
 	}
@@ -43,31 +44,31 @@ func cases(ctx context.Context, mesh *dtensor.Mesh, scale int) []kernel {
 	return kernels
 }
 
-// moves is a kernel that is measured by the bytes it has to move.
-func moves(name string, bytes int, prepare func() (run func())) kernel {
-	return kernel{name: name, bytes: float64(bytes), make: func() func() error {
+// moves is a measurement that is measured by the bytes it has to move.
+func moves(name string, bytes int, prepare func() (run func())) measurement {
+	return measurement{name: name, bytes: float64(bytes), make: func() func() error {
 		run := prepare()
 		return func() error { run(); return nil }
 	}}
 }
 
 // elementwise are the kernels that go through all elements alike.
-func elementwise(dev tensor.Device, scale int) []kernel {
+func elementwise(dev tensor.Device, scale int) []measurement {
 	n := (1 << 28) / scale // elements of 1 GiB
 	zeros := func(dt tensor.DType, n int) *tensor.Tensor { return tensor.Zeros(dev, dt, n) }
-	add := func(name string, dt tensor.DType, n int) kernel {
+	add := func(name string, dt tensor.DType, n int) measurement {
 		return moves(name, 3*dt.Size()*n, func() func() {
 			from, to := zeros(dt, n), zeros(dt, n)
-			return func() { tensor.BinaryTo(to, tensor.OpAdd, from, to) }
+			return func() { tensor.BinaryTo(to, kernel.OpAdd, from, to) }
 		})
 	}
-	cast := func(from, to tensor.DType) kernel {
+	cast := func(from, to tensor.DType) measurement {
 		return moves(fmt.Sprintf("cast of %v to %v", from, to), (from.Size()+to.Size())*n/2, func() func() {
 			x, y := normal(dev, from, 1, n/2), tensor.New(dev, to, n/2)
 			return func() { tensor.CastTo(y, x) }
 		})
 	}
-	return []kernel{
+	return []measurement{
 		moves(copyName, 8*n, func() func() {
 			from, to := zeros(tensor.Float32, n), zeros(tensor.Float32, n)
 			return func() { tensor.Copy(to, from) }
@@ -78,16 +79,17 @@ func elementwise(dev tensor.Device, scale int) []kernel {
 		cast(tensor.BFloat16, tensor.Float32),
 		moves("gelu forward", 8*n/4, func() func() {
 			x := normal(dev, tensor.Float32, 1, n/4)
-			return func() { tensor.Gelu(x) }
+			return func() { tensor.Unary(kernel.OpGelu, x) }
 		}),
 		moves("gelu backward", 12*n/4, func() func() {
 			dy, x := normal(dev, tensor.Float32, 1, n/4), normal(dev, tensor.Float32, 1, n/4)
-			return func() { tensor.UnaryGrad(tensor.OpGelu, dy, x, nil) }
+			return func() { tensor.UnaryGrad(kernel.OpGelu, dy, x, nil) }
 		}),
 		moves("AdamW step", 28*n/2, func() func() {
 			param, grad := normal(dev, tensor.Float32, 1, n/2), normal(dev, tensor.Float32, 1, n/2)
 			m, v, step := zeros(tensor.Float32, n/2), zeros(tensor.Float32, n/2), 0
-			return func() { step++; tensor.DefaultAdamW().Step(param, grad, m, v, step) }
+			adamW := tensor.Adam{LR: 1e-3, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 1e-2}
+			return func() { step++; adamW.Step(param, grad, m, v, step) }
 		}),
 		moves("random numbers, uniform", 4*n, func() func() {
 			x := zeros(tensor.Float32, n)
@@ -105,17 +107,17 @@ func elementwise(dev tensor.Device, scale int) []kernel {
 }
 
 // byIndex are the kernels that go where a list of rows says.
-func byIndex(dev tensor.Device, scale int) []kernel {
+func byIndex(dev tensor.Device, scale int) []measurement {
 	rows, dim, count := (1<<20)/scale, 256, (1<<18)/scale
 	rowBytes := 4 * dim * count
 	zeros := func(shape ...int) *tensor.Tensor { return tensor.Zeros(dev, tensor.Float32, shape...) }
-	gradient := func(name string, ids []int64, rows, dim int) kernel {
+	gradient := func(name string, ids []int64, rows, dim int) measurement {
 		return moves(name, 8*len(ids)+4*dim*(len(ids)+distinct(ids)), func() func() {
 			dy, ids := zeros(len(ids), dim), tensor.FromSlice(dev, ids, len(ids))
-			return func() { tensor.TakeRowsGrad(dy, ids, 0, rows) }
+			return func() { tensor.Coalesce(ids, dy, 0, rows) }
 		})
 	}
-	add := func(name string, ids []int64, rows, dim int, shape ...int) kernel {
+	add := func(name string, ids []int64, rows, dim int, shape ...int) measurement {
 		return moves(name, 8*len(ids)+4*dim*(len(ids)+2*distinct(ids)), func() func() {
 			dst, src := zeros(append([]int{rows}, shape...)...), zeros(append([]int{len(ids)}, shape...)...)
 			ids := tensor.FromSlice(dev, ids, len(ids))
@@ -123,14 +125,14 @@ func byIndex(dev tensor.Device, scale int) []kernel {
 		})
 	}
 	half, four := spread(count, 2*rows), spread(rows, rows/4) // half are another rank's; each row comes four times
-	return []kernel{
+	return []measurement{
 		moves("masked gather", rowBytes+rowBytes/2, func() func() {
 			table, ids, dst := zeros(rows, dim), tensor.FromSlice(dev, half, count), zeros(count, dim)
 			return func() { tensor.TakeRowsTo(dst, table, ids, 0, true) }
 		}),
 		moves("row gradient", rowBytes, func() func() {
 			dy, ids := zeros(count, dim), tensor.FromSlice(dev, half, count)
-			return func() { tensor.TakeRowsGrad(dy, ids, 0, rows) }
+			return func() { tensor.Coalesce(ids, dy, 0, rows) }
 		}),
 		gradient("row gradient, a few rows often", often(count, rows), rows, dim),
 		gradient("row gradient, short rows", four, rows/4, 64),
@@ -140,14 +142,14 @@ func byIndex(dev tensor.Device, scale int) []kernel {
 }
 
 // byRow are the kernels that work along rows.
-func byRow(dev tensor.Device, scale int) []kernel {
-	one := func(name string, passes, rows, n int, run func(x *tensor.Tensor)) kernel {
+func byRow(dev tensor.Device, scale int) []measurement {
+	one := func(name string, passes, rows, n int, run func(x *tensor.Tensor)) measurement {
 		return moves(name, 4*passes*(rows/scale)*n, func() func() {
 			x := normal(dev, tensor.Float32, 1, rows/scale, n)
 			return func() { run(x) }
 		})
 	}
-	return append([]kernel{
+	return append([]measurement{
 		one("softmax", 2, 8192, 131072/scale, func(x *tensor.Tensor) { tensor.Softmax(x, 1) }),
 		one("softmax, short rows", 2, 65536, 1024, func(x *tensor.Tensor) { tensor.Softmax(x, 1) }),
 		one("cumulative sum of rows", 2, 4096, 16384, func(x *tensor.Tensor) { tensor.Cumsum(x, 1) }),
@@ -157,14 +159,14 @@ func byRow(dev tensor.Device, scale int) []kernel {
 
 // norms are layer norm and RMS norm of [rows, n], and their gradients, those of the
 // weight and the bias among them.
-func norms(dev tensor.Device, rows, n int) []kernel {
-	one := func(name string, passes int, prepare func(dy, x, weight, bias *tensor.Tensor) func()) kernel {
+func norms(dev tensor.Device, rows, n int) []measurement {
+	one := func(name string, passes int, prepare func(dy, x, weight, bias *tensor.Tensor) func()) measurement {
 		return moves(name, 4*passes*rows*n, func() func() {
 			dy, x := normal(dev, tensor.Float32, 1, rows, n), normal(dev, tensor.Float32, 1, rows, n)
 			return prepare(dy, x, normal(dev, tensor.Float32, 1, n), normal(dev, tensor.Float32, 1, n))
 		})
 	}
-	return []kernel{
+	return []measurement{
 		one("layer norm forward", 2, func(_, x, weight, bias *tensor.Tensor) func() {
 			return func() { tensor.LayerNorm(x, weight, bias, 1, 1e-5) }
 		}),
@@ -183,7 +185,7 @@ func norms(dev tensor.Device, rows, n int) []kernel {
 }
 
 // sums are those of all elements, of each row and of each column of [rows, n].
-func sums(dev tensor.Device, dt tensor.DType, rows, n int) (kernels []kernel) {
+func sums(dev tensor.Device, dt tensor.DType, rows, n int) (kernels []measurement) {
 	for _, of := range []struct {
 		what string
 		dims []int
@@ -196,8 +198,8 @@ func sums(dev tensor.Device, dt tensor.DType, rows, n int) (kernels []kernel) {
 	return kernels
 }
 
-func product(dev tensor.Device, dt tensor.DType, side int) kernel {
-	return kernel{name: fmt.Sprint("product, ", dt), flops: 2 * float64(side) * float64(side) * float64(side), make: func() func() error {
+func product(dev tensor.Device, dt tensor.DType, side int) measurement {
+	return measurement{name: fmt.Sprint("product, ", dt), flops: 2 * float64(side) * float64(side) * float64(side), make: func() func() error {
 		a, b, c := normal(dev, dt, 1, side, side), normal(dev, dt, 1, side, side), tensor.New(dev, dt, side, side)
 		return func() error { tensor.MatMulTo(c, a, b, false, false, false); return nil }
 	}}
@@ -205,16 +207,16 @@ func product(dev tensor.Device, dt tensor.DType, side int) kernel {
 
 // attention is causal. Of the products of a head, two forward and five backward, half
 // is needed.
-func attention(dev tensor.Device, dt tensor.DType, heads, length, width int) []kernel {
-	one := func(what string, products float64, run func(dy, q, k, v *tensor.Tensor)) kernel {
+func attention(dev tensor.Device, dt tensor.DType, heads, length, width int) []measurement {
+	one := func(what string, products float64, run func(dy, q, k, v *tensor.Tensor)) measurement {
 		flops := products * float64(heads) * float64(length) * float64(length) * float64(width)
-		return kernel{name: fmt.Sprintf("attention %s, %v", what, dt), flops: flops, make: func() func() error {
+		return measurement{name: fmt.Sprintf("attention %s, %v", what, dt), flops: flops, make: func() func() error {
 			x := func() *tensor.Tensor { return normal(dev, dt, 1, 1, heads, length, width) }
 			dy, q, k, v := x(), x(), x(), x()
 			return func() error { run(dy, q, k, v); return nil }
 		}}
 	}
-	return []kernel{
+	return []measurement{
 		one("forward", 2, func(_, q, k, v *tensor.Tensor) { tensor.Attention(q, k, v, true) }),
 		one("forward + backward", 7, func(dy, q, k, v *tensor.Tensor) {
 			y, lse := tensor.Attention(q, k, v, true)
@@ -225,16 +227,16 @@ func attention(dev tensor.Device, dt tensor.DType, heads, length, width int) []k
 
 // crossEntropy is forward, backward in place, and both, which write a new gradient.
 // They are the kernels, without the few numbers of each position that the host adds up.
-func crossEntropy(dev tensor.Device, dt tensor.DType, tokens, classes int) []kernel {
+func crossEntropy(dev tensor.Device, dt tensor.DType, tokens, classes int) []measurement {
 	bytes := float64(dt.Size() * tokens * classes)
-	one := func(what string, passes float64, run func(logits, targets, lse, coef *tensor.Tensor)) kernel {
-		return kernel{name: fmt.Sprintf("cross-entropy %s, %v", what, dt), bytes: passes * bytes, make: func() func() error {
+	one := func(what string, passes float64, run func(logits, targets, lse, coef *tensor.Tensor)) measurement {
+		return measurement{name: fmt.Sprintf("cross-entropy %s, %v", what, dt), bytes: passes * bytes, make: func() func() error {
 			logits, targets := normal(dev, dt, 1, tokens, classes), tensor.Zeros(dev, tensor.Int64, tokens)
 			lse, coef := tensor.Zeros(dev, tensor.Float32, tokens), tensor.Full(dev, tensor.Float32, 1, tokens, 3)
 			return func() error { run(logits, targets, lse, coef); return nil }
 		}}
 	}
-	return []kernel{
+	return []measurement{
 		one("forward", 1, func(logits, targets, _, _ *tensor.Tensor) {
 			tensor.CrossEntropyStats(logits, targets, 0, nil, false)
 		}),
@@ -251,8 +253,9 @@ func crossEntropy(dev tensor.Device, dt tensor.DType, tokens, classes int) []ker
 // linear is the fused loss of a product, with both gradients, in the shape of
 // Gemma-2-2B. The operations are those of three products, of which bfloat16 may compute
 // one twice.
-func linear(ctx context.Context, mesh *dtensor.Mesh, dt tensor.DType, tokens, classes, width int) kernel {
-	return kernel{name: fmt.Sprint("linear + cross-entropy, fused, ", dt), memory: true, flops: 6 * float64(tokens) * float64(classes) * float64(width), make: func() func() error {
+func linear(ctx context.Context, mesh *dtensor.Mesh, dt tensor.DType, tokens, classes, width int) measurement {
+	name, flops := fmt.Sprint("linear + cross-entropy, fused, ", dt), 6*float64(tokens)*float64(classes)*float64(width)
+	return measurement{name: name, memory: true, flops: flops, make: func() func() error {
 		place := func(t *tensor.Tensor) *dtensor.Tensor { return dtensor.Distribute(mesh, t, layout.Replicate()) }
 		dev := mesh.Device()
 		h, w := place(normal(dev, dt, 1, tokens, width)), place(normal(dev, dt, 0.02, classes, width))

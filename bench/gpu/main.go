@@ -81,11 +81,11 @@ func run(ctx context.Context, world *comm.Comm) error {
 }
 
 // matching returns the kernels whose names match, and the copy.
-func matching(kernels []kernel, pattern *regexp.Regexp) []kernel {
-	return slices.DeleteFunc(kernels, func(k kernel) bool { return k.name != copyName && !pattern.MatchString(k.name) })
+func matching(kernels []measurement, pattern *regexp.Regexp) []measurement {
+	return slices.DeleteFunc(kernels, func(k measurement) bool { return k.name != copyName && !pattern.MatchString(k.name) })
 }
 
-func names(kernels []kernel) (names []string) {
+func names(kernels []measurement) (names []string) {
 	for _, k := range kernels {
 		names = append(names, k.name)
 	}
@@ -93,7 +93,7 @@ func names(kernels []kernel) (names []string) {
 }
 
 // measureAll returns a result for each kernel, compared with that of the copy.
-func measureAll(kernels []kernel, dev tensor.Device) (results []result, err error) {
+func measureAll(kernels []measurement, dev tensor.Device) (results []result, err error) {
 	wait := func() {}
 	if s, ok := dev.(interface{ Sync() }); ok {
 		wait = s.Sync
@@ -157,7 +157,8 @@ func write(w io.Writer, results []result, asJSON bool) error {
 		if r.Torch == "" {
 			speedup, torch = fmt.Sprintf("%.2f x", r.Speedup), fmt.Sprintf("%.3f ms", r.TorchMS)
 		}
-		fmt.Fprintf(w, "%-52s %10.3f ms %9.1f GB/s %6.2f of copy %8.2f TFLOP/s %9.0f MiB %9s of PyTorch   PyTorch %s\n", r.Name, r.Millis, r.GBs, r.OfCopy, r.Tflops, r.ExtraMiB, speedup, torch)
+		fmt.Fprintf(w, "%-52s %10.3f ms %9.1f GB/s %6.2f of copy %8.2f TFLOP/s %9.0f MiB %9s of PyTorch   PyTorch %s\n", r.Name, r.Millis, r.GBs,
+			r.OfCopy, r.Tflops, r.ExtraMiB, speedup, torch)
 	}
 	return nil
 }

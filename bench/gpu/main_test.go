@@ -72,7 +72,8 @@ func TestPyTorchIsFoundOrMissing(t *testing.T) {
 		{interpreter(`[ "$1" = -c ] && [ "$3" = 4 ] && [ "$4" = '["x"]' ] && echo '{"name": "x", "ms": 2.5, "extra_mib": 7}'`), "",
 			"2.50 x of PyTorch   PyTorch 2.500 ms", `{"name":"x","ms":1,"torch_ms":2.5,"torch_extra_mib":7,"speedup":2.5}`},
 		{interpreter(`echo '{"name": "other", "ms": 2.5}'`), "", "PyTorch missing", `{"name":"x","ms":1,"torch":"missing"}`},
-		{interpreter(`echo Traceback >&2; echo "No module named 'torch'" >&2; exit 1`), "exit status 1: No module named 'torch'", "PyTorch missing", `{"name":"x","ms":1,"torch":"missing"}`},
+		{interpreter(`echo Traceback >&2; echo "No module named 'torch'" >&2; exit 1`), "exit status 1: No module named 'torch'",
+			"PyTorch missing", `{"name":"x","ms":1,"torch":"missing"}`},
 		{interpreter(`echo hello`), `printed "hello"`, "PyTorch missing", `{"name":"x","ms":1,"torch":"missing"}`},
 		{"/nowhere/python", "no such file", "PyTorch missing", `{"name":"x","ms":1,"torch":"missing"}`},
 		{"", "not asked for", "PyTorch missing", `{"name":"x","ms":1,"torch":"missing"}`},
@@ -98,7 +99,7 @@ func TestPyTorchIsFoundOrMissing(t *testing.T) {
 
 // A pattern leaves what it matches, and the copy, in their order.
 func TestMatch(t *testing.T) {
-	kernels := []kernel{{name: "sum of rows"}, {name: copyName}, {name: "product"}, {name: "sum of all"}}
+	kernels := []measurement{{name: "sum of rows"}, {name: copyName}, {name: "product"}, {name: "sum of all"}}
 	for pattern, want := range map[string]string{
 		"":       "sum of rows, copy of 1 GiB, product, sum of all",
 		"^sum":   "sum of rows, copy of 1 GiB, sum of all",

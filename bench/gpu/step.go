@@ -17,16 +17,18 @@ import (
 // features and 12 heads, on 8 windows of 1024 tokens of 50304: forward, backward, the
 // norm of the gradients, AdamW. Its operations are 6 for each parameter and token, and
 // those of attention.
-func trainingStep(ctx context.Context, mesh *dtensor.Mesh, dt tensor.DType, scale int) kernel {
+func trainingStep(ctx context.Context, mesh *dtensor.Mesh, dt tensor.DType, scale int) measurement {
 	shrink := min(scale, 16)
 	layers, width, heads := max(12/shrink, 1), 768/shrink, 12/min(shrink, 4)
 	batch, window, vocab := 8, max(1024/scale, 1), 50304/scale
 	perToken := 6*(12*layers*width*width+vocab*width) + 6*layers*window*width
-	return kernel{name: fmt.Sprint("training step of a transformer, ", dt), flops: float64(perToken * batch * window), make: func() func() error {
+	name := fmt.Sprint("training step of a transformer, ", dt)
+	return measurement{name: name, flops: float64(perToken * batch * window), make: func() func() error {
 		init := nn.NewInit(mesh, 1)
 		init.DType = dt
 		whole := layout.Replicate()
-		tokens := embedding.NewTable(mesh, embedding.Config{Name: "tokens", Rows: vocab, Dim: width, DType: dt, Layout: embedding.RowWise("all"), Std: 0.02})
+		tokens := embedding.NewTable(mesh, embedding.Config{Name: "tokens", Rows: vocab, Dim: width, DType: dt, Layout: embedding.RowWise("all"),
+			Std: 0.02})
 		positions := init.Normal(0.02, []int{window, width}, "", whole)
 		params := []*dtensor.Tensor{tokens.Weight(), positions}
 		var blocks []*nn.Block

@@ -16,12 +16,13 @@ import (
 
 	"github.com/gorun-spmd/gorun/bench/internal/measure"
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 func main() { measure.Main(func(b *measure.Bench) error { return run(b, 4096, 1024) }) }
 
-// kernel is one case: what it reads and writes, in matrices of float32.
-type kernel struct {
+// A measurement is one case: what it reads and writes, in matrices of float32.
+type measurement struct {
 	name     string
 	matrices float64
 	run      func()
@@ -54,7 +55,7 @@ func run(b *measure.Bench, n, d int) error {
 }
 
 // kernels makes the matrices and returns what to do with them.
-func kernels(cpu tensor.Device, n, d int) []kernel {
+func kernels(cpu tensor.Device, n, d int) []measurement {
 	normal := func(seed uint64, shape ...int) *tensor.Tensor {
 		t := tensor.New(cpu, tensor.Float32, shape...)
 		tensor.FillNormal(t, tensor.Key{Seed: seed}, 0, 1, nil, nil)
@@ -70,8 +71,9 @@ func kernels(cpu tensor.Device, n, d int) []kernel {
 	for i := range tensor.Data[int64](ids) {
 		tensor.Data[int64](ids)[i] = int64(i) * 7919 % int64(n)
 	}
-	rows := tensor.TakeRowsGrad(y, ids, 0, n)
-	return []kernel{
+	rows := tensor.Coalesce(ids, y, 0, n)
+	adamW := tensor.Adam{LR: 1e-3, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 1e-2}
+	return []measurement{
 		{"copy", 2, func() { tensor.Copy(out, x) }},
 		{"add", 3, func() { tensor.Add(x, y) }},
 		{"add in place", 3, func() { tensor.AddTo(out, x) }},
@@ -79,11 +81,11 @@ func kernels(cpu tensor.Device, n, d int) []kernel {
 		{"add row", 2, func() { tensor.Add(x, row) }},
 		{"mul column", 2, func() { tensor.Mul(x, column) }},
 		{"add scalar", 2, func() { tensor.AddScalar(x, 1) }},
-		{"exp", 2, func() { tensor.Exp(x) }},
-		{"tanh", 2, func() { tensor.Tanh(x) }},
-		{"gelu", 2, func() { tensor.Gelu(x) }},
-		{"gelu gradient", 3, func() { tensor.UnaryGrad(tensor.OpGelu, y, x, nil) }},
-		{"silu", 2, func() { tensor.Silu(x) }},
+		{"exp", 2, func() { tensor.Unary(kernel.OpExp, x) }},
+		{"tanh", 2, func() { tensor.Unary(kernel.OpTanh, x) }},
+		{"gelu", 2, func() { tensor.Unary(kernel.OpGelu, x) }},
+		{"gelu gradient", 3, func() { tensor.UnaryGrad(kernel.OpGelu, y, x, nil) }},
+		{"silu", 2, func() { tensor.Unary(kernel.OpSilu, x) }},
 		{"softmax", 2, func() { tensor.Softmax(x, 1) }},
 		{"softmax gradient", 3, func() { tensor.SoftmaxGrad(y, soft, 1) }},
 		{"log-softmax", 2, func() { tensor.LogSoftmax(x, 1) }},
@@ -93,14 +95,13 @@ func kernels(cpu tensor.Device, n, d int) []kernel {
 		{"sum", 1, func() { tensor.Sum(x, nil, false) }},
 		{"sum of columns", 1, func() { tensor.Sum(x, []int{0}, false) }},
 		{"sum of rows", 1, func() { tensor.Sum(x, []int{1}, false) }},
-		{"max of rows", 1, func() { tensor.Amax(x, []int{1}, false) }},
+		{"max of rows", 1, func() { tensor.Reduce(kernel.OpAmax, x, []int{1}, false) }},
 		{"argmax of rows", 1, func() { tensor.Argmax(x, 1, false) }},
-		{"variance of rows", 1, func() { tensor.Var(x, []int{1}, 1, false) }},
 		{"gather rows", 2, func() { tensor.TakeRows(x, ids, 0) }},
-		{"gather rows gradient", 2, func() { tensor.TakeRowsGrad(y, ids, 0, n) }},
+		{"gather rows gradient", 2, func() { tensor.Coalesce(ids, y, 0, n) }},
 		{"sgd", 3, func() { tensor.SGD{LR: 1e-3}.Step(param, y, nil, true) }},
 		{"sgd momentum", 5, func() { tensor.SGD{LR: 1e-3, Momentum: 0.9}.Step(param, y, m, false) }},
-		{"adamw", 7, func() { tensor.DefaultAdamW().Step(param, y, m, v, 10) }},
+		{"adamw", 7, func() { adamW.Step(param, y, m, v, 10) }},
 		{"sgd rows", 3, func() { tensor.SGD{LR: 1e-3}.StepRows(param, rows) }},
 		{"row-wise adagrad", 3, func() { tensor.Adagrad{LR: 1e-3, Eps: 1e-10}.StepRows(param, rows, accumulated) }},
 	}

@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 import (
@@ -55,16 +57,20 @@ func find(ctx context.Context, o options, dir string) (found []*program, missing
 	found = append(found, one(ours, func() *exec.Cmd { return command(o.gorun, args...) }))
 
 	if o.bench == "comm" || o.bench == "loss" {
-		p, err := compiled("bound", "cc", dir, []string{"-O3", "-march=native", "-ffast-math", "-pthread"}, "bound.c", func(binary string) *exec.Cmd {
+		flags := []string{"-O3", "-march=native", "-ffast-math", "-pthread"}
+		p, err := compiled("bound", "cc", dir, flags, "bound.c", func(binary string) *exec.Cmd {
 			return command(binary, fmt.Sprint(o.np), seconds(o), o.match, fmt.Sprint(o.max))
 		})
 		found, missing = place(found, missing, p, err, wanted)
 	}
 	if o.bench == "comm" {
-		p, err := compiled(version(command("mpirun", "--version")), "mpicc", dir, []string{"-O3", "-march=native"}, "coll.c", func(binary string) *exec.Cmd {
-			return command("mpirun", "--oversubscribe", "-np", fmt.Sprint(o.np), binary, seconds(o), o.match, fmt.Sprint(o.max))
-		})
-		found, missing = place(found, missing, p, err, wanted)
+		name := version(command("mpirun", "--version"))
+		for _, source := range []string{"coll.c", "onesided.c"} {
+			p, err := compiled(name, "mpicc", dir, []string{"-O3", "-march=native", "-lm"}, source, func(binary string) *exec.Cmd {
+				return command("mpirun", "--oversubscribe", "-np", fmt.Sprint(o.np), binary, seconds(o), o.match, fmt.Sprint(o.max))
+			})
+			found, missing = place(found, missing, p, err, wanted)
+		}
 		for _, backend := range []struct{ name, tags string }{{"ours, mpi", ""}, {"ours, gompi", "gompi"}, {"ours, empi", "empi,mpi"}} {
 			p, err := overMPI(o, dir, backend.name, backend.tags)
 			found, missing = place(found, missing, p, err, wanted)
@@ -94,7 +100,8 @@ func overMPI(o options, dir, name, tags string) (*program, error) {
 		return nil, fmt.Errorf("%s (go build -tags %s: %v: %.200s)", name, tags, err, out)
 	}
 	return one(name, func() *exec.Cmd {
-		return command("mpirun", "--oversubscribe", "-np", fmt.Sprint(o.np), binary, "-json", "-time", o.budget.String(), "-match", o.match, "-max", fmt.Sprint(o.max))
+		return command("mpirun", "--oversubscribe", "-np", fmt.Sprint(o.np), binary, "-json", "-time", o.budget.String(), "-match", o.match,
+			"-max", fmt.Sprint(o.max))
 	}), nil
 }
 

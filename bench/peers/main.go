@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command peers runs one of our benchmarks and what a user would take instead,
 // in turns, and prints the medians side by side.
 //

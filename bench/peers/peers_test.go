@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 import (
@@ -11,7 +13,8 @@ import (
 )
 
 func TestParseTakesResultsOnly(t *testing.T) {
-	lines, err := parse(strings.NewReader("a warning\n{\"name\":\"add\",\"ns\":900,\"op_ns\":9}\n{\"loss\":1}\n{\"name\":\"all_reduce\",\"bytes\":8,\"ns\":2}\n{broken\n"))
+	lines, err := parse(strings.NewReader("a warning\n" + `{"name":"add","ns":900,"op_ns":9}` + "\n" + `{"loss":1}` + "\n" +
+		`{"name":"all_reduce","bytes":8,"ns":2}` + "\n{broken\n"))
 	if err != nil || len(lines) != 2 {
 		t.Fatalf("%v %v, want two results", lines, err)
 	}
@@ -87,7 +90,8 @@ func TestVersion(t *testing.T) {
 }
 
 func TestMissingIsSaid(t *testing.T) {
-	if _, err := compiled("Some MPI", "no-such-compiler", t.TempDir(), nil, "coll.c", nil); err == nil || err.Error() != "Some MPI (no no-such-compiler on PATH)" {
+	if _, err := compiled("Some MPI", "no-such-compiler", t.TempDir(), nil, "coll.c", nil); err == nil ||
+		err.Error() != "Some MPI (no no-such-compiler on PATH)" {
 		t.Errorf("error %v", err)
 	}
 	found, missing := place(nil, nil, nil, errors.New("Some MPI (gone)"), nil)

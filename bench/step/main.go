@@ -50,10 +50,11 @@ func newModel(mesh *dtensor.Mesh, s size) *model {
 		return dtensor.Uniform(mesh, dtensor.Key{Seed: seed}, -bound, bound, []int{out, in}, p)
 	}
 	m := &model{
-		table: embedding.NewTable(mesh, embedding.Config{Name: "tokens", Rows: s.V, Dim: s.D, Layout: embedding.RowWise("tp"), Key: dtensor.Key{Seed: 1}}),
-		up:    weight(2, s.H, s.D, S(0)),
-		down:  weight(3, s.D, s.H, S(1)),
-		head:  weight(4, s.V, s.D, S(0)),
+		table: embedding.NewTable(mesh, embedding.Config{Name: "tokens", Rows: s.V, Dim: s.D, Layout: embedding.RowWise("tp"),
+			Key: dtensor.Key{Seed: 1}}),
+		up:   weight(2, s.H, s.D, S(0)),
+		down: weight(3, s.D, s.H, S(1)),
+		head: weight(4, s.V, s.D, S(0)),
 	}
 	rng := rand.New(rand.NewPCG(9, 0))
 	tokens := func() *dtensor.Tensor {

@@ -78,7 +78,8 @@ func NewHeader(metadata map[string]string, tensors []Tensor) (*Header, error) {
 	h := &Header{Metadata: metadata, Tensors: list}
 	start := len(h.Encode())
 	if start-8 > MaxHeaderBytes || at > math.MaxInt-start {
-		return nil, fmt.Errorf("safetensors: NewHeader: the header of %d tensors has %d bytes; the format allows %d, so write several files", len(list), start-8, MaxHeaderBytes)
+		return nil, fmt.Errorf("safetensors: NewHeader: the header of %d tensors has %d bytes; the format allows %d, so write several files",
+			len(list), start-8, MaxHeaderBytes)
 	}
 	h.DataStart, h.FileBytes = start, start+at
 	return h, nil

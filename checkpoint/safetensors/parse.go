@@ -28,7 +28,8 @@ func (e *FormatError) Error() string {
 // is a *FormatError, or that of reading.
 func ReadHeader(r io.ReaderAt, fileBytes int) (*Header, error) {
 	if fileBytes < 8 {
-		return nil, &FormatError{0, fmt.Sprintf("the file has %d bytes, fewer than the 8 of the header's size; it is cut off or no safetensors file", fileBytes)}
+		return nil, &FormatError{0, fmt.Sprintf("the file has %d bytes, fewer than the 8 of the header's size; "+
+			"it is cut off or no safetensors file", fileBytes)}
 	}
 	var size [8]byte
 	if err := readFull(r, size[:], 0); err != nil {
@@ -39,7 +40,8 @@ func ReadHeader(r io.ReaderAt, fileBytes int) (*Header, error) {
 	case n > MaxHeaderBytes:
 		return nil, &FormatError{0, fmt.Sprintf("the header has %d bytes by its own account; the format allows %d", n, MaxHeaderBytes)}
 	case int(n) > fileBytes-8:
-		return nil, &FormatError{0, fmt.Sprintf("the header has %d bytes by its own account, but only %d follow in the file; it is cut off", n, fileBytes-8)}
+		return nil, &FormatError{0, fmt.Sprintf("the header has %d bytes by its own account, but only %d follow in the file; it is cut off", n,
+			fileBytes-8)}
 	}
 	text := make([]byte, n)
 	if err := readFull(r, text, 8); err != nil {
@@ -107,7 +109,8 @@ func (h *Header) place(p *parser) error {
 		case t.Offset > end:
 			return p.problem("nothing lies at bytes %d to %d of the data, before tensor %q", end, t.Offset, t.Name)
 		case t.Bytes > data-end:
-			return &FormatError{h.FileBytes, fmt.Sprintf("the file ends here, before tensor %q does, at byte %d; it is cut off", t.Name, h.DataStart+t.Offset+t.Bytes)}
+			return &FormatError{h.FileBytes, fmt.Sprintf("the file ends here, before tensor %q does, at byte %d; it is cut off", t.Name,
+				h.DataStart+t.Offset+t.Bytes)}
 		}
 		end += t.Bytes
 	}

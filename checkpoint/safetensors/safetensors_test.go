@@ -103,7 +103,8 @@ func TestRefusals(t *testing.T) {
 		{"field twice", raw(one(`"dtype":"U8","dtype":"I8","shape":[1],"data_offsets":[0,1]`), 1), `"dtype" appears twice`},
 		{"strange field", raw(one(`"dtype":"U8","shape":[1],"data_offsets":[0,1],"more":1`), 1), `a field "more"`},
 		{"no name", raw(`{"":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, 1), "is empty"},
-		{"name twice", raw(`{"x":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"x":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}`, 2), `"x" appears twice`},
+		{"name twice", raw(`{"x":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"x":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}`, 2),
+			`"x" appears twice`},
 		{"negative size", raw(one(`"dtype":"U8","shape":[-1],"data_offsets":[0,1]`), 1), "has -1, which is not an integer"},
 		{"fraction", raw(one(`"dtype":"U8","shape":[1.0],"data_offsets":[0,1]`), 1), "has 1.0, which"},
 		{"text for a size", raw(one(`"dtype":"U8","shape":["1"],"data_offsets":[0,1]`), 1), "not an integer"},
@@ -115,7 +116,8 @@ func TestRefusals(t *testing.T) {
 		{"beyond the file", raw(one(`"dtype":"U8","shape":[9],"data_offsets":[0,9]`), 8), "the file ends here"},
 		{"hole at the start", raw(one(`"dtype":"U8","shape":[1],"data_offsets":[1,2]`), 2), "nothing lies at bytes 0 to 1"},
 		{"rest", raw(one(`"dtype":"U8","shape":[1],"data_offsets":[0,1]`), 3), "2 bytes follow"},
-		{"overlap", raw(`{"x":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"y":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}}`, 3), `"y" begins at byte 1`},
+		{"overlap", raw(`{"x":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"y":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}}`, 3),
+			`"y" begins at byte 1`},
 		{"metadata of numbers", raw(`{"__metadata__":{"a":1}}`, 0), "is not a string"},
 		{"tensor of text", raw(`{"x":"y"}`, 0), `tensor "x"`},
 	} {
@@ -145,7 +147,8 @@ func TestNewHeaderRefuses(t *testing.T) {
 }
 
 func TestIndex(t *testing.T) {
-	files, err := ParseIndex([]byte(`{"metadata": {"total_size": 12}, "weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}`))
+	files, err := ParseIndex([]byte(`{"metadata": {"total_size": 12},
+		"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}`))
 	if err != nil || len(files) != 2 || files["b"] != "model-00002-of-00002.safetensors" {
 		t.Errorf("%v %v", files, err)
 	}
@@ -173,7 +176,8 @@ func TestIndex(t *testing.T) {
 // What is read without an error makes sense, and written again reads the same.
 func FuzzHeader(f *testing.F) {
 	f.Add(raw(`{"test":{"dtype":"I32","shape":[2,2],"data_offsets":[0,16]}}    `, 16))
-	f.Add(raw(`{"__metadata__":{"a":"b"},"x":{"dtype":"U8","shape":[],"data_offsets":[0,1]},"y":{"dtype":"F64","shape":[0,3],"data_offsets":[1,1]}}`, 1))
+	f.Add(raw(`{"__metadata__":{"a":"b"},"x":{"dtype":"U8","shape":[],"data_offsets":[0,1]},`+
+		`"y":{"dtype":"F64","shape":[0,3],"data_offsets":[1,1]}}`, 1))
 	f.Add(raw(`{"x":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"x":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}}`, 3))
 	f.Add(binary.LittleEndian.AppendUint64(nil, 1<<40))
 	f.Fuzz(func(t *testing.T, file []byte) {

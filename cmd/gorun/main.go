@@ -1,4 +1,5 @@
-// Command gorun starts one program as N ranks. See package launcher.
+// Command gorun starts one program as N ranks. See package launcher. Its command diff compares
+// what two runs have made, see checkpoint.Diff.
 package main
 
 import (
@@ -7,4 +8,9 @@ import (
 	"github.com/gorun-spmd/gorun/launcher"
 )
 
-func main() { os.Exit(launcher.Main(os.Args)) }
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == "diff" {
+		os.Exit(diff(os.Args[2:], os.Stdout, os.Stderr))
+	}
+	os.Exit(launcher.Main(os.Args))
+}

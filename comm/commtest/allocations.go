@@ -60,15 +60,17 @@ func allocationsOf[T comm.Elem](ctx context.Context, c *comm.Comm, count int, w 
 		if err == nil && got > most {
 			err = fmt.Errorf("%v allocations for each, on both ranks; want at most %v", got, most)
 		}
-		return ran(err, "%s of %d %v, %v", name, count, dtype.Of[T](), w)
+		return ran(err, "%s of %d %v, %v", name, count, typeOf[T](), w)
 	}
-	for op := comm.Sum; op <= comm.Or; op++ {
-		if op.Accepts(dtype.Of[T]()) != nil {
+	for op := comm.Sum; op <= comm.Xor; op++ {
+		if op.Accepts(typeOf[T]()) != nil {
 			continue
 		}
 		if err := errors.Join(
 			check("AllReduce "+op.String(), 0, func() error { return comm.AllReduce(ctx, c, part, op) }),
 			check("Reduce "+op.String(), 0, func() error { return comm.Reduce(ctx, c, all[:count], part, op, 1) }),
+			check("Scan "+op.String(), 0, func() error { return comm.Scan(ctx, c, all[:count], part, op) }),
+			check("Exscan "+op.String(), 0, func() error { return comm.Exscan(ctx, c, all[:count], part, op) }),
 			check("ReduceScatter "+op.String(), 0, func() error { return comm.ReduceScatter(ctx, c, all[:count], long, op) }),
 			check("ReduceScatterV "+op.String(), 0, func() error { return comm.ReduceScatterV(ctx, c, all[:count], long, counts, op) }),
 		); err != nil {

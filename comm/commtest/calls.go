@@ -8,37 +8,86 @@ import (
 )
 
 // everyCall returns one call of each collective over c, with parts of count
-// elements and results of their own. An element of a source depends on its rank and
-// its index alone.
-func everyCall[T comm.Elem](c *comm.Comm, count, root int, op comm.Op) []comm.Call {
-	n := c.Size()
-	values := codecOf[T]()
-	dst := func(parts int) comm.Buffer { return comm.Of(make([]T, parts*count)) }
-	src := func(parts int) comm.Buffer {
-		s := make([]T, parts*count)
+// elements and results of their own: of each kind in comm's table but Split, which Split
+// and Group make, and messages. An element of a source depends on its rank and its index
+// alone.
+func everyCall[T comm.Elem](c *comm.Comm, count, root int, op comm.Op) (calls []comm.Call) {
+	for kind := comm.Invalid + 1; kind < comm.Kinds; kind++ {
+		if kind != comm.SplitKind && !kind.PointToPoint() && !kind.OneSided() {
+			calls = append(calls, callOf[T](c, kind, count, root, op))
+		}
+	}
+	return calls
+}
+
+// callOf returns a call of one kind, as everyCall does.
+func callOf[T comm.Elem](c *comm.Comm, kind comm.Kind, count, root int, op comm.Op) comm.Call {
+	values, shape := codecOf[T](), kind.Shape()
+	call := comm.Call{Kind: kind}
+	buffer := func(l comm.Layout, counts *[]int, fill bool) comm.Buffer {
+		n := count
+		switch l {
+		case comm.Unused:
+			return comm.Buffer{}
+		case comm.Counted:
+			*counts = repeat(c.Size(), count)
+			n *= c.Size()
+		case comm.Parts:
+			n *= c.Size()
+		}
+		s := make([]T, n)
 		for i := range s {
-			s[i] = values.to(values.value(c.Rank(), i, 0))
+			if fill {
+				s[i] = values.to(values.value(c.Rank(), i, 0))
+			}
 		}
 		return comm.Of(s)
 	}
-	counts := repeat(n, count)
-	own := src(1)
-	return []comm.Call{
-		{Kind: comm.AllReduceKind, Op: op, Dst: own, Src: own},
-		{Kind: comm.ReduceKind, Op: op, Root: root, Dst: dst(1), Src: src(1)},
-		{Kind: comm.ReduceScatterKind, Op: op, Dst: dst(1), Src: src(n)},
-		{Kind: comm.ReduceScatterVKind, Op: op, Dst: dst(1), Src: src(n), SrcCounts: counts},
-		{Kind: comm.AllGatherKind, Dst: dst(n), Src: src(1)},
-		{Kind: comm.AllGatherVKind, Dst: dst(n), Src: src(1), DstCounts: counts},
-		{Kind: comm.GatherKind, Root: root, Dst: dst(n), Src: src(1)},
-		{Kind: comm.GatherVKind, Root: root, Dst: dst(n), Src: src(1), DstCounts: counts},
-		{Kind: comm.ScatterKind, Root: root, Dst: dst(1), Src: src(n)},
-		{Kind: comm.ScatterVKind, Root: root, Dst: dst(1), Src: src(n), SrcCounts: counts},
-		{Kind: comm.AllToAllKind, Dst: dst(n), Src: src(n)},
-		{Kind: comm.AllToAllVKind, Dst: dst(n), Src: src(n), DstCounts: counts, SrcCounts: counts},
-		{Kind: comm.BroadcastKind, Root: root, Dst: src(1)},
-		{Kind: comm.BarrierKind},
+	call.Dst = buffer(shape.Dst, &call.DstCounts, shape.Root == comm.RootShares)
+	call.Src = buffer(shape.Src, &call.SrcCounts, true)
+	if shape.InPlace {
+		call.Dst = call.Src
 	}
+	if kind.Rooted() {
+		call.Root = root
+	}
+	if kind.Reduces() {
+		call.Op = op
+	}
+	return call
+}
+
+// everyKind makes a call of each kind in comm's table, few and many elements, so that the
+// error of a backend that lacks one names it.
+func everyKind(ctx context.Context, world *comm.Comm) error {
+	for _, count := range []int{1, 70001} {
+		for _, call := range everyCall[float32](world, count, world.Size()-1, comm.Sum) {
+			c, err := dup(ctx, world)
+			if err != nil {
+				return err
+			}
+			if err := c.Do(ctx, call); err != nil {
+				return fmt.Errorf("the backend does not carry out %v: %w", call.Kind, err)
+			}
+		}
+	}
+	return nil
+}
+
+// checked returns an error that names the kinds that none of Collectives compares with
+// the loop of its documentation.
+func checked(ctx context.Context, world *comm.Comm) error {
+	before := world.Stats()
+	if err := newTyped[int32](ctx, world, onHeap).all(2, comm.Sum); err != nil {
+		return err
+	}
+	after := world.Stats()
+	for kind := comm.Invalid + 1; kind < comm.Kinds; kind++ {
+		if kind != comm.SplitKind && !kind.PointToPoint() && !kind.OneSided() && after.Kinds[kind].Calls == before.Kinds[kind].Calls {
+			return fmt.Errorf("no case compares %v with what its documentation says; add one to typed", kind)
+		}
+	}
+	return nil
 }
 
 // started: started on several communicators at once, every collective leaves what

@@ -21,6 +21,8 @@ var (
 // its documentation.
 func Collectives() []Case {
 	cases := []Case{
+		{"every kind", everyKind},
+		{"every kind is checked", checked},
 		{"float32", typed[float32]},
 		{"float64", typed[float64]},
 		{"float16", typed[dtype.F16]},
@@ -31,6 +33,18 @@ func Collectives() []Case {
 		{"int64", typed[int64]},
 		{"uint8", typed[uint8]},
 		{"bool", typed[bool]},
+		{"uint16", briefly[uint16]},
+		{"uint32", briefly[uint32]},
+		{"uint64", briefly[uint64]},
+		{"int", briefly[int]},
+		{"uint", briefly[uint]},
+		{"complex64", briefly[complex64]},
+		{"complex128", briefly[complex128]},
+		{"a named type", briefly[named]},
+		{"structs", structs},
+		{"in place", inPlace},
+		{"slices of unknown lengths", ofUnknownLengths},
+		{"MinLoc and MaxLoc", locations},
 		{"float32 on a split", onASplit[float32]},
 		{"float64 on a split", onASplit[float64]},
 		{"float16 on a split", onASplit[dtype.F16]},
@@ -49,6 +63,7 @@ func Collectives() []Case {
 		{"random sequences", randomSequences},
 		{"parts as columns", columnParts},
 		{"recorded numbers", recordedNumbers},
+		{"a context of a job that stops", stopping},
 	}
 	for _, n := range largeCounts {
 		for w := range places {
@@ -74,14 +89,22 @@ func Collectives() []Case {
 // typed runs every collective on elements of type T, with every operation that
 // it has.
 func typed[T comm.Elem](ctx context.Context, world *comm.Comm) error {
-	t := newTyped[T](ctx, world, onHeap)
-	counts := smallCounts[:]
 	if invariant.Enabled && world.Size() > 3 { // slow under the race detector
-		counts = []int{0, 9}
+		return typedOf[T](ctx, world, 0, 9)
 	}
+	return typedOf[T](ctx, world, smallCounts[:]...)
+}
+
+// briefly is typed for types that backends treat as others of their size.
+func briefly[T comm.Elem](ctx context.Context, world *comm.Comm) error {
+	return typedOf[T](ctx, world, 9)
+}
+
+func typedOf[T comm.Elem](ctx context.Context, world *comm.Comm, counts ...int) error {
+	t := newTyped[T](ctx, world, onHeap)
 	for _, n := range counts {
-		for op := comm.Sum; op <= comm.Or; op++ {
-			if op.Accepts(dtype.Of[T]()) == nil {
+		for op := comm.Sum; op <= comm.Xor; op++ {
+			if op.Accepts(typeOf[T]()) == nil {
 				if err := t.reductions(n, op); err != nil {
 					return err
 				}
@@ -93,6 +116,9 @@ func typed[T comm.Elem](ctx context.Context, world *comm.Comm) error {
 	}
 	return nil
 }
+
+// typeOf returns the DType of T.
+func typeOf[T comm.Elem]() comm.DType { return comm.Of[T](nil).DType }
 
 type typedTest[T comm.Elem] struct {
 	codec[T]
@@ -153,7 +179,7 @@ func ran(err error, format string, args ...any) error {
 	return fmt.Errorf(format+": %w", append(args, err)...)
 }
 
-// reductions checks the four reductions of count elements.
+// reductions checks the reductions of count elements.
 func (t *typedTest[T]) reductions(count int, op comm.Op) error {
 	defer t.free()
 	c, n, me := t.c, t.c.Size(), t.c.Rank()
@@ -197,6 +223,9 @@ func (t *typedTest[T]) reductions(count int, op comm.Op) error {
 	if err := t.check(what("ReduceScatter"), dst, func(i int) float64 { return folded(me*count + i) }); err != nil {
 		return err
 	}
+	if err := t.scans(count, op); err != nil {
+		return err
+	}
 	counts := uneven(n, count)
 	if dst, src, err = t.buffers(counts[me], sum(counts)); err != nil {
 		return err
@@ -205,6 +234,36 @@ func (t *typedTest[T]) reductions(count int, op comm.Op) error {
 		return ran(err, "ReduceScatterV")
 	}
 	return t.check(what("ReduceScatterV"), dst, func(i int) float64 { return folded(sum(counts[:me]) + i) })
+}
+
+// scans checks Scan and Exscan of count elements.
+func (t *typedTest[T]) scans(count int, op comm.Op) error {
+	me := t.c.Rank()
+	for _, scan := range []struct {
+		name  string
+		f     func(context.Context, *comm.Comm, []T, []T, comm.Op) error
+		ranks int
+	}{{"Scan", comm.Scan[T], me + 1}, {"Exscan", comm.Exscan[T], me}} {
+		dst, src, err := t.buffers(count, count)
+		if err != nil {
+			return err
+		}
+		for i := range dst {
+			dst[i] = t.to(1)
+		}
+		if err := scan.f(t.ctx, t.c, dst, src, op); err != nil {
+			return ran(err, scan.name)
+		}
+		if err := t.check(fmt.Sprintf("%s %v of %d", scan.name, op, count), dst, func(j int) float64 {
+			if scan.ranks == 0 { // it was left as it was
+				return 1
+			}
+			return t.fold(op, scan.ranks, func(r int) float64 { return t.value(r, j, t.salt) })
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // moves checks the collectives that only move data.

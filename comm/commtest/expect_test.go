@@ -24,7 +24,8 @@ func TestExpect(t *testing.T) {
 			}
 		}
 		err := Expect(world, "AllReduce×1", calls)
-		if err == nil || !strings.Contains(err.Error(), "Barrier of 0 B on world at commtest/expect_test.go:") || !strings.Contains(err.Error(), "for MatMul") {
+		if err == nil || !strings.Contains(err.Error(), "Barrier of 0 B on world at commtest/expect_test.go:") ||
+			!strings.Contains(err.Error(), "for MatMul") {
 			return fmt.Errorf("got %v, want what was called and where", err)
 		}
 		return Expect(world, "", func() error { return nil })

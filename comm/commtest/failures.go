@@ -20,6 +20,7 @@ func Failures() []Case {
 		{"disagreement of messages", messagesDisagree},
 		{"misuse", misuse},
 		{"rows refused", rowsRefused},
+		{"elements that are refused", refusedElements},
 		{"abort while blocked", abortWhileBlocked},
 		{"abort reaches splits", abortReachesSplits},
 		{"cancelled", cancelled},
@@ -106,7 +107,8 @@ func disagreement(ctx context.Context, world *comm.Comm) error {
 			if me == n-1 {
 				mine = odd
 			}
-			return want(mine.call(c), comm.ErrMismatch, "called "+odd.name+" at commtest/failures.go:", "called "+calls[0].name+" at commtest/failures.go:",
+			return want(mine.call(c), comm.ErrMismatch, "called "+odd.name+" at commtest/failures.go:",
+				"called "+calls[0].name+" at commtest/failures.go:",
 				fmt.Sprintf("rank %d", world.WorldRank(n-1)))
 		}); err != nil {
 			return err
@@ -172,7 +174,8 @@ func messagesDisagree(ctx context.Context, world *comm.Comm) error {
 				err = comm.Send(ctx, c, make([]float64, count), 1)
 			case 1:
 				err = comm.Recv(ctx, c, make([]float64, count+1), 0)
-				return want(err, comm.ErrMismatch, fmt.Sprintf("float64[%d]", count), fmt.Sprintf("float64[%d]", count+1), "give Send and Recv as many elements of one type")
+				return want(err, comm.ErrMismatch, fmt.Sprintf("float64[%d]", count), fmt.Sprintf("float64[%d]", count+1),
+					"give Send and Recv as many elements of one type")
 			}
 			if err == nil {
 				err = comm.Barrier(ctx, c)
@@ -191,7 +194,8 @@ func misuse(ctx context.Context, world *comm.Comm) error {
 	buf := make([]float32, n*4)
 	for _, try := range []attempt{
 		{"len(dst) is", func(c *comm.Comm) error { return comm.AllGather(ctx, c, buf[:n*2-1], make([]float32, 2)) }},
-		{"overlap", func(c *comm.Comm) error { return comm.AllGather(ctx, c, buf[:n*2], buf[:2]) }},
+		{"overlap", func(c *comm.Comm) error { return comm.AllGather(ctx, c, buf[:n*2], buf[1:3]) }},
+		{"overlap", func(c *comm.Comm) error { return comm.Scan(ctx, c, buf[1:3], buf[:2], comm.Sum) }},
 		{"is not in the", func(c *comm.Comm) error { return comm.Broadcast(ctx, c, buf, n) }},
 		{"rank -1 is", func(c *comm.Comm) error { return comm.Reduce(ctx, c, nil, buf, comm.Sum, -1) }},
 		{"this rank itself", func(c *comm.Comm) error { return comm.Send(ctx, c, buf, c.Rank()) }},

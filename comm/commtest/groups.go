@@ -13,6 +13,8 @@ import (
 func Groups() []Case {
 	return []Case{
 		{"Split", splits},
+		{"SplitHosts", hosts},
+		{"topologies", topologies},
 		{"Group", groups},
 		{"groups of one", loners},
 		{"many communicators", manyCommunicators},
@@ -179,7 +181,7 @@ func attributes(ctx context.Context, c *comm.Comm) error {
 	}
 	made := 0
 	makeOne := func() any { made++; return &made }
-	a, b := c.Attr(attrKey{}, makeOne), half.Attr(attrKey{}, makeOne)
+	a, b := c.Internals().Attr(attrKey{}, makeOne), half.Internals().Attr(attrKey{}, makeOne)
 	if a != b || made > 1 {
 		return fmt.Errorf("two values under one key, %d made", made)
 	}

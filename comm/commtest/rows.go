@@ -17,7 +17,7 @@ func columnParts(ctx context.Context, world *comm.Comm) error {
 	if err != nil {
 		return err
 	}
-	if !c.TakesRows() {
+	if !c.Internals().SupportsRows() {
 		return nil // see rowsRefused
 	}
 	for w := range places {
@@ -47,16 +47,18 @@ func rowsRefused(ctx context.Context, world *comm.Comm) error {
 		want string
 		lack bool // only where rows are not taken
 	}{
-		{comm.Call{Kind: comm.AllGatherVKind, Dst: buf, DstRows: 2, Src: comm.Of(make([]int32, 3)), DstCounts: counts}, "whole columns of 2 rows", false},
+		{comm.Call{Kind: comm.AllGatherVKind, Dst: buf, DstRows: 2, Src: comm.Of(make([]int32, 3)), DstCounts: counts}, "whole columns of 2 rows",
+			false},
 		{comm.Call{Kind: comm.AllReduceKind, Op: comm.Sum, Dst: buf, Src: buf, SrcRows: 3}, "SrcRows is 3", false},
 		{comm.Call{Kind: comm.BroadcastKind, Dst: buf, DstRows: 3}, "DstRows is 3", false},
-		{comm.Call{Kind: comm.AllGatherVKind, Dst: buf.Slice(0, 2*n), DstRows: 2, Src: comm.Of(make([]int32, 2)), DstCounts: even}, "TakesRows", true},
+		{comm.Call{Kind: comm.AllGatherVKind, Dst: buf.Slice(0, 2*n), DstRows: 2, Src: comm.Of(make([]int32, 2)), DstCounts: even},
+			"SupportsRows", true},
 	} {
 		c, err := dup(ctx, world)
 		if err != nil {
 			return err
 		}
-		if t.lack && c.TakesRows() {
+		if t.lack && c.Internals().SupportsRows() {
 			continue
 		}
 		if err := c.Do(ctx, t.call); err == nil || !strings.Contains(err.Error(), t.want) {
@@ -114,7 +116,8 @@ func (t *typedTest[T]) columns(width, rows, variant int) error {
 		if err := c.Do(t.ctx, call); err != nil {
 			return err
 		}
-		if err := t.check(fmt.Sprintf("%v of %d and %d rows", call.Kind, call.SrcRows, call.DstRows), got, func(i int) float64 { return t.from(want[i]) }); err != nil {
+		if err := t.check(fmt.Sprintf("%v of %d and %d rows", call.Kind, call.SrcRows, call.DstRows), got,
+			func(i int) float64 { return t.from(want[i]) }); err != nil {
 			return err
 		}
 	}

@@ -5,28 +5,43 @@ package commtest
 import (
 	"context"
 	"errors"
+	"os"
 	"sync"
 	"testing"
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/comm/mem"
+	"github.com/gorun-spmd/gorun/internal/fault"
 )
 
 // Run runs f on n ranks, each a goroutine with its own world communicator, and
-// returns when all have returned. An error of f on any rank aborts the world,
-// so the others do not wait for it, and fails the test; the errors that follow
-// from the first one are not reported. ctx ends with the test's.
+// returns when all have returned. An error of f on any rank, returned or thrown,
+// aborts the world, so the others do not wait for it, and fails the test; the errors
+// that follow from the first one are not reported. Ranks that wait for each other fail
+// the test within a second, with each rank's call and its line: see mem.Watch for what
+// counts. ctx ends with the test's.
+//
+// The ranks check as with GORUN_CHECK=1, unless the environment has GORUN_CHECK=0: see
+// comm.CheckKey.
 //
 // f may call t.Fatal: the others then fail with that cause.
 func Run(t testing.TB, n int, f func(ctx context.Context, world *comm.Comm) error) {
 	t.Helper()
 	errs := Ranks(t.Context(), n, f)
+	var deadlock *mem.DeadlockError
 	reported := false
 	for r, err := range errs {
-		if err != nil && !errors.Is(err, comm.ErrAborted) && !errors.Is(err, comm.ErrEnded) {
+		switch {
+		case err == nil || errors.Is(err, comm.ErrAborted) || errors.Is(err, comm.ErrEnded):
+		case errors.As(err, &deadlock):
+		default:
 			t.Errorf("rank %d of %d: %v", r, n, err)
 			reported = true
 		}
+	}
+	if deadlock != nil {
+		t.Errorf("%d ranks: %v", n, deadlock)
+		reported = true
 	}
 	for r, err := range errs {
 		if err != nil && !reported {
@@ -37,16 +52,19 @@ func Run(t testing.TB, n int, f func(ctx context.Context, world *comm.Comm) erro
 }
 
 // Ranks is Run for programs that are expected to fail: it returns what f
-// returned on each rank.
+// returned, or threw, on each rank.
 func Ranks(ctx context.Context, n int, f func(ctx context.Context, world *comm.Comm) error) []error {
 	errs := make([]error, n)
+	ends := mem.Open(n)
+	defer mem.Watch(ends)()
 	var wg sync.WaitGroup
-	for r, b := range mem.Open(n) {
+	for r, b := range ends {
 		world := comm.NewWorld(b)
+		world.Internals().Attr(comm.CheckKey, func() any { return os.Getenv("GORUN_CHECK") != "0" })
 		wg.Go(func() {
 			cause := "its test function did not return (t.Fatal, or a panic)"
 			defer func() { b.End(cause) }()
-			if errs[r] = f(ctx, world); errs[r] != nil {
+			if errs[r] = call(ctx, world, f); errs[r] != nil {
 				world.Abort(errs[r])
 				cause = errs[r].Error()
 			} else {
@@ -56,4 +74,10 @@ func Ranks(ctx context.Context, n int, f func(ctx context.Context, world *comm.C
 	}
 	wg.Wait()
 	return errs
+}
+
+// call runs f and turns a thrown error into a returned one.
+func call(ctx context.Context, world *comm.Comm, f func(ctx context.Context, world *comm.Comm) error) (err error) {
+	defer fault.Catch(&err)
+	return f(ctx, world)
 }

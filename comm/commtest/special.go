@@ -25,8 +25,8 @@ func composed(n int, at func(r int) affine) affine {
 
 func compose(f, g affine) affine { return affine{f.a * g.a, g.a*f.b + g.b} }
 
-// customParts reduces by an operation of the test's own to one rank, and to each
-// rank its part, even and uneven.
+// customParts reduces by an operation of the test's own to one rank, to each rank its
+// part, even and uneven, and to each rank what the ranks up to it have.
 func customParts(ctx context.Context, c *comm.Comm) error {
 	then, err := comm.NewFunc("then", compose)
 	if err != nil {
@@ -44,10 +44,13 @@ func customParts(ctx context.Context, c *comm.Comm) error {
 		for _, try := range []struct {
 			call         comm.Call
 			src, dst, lo int // elements, and the first of the result
+			ranks        int // that are folded
 		}{
-			{comm.Call{Kind: comm.ReduceKind, Root: n - 1}, count, count, 0},
-			{comm.Call{Kind: comm.ReduceScatterKind}, n * count, count, me * count},
-			{comm.Call{Kind: comm.ReduceScatterVKind, SrcCounts: inBytes}, sum(counts), counts[me], sum(counts[:me])},
+			{comm.Call{Kind: comm.ReduceKind, Root: n - 1}, count, count, 0, n},
+			{comm.Call{Kind: comm.ReduceScatterKind}, n * count, count, me * count, n},
+			{comm.Call{Kind: comm.ReduceScatterVKind, SrcCounts: inBytes}, sum(counts), counts[me], sum(counts[:me]), n},
+			{comm.Call{Kind: comm.ScanKind}, count, count, 0, me + 1},
+			{comm.Call{Kind: comm.ExscanKind}, count, count, 0, me},
 		} {
 			src, dst := make([]affine, try.src), make([]affine, try.dst)
 			for i := range src {
@@ -62,7 +65,11 @@ func customParts(ctx context.Context, c *comm.Comm) error {
 				continue
 			}
 			for i, got := range dst {
-				if want := composed(n, func(r int) affine { return at(r, try.lo+i) }); got != want {
+				var want affine // on rank 0 Exscan leaves dst as it was
+				if try.ranks > 0 {
+					want = composed(try.ranks, func(r int) affine { return at(r, try.lo+i) })
+				}
+				if got != want {
 					return fmt.Errorf("%v: [%d] of %d is %v, want %v", call.Kind, i, try.dst, got, want)
 				}
 			}

@@ -7,6 +7,9 @@
 //
 //	go build -tags empi,mpi
 //
+// A program of runtime.Main that is built so uses this backend when mpirun or gorun --via
+// openmpi starts it.
+//
 // Version 1.0.22 of the binding finds Open MPI by pkg-config, under the name ompi.
 //
 // What the binding lacks is composed from its messages of bytes (see package
@@ -23,6 +26,7 @@
 //     loses the memory of its text.
 //   - A reduction of floating-point numbers is in the library's order.
 //
-// A call cannot be stopped: an abort, a context that is done and a failed rank
+// Ranks compare the fingerprints of their collectives, see package blocking; a Send and a
+// collective that wait for each other hang. A call cannot be stopped: an abort, a context that is done and a failed rank
 // end the job, with the cause on standard error.
 package empi

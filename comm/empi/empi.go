@@ -25,7 +25,8 @@ func Open(size int) (*blocking.Rank, error) {
 		return nil, fmt.Errorf("empi: Open: the binding is its dummy, in which every rank is alone; build with -tags empi,mpi")
 	}
 	if got := mpi.WorldSize(); size > 0 && got != size {
-		return nil, fmt.Errorf("empi: Open: the launcher started %d ranks and the library sees %d: they do not belong together; start the program with the mpirun of the library it was linked with", size, got)
+		return nil, fmt.Errorf("empi: Open: the launcher started %d ranks and the library sees %d: they do not belong together; "+
+			"start the program with the mpirun of the library it was linked with", size, got)
 	}
 	world, err := mpi.NewComm(nil)
 	if err != nil {

@@ -5,6 +5,9 @@
 //
 //	go build -tags gompi
 //
+// A program of runtime.Main that is built so uses this backend when mpirun or gorun --via
+// openmpi starts it.
+//
 // Version 0.2.0 of the binding finds Open MPI where Debian for amd64 puts it;
 // elsewhere set CGO_CFLAGS and CGO_LDFLAGS.
 //
@@ -20,6 +23,7 @@
 //   - NewCommunicator is collective over the world, whatever group is split.
 //   - A reduction of floating-point numbers is in the library's order.
 //
-// A call cannot be stopped: an abort, a context that is done and a failed rank
+// Ranks compare the fingerprints of their collectives, see package blocking; a Send and a
+// collective that wait for each other hang. A call cannot be stopped: an abort, a context that is done and a failed rank
 // end the job, with the cause on standard error.
 package gompi

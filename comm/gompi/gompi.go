@@ -18,7 +18,8 @@ func Open(size int) (*blocking.Rank, error) {
 	}
 	mpi.Start(true)
 	if got := mpi.WorldSize(); size > 0 && got != size {
-		return nil, fmt.Errorf("gompi: Open: the launcher started %d ranks and the library sees %d: they do not belong together; start the program with the mpirun of the library it was linked with", size, got)
+		return nil, fmt.Errorf("gompi: Open: the launcher started %d ranks and the library sees %d: they do not belong together; "+
+			"start the program with the mpirun of the library it was linked with", size, got)
 	}
 	return blocking.New("gompi", binding{mpi.NewCommunicator(nil)}), nil
 }

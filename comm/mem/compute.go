@@ -1,122 +1,78 @@
 package mem
 
 import (
-	"fmt"
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
 )
 
-// agree checks what only all ranks together know: that what one sends another
-// expects. world gives the ranks' world numbers, for the message.
+// patterns are the patterns that Do carries out.
+const patterns = 1<<comm.PatternBarrier | 1<<comm.PatternMessage | 1<<comm.PatternMove |
+	1<<comm.PatternReduce | 1<<comm.PatternReduceScatter | 1<<comm.PatternScan
+
+// agree checks what only all ranks together know: that each rank expects as many elements
+// as another sends. world gives the ranks' world numbers, for the message.
 func agree(calls []*comm.Call, world []int) error {
+	if !calls[0].Kind.Shape().Pairwise() {
+		return nil
+	}
 	for p, c := range calls {
 		for q, d := range calls {
-			var sent, expected int
-			switch c.Kind {
-			case comm.AllToAllVKind:
-				sent, expected = c.SrcCounts[q], d.DstCounts[p]
-			case comm.GatherVKind:
-				if q == c.Root {
-					sent, expected = c.Src.Count, d.DstCounts[p]
-				}
-			case comm.ScatterVKind:
-				if p == c.Root {
-					sent, expected = c.SrcCounts[q], d.Dst.Count
-				}
-			}
-			if sent != expected {
-				return comm.Uneven(c.Kind, world[p], sent, world[q], expected)
+			sent, _ := c.Lengths(p, q, len(calls))
+			if _, expected := d.Lengths(q, p, len(calls)); sent != expected {
+				return c.Uneven(world[p], sent, world[q], expected)
 			}
 		}
 	}
 	return nil
 }
 
-// compute leaves the call's result in its Dst, or aside, by the loops of package
-// comm's documentation.
-func (r *Rank) compute(calls []*comm.Call) {
-	call, me := calls[r.rank], r.rank
-	switch call.Kind {
-	case comm.BarrierKind:
-	case comm.BroadcastKind:
-		if me != call.Root {
-			take(call, 0, calls[call.Root].Dst.Part(1, 0, call.Dst.Count), call.Dst.Count)
-		}
-	case comm.AllReduceKind:
-		r.fold(calls, 0)
-	case comm.ReduceKind:
-		if me == call.Root {
-			r.fold(calls, 0)
-		}
-	case comm.ReduceScatterKind:
-		r.fold(calls, me*call.Dst.Count)
-	case comm.ReduceScatterVKind:
-		r.fold(calls, before(call.SrcCounts, me))
-	case comm.ScatterKind:
-		take(call, 0, calls[call.Root].Src.Part(1, me*call.Dst.Count, call.Dst.Count), call.Dst.Count)
-	case comm.ScatterVKind:
-		root := calls[call.Root]
-		take(call, 0, root.Src.Part(1, before(root.SrcCounts, me), call.Dst.Count), call.Dst.Count)
-	case comm.AllToAllKind, comm.AllToAllVKind:
-		at := 0
-		for _, c := range calls {
-			n := c.Src.Count / len(calls)
-			lo := me * n
-			if call.Kind == comm.AllToAllVKind {
-				n, lo = c.SrcCounts[me], before(c.SrcCounts, me)
+// compute puts the call's result into its Dst, or into scratch memory, by the loops of
+// package comm's documentation.
+func (r *Rank) compute(calls []*comm.Call) error {
+	call, me, size := calls[r.rank], r.rank, len(calls)
+	switch call.Kind.Shape().Pattern {
+	case comm.PatternBarrier:
+	case comm.PatternMove:
+		for q, c := range calls {
+			at, n := call.Incoming(me, q, size)
+			if n == 0 {
+				continue
 			}
-			take(call, at, c.Src.Part(c.SrcRows, lo, n), n)
-			at += n
+			first, _ := c.Outgoing(q, me, size)
+			dst, src := call.Dst.Part(call.DstRows, at, n), c.Source(q).Part(c.SrcRows, first, n)
+			if dst != src { // a call in place
+				comm.CopyParts(dst, src, n*call.DType().Size(), call.Dst.Bytes())
+			}
 		}
-	case comm.GatherKind, comm.GatherVKind:
-		if me != call.Root {
-			return
-		}
-		fallthrough
-	case comm.AllGatherKind, comm.AllGatherVKind, comm.SplitKind:
-		at := 0
-		for _, c := range calls {
-			take(call, at, c.Src.Part(1, 0, c.Src.Count), c.Src.Count)
-			at += c.Src.Count
+	case comm.PatternReduce, comm.PatternReduceScatter, comm.PatternScan:
+		if ranks := call.Folds(me, size); ranks > 0 {
+			first, _ := call.Outgoing(me, me, size)
+			r.fold(calls[:ranks], call, first)
 		}
 	default:
-		panic(fmt.Sprintf("comm/mem: no collective %v", call.Kind))
+		return call.Carried("comm/mem", 0)
 	}
+	return nil
 }
 
-// take copies src, a part of n elements, to the part of call's Dst that begins at
-// element at.
-func take(call *comm.Call, at int, src comm.Part, n int) {
-	comm.CopyParts(call.Dst.Part(call.DstRows, at, n), src, n*call.DType().Size(), call.Dst.Bytes())
-}
-
-// before returns how many elements the ranks below r have.
-func before(counts []int, r int) (sum int) {
-	for _, c := range counts[:r] {
-		sum += c
-	}
-	return sum
-}
-
-// fold reduces the elements from lo on of all ranks' Src.
-func (r *Rank) fold(calls []*comm.Call, lo int) {
-	call := calls[r.rank]
+// fold folds elements of the Srcs of calls, from element first on, into call's Dst.
+func (r *Rank) fold(calls []*comm.Call, call *comm.Call, first int) {
 	bytes := call.Dst.Bytes()
 	if bytes == 0 {
 		return
 	}
 	dst := call.Dst.Ptr
 	if inPlace(call) {
-		dst = unsafe.Pointer(unsafe.SliceData(r.asideFor(call)))
+		dst = unsafe.Pointer(unsafe.SliceData(r.scratchFor(call)))
 	}
 	for i := 0; i < bytes; {
 		run := bytes - i
 		for q, c := range calls {
-			r.srcs[q], run = c.Src.Part(c.SrcRows, lo, call.Dst.Count).Run(i, run)
+			r.srcs[q], run = c.Src.Part(c.SrcRows, first, call.Dst.Count).Run(i, run)
 		}
 		r.dsts[0] = unsafe.Add(dst, i)
-		call.Fold(r.dsts, r.srcs, run/call.Unit())
+		call.Fold(r.dsts, r.srcs[:len(calls)], run/call.Unit())
 		i += run
 	}
 	clear(r.dsts)

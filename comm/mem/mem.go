@@ -2,9 +2,9 @@
 // tests, and the reference that the other backends are compared with.
 //
 // Each collective is two meetings of all ranks. At the first they show each
-// other their calls; then each computes its own result from the others' memory,
-// aside if they read where it belongs; after the second, when all have read,
-// nobody's memory is needed any more.
+// other their calls. Then each computes its own result from the others' memory,
+// in scratch memory if the others read where the result belongs. After the
+// second meeting nobody reads another's memory any more.
 package mem
 
 import (
@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
@@ -44,6 +45,13 @@ type job struct {
 	ended map[int]string // by world number, with the cause
 
 	watched map[<-chan struct{}]struct{} // the contexts whose end wakes everybody, by Done
+
+	waits    []*waiting     // of all ranks and groups
+	changes  int            // of waits, so far
+	describe bool           // who waits is to say in which call
+	deadlock *DeadlockError // it has ended all groups
+
+	failed atomic.Bool // a group was aborted or there is a deadlock; for those who do not hold the lock
 }
 
 // group is one communicator, guarded by its job's lock.
@@ -53,24 +61,25 @@ type group struct {
 	world    []int
 	meetings [2]meeting // the one in progress is number turn%2
 	turn     int
-	mail     map[pair]*letter
+	sends    map[direction]*sendSlot
 	aborted  *comm.AbortError
 }
 
 func newGroup(j *job, parent *group, world []int) *group {
-	g := &group{job: j, parent: parent, world: world, mail: map[pair]*letter{}}
+	g := &group{job: j, parent: parent, world: world, sends: map[direction]*sendSlot{}}
 	for i := range g.meetings {
-		g.meetings[i].values = make([]any, len(world))
+		g.meetings[i] = meeting{world: world, values: make([]any, len(world))}
 	}
 	return g
 }
 
-// meeting collects one value from each rank. There are two by turns: who comes to
-// one has done with the values of that before, and nobody comes to the next but
-// one before all have.
+// A meeting collects one value from each rank. A group has two and uses them in turn:
+// a rank that comes to one no longer reads the values of the other, and no rank comes to
+// the other again before all have come to this one.
 type meeting struct {
-	values []any
-	came   int
+	world   []int // the ranks' world numbers
+	values  []any
+	arrived int
 }
 
 // Rank is one rank's end of a group. It implements comm.Backend.
@@ -79,9 +88,11 @@ type Rank struct {
 	rank int
 
 	// Room for a call, kept for the next one.
-	calls      []*comm.Call
-	dsts, srcs []unsafe.Pointer
-	aside      []uint64 // aligned for any element
+	calls       []*comm.Call
+	dsts, srcs  []unsafe.Pointer
+	scratch     []uint64 // aligned for any element: the result, while others read where it belongs
+	waiting     waiting
+	messageNeed messageNeed
 }
 
 func newRank(g *group, rank int) *Rank {
@@ -95,8 +106,8 @@ func (r *Rank) Rank() int { return r.rank }
 // Size returns the number of ranks.
 func (r *Rank) Size() int { return len(r.g.world) }
 
-// TakesRows reports that calls may have rows.
-func (r *Rank) TakesRows() bool { return true }
+// SupportsRows reports that calls may have rows.
+func (r *Rank) SupportsRows() bool { return true }
 
 // Memory returns nil: any memory will do.
 func (r *Rank) Memory() mem.Allocator { return nil }
@@ -122,12 +133,16 @@ func (r *Rank) Abort(cause error) {
 func (r *Rank) abort(cause error) {
 	if r.g.aborted == nil {
 		r.g.aborted = &comm.AbortError{Rank: r.g.world[r.rank], Cause: cause.Error(), Err: cause}
+		r.g.failed.Store(true)
 		r.g.wake.Broadcast()
 	}
 }
 
-// dead returns the abort that ended the group, if one did.
-func (g *group) dead() *comm.AbortError {
+// dead returns what has ended the group, if anything has.
+func (g *group) dead() error {
+	if g.deadlock != nil {
+		return g.deadlock
+	}
 	for ; g != nil; g = g.parent {
 		if g.aborted != nil {
 			return g.aborted
@@ -136,26 +151,25 @@ func (g *group) dead() *comm.AbortError {
 	return nil
 }
 
-// wait returns when done is true; the job's lock is held. missing lists the
-// ranks it still needs.
-func (r *Rank) wait(ctx context.Context, done func() bool, missing func() []int) error {
-	for !done() {
-		if e := r.g.dead(); e != nil {
-			return e
-		}
-		if len(r.g.ended) > 0 {
-			for _, w := range missing() {
-				if cause, ok := r.g.ended[w]; ok {
-					err := &comm.EndedError{Rank: w, Cause: cause}
-					r.abort(err)
-					return err
-				}
-			}
-		}
-		if ctx.Err() != nil {
-			err := comm.Late(context.Cause(ctx), missing())
-			r.abort(err)
+// A need is what a call waits for.
+type need interface {
+	done() bool     // it has come
+	missing() []int // the ranks that have not acted yet, by world number
+}
+
+// wait returns when call has what it needs; the job's lock is held.
+func (r *Rank) wait(ctx context.Context, call *comm.Call, it need) error {
+	if it.done() {
+		return nil
+	}
+	w := r.begin(ctx, call, it)
+	defer r.end()
+	for !it.done() {
+		if err := r.hopeless(ctx, it); err != nil {
 			return err
+		}
+		if r.g.describe && w.party.Call == "" {
+			w.party = r.party(call)
 		}
 		r.g.watch(ctx)
 		r.g.wake.Wait()
@@ -163,10 +177,32 @@ func (r *Rank) wait(ctx context.Context, done func() bool, missing func() []int)
 	return nil
 }
 
-// watch has everybody woken when ctx ends; the job's lock is held.
+// hopeless returns why a wait for it will not end, nil if it may; the job's lock is held.
+func (r *Rank) hopeless(ctx context.Context, it need) error {
+	if e := r.g.dead(); e != nil {
+		return e
+	}
+	if len(r.g.ended) > 0 {
+		for _, w := range it.missing() {
+			if cause, ok := r.g.ended[w]; ok {
+				err := &comm.EndedError{Rank: w, Cause: cause}
+				r.abort(err)
+				return err
+			}
+		}
+	}
+	if cause := comm.Cancelled(ctx); cause != nil {
+		err := comm.Late(cause, it.missing())
+		r.abort(err)
+		return err
+	}
+	return nil
+}
+
+// watch has everybody woken when ctx ends, if it has not; the job's lock is held.
 func (j *job) watch(ctx context.Context) {
 	done := ctx.Done()
-	if _, ok := j.watched[done]; ok || done == nil {
+	if _, ok := j.watched[done]; ok || done == nil || ctx.Err() != nil {
 		return
 	}
 	j.watched[done] = struct{}{}
@@ -178,54 +214,56 @@ func (j *job) watch(ctx context.Context) {
 	})
 }
 
-// meet gives every rank the values of all. Once all have come no rank fails.
-func (r *Rank) meet(ctx context.Context, value any) ([]any, error) {
+// meet gives every rank the values of all, for call. Once all have come no rank fails.
+func (r *Rank) meet(ctx context.Context, call *comm.Call, value any) ([]any, error) {
 	r.g.mu.Lock()
 	defer r.g.mu.Unlock()
 	if e := r.g.dead(); e != nil {
 		return nil, e
 	}
-	m := r.come(value)
-	err := r.wait(ctx, m.complete, func() (late []int) {
-		for i, v := range m.values {
-			if v == nil {
-				late = append(late, r.g.world[i])
-			}
-		}
-		return late
-	})
+	m := r.arrive(value)
+	err := r.wait(ctx, call, m)
 	return m.values, err
 }
 
-// part is a meeting that ends a call: all ranks are on their way to it, and
-// none may go before the others have done with its memory, whatever happens.
-func (r *Rank) part(value any) []any {
+// leave is the meeting that ends a call. All ranks are on their way to it, so it
+// watches for nothing else: no rank may return while another reads its memory.
+func (r *Rank) leave(value any) []any {
 	r.g.mu.Lock()
 	defer r.g.mu.Unlock()
-	m := r.come(value)
-	for !m.complete() {
+	m := r.arrive(value)
+	for !m.done() {
 		r.g.wake.Wait()
 	}
 	return m.values
 }
 
-// come adds a value to the meeting in progress; the job's lock is held.
-func (r *Rank) come(value any) *meeting {
+// arrive adds a value to the meeting in progress; the job's lock is held.
+func (r *Rank) arrive(value any) *meeting {
 	g := r.g
 	m := &g.meetings[g.turn%2]
-	if m.complete() { // the last but one: nobody needs it any more
+	if m.done() { // of the meeting before last, whose values nobody reads any more
 		clear(m.values)
-		m.came = 0
+		m.arrived = 0
 	}
 	m.values[r.rank] = value
-	if m.came++; m.complete() {
+	if m.arrived++; m.done() {
 		g.turn++
 		g.wake.Broadcast()
 	}
 	return m
 }
 
-func (m *meeting) complete() bool { return m.came == len(m.values) }
+func (m *meeting) done() bool { return m.arrived == len(m.values) }
+
+func (m *meeting) missing() (late []int) {
+	for i, v := range m.values {
+		if v == nil {
+			late = append(late, m.world[i])
+		}
+	}
+	return late
+}
 
 // Split makes new groups; the first member of each makes it.
 func (r *Rank) Split(ctx context.Context, members []int) (comm.Backend, error) {
@@ -237,7 +275,7 @@ func (r *Rank) Split(ctx context.Context, members []int) (comm.Backend, error) {
 		}
 		made = newGroup(r.g.job, r.g, world)
 	}
-	all, err := r.meet(ctx, made)
+	all, err := r.meet(ctx, &comm.Call{Kind: comm.SplitKind, Src: comm.Of([]int64{0})}, made)
 	if err != nil || len(members) == 0 {
 		return nil, err
 	}
@@ -246,13 +284,14 @@ func (r *Rank) Split(ctx context.Context, members []int) (comm.Backend, error) {
 
 // Do carries out one call.
 func (r *Rank) Do(ctx context.Context, call *comm.Call) error {
-	switch call.Kind {
-	case comm.SendKind:
-		return r.send(ctx, call)
-	case comm.RecvKind:
-		return r.recv(ctx, call)
+	if err := call.Carried("comm/mem", patterns); err != nil {
+		r.Abort(err)
+		return err
 	}
-	values, err := r.meet(ctx, call)
+	if call.Kind.PointToPoint() {
+		return r.message(ctx, call)
+	}
+	values, err := r.meet(ctx, call, call)
 	if err != nil {
 		return err
 	}
@@ -266,37 +305,37 @@ func (r *Rank) Do(ctx context.Context, call *comm.Call) error {
 		}
 	}
 	if err = agree(calls, r.g.world); err == nil {
-		r.compute(calls)
+		err = r.compute(calls)
 	}
-	r.part(true)
+	r.leave(true)
 	if err == nil && inPlace(call) {
-		simd.Copy(call.Dst.Data(), r.asideFor(call))
+		simd.Copy(call.Dst.Data(), r.scratchFor(call))
 	}
 	clear(calls)
 	return err
 }
 
-// inPlace reports whether the others read where call's result belongs.
+// inPlace reports whether the others read the memory that call's result belongs in.
 func inPlace(call *comm.Call) bool {
-	return call.Kind == comm.AllReduceKind && call.Dst.Ptr == call.Src.Ptr
+	return call.Kind.Shape().InPlace && call.Dst.Ptr == call.Src.Ptr
 }
 
-// asideFor returns memory for call's result.
-func (r *Rank) asideFor(call *comm.Call) []byte {
+// scratchFor returns memory for call's result.
+func (r *Rank) scratchFor(call *comm.Call) []byte {
 	bytes := call.Dst.Bytes()
-	if words := (bytes + 7) / 8; words > len(r.aside) {
-		r.aside = make([]uint64, words)
+	if words := (bytes + 7) / 8; words > len(r.scratch) {
+		r.scratch = make([]uint64, words)
 	}
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(r.aside))), bytes)
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(r.scratch))), bytes)
 }
 
 // mismatch is the error of ranks a and b, which all ranks have seen to differ.
 func (r *Rank) mismatch(calls []*comm.Call, a, b int) error {
-	sites := r.part(calls[r.rank].Site())
+	sites := r.leave(calls[r.rank].Site())
 	party := func(i int) comm.Party {
 		return comm.Party{Rank: r.g.world[i], Call: calls[i].String(), Site: fmt.Sprint(sites[i])}
 	}
 	err := comm.Mismatch(party(a), party(b))
-	r.part(true)
+	r.leave(true)
 	return err
 }

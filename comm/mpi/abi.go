@@ -24,12 +24,15 @@ const (
 	typeUint8
 	typeFloat
 	typeDouble
+	typeDoubleComplex
 	opSum
 	opProd
 	opMin
 	opMax
 	opAnd
 	opOr
+	opNone
+	infoNull
 	constants
 )
 
@@ -61,7 +64,8 @@ func chooseABI(version string) (*abi, error) {
 			}
 		}
 	}
-	return nil, fmt.Errorf("its version is %q, neither Open MPI's nor MPICH's; install openmpi-bin or mpich and name its library in %s", firstLine(version), libraryVariable)
+	return nil, fmt.Errorf("its version is %q, neither Open MPI's nor MPICH's; install openmpi-bin or mpich and name its library in %s",
+		firstLine(version), libraryVariable)
 }
 
 // firstLine returns version up to its first line break, without blanks at its ends.
@@ -70,22 +74,24 @@ func firstLine(version string) string {
 	return strings.TrimSpace(line)
 }
 
-// typeOf returns the MPI type that moves elements of type d. 16-bit floats
-// are moved as integers, and folded here.
+// typeOf returns the MPI type that moves elements of type d. It has their size; types that
+// are folded here may be another type to MPI.
 func typeOf(d comm.DType) constant {
 	switch d {
 	case comm.Float32:
 		return typeFloat
 	case comm.Float64:
 		return typeDouble
-	case comm.Int16, comm.Float16, comm.BFloat16:
+	case comm.Int16, comm.Uint16, comm.Float16, comm.BFloat16:
 		return typeInt16
-	case comm.Int32:
+	case comm.Int32, comm.Uint32:
 		return typeInt32
-	case comm.Int64:
+	case comm.Int64, comm.Uint64, comm.Complex64:
 		return typeInt64
 	case comm.Int8:
 		return typeInt8
+	case comm.Complex128:
+		return typeDoubleComplex
 	}
 	return typeUint8
 }
@@ -110,7 +116,7 @@ func nativeOp(op comm.Op, d comm.DType) (c constant, ok bool) {
 		return 0, false
 	}
 	switch d {
-	case comm.Float16, comm.BFloat16:
+	case comm.Float16, comm.BFloat16, comm.Uint16, comm.Uint32, comm.Uint64, comm.Complex64, comm.Complex128:
 		return 0, false
 	case comm.Int8, comm.Int16: // Open MPI's AVX code saturates their sums (v4.1.4, ompi/mca/op/avx)
 		return c, c != opSum

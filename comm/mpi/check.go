@@ -4,78 +4,187 @@ package mpi
 
 import (
 	"context"
-	"encoding/binary"
+	"errors"
 
 	"github.com/gorun-spmd/gorun/comm"
 )
 
-// noteBytes is the size of a note.
-const noteBytes = 512
+// checking says with whose calls a rank compares its own.
+type checking uint8
 
-// note is what two ranks tell each other of a call before they make it:
-//
-//	what, count     8 bytes each   the fingerprint
-//	sent, expected  8 bytes each   elements for and from the other, where only the two know; else -1
-//	lengths         2 bytes each   of the two texts
-//	call, site      texts
-type note struct {
-	peer    int
-	out, in [noteBytes]byte
+const (
+	// checkNeighbours compares with those of the ranks before and after this one:
+	// if all neighbours agree, all ranks do.
+	checkNeighbours checking = iota
+	checkAll                 // with those of all ranks
+	checkNone
+)
+
+func (c checking) String() string {
+	return [...]string{"with its neighbours'", "with those of all ranks", "not at all"}[c]
 }
 
-// agree compares call with those of the ranks that take part in it.
+// debugVariable chooses the checking: 0 none, 1 with all ranks.
+const debugVariable = "GORUN_DEBUG"
+
+// checkingOf is what Options and the value of the variable ask for.
+func checkingOf(o Options, variable string) checking {
+	switch {
+	case o.Debug || variable == "1" && !o.Unchecked:
+		return checkAll
+	case o.Unchecked || variable == "0":
+		return checkNone
+	}
+	return checkNeighbours
+}
+
+// noteWords is the size of a note, in words of 8 bytes.
+const noteWords = 4
+
+// note is what two ranks tell each other of a call before they make it, in words:
+//
+//	what, count     the fingerprint
+//	sent, expected  elements for and from the other, where only the two know; else -1
+type note struct {
+	peer    int
+	out, in [noteWords]uint64
+}
+
+// texts describe two calls that differ.
+type texts struct{ out, in comm.PartyText }
+
+// errDiffers is how the wait for notes ends when one tells of another call.
+var errDiffers = errors.New("a note tells of another call")
+
+// agree compares call with those of other ranks that take part in it.
 func (r *Rank) agree(ctx context.Context, call *comm.Call) error {
-	text, site := call.String(), call.Site()
-	if r.notes == nil {
-		r.notes = make([]note, len(r.world)) // before requests name them: they must not move
+	if call.Kind.PointToPoint() && r.checks != checkAll {
+		return r.compareMessage(ctx, call)
 	}
-	tag, n := uintptr(tagCheck), 0
-	for i := 1; i < len(r.world); i++ {
-		peer := (r.me + i) % len(r.world)
-		if !call.Kind.PointToPoint() || peer == call.Root {
-			r.notes[n].peer = peer
-			n++
-		}
-	}
+	n, tag := r.partners(call), uintptr(tagCheck)
 	if call.Kind.PointToPoint() {
-		tag = tagGreet
+		tag = tagCompare
 	}
 	f := call.Fingerprint()
 	for i := range n {
-		t := &r.notes[i]
-		if err := r.begin(true, irecv, pointer(&t.in), noteBytes, r.job.lib.handles[typeByte], uintptr(t.peer), tag, r.comm); err != nil {
+		if err := r.receiveNote(i, tag); err != nil {
 			return err
 		}
 	}
 	for i := range n {
-		t := &r.notes[i]
-		t.write(f, text, site)
-		sent, expected := between(call, r.me, t.peer)
-		t.writeCounts(sent, expected)
-		if err := r.begin(false, isend, pointer(&t.out), noteBytes, r.job.lib.handles[typeByte], uintptr(t.peer), tag, r.comm); err != nil {
+		sent, expected := call.Lengths(r.me, r.notes[i].peer, len(r.world))
+		if err := r.sendNote(i, tag, f, sent, expected); err != nil {
 			return err
 		}
 	}
-	return r.wait(ctx, call, func(i int) error {
+	differing := -1
+	err := r.wait(ctx, call, func(i int) error {
 		if i >= n {
 			return nil
 		}
 		t := &r.notes[i]
-		its, itsText, itsSite := t.read()
-		if its != f {
-			return comm.Mismatch(comm.Party{Rank: r.world[r.me], Call: text, Site: site},
-				comm.Party{Rank: r.world[t.peer], Call: itsText, Site: itsSite})
+		if t.fingerprint() != f {
+			differing = i
+			return errDiffers
 		}
-		sent, expected := between(call, r.me, t.peer)
-		itSends, itExpects := t.readCounts()
+		sent, expected := call.Lengths(r.me, t.peer, len(r.world))
+		itSends, itExpects := int(t.in[2]), int(t.in[3])
 		switch {
 		case sent >= 0 && itExpects >= 0 && sent != itExpects:
-			return comm.Uneven(call.Kind, r.world[r.me], sent, r.world[t.peer], itExpects)
+			return call.Uneven(r.world[r.me], sent, r.world[t.peer], itExpects)
 		case expected >= 0 && itSends >= 0 && expected != itSends:
-			return comm.Uneven(call.Kind, r.world[t.peer], itSends, r.world[r.me], expected)
+			return call.Uneven(r.world[t.peer], itSends, r.world[r.me], expected)
 		}
 		return nil
 	})
+	if err == errDiffers {
+		return r.disagree(ctx, call, n, differing)
+	}
+	return err
+}
+
+// disagree exchanges descriptions of the calls with the rank of note differing, which has
+// seen that they differ too, and returns the error. The other ranks of the n notes are
+// told as well: one of them may wait for a description by this rank.
+func (r *Rank) disagree(ctx context.Context, call *comm.Call, n, differing int) error {
+	mine := comm.Party{Rank: r.world[r.me], Call: call.String(), Site: call.Site()}
+	t := &texts{out: mine.Text()}
+	r.texts = t // MPI may use it for as long as it uses r
+	answer, bytes, dt := len(r.requests), uintptr(len(t.out)), r.job.lib.handles[typeByte]
+	if err := r.begin(true, irecv, pointer(&t.in), bytes, dt, uintptr(r.notes[differing].peer), tagText, r.comm); err != nil {
+		return err
+	}
+	for i := range n {
+		if err := r.begin(false, isend, pointer(&t.out), bytes, dt, uintptr(r.notes[i].peer), tagText, r.comm); err != nil {
+			return err
+		}
+	}
+	return r.wait(ctx, call, func(i int) error {
+		if i != answer {
+			return nil
+		}
+		return comm.Mismatch(mine, t.in.Party(r.world[r.notes[differing].peer]))
+	})
+}
+
+// compareMessage is agree for a Send or a Recv whose note travels with the message: the receiver
+// alone compares, and does not say to the sender that it is there.
+func (r *Rank) compareMessage(ctx context.Context, call *comm.Call) error {
+	r.partners(call)
+	f := call.Fingerprint()
+	if call.Kind == comm.SendKind {
+		return r.sendNote(0, tagCompare, f, -1, -1)
+	}
+	if err := r.receiveNote(0, tagCompare); err != nil {
+		return err
+	}
+	return r.wait(ctx, call, func(int) error {
+		its := r.notes[0].fingerprint()
+		if its == f {
+			return nil
+		}
+		return comm.Mismatch(comm.Party{Rank: r.world[r.me], Call: call.String(), Site: call.Site()},
+			comm.Party{Rank: r.world[call.Root], Call: its.String()})
+	})
+}
+
+// partners says in r.notes with which ranks this one exchanges notes of a call, and
+// returns how many they are. Those that exchange counts which nobody else knows compare
+// them too.
+func (r *Rank) partners(call *comm.Call) (n int) {
+	size := len(r.world)
+	if r.notes == nil {
+		r.notes = make([]note, size) // before requests name them: they must not move
+	}
+	defer func() { r.noted = n }()
+	if call.Kind.PointToPoint() {
+		r.notes[0].peer = call.Root
+		return 1
+	}
+	step := 1
+	if r.checks == checkNeighbours && !call.Kind.Shape().Pairwise() && size > 2 {
+		step = size - 2 // the next rank and the one before
+	}
+	for i := 1; i < size; i += step {
+		peer := (r.me + i) % size
+		if sent, expected := call.Lengths(r.me, peer, len(r.world)); r.checks == checkAll || i == 1 || i == size-1 || sent >= 0 || expected >= 0 {
+			r.notes[n].peer = peer
+			n++
+		}
+	}
+	return n
+}
+
+// receiveNote and sendNote begin the requests of note i.
+func (r *Rank) receiveNote(i int, tag uintptr) error {
+	t := &r.notes[i]
+	return r.begin(true, irecv, pointer(&t.in), noteWords*8, r.job.lib.handles[typeByte], uintptr(t.peer), tag, r.comm)
+}
+
+func (r *Rank) sendNote(i int, tag uintptr, f comm.Fingerprint, sent, expected int) error {
+	t := &r.notes[i]
+	t.out = [noteWords]uint64{f.What, f.Count, uint64(sent), uint64(expected)}
+	return r.begin(false, isend, pointer(&t.out), noteWords*8, r.job.lib.handles[typeByte], uintptr(t.peer), tag, r.comm)
 }
 
 // late returns the ranks, by world number, whose notes have not come.
@@ -84,61 +193,14 @@ func (r *Rank) late(checking bool) (ranks []int) {
 		return nil
 	}
 	for i, q := range r.requests {
-		if q.receive && !q.done {
+		if q.receive && !q.done && i < r.noted {
 			ranks = append(ranks, r.world[r.notes[i].peer])
 		}
 	}
 	return ranks
 }
 
-// between returns the elements that rank me sends peer and expects of it in a
-// call, where its fingerprint does not say; -1 where it does, or me cannot know.
-func between(call *comm.Call, me, peer int) (sent, expected int) {
-	sent, expected = -1, -1
-	switch call.Kind {
-	case comm.AllToAllVKind:
-		return call.SrcCounts[peer], call.DstCounts[peer]
-	case comm.GatherVKind:
-		if peer == call.Root {
-			sent = call.Src.Count
-		} else if me == call.Root {
-			expected = call.DstCounts[peer]
-		}
-	case comm.ScatterVKind:
-		if me == call.Root {
-			sent = call.SrcCounts[peer]
-		} else if peer == call.Root {
-			expected = call.Dst.Count
-		}
-	}
-	return sent, expected
-}
-
-func (t *note) write(f comm.Fingerprint, call, site string) {
-	const head = 36
-	call = call[:min(len(call), noteBytes-head)]
-	site = site[:min(len(site), noteBytes-head-len(call))]
-	b := t.out[:]
-	binary.LittleEndian.PutUint64(b, f.What)
-	binary.LittleEndian.PutUint64(b[8:], f.Count)
-	binary.LittleEndian.PutUint16(b[32:], uint16(len(call)))
-	binary.LittleEndian.PutUint16(b[34:], uint16(len(site)))
-	copy(b[head+copy(b[head:], call):], site)
-}
-
-func (t *note) writeCounts(sent, expected int) {
-	binary.LittleEndian.PutUint64(t.out[16:], uint64(sent))
-	binary.LittleEndian.PutUint64(t.out[24:], uint64(expected))
-}
-
-func (t *note) read() (f comm.Fingerprint, call, site string) {
-	b := t.in[:]
-	f = comm.Fingerprint{What: binary.LittleEndian.Uint64(b), Count: binary.LittleEndian.Uint64(b[8:])}
-	n := min(int(binary.LittleEndian.Uint16(b[32:])), noteBytes-36)
-	m := min(int(binary.LittleEndian.Uint16(b[34:])), noteBytes-36-n)
-	return f, string(b[36 : 36+n]), string(b[36+n : 36+n+m])
-}
-
-func (t *note) readCounts() (sent, expected int) {
-	return int(binary.LittleEndian.Uint64(t.in[16:])), int(binary.LittleEndian.Uint64(t.in[24:]))
+// fingerprint is that of the other's call.
+func (t *note) fingerprint() comm.Fingerprint {
+	return comm.Fingerprint{What: t.in[0], Count: t.in[1]}
 }

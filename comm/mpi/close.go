@@ -23,7 +23,7 @@ const napClosing = time.Millisecond
 func (r *Rank) Close(cause error) error {
 	j := r.job
 	j.mu.Lock()
-	j.farewell(cause)
+	j.announceEnd(cause)
 	j.mu.Unlock()
 	failed := cause != nil
 	var since time.Time
@@ -83,9 +83,13 @@ func (r *Rank) Failure() error {
 	return nil
 }
 
-// end ends the library, when all ranks are there. It has j.linger to do so: it might
-// wait for requests that ranks have given up, and MPICH 4.0 over UCX waits for ever
-// now and then where the ranks are on several hosts.
+// finalizing is how long the library may take to end. It is less than the grace period
+// of a job that is stopped, so that a rank still ends by itself.
+const finalizing = 2 * time.Second
+
+// end ends the library, when all ranks are there. The library may never return: it may
+// wait for requests that ranks have given up, and MPICH 4.0 over UCX hangs now and then
+// where the ranks are on several hosts.
 func (j *job) end(stuck bool) error {
 	done := make(chan error, 1)
 	go func() {
@@ -93,6 +97,9 @@ func (j *job) end(stuck bool) error {
 			j.mu.Lock()
 			defer j.mu.Unlock()
 			j.drop(unsafe.Slice(&j.inbox.request, 1), &j.inbox)
+			if err := j.freeWindows(); err != nil {
+				return err
+			}
 			j.closed = true
 			return j.lib.call(finalize)
 		})
@@ -100,12 +107,12 @@ func (j *job) end(stuck bool) error {
 	select {
 	case err := <-done:
 		return wrap(err)
-	case <-time.After(j.linger):
+	case <-time.After(finalizing):
 	}
 	if stuck {
-		return fmt.Errorf("mpi: Close: %s has not ended in %v, with calls given up before; exit without it", j.lib.version, j.linger)
+		return fmt.Errorf("mpi: Close: %s has not ended in %v, with calls given up before; exit without it", j.lib.version, finalizing)
 	}
-	return wrap(fmt.Errorf("%w: %s, after %v", ErrFinalize, j.lib.version, j.linger))
+	return wrap(fmt.Errorf("%w: %s, after %v", ErrFinalize, j.lib.version, finalizing))
 }
 
 func wrap(err error) error {

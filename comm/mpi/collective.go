@@ -10,6 +10,9 @@ import (
 	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
+// patterns are the patterns that Do carries out.
+const patterns = reductions | 1<<comm.PatternBarrier | 1<<comm.PatternMessage | 1<<comm.PatternMove
+
 // collective carries out a call that has been agreed on.
 func (r *Rank) collective(ctx context.Context, call *comm.Call) error {
 	if len(r.world) == 2 {
@@ -19,15 +22,18 @@ func (r *Rank) collective(ctx context.Context, call *comm.Call) error {
 	}
 	switch {
 	case call.Kind.PointToPoint():
-		return r.letter(ctx, call)
-	case empty(call) && len(r.world) <= fewPeers:
-		return r.meet(ctx, call)
-	case empty(call):
+		return r.sendOrRecv(ctx, call)
+	case call.Empty() && len(r.world) <= fewPeers:
+		return r.barrier(ctx, call)
+	case call.Empty():
 		return r.one(ctx, call, ibarrier, r.comm)
 	case r.folds(call):
 		return r.fold(ctx, call)
-	case r.direct(call):
+	case r.byMessages(call):
 		return r.pairs(ctx, call)
+	}
+	if err := r.unanimous(ctx, call); err != nil {
+		return err
 	}
 	n, src, dst, dt := uintptr(call.Src.Count), r.at(call.Src, 0), r.at(call.Dst, 1), r.job.lib.handles[typeOf(call.DType())]
 	fits := call.Src.Bytes() <= r.most && call.Dst.Bytes() <= r.most
@@ -83,20 +89,6 @@ func (r *Rank) one(ctx context.Context, call *comm.Call, f function, args ...uin
 		return err
 	}
 	return r.wait(ctx, call, nil)
-}
-
-// empty reports whether a call moves nothing on any rank, as all ranks know.
-// Some libraries return from such a call at once; a barrier waits for all.
-func empty(call *comm.Call) bool {
-	switch call.Kind {
-	case comm.BarrierKind:
-		return true
-	case comm.BroadcastKind, comm.ScatterKind, comm.AllGatherVKind:
-		return call.Dst.Count == 0
-	case comm.GatherVKind, comm.ScatterVKind, comm.AllToAllVKind:
-		return false
-	}
-	return call.Src.Count == 0
 }
 
 // at is the address of a buffer, never nil and never the same for two: some
@@ -201,13 +193,13 @@ func divide[T float32 | float64](x []T, n int) {
 	}
 }
 
-// letter is Send and Recv.
-func (r *Rank) letter(ctx context.Context, call *comm.Call) error {
+// sendOrRecv is Send and Recv.
+func (r *Rank) sendOrRecv(ctx context.Context, call *comm.Call) error {
 	receive, f, b := call.Kind == comm.RecvKind, isend, call.Src
 	if receive {
 		f, b = irecv, call.Dst
 	}
-	if err := r.message(receive, f, b, call.Root, tagLetter); err != nil {
+	if err := r.message(receive, f, b, call.Root, tagMessage); err != nil {
 		return err
 	}
 	return r.wait(ctx, call, nil)
@@ -219,7 +211,8 @@ func (r *Rank) message(receive bool, f function, b comm.Buffer, peer int, tag ui
 	step, dt := max(1, r.most/size), r.job.lib.handles[typeOf(b.DType)]
 	for lo := 0; ; lo += step {
 		part := b.Slice(lo, min(lo+step, b.Count))
-		if err := r.begin(receive, f, r.at(part, 0), uintptr(part.Count), dt, uintptr(peer), tag, r.comm); err != nil {
+		tagged := r.tag(receive, tag, part.Bytes(), peer)
+		if err := r.begin(receive, f, r.at(part, 0), uintptr(part.Count), dt, uintptr(peer), tagged, r.comm); err != nil {
 			return err
 		}
 		if lo+step >= b.Count {

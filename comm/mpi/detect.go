@@ -24,11 +24,13 @@ type contract struct {
 // contracts are in the order in which they count: a launcher started by
 // another leaves the outer one's variables in the environment.
 var contracts = [...]contract{
-	{launcher: "openmpi", rank: "OMPI_COMM_WORLD_RANK", size: "OMPI_COMM_WORLD_SIZE", localRank: "OMPI_COMM_WORLD_LOCAL_RANK", localSize: "OMPI_COMM_WORLD_LOCAL_SIZE"},
+	{launcher: "openmpi", rank: "OMPI_COMM_WORLD_RANK", size: "OMPI_COMM_WORLD_SIZE", localRank: "OMPI_COMM_WORLD_LOCAL_RANK",
+		localSize: "OMPI_COMM_WORLD_LOCAL_SIZE"},
 	{launcher: "pmi", rank: "PMI_RANK", size: "PMI_SIZE", localRank: "MPI_LOCALRANKID", localSize: "MPI_LOCALNRANKS"},
 	{launcher: "pmi", rank: "PALS_RANKID", size: "PMI_SIZE", localRank: "PALS_LOCAL_RANKID", localSize: "PMI_LOCAL_SIZE"},
 	{launcher: "flux", rank: "FLUX_TASK_RANK", size: "FLUX_JOB_SIZE", localRank: "FLUX_TASK_LOCAL_ID"},
-	{launcher: "jsm", rank: "JSM_NAMESPACE_RANK", size: "JSM_NAMESPACE_SIZE", localRank: "JSM_NAMESPACE_LOCAL_RANK", localSize: "JSM_NAMESPACE_LOCAL_SIZE"},
+	{launcher: "jsm", rank: "JSM_NAMESPACE_RANK", size: "JSM_NAMESPACE_SIZE", localRank: "JSM_NAMESPACE_LOCAL_RANK",
+		localSize: "JSM_NAMESPACE_LOCAL_SIZE"},
 	// A batch script has SLURM_PROCID=0 without being a rank.
 	{launcher: "slurm", rank: "SLURM_PROCID", size: "SLURM_STEP_NUM_TASKS", localRank: "SLURM_LOCALID", only: "SLURM_STEP_ID"},
 	{launcher: "env", rank: "RANK", size: "WORLD_SIZE", localRank: "LOCAL_RANK", localSize: "LOCAL_WORLD_SIZE"},

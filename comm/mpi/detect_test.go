@@ -4,10 +4,12 @@ import "testing"
 
 func TestDetect(t *testing.T) {
 	type vars map[string]string
-	openmpi := vars{"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_RANK": "0", "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
-		"OMPI_COMM_WORLD_NODE_RANK": "1", "PMIX_RANK": "2"}
+	openmpi := vars{"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_RANK": "0",
+		"OMPI_COMM_WORLD_LOCAL_SIZE": "2",
+		"OMPI_COMM_WORLD_NODE_RANK":  "1", "PMIX_RANK": "2"}
 	hydra := vars{"PMI_RANK": "1", "PMI_SIZE": "3", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "3", "PMI_FD": "9"}
-	slurm := vars{"SLURM_STEP_ID": "0", "SLURM_PROCID": "5", "SLURM_STEP_NUM_TASKS": "6", "SLURM_LOCALID": "1", "SLURM_GTIDS": "4,5", "SLURM_NTASKS": "99"}
+	slurm := vars{"SLURM_STEP_ID": "0", "SLURM_PROCID": "5", "SLURM_STEP_NUM_TASKS": "6", "SLURM_LOCALID": "1", "SLURM_GTIDS": "4,5",
+		"SLURM_NTASKS": "99"}
 	join := func(all ...vars) vars {
 		sum := vars{}
 		for _, v := range all {
@@ -28,7 +30,8 @@ func TestDetect(t *testing.T) {
 		{"hydra", hydra, Launch{"pmi", 1, 3, 1, 3}, true},
 		{"PALS", vars{"PALS_RANKID": "3", "PMI_SIZE": "8", "PALS_LOCAL_RANKID": "1", "PMI_LOCAL_SIZE": "2"}, Launch{"pmi", 3, 8, 1, 2}, true},
 		{"Flux", vars{"FLUX_TASK_RANK": "0", "FLUX_JOB_SIZE": "2", "FLUX_TASK_LOCAL_ID": "0"}, Launch{"flux", 0, 2, 0, 0}, true},
-		{"jsrun", vars{"JSM_NAMESPACE_RANK": "1", "JSM_NAMESPACE_SIZE": "2", "JSM_NAMESPACE_LOCAL_RANK": "1", "JSM_NAMESPACE_LOCAL_SIZE": "2"}, Launch{"jsm", 1, 2, 1, 2}, true},
+		{"jsrun", vars{"JSM_NAMESPACE_RANK": "1", "JSM_NAMESPACE_SIZE": "2", "JSM_NAMESPACE_LOCAL_RANK": "1", "JSM_NAMESPACE_LOCAL_SIZE": "2"},
+			Launch{"jsm", 1, 2, 1, 2}, true},
 		{"srun", slurm, Launch{"slurm", 5, 6, 1, 2}, true},
 		{"srun with pmi2", join(slurm, vars{"PMI_RANK": "5", "PMI_SIZE": "6"}), Launch{"pmi", 5, 6, 0, 0}, true},
 		{"srun with pmix", join(slurm, vars{"PMIX_RANK": "5"}), Launch{"slurm", 5, 6, 1, 2}, true},

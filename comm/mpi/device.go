@@ -64,11 +64,13 @@ func (r *Rank) DoDevice(ctx context.Context, call *comm.Call, copy func(dst, src
 	}
 	switch {
 	case call.Kind.PointToPoint():
-		return r.letter(ctx, call)
+		return r.sendOrRecv(ctx, call)
 	case call.Kind == comm.BroadcastKind:
-		return r.pass(ctx, call)
+		return r.broadcastByMessages(ctx, call)
 	}
-	r.deal(call)
+	if err := r.deal(call); err != nil {
+		return err
+	}
 	if own, to := r.sends[r.me], r.recvs[r.me]; own.Count > 0 && own.Ptr != to.Ptr {
 		if err := copy(to, own); err != nil {
 			return err
@@ -77,10 +79,9 @@ func (r *Rank) DoDevice(ctx context.Context, call *comm.Call, copy func(dst, src
 	return r.swap(ctx, call)
 }
 
-// pass is a broadcast by messages along a binomial tree: rank i from the root has what
-// is to be sent when it has heard from i without its lowest bit, and sends it to those
-// that are i with one lower bit more.
-func (r *Rank) pass(ctx context.Context, call *comm.Call) error {
+// broadcastByMessages sends along a binomial tree. Rank i from the root receives from i
+// without its lowest bit, and sends to those that are i with one lower bit more.
+func (r *Rank) broadcastByMessages(ctx context.Context, call *comm.Call) error {
 	n := len(r.world)
 	i, bit := (r.me+n-call.Root)%n, 1
 	for bit < n && i&bit == 0 {

@@ -16,8 +16,8 @@
 // # Threads
 //
 // The library is opened with MPI_THREAD_SERIALIZED: one mutex is held during
-// each MPI call, and no call but MPI_Comm_split, MPI_Comm_free and MPI_Finalize
-// waits inside the library for other ranks. Calls are made on the caller's goroutine;
+// each MPI call, and no call but MPI_Comm_split, MPI_Comm_free, MPI_Finalize
+// and those on windows waits inside the library for other ranks. Calls are made on the caller's goroutine;
 // MPI_Init_thread and MPI_Finalize on one thread kept for them. Several
 // communicators may be used from several goroutines.
 //
@@ -54,24 +54,51 @@
 // Those that the program has let go of on all of their ranks are freed when more are
 // made of the same communicator, see reclaimEvery.
 //
+// # Windows
+//
+// Those of package comm/window are the library's, in one epoch of MPI_Win_lock_all. Their locks
+// are words in the window, so that who waits can be told of an end or an abort. The library
+// folds sums of 32- and 64-bit numbers, and MPI_Compare_and_swap does all other operations.
+// While a call is on its way to a rank the library spins; with more ranks than cores MPICH then
+// takes milliseconds. A rank that makes no calls looks each millisecond what others want of it.
+//
 // # Sizes
 //
-// MPI counts elements in 32 bits. Calls that move more than 1 GiB at once are
+// MPI counts elements in 32 bits. Calls that move more than 128 MiB at once are
 // divided, into several collectives or into messages between pairs of ranks.
 //
-// # Debug mode
+// Open MPI's own transport writes a long message beyond a buffer that is too short for it.
+// There the tag of a message holds its length, so that one of another length is not
+// received, and all ranks meet before a collective of the library's own that moves more
+// than some 4 KiB between more than 5 ranks.
 //
-// With Options.Debug or GORUN_DEBUG=1 the ranks exchange their calls'
-// fingerprints before each call, over messages that can be taken back: ranks
-// that disagree get an error naming both calls, and a call that runs out of
-// time names the ranks that did not make it. Without it such a call is what
-// the MPI library makes of it.
+// # Ranks that disagree
+//
+// Before each collective a rank exchanges a note of 32 bytes with the ranks before and after
+// it, and in calls whose counts only two ranks know with those too. A note holds the call's
+// fingerprint. Ranks that disagree get an error naming both calls and their lines. The note
+// of a Send travels with its message, and the Recv compares it. On one machine with two
+// ranks a note takes half a microsecond.
+//
+// A Recv, or a Send that waits for its Recv, may wait for a rank that waits for this one in
+// another call of the same communicator. Such calls never meet. After a second the rank asks
+// who waits for whom; if all of a circle do, they get an error that names their calls. A
+// circle through several communicators is not found.
+//
+// GORUN_DEBUG=0 or Options.Unchecked leaves this out, but for long calls of the library's
+// own over Open MPI: ranks that disagree then get what the MPI library makes of their
+// calls, wrong numbers or a hang. No memory outside of their buffers changes. With GORUN_DEBUG=1 or
+// Options.Debug a rank compares its calls with those of all ranks, and a Send waits for its
+// Recv: an error then names the lines of both, and a call that runs out of time names all
+// ranks that did not make it. The variable has to be the same on all ranks.
 //
 // # Environment
 //
 // GORUN_MPI_LIB names the library, as a path or a name for the dynamic linker.
 // GORUN_MPI_CUDA, 1 or 0, says in the library's stead whether it takes addresses of
 // CUDA devices.
+// OMPI_MCA_osc says which of its components Open MPI has windows of. Unless it is set Open chooses
+// those that are right: sm and pt2pt of version 4, all but ucx of 5.
 // Open sets the variables that keep UCX, Open MPI and libfabric from replacing
 // the signal handlers of Go's runtime, unless they are set already.
 //

@@ -3,6 +3,7 @@
 package mpi
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,17 +12,16 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/commtest"
 )
 
 // lastEnds: the last rank ends while the others wait for it, or for one that does.
 func lastEnds(ctx context.Context, r *Rank) error {
 	n := r.Size()
-	world, err := variant(r, func(v *Rank) { v.debug = os.Getenv("GORUN_DEBUG") == "1" })
-	if err != nil {
-		return err
-	}
+	world := comm.NewWorld(r)
 	half, err := world.Split(ctx, world.Rank()%2, 0)
 	if err != nil || world.Rank() == n-1 {
 		return err
@@ -62,44 +62,144 @@ func lastIsKilled(ctx context.Context, r *Rank) error {
 	return comm.Barrier(ctx, comm.NewWorld(r))
 }
 
-// truncated: what the library refuses is an Error, and reaches the other rank.
+// guarded is memory whose first n bytes are for the library. What lies beyond is checked.
+type guarded struct {
+	all []byte
+	n   int
+}
+
+const beyond, canary = 16 << 10, 0x55
+
+func newGuarded(n int) guarded {
+	g := guarded{bytes.Repeat([]byte{canary}, n+beyond), n}
+	clear(g.all[:n])
+	return g
+}
+
+// memory is the first n bytes as elements.
+func memory[T comm.Elem](g guarded) []T {
+	var x T
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(g.all))), g.n/int(unsafe.Sizeof(x)))
+}
+
+func (g guarded) intact() error {
+	for i, b := range g.all[g.n:] {
+		if b != canary {
+			return fmt.Errorf("the library wrote beyond a buffer of %d bytes, at %d", g.n, g.n+i)
+		}
+	}
+	return nil
+}
+
+// truncated: a message that is too long for its buffer is an error, reaches the other rank,
+// and leaves the memory beyond the buffer as it was.
 func truncated(ctx context.Context, r *Rank) error {
 	var last error
-	for _, call := range []func(world *comm.Comm) error{
-		func(world *comm.Comm) error {
-			if r.Rank() == 0 {
-				return comm.Send(ctx, world, make([]int64, 4), 1)
-			}
-			return comm.Recv(ctx, world, make([]int64, 2), 0)
-		},
+	for i, test := range []struct {
+		sizes [2]int // in bytes, on the two ranks
+		call  func(world *comm.Comm, g guarded) error
+	}{
+		{[2]int{32, 16}, sendBytes(ctx)},
+		{[2]int{12000, 4000}, sendBytes(ctx)},
+		{[2]int{100_000, 0}, sendBytes(ctx)},
 		// Over Open MPI some of these go in one message and some in two.
-		func(world *comm.Comm) error { return comm.Broadcast(ctx, world, make([]int64, 4-2*r.Rank()), 0) },
-		func(world *comm.Comm) error {
-			return comm.Broadcast(ctx, world, make([]float32, 1500-600*r.Rank()), 0)
-		},
-		func(world *comm.Comm) error {
-			return comm.Broadcast(ctx, world, make([]float32, 1500-300*r.Rank()), 0)
-		},
-		func(world *comm.Comm) error {
-			return comm.Broadcast(ctx, world, make([]float32, 3000-2000*r.Rank()), 0)
-		},
+		{[2]int{32, 16}, broadcastFloats(ctx)},
+		{[2]int{6000, 3600}, broadcastFloats(ctx)},
+		{[2]int{6000, 4800}, broadcastFloats(ctx)},
+		{[2]int{12000, 4000}, broadcastFloats(ctx)},
+		{[2]int{12000, 8}, broadcastFloats(ctx)},
+		{[2]int{100_000, 90_000}, broadcastFloats(ctx)},
 	} {
-		world, err := variant(r, func(v *Rank) { v.debug = false })
+		world, err := variant(r, func(v *Rank) { v.checks = checkNone })
 		if err != nil {
 			return err
 		}
-		if err = call(world); err == nil && r.Rank() == 0 {
+		g := newGuarded(test.sizes[r.Rank()])
+		if r.Rank() == 0 {
+			copy(g.all, bytes.Repeat([]byte{0xAA}, g.n))
+		}
+		if err = test.call(world, g); err == nil && r.Rank() == 0 {
 			err = comm.Barrier(ctx, world)
 		}
+		if e := g.intact(); e != nil {
+			return fmt.Errorf("case %d: %w", i, e)
+		}
 		var refused *Error
+		lengths := fmt.Sprintf("sends %d bytes to rank 1, which expects %d;", test.sizes[0], test.sizes[1])
 		switch {
-		case r.Rank() == 0 && (!errors.Is(err, comm.ErrAborted) || !strings.Contains(err.Error(), "rank 1 aborted: MPI_")):
-			return fmt.Errorf("rank 0 got %v", err)
-		case r.Rank() == 1 && (!errors.As(err, &refused) || !strings.HasPrefix(refused.Func, "MPI_") || refused.Code == 0 || refused.Class == 0 ||
-			!strings.Contains(strings.ToLower(refused.Text), "truncate")):
-			return fmt.Errorf("rank 1 got %v, %+v", err, refused)
+		case r.Rank() == 0 && (!errors.Is(err, comm.ErrAborted) || !strings.Contains(err.Error(), "rank 1 aborted: ")):
+			return fmt.Errorf("case %d: rank 0 got %v", i, err)
+		case r.Rank() == 1 && r.job.lengths && (!errors.Is(err, comm.ErrMismatch) || !strings.Contains(err.Error(), " rank 0 sends ") ||
+			test.sizes[0] > 10_000 && !strings.Contains(err.Error(), lengths)):
+			return fmt.Errorf("case %d: rank 1 got %v, want %q", i, err, lengths)
+		case r.Rank() == 1 && !r.job.lengths && (!errors.As(err, &refused) || !strings.HasPrefix(refused.Func, "MPI_") || refused.Code == 0 ||
+			refused.Class == 0 || !strings.Contains(strings.ToLower(refused.Text), "truncate")):
+			return fmt.Errorf("case %d: rank 1 got %v, %+v", i, err, refused)
 		}
 		last = err
+	}
+	return errors.Join(errExpected, last)
+}
+
+func sendBytes(ctx context.Context) func(*comm.Comm, guarded) error {
+	return func(world *comm.Comm, g guarded) error {
+		if world.Rank() == 0 {
+			return comm.Send(ctx, world, memory[uint8](g), 1)
+		}
+		return comm.Recv(ctx, world, memory[uint8](g), 0)
+	}
+}
+
+func broadcastFloats(ctx context.Context) func(*comm.Comm, guarded) error {
+	return func(world *comm.Comm, g guarded) error { return comm.Broadcast(ctx, world, memory[float32](g), 0) }
+}
+
+// camps: of six ranks three neighbours make a longer call than the other three, so that the
+// ones in the middle have no neighbour who differs. All get an error, and no memory beyond
+// a buffer changes.
+func camps(ctx context.Context, r *Rank) error {
+	n, long := r.Size(), r.Rank() < 3
+	var last error
+	for i, call := range []func(world *comm.Comm, g guarded) error{
+		func(world *comm.Comm, g guarded) error { return comm.Broadcast(ctx, world, memory[float32](g), 1) },
+		func(world *comm.Comm, g guarded) error {
+			var src []float32
+			if world.Rank() == 1 {
+				src = make([]float32, g.n/4*n)
+			}
+			return comm.Scatter(ctx, world, memory[float32](g), src, 1)
+		},
+		func(world *comm.Comm, g guarded) error {
+			return comm.AllToAll(ctx, world, memory[float32](g), make([]float32, g.n/4))
+		},
+		func(world *comm.Comm, g guarded) error {
+			return comm.AllGather(ctx, world, memory[float32](g), make([]float32, g.n/4/n))
+		},
+		func(world *comm.Comm, g guarded) error {
+			return comm.AllReduce(ctx, world, memory[float32](g), comm.Sum)
+		},
+	} {
+		for _, checks := range []checking{checkNeighbours, checkNone} {
+			if checks == checkNone && !r.job.lengths { // anything may come of it, a hang too
+				continue
+			}
+			world, err := variant(r, func(v *Rank) { v.checks = checks })
+			if err != nil {
+				return err
+			}
+			g := newGuarded(6000)
+			if long {
+				g = newGuarded(60_000)
+			}
+			err = call(world, g)
+			if e := g.intact(); e != nil {
+				return fmt.Errorf("call %d, compared %v: %w", i, checks, e)
+			}
+			if !errors.Is(err, comm.ErrMismatch) && !errors.Is(err, comm.ErrAborted) {
+				return fmt.Errorf("call %d, compared %v: got %v", i, checks, err)
+			}
+			last = err
+		}
 	}
 	return errors.Join(errExpected, last)
 }
@@ -118,8 +218,8 @@ func bug(ctx context.Context, r *Rank) error {
 func TestARankEnds(t *testing.T) {
 	eachLauncher(t, func(t *testing.T, l launcher) {
 		for _, n := range []int{2, 3, 7} {
-			for _, debug := range []string{"0", "1"} {
-				t.Run(fmt.Sprintf("n=%d debug=%s", n, debug), func(t *testing.T) { l.pass(t, n, "end", "GORUN_DEBUG="+debug) })
+			for _, debug := range []string{"", "0", "1"} {
+				t.Run(fmt.Sprintf("n=%d debug=%s", n, debug), func(t *testing.T) { l.pass(t, n, "end", debugVariable+"="+debug) })
 			}
 		}
 	})
@@ -159,6 +259,19 @@ func TestFailures(t *testing.T) {
 	})
 }
 
+// unknownKind: a call of a kind that the package does not know.
+func unknownKind(ctx context.Context, r *Rank) error {
+	half, err := r.Split(ctx, []int{0, 1})
+	if err != nil {
+		return err
+	}
+	return commtest.UnknownKind(ctx, half)
+}
+
 func TestErrors(t *testing.T) {
-	eachLauncher(t, func(t *testing.T, l launcher) { l.pass(t, 2, "truncated") })
+	eachLauncher(t, func(t *testing.T, l launcher) {
+		l.pass(t, 2, "truncated")
+		l.pass(t, 6, "camps")
+		l.pass(t, 2, "unknown kind")
+	})
 }

@@ -20,16 +20,21 @@ const smallFold = 32 << 10
 // fewer messages.
 const fewRanks = 16
 
+// reductions are the patterns that fold carries out.
+const reductions = 1<<comm.PatternReduce | 1<<comm.PatternReduceScatter | 1<<comm.PatternScan
+
 // folds reports whether a reduction is folded here, in rank order.
 func (r *Rank) folds(call *comm.Call) bool {
-	if !call.Kind.Reduces() {
+	switch {
+	case !call.Kind.Reduces():
 		return false
+	case call.Kind.Shape().Pattern == comm.PatternScan: // the libraries' own promise no order of operations
+		return true
 	}
 	if _, ok := nativeOp(call.Op, call.DType()); !ok || !r.unordered && (call.DType().Float() || len(r.world) <= fewRanks) {
 		return true
 	}
-	scatters := call.Kind == comm.ReduceScatterKind || call.Kind == comm.ReduceScatterVKind
-	return scatters && call.Src.Bytes() > r.most
+	return call.Kind.Shape().Pattern == comm.PatternReduceScatter && call.Src.Bytes() > r.most
 }
 
 // foldStep is how many bytes of one rank's values a fold takes at a time, so that
@@ -42,29 +47,29 @@ const foldStep = 1 << 20
 //	AllReduce       parts → their ranks, fold, results → all     (small: all values → all, fold)
 //	Reduce          parts → their ranks, fold, results → root
 //	ReduceScatter   parts → their ranks, fold
+//	Scan            parts → their ranks, a fold for each rank, results → their ranks
 //
 // It does so in steps, each of some of the values.
 func (r *Rank) fold(ctx context.Context, call *comm.Call) error {
 	n, unit := len(r.world), call.Unit()/call.DType().Size()
-	if call.Kind == comm.AllReduceKind && call.Src.Bytes()*n <= min(smallFold, r.most) {
-		return r.foldAll(ctx, call)
-	}
-	step := max(1, foldStep/call.Unit()) * unit
-	if call.Kind != comm.ReduceScatterKind && call.Kind != comm.ReduceScatterVKind {
-		for lo := 0; lo < call.Src.Count; lo += step {
-			if err := r.foldShares(ctx, call, lo, min(lo+step, call.Src.Count)); err != nil {
-				return err
-			}
+	step, longest, part := max(1, foldStep/call.Unit())*unit, call.Src.Count, r.foldShares
+	switch call.Kind.Shape().Pattern {
+	case comm.PatternReduce:
+		if call.Kind == comm.AllReduceKind && call.Src.Bytes()*n <= min(smallFold, r.most) {
+			return r.foldAll(ctx, call)
 		}
-		return nil
-	}
-	step = max(1, foldStep/call.Unit()/n) * unit
-	longest := call.Src.Count / n
-	for _, count := range call.SrcCounts {
-		longest = max(longest, count)
+	case comm.PatternReduceScatter:
+		step, longest, part = max(1, foldStep/call.Unit()/n)*unit, call.Src.Count/n, r.foldParts
+		for _, count := range call.SrcCounts {
+			longest = max(longest, count)
+		}
+	case comm.PatternScan:
+		part = r.scanShares
+	default:
+		return call.Carried("comm/mpi", 0)
 	}
 	for lo := 0; lo < longest; lo += step {
-		if err := r.foldParts(ctx, call, lo, lo+step); err != nil {
+		if err := part(ctx, call, lo, min(lo+step, longest)); err != nil {
 			return err
 		}
 	}
@@ -77,8 +82,9 @@ func (r *Rank) foldShares(ctx context.Context, call *comm.Call, lo, hi int) erro
 	call.Share(r.sends, call.Src.Slice(lo, hi))
 	mine := r.sends[r.me]
 	slots := r.slots(mine, len(r.world)+1)
-	result := slots(len(r.world))
-	if call.Kind == comm.AllReduceKind {
+	n := len(r.world)
+	result, gets := slots(n), call.Folds(r.me, n) > 0
+	if gets {
 		call.Share(r.recvs, call.Dst.Slice(lo, hi))
 		result = r.recvs[r.me]
 	}
@@ -86,16 +92,13 @@ func (r *Rank) foldShares(ctx context.Context, call *comm.Call, lo, hi int) erro
 		return err
 	}
 	r.clear()
-	if call.Kind == comm.ReduceKind {
-		r.sends[call.Root] = result
-		if r.me == call.Root {
-			call.Share(r.recvs, call.Dst.Slice(lo, hi))
-		}
-		return r.exchange(ctx, call)
-	}
-	call.Share(r.recvs, call.Dst.Slice(lo, hi))
 	for q := range r.sends {
-		r.sends[q] = result
+		if call.Folds(q, n) > 0 {
+			r.sends[q] = result
+		}
+	}
+	if gets {
+		call.Share(r.recvs, call.Dst.Slice(lo, hi))
 	}
 	return r.exchange(ctx, call)
 }
@@ -111,9 +114,45 @@ func (r *Rank) foldParts(ctx context.Context, call *comm.Call, lo, hi int) error
 	return r.foldMine(ctx, call, mine, call.Dst.Slice(min(lo, call.Dst.Count), min(hi, call.Dst.Count)), r.slots(mine, len(r.world)+1))
 }
 
+// scanShares is a step of a Scan or an Exscan: of elements lo to hi.
+func (r *Rank) scanShares(ctx context.Context, call *comm.Call, lo, hi int) error {
+	n := len(r.world)
+	r.clear()
+	call.Share(r.sends, call.Src.Slice(lo, hi))
+	mine := r.sends[r.me]
+	slots := r.slots(mine, 2*n)
+	if err := r.receive(ctx, call, mine, slots); err != nil {
+		return err
+	}
+	r.clear()
+	for q := range n {
+		ranks := call.Folds(q, n)
+		if ranks == 0 || mine.Count == 0 {
+			continue
+		}
+		r.sends[q] = slots(n + q)
+		r.dsts[0] = r.sends[q].Ptr
+		call.Fold(r.dsts[:1], r.srcs[:ranks], mine.Bytes()/call.Unit())
+	}
+	if call.Folds(r.me, n) > 0 {
+		call.Share(r.recvs, call.Dst.Slice(lo, hi))
+	}
+	return r.exchange(ctx, call)
+}
+
 // foldMine sends r.sends, receives what the others send to this rank in slots, and
 // folds it with mine into result, which may be mine.
 func (r *Rank) foldMine(ctx context.Context, call *comm.Call, mine, result comm.Buffer, slots func(int) comm.Buffer) error {
+	if err := r.receive(ctx, call, mine, slots); err != nil || mine.Count == 0 {
+		return err
+	}
+	r.foldInto(call, result.Ptr, mine, slots(len(r.world)).Ptr)
+	return nil
+}
+
+// receive sends r.sends and receives in slots what the others send to this rank; r.srcs
+// is then that of all ranks.
+func (r *Rank) receive(ctx context.Context, call *comm.Call, mine comm.Buffer, slots func(int) comm.Buffer) error {
 	clear(r.recvs)
 	r.sends[r.me] = comm.Buffer{}
 	r.srcs = r.srcs[:0]
@@ -125,11 +164,7 @@ func (r *Rank) foldMine(ctx context.Context, call *comm.Call, mine, result comm.
 		r.recvs[q] = slots(q)
 		r.srcs = append(r.srcs, slots(q).Ptr)
 	}
-	if err := r.exchange(ctx, call); err != nil || mine.Count == 0 {
-		return err
-	}
-	r.foldInto(call, result.Ptr, mine, slots(len(r.world)).Ptr)
-	return nil
+	return r.exchange(ctx, call)
 }
 
 // foldInto folds r.srcs, one of which is mine, into dst. Where dst cannot be mine,
@@ -170,6 +205,9 @@ func (r *Rank) foldAll(ctx context.Context, call *comm.Call) error {
 // foldGathered is foldAll by the library's own all-gather.
 func (r *Rank) foldGathered(ctx context.Context, call *comm.Call) error {
 	n, dt := len(r.world), r.job.lib.handles[typeOf(call.DType())]
+	if err := r.unanimous(ctx, call); err != nil {
+		return err
+	}
 	all := r.scratch(n * call.Src.Bytes())
 	count := uintptr(call.Src.Count)
 	if err := r.one(ctx, call, iallgather, uintptr(call.Src.Ptr), count, dt, uintptr(all), count, dt, r.comm); err != nil {

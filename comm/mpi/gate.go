@@ -32,13 +32,13 @@ type gateCall struct {
 	args  [gateArgs]uintptr
 	f     function
 	at    int // the request that the call makes, an index
-	place int // the argument that is the request's address
+	slot  int // the argument that is the request's address
 }
 
 // add puts a call at the end of the list: f with args and the address of request at.
 func (g *gate) add(l *library, f function, at int, args []uintptr) {
 	c := &g.list[g.n]
-	c.entry, c.f, c.at, c.place = l.entry[f], f, at, len(args)
+	c.entry, c.f, c.at, c.slot = l.entry[f], f, at, len(args)
 	copy(c.args[:], args)
 	g.n++
 }
@@ -49,7 +49,7 @@ func (g *gate) add(l *library, f function, at int, args []uintptr) {
 func (g *gate) run(l *library, requests []request, done, looks int) (ended int, err error) {
 	for i := range g.list[:g.n] {
 		c := &g.list[i]
-		c.args[c.place] = pointer(&requests[c.at].handle)
+		c.args[c.slot] = pointer(&requests[c.at].handle)
 	}
 	g.made, g.code = 0, 0
 	g.first, g.count, g.done, g.looks = unsafe.Pointer(unsafe.SliceData(requests)), uintptr(len(requests)), uintptr(done), uintptr(looks)

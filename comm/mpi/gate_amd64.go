@@ -18,7 +18,7 @@ var throughABI0 unsafe.Pointer
 func cgocall(fn, arg unsafe.Pointer) int32
 
 // staleAfter is for how many ticks a rank makes calls that end at once before it looks
-// for letters: some 100 µs.
+// for control messages: some 100 µs.
 const staleAfter = 250_000
 
 // ticks is the processor's time stamp counter, in gate_amd64.s. To read a clock takes a

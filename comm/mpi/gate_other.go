@@ -10,7 +10,7 @@ import (
 )
 
 // staleAfter is for how many ticks a rank makes calls that end at once before it looks
-// for letters.
+// for control messages.
 const staleAfter = 100_000
 
 // ticks is the time in nanoseconds.

@@ -27,11 +27,14 @@ type group struct {
 	comm     uintptr
 	weight   int64         // 0 summed over all ranks, and of no part of them
 	calls    atomic.Uint64 // collectives begun
-	letters  atomic.Int64  // Sends begun less Recvs
+	messages atomic.Int64  // Sends begun less Recvs
 	aborted  atomic.Pointer[comm.AbortError]
 	unused   atomic.Bool // its Rank is gone
-	children []*group    // of each Split, this rank's group, nil if it is in none; without those that were freed. Guarded by the job's lock
-	due      int         // how many of them there may be before a look
+	// of each Split, this rank's group, nil if it is in none; without those that were freed. Guarded by the job's lock
+	children []*group
+	begun    map[messageKey]uint64 // Sends and Recvs begun, by the other side. Guarded by the job's lock
+	stuck    *stuck                // the call that takes long, nil if none does. Guarded by the job's lock
+	due      int                   // how many of them there may be before a look
 }
 
 // newGroup is the group of rank me of size.
@@ -72,7 +75,7 @@ func (g *group) residue() (sum int64) {
 	for _, child := range g.children {
 		sum += child.residue()
 	}
-	return sum + g.letters.Load() + int64(g.calls.Load())*g.weight
+	return sum + g.messages.Load() + int64(g.calls.Load())*g.weight
 }
 
 // reclaim frees what was split from r and is not used any more. All ranks call it.

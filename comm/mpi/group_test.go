@@ -112,13 +112,13 @@ func TestResidue(t *testing.T) {
 				g[i].calls.Store(n)
 			}
 		}, false},
-		{"letters were received", func(g []*group) { g[1].letters.Store(3); g[2].letters.Store(-2); g[0].letters.Store(-1) }, true},
-		{"a letter was not", func(g []*group) { g[1].letters.Store(3); g[2].letters.Store(-2) }, false},
+		{"messages were received", func(g []*group) { g[1].messages.Store(3); g[2].messages.Store(-2); g[0].messages.Store(-1) }, true},
+		{"a message was not", func(g []*group) { g[1].messages.Store(3); g[2].messages.Store(-2) }, false},
 		{"one was aborted", func(g []*group) { g[0].aborted.Store(&comm.AbortError{}) }, false},
 		{"of a Split one has no group", func(g []*group) { family(g[:3], 3) }, true},
 		{"what was split from it is used", func(g []*group) { family(g[:3], 3)[1].unused.Store(false) }, false},
 		{"what was split from it was called", func(g []*group) { family(g[:2], 2)[1].calls.Store(2) }, false},
-		{"what was split from that was", func(g []*group) { family(family(g[:2], 2), 2)[0].letters.Store(1) }, false},
+		{"what was split from that was", func(g []*group) { family(family(g[:2], 2), 2)[0].messages.Store(1) }, false},
 	} {
 		g := family(make([]*group, 4), 4)
 		test.change(g)

@@ -19,22 +19,29 @@ type job struct {
 	linger     time.Duration
 	spins      int         // looks before a waiting rank yields
 	yields     bool        // the library does, at each look
+	lengths    bool        // a message's tag holds its length, see lengthInTag
+	checks     checking    // of calls
 	thread     chan func() // runs on the thread that started the library
-	control    uintptr     // the communicator of letters
+	control    uintptr     // the communicator of control messages
 
 	alarm  atomic.Uint32 // counts what could concern a waiting call
-	polled atomic.Int64  // when letters were last looked for, by ticks
+	polled atomic.Int64  // when control messages were last looked for, by ticks
 
-	mu     sync.Mutex // held during every MPI call; guards what follows
-	inbox  inbox
-	outbox []*parcel
-	groups map[uint64]*group           // that are not freed, by id
-	dead   map[uint64]*comm.AbortError // by group, known here or not yet
-	ended  map[int]*ending             // by world number
-	kept   []any                       // memory of requests that were given up
-	closed bool                        // the library has ended
-	made   uintptr                     // a communicator
-	cells  [3]int32                    // other results
+	mu        sync.Mutex // held during every MPI call; guards what follows
+	inbox     inbox
+	outbox    []*outbound
+	groups    map[uint64]*group           // that are not freed, by id
+	dead      map[uint64]*comm.AbortError // by group, known here or not yet
+	ended     map[int]*ending             // by world number
+	windows   []*windowMemory             // that are not freed, in the order in which they were made
+	serving   bool                        // serveWindows runs
+	kept      []any                       // memory of requests that were given up
+	closed    bool                        // the library has ended
+	probes    uint64                      // numbers given to them
+	made      uintptr                     // a communicator
+	cells     [3]int32                    // other results
+	status    status                      // of a message
+	attribute *int32                      // of the world
 }
 
 // ending is what is known of a rank that has called Close.
@@ -52,6 +59,7 @@ type request struct {
 	flag    int32
 	receive bool // of a message: can be taken back
 	done    bool
+	told    bool // somebody who wanted to know that it has ended
 }
 
 // test asks whether a request has ended; the job's lock is held.
@@ -70,12 +78,8 @@ func (j *job) drop(reqs []request, keep ...any) {
 		if q.done || q.handle == j.lib.handles[requestNull] {
 			continue
 		}
-		if q.receive && j.lib.call(cancel, uintptr(unsafe.Pointer(&q.handle))) == nil {
-			for try := 0; try < 100 && !q.done; try++ {
-				if j.test(q) != nil {
-					break
-				}
-			}
+		if q.receive {
+			j.takeBack(q, j.lib.statusIgnore)
 		}
 		left = left || !q.done
 	}

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gorun-spmd/gorun/internal/needtest"
+	"github.com/gorun-spmd/gorun/internal/testenv"
 )
 
 // The test binary is its own child: with this set it is a rank.
@@ -38,6 +38,9 @@ func TestMain(m *testing.M) {
 // tasks are what ranks do.
 var tasks = map[string]func(context.Context, *Rank) error{
 	"suite":         suite,
+	"windows":       windows,
+	"window open":   windowLeftOpen,
+	"window end":    endsWithALock,
 	"communicators": communicators,
 	"by address":    suiteByAddress,
 	"support":       saySupport,
@@ -47,14 +50,22 @@ var tasks = map[string]func(context.Context, *Rank) error{
 	"busy":          firstFailsOthersBusy,
 	"killed":        lastIsKilled,
 	"truncated":     truncated,
+	"camps":         camps,
+	"unknown kind":  unknownKind,
 	"bug":           bug,
 	"huge":          huge,
 	"allocations":   allocations,
+	"wrong":         wrong,
+	"slow":          slow,
 }
 
 // child is one rank; what it returns is the exit code.
 func child(task string) int {
-	world, err := Open(Options{Linger: 2 * time.Second})
+	o := Options{Linger: 2 * time.Second}
+	if launch, _ := Detect(os.LookupEnv); task == "checking differs" {
+		o.Unchecked = launch.Rank == 1
+	}
+	world, err := Open(o)
 	if err != nil {
 		fmt.Println(err)
 		return 1
@@ -94,6 +105,7 @@ type launcher struct {
 
 var launchers = []launcher{
 	{"openmpi", []string{"mpirun.openmpi", "--oversubscribe", "--allow-run-as-root", "-np"}, "Open MPI"},
+	{"openmpi5", []string{"mpirun.openmpi5", "--oversubscribe", "--allow-run-as-root", "-np"}, "Open MPI v5."},
 	{"mpich", []string{"mpiexec.hydra", "-n"}, "MPICH"},
 }
 
@@ -101,9 +113,18 @@ var launchers = []launcher{
 func eachLauncher(t *testing.T, test func(t *testing.T, l launcher)) {
 	for _, l := range launchers {
 		t.Run(l.name, func(t *testing.T) {
-			needtest.Programs(t, l.command[0])
+			l.need(t)
 			test(t, l)
 		})
+	}
+}
+
+// need ends the test unless the launcher is there.
+func (l launcher) need(t *testing.T) {
+	t.Helper()
+	testenv.NeedPrograms(t, l.command[0])
+	if l.name == "openmpi5" { // of another Debian, in a mount namespace
+		testenv.NeedNamespaces(t, "--mount")
 	}
 }
 
@@ -119,7 +140,8 @@ func (l launcher) run(t *testing.T, n int, task string, env ...string) (output s
 	defer cancel()
 	args := append(append([]string(nil), l.command[1:]...), fmt.Sprint(n), exe)
 	cmd := exec.CommandContext(ctx, l.command[0], args...)
-	cmd.Env = append(os.Environ(), taskVariable+"="+task, "GOMAXPROCS=2", "OMPI_MCA_rmaps_base_oversubscribe=1", "PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe")
+	cmd.Env = append(os.Environ(), taskVariable+"="+task, "GOMAXPROCS=2", "OMPI_MCA_rmaps_base_oversubscribe=1",
+		"PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe")
 	cmd.Env = append(cmd.Env, env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) } // a launcher that is killed leaves its ranks
@@ -165,4 +187,18 @@ func (b *lockedBuilder) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.b.String()
+}
+
+// TestSrunWithoutPlugin has no srun, but its variables: nothing tells the library of the
+// other ranks.
+func TestSrunWithoutPlugin(t *testing.T) {
+	libraries := map[string]string{"openmpi": openMPINames[0], "mpich": mpichNames[0]}
+	remedies := map[string]string{"openmpi": "use srun --mpi=pmix ", "mpich": "use srun --mpi=pmi2 "}
+	eachLauncher(t, func(t *testing.T, l launcher) {
+		alone := launcher{command: []string{"sh", "-c", `exec "$1"`}}
+		out, err := alone.run(t, 2, "suite", libraryVariable+"="+libraries[l.name], "SLURM_STEP_ID=0", "SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=2")
+		if err == nil || !strings.Contains(out, "srun started 2 ranks without a plugin") || !strings.Contains(out, remedies[l.name]) {
+			t.Errorf("%v, output:\n%s", err, out)
+		}
+	})
 }

@@ -35,6 +35,8 @@ const (
 	errorClass
 	test
 	cancel
+	iprobe
+	commGetAttr
 	isend
 	irecv
 	ibarrier
@@ -48,14 +50,30 @@ const (
 	igather
 	iscatter
 	ialltoall
+	winAllocate
+	winFree
+	winSetErrhandler
+	winLockAll
+	winUnlockAll
+	winFlush
+	winFlushLocal
+	winSync
+	put
+	get
+	accumulate
+	fetchAndOp
+	compareAndSwap
 	functions
 )
 
 var functionNames = [functions]string{
 	"MPI_Init_thread", "MPI_Initialized", "MPI_Finalize", "MPI_Abort", "MPI_Comm_rank", "MPI_Comm_size", "MPI_Comm_dup",
-	"MPI_Comm_split", "MPI_Comm_free", "MPI_Comm_set_errhandler", "MPI_Allgather", "MPI_Error_string", "MPI_Error_class", "MPI_Test", "MPI_Cancel",
+	"MPI_Comm_split", "MPI_Comm_free", "MPI_Comm_set_errhandler", "MPI_Allgather", "MPI_Error_string", "MPI_Error_class", "MPI_Test",
+	"MPI_Cancel", "MPI_Iprobe", "MPI_Comm_get_attr",
 	"MPI_Isend", "MPI_Irecv", "MPI_Ibarrier", "MPI_Ibcast", "MPI_Iallreduce", "MPI_Ireduce", "MPI_Ireduce_scatter_block",
 	"MPI_Ireduce_scatter", "MPI_Iallgather", "MPI_Iallgatherv", "MPI_Igather", "MPI_Iscatter", "MPI_Ialltoall",
+	"MPI_Win_allocate", "MPI_Win_free", "MPI_Win_set_errhandler", "MPI_Win_lock_all", "MPI_Win_unlock_all", "MPI_Win_flush",
+	"MPI_Win_flush_local", "MPI_Win_sync", "MPI_Put", "MPI_Get", "MPI_Accumulate", "MPI_Fetch_and_op", "MPI_Compare_and_swap",
 }
 
 // library is a loaded MPI library.
@@ -73,7 +91,8 @@ type library struct {
 // either family's.
 var (
 	openMPINames = []string{"libmpi.so.40", "libmpi.so.80", "libmpi_ibm.so"}
-	mpichNames   = []string{"libmpich.so.12", "libmpi.so.12", "libmpi_cray.so.12", "libmpi_gnu.so.12", "libmpi_gnu_123.so.12", "libmpi_gnu_112.so.12", "libmpi_gnu_91.so.12"}
+	mpichNames   = []string{"libmpich.so.12", "libmpi.so.12", "libmpi_cray.so.12", "libmpi_gnu.so.12", "libmpi_gnu_123.so.12",
+		"libmpi_gnu_112.so.12", "libmpi_gnu_91.so.12"}
 )
 
 // candidates returns the libraries to try, best first: the one that belongs to
@@ -111,7 +130,8 @@ func load(names []string) (*library, error) {
 		return nil, fmt.Errorf("no MPI library found (tried %s); install openmpi-bin (Open MPI) or mpich, or name the library in %s",
 			strings.Join(names, ", "), libraryVariable)
 	}
-	return nil, fmt.Errorf("no MPI library can be loaded: %s; install the package that it needs, or name another library in %s", oneLine(first), libraryVariable)
+	return nil, fmt.Errorf("no MPI library can be loaded: %s; install the package that it needs, or name another library in %s",
+		oneLine(first), libraryVariable)
 }
 
 // missing reports whether a dynamic linker's error says that there is no such library.
@@ -124,7 +144,8 @@ func resolve(name string, handle uintptr) (*library, error) {
 	l := &library{name: name, handle: handle}
 	ask, ok := l.find("MPI_Get_library_version")
 	if !ok {
-		return nil, fmt.Errorf("%s has no MPI_Get_library_version; it is not an MPI library of version 3 or later: install openmpi-bin or mpich", name)
+		return nil, fmt.Errorf("%s has no MPI_Get_library_version; it is not an MPI library of version 3 or later: install openmpi-bin or mpich",
+			name)
 	}
 	text, length := make([]byte, 8192+1), new(int32) // the longest of both families, MPI_MAX_LIBRARY_VERSION_STRING
 	purego.SyscallN(ask, uintptr(unsafe.Pointer(&text[0])), uintptr(unsafe.Pointer(length)))

@@ -11,7 +11,7 @@ import (
 	"github.com/ebitengine/purego"
 
 	"github.com/gorun-spmd/gorun/comm"
-	"github.com/gorun-spmd/gorun/internal/needtest"
+	"github.com/gorun-spmd/gorun/internal/testenv"
 )
 
 func TestChooseABI(t *testing.T) {
@@ -31,7 +31,8 @@ func TestChooseABI(t *testing.T) {
 			t.Errorf("%q: got %v, %v", test.version, got, err)
 		}
 	}
-	if _, err := chooseABI("Some MPI 1.0\nof theirs"); err == nil || strings.Contains(err.Error(), "theirs") || !strings.Contains(err.Error(), `"Some MPI 1.0"`) {
+	if _, err := chooseABI("Some MPI 1.0\nof theirs"); err == nil || strings.Contains(err.Error(), "theirs") ||
+		!strings.Contains(err.Error(), `"Some MPI 1.0"`) {
 		t.Errorf("an unknown library: %v", err)
 	}
 }
@@ -71,8 +72,10 @@ func TestCandidates(t *testing.T) {
 		{"alone", nil, "libmpi.so.40", true},
 		{"Open MPI", map[string]string{"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2", "PMIX_RANK": "0"}, "libmpi.so.40", true},
 		{"hydra", map[string]string{"PMI_RANK": "0", "PMI_SIZE": "2"}, "libmpich.so.12", true},
-		{"srun with pmix", map[string]string{"SLURM_STEP_ID": "0", "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "2", "PMIX_RANK": "0"}, "libmpi.so.40", true},
-		{"srun with pmi2", map[string]string{"SLURM_STEP_ID": "0", "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "2", "PMI_RANK": "0", "PMI_SIZE": "2"}, "libmpich.so.12", true},
+		{"srun with pmix", map[string]string{"SLURM_STEP_ID": "0", "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "2", "PMIX_RANK": "0"},
+			"libmpi.so.40", true},
+		{"srun with pmi2", map[string]string{"SLURM_STEP_ID": "0", "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "2", "PMI_RANK": "0",
+			"PMI_SIZE": "2"}, "libmpich.so.12", true},
 		{"named", map[string]string{"PMI_RANK": "0", "PMI_SIZE": "2", libraryVariable: "libmine.so"}, "libmine.so", false},
 	} {
 		env := func(name string) (string, bool) { v, ok := test.env[name]; return v, ok }
@@ -169,10 +172,10 @@ func TestNativeOp(t *testing.T) {
 // A library of another launcher is noticed, since it makes each rank alone.
 func TestForeignLibrary(t *testing.T) {
 	if _, err := load(mpichNames[:1]); err != nil {
-		needtest.Missing(t, err)
+		testenv.Missing(t, err)
 	}
 	l := launchers[0]
-	needtest.Programs(t, l.command[0])
+	testenv.NeedPrograms(t, l.command[0])
 	out, err := l.run(t, 2, "suite", "MPI_TEST_SIZE=2", libraryVariable+"="+mpichNames[0])
 	for _, want := range []string{"started 2 ranks and MPICH", "sees 1", "name the launcher's own library in " + libraryVariable} {
 		if err == nil || !strings.Contains(out, want) {

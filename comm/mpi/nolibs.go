@@ -13,7 +13,8 @@ import (
 // Rank is one rank's end of a group; there are none in this build.
 type Rank struct{}
 
-var errNoLibs = errors.New("mpi: Open: this program was built without MPI, with the tag nolibs or for another system than Linux; build it for Linux without the tag")
+var errNoLibs = errors.New("mpi: Open: this program was built without MPI, with the tag nolibs or for another system than Linux; " +
+	"build it for Linux without the tag")
 
 // Open returns an error.
 func Open(Options) (*Rank, error) { return nil, errNoLibs }

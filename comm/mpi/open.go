@@ -43,12 +43,20 @@ func open(o Options) (*Rank, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := lib.chooseWindows(); err != nil {
+		return nil, err
+	}
 	j := &job{
 		lib: lib, linger: o.Linger, thread: make(chan func()),
+		checks: checkingOf(o, os.Getenv(debugVariable)),
 		groups: map[uint64]*group{}, dead: map[uint64]*comm.AbortError{}, ended: map[int]*ending{},
 	}
 	if j.linger == 0 {
 		j.linger = 5 * time.Second
+	}
+	unplugged := lib.unplugged(launch, os.LookupEnv)
+	if unplugged != nil && lib.abi == &openMPI {
+		return nil, unplugged
 	}
 	go j.serve()
 	if err := j.onThread(j.start); err != nil {
@@ -59,20 +67,23 @@ func open(o Options) (*Rank, error) {
 	}
 	switch {
 	case !launched || launch.Size == j.size:
+	case unplugged != nil: // MPICH can be built to do without
+		return nil, unplugged
 	case launch.Launcher == "env":
-		return nil, fmt.Errorf("RANK and WORLD_SIZE say rank %d of %d, and %s, loaded as %s, sees %d: torchrun and the like start no ranks of MPI; start the program with gorun, mpirun, mpiexec or srun, or unset the two",
+		return nil, fmt.Errorf("RANK and WORLD_SIZE say rank %d of %d, and %s, loaded as %s, sees %d: "+
+			"torchrun and the like start no ranks of MPI; start the program with gorun, mpirun, mpiexec or srun, or unset the two",
 			launch.Rank, launch.Size, lib.version, lib.name, j.size)
 	default:
-		return nil, fmt.Errorf("the launcher (%s) started %d ranks and %s, loaded as %s, sees %d: the two do not belong together; name the launcher's own library in %s",
+		return nil, fmt.Errorf("the launcher (%s) started %d ranks and %s, loaded as %s, sees %d: the two do not belong together; "+
+			"name the launcher's own library in %s",
 			launch.Launcher, launch.Size, lib.version, lib.name, j.size, libraryVariable)
 	}
 	world := make([]int, j.size)
 	for i := range world {
 		world[i] = i
 	}
-	debug := o.Debug || os.Getenv("GORUN_DEBUG") == "1"
 	return j.join(&Rank{job: j, group: newGroup(worldID, lib.handles[commWorld], j.rank, j.size), me: j.rank, world: world,
-		debug: debug, unordered: o.Unordered, most: maxBytes}), nil
+		checks: j.checks, unordered: o.Unordered, most: maxBytes}), nil
 }
 
 // serve runs functions on one thread: the one that starts and ends the library.
@@ -106,7 +117,8 @@ func (j *job) start() error {
 		return err
 	}
 	if cell[0] < threadSerialized {
-		return fmt.Errorf("%s gives thread level %d and MPI_THREAD_SERIALIZED (%d) is needed; use a build of it with threads", l.version, cell[0], threadSerialized)
+		return fmt.Errorf("%s gives thread level %d and MPI_THREAD_SERIALIZED (%d) is needed; use a build of it with threads", l.version, cell[0],
+			threadSerialized)
 	}
 	world := l.handles[commWorld]
 	if err := l.call(commSetErrhandler, world, l.handles[errorsReturn]); err != nil {
@@ -124,24 +136,43 @@ func (j *job) start() error {
 	}
 	j.control = j.made
 	j.yields = l.yields()
+	if err := j.askTags(); err != nil {
+		return err
+	}
 	return j.listen()
 }
 
+// An introduction is what the ranks tell each other when they start.
+type introduction struct {
+	location
+	checks uint64
+}
+
 // acquaint tells every rank on which host and which of its cores the others may
-// run, and sets by it how j waits.
+// run, and sets by it how j waits. Ranks that check calls in different ways would wait
+// for each other's notes.
 func (j *job) acquaint() error {
 	name, err := os.Hostname()
 	if err != nil {
 		return err
 	}
-	mine, all := []place{newPlace(name)}, make([]place, j.size)
+	mine, all := []introduction{{newLocation(name), uint64(j.checks)}}, make([]introduction, j.size)
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	size, bytes := unsafe.Sizeof(place{}), j.lib.handles[typeByte]
-	if err := j.lib.call(allgather, pointer(unsafe.SliceData(mine)), size, bytes, pointer(unsafe.SliceData(all)), size, bytes, j.control); err != nil {
+	size, bytes := unsafe.Sizeof(introduction{}), j.lib.handles[typeByte]
+	if err := j.lib.call(allgather, pointer(unsafe.SliceData(mine)), size, bytes, pointer(unsafe.SliceData(all)), size, bytes,
+		j.control); err != nil {
 		return err
 	}
-	j.spins = patience(mine[0], all)
+	locations := make([]location, j.size)
+	for i, its := range all {
+		locations[i] = its.location
+		if its.checks != all[0].checks {
+			return fmt.Errorf("rank %d compares calls %v and rank %d %v; give all ranks the same %s and Options",
+				0, checking(all[0].checks), i, checking(its.checks), debugVariable)
+		}
+	}
+	j.spins = patience(mine[0].location, locations)
 	return nil
 }
 

@@ -14,14 +14,17 @@ type Options struct {
 	// Library is the MPI library to load, as a path or a name for the dynamic
 	// linker. If "" it is GORUN_MPI_LIB's, else one that fits the launcher.
 	Library string
-	// Debug makes the ranks compare their calls before each one, as
-	// GORUN_DEBUG=1 does.
+	// Debug makes each rank compare its calls with those of all ranks, not of its
+	// neighbours alone, as GORUN_DEBUG=1 does: a call that runs out of time then names
+	// every rank that did not make it.
 	Debug bool
+	// Unchecked makes the ranks trust that they make the same calls, as GORUN_DEBUG=0 does.
+	Unchecked bool
 	// Unordered lets the library reduce floating-point numbers in an order of
 	// its own: faster where many ranks reduce little, and not the bits of the
 	// other backends, nor always of the last run.
 	Unordered bool
 	// Linger is how long Close waits for the other ranks after an error,
-	// before it ends them, and then for the library to end. 0 is 5 s.
+	// before it ends them. 0 is 5 s.
 	Linger time.Duration
 }

@@ -18,9 +18,9 @@ const fewPeers = 4
 // smallTree is up to how many bytes a root sends to each of a few ranks itself.
 const smallTree = 64 << 10
 
-// direct reports whether a call without arithmetic is made of messages though
+// byMessages reports whether a call without arithmetic is made of messages though
 // the library has a collective for it.
-func (r *Rank) direct(call *comm.Call) bool {
+func (r *Rank) byMessages(call *comm.Call) bool {
 	switch {
 	case call.Kind.Reduces() || len(r.world) > fewPeers:
 		return false
@@ -34,15 +34,21 @@ func (r *Rank) direct(call *comm.Call) bool {
 // ranks: those between few, those whose counts only the two know, and those too
 // large for MPI's.
 func (r *Rank) pairs(ctx context.Context, call *comm.Call) error {
-	r.deal(call)
+	if err := r.deal(call); err != nil {
+		return err
+	}
 	return r.exchange(ctx, call)
 }
 
 // deal fills r.sends and r.recvs with what a call that only moves data has each rank
 // send and receive.
-func (r *Rank) deal(call *comm.Call) {
+func (r *Rank) deal(call *comm.Call) error {
 	r.clear()
-	call.Deal(r.me, r.sends, r.recvs)
+	err := call.Deal(r.me, r.sends, r.recvs)
+	if err != nil {
+		r.Abort(err)
+	}
+	return err
 }
 
 // clear makes r.sends and r.recvs empty: one buffer for each rank.
@@ -88,8 +94,8 @@ func (r *Rank) swap(ctx context.Context, call *comm.Call) error {
 	return r.wait(ctx, call, nil)
 }
 
-// meet waits for all other ranks, by messages of nothing between each two.
-func (r *Rank) meet(ctx context.Context, call *comm.Call) error {
+// barrier waits for all other ranks, by messages of nothing between each two.
+func (r *Rank) barrier(ctx context.Context, call *comm.Call) error {
 	n, nothing := len(r.world), comm.Buffer{DType: comm.Uint8}
 	for i := 1; i < n; i++ {
 		if err := r.message(true, irecv, nothing, (r.me+n-i)%n, tagPair); err != nil {

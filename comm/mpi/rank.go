@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
-	goruntime "runtime"
 	"slices"
 	"unsafe"
 
@@ -18,15 +17,16 @@ import (
 const worldID = 1
 
 // maxBytes is the most that one MPI call moves: far enough below 2³¹ for what
-// libraries compute from it.
-const maxBytes = 1 << 30
+// libraries compute from it, and for a tag to hold, see lengthInTag.
+const maxBytes = 1 << 27
 
-// The tags of messages on a group's communicator.
+// The tags of messages on a group's communicator, which tagBits hold.
 const (
-	tagLetter = iota // Send and Recv
-	tagPair          // collectives made of messages
-	tagCheck         // fingerprints of collectives
-	tagGreet         // fingerprints of Send and Recv
+	tagMessage = iota // Send and Recv
+	tagPair           // collectives made of messages
+	tagCheck          // notes of collectives
+	tagCompare        // notes of Send and Recv
+	tagText           // descriptions of calls that differ
 )
 
 // Rank is one rank's end of a communicator. It implements comm.Backend.
@@ -34,21 +34,26 @@ type Rank struct {
 	job    *job
 	parent *Rank
 	*group
-	me               int
-	world            []int
-	debug, unordered bool
-	most             int // bytes of one MPI call
-	splits           uint64
+	me        int
+	world     []int
+	checks    checking
+	unordered bool
+	most      int // bytes of one MPI call
+	splits    uint64
 
 	// Scratch of the call in progress.
+	current        *comm.Call
 	gate           gate
 	requests       []request
+	receives       []receive // of messages, among them
 	counts, starts []int32
 	sends, recvs   []comm.Buffer
 	store          []uint64
 	srcs           []unsafe.Pointer
 	dsts           [2]unsafe.Pointer
 	notes          []note
+	noted          int // how many of them are of this call
+	texts          *texts
 	pad            [2]uint64 // where empty buffers lie
 }
 
@@ -108,41 +113,48 @@ func (r *Rank) Split(ctx context.Context, members []int) (comm.Backend, error) {
 		world[i] = r.world[m]
 	}
 	return r.job.join(&Rank{job: r.job, parent: r, group: made, me: int(key), world: world,
-		debug: r.debug, unordered: r.unordered, most: r.most}), nil
+		checks: r.checks, unordered: r.unordered, most: r.most}), nil
 }
 
 // Do carries out one call.
 func (r *Rank) Do(ctx context.Context, call *comm.Call) error {
-	defer goruntime.KeepAlive(call)
+	if err := call.Carried("comm/mpi", patterns); err != nil {
+		r.Abort(err)
+		return err
+	}
+	r.current = call
+	defer func() { r.current = nil }()
 	if err := r.admit(ctx, call); err != nil {
 		return err
 	}
 	return r.collective(ctx, call)
 }
 
-// admit begins a call: it counts it and, in debug mode, compares it with the others'.
+// admit begins a call: it counts it and compares it with the others'.
 func (r *Rank) admit(ctx context.Context, call *comm.Call) error {
 	if e := r.dead(); e != nil {
 		return e
 	}
 	switch call.Kind {
 	case comm.SendKind:
-		r.letters.Add(1)
+		r.messages.Add(1)
+		r.count(call)
 	case comm.RecvKind:
-		r.letters.Add(-1)
+		r.messages.Add(-1)
+		r.count(call)
 	default:
 		r.calls.Add(1)
 	}
 	if err := r.news(); err != nil {
 		return err
 	}
-	if r.debug {
-		return r.agree(ctx, call)
+	if r.checks == checkNone {
+		return nil
 	}
-	return nil
+	return r.agree(ctx, call)
 }
 
-// news reads the letters that may have come since this rank last looked, and
+// news reads the control messages that may have come since this rank last looked, and
 // returns the abort that it finds in them.
 func (r *Rank) news() error {
 	j := r.job
@@ -160,7 +172,7 @@ func (r *Rank) news() error {
 	return nil
 }
 
-// begin starts a request, at the next pass of the gate: f with args and the place
+// begin starts a request, at the next pass of the gate: f with args and the address
 // of the request.
 func (r *Rank) begin(receive bool, f function, args ...uintptr) error {
 	r.requests = append(r.requests, request{receive: receive})
@@ -178,7 +190,12 @@ func (r *Rank) flush() error {
 	_, err := r.gate.run(r.job.lib, r.requests, 0, 0)
 	if err != nil {
 		r.abort(err)
-		r.job.drop(r.requests, r)
+		if r.current != nil {
+			kept := *r.current
+			r.job.drop(r.requests, r, &kept)
+		} else {
+			r.job.drop(r.requests, r)
+		}
 	}
 	return err
 }

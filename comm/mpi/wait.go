@@ -17,17 +17,17 @@ import (
 // spinning is how often a waiting rank looks in vain in one pass of the gate.
 const spinning = 64
 
-// A place is where a rank may run.
-type place struct {
+// A location is where a rank may run.
+type location struct {
 	host uint64      // a hash of its name
 	cpus unix.CPUSet // of it
 }
 
-// newPlace is this process's, on the host of that name.
-func newPlace(host string) place {
+// newLocation is this process's, on the host of that name.
+func newLocation(host string) location {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(host))
-	p := place{host: h.Sum64()}
+	p := location{host: h.Sum64()}
 	_ = unix.SchedGetaffinity(0, &p.cpus) // without it no core is known
 	return p
 }
@@ -35,7 +35,7 @@ func newPlace(host string) place {
 // patience returns how often a rank looks in vain in one pass of the gate: once if the
 // ranks that share cores with it, or with such a one, are more than those cores or unknown,
 // since the one waited for then needs this core.
-func patience(mine place, all []place) (spins int) {
+func patience(mine location, all []location) (spins int) {
 	cores, ranks := mine.cpus, 0
 	for grown := true; grown; {
 		grown, ranks = false, 0
@@ -81,16 +81,23 @@ const (
 	shortestNap = 20 * time.Microsecond
 	longestNap  = 500 * time.Microsecond
 	selfish     = 20 * time.Microsecond // then this rank's own goroutines get the core too
-	controlling = 8                     // looks at a request for one at the letters
+	controlling = 8                     // looks at a request for one at the control messages
 )
 
 // endedGrace is how long a message of a rank that has ended may be on its way.
 const endedGrace = 200 * time.Millisecond
 
 // wait returns when all of r.requests have ended, and empties it. arrived, if
-// not nil, is told of each as it ends, in any order; its error ends the call.
+// not nil, is told of each as it ends, in any order; its error ends the call, but for
+// errDiffers, after which they are waited for again, with others.
 func (r *Rank) wait(ctx context.Context, call *comm.Call, arrived func(i int) error) error {
-	defer func() { r.requests = r.requests[:0] }()
+	again := false
+	defer func() {
+		if !again {
+			r.requests, r.receives = r.requests[:0], r.receives[:0]
+		}
+	}()
+	defer r.unstick()
 	first := 0
 	p := pause{patience: restless + time.Duration(call.Bytes())*perByte, yielded: r.job.yields}
 	if r.job.spins > 1 && call.Attended() {
@@ -100,6 +107,9 @@ func (r *Rank) wait(ctx context.Context, call *comm.Call, arrived func(i int) er
 	for look := 0; ; look++ {
 		before := first
 		if err := r.sweep(&first, look, arrived); err != nil {
+			if again = err == errDiffers; again {
+				return err
+			}
 			return r.giveUp(call, err)
 		}
 		if first == len(r.requests) {
@@ -117,15 +127,23 @@ func (r *Rank) wait(ctx context.Context, call *comm.Call, arrived func(i int) er
 				return r.giveUp(call, err)
 			}
 		}
-		if ctx.Done() != nil && ctx.Err() != nil {
+		if ctx.Done() != nil && comm.Cancelled(ctx) != nil {
 			return r.giveUp(call, r.tooLate(ctx, arrived != nil))
 		}
 		p.wait()
+		if p.waited >= unevenAfter {
+			if err := r.uneven(call); err != nil {
+				return r.giveUp(call, err)
+			}
+		}
+		if p.waited >= stuckAfter {
+			r.probe(call, arrived != nil)
+		}
 	}
 }
 
-// sweep makes a pass of the gate; if somebody wants to know of each request, it
-// tests them all.
+// sweep makes a pass of the gate; if somebody wants to know of each request, and the first
+// pass has not seen all end, it tests them all.
 func (r *Rank) sweep(first *int, look int, arrived func(int) error) error {
 	j := r.job
 	j.mu.Lock()
@@ -134,17 +152,22 @@ func (r *Rank) sweep(first *int, look int, arrived func(int) error) error {
 	if !j.yields {
 		spins += len(r.requests) - *first
 	}
-	if arrived != nil {
-		spins = 0
-	}
-	ended, err := r.gate.run(j.lib, r.requests, *first, spins)
+	before := *first
+	ended, err := r.gate.run(j.lib, r.requests, before, spins)
 	if err != nil {
 		return err
 	}
 	*first = ended
 	if arrived != nil {
-		if err := r.each(first, arrived); err != nil {
-			return err
+		for i := before; i < ended; i++ {
+			if err := r.tell(i, arrived); err != nil {
+				return err
+			}
+		}
+		if look > 0 {
+			if err := r.each(first, arrived); err != nil {
+				return err
+			}
 		}
 	}
 	if *first < len(r.requests) && (j.spins > controlling && look > 0 || look%controlling == controlling-1) {
@@ -162,7 +185,7 @@ func (r *Rank) each(first *int, arrived func(int) error) error {
 				return err
 			}
 			if q.done {
-				if err := arrived(i); err != nil {
+				if err := r.tell(i, arrived); err != nil {
 					return err
 				}
 			}
@@ -172,6 +195,16 @@ func (r *Rank) each(first *int, arrived func(int) error) error {
 		}
 	}
 	return nil
+}
+
+// tell says once that request i has ended.
+func (r *Rank) tell(i int, arrived func(int) error) error {
+	q := &r.requests[i]
+	if q.told {
+		return nil
+	}
+	q.told = true
+	return arrived(i)
 }
 
 // giveUp ends the group with err, unless it has ended, and the call.
@@ -184,22 +217,28 @@ func (r *Rank) giveUp(call *comm.Call, err error) error {
 	return err
 }
 
-// tooLate is the error of a call whose context has ended. Only debug mode, which checks
-// calls before it makes them, knows who has not come.
+// tooLate is the error of a call whose context has ended. Which ranks have not come is
+// known of those with which the calls are compared.
 func (r *Rank) tooLate(ctx context.Context, checking bool) error {
 	cause := context.Cause(ctx)
-	if !r.debug && errors.Is(cause, context.DeadlineExceeded) {
+	if late := r.late(checking); len(late) > 0 {
+		return comm.Late(cause, late)
+	}
+	if r.checks != checkAll && errors.Is(cause, context.DeadlineExceeded) {
 		return fmt.Errorf("%w; GORUN_DEBUG=1 has the error name the ranks that had not made this call", cause)
 	}
-	return comm.Late(cause, r.late(checking))
+	return cause
 }
 
 // vain returns why the call cannot end: a rank that it needs has ended without
-// making it.
+// making it, or waits for this one.
 func (r *Rank) vain(call *comm.Call) error {
 	j := r.job
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if s := r.stuck; s != nil && s.err != nil {
+		return s.err
+	}
 	if len(j.ended) == 0 {
 		return nil
 	}
@@ -228,6 +267,7 @@ type pause struct {
 	patience time.Duration
 	yielded  bool // by the library, in each look
 	began    time.Time
+	waited   time.Duration // since then
 }
 
 func (p *pause) wait() {
@@ -235,7 +275,8 @@ func (p *pause) wait() {
 	if p.began.IsZero() {
 		p.began = time.Now()
 	}
-	waited := time.Since(p.began)
+	p.waited = time.Since(p.began)
+	waited := p.waited
 	switch {
 	case waited >= p.patience:
 		nap(min(max(waited/8, shortestNap), longestNap))

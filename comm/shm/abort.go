@@ -10,8 +10,8 @@ import (
 	"github.com/gorun-spmd/gorun/internal/control"
 )
 
-// A verdict ends a communicator. The first one stands.
-type verdict struct {
+// A failure is why a communicator ended. Only the first one counts.
+type failure struct {
 	kind uint32
 	a, b int    // world numbers
 	seq  uint64 // of a mismatch: names the two notes
@@ -31,16 +31,16 @@ func (r *Rank) Abort(cause error) {
 	var ended *comm.EndedError
 	switch {
 	case errors.As(cause, &ended):
-		r.abort(verdict{kind: ranksEnd, a: ended.Rank, text: ended.Cause})
+		r.abort(failure{kind: ranksEnd, a: ended.Rank, text: ended.Cause})
 	case errors.Is(cause, comm.ErrMismatch):
-		r.abort(verdict{kind: ranksRefuse, a: r.world[r.me], text: cause.Error()})
+		r.abort(failure{kind: ranksRefuse, a: r.world[r.me], text: cause.Error()})
 	default:
-		r.abort(verdict{kind: ranksAbort, a: r.world[r.me], text: cause.Error()})
+		r.abort(failure{kind: ranksAbort, a: r.world[r.me], text: cause.Error()})
 	}
 }
 
-// abort publishes v unless another verdict came first, and wakes who sleeps.
-func (r *Rank) abort(v verdict) {
+// abort publishes v unless another failure came first, and wakes who sleeps.
+func (r *Rank) abort(v failure) {
 	h := r.region.head
 	if !h.claimed.CompareAndSwap(0, 1) {
 		return
@@ -52,78 +52,83 @@ func (r *Rank) abort(v verdict) {
 	for _, m := range r.region.members {
 		m.wake()
 	}
+	h.open()
 }
 
-// read returns the verdict on the communicator itself.
-func (g *region) read() (v verdict, ok bool) {
+// read returns the failure of the communicator itself, not those of its parents.
+func (g *region) read() (v failure, ok bool) {
 	h := g.head
 	if h.set.Load() == 0 {
-		return verdict{}, false
+		return failure{}, false
 	}
 	text := strings.ToValidUTF8(string(h.cause[:min(h.size, causeBytes)]), "\uFFFD")
-	return verdict{h.kind, int(h.a), int(h.b), h.seq, text}, true
+	return failure{h.kind, int(h.a), int(h.b), h.seq, text}, true
 }
 
 // alarmed returns the error that has ended the communicator or one that it
 // was split from. It is cheap while nothing is wrong anywhere in the job.
 func (r *Rank) alarmed(call *comm.Call) error {
 	now := r.job.alarm.Load()
-	if now == r.calm {
+	if now == r.quiet {
 		return nil
 	}
 	for g := r; g != nil; g = g.parent {
 		if g.region.head.set.Load() != 0 {
-			return r.sentence(call)
+			return r.failed(call)
 		}
 	}
-	r.calm = now
+	r.quiet = now
 	return nil
 }
 
-// sentence returns this rank's error from the verdict, which there is, and
-// leaves the communicator.
-func (r *Rank) sentence(call *comm.Call) error {
+// failed returns this rank's error and leaves the communicator. It is called when there
+// is a failure.
+func (r *Rank) failed(call *comm.Call) error {
 	g := r
 	for g.parent != nil && g.region.head.claimed.Load() == 0 {
 		g = g.parent
 	}
-	v, ok := g.region.read()
-	for i := 0; !ok && i < 1000; i++ { // its author is about to complete it
-		time.Sleep(time.Millisecond)
-		v, ok = g.region.read()
-	}
-	var err error
-	switch v.kind {
-	case ranksEnd:
-		err = &comm.EndedError{Rank: v.a, Cause: v.text}
-	case ranksDisagree:
-		err = g.disagreement(v, call)
-	case ranksUneven:
-		err = told{v.text, comm.ErrMismatch}
-	case ranksRefuse:
-		err = &comm.AbortError{Rank: v.a, Cause: v.text, Err: told{v.text, comm.ErrMismatch}}
-	default:
-		err = &comm.AbortError{Rank: v.a, Cause: v.text}
-	}
+	err := g.why(call)
 	r.leave()
 	return err
 }
 
-// told is an error that another rank wrote.
-type told struct {
+// why returns the failure of the communicator itself as this rank's error. It is called when
+// there is one. call is the one in progress, nil if none of the communicator's is.
+func (r *Rank) why(call *comm.Call) error {
+	v, ok := r.region.read()
+	for i := 0; !ok && i < 1000; i++ { // the rank that failed is about to complete it
+		time.Sleep(time.Millisecond)
+		v, ok = r.region.read()
+	}
+	switch v.kind {
+	case ranksEnd:
+		return &comm.EndedError{Rank: v.a, Cause: v.text}
+	case ranksDisagree:
+		return r.disagreement(v, call)
+	case ranksUneven:
+		return remoteError{v.text, comm.ErrMismatch}
+	case ranksRefuse:
+		return &comm.AbortError{Rank: v.a, Cause: v.text, Err: remoteError{v.text, comm.ErrMismatch}}
+	}
+	return &comm.AbortError{Rank: v.a, Cause: v.text}
+}
+
+// A remoteError is an error that another rank wrote.
+type remoteError struct {
 	text string
 	is   error
 }
 
-func (e told) Error() string { return e.text }
-func (e told) Unwrap() error { return e.is }
+func (e remoteError) Error() string { return e.text }
+func (e remoteError) Unwrap() error { return e.is }
 
-// stamp names the notes of one disagreement.
+// stamp returns the number of the notes about one disagreement.
 func (r *Rank) stamp(seq uint64) uint64 { return r.region.id*0x9e3779b97f4a7c15 ^ seq*2654435761 | 1 }
 
-// disagreement waits for both sides' notes, writing this rank's own if it is
-// one of them, and makes the error that all ranks return.
-func (r *Rank) disagreement(v verdict, call *comm.Call) error {
+// disagreement returns the error of a mismatch, the same on all ranks. If this rank is one
+// of the two it writes its note; then it waits for both notes.
+func (r *Rank) disagreement(v failure, call *comm.Call) error {
 	stamp := r.stamp(v.seq)
 	if me := r.world[r.me]; call != nil && (me == v.a || me == v.b) {
 		if _, ok := r.job.seg.Note(me, stamp); !ok {
@@ -153,7 +158,7 @@ func (r *Rank) side(world int, stamp uint64) comm.Party {
 }
 
 // published returns the fingerprint of the last call that a rank, by world
-// number, has published here: what there is if it leaves no note.
+// number, has published here. It serves if the rank leaves no note.
 func (r *Rank) published(world int) comm.Fingerprint {
 	for m, w := range r.world {
 		if w == world {
@@ -168,21 +173,21 @@ func (r *Rank) published(world int) comm.Fingerprint {
 }
 
 // leave says that this rank makes no more calls here and, if others may be
-// writing into its memory, waits until they have noticed: afterwards its
-// buffers are its own again. A rank that is stopped is not waited for forever.
+// writing into its memory, waits until they have noticed: afterwards nobody writes into
+// its buffers. It does not wait forever for a rank that is stopped.
 func (r *Rank) leave() {
 	r.mine.left.Store(1)
-	if !r.foreign {
+	if !r.exposed {
 		return
 	}
-	r.foreign = false
+	r.exposed = false
 	for range 2000 {
 		if !r.anybodyInside() {
 			return
 		}
 		time.Sleep(time.Millisecond)
 	}
-	r.haunted = true
+	r.stillWritten = true
 }
 
 // anybodyInside reports whether some rank may still be in the call that this
@@ -204,18 +209,18 @@ func (r *Rank) log(call *comm.Call, seq uint64, f comm.Fingerprint) {
 	r.job.seg.Log(r.job.rank, control.Call{Comm: r.region.id, Seq: seq, What: f.What, Count: f.Count}, call.Bytes())
 }
 
-// uneven ends the communicator because rank from sends another number of
-// elements than rank to expects.
+// uneven ends the communicator because the number of elements that rank from sends is not
+// what rank to expects.
 func (r *Rank) uneven(call *comm.Call, from, sent, to, expected int) error {
-	err := comm.Uneven(call.Kind, r.world[from], sent, r.world[to], expected)
-	r.abort(verdict{kind: ranksUneven, text: err.Error()})
-	return r.sentence(call)
+	err := call.Uneven(r.world[from], sent, r.world[to], expected)
+	r.abort(failure{kind: ranksUneven, text: err.Error()})
+	return r.failed(call)
 }
 
 // damaged ends the communicator because rank m published nonsense.
 func (r *Rank) damaged(call *comm.Call, m int, what string) error {
-	r.abort(verdict{kind: ranksAbort, a: r.world[r.me], text: fmt.Sprintf("shm: what rank %d published is damaged: %s", r.world[m], what)})
-	return r.sentence(call)
+	r.abort(failure{kind: ranksAbort, a: r.world[r.me], text: fmt.Sprintf("shm: what rank %d published is damaged: %s", r.world[m], what)})
+	return r.failed(call)
 }
 
 // damagedBuffer is damaged of where rank m's data lies.

@@ -7,7 +7,6 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/internal/control"
-	"golang.org/x/sys/unix"
 )
 
 const page = 4096
@@ -62,7 +61,8 @@ func (a *Arena) Alloc(bytes int) (unsafe.Pointer, error) {
 		a.used += need
 		return unsafe.Add(a.base, at), nil
 	}
-	return nil, fmt.Errorf("shm: Alloc: %d bytes on rank %d: its arena of %d bytes has %d in use and no gap of that size; use more ranks or smaller tensors, or raise the limit on address space (ulimit -v) if there is one",
+	return nil, fmt.Errorf("shm: Alloc: %d bytes on rank %d: its arena of %d bytes has %d in use and no gap of that size; "+
+		"use more ranks or smaller tensors, or raise the limit on address space (ulimit -v) if there is one",
 		bytes, a.rank, a.size, a.used)
 }
 
@@ -76,7 +76,7 @@ func (a *Arena) Free(p unsafe.Pointer, bytes int) {
 	if need >= holeBytes {
 		// Advice: the pages go back to the kernel. Nobody reads them any more,
 		// because a call returns only when all have read its buffers.
-		_ = unix.Madvise(unsafe.Slice((*byte)(p), need), unix.MADV_REMOVE)
+		giveBack(p, need)
 	}
 	a.seg.Unreserve(need)
 	a.mu.Lock()

@@ -51,7 +51,7 @@ func TestArenaNeverHandsOutTwice(t *testing.T) {
 		}
 		for i := at / page; i < at/page+pages(bytes)/page; i++ {
 			if owner[i] != 0 {
-				t.Fatalf("page %d was given to block %d and to %d", i, owner[i], id)
+				t.Fatalf("page %d was summary to block %d and to %d", i, owner[i], id)
 			}
 			owner[i] = id
 		}
@@ -73,7 +73,7 @@ func TestArenaRefuses(t *testing.T) {
 	t.Cleanup(func() { launcher.Close() })
 	var arenas []*Arena
 	for r := range 2 {
-		seg, err := control.Open(launcher.Files()[0], launcher.Files()[1:], r)
+		seg, err := control.Open(launcher.Files()[0], launcher.Files()[1], 2, r)
 		if err != nil {
 			t.Fatal(err)
 		}

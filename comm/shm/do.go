@@ -10,8 +10,13 @@ import (
 
 // Do carries out one call.
 func (r *Rank) Do(ctx context.Context, call *comm.Call) error {
+	if err := call.Carried("comm/shm", patterns); err != nil {
+		r.Abort(err)
+		r.leave()
+		return err
+	}
 	if call.Kind.PointToPoint() {
-		return r.letter(ctx, call)
+		return r.message(ctx, call)
 	}
 	if err := r.alarmed(call); err != nil {
 		return err
@@ -26,13 +31,13 @@ func (r *Rank) Do(ctx context.Context, call *comm.Call) error {
 		r.leave()
 		return err
 	}
-	if mode >= inArena && (call.Kind.Reduces() || call.Kind == comm.BroadcastKind) { // from here on others may store into its memory
-		r.foreign, r.exit = true, math.MaxUint64
+	if mode >= inArena && (call.Kind.Reduces() || shares(call.Kind)) { // from here on others may store into this rank's memory
+		r.exposed, r.exit = true, math.MaxUint64
 	}
 	s.what, s.count = f.What, f.Count
 	r.log(call, seq, f) // meanwhile the slot's cache line comes
 	s.seq.Store(seq)
-	r.ring()
+	r.arrive(&r.region.head.begun, seq)
 	for m, t := range r.region.slots[seq&1] {
 		if m == r.me {
 			continue
@@ -44,16 +49,16 @@ func (r *Rank) Do(ctx context.Context, call *comm.Call) error {
 		}
 		if t.what != f.What || t.count != f.Count {
 			a := r.me
-			if m > 0 { // those before m, this one perhaps among them, made its call: whoever comes first names the same
+			if m > 0 { // rank 0 made this rank's call too, so every rank names the same two
 				a = 0
 			}
-			r.abort(verdict{kind: ranksDisagree, a: r.world[a], b: r.world[m], seq: seq})
-			return r.sentence(call)
+			r.abort(failure{kind: ranksDisagree, a: r.world[a], b: r.world[m], seq: seq})
+			return r.failed(call)
 		}
-		r.given[m] = t.given
+		r.summary[m] = t.summary
 		mode = max(mode, r.mode(m))
 	}
-	if counted(call.Kind) {
+	if call.Kind.Shape().Pairwise() {
 		if err := r.compareCounts(call, seq); err != nil {
 			return err
 		}
@@ -64,9 +69,10 @@ func (r *Rank) Do(ctx context.Context, call *comm.Call) error {
 	return r.rounds(ctx, call, seq)
 }
 
-// publish puts what this rank hands in into its slot s, or where it lies.
+// publish puts this rank's source into slot s or the payload area, or says in the slot where
+// it lies.
 func (r *Rank) publish(call *comm.Call, s *slot, seq uint64) (mode uint64, err error) {
-	src := r.source(call)
+	src := call.Source(r.me)
 	bytes := src.Bytes()
 	switch {
 	case bytes <= bodyBytes:
@@ -76,59 +82,45 @@ func (r *Rank) publish(call *comm.Call, s *slot, seq uint64) (mode uint64, err e
 		mode = inPayload
 		pack(unsafe.Slice((*byte)(r.region.payload(r.me, seq)), payloadBytes), call, src)
 	default:
-		if mode, err = r.locate(call, src, &r.places[r.me]); err != nil {
+		if mode, err = r.locate(call, src, &r.locations[r.me]); err != nil {
 			return 0, err
 		}
-		*s.place() = r.places[r.me]
+		*s.location() = r.locations[r.me]
 	}
-	if call.Kind == comm.BroadcastKind && call.Root != r.me && call.Dst.Bytes() > payloadBytes {
-		if at, ok := r.job.arena.offset(call.Dst.Ptr, call.Dst.Bytes()); ok { // the root stores some of it there
+	if shares(call.Kind) && call.Root != r.me && call.Dst.Bytes() > payloadBytes {
+		if at, ok := r.job.arena.offset(call.Dst.Ptr, call.Dst.Bytes()); ok { // the root stores into it
 			mode = inArena
-			r.places[r.me] = place{dst: uint64(at)}
-			*s.place() = r.places[r.me]
+			r.locations[r.me] = location{dst: uint64(at)}
+			*s.location() = r.locations[r.me]
 		}
 	}
 	elems := src.Count
-	switch call.Kind {
-	case comm.GatherVKind:
-		if call.Root == r.me {
+	switch shape := call.Kind.Shape(); {
+	case !shape.Pairwise():
+	case shape.Root == comm.NoRoot:
+		r.putCounts(seq, call.SrcCounts, call.DstCounts)
+	case call.Root == r.me:
+		if shape.Root == comm.RootSends {
+			elems = call.Dst.Count
+			r.putCounts(seq, call.SrcCounts, nil)
+		} else {
 			r.putCounts(seq, nil, call.DstCounts)
 		}
-	case comm.ScatterVKind:
+	case shape.Root == comm.RootSends:
 		elems = call.Dst.Count
-		if call.Root == r.me {
-			r.putCounts(seq, call.SrcCounts, nil)
-		}
-	case comm.AllToAllVKind:
-		r.putCounts(seq, call.SrcCounts, call.DstCounts)
 	}
-	r.given[r.me] = mode | uint64(elems)<<8
-	s.given = r.given[r.me]
+	r.summary[r.me] = mode | uint64(elems)<<8
+	s.summary = r.summary[r.me]
 	return mode, nil
 }
 
-// source returns what others need of this rank's buffers.
-func (r *Rank) source(call *comm.Call) comm.Buffer {
-	switch call.Kind {
-	case comm.BroadcastKind:
-		if call.Root == r.me {
-			return call.Dst
-		}
-		return comm.Buffer{DType: call.Dst.DType}
-	case comm.ScatterKind, comm.ScatterVKind:
-		if call.Root != r.me {
-			return comm.Buffer{DType: call.Dst.DType}
-		}
-	case comm.BarrierKind:
-		return comm.Buffer{DType: comm.Uint8}
-	}
-	return call.Src
-}
+// shares reports whether the root's Dst is what the other ranks receive.
+func shares(k comm.Kind) bool { return k.Shape().Root == comm.RootShares }
 
 // locate says where src lies, and dst if others store into it.
-func (r *Rank) locate(call *comm.Call, src comm.Buffer, p *place) (mode uint64, err error) {
+func (r *Rank) locate(call *comm.Call, src comm.Buffer, p *location) (mode uint64, err error) {
 	at, ok := r.job.arena.offset(src.Ptr, src.Bytes())
-	*p = place{at: uint64(at), rows: uint64(call.SrcRows)}
+	*p = location{at: uint64(at), rows: uint64(call.SrcRows)}
 	if ok && r.receives(call) {
 		at, ok = r.job.arena.offset(call.Dst.Ptr, call.Dst.Bytes())
 		p.dst = uint64(at)
@@ -140,11 +132,11 @@ func (r *Rank) locate(call *comm.Call, src comm.Buffer, p *place) (mode uint64, 
 		return 0, err
 	}
 	at, _ = r.job.arena.offset(r.staging, 3*r.stagingBytes)
-	*p = place{at: uint64(at), longest: uint64(src.Count)}
-	switch call.Kind {
-	case comm.AllToAllKind, comm.ScatterKind, comm.ReduceScatterKind:
+	*p = location{at: uint64(at), longest: uint64(src.Count)}
+	switch call.Kind.Shape().Src {
+	case comm.Parts:
 		p.longest = uint64(src.Count / len(r.world))
-	case comm.AllToAllVKind, comm.ScatterVKind, comm.ReduceScatterVKind:
+	case comm.Counted:
 		p.longest = 0
 		for _, n := range call.SrcCounts {
 			p.longest = max(p.longest, uint64(n))
@@ -155,7 +147,7 @@ func (r *Rank) locate(call *comm.Call, src comm.Buffer, p *place) (mode uint64, 
 
 // receives reports whether other ranks store into this rank's Dst.
 func (r *Rank) receives(call *comm.Call) bool {
-	return call.Kind == comm.AllReduceKind || call.Kind == comm.ReduceKind && call.Root == r.me
+	return call.Kind.Shape().Pattern == comm.PatternReduce && call.Folds(r.me, len(r.world)) > 0
 }
 
 // putCounts publishes count vectors; nil leaves one as it is.
@@ -172,7 +164,7 @@ func (r *Rank) putCounts(seq uint64, has, expects []int) {
 // compareCounts checks that what this rank sends is what others expect, and
 // the reverse.
 func (r *Rank) compareCounts(call *comm.Call, seq uint64) error {
-	given := func(m int) int { return int(r.given[m] >> 8) }
+	summary := func(m int) int { return int(r.summary[m] >> 8) }
 	check := func(from int, sent uint64, to int, expected uint64) error {
 		if sent != expected {
 			return r.uneven(call, from, int(sent), to, int(expected))
@@ -181,21 +173,21 @@ func (r *Rank) compareCounts(call *comm.Call, seq uint64) error {
 	}
 	for m := range r.world {
 		var err error
-		switch call.Kind {
-		case comm.AllToAllVKind:
+		switch call.Kind.Shape().Root {
+		case comm.NoRoot:
 			has, expects := r.region.vectors(m, seq)
 			if err = check(m, has[r.me], r.me, uint64(call.DstCounts[m])); err == nil {
 				err = check(r.me, uint64(call.SrcCounts[m]), m, expects[r.me])
 			}
-		case comm.GatherVKind:
+		case comm.RootReceives:
 			if r.me == call.Root || m == r.me {
 				_, expects := r.region.vectors(call.Root, seq)
-				err = check(m, uint64(given(m)), call.Root, expects[m])
+				err = check(m, uint64(summary(m)), call.Root, expects[m])
 			}
-		case comm.ScatterVKind:
+		case comm.RootSends:
 			if r.me == call.Root || m == r.me {
 				has, _ := r.region.vectors(call.Root, seq)
-				err = check(call.Root, has[m], m, uint64(given(m)))
+				err = check(call.Root, has[m], m, uint64(summary(m)))
 			}
 		}
 		if err != nil {
@@ -203,10 +195,4 @@ func (r *Rank) compareCounts(call *comm.Call, seq uint64) error {
 		}
 	}
 	return nil
-}
-
-// counted reports whether ranks that take part in a call of kind k know counts
-// that the others do not.
-func counted(k comm.Kind) bool {
-	return k == comm.AllToAllVKind || k == comm.GatherVKind || k == comm.ScatterVKind
 }

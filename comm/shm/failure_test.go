@@ -21,7 +21,8 @@ func TestTheLauncherSeesWhoWaits(t *testing.T) {
 	go func() { done <- comm.AllReduce(t.Context(), comm.NewWorld(ranks[0]), make([]float32, 5), comm.Sum) }()
 	w := soleWait(t, launcher)
 	what := comm.Fingerprint{What: w.What, Count: w.Count}.String()
-	if what != "AllReduce sum float32[5]" || w.Text != what || w.Seq != 1 || w.On != 1 || !w.Attended || !strings.HasPrefix(w.Site, "shm/failure_test.go:") || time.Since(w.Since) > time.Minute {
+	if what != "AllReduce sum float32[5]" || w.Text != what || w.Seq != 1 || w.On != 1 || !w.Attended ||
+		!strings.HasPrefix(w.Site, "shm/failure_test.go:") || time.Since(w.Since) > time.Minute {
 		t.Errorf("got %+v, %s", w, what)
 	}
 	if err := comm.AllReduce(t.Context(), comm.NewWorld(ranks[1]), make([]float32, 5), comm.Sum); err != nil {
@@ -149,8 +150,8 @@ func TestDamage(t *testing.T) {
 		s := &ranks[1].mine.slots[1]
 		call := comm.Call{Kind: comm.AllGatherKind, Src: comm.Of(make([]float32, 5000))}
 		f := call.Fingerprint()
-		s.what, s.count, s.given = f.What, f.Count, inArena|5000<<8
-		*(*place)(unsafe.Pointer(&s.body)) = place{at: 1 << 60}
+		s.what, s.count, s.summary = f.What, f.Count, inArena|5000<<8
+		*(*location)(unsafe.Pointer(&s.body)) = location{at: 1 << 60}
 		s.seq.Store(1)
 	}()
 	p, err := r.Memory().Alloc(5000 * 4) // staging would wait for a step that rank 1 does not make
@@ -186,8 +187,8 @@ func TestDamagedCounts(t *testing.T) {
 				call := comm.Call{Kind: comm.AllToAllVKind, Src: comm.Of(make([]float32, test.count)), DstCounts: counts, SrcCounts: counts}
 				f := call.Fingerprint()
 				s := &ranks[0].mine.slots[1] // rank 0, by hand
-				s.what, s.count, s.given = f.What, f.Count, test.mode|uint64(test.count)<<8
-				*(*place)(unsafe.Pointer(&s.body)) = place{rows: uint64(test.rows)}
+				s.what, s.count, s.summary = f.What, f.Count, test.mode|uint64(test.count)<<8
+				*(*location)(unsafe.Pointer(&s.body)) = location{rows: uint64(test.rows)}
 				ranks[0].putCounts(1, counts, counts)
 				has, _ := ranks[0].region.vectors(0, 1)
 				has[0] = wrong
@@ -200,7 +201,8 @@ func TestDamagedCounts(t *testing.T) {
 				src := unsafe.Slice((*float32)(p), test.count)
 				err = comm.AllToAllV(ctx, comm.NewWorld(ranks[1]), make([]float32, test.count), counts, src, counts)
 				var e *comm.Error
-				if !errors.As(err, &e) || e.Rank != 1 || e.Call != "AllToAllV float32" || !strings.Contains(err.Error(), "what rank 0 published is damaged: its buffer of AllToAllV float32") {
+				if !errors.As(err, &e) || e.Rank != 1 || e.Call != "AllToAllV float32" ||
+					!strings.Contains(err.Error(), "what rank 0 published is damaged: its buffer of AllToAllV float32") {
 					t.Errorf("got %v", err)
 				}
 			})

@@ -6,43 +6,9 @@ import (
 	"github.com/gorun-spmd/gorun/comm"
 )
 
-// inline ends a call all of whose data is in slots or payload areas: each rank
-// takes its result from there, on its own.
-func (r *Rank) inline(call *comm.Call, seq uint64) error {
-	switch call.Kind {
-	case comm.BarrierKind:
-	case comm.AllReduceKind:
-		return r.foldInline(call, seq, 0)
-	case comm.ReduceKind:
-		if call.Root == r.me {
-			return r.foldInline(call, seq, 0)
-		}
-	case comm.ReduceScatterKind:
-		return r.foldInline(call, seq, r.me*call.Dst.Bytes())
-	case comm.ReduceScatterVKind:
-		return r.foldInline(call, seq, sum(call.SrcCounts[:r.me])*call.DType().Size())
-	default:
-		size := call.DType().Size()
-		for m := range r.world {
-			n, from := r.share(call, seq, m)
-			if n == 0 {
-				continue
-			}
-			var src unsafe.Pointer
-			if m == r.me && call.SrcRows <= 1 {
-				src = unsafe.Add(call.Src.Ptr, from*size)
-			} else if src = r.inlineAt(m, seq, from*size, n*size); src == nil {
-				return r.damagedBuffer(call, m)
-			}
-			comm.CopyParts(call.Dst.Part(call.DstRows, r.landing(call, m), n), comm.Contiguous(src), n*size, n*size)
-		}
-	}
-	return nil
-}
-
 // inlineAt returns the n bytes that begin skip bytes into rank m's slot or payload
-// area, nil if they are not all within it. Its own data a rank has better from where
-// they were: others have taken the slot's cache line from it meanwhile.
+// area, nil if they are not all within it. A rank reads its own data from its source
+// instead: the cache line of its slot is in another core's cache by then.
 func (r *Rank) inlineAt(m int, seq uint64, skip, n int) unsafe.Pointer {
 	at, size := r.region.slot(m, seq).data(), bodyBytes
 	if r.mode(m) != inSlot {
@@ -54,67 +20,47 @@ func (r *Rank) inlineAt(m int, seq uint64, skip, n int) unsafe.Pointer {
 	return unsafe.Add(at, skip)
 }
 
-// foldInline reduces into Dst what lies skip bytes into each rank's data.
-func (r *Rank) foldInline(call *comm.Call, seq uint64, skip int) error {
-	bytes := call.Dst.Bytes()
-	if bytes == 0 {
+// foldInline folds into Dst the elements of ranks' sources that are for this rank.
+func (r *Rank) foldInline(call *comm.Call, seq uint64) error {
+	bytes, ranks := call.Dst.Bytes(), call.Folds(r.me, len(r.world))
+	if bytes == 0 || ranks == 0 {
 		return nil
 	}
-	// Src serves where Fold may have it beside Dst.
-	apart := call.SrcRows <= 1 && (call.Src.Ptr != call.Dst.Ptr || len(r.world) == 2 && call.Op != comm.Custom)
-	for m := range r.world {
-		if m == r.me && apart {
+	first, _ := call.Outgoing(r.me, r.me, len(r.world))
+	skip := first * call.DType().Size()
+	// Fold may read Src itself where Dst does not overlap it in a way that Fold forbids.
+	direct := call.SrcRows <= 1 && (call.Src.Ptr != call.Dst.Ptr || len(r.world) == 2 && call.Op != comm.Custom)
+	for m := range ranks {
+		if m == r.me && direct {
 			r.srcs[m] = unsafe.Add(call.Src.Ptr, skip)
 		} else if r.srcs[m] = r.inlineAt(m, seq, skip, bytes); r.srcs[m] == nil {
 			return r.damagedBuffer(call, m)
 		}
 	}
 	r.dsts[0] = call.Dst.Ptr
-	call.Fold(r.dsts[:1], r.srcs, bytes/call.Unit())
+	call.Fold(r.dsts[:1], r.srcs[:ranks], bytes/call.Unit())
 	r.dsts[0], r.srcs[r.me] = nil, nil
 	return nil
 }
 
-// share returns how many elements this rank takes from rank m in a call that
-// only moves data, and where in m's data they begin.
-func (r *Rank) share(call *comm.Call, seq uint64, m int) (n, from int) {
-	switch call.Kind {
-	case comm.BroadcastKind:
-		if m == call.Root && m != r.me {
-			return call.Dst.Count, 0
-		}
-	case comm.AllGatherKind, comm.SplitKind:
-		return call.Src.Count, 0
-	case comm.AllGatherVKind:
-		return call.DstCounts[m], 0
-	case comm.GatherKind:
-		if r.me == call.Root {
-			return call.Src.Count, 0
-		}
-	case comm.GatherVKind:
-		if r.me == call.Root {
-			return call.DstCounts[m], 0
-		}
-	case comm.ScatterKind:
-		if m == call.Root {
-			return call.Dst.Count, r.me * call.Dst.Count
-		}
-	case comm.ScatterVKind:
-		if m == call.Root {
-			return call.Dst.Count, r.before(call, m, seq)
-		}
-	case comm.AllToAllKind:
-		n := call.Src.Count / len(r.world)
-		return n, r.me * n
-	case comm.AllToAllVKind:
-		return call.DstCounts[m], r.before(call, m, seq)
+// incoming returns which elements of rank m's source this rank gets in a call that only
+// moves data: n elements from element first on, which go to element at of Dst.
+func (r *Rank) incoming(call *comm.Call, seq uint64, m int) (at, first, n int) {
+	if at, n = call.Incoming(r.me, m, len(r.world)); n == 0 {
+		return 0, 0, 0
 	}
-	return 0, 0
+	switch call.Kind.Shape().Src {
+	case comm.Parts:
+		first = r.me * n
+	case comm.Counted:
+		first = r.before(call, m, seq)
+	}
+	return at, first, n
 }
 
-// most is more elements than memory has; so many of every rank's still have a number
-// of bytes.
-const most = 1 << 48
+// maxElems is more elements than memory holds, and few enough that their bytes, summed over
+// all ranks, fit an int.
+const maxElems = 1 << 48
 
 // before returns how many elements of rank m's data go to ranks below this one.
 func (r *Rank) before(call *comm.Call, m int, seq uint64) int {
@@ -124,7 +70,7 @@ func (r *Rank) before(call *comm.Call, m int, seq uint64) int {
 	has, _ := r.region.vectors(m, seq)
 	total := 0
 	for _, n := range has[:r.me] {
-		total += int(min(n, most)) // nobody has compared these
+		total += int(min(n, maxElems)) // these counts have not been checked
 	}
 	return total
 }

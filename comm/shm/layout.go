@@ -37,40 +37,48 @@ type head struct {
 	life    uint64 // how many communicators have had this region before
 	cause   [causeBytes]byte
 	_       [line - 48]byte
+
+	// Of a crowd, see Rank.crowd.
+	begun    atomic.Uint64 // calls, by all ranks
+	passed   atomic.Uint64 // points within calls, by all ranks
+	_        [line - 16]byte
+	gate     atomic.Uint32 // futex, raised to wake
+	sleepers atomic.Uint32
+	_        [line - 8]byte
 }
 
 // slot is one call of one rank.
 type slot struct {
 	seq         atomic.Uint64 // stored last
 	what, count uint64        // fingerprint
-	given       uint64        // mode in the low 8 bits, then how many elements of it
+	summary     uint64        // mode in the low 8 bits, then how many elements of it
 	body        [bodyBytes]byte
 }
 
-// place overlays a slot's body when the data lies elsewhere. Offsets are those
-// in the rank's arena.
-type place struct {
+// A location says where data lies that is not in the slot or the payload area. It is stored
+// in the slot's body. Offsets count from the start of the rank's arena.
+type location struct {
 	at      uint64 // of the source, or of the staging block if the rank stages
 	dst     uint64 // unless it stages
 	longest uint64 // elements of the longest part, if it stages
 	rows    uint64 // of the source, if its parts are columns; unless it stages
 }
 
-// place returns the body as what it is if the data lies elsewhere.
-func (s *slot) place() *place { return (*place)(s.data()) }
+// location returns the body as a location.
+func (s *slot) location() *location { return (*location)(s.data()) }
 
 // data returns the address of the body, without reading the slot.
 func (s *slot) data() unsafe.Pointer { return unsafe.Add(unsafe.Pointer(s), unsafe.Offsetof(s.body)) }
 
-// The modes, in order of the trouble they make.
+// The modes say where a rank's data is, in the order of what they cost.
 const (
 	inSlot    = iota // data in body
 	inPayload        // data in the payload area
-	inArena          // see place
-	staged           // see place; data comes window by window
+	inArena          // see location
+	staged           // see location; data comes window by window
 )
 
-// member is what one rank publishes, and where the others sleep until it does.
+// A member is what one rank publishes, and the futex on which others wait for it.
 type member struct {
 	slots [2]slot
 
@@ -89,7 +97,7 @@ type cell struct {
 	// The sender's line.
 	seq         atomic.Uint64 // message number, stored last
 	what, count uint64
-	given       uint64 // mode in the low 8 bits, then bytes of this piece
+	summary     uint64 // mode in the low 8 bits, then bytes of this piece
 	body        [bodyBytes]byte
 	// The receiver's line.
 	taken atomic.Uint64 // messages that it has read

@@ -8,44 +8,37 @@ import (
 	"github.com/gorun-spmd/gorun/comm"
 )
 
-// plan is how a call that needs the ranks' memory runs: the same on all ranks.
-type plan struct {
+// A schedule says in which rounds a call runs that needs the ranks' memory. It is the same
+// on all ranks.
+type schedule struct {
 	unit   int  // bytes of an element, of a Func one of its own
 	parts  int  // pieces of a source, one a rank, or 1
 	half   int  // bytes of one half of a staging block
 	window int  // elements of each part that a round covers
 	rounds int  // how many
-	copied bool // some rank stages
-	shared bool // all store into each other's memory
-	pushed bool // the root of a Broadcast stores into that of others
+	copied bool // some rank copies its source through its staging block
+	shared bool // all ranks store into each other's memory
+	pushed bool // the root of a Broadcast stores into the other ranks' memory
 }
 
-// parted reports whether a source has a part for each rank.
-func parted(k comm.Kind) bool {
-	switch k {
-	case comm.AllToAllKind, comm.AllToAllVKind, comm.ScatterKind, comm.ScatterVKind, comm.ReduceScatterKind, comm.ReduceScatterVKind:
-		return true
-	}
-	return false
-}
-
-// planFor is the plan but for what only the slots tell.
-func planFor(call *comm.Call, ranks int) plan {
-	p := plan{unit: call.DType().Size(), parts: 1, rounds: 1, window: math.MaxInt}
+// scheduleOf returns the fields of the schedule that depend on the call alone. The others
+// depend on what the slots of the other ranks say.
+func scheduleOf(call *comm.Call, ranks int) schedule {
+	p := schedule{unit: call.DType().Size(), parts: 1, rounds: 1, window: math.MaxInt}
 	if call.Kind.Reduces() {
 		p.unit = call.Unit()
 	}
-	if parted(call.Kind) {
+	if src := call.Kind.Shape().Src; src == comm.Parts || src == comm.Counted {
 		p.parts = ranks
 	}
 	p.half = (max(stageBytes, p.parts*p.unit) + line - 1) &^ (line - 1)
-	p.shared = call.Kind == comm.AllReduceKind || call.Kind == comm.ReduceKind
+	p.shared = call.Kind.Shape().Pattern == comm.PatternReduce
 	return p
 }
 
 // stage makes this rank's staging block large enough for call.
 func (r *Rank) stage(call *comm.Call) error {
-	half := planFor(call, len(r.world)).half
+	half := scheduleOf(call, len(r.world)).half
 	if r.stagingBytes >= half {
 		return nil
 	}
@@ -61,17 +54,17 @@ func (r *Rank) stage(call *comm.Call) error {
 	return nil
 }
 
-// rounds ends a call some of whose data is in the ranks' arenas or outside.
+// rounds completes a call some of whose data is not in slots and payload areas.
 func (r *Rank) rounds(ctx context.Context, call *comm.Call, seq uint64) error {
-	p := planFor(call, len(r.world))
+	p := scheduleOf(call, len(r.world))
 	longest := 0
 	for m := range r.world {
 		if m != r.me {
-			r.places[m] = *r.region.slot(m, seq).place()
+			r.locations[m] = *r.region.slot(m, seq).location()
 		}
 		if r.mode(m) == staged {
 			p.copied = true
-			longest = max(longest, int(r.places[m].longest)*call.DType().Size()/p.unit)
+			longest = max(longest, int(r.locations[m].longest)*call.DType().Size()/p.unit)
 		}
 	}
 	if p.copied {
@@ -81,23 +74,23 @@ func (r *Rank) rounds(ctx context.Context, call *comm.Call, seq uint64) error {
 		}
 		p.rounds = max(1, (longest+p.window-1)/p.window)
 	}
-	p.pushed = call.Kind == comm.BroadcastKind && !p.copied
+	p.pushed = shares(call.Kind) && !p.copied
 	points := uint64(1)
 	if p.copied && p.shared {
 		points = 2 * uint64(p.rounds)
 	} else if p.copied {
 		points += uint64(p.rounds)
 	}
-	r.exit, r.foreign = r.steps+points, p.shared || p.pushed
+	r.exit, r.exposed = r.steps+points, p.shared || p.pushed
 	err := r.run(ctx, call, seq, &p)
 	if err == nil {
 		err = r.alarmed(call) // if a rank left early, what was read of it may be wrong
 	}
-	r.foreign = false
+	r.exposed = false
 	return err
 }
 
-func (r *Rank) run(ctx context.Context, call *comm.Call, seq uint64, p *plan) error {
+func (r *Rank) run(ctx context.Context, call *comm.Call, seq uint64, p *schedule) error {
 	own := r.mode(r.me) == staged
 	for k := range p.rounds {
 		w := window{lo: k * p.window, hi: math.MaxInt, half: k & 1}
@@ -137,7 +130,7 @@ func (r *Rank) run(ctx context.Context, call *comm.Call, seq uint64, p *plan) er
 func (r *Rank) pass(ctx context.Context, call *comm.Call) error {
 	r.steps++
 	r.mine.step.Store(r.steps)
-	r.ring()
+	r.arrive(&r.region.head.passed, r.steps)
 	for m, peer := range r.region.members {
 		if m != r.me && peer.step.Load() < r.steps {
 			if err := r.await(ctx, call, m, &peer.step, r.steps); err != nil {
@@ -156,13 +149,13 @@ type window struct{ lo, hi, half int }
 func (w window) clip(n int) (lo, hi int) { return min(w.lo, n), min(w.hi, n) }
 
 // copyIn puts the window of each part of this rank's source into its staging block.
-func (r *Rank) copyIn(call *comm.Call, p *plan, w window) {
-	src := r.source(call)
+func (r *Rank) copyIn(call *comm.Call, p *schedule, w window) {
+	src := call.Source(r.me)
 	total := src.Bytes() / p.unit
 	at := 0
 	for q := range p.parts {
 		n := total / p.parts
-		if call.Kind == comm.AllToAllVKind || call.Kind == comm.ScatterVKind || call.Kind == comm.ReduceScatterVKind {
+		if call.Kind.Shape().Src == comm.Counted {
 			n = call.SrcCounts[q] * call.DType().Size() / p.unit
 		}
 		if lo, hi := w.clip(n); lo < hi {
@@ -177,7 +170,7 @@ func (r *Rank) copyIn(call *comm.Call, p *plan, w window) {
 
 // copyOut takes this rank's result of a window, which others stored into its
 // staging block, to Dst.
-func (r *Rank) copyOut(call *comm.Call, p *plan, w window) {
+func (r *Rank) copyOut(call *comm.Call, p *schedule, w window) {
 	if !r.receives(call) {
 		return
 	}
@@ -190,36 +183,36 @@ func (r *Rank) copyOut(call *comm.Call, p *plan, w window) {
 	}
 }
 
-// from returns where n elements of rank m's source lie, of which skip elements
-// come before in the window w and the window begins at element first of the
-// source, in its part number piece.
-func (r *Rank) from(call *comm.Call, seq uint64, p *plan, w window, m, piece, first, skip, n int) unsafe.Pointer {
+// from returns the address of n elements of rank m's source. The window w begins at element
+// first of the source, in part number piece; skip elements of the window come before them.
+func (r *Rank) from(call *comm.Call, seq uint64, p *schedule, w window, m, piece, first, skip, n int) unsafe.Pointer {
 	if m == r.me {
 		if r.mode(r.me) != staged || !p.shared {
-			return unsafe.Add(r.source(call).Ptr, (first+skip)*p.unit)
+			return unsafe.Add(call.Source(r.me).Ptr, (first+skip)*p.unit)
 		}
 	}
 	switch r.mode(m) {
 	case staged:
-		return r.inArena(m, r.places[m].at, w.half*p.half+(piece*p.window+skip)*p.unit, n*p.unit)
+		return r.inArena(m, r.locations[m].at, w.half*p.half+(piece*p.window+skip)*p.unit, n*p.unit)
 	case inArena:
-		return r.inArena(m, r.places[m].at, (first+skip)*p.unit, n*p.unit)
+		return r.inArena(m, r.locations[m].at, (first+skip)*p.unit, n*p.unit)
 	}
 	return r.inlineAt(m, seq, (first+skip)*p.unit, n*p.unit)
 }
 
 // mode returns how rank m gives its data.
-func (r *Rank) mode(m int) uint64 { return r.given[m] & 0xff }
+func (r *Rank) mode(m int) uint64 { return r.summary[m] & 0xff }
 
-// view returns elements [lo, hi) of a part of rank m's source: that of n elements
-// which begins at element first, and is number piece. Its Ptr is nil if they cannot be there.
-func (r *Rank) view(call *comm.Call, seq uint64, p *plan, w window, m, piece, first, n, lo, hi int) comm.Part {
+// view returns elements [lo, hi) of part number piece of rank m's source, which has n
+// elements from element first on. Its Ptr is nil if the source has no such elements.
+func (r *Rank) view(call *comm.Call, seq uint64, p *schedule, w window, m, piece, first, n, lo, hi int) comm.Part {
 	if m == r.me && call.SrcRows > 1 {
 		return call.Src.Part(call.SrcRows, first, n).From(lo * p.unit)
 	}
-	if rows := int(r.places[m].rows); m != r.me && r.mode(m) == inArena && rows > 1 {
-		src := comm.Buffer{Count: int(r.given[m] >> 8), DType: call.DType()}
-		if src.Ptr = r.inArena(m, r.places[m].at, 0, src.Bytes()); src.Ptr == nil || first+n > src.Count || src.Count%rows != 0 || n%rows != 0 {
+	if rows := int(r.locations[m].rows); m != r.me && r.mode(m) == inArena && rows > 1 {
+		src := comm.Buffer{Count: int(r.summary[m] >> 8), DType: call.DType()}
+		src.Ptr = r.inArena(m, r.locations[m].at, 0, src.Bytes())
+		if src.Ptr == nil || first+n > src.Count || src.Count%rows != 0 || n%rows != 0 {
 			return comm.Part{}
 		}
 		return src.Part(rows, first, n).From(lo * p.unit)
@@ -237,52 +230,14 @@ func (r *Rank) inArena(m int, at uint64, skip, n int) unsafe.Pointer {
 	return unsafe.Add(r.job.arenas[r.world[m]], int(at)+skip)
 }
 
-// work does this rank's share of a window.
-func (r *Rank) work(call *comm.Call, seq uint64, p *plan, w window) error {
-	switch call.Kind {
-	case comm.AllReduceKind, comm.ReduceKind:
-		return r.reduceShared(call, seq, p, w)
-	case comm.ReduceScatterKind, comm.ReduceScatterVKind:
-		return r.reducePart(call, seq, p, w)
-	case comm.BroadcastKind:
-		if p.pushed && call.Root == r.me {
-			return r.push(call)
-		}
-	}
-	whole := call.Dst.Bytes()
-	for i := range r.world {
-		m := (r.me + i) % len(r.world) // each begins elsewhere
-		n, first := r.share(call, seq, m)
-		if p.pushed && n > 0 && r.mode(r.me) == inArena {
-			n = r.pulled(n, p.unit)
-			whole = n * p.unit
-		}
-		lo, hi := w.clip(n)
-		if lo == hi {
-			continue
-		}
-		piece := 0
-		if p.parts > 1 {
-			piece = r.me
-		}
-		src := r.view(call, seq, p, w, m, piece, first, n, lo, hi)
-		if src.Ptr == nil {
-			return r.damagedBuffer(call, m)
-		}
-		comm.CopyParts(call.Dst.Part(call.DstRows, r.landing(call, m), n).From(lo*p.unit), src, (hi-lo)*p.unit, whole)
-	}
-	return nil
-}
-
-// pulled is how many of the n elements of a Broadcast a rank takes itself; the root
-// stores the rest, so that all ranks copy alike.
+// pulled returns how many of the n elements of a Broadcast a rank copies itself. The root
+// stores the others, so that all ranks copy about the same number of bytes.
 func (r *Rank) pulled(n, unit int) int {
 	bytes := n * unit / len(r.world) * (len(r.world) - 1)
 	return min(n, (bytes+line-1)&^(line-1)/unit)
 }
 
-// push stores the rest of a Broadcast into the memory of the ranks that have it in
-// their arenas.
+// push stores the elements of a Broadcast that are not pulled into the ranks' arenas.
 func (r *Rank) push(call *comm.Call) error {
 	unit, n := call.DType().Size(), call.Dst.Count
 	lo := r.pulled(n, unit)
@@ -290,7 +245,7 @@ func (r *Rank) push(call *comm.Call) error {
 		if m == r.me || r.mode(m) != inArena {
 			continue
 		}
-		dst := r.inArena(m, r.places[m].dst, 0, n*unit)
+		dst := r.inArena(m, r.locations[m].dst, 0, n*unit)
 		if dst == nil {
 			return r.damagedBuffer(call, m)
 		}
@@ -300,7 +255,7 @@ func (r *Rank) push(call *comm.Call) error {
 }
 
 // reduceShared folds this rank's share of the window for everybody.
-func (r *Rank) reduceShared(call *comm.Call, seq uint64, p *plan, w window) error {
+func (r *Rank) reduceShared(call *comm.Call, seq uint64, p *schedule, w window) error {
 	first, last := w.clip(call.Src.Bytes() / p.unit)
 	ranks := len(r.world)
 	grain := max(1, line/p.unit) // ranks do not store into one cache line
@@ -314,7 +269,7 @@ func (r *Rank) reduceShared(call *comm.Call, seq uint64, p *plan, w window) erro
 	for m := range r.world {
 		r.srcs[m] = r.from(call, seq, p, w, m, 0, first, lo, hi-lo)
 		dst := r.srcs[m]
-		if call.Kind == comm.AllReduceKind || m == call.Root {
+		if call.Folds(m, ranks) > 0 {
 			if dst = r.into(call, p, w, m, first, lo, hi-lo); dst != nil {
 				dsts = append(dsts, dst)
 			}
@@ -327,56 +282,47 @@ func (r *Rank) reduceShared(call *comm.Call, seq uint64, p *plan, w window) erro
 	return nil
 }
 
-// into returns where n elements of the result, skip after the beginning of the
-// window at element first, belong in rank m's memory.
-func (r *Rank) into(call *comm.Call, p *plan, w window, m, first, skip, n int) unsafe.Pointer {
+// into returns where n elements of the result belong in rank m's memory. The window begins
+// at element first, and skip elements of it come before them.
+func (r *Rank) into(call *comm.Call, p *schedule, w window, m, first, skip, n int) unsafe.Pointer {
 	if r.mode(m) == inArena {
-		return r.inArena(m, r.places[m].dst, (first+skip)*p.unit, n*p.unit)
+		return r.inArena(m, r.locations[m].dst, (first+skip)*p.unit, n*p.unit)
 	}
 	half := w.half
 	if call.Kind == comm.ReduceKind {
 		half = 2
 	}
-	return r.inArena(m, r.places[m].at, half*p.half+skip*p.unit, n*p.unit)
+	return r.inArena(m, r.locations[m].at, half*p.half+skip*p.unit, n*p.unit)
 }
 
 // reducePart folds the window of this rank's part into its Dst.
-func (r *Rank) reducePart(call *comm.Call, seq uint64, p *plan, w window) error {
-	size := call.DType().Size()
+func (r *Rank) reducePart(call *comm.Call, seq uint64, p *schedule, w window) error {
 	n := call.Dst.Bytes() / p.unit
-	first := r.me * n
-	if call.Kind == comm.ReduceScatterVKind {
-		first = sum(call.SrcCounts[:r.me]) * size / p.unit
-	}
 	lo, hi := w.clip(n)
-	if lo == hi {
+	ranks := call.Folds(r.me, len(r.world))
+	if lo == hi || ranks == 0 {
 		return nil
 	}
-	for m := range r.world {
-		if r.parts[m] = r.view(call, seq, p, w, m, r.me, first, n, lo, hi); r.parts[m].Ptr == nil {
+	first, _ := call.Outgoing(r.me, r.me, len(r.world))
+	first = first * call.DType().Size() / p.unit
+	piece := 0
+	if p.parts > 1 {
+		piece = r.me
+	}
+	for m := range ranks {
+		if r.parts[m] = r.view(call, seq, p, w, m, piece, first, n, lo, hi); r.parts[m].Ptr == nil {
 			return r.damagedBuffer(call, m)
 		}
 	}
 	for at, bytes := 0, (hi-lo)*p.unit; at < bytes; {
 		run := bytes - at
-		for m, part := range r.parts {
+		for m, part := range r.parts[:ranks] {
 			r.srcs[m], run = part.Run(at, run)
 		}
 		r.dsts[0] = unsafe.Add(call.Dst.Ptr, lo*p.unit+at)
-		call.Fold(r.dsts[:1], r.srcs, run/p.unit)
+		call.Fold(r.dsts[:1], r.srcs[:ranks], run/p.unit)
 		at += run
 	}
 	r.dsts[0] = nil
 	return nil
-}
-
-// landing returns where in Dst the elements from rank m go.
-func (r *Rank) landing(call *comm.Call, m int) int {
-	switch call.Kind {
-	case comm.AllGatherKind, comm.GatherKind, comm.SplitKind, comm.AllToAllKind:
-		return m * (call.Dst.Count / len(r.world))
-	case comm.AllGatherVKind, comm.GatherVKind, comm.AllToAllVKind:
-		return sum(call.DstCounts[:m])
-	}
-	return 0
 }

@@ -22,21 +22,26 @@ type job struct {
 	arenas []unsafe.Pointer
 	alarm  *atomic.Uint32
 	spins  int // how often a waiting rank looks before it yields
+	crowd  int // from how many ranks on a communicator is a crowd, see crowdRanks
+
+	alone     atomic.Uint64 // waits of calls on windows so far
+	answering sync.Mutex
 
 	mu    sync.Mutex
 	idle  map[int][]*region // reserved by this rank and let go of by it, by number of ranks
-	held  int               // bytes that estates hold
+	held  int               // bytes that communicators hold
 	fresh int               // of those, taken since the last collection
 }
 
 // Rank is one rank's end of a communicator. It implements comm.Backend.
 type Rank struct {
 	parent *Rank
-	*estate
+	*resources
 	world []int
 
 	mine     *member
-	calm     uint32 // the alarm's value when nothing was wrong
+	crowd    bool   // of so many ranks more than cores that a rank sleeps until all have come, see arrive
+	quiet    uint32 // the alarm's value when nothing was wrong
 	allAlive uint32 // the alarm's value when no rank of this group had ended
 	calls    uint64 // collectives begun
 	steps    uint64 // points passed within them
@@ -44,11 +49,11 @@ type Rank struct {
 	sent     []uint64
 	received []uint64
 	exit     uint64 // value of steps after the call in progress
-	foreign  bool   // until then others may write into this rank's memory
+	exposed  bool   // until then others may write into this rank's memory
 
 	srcs, dsts []unsafe.Pointer
-	given      []uint64    // of the call in progress: what each rank's slot says, read once
-	places     []place     // and where its data is
+	summary    []uint64    // of the call in progress: what each rank's slot says, read once
+	locations  []location  // and where its data is
 	parts      []comm.Part // of each rank's source
 }
 
@@ -57,7 +62,7 @@ type Rank struct {
 func Open(seg *control.Segment, rank int) (*Rank, error) {
 	n := seg.Ranks()
 	j := &job{seg: seg, rank: rank, arena: newArena(seg, rank), alarm: seg.Alarm(), idle: map[int][]*region{}}
-	j.spins = spins(n, seg.Cores())
+	j.spins, j.crowd = spins(n, seg.Cores()), crowdRanks
 	for r := range n {
 		base, _ := seg.Arena(r)
 		j.arenas = append(j.arenas, base)
@@ -102,15 +107,24 @@ func (j *job) join(parent *Rank, offset uint64, world []int, me int) (*Rank, err
 	g.head.ranks.Store(uint32(n))
 	g.worlds()[me] = uint32(world[me])
 	r := &Rank{
-		estate: &estate{job: j, region: g, me: me}, parent: parent, world: world,
-		mine: g.members[me], calm: j.alarm.Load() - 1, allAlive: j.alarm.Load() - 1,
+		resources: &resources{job: j, region: g, me: me}, parent: parent, world: world,
+		mine: g.members[me], crowd: j.spins == 0 && n >= j.crowd, quiet: j.alarm.Load() - 1, allAlive: aliveAt(j.alarm.Load()),
 		sent: make([]uint64, n), received: make([]uint64, n),
-		srcs: make([]unsafe.Pointer, n), dsts: make([]unsafe.Pointer, n), given: make([]uint64, n), places: make([]place, n),
+		srcs: make([]unsafe.Pointer, n), dsts: make([]unsafe.Pointer, n), summary: make([]uint64, n), locations: make([]location, n),
 		parts: make([]comm.Part, n),
 	}
-	goruntime.AddCleanup(r, (*estate).release, r.estate)
+	goruntime.AddCleanup(r, (*resources).release, r.resources)
 	j.hold(regionBytes(n))
 	return r, nil
+}
+
+// aliveAt returns the alarm's value when no rank had ended, if it is now: it is 0 until one has,
+// and else not known.
+func aliveAt(alarm uint32) uint32 {
+	if alarm == 0 {
+		return 0
+	}
+	return alarm - 1
 }
 
 // Rank returns this rank's number in the communicator.
@@ -119,8 +133,8 @@ func (r *Rank) Rank() int { return r.me }
 // Size returns the number of ranks.
 func (r *Rank) Size() int { return len(r.world) }
 
-// TakesRows reports that calls may have rows.
-func (r *Rank) TakesRows() bool { return true }
+// SupportsRows reports that calls may have rows.
+func (r *Rank) SupportsRows() bool { return true }
 
 // OneHost reports that all ranks are processes of one host.
 func (r *Rank) OneHost() bool { return true }

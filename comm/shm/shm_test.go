@@ -47,11 +47,7 @@ func child(task string) error {
 	if err != nil {
 		return err
 	}
-	var arenas []*os.File
-	for r := range size {
-		arenas = append(arenas, os.NewFile(uintptr(4+r), "arena"))
-	}
-	seg, err := control.Open(os.NewFile(3, "control"), arenas, rank)
+	seg, err := control.Open(os.NewFile(3, "control"), os.NewFile(4, "arenas"), size, rank)
 	if err != nil {
 		return err
 	}
@@ -178,7 +174,7 @@ func open(t testing.TB, n int) (*control.Segment, []*Rank) {
 	t.Cleanup(func() { launcher.Close() })
 	ranks := make([]*Rank, n)
 	for r := range ranks {
-		seg, err := control.Open(launcher.Files()[0], launcher.Files()[1:], r)
+		seg, err := control.Open(launcher.Files()[0], launcher.Files()[1], n, r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -191,9 +187,15 @@ func open(t testing.TB, n int) (*control.Segment, []*Rank) {
 }
 
 // goroutines is the commtest.Harness of ranks in this process.
-func goroutines(t testing.TB) commtest.Harness {
+func goroutines(t testing.TB) commtest.Harness { return changed(t, func(*Rank) {}) }
+
+// changed is goroutines with a change to each rank first.
+func changed(t testing.TB, change func(*Rank)) commtest.Harness {
 	return func(ctx context.Context, n int, f func(context.Context, *comm.Comm) error) []error {
 		launcher, ranks := open(t, n)
+		for _, r := range ranks {
+			change(r)
+		}
 		errs := make([]error, n)
 		var wg sync.WaitGroup
 		for r, b := range ranks {
@@ -212,6 +214,42 @@ func goroutines(t testing.TB) commtest.Harness {
 
 func TestGoroutines(t *testing.T) { commtest.TestBackend(t, goroutines(t)) }
 
+// TestCrowd has any number of ranks wait for each other as many do.
+func TestCrowd(t *testing.T) {
+	commtest.TestBackend(t, changed(t, func(r *Rank) { r.job.spins, r.job.crowd, r.crowd = 0, 0, true }))
+}
+
+// TestManyRanks has more ranks than yield before they sleep, in calls of one round and of several.
+func TestManyRanks(t *testing.T) {
+	const n = 200
+	errs := goroutines(t)(t.Context(), n, func(ctx context.Context, c *comm.Comm) error {
+		for i := range 3 {
+			x := make([]int64, 1+5000*(i%2))
+			x[0] = int64(c.Rank())
+			if err := comm.AllReduce(ctx, c, x, comm.Sum); err != nil {
+				return err
+			}
+			if x[0] != n*(n-1)/2 {
+				return fmt.Errorf("sum %d of %d ranks", x[0], n)
+			}
+		}
+		if c.Rank() == n/2 {
+			return errors.New("boom")
+		}
+		err := comm.Barrier(ctx, c)
+		var ended *comm.EndedError
+		if !errors.As(err, &ended) || ended.Rank != n/2 || ended.Cause != "boom" {
+			return fmt.Errorf("got %v, want that rank %d ended", err, n/2)
+		}
+		return nil
+	})
+	for r, err := range errs {
+		if (err != nil) != (r == n/2) {
+			t.Errorf("rank %d: %v", r, err)
+		}
+	}
+}
+
 func TestAllocations(t *testing.T) { commtest.TestAllocations(t, goroutines(t)) }
 
 func BenchmarkBarrier2(b *testing.B)   { benchmark(b, 2, 0) }
@@ -229,5 +267,12 @@ func benchmark(b *testing.B, n, count int) {
 	})
 	if err := errors.Join(errs...); err != nil {
 		b.Error(err)
+	}
+}
+
+func TestUnknownKindsAreRefused(t *testing.T) {
+	_, ranks := open(t, 2)
+	if err := commtest.UnknownKind(t.Context(), ranks[0]); err != nil {
+		t.Error(err)
 	}
 }

@@ -6,22 +6,19 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/internal/control"
-	"golang.org/x/sys/unix"
+	"github.com/gorun-spmd/gorun/internal/stack"
 )
 
 // nap is the longest that a rank sleeps without looking at what could be wrong:
-// how late it notices an abort elsewhere, a death or its context.
+// how late it notices an abort elsewhere, a death or its context. In a communicator of more
+// than manyRanks it is longer in proportion, so that looking takes no more of the cores.
 const nap = 20 * time.Millisecond
 
-// The operations of futex(2), for memory shared between processes.
-const (
-	futexWait = 0
-	futexWake = 1
-)
+// manyRanks is how many ranks may yield often and nap briefly.
+const manyRanks = 128
 
 // spins returns how often a waiting rank looks before it yields. With more ranks than
 // cores the one waited for needs this core, so spinning only delays it.
@@ -32,8 +29,30 @@ func spins(ranks, cores int) int {
 	return 0
 }
 
-// yields is how often a waiting rank yields before it sleeps.
+// yields is how often a waiting rank yields before it sleeps. In a communicator of more than
+// manyRanks, where each time costs a turn of all the others, it is less by their square.
 const yields = 50
+
+// crowdRanks is from how many ranks on, that are more than the cores, they are a crowd: each
+// sleeps until the last has come to the same point, which wakes all. So a call takes each rank
+// two switches between processes, however many they are. Few ranks find each other sooner if
+// each yields, and waits for the others one after the other.
+const crowdRanks = 12
+
+// arrive says, in a crowd, that this rank has come to point number round of those that count
+// counts, which it has published. The last rank to come wakes the others.
+func (r *Rank) arrive(count *atomic.Uint64, round uint64) {
+	r.ring()
+	if r.crowd && count.Add(1) == round*uint64(len(r.world)) && r.region.head.sleepers.Load() != 0 {
+		r.region.head.open()
+	}
+}
+
+// open wakes the ranks of a crowd.
+func (h *head) open() {
+	h.gate.Add(1)
+	wakeAll(&h.gate)
+}
 
 // ring wakes the ranks that sleep until this one publishes something, which it
 // has just done. An atomic store and this load are sequentially consistent, as
@@ -46,12 +65,11 @@ func (r *Rank) ring() {
 
 func (m *member) wake() {
 	m.bell.Add(1)
-	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&m.bell)), futexWake, 1<<30, 0, 0, 0)
+	wakeAll(&m.bell)
 }
 
-// await returns when word, which rank m publishes, is at least target. For an
-// asynchronous call that nobody waits for yet it leaves the core to the rank's
-// own goroutines, which have something better to do with it.
+// await returns when word, which rank m publishes, is at least target. In an asynchronous
+// call that no goroutine waits for it does not spin: the rank's goroutines use the core.
 func (r *Rank) await(ctx context.Context, call *comm.Call, m int, word *atomic.Uint64, target uint64) error {
 	if word.Load() >= target {
 		return nil
@@ -68,12 +86,17 @@ func (r *Rank) await(ctx context.Context, call *comm.Call, m int, word *atomic.U
 
 func (r *Rank) awaitLong(ctx context.Context, call *comm.Call, m int, word *atomic.Uint64, target uint64) error {
 	done := ctx.Done()
-	told, wait := false, 0
+	reported, wait := false, 0
+	many := max(manyRanks, len(r.world))
+	patience := yields * manyRanks * manyRanks / (many * many)
+	if start := time.Now(); call.Attended() {
+		defer func() { r.job.seg.AddWaited(r.job.rank, time.Since(start)) }()
+	}
 	for i := 0; word.Load() < target; i++ {
 		if err := r.trouble(ctx, call, done, m, word, target); err != nil {
 			return err
 		}
-		if i < yields {
+		if i < patience {
 			own := !call.Attended()
 			if own || i%8 == 7 {
 				goruntime.Gosched() // to this rank's own goroutines
@@ -83,37 +106,42 @@ func (r *Rank) awaitLong(ctx context.Context, call *comm.Call, m int, word *atom
 			}
 			continue
 		}
-		if !r.sleep(m, word, target) {
+		if !r.sleep(call, m, word, target) {
 			continue
 		}
-		if told {
+		r.job.answer()
+		if reported {
 			r.job.seg.AttendWait(r.job.rank, wait, call.Attended())
 			continue
 		}
-		told, wait = true, r.tell(call, m, time.Now().Add(-nap))
+		reported, wait = true, r.reportWait(call, m, time.Now().Add(-r.nap()))
 		defer r.job.seg.EndWait(r.job.rank, wait)
 	}
 	return nil
 }
 
-// sleep returns when rank m has rung or after a nap; late says that it was a nap.
-func (r *Rank) sleep(m int, word *atomic.Uint64, target uint64) (late bool) {
+// sleep returns when rank m has rung, or in a crowd's collective when all have come, or after
+// a nap; late says that it was a nap.
+func (r *Rank) sleep(call *comm.Call, m int, word *atomic.Uint64, target uint64) (late bool) {
 	peer := r.region.members[m]
-	peer.sleepers.Add(1)
-	defer peer.sleepers.Add(^uint32(0))
-	bell := peer.bell.Load()
+	bell, sleepers := &peer.bell, &peer.sleepers
+	if r.crowd && !call.Kind.PointToPoint() {
+		bell, sleepers = &r.region.head.gate, &r.region.head.sleepers
+	}
+	sleepers.Add(1)
+	defer sleepers.Add(^uint32(0))
+	rung := bell.Load()
 	if word.Load() >= target {
 		return false
 	}
-	timeout := unix.NsecToTimespec(int64(nap))
-	_, _, errno := unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&peer.bell)), futexWait, uintptr(bell),
-		uintptr(unsafe.Pointer(&timeout)), 0, 0)
-	return errno == unix.ETIMEDOUT
+	return sleepWhile(bell, rung, r.nap())
 }
 
-// tell leaves word of a long wait where the launcher looks, and returns the wait's
-// number.
-func (r *Rank) tell(call *comm.Call, m int, since time.Time) int {
+// nap is how long this rank sleeps at most.
+func (r *Rank) nap() time.Duration { return nap * time.Duration(max(1, len(r.world)/manyRanks)) }
+
+// reportWait tells the launcher of a long wait, and returns the wait's number.
+func (r *Rank) reportWait(call *comm.Call, m int, since time.Time) int {
 	f := call.Fingerprint()
 	return r.job.seg.BeginWait(r.job.rank, control.Wait{
 		Call:  control.Call{Comm: r.region.id, Seq: r.calls, What: f.What, Count: f.Count},
@@ -121,7 +149,17 @@ func (r *Rank) tell(call *comm.Call, m int, since time.Time) int {
 	})
 }
 
-// trouble returns why waiting for rank m is in vain, nil if it may not be.
+// answer tells the launcher, if it asks, whether this rank can do no more than wait.
+func (j *job) answer() {
+	number := j.seg.Question(j.rank)
+	if number == 0 || !j.answering.TryLock() { // another goroutine answers
+		return
+	}
+	defer j.answering.Unlock()
+	j.seg.Answer(j.rank, number, stack.Acting() == "")
+}
+
+// trouble returns why rank m will never publish word, nil if it may.
 func (r *Rank) trouble(ctx context.Context, call *comm.Call, done <-chan struct{}, m int, word *atomic.Uint64, target uint64) error {
 	if err := r.alarmed(call); err != nil {
 		return err
@@ -134,18 +172,19 @@ func (r *Rank) trouble(ctx context.Context, call *comm.Call, done <-chan struct{
 	if done != nil {
 		select {
 		case <-done:
-			err := comm.Late(context.Cause(ctx), r.worlds(r.late(m, word, target)))
-			r.Abort(err)
-			r.leave()
-			return err
+			if cause := comm.Cancelled(ctx); cause != nil {
+				err := comm.Late(cause, r.worlds(r.late(m, word, target)))
+				r.Abort(err)
+				r.leave()
+				return err
+			}
 		default:
 		}
 	}
 	return nil
 }
 
-// ended ends the communicator if a rank that this one waits for, here or next,
-// has ended.
+// ended ends the communicator if a rank that this call waits for, now or later, has ended.
 func (r *Rank) ended(call *comm.Call, m int, word *atomic.Uint64, target uint64) error {
 	now, alive := r.job.alarm.Load(), true
 	for _, w := range r.world {
@@ -159,8 +198,8 @@ func (r *Rank) ended(call *comm.Call, m int, word *atomic.Uint64, target uint64)
 	for _, l := range r.late(m, word, target) {
 		// What it published before it ended counts, so look again afterwards.
 		if cause, ended := r.job.seg.HasEnded(r.world[l]); ended && slices.Contains(r.late(m, word, target), l) {
-			r.abort(verdict{kind: ranksEnd, a: r.world[l], text: cause})
-			return r.sentence(call)
+			r.abort(failure{kind: ranksEnd, a: r.world[l], text: cause})
+			return r.failed(call)
 		}
 	}
 	return nil

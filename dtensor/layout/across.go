@@ -31,10 +31,12 @@ func Across(from, to Layout, fromRanks, toRanks []int) (*Crossing, error) {
 		ranks  []int
 	}{{"from", from, fromRanks}, {"to", to, toRanks}} {
 		if side.layout.IsPartial() {
-			return nil, fmt.Errorf("layout: Across: %s %v on mesh %v: a partial tensor does not cross; redistribute it to Replicate or Shard within its mesh", side.name, side.layout, side.layout.Axes())
+			return nil, fmt.Errorf("layout: Across: %s %v on mesh %v: a partial tensor does not cross; "+
+				"redistribute it to Replicate or Shard within its mesh", side.name, side.layout, side.layout.Axes())
 		}
 		if n := side.layout.Axes().Count(); len(side.ranks) != n {
-			return nil, fmt.Errorf("layout: Across: %d %s ranks for the %d positions of mesh %v; give one rank for each", len(side.ranks), side.name, n, side.layout.Axes())
+			return nil, fmt.Errorf("layout: Across: %d %s ranks for the %d positions of mesh %v; give one rank for each", len(side.ranks), side.name,
+				n, side.layout.Axes())
 		}
 		sorted := slices.Sorted(slices.Values(side.ranks))
 		for i := 1; i < len(sorted); i++ {

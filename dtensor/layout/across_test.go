@@ -26,7 +26,8 @@ func TestAcrossEqualsItsTwin(t *testing.T) {
 		for rank := range world {
 			for _, s := range x.Sends(rank) {
 				if !slices.ContainsFunc(x.Recvs(s.Peer), func(r Transfer) bool {
-					return r.Peer == rank && slices.Equal(r.Global, s.Global) && slices.Equal(r.Size, s.Size) && slices.Equal(r.Src, s.Src) && slices.Equal(r.Dst, s.Dst)
+					return r.Peer == rank && slices.Equal(r.Global, s.Global) && slices.Equal(r.Size, s.Size) && slices.Equal(r.Src, s.Src) &&
+						slices.Equal(r.Dst, s.Dst)
 				}) {
 					return fmt.Errorf("%+v: rank %d sends %v, which is not received", x, rank, s)
 				}

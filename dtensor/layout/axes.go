@@ -31,7 +31,8 @@ func NewAxes(axes ...Axis) (Axes, error) {
 			return Axes{}, fmt.Errorf("layout: NewAxes: axis %q has size %d; use at least 1", a.Name, a.Size)
 		}
 		if a.Name == "" || strings.ContainsAny(a.Name, ",=()[]: \t\n") {
-			return Axes{}, fmt.Errorf("layout: NewAxes: axis %d is named %q; use a name without spaces, commas, colons, equals signs, parentheses or brackets", i, a.Name)
+			return Axes{}, fmt.Errorf("layout: NewAxes: axis %d is named %q; use a name without spaces, commas, colons, equals signs, "+
+				"parentheses or brackets", i, a.Name)
 		}
 		if slices.Contains(names[:i], a.Name) {
 			return Axes{}, fmt.Errorf("layout: NewAxes: two axes are named %q; rename one", a.Name)

@@ -50,14 +50,16 @@ func (r *Rule) Choose(in []Layout, elemBytes []int, costs Costs) (*Choice, error
 // check returns an error unless the inputs fit the rule.
 func (r *Rule) check(in []Layout, elemBytes []int) error {
 	if len(in) != len(r.in) || len(elemBytes) != len(r.in) {
-		return fmt.Errorf("layout: Choose: %s: %d inputs and %d element sizes for a rule of %d inputs", r.name, len(in), len(elemBytes), len(r.in))
+		return fmt.Errorf("layout: Choose: %s: %d inputs and %d element sizes for a rule of %d inputs", r.name, len(in), len(elemBytes),
+			len(r.in))
 	}
 	for i, l := range in {
 		if l.spec.Value().shape != pack(r.inShape[i]) {
 			return fmt.Errorf("layout: Choose: %s: input %d is %v, but the rule was made for shape %v", r.name, i, l, r.inShape[i])
 		}
 		if l.Axes() != in[0].Axes() {
-			return fmt.Errorf("layout: Choose: %s: input %d is on mesh %v and input 0 on mesh %v; move one of them", r.name, i, l.Axes(), in[0].Axes())
+			return fmt.Errorf("layout: Choose: %s: input %d is on mesh %v and input 0 on mesh %v; move one of them", r.name, i, l.Axes(),
+				in[0].Axes())
 		}
 	}
 	return nil

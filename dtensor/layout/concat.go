@@ -28,7 +28,8 @@ func Concatenation(name string, dim int, shapes ...[]int) (*Rule, error) {
 			total += s[dim]
 		}
 		if !slices.Equal(rest, shapes[0]) {
-			return nil, fmt.Errorf("layout: Concatenation: %s: input %d has shape %v and input 0 has %v; they may differ in dim %d alone", name, i+1, s, shapes[0], dim)
+			return nil, fmt.Errorf("layout: Concatenation: %s: input %d has shape %v and input 0 has %v; they may differ in dim %d alone", name, i+1,
+				s, shapes[0], dim)
 		}
 		r.in = append(r.in, slices.Clone(first))
 		r.inShape = append(r.inShape, slices.Clone(s))

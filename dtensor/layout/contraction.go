@@ -54,7 +54,8 @@ func Indexed(name, equation, whole string, shapes ...[]int) (*Rule, error) {
 	}
 	for _, l := range r.letters() {
 		if !slices.Contains(r.out[0], l) {
-			return nil, fmt.Errorf("layout: Indexed: %s: %s: the result lacks an index that is not whole; name it in whole (%q now)", name, equation, whole)
+			return nil, fmt.Errorf("layout: Indexed: %s: %s: the result lacks an index that is not whole; name it in whole (%q now)", name, equation,
+				whole)
 		}
 	}
 	return r, nil

@@ -102,25 +102,21 @@ func (p *planner) masksAtOnce(a, b *node) bool {
 	return true
 }
 
-// unmasksAtOnce reports whether a step that changes the given axes of a brings all
-// masked rows from their owners or, where the plan begins and ends with a MaskPartial,
-// none: what happens to the rows before would have to happen to the mask as well.
-// For the same reason ids are masked in the last step.
+// unmasksAtOnce reports whether a step that changes the given axes of a leaves the mask
+// of a tensor whole: a plan that keeps its mask changes none of the masked axes, any
+// other plan changes all of them together. What else happens to the rows would have
+// to happen to the mask as well, so ids are masked in the last step.
 func (p *planner) unmasksAtOnce(a *node, changed uint64) bool {
-	var masked, kept uint64
-	held := true // the masks are those of from, and nothing was masked anew
+	var masked uint64
 	for i := range a.places {
 		if a.places[i].IsMask() {
 			masked |= 1 << i
 		}
-		if a.places[i].IsMask() || p.from.places[i].IsMask() {
-			held = held && a.places[i] == p.from.places[i]
-		}
-		if p.to.places[i].IsMask() {
-			kept |= 1 << i
-		}
 	}
-	return masked&^changed == 0 || held && kept != 0 && masked&changed == 0
+	if p.keeps {
+		return masked&changed == 0
+	}
+	return masked&^changed == 0
 }
 
 // innermost reports whether no other axis shards what the given axes leave over:

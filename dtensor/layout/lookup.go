@@ -40,7 +40,8 @@ func Gather(name string, input []int, dim int, index []int) (*Rule, error) {
 		return nil, err
 	}
 	if len(input) != len(index) {
-		return nil, fmt.Errorf("layout: Gather: %s: the input of shape %v has %d dimensions and the index of shape %v has %d; they must be equal", name, input, len(input), index, len(index))
+		return nil, fmt.Errorf("layout: Gather: %s: the input of shape %v has %d dimensions and the index of shape %v has %d; they must be equal",
+			name, input, len(input), index, len(index))
 	}
 	r := &Rule{name: name, contract: MaskPartial(input, dim)}
 	from := r.input(input)
@@ -58,5 +59,34 @@ func Gather(name string, input []int, dim int, index []int) (*Rule, error) {
 		}
 	}
 	r.output(slices.Clone(at))
+	return r, nil
+}
+
+// Scatter returns the rule of writing along a dimension: the result has the shape of the
+// input, and its element at an index of src is src's, but along dim at the one that the
+// index tensor holds. The inputs are the input, the index and src, which has the shape of
+// the index. The index is whole along dim, for of several places with one index the
+// last is written. Sharding the input along dim shards the result; so does sharding
+// another dimension in all inputs alike, if it is of the same size in all.
+//
+// It returns an error where Gather does.
+func Scatter(name string, input []int, dim int, index []int) (*Rule, error) {
+	r, err := Gather(name, input, dim, index)
+	if err != nil {
+		return nil, err
+	}
+	if dim < 0 {
+		dim += len(input)
+	}
+	from, at := r.in[0], r.in[1]
+	r.whole |= 1 << at[dim]
+	r.in, r.inShape = append(r.in, slices.Clone(at)), append(r.inShape, slices.Clone(index))
+	r.out, r.outShape = nil, nil
+	r.output(slices.Clone(from))
+	for d, l := range from {
+		if l == 0 {
+			r.outShape[0][d] = input[d]
+		}
+	}
 	return r, nil
 }

@@ -49,6 +49,7 @@ func operators(t *testing.T, rnd *rand.Rand) []operator {
 		contraction(rule(Contraction("outer", "m,n->mn", [][]int{{a}, {b}}))),
 		pointwise(rule(Pointwise("add", Adds, []int{a, b}, []int{a, b})), add),
 		pointwise(rule(Pointwise("broadcast add", Adds, []int{a, 1, b}, []int{c, 1}, []int{1})), add),
+		pointwise(rule(Pointwise("add that wraps", AddsWrapping, []int{a, b}, []int{a, b})), add),
 		pointwise(rule(Pointwise("sub", Subtracts, []int{a, b}, []int{b})), func(x, y int64) int64 { return x - y }),
 		pointwise(rule(Pointwise("mul", Multiplies, []int{a, b}, []int{a, b})), func(x, y int64) int64 { return x * y }),
 		pointwise(rule(Pointwise("scale by tensor", Multiplies, []int{a, b}, []int{1})), func(x, y int64) int64 { return x * y }),
@@ -65,6 +66,8 @@ func operators(t *testing.T, rnd *rand.Rand) []operator {
 		lookup(rule(Lookup("index_select", []int{a, b, c}, 1, []int{d})), b, 1),
 		gather(rule(Gather("gather", []int{a, b}, 1, []int{a, c})), b, 1),
 		gather(rule(Gather("gather of fewer rows", []int{a + 1, b}, 1, []int{a, c})), b, 1),
+		scatter(rule(Scatter("scatter", []int{a, b}, 1, []int{a, c})), b, 1),
+		scatter(rule(Scatter("scatter of fewer rows", []int{a + 1, b}, -1, []int{a, c})), b, 1),
 		concat(rule(Concatenation("cat", 1, []int{a, b}, []int{a, c})), 1),
 		summary(rule(Summary("first and last", []int{a, b, c}, 1, 2, -1)), 1),
 	}
@@ -302,6 +305,25 @@ func gather(r *Rule, rows, dim int) operator {
 			index[dim] = id
 			return from.data[element(from.shape, index)]
 		})}
+	})
+	for e := range o.values[1] {
+		o.values[1][e] = (o.values[1][e] / unit) % int64(rows)
+	}
+	return o
+}
+
+// scatter puts src into the input; a rank leaves out what another one has.
+func scatter(r *Rule, rows, dim int) operator {
+	o := withValues(r, func(in []dense) []dense {
+		to, at, src := in[0], in[1], in[2]
+		out := slices.Clone(to.data)
+		for e := range at.data {
+			index := indexOf(e, at.shape)
+			if index[dim] = int(at.data[e]) - to.offset[dim]; index[dim] >= 0 && index[dim] < to.shape[dim] {
+				out[element(to.shape, index)] = src.data[e]
+			}
+		}
+		return []dense{{shape: to.shape, data: out, offset: to.offset}}
 	})
 	for e := range o.values[1] {
 		o.values[1][e] = (o.values[1][e] / unit) % int64(rows)

@@ -19,7 +19,8 @@ func FormatPlacements(placements []Placement) string {
 // MaskPartial is given in its full form, as the short one does not say enough.
 func Parse(s string) (Placement, error) {
 	bad := func(why string) (Placement, error) {
-		return Placement{}, fmt.Errorf("layout: Parse: %q: %s; use R, S(0), S(0)[1 3], P(sum) or MaskPartial(offset_shape=[10 29], offset_dim=0)", s, why)
+		return Placement{}, fmt.Errorf("layout: Parse: %q: %s; use R, S(0), S(0)[1 3], P(sum) or MaskPartial(offset_shape=[10 29], offset_dim=0)",
+			s, why)
 	}
 	text := strings.TrimSpace(s)
 	if text == "R" {

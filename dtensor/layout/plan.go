@@ -47,10 +47,12 @@ type Plan struct {
 // axis the placement of from, that of to, R, or, where from is partial, a shard of
 // one of the two largest dimensions.
 //
-// The rows of a MaskPartial come from their owners, on all its axes together and before
-// anything else happens to them; whoever does not know the owners plans from
-// Partial(Sum) instead, with zeros in the rows that a rank does not own. Ids are masked
-// once, on all axes together.
+// A MaskPartial tensor keeps its mask if to has the same MaskPartial placements: see
+// KeepsMask. The steps then leave the masked axes alone, and what they do to the rows is
+// to be done to the mask too. Otherwise the rows come from their owners, on all masked
+// axes together and before anything else happens to them; whoever does not know the
+// owners plans from Partial(Sum) instead, with zeros in the rows that a rank does not
+// own. Ids are masked once, on all axes together, in the last step.
 //
 // NewPlan returns an error if the meshes or the shapes differ; see Across for the former.
 func NewPlan(from, to Layout, elemBytes int, costs Costs) (*Plan, error) {

@@ -47,6 +47,9 @@ func checkPlan(rnd *rand.Rand, plan *Plan) error {
 		if i > 0 && plan.Steps[i-1].Kind == Mask {
 			return fmt.Errorf("step %d moves masked ids, but not their mask", i+1)
 		}
+		if KeepsMask(plan.From, plan.To) && (s.Kind == Mask || s.Kind == Rows) {
+			return fmt.Errorf("step %d is %v where the mask is kept", i+1, s)
+		}
 		var err error
 		if t, err = t.run(s); err != nil {
 			return err
@@ -84,13 +87,15 @@ func naiveCost(from, to Layout, elemBytes int, costs Costs) time.Duration {
 	}
 	unmasked := slices.Clone(at.places)
 	for i, q := range unmasked {
-		if q.IsMask() {
+		if q.IsMask() && !p.keeps {
 			unmasked[i] = Replicate()
 		}
 	}
 	step(unmasked)
 	for i := len(p.sizes) - 1; i >= 0; i-- {
-		move(i, Replicate())
+		if !at.places[i].IsMask() {
+			move(i, Replicate())
+		}
 	}
 	for i := range p.sizes {
 		if !p.to.places[i].IsMask() {

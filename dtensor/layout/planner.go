@@ -12,6 +12,7 @@ type planner struct {
 	elemBytes int
 	costs     Costs
 	from, to  *node
+	keeps     bool // the mask of from is that of to
 }
 
 // A node is a layout that a plan may pass through.
@@ -35,9 +36,25 @@ func newPlanner(from, to Layout, elemBytes int, costs Costs) *planner {
 	for pos := range p.axes.Count() {
 		p.coords = p.axes.appendCoord(p.coords, pos)
 	}
+	p.keeps = KeepsMask(from, to)
 	a, b := p.canonical(from.Placements(), to.Placements())
 	p.from, p.to = &node{places: a}, &node{places: b}
 	return p
+}
+
+// KeepsMask reports whether a plan between two layouts of one mesh leaves the mask of a
+// MaskPartial tensor as it is: to has the MaskPartial placements of from and no others.
+// On an axis of one rank to may lack them, since nothing is masked there.
+func KeepsMask(from, to Layout) bool {
+	masked := false
+	for i, n := range from.Axes().Sizes() {
+		a, b := from.Placement(i), to.Placement(i)
+		masked = masked || b.IsMask()
+		if a != b && (b.IsMask() || a.IsMask() && n > 1) {
+			return false
+		}
+	}
+	return masked
 }
 
 // canonical returns placements that say the same with fewer words: a shard or a
@@ -47,14 +64,10 @@ func newPlanner(from, to Layout, elemBytes int, costs Costs) *planner {
 func (p *planner) canonical(from, to []Placement) (a, b []Placement) {
 	p.chunk(from)
 	p.chunk(to)
-	masked := true // whether to has no MaskPartial but those of from
-	for i := range to {
-		masked = masked && (!to[i].IsMask() || from[i] == to[i])
-	}
 	for i, n := range p.sizes {
 		if n == 1 {
 			from[i] = Replicate()
-			if masked || !to[i].IsMask() {
+			if p.keeps || !to[i].IsMask() {
 				to[i] = Replicate()
 			}
 		}

@@ -15,6 +15,9 @@ const (
 	// Adds: Σxᵢ + Σyᵢ = Σ(xᵢ + yᵢ), of averages too; max(xᵢ) + r = max(xᵢ + r). Any
 	// number of inputs.
 	Adds
+	// AddsWrapping: as Adds, but for sums alone: where x + r wraps, as integers do, it may fall as x
+	// rises. Any number of inputs.
+	AddsWrapping
 	// Subtracts: as Adds, for two inputs; r - max(xᵢ) = min(r - xᵢ).
 	Subtracts
 	// Multiplies: r·Σxᵢ = Σ r·xᵢ for a finite r, and Πxᵢ·Πyᵢ = Π xᵢ·yᵢ. (Where r is infinite
@@ -106,9 +109,12 @@ func (r *Rule) obey(law Law) {
 		r.partials = append(r.partials, row)
 	}
 	switch law {
-	case Adds, Subtracts:
+	case Adds, Subtracts, AddsWrapping:
 		all(Sum)
 		all(Avg)
+		if law == AddsWrapping {
+			return
+		}
 		for i := range n {
 			if i == 1 && law == Subtracts {
 				one(i, Min, Max)

@@ -16,7 +16,8 @@ import (
 // Reduction returns an error if a dim is out of range or named twice, or op is Avg.
 func Reduction(name string, op ReduceOp, shape, dims []int, keepDim bool) (*Rule, error) {
 	if op == Avg {
-		return nil, fmt.Errorf("layout: Reduction: %s: the average of averages of uneven shards is not the average; sum and divide by the count", name)
+		return nil, fmt.Errorf("layout: Reduction: %s: the average of averages of uneven shards is not the average; sum and divide by the count",
+			name)
 	}
 	reduced, err := dimSet("Reduction: "+name, shape, dims)
 	if err != nil {

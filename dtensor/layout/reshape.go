@@ -77,7 +77,8 @@ func inferShape(in Layout, shape []int) ([]int, error) {
 		case s == -1 && open < 0:
 			open = d
 		case s < 0:
-			return nil, fmt.Errorf("layout: Reshape: %v to shape %v: size %d in dim %d; one size can be -1, the others are 0 or more", in, shape, s, d)
+			return nil, fmt.Errorf("layout: Reshape: %v to shape %v: size %d in dim %d; one size can be -1, the others are 0 or more", in, shape, s,
+				d)
 		default:
 			n *= s
 		}

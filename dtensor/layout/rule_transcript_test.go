@@ -8,7 +8,8 @@ import (
 )
 
 var lawNames = map[string]Law{
-	"opaque": Opaque, "adds": Adds, "subtracts": Subtracts, "multiplies": Multiplies, "divides": Divides, "weighs": Weighs, "maximizes": Maximizes,
+	"opaque": Opaque, "adds": Adds, "subtracts": Subtracts, "multiplies": Multiplies, "divides": Divides, "weighs": Weighs,
+	"maximizes": Maximizes,
 	"minimizes": Minimizes, "scales": Scales, "negates": Negates, "monotone": Monotone, "above": MonotoneAbove, "casts": Casts,
 }
 

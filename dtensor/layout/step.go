@@ -42,7 +42,8 @@ const (
 	kinds
 )
 
-var kindNames = [kinds]string{"relabel", "slice", "partition", "mask", "all-gather", "all-reduce", "reduce-scatter", "all-to-all", "exchange", "rows from owners"}
+var kindNames = [kinds]string{"relabel", "slice", "partition", "mask", "all-gather", "all-reduce", "reduce-scatter", "all-to-all",
+	"exchange", "rows from owners"}
 
 // String returns the name of the kind, "all-gather" for instance.
 func (k Kind) String() string {

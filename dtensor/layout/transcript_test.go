@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gorun-spmd/gorun/internal/goldentest"
+	"github.com/gorun-spmd/gorun/internal/testenv"
 )
 
 // A command is one entry of a transcript: a line "name key=value …", "----", and
@@ -43,7 +43,7 @@ func runTranscripts(t *testing.T, pattern string, run func(c command) string) {
 			t.Errorf("%s: %v", file, err)
 			continue
 		}
-		goldentest.Compare(t, file, got)
+		testenv.Golden(t, file, got)
 	}
 }
 

@@ -33,7 +33,8 @@ func validateSizes(axes Axes, shape []int, placements []Placement) error {
 		}
 		for _, left := range remainders(axes, shape, placements[:i], int(p.dim)) {
 			if sum := p.list.sum(); sum != left {
-				return fmt.Errorf("layout: New: %v on axis %s of mesh %v: its sizes add up to %d, but a rank has %d of the %d elements of dim %d of shape %v to split there; make them add up to %d",
+				return fmt.Errorf("layout: New: %v on axis %s of mesh %v: its sizes add up to %d, but a rank has %d of the %d elements of dim %d of "+
+					"shape %v to split there; make them add up to %d",
 					p, axes.Name(i), axes, sum, left, shape[p.dim], p.dim, shape, left)
 			}
 		}
@@ -70,21 +71,25 @@ func validatePartials(axes Axes, placements []Placement) error {
 			continue
 		}
 		if p.op >= reduceOps {
-			return fmt.Errorf("layout: New: axis %s of mesh %v has a Partial with an unknown reduction; use Sum, Avg, Prod, Min or Max", axes.Name(i), axes)
+			return fmt.Errorf("layout: New: axis %s of mesh %v has a Partial with an unknown reduction; use Sum, Avg, Prod, Min or Max",
+				axes.Name(i), axes)
 		}
 		if n := p.list.len(); p.IsMask() && (p.dim < 0 || int(p.dim) >= n) {
-			return fmt.Errorf("layout: New: %#v on axis %s of mesh %v: offset dim %d is out of range for %d dimensions", p, axes.Name(i), axes, p.dim, n)
+			return fmt.Errorf("layout: New: %#v on axis %s of mesh %v: offset dim %d is out of range for %d dimensions", p, axes.Name(i), axes,
+				p.dim, n)
 		}
 		for j, q := range placements[:i] {
 			if !q.IsPartial() {
 				continue
 			}
 			if axes.Size(i) > 1 && axes.Size(j) > 1 && !p.op.commutes(q.op) {
-				return fmt.Errorf("layout: New: %v on axis %s and %v on axis %s of mesh %v: their result depends on which is reduced first; redistribute one of them to Replicate first",
+				return fmt.Errorf("layout: New: %v on axis %s and %v on axis %s of mesh %v: their result depends on which is reduced first; "+
+					"redistribute one of them to Replicate first",
 					q, axes.Name(j), p, axes.Name(i), axes)
 			}
 			if p.IsMask() && q.IsMask() && p != q {
-				return fmt.Errorf("layout: New: %#v on axis %s and %#v on axis %s of mesh %v: a tensor has one mask; redistribute one of them to Replicate first",
+				return fmt.Errorf("layout: New: %#v on axis %s and %#v on axis %s of mesh %v: a tensor has one mask; "+
+					"redistribute one of them to Replicate first",
 					q, axes.Name(j), p, axes.Name(i), axes)
 			}
 		}

@@ -86,7 +86,8 @@ func Narrow(in Layout, dim, start, length int) (View, error) {
 		return View{}, err
 	}
 	if start < 0 || length < 0 || start+length > in.Dim(dim) {
-		return View{}, fmt.Errorf("layout: Narrow: start %d and length %d are out of range for dim %d of %v, which has %d elements", start, length, dim, in, in.Dim(dim))
+		return View{}, fmt.Errorf("layout: Narrow: start %d and length %d are out of range for dim %d of %v, which has %d elements", start,
+			length, dim, in, in.Dim(dim))
 	}
 	shape := in.Shape()
 	shape[dim] = length

@@ -11,7 +11,8 @@ import (
 func (p *Picture) SVG() string {
 	d := p.draw()
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="ui-monospace, Menlo, Consolas, monospace" font-size="12" fill="#222">`+"\n", d.w, d.h)
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" `+
+		`font-family="ui-monospace, Menlo, Consolas, monospace" font-size="12" fill="#222">`+"\n", d.w, d.h)
 	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="white"/>`+"\n", d.w, d.h)
 	for _, m := range d.marks {
 		if m.text == "" {

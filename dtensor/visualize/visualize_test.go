@@ -20,7 +20,7 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/dtensor/visualize"
-	"github.com/gorun-spmd/gorun/internal/goldentest"
+	"github.com/gorun-spmd/gorun/internal/testenv"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -43,11 +43,13 @@ func pictures(t *testing.T) map[string]*visualize.Picture {
 		{"nested", []layout.Axis{{Name: "dp", Size: 2}, {Name: "tp", Size: 2}}, []int{5, 4}, nil, []layout.Placement{S(0), S(0)}},
 		{"replicated", []layout.Axis{{Name: "dp", Size: 2}, {Name: "tp", Size: 2}}, []int{4, 4}, nil, []layout.Placement{R, S(0)}},
 		{"partial", []layout.Axis{{Name: "dp", Size: 2}, {Name: "tp", Size: 2}}, []int{4, 4}, nil, []layout.Placement{R, P}},
-		{"masked", []layout.Axis{{Name: "dp", Size: 2}, {Name: "tp", Size: 2}}, []int{4, 4}, nil, []layout.Placement{S(0), layout.MaskPartial([]int{10, 4}, 0)}},
+		{"masked", []layout.Axis{{Name: "dp", Size: 2}, {Name: "tp", Size: 2}}, []int{4, 4}, nil,
+			[]layout.Placement{S(0), layout.MaskPartial([]int{10, 4}, 0)}},
 		{"sub_mesh", []layout.Axis{{Name: "tp", Size: 2}}, []int{4, 4}, []int{3, 1}, []layout.Placement{S(0)}},
 		{"vector", []layout.Axis{{Name: "tp", Size: 4}}, []int{7}, nil, []layout.Placement{S(0)}},
 		{"scalar", []layout.Axis{{Name: "tp", Size: 2}}, []int{}, nil, []layout.Placement{P}},
-		{"cube", []layout.Axis{{Name: "a", Size: 2}, {Name: "b", Size: 2}, {Name: "c", Size: 2}}, []int{3, 4, 6}, nil, []layout.Placement{S(0), S(1), S(2)}},
+		{"cube", []layout.Axis{{Name: "a", Size: 2}, {Name: "b", Size: 2}, {Name: "c", Size: 2}}, []int{3, 4, 6}, nil,
+			[]layout.Placement{S(0), S(1), S(2)}},
 		{"four_dims", []layout.Axis{{Name: "a", Size: 2}, {Name: "b", Size: 2}}, []int{2, 3, 4, 5}, nil, []layout.Placement{S(1), S(3)}},
 		{"no_elements", []layout.Axis{{Name: "tp", Size: 2}}, []int{0, 4}, nil, []layout.Placement{S(1)}},
 	} {
@@ -66,7 +68,7 @@ func pictures(t *testing.T) map[string]*visualize.Picture {
 
 func TestText(t *testing.T) {
 	for name, p := range pictures(t) {
-		goldentest.Compare(t, filepath.Join("testdata", name+".txt"), p.String())
+		testenv.Golden(t, filepath.Join("testdata", name+".txt"), p.String())
 		for line := range strings.Lines(p.String()) {
 			if line := strings.TrimSuffix(line, "\n"); line != strings.TrimRight(line, " ") {
 				t.Errorf("%s: line %q ends in a space", name, line)
@@ -96,7 +98,7 @@ func TestSVG(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"uneven", "cube", "partial"} {
-		goldentest.Compare(t, filepath.Join("testdata", name+".svg"), pictures(t)[name].SVG())
+		testenv.Golden(t, filepath.Join("testdata", name+".svg"), pictures(t)[name].SVG())
 	}
 }
 
@@ -117,7 +119,7 @@ func TestPNG(t *testing.T) {
 func comparePNG(t *testing.T, name string, p *visualize.Picture) {
 	t.Helper()
 	file := filepath.Join("testdata", name)
-	if goldentest.Rewrites() {
+	if testenv.RewritesGolden() {
 		var b bytes.Buffer
 		if err := p.PNG(&b); err != nil {
 			t.Fatal(err)
@@ -202,7 +204,8 @@ func TestTensorAndShards(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		const shards = "[3, 4] in 2 shards on (tp=2) of ranks 2, 0\n\n    │ 0:2 │ 2:4\n────┼─────┼────\n0:3 │ 0   │ 0\n\nrank 2 holds no element\n"
+		const shards = "[3, 4] in 2 shards on (tp=2) of ranks 2, 0\n\n    │ 0:2 │ 2:4\n────┼─────┼────\n0:3 │ 0   │ 0\n\nrank 2 holds no " +
+			"element\n"
 		if got := visualize.Shards(s).String(); got != shards {
 			return fmt.Errorf("got\n%s\nwant\n%s", got, shards)
 		}

@@ -48,7 +48,7 @@ func fit(ctx context.Context, world *comm.Comm) error {
 		}
 	}
 	if world.Rank() == 0 {
-		fmt.Printf("y = %.2f·x + %.2f\n", slope.Local().Item(), offset.Local().Item())
+		fmt.Printf("y = %.2f·x + %.2f\n", slope.Item(), offset.Item())
 	}
 	return nil
 }

@@ -52,7 +52,7 @@ func train(ctx context.Context, world *comm.Comm) error {
 		if err := opt.Step(grads, 0.01); err != nil {
 			return err
 		}
-		loss = value.Local().Item()
+		loss = value.Item()
 	}
 	if world.Rank() == 0 {
 		fmt.Printf("loss %.4f after 300 steps\n", loss)

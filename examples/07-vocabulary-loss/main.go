@@ -40,7 +40,7 @@ func train(ctx context.Context, world *comm.Comm) error {
 	}
 	if world.Rank() == 0 {
 		g := grads[0].Dense()
-		fmt.Printf("loss %.2f over %d classes\n", value.Local().Item(), classes)
+		fmt.Printf("loss %.2f over %d classes\n", value.Item(), classes)
 		fmt.Println("its gradient is", g.Shape(), g.Placements()[0])
 	}
 	return nil

@@ -25,16 +25,16 @@ import (
 	"strings"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/mem"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/dtensor/visualize"
-	"github.com/gorun-spmd/gorun/examples/internal/ranks"
 	"github.com/gorun-spmd/gorun/runtime"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
 func main() {
-	runtime.Main(func(ctx context.Context, world *comm.Comm) error { return ranks.Run(ctx, world, 4, rowWise) })
+	runtime.Main(func(ctx context.Context, world *comm.Comm) error { return mem.Run(ctx, world, 4, rowWise) })
 }
 
 func rowWise(ctx context.Context, world *comm.Comm) error {

@@ -25,9 +25,10 @@ import (
 	"strings"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/data/criteo"
 	"github.com/gorun-spmd/gorun/dtensor"
-	"github.com/gorun-spmd/gorun/examples/recsys/internal/criteo"
 	"github.com/gorun-spmd/gorun/runtime"
+	"github.com/gorun-spmd/gorun/train"
 )
 
 func main() { runtime.Main(run) }
@@ -38,10 +39,7 @@ func run(ctx context.Context, world *comm.Comm) error {
 	if err != nil {
 		return err
 	}
-	say := quiet
-	if world.Rank() == 0 {
-		say = func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
-	}
+	say := train.Say(world)
 	switch {
 	case o.help:
 		if world.Rank() == 0 {
@@ -78,8 +76,6 @@ func run(ctx context.Context, world *comm.Comm) error {
 	return report(ctx, world, t, bad, say)
 }
 
-func quiet(string, ...any) {}
-
 // generate writes the invented log to a file.
 func generate(o *options, say func(string, ...any)) error {
 	f, err := os.Create(o.generate)
@@ -98,44 +94,21 @@ func generate(o *options, say func(string, ...any)) error {
 }
 
 // load has rank 0 read or invent the log and hands it to the others; bad is how
-// many lines were malformed.
+// many lines were malformed, on rank 0.
 func load(ctx context.Context, world *comm.Comm, o *options, say func(string, ...any)) (d *criteo.Data, bad int, err error) {
-	size := make([]int64, 2)
+	d = new(criteo.Data)
 	if world.Rank() == 0 {
 		var b *criteo.Bad
 		if d, b, err = read(o); err != nil {
 			return nil, 0, fmt.Errorf("recsys: %w", err)
 		}
 		tell(b, say)
-		if d.Rows() < 2 {
-			return nil, 0, fmt.Errorf("recsys: %s has %d good lines and %d malformed ones; there must be some to train on and some to hold out", o.source(), d.Rows(), b.Lines)
+		if bad = b.Lines; d.Rows() < 2 {
+			return nil, 0, fmt.Errorf("recsys: %s has %d good lines and %d malformed ones; there must be some to train on and some to hold out",
+				o.source(), d.Rows(), bad)
 		}
-		size[0], size[1] = int64(d.Rows()), int64(b.Lines)
 	}
-	if err := comm.Broadcast(ctx, world, size, 0); err != nil {
-		return nil, 0, err
-	}
-	n := int(size[0])
-	if world.Rank() != 0 {
-		d = &criteo.Data{Labels: make([]float32, n), Counts: make([]float32, n*criteo.Dense), Codes: make([]uint64, n*criteo.Categorical)}
-	}
-	if err := comm.Broadcast(ctx, world, d.Labels, 0); err != nil {
-		return nil, 0, err
-	}
-	if err := comm.Broadcast(ctx, world, d.Counts, 0); err != nil {
-		return nil, 0, err
-	}
-	codes := make([]int64, len(d.Codes))
-	for i, c := range d.Codes {
-		codes[i] = int64(c)
-	}
-	if err := comm.Broadcast(ctx, world, codes, 0); err != nil {
-		return nil, 0, err
-	}
-	for i, c := range codes {
-		d.Codes[i] = uint64(c)
-	}
-	return d, int(size[1]), nil
+	return d, bad, d.Broadcast(ctx, world)
 }
 
 // read reads the log, or invents one.

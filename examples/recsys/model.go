@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/gorun-spmd/gorun/data/criteo"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/embedding"
-	"github.com/gorun-spmd/gorun/examples/recsys/internal/criteo"
 	"github.com/gorun-spmd/gorun/nn"
 	"github.com/gorun-spmd/gorun/tensor"
 )

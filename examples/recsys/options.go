@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/gorun-spmd/gorun/examples/internal/training"
+	"github.com/gorun-spmd/gorun/train"
 )
 
 // options are the command line.
@@ -32,7 +32,8 @@ type options struct {
 	tableRate float64
 	apart     bool // tables are changed after the backward pass, not in it
 
-	keep training.Keep
+	metrics string
+	keep    train.Keep
 }
 
 // invented is how many lines there are without -data.
@@ -42,7 +43,8 @@ const invented = 300_000
 func flags(o *options) *flag.FlagSet {
 	f := flag.NewFlagSet("recsys", flag.ContinueOnError)
 	f.SetOutput(io.Discard) // an error is returned and printed once
-	f.StringVar(&o.data, "data", "", "train on the log in `FILE`, in Criteo's format, through gzip if it ends in .gz (default: an invented one)")
+	f.StringVar(&o.data, "data", "", "train on the log in `FILE`, in Criteo's format, through gzip if it ends in .gz (default: "+
+		"an invented one)")
 	f.StringVar(&o.generate, "generate", "", "write the invented log of -rows lines to `FILE` and do nothing else")
 	f.BoolVar(&o.strict, "strict", false, "end at the first malformed line of -data")
 	f.IntVar(&o.rows, "rows", 0, fmt.Sprintf("lines to read, or to invent (default: all of -data, %d without)", invented))
@@ -60,13 +62,15 @@ func flags(o *options) *flag.FlagSet {
 	f.Float64Var(&o.tableRate, "table-lr", 0.05, "learning rate of the tables (row-wise Adagrad)")
 	f.BoolVar(&o.apart, "unfused", false, "change the tables after the backward pass, not in it; the result is the same")
 	o.keep.Flags(f, 100, "-np, -dp, -tp and -memory")
+	f.StringVar(&o.metrics, "metrics", "", "write the loss of each step to `PATH`: .jsonl, .csv, or a folder of TensorBoard's files")
 	f.BoolVar(&o.json, "json", false, "print one JSON object at the end")
 	return f
 }
 
 // usage describes the command line.
 func usage() string {
-	return training.Usage("usage: gorun -np N ./examples/recsys [flags]\n\nTrains a click model, its tables spread over N ranks.\n\n", flags(new(options)))
+	return train.Usage("usage: gorun -np N ./examples/recsys [flags]\n\nTrains a click model, its tables spread over N ranks.\n\n",
+		flags(new(options)))
 }
 
 // parse reads the command line of a job of size ranks.
@@ -90,7 +94,7 @@ func (o *options) check(f *flag.FlagSet, size int) error {
 	if f.NArg() > 0 {
 		return fmt.Errorf("%q is no flag; -data names the log, -h lists the flags", f.Arg(0))
 	}
-	if err := training.Positive(f, "dim", "table-rows", "batch", "epochs", "lr", "table-lr"); err != nil {
+	if err := train.Positive(f, "dim", "table-rows", "batch", "epochs", "lr", "table-lr"); err != nil {
 		return err
 	}
 	switch {
@@ -112,7 +116,7 @@ func (o *options) check(f *flag.FlagSet, size int) error {
 		return err
 	}
 	var err error
-	o.dp, o.tp, err = training.Mesh(o.dp, o.tp, size)
+	o.dp, o.tp, err = train.Mesh(o.dp, o.tp, size)
 	return err
 }
 

@@ -15,10 +15,10 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/comm/commtest"
+	"github.com/gorun-spmd/gorun/data/criteo"
 	"github.com/gorun-spmd/gorun/dtensor"
-	"github.com/gorun-spmd/gorun/examples/internal/program"
-	"github.com/gorun-spmd/gorun/examples/recsys/internal/criteo"
-	"github.com/gorun-spmd/gorun/examples/recsys/internal/score"
+	"github.com/gorun-spmd/gorun/internal/programtest"
+	"github.com/gorun-spmd/gorun/metrics"
 )
 
 // trained trains on an invented log on a mesh, in process, and returns the losses
@@ -44,7 +44,7 @@ func trained(t *testing.T, dp, tp, stop int, args ...string) (losses []float64, 
 			return err
 		}
 		if tr.run.Out = io.Discard; stop > 0 {
-			if err := tr.run.Do(program.Interrupted(ctx, stop), world, quiet); !errors.Is(err, context.Canceled) {
+			if err := tr.run.Do(programtest.Interrupted(ctx, stop, &tr.run.OnStep), world, quiet); !errors.Is(err, context.Canceled) {
 				return fmt.Errorf("interrupted training returned %w", err)
 			}
 			return nil
@@ -55,7 +55,7 @@ func trained(t *testing.T, dp, tp, stop int, args ...string) (losses []float64, 
 		logits, err := tr.logits(ctx)
 		if world.Rank() == 0 && err == nil {
 			losses = tr.run.Losses
-			auc, _ = score.AUC(logits, tr.heldOut.Labels)
+			auc, _ = metrics.AUC(logits, tr.heldOut.Labels)
 		}
 		return err
 	})
@@ -68,7 +68,8 @@ func trained(t *testing.T, dp, tp, stop int, args ...string) (losses []float64, 
 func TestInterruptedRunsGoOnAnywhere(t *testing.T) {
 	args := []string{"-rows", "3001", "-batch", "113", "-steps", "8", "-dim", "5"}
 	want, auc := trained(t, 1, 1, 0, args...)
-	for _, c := range []struct{ from, to [2]int }{{[2]int{1, 2}, [2]int{3, 1}}, {[2]int{2, 2}, [2]int{1, 3}}, {[2]int{1, 1}, [2]int{1, 4}}, {[2]int{1, 3}, [2]int{1, 1}}} {
+	for _, c := range []struct{ from, to [2]int }{{[2]int{1, 2}, [2]int{3, 1}}, {[2]int{2, 2}, [2]int{1, 3}}, {[2]int{1, 1}, [2]int{1, 4}},
+		{[2]int{1, 3}, [2]int{1, 1}}} {
 		args := append(args[:len(args):len(args)], "-checkpoint", filepath.Join(t.TempDir(), "checkpoints"), "-every", "3")
 		limit := func(tp int) []string { // with several ranks the tables do not fit one
 			if tp > 1 {
@@ -78,14 +79,14 @@ func TestInterruptedRunsGoOnAnywhere(t *testing.T) {
 		}
 		trained(t, c.from[0], c.from[1], 5, limit(c.from[1])...)
 		got, its := trained(t, c.to[0], c.to[1], 0, append(limit(c.to[1]), "-resume")...)
-		if step, ok := program.Near(got, want); !ok || math.Abs(its-auc) > 1e-3 {
+		if step, ok := programtest.Near(got, want); !ok || math.Abs(its-auc) > 1e-3 {
 			t.Errorf("from mesh %v to %v, step %d: losses %v, want %v; AUC %v, want %v", c.from, c.to, step, got, want, its, auc)
 		}
 	}
 }
 
 func TestKilledRunsGoOn(t *testing.T) {
-	program.Build(t).SurvivesKills(t, "-rows", "4000", "-batch", "64", "-steps", "200", "-dim", "4", "-json")
+	programtest.Build(t).SurvivesKills(t, "-rows", "4000", "-batch", "64", "-steps", "200", "-dim", "4", "-json")
 }
 
 func TestEveryMeshTrainsTheSame(t *testing.T) {
@@ -103,7 +104,7 @@ func TestEveryMeshTrainsTheSame(t *testing.T) {
 		if math.Abs(its-auc) > 1e-3 {
 			t.Errorf("mesh %v: AUC %v, want %v", mesh, its, auc)
 		}
-		if step, ok := program.Near(got, want); !ok {
+		if step, ok := programtest.Near(got, want); !ok {
 			t.Errorf("mesh %v, step %d: losses %v, want %v", mesh, step, got, want)
 		}
 	}
@@ -154,14 +155,15 @@ func TestBadCommandLines(t *testing.T) {
 		{"-every 0", "-every 0"},
 		{"-data a -generate b", "give one of them"},
 	} {
-		if _, err := parse(strings.Fields(c.args), 4); err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "\n") {
+		if _, err := parse(strings.Fields(c.args), 4); err == nil || !strings.Contains(err.Error(), c.says) ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: got %v, want a line with %q", c.args, err, c.says)
 		}
 	}
 }
 
 func TestProgram(t *testing.T) {
-	example := program.Build(t)
+	example := programtest.Build(t)
 	dir := t.TempDir()
 	log := filepath.Join(dir, "log.txt")
 	if _, stderr, status := example.Run(2, "-generate", log, "-rows", "900"); status != 0 {
@@ -180,12 +182,14 @@ func TestProgram(t *testing.T) {
 		t.Fatalf("status %d\n%s", status, stderr)
 	}
 	var s summary
-	program.Summary(t, stdout, &s)
-	if s.Steps != 3 || len(s.Losses) != 3 || s.LossFirst != s.Losses[0] || s.LossLast != s.Losses[2] || s.NP != 2 || s.TP != 2 || s.MalformedLines != 1 ||
+	programtest.Summary(t, stdout, &s)
+	if s.Steps != 3 || len(s.Losses) != 3 || s.LossFirst != s.Losses[0] || s.LossLast != s.Losses[2] || s.NP != 2 || s.TP != 2 ||
+		s.MalformedLines != 1 ||
 		s.AUC == nil || s.LogisticAUC == nil || s.HeldOutLoss <= 0 || s.LinesPerSecond <= 0 || len(s.Plan) != criteo.Categorical {
 		t.Errorf("summary %+v", s)
 	}
-	if !strings.Contains(stderr, "left out 1 malformed lines (1 wrong number of fields)") || !strings.Contains(stderr, "line 1: 3 fields, want 40") {
+	if !strings.Contains(stderr, "left out 1 malformed lines (1 wrong number of fields)") ||
+		!strings.Contains(stderr, "line 1: 3 fields, want 40") {
 		t.Errorf("malformed lines are not named:\n%s", stderr)
 	}
 	empty := filepath.Join(dir, "empty")
@@ -196,10 +200,12 @@ func TestProgram(t *testing.T) {
 	example.Refuses(t, "-dp 3", 2, "-dp", "3")
 	example.Refuses(t, "missing", 2, "-data", filepath.Join(dir, "missing"))
 	example.Refuses(t, "0 good lines", 2, "-data", empty)
-	example.Refuses(t, "do not fit 2 ranks of 1.0 kB each", 2, "-data", bad, "-memory", "0.001")
+	example.Refuses(t, "do not fit 2 ranks of 1.0 kB (1000 bytes) each", 2, "-data", bad, "-memory", "0.001")
 	example.Refuses(t, "line 1: 3 fields", 1, "-data", bad, "-strict")
 	example.Refuses(t, "the loss on the held-out lines is", 2, "-rows", "300", "-steps", "1", "-lr", "1e30")
 	if stdout, _, status := example.Run(2, "-h"); status != 0 || !strings.Contains(stdout, fmt.Sprint(invented)) {
 		t.Errorf("-h: status %d\n%s", status, stdout)
 	}
 }
+
+func quiet(string, ...any) {}

@@ -8,8 +8,8 @@ import (
 	"os"
 
 	"github.com/gorun-spmd/gorun/comm"
-	"github.com/gorun-spmd/gorun/examples/recsys/internal/criteo"
-	"github.com/gorun-spmd/gorun/examples/recsys/internal/score"
+	"github.com/gorun-spmd/gorun/data/criteo"
+	"github.com/gorun-spmd/gorun/metrics"
 )
 
 // A summary is what -json prints.
@@ -28,21 +28,27 @@ type summary struct {
 	NP             int       `json:"np"`
 	DP             int       `json:"dp"`
 	TP             int       `json:"tp"`
-	Losses         []float64 `json:"losses"` // one a step
+	Losses         []float64 `json:"losses"`       // one a step
+	StateSHA256    string    `json:"state_sha256"` // of weights and optimizer state, see checkpoint.SHA256
 }
 
 // report measures the model on the held-out lines and tells what came of the
 // run. All ranks compute; rank 0 tells.
 func report(ctx context.Context, world *comm.Comm, t *trainer, bad int, say func(string, ...any)) error {
 	logits, err := t.logits(ctx)
+	if err != nil {
+		return err
+	}
+	sum, err := t.run.SHA256(ctx, world)
 	if err != nil || world.Rank() != 0 {
 		return err
 	}
-	plain := score.Fit(t.learn.Counts, criteo.Dense, t.learn.Labels).Logits(t.heldOut.Counts)
+	plain := fitLogistic(t.learn.Counts, criteo.Dense, t.learn.Labels).logits(t.heldOut.Counts)
 	labels := t.heldOut.Labels
 	s := summary{Steps: len(t.run.Losses), LossFirst: t.run.Losses[0], LossLast: t.run.Losses[len(t.run.Losses)-1],
-		HeldOutLoss: score.LogLoss(logits, labels), LogisticLoss: score.LogLoss(plain, labels),
-		MalformedLines: bad, LinesPerSecond: t.run.Rate, NP: world.Size(), DP: t.o.dp, TP: t.o.tp, Losses: t.run.Losses}
+		HeldOutLoss: metrics.LogLoss(logits, labels), LogisticLoss: metrics.LogLoss(plain, labels),
+		MalformedLines: bad, LinesPerSecond: t.run.UnitsPerSecond, NP: world.Size(), DP: t.o.dp, TP: t.o.tp, Losses: t.run.Losses,
+		StateSHA256: sum}
 	for _, p := range t.model.dense() {
 		s.Parameters += p.Numel()
 	}
@@ -56,10 +62,10 @@ func report(ctx context.Context, world *comm.Comm, t *trainer, bad int, say func
 		return fmt.Errorf("recsys: the loss on the held-out lines is %v; lower -lr or -table-lr", s.HeldOutLoss)
 	}
 	say("\n%-41s  AUC     loss", fmt.Sprintf("on %d held-out lines", len(labels)))
-	if auc, ok := score.AUC(plain, labels); ok {
+	if auc, ok := metrics.AUC(plain, labels); ok {
 		s.LogisticAUC = &auc
 	}
-	if auc, ok := score.AUC(logits, labels); ok {
+	if auc, ok := metrics.AUC(logits, labels); ok {
 		s.AUC = &auc
 	}
 	if s.AUC == nil {

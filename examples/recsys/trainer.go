@@ -3,17 +3,17 @@ package main
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 
 	"github.com/gorun-spmd/gorun/checkpoint"
+	"github.com/gorun-spmd/gorun/data"
+	"github.com/gorun-spmd/gorun/data/criteo"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/embedding"
-	"github.com/gorun-spmd/gorun/examples/internal/training"
-	"github.com/gorun-spmd/gorun/examples/recsys/internal/criteo"
 	"github.com/gorun-spmd/gorun/loss"
 	"github.com/gorun-spmd/gorun/optim"
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/train"
 )
 
 // A trainer trains one model on one log.
@@ -31,16 +31,19 @@ type trainer struct {
 	tables   []optim.Optimizer // one a table
 	networks optim.Optimizer
 
-	order []int // of the lines of the epoch
-	epoch int   // whose order it is, plus one
+	order *data.Order // of the lines to train on
 
 	state checkpoint.State
-	run   training.Run
+	run   train.Run
 }
 
-func newTrainer(ctx context.Context, mesh *dtensor.Mesh, data *criteo.Data, o *options, say func(string, ...any)) (*trainer, error) {
-	cut := data.Rows() - max(1, data.Rows()/10) // the last tenth, later in time, is held out
-	t := &trainer{o: o, mesh: mesh, learn: data.Cut(0, cut), heldOut: data.Cut(cut, data.Rows())}
+func newTrainer(ctx context.Context, mesh *dtensor.Mesh, log *criteo.Data, o *options, say func(string, ...any)) (*trainer, error) {
+	cut := log.Rows() - max(1, log.Rows()/10) // the last tenth, later in time, is held out
+	order, err := data.NewOrder(cut, o.batch, o.seed)
+	if err != nil {
+		return nil, err
+	}
+	t := &trainer{o: o, mesh: mesh, learn: log.Cut(0, cut), heldOut: log.Cut(cut, log.Rows()), order: order}
 	t.vocabulary = criteo.NewVocabulary(t.learn, o.tableRows)
 	plan, err := t.place(ctx)
 	if err != nil {
@@ -83,9 +86,10 @@ func (t *trainer) setUp() {
 		t.state.AddTensor(fmt.Sprintf("networks.%d", i), p)
 	}
 	t.state.AddTensors("optimizer.networks.", t.networks.State())
-	t.run = training.Run{
-		Program: "recsys", Advice: "lower -lr or -table-lr", Steps: t.steps(), Unit: "lines", PerStep: min(t.o.batch, t.learn.Rows()), Keep: t.o.keep,
-		Step: func(ctx context.Context, step int, share float64) (float64, error) { return t.step(ctx, step) },
+	t.run = train.Run{
+		Program: "recsys", Advice: "lower -lr or -table-lr", Steps: t.steps(), Unit: "lines", PerStep: min(t.o.batch, t.learn.Rows()),
+		Metrics: t.o.metrics, Keep: t.o.keep,
+		Step: func(ctx context.Context, step int, _ float64) (float64, error) { return t.step(ctx, step) },
 	}
 	t.run.Keep.State = &t.state
 	t.run.Keep.Settings = map[string]string{"seed": fmt.Sprint(t.o.seed), "batch": fmt.Sprint(t.o.batch)}
@@ -115,14 +119,12 @@ func (t *trainer) steps() int {
 	if t.o.steps > 0 {
 		return t.o.steps
 	}
-	return t.o.epochs * t.perEpoch()
+	return t.o.epochs * t.order.Steps()
 }
-
-func (t *trainer) perEpoch() int { return (t.learn.Rows() + t.o.batch - 1) / t.o.batch }
 
 // step makes one step and returns the loss from before it.
 func (t *trainer) step(ctx context.Context, step int) (float64, error) {
-	lines := t.lines(step)
+	lines := t.order.Batch(step)
 	value, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
 		counts, labels, ids := t.batch(t.learn, lines)
 		return loss.BinaryCrossEntropy(t.model.logits(counts, ids), labels, loss.Mean)
@@ -139,17 +141,7 @@ func (t *trainer) step(ctx context.Context, step int) (float64, error) {
 	if err := t.networks.Step(grads[n:], t.o.rate); err != nil {
 		return 0, err
 	}
-	return value.Local().Item(), nil
-}
-
-// lines returns the lines of a step, the same on every rank and mesh. Each epoch
-// has an order of its own, and its last batch may be smaller.
-func (t *trainer) lines(step int) []int {
-	epoch, at := step/t.perEpoch(), step%t.perEpoch()*t.o.batch
-	if t.epoch != epoch+1 {
-		t.epoch, t.order = epoch+1, rand.New(rand.NewPCG(t.o.seed, uint64(epoch))).Perm(t.learn.Rows())
-	}
-	return t.order[at:min(at+t.o.batch, len(t.order))]
+	return value.Item(), nil
 }
 
 // batch puts lines on the mesh, divided over both axes: counts [B, 13] and labels

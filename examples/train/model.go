@@ -4,6 +4,9 @@ import (
 	"context"
 	"strconv"
 
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/data"
+	"github.com/gorun-spmd/gorun/data/ngram"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/embedding"
@@ -21,6 +24,8 @@ type model struct {
 	norm      *nn.RMSNorm
 	head      *dtensor.Tensor // [V, C] R,S(0); the table's rows if tied
 	tied      bool
+	counts    *ngram.Model  // what the logits start from; nil: nothing
+	scorer    *ngram.Scorer // its scores of this rank's part of the vocabulary
 }
 
 // spread is the standard deviation of tables when training starts.
@@ -42,7 +47,11 @@ func newModel(ctx context.Context, mesh *dtensor.Mesh, o *options, vocab int) (*
 		m.norm = nn.NewRMSNorm(init, o.width)
 		m.head = m.tokens.Weight()
 		if !o.tied {
-			m.head = init.Normal(spread, []int{vocab, o.width}, "tp", layout.Shard(0))
+			std := spread
+			if o.ngram > 1 {
+				std = 0 // the model begins as the counts alone
+			}
+			m.head = init.Normal(std, []int{vocab, o.width}, "tp", layout.Shard(0))
 		}
 		dtensor.Keep(m.params()...)
 	})
@@ -63,15 +72,69 @@ func (m *model) hidden(ids *dtensor.Tensor) *dtensor.Tensor { // [B, T] S(0),R
 	return m.norm.Forward(h)
 }
 
-// logits returns the scores of every token to follow each position.
-func (m *model) logits(ids *dtensor.Tensor) *dtensor.Tensor {
-	return m.hidden(ids).Linear(m.head, nil) // [B, T, V] S(0),S(2)
+// logits returns the scores of every token to follow each position from the given one on:
+// what the network says, and what the counts say, which is where it starts from.
+func (m *model) logits(ids *dtensor.Tensor, from int) *dtensor.Tensor {
+	h := m.hidden(ids)
+	logits := h.Narrow(1, from, h.Dim(1)-from).Linear(m.head, nil) // [B, T-from, V] S(0),S(2)
+	if m.counts == nil {
+		return logits
+	}
+	return logits.Cast(tensor.Float32).Add(m.prior(ids, logits, from))
 }
 
-// loss returns the cross-entropy of the targets. The logits stay divided by
+// prior returns what the count model says where logits are, on this rank's part of them.
+func (m *model) prior(ids, logits *dtensor.Tensor, from int) *dtensor.Tensor {
+	p := tensor.New(logits.Mesh().Device(), tensor.Float32, logits.LocalShape()...)
+	v := logits.LocalShape()[2]
+	var tokens []int32
+	for _, id := range tensor.ToSlice[int64](ids.Local()) {
+		tokens = append(tokens, int32(id))
+	}
+	tensor.Edit(p, func(p []float32) {
+		for t := ids.Dim(1); len(tokens) > 0; tokens = tokens[t:] {
+			for i := from; i < t; i++ {
+				m.scorer.LogProbs(p[:v], tokens[:i+1])
+				p = p[v:]
+			}
+		}
+	})
+	prior, err := dtensor.FromLocal(logits.Mesh(), p, logits.Shape(), logits.Placements()...)
+	dtensor.Check(err)
+	return prior
+}
+
+// startFrom has the logits start from those of a count model of tokens, which rank 0 makes.
+func (m *model) startFrom(ctx context.Context, world *comm.Comm, tokens []int32, order int) error {
+	vocab := m.head.Dim(0)
+	packed, err := data.Share(ctx, world, func() ([]byte, error) {
+		counts, err := ngram.New(tokens, vocab, order)
+		if err != nil {
+			return nil, err
+		}
+		return counts.MarshalBinary()
+	})
+	if err != nil {
+		return err
+	}
+	counts, err := ngram.Parse(packed)
+	if err != nil {
+		return err
+	}
+	offset, _ := m.head.Offset()
+	m.counts, m.scorer = counts, counts.NewScorer(offset[0], m.head.LocalShape()[0])
+	return nil
+}
+
+// loss returns the mean cross-entropy of the targets. The logits stay divided by
 // vocabulary: what crosses ranks is a few numbers for each position.
-func (m *model) loss(ids, targets *dtensor.Tensor, r loss.Reduction) *dtensor.Tensor {
-	return loss.CrossEntropy(m.logits(ids).Flatten(0, 1), targets.Flatten(0, 1), loss.Options{Reduction: r})
+func (m *model) loss(ids, targets *dtensor.Tensor) *dtensor.Tensor {
+	return loss.CrossEntropy(m.logits(ids, 0).Flatten(0, 1), targets.Flatten(0, 1), loss.Options{})
+}
+
+// nats returns the sum of the cross-entropy of the targets.
+func (m *model) nats(ids, targets *dtensor.Tensor) *dtensor.Tensor {
+	return loss.CrossEntropy(m.logits(ids, 0).Flatten(0, 1), targets.Flatten(0, 1), loss.Options{Reduction: loss.Sum})
 }
 
 // params lists the parameters; a tied head is no parameter of its own.

@@ -8,9 +8,9 @@ import (
 	"os"
 	"time"
 
-	"github.com/gorun-spmd/gorun/examples/internal/training"
-	"github.com/gorun-spmd/gorun/examples/train/internal/corpus"
-	"github.com/gorun-spmd/gorun/examples/train/internal/dataset"
+	"github.com/gorun-spmd/gorun/data/corpus"
+	"github.com/gorun-spmd/gorun/data/ngram"
+	"github.com/gorun-spmd/gorun/train"
 )
 
 // options are the command line.
@@ -19,6 +19,7 @@ type options struct {
 
 	corpus  corpus.Options
 	vocab   int
+	ngram   int // tokens of the n-grams that the model starts from
 	context int // tokens in a window
 
 	device string // as runtime.UseDevice takes it
@@ -34,9 +35,10 @@ type options struct {
 	rate    float64 // peak learning rate
 	clip    float64
 
-	keep training.Keep
+	keep train.Keep
 
-	plot   string
+	metrics, plot string
+
 	prompt string
 	sample int // tokens
 }
@@ -48,14 +50,17 @@ const defaultMinutes = 2.25
 func flags(o *options) *flag.FlagSet {
 	f := flag.NewFlagSet("train", flag.ContinueOnError)
 	f.SetOutput(io.Discard) // an error is returned and printed once
-	f.Func("data", "train on the text in `PATH`, a file or a folder; may be repeated, and more may follow the flags (default: the Go standard library)",
+	f.Func("data", "train on the text in `PATH`, a file or a folder; may be repeated, and more may follow the flags (default: "+
+		"the Go standard library)",
 		func(p string) error { o.corpus.Paths = append(o.corpus.Paths, p); return nil })
-	f.IntVar(&o.vocab, "vocab", dataset.DefaultVocabSize, "entries of the tokenizer, at most")
+	f.IntVar(&o.vocab, "vocab", 4096, "entries of the tokenizer, at most")
+	f.IntVar(&o.ngram, "ngram", 0, "have the network begin with what the counts of n-grams of so many tokens say, 1: with nothing (default: "+
+		"4 for a text of a million tokens and more, else 1)")
 	f.IntVar(&o.context, "context", 128, "tokens in a window")
 	f.StringVar(&o.device, "device", "auto", "where tensors live: cpu, cuda, cuda:0, or auto: what gorun --gpus says, else the CPU")
 	f.IntVar(&o.dp, "dp", 0, "ranks that divide the batch (default: what -tp leaves over)")
 	f.IntVar(&o.tp, "tp", 0, "ranks that divide the model (default: what -dp leaves over)")
-	f.IntVar(&o.layers, "layers", 4, "blocks of the transformer")
+	f.IntVar(&o.layers, "layers", 2, "blocks of the transformer")
 	f.IntVar(&o.width, "width", 192, "features of a token")
 	f.IntVar(&o.heads, "heads", 4, "attention heads, a divisor of -width")
 	f.BoolVar(&o.tied, "tied", false, "use the token table as the output head")
@@ -64,9 +69,10 @@ func flags(o *options) *flag.FlagSet {
 	f.IntVar(&o.batch, "batch", 8, "windows in a step, over all ranks")
 	f.IntVar(&o.steps, "steps", 0, "end after so many steps")
 	f.Float64Var(&o.minutes, "minutes", 0, fmt.Sprintf("end after so many minutes (default %v, or never if -steps is given)", defaultMinutes))
-	f.Float64Var(&o.rate, "lr", 3e-3, "peak learning rate")
+	f.Float64Var(&o.rate, "lr", 1e-3, "peak learning rate")
 	f.Float64Var(&o.clip, "clip", 1, "largest norm of a step's gradients")
 	o.keep.Flags(f, 100, "-np, -dp and -tp")
+	f.StringVar(&o.metrics, "metrics", "", "write the loss of each step to `PATH`: .jsonl, .csv, or a folder of TensorBoard's files")
 	f.StringVar(&o.plot, "plot", "train-loss.png", "write the loss curve to `FILE`, as PNG; empty: do not")
 	f.StringVar(&o.prompt, "prompt", "// Package sort provides", "beginning of the text sample")
 	f.IntVar(&o.sample, "sample", 120, "tokens of the text sample; 0: none")
@@ -76,7 +82,8 @@ func flags(o *options) *flag.FlagSet {
 
 // usage describes the command line.
 func usage() string {
-	return training.Usage("usage: gorun -np N ./examples/train [flags] [PATH…]\n\nTrains a language model on text, sharded over N ranks.\n\n", flags(new(options)))
+	return train.Usage("usage: gorun -np N ./examples/train [flags] [PATH…]\n\nTrains a language model on text, sharded over N ranks.\n\n",
+		flags(new(options)))
 }
 
 // parse reads the command line of a job of size ranks.
@@ -98,7 +105,7 @@ func parse(args []string, size int) (*options, error) {
 
 // check checks the flags, and completes them.
 func (o *options) check(f *flag.FlagSet, size int) error {
-	if err := training.Positive(f, "vocab", "context", "layers", "width", "heads", "batch", "lr", "clip"); err != nil {
+	if err := train.Positive(f, "vocab", "context", "layers", "width", "heads", "batch", "lr", "clip"); err != nil {
 		return err
 	}
 	switch {
@@ -108,6 +115,8 @@ func (o *options) check(f *flag.FlagSet, size int) error {
 		return fmt.Errorf("-steps %d: give at least 1, or 0 for a limit in minutes", o.steps)
 	case !(o.minutes >= 0):
 		return fmt.Errorf("-minutes %v: give a positive number", o.minutes)
+	case o.ngram < 0 || o.ngram > ngram.MaxOrder:
+		return fmt.Errorf("-ngram %d: give 1 to %d, or 0 for what the text is worth", o.ngram, ngram.MaxOrder)
 	case o.sample < 0:
 		return fmt.Errorf("-sample %d: give 0 or more", o.sample)
 	}
@@ -118,7 +127,7 @@ func (o *options) check(f *flag.FlagSet, size int) error {
 		return err
 	}
 	var err error
-	o.dp, o.tp, err = training.Mesh(o.dp, o.tp, size)
+	o.dp, o.tp, err = train.Mesh(o.dp, o.tp, size)
 	return err
 }
 

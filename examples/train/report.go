@@ -9,9 +9,10 @@ import (
 	"os"
 
 	"github.com/gorun-spmd/gorun/comm"
-	"github.com/gorun-spmd/gorun/examples/internal/progress"
-	"github.com/gorun-spmd/gorun/examples/train/internal/baseline"
-	"github.com/gorun-spmd/gorun/examples/train/internal/losscurve"
+	"github.com/gorun-spmd/gorun/data/ngram"
+	"github.com/gorun-spmd/gorun/metrics"
+	"github.com/gorun-spmd/gorun/metrics/losscurve"
+	"github.com/gorun-spmd/gorun/metrics/progress"
 )
 
 // A summary is what -json prints.
@@ -24,12 +25,14 @@ type summary struct {
 	UnigramBitsPerByte float64   `json:"unigram_bits_per_byte"`
 	BigramBitsPerByte  float64   `json:"bigram_bits_per_byte"`
 	GzipBitsPerByte    float64   `json:"gzip_bits_per_byte"`
+	NGramBitsPerByte   float64   `json:"ngram_bits_per_byte,omitempty"` // of what the network began with
 	TokensPerSecond    float64   `json:"tokens_per_second"`
 	Parameters         int       `json:"parameters"`
 	NP                 int       `json:"np"`
 	DP                 int       `json:"dp"`
 	TP                 int       `json:"tp"`
-	Losses             []float64 `json:"losses"` // nats per token, one a step
+	Losses             []float64 `json:"losses"`       // nats per token, one a step
+	StateSHA256        string    `json:"state_sha256"` // of weights and optimizer state, see checkpoint.SHA256
 }
 
 // report measures the model on the held-out text and tells what came of the run.
@@ -50,28 +53,40 @@ func report(ctx context.Context, world *comm.Comm, t *trainer, say func(string, 
 	if err != nil {
 		return err
 	}
+	sum, err := t.run.SHA256(ctx, world)
+	if err != nil {
+		return err
+	}
 	if world.Rank() != 0 {
 		return nil
 	}
-	d := t.data
-	scores, err := baseline.Measure(d.Train, d.HeldOut, d.Tokenizer.VocabSize(), d.HeldOutText())
+	d := t.text
+	scores, err := ngram.Measure(d.Train, d.HeldOut, d.Tokenizer.VocabSize(), d.HeldOutText())
 	if err != nil {
 		return err
 	}
 	s := summary{
 		Steps: len(t.run.Losses), LossFirst: t.run.Losses[0], LossLast: t.run.Losses[len(t.run.Losses)-1],
-		HeldOutLoss: nats / float64(targets), BitsPerByte: baseline.FromNats(nats, d.HeldOutBytes),
+		HeldOutLoss: nats / float64(targets), BitsPerByte: metrics.BitsPerByte(nats, d.HeldOutBytes),
 		UnigramBitsPerByte: scores.Unigram, BigramBitsPerByte: scores.Bigram, GzipBitsPerByte: scores.Gzip,
-		TokensPerSecond: t.run.Rate, Parameters: t.model.count(), NP: world.Size(), DP: t.o.dp, TP: t.o.tp, Losses: t.run.Losses,
+		TokensPerSecond: t.run.UnitsPerSecond, Parameters: t.model.count(), NP: world.Size(), DP: t.o.dp, TP: t.o.tp, Losses: t.run.Losses,
+		StateSHA256: sum,
+	}
+	if t.model.counts != nil {
+		s.NGramBitsPerByte = t.model.counts.BitsPerByte(d.HeldOut, d.HeldOutBytes)
 	}
 	say("\nbits per byte on %s of held-out text", size(d.HeldOutBytes))
 	say("  unigram   %.3f", s.UnigramBitsPerByte)
 	say("  gzip -9   %.3f", s.GzipBitsPerByte)
 	say("  bigram    %.3f", s.BigramBitsPerByte)
+	if s.NGramBitsPerByte > 0 {
+		say("  %d-gram    %.3f   with which the network begins", t.model.counts.Order(), s.NGramBitsPerByte)
+	}
 	say("  model     %.3f   %+.0f %% against the unigram, after %d steps of %s tokens", s.BitsPerByte,
 		100*(s.BitsPerByte/s.UnigramBitsPerByte-1), s.Steps, progress.Count(float64(t.run.PerStep)))
+	say("what each would compress that text to: the less, the better it knows what comes next")
 	if text != "" {
-		say("\n%s", text)
+		say("\nhow the model goes on from %q:\n%s", t.o.prompt, text)
 	}
 	if t.o.plot != "" {
 		if err := t.curve(s, targets).Save(t.o.plot); err != nil {
@@ -87,7 +102,7 @@ func report(ctx context.Context, world *comm.Comm, t *trainer, say func(string, 
 
 // curve is the loss curve with the levels of the simpler models.
 func (t *trainer) curve(s summary, targets int) losscurve.Curve {
-	level := func(bits float64) float64 { return baseline.ToNats(bits, t.data.HeldOutBytes) / float64(targets) }
+	level := func(bits float64) float64 { return metrics.Nats(bits, t.text.HeldOutBytes) / float64(targets) }
 	return losscurve.Curve{
 		Title:   fmt.Sprintf("%s parameters, np %d (dp %d, tp %d)", progress.Count(float64(s.Parameters)), s.NP, s.DP, s.TP),
 		Train:   s.Losses,

@@ -15,10 +15,11 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/comm/commtest"
+	"github.com/gorun-spmd/gorun/data"
+	"github.com/gorun-spmd/gorun/data/corpus"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
-	"github.com/gorun-spmd/gorun/examples/internal/program"
-	"github.com/gorun-spmd/gorun/examples/train/internal/dataset"
+	"github.com/gorun-spmd/gorun/internal/programtest"
 )
 
 // small is a command line for a model and a batch of which nothing divides by
@@ -26,10 +27,10 @@ import (
 var small = []string{"-context", "9", "-width", "12", "-heads", "3", "-layers", "2", "-batch", "5", "-lr", "0.01"}
 
 // text is a token stream with something to learn.
-func text(vocab int) []uint16 {
-	tokens := make([]uint16, 4000)
+func text(vocab int) []int32 {
+	tokens := make([]int32, 4000)
 	for i := range tokens {
-		tokens[i] = uint16((i*i/3 + i) % vocab)
+		tokens[i] = int32((i*i/3 + i) % vocab)
 	}
 	return tokens
 }
@@ -42,7 +43,8 @@ func losses(t *testing.T, dp, tp, stop int, args ...string) []float64 {
 	var all []float64
 	const vocab = 261
 	commtest.Run(t, dp*tp, func(ctx context.Context, world *comm.Comm) error {
-		o, err := parse(append(append([]string{"-steps", "6", "-dp", strconv.Itoa(dp), "-tp", strconv.Itoa(tp)}, small...), args...), world.Size())
+		o, err := parse(append(append([]string{"-steps", "6", "-dp", strconv.Itoa(dp), "-tp", strconv.Itoa(tp)}, small...), args...),
+			world.Size())
 		if err != nil {
 			return err
 		}
@@ -54,19 +56,24 @@ func losses(t *testing.T, dp, tp, stop int, args ...string) []float64 {
 		if err != nil {
 			return err
 		}
-		data := &dataset.Dataset{Train: text(vocab), HeldOut: text(vocab)[:100]}
-		tr, err := newTrainer(mesh, m, data, o)
+		if o.ngram > 1 {
+			if err := m.startFrom(ctx, world, text(vocab), o.ngram); err != nil {
+				return err
+			}
+		}
+		data := &corpus.Dataset{Train: text(vocab), HeldOut: text(vocab)[:100]}
+		tr, err := newTrainer(mesh, m, data, data.Train, o)
 		if err != nil {
 			return err
 		}
 		if tr.run.Out = io.Discard; stop > 0 {
-			err := tr.train(program.Interrupted(ctx, stop), world, quiet)
+			err := tr.run.Do(programtest.Interrupted(ctx, stop, &tr.run.OnStep), world, quiet)
 			if !errors.Is(err, context.Canceled) {
 				return fmt.Errorf("interrupted training returned %w", err)
 			}
 			return nil
 		}
-		if err := tr.train(ctx, world, quiet); err != nil {
+		if err := tr.run.Do(ctx, world, quiet); err != nil {
 			return err
 		}
 		nats, targets, err := tr.heldOut(ctx)
@@ -95,7 +102,7 @@ func TestInterruptedRunsGoOnAnywhere(t *testing.T) {
 			}
 		}
 		got := losses(t, c.to[0], c.to[1], 0, "-checkpoint", dir, "-resume")
-		if step, ok := program.Near(got, want); !ok {
+		if step, ok := programtest.Near(got, want); !ok {
 			t.Errorf("from mesh %v to %v, step %d: losses %v, want %v", c.from, c.to, step, got, want)
 		}
 	}
@@ -109,9 +116,23 @@ func TestEveryMeshTrainsTheSame(t *testing.T) {
 		}
 		for _, mesh := range [][2]int{{1, 2}, {2, 1}, {1, 3}, {3, 1}, {2, 2}, {1, 4}, {4, 1}} {
 			got := losses(t, mesh[0], mesh[1], 0, args...)
-			if step, ok := program.Near(got, want); !ok {
+			if step, ok := programtest.Near(got, want); !ok {
 				t.Errorf("%v: mesh %v, step %d: losses %v, want %v", args, mesh, step, got, want)
 			}
+		}
+	}
+}
+
+// A network that begins with counts has their loss at first, and trains alike on every mesh.
+func TestBeginsWithCounts(t *testing.T) {
+	want, alone := losses(t, 1, 1, 0, "-ngram", "3"), losses(t, 1, 1, 0)
+	if !(want[0] < alone[0]/4) { // the text is one that counts tell nearly all about
+		t.Errorf("the first loss is %v, without counts %v", want[0], alone[0])
+	}
+	for _, mesh := range [][2]int{{1, 2}, {2, 2}, {1, 3}} {
+		got := losses(t, mesh[0], mesh[1], 0, "-ngram", "3")
+		if step, ok := programtest.Near(got, want); !ok {
+			t.Errorf("mesh %v, step %d: losses %v, want %v", mesh, step, got, want)
 		}
 	}
 }
@@ -143,13 +164,17 @@ func TestTableGradientIsSparse(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		tr, err := newTrainer(mesh, m, &dataset.Dataset{Train: text(261)}, o)
+		tr, err := newTrainer(mesh, m, &corpus.Dataset{}, text(261), o)
+		if err != nil {
+			return err
+		}
+		sample, err := data.NewSampler(text(261), o.context, o.seed)
 		if err != nil {
 			return err
 		}
 		_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
-			ids, targets := tr.batch(func(ids, targets []int64) { dataset.FillBatch(tr.sample, 0, 0, ids, targets) })
-			return m.loss(ids, targets, 0)
+			ids, targets := tr.batch(func(ids, targets []int64) { data.FillBatch(sample, 0, 0, ids, targets) })
+			return m.loss(ids, targets)
 		}, tr.params...)
 		if err != nil {
 			return err
@@ -178,10 +203,12 @@ func TestBadCommandLines(t *testing.T) {
 		{"-lr 0", "-lr 0"},
 		{"-clip NaN", "-clip NaN"},
 		{"-sample -1", "-sample -1"},
+		{"-ngram 9", "-ngram 9: give 1 to 8"},
 		{"-resume", "-checkpoint"},
 		{"-every 0", "-every 0"},
 	} {
-		if _, err := parse(strings.Fields(c.args), 4); err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "\n") {
+		if _, err := parse(strings.Fields(c.args), 4); err == nil || !strings.Contains(err.Error(), c.says) ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: got %v, want a line with %q", c.args, err, c.says)
 		}
 	}
@@ -209,12 +236,13 @@ func words(t *testing.T) string {
 }
 
 func TestKilledRunsGoOn(t *testing.T) {
-	program.Build(t).SurvivesKills(t, "-data", words(t), "-steps", "300", "-vocab", "300", "-batch", "6", "-context", "16", "-width", "24", "-heads", "6",
+	programtest.Build(t).SurvivesKills(t, "-data", words(t), "-steps", "300", "-vocab", "300", "-batch", "6", "-context", "16", "-width", "24",
+		"-heads", "6",
 		"-layers", "1", "-sample", "0", "-plot", "", "-json")
 }
 
 func TestProgram(t *testing.T) {
-	example := program.Build(t)
+	example := programtest.Build(t)
 	dir := t.TempDir()
 	corpus := words(t)
 	plot := filepath.Join(dir, "loss.png")
@@ -224,7 +252,7 @@ func TestProgram(t *testing.T) {
 		t.Fatalf("status %d\n%s", status, stderr)
 	}
 	var s summary
-	program.Summary(t, stdout, &s)
+	programtest.Summary(t, stdout, &s)
 	if s.Steps != 4 || len(s.Losses) != 4 || s.LossFirst != s.Losses[0] || s.LossLast != s.Losses[3] || s.NP != 2 || s.TP != 2 ||
 		s.BitsPerByte <= 0 || s.UnigramBitsPerByte <= 0 || s.GzipBitsPerByte <= 0 || s.TokensPerSecond <= 0 {
 		t.Errorf("summary %+v", s)
@@ -233,7 +261,8 @@ func TestProgram(t *testing.T) {
 		t.Errorf("loss curve: %v", err)
 	}
 
-	if _, stderr, status := example.Run(2, "-bfloat16", "-tied", "-steps", "2", "-vocab", "300", "-width", "16", "-layers", "1", "-sample", "5", "-plot", "", corpus); status != 0 {
+	if _, stderr, status := example.Run(2, "-bfloat16", "-tied", "-steps", "2", "-vocab", "300", "-width", "16", "-layers", "1", "-sample",
+		"5", "-plot", "", corpus); status != 0 {
 		t.Errorf("of bfloat16: status %d\n%s", status, stderr)
 	}
 
@@ -248,9 +277,15 @@ func TestProgram(t *testing.T) {
 	example.Refuses(t, "-heads 7", 1, "-heads", "7")
 	example.Refuses(t, "no checkpoint in", 2, "-steps", "1", "-checkpoint", filepath.Join(dir, "none"), "-resume", corpus)
 	example.Refuses(t, "not a directory", 2, "-steps", "1", "-checkpoint", corpus, corpus)
-	example.Refuses(t, "name a file in a folder that can be written", 2, "-plot", filepath.Join(dir, "none", "loss.png"), "-data", filepath.Join(dir, "missing"))
-	example.Refuses(t, "the loss on the held-out text is NaN; lower -lr", 2, "-steps", "2", "-lr", "1e30", "-vocab", "300", "-width", "32", "-layers", "1", "-plot", "", corpus)
+	example.Refuses(t, "name a file in a folder that can be written", 2, "-plot", filepath.Join(dir, "none", "loss.png"), "-data",
+		filepath.Join(dir, "missing"))
+	example.Refuses(t, "lower -lr: optim: ClipGradNorm", 2, "-steps", "2", "-lr", "1e30", "-vocab", "300", "-width", "32", "-layers", "1",
+		"-plot", "", corpus)
+	example.Refuses(t, "the loss on the held-out text is NaN; lower -lr", 2, "-steps", "1", "-lr", "1e300", "-vocab", "300", "-width", "32",
+		"-layers", "1", "-plot", "", corpus)
 	if stdout, _, status := example.Run(2, "-h"); status != 0 || !strings.Contains(stdout, fmt.Sprint(defaultMinutes)) {
 		t.Errorf("-h: status %d\n%s", status, stdout)
 	}
 }
+
+func quiet(string, ...any) {}

@@ -3,11 +3,11 @@ package main
 import (
 	"context"
 
+	"github.com/gorun-spmd/gorun/data/tokenizer"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
-	"github.com/gorun-spmd/gorun/examples/train/internal/sample"
-	"github.com/gorun-spmd/gorun/examples/train/internal/tokenizer"
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/train/sample"
 )
 
 // columns is how wide the text sample is laid out.
@@ -23,8 +23,8 @@ func (t *trainer) write(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	tokens := []uint16{tokenizer.EndOfText}
-	tokens = tokenizer.NewEncoder(t.data.Tokenizer).Encode(tokens, []byte(t.o.prompt))
+	tokens := []int32{tokenizer.EndOfText}
+	tokens = tokenizer.NewEncoder(t.text.Tokenizer).Encode(tokens, []byte(t.o.prompt))
 	for i := range t.o.sample {
 		next, err := t.next(ctx, tokens[max(0, len(tokens)-t.o.context):], draw, i)
 		if err != nil {
@@ -35,11 +35,11 @@ func (t *trainer) write(ctx context.Context) (string, error) {
 		}
 		tokens = append(tokens, next)
 	}
-	return sample.Format(t.data.Tokenizer.Decode(nil, tokens[1:]), columns), nil
+	return sample.Format(t.text.Tokenizer.Decode(nil, tokens[1:]), columns), nil
 }
 
 // next draws the token that follows a window.
-func (t *trainer) next(ctx context.Context, window []uint16, draw *sample.Sampler, position int) (uint16, error) {
+func (t *trainer) next(ctx context.Context, window []int32, draw *sample.Sampler, position int) (int32, error) {
 	ids := make([]int64, len(window))
 	for i, id := range window {
 		ids[i] = int64(id)
@@ -49,12 +49,11 @@ func (t *trainer) next(ctx context.Context, window []uint16, draw *sample.Sample
 	err := dtensor.Try(ctx, t.mesh, func() {
 		x := tensor.FromSlice(t.mesh.Device(), ids, 1, len(ids))
 		whole := dtensor.Distribute(t.mesh, x, layout.Replicate(), layout.Replicate())
-		last := t.model.hidden(whole).Narrow(1, len(ids)-1, 1) // [1, 1, C]
-		logits := last.Linear(t.model.head, nil).Full()        // [1, 1, V]
+		logits := t.model.logits(whole, len(ids)-1).Full() // [1, 1, V]
 		next, bad = draw.Next(tensor.Read[float32](tensor.Widen(logits)), position)
 	})
 	if err == nil {
 		err = bad
 	}
-	return uint16(next), err
+	return int32(next), err
 }

@@ -1,34 +1,37 @@
+//go:build linux
+
 package cluster
 
 import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
-	"github.com/gorun-spmd/gorun/internal/cachetest"
-	"github.com/gorun-spmd/gorun/internal/needtest"
+	"github.com/gorun-spmd/gorun/internal/testenv"
 )
 
 // leftovers are the programs that no job may leave behind.
-var leftovers = []string{"gorun", "train", "conformance", "mpi.test", "mpirun", "orted", "prted", "mpiexec.hydra", "hydra_pmi_proxy", "srun"}
+var leftovers = []string{"gorun", "train", "conformance", "leaver", "mpi.test", "mpirun", "orted", "prted",
+	"mpiexec.hydra", "hydra_pmi_proxy", "srun", "sleeper"}
 
 // build puts the programs and their input into dir, built without cgo.
 func build(t *testing.T, dir string) {
 	t.Helper()
-	cachetest.Uses(t, "../../cmd/gorun", "../../examples/train", "../conformance", "../../comm/mpi")
+	testenv.DependsOn(t, "../../cmd/gorun", "../../examples/train", "../conformance", "../../comm/mpi", "./testdata/leaver")
 	bin := filepath.Join(dir, "bin")
 	for _, args := range [][]string{
-		{"build", "-o", bin + "/", "../../cmd/gorun", "../../examples/train", "../conformance"},
+		{"build", "-o", bin + "/", "../../cmd/gorun", "../../examples/train", "../conformance", "./testdata/leaver"},
 		{"test", "-c", "-o", filepath.Join(bin, "mpi.test"), "../../comm/mpi"},
 	} {
 		cmd := exec.Command("go", args...)
@@ -36,6 +39,13 @@ func build(t *testing.T, dir string) {
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("go %v: %v\n%s", args, err, out)
 		}
+	}
+	sleep, err := os.ReadFile("/bin/sleep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(bin, "sleeper"), sleep, 0o755); err != nil { // a name that nothing else has
+		t.Fatal(err)
 	}
 	if err := os.CopyFS(filepath.Join(dir, "cases"), os.DirFS("../conformance/testdata")); err != nil {
 		t.Fatal(err)
@@ -51,7 +61,8 @@ func build(t *testing.T, dir string) {
 
 // train is a short training run of the example in dir, with more flags.
 func train(dir string, more ...string) []string {
-	args := append([]string{filepath.Join(dir, "bin/train"), "-layers", "1", "-width", "32", "-heads", "2", "-context", "32", "-sample", "0", "-plot", ""}, more...)
+	args := append([]string{filepath.Join(dir, "bin/train"), "-layers", "1", "-width", "32", "-heads", "2", "-context", "32",
+		"-sample", "0", "-plot", ""}, more...)
 	return append(args, filepath.Join(dir, "corpus.txt"))
 }
 
@@ -77,9 +88,12 @@ func TestTrainOverMPI(t *testing.T) {
 		return got
 	}
 	want := run(t, filepath.Join(dir, "bin/gorun"), "-np", "4")
-	for _, launcher := range [][]string{{"mpirun.openmpi", "--oversubscribe", "--allow-run-as-root", "-np", "4"}, {"mpiexec.hydra", "-n", "4"}} {
+	for _, launcher := range [][]string{
+		{"mpirun.openmpi", "--oversubscribe", "--allow-run-as-root", "-np", "4"},
+		{"mpiexec.hydra", "-n", "4"},
+	} {
 		t.Run(launcher[0], func(t *testing.T) {
-			needtest.Programs(t, launcher[0])
+			testenv.NeedPrograms(t, launcher[0])
 			if got := run(t, launcher...); got != want {
 				t.Errorf("got %s, want %s as by gorun", got, want)
 			}
@@ -125,43 +139,72 @@ func TestJobs(t *testing.T) {
 			out, err := c.run(c.hosts[0], patience, nil, append([]string{"gorun", "--hostfile", "hostfile", "--via", via, "-np", "4"}, short...)...)
 			same(t, out, err, "gorun: starting 4 ranks on node1, node2 with mpi")
 		})
-		t.Run("a host is cut off, "+via, func(t *testing.T) { c.cutOff(t, via) })
+		t.Run("a host is cut off, "+via, func(t *testing.T) {
+			gorun := []string{"gorun", "--hostfile", "hostfile", "--via", via, "-np", "4"}
+			c.cutOff(t, 15*time.Second, nil, gorun, `gorun: .*ranks 2-3`, `gorun: .*node2`)
+		})
+		t.Run("a rank is killed, "+via, func(t *testing.T) { c.killed(t, via) })
+		t.Run("a rank leaves, "+via, func(t *testing.T) { c.leaves(t, nil, "--hostfile", "hostfile", "--via", via) })
 		t.Run("a host lacks something, "+via, func(t *testing.T) { c.lacks(t, nil, "--hostfile", "hostfile", "--via", via) })
 	}
+	for _, launcher := range [][]string{
+		{"mpirun.openmpi", "--host", "node1:2,node2:2", "-np", "4"},
+		{"mpiexec.hydra", "-hosts", "node1:2,node2:2", "-n", "4"},
+	} {
+		t.Run("a host is cut off, "+launcher[0], func(t *testing.T) {
+			c.cutOff(t, 8*time.Second, []string{"GORUN_HOST_TIMEOUT=8s"}, launcher, `rank [01]: runtime: node2 does not answer`)
+		})
+	}
+	t.Run("a rank exits, mpich", func(t *testing.T) {
+		out, err := c.run(c.hosts[0], patience, nil, "gorun", "--hostfile", "hostfile", "--via", "mpich", "-np", "4",
+			"sh", "-c", "[ $PMI_RANK != 3 ] || exit 3; exec sleeper 1000")
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.ExitCode() != 3 ||
+			!strings.Contains(out, "gorun: rank 3 on node2 failed: it ended without saying why (exit code 3)") {
+			t.Errorf("%v, output:\n%s", err, out)
+		}
+		c.clean(t, c.hosts...)
+	})
 	t.Run("a rank fails on the other host", func(t *testing.T) {
-		out, err := c.run(c.hosts[0], patience, nil, "gorun", "--hostfile", "hostfile", "-np", "4", filepath.Join(c.dir, "bin/conformance"), "missing")
+		out, err := c.run(c.hosts[0], patience, nil, "gorun", "--hostfile", "hostfile", "-np", "4",
+			filepath.Join(c.dir, "bin/conformance"), "missing")
 		if err == nil || !regexp.MustCompile(`gorun: rank [0-3] on node[12] failed: .*missing.* \(exit code 1\)`).MatchString(out) {
 			t.Errorf("%v, output:\n%s", err, out)
 		}
 	})
 	t.Run("PBS allocation", func(t *testing.T) {
 		nodes := c.write("pbs", "node1\nnode1\nnode2\nnode2\n")
-		out, err := c.run(c.hosts[0], patience, []string{"PBS_JOBID=17", "PBS_NODEFILE=" + nodes}, append([]string{"gorun", "-np", "4"}, short...)...)
+		out, err := c.run(c.hosts[0], patience, []string{"PBS_JOBID=17", "PBS_NODEFILE=" + nodes},
+			append([]string{"gorun", "-np", "4"}, short...)...)
 		same(t, out, err, "gorun: starting 4 ranks on node1, node2 with mpirun")
 	})
 	t.Run("Slurm", func(t *testing.T) {
 		c.slurm(t)
 		for _, mpi := range []string{"pmi2", "pmix"} {
 			t.Run(mpi, func(t *testing.T) {
-				out, err := c.run(c.hosts[0], patience, nil, append([]string{"srun", "-N1", "-n4", "--mpi=" + mpi}, short...)...)
+				out, err := c.slurmJob(t, nil, append([]string{"srun", "-N1", "-n4", "--mpi=" + mpi}, short...)...)
 				same(t, out, err)
-				out, err = c.run(c.hosts[0], patience, nil, append([]string{"srun", "-N2", "-n4", "--mpi=" + mpi}, short...)...)
+				out, err = c.slurmJob(t, nil, append([]string{"srun", "-N2", "-n4", "--mpi=" + mpi}, short...)...)
 				same(t, out, err)
-				out, err = c.run(c.hosts[0], patience, nil, "srun", "-N1", "-n4", "--mpi="+mpi, "bin/conformance", "-resize", "cases")
+				out, err = c.slurmJob(t, nil, "srun", "-N1", "-n4", "--mpi="+mpi, "bin/conformance", "-resize", "cases")
 				if err != nil || !passed.MatchString(out) {
 					t.Errorf("recorded cases: %v\n%s", err, out)
 				}
-				out, err = c.run(c.hosts[0], patience, []string{"MPI_TEST_TASK=suite", "MPI_TEST_SIZE=2"}, "srun", "-N1", "-n2", "--mpi="+mpi, "bin/mpi.test")
+				out, err = c.slurmJob(t, []string{"MPI_TEST_TASK=suite", "MPI_TEST_SIZE=2"},
+					"srun", "-N1", "-n2", "--mpi="+mpi, "bin/mpi.test")
 				if err != nil || strings.Count(out, "all right") != 2 {
 					t.Errorf("suite: %v\n%s", err, out)
 				}
 			})
 		}
+		t.Run("stops", func(t *testing.T) { c.stops(t) })
 		t.Run("allocation", func(t *testing.T) {
-			out, err := c.run(c.hosts[0], patience, nil, append([]string{"salloc", "-N2", "--ntasks-per-node=2", "gorun", "-np", "4"}, short...)...)
+			out, err := c.slurmJob(t, nil, append([]string{"salloc", "-N2", "--ntasks-per-node=2", "gorun", "-np", "4"}, short...)...)
 			same(t, out, err, "gorun: starting 4 ranks on node1, node2 with srun")
 			c.lacks(t, []string{"salloc", "-N2", "--ntasks-per-node=2"})
+			c.leaves(t, []string{"salloc", "-N2", "--ntasks-per-node=2"})
 		})
+		t.Run("cancelled", func(t *testing.T) { c.cancels(t) })
 	})
 }
 
@@ -193,51 +236,110 @@ func (c *cluster) lacks(t *testing.T, prefix []string, flags ...string) {
 		status int
 		says   string
 	}{
-		{[]string{"--wdir", folder, filepath.Join(c.dir, "bin/conformance"), filepath.Join(c.dir, "cases")}, 1, "there is no folder " + folder + " on this host"},
+		{[]string{"--wdir", folder, filepath.Join(c.dir, "bin/conformance"), filepath.Join(c.dir, "cases")}, 1,
+			"there is no folder " + folder + " on this host"},
 		{[]string{program, "cases"}, 127, "there is no program " + program + " on this host"},
 	} {
 		out, err := c.run(c.hosts[0], patience, nil, slices.Concat(prefix, []string{"gorun"}, flags, []string{"-np", "4"}, test.args)...)
 		var exit *exec.ExitError
-		if !errors.As(err, &exit) || exit.ExitCode() != test.status || !regexp.MustCompile(`(?m)^gorun: rank [23] on node2 failed: `+test.says).MatchString(out) {
+		if !errors.As(err, &exit) || exit.ExitCode() != test.status ||
+			!regexp.MustCompile(`(?m)^gorun: rank [23] on node2 failed: `+test.says).MatchString(out) {
 			t.Errorf("%v: %v, output:\n%s", test.args, err, out)
 		}
 		c.clean(t, c.hosts...)
 	}
 }
 
-// cutOff pulls the second host's cable during a job, which must end with its name.
-func (c *cluster) cutOff(t *testing.T, via string) {
+// leaves has a job of which rank 1 calls os.Exit(0) while the others wait for it.
+func (c *cluster) leaves(t *testing.T, prefix []string, flags ...string) {
+	began := time.Now()
+	out, err := c.run(c.hosts[0], patience, nil, slices.Concat(prefix, []string{"gorun"}, flags, []string{"-np", "4", "bin/leaver"})...)
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() == 0 || !regexp.MustCompile(`(?m)^gorun: .*rank 1 on node1`).MatchString(out) {
+		t.Errorf("%v, output:\n%s", err, out)
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("it took %v; output:\n%s", took, out)
+	}
+	c.clean(t, c.hosts...)
+}
+
+// killed kills a rank of the second host, of which the job must end with its name.
+func (c *cluster) killed(t *testing.T, via string) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var out output
-	cmd := c.command(ctx, c.hosts[0], nil, append([]string{"gorun", "--hostfile", "hostfile", "--via", via, "-np", "4"}, train(c.dir, "-minutes", "10")...)...)
+	cmd := c.command(ctx, c.hosts[0], nil, append([]string{"gorun", "--hostfile", "hostfile", "--via", via, "-np", "4"},
+		train(c.dir, "-minutes", "10")...)...)
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan error, 1)
-	go func() {
-		ended <- cmd.Wait()
-		cancel()
-	}()
 	c.await("training", func() bool { return strings.Contains(out.String(), "tokens to train") || ctx.Err() != nil })
-	if ctx.Err() != nil {
+	ranks := c.running(c.hosts[1], "train")
+	if len(ranks) != 2 {
+		t.Fatalf("%v on node2, want two ranks; output:\n%s", ranks, out.String())
+	}
+	pid, err := strconv.Atoi(strings.TrimPrefix(ranks[0], "train "))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	var exit *exec.ExitError
+	err = cmd.Wait()
+	if !errors.As(err, &exit) || exit.ExitCode() != 137 ||
+		!regexp.MustCompile(`gorun: rank [23] on node2 failed: it was killed by SIGKILL \(exit code 137\)`).MatchString(out.String()) {
+		t.Errorf("%v, output:\n%s", err, out.String())
+	}
+	c.clean(t, c.hosts...)
+}
+
+// cutOff pulls the second host's cable during a job that a command starts, which says some
+// things. The ranks must end within a limit, those on the second host before the cable is
+// back, and so must the command itself if it is gorun.
+func (c *cluster) cutOff(t *testing.T, limit time.Duration, env, command []string, says ...string) {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var out output
+	cmd := c.command(ctx, c.hosts[0], env, append(command, train(c.dir, "-minutes", "10")...)...)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan time.Time, 1)
+	go func() {
+		_ = cmd.Wait() // its state tells
+		ended <- time.Now()
+	}()
+	c.await("a step", func() bool { return strings.Contains(out.String(), "\nstep ") || len(ended) > 0 })
+	if len(ended) > 0 {
 		t.Fatalf("it ended before the cut; output:\n%s", out.String())
 	}
 	c.cable(2, "down")
 	began := time.Now()
-	err := <-ended
+	c.await("the ranks' end", func() bool { return len(c.running(c.hosts[0], "train"))+len(c.running(c.hosts[1], "train")) == 0 })
 	took := time.Since(began)
-	c.cable(2, "up")
-	t.Logf("gorun ended after %v", took)
-	text := out.String()
-	if err == nil || took > patience || !regexp.MustCompile(`gorun: .*ranks 2-3.*`).MatchString(text) || !regexp.MustCompile(`gorun: .*node2`).MatchString(text) {
-		t.Errorf("%v after %v, want an end that names ranks 2-3 on node2; output:\n%s", err, took, text)
+	if command[0] == "gorun" {
+		took = max(took, (<-ended).Sub(began))
+		if cmd.ProcessState.Success() {
+			t.Error("exit status 0")
+		}
 	}
-	c.clean(t, c.hosts[0])
-	// The other host finds out for itself, sooner or later; the next test starts afresh.
-	c.must("nsenter", "-t", fmt.Sprint(c.hosts[1].pid), "--pid", "--mount", "--", "sh", "-c", "pkill -KILL -x 'orted|hydra_pmi_proxy|train' || true")
-	c.clean(t, c.hosts[1])
+	c.cable(2, "up")
+	cancel() // other launchers may wait for the lost host
+	text := out.String()
+	t.Logf("the end came after %v", took)
+	if took > limit {
+		t.Errorf("the end came after %v, want at most %v; output:\n%s", took, limit, text)
+	}
+	for _, s := range says {
+		if !regexp.MustCompile(s).MatchString(text) {
+			t.Errorf("no %s in:\n%s", s, text)
+		}
+	}
+	c.clean(t, c.hosts...)
 }
 
 // output is what a command says while it runs.

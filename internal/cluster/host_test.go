@@ -1,3 +1,5 @@
+//go:build linux
+
 package cluster
 
 import (
@@ -14,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gorun-spmd/gorun/internal/needtest"
+	"github.com/gorun-spmd/gorun/internal/testenv"
 )
 
 // patience is how long anything may take before the test fails.
@@ -37,11 +39,8 @@ type host struct {
 // need ends a test of hosts unless they can be made here and all programs are there.
 func need(t *testing.T, programs ...string) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, for network namespaces")
-	}
-	needtest.Namespaces(t, "--net", "--pid", "--fork", "--mount")
-	needtest.Programs(t, programs...)
+	testenv.NeedNamespaces(t, "--net", "--pid", "--fork", "--mount")
+	testenv.NeedPrograms(t, programs...)
 }
 
 // up starts n hosts.

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gorun-spmd/gorun/internal/needtest"
+	"github.com/gorun-spmd/gorun/internal/testenv"
 	"github.com/gorun-spmd/gorun/tensor/cuda/cudatest"
 )
 
@@ -83,7 +83,8 @@ func TestChoiceOfDevice(t *testing.T) {
 		{none, []string{"--gpus", "auto"}, nil, passed, onGPUs},
 		{none, []string{"--gpus", "0"}, nil, "none.so", passed},
 	} {
-		args := slices.Concat([]string{"-np", "2"}, c.gpus, []string{filepath.Join(bin, "conformance")}, c.program, []string{"testdata/relu.jsonl"})
+		args := slices.Concat([]string{"-np", "2"}, c.gpus, []string{filepath.Join(bin, "conformance")}, c.program,
+			[]string{"testdata/relu.jsonl"})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		cmd := exec.CommandContext(ctx, filepath.Join(bin, "gorun"), args...)
 		cmd.Env = append(os.Environ(), c.env...)
@@ -104,7 +105,8 @@ func TestGPUsThroughMPI(t *testing.T) {
 	if onMachines() {
 		for _, launcher := range [][]string{{"mpirun", "-np"}, {"mpiexec.hydra", "-n"}} {
 			if _, err := exec.LookPath(launcher[0]); err == nil {
-				throughMPI(t, launcher, "2", append(os.Environ(), stageNone, "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"), "tensors on GPUs", filepath.Join(bin, "conformance"), "-resize", "-device", "cuda", "testdata")
+				throughMPI(t, launcher, "2", append(os.Environ(), stageNone, "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"),
+					"tensors on GPUs", filepath.Join(bin, "conformance"), "-resize", "-device", "cuda", "testdata")
 			}
 		}
 		return
@@ -114,15 +116,17 @@ func TestGPUsThroughMPI(t *testing.T) {
 		{"mpirun.openmpi", "--oversubscribe", "--allow-run-as-root", "-np"},
 		{"mpiexec.hydra", "-n"},
 	} {
-		needtest.Programs(t, launcher[0])
+		testenv.NeedPrograms(t, launcher[0])
 		for _, c := range []struct {
 			env   []string
 			ranks string
 			cases []string
 			want  string
 		}{
-			{[]string{"GORUN_FAKE_REACHABLE=1", "GORUN_MPI_CUDA=1", stageNone}, "2", []string{"redistribute", "embedding"}, "collectives hand addresses of GPUs to MPI, and reductions are folded on the GPUs"},
-			{[]string{"GORUN_FAKE_REACHABLE=1", "GORUN_MPI_CUDA=1", stageNone}, "5", []string{"redistribute"}, "collectives hand addresses of GPUs to MPI, and reductions are folded on the GPUs"},
+			{[]string{"GORUN_FAKE_REACHABLE=1", "GORUN_MPI_CUDA=1", stageNone}, "2", []string{"redistribute", "embedding"},
+				"collectives hand addresses of GPUs to MPI, and reductions are folded on the GPUs"},
+			{[]string{"GORUN_FAKE_REACHABLE=1", "GORUN_MPI_CUDA=1", stageNone}, "5", []string{"redistribute"},
+				"collectives hand addresses of GPUs to MPI, and reductions are folded on the GPUs"},
 			{[]string{"GORUN_MPI_CUDA=0"}, "2", []string{"redistribute"}, `"reason":"rank 0: GORUN_MPI_CUDA is 0"`},
 		} {
 			args := []string{filepath.Join(bin, "conformance"), "-resize", "-device", "cuda"}
@@ -151,7 +155,8 @@ func throughMPI(t *testing.T, launcher []string, ranks string, env []string, wan
 func onGPU(t *testing.T, bin, ranks string, env []string, want string, args ...string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(bin, "gorun"), append([]string{"-np", ranks, filepath.Join(bin, "conformance"), "-resize", "-device", "cuda"}, args...)...)
+	cmd := exec.CommandContext(ctx, filepath.Join(bin, "gorun"),
+		append([]string{"-np", ranks, filepath.Join(bin, "conformance"), "-resize", "-device", "cuda"}, args...)...)
 	cmd.Env = env
 	out, _ := cmd.CombinedOutput()
 	var failed []string

@@ -14,14 +14,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gorun-spmd/gorun/internal/cachetest"
-	"github.com/gorun-spmd/gorun/internal/needtest"
+	"github.com/gorun-spmd/gorun/internal/testenv"
 )
 
 // build puts gorun and this program into a folder.
 func build(t *testing.T) (folder string) {
 	t.Helper()
-	cachetest.Uses(t, "../../cmd/gorun", ".")
+	testenv.DependsOn(t, "../../cmd/gorun", ".")
 	folder = t.TempDir()
 	if out, err := exec.Command("go", "build", "-o", folder, "../../cmd/gorun", ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -50,13 +49,18 @@ func TestThroughMPI(t *testing.T) {
 	bin := build(t)
 	for _, launcher := range [][]string{
 		{"mpirun.openmpi", "--oversubscribe", "--allow-run-as-root", "-np"},
+		{"mpirun.openmpi5", "--oversubscribe", "--allow-run-as-root", "-np"},
 		{"mpiexec.hydra", "-n"},
 	} {
 		t.Run(launcher[0], func(t *testing.T) {
-			needtest.Programs(t, launcher[0])
+			testenv.NeedPrograms(t, launcher[0])
+			if launcher[0] == "mpirun.openmpi5" { // of another Debian, in a mount namespace
+				testenv.NeedNamespaces(t, "--mount")
+			}
 			for _, n := range []int{2, 4} {
 				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-				cmd := exec.CommandContext(ctx, launcher[0], append(launcher[1:], strconv.Itoa(n), filepath.Join(bin, "conformance"), "-resize", "testdata")...)
+				cmd := exec.CommandContext(ctx, launcher[0],
+					append(launcher[1:], strconv.Itoa(n), filepath.Join(bin, "conformance"), "-resize", "testdata")...)
 				out, err := cmd.CombinedOutput()
 				cancel()
 				allPassed(t, cmd.String(), string(out), err)
@@ -135,7 +139,8 @@ func TestFailedCaseSpoilsNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n := 1; n <= 4; n++ {
-		out, _ := exec.Command(filepath.Join(bin, "gorun"), "-np", strconv.Itoa(n), filepath.Join(bin, "conformance"), "-resize", path).CombinedOutput()
+		out, _ := exec.Command(filepath.Join(bin, "gorun"), "-np", strconv.Itoa(n), filepath.Join(bin, "conformance"), "-resize",
+			path).CombinedOutput()
 		var failed []string
 		for _, m := range regexp.MustCompile(`(?m)^(\w+)(@\d)?: rank \d: `).FindAllSubmatch(out, -1) {
 			failed = append(failed, string(m[1]))

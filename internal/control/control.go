@@ -24,8 +24,6 @@ import (
 	"sync/atomic"
 	"time"
 	"unsafe"
-
-	"golang.org/x/sys/unix"
 )
 
 // MaxRanks is how many ranks one segment can serve.
@@ -34,6 +32,9 @@ const MaxRanks = 4096
 // addressBytes is how much of its address space a rank spends on arenas, of the
 // 128 TiB that it has.
 const addressBytes = 32 << 40
+
+// hugeBytes is the size of a huge page on the machines we know.
+const hugeBytes = 2 << 20
 
 // Options are the launcher's choices. The zero value is usable.
 type Options struct {
@@ -58,9 +59,9 @@ type Segment struct {
 	files  []*os.File // the launcher's
 	base   unsafe.Pointer
 	ranks  int
-	arenas []unsafe.Pointer // the ranks'
-	arena  int              // bytes of each
-	open   sync.Mutex       // held by WhileOpen and Close
+	arenas unsafe.Pointer // in a rank: of rank 0, and behind it the others'
+	arena  int            // bytes of each
+	open   sync.Mutex     // held by WhileOpen and Close
 }
 
 // A State is what a rank says it is doing.
@@ -82,8 +83,10 @@ func (s State) String() string {
 	return [...]string{"starting", "running", "finished", "failed"}[s]
 }
 
-// Create makes the segment and the arenas of n ranks. The files are closed on
-// exec: hand them on as os/exec's ExtraFiles.
+// Create makes the segment, and one file with the arenas of n ranks: so a rank has one
+// descriptor and one mapping for them, however many they are, and pages and page tables
+// only for what it touches. The files are closed on exec: hand them on as os/exec's
+// ExtraFiles.
 func Create(n int, o Options) (*Segment, error) {
 	if n < 1 || n > MaxRanks {
 		return nil, fmt.Errorf("control: Create: %d ranks; give 1 to %d", n, MaxRanks)
@@ -102,16 +105,19 @@ func Create(n int, o Options) (*Segment, error) {
 		}
 		o.ArenaBytes, o.MemoryBytes = cmp.Or(o.ArenaBytes, min(total, space)), cmp.Or(o.MemoryBytes, limit-limit/16)
 	}
-	o.ArenaBytes = (o.ArenaBytes + page - 1) &^ (page - 1)
+	unit := page
+	if o.ArenaBytes >= hugeBytes {
+		unit = hugeBytes // each arena can begin with a huge page
+	}
+	o.ArenaBytes = (o.ArenaBytes + unit - 1) &^ (unit - 1)
 	s := &Segment{ranks: n, arena: o.ArenaBytes}
-	for i := range n + 1 {
-		name, bytes := "gorun-control", totalBytes
-		if i > 0 {
-			name, bytes = fmt.Sprintf("gorun-arena-%d", i-1), o.ArenaBytes
-		}
-		f, err := memfd(name, bytes)
+	for _, it := range []struct {
+		name  string
+		bytes int
+	}{{"gorun-control", totalBytes}, {"gorun-arenas", n * o.ArenaBytes}} {
+		f, err := memfd(it.name, it.bytes)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("control: Create: %s of %d bytes: %w", name, bytes, err), s.Close())
+			return nil, errors.Join(fmt.Errorf("control: Create: %s of %d bytes: %w", it.name, it.bytes, err), s.Close())
 		}
 		s.files = append(s.files, f)
 	}
@@ -127,18 +133,19 @@ func Create(n int, o Options) (*Segment, error) {
 	return s, nil
 }
 
-// Files returns the control file and then the arenas in rank order. They
-// belong to the segment and are closed with it.
+// Files returns the control file and the file of the arenas. They belong to the
+// segment and are closed with it.
 func (s *Segment) Files() []*os.File { return s.files }
 
 // startDirectly is what to do where a file that Open is given is not what Create made.
-const startDirectly = "start the program with the same version of gorun, and with nothing in between that closes descriptors, as mpirun does, or without the GORUN_ variables"
+const startDirectly = "start the program with the same version of gorun, and with nothing in between that closes descriptors, " +
+	"as mpirun does, or without the GORUN_ variables"
 
-// Open maps what Create made into the process of rank. The files may be closed
-// afterwards.
-func Open(control *os.File, arenas []*os.File, rank int) (*Segment, error) {
-	if rank < 0 || rank >= len(arenas) {
-		return nil, fmt.Errorf("control: Open: rank %d of %d arenas; the environment and the inherited files do not fit", rank, len(arenas))
+// Open maps what Create made for so many ranks into the process of one of them. The
+// files may be closed afterwards.
+func Open(control, arenas *os.File, ranks, rank int) (*Segment, error) {
+	if rank < 0 || rank >= ranks {
+		return nil, fmt.Errorf("control: Open: rank %d of %d; the environment is damaged", rank, ranks)
 	}
 	if err := checkSize(control, totalBytes); err != nil {
 		return nil, fmt.Errorf("control: Open: %w; %s", err, startDirectly)
@@ -147,29 +154,26 @@ func Open(control *os.File, arenas []*os.File, rank int) (*Segment, error) {
 	if err != nil {
 		return nil, fmt.Errorf("control: Open: %w", err)
 	}
-	s := &Segment{base: base, ranks: len(arenas)}
+	s := &Segment{base: base, ranks: ranks}
 	h := s.header()
 	switch {
 	case h.magic != magic:
 		err = fmt.Errorf("control: Open: %s is not a control segment of gorun", control.Name())
 	case h.version != version:
-		err = fmt.Errorf("control: Open: the launcher's layout is %#x and this program's %#x; build both from the same version of gorun", h.version, version)
-	case h.ranks != uint64(len(arenas)):
-		err = fmt.Errorf("control: Open: the segment has %d ranks and the environment %d", h.ranks, len(arenas))
+		err = fmt.Errorf("control: Open: the launcher's layout is %#x and this program's %#x; build both from the same version of gorun",
+			h.version, version)
+	case h.ranks != uint64(ranks):
+		err = fmt.Errorf("control: Open: the segment has %d ranks and the environment %d", h.ranks, ranks)
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	s.arena = int(h.arenaBytes)
-	for r, f := range arenas {
-		if err := checkSize(f, s.arena); err != nil {
-			return nil, errors.Join(fmt.Errorf("control: Open: arena of rank %d: %w; %s", r, err, startDirectly), s.Close())
-		}
-		p, err := mapArena(f, s.arena)
-		if err != nil {
-			return nil, errors.Join(fmt.Errorf("control: Open: arena of rank %d: %w", r, err), s.Close())
-		}
-		s.arenas = append(s.arenas, p)
+	s.arena = int(min(h.arenaBytes, addressBytes))
+	if err := checkSize(arenas, ranks*s.arena); err != nil {
+		return nil, errors.Join(fmt.Errorf("control: Open: %w; %s", err, startDirectly), s.Close())
+	}
+	if s.arenas, err = mapArenas(arenas, ranks*s.arena); err != nil {
+		return nil, errors.Join(fmt.Errorf("control: Open: %w", err), s.Close())
 	}
 	return s, nil
 }
@@ -181,10 +185,10 @@ func (s *Segment) Close() error {
 	defer s.open.Unlock()
 	var errs []error
 	if s.base != nil {
-		errs = append(errs, unix.MunmapPtr(s.base, totalBytes))
+		errs = append(errs, unmap(s.base, totalBytes))
 	}
-	for _, p := range s.arenas {
-		errs = append(errs, unix.MunmapPtr(p, uintptr(s.arena)))
+	if s.arenas != nil {
+		errs = append(errs, unmap(s.arenas, s.ranks*s.arena))
 	}
 	for _, f := range s.files {
 		errs = append(errs, f.Close())

@@ -1,3 +1,5 @@
+//go:build linux
+
 package control
 
 import (
@@ -24,7 +26,7 @@ func create(t testing.TB, n int) (*Segment, []*Segment) {
 	t.Cleanup(func() { closeSegment(t, s) })
 	ranks := make([]*Segment, n)
 	for r := range ranks {
-		if ranks[r], err = Open(s.Files()[0], s.Files()[1:], r); err != nil {
+		if ranks[r], err = Open(s.Files()[0], s.Files()[1], n, r); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { closeSegment(t, ranks[r]) })
@@ -220,22 +222,24 @@ func TestOpenRefuses(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		control *os.File
-		arenas  []*os.File
+		arenas  *os.File
+		ranks   int
 		rank    int
 		want    string
 	}{
-		{"rank", f[0], f[1:], 2, "rank 2 of 2 arenas"},
-		{"count", f[0], f[1:2], 0, "2 ranks and the environment 1"},
-		{"arena as control", f[1], f[1:], 0, "bytes, not 1073741824; start the program with the same version of gorun, and with nothing in between"},
-		{"control as arena", g[0], f[:1], 0, "arena of rank 0"},
-		{"unsealed", plain, f[1:], 0, "not sealed"},
+		{"rank", f[0], f[1], 2, 2, "rank 2 of 2"},
+		{"count", f[0], f[1], 1, 0, "2 ranks and the environment 1"},
+		{"arenas as control", f[1], f[1], 2, 0, "bytes, not 1073741824; start the program with the same version of gorun, " +
+			"and with nothing in between"},
+		{"control as arenas", g[0], f[0], 1, 0, "gorun-control has 1073741824 bytes, not 1048576; start the program"},
+		{"unsealed", plain, f[1], 2, 0, "not sealed"},
 	} {
-		if _, err := Open(c.control, c.arenas, c.rank); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := Open(c.control, c.arenas, c.ranks, c.rank); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %q", c.name, err, c.want)
 		}
 	}
 	s.header().version++
-	if _, err := Open(f[0], f[1:], 0); err == nil || !strings.Contains(err.Error(), "same version") {
+	if _, err := Open(f[0], f[1], 2, 0); err == nil || !strings.Contains(err.Error(), "same version") {
 		t.Errorf("version: got %v", err)
 	}
 	if _, err := Create(0, Options{}); err == nil {

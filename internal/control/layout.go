@@ -18,7 +18,7 @@ import (
 
 const (
 	magic      = 0x6e75726f67 // "gorun"
-	format     = 3            // raised with every change of the layout
+	format     = 5            // raised with every change of the layout
 	totalBytes = 1 << 30
 	page       = 4096
 
@@ -73,10 +73,11 @@ type block struct {
 	bytes   int64        // handed to collectives so far; written as ring is
 	savedAt atomic.Int64 // Unix nanoseconds; 0: never
 
-	attended atomic.Int32 // waits in progress for which the program stands still
-	peak     atomic.Int32 // the most of them there ever were
-	hidden   atomic.Int32 // waits in progress beyond MaxWaits
-	_        [4]byte
+	question atomic.Uint64 // see Ask
+	answer   atomic.Uint64 // the question's number times 2, plus 1 for a yes
+	hidden   atomic.Int32  // waits in progress beyond MaxWaits
+	asked    atomic.Int32  // number of the signal that asked this rank to end; 0: none
+	waited   atomic.Int64  // nanoseconds, see AddWaited
 
 	waits [MaxWaits]waiting
 

@@ -9,7 +9,9 @@ import (
 const line = 64
 
 // Arena returns the memory that rank owns and all can read and write.
-func (s *Segment) Arena(rank int) (base unsafe.Pointer, bytes int) { return s.arenas[rank], s.arena }
+func (s *Segment) Arena(rank int) (base unsafe.Pointer, bytes int) {
+	return unsafe.Add(s.arenas, rank*s.arena), s.arena
+}
 
 // Reserve accounts for bytes of an arena that a rank begins to use. It returns
 // an error if all ranks together would use more than the job may.
@@ -17,7 +19,8 @@ func (s *Segment) Reserve(bytes int) error {
 	h := s.header()
 	if used := h.used.Add(int64(bytes)); uint64(used) > h.memoryBytes {
 		h.used.Add(int64(-bytes))
-		return fmt.Errorf("the ranks of this host use %d bytes of shared memory and may use %d; use smaller tensors, or raise the limit", used-int64(bytes), h.memoryBytes)
+		return fmt.Errorf("the ranks of this host use %d bytes of shared memory and may use %d; use smaller tensors, or raise the limit",
+			used-int64(bytes), h.memoryBytes)
 	}
 	return nil
 }
@@ -33,7 +36,8 @@ func (s *Segment) NewRegion(bytes int) (offset uint64, err error) {
 	end := s.header().next.Add(size)
 	if end < size || end > totalBytes {
 		s.header().next.Add(-size)
-		return 0, fmt.Errorf("control: NewRegion: no room for %d bytes; the job uses too many communicators at once: make each once and keep it, and keep none that is no longer used", bytes)
+		return 0, fmt.Errorf("control: NewRegion: no room for %d bytes; the job uses too many communicators at once: "+
+			"make each once and keep it, and keep none that is no longer used", bytes)
 	}
 	return end - size, nil
 }

@@ -4,9 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // SetStep says which step rank's program is at, 0 or more.
@@ -30,6 +29,17 @@ func (s *Segment) Saved(rank int) time.Time {
 	return time.Unix(0, n)
 }
 
+// SetAsked says that a signal has asked rank to end.
+func (s *Segment) SetAsked(rank int, signal syscall.Signal) {
+	s.block(rank).asked.Store(int32(signal))
+}
+
+// Asked returns the signal that has asked rank to end; ok is false if none has.
+func (s *Segment) Asked(rank int) (signal syscall.Signal, ok bool) {
+	n := s.block(rank).asked.Load()
+	return syscall.Signal(n), n > 0 && n < 65
+}
+
 // IsWorld reports whether a communicator, by the offset of its region, is the one
 // of all ranks.
 func (s *Segment) IsWorld(comm uint64) bool { return comm == regionBase(s.ranks) }
@@ -40,9 +50,9 @@ func Watch(file *os.File) (*Segment, error) {
 	if err := checkSize(file, totalBytes); err != nil {
 		return nil, fmt.Errorf("control: Watch: %w", err)
 	}
-	base, err := unix.MmapPtr(int(file.Fd()), 0, nil, totalBytes, unix.PROT_READ, unix.MAP_SHARED|unix.MAP_NORESERVE)
+	base, err := mapForReading(file, totalBytes)
 	if err != nil {
-		return nil, fmt.Errorf("control: Watch: mapping %s: %w", file.Name(), err)
+		return nil, fmt.Errorf("control: Watch: %w", err)
 	}
 	s := &Segment{base: base}
 	h := s.header()

@@ -1,10 +1,28 @@
+//go:build linux
+
 package control
 
 import (
 	"os"
+	"syscall"
 	"testing"
 	"time"
 )
+
+func TestASignalToARank(t *testing.T) {
+	s, err := Create(2, Options{ArenaBytes: 1 << 20, MemoryBytes: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	s.SetAsked(1, syscall.SIGTERM)
+	if _, ok := s.Asked(0); ok {
+		t.Error("rank 0 was not asked to end")
+	}
+	if sig, ok := s.Asked(1); !ok || sig != syscall.SIGTERM {
+		t.Errorf("rank 1: %v, %v, want SIGTERM", sig, ok)
+	}
+}
 
 func TestWhatARankSaysOfItsWay(t *testing.T) {
 	launcher, ranks := create(t, 2)

@@ -4,12 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"sync"
 	"sync/atomic"
 	"unsafe"
-
-	"golang.org/x/sys/unix"
 )
 
 // A TraceLog is the memory in which one rank keeps its part of a job's trace: its
@@ -17,7 +16,7 @@ import (
 // which the launcher makes and reads, so that it outlives the rank, however that
 // ends. Its size is fixed; memory is taken as it fills.
 //
-//	header | texts | records, a ring
+//	header | texts | samples, a ring | records, a ring
 type TraceLog struct {
 	memory []byte
 
@@ -30,26 +29,36 @@ const (
 	traceTextBytes = 2 << 20
 
 	// All ranks' records together, and the fewest of one.
-	traceJobRecords  = 1 << 18
+	traceJobRecords  = 1 << 19
 	traceRankRecords = 1 << 12
+
+	// The samples of one rank.
+	traceSamples = 1 << 15
 )
 
 // traceVersion tells layouts apart.
-const traceVersion = 1<<32 | uint64(unsafe.Sizeof(TraceRecord{}))
+const traceVersion = 2<<32 | uint64(unsafe.Sizeof(TraceRecord{}))
 
 type traceHeader struct {
 	magic, version uint64
 	rank, capacity uint64
 	began, ended   atomic.Int64  // see Clock; 0: not yet
 	written        atomic.Uint64 // records ever
+	sampled        atomic.Uint64 // samples ever
 	textSize       atomic.Uint64
 	host           [64]byte
 	_              [64]byte
 }
 
-const traceHeaderBytes = int(unsafe.Sizeof(traceHeader{}))
+// Where the parts of a log are.
+const (
+	traceHeaderBytes = int(unsafe.Sizeof(traceHeader{}))
+	traceSamplesAt   = traceHeaderBytes + traceTextBytes
+	traceRingAt      = traceSamplesAt + traceSamples*int(unsafe.Sizeof(TraceSample{}))
+)
 
-// A TraceRecord is one call, one wait for an asynchronous call, or one step.
+// A TraceRecord is one call, one wait for an asynchronous call, one step, or one span of time
+// that something else took.
 // Texts are given by number, see TraceLog.Text. Times are Clock's.
 type TraceRecord struct {
 	Start, End int64
@@ -80,24 +89,42 @@ const (
 	TraceRecv                       // a message from Peer
 	TraceWait                       // the program stood still for an asynchronous call
 	TraceStep                       // step Number began at Start; it lasts until the next one does
+	TraceOperator                   // an operator's forward pass
+	TraceGradient                   // an operator's backward pass
+	TraceSpan                       // a part of the program, by its own name
 	traceShapes
 )
 
-// Clock returns the time in nanoseconds by a clock that all processes of one host
-// share and nobody sets, CLOCK_MONOTONIC.
-func Clock() int64 {
-	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
-		return 0
-	}
-	return t.Nano()
+// A TraceSample is a number at a time, or a text.
+type TraceSample struct {
+	At    int64 // Clock's
+	Step  int64 // the program's; -1: not known
+	Value float64
+	Name  uint32 // see TraceLog.Text
+	Kind  SampleKind
+	_     [3]byte
 }
+
+// A SampleKind says what a sample is.
+type SampleKind uint8
+
+// The kinds of samples.
+const (
+	SampleMetric SampleKind = iota // the value of the metric Name
+	SampleMemory                   // bytes of memory that the rank has
+	SampleStep                     // the step began
+	SampleLayout                   // Name is an observe.Layout, as JSON
+	sampleKinds
+)
+
+// Call reports whether a record of this shape is a call on a communicator.
+func (s TraceShape) Call() bool { return s < TraceWait }
 
 // traceCapacity is how many records each of so many ranks can keep.
 func traceCapacity(ranks int) int { return max(traceRankRecords, traceJobRecords/ranks) }
 
 func traceBytes(capacity int) int {
-	return traceHeaderBytes + traceTextBytes + capacity*int(unsafe.Sizeof(TraceRecord{}))
+	return traceRingAt + capacity*int(unsafe.Sizeof(TraceRecord{}))
 }
 
 // CreateTrace makes the file for one rank of a job. It is closed on exec: hand it on
@@ -121,11 +148,11 @@ func CreateTrace(rank, ranks int) (*os.File, error) {
 // started.
 func NewTrace(rank, ranks int) (*TraceLog, error) {
 	capacity := traceCapacity(ranks)
-	memory, err := unix.Mmap(-1, 0, traceBytes(capacity), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
+	p, err := zeroes(traceBytes(capacity))
 	if err != nil {
 		return nil, fmt.Errorf("control: NewTrace: %w", err)
 	}
-	t := &TraceLog{memory: memory}
+	t := &TraceLog{memory: unsafe.Slice((*byte)(p), traceBytes(capacity))}
 	t.prepare(rank, capacity)
 	t.begin()
 	return t, nil
@@ -154,11 +181,11 @@ func OpenTrace(f *os.File) (*TraceLog, error) {
 }
 
 func mapTrace(f *os.File, bytes int) (*TraceLog, error) {
-	memory, err := unix.Mmap(int(f.Fd()), 0, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
+	p, err := mapFile(f, bytes)
 	if err != nil {
-		return nil, fmt.Errorf("mapping %d bytes of %s: %w", bytes, f.Name(), err)
+		return nil, err
 	}
-	return &TraceLog{memory: memory}, nil
+	return &TraceLog{memory: unsafe.Slice((*byte)(p), bytes)}, nil
 }
 
 func (t *TraceLog) prepare(rank, capacity int) {
@@ -178,7 +205,9 @@ func (t *TraceLog) begin() {
 func (t *TraceLog) header() *traceHeader { return (*traceHeader)(unsafe.Pointer(&t.memory[0])) }
 
 // Close unmaps the log.
-func (t *TraceLog) Close() error { return unix.Munmap(t.memory) }
+func (t *TraceLog) Close() error {
+	return unmap(unsafe.Pointer(unsafe.SliceData(t.memory)), len(t.memory))
+}
 
 // End says that the rank's program has ended.
 func (t *TraceLog) End() { t.header().ended.Store(Clock()) }
@@ -214,8 +243,22 @@ func (t *TraceLog) Add(r TraceRecord) {
 }
 
 func (t *TraceLog) ring() []TraceRecord {
-	first := unsafe.Pointer(unsafe.SliceData(t.memory[traceHeaderBytes+traceTextBytes:]))
-	return unsafe.Slice((*TraceRecord)(first), (len(t.memory)-traceHeaderBytes-traceTextBytes)/int(unsafe.Sizeof(TraceRecord{})))
+	first := unsafe.Pointer(unsafe.SliceData(t.memory[traceRingAt:]))
+	return unsafe.Slice((*TraceRecord)(first), (len(t.memory)-traceRingAt)/int(unsafe.Sizeof(TraceRecord{})))
+}
+
+// Sample keeps a sample; if there is no more room, in place of the oldest.
+func (t *TraceLog) Sample(s TraceSample) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h := t.header()
+	n := h.sampled.Load()
+	t.samples()[n%traceSamples] = s
+	h.sampled.Store(n + 1)
+}
+
+func (t *TraceLog) samples() []TraceSample {
+	return unsafe.Slice((*TraceSample)(unsafe.Pointer(unsafe.SliceData(t.memory[traceSamplesAt:]))), traceSamples)
 }
 
 // A TracePart is what one rank has left in its log.
@@ -226,20 +269,24 @@ type TracePart struct {
 	Ended   int64 // 0: its program did not end
 	Written uint64
 	Records []TraceRecord // the last of them, by the time at which they were added
+	Samples []TraceSample // the last of them
 	Texts   []byte
 }
 
 // Part returns what the log has. The rank may be writing to it, or have been killed
 // in the middle: whatever is there, the records that Part returns have an end not
 // before their start.
-func (t *TraceLog) Part() *TracePart {
+func (t *TraceLog) Part() *TracePart { return t.last(int(t.header().capacity)) }
+
+// last is Part with so many of the last records at most.
+func (t *TraceLog) last(most int) *TracePart {
 	h := t.header()
 	ring := t.ring()
 	p := &TracePart{Rank: int(h.rank), Began: h.began.Load(), Ended: h.ended.Load(), Written: h.written.Load()}
 	host, _, _ := bytes.Cut(h.host[:], []byte{0})
 	p.Host = readText(host, uint32(len(host)))
 	p.Texts = bytes.Clone(t.memory[traceHeaderBytes : traceHeaderBytes+int(min(h.textSize.Load(), traceTextBytes))])
-	kept := min(p.Written, uint64(len(ring)))
+	kept := min(p.Written, uint64(len(ring)), uint64(most))
 	if kept == uint64(len(ring)) {
 		kept-- // the oldest may be half replaced
 	}
@@ -248,11 +295,25 @@ func (t *TraceLog) Part() *TracePart {
 			p.Records = append(p.Records, r)
 		}
 	}
+	p.Samples = t.lastSamples()
 	return p
 }
 
+func (t *TraceLog) lastSamples() (list []TraceSample) {
+	ring, written := t.samples(), t.header().sampled.Load()
+	for n := written - min(written, traceSamples-1); n != written; n++ {
+		if s := ring[n%traceSamples]; s.At > 0 && s.Kind < sampleKinds {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
 // ReadTrace returns what a rank has left in a file that CreateTrace made.
-func ReadTrace(f *os.File) (*TracePart, error) {
+func ReadTrace(f *os.File) (*TracePart, error) { return ReadTraceEnd(f, math.MaxInt) }
+
+// ReadTraceEnd is ReadTrace with so many of the last records at most.
+func ReadTraceEnd(f *os.File, most int) (*TracePart, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("control: ReadTrace: %w", err)
@@ -261,7 +322,7 @@ func ReadTrace(f *os.File) (*TracePart, error) {
 	if err != nil {
 		return nil, fmt.Errorf("control: ReadTrace: %w", err)
 	}
-	return t.Part(), t.Close()
+	return t.last(most), t.Close()
 }
 
 // Text returns the text of a number; "" if there is none.
@@ -301,5 +362,8 @@ func (p *TracePart) Align(from, atFrom, to, atTo int64) {
 	for i := range p.Records {
 		shift(&p.Records[i].Start)
 		shift(&p.Records[i].End)
+	}
+	for i := range p.Samples {
+		shift(&p.Samples[i].At)
 	}
 }

@@ -7,26 +7,30 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 )
 
 // The rows of a rank in a trace, by the number that the format calls a thread.
 const (
-	stepRow  = 1
-	callRow  = 2   // and on: calls of several goroutines at once have a row each
-	asyncRow = 100 // and on: asynchronous calls
+	stepRow     = 1
+	callRow     = 2   // and on: calls of several goroutines at once have a row each
+	asyncRow    = 100 // and on: asynchronous calls
+	spanRow     = 200 // and on: the program's spans
+	operatorRow = 300 // and on: operators
 )
 
 // A traceEvent is one event of a trace.
 type traceEvent struct {
-	phase    byte // of the format: X a slice, s the start of an arrow, f its end
+	phase    byte // of the format: X a slice, s the start of an arrow, f its end, C a number
 	row      int32
 	part     int32
 	start    int64
 	duration int64        // X
 	arrow    uint64       // s, f: which
 	record   *TraceRecord // X; nil: the time between calls
+	sample   *TraceSample // C
 }
 
 // WriteTrace writes the ranks' parts as one file in the Trace Event Format, which
@@ -34,7 +38,8 @@ type traceEvent struct {
 // https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
 //
 // Each rank is a process of the format with rows of steps, of its calls with what it
-// computes between them, and of its asynchronous calls. Arrows go from a Send to its
+// computes between them, of its asynchronous calls, of the program's spans and of operators,
+// and with counters for its metrics and its memory. Arrows go from a Send to its
 // Recv, from the root to those that need it or from them to the root, and in other
 // collectives from the rank that came last to the others, which it kept waiting.
 // Times begin with the first rank's.
@@ -123,7 +128,16 @@ func (t *traceWriter) rank(i int32, rowOf map[*TraceRecord]int32) {
 		}
 		idle = max(idle, until)
 	}
+	var nests nesting
 	for _, r := range records {
+		if r.Shape > TraceStep {
+			first := int32(spanRow)
+			if r.Shape != TraceSpan {
+				first = operatorRow
+			}
+			t.slice(i, nests.row(first, r.Start, r.End), r.Start, r.End, r)
+			continue
+		}
 		if r.Shape == TraceStep {
 			if step != nil {
 				t.slice(i, stepRow, step.Start, r.Start, step)
@@ -151,6 +165,32 @@ func (t *traceWriter) rank(i int32, rowOf map[*TraceRecord]int32) {
 	if step != nil {
 		t.slice(i, stepRow, step.Start, max(end, step.Start), step)
 	}
+	for n := range p.Samples {
+		if s := &p.Samples[n]; s.Kind <= SampleStep {
+			t.events = append(t.events, traceEvent{phase: 'C', part: i, start: s.At, sample: s})
+		}
+	}
+}
+
+// A nesting has the ends of the slices that are open in each row: a row of the format holds
+// slices that nest or follow each other.
+type nesting map[int32][]int64
+
+// row returns the first row from first on in which a slice has room. Slices come by their starts.
+func (n *nesting) row(first int32, start, end int64) int32 {
+	if *n == nil {
+		*n = nesting{}
+	}
+	for row := first; ; row++ {
+		open := (*n)[row]
+		for len(open) > 0 && open[len(open)-1] <= start {
+			open = open[:len(open)-1]
+		}
+		if len(open) == 0 || open[len(open)-1] >= end {
+			(*n)[row] = append(open, end)
+			return row
+		}
+	}
 }
 
 func (t *traceWriter) slice(part, row int32, start, end int64, r *TraceRecord) {
@@ -158,6 +198,10 @@ func (t *traceWriter) slice(part, row int32, start, end int64, r *TraceRecord) {
 	switch {
 	case row == stepRow:
 		name += " steps"
+	case row >= operatorRow:
+		name += " operators"
+	case row >= spanRow:
+		name += " spans"
 	case row >= asyncRow:
 		name += " asynchronous calls"
 	}
@@ -209,10 +253,11 @@ func (t *traceWriter) links() (order []linkKey, links map[linkKey][]traceLink) {
 		comms := map[uint32]string{}
 		for n := range p.Records {
 			r := &p.Records[n]
+			if !r.Shape.Call() {
+				continue
+			}
 			key := linkKey{number: r.Number, from: -1, to: -1}
 			switch r.Shape {
-			case TraceWait, TraceStep:
-				continue
 			case TraceSend:
 				key.from, key.to = int32(p.Rank), r.Peer
 			case TraceRecv:
@@ -285,6 +330,13 @@ func (t *traceWriter) names() {
 			name += " on " + p.Host
 		}
 		t.meta(p.Rank, 0, "process_name", `"name":`+quoted(name))
+		t.meta(p.Rank, 0, "gorun_rank", fmt.Sprintf(`"host":%s,"began":%d,"ended":%d,"dropped":%d`,
+			quoted(p.Host), max(0, p.Began-t.began), max(0, p.Ended-t.began), p.Dropped()))
+		for _, s := range p.Samples {
+			if s.Kind == SampleLayout {
+				t.meta(p.Rank, 0, "gorun_layout", `"layout":`+quoted(p.Text(s.Name)))
+			}
+		}
 		t.meta(p.Rank, 0, "process_sort_index", `"sort_index":`+strconv.Itoa(p.Rank))
 		for _, row := range slices.Sorted(maps.Keys(t.rows[i])) {
 			t.meta(p.Rank, row, "thread_name", `"name":`+quoted(t.rows[i][row]))
@@ -303,6 +355,10 @@ func (t *traceWriter) event(e *traceEvent) {
 	t.next()
 	p := t.parts[e.part]
 	b := t.line[:0]
+	if e.phase == 'C' {
+		t.text(p.counter(e.sample, e.start-t.began))
+		return
+	}
 	b = append(b, `{"ph":"`...)
 	b = append(b, e.phase)
 	b = append(b, `","pid":`...)
@@ -331,6 +387,9 @@ func (t *traceWriter) event(e *traceEvent) {
 		b = append(b, `,"cat":"step","name":"step `...)
 		b = strconv.AppendUint(b, r.Number, 10)
 		b = append(b, `"}`...)
+	case r.Shape > TraceStep:
+		b = append(b, `,"cat":"`+spanCategories[r.Shape-TraceOperator]+`","name":`+quoted(p.Text(r.Name))...)
+		b = append(b, `,"args":{"at":`+quoted(p.Text(r.Site))+`}}`...)
 	default:
 		b = p.appendCall(b, r)
 	}
@@ -353,7 +412,9 @@ func (p *TracePart) appendCall(b []byte, r *TraceRecord) []byte {
 		n    int64
 		show bool
 	}{
-		{"seq", int64(r.Call), r.Call > 0}, {"bytes", r.Bytes, r.Shape != TraceWait}, {"count", r.Count, r.Shape != TraceWait}, {"rank", int64(r.Peer), r.Peer >= 0},
+		{"seq", int64(r.Call), r.Call > 0}, {"bytes", r.Bytes, r.Shape != TraceWait}, {"count", r.Count, r.Shape != TraceWait},
+		{"rank", int64(r.Peer), r.Peer >= 0}, {"number", int64(r.Number), r.Number > 0}, {"ranks", int64(r.Size), r.Size > 0},
+		{"shape", int64(r.Shape), r.Shape == TraceFromRoot || r.Shape == TraceToRoot},
 	} {
 		if it.show {
 			b = append(b, `,"`+it.name+`":`...)
@@ -368,10 +429,33 @@ func (p *TracePart) appendCall(b []byte, r *TraceRecord) []byte {
 			b = append(b, `,"`+it.name+`":`+quoted(text)...)
 		}
 	}
+	if r.Async {
+		b = append(b, `,"async":true`...)
+	}
 	if r.Fails {
 		b = append(b, `,"failed":true`...)
 	}
 	return append(b, '}', '}')
+}
+
+// spanCategories are the categories of the shapes from TraceOperator on.
+var spanCategories = [...]string{"operator", "gradient", "span"}
+
+// sampleNames are the names of samples that are not metrics.
+var sampleNames = [...]string{SampleMemory: "memory", SampleStep: "step"}
+
+// counter is a sample's event. The step is outside the arguments, which are drawn.
+func (p *TracePart) counter(s *TraceSample, at int64) string {
+	name, category := p.Text(s.Name), "metric"
+	if s.Kind != SampleMetric {
+		name, category = sampleNames[s.Kind], sampleNames[s.Kind]
+	}
+	args := "{}" // JSON has no numbers that are not finite
+	if !math.IsNaN(s.Value) && !math.IsInf(s.Value, 0) {
+		args = `{"value":` + strconv.FormatFloat(s.Value, 'g', -1, 64) + "}"
+	}
+	return fmt.Sprintf(`{"ph":"C","pid":%d,"tid":0,"ts":%s,"cat":%q,"name":%s,"step":%d,"args":%s}`,
+		p.Rank, micros(nil, at), category, quoted(name), s.Step, args)
 }
 
 // micros appends nanoseconds as microseconds.

@@ -33,8 +33,8 @@ func (s *Segment) BeginWait(rank int, w Wait) (number int) {
 		it.on.Store(uint64(w.On))
 		it.textSize.Store(uint32(copy(it.text[:], w.Text)))
 		it.siteSize.Store(uint32(copy(it.site[:], w.Site)))
-		it.since.Store(w.Since.UnixNano())
 		s.AttendWait(rank, i, w.Attended)
+		it.since.Store(w.Since.UnixNano())
 		return i
 	}
 	b.hidden.Add(1)
@@ -46,16 +46,11 @@ func (s *Segment) AttendWait(rank, number int, attended bool) {
 	if number < 0 {
 		return
 	}
-	b := s.block(rank)
-	it := &b.waits[number]
-	switch {
-	case attended && it.attended.CompareAndSwap(0, 1):
-		if n := b.attended.Add(1); n > b.peak.Load() {
-			b.peak.Store(n)
-		}
-	case !attended && it.attended.CompareAndSwap(1, 0):
-		b.attended.Add(-1)
+	var word uint32
+	if attended {
+		word = 1
 	}
+	s.block(rank).waits[number].attended.Store(word)
 }
 
 // EndWait ends the wait of that number.
@@ -64,26 +59,32 @@ func (s *Segment) EndWait(rank, number int) {
 		s.block(rank).hidden.Add(-1)
 		return
 	}
-	s.AttendWait(rank, number, false)
 	it := &s.block(rank).waits[number]
 	it.since.Store(0)
 	it.taken.Store(0)
 }
 
+// AddWaited notes that the program of rank, the caller's own, has stood still for others for so long.
+func (s *Segment) AddWaited(rank int, d time.Duration) { s.block(rank).waited.Add(int64(d)) }
+
+// Waited returns for how long rank's program has stood still for others, in waits that are over and
+// lasted longer than microseconds.
+func (s *Segment) Waited(rank int) time.Duration { return time.Duration(s.block(rank).waited.Load()) }
+
 // Waiting is all that a rank waits for.
 type Waiting struct {
 	Waits []Wait // in no order
 
-	// Elsewhere says that the program may be doing something beside the waits that
-	// it attends to: it has had more of them at once than now, or has some that are
-	// not recorded.
+	// Elsewhere says that the program is not seen to stand still: it attends to none
+	// of these waits, or has others that are not recorded. If it is false, goroutines
+	// that are in no call may still do something: see Ask.
 	Elsewhere bool
 }
 
 // Waiting returns what rank is waiting for; what does not last for long is left out.
 func (s *Segment) Waiting(rank int) (w Waiting) {
 	b := s.block(rank)
-	attended := 0
+	attended := false
 	for i := range b.waits {
 		it := &b.waits[i]
 		since := it.since.Load()
@@ -102,10 +103,35 @@ func (s *Segment) Waiting(rank int) (w Waiting) {
 			continue
 		}
 		w.Waits = append(w.Waits, wait)
-		if wait.Attended {
-			attended++
-		}
+		attended = attended || wait.Attended
 	}
-	w.Elsewhere = b.hidden.Load() != 0 || attended == 0 || attended < int(b.peak.Load())
+	w.Elsewhere = b.hidden.Load() != 0 || !attended
 	return w
+}
+
+// Ask has the launcher ask rank, whose program stands still, whether all that it can do
+// is wait. number, above 0, tells questions apart: the latest one counts.
+func (s *Segment) Ask(rank int, number uint64) { s.block(rank).question.Store(number) }
+
+// Question returns the question that rank, the caller's own, has to answer; 0 if none.
+func (s *Segment) Question(rank int) (number uint64) {
+	b := s.block(rank)
+	if number = b.question.Load(); b.answer.Load()/2 == number {
+		return 0
+	}
+	return number
+}
+
+// Answer answers a question: only says that rank can do no more than wait.
+func (s *Segment) Answer(rank int, number uint64, only bool) {
+	word := number * 2
+	if only {
+		word++
+	}
+	s.block(rank).answer.Store(word)
+}
+
+// OnlyWaits reports whether rank has answered that question, with a yes.
+func (s *Segment) OnlyWaits(rank int, number uint64) bool {
+	return s.block(rank).answer.Load() == number*2+1
 }

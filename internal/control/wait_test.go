@@ -1,3 +1,5 @@
+//go:build linux
+
 package control
 
 import (
@@ -25,12 +27,39 @@ func TestWaitsOfARank(t *testing.T) {
 	rank.AttendWait(1, first, true)
 	back.Attended = true
 	rank.EndWait(1, second)
-	if w := launcher.Waiting(1); !slices.Equal(w.Waits, []Wait{back}) || !w.Elsewhere {
-		t.Errorf("one goroutine of two waits: %+v", w)
+	if w := launcher.Waiting(1); !slices.Equal(w.Waits, []Wait{back}) || w.Elsewhere {
+		t.Errorf("one wait: %+v", w)
+	}
+	rank.AttendWait(1, first, false)
+	if w := launcher.Waiting(1); !w.Elsewhere {
+		t.Errorf("a wait that nobody attends to any more: %+v", w)
 	}
 	rank.EndWait(1, first)
 	if w := launcher.Waiting(1); len(w.Waits) != 0 {
 		t.Errorf("still waiting: %+v", w)
+	}
+}
+
+func TestQuestions(t *testing.T) {
+	launcher, ranks := create(t, 2)
+	rank := ranks[1]
+	if n := rank.Question(1); n != 0 || launcher.OnlyWaits(1, 1) {
+		t.Errorf("nothing asked: question %d", n)
+	}
+	for _, only := range []bool{true, false} {
+		number := uint64(7)
+		if !only {
+			number = 8
+		}
+		launcher.Ask(1, number)
+		if n := rank.Question(1); n != number || launcher.OnlyWaits(1, number) {
+			t.Errorf("asked %d, before the answer: question %d", number, n)
+		}
+		rank.Answer(1, number, only)
+		if n := rank.Question(1); n != 0 || launcher.OnlyWaits(1, number) != only || launcher.OnlyWaits(0, number) ||
+			launcher.OnlyWaits(1, number-1) {
+			t.Errorf("asked %d, after the answer %v: question %d", number, only, n)
+		}
 	}
 }
 
@@ -59,7 +88,8 @@ func TestCallsInWords(t *testing.T) {
 	if got := launcher.Describe(Call{What: 1}); got != "" {
 		t.Errorf("without words: %q", got)
 	}
-	ranks[0].SetWords(Words{Kinds: []string{"Invalid", "AllReduce", "Broadcast"}, Ops: []string{"none", "sum"}, DTypes: []string{"invalid", "float32"}, Rooted: 1 << 2})
+	ranks[0].SetWords(Words{Kinds: []string{"Invalid", "AllReduce", "Broadcast"}, Ops: []string{"none", "sum"},
+		DTypes: []string{"invalid", "float32"}, Rooted: 1 << 2})
 	for want, c := range map[string]Call{
 		"AllReduce sum float32[7]":        {What: 1 | 1<<8 | 1<<16, Count: 7},
 		"Broadcast float32[8] root 3":     {What: 2 | 1<<16 | 3<<24, Count: 8},

@@ -17,11 +17,19 @@ const (
 	Int64
 	Uint8
 	Bool
+
+	// Collectives move and fold these too; no tensor holds them.
+	Uint16
+	Uint32
+	Uint64
+	Complex64
+	Complex128
 	count
 )
 
-var names = [count]string{"invalid", "float32", "float64", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "bool"}
-var sizes = [count]int{0, 4, 8, 2, 2, 1, 2, 4, 8, 1, 1}
+var names = [count]string{"invalid", "float32", "float64", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "bool",
+	"uint16", "uint32", "uint64", "complex64", "complex128"}
+var sizes = [count]int{0, 4, 8, 2, 2, 1, 2, 4, 8, 1, 1, 2, 4, 8, 8, 16}
 
 // String returns the name that PyTorch gives the type, "float32" for instance.
 func (d DType) String() string {
@@ -39,8 +47,11 @@ func (d DType) Size() int {
 	return 0
 }
 
-// Valid reports whether d is one of the types above.
-func (d DType) Valid() bool { return d > Invalid && d < count }
+// Valid reports whether tensors can hold elements of type d.
+func (d DType) Valid() bool { return d > Invalid && d <= Bool }
+
+// Complex reports whether d is a complex type.
+func (d DType) Complex() bool { return d == Complex64 || d == Complex128 }
 
 // Float reports whether d is a floating-point type.
 func (d DType) Float() bool { return d >= Float32 && d <= BFloat16 }
@@ -48,13 +59,28 @@ func (d DType) Float() bool { return d >= Float32 && d <= BFloat16 }
 // Int reports whether d is an integer type (Bool is not).
 func (d DType) Int() bool { return d >= Int8 && d <= Uint8 }
 
+// Narrow reports whether numbers of type d are computed with as float32 and rounded.
+func (d DType) Narrow() bool { return d == Float16 || d == BFloat16 }
+
+// Wide returns the type in which numbers of type d are computed with and added up: Float32 for
+// a narrow type, else d itself.
+func (d DType) Wide() DType {
+	if d.Narrow() {
+		return Float32
+	}
+	return d
+}
+
 // Elem are the Go types an element can have.
 type Elem interface {
 	float32 | float64 | F16 | BF16 | int8 | int16 | int32 | int64 | uint8 | bool
 }
 
 // Of returns the DType of the Go type T.
-func Of[T Elem]() DType {
+func Of[T Elem]() DType { return Exactly[T]() }
+
+// Exactly returns the DType of the Go type T, Invalid if T is not one of Elem.
+func Exactly[T any]() DType {
 	var zero T
 	switch any(zero).(type) {
 	case float32:
@@ -75,7 +101,8 @@ func Of[T Elem]() DType {
 		return Int64
 	case uint8:
 		return Uint8
-	default:
+	case bool:
 		return Bool
 	}
+	return Invalid
 }

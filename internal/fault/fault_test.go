@@ -56,7 +56,8 @@ func TestCatchAll(t *testing.T) {
 	if got := all(func() { Throw(want) }); got != want {
 		t.Errorf("thrown: got %v, want %v", got, want)
 	}
-	if got := all(func() { panic("bug") }); got == nil || !strings.Contains(got.Error(), "panic: bug") || !strings.Contains(got.Error(), "TestCatchAll") {
+	if got := all(func() { panic("bug") }); got == nil || !strings.Contains(got.Error(), "panic: bug") ||
+		!strings.Contains(got.Error(), "TestCatchAll") {
 		t.Errorf("panic: got %v", got)
 	}
 	if got := all(func() {}); got != nil {

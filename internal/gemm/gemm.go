@@ -50,9 +50,16 @@ func gemm[T Float](kn kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c ma
 	case k == 0 || alpha == 0:
 		scale(m, n, beta, c.data, c.row)
 	case n == 1 && c.row == 1: // a column is better made as a row
-		blocked(kn, 1, m, k, alpha, b.transposed(), a.transposed(), beta, c.data, m)
+		multiply(kn, 1, m, k, alpha, b.transposed(), a.transposed(), beta, c.data, m)
 	default:
-		blocked(kn, m, n, k, alpha, a, b, beta, c.data, c.row)
+		multiply(kn, m, n, k, alpha, a, b, beta, c.data, c.row)
+	}
+}
+
+// multiply does C = alpha·A·B + beta·C, no size being 0.
+func multiply[T Float](kn kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c []T, ldc int) {
+	if !few(kn, m, n, k, alpha, a, b, beta, c, ldc) {
+		blocked(kn, m, n, k, alpha, a, b, beta, c, ldc)
 	}
 }
 
@@ -73,20 +80,23 @@ func scale[T Float](m, n int, beta T, c []T, ldc int) {
 // Batch does Gemm on count matrices whose starts lie strideA, strideB and
 // strideC elements apart. A stride of 0 for A or B uses the same matrix for all.
 // The matrices of C must not overlap.
-func Batch[T Float](count int, transA, transB bool, m, n, k int, alpha T, a []T, lda, strideA int, b []T, ldb, strideB int, beta T, c []T, ldc, strideC int) {
+func Batch[T Float](count int, transA, transB bool, m, n, k int, alpha T, a []T, lda, strideA int, b []T, ldb, strideB int, beta T, c []T,
+	ldc, strideC int) {
 	if count == 0 || m == 0 || n == 0 {
 		return
 	}
 	last := count - 1
 	check(transA, transB, m, n, k, len(a)-last*strideA, lda, len(b)-last*strideB, ldb, len(c)-last*strideC, ldc)
-	batch[T]{kernelFor(simd.Best(), int(unsafe.Sizeof(alpha))), m, n, k, alpha, operand(transA, a, lda), strideA, operand(transB, b, ldb), strideB, beta, operand(false, c, ldc), strideC}.multiply(count)
+	batch[T]{kernelFor(simd.Best(), int(unsafe.Sizeof(alpha))), m, n, k, alpha, operand(transA, a, lda), strideA, operand(transB, b, ldb),
+		strideB, beta, operand(false, c, ldc), strideC}.multiply(count)
 }
 
 // BatchBF16 is Batch for A and B of bfloat16: it is Batch of their float32 values,
 // bit by bit, except that a C of bfloat16 is rounded, to the nearest, ties to even,
 // each element once. Both operands are widened as they are packed and a C of
 // bfloat16 is added up a block at a time, so that no whole matrix of float32 is made.
-func BatchBF16[E float32 | dtype.BF16](count int, transA, transB bool, m, n, k int, alpha float32, a []dtype.BF16, lda, strideA int, b []dtype.BF16, ldb, strideB int, beta float32, c []E, ldc, strideC int) {
+func BatchBF16[E float32 | dtype.BF16](count int, transA, transB bool, m, n, k int, alpha float32, a []dtype.BF16, lda, strideA int,
+	b []dtype.BF16, ldb, strideB int, beta float32, c []E, ldc, strideC int) {
 	if count == 0 || m == 0 || n == 0 {
 		return
 	}
@@ -99,7 +109,8 @@ func BatchBF16[E float32 | dtype.BF16](count int, transA, transB bool, m, n, k i
 	case []dtype.BF16:
 		to = half(false, c, ldc)
 	}
-	batch[float32]{kernelFor(simd.Best(), 4), m, n, k, alpha, half(transA, a, lda), strideA, half(transB, b, ldb), strideB, beta, to, strideC}.multiply(count)
+	batch[float32]{kernelFor(simd.Best(), 4), m, n, k, alpha, half(transA, a, lda), strideA, half(transB, b, ldb), strideB, beta, to,
+		strideC}.multiply(count)
 }
 
 // check panics if the shape and the slices do not fit.

@@ -127,7 +127,8 @@ func TestGemmOverSeveralBlocks(t *testing.T) {
 	for _, level := range levels() {
 		t.Run(level.String(), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(2, uint64(level)))
-			for _, s := range [][3]int{{blockM + 3, 40, 20}, {20, blockN + 37, 5}, {19, 35, blockK + 1}, {1, 300, 600}, {300, 1, 600}, {37, 70, 2*blockK + 3}} {
+			for _, s := range [][3]int{{blockM + 3, 40, 20}, {20, blockN + 37, 5}, {19, 35, blockK + 1}, {1, 300, 600}, {300, 1, 600},
+				{37, 70, 2*blockK + 3}} {
 				for trans := range 4 {
 					random(r, trans&1 == 1, trans&2 == 2, s[0], s[1], s[2], float32(1), float32(trans)).check(t, at[float32](level))
 				}

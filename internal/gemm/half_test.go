@@ -70,7 +70,8 @@ func TestHalvesHaveTheBitsOfTheirFloats(t *testing.T) {
 				alpha, beta := []float32{0, 1, 1, 2.5}[r.IntN(4)], float32(r.IntN(3))/2
 				randomHalves(r, r.IntN(2) == 0, r.IntN(2) == 0, pick(), pick(), pick(), alpha, beta).check(t, level)
 			}
-			for _, s := range [][3]int{{blockM + 3, 40, 20}, {20, blockN + 37, 5}, {19, 35, blockK + 1}, {1, 300, 600}, {300, 1, 600}, {37, 70, 2*blockK + 3}, {2*blockM + 1, blockN + 1, 3}} {
+			for _, s := range [][3]int{{blockM + 3, 40, 20}, {20, blockN + 37, 5}, {19, 35, blockK + 1}, {1, 300, 600}, {300, 1, 600},
+				{37, 70, 2*blockK + 3}, {2*blockM + 1, blockN + 1, 3}} {
 				for trans := range 4 {
 					randomHalves(r, trans&1 == 1, trans&2 == 2, s[0], s[1], s[2], 1, float32(trans%2)).check(t, level)
 				}
@@ -108,7 +109,8 @@ func TestBatchOfHalves(t *testing.T) {
 	for _, threads := range []int{1, 2, 5} {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(threads))
 		for _, s := range []struct{ count, m, n, k, strideA, strideB int }{
-			{0, 3, 4, 5, 15, 20}, {1, 3, 4, 5, 15, 20}, {7, 3, 4, 5, 15, 20}, {5, 3, 4, 0, 0, 0}, {6, 9, 17, 33, 9 * 33, 0}, {3, 200, 300, 600, 0, 180000}, {1, 700, 300, 200, 0, 0},
+			{0, 3, 4, 5, 15, 20}, {1, 3, 4, 5, 15, 20}, {7, 3, 4, 5, 15, 20}, {5, 3, 4, 0, 0, 0}, {6, 9, 17, 33, 9 * 33, 0},
+			{3, 200, 300, 600, 0, 180000}, {1, 700, 300, 200, 0, 0},
 		} {
 			a, b := make([]dtype.BF16, max(s.count, 1)*s.m*s.k), make([]dtype.BF16, max(s.count, 1)*s.n*s.k)
 			wa, wb := make([]float32, len(a)), make([]float32, len(b))

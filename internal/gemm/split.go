@@ -6,10 +6,14 @@ import (
 )
 
 // threadsFor returns how many goroutines a product is worth: each should have
-// some hundred microseconds of work.
+// some hundred microseconds of work, which is multiplying, or reading the larger
+// operand.
 func threadsFor(m, n, k int) int {
-	const work = 1 << 24 // multiplications
-	parts := float64(m) * float64(n) * float64(k) / work
+	const (
+		work  = 1 << 24 // multiplications
+		reads = 1 << 20 // elements
+	)
+	parts := max(float64(m)*float64(n)*float64(k)/work, float64(max(m, n))*float64(k)/reads)
 	if parts < 2 {
 		return 1
 	}

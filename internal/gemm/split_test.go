@@ -30,7 +30,8 @@ func TestThreadsDoNotChangeTheResult(t *testing.T) {
 				want := p.run(at[float32](level))
 				for _, threads := range []int{1, 2, 3, 8} {
 					got := p.run(func(p product[float32]) {
-						split(kernelFor(level, 4), threads, p.m, p.n, p.k, p.alpha, operand(p.transA, p.a, p.lda), operand(p.transB, p.b, p.ldb), p.beta, operand(false, p.c, p.ldc))
+						split(kernelFor(level, 4), threads, p.m, p.n, p.k, p.alpha, operand(p.transA, p.a, p.lda), operand(p.transB, p.b, p.ldb), p.beta,
+							operand(false, p.c, p.ldc))
 					})
 					if !slices.Equal(got, want) {
 						t.Errorf("%v, %v: %d threads give other bits than one", level, p, threads)
@@ -108,7 +109,8 @@ func TestBatch(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	r := rand.New(rand.NewPCG(7, 7))
 	for _, s := range []struct{ count, m, n, k, strideA, strideB int }{
-		{0, 3, 4, 5, 15, 20}, {1, 3, 4, 5, 15, 20}, {7, 3, 4, 5, 15, 20}, {5, 3, 4, 0, 0, 0}, {6, 9, 17, 33, 9 * 33, 0}, {40, 100, 100, 100, 10000, 10000},
+		{0, 3, 4, 5, 15, 20}, {1, 3, 4, 5, 15, 20}, {7, 3, 4, 5, 15, 20}, {5, 3, 4, 0, 0, 0}, {6, 9, 17, 33, 9 * 33, 0},
+		{40, 100, 100, 100, 10000, 10000},
 	} {
 		a, b := make([]float32, s.count*s.m*s.k), make([]float32, max(s.count, 1)*s.n*s.k)
 		for i := range a {

@@ -24,7 +24,8 @@ func thresholds(kn kernel, size int) [][4]int {
 		// Blocks of both, and all of A packed once or not.
 		{blockM - 1, 70, 100}, {blockM, 70, 100}, {blockM + 1, 70, 100}, {50, blockN - 1, 40}, {50, blockN, 40}, {50, blockN + 1, 40},
 		{50, 40, blockK - 1}, {50, 40, blockK}, {50, 40, blockK + 1}, {r + 1, c + 1, 3*blockK + 1}, {2*blockM + 1, 2*blockN + 1, 3},
-		{blockM, blockN + 1, blockK}, {blockM + 1, blockN + 1, blockK}, {2 * blockM, blockN + 1, blockK / 2}, {2*blockM + 1, blockN + 1, blockK / 2},
+		{blockM, blockN + 1, blockK}, {blockM + 1, blockN + 1, blockK}, {2 * blockM, blockN + 1, blockK / 2},
+		{2*blockM + 1, blockN + 1, blockK / 2},
 		// A long loop of a tile asks for C meanwhile.
 		{r, c, 47}, {r - 1, c - 1, 48}, {r + 1, c/2 + 1, 49}, {r, c / 2, 48},
 	}

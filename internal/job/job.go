@@ -12,7 +12,7 @@
 //	GORUN_JOB         the job's name: the same on all its ranks, different for each job
 //	GORUN_ATTEMPT     0 for the first start of the job, 1 for the first restart, …
 //	GORUN_CONTROL_FD  descriptor of the control segment
-//	GORUN_ARENA_FD    first of GORUN_SIZE consecutive descriptors, the arenas in rank order
+//	GORUN_ARENA_FD    descriptor of the shared memory in which the ranks allocate
 //	GORUN_TERMINAL    columns of the terminal that shows this rank's standard error
 //	GORUN_TRACE_FD    descriptor of the file in which this rank keeps its part of a trace
 //
@@ -43,10 +43,25 @@ const (
 // itself: they put it together, and rank 0 writes it. It is no part of the contract.
 const TraceVar = "GORUN_TRACE"
 
+// DigestVar names the file in which package train writes digests, and DigestEveryVar after how
+// many steps each: gorun --digest. They are no part of the contract.
+const (
+	DigestVar      = "GORUN_DIGEST"
+	DigestEveryVar = "GORUN_DIGEST_EVERY"
+)
+
+// GoroutinesVar has a process without a launcher be all ranks of a job: its value is their
+// number, and each is a goroutine. It is no part of the contract.
+const GoroutinesVar = "GORUN_GOROUTINES"
+
 // GPUsVar is the variable by which gorun --gpus tells the ranks where tensors are to
 // live: "none" (or nothing) on the CPU, "auto" on GPUs if there are any, and else on
 // the GPUs that it lists.
 const GPUsVar = "GORUN_GPUS"
+
+// HostTimeoutVar says after what time without an answer from another host the ranks of a job
+// that gorun did not start itself end.
+const HostTimeoutVar = "GORUN_HOST_TIMEOUT"
 
 // MaxSize is the largest number of ranks a job may have.
 const MaxSize = 1 << 20
@@ -70,7 +85,7 @@ type Job struct {
 	ID                   string // the job's name; "" if no launcher started this process
 	Attempt              int    // 0 for the first start, then the number of restarts
 	ControlFD            int    // descriptor of the control segment; 0 if there is none
-	ArenaFD              int    // first of Size consecutive descriptors, the arenas; 0 if there is none
+	ArenaFD              int    // descriptor of the arenas; 0 if there is none
 	Columns              int    // of the terminal on which standard error ends up; 0 if it is none
 	TraceFD              int    // descriptor of this rank's part of a trace; 0 if there is none
 }

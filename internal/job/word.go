@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -17,6 +18,10 @@ const WordMark = '\x1e'
 // AliveInterval is the time between two words of a host that its ranks run on.
 const AliveInterval = 2 * time.Second
 
+// StopSignal asks ranks that WordVar was given to as SIGTERM does. mpirun passes it on
+// and leaves it at that, while a SIGTERM has it kill the ranks 1 s after.
+const StopSignal = syscall.SIGALRM
+
 // A WordKind is what a Word tells.
 type WordKind byte
 
@@ -25,13 +30,15 @@ const (
 	Alive   WordKind = '.'
 	Ended   WordKind = '-' // of its own accord, or as it was asked to
 	Dragged WordKind = '~' // because another rank failed
+	Gone    WordKind = '#' // its process has, as the shell that started it says
+	Asked   WordKind = '!' // a signal has asked the rank to end
 )
 
 // A Word is a line among a rank's standard error that is for gorun, which takes it out.
 type Word struct {
 	Kind   WordKind
 	Rank   int
-	Status int    // of Ended and Dragged: the exit status
+	Status int    // of Ended, Dragged and Gone: the exit status, 128 + its number for a signal; of Asked: the signal's number
 	Host   string // the rank's, by its own name
 	Text   string // of Ended and Dragged: the error, "" for none
 }
@@ -61,7 +68,7 @@ func ParseWord(token, line string) (w Word, ok bool) {
 	}
 	w.Kind = WordKind(kind[0])
 	switch w.Kind {
-	case Started, Alive, Ended, Dragged:
+	case Started, Alive, Ended, Dragged, Gone, Asked:
 		return w, w.Rank >= 0 && w.Rank < MaxSize
 	}
 	return Word{}, false

@@ -11,6 +11,7 @@ func TestWordRoundTrip(t *testing.T) {
 		{Kind: Alive, Host: "a b\n"},
 		{Kind: Ended, Rank: 1, Status: 143, Host: "node1", Text: "boom: \"x\"\nand\x1emore ü"},
 		{Kind: Dragged, Rank: 7, Status: 1, Host: "n", Text: "rank 1 aborted: boom"},
+		{Kind: Gone, Rank: 2, Status: 137, Host: "n"},
 	} {
 		line := want.Line("t0k")
 		if got, ok := ParseWord("t0k", strings.TrimSuffix(line, "\n")); !ok || got != want || strings.Count(line, "\n") != 1 {
@@ -33,7 +34,8 @@ func FuzzParseWord(f *testing.F) {
 	f.Add("\x1et - 99999999999 1 \"h\" \"x\"")
 	f.Fuzz(func(t *testing.T, line string) {
 		if w, ok := ParseWord("t", line); ok {
-			if again, ok := ParseWord("t", strings.TrimSuffix(w.Line("t"), "\n")); !ok || again.Rank != w.Rank || again.Kind != w.Kind || again.Host != w.Host {
+			if again, ok := ParseWord("t", strings.TrimSuffix(w.Line("t"), "\n")); !ok || again.Rank != w.Rank || again.Kind != w.Kind ||
+				again.Host != w.Host {
 				t.Errorf("%q reads as %+v, which reads as %+v", line, w, again)
 			}
 		}

@@ -13,7 +13,8 @@ import (
 
 func TestClassesFit(t *testing.T) {
 	last, lastSize := -1, 0
-	for _, bytes := range []int{0, 1, 63, 64, 65, 127, 512, 513, 576, 577, 1000, 1 << 10, 1<<10 + 1, 70000, 1 << 20, 1<<20 + 1, 2048 * 25152 * 4, 3 << 30, 1 << 40, 1 << 48} {
+	for _, bytes := range []int{0, 1, 63, 64, 65, 127, 512, 513, 576, 577, 1000, 1 << 10, 1<<10 + 1, 70000, 1 << 20, 1<<20 + 1,
+		2048 * 25152 * 4, 3 << 30, 1 << 40, 1 << 48} {
 		class, size := classOf(bytes)
 		if size < bytes || size%unitBytes != 0 || class < last || size < lastSize || class >= classes {
 			t.Errorf("%d bytes: class %d of %d bytes", bytes, class, size)
@@ -362,5 +363,35 @@ func BenchmarkAlloc(b *testing.B) {
 			}
 		}
 		s.Close()
+	}
+}
+
+// A scope that was left keeps its blocks while others are opened and closed.
+func TestScopesAreLeft(t *testing.T) {
+	p := NewPool(newCounted(1<<30), nil)
+	outer := p.Open()
+	first := p.Open()
+	a, _ := p.Alloc(100)
+	first.Leave()
+	second := p.Open()
+	if _, err := p.Alloc(100); err != nil {
+		t.Fatal(err)
+	}
+	second.Leave()
+	between := p.Stats().Live
+	first.Enter()
+	first.Keep(a)
+	first.Close()
+	if now := p.Stats().Live; now != between { // a is outer's, the other one second's
+		t.Errorf("%d bytes live, want %d", now, between)
+	}
+	second.Enter()
+	second.Close()
+	if now := p.Stats().Live; now != between/2 {
+		t.Errorf("%d bytes live, want %d", now, between/2)
+	}
+	outer.Close()
+	if now := p.Stats().Live; now != 0 {
+		t.Errorf("%d bytes live after all", now)
 	}
 }

@@ -21,7 +21,8 @@ func TestPopulateShared(t *testing.T) {
 		part := whole[span[0]:span[1]]
 		Populate(unsafe.Pointer(&part[0]), len(part))
 		resident := make([]byte, len(part)/page)
-		if _, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&part[0])), uintptr(len(part)), uintptr(unsafe.Pointer(&resident[0]))); errno != 0 {
+		if _, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&part[0])), uintptr(len(part)),
+			uintptr(unsafe.Pointer(&resident[0]))); errno != 0 {
 			t.Fatal(errno)
 		}
 		for i := range part {
@@ -30,7 +31,8 @@ func TestPopulateShared(t *testing.T) {
 				want = byte(at/page) | 1
 			}
 			if part[i] != want || resident[i/page]&1 == 0 {
-				t.Fatalf("bytes %d to %d: byte %d is %d, want %d; its page is resident: %v", span[0], span[1], at, part[i], want, resident[i/page]&1 == 1)
+				t.Fatalf("bytes %d to %d: byte %d is %d, want %d; its page is resident: %v", span[0], span[1], at, part[i], want,
+					resident[i/page]&1 == 1)
 			}
 		}
 		if err := unix.Munmap(whole); err != nil {

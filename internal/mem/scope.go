@@ -75,6 +75,28 @@ func (s *Scope) Close() {
 	}
 }
 
+// Leave puts s, the innermost open scope, aside: its blocks stay, and what is allocated from
+// now on belongs to the scope around it, until Enter. A scope that was left is closed after
+// Enter alone.
+func (s *Scope) Leave() {
+	p := s.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.scope != s {
+		panic("mem: Leave of a scope that is not the innermost one")
+	}
+	p.scope, s.parent = s.parent, nil
+}
+
+// Enter makes s, which Leave put aside, the innermost scope again, inside the one that is
+// open now. It may be another one than before.
+func (s *Scope) Enter() {
+	p := s.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.scope, s.parent = s, p.scope
+}
+
 func (s *Scope) add(b *Block) {
 	b.scope, b.slot = s, len(s.blocks)
 	s.blocks = append(s.blocks, b)

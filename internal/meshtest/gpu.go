@@ -25,6 +25,6 @@ func OnGPU(t *testing.T, f func(ctx context.Context, m *dtensor.Mesh) error) {
 		t.Fatal(err)
 	}
 	on(t, []int{1}, func(world *comm.Comm) {
-		world.Attr(tensor.OpenerKey, func() any { return func() tensor.Device { return dev } })
+		world.Internals().Attr(tensor.OpenerKey{}, func() any { return func() tensor.Device { return dev } })
 	}, f)
 }

@@ -2,31 +2,31 @@ package simd
 
 import "github.com/gorun-spmd/gorun/internal/activation"
 
-// gradient has f, of this level of Writing, compute dst from what the forward kept.
-func (l Level) gradient(op string, f func(l Level, dst, kept, dy []float32), dst, kept, dy []float32) {
+// gradient has f, in this mode of Writing, compute dst from what the forward kept.
+func (m Mode) gradient(op string, f func(m Mode, dst, kept, dy []float32), dst, kept, dy []float32) {
 	same(op, len(dst), len(kept), len(dy))
-	f(l, dst, kept, dy)
-	l.Done()
+	f(m, dst, kept, dy)
+	m.Done()
 }
 
 // eachSlope does dst[i] = dy[i]·slope(x[i]), by kernel where there is assembly.
-func (l Level) eachSlope(kernel func(level uint8, dst, x, dy *float32, n int), slope func(float64) float64, dst, x, dy []float32) {
-	if l == Scalar {
+func (m Mode) eachSlope(k kernel, vec func(level uint8, dst, x, dy *float32, n int), slope func(float64) float64, dst, x, dy []float32) {
+	if !m.has(k) {
 		for i, v := range x {
 			dst[i] = dy[i] * float32(slope(float64(v)))
 		}
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
-		kernel(uint8(l), &dst[i], &x[i], &dy[i], min(chunk, len(dst)-i))
+		vec(m.code(), &dst[i], &x[i], &dy[i], min(chunk, len(dst)-i))
 	}
 }
 
 // Relu does dst[i] = x[i], but 0 where x[i] < 0; NaN and -0 stay.
-func Relu(dst, x []float32) { Writing(dst, x).unary("Relu", Level.relu, dst, x) }
+func Relu(dst, x []float32) { Writing(dst, x).unary("Relu", Mode.relu, dst, x) }
 
-func (l Level) relu(dst, x []float32) {
-	if l == Scalar {
+func (m Mode) relu(dst, x []float32) {
+	if !m.has(reluKernel) {
 		for i, v := range x {
 			if v < 0 {
 				v = 0
@@ -36,18 +36,18 @@ func (l Level) relu(dst, x []float32) {
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
-		reluVec(uint8(l), &dst[i], &x[i], min(chunk, len(dst)-i))
+		reluVec(m.code(), &dst[i], &x[i], min(chunk, len(dst)-i))
 	}
 }
 
 // ReluGrad does dst[i] = dy[i], but 0 where x[i] <= 0. The result of Relu serves
 // as x as well as its argument.
 func ReluGrad(dst, x, dy []float32) {
-	Writing(dst, x, dy).gradient("ReluGrad", Level.reluGrad, dst, x, dy)
+	Writing(dst, x, dy).gradient("ReluGrad", Mode.reluGrad, dst, x, dy)
 }
 
-func (l Level) reluGrad(dst, x, dy []float32) {
-	if l == Scalar {
+func (m Mode) reluGrad(dst, x, dy []float32) {
+	if !m.has(reluGradKernel) {
 		for i, v := range x {
 			if v <= 0 {
 				dst[i] = 0
@@ -58,7 +58,7 @@ func (l Level) reluGrad(dst, x, dy []float32) {
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
-		reluGradVec(uint8(l), &dst[i], &x[i], &dy[i], min(chunk, len(dst)-i))
+		reluGradVec(m.code(), &dst[i], &x[i], &dy[i], min(chunk, len(dst)-i))
 	}
 }
 
@@ -66,53 +66,55 @@ func (l Level) reluGrad(dst, x, dy []float32) {
 // exact form, not the tanh approximation. The absolute error is below 1e-7
 // times max(1, |x|). For -Inf it is 0, the limit, and for +Inf +Inf; PyTorch gives NaN
 // for the first, and for the second NaN in float32 and +Inf in float64.
-func Gelu(dst, x []float32) { computing(dst, x).unary("Gelu", Level.gelu, dst, x) }
+func Gelu(dst, x []float32) { computed(dst, x).unary("Gelu", Mode.gelu, dst, x) }
 
-func (l Level) gelu(dst, x []float32) { l.each(geluVec, activation.Gelu, dst, x) }
+func (m Mode) gelu(dst, x []float32) { m.each(geluKernel, geluVec, activation.Gelu, dst, x) }
 
 // GeluGrad does dst[i] = dy·(Φ(x) + x·φ(x)) for x = x[i], dy = dy[i], φ the
 // normal density. For x = -Inf and +Inf that is dy·0 and dy·1, the limits (in PyTorch
 // NaN).
 func GeluGrad(dst, x, dy []float32) {
-	computing(dst, x, dy).gradient("GeluGrad", Level.geluGrad, dst, x, dy)
+	computed(dst, x, dy).gradient("GeluGrad", Mode.geluGrad, dst, x, dy)
 }
 
-func (l Level) geluGrad(dst, x, dy []float32) {
-	l.eachSlope(geluGradVec, activation.GeluSlope, dst, x, dy)
+func (m Mode) geluGrad(dst, x, dy []float32) {
+	m.eachSlope(geluGradKernel, geluGradVec, activation.GeluSlope, dst, x, dy)
 }
 
 // GeluTanh does dst[i] = x·½(1 + tanh(√(2/π)·(x + 0.044715·x³))) for x = x[i], the form of
 // Gelu that GPT-2 and others were trained with. At the infinities it is as Gelu.
-func GeluTanh(dst, x []float32) { computing(dst, x).unary("GeluTanh", Level.geluTanh, dst, x) }
+func GeluTanh(dst, x []float32) { computed(dst, x).unary("GeluTanh", Mode.geluTanh, dst, x) }
 
-func (l Level) geluTanh(dst, x []float32) { l.each(geluTanhVec, activation.GeluTanh, dst, x) }
+func (m Mode) geluTanh(dst, x []float32) {
+	m.each(geluTanhKernel, geluTanhVec, activation.GeluTanh, dst, x)
+}
 
 // GeluTanhGrad does dst[i] = dy[i] times the derivative of GeluTanh at x[i], 0 and 1 at
 // the infinities.
 func GeluTanhGrad(dst, x, dy []float32) {
-	computing(dst, x, dy).gradient("GeluTanhGrad", Level.geluTanhGrad, dst, x, dy)
+	computed(dst, x, dy).gradient("GeluTanhGrad", Mode.geluTanhGrad, dst, x, dy)
 }
 
-func (l Level) geluTanhGrad(dst, x, dy []float32) {
-	l.eachSlope(geluTanhGradVec, activation.GeluTanhSlope, dst, x, dy)
+func (m Mode) geluTanhGrad(dst, x, dy []float32) {
+	m.eachSlope(geluTanhGradKernel, geluTanhGradVec, activation.GeluTanhSlope, dst, x, dy)
 }
 
 // Silu does dst[i] = x·σ(x) for x = x[i], σ the function of Sigmoid. For -Inf it
 // is NaN, as in PyTorch.
-func Silu(dst, x []float32) { computing(dst, x).unary("Silu", Level.silu, dst, x) }
+func Silu(dst, x []float32) { computed(dst, x).unary("Silu", Mode.silu, dst, x) }
 
-func (l Level) silu(dst, x []float32) {
-	l.each(siluVec, func(x float64) float64 { return x * activation.Sigmoid(x) }, dst, x)
+func (m Mode) silu(dst, x []float32) {
+	m.each(siluKernel, siluVec, func(x float64) float64 { return x * activation.Sigmoid(x) }, dst, x)
 }
 
 // SiluGrad does dst[i] = dy·σ(x)·(1 + x·(1-σ(x))) for x = x[i], dy = dy[i]. For ±Inf
 // it is NaN, as in PyTorch.
 func SiluGrad(dst, x, dy []float32) {
-	computing(dst, x, dy).gradient("SiluGrad", Level.siluGrad, dst, x, dy)
+	computed(dst, x, dy).gradient("SiluGrad", Mode.siluGrad, dst, x, dy)
 }
 
-func (l Level) siluGrad(dst, x, dy []float32) {
-	l.eachSlope(siluGradVec, func(x float64) float64 {
+func (m Mode) siluGrad(dst, x, dy []float32) {
+	m.eachSlope(siluGradKernel, siluGradVec, func(x float64) float64 {
 		s := activation.Sigmoid(x)
 		return s * (1 + x*(1-s))
 	}, dst, x, dy)
@@ -120,34 +122,34 @@ func (l Level) siluGrad(dst, x, dy []float32) {
 
 // TanhGrad does dst[i] = dy[i]·(1 - y[i]²), y the result of Tanh.
 func TanhGrad(dst, y, dy []float32) {
-	Writing(dst, y, dy).gradient("TanhGrad", Level.tanhGrad, dst, y, dy)
+	Writing(dst, y, dy).gradient("TanhGrad", Mode.tanhGrad, dst, y, dy)
 }
 
-func (l Level) tanhGrad(dst, y, dy []float32) {
-	if l == Scalar {
+func (m Mode) tanhGrad(dst, y, dy []float32) {
+	if !m.has(tanhGradKernel) {
 		for i, v := range y {
 			dst[i] = dy[i] * fma(-v, v, 1)
 		}
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
-		tanhGradVec(uint8(l), &dst[i], &y[i], &dy[i], min(chunk, len(dst)-i))
+		tanhGradVec(m.code(), &dst[i], &y[i], &dy[i], min(chunk, len(dst)-i))
 	}
 }
 
 // SigmoidGrad does dst[i] = dy[i]·y[i]·(1 - y[i]), y the result of Sigmoid.
 func SigmoidGrad(dst, y, dy []float32) {
-	Writing(dst, y, dy).gradient("SigmoidGrad", Level.sigmoidGrad, dst, y, dy)
+	Writing(dst, y, dy).gradient("SigmoidGrad", Mode.sigmoidGrad, dst, y, dy)
 }
 
-func (l Level) sigmoidGrad(dst, y, dy []float32) {
-	if l == Scalar {
+func (m Mode) sigmoidGrad(dst, y, dy []float32) {
+	if !m.has(sigmoidGradKernel) {
 		for i, v := range y {
 			dst[i] = dy[i] * (v * (1 - v))
 		}
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
-		sigmoidGradVec(uint8(l), &dst[i], &y[i], &dy[i], min(chunk, len(dst)-i))
+		sigmoidGradVec(m.code(), &dst[i], &y[i], &dy[i], min(chunk, len(dst)-i))
 	}
 }

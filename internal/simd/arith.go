@@ -4,19 +4,19 @@ package simd
 func AddTo[T Number](dst, x []T) {
 	same("AddTo", len(dst), len(x))
 	if is32[T]() {
-		unasked.addTo(as32(dst), as32(x))
+		noPrefetch.addTo(as32(dst), as32(x))
 		return
 	}
 	addGo(dst, dst, x)
 }
 
-func (l Level) addTo(dst, x []float32) {
-	if l == Scalar {
+func (m Mode) addTo(dst, x []float32) {
+	if !m.has(addToKernel) {
 		addGo(dst, dst, x)
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
-		addToVec(uint8(l), &dst[i], &x[i], min(chunk, len(dst)-i))
+		addToVec(m.code(), &dst[i], &x[i], min(chunk, len(dst)-i))
 	}
 }
 
@@ -24,19 +24,19 @@ func (l Level) addTo(dst, x []float32) {
 func Add2[T Number](dst1, dst2, a, b []T) {
 	same("Add2", len(dst1), len(dst2), len(a), len(b))
 	if is32[T]() {
-		unasked.add2(as32(dst1), as32(dst2), as32(a), as32(b))
+		noPrefetch.add2(as32(dst1), as32(dst2), as32(a), as32(b))
 		return
 	}
 	add2Go(dst1, dst2, a, b)
 }
 
-func (l Level) add2(dst1, dst2, a, b []float32) {
-	if l == Scalar {
+func (m Mode) add2(dst1, dst2, a, b []float32) {
+	if !m.has(add2Kernel) {
 		add2Go(dst1, dst2, a, b)
 		return
 	}
 	for i := 0; i < len(a); i += chunk {
-		add2Vec(uint8(l), &dst1[i], &dst2[i], &a[i], &b[i], min(chunk, len(a)-i))
+		add2Vec(m.code(), &dst1[i], &dst2[i], &a[i], &b[i], min(chunk, len(a)-i))
 	}
 }
 
@@ -51,7 +51,7 @@ func add2Go[T Number](dst1, dst2, a, b []T) {
 func Axpy[T Number](dst []T, s T, x []T) {
 	same("Axpy", len(dst), len(x))
 	if is32[T]() {
-		unasked.axpy(as32(dst), as32(x), float32(s))
+		noPrefetch.axpy(as32(dst), as32(x), float32(s))
 		return
 	}
 	for i := range dst {
@@ -59,15 +59,15 @@ func Axpy[T Number](dst []T, s T, x []T) {
 	}
 }
 
-func (l Level) axpy(dst, x []float32, s float32) {
-	if l == Scalar {
+func (m Mode) axpy(dst, x []float32, s float32) {
+	if !m.has(axpyKernel) {
 		for i := range dst {
 			dst[i] = fma(x[i], s, dst[i])
 		}
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
-		axpyVec(uint8(l), &dst[i], &x[i], min(chunk, len(dst)-i), s)
+		axpyVec(m.code(), &dst[i], &x[i], min(chunk, len(dst)-i), s)
 	}
 }
 
@@ -75,22 +75,22 @@ func (l Level) axpy(dst, x []float32, s float32) {
 func AddScalar[T Number](dst, x []T, s T) {
 	same("AddScalar", len(dst), len(x))
 	if is32[T]() {
-		l := Writing(as32(dst), as32(x))
-		l.AddScalar(as32(dst), as32(x), float32(s))
-		l.Done()
+		m := Writing(as32(dst), as32(x))
+		m.AddScalar(as32(dst), as32(x), float32(s))
+		m.Done()
 		return
 	}
 	addScalarGo(dst, x, s)
 }
 
-// AddScalar is the function AddScalar at this level.
-func (l Level) AddScalar(dst, x []float32, s float32) {
-	if l == Scalar {
+// AddScalar is the function AddScalar in this mode.
+func (m Mode) AddScalar(dst, x []float32, s float32) {
+	if !m.has(addScalarKernel) {
 		addScalarGo(dst, x, s)
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
-		addScalarVec(uint8(l), &dst[i], &x[i], min(chunk, len(dst)-i), s)
+		addScalarVec(m.code(), &dst[i], &x[i], min(chunk, len(dst)-i), s)
 	}
 }
 
@@ -104,22 +104,22 @@ func addScalarGo[T Number](dst, x []T, s T) {
 func Scale[T Number](dst, x []T, s T) {
 	same("Scale", len(dst), len(x))
 	if is32[T]() {
-		l := Writing(as32(dst), as32(x))
-		l.Scale(as32(dst), as32(x), float32(s))
-		l.Done()
+		m := Writing(as32(dst), as32(x))
+		m.Scale(as32(dst), as32(x), float32(s))
+		m.Done()
 		return
 	}
 	scaleGo(dst, x, s)
 }
 
-// Scale is the function Scale at this level.
-func (l Level) Scale(dst, x []float32, s float32) {
-	if l == Scalar {
+// Scale is the function Scale in this mode.
+func (m Mode) Scale(dst, x []float32, s float32) {
+	if !m.has(scaleKernel) {
 		scaleGo(dst, x, s)
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
-		scaleVec(uint8(l), &dst[i], &x[i], min(chunk, len(dst)-i), s)
+		scaleVec(m.code(), &dst[i], &x[i], min(chunk, len(dst)-i), s)
 	}
 }
 
@@ -132,7 +132,7 @@ func scaleGo[T Number](dst, x []T, s T) {
 // Fill does dst[i] = v.
 func Fill[T Number](dst []T, v T) {
 	if is32[T]() {
-		best.fill(as32(dst), float32(v))
+		ordinary.fill(as32(dst), float32(v))
 		return
 	}
 	fillGo(dst, v)
@@ -144,12 +144,12 @@ func fillGo[T Number](dst []T, v T) {
 	}
 }
 
-func (l Level) fill(dst []float32, v float32) {
-	if l == Scalar {
+func (m Mode) fill(dst []float32, v float32) {
+	if !m.has(fillKernel) {
 		fillGo(dst, v)
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
-		fillVec(l.wide(), &dst[i], min(chunk, len(dst)-i), v)
+		fillVec(m.wide(), &dst[i], min(chunk, len(dst)-i), v)
 	}
 }

@@ -12,33 +12,36 @@ import (
 type elementwise struct {
 	name   string
 	slices int
-	run    func(l Level, s [][]float32)
+	run    func(l Mode, s [][]float32)
 	want   func(v []float64) float64
 	ulps   float64
 }
 
 var elementwises = []elementwise{
-	{"add", 3, func(l Level, s [][]float32) { l.Add(s[0], s[1], s[2]) }, func(v []float64) float64 { return v[1] + v[2] }, 0.5},
-	{"sub", 3, func(l Level, s [][]float32) { l.Sub(s[0], s[1], s[2]) }, func(v []float64) float64 { return v[1] - v[2] }, 0.5},
-	{"mul", 3, func(l Level, s [][]float32) { l.Mul(s[0], s[1], s[2]) }, func(v []float64) float64 { return v[1] * v[2] }, 0.5},
-	{"div", 3, func(l Level, s [][]float32) { l.Div(s[0], s[1], s[2]) }, func(v []float64) float64 { return v[1] / v[2] }, 0.51},
-	{"max", 3, func(l Level, s [][]float32) { l.Max(s[0], s[1], s[2]) }, func(v []float64) float64 { return max(v[1], v[2]) }, 0},
-	{"min", 3, func(l Level, s [][]float32) { l.Min(s[0], s[1], s[2]) }, func(v []float64) float64 { return min(v[1], v[2]) }, 0},
-	{"add2", 4, func(l Level, s [][]float32) { l.add2(s[0], s[3], s[1], s[2]) }, func(v []float64) float64 { return v[1] + v[2] }, 0.5},
-	{"add2 second", 4, func(l Level, s [][]float32) { l.add2(s[3], s[0], s[1], s[2]) }, func(v []float64) float64 { return v[1] + v[2] }, 0.5},
-	{"addTo", 2, func(l Level, s [][]float32) { l.addTo(s[0], s[1]) }, func(v []float64) float64 { return v[0] + v[1] }, 0.5},
-	{"axpy", 2, func(l Level, s [][]float32) { l.axpy(s[0], s[1], 1.5) }, func(v []float64) float64 { return v[0] + 1.5*v[1] }, 0.51},
-	{"addScalar", 2, func(l Level, s [][]float32) { l.AddScalar(s[0], s[1], 1.5) }, func(v []float64) float64 { return v[1] + 1.5 }, 0.5},
-	{"scale", 2, func(l Level, s [][]float32) { l.Scale(s[0], s[1], 1.7) }, func(v []float64) float64 { return v[1] * float64(float32(1.7)) }, 0.5},
-	{"fill", 1, func(l Level, s [][]float32) { l.fill(s[0], 1.5) }, func(v []float64) float64 { return 1.5 }, 0},
-	{"reluGrad", 3, func(l Level, s [][]float32) { l.reluGrad(s[0], s[1], s[2]) }, func(v []float64) float64 {
+	{"add", 3, func(l Mode, s [][]float32) { l.Add(s[0], s[1], s[2]) }, func(v []float64) float64 { return v[1] + v[2] }, 0.5},
+	{"sub", 3, func(l Mode, s [][]float32) { l.Sub(s[0], s[1], s[2]) }, func(v []float64) float64 { return v[1] - v[2] }, 0.5},
+	{"mul", 3, func(l Mode, s [][]float32) { l.Mul(s[0], s[1], s[2]) }, func(v []float64) float64 { return v[1] * v[2] }, 0.5},
+	{"div", 3, func(l Mode, s [][]float32) { l.Div(s[0], s[1], s[2]) }, func(v []float64) float64 { return v[1] / v[2] }, 0.51},
+	{"max", 3, func(l Mode, s [][]float32) { l.Max(s[0], s[1], s[2]) }, func(v []float64) float64 { return max(v[1], v[2]) }, 0},
+	{"min", 3, func(l Mode, s [][]float32) { l.Min(s[0], s[1], s[2]) }, func(v []float64) float64 { return min(v[1], v[2]) }, 0},
+	{"add2", 4, func(l Mode, s [][]float32) { l.add2(s[0], s[3], s[1], s[2]) }, func(v []float64) float64 { return v[1] + v[2] }, 0.5},
+	{"add2 second", 4, func(l Mode, s [][]float32) { l.add2(s[3], s[0], s[1], s[2]) }, func(v []float64) float64 { return v[1] + v[2] }, 0.5},
+	{"addTo", 2, func(l Mode, s [][]float32) { l.addTo(s[0], s[1]) }, func(v []float64) float64 { return v[0] + v[1] }, 0.5},
+	{"axpy", 2, func(l Mode, s [][]float32) { l.axpy(s[0], s[1], 1.5) }, func(v []float64) float64 { return v[0] + 1.5*v[1] }, 0.51},
+	{"addScalar", 2, func(l Mode, s [][]float32) { l.AddScalar(s[0], s[1], 1.5) }, func(v []float64) float64 { return v[1] + 1.5 }, 0.5},
+	{"scale", 2, func(l Mode, s [][]float32) { l.Scale(s[0], s[1], 1.7) }, func(v []float64) float64 { return v[1] * float64(float32(1.7)) },
+		0.5},
+	{"fill", 1, func(l Mode, s [][]float32) { l.fill(s[0], 1.5) }, func(v []float64) float64 { return 1.5 }, 0},
+	{"reluGrad", 3, func(l Mode, s [][]float32) { l.reluGrad(s[0], s[1], s[2]) }, func(v []float64) float64 {
 		if v[1] <= 0 {
 			return 0
 		}
 		return v[2]
 	}, 0},
-	{"tanhGrad", 3, func(l Level, s [][]float32) { l.tanhGrad(s[0], s[1], s[2]) }, func(v []float64) float64 { return v[2] * float64(float32(1-v[1]*v[1])) }, 1.5},
-	{"sigmoidGrad", 3, func(l Level, s [][]float32) { l.sigmoidGrad(s[0], s[1], s[2]) }, func(v []float64) float64 { return v[2] * float64(float32(v[1]*float64(float32(1-v[1])))) }, 2},
+	{"tanhGrad", 3, func(l Mode, s [][]float32) { l.tanhGrad(s[0], s[1], s[2]) },
+		func(v []float64) float64 { return v[2] * float64(float32(1-v[1]*v[1])) }, 1.5},
+	{"sigmoidGrad", 3, func(l Mode, s [][]float32) { l.sigmoidGrad(s[0], s[1], s[2]) },
+		func(v []float64) float64 { return v[2] * float64(float32(v[1]*float64(float32(1-v[1])))) }, 2},
 }
 
 // want64 are the elements at i of the slices, as float64.
@@ -52,9 +55,9 @@ func want64(s [][]float32, i int) []float64 {
 
 func TestElementwise(t *testing.T) {
 	odd := []float32{0, inf, -inf, nan, 1, -1, math.MaxFloat32, 0x1p-149, float32(math.Copysign(0, -1))}
-	for _, l := range levels() {
+	for _, l := range modes() {
 		for _, f := range elementwises {
-			r := rand.New(rand.NewPCG(4, uint64(l)))
+			r := rand.New(rand.NewPCG(4, uint64(l.code())))
 			for _, n := range append(lengths(), len(odd)*len(odd)) {
 				before, s := make([][]float32, f.slices), make([][]float32, f.slices)
 				intact := make([]func() bool, f.slices)
@@ -136,7 +139,9 @@ func TestLengthsMustAgree(t *testing.T) {
 	a, b := make([]float32, 3), make([]float32, 4)
 	for name, f := range map[string]func(){
 		"Add": func() { Add(a, a, b) }, "Axpy": func() { Axpy(a, 1, b) }, "Exp": func() { Exp(b, a) }, "Dot": func() { Dot(a, b) },
-		"Normalize": func() { best.Normalize(a, a, 0, 1, b, nil) }, "AdamStep": func() { AdamStep(a, a, b, a, Adam{}) }, "Copy": func() { Copy(a, b) },
+		"Normalize": func() { ordinary.Normalize(a, a, 0, 1, b, nil) }, "AdamStep": func() { AdamStep(a, a, b, a, Adam{}) }, "Copy": func() {
+			Copy(a, b)
+		},
 	} {
 		func() {
 			defer func() {
@@ -151,16 +156,16 @@ func TestLengthsMustAgree(t *testing.T) {
 
 func TestCopyAhead(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 6))
-	for _, l := range levels() {
+	for _, l := range modes() {
 		for _, n := range append(lengths(), 5*chunk+3) {
 			for _, shift := range []int{0, 1, 3} {
 				src, dst := make([]byte, n), make([]byte, n+shift+1)
 				for i := range src {
 					src[i] = byte(r.Int())
 				}
-				for _, kernel := range []func(level uint8, dst, src *byte, n int){copyVec, copyNearVec} {
+				for k, vec := range map[kernel]func(level uint8, dst, src *byte, n int){copyKernel: copyVec, copyNearKernel: copyNearVec} {
 					clear(dst)
-					l.copy(dst[shift:shift+n], src, kernel)
+					l.copy(dst[shift:shift+n], src, k, vec)
 					if string(dst[shift:shift+n]) != string(src) || dst[shift+n] != 0 {
 						t.Fatalf("%v: %d bytes from %d on: not copied", l, n, shift)
 					}
@@ -189,9 +194,9 @@ func TestNothingAllocates(t *testing.T) {
 		Exp(x, y)
 		Sum(x)
 		Dot(x, y)
-		best.SoftmaxRow(x, y)
-		best.LayerNormRow(x, y, x, nil, 1e-5)
-		best.LayerNormGradRow(x, nil, y, x, y, x, 0, 1)
+		ordinary.SoftmaxRow(x, y)
+		ordinary.LayerNormRow(x, y, x, nil, 1e-5)
+		ordinary.LayerNormGradRow(x, nil, y, x, y, x, 0, 1)
 		AdamStep(x, y, x, y, Adam{})
 	}); n != 0 {
 		t.Errorf("%v allocations", n)

@@ -4,22 +4,22 @@ package simd
 func Add[T Number](dst, a, b []T) {
 	same("Add", len(dst), len(a), len(b))
 	if is32[T]() {
-		l := Writing(as32(dst), as32(a), as32(b))
-		l.Add(as32(dst), as32(a), as32(b))
-		l.Done()
+		m := Writing(as32(dst), as32(a), as32(b))
+		m.Add(as32(dst), as32(a), as32(b))
+		m.Done()
 		return
 	}
 	addGo(dst, a, b)
 }
 
-// Add is the function Add at this level.
-func (l Level) Add(dst, a, b []float32) {
-	if l == Scalar {
+// Add is the function Add in this mode.
+func (m Mode) Add(dst, a, b []float32) {
+	if !m.has(addKernel) {
 		addGo(dst, a, b)
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
-		addVec(uint8(l), &dst[i], &a[i], &b[i], min(chunk, len(dst)-i))
+		addVec(m.code(), &dst[i], &a[i], &b[i], min(chunk, len(dst)-i))
 	}
 }
 
@@ -33,22 +33,22 @@ func addGo[T Number](dst, a, b []T) {
 func Sub[T Number](dst, a, b []T) {
 	same("Sub", len(dst), len(a), len(b))
 	if is32[T]() {
-		l := Writing(as32(dst), as32(a), as32(b))
-		l.Sub(as32(dst), as32(a), as32(b))
-		l.Done()
+		m := Writing(as32(dst), as32(a), as32(b))
+		m.Sub(as32(dst), as32(a), as32(b))
+		m.Done()
 		return
 	}
 	subGo(dst, a, b)
 }
 
-// Sub is the function Sub at this level.
-func (l Level) Sub(dst, a, b []float32) {
-	if l == Scalar {
+// Sub is the function Sub in this mode.
+func (m Mode) Sub(dst, a, b []float32) {
+	if !m.has(subKernel) {
 		subGo(dst, a, b)
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
-		subVec(uint8(l), &dst[i], &a[i], &b[i], min(chunk, len(dst)-i))
+		subVec(m.code(), &dst[i], &a[i], &b[i], min(chunk, len(dst)-i))
 	}
 }
 
@@ -62,22 +62,22 @@ func subGo[T Number](dst, a, b []T) {
 func Mul[T Number](dst, a, b []T) {
 	same("Mul", len(dst), len(a), len(b))
 	if is32[T]() {
-		l := Writing(as32(dst), as32(a), as32(b))
-		l.Mul(as32(dst), as32(a), as32(b))
-		l.Done()
+		m := Writing(as32(dst), as32(a), as32(b))
+		m.Mul(as32(dst), as32(a), as32(b))
+		m.Done()
 		return
 	}
 	mulGo(dst, a, b)
 }
 
-// Mul is the function Mul at this level.
-func (l Level) Mul(dst, a, b []float32) {
-	if l == Scalar {
+// Mul is the function Mul in this mode.
+func (m Mode) Mul(dst, a, b []float32) {
+	if !m.has(mulKernel) {
 		mulGo(dst, a, b)
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
-		mulVec(uint8(l), &dst[i], &a[i], &b[i], min(chunk, len(dst)-i))
+		mulVec(m.code(), &dst[i], &a[i], &b[i], min(chunk, len(dst)-i))
 	}
 }
 
@@ -92,22 +92,22 @@ func mulGo[T Number](dst, a, b []T) {
 func Div[T Number](dst, a, b []T) {
 	same("Div", len(dst), len(a), len(b))
 	if is32[T]() {
-		l := Writing(as32(dst), as32(a), as32(b))
-		l.Div(as32(dst), as32(a), as32(b))
-		l.Done()
+		m := Writing(as32(dst), as32(a), as32(b))
+		m.Div(as32(dst), as32(a), as32(b))
+		m.Done()
 		return
 	}
 	divGo(dst, a, b)
 }
 
-// Div is the function Div at this level.
-func (l Level) Div(dst, a, b []float32) {
-	if l == Scalar {
+// Div is the function Div in this mode.
+func (m Mode) Div(dst, a, b []float32) {
+	if !m.has(divKernel) {
 		divGo(dst, a, b)
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
-		divVec(uint8(l), &dst[i], &a[i], &b[i], min(chunk, len(dst)-i))
+		divVec(m.code(), &dst[i], &a[i], &b[i], min(chunk, len(dst)-i))
 	}
 }
 
@@ -122,22 +122,22 @@ func divGo[T Number](dst, a, b []T) {
 func Max[T Number](dst, a, b []T) {
 	same("Max", len(dst), len(a), len(b))
 	if is32[T]() {
-		l := Writing(as32(dst), as32(a), as32(b))
-		l.Max(as32(dst), as32(a), as32(b))
-		l.Done()
+		m := Writing(as32(dst), as32(a), as32(b))
+		m.Max(as32(dst), as32(a), as32(b))
+		m.Done()
 		return
 	}
 	maxGo(dst, a, b)
 }
 
-// Max is the function Max at this level.
-func (l Level) Max(dst, a, b []float32) {
-	if l == Scalar {
+// Max is the function Max in this mode.
+func (m Mode) Max(dst, a, b []float32) {
+	if !m.has(maxKernel) {
 		maxGo(dst, a, b)
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
-		maxVec(uint8(l), &dst[i], &a[i], &b[i], min(chunk, len(dst)-i))
+		maxVec(m.code(), &dst[i], &a[i], &b[i], min(chunk, len(dst)-i))
 	}
 }
 
@@ -152,22 +152,22 @@ func maxGo[T Number](dst, a, b []T) {
 func Min[T Number](dst, a, b []T) {
 	same("Min", len(dst), len(a), len(b))
 	if is32[T]() {
-		l := Writing(as32(dst), as32(a), as32(b))
-		l.Min(as32(dst), as32(a), as32(b))
-		l.Done()
+		m := Writing(as32(dst), as32(a), as32(b))
+		m.Min(as32(dst), as32(a), as32(b))
+		m.Done()
 		return
 	}
 	minGo(dst, a, b)
 }
 
-// Min is the function Min at this level.
-func (l Level) Min(dst, a, b []float32) {
-	if l == Scalar {
+// Min is the function Min in this mode.
+func (m Mode) Min(dst, a, b []float32) {
+	if !m.has(minKernel) {
 		minGo(dst, a, b)
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
-		minVec(uint8(l), &dst[i], &a[i], &b[i], min(chunk, len(dst)-i))
+		minVec(m.code(), &dst[i], &a[i], &b[i], min(chunk, len(dst)-i))
 	}
 }
 

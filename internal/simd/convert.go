@@ -7,23 +7,23 @@ import (
 // FromF16 does dst[i] = src[i], exactly.
 func FromF16(dst []float32, src []dtype.F16) {
 	same("FromF16", len(dst), len(src))
-	best.fromF16(dst, src)
+	ordinary.fromF16(dst, src)
 }
 
-func (l Level) fromF16(dst []float32, src []dtype.F16) {
-	n := l.whole(len(dst))
+func (m Mode) fromF16(dst []float32, src []dtype.F16) {
+	n := m.whole(fromF16Kernel, len(dst))
 	for i := 0; i < n; i += chunk {
-		fromF16Vec(l.wide(), &dst[i], (*uint16)(&src[i]), min(chunk, n-i))
+		fromF16Vec(m.wide(), &dst[i], (*uint16)(&src[i]), min(chunk, n-i))
 	}
 	for i, v := range src[n:] {
 		dst[n+i] = v.Float32()
 	}
 }
 
-// whole returns how many of n elements the assembly converts: full vectors, for
+// whole returns how many of n elements kernel k converts: full vectors, for
 // a conversion has but one right result and the rest may come from plain Go.
-func (l Level) whole(n int) int {
-	if l == Scalar {
+func (m Mode) whole(k kernel, n int) int {
+	if !m.has(k) {
 		return 0
 	}
 	return n &^ 15
@@ -33,13 +33,13 @@ func (l Level) whole(n int) int {
 // one, with unspecified bits.
 func ToF16(dst []dtype.F16, src []float32) {
 	same("ToF16", len(dst), len(src))
-	best.toF16(dst, src)
+	ordinary.toF16(dst, src)
 }
 
-func (l Level) toF16(dst []dtype.F16, src []float32) {
-	n := l.whole(len(dst))
+func (m Mode) toF16(dst []dtype.F16, src []float32) {
+	n := m.whole(toF16Kernel, len(dst))
 	for i := 0; i < n; i += chunk {
-		toF16Vec(l.wide(), (*uint16)(&dst[i]), &src[i], min(chunk, n-i))
+		toF16Vec(m.wide(), (*uint16)(&dst[i]), &src[i], min(chunk, n-i))
 	}
 	for i, v := range src[n:] {
 		dst[n+i] = dtype.ToF16(v)
@@ -49,13 +49,13 @@ func (l Level) toF16(dst []dtype.F16, src []float32) {
 // FromBF16 does dst[i] = src[i], exactly.
 func FromBF16(dst []float32, src []dtype.BF16) {
 	same("FromBF16", len(dst), len(src))
-	best.fromBF16(dst, src)
+	ordinary.fromBF16(dst, src)
 }
 
-func (l Level) fromBF16(dst []float32, src []dtype.BF16) {
-	n := l.whole(len(dst))
+func (m Mode) fromBF16(dst []float32, src []dtype.BF16) {
+	n := m.whole(fromBF16Kernel, len(dst))
 	for i := 0; i < n; i += chunk {
-		fromBF16Vec(l.wide(), &dst[i], (*uint16)(&src[i]), min(chunk, n-i))
+		fromBF16Vec(m.wide(), &dst[i], (*uint16)(&src[i]), min(chunk, n-i))
 	}
 	for i, v := range src[n:] {
 		dst[n+i] = v.Float32()
@@ -66,13 +66,13 @@ func (l Level) fromBF16(dst []float32, src []dtype.BF16) {
 // one, with unspecified bits.
 func ToBF16(dst []dtype.BF16, src []float32) {
 	same("ToBF16", len(dst), len(src))
-	best.toBF16(dst, src)
+	ordinary.toBF16(dst, src)
 }
 
-func (l Level) toBF16(dst []dtype.BF16, src []float32) {
-	n := l.whole(len(dst))
+func (m Mode) toBF16(dst []dtype.BF16, src []float32) {
+	n := m.whole(toBF16Kernel, len(dst))
 	for i := 0; i < n; i += chunk {
-		toBF16Vec(l.wide(), (*uint16)(&dst[i]), &src[i], min(chunk, n-i))
+		toBF16Vec(m.wide(), (*uint16)(&dst[i]), &src[i], min(chunk, n-i))
 	}
 	for i, v := range src[n:] {
 		dst[n+i] = dtype.ToBF16(v)

@@ -20,9 +20,12 @@
 // pieces gives the bits of the whole. Reductions add in an order fixed by the
 // length alone, see Sum.
 //
-// Large results go past the caches where the processor gains by that; it changes no
-// bit. Functions see for themselves that what they write is large; those of rows and of
-// parts are methods of the Level that Writing returns for the whole.
+// Large results are written by non-temporal stores where that is faster; it changes no
+// bit. A function that writes a whole slice chooses by its length. Functions of rows and
+// of parts cannot, so they are methods of the Mode that Writing returns for the whole.
+//
+// A function runs its plain loop where the instruction set does not offer its kernel, so
+// that another architecture can begin with one kernel.
 //
 // NaN and the infinities go in and out as IEEE 754 and PyTorch have it; Max and
 // Min pass NaN on.

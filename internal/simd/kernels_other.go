@@ -4,7 +4,7 @@
 
 package simd
 
-// Only Scalar, the one level there is, is ever asked for.
+// The levels of these machines offer no kernels.
 const noKernel = "simd: no such kernel on this machine"
 
 func addVec(level uint8, dst *float32, a *float32, b *float32, n int) { panic(noKernel) }
@@ -145,7 +145,7 @@ func transpose64Vec(dst *byte, dstStep int, src *byte, srcStep, rows, cols int) 
 
 func prefetchLines(p *byte, n int) { panic(noKernel) }
 
-func copyPast(dst *byte, src *byte) { panic(noKernel) }
+func copyNonTemporal(dst *byte, src *byte) { panic(noKernel) }
 
 func storeFence() { panic(noKernel) }
 

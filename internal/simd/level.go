@@ -5,35 +5,85 @@ import (
 	"unsafe"
 )
 
-// A Level is an instruction set that kernels exist for. Higher ones include the
-// lower ones.
+// A Level is an instruction set that kernels exist for.
 type Level uint8
 
 // The levels.
 const (
-	Scalar     Level = iota // plain Go
-	AVX2                    // AVX2, FMA and F16C: 8 float32 at a time
-	AVX512                  // AVX-512 F, BW, DQ and VL: 16 float32 at a time
-	AVX512Past              // the same, with stores past the caches and no prefetches, see Writing
+	Scalar Level = iota // plain Go
+	AVX2                // AVX2, FMA and F16C: 8 float32 at a time
+	AVX512              // AVX-512 F, BW, DQ and VL: 16 float32 at a time
 )
 
 // String names the level.
-func (l Level) String() string {
-	return [...]string{"scalar", "AVX2", "AVX-512", "AVX-512 past the caches"}[l]
+func (l Level) String() string { return [...]string{"scalar", "AVX2", "AVX-512"}[l] }
+
+// A kernelSet has bit k set for kernel k.
+type kernelSet uint64
+
+const allKernels kernelSet = 1<<kernels - 1
+
+func setOf(list ...kernel) (s kernelSet) {
+	for _, k := range list {
+		s |= 1 << k
+	}
+	return s
 }
 
-// best is set once and only read. The exported functions run at this level, or at that
-// of Writing; each is a method of Level too, for the tests to run at every level.
+// offers has the kernels of each level; for the others its plain loop runs. So an instruction
+// set may begin with a single kernel.
+var offers = [...]kernelSet{
+	Scalar: 0,
+	AVX2:   allKernels &^ setOf(copyRowsKernel, transpose32Kernel, transpose64Kernel),
+	AVX512: allKernels,
+}
+
+// best is the highest level of this processor, and never changes.
 var best = detect()
 
-// Best returns the highest level this processor can run.
+// Best returns the highest level of this processor.
 func Best() Level { return best }
 
-// wide tells an assembly function which of its two halves to run.
-func (l Level) wide() bool { return l >= AVX512 }
+// A Mode is how a function runs: by which instruction set, and whether its stores are
+// non-temporal, which is to say that they go past the caches. The exported functions run at
+// the highest level, in the mode that Writing returns or in the ordinary one. Each is a method
+// of Mode as well, so that tests run it in every mode.
+type Mode struct {
+	Level       Level
+	NonTemporal bool // only of AVX-512; there are no prefetches then
+}
 
-// chunk is the most elements one assembly call handles, so that none lasts
-// longer than some 50 µs even from slow memory.
+// String names the mode.
+func (m Mode) String() string {
+	if m.NonTemporal {
+		return m.Level.String() + " with non-temporal stores"
+	}
+	return m.Level.String()
+}
+
+// has reports whether kernel k exists in this mode; else the plain loop runs.
+func (m Mode) has(k kernel) bool { return offers[m.Level]>>k&1 != 0 }
+
+// code is the mode as an assembly function takes it: the level, and one more for non-temporal
+// stores.
+func (m Mode) code() uint8 {
+	if m.NonTemporal {
+		return uint8(m.Level) + 1
+	}
+	return uint8(m.Level)
+}
+
+// wide tells an assembly function which of its two halves to run.
+func (m Mode) wide() bool { return m.Level >= AVX512 }
+
+// ordinary is the highest level with ordinary stores.
+var ordinary = Mode{Level: best}
+
+// Ordinary returns the mode of the highest level with ordinary stores.
+func Ordinary() Mode { return ordinary }
+
+// chunk is the most elements of one call of assembly. So a call lasts some 50 µs at most,
+// even from slow memory.
 const chunk = 1 << 14
 
 // Number are the element types the arithmetic functions accept.
@@ -70,52 +120,49 @@ func at(s []float32, i int) *float32 {
 	return &s[i]
 }
 
-// unasked is the level for what is changed in place, and for two arrays that are read: at
-// AVX512Past such kernels store as ever, but ask for nothing.
-var unasked = func() Level {
-	if hinders() {
-		return AVX512Past
-	}
-	return best
-}()
+// noPrefetch is the mode of kernels that change a slice in place, and of those that only
+// read. As NonTemporal they do not prefetch; their stores are ordinary ones.
+var noPrefetch = Mode{Level: best, NonTemporal: prefetchSlows()}
 
-// pastFrom is from how many bytes on, read and written, a result is written past the
-// caches, which would not keep all of it.
-const pastFrom = 24 << 20
+// nonTemporalFrom is the number of bytes read and written from which stores are
+// non-temporal: the caches would not keep all of the result.
+const nonTemporalFrom = 24 << 20
 
-// Writing returns the level at which to compute dst, or the rows of it, from as much of
-// everything that is read. That is AVX512Past for a large result in memory of its own: it
-// spares reading what is overwritten. Whoever uses a level of Writing says Done to it in
-// the end.
-func Writing[T Elem](dst []T, read ...[]T) Level {
+// Writing returns the mode for kernels that compute dst, or rows of it, from slices of
+// the same length. It is NonTemporal if dst is large and none of the slices that are
+// read: a non-temporal store does not first read the memory that it overwrites. The caller
+// calls Done on the mode after the last kernel.
+func Writing[T Elem](dst []T, read ...[]T) Mode {
 	for _, r := range read {
 		if unsafe.SliceData(r) == unsafe.SliceData(dst) {
-			return best
+			return ordinary
 		}
 	}
 	return Moving((1 + len(read)) * len(dst) * int(unsafe.Sizeof(*new(T))))
 }
 
-// computing is Writing for kernels that compute for longer than memory takes: they gain by
-// asking for what they need next, where that does not hinder.
-func computing[T Elem](dst []T, read ...[]T) Level {
-	if unasked == AVX512Past {
+// computed is Writing for kernels that are bound by arithmetic rather than by memory. They
+// are faster with prefetches, and so without non-temporal stores, except on processors
+// where prefetches make kernels slower.
+func computed[T Elem](dst []T, read ...[]T) Mode {
+	if noPrefetch.NonTemporal {
 		return Writing(dst, read...)
 	}
-	return best
+	return ordinary
 }
 
-// Moving is Writing where so many bytes are read and written, in memory apart.
-func Moving(bytes int) Level {
-	if best == AVX512 && bytes >= pastFrom {
-		return AVX512Past
-	}
-	return best
+// Moving is Writing for a kernel that reads and writes so many bytes, in slices that do
+// not overlap.
+func Moving(bytes int) Mode {
+	return Mode{Level: ordinary.Level, NonTemporal: ordinary.Level == AVX512 && bytes >= nonTemporalFrom}
 }
 
-// Done orders what has been written at this level before what is written from now on.
-func (l Level) Done() {
-	if l == AVX512Past {
-		storeFence()
+// Done orders the stores of this mode before later stores, which non-temporal ones need.
+func (m Mode) Done() {
+	if m.NonTemporal {
+		Fence()
 	}
 }
+
+// Fence orders the non-temporal stores of this goroutine before later stores.
+func Fence() { storeFence() }

@@ -16,9 +16,9 @@ func detect() Level {
 	}
 }
 
-// hinders reports whether asking for what is needed next makes kernels slower, as on AMD's
-// processors with AVX-512 (Zen 5).
-func hinders() bool {
+// prefetchSlows reports whether prefetches make kernels slower, as on AMD's processors with
+// AVX-512 (Zen 5).
+func prefetchSlows() bool {
 	const auth = 'A' | 'u'<<8 | 't'<<16 | 'h'<<24 // of AuthenticAMD
 	_, vendor, _, _ := cpuid(0)
 	return best == AVX512 && vendor == auth

@@ -4,4 +4,4 @@ package simd
 
 func detect() Level { return Scalar }
 
-func hinders() bool { return false }
+func prefetchSlows() bool { return false }

@@ -87,7 +87,7 @@ wide:
 	TESTQ $0x0000003f, CX
 	JNE   loop16
 
-past16:
+nontemporal16:
 	VMOVUPS  (DX)(AX*4), Z0
 	VMOVUPS  (BX)(AX*4), Z1
 	VADDPS   Z1, Z0, Z0
@@ -106,7 +106,7 @@ past16:
 	VMOVNTPS Z0, 192(CX)(AX*4)
 	ADDQ     $0x00000040, AX
 	SUBQ     $0x00000040, SI
-	JGE      past16
+	JGE      nontemporal16
 	JMP      tail16
 
 loop16:
@@ -235,7 +235,7 @@ wide:
 	TESTQ $0x0000003f, CX
 	JNE   loop16
 
-past16:
+nontemporal16:
 	VMOVUPS  (DX)(AX*4), Z0
 	VMOVUPS  (BX)(AX*4), Z1
 	VSUBPS   Z1, Z0, Z0
@@ -254,7 +254,7 @@ past16:
 	VMOVNTPS Z0, 192(CX)(AX*4)
 	ADDQ     $0x00000040, AX
 	SUBQ     $0x00000040, SI
-	JGE      past16
+	JGE      nontemporal16
 	JMP      tail16
 
 loop16:
@@ -383,7 +383,7 @@ wide:
 	TESTQ $0x0000003f, CX
 	JNE   loop16
 
-past16:
+nontemporal16:
 	VMOVUPS  (DX)(AX*4), Z0
 	VMOVUPS  (BX)(AX*4), Z1
 	VMULPS   Z1, Z0, Z0
@@ -402,7 +402,7 @@ past16:
 	VMOVNTPS Z0, 192(CX)(AX*4)
 	ADDQ     $0x00000040, AX
 	SUBQ     $0x00000040, SI
-	JGE      past16
+	JGE      nontemporal16
 	JMP      tail16
 
 loop16:
@@ -531,7 +531,7 @@ wide:
 	TESTQ $0x0000003f, CX
 	JNE   loop16
 
-past16:
+nontemporal16:
 	VMOVUPS  (DX)(AX*4), Z0
 	VMOVUPS  (BX)(AX*4), Z1
 	VDIVPS   Z1, Z0, Z0
@@ -550,7 +550,7 @@ past16:
 	VMOVNTPS Z0, 192(CX)(AX*4)
 	ADDQ     $0x00000040, AX
 	SUBQ     $0x00000040, SI
-	JGE      past16
+	JGE      nontemporal16
 	JMP      tail16
 
 loop16:
@@ -699,7 +699,7 @@ wide:
 	TESTQ $0x0000003f, CX
 	JNE   loop16
 
-past16:
+nontemporal16:
 	VMOVUPS  (DX)(AX*4), Z0
 	VMOVUPS  (BX)(AX*4), Z1
 	VMAXPS   Z1, Z0, Z2
@@ -734,7 +734,7 @@ past16:
 	VMOVNTPS Z0, 192(CX)(AX*4)
 	ADDQ     $0x00000040, AX
 	SUBQ     $0x00000040, SI
-	JGE      past16
+	JGE      nontemporal16
 	JMP      tail16
 
 loop16:
@@ -893,7 +893,7 @@ wide:
 	TESTQ $0x0000003f, CX
 	JNE   loop16
 
-past16:
+nontemporal16:
 	VMOVUPS  (DX)(AX*4), Z0
 	VMOVUPS  (BX)(AX*4), Z1
 	VMINPS   Z1, Z0, Z2
@@ -920,7 +920,7 @@ past16:
 	VMOVNTPS Z0, 192(CX)(AX*4)
 	ADDQ     $0x00000040, AX
 	SUBQ     $0x00000040, SI
-	JGE      past16
+	JGE      nontemporal16
 	JMP      tail16
 
 loop16:
@@ -1051,7 +1051,7 @@ wide:
 	CMPB level+0(FP), $0x03
 	JNE  loop16
 
-past16:
+nontemporal16:
 	VMOVUPS (CX)(AX*4), Z0
 	VMOVUPS (DX)(AX*4), Z1
 	VADDPS  Z1, Z0, Z0
@@ -1070,7 +1070,7 @@ past16:
 	VMOVUPS Z0, 192(CX)(AX*4)
 	ADDQ    $0x00000040, AX
 	SUBQ    $0x00000040, BX
-	JGE     past16
+	JGE     nontemporal16
 	JMP     tail16
 
 loop16:
@@ -1198,7 +1198,7 @@ wide:
 	CMPB level+0(FP), $0x03
 	JNE  loop16
 
-past16:
+nontemporal16:
 	VMOVUPS (BX)(AX*4), Z0
 	VMOVUPS (SI)(AX*4), Z1
 	VADDPS  Z1, Z0, Z0
@@ -1221,7 +1221,7 @@ past16:
 	VMOVUPS Z0, 192(DX)(AX*4)
 	ADDQ    $0x00000040, AX
 	SUBQ    $0x00000040, DI
-	JGE     past16
+	JGE     nontemporal16
 	JMP     tail16
 
 loop16:
@@ -1359,7 +1359,7 @@ wide:
 	CMPB         level+0(FP), $0x03
 	JNE          loop16
 
-past16:
+nontemporal16:
 	VMOVUPS     (DX)(AX*4), Z1
 	VMOVUPS     (CX)(AX*4), Z2
 	VFMADD231PS Z0, Z1, Z2
@@ -1378,7 +1378,7 @@ past16:
 	VMOVUPS     Z2, 192(CX)(AX*4)
 	ADDQ        $0x00000040, AX
 	SUBQ        $0x00000040, BX
-	JGE         past16
+	JGE         nontemporal16
 	JMP         tail16
 
 loop16:
@@ -1500,7 +1500,7 @@ wide:
 	TESTQ        $0x0000003f, CX
 	JNE          loop16
 
-past16:
+nontemporal16:
 	VMOVUPS  (DX)(AX*4), Z1
 	VADDPS   Z0, Z1, Z1
 	VMOVNTPS Z1, (CX)(AX*4)
@@ -1515,7 +1515,7 @@ past16:
 	VMOVNTPS Z1, 192(CX)(AX*4)
 	ADDQ     $0x00000040, AX
 	SUBQ     $0x00000040, BX
-	JGE      past16
+	JGE      nontemporal16
 	JMP      tail16
 
 loop16:
@@ -1632,7 +1632,7 @@ wide:
 	TESTQ        $0x0000003f, CX
 	JNE          loop16
 
-past16:
+nontemporal16:
 	VMOVUPS  (DX)(AX*4), Z1
 	VMULPS   Z0, Z1, Z1
 	VMOVNTPS Z1, (CX)(AX*4)
@@ -1647,7 +1647,7 @@ past16:
 	VMOVNTPS Z1, 192(CX)(AX*4)
 	ADDQ     $0x00000040, AX
 	SUBQ     $0x00000040, BX
-	JGE      past16
+	JGE      nontemporal16
 	JMP      tail16
 
 loop16:
@@ -1832,7 +1832,7 @@ wide:
 	TESTQ $0x0000003f, CX
 	JNE   loop16
 
-past16:
+nontemporal16:
 	VMOVUPS  (DX)(AX*4), Z0
 	VMOVNTPS Z0, (CX)(AX*4)
 	VMOVUPS  64(DX)(AX*4), Z0
@@ -1843,7 +1843,7 @@ past16:
 	VMOVNTPS Z0, 192(CX)(AX*4)
 	ADDQ     $0x00000040, AX
 	SUBQ     $0x00000040, BX
-	JGE      past16
+	JGE      nontemporal16
 	JMP      tail16
 
 loop16:
@@ -1936,7 +1936,7 @@ wide:
 	TESTQ $0x0000003f, CX
 	JNE   loop16
 
-past16:
+nontemporal16:
 	VMOVUPS  (DX)(AX*4), Z0
 	VMOVNTPS Z0, (CX)(AX*4)
 	VMOVUPS  64(DX)(AX*4), Z0
@@ -1947,7 +1947,7 @@ past16:
 	VMOVNTPS Z0, 192(CX)(AX*4)
 	ADDQ     $0x00000040, AX
 	SUBQ     $0x00000040, BX
-	JGE      past16
+	JGE      nontemporal16
 	JMP      tail16
 
 loop16:
@@ -2118,7 +2118,7 @@ wide:
 	TESTQ        $0x0000003f, CX
 	JNE          loop16
 
-past16:
+nontemporal16:
 	VMOVUPS      (DX)(AX*4), Z11
 	VMOVUPS      64(DX)(AX*4), Z13
 	VMOVUPS      128(DX)(AX*4), Z15
@@ -2194,7 +2194,7 @@ past16:
 	VMOVNTPS     Z14, 192(CX)(AX*4)
 	ADDQ         $0x00000040, AX
 	SUBQ         $0x00000040, BX
-	JGE          past16
+	JGE          nontemporal16
 	JMP          tail16
 
 loop16:
@@ -2564,7 +2564,7 @@ wide:
 	TESTQ        $0x0000003f, CX
 	JNE          loop16
 
-past16:
+nontemporal16:
 	VMOVUPS           (DX)(AX*4), Z8
 	VMOVUPS           64(DX)(AX*4), Z15
 	VCMPPS            $0x11, Z2, Z8, K1
@@ -2640,7 +2640,7 @@ past16:
 	VMOVNTPS          Z21, 64(CX)(AX*4)
 	ADDQ              $0x00000020, AX
 	SUBQ              $0x00000020, BX
-	JGE               past16
+	JGE               nontemporal16
 	JMP               tail16
 
 loop16:
@@ -3108,7 +3108,7 @@ wide:
 	TESTQ        $0x0000003f, CX
 	JNE          loop16
 
-past16:
+nontemporal16:
 	VMOVUPS           (DX)(AX*4), Z12
 	VMOVUPS           64(DX)(AX*4), Z17
 	VMOVUPS           128(DX)(AX*4), Z22
@@ -3226,7 +3226,7 @@ past16:
 	VMOVNTPS          Z14, 128(CX)(AX*4)
 	ADDQ              $0x00000030, AX
 	SUBQ              $0x00000030, BX
-	JGE               past16
+	JGE               nontemporal16
 	JMP               tail16
 
 loop16:
@@ -3620,7 +3620,7 @@ wide:
 	TESTQ        $0x0000003f, CX
 	JNE          loop16
 
-past16:
+nontemporal16:
 	VMOVUPS           (DX)(AX*4), Z10
 	VMOVUPS           64(DX)(AX*4), Z14
 	VMOVUPS           128(DX)(AX*4), Z18
@@ -3720,7 +3720,7 @@ past16:
 	VMOVNTPS          Z14, 192(CX)(AX*4)
 	ADDQ              $0x00000040, AX
 	SUBQ              $0x00000040, BX
-	JGE               past16
+	JGE               nontemporal16
 	JMP               tail16
 
 loop16:
@@ -3929,7 +3929,7 @@ wide:
 	TESTQ $0x0000003f, CX
 	JNE   loop16
 
-past16:
+nontemporal16:
 	VMOVUPS  (DX)(AX*4), Z0
 	VSQRTPS  Z0, Z0
 	VMOVNTPS Z0, (CX)(AX*4)
@@ -3938,7 +3938,7 @@ past16:
 	VMOVNTPS Z0, 64(CX)(AX*4)
 	ADDQ     $0x00000020, AX
 	SUBQ     $0x00000020, BX
-	JGE      past16
+	JGE      nontemporal16
 	JMP      tail16
 
 loop16:
@@ -4038,7 +4038,7 @@ wide:
 	TESTQ        $0x0000003f, CX
 	JNE          loop16
 
-past16:
+nontemporal16:
 	VMOVUPS  (DX)(AX*4), Z1
 	VMOVUPS  Z0, Z2
 	VSQRTPS  Z1, Z1
@@ -4051,7 +4051,7 @@ past16:
 	VMOVNTPS Z1, 64(CX)(AX*4)
 	ADDQ     $0x00000020, AX
 	SUBQ     $0x00000020, BX
-	JGE      past16
+	JGE      nontemporal16
 	JMP      tail16
 
 loop16:
@@ -4159,7 +4159,7 @@ wide:
 	TESTQ        $0x0000003f, CX
 	JNE          loop16
 
-past16:
+nontemporal16:
 	VMOVUPS  (DX)(AX*4), Z1
 	VANDPS   Z0, Z1, Z1
 	VMOVNTPS Z1, (CX)(AX*4)
@@ -4174,7 +4174,7 @@ past16:
 	VMOVNTPS Z1, 192(CX)(AX*4)
 	ADDQ     $0x00000040, AX
 	SUBQ     $0x00000040, BX
-	JGE      past16
+	JGE      nontemporal16
 	JMP      tail16
 
 loop16:
@@ -4291,7 +4291,7 @@ wide:
 	TESTQ        $0x0000003f, CX
 	JNE          loop16
 
-past16:
+nontemporal16:
 	VMOVUPS  (DX)(AX*4), Z1
 	VMOVUPS  Z0, Z2
 	VMAXPS   Z1, Z2, Z1
@@ -4310,7 +4310,7 @@ past16:
 	VMOVNTPS Z1, 192(CX)(AX*4)
 	ADDQ     $0x00000040, AX
 	SUBQ     $0x00000040, BX
-	JGE      past16
+	JGE      nontemporal16
 	JMP      tail16
 
 loop16:
@@ -4517,7 +4517,7 @@ wide:
 	TESTQ        $0x0000003f, CX
 	JNE          loop16
 
-past16:
+nontemporal16:
 	VMOVUPS           (DX)(AX*4), Z18
 	VMOVUPS           Z16, Z19
 	VANDPS            Z17, Z18, Z20
@@ -4557,7 +4557,7 @@ past16:
 	VMOVNTPS          Z18, (CX)(AX*4)
 	ADDQ              $0x00000010, AX
 	SUBQ              $0x00000010, BX
-	JGE               past16
+	JGE               nontemporal16
 	JMP               tail16
 
 loop16:
@@ -4908,7 +4908,7 @@ wide:
 	TESTQ        $0x0000003f, CX
 	JNE          loop16
 
-past16:
+nontemporal16:
 	VMOVUPS           (DX)(AX*4), Z6
 	VMOVUPS           64(DX)(AX*4), Z9
 	VMOVUPS           128(DX)(AX*4), Z12
@@ -5036,7 +5036,7 @@ past16:
 	VMOVNTPS          Z10, 192(CX)(AX*4)
 	ADDQ              $0x00000040, AX
 	SUBQ              $0x00000040, BX
-	JGE               past16
+	JGE               nontemporal16
 	JMP               tail16
 
 loop16:
@@ -5377,7 +5377,7 @@ wide:
 	TESTQ        $0x0000003f, CX
 	JNE          loop16
 
-past16:
+nontemporal16:
 	VMOVUPS           (DX)(AX*4), Z10
 	VMOVUPS           64(DX)(AX*4), Z14
 	VMOVUPS           128(DX)(AX*4), Z18
@@ -5481,7 +5481,7 @@ past16:
 	VMOVNTPS          Z14, 192(CX)(AX*4)
 	ADDQ              $0x00000040, AX
 	SUBQ              $0x00000040, BX
-	JGE               past16
+	JGE               nontemporal16
 	JMP               tail16
 
 loop16:
@@ -5718,7 +5718,7 @@ wide:
 	TESTQ        $0x0000003f, CX
 	JNE          loop16
 
-past16:
+nontemporal16:
 	VMOVUPS   (DX)(AX*4), Z1
 	VMOVUPS   (BX)(AX*4), Z2
 	VCMPPS    $0x12, Z0, Z1, K1
@@ -5741,7 +5741,7 @@ past16:
 	VMOVNTPS  Z6, 192(CX)(AX*4)
 	ADDQ      $0x00000040, AX
 	SUBQ      $0x00000040, SI
-	JGE       past16
+	JGE       nontemporal16
 	JMP       tail16
 
 loop16:
@@ -5967,7 +5967,7 @@ wide:
 	TESTQ        $0x0000003f, CX
 	JNE          loop16
 
-past16:
+nontemporal16:
 	VMOVUPS           (DX)(AX*4), Z9
 	VMOVUPS           64(DX)(AX*4), Z14
 	VMOVUPS           128(DX)(AX*4), Z19
@@ -6106,7 +6106,7 @@ past16:
 	VMOVNTPS          Z11, 128(CX)(AX*4)
 	ADDQ              $0x00000030, AX
 	SUBQ              $0x00000030, SI
-	JGE               past16
+	JGE               nontemporal16
 	JMP               tail16
 
 loop16:
@@ -6482,7 +6482,7 @@ wide:
 	TESTQ        $0x0000003f, CX
 	JNE          loop16
 
-past16:
+nontemporal16:
 	VMOVUPS           (DX)(AX*4), Z6
 	VMOVUPS           64(DX)(AX*4), Z11
 	VMOVUPS           128(DX)(AX*4), Z16
@@ -6606,7 +6606,7 @@ past16:
 	VMOVNTPS          Z8, 128(CX)(AX*4)
 	ADDQ              $0x00000030, AX
 	SUBQ              $0x00000030, SI
-	JGE               past16
+	JGE               nontemporal16
 	JMP               tail16
 
 loop16:
@@ -6954,7 +6954,7 @@ wide:
 	TESTQ        $0x0000003f, CX
 	JNE          loop16
 
-past16:
+nontemporal16:
 	VMOVUPS           (DX)(AX*4), Z6
 	VMOVUPS           64(DX)(AX*4), Z11
 	VMOVUPS           128(DX)(AX*4), Z16
@@ -7082,7 +7082,7 @@ past16:
 	VMOVNTPS          Z9, 192(CX)(AX*4)
 	ADDQ              $0x00000040, AX
 	SUBQ              $0x00000040, SI
-	JGE               past16
+	JGE               nontemporal16
 	JMP               tail16
 
 loop16:
@@ -7358,7 +7358,7 @@ wide:
 	TESTQ        $0x0000003f, CX
 	JNE          loop16
 
-past16:
+nontemporal16:
 	VMOVUPS      (DX)(AX*4), Z1
 	VMOVUPS      (BX)(AX*4), Z2
 	VMOVUPS      Z0, Z3
@@ -7385,7 +7385,7 @@ past16:
 	VMOVNTPS     Z1, 192(CX)(AX*4)
 	ADDQ         $0x00000040, AX
 	SUBQ         $0x00000040, SI
-	JGE          past16
+	JGE          nontemporal16
 	JMP          tail16
 
 loop16:
@@ -7540,7 +7540,7 @@ wide:
 	TESTQ        $0x0000003f, CX
 	JNE          loop16
 
-past16:
+nontemporal16:
 	VMOVUPS  (DX)(AX*4), Z1
 	VMOVUPS  (BX)(AX*4), Z2
 	VMOVUPS  Z0, Z3
@@ -7571,7 +7571,7 @@ past16:
 	VMOVNTPS Z1, 192(CX)(AX*4)
 	ADDQ     $0x00000040, AX
 	SUBQ     $0x00000040, SI
-	JGE      past16
+	JGE      nontemporal16
 	JMP      tail16
 
 loop16:
@@ -7792,7 +7792,7 @@ wide:
 	TESTQ        $0x0000003f, CX
 	JNE          loop16
 
-past16:
+nontemporal16:
 	VMOVUPS      (DX)(AX*4), Z13
 	VMOVUPS      64(DX)(AX*4), Z14
 	VMOVUPS      128(DX)(AX*4), Z15
@@ -7876,7 +7876,7 @@ past16:
 	VMOVNTPS     Z16, 192(CX)(AX*4)
 	ADDQ         $0x00000040, AX
 	SUBQ         $0x00000040, BX
-	JGE          past16
+	JGE          nontemporal16
 	JMP          tail16
 
 loop16:
@@ -8093,7 +8093,7 @@ wide:
 	TESTQ        $0x0000003f, CX
 	JNE          loop16
 
-past16:
+nontemporal16:
 	VMOVUPS  (DX)(AX*4), Z1
 	VMOVUPS  (BX)(AX*4), Z2
 	VSUBPS   Z0, Z2, Z2
@@ -8116,7 +8116,7 @@ past16:
 	VMOVNTPS Z1, 192(CX)(AX*4)
 	ADDQ     $0x00000040, AX
 	SUBQ     $0x00000040, SI
-	JGE      past16
+	JGE      nontemporal16
 	JMP      tail16
 
 loop16:
@@ -8326,7 +8326,7 @@ wide:
 	TESTQ        $0x0000003f, CX
 	JNE          loop16
 
-past16:
+nontemporal16:
 	VMOVUPS      (DX)(AX*4), Z12
 	VMOVUPS      64(DX)(AX*4), Z14
 	VMOVUPS      128(DX)(AX*4), Z16
@@ -8410,7 +8410,7 @@ past16:
 	VMOVNTPS     Z19, 192(CX)(AX*4)
 	ADDQ         $0x00000040, AX
 	SUBQ         $0x00000040, SI
-	JGE          past16
+	JGE          nontemporal16
 	JMP          tail16
 
 loop16:
@@ -8663,7 +8663,7 @@ wide:
 	TESTQ        $0x0000003f, CX
 	JNE          loop16
 
-past16:
+nontemporal16:
 	VMOVUPS     (DX)(AX*4), Z5
 	VSUBPS      Z0, Z5, Z5
 	VMOVUPS     Z2, Z6
@@ -8702,7 +8702,7 @@ skip4_16:
 	VMOVNTPS    Z7, 64(CX)(AX*4)
 	ADDQ        $0x00000020, AX
 	SUBQ        $0x00000020, DI
-	JGE         past16
+	JGE         nontemporal16
 	JMP         tail16
 
 loop16:
@@ -8905,7 +8905,7 @@ wide:
 	TESTQ        $0x0000003f, CX
 	JNE          loop16
 
-past16:
+nontemporal16:
 	VMOVUPS     (DX)(AX*4), Z6
 	VSUBPS      Z0, Z6, Z6
 	VMOVUPS     Z2, Z7
@@ -8942,7 +8942,7 @@ skip2_16:
 	VMOVNTPS     Z6, 64(CX)(AX*4)
 	ADDQ         $0x00000020, AX
 	SUBQ         $0x00000020, DI
-	JGE          past16
+	JGE          nontemporal16
 	JMP          tail16
 
 loop16:
@@ -9114,7 +9114,7 @@ wide:
 	CMPB         level+0(FP), $0x03
 	JNE          loop16
 
-past16:
+nontemporal16:
 	VMOVUPS      (CX)(AX*4), Z4
 	VMOVUPS      (DX)(AX*4), Z5
 	VMOVUPS      (BX)(AX*4), Z6
@@ -9135,7 +9135,7 @@ past16:
 	VMOVUPS      Z4, 64(CX)(AX*4)
 	ADDQ         $0x00000020, AX
 	SUBQ         $0x00000020, SI
-	JGE          past16
+	JGE          nontemporal16
 	JMP          tail16
 
 loop16:
@@ -9292,7 +9292,7 @@ wide:
 	CMPB         level+0(FP), $0x03
 	JNE          loop16
 
-past16:
+nontemporal16:
 	VMOVUPS      (CX)(AX*4), Z4
 	VMOVUPS      (DX)(AX*4), Z5
 	VMOVUPS      (BX)(AX*4), Z6
@@ -9317,7 +9317,7 @@ past16:
 	VMOVUPS      Z4, 64(CX)(AX*4)
 	ADDQ         $0x00000020, AX
 	SUBQ         $0x00000020, SI
-	JGE          past16
+	JGE          nontemporal16
 	JMP          tail16
 
 loop16:

@@ -6,18 +6,18 @@ import "math"
 // the mean), in two passes; 0 and 0 for an empty x. The second pass measures from the
 // mean in float32, which is then corrected for. Where the deviation is small beside the
 // mean a third pass finds what the sum has lost of it.
-func Moments(x []float32) (mean, variance float64) { return best.moments(x) }
+func Moments(x []float32) (mean, variance float64) { return ordinary.moments(x) }
 
-func (l Level) moments(x []float32) (mean, variance float64) {
+func (m Mode) moments(x []float32) (mean, variance float64) {
 	if len(x) == 0 {
 		return 0, 0
 	}
 	n := float64(len(x))
-	mean = l.sum(x) / n
+	mean = m.sum(x) / n
 	near := float32(mean)
-	squares := l.sumSquares(x, near) / n
+	squares := m.sumSquares(x, near) / n
 	if mean*mean > far*far*squares {
-		mean = float64(near) + l.sumShifted(x, nil, near)/n
+		mean = float64(near) + m.sumShifted(x, nil, near)/n
 	}
 	off := mean - float64(near)
 	return mean, max(0, squares-off*off)
@@ -29,10 +29,10 @@ const far = 16
 
 // Normalize does dst[i] = (x[i]-mean)·rstd·weight[i] + bias[i]. A nil weight
 // stands for ones, a nil bias for zeros.
-func (l Level) Normalize(dst, x []float32, mean, rstd float64, weight, bias []float32) {
+func (m Mode) Normalize(dst, x []float32, mean, rstd float64, weight, bias []float32) {
 	same("Normalize", len(dst), len(x))
 	sameOrNil("Normalize", len(dst), weight, bias)
-	l.normalize(dst, x, inUnits(mean, rstd), weight, bias)
+	m.normalize(dst, x, inUnits(mean, rstd), weight, bias)
 }
 
 // units take an element x of a row to h = (x-mean)·rstd + shift, its distance from the
@@ -56,10 +56,10 @@ func sameOrNil(op string, n int, slices ...[]float32) {
 	}
 }
 
-func (l Level) normalize(dst, x []float32, u units, weight, bias []float32) {
-	if l > Scalar {
+func (m Mode) normalize(dst, x []float32, u units, weight, bias []float32) {
+	if m.has(normalizeKernel) {
 		for i := 0; i < len(dst); i += chunk {
-			normalizeVec(uint8(l), &dst[i], &x[i], at(weight, i), at(bias, i), min(chunk, len(dst)-i), u.mean, u.rstd, u.shift)
+			normalizeVec(m.code(), &dst[i], &x[i], at(weight, i), at(bias, i), min(chunk, len(dst)-i), u.mean, u.rstd, u.shift)
 		}
 		return
 	}
@@ -78,18 +78,18 @@ func (l Level) normalize(dst, x []float32, u units, weight, bias []float32) {
 // LayerNormRow normalizes x by its own mean and variance:
 // Normalize(dst, x, mean, rstd, weight, bias) with rstd = 1/√(variance+eps).
 // It returns what the gradient needs.
-func (l Level) LayerNormRow(dst, x, weight, bias []float32, eps float64) (mean, rstd float64) {
+func (m Mode) LayerNormRow(dst, x, weight, bias []float32, eps float64) (mean, rstd float64) {
 	mean, variance := Moments(x)
 	rstd = 1 / math.Sqrt(variance+eps)
-	l.Normalize(dst, x, mean, rstd, weight, bias)
+	m.Normalize(dst, x, mean, rstd, weight, bias)
 	return mean, rstd
 }
 
 // RMSNormRow does dst[i] = x[i]·rstd·weight[i] with rstd = 1/√(mean of x² + eps),
 // which it returns. A nil weight stands for ones.
-func (l Level) RMSNormRow(dst, x, weight []float32, eps float64) (rstd float64) {
+func (m Mode) RMSNormRow(dst, x, weight []float32, eps float64) (rstd float64) {
 	n := float64(max(len(x), 1))
 	rstd = 1 / math.Sqrt(SumSquares(x)/n+eps)
-	l.Normalize(dst, x, 0, rstd, weight, nil)
+	m.Normalize(dst, x, 0, rstd, weight, nil)
 	return rstd
 }

@@ -8,32 +8,33 @@ package simd
 //	dx[i]       = rstd·(g[i] - mean of g - h[i]·mean of g·h)
 //
 // Any of weight (ones), dweight and dbias (not wanted) may be nil.
-func (l Level) LayerNormGradRow(dx, dweight, dbias, x, dy, weight []float32, mean, rstd float64) {
+func (m Mode) LayerNormGradRow(dx, dweight, dbias, x, dy, weight []float32, mean, rstd float64) {
 	u := inUnits(mean, rstd)
-	sumG, sumGH := best.normalizeGradSums(dweight, dbias, x, dy, weight, u)
+	sumG, sumGH := ordinary.normalizeGradSums(dweight, dbias, x, dy, weight, u)
 	n := float32(max(len(x), 1))
-	l.normalizeGrad(dx, x, dy, weight, u, sumG/n, sumGH/n)
+	m.normalizeGrad(dx, x, dy, weight, u, sumG/n, sumGH/n)
 }
 
 // RMSNormGradRow is the gradient of RMSNormRow for one row: with h = x·rstd and
 // g = dy·weight, dweight += dy·h and dx = rstd·(g - h·mean of g·h).
 // Weight (ones) and dweight (not wanted) may be nil.
-func (l Level) RMSNormGradRow(dx, dweight, x, dy, weight []float32, rstd float64) {
+func (m Mode) RMSNormGradRow(dx, dweight, x, dy, weight []float32, rstd float64) {
 	u := inUnits(0, rstd)
-	_, sumGH := best.normalizeGradSums(dweight, nil, x, dy, weight, u)
-	l.normalizeGrad(dx, x, dy, weight, u, 0, sumGH/float32(max(len(x), 1)))
+	_, sumGH := ordinary.normalizeGradSums(dweight, nil, x, dy, weight, u)
+	m.normalizeGrad(dx, x, dy, weight, u, 0, sumGH/float32(max(len(x), 1)))
 }
 
 // normalizeGradSums returns Σ g[i] and Σ g[i]·h[i] and adds to dweight and
 // dbias, as in LayerNormGradRow: the part of the gradient before the sums of
 // several pieces of a row are joined.
-func (l Level) normalizeGradSums(dweight, dbias, x, dy, weight []float32, u units) (sumG, sumGH float32) {
+func (m Mode) normalizeGradSums(dweight, dbias, x, dy, weight []float32, u units) (sumG, sumGH float32) {
 	same("gradient of a norm", len(x), len(dy))
 	sameOrNil("gradient of a norm", len(x), dweight, dbias, weight)
 	var a, b float64
-	if l > Scalar {
+	if m.has(normalizeGradSumsKernel) {
 		for i := 0; i < len(x); i += piece {
-			g, gh := normalizeGradSumsVec(l.wide(), at(dweight, i), at(dbias, i), &x[i], &dy[i], at(weight, i), min(piece, len(x)-i), u.mean, u.rstd, u.shift)
+			g, gh := normalizeGradSumsVec(m.wide(), at(dweight, i), at(dbias, i), &x[i], &dy[i], at(weight, i), min(piece, len(x)-i), u.mean, u.rstd,
+				u.shift)
 			a, b = a+float64(g), b+float64(gh)
 		}
 		return float32(a), float32(b)
@@ -57,11 +58,11 @@ func (l Level) normalizeGradSums(dweight, dbias, x, dy, weight []float32, u unit
 
 // normalizeGrad does dx[i] = rstd·(dy[i]·weight[i] - meanG - h[i]·meanGH), with
 // h[i] = (x[i]-mean)·rstd. A nil weight stands for ones.
-func (l Level) normalizeGrad(dx, x, dy, weight []float32, u units, meanG, meanGH float32) {
+func (m Mode) normalizeGrad(dx, x, dy, weight []float32, u units, meanG, meanGH float32) {
 	same("gradient of a norm", len(x), len(dx))
-	if l > Scalar {
+	if m.has(normalizeGradKernel) {
 		for i := 0; i < len(dx); i += chunk {
-			normalizeGradVec(uint8(l), &dx[i], &x[i], &dy[i], at(weight, i), min(chunk, len(dx)-i), u.mean, u.rstd, u.shift, -meanG, meanGH)
+			normalizeGradVec(m.code(), &dx[i], &x[i], &dy[i], at(weight, i), min(chunk, len(dx)-i), u.mean, u.rstd, u.shift, -meanG, meanGH)
 		}
 		return
 	}

@@ -59,12 +59,13 @@ func farFromZero(t *testing.T, r *rand.Rand) {
 			}
 			x[0] += first
 			y, dx, dweight := make([]float32, n), make([]float32, n), make([]float32, n)
-			mean, rstd := best.LayerNormRow(y, x, nil, nil, 0)
-			best.LayerNormGradRow(dx, dweight, nil, x, dy, nil, mean, rstd)
+			mean, rstd := ordinary.LayerNormRow(y, x, nil, nil, 0)
+			ordinary.LayerNormGradRow(dx, dweight, nil, x, dy, nil, mean, rstd)
 			wantY, wantDx, wantDw := normalized(x, dy, nil, nil, 0, false)
 			for i := range x {
 				tolerance := 1e-5 * (1 + math.Abs(wantY[i]))
-				if !near(float64(y[i]), wantY[i], tolerance) || !near(float64(dx[i]), wantDx[i], rstd*tolerance) || !near(float64(dweight[i]), wantDw[i], tolerance*(1+math.Abs(float64(dy[i])))) {
+				if !near(float64(y[i]), wantY[i], tolerance) || !near(float64(dx[i]), wantDx[i], rstd*tolerance) ||
+					!near(float64(dweight[i]), wantDw[i], tolerance*(1+math.Abs(float64(dy[i])))) {
 					t.Fatalf("%v: %d elements around 10⁵, the first %v more, element %d: y %v dx %v dweight %v, want %v %v %v",
 						best, n, first, i, y[i], dx[i], dweight[i], wantY[i], wantDx[i], wantDw[i])
 				}
@@ -74,13 +75,14 @@ func farFromZero(t *testing.T, r *rand.Rand) {
 }
 
 func TestNorms(t *testing.T) {
-	for _, l := range levels() {
-		defer func(was Level) { best = was }(best)
-		best = l
-		r := rand.New(rand.NewPCG(12, uint64(l)))
+	for _, l := range modes() {
+		defer func(was Mode) { ordinary = was }(ordinary)
+		ordinary = l
+		r := rand.New(rand.NewPCG(12, uint64(l.code())))
 		for _, n := range lengths()[1:] {
 			for _, with := range []struct{ weight, bias, gradients, rms bool }{
-				{true, true, true, false}, {false, false, false, false}, {true, false, true, false}, {false, true, true, false}, {true, false, true, true}, {false, false, false, true},
+				{true, true, true, false}, {false, false, false, false}, {true, false, true, false}, {false, true, true, false},
+				{true, false, true, true}, {false, false, false, true},
 			} {
 				x, dy := normals(r, n, 2), normals(r, n, 1)
 				for i := range x {
@@ -101,11 +103,11 @@ func TestNorms(t *testing.T) {
 				const eps = 1e-2
 				y, dx := make([]float32, n), make([]float32, n)
 				if with.rms {
-					rstd := best.RMSNormRow(y, x, weight, eps)
-					best.RMSNormGradRow(dx, dweight, x, dy, weight, rstd)
+					rstd := ordinary.RMSNormRow(y, x, weight, eps)
+					ordinary.RMSNormGradRow(dx, dweight, x, dy, weight, rstd)
 				} else {
-					mean, rstd := best.LayerNormRow(y, x, weight, bias, eps)
-					best.LayerNormGradRow(dx, dweight, dbias, x, dy, weight, mean, rstd)
+					mean, rstd := ordinary.LayerNormRow(y, x, weight, bias, eps)
+					ordinary.LayerNormGradRow(dx, dweight, dbias, x, dy, weight, mean, rstd)
 				}
 				wantY, wantDx, wantDw := normalized(x, dy, weight, bias, eps, with.rms)
 				for i := range x {

@@ -19,17 +19,17 @@ type SGD struct {
 // Without momentum use Axpy.
 func SGDMomentum(param, buf, grad []float32, o SGD) {
 	same("SGDMomentum", len(param), len(buf), len(grad))
-	unasked.sgd(param, buf, grad, o)
+	noPrefetch.sgd(param, buf, grad, o)
 }
 
-func (l Level) sgd(param, buf, grad []float32, o SGD) {
-	if l > Scalar {
+func (m Mode) sgd(param, buf, grad []float32, o SGD) {
+	if m.has(nesterovKernel) {
 		for i := 0; i < len(param); i += chunk {
 			n := min(chunk, len(param)-i)
 			if o.Nesterov {
-				nesterovVec(uint8(l), &param[i], &buf[i], &grad[i], n, o.LR, o.Momentum, 1-o.Dampening, o.WeightDecay)
+				nesterovVec(m.code(), &param[i], &buf[i], &grad[i], n, o.LR, o.Momentum, 1-o.Dampening, o.WeightDecay)
 			} else {
-				sgdVec(uint8(l), &param[i], &buf[i], &grad[i], n, o.LR, o.Momentum, 1-o.Dampening, o.WeightDecay)
+				sgdVec(m.code(), &param[i], &buf[i], &grad[i], n, o.LR, o.Momentum, 1-o.Dampening, o.WeightDecay)
 			}
 		}
 		return
@@ -66,14 +66,15 @@ type Adam struct {
 //	param[i] = Decay·param[i] - StepSize·m[i] / (√v[i]/RootBias2 + Eps)
 func AdamStep(param, m, v, grad []float32, o Adam) {
 	same("AdamStep", len(param), len(m), len(v), len(grad))
-	best.adam(param, m, v, grad, o)
+	ordinary.adam(param, m, v, grad, o)
 }
 
-func (l Level) adam(param, m, v, grad []float32, o Adam) {
+func (mode Mode) adam(param, m, v, grad []float32, o Adam) {
 	beta1, fresh1, beta2, fresh2 := float32(o.Beta1), float32(1-o.Beta1), float32(o.Beta2), float32(1-o.Beta2)
-	if l > Scalar {
+	if mode.has(adamKernel) {
 		for i := 0; i < len(param); i += chunk {
-			adamVec(l.wide(), &param[i], &m[i], &v[i], &grad[i], min(chunk, len(param)-i), beta1, fresh1, beta2, fresh2, o.StepSize, o.RootBias2, o.Eps, o.Decay, o.L2)
+			adamVec(mode.wide(), &param[i], &m[i], &v[i], &grad[i], min(chunk, len(param)-i), beta1, fresh1, beta2, fresh2, o.StepSize, o.RootBias2,
+				o.Eps, o.Decay, o.L2)
 		}
 		return
 	}

@@ -9,10 +9,11 @@ import (
 )
 
 func TestSGDMomentum(t *testing.T) {
-	for _, l := range levels() {
-		r := rand.New(rand.NewPCG(13, uint64(l)))
+	for _, l := range modes() {
+		r := rand.New(rand.NewPCG(13, uint64(l.code())))
 		for _, n := range lengths() {
-			for _, o := range []SGD{{LR: 0.1, Momentum: 0.9}, {LR: 0.1, Momentum: 0.9, Dampening: 0.3, WeightDecay: 0.01}, {LR: 0.1, Momentum: 0.9, WeightDecay: 0.1, Nesterov: true}} {
+			for _, o := range []SGD{{LR: 0.1, Momentum: 0.9}, {LR: 0.1, Momentum: 0.9, Dampening: 0.3, WeightDecay: 0.01},
+				{LR: 0.1, Momentum: 0.9, WeightDecay: 0.1, Nesterov: true}} {
 				p, b, g := normals(r, n, 1), normals(r, n, 1), normals(r, n, 1)
 				p0, b0 := append([]float32(nil), p...), append([]float32(nil), b...)
 				l.sgd(p, b, g, o)
@@ -33,8 +34,8 @@ func TestSGDMomentum(t *testing.T) {
 }
 
 func TestAdamStep(t *testing.T) {
-	for _, l := range levels() {
-		r := rand.New(rand.NewPCG(14, uint64(l)))
+	for _, l := range modes() {
+		r := rand.New(rand.NewPCG(14, uint64(l.code())))
 		for _, n := range lengths() {
 			for _, o := range []Adam{{0.9, 0.999, 1e-3, 0.5, 1e-8, 1 - 1e-3*0.01, 0}, {0.9, 0.99, 1e-2, 0.9, 1e-3, 1, 0.1}} {
 				p, m, v, g := normals(r, n, 1), normals(r, n, 0.1), normals(r, n, 0.1), normals(r, n, 1)
@@ -65,7 +66,7 @@ func TestConversions(t *testing.T) {
 	for i := range halves {
 		halves[i], brains[i] = dtype.F16(i), dtype.BF16(i)
 	}
-	for _, l := range levels() {
+	for _, l := range modes() {
 		for _, n := range []int{0, 1, 15, 16, 17, 100, 1 << 16} {
 			f := make([]float32, n)
 			l.fromF16(f, halves[:n])

@@ -6,7 +6,7 @@ import "unsafe"
 // does while the program goes on. It is advice, for rows that are read in an
 // order that the processor cannot guess: it changes no result.
 func Prefetch(p unsafe.Pointer, n int) {
-	if best != Scalar && n > 0 {
+	if ordinary.has(prefetchLinesKernel) && n > 0 {
 		prefetchLines((*byte)(p), n)
 	}
 }

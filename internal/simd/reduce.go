@@ -33,12 +33,12 @@ func fold(s *[lanes]float32) float32 {
 // lanes (lane i adds x[i], x[i+64], …), the upper half of the lanes is added to
 // the lower until one is left, and the pieces are added in float64. The error is
 // about that of pairwise summation.
-func Sum(x []float32) float32 { return float32(best.sum(x)) }
+func Sum(x []float32) float32 { return float32(ordinary.sum(x)) }
 
-func (l Level) sum(x []float32) float64 {
+func (m Mode) sum(x []float32) float64 {
 	return pieces(len(x), func(i, n int) float32 {
-		if l > Scalar {
-			return sumVec(l.wide(), &x[i], n)
+		if m.has(sumKernel) {
+			return sumVec(m.wide(), &x[i], n)
 		}
 		var s [lanes]float32
 		for j, v := range x[i:][:n] {
@@ -51,13 +51,13 @@ func (l Level) sum(x []float32) float64 {
 // Dot returns the sum of a[i]*b[i], in the order of Sum.
 func Dot(a, b []float32) float32 {
 	same("Dot", len(a), len(b))
-	return float32(unasked.dot(a, b))
+	return float32(noPrefetch.dot(a, b))
 }
 
-func (l Level) dot(a, b []float32) float64 {
+func (m Mode) dot(a, b []float32) float64 {
 	return pieces(len(a), func(i, n int) float32 {
-		if l > Scalar {
-			return dotVec(uint8(l), &a[i], &b[i], n)
+		if m.has(dotKernel) {
+			return dotVec(m.code(), &a[i], &b[i], n)
 		}
 		var s [lanes]float32
 		b := b[i:][:n]
@@ -73,16 +73,16 @@ func (l Level) dot(a, b []float32) float64 {
 // lost. A nil weight stands for ones.
 func SumShifted(x, weight []float32, shift float32) float64 {
 	sameOrNil("SumShifted", len(x), weight)
-	return best.sumShifted(x, weight, shift)
+	return ordinary.sumShifted(x, weight, shift)
 }
 
-func (l Level) sumShifted(x, weight []float32, shift float32) float64 {
+func (m Mode) sumShifted(x, weight []float32, shift float32) float64 {
 	return pieces(len(x), func(i, n int) float32 {
 		switch {
-		case l > Scalar && weight == nil:
-			return sumShiftedVec(l.wide(), &x[i], n, shift)
-		case l > Scalar:
-			return sumShiftedWeightedVec(l.wide(), &x[i], &weight[i], n, shift)
+		case m.has(sumShiftedKernel) && weight == nil:
+			return sumShiftedVec(m.wide(), &x[i], n, shift)
+		case m.has(sumShiftedWeightedKernel):
+			return sumShiftedWeightedVec(m.wide(), &x[i], &weight[i], n, shift)
 		}
 		var s [lanes]float32
 		for j, v := range x[i:][:n] {
@@ -98,13 +98,13 @@ func (l Level) sumShifted(x, weight []float32, shift float32) float64 {
 
 // SumSquares returns the sum of x[i]², in the order of Sum; in float64, for the
 // sums of many slices are joined to one norm.
-func SumSquares(x []float32) float64 { return best.sumSquares(x, 0) }
+func SumSquares(x []float32) float64 { return ordinary.sumSquares(x, 0) }
 
 // sumSquares returns the sum of (x[i]-mean)².
-func (l Level) sumSquares(x []float32, mean float32) float64 {
+func (m Mode) sumSquares(x []float32, mean float32) float64 {
 	return pieces(len(x), func(i, n int) float32 {
-		if l > Scalar {
-			return sumSquaresVec(l.wide(), &x[i], n, mean)
+		if m.has(sumSquaresKernel) {
+			return sumSquaresVec(m.wide(), &x[i], n, mean)
 		}
 		var s [lanes]float32
 		for j, v := range x[i:][:n] {
@@ -117,41 +117,41 @@ func (l Level) sumSquares(x []float32, mean float32) float64 {
 
 // MaxValue returns the largest element; NaN if any is, -Inf for an empty slice. -0 is
 // below 0, as everywhere in this package.
-func MaxValue(x []float32) float32 { return best.maxValue(x) }
+func MaxValue(x []float32) float32 { return ordinary.maxValue(x) }
 
-func (l Level) maxValue(x []float32) float32 {
-	m := float32(math.Inf(-1))
-	if l == Scalar {
+func (m Mode) maxValue(x []float32) float32 {
+	top := float32(math.Inf(-1))
+	if !m.has(maxValueKernel) {
 		for _, v := range x {
-			m = max(m, v)
+			top = max(top, v)
 		}
-		return m
+		return top
 	}
 	for i := 0; i < len(x); i += chunk {
-		m = max(m, maxValueVec(l.wide(), &x[i], min(chunk, len(x)-i)))
+		top = max(top, maxValueVec(m.wide(), &x[i], min(chunk, len(x)-i)))
 	}
-	if m == 0 && math.Signbit(float64(m)) { // the kernel takes zeros of both signs for equal
+	if top == 0 && math.Signbit(float64(top)) { // the kernel takes zeros of both signs for equal
 		for _, v := range x {
-			m = max(m, v)
+			top = max(top, v)
 		}
 	}
-	return m
+	return top
 }
 
 // MinValue returns the smallest element; NaN if any is, +Inf for an empty slice. -0 is
 // below 0.
-func MinValue(x []float32) float32 { return best.minValue(x) }
+func MinValue(x []float32) float32 { return ordinary.minValue(x) }
 
-func (l Level) minValue(x []float32) float32 {
-	m := float32(math.Inf(1))
-	if l == Scalar {
+func (m Mode) minValue(x []float32) float32 {
+	least := float32(math.Inf(1))
+	if !m.has(minValueKernel) {
 		for _, v := range x {
-			m = min(m, v)
+			least = min(least, v)
 		}
-		return m
+		return least
 	}
 	for i := 0; i < len(x); i += chunk {
-		m = min(m, minValueVec(l.wide(), &x[i], min(chunk, len(x)-i)))
+		least = min(least, minValueVec(m.wide(), &x[i], min(chunk, len(x)-i)))
 	}
-	return m
+	return least
 }

@@ -2405,7 +2405,7 @@ wide:
 	CMPB         level+0(FP), $0x03
 	JNE          loop16
 
-past16:
+nontemporal16:
 	VMOVUPS     (DX)(AX*4), Z4
 	VMOVUPS     (CX)(AX*4), Z5
 	VFMADD231PS Z4, Z5, Z1
@@ -2420,7 +2420,7 @@ past16:
 	VFMADD231PS Z4, Z5, Z0
 	ADDQ        $0x00000040, AX
 	SUBQ        $0x00000040, BX
-	JGE         past16
+	JGE         nontemporal16
 	JMP         tail16
 
 loop16:

@@ -17,8 +17,8 @@ func near(got, want, tolerance float64) bool {
 const sumError = 71 * 0x1p-24
 
 func TestSums(t *testing.T) {
-	for _, l := range levels() {
-		r := rand.New(rand.NewPCG(7, uint64(l)))
+	for _, l := range modes() {
+		r := rand.New(rand.NewPCG(7, uint64(l.code())))
 		for _, n := range append(lengths(), 100_000) {
 			a, b := normals(r, n, 1), normals(r, n, 1)
 			var sum, abs, dot, absDot, squares float64
@@ -37,10 +37,10 @@ func TestSums(t *testing.T) {
 			if got := l.sumSquares(a, 0.5); !near(got, squares, 2*sumError*squares) {
 				t.Errorf("%v: squares of %d are %v, want %v", l, n, got, squares)
 			}
-			if l > Scalar && l.sum(a) != Scalar.sum(a) {
-				t.Errorf("%v: sum of %d is %v, in plain Go %v: the order differs", l, n, l.sum(a), Scalar.sum(a))
+			if l.Level > Scalar && l.sum(a) != (Mode{}).sum(a) {
+				t.Errorf("%v: sum of %d is %v, in plain Go %v: the order differs", l, n, l.sum(a), Mode{Level: Scalar}.sum(a))
 			}
-			if l == AVX512 && (l.dot(a, b) != AVX2.dot(a, b) || l.sumSquares(a, 1) != AVX2.sumSquares(a, 1)) {
+			if l.Level == AVX512 && (l.dot(a, b) != (Mode{Level: AVX2}).dot(a, b) || l.sumSquares(a, 1) != (Mode{Level: AVX2}).sumSquares(a, 1)) {
 				t.Errorf("the sums of %d differ between AVX2 and AVX-512", n)
 			}
 		}
@@ -55,8 +55,8 @@ func TestSums(t *testing.T) {
 }
 
 func TestMaxValueAndMinValue(t *testing.T) {
-	for _, l := range levels() {
-		r := rand.New(rand.NewPCG(8, uint64(l)))
+	for _, l := range modes() {
+		r := rand.New(rand.NewPCG(8, uint64(l.code())))
 		for _, n := range lengths() {
 			x := normals(r, n, 1)
 			for _, odd := range []float32{0, -9, 9, inf, -inf, nan} {
@@ -81,7 +81,7 @@ func TestMaxValueAndMinValue(t *testing.T) {
 // Of zeros of both signs, wherever they lie, 0 is the larger and -0 the smaller.
 func TestLargestAndSmallestZero(t *testing.T) {
 	zero, minus := float32(0), float32(math.Copysign(0, -1))
-	for _, l := range levels() {
+	for _, l := range modes() {
 		for _, n := range []int{1, 7, 64, 65, chunk + 3} {
 			for _, at := range []int{0, n / 2, n - 1} {
 				down, up := make([]float32, n), make([]float32, n)
@@ -122,7 +122,7 @@ func TestSumShifted(t *testing.T) {
 			plain += float64(x[i]) - 1e4
 			weighted += (float64(x[i]) - 1e4) * float64(w[i])
 		}
-		for _, l := range levels() {
+		for _, l := range modes() {
 			if got := l.sumShifted(x, nil, 1e4); got != plain {
 				t.Errorf("%v, %d elements: %v, want %v", l, n, got, plain)
 			}
@@ -137,7 +137,7 @@ func TestSumShifted(t *testing.T) {
 func TestLogSoftmaxOfLargeElements(t *testing.T) {
 	x := []float32{1e4, 1e4, 1e4 - 1, -1e4}
 	y := make([]float32, len(x))
-	best.LogSoftmaxRow(y, x)
+	ordinary.LogSoftmaxRow(y, x)
 	s := math.Log(2 + math.Exp(-1))
 	for i, want := range []float64{-s, -s, -1 - s, -2e4 - s} {
 		if !near(float64(y[i]), want, 2e-7*math.Abs(want)) {

@@ -21,9 +21,9 @@ func CopyRows[T Elem](dst []T, dstStep int, src []T, srcStep, rows, n int) {
 	checkRows("CopyRows", "dst", len(dst), dstStep, rows, n)
 	checkRows("CopyRows", "src", len(src), srcStep, rows, n)
 	size := int(unsafe.Sizeof(dst[0]))
-	l := Moving(2 * rows * n * size)
-	l.copyRows(bytes(dst), dstStep*size, bytes(src), srcStep*size, rows, n*size)
-	l.Done()
+	m := Moving(2 * rows * n * size)
+	m.copyRows(bytes(dst), dstStep*size, bytes(src), srcStep*size, rows, n*size)
+	m.Done()
 }
 
 // checkRows panics unless rows of n elements, step apart, are within length.
@@ -37,12 +37,12 @@ func checkRows(op, name string, length, step, rows, n int) {
 const soon = 2 << 10
 
 // copyRows is CopyRows in bytes.
-func (l Level) copyRows(dst []byte, dstStep int, src []byte, srcStep, rows, n int) {
+func (m Mode) copyRows(dst []byte, dstStep int, src []byte, srcStep, rows, n int) {
 	const long = 1 << 10 // a call a row costs little then
-	if l < AVX512 || n >= long {
+	if !m.has(copyRowsKernel) || n >= long {
 		for i := range rows {
-			if d, s := dst[i*dstStep:][:n], src[i*srcStep:][:n]; l == AVX512Past {
-				l.copy(d, s, copyVec)
+			if d, s := dst[i*dstStep:][:n], src[i*srcStep:][:n]; m.NonTemporal {
+				m.copy(d, s, copyKernel, copyVec)
 			} else {
 				copy(d, s)
 			}
@@ -66,18 +66,18 @@ func Transpose[T Elem](dst []T, dstStep int, src []T, srcStep, rows, cols int) {
 	}
 	checkRows("Transpose", "dst", len(dst), dstStep, cols, rows)
 	checkRows("Transpose", "src", len(src), srcStep, rows, cols)
-	transpose(best, dst, dstStep, src, srcStep, rows, cols)
+	transpose(ordinary, dst, dstStep, src, srcStep, rows, cols)
 }
 
 // transpose takes squares of the matrix whose rows and columns lie in so few
 // pages that the processor knows the addresses of all.
-func transpose[T Elem](l Level, dst []T, dstStep int, src []T, srcStep, rows, cols int) {
+func transpose[T Elem](m Mode, dst []T, dstStep int, src []T, srcStep, rows, cols int) {
 	const square = 256
 	for i := 0; i < rows; i += square {
 		for j := 0; j < cols; j += square {
 			r, c := min(square, rows-i), min(square, cols-j)
 			d, s := dst[j*dstStep+i:], src[i*srcStep+j:]
-			if size := int(unsafe.Sizeof(dst[0])); l == AVX512 && size >= 4 {
+			if size := int(unsafe.Sizeof(dst[0])); m.has(transpose32Kernel) && size >= 4 {
 				transposeVec(bytes(d), dstStep*size, bytes(s), srcStep*size, r, c, size)
 			} else {
 				transposeGo(d, dstStep, s, srcStep, r, c)

@@ -18,7 +18,7 @@ func filled[T Elem](offset, n int, value func(i int) T) []T {
 }
 
 // checkCopyRows compares all of dst, what lies between its rows too, with the loop.
-func checkCopyRows[T Elem](t *testing.T, l Level, r *rand.Rand, rows, n int, value func(i int) T) {
+func checkCopyRows[T Elem](t *testing.T, l Mode, r *rand.Rand, rows, n int, value func(i int) T) {
 	t.Helper()
 	dstStep, srcStep := n+r.IntN(3)*r.IntN(40), r.IntN(2)*(n+r.IntN(3)*r.IntN(40)) // a step of 0 repeats one row
 	size := func(step int) int { return max(0, (rows-1)*step+n) }
@@ -40,8 +40,8 @@ func checkCopyRows[T Elem](t *testing.T, l Level, r *rand.Rand, rows, n int, val
 }
 
 func TestCopyRows(t *testing.T) {
-	for _, l := range levels() {
-		r := rand.New(rand.NewPCG(3, uint64(l)))
+	for _, l := range modes() {
+		r := rand.New(rand.NewPCG(3, uint64(l.code())))
 		for _, n := range []int{1, 63, 64, 1000, 1023, 1024} { // more rows than one call copies
 			for _, rows := range []int{callBytes / n, callBytes/n + 1, 2*(callBytes/n) + 3} {
 				checkCopyRows(t, l, r, rows, n, func(i int) uint8 { return uint8(i) })
@@ -62,7 +62,7 @@ func TestCopyRows(t *testing.T) {
 }
 
 // checkTranspose compares all of dst, what lies between its rows too, with the loop.
-func checkTranspose[T Elem](t *testing.T, l Level, r *rand.Rand, rows, cols int, value func(i int) T) {
+func checkTranspose[T Elem](t *testing.T, l Mode, r *rand.Rand, rows, cols int, value func(i int) T) {
 	t.Helper()
 	dstStep, srcStep := rows+r.IntN(3)*r.IntN(40), cols+r.IntN(3)*r.IntN(40)
 	dst := filled(r.IntN(2)*r.IntN(40), max(0, (cols-1)*dstStep+rows)+1, value)
@@ -80,8 +80,8 @@ func checkTranspose[T Elem](t *testing.T, l Level, r *rand.Rand, rows, cols int,
 }
 
 func TestTranspose(t *testing.T) {
-	for _, l := range levels() {
-		r := rand.New(rand.NewPCG(4, uint64(l)))
+	for _, l := range modes() {
+		r := rand.New(rand.NewPCG(4, uint64(l.code())))
 		sizes := []int{0, 1, 2, 3, 7, 8, 9, 14, 15, 16, 17, 31, 32, 33, 255, 256, 273}
 		for range 600 {
 			rows, cols := sizes[r.IntN(len(sizes))], sizes[r.IntN(len(sizes))]

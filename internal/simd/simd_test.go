@@ -10,16 +10,16 @@ var (
 	nan = float32(math.NaN())
 )
 
-// levels are the instruction sets of this machine.
-func levels() []Level {
-	var l []Level
-	for i := Scalar; i <= best; i++ {
-		l = append(l, i)
+// modes are those of this machine.
+func modes() []Mode {
+	var list []Mode
+	for l := Scalar; l <= best; l++ {
+		list = append(list, Mode{Level: l})
 	}
 	if best == AVX512 {
-		l = append(l, AVX512Past)
+		list = append(list, Mode{AVX512, true})
 	}
-	return l
+	return list
 }
 
 // lengths are all the short ones, which have every kind of tail, and some around
@@ -82,7 +82,8 @@ func ulps(got float32, want float64) float64 {
 // special are the values at which functions of one number tend to go wrong.
 func special() []float32 {
 	s := []float32{0, float32(math.Copysign(0, -1)), 1, -1, inf, -inf, nan, 0.625, -0.625, 0.62499994, 0x1p-126, 0x1p-127, 0x1p-149, -0x1p-149,
-		math.MaxFloat32, -math.MaxFloat32, 88.7, 88.72283, 88.72284, 88.8, 89, 100, -87.3, -87.4, -100, -103.9, -103.98, -104, -105, 1e-10, -1e-10, 12, -12, 14, -14, 20, 1e10, -1e10}
+		math.MaxFloat32, -math.MaxFloat32, 88.7, 88.72283, 88.72284, 88.8, 89, 100, -87.3, -87.4, -100,
+		-103.9, -103.98, -104, -105, 1e-10, -1e-10, 12, -12, 14, -14, 20, 1e10, -1e10}
 	for x := float32(0.7); x < 1.5; x += 0.001 {
 		s = append(s, x)
 	}

@@ -8,7 +8,7 @@ package simd
 func prefetchLines(p *byte, n int)
 
 //go:noescape
-func copyPast(dst *byte, src *byte)
+func copyNonTemporal(dst *byte, src *byte)
 
 //go:noescape
 func storeFence()

@@ -17,9 +17,9 @@ line:
 	JG         line
 	RET
 
-// func copyPast(dst *byte, src *byte)
+// func copyNonTemporal(dst *byte, src *byte)
 // Requires: AVX, AVX512F
-TEXT ·copyPast(SB), NOSPLIT, $0-16
+TEXT ·copyNonTemporal(SB), NOSPLIT, $0-16
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), CX
 	MOVQ $0x00000040, DX

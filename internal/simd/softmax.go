@@ -2,54 +2,54 @@ package simd
 
 import "math"
 
-// SoftmaxStats returns the largest element m of x and the sum of exp(x[i]-m),
+// SoftmaxStats returns the largest element top of x and the sum of exp(x[i]-top),
 // reading x from memory once. The statistics of parts combine: with
 // m = max(m1, m2) the sum is s1·exp(m1-m) + s2·exp(m2-m).
 // An empty x, or one of -Inf only, gives -Inf and 0; with a NaN or a +Inf in x
 // the sum is NaN, and the maximum that of the numbers.
-func SoftmaxStats(x []float32) (m, sum float32) { return best.softmaxStats(x) }
+func SoftmaxStats(x []float32) (top, sum float32) { return ordinary.softmaxStats(x) }
 
 // softmaxStats takes x by pieces, which stay in the first cache between the
 // search for the maximum and the sum; a new maximum scales what was summed.
-func (l Level) softmaxStats(x []float32) (m, sum float32) {
-	m = float32(math.Inf(-1))
+func (m Mode) softmaxStats(x []float32) (top, sum float32) {
+	top = float32(math.Inf(-1))
 	var s float64
 	for len(x) > 0 {
 		p := x[:min(piece, len(x))]
 		x = x[len(p):]
-		if top := l.maxNumber(p); top > m {
-			s *= math.Exp(float64(m) - float64(top))
-			m = top
+		if next := m.maxNumber(p); next > top {
+			s *= math.Exp(float64(top) - float64(next))
+			top = next
 		}
-		shift := m
+		shift := top
 		if shift == float32(math.Inf(-1)) {
 			shift = 0 // adds 0, but for NaN
 		}
-		s += float64(l.sumExp(p, shift))
+		s += float64(m.sumExp(p, shift))
 	}
-	return m, float32(s)
+	return top, float32(s)
 }
 
 // maxNumber returns the largest element of at most a piece but for NaN, which takes
 // half the time of maxValue.
-func (l Level) maxNumber(x []float32) float32 {
-	if l > Scalar {
-		return maxNumberVec(l.wide(), &x[0], len(x))
+func (m Mode) maxNumber(x []float32) float32 {
+	if m.has(maxNumberKernel) {
+		return maxNumberVec(m.wide(), &x[0], len(x))
 	}
-	m := float32(math.Inf(-1))
+	top := float32(math.Inf(-1))
 	for _, v := range x {
-		if v > m {
-			m = v
+		if v > top {
+			top = v
 		}
 	}
-	return m
+	return top
 }
 
 // sumExp returns the sum of exp(x[i]-shift) for at most a piece, whose elements are
 // not above shift.
-func (l Level) sumExp(x []float32, shift float32) float32 {
-	if l > Scalar {
-		return sumExpVec(l.wide(), &x[0], len(x), shift)
+func (m Mode) sumExp(x []float32, shift float32) float32 {
+	if m.has(sumExpKernel) {
+		return sumExpVec(m.wide(), &x[0], len(x), shift)
 	}
 	var s [lanes]float32
 	for i, v := range x {
@@ -61,84 +61,84 @@ func (l Level) sumExp(x []float32, shift float32) float32 {
 // LogSumExp returns ln Σ exp(x[i]); -Inf for an empty x, NaN if any element is, else
 // +Inf if any element is.
 func LogSumExp(x []float32) float32 {
-	m, s := SoftmaxStats(x)
-	if m == float32(math.Inf(1)) {
-		return MaxValue(x) // m, but for NaN
+	top, s := SoftmaxStats(x)
+	if top == float32(math.Inf(1)) {
+		return MaxValue(x) // top, but for NaN
 	}
-	return float32(float64(m) + math.Log(float64(s)))
+	return float32(float64(top) + math.Log(float64(s)))
 }
 
 // ScaledExp does dst[i] = scale·exp(x[i]-shift): the softmax of a row with its
 // maximum as shift and 1/sum as scale, or the gradient of a cross-entropy with
 // the log-sum-exp as shift.
-func (l Level) ScaledExp(dst, x []float32, shift, scale float32) {
+func (m Mode) ScaledExp(dst, x []float32, shift, scale float32) {
 	same("ScaledExp", len(dst), len(x))
-	l.scaledExp(dst, x, shift, scale)
+	m.scaledExp(dst, x, shift, scale)
 }
 
-func (l Level) scaledExp(dst, x []float32, shift, scale float32) {
-	if l == Scalar {
+func (m Mode) scaledExp(dst, x []float32, shift, scale float32) {
+	if !m.has(scaledExpKernel) {
 		for i, v := range x {
 			dst[i] = scale * exp(v-shift)
 		}
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
-		scaledExpVec(uint8(l), &dst[i], &x[i], min(chunk, len(dst)-i), shift, scale)
+		scaledExpVec(m.code(), &dst[i], &x[i], min(chunk, len(dst)-i), shift, scale)
 	}
 }
 
 // SoftmaxRow does dst[i] = exp(x[i]) / Σ exp(x[j]). A row of -Inf only gives NaN.
-func (l Level) SoftmaxRow(dst, x []float32) {
+func (m Mode) SoftmaxRow(dst, x []float32) {
 	same("SoftmaxRow", len(dst), len(x))
-	m, s := l.softmaxStats(x)
-	l.scaledExp(dst, x, m, 1/s)
+	top, s := m.softmaxStats(x)
+	m.scaledExp(dst, x, top, 1/s)
 }
 
 // SoftmaxGradRow does dst[i] = y[i]·(dy[i] - Σ y[j]·dy[j]), y the result of SoftmaxRow.
-func (l Level) SoftmaxGradRow(dst, y, dy []float32) {
+func (m Mode) SoftmaxGradRow(dst, y, dy []float32) {
 	same("SoftmaxGradRow", len(dst), len(y), len(dy))
-	l.softmaxGrad(dst, y, dy, Dot(y, dy))
+	m.softmaxGrad(dst, y, dy, Dot(y, dy))
 }
 
-func (l Level) softmaxGrad(dst, y, dy []float32, dot float32) {
-	if l == Scalar {
+func (m Mode) softmaxGrad(dst, y, dy []float32, dot float32) {
+	if !m.has(softmaxGradKernel) {
 		for i, v := range y {
 			dst[i] = v * (dy[i] - dot)
 		}
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
-		softmaxGradVec(uint8(l), &dst[i], &y[i], &dy[i], min(chunk, len(dst)-i), dot)
+		softmaxGradVec(m.code(), &dst[i], &y[i], &dy[i], min(chunk, len(dst)-i), dot)
 	}
 }
 
 // LogSoftmaxRow does dst[i] = x[i] - LogSumExp(x).
-func (l Level) LogSoftmaxRow(dst, x []float32) {
+func (m Mode) LogSoftmaxRow(dst, x []float32) {
 	same("LogSoftmaxRow", len(dst), len(x))
-	m, s := l.softmaxStats(x)
+	top, s := m.softmaxStats(x)
 	shift := float32(math.Log(float64(s)))
 	for i := 0; i < len(x); i += piece { // the difference first: it is exact near the maximum
 		d := dst[i:min(i+piece, len(x))]
-		AddScalar(d, x[i:i+len(d)], -m)
+		AddScalar(d, x[i:i+len(d)], -top)
 		AddScalar(d, d, -shift)
 	}
 }
 
 // LogSoftmaxGradRow does dst[i] = dy[i] - exp(y[i])·Σ dy[j], y the result of LogSoftmaxRow.
-func (l Level) LogSoftmaxGradRow(dst, y, dy []float32) {
+func (m Mode) LogSoftmaxGradRow(dst, y, dy []float32) {
 	same("LogSoftmaxGradRow", len(dst), len(y), len(dy))
-	l.logSoftmaxGrad(dst, y, dy, Sum(dy))
+	m.logSoftmaxGrad(dst, y, dy, Sum(dy))
 }
 
-func (l Level) logSoftmaxGrad(dst, y, dy []float32, sum float32) {
-	if l == Scalar {
+func (m Mode) logSoftmaxGrad(dst, y, dy []float32, sum float32) {
+	if !m.has(logSoftmaxGradKernel) {
 		for i, v := range y {
 			dst[i] = dy[i] - exp(v)*sum
 		}
 		return
 	}
 	for i := 0; i < len(dst); i += chunk {
-		logSoftmaxGradVec(uint8(l), &dst[i], &y[i], &dy[i], min(chunk, len(dst)-i), sum)
+		logSoftmaxGradVec(m.code(), &dst[i], &y[i], &dy[i], min(chunk, len(dst)-i), sum)
 	}
 }

@@ -22,8 +22,8 @@ func logSumExp(x []float32) (m, lse float64) {
 }
 
 func TestSoftmaxStats(t *testing.T) {
-	for _, l := range levels() {
-		r := rand.New(rand.NewPCG(9, uint64(l)))
+	for _, l := range modes() {
+		r := rand.New(rand.NewPCG(9, uint64(l.code())))
 		for _, n := range append(lengths(), 50_000) {
 			for _, scale := range []float64{1, 30} {
 				x := normals(r, n, scale)
@@ -79,7 +79,7 @@ func TestSoftmaxStatsWithRisingMaxima(t *testing.T) {
 		x[i] = float32(i / piece * 10)
 	}
 	_, lse := logSumExp(x)
-	for _, l := range levels() {
+	for _, l := range modes() {
 		if m, s := l.softmaxStats(x); m != 40 || !near(float64(m)+math.Log(float64(s)), lse, 1e-5) {
 			t.Errorf("%v: %v, %v; want a log-sum-exp of %v", l, m, s, lse)
 		}
@@ -87,18 +87,18 @@ func TestSoftmaxStatsWithRisingMaxima(t *testing.T) {
 }
 
 func TestSoftmaxRows(t *testing.T) {
-	for _, l := range levels() {
-		defer func(was Level) { best = was }(best)
-		best = l
-		r := rand.New(rand.NewPCG(10, uint64(l)))
+	for _, l := range modes() {
+		defer func(was Mode) { ordinary = was }(ordinary)
+		ordinary = l
+		r := rand.New(rand.NewPCG(10, uint64(l.code())))
 		for _, n := range lengths() {
 			x, dy := normals(r, n, 3), normals(r, n, 1)
 			y, logY, dx, dLog, shifted := make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, n)
-			best.SoftmaxRow(y, x)
-			best.LogSoftmaxRow(logY, x)
-			best.SoftmaxGradRow(dx, y, dy)
-			best.LogSoftmaxGradRow(dLog, logY, dy)
-			best.ScaledExp(shifted, x, 1.5, 0.25)
+			ordinary.SoftmaxRow(y, x)
+			ordinary.LogSoftmaxRow(logY, x)
+			ordinary.SoftmaxGradRow(dx, y, dy)
+			ordinary.LogSoftmaxGradRow(dLog, logY, dy)
+			ordinary.ScaledExp(shifted, x, 1.5, 0.25)
 			_, lse := logSumExp(x)
 			var dot, sum, abs float64
 			for i := range x {
@@ -127,7 +127,7 @@ func TestSoftmaxRows(t *testing.T) {
 				t.Errorf("%v: LogSumExp of %d is %v, want %v", l, n, got, lse)
 			}
 			copy(shifted, x)
-			best.SoftmaxRow(shifted, shifted)
+			ordinary.SoftmaxRow(shifted, shifted)
 			for i := range y {
 				if shifted[i] != y[i] {
 					t.Fatalf("%v: SoftmaxRow in place differs at %d of %d", l, i, n)
@@ -138,8 +138,8 @@ func TestSoftmaxRows(t *testing.T) {
 }
 
 func TestActivationGradients(t *testing.T) {
-	for _, l := range levels() {
-		r := rand.New(rand.NewPCG(11, uint64(l)))
+	for _, l := range modes() {
+		r := rand.New(rand.NewPCG(11, uint64(l.code())))
 		for _, n := range lengths() {
 			x, dy := normals(r, n, 3), normals(r, n, 1)
 			gelu, tanh, silu := make([]float32, n), make([]float32, n), make([]float32, n)
@@ -176,19 +176,19 @@ func TestActivationsAtTheEnds(t *testing.T) {
 	const huge = math.MaxFloat32
 	x := []float32{inf, -inf, nan, huge, -huge, 120, -120, 15, -15}
 	zero := float32(math.Copysign(0, -1))
-	for _, l := range levels() {
+	for _, l := range modes() {
 		for _, f := range []struct {
 			name string
-			run  func(l Level, dst, x []float32)
+			run  func(l Mode, dst, x []float32)
 			want []float32
 		}{
-			{"gelu", Level.gelu, []float32{inf, 0, nan, huge, 0, 120, 0, 15, 0}},
-			{"geluGrad", ofOnes(Level.geluGrad), []float32{1, 0, nan, 1, 0, 1, 0, 1, 0}},
-			{"geluTanh", Level.geluTanh, []float32{inf, 0, nan, huge, 0, 120, 0, 15, 0}},
-			{"geluTanhGrad", ofOnes(Level.geluTanhGrad), []float32{1, 0, nan, 1, 0, 1, 0, 1, 0}},
-			{"silu", Level.silu, []float32{inf, nan, nan, huge, 0, 120, 0, 15, -4.588533e-6}},
-			{"siluGrad", ofOnes(Level.siluGrad), []float32{nan, nan, nan, 1, 0, 1, 0, 1.0000043, -4.282629e-6}},
-			{"tanh", Level.tanh, []float32{1, -1, nan, 1, -1, 1, -1, 1, -1}},
+			{"gelu", Mode.gelu, []float32{inf, 0, nan, huge, 0, 120, 0, 15, 0}},
+			{"geluGrad", ofOnes(Mode.geluGrad), []float32{1, 0, nan, 1, 0, 1, 0, 1, 0}},
+			{"geluTanh", Mode.geluTanh, []float32{inf, 0, nan, huge, 0, 120, 0, 15, 0}},
+			{"geluTanhGrad", ofOnes(Mode.geluTanhGrad), []float32{1, 0, nan, 1, 0, 1, 0, 1, 0}},
+			{"silu", Mode.silu, []float32{inf, nan, nan, huge, 0, 120, 0, 15, -4.588533e-6}},
+			{"siluGrad", ofOnes(Mode.siluGrad), []float32{nan, nan, nan, 1, 0, 1, 0, 1.0000043, -4.282629e-6}},
+			{"tanh", Mode.tanh, []float32{1, -1, nan, 1, -1, 1, -1, 1, -1}},
 		} {
 			dst := make([]float32, len(x))
 			f.run(l, dst, x)
@@ -206,8 +206,8 @@ func TestActivationsAtTheEnds(t *testing.T) {
 }
 
 // ofOnes is a gradient where that of the result is 1.
-func ofOnes(grad func(l Level, dst, x, dy []float32)) func(l Level, dst, x []float32) {
-	return func(l Level, dst, x []float32) {
+func ofOnes(grad func(l Mode, dst, x, dy []float32)) func(l Mode, dst, x []float32) {
+	return func(l Mode, dst, x []float32) {
 		dy := make([]float32, len(x))
 		l.fill(dy, 1)
 		grad(l, dst, x, dy)

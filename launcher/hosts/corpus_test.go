@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gorun-spmd/gorun/internal/goldentest"
+	"github.com/gorun-spmd/gorun/internal/testenv"
 )
 
 // render is the whole outcome of Parse as text.
@@ -50,7 +50,7 @@ func TestCorpus(t *testing.T) {
 				fmt.Fprintf(&got, "%s detected as %v\n%s", base, f, render(Parse(base, text, Auto)))
 			}
 		}
-		goldentest.Compare(t, filepath.Join("testdata", c.folder+".golden"), got.String())
+		testenv.Golden(t, filepath.Join("testdata", c.folder+".golden"), got.String())
 	}
 }
 
@@ -115,7 +115,8 @@ func roundTrip(t *testing.T, format Format, list []Host) {
 
 // FuzzLists feeds anything to the readers of single values.
 func FuzzLists(f *testing.F) {
-	for _, s := range []string{"n[01-04,7],m", "2(x3),1", "a:2,b:2", "[", "]", "a[1-2", "1(x", "a,,b", "n[9999999999999999999]", "n[1-9][1-9]", "1(x65536),1"} {
+	for _, s := range []string{"n[01-04,7],m", "2(x3),1", "a:2,b:2", "[", "]", "a[1-2", "1(x", "a,,b", "n[9999999999999999999]", "n[1-9][1-9]",
+		"1(x65536),1"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

@@ -10,7 +10,7 @@
 //
 //	list, warnings, err := hosts.Parse("hostfiles/two-nodes", text, hosts.Auto)
 //	places, err := hosts.Assign(list, 4, hosts.Options{})       // which rank goes where
-//	h, err := hosts.NewHandover(hosts.OpenMPI4, hosts.Job{      // mpirun's command line
+//	h, err := hosts.NewHandover(hosts.OpenMPI4(), hosts.Job{    // mpirun's command line
 //		Hosts: list, Folder: folder, Apps: []hosts.App{{Ranks: 4, Argv: argv}},
 //	})
 //	fmt.Print(h)                                                // --dry-run

@@ -8,27 +8,6 @@ import (
 	"strings"
 )
 
-// A Launcher is a program that starts ranks on other hosts.
-type Launcher uint8
-
-const (
-	OpenMPI4 Launcher = iota // mpirun of Open MPI 4
-	OpenMPI5                 // mpirun or prterun of Open MPI 5
-	Hydra                    // mpiexec.hydra of MPICH
-	Srun                     // srun of Slurm
-)
-
-// String is the name of the launcher's program.
-func (l Launcher) String() string {
-	switch l {
-	case Hydra:
-		return "mpiexec.hydra"
-	case Srun:
-		return "srun"
-	}
-	return "mpirun"
-}
-
 // A Job is what to start, in gorun's terms.
 type Job struct {
 	Hosts []Host // nil: the launcher's own allocation, or this host
@@ -39,6 +18,7 @@ type Job struct {
 	Folder  string // where the caller writes Handover.Files
 	Root    bool   // the user is root, which Open MPI refuses otherwise
 	MPI     string // srun's --mpi, such as pmix; "": Slurm's default
+	Name    string // of the Slurm job, or of the step inside an allocation; "": Slurm's default
 
 	// Bind is "core" or "none", which "" means too: one core a rank, all that
 	// these launchers have, leaves a Go program no other core to collect garbage on.
@@ -87,20 +67,12 @@ func NewHandover(l Launcher, job Job) (Handover, error) {
 	program := job.Program
 	if program == "" {
 		program = l.String()
-		if l == OpenMPI5 && len(job.Apps) > 1 {
-			program = "prterun" // mpirun of 5.0 crashes on ":"
+		if l.Several != "" && len(job.Apps) > 1 {
+			program = l.Several
 		}
 	}
 	p.arg(program)
-	var err error
-	switch l {
-	case Hydra:
-		err = p.hydra()
-	case Srun:
-		err = p.srun()
-	default:
-		err = p.openMPI()
-	}
+	err := l.command(p)
 	p.out.NoStdin = p.stdin() == "none"
 	if p.out.Hosts = p.sums(); p.places == nil {
 		p.out.Hosts = job.Hosts
@@ -152,8 +124,8 @@ func (p *planner) stdin() string {
 
 // check refuses what no launcher can do, and deals the ranks out.
 func (p *planner) check() error {
-	if p.launcher > Srun {
-		return fmt.Errorf("hosts: NewHandover: no launcher %d; use one of the package's", p.launcher)
+	if p.launcher.command == nil {
+		return fmt.Errorf("hosts: NewHandover: no launcher %q; use one of the package's", p.launcher.Name)
 	}
 	if len(p.job.Apps) == 0 {
 		return p.errorf("no program; give one")
@@ -165,7 +137,7 @@ func (p *planner) check() error {
 		if slices.Contains(a.Argv, ":") {
 			return p.errorf("%s has the argument :, which separates programs; pass it another way", a.Argv[0])
 		}
-		if strings.HasPrefix(a.Argv[0], "-") || strings.Contains(a.Argv[0], "=") && p.launcher == Srun {
+		if strings.HasPrefix(a.Argv[0], "-") {
 			return p.errorf("%s would be read as an option; name the program with its path", a.Argv[0])
 		}
 	}
@@ -184,13 +156,8 @@ func (p *planner) check() error {
 	}
 	unknown := slices.IndexFunc(p.job.Hosts, func(h Host) bool { return !h.SlotsGiven })
 	if unknown >= 0 {
-		if p.launcher == OpenMPI4 || p.launcher == OpenMPI5 {
-			capped := slices.IndexFunc(p.job.Hosts, func(h Host) bool { return h.MaxSlots > 0 })
-			if capped >= 0 && p.job.Oversubscribe {
-				return p.errorf("%s has max_slots, which Open MPI forgets when it may oversubscribe, and %s says no slots; give it some",
-					p.job.Hosts[capped].Name, p.job.Hosts[unknown].Name)
-			}
-			return nil // it counts the cores of the host itself
+		if p.launcher.CountsCores {
+			return nil
 		}
 		p.warn("%s says no slots: taken for %d, the cores here", p.job.Hosts[unknown].Name, max(p.job.Cores, 1))
 	}

@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/gorun-spmd/gorun/internal/goldentest"
+	"github.com/gorun-spmd/gorun/internal/testenv"
 )
 
 // TestHandovers prints the command of every launcher for the same jobs.
@@ -31,7 +33,8 @@ func TestHandovers(t *testing.T) {
 		{"as root, two programs", Job{Apps: []App{app(1), two}, Root: true}},
 		{"two hosts", with("a slots=2 max_slots=4\nu@b slots=2", Job{Apps: []App{app(3)}})},
 		{"one host is enough", with("a slots=2\nb slots=2", Job{Apps: []App{app(2)}})},
-		{"by node, oversubscribed", with("a slots=1\nb slots=1", Job{Apps: []App{app(4)}, Bind: "core", Options: Options{By: ByNode, Oversubscribe: true}})},
+		{"by node, oversubscribed", with("a slots=1\nb slots=1",
+			Job{Apps: []App{app(4)}, Bind: "core", Options: Options{By: ByNode, Oversubscribe: true}})},
 		{"by node, uneven", with("a slots=1\nb slots=3", Job{Apps: []App{app(4)}, Options: Options{By: ByNode}})},
 		{"no slots", with("a\nb", Job{Apps: []App{app(4)}, Options: Options{Cores: 2}})},
 		{"no slots, oversubscribed", with("a max_slots=2\nb", Job{Apps: []App{app(4)}, Options: Options{Oversubscribe: true}})},
@@ -39,13 +42,13 @@ func TestHandovers(t *testing.T) {
 		{"same label", with("n.a:1\nn.b:1", Job{Apps: []App{app(2)}})},
 		{"port", with("a slots=2 port=2222", Job{Apps: []App{app(2)}})},
 		{"too many", with("a:1", Job{Apps: []App{app(2)}})},
-		{"output and input", Job{Apps: []App{two}, TagOutput: true, Output: "/out", ReportBindings: true, Stdin: "0", MPI: "pmix"}},
+		{"output and input", Job{Apps: []App{two}, TagOutput: true, Output: "/out", ReportBindings: true, Stdin: "0", MPI: "pmix", Name: "mine"}},
 		{"typed input", Job{Apps: []App{app(1)}, Stdin: "0", Typed: true}},
 		{"input to all", Job{Apps: []App{two}, Stdin: "all", Program: "/opt/mpirun"}},
 	} {
-		for l := OpenMPI4; l <= Srun; l++ {
+		for _, l := range Launchers() {
 			h, err := NewHandover(l, c.job)
-			fmt.Fprintf(&got, "== %s, %s\n", c.name, []string{"Open MPI 4", "Open MPI 5", "MPICH", "Slurm"}[l])
+			fmt.Fprintf(&got, "== %s, %s\n", c.name, l.Name)
 			if err != nil {
 				fmt.Fprintf(&got, "error %v\n", err)
 				continue
@@ -59,7 +62,7 @@ func TestHandovers(t *testing.T) {
 			}
 		}
 	}
-	goldentest.Compare(t, "testdata/handover.golden", got.String())
+	testenv.Golden(t, "testdata/handover.golden", got.String())
 }
 
 // TestBadJobs are refused whatever the launcher.
@@ -76,8 +79,8 @@ func TestBadJobs(t *testing.T) {
 		{Apps: []App{good}, Hosts: []Host{}},
 		{Apps: []App{good}, Hosts: []Host{{Name: "fd99::2", Slots: 1, SlotsGiven: true}}},
 	} {
-		for l := OpenMPI4; l <= Srun+1; l++ {
-			if h, err := NewHandover(l, j); err == nil && (j.Hosts == nil || len(j.Hosts) > 0 || l > OpenMPI5) {
+		for _, l := range append(Launchers(), Launcher{}) {
+			if h, err := NewHandover(l, j); err == nil && (j.Hosts == nil || len(j.Hosts) > 0 || l.Via != "openmpi") {
 				t.Errorf("%v, %+v: %v", l, j, h)
 			}
 		}
@@ -107,5 +110,27 @@ func TestScript(t *testing.T) {
 	out, err := cmd.Output()
 	if want := "x y|it's|END\n$HOME\n"; err != nil || string(out) != want {
 		t.Errorf("script\n%sgave %q, %v; want %q", h, out, err, want)
+	}
+}
+
+// TestAnotherLauncher holds that a launcher is one value: that of flux, as far as this
+// test needs it.
+func TestAnotherLauncher(t *testing.T) {
+	flux := Launcher{Name: "Flux", Via: "flux", Programs: []string{"flux"}, RankVar: "FLUX_TASK_RANK",
+		command: func(p *planner) error {
+			p.arg("run", "-n", strconv.Itoa(p.size()))
+			p.arg(p.job.Apps[0].Argv...)
+			return nil
+		}}
+	h, err := NewHandover(flux, Job{Apps: []App{{Ranks: 3, Argv: []string{"/bin/train", "-v"}}}})
+	if want := "flux run -n 3 /bin/train -v </dev/null\n"; err != nil || h.String() != want {
+		t.Errorf("got %q and %v, want %q", h, err, want)
+	}
+	all := append(Launchers(), flux)
+	if got, want := Vias(all), []string{"openmpi", "mpich", "slurm", "flux"}; !slices.Equal(got, want) {
+		t.Errorf("--via takes %v, want %v", got, want)
+	}
+	if got, want := RankExpression(all), "${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-${SLURM_PROCID:-${FLUX_TASK_RANK:-0}}}}"; got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }

@@ -124,7 +124,8 @@ func TestMPIJob(t *testing.T) {
 			t.Errorf("mpijob.yaml:%d: indentation %q", i+1, line)
 		}
 	}
-	for _, want := range []string{"apiVersion: kubeflow.org/v2beta1\nkind: MPIJob\n", `"--hostfile", "/etc/mpi/hostfile"`, "mpiImplementation: OpenMPI"} {
+	for _, want := range []string{"apiVersion: kubeflow.org/v2beta1\nkind: MPIJob\n", `"--hostfile", "/etc/mpi/hostfile"`,
+		"mpiImplementation: OpenMPI"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q", want)
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // attentionCases are [B, H, T, S, D, E]: some tiles and one, uneven ones, fewer keys than
@@ -28,7 +29,8 @@ func TestAttention(t *testing.T) {
 					y, lse := tensor.Attention(x[0], x[1], x[2], causal)
 					dq, dk, dv := tensor.AttentionGrad(x[3], x[0], x[1], x[2], y, lse, causal)
 					return []*tensor.Tensor{y, lse, dq, dk, dv}
-				}, c.arg(dt, n[0], n[1], n[2], n[4]), c.arg(dt, n[0], n[1], n[3], n[4]), c.arg(dt, n[0], n[1], n[3], n[5]), c.arg(dt, n[0], n[1], n[2], n[5]))
+				}, c.arg(dt, n[0], n[1], n[2], n[4]), c.arg(dt, n[0], n[1], n[3], n[4]), c.arg(dt, n[0], n[1], n[3], n[5]),
+					c.arg(dt, n[0], n[1], n[2], n[5]))
 			}
 		}
 	}
@@ -46,7 +48,7 @@ func TestBFloat16Attention(t *testing.T) {
 		q, k, v := c.half(n[0], n[1], n[2], n[4]), c.half(n[0], n[1], n[3], n[4]), c.half(n[0], n[1], n[3], n[5])
 		for _, causal := range []bool{false, true} {
 			y, lse := tensor.Attention(c.wide(q), c.wide(k), c.wide(v), causal)
-			sizes, _ := tensor.Attention(c.wide(q), c.wide(k), tensor.Abs(c.wide(v)), causal)
+			sizes, _ := tensor.Attention(c.wide(q), c.wide(k), tensor.Unary(kernel.OpAbs, c.wide(v)), causal)
 			got := c.steady(func(x []*tensor.Tensor) []*tensor.Tensor {
 				y, lse := tensor.Attention(x[0], x[1], x[2], causal)
 				return []*tensor.Tensor{y, lse}
@@ -133,7 +135,8 @@ func TestBFloat16AttentionToNothing(t *testing.T) {
 	cpu := tensor.NewCPU(nil)
 	got, gotDV := values(cpu, y), values(cpu, dv)
 	for i, l := range values(cpu, lse) {
-		if nothing := i < 7; nothing != math.IsInf(l, 1) || nothing && (got[8*i] != 0 || gotDV[8*i] != 0) || !nothing && (got[8*i] != 2 || gotDV[8*i] == 0) {
+		if nothing := i < 7; nothing != math.IsInf(l, 1) || nothing && (got[8*i] != 0 || gotDV[8*i] != 0) || !nothing &&
+			(got[8*i] != 2 || gotDV[8*i] == 0) {
 			t.Errorf("query %d: y %g, lse %g, and dv %g", i, got[8*i], l, gotDV[8*i])
 		}
 	}

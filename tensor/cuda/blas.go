@@ -37,7 +37,8 @@ func openBlas(names []string, stream uintptr) (*blas, error) {
 	}
 	var failed error
 	for _, name := range names {
-		_, entry, err := open([]string{name}, []string{"cublasCreate_v2", "cublasSetStream_v2", "cublasSgemmStridedBatched", "cublasDgemmStridedBatched", "cublasGemmStridedBatchedEx", "cublasSetMathMode"})
+		_, entry, err := open([]string{name}, []string{"cublasCreate_v2", "cublasSetStream_v2", "cublasSgemmStridedBatched",
+			"cublasDgemmStridedBatched", "cublasGemmStridedBatchedEx", "cublasSetMathMode"})
 		if err != nil {
 			if len(names) == 1 {
 				return nil, fmt.Errorf("cuda: GORUN_CUBLAS_LIB=%s: %w", name, err)
@@ -59,7 +60,8 @@ func openBlas(names []string, stream uintptr) (*blas, error) {
 func startBlas(name string, entry []uintptr, stream uintptr) (*blas, error) {
 	b := &blas{name: name, single: entry[2], double: entry[3]}
 	if code := syscall(entry[0], uintptr(unsafe.Pointer(&b.handle))); code != 0 {
-		return nil, fmt.Errorf("cuda: %s: cublasCreate: status %d: it may be too new for this driver, or the device out of memory; GORUN_CUBLAS_LIB names another, none is for products without it", name, code)
+		return nil, fmt.Errorf("cuda: %s: cublasCreate: status %d: it may be too new for this driver, or the device out of memory; "+
+			"GORUN_CUBLAS_LIB names another, none is for products without it", name, code)
 	}
 	if code := syscall(entry[1], b.handle, stream); code != 0 {
 		return nil, fmt.Errorf("cuda: %s: cublasSetStream: status %d", name, code)
@@ -91,7 +93,8 @@ func (b *blas) multiply(g *Device, dt tensor.DType, p *product) error {
 			to = real32F
 		}
 		code = syscall(b.half, b.handle, op[p.transB], op[p.transA], uintptr(p.n), uintptr(p.m), uintptr(p.k), uintptr(unsafe.Pointer(&b.alpha)),
-			uintptr(p.b), real16BF, uintptr(p.ldb), uintptr(p.stepB), uintptr(p.a), real16BF, uintptr(p.lda), uintptr(p.stepA), uintptr(unsafe.Pointer(&b.beta)),
+			uintptr(p.b), real16BF, uintptr(p.ldb), uintptr(p.stepB), uintptr(p.a), real16BF, uintptr(p.lda), uintptr(p.stepA),
+			uintptr(unsafe.Pointer(&b.beta)),
 			uintptr(p.c), to, uintptr(p.ldc), uintptr(p.stepC), uintptr(p.batch), compute32F, algoDefault)
 	default:
 		f := b.single
@@ -103,7 +106,8 @@ func (b *blas) multiply(g *Device, dt tensor.DType, p *product) error {
 			uintptr(p.c), uintptr(p.ldc), uintptr(p.stepC), uintptr(p.batch))
 	}
 	if code != 0 {
-		return fmt.Errorf("cuda: rank %d: %v: %s: product of %v [%d %d] and [%d %d], batch %d: status %d", g.rank, g, b.name, dt, p.m, p.k, p.k, p.n, p.batch, code)
+		return fmt.Errorf("cuda: rank %d: %v: %s: product of %v [%d %d] and [%d %d], batch %d: status %d", g.rank, g, b.name, dt, p.m, p.k, p.k,
+			p.n, p.batch, code)
 	}
 	return nil
 }

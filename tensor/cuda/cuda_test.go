@@ -5,10 +5,12 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"testing"
 
 	"github.com/gorun-spmd/gorun/tensor"
 	"github.com/gorun-spmd/gorun/tensor/cuda/cudatest"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // gpu opens a device of the fake driver, or with GORUN_TEST_GPU=1 of the machine's,
@@ -161,7 +163,43 @@ func clones(args []*tensor.Tensor, dev tensor.Device) []*tensor.Tensor {
 }
 
 func values(cpu *tensor.CPU, x *tensor.Tensor) []float64 {
-	return tensor.ToSlice[float64](tensor.Cast(tensor.To(x, cpu), tensor.Float64))
+	return tensor.ToSlice[float64](tensor.Cast(clones([]*tensor.Tensor{x}, cpu)[0], tensor.Float64))
+}
+
+// adamW has torch.optim.AdamW's defaults.
+var adamW = tensor.Adam{LR: 1e-3, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 1e-2}
+
+// scalarBinary returns op(v, x) for each element of x.
+func scalarBinary(op kernel.BinaryOp, v float64, x *tensor.Tensor) *tensor.Tensor {
+	y := tensor.NewLike(x)
+	x.Device().BinaryScalar(op, x.DType(), y.Ptr(), x.Ptr(), kernel.Number{Value: v, First: true}, x.Numel())
+	return y
+}
+
+// rowStat returns op of each row of x.
+func rowStat(op kernel.RowOp, x *tensor.Tensor, p float64) *tensor.Tensor {
+	y := tensor.New(x.Device(), x.DType().Wide(), x.Dim(0))
+	x.Device().RowStat(op, x.DType(), y.Ptr(), x.Ptr(), kernel.Matrix{Rows: x.Dim(0), Cols: x.Dim(1)}, p)
+	return y
+}
+
+// oneHot returns rows of classes elements, 1 at the index less lo and 0 elsewhere.
+func oneHot(index *tensor.Tensor, lo, classes int, dt tensor.DType) *tensor.Tensor {
+	y := tensor.Zeros(index.Device(), dt, index.Numel(), classes)
+	index.Device().OneHot(dt, y.Ptr(), kernel.Index{DType: index.DType(), At: index.Ptr(), N: index.Numel()}, lo, classes)
+	return y
+}
+
+// scattered returns src added at index to zeros like x.
+func scattered(x *tensor.Tensor, dim int, index, src *tensor.Tensor) *tensor.Tensor {
+	y := tensor.ZerosLike(x)
+	tensor.ScatterAddTo(y, dim, index, src)
+	return y
+}
+
+// sumToLast adds up all dimensions of x but the last.
+func sumToLast(x *tensor.Tensor) *tensor.Tensor {
+	return tensor.Sum(x.Reshape(-1, x.Dim(-1)), []int{0}, false)
 }
 
 // one wraps a function of one result.
@@ -188,9 +226,9 @@ func TestElementwise(t *testing.T) {
 	c := newCheck(t, openGPU(t, false))
 	for _, dt := range numbers {
 		isFloat := dt == tensor.Float32 || dt == tensor.Float64
-		for op := tensor.OpNeg; op <= tensor.OpSign; op++ {
+		for _, op := range kernel.UnaryOps() {
 			switch op {
-			case tensor.OpNeg, tensor.OpAbs, tensor.OpRelu, tensor.OpSquare, tensor.OpSign:
+			case kernel.OpNeg, kernel.OpAbs, kernel.OpRelu, kernel.OpSquare, kernel.OpSign:
 			default:
 				if !isFloat {
 					continue
@@ -201,7 +239,7 @@ func TestElementwise(t *testing.T) {
 			if isFloat {
 				c.same(fmt.Sprint(op, "Grad", dt), rounding(dt), one(func(x []*tensor.Tensor) *tensor.Tensor {
 					return tensor.UnaryGrad(op, x[1], x[0], tensor.Unary(op, x[0]))
-				}), tensor.Abs(x), c.arg(dt, 700))
+				}), tensor.Unary(kernel.OpAbs, x), c.arg(dt, 700))
 				ends := tensor.Cast(tensor.FromSlice(c.cpu, []float64{math.Inf(1), math.Inf(-1), math.NaN(), 100, -100, math.Copysign(0, -1)}, 6), dt)
 				c.same(fmt.Sprint(op, dt, " at the ends"), rounding(dt), func(x []*tensor.Tensor) []*tensor.Tensor {
 					y := tensor.Unary(op, x[0])
@@ -209,9 +247,9 @@ func TestElementwise(t *testing.T) {
 				}, ends, tensor.Full(c.cpu, dt, 1, 6))
 			}
 		}
-		for op := tensor.OpAdd; op <= tensor.OpPow; op++ {
+		for _, op := range kernel.BinaryOps() {
 			tol := 0.0
-			if op == tensor.OpPow || op == tensor.OpDiv {
+			if op == kernel.OpPow || op == kernel.OpDiv {
 				tol = rounding(dt)
 			}
 			name := fmt.Sprint(op, dt)
@@ -219,26 +257,29 @@ func TestElementwise(t *testing.T) {
 			c.same(name, tol, f, c.arg(dt, 33, 7), c.arg(dt, 33, 7))
 			c.same(name+" broadcast", tol, f, c.arg(dt, 3, 1, 5), c.arg(dt, 4, 1))
 			c.same(name+" scalar", tol, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.BinaryScalar(op, x[0], 3) }), c.arg(dt, 300))
-			c.same(name+" scalar first", tol, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.ScalarBinary(op, 2, x[0]) }), c.arg(dt, 300))
+			c.same(name+" scalar first", tol, one(func(x []*tensor.Tensor) *tensor.Tensor { return scalarBinary(op, 2, x[0]) }),
+				c.arg(dt, 300))
 		}
 		if dt == tensor.Int64 {
 			large := tensor.FromSlice(c.cpu, []int64{1<<53 + 1, -1<<53 - 1, math.MaxInt64, math.MinInt64}, 4)
 			c.same("clamp of large integers", 0, one(func(x []*tensor.Tensor) *tensor.Tensor {
-				return tensor.Compare(tensor.OpEq, tensor.Clamp(x[0], -1<<53, 1<<53), x[1])
+				return tensor.Compare(kernel.OpEq, tensor.Clamp(x[0], -1<<53, 1<<53), x[1])
 			}), large, tensor.FromSlice(c.cpu, []int64{1 << 53, -1 << 53, 1 << 53, -1 << 53}, 4))
 		}
 		c.same(fmt.Sprint("clamp", dt), 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Clamp(x[0], 0, 3) }), c.arg(dt, 300))
 	}
 	for _, dt := range floats {
-		c.same(fmt.Sprint("clampgrad", dt), 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.ClampGrad(x[0], x[1], -1, 0.5) }), c.arg(dt, 300), c.arg(dt, 300))
+		c.same(fmt.Sprint("clampgrad", dt), 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.ClampGrad(x[0], x[1], -1, 0.5) }),
+			c.arg(dt, 300), c.arg(dt, 300))
 		c.same(fmt.Sprint("axpy", dt), rounding(dt), one(func(x []*tensor.Tensor) *tensor.Tensor {
 			tensor.AddScaledTo(x[0], 0.3, x[1])
 			return x[0]
 		}), c.arg(dt, 300), c.arg(dt, 300))
 	}
 	for _, dt := range append(numbers, tensor.Bool) {
-		for op := tensor.OpEq; op <= tensor.OpGe; op++ {
-			c.same(fmt.Sprint(op, dt), 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Compare(op, x[0], x[1]) }), c.arg(dt, 9, 8), c.arg(dt, 8))
+		for _, op := range kernel.CompareOps() {
+			c.same(fmt.Sprint(op, dt), 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Compare(op, x[0], x[1]) }), c.arg(dt, 9, 8),
+				c.arg(dt, 8))
 		}
 	}
 }
@@ -249,7 +290,8 @@ func TestMoves(t *testing.T) {
 		name := fmt.Sprint(dt)
 		for _, to := range all {
 			if to != dt {
-				c.same(name+" to "+fmt.Sprint(to), 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Cast(x[0], to) }), tensor.Cast(c.ids(tensor.Int64, 0, 100, 400), dt))
+				c.same(name+" to "+fmt.Sprint(to), 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Cast(x[0], to) }),
+					tensor.Cast(c.ids(tensor.Int64, 0, 100, 400), dt))
 			}
 		}
 		x := c.arg(tensor.Float32, 5, 40, 37)
@@ -257,14 +299,17 @@ func TestMoves(t *testing.T) {
 		for _, dims := range [][]int{{1, 0, 2}, {0, 2, 1}, {2, 1, 0}, {2, 0, 1}} {
 			c.same(fmt.Sprint(name, " permute ", dims), 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Permute(x[0], dims...) }), x)
 		}
-		c.same(name+" expand", 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Expand(x[0], 3, 40, 37) }), tensor.Cast(c.arg(tensor.Float32, 40, 1), dt))
+		c.same(name+" expand", 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Expand(x[0], 3, 40, 37) }),
+			tensor.Cast(c.arg(tensor.Float32, 40, 1), dt))
 		c.same(name+" narrow", 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Narrow(x[0], 1, 4, 16) }), x)
-		c.same(name+" where", 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Where(x[0], x[1], x[2]) }), c.arg(tensor.Bool, 6, 1), tensor.Cast(c.arg(tensor.Float32, 6, 5), dt), tensor.Cast(c.arg(tensor.Float32, 5), dt))
+		c.same(name+" where", 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Where(x[0], x[1], x[2]) }), c.arg(tensor.Bool, 6, 1),
+			tensor.Cast(c.arg(tensor.Float32, 6, 5), dt), tensor.Cast(c.arg(tensor.Float32, 5), dt))
 		c.same(name+" full", 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Full(x[0].Device(), dt, 3, 77) }), x)
 		c.same(name+" zeros", 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Zeros(x[0].Device(), dt, 77) }), x)
 	}
 	for _, dt := range numbers {
-		c.same(fmt.Sprint("arange", dt), 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Arange(x[0].Device(), dt, 5, 70) }), c.arg(dt, 1))
+		c.same(fmt.Sprint("arange", dt), 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Arange(x[0].Device(), dt, 5, 70) }),
+			c.arg(dt, 1))
 	}
 }
 
@@ -284,7 +329,8 @@ func TestHalves(t *testing.T) {
 		half := tensor.New(c.cpu, dt, len(bits))
 		c.cpu.FromHost(half.Ptr(), tensor.FromSlice(c.cpu, bits, len(bits)).Ptr(), half.Bytes())
 		c.same(fmt.Sprint(dt, " widened"), 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Cast(x[0], tensor.Float32) }), half)
-		c.same(fmt.Sprint(dt, " narrowed"), 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Cast(x[0], dt) }), tensor.FromSlice(c.cpu, wide, len(wide)))
+		c.same(fmt.Sprint(dt, " narrowed"), 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Cast(x[0], dt) }),
+			tensor.FromSlice(c.cpu, wide, len(wide)))
 	}
 }
 
@@ -316,6 +362,16 @@ func TestRandomNumbers(t *testing.T) {
 			tensor.FillNormal(y, key, 0.1, 2.3, global, offset)
 			return y
 		}), c.arg(dt, 1))
+	}
+	line := kernel.Loop{N: 1, Size: [kernel.MaxDims]int{500}, A: [kernel.MaxDims]int{1}, B: [kernel.MaxDims]int{1}}
+	for _, op := range kernel.RandomOps() {
+		c.same(fmt.Sprint(op), 0, one(func(x []*tensor.Tensor) *tensor.Tensor {
+			y := tensor.New(x[0].Device(), tensor.Float32, 500)
+			y.Device().Random(kernel.RandomNumbers{Op: op, DType: tensor.Float32, Key: key, First: 3, A: 0.2, B: 0.7, Least: 0.1, Most: 0.8},
+				y.Ptr(), line)
+			runtime.KeepAlive(y)
+			return y
+		}), c.arg(tensor.Float32, 1))
 	}
 	c.same("bernoulli", 0, one(func(x []*tensor.Tensor) *tensor.Tensor {
 		y := tensor.New(x[0].Device(), tensor.Bool, 1000)

@@ -10,12 +10,14 @@ import (
 	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/internal/mem"
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // A Device is one GPU, as one rank uses it. One goroutine at a time computes on it;
 // the copies of a Stage may go on beside.
 type Device struct {
 	*tensor.Memory
+	kernel.Widening
 	drv      *Driver
 	ordinal  int
 	rank     int
@@ -36,6 +38,29 @@ type Device struct {
 
 var _ tensor.Device = (*Device)(nil)
 
+// kernels are those of a device for float32, float64, the integers and Bool, and those for
+// bfloat16 that Native names.
+type kernels struct{ *Device }
+
+// Native reports whether the kernel of this name takes a narrow type.
+func (g kernels) Native(name string, dt tensor.DType) bool {
+	switch name {
+	case "Unary", "UnaryGrad", "Binary", "BinaryLoop", "BinaryScalar", "Axpy", "Reduce", "MatMul", "Softmax", "SoftmaxGrad",
+		"Norm", "NormGrad", "TopK", "CrossEntropyStats", "CrossEntropyGrad", "SGD", "Adam", "AdagradRows", "SumSquares":
+		return dt == tensor.BFloat16
+	}
+	return false
+}
+
+// Scratch returns memory for a kernel's own use.
+func (g kernels) Scratch(bytes int) mem.Ref { return g.Device.Memory.Scratch(bytes) }
+
+// Scratch returns memory for a kernel's own use.
+func (g *Device) Scratch(bytes int) mem.Ref { return g.Memory.Scratch(bytes) }
+
+// Piece returns how many elements are widened at a time.
+func (g kernels) Piece() int { return 1 << 24 }
+
 // Open returns device number i of those that CUDA_VISIBLE_DEVICES leaves, for the
 // tensors of rank.
 func (d *Driver) Open(i, rank int) (*Device, error) {
@@ -54,11 +79,12 @@ func (d *Driver) Open(i, rank int) (*Device, error) {
 		return nil, err
 	}
 	g := &Device{drv: d, ordinal: i, rank: rank, desc: desc, grids: 16 * max(desc.Processors, 1), sync: os.Getenv("GORUN_CUDA_SYNC") == "1"}
-	g.Memory = tensor.NewMemory(allocator{g}, nil)
+	pool := mem.NewPool(allocator{g}, nil)
 	if os.Getenv("GORUN_CUDA_POOL") == "0" {
-		g.Memory.Direct()
+		pool.Direct()
 	}
-	g.call.d = g
+	g.Memory = tensor.NewMemory(pool)
+	g.call.d, g.Widening = g, kernel.Widening{Own: kernels{g}}
 	if code := d.call(cuDevicePrimaryCtxRetain, uintptr(unsafe.Pointer(&g.ctx)), dev); code != success {
 		return nil, g.failure(cuDevicePrimaryCtxRetain, code)
 	}

@@ -31,7 +31,7 @@
 // kernels/*.cu is CUDA C++; kernels/*.ptx and the machine code in kernels/*.zip are made
 // from it by go generate with nvcc (make deps-ptx installs it). kernels/SUMS says from
 // which source each was made, and a test holds them together. The tests run the same source on the CPU, through
-// a fake driver (package cudatest); docs/gpu.md says what ran where.
+// a fake driver (package cudatest); docs/gpu-log.md says what ran where.
 //
 // # Environment
 //

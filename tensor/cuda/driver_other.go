@@ -5,7 +5,8 @@ package cuda
 import "errors"
 
 func open([]string, []string) (string, []uintptr, error) {
-	return "", nil, errors.New("this program was built without CUDA, with the tag nolibs or for another system than Linux; build it for Linux without the tag")
+	return "", nil, errors.New("this program was built without CUDA, with the tag nolibs or for another system than Linux; " +
+		"build it for Linux without the tag")
 }
 
 //go:uintptrescapes

@@ -7,6 +7,7 @@ import (
 	"github.com/gorun-spmd/gorun/internal/dtype"
 	"github.com/gorun-spmd/gorun/internal/philox"
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // float reports whether kernels compute dt as itself; other types are integers.
@@ -31,7 +32,7 @@ func pattern(dt tensor.DType, v float64) uint64 {
 }
 
 // Fill sets n elements to v, rounded to dt.
-func (g *Device) Fill(dt tensor.DType, dst unsafe.Pointer, n int, v float64) {
+func (g kernels) Fill(dt tensor.DType, dst unsafe.Pointer, n int, v float64) {
 	if v == 0 && !(dt.Float() && math.Signbit(v)) {
 		g.clear(dst, n*dt.Size())
 		return
@@ -40,12 +41,12 @@ func (g *Device) Fill(dt tensor.DType, dst unsafe.Pointer, n int, v float64) {
 }
 
 // Iota sets dst[i] = start + i.
-func (g *Device) Iota(dt tensor.DType, dst unsafe.Pointer, n, start int) {
+func (g kernels) Iota(dt tensor.DType, dst unsafe.Pointer, n, start int) {
 	g.kernel("iota").dt(dt).ptr(dst).i64(n, start).each(n)
 }
 
 // Cast converts n elements.
-func (g *Device) Cast(to tensor.DType, dst unsafe.Pointer, from tensor.DType, src unsafe.Pointer, n int) {
+func (g kernels) Cast(to tensor.DType, dst unsafe.Pointer, from tensor.DType, src unsafe.Pointer, n int) {
 	switch {
 	case to == tensor.BFloat16 && from == tensor.Float32:
 		g.kernel("cast_f32_bf16").ptr(dst, src).i64(n).each(n)
@@ -58,7 +59,7 @@ func (g *Device) Cast(to tensor.DType, dst unsafe.Pointer, from tensor.DType, sr
 }
 
 // CopyLoop copies elements of the given bytes: dst[Σ i·A] = src[Σ i·B].
-func (g *Device) CopyLoop(elemBytes int, dst, src unsafe.Pointer, l tensor.Loop) {
+func (g kernels) CopyLoop(elemBytes int, dst, src unsafe.Pointer, l kernel.Loop) {
 	last := l.N - 1
 	switch {
 	case l.N == 1 && l.A[0] == 1 && l.B[0] == 1:
@@ -85,7 +86,7 @@ func (g *Device) CopyLoop(elemBytes int, dst, src unsafe.Pointer, l tensor.Loop)
 
 // transpose copies matrices whose rows are dimension row of l, in src, and whose
 // columns are dimension col; a third dimension is the batch.
-func (g *Device) transpose(elemBytes int, dst, src unsafe.Pointer, l *tensor.Loop, row, col int) {
+func (g kernels) transpose(elemBytes int, dst, src unsafe.Pointer, l *kernel.Loop, row, col int) {
 	batch, dstBatch, srcBatch := 1, 0, 0
 	if l.N == 3 {
 		b := 3 - row - col
@@ -97,7 +98,7 @@ func (g *Device) transpose(elemBytes int, dst, src unsafe.Pointer, l *tensor.Loo
 }
 
 // widen makes elements of l twice as large if what lies side by side allows it.
-func widen(l *tensor.Loop, dst, src unsafe.Pointer, elemBytes int) bool {
+func widen(l *kernel.Loop, dst, src unsafe.Pointer, elemBytes int) bool {
 	last := l.N - 1
 	if l.A[last] != 1 || l.B[last] != 1 || l.Size[last]%2 != 0 || (uintptr(dst)|uintptr(src))%uintptr(2*elemBytes) != 0 {
 		return false
@@ -115,7 +116,7 @@ func widen(l *tensor.Loop, dst, src unsafe.Pointer, elemBytes int) bool {
 }
 
 // Unary computes dst[i] = op(x[i]); dst may be x.
-func (g *Device) Unary(op tensor.UnaryOp, dt tensor.DType, dst, x unsafe.Pointer, n int) {
+func (g kernels) Unary(op kernel.UnaryOp, dt tensor.DType, dst, x unsafe.Pointer, n int) {
 	if dt.Float() {
 		g.typed("unary", dt).i32(int(op)).ptr(dst, x).i64(n).each(n)
 		return
@@ -124,27 +125,27 @@ func (g *Device) Unary(op tensor.UnaryOp, dt tensor.DType, dst, x unsafe.Pointer
 }
 
 // UnaryGrad computes dx[i] = dy[i]·op'(x[i]), y[i] = op(x[i]); dx may be dy.
-func (g *Device) UnaryGrad(op tensor.UnaryOp, dt tensor.DType, dx, dy, x, y unsafe.Pointer, n int) {
-	g.typed("unary_grad", dt).i32(int(op)).ptr(dx, dy, x, y).i64(n).each(n)
+func (g kernels) UnaryGrad(op kernel.UnaryOp, dt tensor.DType, dx unsafe.Pointer, s kernel.Slope, n int) {
+	g.typed("unary_grad", dt).i32(int(op)).ptr(dx, s.DY, s.X, s.Y).i64(n).each(n)
 }
 
 // Clamp computes dst[i] = min(max(x[i], lo), hi) of floats.
-func (g *Device) Clamp(dt tensor.DType, dst, x unsafe.Pointer, lo, hi float64, n int) {
+func (g kernels) Clamp(dt tensor.DType, dst, x unsafe.Pointer, lo, hi float64, n int) {
 	g.typed("clamp", dt).ptr(dst, x).f64(lo).f64(hi).i64(n).each(n)
 }
 
 // ClampInt computes dst[i] = min(max(x[i], lo), hi) of integers.
-func (g *Device) ClampInt(dt tensor.DType, dst, x unsafe.Pointer, lo, hi int64, n int) {
+func (g kernels) ClampInt(dt tensor.DType, dst, x unsafe.Pointer, lo, hi int64, n int) {
 	g.kernel("clamp_int").dt(dt).ptr(dst, x).i64(int(lo), int(hi), n).each(n)
 }
 
 // ClampGrad computes dx[i] = dy[i] where lo <= x[i] <= hi, else 0.
-func (g *Device) ClampGrad(dt tensor.DType, dx, dy, x unsafe.Pointer, lo, hi float64, n int) {
-	g.typed("clamp_grad", dt).ptr(dx, dy, x).f64(lo).f64(hi).i64(n).each(n)
+func (g kernels) ClampGrad(dt tensor.DType, dx unsafe.Pointer, s kernel.Slope, lo, hi float64, n int) {
+	g.typed("clamp_grad", dt).ptr(dx, s.DY, s.X).f64(lo).f64(hi).i64(n).each(n)
 }
 
 // Binary computes dst[i] = op(a[i], b[i]); dst may be a or b.
-func (g *Device) Binary(op tensor.BinaryOp, dt tensor.DType, dst, a, b unsafe.Pointer, n int) {
+func (g kernels) Binary(op kernel.BinaryOp, dt tensor.DType, dst, a, b unsafe.Pointer, n int) {
 	if float(dt) || dt == tensor.BFloat16 {
 		g.typed("binary", dt).i32(int(op)).ptr(dst, a, b).i64(n).each(n)
 		return
@@ -153,7 +154,7 @@ func (g *Device) Binary(op tensor.BinaryOp, dt tensor.DType, dst, a, b unsafe.Po
 }
 
 // BinaryLoop computes Binary over arguments that broadcast.
-func (g *Device) BinaryLoop(op tensor.BinaryOp, dt tensor.DType, dst, a, b unsafe.Pointer, l tensor.Loop) {
+func (g kernels) BinaryLoop(op kernel.BinaryOp, dt tensor.DType, dst, a, b unsafe.Pointer, l kernel.Loop) {
 	n := l.Numel()
 	if dt.Float() {
 		g.typed("binary_loop", dt).i32(int(op)).ptr(dst, a, b).loop(&l).i64(n).each(n)
@@ -162,13 +163,13 @@ func (g *Device) BinaryLoop(op tensor.BinaryOp, dt tensor.DType, dst, a, b unsaf
 	g.kernel("binary_loop_int").i32(int(op)).dt(dt).ptr(dst, a, b).loop(&l).i64(n).each(n)
 }
 
-// BinaryScalar computes dst[i] = op(x[i], v), or op(v, x[i]) with swap; dst may be x.
-func (g *Device) BinaryScalar(op tensor.BinaryOp, dt tensor.DType, dst, x unsafe.Pointer, v float64, swap bool, n int) {
+// BinaryScalar computes Binary of x and a number; dst may be x.
+func (g kernels) BinaryScalar(op kernel.BinaryOp, dt tensor.DType, dst, x unsafe.Pointer, v kernel.Number, n int) {
 	if float(dt) || dt == tensor.BFloat16 {
-		g.typed("binary_scalar", dt).i32(int(op)).ptr(dst, x).float(dt, v).flag(swap).i64(n).each(n)
+		g.typed("binary_scalar", dt).i32(int(op)).ptr(dst, x).float(dt, v.Value).flag(v.First).i64(n).each(n)
 		return
 	}
-	g.kernel("binary_scalar_int").i32(int(op)).dt(dt).ptr(dst, x).i64(wrap(dt, v)).flag(swap).i64(n).each(n)
+	g.kernel("binary_scalar_int").i32(int(op)).dt(dt).ptr(dst, x).i64(wrap(dt, v.Value)).flag(v.First).i64(n).each(n)
 }
 
 // wrap returns v as an integer of type dt.
@@ -188,21 +189,20 @@ func wrap(dt tensor.DType, v float64) int {
 
 // CompareLoop computes dst = op(a, b), one byte of 0 or 1 an element, over
 // arguments that broadcast.
-func (g *Device) CompareLoop(op tensor.CompareOp, dt tensor.DType, dst, a, b unsafe.Pointer, l tensor.Loop) {
+func (g kernels) CompareLoop(op kernel.CompareOp, dt tensor.DType, dst, a, b unsafe.Pointer, l kernel.Loop) {
 	n := l.Numel()
 	g.kernel("compare_loop").i32(int(op)).dt(dt).ptr(dst, a, b).loop(&l).i64(n).each(n)
 }
 
 // Where computes dst = cond ? a : b for elements of the given bytes; the loop's C
 // is cond's.
-func (g *Device) Where(elemBytes int, dst, a, b, cond unsafe.Pointer, l tensor.Loop) {
+func (g kernels) Where(elemBytes int, dst, a, b, cond unsafe.Pointer, l kernel.Loop) {
 	n := l.Numel()
 	g.kernel("where").i32(elemBytes).ptr(dst, a, b, cond).loop(&l).i64(n).each(n)
 }
 
-// Random fills dst with the random numbers of global elements first + Σ i·B, at
-// Σ i·A, those of OpUniform brought between least and most.
-func (g *Device) Random(op tensor.RandomOp, dt tensor.DType, dst unsafe.Pointer, key tensor.Key, first uint64, l tensor.Loop, a, b, least, most float64) {
+// Random fills dst with those of r: the numbers of global elements First + Σ i·B, at Σ i·A.
+func (g kernels) Random(r kernel.RandomNumbers, dst unsafe.Pointer, l kernel.Loop) {
 	if l.Numel() == 0 {
 		return
 	}
@@ -214,8 +214,8 @@ func (g *Device) Random(op tensor.RandomOp, dt tensor.DType, dst unsafe.Pointer,
 		run, l.N = l.Size[last], last
 	}
 	runs := l.Numel()
-	g.kernel("random_numbers").i32(int(op)).dt(dt).ptr(dst).u64(key.Seed).u64(key.Stream).u64(first).loop(&l).i64(runs, run).
-		f64(a).f64(b).f64(least).f64(most).ptr(g.tail).each(runs * ((run + 6) / 4))
+	g.kernel("random_numbers").i32(int(r.Op)).dt(r.DType).ptr(dst).u64(r.Key.Seed).u64(r.Key.Stream).u64(r.First).loop(&l).i64(runs, run).
+		f64(r.A).f64(r.B).f64(r.Least).f64(r.Most).ptr(g.tail).each(runs * ((run + 6) / 4))
 }
 
 // constants returns a copy of numbers in device memory that stays.
@@ -229,6 +229,6 @@ func (g *Device) constants(v []float64) unsafe.Pointer {
 }
 
 // Axpy computes y[i] += alpha·x[i].
-func (g *Device) Axpy(dt tensor.DType, y unsafe.Pointer, alpha float64, x unsafe.Pointer, n int) {
+func (g kernels) Axpy(dt tensor.DType, y unsafe.Pointer, alpha float64, x unsafe.Pointer, n int) {
 	g.typed("axpy", dt).ptr(y).float(dt, alpha).ptr(x).i64(n).each(n)
 }

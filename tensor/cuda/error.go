@@ -51,7 +51,8 @@ type MemoryError struct {
 
 // Error gives all of it in one line.
 func (e *MemoryError) Error() string {
-	return fmt.Sprintf("cuda: rank %d: %s is out of memory: %d bytes asked for, %d of %d free; this rank holds %d, others %d: use a smaller batch, more ranks, or fewer ranks a device",
+	return fmt.Sprintf("cuda: rank %d: %s is out of memory: %d bytes asked for, %d of %d free; this rank holds %d, others %d: "+
+		"use a smaller batch, more ranks, or fewer ranks a device",
 		e.Rank, e.Device, e.Bytes, e.Free, e.Total, e.Mine, e.Others)
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
 	"github.com/gorun-spmd/gorun/tensor/cuda/cudatest"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // caught returns what f throws.
@@ -77,7 +78,7 @@ func TestFailingKernel(t *testing.T) {
 	dev := openGPU(t, false)
 	err := caught(func() {
 		x := tensor.Arange(dev, tensor.Float32, 0, 10)
-		tensor.ToSlice[float32](tensor.Exp(tensor.Neg(x)))
+		tensor.ToSlice[float32](tensor.Unary(kernel.OpExp, tensor.Unary(kernel.OpNeg, x)))
 	})
 	var bad *Error
 	if !errors.As(err, &bad) || bad.Rank != 0 || bad.Name != "CUDA_ERROR_ILLEGAL_ADDRESS" {
@@ -132,7 +133,8 @@ func TestWhatDoesNotFit(t *testing.T) {
 		})
 	}
 	dev := openGPU(t, false)
-	if _, err := dev.compile("bad.ptx", []byte(".version 7.8")); err == nil || !strings.Contains(err.Error(), "bad.ptx for compute capability 8.0: ") ||
+	if _, err := dev.compile("bad.ptx", []byte(".version 7.8")); err == nil ||
+		!strings.Contains(err.Error(), "bad.ptx for compute capability 8.0: ") ||
 		!strings.Contains(err.Error(), "CUDA_ERROR_INVALID_PTX") || !strings.HasSuffix(err.Error(), "ptxas fatal : a module without a kernel") {
 		t.Errorf("%v", err)
 	}

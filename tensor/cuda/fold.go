@@ -38,7 +38,8 @@ func (c *Copies) Fold(i int, op uint8, dt tensor.DType, dst, src unsafe.Pointer,
 	defer g.enter()()
 	c.lanes[i].busy = true
 	blocks := min((n+threads-1)/threads, g.grids)
-	if err := s.check(cuLaunchKernel, f.kernel, uintptr(blocks), 1, 1, threads, 1, 1, 0, stream, 0, f.call.arguments()); err != nil || !g.sync {
+	if err := s.check(cuLaunchKernel, f.kernel, uintptr(blocks), 1, 1, threads, 1, 1, 0, stream, 0, f.call.arguments()); err != nil ||
+		!g.sync {
 		return err
 	}
 	return c.Wait(i)

@@ -53,8 +53,12 @@ func main() {
 		log.Fatalf("this nvcc is not %s, whose output is kept:\n%s", version, out)
 	}
 	sources, _ := filepath.Glob("kernels/*.cu")
-	common, err := os.ReadFile("kernels/common.h")
-	check(err)
+	var headers []byte
+	for _, name := range []string{"common.h", "ops.h"} {
+		text, err := os.ReadFile("kernels/" + name)
+		check(err)
+		headers = append(headers, text...)
+	}
 	work, err := os.MkdirTemp("", "ptx")
 	check(err)
 	defer os.RemoveAll(work)
@@ -70,7 +74,7 @@ func main() {
 		check(err)
 		ptx = internal.ReplaceAll(ptx, []byte("_INTERNAL_"))
 		check(os.WriteFile(made, ptx, 0o666))
-		fmt.Fprintf(&sums, "%s %x %x", filepath.Base(source), sha256.Sum256(append(bytes.Clone(common), text...)), sha256.Sum256(ptx))
+		fmt.Fprintf(&sums, "%s %x %x", filepath.Base(source), sha256.Sum256(append(bytes.Clone(headers), text...)), sha256.Sum256(ptx))
 		write(strings.TrimSuffix(source, ".cu")+".ptx", ptx, *verify)
 		for _, m := range machines {
 			cubin := assemble(m.name, source, made)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // halfRounding is one unit in the last place of bfloat16: a sum that lies between two
@@ -62,8 +63,8 @@ func TestBFloat16Products(t *testing.T) {
 			}
 			c.same("batches", halfRounding, func(x []*tensor.Tensor) []*tensor.Tensor {
 				y := tensor.MatMul(x[0], x[1], false, true)
-				da, db := tensor.MatMulGrad(y, x[0], x[1], false, true, true, true)
-				return []*tensor.Tensor{y, da, db}
+				da, db := tensor.MatMul(y, x[1], false, false), tensor.MatMul(y, x[0], true, false)
+				return []*tensor.Tensor{y, tensor.Sum(da, []int{1}, true), tensor.Sum(db, []int{0}, false)}
 			}, c.half(2, 1, 5, 6), c.half(3, 4, 6))
 			c.same("batches to float32", sum(tensor.Float32), one(func(x []*tensor.Tensor) *tensor.Tensor {
 				y := tensor.New(x[0].Device(), tensor.Float32, 2, 3, 5, 4)
@@ -72,8 +73,8 @@ func TestBFloat16Products(t *testing.T) {
 			}), c.half(2, 1, 5, 6), c.half(3, 4, 6))
 			c.same("linear", halfRounding, func(x []*tensor.Tensor) []*tensor.Tensor {
 				y := tensor.Linear(x[0], x[1], x[2])
-				dx, dw, db := tensor.LinearGrad(y, x[0], x[1], true, true, true)
-				return []*tensor.Tensor{y, dx, dw, db}
+				dx, dw := tensor.MatMul(y, x[1], false, false), tensor.MatMul(y.Reshape(36, 11), x[0].Reshape(36, 7), true, false)
+				return []*tensor.Tensor{y, dx, dw, sumToLast(y)}
 			}, c.half(4, 9, 7), c.half(11, 7), c.half(11))
 			for _, causal := range []bool{false, true} {
 				c.same(fmt.Sprint("attention ", causal), halfRounding, func(x []*tensor.Tensor) []*tensor.Tensor {
@@ -94,21 +95,22 @@ func TestBFloat16Products(t *testing.T) {
 // divide and at others.
 func TestBFloat16Reductions(t *testing.T) {
 	c := newCheck(t, openGPU(t, false))
-	for _, s := range [][3]int{{1, 1, 1}, {70, 300, 1}, {3, 2100, 1}, {1, 9001, 1}, {3, 40, 7}, {2, 50, 24}, {1, 300, 8}, {1, 300, 1001}, {0, 3, 2}, {3, 0, 2}, {2, 0, 1}} {
+	for _, s := range [][3]int{{1, 1, 1}, {70, 300, 1}, {3, 2100, 1}, {1, 9001, 1}, {3, 40, 7}, {2, 50, 24}, {1, 300, 8}, {1, 300, 1001},
+		{0, 3, 2}, {3, 0, 2}, {2, 0, 1}} {
 		outer, red, inner := s[0], s[1], s[2]
 		for offset := range 2 {
 			view := func(x *tensor.Tensor) *tensor.Tensor {
 				return tensor.Narrow(x, 0, offset, x.Numel()-1).Reshape(outer, red, inner)
 			}
 			x := c.half(1 + outer*red*inner)
-			for op := tensor.OpSum; op <= tensor.OpAmin; op++ {
+			for _, op := range kernel.ReduceOps() {
 				name, tol := fmt.Sprint(op, s, offset), 0.0
-				if op == tensor.OpSum || op == tensor.OpProd {
+				if op == kernel.OpSum || op == kernel.OpProd {
 					tol = sum(tensor.Float32)
 				}
 				c.same(name, tol, one(func(x []*tensor.Tensor) *tensor.Tensor {
 					v, y := view(x[0]), tensor.New(x[0].Device(), tensor.Float32, outer, inner)
-					v.Device().Reduce(op, tensor.BFloat16, y.Ptr(), v.Ptr(), outer, red, inner)
+					v.Device().Reduce(op, tensor.BFloat16, y.Ptr(), v.Ptr(), kernel.Axis{Outer: outer, N: red, Inner: inner})
 					runtime.KeepAlive(v)
 					return y
 				}), x)
@@ -159,13 +161,13 @@ func TestBFloat16Rows(t *testing.T) {
 // TestBFloat16Arithmetic has the bits of the CPU's.
 func TestBFloat16Arithmetic(t *testing.T) {
 	c := newCheck(t, openGPU(t, false))
-	for op := tensor.OpAdd; op <= tensor.OpPow; op++ {
+	for _, op := range kernel.BinaryOps() {
 		tol := 0.0
-		if op == tensor.OpPow || op == tensor.OpDiv {
+		if op == kernel.OpPow || op == kernel.OpDiv {
 			tol = halfRounding
 		}
 		c.same(fmt.Sprint(op), tol, func(x []*tensor.Tensor) []*tensor.Tensor {
-			return []*tensor.Tensor{tensor.Binary(op, x[0], x[1]), tensor.BinaryScalar(op, x[0], 0.3), tensor.ScalarBinary(op, 0.3, x[0])}
+			return []*tensor.Tensor{tensor.Binary(op, x[0], x[1]), tensor.BinaryScalar(op, x[0], 0.3), scalarBinary(op, 0.3, x[0])}
 		}, c.half(700), c.half(700))
 	}
 	// Places that 16 bytes divide, and others; NaN and infinities are among the halves.
@@ -179,9 +181,9 @@ func TestBFloat16Arithmetic(t *testing.T) {
 			c.same(fmt.Sprint("at ", at, n), 0, func(x []*tensor.Tensor) []*tensor.Tensor {
 				a, b, wide := view(x[0], at), view(x[1], at%3), view(x[2], at)
 				into := tensor.Full(a.Device(), tensor.BFloat16, 0, n+8)
-				tensor.BinaryTo(view(into, at), tensor.OpMaximum, a, b)
+				tensor.BinaryTo(view(into, at), kernel.OpMaximum, a, b)
 				tensor.CastTo(view(x[2], 8-at), a)
-				return []*tensor.Tensor{tensor.Sub(a, b), tensor.BinaryScalar(tensor.OpMul, a, 0.3), into, tensor.Cast(wide, tensor.BFloat16), x[2]}
+				return []*tensor.Tensor{tensor.Sub(a, b), tensor.BinaryScalar(kernel.OpMul, a, 0.3), into, tensor.Cast(wide, tensor.BFloat16), x[2]}
 			}, special, c.half(n+8), c.arg(tensor.Float32, n+8))
 		}
 	}
@@ -196,21 +198,22 @@ func TestBFloat16Arithmetic(t *testing.T) {
 // sums of squares and optimizers.
 func TestBFloat16Elements(t *testing.T) {
 	c := newCheck(t, openGPU(t, false))
-	for op := tensor.OpNeg; op <= tensor.OpSign; op++ {
+	for _, op := range kernel.UnaryOps() {
 		for at := range 2 { // a place that 4 bytes divide, and one that they do not
 			c.same(fmt.Sprint(op, at), halfRounding, func(x []*tensor.Tensor) []*tensor.Tensor {
 				a, b := tensor.Narrow(x[0], 0, at, 701), tensor.Narrow(x[1], 0, 0, 701)
 				y := tensor.Unary(op, a)
 				return []*tensor.Tensor{y, tensor.UnaryGrad(op, b, a, y)}
-			}, tensor.Abs(c.half(702)), c.half(702))
+			}, tensor.Unary(kernel.OpAbs, c.half(702)), c.half(702))
 		}
 	}
-	for op := tensor.OpAdd; op <= tensor.OpMinimum; op++ {
+	for _, op := range kernel.BinaryOps() {
 		tol := 0.0
-		if op == tensor.OpDiv {
+		if op == kernel.OpDiv || op == kernel.OpPow {
 			tol = halfRounding
 		}
-		c.same(fmt.Sprint(op, " broadcast"), tol, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Binary(op, x[0], x[1]) }), c.half(3, 1, 5), c.half(4, 1))
+		c.same(fmt.Sprint(op, " broadcast"), tol, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Binary(op, x[0], x[1]) }),
+			c.half(3, 1, 5), c.half(4, 1))
 	}
 	c.same("add scaled", 0, one(func(x []*tensor.Tensor) *tensor.Tensor {
 		tensor.AddScaledTo(x[0], 0.3, x[1])
@@ -220,7 +223,7 @@ func TestBFloat16Elements(t *testing.T) {
 		sums := tensor.SumSquares(x...)
 		return tensor.FromSlice(x[0].Device(), sums, len(sums))
 	}), c.half(10000), c.half(3), c.half(0), c.arg(tensor.Float32, 50))
-	p, g, m, v := c.half(20, 7), c.half(20, 7), c.arg(tensor.Float32, 20, 7), tensor.Abs(c.arg(tensor.Float32, 20, 7))
+	p, g, m, v := c.half(20, 7), c.half(20, 7), c.arg(tensor.Float32, 20, 7), tensor.Unary(kernel.OpAbs, c.arg(tensor.Float32, 20, 7))
 	for _, o := range []tensor.SGD{{LR: 0.1}, {LR: 0.1, Momentum: 0.9, WeightDecay: 0.1, Nesterov: true}} {
 		c.same(fmt.Sprintf("%+v", o), halfRounding, func(x []*tensor.Tensor) []*tensor.Tensor {
 			o.Step(x[0], x[1], x[2], false)
@@ -229,15 +232,15 @@ func TestBFloat16Elements(t *testing.T) {
 	}
 	index := tensor.FromSlice(c.cpu, []int64{2, 3, 11}, 3)
 	c.same("adam", halfRounding, func(x []*tensor.Tensor) []*tensor.Tensor {
-		tensor.DefaultAdamW().Step(x[0], x[1], x[2], x[3], 3)
+		adamW.Step(x[0], x[1], x[2], x[3], 3)
 		return x
 	}, p, g, m, v)
 	c.same("adam rows", halfRounding, func(x []*tensor.Tensor) []*tensor.Tensor {
-		tensor.DefaultAdamW().StepRows(x[0], tensor.Rows{Index: x[4], Values: x[1]}, x[2], x[3], 2)
+		adamW.StepRows(x[0], tensor.Rows{Index: x[4], Values: x[1]}, x[2], x[3], 2)
 		return x
 	}, p, c.half(3, 7), m, v, index)
 	c.same("adagrad rows", halfRounding, func(x []*tensor.Tensor) []*tensor.Tensor {
 		tensor.Adagrad{LR: 0.1, Eps: 1e-10}.StepRows(x[0], tensor.Rows{Index: x[3], Values: x[1]}, x[2])
 		return x
-	}, p, c.half(3, 7), tensor.Abs(c.arg(tensor.Float32, 20)), index)
+	}, p, c.half(3, 7), tensor.Unary(kernel.OpAbs, c.arg(tensor.Float32, 20)), index)
 }

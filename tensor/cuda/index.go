@@ -5,11 +5,12 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
-// CheckIndex finds the first of n indices that is outside [0, size). It waits for
-// the device.
-func (g *Device) CheckIndex(it tensor.DType, index unsafe.Pointer, n, size int) (position, value int, ok bool) {
+// CheckIndex finds the first index that is outside [0, size). It waits for the device.
+func (g kernels) CheckIndex(index kernel.Index, size int) (position, value int, ok bool) {
+	n := index.N
 	if n == 0 {
 		return 0, 0, true
 	}
@@ -17,14 +18,14 @@ func (g *Device) CheckIndex(it tensor.DType, index unsafe.Pointer, n, size int) 
 	defer cell.Free()
 	first := uint64(n)
 	g.FromHost(cell.Block.Ptr(), unsafe.Pointer(&first), 8)
-	g.kernel("check_index").dt(it).ptr(index).i64(n, size).ptr(cell.Block.Ptr()).each(n)
+	g.kernel("check_index").index(index).i64(n, size).ptr(cell.Block.Ptr()).each(n)
 	g.read(cell.Block.Ptr(), unsafe.Pointer(&first), 8)
 	if first == uint64(n) {
 		return 0, 0, true
 	}
 	position = int(first)
-	at := unsafe.Add(index, position*it.Size())
-	if it == tensor.Int32 {
+	at := index.From(position, 1).At
+	if index.DType == tensor.Int32 {
 		var v int32
 		g.read(at, unsafe.Pointer(&v), 4)
 		return position, int(v), false
@@ -51,57 +52,59 @@ func unitOf(rowBytes int, p ...unsafe.Pointer) int {
 
 // IndexSelect computes dst[o, j, i] = x[o, index[j], i] for x [outer, n, inner]
 // and dst [outer, count, inner].
-func (g *Device) IndexSelect(elemBytes int, dst, x unsafe.Pointer, it tensor.DType, index unsafe.Pointer, outer, n, count, inner int) {
-	row := inner * elemBytes
+func (g kernels) IndexSelect(elemBytes int, dst, x unsafe.Pointer, index kernel.Index, a kernel.Axis) {
+	row := a.Inner * elemBytes
 	unit := unitOf(row, dst, x)
-	g.kernel("index_select").i32(unit).ptr(dst, x).dt(it).ptr(index).i64(outer, n, count, row/unit).each(outer * count * row / unit)
+	g.kernel("index_select").i32(unit).ptr(dst, x).index(index).i64(a.Outer, a.N, index.N, row/unit).each(a.Outer * index.N * row / unit)
 }
 
 // IndexAdd computes dst[o, index[j], i] += src[o, j, i]. Where there are few columns
 // [o, i] for a thread each, those of one index are added up first, in the order of j.
-func (g *Device) IndexAdd(dt tensor.DType, dst, src unsafe.Pointer, it tensor.DType, index unsafe.Pointer, outer, n, count, inner int) {
+func (g kernels) IndexAdd(dt tensor.DType, dst, src unsafe.Pointer, index kernel.Index, a kernel.Axis) {
+	outer, n, count, inner := a.Outer, a.N, index.N, a.Inner
 	fits := outer*count <= math.MaxInt32 && outer*n <= 1<<31 // see Unique
 	switch {
 	case float(dt) && count > 64 && outer*inner < 1<<14 && fits:
-		g.indexAddSums(dt, dst, src, it, index, outer, n, count, inner)
+		g.indexAddSums(dt, dst, src, index, a)
 	case float(dt):
-		g.typed("index_add", dt).ptr(dst, src).dt(it).ptr(index).i64(outer, n, count, inner).each(outer * inner)
+		g.typed("index_add", dt).ptr(dst, src).index(index).i64(outer, n, count, inner).each(outer * inner)
 	case dt.Size() >= 4:
-		g.kernel("index_add_words").i32(dt.Size()).ptr(dst, src).dt(it).ptr(index).i64(outer, n, count, inner).each(outer * count * inner)
+		g.kernel("index_add_words").i32(dt.Size()).ptr(dst, src).index(index).i64(outer, n, count, inner).each(outer * count * inner)
 	default:
-		g.kernel("index_add_int").dt(dt).ptr(dst, src).dt(it).ptr(index).i64(outer, n, count, inner).each(outer * inner)
+		g.kernel("index_add_int").dt(dt).ptr(dst, src).index(index).i64(outer, n, count, inner).each(outer * inner)
 	}
 }
 
 // indexAddSums is IndexAdd by way of the distinct indices and the sums of each.
-func (g *Device) indexAddSums(dt tensor.DType, dst, src unsafe.Pointer, it tensor.DType, index unsafe.Pointer, outer, n, count, inner int) {
-	all := outer * count
+func (g kernels) indexAddSums(dt tensor.DType, dst, src unsafe.Pointer, index kernel.Index, a kernel.Axis) {
+	all := a.Outer * index.N
 	buf := g.Scratch(8*(3*all+1) + 4*all)
 	defer buf.Free()
 	rows := buf.Block.Ptr()
 	flat, start, order := unsafe.Add(rows, 8*all), unsafe.Add(rows, 16*all), unsafe.Add(rows, 8*(3*all+1))
-	if outer > 1 {
-		g.kernel("flat_index").ptr(flat).dt(it).ptr(index).i64(outer, n, count).each(all)
-		it, index = tensor.Int64, flat
+	if a.Outer > 1 {
+		g.kernel("flat_index").ptr(flat).index(index).i64(a.Outer, a.N, index.N).each(all)
+		index = kernel.Index{DType: tensor.Int64, At: flat, N: all}
 	}
-	found := g.unique(it, index, all, 0, outer*n, rows, start, nil, order)
+	found := g.unique(index, 0, a.Outer*a.N, kernel.Distinct{Index: rows, Start: start, Order: order})
 	defer found.Free()
-	g.sumSegments(dt, dst, src, order, start, rows, found.Block.Ptr(), min(all, outer*n), all, all, inner)
+	s := kernel.Segments{Order: order, Start: start, N: min(all, a.Outer*a.N), Rows: all, Most: all, Of: all}
+	g.sumSegments(dt, dst, src, rows, found.Block.Ptr(), s, a.Inner)
 }
 
-// Gather computes dst[i] = x[Σ i·A + index[i]·step] for contiguous dst and index.
-func (g *Device) Gather(elemBytes int, dst, x unsafe.Pointer, it tensor.DType, index unsafe.Pointer, step int, l tensor.Loop) {
-	n := l.Numel()
-	g.kernel("gather").i32(elemBytes).ptr(dst, x).dt(it).ptr(index).i64(step).loop(&l).i64(n).each(n)
+// Gather computes dst[i] = element i of p of x, for contiguous dst.
+func (g kernels) Gather(elemBytes int, dst, x unsafe.Pointer, p kernel.Pick) {
+	n := p.Loop.Numel()
+	g.kernel("gather").i32(elemBytes).ptr(dst, x).index(p.Index).i64(p.Step).loop(&p.Loop).i64(n).each(n)
 }
 
 // A line is the dimension along which a scatter picks.
 type line struct{ count, index, src int }
 
-// Scatter computes dst[Σ i·A + index[i]·step] = src[Σ i·B], or += with add, for
-// contiguous index. What lies in one line is done in order, by one thread.
-func (g *Device) Scatter(dt tensor.DType, add bool, dst, src unsafe.Pointer, it tensor.DType, index unsafe.Pointer, step int, l tensor.Loop) {
-	lines, along := split(l)
+// Scatter sets element i of p of dst to src[Σ i·B], or adds it. What lies in one line is
+// done in order, by one thread.
+func (g kernels) Scatter(dt tensor.DType, add bool, dst, src unsafe.Pointer, p kernel.Pick) {
+	lines, along := split(p.Loop)
 	var k *launch
 	switch {
 	case !add:
@@ -112,12 +115,12 @@ func (g *Device) Scatter(dt tensor.DType, add bool, dst, src unsafe.Pointer, it 
 		k = g.kernel("scatter_add_int").dt(dt)
 	}
 	n := lines.Numel()
-	put(k.ptr(dst, src).dt(it).ptr(index).i64(step).loop(&lines), along).i64(n).each(n)
+	put(k.ptr(dst, src).index(p.Index).i64(p.Step).loop(&lines), along).i64(n).each(n)
 }
 
 // split takes the dimension along which a scatter picks, which dst does not have
 // (A is 0), out of its loop. C of what is left are the distances in index.
-func split(l tensor.Loop) (lines tensor.Loop, along line) {
+func split(l kernel.Loop) (lines kernel.Loop, along line) {
 	along.count = 1
 	step := 1
 	for d := l.N - 1; d >= 0; d-- {
@@ -136,6 +139,6 @@ func split(l tensor.Loop) (lines tensor.Loop, along line) {
 }
 
 // OneHot sets dst[i, index[i]-lo] = 1 for zeroed dst [n, classes].
-func (g *Device) OneHot(dt tensor.DType, dst unsafe.Pointer, it tensor.DType, index unsafe.Pointer, n, lo, classes int) {
-	g.kernel("one_hot").dt(dt).ptr(dst).dt(it).ptr(index).i64(n, lo, classes).each(n)
+func (g kernels) OneHot(dt tensor.DType, dst unsafe.Pointer, index kernel.Index, lo, classes int) {
+	g.kernel("one_hot").dt(dt).ptr(dst).index(index).i64(index.N, lo, classes).each(index.N)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 func TestIndex(t *testing.T) {
@@ -18,7 +19,8 @@ func TestIndex(t *testing.T) {
 			x := c.arg(dt, 6, 20, 8)
 			for d := range 3 {
 				index := c.ids(it, 0, x.Dim(d), 13)
-				c.same(fmt.Sprint("select ", name, d), 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.IndexSelect(x[0], d, x[1]) }), x, index)
+				c.same(fmt.Sprint("select ", name, d), 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.IndexSelect(x[0], d, x[1]) }), x,
+					index)
 				shape := []int{6, 20, 8}
 				shape[d] = 13
 				c.same(fmt.Sprint("add ", name, d), rounding(dt), one(func(x []*tensor.Tensor) *tensor.Tensor {
@@ -37,10 +39,10 @@ func TestIndex(t *testing.T) {
 					return x[0]
 				}), x, pick, src)
 			}
-			c.same("one-hot "+name, 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.OneHot(x[0], 3, 9, dt) }), c.ids(it, 0, 20, 4, 5))
+			c.same("one-hot "+name, 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return oneHot(x[0], 3, 9, dt) }), c.ids(it, 0, 20, 4, 5))
 		}
 		for _, dev := range []tensor.Device{c.cpu, c.dev} {
-			bad := tensor.To(tensor.Cast(tensor.FromSlice(c.cpu, []int64{3, 1, 9, 2, -1}, 5), it), dev)
+			bad := tensor.Cast(tensor.FromSlice(dev, []int64{3, 1, 9, 2, -1}, 5), it)
 			if pos, v, ok := tensor.CheckIndex(bad, 9); ok || pos != 2 || v != 9 {
 				t.Errorf("CheckIndex on %v: %d, %d, %v", dev, pos, v, ok)
 			}
@@ -82,7 +84,8 @@ func TestIndexAddOfMany(t *testing.T) {
 func TestLongSegments(t *testing.T) {
 	c := newCheck(t, openGPU(t, false))
 	for _, dt := range floats {
-		for _, counts := range [][]int{{2000}, {piece}, {piece + 1}, {1, piece, 1}, {1, piece + 1, 1}, {3, 2*piece + 1, piece - 1, 300, 5, 1}, {127, 1, 129, 1, 255, 1000}, {piece, piece, 2 * piece, 2 * piece}} {
+		for _, counts := range [][]int{{2000}, {piece}, {piece + 1}, {1, piece, 1}, {1, piece + 1, 1}, {3, 2*piece + 1, piece - 1, 300, 5, 1},
+			{127, 1, 129, 1, 255, 1000}, {piece, piece, 2 * piece, 2 * piece}} {
 			var ids []int64
 			for id, n := range counts {
 				ids = append(ids, slices.Repeat([]int64{int64(id)}, n)...)
@@ -90,7 +93,7 @@ func TestLongSegments(t *testing.T) {
 			c.rng.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
 			for _, dim := range []int{1, 36, 132} {
 				c.same(fmt.Sprint(dt, counts, dim), sum(dt), one(func(x []*tensor.Tensor) *tensor.Tensor {
-					return tensor.TakeRowsGrad(x[1], x[0], 0, len(counts)).Values
+					return tensor.Coalesce(x[0], x[1], 0, len(counts)).Values
 				}), tensor.FromSlice(c.cpu, ids, len(ids)), c.arg(dt, len(ids), dim))
 			}
 		}
@@ -119,8 +122,8 @@ func TestTables(t *testing.T) {
 						return []*tensor.Tensor{u.Index, u.Start, u.Slot, u.Order}
 					}, ids)
 					c.same("row gradient "+name, rounding(dt), func(x []*tensor.Tensor) []*tensor.Tensor {
-						g := tensor.TakeRowsGrad(x[1], x[0], lo, rows)
-						tensor.AddRowsTo(x[2], g, -0.5)
+						g := tensor.Coalesce(x[0], x[1], lo, rows)
+						tensor.SGD{LR: 0.5}.StepRows(x[2], g)
 						power := tensor.RowPowSums(x[2], g.Index, 2)
 						tensor.ScaleRowsTo(x[2], g.Index, power)
 						return []*tensor.Tensor{g.Index, g.Values, power, x[2]}
@@ -149,8 +152,9 @@ func TestUniqueOfMany(t *testing.T) {
 func TestOptimizers(t *testing.T) {
 	c := newCheck(t, openGPU(t, false))
 	for _, dt := range floats {
-		p, g, m, v := c.arg(dt, 20, 7), c.arg(dt, 20, 7), c.arg(dt, 20, 7), tensor.Abs(c.arg(dt, 20, 7))
-		for _, o := range []tensor.SGD{{LR: 0.1}, {LR: 0.1, WeightDecay: 0.01}, {LR: 0.1, Momentum: 0.9, Dampening: 0.1}, {LR: 0.1, Momentum: 0.9, WeightDecay: 0.1, Nesterov: true}} {
+		p, g, m, v := c.arg(dt, 20, 7), c.arg(dt, 20, 7), c.arg(dt, 20, 7), tensor.Unary(kernel.OpAbs, c.arg(dt, 20, 7))
+		for _, o := range []tensor.SGD{{LR: 0.1}, {LR: 0.1, WeightDecay: 0.01}, {LR: 0.1, Momentum: 0.9, Dampening: 0.1},
+			{LR: 0.1, Momentum: 0.9, WeightDecay: 0.1, Nesterov: true}} {
 			c.same(fmt.Sprintf("%+v %v", o, dt), rounding(dt), func(x []*tensor.Tensor) []*tensor.Tensor {
 				o.Step(x[0], x[1], x[2], false)
 				return []*tensor.Tensor{x[0], x[2]}
@@ -165,13 +169,13 @@ func TestOptimizers(t *testing.T) {
 		}
 		index := tensor.FromSlice(c.cpu, []int64{2, 3, 11}, 3)
 		c.same(fmt.Sprint("adam rows", dt), rounding(dt), func(x []*tensor.Tensor) []*tensor.Tensor {
-			tensor.DefaultAdamW().StepRows(x[0], tensor.Rows{Index: x[4], Values: x[1]}, x[2], x[3], 2)
+			adamW.StepRows(x[0], tensor.Rows{Index: x[4], Values: x[1]}, x[2], x[3], 2)
 			return x
 		}, p, c.arg(dt, 3, 7), m, v, index)
 		c.same(fmt.Sprint("adagrad rows", dt), rounding(dt), func(x []*tensor.Tensor) []*tensor.Tensor {
 			tensor.Adagrad{LR: 0.1, Eps: 1e-10}.StepRows(x[0], tensor.Rows{Index: x[3], Values: x[1]}, x[2])
 			return x
-		}, p, c.arg(dt, 3, 7), tensor.Abs(c.arg(dt, 20)), index)
+		}, p, c.arg(dt, 3, 7), tensor.Unary(kernel.OpAbs, c.arg(dt, 20)), index)
 	}
 }
 
@@ -196,7 +200,9 @@ func TestProducts(t *testing.T) {
 					}, a, b, c.arg(dt, m, n))
 				}
 			}
-			c.same(fmt.Sprint("batches", dt), sum(dt), one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.MatMul(x[0], x[1], false, true) }), c.arg(dt, 2, 1, 5, 6), c.arg(dt, 3, 4, 6))
+			c.same(fmt.Sprint("batches", dt), sum(dt),
+				one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.MatMul(x[0], x[1], false, true) }), c.arg(dt, 2, 1, 5, 6), c.arg(dt, 3, 4,
+					6))
 			for _, causal := range []bool{false, true} {
 				c.same(fmt.Sprint("attention", dt, causal), sum(dt), func(x []*tensor.Tensor) []*tensor.Tensor {
 					y, lse := tensor.Attention(x[0], x[1], x[2], causal)
@@ -205,7 +211,7 @@ func TestProducts(t *testing.T) {
 				}, c.arg(dt, 1, 2, 70, 8), c.arg(dt, 1, 2, 70, 8), c.arg(dt, 1, 2, 70, 5), c.arg(dt, 1, 2, 70, 5))
 			}
 			c.same(fmt.Sprint("attention to nothing", dt), sum(dt), func(x []*tensor.Tensor) []*tensor.Tensor {
-				q, k := tensor.MulScalar(tensor.Abs(x[0]), math.Inf(-1)), tensor.AddScalar(tensor.Abs(x[1]), 1)
+				q, k := tensor.MulScalar(tensor.Unary(kernel.OpAbs, x[0]), math.Inf(-1)), tensor.AddScalar(tensor.Unary(kernel.OpAbs, x[1]), 1)
 				y, lse := tensor.Attention(q, k, x[2], false)
 				_, _, dv := tensor.AttentionGrad(x[3], q, k, x[2], y, lse, false)
 				return []*tensor.Tensor{y, lse, dv}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 //go:generate go run gen.go
@@ -219,8 +220,11 @@ func (l *launch) i64(v ...int) *launch            { return puts(l, v) }
 func (l *launch) u64(v uint64) *launch            { return put(l, v) }
 func (l *launch) f64(v float64) *launch           { return put(l, v) }
 func (l *launch) dt(v tensor.DType) *launch       { return put(l, int32(v)) }
-func (l *launch) loop(v *tensor.Loop) *launch     { return put(l, *v) }
+func (l *launch) loop(v *kernel.Loop) *launch     { return put(l, *v) }
 func (l *launch) ptr(p ...unsafe.Pointer) *launch { return puts(l, p) }
+
+// index appends the type of indices and where they are.
+func (l *launch) index(x kernel.Index) *launch { return l.dt(x.DType).ptr(x.At) }
 
 func (l *launch) flag(v bool) *launch {
 	if v {

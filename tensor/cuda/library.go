@@ -50,7 +50,8 @@ func symbols() []string {
 		"cuInit", "cuDriverGetVersion", "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetName", "cuDeviceTotalMem_v2",
 		"cuDeviceGetAttribute", "cuDevicePrimaryCtxRetain", "cuCtxSetCurrent", "cuMemGetInfo_v2", "cuMemAlloc_v2",
 		"cuMemFree_v2", "cuMemHostAlloc", "cuMemHostRegister_v2", "cuMemHostUnregister",
-		"cuIpcGetMemHandle", "cuIpcOpenMemHandle_v2", "cuIpcCloseMemHandle", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemcpyDtoDAsync_v2", "cuMemcpy2DAsync_v2", "cuMemsetD8Async", "cuStreamCreate", "cuStreamSynchronize", "cuStreamWaitEvent",
+		"cuIpcGetMemHandle", "cuIpcOpenMemHandle_v2", "cuIpcCloseMemHandle", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2",
+		"cuMemcpyDtoDAsync_v2", "cuMemcpy2DAsync_v2", "cuMemsetD8Async", "cuStreamCreate", "cuStreamSynchronize", "cuStreamWaitEvent",
 		"cuEventCreate", "cuEventRecord", "cuModuleLoadDataEx",
 		"cuModuleGetFunction", "cuLaunchKernel", "cuGetErrorName", "cuGetErrorString",
 	}
@@ -194,9 +195,11 @@ func (d *Driver) fits(i int, desc Description) error {
 	fmt.Sscan(desc.Capability, &major)
 	switch {
 	case d.version < leastVersion:
-		return fmt.Errorf("cuda: the driver knows CUDA %s and the kernels need %d.%d: install a newer driver, 520 at least", d.Version(), leastVersion/1000, leastVersion%1000/10)
+		return fmt.Errorf("cuda: the driver knows CUDA %s and the kernels need %d.%d: install a newer driver, 520 at least", d.Version(),
+			leastVersion/1000, leastVersion%1000/10)
 	case major < leastMajor:
-		return fmt.Errorf("cuda: cuda:%d (%s) has compute capability %s and the kernels need %d.0: choose another with CUDA_VISIBLE_DEVICES, or the CPU", i, desc.Name, desc.Capability, leastMajor)
+		return fmt.Errorf("cuda: cuda:%d (%s) has compute capability %s and the kernels need %d.0: choose another with CUDA_VISIBLE_DEVICES, "+
+			"or the CPU", i, desc.Name, desc.Capability, leastMajor)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // A product is c = alpha·a·b + beta·c for a batch of row-major matrices [m, k] and
@@ -51,7 +52,7 @@ func (g *Device) multiply(dt tensor.DType, p product) {
 
 // MatMul computes m for each index of l; the distances A and B of l count whole
 // matrices of a and b, and those of c follow each other.
-func (g *Device) MatMul(dt tensor.DType, m tensor.Gemm, dst, a, b unsafe.Pointer, l tensor.Loop) {
+func (g kernels) MatMul(dt tensor.DType, m kernel.Gemm, dst, a, b unsafe.Pointer, l kernel.Loop) {
 	mn, mk, kn := m.M*m.N, m.M*m.K, m.K*m.N
 	p := product{
 		transA: m.TransA, transB: m.TransB, wide: m.Wide, m: m.M, n: m.N, k: m.K, alpha: 1,
@@ -80,7 +81,7 @@ func (g *Device) MatMul(dt tensor.DType, m tensor.Gemm, dst, a, b unsafe.Pointer
 
 // eachRow calls f for each run of the last dimension of l with the offsets of its
 // first elements.
-func eachRow(l *tensor.Loop, f func(i, a, b int)) {
+func eachRow(l *kernel.Loop, f func(i, a, b int)) {
 	total := l.Numel()
 	for i := 0; i < total; i += l.Size[l.N-1] {
 		a, b := 0, 0

@@ -4,10 +4,11 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // SGD does one step of stochastic gradient descent; buf is nil without momentum.
-func (g *Device) SGD(dt tensor.DType, param, grad, buf unsafe.Pointer, n int, o tensor.SGD) {
+func (g kernels) SGD(dt tensor.DType, param, grad, buf unsafe.Pointer, n int, o kernel.SGD) {
 	if o.Momentum == 0 {
 		buf = nil
 	}
@@ -16,17 +17,16 @@ func (g *Device) SGD(dt tensor.DType, param, grad, buf unsafe.Pointer, n int, o 
 }
 
 // Adam does one step of Adam or AdamW.
-func (g *Device) Adam(dt tensor.DType, param, grad, m, v unsafe.Pointer, n int, s tensor.AdamStep) {
-	put(g.typed("adam", dt).ptr(param, grad, nil, m, v).i64(n, 1), s).each(n)
+func (g kernels) Adam(a kernel.Adam) {
+	l := g.typed("adam", a.DType).ptr(a.Param, a.Grad, a.Index, a.M, a.V)
+	if a.Index == nil {
+		put(l.i64(a.Numel(), 1), a.Step).each(a.Numel())
+	} else {
+		put(l.i64(a.Rows, a.Cols), a.Step).warps(a.Rows)
+	}
 }
 
-// AdamRows does a step of Adam on the rows index of param, m and v.
-func (g *Device) AdamRows(dt tensor.DType, param, grad, index, m, v unsafe.Pointer, n, dim int, s tensor.AdamStep) {
-	put(g.typed("adam", dt).ptr(param, grad, index, m, v).i64(n, dim), s).warps(n)
-}
-
-// AdagradRows does a step of row-wise Adagrad on the rows index of table; state
-// has a number a row.
-func (g *Device) AdagradRows(dt tensor.DType, table, grad, index, state unsafe.Pointer, n, dim int, lr, eps float64) {
-	g.typed("adagrad_rows", dt).ptr(table, grad, index, state).i64(n, dim).f64(lr).f64(eps).warps(n)
+// AdagradRows does one step of row-wise Adagrad.
+func (g kernels) AdagradRows(a kernel.Adagrad) {
+	g.typed("adagrad_rows", a.DType).ptr(a.Table, a.Grad, a.Index, a.State).i64(a.Rows, a.Cols).f64(a.LR).f64(a.Eps).warps(a.Rows)
 }

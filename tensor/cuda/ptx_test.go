@@ -27,7 +27,8 @@ func TestPTXIsOfItsSource(t *testing.T) {
 	for _, path := range sources {
 		name := filepath.Base(path)
 		base := strings.TrimSuffix(name, ".cu")
-		fmt.Fprintf(&want, "%s %x %x", name, sha256.Sum256([]byte(read("common.h")+read(name))), sha256.Sum256([]byte(read(base+".ptx"))))
+		fmt.Fprintf(&want, "%s %x %x", name, sha256.Sum256([]byte(read("common.h")+read("ops.h")+read(name))),
+			sha256.Sum256([]byte(read(base+".ptx"))))
 		for _, capability := range []string{"8.6", "9.0"} {
 			files, err := machineCode(capability)
 			if err != nil {
@@ -76,7 +77,8 @@ func TestEveryKernelIsLoaded(t *testing.T) {
 		if _, err := dev.find(name); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if !strings.Contains(code.String(), `kernel("`+name+`")`) && !strings.Contains(code.String(), `find("`+name+`")`) && !strings.Contains(code.String(), `typed("`+typed.ReplaceAllString(name, "")+`"`) {
+		if !strings.Contains(code.String(), `kernel("`+name+`")`) && !strings.Contains(code.String(), `find("`+name+`")`) &&
+			!strings.Contains(code.String(), `typed("`+typed.ReplaceAllString(name, "")+`"`) {
 			t.Errorf("nothing calls kernel %s", name)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // throw throws a *tensor.UseError about memory.
@@ -30,16 +31,16 @@ func blocksOf(n, inner int) int {
 // tallBlocks returns how many blocks tall_columns in kernels/common.h wants.
 func tallBlocks(columns int) int { return (columns + 7) / 8 }
 
-// Reduce computes dst[o, i] = op over r of x[o, r, i] for contiguous dst
-// [outer, inner] and x [outer, red, inner]; of bfloat16 dst is float32.
-func (g *Device) Reduce(op tensor.ReduceOp, dt tensor.DType, dst, x unsafe.Pointer, outer, red, inner int) {
+// Reduce computes dst[o, i] = op over r of x[o, r, i]; of bfloat16 dst is float32.
+func (g kernels) Reduce(op kernel.ReduceOp, dt tensor.DType, dst, x unsafe.Pointer, a kernel.Axis) {
+	outer, red, inner := a.Outer, a.N, a.Inner
 	if outer*inner == 0 {
 		return
 	}
 	segs := rowParts(outer, red)
 	if inner > 1 {
 		columns := outer * inner
-		if atOnce := 16 / dt.Size(); dt.Float() && op == tensor.OpSum && inner%atOnce == 0 {
+		if atOnce := 16 / dt.Size(); dt.Float() && op == kernel.OpSum && inner%atOnce == 0 {
 			columns /= atOnce // a thread takes some
 		}
 		segs = columnParts(columns, red)
@@ -48,7 +49,7 @@ func (g *Device) Reduce(op tensor.ReduceOp, dt tensor.DType, dst, x unsafe.Point
 	if segs > 1 {
 		buf := g.Scratch(8 * outer * segs * inner)
 		defer buf.Free()
-		g.reduceParts(op, dt, buf.Block.Ptr(), x, outer, red, inner, segs)
+		g.reduceParts(op, dt, buf.Block.Ptr(), x, a, segs)
 		x, n, from = buf.Block.Ptr(), segs, tensor.Int64
 		if dt.Float() {
 			from = tensor.Float64
@@ -74,7 +75,8 @@ func (g *Device) Reduce(op tensor.ReduceOp, dt tensor.DType, dst, x unsafe.Point
 
 // reduceParts computes part[o, s, i] = op over part s of segs of r of x[o, r, i]: of
 // floats float64, of integers int64.
-func (g *Device) reduceParts(op tensor.ReduceOp, dt tensor.DType, part, x unsafe.Pointer, outer, red, inner, segs int) {
+func (g kernels) reduceParts(op kernel.ReduceOp, dt tensor.DType, part, x unsafe.Pointer, a kernel.Axis, segs int) {
+	outer, red, inner := a.Outer, a.N, a.Inner
 	o, blocks := int(op), blocksOf(outer*segs*inner, inner)
 	switch dt {
 	case tensor.Float32:
@@ -89,7 +91,7 @@ func (g *Device) reduceParts(op tensor.ReduceOp, dt tensor.DType, part, x unsafe
 }
 
 // nothing returns the value of op for no elements of an integer type.
-func nothing(op tensor.ReduceOp, dt tensor.DType) int {
+func nothing(op kernel.ReduceOp, dt tensor.DType) int {
 	least, most := math.MinInt64, math.MaxInt64
 	switch dt {
 	case tensor.Int8:
@@ -104,18 +106,18 @@ func nothing(op tensor.ReduceOp, dt tensor.DType) int {
 		least, most = 0, 1
 	}
 	switch op {
-	case tensor.OpProd:
+	case kernel.OpProd:
 		return 1
-	case tensor.OpAmax:
+	case kernel.OpAmax:
 		return least
-	case tensor.OpAmin:
+	case kernel.OpAmin:
 		return most
 	}
 	return 0
 }
 
 // SumSquares computes dst = Σx².
-func (g *Device) SumSquares(dst unsafe.Pointer, dt tensor.DType, x unsafe.Pointer, n int) {
+func (g kernels) SumSquares(dst unsafe.Pointer, dt tensor.DType, x unsafe.Pointer, n int) {
 	segs := rowParts(1, n)
 	if segs == 1 {
 		g.typed("sum_squares", dt).ptr(dst, x).i64(n, segs).blocks(segs)
@@ -125,12 +127,12 @@ func (g *Device) SumSquares(dst unsafe.Pointer, dt tensor.DType, x unsafe.Pointe
 	defer buf.Free()
 	part := buf.Block.Ptr()
 	g.typed("sum_squares", dt).ptr(part, x).i64(n, segs).blocks(segs)
-	g.kernel("reduce_f64").i32(int(tensor.OpSum)).ptr(dst, part).i64(1, segs, 1, 1).blocks(1)
+	g.kernel("reduce_f64").i32(int(kernel.OpSum)).ptr(dst, part).i64(1, segs, 1, 1).blocks(1)
 }
 
-// Cumsum computes dst[o, r, i] = the sum of x[o, 0..r, i], or of x[o, r.., i] with
-// reverse, for [outer, n, inner].
-func (g *Device) Cumsum(dt tensor.DType, reverse bool, dst, x unsafe.Pointer, outer, n, inner int) {
+// Cumsum computes dst[o, r, i] = the sum of x[o, 0..r, i], or of x[o, r.., i] with reverse.
+func (g kernels) Cumsum(dt tensor.DType, reverse bool, dst, x unsafe.Pointer, a kernel.Axis) {
+	outer, n, inner := a.Outer, a.N, a.Inner
 	inOrder := (outer + 31) / 32 // blocks of so many rows
 	if dt == tensor.Float64 {
 		l := g.kernel("cumsum_f64").flag(reverse).ptr(dst, x).i64(outer, n, inner)
@@ -152,7 +154,7 @@ func (g *Device) Cumsum(dt tensor.DType, reverse bool, dst, x unsafe.Pointer, ou
 		buf := g.Scratch(8 * outer * segs * inner)
 		defer buf.Free()
 		part = buf.Block.Ptr()
-		g.reduceParts(tensor.OpSum, dt, part, x, outer, n, inner, segs)
+		g.reduceParts(kernel.OpSum, dt, part, x, a, segs)
 	}
 	l := g.kernel("cumsum_f32")
 	if dt == tensor.Int64 {
@@ -176,13 +178,13 @@ const (
 	manyRows = 256
 )
 
-// TopK computes the k largest of each row of n, and their positions (int64).
-func (g *Device) TopK(dt tensor.DType, values, index, x unsafe.Pointer, rows, n, k int) {
+// TopK computes the k largest of each row, and their positions (int64).
+func (g kernels) TopK(dt tensor.DType, values, index, x unsafe.Pointer, m kernel.Matrix, k int) {
 	l := g.typed("top_k", dt)
 	if !float(dt) && dt != tensor.BFloat16 {
 		l = g.kernel("top_k_int").dt(dt)
 	}
 	if k > 0 {
-		l.ptr(values, index, x).i64(rows, n, k).blocks(rows)
+		l.ptr(values, index, x).i64(m.Rows, m.Cols, k).blocks(m.Rows)
 	}
 }

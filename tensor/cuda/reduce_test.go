@@ -3,9 +3,11 @@ package cuda
 import (
 	"fmt"
 	"math"
+	"runtime"
 	"testing"
 
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // sum is what adding up n numbers in another order may change.
@@ -16,7 +18,7 @@ func TestReductions(t *testing.T) {
 	for _, k := range []int{1, 3, 40} {
 		c.same(fmt.Sprint("topk of halves", k), 0, func(x []*tensor.Tensor) []*tensor.Tensor {
 			v, i := tensor.TopK(x[0], k, 1)
-			return []*tensor.Tensor{v, i, tensor.TopKGrad(v, i, 1, x[0].Shape()...)}
+			return []*tensor.Tensor{v, i, scattered(x[0], 1, i, v)}
 		}, c.half(4, 40))
 	}
 	for _, dt := range append(numbers, tensor.Bool) {
@@ -24,14 +26,15 @@ func TestReductions(t *testing.T) {
 			if dt == tensor.Float32 && len(shape) == 1 { // what is cut into parts, and more blocks than run at once
 				shape = []int{1, 9000}
 			}
-			for op := tensor.OpSum; op <= tensor.OpAmin; op++ {
+			for _, op := range kernel.ReduceOps() {
 				tol := 0.0
-				if (dt == tensor.Float32 || dt == tensor.Float64) && op <= tensor.OpProd {
+				if (dt == tensor.Float32 || dt == tensor.Float64) && (op == kernel.OpSum || op == kernel.OpProd) {
 					tol = sum(dt)
 				}
 				x := c.arg(dt, shape...)
 				for d := range shape {
-					c.same(fmt.Sprint(op, dt, shape, d), tol, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Reduce(op, x[0], []int{d}, false) }), x)
+					c.same(fmt.Sprint(op, dt, shape, d), tol,
+						one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Reduce(op, x[0], []int{d}, false) }), x)
 				}
 				c.same(fmt.Sprint(op, dt, shape), tol, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Reduce(op, x[0], nil, false) }), x)
 			}
@@ -45,14 +48,17 @@ func TestReductions(t *testing.T) {
 		if dt == tensor.Float32 || dt == tensor.Float64 || dt == tensor.Int64 {
 			for d := range 2 {
 				c.same(fmt.Sprint("cumsum", dt, d), 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Cumsum(x[0], d) }), c.arg(dt, 9, 40))
-				c.same(fmt.Sprint("cumsumgrad", dt, d), 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.CumsumGrad(x[0], d) }), c.arg(dt, 9, 40))
+				c.same(fmt.Sprint("cumsumgrad", dt, d), 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.CumsumGrad(x[0], d) }),
+					c.arg(dt, 9, 40))
 			}
 		}
 	}
 	for _, dt := range []tensor.DType{tensor.Float32, tensor.Float64, tensor.Int8} { // so many parts of columns that many threads combine them
 		x := c.arg(dt, 2, 2100, 3)
-		c.same(fmt.Sprint("columns in parts", dt), sum(dt), one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Sum(x[0], []int{1}, false) }), x)
-		c.same(fmt.Sprint("largest of columns in parts", dt), 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Amax(x[0], []int{1}, false) }), x)
+		c.same(fmt.Sprint("columns in parts", dt), sum(dt),
+			one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Sum(x[0], []int{1}, false) }), x)
+		c.same(fmt.Sprint("largest of columns in parts", dt), 0,
+			one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Reduce(kernel.OpAmax, x[0], []int{1}, false) }), x)
 	}
 	for _, dt := range []tensor.DType{tensor.Float32, tensor.Int64} { // rows and columns in parts, and rows in tiles
 		tol := 0.0
@@ -76,21 +82,26 @@ func TestReductions(t *testing.T) {
 	for _, dt := range floats {
 		nan := c.arg(dt, 3, 50)
 		tensor.Fill(tensor.Narrow(nan.Reshape(150), 0, 70, 1), math.NaN())
-		c.same("amax of NaN", 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Amax(x[0], []int{1}, false) }), nan)
+		c.same("amax of NaN", 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Reduce(kernel.OpAmax, x[0], []int{1}, false) }), nan)
 		c.same("topk of NaN", 0, func(x []*tensor.Tensor) []*tensor.Tensor {
 			v, i := tensor.TopK(x[0], 2, 1)
 			return []*tensor.Tensor{v, i}
 		}, nan)
 		for _, p := range []float64{1, 2, 3, math.Inf(1)} {
-			c.same(fmt.Sprint("norm", dt, p), sum(dt), one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Norm(x[0], p, []int{1}, false) }), c.arg(dt, 5, 400))
+			c.same(fmt.Sprint("norm", dt, p), sum(dt), one(func(x []*tensor.Tensor) *tensor.Tensor { return rowStat(kernel.OpNorm, x[0], p) }),
+				c.arg(dt, 5, 400))
 		}
-		c.same(fmt.Sprint("var", dt), sum(dt), one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Var(x[0], []int{1}, 1, false) }), c.arg(dt, 5, 400))
-		c.same(fmt.Sprint("logsumexp", dt), sum(dt), one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.LogSumExp(x[0], []int{1}, false) }), c.arg(dt, 5, 400))
+		c.same(fmt.Sprint("var", dt), sum(dt), one(func(x []*tensor.Tensor) *tensor.Tensor { return rowStat(kernel.OpSquareDev, x[0], 0) }),
+			c.arg(dt, 5, 400))
+		c.same(fmt.Sprint("logsumexp", dt), sum(dt),
+			one(func(x []*tensor.Tensor) *tensor.Tensor { return rowStat(kernel.OpLogSumExp, x[0], 0) }), c.arg(dt, 5, 400))
 		inf := c.arg(dt, 3, 50)
 		tensor.Fill(tensor.Narrow(inf.Reshape(150), 0, 70, 1), math.Inf(1))
 		tensor.Fill(tensor.Narrow(inf, 0, 2, 1), math.Inf(-1))
-		c.same("logsumexp of infinities", sum(dt), one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.LogSumExp(x[0], []int{1}, false) }), inf)
-		c.same(fmt.Sprint("cumsum of many", dt), 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Cumsum(x[0], 0) }), tensor.Full(c.cpu, dt, 0.1, 20000))
+		c.same("logsumexp of infinities", sum(dt),
+			one(func(x []*tensor.Tensor) *tensor.Tensor { return rowStat(kernel.OpLogSumExp, x[0], 0) }), inf)
+		c.same(fmt.Sprint("cumsum of many", dt), 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Cumsum(x[0], 0) }),
+			tensor.Full(c.cpu, dt, 0.1, 20000))
 		c.same(fmt.Sprint("sumsquares", dt), sum(dt), one(func(x []*tensor.Tensor) *tensor.Tensor {
 			return tensor.Scalar(x[0].Device(), tensor.Float64, tensor.SumSquares(x[0])[0])
 		}), c.arg(dt, 30000))
@@ -99,6 +110,16 @@ func TestReductions(t *testing.T) {
 
 func TestRows(t *testing.T) {
 	c := newCheck(t, openGPU(t, false))
+	for _, op := range kernel.RowOps() {
+		for _, dt := range floats {
+			c.same(fmt.Sprint(op, dt), 10*sum(dt), one(func(x []*tensor.Tensor) *tensor.Tensor {
+				y := tensor.New(x[0].Device(), dt, 5)
+				y.Device().RowStat(op, dt, y.Ptr(), x[0].Ptr(), kernel.Matrix{Rows: 5, Cols: 70}, 3)
+				runtime.KeepAlive(x[0])
+				return y
+			}), c.arg(dt, 5, 70))
+		}
+	}
 	for _, dt := range floats {
 		for _, shape := range [][]int{{3, 1}, {5, 7}, {4, 700}, {130, 33}, {70, 64}, {3, 2304}, {5, 1025}, {3, 8500}} {
 			n := shape[1]
@@ -115,7 +136,8 @@ func TestRows(t *testing.T) {
 			c.same("statistics of numbers that are none "+name, sum(dt), func(x []*tensor.Tensor) []*tensor.Tensor {
 				zero := tensor.Zeros(x[0].Device(), tensor.Int64, shape[0])
 				stats := tensor.CrossEntropyStats(x[0], zero, 0, nil, false)
-				return []*tensor.Tensor{tensor.Narrow(stats, 0, 0, 2), tensor.Narrow(stats, 1, tensor.StatSumExp, 1), tensor.Softmax(x[0], 1), tensor.LogSoftmax(x[0], 1)}
+				return []*tensor.Tensor{tensor.Narrow(stats, 0, 0, 2), tensor.Narrow(stats, 1, kernel.StatSumExp, 1), tensor.Softmax(x[0], 1),
+					tensor.LogSoftmax(x[0], 1)}
 			}, special)
 			if n == 1 {
 				continue // the variance of one number is 0, and its root of eps enlarges every rounding
@@ -142,7 +164,7 @@ func TestRows(t *testing.T) {
 			logits, target := c.arg(dt, 30, 1100), c.ids(tensor.Int64, -10, 600, 30)
 			var weight *tensor.Tensor
 			if withWeight {
-				weight = tensor.Abs(c.arg(dt, 1100))
+				weight = tensor.Unary(kernel.OpAbs, c.arg(dt, 1100))
 			}
 			for _, classes := range []int{1, 2, 5, 499, 500, 1100} { // rows begin at other places than those of the gradient
 				rows := []*tensor.Tensor{c.arg(dt, 31, classes), target, nil, c.arg(dt, 30), c.arg(dt, 30, 3)}
@@ -152,7 +174,8 @@ func TestRows(t *testing.T) {
 				c.same(fmt.Sprint("cross-entropy", dt, withWeight, classes), sum(dt), func(x []*tensor.Tensor) []*tensor.Tensor {
 					logits := tensor.Narrow(x[0], 0, 1, 30)
 					stats := tensor.CrossEntropyStats(logits, x[1], 20, x[2], true)
-					return []*tensor.Tensor{stats, tensor.CrossEntropyStats(logits, x[1], 20, nil, false), tensor.CrossEntropyGrad(nil, logits, x[1], 20, x[3], x[4], x[2])}
+					return []*tensor.Tensor{stats, tensor.CrossEntropyStats(logits, x[1], 20, nil, false),
+						tensor.CrossEntropyGrad(nil, logits, x[1], 20, x[3], x[4], x[2])}
 				}, rows...)
 			}
 			if dt == tensor.Float64 {
@@ -160,7 +183,7 @@ func TestRows(t *testing.T) {
 			}
 			c.same(fmt.Sprint("cross-entropy of large logits", dt, withWeight), sum(dt), func(x []*tensor.Tensor) []*tensor.Tensor {
 				stats := tensor.CrossEntropyStats(x[0], x[1], 20, x[2], true)
-				return []*tensor.Tensor{tensor.Narrow(stats, 1, tensor.StatSum, 1)}
+				return []*tensor.Tensor{tensor.Narrow(stats, 1, kernel.StatSum, 1)}
 			}, tensor.AddScalar(logits, -1e4), target, weight)
 		}
 	}
@@ -175,7 +198,7 @@ func TestBFloat16CrossEntropy(t *testing.T) {
 		logits, target := tensor.Cast(c.arg(tensor.Float32, n, classes), tensor.BFloat16), c.ids(tensor.Int64, -10, 600, n)
 		var weight *tensor.Tensor
 		if withWeight {
-			weight = tensor.Abs(c.arg(tensor.Float32, classes))
+			weight = tensor.Unary(kernel.OpAbs, c.arg(tensor.Float32, classes))
 		}
 		coef := c.arg(tensor.Float32, n, 3)
 		tensor.Fill(tensor.Narrow(coef, 0, 7, 1), 0) // a row that is ignored
@@ -198,7 +221,7 @@ func TestBFloat16CrossEntropy(t *testing.T) {
 func TestCrossEntropyJoin(t *testing.T) {
 	c := newCheck(t, openGPU(t, false))
 	for _, dt := range floats {
-		a, b := tensor.Abs(c.arg(dt, 300, 4)), tensor.Abs(c.arg(dt, 300, 4))
+		a, b := tensor.Unary(kernel.OpAbs, c.arg(dt, 300, 4)), tensor.Unary(kernel.OpAbs, c.arg(dt, 300, 4))
 		tensor.Fill(tensor.Narrow(a, 0, 7, 1), 0)
 		tensor.Fill(tensor.Narrow(a.Reshape(1200), 0, 28, 1), math.Inf(-1))
 		for _, weights := range [][2]float64{{0, 0}, {3, 4}} {

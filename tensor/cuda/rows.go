@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // held is how many elements of a row a thread holds at most, HELD in kernels/rows.cu.
@@ -26,48 +27,29 @@ func (l *launch) teams(rows, n, some int) {
 	l.i32(size).each(rows * size)
 }
 
-// Softmax computes the softmax, or its logarithm, of each of rows rows of n.
-func (g *Device) Softmax(dt tensor.DType, log bool, dst, x unsafe.Pointer, rows, n int) bool {
-	g.typed("softmax", dt).flag(log).ptr(dst, x).i64(rows, n).teams(rows, n, held)
-	return true
+// Softmax computes the softmax of each row, or its logarithm.
+func (g kernels) Softmax(dt tensor.DType, log bool, dst, x unsafe.Pointer, m kernel.Matrix) {
+	g.typed("softmax", dt).flag(log).ptr(dst, x).i64(m.Rows, m.Cols).teams(m.Rows, m.Cols, held)
 }
 
 // SoftmaxGrad computes the gradient from dy and the result y; dx may be dy.
-func (g *Device) SoftmaxGrad(dt tensor.DType, log bool, dx, dy, y unsafe.Pointer, rows, n int) bool {
-	g.typed("softmax_grad", dt).flag(log).ptr(dx, dy, y).i64(rows, n).teams(rows, n, held)
-	return true
+func (g kernels) SoftmaxGrad(dt tensor.DType, log bool, dx, dy, y unsafe.Pointer, m kernel.Matrix) {
+	g.typed("softmax_grad", dt).flag(log).ptr(dx, dy, y).i64(m.Rows, m.Cols).teams(m.Rows, m.Cols, held)
 }
 
-// RowStat computes dst[r] = op of row r of x [rows, n].
-func (g *Device) RowStat(op tensor.RowOp, dt tensor.DType, dst, x unsafe.Pointer, rows, n int, p float64) {
-	g.typed("row_stat", dt).i32(int(op)).ptr(dst, x).i64(rows, n).f64(p).teams(rows, n, held)
+// RowStat computes dst[r] = op of row r.
+func (g kernels) RowStat(op kernel.RowOp, dt tensor.DType, dst, x unsafe.Pointer, m kernel.Matrix, p float64) {
+	g.typed("row_stat", dt).i32(int(op)).ptr(dst, x).i64(m.Rows, m.Cols).f64(p).teams(m.Rows, m.Cols, held)
 }
 
-// LayerNorm normalises rows of n; stats gets (mean, rstd) of each. weight and bias may be nil.
-func (g *Device) LayerNorm(dt tensor.DType, dst, stats, x, weight, bias unsafe.Pointer, rows, n int, eps float64) bool {
-	g.typed("norm", dt).i32(1).ptr(dst, stats, x, weight, bias).i64(rows, n).f64(eps).teams(rows, n, held)
-	return true
+// Norm normalises rows.
+func (g kernels) Norm(n kernel.Norm) {
+	g.typed("norm", n.DType).flag(n.Centre).ptr(n.Y, n.Stats, n.X, n.Weight, n.Bias).i64(n.Rows, n.Cols).f64(n.Eps).teams(n.Rows, n.Cols, held)
 }
 
-// RMSNorm scales rows of n; stats gets rstd of each. weight may be nil.
-func (g *Device) RMSNorm(dt tensor.DType, dst, stats, x, weight unsafe.Pointer, rows, n int, eps float64) bool {
-	g.typed("norm", dt).i32(0).ptr(dst, stats, x, weight, nil).i64(rows, n).f64(eps).teams(rows, n, held)
-	return true
-}
-
-// LayerNormGrad computes dx and adds to dweight and dbias, which may be nil.
-func (g *Device) LayerNormGrad(dt tensor.DType, dx, dweight, dbias, dy, x, weight, stats unsafe.Pointer, rows, n int) bool {
-	g.normGrad(dt, true, dx, dweight, dbias, dy, x, weight, stats, rows, n)
-	return true
-}
-
-// RMSNormGrad computes dx and adds to dweight, which may be nil.
-func (g *Device) RMSNormGrad(dt tensor.DType, dx, dweight, dy, x, weight, stats unsafe.Pointer, rows, n int) bool {
-	g.normGrad(dt, false, dx, dweight, nil, dy, x, weight, stats, rows, n)
-	return true
-}
-
-func (g *Device) normGrad(dt tensor.DType, centre bool, dx, dweight, dbias, dy, x, weight, stats unsafe.Pointer, rows, n int) {
+// NormGrad computes DX and adds to DWeight and DBias.
+func (g kernels) NormGrad(o kernel.NormGrad) {
+	dt, rows, n := o.DType, o.Rows, o.Cols
 	if n == 0 || rows == 0 {
 		return
 	}
@@ -75,13 +57,13 @@ func (g *Device) normGrad(dt tensor.DType, centre bool, dx, dweight, dbias, dy, 
 	if n > some*threads {
 		some = held
 	}
-	for _, p := range []unsafe.Pointer{dx, dy, x, weight} {
+	for _, p := range []unsafe.Pointer{o.DX, o.DY, o.X, o.Weight} {
 		holds = holds && uintptr(p)%16 == 0
 	}
 	parts := normParts(rows, team(n, some))
-	wanted, part := dweight != nil || dbias != nil, unsafe.Pointer(nil)
+	wanted, part := o.DWeight != nil || o.DBias != nil, unsafe.Pointer(nil)
 	if wanted {
-		buf := g.Scratch(2 * parts * n * tensor.WideType(dt).Size())
+		buf := g.Scratch(2 * parts * n * dt.Wide().Size())
 		defer buf.Free()
 		part = buf.Block.Ptr()
 	}
@@ -90,15 +72,15 @@ func (g *Device) normGrad(dt tensor.DType, centre bool, dx, dweight, dbias, dy, 
 		if some == held {
 			l = g.typed("norm_grad_long", dt)
 		}
-		l.flag(centre).ptr(dx, part, dy, x, weight, stats).i64(rows, n, parts).teams(parts, n, some)
+		l.flag(o.Centre).ptr(o.DX, part, o.DY, o.X, o.Weight, o.Stats).i64(rows, n, parts).teams(parts, n, some)
 	} else {
-		g.typed("norm_grad_rows", dt).flag(centre).ptr(dx, dy, x, weight, stats).i64(rows, n).teams(rows, n, held)
+		g.typed("norm_grad_rows", dt).flag(o.Centre).ptr(o.DX, o.DY, o.X, o.Weight, o.Stats).i64(rows, n).teams(rows, n, held)
 		if wanted {
-			g.typed("norm_grad_part", dt).flag(centre).ptr(part, dy, x, stats).i64(rows, n, parts).each(parts * n)
+			g.typed("norm_grad_part", dt).flag(o.Centre).ptr(part, o.DY, o.X, o.Stats).i64(rows, n, parts).each(parts * n)
 		}
 	}
 	if wanted {
-		g.typed("norm_grad_sum", dt).ptr(dweight, dbias, part).i64(n, parts).blocks(tallBlocks(2 * n))
+		g.typed("norm_grad_sum", dt).ptr(o.DWeight, o.DBias, part).i64(n, parts).blocks(tallBlocks(2 * n))
 	}
 }
 
@@ -112,24 +94,24 @@ func normParts(rows, team int) int {
 	return max(1, min(rows/least, (rows+teams*most-1)/(teams*most)*teams))
 }
 
-// CrossEntropyStats fills stats [n, 4] from logits [n, classes]; see tensor's
-// function of that name. weight may be nil.
-func (g *Device) CrossEntropyStats(dt tensor.DType, stats, logits unsafe.Pointer, it tensor.DType, target, weight unsafe.Pointer, n, classes, lo int, withSum bool) {
-	g.typed("xent_stats", dt).ptr(stats, logits).dt(it).ptr(target, weight).i64(n, classes, lo).flag(withSum).teams(n, classes, held)
+// CrossEntropyStats fills stats [n, 4] from logits; see tensor's function of that name.
+func (g kernels) CrossEntropyStats(stats unsafe.Pointer, l kernel.ClassLogits, withSum bool) {
+	g.typed("xent_stats", l.DType).ptr(stats, l.Logits).index(l.Target).ptr(l.Weight).i64(l.Rows, l.Classes, l.Lo).
+		flag(withSum).teams(l.Rows, l.Classes, held)
 }
 
 // CrossEntropyJoin joins the statistics of two parts; see tensor's function of that
 // name.
-func (g *Device) CrossEntropyJoin(dt tensor.DType, stats, more unsafe.Pointer, n int, weights, others float64) {
+func (g kernels) CrossEntropyJoin(dt tensor.DType, stats, more unsafe.Pointer, n int, weights, others float64) {
 	g.typed("xent_join", dt).ptr(stats, more).i64(n).f64(weights).f64(others).each(n)
 }
 
 // CrossEntropyGrad computes the gradient of the logits; see tensor's function of
-// that name. dst may be logits, weight may be nil.
-func (g *Device) CrossEntropyGrad(to tensor.DType, dst unsafe.Pointer, dt tensor.DType, logits unsafe.Pointer, it tensor.DType, target, lse, coef, weight unsafe.Pointer, n, classes, lo int) {
-	l := g.typed("xent_grad", dt)
-	if to != dt {
-		l = g.kernel("xent_grad_f32_bf16")
+// that name. dst may be the logits.
+func (g kernels) CrossEntropyGrad(to tensor.DType, dst unsafe.Pointer, l kernel.ClassLogits, lse, coef unsafe.Pointer) {
+	k := g.typed("xent_grad", l.DType)
+	if to != l.DType {
+		k = g.kernel("xent_grad_f32_bf16")
 	}
-	l.ptr(dst, logits).dt(it).ptr(target, lse, coef, weight).i64(n, classes, lo).teams(n, classes, held)
+	k.ptr(dst, l.Logits).index(l.Target).ptr(lse, coef, l.Weight).i64(l.Rows, l.Classes, l.Lo).teams(l.Rows, l.Classes, held)
 }

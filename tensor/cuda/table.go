@@ -6,14 +6,32 @@ import (
 
 	"github.com/gorun-spmd/gorun/internal/mem"
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
-// TakeRows copies row ids[i]-lo of table [rows, dim] to row i of dst [n, dim]; a
-// row that is not in the table becomes zeros, or stays without zero.
-func (g *Device) TakeRows(elemBytes int, dst, table unsafe.Pointer, it tensor.DType, ids unsafe.Pointer, n, dim, lo, rows int, zero bool) {
-	row := dim * elemBytes
+// TakeRows copies row ids[i]-Lo of a table to row i of dst; a row that is not in the table
+// becomes zeros, or stays without zero.
+func (g kernels) TakeRows(elemBytes int, dst, table unsafe.Pointer, ids kernel.Index, t kernel.Table, zero bool) {
+	row := t.Dim * elemBytes
 	unit := unitOf(row, dst, table)
-	g.kernel("take_rows").i32(unit).ptr(dst, table).dt(it).ptr(ids).i64(n, row/unit, lo, rows).flag(zero).each(n * row / unit)
+	g.kernel("take_rows").i32(unit).ptr(dst, table).index(ids).i64(ids.N, row/unit, t.Lo, t.Rows).flag(zero).each(ids.N * row / unit)
+}
+
+// PutRows copies row i of rows to row index[i] of table: a scatter along dimension 0, with
+// the index of a row for each of its elements.
+func (g kernels) PutRows(dt tensor.DType, table, rows unsafe.Pointer, index kernel.Index, dim int) {
+	n := index.N * dim
+	if n == 0 {
+		return
+	}
+	room := g.Scratch(n * index.DType.Size())
+	defer room.Free()
+	each := kernel.Index{DType: index.DType, At: room.Block.Ptr(), N: n}
+	sizes := [kernel.MaxDims]int{index.N, dim}
+	repeat := kernel.Loop{N: 2, Size: sizes, A: [kernel.MaxDims]int{dim, 1}, B: [kernel.MaxDims]int{1, 0}}
+	g.CopyLoop(index.DType.Size(), each.At, index.At, repeat)
+	g.Scatter(dt, false, table, rows, kernel.Pick{Index: each, Step: dim,
+		Loop: kernel.Loop{N: 2, Size: sizes, A: [kernel.MaxDims]int{0, 1}, B: [kernel.MaxDims]int{dim, 1}}})
 }
 
 // What kernels/table.cu sorts by: digits of 8 bits, tiles of 2048 keys.
@@ -22,16 +40,14 @@ const (
 	tile      = threads * 8
 )
 
-// Unique fills index [u], start [u+1] (int64), slot [n] and order [m] (int32) as
-// tensor.Uniq describes, for ids in [lo, lo+size), and returns u, m and how often one
-// occurs at most, or more. index has room for n, start for n+1; slot may be nil. It
-// waits for the device.
-func (g *Device) Unique(it tensor.DType, ids unsafe.Pointer, n, lo, size int, index, start, slot, order unsafe.Pointer) (u, m, most int) {
-	if n == 0 {
-		g.clear(start, 8)
+// Unique fills d for the ids in [lo, lo+size), and returns how many distinct ones there are,
+// how many in all, and a bound for how often one occurs. It waits for the device.
+func (g kernels) Unique(ids kernel.Index, lo, size int, d kernel.Distinct) (u, m, most int) {
+	if ids.N == 0 {
+		g.clear(d.Start, 8)
 		return 0, 0, 0
 	}
-	found := g.unique(it, ids, n, lo, size, index, start, slot, order)
+	found := g.unique(ids, lo, size, d)
 	defer found.Free()
 	var all [3]int64 // found in kernels/table.cu
 	g.read(found.Block.Ptr(), unsafe.Pointer(&all), 24)
@@ -43,7 +59,8 @@ func (g *Device) Unique(it tensor.DType, ids unsafe.Pointer, n, lo, size int, in
 }
 
 // unique is Unique of some ids that does not wait: what it has found stays on the device.
-func (g *Device) unique(it tensor.DType, ids unsafe.Pointer, n, lo, size int, index, start, slot, order unsafe.Pointer) (found mem.Ref) {
+func (g kernels) unique(ids kernel.Index, lo, size int, d kernel.Distinct) (found mem.Ref) {
+	n := ids.N
 	passes := max(1, (bits.Len(uint(max(size-1, 0)))+digitBits-1)/digitBits)
 	tiles := (n + tile - 1) / tile
 	group := min(8, (bits.Len(uint(tiles))+1)/2) // a tile reads about as many groups as tiles
@@ -54,29 +71,29 @@ func (g *Device) unique(it tensor.DType, ids unsafe.Pointer, n, lo, size int, in
 	g.clear(at, zeros)
 	of := func(l *launch) *launch { return l.ptr(at).i64(n).i32(group).i32(passes) }
 	if tiles == 1 {
-		of(g.kernel("unique_few")).ptr(index, start, slot, order).dt(it).ptr(ids).i64(lo, size).blocks(1)
+		of(g.kernel("unique_few")).ptr(d.Index, d.Start, d.Slot, d.Order).index(ids).i64(lo, size).blocks(1)
 		return found
 	}
-	of(g.kernel("unique_keys")).ptr(slot).dt(it).ptr(ids).i64(lo, size).blocks(tiles)
+	of(g.kernel("unique_keys")).ptr(d.Slot).index(ids).i64(lo, size).blocks(tiles)
 	for pass := range passes {
 		of(g.kernel("unique_sort")).i32(pass).blocks(tiles)
 	}
-	of(g.kernel("unique_write")).ptr(index, start, slot, order).blocks(tiles)
+	of(g.kernel("unique_write")).ptr(d.Index, d.Start, d.Slot, d.Order).blocks(tiles)
 	return found
 }
 
 // piece is how many rows of a segment are summed at once, PIECE in kernels/table.cu.
 const piece = 128
 
-// SumSegments computes dst[s] = the sum of rows order[j] of values for j in
-// [start[s], start[s+1]), of which there are most or less; order has rows elements.
-func (g *Device) SumSegments(dt tensor.DType, dst, values, order, start unsafe.Pointer, segments, rows, most, dim int) {
-	g.sumSegments(dt, dst, values, order, start, nil, nil, segments, rows, most, dim)
+// SumSegments computes dst[k] = the sum of the rows of values that segment k names.
+func (g kernels) SumSegments(dt tensor.DType, dst, values unsafe.Pointer, s kernel.Segments, dim int) {
+	g.sumSegments(dt, dst, values, nil, nil, s, dim)
 }
 
-// sumSegments is SumSegments, or with index adds the sums to rows index[s] of dst, where
-// found says how many segments and rows there are, no more than the arguments.
-func (g *Device) sumSegments(dt tensor.DType, dst, values, order, start, index, found unsafe.Pointer, segments, rows, most, dim int) {
+// sumSegments is SumSegments, or with index adds the sums to rows index[k] of dst, where
+// found says how many segments and rows there are, no more than s.
+func (g kernels) sumSegments(dt tensor.DType, dst, values, index, found unsafe.Pointer, s kernel.Segments, dim int) {
+	segments, rows := s.N, s.Rows
 	if segments == 0 || dim == 0 {
 		return
 	}
@@ -85,28 +102,30 @@ func (g *Device) sumSegments(dt tensor.DType, dst, values, order, start, index, 
 		columns = dim * dt.Size() / 16
 	}
 	part, pieces, chunks := unsafe.Pointer(nil), 0, (columns+31)/32
-	if most > piece {
+	if s.Most > piece {
 		pieces = rows / piece
 		sums := g.Scratch(2 * (pieces + 1) * dim * dt.Size())
 		defer sums.Free()
 		part = sums.Block.Ptr()
 	}
 	several := max(1, 32>>bits.Len(uint(columns-1))) // sums of a warp
-	g.typed("sum_segments", dt).i32(unit).ptr(dst, values, part, order, start, index, found).i64(segments, rows, dim).warps((pieces + segments + several - 1) / several * chunks)
-	g.typed("join_pieces", dt).i32(unit).ptr(dst, part, start, index, found).i64(segments, rows, dim).warps(pieces * chunks)
+	g.typed("sum_segments", dt).i32(unit).ptr(dst, values, part, s.Order, s.Start, index, found).i64(segments, rows,
+		dim).warps((pieces + segments + several - 1) / several * chunks)
+	g.typed("join_pieces", dt).i32(unit).ptr(dst, part, s.Start, index, found).i64(segments, rows, dim).warps(pieces * chunks)
 }
 
 // AddRows computes table[index[i]] += scale·values[i].
-func (g *Device) AddRows(dt tensor.DType, table, values, index unsafe.Pointer, n, dim int, scale float64) {
-	g.typed("add_rows", dt).i32(unitOf(dim*dt.Size(), table, values)).ptr(table, values, index).i64(n, dim).float(dt, scale).warps(n)
+func (g kernels) AddRows(dt tensor.DType, table, values unsafe.Pointer, index kernel.Index, dim int, scale float64) {
+	unit := unitOf(dim*dt.Size(), table, values)
+	g.typed("add_rows", dt).i32(unit).ptr(table, values, index.At).i64(index.N, dim).float(dt, scale).warps(index.N)
 }
 
 // RowPowSums computes dst[i] = Σ|x|ᵖ over row index[i] of table, max|x| for p = +Inf.
-func (g *Device) RowPowSums(dt tensor.DType, dst, table unsafe.Pointer, it tensor.DType, index unsafe.Pointer, n, dim int, p float64) {
-	g.typed("row_pow_sums", dt).ptr(dst, table).dt(it).ptr(index).i64(n, dim).f64(p).teams(n, dim, held)
+func (g kernels) RowPowSums(dt tensor.DType, dst, table unsafe.Pointer, index kernel.Index, dim int, p float64) {
+	g.typed("row_pow_sums", dt).ptr(dst, table).index(index).i64(index.N, dim).f64(p).teams(index.N, dim, held)
 }
 
 // ScaleRows computes table[index[i]] *= factor[i]; no row is named twice.
-func (g *Device) ScaleRows(dt tensor.DType, table unsafe.Pointer, it tensor.DType, index, factor unsafe.Pointer, n, dim int) {
-	g.typed("scale_rows", dt).ptr(table).dt(it).ptr(index, factor).i64(n, dim).warps(n)
+func (g kernels) ScaleRows(dt tensor.DType, table unsafe.Pointer, index kernel.Index, factor unsafe.Pointer, dim int) {
+	g.typed("scale_rows", dt).ptr(table).index(index).ptr(factor).i64(index.N, dim).warps(index.N)
 }

@@ -81,7 +81,7 @@ func profile(name string) (stop func() error, err error) {
 // tensors live where world says, and are counted.
 func Run(ctx context.Context, world *comm.Comm, o Options, show func(Result) error, f func(b *Bench) error) error {
 	b := &Bench{World: world, ctx: ctx, options: o, show: show, arena: &arena{from: world.Memory()}}
-	world.Attr(dtensor.DeviceKey, func() any { return tensor.Device(tensor.NewCPU(b.arena)) })
+	world.Internals().Attr(dtensor.DeviceKey{}, func() any { return tensor.Device(tensor.NewCPU(b.arena)) })
 	mesh, err := dtensor.NewMesh(world, dtensor.Axis{Name: "tp", Size: world.Size()})
 	if err != nil {
 		return err

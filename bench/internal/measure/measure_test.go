@@ -75,7 +75,8 @@ func TestThrownErrorsAreReturned(t *testing.T) {
 }
 
 func TestResultAsJSON(t *testing.T) {
-	text, err := json.Marshal(Result{Name: "a", NP: 2, Timing: Timing{NS: 1.5, Calls: 20}, Fields: []Field{{"v", 7}, {"gbs", 2.0 / 3}, {"to", "S(0)"}}})
+	text, err := json.Marshal(Result{Name: "a", NP: 2, Timing: Timing{NS: 1.5, Calls: 20},
+		Fields: []Field{{"v", 7}, {"gbs", 2.0 / 3}, {"to", "S(0)"}}})
 	want := `{"name":"a","np":2,"ns":1.5,"min_ns":0,"p10_ns":0,"calls":20,"faults":0,"v":7,"gbs":0.66667,"to":"S(0)"}`
 	if err != nil || string(text) != want {
 		t.Errorf("got %s %v, want %s", text, err, want)

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/gorun-spmd/gorun/comm"
 )
 
@@ -92,13 +90,4 @@ func (b *Bench) slowest(f func() (float64, error)) (float64, error) {
 	all := []float64{v}
 	err = comm.AllReduce(b.ctx, b.World, all, comm.Max)
 	return all[0], err
-}
-
-// pageFaults returns how many pages this process has touched that had to be made.
-func pageFaults() float64 {
-	var u unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return float64(u.Minflt)
 }

@@ -10,7 +10,10 @@
 //
 // A call that waits cannot be stopped. Abort, a context that is done, and a
 // rank that Close is told to have failed therefore end the whole job, with the
-// cause on standard error. Ranks that make different calls are not found out.
+// cause on standard error. Before each collective a rank exchanges the call's fingerprint
+// with the ranks before and after it, unless GORUN_DEBUG=0 says not to, the same on all
+// ranks: ranks that disagree end the job with an error that names both calls. A Send or a
+// Recv that no other side meets hangs, and counts that only two ranks know are not compared.
 package blocking
 
 import (
@@ -46,6 +49,8 @@ type job struct {
 	binding Binding
 	name    string
 	most    int
+	checks  bool
+	ending  func(cause error)
 	mu      sync.Mutex
 	next    int // the lowest tag that no group of this rank has
 }
@@ -57,6 +62,7 @@ type Rank struct {
 	world []int
 	tag   int
 
+	notes        *[2]note // by itself: cgo takes no address in what holds Go pointers
 	sends, recvs []comm.Buffer
 	store        []uint64
 	srcs         []unsafe.Pointer
@@ -68,7 +74,9 @@ func New(name string, b Binding) *Rank {
 	for r := range world {
 		world[r] = r
 	}
-	return &Rank{job: &job{binding: b, name: name, most: maxBytes, next: 1}, me: b.Rank(), world: world}
+	checks := os.Getenv("GORUN_DEBUG") != "0"
+	return &Rank{job: &job{binding: b, name: name, most: maxBytes, checks: checks, ending: func(error) {}, next: 1}, me: b.Rank(),
+		world: world}
 }
 
 // Rank returns this rank's number in the group.
@@ -80,15 +88,29 @@ func (r *Rank) Size() int { return len(r.world) }
 // Memory returns nil: any memory will do.
 func (r *Rank) Memory() mem.Allocator { return nil }
 
+// Library returns the name of the package that errors speak of.
+func (r *Rank) Library() string { return r.job.name }
+
+// Failure returns nil: a rank that another one's failure reaches is ended by it.
+func (r *Rank) Failure() error { return nil }
+
+// OnAbort has f called with the cause before this rank ends the job.
+func (r *Rank) OnAbort(f func(cause error)) { r.job.ending = f }
+
 // Abort ends the job, of which it prints the cause first.
 func (r *Rank) Abort(cause error) {
 	fmt.Fprintf(os.Stderr, "%s: rank %d of %d ends the job: %v\n", r.job.name, r.world[r.me], r.job.binding.Size(), cause)
+	r.job.ending(cause)
 	r.job.binding.Abort()
 }
 
 // Close ends the library, when all ranks have called it, or the job if cause
-// is not nil. Only the world's Close is called, once.
+// is not nil, or a neighbour is in a collective of the world. Only the world's Close is
+// called, once.
 func (r *Rank) Close(cause error) error {
+	if cause == nil {
+		cause = r.agree(nil)
+	}
 	if cause != nil {
 		r.Abort(cause)
 	}
@@ -131,35 +153,46 @@ func (r *Rank) Split(ctx context.Context, members []int) (comm.Backend, error) {
 
 // Do carries out one call.
 func (r *Rank) Do(ctx context.Context, call *comm.Call) error {
+	if err := call.Carried(r.job.name, patterns); err != nil {
+		return err
+	}
 	if ctx.Done() != nil {
-		stop := context.AfterFunc(ctx, func() { r.Abort(context.Cause(ctx)) })
+		stop := context.AfterFunc(ctx, func() {
+			if cause := comm.Cancelled(ctx); cause != nil {
+				r.Abort(cause)
+			}
+		})
 		defer stop()
 	}
-	switch call.Kind {
-	case comm.SendKind:
+	if call.Kind.PointToPoint() {
+		return r.message(call)
+	}
+	if err := r.agree(call); err != nil {
+		r.Abort(err) // the other ranks may be in the call already
+		return err
+	}
+	return r.collective(call)
+}
+
+// message carries out a Send or a Recv.
+func (r *Rank) message(call *comm.Call) error {
+	if call.Kind == comm.SendKind {
 		return r.send(call.Src, call.Root, true)
-	case comm.RecvKind:
-		return r.recv(call.Dst, call.Root, true)
-	case comm.BarrierKind:
-		return r.barrier()
 	}
-	if call.Kind.Reduces() {
-		return r.reduce(call)
-	}
-	return r.move(call)
+	return r.recv(call.Dst, call.Root, true)
 }
 
 // send sends b to rank to. An empty b is a message only if always is set.
 func (r *Rank) send(b comm.Buffer, to int, always bool) error {
 	return parts(b, r.job.most, always, func(data []byte) error {
-		return r.job.binding.Send(data, r.world[to], r.tag)
+		return r.job.binding.Send(data, r.world[to], tags*r.tag)
 	})
 }
 
 // recv is the other end of send.
 func (r *Rank) recv(b comm.Buffer, from int, always bool) error {
 	return parts(b, r.job.most, always, func(data []byte) error {
-		return r.job.binding.Recv(data, r.world[from], r.tag)
+		return r.job.binding.Recv(data, r.world[from], tags*r.tag)
 	})
 }
 

@@ -93,3 +93,9 @@ func TestSuite(t *testing.T) {
 		}
 	}
 }
+
+func TestUnknownKindsAreRefused(t *testing.T) {
+	if err := commtest.UnknownKind(t.Context(), New("test", &mail{post: &office{size: 2, box: map[[3]int]chan []byte{}}})); err != nil {
+		t.Error(err)
+	}
+}

@@ -7,6 +7,24 @@ import (
 	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
+// patterns are the patterns that Do carries out.
+const patterns = 1<<comm.PatternBarrier | 1<<comm.PatternMessage | 1<<comm.PatternMove |
+	1<<comm.PatternReduce | 1<<comm.PatternReduceScatter | 1<<comm.PatternScan
+
+// collective carries out a call that has been agreed on.
+func (r *Rank) collective(call *comm.Call) error {
+	switch call.Kind.Shape().Pattern {
+	case comm.PatternBarrier:
+		return r.barrier()
+	case comm.PatternMove:
+		return r.move(call)
+	case comm.PatternReduce, comm.PatternReduceScatter, comm.PatternScan:
+		return r.reduce(call)
+	default:
+		return call.Carried(r.job.name, 0)
+	}
+}
+
 // lists returns what goes to and comes from each rank, empty.
 func (r *Rank) lists() (sends, recvs []comm.Buffer) {
 	if r.sends == nil {
@@ -47,7 +65,9 @@ func (r *Rank) exchange() error {
 // move carries out a call without arithmetic.
 func (r *Rank) move(call *comm.Call) error {
 	sends, recvs := r.lists()
-	call.Deal(r.me, sends, recvs)
+	if err := call.Deal(r.me, sends, recvs); err != nil {
+		return err
+	}
 	return r.exchange()
 }
 
@@ -56,7 +76,11 @@ func (r *Rank) move(call *comm.Call) error {
 func (r *Rank) reduce(call *comm.Call) error {
 	n := len(r.world)
 	sends, recvs := r.lists()
-	scatters := call.Kind == comm.ReduceScatterKind || call.Kind == comm.ReduceScatterVKind
+	results := 1
+	if call.Kind.Shape().Pattern == comm.PatternScan {
+		results = n // each rank's is another
+	}
+	scatters := call.Kind.Shape().Pattern == comm.PatternReduceScatter
 	if scatters {
 		call.Src.Divide(sends, call.SrcCounts)
 	} else {
@@ -64,7 +88,7 @@ func (r *Rank) reduce(call *comm.Call) error {
 	}
 	mine := sends[r.me]
 	stride := (mine.Bytes() + 63) &^ 63
-	if words := (n + 1) * stride / 8; len(r.store) < words {
+	if words := (n + results) * stride / 8; len(r.store) < words {
 		r.store = make([]uint64, words)
 	}
 	slot := func(q int) comm.Buffer {
@@ -81,27 +105,31 @@ func (r *Rank) reduce(call *comm.Call) error {
 	if err := r.exchange(); err != nil {
 		return err
 	}
-	result := slot(n)
-	if scatters {
-		result = call.Dst
+	result := func(q int) comm.Buffer {
+		if scatters {
+			return call.Dst
+		}
+		return slot(n + q%results)
 	}
-	if mine.Count > 0 {
-		call.Fold([]unsafe.Pointer{result.Ptr}, r.srcs, mine.Bytes()/call.Unit())
+	for q := range results {
+		ranks := n
+		if results > 1 {
+			ranks = call.Folds(q, n)
+		}
+		if mine.Count > 0 && ranks > 0 {
+			call.Fold([]unsafe.Pointer{result(q).Ptr}, r.srcs[:ranks], mine.Bytes()/call.Unit())
+		}
 	}
 	if scatters {
 		return nil
 	}
 	sends, recvs = r.lists()
-	switch {
-	case call.Kind == comm.ReduceKind:
-		sends[call.Root] = result
-		if r.me == call.Root {
-			call.Share(recvs, call.Dst)
+	for q := range n {
+		if call.Folds(q, n) > 0 {
+			sends[q] = result(q)
 		}
-	default:
-		for q := range n {
-			sends[q] = result
-		}
+	}
+	if call.Folds(r.me, n) > 0 {
 		call.Share(recvs, call.Dst)
 	}
 	return r.exchange()

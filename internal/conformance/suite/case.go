@@ -119,9 +119,18 @@ type Args struct {
 	NormalizedShape intOrList `json:"normalized_shape"`
 	Eps             *float64  `json:"eps"`
 	IsCausal        bool      `json:"is_causal"`
+	Diagonal        int       `json:"diagonal"`
+	Shift           int       `json:"shift"`
+	Descending      bool      `json:"descending"`
 	Placements      []string  `json:"placements"`
 
 	Reduction      string  `json:"reduction"`
+	LogTarget      bool    `json:"log_target"`
+	Delta          float64 `json:"delta"`
+	Margin         float64 `json:"margin"`
+	Temperature    float64 `json:"temperature"`
+	Symmetric      bool    `json:"symmetric"`
+	DotProduct     bool    `json:"dot_product"`
 	IgnoreIndex    *int64  `json:"ignore_index"`
 	LabelSmoothing float64 `json:"label_smoothing"`
 
@@ -276,10 +285,13 @@ func (c *Case) validate() error {
 
 // needsDim are the operators whose dim is one number.
 var needsDim = map[string]bool{"softmax": true, "log_softmax": true, "topk": true,
-	"narrow": true, "cat": true, "gather": true, "index_select": true}
+	"narrow": true, "cat": true, "gather": true, "index_select": true, "argmin": true, "sort": true, "roll": true}
 
 // defaultDims are the dims that PyTorch takes where there is none.
 var defaultDims = map[string]int{"cat": 0, "topk": -1}
+
+// batchMean is a reduction that kl_div alone has.
+const batchMean = "batchmean"
 
 // parse turns words into what they stand for.
 func (a *Args) parse() (err error) {
@@ -287,7 +299,7 @@ func (a *Args) parse() (err error) {
 	if a.placements, err = parsePlacements(a.Placements); err != nil {
 		return err
 	}
-	if a.Reduction != "" {
+	if a.Reduction != "" && a.Reduction != batchMean {
 		if a.reduction, ok = loss.ParseReduction(a.Reduction); !ok {
 			return fmt.Errorf("unknown reduction %q", a.Reduction)
 		}

@@ -8,7 +8,8 @@ import (
 
 func TestReadNumbers(t *testing.T) {
 	const line = `{"name":"n","op":"exp","mesh":{"shape":[1]},"inputs":{"input":{"dtype":"float32","shape":[6],` +
-		`"data":[1.5, -Infinity,Infinity,NaN,true,false],"placements":["R"]}},"args":{"dim":-1,"norm_type": Infinity},"expect":{"error":"x"},"tol":{"rtol":0,"atol":0}}`
+		`"data":[1.5, -Infinity,Infinity,NaN,true,false],"placements":["R"]}},"args":{"dim":-1,"norm_type": Infinity},` +
+		`"expect":{"error":"x"},"tol":{"rtol":0,"atol":0}}`
 	cases, err := read(strings.NewReader(line), "t")
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +48,8 @@ func TestCompareFails(t *testing.T) {
 	if err := compare("x", []int{2, 2}, []float64{1, 2.001, math.NaN(), math.Inf(1)}, want, tol); err != nil {
 		t.Error(err)
 	}
-	for _, got := range [][]float64{{1, 2.1, math.NaN(), math.Inf(1)}, {1, 2, 3, math.Inf(1)}, {1, math.NaN(), math.NaN(), math.Inf(1)}, {1, 2, math.NaN(), 5}} {
+	for _, got := range [][]float64{{1, 2.1, math.NaN(), math.Inf(1)}, {1, 2, 3, math.Inf(1)}, {1, math.NaN(), math.NaN(), math.Inf(1)},
+		{1, 2, math.NaN(), 5}} {
 		if compare("x", []int{2, 2}, got, want, tol) == nil {
 			t.Errorf("%v passes", got)
 		}

@@ -10,7 +10,11 @@ var halves = map[string]struct {
 	loss   bool
 }{
 	"add": {inputs: pair}, "sub": {inputs: pair}, "mul": {inputs: pair}, "div": {inputs: pair}, "matmul": {inputs: pair},
-	"gelu": {inputs: pair}, "gelu_tanh": {inputs: pair}, "relu": {inputs: pair}, "silu": {inputs: pair}, "tanh": {inputs: pair}, "exp": {inputs: pair}, "sigmoid": {inputs: pair},
+	"gelu": {inputs: pair}, "gelu_tanh": {inputs: pair}, "relu": {inputs: pair}, "silu": {inputs: pair}, "tanh": {inputs: pair},
+	"exp": {inputs: pair}, "sigmoid": {inputs: pair},
+	"sin": {inputs: pair}, "cos": {inputs: pair}, "erf": {inputs: pair}, "roll": {inputs: pair},
+	"tril": {inputs: pair}, "triu": {inputs: pair},
+	"mse_loss": {inputs: compared, loss: true}, "kl_div": {inputs: compared, loss: true},
 	"sum": {inputs: pair}, "mean": {inputs: pair}, "amax": {inputs: pair}, "softmax": {inputs: pair}, "log_softmax": {inputs: pair},
 	"reshape": {inputs: pair}, "transpose": {inputs: pair}, "narrow": {inputs: pair}, "gather": {inputs: pair}, "index_select": {inputs: pair},
 	"cat":                          {inputs: []string{"a", "b"}},
@@ -25,8 +29,9 @@ var halves = map[string]struct {
 }
 
 var (
-	pair  = []string{"input", "other"}
-	layer = []string{"input", "weight", "bias"}
+	pair     = []string{"input", "other"}
+	compared = []string{"input", "target"}
+	layer    = []string{"input", "weight", "bias"}
 )
 
 // Half returns the case in bfloat16, ok false for an operator that does not take it.

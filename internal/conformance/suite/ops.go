@@ -35,6 +35,22 @@ var operators = map[string]operator{
 	"exp":       unary(func(x *dtensor.Tensor) *dtensor.Tensor { return floats(x).Exp() }),
 	"sigmoid":   unary(func(x *dtensor.Tensor) *dtensor.Tensor { return floats(x).Sigmoid() }),
 
+	"sin": unary((*dtensor.Tensor).Sin),
+	"cos": unary((*dtensor.Tensor).Cos),
+	"erf": unary((*dtensor.Tensor).Erf),
+
+	"logical_not": unary((*dtensor.Tensor).LogicalNot),
+	"logical_and": binary((*dtensor.Tensor).LogicalAnd),
+	"logical_or":  binary((*dtensor.Tensor).LogicalOr),
+	"logical_xor": binary((*dtensor.Tensor).LogicalXor),
+
+	"tril": one(func(in inputs, a *Args) *dtensor.Tensor { return in["input"].Tril(a.Diagonal) }),
+	"triu": one(func(in inputs, a *Args) *dtensor.Tensor { return in["input"].Triu(a.Diagonal) }),
+	"roll": one(func(in inputs, a *Args) *dtensor.Tensor { return in["input"].Roll(a.Shift, a.Dim[0]) }),
+	"sort": func(in inputs, a *Args) (values, index *dtensor.Tensor) {
+		return in["input"].Sort(a.Dim[0], a.Descending)
+	},
+
 	"sum":  reduction((*dtensor.Tensor).Sum),
 	"mean": reduction((*dtensor.Tensor).Mean),
 	"amax": reduction((*dtensor.Tensor).Amax),
@@ -50,6 +66,7 @@ var operators = map[string]operator{
 		}
 		return in["input"].Argmax(a.Dim[0], a.Keepdim)
 	}),
+	"argmin": one(func(in inputs, a *Args) *dtensor.Tensor { return in["input"].Argmin(a.Dim[0], a.Keepdim) }),
 	"topk": func(in inputs, a *Args) (values, index *dtensor.Tensor) {
 		return in["input"].TopK(a.K, a.Dim[0])
 	},
@@ -78,6 +95,26 @@ var operators = map[string]operator{
 	"cross_entropy":        one(crossEntropy),
 	"linear_cross_entropy": one(linearCrossEntropy),
 
+	"mse_loss":   comparison(func(x, y *dtensor.Tensor, a *Args) *dtensor.Tensor { return loss.MSE(x, y, a.reduction) }),
+	"l1_loss":    comparison(func(x, y *dtensor.Tensor, a *Args) *dtensor.Tensor { return loss.L1(x, y, a.reduction) }),
+	"huber_loss": comparison(func(x, y *dtensor.Tensor, a *Args) *dtensor.Tensor { return loss.Huber(x, y, a.Delta, a.reduction) }),
+	"kl_div": comparison(func(x, y *dtensor.Tensor, a *Args) *dtensor.Tensor {
+		return loss.KL(x, y, loss.KLOptions{Reduction: a.reduction, LogTarget: a.LogTarget, BatchMean: a.Reduction == batchMean})
+	}),
+	"binary_cross_entropy_with_logits": comparison(func(x, y *dtensor.Tensor, a *Args) *dtensor.Tensor {
+		return loss.BinaryCrossEntropy(x, y, a.reduction)
+	}),
+	"margin_ranking_loss": one(func(in inputs, a *Args) *dtensor.Tensor {
+		return loss.MarginRanking(in["a"], in["b"], in["target"], a.Margin, a.reduction)
+	}),
+	"triplet_margin_loss": one(func(in inputs, a *Args) *dtensor.Tensor {
+		return loss.TripletMargin(in["a"], in["b"], in["c"], a.Margin, a.reduction)
+	}),
+	"info_nce": one(func(in inputs, a *Args) *dtensor.Tensor {
+		return loss.InfoNCE(in["query"], in["key"],
+			loss.InfoNCEOptions{Temperature: a.Temperature, Symmetric: a.Symmetric, DotProduct: a.DotProduct})
+	}),
+
 	"reshape":   one(func(in inputs, a *Args) *dtensor.Tensor { return in["input"].Reshape(a.Shape...) }),
 	"transpose": one(func(in inputs, a *Args) *dtensor.Tensor { return in["input"].Transpose(a.Dim0, a.Dim1) }),
 }
@@ -93,6 +130,11 @@ func unary(f func(x *dtensor.Tensor) *dtensor.Tensor) operator {
 
 func binary(f func(a, b *dtensor.Tensor) *dtensor.Tensor) operator {
 	return one(func(in inputs, _ *Args) *dtensor.Tensor { return f(promote(in["input"], in["other"])) })
+}
+
+// comparison makes an operator of a loss of two operands.
+func comparison(f func(x, y *dtensor.Tensor, a *Args) *dtensor.Tensor) operator {
+	return one(func(in inputs, a *Args) *dtensor.Tensor { return f(in["input"], in["target"], a) })
 }
 
 func reduction(f func(x *dtensor.Tensor, dims []int, keepdim bool) *dtensor.Tensor) operator {
@@ -171,7 +213,8 @@ func bag(in inputs, a *Args) *dtensor.Tensor {
 }
 
 func (a *Args) embedding() embedding.Options {
-	return embedding.Options{PaddingIdx: a.PaddingIdx, MaxNorm: (*float64)(a.MaxNorm), NormType: (*float64)(a.NormType), ScaleGradByFreq: a.ScaleGradByFreq}
+	return embedding.Options{PaddingIdx: a.PaddingIdx, MaxNorm: (*float64)(a.MaxNorm), NormType: (*float64)(a.NormType),
+		ScaleGradByFreq: a.ScaleGradByFreq}
 }
 
 func crossEntropy(in inputs, a *Args) *dtensor.Tensor {

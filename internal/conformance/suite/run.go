@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -40,8 +41,9 @@ func (r Result) Passed() bool { return r.Text == "" }
 
 // patience is how long a rank whose case has ended with an error waits for the
 // others before it ends the case for them. An error meant for all ranks reaches all
-// at about the same time; the others may otherwise wait for this rank for ever.
-const patience = time.Second
+// at about the same time; the others may otherwise wait for this rank for ever. It is
+// shorter than the time after which ranks that wait for each other are reported.
+const patience = 200 * time.Millisecond
 
 // Run runs one case, whose mesh has as many ranks as the world. All ranks must
 // call it. An error, or a panic, of one rank is a result; the error that Run
@@ -167,8 +169,8 @@ func (r *Runner) inputs(ctx context.Context, mesh *dtensor.Mesh, c *Case) (input
 	in := inputs{}
 	var bad error // of the file
 	err := dtensor.Try(ctx, mesh, func() {
-		for name, a := range c.Inputs {
-			t, err := build(mesh, a)
+		for _, name := range slices.Sorted(maps.Keys(c.Inputs)) { // in one order on all ranks
+			t, err := build(mesh, c.Inputs[name])
 			if err != nil {
 				bad = &difference{fmt.Errorf("input %s: %w", name, err)}
 				return
@@ -200,10 +202,10 @@ func build(mesh *dtensor.Mesh, a *Array) (*dtensor.Tensor, error) {
 		return nil, fmt.Errorf("unknown dtype %q", a.DType)
 	}
 	t := tensor.Cast(tensor.FromSlice(mesh.Device(), data, a.Shape...), dt)
-	d := dtensor.Distribute(mesh, t, whole...)
 	if slices.Equal(whole, want) {
-		return d, nil
+		return dtensor.Distribute(mesh, t, whole...), nil
 	}
+	d := mesh.Wrap("build", t, nil, false, a.Shape, mesh.Every(layout.Replicate())...).Redistribute(whole...) // ranks have other data
 	return dtensor.FromLocal(mesh, d.ToLocal(), a.Shape, want...)
 }
 

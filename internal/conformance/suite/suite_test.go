@@ -97,7 +97,8 @@ func TestAbsentAndNull(t *testing.T) {
 	expect := func(dtype, shape, data string) string {
 		return `"expect":{"output":{"dtype":"` + dtype + `","shape":` + shape + `,"data":` + data + `}`
 	}
-	const list, floats = `{"dtype":"int64","shape":[2],"data":[3,2],"placements":["S(0)"]}`, `{"dtype":"float32","shape":[2],"data":[0.5,1.5],"placements":["R"]}`
+	const list, floats = `{"dtype":"int64","shape":[2],"data":[3,2],"placements":["S(0)"]}`,
+		`{"dtype":"float32","shape":[2],"data":[0.5,1.5],"placements":["R"]}`
 	for _, c := range []struct{ op, inputs, args, expect string }{
 		// integers are floats where PyTorch makes them
 		{"div", `"input":` + list + `,"other":` + list, ``, expect("float32", "[2]", "[1,1]")},
@@ -120,12 +121,14 @@ func TestAbsentAndNull(t *testing.T) {
 		{"cross_entropy", `"logits":` + row, `"reduction":"most"`, `"expect":{"error":"most"`},
 		{"layer_norm", `"input":` + row + `,"weight":` + row, `"normalized_shape":[3]`, `"expect":{"error":"normalized_shape"`},
 		{"rms_norm", `"input":` + row, `"normalized_shape":[1,1,3]`, `"expect":{"error":"normalized_shape"`},
-		{"embedding", `"weight":` + row + `,"input":{"dtype":"int64","shape":[1],"data":[0],"placements":["R"]}`, `"max_norm":-1`, `"expect":{"error":"max_norm"`},
-		{"embedding_bag", `"weight":` + row + `,"per_sample_weights":` + row + `,"input":{"dtype":"int64","shape":[1],"data":[0],"placements":["R"]}` +
+		{"embedding", `"weight":` + row + `,"input":{"dtype":"int64","shape":[1],"data":[0],"placements":["R"]}`, `"max_norm":-1`,
+			`"expect":{"error":"max_norm"`},
+		{"embedding_bag", `"weight":` + row + `,"per_sample_weights":` + row +
+			`,"input":{"dtype":"int64","shape":[1],"data":[0],"placements":["R"]}` +
 			`,"offsets":{"dtype":"int64","shape":[1],"data":[0],"placements":["R"]}`, ``, `"expect":{"error":"per_sample_weights"`},
 	} {
-		cases, err := read(strings.NewReader(fmt.Sprintf(`{"name":%q,"op":%[1]q,"mesh":{"shape":[2]},"inputs":{%s},"args":{%s},%s},"tol":{"rtol":1e-5,"atol":1e-8}}`,
-			c.op, c.inputs, c.args, c.expect)), "t")
+		const line = `{"name":%q,"op":%[1]q,"mesh":{"shape":[2]},"inputs":{%s},"args":{%s},%s},"tol":{"rtol":1e-5,"atol":1e-8}}`
+		cases, err := read(strings.NewReader(fmt.Sprintf(line, c.op, c.inputs, c.args, c.expect)), "t")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,31 +16,31 @@ var mapKernels = []kernel{
 	binary("div", (*vec).div),
 	binary("max", (*vec).maxSigned),
 	binary("min", (*vec).minSigned),
-	{name: "addToVec", slices: "dst x", unroll: 4, near: "dst", unasked: true, body: func(x *vec) {
+	{name: "addToVec", slices: "dst x", unroll: 4, inCache: "dst", noPrefetch: true, body: func(x *vec) {
 		x.store("dst", x.add(x.load("dst"), x.load("x")))
 	}},
-	{name: "add2Vec", slices: "dst1 dst2 a b", unroll: 4, unasked: true, body: func(x *vec) {
+	{name: "add2Vec", slices: "dst1 dst2 a b", unroll: 4, noPrefetch: true, body: func(x *vec) {
 		s := x.add(x.load("a"), x.load("b"))
 		x.store("dst1", s)
 		x.store("dst2", s)
 	}},
-	{name: "axpyVec", slices: "dst x", scalars: "s", unroll: 4, unasked: true, body: func(x *vec) {
+	{name: "axpyVec", slices: "dst x", scalars: "s", unroll: 4, noPrefetch: true, body: func(x *vec) {
 		x.store("dst", x.fma(x.load("x"), x.s("s"), x.load("dst")))
 	}},
-	{name: "addScalarVec", slices: "dst x", scalars: "s", unroll: 4, past: true, body: func(x *vec) {
+	{name: "addScalarVec", slices: "dst x", scalars: "s", unroll: 4, nonTemporal: true, body: func(x *vec) {
 		x.store("dst", x.add(x.load("x"), x.s("s")))
 	}},
-	{name: "scaleVec", slices: "dst x", scalars: "s", unroll: 4, past: true, body: func(x *vec) {
+	{name: "scaleVec", slices: "dst x", scalars: "s", unroll: 4, nonTemporal: true, body: func(x *vec) {
 		x.store("dst", x.mul(x.load("x"), x.s("s")))
 	}},
 	{name: "fillVec", slices: "dst", scalars: "s", unroll: 4, body: func(x *vec) {
 		x.store("dst", x.s("s"))
 	}},
 
-	{name: "copyVec", slices: "dst:byte src:byte", unroll: 4, whole: true, past: true, body: func(x *vec) {
+	{name: "copyVec", slices: "dst:byte src:byte", unroll: 4, whole: true, nonTemporal: true, body: func(x *vec) {
 		x.store("dst", x.load("src"))
 	}},
-	{name: "copyNearVec", slices: "dst:byte src:byte", unroll: 4, whole: true, near: "src", past: true, body: func(x *vec) {
+	{name: "copyNearVec", slices: "dst:byte src:byte", unroll: 4, whole: true, inCache: "src", nonTemporal: true, body: func(x *vec) {
 		x.store("dst", x.load("src"))
 	}},
 
@@ -82,48 +82,50 @@ var mapKernels = []kernel{
 		return x.mul(dy, x.mul(y, x.sub(x.copy(x.k(1)), y)))
 	}),
 
-	{name: "scaledExpVec", slices: "dst x", scalars: "shift scale", unroll: 2, weave: 4, hoist: 12, past: true, body: func(x *vec) {
+	{name: "scaledExpVec", slices: "dst x", scalars: "shift scale", unroll: 2, weave: 4, hoist: 12, nonTemporal: true, body: func(x *vec) {
 		x.store("dst", x.mul(x.exp(x.sub(x.load("x"), x.s("shift"))), x.s("scale")))
 	}},
-	{name: "softmaxGradVec", slices: "dst y dy", scalars: "dot", unroll: 4, past: true, body: func(x *vec) {
+	{name: "softmaxGradVec", slices: "dst y dy", scalars: "dot", unroll: 4, nonTemporal: true, body: func(x *vec) {
 		x.store("dst", x.mul(x.load("y"), x.sub(x.load("dy"), x.s("dot"))))
 	}},
-	{name: "logSoftmaxGradVec", slices: "dst y dy", scalars: "sum", unroll: 2, weave: 4, hoist: 12, past: true, body: func(x *vec) {
+	{name: "logSoftmaxGradVec", slices: "dst y dy", scalars: "sum", unroll: 2, weave: 4, hoist: 12, nonTemporal: true, body: func(x *vec) {
 		x.store("dst", x.fnma(x.exp(x.load("y")), x.s("sum"), x.load("dy")))
 	}},
-	{name: "normalizeVec", slices: "dst x weight bias", scalars: "mean rstd shift", unroll: 2, past: true, body: func(x *vec) {
+	{name: "normalizeVec", slices: "dst x weight bias", scalars: "mean rstd shift", unroll: 2, nonTemporal: true, body: func(x *vec) {
 		x.store("dst", x.fma(x.normalized(), x.loadOr("weight", 1), x.loadOr("bias", 0)))
 	}},
-	{name: "normalizeGradVec", slices: "dst x dy weight", scalars: "mean rstd shift lessG meanGH", unroll: 2, past: true, body: func(x *vec) {
-		h := x.normalized()
-		g := x.fma(x.load("dy"), x.loadOr("weight", 1), x.s("lessG"))
-		x.store("dst", x.mul(x.fnma(h, x.s("meanGH"), g), x.s("rstd")))
-	}},
+	{name: "normalizeGradVec", slices: "dst x dy weight", scalars: "mean rstd shift lessG meanGH", unroll: 2, nonTemporal: true,
+		body: func(x *vec) {
+			h := x.normalized()
+			g := x.fma(x.load("dy"), x.loadOr("weight", 1), x.s("lessG"))
+			x.store("dst", x.mul(x.fnma(h, x.s("meanGH"), g), x.s("rstd")))
+		}},
 
-	{name: "sgdVec", slices: "param buf grad", scalars: "lr momentum fresh decay", unroll: 2, unasked: true, body: func(x *vec) {
+	{name: "sgdVec", slices: "param buf grad", scalars: "lr momentum fresh decay", unroll: 2, noPrefetch: true, body: func(x *vec) {
 		p, buf := x.load("param"), x.load("buf")
 		g := x.fma(p, x.s("decay"), x.load("grad"))
 		buf = x.fma(buf, x.s("momentum"), x.mul(g, x.s("fresh")))
 		x.store("buf", buf)
 		x.store("param", x.fnma(buf, x.s("lr"), p))
 	}},
-	{name: "nesterovVec", slices: "param buf grad", scalars: "lr momentum fresh decay", unroll: 2, unasked: true, body: func(x *vec) {
+	{name: "nesterovVec", slices: "param buf grad", scalars: "lr momentum fresh decay", unroll: 2, noPrefetch: true, body: func(x *vec) {
 		p, buf := x.load("param"), x.load("buf")
 		g := x.fma(p, x.s("decay"), x.load("grad"))
 		buf = x.fma(buf, x.s("momentum"), x.mul(g, x.s("fresh")))
 		x.store("buf", buf)
 		x.store("param", x.fnma(x.fma(buf, x.s("momentum"), g), x.s("lr"), p))
 	}},
-	{name: "adamVec", slices: "param m v grad", scalars: "beta1 fresh1 beta2 fresh2 step rootBias2 eps decay l2", unroll: 1, body: func(x *vec) {
-		p := x.load("param")
-		g := x.fma(p, x.s("l2"), x.load("grad"))
-		m := x.fma(x.load("m"), x.s("beta1"), x.mul(g, x.s("fresh1")))
-		x.store("m", m)
-		v := x.fma(x.load("v"), x.s("beta2"), x.mul(x.mul(g, x.s("fresh2")), g))
-		x.store("v", v)
-		d := x.add(x.div(x.sqrt(v), x.s("rootBias2")), x.s("eps"))
-		x.store("param", x.sub(x.mul(p, x.s("decay")), x.div(x.mul(m, x.s("step")), d)))
-	}},
+	{name: "adamVec", slices: "param m v grad", scalars: "beta1 fresh1 beta2 fresh2 step rootBias2 eps decay l2", unroll: 1,
+		body: func(x *vec) {
+			p := x.load("param")
+			g := x.fma(p, x.s("l2"), x.load("grad"))
+			m := x.fma(x.load("m"), x.s("beta1"), x.mul(g, x.s("fresh1")))
+			x.store("m", m)
+			v := x.fma(x.load("v"), x.s("beta2"), x.mul(x.mul(g, x.s("fresh2")), g))
+			x.store("v", v)
+			d := x.add(x.div(x.sqrt(v), x.s("rootBias2")), x.s("eps"))
+			x.store("param", x.sub(x.mul(p, x.s("decay")), x.div(x.mul(m, x.s("step")), d)))
+		}},
 
 	{name: "fromF16Vec", slices: "dst src:uint16", unroll: 4, whole: true, body: func(x *vec) {
 		x.store("dst", x.op("VCVTPH2PS", x.at("src", 2)))
@@ -163,7 +165,7 @@ func (x *vec) normalized() operand.Op {
 }
 
 func binary(name string, f func(x *vec, a, b operand.Op) operand.Op) kernel {
-	return kernel{name: name + "Vec", slices: "dst a b", unroll: 4, past: true, body: func(x *vec) {
+	return kernel{name: name + "Vec", slices: "dst a b", unroll: 4, nonTemporal: true, body: func(x *vec) {
 		x.store("dst", f(x, x.load("a"), x.load("b")))
 	}}
 }
@@ -176,14 +178,14 @@ func (k kernel) woven(vectors, constants int) kernel {
 }
 
 func unary(name string, unroll int, f func(x *vec, a operand.Op) operand.Op) kernel {
-	return kernel{name: name + "Vec", slices: "dst x", unroll: unroll, past: true, body: func(x *vec) {
+	return kernel{name: name + "Vec", slices: "dst x", unroll: unroll, nonTemporal: true, body: func(x *vec) {
 		x.store("dst", f(x, x.load("x")))
 	}}
 }
 
 // gradient is a kernel of what the forward kept and of the gradient of its result.
 func gradient(name string, unroll int, f func(x *vec, kept, dy operand.Op) operand.Op) kernel {
-	return kernel{name: name + "Vec", slices: "dst x dy", unroll: unroll, past: true, body: func(x *vec) {
+	return kernel{name: name + "Vec", slices: "dst x dy", unroll: unroll, nonTemporal: true, body: func(x *vec) {
 		x.store("dst", f(x, x.load("x"), x.load("dy")))
 	}}
 }
@@ -198,7 +200,7 @@ var reduceKernels = []reduction{
 	unaryReduction("sumExpVec", "shift", 0, (*vec).add, func(x *vec, v operand.Op) operand.Op { return x.expDown(x.sub(v, x.s("shift"))) }).
 		ahead(16 << 10), // the piece that follows, whose maximum comes next
 	{
-		kernel: kernel{name: "dotVec", slices: "a b", unasked: true}, groups: 4, results: 1, join: (*vec).add,
+		kernel: kernel{name: "dotVec", slices: "a b", noPrefetch: true}, groups: 4, results: 1, join: (*vec).add,
 		step: func(x *vec, acc []operand.Op) { x.do("VFMADD231PS", x.load("b"), x.load("a"), acc[0]) },
 	},
 	{
@@ -216,7 +218,8 @@ var reduceKernels = []reduction{
 		},
 	},
 	{
-		kernel: kernel{name: "normalizeGradSumsVec", slices: "dweight dbias x dy weight", scalars: "mean rstd shift"}, groups: 1, results: 2, join: (*vec).add,
+		kernel: kernel{name: "normalizeGradSumsVec", slices: "dweight dbias x dy weight", scalars: "mean rstd shift"}, groups: 1, results: 2,
+		join: (*vec).add,
 		step: func(x *vec, acc []operand.Op) {
 			dy := x.load("dy")
 			h := x.normalized()

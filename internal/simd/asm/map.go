@@ -13,32 +13,32 @@ import (
 
 // A kernel is a loop over the elements of some slices.
 type kernel struct {
-	name    string
-	slices  string // their names, blank separated; "name:type" for other elements than float32
-	scalars string // of float32
-	unroll  int    // vectors an iteration
-	body    func(x *vec)
-	whole   bool   // has no tail: n is a multiple of 16
-	early   int    // the slices are asked for so many bytes before they are needed; 0: soon
-	near    string // the slice that is not, because it is in the cache
-	past    bool   // at level AVX512Past it asks for nothing, and its stores go past the caches
-	unasked bool   // at level AVX512Past it asks for nothing
-	weave   int    // vectors an iteration with AVX-512, their instructions in turns; 0: unroll, one after the other
-	hoist   int    // the most constants in registers with AVX-512; 0: hoisted
+	name        string
+	slices      string // their names, blank separated; "name:type" for other elements than float32
+	scalars     string // of float32
+	unroll      int    // vectors an iteration
+	body        func(x *vec)
+	whole       bool   // has no tail: n is a multiple of 16
+	early       int    // how many bytes ahead the slices are prefetched; 0: soon
+	inCache     string // the slice that is not prefetched, because it is in the cache
+	nonTemporal bool   // in a non-temporal mode its stores are non-temporal and it does not prefetch
+	noPrefetch  bool   // in a non-temporal mode it does not prefetch
+	weave       int    // vectors an iteration with AVX-512, their instructions in turns; 0: unroll, one after the other
+	hoist       int    // the most constants in registers with AVX-512; 0: hoisted
 }
 
-// soon is how many bytes before they are needed slices are asked for. The processor
-// does so itself, but stops at the end of each page of 4 KiB and does not for stores:
-// copying 64 MiB takes 1.3 times as long without (Cascade Lake).
+// soon is how many bytes ahead slices are prefetched. The processor prefetches by itself
+// too, but it stops at the end of each page of 4 KiB and leaves stores out. Without
+// these prefetches a copy of 64 MiB takes 1.3 times as long (Cascade Lake).
 const soon = 2 << 10
 
-// prefetch asks for the part of each slice that lies early bytes after the next n
-// elements, also beyond the end: the next call often goes on there. Where no memory is
-// it costs some 25 ns a line.
+// prefetch prefetches the part of each slice that lies early bytes after the next n
+// elements. It does so beyond the end of the slice as well, because the next call often
+// continues there. A prefetch of an address without memory costs some 25 ns a line.
 func (k kernel) prefetch(x *vec, touched []touch, n int) {
 	early := cmp.Or(k.early, soon)
 	for _, t := range touched {
-		if t.slice == k.near || x.unasked {
+		if t.slice == k.inCache || x.noPrefetch {
 			continue
 		}
 		for at := 0; at < int(t.size)*n; at += 64 {
@@ -55,8 +55,9 @@ func maps(c *build.Context) {
 	}
 }
 
-// byLevel is whether the kernel is told the level, and not only whether it is wide.
-func (k kernel) byLevel() bool { return k.past || k.unasked }
+// byLevel reports whether the kernel has the level as its argument, rather than whether
+// it is wide.
+func (k kernel) byLevel() bool { return k.nonTemporal || k.noPrefetch }
 
 // signature is the Go type of the kernel's function.
 func (k kernel) signature() string {
@@ -115,13 +116,13 @@ func (k kernel) emit(c *build.Context, p *pool) {
 		if wide && k.byLevel() {
 			c.CMPB(address(c, "level"), operand.Imm(levelPast))
 			c.JNE(operand.LabelRef(loop))
-			if k.past {
+			if k.nonTemporal {
 				c.TESTQ(operand.U32(vectorBytes-1), x.ptrs["dst"]) // such stores are to whole lines
 				c.JNE(operand.LabelRef(loop))
 			}
-			x.past, x.unasked = k.past, true
-			loops(x.label("past"))
-			x.past, x.unasked = false, false
+			x.nonTemporal, x.noPrefetch = k.nonTemporal, true
+			loops(x.label("nontemporal"))
+			x.nonTemporal, x.noPrefetch = false, false
 			c.JMP(operand.LabelRef(tail))
 		}
 		loops(loop)
@@ -146,7 +147,7 @@ func (k kernel) emit(c *build.Context, p *pool) {
 	}
 }
 
-// The levels of package simd, and the bytes of a vector of AVX-512.
+// The codes of package simd's modes, and the bytes of a vector of AVX-512.
 const (
 	levelAVX2   = 1
 	levelPast   = 3
@@ -200,7 +201,8 @@ func (k kernel) rehearse(p *pool) (constants []uint32, touched []touch) {
 	c := build.NewContext()
 	c.Function("rehearsal")
 	c.SignatureExpr(k.signature())
-	x := &vec{c: c, wide: true, pool: p, ptrs: map[string]reg.GPVirtual{}, scalars: map[string]operand.Op{}, labels: new(int), index: c.GP64(), used: map[uint32]bool{}}
+	x := &vec{c: c, wide: true, pool: p, ptrs: map[string]reg.GPVirtual{}, scalars: map[string]operand.Op{}, labels: new(int), index: c.GP64(),
+		used: map[uint32]bool{}}
 	for _, s := range strings.Fields(k.slices) {
 		name, _, _ := strings.Cut(s, ":")
 		x.ptrs[name] = c.GP64()

@@ -81,9 +81,9 @@ func (r reduction) emit(c *build.Context, p *pool) {
 		if wide && r.byLevel() {
 			c.CMPB(address(c, "level"), operand.Imm(levelPast))
 			c.JNE(operand.LabelRef(loop))
-			x.unasked = true
-			loops(x.label("past"))
-			x.unasked = false
+			x.noPrefetch = true
+			loops(x.label("nontemporal"))
+			x.noPrefetch = false
 			c.JMP(operand.LabelRef(tail))
 		}
 		loops(loop)
@@ -156,7 +156,8 @@ func (r reduction) ahead(bytes int) reduction {
 }
 
 // unaryReduction is a reduction of one slice into one result.
-func unaryReduction(name, scalars string, start float64, join func(x *vec, a, b operand.Op) operand.Op, term func(x *vec, v operand.Op) operand.Op) reduction {
+func unaryReduction(name, scalars string, start float64, join func(x *vec, a, b operand.Op) operand.Op,
+	term func(x *vec, v operand.Op) operand.Op) reduction {
 	return reduction{
 		kernel: kernel{name: name, slices: "x", scalars: scalars, weave: 4, hoist: 12}, groups: 4, results: 1, start: start, join: join,
 		step: func(x *vec, acc []operand.Op) {

@@ -104,7 +104,8 @@ func byteMask(c *build.Context, n reg.GPPhysical, k reg.OpmaskPhysical) {
 // transpose turns rows into columns, as many at a time as a vector has elements.
 func transpose(c *build.Context, name string, bytes int) {
 	lanes := 64 / bytes
-	doc := fmt.Sprintf("writes element (i, j) of src to (j, i) of dst, for 1 ≤ rows ≤ %d rows and cols > 0 columns of src; steps are in bytes.", lanes)
+	doc := fmt.Sprintf("writes element (i, j) of src to (j, i) of dst, for 1 ≤ rows ≤ %d rows and cols > 0 columns of src; "+
+		"steps are in bytes.", lanes)
 	rowFunction(c, name, transposeSignature, doc)
 	dst, dstStep, src, srcStep, rows, cols := reg.RDI, reg.R8, reg.RSI, reg.R9, reg.RDX, reg.RCX
 	row, step, none, ahead := reg.RAX, reg.RBX, reg.R10, reg.R11

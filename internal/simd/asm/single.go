@@ -13,7 +13,7 @@ var singles = []struct {
 	body            func(c *build.Context)
 }{
 	{"prefetchLines", "func(p *byte, n int)", prefetchLines},
-	{"copyPast", "func(dst *byte, src *byte)", copyPast},
+	{"copyNonTemporal", "func(dst *byte, src *byte)", copyNonTemporal},
 	{"storeFence", "func()", func(c *build.Context) { c.SFENCE() }},
 	{"cpuid", "func(leaf uint32) (a uint32, b uint32, c uint32, d uint32)", cpuid},
 }
@@ -30,7 +30,7 @@ func instructions(c *build.Context) {
 	}
 }
 
-// prefetchLines asks for the cache lines of n > 0 bytes.
+// prefetchLines prefetches the cache lines of n > 0 bytes.
 func prefetchLines(c *build.Context) {
 	p, n := c.GP64(), c.GP64()
 	c.Load(c.Param("p"), p)
@@ -42,9 +42,9 @@ func prefetchLines(c *build.Context) {
 	c.JG(operand.LabelRef("line"))
 }
 
-// copyPast copies 64 KiB past the caches, dst at the start of a cache line: four quarters
-// side by side, since the processor reads ahead within a page only.
-func copyPast(c *build.Context) {
+// copyNonTemporal copies 64 KiB with non-temporal stores. dst begins at a cache line. Four
+// quarters are copied side by side, because the processor prefetches only within a page.
+func copyNonTemporal(c *build.Context) {
 	const quarter, vectors = 16 << 10, 4
 	dst, src, n := c.GP64(), c.GP64(), c.GP64()
 	c.Load(c.Param("dst"), dst)

@@ -73,8 +73,10 @@ func tile(c *build.Context, s isa, lanes operand.Mem) {
 	name := "tile" + s.mark() + s.name
 	c.Function(name)
 	c.Attributes(attr.NOSPLIT)
-	c.SignatureExpr(fmt.Sprintf("func(rows, cols, k int, a *%[1]s, rsa, csa int, b *%[1]s, rsb int, c *%[1]s, ldc int, alpha, beta %[1]s)", s.typ()))
-	c.Doc(fmt.Sprintf("%s does C = alpha·A·B + beta·C for 1 ≤ rows ≤ %d by 1 ≤ cols ≤ %d elements of C and k > 0; strides are in bytes.", name, s.rows, 2*s.lanes))
+	c.SignatureExpr(fmt.Sprintf("func(rows, cols, k int, a *%[1]s, rsa, csa int, b *%[1]s, rsb int, c *%[1]s, ldc int, alpha, beta %[1]s)",
+		s.typ()))
+	c.Doc(fmt.Sprintf("%s does C = alpha·A·B + beta·C for 1 ≤ rows ≤ %d by 1 ≤ cols ≤ %d elements of C and k > 0; strides are in bytes.", name,
+		s.rows, 2*s.lanes))
 	c.Pragma("noescape")
 
 	c.Load(c.Param("a"), base[0])

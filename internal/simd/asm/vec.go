@@ -22,18 +22,18 @@ type vec struct {
 	wide bool
 	*pool
 
-	ptrs      map[string]reg.GPVirtual
-	scalars   map[string]operand.Op // a register, or with AVX2 the parameter in memory
-	constants map[uint32]operand.Op // registers, with AVX-512
-	used      map[uint32]bool       // constants seen, in a rehearsal
-	touched   []touch               // slices seen
-	optional  bool                  // within unlessNil
-	index     reg.GPVirtual         // elements done
-	ahead     int                   // elements from index to this vector
-	mask      operand.Op            // nil: all lanes
-	past      bool                  // stores go past the caches
-	unasked   bool                  // nothing is asked for
-	labels    *int
+	ptrs        map[string]reg.GPVirtual
+	scalars     map[string]operand.Op // a register, or with AVX2 the parameter in memory
+	constants   map[uint32]operand.Op // registers, with AVX-512
+	used        map[uint32]bool       // constants seen, in a rehearsal
+	touched     []touch               // slices seen
+	optional    bool                  // within unlessNil
+	index       reg.GPVirtual         // elements done
+	ahead       int                   // elements from index to this vector
+	mask        operand.Op            // nil: all lanes
+	nonTemporal bool                  // stores are non-temporal
+	noPrefetch  bool                  // no prefetches
+	labels      *int
 }
 
 // A pool is the constants of one file, each 32 bytes wide.
@@ -200,7 +200,7 @@ func (x *vec) loadOr(name string, v float64) operand.Op {
 func (x *vec) store(name string, v operand.Op) {
 	m := x.at(name, 4)
 	switch {
-	case x.past:
+	case x.nonTemporal:
 		x.do("VMOVNTPS", v, m)
 	case x.mask == nil:
 		x.do("VMOVUPS", v, m)

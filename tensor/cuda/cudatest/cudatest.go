@@ -18,7 +18,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/gorun-spmd/gorun/internal/needtest"
+	"github.com/gorun-spmd/gorun/internal/testenv"
 )
 
 // Library returns the path of the fake driver, for GORUN_CUDA_LIB and
@@ -27,7 +27,7 @@ func Library(t testing.TB) string {
 	t.Helper()
 	path, err := Build()
 	if errors.Is(err, exec.ErrNotFound) {
-		needtest.Missing(t, err)
+		testenv.Missing(t, err)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -53,9 +53,10 @@ func Build() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	flags := []string{"-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-U_FORTIFY_SOURCE", "-ffp-contract=off"}
+	flags := []string{"-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-U_FORTIFY_SOURCE", "-ffp-contract=off", "-Werror=switch"}
 	// The kernels' accesses are seen by fake/check.cc, each as it stands in the source.
-	seen := []string{"-g1", "-fsanitize=thread", "--param=tsan-distinguish-volatile=1", "-fsanitize=bounds-strict", "-fno-tree-vectorize", "-fno-tree-slp-vectorize", "-fno-optimize-sibling-calls"}
+	seen := []string{"-g1", "-fsanitize=thread", "--param=tsan-distinguish-volatile=1", "-fsanitize=bounds-strict", "-fno-tree-vectorize",
+		"-fno-tree-slp-vectorize", "-fno-optimize-sibling-calls"}
 	sum := sha256.New()
 	fmt.Fprintln(sum, string(version), flags, seen)
 	for _, path := range slices.Concat(sources, headers, common) {

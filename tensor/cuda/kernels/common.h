@@ -26,7 +26,17 @@ typedef signed char i8;
 #endif
 
 // Element types, numbered as in package dtype.
-enum { F32 = 1, F64, F16, BF16, I8, I16, I32, I64, U8, BOOL };
+enum DType { F32 = 1, F64, F16, BF16, I8, I16, I32, I64, U8, BOOL };
+
+// missing ends a kernel that was asked for an operation, an element type or a size that it
+// does not have: the launch fails, where it would compute something else. Switches over
+// an enum have no default, so that the compiler names a case that was forgotten.
+static __device__ void missing() { __trap(); }
+template <class T>
+static __device__ T missing_value() {
+	missing();
+	return T();
+}
 
 // A Loop is tensor.Loop.
 struct Loop {
@@ -117,8 +127,10 @@ static __device__ i64 load_int(int dt, const void *p, i64 i) {
 	case I16: return ((const short *)p)[i];
 	case I32: return ((const int *)p)[i];
 	case I64: return ((const i64 *)p)[i];
-	default: return ((const u8 *)p)[i];
+	case U8:
+	case BOOL: return ((const u8 *)p)[i];
 	}
+	return missing_value<i64>();
 }
 
 // store_int keeps the low bits, as Go's conversions do.
@@ -128,7 +140,9 @@ static __device__ void store_int(int dt, void *p, i64 i, i64 v) {
 	case I16: ((short *)p)[i] = (short)v; break;
 	case I32: ((int *)p)[i] = (int)v; break;
 	case I64: ((i64 *)p)[i] = v; break;
-	default: ((u8 *)p)[i] = (u8)v;
+	case U8:
+	case BOOL: ((u8 *)p)[i] = (u8)v; break;
+	default: missing();
 	}
 }
 
@@ -138,8 +152,9 @@ static __device__ double load_float(int dt, const void *p, i64 i) {
 	case F32: return ((const float *)p)[i];
 	case F64: return ((const double *)p)[i];
 	case F16: return widen_f16(((const u16 *)p)[i]);
-	default: return widen_bf16(((const u16 *)p)[i]);
+	case BF16: return widen_bf16(((const u16 *)p)[i]);
 	}
+	return missing_value<double>();
 }
 
 // store_float rounds; a half is rounded from float, as on the CPU.
@@ -148,7 +163,8 @@ static __device__ void store_float(int dt, void *p, i64 i, double v) {
 	case F32: ((float *)p)[i] = (float)v; break;
 	case F64: ((double *)p)[i] = v; break;
 	case F16: ((u16 *)p)[i] = narrow_f16((float)v); break;
-	default: ((u16 *)p)[i] = narrow_bf16((float)v);
+	case BF16: ((u16 *)p)[i] = narrow_bf16((float)v); break;
+	default: missing();
 	}
 }
 

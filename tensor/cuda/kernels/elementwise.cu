@@ -1,5 +1,6 @@
 // Kernels that compute one element at a time.
 #include "common.h"
+#include "ops.h"
 
 // fill sets n elements of the given bytes to a pattern.
 KERNEL(fill, int bytes, void *dst, i64 n, u64 v) {
@@ -8,7 +9,8 @@ KERNEL(fill, int bytes, void *dst, i64 n, u64 v) {
 		case 1: ((u8 *)dst)[i] = (u8)v; break;
 		case 2: ((u16 *)dst)[i] = (u16)v; break;
 		case 4: ((u32 *)dst)[i] = (u32)v; break;
-		default: ((u64 *)dst)[i] = v;
+		case 8: ((u64 *)dst)[i] = v; break;
+		default: missing();
 		}
 	}
 }
@@ -98,7 +100,8 @@ KERNEL(copy_loop, int bytes, void *dst, const void *src, Loop l, i64 n) {
 	case 1: copy_loop_of((u8 *)dst, (const u8 *)src, l, n); break;
 	case 2: copy_loop_of((u16 *)dst, (const u16 *)src, l, n); break;
 	case 4: copy_loop_of((u32 *)dst, (const u32 *)src, l, n); break;
-	default: copy_loop_of((u64 *)dst, (const u64 *)src, l, n);
+	case 8: copy_loop_of((u64 *)dst, (const u64 *)src, l, n); break;
+	default: missing();
 	}
 }
 
@@ -125,11 +128,10 @@ KERNEL(transpose, int bytes, void *dst, const void *src, i64 batch, i64 rows, i6
 	case 1: transpose_of((u8 *)dst, (const u8 *)src, batch, rows, cols, dstStep, srcStep, dstBatch, srcBatch); break;
 	case 2: transpose_of((u16 *)dst, (const u16 *)src, batch, rows, cols, dstStep, srcStep, dstBatch, srcBatch); break;
 	case 4: transpose_of((u32 *)dst, (const u32 *)src, batch, rows, cols, dstStep, srcStep, dstBatch, srcBatch); break;
-	default: transpose_of((u64 *)dst, (const u64 *)src, batch, rows, cols, dstStep, srcStep, dstBatch, srcBatch);
+	case 8: transpose_of((u64 *)dst, (const u64 *)src, batch, rows, cols, dstStep, srcStep, dstBatch, srcBatch); break;
+	default: missing();
 	}
 }
-
-enum { NEG, ABS, EXP, LOG, SQRT, RSQRT, TANH, SIGMOID, RELU, GELU, GELU_TANH, SILU, SQUARE, SIGN };
 
 static __device__ float log_of(float x) { return logf(x); }
 static __device__ double log_of(double x) { return log(x); }
@@ -137,12 +139,60 @@ static __device__ float sqrt_of(float x) { return sqrtf(x); }
 static __device__ double sqrt_of(double x) { return sqrt(x); }
 static __device__ float tanh_of(float x) { return tanhf(x); }
 static __device__ double tanh_of(double x) { return tanh(x); }
+static __device__ float erf_of(float x) { return erff(x); }
+static __device__ double erf_of(double x) { return erf(x); }
+
+// CUDA's own sine and cosine keep an array on the stack, for arguments near the largest.
+// Here x = q·π/2 + r with |r| ≤ π/4 and π/2 in three parts, which is exact enough for
+// |x| up to 2^50; of larger numbers the result is NaN. The polynomials are those of
+// Cephes and fdlibm.
+static __device__ float sin_near(float r, float z) {
+	return r + r * z * (-1.6666654611e-1f + z * (8.3321608736e-3f + z * -1.9515295891e-4f));
+}
+static __device__ float cos_near(float, float z) {
+	return 1 - 0.5f * z + z * z * (4.166664568298827e-2f + z * (-1.388731625493765e-3f + z * 2.443315711809948e-5f));
+}
+static __device__ double sin_near(double r, double z) {
+	double p = 8.33333333332248946124e-03 + z * (-1.98412698298579493134e-04 + z * (2.75573137070700676789e-06 +
+		z * (-2.50507602534068634195e-08 + z * 1.58969099521155010221e-10)));
+	return r + r * z * (-1.66666666666666324348e-01 + z * p);
+}
+static __device__ double cos_near(double, double z) {
+	double p = 4.16666666666666019037e-02 + z * (-1.38888888888741095749e-03 + z * (2.48015872894767294178e-05 +
+		z * (-2.75573143513906633035e-07 + z * (2.08757232129817482790e-09 + z * -1.13596475577881948265e-11))));
+	return 1 - (0.5 * z - z * z * p);
+}
+
+// sin_turned returns sin(x + turns·π/2).
+template <class T>
+static __device__ T sin_turned(T x, i64 turns) {
+	double at = x, q = rint(at * 0.63661977236758134308);
+	if (!(fabs(at) <= 1125899906842624.0)) {
+		T none = (T)(at - at);
+		return none / none;
+	}
+	T r = (T)fma(q, 1.4973849048591833e-33, fma(-q, 6.123233995736766e-17, fma(-q, 1.5707963267948966, at)));
+	turns += (i64)q;
+	T y = turns & 1 ? cos_near(r, r * r) : sin_near(r, r * r);
+	return turns & 2 ? -y : y;
+}
+template <class T>
+static __device__ T sin_of(T x) { return sin_turned(x, 0); }
+template <class T>
+static __device__ T cos_of(T x) { return sin_turned(x, 1); }
 
 template <class T>
 static __device__ T sigmoid(T x) {
 	if (x >= 0) return 1 / (1 + exp_of(-x));
 	T e = exp_of(x);
 	return e / (1 + e);
+}
+
+// silu_grad is dy·(s + x·s·(1-s)) for s = sigmoid(x).
+template <class T>
+static __device__ T silu_grad(T dy, T x) {
+	T s = sigmoid(x);
+	return dy * s * (1 + x * (1 - s));
 }
 
 // density is exp(-x²/2) for x from -40 to 40 and phi, of x and of that, the normal
@@ -199,50 +249,69 @@ static __device__ T gelu_tanh_slope(T x) {
 template <class T>
 static __device__ T sign(T x) { return x > 0 ? (T)1 : x < 0 ? (T)-1 : x; }
 
+// A Unary is what an operator computes: its value, its gradient dy·op'(x) for y = op(x), and
+// of integers their value modulo 2^64. ops.h names all of them: one that is missing does not
+// compile.
+template <int OP>
+struct Unary;
+#define UNARY(op, value_of_x, gradient)                                   \
+	template <>                                                                            \
+	struct Unary<op> {                                                                     \
+		template <class T>                                                                 \
+		static __device__ T value(T x) { return value_of_x; }                              \
+		template <class T>                                                                 \
+		static __device__ T grad(T dy, T x, T y) { return gradient; }                      \
+	};
+UNARY(NEG, -x, -dy)
+UNARY(ABS, x < 0 ? -x : x == 0 ? (T)0 : x, dy * sign(x))
+UNARY(EXP, exp_of(x), dy * y)
+UNARY(LOG, log_of(x), dy / x)
+UNARY(SQRT, sqrt_of(x), dy / (2 * y))
+UNARY(RSQRT, 1 / sqrt_of(x), dy * (T)-0.5 * y * y * y)
+UNARY(TANH, tanh_of(x), dy * (1 - y * y))
+UNARY(SIGMOID, sigmoid(x), dy * y * (1 - y))
+UNARY(RELU, x < 0 ? (T)0 : x, y <= 0 ? (T)0 : dy)
+UNARY(GELU, gelu(x), dy * gelu_slope(x))
+UNARY(GELU_TANH, gelu_tanh(x), dy * gelu_tanh_slope(x))
+UNARY(SILU, x * sigmoid(x), silu_grad(dy, x))
+UNARY(SQUARE, x * x, dy * 2 * x)
+UNARY(SIGN, sign(x), (T)0)
+UNARY(ERF, erf_of(x), dy * (T)1.12837916709551257390 * exp_of(-x * x)) // 2/sqrt(pi)
+UNARY(SIN, sin_of(x), dy * cos_of(x))
+UNARY(COS, cos_of(x), -dy * sin_of(x))
+
+// unary_one returns op(x) and unary_grad_one its gradient.
 template <class T>
 static __device__ T unary_one(int op, T x) {
-	switch (op) {
-	case NEG: return -x;
-	case ABS: return x < 0 ? -x : x == 0 ? (T)0 : x;
-	case EXP: return exp_of(x);
-	case LOG: return log_of(x);
-	case SQRT: return sqrt_of(x);
-	case RSQRT: return 1 / sqrt_of(x);
-	case TANH: return tanh_of(x);
-	case SIGMOID: return sigmoid(x);
-	case RELU: return x < 0 ? (T)0 : x;
-	case GELU: return gelu(x);
-	case GELU_TANH: return gelu_tanh(x);
-	case SILU: return x * sigmoid(x);
-	case SQUARE: return x * x;
-	default: return sign(x);
+	switch ((UnaryOp)op) {
+#define CASE(op) \
+	case op: return Unary<op>::value(x);
+		UNARY_OPS(CASE)
+#undef CASE
 	}
+	return missing_value<T>();
+}
+template <class T>
+static __device__ T unary_grad_one(int op, T dy, T x, T y) {
+	switch ((UnaryOp)op) {
+#define CASE(op) \
+	case op: return Unary<op>::grad(dy, x, y);
+		UNARY_OPS(CASE)
+#undef CASE
+	}
+	return missing_value<T>();
 }
 
-// for_op calls f with an integral constant for each operation: the loop is made for each,
-// and has no switch.
-template <int OP>
-struct As {
-	enum { op = OP };
-};
+// for_op calls f with the Unary of op: the loop is made for each, and has no switch.
 template <class F>
 static __device__ void for_op(int op, F f) {
-	switch (op) {
-	case NEG: f(As<NEG>()); break;
-	case ABS: f(As<ABS>()); break;
-	case EXP: f(As<EXP>()); break;
-	case LOG: f(As<LOG>()); break;
-	case SQRT: f(As<SQRT>()); break;
-	case RSQRT: f(As<RSQRT>()); break;
-	case TANH: f(As<TANH>()); break;
-	case SIGMOID: f(As<SIGMOID>()); break;
-	case RELU: f(As<RELU>()); break;
-	case GELU: f(As<GELU>()); break;
-	case GELU_TANH: f(As<GELU_TANH>()); break;
-	case SILU: f(As<SILU>()); break;
-	case SQUARE: f(As<SQUARE>()); break;
-	default: f(As<SIGN>());
+	switch ((UnaryOp)op) {
+#define CASE(op) \
+	case op: f(Unary<op>()); return;
+		UNARY_OPS(CASE)
+#undef CASE
 	}
+	missing();
 }
 
 // Packs of float32 are taken four at once, by a loop for each operation.
@@ -254,7 +323,7 @@ KERNEL(unary_f32, int op, float *dst, const float *x, i64 n) {
 		EACH(k, packs) {
 			Four p = ((const Four *)x)[k];
 #pragma unroll
-			for (int e = 0; e < 4; e++) p.v[e] = unary_one(decltype(as)::op, p.v[e]);
+			for (int e = 0; e < 4; e++) p.v[e] = decltype(as)::value(p.v[e]);
 			put_whole((Four *)dst + k, p);
 		}
 	});
@@ -265,41 +334,32 @@ KERNEL(unary_bf16, int op, u16 *dst, const u16 *x, i64 n) {
 	auto f = [=](float v, float, float) { return unary_one(op, v); };
 	each_packed<2>(true, dst, x, x, x, n, f, f);
 }
+
+// An Integer is what an operator makes of an integer, modulo 2^64.
+template <int OP>
+struct Integer;
+#define INTEGER(op, value_of_v)                                   \
+	template <>                                                   \
+	struct Integer<op> {                                          \
+		static __device__ i64 value(i64 v) { return value_of_v; } \
+	};
+INTEGER(NEG, (i64)(0 - (u64)v))
+INTEGER(ABS, v < 0 ? (i64)(0 - (u64)v) : v)
+INTEGER(RELU, v < 0 ? 0 : v)
+INTEGER(SQUARE, (i64)((u64)v * (u64)v))
+INTEGER(SIGN, v > 0 ? 1 : v < 0 ? -1 : 0)
+
 KERNEL(unary_int, int op, int dt, void *dst, const void *x, i64 n) {
 	EACH(i, n) {
 		i64 v = load_int(dt, x, i);
 		switch (op) {
-		case NEG: v = (i64)(0 - (u64)v); break;
-		case ABS: v = v < 0 ? (i64)(0 - (u64)v) : v; break;
-		case RELU: v = v < 0 ? 0 : v; break;
-		case SQUARE: v = (i64)((u64)v * (u64)v); break;
-		case SIGN: v = v > 0 ? 1 : v < 0 ? -1 : 0; break;
+#define CASE(op) \
+	case op: v = Integer<op>::value(v); break;
+			UNARY_INT_OPS(CASE)
+#undef CASE
+		default: missing();
 		}
 		store_int(dt, dst, i, v);
-	}
-}
-
-// unary_grad_one returns dy·op'(x) for y = op(x).
-template <class T>
-static __device__ T unary_grad_one(int op, T dy, T x, T y) {
-	switch (op) {
-	case NEG: return -dy;
-	case ABS: return dy * sign(x);
-	case EXP: return dy * y;
-	case LOG: return dy / x;
-	case SQRT: return dy / (2 * y);
-	case RSQRT: return dy * (T)-0.5 * y * y * y;
-	case TANH: return dy * (1 - y * y);
-	case SIGMOID: return dy * y * (1 - y);
-	case RELU: return y <= 0 ? (T)0 : dy;
-	case GELU: return dy * gelu_slope(x);
-	case GELU_TANH: return dy * gelu_tanh_slope(x);
-	case SILU: {
-		T s = sigmoid(x);
-		return dy * s * (1 + x * (1 - s));
-	}
-	case SQUARE: return dy * 2 * x;
-	default: return 0;
 	}
 }
 
@@ -309,7 +369,7 @@ KERNEL(unary_grad_f32, int op, float *dx, const float *dy, const float *x, const
 		EACH(k, packs) {
 			Four p = ((const Four *)dy)[k], q = ((const Four *)x)[k], r = ((const Four *)y)[k];
 #pragma unroll
-			for (int e = 0; e < 4; e++) p.v[e] = unary_grad_one(decltype(as)::op, p.v[e], q.v[e], r.v[e]);
+			for (int e = 0; e < 4; e++) p.v[e] = decltype(as)::grad(p.v[e], q.v[e], r.v[e]);
 			put_whole((Four *)dx + k, p);
 		}
 	});
@@ -349,18 +409,19 @@ static __device__ void clamp_grad(T *dx, const T *dy, const T *x, double lo, dou
 KERNEL(clamp_grad_f32, float *dx, const float *dy, const float *x, double lo, double hi, i64 n) { clamp_grad(dx, dy, x, lo, hi, n); }
 KERNEL(clamp_grad_f64, double *dx, const double *dy, const double *x, double lo, double hi, i64 n) { clamp_grad(dx, dy, x, lo, hi, n); }
 
-enum { ADD, SUB, MUL, DIV, MAXIMUM, MINIMUM, POW };
-
+// binary_short is binary_one without POW.
 template <class T>
 static __device__ T binary_short(int op, T a, T b) {
-	switch (op) {
+	switch ((BinaryOp)op) {
 	case ADD: return a + b;
 	case SUB: return a - b;
 	case MUL: return a * b;
 	case DIV: return a / b;
 	case MAXIMUM: return max_of(a, b);
-	default: return min_of(a, b);
+	case MINIMUM: return min_of(a, b);
+	case POW: break;
 	}
+	return missing_value<T>();
 }
 
 template <class T>
@@ -368,16 +429,8 @@ static __device__ T binary_one(int op, T a, T b) {
 	return op == POW ? (T)pow((double)a, (double)b) : binary_short(op, a, b);
 }
 
-// binary_int computes modulo 2^64, of which every smaller type keeps the low bits.
-static __device__ i64 binary_int_one(int op, i64 a, i64 b) {
-	switch (op) {
-	case ADD: return (i64)((u64)a + (u64)b);
-	case SUB: return (i64)((u64)a - (u64)b);
-	case MUL: return (i64)((u64)a * (u64)b);
-	case DIV: return b == 0 ? 0 : b == -1 ? (i64)(0 - (u64)a) : a / b;
-	case MAXIMUM: return a > b ? a : b;
-	case MINIMUM: return a < b ? a : b;
-	}
+// pow_int computes modulo 2^64.
+static __device__ i64 pow_int(i64 a, i64 b) {
 	u64 x = (u64)a, r = 1, n = (u64)b;
 	if (b < 0) {
 		if (a != 1 && a != -1) return 0;
@@ -388,6 +441,20 @@ static __device__ i64 binary_int_one(int op, i64 a, i64 b) {
 		x *= x;
 	}
 	return (i64)r;
+}
+
+// binary_int_one computes modulo 2^64, of which every smaller type keeps the low bits.
+static __device__ i64 binary_int_one(int op, i64 a, i64 b) {
+	switch ((BinaryOp)op) {
+	case ADD: return (i64)((u64)a + (u64)b);
+	case SUB: return (i64)((u64)a - (u64)b);
+	case MUL: return (i64)((u64)a * (u64)b);
+	case DIV: return b == 0 ? 0 : b == -1 ? (i64)(0 - (u64)a) : a / b;
+	case MAXIMUM: return a > b ? a : b;
+	case MINIMUM: return a < b ? a : b;
+	case POW: return pow_int(a, b);
+	}
+	return missing_value<i64>();
 }
 
 template <class T>
@@ -435,18 +502,17 @@ KERNEL(binary_scalar_int, int op, int dt, void *dst, const void *x, i64 v, int s
 	}
 }
 
-enum { EQ, NE, LT, LE, GT, GE };
-
 template <class T>
 static __device__ bool compare_one(int op, T a, T b) {
-	switch (op) {
+	switch ((CompareOp)op) {
 	case EQ: return a == b;
 	case NE: return a != b;
 	case LT: return a < b;
 	case LE: return a <= b;
 	case GT: return a > b;
-	default: return a >= b;
+	case GE: return a >= b;
 	}
+	return missing_value<bool>();
 }
 
 // compare_loop writes 0 or 1.
@@ -471,7 +537,8 @@ KERNEL(where, int bytes, void *dst, const void *a, const void *b, const u8 *cond
 	case 1: where_of((u8 *)dst, (const u8 *)a, (const u8 *)b, cond, l, n); break;
 	case 2: where_of((u16 *)dst, (const u16 *)a, (const u16 *)b, cond, l, n); break;
 	case 4: where_of((u32 *)dst, (const u32 *)a, (const u32 *)b, cond, l, n); break;
-	default: where_of((u64 *)dst, (const u64 *)a, (const u64 *)b, cond, l, n);
+	case 8: where_of((u64 *)dst, (const u64 *)a, (const u64 *)b, cond, l, n); break;
+	default: missing();
 	}
 }
 
@@ -548,13 +615,11 @@ static __device__ void random_runs(int dt, void *dst, u64 seed, u64 stream, u64 
 	}
 }
 
-enum { UNIFORM, NORMAL, BERNOULLI };
-
 // random_numbers makes runs of random numbers, a uniform one brought between least and
 // most. It is the same arithmetic as the CPU's, one rounding for each fused multiply-add.
 KERNEL(random_numbers, int op, int dt, void *dst, u64 seed, u64 stream, u64 first, Loop l, i64 runs, i64 run, double a, double b, double least, double most, const double *table) {
 	__shared__ double tail[OCTAVES * COEFFICIENTS];
-	switch (op) {
+	switch ((RandomOp)op) {
 	case UNIFORM: {
 		auto number = [=](u32 w) {
 			// 1 + u, of which the last 28 bits are 0
@@ -578,9 +643,11 @@ KERNEL(random_numbers, int op, int dt, void *dst, u64 seed, u64 stream, u64 firs
 		random_runs(dt, dst, seed, stream, first, l, runs, run, number, [=](u32 w) { return (float)number(w); });
 		break;
 	}
-	default: {
+	case BERNOULLI: {
 		auto number = [=](u32 w) { return (double)w < a * 4294967296.0 ? 1.0 : 0.0; };
 		random_runs(dt, dst, seed, stream, first, l, runs, run, number, [=](u32 w) { return (float)number(w); });
+		break;
 	}
+	default: missing();
 	}
 }

@@ -1,8 +1,6 @@
 // The arithmetic of collectives: Fold of package comm.
 #include "common.h"
-
-// Operations, numbered as in package comm.
-enum { SUM = 1, AVG, PROD, MIN, MAX, AND, OR };
+#include "ops.h"
 
 struct Prod {
 	template <class T>
@@ -17,6 +15,9 @@ struct And {
 };
 struct Or {
 	static __device__ u64 of(u64 a, u64 b) { return a | b; }
+};
+struct Xor {
+	static __device__ u64 of(u64 a, u64 b) { return a ^ b; }
 };
 
 // What elements are folded as: the halves in float, rounded once, and integers in 64
@@ -106,11 +107,12 @@ static __device__ void fold_sums(E e, i64 n, int ranks, int divisor, void *dst, 
 template <class E>
 static __device__ void fold_floats(E e, int op, i64 n, int ranks, void *dst, const void *src) {
 	switch (op) {
-	case SUM:
-	case AVG: fold_sums(e, n, ranks, op == AVG ? ranks : 1, dst, src); break;
-	case PROD: fold_by<Prod>(e, n, ranks, 1, dst, src); break;
-	case MIN: fold_by<Min>(e, n, ranks, 1, dst, src); break;
-	case MAX: fold_by<Max>(e, n, ranks, 1, dst, src); break;
+	case FOLD_SUM:
+	case FOLD_AVG: fold_sums(e, n, ranks, op == FOLD_AVG ? ranks : 1, dst, src); break;
+	case FOLD_PROD: fold_by<Prod>(e, n, ranks, 1, dst, src); break;
+	case FOLD_MIN: fold_by<Min>(e, n, ranks, 1, dst, src); break;
+	case FOLD_MAX: fold_by<Max>(e, n, ranks, 1, dst, src); break;
+	default: missing();
 	}
 }
 
@@ -118,12 +120,14 @@ static __device__ void fold_ints(int dt, int op, i64 n, int ranks, void *dst, co
 	Whole<u64> bits = {dt};
 	Whole<i64> numbers = {dt};
 	switch (op) {
-	case SUM: fold_by<Sum>(bits, n, ranks, 1, dst, src); break;
-	case PROD: fold_by<Prod>(bits, n, ranks, 1, dst, src); break;
-	case MIN: fold_by<Min>(numbers, n, ranks, 1, dst, src); break;
-	case MAX: fold_by<Max>(numbers, n, ranks, 1, dst, src); break;
-	case AND: fold_by<And>(bits, n, ranks, 1, dst, src); break;
-	case OR: fold_by<Or>(bits, n, ranks, 1, dst, src); break;
+	case FOLD_SUM: fold_by<Sum>(bits, n, ranks, 1, dst, src); break;
+	case FOLD_PROD: fold_by<Prod>(bits, n, ranks, 1, dst, src); break;
+	case FOLD_MIN: fold_by<Min>(numbers, n, ranks, 1, dst, src); break;
+	case FOLD_MAX: fold_by<Max>(numbers, n, ranks, 1, dst, src); break;
+	case FOLD_AND: fold_by<And>(bits, n, ranks, 1, dst, src); break;
+	case FOLD_OR: fold_by<Or>(bits, n, ranks, 1, dst, src); break;
+	case FOLD_XOR: fold_by<Xor>(bits, n, ranks, 1, dst, src); break;
+	default: missing();
 	}
 }
 
@@ -134,6 +138,6 @@ KERNEL(fold, int dt, int op, i64 n, int ranks, void *dst, const void *src) {
 	case F64: fold_floats(Double{}, op, n, ranks, dst, src); break;
 	case F16: fold_floats(Half{}, op, n, ranks, dst, src); break;
 	case BF16: fold_floats(BHalf{}, op, n, ranks, dst, src); break;
-	default: fold_ints(dt, op, n, ranks, dst, src);
+	default: fold_ints(dt, op, n, ranks, dst, src); // which knows what else there is
 	}
 }

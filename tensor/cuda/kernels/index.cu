@@ -13,7 +13,8 @@ struct __align__(16) u128 {
 	case 2: f((u16 *)dst, (const u16 *)src, __VA_ARGS__); break;           \
 	case 4: f((u32 *)dst, (const u32 *)src, __VA_ARGS__); break;           \
 	case 8: f((u64 *)dst, (const u64 *)src, __VA_ARGS__); break;           \
-	default: f((u128 *)dst, (const u128 *)src, __VA_ARGS__);               \
+	case 16: f((u128 *)dst, (const u128 *)src, __VA_ARGS__); break;        \
+	default: missing();                                                    \
 	}
 
 // check_index lowers *first, which starts at n, to the first position whose index

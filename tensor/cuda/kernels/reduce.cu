@@ -1,21 +1,27 @@
 // Reductions and running sums.
 #include "common.h"
-
-enum { SUM, PROD, AMAX, AMIN };
+#include "ops.h"
 
 // Floats are combined as doubles, integers as 64-bit ones.
 static __device__ double start(int op, double) {
-	return op == SUM ? 0 : op == PROD ? 1 : op == AMAX ? -infinity(0.0) : infinity(0.0);
+	switch ((ReduceOp)op) {
+	case SUM: return 0;
+	case PROD: return 1;
+	case AMAX: return -infinity(0.0);
+	case AMIN: return infinity(0.0);
+	}
+	return missing_value<double>();
 }
 
 template <class T>
 static __device__ T combine(int op, T a, T b) {
-	switch (op) {
+	switch ((ReduceOp)op) {
 	case SUM: return a + b;
 	case PROD: return a * b;
 	case AMAX: return max_of(a, b);
-	default: return min_of(a, b);
+	case AMIN: return min_of(a, b);
 	}
+	return missing_value<T>();
 }
 
 // team_combine is warp_reduce for a team of 32 threads, block_reduce for one of THREADS.

@@ -1,6 +1,7 @@
 // Softmax, norms and other functions of a row. A team of threads has a row at a time;
 // if it can, it reads it once and keeps it in registers.
 #include "common.h"
+#include "ops.h"
 
 // Held is a row in the registers of a team: up to E elements of it a thread, in Packs of
 // N, of which number k of a thread is number k·size + mate of the row.
@@ -237,21 +238,22 @@ static __device__ double power_sum(Team &t, const T *x, i64 n, double p) {
 	return most ? t.reduce<Max>(v) : t.reduce<Sum>(v);
 }
 
-enum { LOG_SUM_EXP, SQUARE_DEV, NORM, POW_SUM };
-
 template <class T>
 static __device__ void row_stat(int op, T *dst, const T *x, i64 rows, i64 n, double p, int team) {
 	Team t(team);
 	EACH_TEAM(t, r, rows) {
 		i64 m = r < rows ? n : 0;
 		Streamed<T> row = {x + r * n};
-		double v;
-		switch (op) {
+		double v = 0;
+		switch ((RowOp)op) {
 		case LOG_SUM_EXP: v = log_sum_exp(t, row, m, -infinity((T)0)); break;
 		case SQUARE_DEV: v = row_squares(t, row, m, row_mean(t, row, m, n)); break;
-		default:
+		case NORM:
+		case POW_SUM:
 			v = power_sum(t, row.x, m, p);
 			if (op == NORM && p != infinity(p)) v = p == 2 ? sqrt(v) : pow(v, 1 / p);
+			break;
+		default: missing();
 		}
 		if (t.mate == 0 && r < rows) dst[r] = (T)v;
 	}

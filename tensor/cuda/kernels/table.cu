@@ -31,7 +31,8 @@ KERNEL(take_rows, int unit, void *dst, const void *table, int it, const void *id
 	case 2: take_rows_of((u16 *)dst, (const u16 *)table, it, ids, n, dim, lo, rows, zero); break;
 	case 4: take_rows_of((u32 *)dst, (const u32 *)table, it, ids, n, dim, lo, rows, zero); break;
 	case 8: take_rows_of((u64 *)dst, (const u64 *)table, it, ids, n, dim, lo, rows, zero); break;
-	default: take_rows_of((u128 *)dst, (const u128 *)table, it, ids, n, dim, lo, rows, zero);
+	case 16: take_rows_of((u128 *)dst, (const u128 *)table, it, ids, n, dim, lo, rows, zero); break;
+	default: missing();
 	}
 }
 

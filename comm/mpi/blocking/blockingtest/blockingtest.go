@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package blockingtest is the test of a backend that package blocking makes of
 // an MPI binding: its ranks are copies of the test binary, started by mpirun.
 package blockingtest
@@ -8,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -17,7 +20,7 @@ import (
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/comm/commtest"
 	"github.com/gorun-spmd/gorun/comm/mpi/blocking"
-	"github.com/gorun-spmd/gorun/internal/needtest"
+	"github.com/gorun-spmd/gorun/internal/testenv"
 )
 
 // A Backend is what is tested. Its library is Open MPI.
@@ -94,6 +97,18 @@ func tasks() map[string]func(context.Context, *comm.Comm) error {
 			defer cancel()
 			return comm.Barrier(short, world)
 		},
+		"disagree": func(ctx context.Context, world *comm.Comm) error {
+			if world.Rank() == 0 {
+				return comm.Barrier(ctx, world)
+			}
+			return comm.AllReduce(ctx, world, make([]float32, 3), comm.Sum)
+		},
+		"end": func(ctx context.Context, world *comm.Comm) error {
+			if world.Rank() == 0 {
+				return nil
+			}
+			return comm.Barrier(ctx, world)
+		},
 		"killed": func(ctx context.Context, world *comm.Comm) error {
 			if world.Rank() == 1 {
 				return syscall.Kill(os.Getpid(), syscall.SIGKILL)
@@ -125,6 +140,9 @@ func (b Backend) Run(t *testing.T) {
 	}{
 		{"a rank fails", "fail", openMPI(), 2, b.Name + ": rank 0 of 2 ends the job: out of patience"},
 		{"a call takes too long", "late", openMPI(), 2, b.Name + ": rank 1 of 2 ends the job: context deadline exceeded"},
+		{"ranks disagree", "disagree", openMPI(), 2,
+			`ranks disagree: rank 0 called Barrier at \S+:\d+, rank 1 called AllReduce sum float32\[3\] at \S+:\d+`},
+		{"a rank ends", "end", openMPI(), 2, "rank 0 ended, without an error, before it made this call"},
 		{"a rank is killed", "killed", openMPI(), 2, "signal 9"},
 		{"another number of ranks", "suite", openMPI(), 3, b.Name + ": Open: the launcher started 3 ranks and the library sees 2"},
 		{"another library's launcher", "suite", mpich(), 2, b.Name + ": Open: the launcher started 2 ranks and the library sees 1"},
@@ -132,10 +150,40 @@ func (b Backend) Run(t *testing.T) {
 		t.Run(f.name, func(t *testing.T) {
 			began := time.Now()
 			out, err := run(t, f.launcher, 2, f.started, f.task)
-			if err == nil || !strings.Contains(out, f.want) || time.Since(began) > limit/2 {
+			if err == nil || !regexp.MustCompile(f.want).MatchString(out) || time.Since(began) > limit/2 {
 				t.Errorf("%v after %v, want %q, output:\n%s", err, time.Since(began), f.want, out)
 			}
 		})
+	}
+}
+
+// Programs builds programs with the backend's tags and runs them as their users do: every
+// conformance case, a short training, and one that no rank can start.
+func (b Backend) Programs(t *testing.T, tags string) {
+	testenv.NeedPrograms(t, openMPI()[0])
+	bin := t.TempDir()
+	build := exec.Command("go", "build", "-tags", tags, "-o", bin, "../../internal/conformance", "../../examples/train")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", build, err, out)
+	}
+	for _, p := range []struct {
+		args  []string
+		fails bool
+		want  string
+	}{
+		{[]string{"conformance", "-resize", "../../internal/conformance/testdata"}, false, " passed, 0 failed"},
+		{[]string{"train", "-steps", "2", "-plot", ""}, false, ""},
+		{[]string{"conformance", "no-such-file"}, true, b.Name + ": rank "},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*limit)
+		cmd := exec.CommandContext(ctx, openMPI()[0], append(append(openMPI()[1:], "2", bin+"/"+p.args[0]), p.args[1:]...)...)
+		cmd.Env = append(os.Environ(), "GORUN_MPI_LIB=none") // what is linked is used
+		cmd.WaitDelay = 5 * time.Second
+		out, err := cmd.CombinedOutput()
+		cancel()
+		if (err != nil) != p.fails || !strings.Contains(string(out), p.want) {
+			t.Errorf("%v: %v, want %q, output:\n%s", cmd, err, p.want, out)
+		}
 	}
 }
 
@@ -151,7 +199,7 @@ func mpich() launcher { return launcher{"mpiexec.hydra", "-n"} }
 // run starts n ranks with a task.
 func run(t *testing.T, l launcher, n, told int, task string) (string, error) {
 	t.Helper()
-	needtest.Programs(t, l[0])
+	testenv.NeedPrograms(t, l[0])
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

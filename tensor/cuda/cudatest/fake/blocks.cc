@@ -201,6 +201,8 @@ void fake_stop(const std::string &why) {
 	abort();
 }
 
+void fake_trap() { fake_stop("it was asked for an operation, a type or a size that it does not have"); }
+
 std::string fake_run(const FakeKernel &k, unsigned grid, unsigned threads_, char *args) {
 	if (!stacks) {
 		stacks = (char *)mmap(nullptr, maxThreads * stackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -28,6 +28,10 @@ extern const dim3u threadIdx, blockIdx, blockDim, gridDim;
 void fake_barrier(int line);
 void *fake_warp(int line, unsigned mask, void *mine, unsigned lane);
 
+// fake_trap ends the launch: it fails.
+[[noreturn]] void fake_trap();
+#define __trap fake_trap
+
 // fake_shown returns where a lane has what it has shown.
 void *fake_shown(unsigned lane);
 

@@ -1,0 +1,180 @@
+// Command ranks measures jobs of many ranks on one machine: how long they take to start
+// and end, what an idle rank needs, and what a small collective costs.
+//
+//	go run ./bench/ranks                       128, 512 and 1024 ranks, a table
+//	go run ./bench/ranks -np 256,2048 -json    a line of JSON for each number
+//
+// "start_s" is the time of gorun with ranks that do nothing, the shortest of a few. "pss_mb"
+// is the proportional set size of a rank that has called one barrier, the mean over the
+// ranks; "rank_files" and "launcher_files" are open descriptors. "barrier_us" and
+// "all_reduce_us" (8 bytes) are the mean over calls back to back; as no core runs more than
+// one rank at a time they are at best the ranks' number times a switch between processes.
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/runtime"
+)
+
+// A result is one line of the output.
+type result struct {
+	NP            int     `json:"np"`
+	Start         float64 `json:"start_s"`
+	PSS           float64 `json:"pss_mb"`
+	RankFiles     float64 `json:"rank_files"`
+	LauncherFiles int     `json:"launcher_files"`
+	Barrier       float64 `json:"barrier_us"`
+	AllReduce     float64 `json:"all_reduce_us"`
+}
+
+// asRank is the argument by which this program is a rank.
+const asRank = "rank"
+
+func main() {
+	switch {
+	case len(os.Args) == 3 && os.Args[1] == asRank && os.Args[2] == "idle":
+		runtime.Main(func(context.Context, *comm.Comm) error { return nil })
+	case len(os.Args) == 3 && os.Args[1] == asRank:
+		runtime.Main(measure)
+	}
+	np := flag.String("np", "128,512,1024", "numbers of ranks")
+	asJSON := flag.Bool("json", false, "write JSON lines")
+	gorun := flag.String("gorun", "bin/gorun", "the launcher")
+	starts := flag.Int("starts", 3, "how often a job is started, of which the shortest time counts")
+	flag.Parse()
+	if err := run(*gorun, strings.Split(*np, ","), *starts, *asJSON); err != nil {
+		fmt.Fprintln(os.Stderr, "ranks:", err)
+		os.Exit(1)
+	}
+}
+
+// run measures jobs of the numbers of ranks in sizes and prints a line for each.
+func run(gorun string, sizes []string, starts int, asJSON bool) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if !asJSON {
+		fmt.Println("ranks  start, s  PSS, MB  files of a rank  of gorun  barrier, µs  all-reduce, µs")
+	}
+	for _, size := range sizes {
+		var r result
+		for i := range starts {
+			began := time.Now()
+			if out, err := exec.Command(gorun, "-np", size, self, asRank, "idle").CombinedOutput(); err != nil {
+				return fmt.Errorf("%s ranks: %w\n%s", size, err, out)
+			}
+			if t := time.Since(began).Seconds(); i == 0 || t < r.Start {
+				r.Start = t
+			}
+		}
+		out, err := exec.Command(gorun, "-np", size, self, asRank, "measure").Output()
+		if err != nil {
+			return fmt.Errorf("%s ranks: %w", size, err)
+		}
+		start := r.Start
+		if err := json.Unmarshal(out, &r); err != nil {
+			return fmt.Errorf("%s ranks: %w: %s", size, err, out)
+		}
+		r.Start = start
+		if asJSON {
+			if err := json.NewEncoder(os.Stdout).Encode(r); err != nil {
+				return err
+			}
+			continue
+		}
+		fmt.Printf("%5d  %8.2f  %7.1f  %15.0f  %8d  %11.0f  %14.0f\n", r.NP, r.Start, r.PSS, r.RankFiles, r.LauncherFiles, r.Barrier, r.AllReduce)
+	}
+	return nil
+}
+
+// measure is what the ranks do; rank 0 prints the result.
+func measure(ctx context.Context, world *comm.Comm) error {
+	if err := comm.Barrier(ctx, world); err != nil {
+		return err
+	}
+	files, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return err
+	}
+	pss, err := proportional()
+	if err != nil {
+		return err
+	}
+	sums := []float64{pss, float64(len(files))}
+	if err := comm.AllReduce(ctx, world, sums, comm.Sum); err != nil {
+		return err
+	}
+	n := float64(world.Size())
+	r := result{NP: world.Size(), PSS: sums[0] / n, RankFiles: sums[1] / n}
+	if r.Barrier, err = perCall(func() error { return comm.Barrier(ctx, world) }); err != nil {
+		return err
+	}
+	one := []float64{1}
+	if r.AllReduce, err = perCall(func() error { return comm.AllReduce(ctx, world, one, comm.Max) }); err != nil {
+		return err
+	}
+	if world.Rank() != 0 {
+		return nil
+	}
+	if r.LauncherFiles, err = launcherFiles(); err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(r)
+}
+
+// perCall returns the microseconds of one of some calls back to back.
+func perCall(call func() error) (float64, error) {
+	const calls, warm = 50, 5
+	var began time.Time
+	for i := range warm + calls {
+		if i == warm {
+			began = time.Now()
+		}
+		if err := call(); err != nil {
+			return 0, err
+		}
+	}
+	return time.Since(began).Seconds() * 1e6 / calls, nil
+}
+
+// proportional returns this process's proportional set size in MB.
+func proportional() (float64, error) {
+	text, err := os.ReadFile("/proc/self/smaps_rollup")
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := bytes.Cut(text, []byte("\nPss:"))
+	line, _, _ := bytes.Cut(rest, []byte("\n"))
+	kib, err := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(string(line)), " kB"))
+	return float64(kib) / 1000 * 1.024, err
+}
+
+// launcherFiles returns how many files gorun has open: the guardian's keeper's parent.
+func launcherFiles() (int, error) {
+	pid := os.Getppid() // the guardian
+	for range 2 {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			return 0, err
+		}
+		after := text[bytes.LastIndexByte(text, ')')+1:]
+		if _, err := fmt.Sscanf(string(after), " %1s %d", new(string), &pid); err != nil {
+			return 0, err
+		}
+	}
+	files, err := os.ReadDir(filepath.Join("/proc", strconv.Itoa(pid), "fd"))
+	return len(files), err
+}

@@ -1,0 +1,211 @@
+package checkpoint
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+
+	"github.com/gorun-spmd/gorun/checkpoint/safetensors"
+	"github.com/gorun-spmd/gorun/comm"
+)
+
+// digestFormat begins the first line of a file of digests.
+const digestFormat = "gorun digest"
+
+// maxDigestLine is the size above which a line of such a file is refused.
+const maxDigestLine = 1 << 30
+
+// A DigestLog writes a file with the Digests of a run, a line of JSON for each step, which
+// `gorun diff` compares with another run's. `gorun --digest FILE` has package train write one.
+type DigestLog struct {
+	world *comm.Comm
+	file  *os.File // on the first rank, else nil
+	path  string
+}
+
+// A digestHeader is the first line of a file of digests.
+type digestHeader struct {
+	Format  string `json:"format"`
+	Version int    `json:"version"`
+	Ranks   int    `json:"ranks"`
+}
+
+// A digestLine is a step of a file of digests.
+type digestLine struct {
+	Step    int           `json:"step"`
+	Loss    string        `json:"loss"` // a number, which may be NaN
+	Tensors []digestEntry `json:"tensors"`
+}
+
+// A digestEntry is a Digest: 16 hex digits for each range.
+type digestEntry struct {
+	Name   string `json:"name"`
+	DType  string `json:"dtype"`
+	Shape  []int  `json:"shape"`
+	Ranges string `json:"ranges"`
+}
+
+// OpenDigestLog begins the file at path, or goes on at its end if the job was restarted or
+// resumed: of a step that is there twice the later line counts. It is collective over world,
+// whose first rank writes, and its error is the same on every rank.
+func OpenDigestLog(ctx context.Context, world *comm.Comm, path string, goOn bool) (*DigestLog, error) {
+	l := &DigestLog{world: world, path: path}
+	var err error
+	if world.Rank() == 0 {
+		l.file, err = openDigests(path, goOn, world.Size())
+	}
+	if err := agree(ctx, world, err); err != nil {
+		return nil, fmt.Errorf("checkpoint: OpenDigestLog: %w", err)
+	}
+	return l, nil
+}
+
+func openDigests(path string, goOn bool, ranks int) (*os.File, error) {
+	mode := os.O_WRONLY | os.O_CREATE | os.O_APPEND
+	if !goOn {
+		mode |= os.O_TRUNC
+	}
+	f, err := os.OpenFile(path, mode, 0o666)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && info.Size() == 0 {
+		err = json.NewEncoder(f).Encode(digestHeader{digestFormat, 1, ranks})
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// Write writes the digests of a step: of its loss and of the tensors of state. It is collective.
+// A *ReplicaError is the error of replicas that differ, and the same on every rank; so is one of
+// the file.
+func (l *DigestLog) Write(ctx context.Context, step int, loss float64, state *State) error {
+	list, err := digests(ctx, l.world, state, 1)
+	if err != nil {
+		return fmt.Errorf("checkpoint: DigestLog: step %d: %w", step, err)
+	}
+	if l.file != nil {
+		line := digestLine{Step: step, Loss: strconv.FormatFloat(loss, 'g', -1, 64), Tensors: make([]digestEntry, len(list))}
+		for i, d := range list {
+			line.Tensors[i] = digestEntry{d.Name, safetensors.Name(d.DType), d.Shape, d.text()}
+		}
+		err = json.NewEncoder(l.file).Encode(line)
+	}
+	if err := agree(ctx, l.world, err); err != nil {
+		return fmt.Errorf("checkpoint: DigestLog: step %d: %w", step, err)
+	}
+	return nil
+}
+
+// Close closes the file.
+func (l *DigestLog) Close() error {
+	if l.file == nil {
+		return nil
+	}
+	return l.file.Close()
+}
+
+// text writes the ranges in hex.
+func (d *Digest) text() string {
+	b := make([]byte, 0, 16*len(d.Ranges))
+	for _, r := range d.Ranges {
+		b = fmt.Appendf(b, "%016x", r)
+	}
+	return string(b)
+}
+
+// digest checks and returns what an entry says.
+func (e *digestEntry) digest() (Digest, error) {
+	d := Digest{Name: e.Name, Shape: e.Shape}
+	var ok bool
+	if d.DType, ok = safetensors.ParseName(e.DType); !ok {
+		return d, fmt.Errorf("tensor %q has no element type %q", e.Name, e.DType)
+	}
+	if _, ok := safetensors.Bytes(d.DType, e.Shape); !ok {
+		return d, fmt.Errorf("tensor %q has no shape %v", e.Name, e.Shape)
+	}
+	n := digestRanges(e.Shape)
+	raw, err := hex.DecodeString(e.Ranges)
+	if err != nil || len(raw) != 8*n {
+		return d, fmt.Errorf("tensor %q has digests %q, which are not %d of 16 hex digits", e.Name, e.Ranges, n)
+	}
+	for ; len(raw) > 0; raw = raw[8:] {
+		sum := uint64(0)
+		for _, b := range raw[:8] {
+			sum = sum<<8 | uint64(b)
+		}
+		d.Ranges = append(d.Ranges, sum)
+	}
+	return d, nil
+}
+
+// A digestRun is what a file of digests says.
+type digestRun struct {
+	steps []int // in the order in which they were first written
+	lines map[int]*digestLine
+}
+
+// readDigests reads a file of digests. A last line that is cut off, as a killed job leaves it,
+// is left out.
+func readDigests(r io.Reader) (*digestRun, error) {
+	in := bufio.NewReaderSize(r, 1<<16)
+	run := &digestRun{lines: map[int]*digestLine{}}
+	for number := 1; ; number++ {
+		text, err := readLine(in)
+		if errors.Is(err, io.EOF) {
+			if number == 1 {
+				return nil, fmt.Errorf("line 1: it does not begin with a line of format %q", digestFormat)
+			}
+			return run, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", number, err)
+		}
+		if number == 1 {
+			var h digestHeader
+			if json.Unmarshal(text, &h) != nil || h.Format != digestFormat {
+				return nil, fmt.Errorf("line 1: it does not say format %q", digestFormat)
+			}
+			if h.Version != 1 {
+				return nil, fmt.Errorf("line 1: version %d: this program reads version 1; use a newer one", h.Version)
+			}
+			continue
+		}
+		line := new(digestLine)
+		if err := json.Unmarshal(text, line); err != nil {
+			return nil, fmt.Errorf("line %d: %w", number, err)
+		}
+		if run.lines[line.Step] == nil {
+			run.steps = append(run.steps, line.Step)
+		}
+		run.lines[line.Step] = line
+	}
+}
+
+// readLine returns the next whole line.
+func readLine(in *bufio.Reader) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := in.ReadSlice('\n')
+		line = append(line, part...)
+		switch {
+		case err == nil:
+			return bytes.TrimSuffix(line, []byte("\n")), nil
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return nil, err
+		case len(line) > maxDigestLine:
+			return nil, fmt.Errorf("it has more than %d bytes", maxDigestLine)
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package comm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// OpenWindow makes a window with bytes of memory of this rank. All ranks call it; lengths are
+// the bytes of each. Package comm/window is the user.
+func (i Internals) OpenWindow(ctx context.Context, bytes int) (w WindowMemory, lengths []int, err error) {
+	c := i.c
+	c.drain()
+	c.account.mu.Lock()
+	defer c.account.mu.Unlock()
+	b, ok := c.backend.(WindowBackend)
+	if !ok { // on all ranks
+		name := fmt.Sprintf("%T", c.backend)
+		if l, ok := c.backend.(interface{ Library() string }); ok {
+			name = l.Library()
+		}
+		return nil, nil, fmt.Errorf("comm: a window: %s has no one-sided communication; build the program without the build tags gompi and "+
+			"empi, so that it uses shared memory under gorun, or finds the MPI library when it starts: %w", name, errors.ErrUnsupported)
+	}
+	lengths = make([]int, c.size)
+	c.call = Call{Kind: AllGatherKind, Dst: Of(lengths), Src: Of([]int{bytes}), Cause: "a window"}
+	if err := c.run(ctx, &c.call); err != nil {
+		return nil, nil, err
+	}
+	if w, err = b.OpenWindow(ctx, lengths); err != nil {
+		c.backend.Abort(err)
+		return nil, nil, c.fail(&c.call, err)
+	}
+	return w, lengths, nil
+}
+
+// Alone carries out a call of a kind that this rank makes alone, on memory of rank peer: it
+// counts it, and adds it to recordings. Its error is an *Error, but does not end the
+// communicator. It may be called at any time from any goroutine.
+func (i Internals) Alone(call *Call, do func() error) error {
+	c := i.c
+	c.account.alone[call.Kind-PutKind].add(call.Bytes())
+	var err error
+	if r := c.shared.recorder.Load(); r != nil {
+		err = r.alone(c, call, do)
+	} else {
+		err = do()
+	}
+	if err != nil {
+		return c.failAlone(call, err)
+	}
+	return nil
+}
+
+// failAlone makes err an *Error about a call that this rank makes alone.
+func (c *Comm) failAlone(call *Call, err error) error {
+	return &Error{Call: call.String(), Site: call.Site(), Comm: c.name, Rank: c.world[c.rank], Err: err}
+}
+
+// alone makes a call that one rank makes alone, and adds it to r and the recordings around it.
+func (r *Recording) alone(c *Comm, call *Call, do func() error) error {
+	e := Event{
+		Kind: call.Kind, Op: call.Op, DType: call.DType(), Elem: call.elements(), Bytes: call.Bytes(),
+		Count: (call.Dst.Count + call.Src.Count) / call.width(), Comm: c.name, Size: c.size, Peer: -1, Cause: call.Cause,
+	}
+	if call.Root >= 0 && call.Root < c.size {
+		e.Peer = c.world[call.Root]
+	}
+	e.site.capture(2)
+	e.Start = time.Now()
+	e.Err = do()
+	e.Time = time.Since(e.Start)
+	r.add(&e)
+	return e.Err
+}

@@ -1,0 +1,58 @@
+package commtest_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/commtest"
+)
+
+type settings struct {
+	Name  string
+	Sizes map[string]int
+}
+
+func (s settings) equal(to settings) bool { return s.Name == to.Name && maps.Equal(s.Sizes, to.Sizes) }
+
+func TestObjects(t *testing.T) {
+	of := func(r int) settings {
+		return settings{strings.Repeat("x", 1000*r), map[string]int{"rank": r, "square": r * r}}
+	}
+	for _, n := range []int{1, 2, 3, 4, 7} {
+		commtest.Run(t, n, func(ctx context.Context, w *comm.Comm) error {
+			root := n - 1
+			got, err := comm.BroadcastObject(ctx, w, of(w.Rank()), root)
+			if err != nil || !got.equal(of(root)) {
+				return fmt.Errorf("BroadcastObject: %v, %v", got, err)
+			}
+			want := make([]settings, n)
+			for r := range want {
+				want[r] = of(r)
+			}
+			all, err := comm.AllGatherObjects(ctx, w, of(w.Rank()))
+			if err != nil || !slices.EqualFunc(all, want, settings.equal) {
+				return fmt.Errorf("AllGatherObjects: %v, %v", all, err)
+			}
+			if w.Rank() != root {
+				want = nil
+			}
+			if all, err = comm.GatherObjects(ctx, w, of(w.Rank()), root); err != nil || !slices.EqualFunc(all, want, settings.equal) {
+				return fmt.Errorf("GatherObjects: %v, %v", all, err)
+			}
+			// encoding/gob takes no channels: every rank gets an error, and the communicator works on.
+			_, err = comm.BroadcastObject(ctx, w, make(chan int), root)
+			if err == nil || !strings.Contains(err.Error(), "BroadcastObject") {
+				return fmt.Errorf("BroadcastObject of a channel: %v", err)
+			}
+			if _, err = comm.AllGatherObjects(ctx, w, make(chan int)); err == nil {
+				return fmt.Errorf("AllGatherObjects of a channel gives no error")
+			}
+			return comm.Barrier(ctx, w)
+		})
+	}
+}

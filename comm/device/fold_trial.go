@@ -1,0 +1,130 @@
+package device
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/comm"
+)
+
+// TryFold finds out whether the ranks' devices fold as Call.Fold does. If they do, reductions
+// of device memory in this world, except by a Func, are folded there, in pieces of at most
+// piece bytes, or of what a window holds. The device keeps room for one piece in each of two
+// calls at once, and for two where addresses are used. All ranks of the world c call it after
+// TryDirect or TryPeers, before any call on device memory. They come to the same answer.
+//
+// problem says why this rank has no such device, "" if it may have. reason is why
+// devices do not fold, "" if they do.
+func TryFold(ctx context.Context, c *comm.Comm, problem string, piece int) (reason string, err error) {
+	s := inUse(c).Load()
+	f := &folds{piece: max(piece, c.Size()*comm.Float64.Size())}
+	f.bytes = 2 * f.piece
+	switch {
+	case problem != "":
+	case s == nil:
+		problem = "it has no device"
+	case !s.direct.Load() && s.windows.Load() == nil:
+		problem = "devices exchange no memory"
+	default:
+		if w := s.windows.Load(); w != nil {
+			f.piece = min(f.piece, w.half)
+			f.bytes = f.piece
+		}
+		if err := s.tryFolds(f); err != nil {
+			problem = "a trial failed: " + err.Error()
+		}
+	}
+	if reason, err = firstProblem(ctx, c, problem, false); err != nil || reason != "" {
+		if s != nil {
+			f.free(s.stage)
+		}
+		return reason, err
+	}
+	s.folds.Store(f)
+	return "", nil
+}
+
+// free gives the rooms back.
+func (f *folds) free(s Stage) {
+	for _, p := range f.rooms {
+		if p != nil {
+			s.Free(p, f.bytes)
+		}
+	}
+}
+
+// The size of the trial.
+const (
+	triedElems = 61
+	triedRanks = 3
+)
+
+// tryFolds allocates the rooms, and compares what the device folds there with what this
+// process folds.
+func (s *staging) tryFolds(f *folds) error {
+	for i := range f.rooms {
+		var err error
+		if f.rooms[i], err = s.stage.Alloc(f.bytes); err != nil {
+			return err
+		}
+	}
+	return s.copies(func(c Copies) error {
+		for d := comm.Float32; d.Valid(); d++ {
+			for op := comm.Sum; op <= comm.Xor; op++ {
+				if op.Accepts(d) != nil {
+					continue
+				}
+				if err := tryFold(c, f, op, d); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+func tryFold(copies Copies, f *folds, op comm.Op, d comm.DType) error {
+	n := max(1, min(triedElems, f.bytes/((triedRanks+1)*d.Size())))
+	src, got, want := make([]byte, triedRanks*n*d.Size()), make([]byte, n*d.Size()), make([]byte, n*d.Size())
+	pattern(src, int(op), len(src))
+	for i := range src {
+		switch {
+		case d == comm.Bool:
+			src[i] &= 1
+		case d.Float() && i%d.Size() == d.Size()-1:
+			src[i] &^= 0x40 // below 2, also not NaN, of which there are several
+		}
+	}
+	var srcs []unsafe.Pointer
+	for r := range triedRanks {
+		srcs = append(srcs, unsafe.Pointer(&src[r*len(want)]))
+	}
+	call := comm.Call{Kind: comm.AllReduceKind, Op: op, Src: comm.Buffer{DType: d}}
+	call.Fold([]unsafe.Pointer{unsafe.Pointer(&want[0])}, srcs, n)
+
+	room := f.rooms[0]
+	result := comm.Buffer{Ptr: unsafe.Add(room, len(src)), Count: n, DType: d}
+	if err := copies.FromHost(0, room, unsafe.Pointer(&src[0]), len(src)); err != nil {
+		return err
+	}
+	if err := copies.Fold(0, op, result, room, triedRanks); err != nil {
+		return err
+	}
+	if err := copies.ToHost(0, unsafe.Pointer(&got[0]), result.Ptr, len(got)); err != nil {
+		return err
+	}
+	err := copies.Wait(0)
+	runtime.KeepAlive(src) // it was read meanwhile
+	if err != nil {
+		return err
+	}
+	for i := 0; i < len(got); i += d.Size() {
+		if a, b := got[i:i+d.Size()], want[i:i+d.Size()]; !bytes.Equal(a, b) {
+			return fmt.Errorf("%v of %v of %d ranks: element %d has the bytes %x on the device, %x here", op, d, triedRanks, i/d.Size(), a, b)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,4 @@
+package comm
+
+// SplitOnHost is SplitHosts on a machine that the test names.
+var SplitOnHost = (*Comm).splitHosts

@@ -1,0 +1,51 @@
+package comm
+
+import "os"
+
+// Internals is what a communicator has for packages that build on comm or carry out its calls:
+// dtensor, comm/device, a Backend's tests. Programs do not need it.
+type Internals struct{ c *Comm }
+
+// Internals returns c's methods for other packages.
+func (c *Comm) Internals() Internals { return Internals{c} }
+
+// Attr returns what this rank keeps under key for all communicators split from
+// one world, making it by make if there is nothing yet. Keys are compared as
+// map keys; use an unexported type of your package. If goroutines race to
+// make a value the first one stays.
+func (i Internals) Attr(key any, make func() any) any { return i.c.shared.attr(key, make) }
+
+// CheckKey is the attribute of the world communicator, a bool, that says whether
+// packages over comm check by communication what one rank cannot see, such as that
+// data which ranks say is the same is so. It is true if the environment has
+// GORUN_CHECK=1. A program that wants it otherwise sets the attribute first.
+const CheckKey checkKey = 0
+
+type checkKey int
+
+// Checks returns the attribute CheckKey.
+func (i Internals) Checks() bool {
+	return i.Attr(CheckKey, func() any { return os.Getenv("GORUN_CHECK") == "1" }).(bool)
+}
+
+// Backend returns what carries out the communicator's calls, without what Wrap adds.
+func (i Internals) Backend() Backend { return i.c.backend }
+
+// Wrap has the calls of the communicator, and of all communicators of its world, carried out by
+// what wrap makes of the backend of each. world[r] is the world number of rank r of the backend.
+// Such a Backend is asked for Do alone. Package comm/device is the user: see device.UseStage.
+func (i Internals) Wrap(wrap func(b Backend, world []int) Backend) { i.c.shared.wrap.Store(&wrap) }
+
+// OneHost reports whether the backend knows that all ranks are processes of one host.
+func (i Internals) OneHost() bool {
+	b, ok := i.c.backend.(HostBackend)
+	return ok && b.OneHost()
+}
+
+// SupportsRows reports whether the communicator carries out calls with DstRows and SrcRows. It does
+// where ranks read each other's memory, and does not where buffers are handed to a
+// library or lie in the memory of a device: there the caller must pack.
+func (i Internals) SupportsRows() bool {
+	b, ok := i.c.backend.(RowBackend)
+	return ok && b.SupportsRows() && i.c.shared.wrap.Load() == nil
+}

@@ -1,0 +1,89 @@
+package blocking
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/gorun-spmd/gorun/comm"
+)
+
+// tags is how many tags a group has: of its messages, and of its notes.
+const tags = 2
+
+// ended is the fingerprint of a rank that makes no more calls.
+var ended = comm.Fingerprint{What: ^uint64(0)}
+
+// A note is what neighbours tell each other before a collective: its fingerprint.
+type note struct{ out, in [16]byte }
+
+// agree compares a call with those of the ranks before and after this one; nil is the end of
+// the program. If all neighbours agree, all ranks do.
+func (r *Rank) agree(call *comm.Call) error {
+	if !r.job.checks || len(r.world) == 1 {
+		return nil
+	}
+	mine := ended
+	if call != nil {
+		mine = call.Fingerprint()
+	}
+	var its [2]comm.Fingerprint
+	if r.notes == nil {
+		r.notes = new([2]note)
+	}
+	peers := r.neighbours()
+	for i, q := range peers {
+		n := &r.notes[i]
+		binary.LittleEndian.PutUint64(n.out[:], mine.What)
+		binary.LittleEndian.PutUint64(n.out[8:], mine.Count)
+		if err := r.swap(n.out[:], n.in[:], q); err != nil {
+			return err
+		}
+		its[i] = comm.Fingerprint{What: binary.LittleEndian.Uint64(n.in[:]), Count: binary.LittleEndian.Uint64(n.in[8:])}
+	}
+	for i, q := range peers {
+		switch {
+		case its[i] == mine:
+		case its[i] == ended:
+			return &comm.EndedError{Rank: r.world[q]}
+		case call == nil:
+			return &comm.EndedError{Rank: r.world[r.me]}
+		default:
+			return r.disagree(call, q)
+		}
+	}
+	return nil
+}
+
+// neighbours are the ranks before and after this one, in an order in which all ranks can
+// meet theirs one after the other: that of exchange.
+func (r *Rank) neighbours() []int {
+	n := len(r.world)
+	peers := []int{(r.me + 1) % n, (r.me + n - 1) % n}
+	slices.SortFunc(peers, func(p, q int) int { return (r.me+p)%n - (r.me+q)%n })
+	return slices.Compact(peers)
+}
+
+// swap sends out to rank q and receives in from it.
+func (r *Rank) swap(out, in []byte, q int) error {
+	send := func() error { return r.job.binding.Send(out, r.world[q], tags*r.tag+1) }
+	if r.me < q {
+		if err := send(); err != nil {
+			return err
+		}
+	}
+	if err := r.job.binding.Recv(in, r.world[q], tags*r.tag+1); err != nil || r.me < q {
+		return err
+	}
+	return send()
+}
+
+// disagree exchanges descriptions of the calls with rank q, which has seen that they differ
+// too, and returns the error.
+func (r *Rank) disagree(call *comm.Call, q int) error {
+	mine := comm.Party{Rank: r.world[r.me], Call: call.String(), Site: call.Site()}
+	out, in := mine.Text(), comm.PartyText{}
+	if err := r.swap(out[:], in[:], q); err != nil {
+		return err
+	}
+	return comm.Mismatch(mine, in.Party(r.world[q]))
+}

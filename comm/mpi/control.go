@@ -1,0 +1,242 @@
+//go:build linux && !nolibs
+
+package mpi
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/comm"
+)
+
+// A control message is a message between two ranks on the control communicator:
+//
+//	kind       1 byte
+//	subject    1 byte   of an abort: what its cause is; of an end: 1 if requests were given up
+//	length     2 bytes  of the text
+//	from       4 bytes  world number of the sender
+//	who        4 bytes  of an abort whose cause is an end: the rank that ended; of a probe: who asks
+//	group      8 bytes  of an abort or a probe
+//	text       length bytes
+//
+// That of calls has pairs of group and count instead of text, and a probe a question before
+// it. Control messages are short enough to leave without waiting for the receiver.
+const (
+	controlHead  = 20
+	controlBytes = 2048
+)
+
+// The kinds of control messages.
+const (
+	controlAbort = 1 + iota
+	controlCalls // comes before an end
+	controlEnd
+	controlProbe // see probe
+)
+
+// What the cause of an abort is.
+const (
+	causePlain = iota
+	causeMismatch
+	causeEnded
+)
+
+// inbox is the receive that is always posted.
+type inbox struct {
+	request request
+	buffer  [controlBytes]byte
+}
+
+// outbound is a control message on its way.
+type outbound struct {
+	request request
+	data    []byte
+}
+
+// listen posts the receive of the next control message.
+func (j *job) listen() error {
+	b := &j.inbox
+	b.request = request{receive: true}
+	return j.lib.call(irecv, uintptr(unsafe.Pointer(&b.buffer)), controlBytes, j.lib.handles[typeByte], uintptr(j.lib.anySource), 0,
+		j.control, uintptr(unsafe.Pointer(&b.request.handle)))
+}
+
+// write makes a control message.
+func (j *job) write(kind, subject byte, who int, group uint64, text []byte) []byte {
+	text = text[:min(len(text), controlBytes-controlHead)]
+	data := make([]byte, controlHead, controlHead+len(text))
+	data[0], data[1] = kind, subject
+	binary.LittleEndian.PutUint16(data[2:], uint16(len(text)))
+	binary.LittleEndian.PutUint32(data[4:], uint32(j.rank))
+	binary.LittleEndian.PutUint32(data[8:], uint32(who))
+	binary.LittleEndian.PutUint64(data[12:], group)
+	return append(data, text...)
+}
+
+// post sends a control message to ranks, by world number. The job's lock is held.
+// A control message that cannot be sent is lost: its receiver has worse to report.
+func (j *job) post(data []byte, to []int) {
+	for _, w := range to {
+		if w == j.rank {
+			continue
+		}
+		p := &outbound{data: data}
+		err := j.lib.call(isend, uintptr(unsafe.Pointer(unsafe.SliceData(data))), uintptr(len(data)), j.lib.handles[typeByte], uintptr(w), 0,
+			j.control, uintptr(unsafe.Pointer(&p.request.handle)))
+		if err == nil && j.test(&p.request) == nil && !p.request.done {
+			j.outbox = append(j.outbox, p)
+		}
+	}
+}
+
+// poll reads the control messages that have come. The job's lock is held.
+func (j *job) poll() {
+	left := j.outbox[:0]
+	for _, p := range j.outbox {
+		if j.test(&p.request) == nil && !p.request.done {
+			left = append(left, p)
+		}
+	}
+	clear(j.outbox[len(left):])
+	j.outbox = left
+	j.polled.Store(ticks())
+	for !j.closed {
+		err := j.test(&j.inbox.request)
+		if err == nil && !j.inbox.request.done {
+			return
+		}
+		if err == nil {
+			j.read(j.inbox.buffer[:])
+		}
+		if j.listen() != nil {
+			return
+		}
+	}
+}
+
+// read acts on a control message.
+func (j *job) read(data []byte) {
+	text := data[controlHead:min(controlHead+int(binary.LittleEndian.Uint16(data[2:])), len(data))]
+	from, group := int(binary.LittleEndian.Uint32(data[4:])), binary.LittleEndian.Uint64(data[12:])
+	switch data[0] {
+	case controlAbort:
+		e := &comm.AbortError{Rank: from, Cause: string(text)}
+		switch data[1] {
+		case causeMismatch:
+			e.Err = mismatch(text)
+		case causeEnded:
+			e.Err = &comm.EndedError{Rank: int(binary.LittleEndian.Uint32(data[8:])), Cause: string(text)}
+			e.Cause = e.Err.Error()
+		}
+		j.markDead(group, e)
+	case controlProbe:
+		j.probed(from, int(binary.LittleEndian.Uint32(data[8:])), group, text)
+	case controlCalls:
+		calls := j.ending(from).calls
+		for ; len(text) >= 16; text = text[16:] {
+			calls[binary.LittleEndian.Uint64(text)] = binary.LittleEndian.Uint64(text[8:])
+		}
+	case controlEnd:
+		e := j.ending(from)
+		e.over, e.stuck, e.cause, e.seen = true, data[1] != 0, string(text), time.Now()
+		j.alarm.Add(1)
+	}
+}
+
+// ending returns what is known of the end of rank w, by world number.
+func (j *job) ending(w int) *ending {
+	e := j.ended[w]
+	if e == nil {
+		e = &ending{calls: map[uint64]uint64{}}
+		j.ended[w] = e
+	}
+	return e
+}
+
+// markDead ends a group, whether it is known here yet or not. Only the first
+// cause counts.
+func (j *job) markDead(group uint64, e *comm.AbortError) {
+	if j.dead[group] != nil {
+		return
+	}
+	j.dead[group] = e
+	if g := j.groups[group]; g != nil {
+		g.aborted.CompareAndSwap(nil, e)
+	}
+	j.alarm.Add(1)
+}
+
+// Abort ends the group and those split from it, on all its ranks.
+func (r *Rank) Abort(cause error) {
+	r.job.mu.Lock()
+	defer r.job.mu.Unlock()
+	r.abort(cause)
+}
+
+// abort is Abort; the job's lock is held.
+func (r *Rank) abort(cause error) {
+	if r.dead() != nil {
+		return
+	}
+	e := &comm.AbortError{Rank: r.job.rank, Cause: cause.Error(), Err: cause}
+	r.aborted.Store(e)
+	r.job.markDead(r.id, e)
+	if r.job.closed {
+		return
+	}
+	subject, who, text := byte(causePlain), 0, e.Cause
+	var ended *comm.EndedError
+	switch {
+	case errors.As(cause, &ended):
+		subject, who, text = causeEnded, ended.Rank, ended.Cause
+	case errors.Is(cause, comm.ErrMismatch):
+		subject = causeMismatch
+	}
+	r.job.post(r.job.write(controlAbort, subject, who, r.id, []byte(text)), r.world)
+}
+
+// mismatch is a comm.ErrMismatch that another rank has found.
+type mismatch string
+
+func (m mismatch) Error() string { return string(m) }
+
+func (m mismatch) Unwrap() error { return comm.ErrMismatch }
+
+// announceEnd sends all ranks the control messages of this one's end: how many collectives
+// it began on each communicator, so that they know which ones wait for it in
+// vain, and then its cause. The job's lock is held.
+func (j *job) announceEnd(cause error) {
+	everyone := make([]int, j.size)
+	for w := range everyone {
+		everyone[w] = w
+	}
+	var counts []byte
+	flush := func() {
+		if len(counts) > 0 {
+			j.post(j.write(controlCalls, 0, 0, 0, counts), everyone)
+		}
+		counts = nil
+	}
+	for id, g := range j.groups {
+		if len(counts)+16 > controlBytes-controlHead {
+			flush()
+		}
+		counts = binary.LittleEndian.AppendUint64(counts, id)
+		counts = binary.LittleEndian.AppendUint64(counts, g.calls.Load())
+	}
+	flush()
+	text, stuck := "", byte(0)
+	if cause != nil {
+		text = cause.Error()
+		if text == "" {
+			text = fmt.Sprintf("%T", cause)
+		}
+	}
+	if len(j.kept) > 0 {
+		stuck = 1
+	}
+	j.post(j.write(controlEnd, stuck, 0, 0, []byte(text)), everyone)
+}

@@ -1,0 +1,77 @@
+package shm
+
+import (
+	goruntime "runtime"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// lookEvery is how many times a waiting rank yields from one look at where the ranks
+// run to the next: so often, or as often as there are ranks, each of which it looks at.
+const lookEvery = 16
+
+// maxCores is how many cores a unix.CPUSet has room for.
+const maxCores = 8 * int(unsafe.Sizeof(unix.CPUSet{}))
+
+// yield lets others have this core. Where there are more ranks than cores it sees to it
+// now and then that they are evenly divided.
+func (r *Rank) yield() {
+	if r.yields++; r.yields%max(lookEvery, uint64(r.job.seg.Ranks())) == 0 && r.job.spins == 0 {
+		r.spread()
+	}
+	_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+}
+
+// spread moves this rank to an emptier core if there is one. A collective takes as many
+// turns as the fullest core has ranks. To the kernel a rank that waits weighs what one
+// that works does, and it leaves three on one core and one on the other for 50 ms and
+// longer, again and again.
+func (r *Rank) spread() {
+	seg, me := r.job.seg, r.job.rank
+	goruntime.LockOSThread() // it is this thread that moves
+	defer goruntime.UnlockOSThread()
+	var core uint32
+	var usable unix.CPUSet
+	if _, _, errno := unix.RawSyscall(unix.SYS_GETCPU, uintptr(unsafe.Pointer(&core)), 0, 0); errno != 0 ||
+		unix.SchedGetaffinity(0, &usable) != nil {
+		return
+	}
+	seg.SetCore(me, int(core))
+	if to := emptier(&usable, seg.Ranks(), me, seg.Core); to >= 0 && bindTo(to) == nil {
+		_ = unix.SchedSetaffinity(0, &usable)
+		seg.SetCore(me, to)
+	}
+}
+
+// emptier returns the core that rank me should move to, -1 if it should stay: of the
+// usable ones that with the fewest ranks, if the one of me has at least two more. Only
+// the last of the ranks on a core leaves it, and none before all have been heard of.
+func emptier(usable *unix.CPUSet, ranks, me int, coreOf func(rank int) int) int {
+	var count [maxCores]uint16
+	own := coreOf(me)
+	for r := range ranks {
+		core := coreOf(r)
+		if core < 0 || core >= maxCores || r > me && core == own {
+			return -1
+		}
+		count[core]++
+	}
+	to := own
+	for core := range maxCores {
+		if usable.IsSet(core) && count[core] < count[to] {
+			to = core
+		}
+	}
+	if count[own] < count[to]+2 {
+		return -1
+	}
+	return to
+}
+
+// bindTo moves this thread to a core, and keeps it there.
+func bindTo(core int) error {
+	var only unix.CPUSet
+	only.Set(core)
+	return unix.SchedSetaffinity(0, &only)
+}

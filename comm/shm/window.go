@@ -1,0 +1,131 @@
+package shm
+
+import (
+	"context"
+	"fmt"
+	goruntime "runtime"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/control"
+)
+
+// windowMemory is the memory of a window, in the ranks' arenas.
+type windowMemory struct {
+	job   *job
+	addrs []unsafe.Pointer // by rank
+	mine  unsafe.Pointer
+	bytes int // of mine
+}
+
+// Address returns where this process has mapped rank's memory.
+func (w *windowMemory) Address(rank int) unsafe.Pointer { return w.addrs[rank] }
+
+// Close gives this rank's memory back to its arena.
+func (w *windowMemory) Close() error {
+	w.job.seg.WhileOpen(func() { w.job.arena.Free(w.mine, w.bytes) })
+	return nil
+}
+
+// OpenWindow has each rank take memory of its arena and tell the others where it lies.
+func (r *Rank) OpenWindow(ctx context.Context, bytes []int) (comm.WindowMemory, error) {
+	w := &windowMemory{job: r.job, bytes: bytes[r.me]}
+	var err error
+	if w.mine, err = r.job.arena.Alloc(w.bytes); err != nil {
+		r.Abort(err)
+		r.leave()
+		return nil, err
+	}
+	clear(unsafe.Slice((*byte)(w.mine), w.bytes))
+	at, _ := r.job.arena.offset(w.mine, w.bytes)
+	all := make([]int64, len(r.world))
+	call := comm.Call{Kind: comm.SplitKind, Src: comm.Of([]int64{int64(at)}), Dst: comm.Of(all)}
+	if err := r.Do(ctx, &call); err != nil {
+		return nil, err
+	}
+	for m, at := range all {
+		p := r.inArena(m, uint64(at), 0, bytes[m])
+		if p == nil {
+			return nil, r.damaged(&call, m, fmt.Sprintf("where its window of %d bytes lies", bytes[m]))
+		}
+		w.addrs = append(w.addrs, p)
+	}
+	return w, nil
+}
+
+// Touch notes the call in the flight recorder, and returns what has ended the communicator.
+func (r *Rank) Touch(kind comm.Kind, bytes int) error {
+	r.job.seg.Log(r.job.rank, control.Call{Comm: r.region.id, What: uint64(kind) | uint64(comm.Uint8)<<16, Count: uint64(bytes)}, bytes)
+	if g := r.broken(); g != nil {
+		return g.why(nil)
+	}
+	return nil
+}
+
+// broken returns the end of the communicator that has ended, this one or one that it was
+// split from; nil if none has.
+func (r *Rank) broken() *Rank {
+	for g := r; g != nil; g = g.parent {
+		if g.region.head.set.Load() != 0 {
+			return g
+		}
+	}
+	return nil
+}
+
+// windowNap is how long a rank sleeps between looks at memory that is to change.
+const windowNap = 50 * time.Microsecond
+
+// aloneBit marks the numbers that waits of calls on windows have in place of a communicator's:
+// such calls are not made in the order of the others.
+const aloneBit = 1 << 63
+
+// Await looks at memory until it is as it should be.
+func (r *Rank) Await(ctx context.Context, call *comm.Call, on func() (rank int, err error)) error {
+	reported, wait, last := false, 0, -1
+	defer func() {
+		if reported {
+			r.job.seg.EndWait(r.job.rank, wait)
+		}
+	}()
+	var never atomic.Uint32
+	for i := 0; ; i++ {
+		rank, err := on()
+		if rank < 0 || err != nil {
+			return err
+		}
+		if g := r.broken(); g != nil {
+			return g.why(nil)
+		}
+		if cause, ended := r.job.seg.HasEnded(r.world[rank]); ended {
+			if again, err := on(); err == nil && again == rank { // it has not let go before
+				r.abort(failure{kind: ranksEnd, a: r.world[rank], text: cause})
+				return r.why(nil)
+			}
+			continue
+		}
+		if cause := comm.Cancelled(ctx); cause != nil {
+			r.Abort(cause)
+			return fmt.Errorf("%w while waiting for rank %d; look there for what is slow or stuck", cause, r.world[rank])
+		}
+		if i < yields {
+			goruntime.Gosched()
+			continue
+		}
+		sleepWhile(&never, 0, windowNap)
+		r.job.answer()
+		if reported && rank != last {
+			r.job.seg.EndWait(r.job.rank, wait)
+			reported = false
+		}
+		if !reported {
+			reported, last = true, rank
+			wait = r.job.seg.BeginWait(r.job.rank, control.Wait{
+				Call:  control.Call{Comm: aloneBit | uint64(r.job.rank)<<32 | r.job.alone.Add(1), What: uint64(call.Kind)},
+				Since: time.Now(), On: r.world[rank], Text: call.String(), Site: call.Site(), Attended: true,
+			})
+		}
+	}
+}

@@ -1,0 +1,209 @@
+package topology
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/gorun-spmd/gorun/comm"
+)
+
+// A Grid has the ranks of a communicator in rows, columns and so on: rank r is at the
+// coordinates that r has in row-major order, the last of which changes fastest. Along a periodic
+// dimension the last rank is a neighbour of the first; other dimensions have open borders.
+//
+// Its neighbours, in Sources and Destinations, are 2 for each dimension d: number 2d is the
+// rank before this one along d, number 2d+1 the rank after it.
+type Grid struct {
+	comm      *comm.Comm
+	dims      []int
+	periodic  []bool
+	coords    []int
+	neighbors []int
+	steps     []exchange
+	scratch   any // a slice that Halo packs into
+}
+
+// NewGrid arranges the ranks of c. dims are the sizes of the dimensions; those that are 0 are
+// chosen, as near to each other as can be. Their product must be c.Size(). periodic says which
+// dimensions are; nil: none. All ranks must call it with the same dims and periodic.
+func NewGrid(ctx context.Context, c *comm.Comm, dims []int, periodic []bool) (*Grid, error) {
+	if periodic == nil {
+		periodic = make([]bool, len(dims))
+	}
+	given := slices.Clone(dims)
+	for _, p := range periodic {
+		n := 0
+		if p {
+			n = 1
+		}
+		given = append(given, n)
+	}
+	if err := agree(ctx, c, "NewGrid", given); err != nil {
+		return nil, err
+	}
+	if len(periodic) != len(dims) || len(dims) == 0 {
+		return nil, fmt.Errorf("topology: NewGrid: %d dims and %d periodic; give one of each for every dimension, at least one",
+			len(dims), len(periodic))
+	}
+	dims, err := Dims(c.Size(), dims)
+	if err != nil {
+		return nil, err
+	}
+	own, err := c.Split(ctx, 0, c.Rank())
+	if err != nil {
+		return nil, err
+	}
+	g := &Grid{comm: own, dims: dims, periodic: slices.Clone(periodic)}
+	g.coords = g.CoordsOf(own.Rank())
+	for d := range dims {
+		before, after := g.Shift(d, 1)
+		g.neighbors = append(g.neighbors, before, after)
+		down, up := g.exchange(d, -1), g.exchange(d, 1)
+		down.destination, down.source = 2*d, 2*d+1
+		up.destination, up.source = 2*d+1, 2*d
+		g.steps = append(g.steps, down, up)
+	}
+	return g, nil
+}
+
+// Dims returns dims with its zeros replaced so that the product is n: the sizes that it chooses
+// are as near to each other as can be, the larger first. It is MPI_Dims_create.
+func Dims(n int, dims []int) ([]int, error) {
+	out, rest := slices.Clone(dims), n
+	var free []int
+	for i, d := range dims {
+		switch {
+		case d == 0:
+			free = append(free, i)
+		case d < 0 || rest%d != 0:
+			return nil, fmt.Errorf("topology: %d ranks in a grid of dims %v; give divisors of %d, or 0 for a size to be chosen", n, dims, n)
+		default:
+			rest /= d
+		}
+	}
+	if len(free) == 0 && rest != 1 {
+		return nil, fmt.Errorf("topology: %d ranks in a grid of dims %v; their product must be %d, or give 0 for a size to be chosen", n, dims, n)
+	}
+	for k, i := range free {
+		out[i] = evenFactor(rest, len(free)-k)
+		rest /= out[i]
+	}
+	return out, nil
+}
+
+// evenFactor returns the first of k factors of n, the largest, such that it is as small as can be.
+func evenFactor(n, k int) int {
+	for f := 1; f < n; f++ {
+		if n%f == 0 && fits(n/f, k-1, f) {
+			return f
+		}
+	}
+	return n
+}
+
+// fits reports whether n is a product of k factors of at most most.
+func fits(n, k, most int) bool {
+	if k == 0 {
+		return n == 1
+	}
+	for f := min(n, most); f > 0; f-- {
+		if n%f == 0 && fits(n/f, k-1, f) {
+			return true
+		}
+	}
+	return false
+}
+
+// Comm returns the grid's communicator. Its ranks have the numbers that they have in that which
+// the grid was made of.
+func (g *Grid) Comm() *comm.Comm { return g.comm }
+
+// Dims returns the sizes of the dimensions.
+func (g *Grid) Dims() []int { return slices.Clone(g.dims) }
+
+// Periodic returns which dimensions are.
+func (g *Grid) Periodic() []bool { return slices.Clone(g.periodic) }
+
+// Coords returns the coordinates of this rank.
+func (g *Grid) Coords() []int { return slices.Clone(g.coords) }
+
+// CoordsOf returns the coordinates of a rank.
+func (g *Grid) CoordsOf(rank int) []int {
+	coords := make([]int, len(g.dims))
+	for d := len(g.dims) - 1; d >= 0; d-- {
+		coords[d] = rank % g.dims[d]
+		rank /= g.dims[d]
+	}
+	return coords
+}
+
+// RankAt returns the rank at some coordinates, or None beyond an open border. Along a periodic
+// dimension any number is a coordinate.
+func (g *Grid) RankAt(coords []int) int {
+	rank := 0
+	for d, n := range g.dims {
+		x := coords[d]
+		if g.periodic[d] {
+			x = (x%n + n) % n
+		}
+		if x < 0 || x >= n {
+			return None
+		}
+		rank = rank*n + x
+	}
+	return rank
+}
+
+// Shift returns the ranks that are by places before and after this one along dimension dim:
+// those from which it receives and to which it sends in the function Shift. It is
+// MPI_Cart_shift.
+func (g *Grid) Shift(dim, by int) (from, to int) {
+	at := slices.Clone(g.coords)
+	at[dim] = g.coords[dim] - by
+	from = g.RankAt(at)
+	at[dim] = g.coords[dim] + by
+	return from, g.RankAt(at)
+}
+
+// Sources returns the neighbours: see Grid.
+func (g *Grid) Sources() []int { return slices.Clone(g.neighbors) }
+
+// Destinations returns the neighbours: see Grid.
+func (g *Grid) Destinations() []int { return slices.Clone(g.neighbors) }
+
+func (g *Grid) exchanges() []exchange { return g.steps }
+
+// exchange returns the messages of a shift. The ranks of a shift are chains or circles; each
+// second one receives first.
+func (g *Grid) exchange(dim, by int) exchange {
+	e := exchange{}
+	e.from, e.to = g.Shift(dim, by)
+	n, x := g.dims[dim], g.coords[dim]
+	position := 0 // in the chain or circle
+	if g.periodic[dim] {
+		by = (by%n + n) % n
+		start := x
+		for y := (x + by) % n; y != x; y = (y + by) % n {
+			start = min(start, y)
+		}
+		for ; start != x; start = (start + by) % n {
+			position++
+		}
+	} else if by != 0 {
+		position = x / max(by, -by)
+	}
+	e.sendFirst = position%2 == 0
+	return e
+}
+
+// Shift sends src to the rank that is by places after this one along dimension dim, and fills
+// dst from the rank that is by places before it. Beyond an open border there is none: a rank
+// without one to receive from keeps its dst. by may be negative. len(dst) must be the len(src)
+// of the rank before.
+func Shift[T any](ctx context.Context, g *Grid, dst, src []T, dim, by int) error {
+	if dim < 0 || dim >= len(g.dims) {
+		return refuse(g, fmt.Errorf("topology: Shift along dimension %d of a grid of %v; give one of 0 to %d", dim, g.dims, len(g.dims)-1))
+	}
+	return run(ctx, g.comm, []exchange{g.exchange(dim, by)}, func(int) []T { return src }, func(int) []T { return dst })
+}

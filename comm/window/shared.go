@@ -1,0 +1,92 @@
+package window
+
+import (
+	"context"
+	"iter"
+
+	"github.com/gorun-spmd/gorun/comm"
+)
+
+// A Counter is a number that all ranks of a communicator count with. It lies on rank 0. Its
+// methods may be called from any goroutine.
+type Counter struct{ w *Window[int64] }
+
+// NewCounter makes a Counter that is 0. All ranks of c call it.
+func NewCounter(ctx context.Context, c *comm.Comm) (*Counter, error) {
+	length := 0
+	if c.Rank() == 0 {
+		length = 1
+	}
+	w, err := New[int64](ctx, c, length)
+	if err != nil {
+		return nil, err
+	}
+	return &Counter{w}, nil
+}
+
+// Next returns the counter and adds 1 to it: no two calls return the same, on any rank.
+func (c *Counter) Next() (int64, error) { return c.Add(1) }
+
+// Add adds delta to the counter, and returns what it was.
+func (c *Counter) Add(delta int64) (was int64, err error) { return c.w.FetchAndAdd(0, 0, delta) }
+
+// Load returns the counter.
+func (c *Counter) Load() (int64, error) { return c.w.Load(0, 0) }
+
+// Close takes the counter back, when all ranks have called it.
+func (c *Counter) Close(ctx context.Context) error { return c.w.Close(ctx) }
+
+// A Mutex is a lock that one rank of a communicator holds at a time. It belongs to the rank:
+// goroutines of one rank need a sync.Mutex beside it.
+type Mutex struct{ w *Window[byte] }
+
+// NewMutex makes a Mutex that nobody holds. All ranks of c call it.
+func NewMutex(ctx context.Context, c *comm.Comm) (*Mutex, error) {
+	w, err := New[byte](ctx, c, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &Mutex{w}, nil
+}
+
+// Lock returns when this rank holds the mutex. Its errors are those of Window.Lock.
+func (m *Mutex) Lock(ctx context.Context) error { return m.w.Lock(ctx, 0, Exclusive) }
+
+// Unlock gives the mutex back.
+func (m *Mutex) Unlock() error { return m.w.Unlock(0) }
+
+// Close takes the mutex back, when all ranks have called it.
+func (m *Mutex) Close(ctx context.Context) error { return m.w.Close(ctx) }
+
+// Queue deals out the numbers 0 to n-1: each goes to one rank, that which asks first. All ranks
+// of c range over it. When a rank's loop ends it waits for those of the others. A rank that
+// leaves the loop before ends the queue for all: no more numbers are dealt out. An error comes
+// with the number -1, and is the last.
+func Queue(ctx context.Context, c *comm.Comm, n int) iter.Seq2[int, error] {
+	return func(yield func(int, error) bool) {
+		next, err := NewCounter(ctx, c)
+		if err != nil {
+			yield(-1, err)
+			return
+		}
+		for {
+			i, err := next.Next()
+			if err != nil {
+				yield(-1, err)
+				return
+			}
+			if i >= int64(n) {
+				break
+			}
+			if !yield(int(i), nil) {
+				if _, err := next.Add(int64(n)); err == nil {
+					_ = next.Close(ctx) // an error reaches the communicator's next call too
+				}
+				return
+			}
+		}
+		if err := next.Close(ctx); err != nil {
+			yield(-1, err)
+		}
+	}
+}

@@ -1,0 +1,240 @@
+package window
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/simd"
+)
+
+// A Window is memory of all ranks of a communicator. Its methods may be called from any
+// goroutine, but for Fence and Close, which are collectives of the communicator.
+type Window[T any] struct {
+	base
+	size    int // bytes of an element
+	lengths []int
+}
+
+// base is what does not depend on the type of the elements.
+type base struct {
+	comm    *comm.Comm
+	inner   comm.Internals
+	backend comm.WindowBackend
+	memory  comm.WindowMemory
+	remote  comm.RemoteMemory // nil: all memory is reached by its address
+	addrs   []unsafe.Pointer  // of each rank's memory; nil with a remote
+	dtype   comm.DType        // of the elements; invalid if they are not numbers
+	one     comm.Buffer       // an element, without its memory
+	head    int               // bytes before the elements, see lock.go
+	closed  atomic.Bool
+	held    []atomic.Int32 // by rank, how this one holds its lock: a Mode, 0 if not
+}
+
+// New makes a window with length elements of this rank's, which are zero. All ranks of c call
+// it, with lengths of their own. T is any type without pointers. Where the ranks communicate by a Go
+// binding of MPI, with the build tags gompi and empi, its error is errors.ErrUnsupported.
+func New[T any](ctx context.Context, c *comm.Comm, length int) (*Window[T], error) {
+	if length < 0 {
+		err := fmt.Errorf("window: New with length %d; give 0 or more", length)
+		c.Abort(err) // the others must not wait
+		return nil, err
+	}
+	// Ranks compare the type of the elements, and types with pointers are refused.
+	b := comm.Of(make([]T, 1))
+	if err := c.Do(ctx, comm.Call{Kind: comm.BroadcastKind, Dst: b, Cause: "a window"}); err != nil {
+		return nil, err
+	}
+	w := &Window[T]{size: int(unsafe.Sizeof(*new(T)))}
+	w.comm, w.inner, w.head = c, c.Internals(), headBytes(c.Size())
+	if k := reflect.TypeFor[T]().Kind(); k != reflect.Struct && k != reflect.Array {
+		w.dtype = b.DType
+	}
+	w.one = b
+	w.one.Ptr = nil
+	memory, bytes, err := w.inner.OpenWindow(ctx, w.head+length*w.size)
+	if err != nil {
+		return nil, err
+	}
+	w.memory, w.backend = memory, w.inner.Backend().(comm.WindowBackend)
+	w.held = make([]atomic.Int32, c.Size())
+	for r, n := range bytes {
+		w.lengths = append(w.lengths, (n-w.head)/w.size)
+		w.addrs = append(w.addrs, memory.Address(r))
+	}
+	if remote, ok := memory.(comm.RemoteMemory); ok {
+		w.remote, w.addrs = remote, nil
+	}
+	return w, comm.Barrier(ctx, c) // no rank acts on memory that is not there yet
+}
+
+// Len returns how many elements rank has.
+func (w *Window[T]) Len(rank int) int { return w.lengths[rank] }
+
+// Local returns this rank's own memory. It may be used until Close.
+func (w *Window[T]) Local() []T {
+	s, _ := w.Shared(w.comm.Rank())
+	return s
+}
+
+// Shared returns rank's memory, to be read and written like any slice; ok is false if this
+// process cannot reach it, as over MPI. What ranks do to it at once must be ordered, by Fence,
+// Lock or package sync/atomic. It may be used until Close.
+func (w *Window[T]) Shared(rank int) (s []T, ok bool) {
+	if rank < 0 || rank >= len(w.lengths) || w.closed.Load() {
+		return nil, false
+	}
+	p := w.memory.Address(rank)
+	switch {
+	case p == nil:
+		return nil, false
+	case w.lengths[rank] == 0: // no pointer past the end
+		return []T{}, true
+	}
+	return unsafe.Slice((*T)(unsafe.Add(p, w.head)), w.lengths[rank]), true
+}
+
+// Put copies src to rank's memory, from element at on.
+func (w *Window[T]) Put(rank, at int, src []T) error {
+	return w.do(comm.PutKind, comm.NoOp, rank, at, len(src), comm.Of(src), func(to int) error {
+		if w.remote != nil {
+			return w.remote.Put(rank, to, raw(src))
+		}
+		copyBytes(unsafe.Slice((*byte)(unsafe.Add(w.addrs[rank], to)), len(src)*w.size), raw(src))
+		return nil
+	})
+}
+
+// Get fills dst from rank's memory, from element at on.
+func (w *Window[T]) Get(rank, at int, dst []T) error {
+	return w.do(comm.GetKind, comm.NoOp, rank, at, len(dst), comm.Of(dst), func(from int) error {
+		if w.remote != nil {
+			return w.remote.Get(rank, from, raw(dst))
+		}
+		copyBytes(raw(dst), unsafe.Slice((*byte)(unsafe.Add(w.addrs[rank], from)), len(dst)*w.size))
+		return nil
+	})
+}
+
+// Flush returns when what this rank has put and accumulated is in rank's memory.
+func (w *Window[T]) Flush(rank int) error {
+	if err := w.check("Flush", rank); err != nil {
+		return err
+	}
+	return w.flush(rank)
+}
+
+func (w *base) flush(rank int) error {
+	if w.remote == nil {
+		return nil
+	}
+	return w.remote.Flush(rank)
+}
+
+// Fence returns when all ranks have called it; what any of them has put and accumulated before
+// is then there.
+func (w *Window[T]) Fence(ctx context.Context) error {
+	if err := w.finish("Fence"); err != nil {
+		return err
+	}
+	return w.barrier(ctx, "Fence")
+}
+
+// Close takes the memory back, when all ranks have called it. Slices of it, which Local and
+// Shared returned, must not be used any more.
+func (w *Window[T]) Close(ctx context.Context) error {
+	if err := w.finish("Close"); err != nil {
+		return err
+	}
+	if err := w.barrier(ctx, "Close"); err != nil {
+		return err
+	}
+	w.closed.Store(true)
+	return w.memory.Close()
+}
+
+// finish flushes all that this rank has done, for a collective.
+func (w *base) finish(name string) error {
+	if w.closed.Load() {
+		return w.fault(name, errClosed)
+	}
+	for r := range w.held {
+		if err := w.flush(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *base) barrier(ctx context.Context, cause string) error {
+	return w.comm.Do(ctx, comm.Call{Kind: comm.BarrierKind, Cause: "window." + cause})
+}
+
+var errClosed = errors.New("the window is closed; make the call before Close, or make another window")
+
+// check returns what is wrong with a call on rank's memory.
+func (w *base) check(name string, rank int) error {
+	switch {
+	case w.closed.Load():
+		return w.fault(name, errClosed)
+	case rank < 0 || rank >= len(w.held):
+		return w.fault(name, w.noRank(rank))
+	}
+	return nil
+}
+
+func (w *base) noRank(rank int) error {
+	return fmt.Errorf("there is no rank %d; give one of 0 to %d", rank, len(w.held)-1)
+}
+
+// fault is the error of a call that is no access to elements.
+func (w *base) fault(name string, err error) error {
+	c := w.comm
+	return &comm.Error{Call: "window " + name, Site: new(comm.Call).Site(), Comm: c.Name(), Rank: c.WorldRank(c.Rank()), Err: err}
+}
+
+// do carries out a call on n elements of rank's memory from at on: f with the place of the
+// first in bytes. b is this rank's buffer.
+func (w *Window[T]) do(kind comm.Kind, op comm.Op, rank, at, n int, b comm.Buffer, f func(at int) error) error {
+	call := comm.Call{Kind: kind, Op: op, Root: rank, Src: b}
+	return w.inner.Alone(&call, func() error {
+		switch {
+		case w.closed.Load():
+			return errClosed
+		case rank < 0 || rank >= len(w.lengths):
+			return w.noRank(rank)
+		case at < 0 || n > w.lengths[rank]-at:
+			return fmt.Errorf("elements %d to %d of rank %d, which has %d; stay within Len(%d)", at, at+n, rank, w.lengths[rank], rank)
+		}
+		if err := w.backend.Touch(kind, n*w.size); err != nil {
+			return err
+		}
+		if n == 0 {
+			return nil
+		}
+		return f(w.head + at*w.size)
+	})
+}
+
+// raw returns the memory of s.
+func raw[T any](s []T) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(*new(T))))
+}
+
+// copyBytes is copy, also of memory that overlaps.
+func copyBytes(dst, src []byte) {
+	if len(dst) < 64<<10 {
+		copy(dst, src)
+		return
+	}
+	p, q := uintptr(unsafe.Pointer(unsafe.SliceData(dst))), uintptr(unsafe.Pointer(unsafe.SliceData(src)))
+	if p < q+uintptr(len(src)) && q < p+uintptr(len(dst)) {
+		copy(dst, src)
+		return
+	}
+	simd.Copy(dst, src)
+}

@@ -1,0 +1,179 @@
+package corpus
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"slices"
+
+	"github.com/gorun-spmd/gorun/data/tokenizer"
+)
+
+// DefaultVocabSize is the vocabulary Prepare makes unless told otherwise.
+const DefaultVocabSize = 16384
+
+// sampleBytes is how much of the training part the tokenizer learns from.
+const sampleBytes = 16 << 20
+
+// A PrepareOptions says what to prepare. The zero value is the Go standard library with
+// the default vocabulary, cached in the user's cache directory.
+type PrepareOptions struct {
+	Corpus    Options
+	VocabSize int // token ids, bytes included; 0 means DefaultVocabSize
+
+	// CacheDir is where prepared datasets are kept; "" means gorun/train in the
+	// user's cache directory (os.UserCacheDir). The few newest are kept.
+	CacheDir string
+
+	// Warn is told, in one line, when the cache cannot be used. Prepare works
+	// without it. nil ignores that.
+	Warn func(text string)
+}
+
+// A Dataset is a corpus as token ids. Do not modify it: nothing else is copied
+// when it is used.
+type Dataset struct {
+	Source    string // what was read, for people
+	Tokenizer *tokenizer.Tokenizer
+
+	// Train and HeldOut are the documents of each part, one after the other,
+	// with tokenizer.EndOfText before, between and after them. The vocabulary
+	// may be below PrepareOptions.VocabSize if the text is short.
+	Train, HeldOut []int32
+
+	// TrainBytes and HeldOutBytes are the sizes of the text that Train and
+	// HeldOut stand for.
+	TrainBytes, HeldOutBytes int
+
+	Path   string // the cache file that has this dataset, "" if there is none
+	Cached bool   // it was read from there rather than made anew
+}
+
+// HeldOutText returns the held-out documents, concatenated.
+func (d *Dataset) HeldOutText() []byte {
+	return d.Tokenizer.Decode(make([]byte, 0, d.HeldOutBytes), d.HeldOut)
+}
+
+// Split divides the documents of Train: every nth is in part, the others in rest, both with
+// tokenizer.EndOfText before, between and after them. Of a few documents, fewer than 4·n, part is
+// the last nth of the tokens.
+func (d *Dataset) Split(n int) (part, rest []int32) {
+	documents := -1
+	for _, id := range d.Train {
+		if id == tokenizer.EndOfText {
+			documents++
+		}
+	}
+	if documents < 4*n {
+		at := len(d.Train) - len(d.Train)/n
+		return d.Train[at:], d.Train[:at]
+	}
+	part, rest = []int32{tokenizer.EndOfText}, []int32{tokenizer.EndOfText}
+	for i, at := 0, 1; at < len(d.Train); i++ {
+		end := at + slices.Index(d.Train[at:], tokenizer.EndOfText) + 1
+		if i%n == n-1 {
+			part = append(part, d.Train[at:end]...)
+		} else {
+			rest = append(rest, d.Train[at:end]...)
+		}
+		at = end
+	}
+	return part, rest
+}
+
+// Prepare reads the corpus and returns its tokens: from the cache if the same
+// text was prepared before, else by training a tokenizer and encoding, after
+// which it writes the cache. Several processes may do so at once.
+func Prepare(o PrepareOptions) (*Dataset, error) {
+	o.VocabSize = cmp.Or(o.VocabSize, DefaultVocabSize)
+	if o.VocabSize < tokenizer.MinVocab || o.VocabSize > tokenizer.MaxVocab {
+		return nil, fmt.Errorf("corpus: Prepare: a vocabulary of %d tokens; choose one from %d to %d",
+			o.VocabSize, tokenizer.MinVocab, tokenizer.MaxVocab)
+	}
+	if o.Warn == nil {
+		o.Warn = func(string) {}
+	}
+	text, err := Load(o.Corpus)
+	if err != nil {
+		return nil, err
+	}
+	store := openCache(o.CacheDir)
+	name := key(text, o.VocabSize)
+	if d, err := store.read(name); err != nil {
+		o.Warn(err.Error())
+	} else if d != nil {
+		d.Source = text.Source // the same text may lie elsewhere now
+		return d, nil
+	}
+	d, err := encode(text, o.VocabSize)
+	if err != nil {
+		return nil, err
+	}
+	if d.Path, err = store.write(name, d); err != nil {
+		o.Warn(err.Error())
+	}
+	return d, nil
+}
+
+// key names the dataset that text with this vocabulary becomes: it differs when
+// anything does that goes into the result.
+func key(text *Corpus, vocabSize int) string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%s tokenizer %d vocabulary %d sample %d\n", magic, tokenizer.Version, vocabSize, sampleBytes)
+	for _, part := range [][]Document{text.Train, text.HeldOut} {
+		fmt.Fprintf(h, "part of %d\n", len(part))
+		for _, doc := range part {
+			h.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(doc.Text))))
+			h.Write(doc.Text)
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// encode trains a tokenizer on a sample of text and encodes it all.
+func encode(text *Corpus, vocabSize int) (*Dataset, error) {
+	tok, err := tokenizer.Train(sample(text.Train, sampleBytes), vocabSize)
+	if err != nil {
+		return nil, err
+	}
+	d := &Dataset{
+		Source:       text.Source,
+		Tokenizer:    tok,
+		TrainBytes:   text.TrainBytes(),
+		HeldOutBytes: text.HeldOutBytes(),
+	}
+	encoder := tokenizer.NewEncoder(tok)
+	join := func(docs []Document) []int32 {
+		ids := []int32{tokenizer.EndOfText}
+		for _, doc := range docs {
+			ids = append(encoder.Encode(ids, doc.Text), tokenizer.EndOfText)
+		}
+		return ids
+	}
+	d.Train, d.HeldOut = join(text.Train), join(text.HeldOut)
+	return d, nil
+}
+
+// sample returns about limit bytes of docs, in blocks spread evenly over them
+// so that one directory does not speak for all; everything if it is less.
+func sample(docs []Document, limit int) [][]byte {
+	const blockBytes = 16 << 10
+	total := 0
+	for _, doc := range docs {
+		total += len(doc.Text)
+	}
+	every := max(1, (total+limit-1)/limit) // one block in so many
+	var blocks [][]byte
+	n := 0
+	for _, doc := range docs {
+		for at := 0; at < len(doc.Text); at += blockBytes {
+			if n%every == 0 {
+				blocks = append(blocks, doc.Text[at:min(at+blockBytes, len(doc.Text))])
+			}
+			n++
+		}
+	}
+	return blocks
+}

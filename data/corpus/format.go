@@ -1,0 +1,124 @@
+package corpus
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/gorun-spmd/gorun/data/tokenizer"
+)
+
+// A dataset as bytes, all integers little-endian:
+//
+//	8 bytes     magic, with the version of this layout
+//	4 uint64    sizes: bytes of Source, bytes of the tokenizer, tokens of Train, tokens of HeldOut
+//	            Source, the tokenizer (its own format), Train and HeldOut as uint16
+//	32 bytes    SHA-256 of all before it
+const magic = "gorunds1"
+
+const headBytes = len(magic) + 4*8
+
+// MarshalBinary returns the dataset as versioned, checksummed bytes.
+func (d *Dataset) MarshalBinary() ([]byte, error) {
+	tok, err := d.Tokenizer.MarshalBinary()
+	if err != nil {
+		return nil, err
+	}
+	data := make([]byte, 0, headBytes+len(d.Source)+len(tok)+2*(len(d.Train)+len(d.HeldOut))+sha256.Size)
+	data = append(data, magic...)
+	for _, n := range []int{len(d.Source), len(tok), len(d.Train), len(d.HeldOut)} {
+		data = binary.LittleEndian.AppendUint64(data, uint64(n))
+	}
+	data = append(data, d.Source...)
+	data = append(data, tok...)
+	for _, ids := range [][]int32{d.Train, d.HeldOut} {
+		for _, id := range ids {
+			data = binary.LittleEndian.AppendUint16(data, uint16(id))
+		}
+	}
+	sum := sha256.Sum256(data)
+	return append(data, sum[:]...), nil
+}
+
+// Parse returns the dataset that MarshalBinary wrote; data is not kept. Damaged
+// data, of any kind, is an error.
+func Parse(data []byte) (*Dataset, error) {
+	d, err := parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("corpus: Parse: %w", err)
+	}
+	return d, nil
+}
+
+// open reads a dataset that Prepare left in the cache: its Path. The error only
+// says what is wrong.
+func open(path string) (*Dataset, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		var cause *fs.PathError
+		if errors.As(err, &cause) {
+			err = cause.Err
+		}
+		return nil, err
+	}
+	d, err := parse(data)
+	if err != nil {
+		return nil, err
+	}
+	d.Path, d.Cached = path, true
+	return d, nil
+}
+
+func parse(data []byte) (*Dataset, error) {
+	if len(data) < headBytes+sha256.Size {
+		return nil, fmt.Errorf("%d bytes are too few for a dataset", len(data))
+	}
+	if !bytes.HasPrefix(data, []byte(magic)) {
+		return nil, fmt.Errorf("the data begins with %q, want %q", data[:len(magic)], magic)
+	}
+	body, sum := data[:len(data)-sha256.Size], data[len(data)-sha256.Size:]
+	if got := sha256.Sum256(body); !bytes.Equal(got[:], sum) {
+		return nil, errors.New("the checksum does not match the content")
+	}
+	var sections [4][]byte
+	rest := body[headBytes:]
+	for i, width := range []uint64{1, 1, 2, 2} {
+		n := binary.LittleEndian.Uint64(body[len(magic)+8*i:])
+		if n > uint64(len(rest))/width {
+			return nil, fmt.Errorf("section %d has %d elements, %d bytes are left for it", i, n, len(rest))
+		}
+		sections[i], rest = rest[:n*width], rest[n*width:]
+	}
+	if len(rest) > 0 {
+		return nil, fmt.Errorf("%d bytes too many", len(rest))
+	}
+	tok, err := tokenizer.Parse(sections[1])
+	if err != nil {
+		return nil, err
+	}
+	d := &Dataset{Source: string(sections[0]), Tokenizer: tok}
+	if d.Train, d.TrainBytes, err = tokens(sections[2], tok); err != nil {
+		return nil, fmt.Errorf("training part: %w", err)
+	}
+	if d.HeldOut, d.HeldOutBytes, err = tokens(sections[3], tok); err != nil {
+		return nil, fmt.Errorf("held-out part: %w", err)
+	}
+	return d, nil
+}
+
+// tokens returns the ids in data and the bytes of text they stand for.
+func tokens(data []byte, tok *tokenizer.Tokenizer) (ids []int32, textBytes int, err error) {
+	ids = make([]int32, len(data)/2)
+	for i := range ids {
+		ids[i] = int32(binary.LittleEndian.Uint16(data[2*i:]))
+		if int(ids[i]) >= tok.VocabSize() {
+			return nil, 0, fmt.Errorf("token %d is %d, the vocabulary has %d", i, ids[i], tok.VocabSize())
+		}
+		textBytes += len(tok.Token(ids[i]))
+	}
+	return ids, textBytes, nil
+}

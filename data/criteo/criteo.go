@@ -1,0 +1,177 @@
+// Package criteo reads click logs in the format of the Criteo data sets, and
+// makes files of that format to try things on.
+//
+// A line is one impression, 40 fields separated by tabs:
+//
+//	label          0 or 1: was it clicked
+//	13 counts      integers, may be negative; empty: missing
+//	26 categories  8 hexadecimal digits, the hash of something; empty: missing
+package criteo
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/gorun-spmd/gorun/comm"
+)
+
+// The fields of a line.
+const (
+	Dense       = 13
+	Categorical = 26
+	fields      = 1 + Dense + Categorical
+)
+
+// Missing is the code of a category that a line does not have.
+const Missing = -1
+
+// Data is a click log in memory. Row i has the features Counts[i·Dense:] and
+// Codes[i·Categorical:].
+type Data struct {
+	Labels []float32
+	Counts []float32 // log(1 + max(count, 0)); 0 for a missing one
+	Codes  []int64   // 32 bits, or Missing
+}
+
+// Rows returns the number of rows.
+func (d *Data) Rows() int { return len(d.Labels) }
+
+// Options say how to read.
+type Options struct {
+	Rows   int  // stop after so many good rows; 0: read all
+	Strict bool // return the first malformed line as an error
+}
+
+// Bad tells of the malformed lines of a file.
+type Bad struct {
+	Lines   int            // how many
+	Reasons map[string]int // how many of each kind
+	First   []string       // of the first ones, "line 17: 39 fields, want 40"
+}
+
+// named is how many malformed lines are named.
+const named = 5
+
+// ReadFile reads a file, through gzip if its name ends in .gz.
+func ReadFile(path string, o Options) (*Data, *Bad, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	in := io.Reader(f)
+	if strings.HasSuffix(path, ".gz") {
+		if in, err = gzip.NewReader(f); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	d, bad, err := Read(in, o)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return d, bad, nil
+}
+
+// longest is the largest number of bytes that a line may have.
+const longest = 1 << 16
+
+// Read reads a click log. Malformed lines are left out and told of in bad.
+func Read(in io.Reader, o Options) (d *Data, bad *Bad, err error) {
+	d, bad = &Data{}, &Bad{Reasons: map[string]int{}}
+	r := bufio.NewReaderSize(in, longest)
+	for number := 1; o.Rows == 0 || d.Rows() < o.Rows; number++ {
+		line, err := r.ReadSlice('\n')
+		long := errors.Is(err, bufio.ErrBufferFull)
+		for errors.Is(err, bufio.ErrBufferFull) {
+			_, err = r.ReadSlice('\n')
+		}
+		if err != nil && err != io.EOF {
+			return nil, nil, fmt.Errorf("line %d: %w", number, err)
+		}
+		if len(line) == 0 {
+			break
+		}
+		kind, detail := "line too long", fmt.Sprintf("longer than %d bytes", longest)
+		if !long {
+			kind, detail = d.add(bytes.TrimRight(line, "\r\n"))
+		}
+		if kind != "" {
+			if o.Strict {
+				return nil, nil, fmt.Errorf("line %d: %s", number, detail)
+			}
+			bad.Lines++
+			bad.Reasons[kind]++
+			if len(bad.First) < named {
+				bad.First = append(bad.First, fmt.Sprintf("line %d: %s", number, detail))
+			}
+		}
+	}
+	return d, bad, nil
+}
+
+// add adds the row of a line. If it is malformed it adds nothing and says why.
+func (d *Data) add(line []byte) (kind, detail string) {
+	parts := bytes.Split(line, []byte("\t"))
+	if len(parts) != fields {
+		return "wrong number of fields", fmt.Sprintf("%d fields, want %d", len(parts), fields)
+	}
+	var counts [Dense]float32
+	var codes [Categorical]int64
+	label := string(parts[0])
+	if label != "0" && label != "1" {
+		return "bad label", fmt.Sprintf("the label is %.20q, want 0 or 1", label)
+	}
+	for i, p := range parts[1 : 1+Dense] {
+		if len(p) == 0 {
+			continue
+		}
+		n, err := strconv.ParseInt(string(p), 10, 64)
+		if err != nil {
+			return "bad count", fmt.Sprintf("count %d is %.20q, want an integer or nothing", i+1, p)
+		}
+		counts[i] = float32(math.Log1p(float64(max(n, 0))))
+	}
+	for i, p := range parts[1+Dense:] {
+		if len(p) == 0 {
+			codes[i] = Missing
+			continue
+		}
+		n, err := strconv.ParseUint(string(p), 16, 32)
+		if err != nil {
+			return "bad category", fmt.Sprintf("category %d is %.20q, want up to 8 hexadecimal digits or nothing", i+1, p)
+		}
+		codes[i] = int64(n)
+	}
+	d.Labels = append(d.Labels, float32(label[0]-'0'))
+	d.Counts = append(d.Counts, counts[:]...)
+	d.Codes = append(d.Codes, codes[:]...)
+	return "", ""
+}
+
+// Cut returns the rows from lo to hi; they share memory with d.
+func (d *Data) Cut(lo, hi int) *Data {
+	return &Data{Labels: d.Labels[lo:hi], Counts: d.Counts[lo*Dense : hi*Dense], Codes: d.Codes[lo*Categorical : hi*Categorical]}
+}
+
+// Broadcast gives the rows of rank 0 to all ranks; on the others d is replaced.
+func (d *Data) Broadcast(ctx context.Context, world *comm.Comm) error {
+	rows := []int64{int64(d.Rows())}
+	if err := comm.Broadcast(ctx, world, rows, 0); err != nil {
+		return err
+	}
+	n := int(rows[0])
+	if world.Rank() != 0 {
+		*d = Data{Labels: make([]float32, n), Counts: make([]float32, n*Dense), Codes: make([]int64, n*Categorical)}
+	}
+	return cmp.Or(comm.Broadcast(ctx, world, d.Labels, 0), comm.Broadcast(ctx, world, d.Counts, 0), comm.Broadcast(ctx, world, d.Codes, 0))
+}

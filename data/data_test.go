@@ -1,0 +1,204 @@
+package data
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/commtest"
+)
+
+// write makes a file with this content.
+func write(t testing.TB, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, []byte(content), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestTokens(t *testing.T) {
+	ids := []int32{0, 1, 65535, 256, 7}
+	for _, width := range []int{2, 4} {
+		packed, err := AppendTokens(nil, ids, width)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tokens, err := OpenTokens(write(t, string(packed)), width)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, id := range ids {
+			if tokens.At(i) != id || tokens.Len() != len(ids) {
+				t.Errorf("width %d: id %d of %d is %d, want %d", width, i, tokens.Len(), tokens.At(i), id)
+			}
+		}
+		if err := errors.Join(tokens.Close(), tokens.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, id := range []int32{-1, 65536} {
+		if _, err := AppendTokens(nil, []int32{id}, 2); err == nil {
+			t.Errorf("%d fits in 2 bytes", id)
+		}
+	}
+	if _, err := OpenTokens(write(t, "abc"), 2); err == nil || !strings.Contains(err.Error(), "3 bytes") {
+		t.Errorf("half an id: %v", err)
+	}
+	if _, err := OpenTokens(t.TempDir(), 2); err == nil || !strings.Contains(err.Error(), "no regular file") {
+		t.Errorf("a folder: %v", err)
+	}
+	if empty, err := OpenTokens(write(t, ""), 4); err != nil || empty.Len() != 0 {
+		t.Errorf("an empty file: %v", err)
+	}
+}
+
+func TestLinesAndJSON(t *testing.T) {
+	for text, want := range map[string][]string{"": nil, "a\nb": {"a", "b"}, "a\n\nb\r\n": {"a", "", "b"}, "\n": {""}} {
+		l, err := OpenLines(write(t, text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for i := range l.Len() {
+			got = append(got, string(l.At(i)))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q has the lines %q, want %q", text, got, want)
+		}
+	}
+	type record struct{ Text string }
+	j, err := OpenJSON[record](write(t, `{"text":"one"}`+"\n"+`{"text":2}`+"\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := j.At(0); err != nil || r.Text != "one" || j.Len() != 2 {
+		t.Errorf("%+v of %d, %v", r, j.Len(), err)
+	}
+	if _, err := j.At(1); err == nil || !strings.Contains(err.Error(), "line 2") {
+		t.Errorf("a number for a text: %v", err)
+	}
+}
+
+func TestTable(t *testing.T) {
+	table, err := OpenTable(write(t, "id\ttext\n1\t\"a\tb\nc \"\"d\"\"\"\n2\te\n3\n"), '\t')
+	if err != nil {
+		t.Fatal(err)
+	}
+	if row, err := table.At(0); err != nil || !slices.Equal(row, []string{"1", "a\tb\nc \"d\""}) || table.Len() != 3 {
+		t.Errorf("row %q of %d, %v", row, table.Len(), err)
+	}
+	if _, err := table.At(2); err == nil || !strings.Contains(err.Error(), "row 3 has 1 fields, 2 columns") {
+		t.Errorf("a short row: %v", err)
+	}
+	if i, err := table.Column("text"); i != 1 || err != nil {
+		t.Errorf("column %d, %v", i, err)
+	}
+	if _, err := table.Column("no"); err == nil || !strings.Contains(err.Error(), strings.Join(table.Columns(), ", ")) {
+		t.Errorf("a column that is not there: %v", err)
+	}
+	if _, err := OpenTable(write(t, ""), ','); err == nil || !strings.Contains(err.Error(), "is empty") {
+		t.Errorf("an empty table: %v", err)
+	}
+}
+
+// FuzzTable compares the rows with those of encoding/csv, which reads from the beginning.
+func FuzzTable(f *testing.F) {
+	f.Add("a,b\n1,\"x\ny\"\n2,\"\"\"\"\n")
+	f.Add("a\n\"\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		table, err := OpenTable(write(t, text), ',')
+		if err != nil {
+			return
+		}
+		defer table.Close()
+		r := csv.NewReader(strings.NewReader(text))
+		want, err := r.ReadAll()
+		if err != nil {
+			for i := range table.Len() {
+				_, _ = table.At(i) // an error at most
+			}
+			return
+		}
+		for i, k := 0, 1; i < table.Len(); i++ {
+			if len(bytes.TrimRight(table.Lines.At(i+1), "\r\n")) == 0 {
+				continue // encoding/csv leaves out empty lines
+			}
+			row, err := table.At(i)
+			if err != nil || k >= len(want) || !slices.Equal(row, want[k]) {
+				t.Fatalf("row %d is %q, %v, want %q", i, row, err, want[min(k, len(want)-1)])
+			}
+			k++
+		}
+	})
+}
+
+func TestOrder(t *testing.T) {
+	o, err := NewOrder(10, 4, 1)
+	if err != nil || o.Steps() != 3 {
+		t.Fatal(o, err)
+	}
+	var epochs [2][]int
+	for step := range 6 {
+		epochs[step/3] = append(epochs[step/3], o.Batch(step)...)
+	}
+	again, _ := NewOrder(10, 4, 1)
+	if got := again.Batch(4); !slices.Equal(got, epochs[1][4:8]) {
+		t.Errorf("resumed at step 4: %v, want %v", got, epochs[1][4:8])
+	}
+	if slices.Equal(epochs[0], epochs[1]) {
+		t.Error("two epochs have one order")
+	}
+	for _, e := range epochs {
+		if slices.Sort(e); !slices.Equal(e, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}) {
+			t.Errorf("an epoch has %v", e)
+		}
+	}
+	if _, err := NewOrder(0, 4, 1); err == nil {
+		t.Error("no records: no error")
+	}
+}
+
+func TestPrefetch(t *testing.T) {
+	p := Prefetch(3, 2, func(step int) (int, error) {
+		if step == 6 {
+			return 0, errors.New("the end")
+		}
+		return step * step, nil
+	})
+	for _, want := range []int{9, 16, 25} {
+		if got, err := p.Next(); got != want || err != nil {
+			t.Errorf("%d, %v, want %d", got, err, want)
+		}
+	}
+	if _, err := p.Next(); err == nil {
+		t.Error("no error")
+	}
+	p.Close()
+}
+
+func TestShare(t *testing.T) {
+	commtest.Run(t, 3, func(ctx context.Context, world *comm.Comm) error {
+		for _, want := range []string{"", "some bytes"} {
+			got, err := Share(ctx, world, func() ([]byte, error) {
+				if world.Rank() != 0 {
+					return nil, errors.New("made on another rank")
+				}
+				return []byte(want), nil
+			})
+			if err != nil || string(got) != want {
+				return fmt.Errorf("%q, %w, want %q", got, err, want)
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,146 @@
+package data
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Lines are the records of a text file, each at its own place, so that any rank reads any of them at
+// once. The file is mapped; 8 bytes for each record are kept beside it.
+type Lines struct {
+	file
+	path   string
+	starts []int // of each record, and the end of the last
+}
+
+// OpenLines opens a file whose records are its lines. An empty line is a record; the end of the file
+// after a line end is none.
+func OpenLines(path string) (*Lines, error) {
+	return openLines("OpenLines", path, func(text []byte) int { return bytes.IndexByte(text, '\n') })
+}
+
+// openLines finds the records; end returns where the line end of the first one is, -1 if it has none.
+func openLines(op, path string, end func(text []byte) int) (*Lines, error) {
+	f, err := openFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("data: %s: %w", op, err)
+	}
+	l := &Lines{file: f, path: path, starts: []int{0}}
+	for at := 0; at < len(f.bytes); {
+		if n := end(f.bytes[at:]); n < 0 {
+			at = len(f.bytes)
+		} else {
+			at += n + 1
+		}
+		l.starts = append(l.starts, at)
+	}
+	return l, nil
+}
+
+// Len returns the number of records.
+func (l *Lines) Len() int { return len(l.starts) - 1 }
+
+// At returns record i, from 0 to Len()-1, without its line end. The caller must not modify it.
+func (l *Lines) At(i int) []byte {
+	line := l.bytes[l.starts[i]:l.starts[i+1]]
+	line = bytes.TrimSuffix(line, []byte("\n"))
+	return bytes.TrimSuffix(line, []byte("\r"))
+}
+
+// JSON is a file of JSON lines: a value of type T on each.
+type JSON[T any] struct{ *Lines }
+
+// OpenJSON opens a file of JSON lines.
+func OpenJSON[T any](path string) (JSON[T], error) {
+	l, err := OpenLines(path)
+	return JSON[T]{l}, err
+}
+
+// At returns the value of line i, from 0 to Len()-1.
+func (j JSON[T]) At(i int) (value T, err error) {
+	if err := json.Unmarshal(j.Lines.At(i), &value); err != nil {
+		return value, fmt.Errorf("data: %s: line %d: %w", j.path, i+1, err)
+	}
+	return value, nil
+}
+
+// A Table is a file of comma-separated values, or of tab-separated ones, with the names of the columns
+// in its first row. A field in double quotes may have commas, line ends and doubled quotes (RFC 4180).
+type Table struct {
+	*Lines
+	comma rune
+	names []string
+}
+
+// OpenTable opens a table whose fields comma divides: ',' or '\t' or ';'.
+func OpenTable(path string, comma rune) (*Table, error) {
+	l, err := openLines("OpenTable", path, rowEnd)
+	if err != nil {
+		return nil, err
+	}
+	t := &Table{Lines: l, comma: comma}
+	if len(l.starts) < 2 {
+		l.Close()
+		return nil, fmt.Errorf("data: OpenTable: %s is empty; its first row must name the columns", path)
+	}
+	if t.names, err = t.row(0); err != nil {
+		l.Close()
+		return nil, err
+	}
+	return t, nil
+}
+
+// rowEnd returns the first line end that is not in quotes.
+func rowEnd(text []byte) int {
+	quoted := false
+	for i := 0; ; i++ {
+		next := bytes.IndexAny(text[i:], "\"\n")
+		if next < 0 {
+			return -1
+		}
+		i += next
+		if text[i] == '"' {
+			quoted = !quoted
+		} else if !quoted {
+			return i
+		}
+	}
+}
+
+// Columns returns the names in the first row.
+func (t *Table) Columns() []string { return slices.Clone(t.names) }
+
+// Column returns the place of a column in the rows. The error lists those that there are.
+func (t *Table) Column(name string) (int, error) {
+	if i := slices.Index(t.names, name); i >= 0 {
+		return i, nil
+	}
+	return 0, fmt.Errorf("data: %s has no column %q, but %s", t.path, name, strings.Join(t.names, ", "))
+}
+
+// Len returns the number of rows after the first.
+func (t *Table) Len() int { return t.Lines.Len() - 1 }
+
+// At returns the fields of row i, from 0 to Len()-1: as many as there are columns.
+func (t *Table) At(i int) ([]string, error) {
+	fields, err := t.row(i + 1)
+	if err == nil && len(fields) != len(t.names) {
+		err = fmt.Errorf("data: %s: row %d has %d fields, %d columns are named", t.path, i+1, len(fields), len(t.names))
+	}
+	return fields, err
+}
+
+// row returns the fields of a record.
+func (t *Table) row(i int) ([]string, error) {
+	r := csv.NewReader(bytes.NewReader(t.Lines.At(i)))
+	r.Comma, r.FieldsPerRecord = t.comma, -1
+	fields, err := r.Read()
+	if err != nil {
+		return nil, fmt.Errorf("data: %s: row %d: %w", t.path, i, err)
+	}
+	return fields, nil
+}

@@ -1,0 +1,72 @@
+package tokenizer
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// A tokenizer as bytes, all integers little-endian:
+//
+//	8 bytes    magic, with the version of this layout
+//	uint32     number of merges
+//	2 uint16   left and right of each merge
+//	32 bytes   SHA-256 of all before it
+const magic = "gorunbp1"
+
+const headBytes = len(magic) + 4
+
+// MarshalBinary returns the tokenizer as versioned, checksummed bytes. Its
+// error says that it was read by Load, whose file is the one to keep.
+func (t *Tokenizer) MarshalBinary() ([]byte, error) {
+	if t.foreign != nil {
+		return nil, errors.New("tokenizer: MarshalBinary: this tokenizer was read from files; keep those")
+	}
+	data := make([]byte, 0, headBytes+4*len(t.merges)+sha256.Size)
+	data = append(data, magic...)
+	data = binary.LittleEndian.AppendUint32(data, uint32(len(t.merges)))
+	for _, m := range t.merges {
+		data = binary.LittleEndian.AppendUint16(data, uint16(m.left))
+		data = binary.LittleEndian.AppendUint16(data, uint16(m.right))
+	}
+	sum := sha256.Sum256(data)
+	return append(data, sum[:]...), nil
+}
+
+// Parse returns the Tokenizer that MarshalBinary wrote. Damaged data, of any
+// kind, is an error.
+func Parse(data []byte) (*Tokenizer, error) {
+	t, err := parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer: Parse: %w; train again", err)
+	}
+	return t, nil
+}
+
+func parse(data []byte) (*Tokenizer, error) {
+	if len(data) < headBytes+sha256.Size {
+		return nil, fmt.Errorf("%d bytes are too few for a tokenizer", len(data))
+	}
+	if !bytes.HasPrefix(data, []byte(magic)) {
+		return nil, fmt.Errorf("the data begins with %q, want %q", data[:len(magic)], magic)
+	}
+	body, sum := data[:len(data)-sha256.Size], data[len(data)-sha256.Size:]
+	if got := sha256.Sum256(body); !bytes.Equal(got[:], sum) {
+		return nil, errors.New("the checksum does not match the content")
+	}
+	count := int(binary.LittleEndian.Uint32(body[len(magic):]))
+	body = body[headBytes:]
+	if len(body) != 4*count {
+		return nil, fmt.Errorf("%d bytes for %d merges, want %d", len(body), count, 4*count)
+	}
+	merges := make([]pair, count)
+	for i := range merges {
+		merges[i] = pair{
+			left:  int32(binary.LittleEndian.Uint16(body[4*i:])),
+			right: int32(binary.LittleEndian.Uint16(body[4*i+2:])),
+		}
+	}
+	return build(merges)
+}

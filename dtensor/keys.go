@@ -1,0 +1,22 @@
+package dtensor
+
+// keyStream is the first stream of the keys that NextKey counts. Streams that programs
+// and nn.Init choose are below.
+const keyStream = 1 << 48
+
+// NextKey returns a Key that no call before has returned: for Dropout, whose every use
+// wants one of its own. The rank counts them over all its meshes, so ranks that make
+// the same calls get the same keys.
+func (m *Mesh) NextKey(seed uint64) Key {
+	m.eng.keys++
+	return Key{Seed: seed, Stream: keyStream + m.eng.keys}
+}
+
+// StartKeys lets NextKey go on from the keys of a step: each step has 2³² of its own.
+// A program that calls it at the start of each step draws the same numbers after a
+// resume as it would have drawn without.
+func (m *Mesh) StartKeys(step int) { m.eng.keys = uint64(step) << 32 }
+
+// Training reports whether a ValueAndGrad or Accumulate is running its function. It
+// is where nn.Dropout drops elements and nn.BatchNorm takes the statistics of the batch.
+func (m *Mesh) Training() bool { return m.eng.tape != nil || m.eng.run != 0 }

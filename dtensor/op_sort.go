@@ -1,0 +1,91 @@
+package dtensor
+
+import "github.com/gorun-spmd/gorun/tensor"
+
+// Sort returns the elements along a dimension in ascending order, or with descending the
+// largest first, and their positions, int64. Equal elements keep their order, and NaN is
+// larger than any number, as torch.sort with stable=True. The gradient of the values goes
+// to where they were.
+//
+//	x                 values, index
+//	R                 R
+//	S(i), i not dim   S(i)
+//	S(dim), P         one of these rows, the cheapest
+//
+// A rank sorts on its host; what lies on a GPU is copied there and back.
+func (x *Tensor) Sort(dim int, descending bool) (values, index *Tensor) {
+	defer x.spec.mesh.Span("Sort").End()
+	if x.NDim() == 0 {
+		values, index = x.lift().Sort(dim, descending)
+		return values.Reshape(), index.Reshape()
+	}
+	dim = x.dim("Sort", dim)
+	n := x.spec.shape[dim]
+	return x.ranked("Sort", dim, n, func(local *tensor.Tensor) (values, index *tensor.Tensor) {
+		return tensor.Sort(local, dim, descending)
+	})
+}
+
+// ranked returns k elements along a dimension and their positions, which f chooses where
+// the dimension is whole. The gradient of the elements goes to where they were.
+func (x *Tensor) ranked(op string, dim, k int, f func(local *tensor.Tensor) (values, index *tensor.Tensor)) (values, index *Tensor) {
+	m := x.spec.mesh
+	in, r := x.summary(op, dim, k, k)
+	if m.outside() {
+		values, index = m.empty(r.out[0], x.DType()), m.empty(r.out[1], tensor.Int64)
+	} else {
+		v, i := f(in.local)
+		values, index = wrap(r.out[0], v), wrap(r.out[1], i)
+	}
+	if x.tracked() {
+		at := index.local
+		values.record(op, func(gy *Tensor) {
+			gx := gy.to(r.out[0].gradient(), op+"Grad").local
+			if !m.outside() {
+				gy := gx
+				gx = tensor.Zeros(gy.Device(), gy.DType(), r.in[0].local...)
+				tensor.ScatterAddTo(gx, dim, at, gy)
+			}
+			in.accumulate(wrap(r.in[0], gx))
+		})
+	}
+	return values, index
+}
+
+// Argmin returns the position, int64, of the smallest element along a dimension, the first
+// one of several, and that of a NaN if there is one; see Argmax.
+func (x *Tensor) Argmin(dim int, keepdim bool) *Tensor {
+	x = x.Detach()
+	switch dt := x.DType(); {
+	case dt == tensor.Bool:
+		x = x.LogicalNot()
+	case dt.Float():
+		x = x.Neg()
+	default: // -x-1 has the order turned round, also of the smallest integer
+		x = x.Neg().AddScalar(-1)
+	}
+	return x.Argmax(dim, keepdim)
+}
+
+// Roll returns x with its elements moved by shift places along a dimension, those that
+// leave it at one end coming back at the other: element i of the result is element
+// i-shift of x. A negative shift moves towards the front. The gradient is dy rolled
+// back. The layouts are those of Narrow and Cat.
+func (x *Tensor) Roll(shift, dim int) *Tensor {
+	defer x.spec.mesh.Span("Roll").End()
+	dim = x.dim("Roll", dim)
+	n := x.spec.shape[dim]
+	if n == 0 {
+		return x
+	}
+	shift = (shift%n + n) % n
+	if shift == 0 {
+		return x
+	}
+	in := x.Detach()
+	out := Cat(dim, in.Narrow(dim, n-shift, shift), in.Narrow(dim, 0, n-shift))
+	if x.tracked() {
+		out.record("Roll", func(gy *Tensor) { x.accumulate(gy.Roll(-shift, dim)) })
+	}
+	return out
+}

@@ -1,0 +1,78 @@
+package dtensor
+
+// Recompute returns f(x) and forgets what f computed on the way: the gradient computes it
+// again. It is activation checkpointing, torch.utils.checkpoint: a model whose layers go
+// through it keeps the input of each layer instead of all that is inside, and takes
+// a third more time, with f's communication made once more.
+//
+//	for _, b := range blocks {
+//		h = dtensor.Recompute(b.Forward, h)
+//	}
+//
+// f may use parameters and other tensors from outside. It has to compute the same both
+// times; random numbers do if their keys come from NextKey, as those of nn.Dropout. What f
+// passes to Keep outlives Recompute, not the ValueAndGrad around it. Outside of
+// ValueAndGrad it is f(x).
+func Recompute(f func(x *Tensor) *Tensor, x *Tensor) *Tensor {
+	eng := x.spec.mesh.eng
+	t := eng.tape
+	if t == nil {
+		return f(x)
+	}
+	keys := eng.keys
+	var out *Tensor
+	eng.apart(nil, firstRun, func() {
+		out = f(x).Detach()
+		keepTensors(eng.scope, out)
+	})
+	return out.record("Recompute", func(gy *Tensor) {
+		after, first := eng.keys, len(t.nodes)
+		eng.keys = keys
+		defer func() { eng.keys = after }()
+		eng.apart(t, secondRun, func() {
+			y := f(x)
+			eng.tape = nil // the backward pass is not recorded
+			y.accumulate(gy)
+			t.run(first)
+			t.nodes = t.nodes[:first]
+			for _, n := range t.nodes {
+				n.scatter()
+				n.keep(eng.scope)
+			}
+		})
+	})
+}
+
+// scatter brings the gradient of a parameter that is divided to its layout, if it is a sum
+// that all ranks have a part of: the sum takes as much memory as the whole parameter.
+func (n *node) scatter() {
+	if n.back != nil || n.grad == nil || !n.grad.spec.partial {
+		return
+	}
+	for i, p := range n.spec.placements {
+		if p.IsShard() && n.grad.spec.placements[i].IsPartial() {
+			n.grad, n.own = n.settled(n.grad), false
+			return
+		}
+	}
+}
+
+// Which run of its function a Recompute is in.
+const (
+	firstRun = 1 + iota
+	secondRun
+)
+
+// apart runs f with a tape, or none, in a scope of its own, and then brings back what was.
+func (e *engine) apart(t *tape, run int, f func()) {
+	scope := e.dev.Open()
+	defer scope.Close()
+	outer := *e
+	e.tape, e.scope, e.run = t, scope, max(e.run, run)
+	defer func() { e.tape, e.scope, e.run, e.detecting = outer.tape, outer.scope, outer.run, outer.detecting }()
+	f()
+}
+
+// Replaying reports whether a Recompute runs its function for the second time: what a
+// layer keeps of a pass, such as a running average, it has kept.
+func (m *Mesh) Replaying() bool { return m.eng.run == secondRun }

@@ -1,0 +1,78 @@
+package dtensor
+
+import (
+	"runtime"
+	"time"
+
+	"github.com/gorun-spmd/gorun/internal/observe"
+)
+
+// A Span is an operator in progress, for the job's trace (gorun --trace, --report).
+type Span struct {
+	open *openSpan // nil: nobody keeps a trace, or the operator is part of another
+}
+
+type openSpan struct {
+	eng   *engine
+	op    string
+	start time.Time
+	at    [spanDepth]uintptr
+	depth int
+}
+
+// spanDepth is how much of the stack is looked at for the line of an operator.
+const spanDepth = 16
+
+// Span begins an operator defined outside this package, whose time the job's trace then shows
+// under its name; what it calls is part of it. Its gradient needs none. It costs nothing if
+// nobody keeps a trace. On a GPU the time is that of asking for the kernels.
+//
+//	defer mesh.Span("CrossEntropy").End()
+func (m *Mesh) Span(op string) Span {
+	if m.eng.observer == nil || m.eng.spanning {
+		return Span{}
+	}
+	return Span{m.eng.begin(op)}
+}
+
+func (e *engine) begin(op string) *openSpan {
+	e.spanning = true
+	s := &openSpan{eng: e, op: op}
+	s.depth = runtime.Callers(3, s.at[:])
+	s.start = time.Now()
+	return s
+}
+
+// End ends the operator.
+func (s Span) End() {
+	if s.open != nil {
+		s.open.end()
+	}
+}
+
+func (s *openSpan) end() {
+	s.eng.spanning = false
+	s.eng.observer.Span(observe.Operator, s.op, s.at[:s.depth], s.start)
+}
+
+// A passing is a node whose gradient is being handed on, for the trace.
+type passing struct {
+	eng   *engine
+	node  *node
+	start time.Time
+	outer []uintptr
+	was   bool
+}
+
+// differentiate begins to hand on the gradient of n. Communication is then shown at the line of
+// the operator that is differentiated.
+func (e *engine) differentiate(n *node) passing {
+	p := passing{eng: e, node: n, start: time.Now(), outer: e.line, was: e.spanning}
+	e.line, e.spanning = n.at, true
+	return p
+}
+
+func (p passing) end() {
+	p.eng.line, p.eng.spanning = p.outer, p.was
+	p.eng.observer.Span(observe.Gradient, p.node.op, p.node.at, p.start)
+}

@@ -1,0 +1,30 @@
+package visualize
+
+import (
+	"iter"
+
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/internal/observe"
+)
+
+// Record puts the layouts of named tensors, such as nn.Params, into the job's report (gorun
+// --report), where each is a picture. Package train does so with its parameters. The first rank
+// of a tensor's mesh does it for all; without a report it does nothing.
+func Record(tensors iter.Seq2[string, *dtensor.Tensor]) {
+	for name, t := range tensors {
+		mesh := t.Mesh()
+		observer := observe.Of(mesh.Parent().Internals().Attr)
+		if observer == nil {
+			return
+		}
+		if !mesh.Inside() || mesh.Comm().Rank() != 0 {
+			continue
+		}
+		p := Tensor(t)
+		l := observe.Layout{Name: name, Title: p.Title, Type: t.DType().String(), Bytes: t.Numel() * t.DType().Size(), Shape: p.Shape}
+		for _, r := range p.Regions {
+			l.Regions = append(l.Regions, observe.Region{Offset: r.Offset, Size: r.Size, Label: r.Label})
+		}
+		observer.Layout(&l)
+	}
+}

@@ -1,0 +1,107 @@
+package embedding
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// A batchLookup is one lookup of a batch in all tables of a collection on one rank.
+type batchLookup struct {
+	exchange
+	c     *Collection
+	j     *Jagged
+	at    []int            // of each feature in the batch
+	first [][]int          // by table: where the ids of each of its features begin among them
+	count [][]int64        // [feature][rank of batch] ids, where the op needs them
+	rows  []*tensor.Tensor // by table: the distinct rows of this rank's ids, [U, D]
+}
+
+// newLookup checks this rank's ids, with the other ranks where they have others.
+// counted says that they are to know how many ids each has.
+func (c *Collection) newLookup(op string, j *Jagged, at []int, counted bool) *batchLookup {
+	v := &batchLookup{c: c, j: j, at: at}
+	v.exchange = exchange{route: c.routeFor(j), op: op, mesh: c.mesh, dtype: c.dtype, tables: make([]part, len(c.tables))}
+	bad := make([]int64, badSize)
+	for t, table := range c.tables {
+		w := table.weight
+		v.tables[t] = part{settings: &c.settings[t], weight: w, local: w.Local(), row: firstRow(w), width: w.Dim(1)}
+		var parts []*tensor.Tensor
+		first, n := make([]int, len(c.of[t])), 0
+		for i, f := range c.of[t] {
+			part := j.idsOf(at[f])
+			first[i] = n
+			n += part.Numel()
+			parts = append(parts, part)
+			if pos, id, ok := tensor.CheckIndex(part, w.Dim(0)); !ok {
+				v.blame(bad, f, pos, id)
+			}
+		}
+		if len(parts) == 0 {
+			parts = append(parts, tensor.New(c.mesh.Device(), tensor.Int64, 0))
+		}
+		v.distinct = append(v.distinct, tensor.Unique(join(parts), 0, w.Dim(0)))
+		v.first = append(v.first, first)
+	}
+	v.agree(bad, counted)
+	v.request()
+	if slices.ContainsFunc(c.settings, func(s settings) bool { return s.renorm }) {
+		v.renormalize(v.requestedRows())
+	}
+	v.rows = v.reply()
+	return v
+}
+
+// What a rank says of its worst id.
+const (
+	badFeature = iota // its feature plus one, 0: none is bad
+	badSample
+	badAt // in the sample's list
+	badID
+	badSize
+)
+
+// blame notes the bad id at a position among this rank's ids of feature f, if
+// no earlier feature has one.
+func (v *batchLookup) blame(bad []int64, f, pos, id int) {
+	if bad[badFeature] != 0 && bad[badFeature] <= int64(f+1) {
+		return
+	}
+	start, _ := v.j.batch.Span(v.c.mesh.Coord(), 0)
+	for s, n := range v.j.lengthsOf(v.at[f]) {
+		if pos < n {
+			copy(bad, []int64{int64(f + 1), int64(start + s), int64(pos), int64(id)})
+			return
+		}
+		pos -= n
+	}
+}
+
+// agree tells the ranks with other samples whether this rank's ids are good, how many
+// rows it requests, and if counted how many ids it has. So all throw the same error or
+// none.
+func (v *batchLookup) agree(bad []int64, counted bool) {
+	head := v.appendCounts(bad)
+	if counted {
+		for _, at := range v.at {
+			head = append(head, int64(v.j.idsOf(at).Numel()))
+		}
+	}
+	all, worst := v.exchange.agree(head, badSize)
+	if worst != nil {
+		f := v.c.features[worst[badFeature]-1]
+		fault.Throw(&IDError{Op: v.op, Table: fmt.Sprintf("feature %q in table %q", f.name, v.c.nameOf(f.table)), ID: worst[badID],
+			Position: []int{int(worst[badSample]), int(worst[badAt])}, Rows: v.c.tables[f.table].weight.Dim(0)})
+	}
+	v.setCounts(all, len(head), badSize)
+	if counted {
+		v.count = make([][]int64, len(v.at))
+		for its := range slices.Chunk(all, len(head)) {
+			for f := range v.at {
+				v.count[f] = append(v.count[f], its[len(head)-len(v.at)+f])
+			}
+		}
+	}
+}

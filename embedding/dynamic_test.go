@@ -1,0 +1,353 @@
+package embedding_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/embedding"
+	"github.com/gorun-spmd/gorun/internal/meshtest"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// dynamicOn makes a table over a random axis of the mesh, trained by SGD of rate 1 as its
+// gradients arrive.
+func dynamicOn(rng *rand.Rand, m *dtensor.Mesh, c embedding.DynamicConfig) *embedding.Dynamic {
+	c.Axis = m.Axes()[rng.IntN(len(m.Axes()))].Name
+	d := embedding.NewDynamic(m, c)
+	d.Fuse(func(rows *dtensor.Rows) error {
+		tensor.SGD{LR: 1}.StepRows(d.Weight().Local(), local(d.Weight(), rows))
+		return nil
+	})
+	return d
+}
+
+// rowsOf returns the row of each key as it is now, zeros for none.
+func rowsOf(m *dtensor.Mesh, d *embedding.Dynamic, keys []int64) [][]float64 {
+	all := whole(d.Lookup(dtensor.Distribute(m, tensor.FromSlice(m.Device(), keys, len(keys)), m.Every(replicate)...)))
+	return slices.Collect(slices.Chunk(all, len(all)/len(keys)))
+}
+
+// whole returns all elements of t.
+func whole(t *dtensor.Tensor) []float64 { return meshtest.Values(t.Full()) }
+
+// Lookups in training, of keys in any layout, give the rows, and their gradients reach
+// them.
+func TestDynamicLookups(t *testing.T) {
+	meshtest.Random(t, func(rng *rand.Rand, i int) {
+		mesh, shape := meshtest.SomeMesh(rng), []int{1 + rng.IntN(7), rng.IntN(4)}[:1+rng.IntN(2)]
+		places := meshtest.SomePlaces(rng, mesh, shape...)
+		n := shape[0]
+		if len(shape) == 2 {
+			n *= shape[1]
+		}
+		keys, grad := make([]int64, n), make([]float64, 3*n)
+		for k := range keys {
+			keys[k] = rng.Int64N(6) * (math.MaxInt64 / 7)
+		}
+		for k := range grad {
+			grad[k] = float64(rng.IntN(9)-4) / 4
+		}
+		seed := rng.Uint64()
+		meshtest.On(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+			d := dynamicOn(rand.New(rand.NewPCG(seed, 0)), m, embedding.DynamicConfig{Name: "users", Dim: 3, Budget: 256 * 4 * 12, Seed: 5})
+			at, g := meshtest.Place(m, keys, shape, places...), meshtest.Place(m, grad, append(slices.Clone(shape), 3), places...)
+			all := []int64{1}
+			for k := range int64(6) {
+				all = append(all, k*(math.MaxInt64/7))
+			}
+			for _, row := range rowsOf(m, d, all) {
+				if slices.Max(row) != 0 || slices.Min(row) != 0 {
+					return fmt.Errorf("a row of an empty table is %v", row)
+				}
+			}
+			if n := d.Len(); n != 0 {
+				return fmt.Errorf("a lookup outside training gives %d keys a row", n)
+			}
+			d.Insert(at)
+			before := rowsOf(m, d, all)
+			var looked []float64
+			var lies []layout.Placement
+			if _, _, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+				h := d.Lookup(at)
+				looked, lies = whole(h.Detach()), h.Placements()
+				return h.Mul(g.Cast(tensor.Float32)).Sum(nil, false)
+			}, d.Param()); err != nil {
+				return err
+			}
+			if !slices.Equal(lies, places) {
+				return fmt.Errorf("keys %v are looked up as %v", places, lies)
+			}
+			want := slices.Clone(before)
+			for k := range want {
+				want[k] = slices.Clone(want[k])
+			}
+			for p, key := range keys {
+				k := slices.Index(all, key)
+				if !slices.Equal(looked[3*p:3*p+3], before[k]) {
+					return fmt.Errorf("key %d at %d is looked up as %v, its row is %v", key, p, looked[3*p:3*p+3], before[k])
+				}
+			}
+			sums := map[int64][]float32{}
+			for p, key := range keys {
+				if sums[key] == nil {
+					sums[key] = make([]float32, 3)
+				}
+				for j := range 3 {
+					sums[key][j] += float32(grad[3*p+j])
+				}
+			}
+			for key, s := range sums {
+				for j, v := range s {
+					w := &want[slices.Index(all, key)][j]
+					*w = float64(float32(*w) - v)
+				}
+			}
+			for k, row := range rowsOf(m, d, all) {
+				if !slices.Equal(row, want[k]) {
+					return fmt.Errorf("case %d, keys %v: after a step key %d is %v, want %v, before %v", i, places, all[k], row, want[k], before[k])
+				}
+			}
+			distinct := slices.Compact(slices.Sorted(slices.Values(keys)))
+			if got := d.Keys(); !slices.Equal(got, distinct) {
+				return fmt.Errorf("keys %v, want %v", got, distinct)
+			}
+			if s := d.Stats(); s.Uses != 2*n || s.Hits != n || s.Admitted != len(distinct) {
+				return fmt.Errorf("%d uses of %d keys: %v", 2*n, len(distinct), s)
+			}
+			return nil
+		})
+	})
+}
+
+// Bags in all modes, with and without offsets and weights, are those of a Table of the
+// same rows, and so are their gradients.
+func TestDynamicBags(t *testing.T) {
+	meshtest.Random(t, func(rng *rand.Rand, i int) {
+		mesh, mode, fixed, weighted := meshtest.SomeMesh(rng), embedding.Mode(rng.IntN(3)), rng.IntN(2) == 0, rng.IntN(2) == 0
+		weighted = weighted && mode == embedding.Sum
+		bags, length := rng.IntN(6), 1+rng.IntN(3)
+		n := bags * length
+		var starts []int64
+		for b := range bags {
+			starts = append(starts, int64(b*length))
+			if b > 0 && rng.IntN(3) == 0 {
+				starts[b] = starts[b-1] // the bag before is empty
+			}
+		}
+		ids, grad, factors := make([]int64, n), make([]float64, 2*bags), make([]float64, n)
+		for k := range ids {
+			ids[k], factors[k] = rng.Int64N(5), float64(rng.IntN(5))/2
+		}
+		for k := range grad {
+			grad[k] = float64(rng.IntN(9)-4) / 4
+		}
+		places := make([]layout.Placement, len(mesh))
+		if fixed {
+			for axis := range places {
+				if rng.IntN(2) == 0 {
+					places[axis] = shard0
+				}
+			}
+		}
+		seed := rng.Uint64()
+		meshtest.On(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+			d := dynamicOn(rand.New(rand.NewPCG(seed, 0)), m, embedding.DynamicConfig{Dim: 2, Budget: 256 * 9 * 8, Seed: 5})
+			shape, at := []int{n}, places
+			if fixed {
+				shape = []int{bags, length}
+			}
+			keys := meshtest.Place(m, ids, shape, at...)
+			d.Insert(keys)
+			every := m.Every(replicate)
+			table := dtensor.Distribute(m, tensor.FromSlice(m.Device(), slices.Concat(rowsOf(m, d, []int64{0, 1, 2, 3, 4})...), 5, 2), every...)
+			table = table.Cast(tensor.Float32)
+			var offsets, weights *dtensor.Tensor
+			if !fixed {
+				offsets = meshtest.Place(m, starts, []int{bags}, every...)
+			}
+			weights = meshtest.Place(m, factors, shape, at...).Cast(tensor.Float32)
+			seedGrad := meshtest.Place(m, grad, []int{bags, 2}, every...).Cast(tensor.Float32)
+			var out [2][]float64
+			var weightGrads [2][]float64
+			var fixedRows []float64
+			for k, bag := range []func(*dtensor.Tensor) *dtensor.Tensor{
+				func(w *dtensor.Tensor) *dtensor.Tensor { return d.Bag(keys, offsets, w, mode) },
+				func(w *dtensor.Tensor) *dtensor.Tensor {
+					return embedding.Bag(table, keys, offsets, w, embedding.BagOptions{Mode: mode})
+				},
+			} {
+				params := []*dtensor.Tensor{d.Param(), weights}
+				if k == 1 {
+					params[0] = table
+				}
+				_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+					var w *dtensor.Tensor
+					if weighted {
+						w = weights
+					}
+					h := bag(w)
+					out[k] = whole(h.Detach())
+					return h.Redistribute(every...).Mul(seedGrad).Sum(nil, false)
+				}, params...)
+				if err != nil {
+					return err
+				}
+				if weighted {
+					weightGrads[k] = whole(grads[1].Dense())
+				}
+				if k == 1 {
+					rows, _ := grads[0].Rows()
+					fixedRows = whole(table.Sub(rows.Dense()))
+				}
+			}
+			what := fmt.Sprintf("case %d: %v of %d bags of %v in %v, %v", i, mode, bags, ids, starts, places)
+			if err := closeTo(what, out[0], out[1]); err != nil {
+				return err
+			}
+			if err := closeTo(what+": gradient of weights", weightGrads[0], weightGrads[1]); err != nil {
+				return err
+			}
+			got := rowsOf(m, d, []int64{0, 1, 2, 3, 4})
+			return closeTo(what+": rows after a step", slices.Concat(got...), fixedRows)
+		})
+	})
+}
+
+// closeTo returns an error unless numbers are nearly what they should be.
+func closeTo(what string, got, want []float64) error {
+	if len(got) != len(want) {
+		return fmt.Errorf("%s: %d numbers, want %d", what, len(got), len(want))
+	}
+	for i := range got {
+		if math.Abs(got[i]-want[i]) > 1e-5*(1+math.Abs(want[i])) {
+			return fmt.Errorf("%s: number %d is %v, want %v", what, i, got[i], want[i])
+		}
+	}
+	return nil
+}
+
+// A lookup of sharded keys makes three collectives and its gradient one, as that of a
+// Table does; keys of two words in training.
+func TestDynamicCommunication(t *testing.T) {
+	meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+		d := dynamicOn(rand.New(rand.NewPCG(1, 0)), m, embedding.DynamicConfig{Dim: 4, Budget: 1 << 20})
+		keys := meshtest.Place(m, []int64{5, 5, 6, 7, 5, 9}, []int{6}, shard0)
+		train := func() error {
+			_, _, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor { return d.Lookup(keys).Sum(nil, false) }, d.Param())
+			return err
+		}
+		if err := train(); err != nil { // groups are made
+			return err
+		}
+		for _, c := range []struct {
+			do    func() error
+			calls string
+		}{
+			{func() error { d.Lookup(keys); return nil }, "AllGather×1, AllToAllV×2"},
+			{func() error { d.Insert(keys); return nil }, "AllGather×1, AllToAllV×1"},
+			{train, "AllReduce×1, AllGather×1, AllToAllV×3"},
+			{func() error { d.Advance(); return nil }, ""},
+			{func() error { d.Stats(); return nil }, "AllReduce×1"},
+		} {
+			record := m.Comm().Record()
+			err := c.do()
+			record.Stop()
+			if err != nil {
+				return err
+			}
+			if got := record.Stats().Calls(); got != c.calls {
+				return fmt.Errorf("%q, want %q", got, c.calls)
+			}
+		}
+		return nil
+	})
+}
+
+func TestDynamicRefusals(t *testing.T) {
+	meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+		good := embedding.DynamicConfig{Name: "users", Axis: "a", Dim: 4, Budget: 1 << 20}
+		change := func(f func(c *embedding.DynamicConfig)) func() {
+			c := good
+			f(&c)
+			return func() { embedding.NewDynamic(m, c) }
+		}
+		d := embedding.NewDynamic(m, good)
+		state := func(yield func(string, *dtensor.Tensor) bool) {
+			yield("sum.0", dtensor.Zeros(m, tensor.Float32, nil, replicate))
+		}
+		for _, c := range []struct {
+			do   func()
+			want string
+		}{
+			{change(func(c *embedding.DynamicConfig) { c.Axis = "tp" }), `has no axis "tp"`},
+			{change(func(c *embedding.DynamicConfig) { c.Dim = 0 }), "Dim is 0; it must be positive"},
+			{change(func(c *embedding.DynamicConfig) { c.DType = tensor.Int32 }), "DType is int32; use float32 or bfloat16"},
+			{change(func(c *embedding.DynamicConfig) { c.AdmitAfter = -1 }), "AdmitAfter is -1"},
+			{change(func(c *embedding.DynamicConfig) { c.ExpireAfter = 1 << 40 }), "at most 2³¹-1"},
+			{change(func(c *embedding.DynamicConfig) { c.Budget = 4095 }), "give 4096 bytes for each row of them"},
+			{change(func(c *embedding.DynamicConfig) { c.Budget = math.MaxInt }), "1 to 8388608 rows"},
+			{func() { d.Lookup(dtensor.Zeros(m, tensor.Int32, []int{3}, replicate)) }, "use int64"},
+			{func() { d.Follow(state); d.Follow(state) }, `"sum.0" of dynamic table "users"`},
+		} {
+			err := dtensor.Try(ctx, m, c.do)
+			if _, ok := errors.AsType[*embedding.Error](err); !ok || !strings.Contains(err.Error(), c.want) {
+				return fmt.Errorf("the error is %v, want one with %q", err, c.want)
+			}
+		}
+		return nil
+	})
+}
+
+// What cannot have been saved is refused on every rank, and the table stays as it was.
+func TestDynamicRefusesDamagedState(t *testing.T) {
+	meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+		c := embedding.DynamicConfig{Name: "users", Axis: "a", Dim: 4, Budget: 256 * 4 * 16, Seed: 1}
+		full, small := embedding.NewDynamic(m, c), c
+		keys := make([]int64, 600)
+		for i := range keys {
+			keys[i] = int64(i)
+		}
+		full.Insert(meshtest.Place(m, keys, []int{600}, shard0))
+		small.Budget /= 4
+		for _, want := range []string{"in the order", "give the table a "} {
+			spoil := want == "in the order"
+			saved := map[string]*dtensor.Tensor{}
+			tensors, free := full.Saved()
+			for name, t := range tensors {
+				saved[name] = t
+			}
+			d := embedding.NewDynamic(m, c)
+			if !spoil {
+				d = embedding.NewDynamic(m, small)
+			}
+			d.Insert(meshtest.Place(m, []int64{42}, []int{1}, replicate))
+			before := d.Keys()
+			there, done := d.Loading(func(name string) []int { return saved[name].Shape() })
+			for name, t := range there {
+				tensor.Copy(t.Local(), saved[name].Redistribute(t.Placements()...).Local())
+				if spoil && name == "keys" && m.Comm().Rank() == 1 {
+					its := tensor.ToSlice[int64](t.Local())
+					its[3], its[4] = its[4], its[3]
+					tensor.Copy(t.Local(), tensor.FromSlice(m.Device(), its, len(its)))
+				}
+			}
+			free()
+			err := dtensor.Try(ctx, m, done)
+			if err == nil || !strings.Contains(err.Error(), want) {
+				return fmt.Errorf("the error is %v, want one with %q", err, want)
+			}
+			if got := d.Keys(); !slices.Equal(got, before) {
+				return fmt.Errorf("after the error it has the keys %v, before %v", got, before)
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,142 @@
+package embedding
+
+import (
+	"runtime"
+	"slices"
+
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// Bag looks up bags of keys and makes one row of each: the sum, mean or maximum of its
+// rows, as the function Bag does. A key without a row counts as a row of zeros.
+//
+//	keys [n]      offsets [bags]   →   [bags, D] R
+//	keys [B, L]   offsets nil      →   [B, D], S(0) where keys are
+//
+// weights are factors of the rows for Mode Sum, in the shape of keys, and get a gradient;
+// nil stands for ones. Bags are divided over the axis of the table, each is made on one
+// rank, and what is replicated is gathered. Keys that are sharded other than by bags are
+// replicated first.
+func (d *Dynamic) Bag(keys, offsets, weights *dtensor.Tensor, mode Mode) *dtensor.Tensor {
+	const op = "Bag"
+	d.checkKeys(op, keys)
+	checkBags(op, keys, offsets, weights, &BagOptions{Mode: mode})
+	mesh := d.mesh()
+	b := dynamicBags{d: d, places: mesh.Every(layout.Replicate())}
+	if offsets == nil {
+		b.divideEqual(keys, weights)
+	} else {
+		b.divide(op, keys, offsets, weights)
+	}
+	shape := []int{b.count, d.config.Dim}
+	if !mesh.Inside() {
+		return mesh.Wrap(op, tensor.New(mesh.Device(), d.config.DType, 0), nil, false, shape, b.places...).Redistribute(b.final...)
+	}
+	inputs := []*dtensor.Tensor{d.table.input()}
+	l := d.newLookup(op, b.keys, b.places, dtensor.Tracked(inputs[0]))
+	slots := l.x.distinct[0].Slot
+	p := newPooling(mesh.Device(), mode, tensor.Read[int32](slots), b.starts, 0, l.rows.Dim(0), -1)
+	runtime.KeepAlive(slots)
+	p.setScale(b.factors, d.config.DType.Wide())
+	out := mesh.Wrap(op, p.forward(l.rows, nil), nil, false, shape, b.places...)
+	if weights != nil {
+		inputs = append(inputs, weights)
+	}
+	out = dtensor.Record(op, out, inputs, func(gy *dtensor.Tensor) []dtensor.Grad {
+		values := p.spread(tensor.Widen(gy.Redistribute(b.places...).Local()))
+		var grads []dtensor.Grad
+		if weights != nil {
+			dots := tensor.Sum(tensor.Mul(tensor.Widen(p.rows(l.rows)), values), []int{1}, false)
+			grads = append(grads, dtensor.Dense(b.factorGrad(op, weights, dots)))
+		}
+		rows := l.backward(p.backward(values))
+		return append([]dtensor.Grad{d.table.take(rows)}, grads...)
+	})
+	return out.Redistribute(b.final...)
+}
+
+// dynamicBags are the bags of one lookup that this rank makes.
+type dynamicBags struct {
+	d       *Dynamic
+	count   int                // on all ranks
+	places  []layout.Placement // of the bags as they are made
+	final   []layout.Placement // of what the caller gets
+	keys    *tensor.Tensor     // [n], of this rank's bags
+	factors *tensor.Tensor     // [n]; nil: ones
+	starts  []int              // where this rank's bags begin in keys, and the last one ends
+	first   int                // with offsets: the place of the first of keys among all
+}
+
+// divideEqual divides bags of one length.
+func (b *dynamicBags) divideEqual(keys, weights *dtensor.Tensor) {
+	b.count = keys.Dim(0)
+	b.final = slices.Clone(b.places)
+	for axis, p := range keys.Placements() {
+		if p.Shards(0) {
+			b.places[axis], b.final[axis] = p, p
+		}
+	}
+	if b.places[b.d.axis].IsReplicate() {
+		b.places[b.d.axis] = layout.Shard(0)
+	}
+	layout.Refit(b.places, keys.Placements())
+	local := keys.Redistribute(b.places...).Local()
+	b.keys = local.Reshape(local.Numel())
+	if weights != nil {
+		its := weights.Redistribute(b.places...).Local()
+		b.factors = its.Reshape(its.Numel())
+	}
+	if !b.d.mesh().Inside() {
+		return
+	}
+	for i := range local.Dim(0) + 1 {
+		b.starts = append(b.starts, i*local.Dim(1))
+	}
+}
+
+// divide divides bags that begin at offsets.
+func (b *dynamicBags) divide(op string, keys, offsets, weights *dtensor.Tensor) {
+	b.final = slices.Clone(b.places)
+	b.places[b.d.axis] = layout.Shard(0)
+	o := bags{}
+	starts, count := o.bounds(op, keys, offsets)
+	b.count = count
+	mesh := b.d.mesh()
+	whole := keys.Redistribute(b.final...).Local()
+	var factors *tensor.Tensor
+	if weights != nil {
+		factors = weights.Redistribute(b.final...).Local()
+	}
+	if !mesh.Inside() {
+		return
+	}
+	sizes := layout.ChunkSizes(count, mesh.Axes()[b.d.axis].Size)
+	begin := sum(sizes[:mesh.Coord()[b.d.axis]])
+	its := starts[begin : begin+sizes[mesh.Coord()[b.d.axis]]+1]
+	b.first = its[0]
+	for _, at := range its {
+		b.starts = append(b.starts, at-b.first)
+	}
+	n := b.starts[len(b.starts)-1]
+	b.keys = tensor.Narrow(whole, 0, b.first, n)
+	if factors != nil {
+		b.factors = tensor.Narrow(factors, 0, b.first, n)
+	}
+}
+
+// factorGrad returns the gradient of weights, given that of this rank's factors.
+func (b *dynamicBags) factorGrad(op string, weights *dtensor.Tensor, dots *tensor.Tensor) *dtensor.Tensor {
+	mesh := b.d.mesh()
+	mine := tensor.Cast(dots, weights.DType())
+	if weights.NDim() == 2 {
+		local := weights.Redistribute(b.places...)
+		return mesh.Wrap(op, mine.Reshape(local.Local().Shape()...), nil, false, weights.Shape(), b.places...)
+	}
+	whole := tensor.Zeros(mine.Device(), mine.DType(), weights.Numel())
+	tensor.Copy(tensor.Narrow(whole, 0, b.first, mine.Numel()), mine)
+	places := mesh.Every(layout.Replicate())
+	places[b.d.axis] = layout.Partial(layout.Sum)
+	return mesh.Wrap(op, whole, nil, false, weights.Shape(), places...)
+}

@@ -1,0 +1,234 @@
+package embedding
+
+import (
+	"runtime"
+	"slices"
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// backward returns the gradients of the tables for the gradients of the rows of all
+// ids: values[t] has a row for each id of table t.
+func (x *exchange) backward(values []*tensor.Tensor) []*dtensor.Rows {
+	for t, u := range x.distinct {
+		values[t] = x.tables[t].sumRows(u, values[t]).Values
+	}
+	return x.gradients(x.giveBack(values))
+}
+
+// sumRows returns the sums of widened values over equal ids, with the extra of each row
+// in a column of its own.
+func (p *part) sumRows(u tensor.Uniq, values *tensor.Tensor) tensor.Rows {
+	wide := tensor.Widen(values)
+	if wide != values {
+		defer wide.Free()
+	}
+	rows := u.SumRows(wide)
+	if p.extra() > 0 {
+		count := tensor.Cast(u.Count(), wide.DType()).Reshape(u.Index.Numel(), 1)
+		rows.Values = tensor.Cat(1, rows.Values, count)
+	}
+	return rows
+}
+
+// giveBack sends the gradients of the distinct rows to their owners and returns the
+// sums of those that come to this rank's parts, counted from their first row.
+func (x *exchange) giveBack(sums []*tensor.Tensor) []tensor.Rows {
+	send, receive := counters(x.requestPeers)
+	for i := range x.requestPeers {
+		p := &x.requestPeers[i]
+		for t := range sums {
+			its := &x.tables[t]
+			_, n := x.segment(p, t)
+			send[i] += n * (p.boxes[t].columns + its.extra())
+			receive[i] += x.requestCount(i, t) * (its.columns() + its.extra())
+		}
+	}
+	var mine *tensor.Tensor
+	if x.inOrder {
+		mine = sums[0]
+	} else {
+		mine = x.pack(sums, sum(send))
+	}
+	got := x.swap(x.requestGroup, mine, send, receive, "gradients of rows")
+	if x.inOrder && len(x.requestPeers) > 1 {
+		defer got.Free()
+	}
+	if len(sums) == 1 { // its rows lie one after the other
+		n := x.wanted.Numel()
+		return []tensor.Rows{x.sumRequests(0, x.wanted, got.Reshape(n, x.tables[0].columns()+x.tables[0].extra()))}
+	}
+	index, values := make([][]*tensor.Tensor, len(sums)), make([][]*tensor.Tensor, len(sums))
+	at := 0
+	for i := range x.requestPeers {
+		for t := range sums {
+			n, w := x.requestCount(i, t), x.tables[t].columns()+x.tables[t].extra()
+			index[t] = append(index[t], x.requests(i, t))
+			values[t] = append(values[t], tensor.Narrow(got, 0, at, n*w).Reshape(n, w))
+			at += n * w
+		}
+	}
+	parts := make([]tensor.Rows, len(sums))
+	for t := range parts {
+		parts[t] = x.sumRequests(t, join(index[t]), join(values[t]))
+	}
+	return parts
+}
+
+// sumRequests returns the sums of the gradients of the rows of table t that peers
+// requested, counted from this rank's first row.
+func (x *exchange) sumRequests(t int, index, values *tensor.Tensor) tensor.Rows {
+	index = tensor.AddScalar(index, -float64(x.tables[t].row))
+	if len(x.requestPeers) == 1 { // they are distinct
+		return tensor.Rows{Index: index, Values: values}
+	}
+	return tensor.Coalesce(index, values, 0, x.tables[t].rows())
+}
+
+// pack returns a message of the sums, peer after peer and for each table after table,
+// size numbers in all: of each row the columns of the peer, then its extra.
+func (x *exchange) pack(sums []*tensor.Tensor, size int) *tensor.Tensor {
+	message, at := tensor.New(x.mesh.Device(), x.dtype.Wide(), size), 0
+	for i := range x.requestPeers {
+		p := &x.requestPeers[i]
+		for t, b := range p.boxes {
+			from, n := x.segment(p, t)
+			if n == 0 {
+				continue
+			}
+			rows, extra, all := sums[t], x.tables[t].extra(), x.tables[t].width
+			if extra > 0 && b.columns < all {
+				rows = tensor.Cat(1, tensor.Narrow(rows, 1, b.column, b.columns), tensor.Narrow(rows, 1, all, extra))
+				b.column = 0
+			}
+			tensor.PackBox(message, at, rows, []int{from, b.column}, []int{n, b.columns + extra})
+			at += n * (b.columns + extra)
+		}
+	}
+	return message
+}
+
+// gradients returns the gradients of the tables from those of this rank's parts: summed
+// over the replicas, without the padding row, divided by their extra, in the type of the
+// table.
+func (x *exchange) gradients(parts []tensor.Rows) []*dtensor.Rows {
+	for _, r := range x.replicas {
+		x.gather(r, parts, "gradients of replicas")
+		for _, t := range r.tables {
+			parts[t] = tensor.Coalesce(parts[t].Index, parts[t].Values, 0, x.tables[t].rows())
+		}
+	}
+	grads := make([]*dtensor.Rows, len(parts))
+	for t, rows := range parts {
+		its := &x.tables[t]
+		rows = dropRow(rows, its.padding-its.row)
+		if w := its.columns(); its.extra() > 0 {
+			rows.Values = tensor.Div(tensor.Narrow(rows.Values, 1, 0, w), tensor.Narrow(rows.Values, 1, w, 1))
+		}
+		grads[t] = dtensor.NewRows(its.weight, tensor.AddScalar(rows.Index, float64(its.row)), tensor.Cast(rows.Values, x.dtype))
+	}
+	return grads
+}
+
+// gather replaces the rows of the tables of r by those of all replicas, in the order of
+// the ranks. It makes one all-gather of counts, unless they are known, and one of rows.
+// Rows without values are sent as indices alone.
+func (x *exchange) gather(r replicas, rows []tensor.Rows, cause string) {
+	size, k := r.group.Size(), len(r.tables)
+	counts := x.counts // [rank][table]
+	if counts == nil {
+		mine, all := make([]int64, k), make([]int64, size*k)
+		for i, t := range r.tables {
+			mine[i] = int64(rows[t].Index.Numel())
+		}
+		x.do(r.group, comm.Call{Kind: comm.AllGatherKind, Dst: comm.Of(all), Src: comm.Of(mine), Cause: "counts of replicas"})
+		for _, n := range all {
+			counts = append(counts, int(n))
+		}
+	}
+	rowBytes, total := make([]int, k), make([]int, k) // by table: of a row's values, and the rows of all ranks
+	for i, t := range r.tables {
+		if v := rows[t].Values; v != nil {
+			rowBytes[i] = v.Dim(1) * v.DType().Size()
+		}
+	}
+	const indexBytes = 8
+	bytes := make([]int, size)
+	for i, n := range counts {
+		bytes[i/k] += n * (indexBytes + rowBytes[i%k])
+		total[i%k] += n
+	}
+	// The message of a rank is, table by table, its indices and then their values.
+	dev := x.mesh.Device()
+	message, all := tensor.New(dev, tensor.Uint8, bytes[r.group.Rank()]), tensor.New(dev, tensor.Uint8, sum(bytes))
+	to := message.Ptr()
+	for _, t := range r.tables {
+		for _, part := range []*tensor.Tensor{rows[t].Index, rows[t].Values} {
+			if part != nil {
+				dev.CopyBytes(to, part.Ptr(), part.Bytes())
+				to = unsafe.Add(to, part.Bytes())
+			}
+		}
+	}
+	x.do(r.group, comm.Call{Kind: comm.AllGatherVKind, Dst: dtensor.BufferOf(all), Src: dtensor.BufferOf(message),
+		DstCounts: bytes, Cause: cause})
+	message.Free()
+	for i, t := range r.tables {
+		rows[t].Index = tensor.New(dev, tensor.Int64, total[i])
+		if v := rows[t].Values; v != nil {
+			rows[t].Values = tensor.New(dev, v.DType(), total[i], v.Dim(1))
+		}
+	}
+	from, row := all.Ptr(), make([]int, k)
+	for j, n := range counts {
+		i, got := j%k, rows[r.tables[j%k]]
+		dev.CopyBytes(unsafe.Add(got.Index.Ptr(), row[i]*indexBytes), from, n*indexBytes)
+		from = unsafe.Add(from, n*indexBytes)
+		if got.Values != nil {
+			dev.CopyBytes(unsafe.Add(got.Values.Ptr(), row[i]*rowBytes[i]), from, n*rowBytes[i])
+			from = unsafe.Add(from, n*rowBytes[i])
+		}
+		row[i] += n
+	}
+	all.Free()
+}
+
+// find returns where row is in the ascending list index, ok false if it is not.
+func find(index *tensor.Tensor, row int) (at int, ok bool) {
+	if row < 0 {
+		return 0, false
+	}
+	at, ok = slices.BinarySearch(tensor.Read[int64](index), int64(row))
+	runtime.KeepAlive(index)
+	return at, ok
+}
+
+// without returns u without one of its ids: where it stood nothing is summed.
+func without(u tensor.Uniq, row int) tensor.Uniq {
+	k, ok := find(u.Index, row)
+	if !ok {
+		return u
+	}
+	its := tensor.ToSlice[int64](tensor.Narrow(u.Start, 0, k, 2))
+	first, n := int(its[0]), int(its[1]-its[0])
+	later := tensor.Narrow(u.Start, 0, k+2, u.Index.Numel()-k-1)
+	u.Start = tensor.Cat(0, tensor.Narrow(u.Start, 0, 0, k+1), tensor.AddScalar(later, float64(-n)))
+	u.Index, u.Order = cut(u.Index, k, 1), cut(u.Order, first, n)
+	return u
+}
+
+// dropRow returns rows without one of them.
+func dropRow(rows tensor.Rows, row int) tensor.Rows {
+	if k, ok := find(rows.Index, row); ok {
+		return tensor.Rows{Index: cut(rows.Index, k, 1), Values: cut(rows.Values, k, 1)}
+	}
+	return rows
+}
+
+// cut returns x without n of its rows from row at on.
+func cut(x *tensor.Tensor, at, n int) *tensor.Tensor {
+	return tensor.Cat(0, tensor.Narrow(x, 0, 0, at), tensor.Narrow(x, 0, at+n, x.Dim(0)-at-n))
+}

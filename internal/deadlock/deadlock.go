@@ -1,0 +1,152 @@
+// Package deadlock finds ranks that wait for each other.
+//
+// The nodes of the graph are waits: a rank has one for each communicator in which it
+// waits. A wait is for the first rank that has not come. It is stuck
+//
+//   - if that rank waits in the same communicator, whose calls it makes in order, and
+//     that wait is stuck; or
+//   - if that rank has not begun the call, its program stands still for some waits, and
+//     all of these are stuck. This holds only while no other goroutine of that rank may
+//     make the call: see Circle.Crossed.
+//
+// A stuck wait is part of a circle or behind one.
+package deadlock
+
+import (
+	"iter"
+	"slices"
+)
+
+// A Wait is a call that a rank waits in.
+type Wait struct {
+	Comm     uint64 // the communicator, by a number that means the same to all ranks
+	On       int    // the first rank that has not come
+	Attended bool   // the program stands still for the call, which else goes on by itself
+}
+
+// A Rank is what one rank waits for.
+type Rank struct {
+	Waits     []Wait // at most one for each communicator
+	Elsewhere bool   // the program is known to do something beside its waits
+	Moves     bool   // its waits may be about to end, or the rank has ended or is stopped
+}
+
+// A Circle is ranks that wait for each other.
+type Circle struct {
+	Ranks []int // each waits for the next, the last one for the first, which is the lowest
+
+	// Involved are all ranks whose waits keep the circle closed, in order.
+	Involved []int
+
+	// Crossed are those of them that are waited for in a communicator while they wait
+	// in another. The circle is real only if no goroutine of theirs can do anything
+	// until one of their waits ends.
+	Crossed []int
+}
+
+// A node is one wait: the rank, and its place in the rank's list.
+type node struct{ rank, wait int }
+
+type graph []Rank
+
+// Circles returns the circles among the ranks, one for each way in which stuck waits
+// come together.
+func Circles(ranks []Rank) iter.Seq[Circle] {
+	return func(yield func(Circle) bool) {
+		g := graph(ranks)
+		stuck := g.stuck()
+		tried := map[node]node{} // to the start of the walk that came by
+		for r := range g {
+			for i := range g[r].Waits {
+				start := node{r, i}
+				at := start
+				for stuck[at] && tried[at] == (node{}) {
+					tried[at] = node{start.rank, start.wait + 1} // the zero node is none
+					at = g.needs(at)[0]
+				}
+				if stuck[at] && tried[at] == (node{start.rank, start.wait + 1}) && !yield(g.circle(at)) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// stuck returns the waits that cannot end.
+func (g graph) stuck() map[node]bool {
+	stuck := map[node]bool{}
+	behind := map[node][]node{}
+	var free []node
+	for r := range g {
+		for i := range g[r].Waits {
+			n := node{r, i}
+			of := g.needs(n)
+			stuck[n] = !g[r].Moves && len(of) > 0
+			if !stuck[n] {
+				free = append(free, n)
+			}
+			for _, m := range of {
+				behind[m] = append(behind[m], n)
+			}
+		}
+	}
+	for ; len(free) > 0; free = free[1:] {
+		for _, n := range behind[free[0]] {
+			if stuck[n] {
+				stuck[n] = false
+				free = append(free, n)
+			}
+		}
+	}
+	return stuck
+}
+
+// needs returns the waits of which one must end before n can, as far as is known;
+// none if it is not.
+func (g graph) needs(n node) (of []node) {
+	it := &g[n.rank].Waits[n.wait]
+	on := &g[it.On]
+	for i := range on.Waits {
+		if on.Waits[i].Comm == it.Comm {
+			return []node{{it.On, i}}
+		}
+	}
+	if on.Elsewhere {
+		return nil
+	}
+	for i := range on.Waits {
+		if on.Waits[i].Attended {
+			of = append(of, node{it.On, i})
+		}
+	}
+	return of
+}
+
+// circle returns the circle that at, which is stuck, is part of.
+func (g graph) circle(at node) (c Circle) {
+	c.Ranks = []int{at.rank}
+	for next := g.needs(at)[0]; next != at; next = g.needs(next)[0] {
+		c.Ranks = append(c.Ranks, next.rank)
+	}
+	low := slices.Index(c.Ranks, slices.Min(c.Ranks))
+	c.Ranks = slices.Concat(c.Ranks[low:], c.Ranks[:low])
+
+	found, seen := []node{at}, map[node]bool{at: true}
+	for i := 0; i < len(found); i++ {
+		n := found[i]
+		c.Involved = append(c.Involved, n.rank)
+		for _, next := range g.needs(n) {
+			if g[next.rank].Waits[next.wait].Comm != g[n.rank].Waits[n.wait].Comm {
+				c.Crossed = append(c.Crossed, next.rank)
+			}
+			if !seen[next] {
+				seen[next] = true
+				found = append(found, next)
+			}
+		}
+	}
+	slices.Sort(c.Involved)
+	slices.Sort(c.Crossed)
+	c.Involved, c.Crossed = slices.Compact(c.Involved), slices.Compact(c.Crossed)
+	return c
+}

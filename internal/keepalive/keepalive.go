@@ -1,0 +1,207 @@
+// Package keepalive tells a process that another host was cut off. Both hold a TCP
+// connection on which nothing is sent. The kernels probe it, so that a process that is
+// stopped, or computes for long, does not count as lost.
+//
+//	l, err := keepalive.Listen(limit, secret, lost)                               // on node1
+//	err := keepalive.Dial(addresses, l.Port(), limit, secret, "node2", "node1", lost) // on node2
+//
+// lost is called with the name of the other host when the kernel has no answer from it for
+// four fifths of the limit. A process that ends closes its connections: that is no loss.
+package keepalive
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// MinLimit is the shortest limit: kernels count in seconds.
+const MinLimit = 5 * time.Second
+
+// Patience is how long Dial tries, and how long a Listener takes connections.
+const Patience = 30 * time.Second
+
+// A Secret proves to both ends of a connection that the other belongs to the job. Who
+// dials sends the first half, and who listens answers with the second.
+type Secret [32]byte
+
+// NewSecret returns a random one.
+func NewSecret() (s Secret) {
+	_, _ = rand.Read(s[:]) // it never fails
+	return s
+}
+
+// maxName is the longest name of a host.
+const maxName = 255
+
+// probes is how the kernel looks after a connection: it gives it up four fifths of the limit
+// after the last packet, when three probes have had no answer. It counts in seconds.
+func probes(limit time.Duration) net.KeepAliveConfig {
+	interval := (limit / 5).Truncate(time.Second)
+	return net.KeepAliveConfig{Enable: true, Idle: (limit * 4 / 5).Truncate(time.Second) - 3*interval, Interval: interval, Count: 3}
+}
+
+// A Listener takes connections from other hosts.
+type Listener struct {
+	tcp    net.Listener
+	secret Secret
+	lost   func(host string)
+}
+
+// Listen takes the connections of other hosts, on all addresses of this one.
+func Listen(limit time.Duration, secret Secret, lost func(host string)) (*Listener, error) {
+	config := net.ListenConfig{KeepAliveConfig: probes(limit)}
+	tcp, err := config.Listen(context.Background(), "tcp", ":0")
+	if err != nil {
+		return nil, fmt.Errorf("keepalive: %w", err)
+	}
+	l := &Listener{tcp: tcp, secret: secret, lost: lost}
+	time.AfterFunc(Patience, func() { tcp.Close() })
+	go l.accept()
+	return l, nil
+}
+
+// Port is the one it listens on.
+func (l *Listener) Port() int { return l.tcp.Addr().(*net.TCPAddr).Port }
+
+func (l *Listener) accept() {
+	for {
+		c, err := l.tcp.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			time.Sleep(10 * time.Millisecond) // of too many open files, for instance
+			continue
+		}
+		go l.serve(c)
+	}
+}
+
+// serve holds a connection that somebody has made.
+func (l *Listener) serve(c net.Conn) {
+	host, err := l.hello(c)
+	if err != nil { // a stranger
+		c.Close()
+		return
+	}
+	hold(c, host, l.lost)
+}
+
+// hello reads the other's secret and name, and answers.
+func (l *Listener) hello(c net.Conn) (host string, err error) {
+	_ = c.SetDeadline(time.Now().Add(Patience)) // an error shows in the next call
+	half := len(l.secret) / 2
+	head := make([]byte, half+1)
+	if _, err := io.ReadFull(c, head); err != nil {
+		return "", err
+	}
+	if subtle.ConstantTimeCompare(head[:half], l.secret[:half]) != 1 {
+		return "", errors.New("another secret")
+	}
+	name := make([]byte, head[half])
+	if _, err := io.ReadFull(c, name); err != nil {
+		return "", err
+	}
+	_, err = c.Write(l.secret[half:])
+	return string(name), err
+}
+
+// Dial connects the process on the host of that name to one that listens on a host with
+// those addresses, of which the first that answers is taken, and holds the connection.
+func Dial(addresses []string, port int, limit time.Duration, secret Secret, name, host string, lost func(host string)) error {
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	defer cancel()
+	type answer struct {
+		c   net.Conn
+		err error
+	}
+	answers := make(chan answer, len(addresses))
+	for _, address := range addresses {
+		go func() {
+			c, err := connect(ctx, net.JoinHostPort(address, strconv.Itoa(port)), limit, secret, name)
+			answers <- answer{c, err}
+		}()
+	}
+	errs := []error{fmt.Errorf("keepalive: no connection to %s", host)}
+	for n := range addresses {
+		a := <-answers
+		if a.err != nil {
+			errs = append(errs, a.err)
+			continue
+		}
+		go func() {
+			for range addresses[n+1:] {
+				if more := <-answers; more.err == nil {
+					more.c.Close()
+				}
+			}
+			hold(a.c, host, lost)
+		}()
+		return nil
+	}
+	return errors.Join(errs...)
+}
+
+// connect makes a connection to one address and makes sure that it leads to the right process.
+func connect(ctx context.Context, address string, limit time.Duration, secret Secret, name string) (net.Conn, error) {
+	dialer := net.Dialer{KeepAliveConfig: probes(limit)}
+	c, err := dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	half := len(secret) / 2
+	name = name[:min(len(name), maxName)]
+	_ = c.SetDeadline(time.Now().Add(Patience)) // an error shows in the next call
+	if _, err = c.Write(append(append(secret[:half:half], byte(len(name))), name...)); err == nil {
+		answer := make([]byte, half)
+		if _, err = io.ReadFull(c, answer); err == nil && !bytes.Equal(answer, secret[half:]) {
+			err = fmt.Errorf("%s: another program answers", address)
+		}
+	}
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// hold waits until a connection ends, and calls lost if it does because the other host
+// does not answer.
+func hold(c net.Conn, host string, lost func(string)) {
+	defer c.Close()
+	_ = c.SetDeadline(time.Time{})
+	if _, err := io.Copy(io.Discard, c); cutOff(err) {
+		lost(host)
+	}
+}
+
+// cutOff reports whether a connection ended with err because packets do not arrive. The
+// kernel of a host whose process ends says so, and that of a host that has started again does too.
+func cutOff(err error) bool {
+	for _, e := range []syscall.Errno{syscall.ETIMEDOUT, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.EHOSTDOWN, syscall.ENETDOWN} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// Addresses are those of this host that others may reach.
+func Addresses() (all []string) {
+	list, _ := net.InterfaceAddrs() // none: nobody can
+	for _, a := range list {
+		if ip, ok := a.(*net.IPNet); ok && ip.IP.IsGlobalUnicast() {
+			all = append(all, ip.IP.String())
+		}
+	}
+	return all
+}

@@ -1,0 +1,314 @@
+// Package keytable gives 64-bit keys the rows of a table of limited size, and decides
+// which keys have one.
+//
+// A Table is some of the Slices parts of a larger one. Which part a key is in, its slice,
+// depends on a hash of the key; each slice has as many rows as any other and decides for
+// itself. So what is decided does not depend on how the slices are divided over ranks. It
+// does not depend on the order of the keys of a call of Use either.
+package keytable
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/internal/simd"
+)
+
+// Slices is into how many parts the keys are divided.
+const Slices = 256
+
+// A Hash is a key as the table knows it: Mix of the key. Its first 8 bits are the slice.
+type Hash uint64
+
+// Mix returns the hash of a key. No other key has it: it is the last step of SplitMix64
+// (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).
+func Mix(key int64) Hash {
+	x := uint64(key)
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return Hash(x ^ x>>31)
+}
+
+// Key returns the key of a hash.
+func (h Hash) Key() int64 {
+	x := uint64(h)
+	x = (x ^ x>>31 ^ x>>62) * 0x319642b2d24d8ec3 // the inverses of the steps of Mix, last one first
+	x = (x ^ x>>27 ^ x>>54) * 0x96de1b173f119089
+	return int64(x ^ x>>30 ^ x>>60)
+}
+
+// Slice returns the slice that a key is in.
+func (h Hash) Slice() int { return int(h >> 56) }
+
+// An Entry is a key and its history.
+type Entry struct {
+	Hash  Hash
+	Slot  int32  // its row of its slice
+	Last  int32  // the last step in which it was used
+	Count uint32 // how often it was used, at most 2³²-1
+	used  bool   // the place is taken
+}
+
+// A Policy says which keys have a row.
+type Policy struct {
+	Rows   int // of each slice
+	Admit  int // how often a key is used before it has a row; 0 or 1: at once
+	Expire int // for how many steps a key may be unused; 0: for ever
+}
+
+// Stats count what has happened to keys, each use of a key as often as it occurs.
+type Stats struct {
+	Uses     int64 // of keys in all calls of Use
+	Hits     int64 // those of keys that had a row before the call
+	Admitted int64 // keys that were given a row
+	Evicted  int64 // keys that lost it because others needed room
+	Expired  int64 // keys that lost it because they were not used
+	Refused  int64 // times that a key was to have a row and there was none
+}
+
+// A Table is the slices first to first+len(rows).
+type Table struct {
+	Policy     Policy
+	Stats      Stats
+	first      int
+	rows       []slice
+	candidates []slice // keys that are counted and have no row, as many at most as there are rows
+}
+
+// New returns the slices first to first+n.
+func New(first, n int, p Policy) *Table {
+	t := &Table{Policy: p, first: first, rows: make([]slice, n), candidates: make([]slice, n)}
+	for i := range n {
+		t.rows[i].reset()
+		t.candidates[i].reset()
+	}
+	return t
+}
+
+// Len returns how many keys have a row.
+func (t *Table) Len() int { return count(t.rows) }
+
+// Candidates returns how many keys are counted and have no row.
+func (t *Table) Candidates() int { return count(t.candidates) }
+
+func count(list []slice) (n int) {
+	for i := range list {
+		n += list[i].live
+	}
+	return n
+}
+
+// Row returns the row of slot s of a slice, counted over all slices.
+func (t *Table) Row(h Hash, slot int32) int { return h.Slice()*t.Policy.Rows + int(slot) }
+
+// blockKeys is how many keys are asked of the memory at a time.
+const blockKeys = 32
+
+// Find sets rows[i] to the row of the key with hashes[i], counted over all slices, or -1.
+// The hashes are of this table's slices.
+func (t *Table) Find(rows []int64, hashes []Hash) {
+	for len(hashes) > 0 {
+		n := min(len(hashes), blockKeys)
+		t.prefetch(hashes[:n])
+		for i, h := range hashes[:n] {
+			rows[i] = -1
+			if e := t.rows[h.Slice()-t.first].find(h); e != nil {
+				rows[i] = int64(t.Row(h, e.Slot))
+			}
+		}
+		rows, hashes = rows[n:], hashes[n:]
+	}
+}
+
+// prefetch asks for the places where keys begin to be searched.
+func (t *Table) prefetch(hashes []Hash) {
+	for _, h := range hashes {
+		s := &t.rows[h.Slice()-t.first]
+		simd.Prefetch(unsafe.Pointer(&s.entries[s.place(h)]), 1)
+	}
+}
+
+// A Use is a key and how often it is used.
+type Use struct {
+	Hash  Hash
+	Count int64
+}
+
+// Use notes that keys are used in a step, and gives rows to those that are to have one. A
+// key may be there several times. added are the keys that have a row now and had none.
+//
+// Where a slice has not enough rows, those of the least keys by count, last step and key
+// are taken from them, never that of a key that this step uses: a sixteenth of the slice
+// at a time. If that is not enough, the first of the new keys, by count and then by key,
+// get what there is.
+func (t *Table) Use(uses []Use, step int32) (added []Entry) {
+	bySlice := t.bySlice(t.note(uses, step))
+	for i, fresh := range bySlice {
+		if len(fresh) > 0 {
+			slices.SortFunc(fresh, func(a, b Use) int { return cmp.Compare(a.Hash, b.Hash) })
+			list := t.admit(i, merge(fresh), step)
+			added = append(added, t.give(&t.rows[i], list, step)...)
+		}
+	}
+	t.Stats.Admitted += int64(len(added))
+	return added
+}
+
+// note counts the uses of keys that have a row and returns the others.
+func (t *Table) note(uses []Use, step int32) (others []Use) {
+	var hashes [blockKeys]Hash
+	for len(uses) > 0 {
+		n := min(len(uses), blockKeys)
+		for i, u := range uses[:n] {
+			hashes[i] = u.Hash
+		}
+		t.prefetch(hashes[:n])
+		for _, u := range uses[:n] {
+			t.Stats.Uses += u.Count
+			if e := t.rows[u.Hash.Slice()-t.first].find(u.Hash); e != nil {
+				t.Stats.Hits += u.Count
+				e.Last, e.Count = step, add(e.Count, u.Count)
+			} else {
+				others = append(others, u)
+			}
+		}
+		uses = uses[n:]
+	}
+	return others
+}
+
+// bySlice divides uses into those of each slice.
+func (t *Table) bySlice(uses []Use) [][]Use {
+	lists, ends := make([][]Use, len(t.rows)), make([]int, len(t.rows)+1)
+	for _, u := range uses {
+		ends[u.Hash.Slice()-t.first+1]++
+	}
+	all := make([]Use, len(uses))
+	for i := range lists {
+		ends[i+1] += ends[i]
+		lists[i] = all[ends[i]:ends[i]:ends[i+1]]
+	}
+	for _, u := range uses {
+		i := u.Hash.Slice() - t.first
+		lists[i] = append(lists[i], u)
+	}
+	return lists
+}
+
+// merge joins the uses of one key, which follow each other.
+func merge(uses []Use) []Use {
+	n := 0
+	for i, u := range uses {
+		if i > 0 && uses[n-1].Hash == u.Hash {
+			uses[n-1].Count += u.Count
+			continue
+		}
+		uses[n] = u
+		n++
+	}
+	return uses[:n]
+}
+
+// admit returns those keys of slice i without a row that have been used often enough, and
+// counts the others.
+func (t *Table) admit(i int, uses []Use, step int32) (list []Entry) {
+	c := &t.candidates[i]
+	list = make([]Entry, 0, len(uses))
+	var fresh []Entry // candidates that were none
+	for _, u := range uses {
+		e := Entry{Hash: u.Hash, Count: add(0, u.Count), Last: step}
+		var before *Entry
+		if c.live > 0 {
+			if before = c.find(u.Hash); before != nil {
+				e.Count = add(before.Count, u.Count)
+			}
+		}
+		switch {
+		case int64(e.Count) >= int64(t.Policy.Admit):
+			if before != nil {
+				c.remove(u.Hash)
+			}
+			list = append(list, e)
+		case before != nil:
+			before.Count, before.Last = e.Count, step
+		default:
+			fresh = append(fresh, e)
+		}
+	}
+	kept, _ := c.room(t.Policy.Rows, fresh, step)
+	for _, e := range kept {
+		c.insert(e)
+	}
+	return list
+}
+
+// give gives rows to the keys of list.
+func (t *Table) give(s *slice, list []Entry, step int32) []Entry {
+	kept, evicted := s.room(t.Policy.Rows, list, step)
+	t.Stats.Evicted += int64(evicted)
+	t.Stats.Refused += int64(len(list) - len(kept))
+	for i := range kept {
+		kept[i].Slot = s.insert(kept[i])
+	}
+	return kept
+}
+
+// Expire takes the rows of keys that have not been used for Policy.Expire steps or more.
+func (t *Table) Expire(step int32) {
+	t.Stats.Expired += int64(t.expire(t.rows, step))
+	t.expire(t.candidates, step)
+}
+
+func (t *Table) expire(list []slice, step int32) (n int) {
+	for i := range list {
+		old := list[i].collect(func(e *Entry) bool { return int(step)-int(e.Last) >= t.Policy.Expire })
+		for _, e := range old {
+			list[i].remove(e.Hash)
+		}
+		n += len(old)
+	}
+	return n
+}
+
+// Entries returns the keys that have a row, or with candidates those that have none,
+// ascending by hash.
+func (t *Table) Entries(candidates bool) []Entry {
+	list := t.rows
+	if candidates {
+		list = t.candidates
+	}
+	all := make([]Entry, 0, count(list))
+	for i := range list {
+		its := list[i].collect(func(*Entry) bool { return true })
+		slices.SortFunc(its, func(a, b Entry) int { return cmp.Compare(a.Hash, b.Hash) })
+		all = append(all, its...)
+	}
+	return all
+}
+
+// Put adds a key that the table does not have, as it was in another, and returns the row
+// that it has now; ok is false if its slice is full.
+func (t *Table) Put(e Entry, candidate bool) (row int, ok bool) {
+	i := e.Hash.Slice() - t.first
+	s := &t.rows[i]
+	if candidate {
+		s = &t.candidates[i]
+	}
+	if s.live == t.Policy.Rows {
+		return 0, false
+	}
+	return t.Row(e.Hash, s.insert(e)), true
+}
+
+// Clear takes all keys out. The statistics go on.
+func (t *Table) Clear() {
+	for i := range t.rows {
+		t.rows[i].reset()
+		t.candidates[i].reset()
+	}
+}
+
+// add returns a + n, at most 2³²-1.
+func add(a uint32, n int64) uint32 { return uint32(min(int64(a)+n, math.MaxUint32)) }

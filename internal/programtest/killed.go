@@ -1,0 +1,114 @@
+package programtest
+
+import (
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorun-spmd/gorun/checkpoint"
+)
+
+// Losses returns the losses in the JSON object that a run with -json prints last.
+func Losses(t testing.TB, stdout string) []float64 {
+	t.Helper()
+	var s struct{ Losses []float64 }
+	Summary(t, stdout, &s)
+	return s.Losses
+}
+
+// Near reports the first step at which two runs had other losses, by more than
+// 1e-4 of them; ok is true if there is none.
+func Near(got, want []float64) (step int, ok bool) {
+	for i := range min(len(got), len(want)) {
+		if !(math.Abs(got[i]-want[i]) <= 1e-4*math.Abs(want[i])) {
+			return i, false
+		}
+	}
+	return min(len(got), len(want)), len(got) == len(want)
+}
+
+// SurvivesKills holds that a run with args, which has -json and saves often in
+// the folder that it is given, is killed at a random step and goes on, and that
+// its losses are those of a run that nobody killed: started again by hand with
+// another number of ranks, and by gorun --max-restarts when one rank is killed.
+func (p *Program) SurvivesKills(t *testing.T, args ...string) {
+	stdout, stderr, status := p.Run(1, args...)
+	if status != 0 {
+		t.Fatalf("status %d\n%s", status, stderr)
+	}
+	want := Losses(t, stdout)
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, seed))
+	check := func(t *testing.T, stdout string) {
+		got := Losses(t, stdout)
+		if step, ok := Near(got, want); !ok {
+			t.Errorf("step %d: %d losses %v …, want %d of them %v …", step, len(got), got[step:min(step+3, len(got))], len(want),
+				want[step:min(step+3, len(want))])
+		}
+	}
+	t.Run("again with another np", func(t *testing.T) {
+		for {
+			dir := filepath.Join(t.TempDir(), "checkpoints")
+			j := p.started(t, dir, rng, 2, nil, args)
+			if err := j.Process.Kill(); err != nil { // its ranks go with it
+				t.Fatal(err)
+			}
+			if j.Wait(); j.ProcessState.ExitCode() == 0 {
+				t.Log("it ended before it was killed: once more")
+				continue
+			}
+			stdout, stderr, status := p.Run(3, append(args, "-checkpoint", dir, "-resume")...)
+			if status != 0 || !strings.Contains(stderr, "resumed at step ") {
+				t.Fatalf("status %d\n%s", status, stderr)
+			}
+			check(t, stdout)
+			return
+		}
+	})
+	t.Run("by gorun itself", func(t *testing.T) {
+		for {
+			dir := filepath.Join(t.TempDir(), "checkpoints")
+			j := p.started(t, dir, rng, 2, []string{"--max-restarts", "2"}, args)
+			if ranks := p.ranks(); len(ranks) > 0 {
+				_ = ranks[rng.IntN(len(ranks))].Kill() // it may have ended just now
+			}
+			err := j.Wait()
+			if err == nil && !strings.Contains(j.Stderr.String(), "resumed at step ") {
+				t.Log("it ended before a rank was killed: once more")
+				continue
+			}
+			if err != nil {
+				t.Fatalf("%v\n%s", err, &j.Stderr)
+			}
+			check(t, j.Stdout.String())
+			return
+		}
+	})
+}
+
+// started starts a run that saves in dir and returns at some step after the first
+// checkpoint, or when the run has ended.
+func (p *Program) started(t *testing.T, dir string, rng *rand.Rand, n int, flags, args []string) *Job {
+	t.Helper()
+	j := p.command(n, flags, append(args[:len(args):len(args)], "-checkpoint", dir, "-every", "4"))
+	if err := j.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = j.Process.Kill() })
+	least := 4 + rng.IntN(40)
+	for {
+		e, ok, err := checkpoint.Latest(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ok && e.Step >= least || p.gone(j) {
+			time.Sleep(time.Duration(rng.IntN(20)) * time.Millisecond)
+			return j
+		}
+		time.Sleep(time.Millisecond)
+	}
+}

@@ -1,0 +1,150 @@
+package simd
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"unsafe"
+)
+
+// alignedAt returns n floats that begin shift floats after a cache line.
+func alignedAt(n, shift int) []float32 {
+	s := make([]float32, n+32)
+	for i := range s {
+		if uintptr(unsafe.Pointer(&s[i]))%64 == 0 {
+			return s[i+shift:][:n:n]
+		}
+	}
+	panic("no cache line begins here")
+}
+
+// runs returns the functions that have kernels, by name, each with arguments of n numbers.
+func runs(n int) map[string]func(m Mode, dst []float32) {
+	r := rand.New(rand.NewPCG(8, 8))
+	x, y, w := normals(r, n, 1), normals(r, n, 1), normals(r, n, 1)
+	for i := range x {
+		x[i] = max(x[i], -x[i]) // for Log and Sqrt
+	}
+	number := func(f func(m Mode) float64) func(m Mode, d []float32) {
+		return func(m Mode, d []float32) { d[0] = float32(f(m)) }
+	}
+	return map[string]func(m Mode, d []float32){
+		"Add":            func(m Mode, d []float32) { m.Add(d, x, y) },
+		"Sub":            func(m Mode, d []float32) { m.Sub(d, x, y) },
+		"Mul":            func(m Mode, d []float32) { m.Mul(d, x, y) },
+		"Div":            func(m Mode, d []float32) { m.Div(d, x, y) },
+		"Max":            func(m Mode, d []float32) { m.Max(d, x, y) },
+		"Min":            func(m Mode, d []float32) { m.Min(d, x, y) },
+		"AddScalar":      func(m Mode, d []float32) { m.AddScalar(d, x, 3) },
+		"Scale":          func(m Mode, d []float32) { m.Scale(d, x, 3) },
+		"copy":           func(m Mode, d []float32) { m.copy(bytes(d), bytes(x), copyKernel, copyVec) },
+		"copyNear":       func(m Mode, d []float32) { m.copy(bytes(d), bytes(x), copyNearKernel, copyNearVec) },
+		"exp":            func(m Mode, d []float32) { m.exp(d, x) },
+		"log":            func(m Mode, d []float32) { m.log(d, x) },
+		"tanh":           func(m Mode, d []float32) { m.tanh(d, x) },
+		"sigmoid":        func(m Mode, d []float32) { m.sigmoid(d, x) },
+		"sqrt":           func(m Mode, d []float32) { m.sqrt(d, x) },
+		"rsqrt":          func(m Mode, d []float32) { m.rsqrt(d, x) },
+		"abs":            func(m Mode, d []float32) { m.abs(d, y) },
+		"relu":           func(m Mode, d []float32) { m.relu(d, y) },
+		"reluGrad":       func(m Mode, d []float32) { m.reluGrad(d, y, x) },
+		"gelu":           func(m Mode, d []float32) { m.gelu(d, y) },
+		"geluGrad":       func(m Mode, d []float32) { m.geluGrad(d, y, x) },
+		"geluTanh":       func(m Mode, d []float32) { m.geluTanh(d, y) },
+		"geluTanhGrad":   func(m Mode, d []float32) { m.geluTanhGrad(d, y, x) },
+		"silu":           func(m Mode, d []float32) { m.silu(d, y) },
+		"siluGrad":       func(m Mode, d []float32) { m.siluGrad(d, y, x) },
+		"tanhGrad":       func(m Mode, d []float32) { m.tanhGrad(d, y, x) },
+		"sigmoidGrad":    func(m Mode, d []float32) { m.sigmoidGrad(d, y, x) },
+		"ScaledExp":      func(m Mode, d []float32) { m.ScaledExp(d, y, 1, 2) },
+		"SoftmaxGrad":    func(m Mode, d []float32) { m.SoftmaxGradRow(d, x, y) },
+		"LogSoftmaxGrad": func(m Mode, d []float32) { m.LogSoftmaxGradRow(d, y, x) },
+		"Normalize":      func(m Mode, d []float32) { m.Normalize(d, x, 1, 2, y, nil) },
+		"NormalizeGrad":  func(m Mode, d []float32) { m.normalizeGrad(d, x, y, w, units{1, 2, 3}, 4, 5) },
+		"add2":           func(m Mode, d []float32) { m.add2(d, make([]float32, n), x, y) },
+		"addTo":          func(m Mode, d []float32) { m.addTo(d, x) },
+		"axpy":           func(m Mode, d []float32) { m.axpy(d, x, 3) },
+		"dot":            func(m Mode, d []float32) { d[0] = float32(m.dot(x, y)) },
+		"sum":            number(func(m Mode) float64 { return m.sum(x) }),
+		"sumShifted":     number(func(m Mode) float64 { return m.sumShifted(x, nil, 1) }),
+		"sumWeighted":    number(func(m Mode) float64 { return m.sumShifted(x, y, 1) }),
+		"sumSquares":     number(func(m Mode) float64 { return m.sumSquares(x, 1) }),
+		"maxValue":       number(func(m Mode) float64 { return float64(m.maxValue(x)) }),
+		"minValue":       number(func(m Mode) float64 { return float64(m.minValue(x)) }),
+		"softmax":        func(m Mode, d []float32) { m.SoftmaxRow(d, y) },
+		"fill":           func(m Mode, d []float32) { m.fill(d, 3) },
+	}
+}
+
+// TestNonTemporal holds that each kernel gives the same bits with non-temporal stores, for
+// destinations that begin at a cache line and for others.
+func TestNonTemporal(t *testing.T) {
+	if best != AVX512 {
+		t.Skip("this processor has no AVX-512")
+	}
+	const n = 2*chunk + 1000
+	for name, run := range runs(n) {
+		want := alignedAt(n, 0)
+		run(Mode{Level: AVX512}, want)
+		for _, shift := range []int{0, 1, 15} {
+			got := alignedAt(n, shift)
+			run(Mode{AVX512, true}, got)
+			Mode{AVX512, true}.Done()
+			for i := range want {
+				if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
+					t.Fatalf("%s: element %d is %g with non-temporal stores, else %g (%d after a cache line)", name, i, got[i], want[i], shift)
+				}
+			}
+		}
+	}
+}
+
+// TestSingleKernel holds that a level may offer one kernel: the other functions run their plain
+// loops, and what they compute has its bits.
+func TestSingleKernel(t *testing.T) {
+	if best < AVX2 {
+		t.Skip("this processor has no kernels")
+	}
+	defer func(was kernelSet) { offers[AVX2] = was }(offers[AVX2])
+	const n = 1000
+	for name, run := range runs(n) {
+		want, got := make([]float32, n), make([]float32, n)
+		run(Mode{Level: Scalar}, want)
+		offers[AVX2] = setOf(addKernel)
+		run(Mode{Level: AVX2}, got)
+		for i := range want {
+			if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
+				t.Fatalf("%s: element %d is %g, by the plain loop %g", name, i, got[i], want[i])
+			}
+		}
+	}
+}
+
+// TestWriting has the level for large results, small ones and those in place.
+func TestWriting(t *testing.T) {
+	defer func(was, wasNoPrefetch Mode) { ordinary, noPrefetch = was, wasNoPrefetch }(ordinary, noPrefetch)
+	x, y := make([]float32, nonTemporalFrom/8), make([]float32, nonTemporalFrom/8)
+	for _, c := range []struct {
+		name  string
+		level Level
+		got   func() Mode
+		want  bool // non-temporal
+	}{
+		{"large", AVX512, func() Mode { return Writing(x, y) }, true},
+		{"small", AVX512, func() Mode { return Writing(x[1:], y) }, false},
+		{"large with what is read", AVX512, func() Mode { return Writing(x[len(x)/3:], y, y) }, true},
+		{"in place", AVX512, func() Mode { return Writing(x, y, x) }, false},
+		{"large, no such stores", AVX2, func() Mode { return Writing(x, y) }, false},
+	} {
+		ordinary = Mode{Level: c.level}
+		if want := (Mode{c.level, c.want}); c.got() != want {
+			t.Errorf("%s: in mode %v, want %v", c.name, c.got(), want)
+		}
+	}
+	ordinary = Mode{Level: AVX512}
+	for _, noPrefetch = range []Mode{{}, {Level: AVX2}, {Level: AVX512}, {AVX512, true}} {
+		if got, want := computed(x, y), (Mode{AVX512, noPrefetch.NonTemporal}); got != want {
+			t.Errorf("long computations where kernels without prefetches are in mode %v: in mode %v", noPrefetch, got)
+		}
+	}
+}

@@ -1,0 +1,102 @@
+package stack
+
+import (
+	"bytes"
+	"path"
+	"reflect"
+	"runtime"
+	"strings"
+)
+
+// Acting returns a goroutine of this process that may do something although none of the
+// others does and no call on a communicator ends, as "sleep in main.train"; "" if there
+// is none. The caller's own is left out.
+//
+// A goroutine that runs, sleeps, reads, or waits in a system call may act. One that waits
+// for a channel may too, since a timer may send there. One that waits for a lock, a
+// sync.WaitGroup or somebody who receives cannot: only another goroutine ends that. Nor
+// can one that is in a call on a communicator, or that belongs to this module's runtime.
+func Acting() string {
+	stacks := Goroutines()
+	if len(stacks) == mostBytes {
+		return "more goroutines than can be looked at"
+	}
+	return acting(stacks, path.Dir(path.Dir(reflect.TypeFor[home]().PkgPath())))
+}
+
+// mostBytes is how much of the stacks Goroutines returns.
+const mostBytes = 16 << 20
+
+// Goroutines returns the stacks of all goroutines as text, the caller's first.
+func Goroutines() []byte {
+	buf := make([]byte, 64<<10)
+	n := runtime.Stack(buf, true)
+	for n == len(buf) && n < mostBytes {
+		buf = make([]byte, 2*n)
+		n = runtime.Stack(buf, true)
+	}
+	return buf[:n]
+}
+
+// acting is Acting of what runtime.Stack has printed.
+func acting(stacks []byte, module string) string {
+	for i, text := range bytes.Split(stacks, []byte("\n\n")) {
+		if i == 0 { // the caller
+			continue
+		}
+		_, rest, _ := bytes.Cut(text, []byte(" ["))
+		head, rest, _ := bytes.Cut(rest, []byte("]:\n"))
+		state, _, _ := strings.Cut(string(head), ",") // "chan receive, 2 minutes"
+		frame, ok := innermost(rest)
+		if ok && acts(state, frame, module) {
+			return state + " in " + frame.Function
+		}
+	}
+	return ""
+}
+
+// acts reports whether a goroutine may act, by its state and the frame that led to it.
+func acts(state string, f runtime.Frame, module string) bool {
+	switch state {
+	case "chan send", "chan send (nil chan)", "chan receive (nil chan)", "select (no cases)", "semacquire", "coroutine",
+		"sync.Mutex.Lock", "sync.RWMutex.Lock", "sync.RWMutex.RLock", "sync.WaitGroup.Wait", "sync.Cond.Wait":
+		return false
+	case "chan receive", "select":
+		return !library(f, module, "") && !strings.HasPrefix(f.Function, "testing.")
+	}
+	for _, idle := range []string{"comm.", "comm/", "runtime."} {
+		if library(f, module, idle) {
+			return false
+		}
+	}
+	return !strings.HasPrefix(f.Function, "os/signal.")
+}
+
+// innermost returns the innermost frame of a printed stack that is not one of the
+// packages by which any goroutine waits; ok is false if all are.
+func innermost(stack []byte) (f runtime.Frame, ok bool) {
+	lines := bytes.Split(stack, []byte("\n"))
+	for i := 0; i+1 < len(lines); i++ {
+		file, isFile := bytes.CutPrefix(lines[i+1], []byte("\t"))
+		if !isFile || bytes.HasPrefix(lines[i], []byte("created by ")) {
+			continue
+		}
+		name := string(lines[i][:max(0, bytes.LastIndexByte(lines[i], '('))])
+		if waits(name) {
+			continue
+		}
+		at, _, _ := bytes.Cut(file, []byte(" ")) // "/src/main.go:31 +0x1a"
+		return runtime.Frame{Function: name, File: string(at[:max(0, bytes.LastIndexByte(at, ':'))])}, true
+	}
+	return f, false
+}
+
+// waits reports whether a function is of a package by which any goroutine waits.
+func waits(function string) bool {
+	for _, p := range []string{"runtime.", "internal/", "sync.", "sync/atomic.", "syscall.", "golang.org/x/sys/unix.", "time."} {
+		if strings.HasPrefix(function, p) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,133 @@
+//go:build linux
+
+package build
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gorun-spmd/gorun/launcher/exit"
+	"github.com/gorun-spmd/gorun/launcher/guardian"
+	"github.com/gorun-spmd/gorun/launcher/options"
+	"github.com/gorun-spmd/gorun/launcher/phrase"
+	"github.com/gorun-spmd/gorun/launcher/stdio"
+	"github.com/gorun-spmd/gorun/launcher/supervisor"
+)
+
+// A Builder runs the go command for the programs that are Go source, each time as
+// a job of one rank under a guardian of its own, so that a build that is
+// interrupted, or whose launcher is killed, leaves neither processes nor files.
+type Builder struct {
+	Console *stdio.Console
+	Signals <-chan os.Signal
+}
+
+// All builds what is to be built, and puts its paths among the others. A dry run prints
+// the commands that would build it where its plan looks for it.
+func (b *Builder) All(o *options.Options, paths []string, stdout io.Writer) (err error) {
+	for i := range o.Apps {
+		a := &o.Apps[i]
+		switch {
+		case !a.Built:
+		case o.DryRun:
+			paths[i] = KeptAs(a, i)
+			// As go run does: a repository that git does not trust is no reason to fail.
+			fmt.Fprintln(stdout, phrase.Quote(GoCommand(a, "build", "-buildvcs=false", "-o", paths[i])))
+		default:
+			if paths[i], err = b.build(a); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// build compiles a and returns the executable's path. What the go command says
+// goes to standard error as it is.
+func (b *Builder) build(a *options.App) (string, error) {
+	goPath, err := exec.LookPath("go")
+	if err != nil {
+		return "", fmt.Errorf("%s is Go source, and the go command, to build it, is not in PATH; install Go or name an executable", a.Program)
+	}
+	argv := GoCommand(a, "run", "-exec", "echo")
+	// A binary that had to be linked is run from a folder that go run removes; the second time it is in the cache.
+	for range 2 {
+		path, err := b.run(goPath, argv)
+		if err != nil {
+			return "", err
+		}
+		if _, err := os.Stat(path); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("%s: the go command keeps no executables in its cache; install Go 1.24 or later, "+
+		"or build it and name the executable", a.Program)
+}
+
+// run runs one command and returns the line that it prints.
+func (b *Builder) run(path string, argv []string) (line string, err error) {
+	temp, err := guardian.TempFolder("GOTMPDIR", "gorun-build-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(temp) // the guardian has, unless it was killed
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return "", err
+	}
+	defer null.Close()
+	stdout, outEnd, err := stdio.Pipe("stdout")
+	if err != nil {
+		return "", err
+	}
+	defer stdout.Close()
+	stderr, errEnd, err := stdio.Pipe("stderr")
+	if err != nil {
+		unix.Close(outEnd)
+		return "", err
+	}
+	g, err := guardian.Start(
+		[]uintptr{null.Fd(), null.Fd(), 2, 0, uintptr(outEnd), uintptr(errEnd)},
+		&guardian.Spec{
+			Apps:  []guardian.App{{Path: path, Argv: argv, Env: options.Environment(os.Environ(), []string{"GOTMPDIR=" + temp})}},
+			Ranks: []guardian.Rank{{Stdio: [3]int{0, 4, 5}}},
+			Top:   6, Temp: []string{temp},
+		})
+	unix.Close(outEnd)
+	unix.Close(errEnd)
+	if err != nil {
+		stderr.Close()
+		return "", err
+	}
+	var said bytes.Buffer
+	var reading sync.WaitGroup
+	reading.Go(func() { _, _ = io.Copy(&said, stdout) })
+	reading.Go(b.Console.Pump(stderr, "stderr", false).Run)
+	s := &supervisor.Supervisor{
+		Grace: time.Second, Events: g.Events, Send: g.Send, Signals: b.Signals,
+		Ended: func(int, *supervisor.End) {}, Waiting: func(*supervisor.Outcome, []int) {}, Say: func(string, ...any) {},
+		Suspend: supervisor.Suspend,
+	}
+	o := s.Run(1)
+	if o.Reason == supervisor.Lost {
+		guardian.Sweep(g.Since)
+	}
+	reading.Wait()
+	switch {
+	case o.Reason == supervisor.Interrupted:
+		return "", exit.With(128+int(o.Signal), nil)
+	case o.Reason == supervisor.Refused:
+		return "", fmt.Errorf("%s: %v", path, o.Errno)
+	case o.Reason != supervisor.Finished:
+		return "", exit.With(1, nil) // go has said why
+	}
+	return strings.TrimRight(said.String(), "\n"), nil
+}

@@ -1,0 +1,137 @@
+//go:build linux
+
+package doctor
+
+import (
+	"context"
+	"debug/elf"
+	"fmt"
+	"os"
+	"os/exec"
+	goruntime "runtime"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gorun-spmd/gorun/internal/control"
+	"github.com/gorun-spmd/gorun/launcher/machine"
+	"github.com/gorun-spmd/gorun/launcher/phrase"
+)
+
+// thisCheckup looks at this machine.
+func thisCheckup() *checkup {
+	return &checkup{
+		env:  os.Getenv,
+		find: exec.LookPath,
+		run: func(argv ...string) (string, error) {
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			defer cancel()
+			cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+			cmd.WaitDelay = time.Second
+			out, err := cmd.CombinedOutput()
+			return string(out), err
+		},
+		needs: func(library string) ([]string, error) {
+			f, err := elf.Open(library)
+			if err != nil {
+				return nil, err
+			}
+			defer f.Close()
+			return f.ImportedLibraries()
+		},
+	}
+}
+
+func (c *checkup) cores() finding {
+	usable, all := machine.Cores(), goruntime.NumCPU()
+	text := fmt.Sprintf("%d usable", usable)
+	if cpus, _ := machine.UsableCPUs(); len(cpus) > 0 {
+		text += fmt.Sprintf(", on CPUs %s", phrase.Ranges(cpus))
+	}
+	if usable < all {
+		text += fmt.Sprintf("; a quota of the control group leaves %d of %d", usable, all)
+	}
+	return finding{Name: "cores", OK: true, Need: true, Text: text}
+}
+
+func (c *checkup) memory() finding {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return finding{Name: "memory", Need: true, Text: fmt.Sprintf("sysinfo: %v", err)}
+	}
+	total := info.Totalram * uint64(info.Unit)
+	text := gib(total)
+	if limit, ok := control.MemoryLimit(c.root); ok && uint64(limit) < total {
+		text += fmt.Sprintf(", of which the control group may use %s", gib(uint64(limit)))
+	}
+	return finding{Name: "memory", OK: true, Need: true, Text: text}
+}
+
+func gib(bytes uint64) string { return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30)) }
+
+// sharedMemory makes what a job makes.
+func sharedMemory() finding {
+	f := finding{Name: "shared memory", Need: true}
+	segment, err := control.Create(1, control.Options{ArenaBytes: 1 << 20})
+	if err != nil {
+		f.Text = err.Error()
+		return f
+	}
+	defer segment.Close()
+	var word atomic.Uint32
+	const wake = 1
+	if _, _, errno := unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&word)), wake, 1, 0, 0, 0); errno != 0 {
+		f.Text = fmt.Sprintf("futex: %v; the container's system call filter may forbid it", errno)
+		return f
+	}
+	f.OK, f.Text = true, "works (memfd, futex)"
+	return f
+}
+
+// openFileLimit is how many ranks the limit on open files allows: gorun holds two
+// pipes and an arena for each.
+func openFileLimit() finding {
+	f := finding{Name: "open files", Need: true, OK: true}
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		f.Text = err.Error()
+		return f
+	}
+	const base, each = 32, 5
+	ranks := min((max(limit.Max, base)-base)/each, control.MaxRanks)
+	f.Text = fmt.Sprintf("%d: enough for %d ranks", limit.Max, ranks)
+	if ranks < uint64(2*machine.Cores()) {
+		f.OK, f.Fix = false, "raise the limit: ulimit -n"
+	}
+	return f
+}
+
+func (c *checkup) goCommand() finding {
+	f := finding{Name: "Go"}
+	if _, err := c.find("go"); err != nil {
+		f.Text, f.Fix = "no go command: gorun starts executables only", "https://go.dev/dl"
+		return f
+	}
+	out, err := c.run("go", "version")
+	f.OK, f.Text = err == nil, strings.TrimPrefix(phrase.FirstLine(out), "go version ")
+	return f
+}
+
+func (c *checkup) compiler() finding {
+	f := finding{Name: "C compiler"}
+	name := c.env("CC")
+	if name == "" {
+		name = "gcc"
+	}
+	path, err := c.find(strings.Fields(name)[0])
+	if err != nil {
+		f.Text, f.Fix = "none: go test -race and GOFLAGS=-race need one", c.install("gcc libc6-dev", "gcc glibc-devel")
+		return f
+	}
+	out, _ := c.run(path, "--version")
+	f.OK, f.Text = true, phrase.FirstLine(out)
+	return f
+}

@@ -1,0 +1,55 @@
+//go:build linux
+
+package guardian
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gorun-spmd/gorun/launcher/hosts"
+)
+
+// patience is how long a test waits for what must happen before it fails.
+const patience = 30 * time.Second
+
+// TestSignalBeforeTheStart sends the ranks a signal when only the first is there.
+func TestSignalBeforeTheStart(t *testing.T) {
+	t.Parallel()
+	g := &guardian{out: newConn(io.Discard), rankOf: map[int]int{}, pids: make([]int, 2)}
+	g.spec.Apps = []App{{Path: "/bin/sleep", Argv: []string{"sleep", "100"}}}
+	g.spec.Ranks = make([]Rank, 2)
+	g.start(0)
+	g.signal(Command{Action: SignalGroups, Signal: syscall.SIGTERM})
+	g.start(1)
+	for r, pid := range g.pids {
+		late := time.AfterFunc(patience, func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
+		var status syscall.WaitStatus
+		if _, err := syscall.Wait4(pid, &status, 0, nil); err != nil || status.Signal() != syscall.SIGTERM {
+			t.Errorf("rank %d ended with %v, %v; want SIGTERM", r, status.Signal(), err)
+		}
+		late.Stop()
+	}
+}
+
+// TestTemporaryFolders are made by the guardian, which outlives a launcher that is
+// killed, and only where nothing is.
+func TestTemporaryFolders(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(t.TempDir(), "a")
+	file := filepath.Join(name, "hosts")
+	for _, again := range []bool{false, true} {
+		made, err := (&Spec{Temp: []string{name}, Files: []hosts.File{{Path: file, Text: "a b"}}}).makeTemp()
+		if again != errors.Is(err, fs.ErrExist) || again != (len(made) == 0) {
+			t.Errorf("again %v: made %v, %v", again, made, err)
+		}
+	}
+	if text, err := os.ReadFile(file); err != nil || string(text) != "a b" {
+		t.Errorf("%q, %v", text, err)
+	}
+}

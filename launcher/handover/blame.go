@@ -1,0 +1,60 @@
+//go:build linux
+
+package handover
+
+import (
+	"bytes"
+
+	"github.com/gorun-spmd/gorun/launcher/hosts"
+)
+
+// A blame is what a launcher says on standard error of the first rank that failed. It
+// ends the others at once, and these have no last word either.
+type blame struct {
+	known, ending bool // it has said that, or that it ends the job
+	line          []byte
+	before        string // Failure.Next of the line before
+	failures      []func(line []byte, before string) hosts.Failure
+}
+
+// maxBlame is more than any such line has.
+const maxBlame = 512
+
+// read takes a piece of a line in; whole says that it ends the line. If the line names
+// the rank, ok is true and status is how it ended.
+func (b *blame) read(piece []byte, whole bool) (rank, status int, ok bool) {
+	if b.known {
+		return 0, 0, false
+	}
+	b.line = append(b.line, piece[:min(len(piece), maxBlame-len(b.line))]...)
+	if !whole {
+		return 0, 0, false
+	}
+	line := bytes.TrimRight(b.line, "\r\n")
+	b.line = b.line[:0]
+	before := b.before
+	b.before = ""
+	for _, failure := range b.failures {
+		f := failure(line, before)
+		b.ending = b.ending || f.Ends
+		b.before += f.Next
+		if f.Known {
+			b.known = true
+			return f.Rank, f.Status, true
+		}
+	}
+	return 0, 0, false
+}
+
+// newBlame is for the lines of any launcher.
+func newBlame() blame {
+	var b blame
+	seen := ""
+	for _, l := range hosts.Launchers() {
+		if l.Failure != nil && l.Via != seen {
+			b.failures = append(b.failures, l.Failure)
+		}
+		seen = l.Via
+	}
+	return b
+}

@@ -1,0 +1,25 @@
+package options
+
+import (
+	"errors"
+	"path/filepath"
+	"strconv"
+
+	"github.com/gorun-spmd/gorun/internal/job"
+)
+
+// digestVariables is how the ranks learn of --digest and --digest-every. They may run in another
+// folder than gorun.
+func (o *Options) digestVariables() ([]string, error) {
+	switch {
+	case o.digest == "" && o.digestEvery > 0:
+		return nil, errors.New("--digest-every: give the file with --digest")
+	case o.digest == "":
+		return nil, nil
+	}
+	path, err := filepath.Abs(o.digest)
+	if err != nil {
+		return nil, err
+	}
+	return []string{job.DigestVar + "=" + path, job.DigestEveryVar + "=" + strconv.Itoa(max(1, o.digestEvery))}, nil
+}

@@ -1,0 +1,34 @@
+package options
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/gorun-spmd/gorun/internal/job"
+)
+
+// Environment is env with vars added, which replace what is there, and without the
+// contract of a job that gorun itself may be a rank of.
+func Environment(env, vars []string) []string {
+	outer := job.Names()
+	return slices.Concat(vars, slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return Has(vars, name) || slices.Contains(outer, name)
+	}))
+}
+
+// Has reports whether env sets name.
+func Has(env []string, name string) bool {
+	return slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") })
+}
+
+// Absolute is filepath.Abs, which fails only for want of a current folder.
+func Absolute(path string) (string, error) {
+	full, err := filepath.Abs(path)
+	if err != nil {
+		err = fmt.Errorf("%s: the current folder is gone; change to another", path)
+	}
+	return full, err
+}

@@ -1,0 +1,226 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gorun-spmd/gorun/internal/control"
+)
+
+const ms = int64(1e6)
+
+// straggled are the parts of a job of so many ranks that make steps of 10 ms each: input 1 ms,
+// an operator 3 ms, an all-reduce. Rank slow computes 5 ms more, for which the others wait.
+func straggled(ranks, slow, steps int, name string) []*control.TracePart {
+	var parts []*control.TracePart
+	for rank := range ranks {
+		p := &control.TracePart{Rank: rank, Host: "node", Began: 1, Ended: 1 + int64(steps)*10*ms}
+		input, called, site, call, world :=
+			p.AddText("input"), p.AddText(name), p.AddText("main.go:7"), p.AddText("AllReduce"), p.AddText("world")
+		add := func(r control.TraceRecord) {
+			r.Site = site
+			p.Records = append(p.Records, r)
+			p.Written++
+		}
+		for step := range int64(steps) {
+			at := 1 + step*10*ms
+			p.Samples = append(p.Samples, control.TraceSample{At: at, Step: step, Value: float64(step), Kind: control.SampleStep},
+				control.TraceSample{At: at, Step: step, Value: float64(rank+1) * 1e6, Kind: control.SampleMemory})
+			if rank == 0 {
+				p.Samples = append(p.Samples, control.TraceSample{At: at, Step: step, Value: 1 / float64(step+1), Name: called})
+			}
+			begins := at + 4*ms
+			if rank == slow {
+				begins += 5 * ms
+			}
+			add(control.TraceRecord{Start: at, Number: uint64(step), Peer: -1, Shape: control.TraceStep})
+			add(control.TraceRecord{Start: at, End: at + ms, Peer: -1, Shape: control.TraceSpan, Name: input})
+			add(control.TraceRecord{Start: at + ms, End: at + 4*ms, Peer: -1, Shape: control.TraceOperator, Name: called})
+			add(control.TraceRecord{Start: begins, End: at + 10*ms, Call: uint64(step + 1), Number: uint64(step + 1), Bytes: 800, Count: 100,
+				Size: int32(ranks), Peer: -1, Name: call, Comm: world, Cause: called})
+		}
+		parts = append(parts, p)
+	}
+	layout := `{"name":"w</script>","title":"[4, 8] S(0) on (tp=2)","type":"float32","bytes":128,"shape":[4,8],
+		"regions":[{"offset":[0,0],"size":[2,8],"label":"0"},{"offset":[2,0],"size":[2,8],"label":"1"}]}`
+	parts[0].Samples = append(parts[0].Samples,
+		control.TraceSample{At: 1, Step: -1, Kind: control.SampleLayout, Name: parts[0].AddText(layout)})
+	return parts
+}
+
+func near(a, b float64) bool { return math.Abs(a-b) < 1e-6 }
+
+func TestReport(t *testing.T) {
+	r := New("train", straggled(8, 5, 20, "MatMul"))
+	if s := r.Slowest; s == nil || s.Rank != 5 || !near(s.Seconds, 7*20*0.005) || !near(s.Share, 1) || !near(s.Ratio, 9.0/4) {
+		t.Errorf("slowest: %+v", s)
+	}
+	for _, one := range r.Ranks {
+		compute, wait := 0.003*20, 0.005*20
+		if one.Rank == 5 {
+			compute, wait = 0.008*20, 0
+		}
+		if !near(one.Seconds, 0.2) || !near(one.Input, 0.001*20) || !near(one.Compute, compute) || !near(one.Wait, wait) ||
+			!near(one.Communicate, 0.001*20) || !one.Ended || one.Memory != float64(one.Rank+1)*1e6 {
+			t.Errorf("%+v", one)
+		}
+	}
+	if c := r.Causes; len(c) != 1 || c[0].Call != "AllReduce" || c[0].Cause != "MatMul" || c[0].Calls != 160 || c[0].Bytes != 160*800 {
+		t.Errorf("causes: %+v", c)
+	}
+	if o := r.Operators; len(o) != 2 || o[0].Name != "MatMul" || o[0].Kind != "forward" ||
+		!near(o[0].Seconds, 8*20*0.003) || o[1].Kind != "span" {
+		t.Errorf("operators: %+v", o)
+	}
+	if b := r.Traffic.Bytes; b[0][0] != 0 || b[0][7] != 20*2*800/8 || len(b) != 8 {
+		t.Errorf("traffic: %v", b)
+	}
+	if m := r.Metrics; len(m) != 2 || m[0].Name != "MatMul" || len(m[0].Points) != 20 ||
+		m[1].Name != "steps/s" || !near(m[1].Points[0][2], 100) {
+		t.Errorf("metrics: %+v", m)
+	}
+	if len(r.Memory) != 8 || len(r.Layouts) != 1 || len(r.TimeLine.Rows) != 8 ||
+		len(r.TimeLine.Rows[0].Slices) != 80 || len(r.Notes) != 0 {
+		t.Errorf("%d, %d, %d, %v", len(r.Memory), len(r.Layouts), len(r.TimeLine.Rows), r.Notes)
+	}
+	want := "slowest: rank 5: the others waited 700 ms for it, 100% of all waiting; it computed 2.2 times as long as the median of the others"
+	if s := r.Summary(); len(s) != 5 || s[1] != want {
+		t.Errorf("summary %q", s)
+	}
+}
+
+func TestNobodyIsSlow(t *testing.T) {
+	for ranks, parts := range map[int][]*control.TracePart{1: straggled(1, -1, 3, "x"), 4: straggled(4, -1, 3, "x")} {
+		if r := New("", parts); r.Slowest != nil || len(r.Ranks) != ranks {
+			t.Errorf("%d ranks: %+v", ranks, r.Slowest)
+		}
+	}
+}
+
+// TestMessages: a receiver waits for its sender, and the bytes go from the one to the other.
+func TestMessages(t *testing.T) {
+	parts := straggled(2, -1, 0, "x")
+	for rank, p := range parts {
+		p.Ended = 1 + 100*ms
+		r := control.TraceRecord{Start: 1, End: 1 + 60*ms, Number: 1, Bytes: 40, Size: 2, Peer: int32(1 - rank), Shape: control.TraceRecv,
+			Name: p.AddText("Recv")}
+		if rank == 1 {
+			r.Start, r.Shape, r.Name = 1+50*ms, control.TraceSend, p.AddText("Send")
+		}
+		p.Records, p.Written = []control.TraceRecord{r}, 1
+	}
+	r := New("", parts)
+	if r.Traffic.Bytes[1][0] != 40 || r.Traffic.Bytes[0][1] != 0 || !near(r.Ranks[0].Wait, 0.05) || r.Slowest == nil || r.Slowest.Rank != 1 {
+		t.Errorf("%+v, %+v", r.Traffic, r.Ranks)
+	}
+}
+
+// TestHostilePage: names of the program get into the page as data, and much of it is left out.
+func TestHostilePage(t *testing.T) {
+	name := `</script><script>alert("1")</script><!--` + strings.Repeat("x", 1000)
+	r := New(name, straggled(200, 5, 300, name))
+	var page bytes.Buffer
+	if err := r.Write(&page); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(page.String(), "</script>"); n != 2 || strings.Contains(page.String(), "<!--") {
+		t.Errorf("%d ends of scripts", n)
+	}
+	if page.Len() > 4<<20 {
+		t.Errorf("the page has %d bytes", page.Len())
+	}
+	if n := r.TimeLine; n.Kept != maxSlices || n.Left != maxRows*300*4-maxSlices || len(r.Traffic.Names) > maxBlocks || len(r.Notes) != 3 {
+		t.Errorf("%d kept, %d left, %d names, notes %q", n.Kept, n.Left, len(r.Traffic.Names), r.Notes)
+	}
+	text := page.String()
+	_, text, _ = strings.Cut(text, `id="data">`)
+	text, _, _ = strings.Cut(text, "</script>")
+	if err := json.Unmarshal([]byte(text), &Report{}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLive(t *testing.T) {
+	l, err := Serve(":0", func() (*Report, error) { return New("train", straggled(2, 1, 3, "x")), nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if !strings.HasPrefix(l.URL, "http://127.0.0.1:") {
+		t.Errorf("it is at %s", l.URL)
+	}
+	base := strings.TrimSuffix(l.URL, l.token+"/")
+	for path, want := range map[string]struct {
+		status int
+		text   string
+	}{
+		l.URL: {200, "<!doctype html>"}, l.URL + "data.json": {200, `{"Title":"train"`}, base: {404, ""}, base + "data.json": {404, ""},
+		base + "wrong/data.json": {404, ""}, l.URL + "other": {404, ""}, strings.TrimSuffix(l.URL, "/"): {404, ""},
+	} {
+		answer, err := http.Get(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if err != nil || answer.StatusCode != want.status || !strings.HasPrefix(string(body), want.text) {
+			t.Errorf("%s: %d %.40s, %v", path, answer.StatusCode, body, err)
+		}
+	}
+	if _, err := Serve("nonsense", nil); err == nil {
+		t.Error("an address without a port is served")
+	}
+}
+
+// TestPageInBrowser opens the page in Chromium, light and dark, narrow and wide: it names the
+// slowest rank, draws all sections, and needs no more room than there is.
+func TestPageInBrowser(t *testing.T) {
+	browser := ""
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil && browser == "" {
+			browser = path
+		}
+	}
+	if browser == "" {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("no Chromium is here: make deps installs it")
+		}
+		t.Skip("no Chromium is here: make deps installs it")
+	}
+	file := filepath.Join(t.TempDir(), "page.html")
+	var page bytes.Buffer
+	if err := New("train", straggled(8, 5, 20, "MatMul")).Write(&page); err != nil {
+		t.Fatal(err)
+	}
+	check := `<script>document.title = 'overflow ' + (document.documentElement.scrollWidth -
+		document.documentElement.clientWidth) + ' sections ' +
+		document.querySelectorAll('section').length + ' canvas ' + document.querySelectorAll('canvas').length</script></body>`
+	if err := os.WriteFile(file, bytes.Replace(page.Bytes(), []byte("</body>"), []byte(check), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, width := range []int{500, 1600} { // Chromium's windows are at least 500 wide
+		cmd := exec.Command(browser, "--headless", "--no-sandbox", "--disable-gpu", "--user-data-dir="+t.TempDir(),
+			fmt.Sprintf("--window-size=%d,900", width), "--dump-dom", "file://"+file)
+		text, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%v: %v", cmd, err)
+		}
+		for _, want := range []string{
+			"<strong>Rank 5 was the slowest</strong>: the others waited 700 ms for it", "w&lt;/script&gt;", "3.91 KiB</td>",
+			"Where the time went", "overflow 0 sections 9 canvas 1",
+		} {
+			if !strings.Contains(string(text), want) {
+				t.Errorf("%d pixels: no %q in the page; its title: %.80s", width, want, text[max(0, bytes.Index(text, []byte("<title>"))):])
+			}
+		}
+	}
+}

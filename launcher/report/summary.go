@@ -1,0 +1,95 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Summary is the report in at most five lines of text.
+func (r *Report) Summary() []string {
+	var all Rank
+	for _, one := range r.Ranks {
+		all.Seconds += one.Seconds
+		all.Compute += one.Compute
+		all.Communicate += one.Communicate
+		all.Wait += one.Wait
+		all.Input += one.Input
+	}
+	if all.Seconds <= 0 {
+		return nil
+	}
+	share := func(x float64) string { return fmt.Sprintf("%.0f%%", 100*x/all.Seconds) }
+	lines := []string{fmt.Sprintf("time: %s, of which the ranks computed %s, waited for each other %s, communicated %s, took input %s",
+		duration(r.To-r.From), share(all.Compute), share(all.Wait), share(all.Communicate), share(all.Input))}
+	lines = append(lines, "slowest: "+r.Slowest.String())
+	if len(r.Causes) > 0 {
+		c := r.Causes[0]
+		what := c.Call
+		if c.Cause != "" {
+			what += " for " + c.Cause
+		}
+		lines = append(lines, fmt.Sprintf("longest in calls: %s at %s, %d of them, %s, %s waiting, a rank", what, c.Site, c.Calls,
+			size(c.Bytes), duration((c.Wait)/float64(len(r.Ranks)))))
+	}
+	for _, o := range r.Operators {
+		if o.Kind != "span" {
+			lines = append(lines, fmt.Sprintf("longest operator: %s (%s) at %s, %s a rank", o.Name, o.Kind, o.Site,
+				duration(o.Seconds/float64(len(r.Ranks)))))
+			break
+		}
+	}
+	most, at := 0.0, 0
+	for _, one := range r.Ranks {
+		if one.Memory > most {
+			most, at = one.Memory, one.Rank
+		}
+	}
+	if most > 0 {
+		lines = append(lines, fmt.Sprintf("memory: %s at most, on rank %d", size(most), at))
+	}
+	for i := range lines { // names are the program's
+		lines[i] = strings.Map(func(c rune) rune {
+			if c < ' ' || c == 0x7f {
+				return '?'
+			}
+			return c
+		}, lines[i])
+	}
+	return lines
+}
+
+// String says who was slowest, in words.
+func (s *Slowest) String() string {
+	if s == nil {
+		return "no rank was much slower than the others"
+	}
+	text := fmt.Sprintf("rank %d: the others waited %s for it, %.0f%% of all waiting", s.Rank, duration(s.Seconds), 100*s.Share)
+	if s.Ratio > 0 {
+		text += fmt.Sprintf("; it computed %.2g times as long as the median of the others", s.Ratio)
+	}
+	return text
+}
+
+// duration is a time with three digits and a unit.
+func duration(seconds float64) string {
+	switch {
+	case seconds < 1e-3:
+		return fmt.Sprintf("%.3g µs", 1e6*seconds)
+	case seconds < 1:
+		return fmt.Sprintf("%.3g ms", 1e3*seconds)
+	case seconds < 100:
+		return fmt.Sprintf("%.3g s", seconds)
+	}
+	return fmt.Sprintf("%.0f s", seconds)
+}
+
+// size is a number of bytes with a unit.
+func size(n float64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
+	i := 0
+	for n >= 999.5 && i < len(units)-1 {
+		n /= 1024
+		i++
+	}
+	return fmt.Sprintf("%.3g %s", n, units[i])
+}

@@ -1,0 +1,165 @@
+//go:build linux
+
+package stdio
+
+import (
+	"bytes"
+	"sync"
+)
+
+// maxLine is the longest line, in bytes with its newline, that is kept in memory until
+// it has ended. A longer one is passed on in parts.
+const maxLine = 1 << 20
+
+// A splitter turns a stream into pieces that end with a line, or that are a part of a
+// line which is longer than the limit. It copies a byte only if it belongs to a line
+// that has not ended yet.
+//
+//	for {
+//		n := read(s.space())
+//		write(s.take(n))
+//	}
+//	write(s.rest())
+type splitter struct {
+	limit int    // longest line
+	buf   []byte // buf[taken:end] was read and not yet returned by take
+	taken int
+	end   int
+	full  bool // the last read filled the room it had: a fast stream
+}
+
+// usualRead is how large the room for a fast stream grows while its lines are short.
+const usualRead = 64 << 10
+
+// space returns room for the next read, at least one byte. What take returned is
+// no longer valid.
+func (s *splitter) space() []byte {
+	if s.taken > 0 {
+		s.end = copy(s.buf, s.buf[s.taken:s.end])
+		s.taken = 0
+	}
+	if s.end == len(s.buf) || s.full && len(s.buf) < usualRead {
+		bigger := make([]byte, min(max(2*len(s.buf), 4096), s.limit))
+		copy(bigger, s.buf[:s.end])
+		s.buf = bigger
+	}
+	return s.buf[s.end:]
+}
+
+// take accepts n bytes that were read into space and returns the lines that are
+// now whole, in one slice. Of a line that has reached the limit without a newline it
+// returns what there is.
+func (s *splitter) take(n int) (lines []byte) {
+	fresh := s.buf[s.end : s.end+n]
+	s.end += n
+	s.full = s.end == len(s.buf)
+	if i := bytes.LastIndexByte(fresh, '\n'); i >= 0 {
+		s.taken = s.end - n + i + 1
+		return s.buf[:s.taken]
+	}
+	if s.end == s.limit {
+		s.taken = s.end
+		return s.buf
+	}
+	return nil
+}
+
+// rest returns the line that has not ended when the stream has.
+func (s *splitter) rest() []byte {
+	rest := s.buf[s.taken:s.end]
+	s.taken = s.end
+	return rest
+}
+
+// drop forgets the first n bytes of the line that has not ended. What take
+// returned stays valid.
+func (s *splitter) drop(n int) { s.taken += n }
+
+// pending returns the line that has not ended.
+func (s *splitter) pending() []byte { return s.buf[s.taken:s.end] }
+
+// A tail remembers the last lines of a stream, and if it ends in a Go panic or
+// fatal error, the first lines of that.
+type tail struct {
+	mu    sync.Mutex
+	kept  []byte // whole lines
+	crash bool   // kept begins where the program crashed
+}
+
+// How much of a rank's standard error a report repeats.
+const (
+	tailLines = 10
+	tailBytes = 4096
+)
+
+// crashMarks begin the line with which Go's runtime says why it ends the program. The
+// signals are those that end a Go program with its stacks and registers.
+var crashMarks = [...]string{
+	"panic: ", "fatal error: ", "runtime: goroutine stack exceeds",
+	"SIGQUIT: quit", "SIGABRT: abort", "SIGSEGV: segmentation violation", "SIGBUS: bus error", "SIGFPE: floating-point exception",
+	"SIGILL: illegal instruction", "SIGTRAP: trace trap", "SIGSYS: bad system call", "SIGSTKFLT: stack fault",
+}
+
+// add takes whole lines, or a part of a long one.
+func (t *tail) add(lines []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if i := crashStart(lines); i >= 0 {
+		t.kept, t.crash = t.kept[:0], true
+		lines = lines[i:]
+	}
+	if t.crash {
+		if room := tailBytes - len(t.kept); room > 0 {
+			t.kept = append(t.kept, lines[:min(room, len(lines))]...)
+		}
+		return
+	}
+	if len(lines) > tailBytes {
+		lines = lines[len(lines)-tailBytes:]
+		t.kept = t.kept[:0]
+	}
+	t.kept = append(t.kept, lines...)
+	if over := len(t.kept) - tailBytes; over > 0 {
+		t.kept = append(t.kept[:0], t.kept[over:]...)
+	}
+}
+
+// crashStart returns where the last line starts that begins with a crash mark, or -1.
+func crashStart(lines []byte) int {
+	last := -1
+	for _, mark := range crashMarks {
+		for end := len(lines); end > 0; {
+			i := bytes.LastIndex(lines[:end], []byte(mark))
+			if i < 0 {
+				break
+			}
+			if i == 0 || lines[i-1] == '\n' {
+				last = max(last, i)
+				break
+			}
+			end = i
+		}
+	}
+	return last
+}
+
+// lines returns what is remembered, oldest first.
+func (t *tail) lines() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	text := bytes.TrimRight(bytes.ToValidUTF8(t.kept, []byte("\uFFFD")), "\n")
+	if len(text) == 0 {
+		return nil
+	}
+	var lines []string
+	for line := range bytes.SplitSeq(text, []byte("\n")) {
+		lines = append(lines, string(line))
+	}
+	if t.crash {
+		return lines[:min(len(lines), tailLines)]
+	}
+	if len(t.kept) >= tailBytes && len(lines) > 1 {
+		lines = lines[1:] // the first is cut
+	}
+	return lines[max(0, len(lines)-tailLines):]
+}

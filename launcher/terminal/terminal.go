@@ -1,0 +1,10 @@
+package terminal
+
+import (
+	"os"
+
+	"golang.org/x/term"
+)
+
+// IsTerminal reports whether f is one.
+func IsTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }

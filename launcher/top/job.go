@@ -1,0 +1,247 @@
+//go:build linux
+
+package top
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gorun-spmd/gorun/internal/control"
+	"github.com/gorun-spmd/gorun/launcher/phrase"
+	"github.com/gorun-spmd/gorun/launcher/proc"
+)
+
+// controlLink is what a descriptor of a control segment looks like in /proc/PID/fd.
+const controlLink = "/memfd:gorun-control (deleted)"
+
+// A runningJob is somebody's job, seen from outside.
+type runningJob struct {
+	launcher int    // process id
+	command  string // line
+	segment  *control.Segment
+	inode    uint64 // of the segment's file
+
+	last      map[int]proc.Process // by rank
+	lastBytes []int                // by rank
+	lastAt    time.Time
+
+	lastWaited []time.Duration // by rank
+}
+
+// Jobs returns the process ids of the launchers that run a job and that this user
+// may look into, ascending.
+func Jobs() []int {
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	var found []int
+	for _, dir := range dirs {
+		if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil && controlFile(pid) != "" {
+			found = append(found, pid)
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+// controlFile returns the name, in /proc, of the control segment of the job that a
+// process has started, "" if there is none or it is somebody else's. The ranks have
+// theirs from the launcher, by way of the processes between, and so has what a rank
+// that is a script starts.
+func controlFile(pid int) string {
+	own := controlFiles(pid)
+	for buf := make([]byte, 1024); len(own) > 0; {
+		p, ok := proc.Read(pid, buf)
+		if !ok {
+			return ""
+		}
+		if p.Parent == 0 {
+			break
+		}
+		pid = p.Parent
+		for inode := range controlFiles(pid) {
+			delete(own, inode)
+		}
+	}
+	for _, name := range own {
+		return name
+	}
+	return ""
+}
+
+// controlFiles returns the names, in /proc, of the control segments that a process has
+// open, by their inodes.
+func controlFiles(pid int) map[uint64]string {
+	files := map[uint64]string{}
+	fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	for _, name := range fds {
+		var is unix.Stat_t
+		if to, err := os.Readlink(name); err == nil && to == controlLink && unix.Stat(name, &is) == nil {
+			files[is.Ino] = name
+		}
+	}
+	return files
+}
+
+// attach opens the segment of a launcher's job, or of its next attempt. If there is
+// none, what was attached before stays.
+func (j *runningJob) attach() error {
+	name := controlFile(j.launcher)
+	if name == "" {
+		return fmt.Errorf("process %d runs no job of gorun, or is not yours", j.launcher)
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var is unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &is); err != nil {
+		return err
+	}
+	if j.segment != nil && is.Ino == j.inode {
+		return nil
+	}
+	segment, err := control.Watch(f)
+	if err != nil {
+		return err
+	}
+	j.detach()
+	j.segment, j.inode = segment, is.Ino
+	return nil
+}
+
+func (j *runningJob) detach() {
+	if j.segment != nil {
+		_ = j.segment.Close()
+		j.segment = nil
+	}
+}
+
+// commandLine is that of a process, as a shell would read it.
+func commandLine(pid int) string {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	return phrase.Printable(phrase.Quote(strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")))
+}
+
+// A rankView is what a line of top says.
+type rankView struct {
+	rank, pid int // pid 0: ended
+	state     string
+	call, at  string
+	waited    time.Duration // in the call
+	step      int           // -1: not known
+	calls     uint64
+	bytes     int
+	rate      float64 // bytes a second
+	memory    int     // proportional set size, bytes
+	cpu       float64 // cores
+	idle      float64 // the share of the time in which it waited for others; -1: not known
+}
+
+// view looks at all ranks. The first one knows no use of CPUs.
+func (j *runningJob) view() []rankView {
+	now := time.Now()
+	processes := j.ranks()
+	views := make([]rankView, j.segment.Ranks())
+	stood := make([]time.Duration, len(views))
+	for r := range views {
+		v := &views[r]
+		*v = rankView{rank: r, state: "ended", step: -1, idle: -1, calls: j.segment.Calls(r), bytes: max(0, j.segment.Bytes(r))}
+		if step, ok := j.segment.Step(r); ok {
+			v.step = step
+		}
+		if passed := now.Sub(j.lastAt); len(j.lastBytes) == len(views) && passed > 0 {
+			v.rate = float64(max(0, v.bytes-j.lastBytes[r])) / passed.Seconds()
+		}
+		p, ok := processes[r]
+		if !ok || p.State == 'Z' {
+			continue
+		}
+		v.pid = p.PID
+		v.memory = proportional(p.PID)
+		if before, ok := j.last[r]; ok && before.PID == p.PID && now.After(j.lastAt) {
+			const ticks = 100 // a second, on every Linux
+			v.cpu = float64(p.CPU-min(p.CPU, before.CPU)) / ticks / now.Sub(j.lastAt).Seconds()
+		}
+		wait, waits, attended := foremost(j.segment.Waiting(r))
+		stood[r] = j.segment.Waited(r)
+		if attended {
+			stood[r] += max(0, now.Sub(wait.Since))
+		}
+		if passed := now.Sub(j.lastAt); len(j.lastWaited) == len(views) && passed > 0 {
+			v.idle = min(1, max(0, (stood[r]-j.lastWaited[r]).Seconds()/passed.Seconds()))
+		}
+		switch {
+		case p.State == 'T' || p.State == 't':
+			v.state = "stopped"
+		case attended:
+			v.state = fmt.Sprintf("waits for %d", wait.On)
+		case j.segment.State(r) == control.Running:
+			v.state = "runs"
+		default:
+			v.state = j.segment.State(r).String()
+		}
+		if waits {
+			v.call, v.at, v.waited = phrase.Printable(wait.Text), phrase.Printable(wait.Site), max(0, now.Sub(wait.Since))
+			if !attended {
+				v.call += ", async"
+			}
+		}
+	}
+	j.last, j.lastAt, j.lastBytes, j.lastWaited = processes, now, make([]int, len(views)), stood
+	for r := range views {
+		j.lastBytes[r] = views[r].bytes
+	}
+	return views
+}
+
+// foremost returns, of what a rank waits for, what its program stands still for, else
+// an asynchronous call, the oldest in either case.
+func foremost(w control.Waiting) (wait control.Wait, ok, attended bool) {
+	for _, it := range w.Waits {
+		if !ok || it.Attended && !attended || it.Attended == attended && it.Since.Before(wait.Since) {
+			wait, ok, attended = it, true, it.Attended
+		}
+	}
+	return wait, ok, attended
+}
+
+// ranks finds the processes of the job's ranks: children of the guardian, whose parent
+// is the launcher's child, with a rank in the environment that they were started with.
+func (j *runningJob) ranks() map[int]proc.Process {
+	all, parent := proc.All(), map[int]int{}
+	for _, p := range all {
+		parent[p.PID] = p.Parent
+	}
+	ranks := map[int]proc.Process{}
+	for _, p := range all {
+		if keeper := parent[p.Parent]; parent[keeper] != j.launcher {
+			continue
+		}
+		env, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.PID))
+		for kv := range bytes.SplitSeq(env, []byte{0}) {
+			if value, ok := bytes.CutPrefix(kv, []byte("GORUN_RANK=")); ok {
+				if r, err := strconv.Atoi(string(value)); err == nil {
+					ranks[r] = p
+				}
+				break
+			}
+		}
+	}
+	return ranks
+}
+
+// proportional is a process's memory in bytes, with its share of what it shares.
+func proportional(pid int) int {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	_, rest, _ := strings.Cut(string(text), "\nPss:")
+	kib, _ := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(phrase.FirstLine(rest)), " kB"))
+	return kib << 10
+}

@@ -1,0 +1,182 @@
+package watchdog
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/gorun-spmd/gorun/internal/control"
+	"github.com/gorun-spmd/gorun/launcher/phrase"
+)
+
+// Why says what is wrong, in words.
+func (h *Hang) Why() string {
+	switch {
+	case h.orphan >= 0:
+		return fmt.Sprintf("rank %d waits for rank %d, which has ended", h.orphan, h.ended)
+	case len(h.circle) == 1:
+		return fmt.Sprintf("rank %d waits for itself", h.circle[0])
+	case len(h.circle) > 0:
+		var b strings.Builder
+		for i, r := range h.circle {
+			if i == 8 && len(h.circle) > 10 {
+				fmt.Fprintf(&b, "… (%d ranks) ", len(h.circle))
+				break
+			}
+			fmt.Fprintf(&b, "rank %d waits for ", r)
+		}
+		return fmt.Sprintf("%srank %d", b.String(), h.circle[0])
+	}
+	return fmt.Sprintf("nothing has moved for %v (--hang-timeout)", h.still.Round(time.Second))
+}
+
+// A row of the table is what some ranks do, in the same words.
+type row struct {
+	ranks  []int
+	lines  []string
+	oldest []time.Time // by line; zero: not known
+}
+
+// Table has a line or more for each rank, those that say the same together.
+func (h *Hang) Table(segment *control.Segment, now time.Time) string {
+	names := commNames(h.seen, segment)
+	var rows []*row
+	byText := map[string]*row{}
+	for r := range h.seen {
+		lines, since := h.describe(r, names, segment)
+		text := strings.Join(lines, "\n")
+		it := byText[text]
+		if it == nil {
+			it = &row{lines: lines, oldest: since}
+			byText[text] = it
+			rows = append(rows, it)
+		}
+		it.ranks = append(it.ranks, r)
+		for i := range since {
+			if since[i].Before(it.oldest[i]) {
+				it.oldest[i] = since[i]
+			}
+		}
+	}
+	var b bytes.Buffer
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "  rank\tstate\tcall\tnumber\tat\twaits for\tsince")
+	for _, it := range rows {
+		who := phrase.Ranges(it.ranks)
+		for i, line := range it.lines {
+			since := ""
+			if !it.oldest[i].IsZero() {
+				since = max(0, now.Sub(it.oldest[i])).Round(100*time.Millisecond).String() + " ago"
+			}
+			fmt.Fprintf(w, "  %s\t%s\t%s\n", who, line, since)
+			who = ""
+		}
+	}
+	_ = w.Flush()
+	var table strings.Builder
+	for line := range bytes.Lines(b.Bytes()) {
+		table.Write(bytes.TrimRight(line, " \n"))
+		table.WriteByte('\n')
+	}
+	return table.String()
+}
+
+// describe is a rank's part of the table, without its number and the times: what
+// its program does, and then its asynchronous calls that wait. since has the times.
+func (h *Hang) describe(r int, names map[uint64]string, segment *control.Segment) (lines []string, since []time.Time) {
+	s := &h.seen[r]
+	state := "in its own code"
+	switch {
+	case s.Ended:
+		state = "ended"
+	case s.Stopped:
+		state = "stopped (SIGSTOP)"
+	}
+	if s.Ended || !s.waits() {
+		call, number := "after no call", ""
+		if s.Calls > 0 {
+			call, number = "after "+cmp.Or(phrase.Printable(segment.Describe(s.Last)), "a call"), names[s.Last.Comm]
+			if s.Last.Seq > 0 {
+				number += fmt.Sprintf(" #%d", s.Last.Seq)
+			}
+		}
+		lines = append(lines, fmt.Sprintf("%s\t%s\t%s\t\t", state, call, number))
+		since = append(since, h.since[r])
+	}
+	if s.Ended {
+		return lines, since
+	}
+	waits := slices.SortedStableFunc(slices.Values(s.Waits), func(a, b control.Wait) int {
+		return cmp.Or(-compareBool(a.Attended, b.Attended), a.Since.Compare(b.Since))
+	})
+	for _, it := range waits {
+		state := "waits"
+		switch {
+		case s.Stopped:
+			state = "stopped (SIGSTOP)"
+		case !it.Attended:
+			state = "waits, async"
+		}
+		lines = append(lines, fmt.Sprintf("%s\t%s\t%s\t%s\trank %d", state, phrase.Printable(it.Text), number(&it, names),
+			phrase.Printable(it.Site), it.On))
+		since = append(since, it.Since)
+	}
+	return lines, since
+}
+
+// compareBool orders false before true.
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
+}
+
+// number says which call of which communicator a rank waits in. Messages are not counted.
+func number(w *control.Wait, names map[uint64]string) string {
+	if strings.HasPrefix(w.Text, "Send") || strings.HasPrefix(w.Text, "Recv") {
+		return names[w.Comm]
+	}
+	return fmt.Sprintf("%s #%d", names[w.Comm], w.Seq)
+}
+
+// commNames names the communicators that ranks were seen in, by age.
+func commNames(seen []Sighting, segment *control.Segment) map[uint64]string {
+	var comms []uint64
+	for r := range seen {
+		if seen[r].Calls > 0 {
+			comms = append(comms, seen[r].Last.Comm)
+		}
+		for _, w := range seen[r].Waits {
+			comms = append(comms, w.Comm)
+		}
+	}
+	slices.Sort(comms)
+	names := map[uint64]string{}
+	groups := 0
+	for _, c := range slices.Compact(comms) {
+		if segment.IsWorld(c) {
+			names[c] = "world"
+			continue
+		}
+		names[c] = "group " + letters(groups)
+		groups++
+	}
+	return names
+}
+
+// letters numbers things a, b, …, z, aa, ab, …
+func letters(n int) string {
+	last := string(rune('a' + n%26))
+	if n < 26 {
+		return last
+	}
+	return letters(n/26-1) + last
+}

@@ -1,0 +1,87 @@
+package loss_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/meshtest"
+	"github.com/gorun-spmd/gorun/loss"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// The values and gradients of these losses are compared with PyTorch's by
+// internal/conformance.
+
+// A loss of elements that are sharded makes one collective of a number, and None none;
+// InfoNCE of vectors divided over the batch gathers the keys once, and their gradients
+// come back by one more.
+func TestRegressionCost(t *testing.T) {
+	meshtest.On(t, []int{4}, func(ctx context.Context, m *dtensor.Mesh) error {
+		put := func(seed float64) *dtensor.Tensor {
+			return meshtest.Place(m, meshtest.Numbers(24, seed, 1), []int{6, 4}, layout.Shard(0))
+		}
+		x, y := put(1), put(2)
+		for _, c := range []struct {
+			name             string
+			f                func() *dtensor.Tensor
+			forward, further int
+		}{
+			{"MSE", func() *dtensor.Tensor { return loss.MSE(x, y, loss.Mean) }, 1, 0},
+			{"MSE None", func() *dtensor.Tensor { return loss.MSE(x, y, loss.None).Sum(nil, false) }, 0, 1},
+			{"Huber", func() *dtensor.Tensor { return loss.Huber(x, y, 0.5, loss.Sum) }, 1, 0},
+			{"KL", func() *dtensor.Tensor { return loss.KL(x, y, loss.KLOptions{LogTarget: true, BatchMean: true}) }, 1, 0},
+			{"InfoNCE", func() *dtensor.Tensor { return loss.InfoNCE(x, y, loss.InfoNCEOptions{}) }, 2, 1},
+		} {
+			record := m.Comm().Record()
+			var forward int
+			_, _, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+				out := c.f()
+				forward = len(record.Stop())
+				record = m.Comm().Record()
+				return out
+			}, x, y)
+			further := len(record.Stop())
+			if err != nil || forward != c.forward || further != c.further {
+				return fmt.Errorf("%s: %d collectives and %d afterwards, want %d and %d; %v", c.name, forward, further, c.forward, c.further, err)
+			}
+		}
+		return nil
+	})
+}
+
+// What does not fit is an *Error on every rank, and the ranks go on.
+func TestRegressionRefusals(t *testing.T) {
+	meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+		put := func(shape ...int) *dtensor.Tensor {
+			return dtensor.Full(m, tensor.Float32, 1, shape, layout.Shard(0))
+		}
+		x := put(4, 3)
+		for _, c := range []struct {
+			want string
+			f    func()
+		}{
+			{"MSE: the operands are", func() { loss.MSE(x, put(4), loss.Mean) }},
+			{"L1: the operands are", func() { loss.L1(x, x.Cast(tensor.Float64), loss.Mean) }},
+			{"Cast one of them", func() { loss.L1(x.Cast(tensor.Int64), x.Cast(tensor.Int64), loss.Mean) }},
+			{"Reduction is 7", func() { loss.MSE(x, x, 7) }},
+			{"delta is 0", func() { loss.Huber(x, x, 0, loss.Mean) }},
+			{"Temperature is -1", func() { loss.InfoNCE(x, x, loss.InfoNCEOptions{Temperature: -1}) }},
+			{"InfoNCE: the queries are", func() { loss.InfoNCE(put(4), put(4), loss.InfoNCEOptions{}) }},
+			{"KL: BatchMean of operands", func() { loss.KL(x.Mean(nil, false), x.Mean(nil, false), loss.KLOptions{BatchMean: true}) }},
+			{"TripletMargin: the anchors", func() { y := x.Mean(nil, false); loss.TripletMargin(y, y, y, 1, loss.Mean) }},
+			{"MarginRanking: the operands ", func() { loss.MarginRanking(x, x, put(4), 1, loss.Mean) }},
+		} {
+			err := dtensor.Try(ctx, m, c.f)
+			var refused *loss.Error
+			if !errors.As(err, &refused) || !strings.Contains(err.Error(), c.want) {
+				return fmt.Errorf("got %v, want an error with %q", err, c.want)
+			}
+		}
+		return nil
+	})
+}

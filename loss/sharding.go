@@ -1,0 +1,150 @@
+package loss
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// A sharding says how the logits are divided over the mesh, and which ranks communicate.
+// It follows from global facts, so it is the same on all ranks. The fields marked local
+// say what this rank holds.
+type sharding struct {
+	op      string
+	mesh    *dtensor.Mesh
+	classes int // C
+	dim     int // of the classes: 1, or 0 if the logits have one dimension
+
+	logits, targets []layout.Placement // what the operands are brought to
+	shape           []int              // of the targets: the positions
+	classAxes       []string           // shard the classes
+	batchAxes       []string           // shard the positions
+
+	lo, n        int          // local: the classes lo to lo+n
+	outer, inner int          // local: the logits are [outer, n, inner], the positions [outer, inner]
+	offset       []int        // local: the global position of the first target
+	local        []int        // local: the shape of the positions
+	classGroup   *comm.Comm   // nil: every rank has all classes of its positions
+	batchGroup   *comm.Comm   // nil: every rank has all positions
+	cause        causes       // for the counters of communication
+	dtype        tensor.DType // of the logits
+	wide         tensor.DType // of what goes with them: see dtype.DType.Wide
+}
+
+// causes name the two collectives of a loss.
+type causes struct{ classes, batch string }
+
+// checkType throws unless logits are float32, float64 or bfloat16.
+func checkType(op string, logits *dtensor.Tensor) {
+	if dt := logits.DType(); dt != tensor.Float32 && dt != tensor.Float64 && dt != tensor.BFloat16 {
+		refuse(op, fmt.Sprintf("logits %v are not float32, float64 or bfloat16; Cast them to one of these", logits))
+	}
+}
+
+// shardingOf returns the sharding of logits of [C], [N, C] or [N, C, d1, …]. It
+// throws if their layout cannot be handled.
+func shardingOf(op string, logits *dtensor.Tensor) *sharding {
+	shape := logits.Shape()
+	if len(shape) == 0 {
+		refuse(op, fmt.Sprintf("logits %v have no dimension of classes; give [C], [N, C] or [N, C, d1, …]", logits))
+	}
+	p := &sharding{op: op, mesh: logits.Mesh(), dim: min(1, len(shape)-1), dtype: logits.DType(), wide: logits.DType().Wide(),
+		cause: causes{op + ": classes", op + ": positions"}}
+	p.classes = shape[p.dim]
+	p.shape = slices.Delete(slices.Clone(shape), p.dim, p.dim+1)
+	p.logits = slices.Clone(logits.Placements())
+	p.targets = make([]layout.Placement, len(p.logits))
+	for axis, place := range p.logits {
+		if place.IsPartial() {
+			// To sum the parts of its classes is cheaper for a rank than to sum all.
+			place = layout.Replicate()
+			if !p.logits[axis].IsMask() && !shardsDim(p.logits, p.dim) {
+				place = layout.Shard(p.dim)
+			}
+			p.logits[axis] = place
+		}
+		d, sharded := place.Dim()
+		many := p.mesh.Axes()[axis].Size > 1
+		switch name := p.mesh.Axes()[axis].Name; {
+		case !sharded:
+		case d == p.dim:
+			if many {
+				p.classAxes = append(p.classAxes, name)
+			}
+		default:
+			if d > p.dim {
+				place = place.WithDim(d - 1)
+			}
+			p.targets[axis] = place
+			if many {
+				p.batchAxes = append(p.batchAxes, name)
+			}
+		}
+	}
+	return p
+}
+
+// shardsDim reports whether a placement shards tensor dimension d.
+func shardsDim(places []layout.Placement, d int) bool {
+	return slices.ContainsFunc(places, func(p layout.Placement) bool { return p.Shards(d) })
+}
+
+// bind fills in what is local, from logits that are divided so.
+func (p *sharding) bind(logits *dtensor.Tensor) {
+	local := logits.Local().Shape()
+	p.outer, p.n, p.inner = 1, local[p.dim], 1
+	for d, size := range local {
+		switch {
+		case d < p.dim:
+			p.outer *= size
+		case d > p.dim:
+			p.inner *= size
+		}
+	}
+	p.local = slices.Delete(slices.Clone(local), p.dim, p.dim+1)
+	offset, inside := logits.Offset()
+	if !inside {
+		return
+	}
+	p.lo = offset[p.dim]
+	p.offset = slices.Delete(slices.Clone(offset), p.dim, p.dim+1)
+	p.join()
+}
+
+// join finds the communicators.
+func (p *sharding) join() {
+	if len(p.classAxes) > 0 {
+		p.classGroup = p.mesh.Group(p.classAxes...)
+	}
+	if len(p.batchAxes) > 0 {
+		p.batchGroup = p.mesh.Group(p.batchAxes...)
+	}
+}
+
+// positions returns the number of positions on this rank.
+func (p *sharding) positions() int { return p.outer * p.inner }
+
+// at returns the global position of local position i, as a flat index.
+func (p *sharding) at(i int) int {
+	flat, stride := 0, 1
+	for d := len(p.local) - 1; d >= 0; d-- {
+		flat += (p.offset[d] + i%p.local[d]) * stride
+		i /= p.local[d]
+		stride *= p.shape[d]
+	}
+	return flat
+}
+
+// targetError makes the error about the target at a flat global position.
+func (p *sharding) targetError(flat int, target, ignored int64) *TargetError {
+	at := make([]int, len(p.shape))
+	for d := len(at) - 1; d >= 0; d-- {
+		at[d] = flat % p.shape[d]
+		flat /= p.shape[d]
+	}
+	return &TargetError{Op: p.op, Target: target, Position: at, Classes: p.classes, Ignored: ignored}
+}

@@ -1,0 +1,110 @@
+// Package metrics says how good a model is: the area under the curve, accuracy,
+// losses, perplexity, and means that are summed over all ranks at once.
+package metrics
+
+import (
+	"compress/gzip"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// AUC returns the area under the receiver operating characteristic: how often a
+// click has a higher score than a line that is none, ties counting half. ok is
+// false if one of the two kinds is missing.
+func AUC(scores, labels []float32) (auc float64, ok bool) {
+	order := make([]int, len(scores))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		switch {
+		case scores[a] < scores[b]:
+			return -1
+		case scores[a] > scores[b]:
+			return 1
+		}
+		return 0
+	})
+	var pairs, clicks, others float64
+	for lo := 0; lo < len(order); {
+		hi, up := lo, 0.0
+		for ; hi < len(order) && scores[order[hi]] == scores[order[lo]]; hi++ {
+			up += float64(labels[order[hi]])
+		}
+		down := float64(hi-lo) - up
+		pairs += up*others + up*down/2
+		clicks, others = clicks+up, others+down
+		lo = hi
+	}
+	if clicks == 0 || others == 0 {
+		return 0, false
+	}
+	return pairs / (clicks * others), true
+}
+
+// LogLoss returns the mean binary cross-entropy of logits.
+func LogLoss(logits, labels []float32) float64 {
+	sum := 0.0
+	for i, x := range logits {
+		x := float64(x)
+		sum += max(x, 0) - x*float64(labels[i]) + math.Log1p(math.Exp(-math.Abs(x)))
+	}
+	return sum / float64(len(logits))
+}
+
+// BitsPerByte converts a sum of −ln p over the tokens of a text of textBytes bytes
+// to bits per byte.
+func BitsPerByte(nats float64, textBytes int) float64 {
+	return nats / math.Ln2 / float64(textBytes)
+}
+
+// Nats is the inverse of BitsPerByte. Divided by the number of tokens it is a
+// loss that can be drawn beside a model's.
+func Nats(bitsPerByte float64, textBytes int) float64 {
+	return bitsPerByte * math.Ln2 * float64(textBytes)
+}
+
+// GzipBitsPerByte returns the bits per byte of text after gzip -9. text must not be empty.
+func GzipBitsPerByte(text []byte) (float64, error) {
+	var size counter
+	z, err := gzip.NewWriterLevel(&size, gzip.BestCompression)
+	if err != nil {
+		return 0, fmt.Errorf("metrics: GzipBitsPerByte: %w", err)
+	}
+	if _, err := z.Write(text); err != nil {
+		return 0, fmt.Errorf("metrics: GzipBitsPerByte: %w", err)
+	}
+	if err := z.Close(); err != nil {
+		return 0, fmt.Errorf("metrics: GzipBitsPerByte: %w", err)
+	}
+	return 8 * float64(size) / float64(len(text)), nil
+}
+
+// A counter is an io.Writer that only counts.
+type counter int
+
+func (c *counter) Write(p []byte) (int, error) {
+	*c += counter(len(p))
+	return len(p), nil
+}
+
+// Perplexity returns exp(nats/tokens), nats being the sum of −ln p over so many tokens: among how
+// many equally likely tokens a model might as well choose.
+func Perplexity(nats float64, tokens int) float64 { return math.Exp(nats / float64(tokens)) }
+
+// Accuracy counts the predictions that are their targets. Targets that equal ignore are not
+// counted. Sums over ranks of both numbers give the accuracy of all: see Means.
+//
+//	predictions [N]   targets [N]
+func Accuracy(predictions, targets []int64, ignore int64) (correct, counted int) {
+	for i, t := range targets {
+		if t == ignore {
+			continue
+		}
+		if counted++; predictions[i] == t {
+			correct++
+		}
+	}
+	return correct, counted
+}

@@ -1,0 +1,67 @@
+package metrics
+
+import (
+	"bytes"
+	"compress/gzip"
+	"io"
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// slowAUC counts pairs.
+func slowAUC(scores, labels []float32) float64 {
+	good, pairs := 0.0, 0.0
+	for i := range scores {
+		for j := range scores {
+			if labels[i] == 1 && labels[j] == 0 {
+				pairs++
+				if scores[i] > scores[j] {
+					good++
+				} else if scores[i] == scores[j] {
+					good += 0.5
+				}
+			}
+		}
+	}
+	return good / pairs
+}
+
+func TestAUC(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for n := 2; n < 60; n++ {
+		scores, labels := make([]float32, n), make([]float32, n)
+		for i := range n {
+			scores[i], labels[i] = float32(rng.IntN(8)), float32(rng.IntN(2))
+		}
+		labels[0], labels[1] = 0, 1
+		if got, ok := AUC(scores, labels); !ok || math.Abs(got-slowAUC(scores, labels)) > 1e-12 {
+			t.Fatalf("%v %v: %v, want %v", scores, labels, got, slowAUC(scores, labels))
+		}
+	}
+	if _, ok := AUC([]float32{1, 2}, []float32{1, 1}); ok {
+		t.Error("an area without both labels")
+	}
+}
+
+func TestGzip(t *testing.T) {
+	content := bytes.Repeat([]byte("some text that repeats, "), 1000)
+	got, err := GzipBitsPerByte(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var packed bytes.Buffer
+	z, err := gzip.NewWriterLevel(&packed, 9)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(z, bytes.NewReader(content)); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if want := 8 * float64(packed.Len()) / float64(len(content)); got != want {
+		t.Errorf("%v bits per byte, want %v", got, want)
+	}
+}

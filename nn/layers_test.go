@@ -1,0 +1,165 @@
+package nn_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/nn"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// llamaBlock is a block with all that Llama has.
+func llamaBlock(mesh *dtensor.Mesh, sequence bool) *nn.Block {
+	init := nn.NewInit(mesh, 7)
+	rope := nn.NewRope(init, nn.RopeConfig{HeadDim: 4, Positions: 16})
+	return nn.NewBlock(init, nn.BlockConfig{Width: 12, Heads: 4, KVHeads: 2, HeadDim: 4, Hidden: 10, Gated: true, QKVBias: true, Rope: rope,
+		TensorAxis: "tp", Sequence: sequence, Names: nn.LlamaNames})
+}
+
+// near reports whether two lists differ by rounding alone.
+func near(a, b []float32) bool {
+	return slices.EqualFunc(a, b, func(a, b float32) bool { return math.Abs(float64(a-b)) <= 1e-5*(1+math.Abs(float64(b))) })
+}
+
+// A block fed a few positions at a time, with a cache, computes what it computes of all.
+func TestKVCache(t *testing.T) {
+	onMeshes(t, func(ctx context.Context, mesh *dtensor.Mesh) error {
+		return dtensor.Try(ctx, mesh, func() {
+			block := llamaBlock(mesh, false)
+			x := wave(mesh, 1, []int{2, 9, 12}, batch()...)
+			want := tensor.ToSlice[float32](block.Forward(x).Full())
+			var cache nn.KVCache
+			var pieces []*dtensor.Tensor
+			for _, piece := range x.Split(1, 4, 1, 3, 1) { // several, one, several after others, one
+				pieces = append(pieces, block.ForwardWith(piece, nn.AttentionInput{Cache: &cache}))
+			}
+			if got := tensor.ToSlice[float32](dtensor.Cat(1, pieces...).Full()); !near(got, want) || cache.Len() != 9 {
+				dtensor.Throw(fmt.Errorf("with a cache of %d: %v, want %v", cache.Len(), got, want))
+			}
+		})
+	})
+}
+
+// With the positions divided, a block has the same values and gradients. Every
+// all-reduce is an all-gather and a reduce-scatter.
+func TestSequenceParallel(t *testing.T) {
+	onMeshes(t, func(ctx context.Context, mesh *dtensor.Mesh) error {
+		step := func(sequence bool) (map[string][]float32, comm.Stats, error) {
+			block := llamaBlock(mesh, sequence)
+			place := batch()
+			if sequence {
+				place[1] = layout.Shard(1)
+			}
+			x := wave(mesh, 1, []int{2, 5, 12}, place...)
+			params := append(nn.Tensors(block.Params()), x)
+			recorder := mesh.Comm().Record()
+			value, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor { return block.Forward(x).Square().Sum(nil, false) }, params...)
+			recorder.Stop()
+			if err != nil {
+				return nil, comm.Stats{}, err
+			}
+			all := map[string][]float32{"loss": tensor.ToSlice[float32](value.Full())}
+			for i, g := range grads {
+				all[fmt.Sprint("gradient ", i)] = tensor.ToSlice[float32](g.Dense().Full())
+			}
+			return all, recorder.Stats(), nil
+		}
+		want, _, err := step(false)
+		if err != nil {
+			return err
+		}
+		got, stats, err := step(true)
+		if err != nil {
+			return err
+		}
+		for name := range inOrder(want) {
+			if !near(got[name], want[name]) {
+				return fmt.Errorf("%s is %v, want %v", name, got[name], want[name])
+			}
+		}
+		if tp := mesh.Axes()[1].Size; mesh.Size() == tp && tp > 1 {
+			gathers, scatters := stats.Kinds[comm.AllGatherVKind].Calls+stats.Kinds[comm.AllGatherKind].Calls,
+				stats.Kinds[comm.ReduceScatterVKind].Calls+stats.Kinds[comm.ReduceScatterKind].Calls
+			if gathers != 4 || scatters != 4 {
+				return fmt.Errorf("%d all-gathers and %d reduce-scatters: %v", gathers, scatters, stats)
+			}
+		}
+		return nil
+	})
+}
+
+// Dropout drops about a share P, other elements each time, the same on every mesh, and
+// nothing where there are no gradients.
+func TestDropout(t *testing.T) {
+	var want []float32
+	onMeshes(t, func(ctx context.Context, mesh *dtensor.Mesh) error {
+		d := nn.Dropout{P: 0.25, Seed: 3}
+		x := dtensor.Full(mesh, tensor.Float32, 1, []int{40, 50}, batch()...)
+		mesh.StartKeys(5)
+		var first, second []float32
+		_, _, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+			a, b := d.Forward(x), d.Forward(x)
+			first, second = slices.Clone(tensor.ToSlice[float32](a.Full())), slices.Clone(tensor.ToSlice[float32](b.Full()))
+			return a.Sum(nil, false)
+		}, x)
+		if err != nil {
+			return err
+		}
+		zeros := 0
+		for _, v := range first {
+			if v == 0 {
+				zeros++
+			} else if v != float32(1/0.75) {
+				return fmt.Errorf("an element is %v", v)
+			}
+		}
+		if zeros < 400 || zeros > 600 || slices.Equal(first, second) {
+			return fmt.Errorf("%d of 2000 elements are dropped; the same twice: %v", zeros, slices.Equal(first, second))
+		}
+		if mesh.Size() == 1 {
+			want = first
+		}
+		if !slices.Equal(first, want) {
+			return fmt.Errorf("other elements are dropped than on one rank")
+		}
+		if d.Forward(x) != x {
+			return fmt.Errorf("it drops without gradients")
+		}
+		return nil
+	})
+}
+
+// A layer that cannot be made or applied says what to change.
+func TestLayerRefusals(t *testing.T) {
+	onMeshes(t, func(ctx context.Context, mesh *dtensor.Mesh) error {
+		init := nn.NewInit(mesh, 1)
+		x := dtensor.Zeros(mesh, tensor.Float32, []int{2, 3, 4}, batch()...)
+		for _, c := range []struct {
+			says string
+			f    func()
+		}{
+			{"not a multiple of 5 heads", func() { nn.NewAttention(init, nn.AttentionConfig{Width: 12, Heads: 5}) }},
+			{"not a multiple of 3 heads of keys", func() { nn.NewAttention(init, nn.AttentionConfig{Width: 12, Heads: 4, KVHeads: 3}) }},
+			{"has to be even", func() { nn.NewRope(init, nn.RopeConfig{HeadDim: 3, Positions: 2}) }},
+			{"make more Positions", func() {
+				nn.NewRope(init, nn.RopeConfig{HeadDim: 4, Positions: 2}).Rotate(x.Unsqueeze(1), 0)
+			}},
+			{"multiples of Groups", func() { nn.NewConv1d(init, nn.ConvConfig{In: 3, Out: 4, Kernel: 1, Groups: 2}) }},
+			{"smaller than the kernel", func() { nn.NewConv1d(init, nn.ConvConfig{In: 3, Out: 4, Kernel: 5}).Forward(x) }},
+			{"it wants [batch, 2 channels]", func() { nn.NewConv1d(init, nn.ConvConfig{In: 2, Out: 4, Kernel: 1}).Forward(x) }},
+			{"it wants [batch, 2 channels]", func() { nn.NewBatchNorm(init, 2).Forward(x) }},
+		} {
+			if err := dtensor.Try(ctx, mesh, c.f); err == nil || !strings.Contains(err.Error(), c.says) || !strings.HasPrefix(err.Error(), "nn: ") {
+				return fmt.Errorf("got %v, want %q", err, c.says)
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,133 @@
+package nn
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/embedding"
+	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// A MoEConfig describes a MoE. Width, Hidden and Experts are needed.
+type MoEConfig struct {
+	Width      int                                     // C: features of x
+	Hidden     int                                     // F: features inside an expert
+	Experts    int                                     // E
+	TopK       int                                     // K: experts of each token; 0: 2
+	Capacity   float64                                 // how many times K·N/E tokens an expert takes; 0: 1.25
+	Activation func(x *dtensor.Tensor) *dtensor.Tensor // of the experts; nil: Gelu
+	Axis       string                                  // the mesh axis that divides the experts, as a rule the one of the batch; "": none
+}
+
+// A MoE is a mixture of experts in place of an MLP: each token goes to the K of E small
+// MLPs that a router likes best (Shazeer et al., 2017; Lepikhin et al., GShard, 2020).
+// The experts are divided over one axis of the mesh: expert parallelism.
+//
+// The router's probabilities of a token's experts, divided by their sum, weigh what these
+// return. An expert takes Capacity·K·N/E of the N tokens of the whole batch, rounded up;
+// first choices come before second ones, and earlier tokens before later ones. What does
+// not fit adds nothing: x goes around the MoE in the residual stream. So how the batch is
+// divided does not change a result.
+type MoE struct {
+	Router   *Linear         // [E, C]
+	Up, Down *dtensor.Tensor // [E, F, C] and [E, C, F], S(0)
+	config   MoEConfig
+}
+
+// NewMoE makes a MoE with weights of standard deviation 1/√in.
+func NewMoE(init *Init, c MoEConfig) *MoE {
+	if c.TopK == 0 {
+		c.TopK = 2
+	}
+	if c.Capacity == 0 {
+		c.Capacity = 1.25
+	}
+	if c.Activation == nil {
+		c.Activation = (*dtensor.Tensor).Gelu
+	}
+	if c.Experts < 1 || c.TopK < 1 || c.TopK > c.Experts || !(c.Capacity > 0) {
+		fault.Throw(fmt.Errorf("nn: NewMoE: %d of %d experts for each token and capacity %v: give at least one expert, and a capacity above 0",
+			c.TopK, c.Experts, c.Capacity))
+	}
+	s := layout.Shard(0)
+	return &MoE{
+		Router: NewLinear(init, c.Width, c.Experts, false, Style{}),
+		Up:     init.Normal(1/math.Sqrt(float64(c.Width)), []int{c.Experts, c.Hidden, c.Width}, c.Axis, s),
+		Down:   init.Normal(1/math.Sqrt(float64(c.Hidden)), []int{c.Experts, c.Width, c.Hidden}, c.Axis, s),
+		config: c,
+	}
+}
+
+// Forward returns the mixture of x and the load-balancing loss, E·Σ fₑ·pₑ: fₑ is the share
+// of choices that expert e got and pₑ its mean probability, so the loss is 1 where all
+// experts get the same. Add about 0.01 times it to what is minimised.
+//
+//	x [B, T, C] S(0)   →   y [B, T, C] S(0)   balance []
+//
+// It gathers which experts the tokens have chosen, 8·K bytes a token, and moves K rows a
+// token to the experts and back, each an all-to-all; so does the gradient.
+func (m *MoE) Forward(x *dtensor.Tensor) (y, balance *dtensor.Tensor) {
+	c := m.config
+	rows := x.Flatten(0, x.NDim()-2)                                 // [N, C] S(0)
+	probs := m.Router.Forward(rows).Cast(tensor.Float32).Softmax(-1) // [N, E] S(0)
+	weights, chosen := probs.TopK(c.TopK, -1)                        // [N, K] S(0)
+	r := m.route(chosen)
+	balance = probs.Mean([]int{0}, false).Reduced().Mul(r.share).Sum(nil, false).Scale(float64(c.Experts))
+
+	in := embedding.Lookup(rows, r.tokens, embedding.Options{}) // [E, S, C] S(0): the tokens of each slot
+	h := c.Activation(dtensor.Einsum("esc,efc->esf", in, m.Up.Cast(in.DType())))
+	out := dtensor.Einsum("esf,ecf->esc", h, m.Down.Cast(in.DType())).Flatten(0, 1) // [E·S, C] S(0)
+
+	back := embedding.Lookup(out, r.slots, embedding.Options{})    // [N, K, C] S(0)
+	weights = weights.Div(weights.Sum([]int{1}, true)).Mul(r.fits) // [N, K]
+	mixed := back.Mul(weights.Cast(x.DType()).Unsqueeze(2)).Sum([]int{1}, false)
+	return mixed.Reshape(x.Shape()...), balance
+}
+
+// A routing says which token is in which slot of the experts.
+type routing struct {
+	tokens *dtensor.Tensor // [E, S] S(0): the token in each slot; 0 in those that nobody asks for
+	slots  *dtensor.Tensor // [N, K] in chosen's layout: the slot of each choice; 0 of those that do not fit
+	fits   *dtensor.Tensor // [N, K] the same: 1, or 0 of those that do not fit
+	share  *dtensor.Tensor // [E] R: which share of the choices an expert got, whether they fit or not
+}
+
+// route gives the choices [N, K] slots. Every rank does so for all of them.
+func (m *MoE) route(chosen *dtensor.Tensor) routing {
+	mesh, c := chosen.Mesh(), m.config
+	n := chosen.Dim(0)
+	all := tensor.ToSlice[int64](chosen.Full())
+	size := int(math.Ceil(c.Capacity * float64(c.TopK*n) / float64(c.Experts)))
+	tokens, slots := make([]int64, c.Experts*size), make([]int64, n*c.TopK)
+	fits, share, taken := make([]float32, n*c.TopK), make([]float32, c.Experts), make([]int, c.Experts)
+	for k := range c.TopK {
+		for token := 0; token < n && len(all) > 0; token++ { // none on a rank outside the mesh
+			i := token*c.TopK + k
+			e := int(all[i])
+			share[e] += 1 / float32(n*c.TopK)
+			if taken[e] < size {
+				slot := e*size + taken[e]
+				taken[e]++
+				tokens[slot], slots[i], fits[i] = int64(token), int64(slot), 1
+			}
+		}
+	}
+	dev := mesh.Device()
+	whole := mesh.Every(layout.Replicate())
+	return routing{
+		tokens: dtensor.Distribute(mesh, tensor.FromSlice(dev, tokens, c.Experts, size), m.Up.Placements()...),
+		slots:  dtensor.Distribute(mesh, tensor.FromSlice(dev, slots, n, c.TopK), chosen.Placements()...),
+		fits:   dtensor.Distribute(mesh, tensor.FromSlice(dev, fits, n, c.TopK), chosen.Placements()...),
+		share:  dtensor.Distribute(mesh, tensor.FromSlice(dev, share, c.Experts), whole...),
+	}
+}
+
+// Params lists the router and the experts.
+func (m *MoE) Params() Params {
+	return func(yield func(string, *dtensor.Tensor) bool) {
+		_ = yield("router.weight", m.Router.Weight) && yield("up.weight", m.Up) && yield("down.weight", m.Down)
+	}
+}

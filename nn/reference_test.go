@@ -1,0 +1,255 @@
+package nn_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"maps"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/commtest"
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/nn"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// A reference is one case of testdata/reference.json, which testdata/reference.py made
+// with PyTorch: the result, and the gradients of its product with a wave.
+type reference struct {
+	Name   string
+	Shape  []int
+	Output []float64
+	Grads  [][]float64
+}
+
+func references(t *testing.T) map[string]reference {
+	t.Helper()
+	text, err := os.ReadFile("testdata/reference.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []reference
+	if err := json.Unmarshal(text, &list); err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]reference{}
+	for _, r := range list {
+		all[r.Name] = r
+	}
+	return all
+}
+
+// wave makes sin(0.7·i + seed), as reference.py does.
+func wave(mesh *dtensor.Mesh, seed float64, shape []int, p ...layout.Placement) *dtensor.Tensor {
+	n := 1
+	for _, s := range shape {
+		n *= s
+	}
+	list := make([]float32, n)
+	for i := range list {
+		list[i] = float32(math.Sin(0.7*float64(i) + seed))
+	}
+	return dtensor.Distribute(mesh, tensor.FromSlice(mesh.Device(), list, shape...), p...)
+}
+
+// again replaces a parameter by a wave in its layout.
+func again(p **dtensor.Tensor, seed float64) *dtensor.Tensor {
+	*p = wave((*p).Mesh(), seed, (*p).Shape(), (*p).Placements()...)
+	return *p
+}
+
+// compare runs forward under ValueAndGrad and compares with a reference.
+func compare(ctx context.Context, want reference, forward func() *dtensor.Tensor, params ...*dtensor.Tensor) error {
+	var out *dtensor.Tensor
+	_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+		y := forward()
+		out = y.Detach()
+		dtensor.Keep(out)
+		return y.Mul(wave(y.Mesh(), 9, y.Shape(), y.Mesh().Every(layout.Replicate())...)).Sum(nil, false)
+	}, params...)
+	if err != nil {
+		return fmt.Errorf("%s: %w", want.Name, err)
+	}
+	if !slices.Equal(out.Shape(), want.Shape) {
+		return fmt.Errorf("%s: the shape is %v, want %v", want.Name, out.Shape(), want.Shape)
+	}
+	check := func(what string, got *dtensor.Tensor, want []float64) error {
+		for i, v := range tensor.ToSlice[float32](got.Full()) {
+			if math.Abs(float64(v)-want[i]) > 2e-5*(1+math.Abs(want[i])) {
+				return fmt.Errorf("%s: element %d is %v, want %v", what, i, v, want[i])
+			}
+		}
+		return nil
+	}
+	if err := check(want.Name, out, want.Output); err != nil {
+		return err
+	}
+	for i, g := range grads {
+		if err := check(fmt.Sprintf("%s: gradient %d", want.Name, i), g.Dense(), want.Grads[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// onMeshes runs f on meshes (dp, tp) of several sizes.
+func onMeshes(t *testing.T, f func(ctx context.Context, mesh *dtensor.Mesh) error) {
+	t.Helper()
+	for _, size := range [][2]int{{1, 1}, {2, 1}, {1, 2}, {2, 2}, {1, 3}} {
+		commtest.Run(t, size[0]*size[1], func(ctx context.Context, world *comm.Comm) error {
+			mesh, err := dtensor.NewMesh(world, dtensor.Axis{Name: "dp", Size: size[0]}, dtensor.Axis{Name: "tp", Size: size[1]})
+			if err != nil {
+				return err
+			}
+			if err := f(ctx, mesh); err != nil {
+				return fmt.Errorf("mesh %v: %w", size, err)
+			}
+			return nil
+		})
+	}
+}
+
+// inOrder lists a map in the order of its keys, which is one on all ranks.
+func inOrder[V any](m map[string]V) iter.Seq2[string, V] {
+	return func(yield func(string, V) bool) {
+		for _, k := range slices.Sorted(maps.Keys(m)) {
+			if !yield(k, m[k]) {
+				return
+			}
+		}
+	}
+}
+
+func batch() []layout.Placement { return []layout.Placement{layout.Shard(0), layout.Replicate()} }
+
+func TestConvAgainstPyTorch(t *testing.T) {
+	all := references(t)
+	onMeshes(t, func(ctx context.Context, mesh *dtensor.Mesh) error {
+		for name, c := range inOrder(map[string]struct {
+			x      []int
+			config nn.ConvConfig
+		}{
+			"conv1d":        {[]int{2, 2, 7}, nn.ConvConfig{In: 2, Out: 3, Kernel: 3}},
+			"conv1d padded": {[]int{2, 2, 6}, nn.ConvConfig{In: 2, Out: 4, Kernel: 3, Stride: 2, Padding: 1, Dilation: 2, Groups: 2}},
+			"conv2d":        {[]int{2, 2, 5, 4}, nn.ConvConfig{In: 2, Out: 3, Kernel: 3}},
+			"conv2d padded": {[]int{2, 4, 5, 6}, nn.ConvConfig{In: 4, Out: 4, Kernel: 3, Stride: 2, Padding: 2, Dilation: 2, Groups: 4}},
+		}) {
+			c.config.Bias = true
+			make := nn.NewConv2d
+			if strings.HasPrefix(name, "conv1d") {
+				make = nn.NewConv1d
+			}
+			conv := make(nn.NewInit(mesh, 1), c.config)
+			x, w, b := wave(mesh, 1, c.x, batch()...), again(&conv.Weight, 2), again(&conv.Bias, 3)
+			if err := compare(ctx, all[name], func() *dtensor.Tensor { return conv.Forward(x) }, x, w, b); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func TestBatchNormAgainstPyTorch(t *testing.T) {
+	all := references(t)
+	onMeshes(t, func(ctx context.Context, mesh *dtensor.Mesh) error {
+		for name, shape := range inOrder(map[string][]int{"batchnorm1d": {6, 3}, "batchnorm2d": {4, 3, 2, 2}}) {
+			n := nn.NewBatchNorm(nn.NewInit(mesh, 1), 3)
+			x, w, b := wave(mesh, 1, shape, batch()...), again(&n.Weight, 2), again(&n.Bias, 3)
+			if err := compare(ctx, all[name], func() *dtensor.Tensor { return n.Forward(x) }, x, w, b); err != nil {
+				return err
+			}
+			// without gradients: by the running averages, which that one step moved
+			var y []float32
+			err := dtensor.Try(ctx, mesh, func() {
+				y = slices.Clone(tensor.ToSlice[float32](n.Forward(wave(mesh, 4, shape, batch()...)).Full()))
+			})
+			if err != nil {
+				return err
+			}
+			for i, v := range all[name+" eval"].Output {
+				if math.Abs(float64(y[i])-v) > 2e-5 {
+					return fmt.Errorf("%s evaluated: element %d is %v, want %v", name, i, y[i], v)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+func TestAttentionAgainstPyTorch(t *testing.T) {
+	all := references(t)
+	onMeshes(t, func(ctx context.Context, mesh *dtensor.Mesh) error {
+		for name, c := range inOrder(map[string]struct {
+			b, t, s, heads, groups, d int
+			cross, mask, causal       bool
+		}{
+			"attention grouped":      {2, 4, 4, 4, 2, 3, false, false, true},
+			"attention cross":        {2, 3, 5, 2, 1, 4, true, false, false},
+			"attention masked":       {2, 4, 4, 3, 3, 2, false, true, true},
+			"attention cross masked": {1, 3, 5, 2, 2, 2, true, true, false},
+		}) {
+			width := c.heads * c.d
+			a := nn.NewAttention(nn.NewInit(mesh, 1), nn.AttentionConfig{Width: width, Heads: c.heads, KVHeads: c.groups,
+				Bidirectional: !c.causal, TensorAxis: "tp"})
+			x := wave(mesh, 1, []int{c.b, c.t, width}, batch()...)
+			params := []*dtensor.Tensor{x}
+			for i, l := range []*nn.Linear{a.Q, a.K, a.V, a.Out} {
+				params = append(params, again(&l.Weight, float64(3+i)))
+			}
+			var in nn.AttentionInput
+			if c.cross {
+				in.Memory = wave(mesh, 2, []int{c.b, c.s, width}, batch()...)
+			}
+			if c.mask {
+				hidden := 0
+				if c.causal {
+					hidden = 1
+				}
+				allowed := make([]bool, c.t*c.s)
+				for k := range allowed {
+					allowed[k] = (k/c.s+2*(k%c.s))%3 != hidden
+				}
+				in.Mask = dtensor.Distribute(mesh, tensor.FromSlice(mesh.Device(), allowed, c.t, c.s), mesh.Every(layout.Replicate())...)
+			}
+			if err := compare(ctx, all[name], func() *dtensor.Tensor { return a.ForwardWith(x, in) }, params...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func TestMoEAgainstPyTorch(t *testing.T) {
+	all := references(t)
+	onMeshes(t, func(ctx context.Context, mesh *dtensor.Mesh) error {
+		for name, c := range inOrder(map[string]struct {
+			b, t   int
+			config nn.MoEConfig
+		}{
+			"moe":      {2, 6, nn.MoEConfig{Width: 4, Hidden: 5, Experts: 4, Capacity: 4}},
+			"moe full": {4, 3, nn.MoEConfig{Width: 4, Hidden: 5, Experts: 3, Capacity: 0.8}}, // some tokens do not fit
+		}) {
+			for _, axis := range []string{"", "dp", "tp"} {
+				c.config.Axis = axis
+				m := nn.NewMoE(nn.NewInit(mesh, 1), c.config)
+				x := wave(mesh, 1, []int{c.b, c.t, 4}, batch()...)
+				params := []*dtensor.Tensor{x, again(&m.Router.Weight, 2), again(&m.Up, 3), again(&m.Down, 4)}
+				err := compare(ctx, all[name], func() *dtensor.Tensor {
+					y, balance := m.Forward(x)
+					return y.Add(balance)
+				}, params...)
+				if err != nil {
+					return fmt.Errorf("experts over %q: %w", axis, err)
+				}
+			}
+		}
+		return nil
+	})
+}

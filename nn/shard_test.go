@@ -1,0 +1,77 @@
+package nn_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/commtest"
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/nn"
+)
+
+// Sharded blocks have the loss and gradients of whole ones, at once and recomputed. Every
+// parameter is gathered once, or twice, and its gradient scattered.
+func TestShard(t *testing.T) {
+	for _, size := range [][2]int{{1, 1}, {2, 1}, {3, 1}, {4, 1}, {2, 2}} {
+		commtest.Run(t, size[0]*size[1], func(ctx context.Context, world *comm.Comm) error {
+			want, err := stack(ctx, world, size[0], size[1], 2, 8, false, plainly)
+			if err != nil {
+				return err
+			}
+			for i, apply := range []applied{plainly, dtensor.Recompute} {
+				got, err := stack(ctx, world, size[0], size[1], 2, 8, true, apply)
+				if err != nil {
+					return err
+				}
+				for name, v := range want.values {
+					if !near(got.values[name], v) {
+						return fmt.Errorf("mesh %v, way %d: %s is %v, want %v", size, i, name, got.values[name], v)
+					}
+				}
+				if size != [2]int{4, 1} {
+					continue
+				}
+				const params = 2 * (2 + 12) // of two blocks: two norms and six linear layers with a bias each
+				k := got.stats.Kinds
+				gathers := k[comm.AllGatherKind].Calls + k[comm.AllGatherVKind].Calls
+				scatters := k[comm.ReduceScatterKind].Calls + k[comm.ReduceScatterVKind].Calls
+				if wantScatters := []int{1, params}[i]; gathers != params*(1+i) || scatters != wantScatters {
+					return fmt.Errorf("way %d: %d all-gathers and %d reduce-scatters: %v", i, gathers, scatters, got.stats.Causes)
+				}
+			}
+			return nil
+		})
+	}
+}
+
+// Four ranks with sharded blocks take much less memory than with whole ones.
+func TestShardMemory(t *testing.T) {
+	memory := func(shard bool) (bytes int) {
+		commtest.Run(t, 4, func(ctx context.Context, world *comm.Comm) error {
+			p, err := stack(ctx, world, 4, 1, 8, 64, shard, dtensor.Recompute)
+			if err == nil && world.Rank() == 0 {
+				bytes = p.memory
+			}
+			return err
+		})
+		return bytes
+	}
+	whole, sharded := memory(false), memory(true)
+	t.Logf("8 blocks on 4 ranks: %d bytes on each, %d sharded", whole, sharded)
+	if sharded > whole/2 {
+		t.Errorf("8 blocks on 4 ranks take %d bytes on each, %d sharded", whole, sharded)
+	}
+}
+
+// A mesh has to have the axis.
+func TestShardRefusal(t *testing.T) {
+	onMeshes(t, func(ctx context.Context, mesh *dtensor.Mesh) error {
+		l := nn.NewRMSNorm(nn.NewInit(mesh, 1), 4)
+		if err := dtensor.Try(ctx, mesh, func() { nn.Shard(l, "x") }); err == nil {
+			return fmt.Errorf("it sharded %v", l.Weight)
+		}
+		return nil
+	})
+}

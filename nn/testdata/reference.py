@@ -1,0 +1,104 @@
+"""Writes reference.json: what PyTorch computes for the layers of package nn.
+
+    python3 reference.py > reference.json
+
+Inputs and weights are sin(0.7·i + seed) for element i, so the file has results alone.
+"""
+import json
+import math
+import sys
+
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+
+def wave(seed, *shape):
+    n = 1
+    for s in shape:
+        n *= s
+    return torch.sin(0.7 * torch.arange(n, dtype=torch.float64) + seed).to(torch.float32).reshape(shape).requires_grad_()
+
+
+cases = []
+
+
+def case(name, out, *inputs):
+    out = out if torch.is_tensor(out) else out[0]
+    (out * wave(9, *out.shape).detach()).sum().backward()
+    numbers = lambda t: [float(f"{v:.6g}") for v in t.detach().flatten().tolist()]
+    cases.append({"name": name, "shape": list(out.shape), "output": numbers(out), "grads": [numbers(x.grad) for x in inputs]})
+
+
+def conv(name, dims, b, size, i, o, k, stride=1, padding=0, dilation=1, groups=1):
+    x = wave(1, b, i, *size)
+    w, bias = wave(2, o, i // groups, *([k] * dims)), wave(3, o)
+    f = F.conv1d if dims == 1 else F.conv2d
+    case(name, f(x, w, bias, stride, padding, dilation, groups), x, w, bias)
+
+
+conv("conv1d", 1, 2, (7,), 2, 3, 3)
+conv("conv1d padded", 1, 2, (6,), 2, 4, 3, 2, 1, 2, 2)
+conv("conv2d", 2, 2, (5, 4), 2, 3, 3)
+conv("conv2d padded", 2, 2, (5, 6), 4, 4, 3, 2, 2, 2, 4)
+
+for name, shape in ("batchnorm1d", (6, 3)), ("batchnorm2d", (4, 3, 2, 2)):
+    bn = nn.BatchNorm1d(3) if len(shape) == 2 else nn.BatchNorm2d(3)
+    x, w, b = wave(1, *shape), wave(2, 3), wave(3, 3)
+    bn.weight.data, bn.bias.data = w.detach(), b.detach()
+    y = bn(x)
+    case(name, y, x, bn.weight, bn.bias)
+    bn.eval()
+    x = wave(4, *shape)
+    bn.weight.grad = bn.bias.grad = None
+    case(name + " eval", bn(x), x)
+
+
+def attention(name, b, t, s, heads, groups, d, cross, mask, causal):
+    c = heads * d
+    x, memory = wave(1, b, t, c), wave(2, b, s, c)
+    w = [wave(3 + i, n, c) for i, n in enumerate((c, groups * d, groups * d, c))]
+    m = memory if cross else x
+    split = lambda y, n: y.reshape(b, -1, n, d).transpose(1, 2)
+    q, k, v = split(x @ w[0].T, heads), split(m @ w[1].T, groups), split(m @ w[2].T, groups)
+    k, v = (y.repeat_interleave(heads // groups, 1) for y in (k, v))
+    scores = q @ k.transpose(2, 3) / d**0.5
+    if mask:  # key j is hidden from query i where (i + 2·j) is a multiple of 3
+        i, j = torch.meshgrid(torch.arange(scores.shape[2]), torch.arange(scores.shape[3]), indexing="ij")
+        scores = scores.masked_fill((i + 2 * j) % 3 == 0 if not causal else (i + 2 * j) % 3 == 1, float("-inf"))
+    if causal:
+        scores = scores.masked_fill(torch.ones(scores.shape[2:]).triu(1).bool(), float("-inf"))
+    y = (scores.softmax(-1) @ v).transpose(1, 2).reshape(b, t, c) @ w[3].T
+    case(name, y, x, *w)
+
+
+attention("attention grouped", 2, 4, 4, 4, 2, 3, False, False, True)
+attention("attention cross", 2, 3, 5, 2, 1, 4, True, False, False)
+attention("attention masked", 2, 4, 4, 3, 3, 2, False, True, True)
+attention("attention cross masked", 1, 3, 5, 2, 2, 2, True, True, False)
+
+
+def moe(name, b, t, c, f, experts, k, capacity):
+    x, router, up, down = wave(1, b, t, c), wave(2, experts, c), wave(3, experts, f, c), wave(4, experts, c, f)
+    rows = x.reshape(-1, c)
+    probs = (rows @ router.T).softmax(-1)
+    weights, chosen = probs.topk(k)
+    weights = weights / weights.sum(-1, keepdim=True)
+    size, taken = math.ceil(capacity * k * b * t / experts), [0] * experts
+    y = [torch.zeros(c) for _ in rows]
+    for j in range(k):
+        for n in range(len(rows)):
+            e = int(chosen[n, j])
+            if taken[e] < size:
+                y[n] = y[n] + weights[n, j] * (down[e] @ F.gelu(up[e] @ rows[n]))
+            taken[e] += 1
+    share = torch.bincount(chosen.flatten(), minlength=experts) / chosen.numel()
+    balance = experts * (share * probs.mean(0)).sum()
+    print(name, "drops", sum(max(0, n - size) for n in taken), file=sys.stderr)
+    case(name, torch.stack(y).reshape(b, t, c) + balance, x, router, up, down)
+
+
+moe("moe", 2, 6, 4, 5, 4, 2, 4.0)
+moe("moe full", 4, 3, 4, 5, 3, 2, 0.8)
+
+print("[\n" + ",\n".join(json.dumps(c) for c in cases) + "\n]")

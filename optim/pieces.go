@@ -1,0 +1,134 @@
+package optim
+
+import (
+	"slices"
+
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
+)
+
+// How many elements of a parameter an optimizer without a kernel of its own changes at a
+// time: on a CPU so few that all it computes with stays in the cache, elsewhere so many
+// that the time of a kernel is not that of its launch.
+const (
+	pieceOnCPU    = 1 << 14
+	pieceOnDevice = 1 << 24
+)
+
+// A rule changes some elements of a parameter p with gradient g, and of the optimizer's
+// state of it. They have one shape, and the type that is computed with. What a rule
+// allocates is freed after it.
+type rule func(p, g *tensor.Tensor, state []*tensor.Tensor)
+
+// apply calls f with all elements of the weights, some at a time. A gradient of rows is 0
+// elsewhere.
+func (c *change) apply(f rule, state ...[]*dtensor.Tensor) {
+	n := c.local.Numel()
+	if n == 0 {
+		return
+	}
+	width := 1 // a piece has whole rows
+	if c.dense == nil {
+		width = c.local.Dim(1)
+	}
+	size := max(1, pieceSize(c.local)/width) * width
+	var index []int64
+	if c.dense == nil {
+		index = tensor.Read[int64](c.rows.Index)
+	}
+	for lo := 0; lo < n; lo += size {
+		hi := min(lo+size, n)
+		scope := c.local.Device().Open()
+		cut := func(x *tensor.Tensor) *tensor.Tensor { return tensor.Narrow(x.Reshape(n), 0, lo, hi-lo) }
+		var g *tensor.Tensor
+		if c.dense != nil {
+			g = cut(c.dense)
+		} else {
+			g = rowsBetween(c.rows, index, lo/width, hi/width).Reshape(hi - lo)
+		}
+		own := make([]*tensor.Tensor, len(state))
+		for i, s := range state {
+			own[i] = cut(s[c.i].Local())
+		}
+		onWide(cut(c.local), func(p *tensor.Tensor) { f(p, tensor.Widen(g), own) })
+		scope.Close()
+	}
+}
+
+// applyRows calls f with the rows of the weights that the gradient has, some at a time, and
+// with all elements if the gradient has all.
+func (c *change) applyRows(f rule, state ...[]*dtensor.Tensor) {
+	if c.dense != nil {
+		c.apply(f, state...)
+		return
+	}
+	n := c.rows.Index.Numel()
+	size := max(1, pieceSize(c.local)/max(1, c.local.Dim(1)))
+	for lo := 0; lo < n; lo += size {
+		count := min(size, n-lo)
+		scope := c.local.Device().Open()
+		index, g := tensor.Narrow(c.rows.Index, 0, lo, count), tensor.Narrow(c.rows.Values, 0, lo, count)
+		own := make([]*tensor.Tensor, len(state))
+		for i, s := range state {
+			own[i] = tensor.TakeRows(s[c.i].Local(), index, 0)
+		}
+		p := tensor.TakeRows(c.local, index, 0)
+		onWide(p, func(p *tensor.Tensor) { f(p, tensor.Widen(g), own) })
+		for i, s := range state {
+			tensor.PutRows(s[c.i].Local(), tensor.Rows{Index: index, Values: own[i]})
+		}
+		tensor.PutRows(c.local, tensor.Rows{Index: index, Values: p})
+		scope.Close()
+	}
+}
+
+func pieceSize(x *tensor.Tensor) int {
+	if x.OnCPU() {
+		return pieceOnCPU
+	}
+	return pieceOnDevice
+}
+
+// onWide calls f with p in the type that is computed with, and rounds what f makes of it.
+func onWide(p *tensor.Tensor, f func(p *tensor.Tensor)) {
+	wide := tensor.Widen(p)
+	f(wide)
+	if wide != p {
+		tensor.CastTo(p, wide)
+	}
+}
+
+// rowsBetween returns the rows lo to hi of a gradient of which index has the numbers,
+// zeros for those it does not have.
+func rowsBetween(g tensor.Rows, index []int64, lo, hi int) *tensor.Tensor {
+	from, _ := slices.BinarySearch(index, int64(lo))
+	to, _ := slices.BinarySearch(index, int64(hi))
+	at := tensor.AddScalar(tensor.Narrow(g.Index, 0, from, to-from), -float64(lo))
+	return tensor.DenseRows(tensor.Rows{Index: at, Values: tensor.Narrow(g.Values, 0, from, to-from)}, hi-lo)
+}
+
+// average sets mean to decay·mean + (1-decay)·x.
+func average(mean *tensor.Tensor, decay float64, x *tensor.Tensor) {
+	tensor.ScaleTo(mean, decay)
+	tensor.AddScaledTo(mean, 1-decay, x)
+}
+
+// decayed returns g + decay·p.
+func decayed(g, p *tensor.Tensor, decay float64) *tensor.Tensor {
+	if decay == 0 {
+		return g
+	}
+	sum := tensor.Clone(g)
+	tensor.AddScaledTo(sum, decay, p)
+	return sum
+}
+
+// overRoot returns x/(√square + eps).
+func overRoot(x, square *tensor.Tensor, eps float64) *tensor.Tensor {
+	root := tensor.Unary(kernel.OpSqrt, square)
+	return tensor.Binary(kernel.OpDiv, x, tensor.AddScalar(root, eps))
+}
+
+// square returns x².
+func square(x *tensor.Tensor) *tensor.Tensor { return tensor.Unary(kernel.OpSquare, x) }

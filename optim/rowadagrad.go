@@ -1,0 +1,158 @@
+package optim
+
+import (
+	"iter"
+	"math"
+	"runtime"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/dtype"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// A RowAdagradConfig sets up RowAdagrad.
+type RowAdagradConfig struct {
+	Eps      float64 // added to the root; 0 stands for 1e-10
+	NoMaster bool    // no float32 weights beside parameters of a narrow type; see the package's section on them
+}
+
+// RowAdagrad is Adagrad with one number for each row of a table instead of one
+// for each element, the usual optimizer of large embedding tables. For each row
+// p of D elements with gradient g,
+//
+//	s += (g₀² + g₁² + …)/D
+//	p -= lr · g/(√s + Eps)
+//
+// where s lies as the rows of the table do. A row whose gradient is 0 does not
+// move, so a row-sparse gradient gives exactly what a dense one does and touches
+// its rows only. If the columns of a parameter are sharded the sums of squares
+// are summed over those axes: one collective of a number a row.
+//
+// A parameter of one dimension is a table of rows of one element, one without
+// dimensions a single row.
+type RowAdagrad struct {
+	base
+	eps  float64
+	sums []*dtensor.Tensor // [rows]
+}
+
+// NewRowAdagrad returns a RowAdagrad for params. It throws an error that names
+// the field if the configuration makes no sense.
+func NewRowAdagrad(params []*dtensor.Tensor, c RowAdagradConfig) *RowAdagrad {
+	if c.Eps == 0 {
+		c.Eps = 1e-10
+	}
+	atLeastZero("NewRowAdagrad", "Eps", c.Eps)
+	a := &RowAdagrad{base: newBase("RowAdagrad", params, c.NoMaster), eps: c.Eps}
+	for _, p := range params {
+		a.sums = append(a.sums, rowState(p))
+	}
+	return a
+}
+
+// rowState returns a zero for each row of a parameter, [rows], that lies as the rows
+// do, in no scope.
+func rowState(p *dtensor.Tensor) *dtensor.Tensor {
+	rows, local, places := 1, 1, make([]layout.Placement, len(p.Placements()))
+	if p.NDim() > 0 {
+		rows, local = p.Dim(0), p.Local().Dim(0)
+	}
+	for axis, place := range p.Placements() {
+		if place.Shards(0) {
+			places[axis] = place
+		}
+	}
+	sums := tensor.Zeros(p.Mesh().Device(), p.DType().Wide(), local).Persist()
+	return p.Mesh().Wrap("optimizer state", sums, nil, false, []int{rows}, places...)
+}
+
+// State lists the sums of squares, "sum", one number a row, and the steps.
+func (a *RowAdagrad) State() iter.Seq2[string, *dtensor.Tensor] {
+	return a.list(kind{"sum", a.sums})
+}
+
+// Step makes one step; see Optimizer.
+func (a *RowAdagrad) Step(grads []dtensor.Grad, lr float64) error {
+	o := tensor.Adagrad{LR: lr, Eps: a.eps}
+	return a.step(grads, lr, false, func(i, _ int, c change) {
+		table, sums, rows := asTable(c.local), a.sums[i].Local(), c.rows
+		if c.dense != nil {
+			rows = tensor.Rows{Index: tensor.Arange(table.Device(), tensor.Int64, 0, table.Dim(0)), Values: asTable(c.dense)}
+		}
+		if axes := columnAxes(c.param); len(axes) > 0 {
+			dtype.Pick(sums.DType(), adagradColumns[float32], adagradColumns[float64])(c.param, axes, table, sums, rows, o)
+		} else {
+			o.StepRows(table, rows, sums)
+		}
+	})
+}
+
+// asTable returns a shard as rows: dimension 0 by all others.
+func asTable(x *tensor.Tensor) *tensor.Tensor {
+	n := 1
+	if x.NDim() > 0 {
+		n = x.Dim(0)
+	}
+	width := 1
+	for _, size := range x.Shape()[min(1, x.NDim()):] {
+		width *= size
+	}
+	return x.Reshape(n, width)
+}
+
+// columnAxes names the axes that shard what a row consists of.
+func columnAxes(p *dtensor.Tensor) (names []string) {
+	for axis, place := range p.Placements() {
+		if a := p.Mesh().Axes()[axis]; place.IsShard() && !place.Shards(0) && a.Size > 1 {
+			names = append(names, a.Name)
+		}
+	}
+	return names
+}
+
+// adagradColumns is the step for rows that lie in parts on the ranks of axes.
+// Those ranks have the same rows, so their sums of squares add up.
+func adagradColumns[T dtype.Float](p *dtensor.Tensor, axes []string, table, sums *tensor.Tensor, g tensor.Rows, o tensor.Adagrad) {
+	mesh := p.Mesh()
+	if !mesh.Inside() {
+		return
+	}
+	width := table.Dim(1)
+	index, values := tensor.Read[int64](g.Index), tensor.Read[T](tensor.Widen(g.Values))
+	squares := make([]float64, len(index))
+	for i := range index {
+		for _, v := range values[i*width : (i+1)*width] {
+			squares[i] += float64(v) * float64(v)
+		}
+	}
+	buf := comm.Of(squares)
+	call := comm.Call{Kind: comm.AllReduceKind, Op: comm.Sum, Dst: buf, Src: buf, Cause: "RowAdagrad: rows that lie in parts"}
+	mesh.Do(mesh.Group(axes...), call)
+	whole := float64(p.Numel() / max(p.Dim(0), 1)) // elements of a row on all ranks
+	param, at := table, index
+	if !table.OnCPU() || isHalf(p) && table.DType() == p.DType() { // the rows of the gradient alone are copied
+		param, at = tensor.Widen(tensor.TakeRows(table, g.Index, 0)), make([]int64, len(index))
+		for i := range at {
+			at[i] = int64(i)
+		}
+		defer func() { tensor.PutRows(table, tensor.Rows{Index: g.Index, Values: tensor.Cast(param, table.DType())}) }()
+	}
+	tensor.Edit(param, func(param []T) {
+		tensor.Edit(sums, func(sum []T) {
+			for i, r := range index {
+				sum[r] += T(squares[i] / whole)
+				if sum[r] == 0 {
+					continue
+				}
+				step := o.LR / (math.Sqrt(float64(sum[r])) + o.Eps)
+				row := param[int(at[i])*width : (int(at[i])+1)*width]
+				for j, v := range values[i*width : (i+1)*width] {
+					row[j] -= T(step * float64(v))
+				}
+			}
+		})
+	})
+	runtime.KeepAlive(g.Values)
+}

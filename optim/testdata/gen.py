@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+"""Writes what PyTorch's optimizers and schedules make of some parameters.
+
+usage: gen.py OUTDIR   (needs torch; steps.jsonl and rates.jsonl beside it were made with 2.6)
+A line of steps.jsonl: an optimizer and its arguments, a matrix and a vector, the gradients
+and the rate of each step, and the parameters after it. Lion and LAMB, which PyTorch does
+not have, are written down below as their papers have them. A line of rates.jsonl: a
+schedule, its arguments, and the rate of each step.
+"""
+import json, sys
+import torch
+
+out = sys.argv[1]
+torch.manual_seed(20261123)
+SHAPES = [(5, 7), (5,)]
+
+
+def numbers(t):
+    return [float("%.9g" % v) for v in t.detach().flatten().tolist()]
+
+
+class Lion(torch.optim.Optimizer):
+    """arXiv 2302.06675, program 1."""
+    def __init__(self, params, lr, betas=(0.9, 0.99), weight_decay=0.0):
+        super().__init__(params, dict(lr=lr, betas=betas, weight_decay=weight_decay))
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            b1, b2 = group["betas"]
+            for p in group["params"]:
+                m = self.state[p].setdefault("m", torch.zeros_like(p))
+                p.mul_(1 - group["lr"] * group["weight_decay"])
+                p.sub_(group["lr"] * torch.sign(b1 * m + (1 - b1) * p.grad))
+                m.mul_(b2).add_((1 - b2) * p.grad)
+
+
+class LAMB(torch.optim.Optimizer):
+    """arXiv 1904.00962, algorithm 2, with phi(z) = z."""
+    def __init__(self, params, lr, betas=(0.9, 0.999), eps=1e-6, weight_decay=0.0):
+        super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay))
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            b1, b2 = group["betas"]
+            for p in group["params"]:
+                s = self.state[p]
+                if not s:
+                    s.update(t=0, m=torch.zeros_like(p), v=torch.zeros_like(p))
+                s["t"] += 1
+                s["m"].mul_(b1).add_((1 - b1) * p.grad)
+                s["v"].mul_(b2).add_((1 - b2) * p.grad ** 2)
+                r = s["m"] / (1 - b1 ** s["t"]) / ((s["v"] / (1 - b2 ** s["t"])).sqrt() + group["eps"])
+                u = r + group["weight_decay"] * p
+                a, b = p.norm(), u.norm()
+                ratio = a / b if a > 0 and b > 0 else 1.0
+                p.sub_(group["lr"] * ratio * u)
+
+
+CASES = [
+    ("SGD", torch.optim.SGD, dict(momentum=0.9, dampening=0.1, weight_decay=0.05)),
+    ("SGD", torch.optim.SGD, dict(momentum=0.9, nesterov=True)),
+    ("Adam", torch.optim.Adam, dict(weight_decay=0.1)),
+    ("Adam", torch.optim.Adam, dict(betas=(0.8, 0.7), weight_decay=0.1, amsgrad=True)),
+    ("AdamW", torch.optim.AdamW, dict(weight_decay=0.1)),
+    ("AdamW", torch.optim.AdamW, dict(betas=(0.8, 0.7), eps=1e-4, weight_decay=0.1, amsgrad=True)),
+    ("Adagrad", torch.optim.Adagrad, dict(eps=1e-6)),
+    ("Adagrad", torch.optim.Adagrad, dict(lr_decay=0.3, weight_decay=0.2, initial_accumulator_value=0.1)),
+    ("RMSprop", torch.optim.RMSprop, dict()),
+    ("RMSprop", torch.optim.RMSprop, dict(alpha=0.9, momentum=0.8, centered=True, weight_decay=0.1, eps=1e-4)),
+    ("Adafactor", torch.optim.Adafactor, dict()),
+    ("Adafactor", torch.optim.Adafactor, dict(weight_decay=0.3, d=1.1, beta2_decay=-0.5)),
+    ("Lion", Lion, dict(weight_decay=0.2)),
+    ("LAMB", LAMB, dict(weight_decay=0.2)),
+    ("LAMB", LAMB, dict(betas=(0.7, 0.8), eps=1e-3)),
+]
+RATES = [0.1, 0.05, 0.2, 0.01, 0.1]
+
+with open(out + "/steps.jsonl", "w") as f:
+    for name, make, args in CASES:
+        params = [torch.randn(s).requires_grad_() for s in SHAPES]
+        case = {"optimizer": name, "args": args, "shapes": SHAPES, "params": [numbers(p) for p in params], "rates": RATES, "grads": [], "after": []}
+        opt = make(params, lr=RATES[0], **args)
+        for rate in RATES:
+            opt.param_groups[0]["lr"] = rate
+            for p in params:
+                p.grad = torch.randn_like(p)
+            case["grads"].append([numbers(p.grad) for p in params])
+            opt.step()
+            case["after"].append([numbers(p) for p in params])
+        f.write(json.dumps(case, separators=(",", ":")) + "\n")
+
+S = torch.optim.lr_scheduler
+with open(out + "/rates.jsonl", "w") as f:
+    for name, peak, args, make in [
+        ("WarmupLinear", 0.4, dict(Floor=0.04, Total=8), lambda o: S.LinearLR(o, 1.0, 0.1, total_iters=8)),
+        ("WarmupCosine", 0.4, dict(Floor=0.04, Total=12), lambda o: S.CosineAnnealingLR(o, 12, 0.04)),
+        ("WarmupStep", 0.4, dict(Factor=0.5, Every=3), lambda o: S.StepLR(o, 3, 0.5)),
+        ("Constant", 0.4, dict(Warmup=5), lambda o: S.LinearLR(o, 0.2, 1.0, total_iters=4)),
+        ("OneCycle", 0.4, dict(Total=12), lambda o: S.OneCycleLR(o, 0.4, total_steps=12)),
+        ("OneCycle", 0.4, dict(Total=11, Rise=0.4, Start=10, End=100),
+         lambda o: S.OneCycleLR(o, 0.4, total_steps=11, pct_start=0.4, div_factor=10, final_div_factor=100)),
+    ]:
+        opt = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=peak)
+        schedule, rates = make(opt), []
+        for step in range(args.get("Total", 12) if name == "OneCycle" else 12):
+            rates.append(opt.param_groups[0]["lr"])
+            opt.step()
+            if len(rates) < args.get("Total", 99) or name != "OneCycle":
+                schedule.step()
+        f.write(json.dumps({"schedule": name, "peak": peak, "args": args, "rates": rates}, separators=(",", ":")) + "\n")

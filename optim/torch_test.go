@@ -1,0 +1,177 @@
+package optim_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/meshtest"
+	"github.com/gorun-spmd/gorun/optim"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// lines calls f with each line of a file of testdata, which gen.py made.
+func lines[T any](t *testing.T, name string, f func(line T)) {
+	t.Helper()
+	file, err := os.Open(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	in := bufio.NewScanner(file)
+	in.Buffer(nil, 1<<20)
+	for in.Scan() {
+		var line T
+		if err := json.Unmarshal(in.Bytes(), &line); err != nil {
+			t.Fatal(err)
+		}
+		f(line)
+	}
+	if err := in.Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// steps is a line of steps.jsonl.
+type steps struct {
+	Optimizer string
+	Args      struct {
+		Betas       [2]float64
+		Eps         float64
+		Alpha       float64
+		Momentum    float64
+		Dampening   float64
+		Nesterov    bool
+		Centered    bool
+		AMSGrad     bool
+		WeightDecay float64 `json:"weight_decay"`
+		LRDecay     float64 `json:"lr_decay"`
+		Initial     float64 `json:"initial_accumulator_value"`
+		D           float64
+		Beta2Decay  float64 `json:"beta2_decay"`
+	}
+	Shapes [][]int
+	Params [][]float64
+	Rates  []float64
+	Grads  [][][]float64 // by step and parameter
+	After  [][][]float64
+}
+
+func (s *steps) make(params []*dtensor.Tensor) optim.Optimizer {
+	a := s.Args
+	switch s.Optimizer {
+	case "SGD":
+		return optim.NewSGD(params, optim.SGDConfig{Momentum: a.Momentum, Dampening: a.Dampening, Nesterov: a.Nesterov,
+			WeightDecay: a.WeightDecay})
+	case "Adam", "AdamW":
+		return optim.NewAdamW(params, optim.AdamWConfig{Beta1: a.Betas[0], Beta2: a.Betas[1], Eps: a.Eps, WeightDecay: a.WeightDecay,
+			AMSGrad: a.AMSGrad, Coupled: s.Optimizer == "Adam"})
+	case "Adagrad":
+		return optim.NewAdagrad(params, optim.AdagradConfig{Eps: a.Eps, Initial: a.Initial, RateDecay: a.LRDecay, WeightDecay: a.WeightDecay})
+	case "RMSprop":
+		return optim.NewRMSprop(params, optim.RMSpropConfig{Alpha: a.Alpha, Eps: a.Eps, Momentum: a.Momentum, Centered: a.Centered,
+			WeightDecay: a.WeightDecay})
+	case "Adafactor":
+		return optim.NewAdafactor(params, optim.AdafactorConfig{Beta2Decay: a.Beta2Decay, Limit: a.D, WeightDecay: a.WeightDecay})
+	case "Lion":
+		return optim.NewLion(params, optim.LionConfig{Beta1: a.Betas[0], Beta2: a.Betas[1], WeightDecay: a.WeightDecay})
+	case "LAMB":
+		return optim.NewLAMB(params, optim.LAMBConfig{Beta1: a.Betas[0], Beta2: a.Betas[1], Eps: a.Eps, WeightDecay: a.WeightDecay})
+	}
+	panic("steps.jsonl has an optimizer " + s.Optimizer)
+}
+
+// The optimizers make the steps that PyTorch's make, whole and sharded.
+func TestStepsEqualPyTorch(t *testing.T) {
+	count := 0
+	lines(t, "steps.jsonl", func(s steps) {
+		count++
+		for _, l := range layouts {
+			t.Run(fmt.Sprintf("%d %s/%v%v", count, s.Optimizer, l.mesh, l.places), func(t *testing.T) {
+				meshtest.On(t, l.mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+					places := [][]layout.Placement{l.places, make([]layout.Placement, len(l.places))}
+					for axis, p := range l.places {
+						if p.Shards(0) {
+							places[1][axis] = p
+						}
+					}
+					put := func(values [][]float64) (ts []*dtensor.Tensor) {
+						for i, v := range values {
+							ts = append(ts, spread(m, tensor.Float32, v, s.Shapes[i], places[i]...))
+						}
+						return ts
+					}
+					params := put(s.Params)
+					opt := s.make(params)
+					for step, rate := range s.Rates {
+						var grads []dtensor.Grad
+						for _, g := range put(s.Grads[step]) {
+							grads = append(grads, dtensor.Dense(g))
+						}
+						if err := opt.Step(grads, rate); err != nil {
+							return err
+						}
+						for i, p := range params {
+							if err := near(fmt.Sprintf("step %d: parameter %d", step, i), p, s.After[step][i], 4e-6); err != nil {
+								return err
+							}
+						}
+					}
+					return nil
+				})
+			})
+		}
+	})
+	if count < 15 {
+		t.Errorf("only %d optimizers", count)
+	}
+}
+
+// The schedules are those of torch.optim.lr_scheduler.
+func TestRatesEqualPyTorch(t *testing.T) {
+	count := 0
+	lines(t, "rates.jsonl", func(r struct {
+		Schedule string
+		Peak     float64
+		Args     struct {
+			Floor, Factor, Rise, Start, End float64
+			Total, Every, Warmup            int
+		}
+		Rates []float64
+	}) {
+		count++
+		a := r.Args
+		s, ok := map[string]optim.Schedule{
+			"Constant":     optim.Constant{Rate: r.Peak, Warmup: a.Warmup},
+			"WarmupLinear": optim.WarmupLinear{Peak: r.Peak, Floor: a.Floor, Total: a.Total},
+			"WarmupCosine": optim.WarmupCosine{Peak: r.Peak, Floor: a.Floor, Total: a.Total},
+			"WarmupStep":   optim.WarmupStep{Peak: r.Peak, Factor: a.Factor, Every: a.Every},
+			"OneCycle":     optim.OneCycle{Peak: r.Peak, Total: a.Total, Rise: a.Rise, Start: a.Start, End: a.End},
+		}[r.Schedule]
+		if !ok {
+			t.Fatalf("rates.jsonl has a schedule %s", r.Schedule)
+		}
+		total := a.Total
+		if total == 0 || r.Schedule == "OneCycle" {
+			total = len(r.Rates)
+		}
+		for step, want := range r.Rates {
+			if step > total { // PyTorch's cosine rises again
+				break
+			}
+			if got := s.At(step); math.Abs(got-want) > 1e-12 {
+				t.Errorf("%s: step %d has rate %v, want %v", r.Schedule, step, got, want)
+			}
+		}
+	})
+	if count < 6 {
+		t.Errorf("only %d schedules", count)
+	}
+}

@@ -1,0 +1,297 @@
+package cpu
+
+import (
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/internal/dtype"
+	"github.com/gorun-spmd/gorun/internal/simd"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
+)
+
+// Binary computes dst[i] = op(a[i], b[i]); dst may be a or b.
+func (c *own) Binary(op kernel.BinaryOp, dt dtype.DType, dst, a, b unsafe.Pointer, n int) {
+	switch {
+	case dt == dtype.BFloat16:
+		d, x, y := sliceOf[dtype.BF16](dst, n), sliceOf[dtype.BF16](a, n), sliceOf[dtype.BF16](b, n)
+		if n < ParallelFrom {
+			binaryHalf(op, d, x, y)
+			return
+		}
+		parallel(n, 1, 64, func(lo, hi int) { binaryHalf(op, d[lo:hi], x[lo:hi], y[lo:hi]) })
+	case dt == dtype.Float32 && n >= ParallelFrom:
+		d, x, y := sliceOf[float32](dst, n), sliceOf[float32](a, n), sliceOf[float32](b, n)
+		l := simd.Writing(d, x, y)
+		parallel(n, 1, 64, func(lo, hi int) {
+			binary32(l, op, d[lo:hi], x[lo:hi], y[lo:hi])
+			l.Done()
+		})
+	default:
+		types[dt].binary(op, dst, a, b, n)
+	}
+}
+
+// HalfChunk is how many elements of bfloat16 are widened at a time.
+const HalfChunk = 512
+
+// binaryHalf computes dst[i] = op(a[i], b[i]) in float32.
+func binaryHalf(op kernel.BinaryOp, dst, a, b []dtype.BF16) {
+	var x, y [HalfChunk]float32
+	for i := 0; i < len(dst); i += HalfChunk {
+		end := min(i+HalfChunk, len(dst))
+		x, y := x[:end-i], y[:end-i]
+		simd.FromBF16(x, a[i:end])
+		simd.FromBF16(y, b[i:end])
+		float32s.vector(op, x, x, y)
+		simd.ToBF16(dst[i:end], x)
+	}
+}
+
+// scalarHalf computes dst[i] = op(x[i], v), or op(v, x[i]) with swap, in float32.
+func scalarHalf(op kernel.BinaryOp, dst, x []dtype.BF16, v float32, swap bool) {
+	var wide [HalfChunk]float32
+	for i := 0; i < len(dst); i += HalfChunk {
+		end := min(i+HalfChunk, len(dst))
+		w := wide[:end-i]
+		simd.FromBF16(w, x[i:end])
+		float32s.number(op, w, w, v, swap)
+		simd.ToBF16(dst[i:end], w)
+	}
+}
+
+// binaryForms returns the fast forms of the binary operators; nil where there is the
+// definition alone.
+func binaryForms[T number]() []func(dst, a, b []T) {
+	return []func(dst, a, b []T){
+		kernel.OpAdd: simd.Add[T], kernel.OpSub: simd.Sub[T], kernel.OpMul: simd.Mul[T], kernel.OpDiv: divide[T],
+		kernel.OpMaximum: simd.Max[T], kernel.OpMinimum: simd.Min[T],
+	}
+}
+
+// scalarForms are those of op(x, v) for a number v, or with first of op(v, x).
+func scalarForms[T number](first bool) []func(dst, x []T, v T) {
+	list := []func(dst, x []T, v T){
+		kernel.OpAdd: simd.AddScalar[T], kernel.OpMul: simd.Scale[T],
+		kernel.OpSub: func(dst, x []T, v T) { simd.AddScalar(dst, x, -v) },
+		kernel.OpDiv: divideBy[T],
+		kernel.OpMaximum: func(dst, x []T, v T) {
+			for i, w := range x {
+				dst[i] = max(w, v)
+			}
+		},
+		kernel.OpMinimum: func(dst, x []T, v T) {
+			for i, w := range x {
+				dst[i] = min(w, v)
+			}
+		},
+	}
+	if first {
+		list[kernel.OpDiv] = divideInto[T]
+		list[kernel.OpSub] = func(dst, x []T, v T) {
+			for i, w := range x {
+				dst[i] = v - w
+			}
+		}
+	}
+	return list
+}
+
+// forms32 are binaryForms and level32 the scalarForms of float32, at a level of their own.
+var (
+	forms32 = []func(l simd.Mode, dst, a, b []float32){
+		kernel.OpAdd: func(l simd.Mode, dst, a, b []float32) {
+			if unsafe.SliceData(dst) == unsafe.SliceData(a) {
+				simd.AddTo(dst, b)
+				return
+			}
+			l.Add(dst, a, b)
+		},
+		kernel.OpSub: simd.Mode.Sub, kernel.OpMul: simd.Mode.Mul, kernel.OpDiv: simd.Mode.Div,
+		kernel.OpMaximum: simd.Mode.Max, kernel.OpMinimum: simd.Mode.Min,
+	}
+	level32 = []func(l simd.Mode, dst, x []float32, v float32){
+		kernel.OpAdd: simd.Mode.AddScalar, kernel.OpMul: simd.Mode.Scale,
+		kernel.OpSub: func(l simd.Mode, dst, x []float32, v float32) { l.AddScalar(dst, x, -v) },
+	}
+)
+
+// form returns row op of a table of fast forms, nil if it has none.
+func form[F any](forms []F, op kernel.BinaryOp) (f F) {
+	if int(op) < len(forms) {
+		f = forms[op]
+	}
+	return f
+}
+
+// divide is simd.Div, which integers do not have; x/0 is 0 for them.
+func divide[T number](dst, a, b []T) {
+	if !isInt[T]() {
+		simd.Div(dst, a, b)
+		return
+	}
+	for i, v := range b {
+		if v == 0 {
+			dst[i] = 0
+		} else {
+			dst[i] = a[i] / v
+		}
+	}
+}
+
+// divideBy computes dst[i] = x[i]/v.
+func divideBy[T number](dst, x []T, v T) {
+	if v == 0 && isInt[T]() {
+		clear(dst)
+		return
+	}
+	for i, w := range x {
+		dst[i] = w / v
+	}
+}
+
+// divideInto computes dst[i] = v/x[i].
+func divideInto[T number](dst, x []T, v T) {
+	for i, w := range x {
+		if w == 0 && isInt[T]() {
+			dst[i] = 0
+		} else {
+			dst[i] = v / w
+		}
+	}
+}
+
+// define computes dst[i] = op(a[i], b[i]) as the operator's row defines it: float32 by way
+// of float64. It takes b[0] for each b[i] if b has one element, and a[0] likewise.
+func define[T number](op kernel.BinaryOp, dst, a, b []T) {
+	ka, kb := min(len(a)-1, 1), min(len(b)-1, 1)
+	if isInt[T]() {
+		f := op.Row().Integer
+		for i := range dst {
+			dst[i] = T(f(int64(a[i*ka]), int64(b[i*kb])))
+		}
+		return
+	}
+	f := op.Row().Value
+	for i := range dst {
+		dst[i] = T(f(float64(a[i*ka]), float64(b[i*kb])))
+	}
+}
+
+// vector computes dst[i] = op(a[i], b[i]).
+func (e *kernelsOf[T]) vector(op kernel.BinaryOp, dst, a, b []T) {
+	if f := form(e.forms, op); f != nil {
+		f(dst, a, b)
+		return
+	}
+	define(op, dst, a, b)
+}
+
+// number computes dst[i] = op(x[i], v), or op(v, x[i]) with swap.
+func (e *kernelsOf[T]) number(op kernel.BinaryOp, dst, x []T, v T, swap bool) {
+	forms := e.scalars
+	if swap {
+		forms = e.swapped
+	}
+	if f := form(forms, op); f != nil {
+		f(dst, x, v)
+		return
+	}
+	a, b := x, []T{v}
+	if swap {
+		a, b = b, a
+	}
+	define(op, dst, a, b)
+}
+
+// binary32 is vector of float32 at a level of its own.
+func binary32(l simd.Mode, op kernel.BinaryOp, dst, a, b []float32) {
+	if f := form(forms32, op); f != nil {
+		f(l, dst, a, b)
+		return
+	}
+	define(op, dst, a, b)
+}
+
+// scalar32 is number of float32 at a level of its own.
+func scalar32(l simd.Mode, op kernel.BinaryOp, dst, x []float32, v float32, swap bool) {
+	if f := form(level32, op); f != nil && (!swap || op != kernel.OpSub) {
+		f(l, dst, x, v)
+		return
+	}
+	float32s.number(op, dst, x, v, swap)
+}
+
+// isInt reports whether T truncates.
+func isInt[T number]() bool { return T(3)/T(2)*T(2) != T(3) }
+
+// BinaryLoop computes Binary over arguments that broadcast.
+func (c *own) BinaryLoop(op kernel.BinaryOp, dt dtype.DType, dst, a, b unsafe.Pointer, l kernel.Loop) {
+	if dt != dtype.Float32 {
+		types[dt].binaryLoop(op, dst, a, b, l)
+		return
+	}
+	to := simd.Writing(sliceOf[float32](dst, l.Numel()), sliceOf[float32](a, 1), sliceOf[float32](b, 1))
+	binaryLoop(dst, a, b, &l, op,
+		func(op kernel.BinaryOp, dst, a, b []float32) { binary32(to, op, dst, a, b) },
+		func(op kernel.BinaryOp, dst, x []float32, v float32, swap bool) { scalar32(to, op, dst, x, v, swap) })
+	to.Done()
+}
+
+// at returns the address of element i.
+func at[T any](p unsafe.Pointer, i int) *T {
+	return (*T)(unsafe.Add(p, i*int(unsafe.Sizeof(*(*T)(p)))))
+}
+
+// binaryLoop walks l row by row; an argument is either a row or one element of it.
+func binaryLoop[T number](dst, a, b unsafe.Pointer, l *kernel.Loop, op kernel.BinaryOp,
+	vector func(op kernel.BinaryOp, dst, a, b []T), scalar func(op kernel.BinaryOp, dst, x []T, v T, swap bool)) {
+	n := l.Size[l.N-1]
+	sa, sb := l.A[l.N-1], l.B[l.N-1]
+	eachRun(l, func(i, ia, ib, _ int) {
+		d := unsafe.Slice(at[T](dst, i), n)
+		x, y := at[T](a, ia), at[T](b, ib)
+		switch {
+		case sa != 0 && sb != 0:
+			vector(op, d, unsafe.Slice(x, n), unsafe.Slice(y, n))
+		case sa != 0:
+			scalar(op, d, unsafe.Slice(x, n), *y, false)
+		case sb != 0:
+			scalar(op, d, unsafe.Slice(y, n), *x, true)
+		default:
+			vector(op, d[:1], unsafe.Slice(x, 1), unsafe.Slice(y, 1))
+			for k := range d {
+				d[k] = d[0]
+			}
+		}
+	})
+}
+
+// BinaryScalar computes Binary of x and a number; dst may be x.
+func (c *own) BinaryScalar(op kernel.BinaryOp, dt dtype.DType, dst, x unsafe.Pointer, v kernel.Number, n int) {
+	switch {
+	case dt == dtype.BFloat16:
+		d, s := sliceOf[dtype.BF16](dst, n), sliceOf[dtype.BF16](x, n)
+		if n < ParallelFrom {
+			scalarHalf(op, d, s, float32(v.Value), v.First)
+			return
+		}
+		parallel(n, 1, 64, func(lo, hi int) { scalarHalf(op, d[lo:hi], s[lo:hi], float32(v.Value), v.First) })
+	case dt == dtype.Float32 && n >= ParallelFrom:
+		d, s := sliceOf[float32](dst, n), sliceOf[float32](x, n)
+		l := simd.Writing(d, s)
+		parallel(n, 1, 64, func(lo, hi int) {
+			scalar32(l, op, d[lo:hi], s[lo:hi], float32(v.Value), v.First)
+			l.Done()
+		})
+	default:
+		types[dt].binaryScalar(op, dst, x, v, n)
+	}
+}
+
+// Axpy computes y[i] += alpha·x[i].
+func (c *own) Axpy(dt dtype.DType, y unsafe.Pointer, alpha float64, x unsafe.Pointer, n int) {
+	if dt == dtype.Float32 {
+		simd.Axpy(sliceOf[float32](y, n), float32(alpha), sliceOf[float32](x, n))
+		return
+	}
+	simd.Axpy(sliceOf[float64](y, n), alpha, sliceOf[float64](x, n))
+}

@@ -1,0 +1,116 @@
+package cpu
+
+import (
+	"github.com/gorun-spmd/gorun/internal/dtype"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
+)
+
+import "unsafe"
+
+// CompareLoop computes dst = op(a, b), one byte of 0 or 1 an element, over
+// arguments that broadcast.
+func (c *own) CompareLoop(op kernel.CompareOp, dt dtype.DType, dst, a, b unsafe.Pointer, l kernel.Loop) {
+	types[dt].compareLoop(op, dst, a, b, l)
+}
+
+func compareLoop[T number](op kernel.CompareOp, dst, a, b unsafe.Pointer, l *kernel.Loop) {
+	switch op { // a > b is b < a, for NaN too
+	case kernel.OpGt, kernel.OpGe:
+		a, b, l.A, l.B, op = b, a, l.B, l.A, op-kernel.OpGt+kernel.OpLt
+	}
+	var same [2][Repeats]T
+	n, sa, sb := l.Size[l.N-1], l.A[l.N-1], l.B[l.N-1]
+	eachRun(l, func(i, ia, ib, _ int) {
+		d := unsafe.Slice(at[bool](dst, i), n)
+		x, xs := run(at[T](a, ia), n, sa, same[0][:])
+		y, ys := run(at[T](b, ib), n, sb, same[1][:])
+		for k := 0; k < n; k += Repeats {
+			m := min(Repeats, n-k)
+			compareRow(op, d[k:k+m], x[k*xs:][:m], y[k*ys:][:m])
+		}
+	})
+}
+
+// Repeats is how often an argument that does not advance is repeated, so that rows
+// can be walked in pieces of that many elements, all arguments alike.
+const Repeats = 64
+
+// run returns n elements at p, step 1; for step 0 it Repeats the one at p as often
+// as it may be needed at once in same.
+func run[T any](p *T, n, step int, same []T) (elems []T, advance int) {
+	if step != 0 {
+		return unsafe.Slice(p, n), 1
+	}
+	same = same[:min(n, len(same))]
+	for i := range same {
+		same[i] = *p
+	}
+	return same, 0
+}
+
+func compareRow[T number](op kernel.CompareOp, dst []bool, a, b []T) {
+	a, b = a[:len(dst)], b[:len(dst)]
+	switch op {
+	case kernel.OpEq:
+		for i := range dst {
+			dst[i] = a[i] == b[i]
+		}
+	case kernel.OpNe:
+		for i := range dst {
+			dst[i] = a[i] != b[i]
+		}
+	case kernel.OpLt:
+		for i := range dst {
+			dst[i] = a[i] < b[i]
+		}
+	case kernel.OpLe:
+		for i := range dst {
+			dst[i] = a[i] <= b[i]
+		}
+	default:
+		kernel.Missing("the CPU", op)
+	}
+}
+
+// Where computes dst = cond ? a : b for elements of the given bytes; the loop's C
+// is cond's.
+func (c *own) Where(elemBytes int, dst, a, b, cond unsafe.Pointer, l kernel.Loop) {
+	switch elemBytes {
+	case 1:
+		where[uint8](dst, a, b, cond, &l)
+	case 2:
+		where[uint16](dst, a, b, cond, &l)
+	case 4:
+		where[uint32](dst, a, b, cond, &l)
+	case 8:
+		where[uint64](dst, a, b, cond, &l)
+	}
+}
+
+func where[T uint8 | uint16 | uint32 | uint64](dst, a, b, cond unsafe.Pointer, l *kernel.Loop) {
+	var same [2][Repeats]T
+	var sameCond [Repeats]bool
+	last := l.N - 1
+	n, sa, sb, sc := l.Size[last], l.A[last], l.B[last], l.C[last]
+	eachRun(l, func(i, ia, ib, ic int) {
+		d := unsafe.Slice(at[T](dst, i), n)
+		x, xs := run(at[T](a, ia), n, sa, same[0][:])
+		y, ys := run(at[T](b, ib), n, sb, same[1][:])
+		c, cs := run(at[bool](cond, ic), n, sc, sameCond[:])
+		for k := 0; k < n; k += Repeats {
+			m := min(Repeats, n-k)
+			whereRow(d[k:k+m], x[k*xs:][:m], y[k*ys:][:m], c[k*cs:][:m])
+		}
+	})
+}
+
+func whereRow[T uint8 | uint16 | uint32 | uint64](dst, a, b []T, cond []bool) {
+	a, b, cond = a[:len(dst)], b[:len(dst)], cond[:len(dst)]
+	for i := range dst {
+		v, w := a[i], b[i]
+		if cond[i] { // a conditional move
+			w = v
+		}
+		dst[i] = w
+	}
+}

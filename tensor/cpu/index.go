@@ -1,0 +1,156 @@
+package cpu
+
+import (
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/internal/dtype"
+	"github.com/gorun-spmd/gorun/internal/simd"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
+)
+
+// CheckIndex finds the first index that is outside [0, size).
+func (c *own) CheckIndex(index kernel.Index, size int) (position, value int, ok bool) {
+	if index.DType == dtype.Int32 {
+		return checkIndex(sliceOf[int32](index.At, index.N), size)
+	}
+	return checkIndex(sliceOf[int64](index.At, index.N), size)
+}
+
+func checkIndex[I int32 | int64](index []I, size int) (position, value int, ok bool) {
+	for i, v := range index {
+		if uint64(v) >= uint64(size) {
+			return i, int(v), false
+		}
+	}
+	return 0, 0, true
+}
+
+// An indexList reads int32 or int64 indices.
+type indexList struct {
+	narrow []int32
+	wide   []int64
+}
+
+func indices(x kernel.Index) indexList {
+	if x.DType == dtype.Int32 {
+		return indexList{narrow: sliceOf[int32](x.At, x.N)}
+	}
+	return indexList{wide: sliceOf[int64](x.At, x.N)}
+}
+
+func (l *indexList) at(i int) int {
+	if l.narrow != nil {
+		return int(l.narrow[i])
+	}
+	return int(l.wide[i])
+}
+
+// IndexSelect computes dst[o, j, i] = x[o, index[j], i] for x [outer, n, inner]
+// and dst [outer, count, inner].
+func (c *own) IndexSelect(elemBytes int, dst, x unsafe.Pointer, index kernel.Index, a kernel.Axis) {
+	list, row := indices(index), a.Inner*elemBytes
+	d, s := sliceOf[byte](dst, a.Outer*index.N*row), sliceOf[byte](x, a.Outer*a.N*row)
+	for o := range a.Outer {
+		for j := range index.N {
+			from := (o*a.N + list.at(j)) * row
+			copy(d[(o*index.N+j)*row:][:row], s[from:from+row])
+		}
+	}
+}
+
+// IndexAdd computes dst[o, index[j], i] += src[o, j, i] in the order of j.
+func (c *own) IndexAdd(dt dtype.DType, dst, src unsafe.Pointer, index kernel.Index, a kernel.Axis) {
+	types[dt].indexAdd(dst, src, index, a)
+}
+
+func indexAdd[T number](dst, src []T, index kernel.Index, a kernel.Axis) {
+	list := indices(index)
+	for o := range a.Outer {
+		for j := range index.N {
+			to := (o*a.N + list.at(j)) * a.Inner
+			simd.AddTo(dst[to:to+a.Inner], src[(o*index.N+j)*a.Inner:][:a.Inner])
+		}
+	}
+}
+
+// Gather computes dst[i] = element i of p of x, for contiguous dst.
+func (c *own) Gather(elemBytes int, dst, x unsafe.Pointer, p kernel.Pick) {
+	switch elemBytes {
+	case 1:
+		gather[uint8](dst, x, &p)
+	case 2:
+		gather[uint16](dst, x, &p)
+	case 4:
+		gather[uint32](dst, x, &p)
+	case 8:
+		gather[uint64](dst, x, &p)
+	}
+}
+
+func gather[T any](dst, x unsafe.Pointer, p *kernel.Pick) {
+	list, last := indices(p.Index), p.Loop.N-1
+	n, sa := p.Loop.Size[last], p.Loop.A[last]
+	eachRun(&p.Loop, func(i, a, _, _ int) {
+		for k := range n {
+			*at[T](dst, i+k) = *at[T](x, a+k*sa+list.at(i+k)*p.Step)
+		}
+	})
+}
+
+// Scatter sets element i of p of dst to src[Σ i·B], or adds it.
+func (c *own) Scatter(dt dtype.DType, add bool, dst, src unsafe.Pointer, p kernel.Pick) {
+	switch {
+	case !add && dt.Size() == 1:
+		scatterElems(dst, src, &p, set[uint8])
+	case !add && dt.Size() == 2:
+		scatterElems(dst, src, &p, set[uint16])
+	case !add && dt.Size() == 4:
+		scatterElems(dst, src, &p, set[uint32])
+	case !add:
+		scatterElems(dst, src, &p, set[uint64])
+	default:
+		types[dt].scatterAdd(dst, src, p)
+	}
+}
+
+func set[T any](dst *T, v T) { *dst = v }
+
+func scatterElems[T any](dst, src unsafe.Pointer, p *kernel.Pick, put func(dst *T, v T)) {
+	list, last := indices(p.Index), p.Loop.N-1
+	n, sa, sb := p.Loop.Size[last], p.Loop.A[last], p.Loop.B[last]
+	eachRun(&p.Loop, func(i, a, b, _ int) {
+		for k := range n {
+			put(at[T](dst, a+k*sa+list.at(i+k)*p.Step), *at[T](src, b+k*sb))
+		}
+	})
+}
+
+// OneHot sets dst[i, index[i]-lo] = 1 for zeroed dst [n, classes].
+func (c *own) OneHot(dt dtype.DType, dst unsafe.Pointer, index kernel.Index, lo, classes int) {
+	list := indices(index)
+	for i := range index.N {
+		k := list.at(i) - lo
+		if k < 0 || k >= classes {
+			continue
+		}
+		p := unsafe.Add(dst, (i*classes+k)*dt.Size())
+		switch dt {
+		case dtype.Float32:
+			*(*float32)(p) = 1
+		case dtype.Float64:
+			*(*float64)(p) = 1
+		case dtype.Float16:
+			*(*dtype.F16)(p) = dtype.ToF16(1)
+		case dtype.BFloat16:
+			*(*dtype.BF16)(p) = dtype.ToBF16(1)
+		case dtype.Int16:
+			*(*int16)(p) = 1
+		case dtype.Int32:
+			*(*int32)(p) = 1
+		case dtype.Int64:
+			*(*int64)(p) = 1
+		default: // one byte: int8, uint8, bool
+			*(*uint8)(p) = 1
+		}
+	}
+}

@@ -1,0 +1,138 @@
+package cpu
+
+import (
+	"math"
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/internal/dtype"
+	"github.com/gorun-spmd/gorun/internal/simd"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
+)
+
+// SGD does one step of stochastic gradient descent; buf is nil without momentum.
+func (c *own) SGD(dt dtype.DType, param, grad, buf unsafe.Pointer, n int, o kernel.SGD) {
+	if dt == dtype.Float64 {
+		sgd(sliceOf[float64](param, n), sliceOf[float64](grad, n), optional[float64](buf, n), o)
+		return
+	}
+	p, g := sliceOf[float32](param, n), sliceOf[float32](grad, n)
+	switch {
+	case o.Momentum == 0 && o.WeightDecay == 0:
+		parallel(n, 2, 64, func(lo, hi int) { simd.Axpy(p[lo:hi], float32(-o.LR), g[lo:hi]) })
+	case o.Momentum == 0:
+		sgd(p, g, nil, o)
+	default:
+		b := sliceOf[float32](buf, n)
+		k := simd.SGD{LR: float32(o.LR), Momentum: float32(o.Momentum), Dampening: float32(o.Dampening), WeightDecay: float32(o.WeightDecay),
+			Nesterov: o.Nesterov}
+		parallel(n, 4, 64, func(lo, hi int) { simd.SGDMomentum(p[lo:hi], b[lo:hi], g[lo:hi], k) })
+	}
+}
+
+// sgd is the definition.
+func sgd[T float](param, grad, buf []T, o kernel.SGD) {
+	for i := range param {
+		g := float64(grad[i]) + o.WeightDecay*float64(param[i])
+		step := g
+		if o.Momentum != 0 {
+			b := o.Momentum*float64(buf[i]) + (1-o.Dampening)*g
+			buf[i] = T(b)
+			if step = b; o.Nesterov {
+				step = g + o.Momentum*b
+			}
+		}
+		param[i] = T(float64(param[i]) - o.LR*step)
+	}
+}
+
+// Adam does one step of Adam or AdamW.
+func (c *own) Adam(a kernel.Adam) {
+	n, k := a.Numel(), adamOf(a.Step)
+	switch {
+	case a.Index != nil:
+		c.adamRows(&a)
+	case a.DType == dtype.Float64:
+		adam(sliceOf[float64](a.Param, n), sliceOf[float64](a.M, n), sliceOf[float64](a.V, n), sliceOf[float64](a.Grad, n), a.Step)
+	default:
+		p, g, m, v := sliceOf[float32](a.Param, n), sliceOf[float32](a.Grad, n), sliceOf[float32](a.M, n), sliceOf[float32](a.V, n)
+		parallel(n, 8, 64, func(lo, hi int) { simd.AdamStep(p[lo:hi], m[lo:hi], v[lo:hi], g[lo:hi], k) })
+	}
+}
+
+// adamOf returns what the kernel of package simd takes.
+func adamOf(s kernel.AdamStep) simd.Adam {
+	return simd.Adam{
+		Beta1: s.Beta1, Beta2: s.Beta2, StepSize: float32(s.StepSize),
+		RootBias2: float32(s.RootBias2), Eps: float32(s.Eps), Decay: float32(s.Decay), L2: float32(s.L2),
+	}
+}
+
+// adam is the definition.
+func adam[T float](param, m, v, grad []T, s kernel.AdamStep) {
+	for i := range param {
+		g := float64(grad[i]) + s.L2*float64(param[i])
+		m1 := s.Beta1*float64(m[i]) + (1-s.Beta1)*g
+		v1 := s.Beta2*float64(v[i]) + (1-s.Beta2)*g*g
+		m[i], v[i] = T(m1), T(v1)
+		param[i] = T(s.Decay*float64(param[i]) - s.StepSize*m1/(math.Sqrt(v1)/s.RootBias2+s.Eps))
+	}
+}
+
+// adamRows is Adam on the rows that Index names.
+func (c *own) adamRows(a *kernel.Adam) {
+	dim, k := a.Cols, adamOf(a.Step)
+	for i, r := range sliceOf[int64](a.Index, a.Rows) {
+		from := int(r) * dim
+		if a.DType == dtype.Float32 {
+			simd.AdamStep(unsafe.Slice(at[float32](a.Param, from), dim), unsafe.Slice(at[float32](a.M, from), dim),
+				unsafe.Slice(at[float32](a.V, from), dim), unsafe.Slice(at[float32](a.Grad, i*dim), dim), k)
+		} else {
+			adam(unsafe.Slice(at[float64](a.Param, from), dim), unsafe.Slice(at[float64](a.M, from), dim),
+				unsafe.Slice(at[float64](a.V, from), dim), unsafe.Slice(at[float64](a.Grad, i*dim), dim), a.Step)
+		}
+	}
+}
+
+// AdagradRows does one step of row-wise Adagrad.
+func (c *own) AdagradRows(a kernel.Adagrad) {
+	dim := a.Cols
+	for i, r := range sliceOf[int64](a.Index, a.Rows) {
+		from := int(r) * dim
+		if a.DType == dtype.Float32 {
+			g, s := unsafe.Slice(at[float32](a.Grad, i*dim), dim), at[float32](a.State, int(r))
+			if dim > 0 {
+				*s += float32(simd.SumSquares(g) / float64(dim))
+			}
+			if *s > 0 {
+				simd.Axpy(unsafe.Slice(at[float32](a.Table, from), dim), float32(-a.LR/(math.Sqrt(float64(*s))+a.Eps)), g)
+			}
+		} else {
+			adagradRow(unsafe.Slice(at[float64](a.Table, from), dim), unsafe.Slice(at[float64](a.Grad, i*dim), dim), at[float64](a.State, int(r)), a)
+		}
+	}
+}
+
+// adagradRow is the definition.
+func adagradRow[T float](row, grad []T, state *T, a kernel.Adagrad) {
+	var sum float64
+	for _, g := range grad {
+		sum += float64(g) * float64(g)
+	}
+	if len(grad) > 0 {
+		*state += T(sum / float64(len(grad)))
+	}
+	if *state > 0 {
+		for i, g := range grad {
+			row[i] -= T(a.LR * float64(g) / (math.Sqrt(float64(*state)) + a.Eps))
+		}
+	}
+}
+
+// SumSquares computes dst = Σx².
+func (c *own) SumSquares(dst unsafe.Pointer, dt dtype.DType, x unsafe.Pointer, n int) {
+	if dt == dtype.Float32 {
+		*(*float64)(dst) = simd.SumSquares(sliceOf[float32](x, n))
+	} else {
+		*(*float64)(dst) = rowOp(kernel.OpPowSum, sliceOf[float64](x, n), 2)
+	}
+}

@@ -1,0 +1,66 @@
+package cpu
+
+import (
+	"math"
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/internal/philox"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
+)
+
+// Random fills dst with those of r: the numbers of global elements First + Σ i·B, at Σ i·A.
+func (c *own) Random(r kernel.RandomNumbers, dst unsafe.Pointer, l kernel.Loop) {
+	if l.Numel() == 0 {
+		return
+	}
+	n, outer := 1, l.N
+	if l.A[l.N-1] == 1 && l.B[l.N-1] == 1 { // runs
+		n, outer = l.Size[l.N-1], l.N-1
+	}
+	eachPair(&l, outer, func(to, from int) {
+		parallel(n, 8, 4, func(lo, hi int) {
+			randomRun(&r, unsafe.Add(dst, (to+lo)*r.DType.Size()), r.First+uint64(from+lo), hi-lo)
+		})
+	})
+}
+
+// RandomPiece is how many random words are made at a time, on the stack.
+const RandomPiece = 256
+
+// randomRun makes n consecutive elements.
+func randomRun(r *kernel.RandomNumbers, dst unsafe.Pointer, first uint64, n int) {
+	var words [RandomPiece]uint32
+	var values [RandomPiece]float64
+	for n > 0 {
+		m := min(n, RandomPiece)
+		r.Key.Words(words[:m], first)
+		randomValues(r.Op, values[:m], words[:m], r.A, r.B, r.Least, r.Most)
+		castFrom(r.DType, dst, values[:m])
+		dst = unsafe.Add(dst, m*r.DType.Size())
+		first, n = first+uint64(m), n-m
+	}
+}
+
+// randomValues maps random words to numbers. It is the same arithmetic everywhere:
+// one rounding for each fused multiply-add.
+func randomValues(op kernel.RandomOp, dst []float64, words []uint32, a, b, least, most float64) {
+	switch op {
+	case kernel.OpUniform:
+		for i, w := range words {
+			dst[i] = min(max(math.FMA(b-a, philox.Uniform(w), a), least), most)
+		}
+	case kernel.OpNormal:
+		for i, w := range words {
+			dst[i] = math.FMA(b, philox.Normal(w), a)
+		}
+	case kernel.OpBernoulli:
+		for i, w := range words {
+			dst[i] = 0
+			if float64(w) < a*(1<<32) {
+				dst[i] = 1
+			}
+		}
+	default:
+		kernel.Missing("the CPU", op)
+	}
+}

@@ -1,0 +1,195 @@
+package cpu
+
+import (
+	"math/bits"
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/internal/dtype"
+	"github.com/gorun-spmd/gorun/internal/simd"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
+)
+
+// Reduce computes dst[o, i] = op over r of x[o, r, i].
+func (c *own) Reduce(op kernel.ReduceOp, dt dtype.DType, dst, x unsafe.Pointer, a kernel.Axis) {
+	if dt == dtype.Float32 {
+		d, s := sliceOf[float32](dst, a.Outer*a.Inner), sliceOf[float32](x, a.Numel())
+		reduce(op, d, s, a.N, a.Inner, float32s.start(op), reduceRow32)
+		return
+	}
+	types[dt].reduce(op, dst, x, a)
+}
+
+// Reduce is that of the other kernels, but for a sum of bfloat16, which has a faster form.
+func (c *Kernels) Reduce(op kernel.ReduceOp, dt dtype.DType, dst, x unsafe.Pointer, a kernel.Axis) {
+	if op == kernel.OpSum && dt == dtype.BFloat16 {
+		c.sumHalves(dst, x, a)
+		return
+	}
+	c.Widening.Reduce(op, dt, dst, x, a)
+}
+
+// SumPiece is how many elements of bfloat16 one product adds up: of more, each would be
+// too small beside their sum.
+const SumPiece = 1 << 18
+
+// sumHalves computes dst[o, i] = Σ x[o, r, i] as the product with ones: dst is float32, x
+// bfloat16.
+func (c *Kernels) sumHalves(dst, x unsafe.Pointer, a kernel.Axis) {
+	outer, red, inner := a.Outer, a.N, a.Inner
+	if outer*inner == 0 {
+		return
+	}
+	ones := c.Scratch(min(red, SumPiece) * dtype.BFloat16.Size())
+	defer ones.Free()
+	c.Fill(dtype.BFloat16, ones.Block.Ptr(), min(red, SumPiece), 1)
+	row := kernel.Loop{N: 1, Size: [kernel.MaxDims]int{1}}
+	switch pieces := (red + SumPiece - 1) / SumPiece; {
+	case pieces > 1:
+		sums := c.Scratch(outer * pieces * inner * dtype.Float32.Size())
+		defer sums.Free()
+		for i := range outer * pieces {
+			from := i % pieces * SumPiece
+			sum, piece := at[float32](sums.Block.Ptr(), i*inner), at[dtype.BF16](x, (i/pieces*red+from)*inner)
+			c.MatMul(dtype.BFloat16, kernel.Gemm{Wide: true, M: 1, K: min(SumPiece, red-from), N: inner}, unsafe.Pointer(sum), ones.Block.Ptr(),
+				unsafe.Pointer(piece), row)
+		}
+		c.Reduce(kernel.OpSum, dtype.Float32, dst, sums.Block.Ptr(), kernel.Axis{Outer: outer, N: pieces, Inner: inner})
+	case inner == 1:
+		c.MatMul(dtype.BFloat16, kernel.Gemm{Wide: true, M: outer, K: red, N: 1}, dst, x, ones.Block.Ptr(), row)
+	default:
+		batch := kernel.Loop{N: 1, Size: [kernel.MaxDims]int{outer}, B: [kernel.MaxDims]int{1}}
+		c.MatMul(dtype.BFloat16, kernel.Gemm{Wide: true, M: 1, K: red, N: inner}, dst, ones.Block.Ptr(), x, batch)
+	}
+}
+
+// start returns the value of op for no elements.
+func (e *kernelsOf[T]) start(op kernel.ReduceOp) T {
+	switch op {
+	case kernel.OpSum:
+		return 0
+	case kernel.OpProd:
+		return 1
+	case kernel.OpAmax:
+		return e.least
+	case kernel.OpAmin:
+		return e.most
+	}
+	kernel.Missing("the CPU", op)
+	return 0
+}
+
+// SumBlock is how many of n numbers are added before their sum is added to the
+// total: about √n, so that the rounding error grows with √n too.
+func SumBlock(n int) int { return max(64, 1<<((bits.Len(uint(n))+1)/2)) }
+
+// reduce walks x; row combines a contiguous run.
+func reduce[T number](op kernel.ReduceOp, dst, x []T, red, inner int, start T, row func(op kernel.ReduceOp, start T, x []T) T) {
+	if len(dst) == 0 {
+		return
+	}
+	outer := len(dst) / inner
+	if inner == 1 {
+		parallel(outer, red, 1, func(lo, hi int) {
+			for o := lo; o < hi; o++ {
+				dst[o] = row(op, start, x[o*red:(o+1)*red])
+			}
+		})
+		return
+	}
+	if red == 0 {
+		simd.Fill(dst, start)
+		return
+	}
+	parallel(outer, red*inner, 1, func(lo, hi int) {
+		part := make([]T, min(inner, ColumnTile))
+		for o := lo; o < hi; o++ {
+			for i := 0; i < inner; i += ColumnTile {
+				end := min(i+ColumnTile, inner)
+				reduceColumns(op, dst[o*inner+i:o*inner+end], x[o*red*inner+i:], red, inner, part)
+			}
+		}
+	})
+}
+
+// ColumnTile is how many columns are reduced together: their sums stay in the
+// first cache.
+const ColumnTile = 2048
+
+// reduceColumns combines red rows, inner elements apart, of len(dst) elements.
+func reduceColumns[T number](op kernel.ReduceOp, dst, x []T, red, inner int, part []T) {
+	n := len(dst)
+	part = part[:n]
+	block := SumBlock(red)
+	for r := 0; r < red; r += block {
+		sum := part
+		if r == 0 {
+			sum = dst
+		}
+		copy(sum, x[r*inner:][:n])
+		for k := r + 1; k < min(r+block, red); k++ {
+			combine(op, sum, x[k*inner:][:n])
+		}
+		if r > 0 {
+			combine(op, dst, part)
+		}
+	}
+}
+
+// combine computes dst[i] = op(dst[i], x[i]).
+func combine[T number](op kernel.ReduceOp, dst, x []T) {
+	switch op {
+	case kernel.OpSum:
+		simd.AddTo(dst, x)
+	case kernel.OpProd:
+		simd.Mul(dst, dst, x)
+	case kernel.OpAmax:
+		simd.Max(dst, dst, x)
+	case kernel.OpAmin:
+		simd.Min(dst, dst, x)
+	default:
+		kernel.Missing("the CPU", op)
+	}
+}
+
+func combineOne[T number](op kernel.ReduceOp, a, b T) T {
+	switch op {
+	case kernel.OpSum:
+		return a + b
+	case kernel.OpProd:
+		return a * b
+	case kernel.OpAmax:
+		return max(a, b)
+	case kernel.OpAmin:
+		return min(a, b)
+	}
+	kernel.Missing("the CPU", op)
+	return 0
+}
+
+// reduceRow combines a run, in blocks.
+func reduceRow[T number](op kernel.ReduceOp, start T, x []T) T {
+	total, block := start, SumBlock(len(x))
+	for len(x) > 0 {
+		n := min(len(x), block)
+		part := x[0]
+		for _, v := range x[1:n] {
+			part = combineOne(op, part, v)
+		}
+		total = combineOne(op, total, part)
+		x = x[n:]
+	}
+	return total
+}
+
+// reduceRow32 is the float32 case of reduceRow.
+func reduceRow32(op kernel.ReduceOp, start float32, x []float32) float32 {
+	switch op {
+	case kernel.OpSum:
+		return simd.Sum(x)
+	case kernel.OpAmax:
+		return simd.MaxValue(x)
+	case kernel.OpAmin:
+		return simd.MinValue(x)
+	}
+	return reduceRow(op, start, x)
+}

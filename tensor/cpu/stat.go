@@ -1,0 +1,243 @@
+package cpu
+
+import (
+	"math"
+	"slices"
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/internal/dtype"
+	"github.com/gorun-spmd/gorun/internal/simd"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
+)
+
+// RowStat computes dst[r] = op of row r.
+func (c *own) RowStat(op kernel.RowOp, dt dtype.DType, dst, x unsafe.Pointer, m kernel.Matrix, p float64) {
+	rows, n := m.Rows, m.Cols
+	if dt == dtype.Float64 {
+		d, s := sliceOf[float64](dst, rows), sliceOf[float64](x, rows*n)
+		for r := range rows {
+			d[r] = rowOp(op, s[r*n:(r+1)*n], p)
+		}
+		return
+	}
+	d, s := sliceOf[float32](dst, rows), sliceOf[float32](x, rows*n)
+	parallel(rows, n*4, 1, func(lo, hi int) {
+		for r := lo; r < hi; r++ {
+			d[r] = rowOp32(op, s[r*n:(r+1)*n], p)
+		}
+	})
+}
+
+// rowOp32 is the float32 case of rowOp.
+func rowOp32(op kernel.RowOp, x []float32, p float64) float32 {
+	switch {
+	case op == kernel.OpLogSumExp:
+		return simd.LogSumExp(x)
+	case op == kernel.OpSquareDev:
+		_, variance := simd.Moments(x)
+		return float32(variance * float64(len(x)))
+	case op == kernel.OpNorm && p == 2:
+		return float32(math.Sqrt(simd.SumSquares(x)))
+	case op == kernel.OpPowSum && p == 2:
+		return float32(simd.SumSquares(x))
+	}
+	return float32(rowOp(op, x, p))
+}
+
+// rowOp is the definition.
+func rowOp[T float](op kernel.RowOp, x []T, p float64) float64 {
+	var sum float64
+	switch op {
+	case kernel.OpLogSumExp:
+		top, sum := rowStats(x)
+		if math.IsInf(top, 0) {
+			return top
+		}
+		return top + math.Log(sum)
+	case kernel.OpSquareDev:
+		var mean float64
+		for _, v := range x {
+			mean += float64(v)
+		}
+		mean /= float64(len(x))
+		for _, v := range x {
+			sum += (float64(v) - mean) * (float64(v) - mean)
+		}
+		return sum
+	case kernel.OpNorm, kernel.OpPowSum:
+	default:
+		kernel.Missing("the CPU", op)
+	}
+	for _, v := range x {
+		a := math.Abs(float64(v))
+		switch {
+		case math.IsInf(p, 1):
+			sum = max(sum, a)
+		case p == 1:
+			sum += a
+		case p == 2:
+			sum += a * a
+		default:
+			sum += math.Pow(a, p)
+		}
+	}
+	if op == kernel.OpNorm && !math.IsInf(p, 1) {
+		return math.Pow(sum, 1/p)
+	}
+	return sum
+}
+
+// TopK computes the k largest of each row, and their positions (int64).
+func (c *own) TopK(dt dtype.DType, values, index, x unsafe.Pointer, m kernel.Matrix, k int) {
+	types[dt].topK(values, sliceOf[int64](index, m.Rows*k), x, m, k)
+}
+
+func topK[T number](values []T, index []int64, x []T, n, k int) {
+	if k == 0 || n == 0 {
+		return
+	}
+	if k == 1 {
+		for r := range values {
+			i := argmax(x[r*n : (r+1)*n])
+			values[r], index[r] = x[r*n+i], int64(i)
+		}
+		return
+	}
+	heap := make([]int64, 0, k)
+	for r := range len(x) / n {
+		row := x[r*n : (r+1)*n]
+		heap = topRow(heap[:0], row, k)
+		slices.SortFunc(heap, func(a, b int64) int {
+			if ahead(row, a, b) {
+				return -1
+			}
+			return 1
+		})
+		for j, i := range heap {
+			values[r*k+j], index[r*k+j] = row[i], i
+		}
+	}
+}
+
+// argmax returns the position of the first NaN, or else of the largest element.
+func argmax[T number](x []T) int {
+	if f, ok := any(x).([]float32); ok {
+		top := simd.MaxValue(f)
+		for i, v := range f {
+			if v == top || v != v {
+				return i
+			}
+		}
+	}
+	best := 0
+	for i, v := range x {
+		if v != v {
+			return i
+		}
+		if v > x[best] {
+			best = i
+		}
+	}
+	return best
+}
+
+// ahead reports whether element a of row comes before element b in the order of
+// TopK.
+func ahead[T number](row []T, a, b int64) bool {
+	va, vb := row[a], row[b]
+	if va != va || vb != vb { // NaN first
+		if va != va && vb != vb {
+			return a < b
+		}
+		return va != va
+	}
+	return va > vb || va == vb && a < b
+}
+
+// topRow returns the positions of the k elements of row that are ahead of the
+// others, as a heap with the last of them at its root.
+func topRow[T number](heap []int64, row []T, k int) []int64 {
+	for i := range int64(len(row)) {
+		if len(heap) < k {
+			heap = append(heap, i)
+			for c := len(heap) - 1; c > 0; { // up
+				p := (c - 1) / 2
+				if !ahead(row, heap[p], heap[c]) {
+					break
+				}
+				heap[p], heap[c] = heap[c], heap[p]
+				c = p
+			}
+			continue
+		}
+		if row[i] <= row[heap[0]] || !ahead(row, i, heap[0]) {
+			continue
+		}
+		heap[0] = i
+		for p := 0; ; { // down
+			c := 2*p + 1
+			if c >= k {
+				break
+			}
+			if c+1 < k && ahead(row, heap[c], heap[c+1]) {
+				c++
+			}
+			if !ahead(row, heap[p], heap[c]) {
+				break
+			}
+			heap[p], heap[c] = heap[c], heap[p]
+			p = c
+		}
+	}
+	return heap
+}
+
+// Cumsum computes dst[o, r, i] = the sum of x[o, 0..r, i], or of x[o, r.., i] with reverse.
+func (c *own) Cumsum(dt dtype.DType, reverse bool, dst, x unsafe.Pointer, a kernel.Axis) {
+	size, n, inner := a.Numel(), a.N, a.Inner
+	switch dt {
+	case dtype.Float32:
+		cumsumRows[float64](sliceOf[float32](dst, size), sliceOf[float32](x, size), n, inner, reverse)
+	case dtype.Float64:
+		cumsumRows[float64](sliceOf[float64](dst, size), sliceOf[float64](x, size), n, inner, reverse)
+	case dtype.Int64:
+		cumsumRows[int64](sliceOf[int64](dst, size), sliceOf[int64](x, size), n, inner, reverse)
+	}
+}
+
+// cumsumRows adds up in S, of ColumnTile columns at a time.
+func cumsumRows[S, T float32 | float64 | int64](dst, x []T, n, inner int, reverse bool) {
+	sums := make([]S, min(inner, ColumnTile))
+	for block := 0; block < len(x); block += n * inner {
+		d, s := dst[block:block+n*inner], x[block:block+n*inner]
+		if inner == 1 {
+			cumsumRow[S](d, s, reverse)
+			continue
+		}
+		for i := 0; i < inner; i += ColumnTile {
+			sums := sums[:min(ColumnTile, inner-i)]
+			clear(sums)
+			for k := range n {
+				if reverse {
+					k = n - 1 - k
+				}
+				d, s := d[k*inner+i:][:len(sums)], s[k*inner+i:][:len(sums)]
+				for j := range sums {
+					sums[j] += S(s[j])
+					d[j] = T(sums[j])
+				}
+			}
+		}
+	}
+}
+
+func cumsumRow[S, T float32 | float64 | int64](dst, x []T, reverse bool) {
+	var sum S
+	for k := range x {
+		if reverse {
+			k = len(x) - 1 - k
+		}
+		sum += S(x[k])
+		dst[k] = T(sum)
+	}
+}

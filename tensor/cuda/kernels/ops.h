@@ -1,0 +1,24 @@
+// Code generated from the tables of package tensor/kernel; DO NOT EDIT.
+#pragma once
+
+enum UnaryOp { NEG, ABS, EXP, LOG, SQRT, RSQRT, TANH, SIGMOID, RELU, GELU, GELU_TANH, SILU, SQUARE, SIGN, ERF, SIN, COS };
+#define UNARY_OPS(X) X(NEG) X(ABS) X(EXP) X(LOG) X(SQRT) X(RSQRT) X(TANH) X(SIGMOID) X(RELU) X(GELU) X(GELU_TANH) X(SILU) X(SQUARE) X(SIGN) X(ERF) X(SIN) X(COS)
+#define UNARY_INT_OPS(X) X(NEG) X(ABS) X(RELU) X(SQUARE) X(SIGN)
+
+enum BinaryOp { ADD, SUB, MUL, DIV, MAXIMUM, MINIMUM, POW };
+#define BINARY_OPS(X) X(ADD) X(SUB) X(MUL) X(DIV) X(MAXIMUM) X(MINIMUM) X(POW)
+
+enum CompareOp { EQ, NE, LT, LE, GT, GE };
+#define COMPARE_OPS(X) X(EQ) X(NE) X(LT) X(LE) X(GT) X(GE)
+
+enum ReduceOp { SUM, PROD, AMAX, AMIN };
+#define REDUCE_OPS(X) X(SUM) X(PROD) X(AMAX) X(AMIN)
+
+enum RowOp { LOG_SUM_EXP, SQUARE_DEV, NORM, POW_SUM };
+#define ROW_OPS(X) X(LOG_SUM_EXP) X(SQUARE_DEV) X(NORM) X(POW_SUM)
+
+enum RandomOp { UNIFORM, NORMAL, BERNOULLI };
+#define RANDOM_OPS(X) X(UNIFORM) X(NORMAL) X(BERNOULLI)
+
+// The operations of package comm.
+enum FoldOp { FOLD_NONE, FOLD_SUM, FOLD_AVG, FOLD_PROD, FOLD_MIN, FOLD_MAX, FOLD_AND, FOLD_OR, FOLD_XOR, FOLD_CUSTOM };

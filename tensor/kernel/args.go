@@ -1,0 +1,215 @@
+package kernel
+
+import (
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/internal/dtype"
+	"github.com/gorun-spmd/gorun/internal/philox"
+)
+
+// MaxDims is the largest number of dimensions of a tensor.
+const MaxDims = 8
+
+// A Loop is the iteration space of an element-wise operator whose arguments
+// broadcast: Size[:N], outermost first, with the distance in elements between
+// neighbours of each argument. The destination is contiguous. Dimensions of size
+// 1 are left out and neighbours that can be walked as one are merged, so the last
+// dimension has distance 0 or 1 for an argument that is contiguous.
+type Loop struct {
+	N       int
+	Size    [MaxDims]int
+	A, B, C [MaxDims]int
+}
+
+// Numel returns the number of elements.
+func (l *Loop) Numel() int {
+	n := 1
+	for _, s := range l.Size[:l.N] {
+		n *= s
+	}
+	return n
+}
+
+// A Gemm is a product of contiguous matrices: C [M, N] = A [M, K]·B [K, N], added
+// to C with Accumulate. With TransA the memory of A is [K, M], with TransB that of
+// B is [N, K].
+type Gemm struct {
+	TransA, TransB bool
+	Accumulate     bool
+	Wide           bool // A and B are of a narrow type, C is float32
+	M, N, K        int
+}
+
+// A Number is the other operand of a BinaryScalar: op(x, Value), or op(Value, x) if it
+// comes First.
+type Number struct {
+	Value float64
+	First bool
+}
+
+// A Slope is what the gradient of a unary operator is computed from: dy, the argument x and
+// the result y of the operator, of which it reads what the operator's row says.
+type Slope struct{ DY, X, Y unsafe.Pointer }
+
+// A Matrix is the shape of contiguous rows.
+type Matrix struct{ Rows, Cols int }
+
+// Numel returns the number of elements.
+func (m Matrix) Numel() int { return m.Rows * m.Cols }
+
+// An Axis is a dimension of N elements of a contiguous tensor [Outer, N, Inner].
+type Axis struct{ Outer, N, Inner int }
+
+// Numel returns the number of elements.
+func (a Axis) Numel() int { return a.Outer * a.N * a.Inner }
+
+// An Index is a list of N indices of type DType, Int32 or Int64.
+type Index struct {
+	DType dtype.DType
+	At    unsafe.Pointer
+	N     int
+}
+
+// From returns n of the indices, from number at on.
+func (x Index) From(at, n int) Index {
+	x.At, x.N = unsafe.Add(x.At, at*x.DType.Size()), n
+	return x
+}
+
+// A Pick names elements of a tensor of Numel elements by indices along one dimension, whose
+// neighbours are Step elements apart: element Σ i·A + Index[i]·Step for index i of Loop.
+type Pick struct {
+	Index Index
+	Loop  Loop
+	Step  int
+	Numel int
+}
+
+// A Table is the shape of a table of rows, or of the part of it that starts at row Lo.
+type Table struct{ Lo, Rows, Dim int }
+
+// Distinct is what Unique fills, as tensor.Uniq describes: Index and Start are int64, with
+// room for the ids and one more; Slot, which may be nil, and Order are int32.
+type Distinct struct{ Index, Start, Slot, Order unsafe.Pointer }
+
+// Segments are N lists of rows to be added up, Order[Start[s]:Start[s+1]], none longer than
+// Most. Order has Rows elements and names rows of Of.
+type Segments struct {
+	Order, Start      unsafe.Pointer // int32 and int64
+	N, Rows, Most, Of int
+}
+
+// An AttentionSize is the geometry of attention: Heads is batch times heads.
+type AttentionSize struct {
+	Heads, T, S, D, E int
+	Scale             float64 // 1/√D
+	Causal            bool
+}
+
+// An Attention are the operands of attention, contiguous: Q [Heads, T, D], K [Heads, S, D],
+// V [Heads, S, E], Y [Heads, T, E] and LSE [Heads, T].
+type Attention struct {
+	AttentionSize
+	DType           dtype.DType
+	Y, LSE, Q, K, V unsafe.Pointer
+}
+
+// An AttentionGrad are the operands of the gradient of attention: DY is that of Y; DQ, DK
+// and DV are computed.
+type AttentionGrad struct {
+	Attention
+	DQ, DK, DV, DY unsafe.Pointer
+}
+
+// A Norm is layer normalisation, or RMSNorm without Centre, of rows X to Y. Stats gets
+// (mean, rstd) of each row, or rstd, as float64. Weight and Bias have a number for each
+// column, and may be nil.
+type Norm struct {
+	Matrix
+	DType                     dtype.DType
+	Centre                    bool
+	Eps                       float64
+	Y, Stats, X, Weight, Bias unsafe.Pointer
+}
+
+// A NormGrad is the gradient of a Norm: DX is computed from DY, and the gradients of the
+// weight and the bias are added to DWeight and DBias, which may be nil.
+type NormGrad struct {
+	Norm
+	DX, DWeight, DBias, DY unsafe.Pointer
+}
+
+// An SGD is the configuration of stochastic gradient descent, as torch.optim.SGD.
+type SGD struct {
+	LR          float64
+	Momentum    float64
+	Dampening   float64
+	WeightDecay float64
+	Nesterov    bool
+}
+
+// An AdamStep are the constants of one step, worked out in float64.
+type AdamStep struct {
+	Beta1, Beta2 float64
+	StepSize     float64 // LR/(1 - Beta1ᵗ)
+	RootBias2    float64 // √(1 - Beta2ᵗ)
+	Eps          float64
+	Decay        float64 // what the parameter is multiplied by first
+	L2           float64 // the share of the parameter that is added to the gradient
+}
+
+// An Adam is one step of Adam on Rows rows of Cols numbers each: all of Param, M and V, or
+// those that Index, int64, names. Grad has the rows one after another.
+type Adam struct {
+	Matrix
+	DType                    dtype.DType
+	Param, Grad, M, V, Index unsafe.Pointer
+	Step                     AdamStep
+}
+
+// An Adagrad is one step of row-wise Adagrad on the Rows rows of Table that Index, int64,
+// names. State has one number for each row of Table.
+type Adagrad struct {
+	Matrix
+	DType                     dtype.DType
+	Table, Grad, State, Index unsafe.Pointer
+	LR, Eps                   float64
+}
+
+// The columns of the statistics of CrossEntropyStats.
+const (
+	StatMax    = iota // the largest logit; -Inf for no classes, unspecified if one is NaN
+	StatSumExp        // Σ exp(x - max); NaN if a logit is NaN or +Inf
+	StatTarget        // the logit of the target; 0 if its class is not in this part
+	StatSum           // Σ w·(x - max), counted from 0 if max is -Inf; 0 unless asked for
+	Stats             // the number of columns
+)
+
+// RandomNumbers are numbers of one distribution: those of the global elements from First
+// on, of OpUniform brought between Least and Most.
+type RandomNumbers struct {
+	Op          RandomOp
+	DType       dtype.DType
+	Key         philox.Key
+	First       uint64
+	A, B        float64 // the parameters of the distribution
+	Least, Most float64
+}
+
+// ClassLogits are the logits [Rows, Classes] of the classes from Lo on, with the target of
+// each row and the weight of each class.
+type ClassLogits struct {
+	DType         dtype.DType
+	Logits        unsafe.Pointer
+	Target        Index
+	Weight        unsafe.Pointer // may be nil
+	Rows, Classes int
+	Lo            int
+}
+
+// From returns n of the rows, from row at on, of which logits holds the logits as dt.
+func (l ClassLogits) From(at, n int, dt dtype.DType, logits unsafe.Pointer) ClassLogits {
+	l.Rows, l.DType, l.Logits = n, dt, logits
+	l.Target = l.Target.From(at, n)
+	return l
+}

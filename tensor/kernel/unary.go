@@ -1,0 +1,225 @@
+package kernel
+
+import (
+	"math"
+
+	"github.com/gorun-spmd/gorun/internal/activation"
+	"github.com/gorun-spmd/gorun/internal/simd"
+)
+
+// A UnaryOp is an element-wise function of one argument.
+type UnaryOp uint8
+
+// The unary operators. Sqrt, Log and Rsqrt of a negative number are NaN.
+const (
+	OpNeg      UnaryOp = iota // -x
+	OpAbs                     // |x|; gradient 0 at 0
+	OpExp                     // eˣ
+	OpLog                     // ln x
+	OpSqrt                    // √x
+	OpRsqrt                   // 1/√x
+	OpTanh                    // tanh x
+	OpSigmoid                 // 1/(1+e⁻ˣ)
+	OpRelu                    // max(x, 0); gradient 0 at 0, dy at NaN as in PyTorch
+	OpGelu                    // x·Φ(x), exact: Φ(x) = (1 + erf(x/√2))/2; at ±Inf it and its gradient have their limits
+	OpGeluTanh                // x·½(1 + tanh(√(2/π)·(x + 0.044715·x³))); at ±Inf as OpGelu
+	OpSilu                    // x·sigmoid(x); NaN at -Inf, and so its gradient at ±Inf, as in PyTorch
+	OpSquare                  // x²
+	OpSign                    // -1, 0 or 1; gradient 0
+	OpErf                     // the error function
+	OpSin                     // sin x, x in radians
+	OpCos                     // cos x, x in radians
+)
+
+// A Unary describes a unary operator.
+type Unary struct {
+	Name  string
+	Reads Reads // what the gradient reads besides dy
+	Law   Law   // for the parts of a sum, a maximum or a minimum
+	Pole  bool  // the gradient is infinite at some argument
+
+	// Value is the definition and Grad the gradient dy·op'(x) for y = op(x). Integer is
+	// the definition for integers, modulo 2⁶⁴; nil if the operator does not take them.
+	Value   func(x float64) float64
+	Grad    func(dy, x, y float64) float64
+	Integer func(x int64) int64
+
+	// Value32 and Grad32 are the CPU's fast forms for float32, within a few units in the
+	// last place of the definition. Where there is none the definition is used.
+	Value32 func(dst, x []float32)
+	Grad32  func(dx, dy, x, y []float32)
+}
+
+// Reads says which argument a gradient reads besides dy.
+type Reads uint8
+
+// What a gradient reads.
+const (
+	ReadsNothing Reads = iota
+	ReadsInput         // x
+	ReadsOutput        // y
+)
+
+var unaryTable = [...]Unary{
+	OpNeg: {
+		Name: "Neg", Law: Negates,
+		Value:   func(x float64) float64 { return -x },
+		Grad:    func(dy, x, y float64) float64 { return -dy },
+		Integer: func(x int64) int64 { return -x },
+		Value32: func(dst, x []float32) { simd.Scale(dst, x, -1) },
+		Grad32:  func(dx, dy, x, y []float32) { simd.Scale(dx, dy, -1) },
+	},
+	OpAbs: {
+		Name: "Abs", Reads: ReadsInput,
+		Value:   math.Abs,
+		Grad:    func(dy, x, y float64) float64 { return dy * sign(x) },
+		Integer: func(x int64) int64 { return max(x, -x) },
+		Value32: simd.Abs,
+	},
+	OpExp: {
+		Name: "Exp", Reads: ReadsOutput, Law: Monotone,
+		Value:   math.Exp,
+		Grad:    func(dy, x, y float64) float64 { return dy * y },
+		Value32: simd.Exp,
+		Grad32:  func(dx, dy, x, y []float32) { simd.Mul(dx, dy, y) },
+	},
+	OpLog: {
+		Name: "Log", Reads: ReadsInput, Law: MonotoneAbove, Pole: true,
+		Value:   math.Log,
+		Grad:    func(dy, x, y float64) float64 { return dy / x },
+		Value32: simd.Log,
+		Grad32:  func(dx, dy, x, y []float32) { simd.Div(dx, dy, x) },
+	},
+	OpSqrt: {
+		Name: "Sqrt", Reads: ReadsOutput, Law: MonotoneAbove, Pole: true,
+		Value:   math.Sqrt,
+		Grad:    func(dy, x, y float64) float64 { return dy / (2 * y) },
+		Value32: simd.Sqrt,
+	},
+	OpRsqrt: {
+		Name: "Rsqrt", Reads: ReadsOutput, Pole: true,
+		Value:   func(x float64) float64 { return 1 / math.Sqrt(x) },
+		Grad:    func(dy, x, y float64) float64 { return dy * -0.5 * y * y * y }, // d x^-½ = -½ x^-3/2
+		Value32: simd.Rsqrt,
+	},
+	OpTanh: {
+		Name: "Tanh", Reads: ReadsOutput, Law: Monotone,
+		Value:   math.Tanh,
+		Grad:    func(dy, x, y float64) float64 { return dy * (1 - y*y) },
+		Value32: simd.Tanh,
+		Grad32:  func(dx, dy, x, y []float32) { simd.TanhGrad(dx, y, dy) },
+	},
+	OpSigmoid: {
+		Name: "Sigmoid", Reads: ReadsOutput, Law: Monotone,
+		Value:   activation.Sigmoid,
+		Grad:    func(dy, x, y float64) float64 { return dy * y * (1 - y) },
+		Value32: simd.Sigmoid,
+		Grad32:  func(dx, dy, x, y []float32) { simd.SigmoidGrad(dx, y, dy) },
+	},
+	OpRelu: {
+		Name: "Relu", Reads: ReadsOutput, Law: Monotone,
+		Value: func(x float64) float64 {
+			if x < 0 {
+				return 0
+			}
+			return x
+		},
+		Grad: func(dy, x, y float64) float64 {
+			if y <= 0 {
+				return 0
+			}
+			return dy
+		},
+		Integer: func(x int64) int64 { return max(x, 0) },
+		Value32: simd.Relu,
+		Grad32:  func(dx, dy, x, y []float32) { simd.ReluGrad(dx, y, dy) },
+	},
+	OpGelu: {
+		Name: "Gelu", Reads: ReadsInput,
+		Value:   activation.Gelu,
+		Grad:    func(dy, x, y float64) float64 { return dy * activation.GeluSlope(x) }, // (x·Φ(x))' = Φ(x) + x·φ(x)
+		Value32: simd.Gelu,
+		Grad32:  func(dx, dy, x, y []float32) { simd.GeluGrad(dx, x, dy) },
+	},
+	OpGeluTanh: {
+		Name: "GeluTanh", Reads: ReadsInput,
+		Value:   activation.GeluTanh,
+		Grad:    func(dy, x, y float64) float64 { return dy * activation.GeluTanhSlope(x) },
+		Value32: simd.GeluTanh,
+		Grad32:  func(dx, dy, x, y []float32) { simd.GeluTanhGrad(dx, x, dy) },
+	},
+	OpSilu: {
+		Name: "Silu", Reads: ReadsInput,
+		Value: func(x float64) float64 { return x * activation.Sigmoid(x) },
+		Grad: func(dy, x, y float64) float64 { // (x·s)' = s + x·s·(1-s)
+			s := activation.Sigmoid(x)
+			return dy * s * (1 + x*(1-s))
+		},
+		Value32: simd.Silu,
+		Grad32:  func(dx, dy, x, y []float32) { simd.SiluGrad(dx, x, dy) },
+	},
+	OpSquare: {
+		Name: "Square", Reads: ReadsInput,
+		Value:   func(x float64) float64 { return x * x },
+		Grad:    func(dy, x, y float64) float64 { return dy * 2 * x },
+		Integer: func(x int64) int64 { return x * x },
+		Value32: func(dst, x []float32) { simd.Mul(dst, x, x) },
+	},
+	OpSign: {
+		Name:    "Sign",
+		Value:   sign,
+		Grad:    func(dy, x, y float64) float64 { return 0 },
+		Integer: func(x int64) int64 { return min(max(x, -1), 1) },
+	},
+	OpErf: {
+		Name: "Erf", Reads: ReadsInput, Law: Monotone,
+		Value: math.Erf,
+		Grad:  func(dy, x, y float64) float64 { return dy * 2 / math.Sqrt(math.Pi) * math.Exp(-x*x) },
+	},
+	OpSin: {
+		Name: "Sin", Reads: ReadsInput,
+		Value: math.Sin,
+		Grad:  func(dy, x, y float64) float64 { return dy * math.Cos(x) },
+	},
+	OpCos: {
+		Name: "Cos", Reads: ReadsInput,
+		Value: math.Cos,
+		Grad:  func(dy, x, y float64) float64 { return -dy * math.Sin(x) },
+	},
+}
+
+// sign returns the sign of x; of zero and NaN x itself.
+func sign(x float64) float64 {
+	switch {
+	case x > 0:
+		return 1
+	case x < 0:
+		return -1
+	}
+	return x
+}
+
+// UnaryOps returns all unary operators.
+func UnaryOps() []UnaryOp { return allOps[UnaryOp](len(unaryTable)) }
+
+// Row returns the description of op. It panics if op is none.
+func (op UnaryOp) Row() *Unary {
+	if int(op) >= len(unaryTable) {
+		Missing("the table of unary operators", op)
+	}
+	return &unaryTable[op]
+}
+
+// String returns the name of the function, "Gelu".
+func (op UnaryOp) String() string {
+	if int(op) >= len(unaryTable) {
+		return unknown(op)
+	}
+	return unaryTable[op].Name
+}
+
+// NeedsInput reports whether the gradient reads x; a tape need not keep it otherwise.
+func (op UnaryOp) NeedsInput() bool { return op.Row().Reads == ReadsInput }
+
+// NeedsOutput reports whether the gradient reads y.
+func (op UnaryOp) NeedsOutput() bool { return op.Row().Reads == ReadsOutput }

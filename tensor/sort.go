@@ -1,0 +1,86 @@
+package tensor
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/gorun-spmd/gorun/internal/dtype"
+)
+
+// Sort returns the elements along dim in ascending order, or with descending the largest
+// first, and their positions, Int64. Equal elements keep their order. NaN is larger than
+// any number, as in torch.sort. The elements are sorted on the host, those of a GPU in a
+// copy.
+func Sort(x *Tensor, dim int, descending bool) (values, index *Tensor) {
+	const op = "Sort"
+	wantComparable(op, x)
+	dim = x.axis(op, dim)
+	if last := x.NDim() - 1; dim != last {
+		values, index = Sort(Transpose(x, dim, last), last, descending)
+		return Transpose(values, dim, last), Transpose(index, dim, last)
+	}
+	order := make([]int64, x.numel)
+	sortRows(x, order, x.dims[dim], descending)
+	index = FromSlice(x.dev, order, x.Shape()...)
+	return Gather(x, dim, index), index
+}
+
+// sortRows sets order to the positions of the elements of each row of x, of n elements, in
+// their order.
+func sortRows(x *Tensor, order []int64, n int, descending bool) {
+	switch x.dtype {
+	case Float32:
+		sortKeys(Read[float32](x), order, n, descending, orderOfFloat[float32])
+	case Float64:
+		sortKeys(Read[float64](x), order, n, descending, orderOfFloat[float64])
+	case Float16, BFloat16:
+		wide := Cast(x, Float32)
+		sortRows(wide, order, n, descending)
+		wide.Free()
+	case Int64:
+		sortKeys(Read[int64](x), order, n, descending, orderOfInt)
+	default: // integers that Int64 holds, and Bool
+		wide := Cast(x, Int64)
+		sortRows(wide, order, n, descending)
+		wide.Free()
+	}
+}
+
+// sortKeys is sortRows of elems, whose order is that of what key returns for them.
+func sortKeys[T dtype.Elem](elems []T, order []int64, n int, descending bool, key func(T) uint64) {
+	type item struct {
+		key uint64
+		at  int64
+	}
+	row := make([]item, n)
+	for lo := 0; lo < len(elems); lo += n {
+		for i, v := range elems[lo : lo+n] {
+			k := key(v)
+			if descending {
+				k = ^k
+			}
+			row[i] = item{k, int64(i)}
+		}
+		slices.SortFunc(row, func(a, b item) int { return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.at, b.at)) })
+		for i, it := range row {
+			order[lo+i] = it.at
+		}
+	}
+}
+
+// orderOfFloat maps numbers to integers of the same order: both zeros to one, NaN to the
+// largest.
+func orderOfFloat[T dtype.Float](v T) uint64 {
+	x := float64(v)
+	if x != x {
+		return math.MaxUint64
+	}
+	bits := math.Float64bits(x + 0) // -0 + 0 is 0
+	if bits>>63 != 0 {
+		return ^bits
+	}
+	return bits | 1<<63
+}
+
+func orderOfInt(v int64) uint64 { return uint64(v) ^ 1<<63 }

@@ -1,0 +1,43 @@
+package tensor
+
+import (
+	"math"
+	"slices"
+	"testing"
+)
+
+// Sort is stable in both directions, keeps the bits of its elements and has NaN as the
+// largest, as torch.sort with stable=True.
+func TestSort(t *testing.T) {
+	nan, inf := math.NaN(), math.Inf(1)
+	x := []float64{2, nan, -1, math.Copysign(0, -1), inf, 0, -inf, 2}
+	up, down := []int64{6, 2, 3, 5, 0, 7, 4, 1}, []int64{1, 4, 0, 7, 3, 5, 2, 6}
+	cpu := NewCPU(nil)
+	for _, dt := range []DType{Float32, Float64, BFloat16} {
+		in := Cast(FromSlice(cpu, x, 8), dt)
+		for _, descending := range []bool{false, true} {
+			want := up
+			if descending {
+				want = down
+			}
+			values, index := Sort(in, 0, descending)
+			if got := ToSlice[int64](index); !slices.Equal(got, want) {
+				t.Errorf("%v, descending %v: %v, want %v", dt, descending, got, want)
+			}
+			for i, v := range ToSlice[float64](Cast(values, Float64)) {
+				if math.Float64bits(v) != math.Float64bits(x[want[i]]) && v == v {
+					t.Errorf("%v, descending %v: element %d is %v, want %v", dt, descending, i, v, x[want[i]])
+				}
+			}
+		}
+	}
+	// Along the first dimension of integers, the least and the largest among them.
+	ints := FromSlice(cpu, []int64{3, math.MaxInt64, 3, math.MinInt64, -5, 0}, 3, 2)
+	values, index := Sort(ints, 0, false)
+	if got := ToSlice[int64](values); !slices.Equal(got, []int64{-5, math.MinInt64, 3, 0, 3, math.MaxInt64}) {
+		t.Errorf("values %v", got)
+	}
+	if got := ToSlice[int64](index); !slices.Equal(got, []int64{2, 1, 0, 2, 1, 0}) {
+		t.Errorf("positions %v", got)
+	}
+}

@@ -1,0 +1,173 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/gorun-spmd/gorun/checkpoint"
+	"github.com/gorun-spmd/gorun/comm"
+)
+
+// Keep says what is kept of a run, and where.
+type Keep struct {
+	Dir    string // folder of checkpoints; "": keep none
+	Every  int    // steps between checkpoints
+	Resume bool   // go on from the last one
+
+	// State is what a checkpoint has, beside the losses and the time; nil: Params, as "model."
+	// and their names, and what the Optimizer remembers, as "optimizer.".
+	State *checkpoint.State
+	// Settings are what a resumed run must have the same, by flag.
+	Settings map[string]string
+}
+
+// Flags declares -checkpoint, -every and -resume.
+func (k *Keep) Flags(f *flag.FlagSet, every int, with string) {
+	f.StringVar(&k.Dir, "checkpoint", "", "keep checkpoints in `DIR`: every -every steps, at the end, and on Ctrl-C")
+	f.IntVar(&k.Every, "every", every, "steps between checkpoints")
+	f.BoolVar(&k.Resume, "resume", false, "go on from the last checkpoint in -checkpoint, with any "+with)
+}
+
+// Check checks the flags.
+func (k *Keep) Check() error {
+	switch {
+	case k.Every < 1:
+		return fmt.Errorf("-every %d: give at least 1", k.Every)
+	case k.Resume && k.Dir == "":
+		return errors.New("-resume: nothing to go on from; give the folder with -checkpoint")
+	}
+	return nil
+}
+
+// Ready returns an error if the folder does not fit what is asked for: nothing to
+// resume, or checkpoints of another run, with which those of this one would mix.
+// A run that was restarted takes what there is. Run.Do checks it too, but by then
+// a program has read its data.
+func (k *Keep) Ready(restarted bool) error {
+	if k.Dir == "" || restarted {
+		return nil
+	}
+	e, ok, err := checkpoint.Latest(k.Dir)
+	switch {
+	case err != nil:
+		return fmt.Errorf("-checkpoint: %w; give a folder of its own", err)
+	case k.Resume && !ok:
+		return fmt.Errorf("-resume: there is no checkpoint in %s; leave -resume out to begin", k.Dir)
+	case !k.Resume && ok:
+		return fmt.Errorf("-checkpoint %s has a checkpoint of step %d; give -resume to go on from it, or another folder to begin", k.Dir, e.Step)
+	}
+	return nil
+}
+
+// A keeper keeps checkpoints of a run. A nil one keeps none.
+type keeper struct {
+	run   *Run
+	store *checkpoint.Store
+	state checkpoint.State
+	saved int // the step that was saved last, -1: none
+}
+
+// open opens the checkpoints of r, goes on from the last one if the user or a
+// restart wants that, and returns the first step to make.
+func (r *Run) open(ctx context.Context, world *comm.Comm, restarted bool, say func(string, ...any)) (k *keeper, first int, err error) {
+	if r.Keep.Dir == "" {
+		return nil, 0, nil
+	}
+	if err := r.Keep.Ready(restarted); err != nil {
+		return nil, 0, fmt.Errorf("%s: %w", r.Program, err)
+	}
+	store, err := checkpoint.Open(ctx, world, r.Keep.Dir, checkpoint.Options{Keep: 2})
+	if err != nil {
+		return nil, 0, err
+	}
+	k = &keeper{run: r, store: store, saved: -1}
+	state, ok := r.state()
+	if !ok {
+		return nil, 0, fmt.Errorf("%s: train: Keep.Dir is %s, and nothing says what to keep; give Params and Optimizer, or Keep.State", r.Program,
+			r.Keep.Dir)
+	}
+	k.state = state
+	settings := maps.Clone(r.Keep.Settings)
+	k.state.AddValue("losses", &r.Losses)
+	k.state.AddValue("elapsed", &r.Elapsed)
+	k.state.AddValue("settings", &settings)
+	if !r.Keep.Resume && !restarted {
+		return k, 0, nil
+	}
+	if first, ok, err = store.Resume(ctx, &k.state); err != nil || !ok {
+		return k, 0, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Keep.Settings)) {
+		if was, is := settings[name], r.Keep.Settings[name]; was != is {
+			return nil, 0, fmt.Errorf("%s: -%s was %s when the checkpoint in %s was made, and is %s now; give the same to go on", r.Program, name,
+				was, r.Keep.Dir, is)
+		}
+	}
+	k.saved = first
+	say("resumed at step %d from %s", first, r.Keep.Dir)
+	return k, first, nil
+}
+
+// state returns the tensors that a checkpoint has; ok is false if nothing says which.
+func (r *Run) state() (state checkpoint.State, ok bool) {
+	switch {
+	case r.Keep.State != nil:
+		return *r.Keep.State, true
+	case r.Params == nil || r.Optimizer == nil:
+		return state, false
+	}
+	state.AddTensors("model.", r.Params)
+	state.AddTensors("optimizer.", r.Optimizer.State())
+	return state, true
+}
+
+// SHA256 returns the SHA-256 of the tensors that a checkpoint of the run has, see
+// checkpoint.SHA256: of two runs it is equal if their weights and what their optimizers remember
+// are, to the bit. It is collective over world.
+func (r *Run) SHA256(ctx context.Context, world *comm.Comm) (string, error) {
+	state, ok := r.state()
+	if !ok {
+		return "", fmt.Errorf("%s: train: nothing says what the run's tensors are; give Params and Optimizer, or Keep.State", r.Program)
+	}
+	return checkpoint.SHA256(ctx, world, &state)
+}
+
+// step starts to save what so many steps have made, if it is time and the save
+// before has ended. A save that failed is told of; the next may do better.
+func (k *keeper) step(ctx context.Context, steps int, say func(string, ...any)) error {
+	if k == nil || steps%k.run.Keep.Every != 0 {
+		return nil
+	}
+	started, err := k.store.TrySave(ctx, steps, &k.state)
+	switch {
+	case errors.Is(err, comm.ErrAborted) || errors.Is(err, comm.ErrEnded):
+		return err
+	case err != nil:
+		say("%v; training goes on, the next checkpoint may be saved", err)
+	case !started:
+		say("step %d is not saved: the checkpoint before is still being written", steps)
+	}
+	if started {
+		k.saved = steps
+	}
+	return nil
+}
+
+// last saves what so many steps have made, if that has not been done, and waits
+// until it is on disk. A save before it that failed is told of.
+func (k *keeper) last(ctx context.Context, steps int, say func(string, ...any)) error {
+	if k == nil {
+		return nil
+	}
+	err := k.store.Wait()
+	if err != nil {
+		say("%v; trying once more", err)
+	} else if steps == k.saved {
+		return nil
+	}
+	return errors.Join(k.store.Save(ctx, steps, &k.state), k.store.Wait())
+}

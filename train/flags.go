@@ -1,0 +1,61 @@
+package train
+
+import (
+	"flag"
+	"fmt"
+	"strings"
+)
+
+// Usage describes a command line: text, then the flags.
+func Usage(text string, f *flag.FlagSet) string {
+	var b strings.Builder
+	b.WriteString(text)
+	f.SetOutput(&b)
+	f.PrintDefaults()
+	return b.String()
+}
+
+// Positive checks that the flags of these names, whole or real numbers, are above 0.
+func Positive(f *flag.FlagSet, names ...string) error {
+	for _, name := range names {
+		switch v := f.Lookup(name).Value.(flag.Getter).Get().(type) {
+		case int:
+			if v < 1 {
+				return fmt.Errorf("-%s %d: give at least 1", name, v)
+			}
+		case float64:
+			if !(v > 0) {
+				return fmt.Errorf("-%s %v: give a positive number", name, v)
+			}
+		}
+	}
+	return nil
+}
+
+// Mesh completes the sizes -dp and -tp of a mesh for size ranks: one that is 0 is
+// what the other leaves over, -tp all of it if both are.
+func Mesh(dp, tp, size int) (int, int, error) {
+	if dp < 0 || tp < 0 {
+		return 0, 0, fmt.Errorf("-dp %d -tp %d: give at least 1", dp, tp)
+	}
+	for _, f := range []struct {
+		name  string
+		value int
+	}{{"dp", dp}, {"tp", tp}} {
+		if f.value > 0 && dp*tp == 0 && size%f.value != 0 {
+			return 0, 0, fmt.Errorf("-%s %d does not divide the %d ranks that -np says; give a divisor", f.name, f.value, size)
+		}
+	}
+	switch {
+	case tp == 0 && dp == 0:
+		dp, tp = 1, size
+	case tp == 0:
+		tp = size / dp
+	case dp == 0:
+		dp = size / tp
+	}
+	if dp*tp != size {
+		return 0, 0, fmt.Errorf("-dp %d -tp %d do not make %d ranks; their product must be what -np says", dp, tp, size)
+	}
+	return dp, tp, nil
+}

@@ -1,0 +1,246 @@
+// Package train is the loop of a training program: steps with progress, checkpoints,
+// metrics and a clean stop, the same on every rank.
+//
+//	r := train.Run{
+//		Program: "mine", Advice: "lower the rate",
+//		Loss:      func(step, part int) *dtensor.Tensor { return model.loss(batch(step)) },
+//		Params:    model.params(), // nn.Params
+//		Optimizer: optim.NewAdamW(nn.Tensors(model.params()), optim.AdamWConfig{WeightDecay: 0.1}),
+//		Rate:      optim.WarmupCosine{Peak: 3e-3, Warmup: train.Ticks / 20, Total: train.Ticks},
+//		Clip:      1,
+//		Limit:     3 * time.Minute, Unit: "tokens", PerStep: 1024,
+//		Keep:      train.Keep{Dir: "checkpoints", Every: 100, Resume: true},
+//	}
+//	err := r.Do(ctx, world, nil)
+//
+// A program that makes its steps itself gives Step instead of Loss. One that has a loop of its
+// own takes parts: Keep's flags, Mesh, package metrics, package checkpoint.
+package train
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"time"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/visualize"
+	"github.com/gorun-spmd/gorun/metrics"
+	"github.com/gorun-spmd/gorun/metrics/progress"
+	"github.com/gorun-spmd/gorun/nn"
+	"github.com/gorun-spmd/gorun/optim"
+	"github.com/gorun-spmd/gorun/runtime"
+)
+
+// A Run is one run of a program: which steps to make and what to keep of them.
+type Run struct {
+	Program string // in errors
+	Advice  string // what to do about a loss that is not finite
+
+	// Loss returns the loss of a part of a step's batch, of one element. A step is
+	// Accumulate parts, whose losses are added; 0 means one. Its gradients are clipped
+	// to the norm Clip, unless that is 0, and Optimizer, which was made for Params, takes
+	// them with the rate of the schedule at Ticks·(share of the run that is over).
+	Loss       func(step, part int) *dtensor.Tensor
+	Accumulate int
+	Params     nn.Params
+	Optimizer  optim.Optimizer
+	Rate       optim.Schedule
+	Clip       float64
+
+	// Step makes a whole step instead, and returns its loss.
+	Step func(ctx context.Context, step int, share float64) (loss float64, err error)
+
+	// OnStep is called on every rank after each step with how many there have been; nil: nothing is.
+	OnStep func(steps int, loss float64)
+
+	// CheckReplicas is how many steps lie between two comparisons of what ranks hold
+	// replicated of the tensors that a checkpoint has, see checkpoint.CheckReplicas. 0: as
+	// often as takes 1 % of the time, and never if GORUN_CHECK is 0; negative: never.
+	CheckReplicas int
+
+	Steps   int           // the run ends after so many; 0: no such end
+	Limit   time.Duration // the run ends after this time; 0: no such end
+	Unit    string        // of what a step works on
+	PerStep int           // how many of them
+
+	Out     io.Writer // of progress; nil: standard error
+	Metrics string    // where to write the loss of each step, see metrics.Open; "": nowhere
+	Keep    Keep      // checkpoints
+
+	Losses         []float64     // one a step
+	Elapsed        time.Duration // of all attempts together
+	UnitsPerSecond float64       // in the end
+
+	grads []dtensor.Grad // of the last step that Loss made
+}
+
+// Ticks is how finely a Rate divides a run, whose end may be a number of steps or a time.
+const Ticks = 1 << 20
+
+// Do makes the steps, from the last checkpoint on if there is one and it is
+// wanted. If the job is to stop it does between two steps, saves if there is a place
+// to, and returns ctx's error. say prints a line on one rank; nil: on standard error of
+// rank 0.
+func (r *Run) Do(ctx context.Context, world *comm.Comm, say func(string, ...any)) error {
+	if say == nil {
+		say = Say(world)
+	}
+	step := r.Step
+	if step == nil {
+		step = r.step
+	}
+	k, first, err := r.open(ctx, world, runtime.Attempt(ctx) > 0, say)
+	if err != nil {
+		return err
+	}
+	if r.Out == nil {
+		r.Out = os.Stderr
+	}
+	var meter *progress.Meter
+	if world.Rank() == 0 {
+		columns, _ := runtime.Terminal(ctx)
+		meter = progress.New(r.Out, progress.Options{Steps: r.Steps, Limit: max(0, r.Limit-r.Elapsed), Unit: r.Unit, Columns: columns})
+		say = func(format string, args ...any) { meter.Println(fmt.Sprintf(format, args...)) }
+		defer func() {
+			meter.Finish()
+			r.UnitsPerSecond = meter.Rate()
+		}()
+	}
+	out, err := r.metrics(world)
+	if err != nil {
+		return err
+	}
+	if out != nil {
+		defer out.Close() // what it wrote is there; there is nothing more to write
+	}
+	w, err := r.watch(ctx, world, first > 0 || runtime.Attempt(ctx) > 0)
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	if r.Params != nil {
+		visualize.Record(r.Params)
+	}
+	start, before, last := time.Now(), r.Elapsed, time.Now()
+	for n := first; ; n++ {
+		r.Elapsed = before + time.Since(start)
+		if runtime.Stopping(ctx, world) {
+			err := k.last(ctx, n, say)
+			if k != nil && err == nil {
+				say("stopped after %d steps; -resume goes on from %s", n, r.Keep.Dir)
+			}
+			return cmp.Or(err, ctx.Err())
+		}
+		share, due, err := r.share(ctx, world, n, w.due())
+		if err != nil {
+			return err
+		}
+		if due {
+			if err := w.check(ctx); err != nil {
+				return fmt.Errorf("%s: before step %d: %w", r.Program, n, err)
+			}
+		}
+		if share >= 1 {
+			break
+		}
+		runtime.SetStep(ctx, n)
+		l, err := step(ctx, n, share)
+		if err != nil {
+			return err
+		}
+		if math.IsNaN(l) || math.IsInf(l, 0) {
+			return fmt.Errorf("%s: the loss of step %d is %v; %s", r.Program, n, l, r.Advice)
+		}
+		r.Losses = append(r.Losses, l)
+		if err := w.digest(ctx, n+1, l); err != nil {
+			return fmt.Errorf("%s: %w", r.Program, err)
+		}
+		if world.Rank() == 0 {
+			runtime.Metric(ctx, "loss", l)
+			if now := time.Now(); r.PerStep > 0 {
+				runtime.Metric(ctx, cmp.Or(r.Unit, "units")+"/s", float64(r.PerStep)/now.Sub(last).Seconds())
+				last = now
+			}
+		}
+		if meter != nil {
+			meter.Update(progress.Status{Step: n + 1, Loss: l, Done: (n + 1 - first) * r.PerStep})
+		}
+		if out != nil {
+			if err := out.Write(n+1, metrics.Value{Name: "loss", Value: l}, metrics.Value{Name: "seconds", Value: r.Elapsed.Seconds()}); err != nil {
+				return fmt.Errorf("%s: %w", r.Program, err)
+			}
+		}
+		if r.OnStep != nil {
+			r.OnStep(n+1, l)
+		}
+		if err := k.step(ctx, n+1, say); err != nil {
+			return err
+		}
+	}
+	return k.last(ctx, len(r.Losses), say)
+}
+
+// share returns how much of the run is over, and whether replicas are to be compared, as rank 0
+// sees it: clocks differ.
+func (r *Run) share(ctx context.Context, world *comm.Comm, step int, due bool) (share float64, check bool, err error) {
+	word := make([]float64, 2)
+	if r.Steps > 0 {
+		word[0] = float64(step) / float64(r.Steps)
+	}
+	if r.Limit > 0 {
+		word[0] = max(word[0], r.Elapsed.Seconds()/r.Limit.Seconds())
+	}
+	if due {
+		word[1] = 1
+	}
+	err = comm.Broadcast(ctx, world, word, 0)
+	return word[0], word[1] == 1, err
+}
+
+// Say returns a function that prints a line on standard error of rank 0, and nothing on others.
+func Say(world *comm.Comm) func(format string, args ...any) {
+	if world.Rank() != 0 {
+		return func(string, ...any) {}
+	}
+	return func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
+}
+
+// metrics opens what the loss of each step is written to, on rank 0; nil: nothing.
+func (r *Run) metrics(world *comm.Comm) (metrics.Writer, error) {
+	if r.Metrics == "" || world.Rank() != 0 {
+		return nil, nil
+	}
+	w, err := metrics.Open(r.Metrics)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", r.Program, err)
+	}
+	return w, nil
+}
+
+// step makes one step of the Optimizer and returns the loss from before it.
+func (r *Run) step(ctx context.Context, step int, share float64) (float64, error) {
+	params := nn.Tensors(r.Params)
+	parts := max(1, r.Accumulate)
+	value, grads, err := dtensor.Accumulate(ctx, parts, func(part int) *dtensor.Tensor { return r.Loss(step, part) }, params...)
+	if err != nil {
+		return 0, err
+	}
+	if r.Clip > 0 {
+		if _, err := optim.ClipGradNorm(ctx, params, grads, r.Clip); errors.Is(err, optim.ErrNotFinite) {
+			return 0, fmt.Errorf("%s: %s: %w", r.Program, r.Advice, err)
+		} else if err != nil {
+			return 0, err
+		}
+	}
+	r.grads = grads
+	if err := r.Optimizer.Step(grads, r.Rate.At(int(share*Ticks))); err != nil {
+		return 0, err
+	}
+	return value.Item(), nil
+}

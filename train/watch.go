@@ -1,0 +1,94 @@
+package train
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/gorun-spmd/gorun/checkpoint"
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/job"
+)
+
+// checkShare is the share of the time that comparisons of replicas take by default.
+const checkShare = 0.01
+
+// A watcher compares replicas now and then, and writes digests if the user wants them.
+type watcher struct {
+	run   *Run
+	world *comm.Comm
+	state checkpoint.State
+	every int // steps between comparisons; 0: by their cost
+
+	steps int           // since the last comparison
+	since time.Time     // of its end
+	cost  time.Duration // of it
+
+	log      *checkpoint.DigestLog // nil: none
+	logEvery int
+}
+
+// watch begins to watch over the run. goOn says that it has made steps before.
+func (r *Run) watch(ctx context.Context, world *comm.Comm, goOn bool) (*watcher, error) {
+	w := &watcher{run: r, world: world, every: r.CheckReplicas, since: time.Now()}
+	w.state, _ = r.state()
+	if !w.state.Replicated() || w.every == 0 && os.Getenv("GORUN_CHECK") == "0" {
+		w.every = -1
+	}
+	path := os.Getenv(job.DigestVar)
+	if path == "" {
+		return w, nil
+	}
+	var err error
+	if w.logEvery, err = strconv.Atoi(cmp.Or(os.Getenv(job.DigestEveryVar), "1")); err != nil || w.logEvery < 1 {
+		return nil, fmt.Errorf("train: %s=%s is not a number of steps; give 1 or more", job.DigestEveryVar, os.Getenv(job.DigestEveryVar))
+	}
+	w.log, err = checkpoint.OpenDigestLog(ctx, world, path, goOn)
+	return w, err
+}
+
+// due reports whether replicas are to be compared before the next step.
+func (w *watcher) due() bool {
+	w.steps++
+	if w.every != 0 {
+		return w.steps == w.every+1
+	}
+	return time.Since(w.since) >= time.Duration(float64(w.cost)/checkShare)
+}
+
+// check compares replicas.
+func (w *watcher) check(ctx context.Context) error {
+	start := time.Now()
+	err := checkpoint.CheckReplicas(ctx, w.world, &w.state)
+	w.since = time.Now()
+	w.cost, w.steps = w.since.Sub(start), 1
+	return err
+}
+
+// digest writes the digests of what so many steps have made.
+func (w *watcher) digest(ctx context.Context, steps int, loss float64) error {
+	if w.log == nil || steps%w.logEvery != 0 {
+		return nil
+	}
+	state := w.state.Clone()
+	if len(w.run.grads) > 0 {
+		i := 0
+		for name := range w.run.Params {
+			if g := w.run.grads[i].Dense(); g != nil {
+				state.AddTensor("gradient."+name, g)
+			}
+			i++
+		}
+	}
+	return w.log.Write(ctx, steps, loss, state)
+}
+
+// close ends the file of digests, whose lines are written already.
+func (w *watcher) close() {
+	if w.log != nil {
+		w.log.Close()
+	}
+}

@@ -1,0 +1,102 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gorun-spmd/gorun/checkpoint"
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/commtest"
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/job"
+	"github.com/gorun-spmd/gorun/optim"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// learn trains a weight that all ranks have on 20 steps; change may do so before each step.
+func learn(t *testing.T, ranks int, keep Keep, change func(w *dtensor.Tensor, rank, step int)) []error {
+	t.Helper()
+	return commtest.Ranks(t.Context(), ranks, func(ctx context.Context, world *comm.Comm) error {
+		m, err := dtensor.NewMesh(world, dtensor.Axis{Name: "dp", Size: world.Size()})
+		if err != nil {
+			return err
+		}
+		m.CheckReplicas(false) // which would find it first
+		w := dtensor.Full(m, tensor.Float32, 1, []int{6, 5}, layout.Replicate())
+		r := Run{Program: "test", Steps: 20, Unit: "things", PerStep: 1, Out: new(strings.Builder), CheckReplicas: 4, Keep: keep,
+			Loss: func(step, _ int) *dtensor.Tensor {
+				change(w, world.Rank(), step)
+				return w.Mul(w).Sum(nil, false)
+			},
+			Params:    func(yield func(string, *dtensor.Tensor) bool) { yield("w", w) },
+			Optimizer: optim.NewSGD([]*dtensor.Tensor{w}, optim.SGDConfig{Momentum: 0.5}), Rate: optim.Constant{Rate: 0.01}}
+		return r.Do(ctx, world, func(string, ...any) {})
+	})
+}
+
+// TestReplicasAreWatched changes an element on one rank.
+func TestReplicasAreWatched(t *testing.T) {
+	errs := learn(t, 3, Keep{}, func(w *dtensor.Tensor, rank, step int) {
+		if rank == 2 && step == 6 {
+			tensor.Edit(w.Local(), func(v []float32) { v[13] += 1e-6 })
+		}
+	})
+	for rank, err := range errs {
+		differs, ok := errors.AsType[*checkpoint.ReplicaError](err)
+		if !ok || differs.Name != "model.w" || fmt.Sprint(differs.Index) != "[2 3]" || !strings.Contains(err.Error(), "before step 8") ||
+			!strings.Contains(err.Error(), "on rank 2") {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+	}
+	for rank, err := range learn(t, 3, Keep{}, func(*dtensor.Tensor, int, int) {}) {
+		if err != nil {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+	}
+}
+
+// TestDigestsOfRuns compares runs that are the same, interrupted or not, and one that is not.
+func TestDigestsOfRuns(t *testing.T) {
+	dir := t.TempDir()
+	a, b, c := filepath.Join(dir, "a"), filepath.Join(dir, "b"), filepath.Join(dir, "c")
+	nothing := func(*dtensor.Tensor, int, int) {}
+	file := func(path string) { t.Setenv(job.DigestVar, path) }
+	must := func(errs []error) {
+		t.Helper()
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file(a)
+	must(learn(t, 1, Keep{}, nothing))
+	file(b)
+	must(learn(t, 2, Keep{}, nothing)) // every rank has the same loss, so the sums are exact
+	d, err := checkpoint.Diff(a, b)
+	if err != nil || !d.Equal() || d.Compared != 20 {
+		t.Errorf("the same runs: %+v, %v", d, err)
+	}
+	file(c)
+	must(learn(t, 2, Keep{}, func(w *dtensor.Tensor, _, step int) {
+		if step == 11 {
+			tensor.Edit(w.Local(), func(v []float32) { v[29] *= 1.001 })
+		}
+	}))
+	d, err = checkpoint.Diff(a, c)
+	if err != nil || d.Step != 12 || len(d.Tensors) != 3 {
+		t.Fatalf("a weight was changed in the step that makes 12: %+v, %v", d, err)
+	}
+	for i, name := range []string{"gradient.w", "model.w", "optimizer.momentum.0"} {
+		if got := d.Tensors[i]; got.Name != name || fmt.Sprint(got.Ranges) != "[[28 30]]" {
+			t.Errorf("%+v, want a difference of %s in elements 28 and 29", got, name)
+		}
+	}
+	t.Setenv(job.DigestEveryVar, "none")
+	if errs := learn(t, 1, Keep{}, nothing); errs[0] == nil || !strings.Contains(errs[0].Error(), "GORUN_DIGEST_EVERY=none is not a number") {
+		t.Errorf("got %v", errs[0])
+	}
+}
