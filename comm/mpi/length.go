@@ -132,8 +132,10 @@ const neighbourhood = 5
 // barrier, so no rank leaves it.
 func (r *Rank) unanimous(ctx context.Context, call *comm.Call) error {
 	n := len(r.world)
-	bytes := max(call.Src.Bytes(), call.Dst.Bytes()) // the same on all ranks
+	bytes := max(call.Src.Bytes(), call.Dst.Bytes()) // the same on all ranks, but for those below
 	switch call.Kind {
+	case comm.GatherVKind, comm.ScatterVKind, comm.AllToAllVKind:
+		return nil // they are messages, see pairs
 	case comm.GatherKind:
 		bytes = call.Src.Bytes() * n
 	case comm.ScatterKind:
