@@ -57,27 +57,27 @@ func (s *Store) snapshot(ctx context.Context, step int, state *State) snapshot {
 	if snap.values, snap.err = state.encodeValues(); snap.err != nil {
 		return snap
 	}
-	if snap.plan, snap.err = s.planFor(snap.state.tensors); snap.err == nil {
+	if snap.plan, snap.err = s.plan.next(s.c.WorldRank(s.c.Rank()), snap.state.tensors); snap.err == nil {
+		s.plan = snap.plan
 		snap.data, snap.err = s.copyData(ctx, snap.plan)
 	}
 	return snap
 }
 
-// planFor returns the plan for tensors: that of the last save if it was for the
-// same names, types and layouts.
-func (s *Store) planFor(tensors []namedTensor) (plan, error) {
+// next returns the plan of rank me for tensors: that of the last save, before, if it was for
+// the same names, types and layouts.
+func (before plan) next(me int, tensors []namedTensor) (plan, error) {
 	same := func(a, b namedTensor) bool {
 		if a.name != b.name || a.shards != b.shards {
 			return false
 		}
 		return a.shards != nil || a.dtype() == b.dtype() && a.tensor.Layout() == b.tensor.Layout() && a.mesh() == b.mesh()
 	}
-	if s.plan.pieces != nil && slices.EqualFunc(tensors, s.plan.tensors, same) {
-		s.plan.tensors = tensors
-		return s.plan, nil
+	if before.pieces != nil && slices.EqualFunc(tensors, before.tensors, same) {
+		before.tensors = tensors
+		return before, nil
 	}
 	p := plan{tensors: tensors, pieces: map[string]piece{}}
-	me := s.c.WorldRank(s.c.Rank())
 	names := map[string]bool{}
 	for _, t := range tensors {
 		names[t.name] = true
@@ -105,7 +105,6 @@ func (s *Store) planFor(tensors []namedTensor) (plan, error) {
 		}
 		p.header = h
 	}
-	s.plan = p
 	return p, nil
 }
 
@@ -249,27 +248,39 @@ func writeAll(w io.Writer, b []byte) error {
 // index joins the parts of all ranks.
 func (s *Store) index(snap snapshot, texts [][]byte) (*index, error) {
 	x := &index{Format: formatName, Version: formatVersion, Step: snap.step, Ranks: s.c.Size(),
-		Properties: s.o.Properties, Values: snap.values, BlockBytes: s.o.blockBytes, Files: []fileEntry{}}
-	entries := map[string]*tensorEntry{}
-	x.Tensors = make([]tensorEntry, len(snap.state.tensors))
-	for i, t := range snap.state.tensors {
-		x.Tensors[i] = tensorEntry{Name: t.name, DType: safetensors.Name(t.dtype()), Shape: append([]int{}, t.shape()...), Layout: t.layout(),
+		Properties: s.o.Properties, Values: snap.values, BlockBytes: s.o.blockBytes, Files: []fileEntry{}, Tensors: describe(snap.state.tensors)}
+	return x, x.join(texts, snap.state.digest(), s.c.WorldRank)
+}
+
+// describe returns the entries of tensors, without chunks.
+func describe(tensors []namedTensor) []tensorEntry {
+	list := make([]tensorEntry, len(tensors))
+	for i, t := range tensors {
+		list[i] = tensorEntry{Name: t.name, DType: safetensors.Name(t.dtype()), Shape: append([]int{}, t.shape()...), Layout: t.layout(),
 			Chunks: []chunkEntry{}}
-		entries[t.name] = &x.Tensors[i]
+	}
+	return list
+}
+
+// join adds the files and chunks of the parts of all ranks. digest is that of the State;
+// worldRank says which rank wrote a part.
+func (x *index) join(texts [][]byte, digest uint64, worldRank func(int) int) error {
+	entries := map[string]*tensorEntry{}
+	for i := range x.Tensors {
+		entries[x.Tensors[i].Name] = &x.Tensors[i]
 	}
 	var problems []string
-	digest := snap.state.digest()
 	for r, text := range texts {
 		var p part
 		if err := json.Unmarshal(text, &p); err != nil {
-			return nil, fmt.Errorf("rank %d: what it says of its file: %w", s.c.WorldRank(r), err)
+			return fmt.Errorf("rank %d: what it says of its file: %w", worldRank(r), err)
 		}
 		switch {
 		case p.Err != "":
-			problems = append(problems, fmt.Sprintf("rank %d: %s", s.c.WorldRank(r), p.Err))
+			problems = append(problems, fmt.Sprintf("rank %d: %s", worldRank(r), p.Err))
 		case p.Digest != digest:
 			problems = append(problems, fmt.Sprintf("rank %d has other names, types or layouts in its State than rank %d; "+
-				"add the same on every rank", s.c.WorldRank(r), s.c.WorldRank(0)))
+				"add the same on every rank", worldRank(r), worldRank(0)))
 		case p.File != nil:
 			for _, c := range p.Chunks {
 				c.File = len(x.Files)
@@ -280,10 +291,10 @@ func (s *Store) index(snap snapshot, texts [][]byte) (*index, error) {
 		}
 	}
 	if len(problems) > 0 {
-		return nil, errors.New(strings.Join(problems, "; "))
+		return errors.New(strings.Join(problems, "; "))
 	}
 	for _, t := range x.Tensors {
 		slices.SortFunc(t.Chunks, func(a, b chunkEntry) int { return slices.Compare(a.Offset, b.Offset) })
 	}
-	return x, x.validate()
+	return x.validate()
 }

@@ -38,6 +38,7 @@ const policy = `
 	internal/control   < internal/invariant
 	internal/job       <
 	internal/keepalive <
+	internal/snapshot  <
 	internal/observe   <
 	internal/testenv   <
 	internal/deadlock  <
@@ -72,7 +73,7 @@ const policy = `
 	embedding      < dtensor internal/keytable serve
 	loss           < dtensor
 	optim          < dtensor
-	checkpoint     < dtensor checkpoint/safetensors internal/job
+	checkpoint     < dtensor checkpoint/safetensors internal/job internal/snapshot
 	checkpoint/safetensors < internal/dtype
 
 	runtime    < comm/device comm/mem comm/shm comm/mpi comm/gompi comm/empi tensor/cuda internal/job internal/keepalive internal/observe

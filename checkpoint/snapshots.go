@@ -1,0 +1,255 @@
+package checkpoint
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	iofs "io/fs"
+	"path/filepath"
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/internal/job"
+	kept "github.com/gorun-spmd/gorun/internal/snapshot"
+)
+
+// Snapshots keep a State in memory of the launcher's, which outlives the ranks: a later attempt
+// of the job loads it on as many ranks or others. A snapshot is copied while
+// the program waits, and counts when all ranks have copied theirs; the one before is there
+// until then. It lies as a checkpoint does, each shard once, and loads as one.
+//
+// All ranks make the same calls, as of a Store.
+type Snapshots struct {
+	c       *comm.Comm
+	at      *job.Snapshots
+	state   *State
+	last    kept.Snapshot // the last complete one
+	plan    plan
+	taken   int64  // bytes that were reserved, of this rank
+	staging []byte // for what lies on a device
+}
+
+// snapshotBlock is how much is copied and summed at a time, so that it is in a cache.
+const snapshotBlock = 256 << 10
+
+// OpenSnapshots returns the snapshots of state, nil if the launcher gave no memory for them. It reserves
+// their memory, two of each rank's part, and returns an error if that does not fit. world is
+// that of runtime.Main. It is collective.
+func OpenSnapshots(ctx context.Context, world *comm.Comm, state *State) (*Snapshots, error) {
+	at := job.SnapshotsOf(ctx)
+	if at == nil {
+		return nil, nil
+	}
+	s := &Snapshots{c: world, at: at, state: state}
+	now, free := state.asSaved(ctx)
+	defer free()
+	sorted := now.sorted()
+	err := sorted.err
+	if err == nil {
+		s.last, _, err = kept.Last(at.File)
+	}
+	if err == nil {
+		s.plan, err = s.plan.next(world.WorldRank(world.Rank()), sorted.tensors)
+	}
+	if err == nil {
+		err = s.reserve(s.plan.dataBytes())
+	}
+	if err := agree(ctx, world, err); err != nil {
+		return nil, fmt.Errorf("checkpoint: OpenSnapshots: %w", err)
+	}
+	return s, nil
+}
+
+// dataBytes is what this rank keeps of a state.
+func (p *plan) dataBytes() int64 {
+	if p.header == nil {
+		return 0
+	}
+	return int64(p.header.FileBytes - p.header.DataStart)
+}
+
+// reserve accounts for two parts of so many bytes.
+func (s *Snapshots) reserve(bytes int64) error {
+	more := 2 * (bytes - s.taken/2)
+	if more <= 0 || s.at.Reserve == nil {
+		return nil
+	}
+	if err := s.at.Reserve(int(more)); err != nil {
+		return fmt.Errorf("snapshots in memory need 2 × %d bytes of rank %d: %w or fewer ranks on this host", bytes, s.c.Rank(), err)
+	}
+	s.taken += more
+	return nil
+}
+
+// Bytes returns the memory that the snapshots of all ranks take. It is collective.
+func (s *Snapshots) Bytes(ctx context.Context) (int, error) {
+	sum := []int64{2 * s.plan.dataBytes()}
+	err := comm.AllReduce(ctx, s.c, sum, comm.Sum)
+	return int(sum[0]), err
+}
+
+// description is what a rank writes about its part. Rank 0 alone has what follows Digest.
+type description struct {
+	part
+	Values  map[string]json.RawMessage `json:"values,omitempty"`
+	Tensors []tensorEntry              `json:"tensors,omitempty"`
+}
+
+// Save keeps the state as it is after so many steps. It returns when all ranks have
+// copied theirs, with the same error on every rank.
+func (s *Snapshots) Save(ctx context.Context, step int) error {
+	if err := agree(ctx, s.c, s.save(ctx, step)); err != nil {
+		return fmt.Errorf("checkpoint: snapshot of step %d: %w", step, err)
+	}
+	s.last.Sequence++
+	job.Saved(ctx)
+	return nil
+}
+
+func (s *Snapshots) save(ctx context.Context, step int) error {
+	now, free := s.state.asSaved(ctx)
+	defer free()
+	state := now.sorted()
+	if state.err != nil {
+		return state.err
+	}
+	var err error
+	if s.plan, err = s.plan.next(s.c.WorldRank(s.c.Rank()), state.tensors); err != nil {
+		return err
+	}
+	if err := s.reserve(s.plan.dataBytes()); err != nil {
+		return err
+	}
+	w := kept.Begin(s.at.File, s.last.Sequence+1, s.at.Attempt, step, s.c.Rank(), s.c.Size())
+	d := description{part: part{Digest: state.digest(), File: &fileEntry{Name: partName(s.c.Rank()), Bytes: int(s.plan.dataBytes())}}}
+	if s.plan.header != nil {
+		failed := dtensor.Try(ctx, s.plan.tensors[0].mesh(), func() { d.Chunks, err = s.copy(w) })
+		if err = errors.Join(failed, err); err != nil {
+			return err
+		}
+	}
+	if s.c.Rank() == 0 {
+		if d.Values, err = state.encodeValues(); err != nil {
+			return err
+		}
+		d.Tensors = describe(state.tensors)
+	}
+	text, err := json.Marshal(d)
+	if err != nil {
+		return err
+	}
+	return w.Finish(text)
+}
+
+func partName(rank int) string { return fmt.Sprintf("rank-%05d", rank) }
+
+// copy writes this rank's pieces, and returns where they lie.
+func (s *Snapshots) copy(w io.Writer) (chunks []partChunk, err error) {
+	for _, entry := range s.plan.header.Tensors {
+		piece := s.plan.pieces[entry.Name]
+		t := &s.plan.tensors[piece.tensor]
+		for _, p := range t.parts() {
+			if fmt.Sprint(p.box.offset) != fmt.Sprint(piece.box.offset) {
+				continue
+			}
+			b, ok := hostBytes(p.data)
+			if !ok {
+				s.staging = resize(s.staging, entry.Bytes)
+				b = s.staging
+				p.data.Device().ToHost(unsafe.Pointer(&b[0]), p.data.Ptr(), entry.Bytes)
+			}
+			var sums []byte
+			for at := 0; at < len(b); at += snapshotBlock {
+				block := b[at:min(at+snapshotBlock, len(b))]
+				sums = fmt.Appendf(sums, "%08x", crc32.Checksum(block, castagnoli()))
+				if _, err := w.Write(block); err != nil {
+					return nil, err
+				}
+			}
+			chunks = append(chunks, partChunk{t.name, chunkEntry{At: entry.Offset, Offset: append([]int{}, piece.box.offset...),
+				Shape: append([]int{}, piece.box.size...), CRC32C: string(sums)}})
+			break
+		}
+	}
+	return chunks, nil
+}
+
+// Resume loads the last snapshot into the state, on any number of ranks, and returns its step;
+// ok is false if there is none.
+func (s *Snapshots) Resume(ctx context.Context) (step int, ok bool, err error) {
+	if len(s.last.Parts) == 0 {
+		return 0, false, nil
+	}
+	fs := &memoryFS{at: s.at.File, last: &s.last}
+	if s.c.Rank() == 0 {
+		fs.index, err = s.index()
+	}
+	if err := agree(ctx, s.c, asDamage(err)); err != nil {
+		return 0, false, fmt.Errorf("checkpoint: the snapshot in memory: %w", err)
+	}
+	if _, err := load(ctx, s.c, fs, "memory", s.state, LoadOptions{}); err != nil {
+		return 0, false, fmt.Errorf("checkpoint: the snapshot in memory: %w", err)
+	}
+	return s.last.Step, true, nil
+}
+
+// index makes the index of the last snapshot of what its ranks wrote about their parts.
+func (s *Snapshots) index() ([]byte, error) {
+	var texts [][]byte
+	for i := range s.last.Parts {
+		text, err := s.last.Parts[i].Description(s.at.File)
+		if err != nil {
+			return nil, err
+		}
+		texts = append(texts, text)
+	}
+	var first description
+	if err := json.Unmarshal(texts[0], &first); err != nil {
+		return nil, err
+	}
+	x := &index{Format: formatName, Version: formatVersion, Step: s.last.Step, Ranks: len(texts), Values: first.Values,
+		BlockBytes: snapshotBlock, Files: []fileEntry{}, Tensors: first.Tensors}
+	if err := x.join(texts, first.Digest, func(r int) int { return r }); err != nil {
+		return nil, err
+	}
+	return x.encode()
+}
+
+// memoryFS shows the last snapshot as the folder of a checkpoint, to load.
+type memoryFS struct {
+	fileSystem // of what loading does not call
+	at         kept.Memory
+	last       *kept.Snapshot
+	index      []byte // on rank 0
+}
+
+func (f *memoryFS) List(string) ([]string, error) { return []string{indexName}, nil }
+
+func (f *memoryFS) Open(name string, _ bool) (file, error) {
+	base := filepath.Base(name)
+	if base == indexName {
+		return memoryFile{bytes.NewReader(f.index), len(f.index)}, nil
+	}
+	for r, p := range f.last.Parts {
+		if base == partName(r) {
+			return memoryFile{io.NewSectionReader(f.at, p.At, p.Bytes), int(p.Bytes)}, nil
+		}
+	}
+	return nil, &iofs.PathError{Op: "open", Path: name, Err: iofs.ErrNotExist}
+}
+
+// A memoryFile is a file of a snapshot, to read.
+type memoryFile struct {
+	io.ReaderAt
+	bytes int
+}
+
+func (f memoryFile) Size() (int, error)        { return f.bytes, nil }
+func (f memoryFile) Close() error              { return nil }
+func (f memoryFile) Sync() error               { return nil }
+func (f memoryFile) Write([]byte) (int, error) { return 0, iofs.ErrInvalid }

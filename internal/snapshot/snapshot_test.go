@@ -1,0 +1,158 @@
+//go:build linux
+
+package snapshot
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+)
+
+// errDied is how a rank dies in the middle of a write.
+var errDied = errors.New("died")
+
+// mortal is a memory that lets so many bytes through, and no more.
+type mortal struct {
+	Memory
+	left int
+}
+
+func (m *mortal) WriteAt(b []byte, at int64) (int, error) {
+	n := min(len(b), m.left)
+	m.left -= n
+	if _, err := m.Memory.WriteAt(b[:n], at); err != nil {
+		return 0, err
+	}
+	if n < len(b) {
+		return n, errDied
+	}
+	return n, nil
+}
+
+func create(t *testing.T) Memory {
+	t.Helper()
+	f, err := Create()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+func data(sequence, rank int) []byte {
+	return bytes.Repeat([]byte{byte(16*sequence + rank)}, 5+3*rank*sequence%17)
+}
+
+// write writes one part.
+func write(m Memory, sequence, attempt, rank, ranks int) error {
+	w := Begin(m, sequence, attempt, 10*sequence, rank, ranks)
+	for chunk := range slices.Chunk(data(sequence, rank), 4) {
+		if _, err := w.Write(chunk); err != nil {
+			return err
+		}
+	}
+	return w.Finish(fmt.Append(nil, "part of ", rank, " in ", sequence))
+}
+
+// writeAll writes a whole snapshot.
+func writeAll(t *testing.T, m Memory, sequence, attempt, ranks int) {
+	t.Helper()
+	for r := range ranks {
+		if err := write(m, sequence, attempt, r, ranks); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// check compares the last complete snapshot.
+func check(t *testing.T, m Memory, sequence, ranks int) {
+	t.Helper()
+	s, ok, err := Last(m)
+	if err != nil || ok != (sequence > 0) {
+		t.Fatalf("%v, %v; want snapshot %d", ok, err, sequence)
+	}
+	if s.Sequence != sequence || s.Step != 10*sequence || len(s.Parts) != ranks {
+		t.Fatalf("snapshot %d of step %d and %d ranks, want %d of %d ranks", s.Sequence, s.Step, len(s.Parts), sequence, ranks)
+	}
+	for r, p := range s.Parts {
+		b := make([]byte, p.Bytes)
+		if _, err := m.ReadAt(b, p.At); err != nil || !bytes.Equal(b, data(sequence, r)) {
+			t.Errorf("rank %d: data %v, %v", r, b, err)
+		}
+		if text, err := p.Description(m); err != nil || string(text) != fmt.Sprint("part of ", r, " in ", sequence) {
+			t.Errorf("rank %d: description %q, %v", r, text, err)
+		}
+	}
+}
+
+func TestTheLastCompleteOneCounts(t *testing.T) {
+	for _, n := range []int{1, 2, 3, 4, 7} {
+		m := create(t)
+		check(t, m, 0, 0)
+		for k := 1; k < 6; k++ {
+			for r := range n {
+				if err := write(m, k, 0, r, n); err != nil {
+					t.Fatal(err)
+				}
+				if r < n-1 && k > 1 {
+					check(t, m, k-1, n)
+				}
+			}
+			check(t, m, k, n)
+		}
+	}
+}
+
+// A rank dies after each byte that it writes, before and after the others have written, and
+// the next attempt writes the same snapshot, on fewer or more ranks.
+func TestDeathAtEachByte(t *testing.T) {
+	const n = 3
+	for victim := range n {
+		for bytes := 0; ; bytes++ {
+			m := create(t)
+			writeAll(t, m, 1, 0, n)
+			writeAll(t, m, 2, 0, n)
+			for r := range n {
+				if r != victim {
+					if err := write(m, 3, 0, r, n); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			err := write(&mortal{m, bytes}, 3, 0, victim, n)
+			if err == nil {
+				check(t, m, 3, n)
+				break
+			}
+			if !errors.Is(err, errDied) {
+				t.Fatal(err)
+			}
+			check(t, m, 2, n)
+			next := n - 1 + bytes%3
+			for r := range next { // entries of the dead attempt are none of this one's
+				check(t, m, 2, n)
+				if err := write(m, 3, 1, r, next); err != nil {
+					t.Fatal(err)
+				}
+			}
+			check(t, m, 3, next)
+		}
+	}
+}
+
+func TestDamagedDescription(t *testing.T) {
+	m := create(t)
+	writeAll(t, m, 1, 0, 2)
+	s, _, err := Last(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.WriteAt([]byte{0}, s.Parts[1].At+s.Parts[1].Bytes); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Parts[1].Description(m); err == nil {
+		t.Error("damage is not seen")
+	}
+}
