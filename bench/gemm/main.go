@@ -1,6 +1,7 @@
-// Command gemm measures matrix products of float32.
+// Command gemm measures matrix products of float32, or of bfloat16.
 //
 //	go run ./bench/gemm                                  a table
+//	go run ./bench/gemm -dtype bfloat16                  operands and result of bfloat16
 //	go run ./bench/gemm -json                            one JSON object a line
 //	go run ./bench/gemm -match linear -threads 2         some cases, two threads
 //
@@ -19,6 +20,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gorun-spmd/gorun/internal/dtype"
 	"github.com/gorun-spmd/gorun/internal/gemm"
 	"github.com/gorun-spmd/gorun/internal/simd"
 )
@@ -76,19 +78,29 @@ var shapes = []shape{
 func main() {
 	asJSON := flag.Bool("json", false, "print one JSON object a line")
 	threads := flag.Int("threads", 1, "the most threads a product may use (GOMAXPROCS)")
+	dt := flag.String("dtype", "float32", "what is multiplied: float32 or bfloat16")
 	match := flag.String("match", "", "only the cases whose name contains this")
 	spend := flag.Duration("time", 200*time.Millisecond, "how long to repeat each case")
 	flag.Parse()
+	if *dt != "float32" && *dt != "bfloat16" {
+		fmt.Fprintf(os.Stderr, "gemm: -dtype %s: want float32 or bfloat16\n", *dt)
+		os.Exit(2)
+	}
 	runtime.GOMAXPROCS(*threads)
 	quiet := os.Getenv("GORUN_RANK") != "" && os.Getenv("GORUN_RANK") != "0"
 	if !*asJSON && !quiet {
-		fmt.Printf("float32, %v, %d thread(s)\n%-18s %6s %6s %6s %12s %10s\n", simd.Best(), *threads, "case", "m", "n", "k", "ns", "GFLOP/s")
+		fmt.Printf("%s, %v, %d thread(s)\n%-18s %6s %6s %6s %12s %10s\n", *dt, simd.Best(), *threads, "case", "m", "n", "k", "ns", "GFLOP/s")
 	}
 	for _, s := range shapes {
 		if !strings.Contains(s.Name, *match) {
 			continue
 		}
-		r := measure(s, *spend)
+		var r result
+		if *dt == "bfloat16" {
+			r = measure(s, *spend, halves(s))
+		} else {
+			r = measure(s, *spend, floats(s))
+		}
 		r.Threads = *threads
 		switch {
 		case quiet:
@@ -105,27 +117,49 @@ func main() {
 
 // measure repeats the product of a shape and returns the fastest run. Products
 // too short for the clock are timed in batches.
-func measure(s shape, spend time.Duration) result {
-	a, b, c := filled(s.M*s.K), filled(s.K*s.N), make([]float32, s.M*s.N)
-	lda, ldb := s.K, s.N
-	if s.TransA {
-		lda = s.M
-	}
-	if s.TransB {
-		ldb = s.K
-	}
+func measure(s shape, spend time.Duration, multiply func()) result {
 	flops := 2 * float64(s.M) * float64(s.N) * float64(s.K)
 	batch := max(1, int(1e6/flops)*5)
 	best := time.Duration(1<<63 - 1)
 	for runs, start := 0, time.Now(); runs < 3 || time.Since(start) < spend; runs++ {
 		t := time.Now()
 		for range batch {
-			gemm.Gemm(s.TransA, s.TransB, s.M, s.N, s.K, 1, a, lda, b, ldb, 0, c, s.N)
+			multiply()
 		}
 		best = min(best, time.Since(t))
 	}
 	perCall := float64(best.Nanoseconds()) / float64(batch)
 	return result{shape: s, GFlops: flops / perCall, Ns: int64(perCall)}
+}
+
+// strides returns how far apart the rows of both operands are.
+func (s shape) strides() (lda, ldb int) {
+	lda, ldb = s.K, s.N
+	if s.TransA {
+		lda = s.M
+	}
+	if s.TransB {
+		ldb = s.K
+	}
+	return lda, ldb
+}
+
+// floats returns the product of float32.
+func floats(s shape) func() {
+	a, b, c := filled(s.M*s.K), filled(s.K*s.N), make([]float32, s.M*s.N)
+	lda, ldb := s.strides()
+	return func() { gemm.Gemm(s.TransA, s.TransB, s.M, s.N, s.K, 1, a, lda, b, ldb, 0, c, s.N) }
+}
+
+// halves returns the product of bfloat16.
+func halves(s shape) func() {
+	a, b, c := make([]dtype.BF16, s.M*s.K), make([]dtype.BF16, s.K*s.N), make([]dtype.BF16, s.M*s.N)
+	simd.ToBF16(a, filled(len(a)))
+	simd.ToBF16(b, filled(len(b)))
+	lda, ldb := s.strides()
+	return func() {
+		gemm.BatchBF16(1, s.TransA, s.TransB, s.M, s.N, s.K, 1, a, lda, 0, b, ldb, 0, 0, c, s.N, 0)
+	}
 }
 
 // filled returns n small numbers that are not all alike.

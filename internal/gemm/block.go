@@ -10,7 +10,7 @@ import (
 // over it; both blocks stay in the second.
 //
 // blockK also fixes the order of each sum, so it is the same for every
-// instruction set.
+// instruction set. Of pairs it counts those.
 const (
 	blockK = 256
 	blockM = 336 // a multiple of every kernel's rows
@@ -22,7 +22,8 @@ const (
 const smallOperand = 1 << 15
 
 // A workspace holds the packed blocks of one product, and what is widened of an
-// operand of bfloat16 before it is packed.
+// operand of bfloat16 before it is packed. A pair of bfloat16 takes the place of a
+// float32.
 type workspace[T Float] struct {
 	a    [blockM * blockK]T
 	b    [blockN * blockK]T
@@ -66,11 +67,13 @@ func blocked[T Float](kn kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c
 		stepN = 4 * kn.cols
 	}
 	mPacked := (m + kn.rows - 1) / kn.rows * kn.rows
-	packOnce := mPacked*k <= blockM*blockK // all of A fits
+	packOnce := mPacked*kn.steps(k) <= blockM*blockK // all of A fits
+	stepK := blockK * kn.depth
 	for j := 0; j < n; j += stepN {
 		nb := min(stepN, n-j)
-		for p := 0; p < k; p += blockK {
-			kb := min(blockK, k-p)
+		for p := 0; p < k; p += stepK {
+			kb := min(stepK, k-p)
+			steps := kn.steps(kb)
 			bp := panels[T]{b.from(p, j), kn.cols}
 			if !inPlaceB {
 				bp = packB(kn, ws, bp.matrix, kb, nb)
@@ -81,17 +84,17 @@ func blocked[T Float](kn kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c
 			}
 			for i := 0; i < m; i += blockM {
 				mb := min(blockM, m-i)
-				ap, at := panels[T]{a.from(i, p), kn.rows * a.row}, p*mPacked+i*kb
+				ap, at := panels[T]{a.from(i, p), kn.rows * a.row}, kn.steps(p)*mPacked+i*steps
 				switch {
 				case inPlaceA:
 				case packOnce && j > 0:
-					ap = packedA(kn, ws.a[at:], kb)
+					ap = packedA(kn, ws.a[at:], steps)
 				case packOnce:
 					ap = packA(kn, ws, at, ap.matrix, mb, kb)
 				default:
 					ap = packA(kn, ws, 0, ap.matrix, mb, kb)
 				}
-				macro(kn, mb, nb, kb, alpha, ap, bp, beta, c[i*ldc+j:], ldc)
+				macro(kn, mb, nb, steps, alpha, ap, bp, beta, c[i*ldc+j:], ldc)
 			}
 		}
 	}
@@ -107,22 +110,22 @@ type panels[T Float] struct {
 
 // packB writes b [k, n] to ws.b in panels [k, kn.cols].
 func packB[T Float](kn kernel, ws *workspace[T], b matrix[T], k, n int) panels[T] {
-	pack(ws.b[:], b, k, n, kn.cols, ws.wide[:])
-	return panels[T]{matrix[T]{ws.b[:], nil, kn.cols, 1}, k * kn.cols}
+	pack(kn, ws.b[:], b, k, n, kn.cols, ws.wide[:])
+	return panels[T]{matrix[T]{ws.b[:], nil, kn.cols, 1}, kn.steps(k) * kn.cols}
 }
 
 // packA writes a [m, k] to ws.a, from one element of it on, in panels [k, kn.rows].
 func packA[T Float](kn kernel, ws *workspace[T], at int, a matrix[T], m, k int) panels[T] {
-	pack(ws.a[at:], a.transposed(), k, m, kn.rows, ws.wide[:])
-	return packedA(kn, ws.a[at:], k)
+	pack(kn, ws.a[at:], a.transposed(), k, m, kn.rows, ws.wide[:])
+	return packedA(kn, ws.a[at:], kn.steps(k))
 }
 
-// packedA is what packA made of a block [m, k].
-func packedA[T Float](kn kernel, dst []T, k int) panels[T] {
-	return panels[T]{matrix[T]{dst, nil, 1, kn.rows}, k * kn.rows}
+// packedA is what packA made of a block of m rows and so many steps.
+func packedA[T Float](kn kernel, dst []T, steps int) panels[T] {
+	return panels[T]{matrix[T]{dst, nil, 1, kn.rows}, steps * kn.rows}
 }
 
-// macro multiplies a block of A [m, k] with a block of B [k, n], tile by tile.
+// macro multiplies a block of A [m, k] with a block of B [k, n], tile by tile; k counts steps.
 func macro[T Float](kn kernel, m, n, k int, alpha T, a, b panels[T], beta T, c []T, ldc int) {
 	for j, bq := 0, 0; j < n; j, bq = j+kn.cols, bq+b.step {
 		cols, bt := min(kn.cols, n-j), b.data[bq:]

@@ -1,4 +1,4 @@
-// Package gemm multiplies matrices of float32 or float64, and of bfloat16 as float32.
+// Package gemm multiplies matrices of float32 or float64, and of bfloat16 with sums in float32.
 //
 // Its one operation is BLAS's gemm on row-major slices,
 //

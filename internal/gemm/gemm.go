@@ -91,10 +91,24 @@ func Batch[T Float](count int, transA, transB bool, m, n, k int, alpha T, a []T,
 		strideB, beta, operand(false, c, ldc), strideC}.multiply(count)
 }
 
-// BatchBF16 is Batch for A and B of bfloat16: it is Batch of their float32 values,
-// bit by bit, except that a C of bfloat16 is rounded, to the nearest, ties to even,
-// each element once. Both operands are widened as they are packed and a C of
-// bfloat16 is added up a block at a time, so that no whole matrix of float32 is made.
+// BatchBF16 is Batch for A and B of bfloat16. A C of bfloat16 is rounded, to the nearest,
+// ties to even, each element once, from a sum in float32. Both operands are packed as they
+// are read and a C of bfloat16 is added up a block at a time, so that no whole matrix of
+// float32 is made.
+//
+// The sums are those of Batch of the float32 values, bit by bit, except on a CPU with
+// AVX-512 BF16. There each is made by VDPBF16PS, which takes the products of k two at a
+// time and is twice as fast:
+//
+//	sum = (sum + a[p+1]·b[p+1]) + a[p]·b[p]    p = 0, 2, 4, …, in blocks of 2·blockK
+//
+// A product is exact, and each of both additions is rounded to the nearest, ties to even,
+// as a fused multiply-add is. What differs is the order, so that a sum may differ by
+// rounding, of the size that the order of any sum changes; and numbers below 2⁻¹²⁶ are
+// zeros, as operands, in between and as results. Still an element depends on its row of
+// op(A) and its column of op(B) alone: parts and threads do not change it, but ranks on
+// CPUs with and without the instruction differ. GODEBUG=cpu.avx512bf16=off does without it.
+// AMX is not used.
 func BatchBF16[E float32 | dtype.BF16](count int, transA, transB bool, m, n, k int, alpha float32, a []dtype.BF16, lda, strideA int,
 	b []dtype.BF16, ldb, strideB int, beta float32, c []E, ldc, strideC int) {
 	if count == 0 || m == 0 || n == 0 {
@@ -109,7 +123,7 @@ func BatchBF16[E float32 | dtype.BF16](count int, transA, transB bool, m, n, k i
 	case []dtype.BF16:
 		to = half(false, c, ldc)
 	}
-	batch[float32]{kernelFor(simd.Best(), 4), m, n, k, alpha, half(transA, a, lda), strideA, half(transB, b, ldb), strideB, beta, to,
+	batch[float32]{halvesKernelFor(simd.Best()), m, n, k, alpha, half(transA, a, lda), strideA, half(transB, b, ldb), strideB, beta, to,
 		strideC}.multiply(count)
 }
 

@@ -1,13 +1,22 @@
 package gemm
 
-import "github.com/gorun-spmd/gorun/internal/simd"
+import (
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/internal/dtype"
+	"github.com/gorun-spmd/gorun/internal/simd"
+)
 
 // pack writes x [k, n] to dst in panels of width columns: element (p, j) goes to
 // dst[j/width*width*k + p*width + j%width]. room is for wideRows·blockN elements.
 //
 // Where the rows of x are rows in memory it takes some of them at a time through
 // all the panels: few long runs, which the processor fetches ahead.
-func pack[T Float](dst []T, x matrix[T], k, n, width int, room []T) {
+func pack[T Float](kn kernel, dst []T, x matrix[T], k, n, width int, room []T) {
+	if kn.depth == 2 {
+		packPairs(dst, x, k, n, width)
+		return
+	}
 	if x.col != 1 {
 		for j := 0; j < n; j += width {
 			cols := min(width, n-j)
@@ -26,6 +35,27 @@ func pack[T Float](dst []T, x matrix[T], k, n, width int, room []T) {
 		from := x.from(p, 0).widened(room, few, n)
 		for j := 0; j < n; j += width {
 			simd.CopyRows(dst[j*k+p*width:], width, from.data[j:], from.row, few, min(width, n-j))
+		}
+	}
+}
+
+// packPairs is pack for pairs of bfloat16, those of rows 2p and 2p+1: that of column j goes
+// to dst[j/width*width*(k+1)/2 + p*width + j%width], in the bits of a float32. If k is odd,
+// the last row is paired with zeros.
+func packPairs[T Float](dst []T, x matrix[T], k, n, width int) {
+	to := unsafe.Slice((*dtype.BF16)(unsafe.Pointer(unsafe.SliceData(dst))), 2*len(dst))
+	panel := (k + 1) / 2 * 2 // elements of each of its columns
+	if x.col != 1 {
+		for j := 0; j < n; j += width {
+			simd.TransposePairs(to[j*panel:], 2*width, x.half[j*x.col:], x.col, min(width, n-j), k)
+		}
+		return
+	}
+	const rows = 16
+	for p := 0; p < k; p += rows {
+		few := min(rows, k-p)
+		for j := 0; j < n; j += width {
+			simd.ZipRows(to[j*panel+p*width:], 2*width, x.half[p*x.row+j:], x.row, few, min(width, n-j))
 		}
 	}
 }

@@ -64,7 +64,7 @@ func integers[T Float](t *testing.T, r *rand.Rand, level simd.Level) {
 		if w, ok := any(p).(product[float32]); ok {
 			w.multiplies(t, r, func(p product[float32]) {
 				ha, hb := half(p.transA, narrow(p.a), p.lda), half(p.transB, narrow(p.b), p.ldb)
-				split(kn, threads, m, n, k, p.alpha, ha, hb, p.beta, operand(false, p.c, p.ldc))
+				split(halvesKernelFor(level), threads, m, n, k, p.alpha, ha, hb, p.beta, operand(false, p.c, p.ldc))
 			})
 		}
 	}
@@ -128,9 +128,9 @@ func TestHalvesInBlocks(t *testing.T) {
 		m, n, k := s[0], s[1], 2
 		x, lda := small[float32](r, false, m, k, 0)
 		y, ldb := small[float32](r, true, k, n, 0)
-		kn, c, wide := kernelFor(simd.Best(), 4), make([]dtype.BF16, m*n), make([]float32, m*n)
+		kn, c, wide := halvesKernelFor(simd.Best()), make([]dtype.BF16, m*n), make([]float32, m*n)
 		gemm(kn, m, n, k, 1, half(false, narrow(x), lda), half(true, narrow(y), ldb), 0, half(false, c, n))
-		gemm(kn, m, n, k, 1, operand(false, x, lda), operand(true, y, ldb), 0, operand(false, wide, n))
+		gemm(kernelFor(simd.Best(), 4), m, n, k, 1, operand(false, x, lda), operand(true, y, ldb), 0, operand(false, wide, n))
 		if want := narrow(wide); !slices.Equal(c, want) {
 			t.Errorf("%d by %d: not the product of float32, rounded", m, n)
 		}

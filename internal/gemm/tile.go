@@ -7,19 +7,32 @@ import "github.com/gorun-spmd/gorun/internal/simd"
 type kernel struct {
 	level      simd.Level
 	rows, cols int
+	depth      int // elements of k in a step of a tile: 2 where A and B are packed as pairs of bfloat16, else 1
 }
 
 // kernelFor returns the kernel of a level for elements of size bytes.
 func kernelFor(level simd.Level, size int) kernel {
 	switch level {
-	case simd.AVX512:
-		return kernel{level, 14, 128 / size}
+	case simd.AVX512, simd.AVX512BF16:
+		return kernel{level, 14, 128 / size, 1}
 	case simd.AVX2:
-		return kernel{level, 6, 64 / size}
+		return kernel{level, 6, 64 / size, 1}
 	default:
-		return kernel{level, 4, 4}
+		return kernel{level, 4, 4, 1}
 	}
 }
+
+// halvesKernelFor returns the kernel of a level for elements of bfloat16.
+func halvesKernelFor(level simd.Level) kernel {
+	kn := kernelFor(level, 4)
+	if level == simd.AVX512BF16 {
+		kn.depth = 2
+	}
+	return kn
+}
+
+// steps returns how many steps of a tile k elements take.
+func (kn kernel) steps(k int) int { return (k + kn.depth - 1) / kn.depth }
 
 // tileGo does C = alpha·A·B + beta·C for a tile of at most 4 by 4 elements, the
 // strides in elements. It is what the assembly is, in plain Go.

@@ -23,3 +23,8 @@ func tileF32AVX2(rows int, cols int, k int, a *float32, rsa int, csa int, b *flo
 //
 //go:noescape
 func tileF64AVX2(rows int, cols int, k int, a *float64, rsa int, csa int, b *float64, rsb int, c *float64, ldc int, alpha float64, beta float64)
+
+// tileBF16AVX512 does C = alpha·A·B + beta·C for 1 ≤ rows ≤ 14 by 1 ≤ cols ≤ 32 elements of C and k > 0 pairs; strides are in bytes.
+//
+//go:noescape
+func tileBF16AVX512(rows int, cols int, k int, a *uint32, rsa int, csa int, b *uint32, rsb int, c *float32, ldc int, alpha float32, beta float32)

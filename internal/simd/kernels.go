@@ -62,6 +62,7 @@ const (
 	copyRowsKernel
 	transpose32Kernel
 	transpose64Kernel
+	zipRowsKernel
 	prefetchLinesKernel
 
 	kernels // how many there are

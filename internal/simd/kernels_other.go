@@ -143,6 +143,8 @@ func transpose32Vec(dst *byte, dstStep int, src *byte, srcStep, rows, cols int) 
 
 func transpose64Vec(dst *byte, dstStep int, src *byte, srcStep, rows, cols int) { panic(noKernel) }
 
+func zipRowsVec(dst *byte, dstStep int, src *byte, srcStep, n, pairs int) { panic(noKernel) }
+
 func prefetchLines(p *byte, n int) { panic(noKernel) }
 
 func copyNonTemporal(dst *byte, src *byte) { panic(noKernel) }

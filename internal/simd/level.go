@@ -10,13 +10,14 @@ type Level uint8
 
 // The levels.
 const (
-	Scalar Level = iota // plain Go
-	AVX2                // AVX2, FMA and F16C: 8 float32 at a time
-	AVX512              // AVX-512 F, BW, DQ and VL: 16 float32 at a time
+	Scalar     Level = iota // plain Go
+	AVX2                    // AVX2, FMA and F16C: 8 float32 at a time
+	AVX512                  // AVX-512 F, BW, DQ and VL: 16 float32 at a time
+	AVX512BF16              // AVX512 and AVX-512 BF16, by which package gemm multiplies bfloat16
 )
 
 // String names the level.
-func (l Level) String() string { return [...]string{"scalar", "AVX2", "AVX-512"}[l] }
+func (l Level) String() string { return [...]string{"scalar", "AVX2", "AVX-512", "AVX-512 BF16"}[l] }
 
 // A kernelSet has bit k set for kernel k.
 type kernelSet uint64
@@ -33,9 +34,10 @@ func setOf(list ...kernel) (s kernelSet) {
 // offers has the kernels of each level; for the others its plain loop runs. So an instruction
 // set may begin with a single kernel.
 var offers = [...]kernelSet{
-	Scalar: 0,
-	AVX2:   allKernels &^ setOf(copyRowsKernel, transpose32Kernel, transpose64Kernel),
-	AVX512: allKernels,
+	Scalar:     0,
+	AVX2:       allKernels &^ setOf(copyRowsKernel, transpose32Kernel, transpose64Kernel, zipRowsKernel),
+	AVX512:     allKernels,
+	AVX512BF16: allKernels,
 }
 
 // best is the highest level of this processor, and never changes.
@@ -50,7 +52,7 @@ func Best() Level { return best }
 // of Mode as well, so that tests run it in every mode.
 type Mode struct {
 	Level       Level
-	NonTemporal bool // only of AVX-512; there are no prefetches then
+	NonTemporal bool // only from AVX-512 on; there are no prefetches then
 }
 
 // String names the mode.
@@ -64,13 +66,14 @@ func (m Mode) String() string {
 // has reports whether kernel k exists in this mode; else the plain loop runs.
 func (m Mode) has(k kernel) bool { return offers[m.Level]>>k&1 != 0 }
 
-// code is the mode as an assembly function takes it: the level, and one more for non-temporal
-// stores.
+// code is the mode as an assembly function takes it: the level, AVX512 at most, and one more
+// for non-temporal stores.
 func (m Mode) code() uint8 {
+	l := min(m.Level, AVX512)
 	if m.NonTemporal {
-		return uint8(m.Level) + 1
+		l++
 	}
-	return uint8(m.Level)
+	return uint8(l)
 }
 
 // wide tells an assembly function which of its two halves to run.
@@ -154,7 +157,7 @@ func computed[T Elem](dst []T, read ...[]T) Mode {
 // Moving is Writing for a kernel that reads and writes so many bytes, in slices that do
 // not overlap.
 func Moving(bytes int) Mode {
-	return Mode{Level: ordinary.Level, NonTemporal: ordinary.Level == AVX512 && bytes >= nonTemporalFrom}
+	return Mode{Level: ordinary.Level, NonTemporal: ordinary.wide() && bytes >= nonTemporalFrom}
 }
 
 // Done orders the stores of this mode before later stores, which non-temporal ones need.

@@ -7,6 +7,8 @@ import "golang.org/x/sys/cpu"
 func detect() Level {
 	x := &cpu.X86
 	switch {
+	case x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL && x.HasAVX512BF16:
+		return AVX512BF16
 	case x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL:
 		return AVX512
 	case x.HasAVX2 && x.HasFMA:
@@ -21,5 +23,5 @@ func detect() Level {
 func prefetchSlows() bool {
 	const auth = 'A' | 'u'<<8 | 't'<<16 | 'h'<<24 // of AuthenticAMD
 	_, vendor, _, _ := cpuid(0)
-	return best == AVX512 && vendor == auth
+	return best >= AVX512 && vendor == auth
 }

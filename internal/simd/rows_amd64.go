@@ -18,3 +18,8 @@ func transpose32Vec(dst *byte, dstStep int, src *byte, srcStep int, rows int, co
 //
 //go:noescape
 func transpose64Vec(dst *byte, dstStep int, src *byte, srcStep int, rows int, cols int)
+
+// zipRowsVec makes pairs > 0 rows of 2·n elements of 2 bytes, 0 < n ≤ 32, from twice as many of n; steps are in bytes.
+//
+//go:noescape
+func zipRowsVec(dst *byte, dstStep int, src *byte, srcStep int, n int, pairs int)

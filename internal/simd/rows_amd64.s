@@ -448,3 +448,58 @@ block:
 done:
 	VZEROUPPER
 	RET
+
+// func zipRowsVec(dst *byte, dstStep int, src *byte, srcStep int, n int, pairs int)
+// Requires: AVX, AVX512F, BMI2, CMOV
+TEXT ·zipRowsVec(SB), NOSPLIT, $0-48
+	MOVQ    dst+0(FP), DI
+	MOVQ    dstStep+8(FP), R8
+	MOVQ    src+16(FP), SI
+	MOVQ    srcStep+24(FP), R9
+	MOVQ    n+32(FP), DX
+	MOVQ    pairs+40(FP), CX
+	MOVQ    $0x00000010, R15
+	CMPQ    DX, R15
+	CMOVQLT DX, R15
+	MOVL    $0xffffffff, R13
+	BZHIL   R15, R13, R13
+	KMOVW   R13, K1
+	SUBQ    $0x10, DX
+	JLE     narrow
+	MOVQ    $0x00000010, R15
+	CMPQ    DX, R15
+	CMOVQLT DX, R15
+	MOVL    $0xffffffff, R13
+	BZHIL   R15, R13, R13
+	KMOVW   R13, K2
+
+wide:
+	VPMOVZXWD.Z (SI), K1, Z0
+	VPMOVZXWD.Z (SI)(R9*1), K1, Z1
+	VPSLLD      $0x10, Z1, Z1
+	VPORD       Z0, Z1, Z1
+	VMOVDQU32   Z1, K1, (DI)
+	VPMOVZXWD.Z 32(SI), K2, Z2
+	VPMOVZXWD.Z 32(SI)(R9*1), K2, Z3
+	VPSLLD      $0x10, Z3, Z3
+	VPORD       Z2, Z3, Z3
+	VMOVDQU32   Z3, K2, 64(DI)
+	LEAQ        (SI)(R9*2), SI
+	ADDQ        R8, DI
+	DECQ        CX
+	JNE         wide
+	VZEROUPPER
+	RET
+
+narrow:
+	VPMOVZXWD.Z (SI), K1, Z0
+	VPMOVZXWD.Z (SI)(R9*1), K1, Z1
+	VPSLLD      $0x10, Z1, Z1
+	VPORD       Z0, Z1, Z1
+	VMOVDQU32   Z1, K1, (DI)
+	LEAQ        (SI)(R9*2), SI
+	ADDQ        R8, DI
+	DECQ        CX
+	JNE         narrow
+	VZEROUPPER
+	RET

@@ -13,10 +13,10 @@ var (
 // modes are those of this machine.
 func modes() []Mode {
 	var list []Mode
-	for l := Scalar; l <= best; l++ {
+	for l := Scalar; l <= min(best, AVX512); l++ { // those above have the same kernels
 		list = append(list, Mode{Level: l})
 	}
-	if best == AVX512 {
+	if best >= AVX512 {
 		list = append(list, Mode{AVX512, true})
 	}
 	return list

@@ -2,6 +2,7 @@ package main
 
 import (
 	"github.com/mmcloughlin/avo/build"
+	"github.com/mmcloughlin/avo/ir"
 	"github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 )
@@ -13,19 +14,22 @@ type isa struct {
 	bits  int    // of an element: 32 or 64
 	lanes int    // elements of a register
 	rows  int    // of a tile of C, chosen to fill the registers
+	pairs bool   // an element of A and B is two of bfloat16, one of C a float32
 }
 
 var isas = []isa{
-	{"AVX512", true, 32, 16, 14},
-	{"AVX512", true, 64, 8, 14},
-	{"AVX2", false, 32, 8, 6},
-	{"AVX2", false, 64, 4, 6},
+	{"AVX512", true, 32, 16, 14, false},
+	{"AVX512", true, 64, 8, 14, false},
+	{"AVX2", false, 32, 8, 6, false},
+	{"AVX2", false, 64, 4, 6, false},
+	{"AVX512", true, 32, 16, 14, true},
 }
 
 // size is the bytes of an element.
 func (s isa) size() int { return s.bits / 8 }
 
-// typ is the Go name of the element type, and mark its short form in names.
+// typ is the Go name of the element type of C, factor that of A and B, and mark a short
+// form in names.
 func (s isa) typ() string {
 	if s.bits == 32 {
 		return "float32"
@@ -33,8 +37,18 @@ func (s isa) typ() string {
 	return "float64"
 }
 
+func (s isa) factor() string {
+	if s.pairs {
+		return "uint32"
+	}
+	return s.typ()
+}
+
 func (s isa) mark() string {
-	if s.bits == 32 {
+	switch {
+	case s.pairs:
+		return "BF16"
+	case s.bits == 32:
 		return "F32"
 	}
 	return "F64"
@@ -65,6 +79,28 @@ func (s isa) pick(single, double func(...operand.Op)) func(...operand.Op) {
 
 func (s isa) fma(c *build.Context, a, b, acc operand.Op) {
 	s.pick(c.VFMADD231PS, c.VFMADD231PD)(a, b, acc)
+}
+
+// multiply adds the product of an element of A and those of B to a row of C.
+func (s isa) multiply(c *build.Context, a, b, acc reg.VecPhysical) {
+	if s.pairs {
+		dotPairs(c, a, b, acc)
+	} else {
+		s.fma(c, a, b, acc)
+	}
+}
+
+// dotPairs is VDPBF16PS b, a, acc, which neither avo nor the assembler knows: to each
+// float32 of acc it adds the products of a pair of bfloat16 in a and one in b. The bytes
+// are EVEX.512.F3.0F38.W0 52 /r.
+func dotPairs(c *build.Context, a, b, acc reg.VecPhysical) {
+	bit := func(r reg.VecPhysical, n int) uint32 { return uint32(r.PhysicalIndex()) >> n & 1 }
+	low := func(r reg.VecPhysical, n int) uint32 { return uint32(r.PhysicalIndex()) & (1<<n - 1) }
+	p0 := (bit(acc, 3)<<7 | bit(b, 4)<<6 | bit(b, 3)<<5 | bit(acc, 4)<<4) ^ 0xf0 | 2
+	p1 := low(a, 4)<<3 ^ 0x78 | 4 | 2
+	p2 := bit(a, 4)<<3 ^ 8 | 2<<5
+	c.Instruction(&ir.Instruction{Opcode: "LONG", Operands: []operand.Op{operand.U32(0x62 | p0<<8 | p1<<16 | p2<<24)}})
+	c.Instruction(&ir.Instruction{Opcode: "WORD", Operands: []operand.Op{operand.U16(0x52 | (0xc0|low(acc, 3)<<3|low(b, 3))<<8)}})
 }
 
 func (s isa) mul(c *build.Context, a, b, dst operand.Op) {

@@ -25,11 +25,13 @@ var rowKernels = []struct {
 	{"copyRowsVec", copyRowsSignature, copyRows},
 	{"transpose32Vec", transposeSignature, func(c *build.Context, name string) { transpose(c, name, 4) }},
 	{"transpose64Vec", transposeSignature, func(c *build.Context, name string) { transpose(c, name, 8) }},
+	{"zipRowsVec", zipRowsSignature, zipRows},
 }
 
 const (
 	copyRowsSignature  = "func(dst *byte, dstStep, dstAhead int, src *byte, srcStep, srcAhead, n, rows int)"
 	transposeSignature = "func(dst *byte, dstStep int, src *byte, srcStep, rows, cols int)"
+	zipRowsSignature   = "func(dst *byte, dstStep int, src *byte, srcStep, n, pairs int)"
 )
 
 // rowFunction starts a function on rows of bytes.
@@ -211,4 +213,41 @@ func lowMask(c *build.Context, n reg.GPPhysical, most int, k reg.OpmaskPhysical)
 	c.MOVL(operand.U32(0xffffffff), reg.R13L)
 	c.BZHIL(wide.As32(), reg.R13L, reg.R13L)
 	c.KMOVW(reg.R13L, k)
+}
+
+// zipRows makes one row of each two, of elements of 2 bytes: one of the first, one of the
+// second and so on.
+func zipRows(c *build.Context, name string) {
+	rowFunction(c, name, zipRowsSignature, "makes pairs > 0 rows of 2·n elements of 2 bytes, 0 < n ≤ 32, from twice as many of n; "+
+		"steps are in bytes.")
+	dst, dstStep, src, srcStep, n, pairs := reg.RDI, reg.R8, reg.RSI, reg.R9, reg.RDX, reg.RCX
+	load(c, "dst", dst, "dstStep", dstStep, "src", src, "srcStep", srcStep, "n", n, "pairs", pairs)
+	const lanes = 16
+	half := func(v int, k reg.OpmaskPhysical) {
+		low, high := zmm[2*v], zmm[2*v+1]
+		c.VPMOVZXWD_Z(operand.Mem{Base: src, Disp: 2 * lanes * v}, k, low)
+		c.VPMOVZXWD_Z(operand.Mem{Base: src, Index: srcStep, Scale: 1, Disp: 2 * lanes * v}, k, high)
+		c.VPSLLD(operand.Imm(16), high, high)
+		c.VPORD(low, high, high)
+		c.VMOVDQU32(high, k, operand.Mem{Base: dst, Disp: 4 * lanes * v})
+	}
+	next := func(label string) {
+		c.LEAQ(operand.Mem{Base: src, Index: srcStep, Scale: 2}, src)
+		c.ADDQ(dstStep, dst)
+		c.DECQ(pairs)
+		c.JNE(operand.LabelRef(label))
+		c.VZEROUPPER()
+		c.RET()
+	}
+	lowMask(c, n, lanes, reg.K1)
+	c.SUBQ(operand.Imm(lanes), n)
+	c.JLE(operand.LabelRef("narrow"))
+	lowMask(c, n, lanes, reg.K2)
+	c.Label("wide")
+	half(0, reg.K1)
+	half(1, reg.K2)
+	next("wide")
+	c.Label("narrow")
+	half(0, reg.K1)
+	next("narrow")
 }

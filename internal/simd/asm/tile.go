@@ -73,10 +73,14 @@ func tile(c *build.Context, s isa, lanes operand.Mem) {
 	name := "tile" + s.mark() + s.name
 	c.Function(name)
 	c.Attributes(attr.NOSPLIT)
-	c.SignatureExpr(fmt.Sprintf("func(rows, cols, k int, a *%[1]s, rsa, csa int, b *%[1]s, rsb int, c *%[1]s, ldc int, alpha, beta %[1]s)",
-		s.typ()))
-	c.Doc(fmt.Sprintf("%s does C = alpha·A·B + beta·C for 1 ≤ rows ≤ %d by 1 ≤ cols ≤ %d elements of C and k > 0; strides are in bytes.", name,
-		s.rows, 2*s.lanes))
+	c.SignatureExpr(fmt.Sprintf("func(rows, cols, k int, a *%[1]s, rsa, csa int, b *%[1]s, rsb int, c *%[2]s, ldc int, alpha, beta %[2]s)",
+		s.factor(), s.typ()))
+	k := "k > 0"
+	if s.pairs {
+		k += " pairs"
+	}
+	c.Doc(fmt.Sprintf("%s does C = alpha·A·B + beta·C for 1 ≤ rows ≤ %d by 1 ≤ cols ≤ %d elements of C and %s; strides are in bytes.", name,
+		s.rows, 2*s.lanes, k))
 	c.Pragma("noescape")
 
 	c.Load(c.Param("a"), base[0])
@@ -165,7 +169,7 @@ func section(c *build.Context, s isa, rows, vectors int) {
 		for r := range rows {
 			s.broadcast(c, rowA(r), element)
 			for v := range vectors {
-				s.fma(c, element, bv(v), acc(r, v))
+				s.multiply(c, element, bv(v), acc(r, v))
 			}
 		}
 		for i := 0; i*5 < rows; i++ {

@@ -1,0 +1,153 @@
+package gemm
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/gorun-spmd/gorun/internal/dtype"
+	"github.com/gorun-spmd/gorun/internal/simd"
+)
+
+// dotPair returns what VDPBF16PS makes of one float32: acc + a1·b1, rounded to the nearest,
+// ties to even, and + a0·b0, rounded so again. Numbers below 2⁻¹²⁶ are zeros, as operands
+// and as results.
+func dotPair(acc float32, a0, a1, b0, b1 dtype.BF16) float32 {
+	return addProduct(addProduct(acc, a1, b1), a0, b0)
+}
+
+func addProduct(acc float32, a, b dtype.BF16) float32 {
+	product := float64(flushed(a.Float32())) * float64(flushed(b.Float32())) // exact
+	sum := float64(flushed(acc)) + product
+	// What was lost in float64, so that it is rounded once: to odd first, then to float32.
+	back := sum - product
+	lost := (float64(flushed(acc)) - back) + (product - (sum - back))
+	if bits := math.Float64bits(sum); lost != 0 && bits&1 == 0 && !math.IsNaN(lost) && !math.IsInf(sum, 0) {
+		if (lost > 0) == (sum > 0) {
+			bits++
+		} else {
+			bits--
+		}
+		sum = math.Float64frombits(bits)
+	}
+	return flushed(float32(sum))
+}
+
+func flushed(x float32) float32 {
+	if math.Abs(float64(x)) < 0x1p-126 {
+		return float32(math.Copysign(0, float64(x)))
+	}
+	return x
+}
+
+// emulated returns a product of bfloat16 as a kernel of depth 2 makes it.
+func (p halves) emulated() []float32 {
+	c := append([]float32(nil), p.c...)
+	a, b := half(p.transA, p.ha, p.lda), half(p.transB, p.hb, p.ldb)
+	at := func(x matrix[float32], i, j, k int) dtype.BF16 {
+		if k >= p.k {
+			return 0
+		}
+		return x.half[i*x.row+j*x.col]
+	}
+	for i := range p.m {
+		for j := range p.n {
+			y := &c[i*p.ldc+j]
+			if p.k == 0 || p.alpha == 0 {
+				if *y *= p.beta; p.beta == 0 {
+					*y = 0
+				}
+				continue
+			}
+			beta := p.beta
+			for from := 0; from < p.k; from += 2 * blockK {
+				var acc float32
+				for q := from; q < min(from+2*blockK, p.k); q += 2 {
+					acc = dotPair(acc, at(a, i, q, q), at(a, i, q+1, q+1), at(b, q, j, q), at(b, q+1, j, q+1))
+				}
+				if acc *= p.alpha; beta != 0 {
+					acc = float32(math.FMA(float64(beta), float64(*y), float64(acc)))
+				}
+				*y, beta = acc, 1
+			}
+		}
+	}
+	return c
+}
+
+func TestDotPairFlushesAndRoundsTwice(t *testing.T) {
+	h := dtype.ToBF16
+	for _, c := range []struct{ acc, a0, a1, b0, b1, want float32 }{
+		{1, 2, 3, 5, 7, 32},
+		{0, 1, 0x1p-24, 1, 1, 1},                           // the second product first: 2⁻²⁴, then 1 + 2⁻²⁴ rounds to 1
+		{1, -1, 0x1p-24, 1, 1, 0},                          // 1 + 2⁻²⁴ rounds to 1 before 1 is taken away
+		{1, 0x1p-24, -1, 1, 1, 0x1p-24},                    // here 1 is taken away first
+		{0x1p-127, 1, 0, 0x1p-126, 0, 0x1p-126},            // a denormal sum so far is 0
+		{0, 0x1p-127, 0, 4, 0, 0},                          // and so is a denormal factor
+		{0, 0x1p-100, 0, 0x1p-27, 0, 0},                    // and a denormal result
+		{1, 0x1p-12, 0, 0x1p-12, 0, 1},                     // a tie, to even
+		{1 + 0x1p-23, 0x1p-12, 0, 0x1p-12, 0, 1 + 0x1p-22}, // a tie, to even
+	} {
+		if got := dotPair(c.acc, h(c.a0), h(c.a1), h(c.b0), h(c.b1)); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
+
+// TestPairsAreNearTheSums compares products of bfloat16 with the sums in float64. Of k
+// products with absolute sum s each is added once, in float32, so the bound is that of
+// product.check; what is flushed is far below it.
+func TestPairsAreNearTheSums(t *testing.T) {
+	r := rand.New(rand.NewPCG(13, 13))
+	for _, s := range [][3]int{{1, 40, 1}, {3, 33, 7}, {15, 1, 300}, {29, 65, 2*blockK + 1}, {2, 200, 4*blockK + 3}, {blockM + 1, 50, 31}} {
+		for trans := range 4 {
+			p := randomHalves(r, trans&1 == 1, trans&2 == 2, s[0], s[1], s[2], 1, float32(trans%2))
+			p.product.check(t, func(q product[float32]) {
+				gemm(halvesKernelFor(simd.Best()), q.m, q.n, q.k, q.alpha, half(p.transA, p.ha, p.lda), half(p.transB, p.hb, p.ldb), q.beta,
+					operand(false, q.c, q.ldc))
+			})
+		}
+	}
+}
+
+// TestPairsOfSpecialNumbers multiplies denormals, numbers whose products are, infinities and
+// NaN, and compares with the emulation.
+func TestPairsOfSpecialNumbers(t *testing.T) {
+	if simd.Best() < simd.AVX512BF16 {
+		t.Skip("needs AVX-512 BF16")
+	}
+	r := rand.New(rand.NewPCG(14, 14))
+	special := []float32{0, float32(math.Copysign(0, -1)), 0x1p-133, -0x1p-127, 0x1p-126, 0x1p-64, -0x1p-63, 0x1p-12, 1, -1, 1.5, 0x1p127,
+		-0x1p64, float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.NaN())}
+	for range 200 {
+		p := randomHalves(r, false, true, 9, 17, 1+r.IntN(6), 1, 0)
+		for _, half := range [][]dtype.BF16{p.ha, p.hb} {
+			for i := range half {
+				half[i] = dtype.ToBF16(special[r.IntN(len(special)-r.IntN(2)*3)])
+			}
+		}
+		p.check(t, simd.AVX512BF16)
+	}
+}
+
+// A part of a product of bfloat16 has the bits that it has in the whole.
+func TestPartsOfAProductOfHalves(t *testing.T) {
+	r := rand.New(rand.NewPCG(15, 15))
+	kn := halvesKernelFor(simd.Best())
+	for trans := range 4 {
+		p := randomHalves(r, trans&1 == 1, trans&2 == 2, 61, 90, 2*blockK+77, 1, 0)
+		a, b := half(p.transA, p.ha, p.lda), half(p.transB, p.hb, p.ldb)
+		whole := make([]float32, p.m*p.n)
+		gemm(kn, p.m, p.n, p.k, 1, a, b, 0, operand(false, whole, p.n))
+		for _, part := range [][4]int{{0, 0, 1, 90}, {7, 3, 30, 17}, {60, 0, 1, 1}, {0, 89, 61, 1}, {14, 32, 28, 33}} {
+			i0, j0, m, n := part[0], part[1], part[2], part[3]
+			c := make([]float32, m*n)
+			gemm(kn, m, n, p.k, 1, a.from(i0, 0), b.from(0, j0), 0, operand(false, c, n))
+			for x := range c {
+				if i, j := i0+x/n, j0+x%n; c[x] != whole[i*p.n+j] {
+					t.Fatalf("%v: part %v: element (%d, %d) is %v alone and %v in the whole", p, part, i, j, c[x], whole[i*p.n+j])
+				}
+			}
+		}
+	}
+}

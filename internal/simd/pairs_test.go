@@ -1,0 +1,52 @@
+package simd
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/gorun-spmd/gorun/internal/dtype"
+)
+
+// TestPairs compares zipped rows and turned pairs with their loops, all of dst, what lies
+// between its rows too.
+func TestPairs(t *testing.T) {
+	number := func(i int) dtype.BF16 { return dtype.BF16(i * 40503) }
+	sizes := []int{0, 1, 2, 3, 7, 8, 14, 15, 16, 17, 31, 32, 33, 63, 64, 65, 130, 257}
+	for _, l := range modes() {
+		r := rand.New(rand.NewPCG(5, uint64(l.code())))
+		for range 2000 {
+			rows, n := sizes[r.IntN(len(sizes))], sizes[r.IntN(len(sizes))]
+			srcStep := n + r.IntN(3)*r.IntN(20)
+			src := filled(r.IntN(40), max(0, (rows-1)*srcStep+n), number)
+			at := func(i, j int) dtype.BF16 {
+				if i >= rows || j >= n {
+					return 0
+				}
+				return src[i*srcStep+j]
+			}
+			step := 2*n + r.IntN(3)*r.IntN(20)
+			dst := filled(r.IntN(40), (rows+1)/2*step+1, number)
+			want := slices.Clone(dst)
+			for p := range (rows + 1) / 2 {
+				for j := range n {
+					want[p*step+2*j], want[p*step+2*j+1] = at(2*p, j), at(2*p+1, j)
+				}
+			}
+			if l.zipRows(dst, step, src, srcStep, rows, n); !slices.Equal(dst, want) {
+				t.Fatalf("%v: %d rows of %d, %d and %d apart: zipped wrong", l, rows, n, srcStep, step)
+			}
+			step = 2*rows + r.IntN(3)*r.IntN(20)
+			dst = filled(r.IntN(40), (n+1)/2*step+1, number)
+			want = slices.Clone(dst)
+			for p := range (n + 1) / 2 {
+				for i := range rows {
+					want[p*step+2*i], want[p*step+2*i+1] = at(i, 2*p), at(i, 2*p+1)
+				}
+			}
+			if l.transposePairs(dst, step, src, srcStep, rows, n); !slices.Equal(dst, want) {
+				t.Fatalf("%v: %d rows of %d, %d and %d apart: turned wrong", l, rows, n, srcStep, step)
+			}
+		}
+	}
+}
