@@ -126,13 +126,18 @@ func unordered(ctx context.Context, r *Rank) error {
 	return err
 }
 
-func TestSuite(t *testing.T) {
-	sizes := []int{1, 2, 3, 4, 7}
-	if testing.Short() { // seven ranks under the race detector take minutes
-		sizes = sizes[:4]
+// sizes are the numbers of ranks of a test. Those of the race detector end at 3: more ranks
+// than cores take minutes under it.
+func sizes(all ...int) []int {
+	if testing.Short() {
+		return slices.DeleteFunc(all, func(n int) bool { return n > 3 })
 	}
+	return all
+}
+
+func TestSuite(t *testing.T) {
 	eachLauncher(t, func(t *testing.T, l launcher) {
-		for _, n := range sizes {
+		for _, n := range sizes(1, 2, 3, 4, 7) {
 			t.Run(fmt.Sprintf("n=%d", n), func(t *testing.T) { l.pass(t, n, "suite") })
 		}
 	})

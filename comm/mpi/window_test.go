@@ -68,7 +68,7 @@ func endsWithALock(ctx context.Context, r *Rank) error {
 
 func TestWindows(t *testing.T) {
 	eachLauncher(t, func(t *testing.T, l launcher) {
-		for _, n := range []int{1, 2, 3, 4, 7} {
+		for _, n := range sizes(1, 2, 3, 4, 7) {
 			if n > 3 && l.library == "MPICH" {
 				break // it spins: on two cores seven ranks take minutes
 			}

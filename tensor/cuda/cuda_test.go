@@ -154,7 +154,6 @@ func clones(args []*tensor.Tensor, dev tensor.Device) []*tensor.Tensor {
 	out := make([]*tensor.Tensor, len(args))
 	for i, a := range args {
 		if a != nil {
-			out[i] = tensor.NewLike(a)
 			out[i] = tensor.New(dev, a.DType(), a.Shape()...)
 			tensor.Copy(out[i], a)
 		}
@@ -173,6 +172,7 @@ var adamW = tensor.Adam{LR: 1e-3, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDec
 func scalarBinary(op kernel.BinaryOp, v float64, x *tensor.Tensor) *tensor.Tensor {
 	y := tensor.NewLike(x)
 	x.Device().BinaryScalar(op, x.DType(), y.Ptr(), x.Ptr(), kernel.Number{Value: v, First: true}, x.Numel())
+	runtime.KeepAlive(x)
 	return y
 }
 
@@ -180,6 +180,7 @@ func scalarBinary(op kernel.BinaryOp, v float64, x *tensor.Tensor) *tensor.Tenso
 func rowStat(op kernel.RowOp, x *tensor.Tensor, p float64) *tensor.Tensor {
 	y := tensor.New(x.Device(), x.DType().Wide(), x.Dim(0))
 	x.Device().RowStat(op, x.DType(), y.Ptr(), x.Ptr(), kernel.Matrix{Rows: x.Dim(0), Cols: x.Dim(1)}, p)
+	runtime.KeepAlive(x)
 	return y
 }
 
@@ -187,6 +188,7 @@ func rowStat(op kernel.RowOp, x *tensor.Tensor, p float64) *tensor.Tensor {
 func oneHot(index *tensor.Tensor, lo, classes int, dt tensor.DType) *tensor.Tensor {
 	y := tensor.Zeros(index.Device(), dt, index.Numel(), classes)
 	index.Device().OneHot(dt, y.Ptr(), kernel.Index{DType: index.DType(), At: index.Ptr(), N: index.Numel()}, lo, classes)
+	runtime.KeepAlive(index)
 	return y
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -74,6 +75,7 @@ func TestMissingOperators(t *testing.T) {
 		list[name](dev, f32, f64, half, ints)
 		dev.Sync()
 	})
+	runtime.KeepAlive([]*tensor.Tensor{f32, f64, half, ints})
 	var bad *Error
 	if !errors.As(err, &bad) || !strings.Contains(err.Error(), name) {
 		t.Fatalf("%v", err)
