@@ -22,6 +22,7 @@ type engine struct {
 
 	check     bool  // see CheckReplicas
 	detect    bool  // see DetectAnomaly
+	same      bool  // see SameBits
 	detecting *node // the node whose gradient is being computed while detect is on
 
 	observer observe.Observer // is told what operators do; nil: nobody keeps a trace
@@ -54,6 +55,7 @@ func engineOf(c *comm.Comm) *engine {
 			return tensor.Device(tensor.NewCPU(c.Memory()))
 		})
 		return &engine{dev: dev.(tensor.Device), ctx: context.Background(), check: c.Internals().Checks(), detect: os.Getenv(AnomalyVar) == "1",
+			same:     os.Getenv(SameBitsVar) == "1",
 			observer: observe.Of(c.Internals().Attr)}
 	}).(*engine)
 }

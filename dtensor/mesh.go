@@ -74,6 +74,9 @@ func newMesh(op string, world *comm.Comm, ranks []int, axes []Axis) (*Mesh, erro
 		return nil, err
 	}
 	eng := engineOf(world)
+	if err := eng.wantHost(len(ranks)); err != nil {
+		return nil, fmt.Errorf("dtensor: %s: %w", op, err)
+	}
 	all := world
 	if !isAll(ranks, world.Size()) {
 		if all, err = world.Group(eng.ctx, ranks); err != nil {
@@ -199,6 +202,9 @@ func (m *Mesh) Context() context.Context { return m.eng.ctx }
 // Do carries out call on c, a communicator of the mesh, for an operator: under
 // Context, and it throws the *comm.Error of a call that fails.
 func (m *Mesh) Do(c *comm.Comm, call comm.Call) {
+	if m.eng.same {
+		wantExact(c, &call)
+	}
 	if m.eng.line != nil {
 		call = call.At(m.eng.line)
 	}

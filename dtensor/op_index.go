@@ -163,6 +163,7 @@ func (p pickOp) rule(x, index *Tensor) *rule {
 // take returns the parts of x that the index names.
 func (p pickOp) take(x, index *Tensor) *Tensor {
 	m := x.spec.mesh
+	index = p.wholeIndex(index)
 	r := p.rule(x, index)
 	a, b := x.to(r.in[0], p.op), index.to(r.in[1], p.op)
 	out := &Tensor{spec: r.out[0]}

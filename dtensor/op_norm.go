@@ -71,6 +71,10 @@ func norm(op string, x, weight, bias *Tensor, f func(x, weight, bias *tensor.Ten
 		sameType(op, x, bias)
 	}
 	checkNorm(op, x, weight, bias)
+	if m.eng.same && anyShard(x.spec) && Tracked(weight, bias) { // their gradients are sums over all rows
+		rows := x.Redistribute(m.Every(layout.Replicate())...)
+		return norm(op, rows, weight, bias, f, grad).Redistribute(x.Placements()...)
+	}
 	n := weight.NDim()
 	key := keyOf(op, x)
 	key.attr[0] = n

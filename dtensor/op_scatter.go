@@ -86,6 +86,10 @@ func (x *Tensor) Scatter(dim int, index, src *Tensor) *Tensor {
 		refuse(op, fmt.Sprintf("the index has shape %v, src %v", index.Shape(), src.Shape()),
 			"make them equal", operand("index", index), operand("src", src))
 	}
+	if m.eng.same { // the gradient of src has parts on all ranks that have parts of dim
+		whole := m.Every(layout.Replicate())
+		x, index, src = x.Redistribute(whole...), index.Redistribute(whole...), src.Redistribute(whole...)
+	}
 	key := keyOf(op, x, index, src)
 	key.attr[0] = dim
 	r := m.rule(key, func() (*layout.Rule, error) { return layout.Scatter(op, x.spec.shape, dim, index.spec.shape) }, x, index, src)
@@ -157,6 +161,7 @@ func scatterBack(gy *Tensor, r *rule, dim int, at *tensor.Tensor, x, src *Tensor
 
 // scatter puts src into zeros of x's shape; back is its gradient by src.
 func (p pickOp) scatter(x, index, src *Tensor, back func(gy *Tensor) *Tensor) *Tensor {
+	index = p.wholeIndex(index)
 	r := p.rule(x, index)
 	b := index.to(r.in[1], p.op)
 	var at, foreign *tensor.Tensor

@@ -2,6 +2,7 @@ package dtensor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -153,6 +154,8 @@ func (p *Pipeline) ValueAndGrad(ctx context.Context, parts int, params ...*Tenso
 	case len(p.stages) > len(p.meshes) && parts%len(p.meshes) != 0:
 		return 0, nil, fmt.Errorf("dtensor: Pipeline: %d parts are no multiple of %d meshes, as interleaved stages need; change one of them",
 			parts, len(p.meshes))
+	case p.meshes[0].eng.same:
+		return 0, nil, errors.New("dtensor: Pipeline: with same bits on it does not run: its sums depend on the parts; use Accumulate")
 	case len(params) == 0:
 		return 0, nil, fmt.Errorf("dtensor: Pipeline: no parameters")
 	}

@@ -31,6 +31,7 @@ func RingAttention(q, k, v *Tensor, causal bool, axis string) *Tensor {
 	const op = "RingAttention"
 	m := sameMesh(op, q, k, v)
 	sameType(op, q, k, v)
+	m.RefuseSameBits(op, "the parts of a sequence are put together in the order of the ring", "use ScaledDotProductAttention")
 	if dt := q.DType(); dt.Narrow() {
 		return RingAttention(q.Cast(tensor.Float32), k.Cast(tensor.Float32), v.Cast(tensor.Float32), causal, axis).Cast(dt)
 	}

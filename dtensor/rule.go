@@ -1,6 +1,8 @@
 package dtensor
 
 import (
+	"slices"
+
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/fault"
 )
@@ -17,12 +19,13 @@ const maxOperands = 4
 type ruleKey struct {
 	op   string
 	attr [3]int
+	same bool // see Mesh.SameBits
 	in   [maxOperands]*spec
 }
 
 // keyOf returns the key of an operator on some operands.
 func keyOf(op string, ts ...*Tensor) ruleKey {
-	key := ruleKey{op: op}
+	key := ruleKey{op: op, same: ts[0].spec.mesh.eng.same}
 	for i, t := range ts {
 		key.in[i] = t.spec
 	}
@@ -33,6 +36,7 @@ func keyOf(op string, ts ...*Tensor) ruleKey {
 // declare returns. Its operands are ts; they are on this mesh. It throws a
 // *LayoutError if declare returns an error.
 func (m *Mesh) rule(key ruleKey, declare func() (*layout.Rule, error), ts ...*Tensor) *rule {
+	key.same = m.eng.same
 	if r, ok := m.rules[key]; ok {
 		return r
 	}
@@ -56,6 +60,9 @@ func (m *Mesh) choose(op string, declare func() (*layout.Rule, error), ts []*Ten
 		layouts[i], sizes[i] = t.spec.layout, t.DType().Size()
 	}
 	var c *layout.Choice
+	if err == nil && m.eng.same && slices.ContainsFunc(ts, func(t *Tensor) bool { return t.DType().Float() }) {
+		declared = declared.Unsplit()
+	}
 	if err == nil {
 		c, err = declared.Choose(layouts, sizes, layout.Costs{})
 	}

@@ -170,7 +170,7 @@ func placeBags(weight, ids *dtensor.Tensor) (placed *dtensor.Tensor, final []lay
 	for axis, at := range ids.Placements() {
 		if ids.NDim() == 2 && at.Shards(0) {
 			final[axis] = at
-			if weight.Placements()[axis].IsReplicate() {
+			if weight.Placements()[axis].IsReplicate() && !weight.Mesh().SameBits() {
 				want[axis] = at
 			}
 		}

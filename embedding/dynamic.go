@@ -193,6 +193,7 @@ func (d *Dynamic) Follow(state iter.Seq2[string, *dtensor.Tensor]) {
 //
 // Lookup throws an *Error for keys that are not int64 or on another mesh.
 func (d *Dynamic) Lookup(keys *dtensor.Tensor) *dtensor.Tensor {
+	d.mesh().RefuseSameBits("Dynamic.Lookup", "each rank adds up the gradients of its own samples first", "use Table.Lookup or Table.Bag")
 	const op = "Lookup"
 	d.checkKeys(op, keys)
 	shape := append(slices.Clone(keys.Shape()), d.config.Dim)

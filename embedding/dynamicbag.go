@@ -20,6 +20,7 @@ import (
 // rank, and what is replicated is gathered. Keys that are sharded other than by bags are
 // replicated first.
 func (d *Dynamic) Bag(keys, offsets, weights *dtensor.Tensor, mode Mode) *dtensor.Tensor {
+	d.mesh().RefuseSameBits("Dynamic.Bag", "each rank adds up the gradients of its own samples first", "use Table.Lookup or Table.Bag")
 	const op = "Bag"
 	d.checkKeys(op, keys)
 	checkBags(op, keys, offsets, weights, &BagOptions{Mode: mode})

@@ -64,6 +64,9 @@ func (t *Table) lookUp(ids *dtensor.Tensor) *dtensor.Tensor {
 	if !p.premasked {
 		l.mask.Release() // out holds it
 	}
+	if p.mesh.SameBits() && p.carries && !slices.Equal(p.result, p.final) { // the owners' rows, then this rank's part
+		return out.Reduced().Redistribute(reduced(p.final)...)
+	}
 	return out.Redistribute(p.final...)
 }
 

@@ -34,6 +34,7 @@ func (p *Pooled) Feature(name string) *dtensor.Tensor {
 // Bags throws an *Error for a batch that lacks a feature, and an *IDError, on
 // every rank, for an id that its table has not.
 func (c *Collection) Bags(j *Jagged) *Pooled {
+	c.mesh.RefuseSameBits("Collection.Bags", "each rank adds up the gradients of its own samples first", "use Table.Lookup or Table.Bag")
 	defer c.mesh.Span("Bags").End()
 	const op = "Bags"
 	at := c.columns(op, j)

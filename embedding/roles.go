@@ -45,6 +45,9 @@ func rolesOf(op string, weight, ids *dtensor.Tensor, s settings) *roles {
 			p.ids[axis] = layout.Replicate()
 		}
 	}
+	if mesh.SameBits() && !p.premasked { // each owner adds up the gradients of all ids in their order
+		clear(p.ids)
+	}
 	layout.Refit(p.ids, ids.Placements())
 	last := ids.NDim() // the dimension of features in the result
 	for axis, w := range p.weight {
@@ -71,7 +74,7 @@ func rolesOf(op string, weight, ids *dtensor.Tensor, s settings) *roles {
 	}
 	layout.Refit(p.final, p.result)
 	p.carries = slices.ContainsFunc(p.result, layout.Placement.IsMask)
-	if p.carries && !slices.Equal(p.result, p.final) {
+	if p.carries && !slices.Equal(p.result, p.final) && !mesh.SameBits() {
 		// A mask does not survive the all-to-all; zeros in its place do.
 		p.carries = false
 		for axis, place := range p.result {

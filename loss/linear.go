@@ -51,6 +51,10 @@ func linearCrossEntropy(hidden, weight, targets *dtensor.Tensor, o Options, most
 	defer hidden.Mesh().Span("LinearCrossEntropy").End()
 	const op = "LinearCrossEntropy"
 	o.validate(op)
+	if m := hidden.Mesh(); m.SameBits() && weight.Mesh() == m { // each rank adds up all classes and positions
+		whole := m.Every(layout.Replicate())
+		hidden, weight = hidden.Redistribute(whole...), weight.Redistribute(whole...)
+	}
 	p := linearShardingOf(op, hidden, weight, targets, &o)
 	if o.Reduction == None {
 		return linearNone(hidden, weight, targets, o)

@@ -59,6 +59,10 @@ func shardingOf(op string, logits *dtensor.Tensor) *sharding {
 	p.logits = slices.Clone(logits.Placements())
 	p.targets = make([]layout.Placement, len(p.logits))
 	for axis, place := range p.logits {
+		if p.mesh.SameBits() { // each rank adds up all classes and positions
+			place = layout.Replicate()
+			p.logits[axis] = place
+		}
 		if place.IsPartial() {
 			// To sum the parts of its classes is cheaper for a rank than to sum all.
 			place = layout.Replicate()

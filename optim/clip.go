@@ -9,6 +9,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
 )
@@ -57,6 +58,9 @@ func ClipGradNorm(ctx context.Context, params []*dtensor.Tensor, grads []dtensor
 			meshes = addMesh(meshes, p.Mesh())
 			if local := localOf(&grads[i]); local != nil {
 				pieces = append(pieces, newPiece(i, p, local))
+				if p.Mesh().SameBits() {
+					pieces[len(pieces)-1].measure(&grads[i])
+				}
 			}
 		}
 		norm = math.Sqrt(sumSquares(meshes, pieces))
@@ -90,6 +94,16 @@ type piece struct {
 	mesh   *dtensor.Mesh
 	local  *tensor.Tensor // every element of the rank's part once
 	shards uint           // bit i: axis i shards the parameter
+	whole  *tensor.Tensor // with dtensor.Mesh.SameBits the whole gradient, which each rank adds up; else nil
+}
+
+// measure has the norm taken of the whole gradient, on each rank.
+func (p *piece) measure(g *dtensor.Grad) {
+	dense := g.Dense()
+	if rows, ok := g.Rows(); ok {
+		dense = rows.Dense()
+	}
+	p.whole = dense.Redistribute(p.mesh.Every(layout.Replicate())...).Local()
 }
 
 // localOf returns this rank's part of *g, nil for the zero Grad. A row-sparse
@@ -225,7 +239,11 @@ func meshSquares(m *dtensor.Mesh, pieces []piece) float64 {
 	axes := shardAxes(m, pieces)
 	var mine []*tensor.Tensor
 	for _, p := range pieces {
-		if p.mesh == m && isFirst(m, axes&^p.shards) {
+		switch {
+		case p.mesh != m:
+		case p.whole != nil:
+			mine, axes = append(mine, p.whole), 0
+		case isFirst(m, axes&^p.shards):
 			mine = append(mine, p.local)
 		}
 	}

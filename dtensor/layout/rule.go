@@ -70,6 +70,42 @@ func (r *Rule) Rows() []Row {
 	return append(rows, r.partials...)
 }
 
+// Unsplit returns the rule without the rows by which ranks have addends or factors of a
+// result: what is left gives each element of a result, on every mesh, from the same
+// numbers in the same order. Rows that take a maximum or a minimum over ranks stay. A
+// reduction, whose order depends on how many elements lie side by side, has all dimensions
+// from the first reduced one on whole;
+// what is looked up in the first input has all dimensions of the ids alone whole, as their
+// gradients are added up where two ids are one.
+func (r *Rule) Unsplit() *Rule {
+	u := *r
+	u.partials = nil
+	for _, row := range r.partials {
+		if !slices.ContainsFunc(slices.Concat(row.In, row.Out), Placement.splits) {
+			u.partials = append(u.partials, row)
+		}
+	}
+	if !r.contract.splits() {
+		return &u
+	}
+	contracted := false
+	for _, l := range r.letters() {
+		for _, out := range r.out {
+			contracted = contracted && len(r.in) == 1 || !slices.Contains(out, l) || r.contract.IsMask() && !slices.Contains(r.in[0], l)
+		}
+		if contracted {
+			u.whole |= 1 << l
+		}
+	}
+	return &u
+}
+
+// splits reports whether ranks have parts of an element, of which the sum or the product is
+// it.
+func (p Placement) splits() bool {
+	return p.IsPartial() && p != Partial(Max) && p != Partial(Min)
+}
+
 // letters returns the letters that can be sharded, in the order in which they occur.
 func (r *Rule) letters() []letter {
 	var list []letter

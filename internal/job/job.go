@@ -50,6 +50,9 @@ const (
 	DigestEveryVar = "GORUN_DIGEST_EVERY"
 )
 
+// SameBitsVar is what dtensor.SameBitsVar is: gorun --same-bits. It is no part of the contract.
+const SameBitsVar = "GORUN_SAME_BITS"
+
 // GoroutinesVar has a process without a launcher be all ranks of a job: its value is their
 // number, and each is a goroutine. It is no part of the contract.
 const GoroutinesVar = "GORUN_GOROUTINES"

@@ -23,3 +23,11 @@ func (o *Options) digestVariables() ([]string, error) {
 	}
 	return []string{job.DigestVar + "=" + path, job.DigestEveryVar + "=" + strconv.Itoa(max(1, o.digestEvery))}, nil
 }
+
+// sameBitsVariables is how the ranks learn of --same-bits.
+func (o *Options) sameBitsVariables() []string {
+	if !o.sameBits {
+		return nil
+	}
+	return []string{job.SameBitsVar + "=1"}
+}

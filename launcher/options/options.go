@@ -36,6 +36,7 @@ type Options struct {
 	Report         string // file of the page; "" for none
 	Dashboard      string // address where the page is served; "" for nowhere
 	Restarts       int    // after failures, at most
+	sameBits       bool   // see dtensor.Mesh.SetSameBits
 	digest         string // file; "" for none
 	digestEvery    int    // steps; 0 for 1
 	gpus           string // "auto", "none", a list for CUDA_VISIBLE_DEVICES, or ""
@@ -193,6 +194,7 @@ func (o *Options) define(f *flag.FlagSet) {
 	f.Func("output", "", text(&o.Output))
 	f.Func("gpus", "", o.chooseGPUs)
 	f.Func("trace", "", text(&o.Trace))
+	f.BoolVar(&o.sameBits, "same-bits", false, "")
 	f.Func("digest", "", text(&o.digest))
 	f.Func("digest-every", "", func(s string) error {
 		n, err := strconv.Atoi(s)
@@ -274,7 +276,7 @@ func (o *Options) validate(slots int) error {
 	}
 	for i := range o.Apps {
 		a := &o.Apps[i]
-		a.Vars = append(a.Vars, slices.Concat(o.gpuVariables(), digests)...)
+		a.Vars = append(a.Vars, slices.Concat(o.gpuVariables(), digests, o.sameBitsVariables())...)
 		switch {
 		case a.Ranks > 0:
 		case len(o.Apps) > 1:
