@@ -16,12 +16,8 @@ func (i Internals) OpenWindow(ctx context.Context, bytes int) (w WindowMemory, l
 	defer c.account.mu.Unlock()
 	b, ok := c.backend.(WindowBackend)
 	if !ok { // on all ranks
-		name := fmt.Sprintf("%T", c.backend)
-		if l, ok := c.backend.(interface{ Library() string }); ok {
-			name = l.Library()
-		}
 		return nil, nil, fmt.Errorf("comm: a window: %s has no one-sided communication; build the program without the build tags gompi and "+
-			"empi, so that it uses shared memory under gorun, or finds the MPI library when it starts: %w", name, errors.ErrUnsupported)
+			"empi, so that it uses shared memory under gorun, or finds the MPI library when it starts: %w", c.library(), errors.ErrUnsupported)
 	}
 	lengths = make([]int, c.size)
 	c.call = Call{Kind: AllGatherKind, Dst: Of(lengths), Src: Of([]int{bytes}), Cause: "a window"}
@@ -33,6 +29,14 @@ func (i Internals) OpenWindow(ctx context.Context, bytes int) (w WindowMemory, l
 		return nil, nil, c.fail(&c.call, err)
 	}
 	return w, lengths, nil
+}
+
+// library returns what the backend calls itself.
+func (c *Comm) library() string {
+	if l, ok := c.backend.(interface{ Library() string }); ok {
+		return l.Library()
+	}
+	return fmt.Sprintf("%T", c.backend)
 }
 
 // Alone carries out a call of a kind that this rank makes alone, on memory of rank peer: it

@@ -42,6 +42,13 @@ type RowBackend interface {
 	SupportsRows() bool
 }
 
+// A SendRecvBackend is a Backend that carries out a Send and a Recv at once: ranks that all do so
+// do not wait for each other. Otherwise it is as Do.
+type SendRecvBackend interface {
+	Backend
+	SendRecv(ctx context.Context, send, recv *Call) error
+}
+
 // A HostBackend is a Backend that may know that all ranks are processes of one host.
 type HostBackend interface {
 	Backend

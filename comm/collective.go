@@ -150,8 +150,8 @@ func Barrier(ctx context.Context, c *Comm) error {
 // order.
 //
 // Ranks that first send to each other may wait for ever, with Start too: it makes
-// the calls of a communicator one after another. What goes both ways, such as the
-// edges of a grid, is one AllToAllV with counts of 0 for all but the neighbours.
+// the calls of a communicator one after another. Use SendRecv, or for what goes between
+// several neighbours one AllToAllV with counts of 0 for all others.
 func Send[T any](ctx context.Context, c *Comm, buf []T, to int) error {
 	return c.do(ctx, SendKind, NoOp, to, Buffer{}, Of(buf))
 }

@@ -25,6 +25,7 @@ type Comm struct {
 	account  *account // its lock is held during a call, and guards what follows
 	call     Call     // the call in progress; it is kept here so that a call allocates nothing
 	simple   Call     // the call in progress when it came from do; Func, counts and rows stay zero
+	second   Call     // beside call, the Recv of a SendRecv
 	seq      uint64   // calls made
 	messages uint64   // how many of the calls were Send or Recv
 	splits   int      // communicators made from this one

@@ -29,6 +29,14 @@ func hanging() map[string]func(context.Context, *comm.Comm) error {
 			}
 			return comm.Barrier(ctx, world)
 		},
+		// sendsend has three ranks send a large message to the next one first.
+		"sendsend": func(ctx context.Context, world *comm.Comm) error {
+			r, buf := world.Rank(), make([]float32, 1<<20)
+			if err := comm.Send(ctx, world, buf, (r+1)%3); err != nil {
+				return err
+			}
+			return comm.Recv(ctx, world, buf, (r+2)%3)
+		},
 		// orders has two ranks use two communicators in different orders.
 		"orders": func(ctx context.Context, world *comm.Comm) error {
 			a, err := world.Split(ctx, 0, world.Rank())
@@ -231,6 +239,11 @@ func TestReceivingFromEachOther(t *testing.T) {
 		`^gorun: ending it; the stacks of ranks 0-1:$`,
 		`^SIGQUIT: quit: the goroutines of rank 1$`,
 		`hanging\.func1`)
+}
+
+func TestSendingFirst(t *testing.T) {
+	hangs(t, []string{"-np", "3", "rankprogram", "sendsend"},
+		`^gorun: the job hangs: rank 0 waits for rank 1 waits for rank 2 waits for rank 0; they all send first: use comm.SendRecv`)
 }
 
 func TestDifferentOrders(t *testing.T) {

@@ -40,7 +40,21 @@ func (e *DeadlockError) Error() string {
 		fmt.Fprintf(&b, ", rank %d is in no call", r)
 	}
 	b.WriteString("; make the calls in an order in which one of them can end, and give each Send a Recv")
+	if e.sends() {
+		b.WriteString("; these ranks all send first: use SendRecv, which sends and receives at once")
+	}
 	return b.String()
+}
+
+// sends reports whether all ranks of the circle wait in a Send.
+func (e *DeadlockError) sends() bool {
+	in := map[int]bool{}
+	for _, w := range e.Waits {
+		if strings.HasPrefix(w.Call, comm.SendKind.String()+" ") {
+			in[w.Rank] = true
+		}
+	}
+	return !slices.ContainsFunc(e.Circle, func(r int) bool { return !in[r] })
 }
 
 // waiting is the call that one rank waits in, in one group.

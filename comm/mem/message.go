@@ -20,15 +20,16 @@ type sendSlot struct {
 // A messageNeed is what a Send or a Recv waits for: the need of wait.
 type messageNeed struct {
 	*sendSlot
-	sent bool // the call is a Send
-	from int  // the other side's world number
+	sent bool      // the call is a Send
+	from int       // the other side's world number
+	out  *sendSlot // of the Send of a SendRecv whose Recv it is; nil: of none
 }
 
 func (a *messageNeed) done() bool {
 	if a.sent {
 		return a.call == nil || a.refused != nil
 	}
-	return a.call != nil
+	return a.call != nil || a.out != nil && a.out.refused != nil
 }
 
 func (a *messageNeed) missing() []int { return []int{a.from} }
@@ -62,18 +63,36 @@ func (r *Rank) send(ctx context.Context, call *comm.Call) error {
 	if e := r.g.dead(); e != nil {
 		return e
 	}
+	return r.sent(ctx, call, r.post(call))
+}
+
+// post shows a Send to its receiver; the job's lock is held, as in what follows.
+func (r *Rank) post(call *comm.Call) *sendSlot {
 	l := r.g.sendSlot(r.rank, call.Root)
 	l.call = call
 	r.g.wake.Broadcast()
-	r.messageNeed = messageNeed{l, true, r.g.world[call.Root]}
+	return l
+}
+
+// sent waits until a Send that was posted has been read.
+func (r *Rank) sent(ctx context.Context, call *comm.Call, l *sendSlot) error {
+	r.messageNeed = messageNeed{sendSlot: l, sent: true, from: r.g.world[call.Root]}
 	err := r.wait(ctx, call, &r.messageNeed)
 	if l.refused != nil {
+		return r.refuse(call, l)
+	}
+	return err
+}
+
+// refuse ends the group because the receiver has refused this rank's Send. The sender alone knows
+// the line of its call.
+func (r *Rank) refuse(call *comm.Call, l *sendSlot) error {
+	if l.err == nil {
 		l.err = comm.Mismatch(r.party(call), *l.refused)
 		r.abort(l.err)
 		r.g.wake.Broadcast()
-		return l.err
 	}
-	return err
+	return l.err
 }
 
 // recv waits for the Send of its direction, and copies its data.
@@ -83,8 +102,13 @@ func (r *Rank) recv(ctx context.Context, call *comm.Call) error {
 	if e := r.g.dead(); e != nil {
 		return e
 	}
+	return r.take(ctx, call, nil, nil)
+}
+
+// take is recv. If it is the Recv of a SendRecv, send is its Send, posted in out.
+func (r *Rank) take(ctx context.Context, call, send *comm.Call, out *sendSlot) error {
 	l := r.g.sendSlot(call.Root, r.rank)
-	r.messageNeed = messageNeed{l, false, r.g.world[call.Root]}
+	r.messageNeed = messageNeed{sendSlot: l, from: r.g.world[call.Root], out: out}
 	err := r.wait(ctx, call, &r.messageNeed)
 	if err != nil {
 		return err
@@ -92,11 +116,17 @@ func (r *Rank) recv(ctx context.Context, call *comm.Call) error {
 	if e := r.g.dead(); e != nil { // the sender may have gone
 		return e
 	}
+	if out != nil && out.refused != nil {
+		return r.refuse(send, out)
+	}
 	if l.call.Fingerprint() != call.Fingerprint() {
 		party := r.party(call)
 		l.refused = &party
 		r.g.wake.Broadcast()
-		for l.err == nil { // the sender still waits: it alone knows the line of its call
+		for l.err == nil { // the sender still waits
+			if out != nil && out.refused != nil { // as this one does
+				return r.refuse(send, out)
+			}
 			r.g.wake.Wait()
 		}
 		return l.err
@@ -105,4 +135,22 @@ func (r *Rank) recv(ctx context.Context, call *comm.Call) error {
 	l.call = nil
 	r.g.wake.Broadcast()
 	return nil
+}
+
+// SendRecv posts a Send, carries out a Recv and waits until the Send has been read.
+func (r *Rank) SendRecv(ctx context.Context, send, recv *comm.Call) error {
+	r.g.mu.Lock()
+	defer r.g.mu.Unlock()
+	if e := r.g.dead(); e != nil {
+		return e
+	}
+	out := r.post(send)
+	err := r.take(ctx, recv, send, out)
+	switch {
+	case err != nil && out.refused != nil: // its receiver waits for the reason
+		return r.refuse(send, out)
+	case err != nil:
+		return err
+	}
+	return r.sent(ctx, send, out)
 }

@@ -29,9 +29,20 @@ func (h *Hang) Why() string {
 			}
 			fmt.Fprintf(&b, "rank %d waits for ", r)
 		}
-		return fmt.Sprintf("%srank %d", b.String(), h.circle[0])
+		fmt.Fprintf(&b, "rank %d", h.circle[0])
+		if h.sends() {
+			b.WriteString("; they all send first: use comm.SendRecv, which sends and receives at once")
+		}
+		return b.String()
 	}
 	return fmt.Sprintf("nothing has moved for %v (--hang-timeout)", h.still.Round(time.Second))
+}
+
+// sends reports whether all ranks of the circle wait in a Send.
+func (h *Hang) sends() bool {
+	return !slices.ContainsFunc(h.circle, func(r int) bool {
+		return !slices.ContainsFunc(h.seen[r].Waits, func(w control.Wait) bool { return w.Attended && strings.HasPrefix(w.Text, "Send ") })
+	})
 }
 
 // A row of the table is what some ranks do, in the same words.
