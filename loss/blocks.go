@@ -17,8 +17,8 @@ const (
 
 // What a block holds at most.
 const (
-	blockRows  = 2048     // positions: on an H100 products of so many are as fast as larger ones
-	blockBytes = 60 << 20 // of all that is held, with 4 MiB left for the numbers of each position
+	blockRows = 2048    // positions: on an H100 products of so many are as fast as larger ones
+	blockRest = 4 << 20 // bytes left of the workspace, for the numbers of each position
 )
 
 // limits are what a block holds at most.

@@ -114,27 +114,30 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestLinearMemory: beside the two gradients the fused loss holds at most 64 MiB,
+// TestLinearMemory: beside the two gradients the fused loss holds at most its workspace,
 // where the logits are 256 MiB. The sizes of bfloat16 are such that it adds up as much
 // of both gradients in float32 as it ever does.
 func TestLinearMemory(t *testing.T) {
-	const most = 64 << 20
 	for i, c := range []struct {
 		dt                        tensor.DType
 		positions, classes, width int
-	}{{tensor.Float32, 512, 131072, 64}, {tensor.Float32, 512, 131072, 64}, {tensor.BFloat16, 8192, 1170, 1792}, {tensor.BFloat16, 2048, 8192,
-		64}} {
+		workspace, most           int
+	}{{tensor.Float32, 512, 131072, 64, 0, 64 << 20}, {tensor.Float32, 512, 131072, 64, 0, 64 << 20}, {tensor.BFloat16, 8192, 1170, 1792, 0,
+		64 << 20}, {tensor.BFloat16, 2048, 8192, 64, 0, 64 << 20}, {tensor.Float32, 512, 65536, 8, 100 << 20, 100 << 20},
+		{tensor.Float64, 256, 65536, 8, 20 << 20, 20 << 20}, {tensor.BFloat16, 2048, 8192, 64, 40 << 20, 40 << 20}} {
 		meshtest.On(t, []int{1 + i%2}, func(ctx context.Context, m *dtensor.Mesh) error {
 			h := dtensor.Normal(m, dtensor.Key{}, 0, 1, []int{c.positions, c.width}, replicate).Cast(c.dt)
 			w := dtensor.Normal(m, dtensor.Key{Seed: 1}, 0, 1, []int{c.classes, c.width}, shard0).Cast(c.dt)
 			y := dtensor.Zeros(m, tensor.Int64, []int{c.positions}, replicate)
 			gradients, before := h.Local().Bytes()+w.Local().Bytes(), m.Device().Stats().Live
-			_, _, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor { return loss.LinearCrossEntropy(h, w, y, loss.Options{}) }, h, w)
+			_, _, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+				return loss.LinearCrossEntropy(h, w, y, loss.Options{Workspace: c.workspace})
+			}, h, w)
 			if err != nil {
 				return err
 			}
-			if extra := m.Device().Stats().HighWater - before - gradients; extra > most {
-				return fmt.Errorf("%d bytes beside gradients of %d, want at most %d", extra, gradients, most)
+			if extra := m.Device().Stats().HighWater - before - gradients; extra > c.most {
+				return fmt.Errorf("%d bytes beside gradients of %d, want at most %d", extra, gradients, c.most)
 			}
 			return nil
 		})
@@ -202,6 +205,7 @@ func TestRefusals(t *testing.T) {
 			"probabilities, but not float64 as logits":   ce(x, meshtest.Place(m, make([]float32, 12), []int{4, 3}, shard1), loss.Options{}),
 			"Reduction is 7":                             ce(x, y, loss.Options{Reduction: 7}),
 			"LabelSmoothing is 1.5":                      ce(x, y, loss.Options{LabelSmoothing: 1.5}),
+			"Workspace is -1 bytes":                      ce(x, y, loss.Options{Workspace: -1}),
 			"ZLoss is -1":                                ce(x, y, loss.Options{ZLoss: -1}),
 			"give one float64 for each of the 3 classes": ce(x, y,
 				loss.Options{Weight: meshtest.Place(m, meshtest.Numbers(4, 1, 1), []int{4}, replicate)}),

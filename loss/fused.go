@@ -14,8 +14,8 @@ type tiled struct {
 	dHidden, dWeight       *tensor.Tensor // of the sum of the losses; nil if not wanted
 }
 
-// tileLogits bounds a tile: 48 MiB of float32.
-const tileLogits = 12 << 20
+// tileRest is what a tile leaves of the workspace, for the numbers of each position.
+const tileRest = 16 << 20
 
 // tilePositions returns how many positions a tile has. Ranks that share positions get
 // the same number.
@@ -25,7 +25,9 @@ func (t *tiled) tilePositions() int {
 		ranks = t.classGroup.Size()
 	}
 	width := (t.classes + ranks - 1) / ranks
-	return max(1, tileLogits/max(width, 1))
+	w := t.o.workspace()
+	bytes := w - min(tileRest, w/4)
+	return max(1, bytes/t.dtype.Size()/max(width, 1))
 }
 
 // fused returns the local result and computes the gradients of the sum of the

@@ -24,12 +24,12 @@ import (
 //
 // with d any dimension but the last. Operands in other layouts are brought to
 // one of these rows first, the weight's classes deciding. Memory beside the two
-// gradients is a tile of logits, at most 48 MiB or one position's.
+// gradients is a tile of logits, see Options.Workspace.
 //
 // On a GPU a tile has some of the classes of a block of 2048 positions, which is what
 // its products are fast with: there is one collective a block, and where a block has
 // several tiles the logits are computed twice, for their statistics and for the
-// gradients. Memory beside these is at most 64 MiB.
+// gradients. Memory beside these is at most Options.Workspace.
 //
 // Hidden and weight are both float32, float64 or bfloat16. For bfloat16, which is done
 // in blocks on every device, of 6 Mi elements of hidden if these are fewer positions,
@@ -44,7 +44,8 @@ import (
 // is computed as hidden.Linear(weight) and CrossEntropy, logits and all; logits of
 // bfloat16 are rounded.
 func LinearCrossEntropy(hidden, weight, targets *dtensor.Tensor, o Options) *dtensor.Tensor {
-	return linearCrossEntropy(hidden, weight, targets, o, limits{rows: blockRows, bytes: blockBytes})
+	w := o.workspace()
+	return linearCrossEntropy(hidden, weight, targets, o, limits{rows: blockRows, bytes: w - min(blockRest, w/16)})
 }
 
 func linearCrossEntropy(hidden, weight, targets *dtensor.Tensor, o Options, most limits) *dtensor.Tensor {

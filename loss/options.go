@@ -57,6 +57,19 @@ type Options struct {
 	// is not ignored; 0: nothing. It keeps the logits of a long training near 0
 	// (Chowdhery et al., arXiv 2204.02311, section 5).
 	ZLoss float64
+	// Workspace is how many bytes LinearCrossEntropy holds at most on a rank beside the
+	// gradients, but for one position's logits; 0: 64 MiB. On a CPU float32 and float64 are
+	// faster with more, 512 MiB where logits are 1 GiB: each tile of positions reads and writes
+	// the gradient of the weight once. Other losses have no use for it.
+	Workspace int
+}
+
+// workspace returns the bytes of Workspace.
+func (o *Options) workspace() int {
+	if o.Workspace == 0 {
+		return 64 << 20
+	}
+	return o.Workspace
 }
 
 // ignored returns the target that marks a position without a loss.
@@ -74,6 +87,8 @@ func (o *Options) validate(op string) {
 		refuse(op, fmt.Sprintf("Reduction is %d; use Mean, Sum or None", o.Reduction))
 	case !(o.LabelSmoothing >= 0 && o.LabelSmoothing <= 1):
 		refuse(op, fmt.Sprintf("LabelSmoothing is %v; it must be from 0 to 1", o.LabelSmoothing))
+	case o.Workspace < 0:
+		refuse(op, fmt.Sprintf("Workspace is %d bytes; it must not be negative, and 0 is 64 MiB", o.Workspace))
 	case !(o.ZLoss >= 0):
 		refuse(op, fmt.Sprintf("ZLoss is %v; it must not be negative", o.ZLoss))
 	}
