@@ -33,6 +33,7 @@ type attempt struct {
 
 	segment *control.Segment
 	traces  []*os.File // by rank; nil: none is kept
+	elastic *elastic   // nil: the job is not
 
 	dashboard *dashboard // nil: there is none
 
@@ -166,8 +167,14 @@ func (a *attempt) spec() (*guardian.Spec, error) {
 		if a.traces != nil {
 			files = append(files[:len(files):len(files)], a.add(int(a.traces[r].Fd())))
 		}
+		snapshotFD := 0
+		if a.elastic != nil {
+			snapshotFD = 3 + len(files)
+			files = append(files[:len(files):len(files)], a.add(int(a.elastic.file.Fd())))
+		}
 		contract := job.Job{
 			ID: a.id, Attempt: a.number, ControlFD: 3, ArenaFD: 4, TraceFD: a.traceFD(), Columns: a.console.Columns(r, a.tagging()),
+			SnapshotFD: snapshotFD,
 		}
 		s.Ranks = append(s.Ranks, guardian.Rank{
 			App:     it.app,

@@ -97,6 +97,7 @@ func needsProcesses(o *options.Options) string {
 		{o.HangGiven, "--hang-timeout"},
 		{o.OnDeadlock != options.DeadlockEnds, "--on-deadlock"},
 		{o.Restarts > 0, "--max-restarts"},
+		{o.Elastic != "", "--elastic"},
 		{o.Dashboard != "", "--dashboard"},
 	} {
 		if f.given {

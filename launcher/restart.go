@@ -23,8 +23,13 @@ const shortLife = 10 * time.Second
 func attempts(o *options.Options, p *plan, c *stdio.Console, d *dashboard, signals <-chan os.Signal) (status int, err error) {
 	began := time.Now()
 	id := fmt.Sprintf("%d-%s", os.Getpid(), strconv.FormatInt(began.UnixNano(), 36))
+	e, err := newElastic(o)
+	if err != nil {
+		return 0, err
+	}
+	defer e.close()
 	for n := 0; ; n++ {
-		a := &attempt{opts: o, plan: p, console: c, number: n, id: id, dashboard: d}
+		a := &attempt{opts: o, plan: p, console: c, number: n, id: id, dashboard: d, elastic: e}
 		if n > 0 {
 			a.spent = time.Since(began)
 		}
@@ -32,7 +37,14 @@ func attempts(o *options.Options, p *plan, c *stdio.Console, d *dashboard, signa
 		if err != nil || !again {
 			return status, err
 		}
-		c.Say("starting the job again, restart %d of %d", n+1, o.Restarts)
+		switch step, ok := e.step(); {
+		case e == nil:
+			c.Say("starting the job again, restart %d of %d", n+1, o.Restarts)
+		case ok:
+			c.Say("starting the job again, restart %d, from the snapshot of step %d", n+1, step)
+		default:
+			c.Say("starting the job again, restart %d; there is no snapshot yet", n+1)
+		}
 	}
 }
 
@@ -55,7 +67,8 @@ func (a *attempt) carryOut(signals <-chan os.Signal) (status int, again bool, er
 // again reports whether the job may be started again, and says why not if the
 // user might wonder.
 func (a *attempt) again(o *supervisor.Outcome) bool {
-	if a.opts.Restarts == 0 || o.Reason != supervisor.Failed && o.Reason != supervisor.Hung && o.Reason != supervisor.Lost {
+	wanted := a.opts.Restarts > 0 || a.elastic != nil
+	if !wanted || o.Reason != supervisor.Failed && o.Reason != supervisor.Hung && o.Reason != supervisor.Lost {
 		return false
 	}
 	alive := func(e supervisor.End) bool { return e.Started && !e.Ended }
@@ -63,7 +76,7 @@ func (a *attempt) again(o *supervisor.Outcome) bool {
 	case o.Signal != 0:
 		a.console.Say("not starting the job again: %s has come", supervisor.SignalName(o.Signal))
 		return false
-	case a.number >= a.opts.Restarts:
+	case a.number >= a.opts.Restarts && (a.elastic == nil || a.opts.Restarts > 0):
 		a.console.Say("not starting the job again: it has failed %d times (--max-restarts %d)", a.number+1, a.opts.Restarts)
 		return false
 	case o.Reason != supervisor.Lost && slices.ContainsFunc(o.Ends, alive):
@@ -74,7 +87,10 @@ func (a *attempt) again(o *supervisor.Outcome) bool {
 	if f, ok := first(o.Ends, a.started, a.segment.Error); ok {
 		life = f.at.Sub(a.started)
 	}
-	if life < shortLife && !a.saved() {
+	if a.elastic.goesOn() {
+		return true
+	}
+	if a.elastic.lost() || life < shortLife && !a.saved() {
 		a.console.Say("not starting the job again: it failed within %v of its start and had saved nothing (see runtime.Saved)", shortLife)
 		return false
 	}

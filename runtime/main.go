@@ -32,6 +32,8 @@
 //
 // A job that gorun --max-restarts starts again learns so from Attempt. A checkpoint.Store
 // tells gorun what there is to resume from; a program that saves in another way calls Saved.
+// Under gorun --elastic restart package train keeps snapshots in memory of gorun's, and goes on
+// from them; a program with a loop of its own has checkpoint.OpenSnapshots.
 //
 // # How a job stops
 //
@@ -156,7 +158,7 @@ func (r *rank) run(f func(context.Context, *comm.Comm) error) (status int) {
 		}
 	}()
 	ctx = job.WithSaved(context.WithValue(ctx, rankKey{}, r), r.saved)
-	err := call(ctx, f, r.world)
+	err := call(r.withSnapshots(ctx), f, r.world)
 	returned = true
 
 	if lost := r.trace.end(r, err); err == nil {

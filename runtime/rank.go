@@ -62,6 +62,9 @@ func newRank(j job.Job, l mpi.Launch) *rank {
 	if j.TraceFD != 0 {
 		closeOnExec(j.TraceFD)
 	}
+	if j.SnapshotFD != 0 {
+		closeOnExec(j.SnapshotFD)
+	}
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
@@ -208,6 +211,15 @@ func (r *rank) saved() {
 	if r.segment != nil {
 		r.segment.SetSaved(r.job.Rank)
 	}
+}
+
+// withSnapshots gives ctx the launcher's memory for snapshots, if there is any.
+func (r *rank) withSnapshots(ctx context.Context) context.Context {
+	if r.job.SnapshotFD == 0 || r.segment == nil {
+		return ctx
+	}
+	return job.WithSnapshots(ctx, &job.Snapshots{File: os.NewFile(uintptr(r.job.SnapshotFD), "snapshots"), Attempt: r.job.Attempt,
+		Reserve: r.segment.Reserve})
 }
 
 // Attempt returns 0 in the first start of a job, and n in its n-th restart. It is

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/gorun-spmd/gorun/checkpoint"
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/job"
 )
 
 // Keep says what is kept of a run, and where.
@@ -63,42 +65,53 @@ func (k *Keep) Ready(restarted bool) error {
 	return nil
 }
 
-// A keeper keeps checkpoints of a run. A nil one keeps none.
+// A keeper keeps checkpoints and snapshots of a run. A nil one keeps none.
 type keeper struct {
 	run   *Run
-	store *checkpoint.Store
+	store *checkpoint.Store // nil: no checkpoints
 	state checkpoint.State
 	saved int // the step that was saved last, -1: none
+
+	snapshots *checkpoint.Snapshots // nil: none
+	since     time.Time             // of the last one
+	cost      time.Duration         // of it; 0: none was taken
 }
 
 // open opens the checkpoints of r, goes on from the last one if the user or a
 // restart wants that, and returns the first step to make.
 func (r *Run) open(ctx context.Context, world *comm.Comm, restarted bool, say func(string, ...any)) (k *keeper, first int, err error) {
-	if r.Keep.Dir == "" {
+	elastic := job.SnapshotsOf(ctx) != nil
+	if r.Keep.Dir == "" && !elastic {
 		return nil, 0, nil
 	}
 	if err := r.Keep.Ready(restarted); err != nil {
 		return nil, 0, fmt.Errorf("%s: %w", r.Program, err)
 	}
-	store, err := checkpoint.Open(ctx, world, r.Keep.Dir, checkpoint.Options{Keep: 2})
-	if err != nil {
-		return nil, 0, err
+	k = &keeper{run: r, saved: -1}
+	if r.Keep.Dir != "" {
+		if k.store, err = checkpoint.Open(ctx, world, r.Keep.Dir, checkpoint.Options{Keep: 2}); err != nil {
+			return nil, 0, err
+		}
 	}
-	k = &keeper{run: r, store: store, saved: -1}
 	state, ok := r.state()
 	if !ok {
-		return nil, 0, fmt.Errorf("%s: train: Keep.Dir is %s, and nothing says what to keep; give Params and Optimizer, or Keep.State", r.Program,
-			r.Keep.Dir)
+		return nil, 0, fmt.Errorf("%s: train: a checkpoint or snapshot is wanted, and nothing says what to keep; give Params and Optimizer, "+
+			"or Keep.State", r.Program)
 	}
 	k.state = state
 	settings := maps.Clone(r.Keep.Settings)
 	k.state.AddValue("losses", &r.Losses)
 	k.state.AddValue("elapsed", &r.Elapsed)
 	k.state.AddValue("settings", &settings)
-	if !r.Keep.Resume && !restarted {
+	if elastic {
+		if first, ok, err = k.openSnapshots(ctx, world, say); err != nil || ok {
+			return k, first, err
+		}
+	}
+	if k.store == nil || !r.Keep.Resume && !restarted {
 		return k, 0, nil
 	}
-	if first, ok, err = store.Resume(ctx, &k.state); err != nil || !ok {
+	if first, ok, err = k.store.Resume(ctx, &k.state); err != nil || !ok {
 		return k, 0, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Keep.Settings)) {
@@ -139,7 +152,7 @@ func (r *Run) SHA256(ctx context.Context, world *comm.Comm) (string, error) {
 // step starts to save what so many steps have made, if it is time and the save
 // before has ended. A save that failed is told of; the next may do better.
 func (k *keeper) step(ctx context.Context, steps int, say func(string, ...any)) error {
-	if k == nil || steps%k.run.Keep.Every != 0 {
+	if k == nil || k.store == nil || steps%k.run.Keep.Every != 0 {
 		return nil
 	}
 	started, err := k.store.TrySave(ctx, steps, &k.state)
@@ -160,7 +173,7 @@ func (k *keeper) step(ctx context.Context, steps int, say func(string, ...any)) 
 // last saves what so many steps have made, if that has not been done, and waits
 // until it is on disk. A save before it that failed is told of.
 func (k *keeper) last(ctx context.Context, steps int, say func(string, ...any)) error {
-	if k == nil {
+	if k == nil || k.store == nil {
 		return nil
 	}
 	err := k.store.Wait()
@@ -170,4 +183,39 @@ func (k *keeper) last(ctx context.Context, steps int, say func(string, ...any)) 
 		return nil
 	}
 	return errors.Join(k.store.Save(ctx, steps, &k.state), k.store.Wait())
+}
+
+// snapshotShare is the share of the time that snapshots take at most.
+const snapshotShare = 0.01
+
+// openSnapshots opens the snapshots of an elastic job and goes on from the last one, if there
+// is one.
+func (k *keeper) openSnapshots(ctx context.Context, world *comm.Comm, say func(string, ...any)) (first int, ok bool, err error) {
+	if k.snapshots, err = checkpoint.OpenSnapshots(ctx, world, &k.state); err != nil {
+		return 0, false, err
+	}
+	bytes, err := k.snapshots.Bytes(ctx)
+	if err != nil {
+		return 0, false, err
+	}
+	if first, ok, err = k.snapshots.Resume(ctx); ok && err == nil {
+		say("resumed at step %d from memory", first)
+		return first, true, nil
+	}
+	say("snapshots take %.1f MB of this host's memory", float64(bytes)/1e6)
+	return 0, false, err
+}
+
+// due reports whether a snapshot is to be taken.
+func (k *keeper) due() bool {
+	return k != nil && k.snapshots != nil && time.Since(k.since) >= time.Duration(float64(k.cost)/snapshotShare)
+}
+
+// snapshot takes one after so many steps.
+func (k *keeper) snapshot(ctx context.Context, steps int) error {
+	start := time.Now()
+	err := k.snapshots.Save(ctx, steps)
+	k.since = time.Now()
+	k.cost = k.since.Sub(start)
+	return err
 }

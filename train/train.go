@@ -132,18 +132,23 @@ func (r *Run) Do(ctx context.Context, world *comm.Comm, say func(string, ...any)
 		r.Elapsed = before + time.Since(start)
 		if runtime.Stopping(ctx, world) {
 			err := k.last(ctx, n, say)
-			if k != nil && err == nil {
+			if k != nil && k.store != nil && err == nil {
 				say("stopped after %d steps; -resume goes on from %s", n, r.Keep.Dir)
 			}
 			return cmp.Or(err, ctx.Err())
 		}
-		share, due, err := r.share(ctx, world, n, w.due())
+		share, due, keep, err := r.share(ctx, world, n, w.due(), k.due())
 		if err != nil {
 			return err
 		}
 		if due {
 			if err := w.check(ctx); err != nil {
 				return fmt.Errorf("%s: before step %d: %w", r.Program, n, err)
+			}
+		}
+		if keep && n > first {
+			if err := k.snapshot(ctx, n); err != nil {
+				return fmt.Errorf("%s: %w", r.Program, err)
 			}
 		}
 		if share >= 1 {
@@ -186,10 +191,12 @@ func (r *Run) Do(ctx context.Context, world *comm.Comm, say func(string, ...any)
 	return k.last(ctx, len(r.Losses), say)
 }
 
-// share returns how much of the run is over, and whether replicas are to be compared, as rank 0
+// share returns how much of the run is over, and whether replicas are to be compared and a
+// snapshot to be taken, as rank 0
 // sees it: clocks differ.
-func (r *Run) share(ctx context.Context, world *comm.Comm, step int, due bool) (share float64, check bool, err error) {
-	word := make([]float64, 2)
+func (r *Run) share(ctx context.Context, world *comm.Comm, step int, due, snapshot bool) (share float64, check, keep bool,
+	err error) {
+	word := make([]float64, 3)
 	if r.Steps > 0 {
 		word[0] = float64(step) / float64(r.Steps)
 	}
@@ -199,8 +206,11 @@ func (r *Run) share(ctx context.Context, world *comm.Comm, step int, due bool) (
 	if due {
 		word[1] = 1
 	}
+	if snapshot {
+		word[2] = 1
+	}
 	err = comm.Broadcast(ctx, world, word, 0)
-	return word[0], word[1] == 1, err
+	return word[0], word[1] == 1, word[2] == 1, err
 }
 
 // Say returns a function that prints a line on standard error of rank 0, and nothing on others.

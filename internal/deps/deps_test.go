@@ -77,7 +77,7 @@ const policy = `
 	checkpoint/safetensors < internal/dtype
 
 	runtime    < comm/device comm/mem comm/shm comm/mpi comm/gompi comm/empi tensor/cuda internal/job internal/keepalive internal/observe
-	launcher   < launcher/report launcher/build launcher/handover launcher/machine launcher/doctor launcher/top launcher/watchdog
+	launcher   < launcher/report launcher/build launcher/handover launcher/doctor launcher/top internal/snapshot
 	launcher/handover   < launcher/options launcher/stdio launcher/machine launcher/watchdog
 	launcher/build      < launcher/options launcher/stdio
 	launcher/doctor     < launcher/options launcher/machine launcher/phrase internal/control

@@ -15,6 +15,7 @@
 //	GORUN_ARENA_FD    descriptor of the shared memory in which the ranks allocate
 //	GORUN_TERMINAL    columns of the terminal that shows this rank's standard error
 //	GORUN_TRACE_FD    descriptor of the file in which this rank keeps its part of a trace
+//	GORUN_SNAPSHOT_FD descriptor of the memory for snapshots
 //
 // A process without any of them is a world of one. A process with only some of
 // them is an error: a half-copied environment must not become a second rank 0.
@@ -37,6 +38,7 @@ const (
 	arenaVar     = "GORUN_ARENA_FD"
 	terminalVar  = "GORUN_TERMINAL"
 	traceVar     = "GORUN_TRACE_FD"
+	snapshotVar  = "GORUN_SNAPSHOT_FD"
 )
 
 // TraceVar names the file for the trace of a job whose ranks gorun did not start
@@ -91,6 +93,7 @@ type Job struct {
 	ArenaFD              int    // descriptor of the arenas; 0 if there is none
 	Columns              int    // of the terminal on which standard error ends up; 0 if it is none
 	TraceFD              int    // descriptor of this rank's part of a trace; 0 if there is none
+	SnapshotFD           int    // descriptor of the memory for snapshots; 0 if there is none
 }
 
 // Alone returns the job of a process that no launcher started: a world of one.
@@ -98,7 +101,8 @@ func Alone() Job { return Job{Size: 1, LocalSize: 1} }
 
 // Names returns the variables of the contract, set or not.
 func Names() []string {
-	return []string{rankVar, sizeVar, localRankVar, localSizeVar, jobVar, attemptVar, controlVar, arenaVar, terminalVar, traceVar}
+	return []string{rankVar, sizeVar, localRankVar, localSizeVar, jobVar, attemptVar, controlVar, arenaVar, terminalVar, traceVar,
+		snapshotVar}
 }
 
 // Encode returns the contract as "NAME=value" strings for a child's environment.
@@ -124,6 +128,9 @@ func Encode(j Job) []string {
 	if j.TraceFD != 0 {
 		env = append(env, traceVar+"="+strconv.Itoa(j.TraceFD))
 	}
+	if j.SnapshotFD != 0 {
+		env = append(env, snapshotVar+"="+strconv.Itoa(j.SnapshotFD))
+	}
 	return env
 }
 
@@ -144,6 +151,8 @@ func Decode(env func(name string) (string, bool)) (Job, error) {
 		ArenaFD:   d.optional(arenaVar, 3, maxFD),
 		Columns:   d.optional(terminalVar, 1, maxColumns),
 		TraceFD:   d.optional(traceVar, 3, maxFD),
+
+		SnapshotFD: d.optional(snapshotVar, 3, maxFD),
 	}
 	j.Rank = d.number(rankVar, 0, j.Size-1)
 	j.LocalRank = d.number(localRankVar, 0, j.LocalSize-1)

@@ -38,7 +38,7 @@ func TestNoVariablesIsAWorldOfOne(t *testing.T) {
 }
 
 func TestNamesAreWhatEncodeWrites(t *testing.T) {
-	env := Encode(Job{Size: 1, LocalSize: 1, ID: "a", ControlFD: 3, ArenaFD: 4, Columns: 80, TraceFD: 9})
+	env := Encode(Job{Size: 1, LocalSize: 1, ID: "a", ControlFD: 3, ArenaFD: 4, Columns: 80, TraceFD: 9, SnapshotFD: 10})
 	names := Names()
 	if len(env) != len(names) {
 		t.Fatalf("Encode writes %d variables, Names has %d", len(env), len(names))
@@ -89,10 +89,10 @@ func TestHalfAContractIsRefused(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
-	f.Add("1", "4", "0", "2", "a", "0", "3", "4", "80", "9")
-	f.Add("0", "1", "0", "1", "", "x", "-1", "", "", "")
-	f.Fuzz(func(t *testing.T, rank, size, localRank, localSize, id, attempt, control, arena, terminal, trace string) {
-		values := []string{rank, size, localRank, localSize, id, attempt, control, arena, terminal, trace}
+	f.Add("1", "4", "0", "2", "a", "0", "3", "4", "80", "9", "10")
+	f.Add("0", "1", "0", "1", "", "x", "-1", "", "", "", "")
+	f.Fuzz(func(t *testing.T, rank, size, localRank, localSize, id, attempt, control, arena, terminal, trace, snapshot string) {
+		values := []string{rank, size, localRank, localSize, id, attempt, control, arena, terminal, trace, snapshot}
 		var env []string
 		for i, name := range Names() {
 			env = append(env, name+"="+values[i])

@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -85,6 +86,31 @@ func (p *Program) SurvivesKills(t *testing.T, args ...string) {
 				t.Fatalf("%v\n%s", err, &j.Stderr)
 			}
 			check(t, j.Stdout.String())
+			return
+		}
+	})
+	t.Run("by gorun from memory", func(t *testing.T) {
+		stdout, stderr, status := p.Run(2, args...)
+		if status != 0 {
+			t.Fatalf("status %d\n%s", status, stderr)
+		}
+		for {
+			dir := filepath.Join(t.TempDir(), "checkpoints")
+			j := p.started(t, dir, rng, 2, []string{"--elastic", "restart"}, args)
+			if ranks := p.ranks(); len(ranks) > 0 {
+				_ = ranks[rng.IntN(len(ranks))].Kill() // it may have ended just now
+			}
+			err := j.Wait()
+			if err == nil && !strings.Contains(j.Stderr.String(), "resumed at step ") {
+				t.Log("it ended before a rank was killed: once more")
+				continue
+			}
+			if err != nil || !strings.Contains(j.Stderr.String(), " from memory\n") {
+				t.Fatalf("%v\n%s", err, &j.Stderr)
+			}
+			if got, want := Losses(t, j.Stdout.String()), Losses(t, stdout); !slices.Equal(got, want) {
+				t.Errorf("%d losses %v …, and of an undisturbed run %d, %v …", len(got), got[:1], len(want), want[:1])
+			}
 			return
 		}
 	})

@@ -72,6 +72,9 @@ func chosen(o *options.Options, c *stdio.Console, signals <-chan os.Signal, m ma
 	if o.Restarts > 0 {
 		return nil, fmt.Errorf("--max-restarts: only for ranks that gorun starts itself, on this host and without --via")
 	}
+	if o.Elastic != "" {
+		return nil, fmt.Errorf("--elastic needs the embedded backend: ranks that gorun starts itself, on this host and without --via")
+	}
 	found, err := f.choose(o.Hosts.Via, list.system)
 	if err != nil {
 		return nil, err

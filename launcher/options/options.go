@@ -37,6 +37,7 @@ type Options struct {
 	Dashboard      string // address where the page is served; "" for nowhere
 	Restarts       int    // after failures, at most
 	sameBits       bool   // see dtensor.Mesh.SetSameBits
+	Elastic        string // "restart", or "" for none
 	digest         string // file; "" for none
 	digestEvery    int    // steps; 0 for 1
 	gpus           string // "auto", "none", a list for CUDA_VISIBLE_DEVICES, or ""
@@ -51,6 +52,9 @@ const (
 	BindCores = "core"
 	BindNone  = "none"
 )
+
+// ElasticRestart is the value of --elastic: the ranks are started again, as many as before.
+const ElasticRestart = "restart"
 
 // The values of --on-deadlock.
 const (
@@ -184,6 +188,13 @@ func (o *Options) define(f *flag.FlagSet) {
 			return fmt.Errorf("%q is not a number of restarts; give 0 or more", s)
 		}
 		o.Restarts = n
+		return nil
+	})
+	f.Func("elastic", "", func(s string) error {
+		if s != ElasticRestart {
+			return fmt.Errorf("%q is not a way to go on; give %s", s, ElasticRestart)
+		}
+		o.Elastic = s
 		return nil
 	})
 	f.Func("stdin", "", text(&o.Stdin))

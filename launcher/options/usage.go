@@ -20,7 +20,7 @@ gorun starts one program as N ranks: an executable, a Go package or .go files.
   --on-deadlock WHAT  ranks wait for each other: end (default, 123); or ignore
   --gpus WHAT         0,2: tensors on these; auto: on what is there; none
   --grace TIME        from asking ranks to end until they are killed (5s)
-  --max-restarts N    start a failed job again, up to N times (0)
+  --max-restarts N, --elastic restart  start a failed job again; from memory
   --dry-run, --report-bindings  print what would start; the ranks' CPUs
 The exit status is that of the first rank that failed, 128 + its signal's number
 if one killed it, 130 after Ctrl-C, which cancels the ranks' context; a second
