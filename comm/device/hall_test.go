@@ -132,6 +132,10 @@ type host struct{ comm.WindowBackend }
 
 func (host) OneHost() bool { return true }
 
+func (h host) SendRecv(ctx context.Context, send, recv *comm.Call) error {
+	return h.WindowBackend.(comm.SendRecvBackend).SendRecv(ctx, send, recv)
+}
+
 func (h host) Split(ctx context.Context, members []int) (comm.Backend, error) {
 	b, err := h.WindowBackend.Split(ctx, members)
 	if err != nil || b == nil {
