@@ -17,9 +17,12 @@ import (
 // With SameBits every operator gives for every shard of its inputs, forward and backward,
 // the bits that it gives for the whole ones.
 func TestOperatorsHaveTheSameBits(t *testing.T) {
-	grids := [][]int{{2}, {3}, {4}, {2, 2}}
-	if testing.Short() {
-		grids = [][]int{{3}}
+	grids := [][]int{{3}, {2, 2}}
+	switch {
+	case testing.Short():
+		grids = grids[:1]
+	case *fullTime > 0:
+		grids = append(grids, []int{1}, []int{2}, []int{4}, []int{5}, []int{3, 2})
 	}
 	for _, c := range opCases {
 		t.Run(c.name, func(t *testing.T) {
@@ -34,6 +37,25 @@ func TestOperatorsHaveTheSameBits(t *testing.T) {
 					return nil
 				})
 			}
+		})
+	}
+}
+
+// Operators on bfloat16, whose products some CPUs make by other instructions, have them too.
+func TestOperatorsOfBFloat16HaveTheSameBits(t *testing.T) {
+	if testing.Short() {
+		t.Skip("float32 goes the same ways")
+	}
+	for _, c := range opCases {
+		c := c.of(tensor.BFloat16)
+		onMesh(t, []int{3}, func(ctx context.Context, m *dtensor.Mesh) error {
+			m.SetSameBits(true)
+			for _, shapes := range c.shapes {
+				if err := c.checkBits(ctx, m, shapes); err != nil {
+					return fmt.Errorf("%s, shapes %v: %w", c.name, shapes, err)
+				}
+			}
+			return nil
 		})
 	}
 }

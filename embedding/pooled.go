@@ -29,15 +29,20 @@ func (p *Pooled) Feature(name string) *dtensor.Tensor {
 // the sum of its rows, times the batch's weights if it has any, their mean or
 // their maximum. A list that is empty gives zeros; ids that are a table's
 // PaddingIdx are left out, as in Bag. The weights get no gradient. Features that no
-// table has are not looked at.
+// table has are not looked at. With dtensor.Mesh.SameBits every rank gathers the whole
+// batch first.
 //
 // Bags throws an *Error for a batch that lacks a feature, and an *IDError, on
 // every rank, for an id that its table has not.
 func (c *Collection) Bags(j *Jagged) *Pooled {
-	c.mesh.RefuseSameBits("Collection.Bags", "each rank adds up the gradients of its own samples first", "use Table.Lookup or Table.Bag")
 	defer c.mesh.Span("Bags").End()
 	const op = "Bags"
 	at := c.columns(op, j)
+	if c.mesh.SameBits() && c.mesh.Inside() { // each owner adds up the gradients of all samples in their order
+		if all := j.gathered(); all != j {
+			return &Pooled{c.Bags(all).Values().Redistribute(j.batch.Placements()...), c}
+		}
+	}
 	shape, places := []int{j.Samples(), c.width}, j.batch.Placements()
 	if !c.mesh.Inside() {
 		return &Pooled{c.mesh.Wrap(op, tensor.New(c.mesh.Device(), c.dtype, 0), nil, false, shape, places...), c}

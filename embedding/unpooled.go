@@ -22,7 +22,7 @@ func (u *Unpooled) Feature(name string) *dtensor.Tensor { return u.values[u.c.mu
 // sharded over one axis of more than one rank; weights are ignored, and a
 // PaddingIdx gets no gradient. It throws as Bags does.
 func (c *Collection) Rows(j *Jagged) *Unpooled {
-	c.mesh.RefuseSameBits("Collection.Rows", "each rank adds up the gradients of its own samples first", "use Table.Lookup or Table.Bag")
+	c.mesh.RefuseSameBits("Collection.Rows", "each rank adds up the gradients of its own samples first", "use Bags, or Table.Lookup")
 	const op = "Rows"
 	at := c.columns(op, j)
 	axis := -1
