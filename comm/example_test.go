@@ -178,6 +178,21 @@ func ExampleComm_Group() {
 }
 
 // Neighbours along a line trade a number; the counts of all other ranks are 0.
+func ExampleSendRecv() {
+	onRanks(4, func(ctx context.Context, world *comm.Comm) error {
+		n, me := world.Size(), world.Rank()
+		got := make([]int, 1)
+		if err := comm.SendRecv(ctx, world, got, (me+n-1)%n, []int{10 * me}, (me+1)%n); err != nil {
+			return err
+		}
+		if me == 0 {
+			fmt.Println(got)
+		}
+		return nil
+	})
+	// Output: [30]
+}
+
 func ExampleAllToAllV() {
 	onRanks(4, func(ctx context.Context, world *comm.Comm) error {
 		counts := make([]int, world.Size())
