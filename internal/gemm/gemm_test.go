@@ -84,8 +84,11 @@ func (p product[T]) check(t *testing.T, multiply func(p product[T])) {
 	}
 }
 
-// levels are the instruction sets of this machine.
-func levels() []simd.Level {
+// levels are the instruction sets of this machine that differ for float32 and float64.
+func levels() []simd.Level { return halvesLevels()[:min(simd.Best(), simd.AVX512)+1] }
+
+// halvesLevels are all of this machine.
+func halvesLevels() []simd.Level {
 	var l []simd.Level
 	for i := simd.Scalar; i <= simd.Best(); i++ {
 		l = append(l, i)

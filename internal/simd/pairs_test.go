@@ -15,7 +15,7 @@ func TestPairs(t *testing.T) {
 	sizes := []int{0, 1, 2, 3, 7, 8, 14, 15, 16, 17, 31, 32, 33, 63, 64, 65, 130, 257}
 	for _, l := range modes() {
 		r := rand.New(rand.NewPCG(5, uint64(l.code())))
-		for range 2000 {
+		for range 400 {
 			rows, n := sizes[r.IntN(len(sizes))], sizes[r.IntN(len(sizes))]
 			srcStep := n + r.IntN(3)*r.IntN(20)
 			src := filled(r.IntN(40), max(0, (rows-1)*srcStep+n), number)
