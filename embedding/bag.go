@@ -88,6 +88,9 @@ func (t *Table) bag(ids, offsets, weights *dtensor.Tensor, o BagOptions) *dtenso
 	checkBags(op, ids, offsets, weights, &o)
 	ids, final := placeBags(weight, ids)
 	p := rolesOf(op, weight, ids, s)
+	if len(p.masked) > 0 && o.Mode != Max {
+		p.mesh.RefuseSameBits(op, "each rank adds up the rows of a bag that it has", "use a Collection")
+	}
 	b := &bags{o: o, scale: weights, final: final}
 	b.result = make([]layout.Placement, len(p.ids))
 	bagCount := ids.Dim(0)
