@@ -182,7 +182,7 @@ func sendRecvDisagrees(ctx context.Context, world *comm.Comm) error {
 func sendRecvMisuse(ctx context.Context, world *comm.Comm) error {
 	n, me := world.Size(), world.Rank()
 	x := make([]float32, 8)
-	type pointed struct{ p *int }
+	type pointed struct{ P *int }
 	for _, try := range []attempt{
 		{"dst and src overlap", func(c *comm.Comm) error { return comm.SendRecv(ctx, c, x[1:5], me, x[:4], me) }},
 		{"is not in the communicator", func(c *comm.Comm) error { return comm.SendRecv(ctx, c, x[:4], n, x[4:], n) }},
