@@ -120,7 +120,7 @@ func NewDynamic(mesh *dtensor.Mesh, c DynamicConfig) *Dynamic {
 	case c.ExpireAfter > math.MaxInt32:
 		refuse(op, "table %q: ExpireAfter is %d; give at most 2³¹-1, or 0 for ever", c.Name, c.ExpireAfter)
 	}
-	if _, ok := mesh.Device().(*tensor.CPU); !ok {
+	if !tensor.OnHost(mesh.Device()) {
 		refuse(op, "table %q: the mesh is on %v; a table of keys lies on CPUs, so make a mesh of them", c.Name, mesh.Device())
 	}
 	rows := c.Budget / (c.Dim * c.DType.Size()) / keytable.Slices

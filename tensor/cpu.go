@@ -18,6 +18,6 @@ func NewCPU(a mem.Allocator) *CPU {
 	if a == nil {
 		a = mem.System{}
 	}
-	m := NewMemory(mem.NewPool(a, mem.Populate))
+	m := NewHostMemory(mem.NewPool(a, mem.Populate), nil)
 	return &CPU{cpu.New(m.Scratch), m}
 }

@@ -62,13 +62,18 @@ func FromSlice[T Elem](dev Device, data []T, shape ...int) *Tensor {
 // Data returns the elements where they lie: writing to the slice writes to t. It
 // is valid while t is reachable and its scope is open. It throws a *TypeError if
 // T is not t's element type and a *UseError if t is not on the CPU or was freed.
-func Data[T Elem](t *Tensor) []T {
-	const op = "Data"
+func Data[T Elem](t *Tensor) []T { return data[T](t, "Data") }
+
+// data is Data on behalf of op.
+func data[T Elem](t *Tensor, op string) []T {
 	if want := dtype.Of[T](); t.dtype != want {
 		throwType(op, "%v does not hold %v", t.brief(), want)
 	}
 	if !t.OnCPU() {
 		throwUse(op, "%v is on %v; use ToSlice, which copies", t.brief(), t.dev)
+	}
+	if watch := t.dev.memory().watch; watch != nil {
+		watch.Touches(op, t.dtype)
 	}
 	return unsafe.Slice((*T)(t.ptr(op)), t.numel)
 }
@@ -81,6 +86,9 @@ func ToSlice[T Elem](t *Tensor) []T {
 		throwType(op, "%v does not hold %v", t.brief(), want)
 	}
 	s := make([]T, t.numel)
+	if watch := t.dev.memory().watch; watch != nil {
+		watch.Touches(op, t.dtype)
+	}
 	if t.numel > 0 {
 		t.dev.ToHost(unsafe.Pointer(&s[0]), t.ptr(op), t.Bytes())
 		runtime.KeepAlive(t)

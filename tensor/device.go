@@ -36,10 +36,29 @@ type DeviceKey struct{}
 type OpenerKey struct{}
 
 // A Memory is the pool of one device with its scopes. A device embeds one.
-type Memory struct{ pool *mem.Pool }
+type Memory struct {
+	pool   *mem.Pool
+	onHost bool    // the host reads and writes tensors where they lie
+	watch  Watcher // nil: nobody
+}
 
-// NewMemory returns a Memory over pool, which is nobody else's.
-func NewMemory(pool *mem.Pool) *Memory { return &Memory{pool} }
+// NewMemory returns a Memory over pool, which is nobody else's, that the host cannot touch.
+func NewMemory(pool *mem.Pool) *Memory { return &Memory{pool: pool} }
+
+// NewHostMemory returns a Memory over pool, which is nobody else's, in which the host reads and
+// writes tensors where they lie. watch is told of the tensors; nil: nobody is.
+func NewHostMemory(pool *mem.Pool, watch Watcher) *Memory {
+	return &Memory{pool: pool, onHost: true, watch: watch}
+}
+
+// A Watcher is told what becomes of the memory of a device: see package tensor/meta.
+type Watcher interface {
+	// Made says that the bytes at p are a new tensor's from now on, with elements of type dt.
+	Made(p unsafe.Pointer, bytes int, dt DType)
+	// Touches says that the host is about to read, and perhaps to write, elements of type dt
+	// where they lie, in the function named op.
+	Touches(op string, dt DType)
+}
 
 func (m *Memory) memory() *Memory { return m }
 

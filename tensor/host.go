@@ -9,9 +9,11 @@ import (
 
 // OnCPU reports whether the host reads and writes t where it lies.
 func (t *Tensor) OnCPU() bool {
-	_, ok := t.dev.(*CPU)
-	return ok
+	return OnHost(t.dev)
 }
+
+// OnHost reports whether the host reads and writes tensors on dev where they lie.
+func OnHost(dev Device) bool { return dev.memory().onHost }
 
 // Read returns the elements of t for reading: where they lie on a CPU, else a copy.
 // The slice is valid while t is reachable and its scope is open, and must not be
@@ -27,7 +29,7 @@ func Read[T Elem](t *Tensor) []T {
 // they lie on a CPU, else a copy that goes back. It throws as ToSlice does.
 func Edit[T Elem](t *Tensor, f func(elems []T)) {
 	if t.OnCPU() {
-		f(Data[T](t))
+		f(data[T](t, "Edit"))
 		runtime.KeepAlive(t)
 		return
 	}

@@ -111,6 +111,9 @@ func alloc(op string, dev Device, dt DType, shape []int) *Tensor {
 	if !b.Scoped() {
 		t.own()
 	}
+	if m.watch != nil {
+		m.watch.Made(t.addr, t.Bytes(), dt)
+	}
 	return t
 }
 

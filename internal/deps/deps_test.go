@@ -61,6 +61,7 @@ const policy = `
 	tensor/cpu    < tensor/kernel internal/gemm internal/mem
 	tensor      < tensor/cpu internal/fault
 	tensor/cuda < tensor
+	tensor/meta < tensor
 	tensor/cuda/cudatest < internal/testenv
 
 	dtensor/layout <

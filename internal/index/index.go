@@ -18,7 +18,7 @@ type List[T int32 | int64] struct {
 
 // New returns n numbers of any value.
 func New[T int32 | int64](dev tensor.Device, n int) List[T] {
-	if _, ok := dev.(*tensor.CPU); !ok {
+	if !tensor.OnHost(dev) {
 		return List[T]{Elems: make([]T, n)}
 	}
 	dt := tensor.Int64

@@ -1,0 +1,125 @@
+package meta
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
+)
+
+// both calls f on a CPU and on a Device, and compares the shapes and types of what it returns.
+func both(t *testing.T, name string, f func(dev tensor.Device) *tensor.Tensor) {
+	t.Helper()
+	want, got := f(tensor.NewCPU(nil)), f(New(Config{}))
+	if got.DType() != want.DType() || !slices.Equal(got.Shape(), want.Shape()) {
+		t.Errorf("%s: got %v%v, want %v%v", name, got.DType(), got.Shape(), want.DType(), want.Shape())
+	}
+}
+
+// Every operator of the tables gives the shape and type that it gives on a CPU.
+func TestShapesAndTypes(t *testing.T) {
+	for _, dt := range []tensor.DType{tensor.Float32, tensor.Float64, tensor.BFloat16} {
+		for _, shape := range [][]int{{3, 4}, {1, 4}, {0, 4}} {
+			full := func(dev tensor.Device) *tensor.Tensor { return tensor.Full(dev, dt, 1, shape...) }
+			for _, op := range kernel.UnaryOps() {
+				both(t, op.String(), func(dev tensor.Device) *tensor.Tensor { return tensor.Unary(op, full(dev)) })
+			}
+			for _, op := range kernel.BinaryOps() {
+				both(t, op.String(), func(dev tensor.Device) *tensor.Tensor {
+					return tensor.Binary(op, full(dev), tensor.Full(dev, dt, 2, 4))
+				})
+			}
+			for _, op := range kernel.CompareOps() {
+				both(t, op.String(), func(dev tensor.Device) *tensor.Tensor { return tensor.Compare(op, full(dev), full(dev)) })
+			}
+			for _, op := range kernel.ReduceOps() {
+				both(t, op.String(), func(dev tensor.Device) *tensor.Tensor { return tensor.Reduce(op, full(dev), []int{1}, true) })
+			}
+			both(t, "MatMul", func(dev tensor.Device) *tensor.Tensor { return tensor.MatMul(full(dev), full(dev), false, true) })
+			both(t, "Softmax", func(dev tensor.Device) *tensor.Tensor { return tensor.Softmax(full(dev), 1) })
+			both(t, "IndexSelect", func(dev tensor.Device) *tensor.Tensor {
+				return tensor.IndexSelect(tensor.Full(dev, dt, 1, 5, 4), 0, tensor.FromSlice(dev, []int64{4, 0, 4}, 3))
+			})
+		}
+	}
+}
+
+// Integers are what a CPU computes.
+func TestIntegersAreReal(t *testing.T) {
+	d := New(Config{})
+	ids := tensor.FromSlice(d, []int64{7, 3, 7, 5}, 4)
+	u := tensor.Unique(ids, 0, 8)
+	if got := tensor.ToSlice[int64](u.Index); !slices.Equal(got, []int64{3, 5, 7}) {
+		t.Errorf("distinct ids: %v", got)
+	}
+	if got := tensor.ToSlice[int64](tensor.Clone(tensor.Narrow(ids, 0, 1, 2))); !slices.Equal(got, []int64{3, 7}) {
+		t.Errorf("a part: %v", got)
+	}
+}
+
+// A tensor larger than the machine's memory counts, and costs nothing.
+func TestMemoryIsCounted(t *testing.T) {
+	d := New(Config{})
+	scope := d.Open()
+	x := tensor.Zeros(d, tensor.Float32, 1<<20, 1<<18) // 1 TiB
+	if live := d.Stats().Live; live < x.Bytes() || live > x.Bytes()+x.Bytes()/256 {
+		t.Errorf("%d bytes in use, of %d", live, x.Bytes())
+	}
+	scope.Close()
+	if u := d.Usage(); d.Stats().Live != 0 || u.Peak < 1<<40 || len(u.Stack) == 0 {
+		t.Errorf("%d bytes in use, peak %d", d.Stats().Live, u.Peak)
+	}
+}
+
+// A tensor is found by any of its addresses, also where others were before.
+func TestPieces(t *testing.T) {
+	d := New(Config{})
+	base := tensor.New(d, tensor.Uint8, 1024).Ptr()
+	for _, c := range []struct {
+		at, bytes int
+		dt        tensor.DType
+	}{{0, 64, tensor.Int64}, {64, 64, tensor.Float32}, {256, 64, tensor.Int64}, {0, 512, tensor.Float32}, {0, 64, tensor.Int64}} {
+		d.Made(unsafe.Add(base, c.at), c.bytes, c.dt)
+		for _, i := range []int{0, c.bytes / 2, c.bytes - 1} {
+			if got := d.Numberless(unsafe.Add(base, c.at+i)); got != c.dt.Float() {
+				t.Errorf("%+v: address %d: %v", c, i, got)
+			}
+		}
+	}
+}
+
+// Products count two operations for each term.
+func TestWorkIsCounted(t *testing.T) {
+	d := New(Config{})
+	a, b := tensor.New(d, tensor.Float32, 5, 3, 4), tensor.New(d, tensor.Float32, 5, 4, 7)
+	tensor.MatMul(a, b, false, false)
+	want := map[Work]int{{"MatMul", 2 * 5 * 3 * 7 * 4, 4 * 5 * (3*4 + 4*7 + 3*7)}: 1}
+	if got := d.TakeWork(); len(got) != 1 || got[Work{"MatMul", 840, 1220}] != want[Work{"MatMul", 840, 1220}] {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// The host reads floats only if it may, and gets the number that it is to get.
+func TestReadsAreAsked(t *testing.T) {
+	refused := errors.New("refused")
+	answer := error(nil)
+	d := New(Config{Read: func(string, []uintptr) (float64, error) { return 3, answer }})
+	x := tensor.Full(d, tensor.Float32, 1)
+	if got := x.Item(); got != 3 {
+		t.Errorf("got %v", got)
+	}
+	answer = refused
+	err := func() (err error) {
+		defer fault.Catch(&err)
+		x.Item()
+		return nil
+	}()
+	if !errors.Is(err, refused) {
+		t.Errorf("got %v", err)
+	}
+	tensor.Edit(x, func(x []float32) { x[0] = 2 })
+}

@@ -1,0 +1,86 @@
+package meta
+
+import (
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/internal/dtype"
+	"github.com/gorun-spmd/gorun/internal/fault"
+)
+
+// Work is one call of a kernel, without what it computes with.
+type Work struct {
+	Kernel string
+	FLOPs  int // additions and multiplications, one for each other function
+	Bytes  int // read and written
+}
+
+// count adds a call of a kernel.
+func (d *Device) count(kernel string, flops, bytes int) { d.work[Work{kernel, flops, bytes}]++ }
+
+// TakeWork returns how often each kernel was called with how much since the last TakeWork.
+func (d *Device) TakeWork() map[Work]int {
+	w := d.work
+	d.work = map[Work]int{}
+	return w
+}
+
+// A Role is what an optimizer has a tensor for.
+type Role uint8
+
+// The roles.
+const (
+	Parameter Role = iota
+	Gradient
+	State // what the optimizer remembers
+	Roles
+)
+
+// has notes the role of a tensor of which p is an element; nil has none.
+func (d *Device) has(role Role, p unsafe.Pointer) {
+	if x, ok := d.pieceAt(p); ok && p != nil {
+		if _, known := d.roles[x.at]; !known {
+			d.roles[x.at] = role
+		}
+	}
+}
+
+// updates notes that an optimizer changes a parameter. rows says that it changes some rows alone.
+func (d *Device) updates(param, grad unsafe.Pointer, rows bool, state ...unsafe.Pointer) {
+	d.has(Parameter, param)
+	d.has(Gradient, grad)
+	for _, p := range state {
+		d.has(State, p)
+	}
+	if rows {
+		return
+	}
+	d.times[param]++
+	if d.config.Updated != nil {
+		if err := d.config.Updated(d.times[param]); err != nil {
+			fault.Throw(err)
+		}
+	}
+}
+
+// Usage is memory in bytes.
+type Usage struct {
+	Peak  int        // the most that was in use at once
+	Roles [Roles]int // of the tensors that optimizers have seen and that have not gone
+	Stack []uintptr  // the call stack at the peak
+}
+
+// Usage returns what was in use so far. Rows of a gradient count as it was made.
+func (d *Device) Usage() Usage {
+	u := Usage{Peak: d.peak, Stack: d.where[:d.depth]}
+	for p, role := range d.roles {
+		if x, ok := d.pieceAt(p); ok {
+			u.Roles[role] += x.bytes
+		}
+	}
+	return u
+}
+
+// elements counts a kernel over n elements, with flops each and so many operands.
+func (d *Device) elements(kernel string, dt dtype.DType, n, flops, operands int) {
+	d.count(kernel, n*flops, n*operands*dt.Size())
+}
