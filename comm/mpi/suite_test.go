@@ -126,11 +126,11 @@ func unordered(ctx context.Context, r *Rank) error {
 	return err
 }
 
-// sizes are the numbers of ranks of a test. Those of the race detector end at 3: more ranks
+// sizes are the numbers of ranks of a test. Those of the race detector end at 2: more ranks
 // than cores take minutes under it.
 func sizes(all ...int) []int {
 	if testing.Short() {
-		return slices.DeleteFunc(all, func(n int) bool { return n > 3 })
+		return slices.DeleteFunc(all, func(n int) bool { return n > 2 })
 	}
 	return all
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/gorun-spmd/gorun/data/criteo"
 	"github.com/gorun-spmd/gorun/dtensor"
@@ -16,8 +15,8 @@ import (
 // D the features of a table's rows.
 type model struct {
 	tables *embedding.Collection // 26, [rows, D]
-	bottom []*nn.Linear          // 13 → … → D
-	top    []*nn.Linear          // D + 351 → … → 1
+	bottom nn.Sequential         // 13 → … → D
+	top    nn.Sequential         // D + 351 → … → 1
 	pairs  *dtensor.Tensor       // [351] which of the 27·27 products the top network sees
 	dim    int
 }
@@ -30,14 +29,14 @@ func newModel(ctx context.Context, mesh *dtensor.Mesh, o *options, tables []embe
 	err := dtensor.Try(ctx, mesh, func() {
 		m.tables = embedding.NewCollection(mesh, tables...)
 		init := nn.NewInit(mesh, o.seed)
-		m.bottom = network(init, criteo.Dense, 64, 32, o.dim)
+		m.bottom = network(init, true, criteo.Dense, 64, 32, o.dim)
 		var pairs []int64
 		for i := range vectors {
 			for j := range i {
 				pairs = append(pairs, int64(i*vectors+j))
 			}
 		}
-		m.top = network(init, o.dim+len(pairs), 128, 64, 1)
+		m.top = network(init, false, o.dim+len(pairs), 128, 64, 1)
 		m.pairs = dtensor.Distribute(mesh, tensor.FromSlice(mesh.Device(), pairs, len(pairs)), layout.Replicate(), layout.Replicate())
 		dtensor.Keep(m.pairs)
 		dtensor.Keep(m.tables.Params()...)
@@ -46,56 +45,41 @@ func newModel(ctx context.Context, mesh *dtensor.Mesh, o *options, tables []embe
 	return m, err
 }
 
-// network makes the layers from one width to the next.
-func network(init *nn.Init, widths ...int) []*nn.Linear {
-	var layers []*nn.Linear
+// network makes the layers from one width to the next, with a GELU after each but perhaps the
+// last. It is not DLRM's ReLU as that has a kink: there the last bit of a sum, which depends on
+// how many ranks made it, decides about a gradient, and runs on 1 and on 2 ranks part after
+// some hundred steps.
+func network(init *nn.Init, last bool, widths ...int) nn.Sequential {
+	var s nn.Sequential
 	for i, out := range widths[1:] {
-		layers = append(layers, nn.NewLinear(init, widths[i], out, true, nn.Style{}))
-	}
-	return layers
-}
-
-// through applies layers, with a GELU after each but perhaps the last. It is not
-// DLRM's ReLU as that has a kink: there the last bit of a sum, which depends on
-// how many ranks made it, decides about a gradient, and runs on 1 and on 2 ranks
-// part after some hundred steps.
-func through(x *dtensor.Tensor, layers []*nn.Linear, last bool) *dtensor.Tensor {
-	for i, l := range layers {
-		x = l.Forward(x)
-		if last || i+1 < len(layers) {
-			x = x.Gelu()
+		if s = append(s, nn.NewLinear(init, widths[i], out, true, nn.Style{})); last || i+2 < len(widths) {
+			s = append(s, nn.Func((*dtensor.Tensor).Gelu))
 		}
 	}
-	return x
+	return s
 }
 
 // logits returns one number for each line.
 func (m *model) logits(counts *dtensor.Tensor, ids *embedding.Jagged) *dtensor.Tensor { // [B, 13] S(0),S(0)
 	b := counts.Dim(0)
-	x := through(counts, m.bottom, true)                                    // [B, D]
+	x := m.bottom.Forward(counts)                                           // [B, D]
 	rows := m.tables.Bags(ids).Values()                                     // [B, 26·D]
 	all := dtensor.Cat(1, x, rows).Reshape(b, vectors, m.dim)               // [B, 27, D]
 	products := all.MatMul(all.Transpose(1, 2)).Reshape(b, vectors*vectors) // [B, 27·27]
 	x = dtensor.Cat(1, x, products.IndexSelect(1, m.pairs))                 // [B, D + 351]
-	return through(x, m.top, false).Reshape(b)                              // [B]
+	return m.top.Forward(x).Reshape(b)                                      // [B]
 }
 
 // dense lists the parameters of the networks.
 func (m *model) dense() []*dtensor.Tensor {
-	var p []*dtensor.Tensor
-	for _, layers := range [][]*nn.Linear{m.bottom, m.top} {
-		for _, l := range layers {
-			p = append(p, l.Weight, l.Bias)
-		}
-	}
-	return p
+	return append(nn.Tensors(m.bottom.Params()), nn.Tensors(m.top.Params())...)
 }
 
 // tablesFor describes the tables of a vocabulary in the given layouts.
 func tablesFor(v *criteo.Vocabulary, o *options, layouts []embedding.Layout) []embedding.CollectionTable {
 	var tables []embedding.CollectionTable
 	for f, rows := range v.Rows {
-		name := tableName(f)
+		name := criteo.Feature(f)
 		tables = append(tables, embedding.CollectionTable{
 			Config: embedding.Config{Name: name, Rows: rows, Dim: o.dim, Layout: layouts[f],
 				Key: dtensor.Key{Seed: o.seed, Stream: tableStream + uint64(f)}, Std: spread},
@@ -103,8 +87,6 @@ func tablesFor(v *criteo.Vocabulary, o *options, layouts []embedding.Layout) []e
 	}
 	return tables
 }
-
-func tableName(f int) string { return fmt.Sprintf("C%d", f+1) }
 
 // tableStream is the first stream of random numbers of the tables; nn.Init
 // counts its own from 1. spread is their standard deviation to begin with.

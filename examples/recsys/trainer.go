@@ -8,7 +8,6 @@ import (
 	"github.com/gorun-spmd/gorun/data"
 	"github.com/gorun-spmd/gorun/data/criteo"
 	"github.com/gorun-spmd/gorun/dtensor"
-	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/embedding"
 	"github.com/gorun-spmd/gorun/loss"
 	"github.com/gorun-spmd/gorun/optim"
@@ -108,7 +107,7 @@ func (t *trainer) place(ctx context.Context) (*embedding.Plan, error) {
 		for i := range part.Rows() {
 			seen[t.vocabulary.Row(f, part.Codes[i*criteo.Categorical+f])] = true
 		}
-		demands = append(demands, embedding.Demand{Name: tableName(f), Rows: rows, Dim: t.o.dim, IDs: 1, Distinct: float64(len(seen))})
+		demands = append(demands, embedding.Demand{Name: criteo.Feature(f), Rows: rows, Dim: t.o.dim, IDs: 1, Distinct: float64(len(seen))})
 	}
 	return embedding.NewPlan(demands, rates, embedding.PlanOptions{Axis: "tp", Ranks: t.o.tp, Copies: t.o.dp, Batch: t.o.batch,
 		MemoryBytes: int(t.o.memory * 1e6), StateBytes: tensor.Float32.Size()})
@@ -126,7 +125,7 @@ func (t *trainer) steps() int {
 func (t *trainer) step(ctx context.Context, step int) (float64, error) {
 	lines := t.order.Batch(step)
 	value, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
-		counts, labels, ids := t.batch(t.learn, lines)
+		counts, labels, ids := t.learn.Batch(t.mesh, t.vocabulary, lines)
 		return loss.BinaryCrossEntropy(t.model.logits(counts, ids), labels, loss.Mean)
 	}, t.params...)
 	if err != nil {
@@ -144,39 +143,6 @@ func (t *trainer) step(ctx context.Context, step int) (float64, error) {
 	return value.Item(), nil
 }
 
-// batch puts lines on the mesh, divided over both axes: counts [B, 13] and labels
-// [B], and the rows of the tables.
-func (t *trainer) batch(d *criteo.Data, lines []int) (counts, labels *dtensor.Tensor, ids *embedding.Jagged) {
-	dev := t.mesh.Device()
-	x := tensor.New(dev, tensor.Float32, len(lines), criteo.Dense)
-	y := tensor.New(dev, tensor.Float32, len(lines))
-	tensor.Edit(x, func(counts []float32) {
-		for i, line := range lines {
-			copy(counts[i*criteo.Dense:], d.Counts[line*criteo.Dense:(line+1)*criteo.Dense])
-		}
-	})
-	tensor.Edit(y, func(labels []float32) {
-		for i, line := range lines {
-			labels[i] = d.Labels[line]
-		}
-	})
-	place := []layout.Placement{layout.Shard(0), layout.Shard(0)}
-	counts, labels = dtensor.Distribute(t.mesh, x, place...), dtensor.Distribute(t.mesh, y, place...)
-	offset, _ := labels.Offset()
-	mine := lines[offset[0] : offset[0]+labels.LocalShape()[0]]
-	rows, lengths := make([]int64, 0, len(mine)*criteo.Categorical), make([]int, 0, len(mine)*criteo.Categorical)
-	for f := range criteo.Categorical {
-		for _, line := range mine {
-			rows, lengths = append(rows, t.vocabulary.Row(f, d.Codes[line*criteo.Categorical+f])), append(lengths, 1)
-		}
-	}
-	ids, err := embedding.NewJagged(t.mesh, t.names, len(lines), lengths, rows, nil, place...)
-	if err != nil {
-		panic(err) // each line has one row for each name
-	}
-	return counts, labels, ids
-}
-
 // logits returns the model's logits of the held-out lines, on every rank.
 func (t *trainer) logits(ctx context.Context) ([]float32, error) {
 	var all []float32
@@ -187,7 +153,7 @@ func (t *trainer) logits(ctx context.Context) ([]float32, error) {
 			lines = append(lines, i)
 		}
 		err := dtensor.Try(ctx, t.mesh, func() {
-			counts, _, ids := t.batch(t.heldOut, lines)
+			counts, _, ids := t.heldOut.Batch(t.mesh, t.vocabulary, lines)
 			all = append(all, tensor.ToSlice[float32](t.model.logits(counts, ids).Full())...)
 		})
 		if err != nil {

@@ -97,16 +97,16 @@ const policy = `
 	launcher/report   < internal/control internal/observe
 	cmd/gorun  < launcher checkpoint
 
-	data             < comm
+	data             < dtensor
 	data/tokenizer   <
 	data/corpus      < data/tokenizer
-	data/criteo      < comm
+	data/criteo      < embedding
 	data/ngram       < metrics
 	metrics          < comm
 	metrics/progress <
 	metrics/losscurve <
 	train            < runtime checkpoint optim nn metrics metrics/progress dtensor/visualize
-	train/sample     <
+	train/sample     < loss
 
 	examples/12-heat       < runtime comm/topology
 	examples/14-work-queue < runtime comm/window

@@ -1,5 +1,6 @@
 // Package sample chooses the next token from a model's logits, and shows what
-// text came of it.
+// text came of it. Generate does it for a model on a mesh; a program that has all
+// logits on a rank does it itself:
 //
 //	s, err := sample.New(sample.Options{Temperature: 0.8, TopK: 50}, seed)
 //	for position := range 200 {
@@ -28,6 +29,20 @@ type Options struct {
 
 	// TopK leaves only so many of the most probable tokens. 0 leaves all.
 	TopK int
+
+	// Whole has Generate hand on the whole text each time. Next does not look at it.
+	Whole bool
+}
+
+// check returns an error for options out of their range.
+func (o Options) check(call string) error {
+	if o.Temperature < 0 || math.IsNaN(o.Temperature) || math.IsInf(o.Temperature, 0) {
+		return fmt.Errorf("sample: %s: temperature %v; choose 0 (the most probable token) or more, usually 0.5 to 1", call, o.Temperature)
+	}
+	if o.TopK < 0 {
+		return fmt.Errorf("sample: %s: the top %d tokens; choose 0 (all) or more", call, o.TopK)
+	}
+	return nil
 }
 
 // A Sampler chooses tokens. It is for one goroutine.
@@ -45,11 +60,8 @@ type candidate struct {
 
 // New returns a Sampler whose choices depend on the seed.
 func New(o Options, seed uint64) (*Sampler, error) {
-	if o.Temperature < 0 || math.IsNaN(o.Temperature) || math.IsInf(o.Temperature, 0) {
-		return nil, fmt.Errorf("sample: New: temperature %v; choose 0 (the most probable token) or more, usually 0.5 to 1", o.Temperature)
-	}
-	if o.TopK < 0 {
-		return nil, fmt.Errorf("sample: New: the top %d tokens; choose 0 (all) or more", o.TopK)
+	if err := o.check("New"); err != nil {
+		return nil, err
 	}
 	return &Sampler{options: o, seed: seed}, nil
 }

@@ -1,0 +1,46 @@
+package data
+
+import (
+	"fmt"
+
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// Batch returns the batch of a step on a mesh, divided over one of its axes; "": none.
+// Each rank makes its own rows alone, which are those of FillBatch. It throws an error
+// for an axis that the mesh has not.
+//
+//	ids [batch, context] S(0)   targets [batch, context] S(0)   on the axis; R on the others, int64
+func (s *Sampler) Batch(mesh *dtensor.Mesh, axis string, step, batch int) (ids, targets *dtensor.Tensor) {
+	return onMesh(mesh, axis, batch, s.context, func(row int, ids, targets []int64) { FillBatch(s, step, row, ids, targets) })
+}
+
+// Batch returns the windows first, first+1, … on a mesh, as Sampler.Batch does a step's
+// and FillWindows fills them.
+//
+//	ids [batch, context] S(0)   targets [batch, context] S(0)   on the axis; R on the others, int64
+func (w *Windows) Batch(mesh *dtensor.Mesh, axis string, first, batch int) (ids, targets *dtensor.Tensor) {
+	return onMesh(mesh, axis, batch, w.context, func(row int, ids, targets []int64) { FillWindows(w, first+row, ids, targets) })
+}
+
+// onMesh has fill write this rank's rows of a batch, of which row is the first.
+func onMesh(mesh *dtensor.Mesh, axis string, batch, context int, fill func(row int, ids, targets []int64)) (ids, targets *dtensor.Tensor) {
+	place := mesh.Every(layout.Replicate())
+	if axis != "" {
+		i, ok := mesh.Axis(axis)
+		if !ok {
+			dtensor.Throw(fmt.Errorf("data: Batch: the mesh %v has no axis %q; give the one that divides the batch", mesh, axis))
+		}
+		place[i] = layout.Shard(0)
+	}
+	shape := []int{batch, context}
+	ids, targets = dtensor.Zeros(mesh, tensor.Int64, shape, place...), dtensor.Zeros(mesh, tensor.Int64, shape, place...)
+	if offset, ok := ids.Offset(); ok {
+		tensor.Edit(ids.Local(), func(x []int64) {
+			tensor.Edit(targets.Local(), func(y []int64) { fill(offset[0], x, y) })
+		})
+	}
+	return ids, targets
+}

@@ -1,0 +1,50 @@
+package criteo
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/internal/meshtest"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// A batch on any mesh holds the lines that were asked for, in their order.
+func TestBatchOnAMesh(t *testing.T) {
+	const rows = 9
+	d := &Data{}
+	for i := range rows {
+		d.Labels = append(d.Labels, float32(i%2))
+		for j := range Dense {
+			d.Counts = append(d.Counts, float32(100*i+j))
+		}
+		for f := range Categorical {
+			d.Codes = append(d.Codes, int64(i*f%5))
+		}
+	}
+	v := NewVocabulary(d, 10)
+	lines := []int{8, 0, 3, 3, 5}
+	for _, shape := range [][]int{{1}, {2}, {2, 2}, {7}} {
+		meshtest.On(t, shape, func(ctx context.Context, m *dtensor.Mesh) error {
+			return dtensor.Try(ctx, m, func() {
+				counts, labels, ids := d.Batch(m, v, lines)
+				x, y := tensor.ToSlice[float32](counts.Full()), tensor.ToSlice[float32](labels.Full())
+				offset, _ := labels.Offset()
+				mine := lines[offset[0] : offset[0]+labels.LocalShape()[0]]
+				for i, line := range lines {
+					if !slices.Equal(x[i*Dense:(i+1)*Dense], d.Counts[line*Dense:(line+1)*Dense]) || y[i] != d.Labels[line] {
+						dtensor.Throw(fmt.Errorf("line %d: counts %v, label %v", line, x[i*Dense:(i+1)*Dense], y[i]))
+					}
+				}
+				for f, name := range ids.Features() {
+					lengths, ok := ids.Lengths(Feature(f))
+					if name != Feature(f) || !ok || len(lengths) != len(mine) || slices.ContainsFunc(lengths, func(n int) bool { return n != 1 }) {
+						dtensor.Throw(fmt.Errorf("feature %d is %q of lengths %v, want one row for each of %d samples", f, name, lengths, len(mine)))
+					}
+				}
+			})
+		})
+	}
+}

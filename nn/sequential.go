@@ -1,0 +1,47 @@
+package nn
+
+import (
+	"strconv"
+
+	"github.com/gorun-spmd/gorun/dtensor"
+)
+
+// A List is layers whose names are their places in it, from 0 on, as those of
+// torch.nn.ModuleList are.
+type List[L Layer] []L
+
+// Params lists the parameters of the layers: "0.weight", …
+func (l List[L]) Params() Params {
+	var names []string
+	var layers []Layer
+	for i, layer := range l {
+		names, layers = append(names, strconv.Itoa(i)), append(layers, layer)
+	}
+	return Join(names, layers...)
+}
+
+// A Sequential is modules of which each takes what the one before has made, as those of
+// torch.nn.Sequential do.
+//
+//	nn.Sequential{nn.NewLinear(init, 13, 64, true, nn.Style{}), nn.Func((*dtensor.Tensor).Relu), …}
+type Sequential []Module
+
+// Forward returns what the last module makes, and x if there is none.
+func (s Sequential) Forward(x *dtensor.Tensor) *dtensor.Tensor {
+	for _, m := range s {
+		x = m.Forward(x)
+	}
+	return x
+}
+
+// Params lists the parameters of the modules, named by their places from 0 on.
+func (s Sequential) Params() Params { return List[Module](s).Params() }
+
+// A Func is a function as a Module, which has no parameters.
+type Func func(x *dtensor.Tensor) *dtensor.Tensor
+
+// Forward returns f(x).
+func (f Func) Forward(x *dtensor.Tensor) *dtensor.Tensor { return f(x) }
+
+// Params lists nothing.
+func (f Func) Params() Params { return func(func(string, *dtensor.Tensor) bool) {} }
