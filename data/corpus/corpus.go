@@ -14,7 +14,7 @@
 //	d, err = corpus.Parse(data)                                       // … every other rank
 //
 // so that a cache directory that other ranks cannot see, or that nobody can
-// write, makes no difference. Share does just that.
+// write, makes no difference. data.Share does just that.
 package corpus
 
 import (
