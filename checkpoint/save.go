@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"io"
 	iofs "io/fs"
+	"iter"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/gorun-spmd/gorun/checkpoint/safetensors"
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/tensor"
 )
 
 // A snapshot is a state as it was when Save was called, of which this rank has
@@ -115,15 +117,27 @@ func (s *Store) copyData(ctx context.Context, p plan) ([]byte, error) {
 	}
 	s.host = resize(s.host, p.header.FileBytes-p.header.DataStart)
 	return s.host, dtensor.Try(ctx, p.tensors[0].mesh(), func() {
+		for entry, data := range p.data() {
+			data.Device().ToHost(unsafe.Pointer(&s.host[entry.Offset]), data.Ptr(), entry.Bytes)
+		}
+	})
+}
+
+// data yields the header's entries, each with this rank's part of the tensor.
+func (p *plan) data() iter.Seq2[safetensors.Tensor, *tensor.Tensor] {
+	return func(yield func(safetensors.Tensor, *tensor.Tensor) bool) {
 		for _, entry := range p.header.Tensors {
 			piece := p.pieces[entry.Name]
 			for _, part := range p.tensors[piece.tensor].parts() {
 				if slices.Equal(part.box.offset, piece.box.offset) {
-					part.data.Device().ToHost(unsafe.Pointer(&s.host[entry.Offset]), part.data.Ptr(), entry.Bytes)
+					if !yield(entry, part.data) {
+						return
+					}
+					break
 				}
 			}
 		}
-	})
+	}
 }
 
 // A part is what one rank tells the first about the file that it wrote.

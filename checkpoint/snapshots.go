@@ -150,31 +150,24 @@ func partName(rank int) string { return fmt.Sprintf("rank-%05d", rank) }
 
 // copy writes this rank's pieces, and returns where they lie.
 func (s *Snapshots) copy(w io.Writer) (chunks []partChunk, err error) {
-	for _, entry := range s.plan.header.Tensors {
-		piece := s.plan.pieces[entry.Name]
-		t := &s.plan.tensors[piece.tensor]
-		for _, p := range t.parts() {
-			if fmt.Sprint(p.box.offset) != fmt.Sprint(piece.box.offset) {
-				continue
-			}
-			b, ok := hostBytes(p.data)
-			if !ok {
-				s.staging = resize(s.staging, entry.Bytes)
-				b = s.staging
-				p.data.Device().ToHost(unsafe.Pointer(&b[0]), p.data.Ptr(), entry.Bytes)
-			}
-			var sums []byte
-			for at := 0; at < len(b); at += snapshotBlock {
-				block := b[at:min(at+snapshotBlock, len(b))]
-				sums = fmt.Appendf(sums, "%08x", crc32.Checksum(block, castagnoli()))
-				if _, err := w.Write(block); err != nil {
-					return nil, err
-				}
-			}
-			chunks = append(chunks, partChunk{t.name, chunkEntry{At: entry.Offset, Offset: append([]int{}, piece.box.offset...),
-				Shape: append([]int{}, piece.box.size...), CRC32C: string(sums)}})
-			break
+	for entry, data := range s.plan.data() {
+		b, ok := hostBytes(data)
+		if !ok {
+			s.staging = resize(s.staging, entry.Bytes)
+			b = s.staging
+			data.Device().ToHost(unsafe.Pointer(&b[0]), data.Ptr(), entry.Bytes)
 		}
+		var sums []byte
+		for at := 0; at < len(b); at += snapshotBlock {
+			block := b[at:min(at+snapshotBlock, len(b))]
+			sums = fmt.Appendf(sums, "%08x", crc32.Checksum(block, castagnoli()))
+			if _, err := w.Write(block); err != nil {
+				return nil, err
+			}
+		}
+		piece := s.plan.pieces[entry.Name]
+		chunks = append(chunks, partChunk{s.plan.tensors[piece.tensor].name, chunkEntry{At: entry.Offset,
+			Offset: append([]int{}, piece.box.offset...), Shape: append([]int{}, piece.box.size...), CRC32C: string(sums)}})
 	}
 	return chunks, nil
 }
