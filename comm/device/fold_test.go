@@ -142,13 +142,9 @@ func TestFoldsAtOnce(t *testing.T) {
 		ctx := t.Context()
 		const groups, count = 5, 100
 		pending := make([]*comm.Pending, groups)
-		var of []*comm.Comm
-		for range groups {
-			g, err := world.Split(ctx, 0, world.Rank())
-			if err != nil {
-				return err
-			}
-			of = append(of, g)
+		of, err := splits(ctx, world, groups)
+		if err != nil {
+			return err
 		}
 		for round := range 30 {
 			for i, g := range of {

@@ -198,13 +198,9 @@ func TestPeersInGroups(t *testing.T) {
 		}
 		const groups, count = 5, 50
 		pending := make([]*comm.Pending, groups)
-		var of []*comm.Comm
-		for range groups {
-			g, err := world.Split(ctx, 0, world.Rank())
-			if err != nil {
-				return err
-			}
-			of = append(of, g)
+		of, err := splits(ctx, world, groups)
+		if err != nil {
+			return err
 		}
 		for round := range 30 {
 			for i, g := range of {
@@ -301,4 +297,16 @@ func TestBackendWithPeers(t *testing.T) {
 			return f(ctx, world)
 		})
 	})
+}
+
+// splits returns communicators of all ranks of world.
+func splits(ctx context.Context, world *comm.Comm, n int) (of []*comm.Comm, err error) {
+	for range n {
+		c, err := world.Split(ctx, 0, world.Rank())
+		if err != nil {
+			return nil, err
+		}
+		of = append(of, c)
+	}
+	return of, nil
 }
