@@ -177,7 +177,7 @@ func ExampleComm_Group() {
 	// Output: 2870
 }
 
-// Neighbours along a line trade a number; the counts of all other ranks are 0.
+// Each rank of a ring sends a number to the next and receives one from the rank before.
 func ExampleSendRecv() {
 	onRanks(4, func(ctx context.Context, world *comm.Comm) error {
 		n, me := world.Size(), world.Rank()
@@ -193,6 +193,7 @@ func ExampleSendRecv() {
 	// Output: [30]
 }
 
+// Neighbours along a line trade a number; the counts of all other ranks are 0.
 func ExampleAllToAllV() {
 	onRanks(4, func(ctx context.Context, world *comm.Comm) error {
 		counts := make([]int, world.Size())
