@@ -58,8 +58,8 @@
 // Programs hold a *Comm; checks, counters and the sticky error live in it, once.
 // Implementers see a Backend: package comm/mem (goroutines of one process),
 // comm/shm (processes of one host), comm/mpi. comm/commtest has the suite that
-// every one of them passes. Package comm/topology has neighbours on grids and graphs, and
-// comm/window memory that ranks reach without a call of its owner.
+// every one of them passes. Package comm/message has messages with tags, comm/topology
+// neighbours on grids and graphs, and comm/window memory that ranks reach without a call of its owner.
 //
 // A program does not need what follows. For backends: the interfaces whose names end in
 // Backend or Memory, the methods of Call and Kind, Fingerprint, Layout, Part, Party, PartyText, Pattern,

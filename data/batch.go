@@ -9,8 +9,8 @@ import (
 )
 
 // Batch returns the batch of a step on a mesh, divided over one of its axes; "": none.
-// Each rank makes its own rows alone, which are those of FillBatch. It throws an error
-// for an axis that the mesh has not.
+// Each rank makes only its own rows, with FillBatch. It throws an error if the mesh has no
+// such axis.
 //
 //	ids [batch, context] S(0)   targets [batch, context] S(0)   on the axis; R on the others, int64
 func (s *Sampler) Batch(mesh *dtensor.Mesh, axis string, step, batch int) (ids, targets *dtensor.Tensor) {
@@ -25,7 +25,7 @@ func (w *Windows) Batch(mesh *dtensor.Mesh, axis string, first, batch int) (ids,
 	return onMesh(mesh, axis, batch, w.context, func(row int, ids, targets []int64) { FillWindows(w, first+row, ids, targets) })
 }
 
-// onMesh has fill write this rank's rows of a batch, of which row is the first.
+// onMesh returns a batch on a mesh. It calls fill for this rank's rows, from row on.
 func onMesh(mesh *dtensor.Mesh, axis string, batch, context int, fill func(row int, ids, targets []int64)) (ids, targets *dtensor.Tensor) {
 	place := mesh.Every(layout.Replicate())
 	if axis != "" {

@@ -5,8 +5,8 @@ import (
 	"os"
 )
 
-// A file is the bytes of a file that is not changed while it is open. Ranks of a host share its
-// memory where the system maps files.
+// A file holds the bytes of a file, which must not be changed while it is open. If the system maps
+// files, the ranks of a host share the memory.
 type file struct {
 	bytes []byte
 	unmap func() error
@@ -30,7 +30,7 @@ func openFile(path string) (file, error) {
 	return mapFile(f, int(info.Size()))
 }
 
-// Close gives the file's memory back. What was read of it must not be used any more.
+// Close gives the file's memory back. Slices of it must not be used afterwards.
 func (f *file) Close() error {
 	unmap := f.unmap
 	if f.bytes, f.unmap = nil, nil; unmap == nil {

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Lines are the records of a text file, each at its own place, so that any rank reads any of them at
-// once. The file is mapped; 8 bytes for each record are kept beside it.
+// Lines gives access to the records of a text file by number, so that any rank reads any record
+// directly. It maps the file and keeps 8 bytes of memory for each record.
 type Lines struct {
 	file
 	path   string
@@ -23,7 +23,8 @@ func OpenLines(path string) (*Lines, error) {
 	return openLines("OpenLines", path, func(text []byte) int { return bytes.IndexByte(text, '\n') })
 }
 
-// openLines finds the records; end returns where the line end of the first one is, -1 if it has none.
+// openLines finds the records; end returns the index of the first record's line end, -1 if there is
+// none.
 func openLines(op, path string, end func(text []byte) int) (*Lines, error) {
 	f, err := openFile(path)
 	if err != nil {
@@ -51,7 +52,7 @@ func (l *Lines) At(i int) []byte {
 	return bytes.TrimSuffix(line, []byte("\r"))
 }
 
-// JSON is a file of JSON lines: a value of type T on each.
+// JSON is a file of JSON lines, each a value of type T.
 type JSON[T any] struct{ *Lines }
 
 // OpenJSON opens a file of JSON lines.
@@ -76,7 +77,7 @@ type Table struct {
 	names []string
 }
 
-// OpenTable opens a table whose fields comma divides: ',' or '\t' or ';'.
+// OpenTable opens a table whose fields are separated by comma: ',' or '\t' or ';'.
 func OpenTable(path string, comma rune) (*Table, error) {
 	l, err := openLines("OpenTable", path, rowEnd)
 	if err != nil {
@@ -114,7 +115,7 @@ func rowEnd(text []byte) int {
 // Columns returns the names in the first row.
 func (t *Table) Columns() []string { return slices.Clone(t.names) }
 
-// Column returns the place of a column in the rows. The error lists those that there are.
+// Column returns the index of a column. The error lists the table's columns.
 func (t *Table) Column(name string) (int, error) {
 	if i := slices.Index(t.names, name); i >= 0 {
 		return i, nil

@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// mapFile reads the whole file: this system maps files in a way of its own.
+// mapFile reads the whole file: this package does not map files on this system.
 func mapFile(f *os.File, size int) (file, error) {
 	bytes := make([]byte, size)
 	_, err := io.ReadFull(f, bytes)

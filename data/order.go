@@ -5,18 +5,18 @@ import (
 	"math/rand/v2"
 )
 
-// An Order says which records make up the batch of each step: each epoch has all of them once, in an
-// order of its own, and its last batch may be smaller. It is a function of the seed and the step
-// alone: the same on every rank, with any number of ranks, and after a restart. It is for one goroutine.
+// An Order assigns records to the batch of each step. An epoch has every record once, in an order of
+// its own; its last batch may be smaller. The batch depends on the seed and the step alone: it is the
+// same on every rank, with any number of ranks, and after a restart. One goroutine uses an Order.
 type Order struct {
 	n, batch int
 	seed     uint64
 
-	epoch int   // the one whose order it has, and 1
+	epoch int   // the number of the epoch whose order it has, plus 1; 0: none
 	order []int // of its records
 }
 
-// NewOrder orders n records in batches, over all ranks, of batch of them. Both must be above 0.
+// NewOrder orders n records in batches of batch records over all ranks. Both must be above 0.
 func NewOrder(n, batch int, seed uint64) (*Order, error) {
 	if n < 1 || batch < 1 {
 		return nil, fmt.Errorf("data: NewOrder: %d records in batches of %d; give at least one of each", n, batch)

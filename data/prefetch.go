@@ -1,6 +1,6 @@
 package data
 
-// A Prefetcher loads what the next steps need while this one computes, on a goroutine of its own.
+// A Prefetcher loads the data of the next steps while this one computes, on a goroutine of its own.
 type Prefetcher[T any] struct {
 	results chan result[T]
 	stop    chan struct{}
@@ -11,9 +11,9 @@ type result[T any] struct {
 	err   error
 }
 
-// Prefetch calls load for the steps first, first+1, … in order, up to ahead of them before they are
-// asked for. load runs beside the program, so it must not communicate with other ranks, and what it
-// uses is its own.
+// Prefetch calls load for the steps first, first+1, … in order, and stays at most ahead steps before
+// Next. load runs concurrently with the program, so it must not communicate with other ranks or
+// share data with the program.
 func Prefetch[T any](first, ahead int, load func(step int) (T, error)) *Prefetcher[T] {
 	p := &Prefetcher[T]{make(chan result[T], max(0, ahead-1)), make(chan struct{})}
 	go func() {
@@ -32,11 +32,11 @@ func Prefetch[T any](first, ahead int, load func(step int) (T, error)) *Prefetch
 	return p
 }
 
-// Next returns what load made of the next step. After an error there is no next.
+// Next returns load's result for the next step. It must not be called after an error.
 func (p *Prefetcher[T]) Next() (T, error) {
 	r := <-p.results
 	return r.value, r.err
 }
 
-// Close ends the goroutine, which finishes the step that it loads. Next must not be called after it.
+// Close ends the goroutine when it has loaded its present step. Next must not be called after Close.
 func (p *Prefetcher[T]) Close() { close(p.stop) }

@@ -6,8 +6,8 @@ import (
 )
 
 // Tokens are the token ids in a file of little-endian integers of 2 or 4 bytes without a header, as
-// nanoGPT and llm.c prepare them. The file is mapped, not read: what is looked at is loaded, once for
-// all ranks of a host.
+// nanoGPT and llm.c prepare them. The file is mapped: the system loads the pages that are read, once
+// for all ranks of a host.
 type Tokens struct {
 	file
 	width int

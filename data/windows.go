@@ -1,6 +1,6 @@
-// Package data serves what a model is trained on. What a rank gets depends on the
-// step and the seed alone, never on how many ranks there are, so a run that is
-// stopped goes on at the same place with any -np.
+// Package data reads the data that a model is trained on. The data of a step depends on
+// the step and the seed alone, never on the number of ranks, so a stopped run goes on at
+// the same place with any -np.
 package data
 
 import (
@@ -10,7 +10,7 @@ import (
 	"math/rand/v2"
 )
 
-// Ignore is the target of a position that no loss is to be counted for.
+// Ignore is the target of a position without a loss.
 const Ignore = -100
 
 // An Index is an element type for token ids in a batch.

@@ -13,7 +13,7 @@ import (
 // rows that its shard holds, cut to its columns, and ranks that hold the same
 // shard have the same Rows.
 type Rows struct {
-	Index  *tensor.Tensor // int64 [n]: global row numbers, in any order; one may appear twice, the rows then add up
+	Index  *tensor.Tensor // int64 [n]: global row numbers, see layout.Layout.Served, in any order; one may appear twice, the rows then add up
 	Values *tensor.Tensor // [n, …]: the rows, with the local sizes of the other dimensions
 	spec   *spec
 }

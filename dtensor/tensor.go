@@ -84,8 +84,9 @@ func (t *Tensor) ToLocal() *tensor.Tensor {
 	return t.local
 }
 
-// Offset returns the global index of the first element of this rank's shard;
-// ok is false on a rank outside the mesh. Do not modify it.
+// Offset returns the global index of the first element of this rank's shard, of rows
+// dealt out in turn by layout.ShardCyclic as many as the ranks before have; ok is false
+// on a rank outside the mesh. Do not modify it.
 func (t *Tensor) Offset() (offset []int, ok bool) { return t.spec.offset, t.spec.offset != nil }
 
 // Layout returns the layout as a value: shape and placements.

@@ -74,6 +74,17 @@
 // call, because ranks may compute for long; one that was given holds at any time, if all
 // ranks use package runtime.
 //
+// # Elastic jobs
+//
+// With --elastic an attempt that has failed is followed by another, on as many ranks (restart),
+// or without those that died (shrink, --min-np at least), or with as many as gorun scale asks
+// for. The launcher owns the memory of the snapshots (internal/snapshot), hands its descriptor to
+// the ranks of each attempt, and reads in it how far the job has come and how many ranks are
+// wanted: gorun scale writes that there, by way of /proc. A job that is scaled is asked to end as
+// by SIGTERM, so that package train keeps a snapshot of the step it has come to. Three attempts
+// in a row without a snapshot of a later step end the job, and so does an attempt that fails by a
+// rank's own word before its first step, if there was no snapshot or the number of ranks is new.
+//
 // # Traces
 //
 // With --trace each rank keeps its last calls in a file without a name, of a fixed size

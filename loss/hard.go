@@ -12,8 +12,8 @@ import (
 // targets that are classes; with smoothing they are those of softStats.
 func hardStats[T dtype.Float](j *job) *tensor.Tensor { return smoothed[T](j, classStats(j)) }
 
-// smoothed returns the statistics of hardStats from those of classStats, whose memory
-// it takes.
+// smoothed returns the statistics of hardStats from those of classStats, which it frees
+// unless it returns them.
 func smoothed[T dtype.Float](j *job, stats *tensor.Tensor) *tensor.Tensor {
 	eps := j.o.LabelSmoothing
 	if eps == 0 {
@@ -46,7 +46,8 @@ func (j *job) weightOf(lo, n int) (total float64) {
 	return total
 }
 
-// from is what logits are counted from in sums: the largest, 0 if that is -Inf.
+// from returns the number that sums subtract from the logits: the largest logit, 0 if that
+// is -Inf.
 func from[T dtype.Float](top T) T {
 	if math.IsInf(float64(top), -1) {
 		return 0

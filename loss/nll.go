@@ -50,8 +50,8 @@ func NLLLoss(logs, targets *dtensor.Tensor, o Options) *dtensor.Tensor {
 	})
 }
 
-// owned returns the local positions whose target this rank has, and where in
-// local x that is, as flat indices.
+// owned returns the local positions whose target is one of this rank's classes, and the
+// flat indices of these targets in local x.
 func (j *job) owned() (rows []int, at []int64) {
 	for i := range j.rows {
 		r := &j.rows[i]

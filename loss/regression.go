@@ -18,8 +18,8 @@ import (
 //
 // Operands have one shape and type, and any layout; Mean and Sum make one collective of a
 // number if the elements are sharded. Both operands get gradients, in their layouts. The
-// mean of no elements is NaN. Operands of bfloat16 are computed with in float32, and the
-// loss is float32. A loss throws an *Error for shapes or types that differ.
+// mean of no elements is NaN. A loss of bfloat16 operands is computed in float32 and is
+// float32. A loss throws an *Error for shapes or types that differ.
 
 // MSE returns the squared error (x - y)² of each element, as torch's mse_loss.
 func MSE(x, y *dtensor.Tensor, r Reduction) *dtensor.Tensor {
@@ -51,7 +51,7 @@ func Huber(x, y *dtensor.Tensor, delta float64, r Reduction) *dtensor.Tensor {
 	return reduced(near.Square().Scale(0.5).Add(d.Sub(near).Scale(delta)), r)
 }
 
-// KLOptions are what KL can be told besides its operands.
+// KLOptions are the settings of KL.
 type KLOptions struct {
 	Reduction Reduction
 	LogTarget bool // target holds logarithms of probabilities
@@ -108,7 +108,7 @@ func TripletMargin(a, p, n *dtensor.Tensor, margin float64, r Reduction) *dtenso
 	return reduced(far(p).Sub(far(n)).AddScalar(margin).Clamp(0, math.Inf(1)), r)
 }
 
-// InfoNCEOptions are what InfoNCE can be told besides its operands.
+// InfoNCEOptions are the settings of InfoNCE.
 type InfoNCEOptions struct {
 	Temperature float64 // what similarities are divided by; 0 stands for 0.1
 	Symmetric   bool    // the mean of this loss and that of the keys among the queries, as CLIP has it
@@ -166,7 +166,7 @@ func unit(x *dtensor.Tensor) *dtensor.Tensor {
 	return x.Div(x.Norm(2, []int{-1}, true).Clamp(1e-12, math.Inf(1)))
 }
 
-// operands returns x and y in the type that is computed with, or throws if they do not fit
+// operands returns x and y in the type of the computation. It throws if they do not fit
 // together.
 func operands(op string, r Reduction, x, y *dtensor.Tensor) (*dtensor.Tensor, *dtensor.Tensor) {
 	switch {
@@ -183,7 +183,7 @@ func operands(op string, r Reduction, x, y *dtensor.Tensor) (*dtensor.Tensor, *d
 	return x.Cast(wide), y.Cast(wide)
 }
 
-// reduced returns what r makes of the losses of all elements.
+// reduced combines the losses of all elements as r says.
 func reduced(losses *dtensor.Tensor, r Reduction) *dtensor.Tensor {
 	switch r {
 	case Mean:

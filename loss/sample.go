@@ -16,8 +16,8 @@ type SampleOptions struct {
 	Key dtensor.Key
 	// Temperature divides the logits; 0: 1. For the largest logit use Argmax.
 	Temperature float64
-	// TopK leaves only the classes with the largest logits; 0: all. Of equal
-	// logits the first classes are left.
+	// TopK draws only among the TopK classes with the largest logits; 0: among all. Of
+	// equal logits the first count as larger.
 	TopK int
 	// Draws is how many classes are drawn for each position, with replacement;
 	// 0: one, and the result has no dimension for them.
@@ -34,16 +34,17 @@ type SampleOptions struct {
 //	S(1)      R        1 of 16 bytes a draw        classes are sharded
 //	S(0),S(1) S(0),R   1 of 16 bytes a draw
 //
-// With TopK the messages are those of the function TopK. The logits
-// stay where they are: each rank adds to each of its logits a number of the Gumbel
-// distribution, and the class of the largest sum over all ranks is the one drawn
-// (Maddison, Tarlow and Minka, "A* Sampling", 2014). These numbers depend on Key
-// and on the global index of draw, position and class (with TopK of its place
-// among the largest) alone, so a layout does not change what is drawn. They come
-// from 24 random bits each: probabilities below 10⁻⁷ are not exact.
+// With TopK the communication is that of the function TopK. The logits stay where they
+// are: each rank adds a random number of the Gumbel distribution to each of its logits,
+// and the class of the largest sum over all ranks is drawn (Maddison, Tarlow and Minka,
+// "A* Sampling", 2014). The random number depends only on Key and on the global index of
+// draw, position and class (with TopK, on the rank of the class among the largest), so a
+// layout does not change the drawn classes. It has 24 random bits: probabilities below
+// 10⁻⁷ are not exact.
 //
-// A class whose logit is -Inf is drawn only if all of its position are: then class
-// 0 is. Logits of bfloat16 are computed with as float32. Sample has no gradient.
+// A class whose logit is -Inf is never drawn, unless all logits of the position are
+// -Inf: then class 0 is drawn. Logits of bfloat16 are converted to float32. Sample has no
+// gradient.
 //
 // Sample throws an *Error for logits of another shape or type and for options out
 // of their range.
@@ -91,8 +92,8 @@ func Sample(logits *dtensor.Tensor, o SampleOptions) *dtensor.Tensor {
 	return p.mesh.Wrap(op, tensor.FromSlice(p.mesh.Device(), drawn, local...), nil, false, shape, places...)
 }
 
-// draw returns the classes drawn for the local positions, all draws of one after
-// the other: the one collective over the classes.
+// draw returns the classes drawn for the local positions, all draws of a position one
+// after another. It makes the one collective over the classes.
 func (p *sharding) draw(logits *tensor.Tensor, o SampleOptions) []int64 {
 	draws, n := max(o.Draws, 1), p.positions()
 	positions, first := 1, 0

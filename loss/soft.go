@@ -61,8 +61,8 @@ func (j *job) shares(at, k int) *tensor.Tensor {
 	return q
 }
 
-// softGrad fills dx for targets that are class probabilities: what coef says,
-// less q times the gradient of the row's loss, scale [positions, 1].
+// softGrad fills dx for targets that are class probabilities: the gradient that coef
+// gives, less q times the gradient of the row's loss, scale [positions, 1].
 func softGrad(j *job, dx, shift, coef, scale *tensor.Tensor) {
 	j.tiles(true, func(at, k int) {
 		x, free := j.widened(j.x, at, k)

@@ -9,12 +9,11 @@ func integers(t *tensor.Tensor) []int64 {
 	return tensor.ToSlice[int64](tensor.Cast(t, tensor.Int64))
 }
 
-// tileElems bounds what is copied of the logits at a time: 1 MiB of float32.
+// tileElems is how many logits are copied at a time at most: 1 MiB of float32.
 const tileElems = 1 << 18
 
-// tiles calls f for runs of positions, the local positions at to at+k. What is
-// needed of the logits there is copied if copied is set or the classes are not
-// next to each other; then the runs are short.
+// tiles calls f for runs of local positions at to at+k. The runs are short if f copies the
+// logits there: if copied is set or a position's classes are not contiguous.
 func (p *sharding) tiles(copied bool, f func(at, k int)) {
 	if p.inner == 1 && !copied {
 		if p.outer > 0 {
@@ -34,8 +33,8 @@ func (p *sharding) tiles(copied bool, f func(at, k int)) {
 	}
 }
 
-// read returns the values of k positions of x, which lies as the logits do, as
-// rows [k, n]. It is a view of x if their classes are next to each other.
+// read returns k positions of x, which has the layout of the logits, as rows [k, n]: a view
+// of x if a position's classes are contiguous, else a copy.
 func (p *sharding) read(x *tensor.Tensor, at, k int) *tensor.Tensor {
 	if p.inner == 1 {
 		return tensor.Narrow(x.Reshape(p.outer, p.n), 0, at, k)
@@ -46,7 +45,7 @@ func (p *sharding) read(x *tensor.Tensor, at, k int) *tensor.Tensor {
 	return tensor.Transpose(box.Reshape(p.n, k), 0, 1)
 }
 
-// write stores rows [k, n] of k positions into x, unless they are a view of it.
+// write copies rows [k, n] of k positions into x, unless they are a view of it.
 func (p *sharding) write(x, rows *tensor.Tensor, at, k int) {
 	if p.inner == 1 {
 		return
@@ -57,14 +56,14 @@ func (p *sharding) write(x, rows *tensor.Tensor, at, k int) {
 		[]int{1, p.n, k})
 }
 
-// done frees rows that read made, not those that are a view.
+// done frees rows of read, unless they are a view.
 func (p *sharding) done(rows *tensor.Tensor) {
 	if p.inner > 1 {
 		rows.Free()
 	}
 }
 
-// widened returns what read does, in the type that is computed with; free ends it.
+// widened returns the rows of read in the type of the computation; free frees them.
 func (p *sharding) widened(x *tensor.Tensor, at, k int) (rows *tensor.Tensor, free func()) {
 	narrow := p.read(x, at, k)
 	rows = tensor.Cast(narrow, p.wide)

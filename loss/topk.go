@@ -13,7 +13,8 @@ import (
 )
 
 // TopK returns the k largest logits of each position, largest first, and their
-// classes, int64; of equal ones the first classes, and NaN before all numbers.
+// classes, int64. Of equal logits the first class comes first; NaN comes before all
+// numbers.
 //
 //	logits [C] or [N, C]   →   [k] or [N, k]
 //
@@ -23,8 +24,8 @@ import (
 //	S(1)      R         1 gather of k·16 bytes a position and rank
 //	S(0),S(1) S(0),R    the same
 //
-// The logits stay where they are: each rank gives the k largest of its own. The
-// gradient of the values goes to the logits they are, in the logits' layout, and
+// The logits stay where they are: each rank sends the k largest of its own. The
+// gradient of the values goes to their logits, in the layout of the logits, and
 // communicates nothing; the classes have none. Partial logits are reduced first.
 // TopK throws an *Error for logits of another shape or type and for a k that is
 // not between 1 and C.
@@ -58,8 +59,8 @@ func TopK(logits *dtensor.Tensor, k int) (values, classes *dtensor.Tensor) {
 	return values, p.mesh.Wrap(op, index, nil, false, shape, places...)
 }
 
-// scatter returns the gradient of the local logits, [positions, n], for that of
-// their k largest: each element goes to its class, if this rank has it.
+// scatter returns the gradient of the local logits, [positions, n], from dy, the gradient
+// of the k largest: each element of dy goes to its class, if this rank has it.
 func (p *sharding) scatter(dy, classes *tensor.Tensor, k int) *tensor.Tensor {
 	n := p.positions()
 	dx := tensor.Zeros(dy.Device(), dy.DType(), n, p.n)
@@ -73,8 +74,8 @@ func (p *sharding) scatter(dy, classes *tensor.Tensor, k int) *tensor.Tensor {
 	return dx
 }
 
-// Argmax returns the class of the largest logit of each position, int64: of equal
-// ones the first, and NaN is larger than all numbers.
+// Argmax returns the class of the largest logit of each position, int64. Of equal logits
+// it is the first; NaN is larger than all numbers.
 //
 //	logits [C] or [N, C]   →   [] or [N]
 //
@@ -84,9 +85,9 @@ func (p *sharding) scatter(dy, classes *tensor.Tensor, k int) *tensor.Tensor {
 //	S(1)      R        1 of 16 bytes a position   classes are sharded
 //	S(0),S(1) S(0),R   1 of 16 bytes a position
 //
-// The logits stay where they are, where the method Argmax of a Tensor brings them
-// together. The result has no gradient. Argmax throws an *Error for logits of
-// another shape or type or without classes.
+// The logits stay where they are; dtensor.Tensor.Argmax would gather them. The result has
+// no gradient. Argmax throws an *Error for logits of another shape or type or without
+// classes.
 func Argmax(logits *dtensor.Tensor) *dtensor.Tensor {
 	const op = "Argmax"
 	checkRanked(op, logits)
@@ -101,7 +102,7 @@ func Argmax(logits *dtensor.Tensor) *dtensor.Tensor {
 	return p.mesh.Wrap(op, tensor.FromSlice(p.mesh.Device(), p.bestClasses(first), p.local...), nil, false, p.shape, p.targets...)
 }
 
-// checkRanked throws for logits whose classes cannot be put in order.
+// checkRanked throws unless logits have the shapes and types of TopK.
 func checkRanked(op string, logits *dtensor.Tensor) {
 	checkType(op, logits)
 	switch {
@@ -136,8 +137,8 @@ func (p *sharding) largest(logits *tensor.Tensor, k int) []candidate {
 	return mine
 }
 
-// fillLargest fills in the largest logits of each local position and their classes, k of
-// them or as many as there are classes here.
+// fillLargest fills in the k largest logits of each local position and their classes, fewer
+// if this rank has fewer classes.
 func (p *sharding) fillLargest(best []candidate, k int, logits *tensor.Tensor) {
 	n, few := p.positions(), min(k, p.n)
 	if few == 0 || n == 0 {
@@ -150,8 +151,8 @@ func (p *sharding) fillLargest(best []candidate, k int, logits *tensor.Tensor) {
 	}
 }
 
-// bestClasses returns the class of the best candidate of all ranks, for each of won. It
-// makes the one collective over the classes.
+// bestClasses returns the class of the best candidate of all ranks, for each of won, this
+// rank's candidates. It makes the one collective over the classes.
 func (p *sharding) bestClasses(won []candidate) []int64 {
 	if p.classGroup != nil && len(won) > 0 {
 		attrs := p.classGroup.Internals()

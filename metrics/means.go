@@ -13,8 +13,8 @@ type Value struct {
 	Value float64
 }
 
-// Means are weighted means over all ranks and over many steps. Each rank adds what it
-// has; Reduce sums all of them over the ranks in one AllReduce. The zero Means is empty.
+// Means are weighted means over all ranks and over many steps. Each rank adds its values;
+// Reduce sums them over the ranks in one AllReduce. The zero Means is empty.
 //
 //	var means metrics.Means
 //	means.Add("loss", sum/n, n)
@@ -25,8 +25,8 @@ type Means struct {
 	sums  []float64 // of value·weight, then of weight, for each name
 }
 
-// Add adds a value that counts weight times. Every rank must add the same names, first
-// in the same order; one that has nothing for a name adds it with weight 0.
+// Add adds a value that counts weight times. Every rank must add the same names, in the
+// same order of first use; a rank without a value for a name adds it with weight 0.
 func (m *Means) Add(name string, value, weight float64) {
 	i := slices.Index(m.names, name)
 	if i < 0 {
@@ -39,8 +39,8 @@ func (m *Means) Add(name string, value, weight float64) {
 	}
 }
 
-// Reduce returns the means over all ranks, in the order of their names, and empties m. The mean
-// of nothing is NaN.
+// Reduce returns the means over all ranks, in the order in which names were first added, and
+// empties m. A mean of weight 0 is NaN.
 func (m *Means) Reduce(ctx context.Context, world *comm.Comm) ([]Value, error) {
 	if err := comm.AllReduce(ctx, world, m.sums, comm.Sum); err != nil {
 		return nil, err

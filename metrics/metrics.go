@@ -9,9 +9,9 @@ import (
 	"slices"
 )
 
-// AUC returns the area under the receiver operating characteristic: how often a
-// click has a higher score than a line that is none, ties counting half. ok is
-// false if one of the two kinds is missing.
+// AUC returns the area under the receiver operating characteristic: the probability that
+// a positive example has a higher score than a negative one, ties counting half. ok is
+// false if there are no positive or no negative examples.
 func AUC(scores, labels []float32) (auc float64, ok bool) {
 	order := make([]int, len(scores))
 	for i := range order {
@@ -89,12 +89,12 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Perplexity returns exp(nats/tokens), nats being the sum of −ln p over so many tokens: among how
-// many equally likely tokens a model might as well choose.
+// Perplexity returns exp(nats/tokens), where nats is the sum of −ln p over that many tokens. A
+// model that chooses uniformly among n tokens has perplexity n.
 func Perplexity(nats float64, tokens int) float64 { return math.Exp(nats / float64(tokens)) }
 
-// Accuracy counts the predictions that are their targets. Targets that equal ignore are not
-// counted. Sums over ranks of both numbers give the accuracy of all: see Means.
+// Accuracy counts the predictions that equal their targets, and the targets that do not equal
+// ignore. The sums of both numbers over ranks give the accuracy of all: see Means.
 //
 //	predictions [N]   targets [N]
 func Accuracy(predictions, targets []int64, ignore int64) (correct, counted int) {

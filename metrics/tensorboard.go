@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// NewTensorBoard returns a Writer of an event file in the folder dir, which it makes if it is not
-// there. TensorBoard and what reads its files show each value as a curve:
+// NewTensorBoard returns a Writer of an event file in directory dir, which it makes if needed.
+// TensorBoard shows each value as a curve:
 //
 //	tensorboard --logdir DIR
 func NewTensorBoard(dir string) (Writer, error) {
@@ -56,7 +56,7 @@ func (t *tensorBoard) Write(step int, values ...Value) error {
 
 func (t *tensorBoard) Close() error { return t.w.Close() }
 
-// event begins an event of now and a step.
+// event begins an event with the present time and a step.
 func (t *tensorBoard) event(step int) []byte {
 	e := binary.LittleEndian.AppendUint64([]byte{1<<3 | 1}, math.Float64bits(float64(t.now().UnixNano())/1e9))
 	return binary.AppendUvarint(append(e, 2<<3), uint64(step))
@@ -76,8 +76,8 @@ func (t *tensorBoard) record(event []byte) error {
 	return err
 }
 
-// masked is the checksum of TFRecord: a CRC-32C, rotated and shifted so that one of data with
-// checksums in it is as good.
+// masked returns the checksum of TFRecord: a CRC-32C, rotated and with a constant added, because
+// a CRC of data that contains its own CRC is weak.
 func masked(data []byte) uint32 {
 	sum := crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli))
 	return (sum>>15 | sum<<17) + 0xa282ead8

@@ -12,9 +12,9 @@ import (
 // A BatchNorm normalises each channel by its mean and variance over the batch and all
 // positions, as torch.nn.BatchNorm1d and 2d do: Ioffe and Szegedy, 2015.
 //
-// While training (see dtensor.Mesh.Training) these are the batch's, over all ranks that
-// divide it: what PyTorch calls SyncBatchNorm. The running averages take Momentum of
-// them. Else it normalises by the running averages.
+// While training (see dtensor.Mesh.Training) it computes them over the whole batch, on all
+// ranks that divide it, as PyTorch's SyncBatchNorm does, and moves the running averages
+// towards them by Momentum. Otherwise it normalises by the running averages.
 type BatchNorm struct {
 	Weight, Bias *dtensor.Tensor // [C]
 	// RunningMean and RunningVar are no parameters, but go into checkpoints; see Buffers.
@@ -43,7 +43,7 @@ func (n *BatchNorm) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 	if x.NDim() < 2 || x.Dim(1) != channels {
 		fault.Throw(fmt.Errorf("nn: BatchNorm.Forward: %v: it wants [batch, %d channels] and any positions", x.Layout(), channels))
 	}
-	shape := []int{channels} // of a number for each channel
+	shape := []int{channels}
 	dims := []int{0}
 	for d := 2; d < x.NDim(); d++ {
 		shape, dims = append(shape, 1), append(dims, d)

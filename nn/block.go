@@ -17,12 +17,12 @@ import (
 type BlockConfig struct {
 	Width      int     // C: features of the residual stream
 	Heads      int     // of the attention
-	KVHeads    int     // of its keys and values; 0: Heads
+	KVHeads    int     // heads of keys and values; 0: Heads
 	HeadDim    int     // features of a head; 0: Width/Heads
 	Hidden     int     // features inside the MLP; 0: 4·Width
 	Bias       bool    // the linear layers have biases
-	QKVBias    bool    // those of queries, keys and values have
-	Rope       *Rope   // rotates queries and keys; nil: they have no positions
+	QKVBias    bool    // the layers of queries, keys and values have biases
+	Rope       *Rope   // rotates queries and keys by their positions; nil: no rotation
 	LayerNorm  bool    // the norms are LayerNorm; else RMSNorm
 	Eps        float64 // of the norms; 0: 1e-5 of LayerNorm, 1e-6 of RMSNorm
 	Gated      bool    // the MLP is gated; see MLPConfig
@@ -31,18 +31,18 @@ type BlockConfig struct {
 	Seed       uint64  // of the dropout
 
 	TensorAxis string // the mesh axis that divides heads and hidden features; "": none
-	// ContextAxis is the mesh axis that divides the positions of x everywhere, in the
-	// attention too: context parallelism, for long sequences. "": none.
+	// ContextAxis is the mesh axis that divides the positions of x, in the attention too:
+	// context parallelism, for long sequences. "": none.
 	ContextAxis string
 	// Sequence divides the residual stream's positions over TensorAxis, S(1): sequence
 	// parallelism. Norms, additions and dropout are then divided too, and each
-	// all-reduce becomes an all-gather and a reduce-scatter, which send as much.
+	// all-reduce becomes an all-gather and a reduce-scatter of the same bytes in all.
 	Sequence bool
 
 	Names Names // of the parts; zero: norm1, attention, norm2, mlp
 }
 
-// Names are what Params call the parts of a Block.
+// Names are the names that Params gives the parts of a Block.
 type Names struct {
 	Norm1, Attention, Norm2, MLP string
 	Q, K, V, Out                 string // of Attention
@@ -50,10 +50,10 @@ type Names struct {
 }
 
 var (
-	// LlamaNames are those of Hugging Face's Llama, and of Mistral and Qwen2.
+	// LlamaNames are the names in Hugging Face's Llama, Mistral and Qwen2.
 	LlamaNames = Names{"input_layernorm", "self_attn", "post_attention_layernorm", "mlp", "q_proj", "k_proj", "v_proj", "o_proj",
 		"gate_proj", "up_proj", "down_proj"}
-	// GPT2Names are those of Hugging Face's GPT-2, whose c_attn is q, k and v in one.
+	// GPT2Names are the names in Hugging Face's GPT-2, where c_attn is q, k and v in one.
 	GPT2Names = Names{"ln_1", "attn", "ln_2", "mlp", "q", "k", "v", "c_proj", "", "c_fc", "c_proj"}
 )
 
@@ -131,13 +131,13 @@ func (b *Block) gathered(x *dtensor.Tensor) *dtensor.Tensor {
 	return onAxis(x, b.sequence, layout.Replicate())
 }
 
-// settled reduces what attention or the MLP return to the layout of the residual stream.
+// settled reduces a result of attention or the MLP to the layout of the residual stream.
 func (b *Block) settled(y *dtensor.Tensor) *dtensor.Tensor {
 	return onAxis(y, b.sequence, layout.Shard(1)).Reduced()
 }
 
-// onAxis returns x placed by p on one axis of the mesh, and as it is on the others; x
-// for an axis that there is not.
+// onAxis returns x redistributed to p on one axis of the mesh. It returns x if the mesh has
+// no such axis.
 func onAxis(x *dtensor.Tensor, axis string, p layout.Placement) *dtensor.Tensor {
 	i, ok := x.Mesh().Axis(axis)
 	if !ok {

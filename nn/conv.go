@@ -22,8 +22,8 @@ type ConvConfig struct {
 }
 
 // A Conv is the cross-correlation of signals or images with kernels, as torch.nn.Conv1d
-// and Conv2d compute it. Batches may be divided, S(0). It is computed as a matrix product
-// with the patches that the kernel covers, which take K or K·K times the memory of x.
+// and Conv2d compute it. Batches may be sharded, S(0). It is a matrix product with the
+// patches of x that the kernel covers, which take K or K·K times the memory of x.
 type Conv struct {
 	Weight *dtensor.Tensor // [Out, In/Groups, K] or [Out, In/Groups, K, K]
 	Bias   *dtensor.Tensor // [Out]; nil: none
@@ -94,8 +94,8 @@ func (v *Conv) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 	return y
 }
 
-// windows turns dimension dim of x into two: which element of the kernel, and which
-// position of the result.
+// windows turns dimension dim of x into two: the element of the kernel and the position of
+// the result.
 func (v *Conv) windows(x *dtensor.Tensor, dim, size int) *dtensor.Tensor {
 	c, mesh := v.config, x.Mesh()
 	if c.Padding > 0 {

@@ -14,12 +14,12 @@
 // Conv2d and BatchNorm are those of PyTorch, and embedding.Table is a Layer too.
 //
 //	Linear, RMSNorm, LayerNorm, MLP, Attention, Block    a transformer
-//	Rope, KVCache, Dropout                               what goes into it
+//	Rope, KVCache, Dropout                               parts of attention and blocks
 //	MoE                                                  a mixture of experts, instead of an MLP
 //	NewConv1d, NewConv2d, BatchNorm                      signals and images
 //
-// Names of parameters are those of Hugging Face's models where a Block has its Names, so
-// checkpoint.Load and Export need to be told about fused and transposed weights alone.
+// With LlamaNames or GPT2Names parameters have the names of Hugging Face's models, so
+// checkpoint.Load and Export need rules for fused and transposed weights only.
 //
 // # Training and evaluation
 //
@@ -28,22 +28,22 @@
 //
 // # Tensor parallelism
 //
-// How a layer is spread over the mesh is the placement of its weights, nothing
-// else; the operators do the rest.
+// The placement of its weights alone says how a layer is divided over the mesh; the
+// operators do the rest.
 //
 //	column-parallel  weight [O, I] S(0), bias [O] S(0)   x R        →  [..., O] S(last)
 //	row-parallel     weight [O, I] S(1), bias [O] R      x S(last)  →  [..., O] P(sum)
 //
-// A column-parallel layer followed by a row-parallel one communicates once, in
-// the reduction of the result: Attention and MLP are such pairs, so a block has
-// two all-reduces forward, and two backward. On every other axis of the mesh,
-// that of the data for one, weights are replicated and activations stay as they
-// come. With BlockConfig.Sequence the positions of the residual stream are divided over
-// the same axis, and each all-reduce becomes an all-gather and a reduce-scatter.
+// A column-parallel layer followed by a row-parallel one communicates once, to reduce
+// the result: Attention and MLP are such pairs, so a block has two all-reduces forward
+// and two backward. On the other axes of the mesh, such as the data axis, weights are
+// replicated and activations keep their placement. With BlockConfig.Sequence the
+// positions of the residual stream are divided over the tensor axis, and each all-reduce
+// becomes an all-gather and a reduce-scatter.
 //
-// Shard divides the parameters of a layer over the axis of the data too: FSDP.
-// BlockConfig.ContextAxis divides the positions everywhere, for long sequences, and
-// MoEConfig.Axis the experts.
+// Shard divides the parameters of a layer over the data axis too: FSDP.
+// BlockConfig.ContextAxis divides the positions of all activations, for long sequences,
+// and MoEConfig.Axis the experts.
 //
 // # Types
 //
@@ -51,12 +51,12 @@
 //
 //	init.DType = tensor.BFloat16
 //
-// A layer computes in the type of its input, and its result has that type: parameters
-// of another type are Cast to it in the forward pass, and their gradients back. So
-// there are two ways to train in bfloat16. With DType BFloat16 in the Init, and in
-// embedding.Config, parameters, activations and gradients are of bfloat16, and package
-// optim keeps float32 weights beside the parameters. With float32 parameters, Cast what
-// goes into the first layer: activations are of bfloat16, gradients float32.
+// A layer computes in the type of its input, and its result has that type. It casts
+// parameters of another type in the forward pass, and their gradients back. So there are
+// two ways to train in bfloat16. With DType BFloat16 in the Init and in
+// embedding.Config, parameters, activations and gradients are bfloat16, and package
+// optim keeps float32 weights beside the parameters. Or keep float32 parameters and Cast
+// the input of the first layer: then activations are bfloat16 and gradients float32.
 //
 // Each operator computes in float32 and rounds each element of its result once, and
 // package loss returns float32.

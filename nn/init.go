@@ -17,14 +17,14 @@ type Params = iter.Seq2[string, *dtensor.Tensor]
 // A Layer has parameters.
 type Layer interface{ Params() Params }
 
-// A Module is a Layer that makes one tensor of one.
+// A Module is a Layer that maps one tensor to one.
 type Module interface {
 	Layer
 	Forward(x *dtensor.Tensor) *dtensor.Tensor
 }
 
-// Tensors returns the parameters in order: what dtensor.ValueAndGrad and the
-// optimizers take.
+// Tensors returns the parameters in order, as dtensor.ValueAndGrad and the optimizers take
+// them.
 func Tensors(params Params) []*dtensor.Tensor {
 	var list []*dtensor.Tensor
 	for _, p := range params {
@@ -50,8 +50,8 @@ func Join(names []string, layers ...Layer) Params {
 // An Init makes parameters: each draws from a stream of its own, in the order
 // in which they are made.
 type Init struct {
-	// DType is the type of the parameters to come: Float32, which 0 stands for, Float64
-	// or BFloat16. See the package's section on types.
+	// DType is the type of the parameters made from now on: Float32, Float64 or BFloat16; 0
+	// stands for Float32. See the package's section on types.
 	DType tensor.DType
 
 	mesh   *dtensor.Mesh
@@ -62,8 +62,9 @@ type Init struct {
 // NewInit returns an Init for parameters on the mesh.
 func NewInit(mesh *dtensor.Mesh, seed uint64) *Init { return &Init{mesh: mesh, seed: seed} }
 
-// Normal makes a parameter of normal numbers of float32 with mean 0, cast to DType, placed
-// by p on the named axis and replicated on all others; an empty name replicates it.
+// Normal makes a parameter of normal numbers with mean 0, drawn in float32 and cast to
+// DType. It is placed by p on the named axis and replicated on the others, or on all if the
+// name is empty.
 func (in *Init) Normal(std float64, shape []int, axis string, p layout.Placement) *dtensor.Tensor {
 	return in.drawn(dtensor.Normal(in.mesh, in.key(), 0, std, shape, in.place(axis, p)...))
 }

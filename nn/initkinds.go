@@ -10,10 +10,9 @@ import (
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
-// The distributions below are those of torch.nn.init. A weight is [out, in, ...], where
-// what follows are the dimensions of a convolution's window: with w elements in a window,
-// its fan in is in·w and its fan out out·w. As with Normal, an element depends on the
-// seed and its global index alone.
+// The distributions below are those of torch.nn.init. A weight is [out, in] or, of a
+// convolution, [out, in, window...]. With w elements in a window its fan in is in·w and its
+// fan out out·w. As with Normal, an element depends on the seed and its global index alone.
 
 // XavierNormal makes a parameter of normal numbers with mean 0 and standard deviation
 // gain·√(2/(fan in + fan out)), which keeps the variance of values and of gradients alike
@@ -40,7 +39,7 @@ func (in *Init) KaimingNormal(slope float64, shape []int, axis string, p layout.
 }
 
 // KaimingUniform is KaimingNormal with uniform numbers of the same variance. With slope
-// √5 it is what torch.nn.Linear begins with.
+// √5 it is the initial weight of torch.nn.Linear.
 func (in *Init) KaimingUniform(slope float64, shape []int, axis string, p layout.Placement) *dtensor.Tensor {
 	fanIn, _ := fans("KaimingUniform", shape)
 	bound := math.Sqrt(6 / ((1 + slope*slope) * fanIn))

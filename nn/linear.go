@@ -13,7 +13,7 @@ type Linear struct {
 	Bias   *dtensor.Tensor // [Out]; nil: none
 }
 
-// A Style says how the weight of a Linear lies on one mesh axis.
+// A Style says how the weight of a Linear is placed on one mesh axis.
 type Style struct {
 	Axis      string           // of the mesh; "": replicated on all
 	Placement layout.Placement // of the [Out, In] weight on that axis

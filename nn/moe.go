@@ -26,11 +26,11 @@ type MoEConfig struct {
 // MLPs that a router likes best (Shazeer et al., 2017; Lepikhin et al., GShard, 2020).
 // The experts are divided over one axis of the mesh: expert parallelism.
 //
-// The router's probabilities of a token's experts, divided by their sum, weigh what these
-// return. An expert takes Capacity·K·N/E of the N tokens of the whole batch, rounded up;
-// first choices come before second ones, and earlier tokens before later ones. What does
-// not fit adds nothing: x goes around the MoE in the residual stream. So how the batch is
-// divided does not change a result.
+// The results of a token's experts are weighted by the router's probabilities for them,
+// divided by their sum. An expert takes Capacity·K·N/E of the N tokens of the whole batch,
+// rounded up; first choices come before second ones, and earlier tokens before later ones.
+// A choice that does not fit adds nothing, so a token without an expert only passes along
+// the residual stream. How the batch is divided over ranks does not change a result.
 type MoE struct {
 	Router   *Linear         // [E, C]
 	Up, Down *dtensor.Tensor // [E, F, C] and [E, C, F], S(0)
@@ -62,13 +62,13 @@ func NewMoE(init *Init, c MoEConfig) *MoE {
 }
 
 // Forward returns the mixture of x and the load-balancing loss, E·Σ fₑ·pₑ: fₑ is the share
-// of choices that expert e got and pₑ its mean probability, so the loss is 1 where all
-// experts get the same. Add about 0.01 times it to what is minimised.
+// of choices that expert e got and pₑ its mean probability, so the loss is 1 if all
+// experts get the same share. Add about 0.01 times it to the training loss.
 //
 //	x [B, T, C] S(0)   →   y [B, T, C] S(0)   balance []
 //
-// It gathers which experts the tokens have chosen, 8·K bytes a token, and moves K rows a
-// token to the experts and back, each an all-to-all; so does the gradient.
+// It gathers the choices of all tokens, 8·K bytes a token, and sends K rows a token to the
+// experts and back by two all-to-alls; so does the gradient.
 func (m *MoE) Forward(x *dtensor.Tensor) (y, balance *dtensor.Tensor) {
 	c := m.config
 	rows := x.Flatten(0, x.NDim()-2)                                 // [N, C] S(0)
@@ -89,13 +89,13 @@ func (m *MoE) Forward(x *dtensor.Tensor) (y, balance *dtensor.Tensor) {
 
 // A routing says which token is in which slot of the experts.
 type routing struct {
-	tokens *dtensor.Tensor // [E, S] S(0): the token in each slot; 0 in those that nobody asks for
-	slots  *dtensor.Tensor // [N, K] in chosen's layout: the slot of each choice; 0 of those that do not fit
-	fits   *dtensor.Tensor // [N, K] the same: 1, or 0 of those that do not fit
-	share  *dtensor.Tensor // [E] R: which share of the choices an expert got, whether they fit or not
+	tokens *dtensor.Tensor // [E, S] S(0): the token in each slot; 0 in an unused slot
+	slots  *dtensor.Tensor // [N, K] in chosen's layout: the slot of each choice; 0 if it does not fit
+	fits   *dtensor.Tensor // [N, K] in chosen's layout: 1 if the choice fits, else 0
+	share  *dtensor.Tensor // [E] R: each expert's share of the choices, whether they fit or not
 }
 
-// route gives the choices [N, K] slots. Every rank does so for all of them.
+// route assigns slots to the choices [N, K]. Every rank computes them for all choices.
 func (m *MoE) route(chosen *dtensor.Tensor) routing {
 	mesh, c := chosen.Mesh(), m.config
 	n := chosen.Dim(0)

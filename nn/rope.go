@@ -15,11 +15,11 @@ type RopeConfig struct {
 	HeadDim   int     // D, even
 	Positions int     // how many there are
 	Theta     float64 // the base of the wavelengths; 0: 10000
-	Factor    float64 // positions are divided by it, "linear" scaling; 0: 1
+	Factor    float64 // divides positions, "linear" scaling; 0: 1
 
 	// Llama 3 divides by Factor only the frequencies whose wavelength is longer than
-	// Original/LowFreq positions, none of those shorter than Original/HighFreq, and those
-	// between by something between. Original 0: all are divided.
+	// Original/LowFreq positions. It leaves those shorter than Original/HighFreq as they
+	// are, and interpolates between the two. Original 0: all are divided.
 	Original          int
 	LowFreq, HighFreq float64
 }
@@ -74,7 +74,7 @@ func (c *RopeConfig) frequency(i int) float64 {
 	return f * (keep + (1-keep)/factor)
 }
 
-// Rotate returns x with every position rotated; the first one is before.
+// Rotate returns x with every position rotated; before is the first position of x.
 //
 //	x [B, H, T, D]   →   [B, H, T, D]   in x's layout
 func (r *Rope) Rotate(x *dtensor.Tensor, before int) *dtensor.Tensor {

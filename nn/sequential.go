@@ -6,8 +6,7 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor"
 )
 
-// A List is layers whose names are their places in it, from 0 on, as those of
-// torch.nn.ModuleList are.
+// A List has layers whose names are their indices, from 0 on, as in torch.nn.ModuleList.
 type List[L Layer] []L
 
 // Params lists the parameters of the layers: "0.weight", …
@@ -20,13 +19,13 @@ func (l List[L]) Params() Params {
 	return Join(names, layers...)
 }
 
-// A Sequential is modules of which each takes what the one before has made, as those of
-// torch.nn.Sequential do.
+// A Sequential is a chain of modules, as torch.nn.Sequential: each takes the result of the
+// one before.
 //
 //	nn.Sequential{nn.NewLinear(init, 13, 64, true, nn.Style{}), nn.Func((*dtensor.Tensor).Relu), …}
 type Sequential []Module
 
-// Forward returns what the last module makes, and x if there is none.
+// Forward returns the result of the last module, or x if there is none.
 func (s Sequential) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 	for _, m := range s {
 		x = m.Forward(x)
@@ -34,7 +33,7 @@ func (s Sequential) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 	return x
 }
 
-// Params lists the parameters of the modules, named by their places from 0 on.
+// Params lists the parameters of the modules, named by their indices from 0 on.
 func (s Sequential) Params() Params { return List[Module](s).Params() }
 
 // A Func is a function as a Module, which has no parameters.

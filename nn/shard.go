@@ -10,8 +10,8 @@ import (
 
 // Shard divides the parameters of a layer over one more axis of the mesh, the one that
 // divides the batch: ZeRO (Rajbhandari et al., 2020), PyTorch's fully_shard. Each rank
-// stores its part of every parameter; so gradients and the optimizer's state, which lie as
-// parameters do, are divided too. Make optimizers after it.
+// stores its part of every parameter. Gradients and the optimizer's state have the layout
+// of the parameters, so they are divided too. Make optimizers after Shard.
 //
 //	for _, b := range blocks {
 //		nn.Shard(b, "dp")
@@ -19,17 +19,18 @@ import (
 //	...
 //	h = dtensor.Recompute(b.Forward, h)
 //
-// A layer gathers a parameter when it computes with it, and the sum of its gradients over
-// the axis is scattered. Through dtensor.Recompute what was gathered is freed after the
-// layer, gathered again for its gradient, and gradients are scattered at once: ZeRO-3. With
-// b.Forward alone it is there from the first use to the end of the step: ZeRO-2, which
-// gathers once.
+// A layer all-gathers a parameter to compute with it, and its gradients are
+// reduce-scattered over the axis. Through dtensor.Recompute the gathered parameter is freed
+// after the layer and gathered again for the gradient, and gradients are scattered at
+// once: ZeRO-3. With b.Forward alone a parameter is gathered once, at its first use, and
+// it and its whole gradient stay until the end of the step, when one reduce-scatter
+// divides the gradients: ZeRO-1, with parameters divided between steps. Through
+// dtensor.ScatterGradients gradients are scattered as they arise: ZeRO-2.
 //
-// A parameter is divided along its largest dimension that no other axis divides; one that
-// has none stays as it is. Shard changes the tensors in place, frees what
-// they held, and communicates nothing. It
-// is for the layers of this package, not for embedding tables, which have layouts of their
-// own.
+// A parameter is divided along its largest dimension that no other axis divides; one
+// without such a dimension stays as it is. Shard changes the tensors in place, frees their
+// old memory, and communicates nothing. It is for the layers of this package, not for
+// embedding tables, which have layouts of their own.
 func Shard(layer Layer, axis string) {
 	for _, p := range layer.Params() {
 		i, ok := p.Mesh().Axis(axis)
@@ -67,9 +68,9 @@ func largest(p *dtensor.Tensor) int {
 	return dim
 }
 
-// like returns a parameter as a layer computes with it beside x: of x's type, and whole on
-// axes that divide x along a dimension other than the last, where only Shard divides
-// parameters. It returns nil for nil.
+// like returns a parameter as a layer needs it to compute with x: in x's type, and gathered
+// over the axes that divide x along a dimension other than the last, which divide a
+// parameter only through Shard. It returns nil for nil.
 func like(param, x *dtensor.Tensor) *dtensor.Tensor {
 	if param == nil {
 		return nil

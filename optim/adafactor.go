@@ -14,10 +14,10 @@ import (
 // An AdafactorConfig sets up Adafactor. The zero value has the constants of
 // torch.optim.Adafactor and no weight decay.
 type AdafactorConfig struct {
-	Beta2Decay  float64 // the mean of squares takes a share of t to this power from step t; 0 stands for -0.8
-	Eps1        float64 // least mean of squares, and its square the least element; 0 stands for 2⁻²³
-	Eps2        float64 // least size of a parameter that a step is relative to; 0 stands for 1e-3
-	Limit       float64 // a step of a larger root mean square is scaled down to it; 0 stands for 1
+	Beta2Decay  float64 // in step t, the new squares have weight t^Beta2Decay in the mean; 0 stands for -0.8
+	Eps1        float64 // lower bound of the mean of squares, and its square of v; 0 stands for 2⁻²³
+	Eps2        float64 // lower bound of the rms of a parameter, to which a step is relative; 0 stands for 1e-3
+	Limit       float64 // a step of a larger root mean square is scaled down to Limit; 0 stands for 1
 	WeightDecay float64 // decoupled: each step multiplies the parameter by 1 - lr·WeightDecay
 	NoMaster    bool    // no float32 weights beside parameters of a narrow type; see the package's section on them
 }
@@ -36,9 +36,9 @@ type AdafactorConfig struct {
 //
 // A parameter of fewer than two dimensions has v += w·(g² - v) instead.
 //
-// Row lies as p's rows do and column as its columns. A step of a sharded parameter makes
-// up to five small collectives: one for each mean over a sharded dimension and one for
-// each rms. A row-sparse gradient is made a dense one.
+// row is sharded as the rows of p are, and column as its columns are. A step of a sharded
+// parameter makes up to five small collectives: one for each mean over a sharded
+// dimension and one for each rms. A row-sparse gradient is converted to a dense one.
 type Adafactor struct {
 	base
 	config               AdafactorConfig
@@ -68,8 +68,8 @@ func NewAdafactor(params []*dtensor.Tensor, c AdafactorConfig) *Adafactor {
 	return a
 }
 
-// summaryState returns zeros that lie as the parameter does, with size 1 for dimension
-// dim, in no scope.
+// summaryState returns zeros, in no scope, of the parameter's layout and shape, but with
+// size 1 for dimension dim.
 func summaryState(p *dtensor.Tensor, dim int) *dtensor.Tensor {
 	shape, local, places := slices.Clone(p.Shape()), slices.Clone(p.LocalShape()), slices.Clone(p.Placements())
 	shape[dim], local[dim] = 1, 1

@@ -11,7 +11,7 @@ import (
 // An AdagradConfig sets up Adagrad. The zero value has the usual constants.
 type AdagradConfig struct {
 	Eps         float64 // added to the root; 0 stands for 1e-10
-	Initial     float64 // what the sums of squares begin with
+	Initial     float64 // the initial sums of squares
 	RateDecay   float64 // step t, counted from 1, has the rate lr/(1 + (t-1)·RateDecay)
 	WeightDecay float64 // added to the gradient, times the parameter
 	NoMaster    bool    // no float32 weights beside parameters of a narrow type; see the package's section on them
@@ -24,9 +24,9 @@ type AdagradConfig struct {
 //	s += g²
 //	p -= lr/(1 + (t-1)·RateDecay) · g/(√s + Eps)
 //
-// An element whose gradient is 0 does not move, so a row-sparse gradient without weight
-// decay gives exactly what a dense one does and touches its rows only. RowAdagrad has one
-// sum for each row.
+// An element whose gradient is 0 does not move. So without weight decay a row-sparse
+// gradient gives exactly the result of a dense one, and only its rows are touched.
+// RowAdagrad has one sum for each row.
 type Adagrad struct {
 	base
 	config AdagradConfig

@@ -58,7 +58,7 @@ func NewAdamW(params []*dtensor.Tensor, c AdamWConfig) *AdamW {
 	return a
 }
 
-// adamDefaults fills in what is 0 and checks the rest.
+// adamDefaults sets the fields that are 0 to their defaults and checks the others.
 func adamDefaults(op string, beta1, beta2, eps float64) (float64, float64, float64) {
 	beta1, beta2, eps = cmp.Or(beta1, 0.9), cmp.Or(beta2, 0.999), cmp.Or(eps, 1e-8)
 	inUnit(op, "Beta1", beta1)

@@ -21,18 +21,18 @@ import (
 //	g *= min(1, limit/(norm + 1e-6))
 //
 // as torch.nn.utils.clip_grad_norm_ does. An element that several ranks hold
-// counts once, and the rows of a row-sparse gradient are added up before they
+// counts once, and equal rows of a row-sparse gradient are added up before they
 // are squared. It makes one collective of one number for each mesh, over the
 // axes that shard any parameter, and none if there is no such axis. All ranks
 // of the mesh get the same norm.
 //
-// Parameters may be on meshes of different ranks, such as the stages of a
-// pipeline. One more collective, over the communicator that these meshes were
-// made from, then adds them up: all its ranks make the call and get the norm.
+// Parameters may be on meshes of different ranks, such as the stages of a pipeline.
+// One more collective, over the communicator that these meshes were made from, then adds
+// up their squares: all its ranks make the call and get the norm.
 //
 // If the norm is NaN or infinite, the gradients stay as they are, and all ranks get
-// an error that names the first such gradient and is ErrNotFinite. Who wants to leave
-// out such a step asks for it:
+// an error that names the first such gradient and is ErrNotFinite. A program that skips
+// such steps checks for it:
 //
 //	norm, err := optim.ClipGradNorm(ctx, params, grads, 1)
 //	if errors.Is(err, optim.ErrNotFinite) {
@@ -84,8 +84,7 @@ func ClipGradNorm(ctx context.Context, params []*dtensor.Tensor, grads []dtensor
 	return norm, err
 }
 
-// ErrNotFinite is what an error of ClipGradNorm is, to errors.Is, if the norm is NaN or
-// infinite.
+// ErrNotFinite is in the chain of ClipGradNorm's error if the norm is NaN or infinite.
 var ErrNotFinite = errors.New("the norm of the gradients is not finite")
 
 // A piece is this rank's part of one gradient.
@@ -97,7 +96,7 @@ type piece struct {
 	whole  *tensor.Tensor // with dtensor.Mesh.SameBits the whole gradient, which each rank adds up; else nil
 }
 
-// measure has the norm taken of the whole gradient, on each rank.
+// measure makes each rank take the norm of the whole gradient.
 func (p *piece) measure(g *dtensor.Grad) {
 	dense := g.Dense()
 	if rows, ok := g.Rows(); ok {
@@ -165,7 +164,7 @@ func sumSquares(meshes []*dtensor.Mesh, pieces []piece) float64 {
 }
 
 // firstNotFinite returns the first parameter whose squares do not add up to a finite
-// number on some rank. There is one: every rank has found the norm to be so.
+// number on some rank. Every rank has found the norm not finite, so there is one.
 func firstNotFinite(meshes []*dtensor.Mesh, pieces []piece) int {
 	first, sharded := math.Inf(1), false
 	for _, p := range pieces {
@@ -201,7 +200,7 @@ func addMesh(meshes []*dtensor.Mesh, m *dtensor.Mesh) []*dtensor.Mesh {
 	return append(meshes, m)
 }
 
-// allReduce sets each of v to its sum, or what else op is, over the ranks of c.
+// allReduce sets each of v to op of it over the ranks of c.
 func allReduce(m *dtensor.Mesh, c *comm.Comm, op comm.Op, cause string, v []float64) {
 	buf := comm.Of(v)
 	m.Do(c, comm.Call{Kind: comm.AllReduceKind, Op: op, Dst: buf, Src: buf, Cause: cause})

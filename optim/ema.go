@@ -18,16 +18,17 @@ import (
 //	err = opt.Step(grads, rate.At(step))
 //	average.Update() // average = 0.999·average + 0.001·params
 //
-// It lies as the parameters do, float32 for those of bfloat16, and an update communicates
-// nothing. It is AveragedModel with get_ema_multi_avg_fn of torch.optim.swa_utils.
+// The average has the layouts of the parameters and is float32 for narrow types; an update
+// communicates nothing. It is AveragedModel with get_ema_multi_avg_fn of
+// torch.optim.swa_utils.
 type EMA struct {
 	params []*dtensor.Tensor
 	decay  float64
 	means  []*dtensor.Tensor
 }
 
-// NewEMA returns the average of params, which begins as what they are now. It throws an
-// error unless 0 <= decay < 1.
+// NewEMA returns the average of params, which begins with their present values. It throws
+// an error unless 0 <= decay < 1.
 func NewEMA(params []*dtensor.Tensor, decay float64) *EMA {
 	inUnit("NewEMA", "decay", decay)
 	e := &EMA{params: params, decay: decay, means: states(params)}
@@ -40,7 +41,7 @@ func NewEMA(params []*dtensor.Tensor, decay float64) *EMA {
 	return e
 }
 
-// Update takes what the parameters are now into the average.
+// Update adds the present parameters to the average.
 func (e *EMA) Update() {
 	for i, p := range e.params {
 		wide := tensor.Widen(p.Local())
@@ -51,9 +52,9 @@ func (e *EMA) Update() {
 	}
 }
 
-// Swap exchanges the parameters and the average: to evaluate with the average, and a
-// second time to train on. Parameters of bfloat16 are rounded in the average meanwhile,
-// so an optimizer without float32 weights of its own goes on with other bits.
+// Swap exchanges the parameters and the average. Call it once to evaluate with the average
+// and again to train on. The average of a narrow type is rounded to the parameters, and
+// so an optimizer without float32 weights goes on with other bits.
 func (e *EMA) Swap() {
 	for i, p := range e.params {
 		now, mean := tensor.Clone(p.Local()), e.means[i].Local()

@@ -84,8 +84,8 @@ func (g *Groups) Step(grads []dtensor.Grad, lr float64) error {
 	return nil
 }
 
-// State lists what the groups' optimizers remember, each under the number of its
-// parameter among all.
+// State lists the states of the groups' optimizers, each under the number of its parameter
+// among all.
 func (g *Groups) State() iter.Seq2[string, *dtensor.Tensor] {
 	return func(yield func(string, *dtensor.Tensor) bool) {
 		for _, m := range g.groups {
@@ -102,7 +102,7 @@ func (g *Groups) State() iter.Seq2[string, *dtensor.Tensor] {
 	}
 }
 
-// scaleGradients is that of each group.
+// scaleGradients calls scaleGradients of each group.
 func (g *Groups) scaleGradients(factor float64) bool {
 	for _, m := range g.groups {
 		if s, ok := m.Optimizer.(gradientScaler); !ok || !s.scaleGradients(factor) {

@@ -16,7 +16,7 @@ func (c *change) gradient() **tensor.Tensor {
 	return &c.rows.Values
 }
 
-// replace takes g for the gradient until the step is done.
+// replace makes g the gradient until the step is done, and frees it then.
 func (c *change) replace(g *tensor.Tensor) {
 	if at := c.gradient(); *at != g {
 		*at = g
@@ -24,7 +24,7 @@ func (c *change) replace(g *tensor.Tensor) {
 	}
 }
 
-// after has f called when the step is done, before what was to be called then.
+// after arranges a call of f when the step is done, before the calls arranged earlier.
 func (c *change) after(f func()) {
 	next := c.done
 	c.done = func() {
@@ -33,12 +33,12 @@ func (c *change) after(f func()) {
 	}
 }
 
-// multiply has the step take the gradient times v.
+// multiply makes the step use the gradient times v.
 func (c *change) multiply(v float64) { c.replace(tensor.MulScalar(*c.gradient(), v)) }
 
-// widen has a step of a parameter of a narrow type change the float32 weights in master,
-// with the gradient in float32, and round them to the parameter when it is done: all, or
-// unless every row changes those of the gradient.
+// widen makes the step of a parameter of a narrow type change master, its float32 weights,
+// with the gradient in float32. When the step is done it rounds master to the parameter:
+// only the rows of a sparse gradient, unless everyRow changes.
 func (c *change) widen(master *tensor.Tensor, everyRow bool) {
 	half := c.local
 	c.local = master

@@ -77,7 +77,7 @@ func (l *LAMB) Step(grads []dtensor.Grad, lr float64) error {
 	})
 }
 
-// direction returns u of a step whose moments are made.
+// direction returns u of a step from its updated moments.
 func (l *LAMB) direction(p *tensor.Tensor, s []*tensor.Tensor, step int) *tensor.Tensor {
 	o := l.config
 	root := math.Sqrt(1 - math.Pow(o.Beta2, float64(step)))
@@ -90,8 +90,8 @@ func (l *LAMB) direction(p *tensor.Tensor, s []*tensor.Tensor, step int) *tensor
 	return u
 }
 
-// sumOfShards makes of the sums over this rank's part of each parameter those over all of
-// it: by one collective for each mesh, over the axes that shard any parameter.
+// sumOfShards turns sums over this rank's part of each parameter into sums over the whole
+// parameter, with one collective for each mesh, over the axes that shard any parameter.
 func sumOfShards(cause string, all []change, sums [][2]float64) {
 	meshes, pieces := []*dtensor.Mesh{}, make([]piece, len(all))
 	for k, c := range all {

@@ -9,20 +9,20 @@ import (
 )
 
 // How many elements of a parameter an optimizer without a kernel of its own changes at a
-// time: on a CPU so few that all it computes with stays in the cache, elsewhere so many
-// that the time of a kernel is not that of its launch.
+// time: on a CPU few enough for the cache, on a GPU enough that a kernel takes longer than
+// its launch.
 const (
 	pieceOnCPU    = 1 << 14
 	pieceOnDevice = 1 << 24
 )
 
-// A rule changes some elements of a parameter p with gradient g, and of the optimizer's
-// state of it. They have one shape, and the type that is computed with. What a rule
-// allocates is freed after it.
+// A rule changes some elements of a parameter p with gradient g, and of its state. They
+// have one shape, and the type of the computation. The tensors that a rule makes are freed
+// after it.
 type rule func(p, g *tensor.Tensor, state []*tensor.Tensor)
 
-// apply calls f with all elements of the weights, some at a time. A gradient of rows is 0
-// elsewhere.
+// apply calls f with all elements of the weights, some at a time. A sparse gradient is 0
+// in the other rows.
 func (c *change) apply(f rule, state ...[]*dtensor.Tensor) {
 	n := c.local.Numel()
 	if n == 0 {
@@ -56,8 +56,8 @@ func (c *change) apply(f rule, state ...[]*dtensor.Tensor) {
 	}
 }
 
-// applyRows calls f with the rows of the weights that the gradient has, some at a time, and
-// with all elements if the gradient has all.
+// applyRows calls f with the rows of a sparse gradient, some at a time. For a dense
+// gradient it is apply.
 func (c *change) applyRows(f rule, state ...[]*dtensor.Tensor) {
 	if c.dense != nil {
 		c.apply(f, state...)
@@ -90,7 +90,7 @@ func pieceSize(x *tensor.Tensor) int {
 	return pieceOnDevice
 }
 
-// onWide calls f with p in the type that is computed with, and rounds what f makes of it.
+// onWide calls f with p in the type of the computation and rounds the result to p.
 func onWide(p *tensor.Tensor, f func(p *tensor.Tensor)) {
 	wide := tensor.Widen(p)
 	f(wide)
@@ -99,8 +99,8 @@ func onWide(p *tensor.Tensor, f func(p *tensor.Tensor)) {
 	}
 }
 
-// rowsBetween returns the rows lo to hi of a gradient of which index has the numbers,
-// zeros for those it does not have.
+// rowsBetween returns rows lo to hi of a sparse gradient as a dense tensor. index holds
+// g.Index on the host.
 func rowsBetween(g tensor.Rows, index []int64, lo, hi int) *tensor.Tensor {
 	from, _ := slices.BinarySearch(index, int64(lo))
 	to, _ := slices.BinarySearch(index, int64(hi))

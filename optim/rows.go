@@ -27,8 +27,8 @@ func (b *base) checkRows(i int, p *dtensor.Tensor, r *dtensor.Rows) {
 	}
 }
 
-// denseOf returns a gradient of all rows of a shard on a GPU, whose kernels go through
-// all of them anyway, and of one whose type is not computed with; else nil, see everyRow.
+// denseOf returns a sparse gradient as a dense one if the shard is on a GPU, whose kernels
+// go through all rows anyway, or of a narrow type; else nil, and everyRow does the step.
 func denseOf(shard *tensor.Tensor, g tensor.Rows) *tensor.Tensor {
 	if shard.OnCPU() && shard.DType().Wide() == shard.DType() {
 		return nil
@@ -36,13 +36,12 @@ func denseOf(shard *tensor.Tensor, g tensor.Rows) *tensor.Tensor {
 	return tensor.DenseRows(g, shard.Dim(0))
 }
 
-// everyRow calls f for each row of a shard [R, D], the elements lo to hi of it,
-// with its gradient: zeros for those that g does not have. No gradient of the
-// size of the shard is made.
+// everyRow calls f for each row of a shard [R, D], the elements lo to hi, with its
+// gradient, zeros if g does not have the row. It makes no gradient of the size of the shard.
 func everyRow[T dtype.Float](shard *tensor.Tensor, g tensor.Rows, f func(lo, hi int, grad []T)) {
 	n, width := shard.Numel(), shard.Dim(1)
 	index, values := tensor.Read[int64](g.Index), tensor.Read[T](g.Values)
-	// Runs of rows without a gradient are long: they go in pieces of many rows.
+	// Runs of rows without a gradient are long: f gets many rows of them at a time.
 	const piece = 1 << 14
 	zero := make([]T, min(n, max(piece, width)))
 	at := 0

@@ -15,16 +15,16 @@ import (
 
 // A ScalerConfig sets up a Scaler. The zero value is torch.amp.GradScaler's.
 type ScalerConfig struct {
-	Initial  float64 // what the loss is multiplied by at first; 0 stands for 65536
-	Growth   float64 // what the scale is multiplied by after Interval good steps; 0 stands for 2
-	Backoff  float64 // what the scale is multiplied by after a step that overflowed; 0 stands for 0.5
+	Initial  float64 // the first scale; 0 stands for 65536
+	Growth   float64 // multiplies the scale after Interval good steps; 0 stands for 2
+	Backoff  float64 // multiplies the scale after a step that overflowed; 0 stands for 0.5
 	Interval int     // 0 stands for 2000
 	Limit    float64 // the largest norm of all gradients, as of ClipGradNorm; 0 stands for no limit
 }
 
-// A Scaler trains in float16, whose gradients are often too small for the type: the loss
-// is multiplied by a scale, the optimizer divides the gradients by it in float32, and a
-// step whose gradients are not finite is left out. The scale grows until that happens and
+// A Scaler trains in float16, whose gradients are often too small for the type. It
+// multiplies the loss by a scale, has the optimizer divide the gradients by it in float32,
+// and skips a step whose gradients are not finite. The scale grows until that happens and
 // then shrinks, as with torch.amp.GradScaler. Float32 and bfloat16 need no Scaler.
 //
 //	scaler := optim.NewScaler(mesh, optim.ScalerConfig{})
@@ -60,11 +60,11 @@ func NewScaler(mesh *dtensor.Mesh, c ScalerConfig) *Scaler {
 // Factor returns the scale.
 func (s *Scaler) Factor() float64 { return tensor.Data[float64](s.state)[0] }
 
-// Scale returns the loss times the scale: what is to be differentiated.
+// Scale returns the loss times the scale, to be differentiated in place of the loss.
 func (s *Scaler) Scale(loss *dtensor.Tensor) *dtensor.Tensor { return loss.Scale(s.Factor()) }
 
-// gradientScaler is an optimizer of this package: it multiplies the gradients of each step
-// by a factor, in float32. It returns false if it is made of others that do not.
+// A gradientScaler, as every optimizer of this package is, multiplies the gradients of each
+// step by a factor, in float32. It returns false if it has a Group whose optimizer does not.
 type gradientScaler interface{ scaleGradients(factor float64) bool }
 
 func (b *base) scaleGradients(factor float64) bool {
@@ -73,8 +73,8 @@ func (b *base) scaleGradients(factor float64) bool {
 }
 
 // Step makes a step of the optimizer with the gradients of the scaled loss, and returns
-// the norm of those of the loss. If the norm is not finite on any rank, no rank makes the
-// step, done is false and the scale shrinks. It makes the collectives of ClipGradNorm.
+// the norm of the unscaled gradients. If the norm is not finite, no rank makes the step,
+// done is false and the scale shrinks. It makes the collectives of ClipGradNorm.
 //
 // Gradients of parameters without float32 weights are divided in their own type, and so
 // are those for an optimizer that is not of this package.

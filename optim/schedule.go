@@ -8,7 +8,8 @@ import (
 // A Schedule is the learning rate of each step. Steps are counted from 0.
 type Schedule interface{ At(step int) float64 }
 
-// warmup is the straight line up to peak over the first steps; ok is false after it.
+// warmup returns the rate on a straight line up to peak over the first steps; ok is false
+// after them.
 func warmup(step, steps int, peak float64) (rate float64, ok bool) {
 	return peak * float64(step+1) / float64(steps), step < steps
 }

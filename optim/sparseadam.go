@@ -24,9 +24,9 @@ type SparseAdamConfig struct {
 //	v += (1-Beta2)·(g² - v)
 //	p -= lr·√(1-Beta2ᵗ)/(1-Beta1ᵗ) · m / (√v + Eps)
 //
-// A row that is looked up rarely therefore keeps its momentum in between; use
-// AdamW for the result of a dense gradient. A dense gradient is one that has
-// every row.
+// A row that is looked up rarely therefore keeps its momentum in between; AdamW gives
+// the result of a dense gradient. SparseAdam takes a dense gradient as one that has every
+// row.
 type SparseAdam struct {
 	base
 	config SparseAdamConfig

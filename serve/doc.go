@@ -1,5 +1,5 @@
-// Package serve answers lookups in embedding tables that a training job exports: in
-// another process, from files that are mapped, without copying a row.
+// Package serve looks rows up in embedding tables that a training job exports. It runs in
+// another process and maps the files, so that no row is copied.
 //
 //	live, err := serve.Open("users.table")
 //	...
@@ -16,22 +16,22 @@
 // # Files
 //
 //	users.table      Write: all rows
-//	users.table.1    Update: the rows that had changed by then, and the keys that were gone
-//	users.table.2    Update again: those that had changed since
+//	users.table.1    Update: the rows that changed since Write, and the keys that were removed
+//	users.table.2    Update again: those since the first update
 //
-// Each is written under another name, made durable and then renamed. So a reader finds all
-// of it or none, whatever happens to the writer, and a Table is what the files were when it
-// was opened or reloaded: no lookup sees half an update. Write begins anew; updates of the
-// table before it have another number in them and do not count any more. One process at a
-// time may write a table.
+// Each file is written under another name, made durable and then renamed. So a reader finds
+// a whole file or none, whatever happens to the writer, and a Table stays as the files were
+// when it was opened or reloaded: no lookup sees half an update. Write begins a new table
+// with a number of its own; readers ignore updates of the old table, which carry the old
+// number. One process at a time may write a table.
 //
 // A file is little-endian: a header of 4096 bytes, the rows in float32, their keys in
-// int64, and places of a hash table in uint32, the row plus one or 0. A table whose keys
-// are 0, 1, 2, … has neither keys nor places. The header has its own CRC-32C and the size
-// of the file, which Open compares: files that are cut off, of another format or version,
-// and damaged headers are errors. Verify compares the checksum of all the rest, which takes
-// as long as to read it.
+// int64, and the slots of a hash table in uint32, each the number of a row plus one, or 0.
+// A table whose keys are 0, 1, 2, … has neither keys nor slots. The header has its own
+// CRC-32C and the size of the file, which Open checks: a truncated file, another format or
+// version and a damaged header are errors. Verify checks the CRC-32C of the rest, for which
+// it reads the whole file.
 //
-// A file must not be changed in place or cut while it is mapped: the system ends processes
-// that read what is not there. Write and Update never do that.
+// A file must not be changed in place or truncated while it is mapped: the system kills a
+// process that reads a page that the file no longer has. Write and Update never do that.
 package serve

@@ -24,8 +24,8 @@ func Open(path string) (*Live, error) {
 	return l, nil
 }
 
-// View calls f with the table as it is now. What f gets stays as it is, and mapped, until
-// f returns, whatever is exported and reloaded meanwhile. It returns an error after Close.
+// View calls f with the current table, which stays unchanged and mapped until f returns,
+// whatever is exported and reloaded meanwhile. It returns an error after Close.
 func (l *Live) View(f func(t *Table)) error {
 	for {
 		t := l.now.Load()
@@ -40,8 +40,8 @@ func (l *Live) View(f func(t *Table)) error {
 	}
 }
 
-// Reload takes what has been written since, for the Views that begin from now on. changed
-// is false if that is nothing. After an error the table is what it was.
+// Reload opens the files anew, for the Views that begin from now on. changed is false if
+// nothing was written since. After an error the table stays as it was.
 func (l *Live) Reload() (changed bool, err error) {
 	t, err := open(l.path)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// mapFile reads a file: here it is not mapped.
+// mapFile reads a file into memory: this system does not map it.
 func mapFile(f *os.File, size int) ([]byte, error) {
 	b := make([]uint64, (size+7)/8)
 	memory := unsafe.Slice((*byte)(unsafe.Pointer(&b[0])), size) // aligned for numbers
@@ -18,5 +18,5 @@ func mapFile(f *os.File, size int) ([]byte, error) {
 
 func unmapFile([]byte) {}
 
-// syncDir does nothing: a folder cannot be made durable here.
+// syncDir does nothing: this system cannot make a directory durable.
 func syncDir(string) error { return nil }

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// mapFile returns the memory of a file, which has so many bytes.
+// mapFile maps the first size bytes of a file.
 func mapFile(f *os.File, size int) ([]byte, error) {
 	b, err := syscall.Mmap(int(f.Fd()), 0, size, syscall.PROT_READ, syscall.MAP_SHARED)
 	if err != nil {
@@ -18,7 +18,7 @@ func mapFile(f *os.File, size int) ([]byte, error) {
 
 func unmapFile(b []byte) { _ = syscall.Munmap(b) } // it was mapped, so there is no error
 
-// syncDir makes the names in a folder durable.
+// syncDir makes the names in a directory durable.
 func syncDir(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {

@@ -18,8 +18,8 @@ const (
 )
 
 // Bag sets dst, of Dim numbers, to the mean, sum or maximum of the rows of keys, added up
-// in their order in float32. A key that the table has not counts as zeros, and no keys give
-// zeros. found is how many it has.
+// in their order in float32. The row of an unknown key is zeros, and without keys dst is
+// zeros. found is how many of the keys the table has.
 func (t *Table) Bag(dst []float32, mode Mode, keys ...int64) (found int) {
 	clear(dst)
 	zero := make([]float32, 0, 64)

@@ -12,11 +12,11 @@ import (
 	"unsafe"
 )
 
-// Write writes a table: rows of dim numbers with their keys, any integers. It replaces
-// what is at path when it is complete and durable. Rows may share memory: each is read
-// before the next is asked for.
+// Write writes a table of rows of dim numbers with their keys, which are any integers. It
+// replaces the file at path once the new one is complete and durable. It reads each row
+// before it asks for the next, so rows may share memory.
 //
-// It returns an error for a key that is there twice and for a row of another length.
+// It returns an error for a repeated key and for a row of another length.
 func Write(path string, dim int, rows iter.Seq2[int64, []float32]) error {
 	var number [8]byte
 	_, err := rand.Read(number[:])
@@ -53,10 +53,10 @@ func write(path string, dim int, table uint64, rows iter.Seq2[int64, []float32])
 	}
 }
 
-// Update writes what has changed since the last Write or Update at path: the rows that
-// are new or differ by a bit, and the keys that are gone. rows are all rows of the table,
-// as for Write. It returns how many rows it wrote and keys it removed; if there are
-// none, there is no file.
+// Update writes the changes since the last Write or Update at path: the rows that are new
+// or differ by a bit, and the removed keys. rows are all rows of the table, as for Write.
+// It returns how many rows it wrote and keys it removed; if there are none, it writes no
+// file.
 //
 // A reader takes a row from the last update that has it. Write again when updates have
 // become many, or as large as the table.
@@ -118,7 +118,7 @@ func bytesOf(row []float32) []byte {
 
 func updatePath(path string, update uint64) string { return fmt.Sprintf("%s.%d", path, update) }
 
-// littleEndian reports whether memory has numbers as files do.
+// littleEndian reports whether this machine is little-endian, as files are.
 func littleEndian() bool {
 	x := math.Float32bits(1)
 	return *(*byte)(unsafe.Pointer(&x)) == 0

@@ -2,9 +2,9 @@
 //
 // A Tensor is a shape, an element type and a piece of a device's memory, with
 // the elements in row-major order, without gaps. It knows nothing of ranks.
-// Operators are functions: values in, a new value out. Where a gradient has a kernel of its
-// own it stands beside the operator (LayerNormGrad). The few forms that write into their
-// first argument (AddTo, Copy, MatMulTo) say so in their names or docs.
+// Operators are functions that return a new tensor; the few that write into their first
+// argument (AddTo, Copy, MatMulTo) say so in their names or docs. A gradient that has a
+// kernel of its own is a function beside its operator (LayerNormGrad).
 //
 //	cpu := tensor.NewCPU(nil)
 //	a := tensor.FromSlice(cpu, []float32{1, 2, 3, 4}, 2, 2)
@@ -13,11 +13,10 @@
 //
 // # Errors
 //
-// A misuse throws: *ShapeError for sizes that do not fit, *TypeError for element
-// types, *IndexError for an index out of range, *UseError for memory that is no
-// longer the tensor's. All is checked before any work. The errors are thrown
-// through internal/fault, so that a boundary such as dtensor.Try hands them to the
-// caller as ordinary ones.
+// An operator throws if it is misused: *ShapeError for sizes that do not fit, *TypeError
+// for element types, *IndexError for an index out of range, *UseError for memory that is
+// no longer the tensor's. It checks its arguments before it computes. The errors are
+// thrown through internal/fault; dtensor.Try and its kin return them as ordinary errors.
 //
 // # Memory
 //
@@ -28,11 +27,11 @@
 //	s.Keep(result)
 //	s.Close()
 //
-// what was allocated goes back at Close, except what was kept; to use it later
-// throws. Outside any scope it goes back some time after the last reference is
-// gone, by a clean-up. A slice from Data or an address from Ptr is no reference:
-// keep the tensor alive while you use them. Under the race detector memory that
-// went back is filled with NaN, so that a mistake shows.
+// Close gives back the memory of all tensors made since Open, except of those that were
+// kept; to use a tensor after that throws. Outside any scope a clean-up gives the memory
+// back some time after the last reference is gone. A slice from Data or an address from
+// Ptr is no reference: keep the tensor alive while you use them. Under the race detector
+// memory that was given back is filled with NaN, so that a mistake shows.
 //
 // # Parallelism
 //
@@ -43,10 +42,11 @@
 // # Types
 //
 // Arithmetic is for float32 (fast) and float64, and for integers where it makes
-// sense. The narrow types Float16 and BFloat16 are computed with in float32, and each
-// element of a result is rounded once, to the nearest, ties to even: all operators take
-// them, and so do the updates of table rows; Attention of BFloat16 on a GPU rounds numbers
-// in between too. What an optimizer remembers of them is float32, as Attention's lse is.
-// BFloat16 has fast kernels; Float16 is widened and rounded around those of float32. Sums
-// and products of integers and Bool are Int64.
+// sense. Sums and products of integers and Bool are Int64.
+//
+// All operators and optimizer steps take the narrow types Float16 and BFloat16. They
+// compute in float32 and round each element of the result once, to the nearest, ties to
+// even; only Attention of BFloat16 on a GPU also rounds intermediate numbers. The state of
+// an optimizer and the lse of Attention stay float32. BFloat16 has kernels of its own;
+// Float16 is converted to float32 and back around the float32 kernels.
 package tensor

@@ -21,8 +21,8 @@ func (e *IndexError) Error() string {
 	return fmt.Sprintf("tensor: %s: index %d at position %d is out of range [0, %d)", e.Op, e.Value, e.Position, e.Size)
 }
 
-// CheckIndex looks for an index outside [0, size). ok is true if there is none,
-// else position and value are those of the first. Ranks that see different indices
+// CheckIndex looks for an index outside [0, size) and returns the position and value
+// of the first; ok is true if there is none. Ranks that see different indices
 // use it to agree on an error before they throw one.
 func CheckIndex(index *Tensor, size int) (position, value int, ok bool) {
 	const op = "CheckIndex"
@@ -32,7 +32,7 @@ func CheckIndex(index *Tensor, size int) (position, value int, ok bool) {
 	return position, value, ok
 }
 
-// indices returns t, which is of Int32 or Int64, as kernels take it.
+// indices returns t, which holds Int32 or Int64, as kernels take it.
 func (t *Tensor) indices(op string) kernel.Index {
 	return kernel.Index{DType: t.dtype, At: t.ptr(op), N: t.numel}
 }
@@ -60,8 +60,8 @@ func IndexSelect(x *Tensor, dim int, index *Tensor) *Tensor {
 	return y
 }
 
-// IndexAddTo adds slice i of src to slice index[i] of dst, along dimension dim, those of
-// one index in the order of i; of a narrow type in float32, and rounded once.
+// IndexAddTo adds slice i of src to slice index[i] of dst, along dimension dim, in the
+// order of i. A narrow type is added up in float32 and rounded once.
 func IndexAddTo(dst *Tensor, dim int, index, src *Tensor) {
 	const op = "IndexAddTo"
 	dim = dst.axis(op, dim)
@@ -110,14 +110,14 @@ func Gather(x *Tensor, dim int, index *Tensor) *Tensor {
 //
 //	dst[i][index[i][j][k]][k] = src[i][j][k]   for dim 1
 //
-// index's shape is at most src's, and at most dst's in the other dimensions. Where
-// one element is named twice the last one in row-major order stays.
+// index's shape is at most src's, and at most dst's in the other dimensions. If index
+// names an element of dst twice, the last in row-major order is written.
 func ScatterTo(dst *Tensor, dim int, index, src *Tensor) {
 	scatter("ScatterTo", dst, dim, index, src, false)
 }
 
-// ScatterAddTo is ScatterTo that adds to what is there, in row-major order; numbers of a
-// narrow type in float32, and rounded once.
+// ScatterAddTo adds the elements that ScatterTo would write, in row-major order. A narrow
+// type is added up in float32 and rounded once.
 func ScatterAddTo(dst *Tensor, dim int, index, src *Tensor) {
 	const op = "ScatterAddTo"
 	wantNumber(op, dst)
@@ -134,7 +134,7 @@ func scatter(op string, dst *Tensor, dim int, index, src *Tensor, add bool) {
 }
 
 // pick returns the elements of t that index names along dim. Its loop walks index, which is
-// contiguous, with the distances of t in A, 0 for dim, and those of src in B.
+// contiguous, with the strides of t in A, 0 for dim, and those of src in B.
 func (t *Tensor) pick(op, name string, dim int, index, src *Tensor) kernel.Pick {
 	wantIndex(op, "index", index)
 	wantSameDevice(op, t, index)

@@ -8,7 +8,7 @@ import (
 )
 
 // Reshape returns t with other sizes and the same elements in the same order; it
-// shares t's memory. One size may be -1: what is left over. It throws a
+// shares t's memory. One size may be -1: it is computed from the others. It throws a
 // *ShapeError if the sizes do not multiply to t.Numel().
 func (t *Tensor) Reshape(shape ...int) *Tensor {
 	const op = "Reshape"
@@ -41,9 +41,9 @@ func (t *Tensor) Reshape(shape ...int) *Tensor {
 	return t.view(op, 0, sizes[:len(shape)])
 }
 
-// Narrow returns elements start to start+length of dimension dim. It shares x's
-// memory if they lie together there (all dimensions before dim have size 1), else
-// it is a copy. Its gradient is a copy into zeros.
+// Narrow returns elements start to start+length of dimension dim: a view of x's memory
+// if they are contiguous (all dimensions before dim have size 1), else a copy. Its
+// gradient is a copy into zeros.
 func Narrow(x *Tensor, dim, start, length int) *Tensor {
 	const op = "Narrow"
 	dim = x.axis(op, dim)
@@ -69,7 +69,7 @@ func (t *Tensor) along(dim int) kernel.Axis {
 	return kernel.Axis{Outer: outer, N: t.dims[dim], Inner: inner}
 }
 
-// around returns how many elements dimensions before and after dim have.
+// around returns the products of the sizes before and after dim.
 func (t *Tensor) around(dim int) (outer, inner int) {
 	outer, inner = 1, 1
 	for _, n := range t.dims[:dim] {
@@ -82,7 +82,7 @@ func (t *Tensor) around(dim int) (outer, inner int) {
 }
 
 // Cat joins tensors along dimension dim; the other sizes are equal. Its gradient
-// is Split by the sizes that were joined. It throws a *ShapeError for none.
+// is Narrow for each of them. It throws a *ShapeError if there are none.
 func Cat(dim int, xs ...*Tensor) *Tensor {
 	const op = "Cat"
 	if len(xs) == 0 {

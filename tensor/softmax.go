@@ -6,8 +6,8 @@ import (
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
-// Softmax returns exp(x)/Σexp(x), the sum being over dimension dim. A row of -Inf
-// only is NaN.
+// Softmax returns exp(x)/Σexp(x), the sum being over dimension dim. The softmax of
+// nothing but -Inf is NaN.
 func Softmax(x *Tensor, dim int) *Tensor { return softmax(x, dim, false) }
 
 // LogSoftmax returns x - ln Σexp(x), the sum being over dimension dim.

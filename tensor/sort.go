@@ -10,8 +10,7 @@ import (
 
 // Sort returns the elements along dim in ascending order, or with descending the largest
 // first, and their positions, Int64. Equal elements keep their order. NaN is larger than
-// any number, as in torch.sort. The elements are sorted on the host, those of a GPU in a
-// copy.
+// any number, as in torch.sort. The host sorts; it copies the elements of a GPU.
 func Sort(x *Tensor, dim int, descending bool) (values, index *Tensor) {
 	const op = "Sort"
 	wantComparable(op, x)
@@ -26,8 +25,8 @@ func Sort(x *Tensor, dim int, descending bool) (values, index *Tensor) {
 	return Gather(x, dim, index), index
 }
 
-// sortRows sets order to the positions of the elements of each row of x, of n elements, in
-// their order.
+// sortRows sets order to the positions of the elements of each row of x, sorted. A row has n
+// elements.
 func sortRows(x *Tensor, order []int64, n int, descending bool) {
 	switch x.dtype {
 	case Float32:
@@ -47,7 +46,7 @@ func sortRows(x *Tensor, order []int64, n int, descending bool) {
 	}
 }
 
-// sortKeys is sortRows of elems, whose order is that of what key returns for them.
+// sortKeys is sortRows of elems, which it compares by their keys.
 func sortKeys[T dtype.Elem](elems []T, order []int64, n int, descending bool, key func(T) uint64) {
 	type item struct {
 		key uint64

@@ -33,8 +33,7 @@ type (
 // int16, int32, int64, uint8 and bool.
 type Elem = dtype.Elem
 
-// holds reports whether an element of type dt can be v: any v is rounded to a
-// floating-point type, but 0.5 is no integer.
+// holds reports whether type dt has v. Floating-point types have every v, rounded.
 func holds(dt DType, v float64) bool {
 	if dt.Float() {
 		return true

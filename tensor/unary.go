@@ -7,8 +7,8 @@ import (
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
-// Unary returns op of each element of x, of a floating-point type; Neg, Abs, Relu,
-// Square and Sign take integers too. It throws a *TypeError for other types.
+// Unary returns op of each element of x. It throws a *TypeError unless x is of a
+// floating-point type; Neg, Abs, Relu, Square and Sign take integers too.
 func Unary(op kernel.UnaryOp, x *Tensor) *Tensor {
 	wantUnary(op, x)
 	y := allocLike(op.String(), x)
@@ -25,8 +25,8 @@ func wantUnary(op kernel.UnaryOp, x *Tensor) {
 	}
 }
 
-// UnaryGrad returns dx = dy·op'(x), where y = op(x). It reads x if
-// op.NeedsInput() and y if op.NeedsOutput(); the others may be nil.
+// UnaryGrad returns dx = dy·op'(x), where y = op(x). x may be nil unless op.NeedsInput(),
+// and y unless op.NeedsOutput().
 func UnaryGrad(op kernel.UnaryOp, dy, x, y *Tensor) *Tensor {
 	name := op.String() + "Grad"
 	wantFloat(name, dy)
@@ -47,8 +47,8 @@ func UnaryGrad(op kernel.UnaryOp, dy, x, y *Tensor) *Tensor {
 	return dx
 }
 
-// Clamp returns min(max(x, lo), hi). NaN stays NaN. For integers a bound beyond what
-// their type holds is the end of the type.
+// Clamp returns min(max(x, lo), hi). NaN stays NaN. For an integer type, a bound that the
+// type does not hold stands for the nearest that it holds.
 func Clamp(x *Tensor, lo, hi float64) *Tensor {
 	const op = "Clamp"
 	wantNumber(op, x)

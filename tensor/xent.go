@@ -7,33 +7,11 @@ import (
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
-// Cross-entropy over classes that may be held in parts. The part of this rank is
-// logits [N, C], classes lo to lo+C of all; the caller combines the statistics of
-// the parts and works out the loss.
-//
-// With lse = ln Σ exp(x), t the target, w the class weights (ones), W their sum
-// and ε the label smoothing, the loss of a row is
-//
-//	(1-ε)·w[t]·(lse - x[t]) + ε/K·(W·(lse - max) - Σ w·(x - max))   for K classes in all
-//
-// and its gradient is a·exp(x - lse) - b·[c is t] - s·w[c], with
-//
-//	a = (1-ε)·w[t] + ε/K·W   b = (1-ε)·w[t]   s = ε/K
-//
-// each times the gradient of the row's loss.
-//
-// Logits may be of any floating-point type. What goes with logits of a narrow type is
-// float32, and so is the arithmetic; their gradient is of their type. That of float32
-// logits may be of a narrow type too.
-
-// CrossEntropyStats returns for each row of logits [N, C] the four numbers above,
-// [N, 4], reading the logits once. target [N] is int64 or int32, any value: a
-// class that is not in [lo, lo+C) is not this part's. weight [C] may be nil; the
-// weighted sum is computed if withSum is set.
-//
-// The statistics of two parts combine: with m = max(m1, m2), the sum of
-// exponentials is s1·exp(m1-m) + s2·exp(m2-m), and a weighted sum u1 of weights W1
-// is counted from m by adding W1·(m1-m); then it adds, as does the target.
+// CrossEntropyStats reads logits [N, C] once, the classes lo to lo+C of a larger number
+// of classes, and returns the statistics of each row x, [N, 4]: m = max x, Σ exp(x-m),
+// x[target], and Σ w·(x-m) if withSum is set. target [N] is int64 or int32; x[target] is
+// 0 if the target is not in [lo, lo+C). weight [C] holds w; nil means ones. For logits of
+// a narrow type, the other arguments and the statistics are float32.
 func CrossEntropyStats(logits, target *Tensor, lo int, weight *Tensor, withSum bool) *Tensor {
 	const op = "CrossEntropyStats"
 	n := wantLogits(op, logits, target, weight)
@@ -43,17 +21,16 @@ func CrossEntropyStats(logits, target *Tensor, lo int, weight *Tensor, withSum b
 	return stats
 }
 
-// classLogits returns what the kernels of cross-entropy take. The caller has checked the
-// tensors, and keeps them alive.
+// classLogits returns the logits as the kernels of cross-entropy take them. The caller has
+// checked the tensors, and keeps them alive.
 func classLogits(op string, logits, target, weight *Tensor, lo int) kernel.ClassLogits {
 	return kernel.ClassLogits{DType: logits.dtype, Logits: logits.ptr(op), Target: target.indices(op),
 		Weight: addrOf(op, weight), Rows: logits.dims[0], Classes: logits.dims[1], Lo: lo}
 }
 
-// CrossEntropyJoin makes stats [N, 4], those of a part of the classes, those of that
-// part and another, of which more [N, 4] are: as said above, in float64. weights and
-// others are the sums of the parts' class weights if weighted sums were asked for,
-// else 0.
+// CrossEntropyJoin changes stats [N, 4], the statistics of a part of the classes, to those
+// of that part and another, whose statistics are more [N, 4]. weights and others are the
+// sums of the two parts' class weights if the statistics have weighted sums, else 0.
 func CrossEntropyJoin(stats, more *Tensor, weights, others float64) {
 	const op = "CrossEntropyJoin"
 	if stats.dtype.Narrow() {
@@ -73,10 +50,16 @@ func CrossEntropyJoin(stats, more *Tensor, weights, others float64) {
 //
 //	dst[n][c] = coef[n][0]·exp(x - lse[n]) - coef[n][1]·[lo+c is target[n]] - coef[n][2]·weight[c]
 //
-// into dst, which is written once and may be logits itself, or of a narrow type where they are
-// float32; nil makes a new tensor like them. coef is [N, 3]: a, b and s above times
-// the gradient of the row's loss, all zero for a row that is ignored (its result is
-// then zero whatever its logits are). weight may be nil (ones). It returns dst.
+// and returns dst, which may be logits itself; a nil dst stands for a new tensor. dst is
+// of the type of logits, or of a narrow type if logits are float32. lse [N] is
+// ln Σ exp(x) over all classes. The loss of a row with label smoothing ε over K classes,
+// whose weights add up to W,
+//
+//	(1-ε)·w[t]·(lse - x[t]) + ε/K·(W·(lse - m) - Σ w·(x-m))
+//
+// has coef [N, 3] = (1-ε)·w[t] + ε/K·W, (1-ε)·w[t] and ε/K, each times the gradient of
+// the row's loss. If all three are 0 the row of dst is 0, whatever the logits are.
+// weight may be nil (ones).
 func CrossEntropyGrad(dst, logits, target *Tensor, lo int, lse, coef, weight *Tensor) *Tensor {
 	const op = "CrossEntropyGrad"
 	n := wantLogits(op, logits, target, weight)
@@ -117,7 +100,8 @@ func wantLogits(op string, logits, target, weight *Tensor) (rows int) {
 	return logits.dims[0]
 }
 
-// wantBeside throws unless x is of the type that goes with logits, on their device.
+// wantBeside throws unless x is on the device of logits and of their type, or of float32 if
+// they are of a narrow type.
 func wantBeside(op, name string, logits, x *Tensor) {
 	if x.dtype != logits.dtype.Wide() {
 		throwType(op, "%s %v for logits %v: want %v; Cast it", name, x.brief(), logits.brief(), logits.dtype.Wide())

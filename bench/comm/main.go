@@ -1,6 +1,6 @@
-// Command comm measures the collectives, the halo exchange of a grid and one-sided calls: how
-// long each takes for buffers of 8 bytes to 64 MiB a rank, in the memory of tensors: what the
-// other ranks can reach, or a GPU's.
+// Command comm measures the collectives, the halo exchange of a grid and one-sided calls, for
+// buffers of 8 bytes to 64 MiB on each rank. The buffers lie in the memory of tensors: memory
+// that the other ranks can reach, or a GPU's.
 //
 //	gorun -np 2 ./bench/comm            a table
 //	gorun -np 2 ./bench/comm -json      a line of JSON for each measurement
@@ -9,13 +9,12 @@
 //	mpirun -np 2 comm                   the same over MPI; built with -tags gompi, or
 //	                                    -tags empi,mpi, over those bindings
 //
-// The elements are float32, reductions sum. A measurement is taken as the
-// peers' benchmarks take theirs: before each call a barrier; the time of the
-// slowest rank; the median over the calls ("ns"). "ns_loop" is the time of the
-// same number of calls back to back, divided by it: for a few bytes the better
-// figure, since reading a clock takes as long as the call. "bytes" is the
-// input of one rank, and "gbs" bytes by time. On a GPU a time begins and ends with a
-// wait for the device; how the calls go there is what docs/gpu.md says of collectives.
+// The elements are float32, and reductions sum. As in the peers' benchmarks, a barrier comes
+// before each call, the time of the slowest rank counts, and "ns" is the median over the calls.
+// "ns_loop" is the mean time of the same number of calls back to back. It is the better
+// figure for a few bytes, since reading a clock takes as long as the call. "bytes" is the
+// input of one rank, and "gbs" is bytes divided by time. On a GPU a time begins and ends with a
+// wait for the device; docs/gpu.md describes how collectives run there.
 package main
 
 import (
@@ -46,8 +45,8 @@ type result struct {
 // benchmark is one collective on buffers a of n and b of n·Size elements.
 type benchmark struct {
 	name  string
-	small bool // measured with the smallest buffers alone
-	host  bool // writes to a buffer itself
+	small bool // is measured with the smallest buffers only
+	host  bool // writes to a buffer itself, and so needs host memory
 	run   func(ctx context.Context, c *comm.Comm, a, b []float32) error
 }
 
@@ -75,8 +74,8 @@ func benchmarks() []benchmark {
 		{"broadcast", false, false, func(ctx context.Context, c *comm.Comm, a, _ []float32) error {
 			return comm.Broadcast(ctx, c, a, 0)
 		}},
-		// With more ranks than cores these take as long as with fewer, if who waits
-		// does not take the core from who works.
+		// With more ranks than cores these take as long as with fewer, if ranks that wait
+		// leave the cores to ranks that work.
 		{"work_divided", true, true, func(ctx context.Context, c *comm.Comm, a, _ []float32) error {
 			a[0] = work(totalWork / c.Size())
 			return comm.AllReduce(ctx, c, a, comm.Max)
@@ -87,8 +86,9 @@ func benchmarks() []benchmark {
 			}
 			return comm.AllReduce(ctx, c, a, comm.Max)
 		}},
-		// Like a small step of training, milliseconds of work with eight collectives in between:
-		// over MPI, with GORUN_DEBUG=0 and without, what it costs to check that the ranks agree.
+		// Like a small step of training: milliseconds of work with eight collectives in between.
+		// Over MPI, a run with GORUN_DEBUG=0 and one without show the cost of the check that
+		// the ranks agree.
 		{"work_and_calls", true, true, func(ctx context.Context, c *comm.Comm, a, b []float32) error {
 			const calls = 8
 			n := len(a)
@@ -106,11 +106,11 @@ func benchmarks() []benchmark {
 	}
 }
 
-// totalWork is some ten milliseconds of one core.
+// totalWork takes one core about ten milliseconds.
 const totalWork = 4_000_000
 
-// work is n multiplications, one after the other. What it begins with is not a constant,
-// from which the compiler could know the result.
+// work makes n multiplications, one after the other. It does not begin with a constant, so that
+// the compiler cannot compute the result.
 func work(n int) float32 {
 	x := float32(n)
 	for range n {
@@ -137,7 +137,7 @@ func main() {
 	})
 }
 
-// printer returns what rank 0 does with a result.
+// printer returns a function that prints a result on rank 0 and nothing on other ranks.
 func printer(world *comm.Comm, asJSON bool) func(result) error {
 	switch {
 	case world.Rank() != 0:
@@ -152,7 +152,7 @@ func printer(world *comm.Comm, asJSON bool) func(result) error {
 	}
 }
 
-// setting is what the flags say.
+// setting holds the flags.
 type setting struct {
 	match   string
 	largest int
@@ -205,8 +205,8 @@ func measureAll(ctx context.Context, world *comm.Comm, set setting, show func(re
 	return nil
 }
 
-// settle lets the ranks come to rest: while their processes start, they share the cores
-// with what starts them.
+// settle makes small calls for 50 ms: while ranks start, they share the cores with the processes
+// that start them.
 func settle(ctx context.Context, c *comm.Comm) error {
 	for start, on := time.Now(), []int32{1}; on[0] == 1; {
 		if time.Since(start) > 50*time.Millisecond {
@@ -219,7 +219,7 @@ func settle(ctx context.Context, c *comm.Comm) error {
 	return nil
 }
 
-// mostCalls is how many calls are timed at most, one by one and in a loop each.
+// mostCalls is the most calls that are timed one by one, and the most in a loop.
 const mostCalls = 20_000
 
 // measure times one collective on one size, half of the budget call by call
@@ -237,8 +237,8 @@ func measure(ctx context.Context, c *comm.Comm, m benchmark, a, b []float32, set
 		wait()
 		return time.Since(start), nil
 	}
-	// The first calls touch the memory, and meet ranks that are late: how many fit the
-	// budget is told by a loop that is long enough.
+	// The first calls touch the memory and meet ranks that are late. So a loop that is long
+	// enough tells how many calls fit the budget.
 	calls, slowest := 1, []float64{0}
 	for {
 		took, err := loop(calls)

@@ -43,8 +43,8 @@ func TestEveryBenchmarkRuns(t *testing.T) {
 	}
 }
 
-// TestOnGPUs measures buffers in the memory of fake GPUs, which the process cannot touch
-// but where an MPI library is said to take addresses, each way that calls go.
+// TestOnGPUs measures buffers in the memory of fake GPUs, each way that calls go. The process
+// cannot touch this memory, unless an MPI library is said to take its addresses.
 func TestOnGPUs(t *testing.T) {
 	testenv.DependsOn(t, "../../cmd/gorun", ".")
 	bin := t.TempDir()

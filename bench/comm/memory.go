@@ -13,14 +13,14 @@ import (
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
-// A memory is where the buffers lie.
+// A memory is the place of the buffers.
 type memory struct {
 	floats func(n int) ([]float32, error) // n zeros
 	wait   func()                         // returns when the device has done all that it was given
 	device bool                           // this process cannot touch it
 }
 
-// open returns the memory that the flags ask for; done gives it back.
+// open returns the memory that the flags ask for; done frees it.
 func open(ctx context.Context, c *comm.Comm, device string, heap bool) (m memory, done func(), err error) {
 	defer fault.Catch(&err)
 	if device == "cpu" {
@@ -49,7 +49,7 @@ func open(ctx context.Context, c *comm.Comm, device string, heap bool) (m memory
 	return m, dev.Open().Close, nil // until then the scope keeps the tensors
 }
 
-// hostMemory is memory of this process, as tensors have it or Go's own.
+// hostMemory is memory of this process: that of tensors, or Go's own.
 func hostMemory(c *comm.Comm, heap bool) memory {
 	m := memory{wait: func() {}}
 	m.floats = func(n int) ([]float32, error) {

@@ -10,8 +10,8 @@ import (
 	"github.com/gorun-spmd/gorun/comm/window"
 )
 
-// halo returns the exchange of the borders of a square block with as many cells as a has
-// elements, or some fewer, on a grid of two dimensions.
+// halo returns the exchange of the borders of a square block on a grid of two dimensions. The
+// block has at most as many cells as a has elements.
 func halo() func(ctx context.Context, c *comm.Comm, a, b []float32) error {
 	var grid *topology.Grid
 	var block []float32
@@ -29,8 +29,8 @@ func halo() func(ctx context.Context, c *comm.Comm, a, b []float32) error {
 	}
 }
 
-// oneSided returns the calls on windows of most elements: each rank reaches the memory of the
-// next one, all at once. There are none where the ranks have no windows.
+// oneSided returns the calls on windows of most elements. In each, all ranks at once reach the
+// memory of the next rank. It returns none if the ranks have no windows.
 func oneSided(ctx context.Context, c *comm.Comm, most int) ([]benchmark, error) {
 	w, err := window.New[float32](ctx, c, most)
 	if errors.Is(err, errors.ErrUnsupported) {

@@ -13,10 +13,10 @@ import (
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
-// axis is that of the mesh of a benchmark.
+// axis is the axis of a benchmark's mesh.
 const axis = "tp"
 
-// bagSize is some tables [rows, dim] and how many samples look up bags of so many ids in
+// bagSize is a number of tables [rows, dim], and how many samples look up a bag of so many ids in
 // each of them.
 type bagSize struct{ tables, rows, dim, samples, ids int }
 
@@ -24,7 +24,7 @@ func (s bagSize) String() string {
 	return fmt.Sprintf("%d tables of %dx%d/%d of %d", s.tables, s.rows, s.dim, s.samples, s.ids)
 }
 
-// layouts are those of the tables; "mixed" gives each table another.
+// layouts returns the layouts of a table by name. "mixed" differs from table to table.
 func layouts(table, ranks int) map[string]embedding.Layout {
 	all := []embedding.Layout{embedding.RowWise(axis), embedding.ColumnWise(axis), embedding.Replicated(),
 		embedding.TableWise(axis, table%ranks)}
@@ -36,7 +36,7 @@ func layouts(table, ranks int) map[string]embedding.Layout {
 type bags struct {
 	b      *measure.Bench
 	size   bagSize
-	ids    [][]int64              // by table: of all samples
+	ids    [][]int64              // by table: the ids of all samples
 	pooled func() *dtensor.Tensor // the bags, [samples, tables·dim]
 	params []*dtensor.Tensor
 	seed   *dtensor.Tensor // the gradient from above: ones
@@ -125,8 +125,8 @@ func (c *bags) batch(place layout.Placement) (*embedding.Jagged, error) {
 	return embedding.NewJagged(c.b.Mesh, features, c.size.samples, lengths, ids, nil, place)
 }
 
-// check compares bags with the loop, up to the order of additions, and the gradient by a
-// seed of ones with the number of times that each id occurs.
+// check compares bags with a plain loop, up to the order of additions. With a seed of ones, the
+// gradient of an id's row must be the number of times that the id occurs.
 func (c *bags) check() (err error) {
 	s := c.size
 	tryErr := dtensor.Try(c.b.Context(), c.b.Mesh, func() {

@@ -9,8 +9,8 @@ import (
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
-// check compares the result with the rows of the whole table, bit by bit, and
-// the gradient by a seed of ones with the number of times that each id occurs.
+// check compares the result with the rows of the whole table, bit by bit. It checks
+// the gradient with checkCounts.
 func (l *lookup) check(ids []int64) error {
 	if err := l.checkForward(ids); err != nil {
 		return err
@@ -22,8 +22,8 @@ func (l *lookup) check(ids []int64) error {
 	return checkCounts(grad, l.table, ids)
 }
 
-// checkCounts compares the gradient of a table by a seed of ones with the number of times
-// that each id occurs.
+// checkCounts checks the gradient of a table with a seed of ones: the gradient of an id's row
+// must be the number of times that the id occurs.
 func checkCounts(grad dtensor.Grad, table *dtensor.Tensor, ids []int64) error {
 	rows, ok := grad.Rows()
 	if !ok {

@@ -14,11 +14,11 @@ import (
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
-// key returns a 64-bit key for a row number of a table: the keys of rows are far apart.
+// key returns the 64-bit key of a table's row. The keys of neighbouring rows are far apart.
 func key(row int64) int64 { return row * 0x1f123bb5159a55e5 }
 
-// runDynamic measures tables of 64-bit keys: the lookups of "row-wise, ids S(0)" with keys
-// that all have a row, and insertions of keys that have none.
+// runDynamic measures tables of 64-bit keys. It repeats the lookups of "row-wise, ids S(0)" with
+// keys that all have a row, and inserts keys that have none.
 func runDynamic(b *measure.Bench, sizes []size) error {
 	for _, s := range sizes {
 		name := "dynamic, keys S(0)/" + s.String()
@@ -84,8 +84,8 @@ func measureDynamic(b *measure.Bench, name string, s size) error {
 	})
 }
 
-// checkDynamic compares a row of each distinct key of the lookup with the others of it, and
-// the gradient by a seed of ones with the number of times that keys occur.
+// checkDynamic checks that all rows of one key in the result are equal, and that the gradients
+// for a seed of ones add up to the number of elements looked up.
 func checkDynamic(b *measure.Bench, d *embedding.Dynamic, keys *dtensor.Tensor, lookup func() *dtensor.Tensor, seed *dtensor.Tensor,
 	s size) (err error) {
 	if n := d.Len(); n != s.rows {
@@ -128,8 +128,8 @@ func checkDynamic(b *measure.Bench, d *embedding.Dynamic, keys *dtensor.Tensor, 
 	return err
 }
 
-// runKeys measures on each rank alone how fast keys are found in a table of so many, and
-// put into an empty one, without rows.
+// runKeys measures on each rank alone how fast it finds keys in a table of so many keys, and how
+// fast it puts them into an empty one. The table has no rows.
 func runKeys(b *measure.Bench, keys, calls int) error {
 	name := fmt.Sprintf("keys of a dynamic table/%d", keys)
 	if !b.Wants(name+"/find") && !b.Wants(name+"/insert") {

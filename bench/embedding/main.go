@@ -7,16 +7,17 @@
 // A case is named after the table's layout, the layout of the result, and sizes:
 // "row-wise to S(0)/131072x256/8192" looks up 8192 random ids in a table of
 // 131072 rows of 256 float32. The ids are replicated, except where the name says
-// otherwise. The gradient that comes from above is a tensor of ones made
-// before; that of the table is row-sparse (dtensor.Rows). "calls_made" lists the
-// collectives of a call. The result is compared with the rows of the whole table,
-// to the bit, and the gradient with how often each id occurs, before a case is
-// timed. The cases "bag" and "collection" sum bags of ids of samples that are sharded, by
+// otherwise. The gradient of the result is a tensor of ones made
+// before; the gradient of the table is row-sparse (dtensor.Rows). "calls_made" lists the
+// collectives of a call. Before a case is timed, the result is compared with the rows of the
+// whole table, to the bit, and the gradient with how often each id occurs.
+//
+// The cases "bag" and "collection" sum bags of ids of samples that are sharded, by
 // Bag and by a Collection: "collection, mixed/26 tables of 100000x64/2048 of 1" looks up
 // 2048 bags of one id in each of 26 tables, whose layouts take turns. The cases "dynamic"
-// look up 64-bit keys of a table that has as many, and give as many new keys rows; "keys of a
-// dynamic table" finds and adds keys alone, on each rank by itself. "mkeys_s_rank" is
-// millions of keys a second and rank.
+// look up 64-bit keys that all have rows, and insert as many new keys. "keys of a
+// dynamic table" only finds and adds keys, on each rank by itself. "mkeys_s_rank" is
+// millions of keys per second and rank.
 package main
 
 import (
@@ -45,12 +46,12 @@ func main() {
 	})
 }
 
-// size is a table [rows, dim] and how many ids are looked up in it.
+// size is the size of a table [rows, dim], and the number of ids to look up in it.
 type size struct{ rows, dim, ids int }
 
 func (s size) String() string { return fmt.Sprintf("%dx%d/%d", s.rows, s.dim, s.ids) }
 
-// variant is where the table, the ids and the result lie.
+// variant is the layouts of the table, the ids and the result.
 type variant struct {
 	name           string
 	table, ids, to layout.Placement
@@ -157,8 +158,8 @@ func (l *lookup) both() (dtensor.Grad, error) {
 	return grads[0], nil
 }
 
-// gradients returns the gradients of tables for the gradient seed of what f returns: those
-// of a function of it that is 0 and has that gradient.
+// gradients returns the gradients of tables if the result of f has the gradient seed. It takes
+// them of a scalar function of the result that is 0 and has that gradient.
 func gradients(b *measure.Bench, f func() *dtensor.Tensor, seed *dtensor.Tensor, tables ...*dtensor.Tensor) ([]dtensor.Grad, error) {
 	_, grads, err := dtensor.ValueAndGrad(b.Context(), func() *dtensor.Tensor {
 		out := f()

@@ -6,9 +6,9 @@
 //	go run ./bench/gemm -match linear -threads 2         some cases, two threads
 //
 // A case runs until -time is spent, at least three times, and the fastest run
-// counts: other work on the machine can only slow one down. gflops is
+// counts: other work on the machine can only slow a run down. gflops is
 // 2·m·n·k / ns. Under gorun every rank measures, so that ranks load the machine
-// as they would, and rank 0 prints.
+// as in a job, and rank 0 prints.
 package main
 
 import (
@@ -35,7 +35,7 @@ type shape struct {
 	TransB bool   `json:"transB"`
 }
 
-// A result is what a shape took.
+// A result is the fastest run of a shape.
 type result struct {
 	shape
 	GFlops  float64 `json:"gflops"`
@@ -132,7 +132,7 @@ func measure(s shape, spend time.Duration, multiply func()) result {
 	return result{shape: s, GFlops: flops / perCall, Ns: int64(perCall)}
 }
 
-// strides returns how far apart the rows of both operands are.
+// strides returns the distances between the rows of both operands.
 func (s shape) strides() (lda, ldb int) {
 	lda, ldb = s.K, s.N
 	if s.TransA {
@@ -144,14 +144,14 @@ func (s shape) strides() (lda, ldb int) {
 	return lda, ldb
 }
 
-// floats returns the product of float32.
+// floats returns a function that makes the product of float32.
 func floats(s shape) func() {
 	a, b, c := filled(s.M*s.K), filled(s.K*s.N), make([]float32, s.M*s.N)
 	lda, ldb := s.strides()
 	return func() { gemm.Gemm(s.TransA, s.TransB, s.M, s.N, s.K, 1, a, lda, b, ldb, 0, c, s.N) }
 }
 
-// halves returns the product of bfloat16.
+// halves returns a function that makes the product of bfloat16.
 func halves(s shape) func() {
 	a, b, c := make([]dtype.BF16, s.M*s.K), make([]dtype.BF16, s.K*s.N), make([]dtype.BF16, s.M*s.N)
 	simd.ToBF16(a, filled(len(a)))
@@ -162,7 +162,7 @@ func halves(s shape) func() {
 	}
 }
 
-// filled returns n small numbers that are not all alike.
+// filled returns n small numbers that differ.
 func filled(n int) []float32 {
 	s := make([]float32, n)
 	for i := range s {

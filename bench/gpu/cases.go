@@ -11,7 +11,7 @@ import (
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
-// A measurement is one thing to measure.
+// A measurement is one kernel to measure.
 type measurement struct {
 	name         string
 	bytes, flops float64
@@ -19,11 +19,11 @@ type measurement struct {
 	make         func() func() error // makes the arguments, and returns a run
 }
 
-// copyName is what the others are compared with.
+// copyName is the kernel with which the others are compared.
 const copyName = "copy of 1 GiB"
 
 // cases returns the kernels. Those whose memory is measured come first, the smaller
-// one before the larger, since the pool remembers the most that was ever in use.
+// before the larger, because the pool remembers the most memory that was ever in use.
 func cases(ctx context.Context, mesh *dtensor.Mesh, scale int) []measurement {
 	dev := mesh.Device()
 	tokens, classes := 8192/scale, 131072/scale
@@ -44,7 +44,7 @@ func cases(ctx context.Context, mesh *dtensor.Mesh, scale int) []measurement {
 	return kernels
 }
 
-// moves is a measurement that is measured by the bytes it has to move.
+// moves returns a measurement whose figure is the bytes that it has to move.
 func moves(name string, bytes int, prepare func() (run func())) measurement {
 	return measurement{name: name, bytes: float64(bytes), make: func() func() error {
 		run := prepare()
@@ -52,7 +52,7 @@ func moves(name string, bytes int, prepare func() (run func())) measurement {
 	}}
 }
 
-// elementwise are the kernels that go through all elements alike.
+// elementwise returns the element-wise kernels.
 func elementwise(dev tensor.Device, scale int) []measurement {
 	n := (1 << 28) / scale // elements of 1 GiB
 	zeros := func(dt tensor.DType, n int) *tensor.Tensor { return tensor.Zeros(dev, dt, n) }
@@ -106,7 +106,7 @@ func elementwise(dev tensor.Device, scale int) []measurement {
 	}
 }
 
-// byIndex are the kernels that go where a list of rows says.
+// byIndex returns the kernels that work on the rows in a list.
 func byIndex(dev tensor.Device, scale int) []measurement {
 	rows, dim, count := (1<<20)/scale, 256, (1<<18)/scale
 	rowBytes := 4 * dim * count
@@ -141,7 +141,7 @@ func byIndex(dev tensor.Device, scale int) []measurement {
 	}
 }
 
-// byRow are the kernels that work along rows.
+// byRow returns the kernels that work along rows.
 func byRow(dev tensor.Device, scale int) []measurement {
 	one := func(name string, passes, rows, n int, run func(x *tensor.Tensor)) measurement {
 		return moves(name, 4*passes*(rows/scale)*n, func() func() {
@@ -157,8 +157,8 @@ func byRow(dev tensor.Device, scale int) []measurement {
 	}, norms(dev, 32768/scale, 2304)...)
 }
 
-// norms are layer norm and RMS norm of [rows, n], and their gradients, those of the
-// weight and the bias among them.
+// norms returns layer norm and RMS norm of [rows, n], and their gradients, with those of
+// weight and bias.
 func norms(dev tensor.Device, rows, n int) []measurement {
 	one := func(name string, passes int, prepare func(dy, x, weight, bias *tensor.Tensor) func()) measurement {
 		return moves(name, 4*passes*rows*n, func() func() {
@@ -184,7 +184,7 @@ func norms(dev tensor.Device, rows, n int) []measurement {
 	}
 }
 
-// sums are those of all elements, of each row and of each column of [rows, n].
+// sums returns the sums of all elements, of each row and of each column of [rows, n].
 func sums(dev tensor.Device, dt tensor.DType, rows, n int) (kernels []measurement) {
 	for _, of := range []struct {
 		what string
@@ -205,8 +205,8 @@ func product(dev tensor.Device, dt tensor.DType, side int) measurement {
 	}}
 }
 
-// attention is causal. Of the products of a head, two forward and five backward, half
-// is needed.
+// attention returns causal attention, forward and backward. A head has two products forward and
+// five backward, of which half is needed.
 func attention(dev tensor.Device, dt tensor.DType, heads, length, width int) []measurement {
 	one := func(what string, products float64, run func(dy, q, k, v *tensor.Tensor)) measurement {
 		flops := products * float64(heads) * float64(length) * float64(length) * float64(width)
@@ -225,8 +225,8 @@ func attention(dev tensor.Device, dt tensor.DType, heads, length, width int) []m
 	}
 }
 
-// crossEntropy is forward, backward in place, and both, which write a new gradient.
-// They are the kernels, without the few numbers of each position that the host adds up.
+// crossEntropy returns the forward kernel, the backward kernel in place, and both together, which
+// write a new gradient. It leaves out the few numbers of each position that the host adds up.
 func crossEntropy(dev tensor.Device, dt tensor.DType, tokens, classes int) []measurement {
 	bytes := float64(dt.Size() * tokens * classes)
 	one := func(what string, passes float64, run func(logits, targets, lse, coef *tensor.Tensor)) measurement {
@@ -250,8 +250,8 @@ func crossEntropy(dev tensor.Device, dt tensor.DType, tokens, classes int) []mea
 	}
 }
 
-// linear is the fused loss of a product, with both gradients, in the shape of
-// Gemma-2-2B. The operations are those of three products, of which bfloat16 may compute
+// linear returns the fused loss of a product, with both gradients, in the shape of
+// Gemma-2-2B. It counts the operations of three products, of which bfloat16 may compute
 // one twice.
 func linear(ctx context.Context, mesh *dtensor.Mesh, dt tensor.DType, tokens, classes, width int) measurement {
 	name, flops := fmt.Sprint("linear + cross-entropy, fused, ", dt), 6*float64(tokens)*float64(classes)*float64(width)
@@ -267,7 +267,7 @@ func linear(ctx context.Context, mesh *dtensor.Mesh, dt tensor.DType, tokens, cl
 	}}
 }
 
-// spread returns ids of which no two near each other are near in the table.
+// spread returns ids such that neighbours in the list are far apart in the table.
 func spread(count, rows int) []int64 {
 	list := make([]int64, count)
 	for i := range list {
@@ -276,7 +276,7 @@ func spread(count, rows int) []int64 {
 	return list
 }
 
-// often returns ids of which small ones come often, as words do: each is rows times the
+// often returns ids of which small ones come often, as common words do. Each is rows times the
 // fourth power of a number that is evenly distributed from 0 to 1.
 func often(count, rows int) []int64 {
 	list := make([]int64, count)
@@ -287,7 +287,7 @@ func often(count, rows int) []int64 {
 	return list
 }
 
-// distinct returns how many ids there are, each counted once.
+// distinct returns the number of distinct ids.
 func distinct(ids []int64) int {
 	seen := map[int64]bool{}
 	for _, id := range ids {

@@ -5,12 +5,12 @@
 //	gorun -np 1 ./bench/gpu -json          a line of JSON for each kernel
 //	gorun -np 1 ./bench/gpu -match '^sum'  those whose names match, and the copy
 //
-// "gbs" counts what a kernel has to read and write, each byte once; "of_copy" is
-// that by what the copy of 1 GiB reaches, read and written. "tflops" counts the
+// "gbs" counts the bytes that a kernel has to read and write, each once. "of_copy" is gbs divided
+// by the rate of a copy of 1 GiB, read and written. "tflops" counts the
 // multiplications and additions of products. "extra_mib" is the memory that a loss
 // takes beside its arguments, gradients included. "torch_ms" is PyTorch's time for
-// the same, "speedup" that by ours ("of PyTorch" in the table); "torch" says that there is
-// none.
+// the same kernel, and "speedup" is that time divided by ours ("of PyTorch" in the table).
+// "torch" says why there is no such time.
 package main
 
 import (
@@ -123,7 +123,7 @@ func measureAll(kernels []measurement, dev tensor.Device) (results []result, err
 	return results, nil
 }
 
-// measure returns the time of a run in milliseconds, the least of several.
+// measure returns the shortest time of several runs, in milliseconds.
 func measure(run func() error, wait func(), dev tensor.Device) (least float64, err error) {
 	for i := range 8 {
 		s := dev.Open()

@@ -58,7 +58,7 @@ func TestEveryCaseRuns(t *testing.T) {
 	})
 }
 
-// What an interpreter prints comes beside ours; where there is none, or no PyTorch,
+// PyTorch's times stand beside ours. Without an interpreter or without PyTorch,
 // each line says so.
 func TestPyTorchIsFoundOrMissing(t *testing.T) {
 	interpreter := func(body string) string {
@@ -97,7 +97,7 @@ func TestPyTorchIsFoundOrMissing(t *testing.T) {
 	}
 }
 
-// A pattern leaves what it matches, and the copy, in their order.
+// A pattern keeps the kernels that it matches, and the copy, in their order.
 func TestMatch(t *testing.T) {
 	kernels := []measurement{{name: "sum of rows"}, {name: copyName}, {name: "product"}, {name: "sum of all"}}
 	for pattern, want := range map[string]string{

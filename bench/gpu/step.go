@@ -15,7 +15,7 @@ import (
 
 // trainingStep is a step of a decoder in the size of GPT-2 small, 12 blocks of 768
 // features and 12 heads, on 8 windows of 1024 tokens of 50304: forward, backward, the
-// norm of the gradients, AdamW. Its operations are 6 for each parameter and token, and
+// norm of the gradients, AdamW. It counts 6 operations for each parameter and token, and
 // those of attention.
 func trainingStep(ctx context.Context, mesh *dtensor.Mesh, dt tensor.DType, scale int) measurement {
 	shrink := min(scale, 16)

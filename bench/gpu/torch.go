@@ -15,9 +15,9 @@ import (
 //go:embed torch.py
 var script string
 
-// torch returns what PyTorch takes for the kernels named, by name, or why there is
-// nothing. python is an interpreter; "" for none. What could not be measured is not in
-// theirs, and the standard error says why.
+// torch returns PyTorch's results for the kernels in names, by name, or why there are none.
+// python is an interpreter; "" for none. A kernel that could not be measured is not in
+// theirs, and standard error says why.
 func torch(ctx context.Context, python string, scale int, names []string) (theirs map[string]result, why string) {
 	if python == "" {
 		return nil, "it was not asked for"
@@ -47,7 +47,7 @@ func torch(ctx context.Context, python string, scale int, names []string) (their
 	return theirs, ""
 }
 
-// beside notes what PyTorch takes for the same.
+// beside notes PyTorch's time for the same kernel.
 func (r *result) beside(theirs map[string]result) {
 	its, ok := theirs[r.Name]
 	if !ok {

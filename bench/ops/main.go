@@ -1,11 +1,11 @@
-// Command ops measures what one small operator costs beside its arithmetic:
+// Command ops measures the cost of one small operator beside its arithmetic:
 // looking up its rule, memory, the tape.
 //
 //	gorun -np 2 ./bench/ops            a table
 //	gorun -np 2 ./bench/ops -json      a line of JSON for each case
 //
 // A call is a batch of operators inside one dtensor.Try or ValueAndGrad.
-// "op_ns" is its median time by the number of operators, and "allocs" how many
+// "op_ns" is its median time divided by the number of operators, and "allocs" how many
 // objects of Go's heap an operator makes. "with gradients" counts forward and
 // backward: one operator is an addition and its gradient.
 package main
@@ -91,7 +91,7 @@ func run(b *measure.Bench, n int) error {
 	})
 }
 
-// repeat measures n times the same operator, without gradients.
+// repeat measures a batch of n times the same operator, without gradients.
 func repeat(b *measure.Bench, name string, n int, op func() *dtensor.Tensor) error {
 	return batch(b, name, n, func() (t *dtensor.Tensor) {
 		for range n {
@@ -120,8 +120,8 @@ func gradients(b *measure.Bench, name string, n int, f func() *dtensor.Tensor, p
 	})
 }
 
-// figures divides by the number of operators, and counts the objects that one
-// more call makes; a call that fails has failed before.
+// figures returns the time and the objects of one operator. It makes one more call to count
+// objects; if that failed, the calls before would have failed too.
 func figures(t measure.Timing, n int, call func()) []measure.Field {
 	var before, after goruntime.MemStats
 	goruntime.ReadMemStats(&before)

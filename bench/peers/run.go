@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// A line is one result: the fields that all programs print, and their own.
+// A line is one result: the fields that all programs print, and those that only some print.
 type line struct {
 	Name        string  `json:"name"`
 	NP          int     `json:"np"`
@@ -82,8 +82,8 @@ func supervise(ctx context.Context, c *exec.Cmd) error {
 	return c.Wait()
 }
 
-// parse reads the lines that are JSON objects with a name; others are a library's
-// chatter.
+// parse reads the lines that are JSON objects with a name. Other lines are messages of
+// libraries.
 func parse(r io.Reader) ([]line, error) {
 	var lines []line
 	s := bufio.NewScanner(r)
@@ -100,7 +100,7 @@ func parse(r io.Reader) ([]line, error) {
 	return lines, s.Err()
 }
 
-// tail keeps the end of what is written to it.
+// tail keeps the end of the text that is written to it.
 type tail struct{ text []byte }
 
 func (t *tail) Write(p []byte) (int, error) {
@@ -109,7 +109,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// last returns the last line that says something.
+// last returns the last line that is not blank.
 func (t *tail) last() string {
 	lines := strings.Split(strings.TrimSpace(string(t.text)), "\n")
 	return strings.TrimSpace(lines[len(lines)-1])

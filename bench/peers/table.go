@@ -13,7 +13,7 @@ import (
 
 // A table collects the times of all rounds. The zero table is empty.
 type table struct {
-	cases    []string // in the order of ours
+	cases    []string // in the order of our own program
 	programs []string
 	cells    map[[2]string]*cell // by case and program
 }
@@ -24,7 +24,7 @@ type cell struct {
 	unsupported string
 }
 
-// add takes the lines of one run. Of several with one name the fastest counts.
+// add adds the lines of one run. If several have one name, the fastest counts.
 func (t *table) add(round int, program string, lines []line) {
 	if t.cells == nil {
 		t.cells = map[[2]string]*cell{}
@@ -63,7 +63,7 @@ type figure struct {
 	Missing string  `json:"unsupported,omitempty"`
 }
 
-// figure works out an entry; ok is false if the program does not measure the case.
+// figure computes an entry; ok is false if the program does not measure the case.
 func (t *table) figure(name, program string) (f figure, ok bool) {
 	c := t.cells[[2]string{name, program}]
 	if c == nil {
@@ -126,7 +126,7 @@ func (t *table) write(w io.Writer) error {
 	return tw.Flush()
 }
 
-// median returns the middle of v, the mean of both for an even number.
+// median returns the middle number of v, or the mean of the middle two.
 func median(v []float64) float64 {
 	slices.Sort(v)
 	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2

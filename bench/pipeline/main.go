@@ -2,7 +2,7 @@
 // equal work, 1F1B.
 //
 //	GOMAXPROCS=1 gorun -np 1 ./bench/pipeline     both stages on one rank
-//	GOMAXPROCS=1 gorun -np 2 ./bench/pipeline     each on one of two
+//	GOMAXPROCS=1 gorun -np 2 ./bench/pipeline     each stage on one of two ranks
 //
 // Four blocks of 256 features and 4 heads, 16 parts of a batch of 2 texts of 128 tokens.
 // "gflops" counts the products of all ranks.

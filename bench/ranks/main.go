@@ -1,5 +1,5 @@
-// Command ranks measures jobs of many ranks on one machine: how long they take to start
-// and end, what an idle rank needs, and what a small collective costs.
+// Command ranks measures jobs of many ranks on one machine: the time to start
+// and end, the memory and files of an idle rank, and the time of a small collective.
 //
 //	go run ./bench/ranks                       128, 512 and 1024 ranks, a table
 //	go run ./bench/ranks -np 256,2048 -json    a line of JSON for each number
@@ -7,8 +7,9 @@
 // "start_s" is the time of gorun with ranks that do nothing, the shortest of a few. "pss_mb"
 // is the proportional set size of a rank that has called one barrier, the mean over the
 // ranks; "rank_files" and "launcher_files" are open descriptors. "barrier_us" and
-// "all_reduce_us" (8 bytes) are the mean over calls back to back; as no core runs more than
-// one rank at a time they are at best the ranks' number times a switch between processes.
+// "all_reduce_us" (8 bytes) are the mean over calls back to back. A core runs one rank at a time,
+// so with more ranks than cores a call takes at least a switch between processes for each rank
+// of a core.
 package main
 
 import (
@@ -39,7 +40,7 @@ type result struct {
 	AllReduce     float64 `json:"all_reduce_us"`
 }
 
-// asRank is the argument by which this program is a rank.
+// asRank is the argument that makes this program a rank.
 const asRank = "rank"
 
 func main() {
@@ -100,7 +101,7 @@ func run(gorun string, sizes []string, starts int, asJSON bool) error {
 	return nil
 }
 
-// measure is what the ranks do; rank 0 prints the result.
+// measure is the program of the ranks; rank 0 prints the result.
 func measure(ctx context.Context, world *comm.Comm) error {
 	if err := comm.Barrier(ctx, world); err != nil {
 		return err
@@ -135,7 +136,7 @@ func measure(ctx context.Context, world *comm.Comm) error {
 	return json.NewEncoder(os.Stdout).Encode(r)
 }
 
-// perCall returns the microseconds of one of some calls back to back.
+// perCall returns the mean microseconds of a call, over calls back to back.
 func perCall(call func() error) (float64, error) {
 	const calls, warm = 50, 5
 	var began time.Time
@@ -162,7 +163,8 @@ func proportional() (float64, error) {
 	return float64(kib) / 1000 * 1.024, err
 }
 
-// launcherFiles returns how many files gorun has open: the guardian's keeper's parent.
+// launcherFiles returns how many files gorun has open. gorun is the parent of the guardian's
+// keeper.
 func launcherFiles() (int, error) {
 	pid := os.Getppid() // the guardian
 	for range 2 {

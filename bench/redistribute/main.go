@@ -4,10 +4,9 @@
 //	gorun -np 2 ./bench/redistribute            a table
 //	gorun -np 2 ./bench/redistribute -json      a line of JSON for each pair of layouts
 //
-// "gbs" is what each rank must receive at least ("recv_bytes") by the time; where
-// that is nothing, the bytes of the result. "calls_made" lists the collectives.
-// The result of every case is compared with the tensor that the source stands
-// for before it is timed.
+// "gbs" is the number of bytes that each rank must receive at least ("recv_bytes"), divided by
+// the time; where that is 0, the bytes of the result count. "calls_made" lists the collectives.
+// Before a case is timed, its result is compared with the tensor that the source stands for.
 package main
 
 import (
@@ -87,7 +86,7 @@ func pair(b *measure.Bench, name string, from, to layout.Placement, received, n,
 }
 
 // source returns whole numbers that depend on the global index, in the layout
-// from. A Partial one has contributions on every rank.
+// from. If that is Partial, every rank contributes to the sum.
 func source(b *measure.Bench, from layout.Placement, shape []int) (*dtensor.Tensor, error) {
 	if !from.IsPartial() {
 		return integers(b.Mesh, shape, from), nil
@@ -106,8 +105,8 @@ func integers(mesh *dtensor.Mesh, shape []int, p layout.Placement) *dtensor.Tens
 	return t
 }
 
-// check compares the result with numbers made in its layout, scaled to what a
-// Partial source adds up to.
+// check compares the result with numbers made in its layout. If the source is Partial, it scales
+// them to the source's sum.
 func check(b *measure.Bench, name string, x *dtensor.Tensor, to layout.Placement) error {
 	same := true
 	err := dtensor.Try(b.Context(), b.Mesh, func() {

@@ -16,7 +16,7 @@ import (
 // reference implementation.
 const MaxHeaderBytes = 100_000_000
 
-// metadataKey is the one name in a header that is no tensor's.
+// metadataKey is the only name in a header that is not the name of a tensor.
 const metadataKey = "__metadata__"
 
 // A Tensor is one entry of a header.
@@ -28,7 +28,7 @@ type Tensor struct {
 	Bytes  int
 }
 
-// A Header says what a file holds and where.
+// A Header lists the tensors of a file and their offsets.
 type Header struct {
 	Metadata map[string]string // free text by key; may be nil
 	Tensors  []Tensor          // in the order of their bytes; do not modify

@@ -8,12 +8,12 @@ import (
 	"unicode/utf8"
 )
 
-// IndexName is what the index of a model in several files is called.
+// IndexName is the file name of the index of a model in several files.
 const IndexName = "model.safetensors.index.json"
 
-// ParseIndex reads the index of a model in several files: which file has which
-// tensor. Every file it returns is a plain name, so it lies in the folder of the
-// index. Its error is a *FormatError.
+// ParseIndex reads the index of a model in several files and returns the file of each
+// tensor. A file is a plain name, so it is in the directory of the index. The error is a
+// *FormatError.
 func ParseIndex(text []byte) (files map[string]string, err error) {
 	p := &parser{json.NewDecoder(bytes.NewReader(text)), 0}
 	p.UseNumber()
@@ -47,8 +47,8 @@ func ParseIndex(text []byte) (files map[string]string, err error) {
 	return files, nil
 }
 
-// EncodeIndex is the inverse of ParseIndex, with the bytes of all tensors
-// together, in the form that Hugging Face's programs write.
+// EncodeIndex is the inverse of ParseIndex, in the form that Hugging Face's programs
+// write. totalBytes is the size of all tensors together.
 func EncodeIndex(files map[string]string, totalBytes int) []byte {
 	text, err := json.MarshalIndent(struct {
 		Metadata map[string]int    `json:"metadata"`

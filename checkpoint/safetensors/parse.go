@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 )
 
-// A FormatError says where a file, or an index, is not what the format demands.
+// A FormatError says where a file or an index breaks the format.
 type FormatError struct {
 	Byte    int // in the file
 	Problem string

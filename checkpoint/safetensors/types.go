@@ -2,7 +2,7 @@ package safetensors
 
 import "github.com/gorun-spmd/gorun/internal/dtype"
 
-// Name returns what the format calls an element type, "" for an invalid one.
+// Name returns the format's name of an element type, "" for an invalid one.
 func Name(dt dtype.DType) string {
 	switch dt {
 	case dtype.Float32:
@@ -29,7 +29,7 @@ func Name(dt dtype.DType) string {
 	return ""
 }
 
-// ParseName is the inverse of Name; ok is false for a name that is none of these.
+// ParseName is the inverse of Name; ok is false for an unknown name.
 func ParseName(name string) (dt dtype.DType, ok bool) {
 	for dt = dtype.Float32; dt.Valid(); dt++ {
 		if Name(dt) == name {

@@ -14,8 +14,7 @@ import (
 	"github.com/gorun-spmd/gorun/comm/device"
 )
 
-// far is a device whose memory is known by its addresses: what lies in it must be
-// staged.
+// far is a device that knows its memory by the addresses. Buffers in it must be staged.
 type far struct {
 	memory  []float32
 	open    atomic.Int32 // copies under way that were not closed
@@ -114,7 +113,7 @@ func (c *farCopies) Fold(lane int, op comm.Op, dst comm.Buffer, src unsafe.Point
 	return c.fold(lane, op, dst, src, ranks, c.f.Holds(dst.Ptr))
 }
 
-// fold is Fold to memory that is the device's or not.
+// fold is Fold into memory of the device or of the host.
 func (c *farCopies) fold(lane int, op comm.Op, dst comm.Buffer, src unsafe.Pointer, ranks int, ours bool) error {
 	bytes := dst.Bytes()
 	if c.f.foldErr != nil {

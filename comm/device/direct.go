@@ -12,7 +12,8 @@ import (
 )
 
 // moves reports whether a call of kind k moves the user's elements and computes nothing.
-// Only such calls use device addresses. Reductions are made of them, see folding, or staged.
+// Only such calls use device addresses. A reduction is staged, or built from such calls as
+// folding does.
 func moves(k comm.Kind) bool {
 	p := k.Shape().Pattern
 	return (p == comm.PatternMove || p == comm.PatternMessage) && k != comm.SplitKind
@@ -28,12 +29,12 @@ const (
 
 // TryDirect finds out whether the backend takes addresses of the device given to UseStage.
 // If it does, all calls of this world that only move elements use them. All ranks of the
-// world c call it, before any call on device memory. They exchange some device memory; only
-// if it arrives on every rank are addresses used, so all come to the same answer.
+// world c call it, before any call on device memory. They exchange some device memory, and use
+// addresses only if it arrives on every rank; so all come to the same answer.
 //
-// problem says why this rank has no device, "" if it has. alloc returns memory of the
-// device; if the trial fails that memory must stay as long as the process, since a
-// library may still use it. reason is why addresses are not used, "" if they are.
+// problem says why this rank has no device, "" if it has one. alloc returns memory of the
+// device. If the trial fails, that memory must stay as long as the process, since a
+// library may still use it. reason says why addresses are not used, "" if they are.
 func TryDirect(ctx context.Context, c *comm.Comm, problem string, alloc func(bytes int) (unsafe.Pointer, error)) (
 	reason string, err error) {
 	b, ok := c.Internals().Backend().(comm.DeviceBackend)
@@ -65,8 +66,8 @@ func TryDirect(ctx context.Context, c *comm.Comm, problem string, alloc func(byt
 	return reason, err
 }
 
-// firstProblem returns on every rank the problem of the first rank that has one. A problem
-// that another rank's problem has caused is late: it counts after the others.
+// firstProblem returns on every rank the problem of the first rank that has one. A problem is
+// late if another rank's problem has caused it; it counts after those that are not.
 func firstProblem(ctx context.Context, c *comm.Comm, problem string, late bool) (string, error) {
 	none := int64(2 * c.Size())
 	first := []int64{none}
@@ -88,7 +89,7 @@ func firstProblem(ctx context.Context, c *comm.Comm, problem string, late bool) 
 	return fmt.Sprintf("rank %d: %s", who, text), nil
 }
 
-// try sends device memory to the next rank, and checks what the rank before has sent.
+// try sends device memory to the next rank, and checks the message of the rank before.
 func (s *staging) try(ctx context.Context, c *comm.Comm, alloc func(bytes int) (unsafe.Pointer, error)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, trialTime, fmt.Errorf("it took more than %v", trialTime))
 	defer cancel()
@@ -131,8 +132,8 @@ func pattern(x []byte, rank, n int) {
 	}
 }
 
-// byAddress has the backend carry out a call by the addresses of the device, when the device
-// has done the work that it was given before.
+// byAddress waits for the earlier work of the device, then has the backend carry out a call by
+// device addresses.
 func (s *staging) byAddress(ctx context.Context, c *group, call *comm.Call) error {
 	defer s.stage.Enter()()
 	return s.copies(func(copies Copies) error {
@@ -143,8 +144,7 @@ func (s *staging) byAddress(ctx context.Context, c *group, call *comm.Call) erro
 	})
 }
 
-// copyNow copies between two buffers of any memory, after the work that the device was
-// given before.
+// copyNow copies between two buffers of any memory, after the earlier work of the device.
 func (s *staging) copyNow(dst, src comm.Buffer) error {
 	return s.copies(func(copies Copies) error { return s.copy(copies, dst, src) })
 }

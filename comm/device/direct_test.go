@@ -66,7 +66,7 @@ func (a *aware) DoDevice(ctx context.Context, call *comm.Call, copy func(dst, sr
 
 func (f *far) holds(b comm.Buffer) bool { return b.Count > 0 && f.Holds(b.Ptr) }
 
-// onAware runs f on n ranks whose backends are made by change.
+// onAware runs f on n ranks whose backends change makes.
 func onAware(t *testing.T, n int, change func(rank int, a *aware), f func(world *comm.Comm, a *aware) error) {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -150,7 +150,7 @@ func TestTryDirectWithoutADevice(t *testing.T) {
 	})
 }
 
-// gathers compares calls on device memory with what they are to do, and whether they
+// gathers checks the results of calls on device memory, and whether they
 // went through the host.
 func gathers(ctx context.Context, world *comm.Comm, a *aware, direct bool) error {
 	n, me := world.Size(), world.Rank()

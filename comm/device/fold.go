@@ -32,8 +32,8 @@ type folding struct {
 	f          *folds
 	room       unsafe.Pointer
 	step       int    // elements of a piece for each rank
-	parts      []int  // elements of each rank's part in a ReduceScatter, else nil: each piece is divided
-	spans      []span // the spans of this rank's source that each rank folds in a piece
+	parts      []int  // elements of each rank's part in a ReduceScatter; nil if ranks share each piece
+	spans      []span // by rank: the elements of this rank's source that it folds in a piece
 }
 
 // fold carries out a call if all ranks can. If done is false nothing has happened.
@@ -94,7 +94,7 @@ func (r *folding) begin() error {
 	return r.wait()
 }
 
-// pieces returns how many there are.
+// pieces returns the number of pieces.
 func (r *folding) pieces() int {
 	if r.parts == nil {
 		step := r.c.size * r.step
@@ -103,7 +103,7 @@ func (r *folding) pieces() int {
 	return (slices.Max(r.parts) + r.step - 1) / r.step
 }
 
-// span returns the spans of this rank's source that each rank folds in piece k.
+// span returns, by rank, the elements of this rank's source that it folds in piece k.
 func (r *folding) span(k int) []span {
 	n := r.c.size
 	if r.parts == nil {
@@ -123,8 +123,8 @@ func (r *folding) span(k int) []span {
 	return r.spans
 }
 
-// mine returns where the result of this rank's share of piece k goes: to Dst in a
-// ReduceScatter, else to p, from where the others get it.
+// mine returns the buffer for the result of this rank's share of piece k: a part of Dst in a
+// ReduceScatter, else memory at p, from where the others get it.
 func (r *folding) mine(k int, p unsafe.Pointer) comm.Buffer {
 	n := r.spans[r.c.rank].n
 	if r.parts != nil {
@@ -143,8 +143,8 @@ func (r *folding) foldTo(mine comm.Buffer) error {
 	return r.copies.Fold(readLane, r.call.Op, mine, r.room, r.c.size)
 }
 
-// read folds by windows. Where others get the results, the first half of the slot holds the
-// shares and the second the results. In a ReduceScatter pieces use the two halves in turn.
+// read folds by windows. In a ReduceScatter the pieces use the two halves of a slot in turn.
+// In the other reductions the first half holds the shares and the second the results.
 func (r *folding) read(ctx context.Context) error {
 	me, src := r.c.rank, r.call.Src.Ptr
 	for k := range r.pieces() {

@@ -169,9 +169,9 @@ func TestFoldsAtOnce(t *testing.T) {
 	}))
 }
 
-// A rank whose memory is that of the host has all ranks' call staged; ranks that do not
-// mean the same call are told so, and where they made it; one that fails, or does not
-// come, ends the call of all.
+// If one rank's buffer is in host memory, the call is staged on all ranks. Ranks whose calls
+// differ get an error that says so and names the lines. A rank that fails, or does not come,
+// ends the call on all.
 func TestFoldsThatDoNotAgree(t *testing.T) {
 	noError(t, onFolds(t.Context(), 3, func(world *comm.Comm, p *peer) error {
 		x := p.memory[:50]
@@ -243,9 +243,9 @@ func TestFoldsThatDoNotAgree(t *testing.T) {
 	}
 }
 
-// reduces makes reductions of all kinds on device memory, compares them with the same
-// on memory of the host, and sees whether the device folded and nothing went by way of
-// the host. Each is counted as the one call that it is.
+// reduces makes reductions of all kinds on device memory and compares them with the same
+// calls on host memory. It checks that the device folded, that nothing went through the
+// host, and that each reduction counts as one call.
 func reduces(ctx context.Context, c *comm.Comm, f *far, d comm.DType, op comm.Op, count int, folds bool) error {
 	n, me := c.Size(), c.Rank()
 	rng := rand.New(rand.NewPCG(uint64(me), uint64(count)))
@@ -337,7 +337,7 @@ func blank(n int, d comm.DType) comm.Buffer {
 	return comm.Buffer{Ptr: unsafe.Pointer(&words[0]), Count: n, DType: d}
 }
 
-// noise fills b with random elements, NaN and infinite ones among them.
+// noise fills b with random elements, some of them NaN or infinite.
 func noise(rng *rand.Rand, b comm.Buffer) {
 	data, size := b.Data(), b.DType.Size()
 	for i := range data {
@@ -351,8 +351,7 @@ func noise(rng *rand.Rand, b comm.Buffer) {
 	}
 }
 
-// differ returns the first element in which two buffers differ; NaN, of which there are
-// several, is NaN.
+// differ returns the first element in which two buffers differ. All NaNs are equal.
 func differ(a, b comm.Buffer) (i int, ok bool) {
 	nan := func(b comm.Buffer) bool {
 		switch b.DType {

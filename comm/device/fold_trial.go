@@ -10,13 +10,14 @@ import (
 	"github.com/gorun-spmd/gorun/comm"
 )
 
-// TryFold finds out whether the ranks' devices fold as Call.Fold does. If they do, reductions
-// of device memory in this world, except by a Func, are folded there, in pieces of at most
-// piece bytes, or of what a window holds. The device keeps room for one piece in each of two
-// calls at once, and for two where addresses are used. All ranks of the world c call it after
-// TryDirect or TryPeers, before any call on device memory. They come to the same answer.
+// TryFold finds out whether the ranks' devices fold as Call.Fold does. If they do, they fold the
+// reductions of device memory in this world, except those by a Func. A piece has at most piece
+// bytes, and with windows at most half a slot. Two calls can run at once; for each the device
+// keeps room for one piece, or for two where addresses are used. All ranks of the world c call
+// TryFold after TryDirect or TryPeers, before any call on device memory. They come to the same
+// answer.
 //
-// problem says why this rank has no such device, "" if it may have. reason is why
+// problem says why this rank has no such device, "" if it may have one. reason says why
 // devices do not fold, "" if they do.
 func TryFold(ctx context.Context, c *comm.Comm, problem string, piece int) (reason string, err error) {
 	s := inUse(c).Load()
@@ -56,14 +57,13 @@ func (f *folds) free(s Stage) {
 	}
 }
 
-// The size of the trial.
+// The trial folds so many elements of so many ranks.
 const (
 	triedElems = 61
 	triedRanks = 3
 )
 
-// tryFolds allocates the rooms, and compares what the device folds there with what this
-// process folds.
+// tryFolds allocates the rooms, and compares folds by the device with folds by this process.
 func (s *staging) tryFolds(f *folds) error {
 	for i := range f.rooms {
 		var err error
@@ -95,7 +95,7 @@ func tryFold(copies Copies, f *folds, op comm.Op, d comm.DType) error {
 		case d == comm.Bool:
 			src[i] &= 1
 		case d.Float() && i%d.Size() == d.Size()-1:
-			src[i] &^= 0x40 // below 2, also not NaN, of which there are several
+			src[i] &^= 0x40 // below 2, and so no NaN, whose bits may differ
 		}
 	}
 	var srcs []unsafe.Pointer

@@ -83,9 +83,9 @@ func TestTryPeersWhereThereAreNone(t *testing.T) {
 	}))
 }
 
-// swaps makes calls of all kinds on device memory, compares them with the same on
-// memory of the host, and sees whether windows were read and nothing went by way of
-// the host. Some ranks have nothing to send or to get.
+// swaps makes calls of all kinds on device memory and compares them with the same calls on
+// host memory. It checks that windows were read and that nothing went through the host.
+// Some ranks have nothing to send or to receive.
 func swaps(ctx context.Context, world *comm.Comm, p *peer, direct bool) error {
 	n, me := world.Size(), world.Rank()
 	for _, count := range []int{0, 1, 5, 37, 200} {
@@ -181,8 +181,8 @@ func swaps(ctx context.Context, world *comm.Comm, p *peer, direct bool) error {
 	return nil
 }
 
-// Calls on groups of the world read the windows of their ranks, and those of several
-// communicators at once do not meet in them: some find no slot and are staged.
+// Calls on groups of the world read the windows of their ranks. Calls of several
+// communicators at once use different slots; some find no slot and are staged.
 func TestPeersInGroups(t *testing.T) {
 	noError(t, onPeers(4, func(_ int, p *peer) { p.memory = make([]float32, 1<<12) }, func(world *comm.Comm, p *peer) error {
 		ctx := t.Context()
@@ -226,8 +226,8 @@ func TestPeersInGroups(t *testing.T) {
 	}))
 }
 
-// A rank whose memory is that of the host has all ranks' staged; ranks that do not mean
-// the same call are told so; one that fails ends the call of all.
+// If one rank's buffer is in host memory, the call is staged on all ranks. Ranks whose calls
+// differ get an error that says so. A rank that fails ends the call on all.
 func TestPeersThatDoNotAgree(t *testing.T) {
 	ready := func(world *comm.Comm) error {
 		if reason, err := device.TryPeers(t.Context(), world, "", window); err != nil || reason != "" {
@@ -281,8 +281,8 @@ func TestPeersThatDoNotAgree(t *testing.T) {
 	}
 }
 
-// Where GPUs read each other and fold, calls on memory of the host are what they are
-// elsewhere.
+// Where GPUs read each other's memory and fold, calls on host memory still work as without
+// GPUs.
 func TestBackendWithPeers(t *testing.T) {
 	commtest.TestBackend(t, func(ctx context.Context, n int, f func(ctx context.Context, world *comm.Comm) error) []error {
 		return onPeers(n, func(int, *peer) {}, func(world *comm.Comm, p *peer) error {

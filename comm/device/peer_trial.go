@@ -11,12 +11,12 @@ import (
 )
 
 // TryPeers finds out whether the ranks' devices can read each other's memory. If they can,
-// all calls of this world that only move elements, except Send and Recv, use it: a rank
-// copies what it sends into a window of its device's memory that the other ranks have mapped,
-// of window bytes. All ranks of the world c call it, before any call on device memory. Every
+// all calls of this world that only move elements, except Send and Recv, use windows: a rank
+// copies its data into window bytes of its device's memory, which the other ranks have mapped.
+// All ranks of the world c call it, before any call on device memory. Every
 // rank reads every window, and windows are used only if all were read right.
 //
-// problem says why this rank has no such device, "" if it may have. reason is why
+// problem says why this rank has no such device, "" if it may have one. reason says why
 // windows are not used, "" if they are.
 func TryPeers(ctx context.Context, c *comm.Comm, problem string, window int) (reason string, err error) {
 	if !c.Internals().OneHost() || c.Size() == 1 {
@@ -58,7 +58,7 @@ func TryPeers(ctx context.Context, c *comm.Comm, problem string, window int) (re
 	return "", nil
 }
 
-// A trial makes windows.
+// A trial makes the windows and checks that all ranks can read them.
 type trial struct {
 	*windows
 	c     *comm.Comm
@@ -66,10 +66,10 @@ type trial struct {
 	stage PeerStage
 }
 
-// own is where this rank's window is.
+// own returns where the address of this rank's window is kept.
 func (t *trial) own() *unsafe.Pointer { return &t.of[t.c.Rank()] }
 
-// bytes is the size of a window.
+// bytes returns the size of a window.
 func (t *trial) bytes() int { return 2 * slotCount * t.half }
 
 // exchange shares this rank's window, tells the others its handle and maps theirs.
@@ -92,7 +92,7 @@ func (t *trial) exchange(ctx context.Context) (problem, err error) {
 	return problem, nil
 }
 
-// tried is how many bytes are compared at both ends of a window.
+// tried returns how many bytes are compared at each end of a window.
 func (t *trial) tried() int { return min(trialLong, t.bytes()/4) }
 
 // write fills both ends of this rank's window.
@@ -114,7 +114,7 @@ func (t *trial) write(context.Context) (problem, err error) {
 	}), nil
 }
 
-// look reads the others' windows, by way of the middle of this rank's.
+// look reads the others' windows through the middle of this rank's own.
 func (t *trial) look(context.Context) (problem, err error) {
 	x, want := make([]byte, t.tried()), make([]byte, t.tried())
 	return t.s.copies(func(c Copies) error {
@@ -142,7 +142,7 @@ func (t *trial) look(context.Context) (problem, err error) {
 	}), nil
 }
 
-// undo lets go of the others' windows, and gives this rank's back when all have.
+// undo unmaps the others' windows, and frees this rank's when all ranks have unmapped theirs.
 func (t *trial) undo(ctx context.Context) error {
 	for r, p := range t.of {
 		if r != t.c.Rank() && p != nil {

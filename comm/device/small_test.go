@@ -9,8 +9,8 @@ import (
 	"github.com/gorun-spmd/gorun/comm/device"
 )
 
-// Calls without a buffer of as many bytes as any rank says are staged, on all ranks: also
-// those whose counts only some know.
+// A call whose buffers are all below the largest number given to StageBelow is staged, on all
+// ranks, even if only some ranks know its counts.
 func TestStageBelow(t *testing.T) {
 	const n = 3
 	for _, c := range []struct {
@@ -73,8 +73,8 @@ func TestStageBelow(t *testing.T) {
 	}
 }
 
-// smallCall returns a call of a kind where rank 0 has k elements for itself, or each rank
-// for each, and how many its buffers have.
+// smallCall returns a call in which rank 0 has k elements for itself, or each rank has k for
+// each rank, and the number of elements of its buffers.
 func smallCall(kind comm.Kind, has [3][3]int, k, me int) (call comm.Call, dst, src int) {
 	has[0][0] = k
 	call = comm.Call{Kind: kind, Op: comm.Sum}

@@ -9,18 +9,17 @@ import (
 	"github.com/gorun-spmd/gorun/comm"
 )
 
-// HandleBytes is the size of what names shared memory of a device.
+// HandleBytes is the size of a handle to shared memory of a device.
 const HandleBytes = 64
 
 // A PeerStage is a Stage of a device whose memory other processes of the host can map.
 type PeerStage interface {
 	Stage
-	// Share returns memory of the device, and a handle by which others map it. It stays
-	// until Unshare, which must come after all have called Unmap.
+	// Share returns memory of the device, and a handle by which others map it. The memory stays
+	// until Unshare, which must come after all others have called Unmap.
 	Share(bytes int) (p unsafe.Pointer, handle [HandleBytes]byte, err error)
 	Unshare(p unsafe.Pointer, bytes int)
-	// Map returns where this process sees what another shares: Copies may read there.
-	// Unmap ends that.
+	// Map maps memory that another process shares. Copies may read it until Unmap.
 	Map(handle [HandleBytes]byte) (unsafe.Pointer, error)
 	Unmap(p unsafe.Pointer)
 }
@@ -53,11 +52,11 @@ func (s *slots) release(slot int) {
 }
 
 // windows are memory of each rank's device that all ranks of the world can read. A rank
-// copies what it sends into its own window, a part at a time. Each slot has two halves, so
-// that it copies one part while the others read the part before.
+// copies its data into its own window, a part at a time. Each slot has two halves, so
+// that the rank copies one part while the others read the part before.
 type windows struct {
 	of   []unsafe.Pointer // by world rank: the address of its window in this process
-	half int              // bytes
+	half int              // bytes of half a slot of half a slot
 
 	slots
 }
@@ -68,7 +67,7 @@ type windowCall struct {
 	c      *group
 	call   *comm.Call
 	elem   int   // bytes of an element
-	slot   []int // by rank of c: the slot of its window that it uses
+	slot   []int // by rank of c: the slot of its window that the call uses
 	copies Copies
 	busy   [windowLanes]bool
 }
@@ -97,7 +96,7 @@ func (v *windowCall) close(err *error) {
 	}
 }
 
-// at returns where a half of rank q's slot is.
+// at returns the address of a half of rank q's slot.
 func (v *windowCall) at(q, half int) unsafe.Pointer {
 	return unsafe.Add(v.of[v.c.world[q]], (2*v.slot[q]+half)*v.half)
 }
@@ -137,8 +136,8 @@ func (v *windowCall) put(half int, src unsafe.Pointer, spans []span) error {
 	return v.copy(putLane, to, position{src, run.at}, run.n)
 }
 
-// find returns where this rank's elements are in a half of rank q's slot, into which put has
-// copied these spans.
+// find returns the position of this rank's elements in a half of rank q's slot. spans are those
+// that rank q has given to put.
 func (v *windowCall) find(q, half int, spans []span) position {
 	before := 0
 	for r, c := range spans[:v.c.rank] {

@@ -8,9 +8,9 @@ import (
 	"github.com/gorun-spmd/gorun/comm"
 )
 
-// Run runs f on n ranks, for a program that needs so many: those of world if it has n,
-// else goroutines of world's rank 0, which are ranks of a world of their own. It returns
-// their errors; an error on one rank ends the calls of all.
+// Run runs f on exactly n ranks. If world has n ranks, each of them calls f. Else world's rank 0
+// starts n goroutines, which are the ranks of a world of their own, and the other ranks return
+// nil. Run returns the errors of f; an error on one goroutine rank ends the calls of all.
 func Run(ctx context.Context, world *comm.Comm, n int, f func(ctx context.Context, world *comm.Comm) error) error {
 	if world.Size() == n {
 		return f(ctx, world)

@@ -14,7 +14,7 @@ import (
 type failure struct {
 	kind uint32
 	a, b int    // world numbers
-	seq  uint64 // of a mismatch: names the two notes
+	seq  uint64 // of the calls that disagree; see stamp
 	text string
 }
 
@@ -23,7 +23,7 @@ const (
 	ranksEnd                 // rank a has ended: text
 	ranksDisagree            // ranks a and b, each of which leaves a note for seq
 	ranksUneven              // counts disagree: text
-	ranksRefuse              // rank a called Abort, because of a mismatch: text
+	ranksRefuse              // rank a called Abort because of a mismatch: text
 )
 
 // Abort ends the communicator and all that were split from it.
@@ -39,7 +39,7 @@ func (r *Rank) Abort(cause error) {
 	}
 }
 
-// abort publishes v unless another failure came first, and wakes who sleeps.
+// abort publishes v unless another failure came first, and wakes the ranks that sleep.
 func (r *Rank) abort(v failure) {
 	h := r.region.head
 	if !h.claimed.CompareAndSwap(0, 1) {
@@ -123,7 +123,7 @@ type remoteError struct {
 func (e remoteError) Error() string { return e.text }
 func (e remoteError) Unwrap() error { return e.is }
 
-// stamp returns the number of the notes about one disagreement.
+// stamp returns the number that marks the two notes about the disagreement in call seq.
 func (r *Rank) stamp(seq uint64) uint64 { return r.region.id*0x9e3779b97f4a7c15 ^ seq*2654435761 | 1 }
 
 // disagreement returns the error of a mismatch, the same on all ranks. If this rank is one
@@ -138,8 +138,8 @@ func (r *Rank) disagreement(v failure, call *comm.Call) error {
 	return comm.Mismatch(r.side(v.a, stamp), r.side(v.b, stamp))
 }
 
-// side reads what a rank said of its own call. It waits a while for that: the
-// rank is in the call too, but may not be running just now.
+// side returns a rank's own description of its call. It waits a while for the rank's note:
+// the rank is in the call too, but may not be running now.
 func (r *Rank) side(world int, stamp uint64) comm.Party {
 	if world < 0 || world >= r.job.seg.Ranks() {
 		return comm.Party{Rank: world, Call: "an unknown call"}
@@ -172,9 +172,9 @@ func (r *Rank) published(world int) comm.Fingerprint {
 	return comm.Fingerprint{}
 }
 
-// leave says that this rank makes no more calls here and, if others may be
-// writing into its memory, waits until they have noticed: afterwards nobody writes into
-// its buffers. It does not wait forever for a rank that is stopped.
+// leave says that this rank makes no more calls on this communicator. If other ranks may be
+// writing into its memory, leave waits until they have noticed, so that nobody writes into its
+// buffers afterwards. It does not wait forever for a rank that is stopped.
 func (r *Rank) leave() {
 	r.mine.left.Store(1)
 	if !r.exposed {
@@ -217,13 +217,14 @@ func (r *Rank) uneven(call *comm.Call, from, sent, to, expected int) error {
 	return r.failed(call)
 }
 
-// damaged ends the communicator because rank m published nonsense.
+// damaged ends the communicator because rank m published values that cannot be right.
 func (r *Rank) damaged(call *comm.Call, m int, what string) error {
 	r.abort(failure{kind: ranksAbort, a: r.world[r.me], text: fmt.Sprintf("shm: what rank %d published is damaged: %s", r.world[m], what)})
 	return r.failed(call)
 }
 
-// damagedBuffer is damaged of where rank m's data lies.
+// damagedBuffer ends the communicator because rank m published a place for its data where it
+// cannot be.
 func (r *Rank) damagedBuffer(call *comm.Call, m int) error {
 	return r.damaged(call, m, fmt.Sprintf("its buffer of %v", call))
 }

@@ -38,9 +38,9 @@ func newArena(seg *control.Segment, rank int) *Arena {
 // hugeBytes is the size of a huge page.
 const hugeBytes = 2 << 20
 
-// Alloc returns bytes of page-aligned shared memory, at the lowest address
-// where they fit; what can hold huge pages begins with one if there is room to.
-// Its contents are unspecified.
+// Alloc returns bytes of page-aligned shared memory from the first gap where they fit. Memory
+// of a huge page or more begins at a huge page's boundary if the gap has room for that. Its
+// contents are unspecified.
 func (a *Arena) Alloc(bytes int) (unsafe.Pointer, error) {
 	need := pages(bytes)
 	a.mu.Lock()
@@ -66,7 +66,7 @@ func (a *Arena) Alloc(bytes int) (unsafe.Pointer, error) {
 		bytes, a.rank, a.size, a.used)
 }
 
-// Free takes back what Alloc returned for the same number of bytes.
+// Free frees memory that Alloc returned for the same number of bytes.
 func (a *Arena) Free(p unsafe.Pointer, bytes int) {
 	need := pages(bytes)
 	lo, ok := a.offset(p, need)

@@ -31,11 +31,11 @@ func (r *Rank) Do(ctx context.Context, call *comm.Call) error {
 		r.leave()
 		return err
 	}
-	if mode >= inArena && (call.Kind.Reduces() || shares(call.Kind)) { // from here on others may store into this rank's memory
+	if mode >= inArena && (call.Kind.Reduces() || shares(call.Kind)) { // once published, others may store into this rank's memory
 		r.exposed, r.exit = true, math.MaxUint64
 	}
 	s.what, s.count = f.What, f.Count
-	r.log(call, seq, f) // meanwhile the slot's cache line comes
+	r.log(call, seq, f) // meanwhile the slot's cache line arrives
 	s.seq.Store(seq)
 	r.arrive(&r.region.head.begun, seq)
 	for m, t := range r.region.slots[seq&1] {
@@ -49,7 +49,7 @@ func (r *Rank) Do(ctx context.Context, call *comm.Call) error {
 		}
 		if t.what != f.What || t.count != f.Count {
 			a := r.me
-			if m > 0 { // rank 0 made this rank's call too, so every rank names the same two
+			if m > 0 { // rank 0's call is like this rank's, so every rank names the same two
 				a = 0
 			}
 			r.abort(failure{kind: ranksDisagree, a: r.world[a], b: r.world[m], seq: seq})
@@ -114,10 +114,11 @@ func (r *Rank) publish(call *comm.Call, s *slot, seq uint64) (mode uint64, err e
 	return mode, nil
 }
 
-// shares reports whether the root's Dst is what the other ranks receive.
+// shares reports whether the other ranks receive the root's Dst.
 func shares(k comm.Kind) bool { return k.Shape().Root == comm.RootShares }
 
-// locate says where src lies, and dst if others store into it.
+// locate fills p with the place of src, and of Dst if other ranks store into it. Memory outside
+// the arena goes through the staging block.
 func (r *Rank) locate(call *comm.Call, src comm.Buffer, p *location) (mode uint64, err error) {
 	at, ok := r.job.arena.offset(src.Ptr, src.Bytes())
 	*p = location{at: uint64(at), rows: uint64(call.SrcRows)}
@@ -150,7 +151,7 @@ func (r *Rank) receives(call *comm.Call) bool {
 	return call.Kind.Shape().Pattern == comm.PatternReduce && call.Folds(r.me, len(r.world)) > 0
 }
 
-// putCounts publishes count vectors; nil leaves one as it is.
+// putCounts publishes this rank's count vectors. A nil vector stays as it was.
 func (r *Rank) putCounts(seq uint64, has, expects []int) {
 	h, e := r.region.vectors(r.me, seq)
 	for i, n := range has {
@@ -161,7 +162,7 @@ func (r *Rank) putCounts(seq uint64, has, expects []int) {
 	}
 }
 
-// compareCounts checks that what this rank sends is what others expect, and
+// compareCounts checks that the others expect as many elements as this rank sends them, and
 // the reverse.
 func (r *Rank) compareCounts(call *comm.Call, seq uint64) error {
 	summary := func(m int) int { return int(r.summary[m] >> 8) }

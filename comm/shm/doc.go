@@ -10,21 +10,21 @@
 // of all others and compares fingerprints. Two slots are enough: no rank can
 // publish call s+2 before all have published s+1, and so finished s.
 //
-// Data in the slots needs nothing more: every rank reads what it needs, in rank
-// order, and returns. Otherwise the ranks read each other's memory where it
+// If all data is in the slots, every rank reads its result there, in rank order, and
+// returns. Otherwise the ranks read each other's memory where it
 // lies in their arenas, and an exit barrier lets nobody return before all have
 // read. A reduction is divided: each rank folds its share of the elements from
 // all ranks' buffers, in rank order, and stores the result into all of them.
 //
 // A buffer outside the arenas is copied through a staging block of its rank's
-// arena, window by window; a window is the same element range of every rank's
-// buffer (of every part, where a buffer has a part for each rank), so the call
-// is a sequence of smaller ones.
+// arena, window by window. A window is the same element range of every rank's
+// buffer, or of every part where a buffer has a part for each rank. So the call
+// becomes a sequence of smaller ones.
 //
 // # Waiting
 //
 // A waiting rank spins while the ranks of the host fit its cores, then yields (and
 // moves to an emptier core where more ranks than cores are unevenly divided),
-// then sleeps on a futex; a rank that publishes wakes others only if some
-// sleep. Who waits looks for aborts, ended ranks and its context on the way.
+// then sleeps on a futex. A rank that publishes wakes others only if some
+// sleep. While it waits, a rank looks for aborts, ended ranks and the end of its context.
 package shm

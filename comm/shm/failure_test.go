@@ -13,8 +13,8 @@ import (
 	"github.com/gorun-spmd/gorun/internal/control"
 )
 
-// TestTheLauncherSeesWhoWaits: a wait that lasts is in the segment, with what
-// is waited for, until it ends.
+// TestTheLauncherSeesWhoWaits: a long wait is in the segment until it ends, with the
+// rank that is waited for.
 func TestTheLauncherSeesWhoWaits(t *testing.T) {
 	launcher, ranks := open(t, 2)
 	done := make(chan error)
@@ -52,8 +52,8 @@ func soleWait(t *testing.T, launcher *control.Segment) control.Wait {
 	return control.Wait{}
 }
 
-// TestTheLauncherSeesWhetherSomebodyAttends: an asynchronous call that nobody waits
-// for does not stop its rank; once somebody does, it does.
+// TestTheLauncherSeesWhetherSomebodyAttends: an asynchronous call blocks its rank's program
+// only from the moment that a goroutine waits for it.
 func TestTheLauncherSeesWhetherSomebodyAttends(t *testing.T) {
 	launcher, ranks := open(t, 2)
 	world := comm.NewWorld(ranks[0])
@@ -92,8 +92,8 @@ func TestTheLauncherNamesEveryCall(t *testing.T) {
 	}
 }
 
-// TestEndedReachesSplitsToo: a death is seen by those who wait for that rank on
-// any communicator, and by those who wait for them.
+// TestEndedReachesSplitsToo: the ranks that wait for a dead rank on any communicator notice
+// its death, and so do the ranks that wait for these.
 func TestEndedReachesSplitsToo(t *testing.T) {
 	const n = 4
 	launcher, ranks := open(t, n)
@@ -164,8 +164,8 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// TestDamagedCounts: a peer whose counts of what goes to others are nonsense gets an
-// error too, wherever its data is.
+// TestDamagedCounts: a rank that publishes impossible counts gets an error too, wherever
+// its data is.
 func TestDamagedCounts(t *testing.T) {
 	for _, test := range []struct {
 		name        string

@@ -28,7 +28,7 @@ func (r *Rank) foldInline(call *comm.Call, seq uint64) error {
 	}
 	first, _ := call.Outgoing(r.me, r.me, len(r.world))
 	skip := first * call.DType().Size()
-	// Fold may read Src itself where Dst does not overlap it in a way that Fold forbids.
+	// Fold may read Src itself unless Src is Dst; with two ranks and a built-in operation even then.
 	direct := call.SrcRows <= 1 && (call.Src.Ptr != call.Dst.Ptr || len(r.world) == 2 && call.Op != comm.Custom)
 	for m := range ranks {
 		if m == r.me && direct {

@@ -19,7 +19,7 @@ import (
 const (
 	line         = 64
 	bodyBytes    = 32        // data that travels in a slot itself
-	payloadBytes = 4 << 10   // data that travels beside it
+	payloadBytes = 4 << 10   // data that travels in a payload area
 	causeBytes   = 2 << 10   // text of an abort
 	stageBytes   = 256 << 10 // one of the two halves of a staging block
 )
@@ -28,9 +28,9 @@ const (
 type head struct {
 	ranks   atomic.Uint32
 	claimed atomic.Uint32 // taken by the rank that aborts
-	set     atomic.Uint32 // what follows is complete
+	set     atomic.Uint32 // 1 once the fields from kind to cause are complete
 	kind    uint32
-	a, b    uint32 // world numbers: who aborted or ended, or the two that disagree
+	a, b    uint32 // world numbers: the rank that aborted or ended, or the two that disagree
 	size    uint32
 	_       uint32
 	seq     uint64
@@ -38,9 +38,9 @@ type head struct {
 	cause   [causeBytes]byte
 	_       [line - 48]byte
 
-	// Of a crowd, see Rank.crowd.
-	begun    atomic.Uint64 // calls, by all ranks
-	passed   atomic.Uint64 // points within calls, by all ranks
+	// Used if the ranks are a crowd; see crowdRanks.
+	begun    atomic.Uint64 // calls begun, summed over the ranks
+	passed   atomic.Uint64 // points passed within calls, summed over the ranks
 	_        [line - 16]byte
 	gate     atomic.Uint32 // futex, raised to wake
 	sleepers atomic.Uint32
@@ -51,17 +51,17 @@ type head struct {
 type slot struct {
 	seq         atomic.Uint64 // stored last
 	what, count uint64        // fingerprint
-	summary     uint64        // mode in the low 8 bits, then how many elements of it
+	summary     uint64        // mode in the low 8 bits, then the number of elements
 	body        [bodyBytes]byte
 }
 
 // A location says where data lies that is not in the slot or the payload area. It is stored
 // in the slot's body. Offsets count from the start of the rank's arena.
 type location struct {
-	at      uint64 // of the source, or of the staging block if the rank stages
-	dst     uint64 // unless it stages
-	longest uint64 // elements of the longest part, if it stages
-	rows    uint64 // of the source, if its parts are columns; unless it stages
+	at      uint64 // the source, or the staging block if the rank stages
+	dst     uint64 // the Dst into which others store, unless the rank stages
+	longest uint64 // elements of the longest part, if the rank stages
+	rows    uint64 // the source's rows, if its parts are columns and the rank does not stage
 }
 
 // location returns the body as a location.
@@ -70,7 +70,7 @@ func (s *slot) location() *location { return (*location)(s.data()) }
 // data returns the address of the body, without reading the slot.
 func (s *slot) data() unsafe.Pointer { return unsafe.Add(unsafe.Pointer(s), unsafe.Offsetof(s.body)) }
 
-// The modes say where a rank's data is, in the order of what they cost.
+// The modes say where a rank's data is, the cheapest first.
 const (
 	inSlot    = iota // data in body
 	inPayload        // data in the payload area
@@ -78,13 +78,13 @@ const (
 	staged           // see location; data comes window by window
 )
 
-// A member is what one rank publishes, and the futex on which others wait for it.
+// A member holds the published state of one rank, and the futex on which others wait for it.
 type member struct {
 	slots [2]slot
 
-	step atomic.Uint64 // how many times it has passed a point within calls
-	left atomic.Uint32 // it makes no more calls: it has had an error
-	gone atomic.Uint32 // nor does it touch the region again
+	step atomic.Uint64 // how many points within calls the rank has passed
+	left atomic.Uint32 // 1: the rank makes no more calls, because of an error
+	gone atomic.Uint32 // 1: the rank does not touch the region again
 	_    [line - 16]byte
 
 	bell     atomic.Uint32 // futex, raised to wake
@@ -138,7 +138,7 @@ type region struct {
 	at      layout
 	head    *head
 	members []*member
-	slots   [2][]*slot // of even and of odd calls, of each member; see slot
+	slots   [2][]*slot // for even and for odd calls, by member; see slot
 }
 
 func newRegion(base unsafe.Pointer, offset uint64, n int) *region {
@@ -154,9 +154,9 @@ func newRegion(base unsafe.Pointer, offset uint64, n int) *region {
 	return g
 }
 
-// slot returns rank m's slot for call seq. Its address is a stored one: Go checks one
-// that it computes from a member's by reading the member, whose first cache line that
-// rank may be writing just then.
+// slot returns rank m's slot for call seq. It reads the address from a list, because
+// &member.slots[i] makes Go read the member's first cache line, to check for nil, and
+// rank m may be writing to that line.
 func (g *region) slot(m int, seq uint64) *slot { return g.slots[seq&1][m] }
 
 // worlds returns the array of world numbers.
@@ -168,8 +168,8 @@ func (g *region) cell(from, to int) *cell {
 	return (*cell)(unsafe.Add(g.base, g.at.cells+(from*g.size+to)*int(unsafe.Sizeof(cell{}))))
 }
 
-// vectors returns what rank m publishes with call seq: the elements that it
-// has for each rank, and that it expects from each.
+// vectors returns the counts that rank m publishes with call seq: how many elements it
+// has for each rank, and how many it expects from each.
 func (g *region) vectors(m int, seq uint64) (has, expects []uint64) {
 	p := unsafe.Add(g.base, g.at.counts+m*countsStride(g.size)+int(seq&1)*16*g.size)
 	v := unsafe.Slice((*uint64)(p), 2*g.size)

@@ -9,7 +9,7 @@ import (
 )
 
 // message carries out a Send or a Recv through the cell of its direction. A
-// message is one piece, or for memory outside the arenas as many as it takes.
+// message is one piece; memory outside the arenas goes in pieces of stageBytes.
 func (r *Rank) message(ctx context.Context, call *comm.Call) error {
 	if err := r.alarmed(call); err != nil {
 		return err
@@ -22,8 +22,8 @@ func (r *Rank) message(ctx context.Context, call *comm.Call) error {
 	return r.recv(ctx, call, f)
 }
 
-// send publishes pieces. It returns when the receiver has read them, but for
-// one that is in the cell itself.
+// send publishes pieces. It returns when the receiver has read them, or at once if the
+// data is in the cell itself.
 func (r *Rank) send(ctx context.Context, call *comm.Call, f comm.Fingerprint) error {
 	to := call.Root
 	c := r.region.cell(r.me, to)
@@ -70,7 +70,7 @@ func (r *Rank) send(ctx context.Context, call *comm.Call, f comm.Fingerprint) er
 	return r.alarmed(call)
 }
 
-// recv takes pieces until it has all.
+// recv reads pieces until Dst is full.
 func (r *Rank) recv(ctx context.Context, call *comm.Call, f comm.Fingerprint) error {
 	from := call.Root
 	c := r.region.cell(from, r.me)

@@ -25,7 +25,7 @@ func (r *Rank) inline(call *comm.Call, seq uint64) error {
 	}
 }
 
-// work does this rank's share of a window of a call that takes rounds.
+// work does this rank's share of one window of a call that runs in rounds.
 func (r *Rank) work(call *comm.Call, seq uint64, p *schedule, w window) error {
 	switch call.Kind.Shape().Pattern {
 	case comm.PatternMove:
@@ -39,8 +39,7 @@ func (r *Rank) work(call *comm.Call, seq uint64, p *schedule, w window) error {
 	}
 }
 
-// unknown ends the communicator because this package was not written for calls of this
-// kind.
+// unknown ends the communicator because this package has no code for the call's pattern.
 func (r *Rank) unknown(call *comm.Call) error {
 	r.Abort(call.Carried("comm/shm", 0))
 	return r.failed(call)

@@ -6,40 +6,39 @@ import (
 	"unsafe"
 )
 
-// Communicators are not closed: the program lets go of them. What one takes
-// outside Go's heap is taken back when the garbage collector finds that: its
-// staging block at once, its region when all members have said that they are
-// gone, by the rank that reserved it, for the next communicator of as many ranks.
-// A communicator split from it counts as a use of it.
+// Communicators are not closed. When the garbage collector finds one unused, its rank frees
+// the staging block, and says in the region that it is gone. Once all members have said so,
+// the rank that reserved the region takes it for its next communicator of as many ranks.
+// A communicator split from another keeps the other in use.
 
 const (
-	// collectBytes is what communicators may take, outside the heap and so unseen
-	// by the garbage collector, before it is asked to look for some that are unused.
+	// collectBytes is how much communicators may take outside the heap, where the garbage
+	// collector does not see it, before a collection looks for unused ones.
 	collectBytes = 32 << 20
 
-	// maxScan is how many idle regions are examined for one that all ranks have left.
+	// maxScan is how many idle regions are searched for one that all ranks have left.
 	maxScan = 16
 
-	// patientFor is how long a rank waits for others to leave a region, when the
-	// segment is full and all have looked for unused communicators.
+	// patientFor is how long a rank waits for others to leave a region, after the
+	// segment was full and all ranks have collected garbage.
 	patientFor = 5 * time.Second
 
-	// collectFor is how long a rank waits for staging blocks of its own, when its
-	// arena is full and it has looked for unused communicators.
+	// collectFor is how long a rank waits for its own unused staging blocks to be freed, after
+	// its arena was full and it has collected garbage.
 	collectFor = time.Second
 )
 
-// resources are what a Rank holds outside Go's heap. They have no pointer to the Rank, so
+// resources are the memory of a Rank outside Go's heap. They have no pointer to the Rank, so
 // that the garbage collector can find that it is unused.
 type resources struct {
 	job      *job
 	region   *region
 	me       int
-	reserved bool // the region, by this rank
+	reserved bool // this rank has reserved the region
 
-	staging      unsafe.Pointer // two halves, and the result of a Reduce
-	stagingBytes int            // of each of the three
-	stillWritten bool           // a rank that was stopped may still store into it
+	staging      unsafe.Pointer // three blocks: two halves, and the result of a Reduce
+	stagingBytes int            // size of each of the three
+	stillWritten bool           // a stopped rank may still store into the staging block
 }
 
 // release gives the resources back, when the Rank is unused.
@@ -68,8 +67,8 @@ func (e *resources) freeStaging() {
 	e.job.held -= bytes
 }
 
-// hold counts bytes that a communicator takes, and asks for a collection when
-// those since the last one are many, and more than there were before.
+// hold counts bytes that a communicator takes. It collects garbage when the bytes taken since
+// the last collection exceed collectBytes and the bytes held before it.
 func (j *job) hold(bytes int) {
 	j.mu.Lock()
 	j.held += bytes
@@ -84,8 +83,8 @@ func (j *job) hold(bytes int) {
 	}
 }
 
-// stagingBlock allocates; if there is no room it waits a while for communicators
-// that are no longer used.
+// stagingBlock allocates from the arena. If the arena is full it collects garbage and waits a
+// while for the blocks of unused communicators.
 func (j *job) stagingBlock(bytes int) (unsafe.Pointer, error) {
 	p, err := j.arena.Alloc(bytes)
 	if err == nil {
@@ -98,8 +97,8 @@ func (j *job) stagingBlock(bytes int) (unsafe.Pointer, error) {
 	return p, err
 }
 
-// reserve returns the offset of a zeroed region for n ranks. patient says that it
-// waits a while for one.
+// reserve returns the offset of a zeroed region for n ranks. If patient, it waits a while for
+// one to become free.
 func (j *job) reserve(n int, patient bool) (offset uint64, err error) {
 	for end := time.Now().Add(patientFor); ; time.Sleep(time.Millisecond) {
 		if offset, ok := j.reuse(n); ok {

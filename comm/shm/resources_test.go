@@ -15,7 +15,7 @@ import (
 	"github.com/gorun-spmd/gorun/internal/invariant"
 )
 
-// narrow leaves room in the segment for the world and so many regions as large.
+// narrow leaves room in the segment for the world and for regions more regions of its size.
 func narrow(t *testing.T, launcher *control.Segment, regions int) {
 	t.Helper()
 	size := regionBytes(launcher.Ranks())
@@ -64,8 +64,8 @@ func TestCommunicatorsAreTakenBack(t *testing.T) {
 	}
 }
 
-// makeMany makes thousands of communicators, uses each, and keeps a few, of whose
-// parents it keeps none.
+// makeMany makes thousands of communicators and uses each. It keeps a few of them and none
+// of their parents.
 func makeMany(ctx context.Context, world *comm.Comm) error {
 	made := 3000
 	if invariant.Enabled { // slow

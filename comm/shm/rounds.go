@@ -8,21 +8,21 @@ import (
 	"github.com/gorun-spmd/gorun/comm"
 )
 
-// A schedule says in which rounds a call runs that needs the ranks' memory. It is the same
-// on all ranks.
+// A schedule divides into rounds a call for which ranks read each other's memory. It is the
+// same on all ranks.
 type schedule struct {
-	unit   int  // bytes of an element, of a Func one of its own
-	parts  int  // pieces of a source, one a rank, or 1
+	unit   int  // bytes of an element; for a Func, of an element as the Func defines it
+	parts  int  // parts of a source: one for each rank, or 1
 	half   int  // bytes of one half of a staging block
 	window int  // elements of each part that a round covers
-	rounds int  // how many
+	rounds int  // number of rounds
 	copied bool // some rank copies its source through its staging block
 	shared bool // all ranks store into each other's memory
 	pushed bool // the root of a Broadcast stores into the other ranks' memory
 }
 
 // scheduleOf returns the fields of the schedule that depend on the call alone. The others
-// depend on what the slots of the other ranks say.
+// depend on the slots of all ranks.
 func scheduleOf(call *comm.Call, ranks int) schedule {
 	p := schedule{unit: call.DType().Size(), parts: 1, rounds: 1, window: math.MaxInt}
 	if call.Kind.Reduces() {
@@ -54,7 +54,7 @@ func (r *Rank) stage(call *comm.Call) error {
 	return nil
 }
 
-// rounds completes a call some of whose data is not in slots and payload areas.
+// rounds completes a call if some of its data is outside slots and payload areas.
 func (r *Rank) rounds(ctx context.Context, call *comm.Call, seq uint64) error {
 	p := scheduleOf(call, len(r.world))
 	longest := 0
@@ -84,7 +84,7 @@ func (r *Rank) rounds(ctx context.Context, call *comm.Call, seq uint64) error {
 	r.exit, r.exposed = r.steps+points, p.shared || p.pushed
 	err := r.run(ctx, call, seq, &p)
 	if err == nil {
-		err = r.alarmed(call) // if a rank left early, what was read of it may be wrong
+		err = r.alarmed(call) // if a rank left early, data read from it may be wrong
 	}
 	r.exposed = false
 	return err
@@ -200,7 +200,7 @@ func (r *Rank) from(call *comm.Call, seq uint64, p *schedule, w window, m, piece
 	return r.inlineAt(m, seq, (first+skip)*p.unit, n*p.unit)
 }
 
-// mode returns how rank m gives its data.
+// mode returns where rank m's data is.
 func (r *Rank) mode(m int) uint64 { return r.summary[m] & 0xff }
 
 // view returns elements [lo, hi) of part number piece of rank m's source, which has n

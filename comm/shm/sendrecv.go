@@ -7,9 +7,9 @@ import (
 	"github.com/gorun-spmd/gorun/comm"
 )
 
-// SendRecv publishes all that it sends at once, receives, and then waits until the receiver has
-// read what it sent. So ranks that all make this call do not wait for each other. What lies
-// outside of the arena is copied into it whole.
+// SendRecv publishes the whole message at once, receives, and then waits until the receiver has
+// read the message. So ranks that all make this call do not wait for each other. A message from
+// outside the arena is copied into the arena whole.
 func (r *Rank) SendRecv(ctx context.Context, send, recv *comm.Call) error {
 	if err := r.alarmed(send); err != nil {
 		return err

@@ -189,7 +189,7 @@ func open(t testing.TB, n int) (*control.Segment, []*Rank) {
 // goroutines is the commtest.Harness of ranks in this process.
 func goroutines(t testing.TB) commtest.Harness { return changed(t, func(*Rank) {}) }
 
-// changed is goroutines with a change to each rank first.
+// changed is goroutines after a change to each rank.
 func changed(t testing.TB, change func(*Rank)) commtest.Harness {
 	return func(ctx context.Context, n int, f func(context.Context, *comm.Comm) error) []error {
 		launcher, ranks := open(t, n)
@@ -214,12 +214,13 @@ func changed(t testing.TB, change func(*Rank)) commtest.Harness {
 
 func TestGoroutines(t *testing.T) { commtest.TestBackend(t, goroutines(t)) }
 
-// TestCrowd has any number of ranks wait for each other as many do.
+// TestCrowd makes few ranks wait for each other as a crowd does.
 func TestCrowd(t *testing.T) {
 	commtest.TestBackend(t, changed(t, func(r *Rank) { r.job.spins, r.job.crowd, r.crowd = 0, 0, true }))
 }
 
-// TestManyRanks has more ranks than yield before they sleep, in calls of one round and of several.
+// TestManyRanks has so many ranks that they sleep without yielding first, in calls of one round
+// and of several.
 // The rank that fails may end the communicator while others still wait in the call before.
 func TestManyRanks(t *testing.T) {
 	const n, calls = 200, 3

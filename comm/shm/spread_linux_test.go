@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestEmptier has the rule by which ranks that share cores spread over them.
+// TestEmptier checks the rule by which ranks that share cores spread over them.
 func TestEmptier(t *testing.T) {
 	for _, c := range []struct {
 		name   string

@@ -19,8 +19,8 @@ func wakeAll(word *atomic.Uint32) {
 	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexWake, 1<<30, 0, 0, 0)
 }
 
-// sleepWhile returns when wakeAll has been called for word, if it had the value, or after a
-// time; late says that it was the time.
+// sleepWhile sleeps until wakeAll is called for word, at most for a time; late says that the
+// time has passed. It returns at once if word does not have the value.
 func sleepWhile(word *atomic.Uint32, value uint32, most time.Duration) (late bool) {
 	timeout := unix.NsecToTimespec(int64(most))
 	_, _, errno := unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexWait, uintptr(value),

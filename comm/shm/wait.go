@@ -12,12 +12,12 @@ import (
 	"github.com/gorun-spmd/gorun/internal/stack"
 )
 
-// nap is the longest that a rank sleeps without looking at what could be wrong:
-// how late it notices an abort elsewhere, a death or its context. In a communicator of more
-// than manyRanks it is longer in proportion, so that looking takes no more of the cores.
+// nap is the longest time that a rank sleeps before it looks for an abort elsewhere, a dead rank
+// or the end of its context. In a communicator of more than manyRanks it grows in proportion, so
+// that looking takes the same share of the cores.
 const nap = 20 * time.Millisecond
 
-// manyRanks is how many ranks may yield often and nap briefly.
+// manyRanks is the largest number of ranks that yield often and nap briefly.
 const manyRanks = 128
 
 // spins returns how often a waiting rank looks before it yields. With more ranks than
@@ -29,18 +29,18 @@ func spins(ranks, cores int) int {
 	return 0
 }
 
-// yields is how often a waiting rank yields before it sleeps. In a communicator of more than
-// manyRanks, where each time costs a turn of all the others, it is less by their square.
+// yields is how often a waiting rank yields before it sleeps. With n ranks, more than manyRanks,
+// each yield costs a turn of all the others; there it is yields·(manyRanks/n)².
 const yields = 50
 
-// crowdRanks is from how many ranks on, that are more than the cores, they are a crowd: each
-// sleeps until the last has come to the same point, which wakes all. So a call takes each rank
-// two switches between processes, however many they are. Few ranks find each other sooner if
-// each yields, and waits for the others one after the other.
+// crowdRanks is the number of ranks from which a communicator is a crowd, if ranks outnumber
+// cores. In a crowd each rank sleeps until the last one has come to the same point and wakes
+// all. So a call costs each rank two switches between processes, however many ranks there are.
+// Fewer ranks find each other sooner if each yields and waits for the others one by one.
 const crowdRanks = 12
 
-// arrive says, in a crowd, that this rank has come to point number round of those that count
-// counts, which it has published. The last rank to come wakes the others.
+// arrive wakes the ranks that wait for what this one has just published. In a crowd it adds
+// this rank to count, and the last rank to come to point number round wakes the others.
 func (r *Rank) arrive(count *atomic.Uint64, round uint64) {
 	r.ring()
 	if r.crowd && count.Add(1) == round*uint64(len(r.world)) && r.region.head.sleepers.Load() != 0 {
@@ -55,8 +55,8 @@ func (h *head) open() {
 }
 
 // ring wakes the ranks that sleep until this one publishes something, which it
-// has just done. An atomic store and this load are sequentially consistent, as
-// are a sleeper's count and its last look: one of the two sees the other.
+// has just done. The store of the published word and the load of sleepers are sequentially
+// consistent, and so are a sleeper's count and its last look: one of the two sees the other.
 func (r *Rank) ring() {
 	if r.mine.sleepers.Load() != 0 {
 		r.mine.wake()
@@ -68,8 +68,8 @@ func (m *member) wake() {
 	wakeAll(&m.bell)
 }
 
-// await returns when word, which rank m publishes, is at least target. In an asynchronous
-// call that no goroutine waits for it does not spin: the rank's goroutines use the core.
+// await returns when word, which rank m publishes, is at least target. It does not spin for an
+// asynchronous call that no goroutine waits for: the rank's goroutines use the core.
 func (r *Rank) await(ctx context.Context, call *comm.Call, m int, word *atomic.Uint64, target uint64) error {
 	if word.Load() >= target {
 		return nil
@@ -120,8 +120,8 @@ func (r *Rank) awaitLong(ctx context.Context, call *comm.Call, m int, word *atom
 	return nil
 }
 
-// sleep returns when rank m has rung, or in a crowd's collective when all have come, or after
-// a nap; late says that it was a nap.
+// sleep returns when rank m rings, in a crowd's collective when all have come, or after a nap;
+// late says that the nap is over.
 func (r *Rank) sleep(call *comm.Call, m int, word *atomic.Uint64, target uint64) (late bool) {
 	peer := r.region.members[m]
 	bell, sleepers := &peer.bell, &peer.sleepers
@@ -149,7 +149,7 @@ func (r *Rank) reportWait(call *comm.Call, m int, since time.Time) int {
 	})
 }
 
-// answer tells the launcher, if it asks, whether this rank can do no more than wait.
+// answer tells the launcher, if it asks, whether all goroutines of this rank wait.
 func (j *job) answer() {
 	number := j.seg.Question(j.rank)
 	if number == 0 || !j.answering.TryLock() { // another goroutine answers
@@ -159,7 +159,7 @@ func (j *job) answer() {
 	j.seg.Answer(j.rank, number, stack.Acting() == "")
 }
 
-// trouble returns why rank m will never publish word, nil if it may.
+// trouble returns the error for which rank m will never publish word, nil if it still may.
 func (r *Rank) trouble(ctx context.Context, call *comm.Call, done <-chan struct{}, m int, word *atomic.Uint64, target uint64) error {
 	if err := r.alarmed(call); err != nil {
 		return err
@@ -196,7 +196,7 @@ func (r *Rank) ended(call *comm.Call, m int, word *atomic.Uint64, target uint64)
 		return nil
 	}
 	for _, l := range r.late(m, word, target) {
-		// What it published before it ended counts, so look again afterwards.
+		// A rank may publish and then end, so look at its word again.
 		if cause, ended := r.job.seg.HasEnded(r.world[l]); ended && slices.Contains(r.late(m, word, target), l) {
 			r.abort(failure{kind: ranksEnd, a: r.world[l], text: cause})
 			return r.failed(call)
@@ -205,8 +205,8 @@ func (r *Rank) ended(call *comm.Call, m int, word *atomic.Uint64, target uint64)
 	return nil
 }
 
-// late lists the ranks that have not published what this one waits for: all
-// that are behind in the collective, or just m if it waits for a message.
+// late lists the ranks that have not come to the point where this one waits: all that are
+// behind in the collective, or just m if it waits for a message.
 func (r *Rank) late(m int, word *atomic.Uint64, target uint64) (ranks []int) {
 	var of func(*member) *atomic.Uint64
 	switch word {

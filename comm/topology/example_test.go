@@ -30,7 +30,7 @@ func ExampleHalo() {
 	// Output: [21 0 1 10]
 }
 
-// Each rank tells the ranks that need it a number: rank 0 is needed by all others.
+// Each rank sends a number to the ranks that need it. All others need the number of rank 0.
 func ExampleAllGather() {
 	commtest.Ranks(context.Background(), 3, func(ctx context.Context, world *comm.Comm) error {
 		needs := [][]int{{1, 2}, {2}, {}}[world.Rank()] // the ranks that this one sends to

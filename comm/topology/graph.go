@@ -9,19 +9,19 @@ import (
 	"github.com/gorun-spmd/gorun/comm"
 )
 
-// A Graph has any ranks as neighbours of a rank: MPI's distributed graph.
+// A Graph gives each rank any ranks as its neighbours. It is MPI's distributed graph.
 type Graph struct {
 	comm                  *comm.Comm
 	sources, destinations []int
 	steps                 []exchange
 }
 
-// NewGraph makes a graph of the ranks of c in which this rank sends to destinations, each of 0
-// to c.Size()-1, and receives from sources. If sources is nil, it is the ranks that have this
-// one among their destinations, in the order of their numbers. Otherwise it must have these
-// ranks in any order, each as often. A rank may be there more than once: then its first source
-// receives what its first destination sends, and so on. All ranks must call it, nil
-// or not as the others.
+// NewGraph makes a graph of the ranks of c in which this rank sends to destinations, each from 0
+// to c.Size()-1, and receives from sources. If sources is nil, the sources are the ranks that
+// have this one among their destinations, in ascending order. Otherwise it must list the same
+// ranks, each as often, in any order. If rank a lists rank b several times among its
+// destinations, the i-th of them sends to the i-th a among b's sources. All ranks must call
+// NewGraph, all with sources or all with nil.
 func NewGraph(ctx context.Context, c *comm.Comm, sources, destinations []int) (*Graph, error) {
 	out, err := comm.AllGatherSlices(ctx, c, destinations)
 	if err != nil {
@@ -61,7 +61,8 @@ func NewGraph(ctx context.Context, c *comm.Comm, sources, destinations []int) (*
 	return g, nil
 }
 
-// edges sets in to the ranks that send to each rank, in order, given those that each sends to.
+// edges fills in[r] with the ranks that send to rank r, in ascending order. out[r] are the ranks
+// to which rank r sends.
 func edges(c *comm.Comm, out, in [][]int) error {
 	for r, list := range out {
 		for _, to := range list {
@@ -74,13 +75,13 @@ func edges(c *comm.Comm, out, in [][]int) error {
 	return nil
 }
 
-// A pair is the messages between two ranks that go in one step: the number-th of each direction.
+// A pair is the messages between two ranks in one step: message number of each direction.
 type pair struct{ low, high, number int }
 
-// schedule returns this rank's exchanges. The pairs of all ranks are divided into steps in which
-// a rank has at most one pair, by giving each in turn the first step in which both ranks are
-// free: with at most d pairs a rank there are fewer than 2d steps. In a pair the lower rank
-// sends first.
+// schedule returns this rank's exchanges. It divides the pairs of all ranks into steps in which
+// each rank has at most one pair: every pair in turn gets the first step in which both its ranks
+// are free. With at most d pairs for each rank there are fewer than 2d steps. In a pair the lower
+// rank sends first.
 func schedule(me int, sources, destinations []int, out [][]int) []exchange {
 	counts := map[pair]bool{}
 	for r, list := range out {
@@ -133,7 +134,7 @@ func schedule(me int, sources, destinations []int, out [][]int) []exchange {
 	return exchanges
 }
 
-// nth returns the index of the n-th x in list, from 0; -1 if there are not so many.
+// nth returns the index of the n-th x in list, counted from 0; -1 if list has fewer.
 func nth(list []int, x, n int) int {
 	for i, y := range list {
 		if y == x {
@@ -146,8 +147,8 @@ func nth(list []int, x, n int) int {
 	return -1
 }
 
-// Comm returns the graph's communicator. Its ranks have the numbers that they have in that which
-// the graph was made of.
+// Comm returns the graph's communicator. Its ranks have the same numbers as in the communicator
+// that was given to NewGraph.
 func (g *Graph) Comm() *comm.Comm { return g.comm }
 
 // Sources returns the ranks that this one receives from.

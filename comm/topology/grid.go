@@ -24,9 +24,9 @@ type Grid struct {
 	scratch   any // a slice that Halo packs into
 }
 
-// NewGrid arranges the ranks of c. dims are the sizes of the dimensions; those that are 0 are
-// chosen, as near to each other as can be. Their product must be c.Size(). periodic says which
-// dimensions are; nil: none. All ranks must call it with the same dims and periodic.
+// NewGrid arranges the ranks of c. dims are the sizes of the dimensions; Dims chooses those that
+// are 0. Their product must be c.Size(). periodic says which dimensions are periodic; nil says
+// that none is. All ranks must call NewGrid with the same dims and periodic.
 func NewGrid(ctx context.Context, c *comm.Comm, dims []int, periodic []bool) (*Grid, error) {
 	if periodic == nil {
 		periodic = make([]bool, len(dims))
@@ -67,8 +67,8 @@ func NewGrid(ctx context.Context, c *comm.Comm, dims []int, periodic []bool) (*G
 	return g, nil
 }
 
-// Dims returns dims with its zeros replaced so that the product is n: the sizes that it chooses
-// are as near to each other as can be, the larger first. It is MPI_Dims_create.
+// Dims returns dims with its zeros replaced so that the product is n. The chosen sizes are as
+// near to each other as possible, the larger first. It is MPI_Dims_create.
 func Dims(n int, dims []int) ([]int, error) {
 	out, rest := slices.Clone(dims), n
 	var free []int
@@ -92,7 +92,8 @@ func Dims(n int, dims []int) ([]int, error) {
 	return out, nil
 }
 
-// evenFactor returns the first of k factors of n, the largest, such that it is as small as can be.
+// evenFactor returns the largest of k factors whose product is n, chosen so that it is as small
+// as possible.
 func evenFactor(n, k int) int {
 	for f := 1; f < n; f++ {
 		if n%f == 0 && fits(n/f, k-1, f) {
@@ -102,7 +103,7 @@ func evenFactor(n, k int) int {
 	return n
 }
 
-// fits reports whether n is a product of k factors of at most most.
+// fits reports whether n is a product of k factors, none larger than most.
 func fits(n, k, most int) bool {
 	if k == 0 {
 		return n == 1
@@ -115,14 +116,14 @@ func fits(n, k, most int) bool {
 	return false
 }
 
-// Comm returns the grid's communicator. Its ranks have the numbers that they have in that which
-// the grid was made of.
+// Comm returns the grid's communicator. Its ranks have the same numbers as in the communicator
+// that was given to NewGrid.
 func (g *Grid) Comm() *comm.Comm { return g.comm }
 
 // Dims returns the sizes of the dimensions.
 func (g *Grid) Dims() []int { return slices.Clone(g.dims) }
 
-// Periodic returns which dimensions are.
+// Periodic reports for each dimension whether it is periodic.
 func (g *Grid) Periodic() []bool { return slices.Clone(g.periodic) }
 
 // Coords returns the coordinates of this rank.
@@ -155,9 +156,9 @@ func (g *Grid) RankAt(coords []int) int {
 	return rank
 }
 
-// Shift returns the ranks that are by places before and after this one along dimension dim:
-// those from which it receives and to which it sends in the function Shift. It is
-// MPI_Cart_shift.
+// Shift returns the rank that is by places before this one along dimension dim and the rank that
+// is by places after it. The function Shift receives from the first and sends to the second.
+// It is MPI_Cart_shift.
 func (g *Grid) Shift(dim, by int) (from, to int) {
 	at := slices.Clone(g.coords)
 	at[dim] = g.coords[dim] - by
@@ -174,8 +175,8 @@ func (g *Grid) Destinations() []int { return slices.Clone(g.neighbors) }
 
 func (g *Grid) exchanges() []exchange { return g.steps }
 
-// exchange returns the messages of a shift. The ranks of a shift are chains or circles; each
-// second one receives first.
+// exchange returns this rank's messages in a shift. The ranks of a shift form chains or circles;
+// every second rank of one receives first.
 func (g *Grid) exchange(dim, by int) exchange {
 	e := exchange{}
 	e.from, e.to = g.Shift(dim, by)
@@ -198,8 +199,8 @@ func (g *Grid) exchange(dim, by int) exchange {
 }
 
 // Shift sends src to the rank that is by places after this one along dimension dim, and fills
-// dst from the rank that is by places before it. Beyond an open border there is none: a rank
-// without one to receive from keeps its dst. by may be negative. len(dst) must be the len(src)
+// dst from the rank that is by places before it. Beyond an open border there is no rank: then src
+// is not sent, or dst stays as it is. by may be negative. len(dst) must be the len(src)
 // of the rank before.
 func Shift[T any](ctx context.Context, g *Grid, dst, src []T, dim, by int) error {
 	if dim < 0 || dim >= len(g.dims) {

@@ -10,10 +10,9 @@ import (
 // block is a row-major array of the given shape. Its first dimensions are those of the grid;
 // those after them, such as the components of a vector, are not divided. Along each dimension
 // of the grid the first and the last width cells are the halo, and the others are this rank's
-// own, at least width of them. Halo sets each cell of the halo to what the rank that owns it
-// has, corners too. Beyond an open border nobody owns the cells: they stay as the program has
-// set them, and corner cells that a neighbour has beyond the same border are those of the
-// neighbour.
+// own, at least width of them. Halo copies each cell of the halo from the rank that owns it,
+// corners too. Beyond an open border no rank owns the cells, and they stay as they are; but
+// a corner cell that a neighbour also has beyond that border is copied from the neighbour.
 //
 // Blocks may have different numbers of cells along a dimension, the same for all ranks with
 // one coordinate there. A rank sends two messages for each dimension, so diagonal neighbours
@@ -63,15 +62,16 @@ func product(sizes []int) int {
 	return n
 }
 
-// A slab is width of the rows of an array of outer × rows × inner elements.
+// A slab is width consecutive rows of an array of outer × rows × inner elements.
 type slab struct{ outer, rows, inner, width int }
 
-// at returns the part of the slab that begins with row first and is contiguous.
+// at returns the contiguous part, for one index outer, of the slab that begins with row first.
 func at[T any](s slab, block []T, first, outer int) []T {
 	return block[(outer*s.rows+first)*s.inner:][:s.width*s.inner]
 }
 
-// shiftSlab sends the slab that begins with row own, and receives into that of row halo.
+// shiftSlab sends the slab that begins with row own, and receives the slab that begins with row
+// halo.
 func shiftSlab[T any](ctx context.Context, g *Grid, block []T, s slab, e exchange, own, halo int) error {
 	if s.outer == 1 { // the slabs are contiguous
 		return run(ctx, g.comm, []exchange{e}, func(int) []T { return at(s, block, own, 0) }, func(int) []T { return at(s, block, halo, 0) })

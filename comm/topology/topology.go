@@ -8,7 +8,7 @@ import (
 	"github.com/gorun-spmd/gorun/comm"
 )
 
-// None stands for a neighbour that there is not, beyond an open border of a Grid.
+// None stands in place of a neighbour beyond an open border of a Grid.
 const None = -1
 
 // A Topology is a Grid or a Graph.
@@ -16,7 +16,7 @@ type Topology interface {
 	// Comm returns the topology's own communicator.
 	Comm() *comm.Comm
 	// Sources and Destinations return the ranks that this one receives from, and those that
-	// it sends to. A rank may be there more than once. Some may be None.
+	// it sends to. A rank may occur more than once. Some may be None.
 	Sources() []int
 	Destinations() []int
 
@@ -28,10 +28,10 @@ type exchange struct {
 	to, from    int
 	destination int  // the index of to in Destinations
 	source      int  // the index of from in Sources
-	sendFirst   bool // else it receives first; never both sides of a message the same way
+	sendFirst   bool // else the rank receives first; the two ends of a message always differ
 }
 
-// run sends send(i) to destination i and receives recv(i) from source i, for all of them.
+// run sends send(i) to each destination i and receives recv(i) from each source i.
 func run[T any](ctx context.Context, c *comm.Comm, exchanges []exchange, send, recv func(i int) []T) error {
 	for _, e := range exchanges {
 		if e.to == c.Rank() && e.from == c.Rank() {
@@ -59,7 +59,7 @@ func run[T any](ctx context.Context, c *comm.Comm, exchanges []exchange, send, r
 
 // AllGather sends src to every destination, and fills part i of dst, of len(src) elements, with
 // the src of source i. A part whose source is None stays as it is. len(src) must be the same on
-// all ranks and len(dst) the number of sources times it.
+// all ranks, and len(dst) must be len(src) times the number of sources.
 func AllGather[T any](ctx context.Context, t Topology, dst, src []T) error {
 	n := len(src)
 	if err := check(t, "AllGather", "dst", len(dst), len(t.Sources())*n); err != nil {
@@ -69,8 +69,8 @@ func AllGather[T any](ctx context.Context, t Topology, dst, src []T) error {
 }
 
 // AllToAll sends part i of src to destination i, and fills part i of dst from source i. All
-// parts have n elements, on all ranks: len(src) must be n times the number of destinations and
-// len(dst) n times that of sources. A part whose source is None stays as it is.
+// parts have n elements, on all ranks: len(src) must be n times the number of destinations, and
+// len(dst) n times the number of sources. A part whose source is None stays as it is.
 func AllToAll[T any](ctx context.Context, t Topology, dst, src []T, n int) error {
 	if err := check(t, "AllToAll", "dst", len(dst), len(t.Sources())*n); err != nil {
 		return err
@@ -82,8 +82,8 @@ func AllToAll[T any](ctx context.Context, t Topology, dst, src []T, n int) error
 	return run(ctx, t.Comm(), t.exchanges(), part(src), part(dst))
 }
 
-// AllToAllV sends src[i] to destination i and fills dst[i] from source i. Their lengths must be
-// equal, and may differ from those of other parts.
+// AllToAllV sends src[i] to destination i and fills dst[i] from source i. The two ends of a
+// message must have the same length; messages may differ in length.
 func AllToAllV[T any](ctx context.Context, t Topology, dst, src [][]T) error {
 	if err := check(t, "AllToAllV", "dst", len(dst), len(t.Sources())); err != nil {
 		return err
@@ -103,7 +103,8 @@ func check(t Topology, call, name string, got, want int) error {
 		call, name, got, len(t.Sources()), len(t.Destinations()), want))
 }
 
-// refuse ends the topology's communicator, since the neighbours must not wait for this rank.
+// refuse ends the topology's communicator with err, so that the neighbours do not wait for this
+// rank, and returns err.
 func refuse(t Topology, err error) error {
 	t.Comm().Abort(err)
 	return err

@@ -64,7 +64,7 @@ func cells(shape []int, f func(at []int, i int)) {
 	}
 }
 
-// Halo gives each cell of the halo what its owner has, whatever the grid, the width and the
+// Halo fills each cell of the halo with its owner's value, for any grid, width and
 // blocks, and leaves the cells beyond open borders alone.
 func TestHalo(t *testing.T) {
 	for _, n := range sizes {
@@ -267,7 +267,7 @@ func TestNeighborsOfAGrid(t *testing.T) {
 	}
 }
 
-// What is wrong is an error on every rank, that says what to do.
+// A wrong argument is an error on every rank that says what to do.
 func TestRefused(t *testing.T) {
 	for name, try := range map[string]struct {
 		f    func(ctx context.Context, world *comm.Comm) error

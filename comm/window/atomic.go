@@ -11,8 +11,8 @@ import (
 	"github.com/gorun-spmd/gorun/internal/fold"
 )
 
-// Accumulate folds each element of src into rank's memory: element at+i becomes itself op src[i].
-// op is one of Sum, Prod, Min, Max, And, Or and Xor that T has.
+// Accumulate folds each element of src into rank's memory: element x at at+i becomes x op src[i].
+// op is Sum, Prod, Min, Max, And, Or or Xor, as far as T has it.
 func (w *Window[T]) Accumulate(rank, at int, src []T, op comm.Op) error {
 	return w.do(comm.AccumulateKind, op, rank, at, len(src), comm.Of(src), func(at int) error {
 		if err := w.folds(op); err != nil {
@@ -32,7 +32,7 @@ func (w *Window[T]) Accumulate(rank, at int, src []T, op comm.Op) error {
 	})
 }
 
-// FetchAndOp makes element at of rank's memory itself op value, and returns what it was. op is as
+// FetchAndOp makes element x at at of rank's memory x op value, and returns the old x. op is as
 // for Accumulate.
 func (w *Window[T]) FetchAndOp(rank, at int, value T, op comm.Op) (was T, err error) {
 	err = w.do(comm.FetchAndOpKind, op, rank, at, 1, w.one, func(at int) error {
@@ -53,12 +53,12 @@ func (w *Window[T]) FetchAndOp(rank, at int, value T, op comm.Op) (was T, err er
 	return was, err
 }
 
-// FetchAndAdd adds delta to element at of rank's memory, and returns what it was.
+// FetchAndAdd adds delta to element at of rank's memory, and returns its old value.
 func (w *Window[T]) FetchAndAdd(rank, at int, delta T) (was T, err error) {
 	return w.FetchAndOp(rank, at, delta, comm.Sum)
 }
 
-// Swap makes element at of rank's memory value, and returns what it was.
+// Swap sets element at of rank's memory to value, and returns its old value.
 func (w *Window[T]) Swap(rank, at int, value T) (was T, err error) {
 	return w.exchange(rank, at, func(at int) (uint64, error) {
 		for {
@@ -73,8 +73,8 @@ func (w *Window[T]) Swap(rank, at int, value T) (was T, err error) {
 	})
 }
 
-// CompareAndSwap makes element at of rank's memory value if it is old, bit for bit, and returns
-// what it was.
+// CompareAndSwap sets element at of rank's memory to value if it equals old, bit for bit. It
+// returns the value that it found.
 func (w *Window[T]) CompareAndSwap(rank, at int, old, value T) (was T, err error) {
 	return w.exchange(rank, at, func(at int) (uint64, error) { return w.cas(rank, at, w.size, bits(old), bits(value)) })
 }
@@ -84,7 +84,7 @@ func (w *Window[T]) Load(rank, at int) (value T, err error) {
 	return w.exchange(rank, at, func(at int) (uint64, error) { return w.load(rank, at, w.size) })
 }
 
-// exchange makes a call that returns one element, by f.
+// exchange makes a call that returns one element. f does the work.
 func (w *Window[T]) exchange(rank, at int, f func(at int) (uint64, error)) (was T, err error) {
 	err = w.do(comm.FetchAndOpKind, comm.NoOp, rank, at, 1, w.one, func(at int) error {
 		if err := w.atomics(); err != nil {
@@ -97,7 +97,7 @@ func (w *Window[T]) exchange(rank, at int, f func(at int) (uint64, error)) (was 
 	return was, err
 }
 
-// atomics returns why the elements have no atomic operations, nil if they have.
+// atomics returns an error if the elements have no atomic operations.
 func (w *Window[T]) atomics() error {
 	if w.dtype.Size() == 0 || w.size > 8 {
 		return fmt.Errorf("%T of %d bytes has no atomic operations; use numbers of up to 8 bytes, or Put and Get under a Lock", *new(T), w.size)
@@ -105,7 +105,7 @@ func (w *Window[T]) atomics() error {
 	return nil
 }
 
-// folds returns why op cannot be done to an element, nil if it can.
+// folds returns an error if op cannot be applied to an element.
 func (w *Window[T]) folds(op comm.Op) error {
 	if err := w.atomics(); err != nil {
 		return err
@@ -117,7 +117,7 @@ func (w *Window[T]) folds(op comm.Op) error {
 	return fmt.Errorf("%v is no operation on one element; use Sum, Prod, Min, Max, And, Or or Xor", op)
 }
 
-// fetch folds value into the element at a place, and returns what it was.
+// fetch folds value into the element at byte at, and returns its old value.
 func (w *base) fetch(rank, at int, op comm.Op, value uint64) (was uint64, err error) {
 	size := w.dtype.Size()
 	if w.remote == nil && op == comm.Sum {
@@ -140,7 +140,7 @@ func (w *base) fetch(rank, at int, op comm.Op, value uint64) (was uint64, err er
 	}
 }
 
-// fold returns a op b, of elements as bits.
+// fold returns a op b. All three are the bits of elements.
 func (w *base) fold(op comm.Op, a, b uint64) uint64 {
 	if op == comm.Sum {
 		switch w.dtype {
@@ -155,7 +155,7 @@ func (w *base) fold(op comm.Op, a, b uint64) uint64 {
 	return x[0]
 }
 
-// load reads size bytes at a place: 1, 2, 4 or 8.
+// load reads size bytes at byte at; size is 1, 2, 4 or 8.
 func (w *base) load(rank, at, size int) (uint64, error) {
 	if size < 4 {
 		word, shift, mask := wordOf(at, size)
@@ -172,9 +172,10 @@ func (w *base) load(rank, at, size int) (uint64, error) {
 	return atomic.LoadUint64((*uint64)(p)), nil
 }
 
-// cas replaces size bytes at a place by value if they are old, and returns what they were.
+// cas replaces size bytes at byte at by value if they equal old, and returns the bytes that it
+// found.
 func (w *base) cas(rank, at, size int, old, value uint64) (was uint64, err error) {
-	if size < 4 { // of a word that has others too: Open MPI 4.1.4 crashes on less
+	if size < 4 { // swap the whole word around them: Open MPI 4.1.4 crashes on fewer bytes
 		word, shift, mask := wordOf(at, size)
 		for {
 			all, err := w.load(rank, word, 4)
@@ -200,8 +201,9 @@ func (w *base) cas(rank, at, size int, old, value uint64) (was uint64, err error
 	}
 }
 
-// wordOf returns the place of the aligned word of 4 bytes that holds size bytes at a place, 1 or
-// 2, and where in it they are. The machine is little-endian, as all are that have ranks.
+// wordOf returns the place of the aligned word of 4 bytes that holds the size bytes at byte at.
+// size is 1 or 2; shift and mask select the bytes in the word. The machine is little-endian, as
+// all that gorun supports are.
 func wordOf(at, size int) (word, shift int, mask uint64) {
 	return at &^ 3, at & 3 * 8, 1<<(8*size) - 1
 }

@@ -39,7 +39,7 @@ func Example() {
 	// Output: [0 10 20]
 }
 
-// Which rank does which job is known when it is free for it.
+// A rank takes its next job when it is free.
 func ExampleQueue() {
 	inThree(func(ctx context.Context, world *comm.Comm) error {
 		sum := []int{0}

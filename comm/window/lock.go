@@ -8,9 +8,10 @@ import (
 	"github.com/gorun-spmd/gorun/comm"
 )
 
-// The lock of a rank's memory lies before its elements, in words of 8 bytes: first the rank that
-// holds it exclusively, or waits until it does, plus 1; then for each rank whether it shares it.
-// So who waits knows for whom.
+// The lock of a rank's memory lies before its elements, in words of 8 bytes. The first word is 1
+// plus the rank that holds the lock exclusively or waits for the readers to leave, 0 if there is
+// none. Then follows one word for each rank: 1 if it holds the lock Shared. So a rank that waits
+// knows for which rank it waits.
 
 // headBytes returns the bytes of a lock among n ranks, whole cache lines.
 func headBytes(n int) int { return (8*(1+n) + 63) &^ 63 }
@@ -27,11 +28,11 @@ const (
 	Exclusive                 // alone
 )
 
-// Lock returns when this rank holds the lock of rank's memory: alone, or with others that
-// have it Shared. It keeps out those who Lock, not those who do not. It belongs to the rank, not
-// to a goroutine, and is no collective.
+// Lock returns when this rank holds the lock of rank's memory, alone or Shared with others. The
+// lock keeps out only ranks that call Lock. It belongs to the rank, not to a goroutine. Lock is
+// no collective.
 //
-// If ctx is done before, or the rank that holds the lock has ended, the communicator is aborted.
+// If ctx ends first, or the rank that holds the lock has ended, the communicator is aborted.
 func (w *Window[T]) Lock(ctx context.Context, rank int, mode Mode) error {
 	if err := w.check("Lock", rank); err != nil {
 		return err
@@ -39,8 +40,8 @@ func (w *Window[T]) Lock(ctx context.Context, rank int, mode Mode) error {
 	return w.lock(ctx, rank, mode)
 }
 
-// Unlock gives the lock of rank's memory back. What this rank has put and accumulated is then
-// there.
+// Unlock releases the lock of rank's memory. All that this rank has put and accumulated there
+// has then arrived.
 func (w *Window[T]) Unlock(rank int) error {
 	if err := w.check("Unlock", rank); err != nil {
 		return err
@@ -73,7 +74,7 @@ func (w *base) lock(ctx context.Context, rank int, mode Mode) error {
 	return err
 }
 
-// write takes the lock alone.
+// write takes the lock exclusively.
 func (w *base) write(ctx context.Context, call *comm.Call, rank int) error {
 	me := uint64(w.comm.Rank()) + 1
 	for {
@@ -98,7 +99,7 @@ func (w *base) write(ctx context.Context, call *comm.Call, rank int) error {
 	})
 }
 
-// read takes the lock with others who read.
+// read takes the lock Shared.
 func (w *base) read(ctx context.Context, call *comm.Call, rank int) error {
 	at := readerAt(w.comm.Rank())
 	for {
@@ -108,7 +109,7 @@ func (w *base) read(ctx context.Context, call *comm.Call, rank int) error {
 		if r, err := w.writer(rank); r < 0 || err != nil {
 			return err
 		}
-		if _, err := w.cas(rank, at, 8, 1, 0); err != nil { // who writes is first
+		if _, err := w.cas(rank, at, 8, 1, 0); err != nil { // a writer goes first
 			return err
 		}
 		if err := w.await(ctx, call, func() (int, error) { return w.writer(rank) }); err != nil {
@@ -117,7 +118,7 @@ func (w *base) read(ctx context.Context, call *comm.Call, rank int) error {
 	}
 }
 
-// writer returns the rank that holds a lock alone, or is about to; -1 if none does.
+// writer returns the rank that holds the lock exclusively, or is about to; -1 if there is none.
 func (w *base) writer(rank int) (int, error) {
 	was, err := w.load(rank, 0, 8)
 	return int(min(was, uint64(len(w.held)))) - 1, err

@@ -7,7 +7,7 @@ import (
 	"github.com/gorun-spmd/gorun/comm"
 )
 
-// A Counter is a number that all ranks of a communicator count with. It lies on rank 0. Its
+// A Counter is a number that all ranks of a communicator can raise. It lies on rank 0. Its
 // methods may be called from any goroutine.
 type Counter struct{ w *Window[int64] }
 
@@ -24,16 +24,16 @@ func NewCounter(ctx context.Context, c *comm.Comm) (*Counter, error) {
 	return &Counter{w}, nil
 }
 
-// Next returns the counter and adds 1 to it: no two calls return the same, on any rank.
+// Next returns the counter and adds 1 to it. No two calls return the same number, on any ranks.
 func (c *Counter) Next() (int64, error) { return c.Add(1) }
 
-// Add adds delta to the counter, and returns what it was.
+// Add adds delta to the counter, and returns its old value.
 func (c *Counter) Add(delta int64) (was int64, err error) { return c.w.FetchAndAdd(0, 0, delta) }
 
 // Load returns the counter.
 func (c *Counter) Load() (int64, error) { return c.w.Load(0, 0) }
 
-// Close takes the counter back, when all ranks have called it.
+// Close frees the counter when all ranks have called it.
 func (c *Counter) Close(ctx context.Context) error { return c.w.Close(ctx) }
 
 // A Mutex is a lock that one rank of a communicator holds at a time. It belongs to the rank:
@@ -52,16 +52,16 @@ func NewMutex(ctx context.Context, c *comm.Comm) (*Mutex, error) {
 // Lock returns when this rank holds the mutex. Its errors are those of Window.Lock.
 func (m *Mutex) Lock(ctx context.Context) error { return m.w.Lock(ctx, 0, Exclusive) }
 
-// Unlock gives the mutex back.
+// Unlock releases the mutex.
 func (m *Mutex) Unlock() error { return m.w.Unlock(0) }
 
-// Close takes the mutex back, when all ranks have called it.
+// Close frees the mutex when all ranks have called it.
 func (m *Mutex) Close(ctx context.Context) error { return m.w.Close(ctx) }
 
-// Queue deals out the numbers 0 to n-1: each goes to one rank, that which asks first. All ranks
-// of c range over it. When a rank's loop ends it waits for those of the others. A rank that
-// leaves the loop before ends the queue for all: no more numbers are dealt out. An error comes
-// with the number -1, and is the last.
+// Queue deals out the numbers 0 to n-1: each goes to the one rank that asks first. All ranks
+// of c range over it. At the end of its loop a rank waits until the other ranks' loops have
+// ended. A rank that leaves its loop early ends the queue for all: no more numbers are dealt out.
+// An error comes with the number -1, and ends the loop.
 func Queue(ctx context.Context, c *comm.Comm, n int) iter.Seq2[int, error] {
 	return func(yield func(int, error) bool) {
 		next, err := NewCounter(ctx, c)

@@ -20,7 +20,7 @@ type Window[T any] struct {
 	lengths []int
 }
 
-// base is what does not depend on the type of the elements.
+// base is the part of a Window that does not depend on the type of the elements.
 type base struct {
 	comm    *comm.Comm
 	inner   comm.Internals
@@ -30,14 +30,14 @@ type base struct {
 	addrs   []unsafe.Pointer  // of each rank's memory; nil with a remote
 	dtype   comm.DType        // of the elements; invalid if they are not numbers
 	one     comm.Buffer       // an element, without its memory
-	head    int               // bytes before the elements, see lock.go
+	head    int               // bytes before the elements; see lock.go
 	closed  atomic.Bool
-	held    []atomic.Int32 // by rank, how this one holds its lock: a Mode, 0 if not
+	held    []atomic.Int32 // by rank: the Mode in which this rank holds its lock, 0 if it does not
 }
 
-// New makes a window with length elements of this rank's, which are zero. All ranks of c call
-// it, with lengths of their own. T is any type without pointers. Where the ranks communicate by a Go
-// binding of MPI, with the build tags gompi and empi, its error is errors.ErrUnsupported.
+// New makes a window with length zeroed elements on this rank. All ranks of c call it, each with
+// its own length. T is any type without pointers. Over a Go binding of MPI, as with the build
+// tags gompi and empi, the error is errors.ErrUnsupported.
 func New[T any](ctx context.Context, c *comm.Comm, length int) (*Window[T], error) {
 	if length < 0 {
 		err := fmt.Errorf("window: New with length %d; give 0 or more", length)
@@ -69,7 +69,7 @@ func New[T any](ctx context.Context, c *comm.Comm, length int) (*Window[T], erro
 	if remote, ok := memory.(comm.RemoteMemory); ok {
 		w.remote, w.addrs = remote, nil
 	}
-	return w, comm.Barrier(ctx, c) // no rank acts on memory that is not there yet
+	return w, comm.Barrier(ctx, c) // no rank uses memory that another has not made yet
 }
 
 // Len returns how many elements rank has.
@@ -82,8 +82,8 @@ func (w *Window[T]) Local() []T {
 }
 
 // Shared returns rank's memory, to be read and written like any slice; ok is false if this
-// process cannot reach it, as over MPI. What ranks do to it at once must be ordered, by Fence,
-// Lock or package sync/atomic. It may be used until Close.
+// process cannot reach it, as over MPI. Accesses of several ranks must be ordered by Fence,
+// Lock or package sync/atomic. The slice may be used until Close.
 func (w *Window[T]) Shared(rank int) (s []T, ok bool) {
 	if rank < 0 || rank >= len(w.lengths) || w.closed.Load() {
 		return nil, false
@@ -120,7 +120,7 @@ func (w *Window[T]) Get(rank, at int, dst []T) error {
 	})
 }
 
-// Flush returns when what this rank has put and accumulated is in rank's memory.
+// Flush returns when all that this rank has put and accumulated is in rank's memory.
 func (w *Window[T]) Flush(rank int) error {
 	if err := w.check("Flush", rank); err != nil {
 		return err
@@ -135,8 +135,8 @@ func (w *base) flush(rank int) error {
 	return w.remote.Flush(rank)
 }
 
-// Fence returns when all ranks have called it; what any of them has put and accumulated before
-// is then there.
+// Fence returns when all ranks have called it. All that any of them has put and accumulated
+// before has then arrived.
 func (w *Window[T]) Fence(ctx context.Context) error {
 	if err := w.finish("Fence"); err != nil {
 		return err
@@ -144,8 +144,8 @@ func (w *Window[T]) Fence(ctx context.Context) error {
 	return w.barrier(ctx, "Fence")
 }
 
-// Close takes the memory back, when all ranks have called it. Slices of it, which Local and
-// Shared returned, must not be used any more.
+// Close frees the memory when all ranks have called it. The slices that Local and Shared have
+// returned must not be used any more.
 func (w *Window[T]) Close(ctx context.Context) error {
 	if err := w.finish("Close"); err != nil {
 		return err
@@ -157,7 +157,7 @@ func (w *Window[T]) Close(ctx context.Context) error {
 	return w.memory.Close()
 }
 
-// finish flushes all that this rank has done, for a collective.
+// finish flushes this rank's changes to all ranks, before a collective.
 func (w *base) finish(name string) error {
 	if w.closed.Load() {
 		return w.fault(name, errClosed)
@@ -176,7 +176,7 @@ func (w *base) barrier(ctx context.Context, cause string) error {
 
 var errClosed = errors.New("the window is closed; make the call before Close, or make another window")
 
-// check returns what is wrong with a call on rank's memory.
+// check returns an error if the window is closed or there is no such rank.
 func (w *base) check(name string, rank int) error {
 	switch {
 	case w.closed.Load():
@@ -191,14 +191,14 @@ func (w *base) noRank(rank int) error {
 	return fmt.Errorf("there is no rank %d; give one of 0 to %d", rank, len(w.held)-1)
 }
 
-// fault is the error of a call that is no access to elements.
+// fault wraps the error of a call that does not go through do.
 func (w *base) fault(name string, err error) error {
 	c := w.comm
 	return &comm.Error{Call: "window " + name, Site: new(comm.Call).Site(), Comm: c.Name(), Rank: c.WorldRank(c.Rank()), Err: err}
 }
 
-// do carries out a call on n elements of rank's memory from at on: f with the place of the
-// first in bytes. b is this rank's buffer.
+// do checks, counts and carries out a call on n elements of rank's memory from element at on. It
+// gives f the first element's place in bytes. b is this rank's buffer.
 func (w *Window[T]) do(kind comm.Kind, op comm.Op, rank, at, n int, b comm.Buffer, f func(at int) error) error {
 	call := comm.Call{Kind: kind, Op: op, Root: rank, Src: b}
 	return w.inner.Alone(&call, func() error {
@@ -225,7 +225,7 @@ func raw[T any](s []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(*new(T))))
 }
 
-// copyBytes is copy, also of memory that overlaps.
+// copyBytes copies src to dst, which may overlap, as copy does.
 func copyBytes(dst, src []byte) {
 	if len(dst) < 64<<10 {
 		copy(dst, src)

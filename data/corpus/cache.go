@@ -36,8 +36,8 @@ func openCache(dir string) cache {
 	return cache{dir: filepath.Join(user, "gorun", "train")}
 }
 
-// read returns the dataset with this name, nil if the cache does not have it.
-// Its error says that there is one which cannot be used.
+// read returns the dataset with this name, nil if the cache does not have it. It returns
+// an error if the cache has one that cannot be used.
 func (c cache) read(name string) (*Dataset, error) {
 	if c.err != nil {
 		return nil, nil // write will say so
@@ -55,7 +55,7 @@ func (c cache) read(name string) (*Dataset, error) {
 	return d, nil
 }
 
-// write stores d under name and returns the path. Of the others the newest stay.
+// write stores d under name and returns the path. It keeps the newest of the others.
 func (c cache) write(name string, d *Dataset) (path string, err error) {
 	if c.err != nil {
 		return "", c.err
@@ -94,8 +94,8 @@ func writeFile(path string, data []byte) (err error) {
 	return os.Rename(f.Name(), path)
 }
 
-// prune removes all but the newest datasets, never the one at path, and what
-// writers that were killed left behind. Another process may do the same.
+// prune removes all but the newest datasets, never the one at path, and the temporary
+// files of killed writers. Another process may prune at the same time.
 func (c cache) prune(path string) {
 	type entry struct {
 		path string

@@ -2,19 +2,19 @@
 // and a held-out part.
 //
 // Without paths it reads the Go standard library's own source, which is on
-// every machine that can build this program. What is read, in which order, and
-// what is held out are functions of the files alone: the same on every rank and
-// every machine, whatever order the file system lists them in.
+// every machine that can build this program. The files alone decide what is read, in
+// which order, and what is held out: it is the same on every rank and every machine,
+// in whatever order the file system lists the files.
 //
-// Load returns the text. Prepare returns its tokens, which a tokenizer trained on
-// it makes, and keeps them in a cache. One rank prepares, the others get its bytes:
+// Load returns the text. Prepare trains a tokenizer on the text, returns its tokens and
+// keeps them in a cache. One rank prepares, the others get its bytes:
 //
 //	d, err := corpus.Prepare(corpus.PrepareOptions{VocabSize: 16384}) // rank 0: seconds, or from the cache
 //	data, err := d.MarshalBinary()                                    // broadcast these …
 //	d, err = corpus.Parse(data)                                       // … every other rank
 //
-// so that a cache directory that other ranks cannot see, or that nobody can
-// write, makes no difference. data.Share does just that.
+// so that it does not matter whether other ranks see the cache directory, or anybody
+// can write it. data.Share sends the bytes so.
 package corpus
 
 import (
@@ -32,12 +32,12 @@ const (
 
 // Options say what to read. The zero value reads the Go standard library.
 type Options struct {
-	// Paths are files, or directories of which every text file is read.
-	// If there are none the Go standard library's source is read.
+	// Paths are files, and directories whose text files are read. Without paths the Go
+	// standard library's source is read.
 	Paths []string
 
-	// MaxBytes bounds how much text is kept, and so the memory Load takes.
-	// Of more, whole files are chosen evenly. 0 means DefaultMaxBytes.
+	// MaxBytes bounds how much text is kept, and so the memory Load takes. Of more text,
+	// Load keeps whole files, chosen as if at random. 0 means DefaultMaxBytes.
 	MaxBytes int
 
 	// HeldOutBytes bounds the held-out part, which is about 5 % of the text and

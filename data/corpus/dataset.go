@@ -11,7 +11,7 @@ import (
 	"github.com/gorun-spmd/gorun/data/tokenizer"
 )
 
-// DefaultVocabSize is the vocabulary Prepare makes unless told otherwise.
+// DefaultVocabSize is the default of PrepareOptions.VocabSize.
 const DefaultVocabSize = 16384
 
 // sampleBytes is how much of the training part the tokenizer learns from.
@@ -27,13 +27,12 @@ type PrepareOptions struct {
 	// user's cache directory (os.UserCacheDir). The few newest are kept.
 	CacheDir string
 
-	// Warn is told, in one line, when the cache cannot be used. Prepare works
-	// without it. nil ignores that.
+	// Warn is called with a line of text if the cache cannot be used; Prepare goes on
+	// without the cache. nil: no warning.
 	Warn func(text string)
 }
 
-// A Dataset is a corpus as token ids. Do not modify it: nothing else is copied
-// when it is used.
+// A Dataset is a corpus as token ids. Do not modify it: its users share its memory.
 type Dataset struct {
 	Source    string // what was read, for people
 	Tokenizer *tokenizer.Tokenizer
@@ -48,7 +47,7 @@ type Dataset struct {
 	TrainBytes, HeldOutBytes int
 
 	Path   string // the cache file that has this dataset, "" if there is none
-	Cached bool   // it was read from there rather than made anew
+	Cached bool   // it was read from Path rather than made anew
 }
 
 // HeldOutText returns the held-out documents, concatenated.
@@ -57,8 +56,8 @@ func (d *Dataset) HeldOutText() []byte {
 }
 
 // Split divides the documents of Train: every nth is in part, the others in rest, both with
-// tokenizer.EndOfText before, between and after them. Of a few documents, fewer than 4·n, part is
-// the last nth of the tokens.
+// tokenizer.EndOfText before, between and after them. If there are fewer than 4·n documents,
+// part is the last nth of the tokens instead.
 func (d *Dataset) Split(n int) (part, rest []int32) {
 	documents := -1
 	for _, id := range d.Train {
@@ -83,9 +82,9 @@ func (d *Dataset) Split(n int) (part, rest []int32) {
 	return part, rest
 }
 
-// Prepare reads the corpus and returns its tokens: from the cache if the same
-// text was prepared before, else by training a tokenizer and encoding, after
-// which it writes the cache. Several processes may do so at once.
+// Prepare reads the corpus and returns its tokens. It takes them from the cache if the
+// same text was prepared before; otherwise it trains a tokenizer, encodes the text and
+// writes the cache. Several processes may do so at once.
 func Prepare(o PrepareOptions) (*Dataset, error) {
 	o.VocabSize = cmp.Or(o.VocabSize, DefaultVocabSize)
 	if o.VocabSize < tokenizer.MinVocab || o.VocabSize > tokenizer.MaxVocab {
@@ -117,8 +116,8 @@ func Prepare(o PrepareOptions) (*Dataset, error) {
 	return d, nil
 }
 
-// key names the dataset that text with this vocabulary becomes: it differs when
-// anything does that goes into the result.
+// key returns the name of the dataset made from text with this vocabulary. It depends on
+// everything that the result depends on.
 func key(text *Corpus, vocabSize int) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s tokenizer %d vocabulary %d sample %d\n", magic, tokenizer.Version, vocabSize, sampleBytes)
@@ -156,8 +155,8 @@ func encode(text *Corpus, vocabSize int) (*Dataset, error) {
 	return d, nil
 }
 
-// sample returns about limit bytes of docs, in blocks spread evenly over them
-// so that one directory does not speak for all; everything if it is less.
+// sample returns about limit bytes of docs, or all if they are fewer, in blocks spread
+// evenly over them, so that every directory is represented.
 func sample(docs []Document, limit int) [][]byte {
 	const blockBytes = 16 << 10
 	total := 0

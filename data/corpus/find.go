@@ -25,9 +25,9 @@ type file struct {
 	text  []byte // once read
 }
 
-// rank is a fixed pseudo-random number for each name: who comes first when not
-// all files can be kept, and which are held out. Names in Document.Name's sense
-// do not depend on where on a machine the files lie.
+// rank returns a fixed pseudo-random number for the file's name, which decides which files
+// are kept if not all can be, and which are held out. The name, that of Document, does not
+// depend on where on a machine the file is.
 func (f *file) rank() [sha256.Size]byte { return sha256.Sum256([]byte(f.name)) }
 
 // find lists the files below paths, or those of the standard library if there

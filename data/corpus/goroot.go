@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// goroot returns the directory of a Go distribution with its source: what
-// `go env GOROOT` says, else the environment variable, else where the go
-// command in PATH lies, else the usual places.
+// goroot returns the directory of a Go distribution with its source: the output of
+// `go env GOROOT`, else the environment variable, else the directory of the go command
+// in PATH, else the usual places.
 func goroot() (string, error) {
 	candidates := []string{askGo(), os.Getenv("GOROOT")}
 	if command, err := exec.LookPath("go"); err == nil {

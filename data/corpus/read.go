@@ -10,10 +10,10 @@ import (
 	"unicode/utf8"
 )
 
-// read reads files until maxBytes of text are together, and returns those kept
-// in their order. If not all fit, it takes them by rank, which is as good as
-// chance, and cuts the one that crosses the limit. Files that are empty or not
-// text are skipped, but for those the user named.
+// read reads files up to maxBytes of text in all, and returns the kept ones in their
+// order. If not all fit, it takes them by rank, as if at random, and cuts the one that
+// crosses the limit. It skips files that are empty or not text; if the user named such a
+// file, that is an error.
 func read(found []file, maxBytes int) (kept []file, skipped int, err error) {
 	files := slices.Clone(found)
 	total := int64(0)
@@ -95,7 +95,7 @@ func isText(text []byte) bool {
 	return invalid*10 <= length
 }
 
-// heldOutShare is one part in how many is held out.
+// One byte in heldOutShare is held out.
 const heldOutShare = 20
 
 // split chooses about one byte in heldOutShare, at most limit, to be held out:

@@ -1,9 +1,9 @@
 // Package criteo reads click logs in the format of the Criteo data sets, and
-// makes files of that format to try things on.
+// generates files of that format for trials.
 //
 // A line is one impression, 40 fields separated by tabs:
 //
-//	label          0 or 1: was it clicked
+//	label          1 if it was clicked, else 0
 //	13 counts      integers, may be negative; empty: missing
 //	26 categories  8 hexadecimal digits, the hash of something; empty: missing
 package criteo
@@ -52,7 +52,7 @@ type Options struct {
 	Strict bool // return the first malformed line as an error
 }
 
-// Bad tells of the malformed lines of a file.
+// Bad describes the malformed lines of a file.
 type Bad struct {
 	Lines   int            // how many
 	Reasons map[string]int // how many of each kind
@@ -85,7 +85,7 @@ func ReadFile(path string, o Options) (*Data, *Bad, error) {
 // longest is the largest number of bytes that a line may have.
 const longest = 1 << 16
 
-// Read reads a click log. Malformed lines are left out and told of in bad.
+// Read reads a click log. It skips malformed lines and describes them in bad.
 func Read(in io.Reader, o Options) (d *Data, bad *Bad, err error) {
 	d, bad = &Data{}, &Bad{Reasons: map[string]int{}}
 	r := bufio.NewReaderSize(in, longest)
@@ -119,7 +119,8 @@ func Read(in io.Reader, o Options) (d *Data, bad *Bad, err error) {
 	return d, bad, nil
 }
 
-// add adds the row of a line. If it is malformed it adds nothing and says why.
+// add adds the row of a line. If the line is malformed it adds nothing and returns the
+// reason.
 func (d *Data) add(line []byte) (kind, detail string) {
 	parts := bytes.Split(line, []byte("\t"))
 	if len(parts) != fields {
@@ -163,7 +164,7 @@ func (d *Data) Cut(lo, hi int) *Data {
 	return &Data{Labels: d.Labels[lo:hi], Counts: d.Counts[lo*Dense : hi*Dense], Codes: d.Codes[lo*Categorical : hi*Categorical]}
 }
 
-// Broadcast gives the rows of rank 0 to all ranks; on the others d is replaced.
+// Broadcast sends the rows of rank 0 to all ranks; on the others they replace d.
 func (d *Data) Broadcast(ctx context.Context, world *comm.Comm) error {
 	rows := []int64{int64(d.Rows())}
 	if err := comm.Broadcast(ctx, world, rows, 0); err != nil {

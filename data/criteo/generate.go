@@ -13,11 +13,11 @@ import (
 var values = [Categorical]uint64{1500, 600, 40000, 15000, 300, 20, 8000, 600, 3, 12000, 5000, 30000, 3000, 25, 8000, 20000, 10, 4000, 2000,
 	4, 25000, 18, 15, 10000, 60, 9000}
 
-// Generate writes rows lines of an invented click log: the values of the
-// categories follow power laws, and whether a line is a click depends on a
-// hidden number of each value, on products of some of them, and a little on the
-// counts. So a model that knows the values does much better than one that sees
-// the counts alone. The same seed gives the same file.
+// Generate writes rows lines of a synthetic click log. The values of the categories
+// follow power laws. Whether a line is a click depends on a hidden number of each value,
+// on products of some of these numbers, and a little on the counts. So a model that knows
+// the values does much better than one that sees the counts alone. The same seed gives
+// the same file.
 func Generate(w io.Writer, rows int, seed uint64) error {
 	rng := rand.New(rand.NewPCG(seed, 0x637269746574))
 	var zipf [Categorical]*rand.Zipf

@@ -17,10 +17,11 @@ import (
 //	p(w|c) = max(n(c,w)−D, 0)/n(c) + λ(c)·p(w|c')
 //
 // D is n₁/(n₁+2n₂) of the order k, nⱼ the number of k-grams that occur j times, and λ(c)
-// makes the sum over w one. Without context p is that of Unigram. A Model keeps what
-// occurred once for pairs only, which costs little accuracy and most of the memory.
+// makes the sum over w one. Without context p is that of Unigram. Of n-grams that occur
+// once, a Model keeps only pairs: the others would take most of the memory and add little
+// accuracy.
 //
-// It is for several goroutines; each takes a Scorer of its own.
+// Several goroutines may use a Model; each takes a Scorer of its own.
 type Model struct {
 	unigram []float32 // [V] p(w)
 	orders  []order   // orders[k-2] is of contexts of k-1 tokens
@@ -134,8 +135,8 @@ func run(keys []uint64, lo, bits int) int {
 	return hi
 }
 
-// A Scorer computes the probabilities of some tokens of a Model's vocabulary. It is for one
-// goroutine.
+// A Scorer computes the probabilities of some tokens of a Model's vocabulary. One goroutine
+// uses it.
 type Scorer struct {
 	model   *Model
 	first   int
@@ -166,9 +167,9 @@ func (m *Model) NewScorer(first, n int) *Scorer {
 	return s
 }
 
-// LogProbs fills dst [n] with ln p(first+i | context), context being the tokens before, as many
-// as there are. It takes as long as a copy, and a logarithm for each token that is known to
-// follow two tokens or more of the context.
+// LogProbs fills dst [n] with ln p(first+i | context), where context has all tokens before. It
+// costs a copy of n numbers, and a logarithm for each token that the Model has seen after the
+// last two or more tokens of the context.
 func (s *Scorer) LogProbs(dst []float32, context []int32) {
 	scale, known := 1.0, -1 // p = scale·(what the pairs say + s.extra); known is the context of the pairs
 	for k := range min(len(s.model.orders), len(context)) {
@@ -237,8 +238,8 @@ func (m *Model) LogProb(context []int32, next int32) float64 {
 	return math.Log(p)
 }
 
-// BitsPerByte returns what the Model needs for tokens[1:], each after those before it, with
-// textBytes the size of the text the tokens stand for, above zero.
+// BitsPerByte returns the Model's bits per byte for tokens[1:], each after those before it.
+// textBytes, above zero, is the size of the text that the tokens stand for.
 func (m *Model) BitsPerByte(tokens []int32, textBytes int) float64 {
 	nats := 0.0
 	for i := 1; i < len(tokens); i++ {

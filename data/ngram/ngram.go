@@ -1,6 +1,5 @@
-// Package ngram has language models that count: token frequencies, and pairs of
-// tokens. They are trained in a second, so they are what a trained model has to
-// beat; see [Measure].
+// Package ngram has language models that count tokens, pairs and longer n-grams. They are
+// fitted in seconds, so they are baselines that a trained model has to beat; see [Measure].
 //
 // All are measured in bits per byte of the held-out text, which does not depend
 // on how the text was cut into tokens:
@@ -39,8 +38,8 @@ type Predictor interface {
 	LogProb(previous, next int32) float64
 }
 
-// BitsPerByte returns what m needs for tokens[1:], each after the one before
-// it, with textBytes the size of the text the tokens stand for, above zero.
+// BitsPerByte returns the bits per byte of m for tokens[1:], each after the one before
+// it. textBytes, above zero, is the size of the text that the tokens stand for.
 func BitsPerByte(m Predictor, tokens []int32, textBytes int) float64 {
 	nats := 0.0
 	for i := 1; i < len(tokens); i++ {

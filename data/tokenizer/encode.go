@@ -3,10 +3,10 @@ package tokenizer
 import "container/heap"
 
 // An Encoder encodes text with a Tokenizer and remembers the words it has seen.
-// It is for one goroutine. The zero Encoder is not usable; see NewEncoder.
+// One goroutine uses it. The zero Encoder is not usable; see NewEncoder.
 type Encoder struct {
 	tok   *Tokenizer
-	known map[string]span // what each word seen became: a span of ids
+	known map[string]span // the ids of each word seen, as a span
 	ids   []int32
 	words int // how many words to remember before starting afresh
 }
@@ -25,8 +25,8 @@ func NewEncoder(tok *Tokenizer) *Encoder {
 	return &Encoder{tok: tok, known: map[string]span{}, words: rememberedWords}
 }
 
-// Encode appends the ids of text to dst and returns it. Any bytes can be
-// encoded, and Decode returns them.
+// Encode appends the ids of text to dst and returns it. text may have any bytes, and
+// Decode returns them.
 func (e *Encoder) Encode(dst []int32, text []byte) []int32 {
 	if e.tok.foreign != nil {
 		return e.foreign(dst, text)
@@ -68,9 +68,9 @@ func (e *Encoder) learn(word []byte) span {
 	return s
 }
 
-// join joins tokens, those of a word, in place: always the pair that was learnt
-// first, until none is left. It looks up only the pairs that a join makes, so
-// that unusual words are fast too.
+// join joins the tokens of a word, in place: always the pair that was learnt first, until
+// no pair joins. After a join it looks up only the new pairs, so that long words are fast
+// too.
 func (t *Tokenizer) join(tokens []int32) []int32 {
 	if len(tokens) > maxWordBytes {
 		return t.joinLong(tokens)

@@ -18,8 +18,8 @@ const magic = "gorunbp1"
 
 const headBytes = len(magic) + 4
 
-// MarshalBinary returns the tokenizer as versioned, checksummed bytes. Its
-// error says that it was read by Load, whose file is the one to keep.
+// MarshalBinary returns the tokenizer as versioned, checksummed bytes. It returns an error
+// for a tokenizer of Load: keep the file that was loaded.
 func (t *Tokenizer) MarshalBinary() ([]byte, error) {
 	if t.foreign != nil {
 		return nil, errors.New("tokenizer: MarshalBinary: this tokenizer was read from files; keep those")

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// foreign is how a tokenizer of another program goes from text to words, and from a word to
-// the tokens that are joined.
+// foreign says how a tokenizer of another program cuts text into words, and a word into the
+// tokens that are joined.
 type foreign struct {
 	added     [256][]added // tokens that stand for a certain text, by its first byte, the longest first
 	normalize []func(text []byte) []byte
@@ -18,8 +18,8 @@ type foreign struct {
 
 	bytes       [256]int32     // tokens of single bytes, -1: none
 	runes       map[rune]int32 // tokens of single characters; nil: a word is cut into bytes
-	unknown     int32          // for what there is no token of; -1: it is left out
-	fuseUnknown bool           // several of them in a row are one
+	unknown     int32          // the token for characters without one; -1: they are left out
+	fuseUnknown bool           // several unknown characters in a row become one token
 
 	words        map[string]int32 // words that are tokens whatever the merges say; nil: none
 	leadingSpace bool             // decoding leaves out the space that a text begins with
@@ -32,7 +32,7 @@ type added struct {
 	left, right bool // it takes the white space to its left or right along
 }
 
-// Prefix returns the tokens that go before a text, as <s> does, ready to append to.
+// Prefix returns a new slice of the tokens that go before a text, such as <s>.
 func (t *Tokenizer) Prefix() []int32 {
 	if t.foreign == nil {
 		return nil
@@ -40,7 +40,7 @@ func (t *Tokenizer) Prefix() []int32 {
 	return slices.Clone(t.foreign.prefix)
 }
 
-// Suffix returns the tokens that go after a text, ready to append to.
+// Suffix returns a new slice of the tokens that go after a text.
 func (t *Tokenizer) Suffix() []int32 {
 	if t.foreign == nil {
 		return nil
@@ -66,8 +66,8 @@ func (t *Tokenizer) ID(text string) (id int32, ok bool) {
 	return 0, false
 }
 
-// foreign encodes text with a tokenizer of another program. As there, the texts of added
-// tokens are these tokens wherever they stand.
+// foreign encodes text with a tokenizer of another program. As in that program, the text of
+// an added token becomes this token wherever it stands.
 func (e *Encoder) foreign(dst []int32, text []byte) []int32 {
 	f, first := e.tok.foreign, true
 	for from, at := 0, 0; ; {
@@ -136,7 +136,7 @@ func (e *Encoder) segment(dst []int32, text []byte, first bool) []int32 {
 	return dst
 }
 
-// units appends the tokens that a word is before anything is joined.
+// units appends the tokens of a word before any are joined.
 func (f *foreign) units(dst []int32, word []byte) []int32 {
 	unknown := false // the last one was
 	put := func(id int32) bool {

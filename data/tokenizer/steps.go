@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// steps is what the parts of a tokenizer.json say about its tokens.
+// steps has the properties of tokens that the steps of a tokenizer.json determine.
 type steps struct {
 	byteLevel bool // characters of a token stand for bytes, see byteOfRune
 	space     rune // stands for a space in tokens; 0: none does
@@ -34,7 +34,7 @@ func (s *jsonStep) flat() []*jsonStep {
 	return []*jsonStep{s}
 }
 
-// steps enters into f what goes before and after the model.
+// steps enters into f the steps before and after the model.
 func (file *jsonFile) steps(f *foreign) (steps, error) {
 	var s steps
 	for _, n := range file.Normalizer.flat() {
@@ -84,7 +84,7 @@ func (file *jsonFile) steps(f *foreign) (steps, error) {
 	return s, nil
 }
 
-// preTokenizer enters one into f.
+// preTokenizer enters pre-tokenizer p into f.
 func (p *jsonStep) preTokenizer(f *foreign, s *steps) error {
 	no := func(flag *bool, otherwise bool) bool { return flag == nil && !otherwise || flag != nil && !*flag }
 	switch p.Type {
@@ -163,7 +163,7 @@ func metaspace(mark, prepends string, whole bool) func([]byte, bool) [][]byte {
 	}
 }
 
-// template enters what a TemplateProcessing puts before and after a single text.
+// template enters the tokens that a TemplateProcessing puts before and after a single text.
 func (p *jsonStep) template(f *foreign) error {
 	seen := false
 	for _, piece := range p.Single {
@@ -190,9 +190,10 @@ const gpt2Pattern = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]
 // spaces is Unicode's white space as the inside of a character class; Go's \s is ASCII's.
 const spaces = `\t-\r \x{85}\p{Z}`
 
-// splitter cuts words into what matches pattern and what is between. Go's regular expressions do
-// not look ahead. The patterns of tokenizers do in one place, \s+(?!\S): white space but for
-// the last of it, if a word follows. That is done here by hand.
+// splitter returns a function that cuts words into the matches of pattern and the text between
+// them. Go's regular expressions have no look-ahead; the patterns of tokenizers use it in one
+// place, \s+(?!\S), which matches white space without its last character if a word follows.
+// splitter does that by hand.
 func splitter(pattern string) (func(word []byte, first bool) [][]byte, error) {
 	translated := strings.ReplaceAll(pattern, `\s+(?!\S)|\s+`, `(?P<blank>\s+)`)
 	translated = strings.ReplaceAll(translated, `\s+(?!\S)`, `(?P<blank>\s+)`)
@@ -236,7 +237,7 @@ func splitter(pattern string) (func(word []byte, first bool) [][]byte, error) {
 	}, nil
 }
 
-// unicodeSpaces has \s and \S of a pattern mean Unicode's white space.
+// unicodeSpaces makes \s and \S of a pattern match Unicode's white space.
 func unicodeSpaces(pattern string) string {
 	var b strings.Builder
 	class := false
@@ -262,8 +263,9 @@ func unicodeSpaces(pattern string) string {
 	return b.String()
 }
 
-// byteOfRune has the byte for which each character of a file stands: a printable one that is no
-// space for itself, those from U+0100 on for the others, in order (GPT-2's published encoder).
+// byteOfRune maps each character of a file to its byte, as GPT-2's published encoder does:
+// printable characters, spaces excepted, stand for themselves, and characters from U+0100 on for
+// the other bytes, in order.
 var byteOfRune = func() map[rune]byte {
 	bytes := map[rune]byte{}
 	next := rune(256)

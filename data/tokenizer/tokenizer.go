@@ -28,14 +28,14 @@
 //	tok, err := tokenizer.Load("model/") // tokenizer.json, or vocab.json and merges.txt
 //	ids := tokenizer.NewEncoder(tok).Encode(tok.Prefix(), []byte("Hello"))
 //
-// Ids, and what they stand for, are those of the file. What a file asks for and this
-// package does not have is an error that names it.
+// Ids have the meaning of the file. If a file asks for something that this package does
+// not have, the error names it.
 package tokenizer
 
 import "fmt"
 
 // Version names the algorithm: how text is cut into words and how merges are
-// chosen. Whoever caches what this package makes puts it into the key.
+// chosen. A cache of tokenizers or ids has it in its key.
 const Version = 1
 
 const (
@@ -57,8 +57,8 @@ const (
 // encode, each takes an Encoder of its own.
 type Tokenizer struct {
 	merges  []pair         // what Train learnt, in order: merges[i] makes token MinVocab+i; nil if it was read
-	ranks   map[pair]int32 // the place of a merge in that order, and 1
-	joined  []int32        // joined[ranks[p]-1] is what p makes
+	ranks   map[pair]int32 // the index of a merge in that order, plus 1
+	joined  []int32        // joined[ranks[p]-1] is the token that p joins to
 	tokens  [][]byte       // tokens[id] are the bytes id stands for; len(tokens) is the vocabulary
 	foreign *foreign       // how a tokenizer of other programs cuts text; nil for one that Train made
 }
@@ -66,8 +66,7 @@ type Tokenizer struct {
 // A pair is two adjacent tokens.
 type pair struct{ left, right int32 }
 
-// build makes the tables of a Tokenizer and checks that the merges are such as
-// Train could have made.
+// build makes the tables of a Tokenizer and checks that Train could have made the merges.
 func build(merges []pair) (*Tokenizer, error) {
 	if len(merges) > MaxVocab-MinVocab {
 		return nil, fmt.Errorf("%d merges, at most %d fit", len(merges), MaxVocab-MinVocab)

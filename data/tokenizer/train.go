@@ -50,9 +50,9 @@ type word struct {
 	count  int
 }
 
-// occurrences of a pair: count is exact, the sum over words of the word's count
-// times the number of places in it. words lists every word that has the pair,
-// and perhaps words that had it once.
+// occurrences are those of a pair. count is exact: the sum over words of the word's count
+// times the number of the pair's occurrences in it. words lists every word that has the
+// pair, and perhaps words that no longer have it.
 type occurrences struct {
 	count int
 	words []int32

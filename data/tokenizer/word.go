@@ -1,6 +1,6 @@
 package tokenizer
 
-// A class says what a byte is in program text.
+// A class is a kind of byte in program text.
 type class uint8
 
 const (
@@ -38,9 +38,9 @@ var classes = func() (c [256]class) {
 //	' '?[other]+([\n\r]+[ \t]*)?         punctuation, to the beginning of the next line
 //	' '+                                 spaces before a line end, a tab or the end
 //
-// Words that reach over what often stands together make fewer tokens: on Go
-// source an eighth fewer than letters, marks and line ends apart. The words of
-// a text in order are the text.
+// Words that join characters which often stand together make fewer tokens: on Go source
+// an eighth fewer than words that separate letters, marks and line ends. The words of a
+// text, in order, are the text.
 func wordLength(text []byte) int {
 	text = text[:min(len(text), maxWordBytes)]
 	switch classes[text[0]] {

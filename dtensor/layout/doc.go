@@ -18,7 +18,8 @@
 // [B, T, C] is always a global shape; after it stands one placement for each
 // mesh axis: [B, C] S(0),R. A dimension of size s over n ranks is split as
 // torch.chunk splits it, into blocks of ceil(s/n), the last ones shorter or empty;
-// ShardSizes gives the sizes one by one. A mesh axis further to the right splits what
+// ShardSizes gives the sizes one by one. ShardCyclic, printed C(0), deals rows out in turn:
+// there Layout.Span and Layout.Offset count the rows rank by rank. A mesh axis further to the right splits what
 // the ones to its left left over. Layout.LocalShape and Layout.Offset say which
 // box of the global tensor the rank at a coordinate holds.
 //

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Sizes of a drawing, in pixels. Letters are 7 wide, which is the face of the
-// PNG; what shows the SVG may have another.
+// Sizes of a drawing, in pixels. Letters are 7 wide in the font of the PNG; the viewer of
+// an SVG may have another font.
 const (
 	margin     = 16
 	lineHeight = 18
@@ -22,13 +22,13 @@ const (
 
 // A mark is a rectangle or a text of a drawing.
 type mark struct {
-	x, y, w, h int        // of a rectangle; of a text, x and y are where it is
+	x, y, w, h int        // of a rectangle; a text has a position x, y only
 	fill       color.RGBA // of a rectangle
 	text       string     // "" for a rectangle; its middle is at y
 	at         float64    // of a text: how much of it is left of x
 }
 
-// A drawing is what SVG and PNG have in common.
+// A drawing has the marks of a picture, for SVG and PNG.
 type drawing struct {
 	w, h  int
 	marks []mark
@@ -92,7 +92,7 @@ func (d *drawing) panel(p *panel, y int, colors map[string]color.RGBA) int {
 	return top + ys[len(ys)-1]
 }
 
-// whose says that the numbers of a label are ranks.
+// whose returns the words before the numbers of a label that say they are ranks.
 func whose(label string) string {
 	if strings.ContainsAny(label, ",+") {
 		return "ranks " + label
@@ -112,14 +112,14 @@ func (p *panel) widths() []int {
 	return w
 }
 
-// text adds a text, of which the part at is left of x.
+// text adds a text at x; at is the part of it that is left of x, from 0 to 1.
 func (d *drawing) text(x, y int, at float64, text string) {
 	d.marks = append(d.marks, mark{x: x, y: y, text: text, at: at})
 	d.w = max(d.w, x+int((1-at)*float64(letter*len([]rune(text)))))
 }
 
-// scale returns where each cut is: bands in proportion to their sizes, together
-// about as long as given, but none less than thinnest or its entry in least.
+// scale returns the position of each cut. Bands are in proportion to their sizes and about
+// length long together, but none is smaller than thinnest or its entry in least.
 func scale(cuts []int, length int, least []int) []int {
 	at := make([]int, len(cuts))
 	total := cuts[len(cuts)-1]
@@ -142,8 +142,8 @@ func index(cuts []int, cut int) int {
 	panic("visualize: a region ends where there is no cut")
 }
 
-// shade returns the i-th colour: hues a golden section of the circle apart, so
-// that those of few regions differ well.
+// shade returns the i-th colour. Hues are a golden section of the circle apart, so that a
+// few colours differ clearly.
 func shade(i int) color.RGBA {
 	hue := math.Mod(0.55+float64(i)*0.6180339887498949, 1) * 6
 	channel := func(shift float64) uint8 {

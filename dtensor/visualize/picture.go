@@ -11,7 +11,7 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 )
 
-// A Picture is who holds what of a tensor.
+// A Picture says which ranks hold which parts of a tensor.
 type Picture struct {
 	Title   string
 	Shape   []int
@@ -19,7 +19,7 @@ type Picture struct {
 	Empty   []int    // the world ranks that hold no element, ascending
 }
 
-// A Region is a box of the tensor that is held as a whole.
+// A Region is a box of the tensor that some ranks hold as a whole.
 type Region struct {
 	Offset, Size []int
 	Label        string // the ranks that hold it
@@ -140,7 +140,7 @@ func join(numbers []int, by string) string {
 	return strings.Join(words, by)
 }
 
-// note says what the regions do not show; "" if there is nothing to say.
+// note returns a line about the ranks without elements, "" if there are none.
 func (p *Picture) note() string {
 	switch {
 	case slices.Contains(p.Shape, 0):
@@ -160,7 +160,7 @@ type panel struct {
 	rows, cols int    // its size
 	flat       bool   // the tensor has no rows
 	regions    []area
-	rowCuts    []int // where regions begin and end, ascending, the ends included
+	rowCuts    []int // the rows where regions begin and end, ascending, with both ends
 	columnCuts []int
 }
 
@@ -212,7 +212,7 @@ func (p *Picture) panels() []panel {
 	return list
 }
 
-// cut finds where regions begin and end.
+// cut sets rowCuts and columnCuts.
 func (p *panel) cut() {
 	p.rowCuts, p.columnCuts = []int{0, p.rows}, []int{0, p.cols}
 	for _, a := range p.regions {

@@ -7,9 +7,9 @@ import (
 	"github.com/gorun-spmd/gorun/internal/observe"
 )
 
-// Record puts the layouts of named tensors, such as nn.Params, into the job's report (gorun
-// --report), where each is a picture. Package train does so with its parameters. The first rank
-// of a tensor's mesh does it for all; without a report it does nothing.
+// Record puts pictures of named tensors, such as nn.Params, into the job's report (gorun
+// --report). Package train does so for its parameters. The first rank of a tensor's mesh
+// records it for all; without a report Record does nothing.
 func Record(tensors iter.Seq2[string, *dtensor.Tensor]) {
 	for name, t := range tensors {
 		mesh := t.Mesh()

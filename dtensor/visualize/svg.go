@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// SVG draws the picture as an SVG document. Bands of rows and columns are as wide
-// as they have elements, but wide enough for their labels.
+// SVG draws the picture as an SVG document. The width of a band of rows or columns is in
+// proportion to its elements, but large enough for its labels.
 func (p *Picture) SVG() string {
 	d := p.draw()
 	var b strings.Builder

@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// String draws the picture as text: a table a panel, with one line for each band
+// String draws the picture as text: a table for each panel, with one line for each band
 // of rows and one column for each band of columns.
 func (p *Picture) String() string {
 	var b strings.Builder

@@ -5,6 +5,7 @@
 //	gorun -np 4 ./examples/recsys                    an invented log, tables divided over 4 ranks
 //	gorun -np 4 ./examples/recsys -dp 2 -tp 2        two copies of the tables on two ranks each
 //	gorun -np 2 ./examples/recsys -data train.txt    a log of yours, .gz too
+//	gorun -np 4 ./examples/recsys -dynamic 64        raw ids in one table of keys, of 64 MB
 //	gorun -np 1 ./examples/recsys -generate log.txt  write the invented log to a file
 //	gorun -np 4 --max-restarts 3 ./examples/recsys -checkpoint DIR   go on after a crash
 //	gorun -np 2 ./examples/recsys -checkpoint DIR -resume            go on with another -np

@@ -12,13 +12,13 @@ func Sigmoid(x float64) float64 {
 	return 1 / (1 + math.Exp(-x))
 }
 
-// farTail is where Φ and its derivative φ, of -x, are 0 in float64.
+// Φ(-x) and its derivative φ(-x) are 0 in float64 from x = farTail on.
 const farTail = 40
 
-// phi is the normal distribution Φ.
+// phi is Φ, the distribution function of the standard normal distribution.
 func phi(x float64) float64 { return 0.5 * math.Erfc(-x/math.Sqrt2) }
 
-// Gelu is x·Φ(x), at the infinities its limits.
+// Gelu is x·Φ(x), and its limits at the infinities.
 func Gelu(x float64) float64 {
 	if x < -farTail {
 		return 0
@@ -26,20 +26,20 @@ func Gelu(x float64) float64 {
 	return x * phi(x)
 }
 
-// GeluSlope is the derivative of Gelu, Φ(x) + x·φ(x), at the infinities its limits.
+// GeluSlope is the derivative of Gelu, Φ(x) + x·φ(x), and its limits at the infinities.
 func GeluSlope(x float64) float64 {
 	x = max(-farTail, min(x, farTail))
 	return phi(x) + x*math.Exp(-0.5*x*x)/math.Sqrt(2*math.Pi)
 }
 
-// The argument of the tanh in GeluTanh, twice, is linear·x + cubic·x³.
+// Twice the argument of the tanh in GeluTanh is linear·x + cubic·x³.
 const (
 	linear = 2 * 0.79788456080286535588 // 2·√(2/π)
 	cubic  = 0.044715 * linear
 )
 
-// GeluTanh is x·½(1 + tanh(√(2/π)·(x + 0.044715·x³))), which is x·Sigmoid of twice the
-// argument, at the infinities its limits.
+// GeluTanh is x·½(1 + tanh(√(2/π)·(x + 0.044715·x³))), and its limits at the infinities.
+// It is computed as x·Sigmoid of twice the argument of the tanh.
 func GeluTanh(x float64) float64 {
 	if x < -farTail {
 		return 0
@@ -47,7 +47,7 @@ func GeluTanh(x float64) float64 {
 	return x * Sigmoid(bend(x))
 }
 
-// GeluTanhSlope is the derivative of GeluTanh, at the infinities its limits.
+// GeluTanhSlope is the derivative of GeluTanh, and its limits at the infinities.
 func GeluTanhSlope(x float64) float64 {
 	x = max(-farTail, min(x, farTail))
 	v := bend(x)

@@ -66,8 +66,8 @@ func train(dir string, more ...string) []string {
 	return append(args, filepath.Join(dir, "corpus.txt"))
 }
 
-// TestTrainOverMPI starts the example by the launchers themselves, with the binary
-// that gorun starts, on this machine alone.
+// TestTrainOverMPI starts the example by mpirun and mpiexec without gorun, with the same binary,
+// on this machine alone.
 func TestTrainOverMPI(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes long, and its programs are the same as without -short")
@@ -224,7 +224,7 @@ func (c *cluster) clean(t *testing.T, hosts ...*host) {
 	}
 }
 
-// lacks has jobs in a folder, and of a program, that the first host alone has.
+// lacks runs a job in a folder, and a job of a program, that only the first host has.
 func (c *cluster) lacks(t *testing.T, prefix []string, flags ...string) {
 	const folder = "/tmp/only/here"
 	program := folder + "/conformance"
@@ -250,7 +250,7 @@ func (c *cluster) lacks(t *testing.T, prefix []string, flags ...string) {
 	}
 }
 
-// leaves has a job of which rank 1 calls os.Exit(0) while the others wait for it.
+// leaves runs a job whose rank 1 calls os.Exit(0) while the others wait for it.
 func (c *cluster) leaves(t *testing.T, prefix []string, flags ...string) {
 	began := time.Now()
 	out, err := c.run(c.hosts[0], patience, nil, slices.Concat(prefix, []string{"gorun"}, flags, []string{"-np", "4", "bin/leaver"})...)
@@ -264,7 +264,7 @@ func (c *cluster) leaves(t *testing.T, prefix []string, flags ...string) {
 	c.clean(t, c.hosts...)
 }
 
-// killed kills a rank of the second host, of which the job must end with its name.
+// killed kills a rank of the second host. The job must end with an error that names the rank.
 func (c *cluster) killed(t *testing.T, via string) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -296,9 +296,9 @@ func (c *cluster) killed(t *testing.T, via string) {
 	c.clean(t, c.hosts...)
 }
 
-// cutOff pulls the second host's cable during a job that a command starts, which says some
-// things. The ranks must end within a limit, those on the second host before the cable is
-// back, and so must the command itself if it is gorun.
+// cutOff pulls the second host's cable during a job that command starts. The ranks of both hosts
+// must end within limit, while the cable is out, and so must the command if it is gorun. The
+// output must match each of says.
 func (c *cluster) cutOff(t *testing.T, limit time.Duration, env, command []string, says ...string) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -310,7 +310,7 @@ func (c *cluster) cutOff(t *testing.T, limit time.Duration, env, command []strin
 	}
 	ended := make(chan time.Time, 1)
 	go func() {
-		_ = cmd.Wait() // its state tells
+		_ = cmd.Wait() // the test looks at ProcessState
 		ended <- time.Now()
 	}()
 	c.await("a step", func() bool { return strings.Contains(out.String(), "\nstep ") || len(ended) > 0 })
@@ -342,7 +342,7 @@ func (c *cluster) cutOff(t *testing.T, limit time.Duration, env, command []strin
 	c.clean(t, c.hosts...)
 }
 
-// output is what a command says while it runs.
+// output collects the output of a command, and can be read while the command runs.
 type output struct {
 	mu sync.Mutex
 	b  bytes.Buffer

@@ -22,10 +22,10 @@ import (
 // patience is how long anything may take before the test fails.
 const patience = 90 * time.Second
 
-// A cluster is hosts node1, node2, …
+// A cluster is the hosts node1, node2, …
 type cluster struct {
 	t     *testing.T
-	dir   string // the folder that all of them see
+	dir   string // the folder that all hosts see
 	hosts []*host
 	wires int // the process whose network is the switch
 }
@@ -36,7 +36,7 @@ type host struct {
 	pid  int
 }
 
-// need ends a test of hosts unless they can be made here and all programs are there.
+// need ends a test that needs hosts, unless this machine can make them and has all programs.
 func need(t *testing.T, programs ...string) {
 	t.Helper()
 	testenv.NeedNamespaces(t, "--net", "--pid", "--fork", "--mount")
@@ -195,7 +195,7 @@ func (c *cluster) run(h *host, limit time.Duration, env []string, args ...string
 	return string(out), err
 }
 
-// await waits for what must happen.
+// await waits until happened returns true. It fails the test after patience.
 func (c *cluster) await(what string, happened func() bool) {
 	c.t.Helper()
 	for end := time.Now().Add(patience); !happened(); time.Sleep(50 * time.Millisecond) {

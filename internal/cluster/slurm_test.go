@@ -82,9 +82,10 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=
 	})
 }
 
-// initCrash is what a program says whose thread jumps to address 0 inside MPI_Init, before the
-// program's own first line: a defect of Slurm 22.05 with PMIx 4.2.2 and Open MPI 4.1.4 under
-// load, see docs/guide.md. A program in C that only calls MPI_Init crashes too.
+// initCrash matches the output of a program whose thread jumps to address 0 inside MPI_Init,
+// before the program's own first line. It is a defect of Slurm 22.05 with PMIx 4.2.2 and
+// Open MPI 4.1.4 under load, see docs/guide.md. A program in C that only calls MPI_Init crashes
+// too.
 var initCrash = regexp.MustCompile(`(?s)SIGSEGV: segmentation violation\nPC=0x0 .*signal arrived during cgo execution.*` +
 	`gorun/comm/mpi\.\(\*library\)\.call\(0x[0-9a-f]+\??, 0x0\??, .*gorun/comm/mpi\.\(\*job\)\.start\(`) // 0x0 is MPI_Init_thread
 
@@ -113,8 +114,8 @@ github.com/gorun-spmd/gorun/comm/mpi.(*job).start(0x1a39233a3208)
 	}
 }
 
-// crashed reports whether a job is to be started once more, because of initCrash alone, at
-// most restarts times. It says so.
+// crashed reports whether a job is to be started once more: because of initCrash alone, and at
+// most restarts times. It logs that.
 func crashed(t *testing.T, tries int, out string) bool {
 	t.Helper()
 	const restarts = 2
@@ -135,8 +136,8 @@ func (c *cluster) slurmJob(t *testing.T, env []string, args ...string) (out stri
 	}
 }
 
-// cancels stops jobs that gorun hands to srun, in ways that leave srun no time to end
-// its ranks, and checks that neither ranks nor jobs are left.
+// cancels stops jobs that gorun hands to srun. The ways of stopping leave srun no time to end
+// its ranks. It checks that neither ranks nor jobs are left.
 func (c *cluster) cancels(t *testing.T) {
 	const ranks = "sleeper"
 	kill := func(sig syscall.Signal, names ...string) {

@@ -28,8 +28,7 @@ var stops = flag.Int("cluster.stops", 1, "how often the guide's program is stopp
 // stopGrace is the grace period of the stopped programs.
 const stopGrace = 20 * time.Second
 
-// buildGuide puts gorun and the program that saves of docs/guide.md, named guide, into
-// dir/bin.
+// buildGuide builds gorun, and as guide the program in docs/guide.md that saves, into dir/bin.
 func buildGuide(t *testing.T, dir string) {
 	t.Helper()
 	testenv.DependsOn(t, "../../cmd/gorun", "../../runtime", "../../checkpoint", "../../optim")
@@ -65,7 +64,7 @@ func buildGuide(t *testing.T, dir string) {
 	}
 }
 
-// processes returns those that run the program dir/bin/name, without gorun's guardians.
+// processes returns the processes that run the program dir/bin/name, without gorun's guardians.
 func processes(dir, name string) (pids []int) {
 	all, _ := filepath.Glob("/proc/[0-9]*/exe")
 	for _, link := range all {
@@ -96,11 +95,11 @@ func lastStep(dir string) int {
 type stopping struct {
 	dir     string
 	command func(ctx context.Context, args ...string) *exec.Cmd
-	args    []string // that start ranks
-	own     bool     // by gorun, whose exit status tells of the stop
-	slurm   bool     // by srun
-	crashes int      // in a row, see crashed
-	longest time.Duration
+	args    []string      // the command that starts ranks
+	own     bool          // gorun starts the ranks; its exit status tells of the stop
+	slurm   bool          // srun starts the ranks
+	crashes int           // number of crashes in a row, see crashed
+	longest time.Duration // from a stop to the job's end
 }
 
 // kinds are the ways to stop a job, with gorun's exit status.
@@ -112,7 +111,8 @@ var kinds = []struct {
 var savedStep = regexp.MustCompile(`(?m)^saved step (\d+)$`)
 
 // stop starts the program, stops it at a random moment, and checks that it has saved its
-// last step, and how it ended. It reports false if the time limit came before its first step.
+// last step and has ended with the right status. It returns false if the time limit came before
+// the first step.
 func (s *stopping) stop(t *testing.T, kind string, status int, limit time.Duration) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience+limit)

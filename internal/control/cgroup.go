@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// MemoryLimit returns the least memory limit of the control groups that this process
-// is in and of those above them, in either version of control groups; ok is false if
-// none is known. root is the folder where /proc and /sys are, "" for the machine's own.
+// MemoryLimit returns the smallest memory limit of this process's control groups and of the
+// groups above them, in either version of control groups; ok is false if there is none.
+// root is the folder that holds /proc and /sys, "" for the machine's own.
 func MemoryLimit(root string) (bytes int, ok bool) {
 	groups, _ := os.ReadFile(root + "/proc/self/cgroup")
 	for line := range strings.Lines(string(groups)) {

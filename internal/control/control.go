@@ -1,10 +1,10 @@
 // Package control is the shared memory through which a launcher and the ranks
-// of one host know of each other: who has ended and why, where each rank's
-// memory lies, and what each was doing last.
+// of one host know of each other: which ranks have ended and why, where each rank's
+// memory lies, and which calls each has made last.
 //
 // The launcher creates a Segment and hands its files to the children it
-// starts; each rank opens them. None of it has a name in a file system: when
-// the last process that has it is gone, it is gone.
+// starts; each rank opens them. The files have no name in a file system: when
+// the last process that has them open ends, they are gone.
 //
 //	launcher: Create → Files → (start) → Ended, Error → Close
 //	rank:     Open → Join, SetState, SetError, the rest through comm/shm
@@ -29,8 +29,7 @@ import (
 // MaxRanks is how many ranks one segment can serve.
 const MaxRanks = 4096
 
-// addressBytes is how much of its address space a rank spends on arenas, of the
-// 128 TiB that it has.
+// addressBytes is how much of its 128 TiB of address space a rank spends on arenas.
 const addressBytes = 32 << 40
 
 // hugeBytes is the size of a huge page on the machines we know.
@@ -38,16 +37,16 @@ const hugeBytes = 2 << 20
 
 // Options are the launcher's choices. The zero value is usable.
 type Options struct {
-	// Cores is how many cores the ranks together may use: while they are not
-	// more than that, a waiting rank spins. 0 means GOMAXPROCS.
+	// Cores is how many cores the ranks together may use. If there are no more
+	// ranks than cores, a waiting rank spins. 0 means GOMAXPROCS.
 	Cores int
-	// ArenaBytes is the most that one rank can allocate of shared memory; it
-	// takes memory as it is used. 0 means the machine's memory, or less where
-	// the arenas of all ranks would not fit the address space of one, or half of
-	// what a limit on that (ulimit -v) leaves.
+	// ArenaBytes is the most shared memory that one rank can allocate. An arena
+	// takes memory only as it is used. 0 means the machine's memory; it means less
+	// where the arenas of all ranks would not fit one rank's address space, or would
+	// take more than half of what a limit on it (ulimit -v) leaves.
 	ArenaBytes int
-	// MemoryBytes is the most that all ranks together can allocate of it: they
-	// get an error instead of being killed. 0 means 15/16 of the machine's
+	// MemoryBytes is the most shared memory that all ranks together can allocate: beyond
+	// it they get an error instead of being killed. 0 means 15/16 of the machine's
 	// memory, or of the control groups' limit where that is less.
 	MemoryBytes int
 }
@@ -59,12 +58,12 @@ type Segment struct {
 	files  []*os.File // the launcher's
 	base   unsafe.Pointer
 	ranks  int
-	arenas unsafe.Pointer // in a rank: of rank 0, and behind it the others'
-	arena  int            // bytes of each
+	arenas unsafe.Pointer // in a rank: the arena of rank 0, followed by the others'
+	arena  int            // bytes of each arena
 	open   sync.Mutex     // held by WhileOpen and Close
 }
 
-// A State is what a rank says it is doing.
+// A State is how far a rank's program is, as the rank says.
 type State uint32
 
 // The states, in order.
@@ -83,10 +82,9 @@ func (s State) String() string {
 	return [...]string{"starting", "running", "finished", "failed"}[s]
 }
 
-// Create makes the segment, and one file with the arenas of n ranks: so a rank has one
-// descriptor and one mapping for them, however many they are, and pages and page tables
-// only for what it touches. The files are closed on exec: hand them on as os/exec's
-// ExtraFiles.
+// Create makes the segment, and one file with the arenas of n ranks. So a rank has one
+// descriptor and one mapping for all arenas, and has pages and page tables only for the parts
+// that it touches. The files are closed on exec: hand them on as os/exec's ExtraFiles.
 func Create(n int, o Options) (*Segment, error) {
 	if n < 1 || n > MaxRanks {
 		return nil, fmt.Errorf("control: Create: %d ranks; give 1 to %d", n, MaxRanks)
@@ -137,11 +135,11 @@ func Create(n int, o Options) (*Segment, error) {
 // segment and are closed with it.
 func (s *Segment) Files() []*os.File { return s.files }
 
-// startDirectly is what to do where a file that Open is given is not what Create made.
+// startDirectly tells the user what to do if a file that Open is given is not Create's.
 const startDirectly = "start the program with the same version of gorun, and with nothing in between that closes descriptors, " +
 	"as mpirun does, or without the GORUN_ variables"
 
-// Open maps what Create made for so many ranks into the process of one of them. The
+// Open maps the files that Create made for ranks ranks into the process of one of them. The
 // files may be closed afterwards.
 func Open(control, arenas *os.File, ranks, rank int) (*Segment, error) {
 	if rank < 0 || rank >= ranks {
@@ -197,7 +195,7 @@ func (s *Segment) Close() error {
 	return errors.Join(errs...)
 }
 
-// WhileOpen calls f, which Close waits for, unless the segment has been closed.
+// WhileOpen calls f unless the segment has been closed. Close waits for f to return.
 func (s *Segment) WhileOpen(f func()) {
 	s.open.Lock()
 	defer s.open.Unlock()
@@ -221,13 +219,13 @@ func (s *Segment) Ranks() int { return s.ranks }
 // Cores returns how many cores the ranks together may use, at least 1.
 func (s *Segment) Cores() int { return max(1, int(min(s.header().cores, MaxRanks))) }
 
-// Alarm is raised by one whenever a rank ends or a communicator is aborted:
-// while it stays the same nobody has to look for either.
+// Alarm returns a counter that grows whenever a rank ends or a communicator is aborted.
+// While it stays the same, nobody has to look for either.
 func (s *Segment) Alarm() *atomic.Uint32 { return &s.header().alarm }
 
-// Ended says that rank's process has ended; cause is "" if it did so without
-// an error. Calls of the others that need it, pending and later, fail with it.
-// Only the first call for a rank counts.
+// Ended says that rank's process has ended; cause is "" if it ended without
+// an error. Pending and later calls of other ranks that need this rank fail with cause.
+// Only the first call of Ended for a rank counts.
 func (s *Segment) Ended(rank int, cause string) {
 	b := s.block(rank)
 	if b.ended.set.Load() == 0 {
@@ -237,7 +235,7 @@ func (s *Segment) Ended(rank int, cause string) {
 	s.header().alarm.Add(1)
 }
 
-// HasEnded returns what Ended was told about rank.
+// HasEnded reports whether Ended was called for rank, and its cause.
 func (s *Segment) HasEnded(rank int) (cause string, ended bool) {
 	b := s.block(rank)
 	if b.ended.set.Load() == 0 {
@@ -246,26 +244,26 @@ func (s *Segment) HasEnded(rank int) (cause string, ended bool) {
 	return readText(b.ended.data[:], b.ended.size.Load()), true
 }
 
-// Join says that this process is rank and runs. It reports whether none has said so
-// before.
+// Join says that this process is rank and runs. It reports whether it is the first process to
+// say so.
 func (s *Segment) Join(rank int) bool {
 	return s.block(rank).state.CompareAndSwap(uint32(Starting), uint32(Running))
 }
 
-// SetState says what rank is doing.
+// SetState sets rank's state.
 func (s *Segment) SetState(rank int, state State) { s.block(rank).state.Store(uint32(state)) }
 
-// State returns what rank says it is doing.
+// State returns rank's state.
 func (s *Segment) State(rank int) State { return min(State(s.block(rank).state.Load()), Failed+1) }
 
 // SetCore says which core rank runs on.
 func (s *Segment) SetCore(rank, core int) { s.block(rank).core.Store(uint32(core) + 1) }
 
-// Core returns which core rank has last said that it runs on, -1 if none.
+// Core returns the core of the last SetCore for rank, -1 if there was none.
 func (s *Segment) Core(rank int) int { return int(s.block(rank).core.Load()) - 1 }
 
-// SetError says why rank fails, at the time of the call. Only its first call
-// counts. A text of more than 16 KiB loses its end.
+// SetError records why and when rank fails; the time is that of the call. Only the first call
+// for a rank counts. A text of more than 16 KiB loses its end.
 func (s *Segment) SetError(rank int, text string) {
 	b := s.block(rank)
 	if !b.failure.set.CompareAndSwap(0, 1) {
@@ -276,8 +274,8 @@ func (s *Segment) SetError(rank int, text string) {
 	b.failure.set.Store(2)
 }
 
-// Error returns what rank said with SetError, and when; "" and the zero time
-// if it has said nothing.
+// Error returns the text and the time of rank's SetError; "" and the zero time
+// if it has not called it.
 func (s *Segment) Error(rank int) (text string, at time.Time) {
 	b := s.block(rank)
 	if b.failure.set.Load() != 2 {

@@ -172,8 +172,8 @@ func TestLimitedAddressSpaceMakesArenasSmaller(t *testing.T) {
 	}
 }
 
-// TestMemoryLimit: the limit that counts is that of the group a batch system or service
-// manager has put the job in, and of those above it, wherever /sys shows them.
+// TestMemoryLimit: the smallest limit counts, of the group in which a batch system or service
+// manager has put the job and of those above it, wherever /sys shows them.
 func TestMemoryLimit(t *testing.T) {
 	for name, files := range map[string]map[string]string{
 		"old groups": {
@@ -247,8 +247,8 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// FuzzLauncherSurvives writes anything at all where a rank can write, and asks
-// everything that a launcher asks.
+// FuzzLauncherSurvives writes random bytes wherever a rank can write, and calls
+// every method that a launcher calls.
 func FuzzLauncherSurvives(f *testing.F) {
 	f.Add(uint32(0), []byte("\xff\xff\xff\xff\xff\xff\xff\xff\xff"))
 	f.Add(uint32(page), []byte(strings.Repeat("\xff", int(blockStride))))

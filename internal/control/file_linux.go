@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// memfd returns an anonymous file of the given size, which nobody can change.
+// memfd returns an anonymous file of the given size. Nobody can change the size.
 func memfd(name string, bytes int) (*os.File, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSYS) {
@@ -30,8 +30,8 @@ func memfd(name string, bytes int) (*os.File, error) {
 	return f, nil
 }
 
-// checkSize returns an error unless f has the given size and cannot shrink: a
-// mapping beyond the end of a file would kill who touches it.
+// checkSize returns an error unless f has the given size and cannot shrink. A process that
+// touches a mapping beyond the end of its file is killed.
 func checkSize(f *os.File, bytes int) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -47,12 +47,12 @@ func checkSize(f *os.File, bytes int) error {
 	return nil
 }
 
-// mapFile maps all of f, shared, taking memory only as it is touched.
+// mapFile maps all of f, shared. The mapping takes memory only as it is touched.
 func mapFile(f *os.File, bytes int) (unsafe.Pointer, error) {
 	return mapAt(f, nil, bytes, 0)
 }
 
-// mapAt is mapFile at an address, with flags that say so.
+// mapAt is mapFile with an address and more flags for mmap.
 func mapAt(f *os.File, at unsafe.Pointer, bytes, flags int) (unsafe.Pointer, error) {
 	p, err := unix.MmapPtr(int(f.Fd()), 0, at, uintptr(bytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE|flags)
 	if err != nil {
@@ -62,8 +62,8 @@ func mapAt(f *os.File, at unsafe.Pointer, bytes, flags int) (unsafe.Pointer, err
 	return p, nil
 }
 
-// mapArenas maps the arenas at an address where a huge page of the file can be one of
-// the process.
+// mapArenas maps the arenas at a multiple of the huge page size, so that the process can map
+// the file's huge pages as huge pages.
 func mapArenas(f *os.File, bytes int) (unsafe.Pointer, error) {
 	room, err := unix.MmapPtr(-1, 0, nil, uintptr(bytes)+hugeBytes, unix.PROT_NONE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
 	if err != nil {
@@ -75,7 +75,7 @@ func mapArenas(f *os.File, bytes int) (unsafe.Pointer, error) {
 	if err != nil {
 		return nil, errors.Join(err, unix.MunmapPtr(room, uintptr(bytes)+hugeBytes))
 	}
-	// What is left of the room on both sides goes; addresses alone are lost if not.
+	// Free the rest of the room on both sides. If that fails, only addresses are lost.
 	page := uintptr(os.Getpagesize())
 	end := (uintptr(bytes) + page - 1) &^ (page - 1)
 	if before > 0 {
@@ -88,8 +88,8 @@ func mapArenas(f *os.File, bytes int) (unsafe.Pointer, error) {
 	return p, nil
 }
 
-// goBytes is about how much address space a Go program reserves for itself, and
-// leastArena what an arena must have to be of use.
+// goBytes is roughly the address space that a Go program reserves for itself. leastArena is the
+// smallest useful arena.
 const (
 	goBytes    = 2 << 30
 	leastArena = 64 << 20
@@ -104,8 +104,8 @@ func addressLimit() uint64 {
 	return limit.Cur
 }
 
-// addressSpace returns how much there is of a process' limited address space for
-// the arena of each of n ranks.
+// addressSpace returns the bytes for the arena of each of n ranks in a process whose address
+// space is limited.
 func addressSpace(limit uint64, n int) (int, error) {
 	if limit >= addressBytes {
 		return addressBytes / n, nil
@@ -119,8 +119,8 @@ func addressSpace(limit uint64, n int) (int, error) {
 	return each, nil
 }
 
-// machineBytes returns the machine's memory, and how much of it this process'
-// control groups may use. root is that of MemoryLimit.
+// machineBytes returns the machine's memory, and how much of it this process's
+// control groups may use. root is as for MemoryLimit.
 func machineBytes(root string) (total, limit int, err error) {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
@@ -145,14 +145,14 @@ func mapForReading(f *os.File, bytes int) (unsafe.Pointer, error) {
 // unmap ends a mapping.
 func unmap(p unsafe.Pointer, bytes int) error { return unix.MunmapPtr(p, uintptr(bytes)) }
 
-// zeroes returns memory of this process alone, which is taken only as it is touched.
+// zeroes returns zeroed memory of this process alone. It takes memory only as it is touched.
 func zeroes(bytes int) (unsafe.Pointer, error) {
 	const flags = unix.MAP_PRIVATE | unix.MAP_ANON | unix.MAP_NORESERVE
 	return unix.MmapPtr(-1, 0, nil, uintptr(bytes), unix.PROT_READ|unix.PROT_WRITE, flags)
 }
 
-// Clock returns the time in nanoseconds by a clock that all processes of one host
-// share and nobody sets, CLOCK_MONOTONIC.
+// Clock returns the time of CLOCK_MONOTONIC in nanoseconds. All processes of one host share this
+// clock, and nobody sets it.
 func Clock() int64 {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {

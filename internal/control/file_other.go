@@ -9,7 +9,7 @@ import (
 	"unsafe"
 )
 
-// errNotLinux is what takes memory that processes share.
+// errNotLinux is the error of the functions that make or map memory that processes share.
 var errNotLinux = errors.New("ranks that are processes share anonymous files, which Linux has; here ranks are goroutines of one process")
 
 func memfd(string, int) (*os.File, error) { return nil, errNotLinux }
@@ -22,7 +22,7 @@ func mapArenas(*os.File, int) (unsafe.Pointer, error) { return nil, errNotLinux 
 
 func mapForReading(*os.File, int) (unsafe.Pointer, error) { return nil, errNotLinux }
 
-// unmap leaves what zeroes has returned to the garbage collector.
+// unmap leaves the memory of zeroes to the garbage collector.
 func unmap(unsafe.Pointer, int) error { return nil }
 
 func zeroes(bytes int) (unsafe.Pointer, error) {

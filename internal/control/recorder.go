@@ -3,13 +3,13 @@ package control
 // A Call is one collective as the flight recorder keeps it.
 type Call struct {
 	Comm  uint64 // the communicator, by the offset of its region
-	Seq   uint64 // which call of the communicator, from 1
+	Seq   uint64 // the call's number in the communicator, from 1
 	What  uint64 // the two words of its comm.Fingerprint
 	Count uint64
 }
 
-// Log notes that rank, which must be the caller's own, begins a call to which it
-// hands that many bytes. It costs a few plain stores.
+// Log notes that rank, the caller's own, begins a call with so many bytes. It costs a few plain
+// stores.
 func (s *Segment) Log(rank int, c Call, bytes int) {
 	b := s.block(rank)
 	n := b.calls.Load()
@@ -19,7 +19,7 @@ func (s *Segment) Log(rank int, c Call, bytes int) {
 }
 
 // Last returns rank's last calls, the latest last. If rank runs on meanwhile,
-// the earliest may be mixed up.
+// the earliest may mix the fields of two calls.
 func (s *Segment) Last(rank int) []Call {
 	b := s.block(rank)
 	n := b.calls.Load()
@@ -31,14 +31,15 @@ func (s *Segment) Last(rank int) []Call {
 	return calls
 }
 
-// Calls returns how many calls rank has made, on all communicators: while it
-// stays the same the rank makes no progress.
+// Calls returns how many calls rank has made, on all communicators. While it
+// stays the same, the rank makes no progress.
 func (s *Segment) Calls(rank int) uint64 { return s.block(rank).calls.Load() }
 
 // Bytes returns how many bytes rank has handed to calls so far.
 func (s *Segment) Bytes(rank int) int { return int(s.block(rank).bytes) }
 
-// SetNote publishes rank's side of a disagreement; stamp says which.
+// SetNote publishes rank's description of its call in a disagreement. stamp names the
+// disagreement.
 func (s *Segment) SetNote(rank int, stamp uint64, text string) {
 	n := &s.block(rank).note
 	n.stamp.Store(0)
@@ -46,7 +47,7 @@ func (s *Segment) SetNote(rank int, stamp uint64, text string) {
 	n.stamp.Store(stamp)
 }
 
-// Note returns what rank said with SetNote for stamp, ok false if nothing.
+// Note returns the text of rank's SetNote with this stamp; ok is false if there is none.
 func (s *Segment) Note(rank int, stamp uint64) (text string, ok bool) {
 	n := &s.block(rank).note
 	if n.stamp.Load() != stamp {

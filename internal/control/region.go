@@ -25,12 +25,12 @@ func (s *Segment) Reserve(bytes int) error {
 	return nil
 }
 
-// Unreserve takes back Reserve.
+// Unreserve undoes a Reserve of so many bytes.
 func (s *Segment) Unreserve(bytes int) { s.header().used.Add(int64(-bytes)) }
 
 // NewRegion reserves zeroed memory of the control segment for a communicator
-// and returns its offset, which its other ranks pass to Region. Regions are
-// not taken back: ranks may use them anew.
+// and returns its offset, which the other ranks pass to Region. A region is never
+// freed; ranks may use it for another communicator.
 func (s *Segment) NewRegion(bytes int) (offset uint64, err error) {
 	size := (uint64(bytes) + line - 1) &^ (line - 1)
 	end := s.header().next.Add(size)

@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// release stores n after all that was stored before. Here every store does: the
-// locked exchange of an atomic one also holds back later loads, which nobody needs,
-// and costs as much as all the rest of Log.
+// release stores n; all earlier stores are visible before it. On amd64 a plain store is enough.
+// An atomic store is a locked exchange, which also holds back later loads. Nobody needs that
+// here, and it costs as much as the rest of Log.
 func release(p *atomic.Uint64, n uint64) { *(*uint64)(unsafe.Pointer(p)) = n }

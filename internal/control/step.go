@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// SetStep says which step rank's program is at, 0 or more.
+// SetStep sets the step that rank's program is at, 0 or more.
 func (s *Segment) SetStep(rank, step int) { s.block(rank).step.Store(int64(step) + 1) }
 
-// Step returns what SetStep was told; ok is false if it was not called.
+// Step returns the step of the last SetStep; ok is false if there was none.
 func (s *Segment) Step(rank int) (step int, ok bool) {
 	n := s.block(rank).step.Load()
 	return int(n - 1), n > 0
 }
 
-// SetSaved says that the job can be resumed from what rank has saved just now.
+// SetSaved says that rank has just saved a state from which the job can be resumed.
 func (s *Segment) SetSaved(rank int) { s.block(rank).savedAt.Store(time.Now().UnixNano()) }
 
 // Saved returns when rank called SetSaved last; the zero time if never.
@@ -44,8 +44,8 @@ func (s *Segment) Asked(rank int) (signal syscall.Signal, ok bool) {
 // of all ranks.
 func (s *Segment) IsWorld(comm uint64) bool { return comm == regionBase(s.ranks) }
 
-// Watch maps the segment of somebody else's job for reading only: calling what
-// writes to it ends the program. file is the control file, see Files.
+// Watch maps the segment of another launcher's job for reading only. A method that writes to it
+// crashes the program. file is the control file, see Files.
 func Watch(file *os.File) (*Segment, error) {
 	if err := checkSize(file, totalBytes); err != nil {
 		return nil, fmt.Errorf("control: Watch: %w", err)

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A viewed event is one of a trace as those who show it see it.
+// A viewed event is an event of a trace as a viewer reads it.
 type viewed struct {
 	PH, Name, Cat, BP string
 	PID, TID          int
@@ -81,7 +81,7 @@ func view(t *testing.T, text []byte) []viewed {
 	return events
 }
 
-// traced has ranks write to logs, and returns the trace.
+// traced makes ranks write to logs, and returns the trace.
 func traced(t *testing.T, ranks int, keep func(rank int, log *TraceLog, at int64)) []byte {
 	t.Helper()
 	var parts []*TracePart
@@ -102,7 +102,7 @@ func traced(t *testing.T, ranks int, keep func(rank int, log *TraceLog, at int64
 		}
 		parts = append(parts, p)
 	}
-	// Logs begin one after the other; here all ranks began with the first.
+	// The test opens the logs one after the other; set all to the begin of the first.
 	for _, p := range parts {
 		p.Align(0, parts[0].Began-p.Began, 0, 0)
 	}
@@ -199,7 +199,7 @@ func TestTraceOfTwoRanks(t *testing.T) {
 	}
 }
 
-// TestTraceIsBounded: the last records stay, and the file says how many do not.
+// TestTraceIsBounded: the log keeps the last records, and the file says how many are lost.
 func TestTraceIsBounded(t *testing.T) {
 	const ranks = 100
 	capacity := traceCapacity(ranks)
@@ -228,7 +228,7 @@ func TestClocksOfTwoHosts(t *testing.T) {
 	}
 }
 
-// FuzzTrace has a rank write anything at all into its log, which the launcher reads.
+// FuzzTrace lets the launcher read a log into which a rank has written random bytes.
 func FuzzTrace(f *testing.F) {
 	f.Add(uint32(0), []byte{0xff}, uint8(1))
 	f.Add(uint32(traceHeaderBytes), []byte("\x00\x01\xff"), uint8(200))

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// The most that ReadTraceJSON reads: WriteTrace writes less.
+// The limits of ReadTraceJSON. WriteTrace stays below them.
 const (
 	maxTraceBytes  = 2 << 30
 	maxTraceEvents = 8 << 20
@@ -75,7 +75,7 @@ type readPart struct {
 	texts   map[string]uint32
 }
 
-// text is a text's number.
+// text returns the number of a text.
 func (p *readPart) text(s string) uint32 {
 	if s == "" {
 		return 0
@@ -151,7 +151,7 @@ func (t *traceReader) want(d json.Delim) error {
 
 // event adds an event to its rank's part.
 func (t *traceReader) event(e *readEvent) error {
-	const most = 1 << 53 / 1000 // what a float64 tells apart in nanoseconds
+	const most = 1 << 53 / 1000 // microseconds that a float64 holds to the nanosecond
 	switch {
 	case e.Rank < 0 || e.Rank >= maxTraceRanks:
 		return fmt.Errorf("rank %d; ranks are 0 to %d", e.Rank, maxTraceRanks-1)
@@ -186,14 +186,14 @@ func (t *traceReader) event(e *readEvent) error {
 		p.Samples = append(p.Samples, s)
 	case "X":
 		return p.slice(e, start, end)
-	case "s", "f": // arrows are made of the rest
+	case "s", "f": // arrows follow from the records
 	default:
 		return fmt.Errorf("of the unknown phase %q", e.Phase)
 	}
 	return nil
 }
 
-// meta reads what is known of the rank.
+// meta reads an event that describes the rank.
 func (p *readPart) meta(e *readEvent) error {
 	switch e.Name {
 	case "gorun_rank":
@@ -225,7 +225,7 @@ func (p *readPart) slice(e *readEvent, start, end int64) error {
 		return fmt.Errorf("%d bytes for rank %d", r.Bytes, r.Peer)
 	}
 	switch e.Category {
-	case "compute": // what is between the rest
+	case "compute": // follows from the other records
 		return nil
 	case "step":
 		if _, err := fmt.Sscanf(e.Name, "step %d", &r.Number); err != nil {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// everything is a trace with a record of every shape and a sample of every kind.
+// everything returns a trace with a record of every shape and a sample of every kind.
 func everything(t *testing.T) []byte {
 	return traced(t, 2, func(rank int, log *TraceLog, at int64) {
 		for shape := range traceShapes {
@@ -43,7 +43,7 @@ func everything(t *testing.T) []byte {
 	})
 }
 
-// TestReadTraceJSON: what is written, read and written again is the same.
+// TestReadTraceJSON: a trace that is written, read and written again is the same.
 func TestReadTraceJSON(t *testing.T) {
 	text := everything(t)
 	parts, err := ReadTraceJSON(bytes.NewReader(text))

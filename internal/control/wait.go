@@ -2,7 +2,7 @@ package control
 
 import "time"
 
-// A Wait is what a rank has been waiting for, for some time.
+// A Wait is a call in which a rank has been waiting for some time.
 type Wait struct {
 	Call
 	Since time.Time
@@ -10,15 +10,14 @@ type Wait struct {
 	Text  string // the call in words, "AllReduce sum float32[1024]"
 	Site  string // where the call was made, "train.go:31"
 
-	// Attended says that the program itself stands still for this call: it made
-	// it to block, or waits for it now. Else the call goes on by itself while the
+	// Attended says that the program is blocked in this call: the call is not asynchronous,
+	// or a goroutine waits for it now. Else the call goes on by itself while the
 	// program does something else.
 	Attended bool
 }
 
 // BeginWait notes that rank, the caller's own, has been waiting. It returns the
-// number under which the wait can be changed and ended, -1 if it is one too many to
-// be recorded.
+// wait's number for AttendWait and EndWait, or -1 if MaxWaits are recorded already.
 func (s *Segment) BeginWait(rank int, w Wait) (number int) {
 	b := s.block(rank)
 	for i := range b.waits {
@@ -41,7 +40,7 @@ func (s *Segment) BeginWait(rank int, w Wait) (number int) {
 	return -1
 }
 
-// AttendWait says whether the program stands still for the wait of that number.
+// AttendWait says whether the program is blocked in the wait of that number.
 func (s *Segment) AttendWait(rank, number int, attended bool) {
 	if number < 0 {
 		return
@@ -64,24 +63,24 @@ func (s *Segment) EndWait(rank, number int) {
 	it.taken.Store(0)
 }
 
-// AddWaited notes that the program of rank, the caller's own, has stood still for others for so long.
+// AddWaited notes that the program of rank, the caller's own, was blocked for d by other ranks.
 func (s *Segment) AddWaited(rank int, d time.Duration) { s.block(rank).waited.Add(int64(d)) }
 
-// Waited returns for how long rank's program has stood still for others, in waits that are over and
-// lasted longer than microseconds.
+// Waited returns how long rank's program was blocked by other ranks so far. It counts waits that
+// have ended and that lasted longer than microseconds.
 func (s *Segment) Waited(rank int) time.Duration { return time.Duration(s.block(rank).waited.Load()) }
 
-// Waiting is all that a rank waits for.
+// Waiting is all waits of a rank.
 type Waiting struct {
 	Waits []Wait // in no order
 
-	// Elsewhere says that the program is not seen to stand still: it attends to none
-	// of these waits, or has others that are not recorded. If it is false, goroutines
-	// that are in no call may still do something: see Ask.
+	// Elsewhere says that the program is not known to be blocked: it attends to none
+	// of these waits, or has others that are not recorded. Even if it is false, goroutines
+	// that are in no call may do something: see Ask.
 	Elsewhere bool
 }
 
-// Waiting returns what rank is waiting for; what does not last for long is left out.
+// Waiting returns the waits of rank. It leaves out waits that have only begun.
 func (s *Segment) Waiting(rank int) (w Waiting) {
 	b := s.block(rank)
 	attended := false
@@ -109,11 +108,12 @@ func (s *Segment) Waiting(rank int) (w Waiting) {
 	return w
 }
 
-// Ask has the launcher ask rank, whose program stands still, whether all that it can do
-// is wait. number, above 0, tells questions apart: the latest one counts.
+// Ask lets the launcher ask rank, whose program is blocked, whether all its goroutines can only
+// wait. number, above 0, tells questions apart: the latest one counts.
 func (s *Segment) Ask(rank int, number uint64) { s.block(rank).question.Store(number) }
 
-// Question returns the question that rank, the caller's own, has to answer; 0 if none.
+// Question returns the number of the question that rank, the caller's own, has to answer; 0 if
+// there is none.
 func (s *Segment) Question(rank int) (number uint64) {
 	b := s.block(rank)
 	if number = b.question.Load(); b.answer.Load()/2 == number {
@@ -122,7 +122,7 @@ func (s *Segment) Question(rank int) (number uint64) {
 	return number
 }
 
-// Answer answers a question: only says that rank can do no more than wait.
+// Answer answers a question. only says that all goroutines of rank can only wait.
 func (s *Segment) Answer(rank int, number uint64, only bool) {
 	word := number * 2
 	if only {
@@ -131,7 +131,7 @@ func (s *Segment) Answer(rank int, number uint64, only bool) {
 	s.block(rank).answer.Store(word)
 }
 
-// OnlyWaits reports whether rank has answered that question, with a yes.
+// OnlyWaits reports whether rank has answered yes to the question.
 func (s *Segment) OnlyWaits(rank int, number uint64) bool {
 	return s.block(rank).answer.Load() == number*2+1
 }

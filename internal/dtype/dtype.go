@@ -59,11 +59,11 @@ func (d DType) Float() bool { return d >= Float32 && d <= BFloat16 }
 // Int reports whether d is an integer type (Bool is not).
 func (d DType) Int() bool { return d >= Int8 && d <= Uint8 }
 
-// Narrow reports whether numbers of type d are computed with as float32 and rounded.
+// Narrow reports whether operators compute with type d in float32 and round the result.
 func (d DType) Narrow() bool { return d == Float16 || d == BFloat16 }
 
-// Wide returns the type in which numbers of type d are computed with and added up: Float32 for
-// a narrow type, else d itself.
+// Wide returns the type in which operators compute with type d: Float32 for a narrow type,
+// else d itself.
 func (d DType) Wide() DType {
 	if d.Narrow() {
 		return Float32

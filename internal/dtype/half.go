@@ -8,7 +8,8 @@ type F16 uint16
 // BF16 is a bfloat16 number (the upper half of a float32), by its bits.
 type BF16 uint16
 
-// ToF16 rounds f to the nearest half, ties to even; too large becomes infinite.
+// ToF16 rounds f to the nearest half, ties to even; a number that is too large becomes
+// infinite.
 func ToF16(f float32) F16 {
 	b := math.Float32bits(f)
 	sign := F16(b >> 16 & 0x8000)

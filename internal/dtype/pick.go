@@ -1,6 +1,6 @@
 package dtype
 
-// Float are the element types that are computed with as they are.
+// Float are the floating-point element types that are not narrow.
 type Float interface{ float32 | float64 }
 
 // Pick returns the float64 form of a function for Float64, else the float32 form.

@@ -1,11 +1,10 @@
-// Package fault carries errors out of value-in, value-out math code.
+// Package fault carries errors out of operators, which return values and no errors.
 //
-// Math throws a typed error with Throw; one of the few boundaries of the tree
-// (dtensor.ValueAndGrad, dtensor.Try, runtime.Main) turns it back into an
-// ordinary error with a deferred Catch. A bug (nil, index out of range) is a
-// plain panic and passes through Catch untouched, stack and all; only what runs
-// other people's cases one after the other takes it for one case's failure, with
-// CatchAll.
+// An operator throws a typed error with Throw. One of a few functions
+// (dtensor.ValueAndGrad, dtensor.Try, runtime.Main) turns it back into an ordinary error
+// with a deferred Catch. A bug (nil, index out of range) is a plain panic and passes
+// through Catch with its stack. Only a function that runs independent cases one after
+// another uses CatchAll, which makes a bug the failure of one case.
 package fault
 
 import (
@@ -40,8 +39,8 @@ func Throw(err error) {
 
 // Catch stores a thrown error in *err; any other panic continues. The error's
 // text then ends in the line of the program that led to it, and errors.As and
-// errors.Is find what was thrown.
-// It must be deferred directly: defer fault.Catch(&err).
+// errors.Is find the thrown error. It must be deferred directly:
+// defer fault.Catch(&err).
 func Catch(err *error) {
 	switch r := recover().(type) {
 	case nil:
@@ -52,7 +51,7 @@ func Catch(err *error) {
 	}
 }
 
-// CatchAll is Catch that also makes an error of any other panic, with its stack.
+// CatchAll is Catch that also turns any other panic into an error with its stack.
 func CatchAll(err *error) {
 	switch r := recover().(type) {
 	case nil:

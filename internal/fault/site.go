@@ -9,7 +9,7 @@ import (
 // A site is the stack of a Throw: return addresses, resolved only to print.
 type site [32]uintptr
 
-// located is a thrown error that a Catch has handed on.
+// located is a thrown error as Catch stores it.
 type located thrown
 
 // Error is the error's text and the line of the program, unless the text has it.

@@ -9,7 +9,7 @@ import (
 	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
-// foldBytes is how much of each buffer a fold takes at a time: a block of the
+// foldBytes is how many bytes of each buffer a fold reads at a time: a block of the
 // result stays in the first-level cache (32 KiB or more) until it is stored.
 const foldBytes = 8 << 10
 
@@ -76,7 +76,7 @@ func spread[T any](acc []T, dsts []unsafe.Pointer, lo, hi int) {
 	}
 }
 
-// foldNumbers is Fold for types that are folded as they are.
+// foldNumbers is Elements for types that need no conversion.
 func foldNumbers[T number](op Op, dsts, srcs []unsafe.Pointer, n int, combine func(op Op, dst, a, b []T)) {
 	if len(dsts) == 2 && len(srcs) == 2 && op == Sum { // two ranks: read once, store once
 		simd.Add2(part[T](dsts[0], 0, n), part[T](dsts[1], 0, n), part[T](srcs[0], 0, n), part[T](srcs[1], 0, n))
@@ -110,7 +110,7 @@ func foldNumbers[T number](op Op, dsts, srcs []unsafe.Pointer, n int, combine fu
 	}
 }
 
-// few is up to how many elements a loop beats a call of the vector units.
+// few is the largest number of elements for which a plain loop is faster than package simd.
 const few = 8
 
 // foldFew is foldNumbers for the operations up to Max, element by element.
@@ -158,8 +158,8 @@ func arith[T number](op Op, dst, a, b []T) {
 	}
 }
 
-// foldUnsigned folds unsigned integers. Only their order differs from that of the signed type
-// of the same size.
+// foldUnsigned folds unsigned integers. It differs from the fold of the signed type of the
+// same size only in Max and Min.
 func foldUnsigned[T uint16 | uint32 | uint64](op Op, signed dtype.DType, dsts, srcs []unsafe.Pointer, n int) {
 	switch op {
 	case Min:
@@ -198,8 +198,8 @@ func foldEach[T any](dsts, srcs []unsafe.Pointer, n int, combine func(a, b T) T)
 	}
 }
 
-// unknownOp is what a fold panics with that was not written for op: Accepts takes no
-// operation that is not here.
+// unknownOp is the panic of a fold that lacks op. It is a bug: Accepts refuses every
+// operation without a fold.
 func unknownOp(op Op) string {
 	return fmt.Sprintf("comm: no fold by operation %d (%v)", uint8(op), op)
 }
@@ -286,7 +286,7 @@ func foldHalves[T half](op Op, dsts, srcs []unsafe.Pointer, n int) {
 	}
 }
 
-// Func is Elements by a user's operation on elements of size bytes: combine sets
+// Func is Elements for a user's operation on elements of size bytes: combine sets
 // dst[i] = dst[i] op src[i]. dsts[0] may be srcs[0].
 func Func(combine func(dst, src unsafe.Pointer, n int), size int, dsts, srcs []unsafe.Pointer, n int) {
 	step := max(1, foldBytes/size)

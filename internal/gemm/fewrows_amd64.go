@@ -2,16 +2,16 @@ package gemm
 
 import "github.com/gorun-spmd/gorun/internal/simd"
 
-// What a tile of few rows has at most, and has: see the generator.
+// The most rows and the columns of a tile of few rows, as in the generator.
 const (
 	fewRows = 4
 	fewCols = 16
 )
 
-// few does a product if it has few rows, of float32, and both operands lie so that an
-// element of C is made of two runs of memory: that of a layer of a model that writes a text
-// token by token. It takes as long as reading B, which is not packed. The sums have the
-// order of blocked, and so its bits. few reports whether it did the product; no size is 0.
+// few does a product of float32 with few rows whose rows of op(A) and columns of op(B) are
+// contiguous, as in a layer of a model that generates text token by token. It takes as long
+// as reading B, which is not packed. The sums have the order of blocked, and so its bits.
+// few reports whether it did the product; no size is 0.
 func few[T Float](kn kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c []T, ldc int) bool {
 	x, single := any(a.data).([]float32)
 	if !single || kn.level == simd.Scalar || m > fewRows || n < fewCols || a.half != nil || b.half != nil || a.col != 1 || b.row != 1 {

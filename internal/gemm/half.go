@@ -7,8 +7,8 @@ import (
 	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
-// wideRows is how many rows of blockN elements are widened at a time: with what
-// they are packed into they stay in the first caches.
+// wideRows is how many rows of blockN elements are widened at a time: they and the panels
+// they are packed into stay in the first caches.
 const wideRows = 8
 
 // widen does dst[i] = src[i]; T is float32.
@@ -17,9 +17,9 @@ func widen[T Float](dst []T, src []dtype.BF16) { simd.FromBF16(any(dst).([]float
 // round does dst[i] = src[i], rounded; T is float32.
 func round[T Float](dst []dtype.BF16, src []T) { simd.ToBF16(dst, any(src).([]float32)) }
 
-// widened returns the first m rows and n columns of x, by way of room if they are of
-// bfloat16. Either m is at most wideRows and n at most blockN, or n is at most 32,
-// columns are adjacent in memory and m is at most blockK.
+// widened returns the first m rows and n columns of x, those of bfloat16 as float32 in
+// room. Either m is at most wideRows and n at most blockN, or n is at most 32, columns are
+// adjacent in memory and m is at most blockK.
 func (x matrix[T]) widened(room []T, m, n int) matrix[T] {
 	switch {
 	case x.half == nil:
@@ -40,7 +40,7 @@ func (x matrix[T]) widened(room []T, m, n int) matrix[T] {
 // that widening the operands for each block costs little beside multiplying them.
 const sumElems = 2 * blockM * blockN
 
-// sums is a pool of such blocks: they hold nothing between calls.
+// sums is a pool of blocks of sumElems, which hold nothing between calls.
 var sums = sync.Pool{New: func() any { return new([sumElems]float32) }}
 
 // rounded is gemm for a C of bfloat16. T is float32.

@@ -2,11 +2,11 @@ package gemm
 
 import "github.com/gorun-spmd/gorun/internal/dtype"
 
-// A matrix is op(X) as it lies in memory: element (i, j) is data[i*row+j*col].
-// One of the strides is 1.
+// A matrix is op(X) in the memory of X: element (i, j) is data[i*row+j*col]. One of the
+// strides is 1.
 type matrix[T Float] struct {
 	data     []T
-	half     []dtype.BF16 // if not nil, what lies there in place of data; T is float32
+	half     []dtype.BF16 // if not nil, the elements, in place of data; T is float32
 	row, col int
 }
 

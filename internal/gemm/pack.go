@@ -10,8 +10,8 @@ import (
 // pack writes x [k, n] to dst in panels of width columns: element (p, j) goes to
 // dst[j/width*width*k + p*width + j%width]. room is for wideRows·blockN elements.
 //
-// Where the rows of x are rows in memory it takes some of them at a time through
-// all the panels: few long runs, which the processor fetches ahead.
+// If the rows of x are contiguous, it packs a few rows at a time into all panels: it reads
+// few long runs, which the processor prefetches.
 func pack[T Float](kn kernel, dst []T, x matrix[T], k, n, width int, room []T) {
 	if kn.depth == 2 {
 		packPairs(dst, x, k, n, width)
@@ -39,9 +39,9 @@ func pack[T Float](kn kernel, dst []T, x matrix[T], k, n, width int, room []T) {
 	}
 }
 
-// packPairs is pack for pairs of bfloat16, those of rows 2p and 2p+1: that of column j goes
-// to dst[j/width*width*(k+1)/2 + p*width + j%width], in the bits of a float32. If k is odd,
-// the last row is paired with zeros.
+// packPairs is pack for pairs of bfloat16 elements in rows 2p and 2p+1: the pair of column j
+// goes to dst[j/width*width*(k+1)/2 + p*width + j%width], in the bits of a float32. If k is
+// odd, the last row is paired with zeros.
 func packPairs[T Float](dst []T, x matrix[T], k, n, width int) {
 	to := unsafe.Slice((*dtype.BF16)(unsafe.Pointer(unsafe.SliceData(dst))), 2*len(dst))
 	panel := (k + 1) / 2 * 2 // elements of each of its columns

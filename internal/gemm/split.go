@@ -58,8 +58,8 @@ type batch[T Float] struct {
 	strideC int
 }
 
-// multiply does the first count products: shared among goroutines where there are
-// enough of them, else one after the other, each cut.
+// multiply does the first count products. If there are enough, goroutines share them; else
+// it does one after another, each cut among the goroutines.
 func (p batch[T]) multiply(count int) {
 	threads := threadsFor(count*p.m, p.n, p.k)
 	switch {
@@ -75,7 +75,7 @@ func (p batch[T]) multiply(count int) {
 	}
 }
 
-// run does the products from one number up to another.
+// run does the products numbered from to to-1.
 func (p *batch[T]) run(from, to int) {
 	for i := from; i < to; i++ {
 		a, b, c := p.number(i)
@@ -83,7 +83,7 @@ func (p *batch[T]) run(from, to int) {
 	}
 }
 
-// number returns the matrices of one product.
+// number returns the matrices of product i.
 func (p *batch[T]) number(i int) (a, b, c matrix[T]) {
 	a, b = p.a, p.b
 	if p.k > 0 { // else they may be empty

@@ -1,5 +1,4 @@
-// Package index has lists of numbers that the program writes and a device reads: rows to
-// take, and where they go.
+// Package index has lists of row numbers that the program writes and a device reads.
 package index
 
 import (
@@ -8,15 +7,15 @@ import (
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
-// A List is numbers that the program writes and a device reads. On a CPU they are
-// written where the device reads them, outside Go's heap: lists as long as a batch
-// would have the garbage collector run at every call.
+// A List holds numbers that the program writes and a device reads. On a CPU the program
+// writes them where the device reads them, outside Go's heap: with lists as long as a batch
+// on the heap, the garbage collector would run at every call.
 type List[T int32 | int64] struct {
 	Elems []T
-	at    *tensor.Tensor // where they lie; nil: on Go's heap
+	at    *tensor.Tensor // has the memory of Elems; nil: they are on Go's heap
 }
 
-// New returns n numbers of any value.
+// New returns a list of n numbers, which are not set.
 func New[T int32 | int64](dev tensor.Device, n int) List[T] {
 	if !tensor.OnHost(dev) {
 		return List[T]{Elems: make([]T, n)}

@@ -4,8 +4,8 @@ import "context"
 
 type savedKey struct{}
 
-// WithSaved returns a context by which those who save what a job can be resumed from
-// tell so: they call Saved, and that calls f.
+// WithSaved returns a context with which Saved calls f. Code that has saved a state from which
+// the job can be resumed calls Saved.
 func WithSaved(ctx context.Context, f func()) context.Context {
 	return context.WithValue(ctx, savedKey{}, f)
 }

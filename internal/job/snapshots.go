@@ -5,21 +5,21 @@ import (
 	"os"
 )
 
-// Snapshots is what a rank needs to keep snapshots in memory of the launcher's.
+// Snapshots holds all that a rank needs to keep snapshots in memory that the launcher made.
 type Snapshots struct {
 	File    *os.File              // see package internal/snapshot
-	Attempt int                   // of the job
-	Reserve func(bytes int) error // accounts for memory, and refuses what does not fit; nil: nobody counts
+	Attempt int                   // as Job.Attempt
+	Reserve func(bytes int) error // accounts for memory, and refuses bytes that do not fit; nil: memory is not counted
 }
 
 type snapshotsKey struct{}
 
-// WithSnapshots returns a context by which those who keep snapshots find where.
+// WithSnapshots returns a context from which SnapshotsOf returns s.
 func WithSnapshots(ctx context.Context, s *Snapshots) context.Context {
 	return context.WithValue(ctx, snapshotsKey{}, s)
 }
 
-// SnapshotsOf returns what WithSnapshots was given, nil if there is none.
+// SnapshotsOf returns the Snapshots of ctx, nil if it has none.
 func SnapshotsOf(ctx context.Context) *Snapshots {
 	s, _ := ctx.Value(snapshotsKey{}).(*Snapshots)
 	return s

@@ -8,45 +8,46 @@ import (
 	"time"
 )
 
-// WordVar is the variable by which gorun asks the ranks that another launcher
-// starts for it to tell it where and how they are. Its value is in every Word.
+// WordVar is the variable by which gorun asks ranks that another launcher starts to report
+// to it by Words. Its value is in every Word.
 const WordVar = "GORUN_WORD"
 
-// WordMark begins a Word. Text has no such character.
+// WordMark begins a Word. Ordinary output does not contain this character.
 const WordMark = '\x1e'
 
-// AliveInterval is the time between two words of a host that its ranks run on.
+// AliveInterval is the time between two Alive words of a host.
 const AliveInterval = 2 * time.Second
 
-// StopSignal asks ranks that WordVar was given to as SIGTERM does. mpirun passes it on
-// and leaves it at that, while a SIGTERM has it kill the ranks 1 s after.
+// StopSignal asks ranks that have WordVar to end, as SIGTERM asks others. mpirun only passes it
+// on, while a SIGTERM makes mpirun kill the ranks 1 s later.
 const StopSignal = syscall.SIGALRM
 
-// A WordKind is what a Word tells.
+// A WordKind is the event that a Word reports.
 type WordKind byte
 
 const (
-	Started WordKind = '+'
-	Alive   WordKind = '.'
-	Ended   WordKind = '-' // of its own accord, or as it was asked to
-	Dragged WordKind = '~' // because another rank failed
-	Gone    WordKind = '#' // its process has, as the shell that started it says
+	Started WordKind = '+' // the rank has started
+	Alive   WordKind = '.' // the ranks of the host are running
+	Ended   WordKind = '-' // the rank has ended by itself, or because it was asked to
+	Dragged WordKind = '~' // the rank has ended because another rank failed
+	Gone    WordKind = '#' // the rank's process has ended; the shell that started it says so
 	Asked   WordKind = '!' // a signal has asked the rank to end
 )
 
-// A Word is a line among a rank's standard error that is for gorun, which takes it out.
+// A Word is a line that a rank writes to its standard error for gorun. gorun removes it from the
+// output.
 type Word struct {
 	Kind   WordKind
 	Rank   int
 	Status int    // of Ended, Dragged and Gone: the exit status, 128 + its number for a signal; of Asked: the signal's number
-	Host   string // the rank's, by its own name
+	Host   string // name of the rank's host
 	Text   string // of Ended and Dragged: the error, "" for none
 }
 
-// maxWord is how long a word's text is at most: pipes take the whole line at once.
+// maxWord is the most bytes of a word's text, so that a pipe takes the whole line at once.
 const maxWord = 1000
 
-// Line is the word as the rank writes it; token is the value of WordVar.
+// Line returns the word as the rank writes it; token is the value of WordVar.
 func (w Word) Line(token string) string {
 	text := strconv.QuoteToASCII(w.Text)
 	for n := maxWord; len(text) > maxWord; n /= 2 {

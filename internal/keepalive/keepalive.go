@@ -1,12 +1,12 @@
 // Package keepalive tells a process that another host was cut off. Both hold a TCP
-// connection on which nothing is sent. The kernels probe it, so that a process that is
-// stopped, or computes for long, does not count as lost.
+// connection on which they send nothing. The operating systems probe it, so that a process
+// that is stopped, or computes for long, does not count as lost.
 //
 //	l, err := keepalive.Listen(limit, secret, lost)                               // on node1
 //	err := keepalive.Dial(addresses, l.Port(), limit, secret, "node2", "node1", lost) // on node2
 //
-// lost is called with the name of the other host when the kernel has no answer from it for
-// four fifths of the limit. A process that ends closes its connections: that is no loss.
+// lost is called with the name of the other host when that has not answered for four
+// fifths of the limit. A process that ends closes its connections: that is no loss.
 package keepalive
 
 import (
@@ -26,11 +26,11 @@ import (
 // MinLimit is the shortest limit: kernels count in seconds.
 const MinLimit = 5 * time.Second
 
-// Patience is how long Dial tries, and how long a Listener takes connections.
+// Patience is how long Dial tries, and how long a Listener accepts connections.
 const Patience = 30 * time.Second
 
-// A Secret proves to both ends of a connection that the other belongs to the job. Who
-// dials sends the first half, and who listens answers with the second.
+// A Secret proves to both ends of a connection that the other belongs to the job. The end
+// that dials sends the first half; the other answers with the second.
 type Secret [32]byte
 
 // NewSecret returns a random one.
@@ -42,21 +42,22 @@ func NewSecret() (s Secret) {
 // maxName is the longest name of a host.
 const maxName = 255
 
-// probes is how the kernel looks after a connection: it gives it up four fifths of the limit
-// after the last packet, when three probes have had no answer. It counts in seconds.
+// probes returns the keep-alive settings of a connection: the kernel gives it up four fifths
+// of the limit after the last packet, after three probes without an answer. The settings are
+// in whole seconds.
 func probes(limit time.Duration) net.KeepAliveConfig {
 	interval := (limit / 5).Truncate(time.Second)
 	return net.KeepAliveConfig{Enable: true, Idle: (limit * 4 / 5).Truncate(time.Second) - 3*interval, Interval: interval, Count: 3}
 }
 
-// A Listener takes connections from other hosts.
+// A Listener accepts connections from other hosts.
 type Listener struct {
 	tcp    net.Listener
 	secret Secret
 	lost   func(host string)
 }
 
-// Listen takes the connections of other hosts, on all addresses of this one.
+// Listen accepts connections from other hosts, on all addresses of this one.
 func Listen(limit time.Duration, secret Secret, lost func(host string)) (*Listener, error) {
 	config := net.ListenConfig{KeepAliveConfig: probes(limit)}
 	tcp, err := config.Listen(context.Background(), "tcp", ":0")
@@ -69,7 +70,7 @@ func Listen(limit time.Duration, secret Secret, lost func(host string)) (*Listen
 	return l, nil
 }
 
-// Port is the one it listens on.
+// Port returns the port that it listens on.
 func (l *Listener) Port() int { return l.tcp.Addr().(*net.TCPAddr).Port }
 
 func (l *Listener) accept() {
@@ -86,7 +87,7 @@ func (l *Listener) accept() {
 	}
 }
 
-// serve holds a connection that somebody has made.
+// serve checks and holds an accepted connection.
 func (l *Listener) serve(c net.Conn) {
 	host, err := l.hello(c)
 	if err != nil { // a stranger
@@ -115,8 +116,8 @@ func (l *Listener) hello(c net.Conn) (host string, err error) {
 	return string(name), err
 }
 
-// Dial connects the process on the host of that name to one that listens on a host with
-// those addresses, of which the first that answers is taken, and holds the connection.
+// Dial connects this process, on the host called name, to a Listener on another host, at
+// the first of its addresses that answers, and holds the connection.
 func Dial(addresses []string, port int, limit time.Duration, secret Secret, name, host string, lost func(host string)) error {
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
@@ -174,8 +175,7 @@ func connect(ctx context.Context, address string, limit time.Duration, secret Se
 	return c, nil
 }
 
-// hold waits until a connection ends, and calls lost if it does because the other host
-// does not answer.
+// hold waits until a connection ends, and calls lost if the other host stopped answering.
 func hold(c net.Conn, host string, lost func(string)) {
 	defer c.Close()
 	_ = c.SetDeadline(time.Time{})
@@ -184,8 +184,8 @@ func hold(c net.Conn, host string, lost func(string)) {
 	}
 }
 
-// cutOff reports whether a connection ended with err because packets do not arrive. The
-// kernel of a host whose process ends says so, and that of a host that has started again does too.
+// cutOff reports whether a connection ended with err because packets do not arrive. If the
+// process ends or its host restarts, the kernel there says so with other errors.
 func cutOff(err error) bool {
 	for _, e := range []syscall.Errno{syscall.ETIMEDOUT, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.EHOSTDOWN, syscall.ENETDOWN} {
 		if errors.Is(err, e) {

@@ -1,10 +1,10 @@
-// Package keytable gives 64-bit keys the rows of a table of limited size, and decides
-// which keys have one.
+// Package keytable assigns rows of a table of limited size to 64-bit keys, and decides which
+// keys have a row.
 //
-// A Table is some of the Slices parts of a larger one. Which part a key is in, its slice,
-// depends on a hash of the key; each slice has as many rows as any other and decides for
-// itself. So what is decided does not depend on how the slices are divided over ranks. It
-// does not depend on the order of the keys of a call of Use either.
+// The whole table is divided into Slices slices; a Table has some of them. A hash of a key
+// decides which slice it is in. All slices have the same number of rows, and each decides
+// for itself. So the decisions do not depend on how the slices are divided over ranks, nor
+// on the order of the keys in a call of Use.
 package keytable
 
 import (
@@ -19,7 +19,7 @@ import (
 // Slices is into how many parts the keys are divided.
 const Slices = 256
 
-// A Hash is a key as the table knows it: Mix of the key. Its first 8 bits are the slice.
+// A Hash is Mix of a key, by which the table identifies it. Its first 8 bits are the slice.
 type Hash uint64
 
 // Mix returns the hash of a key. No other key has it: it is the last step of SplitMix64
@@ -103,7 +103,7 @@ func count(list []slice) (n int) {
 // Row returns the row of slot s of a slice, counted over all slices.
 func (t *Table) Row(h Hash, slot int32) int { return h.Slice()*t.Policy.Rows + int(slot) }
 
-// blockKeys is how many keys are asked of the memory at a time.
+// blockKeys is how many keys are prefetched at a time.
 const blockKeys = 32
 
 // Find sets rows[i] to the row of the key with hashes[i], counted over all slices, or -1.
@@ -122,7 +122,7 @@ func (t *Table) Find(rows []int64, hashes []Hash) {
 	}
 }
 
-// prefetch asks for the places where keys begin to be searched.
+// prefetch prefetches the entries at which the searches for the keys begin.
 func (t *Table) prefetch(hashes []Hash) {
 	for _, h := range hashes {
 		s := &t.rows[h.Slice()-t.first]
@@ -136,13 +136,12 @@ type Use struct {
 	Count int64
 }
 
-// Use notes that keys are used in a step, and gives rows to those that are to have one. A
-// key may be there several times. added are the keys that have a row now and had none.
+// Use counts the uses of keys in a step, and gives rows to the keys that the Policy admits. A
+// key may occur several times. added are the keys that have got a row.
 //
-// Where a slice has not enough rows, those of the least keys by count, last step and key
-// are taken from them, never that of a key that this step uses: a sixteenth of the slice
-// at a time. If that is not enough, the first of the new keys, by count and then by key,
-// get what there is.
+// If a slice has too few rows, it evicts its lowest keys by count, last step and key, a
+// sixteenth of the slice at a time, but never a key that this step uses. If that is not
+// enough, the first of the new keys, by count and then by key, get the rows that there are.
 func (t *Table) Use(uses []Use, step int32) (added []Entry) {
 	bySlice := t.bySlice(t.note(uses, step))
 	for i, fresh := range bySlice {
@@ -156,7 +155,7 @@ func (t *Table) Use(uses []Use, step int32) (added []Entry) {
 	return added
 }
 
-// note counts the uses of keys that have a row and returns the others.
+// note counts the uses of keys with a row and returns the uses of the other keys.
 func (t *Table) note(uses []Use, step int32) (others []Use) {
 	var hashes [blockKeys]Hash
 	for len(uses) > 0 {
@@ -197,7 +196,7 @@ func (t *Table) bySlice(uses []Use) [][]Use {
 	return lists
 }
 
-// merge joins the uses of one key, which follow each other.
+// merge joins consecutive uses of one key.
 func merge(uses []Use) []Use {
 	n := 0
 	for i, u := range uses {
@@ -288,8 +287,8 @@ func (t *Table) Entries(candidates bool) []Entry {
 	return all
 }
 
-// Put adds a key that the table does not have, as it was in another, and returns the row
-// that it has now; ok is false if its slice is full.
+// Put adds an entry of another table, whose key this table must not have, and returns its
+// row; ok is false if its slice is full.
 func (t *Table) Put(e Entry, candidate bool) (row int, ok bool) {
 	i := e.Hash.Slice() - t.first
 	s := &t.rows[i]

@@ -2,8 +2,8 @@ package keytable
 
 import "cmp"
 
-// A slice is a hash table with linear probing: a key is at the place that its hash says,
-// or at the next one that was free. At most 3/4 of the places are taken.
+// A slice is a hash table with linear probing: a key is at the index that its hash gives,
+// or at the next one that was free. At most 3/4 of the entries are used.
 type slice struct {
 	entries []Entry // as many as a power of two
 	shift   uint    // 64 less the power
@@ -12,13 +12,13 @@ type slice struct {
 	free    []int32 // slots below next that no key has
 }
 
-// leastEntries is how many places an empty slice has.
+// leastEntries is the number of entries of an empty slice.
 const leastEntries = 8
 
 // reset makes s an empty slice.
 func (s *slice) reset() { *s = slice{entries: make([]Entry, leastEntries), shift: 61} }
 
-// place returns where the search for a key begins.
+// place returns the index at which the search for a key begins.
 func (s *slice) place(h Hash) int { return int(uint64(h) << 8 >> s.shift) }
 
 // find returns the entry of a key, nil if there is none.
@@ -61,8 +61,8 @@ func (s *slice) put(e Entry) {
 	s.entries[i] = e
 }
 
-// remove takes out a key that is there. Those behind it that would not be found with its
-// place empty move up (Knuth, The Art of Computer Programming, volume 3, algorithm 6.4R).
+// remove takes out a key of the slice. It moves up the keys behind it that would no longer
+// be found (Knuth, The Art of Computer Programming, volume 3, algorithm 6.4R).
 func (s *slice) remove(h Hash) {
 	mask := len(s.entries) - 1
 	hole := s.place(h)
@@ -106,8 +106,8 @@ func (s *slice) collect(f func(e *Entry) bool) (list []Entry) {
 	return list
 }
 
-// room takes out keys that the step does not use, so that fresh ones fit into limit, and
-// returns those that do.
+// room evicts keys that the step does not use, so that fresh keys fit into limit, and returns
+// the fresh keys that fit.
 func (s *slice) room(limit int, fresh []Entry, step int32) (kept []Entry, evicted int) {
 	need := s.live + len(fresh) - limit
 	if need <= 0 {
@@ -128,7 +128,7 @@ func (s *slice) room(limit int, fresh []Entry, step int32) (kept []Entry, evicte
 	return fresh, len(old)
 }
 
-// byRank orders keys by what they are worth: the first ones go first.
+// byRank orders keys for eviction: the first are evicted first.
 func byRank(a, b Entry) int {
 	if a.Count != b.Count {
 		return cmp.Compare(a.Count, b.Count)

@@ -2,9 +2,9 @@ package mem
 
 import "unsafe"
 
-// A Block is a piece of a pool's memory. Its generation counts how often it was
-// given back: who remembers the generation it was allocated with can tell
-// whether the memory is still his.
+// A Block is a piece of a pool's memory. Its generation counts how often it was given
+// back: an owner compares it with the generation at allocation to see whether it still
+// owns the memory.
 type Block struct {
 	ptr   unsafe.Pointer
 	pool  *Pool
@@ -19,7 +19,7 @@ type Block struct {
 // Ptr returns the address of the first byte.
 func (b *Block) Ptr() unsafe.Pointer { return b.ptr }
 
-// Gen returns the generation of now.
+// Gen returns the present generation.
 func (b *Block) Gen() uint64 { return b.gen }
 
 // Scoped reports whether a scope owns the block.
@@ -49,5 +49,5 @@ type Ref struct {
 	Gen   uint64
 }
 
-// Free gives the block back unless that happened before. It is what a clean-up calls.
+// Free gives the block back unless that happened before. Clean-ups call it.
 func (r Ref) Free() { r.Block.Free(r.Gen) }

@@ -2,10 +2,9 @@ package mem
 
 import "math/bits"
 
-// Sizes are handed out in classes: multiples of 64 bytes up to 512, then eight
-// steps for each doubling, so that at most an eighth of a block is unused; above
-// 1 MiB, where that would be much, 256 steps for each doubling: whole pages, of
-// which at most one in 256 is unused.
+// Sizes are rounded up to classes: multiples of 64 bytes up to 512, then eight classes
+// for each doubling, so that at most an eighth of a block is unused. Above 1 MiB, where
+// an eighth is much, there are 256 classes for each doubling, of whole pages.
 const (
 	unitBytes   = 64
 	smallBytes  = 64 << 10 // blocks up to here are carved from slabs
@@ -43,8 +42,8 @@ func stepOf(u, fine int) (step, units int) {
 	return shift<<fine + k - 1<<fine - 1, k << shift
 }
 
-// loosest returns the largest class that may serve a request of a class, from
-// the cache: blocks of up to a quarter more.
+// loosest returns the largest class whose cached blocks may serve a request of a class:
+// blocks of up to a quarter more.
 func loosest(class int) int {
 	if class < coarse {
 		return min(class+2, coarse-1)

@@ -23,30 +23,30 @@ type Pool struct {
 
 	mu      sync.Mutex
 	free    [classes]*Block
-	slab    unsafe.Pointer // what is left of the newest slab
+	slab    unsafe.Pointer // the unused rest of the newest slab
 	slabLen int
 	scope   *Scope // the innermost open one
 	spare   []*Block
 	stats   Stats
-	frees   int // counts, to see clean-ups at work
+	frees   int // how often blocks were freed, by which collect sees clean-ups at work
 
 	// Blocks outside every scope may be garbage; only a collection can tell.
 	// Invariant: unscoped <= stats.Live; survived is unscoped after the last collection.
 	unscoped, survived, collectFrom int
 }
 
-// Direct has the pool keep nothing: each block is a piece of the Allocator's of just
-// the bytes asked for, given back at once. Tools that look for accesses outside a piece
-// of memory then see those outside a block. It is called before the first Alloc.
+// Direct switches the cache off: each block is an allocation of exactly the requested
+// bytes, given back at once. Tools that find accesses outside an allocation then find
+// those outside a block. It must be called before the first Alloc.
 func (p *Pool) Direct() { p.direct = true }
 
 // Stats counts the bytes of a pool.
 type Stats struct {
 	Live      int // in blocks that are in use
-	Cached    int // in blocks that wait to be used again
+	Cached    int // in free blocks that the pool keeps
 	Reserved  int // taken from the Allocator
 	HighWater int // the largest Live so far
-	Fresh     int // how many times the Allocator was asked
+	Fresh     int // how many times the Allocator was called for memory
 	Collected int // how many times the pool asked for a garbage collection
 }
 
@@ -56,7 +56,7 @@ func NewPool(from Allocator, populate func(p unsafe.Pointer, bytes int)) *Pool {
 	return &Pool{from: from, populate: populate, collectFrom: collectFrom}
 }
 
-// Stats returns the counts of now.
+// Stats returns the present counts.
 func (p *Pool) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -98,8 +98,8 @@ func (p *Pool) Alloc(bytes int) (*Block, error) {
 // scoped returns the live bytes that scopes own.
 func (p *Pool) scoped() int { return p.stats.Live - p.unscoped }
 
-// take returns a cached block of the class, or for a large request the smallest
-// of one of the next classes, or nil.
+// take returns a cached block of the class, or for a large request one of the next
+// classes, the smallest first; nil if there is none.
 func (p *Pool) take(class, size int) *Block {
 	last := class
 	if size > smallBytes {
@@ -115,8 +115,8 @@ func (p *Pool) take(class, size int) *Block {
 	return nil
 }
 
-// obtain returns a new block of the class. If there is no memory for one it looks for
-// some in the cache and in blocks that nobody uses any more.
+// obtain returns a new block of the class. If there is no memory, it collects garbage and
+// gives the cache back, and then takes a freed block of the class or tries again.
 func (p *Pool) obtain(class, size int) (*Block, error) {
 	b, err := p.grow(class, size)
 	if err == nil {
@@ -134,8 +134,8 @@ func (p *Pool) obtain(class, size int) (*Block, error) {
 func (p *Pool) grow(class, size int) (*Block, error) {
 	b := &Block{pool: p, size: size, class: class}
 	if size > smallBytes || p.direct {
-		// Sizes that change from step to step leave blocks behind that nobody asks
-		// for again: with more cached than was ever in use at once, start anew.
+		// Sizes that change from step to step leave blocks in the cache that nobody asks
+		// for again. If more is cached than was ever in use at once, empty the cache.
 		if p.stats.Cached > max(p.stats.HighWater, p.collectFrom) {
 			p.trim()
 		}
@@ -187,8 +187,8 @@ func (p *Pool) release(b *Block) {
 	b.next, p.free[b.class] = p.free[b.class], b
 }
 
-// spoil makes what is left in a block useless: floats are NaN and indices -1, so
-// that a read after the scope closed does not go unnoticed.
+// spoil fills a block so that floats are NaN and indices -1: a read after the scope
+// closed does not go unnoticed.
 func spoil(b *Block) {
 	s := unsafe.Slice((*byte)(b.ptr), b.size)
 	for i := range s {
@@ -206,8 +206,8 @@ func (p *Pool) collect() {
 	counts := []metrics.Sample{{Name: "/gc/cleanups/queued:cleanups"}, {Name: "/gc/cleanups/executed:cleanups"}}
 	metrics.Read(counts)
 	all := counts[0].Value.Uint64()
-	// Clean-ups run on goroutines of their own; one that another package has made may
-	// wait for something that comes later. A second without a new free is taken for that.
+	// Clean-ups run on goroutines of their own, and one of another package may wait for
+	// something that comes later. So after a second without a new free, stop waiting.
 	for last := time.Now(); counts[1].Value.Uint64() < all && time.Since(last) < time.Second; metrics.Read(counts) {
 		time.Sleep(20 * time.Microsecond)
 		p.mu.Lock()

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hugeBytes is the size of a huge page on the machines we know.
+// hugeBytes is the size of a huge page on amd64, and on arm64 with pages of 4 KiB.
 const hugeBytes = 2 << 20
 
 // preferHuge asks for huge pages. It is advice: a kernel without them refuses, and
@@ -20,10 +20,9 @@ func preferHuge(p unsafe.Pointer, bytes int) {
 
 // Populate touches every page of p[:bytes] once, in the kernel where it can
 // (MADV_POPULATE_WRITE, Linux 5.14), so that the first use does not fault page by
-// page. Shared memory gets huge pages where they fit, as MADV_COLLAPSE makes them
-// (Linux 6.1) even if the machine is set to make none by itself: rows in no order
-// are read twice as fast then, and the first touch costs a third. It keeps the
-// contents. p must be page-aligned.
+// page. Shared memory gets huge pages where they fit, by MADV_COLLAPSE (Linux 6.1), even
+// if the system makes none by itself: then rows in random order are read twice as fast,
+// and the first touch costs a third. It keeps the contents. p must be page-aligned.
 func Populate(p unsafe.Pointer, bytes int) {
 	collapse(p, bytes)
 	if unix.Madvise(unsafe.Slice((*byte)(p), pages(bytes)), unix.MADV_POPULATE_WRITE) != nil {
@@ -31,12 +30,12 @@ func Populate(p unsafe.Pointer, bytes int) {
 	}
 }
 
-// collapseBytes is how much is collapsed at a time. While the kernel does so, 0.2 to
-// 5 ms a huge page as memory is fragmented, not even SIGKILL ends the process.
+// collapseBytes is how many bytes one system call collapses. While it runs, for 0.2 to
+// 5 ms a huge page depending on fragmentation, not even SIGKILL ends the process.
 const collapseBytes = 16 << 20
 
-// collapse puts huge pages where they fit into p[:bytes], as far as the kernel
-// has some; elsewhere small pages remain.
+// collapse puts huge pages where they fit into p[:bytes], as far as the kernel has them;
+// the rest keeps small pages.
 func collapse(p unsafe.Pointer, bytes int) {
 	from := int(-uintptr(p) & (hugeBytes - 1))
 	for end := from + (bytes-from)&^(hugeBytes-1); from < end; from += collapseBytes {

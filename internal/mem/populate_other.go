@@ -4,7 +4,7 @@ package mem
 
 import "unsafe"
 
-// preferHuge does nothing: here huge pages are not asked for.
+// preferHuge does nothing: this system is not asked for huge pages.
 func preferHuge(unsafe.Pointer, int) {}
 
 // Populate touches every page of p[:bytes] once, so that the first use does not

@@ -18,9 +18,9 @@ func (p *Pool) Open() *Scope {
 	return s
 }
 
-// Keep takes b out of s: the enclosing scope owns it from now on. With none, no
-// scope does, and outer is true: the caller sees to it that b is freed. Keep does
-// nothing if s does not own b.
+// Keep takes b out of s: the enclosing scope owns it from now on. Without an enclosing
+// scope no scope owns it, and outer is true: the caller must free b. Keep does nothing if
+// s does not own b.
 func (s *Scope) Keep(b *Block) (outer bool) {
 	p := s.pool
 	p.mu.Lock()
@@ -32,8 +32,8 @@ func (s *Scope) Keep(b *Block) (outer bool) {
 	return p.hand(b, s.parent)
 }
 
-// Unscope takes b out of its scope, whichever that is; no scope owns it from now
-// on. It reports false if that was so before.
+// Unscope takes b out of its scope: no scope owns it from now on. It returns false if none
+// did before.
 func (b *Block) Unscope() bool {
 	p := b.pool
 	p.mu.Lock()
@@ -75,9 +75,8 @@ func (s *Scope) Close() {
 	}
 }
 
-// Leave puts s, the innermost open scope, aside: its blocks stay, and what is allocated from
-// now on belongs to the scope around it, until Enter. A scope that was left is closed after
-// Enter alone.
+// Leave puts s, the innermost open scope, aside: its blocks stay, and new blocks belong to
+// the scope around it, until Enter. A scope that was left may be closed only after Enter.
 func (s *Scope) Leave() {
 	p := s.pool
 	p.mu.Lock()

@@ -20,7 +20,7 @@ func (System) Alloc(bytes int) (unsafe.Pointer, error) {
 	return p, nil
 }
 
-// Free unmaps what Alloc returned for the same number of bytes.
+// Free unmaps memory that Alloc returned for the same number of bytes.
 func (System) Free(p unsafe.Pointer, bytes int) {
 	if err := unix.MunmapPtr(p, uintptr(pages(bytes))); err != nil {
 		panic(fmt.Sprintf("mem: Free: %d bytes at %p, which Alloc did not return: %v", bytes, p, err))

@@ -16,7 +16,7 @@ func (System) Alloc(bytes int) (unsafe.Pointer, error) {
 	return *(*unsafe.Pointer)(unsafe.Pointer(&addr)), nil // not Go's memory: the collector ignores it
 }
 
-// Free releases what Alloc returned.
+// Free releases memory that Alloc returned.
 func (System) Free(p unsafe.Pointer, bytes int) {
 	if err := windows.VirtualFree(uintptr(p), 0, windows.MEM_RELEASE); err != nil {
 		panic(fmt.Sprintf("mem: Free: %d bytes at %p, which Alloc did not return: %v", bytes, p, err))

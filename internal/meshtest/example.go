@@ -9,8 +9,8 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor"
 )
 
-// Example runs f on n ranks along the axis "tp", for examples in documentation:
-// what f returns or throws on a rank is a panic.
+// Example runs f on n ranks along the axis "tp", for examples in documentation. It panics
+// if f returns or throws an error on a rank.
 func Example(n int, f func(ctx context.Context, mesh *dtensor.Mesh) error) {
 	var all sync.WaitGroup
 	for _, end := range mem.Open(n) {

@@ -1,5 +1,5 @@
-// Package meshtest is what the tests of operators over meshes share: ranks on a
-// mesh, whole tensors placed on it, and comparisons with what loops say.
+// Package meshtest has the helpers of tests of operators over meshes: ranks on a mesh,
+// whole tensors placed on it, and comparisons with the results of plain loops.
 package meshtest
 
 import (
@@ -24,8 +24,8 @@ var (
 	seed  = flag.Uint64("seed", 1, "of the random cases")
 )
 
-// Random calls f for each of -cases cases, with numbers that -seed and the case
-// decide, and logs the seed.
+// Random calls f for each of -cases cases, with random numbers that depend on -seed and
+// the case, and logs the seed.
 func Random(t testing.TB, f func(rng *rand.Rand, i int)) {
 	t.Helper()
 	t.Logf("%d random cases of -seed %d", *cases, *seed)
@@ -34,14 +34,14 @@ func Random(t testing.TB, f func(rng *rand.Rand, i int)) {
 	}
 }
 
-// On runs f on every rank of a mesh of the given shape, axes a, b, …, in a scope
-// of its own. What f throws is its error.
+// On runs f on every rank of a mesh of the given shape, axes a, b, …, in a scope of its
+// own. An error that f throws counts as one that it returns.
 func On(t testing.TB, shape []int, f func(ctx context.Context, m *dtensor.Mesh) error) {
 	t.Helper()
 	on(t, shape, func(*comm.Comm) {}, f)
 }
 
-// on is On where prepare has done something to each rank's world before.
+// on is On, but calls prepare with each rank's world first.
 func on(t testing.TB, shape []int, prepare func(world *comm.Comm), f func(ctx context.Context, m *dtensor.Mesh) error) {
 	t.Helper()
 	n := 1
@@ -103,7 +103,7 @@ func SomeMesh(rng *rand.Rand) []int {
 }
 
 // someShard returns Replicate or a sharding of one of the dimensions of shape over
-// ranks, in chunks or with uneven in random sizes, of which some may be 0.
+// ranks: in equal chunks, or with uneven in random sizes, some of them 0.
 func someShard(rng *rand.Rand, ranks int, uneven bool, shape ...int) layout.Placement {
 	d := rng.IntN(len(shape) + 1)
 	switch {
@@ -119,8 +119,8 @@ func someShard(rng *rand.Rand, ranks int, uneven bool, shape ...int) layout.Plac
 	return layout.ShardSizes(d, sizes...)
 }
 
-// SomePlaces returns a random layout of a tensor: someShard for each axis of a mesh
-// of the given shape, in uneven sizes where the axes before leave all ranks as much
+// SomePlaces returns a random layout of a tensor: someShard for each axis of a mesh of
+// the given shape. Sizes are uneven only if the axes before leave all ranks the same part
 // of the dimension.
 func SomePlaces(rng *rand.Rand, mesh []int, shape ...int) []layout.Placement {
 	places, left := make([]layout.Placement, len(mesh)), slices.Clone(shape) // left is -1 where ranks have not as much
@@ -141,7 +141,7 @@ func SomePlaces(rng *rand.Rand, mesh []int, shape ...int) []layout.Placement {
 	return places
 }
 
-// OrPartial returns places with some Replicate made Partial.
+// OrPartial returns places with some Replicate replaced by Partial.
 func OrPartial(rng *rand.Rand, places []layout.Placement) []layout.Placement {
 	for axis, p := range places {
 		if p.IsReplicate() && rng.IntN(4) == 0 {
@@ -151,8 +151,8 @@ func OrPartial(rng *rand.Rand, places []layout.Placement) []layout.Placement {
 	return places
 }
 
-// Calls returns how many of the events have a cause that begins so, and the bytes
-// of them all.
+// Calls returns how many of the events have a cause that begins with cause, and their
+// bytes in all.
 func Calls(events []comm.Event, cause string) (n, bytes int) {
 	for _, e := range events {
 		if strings.HasPrefix(e.Cause, cause) {
@@ -163,8 +163,8 @@ func Calls(events []comm.Event, cause string) (n, bytes int) {
 	return n, bytes
 }
 
-// Near returns an error unless each element of t is what it should be: equal,
-// both NaN, or |got - want| <= atol + rtol·|want|.
+// Near returns an error unless each element of t is equal to that of want, both are NaN,
+// or |got - want| <= atol + rtol·|want|.
 func Near(what string, t *tensor.Tensor, want []float64, rtol, atol float64) error {
 	got := Values(t)
 	if len(got) != len(want) {

@@ -1,10 +1,10 @@
-// Package observe is how what computes tells the keeper of a job's trace what it does:
-// packages dtensor, metrics and train tell, package runtime keeps.
+// Package observe carries events from the packages that compute (dtensor, metrics, train) to
+// package runtime, which writes the job's trace.
 package observe
 
 import "time"
 
-// A Kind says whose time a span is.
+// A Kind says what a span measures.
 type Kind uint8
 
 // The kinds of spans.
@@ -16,18 +16,18 @@ const (
 
 // An Observer is told what one rank does. Its methods may be called from any goroutine.
 type Observer interface {
-	// Span tells of what lasted from start until now. stack says where it was begun; nil: at
-	// Span's caller. It is not kept.
+	// Span reports a span from start until now. stack is the call stack at its beginning, which
+	// Span does not keep; nil: that of the caller.
 	Span(kind Kind, name string, stack []uintptr, start time.Time)
 
-	// Metric tells the value of a metric at the present step, such as a loss.
+	// Metric reports the value of a metric at the present step, such as a loss.
 	Metric(name string, value float64)
 
-	// Layout tells how a parameter is divided.
+	// Layout reports how a parameter is divided.
 	Layout(l *Layout)
 }
 
-// A Layout is how a tensor is divided over ranks, as dtensor/visualize.Picture has it.
+// A Layout says how a tensor is divided over ranks, as dtensor/visualize.Picture does.
 type Layout struct {
 	Name    string   `json:"name"`
 	Title   string   `json:"title"` // "[5, 16] S(0) on (tp=2)"
@@ -44,8 +44,8 @@ type Region struct {
 	Label  string `json:"label"`
 }
 
-// Key is the attribute of the world communicator under which its rank's Observer is kept;
-// nil or absent: nobody wants to know. It is there before the program begins.
+// Key is the attribute of the world communicator that holds its rank's Observer; nil or
+// absent: nobody observes. It is set before the program begins.
 type Key struct{}
 
 // Of returns the Observer that attr, the Attr method of a communicator's Internals, finds; nil

@@ -1,6 +1,6 @@
 //go:build ignore
 
-// This program writes table.go: for each octave of the tail probability the
+// This program writes table.go, which has for each octave of the tail probability the
 // polynomial that interpolates the normal quantile at Chebyshev points.
 package main
 

@@ -1,8 +1,8 @@
 // Package philox makes random numbers that depend on a key and an index alone.
 //
-// Element i of a stream is a function of (seed, stream, i): no state goes from one
-// element to the next, so any part of a tensor can be made anywhere, in any order,
-// and is the same for every sharding. The generator is Philox4x32-10 of Salmon et
+// Element i of a stream is a function of (seed, stream, i). There is no state, so any
+// part of a tensor can be made anywhere, in any order, and is the same for every
+// sharding. The generator is Philox4x32-10 of Salmon et
 // al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011. Normals come from
 // one fixed set of polynomials evaluated with fused multiply-adds, so that every
 // architecture, and a GPU, gives the same bits.
@@ -55,9 +55,9 @@ func Uniform(word uint32) float64 { return float64(word>>8) * (1.0 / (1 << 24)) 
 
 // Normal maps a random word to the standard normal distribution, by the inverse of
 // its distribution function: the sign is the top bit, and the other 31 bits k give
-// the probability p = (2k+1)·2⁻³³ of the tail beyond |z|, at most 6.3. The octaves
-// of p have a polynomial each, in t = m - 1.5 for 2k+1 = m·2ᵉ; its absolute error
-// is below 1e-7, less than float32 shows.
+// the probability p = (2k+1)·2⁻³³ of the tail beyond |z|; |z| is at most 6.3. Each octave
+// of p has a polynomial in t = m - 1.5 for 2k+1 = m·2ᵉ. Its absolute error is below 1e-7,
+// about the rounding error of float32.
 func Normal(word uint32) float64 {
 	v := uint64(word&0x7fffffff)<<1 | 1
 	bits := math.Float64bits(float64(v)) // exact

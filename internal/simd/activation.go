@@ -2,7 +2,8 @@ package simd
 
 import "github.com/gorun-spmd/gorun/internal/activation"
 
-// gradient has f, in this mode of Writing, compute dst from what the forward kept.
+// gradient calls f in mode m, which Writing returned, to compute dst from kept, which the
+// forward pass kept, and dy.
 func (m Mode) gradient(op string, f func(m Mode, dst, kept, dy []float32), dst, kept, dy []float32) {
 	same(op, len(dst), len(kept), len(dy))
 	f(m, dst, kept, dy)
@@ -22,7 +23,7 @@ func (m Mode) eachSlope(k kernel, vec func(level uint8, dst, x, dy *float32, n i
 	}
 }
 
-// Relu does dst[i] = x[i], but 0 where x[i] < 0; NaN and -0 stay.
+// Relu does dst[i] = x[i], or 0 if x[i] < 0; NaN and -0 stay.
 func Relu(dst, x []float32) { Writing(dst, x).unary("Relu", Mode.relu, dst, x) }
 
 func (m Mode) relu(dst, x []float32) {
@@ -40,8 +41,8 @@ func (m Mode) relu(dst, x []float32) {
 	}
 }
 
-// ReluGrad does dst[i] = dy[i], but 0 where x[i] <= 0. The result of Relu serves
-// as x as well as its argument.
+// ReluGrad does dst[i] = dy[i], or 0 if x[i] <= 0. x is the argument of Relu or its
+// result.
 func ReluGrad(dst, x, dy []float32) {
 	Writing(dst, x, dy).gradient("ReluGrad", Mode.reluGrad, dst, x, dy)
 }

@@ -20,8 +20,8 @@ func (m Mode) fromF16(dst []float32, src []dtype.F16) {
 	}
 }
 
-// whole returns how many of n elements kernel k converts: full vectors, for
-// a conversion has but one right result and the rest may come from plain Go.
+// whole returns how many of n elements kernel k converts: full vectors. Plain Go converts
+// the rest, because it gives the same bits: a conversion has one right result.
 func (m Mode) whole(k kernel, n int) int {
 	if !m.has(k) {
 		return 0

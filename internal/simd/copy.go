@@ -33,8 +33,8 @@ func CopyAhead[T Elem](dst, src []T) {
 // CopyAhead is the function CopyAhead in this mode.
 func (m Mode) CopyAhead(dst, src []byte) { m.copy(dst, src, copyKernel, copyVec) }
 
-// CopyNear is CopyAhead for a src that is in the cache, see Prefetch, and that ends where
-// it ends: a row of a table.
+// CopyNear is CopyAhead for a src that is in the cache, see Prefetch, and does not prefetch
+// beyond its end: it is for a row of a table.
 func (m Mode) CopyNear(dst, src []byte) {
 	same("CopyNear", len(dst), len(src))
 	m.copy(dst, src, copyNearKernel, copyNearVec)

@@ -2,10 +2,10 @@ package simd
 
 import "math"
 
-// Moments returns the mean of x and its variance (the mean squared distance from
-// the mean), in two passes; 0 and 0 for an empty x. The second pass measures from the
-// mean in float32, which is then corrected for. Where the deviation is small beside the
-// mean a third pass finds what the sum has lost of it.
+// Moments returns the mean of x and its variance (the mean squared distance from the
+// mean), in two passes; 0 and 0 for an empty x. The second pass measures from the mean
+// rounded to float32, and corrects for that rounding. If the deviation is small beside the
+// mean, a third pass corrects the mean for the rounding of its sum.
 func Moments(x []float32) (mean, variance float64) { return ordinary.moments(x) }
 
 func (m Mode) moments(x []float32) (mean, variance float64) {
@@ -23,8 +23,8 @@ func (m Mode) moments(x []float32) (mean, variance float64) {
 	return mean, max(0, squares-off*off)
 }
 
-// far is how many deviations from 0 a mean is measured again: what a sum loses is a share
-// of the mean, up to 71·2⁻²⁴ of it.
+// A mean that is far or more deviations from 0 is measured again: the rounding error of a
+// sum is in proportion to the mean, up to 71·2⁻²⁴ of it.
 const far = 16
 
 // Normalize does dst[i] = (x[i]-mean)·rstd·weight[i] + bias[i]. A nil weight
@@ -35,9 +35,9 @@ func (m Mode) Normalize(dst, x []float32, mean, rstd float64, weight, bias []flo
 	m.normalize(dst, x, inUnits(mean, rstd), weight, bias)
 }
 
-// units take an element x of a row to h = (x-mean)·rstd + shift, its distance from the
-// mean in units of the deviation: shift is what the mean loses in float32, which may be
-// much beside the deviation.
+// units convert an element x of a row to h = (x-mean)·rstd + shift, its distance from the
+// mean in units of the deviation. shift corrects for rounding the mean to float32, which
+// may be much beside the deviation.
 type units struct{ mean, rstd, shift float32 }
 
 func inUnits(mean, rstd float64) units {
@@ -77,7 +77,7 @@ func (m Mode) normalize(dst, x []float32, u units, weight, bias []float32) {
 
 // LayerNormRow normalizes x by its own mean and variance:
 // Normalize(dst, x, mean, rstd, weight, bias) with rstd = 1/√(variance+eps).
-// It returns what the gradient needs.
+// It returns the mean and rstd, for the gradient.
 func (m Mode) LayerNormRow(dst, x, weight, bias []float32, eps float64) (mean, rstd float64) {
 	mean, variance := Moments(x)
 	rstd = 1 / math.Sqrt(variance+eps)

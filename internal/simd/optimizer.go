@@ -5,7 +5,7 @@ package simd
 type SGD struct {
 	LR          float32
 	Momentum    float32
-	Dampening   float32 // 0 on the first step of a buffer, whatever the optimizer's own is
+	Dampening   float32 // 0 on the first step of a buffer, whatever the optimizer's setting
 	WeightDecay float32
 	Nesterov    bool
 }
@@ -46,15 +46,15 @@ func (m Mode) sgd(param, buf, grad []float32, o SGD) {
 	}
 }
 
-// Adam are the constants of one step of Adam or AdamW, with what depends on the
-// step number worked out by the caller (in float64). The betas are not rounded
-// before 1 - beta is taken: of 0.999 that would be off by a part in 80000.
+// Adam are the constants of one step of Adam or AdamW. The caller computes those that
+// depend on the step number, in float64. The betas are float64 because 1 - beta of a
+// beta rounded to float32 would be off by a part in 80000 for 0.999.
 type Adam struct {
 	Beta1, Beta2 float64
 	StepSize     float32 // lr / (1-beta1ᵗ)
 	RootBias2    float32 // √(1-beta2ᵗ)
 	Eps          float32
-	Decay        float32 // what the parameter is multiplied by first: 1 - lr·weight_decay in AdamW, 1 in Adam
+	Decay        float32 // multiplies the parameter first: 1 - lr·weight_decay in AdamW, 1 in Adam
 	L2           float32 // weight_decay in Adam, 0 in AdamW
 }
 

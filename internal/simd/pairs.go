@@ -48,8 +48,8 @@ func (m Mode) zipRows(dst []dtype.BF16, dstStep int, src []dtype.BF16, srcStep, 
 //
 //	dst[p*dstStep+2*i+h] = src[i*srcStep+2*p+h]    i < rows, 2*p+h < cols, h < 2
 //
-// and has a zero as the second of the last pairs if the number of columns is odd. dst and
-// src must not overlap.
+// and puts zeros second into the last pairs if the number of columns is odd. dst and src
+// must not overlap.
 func TransposePairs(dst []dtype.BF16, dstStep int, src []dtype.BF16, srcStep, rows, cols int) {
 	if rows == 0 || cols == 0 {
 		return

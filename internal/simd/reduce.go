@@ -2,10 +2,10 @@ package simd
 
 import "math"
 
-// piece is the elements a sum adds in float32 before it goes on in float64.
+// piece is how many elements a sum adds in float32 before it goes on in float64.
 const piece = 4096
 
-// lanes are the partial sums of a piece: lane i adds elements i, i+64, …
+// lanes is the number of partial sums of a piece: lane i adds elements i, i+64, …
 const lanes = 64
 
 // pieces adds the results of f for the pieces of n elements, from i on.
@@ -68,9 +68,9 @@ func (m Mode) dot(a, b []float32) float64 {
 	})
 }
 
-// SumShifted returns the sum of (x[i]-shift)·weight[i], in the order of Sum: with
-// the largest element as shift nothing of large elements that are near each other is
-// lost. A nil weight stands for ones.
+// SumShifted returns the sum of (x[i]-shift)·weight[i], in the order of Sum. With the
+// largest element as shift, rounding does not hide the differences of large elements. A
+// nil weight stands for ones.
 func SumShifted(x, weight []float32, shift float32) float64 {
 	sameOrNil("SumShifted", len(x), weight)
 	return ordinary.sumShifted(x, weight, shift)
@@ -96,7 +96,7 @@ func (m Mode) sumShifted(x, weight []float32, shift float32) float64 {
 	})
 }
 
-// SumSquares returns the sum of x[i]², in the order of Sum; in float64, for the
+// SumSquares returns the sum of x[i]², in the order of Sum. It returns float64 because the
 // sums of many slices are joined to one norm.
 func SumSquares(x []float32) float64 { return ordinary.sumSquares(x, 0) }
 

@@ -33,7 +33,7 @@ func checkRows(op, name string, length, step, rows, n int) {
 	}
 }
 
-// soon is how many bytes before they are needed rows are asked for.
+// soon is how many bytes ahead rows are prefetched.
 const soon = 2 << 10
 
 // copyRows is CopyRows in bytes.
@@ -69,8 +69,8 @@ func Transpose[T Elem](dst []T, dstStep int, src []T, srcStep, rows, cols int) {
 	transpose(ordinary, dst, dstStep, src, srcStep, rows, cols)
 }
 
-// transpose takes squares of the matrix whose rows and columns lie in so few
-// pages that the processor knows the addresses of all.
+// transpose works on squares of the matrix whose rows and columns lie in few enough pages
+// for the processor's TLB.
 func transpose[T Elem](m Mode, dst []T, dstStep int, src []T, srcStep, rows, cols int) {
 	const square = 256
 	for i := 0; i < rows; i += square {
@@ -86,7 +86,7 @@ func transpose[T Elem](m Mode, dst []T, dstStep int, src []T, srcStep, rows, col
 	}
 }
 
-// transposeVec is a square of Transpose for elements of 4 or 8 bytes, steps in bytes.
+// transposeVec transposes one square of elements of 4 or 8 bytes; steps are in bytes.
 func transposeVec(dst []byte, dstStep int, src []byte, srcStep, rows, cols, size int) {
 	lanes := 64 / size
 	for i := 0; i < rows; i += lanes {
@@ -99,8 +99,8 @@ func transposeVec(dst []byte, dstStep int, src []byte, srcStep, rows, cols, size
 	}
 }
 
-// transposeGo is a square of Transpose, a tile of 16 by 16 at a time through
-// memory in the first cache, so that each cache line is read and written once.
+// transposeGo transposes one square, a tile of 16 by 16 at a time through a buffer in the
+// first cache, so that each cache line is read and written once.
 func transposeGo[T Elem](dst []T, dstStep int, src []T, srcStep, rows, cols int) {
 	const tile = 16
 	var buf [tile][tile]T

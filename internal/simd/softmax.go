@@ -9,8 +9,8 @@ import "math"
 // the sum is NaN, and the maximum that of the numbers.
 func SoftmaxStats(x []float32) (top, sum float32) { return ordinary.softmaxStats(x) }
 
-// softmaxStats takes x by pieces, which stay in the first cache between the
-// search for the maximum and the sum; a new maximum scales what was summed.
+// softmaxStats reads x by pieces, which stay in the first cache between the search for the
+// maximum and the sum. A new maximum scales the sum so far.
 func (m Mode) softmaxStats(x []float32) (top, sum float32) {
 	top = float32(math.Inf(-1))
 	var s float64
@@ -30,8 +30,8 @@ func (m Mode) softmaxStats(x []float32) (top, sum float32) {
 	return top, float32(s)
 }
 
-// maxNumber returns the largest element of at most a piece but for NaN, which takes
-// half the time of maxValue.
+// maxNumber returns the largest element of at most a piece and ignores NaN. It takes half
+// the time of maxValue.
 func (m Mode) maxNumber(x []float32) float32 {
 	if m.has(maxNumberKernel) {
 		return maxNumberVec(m.wide(), &x[0], len(x))

@@ -6,7 +6,7 @@ import (
 	"github.com/gorun-spmd/gorun/internal/activation"
 )
 
-// unary has f, in this mode of Writing, compute dst from x.
+// unary calls f in mode m, which Writing returned, to compute dst from x.
 func (m Mode) unary(op string, f func(m Mode, dst, x []float32), dst, x []float32) {
 	same(op, len(dst), len(x))
 	f(m, dst, x)

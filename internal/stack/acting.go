@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// Acting returns a goroutine of this process that may do something although none of the
-// others does and no call on a communicator ends, as "sleep in main.train"; "" if there
-// is none. The caller's own is left out.
+// Acting returns a goroutine of this process that may do something even if no other goroutine
+// does and no call on a communicator ends, such as "sleep in main.train". It returns "" if there
+// is none, and leaves out the caller's own goroutine.
 //
 // A goroutine that runs, sleeps, reads, or waits in a system call may act. One that waits
-// for a channel may too, since a timer may send there. One that waits for a lock, a
-// sync.WaitGroup or somebody who receives cannot: only another goroutine ends that. Nor
+// to receive from a channel may too, since a timer may send there. One that waits for a lock, a
+// sync.WaitGroup or the receiver of its send cannot: only another goroutine ends that wait. Nor
 // can one that is in a call on a communicator, or that belongs to this module's runtime.
 func Acting() string {
 	stacks := Goroutines()
@@ -24,7 +24,7 @@ func Acting() string {
 	return acting(stacks, path.Dir(path.Dir(reflect.TypeFor[home]().PkgPath())))
 }
 
-// mostBytes is how much of the stacks Goroutines returns.
+// mostBytes is the most text that Goroutines returns.
 const mostBytes = 16 << 20
 
 // Goroutines returns the stacks of all goroutines as text, the caller's first.
@@ -38,7 +38,7 @@ func Goroutines() []byte {
 	return buf[:n]
 }
 
-// acting is Acting of what runtime.Stack has printed.
+// acting is Acting on stacks as runtime.Stack prints them.
 func acting(stacks []byte, module string) string {
 	for i, text := range bytes.Split(stacks, []byte("\n\n")) {
 		if i == 0 { // the caller
@@ -55,7 +55,7 @@ func acting(stacks []byte, module string) string {
 	return ""
 }
 
-// acts reports whether a goroutine may act, by its state and the frame that led to it.
+// acts reports whether a goroutine in a state may act. f is its frame by innermost.
 func acts(state string, f runtime.Frame, module string) bool {
 	switch state {
 	case "chan send", "chan send (nil chan)", "chan receive (nil chan)", "select (no cases)", "semacquire", "coroutine",
@@ -72,8 +72,8 @@ func acts(state string, f runtime.Frame, module string) bool {
 	return !strings.HasPrefix(f.Function, "os/signal.")
 }
 
-// innermost returns the innermost frame of a printed stack that is not one of the
-// packages by which any goroutine waits; ok is false if all are.
+// innermost returns the innermost frame of a printed stack outside the packages through which
+// goroutines wait (see waits); ok is false if there is none.
 func innermost(stack []byte) (f runtime.Frame, ok bool) {
 	lines := bytes.Split(stack, []byte("\n"))
 	for i := 0; i+1 < len(lines); i++ {
@@ -91,7 +91,7 @@ func innermost(stack []byte) (f runtime.Frame, ok bool) {
 	return f, false
 }
 
-// waits reports whether a function is of a package by which any goroutine waits.
+// waits reports whether a function belongs to a package through which goroutines wait.
 func waits(function string) bool {
 	for _, p := range []string{"runtime.", "internal/", "sync.", "sync/atomic.", "syscall.", "golang.org/x/sys/unix.", "time."} {
 		if strings.HasPrefix(function, p) {

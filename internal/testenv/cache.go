@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// DependsOn is for a test that has the go command build the packages. Go test keeps the
-// results of tests and cannot know what such a test depends on. DependsOn reads the
-// folders of the packages and of all that they import. Go test records this, and runs
+// DependsOn is for a test that builds the packages with the go command. Go test caches the
+// results of tests and cannot know that such a test depends on these packages. DependsOn reads
+// their folders and those of all packages that they import. Go test records this, and runs
 // the test again when a file in one of these folders changes.
 func DependsOn(t testing.TB, packages ...string) {
 	t.Helper()

@@ -1,4 +1,4 @@
-// Package testenv is what tests of several packages share about the world around
-// them: programs of the machine that a test needs, packages that it has the go command
-// build, and files of testdata that hold the output it expects.
+// Package testenv helps tests of several packages with their environment: programs of the
+// machine that a test needs, packages that it builds with the go command, and files of
+// testdata that hold the output it expects.
 package testenv

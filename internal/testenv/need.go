@@ -41,9 +41,9 @@ func Children() {
 	}
 }
 
-// Missing ends a test that needs a program or a library which the error reports as
-// missing. The test is skipped with a line that tells what installs it. Under CI=true
-// it fails, because everything has to be there.
+// Missing ends a test because of the error, which reports a missing program or library.
+// The test is skipped with a line that tells how to install it. Under CI=true
+// it fails, because CI installs everything.
 func Missing(t testing.TB, err error) {
 	t.Helper()
 	end := t.Skipf

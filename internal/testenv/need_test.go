@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A witness is a test that notes how it was ended.
+// A witness is a test that records how it was ended.
 type witness struct {
 	testing.TB
 	said string

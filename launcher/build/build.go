@@ -22,16 +22,14 @@ import (
 	"github.com/gorun-spmd/gorun/launcher/supervisor"
 )
 
-// A Builder runs the go command for the programs that are Go source, each time as
-// a job of one rank under a guardian of its own, so that a build that is
-// interrupted, or whose launcher is killed, leaves neither processes nor files.
+// A Builder runs the go command for the programs that are Go source.
 type Builder struct {
 	Console *stdio.Console
 	Signals <-chan os.Signal
 }
 
-// All builds what is to be built, and puts its paths among the others. A dry run prints
-// the commands that would build it where its plan looks for it.
+// All builds the programs that are Go source, and sets their paths in paths. A dry run only
+// prints the commands, which build to the paths of KeptAs.
 func (b *Builder) All(o *options.Options, paths []string, stdout io.Writer) (err error) {
 	for i := range o.Apps {
 		a := &o.Apps[i]
@@ -39,7 +37,7 @@ func (b *Builder) All(o *options.Options, paths []string, stdout io.Writer) (err
 		case !a.Built:
 		case o.DryRun:
 			paths[i] = KeptAs(a, i)
-			// As go run does: a repository that git does not trust is no reason to fail.
+			// -buildvcs=false as in go run: a repository that git does not trust is no reason to fail.
 			fmt.Fprintln(stdout, phrase.Quote(GoCommand(a, "build", "-buildvcs=false", "-o", paths[i])))
 		default:
 			if paths[i], err = b.build(a); err != nil {
@@ -50,15 +48,15 @@ func (b *Builder) All(o *options.Options, paths []string, stdout io.Writer) (err
 	return nil
 }
 
-// build compiles a and returns the executable's path. What the go command says
-// goes to standard error as it is.
+// build compiles a and returns the executable's path. The output of the go command goes to
+// standard error unchanged.
 func (b *Builder) build(a *options.App) (string, error) {
 	goPath, err := exec.LookPath("go")
 	if err != nil {
 		return "", fmt.Errorf("%s is Go source, and the go command, to build it, is not in PATH; install Go or name an executable", a.Program)
 	}
 	argv := GoCommand(a, "run", "-exec", "echo")
-	// A binary that had to be linked is run from a folder that go run removes; the second time it is in the cache.
+	// go run runs a binary that it had to link from a folder that it then removes. The second time the binary is in the cache.
 	for range 2 {
 		path, err := b.run(goPath, argv)
 		if err != nil {
@@ -78,7 +76,7 @@ func (b *Builder) run(path string, argv []string) (line string, err error) {
 	if err != nil {
 		return "", err
 	}
-	defer os.RemoveAll(temp) // the guardian has, unless it was killed
+	defer os.RemoveAll(temp) // the guardian removes it, unless it is killed
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return "", err

@@ -9,9 +9,9 @@ import (
 	"github.com/gorun-spmd/gorun/launcher/options"
 )
 
-// GoCommand returns the go command line that carries out verb ("run", or "build") with
-// flags for a. A package or .go files of another module than the current folder's are
-// built inside their own; .go files of no module belong to the current folder's.
+// GoCommand returns the go command line that carries out verb ("run" or "build") with
+// flags for a. A package, or .go files, of another module than the current folder's are
+// built inside their own module. .go files outside any module belong to the current folder's.
 func GoCommand(a *options.App, verb string, flags ...string) []string {
 	dir, what := "", []string{a.Program}
 	switch {
@@ -59,7 +59,7 @@ func moduleOf(dir string) string {
 	}
 }
 
-// KeptAs is the file for the i-th program of a dry run, in the user's cache folder.
+// KeptAs returns the file for the i-th program of a dry run, in the user's cache folder.
 func KeptAs(a *options.App, i int) string {
 	parent, err := os.UserCacheDir()
 	if err != nil {

@@ -18,12 +18,11 @@ import (
 	"github.com/gorun-spmd/gorun/launcher/options"
 )
 
-// named is what a command line may name in place of what it does.
+// named is the advice of errors about a program that gorun cannot start.
 const named = "name an executable, the folder of a Go main package, or .go files"
 
-// locate says what a.Program is: an executable, whose path it returns, or Go
-// source (a folder, .go files or an import path), for which the path is "" and
-// a.Built is set.
+// locate finds a.Program. It returns the path of an executable. For Go source (a folder,
+// .go files or an import path) it returns "" and sets a.Built.
 func locate(a *options.App) (path string, err error) {
 	name := a.Program
 	if a.Sources != nil {
@@ -63,7 +62,7 @@ func locate(a *options.App) (path string, err error) {
 	return options.Absolute(full)
 }
 
-// executable reports whether a file may be executed. Windows does not say.
+// executable reports whether a file may be executed. Windows has no such permission.
 func executable(info fs.FileInfo) bool {
 	return info.Mode().IsRegular() && (info.Mode()&0o111 != 0 || goruntime.GOOS == "windows")
 }
@@ -88,7 +87,7 @@ func search(name string) (string, error) {
 	return "", exit.Missing(fmt.Errorf("%s: no such program in PATH; %s", cmp.Or(name, `""`), hint))
 }
 
-// meant says what a path that does not exist may be meant to be.
+// meant returns advice about a path that does not exist: a similar name, if there is one.
 func meant(path string) string {
 	dir, base := filepath.Split(path)
 	entries, _ := os.ReadDir(cmp.Or(dir, "."))
@@ -100,7 +99,7 @@ func meant(path string) string {
 	return named
 }
 
-// typed is a path as it is not taken for a name in PATH or for an import path.
+// typed returns a path in a form that is not taken for a name in PATH or an import path.
 func typed(path string) string {
 	if filepath.IsAbs(path) || path == "." || path == ".." || strings.HasPrefix(path, "./") || strings.HasPrefix(path, "../") {
 		return path
@@ -108,7 +107,7 @@ func typed(path string) string {
 	return "./" + path
 }
 
-// checkSources refuses .go files that are not of a program.
+// checkSources refuses .go files that do not belong to a main package.
 func checkSources(files []string) error {
 	for _, f := range files {
 		if _, err := os.Stat(f); err != nil {
@@ -121,8 +120,8 @@ func checkSources(files []string) error {
 	return nil
 }
 
-// checkFolder refuses a folder that is no main package, whatever the tags of a build.
-// What else keeps it from being built, go says.
+// checkFolder refuses a folder that is no main package under any build tags.
+// The go command reports all other reasons why it cannot be built.
 func checkFolder(dir string) error {
 	files, _ := filepath.Glob(filepath.Join(dir, "*.go"))
 	what := "is a folder without Go files"
@@ -147,7 +146,7 @@ func checkFolder(dir string) error {
 	return exit.Unusable("%s %s; %s", dir, what, named)
 }
 
-// packageOf returns the package that a .go file is of, "" if it does not say.
+// packageOf returns the name in a .go file's package clause, "" if it has none.
 func packageOf(file string) string {
 	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.PackageClauseOnly)
 	if err != nil {
@@ -156,8 +155,8 @@ func packageOf(file string) string {
 	return f.Name.Name
 }
 
-// packageNamed returns the name of the package that the go command knows by an import
-// path, "" if there is none.
+// packageNamed returns the name of the package with an import path, "" if the go command knows
+// none.
 func packageNamed(path string) string {
 	if strings.HasPrefix(path, ".") || strings.HasPrefix(path, "/") {
 		return ""
@@ -169,8 +168,8 @@ func packageNamed(path string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// Locate returns the files to execute, in the order of o.Apps, "" for those that are
-// to be built.
+// Locate returns the files to execute, in the order of o.Apps; "" for a program that is to be
+// built.
 func Locate(o *options.Options) (paths []string, err error) {
 	paths = make([]string, len(o.Apps))
 	for i := range o.Apps {

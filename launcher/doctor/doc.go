@@ -1,3 +1,3 @@
-// Package doctor is the command gorun doctor: it says what this machine offers to a job, and
-// how to get what is missing.
+// Package doctor is the command gorun doctor: it lists what this machine offers to a job, and
+// says how to install the missing parts.
 package doctor

@@ -30,18 +30,18 @@ The exit status is 0 if gorun itself has what it needs, else 1.
 type finding struct {
 	Name string `json:"name"`
 	OK   bool   `json:"ok"`
-	Text string `json:"text"`          // what there is, or what its absence means
+	Text string `json:"text"`          // its description, or the consequence of its absence
 	Need bool   `json:"need"`          // no job runs without it
 	Fix  string `json:"fix,omitempty"` // how to get it
 }
 
-// A checkup is where doctor looks. Tests have other places.
+// A checkup gives doctor access to a machine. Tests have machines of their own.
 type checkup struct {
-	root string // "" for the machine's own files
+	root string // prefix of all files; "" for the machine's own
 	env  func(string) string
 	find func(program string) (path string, err error)
 	run  func(argv ...string) (output string, err error)
-	// needs returns the names of the shared libraries that one names.
+	// needs returns the names of the shared libraries with which library is linked.
 	needs func(library string) ([]string, error)
 }
 
@@ -50,7 +50,7 @@ func Main(args []string, version string, stdout io.Writer) int {
 	return thisCheckup().command(args, version, stdout, os.Stderr)
 }
 
-// command is doctor on the machine of c.
+// command runs gorun doctor on the machine of c.
 func (c *checkup) command(args []string, version string, stdout, stderr io.Writer) int {
 	f := flag.NewFlagSet("gorun doctor", flag.ContinueOnError)
 	asJSON := f.Bool("json", false, "")
@@ -78,7 +78,7 @@ func (c *checkup) command(args []string, version string, stdout, stderr io.Write
 	return status
 }
 
-// writeFindings is a table, with what is missing marked.
+// writeFindings writes a table, and marks the findings that are missing.
 func writeFindings(w io.Writer, findings []finding) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, it := range findings {
@@ -102,7 +102,7 @@ func writeFindings(w io.Writer, findings []finding) {
 	_ = t.Flush()
 }
 
-// examine looks at everything.
+// examine returns all findings.
 func (c *checkup) examine() []finding {
 	findings := []finding{c.cores(), c.memory(), sharedMemory(), openFileLimit()}
 	findings = append(findings, c.mpiLibraries()...)
@@ -110,8 +110,8 @@ func (c *checkup) examine() []finding {
 	return append(findings, c.gpus(), c.goCommand(), c.compiler())
 }
 
-// install is the command that installs a package, by its name on Debian and its
-// relatives, and on Fedora and its.
+// install returns the command that installs a package. debian is the package's name in Debian
+// and its derivatives, fedora its name in Fedora and its derivatives.
 func (c *checkup) install(debian, fedora string) string {
 	release, _ := os.ReadFile(c.root + "/etc/os-release")
 	var like string

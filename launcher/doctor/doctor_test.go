@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// newCheckup is a machine with the given files and programs, which print what they
-// are mapped to.
+// newCheckup returns a machine with the given files and programs. A program prints the text to
+// which it is mapped.
 func newCheckup(t *testing.T, files, programs map[string]string) *checkup {
 	t.Helper()
 	root := t.TempDir()

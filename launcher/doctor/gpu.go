@@ -12,20 +12,19 @@ import (
 	"github.com/gorun-spmd/gorun/launcher/phrase"
 )
 
-// A gpu is what the driver says of a device.
+// A gpu is the driver's description of a device.
 type gpu struct {
 	name, capability, driver string
 	memory                   uint64 // bytes
 }
 
-// What the PTX of tensor/cuda is made for: a compute capability, and the driver that
-// came with CUDA 11.8.
+// The PTX of tensor/cuda needs this compute capability, and the driver that came with CUDA 11.8.
 const (
 	leastCapability = 8.0
 	leastDriver     = 520
 )
 
-// driverGPUs are the devices that the driver offers, by its own tool. gorun is one
+// driverGPUs returns the devices that the driver's tool nvidia-smi lists. gorun is one
 // static file and so does not load the driver itself.
 func (c *checkup) driverGPUs() (gpus []gpu) {
 	tool, err := c.find("nvidia-smi")
@@ -39,7 +38,7 @@ func (c *checkup) driverGPUs() (gpus []gpu) {
 	for line := range strings.Lines(out) {
 		fields := strings.Split(line, ",")
 		if len(fields) != 4 {
-			return nil // it says what is wrong instead
+			return nil // an error message in place of the table
 		}
 		for i := range fields {
 			fields[i] = strings.TrimSpace(fields[i])
@@ -51,7 +50,8 @@ func (c *checkup) driverGPUs() (gpus []gpu) {
 	return gpus
 }
 
-// sortsOf is "NVIDIA H200, 140.4 GiB, compute capability 9.0" of each sort of device.
+// sortsOf returns a text such as "NVIDIA H200, 140.4 GiB, compute capability 9.0" for each sort
+// of device.
 func sortsOf(gpus []gpu) string {
 	var sorts []string
 	numbers := map[string]int{}
@@ -76,7 +76,7 @@ func sortsOf(gpus []gpu) string {
 	return strings.Join(sorts, "; ")
 }
 
-// gpus says what CUDA would find.
+// gpus returns the GPUs that CUDA would find.
 func (c *checkup) gpus() finding {
 	f := finding{Name: "CUDA"}
 	files, _ := filepath.Glob(c.root + "/dev/nvidia[0-9]*")
@@ -109,7 +109,7 @@ func (c *checkup) gpus() finding {
 	return f
 }
 
-// driverOf is "driver 570.86.15".
+// driverOf returns "driver 570.86.15", with a remark if it is too old.
 func driverOf(version string) string {
 	text := "driver " + version
 	branch, _, _ := strings.Cut(version, ".")
@@ -119,7 +119,7 @@ func driverOf(version string) string {
 	return text
 }
 
-// models are the names of the devices that the kernel's module gives.
+// models returns the names of the devices as the kernel's module gives them.
 func (c *checkup) models() (models []string) {
 	infos, _ := filepath.Glob(c.root + "/proc/driver/nvidia/gpus/*/information")
 	for _, name := range infos {

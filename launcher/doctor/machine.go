@@ -21,7 +21,7 @@ import (
 	"github.com/gorun-spmd/gorun/launcher/phrase"
 )
 
-// thisCheckup looks at this machine.
+// thisCheckup returns the checkup of this machine.
 func thisCheckup() *checkup {
 	return &checkup{
 		env:  os.Getenv,
@@ -72,7 +72,7 @@ func (c *checkup) memory() finding {
 
 func gib(bytes uint64) string { return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30)) }
 
-// sharedMemory makes what a job makes.
+// sharedMemory tries the shared memory and the futex that a job needs.
 func sharedMemory() finding {
 	f := finding{Name: "shared memory", Need: true}
 	segment, err := control.Create(1, control.Options{ArenaBytes: 1 << 20})
@@ -91,8 +91,8 @@ func sharedMemory() finding {
 	return f
 }
 
-// openFileLimit is how many ranks the limit on open files allows: gorun holds two
-// pipes and an arena for each.
+// openFileLimit returns how many ranks the limit on open files allows. It counts five files for
+// each rank.
 func openFileLimit() finding {
 	f := finding{Name: "open files", Need: true, OK: true}
 	var limit unix.Rlimit

@@ -14,11 +14,11 @@ import (
 	"github.com/gorun-spmd/gorun/launcher/phrase"
 )
 
-// An mpiKind is a family of MPI libraries with one ABI. That of MPICH is also
-// Intel MPI's, MVAPICH's and Cray's, which have version numbers of their own.
+// An mpiKind is a family of MPI libraries with one ABI. Intel MPI, MVAPICH and Cray's library
+// have MPICH's ABI, with version numbers of their own.
 type mpiKind struct {
 	soname, name string
-	version      *regexp.Regexp // in the library's own bytes: a C string; nil if none tells
+	version      *regexp.Regexp // finds the version in the library's file, as a C string; nil if it cannot be found
 }
 
 func mpiKinds() []mpiKind {
@@ -31,7 +31,7 @@ func mpiKinds() []mpiKind {
 	}
 }
 
-// mpiLibraries says which libraries a rank could load.
+// mpiLibraries returns the MPI libraries that a rank could load.
 func (c *checkup) mpiLibraries() []finding {
 	var found []finding
 	for _, kind := range mpiKinds() {
@@ -64,10 +64,10 @@ func (k *mpiKind) versionOf(path string) string {
 	return "unknown version"
 }
 
-// cudaAware says whether a library was built to take addresses of CUDA devices: what
-// Open MPI's own tool says, which is beside the library or on the path and of the same
-// version, and of the others what they are linked with. A rank asks the library itself
-// when it has loaded it.
+// cudaAware returns a text that says whether a library was built to take addresses of CUDA
+// devices, or "". For Open MPI it asks ompi_info of the same version, beside the library or in
+// PATH. For other libraries it looks at the libraries with which they are linked. A rank asks
+// the library itself when it has loaded it.
 func (c *checkup) cudaAware(kind mpiKind, version, path string) string {
 	if kind.name != "Open MPI" {
 		needs, err := c.needs(path)
@@ -96,7 +96,7 @@ func (c *checkup) cudaAware(kind mpiKind, version, path string) string {
 	return ", not CUDA-aware"
 }
 
-// mpiLaunchers says which launchers a job could be handed to.
+// mpiLaunchers returns the launchers to which gorun could hand a job.
 func (c *checkup) mpiLaunchers() []finding {
 	var found []finding
 	seen := ""
@@ -124,7 +124,7 @@ func (c *checkup) mpiLaunchers() []finding {
 	return found
 }
 
-// mpiVersion is what says most of a launcher's answer to --version.
+// mpiVersion returns the most telling line of a launcher's answer to --version.
 func mpiVersion(out string) string {
 	for line := range strings.Lines(out) {
 		if name, version, ok := strings.Cut(line, "Version:"); ok && strings.TrimSpace(name) == "" {
@@ -134,7 +134,7 @@ func mpiVersion(out string) string {
 	return phrase.FirstLine(out)
 }
 
-// libraries returns the files of a name where the dynamic loader looks, each once.
+// libraries returns the files named soname in the dynamic loader's folders, each file once.
 func (c *checkup) libraries(soname string) []string {
 	var found, real []string
 	for _, dir := range c.loaderPaths() {
@@ -148,8 +148,8 @@ func (c *checkup) libraries(soname string) []string {
 	return found
 }
 
-// loaderPaths are the folders in which ld.so looks, see ld.so(8), and those that MPI
-// packages without an entry there use.
+// loaderPaths returns the folders in which ld.so looks, see ld.so(8), and the folders of MPI
+// packages that are not among those.
 func (c *checkup) loaderPaths() []string {
 	dirs := filepath.SplitList(c.env("LD_LIBRARY_PATH"))
 	dirs = append(dirs, c.loaderConfig("/etc/ld.so.conf", 0)...)
@@ -163,7 +163,7 @@ func (c *checkup) loaderPaths() []string {
 	return slices.DeleteFunc(dirs, func(dir string) bool { return dir == "" })
 }
 
-// loaderConfig reads ld.so.conf: a folder a line, or include and patterns.
+// loaderConfig reads ld.so.conf. A line is a folder, or include and patterns.
 func (c *checkup) loaderConfig(name string, depth int) (dirs []string) {
 	text, err := os.ReadFile(c.root + name)
 	if err != nil || depth > 4 {
@@ -191,7 +191,7 @@ func (c *checkup) loaderConfig(name string, depth int) (dirs []string) {
 	return dirs
 }
 
-// lastLine is the last line of what a program said, where most say why they end.
+// lastLine returns the last line of a program's output, where most programs say why they end.
 func lastLine(text string) string {
 	text = strings.TrimSpace(text)
 	return phrase.Printable(text[strings.LastIndexByte(text, '\n')+1:])

@@ -1,7 +1,7 @@
 // Package exit holds the exit statuses of gorun that are not a rank's own, and the
 // errors that carry one.
 //
-// An [Error] says with which status gorun ends; every other error ends it with 1, or 2 if the
-// command line is wrong. The numbers are those that shells and timeout(1) use for the
-// same things.
+// An [Error] carries the status with which gorun ends. Every other error ends gorun with 1, or
+// with 2 if the command line is wrong. Shells and timeout(1) use the same numbers for the same
+// things.
 package exit

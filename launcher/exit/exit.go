@@ -8,35 +8,35 @@ import (
 
 // The exit statuses of gorun that are not a rank's own.
 const (
-	Lost          = 1                          // the guardian was killed, or a host is not heard of any more
+	Lost          = 1                          // the guardian was killed, or a host does not answer any more
 	Hung          = 123                        // the ranks wait for each other, or nothing moves
-	TimedOut      = 124                        // --timeout, as timeout(1) has it
-	NotExecutable = 126                        // a program cannot be run, as shells have it
-	NotFound      = 127                        // there is no such program, as shells have it
-	Closed        = 128 + int(syscall.SIGPIPE) // nobody reads gorun's output any more, as of a process that writes to such a pipe
+	TimedOut      = 124                        // --timeout has passed; as in timeout(1)
+	NotExecutable = 126                        // a program cannot be run; as in shells
+	NotFound      = 127                        // there is no such program; as in shells
+	Closed        = 128 + int(syscall.SIGPIPE) // nobody reads gorun's output any more; as if SIGPIPE had ended gorun
 )
 
 // An Error ends gorun with an exit status of its own.
 type Error struct {
 	Status int
-	Err    error // nil if all has been said
+	Err    error // nil if gorun has printed the error already
 }
 
 func (e *Error) Error() string { return e.Err.Error() }
 func (e *Error) Unwrap() error { return e.Err }
 
-// With is err with the exit status that it ends gorun with.
+// With returns err as an Error that ends gorun with status.
 func With(status int, err error) error { return &Error{Status: status, Err: err} }
 
-// Missing is the error of a program that does not exist.
+// Missing returns the error of a program that does not exist.
 func Missing(err error) error { return With(NotFound, err) }
 
-// Unusable is the error of a program that cannot be run.
+// Unusable returns the error of a program that cannot be run.
 func Unusable(format string, args ...any) error {
 	return With(NotExecutable, fmt.Errorf(format, args...))
 }
 
-// Remedied adds what to do to an error that comes from a limit on this process.
+// Remedied adds advice to an error that comes from a limit on this process.
 func Remedied(err error) error {
 	switch {
 	case errors.Is(err, syscall.EMFILE):

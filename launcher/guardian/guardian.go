@@ -19,8 +19,8 @@ import (
 	"github.com/gorun-spmd/gorun/launcher/proc"
 )
 
-// Name is the guardian's argv[0], and its keeper's. A process of this name is one of the two
-// whatever its other arguments.
+// Name is the argv[0] of the guardian and of its keeper. A process with this name is one of the
+// two, whatever its other arguments are.
 const Name = "gorun-guardian"
 
 // socketFD is the guardian's descriptor of its socket to the launcher.
@@ -39,17 +39,17 @@ func Main(args []string) (status int, ok bool) {
 }
 
 // A guardian starts the ranks and reaps every process below it. It obeys the
-// launcher and outlives it by the moment it takes to kill what is left.
+// launcher. When the launcher is gone, it kills all processes below it and ends.
 type guardian struct {
 	out  *conn
 	spec Spec
 
-	mu      sync.Mutex // held to fork, to reap and to signal, so that a number signalled is still ours
-	rankOf  map[int]int
+	mu      sync.Mutex     // held to fork, to reap and to signal, so that a signalled process id is still ours
+	rankOf  map[int]int    // by process id
 	pids    []int          // by rank; 0 before it started and after it was reaped
-	next    int            // rank to start
-	early   []Command      // what went to all ranks before the last was started; it holds for the later ones too
-	stopped []proc.Process // what stop has stopped
+	next    int            // the rank to start next
+	early   []Command      // signals to all ranks from before the last rank started; later ranks get them too
+	stopped []proc.Process // the processes that stop has stopped
 	alive   int
 	killing bool
 }
@@ -129,7 +129,7 @@ func (g *guardian) work(done chan<- struct{}) {
 	close(done)
 }
 
-// closeStdio closes what the ranks have as standard streams now: a pipe to a rank that
+// closeStdio closes the guardian's copies of the ranks' standard streams: a pipe to a rank that
 // has ended must have no other reader.
 func (g *guardian) closeStdio() {
 	closed := map[int]bool{}
@@ -144,7 +144,7 @@ func (g *guardian) closeStdio() {
 }
 
 // makeTemp makes the folders and files for the ranks and returns the folders that it has
-// made. None is there before.
+// made. It fails if a folder exists already.
 func (s *Spec) makeTemp() (made []string, err error) {
 	for _, folder := range s.Temp {
 		if err := os.Mkdir(folder, 0o700); err != nil {
@@ -199,8 +199,8 @@ func (g *guardian) start(r int) {
 	}
 }
 
-// reap collects every child that has ended and kills what must not live on.
-// It returns false when there is no child left.
+// reap collects every child that has ended, and kills the others once all ranks have ended or
+// the job is to be killed. It returns false when there is no child left.
 func (g *guardian) reap() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -229,7 +229,7 @@ func (g *guardian) reap() bool {
 	return true
 }
 
-// obey carries out the launcher's commands until it is gone, and then kills all.
+// obey carries out the launcher's commands. When the launcher is gone, it kills all processes.
 func (g *guardian) obey(messages *gob.Decoder) {
 	for {
 		var c Command
@@ -276,7 +276,7 @@ func (g *guardian) signal(c Command) {
 	}
 }
 
-// sendTo sends the signal of SignalGroups or SignalRanks to a rank that was not
+// sendTo sends the signal of SignalGroups or SignalRanks to a rank that is not
 // reaped yet.
 func (c Command) sendTo(pid int) {
 	if c.Action == SignalGroups {
@@ -285,8 +285,8 @@ func (c Command) sendTo(pid int) {
 	_ = syscall.Kill(pid, c.Signal)
 }
 
-// stop stops what the ranks have started in groups of its own, as MPICH's mpiexec
-// starts ranks.
+// stop stops the processes that ranks have started in other process groups, as MPICH's mpiexec
+// does with its ranks.
 func (g *guardian) stop() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -298,7 +298,7 @@ func (g *guardian) stop() {
 	}
 }
 
-// resume continues what stop has stopped.
+// resume continues the processes that stop has stopped.
 func (g *guardian) resume() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -337,9 +337,9 @@ func (g *guardian) signalOne(r int, s syscall.Signal) {
 	}
 }
 
-// kill ends every descendant. Those that become children only when their parents
-// have died are killed by reap; the repetition is for a process that forked while
-// the process table was read.
+// kill ends every descendant, and never returns. reap kills those that become children only
+// when their parents have died. kill repeats, because a process may fork while the process table
+// is read.
 func (g *guardian) kill() {
 	g.mu.Lock()
 	g.killing = true
@@ -353,11 +353,11 @@ func (g *guardian) kill() {
 	}
 }
 
-// killInterval is the time between two looks for processes that escaped.
+// killInterval is the time between two looks for processes that escaped kill.
 const killInterval = 50 * time.Millisecond
 
-// bind restricts the calling thread, and what it forks, to the given CPUs. A mask
-// that the kernel refuses changes nothing: speed alone depends on it.
+// bind restricts the calling thread, and the processes that it forks, to the given CPUs. If the
+// kernel refuses the mask, only speed suffers.
 func bind(cpus []int) {
 	var set unix.CPUSet
 	for _, c := range cpus {

@@ -15,7 +15,7 @@ import (
 	"github.com/gorun-spmd/gorun/launcher/hosts"
 )
 
-// patience is how long a test waits for what must happen before it fails.
+// patience is how long a test waits for an event before it fails.
 const patience = 30 * time.Second
 
 // TestSignalBeforeTheStart sends the ranks a signal when only the first is there.
@@ -37,8 +37,8 @@ func TestSignalBeforeTheStart(t *testing.T) {
 	}
 }
 
-// TestTemporaryFolders are made by the guardian, which outlives a launcher that is
-// killed, and only where nothing is.
+// TestTemporaryFolders: the guardian, which outlives a launcher that is killed, makes temporary
+// folders, and only under names that are free.
 func TestTemporaryFolders(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "a")

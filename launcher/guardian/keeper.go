@@ -13,14 +13,14 @@ import (
 	"github.com/gorun-spmd/gorun/launcher/proc"
 )
 
-// keeper is the argument of a guardian's keeper. The next is the number of descriptors
-// that are the guardian's.
+// keeper is the first argument of a guardian's keeper. The second is the number of descriptors
+// of the guardian.
 const keeper = "keeper"
 
-// keep is the keeper's main function. It starts the guardian, hands on its descriptors,
-// which are those below top, and waits for its end. Then it kills what the guardian has
-// left, if that was killed. So the ranks and what they have started end whichever two of
-// launcher, keeper and guardian are killed.
+// keep is the keeper's main function. It starts the guardian, passes on the descriptors below
+// top, and waits for the guardian's end. Then it kills the processes that a killed guardian has
+// left. So the ranks and all processes below them end, whichever two of launcher, keeper and
+// guardian are killed.
 func keep(top string) (status int) {
 	drainSignals()
 	if err := proc.BecomeSubreaper(); err != nil {
@@ -54,7 +54,8 @@ func keep(top string) (status int) {
 }
 
 // startProcess starts this binary again as a guardian, or with arguments as its
-// keeper, in a process group of its own: signals of the terminal are the launcher's.
+// keeper. It starts in a process group of its own, so that the terminal's signals reach only the
+// launcher.
 func startProcess(files []uintptr, args ...string) (pid int, err error) {
 	return syscall.ForkExec("/proc/self/exe", append([]string{Name}, args...), &syscall.ProcAttr{
 		Env:   os.Environ(),

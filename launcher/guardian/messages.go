@@ -17,38 +17,38 @@ type Spec struct {
 	Apps  []App
 	Ranks []Rank
 	Temp  []string     // folders that the guardian makes before all else, and removes at the end
-	Files []hosts.File // that the guardian writes, in these
-	Top   int          // descriptors 3 to Top-1 are named below; the guardian marks them close-on-exec
+	Files []hosts.File // files that the guardian writes in these folders
+	Top   int          // the Ranks name descriptors 3 to Top-1; the guardian marks them close-on-exec
 }
 
-// An App is one program of the job with what its ranks share. Strings are bytes,
-// as the kernel has them; they need not be UTF-8.
+// An App is one program of the job, with the settings that its ranks share. Strings are bytes,
+// as in the kernel; they need not be UTF-8.
 type App struct {
 	Path string   // the file to execute
 	Argv []string // Argv[0] as the user wrote it
-	Env  []string // without the contract
+	Env  []string // without the contract of package job
 	Dir  string
 }
 
 // A Rank is one process to start.
 type Rank struct {
 	App     int      // index in Spec.Apps
-	Env     []string // the contract, and what else differs between ranks
-	CPUs    []int    // the CPUs it may run on; nil for all
+	Env     []string // the contract of package job, and other variables that differ between ranks
+	CPUs    []int    // the CPUs on which the rank may run; nil for all
 	Stdio   [3]int   // descriptors, in the guardian, of its standard streams
 	Inherit []int    // descriptors, in the guardian, that become its 3, 4, …
 }
 
-// An Action is what a command asks for.
+// An Action says what the guardian is to do.
 type Action uint8
 
 // The actions.
 const (
 	SignalGroups  Action = iota + 1 // send Signal to the process group of each rank
 	SignalRanks                     // send Signal to the ranks' own processes only
-	SignalRank                      // send Signal to the process of Rank, and let it run
+	SignalRank                      // send Signal to the process of Rank, and continue it if it is stopped
 	ContinueRanks                   // send SIGCONT to the process groups of the ranks that are stopped
-	StopRanks                       // stop all; answered by stopped
+	StopRanks                       // stop all; RanksStopped answers it
 	KillAll                         // kill every descendant with SIGKILL, now and until none is left
 )
 
@@ -59,7 +59,7 @@ type Command struct {
 	Rank   int
 }
 
-// An EventKind is what an event tells.
+// An EventKind says what has happened.
 type EventKind uint8
 
 // The kinds of events.

@@ -19,14 +19,14 @@ import (
 
 // A Process is the launcher's end of the guardian.
 type Process struct {
-	keeper int // its parent's process id
+	keeper int // the process id of the keeper
 	conn   *conn
 	Events chan Event // from the guardian; closed when the guardian and its keeper are gone
-	Since  uint64     // their start, in clock ticks since boot; set when Events is closed
+	Since  uint64     // the keeper's start, in clock ticks since boot; set when Events is closed
 }
 
-// Start starts the guardian, by way of its keeper, and hands it the spec. files are its
-// descriptors, by their numbers there; that of the socket, 3, is filled in.
+// Start starts the keeper, which starts the guardian, and hands the guardian the spec. files are
+// the guardian's descriptors, by number. Start sets number 3, the socket.
 func Start(files []uintptr, s *Spec) (*Process, error) {
 	g, err := start(files, s)
 	return g, exit.Remedied(err)
@@ -90,8 +90,9 @@ func (g *Process) listen(socket *os.File) {
 // sweepTime is how long Sweep tries.
 const sweepTime = 10 * time.Second
 
-// Sweep kills what a killed guardian and its keeper have left: the ranks die with the
-// guardian, what they started becomes ours. It leaves what started before since.
+// Sweep kills the processes that a killed guardian and its keeper have left. The ranks die with
+// the guardian, and the processes that they started become children of this one. It spares
+// children that started before since.
 func Sweep(since uint64) {
 	for end := time.Now().Add(sweepTime); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 		for pid := 1; pid > 0; {

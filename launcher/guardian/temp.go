@@ -7,8 +7,9 @@ import (
 	"os"
 )
 
-// TempFolder returns the name for a folder in the one that variable names, or else in
-// TMPDIR. The guardian makes it, so that it is removed whoever is killed.
+// TempFolder returns a name for a temporary folder inside the folder that the environment
+// variable names, or else inside TMPDIR. The guardian makes the folder, so that it is removed
+// whichever process is killed.
 func TempFolder(variable, pattern string) (string, error) {
 	parent := os.Getenv(variable)
 	if parent == "" {
@@ -21,7 +22,7 @@ func TempFolder(variable, pattern string) (string, error) {
 	return path, nil
 }
 
-// FreeName returns the name of a folder that could be made in parent.
+// FreeName returns the path of a folder in parent that does not exist and can be made.
 func FreeName(parent, pattern string) (string, error) {
 	path, err := os.MkdirTemp(parent, pattern)
 	if err != nil {

@@ -11,10 +11,10 @@ type MapBy uint8
 
 const (
 	BySlot MapBy = iota // fill a host's slots, then go to the next
-	ByNode              // one rank a host, in turn
+	ByNode              // one rank to each host, in turn
 )
 
-// String is the value of --map-by.
+// String returns the value of --map-by.
 func (m MapBy) String() string {
 	if m == ByNode {
 		return "node"
@@ -22,7 +22,7 @@ func (m MapBy) String() string {
 	return "slot"
 }
 
-// ParseMapBy reads the value of --map-by: slot, node, or core, which is slot.
+// ParseMapBy reads the value of --map-by: slot, node, or core, which means slot.
 func ParseMapBy(s string) (MapBy, error) {
 	switch s {
 	case "slot", "core":
@@ -36,22 +36,22 @@ func ParseMapBy(s string) (MapBy, error) {
 // Options say how Assign deals ranks out.
 type Options struct {
 	By            MapBy
-	Oversubscribe bool // more ranks than slots are meant
-	Cores         int  // slots of a host that does not say; 0 is 1
+	Oversubscribe bool // more ranks than slots are allowed
+	Cores         int  // slots of a host whose slots are not given; 0 means 1
 }
 
-// A Place is where one rank goes.
+// A Place is the place of one rank.
 type Place struct {
 	Host      int // index in the list of the first entry of that host
-	LocalRank int // among the ranks of that host, in order of rank
-	LocalSize int
+	LocalRank int // number among the ranks of that host, in order of rank
+	LocalSize int // number of ranks of that host
 }
 
 // Assign deals np ranks out to the hosts of list and returns the place of each,
 // by rank. By slot the ranks follow the entries of the list; by node they go
-// around the distinct hosts. More ranks than slots are refused with the numbers
-// unless o allows them; these then go around the hosts, one each, as far as
-// MaxSlots lets them, which nothing overrides.
+// around the distinct hosts. Assign refuses more ranks than slots, with the numbers,
+// unless o allows them. Then the ranks above the slots go around the hosts, one each, and no
+// host gets more than its MaxSlots.
 func Assign(list []Host, np int, o Options) ([]Place, error) {
 	switch {
 	case len(list) == 0:
@@ -98,8 +98,8 @@ func Assign(list []Host, np int, o Options) ([]Place, error) {
 // A seat is an entry of the list with room for ranks.
 type seat struct {
 	host int // index of the first entry of the same host
-	room int // ranks it takes
-	most int // that room may grow to; -1: any number
+	room int // number of ranks that it takes
+	most int // limit of room; -1: none
 }
 
 // newSeats makes a seat of each entry.
@@ -121,9 +121,9 @@ func newSeats(list []Host, cores int) []seat {
 	return seats
 }
 
-// widen finds room for extra more ranks, one a seat in turn. A host with no slots
-// is not meant to be used and gets none. It returns -1, or the most ranks that
-// fit if these do not.
+// widen makes room for extra more ranks, one at each seat in turn. A host with 0 slots
+// is not to be used and gets none. widen returns -1 if the ranks fit, else the most ranks that
+// would fit.
 func widen(seats []seat, extra int) int {
 	for extra > 0 {
 		open, least := 0, extra
@@ -179,7 +179,7 @@ func inTurn(seats []seat, order []int, np int) []int {
 	return order
 }
 
-// describe is "5 slots (node1 2, node2 3)", with the first few hosts.
+// describe returns "5 slots (node1 2, node2 3)", with at most eight hosts.
 func describe(n int, list []Host, cores int) string {
 	noun := "slots"
 	if n == 1 {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// letters writes the host of each rank as a letter: a for the first of the list.
+// letters returns the host of each rank as a letter: a for the first of the list.
 func letters(places []Place) string {
 	var b strings.Builder
 	for _, p := range places {
@@ -59,7 +59,7 @@ func TestAssign(t *testing.T) {
 	}
 }
 
-// TestAssignLaws checks what holds of every assignment, on many small lists.
+// TestAssignLaws checks the laws of every assignment, on many small lists.
 func TestAssignLaws(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 20000 {

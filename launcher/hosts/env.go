@@ -4,19 +4,19 @@ import (
 	"strings"
 )
 
-// An Allocation is what a batch system has given to the job that asks.
+// An Allocation is the hosts that a batch system has given to a job.
 type Allocation struct {
 	System   Format // Slurm, PBS, SGE or LSF
-	Source   string // for people: "Slurm job 17 (SLURM_JOB_NODELIST)"
+	Source   string // description for people: "Slurm job 17 (SLURM_JOB_NODELIST)"
 	Hosts    []Host
 	Warnings []Warning
 }
 
-// FromEnv finds the allocation that the environment tells of. env looks up a
-// variable, read reads the file that one names. If it tells of several, Slurm
-// goes before PBS, PBS before Grid Engine, and that before LSF; the Source says
-// which one it was, and a warning which ones were passed over. The bool is false
-// if there is none. Errors speak of the variable as if it were a file.
+// FromEnv finds the allocation in the environment. env looks up a variable; read reads a file
+// that a variable names. If there are several allocations, FromEnv takes Slurm's before PBS's,
+// PBS's before Grid Engine's, and that before LSF's. The Source names the one that it took, and
+// warnings name the others. The bool is false if there is none. Errors name the variable in
+// place of a file.
 func FromEnv(env func(string) (string, bool), read func(string) ([]byte, error)) (Allocation, bool, error) {
 	set := func(name string) (string, bool) {
 		v, ok := env(name)
@@ -24,7 +24,7 @@ func FromEnv(env func(string) (string, bool), read func(string) ([]byte, error))
 	}
 	systems := []struct {
 		format    Format
-		name, job string // for the Source; the variable with the job's number
+		name, job string // the name in Source; the variable with the job's number
 		variables []string
 		file      bool // the variable names a file
 	}{
@@ -73,7 +73,7 @@ func FromEnv(env func(string) (string, bool), read func(string) ([]byte, error))
 	return found, ok, nil
 }
 
-// slurmHosts reads a node list and the tasks, or else the CPUs, of each node.
+// slurmHosts reads a node list, and as slots the tasks of each node, or else its CPUs.
 func slurmHosts(variable, list string, set func(string) (string, bool)) ([]Host, error) {
 	names, err := Position{variable, 1, 1}.expand(strings.TrimSpace(list))
 	if err != nil {

@@ -11,11 +11,11 @@ import (
 type Format uint8
 
 const (
-	Auto    Format = iota // what Detect finds
+	Auto    Format = iota // the format that Detect finds
 	OpenMPI               // host slots=4 max_slots=8
 	MPICH                 // host:4, read by hydra
-	Plain                 // a host a line
-	PBS                   // a host a line a slot, as in $PBS_NODEFILE
+	Plain                 // one line for each host
+	PBS                   // one line for each slot, as in $PBS_NODEFILE
 	SGE                   // host 4 queue processors, as in $PE_HOSTFILE
 	LSF                   // host 4 host 4, as in $LSB_MCPU_HOSTS
 	Slurm                 // host[1-4,7], as in $SLURM_JOB_NODELIST
@@ -26,7 +26,7 @@ func names() []string {
 	return []string{"auto", "openmpi", "mpich", "plain", "pbs", "sge", "lsf", "slurm"}
 }
 
-// String is the format's name, as --hostfile-format takes it.
+// String returns the format's name, as --hostfile-format takes it.
 func (f Format) String() string {
 	if n := names(); int(f) < len(n) {
 		return n[f]
@@ -43,8 +43,8 @@ func ParseFormat(name string) (Format, error) {
 }
 
 // Parse reads text, the content of the file name, in the grammar of format. The
-// name is for errors and warnings alone. An error is an *Error. Warnings tell
-// of what a reader may take for something else; the hosts are good nevertheless.
+// name appears only in errors and warnings. An error is an *Error. A warning points to
+// text that a person may understand in another way; the hosts are good nevertheless.
 func Parse(name string, text []byte, format Format) ([]Host, []Warning, error) {
 	if format == Auto {
 		format = Detect(text)
@@ -79,11 +79,10 @@ func Parse(name string, text []byte, format Format) ([]Host, []Warning, error) {
 	return list, warnings, nil
 }
 
-// Detect says which grammar text is in. host:N is N slots, MPICH's way, unless
-// some line has a key=, which makes the whole file Open MPI's; keys that only
-// MPICH has (binding= and user=) do not. Lines of four words with a number as
-// the second are Grid Engine's; one line of hosts and numbers in turn is LSF's;
-// brackets without either are Slurm's. Anything else is a plain list.
+// Detect returns the grammar of text. A line with a key= makes the whole file Open MPI's, unless
+// only MPICH has the key (binding= and user=). Otherwise host:N makes it MPICH's. Brackets
+// without either make it Slurm's. Lines of four words with a number as the second are Grid
+// Engine's. One line of hosts and numbers in turn is LSF's. Any other text is a plain list.
 func Detect(text []byte) Format {
 	var colons, brackets, numbered, lines int
 	var words []string // of the last line
@@ -140,14 +139,14 @@ func firstKey(line []byte) (string, bool) {
 	return w[len(w)-1], true
 }
 
-// digits reports whether s is one or more of them.
+// digits reports whether s consists of digits, at least one.
 func digits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
 // isSpace reports whether r separates words on a line.
 func isSpace(r rune) bool { return r < 128 && strings.ContainsRune(" \t\v\f\r\n", r) }
 
-// stripComments blanks the comments of a line: #, // and /* */, which may go on
-// over lines, as inside says between calls. Columns stay what they were.
+// stripComments removes the comments of a line: #, // and /* */. *inside says whether the line
+// begins inside a /* */, and is set for the next line. Columns do not change.
 func stripComments(line []byte, inside *bool) []byte {
 	out := bytes.TrimRight(slices.Clone(line), "\n")
 	for i := 0; i < len(out); i++ {
@@ -176,7 +175,7 @@ type word struct {
 	text string
 }
 
-// split cuts a line into the words between what space accepts.
+// split cuts a line into words. Characters that space accepts separate them.
 func split(name string, number int, line []byte, space func(rune) bool) []word {
 	var words []word
 	start := -1
@@ -196,8 +195,7 @@ func split(name string, number int, line []byte, space func(rune) bool) []word {
 }
 
 // eachLine calls f with the words of every line that has any. Comments start
-// with # and go to the end of the line; a carriage return at its end is no part
-// of it.
+// with # and go to the end of the line. A carriage return counts as space.
 func eachLine(name string, text []byte, f func(words []word) error) error {
 	if bytes.HasPrefix(text, []byte("\xef\xbb\xbf")) {
 		return Position{name, 1, 1}.errorf("a byte order mark; save the file as UTF-8 without one")

@@ -8,57 +8,57 @@ import (
 	"strings"
 )
 
-// A Job is what to start, in gorun's terms.
+// A Job describes a job in gorun's terms.
 type Job struct {
 	Hosts []Host // nil: the launcher's own allocation, or this host
-	Apps  []App  // one or more; their ranks follow each other
+	Apps  []App  // one or more; the ranks of each follow those of the one before
 	Options
 
 	Program string // the launcher's file; "": its usual name, found in PATH
-	Folder  string // where the caller writes Handover.Files
-	Root    bool   // the user is root, which Open MPI refuses otherwise
+	Folder  string // the folder in which the caller writes Handover.Files
+	Root    bool   // the user is root; Open MPI refuses root without a permission
 	MPI     string // srun's --mpi, such as pmix; "": Slurm's default
-	Name    string // of the Slurm job, or of the step inside an allocation; "": Slurm's default
+	Name    string // name of the Slurm job, or of the step inside an allocation; "": Slurm's default
 
-	// Bind is "core" or "none", which "" means too: one core a rank, all that
-	// these launchers have, leaves a Go program no other core to collect garbage on.
+	// Bind is "core" or "none"; "" means "none". These launchers can bind a rank only to one
+	// core, which leaves a Go program no other core for the garbage collector.
 	Bind           string
 	ReportBindings bool
-	Stdin          string // "none", which "" means too, "all", or a rank's number
-	Typed          bool   // standard input is a terminal's, and never long
-	TagOutput      bool   // in the launcher's own way
-	Output         string // folder for each rank's output, in the launcher's own way
+	Stdin          string // "none", "all", or a rank's number; "" means "none"
+	Typed          bool   // standard input is a terminal, and so never long
+	TagOutput      bool   // tag lines in the launcher's own way
+	Output         string // folder for each rank's output, laid out in the launcher's own way
 }
 
 // An App is one program of a job.
 type App struct {
 	Ranks int
 	Argv  []string // the program's file and its arguments
-	Dir   string   // where it starts; "": where the launcher was started
+	Dir   string   // working folder; "": the launcher's
 	Vars  []string // NAME=value, or NAME for the value in the launcher's environment
 }
 
-// A File is one that the launcher reads.
+// A File is a file that the launcher reads.
 type File struct{ Path, Text string }
 
 // A Handover is a command that starts a job on its hosts.
 type Handover struct {
 	Argv     []string
-	Env      []string // NAME=value, beside the caller's environment
-	Files    []File   // to be written before
+	Env      []string // NAME=value, added to the caller's environment
+	Files    []File   // files to write before the command runs
 	NoStdin  bool     // standard input is to be /dev/null
-	Warnings []string // what the launcher does otherwise than gorun
-	Hosts    []Host   // those that get ranks; all of the job's where the launcher deals them out
+	Warnings []string // differences between the launcher and gorun
+	Hosts    []Host   // the hosts that get ranks; all of the job's if the launcher deals the ranks out
 }
 
-// NewHandover returns the command by which l starts job. Where the hosts say
-// their slots, the ranks are dealt out by [Assign] and the host file lists what
-// each host gets, so that max_slots holds and every launcher deals alike.
+// NewHandover returns the command by which l starts job. If the hosts have their
+// slots given, [Assign] deals the ranks out, and the host file lists the number of ranks for
+// each host. So max_slots holds, and every launcher deals alike.
 //
-// What is passed on beside: keep-alives, so that a host that is cut off is
-// noticed, and Open MPI's two permissions for root. What is not: time-outs, for
+// The command also sets keep-alives, so that the launcher notices a host that is cut
+// off, and Open MPI's two permissions for root. It sets no time-outs, for
 // which no launcher has gorun's exit status. The exit status of a launcher says
-// little; the caller needs a word from every rank.
+// little; the caller needs a report from every rank.
 func NewHandover(l Launcher, job Job) (Handover, error) {
 	p := &planner{launcher: l, job: job}
 	if err := p.check(); err != nil {
@@ -98,14 +98,14 @@ func (p *planner) errorf(format string, args ...any) error {
 	return fmt.Errorf("hosts: NewHandover %v: %s", p.launcher, fmt.Sprintf(format, args...))
 }
 
-// file adds one to write and returns its path.
+// file adds a file to write and returns its path.
 func (p *planner) file(name, text string) string {
 	full := path.Join(p.job.Folder, name)
 	p.out.Files = append(p.out.Files, File{full, text})
 	return full
 }
 
-// size is the number of ranks.
+// size returns the number of ranks.
 func (p *planner) size() int {
 	n := 0
 	for _, a := range p.job.Apps {
@@ -114,7 +114,7 @@ func (p *planner) size() int {
 	return n
 }
 
-// stdin is job.Stdin with its default.
+// stdin returns job.Stdin, or its default.
 func (p *planner) stdin() string {
 	if p.job.Stdin == "" {
 		return "none"
@@ -122,7 +122,7 @@ func (p *planner) stdin() string {
 	return p.job.Stdin
 }
 
-// check refuses what no launcher can do, and deals the ranks out.
+// check refuses jobs that no launcher can start, and deals the ranks out.
 func (p *planner) check() error {
 	if p.launcher.command == nil {
 		return fmt.Errorf("hosts: NewHandover: no launcher %q; use one of the package's", p.launcher.Name)
@@ -166,7 +166,7 @@ func (p *planner) check() error {
 	return err
 }
 
-// shares merges neighbouring ranks of one host to entries with as many slots.
+// shares returns one entry for each run of neighbouring ranks on one host, with as many slots.
 func (p *planner) shares() []Host {
 	var out []Host
 	last := -1
@@ -182,7 +182,8 @@ func (p *planner) shares() []Host {
 	return out
 }
 
-// sums merges all ranks of one host, in the order of each host's first.
+// sums returns one entry for each host, with a slot for each of its ranks, in the order of the
+// hosts' first ranks.
 func (p *planner) sums() []Host {
 	var out []Host
 	at := map[int]int{}
@@ -200,7 +201,7 @@ func (p *planner) sums() []Host {
 	return out
 }
 
-// String is a shell script that does what the caller would: what --dry-run prints.
+// String returns a shell script that carries out the handover, for --dry-run.
 func (h Handover) String() string {
 	var b strings.Builder
 	for _, f := range h.Files {
@@ -227,7 +228,7 @@ func (h Handover) String() string {
 	return b.String()
 }
 
-// Quote writes s so that a POSIX shell reads it as one word.
+// Quote returns s so that a POSIX shell reads it as one word.
 func Quote(s string) string {
 	plain := s != "" && strings.IndexFunc(s, func(r rune) bool {
 		return outsideName(r) && !strings.ContainsRune("/:=,@%+", r)

@@ -65,7 +65,7 @@ func TestHandovers(t *testing.T) {
 	testenv.Golden(t, "testdata/handover.golden", got.String())
 }
 
-// TestBadJobs are refused whatever the launcher.
+// TestBadJobs: every launcher refuses these jobs.
 func TestBadJobs(t *testing.T) {
 	good := App{Ranks: 1, Argv: []string{"/p"}}
 	for _, j := range []Job{
@@ -87,7 +87,7 @@ func TestBadJobs(t *testing.T) {
 	}
 }
 
-// TestQuote asks a shell.
+// TestQuote lets a shell read the words back.
 func TestQuote(t *testing.T) {
 	for _, s := range []string{"", "a", "a b", "it's", "$HOME", "a\nb", "`x`", "~", "a=b,c:d/@%+", "\\", "*", "é"} {
 		out, err := exec.Command("sh", "-c", "printf %s. "+Quote(s)).Output()
@@ -97,7 +97,7 @@ func TestQuote(t *testing.T) {
 	}
 }
 
-// TestScript runs what --dry-run prints, with a program in the launcher's place.
+// TestScript runs the script of --dry-run, with a test program in the launcher's place.
 func TestScript(t *testing.T) {
 	dir := t.TempDir()
 	h := Handover{
@@ -113,7 +113,7 @@ func TestScript(t *testing.T) {
 	}
 }
 
-// TestAnotherLauncher holds that a launcher is one value: that of flux, as far as this
+// TestAnotherLauncher shows that a launcher is one value. It adds flux, as far as the
 // test needs it.
 func TestAnotherLauncher(t *testing.T) {
 	flux := Launcher{Name: "Flux", Via: "flux", Programs: []string{"flux"}, RankVar: "FLUX_TASK_RANK",

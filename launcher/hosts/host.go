@@ -10,7 +10,7 @@ import (
 // Limits on what a file can ask for, so that a damaged one costs no memory.
 const (
 	maxHosts = 65536   // entries of a list
-	maxSlots = 1 << 20 // of one entry
+	maxSlots = 1 << 20 // slots of one entry
 	maxName  = 255     // bytes of a host's name
 )
 
@@ -18,17 +18,17 @@ const (
 // the order of its entries is the order of the ranks.
 type Host struct {
 	Name string
-	User string // whom to log in as; "": nobody in particular
-	Port int    // of its ssh server; 0: ssh's default
+	User string // the user to log in as; "": ssh's default
+	Port int    // port of the ssh server; 0: ssh's default
 
-	// Slots is how many ranks the host is meant for. If SlotsGiven is false
-	// nobody said, Slots is 0, and the number of its cores is meant.
+	// Slots is how many ranks the host should get. If SlotsGiven is false,
+	// Slots is 0, and the host has as many slots as cores.
 	Slots      int
 	SlotsGiven bool
-	MaxSlots   int // no more ranks than these, ever; 0: no limit
+	MaxSlots   int // the most ranks that the host may ever get; 0: no limit
 }
 
-// String is the host as Open MPI's grammar has it, such as
+// String returns the host in Open MPI's grammar, such as
 // "root@node1 slots=2 max_slots=4".
 func (h Host) String() string {
 	var b strings.Builder
@@ -48,8 +48,7 @@ func (h Host) String() string {
 	return b.String()
 }
 
-// Slots is the sum of the slots of list; cores stands for those of an entry
-// that does not say.
+// Slots returns the sum of the slots of list. An entry without slots counts as cores.
 func Slots(list []Host, cores int) int {
 	n := 0
 	for _, h := range list {
@@ -58,7 +57,7 @@ func Slots(list []Host, cores int) int {
 	return n
 }
 
-// slots is h.Slots, or cores if they were not given, within h.MaxSlots.
+// slots returns h.Slots, or cores if slots were not given, but at most h.MaxSlots.
 func (h Host) slots(cores int) int {
 	n := cores
 	if h.SlotsGiven {
@@ -75,8 +74,8 @@ func (h Host) sameAs(other Host) bool {
 	return h.Name == other.Name && h.User == other.User && h.Port == other.Port
 }
 
-// A Position is a place in a file, or in an environment variable, whose name
-// stands for the file's.
+// A Position is a place in a file or in an environment variable. File is then the variable's
+// name.
 type Position struct {
 	File         string
 	Line, Column int // from 1; columns count bytes
@@ -88,20 +87,19 @@ func (p Position) String() string { return fmt.Sprintf("%s:%d:%d", p.File, p.Lin
 // An Error says what is wrong with a host list, where, and what to do.
 type Error struct {
 	Position
-	What string // what is there, and what to write instead
+	What string // the mistake, and the remedy
 }
 
-// Error gives all of it in one line.
+// Error returns position and text in one line.
 func (e *Error) Error() string { return e.Position.String() + ": " + e.What }
 
-// A Warning is about something that is taken in a way the reader of the file
-// may not expect.
+// A Warning points to text whose meaning the reader of the file may not expect.
 type Warning struct {
 	Position
 	What string
 }
 
-// String gives all of it in one line.
+// String returns position and text in one line.
 func (w Warning) String() string { return w.Position.String() + ": " + w.What }
 
 // errorf makes an *Error at p.
@@ -203,7 +201,7 @@ func (p Position) count(what, s string, lowest, highest int) (int, error) {
 	return n, nil
 }
 
-// show is s for an error's text: short, and quoted if it is not plain.
+// show returns s for an error's text: short, and quoted if it is not plain.
 func show(s string) string {
 	if len(s) > 40 {
 		s = s[:37] + "..."

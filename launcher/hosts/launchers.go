@@ -10,41 +10,42 @@ import (
 // A Launcher describes a program that starts ranks on several hosts. Each is a value in
 // a file of its own, via_NAME.go, and is listed in [Launchers].
 type Launcher struct {
-	Name     string   // for people; it differs between versions that are called differently
-	Via      string   // as --via takes it
+	Name     string   // name for people; versions with different command lines have different names
+	Via      string   // its name in --via
 	Programs []string // the names under which it may be in PATH, the usual one first
-	Also     string   // a name of its program that others have too, which gorun doctor tries; "": none
+	Also     string   // another name, which other programs have too and gorun doctor tries; "": none
 	Debian   string   // the Debian package that has it
 	Fedora   string   // the Fedora package that has it
-	Use      string   // whose it is and what for, as gorun doctor says it
+	Use      string   // its maker and its purpose, as gorun doctor prints them
 
 	// Is reports whether a program is this launcher, by its answer to --version: MPI
 	// libraries share the name mpirun. nil: the program's name is enough.
 	Is func(version string) bool
-	// System is the batch system for whose jobs the launcher is chosen first, and for no
-	// others unless --via names it. Auto: it is for hosts of any kind.
+	// System is a batch system. In its jobs the launcher is chosen first; elsewhere it is chosen
+	// only if --via names it. Auto: the launcher is for hosts of any kind.
 	System Format
 
 	RankVar    string // the variable that holds a rank's number
-	JobNameVar string // a variable in which it replaces the batch job's name by Job.Name; "": none
+	JobNameVar string // the variable in which Job.Name replaces the batch job's name; "": none
 
 	// CountsCores is set if the launcher itself counts the cores of a host without slots.
 	CountsCores bool
-	// CPUs asks for the CPUs of hosts without slots; a host that it does not return has 1.
-	// nil: each has 1.
+	// CPUs returns the number of CPUs of hosts without slots; a host that it leaves out has 1.
+	// nil: each host has 1.
 	CPUs func(names []string, ask Ask) map[string]int
-	// MPI returns Job.MPI. installed reports whether a launcher's library is there. nil: "".
+	// MPI returns Job.MPI. installed reports whether a launcher's library is installed. nil: "".
 	MPI func(env func(string) (string, bool), ask Ask, installed func(via string) bool) string
 	// Several is the program that starts a job of several Apps, "" for the usual one.
 	Several string
-	// ListsPrograms is set if several Apps are a file that cannot hold a shell script.
+	// ListsPrograms is set if the launcher reads several Apps from a file that cannot hold a
+	// shell script.
 	ListsPrograms bool
 
-	// ShellWaits is set if the launcher does not tell how every rank has ended, one with exit
-	// status 0 for instance: the shell that starts the rank waits for it and tells.
+	// ShellWaits is set if the launcher does not report the end of every rank, for instance of
+	// one with exit status 0. Then the shell that starts the rank waits for it and reports.
 	ShellWaits bool
-	// StopSignal is passed on to the ranks, at any time. 0: job.StopSignal is, once all
-	// ranks call runtime.Main.
+	// StopSignal is a signal that the launcher passes on to the ranks at any time. 0: it passes on
+	// job.StopSignal, once all ranks have called runtime.Main.
 	StopSignal syscall.Signal
 	// KillsSoon is set if the launcher kills the ranks within 2 s of a SIGTERM.
 	KillsSoon bool
@@ -52,7 +53,7 @@ type Launcher struct {
 	// ends, unless it has read a line. "": the job ends with the launcher.
 	Cancel string
 	// Failure reads a line of the launcher's standard error. before is Next of the line
-	// before. nil: its lines say nothing of ranks.
+	// before. nil: the launcher's lines say nothing about ranks.
 	Failure func(line []byte, before string) Failure
 
 	command func(*planner) error // writes the command line
@@ -61,15 +62,15 @@ type Launcher struct {
 // Ask runs a program and returns what it prints.
 type Ask func(name string, args ...string) string
 
-// A Failure is what a line of a launcher says of a rank that has failed.
+// A Failure is the content of a launcher's line about a rank that has failed.
 type Failure struct {
-	Rank, Status int    // if Known; the status is 128 + its number for a signal
+	Rank, Status int    // set if Known; the status is 128 + the number of a signal
 	Known        bool   // the line names rank and status
 	Ends         bool   // the launcher ends the job because of a failure
 	Next         string // the rank, if the next line has the status
 }
 
-// set takes rank and status, which counts from base.
+// set sets rank and status, to which it adds base.
 func (f *Failure) set(rank, status []byte, base int) {
 	r, err := strconv.Atoi(string(rank))
 	s, err2 := strconv.Atoi(string(status))
@@ -78,7 +79,7 @@ func (f *Failure) set(rank, status []byte, base int) {
 	}
 }
 
-// Launchers returns all, in the order in which they are tried.
+// Launchers returns all launchers, in the order in which gorun tries them.
 func Launchers() []Launcher { return []Launcher{OpenMPI4(), OpenMPI5(), Hydra(), Srun()} }
 
 // Vias returns the names that --via takes, each once.
@@ -92,8 +93,8 @@ func Vias(all []Launcher) []string {
 	return names
 }
 
-// RankExpression is shell code for the number of a rank under any of the launchers, 0
-// under none.
+// RankExpression returns shell code for the number of a rank under any of the launchers; it
+// gives 0 without a launcher.
 func RankExpression(all []Launcher) string {
 	var open strings.Builder
 	closing := "0"
@@ -106,7 +107,7 @@ func RankExpression(all []Launcher) string {
 	return open.String() + closing
 }
 
-// String is the usual name of the launcher's program.
+// String returns the usual name of the launcher's program.
 func (l Launcher) String() string {
 	if len(l.Programs) == 0 {
 		return "no launcher"
@@ -114,7 +115,7 @@ func (l Launcher) String() string {
 	return l.Programs[0]
 }
 
-// sshKeepAlive makes ssh end within 6 s of a host that has gone.
+// sshKeepAlive makes ssh end within 6 s after its host has gone.
 const sshKeepAlive = "-o ServerAliveInterval=2 -o ServerAliveCountMax=2"
 
 // insert puts args behind the program's name.

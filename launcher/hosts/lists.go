@@ -8,9 +8,9 @@ import (
 //
 //	line = [user@]host [":" N] { ("binding" | "user") "=" value }
 //
-// # starts a comment, lines may end in CR LF. Without N a line is one slot.
-// Neighbouring lines of one host are one entry; the order is that of the ranks.
-// binding= is read over: gorun has --bind-to.
+// # starts a comment, and lines may end in CR LF. A line without N is one slot.
+// Neighbouring lines of one host are one entry. The order of the lines is that of the ranks.
+// binding= is ignored: gorun has --bind-to.
 func parseMPICH(name string, text []byte) ([]Host, error) {
 	var list []Host
 	err := eachLine(name, text, func(words []word) error {
@@ -85,7 +85,7 @@ func (p Position) add(list []Host, h Host) ([]Host, error) {
 	return append(list, h), nil
 }
 
-// parsePBS reads a host a line a slot; neighbouring lines of one host are one entry.
+// parsePBS reads one line for each slot. Neighbouring lines of one host are one entry.
 func parsePBS(name string, text []byte) ([]Host, error) {
 	var list []Host
 	err := eachLine(name, text, func(words []word) error {
@@ -103,8 +103,8 @@ func parsePBS(name string, text []byte) ([]Host, error) {
 	return list, err
 }
 
-// parsePlain reads a host a line. If any is listed twice, a line is a slot, as
-// in PBS's file; else nobody said how many slots there are.
+// parsePlain reads one host on each line. If any host is listed twice, a line is a slot, as
+// in PBS's file; else the slots are not given.
 func parsePlain(name string, text []byte) ([]Host, error) {
 	list, err := parsePBS(name, text)
 	seen := map[Host]bool{}
@@ -120,7 +120,7 @@ func parsePlain(name string, text []byte) ([]Host, error) {
 	return list, err
 }
 
-// parseSGE reads Grid Engine's file: host, slots, queue and processor range a line.
+// parseSGE reads Grid Engine's file: host, slots, queue and processor range on each line.
 func parseSGE(name string, text []byte) ([]Host, error) {
 	var list []Host
 	err := eachLine(name, text, func(words []word) error {
@@ -168,9 +168,9 @@ func parseLSF(name string, text []byte) ([]Host, error) {
 	return list, err
 }
 
-// ParseList reads the value of --host: hosts with a comma between, each
-// "[user@]name[:N]". Without N a host is one slot, as in Open MPI; a host named
-// twice has both. Errors speak of the file --host.
+// ParseList reads the value of --host: hosts separated by commas, each
+// "[user@]name[:N]". A host without N is one slot, as in Open MPI. The slots of a host named
+// twice add up. Errors name --host in place of a file.
 func ParseList(list string) ([]Host, error) {
 	p := Position{"--host", 1, 1}
 	var out []Host

@@ -9,14 +9,14 @@ import (
 // parseOpenMPI reads Open MPI's grammar:
 //
 //	line  = [user@]host { key "=" value }
-//	key   = slots | cpu | count              how many ranks; once a host
-//	      | max-slots | slots_max | …        never more; max joined by - or _, in either order
+//	key   = slots | cpu | count              how many ranks; once for each host
+//	      | max-slots | slots_max | …        the most ranks; max joined by - or _, in either order
 //	      | username | user-name | user_name
 //	      | port
 //
 // Spaces, tabs, \v and \f may stand around "="; #, // and /* */ start comments.
-// A host listed n times without slots has n; listed once it has as many as
-// cores, or as max_slots says.
+// A host listed n times without slots has n slots. A host listed once without slots has max_slots
+// slots, or as many as cores.
 func parseOpenMPI(name string, text []byte) ([]Host, []Warning, error) {
 	if bytes.HasPrefix(text, []byte("\xef\xbb\xbf")) {
 		return nil, nil, Position{name, 1, 1}.errorf("a byte order mark; save the file as UTF-8 without one")
@@ -64,11 +64,11 @@ func openMPITokens(name string, number int, line []byte) []word {
 	return tokens
 }
 
-// openMPITable is what the lines so far have said.
+// openMPITable holds the hosts of the lines so far.
 type openMPITable struct {
 	entries  []openMPIEntry
 	byName   map[string]int // index in entries
-	byLabel  map[string]int // of the first entry with a domain, by its first label
+	byLabel  map[string]int // by first label: index of the first entry with a domain
 	warnings []Warning
 }
 
@@ -80,7 +80,7 @@ type openMPIEntry struct {
 	seen    map[openMPIKey]bool
 }
 
-// openMPIKey is what a key means, under any of its spellings.
+// openMPIKey is the meaning of a key, which has several spellings.
 type openMPIKey uint8
 
 const (
@@ -153,7 +153,7 @@ func (t *openMPITable) line(tokens []word) (openMPIEntry, error) {
 	return e, nil
 }
 
-// set takes key=value.
+// set sets the field of key to value.
 func (e *openMPIEntry) set(key, value word) error {
 	k := openMPIKeyOf(key.text)
 	if e.seen[k] && k != unknownKey {
@@ -188,9 +188,9 @@ func (e *openMPIEntry) set(key, value word) error {
 	return err
 }
 
-// find returns the entry that means the same host as name: Open MPI knows hosts
-// by the first label of their names, so node1 and node1.cluster are one. Two
-// names with different domains are two.
+// find returns the entry of the same host as name. Open MPI compares the first labels of
+// names, so node1 and node1.cluster are one host. Two names with different domains are two
+// hosts.
 func (t *openMPITable) find(name string) (int, bool) {
 	if i, ok := t.byName[name]; ok {
 		return i, true
@@ -207,7 +207,7 @@ func (t *openMPITable) find(name string) (int, bool) {
 	return i, ok
 }
 
-// add takes in a line.
+// add adds a line to the table.
 func (t *openMPITable) add(e openMPIEntry) error {
 	i, again := t.find(e.Name)
 	if !again {
@@ -261,7 +261,7 @@ func (t *openMPITable) add(e openMPIEntry) error {
 	return nil
 }
 
-// hosts is the list, once all lines are in.
+// hosts returns the list, when all lines have been added.
 func (t *openMPITable) hosts() ([]Host, error) {
 	var list []Host
 	for _, e := range t.entries {

@@ -6,10 +6,9 @@ import (
 	"strings"
 )
 
-// Print writes list in the grammar of format, which is OpenMPI, MPICH or PBS,
-// such that Parse reads the same list back. What the grammar has no words
-// for is an error; MPICH's file leaves MaxSlots out, for the ranks have been
-// dealt out when it is written.
+// Print returns list in the grammar of format, which is OpenMPI, MPICH or PBS. Parse reads
+// the same list back. A field that the grammar cannot express is an error. MPICH's file leaves
+// MaxSlots out, because the ranks have been dealt out when it is written.
 func Print(format Format, list []Host) (string, error) {
 	fail := func(h Host, text string, args ...any) (string, error) {
 		return "", fmt.Errorf("hosts: Print %v: %s: %s", format, show(h.Name), fmt.Sprintf(text, args...))

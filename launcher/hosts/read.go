@@ -10,9 +10,8 @@ import (
 // maxFile is the largest host file, in bytes: room for 200 000 hosts and more.
 const maxFile = 16 << 20
 
-// ReadFile reads a host file, and refuses what is too large to be one before memory runs
-// out: a device that never ends, or a file that was named by mistake. Its error is a
-// *PathError.
+// ReadFile reads a host file. It refuses a file that is too large to be one, such as a device
+// without an end or a file named by mistake, before memory runs out. Its error is a *PathError.
 func ReadFile(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {

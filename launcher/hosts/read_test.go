@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestReadFileRefusesWhatIsTooLarge: neither a device without an end nor a file of 40 GiB
-// is read into memory.
+// TestReadFileRefusesWhatIsTooLarge: ReadFile reads neither a device without an end nor a file of
+// 40 GiB into memory.
 func TestReadFileRefusesWhatIsTooLarge(t *testing.T) {
 	dir := t.TempDir()
 	sparse, largest := filepath.Join(dir, "sparse"), filepath.Join(dir, "largest")

@@ -14,8 +14,8 @@ import (
 // samples is the folder of the files that the documentation points to.
 const samples = "../../hostfiles"
 
-// TestSamples reads every sample in the format it says it is in, detected where
-// that is promised.
+// TestSamples reads every sample in the format that it names, and checks Detect where the sample
+// promises that.
 func TestSamples(t *testing.T) {
 	known := map[string]struct {
 		format Format // to give
@@ -67,8 +67,8 @@ func sample(t *testing.T, name string) string {
 	return string(text)
 }
 
-// TestSlurmScript checks the batch script: bash reads it, and what it asks for is
-// an allocation that FromEnv finds.
+// TestSlurmScript checks the batch script: bash can parse it, and FromEnv finds the allocation
+// that it asks for.
 func TestSlurmScript(t *testing.T) {
 	text := sample(t, "slurm.sbatch")
 	cmd := exec.Command("bash", "-n")

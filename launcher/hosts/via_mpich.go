@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Hydra is mpiexec.hydra of MPICH. It says little of a rank that fails, and on several
-// hosts waits for ever after one that exits without MPI_Finalize.
+// Hydra is mpiexec.hydra of MPICH. It says little about a rank that fails. On several
+// hosts it waits for ever after a rank that exits without MPI_Finalize.
 func Hydra() Launcher {
 	return Launcher{
 		Name: "MPICH", Via: "mpich", Programs: []string{"mpiexec.hydra", "mpiexec.mpich", "mpirun"},
@@ -70,7 +70,7 @@ func (p *planner) hydra() error {
 		}
 		p.arg("-n", strconv.Itoa(a.Ranks))
 		for _, v := range a.Vars {
-			// A bare NAME comes along with the rest of the environment.
+			// hydra passes on its whole environment, and with it a bare NAME.
 			if name, value, ok := strings.Cut(v, "="); ok {
 				p.arg("-env", name, value)
 			}

@@ -160,7 +160,7 @@ func (p *planner) openMPIHosts(five bool, mca string) error {
 	return nil
 }
 
-// The lines by which mpirun tells how a rank failed. The first group is the rank, the
+// The lines in which mpirun says how a rank failed. The first group is the rank, the
 // second the signal. Open MPI 5 writes rank and exit code on two lines.
 var (
 	bySignal = regexp.MustCompile(`noticed that process rank (\d+) with PID \d+ on node \S+ exited on signal (\d+)`)

@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// Srun is srun of Slurm. It tells how a rank has failed. Of one that ends early with exit
-// status 0 it says nothing: it kills the job, and names another rank.
+// Srun is srun of Slurm. It says how a rank has failed. But when a rank ends early with exit
+// status 0, it kills the job and names another rank.
 func Srun() Launcher {
 	return Launcher{
 		Name: "Slurm", Via: "slurm", Programs: []string{"srun"},
@@ -66,7 +66,7 @@ func (p *planner) srun() error {
 	distribution := map[MapBy]string{BySlot: "block", ByNode: "cyclic"}[j.By]
 	p.arg("--ntasks=" + strconv.Itoa(p.size()))
 	if p.places != nil {
-		var text strings.Builder // a host a rank
+		var text strings.Builder // one line for each rank: its host
 		for _, at := range p.places {
 			h := j.Hosts[at.Host]
 			if h.User != "" || h.Port > 0 || isIPv6(h.Name) {
@@ -119,8 +119,8 @@ func (p *planner) srun() error {
 	return nil
 }
 
-// srunPrograms writes the file by which srun starts several programs; env gives
-// each its own variables and folder.
+// srunPrograms writes the file from which srun starts several programs. The program env sets
+// each one's variables and folder.
 func (p *planner) srunPrograms() error {
 	var text strings.Builder
 	rank := 0
@@ -150,12 +150,12 @@ func (p *planner) srunPrograms() error {
 	return nil
 }
 
-// cancelScript is Launcher.Cancel of Slurm. It waits until nobody holds the other end of its standard input. Then it
-// cancels the Slurm job of the name $1, or inside an allocation the step, unless it was
-// told before, by a line, that all is over. SIGKILL comes first because scancel alone
-// leaves a job's processes KillWait, 30 s, to end. What srun had asked for when it was
-// killed may appear a moment later, and a cancelled step stays in the list for seconds.
-// The exit status is 1 if something is still listed.
+// cancelScript is Launcher.Cancel of Slurm. It waits until its standard input ends, and exits if
+// it has read a line. Else it cancels the Slurm job of the name $1, or inside an allocation the
+// step. It sends SIGKILL first, because scancel alone leaves a job's processes KillWait, 30 s, to
+// end. It looks several times: a job that srun had asked for when it was killed may appear a
+// moment later, and a cancelled step stays in the list for seconds. The exit status is 1 if
+// something is still listed.
 const cancelScript = `read -r over && exit
 listed() {
 	if [ "$SLURM_JOB_ID" ]; then
@@ -172,7 +172,7 @@ for pause in 0.1 0.2 0.4 0.8 1.6 3.2; do
 done
 ids=$(listed "$1") && [ -z "$ids" ]`
 
-// slurmTask is the line by which srun tells how a rank failed.
+// slurmTask is the line in which srun says how a rank failed.
 var slurmTask = regexp.MustCompile(`^srun: error: \S+: task (\d+): (?:Exited with exit code (\d+)|(.+))$`)
 
 // slurmFailure reads a line of srun's standard error.
@@ -190,8 +190,8 @@ func slurmFailure(line []byte, _ string) (f Failure) {
 	return f
 }
 
-// slurmSignal returns the number of the signal that Slurm describes by text, "" if it is
-// none of those by which programs end.
+// slurmSignal returns the number of the signal that Slurm describes by text. It knows the
+// signals by which programs usually end; for others it returns "".
 func slurmSignal(text string) string {
 	return map[string]string{"Killed": "9", "Segmentation fault": "11", "Aborted": "6", "Bus error": "7",
 		"Floating point exception": "8", "Illegal instruction": "4", "Terminated": "15"}[text]

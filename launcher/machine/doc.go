@@ -1,3 +1,3 @@
-// Package machine says what a job may use of the machine that gorun runs on: its cores, and
+// Package machine tells which parts of gorun's machine a job may use: how many cores, and
 // on Linux which CPUs these are and in which sockets they lie.
 package machine

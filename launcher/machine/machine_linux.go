@@ -13,17 +13,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Machine is what a plan depends on beside the command line.
+// A Machine describes the machine of a launcher, as far as the launch plan depends on it.
 type Machine struct {
 	Host     string
 	Cores    int
-	CPUs     []int // numbers, neighbours next to each other; nil if they cannot be known
-	Packages []int // the package of each of CPUs
+	CPUs     []int // CPU numbers, ordered as UsableCPUs does; nil if they are not known
+	Packages []int // the package (socket) of each of CPUs
 	Env      []string
 }
 
-// This describes where the launcher runs. CPU numbers are read only if
-// they are needed.
+// This describes the machine that this process runs on. It reads CPU numbers only if they are
+// needed.
 func This(needCPUs bool) Machine {
 	host, err := os.Hostname()
 	if err != nil {
@@ -36,9 +36,9 @@ func This(needCPUs bool) Machine {
 	return m
 }
 
-// UsableCPUs returns the numbers of the CPUs of this process's affinity mask, the
-// threads of a core and the cores of a package (a socket) next to each other, and
-// the package of each.
+// UsableCPUs returns the numbers of the CPUs in this process's affinity mask, and
+// the package (socket) of each. The threads of a core stand next to each other, and so do the
+// cores of a package.
 func UsableCPUs() (numbers, packages []int) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
@@ -70,5 +70,5 @@ func topology(cpu int, name string) int {
 	return n
 }
 
-// Divisible reports whether m's CPUs are known and enough for n ranks.
+// Divisible reports whether m's CPUs are known and can be divided among n ranks.
 func (m *Machine) Divisible(n int) bool { return len(m.CPUs) == m.Cores && n <= m.Cores }

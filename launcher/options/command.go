@@ -7,8 +7,8 @@ import (
 	"io"
 )
 
-// ParseCommand reads the flags of one of gorun's commands, and at most so many
-// arguments. done says that the command is over, with status: after help or a mistake.
+// ParseCommand reads the flags of one of gorun's commands, and at most most
+// arguments. done says that the command ends with status, after help or a mistake.
 func ParseCommand(f *flag.FlagSet, args []string, most int, usage string, stdout, stderr io.Writer) (status int, done bool) {
 	f.SetOutput(io.Discard)
 	err := f.Parse(args)

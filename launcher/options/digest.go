@@ -8,8 +8,8 @@ import (
 	"github.com/gorun-spmd/gorun/internal/job"
 )
 
-// digestVariables is how the ranks learn of --digest and --digest-every. They may run in another
-// folder than gorun.
+// digestVariables returns the variables that tell the ranks of --digest and --digest-every. The
+// file's path is absolute, because ranks may run in another folder than gorun.
 func (o *Options) digestVariables() ([]string, error) {
 	switch {
 	case o.digest == "" && o.digestEvery > 0:
@@ -24,7 +24,7 @@ func (o *Options) digestVariables() ([]string, error) {
 	return []string{job.DigestVar + "=" + path, job.DigestEveryVar + "=" + strconv.Itoa(max(1, o.digestEvery))}, nil
 }
 
-// sameBitsVariables is how the ranks learn of --same-bits.
+// sameBitsVariables returns the variables that tell the ranks of --same-bits.
 func (o *Options) sameBitsVariables() []string {
 	if !o.sameBits {
 		return nil

@@ -9,8 +9,8 @@ import (
 	"github.com/gorun-spmd/gorun/internal/job"
 )
 
-// Environment is env with vars added, which replace what is there, and without the
-// contract of a job that gorun itself may be a rank of.
+// Environment returns env with vars, which replace variables of the same name. It leaves out the
+// contract of package job, because gorun may itself be a rank of a job.
 func Environment(env, vars []string) []string {
 	outer := job.Names()
 	return slices.Concat(vars, slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
@@ -24,7 +24,7 @@ func Has(env []string, name string) bool {
 	return slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") })
 }
 
-// Absolute is filepath.Abs, which fails only for want of a current folder.
+// Absolute is filepath.Abs with an error for people: it fails only if there is no current folder.
 func Absolute(path string) (string, error) {
 	full, err := filepath.Abs(path)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/gorun-spmd/gorun/internal/job"
 )
 
-// gpuList is what CUDA_VISIBLE_DEVICES takes: numbers, or identifiers of devices.
+// gpuList matches the values of CUDA_VISIBLE_DEVICES: numbers or identifiers of devices.
 var gpuList = regexp.MustCompile(`^([0-9]+|(GPU|MIG)-[0-9A-Za-z-]+)(,([0-9]+|(GPU|MIG)-[0-9A-Za-z-]+))*$`)
 
 // chooseGPUs parses --gpus.
@@ -19,7 +19,7 @@ func (o *Options) chooseGPUs(s string) error {
 	return nil
 }
 
-// gpuVariables is how the ranks learn of --gpus.
+// gpuVariables returns the variables that tell the ranks of --gpus.
 func (o *Options) gpuVariables() []string {
 	switch o.gpus {
 	case "":

@@ -10,16 +10,16 @@ import (
 	"github.com/gorun-spmd/gorun/launcher/hosts"
 )
 
-// Hosts is what the command line says about other hosts.
+// Hosts holds the flags about hosts and launchers.
 type Hosts struct {
 	File          string // --hostfile
 	Format        hosts.Format
 	List          string // --host
-	Via           string // one of hosts.Vias; "": what is installed
+	Via           string // one of hosts.Vias; "": an installed launcher
 	Oversubscribe bool
 }
 
-// Given reports whether the user spoke of hosts or of another launcher.
+// Given reports whether the command line names hosts or another launcher.
 func (h *Hosts) Given() bool { return h.File != "" || h.List != "" || h.Via != "" }
 
 // define adds the flags about hosts.
@@ -40,14 +40,14 @@ func (h *Hosts) define(f *flag.FlagSet) {
 	f.BoolVar(&h.Oversubscribe, "oversubscribe", h.Oversubscribe, "")
 }
 
-// viaNames is "openmpi, mpich or slurm".
+// viaNames returns "openmpi, mpich or slurm".
 func viaNames() string {
 	vias := hosts.Vias(hosts.Launchers())
 	last := len(vias) - 1
 	return strings.Join(vias[:last], ", ") + " or " + vias[last]
 }
 
-// validate checks what flags alone cannot.
+// validate checks that flags fit each other.
 func (h *Hosts) validate() error {
 	switch {
 	case h.File != "" && h.List != "":

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// foreign is what to say to flags of mpirun, mpiexec.hydra, srun, torchrun and their
-// like that gorun has by another name, or does without.
+// foreign is the advice for flags of mpirun, mpiexec.hydra, srun, torchrun and similar
+// programs. gorun has these flags under other names, or does not need them.
 type foreign struct{ say, names string }
 
 func foreignFlags() []foreign {
@@ -48,7 +48,7 @@ func foreignFlags() []foreign {
 	}
 }
 
-// otherwise returns what to do instead of giving a flag that gorun does not have.
+// otherwise returns the advice for a flag that gorun does not have.
 func otherwise(name string, f *flag.FlagSet) string {
 	plain := strings.ReplaceAll(name, "_", "-")
 	if letters := strings.TrimRight(plain, "0123456789"); len(letters) <= len("ppn") {
@@ -65,8 +65,8 @@ func otherwise(name string, f *flag.FlagSet) string {
 	return "gorun -h lists them"
 }
 
-// NearCommand returns the command of gorun that a program's name, which was not found,
-// is probably meant to be.
+// NearCommand returns the command of gorun that the user probably meant by name, which is no
+// program.
 func NearCommand(name string) (command string, ok bool) {
 	for _, c := range []string{"top", "doctor", "diff", "help", "version"} {
 		switch {

@@ -1,4 +1,4 @@
-// Package phrase writes what gorun says in words: numbers, ranks, command lines.
+// Package phrase formats numbers, ranks and command lines for gorun's messages.
 package phrase
 
 import (
@@ -7,7 +7,7 @@ import (
 	"unicode"
 )
 
-// Count is "1 rank" or "4 ranks".
+// Count returns a number with its noun: "1 rank" or "4 ranks".
 func Count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -15,7 +15,7 @@ func Count(n int, noun string) string {
 	return strconv.Itoa(n) + " " + noun + "s"
 }
 
-// Quote writes a command line that a shell would read as argv.
+// Quote returns a command line that a shell would read as argv.
 func Quote(argv []string) string {
 	words := make([]string, len(argv))
 	for i, a := range argv {
@@ -27,7 +27,7 @@ func Quote(argv []string) string {
 	return strings.Join(words, " ")
 }
 
-// Ranges writes numbers, ascending or not, as "0-2,5".
+// Ranges returns numbers, ascending or not, as "0-2,5".
 func Ranges(numbers []int) string {
 	var b strings.Builder
 	for i := 0; i < len(numbers); {
@@ -47,7 +47,8 @@ func Ranges(numbers []int) string {
 	return b.String()
 }
 
-// Printable is text that a rank may have chosen, fit for one column of a table.
+// Printable makes text from a rank fit for one column of a table: each character that cannot be
+// printed becomes "?", and the text has at most 60 characters.
 func Printable(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -61,7 +62,7 @@ func Printable(text string) string {
 	return text
 }
 
-// Ranks is "rank 3" or "ranks 0-2,5".
+// Ranks returns "rank 3" or "ranks 0-2,5".
 func Ranks(ranks []int) string {
 	if len(ranks) == 1 {
 		return "rank " + Ranges(ranks)
@@ -69,6 +70,7 @@ func Ranks(ranks []int) string {
 	return "ranks " + Ranges(ranks)
 }
 
+// FirstLine returns the first line of text that is not blank.
 func FirstLine(text string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	return line

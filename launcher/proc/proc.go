@@ -17,8 +17,8 @@ import (
 type Process struct {
 	PID, Parent int
 	State       byte   // R, S, D, T, Z, …
-	Start       uint64 // in clock ticks since boot
-	CPU         uint64 // time that it has used, in clock ticks
+	Start       uint64 // start time, in clock ticks since boot
+	CPU         uint64 // processor time used, in clock ticks
 }
 
 // Read reads /proc/PID/stat, into buf. ok is false if there is no such process.
@@ -41,7 +41,7 @@ func ReadStat(name string, buf []byte) (p Process, ok bool) {
 }
 
 // parseStat parses the content of /proc/PID/stat (see proc_pid_stat(5)). The
-// second field is the program's name in parentheses and may hold anything, the
+// second field is the program's name in parentheses. The name may hold any character; the
 // last parenthesis in the line ends it.
 func parseStat(stat []byte) (p Process, ok bool) {
 	pid, rest, ok := bytes.Cut(stat, []byte(" ("))
@@ -63,8 +63,8 @@ func parseStat(stat []byte) (p Process, ok bool) {
 	return p, errs == [5]error{}
 }
 
-// Busy reports whether some process runs, or is ready to and kept from it: whether
-// most of a few looks, some milliseconds apart, find a thread of it that is.
+// Busy reports whether some process is busy: at most of a few looks, some milliseconds apart, it
+// has a thread that runs or is ready to run.
 func Busy(pids []int) bool {
 	const looks = 5
 	found := make([]int, len(pids))
@@ -81,7 +81,7 @@ func Busy(pids []int) bool {
 	return slices.Max(found) > looks/2
 }
 
-// runs reports whether a thread of a process runs or is ready to.
+// runs reports whether a thread of a process runs or is ready to run.
 func runs(pid int) bool {
 	task := "/proc/" + strconv.Itoa(pid) + "/task"
 	threads, _ := os.ReadDir(task)
@@ -128,7 +128,7 @@ func Children(since uint64) (found []Process) {
 	return found
 }
 
-// Descendants returns the children of this process, theirs, and so on.
+// Descendants returns the children of this process, their children, and so on.
 func Descendants() (found []Process) {
 	below := map[int][]Process{}
 	for _, p := range All() {
@@ -143,8 +143,8 @@ func Descendants() (found []Process) {
 
 // KillChildren sends SIGKILL to every child that started at or after since, and
 // returns how many there are. A killed child's own children become ours before it
-// can be reaped, so that calling it again whenever a child has ended kills the whole
-// tree, level by level. Zombies count: one whose other threads are still ending
+// can be reaped. So KillChildren, called again whenever a child has ended, kills the whole
+// tree, level by level. It counts zombies too: a zombie whose other threads are still ending
 // cannot be reaped yet and keeps its children. It must not run while another
 // goroutine reaps.
 func KillChildren(since uint64) int {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// patience is how long a test waits for what must happen before it fails.
+// patience is how long a test waits for an event before it fails.
 const patience = 30 * time.Second
 
 func TestParseStat(t *testing.T) {

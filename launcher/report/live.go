@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// A Live serves the page of a running job. Only who knows its address, which has a token that
-// cannot be guessed, gets an answer.
+// A Live serves the page of a running job. Its address has a token that cannot be guessed, and
+// requests without the token get no answer.
 type Live struct {
 	URL string
 
@@ -27,11 +27,11 @@ type Live struct {
 	at   time.Time
 }
 
-// liveAge is how old a report may be that is served.
+// liveAge is the age from which a report is made anew.
 const liveAge = time.Second
 
-// Serve serves the reports that make returns on address, "host:port" or ":port", which is that of
-// this machine alone.
+// Serve serves the reports that make returns on address, "host:port" or ":port". With ":port" only
+// this machine can reach it.
 func Serve(address string, make func() (*Report, error)) (*Live, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -50,7 +50,7 @@ func Serve(address string, make func() (*Report, error)) (*Live, error) {
 	l.server.ReadTimeout, l.server.WriteTimeout = 10*time.Second, 30*time.Second
 	go func() {
 		if err := l.server.Serve(listener); err != nil && !errors.Is(err, http.ErrServerClosed) {
-			_ = listener.Close() // the job goes on without
+			_ = listener.Close() // the job goes on without a page
 		}
 	}()
 	return l, nil
@@ -81,14 +81,14 @@ func (l *Live) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	if file == "" {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.Header().Set("Content-Security-Policy", "frame-ancestors 'none'")
-		_ = r.Write(w) // the reader is gone
+		_ = r.Write(w) // it fails only if the reader is gone
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(r)
 }
 
-// report returns a report that is not old.
+// report returns a report that is at most liveAge old.
 func (l *Live) report() (*Report, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

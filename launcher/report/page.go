@@ -17,8 +17,8 @@ var (
 	pageJS string
 )
 
-// Write writes the page: one HTML file with its styles, its script and the report. What the
-// program has named is in it as JSON alone, in which <, > and & are escaped.
+// Write writes the page: one HTML file with its styles, its script and the report. The
+// program's names stand in it only as JSON, in which <, > and & are escaped.
 func (r *Report) Write(w io.Writer) error {
 	data, err := json.Marshal(r)
 	if err != nil {

@@ -1,9 +1,9 @@
-// Package report makes one page of a job's trace: who computed, who waited for whom, what was
-// sent, how metrics went and how parameters are divided.
+// Package report makes one page from a job's trace. The page shows which ranks computed, which
+// ranks waited for which, how many bytes were sent, the metrics, and how parameters are divided.
 //
-// New works out a Report, the data of the page, from the ranks' parts of a trace; Report.Write
-// writes the page, one HTML file that needs nothing else. The same data is served while a job
-// runs, see Live.
+// New makes a Report, the data of the page, from the ranks' parts of a trace. Report.Write
+// writes the page, one HTML file that needs no other file. Live serves the same data while a job
+// runs.
 package report
 
 import (
@@ -17,18 +17,18 @@ import (
 	"github.com/gorun-spmd/gorun/internal/observe"
 )
 
-// A Report is what the page shows. Times are in seconds from the start of the first rank.
+// A Report is the data of the page. Times are in seconds from the start of the first rank.
 type Report struct {
 	Title    string  // the program's command line
 	Seconds  float64 // from the start of the first rank to the end of the last
-	From, To float64 // of what is told of calls and operators: what was before found no room
-	Dropped  uint64  // records that found no room
+	From, To float64 // the time that calls and operators cover; the trace had no room for earlier ones
+	Dropped  uint64  // number of records for which the trace had no room
 	Running  bool    // some rank has not ended: the job runs, or the rank was killed
 	Live     bool    // gorun serves it while the job runs
 
 	Ranks     []Rank
 	Slowest   *Slowest // nil: no rank was much slower than the others
-	Causes    []Cause  // of communication, longest first
+	Causes    []Cause  // causes of communication, longest first
 	Operators []Operator
 	Traffic   Traffic
 	Metrics   []Series
@@ -38,29 +38,29 @@ type Report struct {
 	Notes     []string // what the page leaves out, and why
 }
 
-// A Rank is where the time of one rank went.
+// A Rank shows how one rank spent its time. All times are in seconds.
 type Rank struct {
 	Rank        int
 	Host        string
-	Seconds     float64 // all of it
-	Compute     float64 // what is not in the rest
-	Communicate float64 // in calls, when all ranks that these need were there
-	Wait        float64 // in calls, for ranks that these need
-	Input       float64 // in spans of the name input, outside calls
-	Blamed      float64 // that other ranks waited for this one
-	Memory      float64 // bytes, the most
+	Seconds     float64 // all time: the sum of Compute, Communicate, Wait and Input
+	Compute     float64 // time outside calls and outside input
+	Communicate float64 // time in calls after all ranks that the call needs had come
+	Wait        float64 // time in calls before that
+	Input       float64 // time in spans named input, outside calls
+	Blamed      float64 // time that other ranks waited for this one
+	Memory      float64 // the most memory, in bytes
 	Ended       bool
 }
 
-// Slowest says which rank the others waited for.
+// Slowest names the rank for which the others waited longest.
 type Slowest struct {
 	Rank    int
-	Seconds float64 // that the others waited for it, together
-	Share   float64 // of what all ranks waited
-	Ratio   float64 // its compute and input, by the median of the other ranks'
+	Seconds float64 // time that the others together waited for it
+	Share   float64 // Seconds as a share of the time that all ranks waited
+	Ratio   float64 // its compute and input time, divided by the median of the other ranks'
 }
 
-// A Cause is a kind of call for an operator, at a line.
+// A Cause sums up the calls of one kind that one operator made at one line.
 type Cause struct {
 	Call, Cause, Site string
 	Calls             int
@@ -68,15 +68,15 @@ type Cause struct {
 	Communicate, Wait float64 // seconds of all ranks
 }
 
-// An Operator is a kind of span at a line.
+// An Operator sums up the spans of one name at one line.
 type Operator struct {
 	Kind, Name, Site string // Kind is forward, backward or span
 	Calls            int
-	Seconds          float64 // of all ranks, outside calls; of a span all
+	Seconds          float64 // of all ranks; time in calls counts only for the Kind span
 }
 
-// Traffic is how many bytes went from whom to whom. Of collectives it is what has to go if all
-// parts are of one size; how a backend sends it may differ.
+// Traffic is how many bytes went from each rank to each. For a collective it is the least
+// traffic, with parts of equal size; a backend may send more, and by other ways.
 type Traffic struct {
 	Names []string // of ranks, or of blocks of ranks
 	Bytes [][]float64
@@ -88,19 +88,19 @@ type Series struct {
 	Points [][3]float64
 }
 
-// Bounds on what a page holds.
+// The limits of a page.
 const (
 	maxCauses    = 60
 	maxOperators = 60
-	maxBlocks    = 32   // of ranks in Traffic
-	maxPoints    = 2000 // of a Series
+	maxBlocks    = 32   // blocks of ranks in Traffic
+	maxPoints    = 2000 // points of a Series
 	maxSeries    = 48
 	maxLayouts   = 400
-	maxRegions   = 4096 // of one layout
-	maxText      = 300  // bytes
+	maxRegions   = 4096 // regions of one layout
+	maxText      = 300  // bytes of a text
 )
 
-// New works out the report of the ranks' parts of a trace.
+// New makes the report from the ranks' parts of a trace.
 func New(title string, parts []*control.TracePart) *Report {
 	a := newAccounts(parts)
 	r := &Report{Title: title, Seconds: seconds(a.end - a.began), From: seconds(a.from - a.began), To: seconds(a.end - a.began)}
@@ -122,7 +122,7 @@ func New(title string, parts []*control.TracePart) *Report {
 	return r
 }
 
-// notes says what is left out.
+// notes adds notes about data that is left out.
 func (r *Report) notes(causes, operators int) {
 	note := func(format string, args ...any) { r.Notes = append(r.Notes, fmt.Sprintf(format, args...)) }
 	if r.Dropped > 0 {
@@ -141,7 +141,7 @@ func (r *Report) notes(causes, operators int) {
 	}
 }
 
-// longest returns the values of a table that took longest, those first.
+// longest returns the most values of a table that took longest, in descending order.
 func longest[K comparable, V any](table map[K]*V, most int, took func(*V) float64) []V {
 	list := make([]*V, 0, len(table))
 	for _, v := range table {
@@ -157,8 +157,8 @@ func longest[K comparable, V any](table map[K]*V, most int, took func(*V) float6
 	return values
 }
 
-// slowest finds the rank that the others waited for, nil if that was less than a fiftieth of
-// their time.
+// slowest returns the rank for which the others waited longest, nil if that was less than a
+// fiftieth of their time.
 func slowest(ranks []Rank) *Slowest {
 	if len(ranks) < 2 {
 		return nil
@@ -189,7 +189,7 @@ func slowest(ranks []Rank) *Slowest {
 	return s
 }
 
-// samples adds what was sampled: metrics, steps a second, memory, layouts.
+// samples adds the samples: metrics, steps per second, memory, layouts.
 func (a *accounts) samples(r *Report) {
 	metrics := map[string]int{}
 	skipped := 0
@@ -240,7 +240,7 @@ func (a *accounts) samples(r *Report) {
 	}
 }
 
-// rates are the steps a second between two samples of steps.
+// rates returns the steps per second between each two samples of steps.
 func rates(points [][3]float64) (list [][3]float64) {
 	for i := 1; i < len(points); i++ {
 		dt, steps := points[i][0]-points[i-1][0], points[i][1]-points[i-1][1]
@@ -251,7 +251,7 @@ func rates(points [][3]float64) (list [][3]float64) {
 	return list
 }
 
-// thinned is s with at most maxPoints points, the last one among them.
+// thinned returns s with at most maxPoints points. It keeps the last point.
 func (s Series) thinned() Series {
 	slices.SortStableFunc(s.Points, func(a, b [3]float64) int { return cmp.Compare(a[0], b[0]) })
 	every := (len(s.Points) + maxPoints - 1) / maxPoints
@@ -266,7 +266,7 @@ func (s Series) thinned() Series {
 	return Series{s.Name, thin}
 }
 
-// layout adds a layout if it makes sense: the text is the program's.
+// layout adds the layout that text describes. It checks it, because the program wrote the text.
 func (a *accounts) layout(r *Report, text string) {
 	var l observe.Layout
 	if len(r.Layouts) == maxLayouts || json.Unmarshal([]byte(text), &l) != nil || len(l.Regions) > maxRegions || len(l.Shape) > 16 {
@@ -284,7 +284,7 @@ func (a *accounts) layout(r *Report, text string) {
 	}
 }
 
-// clip is a text that is not too long for the page.
+// clip returns text, shortened to maxText bytes.
 func clip(text string) string {
 	if len(text) <= maxText {
 		return text

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Summary is the report in at most five lines of text.
+// Summary returns the report in at most five lines of text.
 func (r *Report) Summary() []string {
 	var all Rank
 	for _, one := range r.Ranks {
@@ -47,7 +47,7 @@ func (r *Report) Summary() []string {
 	if most > 0 {
 		lines = append(lines, fmt.Sprintf("memory: %s at most, on rank %d", size(most), at))
 	}
-	for i := range lines { // names are the program's
+	for i := range lines { // the program may have put control characters into names
 		lines[i] = strings.Map(func(c rune) rune {
 			if c < ' ' || c == 0x7f {
 				return '?'
@@ -58,7 +58,7 @@ func (r *Report) Summary() []string {
 	return lines
 }
 
-// String says who was slowest, in words.
+// String returns a sentence about the slowest rank.
 func (s *Slowest) String() string {
 	if s == nil {
 		return "no rank was much slower than the others"
@@ -70,7 +70,7 @@ func (s *Slowest) String() string {
 	return text
 }
 
-// duration is a time with three digits and a unit.
+// duration returns a time with three digits and a unit.
 func duration(seconds float64) string {
 	switch {
 	case seconds < 1e-3:
@@ -83,7 +83,7 @@ func duration(seconds float64) string {
 	return fmt.Sprintf("%.0f s", seconds)
 }
 
-// size is a number of bytes with a unit.
+// size returns a number of bytes with a unit.
 func size(n float64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
 	i := 0

@@ -7,18 +7,21 @@ import (
 	"github.com/gorun-spmd/gorun/internal/control"
 )
 
-// A TimeLine is what each rank did when. It is compact: a page has tens of thousands of slices.
+// A TimeLine shows when each rank did what. It is compact, because a page has tens of thousands
+// of slices.
 type TimeLine struct {
-	Texts []string // names and lines, which slices give by number
+	Texts []string // names and lines; a slice has their indexes
 	Rows  []Row    // by rank
-	Kept  int      // slices
-	Left  int      // slices that are left out
+	Kept  int      // number of slices
+	Left  int      // number of slices that are left out
 }
 
-// A Row is the slices of one rank.
+// A Row holds the slices of one rank.
 type Row struct {
-	Rank   int
-	Slices [][6]int64 // start and duration in 100 ns, kind, name, line; of a call how long it waited
+	Rank int
+	// A slice is start and duration in 100 ns, kind, name (of a step its number), line, and how
+	// long a call waited, in 100 ns.
+	Slices [][6]int64
 }
 
 // The kinds of slices.

@@ -8,12 +8,12 @@ import (
 )
 
 // maxLine is the longest line, in bytes with its newline, that is kept in memory until
-// it has ended. A longer one is passed on in parts.
+// it has ended. A longer line is passed on in parts.
 const maxLine = 1 << 20
 
-// A splitter turns a stream into pieces that end with a line, or that are a part of a
-// line which is longer than the limit. It copies a byte only if it belongs to a line
-// that has not ended yet.
+// A splitter turns a stream into pieces of whole lines. A line that is longer than the limit
+// comes in several pieces. The splitter copies a byte only if it belongs to a line that has not
+// ended yet.
 //
 //	for {
 //		n := read(s.space())
@@ -25,13 +25,13 @@ type splitter struct {
 	buf   []byte // buf[taken:end] was read and not yet returned by take
 	taken int
 	end   int
-	full  bool // the last read filled the room it had: a fast stream
+	full  bool // the last read filled its room: the stream is fast
 }
 
-// usualRead is how large the room for a fast stream grows while its lines are short.
+// usualRead is the largest room for a fast stream whose lines are short.
 const usualRead = 64 << 10
 
-// space returns room for the next read, at least one byte. What take returned is
+// space returns room for the next read, at least one byte. The slice that take returned is
 // no longer valid.
 func (s *splitter) space() []byte {
 	if s.taken > 0 {
@@ -47,8 +47,8 @@ func (s *splitter) space() []byte {
 }
 
 // take accepts n bytes that were read into space and returns the lines that are
-// now whole, in one slice. Of a line that has reached the limit without a newline it
-// returns what there is.
+// now whole, in one slice. If a line has reached the limit without a newline, it returns the
+// part that it has.
 func (s *splitter) take(n int) (lines []byte) {
 	fresh := s.buf[s.end : s.end+n]
 	s.end += n
@@ -71,29 +71,29 @@ func (s *splitter) rest() []byte {
 	return rest
 }
 
-// drop forgets the first n bytes of the line that has not ended. What take
+// drop forgets the first n bytes of the line that has not ended. The slice that take
 // returned stays valid.
 func (s *splitter) drop(n int) { s.taken += n }
 
 // pending returns the line that has not ended.
 func (s *splitter) pending() []byte { return s.buf[s.taken:s.end] }
 
-// A tail remembers the last lines of a stream, and if it ends in a Go panic or
-// fatal error, the first lines of that.
+// A tail remembers the last lines of a stream. If the stream ends in a Go panic or
+// fatal error, it remembers the first lines of that instead.
 type tail struct {
 	mu    sync.Mutex
 	kept  []byte // whole lines
 	crash bool   // kept begins where the program crashed
 }
 
-// How much of a rank's standard error a report repeats.
+// A report repeats at most so much of a rank's standard error.
 const (
 	tailLines = 10
 	tailBytes = 4096
 )
 
-// crashMarks begin the line with which Go's runtime says why it ends the program. The
-// signals are those that end a Go program with its stacks and registers.
+// crashMarks are the beginnings of the line in which Go's runtime says why it ends the program.
+// The signals are those for which it prints stacks and registers.
 var crashMarks = [...]string{
 	"panic: ", "fatal error: ", "runtime: goroutine stack exceeds",
 	"SIGQUIT: quit", "SIGABRT: abort", "SIGSEGV: segmentation violation", "SIGBUS: bus error", "SIGFPE: floating-point exception",
@@ -124,7 +124,8 @@ func (t *tail) add(lines []byte) {
 	}
 }
 
-// crashStart returns where the last line starts that begins with a crash mark, or -1.
+// crashStart returns the start of the last line that begins with a crash mark, -1 if there is
+// none.
 func crashStart(lines []byte) int {
 	last := -1
 	for _, mark := range crashMarks {
@@ -143,7 +144,7 @@ func crashStart(lines []byte) int {
 	return last
 }
 
-// lines returns what is remembered, oldest first.
+// lines returns the remembered lines, oldest first.
 func (t *tail) lines() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

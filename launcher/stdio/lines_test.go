@@ -33,8 +33,8 @@ func split(stream []byte, limit int, sizes []byte) []string {
 	return pieces
 }
 
-// FuzzSplitter checks, against the stream itself, that the pieces are its bytes, and that
-// a piece which does not end with a line is as long as the limit or the last.
+// FuzzSplitter checks that the pieces together are the stream, and that a piece without a
+// newline at its end is the last one or as long as the limit.
 func FuzzSplitter(f *testing.F) {
 	f.Add([]byte("a\nbb\n\nccc"), uint8(10), []byte{0})
 	f.Add([]byte("aaaaaaaaaaaaaaaaaaaaaaaa\nb"), uint8(8), []byte{3, 0, 90})

@@ -11,8 +11,8 @@ import (
 	"github.com/gorun-spmd/gorun/launcher/exit"
 )
 
-// Pipe makes a pipe whose read end does not block and can be waited for. Its write
-// end is as a child expects it.
+// Pipe makes a pipe. Its read end, from, does not block and can be polled. Its write end blocks,
+// as a child expects.
 func Pipe(name string) (from *os.File, end int, err error) {
 	var p [2]int
 	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {

@@ -23,16 +23,16 @@ type Pump struct {
 	raw  bool // pass on every byte at once: nobody else writes to the sink
 	live bool // the sink is a terminal: show a line that is redrawn before it ends
 	tag  tag
-	tail *tail // of standard error; nil else
+	tail *tail // nil unless the stream is standard error
 
 	lines   splitter
-	inside  bool // what was passed on last does not end a line
+	inside  bool // the text that was passed on last does not end a line
 	scratch []byte
 	whole   []byte
 }
 
-// RankPump returns the pump of a stream, "stdout" or "stderr", of one of so many ranks,
-// which reads the pipe from.
+// RankPump returns the pump for a stream, "stdout" or "stderr", of rank, one of ranks ranks. It
+// reads the pipe from.
 func (c *Console) RankPump(from *os.File, rank, ranks int, stream string, g Tagging) *Pump {
 	p := &Pump{rank: rank, from: from, lines: splitter{limit: maxLine}, tag: g.of(rank, stream, c.colours(stream))}
 	p.to, p.raw = c.sink(rank, stream, ranks)
@@ -44,15 +44,15 @@ func (c *Console) RankPump(from *os.File, rank, ranks int, stream string, g Tagg
 	return p
 }
 
-// Pump returns the pump of a stream of a process that is no rank: the go command or
-// another launcher. clock puts the time before each line.
+// Pump returns the pump for a stream of a process that is no rank: the go command or
+// another launcher. With clock it writes the time before each line.
 func (c *Console) Pump(from *os.File, stream string, clock bool) *Pump {
 	p := &Pump{from: from, lines: splitter{limit: maxLine}, tag: tag{clock: clock}, raw: !clock}
 	p.to, _ = c.sink(0, stream, 1)
 	return p
 }
 
-// LastLines returns the last lines of a rank's standard error, or the first of a crash.
+// LastLines returns the last lines of a rank's standard error, or the first lines of a crash.
 func (p *Pump) LastLines() []string { return p.tail.lines() }
 
 // Run copies until the stream ends, or until Drain.
@@ -75,11 +75,11 @@ func (p *Pump) Run() {
 	p.finish(p.lines.rest())
 }
 
-// Drain makes Run return as soon as the pipe is empty, also if somebody still
-// holds its other end. It is for when all ranks are gone.
+// Drain makes Run return as soon as the pipe is empty, even if a process still
+// holds its other end. It is called when all ranks are gone.
 func (p *Pump) Drain() { _ = p.from.SetReadDeadline(time.Unix(1, 0)) }
 
-// empty reads what is in the pipe without waiting for more.
+// empty reads the content of the pipe without waiting for more.
 func (p *Pump) empty() {
 	pipe, err := p.from.SyscallConn()
 	if err != nil {
@@ -95,8 +95,8 @@ func (p *Pump) empty() {
 	}
 }
 
-// accept hands on what was read: all of it if the sink is the rank's own, else the
-// lines that are whole, and parts of a line that is too long to wait for its end.
+// accept passes on the bytes of a read: all of them if raw is set, else whole lines, and parts
+// of a line that is too long to wait for its end.
 func (p *Pump) accept(fresh []byte) {
 	if p.raw {
 		p.to.writeRaw(fresh)
@@ -119,8 +119,8 @@ func (p *Pump) accept(fresh []byte) {
 	p.write(lines, false)
 }
 
-// write writes to the sink, with the tag before each line: a line has one, however
-// long it is.
+// write writes to the sink, with the tag before each line. A line that comes in parts has one
+// tag.
 func (p *Pump) write(lines []byte, last bool) {
 	if !p.tag.empty() {
 		p.scratch = p.scratch[:0]
@@ -137,8 +137,8 @@ func (p *Pump) write(lines []byte, last bool) {
 	p.to.write(p, lines, last)
 }
 
-// showStatus shows what the line that has not ended says now, if it is redrawn.
-// What it said before is forgotten. later says that whole lines come first.
+// showStatus shows the present state of the line that has not ended, if it is redrawn, and
+// forgets its former states. later says that whole lines come first.
 func (p *Pump) showStatus(later bool) {
 	pending := p.lines.pending()
 	over, ok := redrawn(pending)
@@ -153,10 +153,10 @@ func (p *Pump) showStatus(later bool) {
 		status = nil
 	}
 	p.to.setStatus(p.rank, status, later)
-	p.lines.drop(max(0, over-1)) // what follows is still a line that is redrawn
+	p.lines.drop(max(0, over-1)) // keep one '\r', by which the line stays one that is redrawn
 }
 
-// finish hands on the last line, which has no newline.
+// finish passes on the last line, which has no newline.
 func (p *Pump) finish(rest []byte) {
 	if p.live {
 		p.to.setStatus(p.rank, nil, len(rest) > 0)
@@ -172,15 +172,15 @@ func (p *Pump) finish(rest []byte) {
 
 // A tag says where a line came from, and when.
 type tag struct {
-	text  string // "[3]<stdout>: ", with colours if it has any
+	text  string // "[3]<stdout>: ", perhaps with colours
 	clock bool
 }
 
-// A Tagging says what tags have: who wrote the line, and when.
+// A Tagging says whether tags name the rank that wrote the line (Who), and the time (When).
 type Tagging struct{ Who, When bool }
 
-// of makes the tag of a rank's stream, "stdout" or "stderr". The form is Open
-// MPI 5's, so that what reads its output reads gorun's.
+// of makes the tag of a rank's stream, "stdout" or "stderr". It has the form of Open
+// MPI 5's tags, so that programs that read those can read gorun's.
 func (g Tagging) of(rank int, stream string, colour bool) tag {
 	t := tag{clock: g.When}
 	if g.Who {
@@ -192,8 +192,8 @@ func (g Tagging) of(rank int, stream string, colour bool) tag {
 	return t
 }
 
-// tagColours are the terminal's colours that can be read on black and on white,
-// red left out.
+// tagColours are the terminal's colours that are legible on black and on white,
+// without red.
 var tagColours = [...]int{36, 33, 35, 32, 34, 96, 95, 94}
 
 // clockForm is the time of a line: local, with milliseconds.

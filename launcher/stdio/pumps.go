@@ -14,16 +14,16 @@ import (
 	"github.com/gorun-spmd/gorun/launcher/supervisor"
 )
 
-// Pumps is the pumps of a job at work.
+// Pumps are the running pumps of a job.
 type Pumps struct {
-	stderr chan struct{}    // closed when the ranks' standard error is written, and what shares gorun's
-	all    chan struct{}    // closed when everything is
-	late   <-chan time.Time // when the rest is not waited for; nil: never
-	enough bool             // the rest is not waited for
+	stderr chan struct{}    // closed when the ranks' standard error is written, and all that goes to gorun's
+	all    chan struct{}    // closed when all output is written
+	late   <-chan time.Time // fires when Wait stops waiting; nil: never
+	enough bool             // Wait has stopped waiting
 }
 
-// HeadlineTime is how long gorun's last words wait for standard output. They come after
-// it where somebody reads it, and nevertheless where nobody does.
+// HeadlineTime is how long gorun's last lines wait for standard output. They come after
+// it if somebody reads it, and without it otherwise.
 const HeadlineTime = 200 * time.Millisecond
 
 // Start starts pumps.
@@ -46,8 +46,8 @@ func (c *Console) Start(pumps []*Pump) *Pumps {
 	return p
 }
 
-// Limit bounds how long output is waited for after a job that the user has ended, or
-// whose guardian was killed.
+// Limit bounds the time of Wait after a job that the user has ended, or whose guardian was
+// killed.
 func (p *Pumps) Limit(o *supervisor.Outcome) {
 	switch {
 	case o.Killed && o.Reason == supervisor.Interrupted:
@@ -57,9 +57,9 @@ func (p *Pumps) Limit(o *supervisor.Outcome) {
 	}
 }
 
-// Wait returns when all output is written, or the user has had enough. With a patience,
-// and if the job has not ended well, it returns at the latest when standard error is
-// written and that time is over.
+// Wait returns when all output is written, when a signal asks gorun to end, or at the time of
+// Limit. With a patience, and if the job has not ended well, it waits no longer than patience
+// after standard error is written.
 func (p *Pumps) Wait(o *supervisor.Outcome, signals <-chan os.Signal, patience time.Duration) {
 	var over <-chan time.Time
 	stderr := p.stderr

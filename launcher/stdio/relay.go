@@ -14,12 +14,12 @@ import (
 	"github.com/gorun-spmd/gorun/launcher/terminal"
 )
 
-// readSize is how much of standard input is passed on at once.
+// readSize is how many bytes of standard input are passed on at once.
 const readSize = 64 << 10
 
-// A Relay copies gorun's standard input to ranks. It is needed only where a rank
-// cannot have the descriptor itself: from a terminal, because ranks are not in its
-// foreground process group, and for several ranks.
+// A Relay copies gorun's standard input to ranks. It is needed where a rank
+// cannot have the descriptor itself: if the input is a terminal, because ranks are not in its
+// foreground process group, and if several ranks read it.
 type Relay struct {
 	from *os.File
 	to   []*os.File       // write ends of pipes
@@ -41,8 +41,8 @@ func (r *Relay) Add(rank int) (end int, err error) {
 	return p[0], nil
 }
 
-// Leave ends a rank's part: it has ended, though a process that it started may hold
-// its pipe and never read.
+// Leave says that a rank has ended. Run then writes no more to its pipe, which a process that
+// the rank started may hold and never read.
 func (r *Relay) Leave(rank int) {
 	if r != nil && r.of[rank] != nil {
 		_ = r.of[rank].SetWriteDeadline(time.Unix(1, 0))
@@ -92,7 +92,7 @@ func (f foreground) Read(buf []byte) (int, error) {
 		f.wait()
 	}
 	n, err := f.file.Read(buf)
-	for errors.Is(err, unix.EAGAIN) { // somebody who shares it has made it non-blocking
+	for errors.Is(err, unix.EAGAIN) { // another process that shares it has made it non-blocking
 		untilReady(f.file, unix.POLLIN)
 		n, err = f.file.Read(buf)
 	}
@@ -102,7 +102,7 @@ func (f foreground) Read(buf []byte) (int, error) {
 	return n, err
 }
 
-// wait returns once there is input for the foreground and that is us.
+// wait returns once there is input and this process is in the foreground.
 func (f foreground) wait() {
 	resumed := make(chan os.Signal, 1)
 	signal.Notify(resumed, unix.SIGCONT)

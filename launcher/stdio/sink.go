@@ -18,7 +18,7 @@ import (
 	"github.com/gorun-spmd/gorun/launcher/terminal"
 )
 
-// A sink is where output ends: gorun's standard output or error, or a rank's
+// A sink is a destination of output: gorun's standard output or error, or a rank's
 // file. Several sinks may share one target, as two streams share a terminal.
 type sink struct {
 	target *target
@@ -28,27 +28,27 @@ type sink struct {
 
 // A target is one file of the operating system. Lines of different writers do not mix
 // in it: a line comes in one piece, or, if it is longer than maxLine, in parts while the
-// other writers wait. They wait for holdTime at most, or a rank that ends its line only
-// when it has heard of another would wait for ever; then their lines go between.
+// other writers wait. After holdTime they wait no longer, and their lines go between the parts.
+// Else a rank that ends its line only when it has heard of another rank would wait for ever.
 type target struct {
 	mu      sync.Mutex
-	midLine bool  // what was written last does not end a line
-	unended bool  // and never will: the stream has ended
-	plain   bool  // nothing is added to what is written, not even the end of such a line
+	midLine bool  // the text written last does not end a line
+	unended bool  // that line never ends: its stream has ended
+	plain   bool  // write the text alone: not even a newline after an unended line
 	err     error // the first failed write; later ones are dropped
 	failed  func(name string, err error)
 
-	holder   *Pump         // the others wait until its line has ended; nil: nobody
-	released chan struct{} // closed when the holder is another
+	holder   *Pump         // the other writers wait until its line has ended; nil: nobody waits
+	released chan struct{} // closed when the holder changes
 	hold     time.Duration // instead of holdTime, in tests
 
-	columns  func() int     // width of the terminal; nil if it is none
+	columns  func() int     // width of the terminal; nil if the target is no terminal
 	statuses map[int][]byte // by rank, see setStatus
-	drawn    bool           // one of them is on the screen, in the cursor's line
+	drawn    bool           // a status is on the screen, in the cursor's line
 	scratch  []byte
 }
 
-// holdTime is how long others wait for the end of a line longer than maxLine.
+// holdTime is how long other writers wait for the end of a line longer than maxLine.
 const holdTime = time.Second
 
 // say appends whole lines of gorun's own, on lines of their own.
@@ -59,8 +59,8 @@ func (s *sink) say(text []byte) {
 	t.append(s, text, t.midLine)
 }
 
-// write appends what a pump has read: whole lines, a part of one, or the last of its
-// stream, which may be nothing.
+// write appends text that a pump has read: whole lines or a part of one. last says that the
+// stream has ended; text may then be empty.
 func (s *sink) write(by *Pump, text []byte, last bool) {
 	t := s.target
 	t.lock(by)
@@ -74,7 +74,7 @@ func (s *sink) write(by *Pump, text []byte, last bool) {
 	case held && !by.inside:
 		t.release()
 	}
-	if len(text) > 0 || held { // else the line at the end is another's
+	if len(text) > 0 || held { // else another writer wrote the last line
 		t.unended = last && t.midLine
 	}
 }
@@ -99,7 +99,7 @@ func (t *target) lock(by *Pump) {
 	}
 }
 
-// release lets others write although the holder's line has not ended, or when it has.
+// release lets other writers write, whether the holder's line has ended or not.
 func (t *target) release() {
 	if t.holder != nil {
 		t.holder = nil
@@ -131,7 +131,7 @@ func (t *target) append(s *sink, text []byte, newLine bool) {
 	t.put(s, t.scratch)
 }
 
-// put writes to the file, and takes note of the first failure.
+// put writes to the file, and reports the first failure.
 func (t *target) put(s *sink, text []byte) {
 	if t.err != nil || len(text) == 0 {
 		return
@@ -141,7 +141,7 @@ func (t *target) put(s *sink, text []byte) {
 	}
 }
 
-// writeAll writes text to a file that somebody who shares it may have made
+// writeAll writes text to a file. Another process that shares the file may have made it
 // non-blocking, as ssh does with a terminal.
 func writeAll(f *os.File, text []byte) error {
 	for {
@@ -154,12 +154,12 @@ func writeAll(f *os.File, text []byte) error {
 	}
 }
 
-// untilReady returns when events are there, or when it is worth another try.
+// untilReady returns when one of the events has come, or poll fails. The caller tries again.
 func untilReady(f *os.File, events int16) {
 	_, _ = unix.Poll([]unix.PollFd{{Fd: int32(f.Fd()), Events: events}}, -1)
 }
 
-// writeRaw appends a piece of a stream that has this target to itself.
+// writeRaw appends a piece of a stream that is the only one of this target.
 func (s *sink) writeRaw(text []byte) {
 	t := s.target
 	t.mu.Lock()
@@ -190,7 +190,7 @@ func standardSinks(stdout, stderr *os.File, failed func(name string, err error))
 	return out, err
 }
 
-// rankFiles opens one file a rank in dir: rank.0, rank.1, …, padded with zeros to
+// rankFiles opens one file for each rank in dir: rank.0, rank.1, …, padded with zeros to
 // equal width so that they sort.
 func rankFiles(dir string, ranks int, failed func(name string, err error)) ([]*sink, error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {

@@ -20,10 +20,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patienceOfTest is how long a test waits for what must happen before it fails.
+// patienceOfTest is how long a test waits for an event before it fails.
 const patienceOfTest = 30 * time.Second
 
-// rig is a few pumps that write to one file.
+// A rig is a few pumps that write to one file.
 type rig struct {
 	t      *testing.T
 	file   *os.File
@@ -61,7 +61,7 @@ func newRig(t *testing.T, ranks int, change func(*Pump)) *rig {
 	return r
 }
 
-// text closes the ranks' ends and returns what arrived.
+// text closes the ranks' ends and returns the text that arrived.
 func (r *rig) text() string {
 	for _, f := range r.ends {
 		f.Close()
@@ -74,7 +74,7 @@ func (r *rig) text() string {
 	return string(text)
 }
 
-// TestLinesAreNeverMangled has four ranks write lines of every length up to the
+// TestLinesAreNeverMangled lets four ranks write lines of every length up to the
 // longest, in writes of odd sizes.
 func TestLinesAreNeverMangled(t *testing.T) {
 	r := newRig(t, 4, nil)
@@ -111,8 +111,8 @@ func TestLinesAreNeverMangled(t *testing.T) {
 	}
 }
 
-// TestBytesComeThrough: a stream is passed on byte for byte, whatever its lines are, also
-// where others write to the same file.
+// TestBytesComeThrough: a stream is passed on byte for byte, whatever its lines are, even
+// if others write to the same file.
 func TestBytesComeThrough(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, length := range []int{maxLine - 2, maxLine - 1, maxLine, maxLine + 1, 3*maxLine + 5} {
@@ -135,7 +135,7 @@ func TestBytesComeThrough(t *testing.T) {
 	}
 }
 
-// TestLongLinesStayWhole: others wait for the end of a line of any length.
+// TestLongLinesStayWhole: other writers wait for the end of a line of any length.
 func TestLongLinesStayWhole(t *testing.T) {
 	for _, g := range []tag{{}, {text: "tag "}} {
 		r := newRig(t, 3, func(p *Pump) { p.tag = g })
@@ -167,8 +167,8 @@ func TestLongLinesStayWhole(t *testing.T) {
 	}
 }
 
-// TestALongLineDoesNotHoldOthersForEver: a rank that ends its line only when another has
-// been heard gets what it waits for. Nothing is added to what both have written.
+// TestALongLineDoesNotHoldOthersForEver: a rank ends its line only when it has heard of another
+// rank, and the other rank can write. Nothing is added to the text of both.
 func TestALongLineDoesNotHoldOthersForEver(t *testing.T) {
 	r := newRig(t, 3, nil)
 	r.sink.target.hold = time.Millisecond
@@ -204,8 +204,8 @@ func TestALongLineDoesNotHoldOthersForEver(t *testing.T) {
 	}
 }
 
-// TestFilesOfRanksHaveNothingAdded: a file of --output has the bytes of the rank's two
-// streams, also where one ends without a newline.
+// TestFilesOfRanksHaveNothingAdded: a file of --output has exactly the bytes of the rank's two
+// streams, even if one ends without a newline.
 func TestFilesOfRanksHaveNothingAdded(t *testing.T) {
 	r := newRig(t, 2, nil)
 	r.sink.target.plain = true
@@ -257,7 +257,7 @@ func TestTagsInColour(t *testing.T) {
 	}
 }
 
-// TestRawIsByteExact: what one rank alone writes is passed on as it comes.
+// TestRawIsByteExact: the output of a single rank is passed on as it comes.
 func TestRawIsByteExact(t *testing.T) {
 	r := newRig(t, 1, func(p *Pump) { p.raw = true; p.tail = new(tail) })
 	want := strings.Repeat("no newline ", maxLine/4) + "\x00\xff\r\n\n partial"
@@ -315,8 +315,8 @@ func TestFailingWritesAreReportedOnce(t *testing.T) {
 	}
 }
 
-// TestNonBlockingFiles: one who shares gorun's output or input may make it non-blocking,
-// as ssh does. Nothing is lost.
+// TestNonBlockingFiles: another process that shares gorun's output or input may make it
+// non-blocking, as ssh does. Nothing is lost.
 func TestNonBlockingFiles(t *testing.T) {
 	var p [2]int
 	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {

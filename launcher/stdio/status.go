@@ -8,10 +8,10 @@ import (
 	"github.com/gorun-spmd/gorun/launcher/terminal"
 )
 
-// A rank that redraws a line in place (a progress bar) writes text after a
-// carriage return and no newline. On a terminal that is the rank's status: its
+// A rank that redraws a line in place, such as a progress bar, writes text after a
+// carriage return and no newline. On a terminal this text is the rank's status: its
 // last state is shown below the lines of all ranks, erased before more lines are
-// written, and drawn again after them. Anywhere else it is part of a line that
+// written, and drawn again after them. In a file it is part of a line that
 // has not ended.
 
 // redrawn returns how many bytes of text, which is part of one line, are
@@ -27,8 +27,8 @@ func redrawn(text []byte) (over int, ok bool) {
 	return last + 1, true
 }
 
-// final appends lines to dst as they stand on a terminal when they have ended:
-// of a line that was redrawn the last state.
+// final appends lines to dst as they finally stand on a terminal: a line that was redrawn
+// has its last state.
 func final(dst, lines []byte) []byte {
 	for line := range bytes.Lines(lines) {
 		end := len(bytes.TrimRight(line, "\r\n"))
@@ -41,9 +41,9 @@ func final(dst, lines []byte) []byte {
 	return dst
 }
 
-// setStatus shows, or with no text removes, the status of a rank. There is one
-// line for it: that of the lowest rank that has one. later says that a line is
-// about to be written, and the screen may wait for it.
+// setStatus sets the status of a rank; without text it removes it. The screen has one
+// status line, which shows the lowest rank that has a status. later says that a line is
+// about to be written, and that the screen may wait for it.
 func (s *sink) setStatus(rank int, status []byte, later bool) {
 	t := s.target
 	t.mu.Lock()
@@ -66,7 +66,7 @@ func (s *sink) setStatus(rank int, status []byte, later bool) {
 	t.put(s, t.draw(t.scratch))
 }
 
-// erase appends what removes the status from the screen.
+// erase appends the codes that remove the status from the screen.
 func (t *target) erase(dst []byte) []byte {
 	if t.drawn {
 		t.drawn = false
@@ -75,7 +75,7 @@ func (t *target) erase(dst []byte) []byte {
 	return dst
 }
 
-// draw appends the status that is to be seen.
+// draw appends the status of the lowest rank that has one.
 func (t *target) draw(dst []byte) []byte {
 	lowest := -1
 	for rank := range t.statuses {

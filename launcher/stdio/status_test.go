@@ -44,7 +44,7 @@ func FuzzStatus(f *testing.F) {
 	})
 }
 
-// newLiveSink is a sink that believes to be a terminal of 30 columns, in a file.
+// newLiveSink returns a sink that writes to a file as to a terminal of 30 columns.
 func newLiveSink(t *testing.T) (s *sink, text func() string) {
 	t.Helper()
 	f, err := os.Create(filepath.Join(t.TempDir(), "out"))

@@ -7,15 +7,16 @@ import (
 	"golang.org/x/term"
 )
 
-// EraseLine clears the line that the cursor is in.
+// EraseLine clears the line of the cursor.
 const EraseLine = "\r\x1b[K"
 
-// ClearToEnd is how a program clears what a longer state has left.
+// ClearToEnd clears the line from the cursor on. A program that redraws a line writes it after
+// a state that is shorter than the one before.
 const ClearToEnd = "\x1b[K"
 
-// Fit appends to dst as much of a status as has room in a line of the given
+// Fit appends to dst the part of a status that fits a line of the given
 // width. The last column stays free: some terminals begin a new line after it.
-// Escape sequences take no room; those that would leave the line are left out.
+// Escape sequences take no room. Fit keeps those that change colours and drops the others.
 func Fit(dst, status []byte, columns int) []byte {
 	styled := false
 	for used := 0; len(status) > 0; {
@@ -40,9 +41,9 @@ func Fit(dst, status []byte, columns int) []byte {
 	return dst
 }
 
-// escape returns the length of the escape sequence that text begins with, 0 if
-// it begins with none, and whether it only changes colours. A byte that no escape
-// sequence can have ends it, and is no part of it.
+// escape returns the length of the escape sequence at the start of text, 0 if there
+// is none. style says that the sequence only changes colours. A byte that is not allowed in an
+// escape sequence ends it, and is no part of it.
 func escape(text []byte) (n int, style bool) {
 	if text[0] != '\x1b' {
 		return 0, false
@@ -61,8 +62,8 @@ func escape(text []byte) (n int, style bool) {
 	return len(text), false
 }
 
-// ColumnsOf returns a function that returns the width of a terminal at the time,
-// nil if f is none.
+// ColumnsOf returns a function that returns the present width of the terminal f,
+// or nil if f is no terminal.
 func ColumnsOf(f *os.File) func() int {
 	if !IsTerminal(f) {
 		return nil

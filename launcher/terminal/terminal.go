@@ -6,5 +6,5 @@ import (
 	"golang.org/x/term"
 )
 
-// IsTerminal reports whether f is one.
+// IsTerminal reports whether f is a terminal.
 func IsTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }

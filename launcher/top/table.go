@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// topKeys are the orders of top, by key.
+// topKeys explains the keys of top.
 const topKeys = "sort by: r rank  c cpu  m memory  b bytes/s  w waiting    q quit"
 
-// sortViews puts views in the order of a key, equals by rank.
+// sortViews sorts views in the order that key stands for, and equal ones by rank.
 func sortViews(views []rankView, key byte) {
 	slices.SortStableFunc(views, func(a, b rankView) int {
 		by := 0
@@ -34,7 +34,7 @@ func sortViews(views []rankView, key byte) {
 	})
 }
 
-// topTable has a header and a line a rank.
+// topTable returns a header and a line for each rank.
 func topTable(views []rankView) []string {
 	var b bytes.Buffer
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -68,7 +68,7 @@ func topTable(views []rankView) []string {
 	return lines
 }
 
-// size is a number of bytes with a unit: 512 B, 1.5 KiB, 20 MiB.
+// size returns a number of bytes with a unit: 512 B, 1.5 KiB, 20 MiB.
 func size(bytes int) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
 	x, i := float64(bytes), 0

@@ -65,7 +65,8 @@ func Main(args []string, stdin, stdout *os.File, stderr io.Writer) int {
 	return (&topScreen{job: j, out: stdout, keys: stdin, order: 'r'}).run()
 }
 
-// choose finds the job that name, a process id, means.
+// choose returns the job whose launcher has the process id name. If name is "", it returns the
+// only running job.
 func choose(name string, running []int) (*runningJob, error) {
 	if name != "" {
 		pid, err := strconv.Atoi(name)
@@ -92,19 +93,19 @@ func newJob(launcher int) *runningJob {
 	return &runningJob{launcher: launcher, command: commandLine(launcher)}
 }
 
-// firstView looks twice, as what a rank does in a second takes two looks.
+// firstView looks twice, because rates need two looks.
 func (j *runningJob) firstView() []rankView {
 	j.view()
 	time.Sleep(topInterval / 4)
 	return j.view()
 }
 
-// title is the line above the table.
+// title returns the line above the table.
 func (j *runningJob) title() string {
 	return fmt.Sprintf("job %d: %s, %s", j.launcher, phrase.Count(j.segment.Ranks(), "rank"), j.command)
 }
 
-// A topScreen shows a job on a terminal until it ends or the user has seen enough.
+// A topScreen shows a job on a terminal until the job ends or the user quits.
 type topScreen struct {
 	job   *runningJob
 	out   *os.File
@@ -112,7 +113,7 @@ type topScreen struct {
 	order byte
 }
 
-// What a terminal does to show a picture in place of what was there, and back.
+// The codes that make a terminal show another screen, and go back to the first.
 const (
 	enterScreen = "\x1b[?1049h\x1b[?25l"
 	leaveScreen = "\x1b[?25h\x1b[?1049l"
@@ -175,7 +176,7 @@ func (s *topScreen) read(pressed chan<- byte) {
 	}
 }
 
-// draw fills the screen: as many ranks as have room.
+// draw fills the screen with as many ranks as fit.
 func (s *topScreen) draw(views []rankView) {
 	columns, rows, err := term.GetSize(int(s.out.Fd()))
 	if err != nil || columns <= 0 || rows <= 0 {

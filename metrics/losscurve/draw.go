@@ -122,9 +122,9 @@ func addLevel(p *plot.Plot, level Level, last float64) error {
 	return nil
 }
 
-// addNames writes the name of each level to the right of its line; of lines
-// that are close, the upper names move up. The legend makes room. levels must be in ascending order
-// and the range of p.Y final.
+// addNames writes the name of each level to the right of its line. If lines are close, the
+// upper names move up, and the legend makes room. levels must be in ascending order and the
+// range of p.Y final.
 func addNames(p *plot.Plot, levels []Level, last float64) error {
 	const (
 		plotHeight = height - 96 // about what title, axis and margins leave

@@ -15,8 +15,8 @@ import (
 	"gonum.org/v1/plot/vg/vgimg"
 )
 
-// A Curve is what is drawn. Losses are in nats per token; those that are not
-// finite are left out.
+// A Curve holds the losses to draw, in nats per token. Those that are not finite are left
+// out.
 type Curve struct {
 	Title   string
 	Train   []float64 // Train[i] is the training loss of step i+1

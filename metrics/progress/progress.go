@@ -32,12 +32,12 @@ type Options struct {
 	Limit time.Duration // the run ends after this time; 0 means no such end
 	Unit  string        // of what a step works on; "" means tokens
 
-	// Columns is the width of the terminal that shows what is written, where
-	// New cannot tell by itself: behind a launcher. nil means that it can.
+	// Columns returns the width of the terminal that shows the output if New cannot find
+	// it out, as behind a launcher. nil: New finds it out.
 	Columns func() int
 }
 
-// A Status is where a run stands.
+// A Status is the progress of a run.
 type Status struct {
 	Step int     // steps done
 	Loss float64 // of the last step
@@ -60,13 +60,13 @@ type Meter struct {
 	shownShare float64   // and the share that was done
 }
 
-// A mark is a time with what had been done by then.
+// A mark is a time and the progress at that time.
 type mark struct {
 	at         time.Time
 	step, done int
 }
 
-// marksKept is over how many steps the time left is estimated.
+// marksKept is how many of the last steps the estimate of the time left uses.
 const marksKept = 32
 
 // New returns a Meter that writes to w, with a bar if w is a terminal or
@@ -113,7 +113,7 @@ func (m *Meter) Update(s Status) {
 	}
 }
 
-// due reports whether what is shown is old enough.
+// due reports whether it is time to show a new status.
 func (m *Meter) due(now time.Time) bool {
 	since := now.Sub(m.shownAt)
 	switch {
@@ -191,8 +191,8 @@ func (m *Meter) share(now time.Time) float64 {
 	return min(done, 1)
 }
 
-// left estimates how long the run will take from now on; ok is false if there
-// is nothing to tell it from.
+// left estimates how long the run will still take; ok is false if there are no steps to
+// estimate it from.
 func (m *Meter) left(now time.Time) (d time.Duration, ok bool) {
 	oldest, newest := m.marks[0], m.marks[len(m.marks)-1]
 	if steps := newest.step - oldest.step; m.options.Steps > 0 && steps > 0 {

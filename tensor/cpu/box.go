@@ -25,7 +25,7 @@ func (c *own) CopyLoop(elemBytes int, dst, src unsafe.Pointer, l kernel.Loop) {
 	}
 }
 
-// copyLoop copies rows, turns matrices or copies one element at a time.
+// copyLoop copies rows, transposes matrices or copies one element at a time.
 func copyLoop[T simd.Elem](dst, src unsafe.Pointer, l *kernel.Loop) {
 	last := l.N - 1
 	switch i := slices.Index(l.B[:last], 1); {
@@ -34,7 +34,7 @@ func copyLoop[T simd.Elem](dst, src unsafe.Pointer, l *kernel.Loop) {
 	case l.B[last] == 1:
 		copyRows[T](dst, src, l)
 	case i >= 0:
-		swap(l, i, last-1) // what is contiguous in src next to what is in dst
+		swap(l, i, last-1) // the dimension contiguous in src, next to the one contiguous in dst
 		r, c := last-1, last
 		eachPair(l, r, func(a, b int) {
 			d := sliceOf[T](unsafe.Pointer(at[T](dst, a)), (l.Size[r]-1)*l.A[r]+l.Size[c])
@@ -85,8 +85,7 @@ func copyElems[T any](dst, src unsafe.Pointer, l *kernel.Loop) {
 	})
 }
 
-// eachPair calls f for each index of the first n dimensions with the distances it
-// means for a and b.
+// eachPair calls f for each index of the first n dimensions with its offsets in a and b.
 func eachPair(l *kernel.Loop, n int, f func(a, b int)) {
 	total := 1
 	for _, size := range l.Size[:n] {

@@ -34,7 +34,7 @@ func (c *own) Cast(to dtype.DType, dst unsafe.Pointer, from dtype.DType, src uns
 // CastPiece is how many elements go through float32 at a time, on the stack.
 const CastPiece = 1024
 
-// castHalf converts by way of float32, which holds every half.
+// castHalf converts by way of float32, which holds every float16 and bfloat16.
 func castHalf[H dtype.F16 | dtype.BF16](to dtype.DType, dst unsafe.Pointer, src []H, load func(dst []float32, src []H)) {
 	if to == dtype.Float32 {
 		load(sliceOf[float32](dst, len(src)), src)
@@ -99,8 +99,8 @@ func convert[D, S number](dst []D, src []S) {
 	}
 }
 
-// Refresh brings wide up to date with half, of a narrow type, which it was once rounded to:
-// elements of half that are not wide's rounded are taken over.
+// Refresh sets the elements of wide whose rounded values differ from half, of a narrow type,
+// to those of half.
 func Refresh(wide []float32, dt dtype.DType, half unsafe.Pointer) {
 	if dt == dtype.Float16 {
 		refresh(wide, sliceOf[dtype.F16](half, len(wide)), simd.FromF16, simd.ToF16)

@@ -31,12 +31,12 @@ func compareLoop[T number](op kernel.CompareOp, dst, a, b unsafe.Pointer, l *ker
 	})
 }
 
-// Repeats is how often an argument that does not advance is repeated, so that rows
-// can be walked in pieces of that many elements, all arguments alike.
+// Repeats is how many copies of a broadcast element are made, so that rows can be
+// walked in pieces of Repeats elements, all arguments alike.
 const Repeats = 64
 
-// run returns n elements at p, step 1; for step 0 it Repeats the one at p as often
-// as it may be needed at once in same.
+// run returns n elements at p. If step is 0 it fills same with copies of the element at
+// p instead, as many as a piece needs, and advance is 0.
 func run[T any](p *T, n, step int, same []T) (elems []T, advance int) {
 	if step != 0 {
 		return unsafe.Slice(p, n), 1

@@ -41,7 +41,7 @@ func (c *own) SoftmaxGrad(dt dtype.DType, log bool, dx, dy, y unsafe.Pointer, m 
 	eachRow2(d, a, b, m.Cols, row, simd.Writing(d, a, b))
 }
 
-// eachRow calls f at level l for each row of n elements.
+// eachRow calls f with Mode l for each row of n elements.
 func eachRow[T any](dst, x []T, n int, f func(l simd.Mode, dst, x []T), l simd.Mode) {
 	if len(x) == 0 {
 		return
@@ -78,7 +78,8 @@ func softmaxRow[T float](log bool, dst, x []T) {
 	}
 }
 
-// rowStats returns the largest element of x and Σexp(x - it); -Inf and 0 for none.
+// rowStats returns top, the largest element of x, and Σexp(x - top); -Inf and 0 if x is
+// empty.
 func rowStats[T float](x []T) (top, sum float64) {
 	top = math.Inf(-1)
 	for _, v := range x {

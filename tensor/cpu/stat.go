@@ -154,8 +154,8 @@ func ahead[T number](row []T, a, b int64) bool {
 	return va > vb || va == vb && a < b
 }
 
-// topRow returns the positions of the k elements of row that are ahead of the
-// others, as a heap with the last of them at its root.
+// topRow returns the positions of the k elements of row that come first in the order of
+// ahead, as a heap with the last of them at its root.
 func topRow[T number](heap []int64, row []T, k int) []int64 {
 	for i := range int64(len(row)) {
 		if len(heap) < k {
@@ -205,7 +205,7 @@ func (c *own) Cumsum(dt dtype.DType, reverse bool, dst, x unsafe.Pointer, a kern
 	}
 }
 
-// cumsumRows adds up in S, of ColumnTile columns at a time.
+// cumsumRows adds up in type S, ColumnTile columns at a time.
 func cumsumRows[S, T float32 | float64 | int64](dst, x []T, n, inner int, reverse bool) {
 	sums := make([]S, min(inner, ColumnTile))
 	for block := 0; block < len(x); block += n * inner {

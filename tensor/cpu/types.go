@@ -8,8 +8,8 @@ import (
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
-// elements are the kernels of one element type, of which there is but one form. A type that
-// this package computes with has a row in types.
+// elements are the kernels that are the same code for every element type; types has those of
+// each type.
 type elements interface {
 	iota(dst unsafe.Pointer, n, start int)
 	binary(op kernel.BinaryOp, dst, a, b unsafe.Pointer, n int)
@@ -37,9 +37,9 @@ var types = [...]elements{
 	dtype.Bool:    kernelsFor[uint8](0, 1),
 }
 
-// kernelsOf are the elements of a Go type.
+// kernelsOf implements elements for Go type T.
 type kernelsOf[T number] struct {
-	least, most T // the results of Amax and Amin of no elements
+	least, most T // the Amax and the Amin of no elements
 	forms       []func(dst, a, b []T)
 	scalars     []func(dst, x []T, v T) // op(x, v)
 	swapped     []func(dst, x []T, v T) // op(v, x)

@@ -21,8 +21,8 @@ func (c *own) CrossEntropyStats(stats unsafe.Pointer, l kernel.ClassLogits, with
 		classes, l.Lo, withSum, simd.SoftmaxStats, shiftedSum32)
 }
 
-// xentStats runs over the rows; the weighted sum of a row follows its other
-// statistics, while the row is in a cache.
+// xentStats computes the weighted sum of a row right after its other statistics, while
+// the row is in a cache.
 func xentStats[T float, R float](stats, logits []T, target *indexList, weight []T, classes, lo int, withSum bool,
 	row func(x []T) (top, sum R), weighted func(x, w []T, shift T) T) {
 	parallel(len(stats)/kernel.Stats, classes*8, 1, func(from, to int) {
@@ -40,7 +40,8 @@ func xentStats[T float, R float](stats, logits []T, target *indexList, weight []
 	})
 }
 
-// statShift is what the weighted sum counts logits from.
+// statShift returns the number that the weighted sum subtracts from the logits: top, or 0
+// if top is -Inf.
 func statShift[T float](top T) T {
 	if math.IsInf(float64(top), -1) {
 		return 0
@@ -118,16 +119,17 @@ func (c *own) CrossEntropyGrad(to dtype.DType, dst unsafe.Pointer, l kernel.Clas
 		simd.Ordinary().ScaledExp, nonTemporal)
 }
 
-// XentTile is how many classes are computed before the smoothing is taken off,
+// XentTile is how many classes are computed before the smoothing is subtracted,
 // while they are in the first cache.
 const XentTile = 4096
 
-// XentAhead is from how many bytes on a gradient of its own is copied to its place from
-// there: the copy asks ahead for what it overwrites.
+// XentAhead is the size of a gradient, in bytes, from which on its tiles are computed in a
+// buffer in the cache and then copied: the copy prefetches the memory that it overwrites.
+// A gradient that overwrites the logits needs no prefetch.
 const XentAhead = 4 << 20
 
-// xentGrad computes with scaledExp, or, where nothing is taken off, with nonTemporal if that
-// is not nil.
+// xentGrad computes a row with scaledExp; if no smoothing is subtracted and nonTemporal is
+// not nil, with nonTemporal.
 func xentGrad[T float](dst, logits []T, target *indexList, lse, coef, weight []T, classes, lo int, scaledExp,
 	nonTemporal func(dst, x []T, shift, scale T)) {
 	ahead := len(dst)*int(unsafe.Sizeof(*new(T))) >= XentAhead && unsafe.SliceData(dst) != unsafe.SliceData(logits)

@@ -29,8 +29,9 @@ func blasNames() []string {
 	return []string{"libcublas.so.13", "libcublas.so.12", "libcublas.so.11"}
 }
 
-// openBlas finds cuBLAS: the first library that works with this driver. It returns nil
-// if there is none, unless one was named. The context of the device is current.
+// openBlas opens cuBLAS: the first of names that works with this driver. If none is found
+// it returns nil, or an error if there is only one name. The caller has made the device's
+// context current.
 func openBlas(names []string, stream uintptr) (*blas, error) {
 	if names[0] == "none" {
 		return nil, nil
@@ -74,8 +75,8 @@ func startBlas(name string, entry []uintptr, stream uintptr) (*blas, error) {
 	return b, nil
 }
 
-// multiply carries out p. cuBLAS has its matrices by columns, and so sees the
-// transposes of ours: cᵀ = bᵀ·aᵀ.
+// multiply computes p. cuBLAS stores matrices by columns, and so sees the transposes of
+// ours: cᵀ = bᵀ·aᵀ.
 func (b *blas) multiply(g *Device, dt tensor.DType, p *product) error {
 	if dt == tensor.Float64 {
 		b.alpha[0], b.beta[0] = p.alpha, p.beta

@@ -1,10 +1,10 @@
 // Package cuda is a tensor.Device on an NVIDIA GPU.
 //
-// The CUDA driver, libcuda.so.1, is found when the program runs, and the kernels
-// are embedded, as machine code for compute capability 8.x and 9.0 and as PTX that the
-// driver compiles for others: neither building nor running needs a CUDA toolkit or a C
-// compiler. Matrix products go to
-// cuBLAS if that is found (package libcublas), else to a kernel of this package.
+// The CUDA driver, libcuda.so.1, is found when the program runs. The kernels are embedded
+// as machine code for compute capability 8.x and 9.0, and as PTX, which the driver compiles
+// for others: neither building nor running needs a CUDA toolkit or a C compiler. Matrix
+// products go to cuBLAS if that is found (package libcublas), else to a kernel of this
+// package.
 //
 //	driver, err := cuda.Load()
 //	gpu, err := driver.Open(0, rank)
@@ -12,11 +12,10 @@
 //
 // # Order
 //
-// Everything that a device computes goes through one stream, in the order of the
-// calls; a call returns before its work is done, and what reads the result on the
-// host waits for it. A kernel that fails is noticed then: the error names the last
-// kernels that were queued. GORUN_CUDA_SYNC=1 waits after each kernel, so that the
-// error names the one.
+// A device computes in one stream, in the order of the calls. A call returns before its
+// work is done; a call that reads a result on the host waits. Only then is a failed
+// kernel noticed: the error names the last kernels that were queued. GORUN_CUDA_SYNC=1
+// waits after each kernel, so that the error names the one that failed.
 //
 // # Numbers
 //
@@ -28,10 +27,10 @@
 //
 // # Kernels
 //
-// kernels/*.cu is CUDA C++; kernels/*.ptx and the machine code in kernels/*.zip are made
-// from it by go generate with nvcc (make deps-ptx installs it). kernels/SUMS says from
-// which source each was made, and a test holds them together. The tests run the same source on the CPU, through
-// a fake driver (package cudatest); docs/gpu-log.md says what ran where.
+// kernels/*.cu is CUDA C++. go generate makes kernels/*.ptx and the machine code in
+// kernels/*.zip from it with nvcc, which make deps-ptx installs. kernels/SUMS says from
+// which source each was made, and a test checks it. The tests run the same source on the
+// CPU, through a fake driver (package cudatest); docs/gpu-log.md says what ran where.
 //
 // # Environment
 //

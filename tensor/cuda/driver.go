@@ -11,8 +11,9 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// open loads a shared library and finds symbols in it. They are not for other libraries
-// to find: of several versions of cuBLAS each must call its own functions.
+// open loads the first shared library of names that is found, and finds symbols in it. It
+// loads them RTLD_LOCAL, because of several versions of cuBLAS each must call its own
+// functions.
 func open(names []string, symbols []string) (name string, entry []uintptr, err error) {
 	var handle uintptr
 	var first error

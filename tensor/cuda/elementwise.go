@@ -10,7 +10,7 @@ import (
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
-// float reports whether kernels compute dt as itself; other types are integers.
+// float reports whether dt is float32 or float64, which have kernels of their own.
 func float(dt tensor.DType) bool { return dt == tensor.Float32 || dt == tensor.Float64 }
 
 // pattern returns the bits of v rounded to dt.
@@ -66,8 +66,8 @@ func (g kernels) CopyLoop(elemBytes int, dst, src unsafe.Pointer, l kernel.Loop)
 		g.CopyBytes(dst, src, l.Size[0]*elemBytes)
 		return
 	case l.N == 2 || l.N == 3:
-		// Rows of src become columns of dst: the dimension that is contiguous in src
-		// is not the one that is in dst.
+		// Rows of src become columns of dst: one dimension is contiguous in src, another
+		// in dst.
 		if l.A[last] == 1 && l.B[last-1] == 1 {
 			g.transpose(elemBytes, dst, src, &l, last, last-1)
 			return
@@ -97,7 +97,7 @@ func (g kernels) transpose(elemBytes int, dst, src unsafe.Pointer, l *kernel.Loo
 		blocks(batch * ((rows + 31) / 32) * ((cols + 31) / 32))
 }
 
-// widen makes elements of l twice as large if what lies side by side allows it.
+// widen makes elements of l twice as large if sizes, strides and addresses allow it.
 func widen(l *kernel.Loop, dst, src unsafe.Pointer, elemBytes int) bool {
 	last := l.N - 1
 	if l.A[last] != 1 || l.B[last] != 1 || l.Size[last]%2 != 0 || (uintptr(dst)|uintptr(src))%uintptr(2*elemBytes) != 0 {

@@ -6,13 +6,12 @@ import (
 	"sync"
 )
 
-// An Error is a call of the driver that failed, or a kernel that did and was
-// noticed by it.
+// An Error is a failed call of the driver. A failed kernel shows in a later call.
 type Error struct {
 	Rank    int      // of the rank whose device it is; -1 if none is known
 	Device  string   // "cuda:0 (NVIDIA H200)"
 	Call    string   // the function that returned the code
-	Kernels []string // the last that were queued before, newest first; one with GORUN_CUDA_SYNC=1
+	Kernels []string // the last kernels queued before the call, newest first; one with GORUN_CUDA_SYNC=1
 	Code    int      // CUresult
 	Name    string   // "CUDA_ERROR_ILLEGAL_ADDRESS"
 	Text    string   // the driver's description
@@ -56,8 +55,8 @@ func (e *MemoryError) Error() string {
 		e.Rank, e.Device, e.Bytes, e.Free, e.Total, e.Mine, e.Others)
 }
 
-// recent are the last kernels that were queued. Copies of a Stage that fail ask for
-// them beside the goroutine that queues more.
+// recent are the last kernels that were queued. A failed copy of a Stage lists them from
+// another goroutine than the one that adds to them.
 type recent struct {
 	mu    sync.Mutex
 	names [4]string

@@ -13,15 +13,15 @@ func (s *Stage) Alloc(bytes int) (unsafe.Pointer, error) { return allocator{s.g}
 // Free gives it back.
 func (s *Stage) Free(p unsafe.Pointer, bytes int) { allocator{s.g}.Free(p, bytes) }
 
-// A folder launches folds, one at a time.
+// A folder launches the kernel fold, one at a time.
 type folder struct {
 	mu     sync.Mutex
 	kernel uintptr // 0 until it is used
 	call   launch
 }
 
-// Fold queues, on a lane, the fold of the n elements that each of some ranks has at
-// src, one rank's after the other's, to dst. op is numbered as in package comm.
+// Fold queues on lane i the fold of src [ranks, n] over the ranks to dst [n]. op is
+// numbered as in package comm.
 func (c *Copies) Fold(i int, op uint8, dt tensor.DType, dst, src unsafe.Pointer, n, ranks int) (err error) {
 	s, g, stream := c.s, c.s.g, c.lanes[i].stream
 	f := &s.folder

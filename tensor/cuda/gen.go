@@ -1,8 +1,8 @@
 //go:build ignore
 
-// Gen makes kernels/*.ptx from kernels/*.cu with nvcc, and of these kernels/sm_*.zip, the
-// machine code of some GPUs, which it looks at; kernels/SUMS says what is made from what.
-// With -verify it only looks whether that would change anything.
+// Gen makes kernels/*.ptx from kernels/*.cu with nvcc, and from these kernels/sm_*.zip, the
+// machine code for some GPUs. It fails if a kernel spills registers. kernels/SUMS has the
+// hashes of sources and results. With -verify it changes nothing and fails if it would.
 package main
 
 import (
@@ -26,11 +26,11 @@ import (
 // a·b + c to one rounding where the CPU does not.
 var flags = []string{"-ptx", "-arch=compute_80", "-fmad=false", "-O3", "-std=c++14"}
 
-// internal is what nvcc puts before the names of a file's own functions: with a hash
-// of the folder that the file lies in.
+// internal matches the prefix that nvcc gives the names of a file's static functions. It
+// has a hash of the path of the file.
 var internal = regexp.MustCompile(`_INTERNAL_[0-9a-f]{8}_`)
 
-// version is that of the nvcc whose output is kept.
+// version is the version of nvcc whose output is in the repository.
 const version = "V11.8.89"
 
 func main() {
@@ -93,8 +93,8 @@ func main() {
 	write("kernels/SUMS", []byte(sums.String()), *verify)
 }
 
-// machines are the GPUs that get machine code, those of compute capability 8.x and 9.0:
-// the driver takes a while to make its own from PTX.
+// machines are the architectures that get machine code, for compute capability 8.x and 9.0,
+// because the driver takes a while to compile PTX.
 var machines = []*machine{newMachine("sm_80"), newMachine("sm_90")}
 
 type machine struct {
@@ -112,12 +112,12 @@ func newMachine(name string) *machine {
 // launch is the size of a block.
 const launch = 256
 
-// used is what the assembler says of each kernel.
+// used matches the assembler's report on a kernel.
 var used = regexp.MustCompile(`(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads\n.* Used (\d+) registers`)
 
-// assemble makes machine code as the driver would, and fails if a kernel keeps some of
-// its numbers in memory or a block of it needs more registers than there are. The
-// assembler itself fails if it needs more shared memory.
+// assemble makes machine code as the driver would. It fails if a kernel spills registers to
+// memory or a block needs more registers than there are. The assembler itself fails if a
+// block needs too much shared memory.
 func assemble(machine, source, ptx string) (cubin []byte) {
 	out, err := exec.Command("ptxas", "-v", "-arch="+machine, ptx, "-o", ptx+".cubin").CombinedOutput()
 	if err != nil {

@@ -35,8 +35,8 @@ func (g kernels) CheckIndex(index kernel.Index, size int) (position, value int, 
 	return position, int(v), false
 }
 
-// unitOf returns how many bytes of rows of the given bytes can be moved at once:
-// all addresses and the rows are multiples of them.
+// unitOf returns how many bytes can be copied at once, 1 to 16: the largest power of two
+// that divides rowBytes and all addresses.
 func unitOf(rowBytes int, p ...unsafe.Pointer) int {
 	all := uintptr(rowBytes)
 	for _, a := range p {
@@ -58,8 +58,8 @@ func (g kernels) IndexSelect(elemBytes int, dst, x unsafe.Pointer, index kernel.
 	g.kernel("index_select").i32(unit).ptr(dst, x).index(index).i64(a.Outer, a.N, index.N, row/unit).each(a.Outer * index.N * row / unit)
 }
 
-// IndexAdd computes dst[o, index[j], i] += src[o, j, i]. Where there are few columns
-// [o, i] for a thread each, those of one index are added up first, in the order of j.
+// IndexAdd computes dst[o, index[j], i] += src[o, j, i]. If columns [o, i] are too few to
+// give each a thread, the slices of one index are added up first, in the order of j.
 func (g kernels) IndexAdd(dt tensor.DType, dst, src unsafe.Pointer, index kernel.Index, a kernel.Axis) {
 	outer, n, count, inner := a.Outer, a.N, index.N, a.Inner
 	fits := outer*count <= math.MaxInt32 && outer*n <= 1<<31 // see Unique
@@ -98,11 +98,11 @@ func (g kernels) Gather(elemBytes int, dst, x unsafe.Pointer, p kernel.Pick) {
 	g.kernel("gather").i32(elemBytes).ptr(dst, x).index(p.Index).i64(p.Step).loop(&p.Loop).i64(n).each(n)
 }
 
-// A line is the dimension along which a scatter picks.
+// A line is the dimension along which a scatter writes, with the strides of index and src.
 type line struct{ count, index, src int }
 
-// Scatter sets element i of p of dst to src[Σ i·B], or adds it. What lies in one line is
-// done in order, by one thread.
+// Scatter sets element i of p of dst to src[Σ i·B], or adds it. One thread writes a line, in
+// order.
 func (g kernels) Scatter(dt tensor.DType, add bool, dst, src unsafe.Pointer, p kernel.Pick) {
 	lines, along := split(p.Loop)
 	var k *launch
@@ -118,8 +118,8 @@ func (g kernels) Scatter(dt tensor.DType, add bool, dst, src unsafe.Pointer, p k
 	put(k.ptr(dst, src).index(p.Index).i64(p.Step).loop(&lines), along).i64(n).each(n)
 }
 
-// split takes the dimension along which a scatter picks, which dst does not have
-// (A is 0), out of its loop. C of what is left are the distances in index.
+// split takes the dimension along which a scatter writes, whose stride A is 0, out of its
+// loop. C of the other dimensions are the strides of index.
 func split(l kernel.Loop) (lines kernel.Loop, along line) {
 	along.count = 1
 	step := 1

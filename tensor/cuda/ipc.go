@@ -12,7 +12,8 @@ const HandleBytes = 64
 const lazyEnablePeerAccess = 1
 
 // Share returns memory of the device, and the handle by which another process of this
-// host maps it. It is an allocation of its own, for a handle stands for a whole one.
+// host maps it. The memory is an allocation of its own, because a handle stands for a
+// whole allocation.
 func (s *Stage) Share(bytes int) (p unsafe.Pointer, handle [HandleBytes]byte, err error) {
 	if p, err = (allocator{s.g}).Alloc(bytes); err != nil {
 		return nil, handle, err
@@ -25,10 +26,10 @@ func (s *Stage) Share(bytes int) (p unsafe.Pointer, handle [HandleBytes]byte, er
 	return p, handle, nil
 }
 
-// Unshare gives it back, when no other process maps it any more.
+// Unshare gives memory of Share back. No other process may still map it.
 func (s *Stage) Unshare(p unsafe.Pointer, bytes int) { allocator{s.g}.Free(p, bytes) }
 
-// Map returns where this process sees what another shares.
+// Map maps memory that another process shares, and returns its address here.
 func (s *Stage) Map(handle [HandleBytes]byte) (p unsafe.Pointer, err error) {
 	defer s.g.enter()()
 	var words [HandleBytes / 8]uintptr

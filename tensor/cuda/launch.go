@@ -25,12 +25,12 @@ var ptx embed.FS
 // threads is the size of a block, THREADS in kernels/common.h.
 const threads = 256
 
-// modules are the kernels that a device has loaded: a file of them at the first use
-// of one.
+// modules are the kernels of a device. A file of kernels is loaded at the first use of one
+// of them.
 type modules struct {
-	functions map[string]uintptr // that the goroutine has used that computes
-	file      map[string]*module // that each kernel is in
-	code      *zip.Reader        // their machine code, nil if there is none for this GPU
+	functions map[string]uintptr // the kernels that the computing goroutine has used
+	file      map[string]*module // the file of each kernel
+	code      *zip.Reader        // machine code of the kernels, nil if there is none for this GPU
 }
 
 // A module is a file of kernels.
@@ -41,7 +41,7 @@ type module struct {
 	err    error
 }
 
-// index finds out which file each kernel is in.
+// index notes which file each kernel is in.
 func (g *Device) index() error {
 	code, err := machineCode(g.desc.Capability)
 	if err != nil {
@@ -89,8 +89,8 @@ func machineCode(capability string) (*zip.Reader, error) {
 	return zip.NewReader(bytes.NewReader(data), int64(len(data)))
 }
 
-// load loads the module, if nobody has: its machine code, or if the driver does not take
-// that the PTX, which the driver compiles.
+// load loads the module unless it is loaded: its machine code, or if the driver refuses
+// that, the PTX, which the driver compiles.
 func (m *module) load(g *Device) {
 	m.once.Do(func() {
 		if g.modules.code != nil {
@@ -123,7 +123,7 @@ func entries(text string) (names []string) {
 	}
 }
 
-// function returns a kernel, loading its file if it is the first of it.
+// function returns a kernel and loads its file at the first use.
 func (g *Device) function(name string) uintptr {
 	if f, ok := g.modules.functions[name]; ok {
 		return f
@@ -136,7 +136,7 @@ func (g *Device) function(name string) uintptr {
 	return f
 }
 
-// find returns a kernel when its module is loaded.
+// find returns a kernel, after loading its module.
 func (g *Device) find(name string) (f uintptr, err error) {
 	m, ok := g.modules.file[name]
 	if !ok {
@@ -153,12 +153,11 @@ func (g *Device) find(name string) (f uintptr, err error) {
 	return f, nil
 }
 
-// compile has the driver load machine code, or compile PTX or take what it made of it
-// from its cache.
+// compile has the driver load machine code, or compile PTX, which the driver caches.
 func (g *Device) compile(file string, text []byte) (module uintptr, err error) {
 	defer g.enter()()
 	const errorLog, errorLogBytes = 5, 6 // CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES
-	said := new([4 << 10]byte)           // by the driver's compiler, of what it could not compile
+	said := new([4 << 10]byte)           // the messages of the driver's compiler
 	var pin runtime.Pinner
 	pin.Pin(said)
 	defer pin.Unpin()
@@ -178,8 +177,7 @@ func (g *Device) compile(file string, text []byte) (module uintptr, err error) {
 	return 0, fmt.Errorf("%s for compute capability %s: %w%s", file, g.desc.Capability, g.failure(cuModuleLoadDataEx, code), log)
 }
 
-// A launch is a kernel with its arguments, as they lie in memory: each at a
-// multiple of its own size.
+// A launch is a kernel with its arguments in memory, each aligned to its own size.
 type launch struct {
 	d     *Device
 	name  string
@@ -194,8 +192,7 @@ func (g *Device) kernel(name string) *launch {
 	return &g.call
 }
 
-// typed begins the launch of a kernel that there is for float32 and float64, and maybe
-// for bfloat16.
+// typed begins the launch of the form of a kernel for float32, float64 or bfloat16.
 func (g *Device) typed(name string, dt tensor.DType) *launch {
 	switch dt {
 	case tensor.Float64:
@@ -223,7 +220,7 @@ func (l *launch) dt(v tensor.DType) *launch       { return put(l, int32(v)) }
 func (l *launch) loop(v *kernel.Loop) *launch     { return put(l, *v) }
 func (l *launch) ptr(p ...unsafe.Pointer) *launch { return puts(l, p) }
 
-// index appends the type of indices and where they are.
+// index appends the type of indices and their address.
 func (l *launch) index(x kernel.Index) *launch { return l.dt(x.DType).ptr(x.At) }
 
 func (l *launch) flag(v bool) *launch {
@@ -268,7 +265,7 @@ func (l *launch) blocks(n int) {
 	}
 }
 
-// arguments is where cuLaunchKernel finds them.
+// arguments returns the last argument of cuLaunchKernel, the address of extra.
 func (l *launch) arguments() uintptr {
 	const bufferPointer, bufferSize = 1, 2 // CU_LAUNCH_PARAM_BUFFER_POINTER, _SIZE
 	l.extra = [5]uintptr{bufferPointer, uintptr(unsafe.Pointer(&l.buf)), bufferSize, uintptr(unsafe.Pointer(&l.size)), 0}

@@ -57,15 +57,15 @@ func symbols() []string {
 	}
 }
 
-// The codes that this package tells apart, see cuda.h.
+// The error codes that this package handles, see cuda.h.
 const (
 	success     = 0
 	outOfMemory = 2
 	noDevice    = 100
 )
 
-// What the kernels' PTX is made for: the version of CUDA that knows it, and the
-// compute capability.
+// The lowest version of CUDA that knows the kernels' PTX, and the lowest compute capability
+// that it is made for.
 const (
 	leastVersion = 11080 // 11.8, whose PTX is 7.8
 	leastMajor   = 8
@@ -86,8 +86,8 @@ type Driver struct {
 	count   int
 }
 
-// Load finds the driver and starts it. Its error says what is missing. There may
-// be no device: see Count.
+// Load finds and initialises the driver; its error says what is missing. There may be
+// no device: see Count.
 func Load() (*Driver, error) {
 	name, entry, err := open(driverNames(), symbols())
 	if err != nil {
@@ -132,7 +132,7 @@ func (d *Driver) check(f function, args ...uintptr) error {
 	return nil
 }
 
-// text reads a C string that a function gives out.
+// text returns the C string that f has for an error code.
 func (d *Driver) text(f function, code int32) string {
 	var p *byte
 	if d.call(f, uintptr(uint32(code)), uintptr(unsafe.Pointer(&p))) != success || p == nil {
@@ -189,7 +189,7 @@ func (d *Driver) Describe(i int) (Description, error) {
 	return Description{string(name), int(memory), fmt.Sprintf("%d.%d", major, minor), int(processors)}, nil
 }
 
-// fits says what is missing for the kernels on a device, if something is.
+// fits returns an error if device i or the driver cannot run the kernels.
 func (d *Driver) fits(i int, desc Description) error {
 	var major int
 	fmt.Sscan(desc.Capability, &major)

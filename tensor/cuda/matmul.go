@@ -10,8 +10,8 @@ import (
 )
 
 // A product is c = alpha·a·b + beta·c for a batch of row-major matrices [m, k] and
-// [k, n], whose rows are ld apart and which are step apart; a transposed one lies as
-// [k, m] or [n, k].
+// [k, n]. Rows are ld elements apart and matrices step; the memory of a transposed
+// matrix is [k, m] or [n, k].
 type product struct {
 	transA, transB      bool
 	wide                bool // a and b are bfloat16, c is float32
@@ -22,7 +22,7 @@ type product struct {
 	stepA, stepB, stepC int
 }
 
-// multiply carries out p.
+// multiply computes p, with cuBLAS if that takes it.
 func (g *Device) multiply(dt tensor.DType, p product) {
 	if p.m == 0 || p.n == 0 || p.batch == 0 {
 		return
@@ -50,8 +50,8 @@ func (g *Device) multiply(dt tensor.DType, p product) {
 		blocks(p.batch * ((p.m + side - 1) / side) * ((p.n + side - 1) / side))
 }
 
-// MatMul computes m for each index of l; the distances A and B of l count whole
-// matrices of a and b, and those of c follow each other.
+// MatMul computes m for each index of l. The strides A and B of l count matrices of a and
+// b; the matrices of dst follow each other.
 func (g kernels) MatMul(dt tensor.DType, m kernel.Gemm, dst, a, b unsafe.Pointer, l kernel.Loop) {
 	mn, mk, kn := m.M*m.N, m.M*m.K, m.K*m.N
 	p := product{

@@ -14,9 +14,9 @@ func throw(op string, err error) {
 	fault.Throw(&tensor.UseError{Op: op, Detail: "no memory for a kernel", Err: err})
 }
 
-// A reduction is cut into parts so that a GPU has enough to do: how many is a function
-// of sizes alone, so that the bits are the same on every GPU. rowParts is for rows of
-// red elements, columnParts for columns that so many threads take.
+// A reduction is cut into parts to keep a GPU busy. The number of parts depends on sizes
+// alone, so that the bits are the same on every GPU. rowParts is for rows of red elements,
+// columnParts for columns of red elements, one for each of threads.
 func rowParts(rows, red int) int       { return max(1, min(red/4096, 1024/max(rows, 1))) }
 func columnParts(threads, red int) int { return max(1, min(red/64, (1<<16)/max(threads, 1))) }
 
@@ -73,8 +73,8 @@ func (g kernels) Reduce(op kernel.ReduceOp, dt tensor.DType, dst, x unsafe.Point
 	}
 }
 
-// reduceParts computes part[o, s, i] = op over part s of segs of r of x[o, r, i]: of
-// floats float64, of integers int64.
+// reduceParts cuts dimension r of x[o, r, i] into segs segments and computes part[o, s, i] =
+// op over segment s. part is float64 for floats and int64 for integers.
 func (g kernels) reduceParts(op kernel.ReduceOp, dt tensor.DType, part, x unsafe.Pointer, a kernel.Axis, segs int) {
 	outer, red, inner := a.Outer, a.N, a.Inner
 	o, blocks := int(op), blocksOf(outer*segs*inner, inner)
@@ -171,8 +171,8 @@ func (g kernels) Cumsum(dt tensor.DType, reverse bool, dst, x unsafe.Pointer, a 
 	}
 }
 
-// shortSum is the longest row that is added up in order, SHORT_SUM in kernels/reduce.cu,
-// and manyRows how many longer ones keep a GPU busy without being cut.
+// shortSum is the longest row that one thread adds up in order, SHORT_SUM in
+// kernels/reduce.cu. manyRows is how many longer rows keep a GPU busy without being cut.
 const (
 	shortSum = 256
 	manyRows = 256

@@ -10,8 +10,8 @@ import (
 // held is how many elements of a row a thread holds at most, HELD in kernels/rows.cu.
 const held = 32
 
-// team returns how many threads share a row of n elements: so many that each has some of
-// them, if a block has as many.
+// team returns how many threads share a row of n elements: enough for each to have at most
+// some elements, up to a block.
 func team(n, some int) int {
 	size := 8
 	for size < threads && size*some < n {
@@ -20,8 +20,8 @@ func team(n, some int) int {
 	return size
 }
 
-// teams launches with a team for each of rows rows of n elements, and appends how large
-// it is.
+// teams appends the size of a team and launches with a team for each of rows rows of n
+// elements.
 func (l *launch) teams(rows, n, some int) {
 	size := team(n, some)
 	l.i32(size).each(rows * size)
@@ -84,10 +84,10 @@ func (g kernels) NormGrad(o kernel.NormGrad) {
 	}
 }
 
-// normParts returns in how many parts teams of so many threads add up the rows of a norm:
-// of 64 rows at most, which float32 adds up well, and of 8 or more, so that the parts are
-// few. As far as that lets it, it makes 256 blocks or a multiple, which a large GPU has at
-// once.
+// normParts returns in how many parts teams of team threads add up the rows of a norm. A
+// part has at most 64 rows, which float32 adds up precisely, and at least 8, so that the
+// parts are few. Within these bounds the parts fill a multiple of 256 blocks, as many as a
+// large GPU runs at once.
 func normParts(rows, team int) int {
 	const some, least, most = 256, 8, 64
 	teams := some * threads / team

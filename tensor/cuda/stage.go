@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// memoryMap knows which addresses are the device's.
+// memoryMap holds the address ranges of the device's memory.
 type memoryMap struct {
 	mu     sync.RWMutex
 	starts []uintptr // ascending
@@ -47,20 +47,20 @@ type Stage struct {
 	folder folder
 }
 
-// A lane is a stream, with an event for what it waits for.
+// A lane is a stream, with an event for other streams to wait for.
 type lane struct {
 	stream, event uintptr
 	busy          bool // something was queued since the last wait
 }
 
-// Stage returns the means to copy for collectives.
+// Stage returns a Stage of the device.
 func (g *Device) Stage() *Stage { return &Stage{g: g} }
 
 // Holds reports whether p is an address of the device.
 func (s *Stage) Holds(p unsafe.Pointer) bool { return s.g.memories.holds(p) }
 
-// Pin locks host memory, so that the device copies it at full speed and beside what
-// else it does. Where that is refused the copies are slower, no more.
+// Pin locks host memory, so that the device copies it at full speed and while it
+// computes. If the driver refuses, copies are only slower.
 func (s *Stage) Pin(p unsafe.Pointer, bytes int) error {
 	defer s.g.enter()()
 	return s.check(cuMemHostRegister, uintptr(p), uintptr(bytes), 0)
@@ -72,17 +72,17 @@ func (s *Stage) Unpin(p unsafe.Pointer, _ int) {
 	s.g.drv.call(cuMemHostUnregister, uintptr(p))
 }
 
-// Enter makes the device that of the calling thread, which is the goroutine's until
+// Enter makes the device's context current and locks the goroutine to its thread, until
 // leave is called.
 func (s *Stage) Enter() (leave func()) { return s.g.enter() }
 
-// Copies are those of one collective, on lanes that do not wait for each other.
+// Copies are the copies of one collective, on lanes that do not wait for each other.
 type Copies struct {
 	s     *Stage
 	lanes []lane
 }
 
-// Open begins copies that see all that the device was given to do before.
+// Open returns n lanes, whose copies wait for the work queued on the device before.
 func (s *Stage) Open(n int) (*Copies, error) {
 	c := &Copies{s: s}
 	defer s.g.enter()()
@@ -155,9 +155,9 @@ func (c *Copies) queue(f function, i int, dst, src unsafe.Pointer, bytes int) er
 	return c.s.check(f, uintptr(dst), uintptr(src), uintptr(bytes), c.lanes[i].stream)
 }
 
-// A run of less than engineBytes from the host the driver has the multiprocessors copy
-// (seen on an H100, of 24 KiB but not of 32), where processes that share the GPU take
-// turns, a quarter of a millisecond each. A rectangle is for an engine that copies.
+// The driver has the multiprocessors copy less than engineBytes from the host (seen on an
+// H100, for 24 KiB but not for 32). There processes that share the GPU take turns, a
+// quarter of a millisecond each. A copy of a rectangle goes to a copy engine instead.
 const engineBytes = 32 << 10
 
 // rectangle is a CUDA_MEMCPY2D.
@@ -188,14 +188,14 @@ func (c *Copies) halves(i int, r *rectangle, bytes int) error {
 	return c.s.check(cuMemcpy2DAsync, uintptr(unsafe.Pointer(r)), c.lanes[i].stream)
 }
 
-// Wait returns when a lane has done all, and what was to be done before.
+// Wait waits for all copies of lane i.
 func (c *Copies) Wait(i int) error {
 	defer c.s.g.enter()()
 	c.lanes[i].busy = false
 	return c.s.check(cuStreamSynchronize, c.lanes[i].stream)
 }
 
-// Close waits for the lanes that have something to do, and gives all back.
+// Close waits for the busy lanes and gives all lanes back.
 func (c *Copies) Close() error {
 	var err error
 	for i, l := range c.lanes {

@@ -9,8 +9,8 @@ import (
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
-// TakeRows copies row ids[i]-Lo of a table to row i of dst; a row that is not in the table
-// becomes zeros, or stays without zero.
+// TakeRows copies row ids[i]-Lo of a table to row i of dst. If the table has no such row,
+// it clears the row of dst, or without zero leaves it.
 func (g kernels) TakeRows(elemBytes int, dst, table unsafe.Pointer, ids kernel.Index, t kernel.Table, zero bool) {
 	row := t.Dim * elemBytes
 	unit := unitOf(row, dst, table)
@@ -34,14 +34,15 @@ func (g kernels) PutRows(dt tensor.DType, table, rows unsafe.Pointer, index kern
 		Loop: kernel.Loop{N: 2, Size: sizes, A: [kernel.MaxDims]int{0, 1}, B: [kernel.MaxDims]int{dim, 1}}})
 }
 
-// What kernels/table.cu sorts by: digits of 8 bits, tiles of 2048 keys.
+// kernels/table.cu sorts by digits of 8 bits, in tiles of 2048 keys.
 const (
 	digitBits = 8
 	tile      = threads * 8
 )
 
-// Unique fills d for the ids in [lo, lo+size), and returns how many distinct ones there are,
-// how many in all, and a bound for how often one occurs. It waits for the device.
+// Unique fills d for the ids in [lo, lo+size). It returns u, the number of distinct ids, m,
+// the number of ids, and most, an upper bound for how often one id occurs. It waits for the
+// device.
 func (g kernels) Unique(ids kernel.Index, lo, size int, d kernel.Distinct) (u, m, most int) {
 	if ids.N == 0 {
 		g.clear(d.Start, 8)
@@ -49,7 +50,7 @@ func (g kernels) Unique(ids kernel.Index, lo, size int, d kernel.Distinct) (u, m
 	}
 	found := g.unique(ids, lo, size, d)
 	defer found.Free()
-	var all [3]int64 // found in kernels/table.cu
+	var all [3]int64 // FOUND in kernels/table.cu
 	g.read(found.Block.Ptr(), unsafe.Pointer(&all), 24)
 	u, m, most = int(all[1]), int(all[0]), int(all[0])
 	if all[2] == 0 {
@@ -58,7 +59,7 @@ func (g kernels) Unique(ids kernel.Index, lo, size int, d kernel.Distinct) (u, m
 	return u, m, most
 }
 
-// unique is Unique of some ids that does not wait: what it has found stays on the device.
+// unique is Unique without waiting: it leaves the three numbers on the device, in found.
 func (g kernels) unique(ids kernel.Index, lo, size int, d kernel.Distinct) (found mem.Ref) {
 	n := ids.N
 	passes := max(1, (bits.Len(uint(max(size-1, 0)))+digitBits-1)/digitBits)
@@ -90,8 +91,8 @@ func (g kernels) SumSegments(dt tensor.DType, dst, values unsafe.Pointer, s kern
 	g.sumSegments(dt, dst, values, nil, nil, s, dim)
 }
 
-// sumSegments is SumSegments, or with index adds the sums to rows index[k] of dst, where
-// found says how many segments and rows there are, no more than s.
+// sumSegments is SumSegments; with index it adds the sums to rows index[k] of dst. Then
+// found, on the device, says how many segments and rows there are, no more than s says.
 func (g kernels) sumSegments(dt tensor.DType, dst, values, index, found unsafe.Pointer, s kernel.Segments, dim int) {
 	segments, rows := s.N, s.Rows
 	if segments == 0 || dim == 0 {

@@ -1,9 +1,9 @@
-// Package kernel is what package tensor asks of a device: the operators, each a row of a
-// table, the kernels, and their arguments.
+// Package kernel defines what package tensor asks of a device: the operators, each a row of a
+// table, the kernels, their arguments, and the device's memory.
 //
-// The tables are the one place that says what an operator is: its name, the types it takes,
-// what its gradient reads, what it does to partial sums, and its definition. The names in
-// the CUDA sources are generated from them:
+// The tables alone say what an operator is: its name, the types it takes, the arguments that
+// its gradient reads, its law for partial sums, and its definition. The names in the CUDA
+// sources are generated from them:
 //
 //	go generate ./tensor/kernel ./tensor/cuda
 package kernel
@@ -24,7 +24,7 @@ func allOps[Op ~uint8](length int) []Op {
 // unknown is the name of an operator that has no row.
 func unknown[Op ~uint8](op Op) string { return fmt.Sprintf("operator %d", op) }
 
-// Missing panics: op has a row, but device has no kernel for it.
+// Missing panics, because device has no kernel for op.
 func Missing(device string, op fmt.Stringer) {
 	panic("tensor: " + device + " has no kernel for " + op.String())
 }

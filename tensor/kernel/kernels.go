@@ -13,8 +13,8 @@ import (
 // never overlaps its sources unless it says so. Kernels called from one goroutine take
 // effect in order; a device may run them later than the call.
 //
-// Numbers of a narrow type (see dtype.DType.Narrow) are computed with as float32 and
-// rounded once. What goes with them, and sums of them, are float32 where a kernel says so.
+// Kernels compute with a narrow type (see dtype.DType.Narrow) in float32 and round once.
+// Where a kernel says so, its other arguments and its sums stay float32.
 type Kernels interface {
 	Elementwise
 	MatrixKernels
@@ -56,8 +56,8 @@ type MatrixKernels interface {
 	MatMul(dt dtype.DType, g Gemm, dst, a, b unsafe.Pointer, l Loop)
 }
 
-// RowKernels work on rows: softmax, norms, a number of each row, its largest elements. The
-// numbers of RowStat are float32 for a narrow type.
+// RowKernels compute softmax, norms, a number for each row and the largest elements of each
+// row. The numbers of RowStat are float32 for a narrow type.
 type RowKernels interface {
 	Softmax(dt dtype.DType, log bool, dst, x unsafe.Pointer, m Matrix)
 	SoftmaxGrad(dt dtype.DType, log bool, dx, dy, y unsafe.Pointer, m Matrix)
@@ -90,16 +90,16 @@ type TableKernels interface {
 	ScaleRows(dt dtype.DType, table unsafe.Pointer, index Index, factor unsafe.Pointer, dim int)
 }
 
-// LossKernels are those of cross-entropy over a part of the classes. What goes with logits
-// of a narrow type is float32; the gradient of float32 logits may be of a narrow type.
+// LossKernels compute cross-entropy over a part of the classes. For logits of a narrow type
+// the other arguments are float32; the gradient of float32 logits may be of a narrow type.
 type LossKernels interface {
 	CrossEntropyStats(stats unsafe.Pointer, l ClassLogits, withSum bool)
 	CrossEntropyJoin(dt dtype.DType, stats, more unsafe.Pointer, n int, weights, others float64)
 	CrossEntropyGrad(to dtype.DType, dst unsafe.Pointer, l ClassLogits, lse, coef unsafe.Pointer)
 }
 
-// OptimizerKernels update parameters in place. Beside parameters of a narrow type their
-// state is float32.
+// OptimizerKernels update parameters in place. The state for a parameter of a narrow type is
+// float32.
 type OptimizerKernels interface {
 	SGD(dt dtype.DType, param, grad, buf unsafe.Pointer, n int, o SGD)
 	Adam(a Adam)

@@ -1,7 +1,7 @@
 package kernel
 
-// A Law says what an operator does to the parts of a tensor that are still to be combined:
-// to be added up, or of which the largest or the smallest is to be taken.
+// A Law says when an operator may be applied to the parts of a tensor before they are
+// combined by a sum, a maximum or a minimum.
 type Law uint8
 
 // The laws. Opaque is none: the parts are combined before the operator.
@@ -10,7 +10,7 @@ const (
 
 	Negates       // one argument: op of a sum is the sum of op; a maximum becomes a minimum
 	Monotone      // one argument: op of the maximum is the maximum of op
-	MonotoneAbove // one argument: Monotone where op is not NaN, which is from 0 on
+	MonotoneAbove // one argument: Monotone from 0 on, where op is not NaN
 
 	Adds       // a + b
 	Subtracts  // a - b

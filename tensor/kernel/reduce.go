@@ -51,7 +51,7 @@ const (
 	OpLogSumExp RowOp = iota // ln Σ exp(x); -Inf for no elements, +Inf where one is
 	OpSquareDev              // Σ (x - mean)²
 	OpNorm                   // (Σ |x|ᵖ)^(1/p); max |x| for p = +Inf, 0 for no elements
-	OpPowSum                 // Σ |x|ᵖ; max |x| for p = +Inf: what OpNorm is made of, for a part of a row
+	OpPowSum                 // Σ |x|ᵖ; max |x| for p = +Inf: OpNorm without the root, for a part of a row
 )
 
 var rowTable = [...]string{OpLogSumExp: "LogSumExp", OpSquareDev: "SquareDev", OpNorm: "Norm", OpPowSum: "PowSum"}
@@ -72,7 +72,7 @@ type RandomOp uint8
 
 // The distributions, with two parameters a and b.
 const (
-	OpUniform   RandomOp = iota // [a, b), in 2²⁴ steps, and those of the type
+	OpUniform   RandomOp = iota // [a, b), in 2²⁴ steps, rounded to the type
 	OpNormal                    // mean a, standard deviation b
 	OpBernoulli                 // 1 with probability a, else 0
 )

@@ -8,24 +8,23 @@ import (
 	"github.com/gorun-spmd/gorun/internal/mem"
 )
 
-// Own are the kernels that a device has: for float32, float64, the integers and Bool, and
-// for narrow types those that Native names.
+// Own has the kernels of a device itself: all for float32, float64, the integers and Bool,
+// and for narrow types those that Native names.
 type Own interface {
 	Kernels
 	// Native reports whether the kernel of this name takes dt, a narrow type.
 	Native(kernel string, dt dtype.DType) bool
 	// Scratch returns memory for a kernel's own use; the kernel frees it.
 	Scratch(bytes int) mem.Ref
-	// Piece returns how many elements of an argument are widened at a time: so few that a
-	// CPU has them in its caches, so many that a GPU does more than launch kernels.
+	// Piece returns how many elements of an argument are widened at a time: few enough for
+	// a CPU's caches, or enough that launching kernels costs a GPU little.
 	Piece() int
 }
 
-// A Widening is a device's kernels for every element type. Where the device has none for a
-// narrow type it widens the arguments to float32, a piece at a time, calls the device's
-// kernel for float32, and rounds the results. Each kernel cuts its arguments as its own shape
-// lets it: into elements, rows, heads of attention, rows of a table that an index names, or
-// not at all.
+// A Widening has a device's kernels for every element type. If the device itself has no
+// kernel for a narrow type, Widening converts the arguments to float32, a piece at a time,
+// calls the device's float32 kernel, and rounds the results. The pieces are elements, rows,
+// heads of attention or rows of a table, as the kernel allows; some kernels take one piece.
 type Widening struct{ Own }
 
 // widens reports whether the named kernel has to widen dt.
@@ -38,10 +37,10 @@ const HeadsPiece = 1 << 21
 
 const f32 = dtype.Float32
 
-// An operand is an argument of a narrow type: unit elements for each of the units that a
-// kernel is cut into, or all elements for each piece.
+// An operand is an argument of a narrow type, which has unit elements for each unit of the
+// kernel's work (an element, a row, a head), or all elements for any piece of it.
 type operand struct {
-	from, to  unsafe.Pointer // where it is read and where it is written; nil: not at all
+	from, to  unsafe.Pointer // the addresses to read and to write; nil: it is not read, or not written
 	unit, all int
 }
 
@@ -58,8 +57,8 @@ func (o operand) elems(n int) int {
 	return n*o.unit + o.all
 }
 
-// pieces calls f for some of count units at a time, from unit lo to lo+n, with the operands
-// as float32, nil for one that is nil. It rounds what f makes of those that are written.
+// pieces calls f for count units of work, step units at a time: units lo to lo+n, with the
+// operands widened to float32 (nil for nil). After each call it rounds the operands to write.
 func (w Widening) pieces(dt dtype.DType, count, step int, f func(lo, n int, wide []unsafe.Pointer), operands ...operand) {
 	if count == 0 {
 		return
@@ -95,7 +94,7 @@ func (w Widening) pieces(dt dtype.DType, count, step int, f func(lo, n int, wide
 	}
 }
 
-// elements calls f for some of n elements at a time.
+// elements calls f for a piece of n elements at a time.
 func (w Widening) elements(dt dtype.DType, n int, f func(lo, n int, wide []unsafe.Pointer), operands ...operand) {
 	w.pieces(dt, n, w.Piece(), f, operands...)
 }
@@ -105,7 +104,7 @@ func (w Widening) rows(dt dtype.DType, m Matrix, f func(lo int, m Matrix, wide [
 	w.pieces(dt, m.Rows, w.Piece()/max(m.Cols, 1), func(lo, n int, wide []unsafe.Pointer) { f(lo, Matrix{n, m.Cols}, wide) }, operands...)
 }
 
-// whole calls f once.
+// whole calls f once, with all of each operand.
 func (w Widening) whole(dt dtype.DType, f func(wide []unsafe.Pointer), operands ...operand) {
 	w.pieces(dt, 1, 1, func(_, _ int, wide []unsafe.Pointer) { f(wide) }, operands...)
 }
@@ -122,7 +121,7 @@ func (l *Loop) extent(stride *[MaxDims]int) int {
 	return n
 }
 
-// floats returns the address of number i of float32 numbers at p, nil for nil.
+// floats returns the address of the float32 number i at p, nil if p is nil.
 func floats(p unsafe.Pointer, i int) unsafe.Pointer {
 	if p == nil {
 		return nil
@@ -130,15 +129,16 @@ func floats(p unsafe.Pointer, i int) unsafe.Pointer {
 	return unsafe.Add(p, i*f32.Size())
 }
 
-// A table is rows of cols numbers of type dt, of a narrow type or float32.
+// A table has rows of cols numbers of type dt, a narrow type or float32.
 type table struct {
 	dt   dtype.DType
 	at   unsafe.Pointer
 	cols int
 }
 
-// tableRows calls f for some of the rows of tables that index names, with these rows one
-// after another as float32. It writes them back if they are edited: no row is named twice.
+// tableRows calls f for the rows of tables that index names, some at a time, which it
+// copies one after another as float32. It writes them back if edited; then index must name
+// no row twice.
 func (w Widening) tableRows(index Index, edited bool, f func(lo, n int, rows []unsafe.Pointer), tables ...table) {
 	most := 1
 	for _, t := range tables {

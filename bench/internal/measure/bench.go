@@ -62,7 +62,7 @@ func Main(f func(b *Bench) error) {
 	})
 }
 
-// profile starts to profile; stop ends it.
+// profile starts a profile of processor time; stop ends it.
 func profile(name string) (stop func() error, err error) {
 	file, err := os.Create(name)
 	if err != nil {
@@ -77,8 +77,8 @@ func profile(name string) (stop func() error, err error) {
 	}, nil
 }
 
-// Run runs f on one rank of world and hands rank 0's results to show. The rank's
-// tensors live where world says, and are counted.
+// Run runs f as one rank of world and hands rank 0's results to show. The rank's tensors lie in
+// world's memory, and Run counts their bytes.
 func Run(ctx context.Context, world *comm.Comm, o Options, show func(Result) error, f func(b *Bench) error) error {
 	b := &Bench{World: world, ctx: ctx, options: o, show: show, arena: &arena{from: world.Memory()}}
 	world.Internals().Attr(dtensor.DeviceKey{}, func() any { return tensor.Device(tensor.NewCPU(b.arena)) })
@@ -90,7 +90,7 @@ func Run(ctx context.Context, world *comm.Comm, o Options, show func(Result) err
 	return f(b)
 }
 
-// printer returns what rank 0 does with a result.
+// printer returns a function that prints a result on rank 0 and nothing on other ranks.
 func printer(world *comm.Comm, o Options) func(Result) error {
 	switch {
 	case world.Rank() != 0:
@@ -105,12 +105,12 @@ func printer(world *comm.Comm, o Options) func(Result) error {
 	}
 }
 
-// Wants reports whether a case of that name is to be measured: use it before
-// making what several cases need.
+// Wants reports whether a case of that name is to be measured. Call it before
+// making tensors for several cases.
 func (b *Bench) Wants(name string) bool { return strings.Contains(name, b.options.Match) }
 
-// Case measures run, which is math: what it throws is returned. The tensors it
-// makes go back after each call. more adds figures to the result; it runs on all
+// Case measures run, which is math: Case returns the errors that run throws. The tensors that run
+// makes are freed after each call. more adds figures to the result; it runs on all
 // ranks and may be nil.
 func (b *Bench) Case(name string, run func(), more func(Timing) []Field) error {
 	return b.CaseErr(name, func() error { return dtensor.Try(b.ctx, b.Mesh, run) }, more)
@@ -140,7 +140,7 @@ func (b *Bench) CaseErr(name string, run func() error, more func(Timing) []Field
 	return b.show(r)
 }
 
-// scoped is run with everything it leaves behind given back.
+// scoped returns run inside a scope, which frees the tensors that it makes.
 func (b *Bench) scoped(run func() error) func() error {
 	return func() error {
 		s := b.Mesh.Device().Open()
@@ -149,11 +149,11 @@ func (b *Bench) scoped(run func() error) func() error {
 	}
 }
 
-// Context is what to pass to dtensor.ValueAndGrad and to collectives.
+// Context returns the context for dtensor.ValueAndGrad and for collectives.
 func (b *Bench) Context() context.Context { return b.ctx }
 
-// Time measures run without making a result of it: what a case is compared with,
-// for instance. It takes a fifth of a case's time.
+// Time measures run without a line of output, for instance to compare a case with it. It takes a
+// fifth of a case's time.
 func (b *Bench) Time(run func()) (Timing, error) {
 	return b.time(func() error {
 		run()

@@ -1,5 +1,5 @@
-// Package measure is what the benchmark programs share: how a case is timed, how
-// its memory is counted, and how results are printed.
+// Package measure is the common part of the benchmark programs: it times a case, counts
+// its memory, and prints results.
 //
 //	func main() { measure.Main(run) }
 //
@@ -12,21 +12,20 @@
 //
 // # How a case is timed
 //
-// A few calls warm up. Then, for each call: a barrier; the time of the slowest
-// rank. The median over the calls is "ns", beside "min_ns" and "p10_ns", the
-// tenth of the calls that were faster than it. "loop_ns" is the time of calls
-// back to back, without barriers, divided by their number: the better figure
-// where a call takes no longer than reading a clock; it is left out for calls
-// above 10 ms. There are at least 20 calls (5 if they take more than ten times
-// the budget), and as many as fill the budget. "faults" is how many fresh pages a
-// call touched: 0 in a steady state. One processor a rank, unless -threads says
+// A few calls warm up. Then a barrier comes before each call, and the time of the slowest
+// rank counts. "ns" is the median over the calls, "min_ns" the fastest, and a tenth of the calls
+// were faster than "p10_ns". "loop_ns" is the time of calls
+// back to back, without barriers, divided by their number. It is the better figure
+// where a call takes no longer than reading a clock, and is left out for calls
+// above 10 ms. There are as many calls as fill the budget, but at least 20 (5 if they take more
+// than ten times the budget). "faults" is how many fresh pages a
+// call touched: 0 in a steady state. Each rank uses one processor, unless -threads says
 // otherwise.
 //
 // # How memory is counted
 //
-// After the pool has given everything back that nothing refers to, one call.
-// "arena" is what the rank has taken from its arena at most, beyond what it held
-// before; "pss" how much the rank's proportional share of pages has grown, the
-// mean over the ranks: a page that several ranks have mapped counts once. Both
+// The pool frees all memory that is not in use; then one call runs. "arena" is the most that the
+// rank took from its arena in the call. "pss" is the growth of the rank's proportional
+// set size, the mean over the ranks: a page that several ranks have mapped counts once. Both
 // contain the results of the call.
 package measure

@@ -2,7 +2,7 @@ package measure
 
 import "golang.org/x/sys/unix"
 
-// pageFaults returns how many pages this process has touched that had to be made.
+// pageFaults returns the number of minor page faults of this process so far.
 func pageFaults() float64 {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {

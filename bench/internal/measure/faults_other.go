@@ -2,5 +2,5 @@
 
 package measure
 
-// pageFaults returns 0: it is not known here.
+// pageFaults returns 0: the number is not known on this system.
 func pageFaults() float64 { return 0 }

@@ -40,7 +40,7 @@ func TestCasesAndMemory(t *testing.T) {
 					}
 				})
 			})
-			// What is taken comes in size classes, and small blocks in slabs.
+			// Blocks come in size classes, and small blocks in slabs.
 			if least := 5 * 400_000; m.Arena < least || m.Arena > least*5/4+2<<20 {
 				t.Errorf("five results of 400 kB took %d bytes", m.Arena)
 			}

@@ -13,14 +13,13 @@ import (
 	"github.com/gorun-spmd/gorun/internal/mem"
 )
 
-// A Memory is what one call takes beyond what was there before, in bytes a rank.
+// A Memory is the memory that one call adds, in bytes for each rank.
 type Memory struct {
 	Arena int // the most that the rank with most took from its arena
 	PSS   int // growth of the proportional share of pages, the mean over the ranks; 0 if unknown
 }
 
-// Memory counts one call of run. Cases change it little: call it after the case
-// was timed.
+// Memory counts the memory of one call of run. Call it after the case was timed.
 func (b *Bench) Memory(run func() error) (Memory, error) {
 	if err := b.settle(); err != nil {
 		return Memory{}, err
@@ -46,7 +45,7 @@ func (b *Bench) Memory(run func() error) (Memory, error) {
 	return Memory{Arena: int(taken), PSS: int(grown[0])}, nil
 }
 
-// settle gives back what nothing refers to.
+// settle frees memory that is not in use.
 func (b *Bench) settle() error {
 	for range 2 {
 		goruntime.GC()
@@ -58,8 +57,8 @@ func (b *Bench) settle() error {
 	return comm.Barrier(b.ctx, b.World)
 }
 
-// Fields are the figures of a Memory, with those of the results, such as
-// gradients, in resultBytes.
+// Fields returns the figures of a Memory. resultBytes is the size of the results, such as
+// gradients.
 func (m Memory) Fields(resultBytes int) []Field {
 	const mib = 1 << 20
 	return []Field{
@@ -97,7 +96,7 @@ func (a *arena) Free(p unsafe.Pointer, bytes int) {
 	a.used -= bytes
 }
 
-// reset starts a new count of the most and returns what is taken now.
+// reset restarts the count of the most, and returns the bytes taken now.
 func (a *arena) reset() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -111,8 +110,7 @@ func (a *arena) most() int {
 	return a.high
 }
 
-// proportional returns this process's proportional share of pages in bytes, 0
-// where the kernel does not say.
+// proportional returns this process's proportional set size in bytes, 0 if it is not known.
 func proportional() int {
 	text, err := os.ReadFile("/proc/self/smaps_rollup")
 	if err != nil {

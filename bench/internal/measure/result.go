@@ -16,14 +16,14 @@ type Result struct {
 	Fields []Field
 }
 
-// A Field is a parameter of a case or a figure that follows from its time: a
+// A Field is a parameter of a case, or a figure computed from its time. It is a
 // number or a string.
 type Field struct {
 	Name  string
 	Value any
 }
 
-// Rate is count a nanosecond: GB/s for bytes, Gelem/s for elements, GFLOP/s.
+// Rate returns count per nanosecond: GB/s for bytes, Gelem/s for elements, GFLOP/s.
 func Rate(name string, count int, t Timing) Field { return Field{name, float64(count) / t.NS} }
 
 // MarshalJSON writes one flat object, parameters and figures after the times.
@@ -60,7 +60,7 @@ func round(x float64) json.Number { return json.Number(trim(fmt.Sprintf("%.5f", 
 
 func trim(s string) string { return strings.TrimRight(strings.TrimRight(s, "0"), ".") }
 
-// String is a line of the table, without its end.
+// String returns a line of the table, without its newline.
 func (r Result) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-52s %3d %12.2f %12.2f ", r.Name, r.NP, r.NS/1e3, r.MinNS/1e3)

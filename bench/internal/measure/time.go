@@ -7,7 +7,7 @@ import (
 	"github.com/gorun-spmd/gorun/comm"
 )
 
-// A Timing is how long a case takes, in nanoseconds a call; see the package
+// A Timing is the time of a case, in nanoseconds for each call; see the package
 // comment.
 type Timing struct {
 	NS, MinNS, P10NS float64

@@ -11,8 +11,8 @@ import (
 	"github.com/gorun-spmd/gorun/comm/commtest"
 )
 
-// Run has three ranks run a program's cases, in sizes that take no time, and fails the
-// test unless there are so many, each with a name of its own and a result.
+// Run runs a program's cases on three ranks; run should use small sizes. The test fails unless
+// there are exactly cases cases, each with a name of its own and a result.
 func Run(t *testing.T, cases int, run func(b *measure.Bench) error) {
 	t.Helper()
 	seen := map[string]bool{}

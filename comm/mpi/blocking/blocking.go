@@ -1,19 +1,19 @@
-// Package blocking makes a comm.Backend of an MPI binding that has blocking
-// messages and nothing that can be taken back: what packages gompi and empi
-// share.
+// Package blocking is the common part of packages gompi and empi. It makes a
+// comm.Backend of an MPI binding whose messages block and cannot be cancelled.
 //
 // Collectives are made of messages between pairs of ranks, in rounds: in round
 // k ranks p and (k-p) mod n meet, and the lower sends first. So no two ranks
 // wait for each other's Send, however large the message. Reductions fold in
-// rank order. Groups are tags: the bindings make communicators of the whole
-// world only.
+// rank order. A group is a tag, because the bindings make communicators of the
+// whole world only.
 //
-// A call that waits cannot be stopped. Abort, a context that is done, and a
-// rank that Close is told to have failed therefore end the whole job, with the
-// cause on standard error. Before each collective a rank exchanges the call's fingerprint
-// with the ranks before and after it, unless GORUN_DEBUG=0 says not to, the same on all
-// ranks: ranks that disagree end the job with an error that names both calls. A Send or a
-// Recv that no other side meets hangs, and counts that only two ranks know are not compared.
+// A call that waits cannot be stopped. So the whole job ends, with the cause on
+// standard error, at an Abort, when a context is done, and when Close is given a cause.
+//
+// Before each collective a rank exchanges the call's fingerprint with the ranks before and
+// after it. Ranks that disagree end the job with an error that names both calls.
+// GORUN_DEBUG=0, the same on all ranks, turns this off. A Send or a Recv without its
+// other side hangs, and counts that only two ranks know are not compared.
 package blocking
 
 import (
@@ -32,7 +32,7 @@ import (
 type Binding interface {
 	Rank() int
 	Size() int
-	// Send and Recv return when data may be used again, and when it has come.
+	// Send returns when data may be used again, Recv when data has arrived.
 	Send(data []byte, to, tag int) error
 	Recv(data []byte, from, tag int) error
 	// Abort ends all ranks of the job. It need not return.
@@ -41,16 +41,16 @@ type Binding interface {
 	Close() error
 }
 
-// maxBytes is the most that one message holds.
+// maxBytes is the size of the largest message.
 const maxBytes = 1 << 30
 
-// job is what all groups of one process share.
+// job is the state that all groups of one process share.
 type job struct {
 	binding Binding
 	name    string
-	most    int
-	checks  bool
-	ending  func(cause error)
+	most    int               // size of the largest message in bytes
+	checks  bool              // ranks compare fingerprints
+	ending  func(cause error) // see OnAbort
 	mu      sync.Mutex
 	next    int // the lowest tag that no group of this rank has
 }
@@ -62,13 +62,13 @@ type Rank struct {
 	world []int
 	tag   int
 
-	notes        *[2]note // by itself: cgo takes no address in what holds Go pointers
+	notes        *[2]note // allocated alone: cgo takes no address within memory that holds Go pointers
 	sends, recvs []comm.Buffer
 	store        []uint64
 	srcs         []unsafe.Pointer
 }
 
-// New returns the world of a binding. name is the package that errors speak of.
+// New returns the world of a binding. name is the package that errors name.
 func New(name string, b Binding) *Rank {
 	world := make([]int, b.Size())
 	for r := range world {
@@ -88,25 +88,25 @@ func (r *Rank) Size() int { return len(r.world) }
 // Memory returns nil: any memory will do.
 func (r *Rank) Memory() mem.Allocator { return nil }
 
-// Library returns the name of the package that errors speak of.
+// Library returns the name of the package that errors name.
 func (r *Rank) Library() string { return r.job.name }
 
-// Failure returns nil: a rank that another one's failure reaches is ended by it.
+// Failure returns nil, because a failure on one rank ends the processes of all.
 func (r *Rank) Failure() error { return nil }
 
-// OnAbort has f called with the cause before this rank ends the job.
+// OnAbort registers f, which is called with the cause before this rank ends the job.
 func (r *Rank) OnAbort(f func(cause error)) { r.job.ending = f }
 
-// Abort ends the job, of which it prints the cause first.
+// Abort prints the cause and ends the job.
 func (r *Rank) Abort(cause error) {
 	fmt.Fprintf(os.Stderr, "%s: rank %d of %d ends the job: %v\n", r.job.name, r.world[r.me], r.job.binding.Size(), cause)
 	r.job.ending(cause)
 	r.job.binding.Abort()
 }
 
-// Close ends the library, when all ranks have called it, or the job if cause
-// is not nil, or a neighbour is in a collective of the world. Only the world's Close is
-// called, once.
+// Close ends the library when all ranks have called it. It ends the job instead if cause is not
+// nil, or if a neighbour is in a collective of the world. It is called once, and only on the
+// world.
 func (r *Rank) Close(cause error) error {
 	if cause == nil {
 		cause = r.agree(nil)
@@ -120,8 +120,8 @@ func (r *Rank) Close(cause error) error {
 	return nil
 }
 
-// Split makes new groups. Their tag is the lowest that all ranks of this one
-// have free.
+// Split makes new groups. They share one tag, the lowest that is free on all ranks of this
+// group.
 func (r *Rank) Split(ctx context.Context, members []int) (comm.Backend, error) {
 	r.job.mu.Lock()
 	next := []int64{int64(r.job.next)}

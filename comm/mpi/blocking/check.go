@@ -13,11 +13,11 @@ const tags = 2
 // ended is the fingerprint of a rank that makes no more calls.
 var ended = comm.Fingerprint{What: ^uint64(0)}
 
-// A note is what neighbours tell each other before a collective: its fingerprint.
+// A note is the fingerprint of a collective, as neighbours exchange it before the call.
 type note struct{ out, in [16]byte }
 
-// agree compares a call with those of the ranks before and after this one; nil is the end of
-// the program. If all neighbours agree, all ranks do.
+// agree compares a call with those of the ranks before and after this one. A nil call is the end
+// of the program. If all neighbours agree, all ranks do.
 func (r *Rank) agree(call *comm.Call) error {
 	if !r.job.checks || len(r.world) == 1 {
 		return nil
@@ -54,8 +54,8 @@ func (r *Rank) agree(call *comm.Call) error {
 	return nil
 }
 
-// neighbours are the ranks before and after this one, in an order in which all ranks can
-// meet theirs one after the other: that of exchange.
+// neighbours returns the ranks before and after this one, in the order in which exchange would
+// meet them. So all ranks can meet theirs one after the other.
 func (r *Rank) neighbours() []int {
 	n := len(r.world)
 	peers := []int{(r.me + 1) % n, (r.me + n - 1) % n}
@@ -77,8 +77,8 @@ func (r *Rank) swap(out, in []byte, q int) error {
 	return send()
 }
 
-// disagree exchanges descriptions of the calls with rank q, which has seen that they differ
-// too, and returns the error.
+// disagree exchanges descriptions of the calls with rank q, and returns the error. Rank q has
+// seen too that the calls differ.
 func (r *Rank) disagree(call *comm.Call, q int) error {
 	mine := comm.Party{Rank: r.world[r.me], Call: call.String(), Site: call.Site()}
 	out, in := mine.Text(), comm.PartyText{}

@@ -11,7 +11,7 @@ import (
 const patterns = 1<<comm.PatternBarrier | 1<<comm.PatternMessage | 1<<comm.PatternMove |
 	1<<comm.PatternReduce | 1<<comm.PatternReduceScatter | 1<<comm.PatternScan
 
-// collective carries out a call that has been agreed on.
+// collective carries out a call on which the ranks agree.
 func (r *Rank) collective(call *comm.Call) error {
 	switch call.Kind.Shape().Pattern {
 	case comm.PatternBarrier:
@@ -25,7 +25,7 @@ func (r *Rank) collective(call *comm.Call) error {
 	}
 }
 
-// lists returns what goes to and comes from each rank, empty.
+// lists returns r.sends and r.recvs, cleared: the buffers for each rank and from each rank.
 func (r *Rank) lists() (sends, recvs []comm.Buffer) {
 	if r.sends == nil {
 		r.sends, r.recvs = make([]comm.Buffer, len(r.world)), make([]comm.Buffer, len(r.world))
@@ -62,7 +62,7 @@ func (r *Rank) exchange() error {
 	return nil
 }
 
-// move carries out a call without arithmetic.
+// move carries out a call that only moves data.
 func (r *Rank) move(call *comm.Call) error {
 	sends, recvs := r.lists()
 	if err := call.Deal(r.me, sends, recvs); err != nil {
@@ -72,13 +72,13 @@ func (r *Rank) move(call *comm.Call) error {
 }
 
 // reduce gives each rank its part of all ranks' values, folds it there, and
-// gives the results to those who want them.
+// sends the results to the ranks that receive them.
 func (r *Rank) reduce(call *comm.Call) error {
 	n := len(r.world)
 	sends, recvs := r.lists()
 	results := 1
 	if call.Kind.Shape().Pattern == comm.PatternScan {
-		results = n // each rank's is another
+		results = n // one for each rank
 	}
 	scatters := call.Kind.Shape().Pattern == comm.PatternReduceScatter
 	if scatters {

@@ -1,8 +1,8 @@
-// Package cudatest builds a CUDA driver without a GPU, for tests: a shared library
+// Package cudatest builds a fake CUDA driver, for tests without a GPU: a shared library
 // with libcuda's and cuBLAS's entry points that runs the kernels of tensor/cuda,
-// compiled for the CPU, over the memory of the process. fake/driver.cc says what it
-// checks that a real one does not, fake/check.cc what it looks for in what the threads
-// of a kernel do.
+// compiled for the CPU, over the memory of the process. fake/driver.cc lists what it
+// checks beyond a real driver, fake/check.cc the races and wrong accesses of kernels that
+// it reports.
 package cudatest
 
 import (
@@ -35,8 +35,8 @@ func Library(t testing.TB) string {
 	return path
 }
 
-// Build returns the path of the fake driver. What was built from the same source
-// with the same compiler is used again.
+// Build returns the path of the fake driver. It builds it unless there is one of the same
+// source and compiler.
 func Build() (string, error) {
 	compiler, err := exec.LookPath("g++")
 	if err != nil {

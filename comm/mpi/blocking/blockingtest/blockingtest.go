@@ -23,9 +23,9 @@ import (
 	"github.com/gorun-spmd/gorun/internal/testenv"
 )
 
-// A Backend is what is tested. Its library is Open MPI.
+// A Backend is the package under test. Its library is Open MPI.
 type Backend struct {
-	Name string // of the package
+	Name string // the package's name
 	// Open starts the library, for a launcher that started size ranks.
 	Open func(size int) (*blocking.Rank, error)
 }
@@ -36,7 +36,7 @@ const (
 	sizeVariable = "BINDING_TEST_SIZE"
 )
 
-// limit is how long a job may take; a rank ends itself then, whatever its launcher does.
+// limit is the time after which a rank ends itself, whatever its launcher does.
 const limit = 60 * time.Second
 
 // Main is the test binary's TestMain.
@@ -71,7 +71,7 @@ func (b Backend) child(task string) error {
 	return nil
 }
 
-// tasks are what the ranks do.
+// tasks returns the programs of the ranks, by name.
 func tasks() map[string]func(context.Context, *comm.Comm) error {
 	return map[string]func(context.Context, *comm.Comm) error{
 		"suite": func(ctx context.Context, world *comm.Comm) error {
@@ -118,7 +118,7 @@ func tasks() map[string]func(context.Context, *comm.Comm) error {
 	}
 }
 
-// Cases are those that a backend passes whose calls cannot be taken back: all but
+// Cases returns the cases for a backend whose calls cannot be cancelled: all but
 // the failures, which end its job.
 func Cases() []commtest.Case { return append(commtest.Collectives(), commtest.Groups()...) }
 
