@@ -44,6 +44,11 @@ func (c *Comm) library() string {
 // communicator. It may be called at any time from any goroutine.
 func (i Internals) Alone(call *Call, do func() error) error {
 	c := i.c
+	if call.Dst.of|call.Src.of != 0 {
+		if err := call.checkElements(); err != nil {
+			return c.failAlone(call, err)
+		}
+	}
 	c.account.alone[call.Kind-PutKind].add(call.Bytes())
 	var err error
 	if r := c.shared.recorder.Load(); r != nil {
@@ -56,6 +61,10 @@ func (i Internals) Alone(call *Call, do func() error) error {
 	}
 	return nil
 }
+
+// FailAlone makes err an *Error about a call that this rank makes alone, at the line where the
+// program is.
+func (i Internals) FailAlone(call *Call, err error) error { return i.c.failAlone(call, err) }
 
 // failAlone makes err an *Error about a call that this rank makes alone.
 func (c *Comm) failAlone(call *Call, err error) error {

@@ -71,6 +71,44 @@ type WindowBackend interface {
 	Await(ctx context.Context, call *Call, on func() (rank int, err error)) error
 }
 
+// A MessageBackend is a WindowBackend that carries messages with tags: see package comm/message. It is
+// a SharedBackend or a PacketBackend. The methods of these may be called at any time from any
+// goroutine; those of a SharedBackend, and Ended, take no lock that is held while Await calls on.
+type MessageBackend interface {
+	WindowBackend
+	// Broken returns what has ended the group, nil if nothing has.
+	Broken() error
+	// Ended reports whether a rank has ended, and with which cause.
+	Ended(rank int) (cause string, ended bool)
+}
+
+// A SharedBackend is a MessageBackend whose ranks share memory.
+type SharedBackend interface {
+	MessageBackend
+	// Export returns a number by which the other ranks find this rank's memory; ok is false if they
+	// cannot reach it. Import returns where this process has what rank has exported, nil if that is
+	// nowhere.
+	Export(p unsafe.Pointer, bytes int) (at uint64, ok bool)
+	Import(rank int, at uint64, bytes int) unsafe.Pointer
+}
+
+// A PacketBackend is a MessageBackend whose ranks send each other packets.
+type PacketBackend interface {
+	MessageBackend
+	// OpenPackets begins to take packets of at most so many bytes. All ranks call it together.
+	OpenPackets(ctx context.Context, most int) (Packets, error)
+}
+
+// Packets are packets between the ranks of a group, apart from its calls.
+type Packets interface {
+	// Send sends a copy of head and data, one after the other; ok is false if too much is on its way.
+	Send(to int, head, data []byte) (ok bool, err error)
+	// Recv calls read with each packet that has come. Those of one rank come in their order.
+	Recv(read func(from int, packet []byte)) error
+	// Close ends them. All ranks call it together, when all packets were received.
+	Close() error
+}
+
 // WindowMemory is one rank's view of the memory of a window. Its methods may be called from any
 // goroutine. If Address returns nil for any rank it is a RemoteMemory.
 type WindowMemory interface {
@@ -117,6 +155,13 @@ type DeviceHolder interface {
 	Backend
 	// Holds reports whether p is an address of the device.
 	Holds(p unsafe.Pointer) bool
+}
+
+// A NumberlessBackend is a Backend that moves nothing where there is nothing: see package comm/standin.
+type NumberlessBackend interface {
+	Backend
+	// Numberless reports whether p is an address without elements.
+	Numberless(p unsafe.Pointer) bool
 }
 
 // carrier returns the backend, or what Wrap has put around it.

@@ -45,6 +45,7 @@ type Call struct {
 	Dst, Src             Buffer
 	DstCounts, SrcCounts []int
 	DstRows, SrcRows     int    // above 1, the parts of that buffer are columns of so many rows
+	Tag                  int    // of a call of package comm/message
 	Cause                string // the operator and step that made the call, for statistics and traces
 	Check                bool   // a check that users may turn off: Stats and recordings leave it out
 	overlap              bool   // Dst and Src overlap, as a call in place may
@@ -52,7 +53,13 @@ type Call struct {
 	queue                *queue // the queue of an asynchronous call; nil: the call blocks
 	whole                int    // elements of the longest part of the call that Piece divided; 0: this is no piece
 	of                   *Call  // the call that this is a step of, see Inner; nil: none
+
+	places func(rank int) (a, b int) // see Places
 }
+
+// Places returns a function that says which two numbers each rank hands in to a Split, where this
+// rank knows them; else nil. It is for a backend that answers for ranks: see package comm/standin.
+func (c *Call) Places() func(rank int) (color, key int) { return c.places }
 
 // Piece returns a copy of c that is one of several calls on pieces of its buffers. elements
 // is the length of c's longest part; it is in the fingerprint, so the ranks compare it.
@@ -114,6 +121,8 @@ func (c *Call) String() string {
 		s = fmt.Sprintf("%v %v[%d]", c.Kind, c.elements(), (c.Dst.Count+c.Src.Count)/c.width())
 	case c.Kind == LockKind:
 		s = fmt.Sprintf("%v of rank %d", c.Kind, c.Root)
+	case c.Kind.Tagged():
+		s = c.tagged()
 	case c.Kind.OneSided():
 		s = fmt.Sprintf("%v %v[%d] of rank %d", c.Kind, c.elements(), (c.Dst.Count+c.Src.Count)/c.width(), c.Root)
 	}
@@ -121,6 +130,27 @@ func (c *Call) String() string {
 		s += " for " + c.Cause
 	}
 	return s
+}
+
+// tagged describes a call of package comm/message.
+func (c *Call) tagged() string {
+	s := c.Kind.String()
+	if e := c.elements(); e != "" {
+		s += fmt.Sprintf(" %s[%d]", e, (c.Dst.Count+c.Src.Count)/c.width())
+	}
+	way := "from"
+	if c.Kind == TaggedSendKind {
+		way = "to"
+	}
+	if c.Root == AnyRank {
+		s += fmt.Sprintf(" %s any rank", way)
+	} else {
+		s += fmt.Sprintf(" %s rank %d", way, c.Root)
+	}
+	if c.Tag == AnyTag {
+		return s + ", any tag"
+	}
+	return s + fmt.Sprintf(", tag %d", c.Tag)
 }
 
 // Site returns where the user made the call, as "train/main.go:31". It walks the
@@ -137,6 +167,12 @@ func (c *Call) Site() string {
 // Attended reports whether a goroutine waits for the call: it blocks, or Wait was called for
 // an asynchronous one.
 func (c *Call) Attended() bool { return c.queue == nil || c.queue.waiters.Load() > 0 }
+
+// Blocks reports whether the call was made where it is carried out, and not started before.
+func (c *Call) Blocks() bool { return c.queue == nil }
+
+// OfAny reports whether the call waits for a message of any rank.
+func (c *Call) OfAny() bool { return c.Kind.Tagged() && c.Root == AnyRank }
 
 // check returns what is wrong with the call on rank of size, nil if nothing is.
 func (c *Call) check(rank, size int) error {

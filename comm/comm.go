@@ -171,10 +171,15 @@ func (c *Comm) fail(call *Call, err error) error {
 // key and then by rank. All ranks must call it. A rank with a negative color
 // joins none and gets nil. A group of one rank makes no shared state.
 func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
+	return c.split(ctx, color, key, nil)
+}
+
+// split is Split. places, if it is not nil, says what each rank gives.
+func (c *Comm) split(ctx context.Context, color, key int, places func(rank int) (color, key int)) (*Comm, error) {
 	c.drain()
 	c.account.mu.Lock()
 	defer c.account.mu.Unlock()
-	all, err := c.exchange(ctx, int64(color), int64(key))
+	all, err := c.exchange(ctx, int64(color), int64(key), places)
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +208,7 @@ func (c *Comm) Group(ctx context.Context, ranks []int) (*Comm, error) {
 	c.account.mu.Lock()
 	defer c.account.mu.Unlock()
 	hash := int64(hashCounts(ranks))
-	all, err := c.exchange(ctx, hash, int64(len(ranks)))
+	all, err := c.exchange(ctx, hash, int64(len(ranks)), func(int) (int, int) { return int(hash), len(ranks) })
 	if err != nil {
 		return nil, err
 	}
@@ -228,10 +233,10 @@ func (c *Comm) Group(ctx context.Context, ranks []int) (*Comm, error) {
 }
 
 // exchange begins a Split: it gathers two numbers from each rank.
-func (c *Comm) exchange(ctx context.Context, a, b int64) ([]int64, error) {
+func (c *Comm) exchange(ctx context.Context, a, b int64, places func(rank int) (a, b int)) ([]int64, error) {
 	c.splits++
 	all := make([]int64, 2*c.size)
-	c.call = Call{Kind: SplitKind, Dst: Of(all), Src: Of([]int64{a, b})}
+	c.call = Call{Kind: SplitKind, Dst: Of(all), Src: Of([]int64{a, b}), places: places}
 	return all, c.run(ctx, &c.call)
 }
 

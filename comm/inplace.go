@@ -48,7 +48,9 @@ func (c *Comm) separate(call *Call) error {
 	call.overlap = false
 	s := call.Kind.Shape()
 	d, ok := c.carrier().(DeviceHolder)
+	n, without := c.backend.(NumberlessBackend)
 	switch {
+	case without && n.Numberless(call.Dst.Ptr): // nothing moves
 	case ok && d.Holds(call.Dst.Ptr):
 		return fmt.Errorf("%v in place is not for device memory; give two separate buffers", call.Kind)
 	case s.Pattern == PatternMove && (s.Dst == Whole || s.Src == Whole) && c.Internals().SupportsRows():

@@ -1,6 +1,9 @@
 package comm
 
-import "os"
+import (
+	"context"
+	"os"
+)
 
 // Internals is what a communicator has for packages that build on comm or carry out its calls:
 // dtensor, comm/device, a Backend's tests. Programs do not need it.
@@ -31,10 +34,28 @@ func (i Internals) Checks() bool {
 // Backend returns what carries out the communicator's calls, without what Wrap adds.
 func (i Internals) Backend() Backend { return i.c.backend }
 
+// Library returns what the backend calls itself.
+func (i Internals) Library() string { return i.c.library() }
+
+// Holder returns what knows the memory of this rank's device, nil if there is none.
+func (i Internals) Holder() DeviceHolder {
+	c := i.c
+	c.account.mu.Lock()
+	defer c.account.mu.Unlock()
+	h, _ := c.carrier().(DeviceHolder)
+	return h
+}
+
 // Wrap has the calls of the communicator, and of all communicators of its world, carried out by
 // what wrap makes of the backend of each. world[r] is the world number of rank r of the backend.
 // Such a Backend is asked for Do alone. Package comm/device is the user: see device.UseStage.
 func (i Internals) Wrap(wrap func(b Backend, world []int) Backend) { i.c.shared.wrap.Store(&wrap) }
+
+// Split is Comm.Split where each rank knows what all give: rank r gives place(r).
+func (i Internals) Split(ctx context.Context, place func(rank int) (color, key int)) (*Comm, error) {
+	color, key := place(i.c.rank)
+	return i.c.split(ctx, color, key, place)
+}
 
 // OneHost reports whether the backend knows that all ranks are processes of one host.
 func (i Internals) OneHost() bool {

@@ -32,6 +32,9 @@ const (
 	AccumulateKind
 	FetchAndOpKind // and CompareAndSwap
 	LockKind
+	TaggedSendKind // the calls of package comm/message, which carries them out over a window
+	TaggedRecvKind
+	TaggedProbeKind
 	Kinds // how many there are
 )
 
@@ -45,6 +48,7 @@ const (
 	PatternBarrier               // nothing moves: ranks wait for each other
 	PatternMessage               // elements of one rank go to another; no other rank takes part
 	PatternWindow                // one rank alone makes the call, on a window; no backend's Do carries it out
+	PatternTagged                // one rank alone makes the call, on a mailbox; no backend's Do carries it out
 	PatternMove                  // parts of the ranks' sources go to parts of the ranks' results
 	PatternReduce                // results are folds of all ranks' sources
 	PatternReduceScatter         // rank r's result is the fold of part r of all ranks' sources
@@ -114,6 +118,9 @@ var shapes = [Kinds]struct {
 	AccumulateKind:     {"Accumulate", Shape{Pattern: PatternWindow, Src: Whole}},
 	FetchAndOpKind:     {"FetchAndOp", Shape{Pattern: PatternWindow, Src: Whole}},
 	LockKind:           {"Lock", Shape{Pattern: PatternWindow}},
+	TaggedSendKind:     {"message.Send", Shape{Pattern: PatternTagged, Src: Whole}},
+	TaggedRecvKind:     {"message.Recv", Shape{Pattern: PatternTagged, Dst: Whole}},
+	TaggedProbeKind:    {"message.Probe", Shape{Pattern: PatternTagged}},
 }
 
 // String returns the name of the function, "AllReduce" for instance.
@@ -147,6 +154,15 @@ func (k Kind) PointToPoint() bool { return k.Shape().Pattern == PatternMessage }
 
 // OneSided reports whether one rank makes a call of kind k alone, on a window.
 func (k Kind) OneSided() bool { return k.Shape().Pattern == PatternWindow }
+
+// Tagged reports whether k is a call of package comm/message.
+func (k Kind) Tagged() bool { return k.Shape().Pattern == PatternTagged }
+
+// AnyRank and AnyTag are the Root and the Tag of a tagged receive that takes a message of any.
+const (
+	AnyRank = -1
+	AnyTag  = -1
+)
 
 // Pairwise reports whether only the sender and the receiver of a part know its length.
 func (s Shape) Pairwise() bool { return (s.Dst == Counted || s.Src == Counted) && !s.Agreed }

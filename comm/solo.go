@@ -17,7 +17,7 @@ type solo struct {
 }
 
 // soloPatterns are the patterns that solo carries out: the collectives.
-const soloPatterns = ^uint32(1<<NoPattern | 1<<PatternMessage | 1<<PatternWindow)
+const soloPatterns = ^uint32(1<<NoPattern | 1<<PatternMessage | 1<<PatternWindow | 1<<PatternTagged)
 
 func (s *solo) Rank() int { return 0 }
 func (s *solo) Size() int { return 1 }
@@ -59,6 +59,19 @@ func (s *solo) Touch(Kind, int) error {
 	}
 	return nil
 }
+
+// Broken returns what has ended the group.
+func (s *solo) Broken() error { return s.Touch(Invalid, 0) }
+
+// Export and Import name memory by its address.
+func (s *solo) Export(p unsafe.Pointer, _ int) (at uint64, ok bool) { return uint64(uintptr(p)), true }
+
+func (s *solo) Import(_ int, at uint64, _ int) unsafe.Pointer {
+	return *(*unsafe.Pointer)(unsafe.Pointer(&at))
+}
+
+// Ended says that the rank is there: it asks.
+func (s *solo) Ended(int) (cause string, ended bool) { return "", false }
 
 // Await waits for another goroutine of this rank.
 func (s *solo) Await(ctx context.Context, call *Call, on func() (int, error)) error {

@@ -45,7 +45,7 @@ func (b without) Split(ctx context.Context, members []int) (comm.Backend, error)
 // The suite names the kind that a backend lacks.
 func TestSuiteNamesAMissingKind(t *testing.T) {
 	for kind := comm.Invalid + 1; kind < comm.Kinds; kind++ {
-		if kind == comm.SplitKind || kind.PointToPoint() || kind.OneSided() {
+		if !collective(kind) {
 			continue
 		}
 		ranks := mem.Open(2)

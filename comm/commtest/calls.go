@@ -13,11 +13,17 @@ import (
 // alone.
 func everyCall[T comm.Elem](c *comm.Comm, count, root int, op comm.Op) (calls []comm.Call) {
 	for kind := comm.Invalid + 1; kind < comm.Kinds; kind++ {
-		if kind != comm.SplitKind && !kind.PointToPoint() && !kind.OneSided() {
+		if collective(kind) {
 			calls = append(calls, callOf[T](c, kind, count, root, op))
 		}
 	}
 	return calls
+}
+
+// collective reports whether every rank makes a call of a kind by itself: it is not a step of Split, a
+// message, or a call of one rank alone.
+func collective(kind comm.Kind) bool {
+	return kind != comm.SplitKind && !kind.PointToPoint() && !kind.OneSided() && !kind.Tagged()
 }
 
 // callOf returns a call of one kind, as everyCall does.
@@ -83,7 +89,7 @@ func checked(ctx context.Context, world *comm.Comm) error {
 	}
 	after := world.Stats()
 	for kind := comm.Invalid + 1; kind < comm.Kinds; kind++ {
-		if kind != comm.SplitKind && !kind.PointToPoint() && !kind.OneSided() && after.Kinds[kind].Calls == before.Kinds[kind].Calls {
+		if collective(kind) && after.Kinds[kind].Calls == before.Kinds[kind].Calls {
 			return fmt.Errorf("no case compares %v with what its documentation says; add one to typed", kind)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/message"
 	"github.com/gorun-spmd/gorun/internal/fault"
 )
 
@@ -126,6 +127,23 @@ func TestRanksThatWaitForEachOtherFailTheTest(t *testing.T) {
 			`rank 1 called Send float32\[4\] at commtest/run_test\.go:\d+ and waits for rank 0; .* use SendRecv`,
 			func(ctx context.Context, world *comm.Comm) error {
 				return comm.Send(ctx, world, make([]float32, 4), 1-world.Rank())
+			}},
+		"two sends of a mailbox": {2, `^2 ranks: ranks wait for each other: 0 waits for 1 waits for 0, ` +
+			`rank 0 called message\.Send float32\[9000\] to rank 1, tag 2 at commtest/run_test\.go:\d+ and waits for rank 1, ` +
+			`rank 1 called .* and waits for rank 0; .* use SendRecv`,
+			func(ctx context.Context, world *comm.Comm) error {
+				m, err := message.New(ctx, world)
+				return errors.Join(err, message.Send(ctx, m, make([]float32, 9000), 1-world.Rank(), 2))
+			}},
+		"a receive of a mailbox and a collective": {2, `0 waits for 1 waits for 0, ` +
+			`rank 0 called message\.Recv int64\[1\] from rank 1, any tag at .* and waits for rank 1, rank 1 called Barrier at `,
+			func(ctx context.Context, world *comm.Comm) error {
+				m, err := message.New(ctx, world)
+				if world.Rank() == 1 {
+					return errors.Join(err, comm.Barrier(ctx, world))
+				}
+				_, late := message.Recv(ctx, m, make([]int64, 1), 1, message.AnyTag)
+				return errors.Join(err, late)
 			}},
 		"three Sends": {3, `0 waits for 1 waits for 2 waits for 0, .* use SendRecv`,
 			func(ctx context.Context, world *comm.Comm) error {

@@ -42,6 +42,7 @@ func TestBackend(t *testing.T, run Harness) {
 			t.Run("a rank ends with a lock", func(t *testing.T) { endWithLock(t, run, n) })
 			t.Run("a rank ends", func(t *testing.T) { aRankEnds(t, run, n) })
 			t.Run("a rank ends before its SendRecv", func(t *testing.T) { endBeforeSendRecv(t, run, n) })
+			t.Run("a rank ends before its message", func(t *testing.T) { endBeforeMessage(t, run, n) })
 			t.Run("a rank ends in every collective", func(t *testing.T) { endEverywhere(t, run, n) })
 		})
 	}
@@ -70,6 +71,8 @@ func aRankEnds(t *testing.T, run Harness, n int) {
 	}
 }
 
-// Cases returns all cases: Collectives, Groups, Failures, Windows and Messages. A program that is
+// Cases returns all cases: Collectives, Groups, Failures, Windows, Messages and Mailboxes. A program that is
 // started as N ranks can run them one after the other on its one world.
-func Cases() []Case { return slices.Concat(Collectives(), Groups(), Failures(), Windows(), Messages()) }
+func Cases() []Case {
+	return slices.Concat(Collectives(), Groups(), Failures(), Windows(), Messages(), Mailboxes())
+}

@@ -23,7 +23,7 @@ type Stage interface {
 	// Open begins copies that come after all work that the device was given before.
 	Open(lanes int) (Copies, error)
 	// Enter makes the device current on the calling thread and locks the goroutine to that
-	// thread, until leave is called: for libraries that take the device's addresses.
+	// thread, until leave is called. Libraries that take the device's addresses need it.
 	Enter() (leave func())
 }
 
@@ -34,10 +34,10 @@ type Copies interface {
 	ToHost(lane int, dst, src unsafe.Pointer, bytes int) error
 	FromHost(lane int, dst, src unsafe.Pointer, bytes int) error
 	Within(lane int, dst, src unsafe.Pointer, bytes int) error
-	// Fold queues what Call.Fold does, in device memory: it folds the sources at src, one
-	// for each of ranks, each as long as dst and one after another, into dst.
+	// Fold queues a fold into dst, in device memory, as Call.Fold does it in host memory. At
+	// src lie ranks sources, one after another, each as long as dst.
 	Fold(lane int, op comm.Op, dst comm.Buffer, src unsafe.Pointer, ranks int) error
-	// Wait returns when the work of a lane is done, and what the device was given before it.
+	// Wait returns when the work of a lane and all earlier work of the device are done.
 	Wait(lane int) error
 	// Close waits for the copies that Wait has not waited for.
 	Close() error
@@ -45,8 +45,8 @@ type Copies interface {
 
 // UseStage lets calls have buffers in the memory of stage's device, on c and on all
 // communicators of its world. Such calls complete as others do: when Do returns, or the
-// Pending has ended, the result is in device memory. A call comes after all work that the
-// device was given before it.
+// Pending has ended, the result is in device memory. A call runs after all work that was
+// queued on the device before it.
 func UseStage(c *comm.Comm, stage Stage) {
 	s := &staging{stage: stage, pool: mem.NewPool(pinned{c.Memory(), stage}, nil)}
 	inUse(c).Store(s)
@@ -55,7 +55,7 @@ func UseStage(c *comm.Comm, stage Stage) {
 	})
 }
 
-// inUse returns where the staging of c's world is kept.
+// inUse returns the pointer to the staging of c's world; it holds nil before UseStage.
 func inUse(c *comm.Comm) *atomic.Pointer[staging] {
 	return c.Internals().Attr(key{}, func() any { return new(atomic.Pointer[staging]) }).(*atomic.Pointer[staging])
 }
@@ -70,7 +70,7 @@ type group struct {
 	staging    *staging
 }
 
-// A staging is a stage with the host memory that it copies through.
+// A staging is a stage with the host memory that its copies pass through.
 type staging struct {
 	stage  Stage
 	pool   *mem.Pool
@@ -101,11 +101,11 @@ func (p pinned) Free(ptr unsafe.Pointer, bytes int) {
 	p.Allocator.Free(ptr, bytes)
 }
 
-// Do carries out a call by the backend. If buffers are in device memory it stages them, or
-// hands their addresses to a backend that takes them.
+// Do carries out a call. Buffers in device memory go by one of the ways in the package comment;
+// other calls go to the backend as they are.
 func (c *group) Do(ctx context.Context, call *comm.Call) error {
 	s := c.staging
-	done, err := s.among(ctx, c, call)
+	done, err := s.betweenDevices(ctx, c, call)
 	if err != nil {
 		c.Backend.Abort(err) // the other ranks must not wait for this one
 	}
@@ -143,10 +143,10 @@ func (s *staging) copies(f func(Copies) error) error {
 	return err
 }
 
-// StageBelow sets the size below which calls are staged: those in which no rank has a buffer
-// of that many bytes, unless the backend takes device addresses. For few bytes the other ways
+// StageBelow makes small calls staged: those in which every rank's buffers are below that many
+// bytes. It has no effect on a backend that takes device addresses. For few bytes the other ways
 // are slower, since ranks wait for each other. All ranks of the world call it, before any
-// call on device memory. The largest of their numbers counts; 0 stages no call.
+// call on device memory. The largest of their numbers counts; with 0 no call is small.
 func StageBelow(ctx context.Context, c *comm.Comm, bytes int) error {
 	largest := []int64{int64(bytes)}
 	if err := comm.AllReduce(ctx, c, largest, comm.Max); err != nil {
@@ -158,7 +158,7 @@ func StageBelow(ctx context.Context, c *comm.Comm, bytes int) error {
 	return nil
 }
 
-// small reports whether a call whose largest buffer has so many bytes is staged.
+// small reports whether a call is staged whose largest buffer on any rank has so many bytes.
 func (s *staging) small(bytes int) bool { return int64(bytes) < s.below.Load() }
 
 // largestBuffer returns the bytes of the largest buffer that any rank has in a call. known is
@@ -177,8 +177,8 @@ func largestBuffer(c *comm.Call, size int) (bytes int, known bool) {
 	return c.Src.Bytes(), true
 }
 
-// among carries out a call by windows or folds on the devices, if all ranks can.
-func (s *staging) among(ctx context.Context, c *group, call *comm.Call) (done bool, err error) {
+// betweenDevices carries out a call by windows or by folds on the devices, if all ranks can.
+func (s *staging) betweenDevices(ctx context.Context, c *group, call *comm.Call) (done bool, err error) {
 	if bytes, known := largestBuffer(call, c.size); known && s.small(bytes) {
 		return false, nil
 	}

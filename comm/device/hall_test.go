@@ -128,23 +128,23 @@ func (c *peerCopies) Fold(lane int, op comm.Op, dst comm.Buffer, src unsafe.Poin
 }
 
 // host is a backend of ranks of one host.
-type host struct{ comm.WindowBackend }
+type host struct{ comm.SharedBackend }
 
 func (host) OneHost() bool { return true }
 
 func (h host) SendRecv(ctx context.Context, send, recv *comm.Call) error {
-	return h.WindowBackend.(comm.SendRecvBackend).SendRecv(ctx, send, recv)
+	return h.SharedBackend.(comm.SendRecvBackend).SendRecv(ctx, send, recv)
 }
 
 func (h host) Split(ctx context.Context, members []int) (comm.Backend, error) {
-	b, err := h.WindowBackend.Split(ctx, members)
+	b, err := h.SharedBackend.Split(ctx, members)
 	if err != nil || b == nil {
 		return b, err
 	}
-	return host{b.(comm.WindowBackend)}, nil
+	return host{b.(comm.SharedBackend)}, nil
 }
 
-// onPeers runs f on n ranks with devices made by change, and returns their errors.
+// onPeers runs f on n ranks whose devices change makes, and returns their errors.
 func onPeers(n int, change func(rank int, p *peer), f func(world *comm.Comm, p *peer) error) []error {
 	var wg sync.WaitGroup
 	errs := make([]error, n)

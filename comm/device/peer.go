@@ -9,13 +9,13 @@ import (
 // The state of a rank in a call.
 const (
 	stateEmpty    = iota // its buffers are empty
-	stateHost            // a buffer is not in device memory, or it has no free slot
-	stateReceives        // it only receives, in device memory
-	stateSlot            // stateSlot+i: it sends from slot i of its window
+	stateHost            // a buffer is not in device memory, or the rank has no free slot
+	stateReceives        // the rank only receives, in device memory
+	stateSlot            // stateSlot+i: the rank sends from slot i of its window
 )
 
-// A summary is what each rank tells all others before a call that moves elements: its state,
-// how many elements it sends to each rank, and how many it expects from each.
+// A summary tells all ranks before a call that moves elements: one rank's state, how many
+// elements it sends to each rank, and how many it expects from each.
 type summary []int64
 
 func newSummary(size int) summary { return make(summary, 1+2*size) }
@@ -25,7 +25,7 @@ func (o summary) state() int     { return int(o[0]) }
 func (o summary) has(q int) int  { return int(o[1+q]) }
 func (o summary) want(q int) int { return int(o[1+o.size()+q]) }
 
-// fill sets the counts of the summary, not the state, and returns the rank's source.
+// fill sets the counts of the summary and returns the rank's source. It leaves the state.
 func (o summary) fill(c *comm.Call, rank int) (src comm.Buffer) {
 	size := o.size()
 	for q := range size {
@@ -43,10 +43,10 @@ func shared(k comm.Kind) bool {
 	return s.Pattern == comm.PatternMove && (s.Root == comm.RootShares || s.Root == comm.NoRoot && s.Src == comm.Whole) && k != comm.SplitKind
 }
 
-// passing returns in how many parts a rank's source goes through its window, which holds
-// window elements, and how many elements for each rank a part has at most. Each part has
+// divide returns the number of parts in which a rank's source goes through its window, which
+// holds window elements, and the most elements for one rank in a part. Each part has
 // elements for every rank, so that all ranks copy at the same time.
-func (o summary) passing(rank int, shared bool, window int) (parts, step int) {
+func (o summary) divide(rank int, shared bool, window int) (parts, step int) {
 	total, longest := 0, 0
 	for q := range o.size() {
 		if q != rank {
@@ -61,7 +61,7 @@ func (o summary) passing(rank int, shared bool, window int) (parts, step int) {
 	return (longest + step - 1) / step, step
 }
 
-// longest returns how many elements the larger buffer of the rank has.
+// longest returns the number of elements of the rank's larger buffer.
 func (o summary) longest(shared bool) int {
 	has, wants := 0, 0
 	for q := range o.size() {
@@ -75,8 +75,8 @@ func (o summary) longest(shared bool) int {
 }
 
 // agree reports whether a call can be carried out by windows. All ranks have the same
-// summaries, so all come to the same answer. It is false if some rank does not send what
-// another expects: the backend then makes the error.
+// summaries, so all come to the same answer. It is false if some rank does not send as many
+// elements as another expects: the backend then makes the error.
 func agree(summaries []summary) bool {
 	some := false
 	for p, o := range summaries {
@@ -111,7 +111,7 @@ func (w *windows) read(ctx context.Context, s *staging, c *group, call *comm.Cal
 	mine := newSummary(n)
 	r.src = mine.fill(call, c.rank)
 	r.summaries[c.rank] = mine
-	parts, _ := mine.passing(c.rank, r.shared, r.window())
+	parts, _ := mine.divide(c.rank, r.shared, r.window())
 	switch dst, src := s.stateOf(call.Dst), s.stateOf(call.Src); {
 	case dst == stateHost || src == stateHost:
 		mine[0] = stateHost
@@ -128,7 +128,8 @@ func (w *windows) read(ctx context.Context, s *staging, c *group, call *comm.Cal
 	}
 	defer r.close(&err)
 	_, known := largestBuffer(call, n)
-	// A rank that is early copies its first part before it knows the other summaries.
+	// A rank is early if its own summary shows that the call is not small. It copies its first part
+	// before it knows the other summaries.
 	early := func(o summary) bool { return known || !s.small(o.longest(r.shared)*r.elem) }
 	if mine.state() >= stateReceives {
 		if err := r.open(s); err != nil {
@@ -182,15 +183,15 @@ func (s *staging) stateOf(b comm.Buffer) int {
 	return stateHost
 }
 
-// window returns how many elements a half of a slot has room for.
+// window returns how many elements fit half a slot.
 func (r *windowMove) window() int { return r.half / r.elem }
 
-// run reads part after part, each when it is in all windows. A half is written again when
-// all ranks have read it, which they say by coming to the next part.
+// run reads part after part. It reads a part when all windows hold it, and writes a half again
+// when all ranks have read it; meet waits for both.
 func (r *windowMove) run(ctx context.Context) error {
 	parts := 1 // a rank copies its own elements with the first part
 	for q, o := range r.summaries {
-		n, _ := o.passing(q, r.shared, r.window())
+		n, _ := o.divide(q, r.shared, r.window())
 		parts = max(parts, n)
 	}
 	for k := range parts {
@@ -209,11 +210,11 @@ func (r *windowMove) run(ctx context.Context) error {
 	return nil
 }
 
-// span returns the spans of rank q's source that part k has for each rank, and how many
-// elements for each rank the parts before it have.
+// span returns, by rank, the elements of rank q's source that part k holds for it. before is the
+// number of elements that the parts before hold for each rank.
 func (r *windowMove) span(q, k int) (spans []span, before int) {
 	o := r.summaries[q]
-	_, step := o.passing(q, r.shared, r.window())
+	_, step := o.divide(q, r.shared, r.window())
 	first := 0
 	for p := range r.spans {
 		n := o.has(p)
@@ -235,9 +236,9 @@ func (r *windowMove) part(k int) error {
 	return r.put(k%2, r.src.Ptr, spans)
 }
 
-// take queues the copies of the elements in part k for this rank.
+// take queues the copies of this rank's elements of part k, from all windows to Dst.
 func (r *windowMove) take(k int) error {
-	me, to := r.c.rank, 0 // where in dst
+	me, to := r.c.rank, 0 // to: the next element of Dst
 	for q, o := range r.summaries {
 		spans, before := r.span(q, k)
 		mine := spans[me]

@@ -10,16 +10,16 @@ import (
 	"github.com/gorun-spmd/gorun/internal/mem"
 )
 
-// maxLanes is how many parts of a staged call are in progress at once: one comes from the
-// device while the ranks exchange another and a third goes back.
+// maxLanes is how many parts of a staged call are in progress at once: while the ranks exchange
+// one part, the next comes from the device and the one before goes back to it.
 const maxLanes = 3
 
 // partBytes is the size of the parts in which large calls are staged.
 const partBytes = 4 << 20
 
-// blocks returns the lengths of the parts of Dst and of Src: one for each rank, or one if the
-// buffer is one part. ok is false if the call cannot be divided into pieces: ranks do not
-// know each other's lengths, or it has a Func, whose elements have another size.
+// blocks returns the lengths of the blocks of Dst and of Src: one for each rank, or one for the
+// whole buffer. ok is false if the call cannot be divided into pieces: either the ranks do not
+// know each other's lengths, or the call has a Func, whose elements have another size.
 func blocks(c *comm.Call, size int) (dst, src []int, ok bool) {
 	dst, src = []int{c.Dst.Count}, []int{c.Src.Count}
 	if c.Op == comm.Custom && c.Kind.Reduces() {
@@ -32,7 +32,7 @@ func blocks(c *comm.Call, size int) (dst, src []int, ok bool) {
 	return blocksOf(s.Dst, c.Dst, c.DstCounts, size), blocksOf(s.Src, c.Src, c.SrcCounts, size), true
 }
 
-// blocksOf returns the lengths of the parts of one buffer.
+// blocksOf returns the lengths of the blocks of one buffer.
 func blocksOf(l comm.Layout, b comm.Buffer, counts []int, size int) []int {
 	switch l {
 	case comm.Parts:
@@ -46,9 +46,9 @@ func blocksOf(l comm.Layout, b comm.Buffer, counts []int, size int) []int {
 // A side is one buffer of a staged call. A part has elements [lo, hi) of each block.
 type side struct {
 	buf    comm.Buffer
-	blocks []int // elements of each
-	device bool
-	room   bool // its parts are in host memory of the staging
+	blocks []int // elements of each block
+	device bool  // buf is in device memory
+	room   bool  // its parts are in host memory of the staging
 }
 
 func (s *staging) side(b comm.Buffer, blocks []int, parts int) side {
@@ -57,13 +57,13 @@ func (s *staging) side(b comm.Buffer, blocks []int, parts int) side {
 	return d
 }
 
-// clip returns the elements [lo, hi) of a block of n.
+// clip returns the part of [lo, hi) that lies in a block of n elements.
 func clip(n, lo, hi int) span {
 	lo = min(lo, n)
 	return span{lo, min(hi, n) - lo}
 }
 
-// clips returns how many elements each of some blocks has of [lo, hi).
+// clips returns, by block, the number of elements of [lo, hi) that lie in it.
 func clips(blocks []int, lo, hi int) []int {
 	counts := make([]int, len(blocks))
 	for b, n := range blocks {
@@ -123,7 +123,7 @@ func (s *side) copy(st Copies, lane int, p unsafe.Pointer, c span, toHost bool) 
 	return nil
 }
 
-// A lane holds the host memory of one part under way.
+// A lane holds the host memory of one part in progress.
 type lane struct {
 	dst, src mem.Ref
 	lo, hi   int
@@ -133,8 +133,8 @@ type lane struct {
 type staged struct {
 	call     *comm.Call
 	dst, src side
-	sends    *side // copied from the device before a part is exchanged; nil: none
-	gets     *side // copied to the device after a part is exchanged; nil: none
+	sends    *side // is copied from the device before a part is exchanged; nil: none
+	gets     *side // is copied to the device after a part is exchanged; nil: none
 	copies   Copies
 	lanes    []lane
 	n, size  int // elements of the longest block, and of a part of it
@@ -142,11 +142,11 @@ type staged struct {
 	inPlace  bool
 }
 
-// run carries out a call in parts of equal numbers on all ranks.
+// run carries out a call in parts. All ranks have the same number of parts.
 func (s *staging) run(ctx context.Context, c *group, call *comm.Call) (err error) {
-	dst, src, span := blocks(call, c.size)
+	dst, src, divisible := blocks(call, c.size)
 	t := staged{call: call, n: max(slices.Max(dst), slices.Max(src)), parts: 1}
-	if span {
+	if divisible {
 		t.parts = max(1, (t.n*call.DType().Size()+partBytes-1)/partBytes)
 	}
 	t.size = (t.n + t.parts - 1) / t.parts
@@ -202,7 +202,7 @@ func (s *staging) run(ctx context.Context, c *group, call *comm.Call) (err error
 	return nil
 }
 
-// at returns the host memory of a side of a lane's part, nil if the part is in place.
+// at returns the host memory that holds a side of the lane's part, nil if the part is in place.
 func (t *staged) at(l *lane, s *side) unsafe.Pointer {
 	ref := l.dst
 	if s == &t.src || t.inPlace {
@@ -214,7 +214,7 @@ func (t *staged) at(l *lane, s *side) unsafe.Pointer {
 	return ref.Block.Ptr()
 }
 
-// fetch begins to copy part k from the device, when its lane is free.
+// fetch waits until the lane of part k is free, and begins to copy the part from the device.
 func (t *staged) fetch(k int) error {
 	i := k % len(t.lanes)
 	l := &t.lanes[i]

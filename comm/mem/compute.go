@@ -10,9 +10,9 @@ import (
 const patterns = 1<<comm.PatternBarrier | 1<<comm.PatternMessage | 1<<comm.PatternMove |
 	1<<comm.PatternReduce | 1<<comm.PatternReduceScatter | 1<<comm.PatternScan
 
-// agree checks what only all ranks together know: that each rank expects as many elements
-// as another sends. world gives the ranks' world numbers, for the message.
-func agree(calls []*comm.Call, world []int) error {
+// agree checks that each rank expects as many elements from another as that one sends. number
+// returns the number by which the error names a rank.
+func agree(calls []*comm.Call, number func(rank int) int) error {
 	if !calls[0].Kind.Shape().Pairwise() {
 		return nil
 	}
@@ -20,15 +20,15 @@ func agree(calls []*comm.Call, world []int) error {
 		for q, d := range calls {
 			sent, _ := c.Lengths(p, q, len(calls))
 			if _, expected := d.Lengths(q, p, len(calls)); sent != expected {
-				return c.Uneven(world[p], sent, world[q], expected)
+				return c.Uneven(number(p), sent, number(q), expected)
 			}
 		}
 	}
 	return nil
 }
 
-// compute puts the call's result into its Dst, or into scratch memory, by the loops of
-// package comm's documentation.
+// compute writes the call's result to its Dst, or to scratch memory if other ranks read its
+// Dst. It runs the loops that package comm's documentation gives for each kind.
 func (r *Rank) compute(calls []*comm.Call) error {
 	call, me, size := calls[r.rank], r.rank, len(calls)
 	switch call.Kind.Shape().Pattern {
@@ -56,7 +56,7 @@ func (r *Rank) compute(calls []*comm.Call) error {
 	return nil
 }
 
-// fold folds elements of the Srcs of calls, from element first on, into call's Dst.
+// fold combines the elements of the calls' Srcs, from element first on, into call's Dst.
 func (r *Rank) fold(calls []*comm.Call, call *comm.Call, first int) {
 	bytes := call.Dst.Bytes()
 	if bytes == 0 {

@@ -50,26 +50,26 @@ func (e *DeadlockError) Error() string {
 func (e *DeadlockError) sends() bool {
 	in := map[int]bool{}
 	for _, w := range e.Waits {
-		if strings.HasPrefix(w.Call, comm.SendKind.String()+" ") {
+		if strings.HasPrefix(w.Call, comm.SendKind.String()+" ") || strings.HasPrefix(w.Call, comm.TaggedSendKind.String()+" ") {
 			in[w.Rank] = true
 		}
 	}
 	return !slices.ContainsFunc(e.Circle, func(r int) bool { return !in[r] })
 }
 
-// waiting is the call that one rank waits in, in one group.
+// waiting is a call of one rank that waits for other ranks of its group.
 type waiting struct {
 	rank  *Rank
 	ctx   context.Context
 	call  *comm.Call
 	need  need
 	party comm.Party // set once the watcher has asked for it
-	alone bool       // the call is not one of those that the group makes in order
+	alone bool       // the call has no place in the order of the group's collectives
 }
 
 // begin notes that this rank waits; the job's lock is held.
-func (r *Rank) begin(ctx context.Context, call *comm.Call, it need) *waiting {
-	r.waiting = waiting{rank: r, ctx: ctx, call: call, need: it}
+func (r *Rank) begin(ctx context.Context, call *comm.Call, n need) *waiting {
+	r.waiting = waiting{rank: r, ctx: ctx, call: call, need: n}
 	r.g.start(&r.waiting)
 	return &r.waiting
 }
@@ -95,9 +95,10 @@ func (j *job) stop(w *waiting) {
 const lookInterval = 200 * time.Millisecond
 
 // Watch looks for ranks that wait for each other until stop is called. Their calls, and
-// all later ones, then fail with a *DeadlockError. Ranks that wait for each other over
-// several groups count only once no goroutine of this process may act, as the others do
-// not know which rank it is a part of. A context with a deadline ends its calls by itself.
+// all later ones, then fail with a *DeadlockError. A circle over several groups counts only
+// while every goroutine of this process waits: a goroutine does not say which rank it works
+// for, and may be about to make the missing call. Calls whose context has a deadline are
+// left alone.
 func Watch(ranks []*Rank) (stop func()) {
 	ended := make(chan struct{})
 	go func() {
@@ -120,11 +121,11 @@ func Watch(ranks []*Rank) (stop func()) {
 // A watcher looks at a job from time to time.
 type watcher struct {
 	*job
-	circle  []int // that was seen last
-	changes int   // of waits, when it was
+	circle  []int // found by the last look
+	changes int   // job.changes at the last look
 }
 
-// look ends the calls of n ranks if some wait for each other, as they did at the last look.
+// look ends the calls of n ranks if some wait for each other and did so at the last look.
 func (w *watcher) look(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -136,8 +137,8 @@ func (w *watcher) look(n int) {
 		w.describe = false
 	case !w.describe:
 		w.describe = true
-		w.wake.Broadcast() // who waits knows the line of its call, and says so before the next look
-	case slices.ContainsFunc(w.waits, func(it *waiting) bool { return it.party.Call == "" }): // some ranks have not named their call yet
+		w.wake.Broadcast() // each waiting rank names its call and its line before the next look
+	case slices.ContainsFunc(w.waits, func(c *waiting) bool { return c.party.Call == "" }): // some ranks have not named their call yet
 	default:
 		w.deadlock = w.explain(circle, n)
 		w.failed.Store(true)
@@ -152,23 +153,23 @@ func (w *watcher) find(n int) []int {
 	for i := range ranks {
 		ranks[i].Elsewhere = true
 	}
-	for i, it := range w.waits {
-		g := it.rank.g
+	for i, wait := range w.waits {
+		g := wait.rank.g
 		if _, ok := groups[g]; !ok {
 			groups[g] = uint64(len(groups))
 		}
-		order := groups[g] // of calls, in which this one is made
-		if it.alone {
+		order := groups[g] // the sequence of calls that this one belongs to
+		if wait.alone {
 			order = 1<<32 + uint64(i)
 		}
-		r := &ranks[g.world[it.rank.rank]]
-		missing := it.need.missing()
-		_, bounded := it.ctx.Deadline()
-		if bounded || it.need.done() || len(missing) == 0 || g.dead() != nil || comm.Cancelled(it.ctx) != nil || w.anyEnded(missing) {
+		r := &ranks[g.world[wait.rank.rank]]
+		missing := wait.need.missing()
+		_, bounded := wait.ctx.Deadline()
+		if bounded || wait.need.done() || len(missing) == 0 || g.dead() != nil || comm.Cancelled(wait.ctx) != nil || w.anyEnded(missing) {
 			r.Moves = true
 			continue
 		}
-		attended := it.call.Attended()
+		attended := wait.call.Attended() && !wait.call.OfAny() // any rank may send what it waits for
 		r.Waits = append(r.Waits, deadlock.Wait{Comm: order, On: missing[0], Attended: attended})
 		r.Elsewhere = r.Elsewhere && !attended
 	}
@@ -185,26 +186,29 @@ func (j *job) anyEnded(ranks []int) bool {
 	return slices.ContainsFunc(ranks, func(r int) bool { _, ok := j.ended[r]; return ok })
 }
 
-// explain is the error about n ranks, some of which wait in a circle.
+// explain returns the error for n ranks, of which those in circle wait for each other.
 func (w *watcher) explain(circle []int, n int) *DeadlockError {
-	e := &DeadlockError{Circle: circle}
+	e := &DeadlockError{}
+	for _, r := range circle {
+		e.Circle = append(e.Circle, w.numbers[r])
+	}
 	idle := map[int]bool{}
 	for r := range n {
 		_, ended := w.ended[r]
 		idle[r] = !ended
 	}
-	for _, it := range w.waits {
-		missing := it.need.missing()
+	for _, wait := range w.waits {
+		missing := wait.need.missing()
 		if len(missing) == 0 {
 			continue
 		}
-		idle[it.party.Rank] = false
-		e.Waits = append(e.Waits, BlockedCall{it.party, missing[0]})
+		idle[wait.rank.g.world[wait.rank.rank]] = false
+		e.Waits = append(e.Waits, BlockedCall{wait.party, w.numbers[missing[0]]})
 	}
 	slices.SortStableFunc(e.Waits, func(a, b BlockedCall) int { return a.Rank - b.Rank })
 	for r := range n {
 		if idle[r] {
-			e.Idle = append(e.Idle, r)
+			e.Idle = append(e.Idle, w.numbers[r])
 		}
 	}
 	return e

@@ -23,7 +23,17 @@ import (
 // Open returns the world of n ranks: one end for each, of which a Comm is made
 // with comm.NewWorld.
 func Open(n int) []*Rank {
-	j := &job{ended: map[int]string{}, watched: map[<-chan struct{}]struct{}{}}
+	numbers := make([]int, n)
+	for r := range numbers {
+		numbers[r] = r
+	}
+	return OpenNumbered(numbers)
+}
+
+// OpenNumbered is Open for ranks of a larger job. Errors name the ranks by these numbers.
+func OpenNumbered(numbers []int) []*Rank {
+	n := len(numbers)
+	j := &job{numbers: numbers, ended: map[int]string{}, over: make([]atomic.Pointer[string], n), watched: map[<-chan struct{}]struct{}{}}
 	j.wake.L = &j.mu
 	world := make([]int, n)
 	for r := range world {
@@ -37,21 +47,24 @@ func Open(n int) []*Rank {
 	return ranks
 }
 
-// job is what all groups of one world share. Every change of a group or of the
-// job wakes everybody who waits.
+// job is the state that all groups of one world share. Every change of a group or of the
+// job wakes all ranks that wait.
 type job struct {
-	mu    sync.Mutex
-	wake  sync.Cond
-	ended map[int]string // by world number, with the cause
+	mu      sync.Mutex
+	wake    sync.Cond
+	numbers []int          // the ranks' numbers in errors, by world number
+	ended   map[int]string // the cause of each rank's end, by world number
+
+	over []atomic.Pointer[string] // the same, for callers without the lock
 
 	watched map[<-chan struct{}]struct{} // the contexts whose end wakes everybody, by Done
 
-	waits    []*waiting     // of all ranks and groups
-	changes  int            // of waits, so far
-	describe bool           // who waits is to say in which call
-	deadlock *DeadlockError // it has ended all groups
+	waits    []*waiting     // the waiting calls of all ranks in all groups
+	changes  int            // how often waits has changed
+	describe bool           // waiting ranks are to name their calls
+	deadlock *DeadlockError // has ended all groups
 
-	failed atomic.Bool // a group was aborted or there is a deadlock; for those who do not hold the lock
+	failed atomic.Bool // a group was aborted or there is a deadlock; for callers without the lock
 }
 
 // group is one communicator, guarded by its job's lock.
@@ -103,6 +116,9 @@ func newRank(g *group, rank int) *Rank {
 // Rank returns this rank's number in the group.
 func (r *Rank) Rank() int { return r.rank }
 
+// number returns the number by which errors name a rank of the group.
+func (r *Rank) number(rank int) int { return r.g.numbers[r.g.world[rank]] }
+
 // Size returns the number of ranks.
 func (r *Rank) Size() int { return len(r.g.world) }
 
@@ -119,6 +135,7 @@ func (r *Rank) End(cause string) {
 	defer r.g.mu.Unlock()
 	if _, ok := r.g.ended[r.g.world[r.rank]]; !ok {
 		r.g.ended[r.g.world[r.rank]] = cause
+		r.g.over[r.g.world[r.rank]].Store(&cause)
 	}
 	r.g.wake.Broadcast()
 }
@@ -132,13 +149,13 @@ func (r *Rank) Abort(cause error) {
 
 func (r *Rank) abort(cause error) {
 	if r.g.aborted == nil {
-		r.g.aborted = &comm.AbortError{Rank: r.g.world[r.rank], Cause: cause.Error(), Err: cause}
+		r.g.aborted = &comm.AbortError{Rank: r.number(r.rank), Cause: cause.Error(), Err: cause}
 		r.g.failed.Store(true)
 		r.g.wake.Broadcast()
 	}
 }
 
-// dead returns what has ended the group, if anything has.
+// dead returns the error that has ended the group, nil if none has.
 func (g *group) dead() error {
 	if g.deadlock != nil {
 		return g.deadlock
@@ -151,21 +168,21 @@ func (g *group) dead() error {
 	return nil
 }
 
-// A need is what a call waits for.
+// A need is the condition for which a call waits.
 type need interface {
-	done() bool     // it has come
+	done() bool     // the condition holds
 	missing() []int // the ranks that have not acted yet, by world number
 }
 
 // wait returns when call has what it needs; the job's lock is held.
-func (r *Rank) wait(ctx context.Context, call *comm.Call, it need) error {
-	if it.done() {
+func (r *Rank) wait(ctx context.Context, call *comm.Call, n need) error {
+	if n.done() {
 		return nil
 	}
-	w := r.begin(ctx, call, it)
+	w := r.begin(ctx, call, n)
 	defer r.end()
-	for !it.done() {
-		if err := r.hopeless(ctx, it); err != nil {
+	for !n.done() {
+		if err := r.waitError(ctx, n); err != nil {
 			return err
 		}
 		if r.g.describe && w.party.Call == "" {
@@ -177,29 +194,34 @@ func (r *Rank) wait(ctx context.Context, call *comm.Call, it need) error {
 	return nil
 }
 
-// hopeless returns why a wait for it will not end, nil if it may; the job's lock is held.
-func (r *Rank) hopeless(ctx context.Context, it need) error {
+// waitError returns the error that ends a wait for n, nil while the wait may succeed; the job's
+// lock is held.
+func (r *Rank) waitError(ctx context.Context, n need) error {
 	if e := r.g.dead(); e != nil {
 		return e
 	}
 	if len(r.g.ended) > 0 {
-		for _, w := range it.missing() {
+		for _, w := range n.missing() {
 			if cause, ok := r.g.ended[w]; ok {
-				err := &comm.EndedError{Rank: w, Cause: cause}
+				err := &comm.EndedError{Rank: r.g.numbers[w], Cause: cause}
 				r.abort(err)
 				return err
 			}
 		}
 	}
 	if cause := comm.Cancelled(ctx); cause != nil {
-		err := comm.Late(cause, it.missing())
+		var late []int
+		for _, w := range n.missing() {
+			late = append(late, r.g.numbers[w])
+		}
+		err := comm.Late(cause, late)
 		r.abort(err)
 		return err
 	}
 	return nil
 }
 
-// watch has everybody woken when ctx ends, if it has not; the job's lock is held.
+// watch makes the end of ctx wake all waiting ranks; the job's lock is held.
 func (j *job) watch(ctx context.Context) {
 	done := ctx.Done()
 	if _, ok := j.watched[done]; ok || done == nil || ctx.Err() != nil {
@@ -214,7 +236,7 @@ func (j *job) watch(ctx context.Context) {
 	})
 }
 
-// meet gives every rank the values of all, for call. Once all have come no rank fails.
+// meet gives every rank the values of all ranks, for call. Once all have come, no rank fails.
 func (r *Rank) meet(ctx context.Context, call *comm.Call, value any) ([]any, error) {
 	r.g.mu.Lock()
 	defer r.g.mu.Unlock()
@@ -304,7 +326,7 @@ func (r *Rank) Do(ctx context.Context, call *comm.Call) error {
 			return r.mismatch(calls, 0, i)
 		}
 	}
-	if err = agree(calls, r.g.world); err == nil {
+	if err = agree(calls, r.number); err == nil {
 		err = r.compute(calls)
 	}
 	r.leave(true)
@@ -315,7 +337,7 @@ func (r *Rank) Do(ctx context.Context, call *comm.Call) error {
 	return err
 }
 
-// inPlace reports whether the others read the memory that call's result belongs in.
+// inPlace reports whether the other ranks read the memory of call's Dst.
 func inPlace(call *comm.Call) bool {
 	return call.Kind.Shape().InPlace && call.Dst.Ptr == call.Src.Ptr
 }
@@ -329,11 +351,11 @@ func (r *Rank) scratchFor(call *comm.Call) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(r.scratch))), bytes)
 }
 
-// mismatch is the error of ranks a and b, which all ranks have seen to differ.
+// mismatch returns the error that calls a and b differ. All ranks have seen it.
 func (r *Rank) mismatch(calls []*comm.Call, a, b int) error {
 	sites := r.leave(calls[r.rank].Site())
 	party := func(i int) comm.Party {
-		return comm.Party{Rank: r.g.world[i], Call: calls[i].String(), Site: fmt.Sprint(sites[i])}
+		return comm.Party{Rank: r.number(i), Call: calls[i].String(), Site: fmt.Sprint(sites[i])}
 	}
 	err := comm.Mismatch(party(a), party(b))
 	r.leave(true)

@@ -14,15 +14,15 @@ type direction struct{ from, to int }
 type sendSlot struct {
 	call    *comm.Call  // nil: none
 	refused *comm.Party // the Recv that did not match it
-	err     error       // what both return if it was refused
+	err     error       // if it was refused, the error of both calls
 }
 
-// A messageNeed is what a Send or a Recv waits for: the need of wait.
+// A messageNeed is the need of a Send or a Recv.
 type messageNeed struct {
 	*sendSlot
 	sent bool      // the call is a Send
 	from int       // the other side's world number
-	out  *sendSlot // of the Send of a SendRecv whose Recv it is; nil: of none
+	out  *sendSlot // if the call is the Recv of a SendRecv: the slot of its Send
 }
 
 func (a *messageNeed) done() bool {
@@ -45,7 +45,7 @@ func (g *group) sendSlot(from, to int) *sendSlot {
 }
 
 func (r *Rank) party(call *comm.Call) comm.Party {
-	return comm.Party{Rank: r.g.world[r.rank], Call: call.String(), Site: call.Site()}
+	return comm.Party{Rank: r.number(r.rank), Call: call.String(), Site: call.Site()}
 }
 
 // message carries out a Send or a Recv.
@@ -105,7 +105,7 @@ func (r *Rank) recv(ctx context.Context, call *comm.Call) error {
 	return r.take(ctx, call, nil, nil)
 }
 
-// take is recv. If it is the Recv of a SendRecv, send is its Send, posted in out.
+// take is recv with the job's lock held. For the Recv of a SendRecv, send is the Send, posted in out.
 func (r *Rank) take(ctx context.Context, call, send *comm.Call, out *sendSlot) error {
 	l := r.g.sendSlot(call.Root, r.rank)
 	r.messageNeed = messageNeed{sendSlot: l, from: r.g.world[call.Root], out: out}
@@ -113,7 +113,7 @@ func (r *Rank) take(ctx context.Context, call, send *comm.Call, out *sendSlot) e
 	if err != nil {
 		return err
 	}
-	if e := r.g.dead(); e != nil { // the sender may have gone
+	if e := r.g.dead(); e != nil { // the sender may have left
 		return e
 	}
 	if out != nil && out.refused != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/gorun-spmd/gorun/comm"
 )
 
-// windowMemory is the memory of a window, of each rank.
+// windowMemory is the memory of a window, by rank.
 type windowMemory [][]uint64
 
 // Address returns where rank's memory lies.
@@ -34,7 +34,7 @@ func (r *Rank) OpenWindow(ctx context.Context, bytes []int) (comm.WindowMemory, 
 	return w, nil
 }
 
-// Touch returns what has ended the group.
+// Touch returns the error that has ended the group, nil if none has.
 func (r *Rank) Touch(comm.Kind, int) error {
 	if !r.g.failed.Load() {
 		return nil
@@ -44,7 +44,7 @@ func (r *Rank) Touch(comm.Kind, int) error {
 	return r.g.dead()
 }
 
-// A windowNeed is what a call on a window waits for: the need of a waiting.
+// A windowNeed is the need of a call on a window.
 type windowNeed struct {
 	on    func() (rank int, err error)
 	world []int
@@ -60,37 +60,37 @@ func (n *windowNeed) missing() []int {
 	return []int{n.world[rank]}
 }
 
-// The pauses of a call that waits for memory to change: first it yields, then it sleeps.
+// A call that waits for memory to change first yields, then sleeps between looks.
 const (
 	windowYields = 100
 	windowNap    = 50 * time.Microsecond
 )
 
-// Await looks at memory until it is as it should be.
+// Await calls on until it returns a negative rank: the memory is as the call needs it.
 func (r *Rank) Await(ctx context.Context, call *comm.Call, on func() (rank int, err error)) error {
-	it := &windowNeed{on, r.g.world}
+	n := &windowNeed{on, r.g.world}
 	for range windowYields {
-		if it.done() {
+		if n.done() {
 			return nil
 		}
 		goruntime.Gosched()
 	}
 	r.g.mu.Lock()
 	defer r.g.mu.Unlock()
-	w := &waiting{rank: r, ctx: ctx, call: call, need: it, alone: true}
+	w := &waiting{rank: r, ctx: ctx, call: call, need: n, alone: true}
 	r.g.start(w)
 	defer r.g.stop(w)
 	last := -1
 	for {
-		missing := it.missing()
+		missing := n.missing()
 		if missing == nil {
 			return nil
 		}
-		if missing[0] != last { // it does move
+		if missing[0] != last { // another rank is waited for: there is progress
 			last = missing[0]
 			r.g.changes++
 		}
-		if err := r.hopeless(ctx, it); err != nil {
+		if err := r.waitError(ctx, n); err != nil {
 			return err
 		}
 		if r.g.describe && w.party.Call == "" {
@@ -100,4 +100,23 @@ func (r *Rank) Await(ctx context.Context, call *comm.Call, on func() (rank int, 
 		time.Sleep(windowNap)
 		r.g.mu.Lock()
 	}
+}
+
+// Broken returns the error that has ended the group, nil if none has.
+func (r *Rank) Broken() error { return r.Touch(comm.Invalid, 0) }
+
+// Export returns the address of memory as its name.
+func (r *Rank) Export(p unsafe.Pointer, _ int) (at uint64, ok bool) { return uint64(uintptr(p)), true }
+
+// Import returns the memory at an address.
+func (r *Rank) Import(_ int, at uint64, _ int) unsafe.Pointer {
+	return *(*unsafe.Pointer)(unsafe.Pointer(&at))
+}
+
+// Ended reports whether a rank has ended.
+func (r *Rank) Ended(rank int) (cause string, ended bool) {
+	if p := r.g.over[r.g.world[rank]].Load(); p != nil {
+		return *p, true
+	}
+	return "", false
 }

@@ -23,6 +23,7 @@ const napClosing = time.Millisecond
 func (r *Rank) Close(cause error) error {
 	j := r.job
 	j.mu.Lock()
+	j.giveUpPackets()
 	j.announceEnd(cause)
 	j.mu.Unlock()
 	failed := cause != nil

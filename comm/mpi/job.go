@@ -34,6 +34,7 @@ type job struct {
 	dead      map[uint64]*comm.AbortError // by group, known here or not yet
 	ended     map[int]*ending             // by world number
 	windows   []*windowMemory             // that are not freed, in the order in which they were made
+	packets   []*packets                  // that are not closed
 	serving   bool                        // serveWindows runs
 	kept      []any                       // memory of requests that were given up
 	closed    bool                        // the library has ended

@@ -39,6 +39,7 @@ func TestMain(m *testing.M) {
 var tasks = map[string]func(context.Context, *Rank) error{
 	"suite":         suite,
 	"windows":       windows,
+	"messages":      messages,
 	"window open":   windowLeftOpen,
 	"window end":    endsWithALock,
 	"communicators": communicators,

@@ -304,7 +304,7 @@ func (r *Rank) hasEnded(rank int, on func() (int, error)) error {
 	j, w := r.job, r.world[rank]
 	j.mu.Lock()
 	e := j.ended[w]
-	over := e != nil && e.over
+	over := e != nil && e.over && time.Since(e.seen) >= endedGrace
 	j.mu.Unlock()
 	if !over {
 		return nil

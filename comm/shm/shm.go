@@ -14,7 +14,7 @@ import (
 	"github.com/gorun-spmd/gorun/internal/mem"
 )
 
-// job is this process' part in the whole: what its communicators share.
+// job is the state that all communicators of this process share.
 type job struct {
 	seg    *control.Segment
 	rank   int
@@ -22,15 +22,15 @@ type job struct {
 	arenas []unsafe.Pointer
 	alarm  *atomic.Uint32
 	spins  int // how often a waiting rank looks before it yields
-	crowd  int // from how many ranks on a communicator is a crowd, see crowdRanks
+	crowd  int // the size from which a communicator is a crowd; see crowdRanks
 
-	alone     atomic.Uint64 // waits of calls on windows so far
+	alone     atomic.Uint64 // number of waits in calls on windows so far
 	answering sync.Mutex
 
 	mu    sync.Mutex
-	idle  map[int][]*region // reserved by this rank and let go of by it, by number of ranks
+	idle  map[int][]*region // regions that this rank has reserved and no longer uses, by number of ranks
 	held  int               // bytes that communicators hold
-	fresh int               // of those, taken since the last collection
+	fresh int               // those of them taken since the last collection
 }
 
 // Rank is one rank's end of a communicator. It implements comm.Backend.
@@ -40,25 +40,26 @@ type Rank struct {
 	world []int
 
 	mine     *member
-	crowd    bool   // of so many ranks more than cores that a rank sleeps until all have come, see arrive
+	crowd    bool   // a rank sleeps until all have come; see crowdRanks
 	quiet    uint32 // the alarm's value when nothing was wrong
 	allAlive uint32 // the alarm's value when no rank of this group had ended
 	calls    uint64 // collectives begun
 	steps    uint64 // points passed within them
-	yields   uint64 // while it waited
+	yields   uint64 // how often this rank has yielded
 	sent     []uint64
 	received []uint64
 	exit     uint64 // value of steps after the call in progress
-	exposed  bool   // until then others may write into this rank's memory
+	exposed  bool   // others may write into this rank's memory until steps is exit
 
+	// The call in progress, by rank.
 	srcs, dsts []unsafe.Pointer
-	summary    []uint64    // of the call in progress: what each rank's slot says, read once
-	locations  []location  // and where its data is
-	parts      []comm.Part // of each rank's source
+	summary    []uint64    // of the ranks' slots, read once
+	locations  []location  // of the ranks' data
+	parts      []comm.Part // of the ranks' sources
 }
 
-// Open returns the world of rank over seg, which must be that rank's own. Of
-// each rank there must be one, and it makes its communicators from it by Split.
+// Open returns rank's end of the world over seg, which must be that rank's own mapping. Each
+// rank opens the world once, and makes its other communicators from it by Split.
 func Open(seg *control.Segment, rank int) (*Rank, error) {
 	n := seg.Ranks()
 	j := &job{seg: seg, rank: rank, arena: newArena(seg, rank), alarm: seg.Alarm(), idle: map[int][]*region{}}
@@ -67,7 +68,7 @@ func Open(seg *control.Segment, rank int) (*Rank, error) {
 		base, _ := seg.Arena(r)
 		j.arenas = append(j.arenas, base)
 	}
-	seg.SetWords(names())
+	seg.SetNames(names())
 	offset, err := seg.World(regionBytes(n))
 	if err != nil {
 		return nil, fmt.Errorf("shm: Open: %w", err)
@@ -79,21 +80,21 @@ func Open(seg *control.Segment, rank int) (*Rank, error) {
 	return j.join(nil, offset, world, rank)
 }
 
-// names are what the launcher calls kinds, operations and element types.
-func names() (w control.Words) {
+// names returns the names by which the launcher prints kinds, operations and element types.
+func names() (n control.Names) {
 	for k := range comm.Kinds {
-		w.Kinds = append(w.Kinds, k.String())
+		n.Kinds = append(n.Kinds, k.String())
 		if k.Rooted() {
-			w.Rooted |= 1 << k
+			n.Rooted |= 1 << k
 		}
 	}
 	for o := comm.NoOp; o <= comm.Custom; o++ {
-		w.Ops = append(w.Ops, o.String())
+		n.Ops = append(n.Ops, o.String())
 	}
 	for d := comm.DType(0); d <= comm.Bool; d++ {
-		w.DTypes = append(w.DTypes, d.String())
+		n.DTypes = append(n.DTypes, d.String())
 	}
-	return w
+	return n
 }
 
 // join returns rank me's end of the communicator whose region is at offset.
@@ -118,8 +119,8 @@ func (j *job) join(parent *Rank, offset uint64, world []int, me int) (*Rank, err
 	return r, nil
 }
 
-// aliveAt returns the alarm's value when no rank had ended, if it is now: it is 0 until one has,
-// and else not known.
+// aliveAt returns a value for Rank.allAlive. The alarm is 0 until a rank ends or aborts; after
+// that it says nothing, and any value but alarm makes the next wait look at each rank.
 func aliveAt(alarm uint32) uint32 {
 	if alarm == 0 {
 		return 0
@@ -143,14 +144,14 @@ func (r *Rank) OneHost() bool { return true }
 func (r *Rank) Memory() mem.Allocator { return r.job.arena }
 
 // Split makes new communicators: the first member of each reserves its region
-// and tells the others where it is. If one finds no room all collect what they
-// use no more, and try once again.
+// and tells the others where it is. If one finds no room, all ranks collect garbage and try
+// once more.
 func (r *Rank) Split(ctx context.Context, members []int) (comm.Backend, error) {
 	const none = -1
 	leader := len(members) > 0 && members[0] == r.me
 	all := make([]int64, len(r.world))
 	for again := false; ; again = true {
-		mine := max(0, all[r.me]) // what it has reserved already
+		mine := max(0, all[r.me]) // the region that this rank reserved in the first try
 		if leader && mine == 0 {
 			offset, err := r.job.reserve(len(members), again)
 			switch {

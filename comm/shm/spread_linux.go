@@ -7,26 +7,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lookEvery is how many times a waiting rank yields from one look at where the ranks
-// run to the next: so often, or as often as there are ranks, each of which it looks at.
+// lookEvery is how many times a waiting rank yields between two looks at the cores on which the
+// ranks run. With more ranks than lookEvery it yields once for each of them.
 const lookEvery = 16
 
 // maxCores is how many cores a unix.CPUSet has room for.
 const maxCores = 8 * int(unsafe.Sizeof(unix.CPUSet{}))
 
-// yield lets others have this core. Where there are more ranks than cores it sees to it
-// now and then that they are evenly divided.
+// yield gives this core to others. Where ranks outnumber cores, it moves this rank now and then
+// so that they stay evenly divided.
 func (r *Rank) yield() {
 	if r.yields++; r.yields%max(lookEvery, uint64(r.job.seg.Ranks())) == 0 && r.job.spins == 0 {
 		r.spread()
 	}
-	_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+	osYield()
 }
 
+// osYield lets other processes have this core.
+func osYield() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
+
 // spread moves this rank to an emptier core if there is one. A collective takes as many
-// turns as the fullest core has ranks. To the kernel a rank that waits weighs what one
-// that works does, and it leaves three on one core and one on the other for 50 ms and
-// longer, again and again.
+// turns as the fullest core has ranks. The kernel gives a rank that waits the same weight as one
+// that works: of four ranks on two cores it often leaves three on one core for 50 ms or longer.
 func (r *Rank) spread() {
 	seg, me := r.job.seg, r.job.rank
 	goruntime.LockOSThread() // it is this thread that moves
@@ -44,9 +46,9 @@ func (r *Rank) spread() {
 	}
 }
 
-// emptier returns the core that rank me should move to, -1 if it should stay: of the
-// usable ones that with the fewest ranks, if the one of me has at least two more. Only
-// the last of the ranks on a core leaves it, and none before all have been heard of.
+// emptier returns the core that rank me should move to, -1 if it should stay. It is the usable
+// core with the fewest ranks, if the core of me has at least two more. Only the highest rank on
+// a core leaves it, and only once the cores of all ranks are known.
 func emptier(usable *unix.CPUSet, ranks, me int, coreOf func(rank int) int) int {
 	var count [maxCores]uint16
 	own := coreOf(me)

@@ -9,8 +9,8 @@ import (
 	"unsafe"
 )
 
-// Ranks that are processes are Linux's alone: control.Open returns an error elsewhere. What
-// follows keeps the package compiling.
+// Ranks are processes on Linux alone: control.Open returns an error elsewhere. These functions
+// let the package compile.
 
 func wakeAll(*atomic.Uint32) {}
 
@@ -22,3 +22,5 @@ func sleepWhile(_ *atomic.Uint32, _ uint32, most time.Duration) (late bool) {
 func giveBack(unsafe.Pointer, int) {}
 
 func (r *Rank) yield() { goruntime.Gosched() }
+
+func osYield() { goruntime.Gosched() }

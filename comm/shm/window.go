@@ -29,7 +29,7 @@ func (w *windowMemory) Close() error {
 	return nil
 }
 
-// OpenWindow has each rank take memory of its arena and tell the others where it lies.
+// OpenWindow makes each rank allocate memory in its arena and tell the others where it lies.
 func (r *Rank) OpenWindow(ctx context.Context, bytes []int) (comm.WindowMemory, error) {
 	w := &windowMemory{job: r.job, bytes: bytes[r.me]}
 	var err error
@@ -55,9 +55,15 @@ func (r *Rank) OpenWindow(ctx context.Context, bytes []int) (comm.WindowMemory, 
 	return w, nil
 }
 
-// Touch notes the call in the flight recorder, and returns what has ended the communicator.
+// Touch notes the call in the flight recorder, and returns the error that has ended the
+// communicator, nil if none has.
 func (r *Rank) Touch(kind comm.Kind, bytes int) error {
 	r.job.seg.Log(r.job.rank, control.Call{Comm: r.region.id, What: uint64(kind) | uint64(comm.Uint8)<<16, Count: uint64(bytes)}, bytes)
+	return r.Broken()
+}
+
+// Broken returns the error that has ended the communicator, nil if none has.
+func (r *Rank) Broken() error {
 	if g := r.broken(); g != nil {
 		return g.why(nil)
 	}
@@ -78,11 +84,12 @@ func (r *Rank) broken() *Rank {
 // windowNap is how long a rank sleeps between looks at memory that is to change.
 const windowNap = 50 * time.Microsecond
 
-// aloneBit marks the numbers that waits of calls on windows have in place of a communicator's:
-// such calls are not made in the order of the others.
+// aloneBit marks a wait in a call on a window. Such calls have no place in the order of the
+// communicator's collectives, so each wait has a number of its own in place of a communicator's.
 const aloneBit = 1 << 63
 
-// Await looks at memory until it is as it should be.
+// Await calls on until it returns a negative rank: the memory is as the call needs it. A rank with a
+// core of its own first spins, because the change is most often about to come.
 func (r *Rank) Await(ctx context.Context, call *comm.Call, on func() (rank int, err error)) error {
 	reported, wait, last := false, 0, -1
 	defer func() {
@@ -90,6 +97,11 @@ func (r *Rank) Await(ctx context.Context, call *comm.Call, on func() (rank int, 
 			r.job.seg.EndWait(r.job.rank, wait)
 		}
 	}()
+	for range r.job.spins {
+		if rank, err := on(); rank < 0 || err != nil {
+			return err
+		}
+	}
 	var never atomic.Uint32
 	for i := 0; ; i++ {
 		rank, err := on()
@@ -100,7 +112,7 @@ func (r *Rank) Await(ctx context.Context, call *comm.Call, on func() (rank int, 
 			return g.why(nil)
 		}
 		if cause, ended := r.job.seg.HasEnded(r.world[rank]); ended {
-			if again, err := on(); err == nil && again == rank { // it has not let go before
+			if again, err := on(); err == nil && again == rank { // it did not change the memory before it ended
 				r.abort(failure{kind: ranksEnd, a: r.world[rank], text: cause})
 				return r.why(nil)
 			}
@@ -111,7 +123,10 @@ func (r *Rank) Await(ctx context.Context, call *comm.Call, on func() (rank int, 
 			return fmt.Errorf("%w while waiting for rank %d; look there for what is slow or stuck", cause, r.world[rank])
 		}
 		if i < yields {
-			goruntime.Gosched()
+			if i%8 == 7 {
+				goruntime.Gosched() // to this rank's own goroutines
+			}
+			osYield()
 			continue
 		}
 		sleepWhile(&never, 0, windowNap)
@@ -124,8 +139,22 @@ func (r *Rank) Await(ctx context.Context, call *comm.Call, on func() (rank int, 
 			reported, last = true, rank
 			wait = r.job.seg.BeginWait(r.job.rank, control.Wait{
 				Call:  control.Call{Comm: aloneBit | uint64(r.job.rank)<<32 | r.job.alone.Add(1), What: uint64(call.Kind)},
-				Since: time.Now(), On: r.world[rank], Text: call.String(), Site: call.Site(), Attended: true,
+				Since: time.Now(), On: r.world[rank], Text: call.String(), Site: call.Site(), Attended: !call.OfAny(),
 			})
 		}
 	}
 }
+
+// Export returns the offset of memory in this rank's arena; ok is false if it lies outside.
+func (r *Rank) Export(p unsafe.Pointer, bytes int) (at uint64, ok bool) {
+	i, ok := r.job.arena.offset(p, bytes)
+	return uint64(i), ok
+}
+
+// Import returns the memory that a rank has exported, nil if it is not within that rank's arena.
+func (r *Rank) Import(rank int, at uint64, bytes int) unsafe.Pointer {
+	return r.inArena(rank, at, 0, bytes)
+}
+
+// Ended reports whether a rank has ended.
+func (r *Rank) Ended(rank int) (cause string, ended bool) { return r.job.seg.HasEnded(r.world[rank]) }

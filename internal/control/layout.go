@@ -30,12 +30,12 @@ const (
 	// RingCalls is how many calls a rank's flight recorder keeps.
 	RingCalls = 128
 
-	// MaxWaits is how many waits of one rank are recorded at once: a rank waits in
-	// as many places as it has communicators in use.
+	// MaxWaits is how many waits of one rank are recorded at once. A rank can have one wait
+	// for each communicator in use.
 	MaxWaits = 8
 )
 
-// version tells layouts apart, also those of binaries built with another format.
+// version tells layouts apart, of other formats and of other sizes of a block.
 const version = format<<32 | uint64(unsafe.Sizeof(block{}))
 
 type header struct {
@@ -48,34 +48,34 @@ type header struct {
 	alarm atomic.Uint32 // raised whenever a rank ends or a communicator is aborted
 	_     [60]byte
 
-	next atomic.Uint64 // offset of the first byte of the regions that is free
-	used atomic.Int64  // bytes of the arenas in use, by all ranks
+	next atomic.Uint64 // offset of the first free byte of the regions
+	used atomic.Int64  // bytes in use of all ranks' arenas
 	_    [48]byte
 
-	words words
+	names names
 }
 
-// text is a string that its writer stores once, before it sets set.
+// text is a string that its writer stores once; it sets set afterwards.
 type text[A any] struct {
 	set  atomic.Uint32
 	size atomic.Uint32
 	data A
 }
 
-// block is what is known of one rank. Ended is written by the launcher, the
-// rest by the rank.
+// block holds the state of one rank. The launcher writes ended and question, the rank the
+// rest.
 type block struct {
 	state   atomic.Uint32
 	core    atomic.Uint32 // plus 1; 0: not known
 	errorAt atomic.Int64  // Unix nanoseconds
 	calls   atomic.Uint64
 	step    atomic.Int64 // plus 1; 0: none
-	bytes   int64        // handed to collectives so far; written as ring is
+	bytes   int64        // bytes that the rank has handed to collectives; written as ring is
 	savedAt atomic.Int64 // Unix nanoseconds; 0: never
 
 	question atomic.Uint64 // see Ask
-	answer   atomic.Uint64 // the question's number times 2, plus 1 for a yes
-	hidden   atomic.Int32  // waits in progress beyond MaxWaits
+	answer   atomic.Uint64 // the question's number times 2, plus 1 for yes
+	hidden   atomic.Int32  // number of waits in progress beyond MaxWaits
 	asked    atomic.Int32  // number of the signal that asked this rank to end; 0: none
 	waited   atomic.Int64  // nanoseconds, see AddWaited
 
@@ -91,11 +91,11 @@ type block struct {
 	ring [RingCalls]entry
 }
 
-// waiting is a wait that a rank is in, once it has lasted a while.
+// waiting is a wait of a rank that has lasted a while.
 type waiting struct {
 	taken    atomic.Uint32
 	attended atomic.Uint32
-	since    atomic.Int64 // Unix nanoseconds, 0: not waiting; stored last
+	since    atomic.Int64 // Unix nanoseconds; 0: not waiting; stored last
 	comm     atomic.Uint64
 	seq      atomic.Uint64
 	what     atomic.Uint64
@@ -107,8 +107,8 @@ type waiting struct {
 	textSize, siteSize atomic.Uint32
 }
 
-// entry is one call of the ring. The rank alone writes it, without atomics: a
-// reader may see a call half replaced by a later one.
+// entry is one call of the ring. Only the rank writes it, without atomics: a
+// reader may see a call half overwritten by a later one.
 type entry struct{ comm, seq, what, count uint64 }
 
 // blockStride is the distance between blocks: whole pages.

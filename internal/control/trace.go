@@ -12,9 +12,9 @@ import (
 )
 
 // A TraceLog is the memory in which one rank keeps its part of a job's trace: its
-// last calls, and the texts that they name, once each. It is a file without a name
-// which the launcher makes and reads, so that it outlives the rank, however that
-// ends. Its size is fixed; memory is taken as it fills.
+// last calls, and each text that they name, once. It is a file without a name. The launcher
+// makes and reads it, so it outlives the rank, however the rank ends. Its size is fixed; it takes
+// memory as it fills.
 //
 //	header | texts | samples, a ring | records, a ring
 type TraceLog struct {
@@ -28,12 +28,9 @@ const (
 	traceMagic     = 0x6563617274 // "trace"
 	traceTextBytes = 2 << 20
 
-	// All ranks' records together, and the fewest of one.
-	traceJobRecords  = 1 << 19
-	traceRankRecords = 1 << 12
-
-	// The samples of one rank.
-	traceSamples = 1 << 15
+	traceJobRecords  = 1 << 19 // records of all ranks together, at most,
+	traceRankRecords = 1 << 12 // but at least so many of each rank
+	traceSamples     = 1 << 15 // samples of one rank
 )
 
 // traceVersion tells layouts apart.
@@ -43,27 +40,26 @@ type traceHeader struct {
 	magic, version uint64
 	rank, capacity uint64
 	began, ended   atomic.Int64  // see Clock; 0: not yet
-	written        atomic.Uint64 // records ever
-	sampled        atomic.Uint64 // samples ever
+	written        atomic.Uint64 // number of records so far, with those overwritten
+	sampled        atomic.Uint64 // number of samples so far, with those overwritten
 	textSize       atomic.Uint64
 	host           [64]byte
 	_              [64]byte
 }
 
-// Where the parts of a log are.
+// The offsets of the parts of a log.
 const (
 	traceHeaderBytes = int(unsafe.Sizeof(traceHeader{}))
 	traceSamplesAt   = traceHeaderBytes + traceTextBytes
 	traceRingAt      = traceSamplesAt + traceSamples*int(unsafe.Sizeof(TraceSample{}))
 )
 
-// A TraceRecord is one call, one wait for an asynchronous call, one step, or one span of time
-// that something else took.
-// Texts are given by number, see TraceLog.Text. Times are Clock's.
+// A TraceRecord is one call, one wait for an asynchronous call, one step, or another span of
+// time. Texts are given by number, see TraceLog.Text. Times are Clock's.
 type TraceRecord struct {
 	Start, End int64
-	Call       uint64 // which call of the communicator, from 1
-	Number     uint64 // the same on all ranks of a collective, and on both sides of a message; of a step its own
+	Call       uint64 // the call's number in the communicator, from 1
+	Number     uint64 // the same on all ranks of a collective and on both sides of a message; or a step's number
 	Bytes      int64
 	Count      int64 // elements
 
@@ -72,7 +68,7 @@ type TraceRecord struct {
 	Size  int32 // ranks of the communicator
 	Peer  int32 // world number of the root or of the other side; -1: none
 	Shape TraceShape
-	Async bool // it went on by itself
+	Async bool // the call was asynchronous
 	Fails bool
 	_     [5]byte
 }
@@ -80,15 +76,15 @@ type TraceRecord struct {
 // A TraceShape says what a record is, and where its data goes.
 type TraceShape uint8
 
-// The shapes. After TraceStep the zero value of what is not named is right.
+// The shapes. A record of TraceStep or a later shape leaves fields that it does not need zero.
 const (
 	TraceAll      TraceShape = iota // a collective in which every rank needs every other
-	TraceFromRoot                   // a collective in which all need Peer
-	TraceToRoot                     // a collective in which Peer needs all
+	TraceFromRoot                   // a collective in which all ranks need Peer
+	TraceToRoot                     // a collective in which Peer needs all ranks
 	TraceSend                       // a message to Peer
 	TraceRecv                       // a message from Peer
-	TraceWait                       // the program stood still for an asynchronous call
-	TraceStep                       // step Number began at Start; it lasts until the next one does
+	TraceWait                       // the program was blocked until an asynchronous call ended
+	TraceStep                       // step Number began at Start; it lasts until the next step begins
 	TraceOperator                   // an operator's forward pass
 	TraceGradient                   // an operator's backward pass
 	TraceSpan                       // a part of the program, by its own name
@@ -97,8 +93,8 @@ const (
 
 // A TraceSample is a number at a time, or a text.
 type TraceSample struct {
-	At    int64 // Clock's
-	Step  int64 // the program's; -1: not known
+	At    int64 // time by Clock
+	Step  int64 // the program's step; -1: not known
 	Value float64
 	Name  uint32 // see TraceLog.Text
 	Kind  SampleKind
@@ -120,7 +116,10 @@ const (
 // Call reports whether a record of this shape is a call on a communicator.
 func (s TraceShape) Call() bool { return s < TraceWait }
 
-// traceCapacity is how many records each of so many ranks can keep.
+// Message reports whether a record of this shape is a side of a message.
+func (s TraceShape) Message() bool { return s == TraceSend || s == TraceRecv }
+
+// traceCapacity returns how many records each of so many ranks can keep.
 func traceCapacity(ranks int) int { return max(traceRankRecords, traceJobRecords/ranks) }
 
 func traceBytes(capacity int) int {
@@ -144,8 +143,7 @@ func CreateTrace(rank, ranks int) (*os.File, error) {
 	return f, t.Close()
 }
 
-// NewTrace makes a log of this process's own, for a rank that no launcher of ours
-// started.
+// NewTrace makes a log in this process's own memory, for a rank that gorun did not start.
 func NewTrace(rank, ranks int) (*TraceLog, error) {
 	capacity := traceCapacity(ranks)
 	p, err := zeroes(traceBytes(capacity))
@@ -158,7 +156,7 @@ func NewTrace(rank, ranks int) (*TraceLog, error) {
 	return t, nil
 }
 
-// OpenTrace maps what CreateTrace made, in the rank. The file may be closed
+// OpenTrace maps a file of CreateTrace into the rank's process. The file may be closed
 // afterwards.
 func OpenTrace(f *os.File) (*TraceLog, error) {
 	info, err := f.Stat()
@@ -212,8 +210,8 @@ func (t *TraceLog) Close() error {
 // End says that the rank's program has ended.
 func (t *TraceLog) End() { t.header().ended.Store(Clock()) }
 
-// Text returns the number of a text, which is stored at its first use. When there is
-// no more room it is that of the empty text.
+// Text returns the number of a text, and stores the text at its first use. When the log has
+// no more room for texts, it returns the number of the empty text.
 func (t *TraceLog) Text(text string) uint32 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -225,14 +223,14 @@ func (t *TraceLog) Text(text string) uint32 {
 	size := h.textSize.Load()
 	if size+uint64(len(text))+1 <= traceTextBytes {
 		n = uint32(size + 1)
-		copy(t.memory[traceHeaderBytes+int(size):], text) // and a zero byte, which is there
+		copy(t.memory[traceHeaderBytes+int(size):], text) // the zero byte after it is there already
 		h.textSize.Store(size + uint64(len(text)) + 1)
 		t.texts[text] = n
 	}
 	return n
 }
 
-// Add keeps a record; if the log is full, in place of the oldest.
+// Add keeps a record. If the log is full, it replaces the oldest.
 func (t *TraceLog) Add(r TraceRecord) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -247,7 +245,7 @@ func (t *TraceLog) ring() []TraceRecord {
 	return unsafe.Slice((*TraceRecord)(first), (len(t.memory)-traceRingAt)/int(unsafe.Sizeof(TraceRecord{})))
 }
 
-// Sample keeps a sample; if there is no more room, in place of the oldest.
+// Sample keeps a sample. If there is no more room, it replaces the oldest.
 func (t *TraceLog) Sample(s TraceSample) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -261,24 +259,23 @@ func (t *TraceLog) samples() []TraceSample {
 	return unsafe.Slice((*TraceSample)(unsafe.Pointer(unsafe.SliceData(t.memory[traceSamplesAt:]))), traceSamples)
 }
 
-// A TracePart is what one rank has left in its log.
+// A TracePart is the content of one rank's log.
 type TracePart struct {
 	Rank    int
 	Host    string
-	Began   int64 // Clock's; 0: the rank did not come to keep a log
-	Ended   int64 // 0: its program did not end
-	Written uint64
-	Records []TraceRecord // the last of them, by the time at which they were added
-	Samples []TraceSample // the last of them
+	Began   int64         // time by Clock; 0: the rank did not open its log
+	Ended   int64         // time by Clock; 0: the rank's program did not end
+	Written uint64        // number of records that the rank has added
+	Records []TraceRecord // the last of them, in the order in which they were added
+	Samples []TraceSample // the last samples
 	Texts   []byte
 }
 
-// Part returns what the log has. The rank may be writing to it, or have been killed
-// in the middle: whatever is there, the records that Part returns have an end not
-// before their start.
+// Part returns the log's content. The rank may be writing to it, or may have been killed
+// while it wrote. In any case no record that Part returns ends before its start.
 func (t *TraceLog) Part() *TracePart { return t.last(int(t.header().capacity)) }
 
-// last is Part with so many of the last records at most.
+// last is Part with at most the last most records.
 func (t *TraceLog) last(most int) *TracePart {
 	h := t.header()
 	ring := t.ring()
@@ -309,10 +306,10 @@ func (t *TraceLog) lastSamples() (list []TraceSample) {
 	return list
 }
 
-// ReadTrace returns what a rank has left in a file that CreateTrace made.
+// ReadTrace returns the content of a rank's log in a file that CreateTrace made.
 func ReadTrace(f *os.File) (*TracePart, error) { return ReadTraceEnd(f, math.MaxInt) }
 
-// ReadTraceEnd is ReadTrace with so many of the last records at most.
+// ReadTraceEnd is ReadTrace with at most the last most records.
 func ReadTraceEnd(f *os.File, most int) (*TracePart, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -344,8 +341,8 @@ func (p *TracePart) AddText(text string) uint32 {
 // Dropped returns how many of the rank's first records are not in the part.
 func (p *TracePart) Dropped() uint64 { return p.Written - min(p.Written, uint64(len(p.Records))) }
 
-// Align adds to all times what makes the rank's clock that of another host: at the
-// time from, by its own clock, offset atFrom, and at the time to, offset atTo.
+// Align converts all times from the rank's clock to another host's. It adds atFrom to the time
+// from and atTo to the time to, both by the rank's clock, and interpolates in between.
 func (p *TracePart) Align(from, atFrom, to, atTo int64) {
 	shift := func(t *int64) {
 		if *t == 0 {

@@ -12,13 +12,14 @@ import (
 	"strconv"
 )
 
-// The rows of a rank in a trace, by the number that the format calls a thread.
+// The first rows of each kind for a rank. The format calls a row a thread. Spans that overlap
+// take the next row.
 const (
 	stepRow     = 1
-	callRow     = 2   // and on: calls of several goroutines at once have a row each
-	asyncRow    = 100 // and on: asynchronous calls
-	spanRow     = 200 // and on: the program's spans
-	operatorRow = 300 // and on: operators
+	callRow     = 2   // calls; those of several goroutines at once have a row each
+	asyncRow    = 100 // asynchronous calls
+	spanRow     = 200 // the program's spans
+	operatorRow = 300 // operators
 )
 
 // A traceEvent is one event of a trace.
@@ -28,7 +29,7 @@ type traceEvent struct {
 	part     int32
 	start    int64
 	duration int64        // X
-	arrow    uint64       // s, f: which
+	arrow    uint64       // s, f: the arrow's number
 	record   *TraceRecord // X; nil: the time between calls
 	sample   *TraceSample // C
 }
@@ -37,12 +38,12 @@ type traceEvent struct {
 // ui.perfetto.dev and chrome://tracing open:
 // https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
 //
-// Each rank is a process of the format with rows of steps, of its calls with what it
-// computes between them, of its asynchronous calls, of the program's spans and of operators,
-// and with counters for its metrics and its memory. Arrows go from a Send to its
-// Recv, from the root to those that need it or from them to the root, and in other
-// collectives from the rank that came last to the others, which it kept waiting.
-// Times begin with the first rank's.
+// Each rank is a process of the format. It has rows for steps, for calls with the computation
+// between them, for asynchronous calls, for the program's spans and for operators,
+// and it has counters for metrics and memory. Arrows go from a Send to its
+// Recv, and from the root of a collective to the other ranks or from them to the root. In other
+// collectives they go from the rank that came last to the others, which it kept waiting.
+// Time 0 is the begin of the first rank.
 func WriteTrace(w io.Writer, parts []*TracePart) error {
 	t := &traceWriter{out: bufio.NewWriterSize(w, 1<<16), parts: parts}
 	t.collect()
@@ -64,7 +65,7 @@ func WriteTrace(w io.Writer, parts []*TracePart) error {
 	return t.out.Flush()
 }
 
-// order is that of events of one time: a slice before the arrows that it holds, an
+// order ranks events of the same time: a slice comes before the arrows that it holds, an
 // arrow's start before its end.
 func (e *traceEvent) order() int {
 	switch e.phase {
@@ -116,9 +117,9 @@ func (t *traceWriter) rank(i int32, rowOf map[*TraceRecord]int32) {
 		end = max(end, p.Records[n].End, p.Records[n].Start)
 	}
 	slices.SortStableFunc(records, func(a, b *TraceRecord) int { return cmp.Compare(a.Start, b.Start) })
-	var free [2][]int64 // by row, when it is free: calls, asynchronous ones
+	var free [2][]int64 // of calls and of asynchronous calls: when each row becomes free
 	var step *TraceRecord
-	idle := p.Began // from here on no call has been seen
+	idle := p.Began // no call has been seen from this time on
 	if len(records) > 0 && p.Dropped() > 0 {
 		idle = records[0].Start
 	}
@@ -172,11 +173,12 @@ func (t *traceWriter) rank(i int32, rowOf map[*TraceRecord]int32) {
 	}
 }
 
-// A nesting has the ends of the slices that are open in each row: a row of the format holds
-// slices that nest or follow each other.
+// A nesting holds, by row, the ends of the slices that are open. The slices of a row must nest or
+// follow each other.
 type nesting map[int32][]int64
 
-// row returns the first row from first on in which a slice has room. Slices come by their starts.
+// row returns the first row, from first on, in which a slice has room. It is called for slices in
+// the order of their starts.
 func (n *nesting) row(first int32, start, end int64) int32 {
 	if *n == nil {
 		*n = nesting{}
@@ -209,101 +211,51 @@ func (t *traceWriter) slice(part, row int32, start, end int64, r *TraceRecord) {
 	t.events = append(t.events, traceEvent{phase: 'X', part: part, row: row, start: start, duration: end - start, record: r})
 }
 
-// A traceLink is one rank's side of a collective or of a message.
-type traceLink struct {
-	part   int32
-	record *TraceRecord
-}
-
-// linkKey is what the sides of a collective or of a message have in common.
-type linkKey struct {
-	comm     string
-	number   uint64
-	from, to int32 // of a message; else -1
-}
-
 // arrows links the ranks' calls.
 func (t *traceWriter) arrows(rowOf map[*TraceRecord]int32) {
 	id := uint64(0)
-	arrow := func(from, to traceLink) {
-		start, end := from.record.Start, max(to.record.End-1, to.record.Start)
-		if end < start || from.part == to.part { // clocks of two hosts are not that good
+	arrow := func(from, to TraceSide) {
+		start, end := from.Start, max(to.End-1, to.Start)
+		if end < start || from.Part == to.Part { // the clocks of two hosts may differ
 			return
 		}
 		id++
 		t.events = append(t.events,
-			traceEvent{phase: 's', part: from.part, row: rowOf[from.record], start: start, arrow: id},
-			traceEvent{phase: 'f', part: to.part, row: rowOf[to.record], start: end, arrow: id})
+			traceEvent{phase: 's', part: int32(from.Part), row: rowOf[from.TraceRecord], start: start, arrow: id},
+			traceEvent{phase: 'f', part: int32(to.Part), row: rowOf[to.TraceRecord], start: end, arrow: id})
 	}
-	order, links := t.links()
-	for _, key := range order {
-		if key.from >= 0 {
-			linkMessage(links[key], arrow)
+	for _, sides := range MatchTrace(t.parts, 0) {
+		if sides[0].Shape.Message() {
+			linkMessage(sides, arrow)
 		} else {
-			t.linkCollective(links[key], arrow)
+			t.linkCollective(sides, arrow)
 		}
 	}
-}
-
-// links returns the sides of each collective and message, and in what order these are
-// met first.
-func (t *traceWriter) links() (order []linkKey, links map[linkKey][]traceLink) {
-	links = map[linkKey][]traceLink{}
-	for i, p := range t.parts {
-		comms := map[uint32]string{}
-		for n := range p.Records {
-			r := &p.Records[n]
-			if !r.Shape.Call() {
-				continue
-			}
-			key := linkKey{number: r.Number, from: -1, to: -1}
-			switch r.Shape {
-			case TraceSend:
-				key.from, key.to = int32(p.Rank), r.Peer
-			case TraceRecv:
-				key.from, key.to = r.Peer, int32(p.Rank)
-			}
-			if r.Fails || r.Number == 0 {
-				continue
-			}
-			name, ok := comms[r.Comm]
-			if !ok {
-				name = p.Text(r.Comm)
-				comms[r.Comm] = name
-			}
-			key.comm = name
-			if links[key] == nil {
-				order = append(order, key)
-			}
-			links[key] = append(links[key], traceLink{int32(i), r})
-		}
-	}
-	return order, links
 }
 
 // linkMessage draws the arrow of a message whose two sides are known.
-func linkMessage(sides []traceLink, arrow func(from, to traceLink)) {
-	if len(sides) != 2 || sides[0].record.Shape == sides[1].record.Shape {
+func linkMessage(sides []TraceSide, arrow func(from, to TraceSide)) {
+	if len(sides) != 2 || sides[0].Shape == sides[1].Shape {
 		return
 	}
-	if sides[0].record.Shape == TraceRecv {
+	if sides[0].Shape == TraceRecv {
 		slices.Reverse(sides)
 	}
 	arrow(sides[0], sides[1])
 }
 
-// linkCollective draws the arrows of a collective: those of its root, else from the
+// linkCollective draws the arrows of a collective: from or to its root, or from the
 // rank that came last.
-func (t *traceWriter) linkCollective(sides []traceLink, arrow func(from, to traceLink)) {
-	shape := sides[0].record.Shape
-	hub := slices.IndexFunc(sides, func(l traceLink) bool { return t.parts[l.part].Rank == int(l.record.Peer) })
+func (t *traceWriter) linkCollective(sides []TraceSide, arrow func(from, to TraceSide)) {
+	shape := sides[0].Shape
+	hub := slices.IndexFunc(sides, func(s TraceSide) bool { return t.parts[s.Part].Rank == int(s.Peer) })
 	if shape == TraceAll {
-		if len(sides) != int(sides[0].record.Size) {
-			return // who came last is not known
+		if len(sides) != int(sides[0].Size) {
+			return // the rank that came last is not known
 		}
 		hub = 0
 		for n := range sides {
-			if sides[n].record.Start > sides[hub].record.Start {
+			if sides[n].Start > sides[hub].Start {
 				hub = n
 			}
 		}
@@ -322,7 +274,7 @@ func (t *traceWriter) linkCollective(sides []traceLink, arrow func(from, to trac
 	}
 }
 
-// names writes what the ranks and their rows are called, and their order.
+// names writes the names and the order of the ranks and their rows.
 func (t *traceWriter) names() {
 	for i, p := range t.parts {
 		name := fmt.Sprintf("rank %d", p.Rank)
@@ -397,7 +349,7 @@ func (t *traceWriter) event(e *traceEvent) {
 	t.text(string(b))
 }
 
-// appendCall appends what is special to a call, and the end of its event.
+// appendCall appends the fields of a call and the end of its event.
 func (p *TracePart) appendCall(b []byte, r *TraceRecord) []byte {
 	name, category := p.Text(r.Name), "collective"
 	switch {
@@ -444,13 +396,14 @@ var spanCategories = [...]string{"operator", "gradient", "span"}
 // sampleNames are the names of samples that are not metrics.
 var sampleNames = [...]string{SampleMemory: "memory", SampleStep: "step"}
 
-// counter is a sample's event. The step is outside the arguments, which are drawn.
+// counter returns a sample's event. The step stays outside the arguments, because viewers draw
+// each argument.
 func (p *TracePart) counter(s *TraceSample, at int64) string {
 	name, category := p.Text(s.Name), "metric"
 	if s.Kind != SampleMetric {
 		name, category = sampleNames[s.Kind], sampleNames[s.Kind]
 	}
-	args := "{}" // JSON has no numbers that are not finite
+	args := "{}" // for numbers that are not finite, which JSON lacks
 	if !math.IsNaN(s.Value) && !math.IsInf(s.Value, 0) {
 		args = `{"value":` + strconv.FormatFloat(s.Value, 'g', -1, 64) + "}"
 	}
@@ -465,7 +418,7 @@ func micros(b []byte, n int64) []byte {
 	return append(b, '.', byte('0'+n/100%10), byte('0'+n/10%10), byte('0'+n%10))
 }
 
-// quoted is text as JSON.
+// quoted returns text as a JSON string.
 func quoted(text string) string {
 	b, _ := json.Marshal(text)
 	return string(b)

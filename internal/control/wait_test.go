@@ -88,7 +88,7 @@ func TestCallsInWords(t *testing.T) {
 	if got := launcher.Describe(Call{What: 1}); got != "" {
 		t.Errorf("without words: %q", got)
 	}
-	ranks[0].SetWords(Words{Kinds: []string{"Invalid", "AllReduce", "Broadcast"}, Ops: []string{"none", "sum"},
+	ranks[0].SetNames(Names{Kinds: []string{"Invalid", "AllReduce", "Broadcast"}, Ops: []string{"none", "sum"},
 		DTypes: []string{"invalid", "float32"}, Rooted: 1 << 2})
 	for want, c := range map[string]Call{
 		"AllReduce sum float32[7]":        {What: 1 | 1<<8 | 1<<16, Count: 7},

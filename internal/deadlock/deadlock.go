@@ -5,7 +5,7 @@
 //
 //   - if that rank waits in the same communicator, whose calls it makes in order, and
 //     that wait is stuck; or
-//   - if that rank has not begun the call, its program stands still for some waits, and
+//   - if that rank has not begun the call, its program is blocked in some waits, and
 //     all of these are stuck. This holds only while no other goroutine of that rank may
 //     make the call: see Circle.Crossed.
 //
@@ -19,43 +19,42 @@ import (
 
 // A Wait is a call that a rank waits in.
 type Wait struct {
-	Comm     uint64 // the communicator, by a number that means the same to all ranks
+	Comm     uint64 // the communicator's number, the same on all ranks
 	On       int    // the first rank that has not come
-	Attended bool   // the program stands still for the call, which else goes on by itself
+	Attended bool   // the program is blocked in the call; else the call is asynchronous
 }
 
-// A Rank is what one rank waits for.
+// A Rank is the waits of one rank.
 type Rank struct {
 	Waits     []Wait // at most one for each communicator
 	Elsewhere bool   // the program is known to do something beside its waits
 	Moves     bool   // its waits may be about to end, or the rank has ended or is stopped
 }
 
-// A Circle is ranks that wait for each other.
+// A Circle is a set of ranks that wait for each other.
 type Circle struct {
-	Ranks []int // each waits for the next, the last one for the first, which is the lowest
+	Ranks []int // each waits for the next, and the last for the first, which is the lowest rank
 
-	// Involved are all ranks whose waits keep the circle closed, in order.
+	// Involved are all ranks whose waits keep the circle closed, in ascending order.
 	Involved []int
 
-	// Crossed are those of them that are waited for in a communicator while they wait
-	// in another. The circle is real only if no goroutine of theirs can do anything
+	// Crossed are the involved ranks that wait in one communicator while another rank waits
+	// for them in another. The circle is real only if none of their goroutines can do anything
 	// until one of their waits ends.
 	Crossed []int
 }
 
-// A node is one wait: the rank, and its place in the rank's list.
+// A node is one wait: the rank, and the wait's index in the rank's list.
 type node struct{ rank, wait int }
 
 type graph []Rank
 
-// Circles returns the circles among the ranks, one for each way in which stuck waits
-// come together.
+// Circles returns one circle for each group of stuck waits that lead to the same circle.
 func Circles(ranks []Rank) iter.Seq[Circle] {
 	return func(yield func(Circle) bool) {
 		g := graph(ranks)
 		stuck := g.stuck()
-		tried := map[node]node{} // to the start of the walk that came by
+		tried := map[node]node{} // the start of the walk that visited the node
 		for r := range g {
 			for i := range g[r].Waits {
 				start := node{r, i}
@@ -80,12 +79,12 @@ func (g graph) stuck() map[node]bool {
 	for r := range g {
 		for i := range g[r].Waits {
 			n := node{r, i}
-			of := g.needs(n)
-			stuck[n] = !g[r].Moves && len(of) > 0
+			needs := g.needs(n)
+			stuck[n] = !g[r].Moves && len(needs) > 0
 			if !stuck[n] {
 				free = append(free, n)
 			}
-			for _, m := range of {
+			for _, m := range needs {
 				behind[m] = append(behind[m], n)
 			}
 		}
@@ -101,14 +100,14 @@ func (g graph) stuck() map[node]bool {
 	return stuck
 }
 
-// needs returns the waits of which one must end before n can, as far as is known;
-// none if it is not.
-func (g graph) needs(n node) (of []node) {
-	it := &g[n.rank].Waits[n.wait]
-	on := &g[it.On]
+// needs returns the waits of which at least one must end before n can. It returns none if the
+// rank for which n waits may come without that.
+func (g graph) needs(n node) (waits []node) {
+	w := &g[n.rank].Waits[n.wait]
+	on := &g[w.On]
 	for i := range on.Waits {
-		if on.Waits[i].Comm == it.Comm {
-			return []node{{it.On, i}}
+		if on.Waits[i].Comm == w.Comm {
+			return []node{{w.On, i}}
 		}
 	}
 	if on.Elsewhere {
@@ -116,13 +115,13 @@ func (g graph) needs(n node) (of []node) {
 	}
 	for i := range on.Waits {
 		if on.Waits[i].Attended {
-			of = append(of, node{it.On, i})
+			waits = append(waits, node{w.On, i})
 		}
 	}
-	return of
+	return waits
 }
 
-// circle returns the circle that at, which is stuck, is part of.
+// circle returns the circle through at, which is stuck.
 func (g graph) circle(at node) (c Circle) {
 	c.Ranks = []int{at.rank}
 	for next := g.needs(at)[0]; next != at; next = g.needs(next)[0] {

@@ -26,11 +26,17 @@ func Line(pcs []uintptr, within string) string {
 	}
 }
 
-// home is a type of this package, which lies two folders below the module's top.
+// Library reports whether a frame is in one of the module's packages that are for other programs.
+func Library(f runtime.Frame) bool {
+	return library(f, path.Dir(path.Dir(reflect.TypeFor[home]().PkgPath())), "")
+}
+
+// home is a type from which this package learns its own import path, internal/stack of the
+// module.
 type home struct{}
 
-// library reports whether a frame is in one of the module's packages that are
-// for other programs; its tests, examples and benchmarks are programs.
+// library reports whether a frame is in one of this module's libraries whose names begin with
+// within. The module's tests, examples and benchmarks are programs, not libraries.
 func library(f runtime.Frame, module, within string) bool {
 	in, ok := strings.CutPrefix(f.Function, module+"/")
 	if !ok || !strings.HasPrefix(in, within) || strings.HasSuffix(f.File, "_test.go") {

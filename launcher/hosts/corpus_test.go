@@ -11,7 +11,7 @@ import (
 	"github.com/gorun-spmd/gorun/internal/testenv"
 )
 
-// render is the whole outcome of Parse as text.
+// render returns the whole result of Parse as text.
 func render(list []Host, warnings []Warning, err error) string {
 	var b strings.Builder
 	for _, h := range list {
@@ -26,8 +26,8 @@ func render(list []Host, warnings []Warning, err error) string {
 	return b.String()
 }
 
-// TestCorpus parses every file of the corpora, good and bad, which were made to
-// find out what Open MPI and hydra do, in their grammar and in the one detected.
+// TestCorpus parses every file of the corpora, good and bad, in its own grammar and in the one
+// that Detect finds. The files were made to find out what Open MPI and hydra do.
 func TestCorpus(t *testing.T) {
 	for _, c := range []struct {
 		folder string
@@ -54,9 +54,9 @@ func TestCorpus(t *testing.T) {
 	}
 }
 
-// FuzzParse feeds anything to every grammar: no panic, errors with a position
-// inside the text, and what is read is within limits and, if it can be printed,
-// reads back as the same.
+// FuzzParse parses random text in every grammar. It must not panic. Errors must have a position
+// inside the text. The hosts must be within the limits, and if they can be printed they must
+// read back the same.
 func FuzzParse(f *testing.F) {
 	names, _ := filepath.Glob("testdata/*/*")
 	for _, name := range names {
@@ -97,7 +97,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// roundTrip prints what format read and reads it back.
+// roundTrip prints list in format and reads it back.
 func roundTrip(t *testing.T, format Format, list []Host) {
 	t.Helper()
 	if format != OpenMPI && format != MPICH && format != PBS {
@@ -113,7 +113,7 @@ func roundTrip(t *testing.T, format Format, list []Host) {
 	}
 }
 
-// FuzzLists feeds anything to the readers of single values.
+// FuzzLists gives random text to the readers of single values.
 func FuzzLists(f *testing.F) {
 	for _, s := range []string{"n[01-04,7],m", "2(x3),1", "a:2,b:2", "[", "]", "a[1-2", "1(x", "a,,b", "n[9999999999999999999]", "n[1-9][1-9]",
 		"1(x65536),1"} {
@@ -129,9 +129,9 @@ func FuzzLists(f *testing.F) {
 				t.Fatalf("%s %q: %d values", what, s, n)
 			}
 		}
-		names, err := ExpandNodeList(s)
+		names, err := Position{"node list", 1, 1}.expand(s)
 		check("node list", len(names), err)
-		counts, err := ExpandCounts(s)
+		counts, err := Position{"counts", 1, 1}.expandCounts(s)
 		check("counts", len(counts), err)
 		list, err := ParseList(s)
 		check("--host", len(list), err)

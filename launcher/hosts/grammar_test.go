@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestGrammars is the grammar of each format, rule by rule: what a file reads
-// as, or the part of its error that matters.
+// TestGrammars tests the grammar of each format, rule by rule: the hosts of a file, or the
+// part of its error that matters.
 func TestGrammars(t *testing.T) {
 	for _, c := range []struct {
 		format     Format
@@ -90,7 +90,7 @@ func TestGrammars(t *testing.T) {
 	}
 }
 
-// joined is list with a comma between.
+// joined returns list, separated by commas.
 func joined(list []Host) string {
 	var s []string
 	for _, h := range list {
@@ -127,7 +127,7 @@ func TestNodeLists(t *testing.T) {
 		{strings.Repeat("n", 250) + "[1-2]aaaaa", "more than 255 bytes"},
 		{"-n", "does not start with -"},
 	} {
-		names, err := ExpandNodeList(c.list)
+		names, err := Position{"node list", 1, 1}.expand(c.list)
 		got := fmt.Sprint(names)
 		if err != nil {
 			got = err.Error()
@@ -136,7 +136,7 @@ func TestNodeLists(t *testing.T) {
 			t.Errorf("%q:\n got %s\nwant %s", c.list, got, c.want)
 		}
 	}
-	if names, err := ExpandNodeList("n[1-65536]"); err != nil || len(names) != 65536 || names[65535] != "n65536" {
+	if names, err := (Position{"node list", 1, 1}).expand("n[1-65536]"); err != nil || len(names) != 65536 || names[65535] != "n65536" {
 		t.Errorf("65536 hosts: %d, %v", len(names), err)
 	}
 }
@@ -151,7 +151,7 @@ func TestCounts(t *testing.T) {
 		{"1,2x3", "counts:1:3: tasks 2x3: not a number"},
 		{"1(x65536),1", "counts:1:11: counts for more than 65536"},
 	} {
-		counts, err := ExpandCounts(c.text)
+		counts, err := Position{"counts", 1, 1}.expandCounts(c.text)
 		got := fmt.Sprint(counts)
 		if err != nil {
 			got = err.Error()

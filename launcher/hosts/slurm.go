@@ -5,16 +5,11 @@ import (
 	"strings"
 )
 
-// ExpandNodeList returns the hosts of a Slurm node list, in its order, with
+// expand returns the hosts of a Slurm node list that starts at p, in its order, with
 // duplicates: n[01-04,7],m is n01 n02 n03 n04 n7 m. A range counts up and is
-// padded with zeros to the width of its first number; several brackets in one
+// padded with zeros to the width of its first number. Several brackets in one
 // item give all combinations, the rightmost counting fastest. More than 65536
-// hosts are an error, as is anything Slurm would not write itself.
-func ExpandNodeList(list string) ([]string, error) {
-	return Position{"node list", 1, 1}.expand(list)
-}
-
-// expand is ExpandNodeList for a list that starts at p.
+// hosts are an error, and so is text that Slurm would not write itself.
 func (p Position) expand(list string) ([]string, error) {
 	var out []string
 	start, depth := 0, 0
@@ -128,13 +123,8 @@ func (p Position) ranges(s string, limit int) ([]string, error) {
 	return out, nil
 }
 
-// ExpandCounts returns the numbers of Slurm's notation for one number a host:
-// 2(x3),1 is 2 2 2 1.
-func ExpandCounts(counts string) ([]int, error) {
-	return Position{"counts", 1, 1}.expandCounts(counts)
-}
-
-// expandCounts is ExpandCounts for text that starts at p.
+// expandCounts returns the numbers in Slurm's notation for one number for each host, in text
+// that starts at p: 2(x3),1 is 2 2 2 1.
 func (p Position) expandCounts(s string) ([]int, error) {
 	var out []int
 	for item := range strings.SplitSeq(s, ",") {
@@ -166,8 +156,8 @@ func (p Position) expandCounts(s string) ([]int, error) {
 	return out, nil
 }
 
-// parseSlurm reads a file of node lists, one a line, whose slots nobody said.
-// If a host comes again, each mention is a slot.
+// parseSlurm reads a file of node lists, one on each line. The slots of the hosts are not given.
+// But if any host comes twice, each mention is a slot.
 func parseSlurm(name string, text []byte) ([]Host, error) {
 	var names []string
 	var at []Position

@@ -9,21 +9,21 @@ import (
 	"github.com/gorun-spmd/gorun/internal/control"
 )
 
-// accounts is what New works with.
+// accounts holds the sums from which New makes a Report.
 type accounts struct {
 	parts []*control.TracePart
-	place map[int32]int // of a rank in parts
+	place map[int32]int // by rank: its index in parts
 
-	began, end int64 // of the job
-	from       int64 // all ranks have their records from here on
+	began, end int64 // begin and end of the job
+	from       int64 // the time from which all ranks have all their records
 
 	waited    [][]int64 // by part and record: how long the call waited for others
-	blamed    []int64   // by part
-	width     int       // parts of a block in traffic
+	blamed    []int64   // by part: how long others waited for it
+	width     int       // number of parts in a block of traffic
 	traffic   [][]float64
 	causes    map[[3]string]*Cause
 	operators map[[3]string]*Operator
-	calls     []intervals // by part, the union of its calls that block
+	calls     []intervals // by part: the union of its calls that block
 }
 
 func newAccounts(parts []*control.TracePart) *accounts {
@@ -67,39 +67,12 @@ func newAccounts(parts []*control.TracePart) *accounts {
 }
 
 // A side is one rank's side of a collective or of a message.
-type side struct {
-	part, record int
-	*control.TraceRecord
-}
+type side = control.TraceSide
 
-// A meeting is what the sides of a collective or of a message have in common.
-type meeting struct {
-	comm     string
-	number   uint64
-	from, to int32 // of a message; else -1
-}
-
-// match finds the sides of each collective and message: who waited for whom, and what was sent.
+// match adds up which rank waited for which, and how many bytes were sent.
 func (a *accounts) match() {
-	meetings := map[meeting][]side{}
-	for i, p := range a.parts {
-		for k := range p.Records {
-			r := &p.Records[k]
-			if !r.Shape.Call() || r.Number == 0 || r.Start < a.from || r.Fails {
-				continue
-			}
-			m := meeting{comm: p.Text(r.Comm), number: r.Number, from: -1, to: -1}
-			switch r.Shape {
-			case control.TraceSend:
-				m.from, m.to = int32(p.Rank), r.Peer
-			case control.TraceRecv:
-				m.from, m.to = r.Peer, int32(p.Rank)
-			}
-			meetings[m] = append(meetings[m], side{i, k, r})
-		}
-	}
-	for m, sides := range meetings {
-		if m.from >= 0 {
+	for _, sides := range control.MatchTrace(a.parts, a.from) {
+		if sides[0].Shape.Message() {
 			a.message(sides)
 		} else {
 			a.collective(sides)
@@ -107,18 +80,18 @@ func (a *accounts) match() {
 	}
 }
 
-// await says that a side waited for another one, who.
+// await notes how long the side s waited for the side who.
 func (a *accounts) await(s, who side) {
 	late := min(who.Start, s.End) - s.Start
-	if s.part == who.part || s.Async || late <= 0 {
+	if s.Part == who.Part || s.Async || late <= 0 {
 		return
 	}
-	a.waited[s.part][s.record] = late
-	a.blamed[who.part] += late
+	a.waited[s.Part][s.Record] = late
+	a.blamed[who.Part] += late
 }
 
 func (a *accounts) message(sides []side) {
-	if len(sides) != 2 || sides[0].part == sides[1].part {
+	if len(sides) != 2 || sides[0].Part == sides[1].Part {
 		return
 	}
 	a.await(sides[0], sides[1])
@@ -127,18 +100,18 @@ func (a *accounts) message(sides []side) {
 	if from.Shape == control.TraceRecv {
 		from, to = to, from
 	}
-	a.traffic[from.part/a.width][to.part/a.width] += float64(from.Bytes)
+	a.traffic[from.Part/a.width][to.Part/a.width] += float64(from.Bytes)
 }
 
 func (a *accounts) collective(sides []side) {
 	root := -1
 	if place, ok := a.place[sides[0].Peer]; ok && sides[0].Shape != control.TraceAll {
-		root = slices.IndexFunc(sides, func(s side) bool { return s.part == place })
+		root = slices.IndexFunc(sides, func(s side) bool { return s.Part == place })
 	}
-	name := a.parts[sides[0].part].Text(sides[0].Name)
+	name := a.parts[sides[0].Part].Text(sides[0].Name)
 	a.send(name, sides, root)
 	if len(sides) != int(sides[0].Size) {
-		return // who came last is not known
+		return // the rank that came last is not known
 	}
 	last := slices.MaxFunc(sides, func(x, y side) int { return cmp.Compare(x.Start, y.Start) })
 	switch sides[0].Shape {
@@ -157,7 +130,7 @@ func (a *accounts) collective(sides []side) {
 	}
 }
 
-// send adds what the sides of a collective have to send each other.
+// send adds the bytes that the sides of a collective have to send each other.
 func (a *accounts) send(name string, sides []side, root int) {
 	n := float64(len(sides))
 	if n < 2 {
@@ -165,14 +138,14 @@ func (a *accounts) send(name string, sides []side, root int) {
 	}
 	members := make([]float64, len(a.traffic)) // by block
 	for _, s := range sides {
-		members[s.part/a.width]++
+		members[s.Part/a.width]++
 	}
 	for i, s := range sides {
 		bytes := float64(s.Bytes)
 		each := 0.0
 		switch kind := strings.TrimSuffix(name, "V"); kind {
 		case "AllReduce":
-			each = 2 * bytes / n // its part to the one that adds, and a part of the sums back
+			each = 2 * bytes / n // each rank sends a part to the rank that adds it, and a part of the sums back
 		case "ReduceScatter", "AllToAll":
 			each = bytes / n
 		case "Scatter":
@@ -186,16 +159,16 @@ func (a *accounts) send(name string, sides []side, root int) {
 		case "Barrier":
 		case "Gather", "Reduce":
 			if root >= 0 && i != root {
-				a.traffic[s.part/a.width][sides[root].part/a.width] += bytes
+				a.traffic[s.Part/a.width][sides[root].Part/a.width] += bytes
 			}
-		default: // of AllGather, Split, Scan and Exscan every rank needs what this one hands in
+		default: // AllGather, Split, Scan, Exscan: every rank needs all of this rank's data
 			each = bytes
 		}
 		for block, n := range members {
-			if block == s.part/a.width {
+			if block == s.Part/a.width {
 				n--
 			}
-			a.traffic[s.part/a.width][block] += each * n
+			a.traffic[s.Part/a.width][block] += each * n
 		}
 	}
 }
@@ -279,7 +252,7 @@ func (a *accounts) operator(i int, r *control.TraceRecord) {
 	o.Seconds += seconds(took)
 }
 
-// input takes the time in spans of the name input out of what the ranks computed.
+// input moves the time in spans named input from the ranks' Compute to their Input.
 func (a *accounts) input(ranks []Rank) {
 	for i, p := range a.parts {
 		var list intervals
@@ -297,7 +270,7 @@ func (a *accounts) input(ranks []Rank) {
 	}
 }
 
-// blocks names the blocks of ranks of the traffic.
+// blocks returns the traffic with the names of its blocks of ranks.
 func (a *accounts) blocks() Traffic {
 	t := Traffic{Bytes: a.traffic}
 	for first := 0; first < len(a.parts); first += a.width {
@@ -311,7 +284,7 @@ func (a *accounts) blocks() Traffic {
 	return t
 }
 
-// intervals are times from a start to an end.
+// intervals are times, each from a start to an end.
 type intervals [][2]int64
 
 // union returns the same times without overlaps, ascending.

@@ -18,8 +18,8 @@ import (
 
 const ms = int64(1e6)
 
-// straggled are the parts of a job of so many ranks that make steps of 10 ms each: input 1 ms,
-// an operator 3 ms, an all-reduce. Rank slow computes 5 ms more, for which the others wait.
+// straggled returns the parts of a job of so many ranks. Each makes steps of 10 ms: input of 1 ms,
+// an operator of 3 ms, an all-reduce. Rank slow computes 5 ms more, for which the others wait.
 func straggled(ranks, slow, steps int, name string) []*control.TracePart {
 	var parts []*control.TracePart
 	for rank := range ranks {
@@ -106,7 +106,7 @@ func TestNobodyIsSlow(t *testing.T) {
 	}
 }
 
-// TestMessages: a receiver waits for its sender, and the bytes go from the one to the other.
+// TestMessages: a receiver waits for its sender, and the bytes go from the sender to the receiver.
 func TestMessages(t *testing.T) {
 	parts := straggled(2, -1, 0, "x")
 	for rank, p := range parts {
@@ -124,7 +124,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// TestHostilePage: names of the program get into the page as data, and much of it is left out.
+// TestHostilePage: the page has the program's names as data only, and leaves out what is too much.
 func TestHostilePage(t *testing.T) {
 	name := `</script><script>alert("1")</script><!--` + strings.Repeat("x", 1000)
 	r := New(name, straggled(200, 5, 300, name))
@@ -182,7 +182,7 @@ func TestLive(t *testing.T) {
 }
 
 // TestPageInBrowser opens the page in Chromium, light and dark, narrow and wide: it names the
-// slowest rank, draws all sections, and needs no more room than there is.
+// slowest rank, draws all sections, needs no more room than there is, and cuts no table.
 func TestPageInBrowser(t *testing.T) {
 	browser := ""
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
@@ -203,7 +203,8 @@ func TestPageInBrowser(t *testing.T) {
 	}
 	check := `<script>document.title = 'overflow ' + (document.documentElement.scrollWidth -
 		document.documentElement.clientWidth) + ' sections ' +
-		document.querySelectorAll('section').length + ' canvas ' + document.querySelectorAll('canvas').length</script></body>`
+		document.querySelectorAll('section').length + ' canvas ' + document.querySelectorAll('canvas').length + ' cut ' +
+		[...document.querySelectorAll('.stack')].filter(t => t.parentElement.scrollWidth > t.parentElement.clientWidth).length</script></body>`
 	if err := os.WriteFile(file, bytes.Replace(page.Bytes(), []byte("</body>"), []byte(check), 1), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +217,7 @@ func TestPageInBrowser(t *testing.T) {
 		}
 		for _, want := range []string{
 			"<strong>Rank 5 was the slowest</strong>: the others waited 700 ms for it", "w&lt;/script&gt;", "3.91 KiB</td>",
-			"Where the time went", "overflow 0 sections 9 canvas 1",
+			"Where the time went", "overflow 0 sections 9 canvas 1 cut 0",
 		} {
 			if !strings.Contains(string(text), want) {
 				t.Errorf("%d pixels: no %q in the page; its title: %.80s", width, want, text[max(0, bytes.Index(text, []byte("<title>"))):])

@@ -16,20 +16,20 @@ import (
 	"github.com/gorun-spmd/gorun/launcher/terminal"
 )
 
-// A Console is where gorun's own words and the ranks' output go. Nothing that may
-// wait for a slow reader happens on the caller's goroutine.
+// A Console takes gorun's own lines and the ranks' output. Writing to a slow reader never
+// blocks the caller's goroutine.
 type Console struct {
 	out, err *sink
-	files    []*sink // --output; nil else
-	People   bool    // standard error is a terminal
-	colour   bool    // on terminals
+	files    []*sink // the ranks' files with --output, else nil
+	People   bool    // a person reads the output: standard error is a terminal
+	colour   bool    // use colours on terminals
 
 	Broken    chan struct{} // closed when nobody reads gorun's output any more
 	breakOnce sync.Once
-	lostIt    atomic.Bool // some output could not be written
+	lost      atomic.Bool // some output could not be written
 
-	words   chan string   // "" ends the writer
-	written chan struct{} // closed when it has ended
+	lines   chan string   // gorun's own lines to be written; "" ends the writer
+	written chan struct{} // closed when the writer has ended
 }
 
 // NewConsole opens the console. toFiles says that the ranks' output goes to files, see OpenFiles.
@@ -38,14 +38,14 @@ func NewConsole(stdout, stderr *os.File, toFiles bool) *Console {
 		People:  terminal.IsTerminal(stderr) && !toFiles,
 		colour:  os.Getenv("NO_COLOR") == "",
 		Broken:  make(chan struct{}),
-		words:   make(chan string, 64),
+		lines:   make(chan string, 64),
 		written: make(chan struct{}),
 	}
 	c.out, c.err = standardSinks(stdout, stderr, c.failed)
 	go func() {
 		defer close(c.written)
 		for {
-			text := <-c.words
+			text := <-c.lines
 			if text == "" {
 				return
 			}
@@ -55,8 +55,8 @@ func NewConsole(stdout, stderr *os.File, toFiles bool) *Console {
 	return c
 }
 
-// OpenFiles opens a file a rank in the folder dir (--output); "" leaves the output on the
-// standard streams.
+// OpenFiles opens a file for each rank in the folder dir (--output). If dir is "", the output
+// stays on the standard streams.
 func (c *Console) OpenFiles(dir string, ranks int) (err error) {
 	if dir != "" {
 		c.files, err = rankFiles(dir, ranks, c.failed)
@@ -64,13 +64,13 @@ func (c *Console) OpenFiles(dir string, ranks int) (err error) {
 	return err
 }
 
-// Say prints a line of gorun's own on standard error. If nobody reads there, lines
-// beyond a few are dropped.
+// Say prints a line of gorun's own on standard error. If nobody reads them, all but a few lines
+// are dropped.
 func (c *Console) Say(format string, args ...any) {
 	c.Write(c.Name() + ": " + fmt.Sprintf(format, args...) + "\n")
 }
 
-// Name is gorun's, at the start of its own lines.
+// Name returns gorun's name as it stands at the start of its own lines.
 func (c *Console) Name() string {
 	if c.colours("stderr") {
 		return "\x1b[1;31mgorun\x1b[0m"
@@ -81,13 +81,13 @@ func (c *Console) Name() string {
 // Write prints text, whole lines, on standard error.
 func (c *Console) Write(text string) {
 	select {
-	case c.words <- text:
+	case c.lines <- text:
 	default:
 	}
 }
 
-// Close closes files and waits, a moment at most, until what was said is written.
-// It returns the exit status that lost output asks for: 0 if there was none.
+// Close closes the files and waits until gorun's own lines are written, a second at most.
+// It returns the exit status for lost output, 0 if none was lost.
 func (c *Console) Close() int {
 	for _, s := range c.files {
 		if err := s.file.Close(); err != nil {
@@ -104,13 +104,13 @@ func (c *Console) Close() int {
 		return exit.Closed
 	default:
 	}
-	if c.lostIt.Load() {
+	if c.lost.Load() {
 		return 1
 	}
 	return 0
 }
 
-// sink returns where a rank's stream goes, and whether nothing else goes there.
+// sink returns the sink of a rank's stream. alone is true if nothing else goes there.
 func (c *Console) sink(rank int, stream string, ranks int) (s *sink, alone bool) {
 	switch {
 	case c.files != nil:
@@ -122,7 +122,7 @@ func (c *Console) sink(rank int, stream string, ranks int) (s *sink, alone bool)
 	}
 }
 
-// colours reports whether a stream of gorun may have them.
+// colours reports whether a stream of gorun may have colours.
 func (c *Console) colours(stream string) bool {
 	if !c.colour {
 		return false
@@ -133,11 +133,11 @@ func (c *Console) colours(stream string) bool {
 	return c.files == nil && terminal.IsTerminal(c.err.file)
 }
 
-// failed takes note of output that cannot be written. A reader that went away ends
-// the job without a word, as it would end a single process; anything else is said
-// once a file, and the job goes on.
+// failed notes that output cannot be written. If the reader has gone away, the job ends without
+// a message, as a single process would. Another error is reported once for each file, and the
+// job goes on.
 func (c *Console) failed(name string, err error) {
-	c.lostIt.Store(true)
+	c.lost.Store(true)
 	if errors.Is(err, unix.EPIPE) {
 		c.breakOnce.Do(func() { close(c.Broken) })
 		return
@@ -149,8 +149,8 @@ func (c *Console) failed(name string, err error) {
 	c.Say("%s: %v; what the ranks write there is lost from here on", name, err)
 }
 
-// Columns returns how many columns of a terminal a rank's standard error has beside its
-// tags, 0 if it does not end up on one.
+// Columns returns how many columns a rank's standard error has on a terminal beside its
+// tags, 0 if it does not go to a terminal.
 func (c *Console) Columns(rank int, g Tagging) int {
 	if !c.People || c.err.target.columns == nil {
 		return 0

@@ -19,25 +19,25 @@ import (
 	"github.com/gorun-spmd/gorun/launcher/proc"
 )
 
-// controlLink is what a descriptor of a control segment looks like in /proc/PID/fd.
+// controlLink is the link of a control segment's descriptor in /proc/PID/fd.
 const controlLink = "/memfd:gorun-control (deleted)"
 
-// A runningJob is somebody's job, seen from outside.
+// A runningJob is a job of any gorun of this user, seen from outside.
 type runningJob struct {
 	launcher int    // process id
-	command  string // line
+	command  string // command line
 	segment  *control.Segment
 	inode    uint64 // of the segment's file
 
-	last      map[int]proc.Process // by rank
-	lastBytes []int                // by rank
-	lastAt    time.Time
-
-	lastWaited []time.Duration // by rank
+	// The last view, by rank.
+	last       map[int]proc.Process
+	lastBytes  []int
+	lastWaited []time.Duration
+	lastAt     time.Time
 }
 
-// Jobs returns the process ids of the launchers that run a job and that this user
-// may look into, ascending.
+// Jobs returns the process ids of the launchers whose jobs this user may look into, in ascending
+// order.
 func Jobs() []int {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	var found []int
@@ -50,10 +50,9 @@ func Jobs() []int {
 	return found
 }
 
-// controlFile returns the name, in /proc, of the control segment of the job that a
-// process has started, "" if there is none or it is somebody else's. The ranks have
-// theirs from the launcher, by way of the processes between, and so has what a rank
-// that is a script starts.
+// controlFile returns the name, in /proc, of the control segment that a process has made for a
+// job, "" if it has made none or is another user's. Ranks, and processes that they start,
+// have inherited their segment. So a segment that an ancestor has open too does not count.
 func controlFile(pid int) string {
 	own := controlFiles(pid)
 	for buf := make([]byte, 1024); len(own) > 0; {
@@ -90,7 +89,7 @@ func controlFiles(pid int) map[uint64]string {
 }
 
 // attach opens the segment of a launcher's job, or of its next attempt. If there is
-// none, what was attached before stays.
+// none, the segment attached before stays.
 func (j *runningJob) attach() error {
 	name := controlFile(j.launcher)
 	if name == "" {
@@ -124,33 +123,34 @@ func (j *runningJob) detach() {
 	}
 }
 
-// commandLine is that of a process, as a shell would read it.
+// commandLine returns the command line of a process, as a shell would read it.
 func commandLine(pid int) string {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	return phrase.Printable(phrase.Quote(strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")))
 }
 
-// A rankView is what a line of top says.
+// A rankView is the content of a line of top.
 type rankView struct {
 	rank, pid int // pid 0: ended
 	state     string
 	call, at  string
-	waited    time.Duration // in the call
+	waited    time.Duration // time so far in the call
 	step      int           // -1: not known
 	calls     uint64
 	bytes     int
-	rate      float64 // bytes a second
+	rate      float64 // bytes per second
 	memory    int     // proportional set size, bytes
 	cpu       float64 // cores
-	idle      float64 // the share of the time in which it waited for others; -1: not known
+	idle      float64 // share of the time in which the rank waited for others; -1: not known
 }
 
-// view looks at all ranks. The first one knows no use of CPUs.
+// view looks at all ranks. Rates, cpu and idle are those since the view before; the first view has
+// none.
 func (j *runningJob) view() []rankView {
 	now := time.Now()
 	processes := j.ranks()
 	views := make([]rankView, j.segment.Ranks())
-	stood := make([]time.Duration, len(views))
+	blocked := make([]time.Duration, len(views))
 	for r := range views {
 		v := &views[r]
 		*v = rankView{rank: r, state: "ended", step: -1, idle: -1, calls: j.segment.Calls(r), bytes: max(0, j.segment.Bytes(r))}
@@ -171,12 +171,12 @@ func (j *runningJob) view() []rankView {
 			v.cpu = float64(p.CPU-min(p.CPU, before.CPU)) / ticks / now.Sub(j.lastAt).Seconds()
 		}
 		wait, waits, attended := foremost(j.segment.Waiting(r))
-		stood[r] = j.segment.Waited(r)
+		blocked[r] = j.segment.Waited(r)
 		if attended {
-			stood[r] += max(0, now.Sub(wait.Since))
+			blocked[r] += max(0, now.Sub(wait.Since))
 		}
 		if passed := now.Sub(j.lastAt); len(j.lastWaited) == len(views) && passed > 0 {
-			v.idle = min(1, max(0, (stood[r]-j.lastWaited[r]).Seconds()/passed.Seconds()))
+			v.idle = min(1, max(0, (blocked[r]-j.lastWaited[r]).Seconds()/passed.Seconds()))
 		}
 		switch {
 		case p.State == 'T' || p.State == 't':
@@ -195,15 +195,15 @@ func (j *runningJob) view() []rankView {
 			}
 		}
 	}
-	j.last, j.lastAt, j.lastBytes, j.lastWaited = processes, now, make([]int, len(views)), stood
+	j.last, j.lastAt, j.lastBytes, j.lastWaited = processes, now, make([]int, len(views)), blocked
 	for r := range views {
 		j.lastBytes[r] = views[r].bytes
 	}
 	return views
 }
 
-// foremost returns, of what a rank waits for, what its program stands still for, else
-// an asynchronous call, the oldest in either case.
+// foremost returns the oldest wait in which a rank's program is blocked. If there is none, it
+// returns the rank's oldest wait in an asynchronous call.
 func foremost(w control.Waiting) (wait control.Wait, ok, attended bool) {
 	for _, it := range w.Waits {
 		if !ok || it.Attended && !attended || it.Attended == attended && it.Since.Before(wait.Since) {
@@ -213,8 +213,8 @@ func foremost(w control.Waiting) (wait control.Wait, ok, attended bool) {
 	return wait, ok, attended
 }
 
-// ranks finds the processes of the job's ranks: children of the guardian, whose parent
-// is the launcher's child, with a rank in the environment that they were started with.
+// ranks returns the processes of the job's ranks: the children of the guardian, whose parent, the
+// keeper, is the launcher's child. The rank is in the environment with which they were started.
 func (j *runningJob) ranks() map[int]proc.Process {
 	all, parent := proc.All(), map[int]int{}
 	for _, p := range all {
@@ -238,7 +238,7 @@ func (j *runningJob) ranks() map[int]proc.Process {
 	return ranks
 }
 
-// proportional is a process's memory in bytes, with its share of what it shares.
+// proportional returns a process's memory in bytes, with its part of shared pages.
 func proportional(pid int) int {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 	_, rest, _ := strings.Cut(string(text), "\nPss:")

@@ -31,7 +31,7 @@ func (h *Hang) Why() string {
 		}
 		fmt.Fprintf(&b, "rank %d", h.circle[0])
 		if h.sends() {
-			b.WriteString("; they all send first: use comm.SendRecv, which sends and receives at once")
+			b.WriteString("; they all send first: use SendRecv, which sends and receives at once")
 		}
 		return b.String()
 	}
@@ -41,8 +41,13 @@ func (h *Hang) Why() string {
 // sends reports whether all ranks of the circle wait in a Send.
 func (h *Hang) sends() bool {
 	return !slices.ContainsFunc(h.circle, func(r int) bool {
-		return !slices.ContainsFunc(h.seen[r].Waits, func(w control.Wait) bool { return w.Attended && strings.HasPrefix(w.Text, "Send ") })
+		return !slices.ContainsFunc(h.seen[r].Waits, func(w control.Wait) bool { return w.Attended && sends(w.Text) })
 	})
+}
+
+// sends reports whether a call, in words, is a Send of package comm or of comm/message.
+func sends(call string) bool {
+	return strings.HasPrefix(strings.TrimPrefix(call, "message."), "Send ")
 }
 
 // A row of the table is what some ranks do, in the same words.

@@ -193,7 +193,7 @@ func TestTableOfAHang(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer rank.Close()
-	rank.SetWords(control.Words{Kinds: []string{"", "AllReduce"}, Ops: []string{"", "sum"}, DTypes: []string{"", "float32"}})
+	rank.SetNames(control.Names{Kinds: []string{"", "AllReduce"}, Ops: []string{"", "sum"}, DTypes: []string{"", "float32"}})
 	s := newScene(3, 3, 3, -1, 0, -1)
 	for r := range s.ranks {
 		for i := range s.ranks[r].Waits {

@@ -72,6 +72,9 @@ func TestSuite(t *testing.T) {
 						r := New("test", m)
 						r.job.most = most
 						world := comm.NewWorld(r)
+						if err := commtest.RefusesMailbox(t.Context(), world); err != nil {
+							t.Error(err)
+						}
 						for _, c := range append(commtest.Collectives(), commtest.Groups()...) {
 							if err := c.Run(context.Background(), world); err != nil {
 								errs[rank] = fmt.Errorf("%s: %w", c.Name, err)

@@ -84,17 +84,18 @@ function head() {
 // ranks is a bar a rank: where its time went.
 function ranks() {
   const most = Math.max(...report.Ranks.map(r => r.Seconds), 1e-9);
+  const heads = ['rank', '', 'computing', 'waiting', 'communicating', 'input', 'others waited for it', 'most memory', 'host'];
   const rows = report.Ranks.map(r => {
     const bar = make('div.share', {role: 'img', 'aria-label': parts.map(([f, , text]) => `${time(r[f])} ${text}`).join(', ')});
     for (const [field, name, text] of parts) {
       if (r[field] > 0) bar.append(make('i', {style: `background:var(--${name});width:${100 * r[field] / most}%`, title: `${time(r[field])} ${text}`}));
     }
-    return make('tr', {}, make('td.n', {}, String(r.Rank)), make('td', {style: 'width:40%'}, bar),
-      ...parts.map(([field]) => make('td.n', {}, time(r[field]))), make('td.n', {}, time(r.Blamed)),
-      make('td.n', {}, r.Memory ? size(r.Memory) : ''), make('td.where', {}, r.Host + (r.Ended || report.Live ? '' : ' (did not end)')));
+    const cells = [...parts.map(([field]) => time(r[field])), time(r.Blamed), r.Memory ? size(r.Memory) : ''];
+    return make('tr', {}, make('td.n', {'data-head': 'rank'}, String(r.Rank)), make('td.bar', {style: 'width:40%'}, bar),
+      ...cells.map((text, i) => make('td.n', {'data-head': heads[i + 2]}, text)),
+      make('td.where', {'data-head': 'host'}, r.Host + (r.Ended || report.Live ? '' : ' (did not end)')));
   });
-  const heads = ['rank', '', 'computing', 'waiting', 'communicating', 'input', 'others waited for it', 'most memory', 'host'];
-  return section('time', 'Where the time went', legend(parts.map(p => [p[1], p[2]])), make('div.scroll', {}, make('table', {},
+  return section('time', 'Where the time went', legend(parts.map(p => [p[1], p[2]])), make('div.scroll', {}, make('table.stack', {},
     make('thead', {}, make('tr', {}, ...heads.map((h, i) => make(i === 1 || i === heads.length - 1 ? 'th' : 'th.n', {scope: 'col'}, h)))),
     make('tbody', {}, ...rows))));
 }
@@ -111,7 +112,7 @@ function ticks(lo, hi, n) {
 
 // chart draws curves over steps, if these are known, or seconds.
 function chart(title, curves, form, zero) {
-  const w = 420, h = 200, left = 54, right = 10, top = 8, bottom = 24;
+  const w = 420, h = 214, left = 54, right = 10, top = 8, bottom = 38;
   const points = curves.flatMap(c => c.Points);
   const bySteps = !zero && points.every(p => p[1] >= 0) && new Set(points.map(p => p[1])).size > 1;
   const x = p => bySteps ? p[1] : p[0];
@@ -126,7 +127,8 @@ function chart(title, curves, form, zero) {
   for (const t of ticks(y0 / unit, y1 / unit, 4).map(t => t * unit)) {
     svg.append(make('line.grid', {x1: left, x2: w - right, y1: py(t), y2: py(t)}), make('text', {x: left - 6, y: py(t) + 4, 'text-anchor': 'end'}, form(t)));
   }
-  for (const t of ticks(x0, x1, 5)) svg.append(make('text', {x: px(t), y: h - 6, 'text-anchor': 'middle'}, digits(t) + (bySteps ? '' : ' s')));
+  for (const t of ticks(x0, x1, 5)) svg.append(make('text', {x: px(t), y: h - 22, 'text-anchor': 'middle'}, digits(t)));
+  svg.append(make('text', {x: (left + w - right) / 2, y: h - 6, 'text-anchor': 'middle'}, bySteps ? 'step' : 'seconds'));
   curves.forEach((c, i) => svg.append(make('path.curve', {
     d: c.Points.map((p, k) => (k ? 'L' : 'M') + px(x(p)).toFixed(1) + ' ' + py(p[2]).toFixed(1)).join(''),
     style: 'stroke:' + (curves.length === 1 ? 'var(--compute)' : hue(i, curves.length))})));
@@ -144,7 +146,9 @@ function chart(title, curves, form, zero) {
   }
   function last() {
     mark.setAttribute('visibility', 'hidden');
-    out.textContent = curves.length === 1 ? 'last: ' + form(base.Points[base.Points.length - 1][2]) : '';
+    const ends = curves.map(c => [c.Name, c.Points[c.Points.length - 1][2]]).sort((a, b) => b[1] - a[1]);
+    out.textContent = 'last: ' + (ends.length === 1 ? form(ends[0][1])
+      : `${ends[0][0]} has most, ${form(ends[0][1])}, ${ends[ends.length - 1][0]} least, ${form(ends[ends.length - 1][1])}`);
   }
   svg.addEventListener('pointermove', e => {
     const box = svg.getBoundingClientRect();
@@ -373,25 +377,26 @@ function traffic() {
   const table = make(n > 12 ? 'table.heat.many' : 'table.heat', {},
     make('thead', {}, make('tr', {}, make('th', {scope: 'col'}, 'from \\ to'), ...t.Names.map(name => make('th', {scope: 'col'}, name)))),
     make('tbody', {}, ...t.Bytes.map((row, i) => make('tr', {}, make('th', {scope: 'row'}, t.Names[i]), ...row.map((b, k) => cell(b, i, k))))));
-  return [section('traffic', 'Who sent how much to whom', make('div.scroll', {tabindex: '0'}, table),
+  return [section('traffic', 'Who sent how much to whom', make('p.narrow', {}, 'The table scrolls sideways.'), make('div.scroll', {tabindex: '0'}, table),
     make('p', {}, 'Of collectives: what has to go if all parts are of one size; how it is sent may differ.'))];
 }
 
 function table(id, title, note, heads, rows) {
   if (!rows.length) return [];
-  return [section(id, title, note ? make('p', {}, note) : '', make('div.scroll', {tabindex: '0'}, make('table', {},
+  return [section(id, title, note ? make('p', {}, note) : '', make('div.scroll', {tabindex: '0'}, make('table.stack', {},
     make('thead', {}, make('tr', {}, ...heads.map(([h, kind]) => make(kind === 'n' ? 'th.n' : 'th', {scope: 'col'}, h)))),
-    make('tbody', {}, ...rows.map(row => make('tr', {}, ...row.map((text, i) => make('td.' + heads[i][1], {}, text))))))))];
+    make('tbody', {}, ...rows.map(row => make('tr', {}, ...row.map((text, i) =>
+      make('td.' + heads[i][1], heads[i][1] === 'n' ? {'data-head': heads[i][0]} : {}, text))))))))];
 }
 
 function tables() {
   const n = report.Ranks.length || 1;
   return make('div.half', {},
     ...table('causes', 'Communication by cause', 'Time is the mean of the ranks.',
-      [['call', 'what'], ['for', 'what'], ['calls', 'n'], ['bytes', 'n'], ['sent', 'n'], ['waited', 'n'], ['line', 'where']],
+      [['call', 'name'], ['for', 'what'], ['calls', 'n'], ['bytes', 'n'], ['communicating', 'n'], ['waiting', 'n'], ['line', 'where']],
       (report.Causes || []).map(c => [c.Call, c.Cause, String(c.Calls), size(c.Bytes), time(c.Communicate / n), time(c.Wait / n), c.Site])),
     ...table('operators', 'Operators and spans', 'Time is the mean of the ranks, of operators without calls. On a GPU it is that of asking for kernels.',
-      [['operator', 'what'], ['pass', 'what'], ['calls', 'n'], ['time', 'n'], ['line', 'where']],
+      [['operator', 'what'], ['pass', 'name'], ['calls', 'n'], ['time', 'n'], ['line', 'where']],
       (report.Operators || []).map(o => [o.Name, o.Kind, String(o.Calls), time(o.Seconds / n), o.Site])));
 }
 
@@ -420,7 +425,7 @@ function picture(l) {
     if (dy >= 11 && dx >= 5.6 * text.length) svg.append(make('text', {x: x + dx / 2, y: y + dy / 2 + 4, 'text-anchor': 'middle'}, text));
   }
   const more = cut.length > 2 ? `; drawn: dimensions ${dims.join(' and ')}` : '';
-  return make('figure', {}, make('figcaption', {}, l.name, make('span', {}, `${l.title} ${l.type}, ${size(l.bytes)}${more}`)), svg);
+  return make('figure', {}, make('figcaption', {}, l.name, make('span', {}, `${l.title} ${l.type}, ${size(l.bytes).replace(' ', '\u00a0')}${more}`)), svg);
 }
 
 function notes() {

@@ -1,0 +1,224 @@
+package message
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/gorun-spmd/gorun/comm"
+)
+
+// A list is requests in the order in which they were made.
+type list struct{ first, last *Request }
+
+func (l *list) add(r *Request) {
+	r.prev, r.next = l.last, nil
+	if l.last == nil {
+		l.first = r
+	} else {
+		l.last.next = r
+	}
+	l.last = r
+}
+
+func (l *list) remove(r *Request) {
+	if r.prev == nil {
+		l.first = r.next
+	} else {
+		r.prev.next = r.next
+	}
+	if r.next == nil {
+		l.last = r.prev
+	} else {
+		r.next.prev = r.prev
+	}
+	r.prev, r.next = nil, nil
+}
+
+// An envelope is a message that has come, or can be fetched.
+type envelope struct {
+	from  int
+	tag   int32
+	width int // bytes of an element
+	what  uint64
+	bytes int
+	long  bool   // the data is to be fetched
+	id    uint64 // its sender's number for it
+	at    uint64 // where the data is, if direct
+	way   way
+	data  []byte // unless it is long
+	order uint64 // of all that have come
+	next  *envelope
+}
+
+// A way is how the data of a long message comes.
+type way uint64
+
+const (
+	byPieces way = iota // its sender copies it through pieces
+	byExport            // the receiver copies it from where it lies
+)
+
+// takes reports whether a receive from a rank with a tag takes e.
+func (e *envelope) fits(from, tag int) bool {
+	return (from == AnySource || from == e.from) && (tag == AnyTag || int32(tag) == e.tag)
+}
+
+func (e *envelope) status() Status {
+	return Status{Source: e.from, Tag: int(e.tag), Count: e.bytes / max(1, e.width)}
+}
+
+// describe says what e is.
+func (e *envelope) describe(m *Mailbox) string {
+	return fmt.Sprintf("%s from rank %d, tag %d", typed(e.what, e.bytes, e.width), m.comm.WorldRank(e.from), e.tag)
+}
+
+// typed describes elements by their type as a packet has it.
+func typed(what uint64, bytes, width int) string {
+	f := comm.Fingerprint{What: what<<16 | uint64(comm.SendKind), Count: uint64(bytes / max(1, width))}
+	_, text, _ := strings.Cut(f.String(), " ")
+	if hash := what >> 24; hash != 0 {
+		return fmt.Sprintf("%d elements of a struct or array of %d bytes", bytes/max(1, width), width)
+	}
+	return text
+}
+
+// A backlog is the messages of one rank that no receive has taken, in their order.
+type backlog struct{ first, last *envelope }
+
+func (b *backlog) add(e *envelope) {
+	if b.last == nil {
+		b.first = e
+	} else {
+		b.last.next = e
+	}
+	b.last = e
+}
+
+// find returns the first message for a receive, and the one before it.
+func (b *backlog) find(from, tag int) (before, e *envelope) {
+	for e = b.first; e != nil && !e.fits(from, tag); e = e.next {
+		before = e
+	}
+	return before, e
+}
+
+func (b *backlog) remove(before, e *envelope) {
+	if before == nil {
+		b.first = e.next
+	} else {
+		before.next = e.next
+	}
+	if b.last == e {
+		b.last = before
+	}
+	e.next = nil
+}
+
+// find returns the message that a receive takes of those that have come: of those that it may take the
+// first of its sender; from any sender the one that came first. take says that it is removed.
+func (m *Mailbox) find(from, tag int, take bool) *envelope {
+	lo, hi := from, from+1
+	if from == AnySource {
+		lo, hi = 0, len(m.ins)
+	}
+	var before, found *envelope
+	for r := lo; r < hi; r++ {
+		if p, e := m.ins[r].early.find(from, tag); e != nil && (found == nil || e.order < found.order) {
+			before, found = p, e
+		}
+	}
+	if found != nil && take {
+		m.ins[found.from].early.remove(before, found)
+	}
+	return found
+}
+
+// arrive gives a message to the receive that was posted first of those that take it, and keeps it
+// if there is none. e's data is the caller's.
+func (m *Mailbox) arrive(e *envelope) {
+	e.order = m.count
+	m.count++
+	for r := m.posted.first; r != nil; {
+		next := r.next
+		if e.fits(r.call.Root, r.call.Tag) {
+			m.posted.remove(r)
+			if r.call.Kind != comm.TaggedProbeKind {
+				m.accept(r, e)
+				return
+			}
+			r.status = e.status()
+			m.end(r, nil)
+		}
+		r = next
+	}
+	kept := *e
+	if len(e.data) > 0 {
+		kept.data = append(make([]byte, 0, len(e.data)), e.data...)
+	}
+	m.ins[e.from].early.add(&kept)
+}
+
+// accept has a receive take a message.
+func (m *Mailbox) accept(r *Request, e *envelope) {
+	if err := r.refuses(m, e); err != nil {
+		m.end(r, err)
+		m.fail(err)
+		return
+	}
+	if r.alloc != nil {
+		r.data = r.alloc(e.bytes)
+	}
+	r.status = e.status()
+	if !e.long {
+		copy(r.data, e.data)
+		if e.from != m.me {
+			m.link.eat(e.from, uint64(e.bytes)+lineBytes)
+		}
+		m.end(r, nil)
+		return
+	}
+	m.fetch(r, e)
+}
+
+// refuses returns why r cannot take a message, nil if it can.
+func (r *Request) refuses(m *Mailbox, e *envelope) error {
+	if e.what != r.what {
+		return fmt.Errorf("%w: what has come is %s, and this receive is of %s; give both calls one type of elements", comm.ErrMismatch,
+			e.describe(m), typed(r.what, len(r.data), r.width))
+	}
+	if r.alloc == nil && e.bytes > len(r.data) {
+		return fmt.Errorf("%w: what has come is %s, and the receive has room for %d elements; give it more, or use RecvSlice",
+			comm.ErrMismatch, e.describe(m), len(r.data)/max(1, r.width))
+	}
+	return nil
+}
+
+// A table numbers requests.
+type table struct {
+	requests []*Request
+	unused   []uint64
+}
+
+func (t *table) add(r *Request) (id uint64) {
+	if n := len(t.unused); n > 0 {
+		id = t.unused[n-1]
+		t.unused = t.unused[:n-1]
+		t.requests[id] = r
+		return id
+	}
+	t.requests = append(t.requests, r)
+	return uint64(len(t.requests) - 1)
+}
+
+// get returns a request, nil if there is none with the number.
+func (t *table) get(id uint64) *Request {
+	if id >= uint64(len(t.requests)) {
+		return nil
+	}
+	return t.requests[id]
+}
+
+func (t *table) remove(id uint64) {
+	t.requests[id] = nil
+	t.unused = append(t.unused, id)
+}

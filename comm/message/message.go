@@ -1,0 +1,175 @@
+package message
+
+import (
+	"context"
+	"fmt"
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/comm"
+)
+
+// What a receive or a probe takes in place of a rank or a tag, MPI_ANY_SOURCE and MPI_ANY_TAG.
+const (
+	AnySource = comm.AnyRank
+	AnyTag    = comm.AnyTag
+)
+
+// MaxTag is the largest tag; the smallest is 0.
+const MaxTag = 1<<31 - 1
+
+// A Status says what a receive got, or a probe found.
+type Status struct {
+	Source int // the rank that sent it
+	Tag    int
+	Count  int // elements
+}
+
+func widthOf[T any]() int { return int(unsafe.Sizeof(*new(T))) }
+
+// Send sends buf to rank to. It returns when buf may be changed: a short message has then left, a long one was
+// received. Package documentation has what short is.
+func Send[T any](ctx context.Context, m *Mailbox, buf []T, to, tag int) error {
+	return m.blockingSend(ctx, comm.Of(buf), widthOf[T](), to, tag)
+}
+
+func (m *Mailbox) blockingSend(ctx context.Context, b comm.Buffer, width, to, tag int) error {
+	r := m.blocking(ctx, comm.TaggedSendKind, b, width, to, tag)
+	err := m.inner.Alone(&r.call, r.do)
+	m.release(r, err)
+	return err
+}
+
+// Recv receives a message from rank from with a tag into the start of buf. from may be AnySource, and
+// tag AnyTag. A message of more elements than buf has, or of others, ends the communicator.
+func Recv[T any](ctx context.Context, m *Mailbox, buf []T, from, tag int) (Status, error) {
+	return m.blockingRecv(ctx, comm.Of(buf), widthOf[T](), from, tag, nil)
+}
+
+func (m *Mailbox) blockingRecv(ctx context.Context, b comm.Buffer, width, from, tag int, alloc func(int) []byte) (Status, error) {
+	r := m.blocking(ctx, comm.TaggedRecvKind, b, width, from, tag)
+	r.alloc = alloc
+	err := m.inner.Alone(&r.call, r.do)
+	st := r.status
+	m.release(r, err)
+	return st, err
+}
+
+// RecvSlice receives a message whose length this rank need not know.
+func RecvSlice[T any](ctx context.Context, m *Mailbox, from, tag int) ([]T, Status, error) {
+	var got []T
+	st, err := m.blockingRecv(ctx, comm.Of(got), widthOf[T](), from, tag, func(bytes int) []byte {
+		got = make([]T, bytes/widthOf[T]())
+		return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(got))), bytes)
+	})
+	return got, st, err
+}
+
+// Probe returns when there is a message that a receive from rank from with a tag would take, and
+// what it is. The message stays.
+func Probe(ctx context.Context, m *Mailbox, from, tag int) (Status, error) {
+	r := m.blocking(ctx, comm.TaggedProbeKind, comm.Buffer{}, 0, from, tag)
+	err := m.inner.Alone(&r.call, r.do)
+	st := r.status
+	m.release(r, err)
+	return st, err
+}
+
+// TryProbe is Probe that does not wait: ok is false if there is no such message.
+func TryProbe(m *Mailbox, from, tag int) (st Status, ok bool, err error) {
+	r := m.blocking(context.Background(), comm.TaggedProbeKind, comm.Buffer{}, 0, from, tag)
+	err = m.inner.Alone(&r.call, func() error {
+		if err := r.check(); err != nil {
+			return err
+		}
+		if err := m.backend.Broken(); err != nil {
+			return err
+		}
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.closed {
+			return errClosed
+		}
+		m.progress()
+		if e := m.find(from, tag, false); e != nil {
+			st, ok = e.status(), true
+		}
+		return m.err
+	})
+	m.release(r, err)
+	return st, ok, err
+}
+
+// ISend begins to send buf to rank to. Nobody may write to buf until the request has ended.
+func ISend[T any](m *Mailbox, buf []T, to, tag int) *Request {
+	return m.start(comm.TaggedSendKind, comm.Of(buf), widthOf[T](), to, tag)
+}
+
+// IRecv begins to receive a message into the start of buf, as Recv does. Receives that would
+// take the same message get them in the order in which they were begun.
+func IRecv[T any](m *Mailbox, buf []T, from, tag int) *Request {
+	return m.start(comm.TaggedRecvKind, comm.Of(buf), widthOf[T](), from, tag)
+}
+
+// start begins a request that the program may wait for.
+func (m *Mailbox) start(kind comm.Kind, b comm.Buffer, width, peer, tag int) *Request {
+	r := &Request{m: m, loose: true}
+	r.fill(kind, b, width, peer, tag)
+	if err := m.inner.Alone(&r.call, r.begin); err != nil && !r.over.Load() {
+		r.err = err
+		r.over.Store(true)
+	}
+	return r
+}
+
+// SendRecv sends src to rank to and receives into the start of dst from rank from, at once: ranks that all
+// call it do not wait for each other. src and dst must not overlap.
+func SendRecv[R, S any](ctx context.Context, m *Mailbox, dst []R, from, recvTag int, src []S, to, sendTag int) (Status, error) {
+	in := IRecv(m, dst, from, recvTag)
+	if err := Send(ctx, m, src, to, sendTag); err != nil {
+		in.Cancel()
+		return Status{}, err
+	}
+	return in.Wait(ctx)
+}
+
+// blocking returns a request for a call that returns when it has ended.
+func (m *Mailbox) blocking(ctx context.Context, kind comm.Kind, b comm.Buffer, width, peer, tag int) *Request {
+	r := m.spare.Get().(*Request)
+	r.ctx = ctx
+	r.fill(kind, b, width, peer, tag)
+	return r
+}
+
+// release takes a request back. After an error a transfer may still use it.
+func (m *Mailbox) release(r *Request, err error) {
+	if err != nil {
+		return
+	}
+	r.data, r.alloc, r.ctx, r.status, r.err, r.at = nil, nil, nil, Status{}, nil, 0
+	r.call.Src, r.call.Dst, r.call.Cause = comm.Buffer{}, comm.Buffer{}, ""
+	r.over.Store(false)
+	m.spare.Put(r)
+}
+
+// SendObject sends a Go value of any type, as package encoding/gob writes it: for what is small and irregular.
+func SendObject[T any](ctx context.Context, m *Mailbox, v T, to, tag int) error {
+	data, err := encode(v)
+	if err != nil {
+		return m.fault("SendObject", fmt.Errorf("%w; give a value that encoding/gob takes", err))
+	}
+	return Send(ctx, m, data, to, tag)
+}
+
+// RecvObject receives what SendObject has sent.
+func RecvObject[T any](ctx context.Context, m *Mailbox, from, tag int) (v T, st Status, err error) {
+	data, st, err := RecvSlice[object](ctx, m, from, tag)
+	if err != nil {
+		return v, st, err
+	}
+	st.Count = 1
+	if err := decode(data, &v); err != nil {
+		return v, st, m.fault("RecvObject", fmt.Errorf("the value of rank %d, tag %d: %w; receive it as the type that was sent",
+			m.comm.WorldRank(st.Source), st.Tag, err))
+	}
+	return v, st, nil
+}

@@ -1,0 +1,51 @@
+package message_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/commtest"
+	"github.com/gorun-spmd/gorun/comm/message"
+)
+
+func TestBoth(t *testing.T) {
+	for r, err := range commtest.Ranks(t.Context(), 2, func(ctx context.Context, world *comm.Comm) error {
+		m, err := message.New(ctx, world)
+		if err != nil {
+			return err
+		}
+		me, other := world.Rank(), 1-world.Rank()
+		for i := range 1000 {
+			x := []int{i + me}
+			if me == 0 {
+				if err := message.Send(ctx, m, x, other, 3); err != nil {
+					return err
+				}
+			}
+			if st, err := message.Recv(ctx, m, x, other, 3); err != nil || st != (message.Status{other, 3, 1}) || x[0] != i {
+				return fmt.Errorf("got %v %v %v", st, x, err)
+			}
+			if me == 1 {
+				if err := message.Send(ctx, m, x, other, 3); err != nil {
+					return err
+				}
+			}
+		}
+		big, in := make([]float64, 1<<20), make([]float64, 1<<20)
+		big[77] = float64(me)
+		s := message.ISend(m, big, other, 1)
+		if st, err := message.IRecv(m, in, message.AnySource, message.AnyTag).Wait(ctx); err != nil || in[77] != float64(other) {
+			return fmt.Errorf("%v %v", st, err)
+		}
+		if _, err := s.Wait(ctx); err != nil {
+			return err
+		}
+		return m.Close(ctx)
+	}) {
+		if err != nil {
+			t.Error(r, err)
+		}
+	}
+}

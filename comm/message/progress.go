@@ -1,0 +1,392 @@
+package message
+
+import (
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/simd"
+)
+
+// progress reads the packets that have come and writes those that had no room. The lock is held.
+func (m *Mailbox) progress() {
+	if m.err != nil || m.closed {
+		return
+	}
+	if err := m.link.poll(m.reader); err != nil {
+		m.fail(err)
+		return
+	}
+	if m.err != nil {
+		return
+	}
+	if m.queued > 0 {
+		m.unqueue()
+	}
+	if len(m.streams) > 0 {
+		m.stream()
+	}
+}
+
+// read acts on a packet.
+func (m *Mailbox) read(from int, p *packet) {
+	if m.err != nil {
+		return
+	}
+	m.ins[from].came++
+	switch p.kind {
+	case eagerPacket, askPacket:
+		e := envelope{from: from, tag: p.tag, width: int(p.width), what: p.what, bytes: int(p.bytes), data: p.data}
+		if p.kind == askPacket {
+			e.long, e.id, e.at, e.way = true, p.words[0], p.words[1], way(p.words[2])
+		}
+		m.arrive(&e)
+	case grantPacket:
+		r := m.sends.get(p.bytes)
+		if r == nil {
+			m.damaged(from, "a grant")
+			return
+		}
+		m.sends.remove(p.bytes)
+		r.id = m.takes.add(r) // so that fail finds it
+		r.peerID = p.what
+		m.streams = append(m.streams, r)
+	case piecePacket:
+		m.piece(from, p)
+	case donePacket:
+		r := m.sends.get(p.what)
+		if r == nil {
+			m.damaged(from, "an end")
+			return
+		}
+		m.sends.remove(p.what)
+		m.end(r, nil)
+	case eatenPacket:
+		m.outs[from].eaten = p.bytes
+	default:
+		m.damaged(from, "a packet")
+	}
+}
+
+// damaged ends the mailbox because a rank wrote nonsense.
+func (m *Mailbox) damaged(from int, what string) {
+	m.fail(fmt.Errorf("message: what rank %d wrote is damaged: %s", m.comm.WorldRank(from), what))
+}
+
+// say sends a packet that is no message.
+func (m *Mailbox) say(to int, p packet) {
+	if to == m.me {
+		m.outs[to].sent++
+		m.read(to, &p)
+		return
+	}
+	o := &m.outs[to]
+	if len(o.queue) == 0 && m.put(to, &p) {
+		return
+	}
+	o.queue = append(o.queue, waitingPacket{packet: p})
+	m.queued++
+}
+
+// put sends a packet; ok is false if there is no room yet.
+func (m *Mailbox) put(to int, p *packet) (ok bool) {
+	if ok = m.link.put(to, p); ok {
+		m.outs[to].sent++
+	}
+	return ok
+}
+
+// unqueue writes packets that had no room.
+func (m *Mailbox) unqueue() {
+	for to := range m.outs {
+		o := &m.outs[to]
+		n := 0
+		for ; n < len(o.queue); n++ {
+			w := &o.queue[n]
+			if w.send != nil && !m.trySend(w.send) || w.send == nil && !m.put(to, &w.packet) {
+				break
+			}
+		}
+		m.queued -= n
+		if clear(o.queue[:n]); n == len(o.queue) {
+			o.queue = o.queue[:0]
+		} else {
+			o.queue = o.queue[n:]
+		}
+	}
+}
+
+// send begins a send.
+func (m *Mailbox) send(r *Request) {
+	to := r.call.Root
+	if to == m.me {
+		m.sendSelf(r)
+		return
+	}
+	o := &m.outs[to]
+	if len(o.queue) == 0 && m.trySend(r) {
+		return
+	}
+	o.queue = append(o.queue, waitingPacket{send: r})
+	m.queued++
+}
+
+// trySend sends a message, or its envelope; ok is false if there is no room yet.
+func (m *Mailbox) trySend(r *Request) (ok bool) {
+	o, n := &m.outs[r.call.Root], len(r.data)
+	p := packet{kind: eagerPacket, tag: int32(r.call.Tag), width: uint32(r.width), what: r.what, bytes: uint64(n)}
+	if n <= m.eager && m.afford(r.call.Root, n) {
+		p.data = r.data
+		if !m.put(r.call.Root, &p) {
+			return false
+		}
+		o.eager += uint64(n) + lineBytes
+		m.end(r, nil)
+		return true
+	}
+	id := m.sends.add(r)
+	p.kind, p.words = askPacket, [3]uint64{id}
+	if n == 0 {
+		p.words[2] = uint64(byExport)
+	} else if m.shared == nil {
+		p.words[2] = uint64(byPieces)
+	} else if at, ok := m.shared.Export(unsafe.Pointer(unsafe.SliceData(r.data)), n); ok {
+		p.words[1], p.words[2] = at, uint64(byExport)
+	}
+	if !m.put(r.call.Root, &p) {
+		m.sends.remove(id)
+		return false
+	}
+	return true
+}
+
+// afford reports whether a message may go with its envelope: who does not receive is not to keep
+// much of them.
+func (m *Mailbox) afford(to, n int) bool {
+	o := &m.outs[to]
+	if o.eager+uint64(n)+lineBytes-o.eaten <= m.credit {
+		return true
+	}
+	m.link.look(to, o)
+	return o.eager+uint64(n)+lineBytes-o.eaten <= m.credit
+}
+
+// sendSelf gives a message to this rank's own receives.
+func (m *Mailbox) sendSelf(r *Request) {
+	e := envelope{from: m.me, tag: int32(r.call.Tag), width: r.width, what: r.what, bytes: len(r.data), data: r.data}
+	if len(r.data) > m.eager {
+		e.long, e.id, e.way, e.data = true, m.sends.add(r), byExport, nil
+	}
+	m.arrive(&e)
+	if !e.long {
+		m.end(r, nil)
+	}
+}
+
+// fetch has a receive get the data of a long message.
+func (m *Mailbox) fetch(r *Request, e *envelope) {
+	switch {
+	case e.bytes == 0:
+	case e.from == m.me:
+		copyBytes(r.data, m.sends.get(e.id).data)
+	case e.way == byExport:
+		p := m.shared.Import(e.from, e.at, e.bytes)
+		if p == nil {
+			m.damaged(e.from, "where a message lies")
+			m.end(r, m.err)
+			return
+		}
+		copyBytes(r.data, unsafe.Slice((*byte)(p), e.bytes))
+	default:
+		r.data, r.at = r.data[:e.bytes], 0
+		r.id = m.takes.add(r)
+		m.say(e.from, packet{kind: grantPacket, bytes: e.id, what: r.id})
+		return
+	}
+	m.end(r, nil)
+	m.say(e.from, packet{kind: donePacket, what: e.id})
+}
+
+// pieces are memory of a rank through which it sends.
+type pieces struct {
+	at    int // in its memory
+	free  []bool
+	next  int
+	base  unsafe.Pointer
+	flags []*atomic.Uint64 // of each whether a receiver has not read it yet
+}
+
+func (p *pieces) open(memory comm.WindowMemory, me int) {
+	if len(p.free) == 0 {
+		return
+	}
+	p.base = unsafe.Add(memory.Address(me), p.at)
+	for i := range p.free {
+		p.flags = append(p.flags, (*atomic.Uint64)(unsafe.Add(p.base, pieceCount*pieceBytes+i*lineBytes)))
+	}
+}
+
+// stream sends what it can of the sends that go in pieces, each in turn.
+func (m *Mailbox) stream() {
+	for i, stuck := 0, 0; stuck < len(m.streams); {
+		i %= len(m.streams)
+		r := m.streams[i]
+		n := 0
+		if len(m.outs[r.call.Root].queue) == 0 { // else its receiver reads nothing now
+			n = m.sendPiece(r)
+		}
+		if n == 0 {
+			i++
+			stuck++
+			continue
+		}
+		stuck = 0
+		if r.at += n; r.at < len(r.data) {
+			i++
+			continue
+		}
+		m.streams = slices.Delete(m.streams, i, i+1)
+		m.takes.remove(r.id)
+		m.end(r, nil)
+	}
+}
+
+// sendPiece sends a piece of a message, and returns its length, 0 if there is no room yet.
+func (m *Mailbox) sendPiece(r *Request) int {
+	n := min(pieceBytes, len(r.data)-r.at)
+	data := r.data[r.at : r.at+n]
+	if m.shared == nil {
+		if !m.put(r.call.Root, &packet{kind: piecePacket, what: r.peerID, data: data}) {
+			return 0
+		}
+		return n
+	}
+	p := &m.pieces
+	if p.flags[p.next].Load() != 0 {
+		return 0
+	}
+	copyBytes(unsafe.Slice((*byte)(unsafe.Add(p.base, p.next*pieceBytes)), n), data)
+	p.flags[p.next].Store(1)
+	m.say(r.call.Root, packet{kind: piecePacket, what: r.peerID, bytes: uint64(p.next), words: [3]uint64{uint64(n)}})
+	p.next = (p.next + 1) % pieceCount
+	return n
+}
+
+// piece copies a piece of what a receive gets.
+func (m *Mailbox) piece(from int, p *packet) {
+	r, n, which := m.takes.get(p.what), p.words[0], p.bytes
+	if m.shared == nil {
+		n = uint64(len(p.data))
+	}
+	if r == nil || which >= pieceCount || n > pieceBytes || n > uint64(len(r.data)-r.at) {
+		m.damaged(from, "a piece")
+		return
+	}
+	if m.shared == nil {
+		copyBytes(r.data[r.at:], p.data)
+	} else {
+		base := unsafe.Add(m.memory.Address(from), m.pieces.at)
+		copyBytes(r.data[r.at:], unsafe.Slice((*byte)(unsafe.Add(base, int(which)*pieceBytes)), n))
+		(*atomic.Uint64)(unsafe.Add(base, pieceCount*pieceBytes+int(which)*lineBytes)).Store(0)
+	}
+	if r.at += int(n); r.at == len(r.data) {
+		m.takes.remove(p.what)
+		m.end(r, nil)
+	}
+}
+
+// copyBytes copies src to the start of dst.
+func copyBytes(dst, src []byte) { simd.Copy(dst[:len(src)], src) }
+
+// The pauses of drive: short while something moves.
+const (
+	shortestPause = 20 * time.Microsecond
+	longestPause  = time.Millisecond
+)
+
+// drive makes progress for requests that the program does not wait for, until there are none.
+func (m *Mailbox) drive() {
+	pause := shortestPause
+	for {
+		time.Sleep(pause)
+		m.mu.Lock()
+		before := m.loose + m.queued
+		m.progress()
+		if m.loose == 0 && m.queued == 0 || m.closed {
+			m.driving = false
+			m.mu.Unlock()
+			return
+		}
+		if pause *= 2; pause > longestPause {
+			pause = longestPause
+		}
+		if m.loose+m.queued != before || len(m.streams) > 0 || len(m.takes.requests) > len(m.takes.unused) {
+			pause = shortestPause
+		}
+		m.mu.Unlock()
+		if err := m.backend.Broken(); err != nil {
+			m.mu.Lock()
+			m.aborted = true // by another rank
+			m.fail(err)
+			m.mu.Unlock()
+		}
+		if err := m.deserted(); err != nil {
+			m.mu.Lock()
+			m.fail(err)
+			m.mu.Unlock()
+		}
+		m.settle()
+	}
+}
+
+// deserted returns an error if a request waits for a rank that has ended.
+func (m *Mailbox) deserted() error {
+	var last *comm.EndedError
+	over := 0
+	for r := range m.outs {
+		cause, ended := m.backend.Ended(r)
+		if !ended {
+			continue
+		}
+		over++
+		last = &comm.EndedError{Rank: m.comm.WorldRank(r), Cause: cause}
+		if m.needs(r) {
+			return last
+		}
+	}
+	if over > 0 && over == len(m.outs)-1 && m.needs(AnySource) {
+		return last
+	}
+	return nil
+}
+
+// needs reports whether a request that the program does not wait for needs a rank, after all that the rank has sent.
+func (m *Mailbox) needs(rank int) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.progress()
+	for r := m.posted.first; r != nil; r = r.next {
+		if r.call.Root == rank && r.loose {
+			return true
+		}
+	}
+	for _, t := range []*table{&m.sends, &m.takes} {
+		for _, r := range t.requests {
+			if r != nil && r.call.Root == rank && r.loose {
+				return true
+			}
+		}
+	}
+	if rank == AnySource {
+		return false
+	}
+	for _, w := range m.outs[rank].queue {
+		if w.send != nil && w.send.loose {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,335 @@
+package message
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/gorun-spmd/gorun/comm"
+)
+
+// A Request is a send or a receive that was begun. Its methods may be called more than once and
+// from any goroutine.
+type Request struct {
+	m     *Mailbox
+	call  comm.Call
+	what  uint64 // the type of the elements
+	width int    // bytes of one
+	data  []byte
+	alloc func(bytes int) []byte // makes data, when the length is known; nil: data is there
+	loose bool                   // nobody may be waiting
+	over  atomic.Bool            // it has ended; status and err are set
+
+	// Guarded by the mailbox's lock until it is over.
+	status     Status
+	err        error
+	done       chan struct{} // nil: nobody has asked for it
+	prev, next *Request      // among those posted
+	id, peerID uint64        // of a transfer in pieces: this rank's number, the other's
+	at         int           // bytes of data that have gone or come
+
+	// Of a blocking call, made once for many.
+	ctx context.Context
+	do  func() error
+	on  func() (int, error)
+}
+
+// newRequest makes a request for blocking calls.
+func newRequest(m *Mailbox) *Request {
+	r := &Request{m: m}
+	r.do, r.on = r.block, r.look
+	return r
+}
+
+// fill makes r the request of a call.
+func (r *Request) fill(kind comm.Kind, b comm.Buffer, width, peer, tag int) {
+	c := &r.call
+	c.Kind, c.Root, c.Tag = kind, peer, tag
+	c.Src, c.Dst = comm.Buffer{}, comm.Buffer{}
+	if kind == comm.TaggedSendKind {
+		c.Src = b
+	} else if kind == comm.TaggedRecvKind {
+		c.Dst = b
+	}
+	r.data, r.width = b.Data(), width
+	r.what = c.Fingerprint().What >> 16
+}
+
+// check returns what is wrong with a call.
+func (r *Request) check() error {
+	m, c := r.m, &r.call
+	any := c.Kind != comm.TaggedSendKind
+	switch {
+	case (c.Root < 0 || c.Root >= len(m.outs)) && !(any && c.Root == AnySource):
+		return fmt.Errorf("there is no rank %d; give one of 0 to %d", c.Root, len(m.outs)-1)
+	case (c.Tag < 0 || c.Tag > MaxTag) && !(any && c.Tag == AnyTag):
+		return fmt.Errorf("there is no tag %d; give one of 0 to %d", c.Tag, MaxTag)
+	case m.holder != nil && len(r.data) > 0 && m.holder.Holds(c.Src.Ptr):
+		return errDevice
+	case m.holder != nil && len(r.data) > 0 && m.holder.Holds(c.Dst.Ptr):
+		return errDevice
+	}
+	return nil
+}
+
+var errDevice = errors.New("the buffer lies in the memory of a device; copy it to the host first")
+
+// begin checks a call and posts it.
+func (r *Request) begin() error {
+	if err := r.check(); err != nil {
+		return err
+	}
+	m := r.m
+	if err := m.backend.Touch(r.call.Kind, len(r.data)); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return errClosed
+	}
+	if m.err != nil {
+		return m.err
+	}
+	if r.loose {
+		m.loose++
+	}
+	if r.call.Kind == comm.TaggedSendKind {
+		m.send(r)
+	} else if e := m.find(r.call.Root, r.call.Tag, r.call.Kind == comm.TaggedRecvKind); e == nil {
+		m.posted.add(r)
+	} else if r.call.Kind == comm.TaggedRecvKind {
+		m.accept(r, e)
+	} else {
+		r.status = e.status()
+		m.end(r, nil)
+	}
+	m.wakeDriver()
+	return nil
+}
+
+// wakeDriver sees to it that what nobody waits for goes on. The lock is held.
+func (m *Mailbox) wakeDriver() {
+	if !m.driving && m.loose+m.queued > 0 {
+		m.driving = true
+		go m.drive()
+	}
+}
+
+// end says that a request has ended. The lock is held.
+func (m *Mailbox) end(r *Request, err error) {
+	if r.over.Load() {
+		return
+	}
+	r.err = err
+	if r.loose {
+		m.loose--
+	}
+	r.over.Store(true)
+	if r.done != nil {
+		close(r.done)
+	}
+}
+
+// look makes progress, and returns the rank that r waits for, -1 if it has ended.
+func (r *Request) look() (rank int, err error) {
+	if r.over.Load() {
+		return -1, nil
+	}
+	m := r.m
+	m.advance()
+	if r.over.Load() {
+		return -1, nil
+	}
+	return m.waitsFor(r.call.Root), nil
+}
+
+// advance makes progress.
+func (m *Mailbox) advance() {
+	m.mu.Lock()
+	m.progress()
+	m.wakeDriver()
+	m.mu.Unlock()
+}
+
+// waitsFor returns the rank that a call with a rank waits for: of any the first that has not ended.
+func (m *Mailbox) waitsFor(rank int) int {
+	if rank != AnySource {
+		return rank
+	}
+	last := m.me
+	for q := range m.outs {
+		if q == m.me {
+			continue
+		}
+		last = q
+		if _, ended := m.backend.Ended(q); !ended {
+			return q
+		}
+	}
+	return last
+}
+
+// await returns when r has ended.
+func (r *Request) await(ctx context.Context) error {
+	if !r.over.Load() {
+		if err := r.m.backend.Await(ctx, &r.call, r.on); err != nil {
+			r.m.broke(err)
+			return err
+		}
+	}
+	if r.err != nil {
+		r.m.settle()
+	}
+	return r.err
+}
+
+// broke ends the mailbox with an error of the backend, which all ranks get.
+func (m *Mailbox) broke(err error) {
+	m.mu.Lock()
+	m.aborted = true
+	m.fail(err)
+	m.mu.Unlock()
+}
+
+// block makes a blocking call.
+func (r *Request) block() error {
+	if cause := comm.Cancelled(r.ctx); cause != nil {
+		r.m.comm.Abort(cause)
+		return cause
+	}
+	if err := r.begin(); err != nil {
+		return err
+	}
+	return r.await(r.ctx)
+}
+
+// Wait returns when the request has ended: the buffer of a send may then be changed, that of a receive
+// read. If ctx is done before, the communicator is aborted; to give up waiting alone, select on Done.
+func (r *Request) Wait(ctx context.Context) (Status, error) {
+	if !r.over.Load() {
+		if err := r.m.backend.Await(ctx, &r.call, r.look); err != nil {
+			r.m.broke(err)
+			return Status{}, r.m.inner.FailAlone(&r.call, err)
+		}
+	}
+	return r.result()
+}
+
+// result returns how r, which is over, has ended.
+func (r *Request) result() (Status, error) {
+	if r.err == nil {
+		return r.status, nil
+	}
+	if r.err != ErrCancelled {
+		r.m.settle()
+	}
+	if done := new(*comm.Error); errors.As(r.err, done) { // the call that began it
+		return r.status, r.err
+	}
+	return r.status, r.m.inner.FailAlone(&r.call, r.err)
+}
+
+// Done returns a channel that is closed when the request has ended; Wait then returns at once.
+func (r *Request) Done() <-chan struct{} {
+	r.m.mu.Lock()
+	defer r.m.mu.Unlock()
+	if r.done == nil {
+		r.done = make(chan struct{})
+		if r.over.Load() {
+			close(r.done)
+		}
+	}
+	return r.done
+}
+
+// Test reports whether the request has ended; Wait then returns at once.
+func (r *Request) Test() bool {
+	if r.over.Load() {
+		return true
+	}
+	r.m.advance()
+	return r.over.Load()
+}
+
+// ErrCancelled is what errors.Is finds in the error of a request that was cancelled.
+var ErrCancelled = errors.New("the request was cancelled")
+
+// Cancel takes a receive back that has no message yet, and reports whether it did: Wait then
+// returns ErrCancelled. A send cannot be taken back.
+func (r *Request) Cancel() bool {
+	m := r.m
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.progress()
+	if r.over.Load() {
+		return errors.Is(r.err, ErrCancelled)
+	}
+	for p := m.posted.first; p != nil; p = p.next {
+		if p == r {
+			m.posted.remove(r)
+			m.end(r, ErrCancelled)
+			return true
+		}
+	}
+	return false
+}
+
+// WaitAll returns when all requests have ended, with their errors joined.
+func WaitAll(ctx context.Context, requests ...*Request) error {
+	var errs []error
+	for _, r := range requests {
+		if _, err := r.Wait(ctx); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// WaitAny returns when one of the requests has ended, which of them, and what its Wait returns. Of several
+// that have ended it is the first. i is -1 if there are no requests, or if ctx was done before.
+func WaitAny(ctx context.Context, requests ...*Request) (i int, st Status, err error) {
+	if len(requests) == 0 {
+		return -1, Status{}, nil
+	}
+	found := func() int {
+		for i, r := range requests {
+			if r.over.Load() {
+				return i
+			}
+		}
+		return -1
+	}
+	if i = found(); i < 0 {
+		first := requests[0]
+		call := comm.Call{Kind: first.call.Kind, Root: AnySource, Tag: AnyTag, Cause: "WaitAny"}
+		err = first.m.backend.Await(ctx, &call, func() (int, error) {
+			for _, r := range requests {
+				r.Test()
+			}
+			if i = found(); i >= 0 {
+				return -1, nil
+			}
+			return first.m.waitsForAny(requests), nil
+		})
+		if err != nil {
+			first.m.broke(err)
+			return -1, Status{}, first.m.inner.FailAlone(&call, err)
+		}
+	}
+	st, err = requests[i].result()
+	return i, st, err
+}
+
+// waitsForAny returns a rank that one of the requests waits for, of those that have not ended if there are any.
+func (m *Mailbox) waitsForAny(requests []*Request) int {
+	last := m.me
+	for _, r := range requests {
+		last = r.m.waitsFor(r.call.Root)
+		if _, ended := r.m.backend.Ended(last); !ended {
+			break
+		}
+	}
+	return last
+}
