@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/internal/pairwise"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -24,6 +25,9 @@ import (
 // when the ranks' sums are added. A fused table of package embedding is changed by
 // each f in turn: that is n steps.
 //
+// With SameBits values and gradients of 2, 4, 8, … parts of a batch are added in pairs, and have
+// the bits of those of the whole batch; docs/same-bits.md says of which operators.
+//
 // Accumulate returns an error for an n below 1, and else what ValueAndGrad does.
 func Accumulate(ctx context.Context, n int, f func(i int) *Tensor, params ...*Tensor) (value *Tensor, grads []Grad, err error) {
 	switch {
@@ -32,7 +36,7 @@ func Accumulate(ctx context.Context, n int, f func(i int) *Tensor, params ...*Te
 	case len(params) == 0:
 		return nil, nil, errors.New("dtensor: Accumulate: no parameters; use Try to run without gradients")
 	}
-	var s running
+	s := running{pairs: n > 1 && params[0].spec.mesh.eng.same}
 	for i := range n {
 		if grads, err = s.pass(ctx, func() *Tensor { return f(i) }, params, i == n-1); err != nil {
 			return nil, nil, err
@@ -46,6 +50,11 @@ func Accumulate(ctx context.Context, n int, f func(i int) *Tensor, params ...*Te
 type running struct {
 	value  *Tensor
 	leaves []*node
+
+	pairs  bool // with same bits: what follows is added up in pairs, as one function of all parts does it
+	values pairwise.Fold[*Tensor]
+	parts  [][]pairwise.Fold[*Tensor] // for each parameter, of each gradient that a function hands it
+	rows   [][]pairwise.Fold[*Rows]   // and of each row-sparse one
 }
 
 // pass runs one more function and differentiates it; after the last one it returns
@@ -68,15 +77,25 @@ func (s *running) pass(ctx context.Context, f func() *Tensor, params []*Tensor, 
 		}
 	}()
 	mark(t, params)
-	for i, leaf := range s.leaves {
-		n := params[i].node
-		n.grad, n.own, n.dt, n.rows = leaf.grad, leaf.own, leaf.dt, leaf.rows
+	for i, p := range params {
+		p.node.apart = s.pairs
+		if s.leaves != nil {
+			leaf := s.leaves[i]
+			p.node.grad, p.node.own, p.node.dt, p.node.rows = leaf.grad, leaf.own, leaf.dt, leaf.rows
+		}
 	}
 	v := f()
 	wantLoss("ValueAndGrad", v)
 	eng.tape = nil // the backward pass is not recorded
 	value := v.Detach()
-	if s.value != nil {
+	switch {
+	case s.pairs:
+		keepTensors(scope, value)
+		s.values.Push(value, addTo(scope))
+		if last {
+			value = s.values.Sum(addTo(scope))
+		}
+	case s.value != nil:
 		value = addWide(s.value, value)
 	}
 	if last {
@@ -84,6 +103,9 @@ func (s *running) pass(ctx context.Context, f func() *Tensor, params []*Tensor, 
 		value = value.to(value.spec.replicated(), "ValueAndGrad").Detach()
 	}
 	t.backward(v, filled(v.spec.replicated(), v.DType(), 1))
+	if s.pairs {
+		s.pair(scope, params, last)
+	}
 	if last {
 		grads = t.collect(params)
 		for i, g := range grads {
@@ -102,6 +124,61 @@ func (s *running) pass(ctx context.Context, f func() *Tensor, params []*Tensor, 
 	s.value = value
 	keepTensors(scope, value)
 	return grads, nil
+}
+
+// pair adds to each parameter's gradients those that have arrived apart; after the last function
+// the leaves get the sums.
+func (s *running) pair(scope *tensor.Scope, params []*Tensor, last bool) {
+	if s.parts == nil {
+		s.parts, s.rows = make([][]pairwise.Fold[*Tensor], len(params)), make([][]pairwise.Fold[*Rows], len(params))
+	}
+	addRows := func(a, b *Rows) *Rows {
+		sum := SumRows(a.Coalesce(), b.Coalesce())
+		scope.Keep(sum.Index, sum.Values)
+		return sum
+	}
+	add := addTo(scope)
+	for i, p := range params {
+		n := p.node
+		arrived := n.parts
+		n.parts, n.apart = nil, false
+		for k, g := range arrived {
+			if k == len(s.parts[i]) {
+				s.parts[i] = append(s.parts[i], pairwise.Fold[*Tensor]{})
+			}
+			keepTensors(scope, g)
+			s.parts[i][k].Push(g, add)
+		}
+		for k, r := range n.rows {
+			if k == len(s.rows[i]) {
+				s.rows[i] = append(s.rows[i], pairwise.Fold[*Rows]{})
+			}
+			scope.Keep(r.Index, r.Values)
+			s.rows[i][k].Push(r, addRows)
+		}
+		n.rows = nil
+		if !last {
+			continue
+		}
+		for k := range s.rows[i] {
+			n.rows = append(n.rows, s.rows[i][k].Sum(addRows))
+		}
+		for k := range s.parts[i] {
+			p.accumulate(s.parts[i][k].Sum(add))
+		}
+		if len(s.parts[i]) > 0 {
+			n.dt = p.DType()
+		}
+	}
+}
+
+// addTo returns addWide whose sums outlive scope.
+func addTo(scope *tensor.Scope) func(a, b *Tensor) *Tensor {
+	return func(a, b *Tensor) *Tensor {
+		sum := addWide(a, b)
+		keepTensors(scope, sum)
+		return sum
+	}
 }
 
 // wantLoss throws unless v is one number.

@@ -117,7 +117,7 @@ func TestAccumulateCosts(t *testing.T) {
 			if _, _, err := dtensor.Accumulate(ctx, n, f, w); err != nil {
 				failf("%w", err)
 			}
-			return m.Device().(*tensor.CPU).Stats().HighWater
+			return m.Device().Stats().HighWater
 		}
 		// The gradient of the parts so far is there too, and the result of the run before; a
 		// single activation is larger.

@@ -125,6 +125,9 @@ func (t *Tensor) anomalyError(op string, at int, v float64) *AnomalyError {
 		index[d] = t.spec.offset[d] + at%t.spec.local[d]
 		at /= t.spec.local[d]
 	}
+	if axis := t.spec.cyclic; axis >= 0 {
+		index[0] = (index[0]-t.spec.offset[0])*t.spec.mesh.axes[axis].Size + t.spec.mesh.coord[axis]
+	}
 	return &AnomalyError{Op: op, Rank: t.spec.mesh.worldRank(), Value: v, Index: index, Result: t.String()}
 }
 

@@ -42,8 +42,11 @@ type pending struct {
 func (b *bucket) add(dst **Tensor, g *Tensor, want *spec) {
 	item := pending{dst: dst, g: g, want: want}
 	key := packKey{mesh: want.mesh, dt: g.DType()}
-	var ok bool
-	if key.axes, ok = sumAxes(g.spec, want); !ok {
+	ok := g.spec.cyclic >= 0 || want.cyclic >= 0 // these have no plan
+	if !ok {
+		key.axes, ok = sumAxes(g.spec, want)
+	}
+	if !ok {
 		item.step, key.scatter = scatterStep(g, want)
 		if key.scatter {
 			key.axes = item.step.set

@@ -35,6 +35,9 @@ func Arange(mesh *Mesh, dt tensor.DType, start, n int, placements ...layout.Plac
 		return mesh.empty(s, dt)
 	}
 	base := s.gradient() // Replicate where s is Partial
+	if base.cyclic >= 0 {
+		base = base.replicated()
+	}
 	return wrap(base, tensor.Arange(mesh.eng.dev, dt, start+base.offset[0], base.local[0])).to(s, "Arange")
 }
 
@@ -68,7 +71,7 @@ func DistributeFrom(mesh *Mesh, position int, whole *tensor.Tensor, placements .
 		refuse(op, fmt.Sprintf("position %d is not in the mesh %v, which has 0 to %d", position, mesh, mesh.Size()-1), "")
 	}
 	s := mesh.mustSpec(op, whole.Shape(), placements)
-	base := s.gradient() // Replicate where s is Partial
+	base := s.gradient().blocks() // Replicate where s is Partial
 	if mesh.outside() {
 		return mesh.empty(s, whole.DType())
 	}

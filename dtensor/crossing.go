@@ -27,11 +27,11 @@ func (t *Tensor) To(mesh *Mesh, placements ...layout.Placement) *Tensor {
 		refuse("To", fmt.Sprintf("mesh %v and mesh %v were made from different communicators", t.spec.mesh, mesh),
 			"make both with NewMeshOf from the same one", operand("input", t))
 	}
-	in := t.to(t.spec.gradient(), "To")
-	out := cross(in, s.gradient()).to(s, "To")
+	in, base := t.to(t.spec.gradient().blocks(), "To"), s.gradient().blocks()
+	out := cross(in, base).to(s, "To")
 	if t.tracked() {
 		out.record("To", func(gy *Tensor) {
-			in.accumulate(cross(gy.to(s.gradient(), "ToGrad"), in.spec))
+			in.accumulate(cross(gy.to(base, "ToGrad"), in.spec))
 		})
 	}
 	return out

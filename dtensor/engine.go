@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/forecast"
 	"github.com/gorun-spmd/gorun/internal/observe"
 	"github.com/gorun-spmd/gorun/tensor"
 )
@@ -29,6 +30,8 @@ type engine struct {
 	spanning bool             // an operator is in progress that it will be told of
 	line     []uintptr        // the stack of the operator that is differentiated, if there is an observer
 
+	forecast forecast.Watcher // is told of meshes; nil: the program does not run for a forecast
+
 	// observe, if a test has set it, is told of each redistribution of elements
 	// of size bytes before it is carried out; packed ones share a collective
 	// with those told of right before and after.
@@ -43,7 +46,7 @@ type engineKey struct{}
 // made:
 //
 //	world.Internals().Attr(dtensor.DeviceKey{}, func() any { return device })
-type DeviceKey = tensor.DeviceKey
+type DeviceKey struct{}
 
 // engineOf returns the rank's engine, making it for the first mesh.
 func engineOf(c *comm.Comm) *engine {
@@ -54,8 +57,9 @@ func engineOf(c *comm.Comm) *engine {
 			}
 			return tensor.Device(tensor.NewCPU(c.Memory()))
 		})
-		return &engine{dev: dev.(tensor.Device), ctx: context.Background(), check: c.Internals().Checks(), detect: os.Getenv(AnomalyVar) == "1",
-			same:     os.Getenv(SameBitsVar) == "1",
-			observer: observe.Of(c.Internals().Attr)}
+		e := &engine{dev: dev.(tensor.Device), ctx: context.Background(), check: c.Internals().Checks(), detect: os.Getenv(AnomalyVar) == "1",
+			observer: observe.Of(c.Internals().Attr), forecast: forecast.Of(c.Internals().Attr)}
+		e.setSame(os.Getenv(SameBitsVar) == "1")
+		return e
 	}).(*engine)
 }

@@ -31,7 +31,7 @@ func (t *Tensor) GatherTo(position int) *tensor.Tensor {
 	if position < 0 || position >= m.Size() {
 		refuse("GatherTo", fmt.Sprintf("position %d is not in the mesh, which has 0 to %d", position, m.Size()-1), "", operand("input", t))
 	}
-	t = t.Reduced()
+	t = t.Reduced().inBlocks("GatherTo")
 	if m.outside() {
 		return nil
 	}

@@ -317,3 +317,28 @@ func TestCancel(t *testing.T) {
 		}
 	}
 }
+
+// A backward of Record computes with what this rank has of the gradient: it is whole where
+// the result is, though what used the result has sent parts of a sum.
+func TestRecordGetsWholeGradients(t *testing.T) {
+	onMesh(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+		x := dtensor.Distribute(m, numbers(m, []int{3, 4}), layout.Replicate())
+		w := dtensor.Distribute(m, numbers(m, []int{6, 4}), layout.Shard(0))
+		var got layout.Placement
+		_, grads, err := dtensor.ValueAndGrad(ctx, func() T {
+			y := dtensor.Record("mine", x.Detach(), []T{x}, func(gy T) []dtensor.Grad {
+				got = gy.Placements()[0]
+				return []dtensor.Grad{dtensor.Dense(m.Wrap("mine", gy.Local(), nil, false, x.Shape(), layout.Replicate()))}
+			})
+			return y.Linear(w, nil).Sum(nil, false) // y's gradient is P(sum): each rank has some rows of w
+		}, x)
+		if err != nil {
+			return err
+		}
+		want := w.Sum([]int{0}, false).Expand(3, 4).Full()
+		if g := grads[0].Dense().Full(); got != layout.Replicate() || !slices.Equal(tensor.ToSlice[float32](g), tensor.ToSlice[float32](want)) {
+			return fmt.Errorf("gradient %v in %v, want %v in R", g, got, want)
+		}
+		return nil
+	})
+}

@@ -60,19 +60,23 @@ func (m *Mesh) group(set axisSet) (*comm.Comm, error) {
 	c := m.all
 	if size != len(m.ranks) {
 		// Colour: the position with the set's coordinates zeroed. Key: the position.
-		color, stride := 0, 1
-		for i := len(m.axes) - 1; i >= 0; i-- {
-			if !core.has(i) {
-				color += m.coord[i] * stride
+		place := func(position int) (color, key int) {
+			for i, stride, rest := len(m.axes)-1, 1, position; i >= 0; i-- {
+				n := m.axes[i].Size
+				if !core.has(i) {
+					color += rest % n * stride
+				}
+				stride, rest = stride*n, rest/n
 			}
-			stride *= m.axes[i].Size
+			return color, position
 		}
 		var err error
-		if c, err = m.all.Split(m.eng.ctx, color, m.all.Rank()); err != nil {
+		if c, err = m.all.Internals().Split(m.eng.ctx, place); err != nil {
 			return nil, err
 		}
 	}
 	m.groups[core], m.groups[set] = c, c
+	m.tellGroup(c, core)
 	return c, nil
 }
 

@@ -59,6 +59,9 @@ func optionsOf(shape []int, dt tensor.DType) []layout.Placement {
 	for d := range shape {
 		list = append(list, layout.Shard(d))
 	}
+	if len(shape) > 0 {
+		list = append(list, layout.ShardCyclic())
+	}
 	if dt == tensor.Bool {
 		return append(list, layout.Partial(layout.Max), layout.Partial(layout.Min))
 	}

@@ -221,7 +221,7 @@ func (l *LocalShards) View(shape [2]int) (*LocalShards, error) {
 func (l *LocalShards) Distribute(placements ...layout.Placement) *Tensor {
 	m := l.mesh
 	s := m.mustSpec("Distribute", l.shape[:], placements)
-	base := s.gradient()
+	base := s.gradient().blocks()
 	if m.outside() {
 		return m.empty(s, l.dt)
 	}
@@ -303,6 +303,7 @@ func (t *Tensor) Shards() (*LocalShards, error) {
 		return nil, fmt.Errorf("dtensor: Shards: %v: a table is 2-D and not Partial; reshape or redistribute it", t.spec)
 	}
 	m := t.spec.mesh
+	t = t.inBlocks("Shards")
 	var shards []LocalShard
 	if !m.outside() && t.spec.layout.Owner(m.coord) && t.local.Numel() > 0 {
 		shards = []LocalShard{{t.local, [2]int(t.spec.offset)}}

@@ -8,6 +8,7 @@ import (
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/internal/forecast"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -39,6 +40,8 @@ type Mesh struct {
 	specs  map[layout.Layout]*spec
 	rules  map[ruleKey]*rule
 	plans  map[planKey]*plan
+
+	forecast *forecast.Mesh // nil: the program does not run for a forecast
 }
 
 // axisSet is a set of mesh axes: bit i stands for axis i.
@@ -103,6 +106,7 @@ func assemble(eng *engine, op string, parent, all *comm.Comm, axes []Axis, ranks
 		return m, nil
 	}
 	m.coord = pure.Coord(all.Rank())
+	m.tell()
 	for i := range axes {
 		if _, err = m.group(1 << i); err != nil {
 			return nil, fmt.Errorf("dtensor: %s: axis %s: %w", op, axes[i].Name, err)

@@ -153,6 +153,9 @@ func linearRule(x, w, bias *Tensor) (*layout.Rule, error) {
 //
 // A row dimension that both shard is contracted: the result is P(sum).
 func linearGrad(dy, x *Tensor) *Tensor {
+	if grad, ok := linearNodes(dy, x); ok {
+		return grad
+	}
 	m := dy.spec.mesh
 	r := m.rule(keyOf("LinearGrad", dy, x), func() (*layout.Rule, error) {
 		return layout.Contraction("LinearGrad", "...o,...i->oi", [][]int{dy.spec.shape, x.spec.shape})

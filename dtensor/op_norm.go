@@ -71,7 +71,11 @@ func norm(op string, x, weight, bias *Tensor, f func(x, weight, bias *tensor.Ten
 		sameType(op, x, bias)
 	}
 	checkNorm(op, x, weight, bias)
-	if m.eng.same && anyShard(x.spec) && Tracked(weight, bias) { // their gradients are sums over all rows
+	var nodes axisSet // over which the gradients of weight and bias are added up at once
+	if weight.NDim() == 1 && x.NDim() > 1 && x.shardsOnly(0) {
+		nodes = x.nodesOf(x.NDim()-1, 1)
+	}
+	if m.eng.same && nodes == 0 && anyShard(x.spec) && Tracked(weight, bias) { // their gradients are sums over all rows
 		rows := x.Redistribute(m.Every(layout.Replicate())...)
 		return norm(op, rows, weight, bias, f, grad).Redistribute(x.Placements()...)
 	}
@@ -100,13 +104,23 @@ func norm(op string, x, weight, bias *Tensor, f func(x, weight, bias *tensor.Ten
 		out.record(op, func(gy *Tensor) {
 			// dy is brought to the layout of the result, so that one pass over the rows does it all.
 			gy = gy.to(out.spec, op+"Grad")
-			gx, gw, gb := wrap(in.spec, gy.local), w.emptyGrad(in.spec), (*Tensor)(nil)
+			of := in.spec
+			if nodes != 0 {
+				of = w.spec
+			}
+			gx, gw, gb := wrap(in.spec, gy.local), w.emptyGrad(of), (*Tensor)(nil)
 			if b != nil {
-				gb = b.emptyGrad(in.spec)
+				gb = b.emptyGrad(of)
 			}
 			if !m.outside() {
 				var lw, lb *tensor.Tensor
 				gx.local, lw, lb = grad(gy.local, in.local, w.local, stats)
+				if nodes != 0 {
+					lw = m.addNodes(nodes, lw, op+"Grad")
+					if lb != nil {
+						lb = m.addNodes(nodes, lb, op+"Grad")
+					}
+				}
 				gw.local = lw
 				if gb != nil {
 					gb.local = lb

@@ -22,7 +22,10 @@ import (
 // Sum adds up the elements of dims. Sums of integers and Bool are Int64. Its
 // gradient is dy repeated.
 func (x *Tensor) Sum(dims []int, keepdim bool) *Tensor {
-	out := x.reduce(kernel.OpSum, dims, keepdim)
+	out, ok := x.sumNodes(dims, keepdim)
+	if !ok {
+		out = x.reduce(kernel.OpSum, dims, keepdim)
+	}
 	if x.tracked() {
 		out.record("Sum", func(gy *Tensor) { x.accumulate(gy.Reshape(x.reducedShape(dims, true)...).Expand(x.spec.shape...)) })
 	}
@@ -39,7 +42,7 @@ func (x *Tensor) Mean(dims []int, keepdim bool) *Tensor {
 	}
 	n := x.count("Mean", dims)
 	out := x.reduceBy(kernel.OpSum, dims, keepdim, func(x *tensor.Tensor, dims []int) *tensor.Tensor {
-		return tensor.MeanOf(x, dims, keepdim, n)
+		return tensor.MeanPart(x, dims, keepdim, n)
 	})
 	if x.tracked() {
 		out.record("Mean", func(gy *Tensor) {

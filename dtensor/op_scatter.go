@@ -43,6 +43,9 @@ func (x *Tensor) IndexAdd(dim int, index, src *Tensor) *Tensor {
 	sameMesh(op, x, index, src)
 	sameType(op, x, src)
 	wantIndex(op, index)
+	if x.DType() == tensor.Bool { // a rank with no rows would not see it
+		refuse(op, "bool has no sum", "Cast to an integer type", operand("x", x))
+	}
 	want := slices.Clone(x.spec.shape)
 	if index.NDim() == 1 {
 		want[dim] = index.Numel()

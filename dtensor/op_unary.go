@@ -132,19 +132,19 @@ func unaryGrad(op kernel.UnaryOp, gy, kept *Tensor) *Tensor {
 	if op.Row().Pole {
 		law = layout.Divides
 	}
-	return pairwiseBy(law, op.String()+"Grad", gy, kept, func(gy, kept *tensor.Tensor) *tensor.Tensor {
+	return inPairsBy(law, op.String()+"Grad", gy, kept, func(gy, kept *tensor.Tensor) *tensor.Tensor {
 		return tensor.UnaryGrad(op, gy, kept, kept)
 	})
 }
 
-// pairwise computes an element-wise function of two tensors of one shape that is the
+// inPairs computes an element-wise function of two tensors of one shape that is the
 // first times a function of the second without poles. It is not recorded.
-func pairwise(op string, a, b *Tensor, f func(a, b *tensor.Tensor) *tensor.Tensor) *Tensor {
-	return pairwiseBy(layout.Weighs, op, a, b, f)
+func inPairs(op string, a, b *Tensor, f func(a, b *tensor.Tensor) *tensor.Tensor) *Tensor {
+	return inPairsBy(layout.Weighs, op, a, b, f)
 }
 
-// pairwiseBy is pairwise for a law of its own.
-func pairwiseBy(law layout.Law, op string, a, b *Tensor, f func(a, b *tensor.Tensor) *tensor.Tensor) *Tensor {
+// inPairsBy is inPairs for a law of its own.
+func inPairsBy(law layout.Law, op string, a, b *Tensor, f func(a, b *tensor.Tensor) *tensor.Tensor) *Tensor {
 	m := a.spec.mesh
 	r := m.rule(keyOf(op, a, b), func() (*layout.Rule, error) { return pointwise(op, law, a, b) }, a, b)
 	a, b = a.to(r.in[0], op), b.to(r.in[1], op)
@@ -232,7 +232,7 @@ func (x *Tensor) Clamp(lo, hi float64) *Tensor {
 	if x.tracked() {
 		in := x.Detach()
 		out.record("Clamp", func(gy *Tensor) {
-			x.accumulate(pairwise("ClampGrad", gy, in, func(gy, in *tensor.Tensor) *tensor.Tensor { return tensor.ClampGrad(gy, in, lo, hi) }))
+			x.accumulate(inPairs("ClampGrad", gy, in, func(gy, in *tensor.Tensor) *tensor.Tensor { return tensor.ClampGrad(gy, in, lo, hi) }))
 		})
 	}
 	return out
@@ -315,8 +315,8 @@ func (t *Tensor) keepWhere(cond *Tensor, value bool) *Tensor {
 	if !value {
 		op = "keepWhere false"
 	}
-	return pairwise(op, t, cond, func(t, cond *tensor.Tensor) *tensor.Tensor {
-		zero := tensor.Scalar(t.Device(), t.DType(), 0)
+	return inPairs(op, t, cond, func(t, cond *tensor.Tensor) *tensor.Tensor {
+		zero := tensor.Full(t.Device(), t.DType(), 0)
 		if value {
 			return tensor.Where(cond, t, zero)
 		}

@@ -17,14 +17,16 @@ type Key = tensor.Key
 // communicates nothing.
 func Normal(mesh *Mesh, key Key, mean, std float64, shape []int, placements ...layout.Placement) *Tensor {
 	return random("Normal", mesh, tensor.Float32, shape, placements, func(t *tensor.Tensor, s *spec) {
-		tensor.FillNormal(t, key, mean, std, s.shape, s.offset)
+		part, shape, offset := s.indexed(t)
+		tensor.FillNormal(part, key, mean, std, shape, offset)
 	})
 }
 
 // Uniform returns float32 numbers from [lo, hi); see Normal.
 func Uniform(mesh *Mesh, key Key, lo, hi float64, shape []int, placements ...layout.Placement) *Tensor {
 	return random("Uniform", mesh, tensor.Float32, shape, placements, func(t *tensor.Tensor, s *spec) {
-		tensor.FillUniform(t, key, lo, hi, s.shape, s.offset)
+		part, shape, offset := s.indexed(t)
+		tensor.FillUniform(part, key, lo, hi, shape, offset)
 	})
 }
 
@@ -55,7 +57,8 @@ func (x *Tensor) Dropout(p float64, key Key) *Tensor {
 	}
 	s := x.spec.gradient()
 	keep := random("Dropout", s.mesh, tensor.Bool, s.shape, s.placements, func(t *tensor.Tensor, s *spec) {
-		tensor.FillBernoulli(t, key, 1-p, s.shape, s.offset)
+		part, shape, offset := s.indexed(t)
+		tensor.FillBernoulli(part, key, 1-p, shape, offset)
 	})
 	out := x.Detach().keepWhere(keep, true).Scale(1 / (1 - p))
 	if x.tracked() {

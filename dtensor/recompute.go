@@ -43,6 +43,29 @@ func Recompute(f func(x *Tensor) *Tensor, x *Tensor) *Tensor {
 	})
 }
 
+// ScatterGradients returns f(x). When the gradient has passed f, the gradients of parameters that
+// an axis divides are brought to their layouts at once: each rank then keeps its part of them.
+// Without it that is done for all parameters together in the end, by one reduce-scatter, and until
+// then each gradient takes as much memory as the whole parameter. See nn.Shard: it is ZeRO-2.
+//
+//	for _, b := range blocks {
+//		h = dtensor.ScatterGradients(b.Forward, h)
+//	}
+//
+// Outside of ValueAndGrad, or if x depends on no parameter, it is f(x) alone. Recompute scatters by itself.
+func ScatterGradients(f func(x *Tensor) *Tensor, x *Tensor) *Tensor {
+	if !Tracked(x) {
+		return f(x)
+	}
+	t := x.spec.mesh.eng.tape
+	return f(x.Detach().record("ScatterGradients", func(gy *Tensor) { // runs after all that f has recorded
+		for _, n := range t.nodes {
+			n.scatter()
+		}
+		x.accumulate(gy)
+	}))
+}
+
 // scatter brings the gradient of a parameter that is divided to its layout, if it is a sum
 // that all ranks have a part of: the sum takes as much memory as the whole parameter.
 func (n *node) scatter() {

@@ -33,6 +33,8 @@ import (
 //	MaskP → S(i)    all-to-all of them             all-gather
 //	S(i),MaskP →    as from S(i) to R, for the     as there
 //	R,MaskP         rows and for their mask
+//	C(0) ↔ S(0)     all-to-all                     all-to-all back
+//	R → C(0)        none (a slice)                 by S(0) to R
 //	anything else   the cheapest sequence of these,
 //	                or one exchange
 //
@@ -66,6 +68,9 @@ func (t *Tensor) to(s *spec, cause string) *Tensor {
 	}
 	m := t.spec.mesh
 	s.want(cause, t.DType())
+	if t.spec.cyclic >= 0 || s.cyclic >= 0 {
+		return t.toCyclic(s, cause)
+	}
 	out := &Tensor{spec: s, node: t.node}
 	if m.outside() {
 		out.local = m.empty(s, t.DType()).local

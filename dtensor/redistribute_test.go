@@ -104,7 +104,11 @@ func piece(m *dtensor.Mesh, shape []int, l layout.Layout) []float32 {
 			return
 		}
 		for at[d] = range size[d] {
-			walk(d+1, base*shape[d]+offset[d]+at[d])
+			i := offset[d] + at[d]
+			if axis := l.Cyclic(); axis >= 0 && d == 0 {
+				i = m.Coord()[axis] + at[d]*m.Axes()[axis].Size
+			}
+			walk(d+1, base*shape[d]+i)
 		}
 	}
 	walk(0, 0)

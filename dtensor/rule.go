@@ -57,7 +57,7 @@ func (m *Mesh) choose(op string, declare func() (*layout.Rule, error), ts []*Ten
 	declared, err := declare()
 	layouts, sizes := make([]layout.Layout, len(ts)), make([]int, len(ts))
 	for i, t := range ts {
-		layouts[i], sizes[i] = t.spec.layout, t.DType().Size()
+		layouts[i], sizes[i] = t.spec.layout.Blocks(), t.DType().Size()
 	}
 	var c *layout.Choice
 	if err == nil && m.eng.same && slices.ContainsFunc(ts, func(t *Tensor) bool { return t.DType().Float() }) {

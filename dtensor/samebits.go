@@ -17,15 +17,25 @@ const SameBitsVar = "GORUN_SAME_BITS"
 // depend on the mesh or on placements: one rank alone gets the same. Turn it on, on all
 // ranks, before the first operator.
 //
-// No sum of floating-point numbers is then divided over ranks. An operator that sums over
+// No sum of floating-point numbers is then divided over ranks but in halves of halves, where
+// each rank has one. An operator that sums over
 // a sharded dimension first gathers it, and each rank computes the whole sum, in the order
-// of one rank; the other dimensions stay sharded. That costs memory, time and communication.
+// of one rank; the other dimensions stay sharded. Sums are pairwise, so that micro-batches of
+// Accumulate have the bits of their batch. That costs memory, time and communication.
 // What cannot be computed so throws a *LayoutError that names it, on every rank. A mesh
 // of several ranks on a GPU is refused.
 func (m *Mesh) SetSameBits(on bool) {
-	m.eng.same = on
+	m.eng.setSame(on)
 	if err := m.eng.wantHost(len(m.ranks)); err != nil {
 		refuse("SetSameBits", err.Error(), "leave it off")
+	}
+}
+
+// setSame turns SameBits on or off, and with it the pairwise sums of the device.
+func (e *engine) setSame(on bool) {
+	e.same = on
+	if dev, ok := e.dev.(interface{ SetPairwise(on bool) }); ok {
+		dev.SetPairwise(on)
 	}
 }
 
@@ -43,7 +53,7 @@ func (m *Mesh) RefuseSameBits(op, why, remedy string) {
 // wantHost returns an error if SameBits is on for several ranks whose tensors are on a GPU,
 // where the order of a sum may depend on the shape of a shard.
 func (e *engine) wantHost(ranks int) error {
-	if !e.same || ranks == 1 || tensor.Scalar(e.dev, tensor.Float32, 0).OnCPU() {
+	if !e.same || ranks == 1 || tensor.OnHost(e.dev) {
 		return nil
 	}
 	return errors.New("with same bits on tensors of several ranks are on the CPU; here they are on a GPU")

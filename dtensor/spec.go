@@ -27,6 +27,7 @@ type spec struct {
 	localNumel int   // of local
 	partial    bool  // a placement is Partial or MaskPartial
 	masked     bool  // a placement is MaskPartial
+	cyclic     int   // the axis whose placement is ShardCyclic, -1: none
 	grad       *spec // what gradient returns; nil until asked for
 }
 
@@ -39,7 +40,7 @@ func (m *Mesh) specOf(l layout.Layout) *spec {
 	if s, ok := m.specs[l]; ok {
 		return s
 	}
-	s := &spec{mesh: m, layout: l, shape: l.Shape(), placements: l.Placements(), numel: l.Numel()}
+	s := &spec{mesh: m, layout: l, shape: l.Shape(), placements: l.Placements(), numel: l.Numel(), cyclic: l.Cyclic()}
 	if m.coord != nil {
 		s.local, s.offset = l.LocalShape(m.coord), l.Offset(m.coord)
 	} else {
@@ -56,6 +57,7 @@ func (m *Mesh) specOf(l layout.Layout) *spec {
 		clear(m.plans)
 	}
 	m.specs[l] = s
+	m.tellSpec(s)
 	return s
 }
 

@@ -16,15 +16,17 @@ type tape struct {
 
 // A node is one recorded operator, or one parameter, on a tape.
 type node struct {
-	tape *tape
-	op   string
-	spec *spec // of the value that the node stands for
-	back func(gy *Tensor)
-	grad *Tensor      // the sum of the gradients that have arrived, float32 once bfloat16 ones are added; nil before the first
-	dt   tensor.DType // of the gradients that arrive
-	at   []uintptr    // the stack of the operator, if anomalies are detected or a trace is kept
-	own  bool         // grad's buffer belongs to this node alone: it is added to in place
-	rows []*Rows      // row-sparse gradients that have arrived; parameters only
+	tape  *tape
+	op    string
+	spec  *spec // of the value that the node stands for
+	back  func(gy *Tensor)
+	grad  *Tensor      // the sum of the gradients that have arrived, float32 once bfloat16 ones are added; nil before the first
+	dt    tensor.DType // of the gradients that arrive
+	at    []uintptr    // the stack of the operator, if anomalies are detected or a trace is kept
+	own   bool         // grad's buffer belongs to this node alone: it is added to in place
+	apart bool         // gradients that arrive are kept apart, in parts; parameters only
+	parts []*Tensor
+	rows  []*Rows // row-sparse gradients that have arrived; parameters only
 }
 
 func (t *tape) add(op string, s *spec, back func(gy *Tensor)) *node {
@@ -87,6 +89,8 @@ func (t *Tensor) accumulate(g *Tensor) {
 		g.detectGrad()
 	}
 	switch {
+	case n.apart:
+		n.parts = append(n.parts, g)
 	case n.grad == nil:
 		n.grad, n.own, n.dt = g, false, g.DType()
 	case n.grad.spec == g.spec && n.own:
@@ -194,9 +198,9 @@ func (n *node) handOn() {
 
 // Record makes out the result of an operator defined outside this package.
 // backward receives the gradient of out, in out's layout (Replicate where that
-// is Partial; possibly Partial(sum) where that is Replicate), and returns one
-// gradient for each input, in any layout of the input's shape; the zero Grad
-// is no gradient. It runs with the tape off, so it may use any operator.
+// is Partial), and returns one gradient for each input, in any layout of the
+// input's shape; the zero Grad is no gradient. It runs with the tape off, so it
+// may use any operator, and what it computes with gy.Local() is right on every mesh.
 //
 // Record returns out, and records nothing if no input is tracked: an operator
 // may ask Tracked first to spare what only the gradient needs.
@@ -205,8 +209,9 @@ func Record(op string, out *Tensor, inputs []*Tensor, backward func(gy *Tensor) 
 	if !Tracked(inputs...) {
 		return out
 	}
+	want := out.spec.gradient()
 	return out.record(op, func(gy *Tensor) {
-		for i, g := range backward(gy) {
+		for i, g := range backward(gy.to(want, "gradient of "+op)) {
 			switch {
 			case g.rows != nil:
 				inputs[i].accumulateRows(op, g.rows)

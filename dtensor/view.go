@@ -16,7 +16,7 @@ func (t *Tensor) viewRule(key ruleKey, keepMask bool, declare func(in layout.Lay
 	if r, ok := m.rules[key]; ok {
 		return r
 	}
-	in := t.spec
+	in := t.spec.blocks()
 	v, err := declare(in.layout)
 	if err == nil && in.masked && (!keepMask || v.In != in.layout) { // masked rows stay where they are, or are reduced
 		p := slices.Clone(in.placements)

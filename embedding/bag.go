@@ -119,7 +119,7 @@ func (t *Table) bag(ids, offsets, weights *dtensor.Tensor, o BagOptions) *dtenso
 		return empty.Redistribute(b.finalPlacements()...)
 	}
 	b.lookup = newLookup(p, s, table, ids, dtensor.Tracked(inputs...))
-	b.divide(starts, ids.Local())
+	b.divide(starts, b.ids)
 	out := p.mesh.Wrap(op, b.forward(), nil, false, shape, b.result...)
 	out = dtensor.Record(op, out, inputs, func(gy *dtensor.Tensor) []dtensor.Grad {
 		rows, scales := b.backward(gy)

@@ -34,10 +34,11 @@ func (c *Collection) newLookup(op string, j *Jagged, at []int, counted bool) *ba
 			part := j.idsOf(at[f])
 			first[i] = n
 			n += part.Numel()
-			parts = append(parts, part)
-			if pos, id, ok := tensor.CheckIndex(part, w.Dim(0)); !ok {
+			its, pos, id, wrong := servedIDs(w, part)
+			if wrong {
 				v.blame(bad, f, pos, id)
 			}
+			parts = append(parts, its)
 		}
 		if len(parts) == 0 {
 			parts = append(parts, tensor.New(c.mesh.Device(), tensor.Int64, 0))
@@ -72,6 +73,9 @@ func (v *batchLookup) blame(bad []int64, f, pos, id int) {
 	start, _ := v.j.batch.Span(v.c.mesh.Coord(), 0)
 	for s, n := range v.j.lengthsOf(v.at[f]) {
 		if pos < n {
+			if inverse := v.j.inverse[v.at[f]]; inverse != nil { // the first sample with this list
+				s = slices.Index(inverse, s)
+			}
 			copy(bad, []int64{int64(f + 1), int64(start + s), int64(pos), int64(id)})
 			return
 		}

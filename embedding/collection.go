@@ -47,6 +47,9 @@ type CollectionTable struct {
 // over the ids of a bag in their order, and the layout of a table does not change a bit
 // of what is looked up.
 //
+// Each table may have an optimizer and a rate of its own: see Table.Fuse, or step the
+// gradients of Params one by one.
+//
 // The tables of a collection are all of float32 or all of bfloat16. So is what Bags and
 // Rows return and what replies hold. Bags of bfloat16 are rounded once. Their gradients
 // are sent as float32 and rounded once, when all have been added up.
@@ -158,7 +161,7 @@ func (c *Collection) columns(op string, j *Jagged) []int {
 		if at[f] < 0 {
 			refuse(op, "the batch has no feature %q, which table %q needs; it has %q", c.features[f].name, c.nameOf(c.features[f].table), j.features)
 		}
-		if j.weights != nil && c.modes[c.features[f].table] != Sum && op == "Bags" {
+		if j.weighs(at[f]) && c.modes[c.features[f].table] != Sum && op == "Bags" {
 			refuse(op, "the batch has weights, but table %q has Mode %v; they are for Sum", c.nameOf(c.features[f].table),
 				c.modes[c.features[f].table])
 		}

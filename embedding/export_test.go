@@ -16,8 +16,9 @@ import (
 
 // What is exported from any layout is served, and so is what changes.
 func TestExport(t *testing.T) {
-	for name, l := range map[string]embedding.Layout{"rows": embedding.RowWise("a"), "columns": embedding.ColumnWise("b"),
-		"grid": embedding.Grid("a", "b"), "one rank": embedding.TableWise("b", 1), "replicated": embedding.Replicated()} {
+	for name, l := range map[string]embedding.Layout{"rows": embedding.RowWise("a"), "turns": embedding.RowCyclic("b"),
+		"columns": embedding.ColumnWise("b"), "grid": embedding.Grid("a", "b"), "one rank": embedding.TableWise("b", 1),
+		"replicated": embedding.Replicated()} {
 		for _, dt := range []tensor.DType{tensor.Float32, tensor.BFloat16} {
 			path := filepath.Join(t.TempDir(), "items.table")
 			meshtest.On(t, []int{2, 3}, func(ctx context.Context, m *dtensor.Mesh) error {

@@ -23,15 +23,21 @@ func (j *Jagged) gathered() *Jagged {
 		return j
 	}
 	features := len(j.features)
-	const facts = 2 // how many samples a rank has, and whether these have weights
-	own := []int64{int64(j.samples), 0}
-	if j.weights != nil {
-		own[1] = 1
+	facts := 1 + features // how many samples a rank has, and which features have weights
+	own := make([]int64, facts)
+	own[0] = int64(j.samples)
+	for f, its := range j.weighted {
+		if its {
+			own[1+f] = 1
+		}
 	}
 	var samples []int64
-	weighted := false
+	weighted := make([]bool, features)
 	for its := range slices.Chunk(gatherAll(j.mesh, group, own, slices.Repeat([]int{facts}, group.Size()), "samples of a batch"), facts) {
-		samples, weighted = append(samples, its[0]), weighted || its[1] > 0
+		samples = append(samples, its[0])
+		for f := range weighted {
+			weighted[f] = weighted[f] || its[1+f] > 0
+		}
 	}
 	mine := make([]int64, len(j.lengths))
 	for i, n := range j.lengths {
@@ -53,7 +59,7 @@ func (j *Jagged) gathered() *Jagged {
 	order, lengths := j.order(samples, parts)
 	allIDs := pick(gatherAll(j.mesh, group, tensor.ToSlice[int64](j.ids), ids, "ids of a batch"), order)
 	var weights []float32
-	if weighted {
+	if slices.Contains(weighted, true) {
 		its := slices.Repeat([]float32{1}, j.ids.Numel()) // a rank without ids may have passed none
 		if j.weights != nil {
 			its = tensor.ToSlice[float32](j.weights)
@@ -64,6 +70,7 @@ func (j *Jagged) gathered() *Jagged {
 	if err != nil {
 		fault.Throw(err)
 	}
+	all.weighted, all.positions = weighted, j.positions
 	return all
 }
 

@@ -10,12 +10,13 @@ import (
 )
 
 // A Layout says how the axes of a mesh divide a table. The zero Layout
-// replicates it. Make one with RowWise, ColumnWise, TableWise, Grid or
+// replicates it. Make one with RowWise, RowCyclic, ColumnWise, TableWise, Grid or
 // Replicated.
 type Layout struct {
 	rows, columns []string
 	sizes         []int // of the rows, for one axis; nil: torch.chunk
 	on            []int // which ranks of the one axis have a part; nil: all
+	cyclic        bool  // rows are dealt out in turn
 }
 
 // Replicated keeps the whole table on every rank: data-parallel.
@@ -37,6 +38,12 @@ func RowWiseSizes(axis string, sizes ...int) Layout {
 func RowWiseOn(axis string, ranks ...int) Layout {
 	return Layout{rows: []string{axis}, on: slices.Sorted(slices.Values(ranks))}
 }
+
+// RowCyclic deals the rows out over an axis in turn: of n ranks, rank r has the rows r,
+// r+n, r+2n, … Where ids are sorted by how often they are used, as vocabularies are, each
+// rank has then as many of the frequent rows as the others, while the first of RowWise
+// has nearly all of them.
+func RowCyclic(axis string) Layout { return Layout{rows: []string{axis}, cyclic: true} }
 
 // TableWise keeps the whole table on one rank of an axis.
 func TableWise(axis string, rank int) Layout { return RowWiseOn(axis, rank) }
@@ -73,6 +80,9 @@ func (l Layout) Placements(mesh *dtensor.Mesh, rows, columns int) []layout.Place
 				sizes = l.among(mesh.Axes()[axis], size)
 			}
 			p[axis] = layout.ShardSizes(dim, sizes...)
+			if l.cyclic {
+				p[axis] = layout.ShardCyclic()
+			}
 		}
 	}
 	set(0, rows, l.sizes, l.rows)
@@ -104,6 +114,8 @@ func (l Layout) String() string {
 		on = fmt.Sprintf(" on ranks %v", l.on)
 	}
 	switch {
+	case l.cyclic:
+		return "row-wise in turn over " + strings.Join(l.rows, ",")
 	case len(l.rows) > 0 && len(l.columns) > 0:
 		return fmt.Sprintf("grid, rows over %s and columns over %s", strings.Join(l.rows, ","), strings.Join(l.columns, ","))
 	case len(l.rows) > 0:

@@ -22,6 +22,8 @@ func TestLayouts(t *testing.T) {
 		{embedding.RowWise("b"), "[R S(0)]", "row-wise over b"},
 		{embedding.RowWise("a", "b"), "[S(0) S(0)]", "row-wise over a,b"},
 		{embedding.RowWiseSizes("b", 1, 0, 6), "[R S(0)[1 0 6]]", "row-wise over b"},
+		{embedding.RowCyclic("b"), "[R C(0)]", "row-wise in turn over b"},
+		{embedding.RowCyclic("a"), "[C(0) R]", "row-wise in turn over a"},
 		{embedding.RowWiseOn("b", 2, 0), "[R S(0)[4 0 3]]", "row-wise over b on ranks [0 2]"},
 		{embedding.TableWise("b", 1), "[R S(0)[0 7 0]]", "table-wise on rank 1 of b"},
 		{embedding.TableWise("a", 1), "[S(0)[0 7] R]", "table-wise on rank 1 of a"},

@@ -2,6 +2,7 @@ package embedding
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/gorun-spmd/gorun/tensor"
@@ -55,31 +56,40 @@ func (l *load) add(p *Plan, u int, c choice, sign int) {
 	if its.copied {
 		l.copied += sign
 	}
-	for r := range l.memory {
-		l.memory[r] += sign * p.memory(u, c, r)
-		l.time[r] += float64(sign) * its.at(c, r)
+	if c.kind == TableWiseKind {
+		l.memory[c.rank] += sign * p.units[u].bytes
+		l.time[c.rank] += float64(sign) * its.owner
+	}
+	for r, m := range p.units[u].memory[c.kind] {
+		l.memory[r] += sign * m
+	}
+	each := float64(sign) * its.each
+	for r := range l.time {
+		l.time[r] += each
 	}
 }
 
-// memory returns the bytes of a unit on rank r.
-func (p *Plan) memory(u int, c choice, r int) (bytes int) {
+// memory returns the bytes of the parts of a unit by rank, if its tables are divided or
+// replicated.
+func (p *Plan) memory(u *unit, k Kind) []int {
 	ranks := p.options.Ranks
-	for _, t := range p.units[u].tables {
+	bytes := make([]int, ranks)
+	for _, t := range u.tables {
 		d := &p.demands[t]
-		rows, columns := d.Rows, d.Dim
-		switch c.kind { // the sizes of torch.chunk
-		case RowWiseKind:
-			n := (rows + ranks - 1) / ranks
-			rows = max(0, min(n, rows-r*n))
-		case ColumnWiseKind:
-			n := (columns + ranks - 1) / ranks
-			columns = max(0, min(n, columns-r*n))
-		case TableWiseKind:
-			if r != c.rank {
-				rows = 0
+		for r := range bytes {
+			rows, columns := d.Rows, d.Dim
+			switch k {
+			case RowWiseKind: // the sizes of torch.chunk
+				n := (rows + ranks - 1) / ranks
+				rows = max(0, min(n, rows-r*n))
+			case ColumnWiseKind:
+				n := (columns + ranks - 1) / ranks
+				columns = max(0, min(n, columns-r*n))
+			case RowCyclicKind:
+				rows = (rows - r + ranks - 1) / ranks
 			}
+			bytes[r] += p.bytes(d, rows, columns)
 		}
-		bytes += p.bytes(d, rows, columns)
 	}
 	return bytes
 }
@@ -97,9 +107,14 @@ func (p *Plan) value(plan []choice) value {
 
 // valueWith estimates a plan that is others and one more unit.
 func (p *Plan) valueWith(others *load, u int, c choice) value {
-	v, slowest, its := value{}, 0.0, &p.units[u].costs[c.kind]
+	v, slowest, its, more := value{}, 0.0, &p.units[u].costs[c.kind], p.units[u].memory[c.kind]
 	for r, m := range others.memory {
-		m += p.memory(u, c, r)
+		switch {
+		case more != nil:
+			m += more[r]
+		case r == c.rank:
+			m += p.units[u].bytes
+		}
 		v.over += p.over(m)
 		v.memory, slowest = max(v.memory, m), max(slowest, others.time[r]+its.at(c, r))
 	}
@@ -201,11 +216,12 @@ func (l *mostOf[T]) without(r int) T {
 //
 //	                 all-to-all                       all-gather
 //	data-parallel                                     P·C·U·(8+g)
-//	row-wise         U·(8+w+g)                        C·U·(8+g)          if C > 1
+//	row-wise         U·(S·8+w+S·g)                    C·S·U·(8+g)        if C > 1
 //	column-wise      U·(8·P+w+g)                      C·U·(8·P+g)        if C > 1
 //	table-wise       U·w, and the owner P·U·(8+g)     owner: C·P·U·(8+g) if C > 1
 //
-// It looks up N ids, and adds up as many rows of gradients as it receives, which takes
+// where S is how many times the mean the rank with the most of the distinct ids of a
+// Sample has, in blocks or in turn, 1 without one. It looks up N ids, and adds up as many rows of gradients as it receives, which takes
 // about half as long for each.
 func (p *Plan) costOf(t int, k Kind) cost {
 	d, copies := &p.demands[t], float64(p.options.Copies)
@@ -226,7 +242,11 @@ func (p *Plan) costOf(t int, k Kind) cost {
 			c.each += ns(0, n*u*(8+g), n*u, g)
 		}
 	case RowWiseKind:
-		c.each += ns(u*(8+w+g), u*(8+g), u, g)
+		s := d.skew(p.options.Ranks, false)
+		c.each += ns(u*(8*s+w+g*s), u*s*(8+g), u*s, g)
+	case RowCyclicKind:
+		s := d.skew(p.options.Ranks, true)
+		c.each += ns(u*(8*s+w+g*s), u*s*(8+g), u*s, g)
 	case ColumnWiseKind:
 		c.each += ns(u*(8*n+w+g), u*(8*n+g), n*u, g/n)
 	case TableWiseKind:
@@ -248,10 +268,30 @@ func (p *Plan) ids(t int) float64 {
 // distinct returns how many distinct ids of table t a rank has in a step.
 func (p *Plan) distinct(t int) float64 {
 	d, ids := &p.demands[t], p.ids(t)
-	if d.Distinct > 0 {
+	switch {
+	case d.Distinct > 0:
 		ids = min(ids, d.Distinct)
+	case len(d.Sample) > 0:
+		ids = min(ids, float64(len(d.Sample)))
 	}
 	return min(ids, float64(d.Rows))
+}
+
+// skew returns how many times the mean the rank has, which has most of the distinct ids of
+// the sample, if the rows lie in blocks or in turn; 1 without a sample.
+func (d *Demand) skew(ranks int, inTurn bool) float64 {
+	if len(d.Sample) == 0 {
+		return 1
+	}
+	counts, block := make([]int, ranks), (int64(d.Rows)+int64(ranks)-1)/int64(ranks)
+	for _, id := range d.Sample {
+		if inTurn {
+			counts[id%int64(ranks)]++
+		} else {
+			counts[id/block]++
+		}
+	}
+	return float64(slices.Max(counts)*ranks) / float64(len(d.Sample))
 }
 
 // bytes returns what a part of a table takes, with its optimizer's state.

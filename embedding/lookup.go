@@ -85,7 +85,7 @@ type lookup struct {
 	x       exchange
 	own     *part // of the table
 	s       settings
-	ids     *tensor.Tensor // local ids
+	ids     *tensor.Tensor // local ids, as rows are served
 	base    int            // what local ids are counted from: this rank's first row is row ids-base of local
 	mask    *dtensor.MaskBuffer
 	tracked bool
@@ -126,7 +126,9 @@ func (l *lookup) agree(ids *dtensor.Tensor) {
 	const status = 2 // the flat global position of the first bad id plus one, and that id; or zeros
 	numbers := make([]int64, status, status+max(1, len(l.x.requestPeers)))
 	if !l.premasked {
-		if pos, id, ok := tensor.CheckIndex(l.ids, l.own.weight.Dim(0)); !ok {
+		var bad bool
+		var pos, id int
+		if l.ids, pos, id, bad = servedIDs(l.own.weight, l.ids); bad {
 			numbers[0], numbers[1] = int64(globalIndex(ids, pos))+1, int64(id)
 		}
 	}

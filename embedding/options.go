@@ -28,7 +28,7 @@ type Options struct {
 
 // settings are Options with the defaults filled in.
 type settings struct {
-	padding   int // the row, -1: none
+	padding   int // the row as servedIDs counts it, -1: none
 	renorm    bool
 	maxNorm   float64
 	normType  float64
@@ -85,7 +85,9 @@ func (s *settings) setPadding(idx *int, rows int) (ok bool) {
 	if *idx < -rows || *idx >= rows {
 		return false
 	}
-	s.padding = (*idx + rows) % rows
+	if s.padding = (*idx + rows) % rows; s.weight != nil {
+		s.padding = s.weight.Layout().Served(s.padding)
+	}
 	return true
 }
 

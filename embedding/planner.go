@@ -20,9 +20,13 @@ type Demand struct {
 	// Distinct is how many of the ids of one rank's part of a batch are
 	// distinct; 0: as many as there can be. Power laws make it small: measure it.
 	Distinct float64
+	// Sample are the ids of one rank's part of a batch, repetitions too; nil: none. It says
+	// how evenly the requests for rows of a row-wise table come to the ranks, and lets the
+	// planner choose RowCyclicKind where contiguous rows are worse. Distinct may then be 0.
+	Sample []int64
 
-	// Kinds are the kinds of layout that the table may have; none: all. One kind pins it,
-	// TableWiseKind with one of Ranks to a rank. Along an axis of one rank all are the same.
+	// Kinds are the kinds of layout that the table may have; none: all, but RowCyclicKind
+	// only with a Sample. One kind pins it, TableWiseKind with one of Ranks to a rank. Along an axis of one rank all are the same.
 	Kinds []Kind
 	// Ranks are those along the axis that may have the table if it is table-wise; none: all.
 	Ranks []int
@@ -64,6 +68,7 @@ type unit struct {
 	ranks  []int  // that may have it if it is table-wise, ascending
 	bytes  int    // of all its rows
 	costs  [kinds]cost
+	memory [kinds][]int // of its parts by rank; of those that are table-wise nothing
 }
 
 // A choice is a way to lay out a unit: a kind, and for table-wise a rank.
@@ -81,12 +86,13 @@ const (
 	RowWiseKind
 	ColumnWiseKind
 	TableWiseKind
+	RowCyclicKind
 	kinds
 )
 
-var kindNames = [kinds]string{"data-parallel", "row-wise", "column-wise", "table-wise"}
+var kindNames = [kinds]string{"data-parallel", "row-wise", "column-wise", "table-wise", "row-wise in turn"}
 
-// String returns "data-parallel", "row-wise", "column-wise" or "table-wise".
+// String returns "data-parallel", "row-wise", "column-wise", "table-wise" or "row-wise in turn".
 func (k Kind) String() string {
 	if k < kinds {
 		return kindNames[k]
@@ -100,13 +106,15 @@ func (c choice) layout(axis string) Layout {
 		return RowWise(axis)
 	case ColumnWiseKind:
 		return ColumnWise(axis)
+	case RowCyclicKind:
+		return RowCyclic(axis)
 	case TableWiseKind:
 		return TableWise(axis, c.rank)
 	}
 	return Replicated()
 }
 
-// NewPlan chooses a layout for each table: data-parallel, row-wise,
+// NewPlan chooses a layout for each table: data-parallel, row-wise in blocks or in turn,
 // column-wise, or table-wise on one of the ranks. No rank gets more than
 // MemoryBytes; under that, the time that the slowest rank needs for a lookup and
 // its gradient is to be short, as estimated from the rates. It begins with several
@@ -150,11 +158,14 @@ func NewPlan(demands []Demand, rates Rates, o PlanOptions) (*Plan, error) {
 
 // newPlan checks the tables and puts them in units.
 func newPlan(demands []Demand, rates Rates, o PlanOptions) (*Plan, error) {
-	p := &Plan{rates: rates, demands: demands, options: o}
+	p := &Plan{rates: rates, demands: slices.Clone(demands), options: o}
 	groups := map[string]int{}
 	for t, d := range demands {
 		if err := p.check(d); err != nil {
 			return nil, err
+		}
+		if d.Sample != nil { // from here on each of its ids once
+			p.demands[t].Sample = slices.Compact(slices.Sorted(slices.Values(d.Sample)))
 		}
 		u, ok := groups[d.Group]
 		if !ok || d.Group == "" {
@@ -187,6 +198,11 @@ func newPlan(demands []Demand, rates Rates, o PlanOptions) (*Plan, error) {
 				u.costs[k].add(p.costOf(t, k))
 			}
 		}
+		for _, k := range u.kinds {
+			if k != TableWiseKind {
+				u.memory[k] = p.memory(u, k)
+			}
+		}
 	}
 	return p, nil
 }
@@ -206,7 +222,12 @@ func (p *Plan) check(d Demand) error {
 	}
 	for _, k := range d.Kinds {
 		if k >= kinds {
-			return planError("table %q may have kind %d; use DataParallelKind to TableWiseKind", d.Name, k)
+			return planError("table %q may have kind %d; use DataParallelKind to RowCyclicKind", d.Name, k)
+		}
+	}
+	for i, id := range d.Sample {
+		if id < 0 || id >= int64(d.Rows) {
+			return planError("Sample[%d] of table %q is %d; its ids are from 0 to %d", i, d.Name, id, d.Rows-1)
 		}
 	}
 	for _, r := range d.Ranks {
@@ -234,7 +255,7 @@ func (p *Plan) restrict(u *unit) {
 	}
 	for k := range kinds {
 		if all(func(d Demand) bool {
-			return (len(d.Kinds) == 0 || slices.Contains(d.Kinds, k)) &&
+			return (len(d.Kinds) == 0 && (k != RowCyclicKind || d.Sample != nil) || slices.Contains(d.Kinds, k)) &&
 				(k != ColumnWiseKind || d.Dim > 1) && // one column cannot be divided
 				(k != TableWiseKind || len(u.ranks) > 0)
 		}) {

@@ -117,7 +117,7 @@ func TestPlanRefuses(t *testing.T) {
 		{large, PlanOptions{Axis: "tp"}, "Ranks is 0"},
 		{large, PlanOptions{Axis: "tp", Ranks: 1, Batch: -1}, "Batch -1"},
 		{Demand{Name: "odd", Rows: -1}, PlanOptions{Ranks: 1}, `table "odd" has -1 rows`},
-		{Demand{Name: "odd", Kinds: []Kind{4}}, PlanOptions{Ranks: 2}, `table "odd" may have kind 4`},
+		{Demand{Name: "odd", Kinds: []Kind{5}}, PlanOptions{Ranks: 2}, `table "odd" may have kind 5`},
 		{Demand{Name: "odd", Ranks: []int{1, 2}}, PlanOptions{Axis: "tp", Ranks: 2}, `table "odd" may lie on rank 2 of axis "tp", which has 2`},
 		{Demand{Name: "odd", Dim: 1, Kinds: []Kind{ColumnWiseKind}}, PlanOptions{Ranks: 2},
 			`table "odd" of 1 features has no layout: Kinds [column-wise], Ranks []; allow another kind`},
@@ -242,11 +242,73 @@ func TestPlanText(t *testing.T) {
 	}
 }
 
+// Tables of one size share a line, and many ranks are told by the least and the most.
+func TestPlanTextFitsOnAScreen(t *testing.T) {
+	var demands []Demand
+	for i := range 2000 {
+		demands = append(demands, Demand{Name: fmt.Sprint("t", i), Rows: 1000 << (i % 10), Dim: 16, IDs: 1, Kinds: []Kind{RowWiseKind}})
+	}
+	p, err := NewPlan(demands, someRates, PlanOptions{Axis: "tp", Ranks: 64, Batch: 4096, StateBytes: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := p.String()
+	if n := strings.Count(text, "\n"); n > 12 {
+		t.Errorf("%d lines:\n%s", n, text)
+	}
+	for _, want := range []string{"\nt9 and 199 more     512000 rows of 16, ", "\nmemory of a rank: ", " on average (no limit); estimated "} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+}
+
+// A sample of ids that are sorted by frequency has the planner deal the rows out in turn;
+// of ids that are not the blocks stay. The plan keeps its word on the memory of each rank.
+func TestPlanOfASample(t *testing.T) {
+	const rows, ranks = 100_003, 4
+	rng := rand.New(rand.NewPCG(1, 2))
+	zipf := rand.NewZipf(rng, 1.05, 1, rows-1)
+	skewed, even := make([]int64, 4096), make([]int64, 4096)
+	for i := range skewed {
+		skewed[i], even[i] = int64(zipf.Uint64()), rng.Int64N(rows)
+	}
+	o := PlanOptions{Axis: "tp", Ranks: ranks, Batch: 4096 * ranks, MemoryBytes: 20_000_000}
+	rowWise := []Kind{RowWiseKind, RowCyclicKind}
+	for _, c := range []struct {
+		sample []int64
+		kinds  []Kind
+		want   string
+	}{
+		{skewed, rowWise, "row-wise in turn over tp"}, {even, rowWise, "row-wise over tp"}, {nil, rowWise, "row-wise over tp"},
+		{skewed, []Kind{RowWiseKind}, "row-wise over tp"}, {nil, []Kind{RowCyclicKind}, "row-wise in turn over tp"},
+	} {
+		p, err := NewPlan([]Demand{{Name: "a", Rows: rows, Dim: 64, IDs: 1, Sample: c.sample, Kinds: c.kinds}}, someRates, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := p.Layouts[0].String(); got != c.want {
+			t.Errorf("%d ids, kinds %v: %s, want %s\n%v", len(c.sample), c.kinds, got, c.want, p)
+		}
+		if total := sum(p.MemoryBytes); total != rows*64*4 {
+			t.Errorf("%v: %d bytes together", p.Layouts[0], total)
+		}
+	}
+	p, err := NewPlan([]Demand{{Name: "a", Rows: rows, Dim: 64, IDs: 1, Sample: skewed}}, someRates, o)
+	if err != nil || p.choices[0].kind == RowWiseKind || !strings.Contains(p.String(), "row-wise would take") {
+		t.Errorf("%v, %v", p, err)
+	}
+	_, err = NewPlan([]Demand{{Name: "a", Rows: 3, Dim: 4, Sample: []int64{2, 3}}}, someRates, o)
+	if err == nil || !strings.Contains(err.Error(), `Sample[1] of table "a" is 3; its ids are from 0 to 2`) {
+		t.Error(err)
+	}
+}
+
 // TestPlanIsKept holds that tables made by a plan take the memory that it says,
 // and that all ranks measure and plan the same.
 func TestPlanIsKept(t *testing.T) {
 	demands := []Demand{{Name: "a", Rows: 1001, Dim: 6, IDs: 1}, {Name: "b", Rows: 7, Dim: 3, IDs: 2}, {Name: "c", Rows: 50, Dim: 9, IDs: 1},
-		{Name: "d", Rows: 0, Dim: 2}}
+		{Name: "d", Rows: 0, Dim: 2}, {Name: "e", Rows: 101, Dim: 2, IDs: 1, Kinds: []Kind{RowCyclicKind}}}
 	for i, shape := range [][2]int{{1, 1}, {1, 3}, {2, 2}, {1, 3}} {
 		if i == 3 {
 			for t := range demands {

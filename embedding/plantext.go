@@ -8,7 +8,7 @@ import (
 )
 
 // String prints the plan and says why: for each table where it lies, and what the
-// next best way would cost.
+// next best way would cost. Tables of which the same is to be said have one line.
 func (p *Plan) String() string {
 	var s strings.Builder
 	o := p.options
@@ -17,10 +17,6 @@ func (p *Plan) String() string {
 		fmt.Fprintf(&s, ", %d copies", o.Copies)
 	}
 	fmt.Fprintf(&s, "\nmeasured: %v\n", p.rates)
-	width := 5
-	for _, d := range p.demands {
-		width = max(width, len(d.Name))
-	}
 	why, l := make([]string, len(p.demands)), p.load(p.choices)
 	for u := range p.units {
 		reason := p.why(&l, u)
@@ -28,21 +24,47 @@ func (p *Plan) String() string {
 			why[t] = reason
 		}
 	}
+	var lines []string
+	first, count := map[string]string{}, map[string]int{} // by line: the first of its tables, and how many there are
 	for t, d := range p.demands {
-		fmt.Fprintf(&s, "%-*s  %9d rows of %d, %s, %.0f distinct ids a step: %v; %s\n", width, d.Name, d.Rows, d.Dim,
-			sizeOf(p.bytes(&d, d.Rows, d.Dim)), p.distinct(t), p.Layouts[t], why[t])
+		line := fmt.Sprintf("%9d rows of %d, %s, %.0f distinct ids a step: %v; %s", d.Rows, d.Dim, sizeOf(p.bytes(&d, d.Rows, d.Dim)),
+			p.distinct(t), p.Layouts[t], why[t])
+		if count[line]++; count[line] == 1 {
+			lines, first[line] = append(lines, line), d.Name
+		}
+	}
+	width := 5
+	for line, n := range count {
+		if n > 1 {
+			first[line] += fmt.Sprintf(" and %d more", n-1)
+		}
+		width = max(width, len(first[line]))
+	}
+	for _, line := range lines {
+		fmt.Fprintf(&s, "%-*s  %s\n", width, first[line], line)
 	}
 	limit := "no limit"
 	if o.MemoryBytes > 0 {
 		limit = "limit " + sizeOf(o.MemoryBytes)
 	}
-	var memory []string
-	for _, m := range p.MemoryBytes {
-		memory = append(memory, sizeOf(m))
+	memory := "of each rank: "
+	if n := len(p.MemoryBytes); n > mostRanks {
+		memory = fmt.Sprintf("of a rank: %s to %s, %s on average", sizeOf(slices.Min(p.MemoryBytes)), sizeOf(slices.Max(p.MemoryBytes)),
+			sizeOf(sum(p.MemoryBytes)/n))
+	} else {
+		for r, m := range p.MemoryBytes {
+			if r > 0 {
+				memory += ", "
+			}
+			memory += sizeOf(m)
+		}
 	}
-	fmt.Fprintf(&s, "memory of each rank: %s (%s); estimated %v a step", strings.Join(memory, ", "), limit, p.Time.Round(time.Microsecond))
+	fmt.Fprintf(&s, "memory %s (%s); estimated %v a step", memory, limit, p.Time.Round(time.Microsecond))
 	return s.String()
 }
+
+// mostRanks is up to how many ranks a plan lists the memory of each.
+const mostRanks = 8
 
 // why says what the other kinds of layout would cost for a unit, cheapest first, while the
 // others stay. l is the load of the plan.

@@ -28,7 +28,8 @@ func (p *Pooled) Feature(name string) *dtensor.Tensor {
 // Bags looks up the lists of ids of all features and makes one row of each list:
 // the sum of its rows, times the batch's weights if it has any, their mean or
 // their maximum. A list that is empty gives zeros; ids that are a table's
-// PaddingIdx are left out, as in Bag. The weights get no gradient. Features that no
+// PaddingIdx are left out, as in Bag. The weights get no gradient, but those of
+// PositionWeights do. Features that no
 // table has are not looked at. With dtensor.Mesh.SameBits every rank gathers the whole
 // batch first.
 //
@@ -39,6 +40,7 @@ func (c *Collection) Bags(j *Jagged) *Pooled {
 	const op = "Bags"
 	at := c.columns(op, j)
 	if c.mesh.SameBits() && c.mesh.Inside() { // each owner adds up the gradients of all samples in their order
+		j = j.expanded()
 		if all := j.gathered(); all != j {
 			return &Pooled{c.Bags(all).Values().Redistribute(j.batch.Placements()...), c}
 		}
@@ -48,25 +50,47 @@ func (c *Collection) Bags(j *Jagged) *Pooled {
 		return &Pooled{c.mesh.Wrap(op, tensor.New(c.mesh.Device(), c.dtype, 0), nil, false, shape, places...), c}
 	}
 	v := c.newLookup(op, j, at, false)
-	bags := make([]*pooling, len(c.features))
+	bags, inverses := make([]*pooling, len(c.features)), make([]*tensor.Tensor, len(c.features))
+	params, rows := j.positionParams(at), make([]*tensor.Tensor, len(c.features))
 	out := tensor.New(c.mesh.Device(), c.dtype, j.samples, c.width)
 	for t := range c.tables {
 		for i, f := range c.of[t] {
 			bags[f] = v.pooling(t, i, f)
 			y := bags[f].forward(v.rows[t], nil)
+			if inverse := j.inverse[at[f]]; inverse != nil { // the bags of the samples are copies
+				inverses[f] = listOf(c.mesh.Device(), inverse)
+				y = tensor.TakeRows(y, inverses[f], 0)
+			}
+			if j.positions[at[f]] != nil {
+				rows[f] = v.rows[t]
+			}
 			tensor.UnpackBox(out, []int{0, c.features[f].at}, y.Reshape(y.Numel()), 0, y.Shape())
 		}
 	}
 	v.rows = nil
 	y := c.mesh.Wrap(op, out, nil, false, shape, places...)
-	y = dtensor.Record(op, y, c.inputs(), func(gy *dtensor.Tensor) []dtensor.Grad {
+	y = dtensor.Record(op, y, append(c.inputs(), params...), func(gy *dtensor.Tensor) []dtensor.Grad {
 		dy := tensor.Widen(gy.Redistribute(places...).Local())
-		return v.grads(func(t, i, f int) *tensor.Tensor {
+		factors := make([]*tensor.Tensor, len(c.features))
+		grads := v.grads(func(t, i, f int) *tensor.Tensor {
 			w := c.features[f].width
 			d := tensor.New(dy.Device(), dy.DType(), j.samples, w)
 			tensor.PackBox(d.Reshape(d.Numel()), 0, dy, []int{0, c.features[f].at}, d.Shape())
-			return bags[f].allIDs(bags[f].backward(bags[f].spread(d)), j.idsOf(at[f]).Numel())
+			if lists := len(j.lengthsOf(at[f])); inverses[f] != nil {
+				d = tensor.DenseRows(tensor.Coalesce(inverses[f], d, 0, lists), lists)
+			}
+			d = bags[f].spread(d)
+			if rows[f] != nil {
+				factors[f] = j.positionGrad(at[f], bags[f], rows[f], d)
+			}
+			return bags[f].allIDs(bags[f].backward(d), j.idsOf(at[f]).Numel())
 		})
+		for f, its := range factors {
+			if its != nil {
+				grads = append(grads, dtensor.Dense(j.sumOfRanks(op, at[f], its)))
+			}
+		}
+		return grads
 	})
 	return &Pooled{y, c}
 }
@@ -95,7 +119,7 @@ func (v *batchLookup) grads(of func(t, i, f int) *tensor.Tensor) []dtensor.Grad 
 // pooling divides the ids of feature f, the i-th of table t, into one bag a sample.
 func (v *batchLookup) pooling(t, i, f int) *pooling {
 	j, at := v.j, v.at[f]
-	starts := make([]int, 1, j.samples+1)
+	starts := make([]int, 1, len(j.lengthsOf(at))+1)
 	for s, n := range j.lengthsOf(at) {
 		starts = append(starts, starts[s]+n)
 	}

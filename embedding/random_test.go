@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/embedding"
 	"github.com/gorun-spmd/gorun/internal/meshtest"
 	"github.com/gorun-spmd/gorun/tensor"
@@ -31,6 +32,21 @@ func someRows(rng *rand.Rand) int {
 	return 1 + rng.IntN(20)
 }
 
+// orCyclic returns places, some with rows that are dealt out in turn along the one axis that
+// divides them.
+func orCyclic(rng *rand.Rand, places []layout.Placement) []layout.Placement {
+	var rows []int
+	for axis, p := range places {
+		if p.Shards(0) {
+			rows = append(rows, axis)
+		}
+	}
+	if len(rows) == 1 && rng.IntN(3) == 0 {
+		places[rows[0]] = layout.ShardCyclic()
+	}
+	return places
+}
+
 // TestRandomLookups compares random lookups, with explicit sizes of shards, some
 // of them empty, with the loops, and counts what they communicate:
 // go test -run RandomLookups -cases 10000 -seed 2.
@@ -43,6 +59,7 @@ func TestRandomLookups(t *testing.T) {
 		}
 		weight, ids, to := meshtest.SomePlaces(rng, mesh, s.rows, s.width), meshtest.SomePlaces(rng, mesh, s.ids...),
 			meshtest.SomePlaces(rng, mesh, s.ids...)
+		weight = orCyclic(rng, weight)
 		o := embedding.Options{ScaleGradByFreq: rng.IntN(2) == 0, PaddingIdx: maybe(rng, -1-rng.IntN(s.rows))}
 		direct := o
 		if rng.IntN(3) == 0 {
@@ -107,7 +124,7 @@ func TestRandomBags(t *testing.T) {
 		if p.mode == embedding.Sum && rng.IntN(2) == 0 {
 			p.factors = meshtest.Numbers(len(p.ids), float64(i+1), 1)
 		}
-		at := bagPlaces{weight: meshtest.SomePlaces(rng, mesh, rows, width), ids: meshtest.SomePlaces(rng, mesh, shape...),
+		at := bagPlaces{weight: orCyclic(rng, meshtest.SomePlaces(rng, mesh, rows, width)), ids: meshtest.SomePlaces(rng, mesh, shape...),
 			offsets: meshtest.SomePlaces(rng, mesh, len(p.starts)), factors: meshtest.SomePlaces(rng, mesh, shape...)}
 		if !p.last {
 			at.offsets = meshtest.SomePlaces(rng, mesh, bags)
@@ -126,7 +143,9 @@ func someLayout(rng *rand.Rand, mesh []int, rows int) embedding.Layout {
 	axes := []string{"a", "b", "c"}[:len(mesh)]
 	at := rng.IntN(len(mesh))
 	axis, ranks := axes[at], rng.Perm(mesh[at])[:1+rng.IntN(mesh[at])]
-	switch rng.IntN(8) {
+	switch rng.IntN(9) {
+	case 7:
+		return embedding.RowCyclic(axis)
 	case 0:
 		return embedding.Replicated()
 	case 1:

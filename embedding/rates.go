@@ -7,6 +7,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/internal/forecast"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -62,6 +63,9 @@ func MeasureRates(ctx context.Context, mesh *dtensor.Mesh, axis string) (Rates, 
 	if !mesh.Inside() {
 		return Rates{}, nil
 	}
+	if forecast.Of(mesh.Comm().Internals().Attr) != nil {
+		return assumed, nil
+	}
 	group := mesh.Group(mesh.Axes()[i].Name)
 	const small, large = 8, 1 << 20 // bytes of a rank
 	toAll := func(bytes int) (func() error, int) {
@@ -109,6 +113,12 @@ func MeasureRates(ctx context.Context, mesh *dtensor.Mesh, axis string) (Rates, 
 	return Rates{AllToAll: rate(0), AllGather: rate(2), Table: time.Duration(times[4] / probeTables),
 		ID: time.Duration(max(times[5]-times[4], 0) / (probeTables * (probeIDs - 1))), Copy: Rate{Bandwidth: bandwidth(5)}}, nil
 }
+
+// assumed are the rates of ranks that share memory, where nothing can be measured: in a program that
+// runs for gorun plan.
+var assumed = Rates{AllToAll: Rate{Latency: 20 * time.Microsecond, Bandwidth: 2e9},
+	AllGather: Rate{Latency: 20 * time.Microsecond, Bandwidth: 2e9},
+	Table:     10 * time.Microsecond, ID: 20 * time.Nanosecond, Copy: Rate{Bandwidth: 2e9}}
 
 // The lookups that MeasureRates makes: in so many tables, of so many ids in each or one,
 // and of rows of so many features or one.

@@ -51,8 +51,9 @@ func NewTable(mesh *dtensor.Mesh, c Config) *Table {
 		c.DType = tensor.Float32
 	}
 	wide := dtensor.Normal(mesh, c.Key, 0, c.Std, []int{c.Rows, c.Dim}, c.Layout.Placements(mesh, c.Rows, c.Dim)...)
-	weight := wide.Cast(c.DType)
-	if weight != wide {
+	weight := wide
+	if c.DType != tensor.Float32 {
+		weight = mesh.Wrap("NewTable", tensor.Cast(wide.Local(), c.DType), nil, false, wide.Shape(), wide.Placements()...)
 		wide.Local().Free()
 	}
 	t := TableOf(weight, Options{PaddingIdx: c.PaddingIdx, MaxNorm: c.MaxNorm, NormType: c.NormType, ScaleGradByFreq: c.ScaleGradByFreq,

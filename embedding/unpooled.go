@@ -24,6 +24,9 @@ func (u *Unpooled) Feature(name string) *dtensor.Tensor { return u.values[u.c.mu
 func (c *Collection) Rows(j *Jagged) *Unpooled {
 	c.mesh.RefuseSameBits("Collection.Rows", "each rank adds up the gradients of its own samples first", "use Bags, or Table.Lookup")
 	const op = "Rows"
+	if c.mesh.Inside() {
+		j = j.expanded()
+	}
 	at := c.columns(op, j)
 	axis := -1
 	for i, p := range j.batch.Placements() {

@@ -22,10 +22,10 @@ import (
 //	R        R         R
 //	S(d)     any       R after 1 collective of a number; S(d) for None
 //
-// Targets are brought to the layout of the logits and get no gradient; that of
-// the logits, sigmoid(x) - y, lies as the logits do. Partial logits are reduced
-// first. The mean of no positions is NaN. With logits of bfloat16 targets and loss are
-// float32, in which it is computed, and the gradient is bfloat16. BinaryCrossEntropy
+// Targets are redistributed to the layout of the logits and get no gradient. The
+// gradient of the logits, sigmoid(x) - y, has their layout. Partial logits are reduced
+// first. The mean of no positions is NaN. With logits of bfloat16 the targets, the
+// computation and the loss are float32, and the gradient is bfloat16. BinaryCrossEntropy
 // throws an *Error for shapes or types that differ.
 func BinaryCrossEntropy(logits, targets *dtensor.Tensor, r Reduction) *dtensor.Tensor {
 	defer logits.Mesh().Span("BinaryCrossEntropy").End()
@@ -56,12 +56,12 @@ func BinaryCrossEntropy(logits, targets *dtensor.Tensor, r Reduction) *dtensor.T
 		out = out.Scale(scale)
 	}
 	return dtensor.Record(op, out, []*dtensor.Tensor{logits}, func(gy *dtensor.Tensor) []dtensor.Grad {
-		return []dtensor.Grad{dtensor.Dense(x.Sigmoid().Sub(y).Mul(gy.Reduced()).Scale(scale).Cast(dt))}
+		return []dtensor.Grad{dtensor.Dense(x.Sigmoid().Sub(y).Mul(gy).Scale(scale).Cast(dt))}
 	})
 }
 
-// log1p returns ln(1+x), right for small x too: what is lost of x in the rounded 1+x
-// is taken into account to the first order.
+// log1p returns ln(1+x), precise for small x too: it adds to the first order what rounding
+// 1+x takes from x.
 func log1p(x *dtensor.Tensor) *dtensor.Tensor {
 	sum := x.AddScalar(1)
 	return sum.Log().Sub(sum.AddScalar(-1).Sub(x).Div(sum))

@@ -5,33 +5,34 @@ import (
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
-// Bytes of the buffers beside the gradients.
+// The defaults of limits.
 const (
-	// hiddenBytes is for the gradient of a block's hidden, where it is added up in
-	// float32 over the tiles.
-	hiddenBytes = 24 << 20
-	// weightBytes is for the gradient of the weight, where it is added up in float32
-	// over the blocks: a larger one is not.
-	weightBytes = 8 << 20
+	blockRows  = 2048    // positions: on an H100 products of so many are as fast as larger ones
+	blockWhole = 512     // positions that a block must have for all classes to be one tile
+	blockRest  = 4 << 20 // bytes left of the workspace, for the numbers of each position
 )
 
-// What a block holds at most.
-const (
-	blockRows = 2048    // positions: on an H100 products of so many are as fast as larger ones
-	blockRest = 4 << 20 // bytes left of the workspace, for the numbers of each position
-)
-
-// limits are what a block holds at most.
+// limits bound the size of a block.
 type limits struct {
-	rows, bytes int
-	onCPU       bool // float32 and float64 are computed in blocks on a CPU too
+	rows      int  // positions
+	wholeRows int  // with fewer positions in a block, the classes are not one tile
+	bytes     int  // of the buffers beside the gradients
+	onCPU     bool // float32 and float64 are computed in blocks on a CPU too
 }
 
-// tileStep is what the classes of a tile are a multiple of: cuBLAS is several times
-// slower where rows are no multiple of 16 bytes.
+// hiddenBytes bounds the gradient of a block's hidden if it is added up in float32 over the
+// tiles.
+func (l limits) hiddenBytes() int { return l.bytes / 8 * 3 }
+
+// weightBytes bounds the gradient of the weight that is added up in float32 over the
+// blocks; a larger one is rounded after each block.
+func (l limits) weightBytes() int { return l.bytes / 8 }
+
+// The number of classes of a tile is a multiple of tileStep: cuBLAS is several times
+// slower if rows are no multiple of 16 bytes.
 const tileStep = 128
 
-// A block is some of the positions, with what is held for all of their tiles.
+// A block is some of the positions, with the memory that all of their tiles share.
 type block[T dtype.Float] struct {
 	*job
 	at     int            // of the first position
@@ -41,14 +42,14 @@ type block[T dtype.Float] struct {
 	grad   *tensor.Tensor // and for their gradient: the same room, but of bfloat16 another
 }
 
-// blocks is fused for bfloat16, and for all types on a GPU, where tiles of few positions
-// would spend their time on reading and writing the gradient of the weight. For each
-// block of positions
+// blocks takes the place of fused for bfloat16, and for all types on a GPU, where tiles of
+// few positions would mostly read and write the gradient of the weight. For each block of
+// positions it computes
 //
-//	logits = hidden·weightᵀ, of the tile's classes, of bfloat16 in float32
+//	logits = hidden·weightᵀ, of the tile's classes, float32 for bfloat16
 //	statistics of all tiles, joined
 //
-// and then, tile by tile from the last, whose logits are still there,
+// and then, tile by tile, beginning with the last, whose logits are still in memory,
 //
 //	logits again
 //	dLogits, over the logits or in bfloat16
@@ -59,16 +60,14 @@ func blocks[T dtype.Float](t *tiled) *tensor.Tensor {
 	if t.wantHidden {
 		t.dHidden = tensor.NewLike(t.hidden)
 	}
-	size, room := t.blockSize(width), t.most.bytes
-	perLogit := t.wide.Size()
+	size, room, perLogit := t.blockSize(width), t.most.bytes, t.logitBytes()
 	if half {
 		room -= size * width * t.wide.Size()
-		perLogit += t.dtype.Size()
 	}
 	var dWeight *tensor.Tensor // what is added up: t.dWeight or the same in float32
 	if t.wantWeight {
 		t.dWeight = tensor.NewLike(t.weight) // the first block writes it
-		if dWeight = t.dWeight; half && size < t.outer && t.n*width*t.wide.Size() <= weightBytes {
+		if dWeight = t.dWeight; half && size < t.outer && t.n*width*t.wide.Size() <= t.most.weightBytes() {
 			dWeight = tensor.New(dev, t.wide, t.n, width)
 			defer dWeight.Free()
 			room -= dWeight.Bytes()
@@ -104,15 +103,29 @@ func blocks[T dtype.Float](t *tiled) *tensor.Tensor {
 	return reduce[T](t.job, bad)
 }
 
-// blockSize returns how many positions a block has. Ranks that share positions get the
-// same number.
+// blockSize returns how many positions of width numbers a block has: as many as the
+// workspace holds logits of all classes for, unless these are too few. Ranks that share
+// positions get the same number.
 func (t *tiled) blockSize(width int) int {
-	most := t.most.rows
+	most, perRow, bytes := t.most.rows, t.logitBytes()*t.classesOfRank(), t.most.bytes
 	if t.dtype.Narrow() {
-		most = max(1, min(most, hiddenBytes/t.wide.Size()/max(width, 1)))
+		most = max(1, min(most, t.most.hiddenBytes()/t.wide.Size()/max(width, 1)))
+		perRow += width * t.wide.Size()
+		bytes -= t.most.weightBytes()
+	}
+	if whole := bytes / max(perRow, 1); whole >= t.most.wholeRows {
+		most = min(most, whole)
 	}
 	n := max(1, (t.outer+most-1)/most)
 	return (t.outer + n - 1) / n
+}
+
+// logitBytes returns how many bytes a block needs for each logit and its gradient.
+func (t *tiled) logitBytes() int {
+	if t.dtype.Narrow() {
+		return t.wide.Size() + t.dtype.Size()
+	}
+	return t.wide.Size()
 }
 
 // cuts returns where tiles of n classes begin and the last ends, for tiles of up to
@@ -155,7 +168,7 @@ func (b *block[T]) weightsOf(lo, n int) *tensor.Tensor {
 	return tensor.Narrow(b.weight, 0, lo, n)
 }
 
-// stats returns those of hardStats for all tiles of the block.
+// stats returns the statistics of hardStats over all tiles of the block.
 func (b *block[T]) stats(weight *tensor.Tensor) (stats *tensor.Tensor) {
 	sums, weights := b.o.LabelSmoothing > 0, 0.0 // of the classes so far
 	b.tiles(false, func(lo, n int) {
@@ -180,8 +193,8 @@ func (b *block[T]) stats(weight *tensor.Tensor) (stats *tensor.Tensor) {
 	return smoothed[T](b.job, stats)
 }
 
-// gradients computes those of the block, and adds to dWeight after the first. The
-// logits of the last tile are there.
+// gradients computes the gradients of the block; from the second block on it adds to
+// dWeight. The logits of the last tile are still in memory.
 func (b *block[T]) gradients(t *tiled, dWeight *tensor.Tensor) {
 	ones := make([]T, b.outer)
 	for i := range b.rows {

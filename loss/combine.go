@@ -7,23 +7,23 @@ import (
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/internal/dtype"
 	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/internal/pairwise"
 	"github.com/gorun-spmd/gorun/tensor"
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
-// stat is what one rank sends about one position: the columns of
+// stat is the message of one rank about one position: the columns of
 // tensor.CrossEntropyStats.
 type stat[T dtype.Float] struct{ Max, Sum, Target, All T }
 
-// with combines the statistics of two parts of the classes. It is associative but
-// for rounding.
+// with combines the statistics of two parts of the classes. It is associative, apart
+// from rounding.
 func (a stat[T]) with(b stat[T]) stat[T] {
 	m := max(a.Max, b.Max)
 	return stat[T]{m, shifted(a, m) + shifted(b, m), dot(a, m) + dot(b, m), a.All + b.All}
 }
 
-// dot is Target of a part, counted from m instead of its own maximum where it is
-// Σ q·(x - Max).
+// dot returns Target of a part; if that is Σ q·(x - Max), it returns Σ q·(x - m).
 func dot[T dtype.Float](s stat[T], m T) T {
 	if s.All == 0 || s.Max == m {
 		return s.Target
@@ -31,7 +31,7 @@ func dot[T dtype.Float](s stat[T], m T) T {
 	return s.Target + s.All*(s.Max-m)
 }
 
-// shifted is Σ exp(x - m) of a part; a part without classes, or with -Inf only, has 0.
+// shifted returns Σ exp(x - m) of a part, 0 if it has no classes or only -Inf.
 func shifted[T dtype.Float](s stat[T], m T) T {
 	if s.Max == m || s.Sum == 0 {
 		return s.Sum
@@ -39,7 +39,7 @@ func shifted[T dtype.Float](s stat[T], m T) T {
 	return s.Sum * T(math.Exp(float64(s.Max)-float64(m)))
 }
 
-// The functions by which statistics and sums are reduced, kept for each world.
+// The attributes of a world under which its reductions of statistics and sums are kept.
 type (
 	statKey[T dtype.Float] struct{}
 	partialKey             struct{}
@@ -58,8 +58,8 @@ func newFunc[T any](name string, f func(a, b T) T) *comm.Func {
 }
 
 // combine fills in the rows of the local positions, from the statistics [rows, 4]
-// of the local classes. This is the one collective over the classes: for two
-// ranks each gathers the other's numbers; for more a reduction moves fewer.
+// of the local classes. It makes the one collective over the classes: an all-gather for
+// two ranks; for more a reduction, which moves fewer bytes.
 func combine[T dtype.Float](j *job, stats *tensor.Tensor) {
 	g := j.classGroup
 	n := j.positions()
@@ -100,12 +100,12 @@ func bytesOf(t *tensor.Tensor) comm.Buffer {
 	return comm.Buffer{Ptr: t.Ptr(), Count: t.Bytes(), DType: comm.Uint8}
 }
 
-// A badTarget is the first target that is no class; at is its flat global
-// position plus one, 0 for none.
+// A badTarget is the first target that is no class. at is its flat global position plus
+// one; 0: every target is a class.
 type badTarget struct{ at, target int64 }
 
-// partial is what the ranks of different positions tell each other: the sums of
-// losses and weights, and as a status whether one has a bad target.
+// partial is the message between the ranks of different positions: the sums of losses
+// and weights, and a status that says whether one has a bad target.
 type partial struct {
 	loss, weight float64
 	bad          badTarget
@@ -121,7 +121,7 @@ func (a partial) with(b partial) partial {
 }
 
 // acrossPositions sums over the axes that shard the positions. It makes the one
-// collective over them; with Reduction None that carries the status alone.
+// collective over them, which with Reduction None carries the status alone.
 func (j *job) acrossPositions(sum partial) partial {
 	g := j.batchGroup
 	if g == nil {
@@ -132,6 +132,28 @@ func (j *job) acrossPositions(sum partial) partial {
 	fn := g.Internals().Attr(partialKey{}, func() any { return newFunc("cross-entropy sums", partial.with) }).(*comm.Func)
 	j.mesh.Do(g, comm.Call{Kind: comm.AllReduceKind, Op: comm.Custom, Func: fn, Dst: buf, Src: buf, Cause: j.cause.batch})
 	return all[0]
+}
+
+// ofPositions is acrossPositions with same bits: every rank gathers the numbers of all positions
+// and adds them up pairwise.
+func (j *job) ofPositions(losses, weights []float64, bad badTarget) partial {
+	sum := partial{bad: bad}
+	if g := j.batchGroup; g != nil {
+		mine, all := []int64{bad.at, bad.target}, make([]int64, 2*g.Size())
+		j.mesh.Do(g, comm.Call{Kind: comm.AllGatherKind, Dst: comm.Of(all), Src: comm.Of(mine), Cause: j.cause.batch})
+		for i := 0; i < len(all); i += 2 {
+			sum = sum.with(partial{bad: badTarget{all[i], all[i+1]}})
+		}
+		losses, weights = j.gathered(losses), j.gathered(weights)
+	}
+	sum.loss, sum.weight = pairwise.Sum(losses), pairwise.Sum(weights)
+	return sum
+}
+
+// gathered returns a number of each position, of which the rank has those of its positions.
+func (j *job) gathered(mine []float64) []float64 {
+	local := tensor.FromSlice(j.mesh.Device(), mine, j.local...)
+	return tensor.ToSlice[float64](j.mesh.Wrap(j.op, local, nil, false, j.shape, j.targets...).Full())
 }
 
 // throw throws the error about a bad target.

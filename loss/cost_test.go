@@ -122,9 +122,11 @@ func TestLinearMemory(t *testing.T) {
 		dt                        tensor.DType
 		positions, classes, width int
 		workspace, most           int
-	}{{tensor.Float32, 512, 131072, 64, 0, 64 << 20}, {tensor.Float32, 512, 131072, 64, 0, 64 << 20}, {tensor.BFloat16, 8192, 1170, 1792, 0,
-		64 << 20}, {tensor.BFloat16, 2048, 8192, 64, 0, 64 << 20}, {tensor.Float32, 512, 65536, 8, 100 << 20, 100 << 20},
-		{tensor.Float64, 256, 65536, 8, 20 << 20, 20 << 20}, {tensor.BFloat16, 2048, 8192, 64, 40 << 20, 40 << 20}} {
+	}{{tensor.Float32, 512, 131072, 64, 64 << 20, 64 << 20}, {tensor.Float32, 512, 131072, 64, 64 << 20, 64 << 20},
+		{tensor.BFloat16, 8192, 1170, 1792, 64 << 20, 64 << 20}, {tensor.BFloat16, 2048, 8192, 64, 64 << 20, 64 << 20},
+		{tensor.Float32, 512, 65536, 8, 100 << 20, 100 << 20}, {tensor.Float64, 256, 65536, 8, 20 << 20, 20 << 20},
+		{tensor.BFloat16, 2048, 8192, 64, 40 << 20, 40 << 20}, {tensor.BFloat16, 2048, 16384, 64, 160 << 20, 160 << 20},
+		{tensor.BFloat16, 2048, 65536, 8, 0, 512 << 20}, {tensor.Float32, 2048, 131072, 8, 0, 512 << 20}} {
 		meshtest.On(t, []int{1 + i%2}, func(ctx context.Context, m *dtensor.Mesh) error {
 			h := dtensor.Normal(m, dtensor.Key{}, 0, 1, []int{c.positions, c.width}, replicate).Cast(c.dt)
 			w := dtensor.Normal(m, dtensor.Key{Seed: 1}, 0, 1, []int{c.classes, c.width}, shard0).Cast(c.dt)

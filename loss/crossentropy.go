@@ -22,10 +22,10 @@ import (
 //	S(batch),S(class)          S(batch),R   R,R; S(batch),R         both
 //
 // Several axes may shard the classes, and any dimension of positions may be
-// sharded; targets are brought to the layout that goes with the logits'. Logits
-// that are Partial are reduced first. The gradient communicates nothing and has
-// the layout of the logits; class probabilities get one too, in the same layout,
-// and weights none.
+// sharded; targets are redistributed to the layout of the table. Logits that are
+// Partial are reduced first. The gradient communicates nothing and has the layout of
+// the logits. Class probabilities get a gradient too, in the same layout; weights get
+// none.
 //
 // With x the logits of a position, y its target, w the class weights (1), ε the
 // label smoothing and z the z-loss,
@@ -41,10 +41,10 @@ import (
 //
 // The mean over no positions is NaN, as PyTorch has it.
 //
-// Logits are float32, float64 or bfloat16. Beside bfloat16 logits everything else is
-// float32: what is computed and what is sent, class probabilities, weights and, unlike
-// in PyTorch, the loss, which is that of the same logits as float32. Their gradient
-// is bfloat16, each element rounded once.
+// Logits are float32, float64 or bfloat16. With bfloat16 logits, class probabilities,
+// weights, computation, messages and, unlike in PyTorch, the loss are float32: the loss
+// is that of the same logits converted to float32. The gradient is bfloat16, each
+// element rounded once.
 //
 // CrossEntropy throws an *Error for shapes, types and options that do not fit
 // and a *TargetError for a target that is no class.
@@ -87,7 +87,7 @@ func CrossEntropy(logits, targets *dtensor.Tensor, o Options) *dtensor.Tensor {
 	})
 }
 
-// A job is one cross-entropy on one rank: what the gradient needs is kept here.
+// A job is one cross-entropy on one rank, with all that its gradient needs.
 type job struct {
 	*sharding
 	o    Options
@@ -104,7 +104,7 @@ type job struct {
 	denom float64 // of the mean
 }
 
-// A row is what is known of one position once its classes are combined.
+// A row holds the statistics of one position, combined over all classes.
 type row struct {
 	max, sum   float64 // the largest logit; Σ exp(x - max)
 	target     float64 // the target's logit; with smoothing or probabilities Σ q·(x - max), see softStats
@@ -114,7 +114,7 @@ type row struct {
 	a, b, loss float64
 }
 
-// A result is the layout of what the loss returns.
+// A result is the layout of a loss's result.
 type result struct {
 	shape  []int
 	places []layout.Placement
@@ -173,7 +173,7 @@ func (j *job) weigh() {
 	j.total = j.weightOf(0, j.classes)
 }
 
-// forward returns the local result and fills in what the gradient needs.
+// forward returns the local result and fills in the fields that the gradient needs.
 func forward[T dtype.Float](j *job) *tensor.Tensor {
 	bad := j.label()
 	if j.soft {
@@ -184,17 +184,27 @@ func forward[T dtype.Float](j *job) *tensor.Tensor {
 	return reduce[T](j, bad)
 }
 
-// reduce returns the local result, from rows whose classes are combined.
+// reduce returns the local result, from the rows after combine.
 func reduce[T dtype.Float](j *job, bad badTarget) *tensor.Tensor {
 	sum := partial{bad: bad}
+	var losses, weights []float64 // with same bits
 	for i := range j.rows {
-		if r := &j.rows[i]; r.use {
+		r, weight := &j.rows[i], 0.0
+		if r.use {
 			j.finish(r)
+			weight = j.labelWeight(r)
 			sum.loss += r.loss
-			sum.weight += j.labelWeight(r)
+			sum.weight += weight
+		}
+		if j.mesh.SameBits() {
+			losses, weights = append(losses, r.loss), append(weights, weight)
 		}
 	}
-	sum = j.acrossPositions(sum)
+	if j.mesh.SameBits() {
+		sum = j.ofPositions(losses, weights, bad)
+	} else {
+		sum = j.acrossPositions(sum)
+	}
 	if sum.bad.at != 0 {
 		j.throw(sum.bad)
 	}
@@ -210,10 +220,10 @@ func reduce[T dtype.Float](j *job, bad badTarget) *tensor.Tensor {
 	case Mean:
 		j.denom = sum.weight
 	}
-	return tensor.Scalar(dev, j.wide, sum.loss/j.denom)
+	return tensor.Full(dev, j.wide, sum.loss/j.denom)
 }
 
-// labelWeight is what a position adds to the denominator of the mean.
+// labelWeight returns the position's part of the mean's denominator.
 func (j *job) labelWeight(r *row) float64 {
 	if j.soft || j.weights == nil {
 		return 1
@@ -221,8 +231,8 @@ func (j *job) labelWeight(r *row) float64 {
 	return j.weights[r.label]
 }
 
-// label makes the rows and enters the targets. It returns the first target that
-// is no class; if every rank sees the same targets it throws the error instead.
+// label makes the rows from the targets. It returns the first target that is no class,
+// or throws the error if every rank sees the same targets.
 func (j *job) label() (bad badTarget) {
 	j.rows = make([]row, j.positions())
 	if j.soft {
@@ -250,7 +260,7 @@ func (j *job) label() (bad badTarget) {
 	return bad
 }
 
-// finish works out the loss of a position and the coefficients of its gradient,
+// finish computes the loss of a position and the coefficients of its gradient,
 //
 //	a·exp(x - lse) - b·[c is the target] - ε/C·w[c]
 func (j *job) finish(r *row) {
@@ -310,9 +320,9 @@ func scales[T dtype.Float](j *job, gy *tensor.Tensor) []T {
 	return s
 }
 
-// coefficients returns what tensor.CrossEntropyGrad multiplies by: the largest
-// logits as shifts, so that exp(x - lse) is exact for large logits too, and a, b
-// and ε/C times the gradients of the rows' losses.
+// coefficients returns lse and coef of tensor.CrossEntropyGrad: coef is a, b and ε/C times
+// the gradients of the rows' losses. In place of lse stands shift, the largest logit, and a
+// is divided by Σ exp(x - shift), so that the gradient is exact for large logits too.
 func coefficients[T dtype.Float](j *job, scale []T) (shift, coef *tensor.Tensor) {
 	n := len(j.rows)
 	shifts, coefs := make([]T, n), make([]T, 3*n)

@@ -9,25 +9,31 @@ import (
 type tiled struct {
 	*job
 	most                   limits         // of a block
-	hidden, weight         *tensor.Tensor // local, [positions, H] and [n, H]
+	hidden, weight         *tensor.Tensor // local: [positions, H] and [n, H]
 	wantHidden, wantWeight bool
 	dHidden, dWeight       *tensor.Tensor // of the sum of the losses; nil if not wanted
 }
 
-// tileRest is what a tile leaves of the workspace, for the numbers of each position.
+// tileRest is the part of the workspace, in bytes, for the rows of all positions; a tile has
+// the other.
 const tileRest = 16 << 20
 
 // tilePositions returns how many positions a tile has. Ranks that share positions get
 // the same number.
 func (t *tiled) tilePositions() int {
+	w := t.o.workspace()
+	bytes := w - min(tileRest, w/4)
+	return max(1, bytes/t.dtype.Size()/max(t.classesOfRank(), 1))
+}
+
+// classesOfRank returns how many classes a rank has if they are divided evenly, rounded
+// up: the same number on all ranks that share positions.
+func (t *tiled) classesOfRank() int {
 	ranks := 1
 	if t.classGroup != nil {
 		ranks = t.classGroup.Size()
 	}
-	width := (t.classes + ranks - 1) / ranks
-	w := t.o.workspace()
-	bytes := w - min(tileRest, w/4)
-	return max(1, bytes/t.dtype.Size()/max(width, 1))
+	return (t.classes + ranks - 1) / ranks
 }
 
 // fused returns the local result and computes the gradients of the sum of the

@@ -11,9 +11,9 @@ import (
 )
 
 // LinearCrossEntropy returns CrossEntropy(hidden·weightᵀ, targets) and never
-// holds the logits: it works through them in tiles of positions, and computes
-// the gradients of hidden and weight in the forward, tile by tile, to be scaled
-// by the gradient of the loss later. Nothing is approximated.
+// holds all logits: it computes them in tiles of positions. The forward pass computes
+// the gradients of hidden and weight too, tile by tile; the backward pass scales them by
+// the gradient of the loss. Nothing is approximated.
 //
 //	hidden [..., H]   weight [C, H]   targets [...]   →   []
 //
@@ -22,30 +22,31 @@ import (
 //	R       S(0)    R        R       1 a tile, 4 numbers a position     P(sum), S(0)
 //	S(d)    R       S(d)     R       1 of 2 numbers and a status        S(d), P(sum)
 //
-// with d any dimension but the last. Operands in other layouts are brought to
-// one of these rows first, the weight's classes deciding. Memory beside the two
-// gradients is a tile of logits, see Options.Workspace.
+// with d any dimension but the last. Operands in other layouts are redistributed first,
+// to one of these rows for each axis of the mesh: the second if weight shards its classes
+// over it, else the third if hidden shards d over it, else the first. Beside the two
+// gradients, the loss holds a tile of logits, see Options.Workspace.
 //
-// On a GPU a tile has some of the classes of a block of 2048 positions, which is what
-// its products are fast with: there is one collective a block, and where a block has
-// several tiles the logits are computed twice, for their statistics and for the
-// gradients. Memory beside these is at most Options.Workspace.
+// On a GPU there is one collective for each block of up to 2048 positions, enough for
+// fast products. A block computes all classes at once if the workspace holds the logits
+// of 512 positions. Else it has tiles of classes, whose logits are computed twice: for
+// the statistics and for the gradients.
 //
-// Hidden and weight are both float32, float64 or bfloat16. For bfloat16, which is done
-// in blocks on every device, of 6 Mi elements of hidden if these are fewer positions,
-// the loss is float32, as the logits of a tile and all that is computed from them; class
-// weights are float32 too. The gradient of the logits is rounded for the products; these
-// are added up in float32 and rounded once, except that a gradient of the weight with
-// more than 2 Mi elements on a rank is rounded once for each block. Both are rounded
-// again when they are scaled by the gradient of the loss.
+// Hidden and weight are both float32, float64 or bfloat16. bfloat16 is computed in blocks
+// on every device; the loss, the class weights, the logits of a tile and all that is
+// computed from them are float32. The gradient of the logits is rounded before the
+// products that give the gradients of hidden and weight. These are added up in float32
+// and rounded once, except that a gradient of the weight whose float32 form takes more
+// than an eighth of the workspace is rounded once for each block. Both are rounded again
+// when they are scaled by the gradient of the loss.
 //
 // Options are those of CrossEntropy with targets that are classes. Reduction
-// None needs a gradient for each position, which is not known in the forward: it
-// is computed as hidden.Linear(weight) and CrossEntropy, logits and all; logits of
+// None needs a gradient for each position, which the forward pass does not know: it
+// is computed as hidden.Linear(weight) and CrossEntropy with all logits, which for
 // bfloat16 are rounded.
 func LinearCrossEntropy(hidden, weight, targets *dtensor.Tensor, o Options) *dtensor.Tensor {
 	w := o.workspace()
-	return linearCrossEntropy(hidden, weight, targets, o, limits{rows: blockRows, bytes: w - min(blockRest, w/16)})
+	return linearCrossEntropy(hidden, weight, targets, o, limits{rows: blockRows, wholeRows: blockWhole, bytes: w - min(blockRest, w/16)})
 }
 
 func linearCrossEntropy(hidden, weight, targets *dtensor.Tensor, o Options, most limits) *dtensor.Tensor {
@@ -162,7 +163,7 @@ func linearShardingOf(op string, hidden, weight, targets *dtensor.Tensor, o *Opt
 	return p
 }
 
-// bindLinear fills in what is local, from operands that are divided so.
+// bindLinear sets the local fields from operands in the layouts of p.
 func (p *linearSharding) bindLinear(hidden, weight *dtensor.Tensor) {
 	local := hidden.Local().Shape()
 	offset, _ := hidden.Offset()

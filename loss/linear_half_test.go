@@ -167,7 +167,7 @@ func TestLinearBlocks(t *testing.T) {
 					v, all, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
 						o := loss.Options{LabelSmoothing: 0.1, Weight: weight}
 						if inBlocks {
-							return loss.LinearInBlocks(rows, bytes)(h, w, y, o)
+							return loss.LinearInBlocks(rows, rows+1, bytes)(h, w, y, o)
 						}
 						return loss.LinearCrossEntropy(h, w, y, o)
 					}, h, w)
@@ -209,16 +209,16 @@ func TestLinearBlocks(t *testing.T) {
 	}
 }
 
-// TestSmallLinearBlocks compares random questions, whose blocks have tiles of a class or
-// a few, with the loops.
+// TestSmallLinearBlocks compares random questions with the loops. Their blocks have tiles
+// of a class or a few, or all classes of a position or a few.
 func TestSmallLinearBlocks(t *testing.T) {
-	for _, bytes := range []int{0, 200, 600} {
-		t.Run(fmt.Sprint(bytes), func(t *testing.T) {
+	for _, c := range []struct{ whole, bytes int }{{101, 0}, {101, 200}, {101, 600}, {1, 600}, {1, 3000}} {
+		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			for _, check := range []linearCheck{(*linear).check, (*linear).checkHalf} {
 				randomLinears(t, func(l *linear, ctx context.Context, m *dtensor.Mesh, shape []int,
 					hidden, head, targets, weight []layout.Placement) error {
 					small := *l
-					small.loss = loss.LinearInBlocks(100, bytes)
+					small.loss = loss.LinearInBlocks(100, c.whole, c.bytes)
 					return check(&small, ctx, m, shape, hidden, head, targets, weight)
 				})
 			}

@@ -136,7 +136,9 @@ func TestLinearTiles(t *testing.T) {
 			h, w := meshtest.Place(m, hidden, []int{n, 1}, replicate), meshtest.Place(m, head, []int{classes, 1}, shard0)
 			y := meshtest.Place(m, targets, []int{n}, replicate)
 			record := m.Comm().Record()
-			l, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor { return loss.LinearCrossEntropy(h, w, y, loss.Options{}) }, h, w)
+			l, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+				return loss.LinearCrossEntropy(h, w, y, loss.Options{Workspace: 64 << 20})
+			}, h, w)
 			if err != nil {
 				return err
 			}

@@ -7,7 +7,7 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor"
 )
 
-// A Reduction says what becomes of the losses of the positions.
+// A Reduction says how the losses of the positions are combined.
 type Reduction uint8
 
 // The reductions. The mean divides by the sum of the targets' class weights
@@ -30,7 +30,7 @@ func (r Reduction) String() string {
 	return "invalid"
 }
 
-// ParseReduction is the inverse of String; ok is false for a name that is none.
+// ParseReduction is the inverse of String; ok is false for an unknown name.
 func ParseReduction(name string) (r Reduction, ok bool) {
 	i := slices.Index(reductionNames[:], name)
 	return Reduction(max(i, 0)), i >= 0
@@ -39,12 +39,12 @@ func ParseReduction(name string) (r Reduction, ok bool) {
 // ignoreByDefault is the target that marks a position without a loss.
 const ignoreByDefault = -100
 
-// Options are what a loss can be told besides its operands. The zero Options is
-// the mean without weights, smoothing and z-loss.
+// Options are the settings of a loss. The zero Options is the mean without weights,
+// smoothing and z-loss.
 type Options struct {
 	// Weight holds one factor for each class, [C], in any layout; nil: all 1.
-	// It is brought to Replicate: pass it so. It gets no gradient, as in PyTorch
-	// where targets are classes.
+	// It is redistributed to Replicate unless it is replicated. It gets no gradient, as
+	// in PyTorch with targets that are classes.
 	Weight *dtensor.Tensor
 	// IgnoreIndex is the target of positions that have neither loss nor
 	// gradient; nil: -100. It is not used with class probabilities.
@@ -58,16 +58,21 @@ type Options struct {
 	// (Chowdhery et al., arXiv 2204.02311, section 5).
 	ZLoss float64
 	// Workspace is how many bytes LinearCrossEntropy holds at most on a rank beside the
-	// gradients, but for one position's logits; 0: 64 MiB. On a CPU float32 and float64 are
-	// faster with more, 512 MiB where logits are 1 GiB: each tile of positions reads and writes
-	// the gradient of the weight once. Other losses have no use for it.
+	// gradients, or the logits of one position if they are larger; 0: 512 MiB. It takes
+	// only what the logits of all positions need. A small Workspace, such as 64 MiB, makes
+	// it slower: each tile of positions reads and writes the gradient of the weight, and
+	// blocks of positions (see LinearCrossEntropy) compute their logits twice. Other
+	// losses ignore it.
 	Workspace int
 }
+
+// defaultWorkspace is the Workspace of an Options that has none.
+const defaultWorkspace = 512 << 20
 
 // workspace returns the bytes of Workspace.
 func (o *Options) workspace() int {
 	if o.Workspace == 0 {
-		return 64 << 20
+		return defaultWorkspace
 	}
 	return o.Workspace
 }
@@ -88,7 +93,7 @@ func (o *Options) validate(op string) {
 	case !(o.LabelSmoothing >= 0 && o.LabelSmoothing <= 1):
 		refuse(op, fmt.Sprintf("LabelSmoothing is %v; it must be from 0 to 1", o.LabelSmoothing))
 	case o.Workspace < 0:
-		refuse(op, fmt.Sprintf("Workspace is %d bytes; it must not be negative, and 0 is 64 MiB", o.Workspace))
+		refuse(op, fmt.Sprintf("Workspace is %d bytes; it must not be negative, and 0 is 512 MiB", o.Workspace))
 	case !(o.ZLoss >= 0):
 		refuse(op, fmt.Sprintf("ZLoss is %v; it must not be negative", o.ZLoss))
 	}

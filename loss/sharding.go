@@ -59,12 +59,12 @@ func shardingOf(op string, logits *dtensor.Tensor) *sharding {
 	p.logits = slices.Clone(logits.Placements())
 	p.targets = make([]layout.Placement, len(p.logits))
 	for axis, place := range p.logits {
-		if p.mesh.SameBits() { // each rank adds up all classes and positions
+		if p.mesh.SameBits() && (place.IsPartial() || place.Shards(p.dim)) { // each rank adds up all classes
 			place = layout.Replicate()
 			p.logits[axis] = place
 		}
 		if place.IsPartial() {
-			// To sum the parts of its classes is cheaper for a rank than to sum all.
+			// A rank sums the parts of its own classes faster than those of all.
 			place = layout.Replicate()
 			if !p.logits[axis].IsMask() && !shardsDim(p.logits, p.dim) {
 				place = layout.Shard(p.dim)
@@ -97,7 +97,7 @@ func shardsDim(places []layout.Placement, d int) bool {
 	return slices.ContainsFunc(places, func(p layout.Placement) bool { return p.Shards(d) })
 }
 
-// bind fills in what is local, from logits that are divided so.
+// bind sets the local fields from logits in the layout of p.
 func (p *sharding) bind(logits *dtensor.Tensor) {
 	local := logits.Local().Shape()
 	p.outer, p.n, p.inner = 1, local[p.dim], 1

@@ -16,16 +16,16 @@ import (
 	"strings"
 )
 
-// A Writer keeps the values of each step for people or programs to look at. It is for
-// one goroutine, and for one rank of a job: every rank has the same values after Reduce.
+// A Writer writes the values of each step for people or programs. One goroutine uses it, on
+// one rank of a job: every rank has the same values after Reduce.
 type Writer interface {
 	Write(step int, values ...Value) error
 	Close() error
 }
 
-// Open returns a Writer to path, by its name: JSON lines for one that ends in .jsonl, CSV for
-// .csv, otherwise a folder of TensorBoard's event files. What a file has is kept, so a run
-// that goes on from a checkpoint adds to it.
+// Open returns a Writer to path. The name says which: it writes JSON lines if it ends in .jsonl,
+// CSV if it ends in .csv, else TensorBoard's event files in a directory. It appends to an
+// existing file, so a run that goes on from a checkpoint adds to it.
 func Open(path string) (Writer, error) {
 	extension := filepath.Ext(path)
 	if extension != ".jsonl" && extension != ".csv" {
@@ -36,7 +36,7 @@ func Open(path string) (Writer, error) {
 		return nil, fmt.Errorf("metrics: Open: %w", err)
 	}
 	if extension == ".jsonl" {
-		return &jsonLines{f}, nil
+		return NewJSONLines(f), nil
 	}
 	names, err := csv.NewReader(f).Read()
 	if err != nil && err != io.EOF || len(names) > 0 && names[0] != "step" {
@@ -46,7 +46,7 @@ func Open(path string) (Writer, error) {
 	return &csvFile{w: f, names: slices.Clip(names)}, nil
 }
 
-// NewConsole returns a Writer of lines for people to w: "step 200  loss 2.103  rate 0.0003". Close
+// NewConsole returns a Writer of readable lines to w: "step 200  loss 2.103  rate 0.0003". Close
 // does not close w.
 func NewConsole(w io.Writer) Writer { return console{w} }
 

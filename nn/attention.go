@@ -15,12 +15,12 @@ import (
 type AttentionConfig struct {
 	Width         int     // C: features of x
 	Heads         int     // of the queries
-	KVHeads       int     // of keys and values, which groups of Heads/KVHeads queries share; 0: Heads
+	KVHeads       int     // heads of keys and values, each shared by Heads/KVHeads query heads; 0: Heads
 	HeadDim       int     // D: features of a head; 0: Width/Heads
 	Bias          bool    // all four linear layers have biases
-	QKVBias       bool    // those of queries, keys and values have
-	Bidirectional bool    // queries attend to all keys; else to those up to their own
-	Rope          *Rope   // rotates queries and keys by their positions; nil: they have none
+	QKVBias       bool    // the layers of queries, keys and values have biases
+	Bidirectional bool    // queries attend to all keys; else to those up to their own position
+	Rope          *Rope   // rotates queries and keys by their positions; nil: no rotation
 	Dropout       float64 // of the attention weights, while training
 	Seed          uint64  // of the dropout
 	TensorAxis    string  // the mesh axis that divides the heads; "": none
@@ -75,8 +75,8 @@ func NewAttention(init *Init, c AttentionConfig) *Attention {
 	}
 }
 
-// wholeHeads divides dimension 0, which has heads of so many elements, over n ranks so
-// that heads stay whole.
+// wholeHeads returns a placement that divides dimension 0, heads of size elements each,
+// over n ranks and keeps heads whole.
 func wholeHeads(heads, size, n int) layout.Placement {
 	if heads%n == 0 {
 		return layout.Shard(0)
@@ -88,16 +88,17 @@ func wholeHeads(heads, size, n int) layout.Placement {
 	return layout.ShardSizes(0, sizes...)
 }
 
-// An AttentionInput is what Attention may need besides x. The zero value is attention of
-// x to itself.
+// An AttentionInput has the optional inputs of Attention. The zero value is attention of x
+// to itself.
 type AttentionInput struct {
-	// Memory [B, S, C] is what keys and values are made of, for cross attention: every
-	// query attends to all of it. nil: x.
+	// Memory [B, S, C] gives the keys and values of cross attention: every query attends
+	// to all of it. nil: x.
 	Memory *dtensor.Tensor
 	// Mask, of Bool, broadcasts to [B, H, T, S]: a query attends to the keys where it is
-	// true, and only to those of them that Causal allows; it needs one at least. nil: all.
+	// true, unless attention is causal and they come later. Each query needs at least one
+	// key. nil: all.
 	Mask *dtensor.Tensor
-	// Cache has the keys and values of the positions before x, and gets those of x.
+	// Cache has the keys and values of the positions before x; Attention adds those of x.
 	Cache *KVCache
 }
 
@@ -126,11 +127,23 @@ func (a *Attention) partial(x *dtensor.Tensor, in AttentionInput) *dtensor.Tenso
 	if a.Rope != nil {
 		q, k = a.Rope.Rotate(q, before), a.Rope.Rotate(k, before)
 	}
-	k, v = in.Cache.add(k, v)
-	k, v = a.shared(k), a.shared(v)
-	y := a.attend(q, k, v, in, before)
+	y := a.over(q, k, v, in, before)
 	y = y.Transpose(1, 2).Reshape(x.Dim(0), x.Dim(1), a.Heads*a.HeadDim) // [B, T, H·D] S(2)
 	return a.Out.Forward(y)
+}
+
+// over returns the attention of q to k and v, and to those in the cache.
+func (a *Attention) over(q, k, v *dtensor.Tensor, in AttentionInput, before int) *dtensor.Tensor {
+	if in.Cache != nil {
+		in.Cache.add(k, v)
+		if q.Dim(2) == 1 && in == (AttentionInput{Cache: in.Cache}) && !a.Dropout.drops(q) && !dtensor.Tracked(q) {
+			return in.Cache.attend(q)
+		}
+		if before > 0 {
+			k, v = in.Cache.all()
+		}
+	}
+	return a.attend(q, a.shared(k), a.shared(v), in, before)
 }
 
 // heads divides features into heads: [B, T, n·D] S(2) → [B, n, T, D] S(1).
@@ -175,8 +188,8 @@ func (a *Attention) attend(q, k, v *dtensor.Tensor, in AttentionInput, before in
 	return a.Dropout.Forward(scores.Softmax(-1)).MatMul(v)
 }
 
-// later returns which keys come after the queries, [T, S]; before is the position of the
-// first query.
+// later returns a Bool tensor [T, S], true where the key comes after the query; before is
+// the position of the first query.
 func later(mesh *dtensor.Mesh, t, s, before int) *dtensor.Tensor {
 	list := make([]bool, t*s)
 	for i := range t {

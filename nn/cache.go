@@ -1,35 +1,122 @@
 package nn
 
-import "github.com/gorun-spmd/gorun/dtensor"
+import (
+	"fmt"
+	"slices"
 
-// A KVCache has the keys and values that one Attention has computed for the positions so
-// far, so that a model that generates text computes only with the new ones. The zero
-// value is empty. It has no gradient.
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// A KVCache has the keys and values that one Attention has computed for earlier positions,
+// so that a model that generates text computes new positions only. The zero value is
+// empty. It has no gradient.
 //
-//	caches := make([]nn.KVCache, layers)
-//	h = block[i].ForwardWith(h, nn.AttentionInput{Cache: &caches[i]}) // [B, T, C], T new positions
+//	caches := make(nn.KVCaches, layers)
+//	h = block[i].ForwardWith(h, nn.AttentionInput{Cache: caches.At(i)}) // [B, T, C], T new positions
+//
+// Its memory grows by half when it is full, so a new position copies no others.
 type KVCache struct {
-	k, v *dtensor.Tensor // [B, KVHeads, S, D] S(1)
+	mesh   *dtensor.Mesh
+	places []layout.Placement
+	shape  []int          // [B, KVHeads, S, D] of the keys, S the positions so far
+	k, v   *tensor.Tensor // this rank's, with room for more positions
+}
+
+// KVCaches are the caches of the layers of a model; nil: it has none.
+type KVCaches []KVCache
+
+// At returns the cache of layer i, nil if there are none.
+func (c KVCaches) At(i int) *KVCache {
+	if c == nil {
+		return nil
+	}
+	return &c[i]
+}
+
+// Len returns the number of positions.
+func (c KVCaches) Len() int {
+	if len(c) == 0 {
+		return 0
+	}
+	return c[0].Len()
 }
 
 // Len returns the number of positions.
 func (c *KVCache) Len() int {
-	if c == nil || c.k == nil {
+	if c == nil || c.shape == nil {
 		return 0
 	}
-	return c.k.Dim(2)
+	return c.shape[2]
 }
 
-// add appends new positions, and returns the keys and values of all.
-func (c *KVCache) add(k, v *dtensor.Tensor) (allK, allV *dtensor.Tensor) {
-	if c == nil {
-		return k, v
+// add appends the keys and values of new positions.
+func (c *KVCache) add(k, v *dtensor.Tensor) {
+	shape := slices.Clone(k.Shape())
+	if c.shape == nil {
+		c.mesh, c.places, c.shape = k.Mesh(), slices.Clone(k.Placements()), []int{shape[0], shape[1], 0, shape[3]}
+		for i, p := range c.places {
+			if !p.IsShard() || p.Shards(2) {
+				c.places[i] = layout.Replicate()
+			}
+		}
 	}
-	k, v = k.Detach(), v.Detach()
-	if c.k != nil {
-		k, v = dtensor.Cat(2, c.k, k), dtensor.Cat(2, c.v, v)
+	before := c.Len()
+	shape[2] = before
+	if k.Mesh() != c.mesh || !slices.Equal(shape, c.shape) {
+		fault.Throw(fmt.Errorf("nn: Attention with a KVCache: keys %v do not fit those of the %d positions before, %v; "+
+			"use a new cache for each batch of texts", k, before, c.shape))
 	}
-	dtensor.Keep(k, v)
-	c.k, c.v = k, v
-	return k, v
+	c.shape[2] += k.Dim(2)
+	if !c.mesh.Inside() {
+		return
+	}
+	c.k = appended(c.k, k.Detach().Redistribute(c.places...).Local(), before)
+	c.v = appended(c.v, v.Detach().Redistribute(c.places...).Local(), before)
+}
+
+// appended returns all, with the positions of some after the first before ones: in place, or
+// in a larger copy if there is no room.
+func appended(all, some *tensor.Tensor, before int) *tensor.Tensor {
+	n := before + some.Dim(2)
+	sizes := slices.Clone(some.Shape())
+	if all == nil || n > all.Dim(2) {
+		sizes[2] = n + n/2
+		more := tensor.Zeros(some.Device(), some.DType(), sizes...).Persist()
+		if sizes[2] = before; all != nil {
+			tensor.CopyBox(more, make([]int, 4), all, make([]int, 4), sizes)
+			all.Free()
+		}
+		all = more
+	}
+	sizes[2] = some.Dim(2)
+	tensor.CopyBox(all, []int{0, 0, before, 0}, some, make([]int, 4), sizes)
+	return all
+}
+
+// all returns a copy of the keys and values of all positions.
+func (c *KVCache) all() (k, v *dtensor.Tensor) {
+	copied := func(t *tensor.Tensor) *dtensor.Tensor {
+		if c.mesh.Inside() {
+			t = tensor.Narrow(t, 2, 0, c.Len())
+		}
+		return c.mesh.Wrap("KVCache", t, nil, false, c.shape, c.places...)
+	}
+	return copied(c.k), copied(c.v)
+}
+
+// attend returns the attention of the last position, q [B, H, 1, D], to all. The queries that
+// share a head of keys are rows of one product with it.
+func (c *KVCache) attend(q *dtensor.Tensor) *dtensor.Tensor {
+	const op = "Attention over a cache"
+	defer c.mesh.Span(op).End()
+	shape := []int{c.shape[0], c.shape[1], q.Dim(1) / c.shape[1], c.shape[3]}
+	rows := q.Reshape(shape...).Redistribute(c.places...)
+	y := rows.Local()
+	if c.mesh.Inside() {
+		y = tensor.AttentionOver(y, c.k, c.v, c.Len())
+	}
+	return c.mesh.Wrap(op, y, nil, false, shape, c.places...).Reshape(q.Shape()...)
 }

@@ -20,7 +20,7 @@ func TestShard(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			for i, apply := range []applied{plainly, dtensor.Recompute} {
+			for i, apply := range []applied{plainly, dtensor.Recompute, dtensor.ScatterGradients} {
 				got, err := stack(ctx, world, size[0], size[1], 2, 8, true, apply)
 				if err != nil {
 					return err
@@ -37,7 +37,7 @@ func TestShard(t *testing.T) {
 				k := got.stats.Kinds
 				gathers := k[comm.AllGatherKind].Calls + k[comm.AllGatherVKind].Calls
 				scatters := k[comm.ReduceScatterKind].Calls + k[comm.ReduceScatterVKind].Calls
-				if wantScatters := []int{1, params}[i]; gathers != params*(1+i) || scatters != wantScatters {
+				if gathers != []int{params, 2 * params, params}[i] || scatters != []int{1, params, params}[i] {
 					return fmt.Errorf("way %d: %d all-gathers and %d reduce-scatters: %v", i, gathers, scatters, got.stats.Causes)
 				}
 			}
@@ -48,9 +48,9 @@ func TestShard(t *testing.T) {
 
 // Four ranks with sharded blocks take much less memory than with whole ones.
 func TestShardMemory(t *testing.T) {
-	memory := func(shard bool) (bytes int) {
+	memory := func(shard bool, apply applied) (bytes int) {
 		commtest.Run(t, 4, func(ctx context.Context, world *comm.Comm) error {
-			p, err := stack(ctx, world, 4, 1, 8, 64, shard, dtensor.Recompute)
+			p, err := stack(ctx, world, 4, 1, 8, 64, shard, apply)
 			if err == nil && world.Rank() == 0 {
 				bytes = p.memory
 			}
@@ -58,10 +58,12 @@ func TestShardMemory(t *testing.T) {
 		})
 		return bytes
 	}
-	whole, sharded := memory(false), memory(true)
-	t.Logf("8 blocks on 4 ranks: %d bytes on each, %d sharded", whole, sharded)
-	if sharded > whole/2 {
-		t.Errorf("8 blocks on 4 ranks take %d bytes on each, %d sharded", whole, sharded)
+	whole, sharded := memory(false, dtensor.Recompute), memory(true, dtensor.Recompute)
+	zero1, zero2 := memory(true, plainly), memory(true, dtensor.ScatterGradients)
+	t.Logf("8 blocks on 4 ranks: %d bytes on each, %d sharded, not recomputed %d, and with gradients scattered at once %d",
+		whole, sharded, zero1, zero2)
+	if sharded > whole/2 || zero2 > zero1*9/10 {
+		t.Errorf("8 blocks on 4 ranks take %d bytes on each, %d sharded, not recomputed %d and %d", whole, sharded, zero1, zero2)
 	}
 }
 

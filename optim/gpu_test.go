@@ -13,7 +13,7 @@ import (
 // TestStepsOnAGPU compares steps on a GPU with the loops of oracle_test.go.
 func TestStepsOnAGPU(t *testing.T) {
 	meshtest.OnGPU(t, func(_ context.Context, m *dtensor.Mesh) error {
-		if _, cpu := m.Device().(*tensor.CPU); cpu {
+		if tensor.OnHost(m.Device()) {
 			t.Errorf("the mesh is on %v", m.Device())
 		}
 		for _, k := range kinds {

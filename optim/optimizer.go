@@ -23,26 +23,23 @@ type Optimizer interface {
 	// rate that is not a finite number and for gradients that do not fit. After an
 	// error of a collective the parameters may have been changed in part.
 	Step(grads []dtensor.Grad, lr float64) error
-	// State lists all that the optimizer remembers between steps, under names such
-	// as "m.0" for the mean of parameter 0, which has the parameter's layout, and
-	// "step.0" for how many steps that parameter has made, [] int64 in host memory.
-	// Of a parameter of float16 or bfloat16 there is also "master.0", its float32 weights. An optimizer
-	// into whose State these are copied goes on as this one would.
+	// State lists the optimizer's state, under names such as "m.0" for the mean of
+	// parameter 0, which has the parameter's layout, and "step.0" for how many steps that
+	// parameter has made, [] int64 in host memory. A parameter of a narrow type also has
+	// "master.0", its float32 weights. If the State is copied to another optimizer of the
+	// same kind, that one goes on as this one would.
 	State() iter.Seq2[string, *dtensor.Tensor]
 }
 
-// base is what all optimizers share: the parameters and their numbers of steps.
+// base has the fields that all optimizers share: the parameters and their numbers of steps.
 type base struct {
 	name   string // for errors: "AdamW"
 	params []*dtensor.Tensor
 	master []*dtensor.Tensor // the float32 weights of each parameter of a narrow type, nil for the others
 	counts *tensor.Tensor    // how many steps each parameter has made, [len(params)] int64, in host memory
 	steps  []*dtensor.Tensor // counts, one by one
-	factor float64           // what gradients are multiplied by first, see Scaler; 0 stands for 1
+	factor float64           // multiplies gradients before a step, see Scaler; 0 stands for 1
 }
-
-// isHalf reports whether a parameter has elements of a type that is computed with in float32.
-func isHalf(p *dtensor.Tensor) bool { return p.DType().Narrow() }
 
 func newBase(name string, params []*dtensor.Tensor, noMaster bool) base {
 	b := base{name: name, params: params, counts: tensor.Zeros(tensor.NewCPU(nil), tensor.Int64, len(params)).Persist()}
@@ -55,7 +52,7 @@ func newBase(name string, params []*dtensor.Tensor, noMaster bool) base {
 				p))
 		}
 		var master *dtensor.Tensor
-		if isHalf(p) && !noMaster {
+		if p.DType().Narrow() && !noMaster {
 			master = state(p)
 			tensor.CastTo(master.Local(), p.Local())
 		}
@@ -66,8 +63,8 @@ func newBase(name string, params []*dtensor.Tensor, noMaster bool) base {
 	return b
 }
 
-// A change is what a step gets of one parameter: this rank's part of its weights, which
-// it writes, and of its gradient, in the type of the weights.
+// A change is the step of one parameter on this rank: its part of the weights, to be
+// written, and of the gradient, in the type of the weights.
 type change struct {
 	i, step int             // the parameter's number, and that of its step, from 1 on
 	param   *dtensor.Tensor // for its layout
@@ -107,9 +104,8 @@ func (b *base) together(grads []dtensor.Grad, lr float64, everyRow bool, update 
 	})
 }
 
-// run calls f in a scope, after it has checked the gradients. f calls begin for each
-// parameter; ok is false if that one has no gradient. What begin returns f changes, and
-// then calls done of it.
+// run checks the gradients and calls f in a scope. f calls begin for each parameter; ok is
+// false if that has no gradient. f makes the change c and then calls c.done.
 func (b *base) run(grads []dtensor.Grad, lr float64, everyRow bool, f func(begin func(i int) (c change, ok bool))) error {
 	if len(b.params) > 0 {
 		defer b.params[0].Mesh().Span(b.name).End()
@@ -162,7 +158,8 @@ func (b *base) begin(i int, grad dtensor.Grad, everyRow bool) (c change, ok bool
 	return c, true
 }
 
-// checkDense throws unless this rank's part of the gradient lies as the parameter's does.
+// checkDense throws unless this rank's part of the gradient has the type and shape of the
+// parameter's.
 func (b *base) checkDense(i int, p, g *dtensor.Tensor) {
 	if p.DType() != g.DType() || !slices.Equal(p.Local().Shape(), g.Local().Shape()) {
 		fault.Throw(fmt.Errorf("optim: %s.Step: gradient %d is %v and its parameter %v; pass it in the parameter's layout and type", b.name, i, g,
@@ -170,7 +167,7 @@ func (b *base) checkDense(i int, p, g *dtensor.Tensor) {
 	}
 }
 
-// state returns zeros that lie as the parameter does, float32 for a narrow type, in no scope.
+// state returns zeros of the parameter's layout, float32 for a narrow type, in no scope.
 func state(p *dtensor.Tensor) *dtensor.Tensor {
 	local := tensor.Zeros(p.Mesh().Device(), p.DType().Wide(), p.Local().Shape()...).Persist()
 	return p.Mesh().Wrap("optimizer state", local, nil, false, p.Shape(), p.Placements()...)

@@ -25,12 +25,12 @@ type RowAdagradConfig struct {
 //	s += (g₀² + g₁² + …)/D
 //	p -= lr · g/(√s + Eps)
 //
-// where s lies as the rows of the table do. A row whose gradient is 0 does not
-// move, so a row-sparse gradient gives exactly what a dense one does and touches
-// its rows only. If the columns of a parameter are sharded the sums of squares
-// are summed over those axes: one collective of a number a row.
+// where s is sharded as the rows of the table are. A row whose gradient is 0 does not
+// move, so a row-sparse gradient gives exactly the result of a dense one, and only its rows
+// are touched. If the columns of a parameter are sharded, one collective of a number a row
+// adds up the sums of squares over those axes.
 //
-// A parameter of one dimension is a table of rows of one element, one without
+// A parameter of one dimension is a table of rows of one element, and one without
 // dimensions a single row.
 type RowAdagrad struct {
 	base
@@ -52,8 +52,8 @@ func NewRowAdagrad(params []*dtensor.Tensor, c RowAdagradConfig) *RowAdagrad {
 	return a
 }
 
-// rowState returns a zero for each row of a parameter, [rows], that lies as the rows
-// do, in no scope.
+// rowState returns a zero for each row of a parameter, [rows], sharded as the rows are, in
+// no scope.
 func rowState(p *dtensor.Tensor) *dtensor.Tensor {
 	rows, local, places := 1, 1, make([]layout.Placement, len(p.Placements()))
 	if p.NDim() > 0 {
@@ -89,7 +89,7 @@ func (a *RowAdagrad) Step(grads []dtensor.Grad, lr float64) error {
 	})
 }
 
-// asTable returns a shard as rows: dimension 0 by all others.
+// asTable returns a shard reshaped to rows: dimension 0 by the product of the others.
 func asTable(x *tensor.Tensor) *tensor.Tensor {
 	n := 1
 	if x.NDim() > 0 {
@@ -102,7 +102,7 @@ func asTable(x *tensor.Tensor) *tensor.Tensor {
 	return x.Reshape(n, width)
 }
 
-// columnAxes names the axes that shard what a row consists of.
+// columnAxes names the axes that shard the elements of a row.
 func columnAxes(p *dtensor.Tensor) (names []string) {
 	for axis, place := range p.Placements() {
 		if a := p.Mesh().Axes()[axis]; place.IsShard() && !place.Shards(0) && a.Size > 1 {
@@ -112,8 +112,8 @@ func columnAxes(p *dtensor.Tensor) (names []string) {
 	return names
 }
 
-// adagradColumns is the step for rows that lie in parts on the ranks of axes.
-// Those ranks have the same rows, so their sums of squares add up.
+// adagradColumns is the step for rows that are sharded over axes. The ranks there have
+// parts of the same rows, so their sums of squares add up.
 func adagradColumns[T dtype.Float](p *dtensor.Tensor, axes []string, table, sums *tensor.Tensor, g tensor.Rows, o tensor.Adagrad) {
 	mesh := p.Mesh()
 	if !mesh.Inside() {
@@ -132,7 +132,7 @@ func adagradColumns[T dtype.Float](p *dtensor.Tensor, axes []string, table, sums
 	mesh.Do(mesh.Group(axes...), call)
 	whole := float64(p.Numel() / max(p.Dim(0), 1)) // elements of a row on all ranks
 	param, at := table, index
-	if !table.OnCPU() || isHalf(p) && table.DType() == p.DType() { // the rows of the gradient alone are copied
+	if !table.OnCPU() || p.DType().Narrow() && table.DType() == p.DType() { // the rows of the gradient alone are copied
 		param, at = tensor.Widen(tensor.TakeRows(table, g.Index, 0)), make([]int64, len(index))
 		for i := range at {
 			at[i] = int64(i)

@@ -175,3 +175,74 @@ func TestRatesEqualPyTorch(t *testing.T) {
 		t.Errorf("only %d schedules", count)
 	}
 }
+
+// EMA averages as AveragedModel does, whole and sharded.
+func TestAveragesEqualPyTorch(t *testing.T) {
+	count := 0
+	lines(t, "averages.jsonl", func(a struct {
+		Decay            float64
+		Params, Averages [][]float64
+	}) {
+		count += len(a.Averages)
+		for _, l := range layouts {
+			meshtest.On(t, l.mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+				put := func(step int) *dtensor.Tensor {
+					return spread(m, tensor.Float32, a.Params[step], []int{5, 7}, l.places...)
+				}
+				p := put(0)
+				average := optim.NewEMA([]*dtensor.Tensor{p}, a.Decay)
+				for step := 1; step < len(a.Params); step++ { // step 0 takes the parameters as they are
+					tensor.Copy(p.Local(), put(step).Local())
+					average.Update()
+					for _, s := range average.State() {
+						if err := near(fmt.Sprintf("decay %v, step %d", a.Decay, step), s, a.Averages[step], 1e-6); err != nil {
+							return err
+						}
+					}
+				}
+				return nil
+			})
+		}
+	})
+	if count < 10 {
+		t.Errorf("only %d averages", count)
+	}
+}
+
+// A Scaler leaves out the steps that GradScaler leaves out, and has its scales.
+func TestScalesEqualPyTorch(t *testing.T) {
+	count := 0
+	lines(t, "scales.jsonl", func(s struct {
+		Args struct {
+			Initial  float64 `json:"init_scale"`
+			Growth   float64 `json:"growth_factor"`
+			Backoff  float64 `json:"backoff_factor"`
+			Interval int     `json:"growth_interval"`
+		}
+		Finite         []bool
+		Scales, Params []float64
+	}) {
+		count += len(s.Scales)
+		meshtest.On(t, []int{3}, func(ctx context.Context, m *dtensor.Mesh) error {
+			p := []*dtensor.Tensor{spread(m, tensor.Float32, []float64{1, 1, 1}, []int{3}, rowWise)}
+			opt := optim.NewSGD(p, optim.SGDConfig{})
+			scaler := optim.NewScaler(m, optim.ScalerConfig{Initial: s.Args.Initial, Growth: s.Args.Growth, Backoff: s.Args.Backoff,
+				Interval: s.Args.Interval})
+			for step, finite := range s.Finite {
+				g := []float64{scaler.Factor(), scaler.Factor(), scaler.Factor()}
+				if !finite {
+					g[2] = math.Inf(1) // of the last rank
+				}
+				grads := []dtensor.Grad{dtensor.Dense(spread(m, tensor.Float32, g, []int{3}, rowWise))}
+				_, done, err := scaler.Step(ctx, opt, p, grads, 0.1)
+				if got := scaler.Factor(); err != nil || done != finite || got != s.Scales[step] {
+					return fmt.Errorf("%+v, step %d: done %v, scale %v, want %v: %v", s.Args, step, done, got, s.Scales[step], err)
+				}
+			}
+			return near("parameter", p[0], s.Params, 1e-6)
+		})
+	})
+	if count < 24 {
+		t.Errorf("only %d steps", count)
+	}
+}

@@ -18,7 +18,7 @@ func Reseal(b []byte) {
 // WriteEmpty writes a table of zeros, whose rows take no room on the disk.
 func WriteEmpty(path string, dim, rows int) error {
 	h := header{Magic: magic, Version: version, Dim: uint32(dim), Rows: uint64(rows)}
-	h.Bytes = h.placesAt()
+	h.Bytes = h.slotsAt()
 	if err := os.WriteFile(path, h.encode(), 0o644); err != nil {
 		return err
 	}

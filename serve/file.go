@@ -14,7 +14,7 @@ import (
 	"unsafe"
 )
 
-// headerBytes is where the rows begin: at a page of every system.
+// headerBytes is the offset of the rows, a multiple of the page size of common systems.
 const headerBytes = 4096
 
 // A header is the first page of a file.
@@ -23,9 +23,9 @@ type header struct {
 	Version uint32
 	Dim     uint32
 	Rows    uint64 // that are in the file
-	Removed uint64 // keys behind those of the rows that the table has no more
-	Places  uint64 // of the hash table, a power of two; 0: the keys are 0, 1, 2, …
-	Table   uint64 // a number of Write's own, which its updates have too
+	Removed uint64 // the number of removed keys, which follow the keys of the rows
+	Slots   uint64 // of the hash table, a power of two; 0: the keys are 0, 1, 2, …
+	Table   uint64 // the number that Write chose for the table; its updates have it too
 	Update  uint64 // 0: all rows, 1: the first update, …
 	Bytes   uint64 // of the file
 	DataCRC uint32 // CRC-32C of all behind the header
@@ -35,10 +35,10 @@ type header struct {
 var magic = [8]byte{'g', 'o', 'r', 'u', 'n', 't', 'b', 'l'}
 
 const (
-	version    = 1
-	crcAt      = 8 + 2*4 + 6*8 + 4 // of header.CRC
-	mostRows   = math.MaxUint32 - 1
-	mostPlaces = 1 << 33
+	version   = 1
+	crcAt     = 8 + 2*4 + 6*8 + 4 // of header.CRC
+	mostRows  = math.MaxUint32 - 1
+	mostSlots = 1 << 33
 )
 
 func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
@@ -54,17 +54,17 @@ func (h header) encode() []byte {
 	return b[:headerBytes]
 }
 
-// keysAt and placesAt return where the keys and the hash table begin.
+// keysAt and slotsAt return the offsets of the keys and of the hash table.
 func (h *header) keysAt() uint64 { return headerBytes + (h.Rows*uint64(h.Dim)*4+7)/8*8 }
 
-func (h *header) placesAt() uint64 {
-	if h.Places == 0 {
+func (h *header) slotsAt() uint64 {
+	if h.Slots == 0 {
 		return h.keysAt()
 	}
 	return h.keysAt() + (h.Rows+h.Removed)*8
 }
 
-// decode reads the header of a file of so many bytes.
+// decode reads the header of a file of size bytes.
 func decode(b []byte, size uint64) (h header, err error) {
 	if len(b) < headerBytes || [8]byte(b) != magic {
 		return h, errors.New("it is no table that Write or Update has written, or is cut off in its header")
@@ -78,17 +78,17 @@ func decode(b []byte, size uint64) (h header, err error) {
 			h.Version, version)
 	case h.CRC != crc32.Checksum(b[:crcAt], castagnoli()):
 		return h, errors.New("its header is damaged: the checksum differs")
-	case h.Dim == 0 || h.Rows > mostRows || h.Removed > mostRows || h.Places > mostPlaces || h.Places&(h.Places-1) != 0 ||
-		h.Rows*uint64(h.Dim) > math.MaxInt64/8 || h.Places == 0 && (h.Removed > 0 || h.Update > 0) ||
-		h.Places > 0 && h.Places <= h.Rows+h.Removed:
-		return h, fmt.Errorf("its header has sizes that no table has: %d rows of %d, %d removed, %d places", h.Rows, h.Dim, h.Removed, h.Places)
-	case h.Bytes != size || h.placesAt()+4*h.Places != size:
+	case h.Dim == 0 || h.Rows > mostRows || h.Removed > mostRows || h.Slots > mostSlots || h.Slots&(h.Slots-1) != 0 ||
+		h.Rows*uint64(h.Dim) > math.MaxInt64/8 || h.Slots == 0 && (h.Removed > 0 || h.Update > 0) ||
+		h.Slots > 0 && h.Slots <= h.Rows+h.Removed:
+		return h, fmt.Errorf("its header has sizes that no table has: %d rows of %d, %d removed, %d slots", h.Rows, h.Dim, h.Removed, h.Slots)
+	case h.Bytes != size || h.slotsAt()+4*h.Slots != size:
 		return h, fmt.Errorf("it has %d bytes and should have %d; it is cut off, so export it again", size, h.Bytes)
 	}
 	return h, nil
 }
 
-// mix spreads keys over the places: the last step of SplitMix64.
+// mix spreads keys over the slots: the last step of SplitMix64.
 func mix(key int64) uint64 {
 	x := uint64(key)
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -107,7 +107,7 @@ type writer struct {
 	inTurn bool // the keys so far are 0, 1, 2, …
 }
 
-// create begins a file that will have the given name.
+// create begins a file that publish will rename to path.
 func create(path string, dim int, table, update uint64) (*writer, error) {
 	if dim < 1 || dim > 1<<20 {
 		return nil, fmt.Errorf("rows have %d numbers; give 1 to %d", dim, 1<<20)
@@ -137,7 +137,7 @@ func (w *writer) add(key int64, row []float32) error {
 	return writeNumbers(w.out, row)
 }
 
-// writeNumbers writes numbers as they lie in the memory of a little-endian machine.
+// writeNumbers writes numbers in little-endian order.
 func writeNumbers[T float32 | int64 | uint32](out io.Writer, list []T) error {
 	if len(list) == 0 {
 		return nil
@@ -155,25 +155,25 @@ func (w *writer) publish(removed []int64) error {
 	}
 	if !w.inTurn {
 		keys := append(w.keys, removed...)
-		w.h.Removed, w.h.Places = uint64(len(removed)), 8
-		for w.h.Places < 2*uint64(len(keys)) {
-			w.h.Places *= 2
+		w.h.Removed, w.h.Slots = uint64(len(removed)), 8
+		for w.h.Slots < 2*uint64(len(keys)) {
+			w.h.Slots *= 2
 		}
-		places, err := hashTable(keys, w.h.Places)
+		slots, err := hashTable(keys, w.h.Slots)
 		if err != nil {
 			return err
 		}
 		if err := writeNumbers(w.out, keys); err != nil {
 			return err
 		}
-		if err := writeNumbers(w.out, places); err != nil {
+		if err := writeNumbers(w.out, slots); err != nil {
 			return err
 		}
 	}
 	if err := w.out.Flush(); err != nil {
 		return err
 	}
-	w.h.DataCRC, w.h.Bytes = w.sum.Sum32(), w.h.placesAt()+4*w.h.Places
+	w.h.DataCRC, w.h.Bytes = w.sum.Sum32(), w.h.slotsAt()+4*w.h.Slots
 	if _, err := w.f.WriteAt(w.h.encode(), 0); err != nil {
 		return err
 	}
@@ -192,23 +192,23 @@ func (w *writer) publish(removed []int64) error {
 	return syncDir(filepath.Dir(w.path))
 }
 
-// hashTable returns the places of keys: the number of each plus one, 0 for free ones.
+// hashTable returns a hash table of n slots: the number of a key plus one, or 0 if free.
 func hashTable(keys []int64, n uint64) ([]uint32, error) {
-	places := make([]uint32, n)
+	slots := make([]uint32, n)
 	for i, key := range keys {
 		at := mix(key) & (n - 1)
-		for places[at] != 0 {
-			if keys[places[at]-1] == key {
+		for slots[at] != 0 {
+			if keys[slots[at]-1] == key {
 				return nil, fmt.Errorf("key %d is there twice; give each key once", key)
 			}
 			at = (at + 1) & (n - 1)
 		}
-		places[at] = uint32(i + 1)
+		slots[at] = uint32(i + 1)
 	}
-	return places, nil
+	return slots, nil
 }
 
-// discard removes what publish has not given its name.
+// discard removes a file that was not published.
 func (w *writer) discard() {
 	_ = w.f.Close() // it is removed, so nothing of it counts
 	_ = os.Remove(w.f.Name())

@@ -19,7 +19,7 @@ type Table struct {
 	layers []*layer // all rows, then the updates
 
 	mu    sync.Mutex
-	users int // views, and one while the table is the current one; 0: it is unmapped
+	users int // the number of Views, plus one while the table is the current one; 0: unmapped
 }
 
 // A layer is one mapped file.
@@ -29,8 +29,8 @@ type layer struct {
 	file   os.FileInfo
 	memory []byte
 	rows   []float32
-	keys   []int64  // of the rows and then of the keys that are gone; nil: 0, 1, 2, …
-	places []uint32 // of the hash table: the number of a key plus one, 0 for free ones
+	keys   []int64  // the keys of the rows, then the removed keys; nil: 0, 1, 2, …
+	slots  []uint32 // of the hash table: the number of a key plus one, 0 for free ones
 	hidden []uint64 // a bit for each row that an update has or removes; nil: none
 }
 
@@ -112,14 +112,14 @@ func openLayer(path string) (*layer, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	l.rows = numbers[float32](memory[headerBytes:], l.h.Rows*uint64(l.h.Dim))
-	if l.h.Places > 0 {
+	if l.h.Slots > 0 {
 		l.keys = numbers[int64](memory[l.h.keysAt():], l.h.Rows+l.h.Removed)
-		l.places = numbers[uint32](memory[l.h.placesAt():], l.h.Places)
+		l.slots = numbers[uint32](memory[l.h.slotsAt():], l.h.Slots)
 	}
 	return l, nil
 }
 
-// numbers returns the first n numbers of b, which has them.
+// numbers returns the first n numbers of b.
 func numbers[T float32 | int64 | uint32](b []byte, n uint64) []T {
 	if n == 0 {
 		return nil
@@ -129,14 +129,14 @@ func numbers[T float32 | int64 | uint32](b []byte, n uint64) []T {
 
 func (l *layer) unmap() { unmapFile(l.memory) }
 
-// find returns the number of a key; those from h.Rows on are gone.
+// find returns the number of a key. Keys numbered from h.Rows on are removed.
 func (l *layer) find(key int64) (at int, ok bool) {
-	if l.places == nil {
+	if l.slots == nil {
 		return int(key), key >= 0 && uint64(key) < l.h.Rows
 	}
-	mask := uint64(len(l.places) - 1)
-	for place, left := mix(key)&mask, len(l.places); left > 0; place, left = (place+1)&mask, left-1 {
-		at := l.places[place]
+	mask := uint64(len(l.slots) - 1)
+	for slot, left := mix(key)&mask, len(l.slots); left > 0; slot, left = (slot+1)&mask, left-1 {
+		at := l.slots[slot]
 		if at == 0 || uint64(at) > uint64(len(l.keys)) { // the latter if the file is damaged
 			return 0, false
 		}
@@ -169,7 +169,7 @@ func (l *layer) hide(at int) {
 
 func (l *layer) isHidden(at int) bool { return l.hidden != nil && l.hidden[at/64]>>(at%64)&1 != 0 }
 
-// hide notes which rows updates have or remove, and counts the others.
+// hide marks the rows that an update replaces or removes, and counts the others.
 func (t *Table) hide() {
 	for i, l := range t.layers {
 		t.len += int(l.h.Rows)
@@ -184,7 +184,7 @@ func (t *Table) hide() {
 	}
 }
 
-// find returns where the row of a key is.
+// find returns the layer of a key's row and the number of the row there.
 func (t *Table) find(key int64) (layer, at int, ok bool) {
 	for i := len(t.layers) - 1; i >= 0; i-- {
 		l := t.layers[i]
@@ -204,8 +204,8 @@ func (t *Table) Len() int { return t.len }
 // Updates returns how many updates the table has.
 func (t *Table) Updates() int { return len(t.layers) - 1 }
 
-// Row returns the row of a key, in the memory of the file: do not change it, nor use it
-// after the View. ok is false if the table has no such key.
+// Row returns the row of a key, in the memory of the file. Do not change it or use it after
+// the View. ok is false if the table has no such key.
 func (t *Table) Row(key int64) (row []float32, ok bool) {
 	layer, at, ok := t.find(key)
 	if !ok {
@@ -237,7 +237,7 @@ func (t *Table) Verify() error {
 	return nil
 }
 
-// use notes one more user, if the table is still mapped.
+// use counts one more user, if the table is still mapped.
 func (t *Table) use() (ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -248,7 +248,7 @@ func (t *Table) use() (ok bool) {
 	return true
 }
 
-// release notes one user less; the last one unmaps the files.
+// release counts one user less; the last one unmaps the files.
 func (t *Table) release() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -6,17 +6,17 @@ import (
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
-// Attention returns softmax(q·kᵀ/√D)·v for each batch and head, and the logarithm
-// of each softmax's denominator, which AttentionGrad needs.
+// Attention returns softmax(q·kᵀ/√D)·v for each batch and head, and lse, the logarithm
+// of each softmax's denominator, for AttentionGrad.
 //
 //	q [B, H, T, D]   k [B, H, S, D]   v [B, H, S, E]   →   y [B, H, T, E]   lse [B, H, T]
 //
 // With causal, query i attends to keys 0 to i only. A query whose scores are all -Inf, or
-// that has no key, gets zeros, as in PyTorch. No more than a tile of the
-// [T, S] weights exists at any time. Beside a narrow type lse is float32, and each element
-// of y is rounded once. Only a GPU's tensor cores take bfloat16 as it is: there the weights
-// are rounded too before they are multiplied by v, and P and dS below for the gradients'
-// products; scores and sums are float32.
+// that has no key, gets zeros, as in PyTorch. The [T, S] weights are computed in tiles and
+// never stored whole. For a narrow type lse is float32 and each element of y is rounded
+// once. The tensor cores of a GPU multiply bfloat16 directly: there the weights are also
+// rounded before the product with v, and P and dS of AttentionGrad before theirs; scores
+// and sums are float32.
 func Attention(q, k, v *Tensor, causal bool) (y, lse *Tensor) {
 	const op = "Attention"
 	a := attentionOf(op, q, k, v, causal)
@@ -28,8 +28,28 @@ func Attention(q, k, v *Tensor, causal bool) (y, lse *Tensor) {
 	return y, lse
 }
 
-// AttentionGrad returns the gradients of Attention(q, k, v, causal) = y, lse. The
-// weights are computed again, tile by tile. With P the weights and S = q·kᵀ/√D,
+// AttentionOver is Attention to the first s keys of k and v, which have room for more, without
+// causal and lse: to keys that come one by one and are not copied for each.
+//
+//	q [B, H, T, D]   k [B, H, S, D]   v [B, H, S, E]   →   y [B, H, T, E]   0 ≤ s ≤ S
+func AttentionOver(q, k, v *Tensor, s int) *Tensor {
+	const op = "AttentionOver"
+	a := attentionOf(op, q, k, v, false)
+	if s < 0 || s > a.S {
+		throwShape(op, "%d of %d keys", s, a.S)
+	}
+	a.S = s
+	y := alloc(op, q.dev, q.dtype, []int{q.dims[0], q.dims[1], a.T, a.E})
+	lse := alloc(op, q.dev, q.dtype.Wide(), []int{q.dims[0], q.dims[1], a.T})
+	a.Y, a.LSE, a.Q, a.K, a.V = y.addr, lse.addr, q.ptr(op), k.ptr(op), v.ptr(op)
+	q.dev.Attention(a)
+	keepAlive(q, k, v)
+	lse.Free()
+	return y
+}
+
+// AttentionGrad returns the gradients of Attention(q, k, v, causal) = y, lse. It
+// computes the weights again, tile by tile. With P the weights and S = q·kᵀ/√D,
 //
 //	dv = Pᵀ·dy   dP = dy·vᵀ   dS = P·(dP - Σ dy·y)   dq = dS·k/√D   dk = dSᵀ·q/√D
 func AttentionGrad(dy, q, k, v, y, lse *Tensor, causal bool) (dq, dk, dv *Tensor) {
@@ -50,7 +70,7 @@ func AttentionGrad(dy, q, k, v, y, lse *Tensor, causal bool) (dq, dk, dv *Tensor
 	return dq, dk, dv
 }
 
-// attentionOf returns attention without its addresses, and throws if there is none.
+// attentionOf checks the operands and returns their sizes; the caller sets the addresses.
 func attentionOf(op string, q, k, v *Tensor, causal bool) kernel.Attention {
 	wantFloat(op, q)
 	wantSameType(op, q, k)
@@ -61,7 +81,7 @@ func attentionOf(op string, q, k, v *Tensor, causal bool) kernel.Attention {
 		throwShape(op, "q %v, k %v, v %v: want [B H T D], [B H S D] and [B H S E]", q.brief(), k.brief(), v.brief())
 	}
 	return kernel.Attention{DType: q.dtype, AttentionSize: kernel.AttentionSize{
-		Heads: q.dims[0] * q.dims[1], T: q.dims[2], S: k.dims[2], D: q.dims[3], E: v.dims[3],
+		Heads: q.dims[0] * q.dims[1], T: q.dims[2], S: k.dims[2], Room: k.dims[2], D: q.dims[3], E: v.dims[3],
 		Scale: 1 / math.Sqrt(float64(max(q.dims[3], 1))), Causal: causal,
 	}}
 }

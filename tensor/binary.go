@@ -2,6 +2,7 @@ package tensor
 
 import (
 	"runtime"
+	"slices"
 
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
@@ -32,7 +33,7 @@ func BinaryTo(dst *Tensor, op kernel.BinaryOp, a, b *Tensor) {
 	wantOperands(name, a, b)
 	wantSameType(name, dst, a)
 	shape, n := broadcastShape(name, a, b)
-	if !equalInts(dst.Shape(), shape[:n]) {
+	if !slices.Equal(dst.Shape(), shape[:n]) {
 		throwShape(name, "%v and %v do not broadcast to the destination %v", a.brief(), b.brief(), dst.brief())
 	}
 	if sameShape(a, b) {
@@ -61,8 +62,8 @@ func Mul(a, b *Tensor) *Tensor { return Binary(kernel.OpMul, a, b) }
 // Div returns a/b, element by element.
 func Div(a, b *Tensor) *Tensor { return Binary(kernel.OpDiv, a, b) }
 
-// BinaryScalar returns op(x, v) for each element of x; v is rounded to x's type, for
-// a narrow one to float32. It throws a *TypeError for integers and a v that is none.
+// BinaryScalar returns op(x, v) for each element of x. v is rounded to x's type, for
+// a narrow type to float32. It throws a *TypeError if x holds integers and v is not whole.
 func BinaryScalar(op kernel.BinaryOp, x *Tensor, v float64) *Tensor {
 	name := op.String()
 	wantNumber(name, x)

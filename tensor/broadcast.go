@@ -1,6 +1,7 @@
 package tensor
 
 import (
+	"fmt"
 	"runtime"
 	"slices"
 
@@ -47,34 +48,10 @@ func loopOver(shape []int, args ...[]int) (l kernel.Loop) {
 	return l
 }
 
-// broadcastShape returns the shape to which a and b broadcast.
-func broadcastShape(op string, a, b *Tensor) (shape [kernel.MaxDims]int, n int) {
-	n = max(a.NDim(), b.NDim())
-	for i := 1; i <= n; i++ {
-		da, db := 1, 1
-		if i <= a.NDim() {
-			da = a.dims[a.NDim()-i]
-		}
-		if i <= b.NDim() {
-			db = b.dims[b.NDim()-i]
-		}
-		switch {
-		case da == db || db == 1:
-			shape[n-i] = da
-		case da == 1:
-			shape[n-i] = db
-		default:
-			throwShape(op, "%v and %v do not broadcast: sizes %d and %d of dimension %d differ and neither is 1", a.brief(), b.brief(), da, db, n-i)
-		}
-	}
-	return shape, n
-}
-
-// BroadcastShape returns the shape to which shapes a and b broadcast; ok is false
-// if they do not.
-func BroadcastShape(a, b []int) (shape []int, ok bool) {
-	n := max(len(a), len(b))
-	shape = make([]int, n)
+// broadcastSizes returns the sizes shape[:n] to which a and b broadcast. If they do not, it
+// says which sizes differ.
+func broadcastSizes(a, b []int) (shape [kernel.MaxDims]int, n int, differ string) {
+	n = max(len(a), len(b))
 	for i := 1; i <= n; i++ {
 		da, db := 1, 1
 		if i <= len(a) {
@@ -83,14 +60,32 @@ func BroadcastShape(a, b []int) (shape []int, ok bool) {
 		if i <= len(b) {
 			db = b[len(b)-i]
 		}
-		if da != db && da != 1 && db != 1 {
-			return nil, false
-		}
-		if shape[n-i] = da; da == 1 {
+		switch {
+		case da == db || db == 1:
+			shape[n-i] = da
+		case da == 1:
 			shape[n-i] = db
+		default:
+			return shape, n, fmt.Sprintf("sizes %d and %d of dimension %d differ and neither is 1", da, db, n-i)
 		}
 	}
-	return shape, true
+	return shape, n, ""
+}
+
+// broadcastShape returns the shape to which a and b broadcast, and throws if they do not.
+func broadcastShape(op string, a, b *Tensor) (shape [kernel.MaxDims]int, n int) {
+	shape, n, differ := broadcastSizes(a.Shape(), b.Shape())
+	if differ != "" {
+		throwShape(op, "%v and %v do not broadcast: %s", a.brief(), b.brief(), differ)
+	}
+	return shape, n
+}
+
+// BroadcastShape returns the shape to which shapes a and b broadcast; ok is false
+// if they do not.
+func BroadcastShape(a, b []int) (shape []int, ok bool) {
+	sizes, n, differ := broadcastSizes(a, b)
+	return sizes[:n], differ == ""
 }
 
 // broadcastsTo reports whether from broadcasts to shape.
@@ -110,7 +105,7 @@ func broadcastsTo(from, shape []int) bool {
 // itself if shape is x's.
 func Expand(x *Tensor, shape ...int) *Tensor {
 	const op = "Expand"
-	if equalInts(shape, x.Shape()) {
+	if slices.Equal(shape, x.Shape()) {
 		return x
 	}
 	if !broadcastsTo(x.Shape(), shape) {
@@ -121,6 +116,3 @@ func Expand(x *Tensor, shape ...int) *Tensor {
 	runtime.KeepAlive(x)
 	return y
 }
-
-// equalInts is slices.Equal, spelled for the compiler to inline.
-func equalInts(a, b []int) bool { return slices.Equal(a, b) }

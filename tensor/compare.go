@@ -15,13 +15,13 @@ func Compare(op kernel.CompareOp, a, b *Tensor) *Tensor {
 	return dst
 }
 
-// CompareScalar returns a Bool tensor of op(x, v). Integers and Bool are compared
-// as float64 with a v that is none of them.
+// CompareScalar returns a Bool tensor of op(x, v). If the type of x is integer or Bool
+// and has no v, the elements are compared as float64.
 func CompareScalar(op kernel.CompareOp, x *Tensor, v float64) *Tensor {
 	if !holds(x.dtype, v) {
 		x = Cast(x, Float64)
 	}
-	return Compare(op, x, Scalar(x.dev, x.dtype, v))
+	return Compare(op, x, Full(x.dev, x.dtype, v))
 }
 
 func wantComparable(op string, x *Tensor) {
@@ -57,5 +57,5 @@ func MaskedFill(x, mask *Tensor, v float64) *Tensor {
 		throwShape(op, "mask %v does not broadcast to %v", mask.brief(), x.brief())
 	}
 	wantWhole(op, x, v)
-	return Where(mask, Scalar(x.dev, x.dtype, v), x)
+	return Where(mask, Full(x.dev, x.dtype, v), x)
 }

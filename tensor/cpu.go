@@ -3,21 +3,20 @@ package tensor
 import (
 	"github.com/gorun-spmd/gorun/internal/mem"
 	"github.com/gorun-spmd/gorun/tensor/cpu"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
-// A CPU is the Device of this process: memory from an Allocator, kernels in Go
-// and assembly. One goroutine at a time computes on it.
-type CPU struct {
-	cpu.Kernels
-	*Memory
-}
-
-// NewCPU returns a CPU whose tensors live in memory from a; nil: anonymous
-// memory of the process.
-func NewCPU(a mem.Allocator) *CPU {
+// NewCPU returns a Device whose kernels are in Go and assembly and whose tensors live in
+// memory from a; nil: anonymous memory of the process.
+func NewCPU(a mem.Allocator) Device {
 	if a == nil {
 		a = mem.System{}
 	}
-	m := NewHostMemory(mem.NewPool(a, mem.Populate), nil)
-	return &CPU{cpu.New(m.Scratch), m}
+	m := NewMemory(kernel.Memory{Pool: mem.NewPool(a, mem.Populate), OnHost: true})
+	return &onCPU{cpu.New(m.Scratch), m}
+}
+
+type onCPU struct {
+	cpu.Kernels
+	*Memory
 }

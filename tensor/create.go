@@ -24,15 +24,13 @@ func Zeros(dev Device, dt DType, shape ...int) *Tensor {
 // ZerosLike returns zeros of x's device, type and shape.
 func ZerosLike(x *Tensor) *Tensor { return Zeros(x.dev, x.dtype, x.Shape()...) }
 
-// Full returns a tensor whose elements are all v, rounded to dt.
+// Full returns a tensor whose elements are all v, rounded to dt. Without sizes it is a
+// scalar.
 func Full(dev Device, dt DType, v float64, shape ...int) *Tensor {
 	t := alloc("Full", dev, dt, shape)
 	dev.Fill(dt, t.addr, t.numel, v)
 	return t
 }
-
-// Scalar returns a tensor without dimensions that holds v.
-func Scalar(dev Device, dt DType, v float64) *Tensor { return Full(dev, dt, v) }
 
 // Arange returns [start, start+1, …], n elements.
 func Arange(dev Device, dt DType, start, n int) *Tensor {
@@ -72,8 +70,8 @@ func data[T Elem](t *Tensor, op string) []T {
 	if !t.OnCPU() {
 		throwUse(op, "%v is on %v; use ToSlice, which copies", t.brief(), t.dev)
 	}
-	if watch := t.dev.memory().watch; watch != nil {
-		watch.Touches(op, t.dtype)
+	if watcher := t.dev.memory().Watcher; watcher != nil {
+		watcher.Touches(op, t.dtype)
 	}
 	return unsafe.Slice((*T)(t.ptr(op)), t.numel)
 }
@@ -86,8 +84,8 @@ func ToSlice[T Elem](t *Tensor) []T {
 		throwType(op, "%v does not hold %v", t.brief(), want)
 	}
 	s := make([]T, t.numel)
-	if watch := t.dev.memory().watch; watch != nil {
-		watch.Touches(op, t.dtype)
+	if watcher := t.dev.memory().Watcher; watcher != nil {
+		watcher.Touches(op, t.dtype)
 	}
 	if t.numel > 0 {
 		t.dev.ToHost(unsafe.Pointer(&s[0]), t.ptr(op), t.Bytes())
@@ -136,9 +134,9 @@ func Copy(dst, src *Tensor) {
 	keepAlive(src, dst)
 }
 
-// Cast returns x with elements converted to dt: floats round to nearest even and
-// truncate towards zero when dt is an integer, and what does not fit is
-// unspecified; Bool is x != 0. It returns x itself if dt is its type.
+// Cast returns x with elements converted to dt. Floats round to nearest even, and truncate
+// towards zero if dt is an integer type; Bool is x != 0. A number that dt cannot hold
+// becomes an unspecified one. Cast returns x itself if dt is its type.
 func Cast(x *Tensor, dt DType) *Tensor {
 	const op = "Cast"
 	if x.dtype == dt {

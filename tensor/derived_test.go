@@ -20,7 +20,7 @@ func Not(x *Tensor) *Tensor {
 // bfloat16.
 func Mean(x *Tensor, dims []int, keepdim bool) *Tensor {
 	wantFloat("Mean", x)
-	return MeanOf(x, dims, keepdim, x.count(x.dimMask("Mean", dims)))
+	return MeanPart(x, dims, keepdim, x.count(x.dimMask("Mean", dims)))
 }
 
 // Prod multiplies the elements of dims; see Reduce.
@@ -53,7 +53,7 @@ func InversePermutation(dims []int) []int {
 // SumTo adds up the elements of x that a broadcast from shape to x's shape repeats: the
 // gradient of a broadcast.
 func SumTo(x *Tensor, shape ...int) *Tensor {
-	if equalInts(shape, x.Shape()) {
+	if slices.Equal(shape, x.Shape()) {
 		return x
 	}
 	if !broadcastsTo(shape, x.Shape()) {
@@ -303,7 +303,7 @@ func All(x *Tensor, dims []int, keepdim bool) *Tensor {
 //	da = dy·bᵀ   db = aᵀ·dy
 func MatMulGrad(dy, a, b *Tensor, transA, transB, wantA, wantB bool) (da, db *Tensor) {
 	m := matmulOf("MatMulGrad", a, b, transA, transB)
-	if !equalInts(m.squeezedShape(), dy.Shape()) {
+	if !slices.Equal(m.squeezedShape(), dy.Shape()) {
 		throwShape("MatMulGrad", "the product of %v and %v is %v, its gradient %v", a.brief(), b.brief(), m.squeezedShape(), dy.brief())
 	}
 	dy = dy.Reshape(m.shape()...)
@@ -353,4 +353,26 @@ func To(x *Tensor, dev Device) *Tensor {
 	t := New(dev, x.dtype, x.Shape()...)
 	Copy(t, x)
 	return t
+}
+
+// count returns the number of elements of the dimensions in mask.
+func (t *Tensor) count(mask int) int {
+	n := 1
+	for d, s := range t.Shape() {
+		if mask>>d&1 != 0 {
+			n *= s
+		}
+	}
+	return n
+}
+
+// keepShape returns the shape of t with size 1 for the dimensions in mask.
+func (t *Tensor) keepShape(mask int) []int {
+	shape := slices.Clone(t.Shape())
+	for d := range shape {
+		if mask>>d&1 != 0 {
+			shape[d] = 1
+		}
+	}
+	return shape
 }

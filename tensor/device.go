@@ -27,51 +27,22 @@ type Device interface {
 	memory() *Memory
 }
 
-// DeviceKey is the attribute of a world communicator that holds the Device of a rank's
-// tensors.
-type DeviceKey struct{}
-
-// OpenerKey is the attribute that holds a func() Device, which opens one when the first
-// mesh is made, unless there is one.
+// OpenerKey is the attribute of a world communicator that holds a func() Device. The first
+// mesh calls it for the device of this rank's tensors.
 type OpenerKey struct{}
 
-// A Memory is the pool of one device with its scopes. A device embeds one.
-type Memory struct {
-	pool   *mem.Pool
-	onHost bool    // the host reads and writes tensors where they lie
-	watch  Watcher // nil: nobody
-}
+// A Memory is the memory of one device, with scopes. A device embeds one.
+type Memory struct{ kernel.Memory }
 
-// NewMemory returns a Memory over pool, which is nobody else's, that the host cannot touch.
-func NewMemory(pool *mem.Pool) *Memory { return &Memory{pool: pool} }
-
-// NewHostMemory returns a Memory over pool, which is nobody else's, in which the host reads and
-// writes tensors where they lie. watch is told of the tensors; nil: nobody is.
-func NewHostMemory(pool *mem.Pool, watch Watcher) *Memory {
-	return &Memory{pool: pool, onHost: true, watch: watch}
-}
-
-// A Watcher is told what becomes of the memory of a device: see package tensor/meta.
-type Watcher interface {
-	// Made says that the bytes at p are a new tensor's from now on, with elements of type dt.
-	Made(p unsafe.Pointer, bytes int, dt DType)
-	// Touches says that the host is about to read, and perhaps to write, elements of type dt
-	// where they lie, in the function named op.
-	Touches(op string, dt DType)
-}
+// NewMemory returns a Memory over m, whose pool nobody else uses.
+func NewMemory(m kernel.Memory) *Memory { return &Memory{m} }
 
 func (m *Memory) memory() *Memory { return m }
-
-// Stats counts the bytes in use and cached.
-func (m *Memory) Stats() mem.Stats { return m.pool.Stats() }
-
-// Trim gives cached memory back to where it came from.
-func (m *Memory) Trim() { m.pool.Trim() }
 
 // Scratch returns memory for a kernel's own use; the kernel frees it. It throws a
 // *UseError if there is none.
 func (m *Memory) Scratch(bytes int) mem.Ref {
-	b, err := m.pool.Alloc(bytes)
+	b, err := m.Pool.Alloc(bytes)
 	if err != nil {
 		fault.Throw(&UseError{Op: "scratch", Detail: "no memory for a kernel", Err: err})
 	}
@@ -83,24 +54,24 @@ type Scope struct{ inner *mem.Scope }
 
 // Open opens a scope inside the one that is open now, if any. The caller closes
 // it, as a rule with defer.
-func (m *Memory) Open() *Scope { return &Scope{m.pool.Open()} }
+func (m *Memory) Open() *Scope { return &Scope{m.Pool.Open()} }
 
 // Close gives back the memory of all tensors that were made since Open and not
 // kept, and closes the scopes that were opened since and are still open. To use
 // such a tensor later throws a *UseError. Closing twice does nothing.
 func (s *Scope) Close() { s.inner.Close() }
 
-// Leave puts s, the innermost open scope, aside: its tensors stay, and those that are made
-// from now on belong to the scope around it. Enter makes it the innermost one again, inside
-// the one that is open then; Close comes after that.
+// Leave puts s, the innermost open scope, aside: its tensors stay, and new tensors
+// belong to the scope around it. Enter, which must come before Close, makes s the
+// innermost scope again.
 func (s *Scope) Leave() { s.inner.Leave() }
 
 // Enter: see Leave.
 func (s *Scope) Enter() { s.inner.Enter() }
 
 // Keep takes tensors out of s, together with all views of their memory: they
-// belong to the enclosing scope from now on, or to none. A nil tensor and one
-// that s does not own are left alone.
+// belong to the enclosing scope from now on, or to none. It ignores nil tensors and
+// those that s does not own.
 func (s *Scope) Keep(ts ...*Tensor) {
 	for _, t := range ts {
 		if t == nil || t.block == nil {
@@ -121,9 +92,4 @@ func (t *Tensor) Persist() *Tensor {
 		t.root().own()
 	}
 	return t
-}
-
-// throwNoMemory throws a *UseError for an allocation that failed.
-func throwNoMemory(op string, t *Tensor, err error) {
-	fault.Throw(&UseError{Op: op, Detail: t.brief() + " on " + t.dev.String(), Err: err})
 }

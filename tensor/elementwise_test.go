@@ -291,7 +291,7 @@ func TestBinary(t *testing.T) {
 	a := Zeros(cpu, Float32, 2, 3)
 	wantThrow[*ShapeError](t, func() { Mul(a, Zeros(cpu, Float32, 2)) }, "Mul", "float32[2 3]", "float32[2]", "3", "2", "dimension 1")
 	wantThrow[*TypeError](t, func() { Add(a, Zeros(cpu, Float64, 3)) }, "Add", "float32[2 3]", "float64[3]", "Cast")
-	wantThrow[*UseError](t, func() { Add(a, Zeros(NewCPU(nil), Float32, 3)) }, "Add", "To")
+	wantThrow[*UseError](t, func() { Add(a, Zeros(NewCPU(nil), Float32, 3)) }, "Add", "Copy one")
 	wantThrow[*ShapeError](t, func() { BinaryTo(Zeros(cpu, Float32, 3), kernel.OpAdd, a, a) }, "destination")
 }
 

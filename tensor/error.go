@@ -25,8 +25,8 @@ type TypeError struct {
 // Error gives all of it in one line.
 func (e *TypeError) Error() string { return "tensor: " + e.Op + ": " + e.Detail }
 
-// A UseError says that a tensor cannot be used as it was: its memory went back
-// to the pool, is on another device, or there is none left.
+// A UseError says that the memory of a tensor cannot be used: it went back to the
+// pool, it is on another device, or there is none left to allocate.
 type UseError struct {
 	Op     string
 	Detail string
@@ -70,7 +70,7 @@ func wantSameType(op string, a, b *Tensor) {
 // wantSameDevice throws unless a and b are on one device.
 func wantSameDevice(op string, a, b *Tensor) {
 	if a.dev != b.dev {
-		throwUse(op, "%v is on %v and %v on %v; move one with To", a.brief(), a.dev, b.brief(), b.dev)
+		throwUse(op, "%v is on %v and %v on %v; Copy one to the other's device", a.brief(), a.dev, b.brief(), b.dev)
 	}
 }
 
@@ -81,8 +81,8 @@ func wantFloat(op string, x *Tensor) {
 	}
 }
 
-// wantWideType throws unless other has the type in which x is computed with, and its
-// device.
+// wantWideType throws unless other is on x's device and of x's type, or of float32 if x is of
+// a narrow type.
 func wantWideType(op string, x, other *Tensor) {
 	if dt := x.dtype.Wide(); other.dtype != dt {
 		throwType(op, "%v beside %v: wants %v; Cast it", other.brief(), x.brief(), dt)
@@ -90,7 +90,7 @@ func wantWideType(op string, x, other *Tensor) {
 	wantSameDevice(op, x, other)
 }
 
-// wantWhole throws if x is of integers and v is none.
+// wantWhole throws if x holds integers and v is not whole.
 func wantWhole(op string, x *Tensor, v float64) {
 	if !x.dtype.Float() && (v != math.Trunc(v) || math.IsInf(v, 0)) {
 		throwType(op, "%v and %v, which is no integer; Cast to a floating-point type first", x.brief(), v)

@@ -2,6 +2,7 @@ package tensor
 
 import (
 	"math"
+	"slices"
 
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
@@ -70,8 +71,8 @@ func BinaryGrad(op kernel.BinaryOp, dy, a, b *Tensor, wantA, wantB bool) (da, db
 		}
 		if wantB { // aᵇ·ln a; 0 where a is 0 and b not negative
 			p := Mul(Pow(a, b), Log(a))
-			none := Where(CompareScalar(kernel.OpLt, b, 0), Scalar(a.dev, Bool, 0), CompareScalar(kernel.OpEq, a, 0))
-			db = Mul(dy, Where(none, Scalar(p.dev, p.dtype, 0), p))
+			none := Where(CompareScalar(kernel.OpLt, b, 0), Full(a.dev, Bool, 0), CompareScalar(kernel.OpEq, a, 0))
+			db = Mul(dy, Where(none, Full(p.dev, p.dtype, 0), p))
 		}
 	}
 	if da != nil {
@@ -196,7 +197,7 @@ func (t *Tensor) restoreDims(op string, shape, dims []int, keepdim bool) *Tensor
 	like := &Tensor{dtype: t.dtype, ndim: uint8(len(shape))}
 	copy(like.dims[:], shape)
 	kept := like.keepShape(like.dimMask(op, dims))
-	if keepdim && !equalInts(kept, t.Shape()) {
+	if keepdim && !slices.Equal(kept, t.Shape()) {
 		throwShape(op, "gradient %v does not have the shape %v", t.brief(), kept)
 	}
 	return t.Reshape(kept...)

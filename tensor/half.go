@@ -8,9 +8,9 @@ import (
 // Widen returns x as float32 if it is of a narrow type, else x itself.
 func Widen(x *Tensor) *Tensor { return Cast(x, x.dtype.Wide()) }
 
-// Refresh brings wide, the float32 numbers that half, of a narrow type, was rounded from, up
-// to date with half: an element of half that is not wide's rounded was set by somebody else
-// and is taken over; the other elements of wide keep what rounding lost.
+// Refresh updates wide, float32 weights, after somebody may have set elements of half,
+// their copy in a narrow type. An element of half that is not wide's element rounded
+// replaces it; the others keep the digits that rounding took from half.
 func Refresh(wide, half *Tensor) {
 	const op = "Refresh"
 	wantSameShape(op, wide, half)
@@ -23,6 +23,9 @@ func Refresh(wide, half *Tensor) {
 		merged := Where(same, wide, taken)
 		Copy(wide, merged)
 		freeAll(rounded, same, taken, merged)
+		return
+	}
+	if w := wide.dev.memory().Watcher; w != nil && w.WithoutFloats() {
 		return
 	}
 	cpu.Refresh(Data[float32](wide), half.dtype, half.ptr(op))

@@ -8,12 +8,10 @@ import (
 )
 
 // OnCPU reports whether the host reads and writes t where it lies.
-func (t *Tensor) OnCPU() bool {
-	return OnHost(t.dev)
-}
+func (t *Tensor) OnCPU() bool { return OnHost(t.dev) }
 
 // OnHost reports whether the host reads and writes tensors on dev where they lie.
-func OnHost(dev Device) bool { return dev.memory().onHost }
+func OnHost(dev Device) bool { return dev.memory().OnHost }
 
 // Read returns the elements of t for reading: where they lie on a CPU, else a copy.
 // The slice is valid while t is reachable and its scope is open, and must not be
@@ -25,8 +23,8 @@ func Read[T Elem](t *Tensor) []T {
 	return ToSlice[T](t)
 }
 
-// Edit calls f with the elements of t and has what f writes in t: they are where
-// they lie on a CPU, else a copy that goes back. It throws as ToSlice does.
+// Edit calls f to change the elements of t: where they lie on a CPU, else in a copy
+// that it writes back. It throws as ToSlice does.
 func Edit[T Elem](t *Tensor, f func(elems []T)) {
 	if t.OnCPU() {
 		f(data[T](t, "Edit"))

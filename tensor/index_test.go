@@ -202,7 +202,7 @@ func TestRows(t *testing.T) {
 				rows := Coalesce(id, dy.tensor(cpu, dt), lo, n)
 				check(t, "TakeRowsGrad"+name, DenseRows(rows, n), dense, 0)
 				again := Coalesce(Cat(0, rows.Index, rows.Index), Cat(0, rows.Values, rows.Values), 0, n)
-				addRowsTo(in, again, 0.5)
+				addRowsTo("", in, again, 0.5)
 				check(t, "addRowsTo"+name, in, build(table.shape, func(i []int) float64 {
 					return table.data[i[0]*dim+i[1]] + dense.data[i[0]*dim+i[1]]
 				}), tolerance(dt))
@@ -210,9 +210,10 @@ func TestRows(t *testing.T) {
 		}
 	}
 	x := Zeros(cpu, Float32, 4, 2)
-	wantThrow[*IndexError](t, func() { addRowsTo(x, Rows{FromSlice(cpu, []int64{4}, 1), Zeros(cpu, Float32, 1, 2)}, 1) }, "addRowsTo",
+	wantThrow[*IndexError](t, func() { DenseRows(Rows{FromSlice(cpu, []int64{4}, 1), Zeros(cpu, Float32, 1, 2)}, 4) }, "DenseRows",
 		"index 4", "[0, 4)")
-	wantThrow[*ShapeError](t, func() { addRowsTo(x, Rows{FromSlice(cpu, []int64{3}, 1), Zeros(cpu, Float32, 1, 3)}, 1) }, "rows of it")
+	add := func() { SGD{LR: 1}.StepRows(x, Rows{FromSlice(cpu, []int64{3}, 1), Zeros(cpu, Float32, 1, 3)}) }
+	wantThrow[*ShapeError](t, add, "SGD", "rows of it")
 	wantThrow[*ShapeError](t, func() { TakeRows(Zeros(cpu, Float32, 3), Zeros(cpu, Int64, 1), 0) }, "2-D table")
 }
 

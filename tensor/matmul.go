@@ -12,9 +12,9 @@ import (
 //	a [..., M, K]   b [..., K, N]   →   [..., M, N]
 //
 // The dimensions before the last two broadcast. A 1-D a is a row [1, K] and a 1-D b
-// a column [K, 1] (it ignores transA, transB); that dimension is removed from the
-// result. The product of a narrow type is that of the float32 values, each element
-// rounded once. MatMul throws a *ShapeError if the inner sizes differ.
+// a column [K, 1], whatever transA and transB say; that dimension is removed from the
+// result. A narrow type is multiplied and added up in float32, and each element is
+// rounded once. It throws a *ShapeError if the inner sizes differ.
 func MatMul(a, b *Tensor, transA, transB bool) *Tensor {
 	const op = "MatMul"
 	m := matmulOf(op, a, b, transA, transB)
@@ -23,10 +23,10 @@ func MatMul(a, b *Tensor, transA, transB bool) *Tensor {
 	return m.squeeze(c)
 }
 
-// MatMulTo computes dst = a·b, or dst += a·b with accumulate; the arguments are
-// those of MatMul and dst has the shape and type of its result; for a and b of a
-// narrow type it may be float32 too, and then nothing is rounded. dst is written while
-// a and b are read: it throws a *UseError if dst is one of them.
+// MatMulTo computes dst = a·b, or dst += a·b with accumulate. The arguments are
+// those of MatMul, and dst has the shape and type of its result. If a and b are of a
+// narrow type, dst may also be float32, and then nothing is rounded. It throws a
+// *UseError if dst is a or b, which are read while dst is written.
 func MatMulTo(dst, a, b *Tensor, transA, transB, accumulate bool) {
 	const op = "MatMulTo"
 	m := matmulOf(op, a, b, transA, transB)
@@ -35,7 +35,7 @@ func MatMulTo(dst, a, b *Tensor, transA, transB, accumulate bool) {
 	} else {
 		wantSameType(op, dst, a)
 	}
-	if !equalInts(m.squeezedShape(), dst.Shape()) {
+	if !slices.Equal(m.squeezedShape(), dst.Shape()) {
 		throwShape(op, "the product of %v and %v is %v, the destination %v", a.brief(), b.brief(), m.squeezedShape(), dst.brief())
 	}
 	if dst.numel > 0 && (dst.addr == a.addr || dst.addr == b.addr) {
@@ -55,6 +55,7 @@ type matmul struct {
 	nbatch         int
 }
 
+// matmulOf checks the arguments of a product.
 func matmulOf(op string, a, b *Tensor, transA, transB bool) (m matmul) {
 	wantFloat(op, a)
 	wantSameType(op, a, b)
@@ -81,21 +82,9 @@ func matmulOf(op string, a, b *Tensor, transA, transB bool) (m matmul) {
 		throwShape(op, "a %v%s and b %v%s: inner sizes %d and %d differ", a.brief(), primed(m.transA), b.brief(), primed(m.transB), ka, kb)
 	}
 	m.m, m.n, m.k = rows, cols, ka
-	m.nbatch = max(da, db) - 2
-	for i := 1; i <= m.nbatch; i++ {
-		x, y := 1, 1
-		if i <= da-2 {
-			x = m.a.dims[da-2-i]
-		}
-		if i <= db-2 {
-			y = m.b.dims[db-2-i]
-		}
-		if x != y && x != 1 && y != 1 {
-			throwShape(op, "a %v and b %v: batch sizes %d and %d differ and neither is 1", a.brief(), b.brief(), x, y)
-		}
-		if m.batch[m.nbatch-i] = x; x == 1 {
-			m.batch[m.nbatch-i] = y
-		}
+	var differ string
+	if m.batch, m.nbatch, differ = broadcastSizes(m.a.dims[:da-2], m.b.dims[:db-2]); differ != "" {
+		throwShape(op, "a %v and b %v: batch %s", a.brief(), b.brief(), differ)
 	}
 	return m
 }
@@ -132,14 +121,14 @@ func (m *matmul) squeeze(c *Tensor) *Tensor {
 	return c
 }
 
-// run multiplies into c, whose elements are those of shape.
+// run multiplies into c, which has as many elements as shape says.
 func (m *matmul) run(c *Tensor, accumulate bool) {
 	const op = "MatMul"
 	a, b, dst := m.a.ptr(op), m.b.ptr(op), c.ptr(op)
 	g := kernel.Gemm{TransA: m.transA, TransB: m.transB, M: m.m, N: m.n, K: m.k, Accumulate: accumulate, Wide: m.wide}
 	l := loopOver(nil)
 	if !m.transA && m.b.NDim() == 2 {
-		// One matrix for the whole batch: its rows are as many rows of one product.
+		// All matrices of a meet the same b: their rows are those of one tall matrix.
 		g.M = c.numel / max(m.n, 1)
 	} else {
 		l = loopOver(m.batch[:m.nbatch], m.a.dims[:m.a.NDim()-2], m.b.dims[:m.b.NDim()-2])

@@ -88,7 +88,7 @@ func TestMatMul(t *testing.T) {
 	wantThrow[*ShapeError](t, func() { MatMul(a, b, false, false) }, "MatMul", "float32[2 3]", "inner sizes 3 and 2")
 	wantThrow[*ShapeError](t, func() { MatMul(Zeros(cpu, Float32, 2, 2, 2), Zeros(cpu, Float32, 3, 2, 2), false, false) },
 		"batch sizes 2 and 3")
-	wantThrow[*ShapeError](t, func() { MatMul(Scalar(cpu, Float32, 1), b, false, false) }, "Mul")
+	wantThrow[*ShapeError](t, func() { MatMul(Full(cpu, Float32, 1), b, false, false) }, "Mul")
 	wantThrow[*ShapeError](t, func() { MatMulTo(a, a, b, false, true, false) }, "destination", "[2 2]", "[2 3]")
 	square := Zeros(cpu, Float32, 2, 2)
 	wantThrow[*UseError](t, func() { MatMulTo(square, square, Clone(square), false, false, false) }, "MatMulTo", "argument too")

@@ -80,7 +80,7 @@ func TestKeptTensorsAreCollected(t *testing.T) {
 
 // waitFree runs the collector until live bytes are at most want, a number of
 // times at most.
-func waitFree(cpu *CPU, want, times int) int {
+func waitFree(cpu Device, want, times int) int {
 	for range times {
 		runtime.GC()
 		if cpu.Stats().Live <= want {

@@ -53,7 +53,7 @@ func TestMisuse(t *testing.T) {
 		"TakeRowsTo":        func() { TakeRowsTo(x, x, Zeros(cpu, Int64, 3), 0, true) },
 		"Unique":            func() { Unique(ids, 0, 1<<40) },
 		"SumRows":           func() { Unique(ids, 0, 2).SumRows(Zeros(cpu, Float32, 3, 3)) },
-		"addRowsTo":         func() { addRowsTo(f64, rows, 1) },
+		"DenseRows":         func() { addRowsTo("DenseRows", f64, rows, 1) },
 		"RowPowSums":        func() { RowPowSums(x, ids, -1) },
 		"ScaleRowsTo":       func() { ScaleRowsTo(x, ids, Zeros(cpu, Float32, 3)) },
 		"CrossEntropyStats": func() { CrossEntropyStats(x, x, 0, nil, false) },

@@ -24,8 +24,8 @@ type SGD struct {
 //	param -= LR·(buf, or g + Momentum·buf with Nesterov)
 //
 // buf has param's shape, and zeros on the first step; with Momentum 0 it is not
-// used and may be nil. grad is not changed. Beside a narrow type, which is computed with in
-// float32 and rounded once a step, buf is float32.
+// used and may be nil. grad is not changed. A param of a narrow type is computed in
+// float32 and rounded once a step; its buf is float32.
 func (o SGD) Step(param, grad, buf *Tensor, first bool) {
 	const op = "SGD"
 	wantStep(op, param, grad)
@@ -50,7 +50,7 @@ func (o SGD) StepRows(table *Tensor, grad Rows) {
 		throwShape("SGD", "%v: momentum %g and weight decay %g touch every row; make the gradient dense", table.brief(), o.Momentum,
 			o.WeightDecay)
 	}
-	addRowsTo(table, grad, -o.LR)
+	addRowsTo("SGD", table, grad, -o.LR)
 }
 
 // An Adam is the configuration of Adam and AdamW, as torch.optim has them.
@@ -62,7 +62,7 @@ type Adam struct {
 	Coupled      bool // Adam: the decay is part of the gradient; false is AdamW
 }
 
-// constants returns what a step computes with.
+// constants returns the constants of step number step.
 func (o Adam) constants(step int) kernel.AdamStep {
 	s := kernel.AdamStep{
 		Beta1: o.Beta1, Beta2: o.Beta2, Eps: o.Eps, Decay: 1,
@@ -77,14 +77,13 @@ func (o Adam) constants(step int) kernel.AdamStep {
 	return s
 }
 
-// Step updates param and the moments m and v in place, in step number step, from 1
-// on:
+// Step updates param and the moments m and v in place; the first step is number 1:
 //
 //	m = β1·m + (1-β1)·g    v = β2·v + (1-β2)·g²
 //	param = (1-LR·decay)·param - LR/(1-β1ᵗ) · m / (√v/√(1-β2ᵗ) + Eps)
 //
-// m and v have param's shape and start as zeros. Beside a narrow type, which is computed
-// with in float32 and rounded once a step, they are float32.
+// m and v have param's shape and start as zeros. A param of a narrow type is computed in
+// float32 and rounded once a step; its m and v are float32.
 func (o Adam) Step(param, grad, m, v *Tensor, step int) {
 	const op = "Adam"
 	wantStep(op, param, grad)
@@ -95,8 +94,7 @@ func (o Adam) Step(param, grad, m, v *Tensor, step int) {
 }
 
 // StepRows is the lazy form, as torch.optim.SparseAdam: only the rows of table, m
-// and v that the gradient names change, and no weight decay is applied. Beside a
-// table of a narrow type, which is rounded once a step, m and v are float32.
+// and v that the gradient names change, and no weight decay is applied.
 func (o Adam) StepRows(table *Tensor, grad Rows, m, v *Tensor, step int) {
 	const op = "Adam"
 	wantRows(op, table, grad)
@@ -107,7 +105,7 @@ func (o Adam) StepRows(table *Tensor, grad Rows, m, v *Tensor, step int) {
 	o.apply(table, grad.Values, m, v, grad.Index, kernel.Matrix{Rows: grad.Index.numel, Cols: table.dims[1]}, step)
 }
 
-// apply does one step on size numbers: all, or with index those of some rows.
+// apply does one step on rows of param: those that index names, or all if it is nil.
 func (o Adam) apply(param, grad, m, v, index *Tensor, size kernel.Matrix, step int) {
 	const op = "Adam"
 	param.dev.Adam(kernel.Adam{Matrix: size, DType: param.dtype, Param: param.ptr(op), Grad: grad.ptr(op), M: m.ptr(op),
@@ -122,9 +120,11 @@ type Adagrad struct {
 }
 
 // StepRows updates the rows of table [R, D] that the gradient names, and their
-// accumulators state [R], zeros at the start and float32 beside a narrow type:
+// accumulators state [R]:
 //
 //	state[r] += mean of g²      table[r] -= LR·g/(√state[r] + Eps)
+//
+// state starts as zeros; for a table of a narrow type it is float32.
 func (o Adagrad) StepRows(table *Tensor, grad Rows, state *Tensor) {
 	const op = "Adagrad"
 	wantRows(op, table, grad)
@@ -139,8 +139,8 @@ func (o Adagrad) StepRows(table *Tensor, grad Rows, state *Tensor) {
 	keepAlive(grad.Index, grad.Values)
 }
 
-// SumSquares returns Σx² over all elements of each tensor, in float64 on the host:
-// what norm clipping adds up. All are on one device, which is waited for once.
+// SumSquares returns Σx² over the elements of each tensor, computed in float64. The
+// tensors are on one device, for which it waits once.
 func SumSquares(xs ...*Tensor) []float64 {
 	const op = "SumSquares"
 	if len(xs) == 0 {
@@ -157,7 +157,7 @@ func SumSquares(xs ...*Tensor) []float64 {
 	return ToSlice[float64](sums)
 }
 
-// wantState throws unless a parameter and what an optimizer remembers of it fit.
+// wantState throws unless state, an optimizer's state for param, fits it.
 func wantState(op string, param, state *Tensor) {
 	wantFloat(op, param)
 	wantWideType(op, param, state)
@@ -165,10 +165,10 @@ func wantState(op string, param, state *Tensor) {
 }
 
 // wantStep throws unless a parameter and its gradient fit.
-func wantStep(op string, param, other *Tensor) {
+func wantStep(op string, param, grad *Tensor) {
 	wantFloat(op, param)
-	wantSameType(op, param, other)
-	wantSameShape(op, param, other)
+	wantSameType(op, param, grad)
+	wantSameShape(op, param, grad)
 }
 
 func wantStepNumber(op string, step int) {

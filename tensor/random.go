@@ -15,10 +15,10 @@ type Key = philox.Key
 
 // FillUniform sets t to random numbers from [lo, hi).
 //
-// It and its kin make the box at offset of a tensor of globalShape, of which t is
-// a part: element i of the global tensor, counted in row-major order, depends on
-// key and i alone. A nil globalShape stands for t's shape, a nil offset for zeros.
-// They throw a *ShapeError if t is not within globalShape.
+// t is the box at offset of a global tensor of globalShape. Element i of the global
+// tensor, counted in row-major order, depends on key and i alone, so that ranks fill
+// their parts as one would fill the whole. A nil globalShape stands for t's shape, a nil
+// offset for zeros. FillUniform throws a *ShapeError if t is not within globalShape.
 func FillUniform(t *Tensor, key Key, lo, hi float64, globalShape, offset []int) {
 	fillRandom(kernel.OpUniform, t, key, lo, hi, globalShape, offset)
 }
@@ -58,16 +58,16 @@ func fillRandom(op kernel.RandomOp, t *Tensor, key Key, a, b float64, globalShap
 	}
 	var least, most float64
 	if op == kernel.OpUniform {
-		least, most = elementsWithin(t.dtype, a, b)
+		least, most = rangeOf(t.dtype, a, b)
 	}
 	t.dev.Random(kernel.RandomNumbers{Op: op, DType: t.dtype, Key: key, First: uint64(first), A: a, B: b, Least: least, Most: most},
 		t.ptr(name), boxLoop(t.Shape(), t.Shape(), globalShape))
 }
 
-// elementsWithin returns the least and the largest number of a floating-point type in
-// [lo, hi): without them a number just below hi would be rounded to it. Where the type
-// has no number there, all are within.
-func elementsWithin(dt DType, lo, hi float64) (least, most float64) {
+// rangeOf returns the least and the largest number of a floating-point type in [lo, hi), to
+// which the kernel clamps: a number just below hi may round to hi. If the type has no
+// number in [lo, hi), it returns ±Inf.
+func rangeOf(dt DType, lo, hi float64) (least, most float64) {
 	if least = rounded(dt, lo); least < lo {
 		least = -before(dt, -least)
 	}
@@ -93,8 +93,7 @@ func rounded(dt DType, v float64) float64 {
 	return v
 }
 
-// before returns the largest number of a floating-point type below v, which is one of
-// them.
+// before returns the largest number of a floating-point type below v, a number of the type.
 func before(dt DType, v float64) float64 {
 	switch dt {
 	case Float32:
@@ -107,7 +106,7 @@ func before(dt DType, v float64) float64 {
 	return math.Nextafter(v, math.Inf(-1))
 }
 
-// beforeHalf is before for the bits of a number: sign, exponent and fraction.
+// beforeHalf is before for the bits of a 16-bit number: sign, exponent and fraction.
 func beforeHalf(bits uint16) uint16 {
 	switch {
 	case bits&0x7fff == 0: // the negative number nearest to 0

@@ -7,11 +7,11 @@ import (
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
-// Reduce combines the elements of dimensions dims of x, all of them if none is
-// named. With keepdim they stay with size 1, else they are removed. Sum and Prod
-// of integers and Bool are Int64; Amax and Amin keep the type. Narrow types are combined in
-// float32 and rounded once. The elements of one result are combined in an
-// order that depends on the sizes alone.
+// Reduce combines the elements of x along dims, or along all dimensions if dims is
+// empty. With keepdim they stay with size 1, else they are removed. Sum and Prod
+// of integers and Bool are Int64; Amax and Amin keep the type. Narrow types are combined
+// in float32 and rounded once. The order in which elements are combined depends on the
+// sizes alone.
 func Reduce(op kernel.ReduceOp, x *Tensor, dims []int, keepdim bool) *Tensor {
 	y := reduceWide(op, x, dims, keepdim)
 	if x.dtype.Narrow() {
@@ -20,7 +20,7 @@ func Reduce(op kernel.ReduceOp, x *Tensor, dims []int, keepdim bool) *Tensor {
 	return y
 }
 
-// reduceWide is Reduce that does not round: of a narrow type the result is float32.
+// reduceWide is Reduce without rounding: the result of a narrow type is float32.
 func reduceWide(op kernel.ReduceOp, x *Tensor, dims []int, keepdim bool) *Tensor {
 	name := op.String()
 	if !x.dtype.Float() {
@@ -49,8 +49,8 @@ func reduceWide(op kernel.ReduceOp, x *Tensor, dims []int, keepdim bool) *Tensor
 	return y.dropDims(mask, keepdim)
 }
 
-// reduceRun reduces dimensions [from, to) and keeps them with size 1. Of a narrow
-// type the result is float32.
+// reduceRun reduces dimensions [from, to) and keeps them with size 1. The result of a
+// narrow type is float32.
 func reduceRun(op kernel.ReduceOp, x *Tensor, from, to int) *Tensor {
 	a := kernel.Axis{Outer: 1, N: 1, Inner: 1}
 	shape := x.dims
@@ -71,8 +71,8 @@ func reduceRun(op kernel.ReduceOp, x *Tensor, from, to int) *Tensor {
 	return y
 }
 
-// dimMask returns the set of dimensions that dims names, bit d for dimension d;
-// all for none.
+// dimMask returns the set of dimensions that dims names, bit d for dimension d, or all
+// if dims is empty.
 func (t *Tensor) dimMask(op string, dims []int) (mask int) {
 	if len(dims) == 0 {
 		return 1<<t.NDim() - 1
@@ -85,17 +85,6 @@ func (t *Tensor) dimMask(op string, dims []int) (mask int) {
 		mask |= 1 << d
 	}
 	return mask
-}
-
-// count returns the number of elements of the dimensions in mask.
-func (t *Tensor) count(mask int) int {
-	n := 1
-	for d, s := range t.Shape() {
-		if mask>>d&1 != 0 {
-			n *= s
-		}
-	}
-	return n
 }
 
 // dropDims removes the dimensions in mask, which have size 1, unless keep.
@@ -114,23 +103,12 @@ func (t *Tensor) dropDims(mask int, keep bool) *Tensor {
 	return t.Reshape(shape[:n]...)
 }
 
-// keepShape returns the shape of t with size 1 for the dimensions in mask.
-func (t *Tensor) keepShape(mask int) []int {
-	shape := slices.Clone(t.Shape())
-	for d := range shape {
-		if mask>>d&1 != 0 {
-			shape[d] = 1
-		}
-	}
-	return shape
-}
-
 // Sum adds up the elements of dims; see Reduce.
 func Sum(x *Tensor, dims []int, keepdim bool) *Tensor { return Reduce(kernel.OpSum, x, dims, keepdim) }
 
-// MeanOf returns what elements dims of x add to the mean of n elements, of which they
-// are some: their sum over n.
-func MeanOf(x *Tensor, dims []int, keepdim bool, n int) *Tensor {
+// MeanPart returns the sum of x along dims divided by n: the part of x in a mean of n
+// elements, of which x may hold only some.
+func MeanPart(x *Tensor, dims []int, keepdim bool, n int) *Tensor {
 	wantFloat("Mean", x)
 	y := reduceWide(kernel.OpSum, x, dims, keepdim)
 	y.dev.BinaryScalar(kernel.OpDiv, y.dtype, y.addr, y.addr, kernel.Number{Value: float64(n)}, y.numel)

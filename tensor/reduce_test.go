@@ -189,10 +189,10 @@ func TestReduceGrad(t *testing.T) {
 	cpu := NewCPU(nil)
 	zero := Zeros(cpu, Float64, 3)
 	for _, p := range []float64{1, 2, 0.5, math.Inf(1)} {
-		check(t, "Norm of zeros", NormGrad(Scalar(cpu, Float64, 1), zero, Norm(zero, p, nil, false), p, nil, false), newArray(3), 0)
+		check(t, "Norm of zeros", NormGrad(Full(cpu, Float64, 1), zero, Norm(zero, p, nil, false), p, nil, false), newArray(3), 0)
 	}
 	tie := FromSlice(cpu, []float64{2, 2, 1, 2}, 4)
-	check(t, "Amax of equals", AmaxGrad(Scalar(cpu, Float64, 3), tie, Amax(tie, nil, false), nil, false),
+	check(t, "Amax of equals", AmaxGrad(Full(cpu, Float64, 3), tie, Amax(tie, nil, false), nil, false),
 		array{[]int{4}, []float64{1, 1, 0, 1}}, 1e-15)
 }
 

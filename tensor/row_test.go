@@ -198,6 +198,15 @@ func TestAttention(t *testing.T) {
 			}
 		}
 	}
+	for _, dt := range append(floats, BFloat16) {
+		q, k := randomArray(rng, 2, 3, 2, 4).tensor(cpu, dt), randomArray(rng, 2, 3, 9, 4).tensor(cpu, dt)
+		v := randomArray(rng, 2, 3, 9, 5).tensor(cpu, dt)
+		for _, s := range []int{0, 1, 5, 9} {
+			want, _ := Attention(q, Narrow(k, 2, 0, s), Narrow(v, 2, 0, s), false)
+			check(t, label("AttentionOver", dt, s), AttentionOver(q, k, v, s), toArray(want), 0)
+		}
+	}
 	x := Zeros(cpu, Float32, 1, 2, 3, 4)
+	wantThrow[*ShapeError](t, func() { AttentionOver(x, x, x, 4) }, "AttentionOver", "4 of 3 keys")
 	wantThrow[*ShapeError](t, func() { Attention(x, Zeros(cpu, Float32, 1, 2, 3, 5), x, false) }, "Attention", "[1 2 3 5]", "[B H S D]")
 }

@@ -33,8 +33,8 @@ func TakeRows(table, ids *Tensor, lo int) *Tensor {
 	return y
 }
 
-// TakeRowsTo is TakeRows into dst [..., D]. Without zero the rows that table does
-// not own are left as they are in dst.
+// TakeRowsTo is TakeRows into dst [..., D]. For an id outside [lo, lo+R) it clears the
+// row of dst if zero is set, else it leaves the row as it is.
 func TakeRowsTo(dst, table, ids *Tensor, lo int, zero bool) {
 	const op = "TakeRowsTo"
 	rows, dim := wantTable(op, table, ids)
@@ -57,14 +57,14 @@ func wantTable(op string, table, ids *Tensor) (rows, dim int) {
 	return table.dims[0], table.dims[1]
 }
 
-// A Uniq is a list of ids without repetition.
+// A Uniq holds the distinct ids of a list, and where in the list each of them stands.
 type Uniq struct {
 	Index *Tensor // [U] Int64: the distinct ids in range, less lo, ascending
-	Start *Tensor // [U+1] Int64: Index[k] is that of positions Order[Start[k]:Start[k+1]]
-	Slot  *Tensor // [N] Int32: Index[Slot[i]] is ids[i]-lo, or -1 where ids[i] is out of range
-	Order *Tensor // [M] Int32: the positions of the M ids in range, sorted by id, those of one id ascending
+	Start *Tensor // [U+1] Int64: Index[k] stands at positions Order[Start[k]:Start[k+1]]
+	Slot  *Tensor // [N] Int32: Index[Slot[i]] is ids[i]-lo; Slot[i] is -1 if ids[i] is out of range
+	Order *Tensor // [M] Int32: the positions of the M ids in range, sorted by id, then by position
 
-	most int // no id occurs more often; 0: that is not known
+	most int // an upper bound for how often one id occurs; 0: unknown
 }
 
 // Count returns how often each distinct id occurs, [U] Int64.
@@ -73,11 +73,11 @@ func (u Uniq) Count() *Tensor {
 	return Sub(Narrow(u.Start, 0, 1, n), Narrow(u.Start, 0, 0, n))
 }
 
-// Unique returns the distinct ids in [lo, lo+n), with what is needed to go back
-// and forth. It costs a few passes over the ids, whatever n is.
+// Unique returns the distinct ids in [lo, lo+n) and their positions. It costs a few passes
+// over the ids, whatever n is.
 func Unique(ids *Tensor, lo, n int) Uniq { return unique(ids, lo, n, true) }
 
-// unique is Unique, without Slot where nobody asks for it.
+// unique is Unique, which computes Slot only withSlot.
 func unique(ids *Tensor, lo, n int, withSlot bool) Uniq {
 	const op = "Unique"
 	wantIndex(op, "ids", ids)
@@ -98,10 +98,9 @@ func unique(ids *Tensor, lo, n int, withSlot bool) Uniq {
 	return Uniq{Index: Narrow(index, 0, 0, u), Start: Narrow(start, 0, 0, u+1), Slot: slot, Order: Narrow(order, 0, 0, m), most: most}
 }
 
-// SumRows adds up the rows of values [N, D] (or [..., D] for as many ids) that
-// have the same id, those of one id in the order of their positions; those of a narrow
-// type in float32, and rounded once. The result is the gradient of the part of a table whose
-// ids u was made from.
+// SumRows adds up the rows of values [N, D], or [..., D] for N ids, that have the same
+// id, in the order of their positions. A narrow type is added up in float32 and rounded
+// once. If values is the gradient of the rows looked up, the result is that of the table.
 func (u Uniq) SumRows(values *Tensor) Rows { return u.sumRows(values, u.Slot.numel) }
 
 // sumRows is SumRows for n ids.
@@ -123,17 +122,15 @@ func (u Uniq) sumRows(values *Tensor, n int) Rows {
 	return Rows{Index: u.Index, Values: sums}
 }
 
-// Coalesce adds up the rows of values [N, D] that have the same id, those of one id in the
-// order in which they stand, for the ids in [lo, lo+n): the gradient of TakeRows(table, ids,
-// lo) for a table of n rows, from that of its result.
+// Coalesce is Unique(ids, lo, n).SumRows(values): the gradient of TakeRows(table, ids, lo)
+// for a table of n rows, from the gradient values of its result.
 func Coalesce(ids, values *Tensor, lo, n int) Rows {
 	return unique(ids, lo, n, false).sumRows(values, ids.numel)
 }
 
-// addRowsTo adds scale·rows to table; each row of a narrow type is computed in float32 and
-// rounded once. It throws an *IndexError for a row that table does not have.
-func addRowsTo(table *Tensor, rows Rows, scale float64) {
-	const op = "addRowsTo"
+// addRowsTo adds scale·rows to table for op. A row of a narrow type is computed in float32
+// and rounded once. It throws an *IndexError for a row that table does not have.
+func addRowsTo(op string, table *Tensor, rows Rows, scale float64) {
 	wantFloat(op, table)
 	wantRows(op, table, rows)
 	table.dev.AddRows(table.dtype, table.ptr(op), rows.Values.ptr(op), rows.Index.indices(op), table.dims[1], scale)
@@ -151,8 +148,8 @@ func wantRows(op string, table *Tensor, rows Rows) {
 	}
 }
 
-// PutRows writes rows over those rows of table that rows.Index names. It throws an
-// *IndexError for a row that table does not have.
+// PutRows sets row rows.Index[i] of table to rows.Values[i]. It throws an *IndexError for
+// a row that table does not have.
 func PutRows(table *Tensor, rows Rows) {
 	const op = "PutRows"
 	wantRows(op, table, rows)
@@ -163,13 +160,13 @@ func PutRows(table *Tensor, rows Rows) {
 // DenseRows returns rows as a table of n rows, zeros elsewhere.
 func DenseRows(rows Rows, n int) *Tensor {
 	table := Zeros(rows.Values.dev, rows.Values.dtype, n, rows.Values.dims[1])
-	addRowsTo(table, rows, 1)
+	addRowsTo("DenseRows", table, rows, 1)
 	return table
 }
 
-// RowPowSums returns for each row of table that index names Σ|x|ᵖ, or max|x| for
-// p = +Inf: what the norm of a row held in parts is made of. Those of a narrow type are
-// float32.
+// RowPowSums returns Σ|x|ᵖ, or max|x| for p = +Inf, of each row of table that index
+// names, float32 for a narrow type. Ranks that hold parts of a row combine these to its
+// norm.
 func RowPowSums(table, index *Tensor, p float64) *Tensor {
 	const op = "RowPowSums"
 	wantFloat(op, table)
@@ -195,4 +192,10 @@ func ScaleRowsTo(table, index, factor *Tensor) {
 	wantInRange(op, index, n)
 	table.dev.ScaleRows(table.dtype, table.ptr(op), index.indices(op), factor.ptr(op), dim)
 	keepAlive(index, factor)
+}
+
+func wantPower(op string, p float64) {
+	if !(p > 0) {
+		throwShape(op, "p = %g: want more than 0", p)
+	}
 }

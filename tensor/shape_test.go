@@ -219,7 +219,7 @@ func TestCreate(t *testing.T) {
 			check(t, label("Arange", dt), Arange(cpu, dt, 5, 3), array{[]int{3}, []float64{5, 6, 7}}, 0)
 		}
 	}
-	if got := Scalar(cpu, Float32, 2.5).Item(); got != 2.5 {
+	if got := Full(cpu, Float32, 2.5).Item(); got != 2.5 {
 		t.Errorf("Item is %v", got)
 	}
 	wantThrow[*ShapeError](t, func() { Zeros(cpu, Float32, 2).Item() }, "2 elements")

@@ -5,12 +5,6 @@ import (
 	"slices"
 )
 
-func wantPower(op string, p float64) {
-	if !(p > 0) {
-		throwShape(op, "p = %g: want more than 0", p)
-	}
-}
-
 // Argmax returns the position along dim of the largest element, Int64: the first
 // of equals; NaN is larger than any number. It throws a *ShapeError if dim has no
 // elements.
@@ -42,11 +36,12 @@ func TopK(x *Tensor, k, dim int) (values, index *Tensor) {
 	return values, index
 }
 
-// Cumsum returns the sums of the first 1, 2, … elements along dim, added up in
-// float64 for float32 and narrow types. Integers and Bool become Int64.
+// Cumsum returns the cumulative sums along dim; element i is the sum of elements 0 to i.
+// float32 and narrow types are added up in float64. Integers and Bool become Int64.
 func Cumsum(x *Tensor, dim int) *Tensor { return cumsum("Cumsum", x, dim, false) }
 
-// CumsumGrad returns the gradient of Cumsum(x, dim): the sums of the last elements of dy.
+// CumsumGrad returns the gradient of Cumsum(x, dim): element i is the sum of elements i to
+// the last of dy.
 func CumsumGrad(dy *Tensor, dim int) *Tensor { return cumsum("CumsumGrad", dy, dim, true) }
 
 func cumsum(op string, x *Tensor, dim int, reverse bool) *Tensor {

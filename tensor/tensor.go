@@ -9,14 +9,14 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/internal/dtype"
+	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/internal/mem"
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // A Tensor is a dense row-major array on one device. The zero Tensor is not
-// usable; make one with New and its kin.
-//
-// Element (i0, i1, …) is at offset ((i0·d1 + i1)·d2 + …)·DType().Size().
+// usable; make one with New and its kin. Element (i0, i1, …) is at byte
+// ((i0·d1 + i1)·d2 + …)·DType().Size().
 type Tensor struct {
 	addr  unsafe.Pointer
 	block *mem.Block // nil: memory that is not the pool's
@@ -103,16 +103,16 @@ func newTensor(op string, dev Device, dt DType, shape []int) *Tensor {
 func alloc(op string, dev Device, dt DType, shape []int) *Tensor {
 	t := newTensor(op, dev, dt, shape)
 	m := dev.memory()
-	b, err := m.pool.Alloc(t.Bytes())
+	b, err := m.Pool.Alloc(t.Bytes())
 	if err != nil {
-		throwNoMemory(op, t, err)
+		fault.Throw(&UseError{Op: op, Detail: t.brief() + " on " + t.dev.String(), Err: err})
 	}
 	t.addr, t.block, t.gen = b.Ptr(), b, b.Gen()
 	if !b.Scoped() {
 		t.own()
 	}
-	if m.watch != nil {
-		m.watch.Made(t.addr, t.Bytes(), dt)
+	if m.Watcher != nil {
+		m.Watcher.Made(t.addr, t.Bytes(), dt)
 	}
 	return t
 }
@@ -125,7 +125,7 @@ func (t *Tensor) own() {
 	runtime.AddCleanup(t, mem.Ref.Free, mem.Ref{Block: t.block, Gen: t.gen})
 }
 
-// root returns the tensor whose life is that of the memory.
+// root returns the tensor with whose last reference the memory is freed.
 func (t *Tensor) root() *Tensor {
 	if t.base != nil {
 		return t.base

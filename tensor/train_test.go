@@ -33,7 +33,7 @@ func xentWant(x array, target []int64, w []float64, eps float64) []float64 {
 // crossEntropy is what a caller does with parts of the classes: statistics of each
 // part, combined, then the loss of each row and the gradient of each part, for a
 // gradient of each row's loss dloss.
-func crossEntropy(cpu *CPU, dt DType, x array, target []int64, w []float64, eps float64, cuts []int, dloss []float64,
+func crossEntropy(cpu Device, dt DType, x array, target []int64, w []float64, eps float64, cuts []int, dloss []float64,
 	inPlace bool) (loss []float64, grad array) {
 	n, classes := x.shape[0], x.shape[1]
 	t := FromSlice(cpu, target, n)

@@ -1,14 +1,15 @@
-// Command kernels measures the kernels of one rank on [4096, 1024] float32,
-// each beside a copy of as many bytes.
+// Command kernels measures the kernels of one rank on [4096, 1024] float32 or
+// bfloat16, each beside a copy of as many bytes.
 //
-//	gorun -np 1 ./bench/kernels            a table
-//	gorun -np 1 ./bench/kernels -json      a line of JSON for each kernel
+//	gorun -np 1 ./bench/kernels                    a table
+//	gorun -np 1 ./bench/kernels -dtype bfloat16    of bfloat16; an optimizer's state is float32
+//	gorun -np 1 ./bench/kernels -json              a line of JSON for each kernel
 //
-// "gbs" counts what a kernel has to read and write, each byte once, and
-// "copy_gbs" what the better of Go's copy and the one of package simd reach on
-// as many bytes, read and written, right before. "of_copy" is the first by the
-// second. "gelem_s" counts elements of the input, in thousands of millions a
-// second. Each rank measures its own matrix, so that ranks load the machine.
+// "gbs" counts the bytes that a kernel has to read and write, each once. "copy_gbs" is the rate
+// of a copy of as many bytes, read and written, right before: the better of Go's copy and package
+// simd's. "of_copy" is gbs divided by copy_gbs. "gelem_s" counts elements of the input, in
+// thousands of millions per second. Each rank measures its own matrix, so that ranks load the
+// machine.
 package main
 
 import (
@@ -19,28 +20,32 @@ import (
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
-func main() { measure.Main(func(b *measure.Bench) error { return run(b, 4096, 1024) }) }
+func main() {
+	dt := measure.DTypeFlag()
+	measure.Main(func(b *measure.Bench) error { return run(b, *dt, 4096, 1024) })
+}
 
-// A measurement is one case: what it reads and writes, in matrices of float32.
+// A measurement is one case. reads and writes count matrices of the type.
 type measurement struct {
 	name     string
 	matrices float64
 	run      func()
 }
 
-// run measures all kernels on matrices of [n, d].
-func run(b *measure.Bench, n, d int) error {
+// run measures all kernels on matrices of [n, d] of a type.
+func run(b *measure.Bench, dt tensor.DType, n, d int) error {
 	copies := newCopies(b, n*d)
-	for _, k := range kernels(b.Mesh.Device(), n, d) {
+	for _, k := range kernels(b.Mesh.Device(), dt, n, d) {
 		if !b.Wants(k.name) {
 			continue
 		}
-		copyGBs, err := copies.rate(int(k.matrices * float64(n*d)))
+		bytes := k.matrices * float64(n*d*dt.Size())
+		copyGBs, err := copies.rate(int(bytes))
 		if err != nil {
 			return err
 		}
 		err = b.Case(k.name, k.run, func(t measure.Timing) []measure.Field {
-			gbs := k.matrices * 4 * float64(n*d) / t.NS
+			gbs := bytes / t.NS
 			return []measure.Field{
 				{Name: "n", Value: n}, {Name: "d", Value: d},
 				measure.Rate("gelem_s", n*d, t), {Name: "gbs", Value: gbs},
@@ -54,16 +59,18 @@ func run(b *measure.Bench, n, d int) error {
 	return nil
 }
 
-// kernels makes the matrices and returns what to do with them.
-func kernels(cpu tensor.Device, n, d int) []measurement {
+// kernels makes the matrices of a type and returns the cases that use them.
+func kernels(cpu tensor.Device, dt tensor.DType, n, d int) []measurement {
 	normal := func(seed uint64, shape ...int) *tensor.Tensor {
 		t := tensor.New(cpu, tensor.Float32, shape...)
 		tensor.FillNormal(t, tensor.Key{Seed: seed}, 0, 1, nil, nil)
-		return t
+		return tensor.Cast(t, dt)
 	}
 	x, y, row, column := normal(1, n, d), normal(2, n, d), normal(3, d), normal(4, n, 1)
-	out := tensor.New(cpu, tensor.Float32, n, d)
-	m, v, accumulated := tensor.ZerosLike(x), tensor.ZerosLike(x), tensor.Zeros(cpu, tensor.Float32, n)
+	out := tensor.New(cpu, dt, n, d)
+	state := func(shape ...int) *tensor.Tensor { return tensor.Zeros(cpu, tensor.Float32, shape...) }
+	m, v, accumulated := state(n, d), state(n, d), state(n)
+	states := float64(tensor.Float32.Size() / dt.Size()) // matrices of the type in one of those
 	param := normal(5, n, d)
 	soft, logs := tensor.Softmax(x, 1), tensor.LogSoftmax(x, 1)
 	_, stats := tensor.LayerNorm(x, row, row, 1, 1e-5)
@@ -100,8 +107,8 @@ func kernels(cpu tensor.Device, n, d int) []measurement {
 		{"gather rows", 2, func() { tensor.TakeRows(x, ids, 0) }},
 		{"gather rows gradient", 2, func() { tensor.Coalesce(ids, y, 0, n) }},
 		{"sgd", 3, func() { tensor.SGD{LR: 1e-3}.Step(param, y, nil, true) }},
-		{"sgd momentum", 5, func() { tensor.SGD{LR: 1e-3, Momentum: 0.9}.Step(param, y, m, false) }},
-		{"adamw", 7, func() { adamW.Step(param, y, m, v, 10) }},
+		{"sgd momentum", 3 + 2*states, func() { tensor.SGD{LR: 1e-3, Momentum: 0.9}.Step(param, y, m, false) }},
+		{"adamw", 3 + 4*states, func() { adamW.Step(param, y, m, v, 10) }},
 		{"sgd rows", 3, func() { tensor.SGD{LR: 1e-3}.StepRows(param, rows) }},
 		{"row-wise adagrad", 3, func() { tensor.Adagrad{LR: 1e-3, Eps: 1e-10}.StepRows(param, rows, accumulated) }},
 	}

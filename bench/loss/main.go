@@ -1,17 +1,18 @@
 // Command loss measures the cross-entropy of logits that are divided over the
 // ranks by classes, and the product with the weight fused with it.
 //
-//	gorun -np 2 ./bench/loss            a table
-//	gorun -np 2 ./bench/loss -json      a line of JSON for each case
+//	gorun -np 2 ./bench/loss                    a table
+//	gorun -np 2 ./bench/loss -dtype bfloat16    logits, hidden and weight of bfloat16
+//	gorun -np 2 ./bench/loss -json              a line of JSON for each case
 //
 // "cross-entropy/2048x131072/both" is the mean over 2048 positions and 131072
 // classes with the gradient of the logits, "linear/…" the loss of the product of
 // a hidden [positions, 768] and a weight [classes, 768] with both gradients, and
 // "linear unfused/…" the same with the logits in memory. "gbs" counts the bytes
 // that a cross-entropy has to move: the logits read once, and for "both" read
-// twice and the gradient written; "gflops" the products, of all ranks together.
-// "results_mib" are the gradients, and "beyond_mib" what "arena_mib" is above
-// them. Losses of different worlds are the same numbers, printed as "loss".
+// twice and the gradient written. "gflops" counts the products, of all ranks together.
+// "results_mib" is the size of the gradients, and "beyond_mib" is "arena_mib" less that.
+// "loss" is the loss, the same number for every number of ranks.
 package main
 
 import (
@@ -26,12 +27,13 @@ import (
 )
 
 func main() {
+	dt := measure.DTypeFlag()
 	measure.Main(func(b *measure.Bench) error {
-		err := crossEntropy(b, []size{{1024, 32768}, {2048, 50304}, {2048, 131072}})
+		err := crossEntropy(b, *dt, []size{{1024, 32768}, {2048, 50304}, {2048, 131072}})
 		if err != nil {
 			return err
 		}
-		return linear(b, []size{{1024, 32768}, {2048, 131072}}, 768)
+		return linear(b, *dt, []size{{1024, 32768}, {2048, 131072}}, 768)
 	})
 }
 
@@ -50,14 +52,14 @@ func (s size) targets(mesh *dtensor.Mesh) *dtensor.Tensor {
 	return dtensor.Distribute(mesh, tensor.FromSlice(mesh.Device(), y, s.positions), layout.Replicate())
 }
 
-// crossEntropy measures the loss of logits that exist.
-func crossEntropy(b *measure.Bench, sizes []size) error {
+// crossEntropy measures the loss of logits that are in memory.
+func crossEntropy(b *measure.Bench, dt tensor.DType, sizes []size) error {
 	for _, s := range sizes {
 		name := "cross-entropy/" + s.String()
 		if !b.Wants(name+"/forward") && !b.Wants(name+"/both") {
 			continue
 		}
-		x := dtensor.Normal(b.Mesh, dtensor.Key{Seed: 100}, 0, 1, []int{s.positions, s.classes}, layout.Shard(1))
+		x := dtensor.Normal(b.Mesh, dtensor.Key{Seed: 100}, 0, 1, []int{s.positions, s.classes}, layout.Shard(1)).Cast(dt)
 		y := s.targets(b.Mesh)
 		f := func() *dtensor.Tensor { return loss.CrossEntropy(x, y, loss.Options{}) }
 		bytes := x.Local().Bytes()
@@ -76,14 +78,14 @@ func crossEntropy(b *measure.Bench, sizes []size) error {
 }
 
 // linear measures the loss of a product, fused and not.
-func linear(b *measure.Bench, sizes []size, width int) error {
+func linear(b *measure.Bench, dt tensor.DType, sizes []size, width int) error {
 	for _, s := range sizes {
 		name := "/" + s.String()
 		if !b.Wants("linear"+name+"/both") && !b.Wants("linear unfused"+name+"/both") {
 			continue
 		}
-		h := dtensor.Normal(b.Mesh, dtensor.Key{Seed: 1}, 0, 1, []int{s.positions, width}, layout.Replicate())
-		w := dtensor.Normal(b.Mesh, dtensor.Key{Seed: 2}, 0, 0.02, []int{s.classes, width}, layout.Shard(0))
+		h := dtensor.Normal(b.Mesh, dtensor.Key{Seed: 1}, 0, 1, []int{s.positions, width}, layout.Replicate()).Cast(dt)
+		w := dtensor.Normal(b.Mesh, dtensor.Key{Seed: 2}, 0, 0.02, []int{s.classes, width}, layout.Shard(0)).Cast(dt)
 		y := s.targets(b.Mesh)
 		fused := func() *dtensor.Tensor { return loss.LinearCrossEntropy(h, w, y, loss.Options{}) }
 		unfused := func() *dtensor.Tensor { return loss.CrossEntropy(h.Linear(w, nil), y, loss.Options{}) }

@@ -5,14 +5,17 @@ import (
 
 	"github.com/gorun-spmd/gorun/bench/internal/measure"
 	"github.com/gorun-spmd/gorun/bench/internal/measuretest"
+	"github.com/gorun-spmd/gorun/tensor"
 )
 
 func TestEveryCaseRuns(t *testing.T) {
-	measuretest.Run(t, 6, func(b *measure.Bench) error {
-		err := crossEntropy(b, []size{{4, 11}})
-		if err != nil {
-			return err
-		}
-		return linear(b, []size{{4, 11}}, 5)
-	})
+	for _, dt := range []tensor.DType{tensor.Float32, tensor.BFloat16} {
+		measuretest.Run(t, 6, func(b *measure.Bench) error {
+			err := crossEntropy(b, dt, []size{{4, 11}})
+			if err != nil {
+				return err
+			}
+			return linear(b, dt, []size{{4, 11}}, 5)
+		})
+	}
 }

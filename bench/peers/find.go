@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -18,7 +19,7 @@ import (
 //go:embed torch/*.py c/*.c
 var sources embed.FS
 
-// ours is the name of our own programs in the table.
+// ours is the name of our own program in the table.
 const ours = "gorun"
 
 // A program is one column of the table.
@@ -27,9 +28,9 @@ type program struct {
 	ranks func() []*exec.Cmd // the processes of one run, the first of which prints
 }
 
-// find returns our benchmark, then the peers that measure the same, and what is
-// missing, each with the reason. clean removes what it has made outside dir; it is
-// never nil.
+// find returns our benchmark, then the peers that measure the same. missing lists the peers that
+// it did not find, each with the reason. clean removes the files that find has made outside dir;
+// it is never nil.
 func find(ctx context.Context, o options, dir string) (found []*program, missing []string, clean func(), err error) {
 	clean = func() {}
 	bench := filepath.Join(dir, o.bench)
@@ -54,9 +55,12 @@ func find(ctx context.Context, o options, dir string) (found []*program, missing
 	if o.bench == "comm" {
 		args = append(args, "-max", fmt.Sprint(o.max))
 	}
+	if slices.Contains(narrow, o.bench) {
+		args = append(args, "-dtype", o.dtype)
+	}
 	found = append(found, one(ours, func() *exec.Cmd { return command(o.gorun, args...) }))
 
-	if o.bench == "comm" || o.bench == "loss" {
+	if o.bench == "comm" || o.bench == "loss" && o.dtype == "float32" {
 		flags := []string{"-O3", "-march=native", "-ffast-math", "-pthread"}
 		p, err := compiled("bound", "cc", dir, flags, "bound.c", func(binary string) *exec.Cmd {
 			return command(binary, fmt.Sprint(o.np), seconds(o), o.match, fmt.Sprint(o.max))
@@ -105,7 +109,7 @@ func overMPI(o options, dir, name, tags string) (*program, error) {
 	}), nil
 }
 
-// place adds a program to those found, or why there is none to those missing.
+// place adds a program to found, or the reason why there is none to missing.
 func place(found []*program, missing []string, p *program, err error, wanted func(string) bool) ([]*program, []string) {
 	switch {
 	case err != nil:
@@ -121,7 +125,7 @@ func one(name string, cmd func() *exec.Cmd) *program {
 	return &program{name: name, ranks: func() []*exec.Cmd { return []*exec.Cmd{cmd()} }}
 }
 
-// compiled builds one of our C sources. The error says what is missing.
+// compiled builds one of our C sources. The error names the missing part.
 func compiled(name, compiler, dir string, flags []string, source string, run func(binary string) *exec.Cmd) (*program, error) {
 	if _, err := exec.LookPath(compiler); err != nil {
 		return nil, fmt.Errorf("%s (no %s on PATH)", name, compiler)
@@ -141,7 +145,7 @@ func compiled(name, compiler, dir string, flags []string, source string, run fun
 	return one(name, func() *exec.Cmd { return run(binary) }), nil
 }
 
-// command is a command with the environment of all programs here.
+// command returns a command with the environment of all programs here.
 func command(name string, args ...string) *exec.Cmd {
 	c := exec.Command(name, args...)
 	c.Env = append(os.Environ(), "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1")
@@ -150,14 +154,14 @@ func command(name string, args ...string) *exec.Cmd {
 
 func seconds(o options) string { return fmt.Sprint(o.budget.Seconds()) }
 
-// python is an interpreter with torch.
+// python is a Python interpreter that has torch.
 type python struct {
-	root    string // of its tree; "": this one
-	scripts string // the folder with the scripts, as it is called inside the tree
+	root    string // root of its file tree; "": this machine's
+	scripts string // path of the folder with the scripts inside the tree
 	clean   func()
 }
 
-// findPython looks for torch. The error says what is missing.
+// findPython looks for an interpreter with torch. The error names the missing part.
 func findPython(ctx context.Context) (*python, error) {
 	p := &python{}
 	if exec.CommandContext(ctx, "python3", "-c", "import torch.distributed").Run() != nil {
@@ -197,7 +201,7 @@ func findPython(ctx context.Context) (*python, error) {
 	return p, nil
 }
 
-// coll is the benchmark of the MPI library in the tree.
+// coll returns the benchmark of the MPI library in the tree.
 func (p *python) coll(o options) (*program, error) {
 	name := version(p.command(o, "", "mpirun", "--version")) + " in the tree"
 	text, err := sources.ReadFile("c/coll.c")
@@ -215,7 +219,8 @@ func (p *python) coll(o options) (*program, error) {
 	}), nil
 }
 
-// version is the name of an MPI library by what its mpirun says: "Open MPI 4.1.4".
+// version returns the name and version of an MPI library, as its mpirun prints them:
+// "Open MPI 4.1.4".
 func version(mpirun *exec.Cmd) string {
 	out, err := mpirun.Output()
 	if err != nil {
@@ -228,7 +233,7 @@ func version(mpirun *exec.Cmd) string {
 	return "MPI"
 }
 
-// programs are the ways to run the script of the benchmark: as one process, over
+// programs returns the ways to run the script of the benchmark: as one process, over
 // gloo and over MPI.
 func (p *python) programs(o options) []*program {
 	script := o.bench + ".py"
@@ -257,7 +262,7 @@ func (p *python) programs(o options) []*program {
 	return []*program{single, gloo, mpi}
 }
 
-// command is a command in the tree, tuned.
+// command returns a command in the tree, with torch tuned.
 func (p *python) command(o options, backend, name string, args ...string) *exec.Cmd {
 	c := command(name, args...)
 	if p.root != "" {
@@ -266,7 +271,8 @@ func (p *python) command(o options, backend, name string, args ...string) *exec.
 		c.Env = append(c.Env, "PATH=/usr/bin:/bin", "HOME=/root")
 	}
 	c.Dir = p.scripts
-	c.Env = append(c.Env, "PEER_BACKEND="+backend, "PEER_TIME="+seconds(o), "PEER_MATCH="+o.match, "PEER_MAX="+fmt.Sprint(o.max),
+	c.Env = append(c.Env, "PEER_BACKEND="+backend, "PEER_TIME="+seconds(o), "PEER_MATCH="+o.match, "PEER_DTYPE="+o.dtype,
+		"PEER_MAX="+fmt.Sprint(o.max),
 		"PYTHONDONTWRITEBYTECODE=1", "PYTHONWARNINGS=ignore", "TORCH_CPP_LOG_LEVEL=ERROR", "USE_LIBUV=0", "GLOO_SOCKET_IFNAME=lo",
 		"MALLOC_MMAP_MAX_=0", "MALLOC_TRIM_THRESHOLD_=100000000000", "MALLOC_TOP_PAD_=268435456")
 	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil && strings.Contains(string(text), " avx512f ") {
@@ -275,7 +281,7 @@ func (p *python) command(o options, backend, name string, args ...string) *exec.
 	return c
 }
 
-// freePort returns a port that nobody listened to a moment ago.
+// freePort returns a port on which nobody listens at the moment.
 func freePort() string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

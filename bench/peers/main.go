@@ -1,29 +1,28 @@
 //go:build linux
 
-// Command peers runs one of our benchmarks and what a user would take instead,
-// in turns, and prints the medians side by side.
+// Command peers runs one of our benchmarks and, in turns with it, the libraries that a user would
+// take instead. It prints the medians side by side.
 //
 //	go run ./bench/peers -np 2 embedding
 //	go run ./bench/peers -np 2 -rounds 5 -match cross-entropy loss
+//	go run ./bench/peers -np 1 -dtype bfloat16 gemm
 //
 // The benchmarks are comm, embedding, gemm, kernels, loss, ops, redistribute and
-// step. The peers are those that are found: PyTorch, with gloo, with MPI and as
-// one process; Open MPI through its compiler wrapper, and beside it our own benchmark
-// over it, by each of our three MPI backends; and "bound", a C program
-// that does the reads and writes that cannot be avoided and nothing else. What is
-// missing is said in one line.
+// step. The peers are, as far as they are installed: PyTorch, with gloo, with MPI and as
+// one process; Open MPI through its compiler wrapper, and over it our own benchmark
+// by each of our three MPI backends; and "bound", a C program
+// that only does the reads and writes that cannot be avoided. One line names each missing peer.
 //
 // In each round every program runs once, so that a slow minute of the machine
 // hits all of them. A figure is the median over the rounds of the median over
-// the calls, in µs (of one operator in ops, the fastest call in gemm); a ratio, in parentheses, is the median over the rounds of the
-// peer's time by ours in that round: above 1, ours is faster.
+// the calls, in µs (in ops of one operator, in gemm the fastest call). A ratio, in parentheses,
+// is the median over the rounds of the peer's time divided by ours: above 1, ours is faster.
 //
 // PyTorch is the python3 on PATH if that has torch, or else the one of a Debian
 // tree in PEERS_CHROOT (default: gorun-peers in the user's cache folder), which
-// takes root. It runs tuned: memory is kept by the allocator, and OpenBLAS is told
-// of AVX-512, which it does not find out on every processor. One thread a rank on
-// all sides. PEERS_DIR is a folder with other scripts to take instead of those
-// here.
+// takes root. It runs tuned: the allocator keeps memory, and OpenBLAS is told
+// of AVX-512, which it does not detect on every processor. All programs use one thread for each
+// rank. PEERS_DIR is a folder with scripts to use instead of those here.
 package main
 
 import (
@@ -49,11 +48,15 @@ type options struct {
 	gorun  string
 	only   string
 	json   bool
+	dtype  string
 	max    int           // bytes of the largest buffer of comm
 	limit  time.Duration // of one run of one program
 }
 
 var benchmarks = []string{"comm", "embedding", "gemm", "kernels", "loss", "ops", "redistribute", "step"}
+
+// narrow are the benchmarks that measure bfloat16 too.
+var narrow = []string{"gemm", "kernels", "loss", "step"}
 
 func main() {
 	var o options
@@ -63,6 +66,7 @@ func main() {
 	flag.DurationVar(&o.limit, "limit", 5*time.Minute, "the most that one run of one program may take; what it has measured by then counts")
 	flag.IntVar(&o.max, "max", 0, "the largest buffer of comm, in bytes (default 64 MiB, for more than two ranks 16 MiB)")
 	flag.StringVar(&o.match, "match", "", "only the cases whose names contain this")
+	flag.StringVar(&o.dtype, "dtype", "float32", "type of the numbers of gemm, kernels, loss and step: float32 or bfloat16")
 	flag.StringVar(&o.gorun, "gorun", "bin/gorun", "the launcher")
 	flag.StringVar(&o.only, "only", "", "only the programs whose names contain one of these, separated by commas (ours always)")
 	flag.BoolVar(&o.json, "json", false, "write JSON lines")
@@ -73,6 +77,14 @@ func main() {
 		os.Exit(2)
 	}
 	o.bench = flag.Arg(0)
+	if o.dtype != "float32" && (o.dtype != "bfloat16" || !slices.Contains(narrow, o.bench)) {
+		fmt.Fprintf(os.Stderr, "peers: -dtype %s: %s has float32", o.dtype, o.bench)
+		if slices.Contains(narrow, o.bench) {
+			fmt.Fprint(os.Stderr, " and bfloat16")
+		}
+		fmt.Fprintln(os.Stderr)
+		os.Exit(2)
+	}
 	if o.bench == "comm" {
 		o.budget = cmp.Or(o.budget, 100*time.Millisecond)
 	}

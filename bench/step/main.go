@@ -1,14 +1,15 @@
 // Command step measures one step of training: an embedding, two linear layers
 // with a GELU between, a linear head, cross-entropy, all gradients and SGD.
 //
-//	gorun -np 2 ./bench/step            a table
-//	gorun -np 2 ./bench/step -json      a line of JSON for each case
+//	gorun -np 2 ./bench/step                    a table
+//	gorun -np 2 ./bench/step -dtype bfloat16    parameters, activations and gradients of bfloat16
+//	gorun -np 2 ./bench/step -json              a line of JSON for each case
 //
 // 2048 tokens of 32768, 256 features, 1024 hidden ones, no biases, learning rate
 // 0.1, in tensor parallel: the embedding by rows, the first layer and the head by
 // columns, the second by rows. "step" keeps the logits, divided by classes;
-// "step fused" never has them (loss.LinearCrossEntropy). "loss1" and "loss2" are
-// those of the first two steps: the same numbers for every world, up to rounding.
+// "step fused" never makes them (loss.LinearCrossEntropy). "loss1" and "loss2" are
+// the losses of the first two steps: the same for every number of ranks, up to rounding.
 // "gflops" counts the products of all ranks.
 package main
 
@@ -26,10 +27,11 @@ import (
 )
 
 func main() {
-	measure.Main(func(b *measure.Bench) error { return run(b, size{V: 32768, T: 2048, D: 256, H: 1024}) })
+	dt := measure.DTypeFlag()
+	measure.Main(func(b *measure.Bench) error { return run(b, *dt, size{V: 32768, T: 2048, D: 256, H: 1024}) })
 }
 
-// size is V tokens to choose from, T positions, D features and H hidden ones.
+// size is a vocabulary of V tokens, T positions, D features and H hidden features.
 type size struct{ V, T, D, H int }
 
 // model is the parameters and a batch.
@@ -41,17 +43,17 @@ type model struct {
 	params         []*dtensor.Tensor
 }
 
-// newModel draws parameters as torch.nn does: normal rows of the table, and
-// weights from ±1/√inputs.
-func newModel(mesh *dtensor.Mesh, s size) *model {
+// newModel draws parameters of a type as torch.nn does: normal rows of the table, and
+// weights between ±1/√inputs. bfloat16 parameters have no float32 copies.
+func newModel(mesh *dtensor.Mesh, dt tensor.DType, s size) *model {
 	S := layout.Shard
 	weight := func(seed uint64, out, in int, p layout.Placement) *dtensor.Tensor {
 		bound := 1 / math.Sqrt(float64(in))
-		return dtensor.Uniform(mesh, dtensor.Key{Seed: seed}, -bound, bound, []int{out, in}, p)
+		return dtensor.Uniform(mesh, dtensor.Key{Seed: seed}, -bound, bound, []int{out, in}, p).Cast(dt)
 	}
 	m := &model{
-		table: embedding.NewTable(mesh, embedding.Config{Name: "tokens", Rows: s.V, Dim: s.D, Layout: embedding.RowWise("tp"),
-			Key: dtensor.Key{Seed: 1}}),
+		table: embedding.NewTable(mesh, embedding.Config{Name: "tokens", Rows: s.V, Dim: s.D, DType: dt,
+			Layout: embedding.RowWise("tp"), Key: dtensor.Key{Seed: 1}}),
 		up:   weight(2, s.H, s.D, S(0)),
 		down: weight(3, s.D, s.H, S(1)),
 		head: weight(4, s.V, s.D, S(0)),
@@ -66,7 +68,7 @@ func newModel(mesh *dtensor.Mesh, s size) *model {
 	}
 	m.ids, m.targets = tokens(), tokens()
 	m.params = []*dtensor.Tensor{m.table.Weight(), m.up, m.down, m.head}
-	m.optimizer = optim.NewSGD(m.params, optim.SGDConfig{})
+	m.optimizer = optim.NewSGD(m.params, optim.SGDConfig{NoMaster: true})
 	return m
 }
 
@@ -80,7 +82,7 @@ func (m *model) loss(fused bool) *dtensor.Tensor {
 	return loss.CrossEntropy(h.Linear(m.head, nil), m.targets, loss.Options{}) // [T, V] S(1) → [] R
 }
 
-func run(b *measure.Bench, s size) error {
+func run(b *measure.Bench, dt tensor.DType, s size) error {
 	for _, c := range []struct {
 		name  string
 		fused bool
@@ -88,7 +90,7 @@ func run(b *measure.Bench, s size) error {
 		if !b.Wants(c.name) {
 			continue
 		}
-		if err := measureModel(b, c.name, newModel(b.Mesh, s), c.fused, s); err != nil {
+		if err := measureModel(b, c.name, newModel(b.Mesh, dt, s), c.fused, s); err != nil {
 			return err
 		}
 	}

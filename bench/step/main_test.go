@@ -5,10 +5,11 @@ import (
 
 	"github.com/gorun-spmd/gorun/bench/internal/measure"
 	"github.com/gorun-spmd/gorun/bench/internal/measuretest"
+	"github.com/gorun-spmd/gorun/tensor"
 )
 
 func TestEveryCaseRuns(t *testing.T) {
-	measuretest.Run(t, 2, func(b *measure.Bench) error {
-		return run(b, size{V: 11, T: 6, D: 5, H: 7})
-	})
+	for _, dt := range []tensor.DType{tensor.Float32, tensor.BFloat16} {
+		measuretest.Run(t, 2, func(b *measure.Bench) error { return run(b, dt, size{V: 11, T: 6, D: 5, H: 7}) })
+	}
 }

@@ -18,7 +18,7 @@ type Crossing struct {
 // Across returns the crossing between two layouts of the same shape, given the
 // world rank at each position of either mesh.
 //
-// It returns an error if the shapes differ, a layout is partial, a rank list is not
+// It returns an error if the shapes differ, a layout is partial or cyclic, a rank list is not
 // as long as its mesh, or it names a rank twice. A partial tensor is reduced before it
 // crosses, and made partial again after it has arrived.
 func Across(from, to Layout, fromRanks, toRanks []int) (*Crossing, error) {
@@ -33,6 +33,10 @@ func Across(from, to Layout, fromRanks, toRanks []int) (*Crossing, error) {
 		if side.layout.IsPartial() {
 			return nil, fmt.Errorf("layout: Across: %s %v on mesh %v: a partial tensor does not cross; "+
 				"redistribute it to Replicate or Shard within its mesh", side.name, side.layout, side.layout.Axes())
+		}
+		if side.layout.Cyclic() >= 0 {
+			return nil, fmt.Errorf("layout: Across: %s %v on mesh %v: rows that are dealt out in turn do not cross; bring them to Blocks within "+
+				"the mesh", side.name, side.layout, side.layout.Axes())
 		}
 		if n := side.layout.Axes().Count(); len(side.ranks) != n {
 			return nil, fmt.Errorf("layout: Across: %d %s ranks for the %d positions of mesh %v; give one rank for each", len(side.ranks), side.name,

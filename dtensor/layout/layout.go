@@ -162,7 +162,7 @@ func (l Layout) String() string {
 	return b.String()
 }
 
-// The record of a placement in a packed list is kind, op, two bytes free, dim
+// The record of a placement in a packed list is kind, op, cyclic, a byte free, dim
 // (4 bytes) and the length of its list in bytes (8); the lists of all follow the
 // records.
 const recordBytes = 16
@@ -175,7 +175,11 @@ func packPlacements(placements []Placement) string {
 	}
 	b := make([]byte, 0, n+4)
 	for _, p := range placements {
-		b = append(b, byte(p.kind), byte(p.op), 0, 0)
+		cyclic := byte(0)
+		if p.cyclic {
+			cyclic = 1
+		}
+		b = append(b, byte(p.kind), byte(p.op), cyclic, 0)
 		b = binary.LittleEndian.AppendUint32(b, uint32(p.dim))
 		b = binary.LittleEndian.AppendUint64(b, uint64(len(p.list)))
 	}
@@ -196,7 +200,7 @@ func placementAt(packed string, i int) Placement {
 		return uint32(s[0]) | uint32(s[1])<<8 | uint32(s[2])<<16 | uint32(s[3])<<24
 	}
 	at := i * recordBytes
-	p := Placement{kind: kind(packed[at]), op: ReduceOp(packed[at+1]), dim: int32(u32(at + 4))}
+	p := Placement{kind: kind(packed[at]), op: ReduceOp(packed[at+1]), cyclic: packed[at+2] != 0, dim: int32(u32(at + 4))}
 	length := int(u32(at+8)) | int(u32(at+12))<<32
 	if length == 0 {
 		return p

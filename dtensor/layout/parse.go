@@ -19,8 +19,8 @@ func FormatPlacements(placements []Placement) string {
 // MaskPartial is given in its full form, as the short one does not say enough.
 func Parse(s string) (Placement, error) {
 	bad := func(why string) (Placement, error) {
-		return Placement{}, fmt.Errorf("layout: Parse: %q: %s; use R, S(0), S(0)[1 3], P(sum) or MaskPartial(offset_shape=[10 29], offset_dim=0)",
-			s, why)
+		return Placement{}, fmt.Errorf("layout: Parse: %q: %s; use R, S(0), S(0)[1 3], C(0), P(sum) or "+
+			"MaskPartial(offset_shape=[10 29], offset_dim=0)", s, why)
 	}
 	text := strings.TrimSpace(s)
 	if text == "R" {
@@ -48,6 +48,11 @@ func Parse(s string) (Placement, error) {
 			return bad("its sizes are not a list of integers")
 		}
 		return ShardSizes(dim, sizes...), nil
+	case "C":
+		if inner != "0" {
+			return bad("rows are dealt out in turn, dimension 0")
+		}
+		return ShardCyclic(), nil
 	case "P":
 		op, ok := parseReduceOp(inner)
 		if !ok {

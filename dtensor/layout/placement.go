@@ -7,7 +7,7 @@ type kind uint8
 
 const (
 	replicated kind = iota
-	sharded         // list is empty: torch.chunk; else the explicit sizes
+	sharded         // list is empty: torch.chunk, or in turn; else the explicit sizes
 	partial
 	maskPartial // list is the offset shape, dim the offset dim
 )
@@ -19,10 +19,11 @@ const (
 // A Placement is an immutable value: == compares it and it can be a map key.
 // The zero Placement is Replicate.
 type Placement struct {
-	kind kind
-	op   ReduceOp
-	dim  int32
-	list ints
+	kind   kind
+	op     ReduceOp
+	cyclic bool // of a shard: see ShardCyclic
+	dim    int32
+	list   ints
 }
 
 // Replicate is the placement in which every rank holds the whole tensor.
@@ -39,6 +40,15 @@ func Shard(dim int) Placement { return Placement{kind: sharded, dim: clampDim(di
 func ShardSizes(dim int, sizes ...int) Placement {
 	return Placement{kind: sharded, dim: clampDim(dim), list: pack(sizes)}
 }
+
+// ShardCyclic deals the rows of a tensor, its dimension 0, out in turn: of n ranks rank r
+// holds the rows r, r+n, r+2n, …, one after the other. It is for tables whose first rows
+// are used most. No other axis shards dimension 0, and none is MaskPartial.
+//
+// Span and Offset of such a layout count the rows rank by rank, as the ranks hold them:
+// see Served. A plan has no steps for it: package dtensor changes it to blocks, or blocks
+// to it, beside the plan.
+func ShardCyclic() Placement { return Placement{kind: sharded, cyclic: true} }
 
 // Partial is the placement in which the tensor is the reduction by op of what
 // the ranks hold.
@@ -63,7 +73,10 @@ func clampDim(dim int) int32 { return int32(max(-1<<30, min(1<<30, dim))) }
 // IsReplicate reports whether every rank holds the whole tensor.
 func (p Placement) IsReplicate() bool { return p.kind == replicated }
 
-// IsShard reports whether p is a Shard or a ShardSizes.
+// IsCyclic reports whether p is a ShardCyclic.
+func (p Placement) IsCyclic() bool { return p.cyclic }
+
+// IsShard reports whether p is a Shard, a ShardSizes or a ShardCyclic.
 func (p Placement) IsShard() bool { return p.kind == sharded }
 
 // IsPartial reports whether p is a Partial or a MaskPartial.
@@ -72,7 +85,7 @@ func (p Placement) IsPartial() bool { return p.kind == partial || p.kind == mask
 // IsMask reports whether p is a MaskPartial.
 func (p Placement) IsMask() bool { return p.kind == maskPartial }
 
-// Shards reports whether p is a Shard or a ShardSizes of tensor dimension dim.
+// Shards reports whether p is a Shard, a ShardSizes or a ShardCyclic of tensor dimension dim.
 func (p Placement) Shards(dim int) bool { return p.kind == sharded && int(p.dim) == dim }
 
 // Dim returns the tensor dimension that p shards; ok is false for other placements.
@@ -135,6 +148,13 @@ func (p Placement) piece(size, n, i int) (offset, length int) {
 		}
 		return offset, p.list.at(i)
 	}
+	if p.cyclic { // the first ranks have the rows that are left over
+		whole, rest := size/n, size%n
+		if offset = i*whole + min(i, rest); i < rest {
+			whole++
+		}
+		return offset, whole
+	}
 	chunk := (size + n - 1) / n
 	offset = min(size, i*chunk)
 	return offset, min(chunk, size-offset)
@@ -150,10 +170,13 @@ func ChunkSizes(size, n int) []int {
 	return sizes
 }
 
-// String returns the short form: R, S(0), S(0)[1 3 1 3], P(sum), MaskP.
+// String returns the short form: R, S(0), S(0)[1 3 1 3], C(0) for a ShardCyclic, P(sum), MaskP.
 func (p Placement) String() string {
 	switch p.kind {
 	case sharded:
+		if p.cyclic {
+			return fmt.Sprintf("C(%d)", p.dim)
+		}
 		if p.list != "" {
 			return fmt.Sprintf("S(%d)%v", p.dim, p.list)
 		}
@@ -167,11 +190,14 @@ func (p Placement) String() string {
 }
 
 // GoString returns the full form, which is what %#v prints:
-// Replicate(), Shard(dim=0), ShardSizes(dim=0, sizes=[1 3 1 3]), Partial(sum),
+// Replicate(), Shard(dim=0), ShardSizes(dim=0, sizes=[1 3 1 3]), ShardCyclic(), Partial(sum),
 // MaskPartial(offset_shape=[10 29], offset_dim=0).
 func (p Placement) GoString() string {
 	switch p.kind {
 	case sharded:
+		if p.cyclic {
+			return "ShardCyclic()"
+		}
 		if p.list != "" {
 			return fmt.Sprintf("ShardSizes(dim=%d, sizes=%v)", p.dim, p.list)
 		}

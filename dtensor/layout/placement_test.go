@@ -18,6 +18,7 @@ func TestPlacementForms(t *testing.T) {
 		{Shard(-1), "S(-1)", "Shard(dim=-1)"},
 		{ShardSizes(1, 1, 3, 1, 3), "S(1)[1 3 1 3]", "ShardSizes(dim=1, sizes=[1 3 1 3])"},
 		{ShardSizes(0, 0), "S(0)[0]", "ShardSizes(dim=0, sizes=[0])"},
+		{ShardCyclic(), "C(0)", "ShardCyclic()"},
 		{Partial(Sum), "P(sum)", "Partial(sum)"},
 		{Partial(Avg), "P(avg)", "Partial(avg)"},
 		{Partial(Prod), "P(prod)", "Partial(prod)"},

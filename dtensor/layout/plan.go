@@ -54,8 +54,12 @@ type Plan struct {
 // owners plans from Partial(Sum) instead, with zeros in the rows that a rank does not
 // own. Ids are masked once, on all axes together, in the last step.
 //
-// NewPlan returns an error if the meshes or the shapes differ; see Across for the former.
+// NewPlan returns an error if the meshes or the shapes differ, see Across for the former,
+// and for a ShardCyclic.
 func NewPlan(from, to Layout, elemBytes int, costs Costs) (*Plan, error) {
+	if from.Cyclic() >= 0 || to.Cyclic() >= 0 {
+		return nil, fmt.Errorf("layout: NewPlan: %v to %v: a plan has no steps for rows that are dealt out in turn; plan with Blocks", from, to)
+	}
 	if from.Axes() != to.Axes() {
 		return nil, fmt.Errorf("layout: NewPlan: from mesh %v to mesh %v: a plan stays on one mesh; use Across", from.Axes(), to.Axes())
 	}

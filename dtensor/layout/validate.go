@@ -10,7 +10,30 @@ func validate(axes Axes, shape []int, placements []Placement) error {
 	if err := validateSizes(axes, shape, placements); err != nil {
 		return err
 	}
+	if err := validateCyclic(axes, placements); err != nil {
+		return err
+	}
 	return validatePartials(axes, placements)
+}
+
+// validateCyclic checks that nothing else shards what a ShardCyclic deals out, and that
+// nothing is masked beside it.
+func validateCyclic(axes Axes, placements []Placement) error {
+	at := slices.IndexFunc(placements, Placement.IsCyclic)
+	if at < 0 {
+		return nil
+	}
+	if p := placements[at]; p.dim != 0 {
+		return fmt.Errorf("layout: New: %v on axis %s of mesh %v: rows are dealt out in turn, dimension 0; use Shard(%d)", p, axes.Name(at), axes,
+			p.dim)
+	}
+	for i, p := range placements {
+		if i != at && (p.Shards(0) || p.IsMask()) {
+			return fmt.Errorf("layout: New: %v on axis %s and %v on axis %s of mesh %v: rows that are dealt out in turn have no other division and "+
+				"no mask; use Shard(0)", placements[at], axes.Name(at), p, axes.Name(i), axes)
+		}
+	}
+	return nil
 }
 
 // validateSizes checks every ShardSizes: one size a rank, none negative, and

@@ -9,21 +9,20 @@ import (
 // tile's columns, stays in the first cache while the tiles of a block of A pass
 // over it; both blocks stay in the second.
 //
-// blockK also fixes the order of each sum, so it is the same for every
-// instruction set. Of pairs it counts those.
+// blockK also fixes the order of each sum, so it is the same for every instruction set.
+// For pairs of bfloat16 it counts pairs.
 const (
 	blockK = 256
 	blockM = 336 // a multiple of every kernel's rows
 	blockN = 1024
 )
 
-// smallOperand is how many elements an operand may have that is read where it
-// lies, even by many tiles.
+// smallOperand is the most elements of an operand that is not packed even if many tiles
+// read it.
 const smallOperand = 1 << 15
 
-// A workspace holds the packed blocks of one product, and what is widened of an
-// operand of bfloat16 before it is packed. A pair of bfloat16 takes the place of a
-// float32.
+// A workspace holds the packed blocks of one product, and rows of a bfloat16 operand
+// widened before they are packed. A pair of bfloat16 takes the place of a float32.
 type workspace[T Float] struct {
 	a    [blockM * blockK]T
 	b    [blockN * blockK]T
@@ -49,9 +48,9 @@ func poolOf[T Float]() *sync.Pool {
 //
 // It packs blocks of A and B so that the tiles read both in order, as in Goto
 // and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008.
-// An operand that is read too few times to be worth packing is read where it
-// lies; so is a small one, unless its rows compete for the same cache lines, but
-// none of bfloat16.
+// An operand that is read too few times to be worth packing is not packed; nor is a
+// small one, unless its rows compete for the same cache lines. A bfloat16 operand always
+// is.
 func blocked[T Float](kn kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c []T, ldc int) {
 	const page = 4096
 	inPlaceA := a.half == nil && (n <= 2*kn.cols || m*k <= smallOperand && a.row*int(unsafe.Sizeof(alpha))%page != 0)
@@ -114,22 +113,30 @@ func packB[T Float](kn kernel, ws *workspace[T], b matrix[T], k, n int) panels[T
 	return panels[T]{matrix[T]{ws.b[:], nil, kn.cols, 1}, kn.steps(k) * kn.cols}
 }
 
-// packA writes a [m, k] to ws.a, from one element of it on, in panels [k, kn.rows].
+// packA writes a [m, k] to ws.a, from element at on, in panels [k, kn.rows].
 func packA[T Float](kn kernel, ws *workspace[T], at int, a matrix[T], m, k int) panels[T] {
 	pack(kn, ws.a[at:], a.transposed(), k, m, kn.rows, ws.wide[:])
 	return packedA(kn, ws.a[at:], kn.steps(k))
 }
 
-// packedA is what packA made of a block of m rows and so many steps.
+// packedA returns the panels of packA for a block of that many steps.
 func packedA[T Float](kn kernel, dst []T, steps int) panels[T] {
 	return panels[T]{matrix[T]{dst, nil, 1, kn.rows}, steps * kn.rows}
 }
 
 // macro multiplies a block of A [m, k] with a block of B [k, n], tile by tile; k counts steps.
 func macro[T Float](kn kernel, m, n, k int, alpha T, a, b panels[T], beta T, c []T, ldc int) {
+	var room *[2 * tileRoom]T
+	if kn.leaf > 0 {
+		room = new([2 * tileRoom]T)
+	}
 	for j, bq := 0, 0; j < n; j, bq = j+kn.cols, bq+b.step {
 		cols, bt := min(kn.cols, n-j), b.data[bq:]
 		for i, aq := 0, 0; i < m; i, aq = i+kn.rows, aq+a.step {
+			if kn.leaf > 0 {
+				tilePairwise(kn, min(kn.rows, m-i), cols, k, a.data[aq:], a.row, a.col, bt, b.row, c[i*ldc+j:], ldc, alpha, beta, room)
+				continue
+			}
 			tile(kn, min(kn.rows, m-i), cols, k, a.data[aq:], a.row, a.col, bt, b.row, c[i*ldc+j:], ldc, alpha, beta)
 		}
 	}

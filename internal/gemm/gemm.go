@@ -23,10 +23,10 @@ type Float interface{ float32 | float64 }
 //
 // Each element is one sum over k, from the first to the last, in blocks of
 // blockK, in float32 or float64 with fused multiply-adds. So its bits depend on
-// its row of op(A), its column of op(B) and nothing else: not on m and n, how the
-// operands lie, the number of threads, or which of AVX2 and AVX-512 there is. A
-// product that is cut into parts by rows or columns is the product. (Without
-// AVX2, plain Go adds in the same order, fused or not as the compiler likes.)
+// its row of op(A) and its column of op(B) alone: not on m and n, the strides of the
+// operands, the number of threads, or whether the processor has AVX2 or AVX-512. A product
+// cut into parts by rows or columns has the bits of the whole product. (Without AVX2,
+// plain Go adds in the same order; the compiler decides whether multiply-adds are fused.)
 //
 // A large product is shared among at most runtime.GOMAXPROCS(0) goroutines.
 // Gemm panics if a slice is too short for its shape: a bug of the caller.
@@ -58,6 +58,10 @@ func gemm[T Float](kn kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c ma
 
 // multiply does C = alpha·A·B + beta·C, no size being 0.
 func multiply[T Float](kn kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c []T, ldc int) {
+	if kn.pairwise {
+		multiplyPairwise(kn, m, n, k, alpha, a, b, beta, c, ldc)
+		return
+	}
 	if !few(kn, m, n, k, alpha, a, b, beta, c, ldc) {
 		blocked(kn, m, n, k, alpha, a, b, beta, c, ldc)
 	}
@@ -82,18 +86,25 @@ func scale[T Float](m, n int, beta T, c []T, ldc int) {
 // The matrices of C must not overlap.
 func Batch[T Float](count int, transA, transB bool, m, n, k int, alpha T, a []T, lda, strideA int, b []T, ldb, strideB int, beta T, c []T,
 	ldc, strideC int) {
+	kn := kernelFor(simd.Best(), int(unsafe.Sizeof(alpha)))
+	batches(kn, count, transA, transB, m, n, k, alpha, a, lda, strideA, b, ldb, strideB, beta, c, ldc, strideC)
+}
+
+// batches is Batch by a kernel.
+func batches[T Float](kn kernel, count int, transA, transB bool, m, n, k int, alpha T, a []T, lda, strideA int, b []T, ldb, strideB int,
+	beta T, c []T, ldc, strideC int) {
 	if count == 0 || m == 0 || n == 0 {
 		return
 	}
 	last := count - 1
 	check(transA, transB, m, n, k, len(a)-last*strideA, lda, len(b)-last*strideB, ldb, len(c)-last*strideC, ldc)
-	batch[T]{kernelFor(simd.Best(), int(unsafe.Sizeof(alpha))), m, n, k, alpha, operand(transA, a, lda), strideA, operand(transB, b, ldb),
+	batch[T]{kn, m, n, k, alpha, operand(transA, a, lda), strideA, operand(transB, b, ldb),
 		strideB, beta, operand(false, c, ldc), strideC}.multiply(count)
 }
 
-// BatchBF16 is Batch for A and B of bfloat16. A C of bfloat16 is rounded, to the nearest,
-// ties to even, each element once, from a sum in float32. Both operands are packed as they
-// are read and a C of bfloat16 is added up a block at a time, so that no whole matrix of
+// BatchBF16 is Batch for A and B of bfloat16. Each element of a bfloat16 C is a sum in
+// float32, rounded once, to the nearest, ties to even. Both operands are converted as they
+// are packed, and a bfloat16 C is computed a block at a time, so that no whole matrix of
 // float32 is made.
 //
 // The sums are those of Batch of the float32 values, bit by bit, except on a CPU with
@@ -103,14 +114,19 @@ func Batch[T Float](count int, transA, transB bool, m, n, k int, alpha T, a []T,
 //	sum = (sum + a[p+1]·b[p+1]) + a[p]·b[p]    p = 0, 2, 4, …, in blocks of 2·blockK
 //
 // A product is exact, and each of both additions is rounded to the nearest, ties to even,
-// as a fused multiply-add is. What differs is the order, so that a sum may differ by
-// rounding, of the size that the order of any sum changes; and numbers below 2⁻¹²⁶ are
-// zeros, as operands, in between and as results. Still an element depends on its row of
-// op(A) and its column of op(B) alone: parts and threads do not change it, but ranks on
-// CPUs with and without the instruction differ. GODEBUG=cpu.avx512bf16=off does without it.
-// AMX is not used.
+// as a fused multiply-add is. The order of the sum differs, and so does its rounding, as
+// with any other order; and operands, sums and results below 2⁻¹²⁶ count as zeros. An
+// element still depends on its row of op(A) and its column of op(B) alone: parts and
+// threads do not change it, but ranks on CPUs with and without the instruction differ.
+// GODEBUG=cpu.avx512bf16=off switches the instruction off. AMX is not used.
 func BatchBF16[E float32 | dtype.BF16](count int, transA, transB bool, m, n, k int, alpha float32, a []dtype.BF16, lda, strideA int,
 	b []dtype.BF16, ldb, strideB int, beta float32, c []E, ldc, strideC int) {
+	batchesBF16(halvesKernelFor(simd.Best()), count, transA, transB, m, n, k, alpha, a, lda, strideA, b, ldb, strideB, beta, c, ldc, strideC)
+}
+
+// batchesBF16 is BatchBF16 by a kernel.
+func batchesBF16[E float32 | dtype.BF16](kn kernel, count int, transA, transB bool, m, n, k int, alpha float32, a []dtype.BF16, lda,
+	strideA int, b []dtype.BF16, ldb, strideB int, beta float32, c []E, ldc, strideC int) {
 	if count == 0 || m == 0 || n == 0 {
 		return
 	}
@@ -123,7 +139,7 @@ func BatchBF16[E float32 | dtype.BF16](count int, transA, transB bool, m, n, k i
 	case []dtype.BF16:
 		to = half(false, c, ldc)
 	}
-	batch[float32]{halvesKernelFor(simd.Best()), m, n, k, alpha, half(transA, a, lda), strideA, half(transB, b, ldb), strideB, beta, to,
+	batch[float32]{kn, m, n, k, alpha, half(transA, a, lda), strideA, half(transB, b, ldb), strideB, beta, to,
 		strideC}.multiply(count)
 }
 

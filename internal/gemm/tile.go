@@ -7,18 +7,20 @@ import "github.com/gorun-spmd/gorun/internal/simd"
 type kernel struct {
 	level      simd.Level
 	rows, cols int
-	depth      int // elements of k in a step of a tile: 2 where A and B are packed as pairs of bfloat16, else 1
+	pairwise   bool // sums over k are pairwise, see package pairwise
+	leaf       int  // elements of k in a leaf within a block; 0: a block is one sum
+	depth      int  // elements of k in a step of a tile: 2 for A and B packed as pairs of bfloat16, else 1
 }
 
 // kernelFor returns the kernel of a level for elements of size bytes.
 func kernelFor(level simd.Level, size int) kernel {
 	switch level {
 	case simd.AVX512, simd.AVX512BF16:
-		return kernel{level, 14, 128 / size, 1}
+		return kernel{level: level, rows: 14, cols: 128 / size, depth: 1}
 	case simd.AVX2:
-		return kernel{level, 6, 64 / size, 1}
+		return kernel{level: level, rows: 6, cols: 64 / size, depth: 1}
 	default:
-		return kernel{level, 4, 4, 1}
+		return kernel{level: level, rows: 4, cols: 4, depth: 1}
 	}
 }
 
@@ -35,7 +37,7 @@ func halvesKernelFor(level simd.Level) kernel {
 func (kn kernel) steps(k int) int { return (k + kn.depth - 1) / kn.depth }
 
 // tileGo does C = alpha·A·B + beta·C for a tile of at most 4 by 4 elements, the
-// strides in elements. It is what the assembly is, in plain Go.
+// strides in elements. It is the plain Go form of the assembly.
 func tileGo[T Float](rows, cols, k int, a []T, rsa, csa int, b []T, rsb int, c []T, ldc int, alpha, beta T) {
 	var acc [4][4]T
 	if rows == 4 && cols == 4 {

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Writes what PyTorch's optimizers and schedules make of some parameters.
 
-usage: gen.py OUTDIR   (needs torch; steps.jsonl and rates.jsonl beside it were made with 2.6)
+usage: gen.py OUTDIR   (needs torch; the files beside it were made with 2.6)
 A line of steps.jsonl: an optimizer and its arguments, a matrix and a vector, the gradients
 and the rate of each step, and the parameters after it. Lion and LAMB, which PyTorch does
 not have, are written down below as their papers have them. A line of rates.jsonl: a
-schedule, its arguments, and the rate of each step.
+schedule, its arguments, and the rate of each step. averages.jsonl has parameters and their
+average after each update, scales.jsonl which steps had finite gradients and the scale after each.
 """
 import json, sys
 import torch
@@ -110,3 +111,31 @@ with open(out + "/rates.jsonl", "w") as f:
             if len(rates) < args.get("Total", 99) or name != "OneCycle":
                 schedule.step()
         f.write(json.dumps({"schedule": name, "peak": peak, "args": args, "rates": rates}, separators=(",", ":")) + "\n")
+
+with open(out + "/averages.jsonl", "w") as f:
+    for decay in (0.75, 0.999):
+        model = torch.nn.Linear(7, 5)
+        average = torch.optim.swa_utils.AveragedModel(model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(decay))
+        case = {"decay": decay, "params": [], "averages": []}
+        for step in range(5):  # the first update takes the parameters as they are
+            if step > 0:
+                with torch.no_grad():
+                    model.weight.copy_(torch.randn_like(model.weight))
+            average.update_parameters(model)
+            case["params"].append(numbers(model.weight))
+            case["averages"].append(numbers(average.module.weight))
+        f.write(json.dumps(case, separators=(",", ":")) + "\n")
+
+with open(out + "/scales.jsonl", "w") as f:
+    for args in (dict(init_scale=1024.0, growth_interval=2), dict(init_scale=64.0, growth_factor=4.0, backoff_factor=0.25, growth_interval=3)):
+        scaler = torch.amp.GradScaler("cpu", **args)
+        p = torch.ones(3, requires_grad=True)
+        opt = torch.optim.SGD([p], lr=0.1)
+        finite, scales = [True, True, True, False, True, False, False, True, True, True, True, True], []
+        for ok in finite:
+            opt.zero_grad()
+            scaler.scale((p * (1.0 if ok else float("inf"))).sum()).backward()
+            scaler.step(opt)
+            scaler.update()
+            scales.append(scaler.get_scale())
+        f.write(json.dumps({"args": args, "finite": finite, "scales": scales, "params": numbers(p)}, separators=(",", ":")) + "\n")

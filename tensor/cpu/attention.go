@@ -11,7 +11,7 @@ import (
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
-// attentionTile is how many queries are computed at once: their weights are
+// attentionTile is how many queries are computed at once; a tile of weights is
 // [attentionTile, S].
 const attentionTile = 64
 
@@ -40,7 +40,7 @@ type heads[T float] struct{ y, lse, q, k, v []T }
 func headsOf[T float](a kernel.Attention) heads[T] {
 	return heads[T]{
 		sliceOf[T](a.Y, a.Heads*a.T*a.E), optional[T](a.LSE, a.Heads*a.T),
-		sliceOf[T](a.Q, a.Heads*a.T*a.D), sliceOf[T](a.K, a.Heads*a.S*a.D), sliceOf[T](a.V, a.Heads*a.S*a.E),
+		sliceOf[T](a.Q, a.Heads*a.T*a.D), sliceOf[T](a.K, a.Heads*a.Room*a.D), sliceOf[T](a.V, a.Heads*a.Room*a.E),
 	}
 }
 
@@ -48,7 +48,7 @@ func headsOf[T float](a kernel.Attention) heads[T] {
 func (h heads[T]) head(a kernel.AttentionSize, i int) heads[T] {
 	one := heads[T]{
 		h.y[i*a.T*a.E : (i+1)*a.T*a.E], nil,
-		h.q[i*a.T*a.D : (i+1)*a.T*a.D], h.k[i*a.S*a.D : (i+1)*a.S*a.D], h.v[i*a.S*a.E : (i+1)*a.S*a.E],
+		h.q[i*a.T*a.D : (i+1)*a.T*a.D], h.k[i*a.Room*a.D : (i*a.Room+a.S)*a.D], h.v[i*a.Room*a.E : (i*a.Room+a.S)*a.E],
 	}
 	if h.lse != nil {
 		one.lse = h.lse[i*a.T : (i+1)*a.T]
@@ -56,8 +56,8 @@ func (h heads[T]) head(a kernel.AttentionSize, i int) heads[T] {
 	return one
 }
 
-// softmaxRow32 turns x into its softmax and returns ln Σexp. Of -Inf only it makes zeros
-// and +Inf, from which the gradient gets zeros again.
+// softmaxRow32 turns x into its softmax and returns ln Σexp. If all of x is -Inf, it makes
+// zeros and returns +Inf, so that the gradient computes the weights as zeros too.
 func softmaxRow32(x []float32) float32 {
 	top, sum := simd.SoftmaxStats(x)
 	if sum == 0 {

@@ -58,8 +58,8 @@ func scalarHalf(op kernel.BinaryOp, dst, x []dtype.BF16, v float32, swap bool) {
 	}
 }
 
-// binaryForms returns the fast forms of the binary operators; nil where there is the
-// definition alone.
+// binaryForms returns the fast forms of the binary operators. An operator without one is nil,
+// or beyond the end, and is computed by its definition.
 func binaryForms[T number]() []func(dst, a, b []T) {
 	return []func(dst, a, b []T){
 		kernel.OpAdd: simd.Add[T], kernel.OpSub: simd.Sub[T], kernel.OpMul: simd.Mul[T], kernel.OpDiv: divide[T],
@@ -67,7 +67,7 @@ func binaryForms[T number]() []func(dst, a, b []T) {
 	}
 }
 
-// scalarForms are those of op(x, v) for a number v, or with first of op(v, x).
+// scalarForms returns the fast forms of op(x, v) for a number v, or with first of op(v, x).
 func scalarForms[T number](first bool) []func(dst, x []T, v T) {
 	list := []func(dst, x []T, v T){
 		kernel.OpAdd: simd.AddScalar[T], kernel.OpMul: simd.Scale[T],
@@ -95,9 +95,10 @@ func scalarForms[T number](first bool) []func(dst, x []T, v T) {
 	return list
 }
 
-// forms32 are binaryForms and level32 the scalarForms of float32, at a level of their own.
+// modeForms32 and modeScalars32 are the binaryForms and scalarForms of float32 that take a
+// Mode: whether to store past the caches.
 var (
-	forms32 = []func(l simd.Mode, dst, a, b []float32){
+	modeForms32 = []func(l simd.Mode, dst, a, b []float32){
 		kernel.OpAdd: func(l simd.Mode, dst, a, b []float32) {
 			if unsafe.SliceData(dst) == unsafe.SliceData(a) {
 				simd.AddTo(dst, b)
@@ -108,7 +109,7 @@ var (
 		kernel.OpSub: simd.Mode.Sub, kernel.OpMul: simd.Mode.Mul, kernel.OpDiv: simd.Mode.Div,
 		kernel.OpMaximum: simd.Mode.Max, kernel.OpMinimum: simd.Mode.Min,
 	}
-	level32 = []func(l simd.Mode, dst, x []float32, v float32){
+	modeScalars32 = []func(l simd.Mode, dst, x []float32, v float32){
 		kernel.OpAdd: simd.Mode.AddScalar, kernel.OpMul: simd.Mode.Scale,
 		kernel.OpSub: func(l simd.Mode, dst, x []float32, v float32) { l.AddScalar(dst, x, -v) },
 	}
@@ -122,7 +123,7 @@ func form[F any](forms []F, op kernel.BinaryOp) (f F) {
 	return f
 }
 
-// divide is simd.Div, which integers do not have; x/0 is 0 for them.
+// divide is simd.Div for floats; for integers, which simd does not divide, x/0 is 0.
 func divide[T number](dst, a, b []T) {
 	if !isInt[T]() {
 		simd.Div(dst, a, b)
@@ -159,8 +160,8 @@ func divideInto[T number](dst, x []T, v T) {
 	}
 }
 
-// define computes dst[i] = op(a[i], b[i]) as the operator's row defines it: float32 by way
-// of float64. It takes b[0] for each b[i] if b has one element, and a[0] likewise.
+// define computes dst[i] = op(a[i], b[i]) as the operator's row defines it, float32 in
+// float64. If b has one element, it is every b[i]; so is that of a.
 func define[T number](op kernel.BinaryOp, dst, a, b []T) {
 	ka, kb := min(len(a)-1, 1), min(len(b)-1, 1)
 	if isInt[T]() {
@@ -202,25 +203,25 @@ func (e *kernelsOf[T]) number(op kernel.BinaryOp, dst, x []T, v T, swap bool) {
 	define(op, dst, a, b)
 }
 
-// binary32 is vector of float32 at a level of its own.
+// binary32 is vector of float32 with a Mode.
 func binary32(l simd.Mode, op kernel.BinaryOp, dst, a, b []float32) {
-	if f := form(forms32, op); f != nil {
+	if f := form(modeForms32, op); f != nil {
 		f(l, dst, a, b)
 		return
 	}
 	define(op, dst, a, b)
 }
 
-// scalar32 is number of float32 at a level of its own.
+// scalar32 is number of float32 with a Mode.
 func scalar32(l simd.Mode, op kernel.BinaryOp, dst, x []float32, v float32, swap bool) {
-	if f := form(level32, op); f != nil && (!swap || op != kernel.OpSub) {
+	if f := form(modeScalars32, op); f != nil && (!swap || op != kernel.OpSub) {
 		f(l, dst, x, v)
 		return
 	}
 	float32s.number(op, dst, x, v, swap)
 }
 
-// isInt reports whether T truncates.
+// isInt reports whether T is an integer type: whether division truncates.
 func isInt[T number]() bool { return T(3)/T(2)*T(2) != T(3) }
 
 // BinaryLoop computes Binary over arguments that broadcast.

@@ -1,5 +1,4 @@
-// Package cpu has the kernels of package tensor for the CPU: what package kernel asks of a
-// device, in Go and assembly.
+// Package cpu has the kernels of package tensor for the CPU, in Go and assembly.
 package cpu
 
 import (
@@ -19,12 +18,19 @@ type Kernels struct{ kernel.Widening }
 
 // New returns Kernels that take memory for their own use from scratch.
 func New(scratch func(bytes int) mem.Ref) Kernels {
-	return Kernels{kernel.Widening{Own: &own{scratch}}}
+	return Kernels{kernel.Widening{Own: &own{scratch: scratch}}}
 }
+
+// SetPairwise has sums over the rows of a tensor, and those of products, made pairwise: see
+// package pairwise.
+func (c *Kernels) SetPairwise(on bool) { c.Own.(*own).pairwise = on }
 
 // An own has the kernels for float32, float64, the integers and Bool, and the fast ones for
 // bfloat16 that Native names.
-type own struct{ scratch func(bytes int) mem.Ref }
+type own struct {
+	scratch  func(bytes int) mem.Ref
+	pairwise bool // see SetPairwise
+}
 
 // Native reports whether the kernel of this name takes a narrow type.
 func (c *own) Native(name string, dt dtype.DType) bool {
@@ -87,10 +93,10 @@ func parallel(n, cost, step int, f func(lo, hi int)) {
 	wg.Wait()
 }
 
-// float are the types that compute with fractions.
+// float are the floating-point types that are computed with.
 type float interface{ float32 | float64 }
 
-// number are the types that compute.
+// number are the types that are computed with.
 type number interface {
 	float | int8 | int16 | int32 | int64 | uint8
 }

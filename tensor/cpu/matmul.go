@@ -8,10 +8,18 @@ import (
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
-// MatMul computes g for each index of l; the distances A and B of l count whole
-// matrices of a and b, and those of c follow each other.
+// MatMul computes g for each index of l. The strides A and B of l count matrices of a and
+// b; the matrices of dst follow each other.
 func (c *own) MatMul(dt dtype.DType, g kernel.Gemm, dst, a, b unsafe.Pointer, l kernel.Loop) {
 	switch {
+	case c.pairwise && dt == dtype.Float32:
+		gemms(g, dst, a, b, &l, gemm.BatchPairwise[float32])
+	case c.pairwise && dt == dtype.Float64:
+		gemms(g, dst, a, b, &l, gemm.BatchPairwise[float64])
+	case c.pairwise && g.Wide:
+		gemms(g, dst, a, b, &l, gemm.BatchBF16Pairwise[float32])
+	case c.pairwise:
+		gemms(g, dst, a, b, &l, gemm.BatchBF16Pairwise[dtype.BF16])
 	case dt == dtype.Float32:
 		gemms(g, dst, a, b, &l, gemm.Batch[float32])
 	case dt == dtype.Float64:
@@ -23,8 +31,8 @@ func (c *own) MatMul(dt dtype.DType, g kernel.Gemm, dst, a, b unsafe.Pointer, l 
 	}
 }
 
-// gemms calls batch, one of package gemm, for each run of the last dimension of l. E
-// is what a and b hold, C what dst does, and T what is computed with.
+// gemms calls batch, a function of package gemm, for each run of the last dimension of
+// l. E is the type of a and b, C that of dst, and T that of alpha and beta.
 func gemms[T float, E, C any](g kernel.Gemm, dst, a, b unsafe.Pointer, l *kernel.Loop,
 	batch func(count int, transA, transB bool, m, n, k int, alpha T, a []E, lda, strideA int, b []E, ldb, strideB int, beta T, c []C, ldc,
 		strideC int)) {

@@ -80,15 +80,23 @@ func layerNorm(dst, stats, x, weight, bias []float64, n int, eps float64) {
 func (c *own) NormGrad(o kernel.NormGrad) {
 	rows, n := o.Rows, o.Cols
 	if o.DType == dtype.Float64 {
-		normGrad(sliceOf[float64](o.DX, rows*n), optional[float64](o.DWeight, n), optional[float64](o.DBias, n),
-			sliceOf[float64](o.DY, rows*n), sliceOf[float64](o.X, rows*n), optional[float64](o.Weight, n), n, o.Centre, statsOf(&o.Norm))
+		d, g, s, stats := sliceOf[float64](o.DX, rows*n), sliceOf[float64](o.DY, rows*n), sliceOf[float64](o.X, rows*n), statsOf(&o.Norm)
+		w, dw, db := optional[float64](o.Weight, n), optional[float64](o.DWeight, n), optional[float64](o.DBias, n)
+		part := func(lo, hi int, dw, db []float64) {
+			normGrad(d[lo*n:hi*n], dw, db, g[lo*n:hi*n], s[lo*n:hi*n], w, n, o.Centre, func(r int) (mean, rstd float64) { return stats(lo + r) })
+		}
+		if c.pairwise {
+			sumRowsPairwise(rows, dw, db, part)
+		} else {
+			part(0, rows, dw, db)
+		}
 		return
 	}
 	d, dw, db := sliceOf[float32](o.DX, rows*n), optional[float32](o.DWeight, n), optional[float32](o.DBias, n)
 	g, s, w, stats := sliceOf[float32](o.DY, rows*n), sliceOf[float32](o.X, rows*n), optional[float32](o.Weight, n), statsOf(&o.Norm)
 	l := simd.Writing(d, g, s)
 	defer l.Done()
-	sumRows(rows, dw, db, func(r int, dw, db []float32) {
+	sumRows(c.pairwise, rows, dw, db, func(r int, dw, db []float32) {
 		mean, rstd := stats(r)
 		if d, s, g := d[r*n:(r+1)*n], s[r*n:(r+1)*n], g[r*n:(r+1)*n]; o.Centre {
 			l.LayerNormGradRow(d, dw, db, s, g, w, mean, rstd)
@@ -109,10 +117,18 @@ func statsOf(o *kernel.Norm) func(r int) (mean, rstd float64) {
 	return func(r int) (mean, rstd float64) { return 0, st[r] }
 }
 
-// sumRows calls f for each row with the vectors into which it adds: those of its
-// block of rows, which are then added to dw and db, so that the rounding error
-// grows slowly with the number of rows.
-func sumRows(rows int, dw, db []float32, f func(r int, dw, db []float32)) {
+// sumRows calls f for each row with the vectors to add to. They are sums of a block of
+// rows, which sumRows then adds to dw and db: so the rounding error grows slowly with
+// the number of rows. With pairs the sums are pairwise.
+func sumRows(pairs bool, rows int, dw, db []float32, f func(r int, dw, db []float32)) {
+	if pairs && (dw != nil || db != nil) {
+		sumRowsPairwise(rows, dw, db, func(lo, hi int, dw, db []float32) {
+			for r := lo; r < hi; r++ {
+				f(r, dw, db)
+			}
+		})
+		return
+	}
 	block := SumBlock(rows)
 	if rows <= block {
 		for r := range rows {

@@ -11,6 +11,16 @@ import (
 
 // Reduce computes dst[o, i] = op over r of x[o, r, i].
 func (c *own) Reduce(op kernel.ReduceOp, dt dtype.DType, dst, x unsafe.Pointer, a kernel.Axis) {
+	if c.pairwise && op == kernel.OpSum && dt.Float() {
+		if dt == dtype.Float32 {
+			sumPairwise(sliceOf[float32](dst, a.Outer*a.Inner), sliceOf[float32](x, a.Numel()), a, simd.Sum)
+		} else {
+			sumPairwise(sliceOf[float64](dst, a.Outer*a.Inner), sliceOf[float64](x, a.Numel()), a, func(x []float64) float64 {
+				return reduceRow(kernel.OpSum, 0, x)
+			})
+		}
+		return
+	}
 	if dt == dtype.Float32 {
 		d, s := sliceOf[float32](dst, a.Outer*a.Inner), sliceOf[float32](x, a.Numel())
 		reduce(op, d, s, a.N, a.Inner, float32s.start(op), reduceRow32)
@@ -19,20 +29,20 @@ func (c *own) Reduce(op kernel.ReduceOp, dt dtype.DType, dst, x unsafe.Pointer, 
 	types[dt].reduce(op, dst, x, a)
 }
 
-// Reduce is that of the other kernels, but for a sum of bfloat16, which has a faster form.
+// Reduce is Widening's Reduce, except for a sum of bfloat16, which has a faster form.
 func (c *Kernels) Reduce(op kernel.ReduceOp, dt dtype.DType, dst, x unsafe.Pointer, a kernel.Axis) {
-	if op == kernel.OpSum && dt == dtype.BFloat16 {
+	if op == kernel.OpSum && dt == dtype.BFloat16 && !c.Own.(*own).pairwise {
 		c.sumHalves(dst, x, a)
 		return
 	}
 	c.Widening.Reduce(op, dt, dst, x, a)
 }
 
-// SumPiece is how many elements of bfloat16 one product adds up: of more, each would be
-// too small beside their sum.
+// SumPiece is how many elements of bfloat16 one product adds up. In a longer sum an element
+// would be too small beside the float32 sum.
 const SumPiece = 1 << 18
 
-// sumHalves computes dst[o, i] = Σ x[o, r, i] as the product with ones: dst is float32, x
+// sumHalves computes dst[o, i] = Σ x[o, r, i] as a product with ones. dst is float32 and x
 // bfloat16.
 func (c *Kernels) sumHalves(dst, x unsafe.Pointer, a kernel.Axis) {
 	outer, red, inner := a.Outer, a.N, a.Inner
@@ -82,7 +92,7 @@ func (e *kernelsOf[T]) start(op kernel.ReduceOp) T {
 // total: about √n, so that the rounding error grows with √n too.
 func SumBlock(n int) int { return max(64, 1<<((bits.Len(uint(n))+1)/2)) }
 
-// reduce walks x; row combines a contiguous run.
+// reduce computes dst[o, i] = op over r of x[o, r, i]; row combines contiguous elements.
 func reduce[T number](op kernel.ReduceOp, dst, x []T, red, inner int, start T, row func(op kernel.ReduceOp, start T, x []T) T) {
 	if len(dst) == 0 {
 		return

@@ -10,8 +10,8 @@ import (
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
-// TakeRows copies row ids[i]-Lo of a table to row i of dst; a row that is not in the table
-// becomes zeros, or stays without zero.
+// TakeRows copies row ids[i]-Lo of a table to row i of dst. If the table has no such row,
+// it clears the row of dst, or without zero leaves it.
 func (c *own) TakeRows(elemBytes int, dst, table unsafe.Pointer, ids kernel.Index, t kernel.Table, zero bool) {
 	if ids.DType == dtype.Int32 {
 		takeRows(dst, table, sliceOf[int32](ids.At, ids.N), t.Dim*elemBytes, t.Lo, t.Rows, zero)
@@ -49,14 +49,14 @@ func (c *own) PutRows(dt dtype.DType, table, rows unsafe.Pointer, index kernel.I
 	}
 }
 
-// prefetchBytes is how much of rows in no order is asked for before it is read.
+// prefetchBytes is how many bytes of rows in random order are prefetched ahead of reading.
 const prefetchBytes = 4 << 10
 
-// aheadOf returns how many rows ahead that is.
+// aheadOf returns how many rows prefetchBytes are.
 func aheadOf(rowBytes int) int { return max(1, prefetchBytes/max(rowBytes, 1)) }
 
-// Unique fills d for the ids in [lo, lo+size), and returns how many distinct ones there are,
-// how many in all, and a bound for how often one occurs.
+// Unique fills d for the ids in [lo, lo+size). It returns u, the number of distinct ids, m,
+// the number of ids, and most, an upper bound for how often one id occurs.
 func (c *own) Unique(ids kernel.Index, lo, size int, d kernel.Distinct) (u, m, most int) {
 	n, slot := ids.N, d.Slot
 	buf := c.scratch(16 * n)
@@ -92,9 +92,9 @@ func (c *own) Unique(ids kernel.Index, lo, size int, d kernel.Distinct) (u, m, m
 	return u, len(keys), len(keys)
 }
 
-// sortRows sorts keys row<<32 | position by row, keeping the order of positions: a
-// radix sort of the bytes that rows below size have. spare has room for as many
-// keys; the result is in one of the two.
+// sortRows sorts keys row<<32 | position by row, keeping the order of positions. It is a
+// radix sort, 11 bits at a time, of the bits that rows below size have. spare has room
+// for as many keys; the result is in one of the two.
 func sortRows(keys, spare []uint64, size int) []uint64 {
 	if len(keys) < 512 { // the counts would cost more; keys differ, so any sort will do
 		slices.Sort(keys)
@@ -121,6 +121,14 @@ func sortRows(keys, spare []uint64, size int) []uint64 {
 
 // SumSegments computes dst[k] = the sum of the rows of values that segment k names.
 func (c *own) SumSegments(dt dtype.DType, dst, values unsafe.Pointer, s kernel.Segments, dim int) {
+	switch {
+	case c.pairwise && dt == dtype.Float32:
+		sumSegmentsPairwise(sliceOf[float32](dst, s.N*dim), sliceOf[float32](values, s.Of*dim), s, dim)
+		return
+	case c.pairwise:
+		sumSegmentsPairwise(sliceOf[float64](dst, s.N*dim), sliceOf[float64](values, s.Of*dim), s, dim)
+		return
+	}
 	if dt == dtype.Float32 {
 		sumSegments((*float32)(dst), (*float32)(values), s.Order, sliceOf[int64](s.Start, s.N+1), s.Rows, dim)
 	} else {

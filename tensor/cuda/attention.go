@@ -8,15 +8,15 @@ import (
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
-// fuses reports whether the kernels of bfloat16 take attention of size a between these
-// addresses: they read 8 elements at once, and count those of a head in 32 bits.
+// fuses reports whether the bfloat16 kernels of attention take size a and operands at these
+// addresses: they read 8 elements at once, index the elements of a head in 32 bits, and know no room.
 func fuses(a kernel.AttentionSize, at ...unsafe.Pointer) bool {
 	for _, p := range at {
 		if uintptr(p)%16 != 0 {
 			return false
 		}
 	}
-	return min(a.D, a.E) > 0 && max(a.D, a.E) <= 128 && a.D%8 == 0 && a.E%8 == 0 && max(a.T, a.S)*max(a.D, a.E) < 1<<30 &&
+	return a.Room == a.S && min(a.D, a.E) > 0 && max(a.D, a.E) <= 128 && a.D%8 == 0 && a.E%8 == 0 && max(a.T, a.S)*max(a.D, a.E) < 1<<30 &&
 		attentionBlocks(a, max(a.T, a.S)) < 1<<30
 }
 
@@ -34,7 +34,8 @@ func sizesOf(a kernel.AttentionSize) attentionSizes {
 	return n
 }
 
-// attentionBlocks is how many blocks n rows of each head take: 16 a warp, ROWS in kernels/attention.cu.
+// attentionBlocks is how many blocks n rows of each head take: a warp takes 16 rows, ROWS in
+// kernels/attention.cu.
 func attentionBlocks(a kernel.AttentionSize, n int) int {
 	return a.Heads * ((n + threads/2 - 1) / (threads / 2))
 }
@@ -42,8 +43,8 @@ func attentionBlocks(a kernel.AttentionSize, n int) int {
 // attentionBytes is how much memory the weights of a tile of queries may take.
 const attentionBytes = 64 << 20
 
-// attend calls f for each tile of queries, of all heads, with the keys that they see
-// and room for n tiles of weights.
+// attend calls f for each tile of queries, of all heads, with the number of keys that they
+// attend to and memory for n tiles of weights.
 func (g kernels) attend(dt tensor.DType, a kernel.AttentionSize, n int, f func(from, rows, keys int, room []unsafe.Pointer)) {
 	if a.Heads == 0 || a.T == 0 {
 		return
@@ -73,12 +74,12 @@ func (g kernels) Attention(a kernel.Attention) {
 		g.scores(dt, size, p, a.Q, a.K, a.D, from, rows, keys)
 		g.typed("attend_rows", dt).ptr(p, a.LSE).i64(a.Heads, rows, keys, from, a.T).flag(a.Causal).f64(a.Scale).teams(a.Heads*rows, keys, held)
 		g.multiply(dt, product{m: rows, n: a.E, k: keys, batch: a.Heads, alpha: 1,
-			a: p, lda: keys, stepA: rows * keys, b: a.V, ldb: a.E, stepB: a.S * a.E,
+			a: p, lda: keys, stepA: rows * keys, b: a.V, ldb: a.E, stepB: a.Room * a.E,
 			c: unsafe.Add(a.Y, from*a.E*dt.Size()), ldc: a.E, stepC: a.T * a.E})
 	})
 }
 
-// Attention is that of the other kernels, but for bfloat16 of sizes that tensor cores take.
+// Attention is Widening's Attention, except for bfloat16 of sizes that tensor cores take.
 func (g *Device) Attention(a kernel.Attention) {
 	if a.DType != tensor.BFloat16 || !fuses(a.AttentionSize, a.Y, a.Q, a.K, a.V) {
 		g.Widening.Attention(a)
@@ -91,7 +92,7 @@ func (g *Device) Attention(a kernel.Attention) {
 	put(l.ptr(a.Y, a.LSE, a.Q, a.K, a.V), sizesOf(a.AttentionSize)).blocks(attentionBlocks(a.AttentionSize, a.T))
 }
 
-// AttentionGrad is that of the other kernels, but for bfloat16 of sizes that tensor cores
+// AttentionGrad is Widening's AttentionGrad, except for bfloat16 of sizes that tensor cores
 // take.
 func (g *Device) AttentionGrad(a kernel.AttentionGrad) {
 	if a.DType != tensor.BFloat16 || !fuses(a.AttentionSize, a.DQ, a.DK, a.DV, a.DY, a.Q, a.K, a.V, a.Y) {
@@ -114,11 +115,11 @@ func (g *Device) AttentionGrad(a kernel.AttentionGrad) {
 	put(l.ptr(a.DK, a.DV, a.DY, a.Q, a.K, a.V, delta, a.LSE), sizesOf(size)).blocks(attentionBlocks(size, a.S))
 }
 
-// scores computes p [heads, rows, keys] = x·wᵀ for queries from on of x
-// [heads, T, width] and w [heads, S, width].
+// scores computes p [heads, rows, keys] = x·wᵀ for rows from to from+rows of x
+// [heads, T, width] and the first keys rows of w [heads, Room, width].
 func (g kernels) scores(dt tensor.DType, a kernel.AttentionSize, p, x, w unsafe.Pointer, width, from, rows, keys int) {
 	g.multiply(dt, product{transB: true, m: rows, n: keys, k: width, batch: a.Heads, alpha: 1,
-		a: unsafe.Add(x, from*width*dt.Size()), lda: width, stepA: a.T * width, b: w, ldb: width, stepB: a.S * width,
+		a: unsafe.Add(x, from*width*dt.Size()), lda: width, stepA: a.T * width, b: w, ldb: width, stepB: a.Room * width,
 		c: p, ldc: keys, stepC: rows * keys})
 }
 

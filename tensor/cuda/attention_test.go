@@ -28,7 +28,7 @@ func TestAttention(t *testing.T) {
 				c.same(fmt.Sprint(dt, n, causal), 10*rounding(dt), func(x []*tensor.Tensor) []*tensor.Tensor {
 					y, lse := tensor.Attention(x[0], x[1], x[2], causal)
 					dq, dk, dv := tensor.AttentionGrad(x[3], x[0], x[1], x[2], y, lse, causal)
-					return []*tensor.Tensor{y, lse, dq, dk, dv}
+					return []*tensor.Tensor{y, lse, dq, dk, dv, tensor.AttentionOver(x[0], x[1], x[2], n[3]/2)}
 				}, c.arg(dt, n[0], n[1], n[2], n[4]), c.arg(dt, n[0], n[1], n[3], n[4]), c.arg(dt, n[0], n[1], n[3], n[5]),
 					c.arg(dt, n[0], n[1], n[2], n[5]))
 			}
@@ -88,7 +88,7 @@ func TestBFloat16AttentionGrad(t *testing.T) {
 
 // gradBounds returns what rounding to bfloat16 and float32 scores may change of each
 // element of dq, dk and dv before it is rounded.
-func gradBounds(n [6]int, causal bool, cpu *tensor.CPU, args []*tensor.Tensor) (bounds [3][]float64) {
+func gradBounds(n [6]int, causal bool, cpu tensor.Device, args []*tensor.Tensor) (bounds [3][]float64) {
 	heads, t, s, d, e := n[0]*n[1], n[2], n[3], n[4], n[5]
 	x := make([][]float64, len(args))
 	for i, a := range args {

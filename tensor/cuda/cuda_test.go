@@ -58,7 +58,7 @@ func openGPU(t *testing.T, cublas bool) *Device {
 type check struct {
 	t   *testing.T
 	dev *Device
-	cpu *tensor.CPU
+	cpu tensor.Device
 	rng *rand.Rand
 }
 
@@ -161,7 +161,7 @@ func clones(args []*tensor.Tensor, dev tensor.Device) []*tensor.Tensor {
 	return out
 }
 
-func values(cpu *tensor.CPU, x *tensor.Tensor) []float64 {
+func values(cpu tensor.Device, x *tensor.Tensor) []float64 {
 	return tensor.ToSlice[float64](tensor.Cast(clones([]*tensor.Tensor{x}, cpu)[0], tensor.Float64))
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
-// A Device is one GPU, as one rank uses it. One goroutine at a time computes on it;
-// the copies of a Stage may go on beside.
+// A Device is one GPU, as one rank uses it. One goroutine at a time computes on it; a
+// Stage may copy at the same time.
 type Device struct {
 	*tensor.Memory
 	kernel.Widening
@@ -25,7 +25,7 @@ type Device struct {
 	ctx      uintptr
 	stream   uintptr
 	sync     bool
-	held     atomic.Int64 // bytes allocated
+	held     atomic.Int64 // bytes of device memory that this rank has allocated
 	grids    int          // the most blocks of a launch
 	modules  modules
 	call     launch // the launch in progress, here so that it is not allocated anew each time
@@ -38,8 +38,8 @@ type Device struct {
 
 var _ tensor.Device = (*Device)(nil)
 
-// kernels are those of a device for float32, float64, the integers and Bool, and those for
-// bfloat16 that Native names.
+// kernels are the kernels of a Device for float32, float64, the integers and Bool, and those
+// for bfloat16 that Native names.
 type kernels struct{ *Device }
 
 // Native reports whether the kernel of this name takes a narrow type.
@@ -83,7 +83,7 @@ func (d *Driver) Open(i, rank int) (*Device, error) {
 	if os.Getenv("GORUN_CUDA_POOL") == "0" {
 		pool.Direct()
 	}
-	g.Memory = tensor.NewMemory(pool)
+	g.Memory = tensor.NewMemory(kernel.Memory{Pool: pool})
 	g.call.d, g.Widening = g, kernel.Widening{Own: kernels{g}}
 	if code := d.call(cuDevicePrimaryCtxRetain, uintptr(unsafe.Pointer(&g.ctx)), dev); code != success {
 		return nil, g.failure(cuDevicePrimaryCtxRetain, code)
@@ -121,8 +121,8 @@ func (g *Device) Products() string {
 	return g.blas.name
 }
 
-// enter makes the device's context that of the calling thread; the function it
-// returns ends that. A goroutine may be on another thread each time.
+// enter makes the device's context current and locks the goroutine to its thread, until
+// the function that it returns is called.
 func (g *Device) enter() func() {
 	runtime.LockOSThread()
 	g.drv.call(cuCtxSetCurrent, g.ctx)
@@ -153,11 +153,10 @@ func (g *Device) do(f function, args ...uintptr) {
 	}
 }
 
-// Sync waits until all that was queued has been done. It throws an *Error if a
-// kernel failed.
+// Sync waits for all queued work. It throws an *Error if a kernel failed.
 func (g *Device) Sync() { g.do(cuStreamSynchronize, g.stream) }
 
-// ToHost copies bytes when all that was queued has been done.
+// ToHost copies bytes to the host after all queued work, and waits.
 func (g *Device) ToHost(dst, src unsafe.Pointer, bytes int) {
 	if bytes > 0 {
 		g.do(cuMemcpyDtoHAsync, uintptr(dst), uintptr(src), uintptr(bytes), g.stream)
@@ -166,7 +165,7 @@ func (g *Device) ToHost(dst, src unsafe.Pointer, bytes int) {
 	}
 }
 
-// FromHost copies bytes after all that was queued.
+// FromHost copies bytes to the device after all queued work.
 func (g *Device) FromHost(dst, src unsafe.Pointer, bytes int) {
 	switch {
 	case bytes <= 0:
@@ -176,7 +175,7 @@ func (g *Device) FromHost(dst, src unsafe.Pointer, bytes int) {
 		g.do(cuMemcpyHtoDAsync, uintptr(dst), uintptr(p), uintptr(bytes), g.stream)
 	default:
 		g.do(cuMemcpyHtoDAsync, uintptr(dst), uintptr(src), uintptr(bytes), g.stream)
-		g.Sync() // the source is the caller's again
+		g.Sync() // the caller may change the source afterwards
 		runtime.KeepAlive(src)
 	}
 }
@@ -195,8 +194,8 @@ func (g *Device) clear(dst unsafe.Pointer, bytes int) {
 	}
 }
 
-// A ring is pinned memory from which small copies to the device are made without
-// waiting for them.
+// A ring is pinned memory in which the sources of small copies to the device wait, so that
+// FromHost need not.
 type ring struct {
 	base unsafe.Pointer
 	used int
@@ -209,8 +208,8 @@ func (g *Device) openRing() (err error) {
 	return err
 }
 
-// ringSpace returns bytes of the ring. When it is full all copies from it must have
-// been made.
+// ringSpace returns bytes of the ring. When the ring is full it waits for all copies from
+// it and starts again.
 func (g *Device) ringSpace(bytes int) unsafe.Pointer {
 	if g.ring.used+bytes > ringBytes {
 		g.Sync()
@@ -264,7 +263,7 @@ func (a allocator) Alloc(bytes int) (unsafe.Pointer, error) {
 	}
 }
 
-// Free gives memory back, after all that was queued.
+// Free gives memory back after all queued work.
 func (a allocator) Free(p unsafe.Pointer, bytes int) {
 	g := a.g
 	defer g.enter()()

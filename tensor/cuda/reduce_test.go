@@ -103,7 +103,7 @@ func TestReductions(t *testing.T) {
 		c.same(fmt.Sprint("cumsum of many", dt), 0, one(func(x []*tensor.Tensor) *tensor.Tensor { return tensor.Cumsum(x[0], 0) }),
 			tensor.Full(c.cpu, dt, 0.1, 20000))
 		c.same(fmt.Sprint("sumsquares", dt), sum(dt), one(func(x []*tensor.Tensor) *tensor.Tensor {
-			return tensor.Scalar(x[0].Device(), tensor.Float64, tensor.SumSquares(x[0])[0])
+			return tensor.Full(x[0].Device(), tensor.Float64, tensor.SumSquares(x[0])[0])
 		}), c.arg(dt, 30000))
 	}
 }

@@ -11,10 +11,10 @@ import (
 const MaxDims = 8
 
 // A Loop is the iteration space of an element-wise operator whose arguments
-// broadcast: Size[:N], outermost first, with the distance in elements between
-// neighbours of each argument. The destination is contiguous. Dimensions of size
-// 1 are left out and neighbours that can be walked as one are merged, so the last
-// dimension has distance 0 or 1 for an argument that is contiguous.
+// broadcast: Size[:N], outermost first, with a stride in elements of each argument for
+// each dimension. The destination is contiguous. Dimensions of size 1 are left out, and
+// neighbouring dimensions that can be walked as one are merged, so the last dimension
+// has stride 0 or 1 for a contiguous argument.
 type Loop struct {
 	N       int
 	Size    [MaxDims]int
@@ -47,8 +47,8 @@ type Number struct {
 	First bool
 }
 
-// A Slope is what the gradient of a unary operator is computed from: dy, the argument x and
-// the result y of the operator, of which it reads what the operator's row says.
+// A Slope has the operands of a unary operator's gradient: dy, the argument x and the
+// result y. The operator's row says which of x and y the gradient reads.
 type Slope struct{ DY, X, Y unsafe.Pointer }
 
 // A Matrix is the shape of contiguous rows.
@@ -70,7 +70,7 @@ type Index struct {
 	N     int
 }
 
-// From returns n of the indices, from number at on.
+// From returns indices at to at+n.
 func (x Index) From(at, n int) Index {
 	x.At, x.N = unsafe.Add(x.At, at*x.DType.Size()), n
 	return x
@@ -85,15 +85,16 @@ type Pick struct {
 	Numel int
 }
 
-// A Table is the shape of a table of rows, or of the part of it that starts at row Lo.
+// A Table is the shape of a table of rows, or of a part of one that starts at row Lo.
 type Table struct{ Lo, Rows, Dim int }
 
-// Distinct is what Unique fills, as tensor.Uniq describes: Index and Start are int64, with
-// room for the ids and one more; Slot, which may be nil, and Order are int32.
+// Distinct is the memory that Unique fills as tensor.Uniq describes. Index and Start are
+// int64 and have room for the number of ids and one more; Slot, which may be nil, and Order
+// are int32.
 type Distinct struct{ Index, Start, Slot, Order unsafe.Pointer }
 
 // Segments are N lists of rows to be added up, Order[Start[s]:Start[s+1]], none longer than
-// Most. Order has Rows elements and names rows of Of.
+// Most. Order has Rows elements, each below Of, the number of rows there are.
 type Segments struct {
 	Order, Start      unsafe.Pointer // int32 and int64
 	N, Rows, Most, Of int
@@ -102,20 +103,21 @@ type Segments struct {
 // An AttentionSize is the geometry of attention: Heads is batch times heads.
 type AttentionSize struct {
 	Heads, T, S, D, E int
+	Room              int     // how many keys a head of K and V has room for: S, but in AttentionOver
 	Scale             float64 // 1/√D
 	Causal            bool
 }
 
-// An Attention are the operands of attention, contiguous: Q [Heads, T, D], K [Heads, S, D],
-// V [Heads, S, E], Y [Heads, T, E] and LSE [Heads, T].
+// An Attention has the operands of attention, contiguous: Q [Heads, T, D], K [Heads, Room, D],
+// V [Heads, Room, E], of which the first S keys count, Y [Heads, T, E] and LSE [Heads, T].
 type Attention struct {
 	AttentionSize
 	DType           dtype.DType
 	Y, LSE, Q, K, V unsafe.Pointer
 }
 
-// An AttentionGrad are the operands of the gradient of attention: DY is that of Y; DQ, DK
-// and DV are computed.
+// An AttentionGrad has the operands of the gradient of attention: DY is the gradient of Y;
+// DQ, DK and DV are computed.
 type AttentionGrad struct {
 	Attention
 	DQ, DK, DV, DY unsafe.Pointer
@@ -148,7 +150,7 @@ type SGD struct {
 	Nesterov    bool
 }
 
-// An AdamStep are the constants of one step, worked out in float64.
+// An AdamStep holds the constants of one step, computed in float64.
 type AdamStep struct {
 	Beta1, Beta2 float64
 	StepSize     float64 // LR/(1 - Beta1ᵗ)
@@ -185,8 +187,8 @@ const (
 	Stats             // the number of columns
 )
 
-// RandomNumbers are numbers of one distribution: those of the global elements from First
-// on, of OpUniform brought between Least and Most.
+// RandomNumbers are numbers of one distribution, those of the global elements from First
+// on. The numbers of OpUniform are clamped to [Least, Most].
 type RandomNumbers struct {
 	Op          RandomOp
 	DType       dtype.DType
@@ -207,7 +209,7 @@ type ClassLogits struct {
 	Lo            int
 }
 
-// From returns n of the rows, from row at on, of which logits holds the logits as dt.
+// From returns rows at to at+n, whose logits lie at logits and are of type dt.
 func (l ClassLogits) From(at, n int, dt dtype.DType, logits unsafe.Pointer) ClassLogits {
 	l.Rows, l.DType, l.Logits = n, dt, logits
 	l.Target = l.Target.From(at, n)

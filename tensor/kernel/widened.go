@@ -40,7 +40,7 @@ func (w Widening) UnaryGrad(op UnaryOp, dt dtype.DType, dx unsafe.Pointer, s Slo
 	w.elements(dt, n, func(_, n int, x []unsafe.Pointer) {
 		dy, saved := x[0], x[1]
 		if saved == nil {
-			saved = dy // which is not read
+			saved = dy // not read
 		}
 		w.Own.UnaryGrad(op, f32, dy, Slope{dy, saved, saved}, n)
 	}, operand{from: s.DY, to: dx, unit: 1}, read(saved, 1))
@@ -157,9 +157,9 @@ func (w Widening) MatMul(dt dtype.DType, g Gemm, dst, a, b unsafe.Pointer, l Loo
 	}, operands...)
 }
 
-// heads calls f for some heads of attention at a time.
+// heads calls f for some heads of attention at a time, from head lo on.
 func (w Widening) heads(a Attention, f func(lo int, a Attention, wide []unsafe.Pointer), operands ...operand) {
-	w.pieces(a.DType, a.Heads, HeadsPiece/max(1, (a.T+a.S)*(a.D+a.E)), func(lo, n int, wide []unsafe.Pointer) {
+	w.pieces(a.DType, a.Heads, HeadsPiece/max(1, (a.T+a.Room)*(a.D+a.E)), func(lo, n int, wide []unsafe.Pointer) {
 		some := a
 		some.DType, some.Heads, some.LSE = f32, n, floats(a.LSE, lo*a.T)
 		some.Y, some.Q, some.K, some.V = wide[0], wide[1], wide[2], wide[3]
@@ -174,7 +174,7 @@ func (w Widening) Attention(a Attention) {
 		return
 	}
 	w.heads(a, func(_ int, some Attention, _ []unsafe.Pointer) { w.Own.Attention(some) },
-		write(a.Y, a.T*a.E), read(a.Q, a.T*a.D), read(a.K, a.S*a.D), read(a.V, a.S*a.E))
+		write(a.Y, a.T*a.E), read(a.Q, a.T*a.D), read(a.K, a.Room*a.D), read(a.V, a.Room*a.E))
 }
 
 // AttentionGrad computes DQ, DK and DV.
@@ -226,8 +226,8 @@ func (w Widening) Norm(n Norm) {
 	}, write(n.Y, n.Cols), read(n.X, n.Cols), readAll(n.Weight, n.Cols), readAll(n.Bias, n.Cols))
 }
 
-// NormGrad computes DX and adds to DWeight and DBias. The rows are not cut: the gradient of
-// a weight is the sum over all of them, rounded once.
+// NormGrad computes DX and adds to DWeight and DBias. It takes all rows in one piece: the
+// gradient of a weight is the sum over all rows, rounded once.
 func (w Widening) NormGrad(n NormGrad) {
 	if !w.widens("NormGrad", n.DType) {
 		w.Own.NormGrad(n)
@@ -272,7 +272,7 @@ func (w Widening) IndexAdd(dt dtype.DType, dst, src unsafe.Pointer, index Index,
 		edit(dst, a.Numel()), read(src, a.Outer*index.N*a.Inner))
 }
 
-// Scatter writes elements of src over those of dst that p names, or adds them.
+// Scatter sets the elements of dst that p names to those of src, or adds these.
 func (w Widening) Scatter(dt dtype.DType, add bool, dst, src unsafe.Pointer, p Pick) {
 	if !add || !w.widens("Scatter", dt) {
 		w.Own.Scatter(dt, add, dst, src, p)

@@ -3,6 +3,7 @@ package meta
 import (
 	"runtime"
 	"slices"
+	"sync"
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/internal/dtype"
@@ -10,6 +11,7 @@ import (
 	"github.com/gorun-spmd/gorun/internal/mem"
 	"github.com/gorun-spmd/gorun/tensor"
 	"github.com/gorun-spmd/gorun/tensor/cpu"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // A Config says what a Device tells of the program that computes on it.
@@ -30,14 +32,18 @@ type Device struct {
 	real   cpu.Kernels
 	number float64 // what the host reads of floats
 
-	pieces []piece // by address
+	mu     sync.Mutex // guards what follows: calls that were started ask from other goroutines
+	pieces []piece    // by address
 	work   map[Work]int
 	roles  map[unsafe.Pointer]Role // of tensors, by their first byte
 	times  map[unsafe.Pointer]int  // how often a parameter was updated
 
-	peak  int
-	where [48]uintptr // the stack at the peak
-	depth int
+	made   int // tensors so far
+	peak   int
+	peakAt int         // how many tensors had been made
+	grads  map[int]int // bytes of the gradients that were there, by when they were made
+	where  [48]uintptr // the stack at the peak
+	depth  int
 }
 
 // A piece is memory of one tensor.
@@ -45,14 +51,15 @@ type piece struct {
 	at    unsafe.Pointer
 	bytes int
 	dtype dtype.DType
+	born  int // how many tensors were made before
 }
 
 var _ tensor.Device = (*Device)(nil)
 
 // New returns a Device of its own memory.
 func New(c Config) *Device {
-	d := &Device{config: c, work: map[Work]int{}, roles: map[unsafe.Pointer]Role{}, times: map[unsafe.Pointer]int{}}
-	d.Memory = tensor.NewHostMemory(mem.NewPool(addresses{}, nil), d)
+	d := &Device{config: c, work: map[Work]int{}, roles: map[unsafe.Pointer]Role{}, grads: map[int]int{}, times: map[unsafe.Pointer]int{}}
+	d.Memory = tensor.NewMemory(kernel.Memory{Pool: mem.NewPool(addresses{}, nil), OnHost: true, Watcher: d})
 	d.real = cpu.New(d.Memory.Scratch)
 	return d
 }
@@ -62,8 +69,11 @@ func (d *Device) String() string { return "meta" }
 
 // Made notes which tensor has the memory now, and whether there was never more in use.
 func (d *Device) Made(p unsafe.Pointer, bytes int, dt dtype.DType) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.made++
 	i, found := slices.BinarySearchFunc(d.pieces, p, byAddress)
-	now := piece{p, bytes, dt}
+	now := piece{p, bytes, dt, d.made}
 	if !found {
 		d.pieces = slices.Insert(d.pieces, i, now)
 	} else {
@@ -80,7 +90,8 @@ func (d *Device) Made(p unsafe.Pointer, bytes int, dt dtype.DType) {
 	d.pieces = slices.Delete(d.pieces, i+1, gone)
 	delete(d.roles, p)
 	if live := d.Stats().Live; live > d.peak {
-		d.peak = live
+		d.peak, d.peakAt = live, d.made
+		clear(d.grads)
 		d.depth = runtime.Callers(3, d.where[:])
 	}
 }
@@ -115,12 +126,17 @@ func (x piece) holds(p unsafe.Pointer) bool {
 // Numberless reports whether p is an address of floats of this device: there is nothing to move
 // from there or to there.
 func (d *Device) Numberless(p unsafe.Pointer) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	x, ok := d.pieceAt(p)
 	return ok && x.dtype.Float()
 }
 
 // isReal reports whether there is data at p.
 func (d *Device) isReal(p unsafe.Pointer) bool { return !d.Numberless(p) }
+
+// WithoutFloats reports that floats have no elements.
+func (d *Device) WithoutFloats() bool { return true }
 
 // Touches asks whether the host may read floats. It may always write them.
 func (d *Device) Touches(op string, dt dtype.DType) {
@@ -138,7 +154,10 @@ func (d *Device) Touches(op string, dt dtype.DType) {
 
 // ToHost copies integers, and writes the number that the host reads for each float.
 func (d *Device) ToHost(dst, src unsafe.Pointer, bytes int) {
-	if x, _ := d.pieceAt(src); x.dtype.Float() {
+	d.mu.Lock()
+	x, _ := d.pieceAt(src)
+	d.mu.Unlock()
+	if x.dtype.Float() {
 		d.real.Fill(x.dtype, dst, bytes/x.dtype.Size(), d.number)
 		return
 	}

@@ -31,6 +31,7 @@ func (d *Device) Cast(to dtype.DType, dst unsafe.Pointer, from dtype.DType, src 
 	d.count("Cast", n, n*(to.Size()+from.Size()))
 	switch {
 	case to.Float():
+		d.narrows(dst, src)
 	case from.Float():
 		d.real.Fill(to, dst, n, 0)
 	default:

@@ -15,10 +15,16 @@ type Work struct {
 }
 
 // count adds a call of a kernel.
-func (d *Device) count(kernel string, flops, bytes int) { d.work[Work{kernel, flops, bytes}]++ }
+func (d *Device) count(kernel string, flops, bytes int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.work[Work{kernel, flops, bytes}]++
+}
 
 // TakeWork returns how often each kernel was called with how much since the last TakeWork.
 func (d *Device) TakeWork() map[Work]int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	w := d.work
 	d.work = map[Work]int{}
 	return w
@@ -38,25 +44,42 @@ const (
 // has notes the role of a tensor of which p is an element; nil has none.
 func (d *Device) has(role Role, p unsafe.Pointer) {
 	if x, ok := d.pieceAt(p); ok && p != nil {
+		if role == Gradient && x.born <= d.peakAt {
+			d.grads[x.born] = x.bytes
+		}
 		if _, known := d.roles[x.at]; !known {
 			d.roles[x.at] = role
 		}
 	}
 }
 
+// narrows notes that an optimizer rounds a parameter that it keeps in a wider type: that is its own
+// then, made from the one that the program has.
+func (d *Device) narrows(dst, src unsafe.Pointer) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	x, _ := d.pieceAt(dst)
+	y, _ := d.pieceAt(src)
+	if role, ok := d.roles[y.at]; ok && role == Parameter && x.born < y.born {
+		d.roles[x.at], d.roles[y.at] = Parameter, State
+	}
+}
+
 // updates notes that an optimizer changes a parameter. rows says that it changes some rows alone.
 func (d *Device) updates(param, grad unsafe.Pointer, rows bool, state ...unsafe.Pointer) {
+	d.mu.Lock()
 	d.has(Parameter, param)
 	d.has(Gradient, grad)
 	for _, p := range state {
 		d.has(State, p)
 	}
-	if rows {
-		return
+	if !rows {
+		d.times[param]++
 	}
-	d.times[param]++
-	if d.config.Updated != nil {
-		if err := d.config.Updated(d.times[param]); err != nil {
+	time := d.times[param]
+	d.mu.Unlock()
+	if !rows && d.config.Updated != nil {
+		if err := d.config.Updated(time); err != nil {
 			fault.Throw(err)
 		}
 	}
@@ -65,17 +88,23 @@ func (d *Device) updates(param, grad unsafe.Pointer, rows bool, state ...unsafe.
 // Usage is memory in bytes.
 type Usage struct {
 	Peak  int        // the most that was in use at once
-	Roles [Roles]int // of the tensors that optimizers have seen and that have not gone
+	Roles [Roles]int // of the tensors that optimizers have seen, at the peak
 	Stack []uintptr  // the call stack at the peak
 }
 
-// Usage returns what was in use so far. Rows of a gradient count as it was made.
+// Usage returns what was in use so far. Gradients are those that an optimizer has seen after the
+// peak, parameters and its state those that have not gone.
 func (d *Device) Usage() Usage {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	u := Usage{Peak: d.peak, Stack: d.where[:d.depth]}
 	for p, role := range d.roles {
-		if x, ok := d.pieceAt(p); ok {
+		if x, ok := d.pieceAt(p); ok && role != Gradient && x.born <= d.peakAt {
 			u.Roles[role] += x.bytes
 		}
+	}
+	for _, bytes := range d.grads {
+		u.Roles[Gradient] += bytes
 	}
 	return u
 }

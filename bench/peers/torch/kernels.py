@@ -1,4 +1,4 @@
-"""bench/kernels: the same kernels on [4096, 1024] float32."""
+"""bench/kernels: the same kernels on [4096, 1024], of the type of measure.py."""
 import torch
 import torch.nn.functional as F
 
@@ -37,9 +37,9 @@ forward("gelu", lambda: F.gelu(x))
 forward("gelu gradient", lambda: aten.gelu_backward(y, x))
 forward("silu", lambda: F.silu(x))
 forward("softmax", lambda: torch.softmax(x, 1))
-forward("softmax gradient", lambda: aten._softmax_backward_data(y, soft, 1, torch.float32))
+forward("softmax gradient", lambda: aten._softmax_backward_data(y, soft, 1, m.DTYPE))
 forward("log-softmax", lambda: torch.log_softmax(x, 1))
-forward("log-softmax gradient", lambda: aten._log_softmax_backward_data(y, logs, 1, torch.float32))
+forward("log-softmax gradient", lambda: aten._log_softmax_backward_data(y, logs, 1, m.DTYPE))
 forward("layer norm", lambda: F.layer_norm(x, (D,), row, row))
 forward("layer norm gradient", lambda: aten.native_layer_norm_backward(y, x, (D,), mean, rstd, row, row, [True] * 3))
 forward("sum", lambda: x.sum())

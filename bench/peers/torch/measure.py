@@ -2,7 +2,8 @@
 
 Rank 0 prints a line of JSON for each case, under the name that the Go program
 gives the same case. PEER_BACKEND is "gloo", "mpi" or "" (one process), PEER_TIME
-the seconds to spend on a case, PEER_MATCH a part of the names to measure.
+the seconds to spend on a case, PEER_MATCH a part of the names to measure, and
+PEER_DTYPE the type that new tensors and modules have.
 """
 import gc
 import json
@@ -14,6 +15,8 @@ import torch.distributed as dist
 
 torch.set_num_threads(1)
 torch.manual_seed(1234)
+DTYPE = getattr(torch, os.environ.get("PEER_DTYPE", "float32"))
+torch.set_default_dtype(DTYPE)
 BACKEND = os.environ.get("PEER_BACKEND", "")
 BUDGET = float(os.environ.get("PEER_TIME", "1"))
 MATCH = os.environ.get("PEER_MATCH", "")
