@@ -287,8 +287,8 @@ func TestResumedRunIsTheSame(t *testing.T) {
 				got := tensor.Data[float32](w.Local())
 				for u := range runs(whole(w.Shape()), b) {
 					for i := range u.n {
-						if got[u.y+i] != want[u.x+i] {
-							err = fmt.Errorf("%s to %s: element %d is %v, want %v", before.name, after.name, u.x+i, got[u.y+i], want[u.x+i])
+						if at := flatIndex(w, u.x+i); got[u.y+i] != want[at] {
+							err = fmt.Errorf("%s to %s: element %d is %v, want %v", before.name, after.name, at, got[u.y+i], want[at])
 						}
 					}
 				}

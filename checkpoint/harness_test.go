@@ -58,6 +58,18 @@ func settings() []setting {
 		{"2x2 S(0),S(0)", 4, []int{2, 2}, nil, on(0, 0)},
 		{"2x2 S(1),R", 4, []int{2, 2}, nil, on(1, -1)},
 		{"ranks 2,0 of 3 S(0)", 3, []int{2}, []int{2, 0}, on(0)},
+		{"3 C(0)", 3, []int{3}, nil, func(shape []int) []layout.Placement {
+			if len(shape) == 0 {
+				return []layout.Placement{rep}
+			}
+			return []layout.Placement{layout.ShardCyclic()}
+		}},
+		{"2x2 S(1),C(0)", 4, []int{2, 2}, nil, func(shape []int) []layout.Placement {
+			if len(shape) == 0 {
+				return []layout.Placement{rep, rep}
+			}
+			return []layout.Placement{dim(1, shape), layout.ShardCyclic()}
+		}},
 		{"3 sizes", 3, []int{3}, nil, func(shape []int) []layout.Placement {
 			if len(shape) == 0 {
 				return []layout.Placement{rep}
@@ -124,8 +136,9 @@ func same(all map[string]*dtensor.Tensor) error {
 		var err error
 		for u := range runs(whole(t.Shape()), b) {
 			for i := range u.n {
-				if want := value(name, u.x+i); got[u.y+i] != want && err == nil {
-					err = fmt.Errorf("%s %v: element %d is %v, want %v", name, t, u.x+i, got[u.y+i], want)
+				at := flatIndex(t, u.x+i)
+				if want := value(name, at); got[u.y+i] != want && err == nil {
+					err = fmt.Errorf("%s %v: element %d is %v, want %v", name, t, at, got[u.y+i], want)
 				}
 			}
 		}
@@ -134,6 +147,19 @@ func same(all map[string]*dtensor.Tensor) error {
 		}
 	}
 	return nil
+}
+
+// flatIndex returns the flat index of an element that runs counts by t's offset, which
+// counts the rows of the ranks before where rows are dealt out in turn.
+func flatIndex(t *dtensor.Tensor, at int) int {
+	axis := t.Layout().Cyclic()
+	if axis < 0 {
+		return at
+	}
+	offset, _ := t.Offset()
+	width := whole(t.Shape()[1:]).numel()
+	row := (at/width-offset[0])*t.Mesh().Axes()[axis].Size + t.Mesh().Coord()[axis]
+	return row*width + at%width
 }
 
 // onSetting runs f on the ranks of s, with their mesh.

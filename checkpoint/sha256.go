@@ -24,10 +24,12 @@ func SHA256(ctx context.Context, world *comm.Comm, state *State) (string, error)
 }
 
 func sha256Of(ctx context.Context, c *comm.Comm, state *State) ([]byte, error) {
-	if err := agree(ctx, c, state.err); err != nil {
+	now, free := state.asSaved(ctx)
+	defer free()
+	if err := agree(ctx, c, now.err); err != nil {
 		return nil, err
 	}
-	sorted := state.sorted()
+	sorted := now.sorted()
 	if err := sameState(ctx, c, &sorted); err != nil {
 		return nil, err
 	}

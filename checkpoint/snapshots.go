@@ -28,7 +28,9 @@ type Snapshots struct {
 	c       *comm.Comm
 	at      *job.Snapshots
 	state   *State
-	last    kept.Snapshot // the last complete one
+	last    kept.Snapshot // the last complete one that is sound; no parts: none
+	index   []byte        // of it
+	damage  error         // of those after it
 	plan    plan
 	taken   int64  // bytes that were reserved, of this rank
 	staging []byte // for what lies on a device
@@ -38,8 +40,9 @@ type Snapshots struct {
 const snapshotBlock = 256 << 10
 
 // OpenSnapshots returns the snapshots of state, nil if the launcher gave no memory for them. It reserves
-// their memory, two of each rank's part, and returns an error if that does not fit. world is
-// that of runtime.Main. It is collective.
+// their memory, two of each rank's part, and returns an error if that does not fit. It reads the
+// last snapshot whole, and the one before if that is damaged. world is that of runtime.Main. It
+// is collective.
 func OpenSnapshots(ctx context.Context, world *comm.Comm, state *State) (*Snapshots, error) {
 	at := job.SnapshotsOf(ctx)
 	if at == nil {
@@ -51,9 +54,6 @@ func OpenSnapshots(ctx context.Context, world *comm.Comm, state *State) (*Snapsh
 	sorted := now.sorted()
 	err := sorted.err
 	if err == nil {
-		s.last, _, err = kept.Last(at.File)
-	}
-	if err == nil {
 		s.plan, err = s.plan.next(world.WorldRank(world.Rank()), sorted.tensors)
 	}
 	if err == nil {
@@ -62,8 +62,77 @@ func OpenSnapshots(ctx context.Context, world *comm.Comm, state *State) (*Snapsh
 	if err := agree(ctx, world, err); err != nil {
 		return nil, fmt.Errorf("checkpoint: OpenSnapshots: %w", err)
 	}
+	if err := s.find(ctx); err != nil {
+		return nil, fmt.Errorf("checkpoint: OpenSnapshots: %w", err)
+	}
 	return s, nil
 }
+
+// find finds the last snapshot that is sound.
+func (s *Snapshots) find(ctx context.Context) error {
+	all, err := kept.Complete(s.at.File)
+	if err := agree(ctx, s.c, err); err != nil {
+		return err
+	}
+	for _, last := range all {
+		text, err := s.read(ctx, &last)
+		if err == nil {
+			s.last, s.index = last, text
+			return nil
+		}
+		if !isDamage(err) {
+			return err
+		}
+		s.damage = errors.Join(s.damage, fmt.Errorf("the snapshot of step %d in memory: %w", last.Step, err))
+	}
+	if len(all) > 0 {
+		s.last.Sequence = all[0].Sequence // the next one is to be after it
+	}
+	return nil
+}
+
+// read returns the index of a snapshot, whose parts the ranks read and check.
+func (s *Snapshots) read(ctx context.Context, last *kept.Snapshot) (text []byte, err error) {
+	if s.c.Rank() == 0 {
+		text, err = s.indexOf(last)
+	}
+	if err := agree(ctx, s.c, asDamage(err)); err != nil {
+		return nil, err
+	}
+	if text, err = broadcast(ctx, s.c, text, 0); err != nil {
+		return nil, err
+	}
+	return text, agree(ctx, s.c, s.verify(text, last))
+}
+
+// verify checks the parts of a snapshot that are this rank's to check.
+func (s *Snapshots) verify(text []byte, last *kept.Snapshot) error {
+	x, err := decodeIndex(text)
+	if err != nil {
+		return asDamage(err)
+	}
+	r := newReader(&memoryFS{at: s.at.File, last: last}, "memory", false, x)
+	defer r.close()
+	var b []byte
+	for i := range x.Tensors {
+		e := &x.Tensors[i]
+		for j := range e.Chunks {
+			if e.Chunks[j].File%s.c.Size() != s.c.Rank() {
+				continue
+			}
+			if b, err = r.verifyChunk(e, &e.Chunks[j], b); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Last returns the step of the snapshot that Resume loads; ok is false if there is none.
+func (s *Snapshots) Last() (step int, ok bool) { return s.last.Step, len(s.last.Parts) > 0 }
+
+// Damage returns what is wrong with snapshots that were made after that one; nil if there are none.
+func (s *Snapshots) Damage() error { return s.damage }
 
 // dataBytes is what this rank keeps of a state.
 func (p *plan) dataBytes() int64 {
@@ -173,29 +242,23 @@ func (s *Snapshots) copy(w io.Writer) (chunks []partChunk, err error) {
 }
 
 // Resume loads the last snapshot into the state, on any number of ranks, and returns its step;
-// ok is false if there is none.
+// ok is false if there is none. It is called before the first Save.
 func (s *Snapshots) Resume(ctx context.Context) (step int, ok bool, err error) {
 	if len(s.last.Parts) == 0 {
 		return 0, false, nil
 	}
-	fs := &memoryFS{at: s.at.File, last: &s.last}
-	if s.c.Rank() == 0 {
-		fs.index, err = s.index()
-	}
-	if err := agree(ctx, s.c, asDamage(err)); err != nil {
-		return 0, false, fmt.Errorf("checkpoint: the snapshot in memory: %w", err)
-	}
+	fs := &memoryFS{at: s.at.File, last: &s.last, index: s.index}
 	if _, err := load(ctx, s.c, fs, "memory", s.state, LoadOptions{}); err != nil {
 		return 0, false, fmt.Errorf("checkpoint: the snapshot in memory: %w", err)
 	}
 	return s.last.Step, true, nil
 }
 
-// index makes the index of the last snapshot of what its ranks wrote about their parts.
-func (s *Snapshots) index() ([]byte, error) {
+// indexOf makes the index of a snapshot of what its ranks wrote about their parts.
+func (s *Snapshots) indexOf(last *kept.Snapshot) ([]byte, error) {
 	var texts [][]byte
-	for i := range s.last.Parts {
-		text, err := s.last.Parts[i].Description(s.at.File)
+	for i := range last.Parts {
+		text, err := last.Parts[i].Description(s.at.File)
 		if err != nil {
 			return nil, err
 		}
@@ -205,7 +268,7 @@ func (s *Snapshots) index() ([]byte, error) {
 	if err := json.Unmarshal(texts[0], &first); err != nil {
 		return nil, err
 	}
-	x := &index{Format: formatName, Version: formatVersion, Step: s.last.Step, Ranks: len(texts), Values: first.Values,
+	x := &index{Format: formatName, Version: formatVersion, Step: last.Step, Ranks: len(texts), Values: first.Values,
 		BlockBytes: snapshotBlock, Files: []fileEntry{}, Tensors: first.Tensors}
 	if err := x.join(texts, first.Digest, func(r int) int { return r }); err != nil {
 		return nil, err

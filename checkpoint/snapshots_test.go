@@ -73,31 +73,68 @@ func TestSnapshotsFromAnySettingToAnyOther(t *testing.T) {
 	}
 }
 
-func TestDamagedSnapshotIsRefused(t *testing.T) {
+// Of a damaged snapshot nothing is loaded: the one before counts, and if that is damaged too, none does. The
+// next one that is saved counts again.
+func TestDamagedSnapshots(t *testing.T) {
 	f := snapshotMemory(t)
-	keepIn(t, f, settings()[5], 0, 7)
-	last, _, err := kept.Last(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.WriteAt([]byte{99, 98, 97}, last.Parts[2].At); err != nil {
-		t.Fatal(err)
-	}
 	s := settings()[5]
+	open := func(save bool, want int, damage ...string) {
+		t.Helper()
+		onSetting(t, s, func(ctx context.Context, world *comm.Comm, m *dtensor.Mesh) error {
+			ctx = job.WithSnapshots(ctx, &job.Snapshots{File: f, Attempt: 1})
+			all := full(m, s, tensor.Float32, !save)
+			state := stateOf(all)
+			snaps, err := OpenSnapshots(ctx, world, state)
+			if err != nil {
+				return err
+			}
+			if step, ok := snaps.Last(); ok != (want > 0) || ok && step != want {
+				return fmt.Errorf("the last one is of step %d, %v; want %d", step, ok, want)
+			}
+			step, ok, err := snaps.Resume(ctx)
+			if err != nil || ok != (want > 0) || ok && step != want {
+				return fmt.Errorf("step %d, %v, %w; want %d", step, ok, err, want)
+			}
+			if (snaps.Damage() != nil) != (len(damage) > 0) {
+				return fmt.Errorf("damage %w, want %q", snaps.Damage(), damage)
+			}
+			for _, text := range damage {
+				if !strings.Contains(snaps.Damage().Error(), text) {
+					return fmt.Errorf("damage %w, want %q", snaps.Damage(), text)
+				}
+			}
+			if ok {
+				err = same(all)
+			}
+			if save && err == nil {
+				err = snaps.Save(ctx, 9)
+			}
+			return err
+		})
+	}
 	onSetting(t, s, func(ctx context.Context, world *comm.Comm, m *dtensor.Mesh) error {
 		ctx = job.WithSnapshots(ctx, &job.Snapshots{File: f})
-		state := stateOf(full(m, s, tensor.Float32, true))
-		var step int
-		state.AddValue("step", &step)
-		snaps, err := OpenSnapshots(ctx, world, state)
+		snaps, err := OpenSnapshots(ctx, world, stateOf(full(m, s, tensor.Float32, false)))
 		if err != nil {
 			return err
 		}
-		if _, _, err = snaps.Resume(ctx); err == nil || !strings.Contains(err.Error(), "CRC-32C") {
-			return fmt.Errorf("damage gives %w", err)
-		}
-		return nil
+		return errors.Join(snaps.Save(ctx, 6), snaps.Save(ctx, 7))
 	})
+	all, err := kept.Complete(f)
+	if err != nil || len(all) != 2 {
+		t.Fatalf("%d snapshots, %v", len(all), err)
+	}
+	harm := func(at int64) {
+		if _, err := f.WriteAt([]byte{99, 98, 97}, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open(false, 7)
+	harm(all[0].Parts[2].At)
+	open(false, 6, "the snapshot of step 7", "CRC-32C")
+	harm(all[1].Parts[1].At + all[1].Parts[1].Bytes)
+	open(true, 0, "the snapshot of step 7", "the snapshot of step 6", "description")
+	open(false, 9)
 }
 
 func TestSnapshotsThatDoNotFit(t *testing.T) {

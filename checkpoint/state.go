@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/tensor"
 )
 
 // A State names what a program has to remember: where Save finds it and where
@@ -50,7 +51,8 @@ func (s *State) AddTensors(prefix string, tensors iter.Seq2[string, *dtensor.Ten
 	}
 }
 
-// AddTensor adds one tensor. It must not be Partial. A nil tensor or a name that
+// AddTensor adds one tensor. It must not be Partial. One whose rows layout.ShardCyclic
+// deals out is copied in the order of its rows to be saved and loaded. A nil tensor or a name that
 // is there already is a misuse, of which Save and Load return an error.
 func (s *State) AddTensor(name string, t *dtensor.Tensor) {
 	if t == nil {
@@ -108,7 +110,8 @@ type namedGrowing struct {
 	Growing
 }
 
-// asSaved returns s with the tensors that its growing parts have now, and what frees them.
+// asSaved returns s with the tensors that its growing parts have now, and in the order of
+// their rows those whose rows are dealt out in turn, and what frees all of these.
 func (s *State) asSaved(ctx context.Context) (now State, free func()) {
 	now = *s.Clone()
 	now.growing = nil
@@ -120,6 +123,9 @@ func (s *State) asSaved(ctx context.Context) (now State, free func()) {
 			now.AddTensors(g.prefix, tensors)
 		}))
 	}
+	for _, c := range now.inBlocks(ctx) {
+		frees = append(frees, c.blocks.Local().Free)
+	}
 	return now, func() {
 		for _, f := range frees {
 			f()
@@ -127,8 +133,32 @@ func (s *State) asSaved(ctx context.Context) (now State, free func()) {
 	}
 }
 
-// asLoaded returns s with the tensors that its growing parts are loaded into, and what
-// they do then. shape returns that of a tensor of the file, nil for none.
+// A blocked is a tensor whose rows are dealt out in turn, and a copy with blocks of them,
+// which a file can have.
+type blocked struct{ turns, blocks *dtensor.Tensor }
+
+// inBlocks puts copies with blocks of rows in place of the tensors of s whose rows are
+// dealt out in turn, and returns them. It is collective over the meshes of these.
+func (s *State) inBlocks(ctx context.Context) (copies []blocked) {
+	slices.SortFunc(s.tensors, func(a, b namedTensor) int { return strings.Compare(a.name, b.name) }) // one order on all ranks
+	for i := range s.tensors {
+		t := s.tensors[i].tensor
+		if t == nil || t.Layout().Cyclic() < 0 {
+			continue
+		}
+		s.keep(dtensor.Try(ctx, t.Mesh(), func() {
+			c := t.Redistribute(t.Layout().Blocks().Placements()...)
+			c.Local().Persist()
+			copies = append(copies, blocked{t, c})
+			s.tensors[i].tensor = c
+		}))
+	}
+	return copies
+}
+
+// asLoaded returns s with the tensors that its growing parts are loaded into, with blocks
+// of rows where rows are dealt out in turn, and what takes them over then. shape returns
+// that of a tensor of the file, nil for none.
 func (s *State) asLoaded(ctx context.Context, shape func(name string) []int) (now State, done func() error) {
 	now = *s.Clone()
 	now.growing = nil
@@ -150,7 +180,17 @@ func (s *State) asLoaded(ctx context.Context, shape func(name string) []int) (no
 			}
 		}))
 	}
+	copies := now.inBlocks(ctx)
 	return now, func() error {
+		for _, c := range copies {
+			err := dtensor.Try(ctx, c.turns.Mesh(), func() {
+				tensor.Copy(c.turns.Local(), c.blocks.Redistribute(c.turns.Placements()...).Local())
+			})
+			if err != nil {
+				return err
+			}
+			c.blocks.Local().Free()
+		}
 		for i, g := range s.growing {
 			if err := dtensor.Try(ctx, g.Mesh(), dones[i]); err != nil {
 				return fmt.Errorf("%q: %w", g.prefix, err)

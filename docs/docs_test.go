@@ -5,6 +5,7 @@ package docs_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -84,7 +85,7 @@ const module = "github.com/gorun-spmd/gorun"
 // packages are the folders of the packages that pages name, by name.
 func packages() map[string]string {
 	return map[string]string{"comm": "comm", "commtest": "comm/commtest", "topology": "comm/topology",
-		"window": "comm/window", "tensor": "tensor", "dtensor": "dtensor", "layout": "dtensor/layout",
+		"window": "comm/window", "message": "comm/message", "tensor": "tensor", "dtensor": "dtensor", "layout": "dtensor/layout",
 		"nn": "nn", "train": "train", "data": "data", "metrics": "metrics",
 		"embedding": "embedding", "loss": "loss", "optim": "optim", "checkpoint": "checkpoint", "runtime": "runtime"}
 }
@@ -214,8 +215,52 @@ func TestCommandsRun(t *testing.T) {
 	}
 }
 
+// Each whole program that says what it prints prints it, on any number of ranks.
+func TestProgramsPrintTheirOutput(t *testing.T) {
+	testenv.DependsOn(t, "../cmd/gorun")
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran := 0
+	for _, b := range blocks(t) {
+		body, output, ok := strings.Cut(strings.Join(b.lines, "\n"), "// Output:\n//\n")
+		if !ok {
+			continue
+		}
+		ran++
+		dir := t.TempDir()
+		source, overlay := filepath.Join(dir, "main.go"), filepath.Join(dir, "overlay.json")
+		text, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(here, "_program", "main.go"): source}})
+		if err == nil {
+			err = errors.Join(os.WriteFile(source, []byte(body), 0o666), os.WriteFile(overlay, text, 0o666))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, args := range [][]string{{"-o", dir, "../cmd/gorun"}, {"-overlay", overlay, "-o", filepath.Join(dir, "program"), "./_program"}} {
+			if out, err := exec.Command("go", append([]string{"build"}, args...)...).CombinedOutput(); err != nil {
+				t.Fatalf("%s: %v\n%s", b.place, err, out)
+			}
+		}
+		var want []string
+		for line := range strings.Lines(output) {
+			want = append(want, strings.TrimSpace(strings.TrimPrefix(line, "//")))
+		}
+		for _, np := range []string{"1", "2", "3", "4"} {
+			out, err := exec.Command(filepath.Join(dir, "gorun"), "-np", np, filepath.Join(dir, "program")).Output()
+			if got := strings.Split(strings.TrimSpace(string(out)), "\n"); err != nil || !slices.Equal(got, want) {
+				t.Errorf("%s, -np %s: %v: got\n%s\nwant\n%s", b.place, np, err, out, strings.Join(want, "\n"))
+			}
+		}
+	}
+	if ran == 0 {
+		t.Error("no program says what it prints")
+	}
+}
+
 // declared returns the names that the Go files of a pattern declare: "Name",
-// "Type.Method".
+// "Type.Method", "Type.Field".
 func declared(t *testing.T, pattern string) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}
@@ -250,6 +295,13 @@ func declared(t *testing.T, pattern string) map[string]bool {
 					switch s := s.(type) {
 					case *ast.TypeSpec:
 						names[s.Name.Name] = true
+						if of, ok := s.Type.(*ast.StructType); ok {
+							for _, field := range of.Fields.List {
+								for _, n := range field.Names {
+									names[s.Name.Name+"."+n.Name] = true
+								}
+							}
+						}
 					case *ast.ValueSpec:
 						for _, n := range s.Names {
 							names[n.Name] = true
@@ -291,7 +343,9 @@ func TestNamesExist(t *testing.T) {
 }
 
 func TestLinksLead(t *testing.T) {
+	fenced := regexp.MustCompile("(?ms)^```.*?^```$")
 	for page, text := range pages(t) {
+		text = fenced.ReplaceAllString(text, "")
 		for _, m := range regexp.MustCompile(`\]\(([^)#]+)`).FindAllStringSubmatch(text, -1) {
 			if strings.Contains(m[1], "://") {
 				continue

@@ -44,6 +44,8 @@ type attempt struct {
 	pumping *stdio.Pumps
 	relay   *stdio.Relay
 	started time.Time
+	reached int // the last step that a rank had begun in the end
+	next    int // how many ranks the next attempt has
 }
 
 // run starts the job and returns when it is over and what report needs of its output
@@ -77,6 +79,12 @@ func (a *attempt) run(signals <-chan os.Signal) (*supervisor.Outcome, error) {
 		Events: g.Events, Send: g.Send, Signals: signals, Broken: a.console.Broken,
 		Asked: a.asked, Ended: a.tell, Waiting: a.waiting, Say: a.console.Say,
 		Suspend: supervisor.Suspend,
+	}
+	if a.elastic != nil {
+		sup.Resize = a.resize
+		if a.traces == nil {
+			sup.Brief = elasticGrace
+		}
 	}
 	w := a.newWatchdog(sup)
 	sup.Look = func() ([]int, bool) { return a.look(w) }

@@ -3,21 +3,30 @@
 package launcher
 
 import (
+	"fmt"
 	"os"
+	"time"
 
 	"github.com/gorun-spmd/gorun/internal/snapshot"
 	"github.com/gorun-spmd/gorun/launcher/exit"
 	"github.com/gorun-spmd/gorun/launcher/options"
+	"github.com/gorun-spmd/gorun/launcher/phrase"
+	"github.com/gorun-spmd/gorun/launcher/supervisor"
 )
 
 // maxBarren is how many attempts in a row may fail without a snapshot of a later step.
 const maxBarren = 3
+
+// elasticGrace is what the ranks of an elastic job have, after one has failed, to say why
+// others did: its next attempt goes on from memory, so they have nothing to save.
+const elasticGrace = 300 * time.Millisecond
 
 // An elastic job goes on after a failure, from snapshots in memory. A nil one does not.
 type elastic struct {
 	file   *os.File // the memory
 	best   int      // the highest step that there was a snapshot of
 	barren int      // attempts in a row without one of a higher step
+	ranks  int      // that have come this far
 }
 
 // newElastic makes the memory of --elastic; nil if that was not given.
@@ -29,7 +38,7 @@ func newElastic(o *options.Options) (*elastic, error) {
 	if err != nil {
 		return nil, exit.Remedied(err)
 	}
-	return &elastic{file: f, best: -1}, nil
+	return &elastic{file: f, best: -1, ranks: o.Size()}, nil
 }
 
 func (e *elastic) close() {
@@ -47,19 +56,95 @@ func (e *elastic) step() (step int, ok bool) {
 	return last.Step, ok && err == nil
 }
 
-// goesOn reports, once after each attempt, whether another may go on from a snapshot: one of
-// the last few attempts has made progress.
-func (e *elastic) goesOn() bool {
-	if e == nil {
-		return false
-	}
+// goesOn reports, once after each attempt, whether another may follow: one of the last few
+// has made progress, which is a snapshot of a later step or, while there is none, something
+// else that was saved.
+func (e *elastic) goesOn(saved bool) bool {
 	step, ok := e.step()
 	e.barren++
 	if ok && step > e.best {
 		e.best, e.barren = step, 0
 	}
-	return ok && e.barren < maxBarren
+	if !ok && saved {
+		e.barren = 0
+	}
+	return e.barren < maxBarren
 }
 
-// lost reports whether too many attempts have made no progress.
-func (e *elastic) lost() bool { return e != nil && e.barren >= maxBarren }
+// goesOn reports whether the elastic job may be started again after an attempt whose first
+// failure was f, and says why not.
+func (a *attempt) goesOn(f failure, o *supervisor.Outcome) bool {
+	_, ok := a.elastic.step()
+	n := len(a.plan.ranks)
+	if a.reached < 0 && f.text != "" && !o.Ends[f.rank].Status.Signaled() { // as for a wrong flag
+		switch {
+		case !ok:
+			a.console.Say("not starting the job again: a rank failed by its own word before its first step")
+			return false
+		case n != a.elastic.ranks:
+			a.console.Say("not starting the job again: on %s the program failed by its own word before its first step; it ran on %d",
+				phrase.Count(n, "rank"), a.elastic.ranks)
+			return false
+		}
+	}
+	if a.reached >= 0 {
+		a.elastic.ranks = n
+	}
+	if a.elastic.goesOn(a.saved()) {
+		return true
+	}
+	if ok {
+		a.console.Say("not starting the job again: %d attempts in a row have come no further than the snapshot of step %d", maxBarren,
+			a.elastic.best)
+	} else {
+		a.console.Say("not starting the job again: %d attempts in a row have failed and had saved nothing", maxBarren)
+	}
+	return false
+}
+
+// resize is the supervisor's: it reports whether another number of ranks is wanted.
+func (a *attempt) resize() bool {
+	wanted, err := snapshot.Wanted(a.elastic.file)
+	if err != nil || wanted == 0 {
+		return false
+	}
+	refused := ""
+	switch {
+	case len(a.opts.Apps) > 1:
+		refused = "with several programs nothing says which of them is to have them"
+	case a.opts.Output != "" && wanted > a.opts.Size():
+		refused = fmt.Sprintf("--output has files for %d", a.opts.Size())
+	}
+	if wanted == len(a.plan.ranks) || refused != "" {
+		if refused != "" {
+			a.console.Say("%s wanted, and refused: %s", phrase.Count(wanted, "rank"), refused)
+		}
+		_ = snapshot.Want(a.elastic.file, 0)
+		return false
+	}
+	a.console.Say("%s wanted: ranks have %v to keep their state and end", phrase.Count(wanted, "rank"), a.opts.Grace)
+	return true
+}
+
+// nextRanks returns how many ranks the next attempt has: as many as are wanted; else, if the job
+// shrinks, without those that a signal or the watchdog has ended first, and one fewer in any case.
+func (a *attempt) nextRanks(o *supervisor.Outcome) int {
+	n := len(a.plan.ranks)
+	if a.elastic == nil {
+		return n
+	}
+	if wanted, err := snapshot.Wanted(a.elastic.file); err == nil && wanted > 0 && o.Reason == supervisor.Resized {
+		_ = snapshot.Want(a.elastic.file, 0)
+		return wanted
+	}
+	if a.opts.Elastic != options.ElasticShrink || o.Reason != supervisor.Failed && o.Reason != supervisor.Hung {
+		return n
+	}
+	lost := 0
+	for r := range o.Ends {
+		if e := &o.Ends[r]; e.Bad() && !e.Asked && e.Status.Signaled() {
+			lost++
+		}
+	}
+	return max(n-max(1, lost), min(n, max(1, a.opts.MinRanks)))
+}

@@ -17,8 +17,13 @@ func TestElasticJobsNeedProgress(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer e.close()
-	if e.goesOn() || e.lost() {
-		t.Error("it goes on without a snapshot, or is given up at once")
+	for i, saved := range []bool{false, false, true, false, false} {
+		if !e.goesOn(saved) {
+			t.Errorf("attempt %d: it is given up", i)
+		}
+	}
+	if e.goesOn(false) {
+		t.Error("it goes on for ever without a snapshot")
 	}
 	keep := func(sequence, step int) {
 		if err := snapshot.Begin(e.file, sequence, 0, step, 0, 1).Finish(nil); err != nil {
@@ -27,20 +32,16 @@ func TestElasticJobsNeedProgress(t *testing.T) {
 	}
 	keep(1, 5)
 	for i, want := range []bool{true, true, true, false} {
-		if got := e.goesOn(); got != want || e.lost() == want {
-			t.Errorf("attempt %d: it goes on: %v, is given up: %v", i, got, e.lost())
+		if got := e.goesOn(true); got != want {
+			t.Errorf("attempt %d: it goes on: %v", i, got)
 		}
 	}
 	keep(2, 5) // the same step again is no progress
-	if e.goesOn() {
+	if e.goesOn(true) {
 		t.Error("it goes on at the same step")
 	}
 	keep(3, 6)
-	if step, ok := e.step(); !e.goesOn() || e.lost() || step != 6 || !ok {
+	if step, ok := e.step(); !e.goesOn(false) || step != 6 || !ok {
 		t.Errorf("at step %d, %v, it does not go on", step, ok)
-	}
-	var none *elastic
-	if none.goesOn() || none.lost() {
-		t.Error("a job that is not elastic is")
 	}
 }

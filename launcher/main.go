@@ -56,6 +56,10 @@ func obey(args []string, stdout io.Writer) int {
 	switch args[1] {
 	case "top":
 		return topCommand(args[2:])
+	case "scale":
+		return scaleCommand(args[2:])
+	case "plan":
+		return planCommand(args[2:], stdout)
 	case "report":
 		return reportCommand(args[2:], stdout)
 	case "doctor":

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -25,6 +26,8 @@ import (
 // mainOfChild is the main function of the guardian and of its keeper; ok is false if this
 // process is neither.
 func mainOfChild(args []string) (status int, ok bool) { return guardian.Main(args) }
+
+func scaleCommand(args []string) int { return top.Scale(args, os.Stdout, os.Stderr) }
 
 func topCommand(args []string) int { return top.Main(args, os.Stdin, os.Stdout, os.Stderr) }
 
@@ -75,7 +78,17 @@ func launch(o *options.Options, stdout io.Writer) (status int, err error) {
 	if n := o.Size(); n > control.MaxRanks {
 		return 0, exit.With(2, fmt.Errorf("-np: %d ranks; gorun starts at most %d on one host", n, control.MaxRanks))
 	}
-	p := newPlan(o, paths, machine.This(o.Bind != options.BindNone && o.Size() > 1))
+	m := machine.This(o.Bind != options.BindNone && o.Size() > 1)
+	planFor := func(ranks int) *plan {
+		if ranks == o.Size() {
+			return newPlan(o, paths, m)
+		}
+		other := *o
+		other.Apps = slices.Clone(o.Apps)
+		other.Apps[0].Ranks = ranks
+		return newPlan(&other, paths, m)
+	}
+	p := planFor(o.Size())
 	if o.DryRun {
 		p.write(stdout)
 		return 0, nil
@@ -94,7 +107,7 @@ func launch(o *options.Options, stdout io.Writer) (status int, err error) {
 		return 0, err
 	}
 	defer d.close()
-	return attempts(o, p, c, d, signals)
+	return attempts(o, planFor, c, d, signals)
 }
 
 // listen sends the signals that the launcher answers, which until then have their

@@ -21,6 +21,10 @@ func launch(o *options.Options, stdout io.Writer) (status int, err error) {
 
 func topCommand([]string) int { return onLinuxOnly("top") }
 
+func scaleCommand([]string) int { return onLinuxOnly("scale") }
+
+func planCommand([]string, io.Writer) int { return onLinuxOnly("plan") }
+
 func doctorCommand([]string, io.Writer) int { return onLinuxOnly("doctor") }
 
 func onLinuxOnly(command string) int {

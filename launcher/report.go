@@ -58,6 +58,9 @@ func (a *attempt) report(o *supervisor.Outcome) int {
 	switch o.Reason {
 	case supervisor.Finished:
 		return 0
+	case supervisor.Resized:
+		a.sayLate(o)
+		return 0
 	case supervisor.Interrupted:
 		a.sayFailed(o)
 		a.sayLate(o)

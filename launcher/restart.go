@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gorun-spmd/gorun/launcher/options"
+	"github.com/gorun-spmd/gorun/launcher/phrase"
 	"github.com/gorun-spmd/gorun/launcher/stdio"
 	"github.com/gorun-spmd/gorun/launcher/supervisor"
 )
@@ -20,7 +21,8 @@ const shortLife = 10 * time.Second
 
 // attempts carries out the plan, and as often again as --max-restarts allows and
 // there is hope. It returns gorun's exit status.
-func attempts(o *options.Options, p *plan, c *stdio.Console, d *dashboard, signals <-chan os.Signal) (status int, err error) {
+func attempts(o *options.Options, planFor func(ranks int) *plan, c *stdio.Console, d *dashboard, signals <-chan os.Signal) (status int,
+	err error) {
 	began := time.Now()
 	id := fmt.Sprintf("%d-%s", os.Getpid(), strconv.FormatInt(began.UnixNano(), 36))
 	e, err := newElastic(o)
@@ -28,8 +30,9 @@ func attempts(o *options.Options, p *plan, c *stdio.Console, d *dashboard, signa
 		return 0, err
 	}
 	defer e.close()
+	ranks := o.Size()
 	for n := 0; ; n++ {
-		a := &attempt{opts: o, plan: p, console: c, number: n, id: id, dashboard: d, elastic: e}
+		a := &attempt{opts: o, plan: planFor(ranks), console: c, number: n, id: id, dashboard: d, elastic: e}
 		if n > 0 {
 			a.spent = time.Since(began)
 		}
@@ -37,15 +40,46 @@ func attempts(o *options.Options, p *plan, c *stdio.Console, d *dashboard, signa
 		if err != nil || !again {
 			return status, err
 		}
-		switch step, ok := e.step(); {
-		case e == nil:
-			c.Say("starting the job again, restart %d of %d", n+1, o.Restarts)
-		case ok:
-			c.Say("starting the job again, restart %d, from the snapshot of step %d", n+1, step)
-		default:
-			c.Say("starting the job again, restart %d; there is no snapshot yet", n+1)
+		with := ""
+		if a.next != ranks {
+			with = " with " + phrase.Count(a.next, "rank")
+		}
+		ranks = a.next
+		c.Say("starting the job again%s, restart %d%s", with, n+1, a.from())
+	}
+}
+
+// from says what the next attempt goes on from.
+func (a *attempt) from() string {
+	step, ok := a.elastic.step()
+	switch {
+	case a.elastic == nil:
+		return fmt.Sprintf(" of %d", a.opts.Restarts)
+	case !ok:
+		return "; there is no snapshot yet"
+	case a.reached < step: // a rank begins step s when s are made
+		return fmt.Sprintf(", from the snapshot of step %d", step)
+	}
+	return fmt.Sprintf(", from the snapshot of step %d; %s made again", step, were(a.reached-step+1))
+}
+
+// were is "1 step is" or "3 steps are".
+func were(steps int) string {
+	if steps == 1 {
+		return "1 step is"
+	}
+	return fmt.Sprintf("%d steps are", steps)
+}
+
+// furthest is the last step that a rank has begun, -1 if none has.
+func (a *attempt) furthest() int {
+	furthest := -1
+	for r := range a.plan.ranks {
+		if step, ok := a.segment.Step(r); ok {
+			furthest = max(furthest, step)
 		}
 	}
+	return furthest
 }
 
 // carryOut is one attempt from start to end; again reports whether there should be
@@ -56,17 +90,24 @@ func (a *attempt) carryOut(signals <-chan os.Signal) (status int, again bool, er
 	if err != nil {
 		return 0, false, err
 	}
-	status = a.report(o)
+	status, a.reached = a.report(o), a.furthest()
 	a.pumping.Wait(o, signals, 0)
 	if lost := a.writeTrace(o); status == 0 {
 		status = lost
 	}
-	return status, a.again(o), nil
+	again = a.again(o)
+	if again {
+		a.next = a.nextRanks(o)
+	}
+	return status, again, nil
 }
 
 // again reports whether the job may be started again, and says why not if the
 // user might wonder.
 func (a *attempt) again(o *supervisor.Outcome) bool {
+	if o.Reason == supervisor.Resized && o.Signal == 0 {
+		return true
+	}
 	wanted := a.opts.Restarts > 0 || a.elastic != nil
 	if !wanted || o.Reason != supervisor.Failed && o.Reason != supervisor.Hung && o.Reason != supervisor.Lost {
 		return false
@@ -84,13 +125,14 @@ func (a *attempt) again(o *supervisor.Outcome) bool {
 		return false
 	}
 	life := time.Since(a.started)
-	if f, ok := first(o.Ends, a.started, a.segment.Error); ok {
+	f, ok := first(o.Ends, a.started, a.segment.Error)
+	if ok {
 		life = f.at.Sub(a.started)
 	}
-	if a.elastic.goesOn() {
-		return true
+	if a.elastic != nil {
+		return a.goesOn(f, o)
 	}
-	if a.elastic.lost() || life < shortLife && !a.saved() {
+	if life < shortLife && !a.saved() {
 		a.console.Say("not starting the job again: it failed within %v of its start and had saved nothing (see runtime.Saved)", shortLife)
 		return false
 	}

@@ -47,6 +47,9 @@ func UseDevice(ctx context.Context, name string) error {
 	if r == nil {
 		return errors.New("runtime: UseDevice: this context was not made by Main")
 	}
+	if r.forecast != nil { // it has no numbers, wherever it is
+		return nil
+	}
 	c := &r.device
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -179,6 +182,9 @@ func (r *rank) offerDevice() {
 
 // openDevice opens the device that name asks for.
 func (r *rank) openDevice(name string) (tensor.Device, error) {
+	if r.forecast != nil {
+		return r.forecast.dev, nil
+	}
 	gpus := os.Getenv(job.GPUsVar)
 	if name == "cpu" || name == "auto" && (gpus == "" || gpus == "none") {
 		return tensor.NewCPU(r.world.Memory()), nil

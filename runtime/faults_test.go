@@ -130,7 +130,8 @@ func (f mishap) told() (status int, said []string) {
 }
 
 // randomFaults returns what is to happen to the ranks of a job: a fault, or several at
-// once, one of which may be that a rank is stopped.
+// once, one of which may be that a rank is stopped. Only the next collective of another
+// rank finds that one has ended with 0, so at least one rank goes on or fails by itself.
 func randomFaults(random *rand.Rand, ranks int, collective bool) []mishap {
 	kinds := []string{"error", "exit", "panic", "crash", "signal", "signal", "signal", "streams", "descriptors"}
 	step := random.IntN(30)
@@ -153,6 +154,10 @@ func randomFaults(random *rand.Rand, ranks int, collective bool) []mishap {
 			f.kind, f.number = "stop", int(syscall.SIGSTOP)
 		}
 		faults = append(faults, f)
+	}
+	silent := func(f mishap) bool { return f.kind == "stop" || f.kind == "exit" && f.number == 0 }
+	if several == ranks && !slices.ContainsFunc(faults, func(f mishap) bool { return !silent(f) }) {
+		faults[0].number = 1
 	}
 	return faults
 }

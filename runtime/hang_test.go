@@ -188,7 +188,7 @@ func hanging() map[string]func(context.Context, *comm.Comm) error {
 				garbage := control.Wait{On: -1, Text: strings.Repeat("\xff\x1b[2J\n", 200), Site: "\x00", Since: time.Unix(1<<40, 0), Attended: true}
 				s.BeginWait(0, garbage)
 				s.BeginWait(1, garbage)
-				s.SetWords(control.Words{Kinds: []string{"\x1b[2J", "\x1b[2J", "\xff"}})
+				s.SetNames(control.Names{Kinds: []string{"\x1b[2J", "\x1b[2J", "\xff"}})
 				s.SetError(0, "\r\x1b[31m\xff")
 				select {}
 			}
@@ -243,7 +243,7 @@ func TestReceivingFromEachOther(t *testing.T) {
 
 func TestSendingFirst(t *testing.T) {
 	hangs(t, []string{"-np", "3", "rankprogram", "sendsend"},
-		`^gorun: the job hangs: rank 0 waits for rank 1 waits for rank 2 waits for rank 0; they all send first: use comm.SendRecv`)
+		`^gorun: the job hangs: rank 0 waits for rank 1 waits for rank 2 waits for rank 0; they all send first: use SendRecv, which sends and receives at once$`)
 }
 
 func TestDifferentOrders(t *testing.T) {

@@ -119,7 +119,12 @@ func run(f func(context.Context, *comm.Comm) error) (status int) {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	plan := os.Getenv(job.PlanVar)
+	_ = os.Unsetenv(job.PlanVar)
 	r := newRank(j, launch)
+	if plan != "" {
+		return r.runForecast(plan, f)
+	}
 	if ranks > 1 {
 		return r.runGoroutines(ranks, f)
 	}
@@ -160,6 +165,10 @@ func (r *rank) run(f func(context.Context, *comm.Comm) error) (status int) {
 	ctx = job.WithSaved(context.WithValue(ctx, rankKey{}, r), r.saved)
 	err := call(r.withSnapshots(ctx), f, r.world)
 	returned = true
+	if r.forecast.over(err) {
+		r.finish()
+		return 0
+	}
 
 	if lost := r.trace.end(r, err); err == nil {
 		err = lost

@@ -36,6 +36,7 @@ type rank struct {
 	stop    *stop            // nil before watch
 
 	goroutines *goroutineRanks // nil if the rank is a process
+	forecast   *forecaster     // nil unless the program runs for one
 }
 
 // rankKey is the key of a *rank in a context.
@@ -100,6 +101,9 @@ func (r *rank) joinWorld() error {
 		}
 	}
 	switch {
+	case r.forecast != nil:
+		r.world = comm.NewWorld(r.forecast.end)
+		r.forecast.watch()
 	case r.goroutines != nil:
 		r.world = comm.NewWorld(r.goroutines.ends[r.job.Rank])
 	case r.launch.Launcher != "":
@@ -192,6 +196,7 @@ func SetStep(ctx context.Context, step int) {
 		return
 	}
 	r.step.Store(int64(step))
+	r.forecast.mark(bySetStep)
 	r.trace.step(step)
 	if r.segment != nil && step >= 0 {
 		r.segment.SetStep(r.job.Rank, step)

@@ -28,7 +28,12 @@ func Stopping(ctx context.Context, world *comm.Comm) bool {
 	const unnamed = 1 << 10 // more than any signal's number
 	r := from(ctx)
 	signal := []int32{0}
+	if r != nil {
+		r.forecast.mark(byStopping)
+	}
 	switch {
+	case r != nil && r.forecast.enough():
+		signal[0] = int32(syscall.SIGTERM)
 	case r != nil && r.stop.told():
 		signal[0] = r.stop.got.Load()
 	case ctx.Err() != nil:

@@ -20,6 +20,10 @@ type Keep struct {
 	Every  int    // steps between checkpoints
 	Resume bool   // go on from the last one
 
+	// Snapshot is how many steps lie between snapshots in memory, in a job that gorun --elastic
+	// started. 0: as many as it takes that they cost 1 % of the time.
+	Snapshot int
+
 	// State is what a checkpoint has, beside the losses and the time; nil: Params, as "model."
 	// and their names, and what the Optimizer remembers, as "optimizer.".
 	State *checkpoint.State
@@ -27,11 +31,12 @@ type Keep struct {
 	Settings map[string]string
 }
 
-// Flags declares -checkpoint, -every and -resume.
+// Flags declares -checkpoint, -every, -resume and -snapshot.
 func (k *Keep) Flags(f *flag.FlagSet, every int, with string) {
 	f.StringVar(&k.Dir, "checkpoint", "", "keep checkpoints in `DIR`: every -every steps, at the end, and on Ctrl-C")
 	f.IntVar(&k.Every, "every", every, "steps between checkpoints")
 	f.BoolVar(&k.Resume, "resume", false, "go on from the last checkpoint in -checkpoint, with any "+with)
+	f.IntVar(&k.Snapshot, "snapshot", 0, "under gorun --elastic: `steps` between snapshots in memory (default: so that they cost 1 %)")
 }
 
 // Check checks the flags.
@@ -39,6 +44,8 @@ func (k *Keep) Check() error {
 	switch {
 	case k.Every < 1:
 		return fmt.Errorf("-every %d: give at least 1", k.Every)
+	case k.Snapshot < 0:
+		return fmt.Errorf("-snapshot %d: give at least 1, or 0 for what costs 1 %% of the time", k.Snapshot)
 	case k.Resume && k.Dir == "":
 		return errors.New("-resume: nothing to go on from; give the folder with -checkpoint")
 	}
@@ -103,12 +110,13 @@ func (r *Run) open(ctx context.Context, world *comm.Comm, restarted bool, say fu
 	k.state.AddValue("losses", &r.Losses)
 	k.state.AddValue("elapsed", &r.Elapsed)
 	k.state.AddValue("settings", &settings)
+	fromDisk := k.store != nil && (r.Keep.Resume || restarted)
 	if elastic {
-		if first, ok, err = k.openSnapshots(ctx, world, say); err != nil || ok {
+		if first, ok, err = k.openSnapshots(ctx, world, fromDisk, say); err != nil || ok {
 			return k, first, err
 		}
 	}
-	if k.store == nil || !r.Keep.Resume && !restarted {
+	if !fromDisk {
 		return k, 0, nil
 	}
 	if first, ok, err = k.store.Resume(ctx, &k.state); err != nil || !ok {
@@ -189,8 +197,9 @@ func (k *keeper) last(ctx context.Context, steps int, say func(string, ...any)) 
 const snapshotShare = 0.01
 
 // openSnapshots opens the snapshots of an elastic job and goes on from the last one, if there
-// is one.
-func (k *keeper) openSnapshots(ctx context.Context, world *comm.Comm, say func(string, ...any)) (first int, ok bool, err error) {
+// is one and no checkpoint is of a later step. fromDisk says that one may be gone on from.
+func (k *keeper) openSnapshots(ctx context.Context, world *comm.Comm, fromDisk bool, say func(string, ...any)) (first int, ok bool,
+	err error) {
 	if k.snapshots, err = checkpoint.OpenSnapshots(ctx, world, &k.state); err != nil {
 		return 0, false, err
 	}
@@ -198,17 +207,47 @@ func (k *keeper) openSnapshots(ctx context.Context, world *comm.Comm, say func(s
 	if err != nil {
 		return 0, false, err
 	}
-	if first, ok, err = k.snapshots.Resume(ctx); ok && err == nil {
-		say("resumed at step %d from memory", first)
-		return first, true, nil
+	if damage := k.snapshots.Damage(); damage != nil {
+		say("%v; going on from what was kept before", damage)
 	}
-	say("snapshots take %.1f MB of this host's memory", float64(bytes)/1e6)
-	return 0, false, err
+	first, ok = k.snapshots.Last()
+	if ok && fromDisk {
+		later, err := k.laterOnDisk(ctx, world, first)
+		if err != nil || later {
+			return 0, false, err
+		}
+	}
+	if !ok {
+		say("snapshots take %.1f MB of this host's memory", float64(bytes)/1e6)
+		return 0, false, nil
+	}
+	if first, ok, err = k.snapshots.Resume(ctx); err == nil {
+		say("resumed at step %d from memory", first)
+	}
+	return first, ok, err
 }
 
-// due reports whether a snapshot is to be taken.
-func (k *keeper) due() bool {
-	return k != nil && k.snapshots != nil && time.Since(k.since) >= time.Duration(float64(k.cost)/snapshotShare)
+// laterOnDisk reports whether the last checkpoint is of a later step, as rank 0 sees it.
+func (k *keeper) laterOnDisk(ctx context.Context, world *comm.Comm, step int) (bool, error) {
+	word := []int64{0}
+	if world.Rank() == 0 {
+		if e, ok, err := checkpoint.Latest(k.run.Keep.Dir); err == nil && ok && e.Step > step {
+			word[0] = 1
+		}
+	}
+	err := comm.Broadcast(ctx, world, word, 0)
+	return word[0] == 1, err
+}
+
+// due reports whether a snapshot is to be taken after so many steps.
+func (k *keeper) due(steps int) bool {
+	switch {
+	case k == nil || k.snapshots == nil:
+		return false
+	case k.run.Keep.Snapshot > 0:
+		return steps%k.run.Keep.Snapshot == 0
+	}
+	return time.Since(k.since) >= time.Duration(float64(k.cost)/snapshotShare)
 }
 
 // snapshot takes one after so many steps.

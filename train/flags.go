@@ -4,6 +4,9 @@ import (
 	"flag"
 	"fmt"
 	"strings"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/dtensor"
 )
 
 // Usage describes a command line: text, then the flags.
@@ -43,7 +46,7 @@ func Mesh(dp, tp, size int) (int, int, error) {
 		value int
 	}{{"dp", dp}, {"tp", tp}} {
 		if f.value > 0 && dp*tp == 0 && size%f.value != 0 {
-			return 0, 0, fmt.Errorf("-%s %d does not divide the %d ranks that -np says; give a divisor", f.name, f.value, size)
+			return 0, 0, fmt.Errorf("-%s %d does not divide the %d ranks that there are; give %s", f.name, f.value, size, divisors(size))
 		}
 	}
 	switch {
@@ -55,7 +58,32 @@ func Mesh(dp, tp, size int) (int, int, error) {
 		dp = size / tp
 	}
 	if dp*tp != size {
-		return 0, 0, fmt.Errorf("-dp %d -tp %d do not make %d ranks; their product must be what -np says", dp, tp, size)
+		return 0, 0, fmt.Errorf("-dp %d -tp %d do not make %d ranks; give one of them alone, as %s", dp, tp, size, divisors(size))
 	}
 	return dp, tp, nil
+}
+
+// divisors is "1, 2 or 4".
+func divisors(n int) string {
+	list := "1"
+	for d := 2; d < n; d++ {
+		if n%d == 0 {
+			list += fmt.Sprintf(", %d", d)
+		}
+	}
+	if n > 1 {
+		list += fmt.Sprintf(" or %d", n)
+	}
+	return list
+}
+
+// NewMesh returns the mesh (dp, tp) of all ranks of world, of sizes that Mesh completes:
+// NewMesh(world, 0, 0) divides models alone, NewMesh(world, world.Size(), 0) batches alone. It
+// is collective over world.
+func NewMesh(world *comm.Comm, dp, tp int) (*dtensor.Mesh, error) {
+	dp, tp, err := Mesh(dp, tp, world.Size())
+	if err != nil {
+		return nil, err
+	}
+	return dtensor.NewMesh(world, dtensor.Axis{Name: "dp", Size: dp}, dtensor.Axis{Name: "tp", Size: tp})
 }

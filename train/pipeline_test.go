@@ -20,8 +20,20 @@ import (
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
-// A piped is how a test's blocks are divided: meshes of dp·tp ranks, and stages on each.
-type piped struct{ meshes, each, dp, tp, parts int }
+// A piped is how a test's blocks are divided: meshes of dp·tp ranks, and stages on each. Full
+// divides their parameters over dp and their positions over tp too.
+type piped struct {
+	meshes, each, dp, tp, parts int
+	full                        bool
+}
+
+// stream is how what blocks hand on is divided.
+func (c *piped) stream() []layout.Placement {
+	if c.full {
+		return []layout.Placement{layout.Shard(0), layout.Shard(1)}
+	}
+	return batch()
+}
 
 // A lane is a pipeline of blocks, one or more a stage, over the ranks of a world.
 type lane struct {
@@ -53,21 +65,24 @@ func newLane(ctx context.Context, world *comm.Comm, c piped, change func(stages 
 		mesh := meshes[i%c.meshes]
 		s := dtensor.Stage{Mesh: mesh}
 		if i > 0 {
-			s.Shape, s.DType, s.Placements = shape, tensor.Float32, batch()
+			s.Shape, s.DType, s.Placements = shape, tensor.Float32, c.stream()
 		}
 		var blocks []*nn.Block
 		for range pipedBlocks / n {
-			b := nn.NewBlock(nn.NewInit(mesh, 1), nn.BlockConfig{Width: 16, Heads: 4, Bias: true, TensorAxis: "tp"})
+			b := nn.NewBlock(nn.NewInit(mesh, 1), nn.BlockConfig{Width: 16, Heads: 4, Bias: true, TensorAxis: "tp", Sequence: c.full})
 			for _, p := range nn.Tensors(b.Params()) {
 				own := wave(mesh, float64(len(l.params)), p.Shape(), p.Placements()...)
 				tensor.Copy(p.Local(), tensor.MulScalar(own.Local(), 0.3))
 				l.params = append(l.params, p)
 			}
+			if c.full {
+				nn.Shard(b, "dp")
+			}
 			blocks = append(blocks, b)
 		}
 		s.Forward = func(part int, h *dtensor.Tensor) *dtensor.Tensor {
 			if i == 0 {
-				h = wave(mesh, float64(part), shape, batch()...)
+				h = wave(mesh, float64(part), shape, c.stream()...)
 			}
 			for _, b := range blocks {
 				h = dtensor.Recompute(b.Forward, h)
@@ -120,11 +135,11 @@ func (l *lane) train(ctx context.Context, parts int) (map[string][]float32, erro
 }
 
 // Blocks in a pipeline, their heads and batch divided too, train as on one rank: 1F1B and
-// interleaved stages, and on 8 ranks with three ways to divide.
+// interleaved stages, and on 8 ranks with three to five ways to divide.
 func TestPipeline(t *testing.T) {
 	var want map[string][]float32
-	for _, c := range []piped{{1, 1, 1, 1, 4}, {2, 1, 1, 1, 4}, {4, 1, 1, 1, 4}, {2, 2, 1, 1, 4}, {1, 2, 1, 1, 4}, {2, 1, 2, 2, 4},
-		{2, 2, 1, 2, 4}} {
+	for _, c := range []piped{{1, 1, 1, 1, 4, false}, {2, 1, 1, 1, 4, false}, {4, 1, 1, 1, 4, false}, {2, 2, 1, 1, 4, false},
+		{1, 2, 1, 1, 4, false}, {2, 1, 2, 2, 4, false}, {2, 2, 1, 2, 4, false}, {2, 1, 2, 2, 4, true}, {2, 2, 2, 2, 4, true}} {
 		commtest.Run(t, c.meshes*c.dp*c.tp, func(ctx context.Context, world *comm.Comm) error {
 			l, err := newLane(ctx, world, c, nil)
 			if err != nil {
@@ -136,7 +151,7 @@ func TestPipeline(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if c == (piped{1, 1, 1, 1, 4}) {
+			if world.Size() == 1 && c.each == 1 {
 				want = got
 			}
 			if len(got) < len(want)/c.meshes {
@@ -160,6 +175,16 @@ func TestPipeline(t *testing.T) {
 				if n, _ := meshtest.Calls(recorder.Events(), cause); n != 2*c.parts*crossings {
 					return fmt.Errorf("%+v: %d calls for %q, want %d: %v", c, n, cause, 2*c.parts*crossings, recorder.Stats().Causes)
 				}
+			}
+			if !c.full {
+				return nil
+			}
+			// In 2 steps, for each part: 10 parameters of a block are gathered twice, and their gradients scattered.
+			const divided = 14 - 4 // tp divides the only dimension of 4 biases
+			gathers, _ := meshtest.Calls(recorder.Events(), "Redistribute: dp: S(")
+			scatters, _ := meshtest.Calls(recorder.Events(), "gradient of parameter: dp")
+			if want := 2 * c.parts * pipedBlocks / c.meshes * divided; gathers != 2*want || scatters != want {
+				return fmt.Errorf("%+v: %d gathers, want %d, and %d scatters, want %d: %v", c, gathers, 2*want, scatters, want, recorder.Stats().Causes)
 			}
 			return nil
 		})
@@ -185,7 +210,7 @@ func TestPipelineError(t *testing.T) {
 		},
 	} {
 		errs := commtest.Ranks(t.Context(), 2, func(ctx context.Context, world *comm.Comm) error {
-			l, err := newLane(ctx, world, piped{2, 1, 1, 1, 6}, fail)
+			l, err := newLane(ctx, world, piped{meshes: 2, each: 1, dp: 1, tp: 1}, fail)
 			if err != nil {
 				return err
 			}
@@ -216,12 +241,12 @@ func TestPipelineRefusals(t *testing.T) {
 		}
 		for _, problem := range slices.Sorted(maps.Keys(changes)) { // all ranks in one order
 			change := changes[problem]
-			_, err := newLane(ctx, world, piped{2, 2, 1, 2, 2}, change)
+			_, err := newLane(ctx, world, piped{meshes: 2, each: 2, dp: 1, tp: 2, parts: 2}, change)
 			if err == nil || !strings.HasPrefix(err.Error(), "dtensor: NewPipeline: ") || !strings.Contains(err.Error(), problem) {
 				return fmt.Errorf("%s: %v", problem, err)
 			}
 		}
-		l, err := newLane(ctx, world, piped{2, 2, 1, 2, 2}, nil)
+		l, err := newLane(ctx, world, piped{meshes: 2, each: 2, dp: 1, tp: 2, parts: 2}, nil)
 		if err != nil {
 			return err
 		}

@@ -30,6 +30,7 @@ import (
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/visualize"
+	"github.com/gorun-spmd/gorun/internal/forecast"
 	"github.com/gorun-spmd/gorun/metrics"
 	"github.com/gorun-spmd/gorun/metrics/progress"
 	"github.com/gorun-spmd/gorun/nn"
@@ -91,6 +92,9 @@ func (r *Run) Do(ctx context.Context, world *comm.Comm, say func(string, ...any)
 	if say == nil {
 		say = Say(world)
 	}
+	if forecast.Of(world.Internals().Attr) != nil {
+		defer r.withoutEnd()()
+	}
 	step := r.Step
 	if step == nil {
 		step = r.step
@@ -132,12 +136,15 @@ func (r *Run) Do(ctx context.Context, world *comm.Comm, say func(string, ...any)
 		r.Elapsed = before + time.Since(start)
 		if runtime.Stopping(ctx, world) {
 			err := k.last(ctx, n, say)
+			if k != nil && k.snapshots != nil && n > first && err == nil {
+				err = k.snapshot(ctx, n) // the job may go on with another number of ranks
+			}
 			if k != nil && k.store != nil && err == nil {
 				say("stopped after %d steps; -resume goes on from %s", n, r.Keep.Dir)
 			}
 			return cmp.Or(err, ctx.Err())
 		}
-		share, due, keep, err := r.share(ctx, world, n, w.due(), k.due())
+		share, due, keep, err := r.share(ctx, world, n, w.due(), k.due(n))
 		if err != nil {
 			return err
 		}
@@ -189,6 +196,16 @@ func (r *Run) Do(ctx context.Context, world *comm.Comm, say func(string, ...any)
 		}
 	}
 	return k.last(ctx, len(r.Losses), say)
+}
+
+// withoutEnd has a run that is made for a forecast go on until the forecast has seen enough, and keep
+// nothing, until undo is called.
+func (r *Run) withoutEnd() (undo func()) {
+	was := *r
+	r.Steps, r.Limit, r.Metrics, r.Keep.Dir, r.Keep.Resume, r.CheckReplicas, r.Out = 0, 0, "", "", false, -1, io.Discard
+	return func() {
+		r.Steps, r.Limit, r.Metrics, r.Keep, r.CheckReplicas, r.Out = was.Steps, was.Limit, was.Metrics, was.Keep, was.CheckReplicas, was.Out
+	}
 }
 
 // share returns how much of the run is over, and whether replicas are to be compared and a

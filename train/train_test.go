@@ -176,7 +176,9 @@ func TestMesh(t *testing.T) {
 	for _, c := range []struct {
 		dp, tp int
 		says   string
-	}{{3, 0, "-dp 3 does not divide the 4 ranks"}, {0, 3, "-tp 3 does not"}, {2, 3, "-dp 2 -tp 3 do not make 4 ranks"}, {-1, 0, "-dp -1"}} {
+	}{{3, 0, "-dp 3 does not divide the 4 ranks"}, {0, 3, "-tp 3 does not"},
+		{2, 3, "-dp 2 -tp 3 do not make 4 ranks; give one of them alone, as 1, 2 or 4"},
+		{-1, 0, "-dp -1"}} {
 		if _, _, err := Mesh(c.dp, c.tp, 4); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%+v: %v", c, err)
 		}

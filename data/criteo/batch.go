@@ -9,12 +9,30 @@ import (
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
-// Feature returns what category f is called in a Batch: "C1" for the first.
+// Feature returns the name of category f in a Batch: "C1" for the first.
 func Feature(f int) string { return fmt.Sprint("C", f+1) }
 
-// Batch puts lines of d on a mesh, divided over all of its axes: their counts and labels,
-// and the rows of the tables that v gives their categories, each a Feature. A rank makes its
-// own part alone.
+// Keys returns the categories of lines as keys of one embedding.Dynamic, [B, 26] int64
+// S(0) over all axes: of a category and its code, so that equal codes of two categories are
+// two keys. A missing one has a key too.
+func (d *Data) Keys(mesh *dtensor.Mesh, lines []int) *dtensor.Tensor {
+	keys := dtensor.Zeros(mesh, tensor.Int64, []int{len(lines), Categorical}, mesh.Every(layout.Shard(0))...)
+	if offset, ok := keys.Offset(); ok {
+		mine := lines[offset[0] : offset[0]+keys.LocalShape()[0]]
+		tensor.Edit(keys.Local(), func(x []int64) {
+			for i, line := range mine {
+				for f := range Categorical {
+					x[i*Categorical+f] = int64(f)<<33 | (d.Codes[line*Categorical+f] - Missing)
+				}
+			}
+		})
+	}
+	return keys
+}
+
+// Batch puts lines of d on a mesh, divided over all of its axes: their counts, their labels,
+// and for each category, named by Feature, the rows of its table that v assigns. A rank makes
+// only its own part.
 //
 //	counts [B, 13] S(0)   labels [B] S(0)   ids: B samples S(0) of 26 features
 func (d *Data) Batch(mesh *dtensor.Mesh, v *Vocabulary, lines []int) (counts, labels *dtensor.Tensor, ids *embedding.Jagged) {

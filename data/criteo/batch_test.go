@@ -21,7 +21,7 @@ func TestBatchOnAMesh(t *testing.T) {
 			d.Counts = append(d.Counts, float32(100*i+j))
 		}
 		for f := range Categorical {
-			d.Codes = append(d.Codes, int64(i*f%5))
+			d.Codes = append(d.Codes, int64(i*f%5)+Missing)
 		}
 	}
 	v := NewVocabulary(d, 10)
@@ -37,6 +37,21 @@ func TestBatchOnAMesh(t *testing.T) {
 					if !slices.Equal(x[i*Dense:(i+1)*Dense], d.Counts[line*Dense:(line+1)*Dense]) || y[i] != d.Labels[line] {
 						dtensor.Throw(fmt.Errorf("line %d: counts %v, label %v", line, x[i*Dense:(i+1)*Dense], y[i]))
 					}
+				}
+				keys, of := tensor.ToSlice[int64](d.Keys(m, lines).Full()), map[int64][2]int64{}
+				for i, key := range keys {
+					its := [2]int64{int64(i % Categorical), d.Codes[lines[i/Categorical]*Categorical+i%Categorical]}
+					if before, ok := of[key]; ok && before != its {
+						dtensor.Throw(fmt.Errorf("category %d with code %d has the key of %v", its[0], its[1], before))
+					}
+					of[key] = its
+				}
+				distinct := map[[2]int64]bool{}
+				for _, its := range of {
+					distinct[its] = true
+				}
+				if len(keys) != len(lines)*Categorical || len(distinct) != len(of) {
+					dtensor.Throw(fmt.Errorf("%d keys, %d distinct ones of %d codes", len(keys), len(of), len(distinct)))
 				}
 				for f, name := range ids.Features() {
 					lengths, ok := ids.Lengths(Feature(f))

@@ -60,15 +60,6 @@ func ParseJSON(text []byte) (*Tokenizer, error) {
 	return t, nil
 }
 
-// ParseGPT2 returns the tokenizer in the texts of a vocab.json and a merges.txt.
-func ParseGPT2(vocab, merges []byte) (*Tokenizer, error) {
-	t, err := parseGPT2(vocab, merges)
-	if err != nil {
-		return nil, fmt.Errorf("tokenizer: ParseGPT2: %w", err)
-	}
-	return t, nil
-}
-
 // endOfText is the only added token that the files of GPT-2 have.
 const endOfText = "<|endoftext|>"
 
@@ -97,7 +88,7 @@ func parseGPT2(vocab, merges []byte) (*Tokenizer, error) {
 	return file.build()
 }
 
-// jsonFile is what is read of a tokenizer.json.
+// jsonFile has the parts of a tokenizer.json that this package reads.
 type jsonFile struct {
 	Added         []jsonAdded `json:"added_tokens"`
 	Normalizer    *jsonStep   `json:"normalizer"`
@@ -245,7 +236,8 @@ func (file *jsonFile) build() (*Tokenizer, error) {
 	return t, f.add(t, file.Added)
 }
 
-// text is a token's bytes as a word has them, before they stand for text.
+// text returns the bytes of a token as they stand in a cut word: with s.space for spaces,
+// unless the tokenizer is byte-level.
 func (f *foreign) text(token []byte, s steps) string {
 	if s.byteLevel {
 		return string(token)
@@ -253,7 +245,7 @@ func (f *foreign) text(token []byte, s steps) string {
 	return strings.ReplaceAll(string(token), " ", string(s.space))
 }
 
-// size returns the number of ids, and checks that no few tokens make it large.
+// size returns the number of ids. It refuses a few tokens with very large ids.
 func (file *jsonFile) size() (int, error) {
 	most := int32(-1)
 	for token, id := range file.Model.Vocab {
@@ -274,7 +266,7 @@ func (file *jsonFile) size() (int, error) {
 	return int(most) + 1, nil
 }
 
-// alphabet fills the bytes of each token, and says which tokens a word is made of.
+// alphabet fills in the bytes of each token, and the tokens of single bytes or characters.
 func (f *foreign) alphabet(t *Tokenizer, vocab map[string]int32, s steps) {
 	for b := range f.bytes {
 		f.bytes[b] = -1

@@ -57,23 +57,14 @@ func (m *gpt2) Params() nn.Params {
 	return nn.Join([]string{"wte", "wpe", "h", "ln_f"}, m.tokens, m.positions, m.blocks, m.norm)
 }
 
-// logits returns the scores of each token to follow each of ids, which follow those in caches;
-// training has none.
-func (m *gpt2) logits(ids *dtensor.Tensor, caches []nn.KVCache) *dtensor.Tensor { // [B, T] S(0),R
-	dp, before := ids.Placements()[0], 0
-	if caches != nil {
-		before = caches[0].Len()
-	}
-	h := m.tokens.Lookup(ids).Redistribute(dp, layout.Shard(1))   // [B, T, C] S(0),MaskP → S(0),S(1)
-	h = h.Add(m.positions.Weight().Narrow(0, before, ids.Dim(1))) // [B, T, C] S(0),S(1)
+// logits returns the scores of each token to follow each of ids, which follow those in caches.
+func (m *gpt2) logits(ids *dtensor.Tensor, caches nn.KVCaches) *dtensor.Tensor { // [B, T] S(0),R
+	h := m.tokens.Lookup(ids).Redistribute(ids.Placements()[0], layout.Shard(1)) // [B, T, C] S(0),MaskP → S(0),S(1)
+	h = h.Add(m.positions.Weight().Narrow(0, caches.Len(), ids.Dim(1)))          // [B, T, C] S(0),S(1)
 	for i, b := range m.blocks {
-		var in nn.AttentionInput
-		if caches != nil {
-			in.Cache = &caches[i]
-		}
-		h = b.ForwardWith(h, in)
+		h = b.ForwardWith(h, nn.AttentionInput{Cache: caches.At(i)})
 	}
-	return m.norm.Forward(h).Redistribute(dp, layout.Replicate()).Linear(m.tokens.Weight(), nil) // [B, T, V] S(0),S(2)
+	return m.norm.Forward(h).Redistribute(ids.Placements()[0], layout.Replicate()).Linear(m.tokens.Weight(), nil) // [B, T, V] S(0),S(2)
 }
 
 //go:embed main.go
@@ -85,7 +76,7 @@ func run(ctx context.Context, world *comm.Comm) error {
 	var keep train.Keep
 	f := flag.NewFlagSet("15-gpt2", flag.ContinueOnError)
 	file, steps := f.String("data", "", "learn the text in this `file`"), f.Int("steps", 500, "to make")
-	rate, dpFlag := f.Float64("lr", 0.005, "peak learning rate"), f.Int("dp", 1, "ranks that divide the batch; the others divide the model")
+	rate, dp := f.Float64("lr", 0.005, "peak learning rate"), f.Int("dp", 1, "ranks that divide the batch; the others divide the model")
 	prompt := f.String("prompt", "type gpt2", "go on with this `text`")
 	keep.Flags(f, 100, "-np and -dp")
 	err := f.Parse(os.Args[1:])
@@ -95,11 +86,7 @@ func run(ctx context.Context, world *comm.Comm) error {
 	if err != nil {
 		return err
 	}
-	dp, tp, err := train.Mesh(*dpFlag, 0, world.Size())
-	if err != nil {
-		return err
-	}
-	mesh, err := dtensor.NewMesh(world, dtensor.Axis{Name: "dp", Size: dp}, dtensor.Axis{Name: "tp", Size: tp})
+	mesh, err := train.NewMesh(world, *dp, 0)
 	if err != nil {
 		return err
 	}
@@ -122,13 +109,12 @@ func run(ctx context.Context, world *comm.Comm) error {
 	if err := r.Do(ctx, world, nil); err != nil {
 		return err
 	}
-	ids, caches := tokenizer.NewEncoder(tok).Encode(nil, []byte(*prompt)), make([]nn.KVCache, layers)
+	ids, caches := tokenizer.NewEncoder(tok).Encode(nil, []byte(*prompt)), make(nn.KVCaches, layers)
 	next, err := sample.Generate(ctx, mesh, ids, 16, sample.Options{}, 1, func(ids *dtensor.Tensor) *dtensor.Tensor {
 		return m.logits(ids, caches).Narrow(1, ids.Dim(1)-1, 1).Flatten(0, 1)
 	})
 	if err == nil && world.Rank() == 0 {
-		line, _, _ := strings.Cut(string(tok.Decode([]byte(*prompt), next)), "\n")
-		fmt.Println(line)
+		fmt.Println(strings.Split(string(tok.Decode([]byte(*prompt), next)), "\n")[0])
 	}
 	return err
 }

@@ -31,9 +31,9 @@ func (m *model) generate(ctx context.Context, prompt []int64, n int, s sampling)
 			return nil, fmt.Errorf("gpt2: token %d of the prompt is %d; the model has %d tokens, from 0 on", i, id, m.c.vocab)
 		}
 	}
-	var caches []nn.KVCache
+	var caches nn.KVCaches
 	if !s.recompute {
-		caches = make([]nn.KVCache, m.c.layers)
+		caches = make(nn.KVCaches, m.c.layers)
 	}
 	text := append([]int64{}, prompt...)
 	fresh := text // what the model has not seen

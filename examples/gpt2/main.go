@@ -22,7 +22,6 @@ import (
 	"strings"
 
 	"github.com/gorun-spmd/gorun/comm"
-	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/runtime"
 	"github.com/gorun-spmd/gorun/train"
 )
@@ -88,11 +87,7 @@ func run(ctx context.Context, world *comm.Comm) error {
 		say("%s", strings.TrimSuffix(o.help, "\n"))
 		return nil
 	}
-	dp, tp, err := train.Mesh(o.dp, 0, world.Size())
-	if err != nil {
-		return err
-	}
-	mesh, err := dtensor.NewMesh(world, dtensor.Axis{Name: "dp", Size: dp}, dtensor.Axis{Name: "tp", Size: tp})
+	mesh, err := train.NewMesh(world, o.dp, 0)
 	if err != nil {
 		return err
 	}

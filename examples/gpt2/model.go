@@ -63,16 +63,12 @@ func newModel(ctx context.Context, mesh *dtensor.Mesh, c *config, sequence bool)
 // layer, ids follow those of the calls before.
 //
 //	ids [B, T] S(0),R   →   [B, T, V] S(0),S(2)
-func (m *model) Forward(ids *dtensor.Tensor, caches []nn.KVCache) *dtensor.Tensor {
+func (m *model) Forward(ids *dtensor.Tensor, caches nn.KVCaches) *dtensor.Tensor {
 	return m.hidden(ids, caches).Linear(m.head, nil)
 }
 
 // hidden returns what the head sees, [B, T, C] S(0),R.
-func (m *model) hidden(ids *dtensor.Tensor, caches []nn.KVCache) *dtensor.Tensor {
-	before := 0
-	if caches != nil {
-		before = caches[0].Len()
-	}
+func (m *model) hidden(ids *dtensor.Tensor, caches nn.KVCaches) *dtensor.Tensor {
 	dp := ids.Placements()[0]
 	h := m.tokens.Lookup(ids) // [B, T, C] S(0),MaskP
 	if m.sequence {
@@ -80,14 +76,10 @@ func (m *model) hidden(ids *dtensor.Tensor, caches []nn.KVCache) *dtensor.Tensor
 	}
 	h = h.Reduced()
 	if m.positions != nil {
-		h = h.Add(m.positions.Narrow(0, before, ids.Dim(1)))
+		h = h.Add(m.positions.Narrow(0, caches.Len(), ids.Dim(1)))
 	}
 	for i, b := range m.blocks {
-		var in nn.AttentionInput
-		if caches != nil {
-			in.Cache = &caches[i]
-		}
-		h = b.ForwardWith(h, in)
+		h = b.ForwardWith(h, nn.AttentionInput{Cache: caches.At(i)})
 	}
 	h = m.norm.Forward(h)
 	if m.sequence {

@@ -14,7 +14,8 @@ import (
 // A model is a DLRM over a mesh (dp, tp). B is the batch, divided over both axes,
 // D the features of a table's rows.
 type model struct {
-	tables *embedding.Collection // 26, [rows, D]
+	tables *embedding.Collection // 26, [rows, D]; nil with keys
+	keys   *embedding.Dynamic    // with -dynamic: of all categories, [rows, D]
 	bottom nn.Sequential         // 13 → … → D
 	top    nn.Sequential         // D + 351 → … → 1
 	pairs  *dtensor.Tensor       // [351] which of the 27·27 products the top network sees
@@ -27,7 +28,13 @@ const vectors = 1 + criteo.Categorical
 func newModel(ctx context.Context, mesh *dtensor.Mesh, o *options, tables []embedding.CollectionTable) (*model, error) {
 	m := &model{dim: o.dim}
 	err := dtensor.Try(ctx, mesh, func() {
-		m.tables = embedding.NewCollection(mesh, tables...)
+		if o.dynamic > 0 {
+			m.keys = embedding.NewDynamic(mesh, embedding.DynamicConfig{Name: "keys", Dim: o.dim, Axis: "tp", Budget: int(o.dynamic * 1e6),
+				Seed: o.seed, Std: spread})
+		} else {
+			m.tables = embedding.NewCollection(mesh, tables...)
+			dtensor.Keep(m.tables.Params()...)
+		}
 		init := nn.NewInit(mesh, o.seed)
 		m.bottom = network(init, true, criteo.Dense, 64, 32, o.dim)
 		var pairs []int64
@@ -39,7 +46,6 @@ func newModel(ctx context.Context, mesh *dtensor.Mesh, o *options, tables []embe
 		m.top = network(init, false, o.dim+len(pairs), 128, 64, 1)
 		m.pairs = dtensor.Distribute(mesh, tensor.FromSlice(mesh.Device(), pairs, len(pairs)), layout.Replicate(), layout.Replicate())
 		dtensor.Keep(m.pairs)
-		dtensor.Keep(m.tables.Params()...)
 		dtensor.Keep(m.dense()...)
 	})
 	return m, err
@@ -59,11 +65,10 @@ func network(init *nn.Init, last bool, widths ...int) nn.Sequential {
 	return s
 }
 
-// logits returns one number for each line.
-func (m *model) logits(counts *dtensor.Tensor, ids *embedding.Jagged) *dtensor.Tensor { // [B, 13] S(0),S(0)
+// logits returns one number for each line, of which rows has the rows of the categories.
+func (m *model) logits(counts, rows *dtensor.Tensor) *dtensor.Tensor { // [B, 13], [B, 26·D]  S(0),S(0)
 	b := counts.Dim(0)
 	x := m.bottom.Forward(counts)                                           // [B, D]
-	rows := m.tables.Bags(ids).Values()                                     // [B, 26·D]
 	all := dtensor.Cat(1, x, rows).Reshape(b, vectors, m.dim)               // [B, 27, D]
 	products := all.MatMul(all.Transpose(1, 2)).Reshape(b, vectors*vectors) // [B, 27·27]
 	x = dtensor.Cat(1, x, products.IndexSelect(1, m.pairs))                 // [B, D + 351]

@@ -23,6 +23,7 @@ type options struct {
 	dim       int     // features of a table's rows
 	tableRows int     // of a table, at most
 	memory    float64 // megabytes of tables on a rank, 0: no limit
+	dynamic   float64 // megabytes of one table of keys on all ranks of tp, 0: 26 tables of rows
 
 	seed      uint64
 	batch     int // lines in a step, over all ranks
@@ -54,6 +55,8 @@ func flags(o *options) *flag.FlagSet {
 	f.IntVar(&o.dim, "dim", 16, "features of a table's rows")
 	f.IntVar(&o.tableRows, "table-rows", 1<<20, "rows of a table, at most; more values share rows")
 	f.Float64Var(&o.memory, "memory", 0, "megabytes that the tables of a rank may take, at most (default: no limit)")
+	f.Float64Var(&o.dynamic, "dynamic", 0, "look raw ids up in one table of keys, whose rows take `MB` megabytes together and come and go "+
+		"(default: a table of rows for each category)")
 	f.Uint64Var(&o.seed, "seed", 1, "of the invented log, parameters and batches")
 	f.IntVar(&o.batch, "batch", 512, "lines in a step, over all ranks")
 	f.IntVar(&o.steps, "steps", 0, "end after so many steps (default: what -epochs says)")
@@ -104,6 +107,10 @@ func (o *options) check(f *flag.FlagSet, size int) error {
 		return fmt.Errorf("-steps %d: give at least 1, or 0 for -epochs", o.steps)
 	case !(o.memory >= 0 && o.memory < 1e9):
 		return fmt.Errorf("-memory %v: give a positive number of megabytes, or 0 for no limit", o.memory)
+	case !(o.dynamic >= 0 && o.dynamic < 1e9):
+		return fmt.Errorf("-dynamic %v: give a positive number of megabytes, or 0 for tables of rows", o.dynamic)
+	case o.dynamic > 0 && o.memory > 0:
+		return errors.New("-memory is for tables of rows and -dynamic says how much a table of keys has; give one of them")
 	case o.strict && o.data == "":
 		return errors.New("-strict is about the lines of -data; give it")
 	case o.generate != "" && o.data != "":

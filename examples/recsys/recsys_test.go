@@ -89,6 +89,14 @@ func TestKilledRunsGoOn(t *testing.T) {
 	programtest.Build(t).SurvivesKills(t, "-rows", "4000", "-batch", "64", "-steps", "200", "-dim", "4", "-json")
 }
 
+func TestProgramHasTheSameBits(t *testing.T) {
+	ways := programtest.Ways()
+	for i := range ways {
+		ways[i].Full = ways[i].Full || ways[i].Ranks == 64 // of which 64 on two cores take their time
+	}
+	programtest.Build(t).HasTheSameBits(t, ways, "-rows", "4000", "-batch", "64", "-dim", "4", "-json")
+}
+
 func TestEveryMeshTrainsTheSame(t *testing.T) {
 	args := []string{"-rows", "6001", "-batch", "113", "-steps", "6", "-dim", "5"}
 	want, auc := trained(t, 1, 1, 0, args...)
@@ -136,6 +144,28 @@ func TestSignalIsFound(t *testing.T) {
 	}
 }
 
+// TestKeys holds that raw ids in one table of keys train on every mesh as on one rank, go
+// on from a checkpoint on another, and let the model find what the counts do not tell.
+func TestKeys(t *testing.T) {
+	args := []string{"-dynamic", "2", "-rows", "3001", "-batch", "113", "-steps", "6", "-dim", "5"}
+	want, auc := trained(t, 1, 1, 0, args...)
+	for _, mesh := range [][2]int{{1, 2}, {2, 1}, {1, 3}, {2, 2}} {
+		got, its := trained(t, mesh[0], mesh[1], 0, args...)
+		if step, ok := programtest.Near(got, want); !ok || math.Abs(its-auc) > 1e-3 {
+			t.Errorf("mesh %v, step %d: losses %v, want %v; AUC %v, want %v", mesh, step, got, want, its, auc)
+		}
+	}
+	saved := append(args, "-checkpoint", filepath.Join(t.TempDir(), "checkpoints"), "-every", "3")
+	trained(t, 2, 2, 4, saved...)
+	got, its := trained(t, 1, 3, 0, append(saved, "-resume")...)
+	if step, ok := programtest.Near(got, want); !ok || math.Abs(its-auc) > 1e-3 {
+		t.Errorf("resumed, step %d: losses %v, want %v; AUC %v, want %v", step, got, want, its, auc)
+	}
+	if _, auc := trained(t, 1, 2, 0, "-dynamic", "8", "-rows", "16000", "-batch", "256", "-steps", "50"); auc < 0.6 {
+		t.Errorf("AUC %v after 50 steps", auc)
+	}
+}
+
 func TestBadCommandLines(t *testing.T) {
 	for _, c := range []struct{ args, says string }{
 		{"-nosuch", "-nosuch"},
@@ -149,6 +179,8 @@ func TestBadCommandLines(t *testing.T) {
 		{"-rows -1", "-rows -1"},
 		{"-lr 0", "-lr 0"},
 		{"-memory -1", "-memory -1"},
+		{"-dynamic -1", "-dynamic -1"},
+		{"-dynamic 1 -memory 1", "give one of them"},
 		{"-table-lr NaN", "-table-lr NaN"},
 		{"-strict", "-strict"},
 		{"-resume", "-checkpoint"},

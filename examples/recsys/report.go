@@ -9,6 +9,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/data/criteo"
+	"github.com/gorun-spmd/gorun/embedding"
 	"github.com/gorun-spmd/gorun/metrics"
 )
 
@@ -39,6 +40,10 @@ func report(ctx context.Context, world *comm.Comm, t *trainer, bad int, say func
 	if err != nil {
 		return err
 	}
+	var keys embedding.DynamicStats
+	if t.model.keys != nil {
+		keys = t.model.keys.Stats()
+	}
 	sum, err := t.run.SHA256(ctx, world)
 	if err != nil || world.Rank() != 0 {
 		return err
@@ -48,15 +53,17 @@ func report(ctx context.Context, world *comm.Comm, t *trainer, bad int, say func
 	s := summary{Steps: len(t.run.Losses), LossFirst: t.run.Losses[0], LossLast: t.run.Losses[len(t.run.Losses)-1],
 		HeldOutLoss: metrics.LogLoss(logits, labels), LogisticLoss: metrics.LogLoss(plain, labels),
 		MalformedLines: bad, LinesPerSecond: t.run.UnitsPerSecond, NP: world.Size(), DP: t.o.dp, TP: t.o.tp, Losses: t.run.Losses,
-		StateSHA256: sum}
+		Plan: t.plan, StateSHA256: sum}
 	for _, p := range t.model.dense() {
 		s.Parameters += p.Numel()
 	}
-	for _, table := range t.model.tables.Tables() {
-		s.Parameters += table.Weight().Numel()
-	}
-	for _, table := range t.plan {
-		s.Plan = append(s.Plan, table.String())
+	if t.model.keys != nil {
+		s.Parameters += t.model.keys.Weight().Numel()
+		say("%v", keys)
+	} else {
+		for _, table := range t.model.tables.Tables() {
+			s.Parameters += table.Weight().Numel()
+		}
 	}
 	if math.IsNaN(s.HeldOutLoss) || math.IsInf(s.HeldOutLoss, 0) {
 		return fmt.Errorf("recsys: the loss on the held-out lines is %v; lower -lr or -table-lr", s.HeldOutLoss)

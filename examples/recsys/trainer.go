@@ -23,8 +23,8 @@ type trainer struct {
 
 	learn, heldOut *criteo.Data
 	vocabulary     *criteo.Vocabulary
-	names          []string           // of the tables
-	plan           []embedding.Layout // of the tables
+	names          []string // of the tables
+	plan           []string // how the tables lie
 
 	params   []*dtensor.Tensor
 	tables   []optim.Optimizer // one a table
@@ -44,42 +44,64 @@ func newTrainer(ctx context.Context, mesh *dtensor.Mesh, log *criteo.Data, o *op
 	}
 	t := &trainer{o: o, mesh: mesh, learn: log.Cut(0, cut), heldOut: log.Cut(cut, log.Rows()), order: order}
 	t.vocabulary = criteo.NewVocabulary(t.learn, o.tableRows)
-	plan, err := t.place(ctx)
-	if err != nil {
-		return nil, err
+	var tables []embedding.CollectionTable
+	var plan fmt.Stringer
+	if o.dynamic == 0 {
+		p, err := t.place(ctx)
+		if err != nil {
+			return nil, err
+		}
+		tables, plan = tablesFor(t.vocabulary, o, p.Layouts), p
 	}
-	tables := tablesFor(t.vocabulary, o, plan.Layouts)
 	for _, table := range tables {
-		t.names, t.plan = append(t.names, table.Name), append(t.plan, table.Layout)
+		t.names, t.plan = append(t.names, table.Name), append(t.plan, table.Layout.String())
 	}
 	if t.model, err = newModel(ctx, mesh, o, tables); err != nil {
 		return nil, err
 	}
-	for _, table := range t.model.tables.Tables() {
-		opt := optim.NewRowAdagrad([]*dtensor.Tensor{table.Weight()}, optim.RowAdagradConfig{})
-		if t.tables = append(t.tables, opt); !o.apart {
-			table.Fuse(func(rows *dtensor.Rows) error { return opt.Step([]dtensor.Grad{dtensor.Sparse(rows)}, o.tableRate) })
-		}
-	}
-	t.params = append(t.model.tables.Params(), t.model.dense()...)
-	t.networks = optim.NewAdamW(t.model.dense(), optim.AdamWConfig{})
 	rows := 0
-	for _, n := range t.vocabulary.Rows {
-		rows += n
+	if keys := t.model.keys; keys != nil {
+		keys.Follow(t.optimize(keys).State())
+		t.params, plan, t.plan, rows = []*dtensor.Tensor{keys.Param()}, keys, []string{keys.String()}, keys.Rows()
+	} else {
+		for i, table := range t.model.tables.Tables() {
+			t.optimize(table)
+			rows += t.vocabulary.Rows[i]
+		}
+		t.params = t.model.tables.Params()
 	}
+	t.params = append(t.params, t.model.dense()...)
+	t.networks = optim.NewAdamW(t.model.dense(), optim.AdamWConfig{})
 	say("log: %s, %d lines to train on, %d held out", o.source(), t.learn.Rows(), t.heldOut.Rows())
-	say("model: %d tables of %d rows together, %d features; mesh %v", len(tables), rows, o.dim, mesh)
+	say("model: %d tables of %d rows together, %d features; mesh %v", len(t.tables), rows, o.dim, mesh)
 	say("%v", plan)
 	t.setUp()
 	return t, nil
 }
 
+// optimize makes the optimizer of a table, which changes its rows in the backward pass or
+// after it.
+func (t *trainer) optimize(table interface {
+	Weight() *dtensor.Tensor
+	Fuse(update func(rows *dtensor.Rows) error)
+}) optim.Optimizer {
+	opt := optim.NewRowAdagrad([]*dtensor.Tensor{table.Weight()}, optim.RowAdagradConfig{})
+	if t.tables = append(t.tables, opt); !t.o.apart {
+		table.Fuse(func(rows *dtensor.Rows) error { return opt.Step([]dtensor.Grad{dtensor.Sparse(rows)}, t.o.tableRate) })
+	}
+	return opt
+}
+
 // setUp says what a run is and what a checkpoint of it has: the tables and the
 // networks, and what their optimizers remember, fused ones too.
 func (t *trainer) setUp() {
-	for i, table := range t.model.tables.Tables() {
-		t.state.AddTensor("tables."+t.names[i], table.Weight())
-		t.state.AddTensors("optimizer.tables."+t.names[i]+".", t.tables[i].State())
+	if t.model.keys != nil {
+		t.state.AddGrowing("keys.", t.model.keys)
+	} else {
+		for i, table := range t.model.tables.Tables() {
+			t.state.AddTensor("tables."+t.names[i], table.Weight())
+			t.state.AddTensors("optimizer.tables."+t.names[i]+".", t.tables[i].State())
+		}
 	}
 	for i, p := range t.model.dense() {
 		t.state.AddTensor(fmt.Sprintf("networks.%d", i), p)
@@ -103,11 +125,11 @@ func (t *trainer) place(ctx context.Context) (*embedding.Plan, error) {
 	part := t.learn.Cut(0, min(t.learn.Rows(), (t.o.batch-1)/t.mesh.Size()+1)) // like a rank's part of a batch
 	var demands []embedding.Demand
 	for f, rows := range t.vocabulary.Rows {
-		seen := map[int64]bool{}
-		for i := range part.Rows() {
-			seen[t.vocabulary.Row(f, part.Codes[i*criteo.Categorical+f])] = true
+		sample := make([]int64, part.Rows())
+		for i := range sample {
+			sample[i] = t.vocabulary.Row(f, part.Codes[i*criteo.Categorical+f])
 		}
-		demands = append(demands, embedding.Demand{Name: criteo.Feature(f), Rows: rows, Dim: t.o.dim, IDs: 1, Distinct: float64(len(seen))})
+		demands = append(demands, embedding.Demand{Name: criteo.Feature(f), Rows: rows, Dim: t.o.dim, IDs: 1, Sample: sample})
 	}
 	return embedding.NewPlan(demands, rates, embedding.PlanOptions{Axis: "tp", Ranks: t.o.tp, Copies: t.o.dp, Batch: t.o.batch,
 		MemoryBytes: int(t.o.memory * 1e6), StateBytes: tensor.Float32.Size()})
@@ -125,8 +147,8 @@ func (t *trainer) steps() int {
 func (t *trainer) step(ctx context.Context, step int) (float64, error) {
 	lines := t.order.Batch(step)
 	value, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
-		counts, labels, ids := t.learn.Batch(t.mesh, t.vocabulary, lines)
-		return loss.BinaryCrossEntropy(t.model.logits(counts, ids), labels, loss.Mean)
+		logits, labels := t.forward(t.learn, lines)
+		return loss.BinaryCrossEntropy(logits, labels, loss.Mean)
 	}, t.params...)
 	if err != nil {
 		return 0, err
@@ -140,7 +162,20 @@ func (t *trainer) step(ctx context.Context, step int) (float64, error) {
 	if err := t.networks.Step(grads[n:], t.o.rate); err != nil {
 		return 0, err
 	}
+	if t.model.keys != nil {
+		t.model.keys.Advance()
+	}
 	return value.Item(), nil
+}
+
+// forward returns the model's logits of some lines, [B], and their labels.
+func (t *trainer) forward(data *criteo.Data, lines []int) (logits, labels *dtensor.Tensor) {
+	counts, labels, ids := data.Batch(t.mesh, t.vocabulary, lines)
+	if keys := t.model.keys; keys != nil {
+		rows := keys.Lookup(data.Keys(t.mesh, lines)).Reshape(len(lines), criteo.Categorical*t.o.dim)
+		return t.model.logits(counts, rows), labels
+	}
+	return t.model.logits(counts, t.model.tables.Bags(ids).Values()), labels
 }
 
 // logits returns the model's logits of the held-out lines, on every rank.
@@ -153,8 +188,8 @@ func (t *trainer) logits(ctx context.Context) ([]float32, error) {
 			lines = append(lines, i)
 		}
 		err := dtensor.Try(ctx, t.mesh, func() {
-			counts, _, ids := t.heldOut.Batch(t.mesh, t.vocabulary, lines)
-			all = append(all, tensor.ToSlice[float32](t.model.logits(counts, ids).Full())...)
+			logits, _ := t.forward(t.heldOut, lines)
+			all = append(all, tensor.ToSlice[float32](logits.Full())...)
 		})
 		if err != nil {
 			return nil, err

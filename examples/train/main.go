@@ -106,7 +106,7 @@ const manyTokens = 1_000_000
 // load has rank 0 prepare the text and hands it to the others.
 func load(ctx context.Context, world *comm.Comm, o *options, say func(string, ...any)) (*corpus.Dataset, error) {
 	start := time.Now()
-	packed, err := data.Share(ctx, world, func() ([]byte, error) {
+	packed, err := data.ShareKept(ctx, world, "text", func() ([]byte, error) {
 		text, err := corpus.Prepare(corpus.PrepareOptions{Corpus: o.corpus, VocabSize: o.vocab,
 			Warn: func(text string) { say("%s", text) }})
 		if err != nil {

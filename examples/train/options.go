@@ -30,6 +30,7 @@ type options struct {
 
 	seed    uint64
 	batch   int // windows in a step, over all ranks
+	micro   int // micro-batches in a step
 	steps   int // 0: until the time is up
 	minutes float64
 	rate    float64 // peak learning rate
@@ -67,6 +68,7 @@ func flags(o *options) *flag.FlagSet {
 	f.BoolVar(&o.bfloat16, "bfloat16", false, "keep parameters, activations and gradients in bfloat16")
 	f.Uint64Var(&o.seed, "seed", 1, "of parameters, batches and the sample")
 	f.IntVar(&o.batch, "batch", 8, "windows in a step, over all ranks")
+	f.IntVar(&o.micro, "micro", 1, "micro-batches in which a step is computed, one after another: less memory")
 	f.IntVar(&o.steps, "steps", 0, "end after so many steps")
 	f.Float64Var(&o.minutes, "minutes", 0, fmt.Sprintf("end after so many minutes (default %v, or never if -steps is given)", defaultMinutes))
 	f.Float64Var(&o.rate, "lr", 1e-3, "peak learning rate")
@@ -105,12 +107,14 @@ func parse(args []string, size int) (*options, error) {
 
 // check checks the flags, and completes them.
 func (o *options) check(f *flag.FlagSet, size int) error {
-	if err := train.Positive(f, "vocab", "context", "layers", "width", "heads", "batch", "lr", "clip"); err != nil {
+	if err := train.Positive(f, "vocab", "context", "layers", "width", "heads", "batch", "micro", "lr", "clip"); err != nil {
 		return err
 	}
 	switch {
 	case o.width%o.heads != 0:
 		return fmt.Errorf("-heads %d does not divide -width %d; change one of them", o.heads, o.width)
+	case o.batch%o.micro != 0:
+		return fmt.Errorf("-micro %d does not divide -batch %d; change one of them", o.micro, o.batch)
 	case o.steps < 0:
 		return fmt.Errorf("-steps %d: give at least 1, or 0 for a limit in minutes", o.steps)
 	case !(o.minutes >= 0):

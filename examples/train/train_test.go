@@ -173,7 +173,7 @@ func TestTableGradientIsSparse(t *testing.T) {
 			return err
 		}
 		_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
-			ids, targets := tr.batch(func(ids, targets []int64) { data.FillBatch(sample, 0, 0, ids, targets) })
+			ids, targets := tr.batch(o.batch, func(ids, targets []int64) { data.FillBatch(sample, 0, 0, ids, targets) })
 			return m.loss(ids, targets)
 		}, tr.params...)
 		if err != nil {
@@ -239,6 +239,21 @@ func TestKilledRunsGoOn(t *testing.T) {
 	programtest.Build(t).SurvivesKills(t, "-data", words(t), "-steps", "300", "-vocab", "300", "-batch", "6", "-context", "16", "-width", "24",
 		"-heads", "6",
 		"-layers", "1", "-sample", "0", "-plot", "", "-json")
+}
+
+func TestProgramHasTheSameBits(t *testing.T) {
+	more := []programtest.Way{{Ranks: 1, Args: []string{"-micro", "2"}}, {Ranks: 3, Args: []string{"-micro", "4"}}}
+	args := []string{"-data", words(t), "-vocab", "300", "-batch", "8", "-context", "32", "-width", "24", "-heads", "6", "-layers", "1",
+		"-sample", "0", "-plot", "", "-json"}
+	example := programtest.Build(t)
+	example.HasTheSameBits(t, append(programtest.Ways(), more...), args...)
+	t.Run("bfloat16", func(t *testing.T) {
+		ways := programtest.Ways()
+		for i := range ways { // which goes the same ways as float32
+			ways[i].Full = ways[i].Full || ways[i].Env == nil && ways[i].Ranks != 3
+		}
+		example.HasTheSameBits(t, ways, append(args, "-bfloat16")...)
+	})
 }
 
 func TestProgram(t *testing.T) {

@@ -32,8 +32,14 @@ func newTrainer(mesh *dtensor.Mesh, m *model, text *corpus.Dataset, tokens []int
 	t := &trainer{o: o, mesh: mesh, model: m, text: text, params: m.params()}
 	t.run = train.Run{
 		Program: "train", Advice: "lower -lr", Steps: o.steps, Limit: o.limit(), Unit: "tokens", PerStep: o.batch * o.context,
-		Loss: func(step, _ int) *dtensor.Tensor {
-			return m.loss(t.batch(func(ids, targets []int64) { data.FillBatch(sample, step, 0, ids, targets) }))
+		Accumulate: o.micro,
+		Loss: func(step, part int) *dtensor.Tensor {
+			windows := o.batch / o.micro
+			mean := m.loss(t.batch(windows, func(ids, targets []int64) { data.FillBatch(sample, step, part*windows, ids, targets) }))
+			if o.micro == 1 {
+				return mean
+			}
+			return mean.Scale(1 / float64(o.micro))
 		},
 		Params:    m.named(),
 		Optimizer: optim.NewAdamW(t.params, optim.AdamWConfig{Beta2: 0.95, WeightDecay: 0.1}),
@@ -45,10 +51,10 @@ func newTrainer(mesh *dtensor.Mesh, m *model, text *corpus.Dataset, tokens []int
 	return t, nil
 }
 
-// batch makes a batch of windows, [B, T] S(0),R, which fill writes.
-func (t *trainer) batch(fill func(ids, targets []int64)) (ids, targets *dtensor.Tensor) {
+// batch makes a batch of so many windows, [B, T] S(0),R, which fill writes.
+func (t *trainer) batch(windows int, fill func(ids, targets []int64)) (ids, targets *dtensor.Tensor) {
 	dev := t.mesh.Device()
-	x := tensor.New(dev, tensor.Int64, t.o.batch, t.o.context)
+	x := tensor.New(dev, tensor.Int64, windows, t.o.context)
 	y := tensor.NewLike(x)
 	tensor.Edit(x, func(ids []int64) { tensor.Edit(y, func(targets []int64) { fill(ids, targets) }) })
 	place := []layout.Placement{layout.Shard(0), layout.Replicate()}
@@ -61,7 +67,7 @@ func (t *trainer) heldOut(ctx context.Context) (nats float64, targets int, err e
 	windows := data.NewWindows(t.text.HeldOut, t.o.context)
 	for first := 0; first < windows.Len(); first += t.o.batch {
 		err := dtensor.Try(ctx, t.mesh, func() {
-			ids, targets := t.batch(func(ids, targets []int64) { data.FillWindows(windows, first, ids, targets) })
+			ids, targets := t.batch(t.o.batch, func(ids, targets []int64) { data.FillWindows(windows, first, ids, targets) })
 			nats += t.model.nats(ids, targets).Item()
 		})
 		if err != nil {

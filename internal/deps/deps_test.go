@@ -32,7 +32,8 @@ const policy = `
 	internal/fault     < internal/stack
 	internal/invariant <
 	internal/simd      < internal/activation internal/dtype
-	internal/gemm      < internal/simd
+	internal/pairwise  <
+	internal/gemm      < internal/simd internal/pairwise
 	internal/philox    <
 	internal/mem       < internal/fault internal/invariant
 	internal/control   < internal/invariant
@@ -40,12 +41,14 @@ const policy = `
 	internal/keepalive <
 	internal/snapshot  <
 	internal/observe   <
+	internal/forecast  <
 	internal/testenv   <
 	internal/deadlock  <
 
 	comm          < internal/dtype internal/fold internal/mem internal/invariant internal/simd
 	internal/fold < internal/dtype internal/simd
 	comm/mem      < comm internal/deadlock
+	comm/standin  < comm/mem
 	comm/device   < comm internal/mem
 	comm/shm      < comm internal/control internal/stack
 	comm/mpi      < comm
@@ -55,7 +58,8 @@ const policy = `
 	comm/mpi/blocking/blockingtest < comm/commtest comm/mpi/blocking internal/testenv
 	comm/topology < comm
 	comm/window   < comm
-	comm/commtest < comm comm/mem comm/topology comm/window
+	comm/message  < comm
+	comm/commtest < comm comm/mem comm/topology comm/window comm/message
 
 	tensor/kernel < internal/activation internal/dtype internal/fold internal/mem internal/philox internal/simd
 	tensor/cpu    < tensor/kernel internal/gemm internal/mem
@@ -67,7 +71,7 @@ const policy = `
 	dtensor/layout <
 	internal/index < tensor
 	internal/keytable < internal/simd
-	dtensor        < tensor comm dtensor/layout internal/index internal/observe
+	dtensor        < tensor comm dtensor/layout internal/forecast internal/index internal/observe
 	dtensor/visualize < dtensor
 	nn             < dtensor embedding
 	serve          <
@@ -77,12 +81,13 @@ const policy = `
 	checkpoint     < dtensor checkpoint/safetensors internal/job internal/snapshot
 	checkpoint/safetensors < internal/dtype
 
-	runtime    < comm/device comm/mem comm/shm comm/mpi comm/gompi comm/empi tensor/cuda internal/job internal/keepalive internal/observe
-	launcher   < launcher/report launcher/build launcher/handover launcher/doctor launcher/top internal/snapshot
+	runtime    < comm/device comm/mem comm/shm comm/standin tensor/meta internal/forecast ` +
+	`comm/mpi comm/gompi comm/empi tensor/cuda internal/job internal/keepalive internal/observe
+	launcher   < launcher/report launcher/build launcher/handover launcher/doctor launcher/top internal/forecast internal/snapshot
 	launcher/handover   < launcher/options launcher/stdio launcher/machine launcher/watchdog
 	launcher/build      < launcher/options launcher/stdio
 	launcher/doctor     < launcher/options launcher/machine launcher/phrase internal/control
-	launcher/top        < launcher/options launcher/terminal launcher/phrase launcher/proc internal/control
+	launcher/top        < launcher/options launcher/terminal launcher/phrase launcher/proc internal/control internal/snapshot
 	launcher/options    < launcher/exit launcher/hosts internal/job
 	launcher/stdio      < launcher/supervisor launcher/terminal
 	launcher/supervisor < launcher/guardian launcher/phrase launcher/watchdog
@@ -97,7 +102,7 @@ const policy = `
 	launcher/report   < internal/control internal/observe
 	cmd/gorun  < launcher checkpoint
 
-	data             < dtensor
+	data             < dtensor internal/job internal/snapshot
 	data/tokenizer   <
 	data/corpus      < data/tokenizer
 	data/criteo      < embedding
@@ -111,7 +116,7 @@ const policy = `
 	examples/12-heat       < runtime comm/topology
 	examples/14-work-queue < runtime comm/window
 	examples/...         < embedding loss train train/sample data data/corpus data/criteo data/ngram metrics/losscurve dtensor/visualize
-	internal/programtest < checkpoint internal/testenv
+	internal/programtest < checkpoint internal/forecast internal/testenv
 	bench/...            < runtime comm/topology comm/window nn embedding loss optim checkpoint internal/gemm internal/simd
 	bench/internal/measuretest < bench/internal/measure comm/commtest
 	internal/conformance/... < runtime nn embedding loss optim

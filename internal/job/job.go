@@ -42,37 +42,41 @@ const (
 )
 
 // TraceVar names the file for the trace of a job whose ranks gorun did not start
-// itself: they put it together, and rank 0 writes it. It is no part of the contract.
+// itself: the ranks gather the trace, and rank 0 writes it. It is no part of the contract.
 const TraceVar = "GORUN_TRACE"
 
-// DigestVar names the file in which package train writes digests, and DigestEveryVar after how
-// many steps each: gorun --digest. They are no part of the contract.
+// DigestVar names the file to which package train writes digests. DigestEveryVar is the number
+// of steps between two of them. gorun --digest sets both. They are no part of the contract.
 const (
 	DigestVar      = "GORUN_DIGEST"
 	DigestEveryVar = "GORUN_DIGEST_EVERY"
 )
 
-// SameBitsVar is what dtensor.SameBitsVar is: gorun --same-bits. It is no part of the contract.
+// SameBitsVar is the same variable as dtensor.SameBitsVar. gorun --same-bits sets it. It is no
+// part of the contract.
 const SameBitsVar = "GORUN_SAME_BITS"
 
-// GoroutinesVar has a process without a launcher be all ranks of a job: its value is their
-// number, and each is a goroutine. It is no part of the contract.
+// GoroutinesVar makes a process without a launcher run all ranks of a job as goroutines. Its
+// value is the number of ranks. It is no part of the contract.
 const GoroutinesVar = "GORUN_GOROUTINES"
 
-// GPUsVar is the variable by which gorun --gpus tells the ranks where tensors are to
-// live: "none" (or nothing) on the CPU, "auto" on GPUs if there are any, and else on
-// the GPUs that it lists.
+// PlanVar makes a process run some ranks of a job without numbers and report: gorun plan. Its
+// value is a forecast.Request. It is no part of the contract.
+const PlanVar = "GORUN_PLAN"
+
+// GPUsVar is the variable by which gorun --gpus tells the ranks where tensors live: "none" or
+// nothing for the CPU, "auto" for GPUs if there are any, or else a list of GPUs.
 const GPUsVar = "GORUN_GPUS"
 
-// HostTimeoutVar says after what time without an answer from another host the ranks of a job
-// that gorun did not start itself end.
+// HostTimeoutVar is the time without an answer from another host after which ranks end that
+// gorun did not start itself.
 const HostTimeoutVar = "GORUN_HOST_TIMEOUT"
 
 // MaxSize is the largest number of ranks a job may have.
 const MaxSize = 1 << 20
 
-// Stopped begins the cause that the launcher gives for the end of a rank which it
-// had told to end, as all others. It does not mean that the job has failed: the
+// Stopped begins the cause that the launcher gives for the end of a rank after it has told all
+// ranks to end. It does not mean that the job has failed: the
 // user may have interrupted it, and other ranks may still be saving.
 const Stopped = "the job was told to end"
 
@@ -91,7 +95,7 @@ type Job struct {
 	Attempt              int    // 0 for the first start, then the number of restarts
 	ControlFD            int    // descriptor of the control segment; 0 if there is none
 	ArenaFD              int    // descriptor of the arenas; 0 if there is none
-	Columns              int    // of the terminal on which standard error ends up; 0 if it is none
+	Columns              int    // columns of the terminal that shows standard error; 0 if none does
 	TraceFD              int    // descriptor of this rank's part of a trace; 0 if there is none
 	SnapshotFD           int    // descriptor of the memory for snapshots; 0 if there is none
 }

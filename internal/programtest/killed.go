@@ -20,8 +20,8 @@ func Losses(t testing.TB, stdout string) []float64 {
 	return s.Losses
 }
 
-// Near reports the first step at which two runs had other losses, by more than
-// 1e-4 of them; ok is true if there is none.
+// Near returns the first step at which the losses of two runs differ by more than
+// 1e-4 of their value; ok is true if there is none and the runs are of equal length.
 func Near(got, want []float64) (step int, ok bool) {
 	for i := range min(len(got), len(want)) {
 		if !(math.Abs(got[i]-want[i]) <= 1e-4*math.Abs(want[i])) {
@@ -31,10 +31,10 @@ func Near(got, want []float64) (step int, ok bool) {
 	return min(len(got), len(want)), len(got) == len(want)
 }
 
-// SurvivesKills holds that a run with args, which has -json and saves often in
-// the folder that it is given, is killed at a random step and goes on, and that
-// its losses are those of a run that nobody killed: started again by hand with
-// another number of ranks, and by gorun --max-restarts when one rank is killed.
+// SurvivesKills kills runs of the program at a random step and lets them go on. It checks that
+// their losses are those of a run that nobody killed. A run goes on when it is started again by
+// hand with another number of ranks, by gorun --max-restarts, and by gorun --elastic from
+// memory. args must have -json.
 func (p *Program) SurvivesKills(t *testing.T, args ...string) {
 	stdout, stderr, status := p.Run(1, args...)
 	if status != 0 {
@@ -70,62 +70,54 @@ func (p *Program) SurvivesKills(t *testing.T, args ...string) {
 			return
 		}
 	})
-	t.Run("by gorun itself", func(t *testing.T) {
+	// restarted returns a run in which a rank was killed and gorun started the ranks again.
+	restarted := func(t *testing.T, flags, args []string) *Job {
 		for {
-			dir := filepath.Join(t.TempDir(), "checkpoints")
-			j := p.started(t, dir, rng, 2, []string{"--max-restarts", "2"}, args)
+			j := p.started(t, filepath.Join(t.TempDir(), "checkpoints"), rng, 2, flags, args)
 			if ranks := p.ranks(); len(ranks) > 0 {
 				_ = ranks[rng.IntN(len(ranks))].Kill() // it may have ended just now
 			}
-			err := j.Wait()
-			if err == nil && !strings.Contains(j.Stderr.String(), "resumed at step ") {
-				t.Log("it ended before a rank was killed: once more")
-				continue
-			}
-			if err != nil {
+			if err := j.Wait(); err != nil {
 				t.Fatalf("%v\n%s", err, &j.Stderr)
 			}
-			check(t, j.Stdout.String())
-			return
+			if strings.Contains(j.Stderr.String(), "resumed at step ") {
+				return j
+			}
+			t.Log("it ended before a rank was killed: once more")
 		}
-	})
+	}
+	t.Run("by gorun itself", func(t *testing.T) { check(t, restarted(t, []string{"--max-restarts", "2"}, args).Stdout.String()) })
 	t.Run("by gorun from memory", func(t *testing.T) {
 		stdout, stderr, status := p.Run(2, args...)
 		if status != 0 {
 			t.Fatalf("status %d\n%s", status, stderr)
 		}
-		for {
-			dir := filepath.Join(t.TempDir(), "checkpoints")
-			j := p.started(t, dir, rng, 2, []string{"--elastic", "restart"}, args)
-			if ranks := p.ranks(); len(ranks) > 0 {
-				_ = ranks[rng.IntN(len(ranks))].Kill() // it may have ended just now
-			}
-			err := j.Wait()
-			if err == nil && !strings.Contains(j.Stderr.String(), "resumed at step ") {
-				t.Log("it ended before a rank was killed: once more")
-				continue
-			}
-			if err != nil || !strings.Contains(j.Stderr.String(), " from memory\n") {
-				t.Fatalf("%v\n%s", err, &j.Stderr)
-			}
-			if got, want := Losses(t, j.Stdout.String()), Losses(t, stdout); !slices.Equal(got, want) {
-				t.Errorf("%d losses %v …, and of an undisturbed run %d, %v …", len(got), got[:1], len(want), want[:1])
-			}
-			return
+		// A checkpoint of a later step would be preferred, so each step has a snapshot.
+		j := restarted(t, []string{"--elastic", "restart"}, append(args[:len(args):len(args)], "-snapshot", "1"))
+		if !strings.Contains(j.Stderr.String(), " from memory\n") {
+			t.Fatalf("the run did not go on from memory\n%s", &j.Stderr)
+		}
+		if got, want := Losses(t, j.Stdout.String()), Losses(t, stdout); !slices.Equal(got, want) {
+			t.Errorf("%d losses %v …, and of an undisturbed run %d, %v …", len(got), got[:1], len(want), want[:1])
 		}
 	})
 }
 
-// started starts a run that saves in dir and returns at some step after the first
+// started starts a run that saves in dir. It returns at a random step after the first
 // checkpoint, or when the run has ended.
 func (p *Program) started(t *testing.T, dir string, rng *rand.Rand, n int, flags, args []string) *Job {
+	t.Helper()
+	return p.startedAt(t, dir, 4+rng.IntN(40), rng, n, flags, args)
+}
+
+// startedAt is started that returns soon after the given step has been saved.
+func (p *Program) startedAt(t *testing.T, dir string, least int, rng *rand.Rand, n int, flags, args []string) *Job {
 	t.Helper()
 	j := p.command(n, flags, append(args[:len(args):len(args)], "-checkpoint", dir, "-every", "4"))
 	if err := j.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = j.Process.Kill() })
-	least := 4 + rng.IntN(40)
 	for {
 		e, ok, err := checkpoint.Latest(dir)
 		if err != nil {

@@ -1,5 +1,5 @@
-// Package programtest starts an example as a user does, in tests: built, by gorun, in
-// processes of its own, which can be killed.
+// Package programtest lets tests start an example as a user does: it builds the example and
+// gorun, and runs them as processes, which can be killed.
 package programtest
 
 import (
@@ -34,21 +34,21 @@ func Build(t testing.TB) *Program {
 	return p
 }
 
-// path is where the program is.
+// path returns the file of the built program.
 func (p *Program) path() string { return filepath.Join(p.folder, p.name) }
 
 // A Job is a run of the program.
 type Job struct {
 	*exec.Cmd
-	Stdout, Stderr strings.Builder // once it has ended
+	Stdout, Stderr strings.Builder // read them when the job has ended
 }
 
-// command returns a job of n ranks that is not started; flags are gorun's.
+// command returns a job of n ranks, not yet started; flags are for gorun.
 func (p *Program) command(n int, flags, args []string) *Job {
 	all := append([]string{"-np", strconv.Itoa(n)}, flags...)
 	j := &Job{Cmd: exec.Command(filepath.Join(p.folder, "gorun"), append(append(all, p.path()), args...)...)}
 	j.Cmd.Stdout, j.Cmd.Stderr = &j.Stdout, &j.Stderr
-	j.Env = append(os.Environ(), "XDG_CACHE_HOME="+filepath.Join(p.folder, "cache"))
+	j.Env = p.environ()
 	return j
 }
 
@@ -68,8 +68,8 @@ func Summary(t testing.TB, stdout string, v any) {
 	}
 }
 
-// Refuses checks that a run on n ranks ends with status 1 and an error that says so
-// much, not with a panic.
+// Refuses checks that a run on n ranks ends with status 1 and an error that contains says, not
+// with a panic.
 func (p *Program) Refuses(t testing.TB, says string, n int, args ...string) {
 	t.Helper()
 	_, stderr, status := p.Run(n, args...)

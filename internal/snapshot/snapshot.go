@@ -9,6 +9,8 @@
 //
 // So a rank that dies at whatever point of its copy leaves the last complete snapshot whole.
 //
+// What is costly to make, as tables of a text, is kept beside them under a name ([Keep]).
+//
 // The memory is one file without a name, with a fixed place for each slot of each rank. It is
 // sparse: pages are taken as they are written.
 package snapshot
@@ -19,6 +21,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"slices"
 )
 
 // MaxRanks is how many ranks may have slots.
@@ -93,16 +96,26 @@ func readEntry(m Memory, at int64) (e entry, ok bool, err error) {
 
 // Last returns the last complete snapshot; ok is false if there is none.
 func Last(m Memory) (last Snapshot, ok bool, err error) {
+	all, err := Complete(m)
+	if err != nil || len(all) == 0 {
+		return Snapshot{}, false, err
+	}
+	return all[0], true, nil
+}
+
+// Complete returns the complete snapshots, at most two, the last one first.
+func Complete(m Memory) (all []Snapshot, err error) {
 	for slot := range 2 {
 		s, complete, err := read(m, slot)
 		if err != nil {
-			return Snapshot{}, false, err
+			return nil, err
 		}
-		if complete && (!ok || s.Sequence > last.Sequence) {
-			last, ok = s, true
+		if complete {
+			all = append(all, s)
 		}
 	}
-	return last, ok, nil
+	slices.SortFunc(all, func(a, b Snapshot) int { return b.Sequence - a.Sequence })
+	return all, nil
 }
 
 // read returns the snapshot in one slot of all ranks, if it is complete: all entries say the

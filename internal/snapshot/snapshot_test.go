@@ -156,3 +156,44 @@ func TestDamagedDescription(t *testing.T) {
 		t.Error("damage is not seen")
 	}
 }
+
+// What is kept under a name is there after it was written whole, and not before.
+func TestKeep(t *testing.T) {
+	m := create(t)
+	text := bytes.Repeat([]byte("kept"), 3000)
+	is := func(name string, want []byte) {
+		t.Helper()
+		b, ok, err := Kept(m, name)
+		if err != nil || ok != (want != nil) || ok && !bytes.Equal(b, want) {
+			t.Fatalf("%q: %d bytes, %v, %v; want %d", name, len(b), ok, err, len(want))
+		}
+	}
+	is("a", nil)
+	for n := 0; ; n += 1 + n/7 {
+		err := Keep(&mortal{m, n}, "a", text)
+		if err == nil {
+			break
+		}
+		if is("a", nil); !errors.Is(err, errDied) {
+			t.Fatal(err)
+		}
+	}
+	is("a", text)
+	is("b", nil)
+	for _, name := range []string{"", "b"} {
+		if err := Keep(m, name, nil); err != nil {
+			t.Fatal(err)
+		}
+		is(name, []byte{})
+	}
+	if _, err := m.WriteAt([]byte{0}, placeAt("a")+page+7); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok, err := Kept(m, "a"); ok || err != nil {
+		t.Errorf("damage is not seen: %v", err)
+	}
+	if err := Keep(m, "a", text[:5]); err != nil {
+		t.Fatal(err)
+	}
+	is("a", text[:5])
+}

@@ -15,7 +15,7 @@ import (
 	"github.com/gorun-spmd/gorun/launcher/exit"
 )
 
-// Options is the command line.
+// Options holds the flags and programs of a command line.
 type Options struct {
 	Apps []App
 
@@ -31,13 +31,14 @@ type Options struct {
 	MapBy       string
 
 	Tag, Timestamp bool
-	Output         string // folder for one file a rank; "" for standard output
+	Output         string // folder for one file for each rank; "" for standard output
 	Trace          string // file; "" for none
 	Report         string // file of the page; "" for none
 	Dashboard      string // address where the page is served; "" for nowhere
-	Restarts       int    // after failures, at most
+	Restarts       int    // the most restarts after failures
 	sameBits       bool   // see dtensor.Mesh.SetSameBits
-	Elastic        string // "restart", or "" for none
+	Elastic        string // one of the values of --elastic, or "" for none
+	MinRanks       int    // that --elastic shrink leaves
 	digest         string // file; "" for none
 	digestEvery    int    // steps; 0 for 1
 	gpus           string // "auto", "none", a list for CUDA_VISIBLE_DEVICES, or ""
@@ -53,8 +54,11 @@ const (
 	BindNone  = "none"
 )
 
-// ElasticRestart is the value of --elastic: the ranks are started again, as many as before.
-const ElasticRestart = "restart"
+// The values of --elastic: gorun starts as many ranks again as before, or as many as have not died.
+const (
+	ElasticRestart = "restart"
+	ElasticShrink  = "shrink"
+)
 
 // The values of --on-deadlock.
 const (
@@ -62,27 +66,28 @@ const (
 	DeadlockIgnored = "ignore"
 )
 
-// The values of --map-by that differ on one host; slot and node, which order hosts,
-// are as core there.
+// The values of --map-by that differ on one host. There slot and node, which order hosts,
+// mean core.
 const (
 	MapCore   = "core"
 	MapSocket = "socket"
 )
 
-// App is what the command line says about one program, from the start or
-// the last ":" to the next.
+// App is one program of the command line, with its flags and arguments. A ":" stands between two
+// programs.
 type App struct {
 	Ranks   int
-	All     bool     // -np was not given: as many ranks as there is room for
-	Dir     string   // "" for the launcher's
+	All     bool     // -np was not given: the program gets all slots
+	Dir     string   // working folder; "" for the launcher's
 	Vars    []string // NAME=value
-	Program string   // as typed; the first of Sources if these are .go files
-	Sources []string
+	Program string   // as typed; with .go files, the first of Sources
+	Sources []string // .go files
 	Args    []string
-	Built   bool // program is Go source
+	Built   bool // the program is Go source
 }
 
-// Argv0 is what the program sees as its name: what the user typed, or the built file.
+// Argv0 returns the name that the program sees as its own: the name that the user typed, or path
+// if the program is built.
 func (a *App) Argv0(path string) string {
 	if a.Built {
 		return path
@@ -90,7 +95,7 @@ func (a *App) Argv0(path string) string {
 	return a.Program
 }
 
-// Title is the programs' command lines, for people.
+// Title returns the programs' command lines, for people.
 func (o *Options) Title() string {
 	var parts []string
 	for _, a := range o.Apps {
@@ -99,7 +104,7 @@ func (o *Options) Title() string {
 	return strings.Join(parts, " : ")
 }
 
-// Size is the number of ranks.
+// Size returns the number of ranks.
 func (o *Options) Size() int {
 	n := 0
 	for _, a := range o.Apps {
@@ -112,7 +117,7 @@ func (o *Options) Size() int {
 var ErrHelp = errors.New("help")
 
 // Parse reads a command line without the command's name. slots is the number of ranks
-// if -np does not say. env is where -x finds the values of variables.
+// without -np. env looks up the variables of -x.
 func Parse(args []string, slots int, env func(string) (string, bool), warn io.Writer) (*Options, error) {
 	o := &Options{Stdin: "0", MapBy: MapCore, OnDeadlock: DeadlockEnds, Grace: 5 * time.Second, HangTimeout: 5 * time.Minute}
 	global := map[string]bool{}
@@ -191,10 +196,18 @@ func (o *Options) define(f *flag.FlagSet) {
 		return nil
 	})
 	f.Func("elastic", "", func(s string) error {
-		if s != ElasticRestart {
-			return fmt.Errorf("%q is not a way to go on; give %s", s, ElasticRestart)
+		if s != ElasticRestart && s != ElasticShrink {
+			return fmt.Errorf("%q is not a way to go on; give %s or %s", s, ElasticRestart, ElasticShrink)
 		}
 		o.Elastic = s
+		return nil
+	})
+	f.Func("min-np", "", func(s string) error {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 1 {
+			return fmt.Errorf("%q is not a number of ranks; give 1 or more", s)
+		}
+		o.MinRanks = n
 		return nil
 	})
 	f.Func("stdin", "", text(&o.Stdin))
@@ -252,7 +265,7 @@ func (a *App) define(f *flag.FlagSet, env func(string) (string, bool), warn io.W
 	return []string{"np", "n", "wdir", "x"}
 }
 
-// text reads a value that is not empty, as one is from a variable that is not set.
+// text reads a value that must not be empty: a variable that is not set gives an empty one.
 func text(to *string) func(string) error {
 	return func(s string) error {
 		if s == "" {
@@ -279,7 +292,7 @@ func duration(d *time.Duration) func(string) error {
 	}
 }
 
-// validate checks what flags alone cannot, and fills what depends on the machine.
+// validate checks that flags fit each other and the machine, and fills in defaults.
 func (o *Options) validate(slots int) error {
 	digests, err := o.digestVariables()
 	if err != nil {
@@ -313,13 +326,19 @@ func (o *Options) validate(slots int) error {
 	if o.OnDeadlock != DeadlockEnds && o.OnDeadlock != DeadlockIgnored {
 		return fmt.Errorf("--on-deadlock %s: give end or ignore", o.OnDeadlock)
 	}
+	switch {
+	case o.Elastic == ElasticShrink && len(o.Apps) > 1:
+		return fmt.Errorf("--elastic shrink: with several programs nothing says which of them is to have fewer ranks; give --elastic restart")
+	case o.MinRanks > 0 && o.Elastic != ElasticShrink:
+		return fmt.Errorf("--min-np %d: only with --elastic shrink", o.MinRanks)
+	}
 	if err := o.Hosts.validate(); err != nil || o.Hosts.Given() {
 		return err // how many ranks there are is known when the hosts are
 	}
 	return o.CheckStdin()
 }
 
-// CheckStdin checks that the rank that --stdin names is one.
+// CheckStdin checks that --stdin names a rank of the job.
 func (o *Options) CheckStdin() error {
 	if o.Stdin == "none" || o.Stdin == "all" {
 		return nil
@@ -330,15 +349,14 @@ func (o *Options) CheckStdin() error {
 	return nil
 }
 
-// CheckTrace returns an error if the files of --trace and --report cannot be written, before
-// the ranks have worked for them, and makes their names absolute. It leaves no file where
-// there was none.
+// CheckTrace checks, before the ranks start, that the files of --trace and --report can be
+// written, and makes their names absolute. It leaves no file where there was none.
 func (o *Options) CheckTrace() error {
 	return errors.Join(o.checkFile("trace", &o.Trace), o.checkFile("report", &o.Report))
 }
 
-// TraceForReport has the ranks write a trace beside the report, which is to be made of it, unless
-// they do anyway.
+// TraceForReport makes the ranks write a trace if --report needs one and --trace is not given.
+// Its file is beside the report's.
 func (o *Options) TraceForReport() {
 	if o.Report != "" && o.Trace == "" {
 		o.Trace = o.traceOfReport()
@@ -375,7 +393,7 @@ func (o *Options) checkFile(flag string, name *string) error {
 	return err
 }
 
-// explain turns package flag's error into one that helps.
+// explain turns an error of package flag into one that says what to write instead.
 func explain(err error, f *flag.FlagSet) error {
 	if errors.Is(err, flag.ErrHelp) {
 		return ErrHelp
@@ -401,7 +419,7 @@ func explain(err error, f *flag.FlagSet) error {
 	return err
 }
 
-// dashed is a flag's usual spelling.
+// dashed returns a flag's usual spelling.
 func dashed(name string) string {
 	if len(name) <= 2 {
 		return "-" + name
@@ -411,7 +429,7 @@ func dashed(name string) string {
 
 // nearest returns the flag that name was probably meant to be.
 func nearest(name string, f *flag.FlagSet) (string, bool) {
-	best, distance := "", 10*min(len(name), 2+(len(name)-2)/4) // a name of which little is left is none
+	best, distance := "", 10*min(len(name), 2+(len(name)-2)/4) // ten times the most edits for a name of this length
 	f.VisitAll(func(g *flag.Flag) {
 		d := 10*Edits(name, g.Name) + max(len(name)-len(g.Name), len(g.Name)-len(name))
 		if strings.HasPrefix(name, g.Name) && strings.Trim(name[len(g.Name):], "0123456789") == "" {
@@ -426,8 +444,8 @@ func nearest(name string, f *flag.FlagSet) (string, bool) {
 	return best, best != ""
 }
 
-// Edits is the number of insertions, deletions, replacements and swaps of
-// neighbours that make b of a (optimal string alignment).
+// Edits returns the number of insertions, deletions, replacements and swaps of
+// neighbours that turn a into b (optimal string alignment).
 func Edits(a, b string) int {
 	rows := make([][]int, len(a)+1)
 	for i := range rows {

@@ -1,12 +1,11 @@
 package options
 
-// Usage fits one screen of 80 columns and 24 lines.
+// Usage is the first page of help. It fits one screen of 80 columns and 24 lines.
 const Usage = `usage: gorun [flags] program [arguments] [: [flags] program [arguments]]...
-       gorun doctor | top | diff A B | report TRACE | help hosts | --version
+       gorun plan|doctor|top|scale N|diff A B|report TRACE|help hosts|--version
 gorun starts one program as N ranks: an executable, a Go package or .go files.
   -np N, -n N         number of ranks; without it one for each usable core
-  --wdir DIR          working directory of the ranks
-  -x NAME[=value]     environment variable for the ranks; may be repeated
+  --wdir DIR, -x NAME[=value]  the ranks' working directory, a variable for them
   --stdin WHO         who reads standard input: a rank's number (0), all or none
   --tag-output, --timestamp-output  put [rank]<stream>: or the time before lines
   --output DIR        write the output of rank N to DIR/rank.N instead
@@ -20,7 +19,8 @@ gorun starts one program as N ranks: an executable, a Go package or .go files.
   --on-deadlock WHAT  ranks wait for each other: end (default, 123); or ignore
   --gpus WHAT         0,2: tensors on these; auto: on what is there; none
   --grace TIME        from asking ranks to end until they are killed (5s)
-  --max-restarts N, --elastic restart  start a failed job again; from memory
+  --max-restarts N, --elastic restart  start a failed job again; from memory;
+  --elastic shrink, --min-np N  with fewer ranks, N at least; gorun scale: more
   --dry-run, --report-bindings  print what would start; the ranks' CPUs
 The exit status is that of the first rank that failed, 128 + its signal's number
 if one killed it, 130 after Ctrl-C, which cancels the ranks' context; a second

@@ -49,12 +49,14 @@ const (
 	Hung                      // the ranks wait for each other
 	Closed                    // nobody reads our output any more
 	Lost                      // the guardian was killed
+	Resized                   // another number of ranks is wanted
 )
 
 // A Supervisor decides what happens to a running job. It sees the world through
 // its fields only.
 type Supervisor struct {
 	Grace   time.Duration // 0: kill at once
+	Brief   time.Duration // the grace of a job that failed and has nothing to save; 0: Grace
 	Timeout time.Duration // 0: none
 	Spent   time.Duration // of Timeout, before
 
@@ -74,6 +76,10 @@ type Supervisor struct {
 	// Unheard reports whether the job's end waits only for ranks on hosts that are lost.
 	// It is asked with Asked. nil: it does not.
 	Unheard func() bool
+
+	// Resize reports whether the job is to end so that it can go on with another number of ranks.
+	// It is asked with Asked. nil: it is not.
+	Resize func() bool
 
 	Ended   func(rank int, end *End)     // a rank has ended: tell the others
 	Waiting func(o *Outcome, left []int) // a failed job's ranks are slow to end
@@ -129,6 +135,9 @@ func (s *Supervisor) Run(ranks int) *Outcome {
 			}
 		case <-asks:
 			s.follow()
+			if s.phase == running && s.Resize != nil && s.Resize() {
+				s.stop(Resized, unix.SIGTERM)
+			}
 			if s.phase == ending && !s.stopping { // a rank may have been stopped after it was asked to end
 				_ = s.Send(guardian.Command{Action: guardian.ContinueRanks})
 			}
@@ -233,13 +242,17 @@ func (s *Supervisor) stop(why Reason, sig syscall.Signal) {
 		return
 	}
 	s.Reason, s.phase = why, ending
-	if s.Grace == 0 {
+	grace := s.Grace
+	if s.Brief > 0 && (why == Failed || why == Hung) {
+		grace = min(grace, s.Brief)
+	}
+	if grace == 0 {
 		s.kill()
 		return
 	}
 	_ = s.Send(guardian.Command{Action: guardian.SignalGroups, Signal: sig})
 	_ = s.Send(guardian.Command{Action: guardian.SignalGroups, Signal: unix.SIGCONT}) // what is stopped can neither save nor end
-	s.deadline = time.Now().Add(s.Grace)
+	s.deadline = time.Now().Add(grace)
 }
 
 // follow asks all ranks to end if a signal has asked one of them.

@@ -1,0 +1,86 @@
+package programtest
+
+import (
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/internal/forecast"
+)
+
+// Plan returns what gorun plan says of the program on n ranks.
+func (p *Program) Plan(t testing.TB, n int, args ...string) *forecast.Report {
+	t.Helper()
+	cmd := exec.Command(filepath.Join(p.folder, "gorun"), append([]string{"plan", "-json", "-np", strconv.Itoa(n), p.path()}, args...)...)
+	out, err := cmd.Output()
+	r := new(forecast.Report)
+	if err == nil {
+		err = json.Unmarshal(out, r)
+	}
+	if err != nil {
+		t.Fatalf("gorun plan -np %d: %v", n, err)
+	}
+	return r
+}
+
+// A Reality is what the ranks of a run have called and taken.
+type Reality struct {
+	stats [][]comm.Stats // by rank, after each step
+	peaks []int          // of each rank's tensors, in bytes
+}
+
+// NewReality returns one for n ranks.
+func NewReality(n int) *Reality { return &Reality{make([][]comm.Stats, n), make([]int, n)} }
+
+// Step notes what a rank has called until the end of a step.
+func (r *Reality) Step(mesh *dtensor.Mesh) {
+	rank := mesh.Comm().Rank()
+	r.stats[rank] = append(r.stats[rank], mesh.Comm().Stats())
+	r.peaks[rank] = mesh.Device().Stats().HighWater
+	Collect(mesh)
+}
+
+// Collect returns when the memory of tensors that nobody reaches is free, as it is where a plan's
+// step begins.
+func Collect(mesh *dtensor.Mesh) {
+	for live := -1; mesh.Device().Stats().Live != live; {
+		live = mesh.Device().Stats().Live
+		runtime.GC()
+		time.Sleep(5 * time.Millisecond) // what frees them goes on by itself
+	}
+}
+
+// Compare compares what gorun plan says with what was: calls and bytes of the second step must be
+// equal, kind by kind on each rank, and the most memory within 3 %.
+func (r *Reality) Compare(t testing.TB, plan *forecast.Report) {
+	t.Helper()
+	if len(plan.Ranks) != len(r.stats) {
+		t.Fatalf("%d ranks ran for the plan, %d in reality", len(plan.Ranks), len(r.stats))
+	}
+	for i, rank := range plan.Ranks {
+		if len(r.stats[i]) < 2 || len(rank.Calls) == 0 {
+			t.Fatalf("rank %d: %d steps, %d calls are planned", i, len(r.stats[i]), len(rank.Calls))
+		}
+		planned := map[string]comm.Count{}
+		for _, c := range rank.Calls {
+			n := planned[c.Kind]
+			planned[c.Kind] = comm.Count{Calls: n.Calls + c.Count, Bytes: n.Bytes + c.Bytes}
+		}
+		before, after := r.stats[i][0], r.stats[i][1]
+		for k := range after.Kinds {
+			was := comm.Count{Calls: after.Kinds[k].Calls - before.Kinds[k].Calls, Bytes: after.Kinds[k].Bytes - before.Kinds[k].Bytes}
+			if name := comm.Kind(k).String(); planned[name] != was {
+				t.Errorf("rank %d of %d: %s: %+v are planned, it was %+v", i, len(r.stats), name, planned[name], was)
+			}
+		}
+		if diff := rank.Memory.Peak - r.peaks[i]; max(diff, -diff)*100 > 3*r.peaks[i] {
+			t.Errorf("rank %d of %d: %d bytes are planned, it took %d", i, len(r.stats), rank.Memory.Peak, r.peaks[i])
+		}
+	}
+}

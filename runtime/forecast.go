@@ -1,0 +1,295 @@
+package runtime
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	goruntime "runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/standin"
+	"github.com/gorun-spmd/gorun/internal/forecast"
+	"github.com/gorun-spmd/gorun/internal/job"
+	"github.com/gorun-spmd/gorun/internal/observe"
+	"github.com/gorun-spmd/gorun/internal/stack"
+	"github.com/gorun-spmd/gorun/tensor/meta"
+)
+
+// What tells where a step of the program begins. If one does that is further down, those above it
+// do not count.
+const (
+	byUpdate   = 1 + iota // an optimizer changes a parameter
+	byStopping            // Stopping
+	bySetStep             // SetStep
+)
+
+// A forecaster keeps what one rank does that runs for a forecast. The methods that the program's
+// calls come to do nothing if it is nil.
+type forecaster struct {
+	request *forecast.Request
+	end     *standin.Rank
+	dev     *meta.Device
+	rank    *rank
+
+	mu     sync.Mutex
+	by     int // of the constants above
+	steps  []*step
+	groups map[string]string // axes by name of the communicator
+	meshes []*forecast.Mesh
+	number atomic.Int64 // of the step
+	stop   bool         // it has told the program to
+}
+
+// A step is what a rank does from one mark to the next.
+type step struct {
+	calls        map[forecast.Call]*forecast.Call // by what is the same of those that are alike
+	flops, bytes int
+}
+
+// runForecast runs f on the ranks of a request, each a goroutine, and reports what a step of them
+// does. It returns the exit status.
+func (r *rank) runForecast(text string, f func(context.Context, *comm.Comm) error) (status int) {
+	q := new(forecast.Request)
+	if err := json.Unmarshal([]byte(text), q); err != nil || len(q.Run) == 0 || q.Size < 1 {
+		fmt.Fprintf(os.Stderr, "runtime: %s=%q is not what gorun plan asks: %v\n", job.PlanVar, text, err)
+		return 1
+	}
+	out := os.NewFile(uintptr(q.FD), "forecast")
+	closeOnExec(q.FD)
+	ends := standin.Open(standin.Config{Size: q.Size, Run: q.Run, For: q.For})
+	defer standin.Watch(ends)()
+	shared := new(goroutineRanks)
+	ranks := make([]*forecaster, len(ends))
+	var all sync.WaitGroup
+	var failed atomic.Int32
+	for i, end := range ends {
+		one := newRank(job.Job{Rank: q.Run[i], Size: q.Size, LocalRank: q.Run[i], LocalSize: q.Size}, r.launch)
+		one.goroutines = shared
+		w := &forecaster{request: q, end: end, rank: one, groups: map[string]string{}}
+		w.dev = meta.New(meta.Config{Read: w.read, Updated: w.updated})
+		end.Use(w.dev.Numberless, func() int { return int(w.number.Load()) })
+		one.forecast, ranks[i] = w, w
+		all.Go(func() {
+			status := one.run(f)
+			cause := ""
+			if status != 0 {
+				failed.CompareAndSwap(0, int32(status))
+				cause = fmt.Sprintf("exit status %d", status)
+			}
+			end.End(cause)
+		})
+	}
+	all.Wait()
+	if status = int(failed.Load()); status != 0 {
+		return status
+	}
+	if err := json.NewEncoder(out).Encode(report(q, ranks)); err != nil {
+		fmt.Fprintf(os.Stderr, "runtime: the report for gorun plan: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+// watch has the communicators and package dtensor tell w what the rank does.
+func (w *forecaster) watch() {
+	world := w.rank.world
+	world.Internals().Attr(forecast.Key{}, func() any { return w })
+	world.Internals().Attr(observe.Key{}, func() any { return observe.Observer(w) }) // else gradients have no lines
+	world.Observe(w.called)
+}
+
+// Span, Metric and Layout keep nothing: there is no time, and nothing has a value.
+func (w *forecaster) Span(observe.Kind, string, []uintptr, time.Time) {}
+func (w *forecaster) Metric(string, float64)                          {}
+func (w *forecaster) Layout(*observe.Layout)                          {}
+
+// called counts a call.
+func (w *forecaster) called(e *comm.Event) {
+	if e.Waits {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.steps) == 0 {
+		return
+	}
+	s := w.steps[len(w.steps)-1]
+	group, ok := w.groups[e.Comm]
+	if !ok {
+		group = e.Comm
+	}
+	key := forecast.Call{Kind: e.Kind.String(), Group: group, Size: e.Size, Cause: e.Cause, Line: e.Site(), Async: e.Async}
+	c := s.calls[key]
+	if c == nil {
+		made := key
+		c = &made
+		s.calls[key] = c
+	}
+	c.Count++
+	c.Bytes += e.Bytes
+}
+
+// Mesh keeps a mesh.
+func (w *forecaster) Mesh(names []string, sizes, ranks []int) *forecast.Mesh {
+	whole := len(ranks) == w.request.Size
+	for i, r := range ranks {
+		whole = whole && i == r
+	}
+	m := &forecast.Mesh{Names: names, Sizes: sizes, Whole: whole, Breaks: make([][]int, len(sizes))}
+	w.meshes = append(w.meshes, m)
+	return m
+}
+
+// Group keeps what a communicator is called.
+func (w *forecaster) Group(name, axes string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if name != "world" {
+		w.groups[name] = axes
+	}
+}
+
+// mark says that a step begins.
+func (w *forecaster) mark(by int) {
+	if w == nil {
+		return
+	}
+	goruntime.GC() // what the step before has left behind is not the memory of this one
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if by < w.by {
+		return
+	}
+	if by > w.by {
+		w.by, w.steps = by, nil
+	}
+	w.close()
+	w.steps = append(w.steps, &step{calls: map[forecast.Call]*forecast.Call{}})
+	w.number.Store(int64(len(w.steps)))
+}
+
+// close ends the step in progress, if there is one; the lock is held.
+func (w *forecaster) close() {
+	work := w.dev.TakeWork()
+	if len(w.steps) == 0 {
+		return
+	}
+	s := w.steps[len(w.steps)-1]
+	for k, n := range work {
+		s.flops += n * k.FLOPs
+		s.bytes += n * k.Bytes
+	}
+}
+
+// enough reports whether the program has made the steps that are wanted.
+func (w *forecaster) enough() bool {
+	if w == nil {
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	made := len(w.steps)
+	if w.by == byStopping {
+		made-- // the step that has just begun
+	}
+	w.stop = w.stop || made >= w.request.Steps
+	return w.stop
+}
+
+// errEnough ends a program that does not ask Stopping.
+var errEnough = errors.New("gorun plan has seen enough steps")
+
+// updated marks the steps of a program that says nothing of them, and ends it.
+func (w *forecaster) updated(time int) error {
+	w.mu.Lock()
+	by, begun := w.by, len(w.steps)
+	w.mu.Unlock()
+	if by > byUpdate && time <= w.request.Steps+1 {
+		return nil
+	}
+	if by <= byUpdate && time > begun {
+		w.mark(byUpdate)
+	}
+	if time > w.request.Steps+1 {
+		return errEnough
+	}
+	return nil
+}
+
+// over reports whether the program has ended with err as it was told to, or by itself.
+func (w *forecaster) over(err error) bool {
+	return w != nil && (err == nil || errors.Is(err, errEnough) || w.stop && errors.Is(err, context.Canceled))
+}
+
+// read says what the program reads where there are no numbers. Libraries may read, since what they
+// do does not depend on it, and so may package train's loop, which prints losses.
+func (w *forecaster) read(op string, pcs []uintptr) (float64, error) {
+	line := stack.Line(pcs, "")
+	if v, ok := w.request.Values[line]; ok {
+		return v, nil
+	}
+	frames := goruntime.CallersFrames(pcs)
+	reader := true // the frames so far are of functions that read
+	for {
+		f, more := frames.Next()
+		name := f.Function[strings.LastIndexByte(f.Function, '/')+1:]
+		switch {
+		case name == "train.(*Run).Do":
+			return 0, nil
+		case !reader:
+		case strings.HasPrefix(name, "tensor.") || name == "dtensor.(*Tensor).Item":
+		case stack.Library(f):
+			return 0, nil
+		default:
+			reader = false
+		}
+		if !more {
+			return 0, fmt.Errorf("gorun plan: %s reads numbers at %s, and a plan has none: what follows may depend on them; give them all a value "+
+				"with gorun plan --value %s=1, or print them in the loop of package train", op, line, line)
+		}
+	}
+}
+
+// report puts together what the ranks have done.
+func report(q *forecast.Request, ranks []*forecaster) *forecast.Report {
+	counts := map[int]int{}
+	for r := range q.Size {
+		counts[q.For(r)]++
+	}
+	goruntime.GC()
+	var heap goruntime.MemStats
+	goruntime.ReadMemStats(&heap)
+	out := &forecast.Report{Size: q.Size, Meshes: ranks[0].meshes}
+	for _, w := range ranks {
+		u := w.dev.Usage()
+		one := &forecast.Rank{Rank: w.rank.job.Rank, Count: counts[w.rank.job.Rank], Steps: len(w.steps)}
+		one.Memory = forecast.Memory{Parameters: u.Roles[meta.Parameter], Gradients: u.Roles[meta.Gradient], State: u.Roles[meta.State],
+			Peak: u.Peak, Line: stack.Line(u.Stack, ""), Host: int(heap.HeapAlloc) / len(ranks)}
+		m := &one.Memory
+		m.Activations = m.Peak - m.Parameters - m.Gradients - m.State
+		if len(w.steps) > 0 {
+			s := w.steps[min(1, len(w.steps)-1)]
+			one.FLOPs, one.Bytes = s.flops, s.bytes
+			for _, c := range s.calls {
+				one.Calls = append(one.Calls, *c)
+			}
+			slices.SortFunc(one.Calls, func(a, b forecast.Call) int {
+				return cmp.Or(b.Bytes-a.Bytes, b.Count-a.Count, cmp.Compare(a.Kind+a.Group+a.Line+a.Cause, b.Kind+b.Group+b.Line+b.Cause))
+			})
+		}
+		out.Ranks = append(out.Ranks, one)
+	}
+	if len(q.Run) < q.Size {
+		out.Notes = append(out.Notes, fmt.Sprintf("%d of %d ranks run and stand in for the others; data of a batch, such as its distinct ids, "+
+			"are theirs", len(q.Run), q.Size))
+	}
+	return out
+}

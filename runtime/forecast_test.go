@@ -1,0 +1,150 @@
+package runtime
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/forecast"
+	"github.com/gorun-spmd/gorun/internal/job"
+	"github.com/gorun-spmd/gorun/tensor"
+
+	"github.com/gorun-spmd/gorun/comm/mpi"
+)
+
+// forecastOf runs f for a request and returns the report, what is said on standard error, and the
+// exit status.
+func forecastOf(t *testing.T, q forecast.Request, f func(context.Context, *comm.Comm) error) (r *forecast.Report, said string, status int) {
+	t.Helper()
+	file := func() *os.File {
+		f, err := os.CreateTemp(t.TempDir(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	out, stderr := file(), os.Stderr
+	os.Stderr = file()
+	q.FD = int(out.Fd())
+	text, err := json.Marshal(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	status = newRank(job.Alone(), mpi.Launch{}).runForecast(string(text), f)
+	_, _ = os.Stderr.Seek(0, io.SeekStart)
+	all, _ := io.ReadAll(os.Stderr)
+	os.Stderr = stderr
+	r = new(forecast.Report)
+	if _, _ = out.Seek(0, io.SeekStart); status == 0 {
+		if err := json.NewDecoder(out).Decode(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return r, string(all), status
+}
+
+// three of 4096 ranks.
+var three = forecast.Request{Size: 4096, Run: []int{0, 1, 4095}, Steps: 3}
+
+// steps makes steps until it is to stop.
+func steps(ctx context.Context, world *comm.Comm, step func(n int) error) error {
+	for n := 0; !Stopping(ctx, world); n++ {
+		SetStep(ctx, n)
+		if err := step(n); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// A report has the calls of one step, of each rank that ran, and counts those that it stands in for.
+func TestForecast(t *testing.T) {
+	r, said, status := forecastOf(t, three, func(ctx context.Context, world *comm.Comm) error {
+		if err := comm.AllReduce(ctx, world, make([]float64, 100), comm.Sum); err != nil { // in no step
+			return err
+		}
+		return steps(ctx, world, func(int) error { return comm.AllReduce(ctx, world, make([]float64, 10), comm.Sum) })
+	})
+	if status != 0 || said != "" || len(r.Ranks) != 3 {
+		t.Fatalf("status %d, %d ranks: %s", status, len(r.Ranks), said)
+	}
+	for i, count := range []int{1, 4094, 1} {
+		k := r.Ranks[i]
+		if k.Count != count || k.Steps != 3 || len(k.Calls) != 2 {
+			t.Fatalf("%+v", k)
+		}
+		c := k.Calls[0]
+		if c.Kind != "AllReduce" || c.Group != "world" || c.Size != 4096 || c.Count != 1 || c.Bytes != 80 ||
+			!strings.HasPrefix(c.Line, "runtime/forecast_test.go:") {
+			t.Errorf("%+v", c)
+		}
+	}
+}
+
+// Ranks that would disagree, or hang, are an error with both lines, also where 4093 like the first do not run.
+func TestForecastFindsMismatch(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		want []string
+		f    func(ctx context.Context, world *comm.Comm) error
+	}{
+		{"a call that one rank leaves out", []string{"rank 0 called AllReduce sum int32[3]", "rank 4095 called Barrier", "forecast_test.go:"},
+			func(ctx context.Context, world *comm.Comm) error {
+				if world.Rank() != 4095 {
+					if err := comm.AllReduce(ctx, world, make([]int32, 3), comm.Sum); err != nil {
+						return err
+					}
+				}
+				return comm.Barrier(ctx, world)
+			}},
+		{"a shard that is shorter", []string{"rank 0 called AllGather int32[3]", "rank 4095 called AllGather int32[1]"},
+			func(ctx context.Context, world *comm.Comm) error {
+				part := make([]int32, 3)
+				if world.Rank() == 4095 {
+					part = part[:1]
+				}
+				return comm.AllGather(ctx, world, make([]int32, 4096*len(part)), part)
+			}},
+		{"a rank that ends", []string{"AllReduce sum int32[3]", "rank 4095 ended: without an error, and its last call was Barrier at runtime/"},
+			func(ctx context.Context, world *comm.Comm) error {
+				if err := comm.Barrier(ctx, world); err != nil || world.Rank() == 4095 {
+					return err
+				}
+				return comm.AllReduce(ctx, world, make([]int32, 3), comm.Sum)
+			}},
+	} {
+		_, said, status := forecastOf(t, three, c.f)
+		for _, want := range c.want {
+			if status != 1 || !strings.Contains(said, want) {
+				t.Errorf("%s: status %d, want %q in %s", c.name, status, want, said)
+			}
+		}
+	}
+}
+
+// A program that reads a number is told so, with its line, unless it is given one.
+func TestForecastRefusesReads(t *testing.T) {
+	f := func(ctx context.Context, world *comm.Comm) error {
+		open := world.Internals().Attr(tensor.OpenerKey{}, func() any { return nil }).(func() tensor.Device)
+		if x := tensor.Full(open(), tensor.Float32, 1); x.Item() != 2 {
+			return nil
+		}
+		return steps(ctx, world, func(int) error { return nil })
+	}
+	_, said, status := forecastOf(t, three, f)
+	const want = "reads numbers at runtime/forecast_test.go:"
+	at := strings.Index(said, want)
+	if status != 1 || at < 0 {
+		t.Fatalf("status %d: %s", status, said)
+	}
+	line, _, _ := strings.Cut(said[at+len("reads numbers at "):], ",")
+	q := three
+	q.Values = map[string]float64{line: 2}
+	if r, said, status := forecastOf(t, q, f); status != 0 || r.Ranks[0].Steps != 3 {
+		t.Errorf("with a value for %s: status %d, %s", line, status, said)
+	}
+}
