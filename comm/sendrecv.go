@@ -12,9 +12,8 @@ import (
 // rank from sends. dst and src must not overlap. from and to may both be this rank:
 // then dst becomes a copy of src.
 //
-// Goroutines and shared memory carry it out. Over MPI, gompi and empi its error is
-// errors.ErrUnsupported, on all ranks before anything is sent; the communicator can be used
-// further.
+// Every backend carries it out but gompi and empi: over these its error is errors.ErrUnsupported,
+// on all ranks before anything is sent, and the communicator can be used further.
 func SendRecv[T any](ctx context.Context, c *Comm, dst []T, from int, src []T, to int) error {
 	return c.sendRecv(ctx, Call{Kind: SendKind, Root: to, Src: Of(src), Cause: sendRecv},
 		Call{Kind: RecvKind, Root: from, Dst: Of(dst), Cause: sendRecv})

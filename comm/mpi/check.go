@@ -61,19 +61,22 @@ func (r *Rank) agree(ctx context.Context, call *comm.Call) error {
 	if call.Kind.PointToPoint() && r.checks != checkAll {
 		return r.compareMessage(ctx, call)
 	}
-	n, tag := r.partners(call), uintptr(tagCheck)
-	if call.Kind.PointToPoint() {
-		tag = tagCompare
+	n, in, out := r.partners(call), uintptr(tagCheck), uintptr(tagCheck)
+	switch call.Kind {
+	case comm.SendKind:
+		in, out = tagReply, tagCompare
+	case comm.RecvKind:
+		in, out = tagCompare, tagReply
 	}
 	f := call.Fingerprint()
 	for i := range n {
-		if err := r.receiveNote(i, tag); err != nil {
+		if err := r.receiveNote(i, in); err != nil {
 			return err
 		}
 	}
 	for i := range n {
 		sent, expected := call.Lengths(r.me, r.notes[i].peer, len(r.world))
-		if err := r.sendNote(i, tag, f, sent, expected); err != nil {
+		if err := r.sendNote(i, out, f, sent, expected); err != nil {
 			return err
 		}
 	}
@@ -143,9 +146,15 @@ func (r *Rank) compareMessage(ctx context.Context, call *comm.Call) error {
 		if its == f {
 			return nil
 		}
-		return comm.Mismatch(comm.Party{Rank: r.world[r.me], Call: call.String(), Site: call.Site()},
-			comm.Party{Rank: r.world[call.Root], Call: its.String()})
+		return r.differ(call, its)
 	})
+}
+
+// differ is the error that the other side of a Send or a Recv makes another call, of which only the
+// fingerprint is known.
+func (r *Rank) differ(call *comm.Call, its comm.Fingerprint) error {
+	return comm.Mismatch(comm.Party{Rank: r.world[r.me], Call: call.String(), Site: call.Site()},
+		comm.Party{Rank: r.world[call.Root], Call: its.String()})
 }
 
 // partners says in r.notes with which ranks this one exchanges notes of a call, and
@@ -153,9 +162,7 @@ func (r *Rank) compareMessage(ctx context.Context, call *comm.Call) error {
 // them too.
 func (r *Rank) partners(call *comm.Call) (n int) {
 	size := len(r.world)
-	if r.notes == nil {
-		r.notes = make([]note, size) // before requests name them: they must not move
-	}
+	r.makeNotes()
 	defer func() { r.noted = n }()
 	if call.Kind.PointToPoint() {
 		r.notes[0].peer = call.Root
@@ -173,6 +180,13 @@ func (r *Rank) partners(call *comm.Call) (n int) {
 		}
 	}
 	return n
+}
+
+// makeNotes makes the notes before requests name them: they must not move.
+func (r *Rank) makeNotes() {
+	if r.notes == nil {
+		r.notes = make([]note, len(r.world))
+	}
 }
 
 // receiveNote and sendNote begin the requests of note i.

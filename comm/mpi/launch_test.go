@@ -40,6 +40,8 @@ var tasks = map[string]func(context.Context, *Rank) error{
 	"suite":         suite,
 	"windows":       windows,
 	"messages":      messages,
+	"sendrecv":      sendRecv,
+	"sendrecv end":  endsBeforeSendRecv,
 	"window open":   windowLeftOpen,
 	"window end":    endsWithALock,
 	"communicators": communicators,

@@ -25,8 +25,9 @@ const (
 	tagMessage = iota // Send and Recv
 	tagPair           // collectives made of messages
 	tagCheck          // notes of collectives
-	tagCompare        // notes of Send and Recv
+	tagCompare        // notes of a Send, to the receiver
 	tagText           // descriptions of calls that differ
+	tagReply          // notes of a Recv, to the sender
 )
 
 // Rank is one rank's end of a communicator. It implements comm.Backend.
@@ -43,6 +44,7 @@ type Rank struct {
 
 	// Scratch of the call in progress.
 	current        *comm.Call
+	sending        comm.Call // the Send of a SendRecv
 	gate           gate
 	requests       []request
 	receives       []receive // of messages, among them
@@ -135,6 +137,18 @@ func (r *Rank) admit(ctx context.Context, call *comm.Call) error {
 	if e := r.dead(); e != nil {
 		return e
 	}
+	r.number(call)
+	if err := r.news(); err != nil {
+		return err
+	}
+	if r.checks == checkNone {
+		return nil
+	}
+	return r.agree(ctx, call)
+}
+
+// number counts a call.
+func (r *Rank) number(call *comm.Call) {
 	switch call.Kind {
 	case comm.SendKind:
 		r.messages.Add(1)
@@ -145,13 +159,6 @@ func (r *Rank) admit(ctx context.Context, call *comm.Call) error {
 	default:
 		r.calls.Add(1)
 	}
-	if err := r.news(); err != nil {
-		return err
-	}
-	if r.checks == checkNone {
-		return nil
-	}
-	return r.agree(ctx, call)
 }
 
 // news reads the control messages that may have come since this rank last looked, and

@@ -83,7 +83,7 @@ func (r *Rank) probe(call *comm.Call, comparing bool) {
 		s = &stuck{party: comm.Party{Rank: j.rank, Call: call.String(), Site: call.Site()}, next: now, passed: map[int]uint64{}}
 		r.stuck = s
 	}
-	s.needs = r.needs(call, comparing)
+	s.needs = r.needs(r.open(call), comparing)
 	if !call.Kind.PointToPoint() || now.Before(s.next) {
 		return
 	}

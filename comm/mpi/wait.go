@@ -242,6 +242,7 @@ func (r *Rank) vain(call *comm.Call) error {
 	if len(j.ended) == 0 {
 		return nil
 	}
+	call = r.open(call)
 	var first *ending // of several, the one that the others may have followed
 	who := 0
 	for m, w := range r.world {
