@@ -1,4 +1,4 @@
-// Command comm measures the collectives, the halo exchange of a grid and one-sided calls, for
+// Command comm measures the collectives, the halo exchange of a grid, one-sided calls and messages, for
 // buffers of 8 bytes to 64 MiB on each rank. The buffers lie in the memory of tensors: memory
 // that the other ranks can reach, or a GPU's.
 //
@@ -44,43 +44,46 @@ type result struct {
 
 // benchmark is one collective on buffers a of n and b of n·Size elements.
 type benchmark struct {
-	name  string
-	small bool // is measured with the smallest buffers only
-	host  bool // writes to a buffer itself, and so needs host memory
-	run   func(ctx context.Context, c *comm.Comm, a, b []float32) error
+	name    string
+	largest int  // bytes of the largest buffer; 0: any
+	host    bool // writes to a buffer itself, and so needs host memory
+	run     func(ctx context.Context, c *comm.Comm, a, b []float32) error
 }
+
+// smallest is the bytes of the smallest buffer.
+const smallest = 8
 
 func benchmarks() []benchmark {
 	return []benchmark{
-		{"barrier", true, false, func(ctx context.Context, c *comm.Comm, _, _ []float32) error { return comm.Barrier(ctx, c) }},
-		{"all_reduce", false, false, func(ctx context.Context, c *comm.Comm, a, _ []float32) error {
+		{"barrier", smallest, false, func(ctx context.Context, c *comm.Comm, _, _ []float32) error { return comm.Barrier(ctx, c) }},
+		{"all_reduce", 0, false, func(ctx context.Context, c *comm.Comm, a, _ []float32) error {
 			return comm.AllReduce(ctx, c, a, comm.Sum)
 		}},
-		{"all_gather", false, false, func(ctx context.Context, c *comm.Comm, a, b []float32) error {
+		{"all_gather", 0, false, func(ctx context.Context, c *comm.Comm, a, b []float32) error {
 			return comm.AllGather(ctx, c, b[:len(a)*c.Size()], a)
 		}},
-		{"reduce_scatter", false, false, func(ctx context.Context, c *comm.Comm, a, b []float32) error {
+		{"reduce_scatter", 0, false, func(ctx context.Context, c *comm.Comm, a, b []float32) error {
 			part := len(a) / c.Size()
 			return comm.ReduceScatter(ctx, c, b[:part], a[:part*c.Size()], comm.Sum)
 		}},
-		{"all_to_all", false, false, func(ctx context.Context, c *comm.Comm, a, b []float32) error {
+		{"all_to_all", 0, false, func(ctx context.Context, c *comm.Comm, a, b []float32) error {
 			whole := len(a) / c.Size() * c.Size()
 			return comm.AllToAll(ctx, c, b[:whole], a[:whole])
 		}},
-		{"scan", false, true, func(ctx context.Context, c *comm.Comm, a, _ []float32) error {
+		{"scan", 0, true, func(ctx context.Context, c *comm.Comm, a, _ []float32) error {
 			return comm.Scan(ctx, c, a, a, comm.Sum)
 		}},
-		{"halo", false, true, halo()},
-		{"broadcast", false, false, func(ctx context.Context, c *comm.Comm, a, _ []float32) error {
+		{"halo", 0, true, halo()},
+		{"broadcast", 0, false, func(ctx context.Context, c *comm.Comm, a, _ []float32) error {
 			return comm.Broadcast(ctx, c, a, 0)
 		}},
 		// With more ranks than cores these take as long as with fewer, if ranks that wait
 		// leave the cores to ranks that work.
-		{"work_divided", true, true, func(ctx context.Context, c *comm.Comm, a, _ []float32) error {
+		{"work_divided", smallest, true, func(ctx context.Context, c *comm.Comm, a, _ []float32) error {
 			a[0] = work(totalWork / c.Size())
 			return comm.AllReduce(ctx, c, a, comm.Max)
 		}},
-		{"work_of_one", true, true, func(ctx context.Context, c *comm.Comm, a, _ []float32) error {
+		{"work_of_one", smallest, true, func(ctx context.Context, c *comm.Comm, a, _ []float32) error {
 			if c.Rank() == 0 {
 				a[0] = work(totalWork / 2)
 			}
@@ -89,7 +92,7 @@ func benchmarks() []benchmark {
 		// Like a small step of training: milliseconds of work with eight collectives in between.
 		// Over MPI, a run with GORUN_DEBUG=0 and one without show the cost of the check that
 		// the ranks agree.
-		{"work_and_calls", true, true, func(ctx context.Context, c *comm.Comm, a, b []float32) error {
+		{"work_and_calls", smallest, true, func(ctx context.Context, c *comm.Comm, a, b []float32) error {
 			const calls = 8
 			n := len(a)
 			for range calls / 2 {
@@ -177,12 +180,16 @@ func measureAll(ctx context.Context, world *comm.Comm, set setting, show func(re
 	if err != nil {
 		return err
 	}
-	for _, m := range append(benchmarks(), more...) {
+	tagged, err := messages(ctx, world)
+	if err != nil {
+		return err
+	}
+	for _, m := range slices.Concat(benchmarks(), more, tagged) {
 		if m.host && set.memory.device {
 			continue
 		}
-		for _, bytes := range []int{8, 4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20, 256 << 20} {
-			if bytes > set.largest || m.small && bytes > 8 {
+		for _, bytes := range []int{smallest, 4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20, 256 << 20} {
+			if bytes > set.largest || m.largest > 0 && bytes > m.largest {
 				break
 			}
 			n := max(bytes/4, world.Size())

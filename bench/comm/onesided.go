@@ -45,11 +45,11 @@ func oneSided(ctx context.Context, c *comm.Comm, most int) ([]benchmark, error) 
 	}
 	next := (c.Rank() + 1) % c.Size()
 	return []benchmark{
-		{"put", false, true, func(_ context.Context, _ *comm.Comm, a, _ []float32) error {
+		{"put", 0, true, func(_ context.Context, _ *comm.Comm, a, _ []float32) error {
 			return errors.Join(w.Put(next, 0, a), w.Flush(next))
 		}},
-		{"get", false, true, func(_ context.Context, _ *comm.Comm, a, _ []float32) error { return w.Get(next, 0, a) }},
-		{"fetch_and_add", true, true, func(context.Context, *comm.Comm, []float32, []float32) error {
+		{"get", 0, true, func(_ context.Context, _ *comm.Comm, a, _ []float32) error { return w.Get(next, 0, a) }},
+		{"fetch_and_add", smallest, true, func(context.Context, *comm.Comm, []float32, []float32) error {
 			_, err := number.FetchAndAdd(next, 0, 1)
 			return err
 		}},

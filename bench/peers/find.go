@@ -16,7 +16,7 @@ import (
 	"syscall"
 )
 
-//go:embed torch/*.py c/*.c
+//go:embed torch/*.py c
 var sources embed.FS
 
 // ours is the name of our own program in the table.
@@ -69,7 +69,7 @@ func find(ctx context.Context, o options, dir string) (found []*program, missing
 	}
 	if o.bench == "comm" {
 		name := version(command("mpirun", "--version"))
-		for _, source := range []string{"coll.c", "onesided.c"} {
+		for _, source := range []string{"coll.c", "onesided.c", "messages.c"} {
 			p, err := compiled(name, "mpicc", dir, []string{"-O3", "-march=native", "-lm"}, source, func(binary string) *exec.Cmd {
 				return command("mpirun", "--oversubscribe", "-np", fmt.Sprint(o.np), binary, seconds(o), o.match, fmt.Sprint(o.max))
 			})
@@ -130,12 +130,8 @@ func compiled(name, compiler, dir string, flags []string, source string, run fun
 	if _, err := exec.LookPath(compiler); err != nil {
 		return nil, fmt.Errorf("%s (no %s on PATH)", name, compiler)
 	}
-	text, err := sources.ReadFile("c/" + source)
+	file, err := writeC(dir, source)
 	if err != nil {
-		return nil, err
-	}
-	file := filepath.Join(dir, source)
-	if err := os.WriteFile(file, text, 0o600); err != nil {
 		return nil, err
 	}
 	binary := strings.TrimSuffix(file, ".c")
@@ -143,6 +139,20 @@ func compiled(name, compiler, dir string, flags []string, source string, run fun
 		return nil, fmt.Errorf("%s (%s: %v: %.200s)", name, compiler, err, out)
 	}
 	return one(name, func() *exec.Cmd { return run(binary) }), nil
+}
+
+// writeC writes one of our C sources, and the header of all, into a folder.
+func writeC(dir, source string) (file string, err error) {
+	for _, name := range []string{"measure.h", source} {
+		text, err := sources.ReadFile("c/" + name)
+		if err != nil {
+			return "", err
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			return "", err
+		}
+	}
+	return filepath.Join(dir, source), nil
 }
 
 // command returns a command with the environment of all programs here.
@@ -204,11 +214,7 @@ func findPython(ctx context.Context) (*python, error) {
 // coll returns the benchmark of the MPI library in the tree.
 func (p *python) coll(o options) (*program, error) {
 	name := version(p.command(o, "", "mpirun", "--version")) + " in the tree"
-	text, err := sources.ReadFile("c/coll.c")
-	if err != nil {
-		return nil, err
-	}
-	if err := os.WriteFile(filepath.Join(p.root, p.scripts, "coll.c"), text, 0o600); err != nil {
+	if _, err := writeC(filepath.Join(p.root, p.scripts), "coll.c"); err != nil {
 		return nil, err
 	}
 	if out, err := p.command(o, "", "mpicc", "-O3", "-march=native", "-o", "coll", "coll.c").CombinedOutput(); err != nil {

@@ -1,25 +1,18 @@
-// Scan, the halo exchange and the one-sided calls of bench/comm by MPI, timed as coll.c times
-// collectives: each rank reaches the memory of the next one, all at once.
+// Scan, the halo exchange and the one-sided calls of bench/comm by MPI: each rank reaches the
+// memory of the next one, all at once.
 //
 //	mpirun -np 2 onesided SECONDS MATCH BYTES
 //
 // BYTES is the largest buffer.
+#include "measure.h"
 #include <math.h>
-#include <mpi.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-static int rank, size, next, before[2], after[2];
+static int next, before[2], after[2];
 static float *a, *b;
 static MPI_Comm grid;
 static MPI_Datatype column;
+static int column_side;
 static MPI_Win win, number;
-
-static int less(const void *x, const void *y) {
-	double d = *(const double *)x - *(const double *)y;
-	return d < 0 ? -1 : d > 0;
-}
 
 enum op { scan, halo, put, get, fetch_and_add, ops };
 static const char *names[] = {"scan", "halo", "put", "get", "fetch_and_add"};
@@ -27,12 +20,18 @@ static const char *names[] = {"scan", "halo", "put", "get", "fetch_and_add"};
 // side is that of a square of n cells, or some fewer.
 static int side(int n) { return (int)sqrt((double)n); }
 
-static void run(enum op op, int n) {
+static void run(int op, int n) {
 	int s = side(n) + 2;
 	long one = 1, was;
 	switch (op) {
 	case scan: MPI_Scan(MPI_IN_PLACE, a, n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); break;
 	case halo:
+		if (s != column_side) {
+			if (column_side) MPI_Type_free(&column);
+			MPI_Type_vector(s, 1, s, MPI_FLOAT, &column);
+			MPI_Type_commit(&column);
+			column_side = s;
+		}
 		MPI_Sendrecv(b + s, s, MPI_FLOAT, before[0], 0, b + (s - 1) * s, s, MPI_FLOAT, after[0], 0, grid, MPI_STATUS_IGNORE);
 		MPI_Sendrecv(b + (s - 2) * s, s, MPI_FLOAT, after[0], 0, b, s, MPI_FLOAT, before[0], 0, grid, MPI_STATUS_IGNORE);
 		MPI_Sendrecv(b + 1, 1, column, before[1], 0, b + s - 1, 1, column, after[1], 0, grid, MPI_STATUS_IGNORE);
@@ -54,44 +53,7 @@ static void run(enum op op, int n) {
 	}
 }
 
-static double seconds_a_call(enum op op, int n, int calls) {
-	MPI_Barrier(MPI_COMM_WORLD);
-	double t = MPI_Wtime();
-	for (int i = 0; i < calls; i++) run(op, n);
-	t = (MPI_Wtime() - t) / calls;
-	MPI_Allreduce(MPI_IN_PLACE, &t, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-	return t;
-}
-
-static void measure(enum op op, int n, double budget) {
-	int calls = 1, s = side(n) + 2;
-	double once;
-	MPI_Type_vector(s, 1, s, MPI_FLOAT, &column);
-	MPI_Type_commit(&column);
-	while ((once = seconds_a_call(op, n, calls)) * calls <= budget / 50 && calls <= 20000) calls *= 4;
-	calls = (int)(budget / 2 / once);
-	calls = calls < 7 ? 7 : calls > 20000 ? 20000 : calls;
-	double *times = malloc(calls * sizeof *times);
-	for (int i = 0; i < calls; i++) {
-		MPI_Barrier(MPI_COMM_WORLD);
-		double t = MPI_Wtime();
-		run(op, n);
-		times[i] = (MPI_Wtime() - t) * 1e9;
-	}
-	MPI_Allreduce(MPI_IN_PLACE, times, calls, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-	qsort(times, calls, sizeof *times, less);
-	double loop = seconds_a_call(op, n, calls) * 1e9;
-	if (rank == 0) {
-		printf("{\"name\":\"%s/%d\",\"np\":%d,\"ns\":%.1f,\"loop_ns\":%.1f,\"calls\":%d}\n", names[op], 4 * n, size, times[calls / 2], loop,
-		       calls);
-		fflush(stdout);
-	}
-	free(times);
-	MPI_Type_free(&column);
-}
-
 int main(int argc, char **argv) {
-	const int sizes[] = {8, 4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20};
 	double budget = argc > 1 ? atof(argv[1]) : 1;
 	const char *match = argc > 2 ? argv[2] : "";
 	MPI_Init(&argc, &argv);
@@ -113,15 +75,8 @@ int main(int argc, char **argv) {
 	memset(mine, 0, 64);
 	MPI_Win_lock_all(0, win);
 	MPI_Win_lock_all(0, number);
-	for (int op = 0; op < ops; op++) {
-		for (int i = 0; i < 6 && (size_t)sizes[i] <= most; i++) {
-			char name[64];
-			int n = sizes[i] / 4 < size ? size : sizes[i] / 4;
-			snprintf(name, sizeof name, "%s/%d", names[op], 4 * n);
-			if (strstr(name, match)) measure(op, n, budget);
-			if (op == fetch_and_add) break;
-		}
-	}
+	settle();
+	for (int op = 0; op < ops; op++) each(op, names[op], "", op == fetch_and_add ? 8 : 0, most, match, budget);
 	MPI_Win_unlock_all(win);
 	MPI_Win_unlock_all(number);
 	MPI_Win_free(&win);
