@@ -52,12 +52,13 @@ race:
 	elif [ "$$CI" = true ]; then echo 'the race detector needs a C compiler: run make deps' >&2; exit 1; \
 	else echo 'skipped: the race detector needs a C compiler (make deps)'; fi
 
-test-full: ## a million plans for each of three seeds; every operator on every layout, then on random ones for 30 minutes, which prints its seed; a hundred stops under each launcher; 500 failing jobs; 500 faults of elastic ones; a hundred starts of 256 ranks
+test-full: ## a million plans for each of three seeds; every operator on every layout, then on random ones for 30 minutes, which prints its seed; a million messages; a hundred stops under each launcher; 500 failing jobs; 500 faults of elastic ones; a hundred starts of 256 ranks
 	for seed in 20261120 1 2; do $(GO) test ./dtensor/layout -run '^TestPlanEqualsItsTwin$$' -timeout 60m -layout.cases 1000000 -layout.seed $$seed || exit; done
 	$(GO) test ./dtensor -run '^TestOperatorsHaveTheSameBits$$' -timeout 60m -dtensor.full 1s
 	$(GO) test ./dtensor -run '^TestOperators(Full)?$$' -v -timeout 120m -dtensor.full 30m
 	$(GO) test ./internal/pairwise -pairwise.cases 1000000
 	$(GO) test ./examples/train ./examples/recsys -run HasTheSameBits -v -timeout 60m -samebits.full
+	$(GO) test ./comm/shm -run '^TestRandomMessages$$' -v -timeout 30m -message.rounds 5000
 	$(GO) test ./internal/cluster -run '^Test(Stops|Jobs)$$' -v -timeout 120m -cluster.stops 25
 	$(GO) test ./runtime -run '^TestRandomFaults$$' -v -timeout 30m -faults 500 -faults.seed 0 -faults.within 1s
 	for e in train recsys; do $(GO) test ./examples/$$e -run '^TestElasticRunsSurvive$$' -v -timeout 60m -elastic.faults 250 -elastic.seed 0 || exit; done

@@ -9,26 +9,15 @@ import (
 	goruntime "runtime"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/commtest"
 	"github.com/gorun-spmd/gorun/internal/invariant"
 )
 
 // huge: more elements than an int32 counts.
 func huge(ctx context.Context, r *Rank) error {
-	const count = 1<<31 + 5
-	buf := make([]int8, count)
-	if r.Rank() == 0 {
-		buf[0], buf[1<<30], buf[1<<31-1], buf[count-1] = 1, 2, 3, 4
-	}
-	if err := comm.Broadcast(ctx, comm.NewWorld(r), buf, 0); err != nil {
-		return err
-	}
-	if got := [4]int8{buf[0], buf[1<<30], buf[1<<31-1], buf[count-1]}; got != [4]int8{1, 2, 3, 4} {
-		return fmt.Errorf("got %v", got)
-	}
-	return nil
+	world := comm.NewWorld(r)
+	return commtest.Huge(world, func(buf []int8) error { return comm.Broadcast(ctx, world, buf, 0) })
 }
 
 // allocations: the steady path, counted.
@@ -69,14 +58,7 @@ func allocations(ctx context.Context, r *Rank) error {
 }
 
 func TestCountsBeyondInt32(t *testing.T) {
-	var info unix.Sysinfo_t
-	if err := unix.Sysinfo(&info); err != nil {
-		t.Fatal(err)
-	}
-	const needed = 6 << 30 // two ranks with 2 GiB each
-	if free := info.Freeram * uint64(info.Unit); free < needed || testing.Short() {
-		t.Skipf("takes time and %d GiB of memory; %d MiB are free", needed>>30, free>>20)
-	}
+	commtest.NeedHuge(t)
 	eachLauncher(t, func(t *testing.T, l launcher) { l.pass(t, 2, "huge") })
 }
 

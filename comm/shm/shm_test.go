@@ -59,8 +59,10 @@ func child(task string) error {
 }
 
 var tasks = map[string]func(context.Context, *comm.Comm) error{
-	"communicators": makeMany,
-	"progress":      commtest.ProgressBesideWork,
+	"communicators":   makeMany,
+	"random messages": randomMessages,
+	"huge message":    commtest.HugeMessage,
+	"progress":        commtest.ProgressBesideWork,
 	"suite": func(ctx context.Context, world *comm.Comm) error {
 		var errs []error
 		for _, c := range commtest.Cases() {
