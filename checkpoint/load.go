@@ -259,6 +259,12 @@ func fill(ctx context.Context, c *comm.Comm, r *reader, wanted []fileTensor, hos
 	l := &loader{reader: r, host: h, load: make([]int, h.Size())}
 	for i := range wanted {
 		f := &wanted[i]
+		if f.stored() {
+			if err := l.fillStored(ctx, f); err != nil {
+				return err
+			}
+			continue
+		}
 		of := make([][]box, h.Size())
 		for q := range of {
 			of[q] = boxes[q][i]

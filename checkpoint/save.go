@@ -27,7 +27,7 @@ type snapshot struct {
 	state  State // for names and layouts alone
 	plan   plan
 	values map[string]json.RawMessage
-	data   []byte // what follows the header of this rank's file
+	data   []byte // what follows the header of this rank's file, but for what lies on a disk
 	err    error  // why there is nothing to write
 }
 
@@ -115,12 +115,28 @@ func (s *Store) copyData(ctx context.Context, p plan) ([]byte, error) {
 	if p.header == nil {
 		return nil, nil
 	}
-	s.host = resize(s.host, p.header.FileBytes-p.header.DataStart)
+	size := 0
+	for _, entry := range p.header.Tensors {
+		if !p.onDisk(entry.Name) {
+			size += entry.Bytes
+		}
+	}
+	s.host = resize(s.host, size)
 	return s.host, dtensor.Try(ctx, p.tensors[0].mesh(), func() {
+		at := 0
 		for entry, data := range p.data() {
-			data.Device().ToHost(unsafe.Pointer(&s.host[entry.Offset]), data.Ptr(), entry.Bytes)
+			if !p.onDisk(entry.Name) && entry.Bytes > 0 {
+				data.Device().ToHost(unsafe.Pointer(&s.host[at]), data.Ptr(), entry.Bytes)
+				at += entry.Bytes
+			}
 		}
 	})
+}
+
+// onDisk reports whether the piece of a name has its rows on a disk.
+func (p *plan) onDisk(name string) bool {
+	_, ok := p.tensors[p.pieces[name].tensor].stored()
+	return ok
 }
 
 // data yields the header's entries, each with this rank's part of the tensor.
@@ -226,15 +242,25 @@ func (s *Store) writePart(dir string, snap snapshot) (part, error) {
 	begin := snap.plan.header.Encode()
 	whole := crc32.Checksum(begin, castagnoli())
 	if err = writeAll(f, begin); err == nil {
+		rest := snap.data
 		for _, t := range snap.plan.header.Tensors {
-			b := snap.data[t.Offset : t.Offset+t.Bytes]
-			if err = writeAll(f, b); err != nil {
-				break
-			}
-			whole = crc32.Update(whole, castagnoli(), b)
 			piece := snap.plan.pieces[t.Name]
-			p.Chunks = append(p.Chunks, partChunk{snap.state.tensors[piece.tensor].name, chunkEntry{At: snap.plan.header.DataStart + t.Offset,
-				Offset: append([]int{}, piece.box.offset...), Shape: append([]int{}, piece.box.size...), CRC32C: blockSums(b, s.o.blockBytes)}})
+			from, sums := &snap.state.tensors[piece.tensor], ""
+			if rows, ok := from.stored(); ok {
+				if sums, err = writeStored(f, rows, piece.box.size[0], from.rowBytes(), s.o.blockBytes, &whole); err != nil {
+					err = fmt.Errorf("tensor %q: %w", from.name, err)
+					break
+				}
+			} else {
+				b := rest[:t.Bytes]
+				rest = rest[t.Bytes:]
+				if err = writeAll(f, b); err != nil {
+					break
+				}
+				whole, sums = crc32.Update(whole, castagnoli(), b), blockSums(b, s.o.blockBytes)
+			}
+			p.Chunks = append(p.Chunks, partChunk{from.name, chunkEntry{At: snap.plan.header.DataStart + t.Offset,
+				Offset: append([]int{}, piece.box.offset...), Shape: append([]int{}, piece.box.size...), CRC32C: sums}})
 		}
 	}
 	if err == nil {

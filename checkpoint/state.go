@@ -123,6 +123,7 @@ func (s *State) asSaved(ctx context.Context) (now State, free func()) {
 			now.AddTensors(g.prefix, tensors)
 		}))
 	}
+	now.excerpts()
 	for _, c := range now.inBlocks(ctx) {
 		frees = append(frees, c.blocks.Local().Free)
 	}
@@ -180,6 +181,7 @@ func (s *State) asLoaded(ctx context.Context, shape func(name string) []int) (no
 			}
 		}))
 	}
+	now.excerpts()
 	copies := now.inBlocks(ctx)
 	return now, func() error {
 		for _, c := range copies {

@@ -118,6 +118,9 @@ func makeRoot(fs fileSystem, root string) error {
 // the save does: that would abort the communicator. The ctx of runtime.Main does not
 // when the user stops the job.
 //
+// A tensor whose rows lie on a disk, as those of a table with a Store in package embedding
+// may, is not copied: Save then returns when all is written.
+//
 // Save first waits for the save before, if it is still under way, and returns its
 // error. Whatever goes wrong with this one is returned, the same on every rank,
 // by the next Save or by Wait. An error does not end the store: to go on and
@@ -138,6 +141,9 @@ func (s *Store) Save(ctx context.Context, step int, state *State) error {
 		}
 		result <- err
 	}(s.saving)
+	if snap.plan.storesRows() { // its rows are read as they are now
+		s.saving <- <-s.saving
+	}
 	return before
 }
 

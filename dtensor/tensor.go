@@ -20,6 +20,9 @@ type Tensor struct {
 	node  *node          // on a tape, if the tensor is tracked
 	mask  *MaskBuffer    // of a MaskPartial placement
 	clean bool           // of a MaskPartial placement: rows that are not owned hold zeros
+
+	stored  Stored // has the rows, which local has not; nil: local has them
+	excerpt string // see MarkExcerpt
 }
 
 // Mesh returns the mesh t is spread over.

@@ -47,6 +47,9 @@ func newBase(name string, params []*dtensor.Tensor, noMaster bool) base {
 		if !p.DType().Float() {
 			fault.Throw(fmt.Errorf("optim: New%s: parameter %d is %v; Cast it to a floating-point type", name, i, p))
 		}
+		if why, absent := p.Local().Absent(); absent {
+			fault.Throw(fmt.Errorf("optim: New%s: parameter %d is %v: %s", name, i, p, why))
+		}
 		if p.Layout().IsPartial() {
 			fault.Throw(fmt.Errorf("optim: New%s: parameter %d is %v, a sum of what the ranks hold; redistribute it to Replicate or Shard", name, i,
 				p))
@@ -122,6 +125,10 @@ func (b *base) run(grads []dtensor.Grad, lr float64, everyRow bool, f func(begin
 	mesh := b.params[0].Mesh()
 	return dtensor.Try(mesh.Context(), mesh, func() {
 		for i, p := range b.params {
+			if of := p.ExcerptOf(); everyRow && of != "" {
+				fault.Throw(fmt.Errorf("optim: %s.Step: parameter %d has those rows of %s that are in memory, and this %s changes every row; "+
+					"use RowAdagrad, SparseAdam, or SGD or Adagrad without momentum and weight decay", b.name, i, of, b.name))
+			}
 			if rows, sparse := grads[i].Rows(); sparse {
 				b.checkRows(i, p, rows)
 			} else if d := grads[i].Dense(); d != nil {

@@ -27,6 +27,8 @@ type Tensor struct {
 	dtype DType
 	ndim  uint8
 	dims  [kernel.MaxDims]int
+
+	absent *string // why there is no memory; nil: there is
 }
 
 // Shape returns the sizes. The caller must not modify them.
@@ -59,6 +61,9 @@ func (t *Tensor) Ptr() unsafe.Pointer { return t.ptr("Ptr") }
 func (t *Tensor) ptr(op string) unsafe.Pointer {
 	if t.block != nil && t.block.Gen() != t.gen {
 		throwUse(op, "%v is used after its scope closed or it was freed; pass it to Keep before", t.brief())
+	}
+	if t.absent != nil {
+		throwUse(op, "%v: %s", t.brief(), *t.absent)
 	}
 	return t.addr
 }

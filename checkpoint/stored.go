@@ -1,0 +1,166 @@
+package checkpoint
+
+import (
+	"context"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// storedBytes is how much of a tensor on a disk is in memory at a time.
+const storedBytes = 16 << 20
+
+// stored returns what has this rank's rows of t; ok is false if they are in memory.
+func (t *namedTensor) stored() (s dtensor.Stored, ok bool) {
+	if t.shards != nil {
+		return nil, false
+	}
+	return t.tensor.Stored()
+}
+
+// stored reports whether f has a tensor whose rows lie on a disk.
+func (f *fileTensor) stored() bool {
+	for i := range f.members {
+		if _, ok := f.members[i].namedTensor.stored(); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// storesRows reports whether some tensor of the plan lies on a disk, on every rank of it alike.
+func (p *plan) storesRows() bool {
+	for i := range p.tensors {
+		if _, ok := p.tensors[i].stored(); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// excerpts notes a misuse if a tensor of s is part of what is to be saved.
+func (s *State) excerpts() {
+	for _, t := range s.tensors {
+		if t.tensor != nil && t.tensor.ExcerptOf() != "" {
+			s.misuse("tensor %q has those rows of %s that are in memory; add the Params and the State of the table instead", t.name,
+				t.tensor.ExcerptOf())
+		}
+	}
+}
+
+// rowBytes is the size of a row of a tensor on a disk.
+func (t *namedTensor) rowBytes() int {
+	n := t.dtype().Size()
+	for _, d := range t.shape()[1:] {
+		n *= d
+	}
+	return n
+}
+
+// writeStored writes this rank's rows of a tensor to w, and returns the checksums of their blocks. whole is
+// the checksum of the file, which goes on.
+func writeStored(w io.Writer, s dtensor.Stored, rows, rowBytes, blockBytes int, whole *uint32) (sums string, err error) {
+	if err := s.Sync(); err != nil {
+		return "", err
+	}
+	var text []byte
+	n := max(1, storedBytes/rowBytes)
+	b := make([]byte, min(n, rows)*rowBytes)
+	left, block := blockBytes, uint32(0)
+	for first := 0; first < rows; first += n {
+		its := b[:min(n, rows-first)*rowBytes]
+		if err := s.ReadRows(first, its); err != nil {
+			return "", err
+		}
+		if err := writeAll(w, its); err != nil {
+			return "", err
+		}
+		*whole = crc32.Update(*whole, castagnoli(), its)
+		for len(its) > 0 {
+			k := min(left, len(its))
+			block = crc32.Update(block, castagnoli(), its[:k])
+			if its, left = its[k:], left-k; left == 0 {
+				text, left, block = fmt.Appendf(text, "%08x", block), blockBytes, 0
+			}
+		}
+	}
+	if left < blockBytes {
+		text = fmt.Appendf(text, "%08x", block)
+	}
+	return string(text), nil
+}
+
+// fillStored reads a tensor whose rows lie on a disk, some of them at a time. The ranks of a host do it
+// together.
+func (l *loader) fillStored(ctx context.Context, f *fileTensor) error {
+	t := &f.members[0]
+	if len(f.members) > 1 || t.transposed() || t.at.Fused > 0 {
+		l.keep(fmt.Errorf("tensor %q: its rows lie on a disk; a Mapping may give it another name, and neither transpose it nor cut it out", t.name))
+	}
+	s, _ := t.stored()
+	mine, _ := local(t.tensor) // empty outside the mesh
+	rows, rowBytes := 0, t.rowBytes()
+	if len(mine.size) > 0 && mine.numel() > 0 {
+		rows = mine.size[0]
+	}
+	n := max(1, storedBytes/rowBytes)
+	rounds := []int64{int64((rows + n - 1) / n), 0}
+	if l.err != nil {
+		rounds[1] = 1
+	}
+	if err := comm.AllReduce(ctx, l.host, rounds, comm.Max); err != nil || rounds[1] != 0 {
+		return err
+	}
+	for round := range int(rounds[0]) {
+		first := round * n
+		var its []box
+		if first < rows {
+			b := box{append([]int{}, mine.offset...), append([]int{}, mine.size...)}
+			b.offset[0], b.size[0] = b.offset[0]+first, min(n, rows-first)
+			its = []box{b}
+		}
+		boxes, err := tell(ctx, l.host, [][]box{its}, []int{len(t.shape())})
+		if err != nil {
+			return err
+		}
+		of := make([][]box, len(boxes))
+		for r := range of {
+			of[r] = boxes[r][0]
+		}
+		var targets []target
+		for _, b := range its {
+			targets = append(targets, target{b, make([]byte, b.numel()*f.entry.dtype().Size())})
+		}
+		if err := l.fill(ctx, f.entry, of, targets); err != nil {
+			return err
+		}
+		for _, to := range targets {
+			if l.err == nil {
+				l.keep(named(f.entry, putStored(ctx, t.tensor, s, first, to, f.entry.dtype())))
+			}
+		}
+	}
+	return nil
+}
+
+// putStored sets rows to what was read, in the type of the tensor.
+func putStored(ctx context.Context, t *dtensor.Tensor, s dtensor.Stored, first int, from target, dt tensor.DType) (err error) {
+	if dt == t.DType() {
+		return s.WriteRows(first, from.data)
+	}
+	failed := dtensor.Try(ctx, t.Mesh(), func() {
+		x := tensor.New(tensor.NewCPU(nil), t.DType(), from.box.size...)
+		defer x.Free()
+		fillFrom(x, from.data, dt)
+		err = s.WriteRows(first, unsafe.Slice((*byte)(x.Ptr()), x.Bytes()))
+	})
+	if failed != nil {
+		return failed
+	}
+	return err
+}

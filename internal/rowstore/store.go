@@ -1,0 +1,443 @@
+// Package rowstore keeps the rows of a table in a file, and those that are used most in
+// memory. It knows nothing of tensors or ranks: a row is the bytes of one or more fields, such
+// as its numbers and what an optimizer remembers of it.
+//
+// The memory is that of the caller: a list of slots for each field. Hold brings rows into slots,
+// where the caller reads and changes them, Prefetch does so in the background. A row is in one of
+// two sets of 16 slots, which a hash of its number names. The row that goes when both are full is
+// the least used one, and of equals the one that was wanted last the longest ago.
+//
+// The file is scratch: it has no name once it is made, and is gone when the process ends, however
+// that happens. A row that was never changed is not in it; its first bytes are computed.
+package rowstore
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+	"time"
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/internal/simd"
+)
+
+// Ways is how many slots a set has. The number of slots is a multiple of it.
+const Ways = 16
+
+// A Config describes a Store.
+type Config struct {
+	Table    string // in errors
+	Folder   string // where the file is
+	FirstRow int    // what errors call row 0
+	Rows     int    // at most 2³²-2
+	Slots    int    // a positive multiple of Ways
+	// Fresh sets data, the first field of a row, to what it is before any change. The other fields
+	// are zeros then. It is called from several goroutines.
+	Fresh func(row int, data []byte)
+	// Patience is how long a call waits for the disk before it is an error; 0: two minutes.
+	Patience time.Duration
+	Files    Files // nil: the operating system's
+}
+
+// A field is what the slots hold of rows.
+type field struct {
+	memory []byte // [Slots, width]
+	width  int
+	at     int // in a record
+}
+
+// Store is the rows of one table. One goroutine uses it.
+type Store struct {
+	c       Config
+	file    File
+	path    string
+	fields  []field
+	record  int      // bytes of a row in the file
+	sets    int      // Slots/Ways
+	tags    []uint32 // by slot: its row plus one, 0: none
+	stamps  []uint32 // by slot: the call that wanted it last
+	uses    []uint8  // by slot: how often it was used, halved now and then
+	flags   []uint8  // by slot
+	misses  []uint8  // by set: since its uses were halved
+	written []uint64 // by row, a bit: it is in the file, or will be
+	call    uint32   // the number of this call
+	since   uint32   // the call after the last Change: what was wanted since is kept if possible
+	before  uint32   // the call after the Change before
+	flights []*flight
+	out     *batch   // rows that lost their slots in this call
+	batches []*batch // rows to write, oldest first, of which the first is being written
+	stats   Stats
+}
+
+// The flags of a slot.
+const (
+	dirty  = 1 << iota // it differs from the file
+	flying             // it is being read
+	ahead              // it was prefetched and not used yet
+)
+
+// Stats count what a Store has done.
+type Stats struct {
+	Wanted       int // rows that were used, each as often as a call of Hold for use names it
+	Hits         int // those that were in memory already
+	Ahead        int // those of them that a prefetch had brought
+	Prefetched   int // rows that prefetches have brought
+	BytesRead    int
+	BytesWritten int
+}
+
+// An Error says what is wrong with a file, and with which row.
+type Error struct {
+	Table string
+	Row   int // -1: no one row
+	File  string
+	Err   error
+}
+
+func (e *Error) Error() string {
+	if e.Row < 0 {
+		return fmt.Sprintf("table %q in %s: %v", e.Table, e.File, e.Err)
+	}
+	return fmt.Sprintf("table %q, row %d in %s: %v", e.Table, e.Row, e.File, e.Err)
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// ErrFull says that a call wants more rows in memory than there is room for.
+var ErrFull = errors.New("more rows than slots")
+
+// New returns a store of rows that were never changed. Add its fields, then use it.
+func New(c Config) (*Store, error) {
+	if c.Slots < Ways || c.Slots%Ways != 0 || c.Rows < 0 || c.Rows > math.MaxUint32-1 {
+		panic(fmt.Sprintf("rowstore: %d rows in %d slots", c.Rows, c.Slots)) // the caller has checked them
+	}
+	if c.Patience == 0 {
+		c.Patience = 2 * time.Minute
+	}
+	if c.Files == nil {
+		c.Files = osFiles{}
+	}
+	s := &Store{c: c, sets: c.Slots / Ways, tags: make([]uint32, c.Slots), stamps: make([]uint32, c.Slots), uses: make([]uint8, c.Slots),
+		flags: make([]uint8, c.Slots), misses: make([]uint8, c.Slots/Ways), written: make([]uint64, (c.Rows+63)/64), record: sumBytes}
+	var err error
+	if s.file, s.path, err = c.Files.Create(c.Folder); err != nil {
+		return nil, &Error{Table: c.Table, Row: -1, File: c.Folder, Err: err}
+	}
+	return s, nil
+}
+
+// AddField adds a field of width bytes, which memory has for each slot. The first is the one
+// that Config.Fresh sets. It panics after the first use of the store.
+func (s *Store) AddField(memory []byte, width int) {
+	if s.call > 0 || len(memory) != s.c.Slots*width {
+		panic(fmt.Sprintf("rowstore: a field of %d bytes in %d for %d slots, at call %d", width, len(memory), s.c.Slots, s.call))
+	}
+	at := s.record - sumBytes
+	s.fields = append(s.fields, field{memory: memory, width: width, at: at})
+	s.record += width
+}
+
+// Used reports whether rows have been used, so that no field can be added.
+func (s *Store) Used() bool { return s.call > 0 }
+
+// Path returns what errors call the file.
+func (s *Store) Path() string { return s.path }
+
+// Stats returns what has been done so far.
+func (s *Store) Stats() Stats { return s.stats }
+
+// Close gives the file back.
+func (s *Store) Close() error {
+	for _, f := range s.flights {
+		<-f.done
+	}
+	for _, b := range s.batches {
+		if b.done != nil {
+			<-b.done
+		}
+	}
+	return s.file.Close()
+}
+
+// begin begins a call.
+func (s *Store) begin() {
+	if s.call == math.MaxUint32 {
+		clear(s.stamps)
+		s.call, s.since, s.before = 0, 0, 0
+	}
+	s.call++
+}
+
+// block is for how many rows the search begins at a time.
+const block = 32
+
+// Hold brings rows, counted from 0, into slots and sets slots[i] to that of rows[i]. They stay there
+// until the next call of Hold. use says that they are looked up, not found again to be changed.
+//
+// If there is not room for all it returns ErrFull; any other error is an *Error. The rows that
+// are in memory then are sound, and the next call works.
+func (s *Store) Hold(rows, slots []int64, use bool) error {
+	s.begin()
+	missing, err := s.search(rows, slots, use)
+	if err == nil && len(missing) > 0 {
+		err = s.retry()
+	}
+	if err != nil {
+		return err
+	}
+	var items []item
+	full := false
+	for _, i := range missing {
+		row := int(rows[i])
+		slot, ok := s.find(row) // if it occurs twice
+		if !ok {
+			slot, ok = s.place(row)
+			if !ok && len(s.flights) > 0 { // what is being read may take its place
+				if err := s.land(); err != nil {
+					return s.forget(items, err)
+				}
+				slot, ok = s.place(row)
+			}
+			if !ok {
+				full = true
+				continue
+			}
+			items = append(items, item{row, slot})
+		}
+		slots[i] = int64(slot)
+	}
+	err = s.write()
+	if failed := s.load(items); err == nil { // while others are written
+		err = failed
+	}
+	if err == nil && full {
+		err = ErrFull
+	}
+	return err
+}
+
+// forget takes their slots from items of which the reading did not begin, and returns err.
+func (s *Store) forget(items []item, err error) error {
+	for _, it := range items {
+		s.tags[it.slot], s.flags[it.slot] = 0, 0
+	}
+	_ = s.write() // what had these slots before; it is tried again
+	return err
+}
+
+// search finds rows that have a slot, and returns which have none.
+func (s *Store) search(rows, slots []int64, use bool) (missing []int, err error) {
+	for first := 0; first < len(rows); first += block {
+		its := rows[first:min(first+block, len(rows))]
+		for _, row := range its {
+			a, _ := s.setsOf(int(row))
+			simd.Prefetch(unsafe.Pointer(&s.tags[a*Ways]), 1)
+		}
+		for i, row := range its {
+			slot, ok := s.find(int(row))
+			if ok && s.flags[slot]&flying != 0 {
+				if err := s.land(); err != nil {
+					return nil, err
+				}
+				slot, ok = s.find(int(row)) // it is gone if it could not be read
+			}
+			if use {
+				s.stats.Wanted++
+			}
+			if !ok {
+				missing = append(missing, first+i)
+				continue
+			}
+			slots[first+i], s.stamps[slot] = int64(slot), s.call
+			if use {
+				s.used(slot)
+			}
+		}
+	}
+	return missing, nil
+}
+
+// used notes that a row was in memory when it was used.
+func (s *Store) used(slot int) {
+	s.stats.Hits++
+	if s.flags[slot]&ahead != 0 {
+		s.stats.Ahead++
+		s.flags[slot] &^= ahead
+	}
+	if s.uses[slot] < math.MaxUint8 {
+		s.uses[slot]++
+	}
+}
+
+// Change notes that the rows in slots have been changed since Hold brought them.
+func (s *Store) Change(slots []int64) {
+	for _, slot := range slots {
+		s.mark(int(slot))
+	}
+	s.before, s.since = s.since, s.call+1
+}
+
+// mark notes that the row of a slot differs from the file.
+func (s *Store) mark(slot int) {
+	s.flags[slot] |= dirty
+	row := s.tags[slot] - 1
+	s.written[row/64] |= 1 << (row % 64)
+}
+
+// Prefetch begins to bring rows into slots. What it cannot do now, for want of room or because
+// the disk fails, it leaves to Hold.
+func (s *Store) Prefetch(rows []int64) {
+	s.begin()
+	if s.retry() != nil {
+		return // Hold tries again, and says it
+	}
+	var items []item
+	for _, row := range rows {
+		slot, ok := s.find(int(row))
+		if ok {
+			s.stamps[slot] = s.call
+			continue
+		}
+		if len(items) == s.c.Slots/2 {
+			continue // the rows of this step need room too
+		}
+		if slot, ok = s.place(int(row)); ok {
+			s.flags[slot] |= ahead
+			items = append(items, item{int(row), slot})
+		}
+	}
+	s.stats.Prefetched += len(items)
+	_ = s.write() // of a batch before, which retry has seen to: it cannot fail
+	s.start(items)
+}
+
+// setsOf returns the two sets that a row may be in.
+func (s *Store) setsOf(row int) (a, b int) {
+	h := uint64(row+1) * 0x9e3779b97f4a7c15 // the finalizer of MurmurHash3, after the golden ratio
+	h = (h ^ h>>33) * 0xff51afd7ed558ccd
+	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
+	h ^= h >> 33
+	first, _ := bits.Mul64(h, uint64(s.sets))
+	second, _ := bits.Mul64(h<<32, uint64(s.sets))
+	return int(first), int(second)
+}
+
+// find returns the slot of a row; ok is false if it has none.
+func (s *Store) find(row int) (slot int, ok bool) {
+	tag := uint32(row) + 1
+	a, b := s.setsOf(row)
+	for i, t := range (*[Ways]uint32)(s.tags[a*Ways:]) {
+		if t == tag {
+			return a*Ways + i, true
+		}
+	}
+	for i, t := range (*[Ways]uint32)(s.tags[b*Ways:]) {
+		if t == tag {
+			return b*Ways + i, true
+		}
+	}
+	return 0, false
+}
+
+// place gives a slot to a row that has none; ok is false if all that it may have are of rows that
+// this call wants or that are being read.
+func (s *Store) place(row int) (slot int, ok bool) {
+	a, b := s.setsOf(row)
+	least := uint64(math.MaxUint64)
+	for _, set := range [2]int{a, b} {
+		for at := set * Ways; at < (set+1)*Ways; at++ {
+			if s.stamps[at] == s.call && s.tags[at] != 0 || s.flags[at]&flying != 0 {
+				continue
+			}
+			if w := s.worth(at); w < least {
+				slot, least = at, w
+			}
+		}
+	}
+	if least == math.MaxUint64 {
+		return 0, false
+	}
+	s.age(slot / Ways)
+	if s.flags[slot]&dirty != 0 {
+		s.evict(slot)
+	}
+	s.tags[slot], s.stamps[slot], s.uses[slot], s.flags[slot] = uint32(row)+1, s.call, 1, 0
+	return slot, true
+}
+
+// worth says which slot to take first: the least.
+func (s *Store) worth(slot int) uint64 {
+	if s.tags[slot] == 0 {
+		return 0
+	}
+	w := uint64(s.uses[slot])<<32 | uint64(s.stamps[slot])
+	if at := s.stamps[slot]; at >= s.since || at >= s.before && s.flags[slot]&ahead != 0 {
+		w |= 1 << 40 // this step or the next one needs it
+	}
+	return w
+}
+
+// age halves the uses of a set after so many misses as it has slots: what was used often once
+// need not be so for ever.
+func (s *Store) age(set int) {
+	if s.misses[set]++; s.misses[set] == Ways {
+		s.misses[set] = 0
+		for at := set * Ways; at < (set+1)*Ways; at++ {
+			s.uses[at] /= 2
+		}
+	}
+}
+
+// isWritten reports whether the file has a row, or will have.
+func (s *Store) isWritten(row int) bool { return s.written[row/64]>>(row%64)&1 != 0 }
+
+// fill sets the fields of a slot from a record.
+func (s *Store) fill(slot int, record []byte) {
+	for _, f := range s.fields {
+		copy(f.memory[slot*f.width:(slot+1)*f.width], record[f.at:])
+	}
+}
+
+// fresh sets the fields of a slot to those of a row that was never changed.
+func (s *Store) fresh(slot, row int) {
+	for i, f := range s.fields {
+		its := f.memory[slot*f.width : (slot+1)*f.width]
+		if i == 0 {
+			s.c.Fresh(row, its)
+		} else {
+			clear(its)
+		}
+	}
+}
+
+// wrap returns err as that of a row, or for row -1 of the file.
+func (s *Store) wrap(row int, err error) error {
+	if row >= 0 {
+		row += s.c.FirstRow
+	}
+	return &Error{Table: s.c.Table, Row: row, File: s.path, Err: err}
+}
+
+// await waits for the disk.
+func (s *Store) await(done <-chan struct{}, row int, doing string) error {
+	select {
+	case <-done:
+		return nil
+	default:
+	}
+	timer := time.NewTimer(s.c.Patience)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return nil
+	case <-timer.C:
+		return s.wrap(row, fmt.Errorf("%s it has taken %v so far; the disk does not answer, so try again or use another one", doing, s.c.Patience))
+	}
+}
+
+// sortItems sorts by row.
+func sortItems(items []item) {
+	slices.SortFunc(items, func(a, b item) int { return a.row - b.row })
+}

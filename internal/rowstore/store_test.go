@@ -1,0 +1,387 @@
+package rowstore
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A memory is a file system of one file, which fails at a given operation.
+type memory struct {
+	mu     sync.Mutex
+	bytes  []byte
+	calls  int
+	failAt int           // this call of all fails, and with always those after it too; 0: none
+	always bool          // see failAt
+	limit  int           // bytes that the disk has; 0: enough
+	wait   chan struct{} // reads wait for it; nil: they do not
+}
+
+var errInjected = errors.New("injected")
+
+func (m *memory) step() error {
+	m.calls++
+	if m.failAt > 0 && (m.calls == m.failAt || m.always && m.calls > m.failAt) {
+		return errInjected
+	}
+	return nil
+}
+
+func (m *memory) Create(string) (File, string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m, "memory", m.step()
+}
+
+func (m *memory) ReadAt(b []byte, at int64) (int, error) {
+	if m.wait != nil {
+		<-m.wait
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.step(); err != nil {
+		return 0, err
+	}
+	n := 0
+	if int(at) < len(m.bytes) {
+		n = copy(b, m.bytes[at:])
+	}
+	if n < len(b) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+func (m *memory) WriteAt(b []byte, at int64) (int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.step(); err != nil {
+		return 0, err
+	}
+	end := int(at) + len(b)
+	if m.limit > 0 && end > m.limit {
+		return 0, syscall.ENOSPC
+	}
+	if end > len(m.bytes) {
+		m.bytes = append(m.bytes, make([]byte, end-len(m.bytes))...)
+	}
+	return copy(m.bytes[at:], b), nil
+}
+
+func (m *memory) Sync() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.step()
+}
+
+func (m *memory) Close() error { return nil }
+
+// A twin is a store beside a map of what it should hold. Field 0 has 8 bytes, field 1 has 4.
+type twin struct {
+	*Store
+	data, sums []byte
+	want       map[int][2]uint64
+}
+
+func fresh(row int, data []byte) { binary.LittleEndian.PutUint64(data, uint64(row)*7+1) }
+
+func newTwin(t testing.TB, files Files, rows, slots int) *twin {
+	t.Helper()
+	w := &twin{data: make([]byte, 8*slots), sums: make([]byte, 4*slots), want: map[int][2]uint64{}}
+	var err error
+	w.Store, err = New(Config{Table: "users", FirstRow: 1000, Rows: rows, Slots: slots, Fresh: fresh, Files: files, Folder: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.AddField(w.data, 8)
+	w.AddField(w.sums, 4)
+	return w
+}
+
+func (w *twin) expect(row int) [2]uint64 {
+	if v, ok := w.want[row]; ok {
+		return v
+	}
+	return [2]uint64{uint64(row)*7 + 1, 0}
+}
+
+func (w *twin) slot(slot int64) [2]uint64 {
+	return [2]uint64{binary.LittleEndian.Uint64(w.data[8*slot:]), uint64(binary.LittleEndian.Uint32(w.sums[4*slot:]))}
+}
+
+// hold looks rows up, compares them, and with change changes them.
+func (w *twin) hold(rows []int64, change bool) error {
+	slots := make([]int64, len(rows))
+	if err := w.Hold(rows, slots, !change); err != nil {
+		return err
+	}
+	for i, row := range rows {
+		if got, want := w.slot(slots[i]), w.expect(int(row)); got != want {
+			return fmt.Errorf("row %d is %v, want %v", row, got, want)
+		}
+	}
+	if !change {
+		return nil
+	}
+	for i, row := range rows {
+		if slices.Index(rows, row) < i {
+			continue
+		}
+		v := w.expect(int(row))
+		v[0], v[1] = v[0]*3+1, v[1]+1
+		binary.LittleEndian.PutUint64(w.data[8*slots[i]:], v[0])
+		binary.LittleEndian.PutUint32(w.sums[4*slots[i]:], uint32(v[1]))
+		w.want[int(row)] = v
+	}
+	w.Change(slots)
+	return nil
+}
+
+// whole compares all rows as a checkpoint reads them.
+func (w *twin) whole(rows int) error {
+	data, sums := make([]byte, 8*rows), make([]byte, 4*rows)
+	if err := errors.Join(w.ReadRows(0, 0, data), w.ReadRows(1, 0, sums)); err != nil {
+		return err
+	}
+	for row := range rows {
+		got := [2]uint64{binary.LittleEndian.Uint64(data[8*row:]), uint64(binary.LittleEndian.Uint32(sums[4*row:]))}
+		if want := w.expect(row); got != want {
+			return fmt.Errorf("row %d is saved as %v, want %v", row, got, want)
+		}
+	}
+	return nil
+}
+
+func someRows(rng *rand.Rand, rows, most int) []int64 {
+	list := make([]int64, rng.IntN(most+1))
+	for i := range list {
+		list[i] = int64(float64(rows) * rng.Float64() * rng.Float64())
+	}
+	return list
+}
+
+// run does random things with the store. Errors for which tolerate is true change nothing.
+func (w *twin) run(rng *rand.Rand, rows, calls int, tolerate func(error) bool) error {
+	for range calls {
+		var err error
+		switch rng.IntN(8) {
+		case 0, 1, 2:
+			err = w.hold(someRows(rng, rows, 12), true)
+		case 3, 4:
+			err = w.hold(someRows(rng, rows, 12), false)
+		case 5, 6:
+			w.Prefetch(someRows(rng, rows, 40))
+		case 7:
+			n := 1 + rng.IntN(rows)
+			first := rng.IntN(rows - n + 1)
+			b := make([]byte, 4*n)
+			for i := range n {
+				binary.LittleEndian.PutUint32(b[4*i:], uint32(i))
+			}
+			if err = w.WriteRows(1, first, b); err == nil {
+				for i := range n {
+					v := w.expect(first + i)
+					w.want[first+i] = [2]uint64{v[0], uint64(i)}
+				}
+			} else if tolerate(err) { // some rows are written: bring all to one state, as loading again does
+				for range 10 {
+					if err = w.WriteRows(1, first, b); err == nil {
+						break
+					}
+				}
+				if err != nil {
+					return nil
+				}
+				for i := range n {
+					v := w.expect(first + i)
+					w.want[first+i] = [2]uint64{v[0], uint64(i)}
+				}
+			}
+		}
+		if err != nil && !tolerate(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+func never(error) bool { return false }
+
+func TestStoreAgainstAMap(t *testing.T) {
+	for seed := range uint64(60) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		rows := 1 + rng.IntN(400)
+		w := newTwin(t, &memory{}, rows, Ways*(1+rng.IntN(6)))
+		if err := errors.Join(w.run(rng, rows, 200, never), w.whole(rows), w.Sync(), w.whole(rows), w.Close()); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+	}
+}
+
+func TestStoreInAFolder(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	w := newTwin(t, nil, 300, 32)
+	if err := errors.Join(w.run(rng, 300, 200, never), w.Sync(), w.whole(300)); err != nil {
+		t.Fatal(err)
+	}
+	if names, err := os.ReadDir(w.c.Folder); err != nil || len(names) != 0 {
+		t.Errorf("the folder has %v, %v; the file is to have no name", names, err)
+	}
+	if s := w.Stats(); s.Hits == 0 || s.Wanted <= s.Hits || s.Ahead == 0 || s.BytesRead == 0 || s.BytesWritten == 0 {
+		t.Errorf("statistics %+v", s)
+	}
+	if err := w.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Each operation fails once, and then each and all after it: an error names table and file, no row
+// is wrong, and when the disk works again all is there.
+func TestStoreWithFailingFile(t *testing.T) {
+	const rows, calls = 120, 60
+	for _, always := range []bool{false, true} {
+		for at := 2; ; at += 5 {
+			rng := rand.New(rand.NewPCG(9, 1))
+			m := &memory{failAt: at, always: always}
+			w := newTwin(t, m, rows, 32)
+			injected := func(err error) bool {
+				e, ok := errors.AsType[*Error](err)
+				return ok && errors.Is(err, errInjected) && e.Table == "users" && e.File == "memory"
+			}
+			if err := w.run(rng, rows, calls, injected); err != nil {
+				t.Fatalf("failing at %d: %v", at, err)
+			}
+			m.mu.Lock()
+			made := m.calls
+			m.failAt = 0
+			m.mu.Unlock()
+			if made < at {
+				break
+			}
+			if always {
+				continue // WriteRows may have stopped half way
+			}
+			if err := errors.Join(w.Sync(), w.whole(rows)); err != nil {
+				t.Fatalf("after a failure at %d: %v", at, err)
+			}
+		}
+	}
+}
+
+// fill changes all rows, some at a time.
+func (w *twin) fill(rows int) error {
+	for first := 0; first < rows; first += 8 {
+		var list []int64
+		for row := first; row < min(first+8, rows); row++ {
+			list = append(list, int64(row))
+		}
+		if err := w.hold(list, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func TestStoreOnAFullDisk(t *testing.T) {
+	const rows = 400
+	m := &memory{limit: 100 * 16}
+	w := newTwin(t, m, rows, 64)
+	err := w.fill(rows)
+	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), `table "users", row 1`) {
+		t.Fatalf("got %v", err)
+	}
+	var held int64 = -1 // a row in memory is still found
+	for slot, tag := range w.tags {
+		if tag != 0 && w.flags[slot]&flying == 0 {
+			held = int64(tag) - 1
+		}
+	}
+	if err := w.hold([]int64{held}, true); err != nil {
+		t.Errorf("row %d, which is in memory: %v", held, err)
+	}
+	m.mu.Lock()
+	m.limit = 0
+	m.mu.Unlock()
+	if err := errors.Join(w.fill(rows), w.whole(rows)); err != nil {
+		t.Errorf("when there is room again: %v", err)
+	}
+}
+
+func TestStoreWithDamagedRecords(t *testing.T) {
+	const rows = 200
+	for name, damage := range map[string]func(m *memory){
+		"a bit":     func(m *memory) { m.bytes[16*7+3] ^= 4 },
+		"truncated": func(m *memory) { m.bytes = m.bytes[:16*7+5] },
+		"swapped":   func(m *memory) { copy(m.bytes[16*7:16*8], bytes.Clone(m.bytes[16*8:16*9])) },
+		"zeros":     func(m *memory) { clear(m.bytes[16*7 : 16*8]) },
+	} {
+		m := &memory{}
+		w := newTwin(t, m, rows, 32)
+		if err := errors.Join(w.fill(rows), w.Sync()); err != nil {
+			t.Fatal(err)
+		}
+		if _, held := w.find(7); held {
+			t.Fatal("row 7 is in memory")
+		}
+		damage(m)
+		err := w.hold([]int64{5, 7, 150}, false)
+		if e, ok := errors.AsType[*Error](err); !ok || e.Row != 1007 {
+			t.Errorf("%s: looked up: %v", name, err)
+		}
+		w.Prefetch([]int64{7, 3})
+		if err := w.hold([]int64{3}, true); err != nil {
+			t.Errorf("%s: the next batch: %v", name, err)
+		}
+		if err := w.hold([]int64{7}, true); err == nil {
+			t.Errorf("%s: after a prefetch there is no error", name)
+		}
+		if err := w.ReadRows(1, 0, make([]byte, 4*rows)); err == nil || !strings.Contains(err.Error(), "row 1007 in memory") {
+			t.Errorf("%s: saved: %v", name, err)
+		}
+	}
+}
+
+func TestStoreWithMoreRowsThanSlots(t *testing.T) {
+	w := newTwin(t, &memory{}, 200, 32)
+	var list []int64
+	for row := range 40 {
+		list = append(list, int64(row))
+	}
+	if err := w.hold(list, true); !errors.Is(err, ErrFull) {
+		t.Errorf("40 rows in 32 slots: %v", err)
+	}
+	if err := errors.Join(w.hold(list[:10], true), w.hold(list[8:20], true), w.whole(200)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestStoreOnASlowDisk(t *testing.T) {
+	m := &memory{}
+	w := newTwin(t, m, 200, 32)
+	if err := errors.Join(w.fill(200), w.Sync()); err != nil {
+		t.Fatal(err)
+	}
+	m.wait = make(chan struct{})
+	w.c.Patience = time.Millisecond
+	if err := w.hold([]int64{3}, true); err == nil || !strings.Contains(err.Error(), `table "users", row 1003 in memory: reading it has taken 1ms`) {
+		t.Errorf("got %v", err)
+	}
+	if err := w.hold([]int64{199}, true); err != nil {
+		t.Errorf("a row in memory: %v", err)
+	}
+	close(m.wait)
+	w.c.Patience = time.Minute
+	if err := w.hold([]int64{3}, true); err != nil {
+		t.Errorf("when the disk answers again: %v", err)
+	}
+}
