@@ -84,6 +84,7 @@ func (t *Table) bag(ids, offsets, weights *dtensor.Tensor, o BagOptions) *dtenso
 	const op = "Bag"
 	weight := t.weight
 	s := o.check(op, weight)
+	s.stored = t.stored
 	checkIDs(op, weight, ids, s)
 	checkBags(op, ids, offsets, weights, &o)
 	ids, final := placeBags(weight, ids)

@@ -17,6 +17,7 @@ type bags struct {
 	result []layout.Placement // of the bags as they are computed
 	final  []layout.Placement // of what the caller gets, on axes that shard the bags
 	p      *pooling
+	table  *tensor.Tensor // what p takes rows of: this rank's rows, or the distinct ones that were fetched
 }
 
 // divide assigns the local ids to bags. starts is nil for bags of one length.
@@ -28,7 +29,12 @@ func (b *bags) divide(starts []int, local *tensor.Tensor) {
 		}
 	}
 	whole := tensor.Cast(local, tensor.Int64)
-	b.p = newPooling(local.Device(), b.o.Mode, tensor.Read[int64](whole), starts, b.own.row, b.own.rows(), b.s.padding)
+	if b.own.stored != nil {
+		b.divideStored(starts, tensor.Read[int64](whole))
+	} else {
+		b.table = b.own.local
+		b.p = newPooling(local.Device(), b.o.Mode, tensor.Read[int64](whole), starts, b.own.row, b.own.rows(), b.s.padding)
+	}
 	runtime.KeepAlive(whole)
 	var factors *tensor.Tensor
 	if b.scale != nil {
@@ -46,7 +52,7 @@ func (b *bags) forward() *tensor.Tensor {
 	if g := b.group(b.masked...); g != nil {
 		others = &maxima{g, b.mesh, b.op + ": maxima"}
 	}
-	return b.p.forward(b.own.local, others)
+	return b.p.forward(b.table, others)
 }
 
 // backward returns the gradients of the table and of the weights.
@@ -57,14 +63,18 @@ func (b *bags) backward(gy *dtensor.Tensor) (*dtensor.Rows, *dtensor.Tensor) {
 		scales = b.scaleGrad(values)
 	}
 	b.x.counts = nil // those of all ids, used or not
-	return b.gradient(tensor.Unique(b.p.tensor(b.p.row), 0, b.own.rows()), b.p.backward(values)), scales
+	u := tensor.Unique(b.p.tensor(b.p.row), 0, b.table.Dim(0))
+	if b.own.stored != nil {
+		u.Index = tensor.IndexSelect(b.distinct().Index, 0, u.Index)
+	}
+	return b.gradient(u, b.p.backward(values)), scales
 }
 
 // scaleGrad returns the gradient of the weights for the gradients [k, d] of the
 // bags of the used ids: the products of rows and gradients. Ranks that have
 // other rows or other columns have the rest of the sum.
 func (b *bags) scaleGrad(dy *tensor.Tensor) *dtensor.Tensor {
-	dots := tensor.Sum(tensor.Mul(tensor.Widen(b.p.rows(b.own.local)), dy), []int{1}, false)
+	dots := tensor.Sum(tensor.Mul(tensor.Widen(b.p.rows(b.table)), dy), []int{1}, false)
 	local := b.scale.Local()
 	flat := tensor.Zeros(local.Device(), local.DType(), local.Numel())
 	tensor.IndexAddTo(flat, 0, b.p.tensor(b.p.at), tensor.Cast(dots, local.DType()))

@@ -22,6 +22,17 @@ type batchLookup struct {
 // newLookup checks this rank's ids, with the other ranks where they have others.
 // counted says that they are to know how many ids each has.
 func (c *Collection) newLookup(op string, j *Jagged, at []int, counted bool) *batchLookup {
+	v := c.newRequest(op, j, at, counted)
+	if slices.ContainsFunc(c.settings, func(s settings) bool { return s.renorm }) {
+		v.renormalize(v.requestedRows())
+	}
+	v.fetch(v.requested)
+	v.rows = v.reply()
+	return v
+}
+
+// newRequest is newLookup up to the requests.
+func (c *Collection) newRequest(op string, j *Jagged, at []int, counted bool) *batchLookup {
 	v := &batchLookup{c: c, j: j, at: at}
 	v.exchange = exchange{route: c.routeFor(j), op: op, mesh: c.mesh, dtype: c.dtype, tables: make([]part, len(c.tables))}
 	bad := make([]int64, badSize)
@@ -48,10 +59,6 @@ func (c *Collection) newLookup(op string, j *Jagged, at []int, counted bool) *ba
 	}
 	v.agree(bad, counted)
 	v.request()
-	if slices.ContainsFunc(c.settings, func(s settings) bool { return s.renorm }) {
-		v.renormalize(v.requestedRows())
-	}
-	v.rows = v.reply()
 	return v
 }
 

@@ -104,7 +104,7 @@ func NewCollection(mesh *dtensor.Mesh, tables ...CollectionTable) *Collection {
 			refuse(op, "table %q holds %v and table %q %v; make a collection for each type", tables[0].Name, c.dtype, t.Name, dt)
 		}
 		c.tables, c.modes = append(c.tables, table), append(c.modes, t.Mode)
-		c.settings = append(c.settings, table.options.check(op, table.weight))
+		c.settings = append(c.settings, table.settings(op))
 	}
 	c.of = make([][]int, len(tables))
 	for f := range c.features {

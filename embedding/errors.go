@@ -22,6 +22,19 @@ func refuse(op, format string, args ...any) {
 	fault.Throw(&Error{Op: op, Detail: fmt.Sprintf(format, args...)})
 }
 
+// A StoreError says that the disk of one rank has failed: it names the table, the file and, where it
+// can, the row. Every rank of the mesh throws the same one, and the group stays usable.
+type StoreError struct {
+	Op     string
+	Rank   int // in the world
+	Detail string
+}
+
+// Error gives all of it in one line.
+func (e *StoreError) Error() string {
+	return fmt.Sprintf("embedding: %s: rank %d: %s", e.Op, e.Rank, e.Detail)
+}
+
 // An IDError says that an id names no row of its table. Every rank of the mesh
 // throws the same one, whichever rank holds the id, and the group stays usable.
 type IDError struct {

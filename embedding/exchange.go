@@ -21,11 +21,12 @@ type exchange struct {
 	dtype  tensor.DType // of the tables
 	tables []part
 
-	distinct []tensor.Uniq  // by table: of this rank's ids
-	begin    []int          // [peer][table]: where the peer's requests begin in wanted; one more for the end
-	wanted   *tensor.Tensor // int64: the rows that the peers request of this rank
-	counts   []int          // of one table: the distinct rows of each replica; nil: not known
-	inOrder  bool           // see setOrder
+	distinct []tensor.Uniq    // by table: of this rank's ids
+	begin    []int            // [peer][table]: where the peer's requests begin in wanted; one more for the end
+	wanted   *tensor.Tensor   // int64: the rows that the peers request of this rank
+	counts   []int            // of one table: the distinct rows of each replica; nil: not known
+	inOrder  bool             // see setOrder
+	fetched  []*tensor.Tensor // by table: the requested rows, peer by peer, of one with a Store; nil: it has none
 }
 
 // A part is a table as this rank has it.
@@ -181,7 +182,9 @@ func (x *exchange) reply() []*tensor.Tensor {
 	}
 	var mine *tensor.Tensor
 	if len(x.tables) == 1 && x.replyGroup == x.requestGroup { // every request gets one reply
-		mine = tensor.TakeRows(x.tables[0].local, x.wanted, x.tables[0].row)
+		if mine = x.fetchedRows(0); mine == nil {
+			mine = tensor.TakeRows(x.tables[0].local, x.wanted, x.tables[0].row)
+		}
 	} else {
 		mine = tensor.New(dev, dt, sum(send))
 		at := 0
@@ -193,7 +196,11 @@ func (x *exchange) reply() []*tensor.Tensor {
 				if !p.boxes[t].owner || n*w == 0 {
 					continue
 				}
-				tensor.TakeRowsTo(tensor.Narrow(mine, 0, at, n*w).Reshape(n, w), its.local, x.requests(p.requestPeer, t), its.row, false)
+				if to := tensor.Narrow(mine, 0, at, n*w).Reshape(n, w); its.stored != nil {
+					tensor.Copy(to, x.fetchedFor(p.requestPeer, t))
+				} else {
+					tensor.TakeRowsTo(to, its.local, x.requests(p.requestPeer, t), its.row, false)
+				}
 				at += n * w
 			}
 		}

@@ -34,6 +34,10 @@ func (t *Table) Fuse(update func(rows *dtensor.Rows) error) {
 	if t.weight.Layout().IsPartial() {
 		refuse("Fuse", "%v is a sum of what the ranks hold; redistribute it to Replicate or Shard", t)
 	}
+	if update != nil && t.stored != nil && !t.stored.followed {
+		refuse("Fuse", "%s has a Store, and what its optimizer remembers of rows has to go there with them; call Follow(opt.State()) before",
+			t.stored.name)
+	}
 	if update != nil {
 		mesh := t.weight.Mesh()
 		handle := dtensor.Zeros(mesh, tensor.Float32, []int{1}, mesh.Every(layout.Replicate())...)
@@ -65,6 +69,10 @@ type fused struct {
 func (t *Table) input() *dtensor.Tensor {
 	f := t.fused
 	if f == nil {
+		if t.stored != nil && dtensor.Tracked(t.weight) {
+			refuse("Lookup", "%s has a Store, and no optimizer changes its rows after the backward pass; Fuse one and pass Param to ValueAndGrad",
+				t.stored.name)
+		}
 		return t.weight
 	}
 	switch {
@@ -77,7 +85,13 @@ func (t *Table) input() *dtensor.Tensor {
 	f.gate = dtensor.Record("Fuse", f.handle.Detach(), []*dtensor.Tensor{f.handle}, func(*dtensor.Tensor) []dtensor.Grad {
 		rows := dtensor.SumRows(f.arrived...)
 		f.gate, f.arrived = nil, nil
-		if err := f.update(rows); err != nil {
+		var err error
+		if t.stored != nil {
+			err = t.stored.update("Fuse", rows, f.update)
+		} else {
+			err = f.update(rows)
+		}
+		if err != nil {
 			fault.Throw(err)
 		}
 		return []dtensor.Grad{{}}

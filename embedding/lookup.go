@@ -41,8 +41,7 @@ func Lookup(weight, ids *dtensor.Tensor, o Options) *dtensor.Tensor {
 func (t *Table) lookUp(ids *dtensor.Tensor) *dtensor.Tensor {
 	defer t.weight.Mesh().Span("Lookup").End()
 	const op = "Lookup"
-	weight, o := t.weight, t.options
-	s := o.check(op, weight)
+	weight, s := t.weight, t.settings(op)
 	checkIDs(op, weight, ids, s)
 	p := rolesOf(op, weight, ids, s)
 	shape := append(append(make([]int, 0, ids.NDim()+1), ids.Shape()...), weight.Dim(1))
@@ -208,9 +207,16 @@ func (l *lookup) forward() *tensor.Tensor {
 		l.mask = l.newMask().OwnedBy(l.own.weight.Layout(), 0, l.ids)
 	}
 	if len(l.requests) > 0 {
+		l.x.fetch(l.x.requested)
 		rows := l.x.reply()[0]
 		defer rows.Free()
 		return tensor.TakeRows(rows, l.x.distinct[0].Slot.Reshape(l.ids.Shape()...), 0)
+	}
+	if l.own.stored != nil {
+		own := l.fetchOwn()
+		rows := tensor.New(own.Device(), own.DType(), append(slices.Clone(l.ids.Shape()), l.own.columns())...)
+		tensor.TakeRowsTo(rows, own, l.distinct().Slot.Reshape(l.ids.Shape()...), 0, !l.carries)
+		return rows
 	}
 	rows := tensor.New(l.own.local.Device(), l.own.local.DType(), append(slices.Clone(l.ids.Shape()), l.own.columns())...)
 	tensor.TakeRowsTo(rows, l.own.local, l.ids, l.base, !l.carries) // rows that a mask covers are never read

@@ -31,11 +31,11 @@ func (t *Table) LookupAs(ids *dtensor.Tensor, to ...layout.Placement) *dtensor.T
 	defer t.weight.Mesh().Span("LookupAs").End()
 	const op = "LookupAs"
 	weight := t.weight
-	s := t.options.check(op, weight)
+	s := t.settings(op)
 	checkIDs(op, weight, ids, s)
 	p := rolesOf(op, weight, ids, s)
 	replies, wholeRows := p.fromOwners(weight, ids, s, to), p.wholeRows(weight, s, to)
-	if !replies && !wholeRows || !p.mesh.Inside() {
+	if !replies && !wholeRows || !p.mesh.Inside() || t.stored != nil {
 		return t.lookUp(ids).Redistribute(to...)
 	}
 	shape := append(slices.Clone(ids.Shape()), weight.Dim(1))

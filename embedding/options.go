@@ -35,6 +35,7 @@ type settings struct {
 	frequency bool
 	name      string          // of the table; "": see table
 	weight    *dtensor.Tensor // the table
+	stored    *stored         // its rows; nil: they are in memory
 }
 
 // table returns what errors call the table.

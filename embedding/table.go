@@ -3,8 +3,10 @@ package embedding
 import (
 	"fmt"
 	"iter"
+	"time"
 
 	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/internal/rowstore"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -29,6 +31,17 @@ type Config struct {
 	MaxNorm         *float64
 	NormType        *float64
 	ScaleGradByFreq bool
+
+	// Store is a folder on a disk of each rank's host that keeps the rows, so that the table may
+	// be larger than memory; "": they are in memory. See the section on it in the package's text.
+	Store string
+	// Cache is how many bytes of rows are in memory if there is a Store, on all ranks together,
+	// divided among them as the rows are. What an optimizer remembers of these rows comes on
+	// top, and six bytes a row.
+	Cache int
+
+	files    rowstore.Files // nil: the operating system's
+	patience time.Duration  // with a disk; 0: that of rowstore
 }
 
 // A Table is an embedding table on a mesh with the options of its lookups.
@@ -36,10 +49,13 @@ type Table struct {
 	weight  *dtensor.Tensor
 	options Options
 	fused   *fused // nil: gradients are returned
+	stored  *stored
+	state   []namedState // what Follow was given
 }
 
-// NewTable makes a table with random rows. It communicates nothing. It throws an
-// *Error that names the field if the configuration makes no sense.
+// NewTable makes a table with random rows. It communicates nothing, but with a Store whether
+// all ranks could make their files: if not it throws a *StoreError. It throws an *Error that
+// names the field if the configuration makes no sense.
 func NewTable(mesh *dtensor.Mesh, c Config) *Table {
 	if c.Rows < 0 || c.Dim < 0 {
 		refuse("NewTable", "table %q has %d rows of %d features; sizes are not negative", c.Name, c.Rows, c.Dim)
@@ -50,14 +66,23 @@ func NewTable(mesh *dtensor.Mesh, c Config) *Table {
 	if c.DType == 0 {
 		c.DType = tensor.Float32
 	}
+	o := Options{PaddingIdx: c.PaddingIdx, MaxNorm: c.MaxNorm, NormType: c.NormType, ScaleGradByFreq: c.ScaleGradByFreq, Table: c.Name}
+	switch {
+	case c.Store != "":
+		s := newStored(mesh, c)
+		t := TableOf(s.weight, o)
+		t.stored = s
+		return t
+	case c.Cache != 0:
+		refuse("NewTable", "table %q: Cache is %d bytes, and there is no Store; give a folder", c.Name, c.Cache)
+	}
 	wide := dtensor.Normal(mesh, c.Key, 0, c.Std, []int{c.Rows, c.Dim}, c.Layout.Placements(mesh, c.Rows, c.Dim)...)
 	weight := wide
 	if c.DType != tensor.Float32 {
 		weight = mesh.Wrap("NewTable", tensor.Cast(wide.Local(), c.DType), nil, false, wide.Shape(), wide.Placements()...)
 		wide.Local().Free()
 	}
-	t := TableOf(weight, Options{PaddingIdx: c.PaddingIdx, MaxNorm: c.MaxNorm, NormType: c.NormType, ScaleGradByFreq: c.ScaleGradByFreq,
-		Table: c.Name})
+	t := TableOf(weight, o)
 	if c.PaddingIdx != nil {
 		t.clearRow(t.options.check("NewTable", weight).padding)
 	}
@@ -71,7 +96,8 @@ func TableOf(weight *dtensor.Tensor, o Options) *Table {
 	return &Table{weight: weight, options: o}
 }
 
-// Weight returns the rows, [V, D]: the parameter to train.
+// Weight returns the rows, [V, D]: the parameter to train. Of a table with a Store it has a
+// layout and no elements.
 func (t *Table) Weight() *dtensor.Tensor { return t.weight }
 
 // Params lists the rows under the name that torch.nn.Embedding gives them, so that a

@@ -75,7 +75,8 @@ const policy = `
 	dtensor/visualize < dtensor
 	nn             < dtensor embedding
 	serve          <
-	embedding      < dtensor internal/keytable serve
+	internal/rowstore < internal/simd
+	embedding      < dtensor internal/keytable internal/rowstore serve
 	loss           < dtensor
 	optim          < dtensor
 	checkpoint     < dtensor checkpoint/safetensors internal/job internal/snapshot

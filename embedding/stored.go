@@ -1,0 +1,351 @@
+package embedding
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/dtype"
+	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/internal/index"
+	"github.com/gorun-spmd/gorun/internal/philox"
+	"github.com/gorun-spmd/gorun/internal/rowstore"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// stored is the rows of a table with a Store.
+type stored struct {
+	name     string          // what errors call the table
+	weight   *dtensor.Tensor // the table, [V, D]; no memory has it
+	resident *dtensor.Tensor // those rows that are in memory, [slots of all ranks, D]
+	slots    int             // of this rank
+	rows     *rowstore.Store // this rank's; nil if it has none
+	followed bool
+}
+
+// newStored makes the rows of a table that c describes.
+func newStored(mesh *dtensor.Mesh, c Config) *stored {
+	const op = "NewTable"
+	s := &stored{name: fmt.Sprintf("table %q", c.Name)}
+	places := c.Layout.Placements(mesh, c.Rows, c.Dim)
+	switch {
+	case c.Rows < 1 || c.Dim < 1:
+		refuse(op, "%s has %d rows of %d features; with a Store it needs some of both", s.name, c.Rows, c.Dim)
+	case c.MaxNorm != nil:
+		refuse(op, "%s has a Store and MaxNorm, which changes rows that are looked up; leave one of them out", s.name)
+	case c.DType != tensor.Float32 && c.DType != tensor.Float64 && c.DType != tensor.BFloat16:
+		refuse(op, "%s holds %v; use bfloat16, float32 or float64", s.name, c.DType)
+	case !tensor.OnHost(mesh.Device()):
+		refuse(op, "%s has a Store and the mesh is on %v; its rows go through the memory of CPUs, so make a mesh of them", s.name, mesh.Device())
+	}
+	axes := 0 // of more than one rank
+	for axis, a := range mesh.Axes() {
+		if p := places[axis]; p.IsCyclic() || a.Size > 1 && !p.Shards(0) {
+			refuse(op, "%s has a Store and lies %s; each rank has to have rows of its own, in blocks, so use RowWise over all axes of %v, or TableWise",
+				s.name, c.Layout, mesh)
+		}
+		if a.Size > 1 {
+			axes++
+		}
+	}
+	of := &rowstore.Config{Table: c.Name, Folder: c.Store, Files: c.files, Patience: c.patience}
+	s.weight = mesh.WrapStored(op, storedField{s, 0}, s.name+" has its rows on a disk, and no operator on them but lookups; "+
+		"make an optimizer of the table's Resident", c.DType, []int{c.Rows, c.Dim}, places...)
+	sizes := slotsOf(s, mesh, c)
+	if axes > 1 { // no list of sizes says how they lie: give all ranks the same
+		least := slices.Min(sizes)
+		for i := range sizes {
+			sizes[i] = least
+		}
+	}
+	for axis := range places {
+		switch {
+		case mesh.Axes()[axis].Size == 1:
+			places[axis] = layout.Replicate()
+		case axes == 1:
+			places[axis] = layout.ShardSizes(0, sizes...)
+		default:
+			places[axis] = layout.Shard(0)
+		}
+	}
+	s.resident = dtensor.Zeros(mesh, c.DType, []int{sum(sizes), c.Dim}, places...)
+	s.resident.Local().Persist()
+	s.resident.MarkExcerpt(s.name)
+	if !mesh.Inside() {
+		return s
+	}
+	var err error
+	first, n := s.weight.Layout().Span(mesh.Coord(), 0)
+	if s.slots = s.resident.LocalShape()[0]; n > 0 {
+		of.FirstRow, of.Rows, of.Slots, of.Fresh = first, n, s.slots, freshRows(c, first, n)
+		if s.rows, err = rowstore.New(*of); err == nil {
+			s.rows.AddField(bytesOf(s.resident.Local()), c.Dim*c.DType.Size())
+		}
+	}
+	s.agree(mesh, op, err)
+	return s
+}
+
+// slotsOf returns how many slots each rank has, by its place in the mesh.
+func slotsOf(s *stored, mesh *dtensor.Mesh, c Config) []int {
+	rowBytes, l := c.Dim*c.DType.Size(), s.weight.Layout()
+	sizes := make([]int, mesh.Size())
+	for i := range sizes {
+		_, n := l.Span(l.Axes().Coord(i), 0)
+		if n == 0 {
+			continue
+		}
+		slots := int(float64(c.Cache/rowBytes) * (float64(n) / float64(c.Rows)))
+		slots = min(slots, 2*n+rowstore.Ways) / rowstore.Ways * rowstore.Ways
+		if slots < rowstore.Ways || slots > math.MaxInt32 || n >= math.MaxUint32 {
+			refuse("NewTable", "%s: Cache is %d bytes, which is %d of the %d rows of a rank; give room for %d to 2³¹, and no rank 2³² rows", s.name,
+				c.Cache, slots, n, rowstore.Ways)
+		}
+		sizes[i] = slots
+	}
+	return sizes
+}
+
+// freshRows returns what sets a row, counted from first, to what it is in a new table.
+func freshRows(c Config, first, n int) func(row int, data []byte) {
+	padding := -1
+	if s := (settings{}); s.setPadding(c.PaddingIdx, c.Rows) {
+		padding = s.padding
+	}
+	std := c.Std
+	return func(row int, data []byte) {
+		row += first
+		if row == padding {
+			clear(data)
+			return
+		}
+		var words [64]uint32
+		size := len(data) / c.Dim
+		for at := 0; at < c.Dim; at += len(words) {
+			its := words[:min(len(words), c.Dim-at)]
+			philox.Key(c.Key).Words(its, uint64(row)*uint64(c.Dim)+uint64(at))
+			for i, w := range its {
+				v, to := float32(math.FMA(std, philox.Normal(w), 0)), data[(at+i)*size:]
+				switch c.DType {
+				case tensor.BFloat16:
+					binary.NativeEndian.PutUint16(to, uint16(dtype.ToBF16(v)))
+				case tensor.Float64:
+					binary.NativeEndian.PutUint64(to, math.Float64bits(float64(v)))
+				default:
+					binary.NativeEndian.PutUint32(to, math.Float32bits(v))
+				}
+			}
+		}
+	}
+}
+
+// bytesOf returns the memory of a tensor on the host, which lives as long as the table.
+func bytesOf(x *tensor.Tensor) []byte {
+	if x.Bytes() == 0 {
+		return nil
+	}
+	return unsafe.Slice((*byte)(x.Ptr()), x.Bytes())
+}
+
+// storedField is one of the tensors of a stored table: its rows, or one that follows them.
+type storedField struct {
+	s      *stored
+	number int
+}
+
+func (f storedField) ReadRows(first int, b []byte) error {
+	if f.s.rows == nil {
+		return nil
+	}
+	return f.s.rows.ReadRows(f.number, first, b)
+}
+
+func (f storedField) WriteRows(first int, b []byte) error {
+	if f.s.rows == nil {
+		return nil
+	}
+	return f.s.rows.WriteRows(f.number, first, b)
+}
+
+func (f storedField) Sync() error {
+	if f.s.rows == nil {
+		return nil
+	}
+	return f.s.rows.Sync()
+}
+
+// take returns rows, counted from this rank's first, [n, D]. If they are more than there are slots
+// it brings them into memory some at a time.
+func (s *stored) take(rows []int64) (*tensor.Tensor, error) {
+	r := s.resident.Local()
+	dst := tensor.New(r.Device(), r.DType(), len(rows), r.Dim(1))
+	for n, at := len(rows), 0; at < len(rows); {
+		n = min(n, len(rows)-at)
+		slots := index.New[int64](r.Device(), n)
+		err := s.rows.Hold(rows[at:at+n], slots.Elems[:n], true)
+		switch {
+		case err == nil:
+			tensor.TakeRowsTo(tensor.Narrow(dst, 0, at, n), r, slots.Tensor(r.Device(), n), 0, false)
+			at += n
+		case errors.Is(err, rowstore.ErrFull) && n > 1:
+			n /= 2
+		default:
+			return dst, err
+		}
+	}
+	return dst, nil
+}
+
+// update brings the rows of a gradient into memory and has f change them there.
+func (s *stored) update(op string, rows *dtensor.Rows, f func(rows *dtensor.Rows) error) error {
+	mesh := s.weight.Mesh()
+	if !mesh.Inside() {
+		return f(dtensor.NewRows(s.resident, rows.Index, rows.Values))
+	}
+	local, slots := counted(rows.Index, firstRow(s.weight)), make([]int64, rows.Index.Numel())
+	var err error
+	if s.rows != nil {
+		err = s.rows.Hold(local, slots, false)
+	}
+	if errors.Is(err, rowstore.ErrFull) {
+		err = fmt.Errorf("%s: a step changes %d rows of this rank, and its part of the Cache has %d; give a Cache of twice the rows of a step, or "+
+			"smaller batches", s.name, len(local), s.slots)
+	}
+	s.agree(mesh, op, err)
+	if s.rows != nil {
+		s.rows.Change(slots) // before: f may fail half way
+	}
+	order := make([]int64, len(slots))
+	for i := range order {
+		order[i] = int64(i)
+	}
+	slices.SortFunc(order, func(i, j int64) int { return cmp.Compare(slots[i], slots[j]) })
+	first, dev := firstRow(s.resident), mesh.Device()
+	at := index.New[int64](dev, len(slots))
+	for i, k := range order {
+		at.Elems[i] = slots[k] + int64(first)
+	}
+	values := tensor.TakeRows(rows.Values, tensor.FromSlice(dev, order, len(order)), 0)
+	return f(dtensor.NewRows(s.resident, at.Tensor(dev, len(slots)), values))
+}
+
+// counted returns row numbers counted from first.
+func counted(rows *tensor.Tensor, first int) []int64 {
+	list := tensor.ToSlice[int64](rows)
+	for i := range list {
+		list[i] -= int64(first)
+	}
+	return list
+}
+
+// agree throws the error of the lowest rank that has one, on every rank of the mesh.
+func (s *stored) agree(mesh *dtensor.Mesh, op string, err error) { agreeOnDisks(mesh, op, err) }
+
+func agreeOnDisks(mesh *dtensor.Mesh, op string, err error) {
+	c := mesh.Comm()
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	longest := []int64{int64(len(text))}
+	mesh.Do(c, comm.Call{Kind: comm.AllReduceKind, Op: comm.Max, Dst: comm.Of(longest), Src: comm.Of(longest), Cause: op + ": status of disks"})
+	if longest[0] == 0 {
+		return
+	}
+	mine, all := make([]byte, longest[0]), make([]byte, int(longest[0])*c.Size())
+	copy(mine, text)
+	mesh.Do(c, comm.Call{Kind: comm.AllGatherKind, Dst: comm.Of(all), Src: comm.Of(mine), Cause: op + ": errors of disks"})
+	for r := range c.Size() {
+		its := all[r*len(mine) : (r+1)*len(mine)]
+		if its[0] != 0 {
+			fault.Throw(&StoreError{Op: op, Rank: c.WorldRank(r), Detail: string(its[:cmp.Or(slices.Index(its, 0)+1, len(its)+1)-1])})
+		}
+	}
+}
+
+// fetch brings the rows that are wanted of each table with a Store, counted from this rank's first,
+// into tensors [n, D]. It throws what goes wrong, on every rank.
+func (x *exchange) fetch(wanted func(t int) []int64) {
+	var err error
+	any := false
+	x.fetched = make([]*tensor.Tensor, len(x.tables))
+	for t := range x.tables {
+		s := x.tables[t].stored
+		if s == nil {
+			continue
+		}
+		any = true
+		if s.rows == nil {
+			x.fetched[t] = tensor.New(x.mesh.Device(), x.dtype, 0, x.tables[t].columns())
+			continue
+		}
+		rows, failed := s.take(wanted(t))
+		if x.fetched[t] = rows; err == nil {
+			err = failed
+		}
+	}
+	if any {
+		agreeOnDisks(x.mesh, x.op, err)
+	}
+}
+
+// requested returns the rows of table t that the peers request of this rank, peer by peer,
+// counted from its first.
+func (x *exchange) requested(t int) []int64 {
+	var rows []int64
+	for i := range x.requestPeers {
+		rows = append(rows, counted(x.requests(i, t), x.tables[t].row)...)
+	}
+	return rows
+}
+
+// fetchedRows returns the rows of table t that were fetched, nil if it has no Store.
+func (x *exchange) fetchedRows(t int) *tensor.Tensor {
+	if x.fetched == nil {
+		return nil // of a dynamic table
+	}
+	return x.fetched[t]
+}
+
+// fetchedFor returns the rows of table t that were fetched for a peer.
+func (x *exchange) fetchedFor(peer, t int) *tensor.Tensor {
+	at := 0
+	for i := range peer {
+		at += x.requestCount(i, t)
+	}
+	return tensor.Narrow(x.fetched[t], 0, at, x.requestCount(peer, t))
+}
+
+// fetchOwn fetches the rows of the local ids that this rank holds.
+func (l *lookup) fetchOwn() *tensor.Tensor {
+	l.x.fetch(func(int) []int64 { return tensor.ToSlice[int64](l.distinct().Index) })
+	return l.x.fetched[0]
+}
+
+// divideStored is divide for a table with a Store, of whose rows the distinct ones are fetched.
+func (b *bags) divideStored(starts []int, ids []int64) {
+	u := b.distinct()
+	b.table = b.fetchOwn()
+	const isPadding, isAway = -1, -2
+	places := make([]int32, len(ids))
+	for i, slot := range tensor.Read[int32](u.Slot) {
+		switch {
+		case ids[i] == int64(b.s.padding):
+			places[i] = isPadding
+		case slot < 0:
+			places[i] = isAway
+		default:
+			places[i] = slot
+		}
+	}
+	runtime.KeepAlive(u.Slot)
+	b.p = newPooling(b.table.Device(), b.o.Mode, places, starts, 0, b.table.Dim(0), isPadding)
+}
