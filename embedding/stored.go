@@ -87,7 +87,7 @@ func newStored(mesh *dtensor.Mesh, c Config) *stored {
 	if s.slots = s.resident.LocalShape()[0]; n > 0 {
 		of.FirstRow, of.Rows, of.Slots, of.Fresh = first, n, s.slots, freshRows(c, first, n)
 		if s.rows, err = rowstore.New(*of); err == nil {
-			s.rows.AddField(bytesOf(s.resident.Local()), c.Dim*c.DType.Size())
+			s.rows.AddField(bytesOf(s.resident.Local()), c.Dim*c.DType.Size(), nil)
 		}
 	}
 	s.agree(mesh, op, err)
@@ -144,6 +144,13 @@ func freshRows(c Config, first, n int) func(row int, data []byte) {
 				}
 			}
 		}
+	}
+}
+
+// widened sets data, numbers of float32, to those of bfloat16 in first.
+func widened(first, data []byte) {
+	for i := range len(data) / 4 {
+		binary.NativeEndian.PutUint32(data[4*i:], uint32(binary.NativeEndian.Uint16(first[2*i:]))<<16)
 	}
 }
 

@@ -46,8 +46,11 @@ func (t *Table) Follow(state iter.Seq2[string, *dtensor.Tensor]) {
 			refuse(op, "%s: %q is of another parameter; make an optimizer of this table alone", s.name, name)
 		case byRow:
 			if s.rows != nil {
-				local := x.Local()
-				s.rows.AddField(bytesOf(local), local.Bytes()/s.slots)
+				local, begin := x.Local(), (func(first, data []byte))(nil)
+				if strings.HasPrefix(name, "master.") {
+					begin = widened
+				}
+				s.rows.AddField(bytesOf(local), local.Bytes()/s.slots, begin)
 			}
 			x.MarkExcerpt(s.name)
 			shape := append([]int{s.weight.Dim(0)}, x.Shape()[1:]...)

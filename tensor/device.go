@@ -87,6 +87,9 @@ func (s *Scope) Keep(ts ...*Tensor) {
 // Persist takes t out of every scope: its memory lives as long as t or a view of
 // it is reachable. It returns t.
 func (t *Tensor) Persist() *Tensor {
+	if t.absent != nil {
+		return t
+	}
 	t.ptr("Persist")
 	if t.block != nil && t.block.Unscope() {
 		t.root().own()

@@ -33,8 +33,8 @@ type Config struct {
 	FirstRow int    // what errors call row 0
 	Rows     int    // at most 2³²-2
 	Slots    int    // a positive multiple of Ways
-	// Fresh sets data, the first field of a row, to what it is before any change. The other fields
-	// are zeros then. It is called from several goroutines.
+	// Fresh sets data, the first field of a row, to what it is before any change. It is called from
+	// several goroutines.
 	Fresh func(row int, data []byte)
 	// Patience is how long a call waits for the disk before it is an error; 0: two minutes.
 	Patience time.Duration
@@ -45,7 +45,8 @@ type Config struct {
 type field struct {
 	memory []byte // [Slots, width]
 	width  int
-	at     int // in a record
+	at     int                      // in a record
+	begin  func(first, data []byte) // see AddField
 }
 
 // Store is the rows of one table. One goroutine uses it.
@@ -129,13 +130,14 @@ func New(c Config) (*Store, error) {
 }
 
 // AddField adds a field of width bytes, which memory has for each slot. The first is the one
-// that Config.Fresh sets. It panics after the first use of the store.
-func (s *Store) AddField(memory []byte, width int) {
+// that Config.Fresh sets; any other is set by begin, given the first, or is zeros before any change
+// if begin is nil. AddField panics after the first use of the store.
+func (s *Store) AddField(memory []byte, width int, begin func(first, data []byte)) {
 	if s.call > 0 || len(memory) != s.c.Slots*width {
 		panic(fmt.Sprintf("rowstore: a field of %d bytes in %d for %d slots, at call %d", width, len(memory), s.c.Slots, s.call))
 	}
 	at := s.record - sumBytes
-	s.fields = append(s.fields, field{memory: memory, width: width, at: at})
+	s.fields = append(s.fields, field{memory: memory, width: width, at: at, begin: begin})
 	s.record += width
 }
 
@@ -402,13 +404,28 @@ func (s *Store) fill(slot int, record []byte) {
 
 // fresh sets the fields of a slot to those of a row that was never changed.
 func (s *Store) fresh(slot, row int) {
-	for i, f := range s.fields {
-		its := f.memory[slot*f.width : (slot+1)*f.width]
-		if i == 0 {
-			s.c.Fresh(row, its)
-		} else {
-			clear(its)
-		}
+	first := s.fields[0].memory[slot*s.fields[0].width:][:s.fields[0].width]
+	s.c.Fresh(row, first)
+	for _, f := range s.fields[1:] {
+		f.fresh(first, f.memory[slot*f.width:(slot+1)*f.width])
+	}
+}
+
+// fresh sets data to what the field of a row is, of which first is the first field, before any change.
+func (f *field) fresh(first, data []byte) {
+	if f.begin != nil {
+		f.begin(first, data)
+	} else {
+		clear(data)
+	}
+}
+
+// freshRecord sets the fields of a record to those of a row that was never changed.
+func (s *Store) freshRecord(record []byte, row int) {
+	first := record[:s.fields[0].width]
+	s.c.Fresh(row, first)
+	for _, f := range s.fields[1:] {
+		f.fresh(first, record[f.at:f.at+f.width])
 	}
 }
 

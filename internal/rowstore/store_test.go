@@ -95,6 +95,11 @@ type twin struct {
 
 func fresh(row int, data []byte) { binary.LittleEndian.PutUint64(data, uint64(row)*7+1) }
 
+// begin makes field 1 one more than field 0 at first.
+func begin(first, data []byte) {
+	binary.LittleEndian.PutUint32(data, uint32(binary.LittleEndian.Uint64(first))+1)
+}
+
 func newTwin(t testing.TB, files Files, rows, slots int) *twin {
 	t.Helper()
 	w := &twin{data: make([]byte, 8*slots), sums: make([]byte, 4*slots), want: map[int][2]uint64{}}
@@ -103,8 +108,8 @@ func newTwin(t testing.TB, files Files, rows, slots int) *twin {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.AddField(w.data, 8)
-	w.AddField(w.sums, 4)
+	w.AddField(w.data, 8, nil)
+	w.AddField(w.sums, 4, begin)
 	return w
 }
 
@@ -112,7 +117,7 @@ func (w *twin) expect(row int) [2]uint64 {
 	if v, ok := w.want[row]; ok {
 		return v
 	}
-	return [2]uint64{uint64(row)*7 + 1, 0}
+	return [2]uint64{uint64(row)*7 + 1, uint64(row)*7 + 2}
 }
 
 func (w *twin) slot(slot int64) [2]uint64 {

@@ -22,10 +22,10 @@ func (s *Store) ReadRows(number, first int, b []byte) error {
 					return s.wrap(row+i, err)
 				}
 				copy(to, record[f.at:])
-			case number == 0:
-				s.c.Fresh(row+i, to)
 			default:
-				clear(to)
+				record := records[i*s.record : (i+1)*s.record]
+				s.freshRecord(record, row+i)
+				copy(to, record[f.at:])
 			}
 		}
 		return nil
@@ -68,10 +68,7 @@ func (s *Store) WriteRows(number, first int, b []byte) error {
 			}
 			switch {
 			case !s.isWritten(row + i):
-				clear(record)
-				if number != 0 {
-					s.c.Fresh(row+i, record[:s.fields[0].width])
-				}
+				s.freshRecord(record, row+i)
 			case len(s.fields) > 1:
 				if err := check(record, row+i); err != nil {
 					return s.wrap(row+i, err)
