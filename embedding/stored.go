@@ -223,7 +223,7 @@ func (s *stored) update(op string, rows *dtensor.Rows, f func(rows *dtensor.Rows
 		err = s.rows.Hold(local, slots, false)
 	}
 	if errors.Is(err, rowstore.ErrFull) {
-		err = fmt.Errorf("%s: a step changes %d rows of this rank, and its part of the Cache has %d; give a Cache of twice the rows of a step, or "+
+		err = fmt.Errorf("%s: a step changes %d rows of this rank, and its part of the Cache has %d; give a Cache of a quarter more rows than a step changes, or "+
 			"smaller batches", s.name, len(local), s.slots)
 	}
 	s.agree(mesh, op, err)

@@ -190,7 +190,7 @@ func (s *Store) Hold(rows, slots []int64, use bool) error {
 		return err
 	}
 	var items []item
-	full := false
+	full, moved := false, false
 	for _, i := range missing {
 		row := int(rows[i])
 		slot, ok := s.find(row) // if it occurs twice
@@ -202,6 +202,10 @@ func (s *Store) Hold(rows, slots []int64, use bool) error {
 				}
 				slot, ok = s.place(row)
 			}
+			if !ok && s.move(row) {
+				moved = true
+				slot, ok = s.place(row)
+			}
 			if !ok {
 				full = true
 				continue
@@ -209,6 +213,16 @@ func (s *Store) Hold(rows, slots []int64, use bool) error {
 			items = append(items, item{row, slot})
 		}
 		slots[i] = int64(slot)
+	}
+	if moved {
+		for i, row := range rows {
+			if slot, ok := s.find(int(row)); ok {
+				slots[i] = int64(slot)
+			}
+		}
+		for i := range items {
+			items[i].slot, _ = s.find(items[i].row)
+		}
 	}
 	err = s.write()
 	if failed := s.load(items); err == nil { // while others are written
@@ -223,7 +237,9 @@ func (s *Store) Hold(rows, slots []int64, use bool) error {
 // forget takes their slots from items of which the reading did not begin, and returns err.
 func (s *Store) forget(items []item, err error) error {
 	for _, it := range items {
-		s.tags[it.slot], s.flags[it.slot] = 0, 0
+		if slot, ok := s.find(it.row); ok {
+			s.tags[slot], s.flags[slot] = 0, 0
+		}
 	}
 	_ = s.write() // what had these slots before; it is tried again
 	return err
@@ -347,18 +363,7 @@ func (s *Store) find(row int) (slot int, ok bool) {
 // this call wants or that are being read.
 func (s *Store) place(row int) (slot int, ok bool) {
 	a, b := s.setsOf(row)
-	least := uint64(math.MaxUint64)
-	for _, set := range [2]int{a, b} {
-		for at := set * Ways; at < (set+1)*Ways; at++ {
-			if s.stamps[at] == s.call && s.tags[at] != 0 || s.flags[at]&flying != 0 {
-				continue
-			}
-			if w := s.worth(at); w < least {
-				slot, least = at, w
-			}
-		}
-	}
-	if least == math.MaxUint64 {
+	if slot, ok = s.least(a, b); !ok {
 		return 0, false
 	}
 	s.age(slot / Ways)
@@ -367,6 +372,54 @@ func (s *Store) place(row int) (slot int, ok bool) {
 	}
 	s.tags[slot], s.stamps[slot], s.uses[slot], s.flags[slot] = uint32(row)+1, s.call, 1, 0
 	return slot, true
+}
+
+// least returns the slot of some sets to take first; ok is false if this call needs all, or they
+// are being read.
+func (s *Store) least(sets ...int) (slot int, ok bool) {
+	least := uint64(math.MaxUint64)
+	for _, set := range sets {
+		for at := set * Ways; at < (set+1)*Ways; at++ {
+			if s.stamps[at] == s.call && s.tags[at] != 0 || s.flags[at]&flying != 0 {
+				continue
+			}
+			if w := s.worth(at); w < least {
+				slot, least, ok = at, w, true
+			}
+		}
+	}
+	return slot, ok
+}
+
+// move moves a row that this call wants from a set of another row to the other one that it may be
+// in; ok is false if there is no such. So a call may want nearly as many rows as there are slots.
+func (s *Store) move(other int) (ok bool) {
+	a, b := s.setsOf(other)
+	for _, set := range [2]int{a, b} {
+		for from := set * Ways; from < (set+1)*Ways; from++ {
+			if s.flags[from]&flying != 0 {
+				continue
+			}
+			c, d := s.setsOf(int(s.tags[from]) - 1)
+			if c == d || c+d-set == a || c+d-set == b {
+				continue
+			}
+			to, ok := s.least(c + d - set)
+			if !ok {
+				continue
+			}
+			if s.flags[to]&dirty != 0 {
+				s.evict(to)
+			}
+			for _, f := range s.fields {
+				copy(f.memory[to*f.width:(to+1)*f.width], f.memory[from*f.width:])
+			}
+			s.tags[to], s.stamps[to], s.uses[to], s.flags[to] = s.tags[from], s.stamps[from], s.uses[from], s.flags[from]
+			s.tags[from], s.flags[from] = 0, 0
+			return true
+		}
+	}
+	return false
 }
 
 // worth says which slot to take first: the least.

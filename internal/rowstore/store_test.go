@@ -365,6 +365,20 @@ func TestStoreWithMoreRowsThanSlots(t *testing.T) {
 	if err := w.hold(list, true); !errors.Is(err, ErrFull) {
 		t.Errorf("40 rows in 32 slots: %v", err)
 	}
+	most := newTwin(t, &memory{}, 20000, 4096)
+	rng := rand.New(rand.NewPCG(2, 2))
+	for range 20 { // nearly as many rows as slots
+		list := make([]int64, 0, 4096*85/100)
+		for _, row := range rng.Perm(20000)[:cap(list)] {
+			list = append(list, int64(row))
+		}
+		if err := most.hold(list, true); err != nil {
+			t.Fatalf("%d rows in 4096 slots: %v", len(list), err)
+		}
+	}
+	if err := most.whole(20000); err != nil {
+		t.Fatal(err)
+	}
 	if err := errors.Join(w.hold(list[:10], true), w.hold(list[8:20], true), w.whole(200)); err != nil {
 		t.Error(err)
 	}

@@ -1,0 +1,313 @@
+package embedding_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/commtest"
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/embedding"
+	"github.com/gorun-spmd/gorun/internal/meshtest"
+	"github.com/gorun-spmd/gorun/internal/rowstore"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// badFiles are files in a folder of which one operation fails.
+type badFiles struct {
+	mu     sync.Mutex
+	folder string
+	calls  int
+	failAt int // 0: none
+}
+
+func (b *badFiles) step() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.calls++; b.failAt > 0 && (b.calls == b.failAt || b.calls == b.failAt+1) { // the second attempt too
+		return syscall.EIO
+	}
+	return nil
+}
+
+func (b *badFiles) Create(string) (rowstore.File, string, error) {
+	f, err := os.CreateTemp(b.folder, "")
+	if err == nil {
+		err = b.step()
+	}
+	return badFile{f, b}, "file", err
+}
+
+type badFile struct {
+	*os.File
+	b *badFiles
+}
+
+func (f badFile) ReadAt(p []byte, at int64) (int, error) {
+	if err := f.b.step(); err != nil {
+		return 0, err
+	}
+	return f.File.ReadAt(p, at)
+}
+
+func (f badFile) WriteAt(p []byte, at int64) (int, error) {
+	if err := f.b.step(); err != nil {
+		return 0, err
+	}
+	return f.File.WriteAt(p, at)
+}
+
+const storedRows, storedDim = 600, 4
+
+// storedConfig is a table of whose rows 4 ranks together have 256 in memory.
+func storedConfig(folder string) embedding.Config {
+	return embedding.Config{Name: "users", Rows: storedRows, Dim: storedDim, Layout: embedding.RowWise("a"), Store: folder,
+		Cache: 256 * storedDim * 4, Key: dtensor.Key{Seed: 4}}
+}
+
+// fuseAdagrad trains a table by row-wise Adagrad.
+func fuseAdagrad(t *embedding.Table) {
+	r := t.Resident()
+	sums := dtensor.Zeros(r.Mesh(), tensor.Float32, []int{r.Dim(0)}, r.Placements()...)
+	sums.Local().Persist()
+	t.Follow(func(yield func(string, *dtensor.Tensor) bool) { yield("sum.0", sums) })
+	t.Fuse(func(rows *dtensor.Rows) error {
+		tensor.Adagrad{LR: 0.1, Eps: 1e-10}.StepRows(r.Local(), local(r, rows), sums.Local())
+		return nil
+	})
+}
+
+// storedStep trains rows lo to hi, every by-th.
+func storedStep(ctx context.Context, m *dtensor.Mesh, t *embedding.Table, lo, hi, by int) (loss float64, err error) {
+	var ids []int64
+	for id := lo; id < hi; id += by {
+		ids = append(ids, int64(id), int64(id))
+	}
+	v, _, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+		h := t.Lookup(dtensor.Distribute(m, tensor.FromSlice(m.Device(), ids, len(ids)), layout.Shard(0)))
+		return h.Mul(h).Sum(nil, false)
+	}, t.Param())
+	if err != nil {
+		return 0, err
+	}
+	err = dtensor.Try(ctx, m, func() { loss = v.Full().Item() })
+	return loss, err
+}
+
+// storedRun trains for some steps. A step that fails is made again: nothing has changed. It returns the
+// losses and the errors of the disk.
+func storedRun(ctx context.Context, m *dtensor.Mesh, t *embedding.Table) (losses []float64, failed []string, err error) {
+	for step := 0; step < 12; {
+		lo := (step*190 + 60) % 480
+		if step%3 == 1 {
+			var next []int64
+			for id := range 60 {
+				next = append(next, int64((lo+190)%480+id))
+			}
+			if err := dtensor.Try(ctx, m, func() {
+				t.Prefetch(dtensor.Distribute(m, tensor.FromSlice(m.Device(), next, len(next)), layout.Shard(0)))
+			}); err != nil {
+				return nil, nil, err
+			}
+		}
+		loss, err := storedStep(ctx, m, t, lo, lo+120, 2)
+		if e, ok := errors.AsType[*embedding.StoreError](err); ok && len(failed) < 4 {
+			failed = append(failed, e.Error())
+			continue
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		losses = append(losses, loss)
+		step++
+	}
+	return losses, failed, nil
+}
+
+// TestStoredOnAFailingDisk has each file operation of the second rank fail, at both attempts: all ranks return one
+// error that names rank, table and file, and then the training goes on with the bits of one without failures.
+func TestStoredOnAFailingDisk(t *testing.T) {
+	const ranks = 2
+	var want []float64
+	seen := 0
+	for at := 0; ; at++ {
+		files := &badFiles{folder: t.TempDir(), failAt: at}
+		var mu sync.Mutex
+		texts := map[string]int{}
+		done := false
+		meshtest.On(t, []int{ranks}, func(ctx context.Context, m *dtensor.Mesh) error {
+			c := storedConfig(t.TempDir())
+			c.Cache = 160 * storedDim * 4
+			if m.Comm().Rank() == 1 {
+				c.OnFiles(files, 0)
+			}
+			var table *embedding.Table
+			err := dtensor.Try(ctx, m, func() {
+				table = embedding.NewTable(m, c)
+				fuseAdagrad(table)
+			})
+			if at == 1 { // the first operation makes the file
+				if _, ok := errors.AsType[*embedding.StoreError](err); !ok || !strings.Contains(err.Error(), `rank 1: table "users" in`) {
+					return fmt.Errorf("no file: %w", err)
+				}
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			losses, failed, err := storedRun(ctx, m, table)
+			if err != nil {
+				return fmt.Errorf("failing at %d: %w", at, err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if at == 0 {
+				want = losses
+			}
+			if !slices.Equal(losses, want) {
+				return fmt.Errorf("failing at %d: the losses are %v, want %v", at, losses, want)
+			}
+			for _, text := range failed {
+				texts[text]++
+				if !strings.Contains(text, `rank 1: table "users", row `) || !strings.Contains(text, "in file: ") {
+					return fmt.Errorf("failing at %d: the error is %q", at, text)
+				}
+			}
+			return nil
+		})
+		for text, n := range texts {
+			seen++
+			if n%ranks != 0 {
+				t.Errorf("failing at %d: %d of %d ranks return %q", at, n, ranks, text)
+			}
+		}
+		done = at > files.calls
+		if t.Failed() || done {
+			break
+		}
+	}
+	if seen < 5 {
+		t.Errorf("only %d failures were seen", seen)
+	}
+}
+
+// A batch of more rows than the cache holds is looked up, and cannot be trained; the next batch is.
+func TestStoredMoreRowsThanCache(t *testing.T) {
+	for _, ranks := range []int{1, 2, 4} {
+		meshtest.On(t, []int{ranks}, func(ctx context.Context, m *dtensor.Mesh) error {
+			var table, twin *embedding.Table
+			if err := dtensor.Try(ctx, m, func() {
+				c := storedConfig(t.TempDir())
+				table = embedding.NewTable(m, c)
+				fuseAdagrad(table)
+				c.Store, c.Cache = "", 0
+				twin = embedding.NewTable(m, c)
+				dtensor.Keep(twin.Weight())
+				fuseAdagrad(twin)
+			}); err != nil {
+				return err
+			}
+			_, err := storedStep(ctx, m, table, 0, storedRows, 1)
+			e, ok := errors.AsType[*embedding.StoreError](err)
+			if !ok || !strings.Contains(e.Detail, `table "users": a step changes`) {
+				return fmt.Errorf("600 rows in a cache of 256: %w", err)
+			}
+			for i := range 3 {
+				got, err := storedStep(ctx, m, table, 10*i, 10*i+100, 2)
+				if err != nil {
+					return err
+				}
+				want, err := storedStep(ctx, m, twin, 10*i, 10*i+100, 2)
+				if err != nil || got != want {
+					return fmt.Errorf("step %d: %v, want %v, %w", i, got, want, err)
+				}
+			}
+			return dtensor.Try(ctx, m, func() {
+				all := make([]int64, storedRows)
+				for i := range all {
+					all[i] = int64(i)
+				}
+				ids := dtensor.Distribute(m, tensor.FromSlice(m.Device(), all, len(all)), layout.Shard(0))
+				if got, want := floats(table.Lookup(ids)), floats(twin.Lookup(ids)); !slices.Equal(got, want) {
+					panic(fmt.Sprintf("all rows are %v, want %v", got, want))
+				}
+			})
+		})
+	}
+}
+
+func TestStoredRefusals(t *testing.T) {
+	norm := 1.0
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for says, change := range map[string]func(c *embedding.Config){
+		"MaxNorm, which changes rows":                  func(c *embedding.Config) { c.MaxNorm = &norm },
+		"lies column-wise over a; each rank":           func(c *embedding.Config) { c.Layout = embedding.ColumnWise("a") },
+		"lies data-parallel; each rank":                func(c *embedding.Config) { c.Layout = embedding.Replicated() },
+		"lies row-wise in turn over a; each":           func(c *embedding.Config) { c.Layout = embedding.RowCyclic("a") },
+		"Cache is 100 bytes, which is":                 func(c *embedding.Config) { c.Cache = 100 },
+		"Cache is 0 bytes, which is":                   func(c *embedding.Config) { c.Cache = 0 },
+		"has 0 rows of 4 features; with a Store":       func(c *embedding.Config) { c.Rows = 0 },
+		"and there is no Store; give a folder":         func(c *embedding.Config) { c.Store = "" },
+		`rank 0: table "users" in ` + file + ": mkdir": func(c *embedding.Config) { c.Store = file },
+	} {
+		meshtest.On(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+			c := storedConfig(t.TempDir())
+			change(&c)
+			err := dtensor.Try(ctx, m, func() { embedding.NewTable(m, c) })
+			if err == nil || !strings.Contains(err.Error(), says) {
+				return fmt.Errorf("got %w, want %q", err, says)
+			}
+			return nil
+		})
+	}
+	commtest.Run(t, 2, func(ctx context.Context, world *comm.Comm) error {
+		m, err := dtensor.NewMesh(world, dtensor.Axis{Name: "a", Size: 2})
+		if err != nil {
+			return err
+		}
+		var table *embedding.Table
+		if err := dtensor.Try(ctx, m, func() { table = embedding.NewTable(m, storedConfig(t.TempDir())) }); err != nil {
+			return err
+		}
+		ids := dtensor.Distribute(m, tensor.FromSlice(m.Device(), []int64{1, 2}, 2), layout.Replicate())
+		for says, f := range map[string]func() error{
+			"has its rows on a disk, and no operator on them but lookups": func() error {
+				return dtensor.Try(ctx, m, func() { table.Weight().Full() })
+			},
+			"embedding: Export:": func() error { return table.Export(ctx, filepath.Join(t.TempDir(), "x")) },
+			"call Follow(opt.State()) before": func() error {
+				return dtensor.Try(ctx, m, func() { table.Fuse(func(*dtensor.Rows) error { return nil }) })
+			},
+			"Fuse one and pass Param to ValueAndGrad": func() error {
+				_, _, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor { return table.Lookup(ids).Sum(nil, false) }, table.Param())
+				return err
+			},
+			`"m.1" is of another parameter`: func() error {
+				return dtensor.Try(ctx, m, func() {
+					table.Follow(func(yield func(string, *dtensor.Tensor) bool) { yield("m.1", table.Resident()) })
+				})
+			},
+			"id 600 at [1] is out of range": func() error {
+				bad := dtensor.Distribute(m, tensor.FromSlice(m.Device(), []int64{1, 600}, 2), layout.Shard(0))
+				return dtensor.Try(ctx, m, func() { table.Prefetch(bad) })
+			},
+		} {
+			if err := f(); err == nil || !strings.Contains(err.Error(), says) {
+				return fmt.Errorf("got %w, want %q", err, says)
+			}
+		}
+		return nil
+	})
+}
