@@ -42,4 +42,35 @@
 //
 // A Dynamic is a table whose rows have 64-bit keys, any integers, and come and go within
 // a budget of memory. It is looked up and trained as a Table is.
+//
+// # Tables larger than memory
+//
+// A table with a Store keeps its rows, and what an optimizer remembers of them, in files on
+// the disks of the ranks' hosts, and some of them in memory:
+//
+//	users := embedding.NewTable(mesh, embedding.Config{Name: "users", Rows: 1e9, Dim: 64, Layout: embedding.RowWise("tp"),
+//		Store: "/scratch", Cache: 16 << 30})
+//	opt := optim.NewRowAdagrad([]*dtensor.Tensor{users.Resident()}, optim.RowAdagradConfig{})
+//	users.Follow(opt.State())
+//	users.Fuse(func(rows *dtensor.Rows) error { return opt.Step([]dtensor.Grad{dtensor.Sparse(rows)}, rate) })
+//	state.AddTensors("users.", users.Params())
+//	state.AddTensors("users.", users.State())
+//	...
+//	users.Prefetch(next) // what the next step needs is read while this one computes
+//
+// It is looked up, pooled and trained as one in memory, in a Collection too, with the same bits; one more
+// collective of a number tells the ranks whether all disks have answered. It is trained by Fuse alone, with an
+// optimizer that changes only the rows that were looked up: RowAdagrad, SparseAdam, and SGD and Adagrad without
+// momentum and weight decay. All rows that a step changes have to fit into the Cache. Each rank has whole rows, in
+// blocks: RowWise over all axes of more than one rank, or TableWise. MaxNorm and Export are refused.
+//
+// The files are scratch: they have no names, and the disk has their room again when the process ends, however it
+// does. So a crash loses what is not in a checkpoint, and nothing else. Checkpoints have the tensors
+// of a table in memory; saving and loading read and write the files some megabytes at a time, and Save returns when
+// that is done. A record has a checksum, and the file is made durable before it is read for a
+// checkpoint, so that writes which the system has lost are seen.
+//
+// A full disk, a disk that does not answer for two minutes, or a damaged record is a *StoreError on every
+// rank, which names rank, table, row and file. No row is lost then that is still in memory: a step that could not
+// bring its rows there has changed nothing, and can be made again. StoreStats counts what the disk is asked.
 package embedding

@@ -18,6 +18,10 @@
 // look up 64-bit keys that all have rows, and insert as many new keys. "keys of a
 // dynamic table" only finds and adds keys, on each rank by itself. "mkeys_s_rank" is
 // millions of keys per second and rank.
+//
+// The cases "stored" make steps of training on a table in memory, and on one on a disk with a cache
+// of a sixteenth of its rows. "of_memory" is the steps a second of the one on a disk by those of the one in
+// memory, "hit_rate" the share of rows that are in the cache without a prefetch. TMPDIR is where the disk is.
 package main
 
 import (
@@ -40,6 +44,9 @@ func main() {
 			return err
 		}
 		if err := runKeys(b, 10_000_000, 1<<15); err != nil {
+			return err
+		}
+		if err := runStored(b, []storedSize{{1 << 22, 64, 16, 1024, 26, 512}}); err != nil {
 			return err
 		}
 		return runBags(b, []bagSize{{1, 1_000_000, 64, 4096, 16}, {26, 100_000, 64, 2048, 1}, {26, 100_000, 16, 256, 8}})

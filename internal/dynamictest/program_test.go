@@ -1,5 +1,6 @@
-// Package dynamictest holds the test of dynamic tables that needs the packages above
-// embedding: random programs that also train and go through checkpoints, against maps.
+// Package dynamictest holds the tests of tables that need the packages above embedding: random
+// programs that also train and go through checkpoints. Dynamic tables are compared with maps, tables
+// on a disk with ones in memory.
 package dynamictest
 
 import (

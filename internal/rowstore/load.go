@@ -20,7 +20,7 @@ const (
 	readers  = 8         // goroutines that read at a time
 	fewItems = 32        // for one of them
 	runBytes = 256 << 10 // that are read or written at a time
-	gapBytes = 4 << 10   // of rows that nobody wants between two that are read at a time
+	gapBytes = 16 << 10  // of rows that nobody wants between two that are read at a time
 )
 
 // start begins to read items, which have their slots.
