@@ -263,6 +263,56 @@ func TestPlanTextFitsOnAScreen(t *testing.T) {
 	}
 }
 
+// An overview has a line for each layout, for many ranks one of all table-wise tables, and
+// names each table or says how many more there are.
+func TestPlanOverview(t *testing.T) {
+	for _, c := range []struct {
+		ranks, tables int
+		want          []string
+	}{
+		{2, 5, []string{
+			"plan for 5 tables, batches of 4096, 2 ranks along tp\n",
+			"row-wise over tp            t0, t3: 1000 to 8000 rows, 576.0 kB, 3048 distinct ids a step\n",
+			"table-wise on rank 0 of tp  t1: 2000 rows, 128.0 kB, 2000 distinct ids a step\n",
+			"\nmemory of each rank: ",
+		}},
+		{64, 2000, []string{
+			"row-wise over tp                  t0, t3, t6, t9, t12, t15, t18, t21 and 659 more: 1000 to 512000 rows, ",
+			"table-wise, each on a rank of tp  t1, t4, t7, t10, t13, t16, t19, t22 and 659 more: 1000 to 512000 rows, ",
+			"column-wise over tp               t2, t5, ",
+			"\nmemory of a rank: ",
+		}},
+	} {
+		var demands []Demand
+		for i := range c.tables {
+			d := Demand{Name: fmt.Sprint("t", i), Rows: 1000 << (i % 10), Dim: 16, IDs: 1,
+				Kinds: []Kind{[]Kind{RowWiseKind, TableWiseKind, ColumnWiseKind}[i%3]}}
+			if c.ranks == 2 {
+				d.Ranks = []int{i / 3}
+			}
+			demands = append(demands, d)
+		}
+		p, err := NewPlan(demands, someRates, PlanOptions{Axis: "tp", Ranks: c.ranks, Batch: 4096})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := p.Overview()
+		for _, want := range c.want {
+			if !strings.Contains(text, want) {
+				t.Errorf("no %q in\n%s", want, text)
+			}
+		}
+		if n := strings.Count(text, "\n"); n > 6 {
+			t.Errorf("%d lines:\n%s", n, text)
+		}
+		for line := range strings.Lines(text) {
+			if len(line) > 141 {
+				t.Errorf("%d characters: %s", len(line), line)
+			}
+		}
+	}
+}
+
 // A sample of ids that are sorted by frequency has the planner deal the rows out in turn;
 // of ids that are not the blocks stay. The plan keeps its word on the memory of each rank.
 func TestPlanOfASample(t *testing.T) {

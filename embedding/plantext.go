@@ -1,22 +1,76 @@
 package embedding
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 )
 
+// Overview prints the plan in a line for each layout: which tables have it. It fits on a
+// screen for any number of tables and ranks; String says more.
+func (p *Plan) Overview() string {
+	type line struct {
+		layout             string
+		names              []string
+		bytes, least, most int // rows of a table: least to most
+		distinct           float64
+	}
+	lines := map[choice]*line{}
+	for u, c := range p.choices {
+		for _, t := range p.units[u].tables {
+			d, layout := p.demands[t], p.Layouts[t].String()
+			if c.kind == TableWiseKind && p.options.Ranks > mostRanks { // too many for a line each
+				c.rank, layout = 0, fmt.Sprintf("table-wise, each on a rank of %s", p.options.Axis)
+			}
+			l := lines[c]
+			if l == nil {
+				l = &line{layout: layout, least: d.Rows}
+				lines[c] = l
+			}
+			l.names = append(l.names, d.Name)
+			l.bytes, l.least, l.most = l.bytes+p.bytes(&d, d.Rows, d.Dim), min(l.least, d.Rows), max(l.most, d.Rows)
+			l.distinct += p.distinct(t)
+		}
+	}
+	var s strings.Builder
+	fmt.Fprintln(&s, p.title())
+	width := 0
+	for _, l := range lines {
+		width = max(width, len(l.layout))
+	}
+	for _, c := range slices.SortedFunc(maps.Keys(lines), func(a, b choice) int {
+		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.rank, b.rank))
+	}) {
+		l := lines[c]
+		rows := fmt.Sprintf("%d to %d rows", l.least, l.most)
+		if l.least == l.most {
+			rows = fmt.Sprintf("%d rows", l.least)
+		}
+		fmt.Fprintf(&s, "%-*s  %s: %s, %s, %.0f distinct ids a step\n", width, l.layout, someOf(l.names), rows, sizeOf(l.bytes), l.distinct)
+	}
+	return s.String() + p.totals()
+}
+
+// someOf lists names, the first of them if they are many: "a, b and 17 more".
+func someOf(names []string) string {
+	const most = 36 // characters
+	n := len(names[0])
+	for i, name := range names[1:] {
+		if n += len(name) + 2; n > most {
+			return fmt.Sprintf("%s and %d more", strings.Join(names[:i+1], ", "), len(names)-i-1)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
 // String prints the plan and says why: for each table where it lies, and what the
 // next best way would cost. Tables of which the same is to be said have one line.
 func (p *Plan) String() string {
 	var s strings.Builder
-	o := p.options
-	fmt.Fprintf(&s, "plan for %d tables, batches of %d, %d ranks along %s", len(p.demands), o.Batch, o.Ranks, o.Axis)
-	if o.Copies > 1 {
-		fmt.Fprintf(&s, ", %d copies", o.Copies)
-	}
-	fmt.Fprintf(&s, "\nmeasured: %v\n", p.rates)
+	fmt.Fprintf(&s, "%s\nmeasured: %v\n", p.title(), p.rates)
 	why, l := make([]string, len(p.demands)), p.load(p.choices)
 	for u := range p.units {
 		reason := p.why(&l, u)
@@ -43,8 +97,23 @@ func (p *Plan) String() string {
 	for _, line := range lines {
 		fmt.Fprintf(&s, "%-*s  %s\n", width, first[line], line)
 	}
+	return s.String() + p.totals()
+}
+
+// title says what the plan is for.
+func (p *Plan) title() string {
+	o := p.options
+	s := fmt.Sprintf("plan for %d tables, batches of %d, %d ranks along %s", len(p.demands), o.Batch, o.Ranks, o.Axis)
+	if o.Copies > 1 {
+		s += fmt.Sprintf(", %d copies", o.Copies)
+	}
+	return s
+}
+
+// totals says what the plan costs.
+func (p *Plan) totals() string {
 	limit := "no limit"
-	if o.MemoryBytes > 0 {
+	if o := p.options; o.MemoryBytes > 0 {
 		limit = "limit " + sizeOf(o.MemoryBytes)
 	}
 	memory := "of each rank: "
@@ -59,8 +128,7 @@ func (p *Plan) String() string {
 			memory += sizeOf(m)
 		}
 	}
-	fmt.Fprintf(&s, "memory %s (%s); estimated %v a step", memory, limit, p.Time.Round(time.Microsecond))
-	return s.String()
+	return fmt.Sprintf("memory %s (%s); estimated %v a step", memory, limit, p.Time.Round(time.Microsecond))
 }
 
 // mostRanks is up to how many ranks a plan lists the memory of each.

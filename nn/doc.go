@@ -17,6 +17,7 @@
 //	Rope, KVCache, Dropout                               parts of attention and blocks
 //	MoE                                                  a mixture of experts, instead of an MLP
 //	NewConv1d, NewConv2d, BatchNorm                      signals and images
+//	NewLinears, DotInteraction                           recommendation models: DLRM
 //
 // With LlamaNames or GPT2Names parameters have the names of Hugging Face's models, so
 // checkpoint.Load and Export need rules for fused and transposed weights only.

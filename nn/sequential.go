@@ -44,3 +44,19 @@ func (f Func) Forward(x *dtensor.Tensor) *dtensor.Tensor { return f(x) }
 
 // Params lists nothing.
 func (f Func) Params() Params { return func(func(string, *dtensor.Tensor) bool) {} }
+
+// NewLinears makes linear layers with a bias, from each of the widths to the next, and puts
+// the activation between each two: what torchvision and torchrec call an MLP, without an
+// activation at its end. One layer takes two widths.
+//
+//	bottom := nn.NewLinears(init, (*dtensor.Tensor).Relu, 13, 512, 256, 64) // [B, 13] → [B, 64]
+func NewLinears(init *Init, activation func(x *dtensor.Tensor) *dtensor.Tensor, widths ...int) Sequential {
+	var s Sequential
+	for i := 1; i < len(widths); i++ {
+		if i > 1 {
+			s = append(s, Func(activation))
+		}
+		s = append(s, NewLinear(init, widths[i-1], widths[i], true, Style{}))
+	}
+	return s
+}

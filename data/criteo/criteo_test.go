@@ -90,6 +90,71 @@ func TestReadFile(t *testing.T) {
 	}
 }
 
+// A folder has train.txt, or days, which are read in their order and in equal parts.
+func TestReadFolder(t *testing.T) {
+	write := func(dir, name, text string) {
+		t.Helper()
+		if strings.HasSuffix(name, ".gz") {
+			var packed bytes.Buffer
+			z := gzip.NewWriter(&packed)
+			z.Write([]byte(text))
+			z.Close()
+			text = packed.String()
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	day := func(counts ...string) (text string) {
+		for _, c := range counts {
+			text += line("0", c)
+		}
+		return text
+	}
+	days, kaggle, none := t.TempDir(), t.TempDir(), t.TempDir()
+	write(days, "day_10", day("10", "11", "12", "13"))
+	write(days, "day_2.gz", day("4")+"x\n")
+	write(days, "day_0", day("0", "1", "2", "3"))
+	write(days, "day_x", "x")
+	write(days, "README", "x")
+	write(kaggle, "train.txt", day("5", "6"))
+	write(kaggle, "test.txt", "x")
+	for _, c := range []struct {
+		path string
+		rows int
+		want []float64
+	}{
+		{days, 0, []float64{0, 1, 2, 3, 4, 10, 11, 12, 13}}, {days, 3, []float64{0, 4, 10}}, {days, 1, []float64{0}},
+		{days, 7, []float64{0, 1, 2, 4, 10, 11, 12}}, {days, 100, []float64{0, 1, 2, 3, 4, 10, 11, 12, 13}},
+		{kaggle, 0, []float64{5, 6}}, {kaggle, 1, []float64{5}}, {filepath.Join(days, "day_2.gz"), 0, []float64{4}},
+	} {
+		d, bad, err := ReadFile(c.path, Options{Rows: c.rows})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []float64
+		for i := range d.Rows() {
+			got = append(got, math.Round(math.Expm1(float64(d.Counts[i*Dense]))))
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s, %d rows: %v, want %v", filepath.Base(c.path), c.rows, got, c.want)
+		}
+		if c.path == days && c.rows == 0 && (bad.Lines != 1 || bad.First[0] != "day_2.gz: line 2: 1 fields, want 40") {
+			t.Errorf("%+v", bad)
+		}
+	}
+	refuses := func(path, says string, o Options) {
+		t.Helper()
+		if _, _, err := ReadFile(path, o); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("got %v, want %q", err, says)
+		}
+	}
+	refuses(days, "day_2.gz: line 2: 1 fields, want 40", Options{Strict: true})
+	refuses(none, "a folder without day_0 or train.txt", Options{})
+	write(days, "day_2", day("4"))
+	refuses(days, "day_2 and day_2.gz are one day", Options{})
+}
+
 func TestGenerate(t *testing.T) {
 	var a, b, c bytes.Buffer
 	for seed, w := range map[uint64]*bytes.Buffer{1: &a, 2: &c} {
@@ -122,25 +187,55 @@ func TestGenerate(t *testing.T) {
 	}
 }
 
+// Each code has a row of its own, the most frequent first; where there are too few rows the
+// others share them; a missing or an unknown code has row 0.
 func TestVocabulary(t *testing.T) {
-	d := &Data{Codes: make([]int64, 3*Categorical)}
-	for i := range d.Codes {
-		d.Codes[i] = int64(i)
+	var codes []int64 // of category 0; that of category 1 is always 7, and of the others none is there
+	for code, often := range []int{3, 9, 1, 5, 1, 7} {
+		for range often {
+			codes = append(codes, int64(code))
+		}
 	}
-	d.Codes[0], d.Codes[1], d.Codes[1+Categorical], d.Codes[1+2*Categorical] = Missing, Missing, Missing, Missing
-	v := NewVocabulary(d, 3)
-	if v.Rows[0] != 3 || v.Rows[1] != 1 || v.Rows[2] != 3 {
+	d := &Data{}
+	for _, code := range append(codes, Missing) {
+		line := make([]int64, Categorical)
+		for f := range line {
+			line[f] = Missing
+		}
+		line[0], line[1] = code, 7
+		d.Codes = append(d.Codes, line...)
+	}
+	v := NewVocabulary(d, 7)
+	if v.Rows[0] != 7 || v.Rows[1] != 2 || v.Rows[2] != 1 {
 		t.Errorf("rows %v", v.Rows)
 	}
-	for f, rows := range v.Rows {
-		if v.Row(f, Missing) != 0 {
-			t.Errorf("a missing value has row %d", v.Row(f, Missing))
+	for code, want := range []int64{4, 1, 5, 3, 6, 2, 0, 0} {
+		if got := v.Row(0, int64(code)); got != want {
+			t.Errorf("code %d has row %d, want %d", code, got, want)
 		}
-		for code := range int64(100) {
-			if r := v.Row(f, code); r < 0 || r >= int64(rows) || r == 0 && rows > 1 {
-				t.Fatalf("code %d has row %d of %d", code, r, rows)
-			}
+	}
+	if v.Row(0, Missing) != 0 || v.Row(1, 7) != 1 || v.Row(1, Missing) != 0 || v.Row(1, 8) != 0 || v.Row(2, 7) != 0 {
+		t.Errorf("missing %d, %d; the one of category 1 %d, another %d; of category 2 %d", v.Row(0, Missing), v.Row(1, Missing), v.Row(1, 7),
+			v.Row(1, 8), v.Row(2, 7))
+	}
+	few := NewVocabulary(d, 4)
+	if few.Rows[0] != 4 || few.Row(0, 1) != 1 || few.Row(0, 5) != 2 || few.Row(0, 3) != 3 || few.Row(0, Missing) != 0 {
+		t.Errorf("of at most 4 rows: %v", few)
+	}
+	used := map[int64]bool{}
+	for code := range int64(100) {
+		r := few.Row(0, code)
+		if r < 1 || r > 3 {
+			t.Fatalf("code %d has row %d of 1 to 3", code, r)
 		}
+		used[r] = true
+	}
+	if one := NewVocabulary(d, 1); one.Rows[0] != 1 || one.Row(0, 1) != 0 || len(used) != 3 {
+		t.Errorf("of one row: %v; %d rows used", one, len(used))
+	}
+	other := NewVocabulary(&Data{Codes: d.Codes[:2*Categorical]}, 7)
+	if v.Sum() != NewVocabulary(d, 8).Sum() || v.Sum() == few.Sum() || v.Sum() == other.Sum() {
+		t.Error("the sum is not one for each vocabulary")
 	}
 }
 

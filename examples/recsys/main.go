@@ -1,18 +1,19 @@
-// Command recsys trains a click model in the manner of DLRM (Naumov et al.,
-// arXiv 1906.00091) on a log in Criteo's format, its tables spread over all ranks,
+// Command recsys trains DLRM, the recommendation model of Naumov et al. (2019,
+// arXiv 1906.00091), on a log in Criteo's format, its tables spread over all ranks,
 // and says how well it tells clicks it has not seen.
 //
 //	gorun -np 4 ./examples/recsys                    an invented log, tables divided over 4 ranks
 //	gorun -np 4 ./examples/recsys -dp 2 -tp 2        two copies of the tables on two ranks each
 //	gorun -np 2 ./examples/recsys -data train.txt    a log of yours, .gz too
+//	gorun -np 4 ./examples/recsys -data DIR -rows 20000000           of days DIR/day_0.gz, … as much of each
 //	gorun -np 4 ./examples/recsys -dynamic 64        raw ids in one table of keys, of 64 MB
 //	gorun -np 1 ./examples/recsys -generate log.txt  write the invented log to a file
 //	gorun -np 4 --max-restarts 3 ./examples/recsys -checkpoint DIR   go on after a crash
 //	gorun -np 2 ./examples/recsys -checkpoint DIR -resume            go on with another -np
 //
 // The 13 counts go through a small network, each of the 26 categories is a row of
-// its table, and the products of each two of these 27 vectors go through another
-// network to one logit. The batch is divided over all ranks, the tables over
+// its table, and the inner products of each two of these 27 vectors go through
+// another network to one logit. The batch is divided over all ranks, the tables over
 // those of the axis "tp". A layout never changes a result: with one seed, every
 // -np, -dp and -tp gives the same losses.
 package main

@@ -2,13 +2,12 @@ package main
 
 import (
 	"context"
+	"slices"
 
 	"github.com/gorun-spmd/gorun/data/criteo"
 	"github.com/gorun-spmd/gorun/dtensor"
-	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/embedding"
 	"github.com/gorun-spmd/gorun/nn"
-	"github.com/gorun-spmd/gorun/tensor"
 )
 
 // A model is a DLRM over a mesh (dp, tp). B is the batch, divided over both axes,
@@ -18,12 +17,14 @@ type model struct {
 	keys   *embedding.Dynamic    // with -dynamic: of all categories, [rows, D]
 	bottom nn.Sequential         // 13 → … → D
 	top    nn.Sequential         // D + 351 → … → 1
-	pairs  *dtensor.Tensor       // [351] which of the 27·27 products the top network sees
 	dim    int
 }
 
-// vectors is how many there are to multiply with each other.
-const vectors = 1 + criteo.Categorical
+// vectors is how many there are to multiply with each other, and pairs how many products.
+const (
+	vectors = 1 + criteo.Categorical
+	pairs   = vectors * (vectors - 1) / 2
+)
 
 func newModel(ctx context.Context, mesh *dtensor.Mesh, o *options, tables []embedding.CollectionTable) (*model, error) {
 	m := &model{dim: o.dim}
@@ -36,43 +37,24 @@ func newModel(ctx context.Context, mesh *dtensor.Mesh, o *options, tables []embe
 			dtensor.Keep(m.tables.Params()...)
 		}
 		init := nn.NewInit(mesh, o.seed)
-		m.bottom = network(init, true, criteo.Dense, 64, 32, o.dim)
-		var pairs []int64
-		for i := range vectors {
-			for j := range i {
-				pairs = append(pairs, int64(i*vectors+j))
-			}
-		}
-		m.top = network(init, false, o.dim+len(pairs), 128, 64, 1)
-		m.pairs = dtensor.Distribute(mesh, tensor.FromSlice(mesh.Device(), pairs, len(pairs)), layout.Replicate(), layout.Replicate())
-		dtensor.Keep(m.pairs)
+		m.bottom = append(nn.NewLinears(init, activation, slices.Concat([]int{criteo.Dense}, o.bottom, []int{o.dim})...), nn.Func(activation))
+		m.top = nn.NewLinears(init, activation, slices.Concat([]int{o.dim + pairs}, o.top, []int{1})...)
 		dtensor.Keep(m.dense()...)
 	})
 	return m, err
 }
 
-// network makes the layers from one width to the next, with a GELU after each but perhaps the
-// last. It is not DLRM's ReLU as that has a kink: there the last bit of a sum, which depends on
-// how many ranks made it, decides about a gradient, and runs on 1 and on 2 ranks part after
-// some hundred steps.
-func network(init *nn.Init, last bool, widths ...int) nn.Sequential {
-	var s nn.Sequential
-	for i, out := range widths[1:] {
-		if s = append(s, nn.NewLinear(init, widths[i], out, true, nn.Style{})); last || i+2 < len(widths) {
-			s = append(s, nn.Func((*dtensor.Tensor).Gelu))
-		}
-	}
-	return s
-}
+// activation is GELU, not DLRM's ReLU, as that has a kink: there the last bit of a sum, which
+// depends on how many ranks made it, decides about a gradient, and runs on 1 and on 2 ranks part
+// after some hundred steps.
+func activation(x *dtensor.Tensor) *dtensor.Tensor { return x.Gelu() }
 
 // logits returns one number for each line, of which rows has the rows of the categories.
 func (m *model) logits(counts, rows *dtensor.Tensor) *dtensor.Tensor { // [B, 13], [B, 26·D]  S(0),S(0)
 	b := counts.Dim(0)
-	x := m.bottom.Forward(counts)                                           // [B, D]
-	all := dtensor.Cat(1, x, rows).Reshape(b, vectors, m.dim)               // [B, 27, D]
-	products := all.MatMul(all.Transpose(1, 2)).Reshape(b, vectors*vectors) // [B, 27·27]
-	x = dtensor.Cat(1, x, products.IndexSelect(1, m.pairs))                 // [B, D + 351]
-	return m.top.Forward(x).Reshape(b)                                      // [B]
+	x := m.bottom.Forward(counts)                                              // [B, D]
+	all := dtensor.Cat(1, x, rows).Reshape(b, vectors, m.dim)                  // [B, 27, D]
+	return m.top.Forward(dtensor.Cat(1, x, nn.DotInteraction(all))).Reshape(b) // [B, D + 351] → [B]
 }
 
 // dense lists the parameters of the networks.

@@ -5,6 +5,8 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"strconv"
+	"strings"
 
 	"github.com/gorun-spmd/gorun/train"
 )
@@ -20,6 +22,8 @@ type options struct {
 	dp, tp int    // sizes of the mesh axes
 	device string // as runtime.UseDevice takes it
 
+	bottom    widths  // of the layers between the counts and dim
+	top       widths  // of the layers between the products and the logit
 	dim       int     // features of a table's rows
 	tableRows int     // of a table, at most
 	memory    float64 // megabytes of tables on a rank, 0: no limit
@@ -44,16 +48,19 @@ const invented = 300_000
 func flags(o *options) *flag.FlagSet {
 	f := flag.NewFlagSet("recsys", flag.ContinueOnError)
 	f.SetOutput(io.Discard) // an error is returned and printed once
-	f.StringVar(&o.data, "data", "", "train on the log in `FILE`, in Criteo's format, through gzip if it ends in .gz (default: "+
-		"an invented one)")
+	f.StringVar(&o.data, "data", "", "train on the log in `PATH`, in Criteo's format: a file, through gzip if it ends in .gz, or a folder "+
+		"with train.txt or day_0, day_1, … (default: an invented one)")
 	f.StringVar(&o.generate, "generate", "", "write the invented log of -rows lines to `FILE` and do nothing else")
 	f.BoolVar(&o.strict, "strict", false, "end at the first malformed line of -data")
-	f.IntVar(&o.rows, "rows", 0, fmt.Sprintf("lines to read, or to invent (default: all of -data, %d without)", invented))
+	f.IntVar(&o.rows, "rows", 0, fmt.Sprintf("lines to read, of several days in equal parts, or to invent (default: all of -data, %d without)", invented))
 	f.IntVar(&o.dp, "dp", 0, "ranks that have copies of the tables (default: what -tp leaves over)")
 	f.IntVar(&o.tp, "tp", 0, "ranks that divide the tables (default: what -dp leaves over)")
 	f.StringVar(&o.device, "device", "auto", "where tensors live: cpu, cuda, cuda:0, or auto: what gorun --gpus says, else the CPU")
+	o.bottom, o.top = widths{64, 32}, widths{128, 64}
+	f.Var(&o.bottom, "bottom", "`WIDTHS` of the layers that the counts go through, before one of -dim")
+	f.Var(&o.top, "top", "`WIDTHS` of the layers that the products go through, before the logit")
 	f.IntVar(&o.dim, "dim", 16, "features of a table's rows")
-	f.IntVar(&o.tableRows, "table-rows", 1<<20, "rows of a table, at most; more values share rows")
+	f.IntVar(&o.tableRows, "table-rows", 1<<20, "rows of a table, at most; rare values share rows if there are more")
 	f.Float64Var(&o.memory, "memory", 0, "megabytes that the tables of a rank may take, at most (default: no limit)")
 	f.Float64Var(&o.dynamic, "dynamic", 0, "look raw ids up in one table of keys, whose rows take `MB` megabytes together and come and go "+
 		"(default: a table of rows for each category)")
@@ -133,4 +140,25 @@ func (o *options) source() string {
 		return o.data
 	}
 	return "the invented log"
+}
+
+// widths are numbers of features, "64,32" on the command line; there may be none.
+type widths []int
+
+func (w *widths) String() string {
+	return strings.Join(strings.Fields(strings.Trim(fmt.Sprint([]int(*w)), "[]")), ",")
+}
+
+func (w *widths) Set(text string) error {
+	*w = nil
+	for part := range strings.SplitSeq(text, ",") {
+		n, err := strconv.Atoi(part)
+		if text != "" && (err != nil || n < 1) {
+			return fmt.Errorf("%q is no width; give positive numbers with commas between them", part)
+		}
+		if text != "" {
+			*w = append(*w, n)
+		}
+	}
+	return nil
 }

@@ -166,6 +166,91 @@ func TestKeys(t *testing.T) {
 	}
 }
 
+// TestOtherLogIsRefused holds that a checkpoint of tables with the rows of one log's values
+// does not go on with another log, and that one with raw ids does.
+func TestOtherLogIsRefused(t *testing.T) {
+	train := func(args ...string) (err error) {
+		args = append([]string{"-rows", "500", "-dim", "2", "-batch", "50"}, args...)
+		commtest.Run(t, 1, func(ctx context.Context, world *comm.Comm) error {
+			o, err2 := parse(args, 1)
+			if err2 != nil {
+				return err2
+			}
+			mesh, err2 := dtensor.NewMesh(world, dtensor.Axis{Name: "dp", Size: 1}, dtensor.Axis{Name: "tp", Size: 1})
+			if err2 != nil {
+				return err2
+			}
+			data, _, err2 := load(ctx, world, o, quiet)
+			if err2 != nil {
+				return err2
+			}
+			tr, err2 := newTrainer(ctx, mesh, data, o, quiet)
+			if err2 != nil {
+				return err2
+			}
+			tr.run.Out = io.Discard
+			err = tr.run.Do(ctx, world, quiet)
+			return nil
+		})
+		return err
+	}
+	logs := t.TempDir()
+	one, two := filepath.Join(logs, "one"), filepath.Join(logs, "two")
+	for i, log := range []string{one, two} {
+		if err := generate(&options{generate: log, rows: 500, seed: uint64(i)}, quiet); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, dynamic := range []string{"0", "1"} {
+		args := []string{"-checkpoint", filepath.Join(t.TempDir(), "checkpoints"), "-dynamic", dynamic, "-table-rows", "2"}
+		if err := train(append(args, "-data", one, "-steps", "2")...); err != nil {
+			t.Fatal(err)
+		}
+		err := train(append(args, "-data", two, "-steps", "4", "-resume")...)
+		if wants := dynamic == "0"; wants != (err != nil) || wants && !strings.Contains(err.Error(), "-data was a log of the values") {
+			t.Errorf("-dynamic %s: got %v", dynamic, err)
+		}
+		if err := train(append(args, "-data", one, "-steps", "4", "-resume")...); err != nil && dynamic == "0" {
+			t.Error(err)
+		}
+	}
+}
+
+// TestWidths holds that the networks have the layers that the command line says.
+func TestWidths(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want int // numbers in the networks
+	}{
+		{nil, 13*64 + 64 + 64*32 + 32 + 32*4 + 4 + (4+351)*128 + 128 + 128*64 + 64 + 64 + 1},
+		{[]string{"-bottom", "7", "-top", "5,3,2"}, 13*7 + 7 + 7*4 + 4 + (4+351)*5 + 5 + 5*3 + 3 + 3*2 + 2 + 2 + 1},
+		{[]string{"-bottom", "", "-top", ""}, 13*4 + 4 + (4 + 351) + 1},
+	} {
+		commtest.Run(t, 1, func(ctx context.Context, world *comm.Comm) error {
+			o, err := parse(append([]string{"-rows", "50", "-dim", "4", "-dynamic", "1"}, c.args...), 1)
+			if err != nil {
+				return err
+			}
+			mesh, err := dtensor.NewMesh(world, dtensor.Axis{Name: "dp", Size: 1}, dtensor.Axis{Name: "tp", Size: 1})
+			if err != nil {
+				return err
+			}
+			m, err := newModel(ctx, mesh, o, nil)
+			if err != nil {
+				return err
+			}
+			got := 0
+			for _, p := range m.dense() {
+				got += p.Numel()
+			}
+			if got != c.want {
+				return fmt.Errorf("%q: %d numbers, want %d", c.args, got, c.want)
+			}
+			return nil
+		})
+	}
+}
+
 func TestBadCommandLines(t *testing.T) {
 	for _, c := range []struct{ args, says string }{
 		{"-nosuch", "-nosuch"},
@@ -182,6 +267,8 @@ func TestBadCommandLines(t *testing.T) {
 		{"-dynamic -1", "-dynamic -1"},
 		{"-dynamic 1 -memory 1", "give one of them"},
 		{"-table-lr NaN", "-table-lr NaN"},
+		{"-bottom 64,x", `"x" is no width`},
+		{"-top 0", `"0" is no width`},
 		{"-strict", "-strict"},
 		{"-resume", "-checkpoint"},
 		{"-every 0", "-every 0"},

@@ -81,6 +81,7 @@ func report(ctx context.Context, world *comm.Comm, t *trainer, bad int, say func
 		say("  logistic regression on the counts alone  %.4f  %.4f", *s.LogisticAUC, s.LogisticLoss)
 		say("  %-39s  %.4f  %.4f", fmt.Sprintf("model after %d steps", s.Steps), *s.AUC, s.HeldOutLoss)
 	}
+	say("trained on %.0f lines/s", s.LinesPerSecond)
 	if t.o.json {
 		return json.NewEncoder(os.Stdout).Encode(s)
 	}

@@ -45,13 +45,13 @@ func newTrainer(ctx context.Context, mesh *dtensor.Mesh, log *criteo.Data, o *op
 	t := &trainer{o: o, mesh: mesh, learn: log.Cut(0, cut), heldOut: log.Cut(cut, log.Rows()), order: order}
 	t.vocabulary = criteo.NewVocabulary(t.learn, o.tableRows)
 	var tables []embedding.CollectionTable
-	var plan fmt.Stringer
+	var plan string
 	if o.dynamic == 0 {
 		p, err := t.place(ctx)
 		if err != nil {
 			return nil, err
 		}
-		tables, plan = tablesFor(t.vocabulary, o, p.Layouts), p
+		tables, plan = tablesFor(t.vocabulary, o, p.Layouts), p.Overview()
 	}
 	for _, table := range tables {
 		t.names, t.plan = append(t.names, table.Name), append(t.plan, table.Layout.String())
@@ -62,7 +62,8 @@ func newTrainer(ctx context.Context, mesh *dtensor.Mesh, log *criteo.Data, o *op
 	rows := 0
 	if keys := t.model.keys; keys != nil {
 		keys.Follow(t.optimize(keys).State())
-		t.params, plan, t.plan, rows = []*dtensor.Tensor{keys.Param()}, keys, []string{keys.String()}, keys.Rows()
+		plan, rows = keys.String(), keys.Rows()
+		t.params, t.plan = []*dtensor.Tensor{keys.Param()}, []string{plan}
 	} else {
 		for i, table := range t.model.tables.Tables() {
 			t.optimize(table)
@@ -74,7 +75,7 @@ func newTrainer(ctx context.Context, mesh *dtensor.Mesh, log *criteo.Data, o *op
 	t.networks = optim.NewAdamW(t.model.dense(), optim.AdamWConfig{})
 	say("log: %s, %d lines to train on, %d held out", o.source(), t.learn.Rows(), t.heldOut.Rows())
 	say("model: %d tables of %d rows together, %d features; mesh %v", len(t.tables), rows, o.dim, mesh)
-	say("%v", plan)
+	say("%s", plan)
 	t.setUp()
 	return t, nil
 }
@@ -114,6 +115,9 @@ func (t *trainer) setUp() {
 	}
 	t.run.Keep.State = &t.state
 	t.run.Keep.Settings = map[string]string{"seed": fmt.Sprint(t.o.seed), "batch": fmt.Sprint(t.o.batch)}
+	if t.model.keys == nil { // rows belong to the values of one log
+		t.run.Keep.Settings["data"] = fmt.Sprintf("a log of the values %016x", t.vocabulary.Sum())
+	}
 }
 
 // place plans where the tables lie.
