@@ -123,7 +123,8 @@ func (c choice) layout(axis string) Layout {
 // as one.
 //
 // The same arguments give the same plan, so ranks with the same rates agree. If
-// no plan is found that fits, NewPlan returns an error with the numbers.
+// no plan is found that fits, NewPlan returns an error with the numbers; if what tables may
+// have cannot fit, it names these tables, and the rank.
 func NewPlan(demands []Demand, rates Rates, o PlanOptions) (*Plan, error) {
 	o.Copies = max(o.Copies, 1)
 	switch {
@@ -134,6 +135,9 @@ func NewPlan(demands []Demand, rates Rates, o PlanOptions) (*Plan, error) {
 	}
 	p, err := newPlan(demands, rates, o)
 	if err != nil {
+		return nil, err
+	}
+	if err := p.impossible(); err != nil {
 		return nil, err
 	}
 	var best value
@@ -182,15 +186,8 @@ func newPlan(demands []Demand, rates Rates, o PlanOptions) (*Plan, error) {
 	for i := range p.units {
 		u := &p.units[i]
 		p.restrict(u)
-		first := demands[u.tables[0]]
-		switch {
-		case len(u.kinds) > 0:
-		case len(u.tables) == 1:
-			return nil, planError("table %q of %d features has no layout: Kinds %v, Ranks %v; allow another kind", first.Name, first.Dim,
-				first.Kinds, first.Ranks)
-		default:
-			return nil, planError("the %d tables of group %q have no layout that all of them may have; allow another kind, or rank",
-				len(u.tables), first.Group)
+		if len(u.kinds) == 0 {
+			return nil, p.noLayout(u)
 		}
 		for _, t := range u.tables {
 			u.bytes += p.bytes(&demands[t], demands[t].Rows, demands[t].Dim)

@@ -96,38 +96,6 @@ func TestPlannerAgainstBruteForce(t *testing.T) {
 	}
 }
 
-func TestPlanRefuses(t *testing.T) {
-	large := Demand{Name: "large", Rows: 1000, Dim: 10, IDs: 1}
-	for _, c := range []struct {
-		demand Demand
-		o      PlanOptions
-		says   string
-	}{
-		{large, PlanOptions{Axis: "tp", Ranks: 2, Batch: 8, MemoryBytes: 1000},
-			`1 tables of 40.0 kB (40000 bytes) together do not fit 2 ranks of 1.0 kB (1000 bytes) each: ` +
-				`the best plan found is 38.0 kB (38000 bytes) over; ` +
-				`the largest table is "large" with 40.0 kB (40000 bytes) (1000 rows of 10)`},
-		{large, PlanOptions{Axis: "tp", Ranks: 2, Batch: 8, MemoryBytes: 19_999},
-			"40.0 kB (40000 bytes) together do not fit 2 ranks of 20.0 kB (19999 bytes) each: the best plan found is 2 bytes over"},
-		{Demand{Name: "vast", Rows: 1 << 58, Dim: 64}, PlanOptions{Axis: "tp", Ranks: 2, Batch: 8, MemoryBytes: 1000},
-			`table "vast" has 288230376151711744 rows of 64 features of 4 bytes: `},
-		{Demand{Name: "wide", Rows: 1, Dim: 1 << 62}, PlanOptions{Axis: "tp", Ranks: 1},
-			`table "wide" has 1 rows of 4611686018427387904 features`},
-		{Demand{Name: "odd", DType: tensor.Int64}, PlanOptions{Ranks: 1}, `table "odd" holds int64; use bfloat16, float32 or float64`},
-		{large, PlanOptions{Axis: "tp"}, "Ranks is 0"},
-		{large, PlanOptions{Axis: "tp", Ranks: 1, Batch: -1}, "Batch -1"},
-		{Demand{Name: "odd", Rows: -1}, PlanOptions{Ranks: 1}, `table "odd" has -1 rows`},
-		{Demand{Name: "odd", Kinds: []Kind{5}}, PlanOptions{Ranks: 2}, `table "odd" may have kind 5`},
-		{Demand{Name: "odd", Ranks: []int{1, 2}}, PlanOptions{Axis: "tp", Ranks: 2}, `table "odd" may lie on rank 2 of axis "tp", which has 2`},
-		{Demand{Name: "odd", Dim: 1, Kinds: []Kind{ColumnWiseKind}}, PlanOptions{Ranks: 2},
-			`table "odd" of 1 features has no layout: Kinds [column-wise], Ranks []; allow another kind`},
-	} {
-		if _, err := NewPlan([]Demand{c.demand}, someRates, c.o); err == nil || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("got %v, want %q", err, c.says)
-		}
-	}
-}
-
 // TestEstimate holds that an estimate counts what each table, each id and the bytes of
 // its rows take, not only what moves: 100 samples of 3 ids, 10 of them distinct, in 2
 // tables, whose gradients of rows two ranks exchange.

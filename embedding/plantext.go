@@ -49,14 +49,14 @@ func (p *Plan) Overview() string {
 		if l.least == l.most {
 			rows = fmt.Sprintf("%d rows", l.least)
 		}
-		fmt.Fprintf(&s, "%-*s  %s: %s, %s, %.0f distinct ids a step\n", width, l.layout, someOf(l.names), rows, sizeOf(l.bytes), l.distinct)
+		fmt.Fprintf(&s, "%-*s  %s: %s, %s, %.0f distinct ids a step\n", width, l.layout, someOf(l.names, 36), rows, sizeOf(l.bytes), l.distinct)
 	}
 	return s.String() + p.totals()
 }
 
-// someOf lists names, the first of them if they are many: "a, b and 17 more".
-func someOf(names []string) string {
-	const most = 36 // characters
+// someOf lists names, the first of them if they take more than so many characters: "a, b and
+// 17 more".
+func someOf(names []string, most int) string {
 	n := len(names[0])
 	for i, name := range names[1:] {
 		if n += len(name) + 2; n > most {
@@ -173,23 +173,6 @@ func (p *Plan) why(l *load, u int) string {
 
 // tick is the smallest difference in time that is told.
 const tick = 100 * time.Nanosecond
-
-// refusal says that nothing fits.
-func (p *Plan) refusal(v value) error {
-	o, total, largest := p.options, 0, 0
-	for t, d := range p.demands {
-		bytes := p.bytes(&d, d.Rows, d.Dim)
-		total += bytes
-		if bytes > p.bytes(&p.demands[largest], p.demands[largest].Rows, p.demands[largest].Dim) {
-			largest = t
-		}
-	}
-	d := p.demands[largest]
-	return &Error{Op: "NewPlan", Detail: fmt.Sprintf(
-		"%d tables of %s together do not fit %d ranks of %s each: the best plan found is %s over; "+
-			"the largest table is %q with %s (%d rows of %d); give more ranks or memory, or fewer rows",
-		len(p.demands), exact(total), o.Ranks, exact(o.MemoryBytes), exact(v.over), d.Name, exact(p.bytes(&d, d.Rows, d.Dim)), d.Rows, d.Dim)}
-}
 
 // exact prints a number of bytes to the last: "40.0 kB (40004 bytes)".
 func exact(bytes int) string {
