@@ -47,8 +47,8 @@ type CollectionTable struct {
 // over the ids of a bag in their order, and the layout of a table does not change a bit
 // of what is looked up.
 //
-// Each table may have an optimizer and a rate of its own: see Table.Fuse, or step the
-// gradients of Params one by one.
+// Each table may have an optimizer and a rate of its own: see Fuse, or step the gradients of
+// Params one by one.
 //
 // The tables of a collection are all of float32 or all of bfloat16. So is what Bags and
 // Rows return and what replies hold. Bags of bfloat16 are rounded once. Their gradients

@@ -38,6 +38,14 @@
 // in their order, on axes that shard the ids over the ranks in their order, so
 // the same run gives the same bits.
 //
+// # Many tables
+//
+// A Collection looks up many tables at once. NewPlan chooses the layout of each from measured
+// Rates; a Demand says what is known of a table, and what it may have: some kinds of layout,
+// some ranks, the same as the other tables of its group. Collection.Fuse gives tables
+// optimizers and rates of their own, which change them in the backward pass. JaggedOf gives
+// features weights, or lists that samples share, and PositionWeights factors that are trained.
+//
 // # Keys instead of row numbers
 //
 // A Dynamic is a table whose rows have 64-bit keys, any integers, and come and go within
