@@ -102,8 +102,9 @@ bench-comm: build ## every collective, 8 B to 64 MiB, on 2, 4 and 8 ranks
 bench-ranks: build ## start, memory and small collectives of 128 to 1024 ranks
 	$(GO) run ./bench/ranks
 
-bench-embedding: build ## sharded lookups, on 2 ranks
+bench-embedding: build ## sharded lookups, on 2 ranks, and the tables of a DLRM, on 1 and 2 ranks
 	$(GO) run ./bench/peers -np 2 embedding
+	for n in 1 2; do echo "-np $$n"; $(GO) run ./bench/peers -np $$n dlrm || exit; done
 
 bench-loss: build ## sharded losses, on 2 ranks, and those fused with a product on 1 too
 	$(GO) run ./bench/peers -np 2 -match cross-entropy loss

@@ -8,7 +8,7 @@ import (
 )
 
 func TestEveryCaseRuns(t *testing.T) {
-	measuretest.Run(t, 41, func(b *measure.Bench) error {
+	measuretest.Run(t, 44, func(b *measure.Bench) error {
 		if err := run(b, []size{{11, 5, 8}}); err != nil {
 			return err
 		}
@@ -19,6 +19,9 @@ func TestEveryCaseRuns(t *testing.T) {
 			return err
 		}
 		if err := runStored(b, []storedSize{{600, 6, 2, 4, 3, 5}}); err != nil {
+			return err
+		}
+		if err := runDLRM(b, dlrmSize{11, 6, 8}, 2); err != nil {
 			return err
 		}
 		return runBags(b, []bagSize{{1, 11, 6, 8, 3}, {5, 11, 6, 8, 3}})

@@ -33,9 +33,12 @@ type program struct {
 // it is never nil.
 func find(ctx context.Context, o options, dir string) (found []*program, missing []string, clean func(), err error) {
 	clean = func() {}
-	bench := filepath.Join(dir, o.bench)
-	if out, err := command("go", "build", "-o", bench, "./bench/"+o.bench).CombinedOutput(); err != nil {
-		return nil, nil, clean, fmt.Errorf("go build ./bench/%s: %w\n%s", o.bench, err, out)
+	bench, source := filepath.Join(dir, o.bench), "./bench/"+o.bench
+	if o.bench == "dlrm" {
+		source = "./bench/embedding"
+	}
+	if out, err := command("go", "build", "-o", bench, source).CombinedOutput(); err != nil {
+		return nil, nil, clean, fmt.Errorf("go build %s: %w\n%s", source, err, out)
 	}
 	wanted := func(name string) bool {
 		if o.only == "" {
@@ -54,6 +57,9 @@ func find(ctx context.Context, o options, dir string) (found []*program, missing
 	}
 	if o.bench == "comm" {
 		args = append(args, "-max", fmt.Sprint(o.max))
+	}
+	if o.bench == "dlrm" {
+		args = append(args, "-dlrm")
 	}
 	if slices.Contains(narrow, o.bench) {
 		args = append(args, "-dtype", o.dtype)
@@ -246,7 +252,7 @@ func (p *python) programs(o options) []*program {
 	single := &program{name: "torch 1 rank", ranks: func() []*exec.Cmd {
 		return []*exec.Cmd{p.command(o, "", "python3", script)}
 	}}
-	if o.np == 1 || o.bench == "kernels" || o.bench == "gemm" {
+	if o.np == 1 || o.bench == "kernels" || o.bench == "gemm" || o.bench == "dlrm" {
 		return []*program{single}
 	}
 	gloo := &program{name: "torch gloo", ranks: func() []*exec.Cmd {

@@ -52,7 +52,8 @@ func flags(o *options) *flag.FlagSet {
 		"with train.txt or day_0, day_1, … (default: an invented one)")
 	f.StringVar(&o.generate, "generate", "", "write the invented log of -rows lines to `FILE` and do nothing else")
 	f.BoolVar(&o.strict, "strict", false, "end at the first malformed line of -data")
-	f.IntVar(&o.rows, "rows", 0, fmt.Sprintf("lines to read, of several days in equal parts, or to invent (default: all of -data, %d without)", invented))
+	f.IntVar(&o.rows, "rows", 0, fmt.Sprintf("lines to read, of several days in equal parts, or to invent "+
+		"(default: all of -data, %d without)", invented))
 	f.IntVar(&o.dp, "dp", 0, "ranks that have copies of the tables (default: what -tp leaves over)")
 	f.IntVar(&o.tp, "tp", 0, "ranks that divide the tables (default: what -dp leaves over)")
 	f.StringVar(&o.device, "device", "auto", "where tensors live: cpu, cuda, cuda:0, or auto: what gorun --gpus says, else the CPU")
