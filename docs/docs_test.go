@@ -80,6 +80,35 @@ func blocks(t *testing.T) []block {
 	return all
 }
 
+// programs returns the programs that the pages have: each block of Go, and those of recipes.md together.
+func programs(t *testing.T) []block {
+	t.Helper()
+	var all []block
+	var joined *block
+	for _, b := range blocks(t) {
+		switch {
+		case b.language != "go":
+		case !strings.HasPrefix(b.place, recipes):
+			all = append(all, b)
+		case joined == nil:
+			joined = &b
+		default:
+			joined.lines = append(append(joined.lines, b.line()), b.lines...)
+		}
+	}
+	if joined == nil {
+		t.Fatalf("%s has no code", recipes)
+	}
+	return append(all, *joined)
+}
+
+// line tells the compiler the place of what follows.
+func (b block) line() string {
+	file, line, _ := strings.Cut(b.place, ":")
+	n, _ := strconv.Atoi(line) // of the fence; the body begins after it
+	return fmt.Sprintf("//line %s:%d", file, n+1)
+}
+
 const module = "github.com/gorun-spmd/gorun"
 
 // packages are the folders of the packages that pages name, by name.
@@ -90,7 +119,7 @@ func packages() map[string]string {
 		"embedding": "embedding", "loss": "loss", "optim": "optim", "checkpoint": "checkpoint", "runtime": "runtime"}
 }
 
-// Each block of Go compiles by itself, with the imports that it needs.
+// Each program compiles, with the imports that it needs.
 func TestCodeCompiles(t *testing.T) {
 	here, err := os.Getwd()
 	if err != nil {
@@ -99,10 +128,7 @@ func TestCodeCompiles(t *testing.T) {
 	dir := t.TempDir()
 	overlay := map[string]string{} // files that are in this folder for the compiler only
 	args := []string{"build", "-overlay", filepath.Join(dir, "overlay.json"), "-o", dir}
-	for _, b := range blocks(t) {
-		if b.language != "go" {
-			continue
-		}
+	for _, b := range programs(t) {
 		name := fmt.Sprint("_block", len(overlay))
 		overlay[filepath.Join(here, name, "main.go")] = filepath.Join(dir, name+".go")
 		if err := os.WriteFile(filepath.Join(dir, name+".go"), []byte(program(b)), 0o666); err != nil {
@@ -139,14 +165,14 @@ func program(b block) string {
 			text += fmt.Sprintf("import %q\n", name)
 		}
 	}
-	file, line, _ := strings.Cut(b.place, ":")
-	n, _ := strconv.Atoi(line) // of the fence; the body begins after it
-	text += fmt.Sprintf("\n//line %s:%d\n%s\n", file, n+1, body)
+	text += "\n" + b.line() + "\n" + body + "\n"
 	if !strings.Contains(body, "func main()") {
-		text += "\nfunc main() {}\n"
+		text += emptyMain
 	}
 	return text
 }
+
+const emptyMain = "\nfunc main() {}\n"
 
 // shorter are the flags by which the test runs an example's job in a few seconds.
 var shorter = []struct{ command, flags string }{

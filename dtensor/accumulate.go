@@ -117,13 +117,26 @@ func (s *running) pass(ctx context.Context, f func() *Tensor, params []*Tensor, 
 	} else {
 		s.leaves = make([]*node, len(params))
 		for i, p := range params {
-			p.node.keep(scope)
+			p.node.hold(scope)
 			s.leaves[i] = p.node
 		}
 	}
 	s.value = value
 	keepTensors(scope, value)
 	return grads, nil
+}
+
+// hold lets what has arrived at a parameter outlive scope, in memory of its own that what comes
+// later is added to: a sum takes the memory of one gradient.
+func (n *node) hold(scope *tensor.Scope) {
+	if g := n.grad; g != nil && !n.own && g.mask == nil {
+		wide := tensor.Cast(g.local, g.DType().Wide())
+		if wide == g.local {
+			wide = tensor.Clone(wide)
+		}
+		n.grad, n.own = wrap(g.spec, wide), true
+	}
+	n.keep(scope)
 }
 
 // pair adds to each parameter's gradients those that have arrived apart; after the last function

@@ -350,7 +350,7 @@ func (r *pipelining) backward(a action) {
 		f.scope.Keep(gx)
 	}
 	for i, p := range r.params {
-		f.leaves[i].keep(f.scope)
+		f.leaves[i].hold(f.scope)
 		p.node = nil
 	}
 	r.sum.leaves = f.leaves

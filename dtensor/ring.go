@@ -67,14 +67,21 @@ func RingAttention(q, k, v *Tensor, causal bool, axis string) *Tensor {
 		return Record(op, out, []*Tensor{q, k, v}, func(*Tensor) []Grad { return make([]Grad, 3) })
 	}
 	r.group, r.me = m.Group(axis), m.coord[i]
-	parts := r.exchange(q.local, k.local, v.local)
-	ys, lses := r.forward(parts[0], parts[1], parts[2])
-	out.local = r.back(ys)[0]
+	var parts [][]*tensor.Tensor
+	var ys, lses []*tensor.Tensor
+	r.scoped(func() []*tensor.Tensor {
+		parts = r.exchange(q.local, k.local, v.local)
+		ys, lses = r.forward(parts[0], parts[1], parts[2])
+		out.local = r.back(ys)[0]
+		return slices.Concat(parts[0], parts[1], parts[2], ys, lses, []*tensor.Tensor{out.local})
+	})
 	return Record(op, out, []*Tensor{q, k, v}, func(gy *Tensor) []Grad {
 		gy = gy.to(out.spec, op+"Grad")
-		dys := r.exchange(gy.local)[0]
-		dq, dk, dv := r.backward(dys, parts[0], parts[1], parts[2], ys, lses)
-		grads := r.back(dq, dk, dv)
+		grads := r.scoped(func() []*tensor.Tensor {
+			dys := r.exchange(gy.local)[0]
+			dq, dk, dv := r.backward(dys, parts[0], parts[1], parts[2], ys, lses)
+			return r.back(dq, dk, dv)
+		})
 		return []Grad{Dense(wrap(q.spec, grads[0])), Dense(wrap(k.spec, grads[1])), Dense(wrap(v.spec, grads[2]))}
 	})
 }
@@ -87,6 +94,15 @@ type ring struct {
 	size, me int
 	causal   bool
 	pieces   int // of the sequence on each rank
+}
+
+// scoped returns what f does; all other tensors that f makes are gone then.
+func (r *ring) scoped(f func() []*tensor.Tensor) []*tensor.Tensor {
+	scope := r.m.Device().Open()
+	defer scope.Close()
+	kept := f()
+	scope.Keep(kept...)
+	return kept
 }
 
 // number returns which piece of the whole sequence piece i of a rank is while it computes.
@@ -220,18 +236,35 @@ func (r *ring) forward(q, k, v []*tensor.Tensor) (ys, lses []*tensor.Tensor) {
 	ys, lses = make([]*tensor.Tensor, r.pieces), make([]*tensor.Tensor, r.pieces)
 	kv := slices.Concat(k, v)
 	for step := range r.size {
-		r.pairs((r.me-step+r.size)%r.size, func(i, j int, causal bool) {
-			y, lse := tensor.Attention(q[i], kv[j], kv[r.pieces+j], causal)
-			if ys[i] != nil {
-				y, lse = join(ys[i], lses[i], y, lse)
-			}
-			ys[i], lses[i] = y, lse
-		})
-		if step < r.size-1 {
-			kv = r.turn(kv)
+		before := slices.Concat(ys, lses)
+		if step > 0 { // what came round; k and v are the caller's
+			before = append(before, kv...)
 		}
+		after := r.scoped(func() []*tensor.Tensor {
+			r.pairs((r.me-step+r.size)%r.size, func(i, j int, causal bool) {
+				y, lse := tensor.Attention(q[i], kv[j], kv[r.pieces+j], causal)
+				if ys[i] != nil {
+					y, lse = join(ys[i], lses[i], y, lse)
+				}
+				ys[i], lses[i] = y, lse
+			})
+			if step < r.size-1 {
+				kv = r.turn(kv)
+			}
+			return slices.Concat(ys, lses, kv)
+		})
+		freeUnless(before, after)
 	}
 	return ys, lses
+}
+
+// freeUnless frees what is in before and not in after.
+func freeUnless(before, after []*tensor.Tensor) {
+	for _, t := range before {
+		if t != nil && !slices.Contains(after, t) {
+			t.Free()
+		}
+	}
 }
 
 // join returns the attention to two sets of keys, given that to each.
@@ -258,17 +291,25 @@ func (r *ring) backward(dys, q, k, v, ys, lses []*tensor.Tensor) (dq, dk, dv []*
 	n := r.pieces
 	all := slices.Concat(k, v, zeros(k), zeros(v))
 	for step := range r.size {
-		r.pairs((r.me-step+r.size)%r.size, func(i, j int, causal bool) {
-			gq, gk, gv := tensor.AttentionGrad(dys[i], q[i], all[j], all[n+j], ys[i], lses[i], causal)
-			tensor.AddTo(dq[i], gq)
-			tensor.AddTo(all[2*n+j], gk)
-			tensor.AddTo(all[3*n+j], gv)
-		})
-		if step == r.size-1 {
-			all = slices.Concat(all[:2*n], r.turn(all[2*n:]))
-		} else {
-			all = r.turn(all)
+		before := all
+		if step == 0 {
+			before = all[2*n:] // k and v are the caller's
 		}
+		after := r.scoped(func() []*tensor.Tensor {
+			r.pairs((r.me-step+r.size)%r.size, func(i, j int, causal bool) {
+				gq, gk, gv := tensor.AttentionGrad(dys[i], q[i], all[j], all[n+j], ys[i], lses[i], causal)
+				tensor.AddTo(dq[i], gq)
+				tensor.AddTo(all[2*n+j], gk)
+				tensor.AddTo(all[3*n+j], gv)
+			})
+			if step == r.size-1 {
+				all = slices.Concat(all[:2*n], r.turn(all[2*n:]))
+			} else {
+				all = r.turn(all)
+			}
+			return all
+		})
+		freeUnless(before, after)
 	}
 	return dq, all[2*n : 3*n], all[3*n:]
 }

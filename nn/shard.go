@@ -70,7 +70,8 @@ func largest(p *dtensor.Tensor) int {
 
 // like returns a parameter as a layer needs it to compute with x: in x's type, and gathered
 // over the axes that divide x along a dimension other than the last, which divide a
-// parameter only through Shard. It returns nil for nil.
+// parameter only through Shard. What is gathered, and the gradient that is scattered, has the
+// smaller of the two types. It returns nil for nil.
 func like(param, x *dtensor.Tensor) *dtensor.Tensor {
 	if param == nil {
 		return nil
@@ -81,6 +82,9 @@ func like(param, x *dtensor.Tensor) *dtensor.Tensor {
 			to = slices.Clone(to)
 			to[i] = layout.Replicate()
 		}
+	}
+	if x.DType().Size() < param.DType().Size() {
+		return param.Cast(x.DType()).Redistribute(to...)
 	}
 	return param.Redistribute(to...).Cast(x.DType())
 }

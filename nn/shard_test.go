@@ -8,7 +8,9 @@ import (
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/comm/commtest"
 	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/nn"
+	"github.com/gorun-spmd/gorun/tensor"
 )
 
 // Sharded blocks have the loss and gradients of whole ones, at once and recomputed. Every
@@ -65,6 +67,34 @@ func TestShardMemory(t *testing.T) {
 	if sharded > whole/2 || zero2 > zero1*9/10 {
 		t.Errorf("8 blocks on 4 ranks take %d bytes on each, %d sharded, not recomputed %d and %d", whole, sharded, zero1, zero2)
 	}
+}
+
+// A layer of float32 that computes in half precision gathers its weight and scatters the gradient in that.
+func TestShardOfHalf(t *testing.T) {
+	commtest.Run(t, 4, func(ctx context.Context, world *comm.Comm) error {
+		mesh, err := dtensor.NewMesh(world, dtensor.Axis{Name: "dp", Size: 4})
+		if err != nil {
+			return err
+		}
+		const size, parts = 64, 4
+		l := nn.NewLinear(nn.NewInit(mesh, 1), size, size, false, nn.Style{})
+		nn.Shard(l, "dp")
+		x := wave(mesh, 1, []int{8, size}, layout.Shard(0)).Cast(tensor.BFloat16)
+		recorder := world.Record()
+		_, _, err = dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+			return dtensor.Recompute(l.Forward, x).Cast(tensor.Float32).Square().Mean(nil, false)
+		}, l.Weight)
+		recorder.Stop()
+		if err != nil {
+			return err
+		}
+		k := recorder.Stats().Kinds
+		gather, scatter := k[comm.AllGatherVKind], k[comm.ReduceScatterVKind]
+		if gather.Calls != 2 || gather.Bytes != 2*size*size/parts*2 || scatter.Calls != 1 || scatter.Bytes != size*size*2 || k[comm.AllReduceKind].Bytes > 8 {
+			return fmt.Errorf("%v", recorder.Stats().Causes)
+		}
+		return nil
+	})
 }
 
 // A mesh has to have the axis.
