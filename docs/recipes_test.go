@@ -42,7 +42,8 @@ func TestRecipes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command("go", "build", "-overlay", overlay, "-o", filepath.Join(dir, "recipes"), "./_recipes").CombinedOutput(); err != nil {
+	build := exec.Command("go", "build", "-overlay", overlay, "-o", filepath.Join(dir, "recipes"), "./_recipes")
+	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	out, err := exec.Command(filepath.Join(dir, "recipes")).CombinedOutput()

@@ -53,6 +53,21 @@ func TestExamplesPrintTheirOutput(t *testing.T) {
 	}
 }
 
+// A program that reads its flags with train.Parse says once what they are, and what is wrong with them.
+func TestHelp(t *testing.T) {
+	testenv.DependsOn(t, "./15-gpt2", "../cmd/gorun")
+	bin := t.TempDir()
+	if out, err := exec.Command("go", "build", "-o", bin, "./15-gpt2", "../cmd/gorun").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for flag, want := range map[string]string{"-h": "-checkpoint DIR\n", "-stops": "failed: 15-gpt2: flag provided but not defined: -stops; -h lists the flags"} {
+		out, err := exec.Command(filepath.Join(bin, "gorun"), "-np", "2", filepath.Join(bin, "15-gpt2"), flag).CombinedOutput()
+		if (err == nil) != (flag == "-h") || strings.Count(string(out), want) != 1 {
+			t.Errorf("%s: %v\n%s", flag, err, out)
+		}
+	}
+}
+
 // divided are the examples that divide what they do in ways of their own.
 var divided = []string{"12-heat", "13-sample-sort", "14-work-queue"}
 

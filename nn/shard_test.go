@@ -90,7 +90,8 @@ func TestShardOfHalf(t *testing.T) {
 		}
 		k := recorder.Stats().Kinds
 		gather, scatter := k[comm.AllGatherVKind], k[comm.ReduceScatterVKind]
-		if gather.Calls != 2 || gather.Bytes != 2*size*size/parts*2 || scatter.Calls != 1 || scatter.Bytes != size*size*2 || k[comm.AllReduceKind].Bytes > 8 {
+		if gather.Calls != 2 || gather.Bytes != 2*size*size/parts*2 || scatter.Calls != 1 || scatter.Bytes != size*size*2 ||
+			k[comm.AllReduceKind].Bytes > 8 {
 			return fmt.Errorf("%v", recorder.Stats().Causes)
 		}
 		return nil

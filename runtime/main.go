@@ -53,7 +53,8 @@
 //
 // # How a rank ends
 //
-//	f returns nil          exit status 0; a collective that others call later fails, naming this rank
+//	f returns nil, or      exit status 0; a collective that others call later fails, naming this rank
+//	flag.ErrHelp
 //	f returns an error,    one line on standard error, which gorun prints; pending and later
 //	or throws one          collectives of all ranks fail with it; exit status 1
 //	f panics               the panic's whole stack; the others as above; exit status 2
@@ -89,6 +90,7 @@ package runtime
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -226,10 +228,13 @@ func exiting() bool {
 	}
 }
 
-// call runs f and turns a thrown error into a returned one.
+// call runs f and turns a thrown error into a returned one, and flag.ErrHelp into none.
 func call(ctx context.Context, f func(context.Context, *comm.Comm) error, world *comm.Comm) (err error) {
 	defer fault.Catch(&err)
-	return f(ctx, world)
+	if err := f(ctx, world); !errors.Is(err, flag.ErrHelp) {
+		return err
+	}
+	return nil
 }
 
 // interrupted reports whether err is no more than ctx's end, on this rank or another.

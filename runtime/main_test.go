@@ -5,6 +5,7 @@ package runtime
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -101,6 +102,7 @@ func programs() map[string]func(context.Context, *comm.Comm) error {
 			goruntime.Goexit() // what t.Fatal does
 			return nil
 		}),
+		"help":   func(context.Context, *comm.Comm) error { return fmt.Errorf("options: %w", flag.ErrHelp) },
 		"leave":  failing(func() error { return nil }),
 		"killed": failing(func() error { return exec.Command("kill", "-9", fmt.Sprint(os.Getpid())).Run() }),
 		// differ has rank 1 make another call than the others.

@@ -1,8 +1,11 @@
 package train
 
 import (
+	"errors"
 	"flag"
 	"fmt"
+	"io"
+	"os"
 	"strings"
 
 	"github.com/gorun-spmd/gorun/comm"
@@ -16,6 +19,20 @@ func Usage(text string, f *flag.FlagSet) string {
 	f.SetOutput(&b)
 	f.PrintDefaults()
 	return b.String()
+}
+
+// Parse reads the command line of the program into f, the same on all ranks. Asked for help it
+// prints the flags on rank 0 and returns flag.ErrHelp, with which runtime.Main ends the job well.
+func Parse(world *comm.Comm, f *flag.FlagSet) error {
+	f.SetOutput(io.Discard) // each rank would say the same
+	err := f.Parse(os.Args[1:])
+	switch {
+	case errors.Is(err, flag.ErrHelp) && world.Rank() == 0:
+		fmt.Print(Usage(fmt.Sprintf("usage: gorun -np N %s [flags]\n\n", f.Name()), f))
+	case err != nil && !errors.Is(err, flag.ErrHelp):
+		return fmt.Errorf("%s: %w; -h lists the flags", f.Name(), err)
+	}
+	return err
 }
 
 // Positive checks that the flags of these names, whole or real numbers, are above 0.

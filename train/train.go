@@ -169,7 +169,7 @@ func (r *Run) Do(ctx context.Context, world *comm.Comm, say func(string, ...any)
 		if math.IsNaN(l) || math.IsInf(l, 0) {
 			return fmt.Errorf("%s: the loss of step %d is %v; %s", r.Program, n, l, r.Advice)
 		}
-		r.Losses = append(r.Losses, l)
+		r.Losses, r.Elapsed = append(r.Losses, l), before+time.Since(start)
 		if err := w.digest(ctx, n+1, l); err != nil {
 			return fmt.Errorf("%s: %w", r.Program, err)
 		}

@@ -47,7 +47,7 @@ var recipes = []recipe{
 }
 
 // on runs a recipe on a mesh of all ranks.
-func on(f func(ctx context.Context, mesh *dtensor.Mesh) (result, error), names ...string) func(context.Context, *comm.Comm) (result, error) {
+func on(f func(context.Context, *dtensor.Mesh) (result, error), names ...string) func(context.Context, *comm.Comm) (result, error) {
 	return func(ctx context.Context, world *comm.Comm) (result, error) {
 		var axes []dtensor.Axis
 		for _, name := range names {

@@ -77,9 +77,9 @@ func run(ctx context.Context, world *comm.Comm) error {
 	f := flag.NewFlagSet("15-gpt2", flag.ContinueOnError)
 	file, steps := f.String("data", "", "learn the text in this `file`"), f.Int("steps", 500, "to make")
 	rate, dp := f.Float64("lr", 0.005, "peak learning rate"), f.Int("dp", 1, "ranks that divide the batch; the others divide the model")
-	prompt := f.String("prompt", "type gpt2", "go on with this `text`")
+	prompt, log := f.String("prompt", "type gpt2", "go on with this `text`"), f.String("metrics", "", "write losses to `PATH`")
 	keep.Flags(f, 100, "-np and -dp")
-	err := f.Parse(os.Args[1:])
+	err := train.Parse(world, f)
 	if err == nil && *file != "" {
 		source, err = os.ReadFile(*file)
 	}
@@ -99,13 +99,13 @@ func run(ctx context.Context, world *comm.Comm) error {
 		return err
 	}
 	m := newGPT2(mesh, tok.VocabSize())
-	r := train.Run{Program: "15-gpt2", Advice: "lower -lr", Steps: *steps, Unit: "tokens", PerStep: batch * window, Keep: keep,
+	r := train.Run{Program: "15-gpt2", Advice: "lower -lr", Steps: *steps, Unit: "tokens", PerStep: batch * window,
 		Loss: func(step, _ int) *dtensor.Tensor {
 			ids, targets := text.Batch(mesh, "dp", step, batch)
 			return loss.CrossEntropy(m.logits(ids, nil).Flatten(0, 1), targets.Flatten(0, 1), loss.Options{})
 		},
 		Params: m.Params(), Optimizer: optim.NewAdamW(nn.Tensors(m.Params()), optim.AdamWConfig{WeightDecay: 0.1}), Clip: 1,
-		Rate: optim.WarmupCosine{Peak: *rate, Floor: *rate / 20, Warmup: train.Ticks / 20, Total: train.Ticks}}
+		Rate: optim.WarmupCosine{Peak: *rate, Floor: *rate / 20, Warmup: train.Ticks / 20, Total: train.Ticks}, Keep: keep, Metrics: *log}
 	if err := r.Do(ctx, world, nil); err != nil {
 		return err
 	}
