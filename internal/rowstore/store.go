@@ -15,7 +15,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/bits"
 	"slices"
 	"time"
 	"unsafe"
@@ -329,120 +328,6 @@ func (s *Store) Prefetch(rows []int64) {
 	s.stats.Prefetched += len(items)
 	_ = s.write() // of a batch before, which retry has seen to: it cannot fail
 	s.start(items)
-}
-
-// setsOf returns the two sets that a row may be in.
-func (s *Store) setsOf(row int) (a, b int) {
-	h := uint64(row+1) * 0x9e3779b97f4a7c15 // the finalizer of MurmurHash3, after the golden ratio
-	h = (h ^ h>>33) * 0xff51afd7ed558ccd
-	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
-	h ^= h >> 33
-	first, _ := bits.Mul64(h, uint64(s.sets))
-	second, _ := bits.Mul64(h<<32, uint64(s.sets))
-	return int(first), int(second)
-}
-
-// find returns the slot of a row; ok is false if it has none.
-func (s *Store) find(row int) (slot int, ok bool) {
-	tag := uint32(row) + 1
-	a, b := s.setsOf(row)
-	for i, t := range (*[Ways]uint32)(s.tags[a*Ways:]) {
-		if t == tag {
-			return a*Ways + i, true
-		}
-	}
-	for i, t := range (*[Ways]uint32)(s.tags[b*Ways:]) {
-		if t == tag {
-			return b*Ways + i, true
-		}
-	}
-	return 0, false
-}
-
-// place gives a slot to a row that has none; ok is false if all that it may have are of rows that
-// this call wants or that are being read.
-func (s *Store) place(row int) (slot int, ok bool) {
-	a, b := s.setsOf(row)
-	if slot, ok = s.least(a, b); !ok {
-		return 0, false
-	}
-	s.age(slot / Ways)
-	if s.flags[slot]&dirty != 0 {
-		s.evict(slot)
-	}
-	s.tags[slot], s.stamps[slot], s.uses[slot], s.flags[slot] = uint32(row)+1, s.call, 1, 0
-	return slot, true
-}
-
-// least returns the slot of some sets to take first; ok is false if this call needs all, or they
-// are being read.
-func (s *Store) least(sets ...int) (slot int, ok bool) {
-	least := uint64(math.MaxUint64)
-	for _, set := range sets {
-		for at := set * Ways; at < (set+1)*Ways; at++ {
-			if s.stamps[at] == s.call && s.tags[at] != 0 || s.flags[at]&flying != 0 {
-				continue
-			}
-			if w := s.worth(at); w < least {
-				slot, least, ok = at, w, true
-			}
-		}
-	}
-	return slot, ok
-}
-
-// move moves a row that this call wants from a set of another row to the other one that it may be
-// in; ok is false if there is no such. So a call may want nearly as many rows as there are slots.
-func (s *Store) move(other int) (ok bool) {
-	a, b := s.setsOf(other)
-	for _, set := range [2]int{a, b} {
-		for from := set * Ways; from < (set+1)*Ways; from++ {
-			if s.flags[from]&flying != 0 {
-				continue
-			}
-			c, d := s.setsOf(int(s.tags[from]) - 1)
-			if c == d || c+d-set == a || c+d-set == b {
-				continue
-			}
-			to, ok := s.least(c + d - set)
-			if !ok {
-				continue
-			}
-			if s.flags[to]&dirty != 0 {
-				s.evict(to)
-			}
-			for _, f := range s.fields {
-				copy(f.memory[to*f.width:(to+1)*f.width], f.memory[from*f.width:])
-			}
-			s.tags[to], s.stamps[to], s.uses[to], s.flags[to] = s.tags[from], s.stamps[from], s.uses[from], s.flags[from]
-			s.tags[from], s.flags[from] = 0, 0
-			return true
-		}
-	}
-	return false
-}
-
-// worth says which slot to take first: the least.
-func (s *Store) worth(slot int) uint64 {
-	if s.tags[slot] == 0 {
-		return 0
-	}
-	w := uint64(s.uses[slot])<<32 | uint64(s.stamps[slot])
-	if at := s.stamps[slot]; at >= s.since || at >= s.before && s.flags[slot]&ahead != 0 {
-		w |= 1 << 40 // this step or the next one needs it
-	}
-	return w
-}
-
-// age halves the uses of a set after so many misses as it has slots: what was used often once
-// need not be so for ever.
-func (s *Store) age(set int) {
-	if s.misses[set]++; s.misses[set] == Ways {
-		s.misses[set] = 0
-		for at := set * Ways; at < (set+1)*Ways; at++ {
-			s.uses[at] /= 2
-		}
-	}
 }
 
 // isWritten reports whether the file has a row, or will have.
