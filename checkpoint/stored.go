@@ -100,7 +100,8 @@ func writeStored(w io.Writer, s dtensor.Stored, rows, rowBytes, blockBytes int, 
 func (l *loader) fillStored(ctx context.Context, f *fileTensor) error {
 	t := &f.members[0]
 	if len(f.members) > 1 || t.transposed() || t.at.Fused > 0 {
-		l.keep(fmt.Errorf("tensor %q: its rows lie on a disk; a Mapping may give it another name, and neither transpose it nor cut it out", t.name))
+		l.keep(fmt.Errorf("tensor %q: its rows lie on a disk; a Mapping may give it another name, and neither transpose it nor cut it out",
+			t.name))
 	}
 	s, _ := t.stored()
 	mine, _ := local(t.tensor) // empty outside the mesh

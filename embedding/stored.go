@@ -49,7 +49,8 @@ func newStored(mesh *dtensor.Mesh, c Config) *stored {
 	axes := 0 // of more than one rank
 	for axis, a := range mesh.Axes() {
 		if p := places[axis]; p.IsCyclic() || a.Size > 1 && !p.Shards(0) {
-			refuse(op, "%s has a Store and lies %s; each rank has to have rows of its own, in blocks, so use RowWise over all axes of %v, or TableWise",
+			refuse(op, "%s has a Store and lies %s; each rank has to have rows of its own, in blocks, so use RowWise over all axes of %v, "+
+				"or TableWise",
 				s.name, c.Layout, mesh)
 		}
 		if a.Size > 1 {
@@ -106,7 +107,8 @@ func slotsOf(s *stored, mesh *dtensor.Mesh, c Config) []int {
 		slots := int(float64(c.Cache/rowBytes) * (float64(n) / float64(c.Rows)))
 		slots = min(slots, 2*n+rowstore.Ways) / rowstore.Ways * rowstore.Ways
 		if slots < rowstore.Ways || slots > math.MaxInt32 || n >= math.MaxUint32 {
-			refuse("NewTable", "%s: Cache is %d bytes, which is %d of the %d rows of a rank; give room for %d to 2³¹, and no rank 2³² rows", s.name,
+			refuse("NewTable", "%s: Cache is %d bytes, which is %d of the %d rows of a rank; give room for %d to 2³¹, and no rank 2³² rows",
+				s.name,
 				c.Cache, slots, n, rowstore.Ways)
 		}
 		sizes[i] = slots
@@ -223,8 +225,8 @@ func (s *stored) update(op string, rows *dtensor.Rows, f func(rows *dtensor.Rows
 		err = s.rows.Hold(local, slots, false)
 	}
 	if errors.Is(err, rowstore.ErrFull) {
-		err = fmt.Errorf("%s: a step changes %d rows of this rank, and its part of the Cache has %d; give a Cache of a quarter more rows than a step changes, or "+
-			"smaller batches", s.name, len(local), s.slots)
+		err = fmt.Errorf("%s: a step changes %d rows of this rank, and its part of the Cache has %d; give a Cache of a quarter "+
+			"more rows than a step changes, or smaller batches", s.name, len(local), s.slots)
 	}
 	s.agree(mesh, op, err)
 	if s.rows != nil {
@@ -263,7 +265,8 @@ func agreeOnDisks(mesh *dtensor.Mesh, op string, err error) {
 		text = err.Error()
 	}
 	longest := []int64{int64(len(text))}
-	mesh.Do(c, comm.Call{Kind: comm.AllReduceKind, Op: comm.Max, Dst: comm.Of(longest), Src: comm.Of(longest), Cause: op + ": status of disks"})
+	mesh.Do(c, comm.Call{Kind: comm.AllReduceKind, Op: comm.Max, Dst: comm.Of(longest), Src: comm.Of(longest),
+		Cause: op + ": status of disks"})
 	if longest[0] == 0 {
 		return
 	}

@@ -183,7 +183,8 @@ func (s StoreStats) HitRate() float64 { return float64(s.Hits) / float64(max(s.W
 
 // String prints them on a line.
 func (s StoreStats) String() string {
-	return fmt.Sprintf("%d of %d rows in memory, %.1f%% of %d wanted rows found there, %d prefetched and %d of them used, %.1f MB read, %.1f MB written",
+	return fmt.Sprintf("%d of %d rows in memory, %.1f%% of %d wanted rows found there, %d prefetched and %d of them used, "+
+		"%.1f MB read, %.1f MB written",
 		s.Slots, s.Rows, 100*s.HitRate(), s.Wanted, s.Prefetched, s.PrefetchHits, float64(s.BytesRead)/1e6, float64(s.BytesWritten)/1e6)
 }
 

@@ -101,7 +101,8 @@ type storedSide struct {
 func (p *storedProgram) newStoredSide(mesh *dtensor.Mesh, folder string, l embedding.Layout) *storedSide {
 	var tables []embedding.CollectionTable
 	for i, name := range []string{"users", "items"} {
-		c := embedding.Config{Name: name, Rows: p.rows / (i + 1), Dim: p.width, DType: p.dtype, Layout: l, Key: dtensor.Key{Seed: uint64(i)}, Std: 0.5,
+		c := embedding.Config{Name: name, Rows: p.rows / (i + 1), Dim: p.width, DType: p.dtype, Layout: l, Key: dtensor.Key{Seed: uint64(i)},
+			Std:             0.5,
 			ScaleGradByFreq: p.frequency}
 		if i == 0 {
 			c.PaddingIdx = p.padding

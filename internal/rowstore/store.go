@@ -388,7 +388,8 @@ func (s *Store) await(done <-chan struct{}, row int, doing string) error {
 	case <-done:
 		return nil
 	case <-timer.C:
-		return s.wrap(row, fmt.Errorf("%s it has taken %v so far; the disk does not answer, so try again or use another one", doing, s.c.Patience))
+		return s.wrap(row, fmt.Errorf("%s it has taken %v so far; the disk does not answer, so try again or use another one", doing,
+			s.c.Patience))
 	}
 }
 

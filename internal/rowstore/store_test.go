@@ -392,7 +392,8 @@ func TestStoreOnASlowDisk(t *testing.T) {
 	}
 	m.wait = make(chan struct{})
 	w.c.Patience = time.Millisecond
-	if err := w.hold([]int64{3}, true); err == nil || !strings.Contains(err.Error(), `table "users", row 1003 in memory: reading it has taken 1ms`) {
+	const says = `table "users", row 1003 in memory: reading it has taken 1ms`
+	if err := w.hold([]int64{3}, true); err == nil || !strings.Contains(err.Error(), says) {
 		t.Errorf("got %v", err)
 	}
 	if err := w.hold([]int64{199}, true); err != nil {
