@@ -65,7 +65,7 @@ func (s *Slowest) String() string {
 	}
 	text := fmt.Sprintf("rank %d: the others waited %s for it, %.0f%% of all waiting", s.Rank, duration(s.Seconds), 100*s.Share)
 	if s.Ratio > 0 {
-		text += fmt.Sprintf("; it computed %.2g times as long as the median of the others", s.Ratio)
+		text += fmt.Sprintf("; it computed and took input %.2g times as long as the median of the others", s.Ratio)
 	}
 	return text
 }

@@ -74,7 +74,7 @@ function head() {
   const first = s
     ? make('section.slowest', {role: 'status'}, make('strong', {}, `Rank ${s.Rank} was the slowest`),
       `: the others waited ${time(s.Seconds)} for it, ${percent(s.Share)} of all waiting.`,
-      s.Ratio > 0 ? make('p', {}, `It computed ${digits(s.Ratio)} times as long as the median of the other ranks.`) : '')
+      s.Ratio > 0 ? make('p', {}, `It computed and took input ${digits(s.Ratio)} times as long as the median of the other ranks.`) : '')
     : make('section.slowest.none', {role: 'status'}, report.Ranks.length > 1 ? 'No rank was much slower than the others.' : 'The job has one rank.');
   return [make('h1', {}, report.Title || 'gorun report'), make('div.live', {id: 'live'}), first,
     make('section', {}, make('div.tiles', {}, ...tiles.map(([big, small]) => make('div.tile', {}, make('b', {}, big), make('span', {}, small))))),
