@@ -42,9 +42,7 @@ func (a *attempt) newWatchdog(sup *supervisor.Supervisor) *watchdog.Watchdog {
 		Limit: a.opts.HangTimeout, Always: a.opts.HangGiven, Circles: a.opts.OnDeadlock == options.DeadlockEnds,
 		See: func(r int) watchdog.Sighting {
 			s := watchdog.Sighting{Waiting: a.segment.Waiting(r), Calls: a.segment.Calls(r), Ended: sup.Ends[r].Ended}
-			if last := a.segment.Last(r); len(last) > 0 {
-				s.Last = last[len(last)-1]
-			}
+			s.Last, _ = a.segment.LastCall(r)
 			s.Step, _ = a.segment.Step(r)
 			s.Saved, s.Joined = a.segment.Saved(r), a.segment.State(r) != control.Starting
 			if p, ok := proc.Read(sup.Ends[r].PID, buf); ok {

@@ -37,7 +37,9 @@ type mpiWorld interface {
 
 // joinMPI makes the world of a job that another launcher started.
 func (r *rank) joinMPI() error {
-	b, err := openMPI(r.job.Size, r.tellFailure)
+	r.token = os.Getenv(job.WordVar)
+	_ = os.Unsetenv(job.WordVar) // this rank's children are none
+	b, err := openMPI(r)
 	if err != nil {
 		return err
 	}
@@ -48,8 +50,7 @@ func (r *rank) joinMPI() error {
 	}
 	r.mpi = b
 	r.world = comm.NewWorld(b)
-	r.token = os.Getenv(job.WordVar)
-	_ = os.Unsetenv(job.WordVar) // this rank's children are none
+	r.guard()
 	return nil
 }
 

@@ -2,10 +2,16 @@
 
 package runtime
 
-import "github.com/gorun-spmd/gorun/comm/mpi"
+import (
+	"os"
+
+	"github.com/gorun-spmd/gorun/comm/mpi"
+)
 
 // abortEndsProcess says whether Abort of the MPI backend does.
 const abortEndsProcess = false
 
 // openMPI starts the MPI library that is found now.
-func openMPI(int, func(error)) (mpiWorld, error) { return mpi.Open(mpi.Options{}) }
+func openMPI(r *rank) (mpiWorld, error) {
+	return mpi.Open(mpi.Options{Lost: r.lostRank, Stacks: func() { printStacks(os.Stderr, r.job.Rank) }})
+}

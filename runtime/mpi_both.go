@@ -8,7 +8,7 @@ import "errors"
 const abortEndsProcess = false
 
 // openMPI refuses.
-func openMPI(int, func(error)) (mpiWorld, error) {
+func openMPI(*rank) (mpiWorld, error) {
 	return nil, errors.New("runtime: the program was built with the tags gompi and empi, which define the same C symbols; " +
 		"build it with one of them, or with none")
 }

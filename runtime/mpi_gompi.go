@@ -7,13 +7,13 @@ import "github.com/gorun-spmd/gorun/comm/gompi"
 // abortEndsProcess says whether Abort of the MPI backend does.
 const abortEndsProcess = true
 
-// openMPI starts the MPI library that the program was linked with, for a launcher that
-// started size ranks. ending is told why the process is about to end.
-func openMPI(size int, ending func(error)) (mpiWorld, error) {
-	r, err := gompi.Open(size)
+// openMPI starts the MPI library that the program was linked with. When it is about to end the
+// process r tells gorun why.
+func openMPI(r *rank) (mpiWorld, error) {
+	world, err := gompi.Open(r.job.Size)
 	if err != nil {
 		return nil, err
 	}
-	r.OnAbort(ending)
-	return r, nil
+	world.OnAbort(r.tellFailure)
+	return world, nil
 }

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,7 @@ type rank struct {
 	step atomic.Int64 // -1 before the first SetStep
 
 	segment *control.Segment // nil if no launcher made one
+	seen    *control.Segment // of the MPI library's ranks, see guard; nil if there is none
 	launch  mpi.Launch       // zero if the launcher is gorun, or there is none
 	mpi     mpiWorld         // nil if launch is zero
 	token   string           // of words to gorun (see job.Word); "": it does not ask for them
@@ -174,7 +176,7 @@ func (r *rank) finish() {
 // to end is then the launcher's, and not the user's.
 func (r *rank) jobFailed() bool {
 	if r.segment == nil {
-		return false
+		return r.mpi != nil && r.mpi.Failure() != nil
 	}
 	for other := range r.job.Size {
 		if cause, ended := r.segment.HasEnded(other); ended && cause != "" && !strings.HasPrefix(cause, job.Stopped) {
@@ -198,8 +200,8 @@ func SetStep(ctx context.Context, step int) {
 	r.step.Store(int64(step))
 	r.forecast.mark(bySetStep)
 	r.trace.step(step)
-	if r.segment != nil && step >= 0 {
-		r.segment.SetStep(r.job.Rank, step)
+	if s := cmp.Or(r.segment, r.seen); s != nil && step >= 0 {
+		s.SetStep(r.job.Rank, step)
 	}
 }
 

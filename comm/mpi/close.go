@@ -24,6 +24,7 @@ func (r *Rank) Close(cause error) error {
 	j := r.job
 	j.mu.Lock()
 	j.giveUpPackets()
+	j.setState(cause)
 	j.announceEnd(cause)
 	j.mu.Unlock()
 	failed := cause != nil

@@ -15,9 +15,10 @@ import (
 // A control message is a message between two ranks on the control communicator:
 //
 //	kind       1 byte
-//	subject    1 byte   of an abort: what its cause is; of an end: 1 if requests were given up
+//	subject    1 byte   of an abort: what its cause is; of an end: 1 if requests were given up, 2 if the
+//	                    sender says so of a process that has died; of a probe: 1 if it is not to be passed on
 //	length     2 bytes  of the text
-//	from       4 bytes  world number of the sender
+//	from       4 bytes  world number of the sender, or of the rank that has died
 //	who        4 bytes  of an abort whose cause is an end: the rank that ended; of a probe: who asks
 //	group      8 bytes  of an abort or a probe
 //	text       length bytes
@@ -34,7 +35,11 @@ const (
 	controlAbort = 1 + iota
 	controlCalls // comes before an end
 	controlEnd
-	controlProbe // see probe
+	controlProbe    // see probe
+	controlAbsent   // answers a probe: the sender has not begun the call
+	controlReport   // see report
+	controlQuestion // see Ask
+	controlStacks   // see AskStacks
 )
 
 // What the cause of an abort is.
@@ -54,6 +59,7 @@ type inbox struct {
 type outbound struct {
 	request request
 	data    []byte
+	to      int // world number
 }
 
 // listen posts the receive of the next control message.
@@ -80,10 +86,10 @@ func (j *job) write(kind, subject byte, who int, group uint64, text []byte) []by
 // A control message that cannot be sent is lost: its receiver has worse to report.
 func (j *job) post(data []byte, to []int) {
 	for _, w := range to {
-		if w == j.rank {
+		if e := j.ended[w]; w == j.rank || e != nil && e.died {
 			continue
 		}
-		p := &outbound{data: data}
+		p := &outbound{data: data, to: w}
 		err := j.lib.call(isend, uintptr(unsafe.Pointer(unsafe.SliceData(data))), uintptr(len(data)), j.lib.handles[typeByte], uintptr(w), 0,
 			j.control, uintptr(unsafe.Pointer(&p.request.handle)))
 		if err == nil && j.test(&p.request) == nil && !p.request.done {
@@ -133,17 +139,56 @@ func (j *job) read(data []byte) {
 		}
 		j.markDead(group, e)
 	case controlProbe:
-		j.probed(from, int(binary.LittleEndian.Uint32(data[8:])), group, text)
+		j.probed(from, int(binary.LittleEndian.Uint32(data[8:])), group, text, data[1] == 0)
+	case controlAbsent:
+		if len(text) >= 8 {
+			j.answered(binary.LittleEndian.Uint64(text), from)
+		}
+	case controlReport:
+		j.takeReport(from, text)
+	case controlQuestion:
+		if len(text) >= 8 && j.segment != nil {
+			j.segment.Ask(j.rank, binary.LittleEndian.Uint64(text))
+		}
+	case controlStacks:
+		go j.printStacks() // without the lock, which it would show
 	case controlCalls:
 		calls := j.ending(from).calls
 		for ; len(text) >= 16; text = text[16:] {
 			calls[binary.LittleEndian.Uint64(text)] = binary.LittleEndian.Uint64(text[8:])
 		}
 	case controlEnd:
-		e := j.ending(from)
-		e.over, e.stuck, e.cause, e.seen = true, data[1] != 0, string(text), time.Now()
-		j.alarm.Add(1)
+		j.markEnded(from, string(text), data[1] != 0, data[1] == endDied)
 	}
+}
+
+// What the subject of an end says.
+const (
+	endClean = iota
+	endStuck
+	endDied
+)
+
+// markEnded says that rank w, by world number, has ended. The job's lock is held.
+func (j *job) markEnded(w int, cause string, stuck, died bool) {
+	e := j.ending(w)
+	if e.over {
+		return
+	}
+	e.over, e.stuck, e.died, e.cause, e.seen = true, stuck, died, cause, time.Now()
+	if died { // what is on its way to it never arrives
+		left := j.outbox[:0]
+		for _, p := range j.outbox {
+			if p.to == w {
+				j.kept = append(j.kept, p)
+			} else {
+				left = append(left, p)
+			}
+		}
+		clear(j.outbox[len(left):])
+		j.outbox = left
+	}
+	j.alarm.Add(1)
 }
 
 // ending returns what is known of the end of rank w, by world number.
@@ -173,6 +218,9 @@ func (j *job) markDead(group uint64, e *comm.AbortError) {
 func (r *Rank) Abort(cause error) {
 	r.job.mu.Lock()
 	defer r.job.mu.Unlock()
+	if r.id == worldID {
+		r.job.setState(cause)
+	}
 	r.abort(cause)
 }
 
@@ -228,7 +276,7 @@ func (j *job) announceEnd(cause error) {
 		counts = binary.LittleEndian.AppendUint64(counts, g.calls.Load())
 	}
 	flush()
-	text, stuck := "", byte(0)
+	text, stuck := "", byte(endClean)
 	if cause != nil {
 		text = cause.Error()
 		if text == "" {
@@ -236,7 +284,7 @@ func (j *job) announceEnd(cause error) {
 		}
 	}
 	if len(j.kept) > 0 {
-		stuck = 1
+		stuck = endStuck
 	}
 	j.post(j.write(controlEnd, stuck, 0, 0, []byte(text)), everyone)
 }

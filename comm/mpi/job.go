@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/control"
 )
 
 // job is this process' part in the whole: what its communicators share.
@@ -17,12 +18,17 @@ type job struct {
 	lib        *library
 	rank, size int
 	linger     time.Duration
-	spins      int         // looks before a waiting rank yields
-	yields     bool        // the library does, at each look
-	lengths    bool        // a message's tag holds its length, see lengthInTag
-	checks     checking    // of calls
-	thread     chan func() // runs on the thread that started the library
-	control    uintptr     // the communicator of control messages
+	lost       func(*comm.EndedError) // see Options
+	stacks     func()                 // see Options
+	segment    *control.Segment       // what the ranks of this machine know of each other; nil if calls are not compared
+	reports    bool                   // rank 0 has another segment: this rank sends it reports
+	answering  sync.Mutex             // held while a question is answered, see answer
+	spins      int                    // looks before a waiting rank yields
+	yields     bool                   // the library does, at each look
+	lengths    bool                   // a message's tag holds its length, see lengthInTag
+	checks     checking               // of calls
+	thread     chan func()            // runs on the thread that started the library
+	control    uintptr                // the communicator of control messages
 
 	alarm  atomic.Uint32 // counts what could concern a waiting call
 	polled atomic.Int64  // when control messages were last looked for, by ticks
@@ -39,6 +45,9 @@ type job struct {
 	kept      []any                       // memory of requests that were given up
 	closed    bool                        // the library has ended
 	probes    uint64                      // numbers given to them
+	questions map[uint64]*wait            // probes that a rank may answer, by their numbers
+	asked     map[int]uint64              // rank 0: the last question to each rank of another segment, see Ask
+	reported  control.Report              // the last report to rank 0
 	made      uintptr                     // a communicator
 	cells     [3]int32                    // other results
 	status    status                      // of a message
@@ -48,6 +57,7 @@ type job struct {
 // ending is what is known of a rank that has called Close.
 type ending struct {
 	over  bool              // all of the following has come
+	died  bool              // without a Close
 	cause string            // "" if it ended without an error
 	stuck bool              // it has given up requests
 	calls map[uint64]uint64 // collectives that it began, by group

@@ -47,9 +47,9 @@ func open(o Options) (*Rank, error) {
 		return nil, err
 	}
 	j := &job{
-		lib: lib, linger: o.Linger, thread: make(chan func()),
+		lib: lib, linger: o.Linger, lost: o.Lost, stacks: o.Stacks, thread: make(chan func()),
 		checks: checkingOf(o, os.Getenv(debugVariable)),
-		groups: map[uint64]*group{}, dead: map[uint64]*comm.AbortError{}, ended: map[int]*ending{},
+		groups: map[uint64]*group{}, dead: map[uint64]*comm.AbortError{}, ended: map[int]*ending{}, questions: map[uint64]*wait{},
 	}
 	if j.linger == 0 {
 		j.linger = 5 * time.Second
@@ -81,6 +81,9 @@ func open(o Options) (*Rank, error) {
 	world := make([]int, j.size)
 	for i := range world {
 		world[i] = i
+	}
+	if j.segment != nil {
+		go j.guard()
 	}
 	return j.join(&Rank{job: j, group: newGroup(worldID, lib.handles[commWorld], j.rank, j.size), me: j.rank, world: world,
 		checks: j.checks, unordered: o.Unordered, most: maxBytes}), nil
@@ -145,7 +148,8 @@ func (j *job) start() error {
 // An introduction is what the ranks tell each other when they start.
 type introduction struct {
 	location
-	checks uint64
+	checks  uint64
+	process // zero if calls are not compared
 }
 
 // acquaint tells every rank on which host and which of its cores the others may
@@ -156,7 +160,11 @@ func (j *job) acquaint() error {
 	if err != nil {
 		return err
 	}
-	mine, all := []introduction{{newLocation(name), uint64(j.checks)}}, make([]introduction, j.size)
+	me := introduction{location: newLocation(name), checks: uint64(j.checks)}
+	if j.checks != checkNone {
+		me.process = j.makeSegment(name)
+	}
+	mine, all := []introduction{me}, make([]introduction, j.size)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	size, bytes := unsafe.Sizeof(introduction{}), j.lib.handles[typeByte]
@@ -164,15 +172,19 @@ func (j *job) acquaint() error {
 		j.control); err != nil {
 		return err
 	}
-	locations := make([]location, j.size)
+	locations, processes := make([]location, j.size), make([]process, j.size)
 	for i, its := range all {
-		locations[i] = its.location
+		locations[i], processes[i] = its.location, its.process
 		if its.checks != all[0].checks {
 			return fmt.Errorf("rank %d compares calls %v and rank %d %v; give all ranks the same %s and Options",
 				0, checking(all[0].checks), i, checking(its.checks), debugVariable)
 		}
 	}
 	j.spins = patience(mine[0].location, locations)
+	if j.segment != nil {
+		j.share(processes)
+		go j.watchPeers(j.peersOf(processes))
+	}
 	return nil
 }
 

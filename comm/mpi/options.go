@@ -3,6 +3,8 @@ package mpi
 import (
 	"errors"
 	"time"
+
+	"github.com/gorun-spmd/gorun/comm"
 )
 
 // ErrFinalize is the error of Close when all ranks have ended well and the library
@@ -24,6 +26,11 @@ type Options struct {
 	// its own: faster where many ranks reduce little, and not the bits of the
 	// other backends, nor always of the last run.
 	Unordered bool
+	// Lost is told of a process of this machine that has ended without a Close, by the first of its
+	// ranks to see that. It is called before calls fail, since launchers may kill all ranks then.
+	Lost func(err *comm.EndedError)
+	// Stacks is called when another rank wants to see the stacks of this one's goroutines.
+	Stacks func()
 	// Linger is how long Close waits for the other ranks after an error,
 	// before it ends them. 0 is 5 s.
 	Linger time.Duration

@@ -159,6 +159,7 @@ func (r *Rank) number(call *comm.Call) {
 	default:
 		r.calls.Add(1)
 	}
+	r.record(call)
 }
 
 // news reads the control messages that may have come since this rank last looked, and

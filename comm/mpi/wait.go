@@ -97,12 +97,15 @@ func (r *Rank) wait(ctx context.Context, call *comm.Call, arrived func(i int) er
 			r.requests, r.receives = r.requests[:0], r.receives[:0]
 		}
 	}()
-	defer r.unstick()
 	first := 0
 	p := pause{patience: restless + time.Duration(call.Bytes())*perByte, yielded: r.job.yields}
 	if r.job.spins > 1 && call.Attended() {
 		p.patience = max(p.patience, steadfast)
 	}
+	defer func() {
+		r.unstick()
+		r.job.addWaited(call, p.total+p.waited)
+	}()
 	calm := r.job.alarm.Load() - 1
 	for look := 0; ; look++ {
 		before := first
@@ -116,7 +119,7 @@ func (r *Rank) wait(ctx context.Context, call *comm.Call, arrived func(i int) er
 			return nil
 		}
 		if first > before {
-			p.began = time.Time{} // the others are there
+			p.total, p.waited, p.began = p.total+p.waited, 0, time.Time{} // the others are there
 		}
 		if e := r.dead(); e != nil {
 			return r.giveUp(call, e)
@@ -136,8 +139,8 @@ func (r *Rank) wait(ctx context.Context, call *comm.Call, arrived func(i int) er
 				return r.giveUp(call, err)
 			}
 		}
-		if p.waited >= stuckAfter {
-			r.probe(call, arrived != nil)
+		if p.waited >= recordAfter {
+			r.probe(call, arrived != nil, p.waited)
 		}
 	}
 }
@@ -269,6 +272,7 @@ type pause struct {
 	yielded  bool // by the library, in each look
 	began    time.Time
 	waited   time.Duration // since then
+	total    time.Duration // before it
 }
 
 func (p *pause) wait() {

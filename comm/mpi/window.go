@@ -276,6 +276,8 @@ func (r *Rank) Touch(comm.Kind, int) error {
 // Await looks at memory until it is as it should be.
 func (r *Rank) Await(ctx context.Context, call *comm.Call, on func() (rank int, err error)) error {
 	p := pause{patience: restless, yielded: r.job.yields}
+	var a awaiting
+	defer func() { a.end(r, call, p.waited) }()
 	for {
 		rank, err := on()
 		if rank < 0 || err != nil {
@@ -296,6 +298,9 @@ func (r *Rank) Await(ctx context.Context, call *comm.Call, on func() (rank int, 
 			return err
 		}
 		p.wait()
+		if p.waited >= recordAfter {
+			a.look(r, call, rank, p.waited)
+		}
 	}
 }
 

@@ -108,20 +108,40 @@ func Create(n int, o Options) (*Segment, error) {
 		unit = hugeBytes // each arena can begin with a huge page
 	}
 	o.ArenaBytes = (o.ArenaBytes + unit - 1) &^ (unit - 1)
-	s := &Segment{ranks: n, arena: o.ArenaBytes}
-	for _, it := range []struct {
-		name  string
-		bytes int
-	}{{"gorun-control", totalBytes}, {"gorun-arenas", n * o.ArenaBytes}} {
-		f, err := memfd(it.name, it.bytes)
-		if err != nil {
-			return nil, errors.Join(fmt.Errorf("control: Create: %s of %d bytes: %w", it.name, it.bytes, err), s.Close())
-		}
-		s.files = append(s.files, f)
+	s, err := newSegment(n, o)
+	if err != nil {
+		return nil, fmt.Errorf("control: Create: %w", err)
 	}
-	var err error
-	if s.base, err = mapFile(s.files[0], totalBytes); err != nil {
+	f, err := memfd("gorun-arenas", n*o.ArenaBytes)
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("control: Create: %w", err), s.Close())
+	}
+	s.files, s.arena = append(s.files, f), o.ArenaBytes
+	return s, nil
+}
+
+// CreateAlone makes the segment of n ranks that have no arenas: those of another launcher. Files
+// returns the control file alone.
+func CreateAlone(n int) (*Segment, error) {
+	if n < 1 || n > MaxRanks {
+		return nil, fmt.Errorf("control: CreateAlone: %d ranks, and at most %d can be watched", n, MaxRanks)
+	}
+	s, err := newSegment(n, Options{Cores: goruntime.GOMAXPROCS(0)})
+	if err != nil {
+		return nil, fmt.Errorf("control: CreateAlone: %w", err)
+	}
+	return s, nil
+}
+
+// newSegment makes the control file, and maps it.
+func newSegment(n int, o Options) (*Segment, error) {
+	f, err := memfd("gorun-control", totalBytes)
+	if err != nil {
+		return nil, err
+	}
+	s := &Segment{ranks: n, files: []*os.File{f}}
+	if s.base, err = mapFile(f, totalBytes); err != nil {
+		return nil, errors.Join(err, s.Close())
 	}
 	h := s.header()
 	h.version, h.ranks, h.cores, h.arenaBytes = version, uint64(n), uint64(o.Cores), uint64(o.ArenaBytes)
@@ -145,6 +165,23 @@ func Open(control, arenas *os.File, ranks, rank int) (*Segment, error) {
 	if rank < 0 || rank >= ranks {
 		return nil, fmt.Errorf("control: Open: rank %d of %d; the environment is damaged", rank, ranks)
 	}
+	s, err := OpenAlone(control, ranks)
+	if err != nil {
+		return nil, err
+	}
+	s.arena = int(min(s.header().arenaBytes, addressBytes))
+	if err := checkSize(arenas, ranks*s.arena); err != nil {
+		return nil, errors.Join(fmt.Errorf("control: Open: %w; %s", err, startDirectly), s.Close())
+	}
+	if s.arenas, err = mapArenas(arenas, ranks*s.arena); err != nil {
+		return nil, errors.Join(fmt.Errorf("control: Open: %w", err), s.Close())
+	}
+	return s, nil
+}
+
+// OpenAlone maps a control file of Create or CreateAlone, without the arenas. The file may be closed
+// afterwards.
+func OpenAlone(control *os.File, ranks int) (*Segment, error) {
 	if err := checkSize(control, totalBytes); err != nil {
 		return nil, fmt.Errorf("control: Open: %w; %s", err, startDirectly)
 	}
@@ -165,13 +202,6 @@ func Open(control, arenas *os.File, ranks, rank int) (*Segment, error) {
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
-	}
-	s.arena = int(min(h.arenaBytes, addressBytes))
-	if err := checkSize(arenas, ranks*s.arena); err != nil {
-		return nil, errors.Join(fmt.Errorf("control: Open: %w; %s", err, startDirectly), s.Close())
-	}
-	if s.arenas, err = mapArenas(arenas, ranks*s.arena); err != nil {
-		return nil, errors.Join(fmt.Errorf("control: Open: %w", err), s.Close())
 	}
 	return s, nil
 }
@@ -250,6 +280,12 @@ func (s *Segment) Join(rank int) bool {
 	return s.block(rank).state.CompareAndSwap(uint32(Starting), uint32(Running))
 }
 
+// Fail says that the process of rank, which runs, has ended: its state becomes Failed. It reports
+// whether the caller is the first to say so of a rank that had not ended itself.
+func (s *Segment) Fail(rank int) bool {
+	return s.block(rank).state.CompareAndSwap(uint32(Running), uint32(Failed))
+}
+
 // SetState sets rank's state.
 func (s *Segment) SetState(rank int, state State) { s.block(rank).state.Store(uint32(state)) }
 
@@ -261,6 +297,10 @@ func (s *Segment) SetCore(rank, core int) { s.block(rank).core.Store(uint32(core
 
 // Core returns the core of the last SetCore for rank, -1 if there was none.
 func (s *Segment) Core(rank int) int { return int(s.block(rank).core.Load()) - 1 }
+
+// SetPID says which process rank is, where no launcher knows that. PID returns it, 0 if it is not known.
+func (s *Segment) SetPID(rank, pid int) { s.block(rank).pid.Store(int64(pid)) }
+func (s *Segment) PID(rank int) int     { return int(s.block(rank).pid.Load()) }
 
 // SetError records why and when rank fails; the time is that of the call. Only the first call
 // for a rank counts. A text of more than 16 KiB loses its end.

@@ -18,7 +18,7 @@ import (
 
 const (
 	magic      = 0x6e75726f67 // "gorun"
-	format     = 5            // raised with every change of the layout
+	format     = 6            // raised with every change of the layout
 	totalBytes = 1 << 30
 	page       = 4096
 
@@ -78,6 +78,8 @@ type block struct {
 	hidden   atomic.Int32  // number of waits in progress beyond MaxWaits
 	asked    atomic.Int32  // number of the signal that asked this rank to end; 0: none
 	waited   atomic.Int64  // nanoseconds, see AddWaited
+	beats    atomic.Uint64 // see Beat
+	pid      atomic.Int64  // see SetPID
 
 	waits [MaxWaits]waiting
 
@@ -100,7 +102,7 @@ type waiting struct {
 	seq      atomic.Uint64
 	what     atomic.Uint64
 	count    atomic.Uint64
-	on       atomic.Uint64 // world number of the rank waited for
+	on       atomic.Uint64 // world number of the rank waited for, plus 1; 0: not known
 	text     [siteBytes]byte
 	site     [siteBytes]byte
 

@@ -31,6 +31,17 @@ func (s *Segment) Last(rank int) []Call {
 	return calls
 }
 
+// LastCall returns rank's last call; ok is false if it has made none.
+func (s *Segment) LastCall(rank int) (c Call, ok bool) {
+	b := s.block(rank)
+	n := b.calls.Load()
+	if n == 0 {
+		return Call{}, false
+	}
+	e := b.ring[(n-1)%RingCalls]
+	return Call{e.comm, e.seq, e.what, e.count}, true
+}
+
 // Calls returns how many calls rank has made, on all communicators. While it
 // stays the same, the rank makes no progress.
 func (s *Segment) Calls(rank int) uint64 { return s.block(rank).calls.Load() }

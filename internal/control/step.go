@@ -42,7 +42,10 @@ func (s *Segment) Asked(rank int) (signal syscall.Signal, ok bool) {
 
 // IsWorld reports whether a communicator, by the offset of its region, is the one
 // of all ranks.
-func (s *Segment) IsWorld(comm uint64) bool { return comm == regionBase(s.ranks) }
+func (s *Segment) IsWorld(comm uint64) bool { return comm == s.WorldComm() }
+
+// WorldComm returns the number of the communicator of all ranks.
+func (s *Segment) WorldComm() uint64 { return regionBase(s.ranks) }
 
 // Watch maps the segment of another launcher's job for reading only. A method that writes to it
 // crashes the program. file is the control file, see Files.

@@ -6,7 +6,7 @@ import "time"
 type Wait struct {
 	Call
 	Since time.Time
-	On    int    // world number of the first rank that has not come
+	On    int    // world number of the first rank that has not come; Nobody if that is not known
 	Text  string // the call in words, "AllReduce sum float32[1024]"
 	Site  string // where the call was made, "train.go:31"
 
@@ -15,6 +15,9 @@ type Wait struct {
 	// program does something else.
 	Attended bool
 }
+
+// Nobody is the On of a Wait for a rank that is not known.
+const Nobody = -1
 
 // BeginWait notes that rank, the caller's own, has been waiting. It returns the
 // wait's number for AttendWait and EndWait, or -1 if MaxWaits are recorded already.
@@ -29,7 +32,7 @@ func (s *Segment) BeginWait(rank int, w Wait) (number int) {
 		it.seq.Store(w.Seq)
 		it.what.Store(w.What)
 		it.count.Store(w.Count)
-		it.on.Store(uint64(w.On))
+		it.on.Store(uint64(w.On + 1))
 		it.textSize.Store(uint32(copy(it.text[:], w.Text)))
 		it.siteSize.Store(uint32(copy(it.site[:], w.Site)))
 		s.AttendWait(rank, i, w.Attended)
@@ -51,6 +54,18 @@ func (s *Segment) AttendWait(rank, number int, attended bool) {
 	}
 	s.block(rank).waits[number].attended.Store(word)
 }
+
+// SetWaitOn says for whom the wait of that number is.
+func (s *Segment) SetWaitOn(rank, number, on int) {
+	if number >= 0 {
+		s.block(rank).waits[number].on.Store(uint64(on + 1))
+	}
+}
+
+// Beat notes that rank, the caller's own, has looked whether its waits can end. Beats returns how
+// often it has. A rank that waits and does not look is kept from running.
+func (s *Segment) Beat(rank int)         { s.block(rank).beats.Add(1) }
+func (s *Segment) Beats(rank int) uint64 { return s.block(rank).beats.Load() }
 
 // EndWait ends the wait of that number.
 func (s *Segment) EndWait(rank, number int) {
@@ -93,7 +108,7 @@ func (s *Segment) Waiting(rank int) (w Waiting) {
 		wait := Wait{
 			Call:     Call{it.comm.Load(), it.seq.Load(), it.what.Load(), it.count.Load()},
 			Since:    time.Unix(0, since),
-			On:       int(min(it.on.Load(), uint64(s.ranks-1))),
+			On:       int(min(it.on.Load(), uint64(s.ranks))) - 1,
 			Text:     readText(it.text[:], it.textSize.Load()),
 			Site:     readText(it.site[:], it.siteSize.Load()),
 			Attended: it.attended.Load() != 0,

@@ -20,7 +20,7 @@ import (
 // A Wait is a call that a rank waits in.
 type Wait struct {
 	Comm     uint64 // the communicator's number, the same on all ranks
-	On       int    // the first rank that has not come
+	On       int    // the first rank that has not come; -1 if that is not known, and the wait may end
 	Attended bool   // the program is blocked in the call; else the call is asynchronous
 }
 
@@ -104,6 +104,9 @@ func (g graph) stuck() map[node]bool {
 // rank for which n waits may come without that.
 func (g graph) needs(n node) (waits []node) {
 	w := &g[n.rank].Waits[n.wait]
+	if w.On < 0 {
+		return nil
+	}
 	on := &g[w.On]
 	for i := range on.Waits {
 		if on.Waits[i].Comm == w.Comm {

@@ -51,7 +51,7 @@ const policy = `
 	comm/standin  < comm/mem
 	comm/device   < comm internal/mem
 	comm/shm      < comm internal/control internal/stack
-	comm/mpi      < comm
+	comm/mpi      < comm internal/control internal/stack
 	comm/gompi    < comm comm/mpi/blocking
 	comm/empi     < comm comm/mpi/blocking
 	comm/mpi/blocking < comm
@@ -83,7 +83,7 @@ const policy = `
 	checkpoint/safetensors < internal/dtype
 
 	runtime    < comm/device comm/mem comm/shm comm/standin tensor/meta internal/forecast ` +
-	`comm/mpi comm/gompi comm/empi tensor/cuda internal/job internal/keepalive internal/observe
+	`comm/mpi comm/gompi comm/empi tensor/cuda internal/job internal/keepalive internal/observe launcher/watchdog
 	launcher   < launcher/report launcher/build launcher/handover launcher/doctor launcher/top internal/forecast internal/snapshot
 	launcher/handover   < launcher/options launcher/stdio launcher/machine launcher/watchdog
 	launcher/build      < launcher/options launcher/stdio

@@ -93,7 +93,8 @@ func innermost(stack []byte) (f runtime.Frame, ok bool) {
 
 // waits reports whether a function belongs to a package through which goroutines wait.
 func waits(function string) bool {
-	for _, p := range []string{"runtime.", "internal/", "sync.", "sync/atomic.", "syscall.", "golang.org/x/sys/unix.", "time."} {
+	for _, p := range []string{"runtime.", "internal/", "sync.", "sync/atomic.", "syscall.", "golang.org/x/sys/unix.", "time.",
+		"github.com/ebitengine/purego."} {
 		if strings.HasPrefix(function, p) {
 			return true
 		}

@@ -181,6 +181,8 @@ func (j *runningJob) view() []rankView {
 		switch {
 		case p.State == 'T' || p.State == 't':
 			v.state = "stopped"
+		case attended && wait.On == control.Nobody:
+			v.state = "waits"
 		case attended:
 			v.state = fmt.Sprintf("waits for %d", wait.On)
 		case j.segment.State(r) == control.Running:

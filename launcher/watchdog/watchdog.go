@@ -163,7 +163,7 @@ func (w *Watchdog) orphan(seen []Sighting) (waits, ended int) {
 			continue
 		}
 		for _, it := range seen[r].Waits {
-			if it.On != r && seen[it.On].Ended && w.still[it.On] > 0 && !w.Busy([]int{r}) {
+			if it.On != control.Nobody && it.On != r && seen[it.On].Ended && w.still[it.On] > 0 && !w.Busy([]int{r}) {
 				return r, it.On
 			}
 		}

@@ -1,0 +1,142 @@
+//go:build linux && !nolibs
+
+package mpi
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/control"
+)
+
+// A process that dies does not tell the others. So each rank watches the processes of those on its
+// machine. The first to see one end says so: at once, since some launchers kill the rest of the
+// job within a millisecond, and then to all ranks in the dead one's stead.
+
+// maxPeers is how many processes a rank watches.
+const maxPeers = 512
+
+// A peer is a rank of this machine.
+type peer struct {
+	rank, pid, fd int
+}
+
+// peersOf returns the ranks of this machine whose processes can be watched. Linux before 5.3 cannot.
+func (j *job) peersOf(all []process) (peers []peer) {
+	mine := all[j.rank]
+	for w, its := range all {
+		if w == j.rank || mine.machine == 0 || its.machine != mine.machine || len(peers) == maxPeers {
+			continue
+		}
+		if fd, err := unix.PidfdOpen(int(its.pid), 0); err == nil {
+			peers = append(peers, peer{w, int(its.pid), fd})
+		}
+	}
+	return peers
+}
+
+// watchPeers waits for processes to end.
+func (j *job) watchPeers(peers []peer) {
+	fds := make([]unix.PollFd, len(peers))
+	for i, p := range peers {
+		fds[i] = unix.PollFd{Fd: int32(p.fd), Events: unix.POLLIN}
+	}
+	for left := len(fds); left > 0; {
+		if _, err := unix.Poll(fds, -1); err != nil && err != unix.EINTR {
+			return
+		}
+		for i := range fds {
+			if fds[i].Revents == 0 || fds[i].Fd < 0 {
+				continue
+			}
+			j.gone(peers[i])
+			_ = unix.Close(peers[i].fd)
+			fds[i].Fd = -1 // poll passes it over
+			left--
+		}
+	}
+}
+
+// gone acts on the end of a process. A rank that has called Close, or has failed, has told the others.
+func (j *job) gone(p peer) {
+	if !j.segment.Fail(p.rank) {
+		return
+	}
+	err := &comm.EndedError{Rank: p.rank, Cause: j.obituary(p)}
+	if j.lost != nil {
+		j.lost(err)
+	}
+	everyone := make([]int, j.size)
+	for w := range everyone {
+		everyone[w] = w
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.closed {
+		return
+	}
+	j.markEnded(p.rank, err.Cause, true, true)
+	data := j.write(controlEnd, endDied, 0, 0, []byte(err.Cause))
+	binary.LittleEndian.PutUint32(data[4:], uint32(p.rank)) // in its stead
+	j.post(data, everyone)
+}
+
+// obituary says how a process has ended, and in which call.
+func (j *job) obituary(p peer) string {
+	how := howEnded(p.pid)
+	host, err := os.Hostname()
+	if err != nil {
+		host = "this machine"
+	}
+	return fmt.Sprintf("its process on %s %s; %s", host, how, lastCall(j.segment, p.rank))
+}
+
+// lastCall says where a rank was.
+func lastCall(s *control.Segment, rank int) (text string) {
+	for _, w := range s.Waiting(rank).Waits {
+		if w.Attended {
+			return fmt.Sprintf("it waited in %s at %s", w.Text, w.Site)
+		}
+	}
+	last, ok := s.LastCall(rank)
+	if !ok {
+		return "it had made no call"
+	}
+	text = "its last call was " + s.Describe(last)
+	if last.Seq > 0 && s.IsWorld(last.Comm) {
+		text += fmt.Sprintf(", call %d of world", last.Seq)
+	}
+	if step, ok := s.Step(rank); ok {
+		text += fmt.Sprintf(", in step %d", step)
+	}
+	return text
+}
+
+// howEnded says how a process has ended, which can be seen until its parent has asked.
+func howEnded(pid int) string {
+	const unknown = "has ended without saying why"
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return unknown
+	}
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	const state, status = 0, 49 // fields 3 and 52 of proc_pid_stat(5)
+	if len(fields) <= status || fields[state][0] != 'Z' {
+		return unknown
+	}
+	code, err := strconv.Atoi(string(fields[status]))
+	if err != nil {
+		return unknown
+	}
+	if s := unix.WaitStatus(code); s.Signaled() {
+		return fmt.Sprintf("was killed by %s (%v)", unix.SignalName(s.Signal()), s.Signal())
+	} else {
+		return fmt.Sprintf("has ended with exit status %d without saying why", s.ExitStatus())
+	}
+}
