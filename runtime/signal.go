@@ -51,7 +51,7 @@ func watch(r *rank, cancel context.CancelCauseFunc) *stop {
 		signal.Notify(quit, syscall.SIGQUIT)
 		go func() {
 			<-quit
-			printStacks(os.Stderr, r.job.Rank)
+			printStacks(os.Stderr, "SIGQUIT: quit: ", r.job.Rank)
 			os.Exit(128 + int(syscall.SIGQUIT))
 		}()
 	}
@@ -99,8 +99,8 @@ func (r *rank) asked(sig syscall.Signal) {
 
 // printStacks writes the stacks of all goroutines, in one piece. Go's own way with
 // SIGQUIT leaves out those that are running.
-func printStacks(w io.Writer, rank int) {
-	fmt.Fprintf(w, "SIGQUIT: quit: the goroutines of rank %d\n\n%s", rank, stack.Goroutines())
+func printStacks(w io.Writer, why string, rank int) {
+	fmt.Fprintf(w, "%sthe goroutines of rank %d\n\n%s", why, rank, stack.Goroutines())
 }
 
 // ignore makes signals that come from here on do nothing: what this rank has to

@@ -9,6 +9,8 @@ import (
 	"os"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/internal/control"
 	"github.com/gorun-spmd/gorun/internal/stack"
@@ -27,7 +29,9 @@ const guardInterval = 500 * time.Millisecond
 // A process tells the other ranks of a machine where this one's segment is.
 type process struct {
 	machine uint64 // the same for processes that see each other by number; 0: nobody is to look
-	pid, fd int64
+	pid     int64
+	segment int64 // descriptors
+	life    int64 // see peers.go
 }
 
 // makeSegment makes a segment for this rank alone. Without one, for want of memory or leave, the
@@ -45,7 +49,11 @@ func (j *job) makeSegment(host string) process {
 	}
 	h := fnv.New64a()
 	_, _ = fmt.Fprintf(h, "%s\n%s\n%s", host, boot, pids)
-	return process{h.Sum64(), int64(os.Getpid()), int64(s.Files()[0].Fd())}
+	var life [2]int // plain descriptors: nothing closes them but the end of the process
+	if err := unix.Pipe2(life[:], unix.O_CLOEXEC); err != nil {
+		return process{}
+	}
+	return process{h.Sum64(), int64(os.Getpid()), int64(s.Files()[0].Fd()), int64(life[0])}
 }
 
 // share replaces this rank's segment by that of the first rank of the machine, and says there that
@@ -73,7 +81,7 @@ func (j *job) share(all []process) {
 
 // openSegment opens the segment of another process.
 func openSegment(p process, ranks int) (*control.Segment, error) {
-	f, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/%d", p.pid, p.fd), os.O_RDWR, 0)
+	f, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/%d", p.pid, p.segment), os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -15,27 +16,30 @@ import (
 	"github.com/gorun-spmd/gorun/internal/control"
 )
 
-// A process that dies does not tell the others. So each rank watches the processes of those on its
-// machine. The first to see one end says so: at once, since some launchers kill the rest of the
-// job within a millisecond, and then to all ranks in the dead one's stead.
+// A process that dies does not tell the others. So each rank has a pipe that nobody writes to, and
+// the others on its machine open its reading end, which the kernel hangs up when it closes the dead
+// process's files: earlier than its parent can wait for it. The first to see one end says so: at once, since some launchers kill the rest of the
+// job within a millisecond, and then to all ranks in the dead one's stead. If it is killed before
+// that, another takes it over. Ends that follow the first one are not said: the launcher makes them.
 
 // maxPeers is how many processes a rank watches.
 const maxPeers = 512
 
 // A peer is a rank of this machine.
 type peer struct {
-	rank, pid, fd int
+	rank, pid, fd int // fd is the end of its pipe
+	gone          bool
 }
 
-// peersOf returns the ranks of this machine whose processes can be watched. Linux before 5.3 cannot.
+// peersOf returns the ranks of this machine whose processes can be watched.
 func (j *job) peersOf(all []process) (peers []peer) {
 	mine := all[j.rank]
 	for w, its := range all {
 		if w == j.rank || mine.machine == 0 || its.machine != mine.machine || len(peers) == maxPeers {
 			continue
 		}
-		if fd, err := unix.PidfdOpen(int(its.pid), 0); err == nil {
-			peers = append(peers, peer{w, int(its.pid), fd})
+		if fd, err := unix.Open(fmt.Sprintf("/proc/%d/fd/%d", its.pid, its.life), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); err == nil {
+			peers = append(peers, peer{rank: w, pid: int(its.pid), fd: fd})
 		}
 	}
 	return peers
@@ -45,7 +49,7 @@ func (j *job) peersOf(all []process) (peers []peer) {
 func (j *job) watchPeers(peers []peer) {
 	fds := make([]unix.PollFd, len(peers))
 	for i, p := range peers {
-		fds[i] = unix.PollFd{Fd: int32(p.fd), Events: unix.POLLIN}
+		fds[i] = unix.PollFd{Fd: int32(p.fd)} // POLLHUP always counts
 	}
 	for left := len(fds); left > 0; {
 		if _, err := unix.Poll(fds, -1); err != nil && err != unix.EINTR {
@@ -55,23 +59,40 @@ func (j *job) watchPeers(peers []peer) {
 			if fds[i].Revents == 0 || fds[i].Fd < 0 {
 				continue
 			}
-			j.gone(peers[i])
+			peers[i].gone = true
+			if j.segment.Fail(peers[i].rank, j.rank) { // else it has told the others itself, or another rank does
+				j.mourn(&peers[i], peers)
+			}
 			_ = unix.Close(peers[i].fd)
 			fds[i].Fd = -1 // poll passes it over
 			left--
 		}
+		j.inherit(peers)
 	}
 }
 
-// gone acts on the end of a process. A rank that has called Close, or has failed, has told the others.
-func (j *job) gone(p peer) {
-	if !j.segment.Fail(p.rank) {
-		return
+// inherit takes over what ranks that have ended were to say of others.
+func (j *job) inherit(peers []peer) {
+	for i := range peers {
+		p := &peers[i]
+		heir, ok := j.segment.Heir(p.rank)
+		if _, said := j.segment.HasEnded(p.rank); !p.gone || !ok || said {
+			continue
+		}
+		if slices.ContainsFunc(peers, func(q peer) bool { return q.rank == heir && q.gone }) && j.segment.Inherit(p.rank, heir, j.rank) {
+			j.mourn(p, peers)
+		}
 	}
+}
+
+// mourn says that a process has ended that has not done so itself.
+func (j *job) mourn(p *peer, peers []peer) {
 	err := &comm.EndedError{Rank: p.rank, Cause: j.obituary(p)}
-	if j.lost != nil {
+	follows := slices.ContainsFunc(peers, func(q peer) bool { _, said := j.segment.HasEnded(q.rank); return said })
+	if j.lost != nil && !follows {
 		j.lost(err)
 	}
+	j.segment.Ended(p.rank, err.Cause)
 	everyone := make([]int, j.size)
 	for w := range everyone {
 		everyone[w] = w
@@ -88,7 +109,7 @@ func (j *job) gone(p peer) {
 }
 
 // obituary says how a process has ended, and in which call.
-func (j *job) obituary(p peer) string {
+func (j *job) obituary(p *peer) string {
 	how := howEnded(p.pid)
 	host, err := os.Hostname()
 	if err != nil {
@@ -118,7 +139,7 @@ func lastCall(s *control.Segment, rank int) (text string) {
 	return text
 }
 
-// howEnded says how a process has ended, which can be seen until its parent has asked.
+// howEnded says how a process has ended, or is ending, which can be seen until its parent has asked.
 func howEnded(pid int) string {
 	const unknown = "has ended without saying why"
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -127,11 +148,11 @@ func howEnded(pid int) string {
 	}
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	const state, status = 0, 49 // fields 3 and 52 of proc_pid_stat(5)
-	if len(fields) <= status || fields[state][0] != 'Z' {
+	if len(fields) <= status {
 		return unknown
 	}
 	code, err := strconv.Atoi(string(fields[status]))
-	if err != nil {
+	if err != nil || code == 0 && fields[state][0] != 'Z' {
 		return unknown
 	}
 	if s := unix.WaitStatus(code); s.Signaled() {

@@ -80,6 +80,7 @@ type block struct {
 	waited   atomic.Int64  // nanoseconds, see AddWaited
 	beats    atomic.Uint64 // see Beat
 	pid      atomic.Int64  // see SetPID
+	heir     atomic.Int64  // plus 1: the rank that says how this one has ended, see Fail
 
 	waits [MaxWaits]waiting
 

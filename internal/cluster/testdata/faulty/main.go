@@ -37,6 +37,12 @@ func run(ctx context.Context, world *comm.Comm) error {
 			return err
 		}
 	}
+	if world.Rank() == 0 {
+		fmt.Fprintln(os.Stderr, "now")
+	}
+	if err := comm.Barrier(ctx, world); err != nil {
+		return err
+	}
 	x, me, n := make([]float32, 4), world.Rank(), world.Size()
 	next, before := (me+1)%n, (me+n-1)%n
 	ill := me == 1

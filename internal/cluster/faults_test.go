@@ -1,0 +1,167 @@
+//go:build linux
+
+package cluster
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gorun-spmd/gorun/internal/testenv"
+)
+
+var allFaults = flag.Bool("cluster.faults", false, "all faults under all launchers")
+
+// nameWithin is how long after a fault the ranks may take to name it.
+const nameWithin = 5 * time.Second
+
+// A fault is what goes wrong in testdata/faulty, and what must be said of it.
+type fault struct {
+	name  string
+	says  []string // regular expressions; HOST stands for the host of rank 1
+	often bool     // part of the short test
+}
+
+// Deaths are said by the ranks that are left, hangs by rank 0. What can name a line does.
+var (
+	died    = []string{`rank [02] on \S+: rank 1 ended: its process on HOST has ended.*; its last call was Barrier, call \d+ of world, in step 2`}
+	killed  = []string{`rank [02] on \S+: rank 1 ended: its process on HOST (was killed by SIGKILL|has ended).*; its last call was Barrier, call \d+ of world`}
+	circles = []string{`rank 0 on \S+: the job hangs: rank \d waits for rank \d waits for rank \d`, `(?m)^ +0.*faulty/main\.go:\d+`,
+		`(?m)^ +1 .*faulty/main\.go:\d+`, `the goroutines of rank \d`}
+	faults = []fault{
+		{"mismatch", []string{`ranks disagree: rank 0 called AllReduce sum float32\[4\] at faulty/main.go:\d+, ` +
+			`rank 1 called Broadcast float32\[4\] root 0 at faulty/main.go:\d+`}, true},
+		{"returns", []string{`rank [02]: comm: AllReduce sum float32\[4\] at faulty/main.go:\d+ .*rank 1 ended, without an error, before it made this call`}, true},
+		{"exit 0", died, false},
+		{"exit 3", died, true},
+		{"killed", killed, true},
+		{"killed, others compute", killed, false},
+		{"circle of collectives", circles, true},
+		{"circle of receives", []string{`ranks disagree: (rank \d called Recv float32\[4\] at faulty/main.go:\d+ and waits for rank \d, ){3}`}, false},
+		{"circle of sends", []string{`ranks disagree: (rank \d called Send float32\[1048576\] at faulty/main.go:\d+ and waits for rank \d, ){3}`}, false},
+		{"receive and collective", circles, false},
+		{"circle of messages", append(slices.Clone(circles), `message\.Recv float32\[4\] from rank 2, tag 7`), true},
+		{"message and collective", circles, false},
+	}
+)
+
+// TestFaults has the program fail in each way under launchers that know nothing of gorun, without
+// any variable of gorun's, and sees the fault named in time.
+func TestFaults(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, and its programs are the same as without -short")
+	}
+	dir := t.TempDir()
+	program := buildFaulty(t, dir)
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, launcher := range [][]string{
+		{"mpirun.openmpi", "--oversubscribe", "--allow-run-as-root", "-np", "3"},
+		{"mpirun.openmpi5", "--oversubscribe", "--allow-run-as-root", "-np", "3"},
+		{"mpiexec.hydra", "-n", "3"},
+	} {
+		for _, f := range faults {
+			if !f.often && !*allFaults {
+				continue
+			}
+			t.Run(launcher[0]+"/"+f.name, func(t *testing.T) {
+				testenv.NeedPrograms(t, launcher[0])
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				defer cancel()
+				cmd := exec.CommandContext(ctx, launcher[0], append(launcher[1:], program, f.name)...)
+				cmd.WaitDelay = 5 * time.Second
+				f.check(t, cmd, host)
+			})
+		}
+	}
+}
+
+// buildFaulty builds the program into dir/bin.
+func buildFaulty(t *testing.T, dir string) (program string) {
+	t.Helper()
+	testenv.DependsOn(t, "./testdata/faulty")
+	program = filepath.Join(dir, "bin/faulty")
+	cmd := exec.Command("go", "build", "-o", program, "./testdata/faulty")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
+	}
+	return program
+}
+
+// check runs a command that makes the fault, and ends it when all was said. host is that of rank 1.
+func (f fault) check(t *testing.T, cmd *exec.Cmd, host string) {
+	t.Helper()
+	var out output
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	left := func() (says []string) {
+		text := out.String()
+		for _, s := range f.says {
+			if !regexp.MustCompile(strings.ReplaceAll(s, "HOST", regexp.QuoteMeta(host))).MatchString(text) {
+				says = append(says, s)
+			}
+		}
+		return says
+	}
+	var began time.Time
+	for limit := time.Now().Add(patience); len(left()) > 0; time.Sleep(5 * time.Millisecond) {
+		if began.IsZero() && strings.Contains(out.String(), "now\n") {
+			began = time.Now()
+		}
+		if len(ended) > 0 || time.Now().After(limit) {
+			break
+		}
+	}
+	took := time.Since(began)
+	select { // the launcher ends the ranks, or the ranks themselves
+	case err := <-ended:
+		if err == nil && f.name != "exit 0" { // launchers may take that for a good end
+			t.Error("exit status 0")
+		}
+	case <-time.After(patience / 2):
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		t.Errorf("%v had not ended", cmd.Args)
+		<-ended
+	}
+	if more := left(); len(more) > 0 || began.IsZero() || took > nameWithin {
+		t.Errorf("named after %v, want at most %v; not said: %q; output:\n%s", took, nameWithin, more, out.String())
+	}
+	t.Logf("named after %v", took.Round(10*time.Millisecond))
+}
+
+// faults makes faults under srun, on one host and on two.
+func (c *cluster) faults(t *testing.T) {
+	program := buildFaulty(t, c.dir)
+	for _, mpi := range []string{"pmi2", "pmix"} {
+		for hosts := 1; hosts <= len(c.hosts); hosts++ {
+			for _, f := range faults {
+				short := mpi == "pmix" && hosts == 2 && (f.name == "killed" || f.name == "circle of collectives")
+				if !short && !*allFaults {
+					continue
+				}
+				t.Run(fmt.Sprintf("%s on %d hosts with %s", f.name, hosts, mpi), func(t *testing.T) {
+					ctx, cancel := context.WithTimeout(t.Context(), patience)
+					defer cancel()
+					f.check(t, c.command(ctx, c.hosts[0], nil, "srun", fmt.Sprintf("-N%d", hosts), "-n3", "--mpi="+mpi, program, f.name), "node1")
+					c.clean(t, c.hosts...)
+				})
+			}
+		}
+	}
+}
