@@ -205,6 +205,7 @@ func TestJobs(t *testing.T) {
 			c.leaves(t, []string{"salloc", "-N2", "--ntasks-per-node=2"})
 		})
 		t.Run("cancelled", func(t *testing.T) { c.cancels(t) })
+		t.Run("faults", func(t *testing.T) { c.faults(t) })
 	})
 }
 

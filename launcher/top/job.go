@@ -161,11 +161,13 @@ func (j *runningJob) view() []rankView {
 			v.rate = float64(max(0, v.bytes-j.lastBytes[r])) / passed.Seconds()
 		}
 		p, ok := processes[r]
-		if !ok || p.State == 'Z' {
+		if !ok && j.elsewhere(r) {
+			v.state = ""
+		} else if !ok || p.State == 'Z' {
 			continue
+		} else {
+			v.pid, v.memory = p.PID, proportional(p.PID)
 		}
-		v.pid = p.PID
-		v.memory = proportional(p.PID)
 		if before, ok := j.last[r]; ok && before.PID == p.PID && now.After(j.lastAt) {
 			const ticks = 100 // a second, on every Linux
 			v.cpu = float64(p.CPU-min(p.CPU, before.CPU)) / ticks / now.Sub(j.lastAt).Seconds()
@@ -215,9 +217,36 @@ func foremost(w control.Waiting) (wait control.Wait, ok, attended bool) {
 	return wait, ok, attended
 }
 
-// ranks returns the processes of the job's ranks: the children of the guardian, whose parent, the
+// elsewhere reports whether a rank of another launcher's job runs on another host.
+func (j *runningJob) elsewhere(rank int) bool {
+	s := j.segment.State(rank)
+	return j.foreign() && j.segment.PID(rank) == 0 && (s == control.Running || s == control.Starting)
+}
+
+// foreign reports whether the job is another launcher's. Its ranks have noted their processes.
+func (j *runningJob) foreign() bool {
+	for r := range j.segment.Ranks() {
+		if j.segment.PID(r) != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// ranks returns the processes of the job's ranks: those that the segment names, or the children of the guardian, whose parent, the
 // keeper, is the launcher's child. The rank is in the environment with which they were started.
 func (j *runningJob) ranks() map[int]proc.Process {
+	if j.foreign() {
+		ranks, buf := map[int]proc.Process{}, make([]byte, 1024)
+		for r := range j.segment.Ranks() {
+			if pid := j.segment.PID(r); pid != 0 {
+				if p, ok := proc.Read(pid, buf); ok {
+					ranks[r] = p
+				}
+			}
+		}
+		return ranks
+	}
 	all, parent := proc.All(), map[int]int{}
 	for _, p := range all {
 		parent[p.PID] = p.Parent
