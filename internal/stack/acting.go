@@ -41,7 +41,7 @@ func Goroutines() []byte {
 // acting is Acting on stacks as runtime.Stack prints them.
 func acting(stacks []byte, module string) string {
 	for i, text := range bytes.Split(stacks, []byte("\n\n")) {
-		if i == 0 { // the caller
+		if i == 0 || bytes.Contains(text, []byte("\n"+module+"/internal/keepalive.")) { // the caller; it reads and makes no calls
 			continue
 		}
 		_, rest, _ := bytes.Cut(text, []byte(" ["))

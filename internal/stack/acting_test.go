@@ -110,6 +110,7 @@ func TestActingAmongPrintedStacks(t *testing.T) {
 		{print("select", gorun+"checkpoint.save", "save.go"), ""},
 		{print("sleep", "time.Sleep", "runtime/time.go", gorun+"runtime.watch.func1", "signal.go"), ""},
 		{print("select", gorun+"checkpoint.save", "save_test.go"), "select in example.org/gorun/checkpoint.save"},
+		{print("IO wait", "net.(*conn).Read", "net/net.go", gorun+"internal/keepalive.hold", "keepalive.go"), ""},
 		{print("syscall", "os/signal.signal_recv", "runtime/sigqueue.go", "os/signal.loop", "os/signal/s.go"), ""},
 		{print("chan receive", "testing.(*T).Run", "testing.go", "main.main", "_testmain.go"), ""},
 		{print("GC worker (idle)", "runtime.gopark", "runtime/proc.go"), ""},
