@@ -147,7 +147,7 @@ func (r *Rank) admit(ctx context.Context, call *comm.Call) error {
 	return r.agree(ctx, call)
 }
 
-// number counts a call.
+// number counts a call, and records it.
 func (r *Rank) number(call *comm.Call) {
 	switch call.Kind {
 	case comm.SendKind:
