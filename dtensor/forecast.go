@@ -32,7 +32,7 @@ func (m *Mesh) tellGroup(c *comm.Comm, set axisSet) {
 			names = append(names, a.Name)
 		}
 	}
-	m.eng.forecast.Group(c.Name(), strings.Join(names, ","))
+	m.eng.forecast.Group(c.Name(), strings.Join(names, ","), m.ranksOf(set))
 }
 
 // tellSpec tells at which coordinates the shards of a tensor change their size.

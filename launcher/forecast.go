@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"cmp"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -21,13 +22,22 @@ import (
 const forecastUsage = `usage: gorun plan -np N [flags] program [arguments]
 Says what N ranks of a program will need, without them: the program runs here,
 in one process, on tensors that have shapes and no numbers. Of ranks that are
-alike one runs. It prints the memory of a rank, and each collective of a step;
-ranks that would hang or disagree are an error with both lines. Linux only.
+alike one runs. It prints the memory of a rank, each collective of a step, and
+how long the step takes; ranks that would hang or disagree are an error with
+both lines. Linux only.
   -np N              number of ranks, up to 1048576
   --memory SIZE      what a rank may have: 64GiB, 80GB; exit status 1 if not enough
   --ranks 7,9        have these run too; all: all of them
   --value FILE:LINE=NUMBER  what the program reads there; may be repeated
   --steps N          steps to make (3); the second is shown
+  --net LEVELS       which ranks share a host, and what links hosts, such as
+                     host:8,fabric:25us,12.5GB/s (default: all on one host)
+  --machine FILE     how fast a host is, from gorun -np 2 gorun rates (default:
+                     this machine is measured, in a few seconds); none: no times
+  --trace FILE       write the predicted step, for ui.perfetto.dev
+  --sweep 'dp=1,2,4 tp=1,2,4'  plan with each -dp and -tp whose product is the
+                     number of ranks, the fastest first; words without = stand
+                     for flags that do not divide ranks: '/layout=row-wise,mixed'
   --json             print everything as JSON
 The program must use package dtensor. It ends where it asks runtime.Stopping
 after the last step, as package train does. Nothing is saved.
@@ -40,6 +50,10 @@ type forecastCommand struct {
 	all     bool
 	extra   []int // ranks that run in any case
 	json    bool
+	net     netText
+	machine string // a file; "": this machine is measured
+	trace   string
+	sweep   []sweepFlag
 	program *options.Options
 }
 
@@ -51,6 +65,13 @@ func parseForecast(args []string, env func(string) (string, bool), warn io.Write
 	f.IntVar(&c.request.Size, "np", 0, "")
 	f.IntVar(&c.request.Steps, "steps", 3, "")
 	f.BoolVar(&c.json, "json", false, "")
+	f.StringVar((*string)(&c.net), "net", "", "")
+	f.StringVar(&c.machine, "machine", "", "")
+	f.StringVar(&c.trace, "trace", "", "")
+	f.Func("sweep", "", func(text string) (err error) {
+		c.sweep, err = parseSweep(text)
+		return err
+	})
 	f.Func("memory", "", func(text string) (err error) {
 		c.memory, err = parseSize(text)
 		return err
@@ -89,6 +110,15 @@ func parseForecast(args []string, env func(string) (string, bool), warn io.Write
 		return nil, false, fmt.Errorf("plan: --steps %d: give at least 1", c.request.Steps)
 	case c.all && c.request.Size > mostAtOnce:
 		return nil, false, fmt.Errorf("plan: --ranks all: at most %d run at once; name some", mostAtOnce)
+	}
+	if _, err := c.net.parse(c.request.Size); err != nil {
+		return nil, false, fmt.Errorf("plan: --net: %w", err)
+	}
+	switch {
+	case c.machine == noMachine && (c.trace != "" || c.net != ""):
+		return nil, false, errors.New("plan: --machine none predicts no time; leave --net and --trace out")
+	case c.sweep != nil && c.trace != "":
+		return nil, false, errors.New("plan: --trace is of one step, and --sweep plans several; give one of them")
 	}
 	for _, rank := range c.extra {
 		if rank < 0 || rank >= c.request.Size {
@@ -185,6 +215,7 @@ func writeForecast(w io.Writer, r *forecast.Report, memory int) {
 	t.Flush()
 	work := slices.MaxFunc(r.Ranks, func(a, b *forecast.Rank) int { return cmp.Compare(a.FLOPs, b.FLOPs) })
 	fmt.Fprintf(w, "\na step computes %.3g FLOP and moves %s in the memory of rank %d\n", float64(work.FLOPs), sizeOf(work.Bytes), work.Rank)
+	writeTime(w, r)
 	for _, note := range r.Notes {
 		fmt.Fprintln(w, note)
 	}

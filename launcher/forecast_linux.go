@@ -10,12 +10,15 @@ import (
 	"os/exec"
 	"os/signal"
 	goruntime "runtime"
+	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/gorun-spmd/gorun/internal/forecast"
 	"github.com/gorun-spmd/gorun/internal/job"
 	"github.com/gorun-spmd/gorun/launcher/build"
 	"github.com/gorun-spmd/gorun/launcher/exit"
+	"github.com/gorun-spmd/gorun/launcher/machine"
 	"github.com/gorun-spmd/gorun/launcher/options"
 	"github.com/gorun-spmd/gorun/launcher/stdio"
 )
@@ -30,30 +33,15 @@ func planCommand(args []string, stdout io.Writer) int {
 	if err != nil {
 		return complain(err, 2)
 	}
-	r, err := c.run()
+	status, err := c.run(stdout)
 	if err != nil {
 		return complain(err, 1)
 	}
-	ok := true
-	if c.memory > 0 {
-		ok, _ = fits(r, c.memory)
-	}
-	if c.json {
-		out := json.NewEncoder(stdout)
-		out.SetIndent("", "  ")
-		_ = out.Encode(r)
-	} else {
-		writeForecast(stdout, r, c.memory)
-	}
-	if !ok {
-		return 1
-	}
-	return 0
+	return status
 }
 
-// run builds the program and runs it: where not all ranks run twice, as the first time shows which
-// ranks are alike.
-func (c *forecastCommand) run() (*forecast.Report, error) {
+// run builds the program, plans it, and prints what is to be said. It returns the exit status.
+func (c *forecastCommand) run(stdout io.Writer) (status int, err error) {
 	console := stdio.NewConsole(os.Stdout, os.Stderr, false)
 	defer console.Close()
 	signals := make(chan os.Signal, 32)
@@ -63,29 +51,130 @@ func (c *forecastCommand) run() (*forecast.Report, error) {
 		err = (&build.Builder{Console: console, Signals: signals}).All(c.program, paths, io.Discard)
 	}
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	q := c.request
-	if c.all || q.Size <= allRun {
-		for r := range q.Size {
-			q.Run = append(q.Run, r)
+	net, err := c.net.parse(c.request.Size)
+	if err != nil {
+		return 0, err
+	}
+	if c.machine != noMachine {
+		m, err := c.rates(min(net[0].Ranks, c.request.Size))
+		if err != nil {
+			return 0, fmt.Errorf("plan: --machine: %w", err)
 		}
-		return c.start(paths[0], &q, signals)
+		c.request.Machine, c.request.Units = m, net.Units()
+		net = filled(net, m)
 	}
-	first := q
-	first.Run, first.Steps = []int{0, q.Size - 1}, 1
-	r, err := c.start(paths[0], &first, signals)
+	p := planning{c, paths[0], net, signals, os.Stderr}
+	if c.sweep != nil {
+		return p.sweep(stdout)
+	}
+	r, err := p.plan(c.program.Apps[0].Args)
+	if err != nil {
+		return 0, err
+	}
+	if err := p.predict(r, c.trace); err != nil {
+		return 0, err
+	}
+	if c.memory > 0 {
+		if ok, _ := fits(r, c.memory); !ok {
+			status = 1
+		}
+	}
+	if !c.json {
+		writeForecast(stdout, r, c.memory)
+		return status, nil
+	}
+	out := json.NewEncoder(stdout)
+	out.SetIndent("", "  ")
+	return status, out.Encode(r)
+}
+
+// mostMeasured is how many ranks for each core measure a machine: more take turns all the more.
+const mostMeasured = 4
+
+// rates returns the machine as each of so many ranks of a host has it.
+func (c *forecastCommand) rates(ranks int) (*forecast.Machine, error) {
+	if c.machine != "" {
+		m, err := readMachine(c.machine)
+		if err != nil {
+			return nil, err
+		}
+		return m.For(ranks), nil
+	}
+	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	if q.Run, q.Grid, err = forecast.Choose(q.Size, r.Meshes, c.extra); err != nil {
-		return nil, fmt.Errorf("plan: %w", err)
+	cores := machine.Cores()
+	cmd := exec.Command(self, "-np", strconv.Itoa(min(ranks, mostMeasured*cores)), self, RatesCommand)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("this machine cannot be measured: %w: %s; give a FILE, or none", err, bytes.TrimSpace(said.Bytes()))
 	}
-	return c.start(paths[0], &q, signals)
+	m := new(forecast.Machine)
+	if err := json.Unmarshal(out, m); err != nil {
+		return nil, err
+	}
+	m.Cores = cores
+	return m.For(ranks), nil
 }
 
-// start runs the program for a request. What it writes is shown if it fails.
-func (c *forecastCommand) start(path string, q *forecast.Request, signals <-chan os.Signal) (*forecast.Report, error) {
+// A planning is a plan in progress.
+type planning struct {
+	*forecastCommand
+	path    string
+	net     forecast.Net
+	signals <-chan os.Signal
+	stderr  io.Writer // what the program has said, if it fails
+}
+
+// plan runs the program with some arguments: where not all ranks run twice, as the first time shows
+// which ranks are alike.
+func (p *planning) plan(args []string) (*forecast.Report, error) {
+	q := p.request
+	if p.all || q.Size <= allRun {
+		for r := range q.Size {
+			q.Run = append(q.Run, r)
+		}
+		return p.start(args, &q)
+	}
+	first := q
+	first.Run, first.Steps, first.Machine = []int{0, q.Size - 1}, 1, nil
+	r, err := p.start(args, &first)
+	if err != nil {
+		return nil, err
+	}
+	if q.Run, q.Grid, err = forecast.Choose(q.Size, r.Meshes, p.extra); err != nil {
+		return nil, fmt.Errorf("plan: %w", err)
+	}
+	return p.start(args, &q)
+}
+
+// predict adds the time of a step to a report, and writes its trace if path is not "".
+func (p *planning) predict(r *forecast.Report, path string) (err error) {
+	if p.request.Machine == nil {
+		return nil
+	}
+	var s *forecast.Simulation
+	r.Machine, r.Net = p.request.Machine, p.net
+	s, r.Time = forecast.Simulate(r, p.net)
+	switch {
+	case r.Time == nil:
+		r.Notes = append(r.Notes, "no time is predicted: a rank waits in this step for a call of another step")
+	case path != "":
+		err = writeForecastTrace(path, r, s)
+	}
+	for _, k := range r.Ranks {
+		k.Timeline = nil
+	}
+	return err
+}
+
+// start runs the program with some arguments for a request. What it writes is shown if it fails.
+func (p *planning) start(args []string, q *forecast.Request) (*forecast.Report, error) {
 	const fd = 3 // of the first extra file
 	q.FD = fd
 	text, err := json.Marshal(q)
@@ -97,9 +186,9 @@ func (c *forecastCommand) start(path string, q *forecast.Request, signals <-chan
 		return nil, err
 	}
 	defer in.Close()
-	a := &c.program.Apps[0]
-	cmd := exec.Command(path, a.Args...)
-	cmd.Args[0] = a.Argv0(path)
+	a := &p.program.Apps[0]
+	cmd := exec.Command(p.path, args...)
+	cmd.Args[0] = a.Argv0(p.path)
 	cmd.Env, cmd.Dir = options.Environment(os.Environ(), append(a.Vars, job.PlanVar+"="+string(text))), a.Dir
 	cmd.ExtraFiles = []*os.File{out}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -110,13 +199,13 @@ func (c *forecastCommand) start(path string, q *forecast.Request, signals <-chan
 	err = cmd.Start()
 	out.Close()
 	if err != nil {
-		return nil, exit.Unusable("%s: %v", path, err)
+		return nil, exit.Unusable("%s: %v", p.path, err)
 	}
 	ended := make(chan struct{})
 	defer close(ended)
 	go func() {
 		select {
-		case <-signals:
+		case <-p.signals:
 			_ = cmd.Process.Kill()
 		case <-ended:
 		}
@@ -124,16 +213,56 @@ func (c *forecastCommand) start(path string, q *forecast.Request, signals <-chan
 	report := new(forecast.Report)
 	read := json.NewDecoder(in).Decode(report)
 	if err := cmd.Wait(); err != nil {
-		_, _ = os.Stderr.Write(said.Bytes())
+		_, _ = p.stderr.Write(said.Bytes())
 		var end *exec.ExitError
 		if errors.As(err, &end) && end.ExitCode() > 0 {
 			return nil, exit.With(end.ExitCode(), nil)
 		}
-		return nil, fmt.Errorf("plan: %s: %w", path, err)
+		return nil, fmt.Errorf("plan: %s: %w", p.path, err)
 	}
 	if read != nil {
-		_, _ = os.Stderr.Write(said.Bytes())
-		return nil, fmt.Errorf("plan: %s has reported nothing; its main function must call runtime.Main", path)
+		_, _ = p.stderr.Write(said.Bytes())
+		return nil, fmt.Errorf("plan: %s has reported nothing; its main function must call runtime.Main", p.path)
 	}
 	return report, nil
+}
+
+// sweep plans the program with each set of the flags, and prints them by their time. The exit status
+// is 1 if none fits, or none has a plan.
+func (p *planning) sweep(stdout io.Writer) (status int, err error) {
+	ways := arguments(p.forecastCommand.sweep, p.request.Size)
+	if len(ways) == 0 {
+		return 0, fmt.Errorf("plan: --sweep: no values of these flags have the product %d", p.request.Size)
+	}
+	var trials []trial
+	for _, flags := range ways {
+		t := trial{Args: flags, Fits: true}
+		var said strings.Builder
+		each := *p
+		each.stderr = &said
+		r, err := each.plan(append(flags[:len(flags):len(flags)], p.program.Apps[0].Args...))
+		switch {
+		case err != nil && said.Len() > 0:
+			t.Error, _, _ = strings.Cut(said.String(), "\n")
+		case err != nil:
+			return 0, err
+		default:
+			if err := p.predict(r, ""); err != nil {
+				return 0, err
+			}
+			if t.Report = r; r.Time != nil {
+				t.Seconds = r.Time.Seconds
+			}
+			for _, k := range r.Ranks {
+				t.Memory = max(t.Memory, needs(k))
+			}
+			t.Fits = p.memory == 0 || t.Memory <= p.memory
+		}
+		trials = append(trials, t)
+	}
+	rankTrials(trials)
+	if trials[0].Error != "" || !trials[0].Fits {
+		status = 1
+	}
+	return status, writeTrials(stdout, trials, p.request.Size, p.memory, p.json)
 }

@@ -60,6 +60,8 @@ func obey(args []string, stdout io.Writer) int {
 		return scaleCommand(args[2:])
 	case "plan":
 		return planCommand(args[2:], stdout)
+	case RatesCommand:
+		return complain(errRates, 2)
 	case "report":
 		return reportCommand(args[2:], stdout)
 	case "doctor":

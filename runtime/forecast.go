@@ -42,7 +42,7 @@ type forecaster struct {
 	mu     sync.Mutex
 	by     int // of the constants above
 	steps  []*step
-	groups map[string]string // axes by name of the communicator
+	groups map[string]*group // by name of the communicator
 	meshes []*forecast.Mesh
 	number atomic.Int64 // of the step
 	stop   bool         // it has told the program to
@@ -50,8 +50,10 @@ type forecaster struct {
 
 // A step is what a rank does from one mark to the next.
 type step struct {
-	calls        map[forecast.Call]*forecast.Call // by what is the same of those that are alike
-	flops, bytes int
+	calls     map[forecast.Call]*forecast.Call // by what is the same of those that are alike
+	kernels   map[string]*forecast.Kernel      // by name
+	operators int                              // since the event before
+	line      line
 }
 
 // runForecast runs f on the ranks of a request, each a goroutine, and reports what a step of them
@@ -73,7 +75,7 @@ func (r *rank) runForecast(text string, f func(context.Context, *comm.Comm) erro
 	for i, end := range ends {
 		one := newRank(job.Job{Rank: q.Run[i], Size: q.Size, LocalRank: q.Run[i], LocalSize: q.Size}, r.launch)
 		one.goroutines = shared
-		w := &forecaster{request: q, end: end, rank: one, groups: map[string]string{}}
+		w := &forecaster{request: q, end: end, rank: one, groups: map[string]*group{}}
 		w.dev = meta.New(meta.Config{Read: w.read, Updated: w.updated})
 		end.Use(w.dev.Numberless, func() int { return int(w.number.Load()) })
 		one.forecast, ranks[i] = w, w
@@ -106,10 +108,21 @@ func (w *forecaster) watch() {
 	world.Observe(w.called)
 }
 
-// Span, Metric and Layout keep nothing: there is no time, and nothing has a value.
-func (w *forecaster) Span(observe.Kind, string, []uintptr, time.Time) {}
-func (w *forecaster) Metric(string, float64)                          {}
-func (w *forecaster) Layout(*observe.Layout)                          {}
+// Span counts an operator, or the gradient of one.
+func (w *forecaster) Span(kind observe.Kind, _ string, _ []uintptr, _ time.Time) {
+	if kind == observe.Program {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.steps) > 0 {
+		w.steps[len(w.steps)-1].operators++
+	}
+}
+
+// Metric and Layout keep nothing: nothing has a value.
+func (w *forecaster) Metric(string, float64) {}
+func (w *forecaster) Layout(*observe.Layout) {}
 
 // called counts a call.
 func (w *forecaster) called(e *comm.Event) {
@@ -122,11 +135,8 @@ func (w *forecaster) called(e *comm.Event) {
 		return
 	}
 	s := w.steps[len(w.steps)-1]
-	group, ok := w.groups[e.Comm]
-	if !ok {
-		group = e.Comm
-	}
-	key := forecast.Call{Kind: e.Kind.String(), Group: group, Size: e.Size, Cause: e.Cause, Line: e.Site(), Async: e.Async}
+	g := w.groupOf(e)
+	key := forecast.Call{Kind: e.Kind.String(), Group: g.axes, Size: e.Size, Cause: e.Cause, Line: e.Site(), Async: e.Async}
 	c := s.calls[key]
 	if c == nil {
 		made := key
@@ -135,6 +145,9 @@ func (w *forecaster) called(e *comm.Event) {
 	}
 	c.Count++
 	c.Bytes += e.Bytes
+	if w.request.Machine != nil {
+		s.line.add(key, e, g, w.work(s))
+	}
 }
 
 // Mesh keeps a mesh.
@@ -148,12 +161,12 @@ func (w *forecaster) Mesh(names []string, sizes, ranks []int) *forecast.Mesh {
 	return m
 }
 
-// Group keeps what a communicator is called.
-func (w *forecaster) Group(name, axes string) {
+// Group keeps what a communicator is called, and its ranks.
+func (w *forecaster) Group(name, axes string, ranks []int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if name != "world" {
-		w.groups[name] = axes
+		w.groups[name] = w.newGroup(axes, fmt.Sprintf("%s of %d", name, ranks[0]), ranks)
 	}
 }
 
@@ -172,21 +185,18 @@ func (w *forecaster) mark(by int) {
 		w.by, w.steps = by, nil
 	}
 	w.close()
-	w.steps = append(w.steps, &step{calls: map[forecast.Call]*forecast.Call{}})
+	w.steps = append(w.steps, newStep())
 	w.number.Store(int64(len(w.steps)))
 }
 
 // close ends the step in progress, if there is one; the lock is held.
 func (w *forecaster) close() {
-	work := w.dev.TakeWork()
 	if len(w.steps) == 0 {
+		w.dev.TakeWork()
 		return
 	}
 	s := w.steps[len(w.steps)-1]
-	for k, n := range work {
-		s.flops += n * k.FLOPs
-		s.bytes += n * k.Bytes
-	}
+	s.line.Tail += w.work(s)
 }
 
 // enough reports whether the program has made the steps that are wanted.
@@ -277,7 +287,7 @@ func report(q *forecast.Request, ranks []*forecaster) *forecast.Report {
 		m.Activations = m.Peak - m.Parameters - m.Gradients - m.State
 		if len(w.steps) > 0 {
 			s := w.steps[min(1, len(w.steps)-1)]
-			one.FLOPs, one.Bytes = s.flops, s.bytes
+			s.report(one, w.request)
 			for _, c := range s.calls {
 				one.Calls = append(one.Calls, *c)
 			}

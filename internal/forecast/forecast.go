@@ -17,6 +17,10 @@ type Request struct {
 	Steps  int                `json:"steps"`            // steps to make
 	Values map[string]float64 `json:"values,omitempty"` // what the program reads, by its line
 	FD     int                `json:"fd"`               // where the Report goes
+	// Machine is as each rank has it, see Machine.For; nil: no Timelines are wanted. Units are those of
+	// the Net.
+	Machine *Machine `json:"machine,omitempty"`
+	Units   []int    `json:"units,omitempty"`
 }
 
 // An Axis is one dimension of the grid of ranks, in row-major order.
@@ -156,6 +160,11 @@ type Report struct {
 	Meshes []*Mesh  `json:"meshes"`
 	Ranks  []*Rank  `json:"ranks"` // those that ran, in order
 	Notes  []string `json:"notes"` // what was assumed
+
+	// What the launcher adds, if the time is to be predicted.
+	Machine *Machine    `json:"machine,omitempty"` // as each rank has it
+	Net     Net         `json:"net,omitempty"`
+	Time    *Prediction `json:"time,omitempty"`
 }
 
 // A Rank is what one rank does, and all that it stands in for.
@@ -167,6 +176,18 @@ type Rank struct {
 	Calls  []Call `json:"calls"` // of one step, the second if there are so many
 	FLOPs  int    `json:"flops"` // of that step
 	Bytes  int    `json:"bytes"` // that its kernels read and wrote
+
+	Kernels  []Kernel  `json:"kernels"`            // of that step, those that take most first
+	Timeline *Timeline `json:"timeline,omitempty"` // of that step; for the launcher
+}
+
+// A Kernel is all calls of a kernel in a step, or all operators.
+type Kernel struct {
+	Name    string  `json:"name"`
+	Count   int     `json:"count"`
+	FLOPs   int     `json:"flops"`
+	Bytes   int     `json:"bytes"`
+	Seconds float64 `json:"seconds"` // predicted; 0 if no time is
 }
 
 // Memory is memory in bytes at the peak of a rank's tensors.
@@ -196,8 +217,9 @@ type Call struct {
 type Watcher interface {
 	// Mesh tells of a mesh, and world numbers by position.
 	Mesh(names []string, sizes, ranks []int) *Mesh
-	// Group tells that the communicator of a name is that of some axes of a mesh.
-	Group(name, axes string)
+	// Group tells that the communicator of a name is that of some axes of a mesh, and its ranks by
+	// world number, in order.
+	Group(name, axes string, ranks []int)
 }
 
 // Key is the attribute of the world communicator under which its rank's Watcher is kept.

@@ -10,15 +10,19 @@ import (
 // Work is one call of a kernel, without what it computes with.
 type Work struct {
 	Kernel string
-	FLOPs  int // additions and multiplications, one for each other function
-	Bytes  int // read and written
+	DType  dtype.DType // of a matrix product's elements, else 0
+	FLOPs  int         // additions and multiplications, 8 for each other function
+	Bytes  int         // read and written
 }
 
 // count adds a call of a kernel.
-func (d *Device) count(kernel string, flops, bytes int) {
+func (d *Device) count(kernel string, flops, bytes int) { d.product(kernel, 0, flops, bytes) }
+
+// product adds a call of a kernel of matrix products.
+func (d *Device) product(kernel string, dt dtype.DType, flops, bytes int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.work[Work{kernel, flops, bytes}]++
+	d.work[Work{kernel, dt, flops, bytes}]++
 }
 
 // TakeWork returns how often each kernel was called with how much since the last TakeWork.

@@ -1,0 +1,113 @@
+package launcher
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/gorun-spmd/gorun/internal/control"
+	"github.com/gorun-spmd/gorun/internal/forecast"
+	"github.com/gorun-spmd/gorun/launcher/phrase"
+)
+
+// mostShares is how much of the critical path, and how many kernels, a person is shown.
+const mostShares = 8
+
+// writeTime prints the predicted time of a step.
+func writeTime(w io.Writer, r *forecast.Report) {
+	p := r.Time
+	if p == nil {
+		return
+	}
+	fmt.Fprintf(w, "\na step takes %s, predicted; %s on a host of %s%s\n", seconds(p.Seconds), phrase.Count(min(r.Net[0].Ranks, r.Size), "rank"),
+		phrase.Count(r.Machine.Cores, "core"), levels(r.Net))
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "  ranks\tfor instance\tcomputes\tcommunicates\twaits")
+	type times struct{ compute, communication, waits string }
+	var order []times
+	ranks, first := map[times]int{}, map[times]int{}
+	for _, k := range p.Ranks {
+		key := times{seconds(k.Compute), seconds(k.Communication), seconds(k.Waits)}
+		if ranks[key] == 0 {
+			order, first[key] = append(order, key), k.Rank
+		}
+		ranks[key] += k.Count
+	}
+	for i, key := range order {
+		if i == mostRows {
+			fmt.Fprintf(t, "  … and %s more\n", phrase.Count(len(order)-i, "class"))
+			break
+		}
+		fmt.Fprintf(t, "  %d\trank %d\t%s\t%s\t%s\n", ranks[key], first[key], key.compute, key.communication, key.waits)
+	}
+	t.Flush()
+	fmt.Fprintf(w, "critical path, to the end of rank %d\n", p.Last)
+	t = tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	rest := 0.0
+	for i, s := range p.Path {
+		if i >= mostShares {
+			rest += s.Seconds
+			continue
+		}
+		fmt.Fprintf(t, "  %s\t%.0f %%\t%s\t%s\t%s\n", seconds(s.Seconds), 100*s.Seconds/p.Seconds, s.What, s.Group, s.Cause)
+	}
+	if rest > 0 {
+		fmt.Fprintf(t, "  %s\t%.0f %%\tother calls\n", seconds(rest), 100*rest/p.Seconds)
+	}
+	t.Flush()
+	last := r.Ranks[0]
+	for _, k := range r.Ranks {
+		if k.Rank == p.Last {
+			last = k
+		}
+	}
+	fmt.Fprintf(w, "kernels of rank %d\n", last.Rank)
+	t = tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for i, k := range last.Kernels {
+		if i == mostShares {
+			break
+		}
+		fmt.Fprintf(t, "  %s\t%s\t%s\n", seconds(k.Seconds), phrase.Count(k.Count, "call"), k.Name)
+	}
+	t.Flush()
+}
+
+// levels describes the levels above the host.
+func levels(net forecast.Net) (text string) {
+	for _, l := range net[1:] {
+		text += fmt.Sprintf(", %s %s and %s/s", l.Name, seconds(l.Latency), sizeOf(int(l.Bandwidth)))
+	}
+	return text
+}
+
+// seconds writes a time with three digits.
+func seconds(s float64) string {
+	switch {
+	case s >= 100:
+		return fmt.Sprintf("%.0f s", s)
+	case s >= 1:
+		return fmt.Sprintf("%.3g s", s)
+	case s >= 1e-3:
+		return fmt.Sprintf("%.3g ms", s*1e3)
+	}
+	return fmt.Sprintf("%.3g µs", s*1e6)
+}
+
+// writeForecastTrace writes the predicted step as a trace, each rank that ran as one.
+func writeForecastTrace(path string, r *forecast.Report, s *forecast.Simulation) error {
+	var parts []*control.TracePart
+	for i, k := range r.Ranks {
+		p := &control.TracePart{Rank: k.Rank, Host: "predicted", Began: 1, Ended: 1 + int64(r.Time.Seconds*float64(time.Second))}
+		clock := func(seconds float64) int64 { return 1 + int64(seconds*float64(time.Second)) }
+		for e, ev := range k.Timeline.Events {
+			c, g, m := &k.Timeline.Calls[ev.Call], &k.Timeline.Groups[ev.Group], &s.Moments[i][e]
+			p.Records = append(p.Records, control.TraceRecord{Start: clock(m.Come), End: clock(m.End), Call: uint64(e + 1), Number: uint64(e + 1),
+				Bytes: int64(ev.Bytes), Name: p.AddText(c.Kind), Comm: p.AddText(c.Group), Cause: p.AddText(c.Cause), Site: p.AddText(c.Line),
+				Size: int32(g.Size), Peer: int32(ev.Peer)})
+		}
+		p.Written = uint64(len(p.Records))
+		parts = append(parts, p)
+	}
+	return writeFile(path, func(w io.Writer) error { return control.WriteTrace(w, parts) })
+}
