@@ -1,0 +1,154 @@
+// Command plan compares gorun plan with what it predicts: the time of a step of the examples.
+//
+//	go build -o bin/ ./cmd/gorun && go run ./bench/plan            a table
+//	go run ./bench/plan -np 1,2 -match train -rounds 10 -json      lines of JSON
+//
+// Each round measures the machine and predicts, and then runs the program; of both the least time
+// counts, as other programs that run meanwhile make steps longer and never shorter. "ratio" is
+// predicted by measured, and "median" the middle of all steps that were measured.
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// A program is an example and its arguments.
+type program struct {
+	name string
+	args []string
+}
+
+func programs() []program {
+	return []program{
+		{"train", []string{"-steps", "30", "-ngram", "1", "-sample", "0", "-plot", "", "-data", "docs"}},
+		{"recsys", []string{"-rows", "20000", "-batch", "512"}},
+	}
+}
+
+// A result is one line of the output, in seconds.
+type result struct {
+	Program   string  `json:"program"`
+	NP        string  `json:"np"`
+	Predicted float64 `json:"predicted_s"`
+	Measured  float64 `json:"measured_s"`
+	Median    float64 `json:"median_s"`
+}
+
+func main() {
+	np := flag.String("np", "1,2,4", "numbers of ranks")
+	match := flag.String("match", "", "only the programs whose names contain this")
+	rounds := flag.Int("rounds", 3, "how often each is predicted and measured")
+	asJSON := flag.Bool("json", false, "write JSON lines")
+	gorun := flag.String("gorun", "bin/gorun", "the launcher")
+	flag.Parse()
+	if err := run(*gorun, strings.Split(*np, ","), *match, *rounds, *asJSON); err != nil {
+		fmt.Fprintln(os.Stderr, "plan:", err)
+		os.Exit(1)
+	}
+}
+
+// run compares the programs on the numbers of ranks in sizes, and prints a line for each.
+func run(gorun string, sizes []string, match string, rounds int, asJSON bool) error {
+	dir, err := os.MkdirTemp("", "plan")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if !asJSON {
+		fmt.Println("program  ranks  predicted, ms  measured, ms  ratio  median, ms")
+	}
+	for _, p := range programs() {
+		if !strings.Contains(p.name, match) {
+			continue
+		}
+		path := filepath.Join(dir, p.name)
+		if out, err := exec.Command("go", "build", "-o", path, "./examples/"+p.name).CombinedOutput(); err != nil {
+			return fmt.Errorf("%w\n%s", err, out)
+		}
+		for _, size := range sizes {
+			r := result{Program: p.name, NP: size, Predicted: math.Inf(1)}
+			var steps []float64
+			for range rounds {
+				s, err := predict(gorun, size, path, p.args)
+				if err != nil {
+					return err
+				}
+				r.Predicted = min(r.Predicted, s)
+				more, err := measured(gorun, size, path, filepath.Join(dir, "metrics.jsonl"), p.args)
+				if err != nil {
+					return err
+				}
+				steps = append(steps, more...)
+			}
+			slices.Sort(steps)
+			r.Measured, r.Median = steps[0], steps[len(steps)/2]
+			if asJSON {
+				if err := json.NewEncoder(os.Stdout).Encode(r); err != nil {
+					return err
+				}
+				continue
+			}
+			fmt.Printf("%-7s  %5s  %13.2f  %12.2f  %5.2f  %10.2f\n", r.Program, r.NP, 1e3*r.Predicted, 1e3*r.Measured, r.Predicted/r.Measured,
+				1e3*r.Median)
+		}
+	}
+	return nil
+}
+
+// predict returns what gorun plan says.
+func predict(gorun, np, path string, args []string) (float64, error) {
+	out, err := exec.Command(gorun, append([]string{"plan", "-json", "-np", np, path}, args...)...).Output()
+	if err != nil {
+		return 0, fmt.Errorf("gorun plan -np %s %s: %w", np, path, err)
+	}
+	var r struct {
+		Time struct {
+			Seconds float64 `json:"seconds"`
+		} `json:"time"`
+	}
+	err = json.Unmarshal(out, &r)
+	if err == nil && r.Time.Seconds == 0 {
+		err = fmt.Errorf("gorun plan -np %s %s predicts no time", np, path)
+	}
+	return r.Time.Seconds, err
+}
+
+// measured returns how long each step takes but the first few, which also touch memory for the first time.
+func measured(gorun, np, path, metrics string, args []string) (steps []float64, err error) {
+	cmd := exec.Command(gorun, append(append([]string{"-np", np, path}, args...), "-metrics", metrics)...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("gorun -np %s %s: %w\n%s", np, path, err, out)
+	}
+	text, err := os.ReadFile(metrics)
+	if err != nil {
+		return nil, err
+	}
+	const warm = 3
+	before := 0.0
+	for lines, n := bufio.NewScanner(bytes.NewReader(text)), 0; lines.Scan(); n++ {
+		var s struct {
+			Seconds float64 `json:"seconds"`
+		}
+		if err := json.Unmarshal(lines.Bytes(), &s); err != nil {
+			return nil, err
+		}
+		if n > warm {
+			steps = append(steps, s.Seconds-before)
+		}
+		before = s.Seconds
+	}
+	if len(steps) == 0 {
+		return nil, fmt.Errorf("%s has no steps", metrics)
+	}
+	return steps, os.Remove(metrics)
+}
