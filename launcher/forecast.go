@@ -36,8 +36,8 @@ both lines. Linux only.
                      this machine is measured, in a few seconds); none: no times
   --trace FILE       write the predicted step, for ui.perfetto.dev
   --sweep 'dp=1,2,4 tp=1,2,4'  plan with each -dp and -tp whose product is the
-                     number of ranks, the fastest first; words without = stand
-                     for flags that do not divide ranks: '/layout=row-wise,mixed'
+                     number of ranks, the fastest first; a flag that divides no
+                     ranks has a slash before its name: '/batch=32,64'
   --json             print everything as JSON
 The program must use package dtensor. It ends where it asks runtime.Stopping
 after the last step, as package train does. Nothing is saved.

@@ -29,6 +29,15 @@ func TestForecastCommandLine(t *testing.T) {
 		"--ranks 2: the ranks are 0 to 1":      "-np 2 --ranks 2 true",
 		"at most 1024 run at once":             "-np 2000 --ranks all true",
 		"give a line and a number":             "-np 2 --value x true",
+		"belongs to no level":                  "-np 2 --net 25us true",
+		"has no bandwidth":                     "-np 16 --net host:8,fabric:25us true",
+		"how many ranks lie in one host":       "-np 16 --net host:1us,fabric:25us,1GB/s true",
+		"do not fit the one host of 8":         "-np 16 --net host:8 true",
+		"is no number of ranks, no latency":    "-np 16 --net host:many true",
+		"predicts no time":                     "-np 2 --machine none --trace x true",
+		"give a flag and its values":           "-np 2 --sweep dp true",
+		"is no number of ranks; a flag that":   "-np 2 --sweep layout=mixed true",
+		"--trace is of one step":               "-np 2 --sweep dp=1 --trace x true",
 		"no program given":                     "-np 2",
 		"gorun plan -h says how":               "-np 2 --nosuch true",
 		"--steps 0: give at least 1":           "-np 2 --steps 0 true",
@@ -105,5 +114,37 @@ does not fit: rank 0 takes 7.00 GB of 6.00 GB, and 1.00 GB too much; give each r
 	}
 	if ok, text := fits(r, 8e9); !ok || text != "fits: rank 0 takes 7.00 GB of 8.00 GB" {
 		t.Errorf("%v, %s", ok, text)
+	}
+}
+
+func TestNet(t *testing.T) {
+	net, err := netText("host:8,fabric:25us,12.5GB/s").parse(20)
+	want := forecast.Net{{Name: "host", Ranks: 8}, {Name: "fabric", Ranks: 20, Link: forecast.Link{Latency: 25e-6, Bandwidth: 12.5e9}}}
+	if err != nil || !slices.Equal(net, want) {
+		t.Errorf("%+v, %v", net, err)
+	}
+	if net, err := netText("").parse(3); err != nil || !slices.Equal(net, forecast.Net{{Name: "host", Ranks: 3}}) {
+		t.Errorf("%+v, %v", net, err)
+	}
+}
+
+// A sweep sets the flags to all whose product is the number of ranks, and each other value. What fits comes first.
+func TestSweep(t *testing.T) {
+	flags, err := parseSweep("dp=1,2,4 tp=1,2 /batch=8,16")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, way := range arguments(flags, 4) {
+		got = append(got, strings.Join(way, " "))
+	}
+	want := []string{"-dp 2 -tp 2 -batch 8", "-dp 2 -tp 2 -batch 16", "-dp 4 -tp 1 -batch 8", "-dp 4 -tp 1 -batch 16"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	trials := []trial{{Error: "refused"}, {Seconds: 1, Memory: 9}, {Seconds: 3, Memory: 2, Fits: true}, {Seconds: 2, Memory: 5, Fits: true}}
+	rankTrials(trials)
+	if trials[0].Seconds != 2 || trials[1].Seconds != 3 || trials[2].Seconds != 1 || trials[3].Error == "" {
+		t.Errorf("%+v", trials)
 	}
 }

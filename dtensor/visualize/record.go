@@ -4,6 +4,7 @@ import (
 	"iter"
 
 	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/internal/forecast"
 	"github.com/gorun-spmd/gorun/internal/observe"
 )
 
@@ -14,7 +15,7 @@ func Record(tensors iter.Seq2[string, *dtensor.Tensor]) {
 	for name, t := range tensors {
 		mesh := t.Mesh()
 		observer := observe.Of(mesh.Parent().Internals().Attr)
-		if observer == nil {
+		if observer == nil || forecast.Of(mesh.Parent().Internals().Attr) != nil { // a plan has no report
 			return
 		}
 		if !mesh.Inside() || mesh.Comm().Rank() != 0 {
