@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -85,15 +86,8 @@ func (p product[T]) check(t *testing.T, multiply func(p product[T])) {
 }
 
 // levels are the instruction sets of this machine that differ for float32 and float64.
-func levels() []simd.Level { return halvesLevels()[:min(simd.Best(), simd.AVX512)+1] }
-
-// halvesLevels are all of this machine.
-func halvesLevels() []simd.Level {
-	var l []simd.Level
-	for i := simd.Scalar; i <= simd.Best(); i++ {
-		l = append(l, i)
-	}
-	return l
+func levels() []simd.Level {
+	return slices.DeleteFunc(simd.Levels(), func(l simd.Level) bool { return l > simd.AVX512 })
 }
 
 // at multiplies with the kernel of one level.

@@ -66,7 +66,7 @@ func (p halves) check(t *testing.T, level simd.Level) {
 }
 
 func TestHalvesHaveTheBitsOfTheirFloats(t *testing.T) {
-	for _, level := range halvesLevels() {
+	for _, level := range simd.Levels() {
 		t.Run(level.String(), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(8, uint64(level)))
 			count, emulated := 500, level == simd.AVX512BF16

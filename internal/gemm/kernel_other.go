@@ -1,4 +1,4 @@
-//go:build !amd64
+//go:build !amd64 && !arm64
 
 package gemm
 
@@ -8,6 +8,3 @@ package gemm
 func tile[T Float](_ kernel, rows, cols, k int, a []T, rsa, csa int, b []T, rsb int, c []T, ldc int, alpha, beta T) {
 	tileGo(rows, cols, k, a, rsa, csa, b, rsb, c, ldc, alpha, beta)
 }
-
-// few leaves products of few rows to blocked.
-func few[T Float](kernel, int, int, int, T, matrix[T], matrix[T], T, []T, int) bool { return false }

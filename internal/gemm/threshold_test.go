@@ -35,7 +35,7 @@ func thresholds(kn kernel, size int) [][4]int {
 // in every size of thresholds. It compares the products of A·B and of C with a vector,
 // in which a wrong element would show.
 func TestProductsOfIntegers(t *testing.T) {
-	for _, level := range halvesLevels() {
+	for _, level := range simd.Levels() {
 		t.Run(level.String(), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(10, uint64(level)))
 			integers[float32](t, r, level)

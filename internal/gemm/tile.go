@@ -17,6 +17,8 @@ func kernelFor(level simd.Level, size int) kernel {
 	switch level {
 	case simd.AVX512, simd.AVX512BF16:
 		return kernel{level: level, rows: 14, cols: 128 / size, depth: 1}
+	case simd.NEON:
+		return kernel{level: level, rows: 12, cols: 32 / size, depth: 1}
 	case simd.AVX2:
 		return kernel{level: level, rows: 6, cols: 64 / size, depth: 1}
 	default:

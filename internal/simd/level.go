@@ -11,13 +11,16 @@ type Level uint8
 // The levels.
 const (
 	Scalar     Level = iota // plain Go
+	NEON                    // arm64's Advanced SIMD: 4 float32 at a time
 	AVX2                    // AVX2, FMA and F16C: 8 float32 at a time
 	AVX512                  // AVX-512 F, BW, DQ and VL: 16 float32 at a time
 	AVX512BF16              // AVX512 and AVX-512 BF16, by which package gemm multiplies bfloat16
 )
 
 // String names the level.
-func (l Level) String() string { return [...]string{"scalar", "AVX2", "AVX-512", "AVX-512 BF16"}[l] }
+func (l Level) String() string {
+	return [...]string{"scalar", "NEON", "AVX2", "AVX-512", "AVX-512 BF16"}[l]
+}
 
 // A kernelSet has bit k set for kernel k.
 type kernelSet uint64
@@ -35,6 +38,7 @@ func setOf(list ...kernel) (s kernelSet) {
 // set may begin with a single kernel.
 var offers = [...]kernelSet{
 	Scalar:     0,
+	NEON:       neonKernels,
 	AVX2:       allKernels &^ setOf(copyRowsKernel, transpose32Kernel, transpose64Kernel, zipRowsKernel),
 	AVX512:     allKernels,
 	AVX512BF16: allKernels,
@@ -45,6 +49,18 @@ var best = detect()
 
 // Best returns the highest level of this processor.
 func Best() Level { return best }
+
+// Levels returns the levels of this processor, from Scalar to Best.
+func Levels() []Level {
+	list := []Level{Scalar}
+	if best == NEON {
+		return append(list, NEON)
+	}
+	for l := AVX2; l <= best; l++ {
+		list = append(list, l)
+	}
+	return list
+}
 
 // A Mode is how a function runs: by which instruction set, and whether its stores are
 // non-temporal, which is to say that they go past the caches. The exported functions run at
@@ -66,17 +82,17 @@ func (m Mode) String() string {
 // has reports whether kernel k exists in this mode; else the plain loop runs.
 func (m Mode) has(k kernel) bool { return offers[m.Level]>>k&1 != 0 }
 
-// code is the mode as an assembly function takes it: the level, AVX512 at most, and one more
-// for non-temporal stores.
+// code is the mode as an assembly function of amd64 takes it: 1 for AVX2, 2 from AVX512 on,
+// and one more for non-temporal stores.
 func (m Mode) code() uint8 {
-	l := min(m.Level, AVX512)
+	l := max(1, min(m.Level, AVX512)-AVX2+1)
 	if m.NonTemporal {
 		l++
 	}
 	return uint8(l)
 }
 
-// wide tells an assembly function which of its two halves to run.
+// wide tells an assembly function of amd64 which of its two halves to run.
 func (m Mode) wide() bool { return m.Level >= AVX512 }
 
 // ordinary is the highest level with ordinary stores.

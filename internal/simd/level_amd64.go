@@ -2,6 +2,9 @@ package simd
 
 import "golang.org/x/sys/cpu"
 
+// neonKernels are none of this machine's.
+const neonKernels kernelSet = 0
+
 // detect returns the highest level of this processor. F16C is not asked for: no
 // processor has AVX2 without it.
 func detect() Level {

@@ -1,6 +1,9 @@
-//go:build !amd64
+//go:build !amd64 && !arm64
 
 package simd
+
+// neonKernels are none of these machines'.
+const neonKernels kernelSet = 0
 
 func detect() Level { return Scalar }
 

@@ -13,8 +13,10 @@ var (
 // modes are those of this machine.
 func modes() []Mode {
 	var list []Mode
-	for l := Scalar; l <= min(best, AVX512); l++ { // those above have the same kernels
-		list = append(list, Mode{Level: l})
+	for _, l := range Levels() {
+		if l <= AVX512 { // those above have the same kernels
+			list = append(list, Mode{Level: l})
+		}
 	}
 	if best >= AVX512 {
 		list = append(list, Mode{AVX512, true})

@@ -11,39 +11,33 @@ import (
 // with a relative error of 8e-9.
 func (x *vec) exp(a operand.Op) operand.Op {
 	// Beyond these the result is infinite or 0 anyhow. NaN, as second operand, stays.
-	a = x.maxKeep(x.copy(x.k(-104)), a)
-	a = x.minKeep(x.copy(x.k(89)), a)
+	a = x.atLeast(x.value(-104), a)
+	a = x.atMost(x.value(89), a)
 	return x.expWithin(a)
 }
 
 // expDown is exp of what is not above 89.
-func (x *vec) expDown(a operand.Op) operand.Op { return x.expWithin(x.maxKeep(x.copy(x.k(-104)), a)) }
+func (x *vec) expDown(a operand.Op) operand.Op { return x.expWithin(x.atLeast(x.value(-104), a)) }
 
 // expWithin is exp of what lies between -104 and 89.
 func (x *vec) expWithin(a operand.Op) operand.Op {
-	n := x.mul(a, x.k(math.Log2E))
-	if x.wide {
-		n = x.op("VRNDSCALEPS", operand.Imm(0), n)
-	} else {
-		n = x.op("VROUNDPS", operand.Imm(0), n)
-	}
+	n := x.roundEven(x.mul(a, x.k(math.Log2E)))
 	const high, low = 0.693359375, math.Ln2 - 0.693359375 // high·n is exact
 	r := x.fnma(n, x.k(high), a)
 	r = x.fnma(n, x.k(low), r)
 	p := x.poly(r, 1, 1, 0.50000000271, 0.166665766464, 0.04166637408, 0.0083632350724, 0.00139412183683)
-	if x.wide {
-		return x.op("VSCALEFPS", n, p)
-	}
-	// In two steps: 2ⁿ alone may be no float32.
-	i := x.op("VCVTPS2DQ", n)
-	half := x.op("VPSRAD", operand.Imm(1), i)
-	return x.mul(x.mul(p, x.power2(half)), x.power2(x.op("VPSUBD", half, i)))
+	return x.scale(p, n)
+}
+
+// scaleInTwo is a·2ⁿ for integers n from -150 to 128, in two steps: 2ⁿ alone may be no float32.
+func scaleInTwo(x machine, a, n operand.Op) operand.Op {
+	i := x.toInt(n)
+	half := x.shiftRightInt(i, 1)
+	return x.mul(x.mul(a, power2(x, half)), power2(x, x.subInt(i, half)))
 }
 
 // power2 is 2ⁱ for integers i from -126 to 127.
-func (x *vec) power2(i operand.Op) operand.Op {
-	return x.op("VPSLLD", operand.Imm(23), x.op("VPADDD", x.bits(127), i))
-}
+func power2(x machine, i operand.Op) operand.Op { return x.shiftLeft(x.addInt(i, x.bits(127)), 23) }
 
 // log is ln x within 1 ulp: x is 2ᵉ·(1+f) with 1+f in [√½, √2), and
 // ln(1+f) = f - f²/2 + f³·P(f), P a minimax polynomial with a relative error of
@@ -52,10 +46,10 @@ func (x *vec) log(a operand.Op) operand.Op {
 	tiny := x.less(a, x.k(0x1p-126))
 	v := x.choose(tiny, x.mul(a, x.k(0x1p23)), a)
 	const root = 0x3f3504f3 // the bits of √½
-	i := x.op("VPSUBD", x.bits(root), v)
-	e := x.op("VCVTDQ2PS", x.op("VPSRAD", operand.Imm(23), i))
+	i := x.subInt(v, x.bits(root))
+	e := x.fromInt(x.shiftRightInt(i, 23))
 	e = x.choose(tiny, x.sub(e, x.k(23)), e)
-	f := x.op("VPADDD", x.bits(root), x.and(i, x.bits(0x007fffff)))
+	f := x.addInt(x.and(i, x.bits(0x007fffff)), x.bits(root))
 	f = x.sub(f, x.k(1))
 	f2 := x.mul(f, f)
 	y := x.poly(f, 0.333333126041, -0.250000095995, 0.200021186567, -0.166679958507, 0.142195524007, -0.124055889949, 0.118881620676,
@@ -66,7 +60,7 @@ func (x *vec) log(a operand.Op) operand.Op {
 	y = x.fnma(f2, x.k(0.5), y)
 	y = x.fma(e, x.k(high), x.add(f, y))
 	// 0, negative or NaN, infinite.
-	y = x.choose(x.greater(a, x.k(0)), y, x.copy(x.bits(0x7fc00000)))
+	y = x.choose(x.greater(a, x.k(0)), y, x.valueBits(0x7fc00000))
 	y = x.choose(x.equal(a, x.k(0)), x.k(math.Inf(-1)), y)
 	return x.choose(x.equal(a, x.k(math.Inf(1))), a, y)
 }
@@ -76,7 +70,7 @@ func (x *vec) log(a operand.Op) operand.Op {
 func (x *vec) tanh(a operand.Op) operand.Op {
 	t := x.abs(a)
 	e := x.exp(x.add(t, t))
-	big := x.sub(x.copy(x.k(1)), x.div(x.copy(x.k(2)), x.add(e, x.k(1))))
+	big := x.sub(x.value(1), x.div(x.value(2), x.add(e, x.k(1))))
 	z := x.mul(t, t)
 	small := x.mul(x.poly(z, -0.333332839254, 0.133314912894, -0.0537434982405, 0.0206505877273, -0.00571704546186), z)
 	small = x.fma(small, t, t)
@@ -86,7 +80,7 @@ func (x *vec) tanh(a operand.Op) operand.Op {
 // sigmoid is 1/(1+e⁻ˣ), written with e to the -|x| so that neither side loses digits.
 func (x *vec) sigmoid(a operand.Op) operand.Op {
 	e := x.exp(x.or(a, x.bits(0x80000000)))
-	return x.div(x.choose(x.less(a, x.k(0)), e, x.copy(x.k(1))), x.add(e, x.k(1)))
+	return x.div(x.choose(x.less(a, x.k(0)), e, x.value(1)), x.add(e, x.k(1)))
 }
 
 // cut is where the normal density ends in float32: exp(-cut²/2) is 0, and not below the
@@ -100,9 +94,9 @@ const cut = 14.422
 // a relative error of 3e-8; beyond, q is 0 in float32. The form is that of Abramowitz
 // and Stegun 7.1.26.
 func (x *vec) tail(a operand.Op) (t, q, e operand.Op) {
-	t = x.minKeep(x.copy(x.k(cut)), x.abs(a)) // NaN, as second operand, stays
+	t = x.atMost(x.value(cut), x.abs(a)) // NaN stays
 	e = x.expWithin(x.mul(x.mul(t, t), x.k(-0.5)))
-	u := x.div(x.copy(x.k(1)), x.fma(t, x.k(0.35), x.copy(x.k(1))))
+	u := x.div(x.value(1), x.fma(t, x.k(0.35), x.value(1)))
 	q = x.poly(u, 0.139621404551, 0.139861864512, 0.119832910721, 0.105507811564, -0.0231093297237, 0.15917335794, -0.255713498026,
 		0.143971308734, -0.0291458462173)
 	return t, x.mul(x.mul(q, u), e), e
@@ -111,7 +105,7 @@ func (x *vec) tail(a operand.Op) (t, q, e operand.Op) {
 // geluSlope is the derivative of x·Φ(x), Φ(x) + x·φ(x): 1 at +Inf and 0 at -Inf.
 func (x *vec) geluSlope(a operand.Op) operand.Op {
 	t, q, e := x.tail(a)
-	phi := x.choose(x.less(a, x.k(0)), q, x.sub(x.copy(x.k(1)), q))
+	phi := x.choose(x.less(a, x.k(0)), q, x.sub(x.value(1), q))
 	within := x.or(t, x.sign(a)) // a itself may be infinite, and so times e NaN
 	return x.fma(x.mul(within, e), x.k(1/math.Sqrt(2*math.Pi)), phi)
 }
@@ -125,39 +119,17 @@ const (
 )
 
 func (x *vec) bend(a operand.Op) operand.Op {
-	return x.mul(a, x.fma(x.mul(a, a), x.k(cubic), x.copy(x.k(linear))))
+	return x.mul(a, x.fma(x.mul(a, a), x.k(cubic), x.value(linear)))
 }
 
 // geluTanhSlope is the derivative of x·s with s = sigmoid(bend(x)), s + x·s·(1-s)·bend'(x).
 // With e = exp(-|bend(x)|), s·(1-s) is e/(1+e)²: nothing cancels.
 func (x *vec) geluTanhSlope(a operand.Op) operand.Op {
-	t := x.minKeep(x.copy(x.k(bentCut)), x.maxKeep(x.copy(x.k(-bentCut)), a)) // NaN stays
+	t := x.atMost(x.value(bentCut), x.atLeast(x.value(-bentCut), a)) // NaN stays
 	e := x.expDown(x.or(x.bend(t), x.bits(0x80000000)))
-	r := x.div(x.copy(x.k(1)), x.add(e, x.k(1)))
+	r := x.div(x.value(1), x.add(e, x.k(1)))
 	q := x.mul(e, r)
-	slope := x.fma(x.mul(t, t), x.k(3*cubic), x.copy(x.k(linear)))
+	slope := x.fma(x.mul(t, t), x.k(3*cubic), x.value(linear))
 	s := x.choose(x.less(t, x.k(0)), q, r)
 	return x.fma(x.mul(t, slope), x.mul(q, r), s)
 }
-
-// maxSigned is the larger, NaN if either is NaN; -0 is below 0.
-//
-// The two orders of the instruction differ for zeros of two signs, and for NaN. Where
-// they do, less is -0 or makes a NaN of the NaN: -0 - (-0) is 0.
-func (x *vec) maxSigned(a, b operand.Op) operand.Op {
-	m, n := x.maxKeep(a, b), x.maxKeep(b, a)
-	differ := x.xor(m, n)
-	return x.sub(x.or(m, differ), differ)
-}
-
-// minSigned is the smaller, NaN if either is NaN; -0 is below 0. A NaN that other bits
-// are added to stays one.
-func (x *vec) minSigned(a, b operand.Op) operand.Op { return x.or(x.minKeep(a, b), x.minKeep(b, a)) }
-
-// max is the larger, NaN if either is NaN; of zeros, either.
-func (x *vec) max(a, b operand.Op) operand.Op {
-	return x.choose(x.unordered(a, a), a, x.maxKeep(a, b))
-}
-
-// maxNumber is the larger, and a where b is NaN.
-func (x *vec) maxNumber(a, b operand.Op) operand.Op { return x.maxKeep(b, a) }

@@ -4,7 +4,6 @@ import (
 	"math"
 
 	"github.com/mmcloughlin/avo/operand"
-	"github.com/mmcloughlin/avo/reg"
 )
 
 // mapKernels are the element-wise kernels; what they compute is said where
@@ -49,21 +48,21 @@ var mapKernels = []kernel{
 	unary("tanh", 1, (*vec).tanh).woven(3, 12),
 	unary("sigmoid", 1, (*vec).sigmoid).woven(4, 10),
 	unary("sqrt", 2, (*vec).sqrt),
-	unary("rsqrt", 2, func(x *vec, a operand.Op) operand.Op { return x.div(x.copy(x.k(1)), x.sqrt(a)) }),
+	unary("rsqrt", 2, func(x *vec, a operand.Op) operand.Op { return x.div(x.value(1), x.sqrt(a)) }),
 	unary("abs", 4, (*vec).abs),
-	unary("relu", 4, func(x *vec, a operand.Op) operand.Op { return x.maxKeep(x.copy(x.k(0)), a) }),
+	unary("relu", 4, func(x *vec, a operand.Op) operand.Op { return x.maxKeep(x.value(0), a) }),
 	unary("gelu", 1, func(x *vec, a operand.Op) operand.Op {
 		t, q, _ := x.tail(a) // x·Φ(x) = max(x, 0) - |x|·Φ(-|x|)
-		return x.fnma(t, q, x.maxKeep(x.copy(x.k(0)), a))
+		return x.fnma(t, q, x.maxKeep(x.value(0), a))
 	}),
 	unary("geluTanh", 1, func(x *vec, a operand.Op) operand.Op {
-		a = x.maxKeep(x.copy(x.k(-bentCut)), a) // -Inf·0 would be NaN
+		a = x.atLeast(x.value(-bentCut), a) // -Inf·0 would be NaN
 		return x.mul(a, x.sigmoid(x.bend(a)))
 	}).woven(4, 6),
 	unary("silu", 1, func(x *vec, a operand.Op) operand.Op { return x.mul(a, x.sigmoid(a)) }).woven(4, 10),
 
 	gradient("reluGrad", 4, func(x *vec, a, dy operand.Op) operand.Op {
-		return x.choose(x.atMost(a, x.k(0)), x.k(0), dy)
+		return x.choose(x.lessOrEqual(a, x.k(0)), x.k(0), dy)
 	}),
 	gradient("geluGrad", 1, func(x *vec, a, dy operand.Op) operand.Op {
 		return x.mul(dy, x.geluSlope(a))
@@ -73,13 +72,13 @@ var mapKernels = []kernel{
 	}).woven(3, 6),
 	gradient("siluGrad", 1, func(x *vec, a, dy operand.Op) operand.Op {
 		s := x.sigmoid(a)
-		return x.mul(dy, x.mul(s, x.fma(a, x.sub(x.copy(x.k(1)), s), x.copy(x.k(1)))))
+		return x.mul(dy, x.mul(s, x.fma(a, x.sub(x.value(1), s), x.value(1))))
 	}).woven(4, 6),
 	gradient("tanhGrad", 4, func(x *vec, y, dy operand.Op) operand.Op {
-		return x.mul(dy, x.fnma(y, y, x.copy(x.k(1))))
+		return x.mul(dy, x.fnma(y, y, x.value(1)))
 	}),
 	gradient("sigmoidGrad", 4, func(x *vec, y, dy operand.Op) operand.Op {
-		return x.mul(dy, x.mul(y, x.sub(x.copy(x.k(1)), y)))
+		return x.mul(dy, x.mul(y, x.sub(x.value(1), y)))
 	}),
 
 	{name: "scaledExpVec", slices: "dst x", scalars: "shift scale", unroll: 2, weave: 4, hoist: 12, nonTemporal: true, body: func(x *vec) {
@@ -128,13 +127,13 @@ var mapKernels = []kernel{
 		}},
 
 	{name: "fromF16Vec", slices: "dst src:uint16", unroll: 4, whole: true, body: func(x *vec) {
-		x.store("dst", x.op("VCVTPH2PS", x.at("src", 2)))
+		x.store("dst", x.loadF16("src"))
 	}},
 	{name: "toF16Vec", slices: "dst:uint16 src", unroll: 4, whole: true, body: func(x *vec) {
-		x.do("VCVTPS2PH", operand.Imm(0), x.load("src"), x.at("dst", 2))
+		x.storeF16("dst", x.load("src"))
 	}},
 	{name: "fromBF16Vec", slices: "dst src:uint16", unroll: 4, whole: true, body: func(x *vec) {
-		x.store("dst", x.op("VPSLLD", operand.Imm(16), x.op("VPMOVZXWD", x.at("src", 2))))
+		x.store("dst", x.loadBF16("src"))
 	}},
 	{name: "toBF16Vec", slices: "dst:uint16 src", unroll: 2, whole: true, body: toBF16},
 }
@@ -143,19 +142,11 @@ var mapKernels = []kernel{
 // to even; NaN is made quiet instead, for it might overflow to infinity.
 func toBF16(x *vec) {
 	v := x.load("src")
-	high := x.op("VPSRLD", operand.Imm(16), v)
-	odd := x.op("VPSRLD", operand.Imm(31), x.op("VPSLLD", operand.Imm(15), v))
-	r := x.op("VPADDD", odd, x.op("VPADDD", x.bits(0x7fff), v))
-	r = x.op("VPSRLD", operand.Imm(16), r)
+	high := x.shiftRight(v, 16)
+	odd := x.shiftRight(x.shiftLeft(v, 15), 31)
+	r := x.shiftRight(x.addInt(x.addInt(v, x.bits(0x7fff)), odd), 16)
 	quiet := x.or(high, x.bits(0x40))
-	r = x.choose(x.unordered(v, v), quiet, r)
-	if x.wide {
-		x.do("VPMOVDW", r, x.at("dst", 2))
-		return
-	}
-	r = x.op("VPACKUSDW", r, r) // each half twice
-	r = x.op("VPERMQ", operand.Imm(0x08), r)
-	x.do("VMOVDQU", r.(reg.VecVirtual).AsX(), x.at("dst", 2))
+	x.storeLow("dst", x.choose(x.unordered(v, v), quiet, r))
 }
 
 // normalized is x less its mean in units of its deviation. What of the mean is lost in
@@ -201,20 +192,20 @@ var reduceKernels = []reduction{
 		ahead(16 << 10), // the piece that follows, whose maximum comes next
 	{
 		kernel: kernel{name: "dotVec", slices: "a b", noPrefetch: true}, groups: 4, results: 1, join: (*vec).add,
-		step: func(x *vec, acc []operand.Op) { x.do("VFMADD231PS", x.load("b"), x.load("a"), acc[0]) },
+		step: func(x *vec, acc []operand.Op) { x.fmaTo(acc[0], x.load("b"), x.load("a")) },
 	},
 	{
 		kernel: kernel{name: "sumShiftedWeightedVec", slices: "x weight", scalars: "shift"}, groups: 4, results: 1, join: (*vec).add,
 		step: func(x *vec, acc []operand.Op) {
 			d := x.inMask(x.sub(x.load("x"), x.s("shift")), 0)
-			x.do("VFMADD231PS", x.load("weight"), d, acc[0])
+			x.fmaTo(acc[0], x.load("weight"), d)
 		},
 	},
 	{
 		kernel: kernel{name: "sumSquaresVec", slices: "x", scalars: "mean"}, groups: 4, results: 1, join: (*vec).add,
 		step: func(x *vec, acc []operand.Op) {
 			d := x.inMask(x.sub(x.load("x"), x.s("mean")), 0)
-			x.do("VFMADD231PS", d, d, acc[0])
+			x.fmaTo(acc[0], d, d)
 		},
 	},
 	{
@@ -227,7 +218,7 @@ var reduceKernels = []reduction{
 			x.unlessNil("dbias", func() { x.store("dbias", x.add(dy, x.load("dbias"))) })
 			g := x.mul(dy, x.loadOr("weight", 1)) // 0 outside the mask, as dy
 			x.addTo(acc[0], g)
-			x.do("VFMADD231PS", h, g, acc[1])
+			x.fmaTo(acc[1], h, g)
 		},
 	},
 }

@@ -35,7 +35,7 @@ const soon = 2 << 10
 // prefetch prefetches the part of each slice that lies early bytes after the next n
 // elements. It does so beyond the end of the slice as well, because the next call often
 // continues there. A prefetch of an address without memory costs some 25 ns a line.
-func (k kernel) prefetch(x *vec, touched []touch, n int) {
+func (k kernel) prefetch(x *avx, touched []touch, n int) {
 	early := cmp.Or(k.early, soon)
 	for _, t := range touched {
 		if t.slice == k.inCache || x.noPrefetch {
@@ -105,9 +105,9 @@ func (k kernel) emit(c *build.Context, p *pool) {
 		loops := func(label string) {
 			c.Label(label)
 			k.prefetch(x, touched, step)
-			x.each(unroll, unroll == k.weave, func(u int) {
+			each(c, unroll, unroll == k.weave, func(u int) {
 				x.ahead = u * x.lane()
-				k.body(x)
+				k.body(&vec{x})
 			})
 			c.ADDQ(operand.U32(uint32(step)), x.index)
 			c.SUBQ(operand.U32(uint32(step)), n)
@@ -135,7 +135,7 @@ func (k kernel) emit(c *build.Context, p *pool) {
 			if !k.whole {
 				x.setMask(n)
 			}
-			k.body(x)
+			k.body(&vec{x})
 			x.mask = nil
 			c.ADDQ(operand.Imm(uint64(x.lane())), x.index)
 			c.SUBQ(operand.Imm(uint64(x.lane())), n)
@@ -174,8 +174,8 @@ const hoisted = 18
 
 // start loads the parameters and, with AVX-512, the first of the constants, and
 // returns the vec to write bodies with.
-func (k kernel) start(c *build.Context, p *pool, wide bool, constants []uint32) *vec {
-	x := &vec{c: c, wide: wide, pool: p, ptrs: map[string]reg.GPVirtual{}, scalars: map[string]operand.Op{}, labels: new(int), index: c.GP64()}
+func (k kernel) start(c *build.Context, p *pool, wide bool, constants []uint32) *avx {
+	x := &avx{c: c, wide: wide, pool: p, ptrs: map[string]reg.GPVirtual{}, scalars: map[string]operand.Op{}, labels: new(int), index: c.GP64()}
 	for _, s := range strings.Fields(k.slices) {
 		name, _, _ := strings.Cut(s, ":")
 		x.ptrs[name] = c.GP64()
@@ -201,7 +201,7 @@ func (k kernel) rehearse(p *pool) (constants []uint32, touched []touch) {
 	c := build.NewContext()
 	c.Function("rehearsal")
 	c.SignatureExpr(k.signature())
-	x := &vec{c: c, wide: true, pool: p, ptrs: map[string]reg.GPVirtual{}, scalars: map[string]operand.Op{}, labels: new(int), index: c.GP64(),
+	x := &avx{c: c, wide: true, pool: p, ptrs: map[string]reg.GPVirtual{}, scalars: map[string]operand.Op{}, labels: new(int), index: c.GP64(),
 		used: map[uint32]bool{}}
 	for _, s := range strings.Fields(k.slices) {
 		name, _, _ := strings.Cut(s, ":")
@@ -210,12 +210,12 @@ func (k kernel) rehearse(p *pool) (constants []uint32, touched []touch) {
 	for _, name := range strings.Fields(k.scalars) {
 		x.scalars[name] = x.reg()
 	}
-	k.body(x)
+	k.body(&vec{x})
 	return sorted(x.used), x.touched
 }
 
 // label returns a label of this instruction set's part of the function.
-func (x *vec) label(what string) string {
+func (x *avx) label(what string) string {
 	if x.wide {
 		return what + "16"
 	}
@@ -223,7 +223,7 @@ func (x *vec) label(what string) string {
 }
 
 // setMask restricts loads and stores to the first n lanes.
-func (x *vec) setMask(n reg.GPVirtual) {
+func (x *avx) setMask(n reg.GPVirtual) {
 	c := x.c
 	if x.wide {
 		all, k := c.GP32(), c.K()

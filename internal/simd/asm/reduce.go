@@ -70,9 +70,9 @@ func (r reduction) emit(c *build.Context, p *pool) {
 		loops := func(label string) {
 			c.Label(label)
 			r.prefetch(x, touched, r.groups*16)
-			x.each(vectors, wide && r.weave > 0, func(u int) {
+			each(c, vectors, wide && r.weave > 0, func(u int) {
 				x.ahead = u * x.lane()
-				r.step(x, acc[u])
+				r.step(&vec{x}, acc[u])
 			})
 			c.ADDQ(step, x.index)
 			c.SUBQ(step, n)
@@ -94,7 +94,7 @@ func (r reduction) emit(c *build.Context, p *pool) {
 			c.JLE(operand.LabelRef(fold))
 			x.ahead = u * x.lane()
 			x.setMask(n)
-			r.step(x, acc[u])
+			r.step(&vec{x}, acc[u])
 			x.mask = nil
 			c.SUBQ(operand.Imm(uint64(x.lane())), n)
 		}
@@ -106,24 +106,24 @@ func (r reduction) emit(c *build.Context, p *pool) {
 }
 
 // fold joins the lanes of each result and returns them from the function.
-func (r reduction) fold(x *vec, acc [][]operand.Op) {
+func (r reduction) fold(x *avx, acc [][]operand.Op) {
 	for w := len(acc) / 2; w > 0; w /= 2 {
 		for u := range w {
 			for i := range r.results {
-				acc[u][i] = r.join(x, acc[u][i], acc[u+w][i])
+				acc[u][i] = r.join(&vec{x}, acc[u][i], acc[u+w][i])
 			}
 		}
 	}
 	for i := range r.results {
 		v := acc[0][i]
 		if x.wide {
-			v = r.join(x, v, x.op("VSHUFF64X2", operand.Imm(0x4e), v, v)) // lane i and i xor 8
-			v = r.join(x, v, x.op("VSHUFF64X2", operand.Imm(0xb1), v, v)) // 4
+			v = r.join(&vec{x}, v, x.op("VSHUFF64X2", operand.Imm(0x4e), v, v)) // lane i and i xor 8
+			v = r.join(&vec{x}, v, x.op("VSHUFF64X2", operand.Imm(0xb1), v, v)) // 4
 		} else {
-			v = r.join(x, v, x.op("VPERM2F128", operand.Imm(0x01), v, v)) // 4
+			v = r.join(&vec{x}, v, x.op("VPERM2F128", operand.Imm(0x01), v, v)) // 4
 		}
-		v = r.join(x, v, x.op("VPERMILPS", operand.Imm(0x4e), v)) // 2
-		v = r.join(x, v, x.op("VPERMILPS", operand.Imm(0xb1), v)) // 1
+		v = r.join(&vec{x}, v, x.op("VPERMILPS", operand.Imm(0x4e), v)) // 2
+		v = r.join(&vec{x}, v, x.op("VPERMILPS", operand.Imm(0xb1), v)) // 1
 		result, err := x.c.ReturnIndex(i).Resolve()
 		if err != nil {
 			panic(err)
@@ -131,23 +131,6 @@ func (r reduction) fold(x *vec, acc [][]operand.Op) {
 		x.c.VMOVSS(v.(reg.VecVirtual).AsX(), result.Addr)
 	}
 }
-
-// inMask is v with start, one of 0 and ±Inf, in the lanes outside the mask.
-func (x *vec) inMask(v operand.Op, start float64) operand.Op {
-	switch {
-	case x.mask == nil:
-		return v
-	case start != 0:
-		return x.choose(x.mask, v, x.copy(x.k(start)))
-	case x.wide:
-		return x.op("VMOVAPS_Z", v, x.mask)
-	default:
-		return x.op("VANDPS", x.mask, v)
-	}
-}
-
-// addTo does acc += v.
-func (x *vec) addTo(acc, v operand.Op) { x.do("VADDPS", v, acc, acc) }
 
 // ahead returns r with slice x asked for so many bytes before it is read.
 func (r reduction) ahead(bytes int) reduction {
@@ -162,7 +145,7 @@ func unaryReduction(name, scalars string, start float64, join func(x *vec, a, b 
 		kernel: kernel{name: name, slices: "x", scalars: scalars, weave: 4, hoist: 12}, groups: 4, results: 1, start: start, join: join,
 		step: func(x *vec, acc []operand.Op) {
 			t := x.inMask(term(x, x.load("x")), start)
-			x.do("VMOVUPS", join(x, acc[0], t), acc[0])
+			x.set(acc[0], join(x, acc[0], t))
 		},
 	}
 }

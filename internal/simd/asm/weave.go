@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/mmcloughlin/avo/build"
 	"github.com/mmcloughlin/avo/ir"
 )
 
@@ -16,15 +17,15 @@ const (
 // The processor looks only so far ahead for instructions whose operands are
 // there. Where one vector takes a long chain of them, the chains of several
 // vectors run side by side only if they lie side by side.
-func (x *vec) each(n int, inTurns bool, body func(u int)) {
+func each(c *build.Context, n int, inTurns bool, body func(u int)) {
 	for u := range n {
 		if inTurns {
-			x.c.Comment(strand)
+			c.Comment(strand)
 		}
 		body(u)
 	}
 	if inTurns {
-		x.c.Comment(woven)
+		c.Comment(woven)
 	}
 }
 

@@ -1,0 +1,35 @@
+package gemm
+
+import (
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/internal/simd"
+)
+
+// tile does C = alpha·A·B + beta·C for one tile of C: rows ≤ kn.rows by
+// cols ≤ kn.cols, both at least 1. A has its own strides, the columns of B and C
+// are adjacent. With k 0, A and B may be empty.
+//
+// Columns that do not fill a vector are a call of their own.
+func tile[T Float](kn kernel, rows, cols, k int, a []T, rsa, csa int, b []T, rsb int, c []T, ldc int, alpha, beta T) {
+	if kn.level == simd.Scalar {
+		tileGo(rows, cols, k, a, rsa, csa, b, rsb, c, ldc, alpha, beta)
+		return
+	}
+	size := int(unsafe.Sizeof(alpha))
+	for whole := cols &^ (16/size - 1); cols > 0; whole = cols {
+		n := whole
+		if n == 0 {
+			n = cols
+		}
+		pa, pb, pc := unsafe.Pointer(unsafe.SliceData(a)), unsafe.Pointer(unsafe.SliceData(b)), unsafe.Pointer(unsafe.SliceData(c))
+		if size == 4 {
+			tileF32NEON(rows, n, k, (*float32)(pa), rsa*4, csa*4, (*float32)(pb), rsb*4, (*float32)(pc), ldc*4, float32(alpha), float32(beta))
+		} else {
+			tileF64NEON(rows, n, k, (*float64)(pa), rsa*8, csa*8, (*float64)(pb), rsb*8, (*float64)(pc), ldc*8, float64(alpha), float64(beta))
+		}
+		if cols -= n; cols > 0 {
+			b, c = b[n:], c[n:]
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package simd
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/gorun-spmd/gorun/internal/dtype"
+)
+
+// recorded are the bits that kernels compute of fixed arguments, hashed; they were recorded
+// with AVX2.
+var recorded = map[string]uint64{
+	"Add": 0xc068a7d1cb74de31, "AddScalar": 0xe2a1ace9252454aa, "Div": 0x18cff3b9a25af276, "LogSoftmaxGrad": 0x55e1d9a65992b2b1,
+	"Max": 0x516d8cb656f9be7a, "Min": 0xafce2ae64957788b, "Mul": 0xe04e8eeca2f02f6b, "Normalize": 0x9823311cbe9e2eb1,
+	"NormalizeGrad": 0xc94461a357baa200, "Scale": 0xc12e6a4ceb278fb2, "ScaledExp": 0x29796117eff15b10,
+	"SoftmaxGrad": 0x6473b0dd3e03e027, "Sub": 0x76145ce7af2ba493, "abs": 0xb9b26836b95fb2c7,
+	"abs of special values": 0x1af34cc8cb6b894d, "adam": 0x2e1db48d7d239242, "add2": 0xc068a7d1cb74de31,
+	"addTo": 0x5168d097547e4c1e, "axpy": 0x310f06dc14c88278, "copy": 0x5c35a12fcb565daa, "copyNear": 0x5c35a12fcb565daa,
+	"dot": 0x13cd12cc63b1d400, "exp": 0xc20b12256700a9c1, "exp of special values": 0xb06ceac5b13241fd, "fill": 0x221d765ab80739a5,
+	"gelu": 0x6fc1be3c9687a62d, "gelu of special values": 0xe8980922a5e53f9d, "geluGrad": 0xf3c88ba5b2b98861,
+	"geluTanh": 0x2dd7a21bdc642147, "geluTanh of special values": 0xdae264b73df303af, "geluTanhGrad": 0x54fcafe70e1776c0,
+	"log": 0x6348b2f891f7d2f6, "log of special values": 0x4ff8273b54825934, "maxNumber": 0x8f7d6552d4700e3,
+	"maxValue": 0xf6677877f65b5c31, "minValue": 0xc3493ecb46279add, "nesterov": 0x82576ccbf8205940,
+	"normalizeGradSums": 0xbe8a068abf8ddde2, "relu": 0x3231937749ab0231, "relu of special values": 0xa70c291a4252733a,
+	"reluGrad": 0xefe6a3e2d5114edc, "rsqrt": 0xd6aecba4107a53bf, "rsqrt of special values": 0xc89a4a17bdca42ec,
+	"sgd": 0x17c40f63940fce05, "sigmoid": 0x8efc6684730ae74f, "sigmoid of special values": 0x1adc59b620e9feb4,
+	"sigmoidGrad": 0xf9de4bc7d5196b84, "silu": 0xd9a6b765a9a77cb, "silu of special values": 0x3ecc272d7df151c,
+	"siluGrad": 0x29330db5cb4b0f29, "softmax": 0xb91c8021f4de3cb0, "sqrt": 0x4283fee4636a7764,
+	"sqrt of special values": 0x11f4c3f68000a494, "sum": 0x94036db530ca25be, "sumShifted": 0x7f552498395b1b80,
+	"sumSquares": 0xa8662d24a0a21208, "sumWeighted": 0x99ec2a7a0fd80493, "tanh": 0x5d89c469b7d82b5a,
+	"tanh of special values": 0xf01ee761123d2eca, "tanhGrad": 0xc56021d4505dd215, "toBF16 and back": 0xf928985df655d2e5,
+	"toF16 and back": 0x6cc7bffcf1a93880,
+}
+
+// TestBitsAreThoseOfEveryInstructionSet holds that kernels give the recorded bits, on amd64
+// and on arm64.
+func TestBitsAreThoseOfEveryInstructionSet(t *testing.T) {
+	const n = 2*piece + 77
+	all := runs(n)
+	r := rand.New(rand.NewPCG(13, 13))
+	for name, more := range map[string]func(m Mode, d []float32){
+		"maxNumber": func(m Mode, d []float32) { d[0] = m.maxNumber(normals(r, piece, 1)) },
+		"sgd": func(m Mode, d []float32) {
+			m.sgd(d, steps(n, 1), steps(n, 2), SGD{LR: 0.1, Momentum: 0.9, Dampening: 0.2, WeightDecay: 0.01})
+		},
+		"nesterov": func(m Mode, d []float32) {
+			m.sgd(d, steps(n, 1), steps(n, 2), SGD{LR: 0.1, Momentum: 0.9, WeightDecay: 0.01, Nesterov: true})
+		},
+		"adam": func(m Mode, d []float32) {
+			v := steps(n, 3)
+			m.abs(v, v)
+			m.adam(d, steps(n, 1), v, steps(n, 2), Adam{0.9, 0.999, 1e-3, 0.5, 1e-8, 0.99, 0.01})
+		},
+		"normalizeGradSums": func(m Mode, d []float32) {
+			weight, bias := steps(n, 1), steps(n, 2)
+			d[0], d[1] = m.normalizeGradSums(weight, bias, steps(n, 3), steps(n, 4), steps(n, 5), units{1, 2, 3})
+			m.Add(d[2:], weight[2:], bias[2:])
+		},
+		"toF16 and back": func(m Mode, d []float32) {
+			half := make([]dtype.F16, n)
+			m.toF16(half, append(special(), steps(n, 1)...)[:n])
+			m.fromF16(d, half)
+		},
+		"toBF16 and back": func(m Mode, d []float32) {
+			half := make([]dtype.BF16, n)
+			m.toBF16(half, append(special(), steps(n, 1)...)[:n])
+			m.fromBF16(d, half)
+		},
+	} {
+		all[name] = more
+	}
+	for _, f := range unaries { // at the values at which they tend to go wrong
+		all[f.name+" of special values"] = func(m Mode, d []float32) { f.run(m, d, append(special(), steps(n, 1)...)[:n]) }
+	}
+	for name, run := range all {
+		if _, ok := recorded[name]; !ok {
+			t.Errorf("nothing is recorded of %s", name)
+		}
+		for _, m := range modes() {
+			if m.Level == Scalar {
+				continue // computes in float64
+			}
+			d := steps(n, 6)
+			r = rand.New(rand.NewPCG(13, 13))
+			run(m, d)
+			if got := bitsOf(d); got != recorded[name] {
+				t.Errorf("%v, %s: the bits are %#x, recorded are %#x", m, name, got, recorded[name])
+			}
+		}
+	}
+}
+
+// steps returns n numbers between -8 and 8.
+func steps(n, seed int) []float32 {
+	s := make([]float32, n)
+	for i := range s {
+		s[i] = float32(uint32((i+1)*(2*seed+1)*0x9e3779b1)>>8)/0x1p20 - 8
+	}
+	return s
+}
+
+// bitsOf hashes the bits of numbers, all NaN being the same.
+func bitsOf(s []float32) uint64 {
+	h := fnv.New64a()
+	for _, v := range s {
+		if v != v {
+			v = nan
+		}
+		fmt.Fprintf(h, "%08x", math.Float32bits(v))
+	}
+	return h.Sum64()
+}

@@ -1,0 +1,6 @@
+package simd
+
+// detect returns NEON: every arm64 processor has it.
+func detect() Level { return NEON }
+
+func prefetchSlows() bool { return false }
