@@ -6,16 +6,16 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # What the tests start beside Go itself: a C compiler, for the race detector and the
 # backends that link Open MPI; both MPI libraries with their launchers, whose names
 # in PATH Debian's alternatives give to Open MPI; Slurm; hosts that are network
-# namespaces. Open MPI 5 comes beside the 4 of Debian 12, see .ci/openmpi5.sh.
+# namespaces; an emulator of arm64. Open MPI 5 comes beside the 4 of Debian 12, see .ci/openmpi5.sh.
 DEBS := gcc g++ libc6-dev libopenmpi-dev pkg-config openmpi-bin mpich \
-	slurm-wlm munge openssh-server openssh-client iproute2 procps chromium
+	slurm-wlm munge openssh-server openssh-client iproute2 procps chromium qemu-user
 
-.PHONY: help build train train-long recsys test linked race test-full test-gpu verify generate \
+.PHONY: help build train train-long recsys test linked race test-arm64 test-full test-gpu verify generate \
 	bench bench-gemm bench-kernels bench-ops bench-redistribute bench-step bench-comm bench-embedding \
 	bench-loss bench-ranks bench-gpu deps deps-ptx rename clean
 
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## bin/gorun
 	$(GO) build -o bin/gorun ./cmd/gorun
@@ -31,7 +31,7 @@ recsys: build ## train the click model of examples/recsys on 4 ranks (half a min
 
 test: verify build ## everything: verify, tests, tests under the race detector
 	$(GO) test ./...
-	$(MAKE) --no-print-directory linked race
+	$(MAKE) --no-print-directory linked race test-arm64
 
 linked: ## the backends that link an MPI library when they are built
 	@if command -v $${CC:-gcc} >/dev/null && pkg-config --exists ompi; then :; \
@@ -51,6 +51,19 @@ race:
 		$(GO) test -race -short $$($(GO) list ./... | grep -vE '/(internal/conformance|examples|docs)$$'); \
 	elif [ "$$CI" = true ]; then echo 'the race detector needs a C compiler: run make deps' >&2; exit 1; \
 	else echo 'skipped: the race detector needs a C compiler (make deps)'; fi
+
+# Under qemu-user a program cannot start another one, as package launcher does, so only those of
+# its tests are run that start none, and those of the packages below it. Nor are the tests of
+# package dtensor that try every operator on every layout and type, which take minutes there.
+ARM64 := GOARCH=arm64 CGO_ENABLED=0 $(GO) test -exec qemu-aarch64 -short -tags nolibs
+test-arm64: ## kernels, tensors and the launcher's parts on an emulated arm64 processor
+	@if command -v qemu-aarch64 >/dev/null; then :; \
+	elif [ "$$CI" = true ]; then echo 'the tests for arm64 need qemu-aarch64: run make deps' >&2; exit 1; \
+	else echo 'skipped: the tests for arm64 need qemu-aarch64 (make deps)'; exit 0; fi; \
+	set -x && $(ARM64) ./internal/simd ./internal/gemm ./tensor && \
+	$(ARM64) -skip '^TestOperators(OfBFloat16|OfTypes|Sample)?$$|^TestBFloat16GradientsAddUp$$|^TestAccumulateCosts$$' ./dtensor && \
+	$(ARM64) -run 'Forecast|Sizes|Share|Plans|Environment|Deal|FirstFailure|HowARank|Version' ./launcher && \
+	$(ARM64) $$($(GO) list ./launcher/... | grep -v '/launcher$$')
 
 test-full: ## a million plans for each of three seeds; every operator on every layout, then on random ones for 30 minutes, which prints its seed; a million messages; a hundred stops under each launcher; 500 failing jobs; 500 faults of elastic ones; a hundred starts of 256 ranks
 	for seed in 20261120 1 2; do $(GO) test ./dtensor/layout -run '^TestPlanEqualsItsTwin$$' -timeout 60m -layout.cases 1000000 -layout.seed $$seed || exit; done

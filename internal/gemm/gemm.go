@@ -24,9 +24,9 @@ type Float interface{ float32 | float64 }
 // Each element is one sum over k, from the first to the last, in blocks of
 // blockK, in float32 or float64 with fused multiply-adds. So its bits depend on
 // its row of op(A) and its column of op(B) alone: not on m and n, the strides of the
-// operands, the number of threads, or whether the processor has AVX2 or AVX-512. A product
-// cut into parts by rows or columns has the bits of the whole product. (Without AVX2,
-// plain Go adds in the same order; the compiler decides whether multiply-adds are fused.)
+// operands, the number of threads, or whether the processor has AVX2, AVX-512 or NEON. A
+// product cut into parts by rows or columns has the bits of the whole product. (Elsewhere plain
+// Go adds in the same order; the compiler decides whether multiply-adds are fused.)
 //
 // A large product is shared among at most runtime.GOMAXPROCS(0) goroutines.
 // Gemm panics if a slice is too short for its shape: a bug of the caller.

@@ -3,9 +3,10 @@
 //
 // It knows nothing of tensors, ranks or devices: a function takes slices and
 // fills the first of them. Each is defined by the loop in its comment, and the
-// same loop, in plain Go, is what runs where there is no AVX2; on amd64 the
+// same loop, in plain Go, is what runs where there is no assembly. On amd64 the
 // float32 functions run in assembly for AVX-512 or for AVX2 with FMA, whichever
-// the processor has.
+// the processor has, and on arm64 in assembly for NEON, but for those that move
+// rows. Kernels of all three give the same bits.
 //
 // # What holds for every function
 //
@@ -33,7 +34,8 @@
 // # How it is built
 //
 // The assembly is written by a program, internal/simd/asm, a module of its own
-// so that nobody who uses gorun needs the generator. Assembly is called on
+// so that nobody who uses gorun needs the generator. A kernel is defined there once,
+// for every instruction set. Assembly is called on
 // pieces of at most 16 Ki elements and the loop over the pieces stays in Go: a
 // goroutine inside assembly cannot be stopped for the garbage collector.
 //

@@ -92,7 +92,9 @@ func generate() (map[string][]byte, error) {
 			return nil, err
 		}
 	}
-	for name, text := range map[string][]byte{"kernels.go": kernelNames(), "kernels_arm64.go": withoutNEON(), "kernels_other.go": elsewhere()} {
+	for name, text := range map[string][]byte{
+		"kernels.go": kernelNames(), "kernels_arm64.go": withoutNEON(), "kernels_other.go": elsewhere(),
+	} {
 		code, err := format.Source(text)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
@@ -181,7 +183,8 @@ func withoutNEON() []byte {
 		}
 		fmt.Fprintf(&names, "%sKernel,\n", strings.TrimSuffix(name, "Vec"))
 	})
-	return []byte(missingHeader("arm64") + "\n// neonKernels are those of NEON.\nvar neonKernels = setOf(\n" + names.String() + ")\n" + b.String())
+	return []byte(missingHeader("arm64") +
+		"\n// neonKernels are those of NEON.\nvar neonKernels = setOf(\n" + names.String() + ")\n" + b.String())
 }
 
 func missingHeader(constraint string) string {

@@ -86,7 +86,8 @@ func (t neonTile) emit() {
 	name := "tile" + mark + "NEON"
 	c.Function(name)
 	c.Attributes(attr.NOSPLIT)
-	c.SignatureExpr(fmt.Sprintf("func(rows, cols, k int, a *%[1]s, rsa, csa int, b *%[1]s, rsb int, c *%[1]s, ldc int, alpha, beta %[1]s)", typ))
+	c.SignatureExpr(fmt.Sprintf("func("+
+		"rows, cols, k int, a *%[1]s, rsa, csa int, b *%[1]s, rsb int, c *%[1]s, ldc int, alpha, beta %[1]s)", typ))
 	c.Doc(fmt.Sprintf("%s does C = alpha·A·B + beta·C for 1 ≤ rows ≤ %d by cols elements of C and k > 0. cols is %d, %d or less than %d; "+
 		"strides are in bytes.", name, neonRows, neonVectors*t.lanes(), t.lanes(), t.lanes()))
 	c.Pragma("noescape")
