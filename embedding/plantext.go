@@ -54,12 +54,12 @@ func (p *Plan) Overview() string {
 	return s.String() + p.totals()
 }
 
-// someOf lists names, the first of them if they take more than so many characters: "a, b and
-// 17 more".
+// someOf lists names, the first of them if they take more than so many characters and two are
+// left: "a, b and 17 more".
 func someOf(names []string, most int) string {
 	n := len(names[0])
 	for i, name := range names[1:] {
-		if n += len(name) + 2; n > most {
+		if n += len(name) + 2; n > most && i+2 < len(names) {
 			return fmt.Sprintf("%s and %d more", strings.Join(names[:i+1], ", "), len(names)-i-1)
 		}
 	}
