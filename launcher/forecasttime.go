@@ -20,26 +20,27 @@ func writeTime(w io.Writer, r *forecast.Report) {
 	if p == nil {
 		return
 	}
-	fmt.Fprintf(w, "\na step takes %s, predicted; %s on a host of %s%s\n", seconds(p.Seconds), phrase.Count(min(r.Net[0].Ranks, r.Size), "rank"),
-		phrase.Count(r.Machine.Cores, "core"), levels(r.Net))
+	ranks := phrase.Count(min(r.Net[0].Ranks, r.Size), "rank")
+	fmt.Fprintf(w, "\na step takes %s, predicted; %s on a host of %s%s\n", seconds(p.Seconds), ranks, phrase.Count(r.Machine.Cores, "core"),
+		levels(r.Net))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "  ranks\tfor instance\tcomputes\tcommunicates\twaits")
 	type times struct{ compute, communication, waits string }
 	var order []times
-	ranks, first := map[times]int{}, map[times]int{}
+	count, first := map[times]int{}, map[times]int{}
 	for _, k := range p.Ranks {
 		key := times{seconds(k.Compute), seconds(k.Communication), seconds(k.Waits)}
-		if ranks[key] == 0 {
+		if count[key] == 0 {
 			order, first[key] = append(order, key), k.Rank
 		}
-		ranks[key] += k.Count
+		count[key] += k.Count
 	}
 	for i, key := range order {
 		if i == mostRows {
 			fmt.Fprintf(t, "  … and %s more\n", phrase.Count(len(order)-i, "class"))
 			break
 		}
-		fmt.Fprintf(t, "  %d\trank %d\t%s\t%s\t%s\n", ranks[key], first[key], key.compute, key.communication, key.waits)
+		fmt.Fprintf(t, "  %d\trank %d\t%s\t%s\t%s\n", count[key], first[key], key.compute, key.communication, key.waits)
 	}
 	t.Flush()
 	fmt.Fprintf(w, "critical path, to the end of rank %d\n", p.Last)

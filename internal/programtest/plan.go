@@ -17,7 +17,8 @@ import (
 // Plan returns what gorun plan says of the program on n ranks.
 func (p *Program) Plan(t testing.TB, n int, args ...string) *forecast.Report {
 	t.Helper()
-	cmd := exec.Command(filepath.Join(p.folder, "gorun"), append([]string{"plan", "-json", "-machine", "none", "-np", strconv.Itoa(n), p.path()}, args...)...)
+	all := append([]string{"plan", "-json", "-machine", "none", "-np", strconv.Itoa(n), p.path()}, args...)
+	cmd := exec.Command(filepath.Join(p.folder, "gorun"), all...)
 	out, err := cmd.Output()
 	r := new(forecast.Report)
 	if err == nil {
