@@ -243,7 +243,8 @@ func TestReceivingFromEachOther(t *testing.T) {
 
 func TestSendingFirst(t *testing.T) {
 	hangs(t, []string{"-np", "3", "rankprogram", "sendsend"},
-		`^gorun: the job hangs: rank 0 waits for rank 1 waits for rank 2 waits for rank 0; they all send first: use SendRecv, which sends and receives at once$`)
+		`^gorun: the job hangs: rank 0 waits for rank 1 waits for rank 2 waits for rank 0; `+
+			`they all send first: use SendRecv, which sends and receives at once$`)
 }
 
 func TestDifferentOrders(t *testing.T) {

@@ -61,8 +61,9 @@
 //	f calls Goexit         as if it had returned an error that says so
 //	another rank failed    exit status 143 within 100 ms; ctx is done in between
 //	a host is cut off      over MPI, the ranks there and those on rank 0's host end; exit status 1, see below
-//	the job hangs          gorun says who waits for whom; the ranks to blame print the stacks
-//	                       of all goroutines (so does any rank at SIGQUIT); exit status 131
+//	a rank dies, over MPI  the first rank of its host to see it says so; calls that need it fail; exit status 1
+//	the job hangs          gorun, or rank 0 over MPI, says who waits for whom; the ranks to blame print the
+//	                       stacks of all goroutines (so does any rank at SIGQUIT); exit status 131, over MPI 1
 //	the user stops the job ctx is done; f returns in its own time. Exit status 0 if it returns nil, 128 +
 //	                       the signal's number if it returns ctx's error; any other error is printed,
 //	                       exit status 1. gorun's own is 128 + the signal's number, or 124 for --timeout

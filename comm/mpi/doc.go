@@ -29,8 +29,7 @@
 // requests of a call and the first looks at them are made in one passage from Go
 // to C (on amd64), since a passage costs as much as a short message. So a call ends
 // when its context is done, when any rank aborts and when a rank that it needs has
-// called Close. A rank that is killed is the
-// launcher's to notice. MPI moves data only during calls: a rank that computes
+// called Close or has died. MPI moves data only during calls: a rank that computes
 // for long delays the others' large transfers.
 //
 // A collective that was given up cannot be taken back from the library. Its
@@ -81,9 +80,9 @@
 // ranks a note takes half a microsecond.
 //
 // A Recv, or a Send that waits for its Recv, may wait for a rank that waits for this one in
-// another call of the same communicator. Such calls never meet. After a second the rank asks
-// who waits for whom; if all of a circle do, they get an error that names their calls. A
-// circle through several communicators is not found.
+// another call of the same communicator. Such calls never meet. After half a second the rank asks
+// who waits for whom; if all of a circle do, they get an error that names their calls. Circles
+// through several communicators, windows or mailboxes are package runtime's to find, see Guard.
 //
 // GORUN_DEBUG=0 or Options.Unchecked leaves this out, but for long calls of the library's
 // own over Open MPI: ranks that disagree then get what the MPI library makes of their
@@ -91,6 +90,15 @@
 // Options.Debug a rank compares its calls with those of all ranks, and a Send waits for its
 // Recv: an error then names the lines of both, and a call that runs out of time names all
 // ranks that did not make it. The variable has to be the same on all ranks.
+//
+// # Guard
+//
+// The ranks of a machine share a control segment (see Rank.Segment), in which each keeps its calls
+// and waits. Those of other machines send rank 0 reports, twice a second. The rank that another
+// waits for says whether it has begun the call, so no message on its way is taken for a missing one.
+// The ranks of a machine see each other's processes end: Options.Lost is told of the first one, and
+// calls of all ranks that need it fail. There is no guard with GORUN_DEBUG=0 or more than 4096
+// ranks, and where ranks may not look into /proc they see no process end.
 //
 // # Environment
 //

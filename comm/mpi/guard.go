@@ -153,7 +153,7 @@ func (j *job) report() {
 // takeReport keeps the report of a rank.
 func (j *job) takeReport(from int, text []byte) {
 	var its control.Report
-	if j.rank == 0 && j.segment != nil && json.Unmarshal(text, &its) == nil {
+	if j.rank == 0 && j.segment != nil && from < j.size && json.Unmarshal(text, &its) == nil {
 		j.segment.Copy(from, its)
 	}
 }

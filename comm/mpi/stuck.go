@@ -215,7 +215,7 @@ func (j *job) probed(from, asker int, group uint64, text []byte, passOn bool) {
 	if begun >= number {
 		return // it does not wait for this rank
 	}
-	if asker == from {
+	if asker == from && from < j.size {
 		j.post(j.write(controlAbsent, 0, 0, group, text[:8]), []int{from})
 	}
 	if g == nil || g.stuck == nil || !passOn {

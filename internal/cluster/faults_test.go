@@ -33,21 +33,27 @@ type fault struct {
 
 // Deaths are said by the ranks that are left, hangs by rank 0. What can name a line does.
 var (
-	died    = []string{`rank [02] on \S+: rank 1 ended: its process on HOST has ended.*; its last call was Barrier, call \d+ of world, in step 2`}
-	killed  = []string{`rank [02] on \S+: rank 1 ended: its process on HOST (was killed by SIGKILL|has ended).*; its last call was Barrier, call \d+ of world`}
+	ended = `rank [02] on \S+: rank 1 ended: its process on HOST `
+	last  = `.*; its last call was Barrier, call \d+ of world`
+	died  = []string{ended + `has ended` + last + `, in step 2`}
+	// Its parent may have taken the way of its end away.
+	killed  = []string{ended + `(was killed by SIGKILL|has ended)` + last}
 	circles = []string{`rank 0 on \S+: the job hangs: rank \d waits for rank \d waits for rank \d`, `(?m)^ +0.*faulty/main\.go:\d+`,
 		`(?m)^ +1 .*faulty/main\.go:\d+`, `the goroutines of rank \d`}
 	faults = []fault{
 		{"mismatch", []string{`ranks disagree: .*rank [02] called AllReduce sum float32\[4\] at faulty/main.go:\d+`,
 			`ranks disagree: .*rank 1 called Broadcast float32\[4\] root 0 at faulty/main.go:\d+`}, true},
-		{"returns", []string{`rank [02]: comm: AllReduce sum float32\[4\] at faulty/main.go:\d+ .*rank 1 ended, without an error, before it made this call`}, true},
+		{"returns", []string{`rank [02]: comm: AllReduce sum float32\[4\] at faulty/main.go:\d+ ` +
+			`.*rank 1 ended, without an error, before it made this call`}, true},
 		{"exit 0", died, false},
 		{"exit 3", died, true},
 		{"killed", killed, true},
 		{"killed, others compute", killed, false},
 		{"circle of collectives", circles, true},
-		{"circle of receives", []string{`ranks disagree: (rank \d called Recv float32\[4\] at faulty/main.go:\d+ and waits for rank \d, ){3}`}, false},
-		{"circle of sends", []string{`ranks disagree: (rank \d called Send float32\[1048576\] at faulty/main.go:\d+ and waits for rank \d, ){3}`}, false},
+		{"circle of receives", []string{`ranks disagree: ` +
+			`(rank \d called Recv float32\[4\] at faulty/main.go:\d+ and waits for rank \d, ){3}`}, false},
+		{"circle of sends", []string{`ranks disagree: ` +
+			`(rank \d called Send float32\[1048576\] at faulty/main.go:\d+ and waits for rank \d, ){3}`}, false},
 		{"receive and collective", circles, false},
 		{"circle of messages", append(slices.Clone(circles), `message\.Recv float32\[4\] from rank 2, tag 7`), true},
 		{"message and collective", circles, false},

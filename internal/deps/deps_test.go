@@ -83,7 +83,7 @@ const policy = `
 	checkpoint/safetensors < internal/dtype
 
 	runtime    < comm/device comm/mem comm/shm comm/standin tensor/meta internal/forecast ` +
-`comm/mpi comm/gompi comm/empi tensor/cuda internal/job internal/keepalive internal/observe launcher/watchdog
+	`comm/mpi comm/gompi comm/empi tensor/cuda internal/job internal/keepalive internal/observe launcher/watchdog
 	internal/rates < dtensor internal/forecast
 	launcher   < launcher/report launcher/build launcher/handover launcher/doctor launcher/top internal/forecast internal/snapshot
 	launcher/handover   < launcher/options launcher/stdio launcher/machine launcher/watchdog

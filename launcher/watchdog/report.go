@@ -141,7 +141,8 @@ func (h *Hang) describe(r int, names map[uint64]string, segment *control.Segment
 		if it.On != control.Nobody {
 			on = fmt.Sprintf("rank %d", it.On)
 		}
-		lines = append(lines, fmt.Sprintf("%s\t%s\t%s\t%s\t%s", state, phrase.Printable(it.Text), number(&it, names), phrase.Printable(it.Site), on))
+		lines = append(lines, fmt.Sprintf("%s\t%s\t%s\t%s\t%s", state, phrase.Printable(it.Text), number(&it, names),
+			phrase.Printable(it.Site), on))
 		since = append(since, it.Since)
 	}
 	return lines, since
