@@ -79,7 +79,7 @@ func TestLettersOfEnd(t *testing.T) {
 func TestDamaged(t *testing.T) {
 	j := silentJob(0)
 	j.groups[^uint64(0)] = &group{stuck: &stuck{passed: map[int]uint64{}}}
-	for kind := range byte(controlProbe + 2) {
+	for kind := range byte(controlStacks + 2) {
 		for _, fill := range []byte{0, 0x7f, 0xff} {
 			data := make([]byte, controlBytes)
 			for i := range data {

@@ -18,9 +18,10 @@ import (
 
 // A process that dies does not tell the others. So each rank has a pipe that nobody writes to, and
 // the others on its machine open its reading end, which the kernel hangs up when it closes the dead
-// process's files: earlier than its parent can wait for it. The first to see one end says so: at once, since some launchers kill the rest of the
-// job within a millisecond, and then to all ranks in the dead one's stead. If it is killed before
-// that, another takes it over. Ends that follow the first one are not said: the launcher makes them.
+// process's files: earlier than its parent can wait for it. The first to see one end says so: at
+// once, since some launchers kill the rest of the job within a millisecond, and then to all ranks in
+// the dead one's stead. If it is killed before that, another takes it over. Ends that follow the
+// first one are not said: the launcher makes them.
 
 // maxPeers is how many processes a rank watches.
 const maxPeers = 512
