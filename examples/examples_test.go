@@ -60,7 +60,8 @@ func TestHelp(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", bin, "./15-gpt2", "../cmd/gorun").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for flag, want := range map[string]string{"-h": "-checkpoint DIR\n", "-stops": "failed: 15-gpt2: flag provided but not defined: -stops; -h lists the flags"} {
+	for flag, want := range map[string]string{"-h": "-checkpoint DIR\n",
+		"-stops": "failed: 15-gpt2: flag provided but not defined: -stops; -h lists the flags"} {
 		out, err := exec.Command(filepath.Join(bin, "gorun"), "-np", "2", filepath.Join(bin, "15-gpt2"), flag).CombinedOutput()
 		if (err == nil) != (flag == "-h") || strings.Count(string(out), want) != 1 {
 			t.Errorf("%s: %v\n%s", flag, err, out)

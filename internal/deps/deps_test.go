@@ -119,7 +119,7 @@ const policy = `
 	examples/14-work-queue < runtime comm/window
 	examples/...         < embedding loss train train/sample data data/corpus data/criteo data/ngram metrics/losscurve dtensor/visualize
 	internal/programtest < checkpoint internal/forecast internal/testenv
-	bench/...            < runtime comm/topology comm/window nn embedding loss optim checkpoint internal/gemm internal/simd
+	bench/...            < runtime comm/message comm/topology comm/window nn embedding loss optim checkpoint internal/gemm internal/simd
 	bench/internal/measuretest < bench/internal/measure comm/commtest
 	internal/conformance/... < runtime nn embedding loss optim
 	internal/dynamictest < embedding optim checkpoint

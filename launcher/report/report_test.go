@@ -92,7 +92,8 @@ func TestReport(t *testing.T) {
 		len(r.TimeLine.Rows[0].Slices) != 80 || len(r.Notes) != 0 {
 		t.Errorf("%d, %d, %d, %v", len(r.Memory), len(r.Layouts), len(r.TimeLine.Rows), r.Notes)
 	}
-	want := "slowest: rank 5: the others waited 700 ms for it, 100% of all waiting; it computed and took input 2.2 times as long as the median of the others"
+	want := "slowest: rank 5: the others waited 700 ms for it, 100% of all waiting; " +
+		"it computed and took input 2.2 times as long as the median of the others"
 	if s := r.Summary(); len(s) != 5 || s[1] != want {
 		t.Errorf("summary %q", s)
 	}
