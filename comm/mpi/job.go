@@ -46,7 +46,6 @@ type job struct {
 	closed    bool                        // the library has ended
 	probes    uint64                      // numbers given to them
 	questions map[uint64]*wait            // probes that a rank may answer, by their numbers
-	asked     map[int]uint64              // rank 0: the last question to each rank of another segment, see Ask
 	reported  control.Report              // the last report to rank 0
 	made      uintptr                     // a communicator
 	cells     [3]int32                    // other results
