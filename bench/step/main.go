@@ -11,6 +11,15 @@
 // "step fused" never makes them (loss.LinearCrossEntropy). "loss1" and "loss2" are
 // the losses of the first two steps: the same for every number of ranks, up to rounding.
 // "gflops" counts the products of all ranks.
+//
+// What it costs over MPI that ranks compare calls and watch each other, in turns with and without:
+//
+//	go build -o bin/step ./bench/step
+//	for i in 1 2 3 4 5; do for d in 0 '' '' 0; do
+//		GORUN_DEBUG=$d mpirun -x GORUN_DEBUG -np 2 bin/step -json -match 'step fused' -time 2s
+//	done; done
+//
+// Time with by time without, of 10 such rounds: 0.97 to 1.04, median 1.003 (2 cores, Open MPI 4.1.4).
 package main
 
 import (
