@@ -55,7 +55,7 @@ var (
 		{"circle of sends", []string{`ranks disagree: ` +
 			`(rank \d called Send float32\[1048576\] at faulty/main.go:\d+ and waits for rank \d, ){3}`}, false},
 		{"receive and collective", circles, false},
-		{"circle of messages", append(slices.Clone(circles), `message\.Recv float32\[4\] from rank 2, tag 7`), true},
+		{"circle of messages", append(slices.Clone(circles), `message\.Recv float32\[4\] from rank 2, tag 7`), false},
 		{"message and collective", circles, false},
 	}
 )
@@ -83,11 +83,24 @@ func TestFaults(t *testing.T) {
 			}
 			t.Run(launcher[0]+"/"+f.name, func(t *testing.T) {
 				testenv.NeedPrograms(t, launcher[0])
-				ctx, cancel := context.WithTimeout(t.Context(), patience)
-				defer cancel()
-				cmd := exec.CommandContext(ctx, launcher[0], append(launcher[1:], program, f.name)...)
-				cmd.WaitDelay = 5 * time.Second
-				f.check(t, cmd, regexp.QuoteMeta(host))
+				tries := 1
+				if launcher[0] == "mpiexec.hydra" && strings.HasPrefix(f.says[0], ended) {
+					tries = 3 // it kills the rest of the job within a millisecond
+				}
+				for n := 1; ; n++ {
+					ctx, cancel := context.WithTimeout(t.Context(), patience)
+					cmd := exec.CommandContext(ctx, launcher[0], append(slices.Clone(launcher[1:]), program, f.name)...)
+					cmd.WaitDelay = 5 * time.Second
+					wrong := f.try(t, cmd, regexp.QuoteMeta(host))
+					cancel()
+					if wrong == "" {
+						break
+					}
+					if n == tries {
+						t.Fatal(wrong)
+					}
+					t.Log(wrong)
+				}
 			})
 		}
 	}
@@ -106,8 +119,9 @@ func buildFaulty(t *testing.T, dir string) (program string) {
 	return program
 }
 
-// check runs a command that makes the fault, and ends it when all was said. host matches that of rank 1.
-func (f fault) check(t *testing.T, cmd *exec.Cmd, host string) {
+// try runs a command that makes the fault, and returns what is wrong with what is said; "" if nothing
+// is. host matches the host of rank 1.
+func (f fault) try(t *testing.T, cmd *exec.Cmd, host string) (wrong string) {
 	t.Helper()
 	var out output
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -138,17 +152,21 @@ func (f fault) check(t *testing.T, cmd *exec.Cmd, host string) {
 	select { // the launcher ends the ranks, or the ranks themselves
 	case err := <-ended:
 		if err == nil && f.name != "exit 0" { // launchers may take that for a good end
-			t.Error("exit status 0")
+			wrong = "exit status 0; "
 		}
 	case <-time.After(patience / 2):
 		_ = cmd.Process.Signal(syscall.SIGTERM)
-		t.Errorf("%v had not ended", cmd.Args)
+		wrong = fmt.Sprintf("%v had not ended; ", cmd.Args)
 		<-ended
 	}
 	if more := left(); len(more) > 0 || began.IsZero() || took > nameWithin {
-		t.Errorf("named after %v, want at most %v; not said: %q; output:\n%s", took, nameWithin, more, out.String())
+		wrong += fmt.Sprintf("named after %v, want at most %v; not said: %q", took, nameWithin, more)
+	}
+	if wrong != "" {
+		return wrong + "; output:\n" + out.String()
 	}
 	t.Logf("named after %v", took.Round(10*time.Millisecond))
+	return ""
 }
 
 // faults makes faults under srun, on one host and on two.
@@ -164,7 +182,10 @@ func (c *cluster) faults(t *testing.T) {
 				t.Run(fmt.Sprintf("%s on %d hosts with %s", f.name, hosts, mpi), func(t *testing.T) {
 					ctx, cancel := context.WithTimeout(t.Context(), patience)
 					defer cancel()
-					f.check(t, c.command(ctx, c.hosts[0], nil, "srun", fmt.Sprintf("-N%d", hosts), "-n3", "--mpi="+mpi, program, f.name), `node\d`)
+					srun := []string{"srun", fmt.Sprintf("-N%d", hosts), "-n3", "--mpi=" + mpi, program, f.name}
+					if wrong := f.try(t, c.command(ctx, c.hosts[0], nil, srun...), `node\d`); wrong != "" {
+						t.Error(wrong)
+					}
 					c.clean(t, c.hosts...)
 				})
 			}
