@@ -187,8 +187,21 @@ func (j *job) markEnded(w int, cause string, stuck, died bool) {
 		}
 		clear(j.outbox[len(left):])
 		j.outbox = left
+		time.AfterFunc(j.linger, j.endAll) // a rank that makes no calls does not learn of it
 	}
 	j.alarm.Add(1)
+}
+
+// endAll ends all processes of the job, unless this one's part has ended.
+func (j *job) endAll() {
+	_ = j.onThread(func() error { // there is nobody to tell
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		if j.closed {
+			return nil
+		}
+		return j.lib.call(abortAll, j.lib.handles[commWorld], 1)
+	})
 }
 
 // ending returns what is known of the end of rank w, by world number.

@@ -97,7 +97,8 @@
 // and waits. Those of other machines send rank 0 reports, twice a second. The rank that another
 // waits for says whether it has begun the call, so no message on its way is taken for a missing one.
 // The ranks of a machine see each other's processes end: Options.Lost is told of the first one, and
-// calls of all ranks that need it fail. There is no guard with GORUN_DEBUG=0 or more than 4096
+// calls of all ranks that need it fail; ranks that are left after Options.Linger end by MPI_Abort.
+// There is no guard with GORUN_DEBUG=0 or more than 4096
 // ranks, and where ranks may not look into /proc they see no process end.
 //
 // # Environment

@@ -32,6 +32,6 @@ type Options struct {
 	// Stacks is called when another rank wants to see the stacks of this one's goroutines.
 	Stacks func()
 	// Linger is how long Close waits for the other ranks after an error,
-	// before it ends them. 0 is 5 s.
+	// before it ends them, and how long ranks go on after one has died. 0 is 5 s.
 	Linger time.Duration
 }
