@@ -25,20 +25,14 @@ static void run(int op, int n) {
 }
 
 int main(int argc, char **argv) {
-	double budget = argc > 1 ? atof(argv[1]) : 1;
-	const char *match = argc > 2 ? argv[2] : "";
-	MPI_Init(&argc, &argv);
-	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-	MPI_Comm_size(MPI_COMM_WORLD, &size);
-	size_t most = argc > 3 ? atol(argv[3]) : 64 << 20;
-	size_t floats = most / 4 < (size_t)size ? size : most / 4;
+	begin(argc, argv);
 	a = malloc(floats * 4);
 	b = malloc(floats * 4 * size);
 	memset(a, 0, floats * 4);
 	memset(b, 0, floats * 4 * size);
 	settle();
 	for (int op = 0; op < ops; op++)
-		each(op, names[op], op == all_reduce_in_place ? "in place" : "", op == barrier ? 8 : 0, most, match, budget);
+		each(op, names[op], op == all_reduce_in_place ? "in place" : "", op == barrier ? 8 : 0);
 	MPI_Finalize();
 	return 0;
 }

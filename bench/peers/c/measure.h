@@ -8,6 +8,12 @@
 
 static int rank, size;
 
+// What the command line says: PROGRAM SECONDS MATCH BYTES.
+static double budget = 1;
+static const char *match = "";
+static size_t most = 64 << 20; // bytes of the largest buffer
+static size_t floats;          // of it, at least one a rank
+
 // run makes call op on buffers of n floats.
 static void run(int op, int n);
 
@@ -26,7 +32,7 @@ static double seconds_a_call(int op, int n, int calls) {
 }
 
 // measure prints the times of one call. who names the form where MPI has several.
-static void measure(int op, const char *name, const char *who, int n, double budget) {
+static void measure(int op, const char *name, const char *who, int n) {
 	int calls = 1;
 	double once;
 	while ((once = seconds_a_call(op, n, calls)) * calls <= budget / 50 && calls <= 20000) calls *= 4;
@@ -50,6 +56,17 @@ static void measure(int op, const char *name, const char *who, int n, double bud
 	free(times);
 }
 
+// begin reads the command line and starts MPI.
+static void begin(int argc, char **argv) {
+	if (argc > 1) budget = atof(argv[1]);
+	if (argc > 2) match = argv[2];
+	if (argc > 3) most = atol(argv[3]);
+	MPI_Init(&argc, &argv);
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	MPI_Comm_size(MPI_COMM_WORLD, &size);
+	floats = most / 4 < (size_t)size ? size : most / 4;
+}
+
 // settle makes small calls for 50 ms: while ranks start, they share the cores with what starts them.
 static void settle(void) {
 	double start = MPI_Wtime();
@@ -59,14 +76,14 @@ static void settle(void) {
 	}
 }
 
-// each measures call op with all sizes up to most bytes, or if it is small with the smallest alone. name is
+// each measures call op with all sizes, or with those of at most small bytes if that is not 0. name is
 // without the bytes.
-static void each(int op, const char *name, const char *who, size_t small, size_t most, const char *match, double budget) {
+static void each(int op, const char *name, const char *who, size_t small) {
 	const int sizes[] = {8, 4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20};
 	for (int i = 0; i < 6 && (size_t)sizes[i] <= most && (!small || (size_t)sizes[i] <= small); i++) {
 		char full[64];
 		int n = sizes[i] / 4 < size ? size : sizes[i] / 4;
 		snprintf(full, sizeof full, "%s/%d", name, strcmp(name, "barrier") ? 4 * n : 0);
-		if (strstr(full, match)) measure(op, full, who, n, budget);
+		if (strstr(full, match)) measure(op, full, who, n);
 	}
 }

@@ -55,20 +55,15 @@ static void run(int op, int n) {
 }
 
 int main(int argc, char **argv) {
-	double budget = argc > 1 ? atof(argv[1]) : 1;
-	const char *match = argc > 2 ? argv[2] : "";
-	MPI_Init(&argc, &argv);
-	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-	MPI_Comm_size(MPI_COMM_WORLD, &size);
+	begin(argc, argv);
 	peer = rank ^ 1;
-	size_t most = argc > 3 ? atol(argv[3]) : 64 << 20;
-	size_t floats = most / 4 < (size_t)size ? size : most / 4, into = floats < BURST * 1024 ? BURST * 1024 : floats;
+	size_t into = floats < BURST * 1024 ? BURST * 1024 : floats;
 	a = calloc(floats, 4);
 	b = calloc(into, 4);
 	memset(a, 0, floats * 4);
 	memset(b, 0, into * 4);
 	settle();
-	for (int op = 0; op < ops; op++) each(op, names[op], "", op == burst ? 4 << 10 : 0, most, match, budget);
+	for (int op = 0; op < ops; op++) each(op, names[op], "", op == burst ? 4 << 10 : 0);
 	MPI_Finalize();
 	return 0;
 }

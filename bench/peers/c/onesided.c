@@ -54,14 +54,8 @@ static void run(int op, int n) {
 }
 
 int main(int argc, char **argv) {
-	double budget = argc > 1 ? atof(argv[1]) : 1;
-	const char *match = argc > 2 ? argv[2] : "";
-	MPI_Init(&argc, &argv);
-	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-	MPI_Comm_size(MPI_COMM_WORLD, &size);
+	begin(argc, argv);
 	next = (rank + 1) % size;
-	size_t most = argc > 3 ? atol(argv[3]) : 64 << 20;
-	size_t floats = most / 4 < (size_t)size ? size : most / 4;
 	a = calloc(floats, 4);
 	b = calloc((side(floats) + 3) * (side(floats) + 3), 4);
 	int dims[2] = {0, 0}, open[2] = {0, 0};
@@ -76,7 +70,7 @@ int main(int argc, char **argv) {
 	MPI_Win_lock_all(0, win);
 	MPI_Win_lock_all(0, number);
 	settle();
-	for (int op = 0; op < ops; op++) each(op, names[op], "", op == fetch_and_add ? 8 : 0, most, match, budget);
+	for (int op = 0; op < ops; op++) each(op, names[op], "", op == fetch_and_add ? 8 : 0);
 	MPI_Win_unlock_all(win);
 	MPI_Win_unlock_all(number);
 	MPI_Win_free(&win);
