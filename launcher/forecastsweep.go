@@ -128,10 +128,10 @@ func writeTrials(w io.Writer, trials []trial, size, memory int, asJSON bool) err
 		}
 		step, compute := "–", ""
 		if p := k.Report.Time; p != nil {
-			step = seconds(p.Seconds)
+			step = phrase.Seconds(p.Seconds)
 			for _, s := range p.Path {
 				if s.What == "compute" {
-					compute = seconds(s.Seconds)
+					compute = phrase.Seconds(s.Seconds)
 				}
 			}
 		}

@@ -21,15 +21,15 @@ func writeTime(w io.Writer, r *forecast.Report) {
 		return
 	}
 	ranks := phrase.Count(min(r.Net[0].Ranks, r.Size), "rank")
-	fmt.Fprintf(w, "\na step takes %s, predicted; %s on a host of %s%s\n", seconds(p.Seconds), ranks, phrase.Count(r.Machine.Cores, "core"),
-		levels(r.Net))
+	fmt.Fprintf(w, "\na step takes %s, predicted; %s on a host of %s%s\n", phrase.Seconds(p.Seconds), ranks,
+		phrase.Count(r.Machine.Cores, "core"), levels(r.Net))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "  ranks\tfor instance\tcomputes\tcommunicates\twaits")
 	type times struct{ compute, communication, waits string }
 	var order []times
 	count, first := map[times]int{}, map[times]int{}
 	for _, k := range p.Ranks {
-		key := times{seconds(k.Compute), seconds(k.Communication), seconds(k.Waits)}
+		key := times{phrase.Seconds(k.Compute), phrase.Seconds(k.Communication), phrase.Seconds(k.Waits)}
 		if count[key] == 0 {
 			order, first[key] = append(order, key), k.Rank
 		}
@@ -51,10 +51,10 @@ func writeTime(w io.Writer, r *forecast.Report) {
 			rest += s.Seconds
 			continue
 		}
-		fmt.Fprintf(t, "  %s\t%.0f %%\t%s\t%s\t%s\n", seconds(s.Seconds), 100*s.Seconds/p.Seconds, s.What, s.Group, s.Cause)
+		fmt.Fprintf(t, "  %s\t%.0f %%\t%s\t%s\t%s\n", phrase.Seconds(s.Seconds), 100*s.Seconds/p.Seconds, s.What, s.Group, s.Cause)
 	}
 	if rest > 0 {
-		fmt.Fprintf(t, "  %s\t%.0f %%\tother calls\n", seconds(rest), 100*rest/p.Seconds)
+		fmt.Fprintf(t, "  %s\t%.0f %%\tother calls\n", phrase.Seconds(rest), 100*rest/p.Seconds)
 	}
 	t.Flush()
 	last := r.Ranks[0]
@@ -69,7 +69,7 @@ func writeTime(w io.Writer, r *forecast.Report) {
 		if i == mostShares {
 			break
 		}
-		fmt.Fprintf(t, "  %s\t%s\t%s\n", seconds(k.Seconds), phrase.Count(k.Count, "call"), k.Name)
+		fmt.Fprintf(t, "  %s\t%s\t%s\n", phrase.Seconds(k.Seconds), phrase.Count(k.Count, "call"), k.Name)
 	}
 	t.Flush()
 }
@@ -77,22 +77,9 @@ func writeTime(w io.Writer, r *forecast.Report) {
 // levels describes the levels above the host.
 func levels(net forecast.Net) (text string) {
 	for _, l := range net[1:] {
-		text += fmt.Sprintf(", %s %s and %s/s", l.Name, seconds(l.Latency), sizeOf(int(l.Bandwidth)))
+		text += fmt.Sprintf(", %s %s and %s/s", l.Name, phrase.Seconds(l.Latency), sizeOf(int(l.Bandwidth)))
 	}
 	return text
-}
-
-// seconds writes a time with three digits.
-func seconds(s float64) string {
-	switch {
-	case s >= 100:
-		return fmt.Sprintf("%.0f s", s)
-	case s >= 1:
-		return fmt.Sprintf("%.3g s", s)
-	case s >= 1e-3:
-		return fmt.Sprintf("%.3g ms", s*1e3)
-	}
-	return fmt.Sprintf("%.3g µs", s*1e6)
 }
 
 // writeForecastTrace writes the predicted step as a trace, each rank that ran as one.

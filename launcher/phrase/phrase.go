@@ -2,6 +2,7 @@
 package phrase
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"unicode"
@@ -79,4 +80,17 @@ func FirstLine(text string) string {
 // OneLine joins the lines of text.
 func OneLine(text string) string {
 	return strings.ReplaceAll(strings.TrimSpace(text), "\n", "; ")
+}
+
+// Seconds returns a time with three digits and a unit: "12.5 ms".
+func Seconds(s float64) string {
+	switch {
+	case s < 1e-3:
+		return fmt.Sprintf("%.3g µs", 1e6*s)
+	case s < 1:
+		return fmt.Sprintf("%.3g ms", 1e3*s)
+	case s < 100:
+		return fmt.Sprintf("%.3g s", s)
+	}
+	return fmt.Sprintf("%.0f s", s)
 }

@@ -3,6 +3,8 @@ package report
 import (
 	"fmt"
 	"strings"
+
+	"github.com/gorun-spmd/gorun/launcher/phrase"
 )
 
 // Summary returns the report in at most five lines of text.
@@ -20,7 +22,7 @@ func (r *Report) Summary() []string {
 	}
 	share := func(x float64) string { return fmt.Sprintf("%.0f%%", 100*x/all.Seconds) }
 	lines := []string{fmt.Sprintf("time: %s, of which the ranks computed %s, waited for each other %s, communicated %s, took input %s",
-		duration(r.To-r.From), share(all.Compute), share(all.Wait), share(all.Communicate), share(all.Input))}
+		phrase.Seconds(r.To-r.From), share(all.Compute), share(all.Wait), share(all.Communicate), share(all.Input))}
 	lines = append(lines, "slowest: "+r.Slowest.String())
 	if len(r.Causes) > 0 {
 		c := r.Causes[0]
@@ -29,12 +31,12 @@ func (r *Report) Summary() []string {
 			what += " for " + c.Cause
 		}
 		lines = append(lines, fmt.Sprintf("longest in calls: %s at %s, %d of them, %s, %s waiting, a rank", what, c.Site, c.Calls,
-			size(c.Bytes), duration((c.Wait)/float64(len(r.Ranks)))))
+			size(c.Bytes), phrase.Seconds((c.Wait)/float64(len(r.Ranks)))))
 	}
 	for _, o := range r.Operators {
 		if o.Kind != "span" {
 			lines = append(lines, fmt.Sprintf("longest operator: %s (%s) at %s, %s a rank", o.Name, o.Kind, o.Site,
-				duration(o.Seconds/float64(len(r.Ranks)))))
+				phrase.Seconds(o.Seconds/float64(len(r.Ranks)))))
 			break
 		}
 	}
@@ -63,24 +65,11 @@ func (s *Slowest) String() string {
 	if s == nil {
 		return "no rank was much slower than the others"
 	}
-	text := fmt.Sprintf("rank %d: the others waited %s for it, %.0f%% of all waiting", s.Rank, duration(s.Seconds), 100*s.Share)
+	text := fmt.Sprintf("rank %d: the others waited %s for it, %.0f%% of all waiting", s.Rank, phrase.Seconds(s.Seconds), 100*s.Share)
 	if s.Ratio > 0 {
 		text += fmt.Sprintf("; it computed and took input %.2g times as long as the median of the others", s.Ratio)
 	}
 	return text
-}
-
-// duration returns a time with three digits and a unit.
-func duration(seconds float64) string {
-	switch {
-	case seconds < 1e-3:
-		return fmt.Sprintf("%.3g µs", 1e6*seconds)
-	case seconds < 1:
-		return fmt.Sprintf("%.3g ms", 1e3*seconds)
-	case seconds < 100:
-		return fmt.Sprintf("%.3g s", seconds)
-	}
-	return fmt.Sprintf("%.0f s", seconds)
 }
 
 // size returns a number of bytes with a unit.
