@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/internal/names"
 	"github.com/gorun-spmd/gorun/internal/control"
 	"github.com/gorun-spmd/gorun/internal/stack"
 )
@@ -74,7 +75,7 @@ func (j *job) share(all []process) {
 		}
 	}
 	j.reports = j.rank != 0 && (first != 0 || !shared)
-	j.segment.SetNames(names())
+	j.segment.SetNames(names.All())
 	j.segment.Join(j.rank)
 	j.segment.SetPID(j.rank, os.Getpid())
 }
@@ -87,23 +88,6 @@ func openSegment(p process, ranks int) (*control.Segment, error) {
 	}
 	defer f.Close()
 	return control.OpenAlone(f, ranks)
-}
-
-// names returns the names by which segments print kinds, operations and element types.
-func names() (n control.Names) {
-	for k := range comm.Kinds {
-		n.Kinds = append(n.Kinds, k.String())
-		if k.Rooted() {
-			n.Rooted |= 1 << k
-		}
-	}
-	for o := comm.NoOp; o <= comm.Custom; o++ {
-		n.Ops = append(n.Ops, o.String())
-	}
-	for d := comm.DType(0); d <= comm.Bool; d++ {
-		n.DTypes = append(n.DTypes, d.String())
-	}
-	return n
 }
 
 // Segment returns where what the ranks do can be seen, on rank 0 that of all ranks; nil if calls

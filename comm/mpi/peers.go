@@ -62,33 +62,34 @@ func (j *job) watchPeers(peers []peer) {
 			}
 			peers[i].gone = true
 			if j.segment.Fail(peers[i].rank, j.rank) { // else it has told the others itself, or another rank does
-				j.mourn(&peers[i], peers)
+				j.announceDeath(&peers[i], peers)
 			}
 			_ = unix.Close(peers[i].fd)
 			fds[i].Fd = -1 // poll passes it over
 			left--
 		}
-		j.inherit(peers)
+		j.takeOver(peers)
 	}
 }
 
-// inherit takes over what ranks that have ended were to say of others.
-func (j *job) inherit(peers []peer) {
+// takeOver takes over what ranks that have ended were to say of others.
+func (j *job) takeOver(peers []peer) {
 	for i := range peers {
 		p := &peers[i]
-		heir, ok := j.segment.Heir(p.rank)
+		announcer, ok := j.segment.Announcer(p.rank)
 		if _, said := j.segment.HasEnded(p.rank); !p.gone || !ok || said {
 			continue
 		}
-		if slices.ContainsFunc(peers, func(q peer) bool { return q.rank == heir && q.gone }) && j.segment.Inherit(p.rank, heir, j.rank) {
-			j.mourn(p, peers)
+		over := slices.ContainsFunc(peers, func(q peer) bool { return q.rank == announcer && q.gone })
+		if over && j.segment.TakeOver(p.rank, announcer, j.rank) {
+			j.announceDeath(p, peers)
 		}
 	}
 }
 
-// mourn says that a process has ended that has not done so itself.
-func (j *job) mourn(p *peer, peers []peer) {
-	err := &comm.EndedError{Rank: p.rank, Cause: j.obituary(p)}
+// announceDeath says that a process has ended that has not done so itself.
+func (j *job) announceDeath(p *peer, peers []peer) {
+	err := &comm.EndedError{Rank: p.rank, Cause: j.describeDeath(p)}
 	follows := slices.ContainsFunc(peers, func(q peer) bool { _, said := j.segment.HasEnded(q.rank); return said })
 	if j.lost != nil && !follows {
 		j.lost(err)
@@ -109,8 +110,8 @@ func (j *job) mourn(p *peer, peers []peer) {
 	j.post(data, everyone)
 }
 
-// obituary says how a process has ended, and in which call.
-func (j *job) obituary(p *peer) string {
+// describeDeath says how a process has ended, and in which call.
+func (j *job) describeDeath(p *peer) string {
 	how := howEnded(p.pid)
 	host, err := os.Hostname()
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/internal/names"
 	"github.com/gorun-spmd/gorun/internal/control"
 	"github.com/gorun-spmd/gorun/internal/mem"
 )
@@ -68,7 +69,7 @@ func Open(seg *control.Segment, rank int) (*Rank, error) {
 		base, _ := seg.Arena(r)
 		j.arenas = append(j.arenas, base)
 	}
-	seg.SetNames(names())
+	seg.SetNames(names.All())
 	offset, err := seg.World(regionBytes(n))
 	if err != nil {
 		return nil, fmt.Errorf("shm: Open: %w", err)
@@ -78,23 +79,6 @@ func Open(seg *control.Segment, rank int) (*Rank, error) {
 		world[r] = r
 	}
 	return j.join(nil, offset, world, rank)
-}
-
-// names returns the names by which the launcher prints kinds, operations and element types.
-func names() (n control.Names) {
-	for k := range comm.Kinds {
-		n.Kinds = append(n.Kinds, k.String())
-		if k.Rooted() {
-			n.Rooted |= 1 << k
-		}
-	}
-	for o := comm.NoOp; o <= comm.Custom; o++ {
-		n.Ops = append(n.Ops, o.String())
-	}
-	for d := comm.DType(0); d <= comm.Bool; d++ {
-		n.DTypes = append(n.DTypes, d.String())
-	}
-	return n
 }
 
 // join returns rank me's end of the communicator whose region is at offset.

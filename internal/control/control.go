@@ -282,26 +282,26 @@ func (s *Segment) Join(rank int) bool {
 
 // Fail says that the process of rank, which runs, has ended: its state becomes Failed. It reports
 // whether rank by is the first to say so of a rank that had not ended itself. by then says why, by
-// Ended. If by ends before that, another rank may Inherit it.
+// Ended. If by ends before that, another rank may take that over by TakeOver.
 func (s *Segment) Fail(rank, by int) bool {
 	b := s.block(rank)
 	if !b.state.CompareAndSwap(uint32(Running), uint32(Failed)) {
 		return false
 	}
-	b.heir.Store(int64(by) + 1)
+	b.announcer.Store(int64(by) + 1)
 	return true
 }
 
-// Heir returns the rank for which Fail returned true; ok is false if none has called it.
-func (s *Segment) Heir(rank int) (by int, ok bool) {
-	n := s.block(rank).heir.Load()
+// Announcer returns the rank for which Fail returned true; ok is false if none has called it.
+func (s *Segment) Announcer(rank int) (by int, ok bool) {
+	n := s.block(rank).announcer.Load()
 	return int(n) - 1, n > 0
 }
 
-// Inherit reports whether rank by is now to say why rank has ended, and not rank from, which has
+// TakeOver reports whether rank by is now to say why rank has ended, and not rank from, which has
 // ended too.
-func (s *Segment) Inherit(rank, from, by int) bool {
-	return s.block(rank).heir.CompareAndSwap(int64(from)+1, int64(by)+1)
+func (s *Segment) TakeOver(rank, from, by int) bool {
+	return s.block(rank).announcer.CompareAndSwap(int64(from)+1, int64(by)+1)
 }
 
 // SetState sets rank's state.

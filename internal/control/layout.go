@@ -73,14 +73,14 @@ type block struct {
 	bytes   int64        // bytes that the rank has handed to collectives; written as ring is
 	savedAt atomic.Int64 // Unix nanoseconds; 0: never
 
-	question atomic.Uint64 // see Ask
-	answer   atomic.Uint64 // the question's number times 2, plus 1 for yes
-	hidden   atomic.Int32  // number of waits in progress beyond MaxWaits
-	asked    atomic.Int32  // number of the signal that asked this rank to end; 0: none
-	waited   atomic.Int64  // nanoseconds, see AddWaited
-	beats    atomic.Uint64 // see Beat
-	pid      atomic.Int64  // see SetPID
-	heir     atomic.Int64  // plus 1: the rank that says how this one has ended, see Fail
+	question  atomic.Uint64 // see Ask
+	answer    atomic.Uint64 // the question's number times 2, plus 1 for yes
+	hidden    atomic.Int32  // number of waits in progress beyond MaxWaits
+	asked     atomic.Int32  // number of the signal that asked this rank to end; 0: none
+	waited    atomic.Int64  // nanoseconds, see AddWaited
+	beats     atomic.Uint64 // see Beat
+	pid       atomic.Int64  // see SetPID
+	announcer atomic.Int64  // plus 1: the rank that says how this one has ended, see Fail
 
 	waits [MaxWaits]waiting
 

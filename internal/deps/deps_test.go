@@ -50,8 +50,9 @@ const policy = `
 	comm/mem      < comm internal/deadlock
 	comm/standin  < comm/mem
 	comm/device   < comm internal/mem
-	comm/shm      < comm internal/control internal/stack
-	comm/mpi      < comm internal/control internal/stack
+	comm/internal/names < comm internal/control
+	comm/shm      < comm/internal/names internal/stack
+	comm/mpi      < comm/internal/names internal/stack
 	comm/gompi    < comm comm/mpi/blocking
 	comm/empi     < comm comm/mpi/blocking
 	comm/mpi/blocking < comm
@@ -101,7 +102,7 @@ const policy = `
 	launcher/phrase   <
 	launcher/terminal <
 	launcher/exit     <
-	launcher/report   < internal/control internal/observe
+	launcher/report   < launcher/phrase internal/control internal/observe
 	cmd/gorun  < launcher checkpoint runtime internal/rates
 
 	data             < dtensor internal/job internal/snapshot
