@@ -155,16 +155,32 @@ func EndWithLock(ctx context.Context, world *comm.Comm) error {
 	if err != nil {
 		return err
 	}
+	ready, err := window.New[int64](ctx, world, 1) // how many ranks have left the barrier
+	if err != nil {
+		return err
+	}
 	last := world.Rank() == world.Size()-1
 	if last {
 		if err := m.Lock(ctx); err != nil {
 			return err
 		}
 	}
-	if err := comm.Barrier(ctx, world); err != nil || last {
+	if err := comm.Barrier(ctx, world); err != nil {
 		return err
 	}
-	return m.Lock(ctx)
+	if !last {
+		if _, err := ready.FetchAndAdd(0, 0, 1); err != nil {
+			return err
+		}
+		return m.Lock(ctx)
+	}
+	for { // a rank in the barrier would learn of the end there
+		n, err := ready.Load(0, 0)
+		if err != nil || n == int64(world.Size()-1) {
+			return err
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
 }
 
 func endWithLock(t *testing.T, run Harness, n int) {
