@@ -46,6 +46,20 @@ func mailboxMisuse(ctx context.Context, world *comm.Comm) error {
 	})
 }
 
+// present returns on rank 0 when all ranks have made the mailbox, so that none is still in message.New when
+// rank 0 breaks the communicator.
+func present(ctx context.Context, m *message.Mailbox, n, me int) error {
+	if me > 0 {
+		return message.Send(ctx, m, []int32{}, 0, 0)
+	}
+	for r := 1; r < n; r++ {
+		if _, err := message.Recv(ctx, m, []int32{}, r, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // mailboxDisagrees: the receive of rank 0 is too short, or of another type.
 func mailboxDisagrees(ctx context.Context, world *comm.Comm) error {
 	n, me := world.Size(), world.Rank()
@@ -54,6 +68,9 @@ func mailboxDisagrees(ctx context.Context, world *comm.Comm) error {
 			if err := breaking(ctx, world, func(c *comm.Comm) error {
 				m, err := message.New(ctx, c)
 				if err != nil {
+					return err
+				}
+				if err := present(ctx, m, n, me); err != nil {
 					return err
 				}
 				s := message.ISend(m, make([]int32, count), (me+1)%n, 2)
@@ -128,6 +145,9 @@ func messageInVain(ctx context.Context, world *comm.Comm) error {
 				defer cancel()
 				if !late {
 					short = ctx
+					if err := present(ctx, m, n, me); err != nil {
+						return err
+					}
 					if me == 0 {
 						time.AfterFunc(5*time.Millisecond, func() { c.Abort(errTest) })
 					}

@@ -159,8 +159,12 @@ func (j *job) answer() {
 	j.seg.Answer(j.rank, number, stack.Acting() == "")
 }
 
-// trouble returns the error for which rank m will never publish word, nil if it still may.
+// trouble returns the error for which rank m will never publish word, nil if it still may or
+// already has: a failure that comes after the ranks have all come does not fail their call.
 func (r *Rank) trouble(ctx context.Context, call *comm.Call, done <-chan struct{}, m int, word *atomic.Uint64, target uint64) error {
+	if r.job.alarm.Load() != r.quiet && word.Load() >= target {
+		return nil
+	}
 	if err := r.alarmed(call); err != nil {
 		return err
 	}
