@@ -9,7 +9,7 @@ import (
 // A link carries packets to the other ranks. The mailbox's lock is held.
 type link interface {
 	// put sends a packet; ok is false if there is no room yet.
-	put(to int, p *packet) (ok bool)
+	put(to int, p packet) (ok bool)
 	// poll calls read with packets that have come, whose data is valid until it returns.
 	poll(read func(from int, p *packet)) error
 	// eat says that a receive has taken so many bytes of what a rank has sent with its envelope; look
@@ -24,23 +24,24 @@ type ringLink struct {
 	m    *Mailbox
 	outs []outRing // by rank
 	ins  []inRing
+	last packet // that poll has read; here because read would make a local variable escape
 }
 
 // mostPackets is how many packets of a rank are read before the others' turn.
 const mostPackets = 64
 
-func (l *ringLink) put(to int, p *packet) bool { return l.outs[to].put(p) }
+func (l *ringLink) put(to int, p packet) bool { return l.outs[to].put(&p) }
 
 func (l *ringLink) poll(read func(from int, p *packet)) error {
-	var p packet
+	p := &l.last
 	for from := range l.ins {
 		if from == l.m.me {
 			continue
 		}
 		in := &l.ins[from]
-		for i := 0; i < mostPackets && in.next(&p); i++ {
-			read(from, &p)
-			in.drop(&p)
+		for i := 0; i < mostPackets && in.next(p); i++ {
+			read(from, p)
+			in.drop(p)
 		}
 	}
 	return nil
@@ -65,7 +66,7 @@ type packetLink struct {
 // headBytes is the length of a packet without data.
 const headBytes = 8 + 4 + 4 + 8 + 8 + 3*8
 
-func (l *packetLink) put(to int, p *packet) bool {
+func (l *packetLink) put(to int, p packet) bool {
 	h := binary.LittleEndian.AppendUint64(l.head[:0], uint64(p.kind))
 	h = binary.LittleEndian.AppendUint32(h, uint32(p.tag))
 	h = binary.LittleEndian.AppendUint32(h, p.width)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/bits"
 	"sync"
 	"unsafe"
 
@@ -87,11 +88,11 @@ func New(ctx context.Context, c *comm.Comm) (*Mailbox, error) {
 			"that it uses shared memory under gorun, or finds the MPI library when it starts: %w", m.inner.Library(), errors.ErrUnsupported)
 	}
 	n := c.Size()
-	ring := min(mostRingBytes, max(leastRing, allRingBytes/n)) &^ (lineBytes - 1)
+	ring := 1 << (bits.Len(uint(min(mostRingBytes, max(leastRing, allRingBytes/n)))) - 1)
 	m.backend, m.holder, m.reader = b, m.inner.Holder(), m.read
 	m.eager, m.credit = min(mostEager, ring/4-lineBytes), uint64(max(ring, min(mostCredit, allCredit/n)))
 	m.outs, m.ins = make([]outbound, n), make([]inbound, n)
-	m.spare.New = func() any { return newRequest(m) }
+	m.spare.New = func() any { return newBlockingCall(m) }
 	if err := m.open(ctx, ring); err != nil {
 		return nil, err
 	}

@@ -140,9 +140,9 @@ func (m *Mailbox) arrive(e *envelope) {
 	m.count++
 	for r := m.posted.first; r != nil; {
 		next := r.next
-		if e.fits(r.call.Root, r.call.Tag) {
+		if e.fits(r.peer, r.tag) {
 			m.posted.remove(r)
-			if r.call.Kind != comm.TaggedProbeKind {
+			if r.kind != comm.TaggedProbeKind {
 				m.accept(r, e)
 				return
 			}
@@ -184,11 +184,11 @@ func (m *Mailbox) accept(r *Request, e *envelope) {
 func (r *Request) refuses(m *Mailbox, e *envelope) error {
 	if e.what != r.what {
 		return fmt.Errorf("%w: what has come is %s, and this receive is of %s; give both calls one type of elements", comm.ErrMismatch,
-			e.describe(m), typed(r.what, len(r.data), r.width))
+			e.describe(m), typed(r.what, len(r.data), int(r.width)))
 	}
 	if r.alloc == nil && e.bytes > len(r.data) {
 		return fmt.Errorf("%w: what has come is %s, and the receive has room for %d elements; give it more, or use RecvSlice",
-			comm.ErrMismatch, e.describe(m), len(r.data)/max(1, r.width))
+			comm.ErrMismatch, e.describe(m), len(r.data)/max(1, int(r.width)))
 	}
 	return nil
 }

@@ -33,9 +33,9 @@ func Send[T any](ctx context.Context, m *Mailbox, buf []T, to, tag int) error {
 }
 
 func (m *Mailbox) blockingSend(ctx context.Context, b comm.Buffer, width, to, tag int) error {
-	r := m.blocking(ctx, comm.TaggedSendKind, b, width, to, tag)
-	err := m.inner.Alone(&r.call, r.do)
-	m.release(r, err)
+	c := m.blocking(ctx, comm.TaggedSendKind, b, width, to, tag)
+	err := m.inner.Alone(&c.call, c.do)
+	m.release(c, err)
 	return err
 }
 
@@ -46,11 +46,11 @@ func Recv[T any](ctx context.Context, m *Mailbox, buf []T, from, tag int) (Statu
 }
 
 func (m *Mailbox) blockingRecv(ctx context.Context, b comm.Buffer, width, from, tag int, alloc func(int) []byte) (Status, error) {
-	r := m.blocking(ctx, comm.TaggedRecvKind, b, width, from, tag)
-	r.alloc = alloc
-	err := m.inner.Alone(&r.call, r.do)
-	st := r.status
-	m.release(r, err)
+	c := m.blocking(ctx, comm.TaggedRecvKind, b, width, from, tag)
+	c.alloc = alloc
+	err := m.inner.Alone(&c.call, c.do)
+	st := c.status
+	m.release(c, err)
 	return st, err
 }
 
@@ -67,18 +67,18 @@ func RecvSlice[T any](ctx context.Context, m *Mailbox, from, tag int) ([]T, Stat
 // Probe returns when there is a message that a receive from rank from with a tag would take, and
 // what it is. The message stays.
 func Probe(ctx context.Context, m *Mailbox, from, tag int) (Status, error) {
-	r := m.blocking(ctx, comm.TaggedProbeKind, comm.Buffer{}, 0, from, tag)
-	err := m.inner.Alone(&r.call, r.do)
-	st := r.status
-	m.release(r, err)
+	c := m.blocking(ctx, comm.TaggedProbeKind, comm.Buffer{}, 0, from, tag)
+	err := m.inner.Alone(&c.call, c.do)
+	st := c.status
+	m.release(c, err)
 	return st, err
 }
 
 // TryProbe is Probe that does not wait: ok is false if there is no such message.
 func TryProbe(m *Mailbox, from, tag int) (st Status, ok bool, err error) {
-	r := m.blocking(context.Background(), comm.TaggedProbeKind, comm.Buffer{}, 0, from, tag)
-	err = m.inner.Alone(&r.call, func() error {
-		if err := r.check(); err != nil {
+	c := m.blocking(context.Background(), comm.TaggedProbeKind, comm.Buffer{}, 0, from, tag)
+	err = m.inner.Alone(&c.call, func() error {
+		if err := c.check(); err != nil {
 			return err
 		}
 		if err := m.backend.Broken(); err != nil {
@@ -95,7 +95,7 @@ func TryProbe(m *Mailbox, from, tag int) (st Status, ok bool, err error) {
 		}
 		return m.err
 	})
-	m.release(r, err)
+	m.release(c, err)
 	return st, ok, err
 }
 
@@ -112,9 +112,10 @@ func IRecv[T any](m *Mailbox, buf []T, from, tag int) *Request {
 
 // start begins a request that the program may wait for.
 func (m *Mailbox) start(kind comm.Kind, b comm.Buffer, width, peer, tag int) *Request {
+	call := callOf(kind, b, peer, tag)
 	r := &Request{m: m, loose: true}
-	r.fill(kind, b, width, peer, tag)
-	if err := m.inner.Alone(&r.call, r.begin); err != nil && !r.over.Load() {
+	r.fill(&call, b, width)
+	if err := m.inner.Alone(&call, r.begin); err != nil && !r.over.Load() {
 		r.err = err
 		r.over.Store(true)
 	}
@@ -132,23 +133,23 @@ func SendRecv[R, S any](ctx context.Context, m *Mailbox, dst []R, from, recvTag 
 	return in.Wait(ctx)
 }
 
-// blocking returns a request for a call that returns when it has ended.
-func (m *Mailbox) blocking(ctx context.Context, kind comm.Kind, b comm.Buffer, width, peer, tag int) *Request {
-	r := m.spare.Get().(*Request)
-	r.ctx = ctx
-	r.fill(kind, b, width, peer, tag)
-	return r
+// blocking returns a call that returns when it has ended.
+func (m *Mailbox) blocking(ctx context.Context, kind comm.Kind, b comm.Buffer, width, peer, tag int) *blockingCall {
+	c := m.spare.Get().(*blockingCall)
+	c.ctx, c.call = ctx, callOf(kind, b, peer, tag)
+	c.fill(&c.call, b, width)
+	return c
 }
 
-// release takes a request back. After an error a transfer may still use it.
-func (m *Mailbox) release(r *Request, err error) {
+// release takes a call back. After an error a transfer may still use it.
+func (m *Mailbox) release(c *blockingCall, err error) {
 	if err != nil {
 		return
 	}
-	r.data, r.alloc, r.ctx, r.status, r.err, r.at = nil, nil, nil, Status{}, nil, 0
-	r.call.Src, r.call.Dst, r.call.Cause = comm.Buffer{}, comm.Buffer{}, ""
-	r.over.Store(false)
-	m.spare.Put(r)
+	c.data, c.buf, c.alloc, c.ctx, c.status, c.err, c.at = nil, comm.Buffer{}, nil, nil, Status{}, nil, 0
+	c.call = comm.Call{}
+	c.over.Store(false)
+	m.spare.Put(c)
 }
 
 // SendObject sends a Go value of any type, as package encoding/gob writes it: for what is small and irregular.

@@ -84,7 +84,7 @@ func (m *Mailbox) say(to int, p packet) {
 		return
 	}
 	o := &m.outs[to]
-	if len(o.queue) == 0 && m.put(to, &p) {
+	if len(o.queue) == 0 && m.put(to, p) {
 		return
 	}
 	o.queue = append(o.queue, waitingPacket{packet: p})
@@ -92,7 +92,7 @@ func (m *Mailbox) say(to int, p packet) {
 }
 
 // put sends a packet; ok is false if there is no room yet.
-func (m *Mailbox) put(to int, p *packet) (ok bool) {
+func (m *Mailbox) put(to int, p packet) (ok bool) {
 	if ok = m.link.put(to, p); ok {
 		m.outs[to].sent++
 	}
@@ -106,7 +106,7 @@ func (m *Mailbox) unqueue() {
 		n := 0
 		for ; n < len(o.queue); n++ {
 			w := &o.queue[n]
-			if w.send != nil && !m.trySend(w.send) || w.send == nil && !m.put(to, &w.packet) {
+			if w.send != nil && !m.trySend(w.send) || w.send == nil && !m.put(to, w.packet) {
 				break
 			}
 		}
@@ -121,7 +121,7 @@ func (m *Mailbox) unqueue() {
 
 // send begins a send.
 func (m *Mailbox) send(r *Request) {
-	to := r.call.Root
+	to := r.peer
 	if to == m.me {
 		m.sendSelf(r)
 		return
@@ -136,11 +136,11 @@ func (m *Mailbox) send(r *Request) {
 
 // trySend sends a message, or its envelope; ok is false if there is no room yet.
 func (m *Mailbox) trySend(r *Request) (ok bool) {
-	o, n := &m.outs[r.call.Root], len(r.data)
-	p := packet{kind: eagerPacket, tag: int32(r.call.Tag), width: uint32(r.width), what: r.what, bytes: uint64(n)}
-	if n <= m.eager && m.afford(r.call.Root, n) {
+	o, n := &m.outs[r.peer], len(r.data)
+	p := packet{kind: eagerPacket, tag: int32(r.tag), width: uint32(r.width), what: r.what, bytes: uint64(n)}
+	if n <= m.eager && m.afford(r.peer, n) {
 		p.data = r.data
-		if !m.put(r.call.Root, &p) {
+		if !m.put(r.peer, p) {
 			return false
 		}
 		o.eager += uint64(n) + lineBytes
@@ -156,7 +156,7 @@ func (m *Mailbox) trySend(r *Request) (ok bool) {
 	} else if at, ok := m.shared.Export(unsafe.Pointer(unsafe.SliceData(r.data)), n); ok {
 		p.words[1], p.words[2] = at, uint64(byExport)
 	}
-	if !m.put(r.call.Root, &p) {
+	if !m.put(r.peer, p) {
 		m.sends.remove(id)
 		return false
 	}
@@ -176,7 +176,7 @@ func (m *Mailbox) afford(to, n int) bool {
 
 // sendSelf gives a message to this rank's own receives.
 func (m *Mailbox) sendSelf(r *Request) {
-	e := envelope{from: m.me, tag: int32(r.call.Tag), width: r.width, what: r.what, bytes: len(r.data), data: r.data}
+	e := envelope{from: m.me, tag: int32(r.tag), width: int(r.width), what: r.what, bytes: len(r.data), data: r.data}
 	if len(r.data) > m.eager {
 		e.long, e.id, e.way, e.data = true, m.sends.add(r), byExport, nil
 	}
@@ -235,7 +235,7 @@ func (m *Mailbox) stream() {
 		i %= len(m.streams)
 		r := m.streams[i]
 		n := 0
-		if len(m.outs[r.call.Root].queue) == 0 { // else its receiver reads nothing now
+		if len(m.outs[r.peer].queue) == 0 { // else its receiver reads nothing now
 			n = m.sendPiece(r)
 		}
 		if n == 0 {
@@ -259,7 +259,7 @@ func (m *Mailbox) sendPiece(r *Request) int {
 	n := min(pieceBytes, len(r.data)-r.at)
 	data := r.data[r.at : r.at+n]
 	if m.shared == nil {
-		if !m.put(r.call.Root, &packet{kind: piecePacket, what: r.peerID, data: data}) {
+		if !m.put(r.peer, packet{kind: piecePacket, what: r.peerID, data: data}) {
 			return 0
 		}
 		return n
@@ -270,7 +270,7 @@ func (m *Mailbox) sendPiece(r *Request) int {
 	}
 	copyBytes(unsafe.Slice((*byte)(unsafe.Add(p.base, p.next*pieceBytes)), n), data)
 	p.flags[p.next].Store(1)
-	m.say(r.call.Root, packet{kind: piecePacket, what: r.peerID, bytes: uint64(p.next), words: [3]uint64{uint64(n)}})
+	m.say(r.peer, packet{kind: piecePacket, what: r.peerID, bytes: uint64(p.next), words: [3]uint64{uint64(n)}})
 	p.next = (p.next + 1) % pieceCount
 	return n
 }
@@ -369,13 +369,13 @@ func (m *Mailbox) needs(rank int) bool {
 	defer m.mu.Unlock()
 	m.progress()
 	for r := m.posted.first; r != nil; r = r.next {
-		if r.call.Root == rank && r.loose {
+		if r.peer == rank && r.loose {
 			return true
 		}
 	}
 	for _, t := range []*table{&m.sends, &m.takes} {
 		for _, r := range t.requests {
-			if r != nil && r.call.Root == rank && r.loose {
+			if r != nil && r.peer == rank && r.loose {
 				return true
 			}
 		}

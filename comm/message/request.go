@@ -13,13 +13,16 @@ import (
 // from any goroutine.
 type Request struct {
 	m     *Mailbox
-	call  comm.Call
+	buf   comm.Buffer
+	data  []byte // of buf
 	what  uint64 // the type of the elements
-	width int    // bytes of one
-	data  []byte
-	alloc func(bytes int) []byte // makes data, when the length is known; nil: data is there
+	peer  int
+	tag   int
+	width int32       // bytes of an element
+	over  atomic.Bool // it has ended; status and err are set
+	kind  comm.Kind
 	loose bool                   // nobody may be waiting
-	over  atomic.Bool            // it has ended; status and err are set
+	alloc func(bytes int) []byte // makes data, when the length is known; nil: data is there
 
 	// Guarded by the mailbox's lock until it is over.
 	status     Status
@@ -28,46 +31,58 @@ type Request struct {
 	prev, next *Request      // among those posted
 	id, peerID uint64        // of a transfer in pieces: this rank's number, the other's
 	at         int           // bytes of data that have gone or come
-
-	// Of a blocking call, made once for many.
-	ctx context.Context
-	do  func() error
-	on  func() (int, error)
 }
 
-// newRequest makes a request for blocking calls.
-func newRequest(m *Mailbox) *Request {
-	r := &Request{m: m}
-	r.do, r.on = r.block, r.look
-	return r
+// A blockingCall is the request of a call that returns when it has ended. One serves many calls.
+type blockingCall struct {
+	Request
+	call comm.Call // of the Request
+	ctx  context.Context
+	do   func() error
+	on   func() (int, error)
 }
 
-// fill makes r the request of a call.
-func (r *Request) fill(kind comm.Kind, b comm.Buffer, width, peer, tag int) {
-	c := &r.call
-	c.Kind, c.Root, c.Tag = kind, peer, tag
-	c.Src, c.Dst = comm.Buffer{}, comm.Buffer{}
+// newBlockingCall makes a request for blocking calls.
+func newBlockingCall(m *Mailbox) *blockingCall {
+	b := &blockingCall{Request: Request{m: m}}
+	b.do, b.on = b.block, b.look
+	return b
+}
+
+// callOf describes a send, a receive or a probe.
+func callOf(kind comm.Kind, b comm.Buffer, peer, tag int) comm.Call {
+	c := comm.Call{Kind: kind, Root: peer, Tag: tag}
 	if kind == comm.TaggedSendKind {
 		c.Src = b
 	} else if kind == comm.TaggedRecvKind {
 		c.Dst = b
 	}
-	r.data, r.width = b.Data(), width
+	return c
+}
+
+// fill makes r the request of a call.
+func (r *Request) fill(c *comm.Call, b comm.Buffer, width int) {
+	r.kind, r.peer, r.tag, r.width = c.Kind, c.Root, c.Tag, int32(width)
+	r.buf, r.data = b, b.Data()
 	r.what = c.Fingerprint().What >> 16
+}
+
+// call describes the call that began r.
+func (r *Request) call() *comm.Call {
+	c := callOf(r.kind, r.buf, r.peer, r.tag)
+	return &c
 }
 
 // check returns what is wrong with a call.
 func (r *Request) check() error {
-	m, c := r.m, &r.call
-	any := c.Kind != comm.TaggedSendKind
+	m, tag := r.m, r.tag
+	any := r.kind != comm.TaggedSendKind
 	switch {
-	case (c.Root < 0 || c.Root >= len(m.outs)) && !(any && c.Root == AnySource):
-		return fmt.Errorf("there is no rank %d; give one of 0 to %d", c.Root, len(m.outs)-1)
-	case (c.Tag < 0 || c.Tag > MaxTag) && !(any && c.Tag == AnyTag):
-		return fmt.Errorf("there is no tag %d; give one of 0 to %d", c.Tag, MaxTag)
-	case m.holder != nil && len(r.data) > 0 && m.holder.Holds(c.Src.Ptr):
-		return errDevice
-	case m.holder != nil && len(r.data) > 0 && m.holder.Holds(c.Dst.Ptr):
+	case (r.peer < 0 || r.peer >= len(m.outs)) && !(any && r.peer == AnySource):
+		return fmt.Errorf("there is no rank %d; give one of 0 to %d", r.peer, len(m.outs)-1)
+	case (tag < 0 || tag > MaxTag) && !(any && tag == AnyTag):
+		return fmt.Errorf("there is no tag %d; give one of 0 to %d", tag, MaxTag)
+	case m.holder != nil && len(r.data) > 0 && m.holder.Holds(r.buf.Ptr):
 		return errDevice
 	}
 	return nil
@@ -81,7 +96,7 @@ func (r *Request) begin() error {
 		return err
 	}
 	m := r.m
-	if err := m.backend.Touch(r.call.Kind, len(r.data)); err != nil {
+	if err := m.backend.Touch(r.kind, len(r.data)); err != nil {
 		return err
 	}
 	m.mu.Lock()
@@ -95,11 +110,11 @@ func (r *Request) begin() error {
 	if r.loose {
 		m.loose++
 	}
-	if r.call.Kind == comm.TaggedSendKind {
+	if r.kind == comm.TaggedSendKind {
 		m.send(r)
-	} else if e := m.find(r.call.Root, r.call.Tag, r.call.Kind == comm.TaggedRecvKind); e == nil {
+	} else if e := m.find(r.peer, r.tag, r.kind == comm.TaggedRecvKind); e == nil {
 		m.posted.add(r)
-	} else if r.call.Kind == comm.TaggedRecvKind {
+	} else if r.kind == comm.TaggedRecvKind {
 		m.accept(r, e)
 	} else {
 		r.status = e.status()
@@ -142,7 +157,7 @@ func (r *Request) look() (rank int, err error) {
 	if r.over.Load() {
 		return -1, nil
 	}
-	return m.waitsFor(r.call.Root), nil
+	return m.waitsFor(r.peer), nil
 }
 
 // advance makes progress.
@@ -171,20 +186,6 @@ func (m *Mailbox) waitsFor(rank int) int {
 	return last
 }
 
-// await returns when r has ended.
-func (r *Request) await(ctx context.Context) error {
-	if !r.over.Load() {
-		if err := r.m.backend.Await(ctx, &r.call, r.on); err != nil {
-			r.m.broke(err)
-			return err
-		}
-	}
-	if r.err != nil {
-		r.m.settle()
-	}
-	return r.err
-}
-
 // broke ends the mailbox with an error of the backend, which all ranks get.
 func (m *Mailbox) broke(err error) {
 	m.mu.Lock()
@@ -194,24 +195,35 @@ func (m *Mailbox) broke(err error) {
 }
 
 // block makes a blocking call.
-func (r *Request) block() error {
-	if cause := comm.Cancelled(r.ctx); cause != nil {
-		r.m.comm.Abort(cause)
+func (b *blockingCall) block() error {
+	m := b.m
+	if cause := comm.Cancelled(b.ctx); cause != nil {
+		m.comm.Abort(cause)
 		return cause
 	}
-	if err := r.begin(); err != nil {
+	if err := b.begin(); err != nil {
 		return err
 	}
-	return r.await(r.ctx)
+	if !b.over.Load() {
+		if err := m.backend.Await(b.ctx, &b.call, b.on); err != nil {
+			m.broke(err)
+			return err
+		}
+	}
+	if b.err != nil {
+		m.settle()
+	}
+	return b.err
 }
 
 // Wait returns when the request has ended: the buffer of a send may then be changed, that of a receive
 // read. If ctx is done before, the communicator is aborted; to give up waiting alone, select on Done.
 func (r *Request) Wait(ctx context.Context) (Status, error) {
 	if !r.over.Load() {
-		if err := r.m.backend.Await(ctx, &r.call, r.look); err != nil {
+		call := r.call()
+		if err := r.m.backend.Await(ctx, call, r.look); err != nil {
 			r.m.broke(err)
-			return Status{}, r.m.inner.FailAlone(&r.call, err)
+			return Status{}, r.m.inner.FailAlone(call, err)
 		}
 	}
 	return r.result()
@@ -228,7 +240,7 @@ func (r *Request) result() (Status, error) {
 	if done := new(*comm.Error); errors.As(r.err, done) { // the call that began it
 		return r.status, r.err
 	}
-	return r.status, r.m.inner.FailAlone(&r.call, r.err)
+	return r.status, r.m.inner.FailAlone(r.call(), r.err)
 }
 
 // Done returns a channel that is closed when the request has ended; Wait then returns at once.
@@ -303,7 +315,7 @@ func WaitAny(ctx context.Context, requests ...*Request) (i int, st Status, err e
 	}
 	if i = found(); i < 0 {
 		first := requests[0]
-		call := comm.Call{Kind: first.call.Kind, Root: AnySource, Tag: AnyTag, Cause: "WaitAny"}
+		call := comm.Call{Kind: first.kind, Root: AnySource, Tag: AnyTag, Cause: "WaitAny"}
 		err = first.m.backend.Await(ctx, &call, func() (int, error) {
 			for _, r := range requests {
 				r.Test()
@@ -326,7 +338,7 @@ func WaitAny(ctx context.Context, requests ...*Request) (i int, st Status, err e
 func (m *Mailbox) waitsForAny(requests []*Request) int {
 	last := m.me
 	for _, r := range requests {
-		last = r.m.waitsFor(r.call.Root)
+		last = r.m.waitsFor(r.peer)
 		if _, ended := r.m.backend.Ended(last); !ended {
 			break
 		}

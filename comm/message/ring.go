@@ -3,6 +3,8 @@ package message
 import (
 	"sync/atomic"
 	"unsafe"
+
+	"github.com/gorun-spmd/gorun/internal/release"
 )
 
 // The memory of each rank, from its start:
@@ -12,7 +14,7 @@ import (
 //	pieces                   data of long messages on its way, where ranks cannot read each other's
 //
 // A ring has lines of 64 bytes. A packet is a record and the lines of its data after it. Its stamp is
-// stored last. The stamp after the last packet is zero: the writer clears it before it publishes that packet.
+// stored last. The stamp after the last packet is zero: the writer clears it, and some more, before it publishes that packet.
 
 const lineBytes = 64
 
@@ -63,11 +65,16 @@ type packet struct {
 // An outRing is the writer's end of a ring.
 type outRing struct {
 	base  unsafe.Pointer
-	lines uint64 // of the ring
+	lines uint64 // of the ring, a power of two
 	at    uint64 // written
 	free  uint64 // taken by the reader when this rank last looked
+	clear uint64 // lines whose stamps were cleared
 	taken *line
 }
+
+// clearedLines is how many stamps are cleared at a time: the lines then come from the reader's cache at once,
+// in place of one with each packet.
+const clearedLines = 8
 
 // linesOf returns how many lines a packet has.
 func linesOf(data int) uint64 { return uint64(data+lineBytes-bodyBytes+lineBytes-1) / lineBytes }
@@ -77,7 +84,7 @@ func recordAt(base unsafe.Pointer, i uint64) *record { return (*record)(unsafe.A
 // put writes a packet; ok is false if there is no room yet.
 func (o *outRing) put(p *packet) (ok bool) {
 	n := linesOf(len(p.data))
-	at, skip := o.at%o.lines, uint64(0)
+	at, skip := o.at&(o.lines-1), uint64(0)
 	if at+n > o.lines {
 		skip = o.lines - at
 	}
@@ -91,7 +98,12 @@ func (o *outRing) put(p *packet) (ok bool) {
 		first = 0
 	}
 	r := recordAt(o.base, first)
-	recordAt(o.base, (first+n)%o.lines).stamp.Store(0)
+	if end := o.at + skip + n; end >= o.clear {
+		o.clear = min(end+clearedLines, o.free+o.lines)
+		for i := end; i < o.clear; i++ {
+			release.Store(&recordAt(o.base, i&(o.lines-1)).stamp, 0)
+		}
+	}
 	r.tag, r.width, r.what, r.bytes = p.tag, p.width, p.what, p.bytes
 	body := unsafe.Add(unsafe.Pointer(r), lineBytes-bodyBytes)
 	if p.kind == eagerPacket {
@@ -99,9 +111,9 @@ func (o *outRing) put(p *packet) (ok bool) {
 	} else {
 		*(*[3]uint64)(body) = p.words
 	}
-	r.stamp.Store(published | uint64(len(p.data))<<8 | uint64(p.kind))
+	release.Store(&r.stamp, published|uint64(len(p.data))<<8|uint64(p.kind))
 	if skip > 0 {
-		recordAt(o.base, at).stamp.Store(published | skipPacket)
+		release.Store(&recordAt(o.base, at).stamp, published|skipPacket)
 	}
 	o.at += skip + n
 	return true
@@ -118,21 +130,21 @@ type inRing struct {
 // next reads the next packet, whose data lies in the ring; ok is false if there is none, or one that
 // is no packet.
 func (i *inRing) next(p *packet) (ok bool) {
-	r := recordAt(i.base, i.at%i.lines)
+	r := recordAt(i.base, i.at&(i.lines-1))
 	stamp := r.stamp.Load()
 	if stamp == 0 {
 		return false
 	}
 	if uint8(stamp) == skipPacket {
-		i.at += i.lines - i.at%i.lines
-		i.taken.lines.Store(i.at)
+		i.at += i.lines - i.at&(i.lines-1)
+		release.Store(&i.taken.lines, i.at)
 		if r = recordAt(i.base, 0); r.stamp.Load() == 0 {
 			return false
 		}
 		stamp = r.stamp.Load()
 	}
 	n := int(stamp &^ published >> 8)
-	if i.at%i.lines+linesOf(n) > i.lines {
+	if i.at&(i.lines-1)+linesOf(n) > i.lines {
 		return false
 	}
 	*p = packet{kind: uint8(stamp), tag: r.tag, width: r.width, what: r.what, bytes: r.bytes}
@@ -148,5 +160,5 @@ func (i *inRing) next(p *packet) (ok bool) {
 // drop gives the lines of the packet that next has read back.
 func (i *inRing) drop(p *packet) {
 	i.at += linesOf(len(p.data))
-	i.taken.lines.Store(i.at)
+	release.Store(&i.taken.lines, i.at)
 }

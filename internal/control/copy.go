@@ -1,6 +1,10 @@
 package control
 
-import "time"
+import (
+	"time"
+
+	"github.com/gorun-spmd/gorun/internal/release"
+)
 
 // A Report is what a rank says of itself, for a process of another host.
 type Report struct {
@@ -40,7 +44,7 @@ func (s *Segment) Copy(rank int, r Report) {
 		b.ring[(r.Calls-1)%RingCalls] = entry{r.Last.Comm, r.Last.Seq, r.Last.What, r.Last.Count}
 	}
 	b.bytes = int64(r.Bytes)
-	release(&b.calls, r.Calls)
+	release.Store(&b.calls, r.Calls)
 	if r.Step >= 0 {
 		s.SetStep(rank, r.Step)
 	}

@@ -1,5 +1,7 @@
 package control
 
+import "github.com/gorun-spmd/gorun/internal/release"
+
 // A Call is one collective as the flight recorder keeps it.
 type Call struct {
 	Comm  uint64 // the communicator, by the offset of its region
@@ -15,7 +17,7 @@ func (s *Segment) Log(rank int, c Call, bytes int) {
 	n := b.calls.Load()
 	b.ring[n%RingCalls] = entry{c.Comm, c.Seq, c.What, c.Count}
 	b.bytes += int64(bytes)
-	release(&b.calls, n+1)
+	release.Store(&b.calls, n+1)
 }
 
 // Last returns rank's last calls, the latest last. If rank runs on meanwhile,

@@ -36,7 +36,7 @@ const policy = `
 	internal/gemm      < internal/simd internal/pairwise
 	internal/philox    <
 	internal/mem       < internal/fault internal/invariant
-	internal/control   < internal/invariant
+	internal/control   < internal/invariant internal/release
 	internal/job       <
 	internal/keepalive <
 	internal/snapshot  <
@@ -44,6 +44,7 @@ const policy = `
 	internal/forecast  <
 	internal/testenv   <
 	internal/deadlock  <
+	internal/release   <
 
 	comm          < internal/dtype internal/fold internal/mem internal/invariant internal/simd
 	internal/fold < internal/dtype internal/simd
@@ -59,7 +60,7 @@ const policy = `
 	comm/mpi/blocking/blockingtest < comm/commtest comm/mpi/blocking internal/testenv
 	comm/topology < comm
 	comm/window   < comm
-	comm/message  < comm
+	comm/message  < comm internal/release
 	comm/commtest < comm comm/mem comm/topology comm/window comm/message
 
 	tensor/kernel < internal/activation internal/dtype internal/fold internal/mem internal/philox internal/simd
