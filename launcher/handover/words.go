@@ -136,7 +136,7 @@ func (w *words) take(it job.Word) {
 	s.host = it.Host
 	if it.Kind == job.Gone && !s.ended {
 		s.gone = true
-		it = obituary(it, greeted)
+		it = lastWord(it, greeted)
 	}
 	if it.Kind == job.Asked {
 		if w.asks == 0 {
@@ -150,9 +150,9 @@ func (w *words) take(it job.Word) {
 	}
 }
 
-// obituary is the last word for a rank whose process has ended without one. greeted says
+// lastWord is the last word for a rank whose process has ended without one. greeted says
 // that it is a rank of package runtime, which speaks at its end unless it is killed.
-func obituary(it job.Word, greeted bool) job.Word {
+func lastWord(it job.Word, greeted bool) job.Word {
 	switch {
 	case it.Status > 128:
 		it.Text = "it was killed by " + supervisor.SignalName(syscall.Signal(it.Status-128))

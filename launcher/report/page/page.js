@@ -112,7 +112,7 @@ function ticks(lo, hi, n) {
 
 // chart draws curves over steps, if these are known, or seconds.
 function chart(title, curves, form, zero) {
-  const w = 420, h = 214, left = 54, right = 10, top = 8, bottom = 38;
+  const w = 420, h = 214, right = 10, top = 8, bottom = 38;
   const points = curves.flatMap(c => c.Points);
   const bySteps = !zero && points.every(p => p[1] >= 0) && new Set(points.map(p => p[1])).size > 1;
   const x = p => bySteps ? p[1] : p[0];
@@ -121,10 +121,12 @@ function chart(title, curves, form, zero) {
   let [x0, x1, y0, y1] = [bound(Math.min, xs), bound(Math.max, xs), zero ? 0 : bound(Math.min, ys), bound(Math.max, ys)];
   if (x1 === x0) x1 = x0 + 1;
   if (y1 === y0) [y0, y1] = [y0 - Math.abs(y0 || 1) / 2, y1 + Math.abs(y1 || 1) / 2];
+  const unit = form === size ? 1024 ** Math.floor(Math.log(Math.max(1, y1)) / Math.log(1024)) : 1;
+  const values = ticks(y0 / unit, y1 / unit, 4).map(t => t * unit);
+  const left = Math.max(54, ...values.map(t => 10 + 8.5 * form(t).length));
   const px = v => left + (v - x0) / (x1 - x0) * (w - left - right), py = v => top + (y1 - v) / (y1 - y0) * (h - top - bottom);
   const svg = make('svg', {viewBox: `0 0 ${w} ${h}`, role: 'img', tabindex: '0', 'aria-label': `${title}: left and right keys read points`});
-  const unit = form === size ? 1024 ** Math.floor(Math.log(Math.max(1, y1)) / Math.log(1024)) : 1;
-  for (const t of ticks(y0 / unit, y1 / unit, 4).map(t => t * unit)) {
+  for (const t of values) {
     svg.append(make('line.grid', {x1: left, x2: w - right, y1: py(t), y2: py(t)}), make('text', {x: left - 6, y: py(t) + 4, 'text-anchor': 'end'}, form(t)));
   }
   for (const t of ticks(x0, x1, 5)) svg.append(make('text', {x: px(t), y: h - 22, 'text-anchor': 'middle'}, digits(t)));
