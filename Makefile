@@ -29,10 +29,11 @@ train-long: build ## the same for 15 minutes
 recsys: build ## train the click model of examples/recsys on 4 ranks (half a minute)
 	bin/gorun -np 4 ./examples/recsys
 
-# The ranks of comm/mpi's tests take all cores: beside other packages both would take several times as long.
+# The ranks of these packages' tests take all cores: beside other packages both would take several times as long.
+ALONE := comm/mpi comm/shm internal/conformance
 test: verify build ## everything: verify, tests, tests under the race detector
-	$(GO) test ./comm/mpi
-	$(GO) test $$($(GO) list ./... | grep -v '/comm/mpi$$')
+	$(GO) test -p 1 -timeout 15m $(ALONE:%=./%)
+	$(GO) test $$($(GO) list ./... | grep -v $(ALONE:%=-e '/%$$'))
 	$(MAKE) --no-print-directory linked race test-arm64
 
 linked: ## the backends that link an MPI library when they are built

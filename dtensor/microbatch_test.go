@@ -62,7 +62,7 @@ func TestMicroBatchesHaveTheSameBits(t *testing.T) {
 							return err
 						}
 					}
-					if mine == nil && m.Comm().Rank() == 0 {
+					if m.Comm().Rank() == 0 && mine == nil {
 						mine = got
 					}
 					if first == nil {

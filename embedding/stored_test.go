@@ -40,6 +40,13 @@ func (b *badFiles) step() error {
 	return nil
 }
 
+// count returns how many operations there were.
+func (b *badFiles) count() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.calls
+}
+
 func (b *badFiles) Create(string) (rowstore.File, string, error) {
 	f, err := os.CreateTemp(b.folder, "")
 	if err == nil {
@@ -191,7 +198,7 @@ func TestStoredOnAFailingDisk(t *testing.T) {
 				t.Errorf("failing at %d: %d of %d ranks return %q", at, n, ranks, text)
 			}
 		}
-		done = at > files.calls
+		done = at > files.count()
 		if t.Failed() || done {
 			break
 		}

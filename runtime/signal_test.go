@@ -134,7 +134,8 @@ func TestRanksAgreeToStop(t *testing.T) {
 	}
 	stopped(t, 130, "interrupted (interrupt)", nil, send(syscall.SIGINT))
 	stopped(t, 143, "interrupted (terminated)", nil, send(syscall.SIGTERM))
-	stopped(t, 124, "interrupted (terminated)", []string{"--timeout", "500ms"}, func(*os.Process, map[string]int) error { return nil })
+	// The ranks have begun after 3 s, under the race detector too.
+	stopped(t, 124, "interrupted (terminated)", []string{"--timeout", "3s"}, func(*os.Process, map[string]int) error { return nil })
 	for _, rank := range []string{"0", "2"} {
 		errs := stopped(t, 143, "interrupted (terminated)", nil, func(_ *os.Process, ranks map[string]int) error {
 			return syscall.Kill(ranks[rank], syscall.SIGTERM)
