@@ -214,7 +214,9 @@ func TestUnknown(t *testing.T) {
 func TestNumberless(t *testing.T) {
 	x := []float32{1}
 	p := unsafe.Pointer(&x[0])
-	use := func(r *standin.Rank) { r.Use(func(q unsafe.Pointer) bool { return q == p }, nil) }
+	use := func(r *standin.Rank) {
+		r.Use(func(q unsafe.Pointer, bytes int) (int, bool) { return bytes, q == p }, nil)
+	}
 	must(t, run(standin.Config{Size: 4096, Run: []int{0, 4095}}, use, func(ctx context.Context, world *comm.Comm) error {
 		huge := comm.Buffer{Ptr: p, Count: 1 << 40, DType: comm.Float32}
 		if err := world.Do(ctx, comm.Call{Kind: comm.AllReduceKind, Op: comm.Sum, Dst: huge, Src: huge}); err != nil {
@@ -223,6 +225,36 @@ func TestNumberless(t *testing.T) {
 		all := huge
 		all.Count *= 4096
 		return world.Do(ctx, comm.Call{Kind: comm.AllToAllKind, Dst: all, Src: all})
+	}))
+}
+
+// Of bytes that are elements here and there, those move.
+func TestNumberlessParts(t *testing.T) {
+	holes := make(map[int]unsafe.Pointer) // by rank, where 8 bytes in the middle of 24 have none
+	use := func(r *standin.Rank) {
+		src := []int64{int64(r.Rank()), -1, int64(r.Rank()) + 1}
+		p := unsafe.Pointer(&src[0])
+		holes[r.Rank()] = p
+		r.Use(func(q unsafe.Pointer, bytes int) (int, bool) {
+			switch at := int(uintptr(q) - uintptr(p)); {
+			case at < 0 || at >= 16:
+				return bytes, false
+			case at < 8:
+				return min(bytes, 8-at), false
+			default:
+				return min(bytes, 16-at), true
+			}
+		}, nil)
+	}
+	must(t, run(standin.Config{Size: 3, Run: []int{0, 2}, For: func(int) int { return 2 }}, use, func(ctx context.Context, world *comm.Comm) error {
+		got := slices.Repeat([]int64{5}, 9)
+		dst := comm.Buffer{Ptr: unsafe.Pointer(&got[0]), Count: 72, DType: comm.Uint8}
+		err := world.Do(ctx, comm.Call{Kind: comm.AllGatherVKind, Dst: dst, DstCounts: []int{24, 24, 24},
+			Src: comm.Buffer{Ptr: holes[world.Rank()], Count: 24, DType: comm.Uint8}})
+		if want := []int64{0, 5, 1, 2, 5, 3, 2, 5, 3}; err == nil && !slices.Equal(got, want) {
+			err = fmt.Errorf("got %v, want %v", got, want)
+		}
+		return err
 	}))
 }
 
