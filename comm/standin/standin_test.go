@@ -285,6 +285,15 @@ func TestMismatch(t *testing.T) {
 				}
 				return comm.AllReduce(ctx, world, make([]int64, n), comm.Sum)
 			}},
+		{"another call on a shorter shard", [2]string{"rank 0 called AllGather int64[1] at standin/standin_test.go:",
+			"rank 4095 called AllReduce sum int64[1] at standin/standin_test.go:"},
+			func(ctx context.Context, world *comm.Comm) error {
+				const rows = 10*(last+1) - 3
+				if each := 10; min(each, rows-world.Rank()*each) == each {
+					return comm.AllGather(ctx, world, make([]int64, world.Size()), []int64{1})
+				}
+				return comm.AllReduce(ctx, world, []int64{1}, comm.Sum)
+			}},
 		{"no more calls", [2]string{"comm: AllReduce sum int64[1] at standin/standin_test.go:",
 			"rank 4095 ended: without an error, and its last call was Barrier at standin/standin_test.go:"},
 			func(ctx context.Context, world *comm.Comm) error {
