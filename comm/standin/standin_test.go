@@ -246,7 +246,8 @@ func TestNumberlessParts(t *testing.T) {
 			}
 		}, nil)
 	}
-	must(t, run(standin.Config{Size: 3, Run: []int{0, 2}, For: func(int) int { return 2 }}, use, func(ctx context.Context, world *comm.Comm) error {
+	config := standin.Config{Size: 3, Run: []int{0, 2}, For: func(int) int { return 2 }}
+	must(t, run(config, use, func(ctx context.Context, world *comm.Comm) error {
 		got := slices.Repeat([]int64{5}, 9)
 		dst := comm.Buffer{Ptr: unsafe.Pointer(&got[0]), Count: 72, DType: comm.Uint8}
 		err := world.Do(ctx, comm.Call{Kind: comm.AllGatherVKind, Dst: dst, DstCounts: []int{24, 24, 24},
