@@ -8,13 +8,13 @@ import (
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
-// Batch returns the batch of a step on a mesh, divided over one of its axes; "": none.
-// Each rank makes only its own rows, with FillBatch. It throws an error if the mesh has no
-// such axis.
+// Batch returns the rows first, first+1, … of a step's batch on a mesh, divided over one of
+// its axes; "": none. Each rank makes only its own rows, with FillBatch. It throws an error if
+// the mesh has no such axis.
 //
 //	ids [batch, context] S(0)   targets [batch, context] S(0)   on the axis; R on the others, int64
-func (s *Sampler) Batch(mesh *dtensor.Mesh, axis string, step, batch int) (ids, targets *dtensor.Tensor) {
-	return onMesh(mesh, axis, batch, s.context, func(row int, ids, targets []int64) { FillBatch(s, step, row, ids, targets) })
+func (s *Sampler) Batch(mesh *dtensor.Mesh, axis string, step, first, batch int) (ids, targets *dtensor.Tensor) {
+	return onMesh(mesh, axis, batch, s.context, func(row int, ids, targets []int64) { FillBatch(s, step, first+row, ids, targets) })
 }
 
 // Batch returns the windows first, first+1, … on a mesh, as Sampler.Batch does a step's

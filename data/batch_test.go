@@ -16,7 +16,7 @@ import (
 func TestBatchOnAMesh(t *testing.T) {
 	const rows, window = 5, 4
 	s := sampler(t, 200, window, 3)
-	wantIDs, wantTargets := batch(s, 7, 0, rows)
+	wantIDs, wantTargets := batch(s, 7, 2, rows)
 	w := NewWindows(counting(200), window)
 	windowIDs, windowTargets := make([]int64, rows*window), make([]int64, rows*window)
 	FillWindows(w, 2, windowIDs, windowTargets)
@@ -29,7 +29,7 @@ func TestBatchOnAMesh(t *testing.T) {
 			}
 			err := dtensor.Try(ctx, m, func() {
 				for _, axis := range []string{m.Axes()[0].Name, m.Axes()[1].Name, ""} {
-					ids, targets := s.Batch(m, axis, 7, rows)
+					ids, targets := s.Batch(m, axis, 7, 2, rows)
 					same("ids", ids, wantIDs)
 					same("targets", targets, wantTargets)
 					ids, targets = w.Batch(m, axis, 2, rows)
@@ -40,7 +40,7 @@ func TestBatchOnAMesh(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			err = dtensor.Try(ctx, m, func() { s.Batch(m, "depth", 0, rows) })
+			err = dtensor.Try(ctx, m, func() { s.Batch(m, "depth", 0, 0, rows) })
 			if err == nil || !strings.Contains(err.Error(), `has no axis "depth"`) {
 				return fmt.Errorf("an axis that is not there: %v", err)
 			}

@@ -89,12 +89,25 @@ func (r *Rank) move(posts []post) {
 			c := posts[i].call
 			dst, src := call.Dst.Part(call.DstRows, at, n), c.Source(r.g.here[i]).Part(c.SrcRows, first[i], sent[i])
 			if dst != src { // a call in place
-				comm.CopyParts(dst, src, moved*unit, call.Dst.Bytes())
+				posts[i].own.copy(dst, src, moved*unit)
 			}
 		}
 		if shape.Dst != comm.Whole {
 			at += n
 		}
+	}
+}
+
+// copy copies the first n bytes of a part of this rank's, where they are elements.
+func (o *own) copy(dst, src comm.Part, n int) {
+	for i := 0; i < n; {
+		from, run := src.Run(i, n-i)
+		run, none := o.without(from, run)
+		to, run := dst.Run(i, run)
+		if !none {
+			copy(unsafe.Slice((*byte)(to), run), unsafe.Slice((*byte)(from), run))
+		}
+		i += run
 	}
 }
 

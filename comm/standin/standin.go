@@ -83,6 +83,7 @@ func newGroup(j *job, world []int) *group {
 // A post is what a rank shows the others of its call.
 type post struct {
 	call   *comm.Call
+	own    *own // of the rank
 	real   bool // its elements are there
 	step   int  // of the program
 	blocks bool
@@ -90,7 +91,7 @@ type post struct {
 
 // own is what all groups share of one rank.
 type own struct {
-	numberless func(p unsafe.Pointer) bool
+	numberless func(p unsafe.Pointer, bytes int) (run int, numberless bool)
 	step       func() int
 
 	mu   sync.Mutex // calls that were started are made by goroutines of their own
@@ -110,8 +111,9 @@ type Rank struct {
 }
 
 // Use says which addresses have no elements, and at which step of the program this rank is. Either
-// may be nil. It is called before the first call of any communicator.
-func (r *Rank) Use(numberless func(p unsafe.Pointer) bool, step func() int) {
+// may be nil. numberless is asked whether the bytes from p on have none, and answers for the first
+// run of them that is alike. Use is called before the first call of any communicator.
+func (r *Rank) Use(numberless func(p unsafe.Pointer, bytes int) (run int, numberless bool), step func() int) {
 	r.own.numberless, r.own.step = numberless, step
 }
 
@@ -220,11 +222,26 @@ func (g *group) part(split int, members []int) *group {
 
 // Numberless reports whether p is an address without elements.
 func (r *Rank) Numberless(p unsafe.Pointer) bool {
-	return r.own.numberless != nil && r.own.numberless(p)
+	_, none := r.own.without(p, 1)
+	return none
 }
 
-// isReal reports whether the elements of a buffer are there.
-func (r *Rank) isReal(b comm.Buffer) bool { return b.Count == 0 || !r.Numberless(b.Ptr) }
+// without reports whether the bytes from p on are no elements, of the first run that is alike.
+func (o *own) without(p unsafe.Pointer, bytes int) (run int, numberless bool) {
+	if o.numberless == nil {
+		return bytes, false
+	}
+	return o.numberless(p, bytes)
+}
+
+// isReal reports whether the elements of a buffer are there, some of them at least.
+func (r *Rank) isReal(b comm.Buffer) bool {
+	if b.Count == 0 {
+		return true
+	}
+	run, none := r.own.without(b.Ptr, b.Bytes())
+	return !none || run < b.Bytes()
+}
 
 // Do carries out one call.
 func (r *Rank) Do(ctx context.Context, call *comm.Call) error {
@@ -239,7 +256,7 @@ func (r *Rank) Do(ctx context.Context, call *comm.Call) error {
 	posts := r.g.posts[r.calls%2] // those before are read until all have come to this call
 	r.calls++
 	mine := &posts[r.me]
-	*mine = post{call: call, real: r.isReal(call.Dst) && r.isReal(call.Src), blocks: call.Blocks()}
+	*mine = post{call: call, own: r.own, real: r.isReal(call.Dst) && r.isReal(call.Src), blocks: call.Blocks()}
 	if r.own.step != nil {
 		mine.step = r.own.step()
 	}

@@ -214,7 +214,9 @@ func TestUnknown(t *testing.T) {
 func TestNumberless(t *testing.T) {
 	x := []float32{1}
 	p := unsafe.Pointer(&x[0])
-	use := func(r *standin.Rank) { r.Use(func(q unsafe.Pointer) bool { return q == p }, nil) }
+	use := func(r *standin.Rank) {
+		r.Use(func(q unsafe.Pointer, bytes int) (int, bool) { return bytes, q == p }, nil)
+	}
 	must(t, run(standin.Config{Size: 4096, Run: []int{0, 4095}}, use, func(ctx context.Context, world *comm.Comm) error {
 		huge := comm.Buffer{Ptr: p, Count: 1 << 40, DType: comm.Float32}
 		if err := world.Do(ctx, comm.Call{Kind: comm.AllReduceKind, Op: comm.Sum, Dst: huge, Src: huge}); err != nil {
@@ -223,6 +225,35 @@ func TestNumberless(t *testing.T) {
 		all := huge
 		all.Count *= 4096
 		return world.Do(ctx, comm.Call{Kind: comm.AllToAllKind, Dst: all, Src: all})
+	}))
+}
+
+// Of bytes that are elements here and there, those move.
+func TestNumberlessParts(t *testing.T) {
+	srcs := [][]int64{{0, -1, 1}, nil, {2, -1, 3}} // by rank; the -1 are no elements
+	use := func(r *standin.Rank) {
+		p := unsafe.Pointer(&srcs[r.Rank()][0])
+		r.Use(func(q unsafe.Pointer, bytes int) (int, bool) {
+			switch at := int(uintptr(q) - uintptr(p)); {
+			case at < 0 || at >= 16:
+				return bytes, false
+			case at < 8:
+				return min(bytes, 8-at), false
+			default:
+				return min(bytes, 16-at), true
+			}
+		}, nil)
+	}
+	config := standin.Config{Size: 3, Run: []int{0, 2}, For: func(int) int { return 2 }}
+	must(t, run(config, use, func(ctx context.Context, world *comm.Comm) error {
+		got := slices.Repeat([]int64{5}, 9)
+		dst := comm.Buffer{Ptr: unsafe.Pointer(&got[0]), Count: 72, DType: comm.Uint8}
+		err := world.Do(ctx, comm.Call{Kind: comm.AllGatherVKind, Dst: dst, DstCounts: []int{24, 24, 24},
+			Src: comm.Buffer{Ptr: unsafe.Pointer(&srcs[world.Rank()][0]), Count: 24, DType: comm.Uint8}})
+		if want := []int64{0, 5, 1, 2, 5, 3, 2, 5, 3}; err == nil && !slices.Equal(got, want) {
+			err = fmt.Errorf("got %v, want %v", got, want)
+		}
+		return err
 	}))
 }
 
@@ -252,6 +283,15 @@ func TestMismatch(t *testing.T) {
 					n = 5 // of a shard that is shorter than the others
 				}
 				return comm.AllReduce(ctx, world, make([]int64, n), comm.Sum)
+			}},
+		{"another call on a shorter shard", [2]string{"rank 0 called AllGather int64[1] at standin/standin_test.go:",
+			"rank 4095 called AllReduce sum int64[1] at standin/standin_test.go:"},
+			func(ctx context.Context, world *comm.Comm) error {
+				const rows = 10*(last+1) - 3
+				if each := 10; min(each, rows-world.Rank()*each) == each {
+					return comm.AllGather(ctx, world, make([]int64, world.Size()), []int64{1})
+				}
+				return comm.AllReduce(ctx, world, []int64{1}, comm.Sum)
 			}},
 		{"no more calls", [2]string{"comm: AllReduce sum int64[1] at standin/standin_test.go:",
 			"rank 4095 ended: without an error, and its last call was Barrier at standin/standin_test.go:"},

@@ -101,7 +101,7 @@ func run(ctx context.Context, world *comm.Comm) error {
 	m := newGPT2(mesh, tok.VocabSize())
 	r := train.Run{Program: "15-gpt2", Advice: "lower -lr", Steps: *steps, Unit: "tokens", PerStep: batch * window,
 		Loss: func(step, _ int) *dtensor.Tensor {
-			ids, targets := text.Batch(mesh, "dp", step, batch)
+			ids, targets := text.Batch(mesh, "dp", step, 0, batch)
 			return loss.CrossEntropy(m.logits(ids, nil).Flatten(0, 1), targets.Flatten(0, 1), loss.Options{})
 		},
 		Params: m.Params(), Optimizer: optim.NewAdamW(nn.Tensors(m.Params()), optim.AdamWConfig{WeightDecay: 0.1}), Clip: 1,

@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 import (
@@ -14,6 +16,31 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/internal/programtest"
 )
+
+// A plan's memory does not grow with the model, its batch or what ranks exchange: floats are addresses
+// that nobody touches, also where they are sent among integers, and a rank makes its own part of the batch.
+func TestPlanMemory(t *testing.T) {
+	folder := t.TempDir()
+	var words strings.Builder
+	for i := range 4000 {
+		words.WriteString(strconv.Itoa(i * i))
+	}
+	if err := os.WriteFile(filepath.Join(folder, "text"), []byte(words.String()), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	r, peak := programtest.Build(t).PlanMemory(t, 1024, "-tp", "2", "-batch", "1024", "-layers", "16", "-width", "2048", "-heads", "16",
+		"-context", "512", "-vocab", "300", "-ngram", "1", "-bfloat16", "-plot", "", "-data", folder)
+	exchanged := false
+	for _, c := range r.Ranks[0].Calls {
+		exchanged = exchanged || c.Kind == "AllGatherV" && strings.Contains(c.Cause, "gradients of replicas")
+	}
+	if rank := r.Ranks[0].Memory; rank.Peak < 10e9 || !exchanged {
+		t.Errorf("a rank has %d bytes, and rows are exchanged: %v; the plan is to be of a large model", rank.Peak, exchanged)
+	}
+	if peak > 256<<20 {
+		t.Errorf("the plan had %d bytes in memory", peak)
+	}
+}
 
 // What gorun plan says of a step is what the step does: each rank's calls and bytes, and its memory.
 func TestPlan(t *testing.T) {

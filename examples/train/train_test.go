@@ -173,7 +173,7 @@ func TestTableGradientIsSparse(t *testing.T) {
 			return err
 		}
 		_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
-			ids, targets := tr.batch(o.batch, func(ids, targets []int64) { data.FillBatch(sample, 0, 0, ids, targets) })
+			ids, targets := sample.Batch(mesh, "dp", 0, 0, o.batch)
 			return m.loss(ids, targets)
 		}, tr.params...)
 		if err != nil {

@@ -7,9 +7,7 @@ import (
 	"github.com/gorun-spmd/gorun/data"
 	"github.com/gorun-spmd/gorun/data/corpus"
 	"github.com/gorun-spmd/gorun/dtensor"
-	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/optim"
-	"github.com/gorun-spmd/gorun/tensor"
 	"github.com/gorun-spmd/gorun/train"
 )
 
@@ -35,7 +33,7 @@ func newTrainer(mesh *dtensor.Mesh, m *model, text *corpus.Dataset, tokens []int
 		Accumulate: o.micro,
 		Loss: func(step, part int) *dtensor.Tensor {
 			windows := o.batch / o.micro
-			mean := m.loss(t.batch(windows, func(ids, targets []int64) { data.FillBatch(sample, step, part*windows, ids, targets) }))
+			mean := m.loss(sample.Batch(mesh, "dp", step, part*windows, windows))
 			if o.micro == 1 {
 				return mean
 			}
@@ -51,24 +49,13 @@ func newTrainer(mesh *dtensor.Mesh, m *model, text *corpus.Dataset, tokens []int
 	return t, nil
 }
 
-// batch makes a batch of so many windows, [B, T] S(0),R, which fill writes.
-func (t *trainer) batch(windows int, fill func(ids, targets []int64)) (ids, targets *dtensor.Tensor) {
-	dev := t.mesh.Device()
-	x := tensor.New(dev, tensor.Int64, windows, t.o.context)
-	y := tensor.NewLike(x)
-	tensor.Edit(x, func(ids []int64) { tensor.Edit(y, func(targets []int64) { fill(ids, targets) }) })
-	place := []layout.Placement{layout.Shard(0), layout.Replicate()}
-	return dtensor.Distribute(t.mesh, x, place...), dtensor.Distribute(t.mesh, y, place...)
-}
-
 // heldOut returns the cross-entropy of the held-out text, in nats over all its
 // targets.
 func (t *trainer) heldOut(ctx context.Context) (nats float64, targets int, err error) {
 	windows := data.NewWindows(t.text.HeldOut, t.o.context)
 	for first := 0; first < windows.Len(); first += t.o.batch {
 		err := dtensor.Try(ctx, t.mesh, func() {
-			ids, targets := t.batch(t.o.batch, func(ids, targets []int64) { data.FillWindows(windows, first, ids, targets) })
-			nats += t.model.nats(ids, targets).Item()
+			nats += t.model.nats(windows.Batch(t.mesh, "dp", first, t.o.batch)).Item()
 		})
 		if err != nil {
 			return 0, 0, err

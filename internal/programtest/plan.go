@@ -1,7 +1,10 @@
+//go:build linux
+
 package programtest
 
 import (
 	"encoding/json"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -17,6 +20,19 @@ import (
 // Plan returns what gorun plan says of the program on n ranks.
 func (p *Program) Plan(t testing.TB, n int, args ...string) *forecast.Report {
 	t.Helper()
+	r, _ := p.plan(t, n, args)
+	return r
+}
+
+// PlanMemory is Plan, and returns how many bytes the program and gorun had at most, whichever had more.
+func (p *Program) PlanMemory(t testing.TB, n int, args ...string) (r *forecast.Report, peak int) {
+	t.Helper()
+	r, state := p.plan(t, n, args)
+	return r, peakOf(state)
+}
+
+func (p *Program) plan(t testing.TB, n int, args []string) (*forecast.Report, *os.ProcessState) {
+	t.Helper()
 	all := append([]string{"plan", "-json", "-machine", "none", "-np", strconv.Itoa(n), p.path()}, args...)
 	cmd := exec.Command(filepath.Join(p.folder, "gorun"), all...)
 	out, err := cmd.Output()
@@ -27,7 +43,7 @@ func (p *Program) Plan(t testing.TB, n int, args ...string) *forecast.Report {
 	if err != nil {
 		t.Fatalf("gorun plan -np %d: %v", n, err)
 	}
-	return r
+	return r, cmd.ProcessState
 }
 
 // A Reality is what the ranks of a run have called and taken.

@@ -32,8 +32,9 @@ type Device struct {
 	real   cpu.Kernels
 	number float64 // what the host reads of floats
 
-	mu     sync.Mutex // guards what follows: calls that were started ask from other goroutines
-	pieces []piece    // by address
+	mu     sync.Mutex               // guards what follows: calls that were started ask from other goroutines
+	pieces []piece                  // by address
+	holes  map[unsafe.Pointer]spans // of pieces of bytes, by their first: where floats were copied to
 	work   map[Work]int
 	roles  map[unsafe.Pointer]Role // of tensors, by their first byte
 	times  map[unsafe.Pointer]int  // how often a parameter was updated
@@ -58,7 +59,8 @@ var _ tensor.Device = (*Device)(nil)
 
 // New returns a Device of its own memory.
 func New(c Config) *Device {
-	d := &Device{config: c, work: map[Work]int{}, roles: map[unsafe.Pointer]Role{}, grads: map[int]int{}, times: map[unsafe.Pointer]int{}}
+	d := &Device{config: c, work: map[Work]int{}, roles: map[unsafe.Pointer]Role{}, grads: map[int]int{}, times: map[unsafe.Pointer]int{},
+		holes: map[unsafe.Pointer]spans{}}
 	d.Memory = tensor.NewMemory(kernel.Memory{Pool: mem.NewPool(addresses{}, nil), OnHost: true, Watcher: d})
 	d.real = cpu.New(d.Memory.Scratch)
 	return d
@@ -78,17 +80,19 @@ func (d *Device) Made(p unsafe.Pointer, bytes int, dt dtype.DType) {
 		d.pieces = slices.Insert(d.pieces, i, now)
 	} else {
 		if was := d.pieces[i]; dt.Float() && !was.dtype.Float() {
-			clear(unsafe.Slice((*byte)(p), min(was.bytes, bytes))) // else the host would read integers as floats
+			wipe(p, min(was.bytes, bytes)) // else the host would read integers as floats
 		}
 		d.pieces[i] = now
 	}
 	gone := i + 1 // pieces behind p whose addresses the pool has given back, and got again as one
 	for gone < len(d.pieces) && uintptr(d.pieces[gone].at) < uintptr(p)+uintptr(bytes) {
 		delete(d.roles, d.pieces[gone].at)
+		delete(d.holes, d.pieces[gone].at)
 		gone++
 	}
 	d.pieces = slices.Delete(d.pieces, i+1, gone)
 	delete(d.roles, p)
+	delete(d.holes, p)
 	if live := d.Stats().Live; live > d.peak {
 		d.peak, d.peakAt = live, d.made
 		clear(d.grads)
@@ -123,17 +127,26 @@ func (x piece) holds(p unsafe.Pointer) bool {
 	return uintptr(p) >= uintptr(x.at) && uintptr(p) <= uintptr(x.at)+uintptr(x.bytes)
 }
 
-// Numberless reports whether p is an address of floats of this device: there is nothing to move
-// from there or to there.
-func (d *Device) Numberless(p unsafe.Pointer) bool {
+// Numberless reports whether the bytes from p on have no numbers, so that there is nothing to move
+// from there or to there: floats of this device, and bytes that floats were copied to. That is so
+// of the first run of them, which is at most bytes.
+func (d *Device) Numberless(p unsafe.Pointer, bytes int) (run int, numberless bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	x, ok := d.pieceAt(p)
-	return ok && x.dtype.Float()
+	if !ok || x.dtype.Float() {
+		return bytes, ok
+	}
+	at := int(uintptr(p) - uintptr(x.at))
+	run, numberless = d.holes[x.at].run(at)
+	return min(run, bytes), numberless
 }
 
 // isReal reports whether there is data at p.
-func (d *Device) isReal(p unsafe.Pointer) bool { return !d.Numberless(p) }
+func (d *Device) isReal(p unsafe.Pointer) bool {
+	_, numberless := d.Numberless(p, 1)
+	return !numberless
+}
 
 // WithoutFloats reports that floats have no elements.
 func (d *Device) WithoutFloats() bool { return true }
@@ -171,10 +184,14 @@ func (d *Device) FromHost(dst, src unsafe.Pointer, bytes int) {
 	}
 }
 
-// CopyBytes copies integers.
+// CopyBytes copies integers. Floats among bytes, as in a message that has indices too, stay without numbers.
 func (d *Device) CopyBytes(dst, src unsafe.Pointer, bytes int) {
 	d.count("Copy", 0, 2*bytes)
-	if d.isReal(src) {
+	from, to := d.isReal(src), d.isFloat(dst)
+	if !to {
+		d.setHole(dst, bytes, !from)
+	}
+	if from && !to {
 		d.real.CopyBytes(dst, src, bytes)
 	}
 }

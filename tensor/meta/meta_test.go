@@ -86,10 +86,73 @@ func TestPieces(t *testing.T) {
 	}{{0, 64, tensor.Int64}, {64, 64, tensor.Float32}, {256, 64, tensor.Int64}, {0, 512, tensor.Float32}, {0, 64, tensor.Int64}} {
 		d.Made(unsafe.Add(base, c.at), c.bytes, c.dt)
 		for _, i := range []int{0, c.bytes / 2, c.bytes - 1} {
-			if got := d.Numberless(unsafe.Add(base, c.at+i)); got != c.dt.Float() {
+			if _, got := d.Numberless(unsafe.Add(base, c.at+i), 1); got != c.dt.Float() {
 				t.Errorf("%+v: address %d: %v", c, i, got)
 			}
 		}
+	}
+}
+
+// Floats in a message of bytes are no numbers, and what lies beside them is.
+func TestFloatsAmongBytes(t *testing.T) {
+	d := New(Config{})
+	const bytes = 1 << 40
+	message := tensor.New(d, tensor.Uint8, bytes)
+	ids, values := tensor.FromSlice(d, []int64{3, 7}, 2), tensor.New(d, tensor.Float32, bytes/4-8)
+	behind := tensor.FromSlice(d, []int64{9, 11}, 2)
+	at := func(x *tensor.Tensor, i int) unsafe.Pointer { return unsafe.Add(x.Ptr(), i) }
+	d.CopyBytes(message.Ptr(), ids.Ptr(), 16)
+	d.CopyBytes(at(message, 16), values.Ptr(), values.Bytes())
+	d.CopyBytes(at(message, bytes-16), behind.Ptr(), 16)
+	runs := func(want ...int) { // of the message, with and without numbers in turn
+		t.Helper()
+		from := 0
+		for i, n := range want {
+			if run, none := d.Numberless(at(message, from), bytes-from); run != n || none != (i%2 == 1) {
+				t.Errorf("run %d: %d bytes, without numbers: %v; want %d", i, run, none, n)
+			}
+			from += n
+		}
+		if from != bytes {
+			t.Errorf("%d bytes of %d", from, bytes)
+		}
+	}
+	runs(16, bytes-32, 16)
+	d.CopyBytes(at(message, 1024), ids.Ptr(), 16) // among them
+	runs(16, 1024-16, 16, bytes-1024-32, 16)
+	d.CopyBytes(at(message, 0), values.Ptr(), values.Bytes())
+	if run, none := d.Numberless(message.Ptr(), bytes); !none || run != bytes-32 {
+		t.Errorf("%d bytes, without numbers: %v", run, none)
+	}
+	d.CopyBytes(behind.Ptr(), at(message, bytes-16), 16)
+	d.CopyBytes(values.Ptr(), at(message, bytes-16), 16) // a float never has the bits of an integer
+	if got := tensor.ToSlice[int64](behind); !slices.Equal(got, []int64{9, 11}) {
+		t.Errorf("behind the floats: %v", got)
+	}
+	if got := tensor.ToSlice[float32](tensor.Narrow(values, 0, 0, 2)); !slices.Equal(got, []float32{0, 0}) {
+		t.Errorf("floats: %v", got)
+	}
+}
+
+// Memory that had integers is zero when floats get it, and its whole pages are given back.
+func TestWipe(t *testing.T) {
+	const pages = 4
+	for _, c := range [][2]int{{0, pages << 12}, {64, 4096}, {64, 64}, {4096, 4096}, {100, 9000}, {8, 0}} {
+		p, err := addresses{}.Alloc(pages << 12)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := unsafe.Slice((*byte)(p), pages<<12)
+		for i := range b {
+			b[i] = 1
+		}
+		wipe(unsafe.Add(p, c[0]), c[1])
+		for i, x := range b {
+			if inside := i >= c[0] && i < c[0]+c[1]; inside == (x == 1) {
+				t.Fatalf("%v: byte %d is %d", c, i, x)
+			}
+		}
+		addresses{}.Free(p, pages<<12)
 	}
 }
 
