@@ -76,7 +76,7 @@ func find(ctx context.Context, o options, dir string) (found []*program, missing
 	if o.bench == "comm" {
 		name := version(command("mpirun", "--version"))
 		for _, source := range []string{"coll.c", "onesided.c", "messages.c"} {
-			p, err := compiled(name, "mpicc", dir, []string{"-O3", "-march=native", "-lm"}, source, func(binary string) *exec.Cmd {
+			p, err := compiled(name, "mpicc", dir, []string{"-O3", "-march=native"}, source, func(binary string) *exec.Cmd {
 				return command("mpirun", "--oversubscribe", "-np", fmt.Sprint(o.np), binary, seconds(o), o.match, fmt.Sprint(o.max))
 			})
 			found, missing = place(found, missing, p, err, wanted)
@@ -141,7 +141,7 @@ func compiled(name, compiler, dir string, flags []string, source string, run fun
 		return nil, err
 	}
 	binary := strings.TrimSuffix(file, ".c")
-	if out, err := command(compiler, append(flags, "-o", binary, file)...).CombinedOutput(); err != nil {
+	if out, err := command(compiler, append(flags, "-o", binary, file, "-lm")...).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("%s (%s: %v: %.200s)", name, compiler, err, out)
 	}
 	return one(name, func() *exec.Cmd { return run(binary) }), nil
