@@ -151,11 +151,7 @@ func TestNoGrace(t *testing.T) {
 func TestLauncherIsKilled(t *testing.T) {
 	t.Parallel()
 	s := start(t, 3, "-np", "3", "testrank", "ignore", "fork", "ready", "sleep")
-	all := s.left()
-	for i := 0; i < 200 && len(all) < 1+2+3*4; i++ { // a child of a child comes a little later
-		time.Sleep(50 * time.Millisecond)
-		all = s.left()
-	}
+	all := s.await(1 + 2 + 3*4) // a child of a child comes a little later
 	if len(all) != 1+2+3*4 {
 		t.Errorf("%d processes, want gorun, its guardian with a keeper, and 3 ranks with 3 children each: %v", len(all), all)
 	}

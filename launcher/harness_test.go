@@ -170,13 +170,16 @@ func (s *session) check(status int, said ...string) {
 // gone waits until no process of the session is left, gorun itself having been killed.
 func (s *session) gone() {
 	s.t.Helper()
+	if left := s.await(0); len(left) > 0 {
+		s.t.Fatalf("still there: %v", left)
+	}
+}
+
+// await returns left when it is n processes, or when the test has waited long enough.
+func (s *session) await(n int) []string {
 	for end := time.Now().Add(patienceOfTests); ; time.Sleep(5 * time.Millisecond) {
-		left := s.left()
-		if len(left) == 0 {
-			return
-		}
-		if time.Now().After(end) {
-			s.t.Fatalf("still there: %v", left)
+		if left := s.left(); len(left) == n || time.Now().After(end) {
+			return left
 		}
 	}
 }

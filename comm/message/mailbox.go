@@ -88,19 +88,20 @@ func New(ctx context.Context, c *comm.Comm) (*Mailbox, error) {
 			"that it uses shared memory under gorun, or finds the MPI library when it starts: %w", m.inner.Library(), errors.ErrUnsupported)
 	}
 	n := c.Size()
-	ring := 1 << (bits.Len(uint(min(mostRingBytes, max(leastRing, allRingBytes/n)))) - 1)
+	// The largest power of two that is no longer.
+	ringBytes := 1 << (bits.Len(uint(min(mostRingBytes, max(leastRing, allRingBytes/n)))) - 1)
 	m.backend, m.holder, m.reader = b, m.inner.Holder(), m.read
-	m.eager, m.credit = min(mostEager, ring/4-lineBytes), uint64(max(ring, min(mostCredit, allCredit/n)))
+	m.eager, m.credit = min(mostEager, ringBytes/4-lineBytes), uint64(max(ringBytes, min(mostCredit, allCredit/n)))
 	m.outs, m.ins = make([]outbound, n), make([]inbound, n)
 	m.spare.New = func() any { return newBlockingCall(m) }
-	if err := m.open(ctx, ring); err != nil {
+	if err := m.open(ctx, ringBytes); err != nil {
 		return nil, err
 	}
 	return m, m.barrier(ctx, "message.New") // no rank sends to memory that is not there yet
 }
 
 // open makes the way to the other ranks: rings, or packets.
-func (m *Mailbox) open(ctx context.Context, ring int) error {
+func (m *Mailbox) open(ctx context.Context, ringBytes int) error {
 	n := len(m.outs)
 	if p, ok := m.backend.(comm.PacketBackend); ok {
 		packets, err := p.OpenPackets(ctx, headBytes+pieceBytes)
@@ -111,7 +112,7 @@ func (m *Mailbox) open(ctx context.Context, ring int) error {
 		return nil
 	}
 	m.shared = m.backend.(comm.SharedBackend)
-	bytes := n * (lineBytes + ring)
+	bytes := n * (lineBytes + ringBytes)
 	own := make([]byte, 1)
 	if _, ok := m.shared.Export(unsafe.Pointer(&own[0]), 1); !ok { // not all memory can be read by others
 		m.pieces.at = bytes
@@ -126,9 +127,9 @@ func (m *Mailbox) open(ctx context.Context, ring int) error {
 	l := &ringLink{m: m, outs: make([]outRing, n), ins: make([]inRing, n)}
 	at := func(rank, offset int) unsafe.Pointer { return unsafe.Add(memory.Address(rank), offset) }
 	for r := range n {
-		lines := uint64(ring / lineBytes)
-		l.outs[r] = outRing{base: at(m.me, n*lineBytes+r*ring), lines: lines, taken: (*line)(at(r, m.me*lineBytes))}
-		l.ins[r] = inRing{base: at(r, n*lineBytes+m.me*ring), lines: lines, taken: (*line)(at(m.me, r*lineBytes))}
+		lines := uint64(ringBytes / lineBytes)
+		l.outs[r] = outRing{ring: ring{at(m.me, n*lineBytes+r*ringBytes), lines}, taken: (*line)(at(r, m.me*lineBytes))}
+		l.ins[r] = inRing{ring: ring{at(r, n*lineBytes+m.me*ringBytes), lines}, taken: (*line)(at(m.me, r*lineBytes))}
 	}
 	m.link = l
 	m.pieces.open(memory, m.me)

@@ -36,7 +36,7 @@ type Request struct {
 // A blockingCall is the request of a call that returns when it has ended. One serves many calls.
 type blockingCall struct {
 	Request
-	call comm.Call // of the Request
+	call comm.Call // its origin
 	ctx  context.Context
 	do   func() error
 	on   func() (int, error)
@@ -67,21 +67,21 @@ func (r *Request) fill(c *comm.Call, b comm.Buffer, width int) {
 	r.what = c.Fingerprint().What >> 16
 }
 
-// call describes the call that began r.
-func (r *Request) call() *comm.Call {
+// origin returns the call that began r. Few requests need it, and it is as large as they are.
+func (r *Request) origin() *comm.Call {
 	c := callOf(r.kind, r.buf, r.peer, r.tag)
 	return &c
 }
 
 // check returns what is wrong with a call.
 func (r *Request) check() error {
-	m, tag := r.m, r.tag
+	m := r.m
 	any := r.kind != comm.TaggedSendKind
 	switch {
 	case (r.peer < 0 || r.peer >= len(m.outs)) && !(any && r.peer == AnySource):
 		return fmt.Errorf("there is no rank %d; give one of 0 to %d", r.peer, len(m.outs)-1)
-	case (tag < 0 || tag > MaxTag) && !(any && tag == AnyTag):
-		return fmt.Errorf("there is no tag %d; give one of 0 to %d", tag, MaxTag)
+	case (r.tag < 0 || r.tag > MaxTag) && !(any && r.tag == AnyTag):
+		return fmt.Errorf("there is no tag %d; give one of 0 to %d", r.tag, MaxTag)
 	case m.holder != nil && len(r.data) > 0 && m.holder.Holds(r.buf.Ptr):
 		return errDevice
 	}
@@ -220,7 +220,7 @@ func (b *blockingCall) block() error {
 // read. If ctx is done before, the communicator is aborted; to give up waiting alone, select on Done.
 func (r *Request) Wait(ctx context.Context) (Status, error) {
 	if !r.over.Load() {
-		call := r.call()
+		call := r.origin()
 		if err := r.m.backend.Await(ctx, call, r.look); err != nil {
 			r.m.broke(err)
 			return Status{}, r.m.inner.FailAlone(call, err)
@@ -240,7 +240,7 @@ func (r *Request) result() (Status, error) {
 	if done := new(*comm.Error); errors.As(r.err, done) { // the call that began it
 		return r.status, r.err
 	}
-	return r.status, r.m.inner.FailAlone(r.call(), r.err)
+	return r.status, r.m.inner.FailAlone(r.origin(), r.err)
 }
 
 // Done returns a channel that is closed when the request has ended; Wait then returns at once.

@@ -14,7 +14,8 @@ import (
 //	pieces                   data of long messages on its way, where ranks cannot read each other's
 //
 // A ring has lines of 64 bytes. A packet is a record and the lines of its data after it. Its stamp is
-// stored last. The stamp after the last packet is zero: the writer clears it, and some more, before it publishes that packet.
+// stored last. The stamp after the last packet is zero: the writer clears it, and some more, before it publishes
+// that packet.
 
 const lineBytes = 64
 
@@ -62,10 +63,21 @@ type packet struct {
 	data  []byte    // of an eagerPacket, and over packets of a piecePacket
 }
 
+// A ring is where its lines are. They are counted from the first that was written, round after round.
+type ring struct {
+	base  unsafe.Pointer
+	lines uint64 // a power of two
+}
+
+// place returns where line i lies, in lines from the start.
+func (g ring) place(i uint64) uint64 { return i & (g.lines - 1) }
+
+// record returns the one that begins at line i.
+func (g ring) record(i uint64) *record { return (*record)(unsafe.Add(g.base, g.place(i)*lineBytes)) }
+
 // An outRing is the writer's end of a ring.
 type outRing struct {
-	base  unsafe.Pointer
-	lines uint64 // of the ring, a power of two
+	ring
 	at    uint64 // written
 	free  uint64 // taken by the reader when this rank last looked
 	clear uint64 // lines whose stamps were cleared
@@ -79,29 +91,24 @@ const clearedLines = 8
 // linesOf returns how many lines a packet has.
 func linesOf(data int) uint64 { return uint64(data+lineBytes-bodyBytes+lineBytes-1) / lineBytes }
 
-func recordAt(base unsafe.Pointer, i uint64) *record { return (*record)(unsafe.Add(base, i*lineBytes)) }
-
 // put writes a packet; ok is false if there is no room yet.
 func (o *outRing) put(p *packet) (ok bool) {
 	n := linesOf(len(p.data))
-	at, skip := o.at&(o.lines-1), uint64(0)
-	if at+n > o.lines {
-		skip = o.lines - at
+	first := o.at
+	if place := o.place(first); place+n > o.lines {
+		first += o.lines - place
 	}
-	if o.at+skip+n+1-o.free > o.lines {
-		if o.free = o.taken.lines.Load(); o.at+skip+n+1-o.free > o.lines {
+	end := first + n
+	if end+1-o.free > o.lines {
+		if o.free = o.taken.lines.Load(); end+1-o.free > o.lines {
 			return false
 		}
 	}
-	first := at
-	if skip > 0 {
-		first = 0
-	}
-	r := recordAt(o.base, first)
-	if end := o.at + skip + n; end >= o.clear {
+	r := o.record(first)
+	if end >= o.clear {
 		o.clear = min(end+clearedLines, o.free+o.lines)
 		for i := end; i < o.clear; i++ {
-			release.Store(&recordAt(o.base, i&(o.lines-1)).stamp, 0)
+			release.Store(&o.record(i).stamp, 0)
 		}
 	}
 	r.tag, r.width, r.what, r.bytes = p.tag, p.width, p.what, p.bytes
@@ -112,17 +119,16 @@ func (o *outRing) put(p *packet) (ok bool) {
 		*(*[3]uint64)(body) = p.words
 	}
 	release.Store(&r.stamp, published|uint64(len(p.data))<<8|uint64(p.kind))
-	if skip > 0 {
-		release.Store(&recordAt(o.base, at).stamp, published|skipPacket)
+	if first > o.at {
+		release.Store(&o.record(o.at).stamp, published|skipPacket)
 	}
-	o.at += skip + n
+	o.at = end
 	return true
 }
 
 // An inRing is the reader's end of a ring.
 type inRing struct {
-	base  unsafe.Pointer
-	lines uint64
+	ring
 	at    uint64
 	taken *line
 }
@@ -130,21 +136,21 @@ type inRing struct {
 // next reads the next packet, whose data lies in the ring; ok is false if there is none, or one that
 // is no packet.
 func (i *inRing) next(p *packet) (ok bool) {
-	r := recordAt(i.base, i.at&(i.lines-1))
+	r := i.record(i.at)
 	stamp := r.stamp.Load()
 	if stamp == 0 {
 		return false
 	}
 	if uint8(stamp) == skipPacket {
-		i.at += i.lines - i.at&(i.lines-1)
+		i.at += i.lines - i.place(i.at)
 		release.Store(&i.taken.lines, i.at)
-		if r = recordAt(i.base, 0); r.stamp.Load() == 0 {
+		if r = i.record(i.at); r.stamp.Load() == 0 {
 			return false
 		}
 		stamp = r.stamp.Load()
 	}
 	n := int(stamp &^ published >> 8)
-	if i.at&(i.lines-1)+linesOf(n) > i.lines {
+	if i.place(i.at)+linesOf(n) > i.lines {
 		return false
 	}
 	*p = packet{kind: uint8(stamp), tag: r.tag, width: r.width, what: r.what, bytes: r.bytes}

@@ -103,9 +103,8 @@ func (o *own) copy(dst, src comm.Part, n int) {
 	for i := 0; i < n; {
 		from, run := src.Run(i, n-i)
 		run, none := o.without(from, run)
-		to, run := dst.Run(i, run)
 		if !none {
-			copy(unsafe.Slice((*byte)(to), run), unsafe.Slice((*byte)(from), run))
+			comm.CopyParts(dst.From(i), src.From(i), run, n)
 		}
 		i += run
 	}

@@ -7,10 +7,8 @@ import (
 
 	"github.com/gorun-spmd/gorun/data"
 	"github.com/gorun-spmd/gorun/dtensor"
-	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/nn"
 	"github.com/gorun-spmd/gorun/optim"
-	"github.com/gorun-spmd/gorun/tensor"
 )
 
 // A tuning says how finetune trains.
@@ -34,10 +32,9 @@ func (m *model) finetune(ctx context.Context, o tuning) error {
 	optimizer := optim.NewAdamW(params, optim.AdamWConfig{})
 	rate := optim.WarmupCosine{Peak: o.rate, Floor: o.rate / 10, Warmup: o.steps / 20, Total: o.steps}
 	for step := range o.steps {
-		ids := tensor.New(m.mesh.Device(), tensor.Int64, o.batch, o.context)
-		targets := tensor.NewLike(ids)
-		tensor.Edit(ids, func(x []int64) { tensor.Edit(targets, func(y []int64) { data.FillBatch(sampler, step, 0, x, y) }) })
-		value, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor { return m.loss(m.batch(ids), m.batch(targets)) }, params...)
+		value, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+			return m.loss(sampler.Batch(m.mesh, "dp", step, 0, o.batch))
+		}, params...)
 		if err != nil {
 			return err
 		}
@@ -52,9 +49,4 @@ func (m *model) finetune(ctx context.Context, o tuning) error {
 		o.report(step, value.Item())
 	}
 	return nil
-}
-
-// batch divides a batch of windows over dp: [B, T] S(0),R.
-func (m *model) batch(whole *tensor.Tensor) *dtensor.Tensor {
-	return dtensor.Distribute(m.mesh, whole, layout.Shard(0), layout.Replicate())
 }

@@ -285,3 +285,8 @@ func TestConfigRefusals(t *testing.T) {
 		}
 	}
 }
+
+// batch divides a batch of windows over dp: [B, T] S(0),R.
+func (m *model) batch(whole *tensor.Tensor) *dtensor.Tensor {
+	return dtensor.Distribute(m.mesh, whole, layout.Shard(0), layout.Replicate())
+}

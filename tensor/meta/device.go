@@ -187,11 +187,8 @@ func (d *Device) FromHost(dst, src unsafe.Pointer, bytes int) {
 // CopyBytes copies integers. Floats among bytes, as in a message that has indices too, stay without numbers.
 func (d *Device) CopyBytes(dst, src unsafe.Pointer, bytes int) {
 	d.count("Copy", 0, 2*bytes)
-	from, to := d.isReal(src), d.isFloat(dst)
-	if !to {
-		d.setHole(dst, bytes, !from)
-	}
-	if from && !to {
+	numbers := d.isReal(src)
+	if d.setHole(dst, bytes, !numbers) && numbers {
 		d.real.CopyBytes(dst, src, bytes)
 	}
 }

@@ -38,21 +38,17 @@ func (s spans) without(x span) (left spans) {
 	return left
 }
 
-// isFloat reports whether p is in a tensor of floats.
-func (d *Device) isFloat(p unsafe.Pointer) bool {
+// setHole notes whether bytes of a tensor have no numbers from now on. ok is false if they never have
+// any, as those of floats.
+func (d *Device) setHole(p unsafe.Pointer, bytes int, hole bool) (ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	x, ok := d.pieceAt(p)
-	return ok && x.dtype.Float()
-}
-
-// setHole notes whether bytes of a tensor have no numbers from now on.
-func (d *Device) setHole(p unsafe.Pointer, bytes int, hole bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	x, ok := d.pieceAt(p)
-	if !ok || bytes == 0 || !hole && d.holes[x.at] == nil {
-		return
+	x, known := d.pieceAt(p)
+	switch {
+	case known && x.dtype.Float():
+		return false
+	case !known || bytes == 0 || !hole && d.holes[x.at] == nil:
+		return true
 	}
 	at := int(uintptr(p) - uintptr(x.at))
 	its := span{at, at + bytes}
@@ -62,4 +58,5 @@ func (d *Device) setHole(p unsafe.Pointer, bytes int, hole bool) {
 		left = slices.Insert(left, i, its)
 	}
 	d.holes[x.at] = left
+	return true
 }
