@@ -29,25 +29,37 @@ type Keep struct {
 	State *checkpoint.State
 	// Settings are what a resumed run must have the same, by flag.
 	Settings map[string]string
+
+	flags bool // errors name the flags, not the fields
 }
 
 // Flags declares -checkpoint, -every, -resume and -snapshot.
 func (k *Keep) Flags(f *flag.FlagSet, every int, with string) {
+	k.flags = true
 	f.StringVar(&k.Dir, "checkpoint", "", "keep checkpoints in `DIR`: every -every steps, at the end, and on Ctrl-C")
 	f.IntVar(&k.Every, "every", every, "steps between checkpoints")
 	f.BoolVar(&k.Resume, "resume", false, "go on from the last checkpoint in -checkpoint, with any "+with)
 	f.IntVar(&k.Snapshot, "snapshot", 0, "under gorun --elastic: `steps` between snapshots in memory (default: so that they cost 1 %)")
 }
 
-// Check checks the flags.
+// word returns what the user knows a setting by: its flag, or its field.
+func (k *Keep) word(flag, field string) string {
+	if k.flags {
+		return flag
+	}
+	return "Keep." + field
+}
+
+// Check checks the settings.
 func (k *Keep) Check() error {
+	dir, resume := k.word("-checkpoint", "Dir"), k.word("-resume", "Resume")
 	switch {
 	case k.Every < 1:
-		return fmt.Errorf("-every %d: give at least 1", k.Every)
+		return fmt.Errorf("%s %d: give at least 1", k.word("-every", "Every"), k.Every)
 	case k.Snapshot < 0:
-		return fmt.Errorf("-snapshot %d: give at least 1, or 0 for what costs 1 %% of the time", k.Snapshot)
+		return fmt.Errorf("%s %d: give at least 1, or 0 for what costs 1 %% of the time", k.word("-snapshot", "Snapshot"), k.Snapshot)
 	case k.Resume && k.Dir == "":
-		return errors.New("-resume: nothing to go on from; give the folder with -checkpoint")
+		return fmt.Errorf("%s: nothing to go on from; give the folder with %s", resume, dir)
 	}
 	return nil
 }
@@ -61,13 +73,14 @@ func (k *Keep) Ready(restarted bool) error {
 		return nil
 	}
 	e, ok, err := checkpoint.Latest(k.Dir)
+	dir, resume := k.word("-checkpoint", "Dir"), k.word("-resume", "Resume")
 	switch {
 	case err != nil:
-		return fmt.Errorf("-checkpoint: %w; give a folder of its own", err)
+		return fmt.Errorf("%s: %w; give a folder of its own", dir, err)
 	case k.Resume && !ok:
-		return fmt.Errorf("-resume: there is no checkpoint in %s; leave -resume out to begin", k.Dir)
+		return fmt.Errorf("%s: there is no checkpoint in %s; leave %[1]s out to begin", resume, k.Dir)
 	case !k.Resume && ok:
-		return fmt.Errorf("-checkpoint %s has a checkpoint of step %d; give -resume to go on from it, or another folder to begin", k.Dir, e.Step)
+		return fmt.Errorf("%s %s has a checkpoint of step %d; give %s to go on from it, or another folder to begin", dir, k.Dir, e.Step, resume)
 	}
 	return nil
 }

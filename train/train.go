@@ -140,7 +140,7 @@ func (r *Run) Do(ctx context.Context, world *comm.Comm, say func(string, ...any)
 				err = k.snapshot(ctx, n) // the job may go on with another number of ranks
 			}
 			if k != nil && k.store != nil && err == nil {
-				say("stopped after %d steps; -resume goes on from %s", n, r.Keep.Dir)
+				say("stopped after %d steps; %s goes on from %s", n, r.Keep.word("-resume", "Resume"), r.Keep.Dir)
 			}
 			return cmp.Or(err, ctx.Err())
 		}

@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -84,15 +85,19 @@ func TestRunsEndAndResume(t *testing.T) {
 	if losses, _, err := run(t, 0, func(*Run) {}); err != nil || len(losses) != 10 {
 		t.Errorf("%v, %v", losses, err)
 	}
-	if _, _, err := run(t, 0, resume); err == nil || !strings.Contains(err.Error(), "-resume: there is no checkpoint in "+dir) {
-		t.Errorf("-resume of nothing: %v", err)
+	if _, _, err := run(t, 0, resume); err == nil || !strings.Contains(err.Error(), "Keep.Resume: there is no checkpoint in "+dir) {
+		t.Errorf("resume of nothing: %v", err)
 	}
 	if losses, said, err := run(t, 5, keep); !errors.Is(err, context.Canceled) || len(losses) != 5 ||
-		!strings.Contains(said, "stopped after 5 steps; -resume goes on from "+dir) {
+		!strings.Contains(said, "stopped after 5 steps; Keep.Resume goes on from "+dir) {
 		t.Errorf("interrupted: %v, %v\n%s", losses, err, said)
 	}
-	if _, _, err := run(t, 0, keep); err == nil || !strings.Contains(err.Error(), "has a checkpoint of step 5; give -resume") {
+	if _, _, err := run(t, 0, keep); err == nil || !strings.Contains(err.Error(), "has a checkpoint of step 5; give Keep.Resume") {
 		t.Errorf("a new run in the folder of another: %v", err)
+	}
+	flags := func(r *Run) { r.Keep.Flags(flag.NewFlagSet("", flag.ContinueOnError), 1, ""); r.Keep.Dir = dir }
+	if _, _, err := run(t, 0, flags); err == nil || !strings.Contains(err.Error(), "has a checkpoint of step 5; give -resume") {
+		t.Errorf("a new run in the folder of another, by flags: %v", err)
 	}
 	other := func(r *Run) { resume(r); r.Keep.Settings = map[string]string{"seed": "2"} }
 	if _, _, err := run(t, 0, other); err == nil || !strings.Contains(err.Error(), "-seed was 1") ||

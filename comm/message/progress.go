@@ -301,32 +301,42 @@ func (m *Mailbox) piece(from int, p *packet) {
 // copyBytes copies src to the start of dst.
 func copyBytes(dst, src []byte) { simd.Copy(dst[:len(src)], src) }
 
-// The pauses of drive: short while something moves.
+// The pauses of drive: short while something moves. Idle for idlePauses of the longest, it ends.
 const (
 	shortestPause = 20 * time.Microsecond
 	longestPause  = time.Millisecond
+	idlePauses    = 20
 )
 
-// drive makes progress for requests that the program does not wait for, until there are none.
+// drive makes progress for requests that the program does not wait for. It outlives them for a while: to
+// start it costs several times what a short message does, and wakes a thread.
 func (m *Mailbox) drive() {
-	pause := shortestPause
+	pause, idle := shortestPause, 0
 	for {
 		time.Sleep(pause)
 		m.mu.Lock()
 		before := m.loose + m.queued
 		m.progress()
-		if m.loose == 0 && m.queued == 0 || m.closed {
+		if before == 0 {
+			idle++
+		} else {
+			idle = 0
+		}
+		if m.closed || idle == idlePauses || m.err != nil && m.loose+m.queued == 0 {
 			m.driving = false
 			m.mu.Unlock()
 			return
 		}
-		if pause *= 2; pause > longestPause {
+		if pause *= 2; pause > longestPause || idle > 0 {
 			pause = longestPause
 		}
 		if m.loose+m.queued != before || len(m.streams) > 0 || len(m.takes.requests) > len(m.takes.unused) {
 			pause = shortestPause
 		}
 		m.mu.Unlock()
+		if idle > 0 {
+			continue
+		}
 		if err := m.backend.Broken(); err != nil {
 			m.mu.Lock()
 			m.aborted = true // by another rank
