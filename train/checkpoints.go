@@ -17,7 +17,7 @@ import (
 // Keep says what is kept of a run, and where.
 type Keep struct {
 	Dir    string // folder of checkpoints; "": keep none
-	Every  int    // steps between checkpoints
+	Every  int    // steps between checkpoints; 0: at the end alone, and when the run is stopped
 	Resume bool   // go on from the last one
 
 	// Snapshot is how many steps lie between snapshots in memory, in a job that gorun --elastic
@@ -69,6 +69,9 @@ func (k *Keep) Check() error {
 // A run that was restarted takes what there is. Run.Do checks it too, but by then
 // a program has read its data.
 func (k *Keep) Ready(restarted bool) error {
+	if k.Every < 0 {
+		return fmt.Errorf("%s %d: give 0 or more", k.word("-every", "Every"), k.Every)
+	}
 	if k.Dir == "" || restarted {
 		return nil
 	}
@@ -173,7 +176,7 @@ func (r *Run) SHA256(ctx context.Context, world *comm.Comm) (string, error) {
 // step starts to save what so many steps have made, if it is time and the save
 // before has ended. A save that failed is told of; the next may do better.
 func (k *keeper) step(ctx context.Context, steps int, say func(string, ...any)) error {
-	if k == nil || k.store == nil || steps%k.run.Keep.Every != 0 {
+	if k == nil || k.store == nil || k.run.Keep.Every == 0 || steps%k.run.Keep.Every != 0 {
 		return nil
 	}
 	started, err := k.store.TrySave(ctx, steps, &k.state)

@@ -121,6 +121,20 @@ func TestRunsEndAndResume(t *testing.T) {
 	}
 }
 
+func TestKeepTheEndAlone(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a")
+	if _, _, err := run(t, 0, func(r *Run) { r.Keep.Dir, r.Keep.Every = dir, 0 }); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := checkpoint.List(dir); err != nil || len(found) != 1 || found[0].Step != 10 {
+		t.Errorf("kept %v, %v", found, err)
+	}
+	if _, _, err := run(t, 0, func(r *Run) { r.Keep.Dir, r.Keep.Every = dir, -1 }); err == nil ||
+		!strings.Contains(err.Error(), "Keep.Every -1") {
+		t.Errorf("a negative number of steps: %v", err)
+	}
+}
+
 func TestLossThatIsNoNumber(t *testing.T) {
 	_, _, err := run(t, 0, func(r *Run) {
 		r.Step = func(ctx context.Context, step int, share float64) (float64, error) { zero := 0.0; return 1 / zero, nil }
