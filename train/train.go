@@ -40,7 +40,7 @@ import (
 
 // A Run is one run of a program: which steps to make and what to keep of them.
 type Run struct {
-	Program string // in errors
+	Program string // in errors; "": the name of the binary
 	Advice  string // what to do about a loss that is not finite
 
 	// Loss returns the loss of a part of a step's batch, of one element. A step is
@@ -67,7 +67,7 @@ type Run struct {
 
 	Steps   int           // the run ends after so many; 0: no such end
 	Limit   time.Duration // the run ends after this time; 0: no such end
-	Unit    string        // of what a step works on
+	Unit    string        // of what a step works on; "": tokens, or steps if PerStep is 0
 	PerStep int           // how many of them
 
 	Out     io.Writer // of progress; nil: standard error
@@ -89,6 +89,9 @@ const Ticks = 1 << 20
 // to, and returns ctx's error. say prints a line on one rank; nil: on standard error of
 // rank 0.
 func (r *Run) Do(ctx context.Context, world *comm.Comm, say func(string, ...any)) error {
+	if err := r.check(); err != nil {
+		return err
+	}
 	if say == nil {
 		say = Say(world)
 	}

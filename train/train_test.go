@@ -121,6 +121,32 @@ func TestRunsEndAndResume(t *testing.T) {
 	}
 }
 
+func TestSettingsThatAreWrong(t *testing.T) {
+	all := func(r *Run) {
+		r.Step, r.Loss, r.Params = nil, func(int, int) *dtensor.Tensor { return nil }, func(func(string, *dtensor.Tensor) bool) {}
+		r.Optimizer, r.Rate = optim.NewSGD(nil, optim.SGDConfig{}), optim.Constant{Rate: 1}
+	}
+	for want, change := range map[string]func(r *Run){
+		"Loss is nil":                            func(r *Run) { r.Loss = nil },
+		"Params is nil":                          func(r *Run) { r.Params = nil },
+		"Optimizer is nil":                       func(r *Run) { r.Optimizer = nil },
+		"Rate is nil":                            func(r *Run) { r.Rate = nil },
+		"Accumulate -1":                          func(r *Run) { r.Accumulate = -1 },
+		"Rate optim.WarmupCosine{Peak:1 Floor:0": func(r *Run) { r.Rate = optim.WarmupCosine{Peak: 1, Warmup: 1, Total: 10} },
+		"Rate optim.WarmupLinear{Peak:1 Floor:0": func(r *Run) { r.Rate = optim.WarmupLinear{Peak: 1, Total: 10} },
+		"Rate optim.OneCycle{Peak:1 Total:10":    func(r *Run) { r.Rate = optim.OneCycle{Peak: 1, Total: 10} },
+		"Rate optim.Constant{Rate:1 Warmup:3}":   func(r *Run) { r.Rate = optim.Constant{Rate: 1, Warmup: 3} },
+		"Rate optim.WarmupStep{Peak:1 Factor:0.5": func(r *Run) {
+			r.Rate = optim.WarmupStep{Peak: 1, Factor: 0.5, Every: 10}
+		},
+	} {
+		_, _, err := run(t, 0, func(r *Run) { all(r); change(r) })
+		if err == nil || !strings.HasPrefix(err.Error(), "test: train.Run: ") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
 func TestKeepTheEndAlone(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a")
 	if _, _, err := run(t, 0, func(r *Run) { r.Keep.Dir, r.Keep.Every = dir, 0 }); err != nil {
