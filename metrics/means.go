@@ -2,6 +2,9 @@ package metrics
 
 import (
 	"context"
+	"fmt"
+	"hash/fnv"
+	"math/bits"
 	"slices"
 
 	"github.com/gorun-spmd/gorun/comm"
@@ -40,15 +43,30 @@ func (m *Means) Add(name string, value, weight float64) {
 }
 
 // Reduce returns the means over all ranks, in the order in which names were first added, and
-// empties m. A mean of weight 0 is NaN.
+// empties m. A mean of weight 0 is NaN. It is an error on all ranks if they have added different names.
 func (m *Means) Reduce(ctx context.Context, world *comm.Comm) ([]Value, error) {
-	if err := comm.AllReduce(ctx, world, m.sums, comm.Sum); err != nil {
+	// The sums of a hash of the names and of its square: that of the squares is the least if all are the same.
+	hash := fnv.New32a()
+	fmt.Fprintf(hash, "%q", m.names)
+	h := uint64(hash.Sum32() % hashes)
+	sums := slices.Concat(m.sums, []float64{float64(h), float64(h * h)})
+	if err := comm.AllReduce(ctx, world, sums, comm.Sum); err != nil {
 		return nil, err
+	}
+	n := len(m.sums)
+	one, squares := uint64(sums[n]), uint64(sums[n+1])
+	hi, lo := bits.Mul64(one, one)
+	if least, low := bits.Mul64(squares, uint64(world.Size())); hi != least || lo != low {
+		return nil, fmt.Errorf("metrics: Means.Reduce: rank %d of %d has added %q, and another rank other names, or in another order; "+
+			"add a name for which a rank has no value with weight 0", world.Rank(), world.Size(), m.names)
 	}
 	values := make([]Value, len(m.names))
 	for i, name := range m.names {
-		values[i] = Value{name, m.sums[2*i] / m.sums[2*i+1]}
+		values[i] = Value{name, sums[2*i] / sums[2*i+1]}
 	}
 	*m = Means{}
 	return values, nil
 }
+
+// hashes is how many hashes of names there are: the sum of their squares over 100,000 ranks is exact.
+const hashes = 1 << 18

@@ -11,10 +11,16 @@ import (
 
 // AUC returns the area under the receiver operating characteristic: the probability that
 // a positive example has a higher score than a negative one, ties counting half. ok is
-// false if there are no positive or no negative examples.
+// false if there are no positive or no negative examples, or if a score is NaN.
+//
+//	scores [N]   labels [N], 1 or 0
 func AUC(scores, labels []float32) (auc float64, ok bool) {
+	wantPairs("AUC", len(scores), len(labels))
 	order := make([]int, len(scores))
-	for i := range order {
+	for i, s := range scores {
+		if s != s {
+			return 0, false
+		}
 		order[i] = i
 	}
 	slices.SortFunc(order, func(a, b int) int {
@@ -43,8 +49,18 @@ func AUC(scores, labels []float32) (auc float64, ok bool) {
 	return pairs / (clicks * others), true
 }
 
+// wantPairs panics if there is not one label for each prediction.
+func wantPairs(name string, predictions, labels int) {
+	if predictions != labels {
+		panic(fmt.Sprintf("metrics: %s: %d predictions and %d labels; give as many of each", name, predictions, labels))
+	}
+}
+
 // LogLoss returns the mean binary cross-entropy of logits.
+//
+//	logits [N]   labels [N], 1 or 0
 func LogLoss(logits, labels []float32) float64 {
+	wantPairs("LogLoss", len(logits), len(labels))
 	sum := 0.0
 	for i, x := range logits {
 		x := float64(x)
@@ -98,6 +114,7 @@ func Perplexity(nats float64, tokens int) float64 { return math.Exp(nats / float
 //
 //	predictions [N]   targets [N]
 func Accuracy(predictions, targets []int64, ignore int64) (correct, counted int) {
+	wantPairs("Accuracy", len(predictions), len(targets))
 	for i, t := range targets {
 		if t == ignore {
 			continue

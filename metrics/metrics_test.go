@@ -3,9 +3,11 @@ package metrics
 import (
 	"bytes"
 	"compress/gzip"
+	"fmt"
 	"io"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 )
 
@@ -42,6 +44,15 @@ func TestAUC(t *testing.T) {
 	if _, ok := AUC([]float32{1, 2}, []float32{1, 1}); ok {
 		t.Error("an area without both labels")
 	}
+	if _, ok := AUC([]float32{1, float32(math.NaN()), 2}, []float32{1, 0, 0}); ok {
+		t.Error("an area of a score that is no number")
+	}
+	defer func() {
+		if p := fmt.Sprint(recover()); !strings.Contains(p, "metrics: AUC: 2 predictions and 1 labels") {
+			t.Error(p)
+		}
+	}()
+	AUC([]float32{1, 2}, []float32{1})
 }
 
 func TestGzip(t *testing.T) {

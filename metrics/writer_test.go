@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -36,6 +37,30 @@ func TestMeansOverRanks(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+func TestMeansOfOtherNames(t *testing.T) {
+	for name, add := range map[string]func(m *Means, rank int){
+		"other names": func(m *Means, rank int) { m.Add(fmt.Sprint("of rank ", rank/2), 1, 1) },
+		"in another order": func(m *Means, rank int) {
+			for i := range 2 {
+				m.Add(fmt.Sprint((i+rank/2)%2), 1, 1)
+			}
+		},
+	} {
+		commtest.Run(t, 3, func(ctx context.Context, world *comm.Comm) error {
+			var m Means
+			add(&m, world.Rank())
+			before := m
+			if _, err := m.Reduce(ctx, world); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("rank %d of 3 has added", world.Rank())) {
+				return fmt.Errorf("%s: %v", name, err)
+			}
+			if !reflect.DeepEqual(m, before) {
+				return fmt.Errorf("%s: the error changed %v to %v", name, before, m)
+			}
+			return nil
+		})
+	}
 }
 
 func TestAccuracyAndPerplexity(t *testing.T) {
