@@ -4,3 +4,6 @@ package dtensor_test
 
 // most bounds the layouts that are tried for each shape.
 const most = 30
+
+// every is how many combinations of layouts on a mesh of two axes lie between two that are tried.
+const every = 1

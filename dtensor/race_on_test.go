@@ -4,3 +4,6 @@ package dtensor_test
 
 // most bounds the layouts that are tried for each shape: the race detector is slow.
 const most = 3
+
+// every is how many combinations of layouts on a mesh of two axes lie between two that are tried.
+const every = 7
