@@ -26,6 +26,7 @@ type Mailbox struct {
 	eager   int    // bytes of the longest message that travels with its envelope
 	credit  uint64 // bytes of such messages to one rank that no receive has taken
 	spare   sync.Pool
+	sent    Request                   // of sends that were over when they were begun
 	reader  func(from int, p *packet) // read
 
 	mu      sync.Mutex // guards what follows
@@ -94,6 +95,8 @@ func New(ctx context.Context, c *comm.Comm) (*Mailbox, error) {
 	m.eager, m.credit = min(mostEager, ringBytes/4-lineBytes), uint64(max(ringBytes, min(mostCredit, allCredit/n)))
 	m.outs, m.ins = make([]outbound, n), make([]inbound, n)
 	m.spare.New = func() any { return newBlockingCall(m) }
+	m.sent.m = m
+	m.sent.over.Store(true)
 	if err := m.open(ctx, ringBytes); err != nil {
 		return nil, err
 	}

@@ -101,25 +101,33 @@ func TryProbe(m *Mailbox, from, tag int) (st Status, ok bool, err error) {
 
 // ISend begins to send buf to rank to. Nobody may write to buf until the request has ended.
 func ISend[T any](m *Mailbox, buf []T, to, tag int) *Request {
-	return m.start(comm.TaggedSendKind, comm.Of(buf), widthOf[T](), to, tag)
+	return m.startSend(comm.Of(buf), widthOf[T](), to, tag)
 }
 
 // IRecv begins to receive a message into the start of buf, as Recv does. Receives that would
 // take the same message get them in the order in which they were begun.
 func IRecv[T any](m *Mailbox, buf []T, from, tag int) *Request {
-	return m.start(comm.TaggedRecvKind, comm.Of(buf), widthOf[T](), from, tag)
+	return m.startRecv(comm.Of(buf), widthOf[T](), from, tag)
 }
 
-// start begins a request that the program may wait for.
-func (m *Mailbox) start(kind comm.Kind, b comm.Buffer, width, peer, tag int) *Request {
-	call := callOf(kind, b, peer, tag)
-	r := &Request{m: m, loose: true}
+// startRecv begins a receive.
+func (m *Mailbox) startRecv(b comm.Buffer, width, from, tag int) *Request {
+	call := callOf(comm.TaggedRecvKind, b, from, tag)
+	r := &Request{m: m}
 	r.fill(&call, b, width)
-	if err := m.inner.Alone(&call, r.begin); err != nil && !r.over.Load() {
-		r.err = err
-		r.over.Store(true)
-	}
+	r.post(&call, r.begin)
 	return r
+}
+
+// startSend begins a send. All sends that are over at once have one request.
+func (m *Mailbox) startSend(b comm.Buffer, width, to, tag int) *Request {
+	c := m.blocking(nil, comm.TaggedSendKind, b, width, to, tag)
+	c.post(&c.call, c.start)
+	if c.over.Load() && c.err == nil {
+		m.release(c, nil)
+		return &m.sent
+	}
+	return &c.Request
 }
 
 // SendRecv sends src to rank to and receives into the start of dst from rank from, at once: ranks that all
@@ -148,6 +156,7 @@ func (m *Mailbox) release(c *blockingCall, err error) {
 	}
 	c.data, c.buf, c.alloc, c.ctx, c.status, c.err, c.at = nil, comm.Buffer{}, nil, nil, Status{}, nil, 0
 	c.call = comm.Call{}
+	c.loose = false
 	c.over.Store(false)
 	m.spare.Put(c)
 }

@@ -33,19 +33,20 @@ type Request struct {
 	at         int           // bytes of data that have gone or come
 }
 
-// A blockingCall is the request of a call that returns when it has ended. One serves many calls.
+// A blockingCall is the request of a call that returns when it has ended, or of one that may outlive it. One
+// serves many calls.
 type blockingCall struct {
 	Request
-	call comm.Call // its origin
-	ctx  context.Context
-	do   func() error
-	on   func() (int, error)
+	call      comm.Call // its origin
+	ctx       context.Context
+	do, start func() error
+	on        func() (int, error)
 }
 
 // newBlockingCall makes a request for blocking calls.
 func newBlockingCall(m *Mailbox) *blockingCall {
 	b := &blockingCall{Request: Request{m: m}}
-	b.do, b.on = b.block, b.look
+	b.do, b.start, b.on = b.block, b.begin, b.look
 	return b
 }
 
@@ -89,6 +90,15 @@ func (r *Request) check() error {
 }
 
 var errDevice = errors.New("the buffer lies in the memory of a device; copy it to the host first")
+
+// post begins a request that the program may wait for, by begin.
+func (r *Request) post(call *comm.Call, begin func() error) {
+	r.loose = true
+	if err := r.m.inner.Alone(call, begin); err != nil && !r.over.Load() {
+		r.err = err
+		r.over.Store(true)
+	}
+}
 
 // begin checks a call and posts it.
 func (r *Request) begin() error {
