@@ -19,7 +19,7 @@ func (r *Run) check() error {
 	}
 	err := r.wrong()
 	if err != nil {
-		err = fmt.Errorf("%s: train.Run: %w", r.Program, err)
+		err = fmt.Errorf("%s: %w", r.Program, err)
 	}
 	return err
 }
@@ -27,18 +27,18 @@ func (r *Run) check() error {
 func (r *Run) wrong() error {
 	switch {
 	case r.Steps < 0 || r.Limit < 0 || r.Accumulate < 0 || r.Clip < 0 || r.PerStep < 0:
-		return fmt.Errorf("Steps %d, Limit %v, Accumulate %d, Clip %v, PerStep %d: give numbers of 0 and more",
+		return fmt.Errorf("train.Run: Steps %d, Limit %v, Accumulate %d, Clip %v, PerStep %d: give numbers of 0 and more",
 			r.Steps, r.Limit, r.Accumulate, r.Clip, r.PerStep)
 	case r.Step != nil:
 		return nil
 	case r.Loss == nil:
-		return errors.New("Loss is nil; give the function that returns the loss of a batch, or Step, which makes a whole step")
+		return errors.New("train.Run: Loss is nil; give the function that returns the loss of a batch, or Step, which makes a whole step")
 	case r.Params == nil:
-		return errors.New("Params is nil; give those that the gradients are of, such as model.Params()")
+		return errors.New("train.Run: Params is nil; give those that the gradients are of, such as model.Params()")
 	case r.Optimizer == nil:
-		return errors.New("Optimizer is nil; give one that was made for nn.Tensors(Params), such as an optim.AdamW")
+		return errors.New("train.Run: Optimizer is nil; give one that was made for nn.Tensors(Params), such as an optim.AdamW")
 	case r.Rate == nil:
-		return errors.New("Rate is nil; give a schedule, such as optim.Constant{Rate: 1e-3}")
+		return errors.New("train.Run: Rate is nil; give a schedule, such as optim.Constant{Rate: 1e-3}")
 	}
 	// A schedule that was meant for steps would be over as soon as the run has begun.
 	warmup, every, total := Ticks, Ticks, Ticks
@@ -56,7 +56,7 @@ func (r *Run) wrong() error {
 	}
 	short := func(ticks, least int) bool { return ticks > 0 && ticks < least }
 	if short(warmup, Ticks/2000) || short(every, Ticks/1000) || short(total, Ticks/4) {
-		return fmt.Errorf("Rate %T%+v counts steps, and a run is train.Ticks long, whatever its number of steps: say Total: train.Ticks, "+
+		return fmt.Errorf("train.Run: Rate %T%+v counts steps, and a run is train.Ticks long, whatever its number of steps: say Total: train.Ticks, "+
 			"Warmup: train.Ticks/20 for a twentieth of it", r.Rate, r.Rate)
 	}
 	return nil

@@ -121,7 +121,7 @@ func (m *Mailbox) startRecv(b comm.Buffer, width, from, tag int) *Request {
 
 // startSend begins a send. All sends that are over at once have one request.
 func (m *Mailbox) startSend(b comm.Buffer, width, to, tag int) *Request {
-	c := m.blocking(nil, comm.TaggedSendKind, b, width, to, tag)
+	c := m.blocking(context.Background(), comm.TaggedSendKind, b, width, to, tag)
 	c.post(&c.call, c.start)
 	if c.over.Load() && c.err == nil {
 		m.release(c, nil)
