@@ -56,8 +56,8 @@ func (r *Run) wrong() error {
 	}
 	short := func(ticks, least int) bool { return ticks > 0 && ticks < least }
 	if short(warmup, Ticks/2000) || short(every, Ticks/1000) || short(total, Ticks/4) {
-		return fmt.Errorf("train.Run: Rate %T%+v counts steps, and a run is train.Ticks long, whatever its number of steps: say Total: train.Ticks, "+
-			"Warmup: train.Ticks/20 for a twentieth of it", r.Rate, r.Rate)
+		return fmt.Errorf("train.Run: Rate %T%+v counts steps, and a run is train.Ticks long, whatever its number of steps: "+
+			"say Total: train.Ticks, Warmup: train.Ticks/20 for a twentieth of it", r.Rate, r.Rate)
 	}
 	return nil
 }
