@@ -40,6 +40,8 @@ type words struct {
 	asks  int            // how many have
 	order int
 	blame blame
+	begun bool   // rank 0 has begun its first step
+	kept  int    // the step of the last snapshot; -1: there is none
 	held  []byte // of the stream: what may become a word
 }
 
@@ -53,7 +55,7 @@ type spoken struct {
 }
 
 func newWords(whole bool) *words {
-	return &words{token: rand.Text(), whole: whole, ranks: map[int]*spoken{}, quiet: map[string]int{}, blame: newBlame()}
+	return &words{token: rand.Text(), whole: whole, ranks: map[int]*spoken{}, quiet: map[string]int{}, blame: newBlame(), kept: -1}
 }
 
 // maxHeld is more than any word with what a launcher puts before it.
@@ -137,6 +139,12 @@ func (w *words) take(it job.Word) {
 	if it.Kind == job.Gone && !s.ended {
 		s.gone = true
 		it = lastWord(it, greeted)
+	}
+	switch it.Kind {
+	case job.Begun:
+		w.begun = true
+	case job.Kept:
+		w.kept = max(w.kept, it.Status)
 	}
 	if it.Kind == job.Asked {
 		if w.asks == 0 {

@@ -1,0 +1,128 @@
+//go:build linux
+
+package cluster
+
+import (
+	"context"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// The lines of the example about a step, and about the state that it ends with.
+var (
+	atStep = regexp.MustCompile(`step +(\d+)/`)
+	state  = regexp.MustCompile(`"state_sha256":"([0-9a-f]+)"`)
+)
+
+// An elastic job on several hosts goes on from snapshots in their memory when one of them is
+// lost, on those that are left, and ends with the bits of a run that nothing happened to.
+func TestElastic(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, and its programs are the same as without -short")
+	}
+	need(t, "mpirun.openmpi", "mpiexec.hydra")
+	c := up(t, 3)
+	build(t, c.dir)
+	c.write("two", "node1 slots=2\nnode2 slots=2\n")
+	c.write("three", "node1 slots=2\nnode2 slots=1\nnode3 slots=1\n")
+	learn := train(c.dir, "-steps", "40", "-json", "-snapshot", "3")
+	alone, err := c.run(c.hosts[0], patience, nil, append([]string{"gorun", "-np", "2", "--same-bits"}, learn...)...)
+	want := state.FindString(alone)
+	if err != nil || want == "" {
+		t.Fatalf("on one host: %v\n%s", err, alone)
+	}
+	for _, e := range []elasticCase{
+		{"a rank is killed", "two", []string{"--elastic", "restart"}, c.killRank(2), []string{"restart 1, from the last snapshot"}},
+		{"a rank is killed, shrink", "two", []string{"--elastic", "shrink"}, c.killRank(2), []string{"with 3 ranks, restart 1"}},
+		{"a daemon is killed", "three", []string{"--elastic", "restart"}, c.killAll(2, "orted", "prted", "hydra_pmi_proxy"),
+			[]string{"starting the job again, restart 1"}},
+		{"a host is cut off", "two", []string{"--elastic", "restart"}, func() { c.cable(2, "down") },
+			[]string{"node2 lost", "with 2 ranks, restart 1"}},
+		{"one of three is cut off", "three", []string{"--elastic", "shrink"}, func() { c.cable(2, "down") },
+			[]string{"node2 lost", "with 3 ranks, restart 1"}},
+		{"all processes of a host are killed", "three", []string{"--elastic", "restart"},
+			c.killAll(3, "train", "gorun", "orted", "prted", "hydra_pmi_proxy"), []string{"node3 lost", "with 3 ranks, restart 1"}},
+	} {
+		for _, via := range []string{"openmpi", "mpich"} {
+			t.Run(e.name+", "+via, func(t *testing.T) { c.goesOn(t, via, want, e, learn) })
+		}
+	}
+}
+
+type elasticCase struct {
+	name, hosts string
+	flags       []string
+	harm        func()
+	says        []string
+}
+
+// killRank returns a function that kills a rank of host k.
+func (c *cluster) killRank(k int) func() {
+	return func() {
+		for _, it := range c.running(c.hosts[k-1], "train") {
+			c.kill(it)
+			return
+		}
+	}
+}
+
+// killAll returns a function that kills the processes of host k that have one of the names.
+func (c *cluster) killAll(k int, names ...string) func() {
+	return func() {
+		for _, it := range c.running(c.hosts[k-1], names...) {
+			c.kill(it)
+		}
+	}
+}
+
+// kill kills a process that running has returned.
+func (c *cluster) kill(it string) {
+	_, number, _ := strings.Cut(it, " ")
+	pid, err := strconv.Atoi(number)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
+}
+
+// goesOn does harm to a job after some snapshots, and compares its end.
+func (c *cluster) goesOn(t *testing.T, via, want string, e elasticCase, learn []string) {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var out output
+	args := append([]string{"gorun", "--hostfile", e.hosts, "--via", via, "-np", "4", "--same-bits"}, e.flags...)
+	cmd := c.command(ctx, c.hosts[0], nil, append(args, learn...)...)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	c.await("some steps", func() bool {
+		all := atStep.FindAllStringSubmatch(out.String(), -1)
+		if len(all) == 0 {
+			return ctx.Err() != nil
+		}
+		step, err := strconv.Atoi(all[len(all)-1][1])
+		return err == nil && step >= 10
+	})
+	began := time.Now()
+	e.harm()
+	defer c.cable(2, "up")
+	c.await("the next attempt", func() bool { return strings.Contains(out.String(), "resumed at step") || ctx.Err() != nil })
+	t.Logf("the ranks resumed %v after the harm", time.Since(began).Round(10*time.Millisecond))
+	err := cmd.Wait()
+	text := out.String()
+	if got := state.FindString(text); err != nil || got != want {
+		t.Errorf("%v, got %s, want %s; output:\n%s", err, got, want, text)
+	}
+	for _, s := range append([]string{`resumed at step \d+ from memory`}, e.says...) {
+		if !regexp.MustCompile(s).MatchString(text) {
+			t.Errorf("no %s in:\n%s", s, text)
+		}
+	}
+	c.cable(2, "up")
+	c.clean(t, c.hosts...)
+}
