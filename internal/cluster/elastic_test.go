@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"context"
+	"os/exec"
 	"regexp"
 	"strconv"
 	"strings"
@@ -35,11 +36,14 @@ func TestElastic(t *testing.T) {
 	if err != nil || want == "" {
 		t.Fatalf("on one host: %v\n%s", err, alone)
 	}
+	t.Run("gorun is killed", func(t *testing.T) { c.loses(t, learn) })
+	t.Run("a host has no gorun", func(t *testing.T) { c.lacksGorun(t, learn) })
 	for _, e := range []elasticCase{
 		{"a rank is killed", "two", []string{"--elastic", "restart"}, c.killRank(2), []string{"restart 1, from the last snapshot"}},
 		{"a rank is killed, shrink", "two", []string{"--elastic", "shrink"}, c.killRank(2), []string{"with 3 ranks, restart 1"}},
 		{"a daemon is killed", "three", []string{"--elastic", "restart"}, c.killAll(2, "orted", "prted", "hydra_pmi_proxy"),
 			[]string{"starting the job again, restart 1"}},
+		{"a rank is killed, and another stopped", "two", []string{"--elastic", "restart"}, c.stopAndKill(2), []string{"restart 1"}},
 		{"a host is cut off", "two", []string{"--elastic", "restart"}, func() { c.cable(2, "down") },
 			[]string{"node2 lost", "with 2 ranks, restart 1"}},
 		{"one of three is cut off", "three", []string{"--elastic", "shrink"}, func() { c.cable(2, "down") },
@@ -70,6 +74,19 @@ func (c *cluster) killRank(k int) func() {
 	}
 }
 
+// stopAndKill returns a function that stops a rank of host k, and the daemon there, and kills
+// another rank.
+func (c *cluster) stopAndKill(k int) func() {
+	return func() {
+		ranks := c.running(c.hosts[k-1], "train")
+		c.signal(ranks[0], syscall.SIGSTOP)
+		for _, it := range c.running(c.hosts[k-1], "orted", "prted", "hydra_pmi_proxy") {
+			c.kill(it)
+		}
+		c.kill(ranks[1])
+	}
+}
+
 // killAll returns a function that kills the processes of host k that have one of the names.
 func (c *cluster) killAll(k int, names ...string) func() {
 	return func() {
@@ -80,34 +97,23 @@ func (c *cluster) killAll(k int, names ...string) func() {
 }
 
 // kill kills a process that running has returned.
-func (c *cluster) kill(it string) {
+func (c *cluster) kill(it string) { c.signal(it, syscall.SIGKILL) }
+
+func (c *cluster) signal(it string, sig syscall.Signal) {
 	_, number, _ := strings.Cut(it, " ")
 	pid, err := strconv.Atoi(number)
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
+	_ = syscall.Kill(pid, sig) // it may have ended
 }
 
 // goesOn does harm to a job after some snapshots, and compares its end.
 func (c *cluster) goesOn(t *testing.T, via, want string, e elasticCase, learn []string) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	var out output
 	args := append([]string{"gorun", "--hostfile", e.hosts, "--via", via, "-np", "4", "--same-bits"}, e.flags...)
-	cmd := c.command(ctx, c.hosts[0], nil, append(args, learn...)...)
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	c.await("some steps", func() bool {
-		all := atStep.FindAllStringSubmatch(out.String(), -1)
-		if len(all) == 0 {
-			return ctx.Err() != nil
-		}
-		step, err := strconv.Atoi(all[len(all)-1][1])
-		return err == nil && step >= 10
-	})
+	cmd, out := c.learning(ctx, t, append(args, learn...))
 	began := time.Now()
 	e.harm()
 	defer c.cable(2, "up")
@@ -124,5 +130,56 @@ func (c *cluster) goesOn(t *testing.T, via, want string, e elasticCase, learn []
 		}
 	}
 	c.cable(2, "up")
+	c.clean(t, c.hosts...)
+}
+
+// learning starts a job that trains, and returns when it has made some steps.
+func (c *cluster) learning(ctx context.Context, t *testing.T, command []string) (*exec.Cmd, *output) {
+	t.Helper()
+	out := &output{}
+	cmd := c.command(ctx, c.hosts[0], nil, command...)
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	c.await("some steps", func() bool {
+		all := atStep.FindAllStringSubmatch(out.String(), -1)
+		if len(all) == 0 {
+			return ctx.Err() != nil
+		}
+		step, err := strconv.Atoi(all[len(all)-1][1])
+		return err == nil && step >= 10
+	})
+	return cmd, out
+}
+
+// loses kills gorun. Nothing of the job may be left on any host.
+func (c *cluster) loses(t *testing.T, learn []string) {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd, out := c.learning(ctx, t, append([]string{"gorun", "--hostfile", "three", "-np", "4", "--elastic", "restart"}, learn...))
+	for _, h := range c.hosts[1:] {
+		if depots := c.running(h, "gorun"); len(depots) != 1 {
+			t.Errorf("%q on %s, want the depot; output:\n%s", depots, h.name, out.String())
+		}
+	}
+	for _, it := range c.running(c.hosts[0], "gorun") {
+		c.kill(it)
+	}
+	_ = cmd.Wait() // it was killed
+	c.clean(t, c.hosts...)
+}
+
+// lacksGorun starts a gorun that only the first host has.
+func (c *cluster) lacksGorun(t *testing.T, learn []string) {
+	const gorun = "/tmp/only/here/gorun"
+	if out, err := c.run(c.hosts[0], patience, nil, "sh", "-c", "mkdir -p /tmp/only/here && cp bin/gorun "+gorun); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	out, err := c.run(c.hosts[0], patience, nil, append([]string{gorun, "--hostfile", "two", "-np", "4", "--elastic", "restart"}, learn...)...)
+	if err == nil || !strings.Contains(out, "there is no gorun at "+gorun+" on this host") ||
+		!strings.Contains(out, "gorun: not starting the job again: it failed by its own word before its first step") {
+		t.Errorf("%v, output:\n%s", err, out)
+	}
 	c.clean(t, c.hosts...)
 }
