@@ -4,6 +4,8 @@ package cluster
 
 import (
 	"context"
+	"flag"
+	"math/rand/v2"
 	"os/exec"
 	"regexp"
 	"strconv"
@@ -12,6 +14,8 @@ import (
 	"testing"
 	"time"
 )
+
+var harms = flag.Int("cluster.harms", 1, "how often an elastic job is harmed in each way")
 
 // The lines of the example about a step, and about the state that it ends with.
 var (
@@ -52,7 +56,11 @@ func TestElastic(t *testing.T) {
 			c.killAll(3, "train", "gorun", "orted", "prted", "hydra_pmi_proxy"), []string{"node3 lost", "with 3 ranks, restart 1"}},
 	} {
 		for _, via := range []string{"openmpi", "mpich"} {
-			t.Run(e.name+", "+via, func(t *testing.T) { c.goesOn(t, via, want, e, learn) })
+			t.Run(e.name+", "+via, func(t *testing.T) {
+				for range *harms {
+					c.goesOn(t, via, want, e, learn)
+				}
+			})
 		}
 	}
 }
@@ -114,6 +122,7 @@ func (c *cluster) goesOn(t *testing.T, via, want string, e elasticCase, learn []
 	defer cancel()
 	args := append([]string{"gorun", "--hostfile", e.hosts, "--via", via, "-np", "4", "--same-bits"}, e.flags...)
 	cmd, out := c.learning(ctx, t, append(args, learn...))
+	time.Sleep(rand.N(300 * time.Millisecond)) // within or between the copies of snapshots
 	began := time.Now()
 	e.harm()
 	defer c.cable(2, "up")

@@ -74,12 +74,8 @@ func (h *Hub) End(next int) (alive []string) {
 	answers := make(chan net.Conn, len(h.tethers))
 	for c := range h.tethers {
 		all.Go(func() {
-			_ = c.SetDeadline(time.Now().Add(2 * Patience)) // it takes Patience to end ranks
-			word := binary.LittleEndian.AppendUint32([]byte{toEnd}, uint32(next))
-			if _, err := c.Write(word); err == nil {
-				if _, err := io.ReadFull(c, word[:1]); err == nil {
-					answers <- c
-				}
+			if end(c, next) == nil {
+				answers <- c
 			}
 		})
 	}
@@ -102,6 +98,22 @@ func (h *Hub) End(next int) (alive []string) {
 	}
 	slices.Sort(alive)
 	return alive
+}
+
+// end has the depot at the other end of a tether end all attempts before next. It says at once
+// that it will, if its host is there.
+func end(c net.Conn, next int) error {
+	_ = c.SetDeadline(time.Now().Add(Patience / 2)) // an error shows in the next call
+	word := binary.LittleEndian.AppendUint32([]byte{toEnd}, uint32(next))
+	if _, err := c.Write(word); err != nil {
+		return err
+	}
+	if _, err := io.ReadFull(c, word[:1]); err != nil {
+		return err
+	}
+	_ = c.SetDeadline(time.Now().Add(2 * Patience)) // it gives up after Patience
+	_, err := io.ReadFull(c, word[:1])
+	return err
 }
 
 // Close ends the depots, and gives this host's memory back.

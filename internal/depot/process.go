@@ -26,8 +26,8 @@ const hold = "hold"
 // ready is what a depot prints when it serves; else it prints an error.
 const ready = "ready\n"
 
-// The words on a tether: gorun has taken it; the attempts before one whose number follows are to
-// end, and have ended.
+// The words on a tether: it, or the word before, is taken; the attempts before one whose number follows
+// are to end, and have ended.
 const (
 	taken = 't'
 	toEnd = 'e'
@@ -134,7 +134,13 @@ func obey(d *Depot, tether net.Conn) {
 		if _, err := io.ReadFull(tether, word); err != nil {
 			return
 		}
-		if word[0] != toEnd || d.End(int(binary.LittleEndian.Uint32(word[1:]))) != nil {
+		if word[0] != toEnd {
+			return
+		}
+		if _, err := tether.Write([]byte{taken}); err != nil {
+			return
+		}
+		if d.End(int(binary.LittleEndian.Uint32(word[1:]))) != nil {
 			return
 		}
 		if _, err := tether.Write(word[:1]); err != nil {

@@ -21,6 +21,14 @@ import (
 // maxBarren is how many attempts in a row may fail without a snapshot of a later step.
 const maxBarren = 3
 
+// elasticGrace is what a launcher has to end the ranks of an attempt that has failed, before it is
+// killed and the depots end what is left of them: the next attempt goes on from memory.
+const elasticGrace = time.Second
+
+// elasticHeed is for how many looks, ten in a second, a signal to one rank has to stand before it
+// counts as the user's: a launcher that ends the ranks for the loss of a host kills them until then.
+const elasticHeed = 20
+
 // An elastic job on several hosts goes on after a failure, from snapshots in the memory of its
 // hosts. A host that is lost stays so.
 type elastic struct {

@@ -97,6 +97,32 @@ func TestElasticDecisions(t *testing.T) {
 	}
 }
 
+// A signal to one rank counts when it has stood for some looks without a failure.
+func TestElasticHeedsSignals(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		w := newWords(false)
+		w.heed = elasticHeed
+		w.take(job.Word{Kind: job.Started, Host: "a"})
+		for range 3 {
+			if _, _, ok := w.stop(); ok {
+				t.Fatal("nothing has come")
+			}
+		}
+		w.take(job.Word{Kind: job.Asked, Host: "a", Status: 15})
+		for i := range elasticHeed {
+			if _, _, ok := w.stop(); ok {
+				t.Fatalf("it counts at look %d", i)
+			}
+		}
+		if fails {
+			w.take(job.Word{Kind: job.Ended, Host: "a", Status: 1})
+		}
+		if rank, sig, ok := w.stop(); ok == fails || ok && (rank != 0 || sig != 15) {
+			t.Errorf("rank %d, signal %d, %v", rank, sig, ok)
+		}
+	}
+}
+
 // What cannot be elastic is refused by name.
 func TestElasticIsRefused(t *testing.T) {
 	for _, c := range []struct{ args, env, want string }{

@@ -220,6 +220,9 @@ func (h *Handover) attempt(paths, more []string) (status int, o *supervisor.Outc
 	defer os.RemoveAll(folder) // the guardian has, unless it was killed
 	if h.opts.Output == "" {
 		h.words = newWords(h.opts.Tag)
+		if h.elastic != nil {
+			h.words.heed = elasticHeed
+		}
 	}
 	if h.launcher.Cancel != "" {
 		h.job = slurmName(paths[0])
@@ -375,6 +378,9 @@ func (h *Handover) supervise(a guardian.App, noStdin bool, made guardian.Spec) (
 		Ended: func(int, *supervisor.End) {}, Waiting: func(*supervisor.Outcome, []int) {}, Say: h.console.Say, Suspend: supervisor.Suspend,
 	}
 	sup.Send = func(c guardian.Command) error { return g.Send(h.gently(sup.Reason, c)) }
+	if h.elastic != nil {
+		sup.Brief = elasticGrace
+	}
 	if h.words != nil && h.opts.HangTimeout > 0 {
 		sup.Look = h.look
 	}

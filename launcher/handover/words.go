@@ -38,6 +38,7 @@ type words struct {
 	quiet map[string]int // looks since the last word from a host
 	asked job.Word       // by which a rank first told that a signal came to it
 	asks  int            // how many have
+	heed  int            // looks for which it has to stand before it counts
 	order int
 	blame blame
 	begun bool   // rank 0 has begun its first step
@@ -223,6 +224,10 @@ func (w *words) stop() (rank int, sig syscall.Signal, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	failed = failed && it.Kind == job.Ended || w.blame.ending || w.asks > 1
+	if w.asks > 0 && w.heed > 0 {
+		w.heed--
+		return 0, 0, false
+	}
 	return w.asked.Rank, syscall.Signal(w.asked.Status), w.asks > 0 && !failed
 }
 
