@@ -232,3 +232,38 @@ func depots(t *testing.T, id string) (pids []string) {
 	}
 	return pids
 }
+
+// The copy of 26 MB of a rank's state to the depot of another host, by way of this one's network.
+func BenchmarkCopy(b *testing.B) {
+	h, err := NewHub()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer h.Close()
+	c, err := h.Contract(0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	own, err := snapshot.Create()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer own.Close()
+	w := snapshot.Begin(own, 1, 0, 0, 0, 1)
+	if _, err := w.Write(make([]byte, 26<<20)); err != nil {
+		b.Fatal(err)
+	}
+	if err := w.Finish(nil); err != nil {
+		b.Fatal(err)
+	}
+	info := h.own.info
+	info.Addresses = []string{"127.0.0.1"}
+	r := NewRemote(info, &c)
+	b.SetBytes(26 << 20)
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := snapshot.Copy(own, r, 1, 0); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

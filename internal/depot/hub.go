@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"slices"
@@ -69,10 +70,11 @@ func (h *Hub) hold(c net.Conn) {
 // hosts that answer, this one among them. It lets go of the others, whose depots end.
 func (h *Hub) End(next int) (alive []string) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
+	tethers := maps.Clone(h.tethers)
+	h.mu.Unlock()
 	var all sync.WaitGroup
-	answers := make(chan net.Conn, len(h.tethers))
-	for c := range h.tethers {
+	answers := make(chan net.Conn, len(tethers))
+	for c := range tethers {
 		all.Go(func() {
 			if end(c, next) == nil {
 				answers <- c
@@ -88,7 +90,9 @@ func (h *Hub) End(next int) (alive []string) {
 	for c := range answers {
 		answered[c] = true
 	}
-	for c, name := range h.tethers {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for c, name := range tethers {
 		if answered[c] {
 			alive = append(alive, name)
 			continue

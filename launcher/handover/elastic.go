@@ -85,7 +85,7 @@ func (h *Handover) attempts(paths []string) (status int, err error) {
 			return status, err
 		}
 		ended := make(chan []string, 1)
-		go func() { ended <- hub.End(h.number + 1) }()
+		go func(next int) { ended <- hub.End(next) }(h.number + 1)
 		select {
 		case alive := <-ended:
 			if !h.goesOn(alive, h.console.Say) {
@@ -136,7 +136,7 @@ func (h *Handover) goesOn(alive []string, say func(format string, args ...any)) 
 		}
 	}
 	switch {
-	case !begun && len(lost) == 0 && !h.words.killed(): // as for a wrong flag
+	case !begun && len(lost) == 0 && h.words.ownWord(): // as for a wrong flag
 		say("not starting the job again: it failed by its own word before its first step")
 		return false
 	case e.barren >= maxBarren && e.best < 0:
@@ -197,18 +197,19 @@ func (w *words) progress() (begun bool, kept int) {
 	return w.begun, w.kept
 }
 
-// killed reports whether the rank that failed first was ended by a signal.
-func (w *words) killed() bool {
+// ownWord reports whether a rank failed by itself, and neither by a signal nor because of others, or
+// none has started.
+func (w *words) ownWord() bool {
 	it, ok := w.first()
-	return ok && it.Kind == job.Ended && it.Status > 128 && w.gone(it.Rank)
+	return w.started() == 0 || ok && it.Kind == job.Ended && !(it.Status > 128 && w.gone(it.Rank))
 }
 
-// hostOf returns the name that the host of a rank gives itself, if the rank has spoken.
+// hostOf returns the name that the host of a rank gives itself, if the rank has started there.
 func (w *words) hostOf(rank int) (host string, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s, ok := w.ranks[rank]
-	if !ok {
+	if !ok || !s.started {
 		return "", false
 	}
 	return s.host, true

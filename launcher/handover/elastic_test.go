@@ -59,6 +59,11 @@ func TestElasticDecisions(t *testing.T) {
 		{"too few slots", "--elastic shrink --min-np 3", "node1:2,node2:2",
 			[]attempt{{append(all, begun, kept(3)), here, 0, "no slots are left for 3 ranks"}}},
 		{"a wrong flag", "--elastic restart", "node1:2,node2:2", []attempt{{append(all, own), both, 0, "by its own word before its first step"}}},
+		{"a program that a host lacks", "--elastic restart", "node1:2,node2:2", []attempt{{[]job.Word{
+			{Kind: job.Ended, Rank: 2, Status: 127, Host: "node2.site", Text: "there is no program"}}, here, 0, "by its own word"}}},
+		{"no rank starts", "--elastic restart", "node1:2,node2:2", []attempt{{nil, here, 0, "before its first step"}}},
+		{"a daemon dies before the first step", "--elastic restart", "node1:2,node2:2", []attempt{{append(all,
+			job.Word{Kind: job.Dragged, Rank: 1, Status: 1, Host: "node1.site", Text: "rank 2 ended"}), both, 4, "there is no snapshot yet"}}},
 		{"killed before the first step", "--elastic restart", "node1:2,node2:2",
 			[]attempt{{append(all, killed), both, 4, "restart 1; there is no snapshot yet"}}},
 		{"no progress", "--elastic restart", "node1:2,node2:2", []attempt{

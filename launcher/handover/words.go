@@ -49,6 +49,7 @@ type words struct {
 // spoken is what one rank has said.
 type spoken struct {
 	host    string
+	started bool
 	last    job.Word // Ended or Dragged, once it has
 	ended   bool
 	gone    bool // without a last word of its own
@@ -137,6 +138,7 @@ func (w *words) take(it job.Word) {
 		w.ranks[it.Rank] = s
 	}
 	s.host = it.Host
+	s.started = s.started || it.Kind == job.Started
 	if it.Kind == job.Gone && !s.ended {
 		s.gone = true
 		it = lastWord(it, greeted)
