@@ -35,6 +35,7 @@ type Snapshots struct {
 	index   []byte        // of it
 	damage  error         // of those after it
 	plan    plan
+	saved   int    // how many this attempt has
 	taken   int64  // bytes that were reserved, of this rank
 	staging []byte // for what lies on a device
 
@@ -206,10 +207,20 @@ func (s *Snapshots) Save(ctx context.Context, step int) error {
 			return fmt.Errorf("checkpoint: the snapshot before that of step %d: %w", step, err)
 		}
 	}
+	if s.at.Attempt > 0 && s.saved < 2 { // of an attempt before, with parts of other sizes in other places
+		var err error
+		if s.first() {
+			err = kept.Drop(s.at.File, s.last.Sequence+1)
+		}
+		if err := agree(ctx, s.c, err); err != nil {
+			return fmt.Errorf("checkpoint: snapshot of step %d: %w", step, err)
+		}
+	}
 	if err := agree(ctx, s.c, s.save(ctx, step)); err != nil {
 		return fmt.Errorf("checkpoint: snapshot of step %d: %w", step, err)
 	}
 	s.last.Sequence++
+	s.saved++
 	job.Saved(ctx)
 	if s.at.Tell != nil && s.c.Rank() == 0 {
 		s.at.Tell(step)

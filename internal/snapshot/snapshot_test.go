@@ -7,8 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // errDied is how a rank dies in the middle of a write.
@@ -298,5 +301,40 @@ func TestJoin(t *testing.T) {
 	}
 	if complete < 100 {
 		t.Errorf("only %d were complete", complete)
+	}
+}
+
+// Drop gives the memory of one snapshot back, and leaves the other.
+func TestDrop(t *testing.T) {
+	const n = 3
+	m := create(t).(*os.File)
+	held := func() int64 {
+		t.Helper()
+		var is unix.Stat_t
+		if err := unix.Fstat(int(m.Fd()), &is); err != nil {
+			t.Fatal(err)
+		}
+		return is.Blocks
+	}
+	if err := Keep(m, "a", []byte("text")); err != nil {
+		t.Fatal(err)
+	}
+	writeAll(t, m, 1, 0, n)
+	one := held()
+	writeAll(t, m, 2, 0, n)
+	for _, sequence := range []int{3, 1} { // the same slots
+		if err := Drop(m, sequence); err != nil {
+			t.Fatal(err)
+		}
+		if check(t, m, 2, n); held() != one {
+			t.Errorf("%d blocks, want %d", held(), one)
+		}
+	}
+	if err := Drop(m, 2); err != nil {
+		t.Fatal(err)
+	}
+	check(t, m, 0, 0)
+	if b, ok, err := Kept(m, "a"); string(b) != "text" || !ok || err != nil {
+		t.Errorf("%q, %v, %v", b, ok, err)
 	}
 }
