@@ -110,14 +110,27 @@ func (d *Depot) serveRank(c *net.UnixConn) {
 		d.mu.Unlock()
 		_ = p.Release() // there is nothing more to do
 	}()
-	text, err := json.Marshal(d.info)
-	if err != nil {
-		return
-	}
-	if _, _, err := c.WriteMsgUnix(text, unix.UnixRights(int(d.file.Fd())), nil); err != nil {
+	if d.hand(c) != nil {
 		return
 	}
 	_, _ = c.Read(make([]byte, 1)) // it sends nothing, and so returns at its end
+}
+
+// hand gives c the descriptor of the memory, and what others have to know of the depot.
+func (d *Depot) hand(c *net.UnixConn) error {
+	text, err := json.Marshal(d.info)
+	if err != nil {
+		return err
+	}
+	raw, err := d.file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) { // it stays open until then
+		_, _, failed = c.WriteMsgUnix(text, unix.UnixRights(int(fd)), nil)
+	})
+	return errors.Join(err, failed)
 }
 
 // peer returns the process at the other end, which has to be the same user's. The process waits
