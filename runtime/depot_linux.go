@@ -92,7 +92,7 @@ func (r *rank) fits(bytes int) error {
 	}
 	text, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
-		return nil //nolint:nilerr // without it nobody knows; the kernel refuses
+		return nil // nobody knows; the kernel refuses what does not fit
 	}
 	limit, limited := control.MemoryLimit("")
 	if free := available(string(text)); bytes-has > free || limited && bytes > limit {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-var harms = flag.Int("cluster.harms", 1, "how often an elastic job is harmed in each way")
+var harms = flag.Int("cluster.harms", 1, "how often an elastic job is harmed in each way; above 1 in all of them under MPICH too")
 
 // The lines of the example about a step, and about the state that it ends with.
 var (
@@ -56,6 +56,9 @@ func TestElastic(t *testing.T) {
 			c.killAll(3, "train", "gorun", "orted", "prted", "hydra_pmi_proxy"), []string{"node3 lost", "with 3 ranks, restart 1"}},
 	} {
 		for _, via := range []string{"openmpi", "mpich"} {
+			if via == "mpich" && *harms == 1 && e.name != "a rank is killed" && e.name != "one of three is cut off" {
+				continue
+			}
 			t.Run(e.name+", "+via, func(t *testing.T) {
 				for range *harms {
 					c.goesOn(t, via, want, e, learn)

@@ -4,6 +4,7 @@ package depot
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -92,7 +93,7 @@ func stay() error {
 		return err
 	}
 	d, err := Open(c.ID, c.Secret, nil)
-	if err == errTaken { //nolint:errorlint // it is returned as it is
+	if errors.Is(err, errTaken) {
 		return answered()
 	}
 	if err != nil {
