@@ -23,6 +23,9 @@ import (
 // the program waits, and counts when all ranks have copied theirs; the one before is there
 // until then. It lies as a checkpoint does, each shard once, and loads as one.
 //
+// On several hosts each also keeps a copy of another host's parts, which is sent while the program
+// goes on: what one lost host had is then there, as it was at that snapshot or the one before.
+//
 // All ranks make the same calls, as of a Store.
 type Snapshots struct {
 	c       *comm.Comm
@@ -32,8 +35,12 @@ type Snapshots struct {
 	index   []byte        // of it
 	damage  error         // of those after it
 	plan    plan
+	saved   int    // how many this attempt has
 	taken   int64  // bytes that were reserved, of this rank
 	staging []byte // for what lies on a device
+
+	room int64      // bytes that all snapshots on this host need; only on several hosts
+	away chan error // where the copy of the last one on another host ends; nil: there is none on its way
 }
 
 // snapshotBlock is how much is copied and summed at a time, so that it is in a cache.
@@ -56,11 +63,16 @@ func OpenSnapshots(ctx context.Context, world *comm.Comm, state *State) (*Snapsh
 	if err == nil {
 		s.plan, err = s.plan.next(world.WorldRank(world.Rank()), sorted.tensors)
 	}
-	if err == nil {
+	if err == nil && !s.several() {
 		err = s.reserve(s.plan.dataBytes())
 	}
 	if err := agree(ctx, world, err); err != nil {
 		return nil, fmt.Errorf("checkpoint: OpenSnapshots: %w", err)
+	}
+	if s.several() {
+		if err := s.reserveHost(ctx); err != nil {
+			return nil, fmt.Errorf("checkpoint: OpenSnapshots: %w", err)
+		}
 	}
 	if err := s.find(ctx); err != nil {
 		return nil, fmt.Errorf("checkpoint: OpenSnapshots: %w", err)
@@ -70,11 +82,25 @@ func OpenSnapshots(ctx context.Context, world *comm.Comm, state *State) (*Snapsh
 
 // find finds the last snapshot that is sound.
 func (s *Snapshots) find(ctx context.Context) error {
-	all, err := kept.Complete(s.at.File)
+	var entries []kept.Entry
+	var err error
+	if s.first() {
+		entries, err = kept.Entries(s.at.File)
+	}
 	if err := agree(ctx, s.c, err); err != nil {
 		return err
 	}
+	said, err := comm.AllGatherObjects(ctx, s.c, entries)
+	if err != nil {
+		return err
+	}
+	hosts := make([][]kept.Entry, s.hosts())
+	for rank, entries := range said {
+		hosts[s.hostOf(rank)] = append(hosts[s.hostOf(rank)], entries...)
+	}
+	all := kept.Join(hosts)
 	for _, last := range all {
+		s.choose(&last)
 		text, err := s.read(ctx, &last)
 		if err == nil {
 			s.last, s.index = last, text
@@ -111,13 +137,13 @@ func (s *Snapshots) verify(text []byte, last *kept.Snapshot) error {
 	if err != nil {
 		return asDamage(err)
 	}
-	r := newReader(&memoryFS{at: s.at.File, last: last}, "memory", false, x)
+	r := newReader(&memoryFS{of: s, last: last}, "memory", false, x)
 	defer r.close()
 	var b []byte
 	for i := range x.Tensors {
 		e := &x.Tensors[i]
 		for j := range e.Chunks {
-			if e.Chunks[j].File%s.c.Size() != s.c.Rank() {
+			if s.verifier(last, e.Chunks[j].File) != s.c.Rank() {
 				continue
 			}
 			if b, err = r.verifyChunk(e, &e.Chunks[j], b); err != nil {
@@ -155,9 +181,12 @@ func (s *Snapshots) reserve(bytes int64) error {
 	return nil
 }
 
-// Bytes returns the memory that the snapshots of all ranks take. It is collective.
+// Bytes returns the memory that the snapshots of all ranks take, on all hosts. It is collective.
 func (s *Snapshots) Bytes(ctx context.Context) (int, error) {
 	sum := []int64{2 * s.plan.dataBytes()}
+	if s.hosts() > 1 {
+		sum[0] *= 2
+	}
 	err := comm.AllReduce(ctx, s.c, sum, comm.Sum)
 	return int(sum[0]), err
 }
@@ -170,13 +199,33 @@ type description struct {
 }
 
 // Save keeps the state as it is after so many steps. It returns when all ranks have
-// copied theirs, with the same error on every rank.
+// copied theirs, with the same error on every rank. On several hosts it waits first until the
+// one before is whole on the other hosts, see Busy, and its error may be that this has failed.
 func (s *Snapshots) Save(ctx context.Context, step int) error {
+	if s.hosts() > 1 { // the slots that are written now have the one that counted until then
+		if err := agree(ctx, s.c, s.arrived()); err != nil {
+			return fmt.Errorf("checkpoint: the snapshot before that of step %d: %w", step, err)
+		}
+	}
+	if s.at.Attempt > 0 && s.saved < 2 { // of an attempt before, with parts of other sizes in other places
+		var err error
+		if s.first() {
+			err = kept.Drop(s.at.File, s.last.Sequence+1)
+		}
+		if err := agree(ctx, s.c, err); err != nil {
+			return fmt.Errorf("checkpoint: snapshot of step %d: %w", step, err)
+		}
+	}
 	if err := agree(ctx, s.c, s.save(ctx, step)); err != nil {
 		return fmt.Errorf("checkpoint: snapshot of step %d: %w", step, err)
 	}
 	s.last.Sequence++
+	s.saved++
 	job.Saved(ctx)
+	if s.at.Tell != nil && s.c.Rank() == 0 {
+		s.at.Tell(step)
+	}
+	s.send()
 	return nil
 }
 
@@ -191,7 +240,12 @@ func (s *Snapshots) save(ctx context.Context, step int) error {
 	if s.plan, err = s.plan.next(s.c.WorldRank(s.c.Rank()), state.tensors); err != nil {
 		return err
 	}
-	if err := s.reserve(s.plan.dataBytes()); err != nil {
+	if s.several() {
+		err = s.grow(s.plan.dataBytes())
+	} else {
+		err = s.reserve(s.plan.dataBytes())
+	}
+	if err != nil {
 		return err
 	}
 	w := kept.Begin(s.at.File, s.last.Sequence+1, s.at.Attempt, step, s.c.Rank(), s.c.Size())
@@ -247,7 +301,7 @@ func (s *Snapshots) Resume(ctx context.Context) (step int, ok bool, err error) {
 	if len(s.last.Parts) == 0 {
 		return 0, false, nil
 	}
-	fs := &memoryFS{at: s.at.File, last: &s.last, index: s.index}
+	fs := &memoryFS{of: s, last: &s.last, index: s.index}
 	if _, err := load(ctx, s.c, fs, "memory", s.state, LoadOptions{}); err != nil {
 		return 0, false, fmt.Errorf("checkpoint: the snapshot in memory: %w", err)
 	}
@@ -258,7 +312,7 @@ func (s *Snapshots) Resume(ctx context.Context) (step int, ok bool, err error) {
 func (s *Snapshots) indexOf(last *kept.Snapshot) ([]byte, error) {
 	var texts [][]byte
 	for i := range last.Parts {
-		text, err := last.Parts[i].Description(s.at.File)
+		text, err := last.Parts[i].Description(s.memory(&last.Parts[i]))
 		if err != nil {
 			return nil, err
 		}
@@ -279,7 +333,7 @@ func (s *Snapshots) indexOf(last *kept.Snapshot) ([]byte, error) {
 // memoryFS shows the last snapshot as the folder of a checkpoint, to load.
 type memoryFS struct {
 	fileSystem // of what loading does not call
-	at         kept.Memory
+	of         *Snapshots
 	last       *kept.Snapshot
 	index      []byte // on rank 0
 }
@@ -291,9 +345,9 @@ func (f *memoryFS) Open(name string, _ bool) (file, error) {
 	if base == indexName {
 		return memoryFile{bytes.NewReader(f.index), len(f.index)}, nil
 	}
-	for r, p := range f.last.Parts {
-		if base == partName(r) {
-			return memoryFile{io.NewSectionReader(f.at, p.At, p.Bytes), int(p.Bytes)}, nil
+	for r := range f.last.Parts {
+		if p := &f.last.Parts[r]; base == partName(r) {
+			return memoryFile{io.NewSectionReader(f.of.memory(p), p.At, p.Bytes), int(p.Bytes)}, nil
 		}
 	}
 	return nil, &iofs.PathError{Op: "open", Path: name, Err: iofs.ErrNotExist}

@@ -85,6 +85,11 @@
 // in a row without a snapshot of a later step end the job, and so does an attempt that fails by a
 // rank's own word before its first step, if there was no snapshot or the number of ranks is new.
 //
+// On several hosts a process on each, which outlives the ranks there, owns the memory
+// (internal/depot), and a host's snapshots are copied to the next host. After an attempt that has
+// failed gorun asks each of these processes to end the ranks of its host; the hosts that do not
+// answer are lost, and the next attempt is handed over for those that are left.
+//
 // # Traces
 //
 // With --trace each rank keeps its last calls in a file without a name, of a fixed size

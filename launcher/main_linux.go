@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gorun-spmd/gorun/internal/control"
+	"github.com/gorun-spmd/gorun/internal/depot"
 	"github.com/gorun-spmd/gorun/launcher/build"
 	"github.com/gorun-spmd/gorun/launcher/doctor"
 	"github.com/gorun-spmd/gorun/launcher/exit"
@@ -23,9 +24,14 @@ import (
 	"github.com/gorun-spmd/gorun/launcher/top"
 )
 
-// mainOfChild is the main function of the guardian and of its keeper; ok is false if this
-// process is neither.
-func mainOfChild(args []string) (status int, ok bool) { return guardian.Main(args) }
+// mainOfChild is the main function of the guardian, of its keeper and of a depot; ok is false if
+// this process is none of them.
+func mainOfChild(args []string) (status int, ok bool) {
+	if status, ok := depot.Main(args); ok {
+		return status, true
+	}
+	return guardian.Main(args)
+}
 
 func scaleCommand(args []string) int { return top.Scale(args, os.Stdout, os.Stderr) }
 

@@ -37,6 +37,9 @@ type rank struct {
 	trace   *tracer          // nil if there is none
 	stop    *stop            // nil before watch
 
+	hold      hold           // on the depot of its host
+	snapshots *job.Snapshots // of an elastic job on several hosts; nil in others
+
 	goroutines *goroutineRanks // nil if the rank is a process
 	forecast   *forecaster     // nil unless the program runs for one
 }
@@ -84,10 +87,17 @@ func (r *rank) join() (err error) {
 	if err := r.joinWorld(); err != nil {
 		return err
 	}
-	if r.trace, err = newTracer(r, r.traceTo); err != nil || r.mpi == nil {
+	if r.trace, err = newTracer(r, r.traceTo); err != nil {
 		return err
 	}
-	return r.watchHosts(context.Background(), comm.NewWorld(r.mpi)) // its calls are not counted with the program's
+	world := r.world
+	if r.mpi != nil {
+		world = comm.NewWorld(r.mpi) // calls by it are not counted with the program's
+		if err := r.watchHosts(context.Background(), world); err != nil {
+			return err
+		}
+	}
+	return r.joinDepot(context.Background(), world)
 }
 
 func (r *rank) joinWorld() error {
@@ -197,7 +207,9 @@ func SetStep(ctx context.Context, step int) {
 	if r == nil {
 		return
 	}
-	r.step.Store(int64(step))
+	if before := r.step.Swap(int64(step)); before < 0 && r.snapshots != nil && r.job.Rank == 0 {
+		r.tell(job.Word{Kind: job.Begun})
+	}
 	r.forecast.mark(bySetStep)
 	r.trace.step(step)
 	if s := cmp.Or(r.segment, r.seen); s != nil && step >= 0 {
@@ -222,6 +234,9 @@ func (r *rank) saved() {
 
 // withSnapshots gives ctx the launcher's memory for snapshots, if there is any.
 func (r *rank) withSnapshots(ctx context.Context) context.Context {
+	if r.snapshots != nil {
+		return job.WithSnapshots(ctx, r.snapshots)
+	}
 	if r.job.SnapshotFD == 0 || r.segment == nil {
 		return ctx
 	}

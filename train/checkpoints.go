@@ -234,7 +234,11 @@ func (k *keeper) openSnapshots(ctx context.Context, world *comm.Comm, fromDisk b
 		}
 	}
 	if !ok {
-		say("snapshots take %.1f MB of this host's memory", float64(bytes)/1e6)
+		where := "this host's memory"
+		if n := k.snapshots.Hosts(); n > 1 {
+			where = fmt.Sprintf("the memory of %d hosts; each keeps copies of another's", n)
+		}
+		say("snapshots take %.1f MB of %s", float64(bytes)/1e6, where)
 		return 0, false, nil
 	}
 	if first, ok, err = k.snapshots.Resume(ctx); err == nil {
@@ -262,6 +266,8 @@ func (k *keeper) due(steps int) bool {
 		return false
 	case k.run.Keep.Snapshot > 0:
 		return steps%k.run.Keep.Snapshot == 0
+	case k.snapshots.Busy():
+		return false
 	}
 	return time.Since(k.since) >= time.Duration(float64(k.cost)/snapshotShare)
 }

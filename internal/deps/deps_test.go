@@ -40,6 +40,7 @@ const policy = `
 	internal/job       <
 	internal/keepalive <
 	internal/snapshot  <
+	internal/depot     < internal/keepalive internal/snapshot
 	internal/observe   <
 	internal/forecast  <
 	internal/testenv   <
@@ -85,10 +86,10 @@ const policy = `
 	checkpoint/safetensors < internal/dtype
 
 	runtime    < comm/device comm/mem comm/shm comm/standin tensor/meta internal/forecast ` +
-	`comm/mpi comm/gompi comm/empi tensor/cuda internal/job internal/keepalive internal/observe launcher/watchdog
+	`comm/mpi comm/gompi comm/empi tensor/cuda internal/job internal/depot internal/observe launcher/watchdog
 	internal/rates < dtensor internal/forecast
 	launcher   < launcher/report launcher/build launcher/handover launcher/doctor launcher/top internal/forecast internal/snapshot
-	launcher/handover   < launcher/options launcher/stdio launcher/machine launcher/watchdog
+	launcher/handover   < launcher/options launcher/stdio launcher/machine launcher/watchdog internal/depot
 	launcher/build      < launcher/options launcher/stdio
 	launcher/doctor     < launcher/options launcher/machine launcher/phrase internal/control
 	launcher/top        < launcher/options launcher/terminal launcher/phrase launcher/proc internal/control internal/snapshot

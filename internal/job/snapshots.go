@@ -2,6 +2,7 @@ package job
 
 import (
 	"context"
+	"io"
 	"os"
 )
 
@@ -10,6 +11,22 @@ type Snapshots struct {
 	File    *os.File              // see package internal/snapshot
 	Attempt int                   // as Job.Attempt
 	Reserve func(bytes int) error // accounts for memory, and refuses bytes that do not fit; nil: memory is not counted
+
+	// Of a job on several hosts: the memories of all of them, in the order of their first ranks, and
+	// the number of each rank's host. File is that of this host, and Reserve is nil.
+	Hosts  []SnapshotMemory
+	HostOf []int
+	// Fits returns an error if all snapshots on this host, those it keeps for another among them,
+	// cannot have so many bytes.
+	Fits func(bytes int) error
+	// Tell tells gorun that there is a snapshot of a step. nil: gorun sees it.
+	Tell func(step int)
+}
+
+// A SnapshotMemory is the memory of one host.
+type SnapshotMemory interface {
+	io.ReaderAt
+	io.WriterAt
 }
 
 type snapshotsKey struct{}

@@ -32,6 +32,8 @@ const (
 	Dragged WordKind = '~' // the rank has ended because another rank failed
 	Gone    WordKind = '#' // the rank's process has ended; the shell that started it says so
 	Asked   WordKind = '!' // a signal has asked the rank to end
+	Begun   WordKind = '>' // rank 0 of an elastic job has begun its first step
+	Kept    WordKind = '=' // all ranks have a snapshot in memory; rank 0 says so
 )
 
 // A Word is a line that a rank writes to its standard error for gorun. gorun removes it from the
@@ -39,7 +41,7 @@ const (
 type Word struct {
 	Kind   WordKind
 	Rank   int
-	Status int    // of Ended, Dragged and Gone: the exit status, 128 + its number for a signal; of Asked: the signal's number
+	Status int    // of Ended, Dragged and Gone: the exit status, 128 + its number for a signal; of Asked: that number; of Kept: the step
 	Host   string // name of the rank's host
 	Text   string // of Ended and Dragged: the error, "" for none
 }
@@ -69,7 +71,7 @@ func ParseWord(token, line string) (w Word, ok bool) {
 	}
 	w.Kind = WordKind(kind[0])
 	switch w.Kind {
-	case Started, Alive, Ended, Dragged, Gone, Asked:
+	case Started, Alive, Ended, Dragged, Gone, Asked, Begun, Kept:
 		return w, w.Rank >= 0 && w.Rank < MaxSize
 	}
 	return Word{}, false

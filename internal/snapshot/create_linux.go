@@ -21,3 +21,13 @@ func Create() (*os.File, error) {
 	}
 	return f, nil
 }
+
+// Drop gives back the memory of one slot of all ranks, that of the snapshot with this number: what
+// ranks of an attempt before have left there, who may have been more, or on other hosts.
+func Drop(f *os.File, sequence int) error {
+	const mode = unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE
+	if err := unix.Fallocate(int(f.Fd()), mode, slotAt(sequence, 0), MaxRanks*SlotBytes); err != nil {
+		return fmt.Errorf("snapshot: fallocate: %w", err)
+	}
+	return nil
+}

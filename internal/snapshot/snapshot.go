@@ -9,6 +9,9 @@
 //
 // So a rank that dies at whatever point of its copy leaves the last complete snapshot whole.
 //
+// On several hosts each has such a memory, and another host has copies of its parts ([Copy]), in
+// the same places: a snapshot is complete where some host that is left has each part ([Join]).
+//
 // What is costly to make, as tables of a text, is kept beside them under a name ([Keep]).
 //
 // The memory is one file without a name, with a fixed place for each slot of each rank. It is
@@ -16,6 +19,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -56,18 +60,28 @@ type Snapshot struct {
 type Part struct {
 	At, Bytes        int64 // of its data in the memory
 	DescriptionBytes int64
+	Hosts            []int // whose memories have it, see Join
 	descriptionSum   uint32
 }
 
-// entry is what a slot says of itself.
-type entry struct {
-	sequence, attempt, step, ranks uint64
-	bytes, descriptionBytes        uint64
-	descriptionSum                 uint64
+// An Entry is what a slot says of itself.
+type Entry struct {
+	Sequence, Attempt, Step, Ranks uint64
+	Bytes, DescriptionBytes        uint64
+	DescriptionSum                 uint64
+	Rank                           int // whose slot it is; it is not written
 }
 
-func (e *entry) words() [entryWords]uint64 {
-	return [entryWords]uint64{magic, e.sequence, e.attempt, e.step, e.ranks, e.bytes, e.descriptionBytes, e.descriptionSum}
+func (e *Entry) words() [entryWords]uint64 {
+	return [entryWords]uint64{magic, e.Sequence, e.Attempt, e.Step, e.Ranks, e.Bytes, e.DescriptionBytes, e.DescriptionSum}
+}
+
+// encode returns the entry as it is written.
+func (e *Entry) encode() (b []byte) {
+	for _, word := range e.words() {
+		b = binary.LittleEndian.AppendUint64(b, word)
+	}
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli()))
 }
 
 // magic tells an entry of this layout from anything else.
@@ -78,9 +92,10 @@ func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 // slotAt returns where a slot of a rank begins. The slot of a snapshot is its number modulo 2.
 func slotAt(sequence, rank int) int64 { return (int64(sequence%2)*MaxRanks + int64(rank)) * SlotBytes }
 
-// readEntry returns the entry at the start of a slot; ok is false if there is none or it is torn.
-func readEntry(m Memory, at int64) (e entry, ok bool, err error) {
+// readEntry returns the entry in a slot of a rank; ok is false if there is none or it is torn.
+func readEntry(m Memory, sequence, rank int) (e Entry, ok bool, err error) {
 	var b [entryBytes]byte
+	at := slotAt(sequence, rank)
 	if _, err := m.ReadAt(b[:], at); err != nil {
 		return e, false, fmt.Errorf("snapshot: reading an entry at byte %d: %w", at, err)
 	}
@@ -91,7 +106,30 @@ func readEntry(m Memory, at int64) (e entry, ok bool, err error) {
 	if w[0] != magic || binary.LittleEndian.Uint32(b[8*entryWords:]) != crc32.Checksum(b[:8*entryWords], castagnoli()) {
 		return e, false, nil
 	}
-	return entry{w[1], w[2], w[3], w[4], w[5], w[6], w[7]}, true, nil
+	e = Entry{w[1], w[2], w[3], w[4], w[5], w[6], w[7], rank}
+	sound := e.Ranks <= MaxRanks && uint64(rank) < e.Ranks && int(e.Sequence%2) == sequence%2 && e.Bytes <= SlotBytes-page &&
+		e.DescriptionBytes <= SlotBytes-page-e.Bytes
+	return e, sound, nil
+}
+
+// Entries returns what the slots of a memory say of themselves: of one host's ranks, and of the
+// other host's for which it keeps copies.
+func Entries(m Memory) (all []Entry, err error) {
+	for slot := range 2 {
+		for rank, most := 0, MaxRanks; rank < most; rank++ {
+			e, ok, err := readEntry(m, slot, rank)
+			if err != nil {
+				return nil, err
+			}
+			if ok {
+				all = append(all, e)
+			}
+			if rank == 0 && ok { // whose part is written with the others of a snapshot; on several hosts jobs do not grow
+				most = int(e.Ranks)
+			}
+		}
+	}
+	return all, nil
 }
 
 // Last returns the last complete snapshot; ok is false if there is none.
@@ -103,43 +141,45 @@ func Last(m Memory) (last Snapshot, ok bool, err error) {
 	return all[0], true, nil
 }
 
-// Complete returns the complete snapshots, at most two, the last one first.
+// Complete returns the complete snapshots of one memory, the last one first.
 func Complete(m Memory) (all []Snapshot, err error) {
-	for slot := range 2 {
-		s, complete, err := read(m, slot)
-		if err != nil {
-			return nil, err
-		}
-		if complete {
-			all = append(all, s)
-		}
-	}
-	slices.SortFunc(all, func(a, b Snapshot) int { return b.Sequence - a.Sequence })
-	return all, nil
+	entries, err := Entries(m)
+	return Join([][]Entry{entries}), err
 }
 
-// read returns the snapshot in one slot of all ranks, if it is complete: all entries say the
-// same. The attempt tells those of ranks that died before others of the same number.
-func read(m Memory, slot int) (s Snapshot, ok bool, err error) {
-	var first entry
-	for rank := 0; rank == 0 || rank < int(first.ranks); rank++ {
-		at := slotAt(slot, rank)
-		e, ok, err := readEntry(m, at)
-		if err != nil || !ok {
-			return Snapshot{}, false, err
+// Join returns the complete snapshots in the memories of several hosts, the last one first: those
+// of which some host has the part of each rank. The attempt tells apart parts of ranks that died
+// and others of the same number.
+func Join(hosts [][]Entry) (all []Snapshot) {
+	type key struct{ sequence, attempt, step, ranks uint64 }
+	parts := map[key][]Part{}
+	var keys []key
+	for host, entries := range hosts {
+		for i := range entries {
+			e := &entries[i]
+			k := key{e.Sequence, e.Attempt, e.Step, e.Ranks}
+			if parts[k] == nil {
+				parts[k] = make([]Part, e.Ranks)
+				keys = append(keys, k)
+			}
+			p := &parts[k][e.Rank]
+			if len(p.Hosts) == 0 {
+				*p = Part{At: slotAt(int(e.Sequence), e.Rank) + page, Bytes: int64(e.Bytes), DescriptionBytes: int64(e.DescriptionBytes),
+					descriptionSum: uint32(e.DescriptionSum)}
+			}
+			p.Hosts = append(p.Hosts, host)
 		}
-		if rank == 0 {
-			first = e
-			s.Sequence, s.Step = int(e.sequence), int(e.step)
-		}
-		same := e.sequence == first.sequence && e.attempt == first.attempt && e.step == first.step && e.ranks == first.ranks
-		if !same || e.ranks > MaxRanks || int(e.sequence%2) != slot || e.bytes > SlotBytes-page || e.descriptionBytes > SlotBytes-page-e.bytes {
-			return Snapshot{}, false, nil
-		}
-		s.Parts = append(s.Parts, Part{At: at + page, Bytes: int64(e.bytes), DescriptionBytes: int64(e.descriptionBytes),
-			descriptionSum: uint32(e.descriptionSum)})
 	}
-	return s, true, nil
+	slices.SortFunc(keys, func(a, b key) int {
+		return cmp.Or(cmp.Compare(b.sequence, a.sequence), cmp.Compare(b.attempt, a.attempt), cmp.Compare(b.step, a.step),
+			cmp.Compare(b.ranks, a.ranks))
+	})
+	for _, k := range keys {
+		if !slices.ContainsFunc(parts[k], func(p Part) bool { return len(p.Hosts) == 0 }) {
+			all = append(all, Snapshot{Sequence: int(k.sequence), Step: int(k.step), Parts: parts[k]})
+		}
+	}
+	return all
 }
 
 // Description reads what a rank has written about its part, and checks it.
@@ -159,7 +199,7 @@ type Writer struct {
 	m     Memory
 	slot  int64
 	at    int64
-	entry entry
+	entry Entry
 }
 
 // Begin begins the part of rank, of ranks, of the snapshot with this number. All ranks must
@@ -167,17 +207,17 @@ type Writer struct {
 func Begin(m Memory, sequence, attempt, step, rank, ranks int) *Writer {
 	slot := slotAt(sequence, rank)
 	return &Writer{m: m, slot: slot, at: slot + page,
-		entry: entry{sequence: uint64(sequence), attempt: uint64(attempt), step: uint64(step), ranks: uint64(ranks)}}
+		entry: Entry{Sequence: uint64(sequence), Attempt: uint64(attempt), Step: uint64(step), Ranks: uint64(ranks)}}
 }
 
 // Write appends to the data.
 func (w *Writer) Write(b []byte) (n int, err error) {
-	if w.entry.bytes+uint64(len(b)) > SlotBytes-page {
+	if w.entry.Bytes+uint64(len(b)) > SlotBytes-page {
 		return 0, fmt.Errorf("snapshot: a rank's part is more than %d bytes; use more ranks", int64(SlotBytes-page))
 	}
 	n, err = w.m.WriteAt(b, w.at)
 	w.at += int64(n)
-	w.entry.bytes += uint64(n)
+	w.entry.Bytes += uint64(n)
 	return n, err
 }
 
@@ -186,13 +226,47 @@ func (w *Writer) Finish(description []byte) error {
 	if _, err := w.m.WriteAt(description, w.at); err != nil {
 		return err
 	}
-	w.entry.descriptionBytes = uint64(len(description))
-	w.entry.descriptionSum = uint64(crc32.Checksum(description, castagnoli()))
-	var b []byte
-	for _, word := range w.entry.words() {
-		b = binary.LittleEndian.AppendUint64(b, word)
-	}
-	b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli()))
-	_, err := w.m.WriteAt(b, w.slot)
+	w.entry.DescriptionBytes = uint64(len(description))
+	w.entry.DescriptionSum = uint64(crc32.Checksum(description, castagnoli()))
+	_, err := w.m.WriteAt(w.entry.encode(), w.slot)
 	return err
+}
+
+// copyBlock is how much Copy copies at a time.
+const copyBlock = 1 << 20
+
+// Copy copies the part of a rank from its host's memory to another's, where it counts when all of
+// it is there. Nobody writes to either slot meanwhile.
+func Copy(from, to Memory, sequence, rank int) error {
+	e, ok, err := readEntry(from, sequence, rank)
+	if err == nil && (!ok || int(e.Sequence) != sequence) {
+		err = fmt.Errorf("snapshot: there is no part of rank %d of snapshot %d to copy", rank, sequence)
+	}
+	if err != nil {
+		return err
+	}
+	slot, all := slotAt(sequence, rank), int64(e.Bytes+e.DescriptionBytes)
+	if _, err := to.WriteAt(make([]byte, entryBytes), slot); err != nil { // until all is there nothing is
+		return err
+	}
+	b := make([]byte, min(all, copyBlock))
+	for at := int64(0); at < all; at += copyBlock {
+		b = b[:min(all-at, copyBlock)]
+		if _, err := from.ReadAt(b, slot+page+at); err != nil {
+			return fmt.Errorf("snapshot: reading %d bytes at %d: %w", len(b), slot+page+at, err)
+		}
+		if _, err := to.WriteAt(b, slot+page+at); err != nil {
+			return err
+		}
+	}
+	_, err = to.WriteAt(e.encode(), slot)
+	return err
+}
+
+// Within returns an error if so many bytes at a place are not all in the memory.
+func Within(at int64, bytes int) error {
+	if at < 0 || bytes < 0 || at > memoryEnds-int64(bytes) {
+		return fmt.Errorf("snapshot: %d bytes at %d are not in the memory", bytes, at)
+	}
+	return nil
 }

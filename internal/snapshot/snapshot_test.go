@@ -6,8 +6,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"os"
 	"slices"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // errDied is how a rank dies in the middle of a write.
@@ -196,4 +200,141 @@ func TestKeep(t *testing.T) {
 		t.Fatal(err)
 	}
 	is("a", text[:5])
+}
+
+// A copy in another host's memory counts when all of it is there, whatever was in its place.
+func TestCopyThatIsCutOffAtEachByte(t *testing.T) {
+	const n = 2
+	from := create(t)
+	writeAll(t, from, 1, 0, n)
+	writeAll(t, from, 2, 0, n)
+	writeAll(t, from, 3, 0, n)
+	for bytes := 0; ; bytes++ {
+		to := create(t)
+		for _, sequence := range []int{1, 2} {
+			for r := range n {
+				if err := Copy(from, to, sequence+2*(sequence%2), r); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		check(t, to, 3, n)
+		writeAll(t, to, 1, 0, n) // as it was before
+		err := Copy(from, &mortal{to, bytes}, 3, 0)
+		entries, failed := Entries(to)
+		if failed != nil {
+			t.Fatal(failed)
+		}
+		there := false
+		for _, e := range entries {
+			there = there || e.Sequence == 3 && e.Rank == 0
+		}
+		if there != (err == nil) || err != nil && !errors.Is(err, errDied) {
+			t.Fatalf("after %d bytes: %v, and there: %v", bytes, err, there)
+		}
+		if err == nil {
+			if err := Copy(from, to, 3, 1); err != nil {
+				t.Fatal(err)
+			}
+			check(t, to, 3, n)
+			break
+		}
+		check(t, to, 2, n)
+	}
+	if err := Copy(from, create(t), 5, 0); err == nil {
+		t.Error("a snapshot that is not there was copied")
+	}
+}
+
+// Of hosts of which each has some parts, a snapshot is complete where each part is on some host.
+// Random memories are compared with a plain search.
+func TestJoin(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	complete := 0
+	for range 2000 {
+		ranks, hosts := 1+r.IntN(3), make([][]Entry, 1+r.IntN(3))
+		for h := range hosts {
+			for rank := range ranks {
+				for sequence := uint64(1); sequence < 4; sequence++ {
+					if r.IntN(3) > 0 {
+						hosts[h] = append(hosts[h], Entry{Sequence: sequence, Attempt: uint64(r.IntN(2)), Step: 10 * sequence,
+							Ranks: uint64(ranks), Rank: rank})
+					}
+				}
+			}
+		}
+		var want []string
+		for sequence := 3; sequence > 0; sequence-- {
+			for attempt := 1; attempt >= 0; attempt-- {
+				text := fmt.Sprint(10 * sequence)
+				for rank := range ranks {
+					var on []int
+					for h := range hosts {
+						for _, e := range hosts[h] {
+							if int(e.Sequence) == sequence && int(e.Attempt) == attempt && e.Rank == rank {
+								on = append(on, h)
+							}
+						}
+					}
+					if on == nil {
+						text = ""
+						break
+					}
+					text += fmt.Sprint(on)
+				}
+				if text != "" {
+					want = append(want, text)
+				}
+			}
+		}
+		var got []string
+		for _, s := range Join(hosts) {
+			text := fmt.Sprint(s.Step)
+			for _, p := range s.Parts {
+				text += fmt.Sprint(p.Hosts)
+			}
+			got = append(got, text)
+		}
+		if complete += len(got); !slices.Equal(got, want) {
+			t.Fatalf("%v: %q, want %q", hosts, got, want)
+		}
+	}
+	if complete < 100 {
+		t.Errorf("only %d were complete", complete)
+	}
+}
+
+// Drop gives the memory of one snapshot back, and leaves the other.
+func TestDrop(t *testing.T) {
+	const n = 3
+	m := create(t).(*os.File)
+	held := func() int64 {
+		t.Helper()
+		var is unix.Stat_t
+		if err := unix.Fstat(int(m.Fd()), &is); err != nil {
+			t.Fatal(err)
+		}
+		return is.Blocks
+	}
+	if err := Keep(m, "a", []byte("text")); err != nil {
+		t.Fatal(err)
+	}
+	writeAll(t, m, 1, 0, n)
+	one := held()
+	writeAll(t, m, 2, 0, n)
+	for _, sequence := range []int{3, 1} { // the same slots
+		if err := Drop(m, sequence); err != nil {
+			t.Fatal(err)
+		}
+		if check(t, m, 2, n); held() != one {
+			t.Errorf("%d blocks, want %d", held(), one)
+		}
+	}
+	if err := Drop(m, 2); err != nil {
+		t.Fatal(err)
+	}
+	check(t, m, 0, 0)
+	if b, ok, err := Kept(m, "a"); string(b) != "text" || !ok || err != nil {
+		t.Errorf("%q, %v, %v", b, ok, err)
+	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gorun-spmd/gorun/internal/depot"
 	"github.com/gorun-spmd/gorun/internal/job"
 	"github.com/gorun-spmd/gorun/launcher/guardian"
 	"github.com/gorun-spmd/gorun/launcher/hosts"
@@ -41,6 +42,10 @@ type Handover struct {
 	signals  <-chan os.Signal
 	words    *words // nil: the ranks' output goes elsewhere
 	failed   int    // looks since a rank has told that it failed
+
+	elastic *elastic      // nil: the job is not
+	number  int           // of restarts before
+	spent   time.Duration // by earlier attempts
 }
 
 // New says whether another launcher is to start the job, and which. It is
@@ -72,12 +77,15 @@ func chosen(o *options.Options, c *stdio.Console, signals <-chan os.Signal, m ma
 	if o.Restarts > 0 {
 		return nil, fmt.Errorf("--max-restarts: only for ranks that gorun starts itself, on this host and without --via")
 	}
-	if o.Elastic != "" {
-		return nil, fmt.Errorf("--elastic needs the embedded backend: ranks that gorun starts itself, on this host and without --via")
-	}
 	found, err := f.choose(o.Hosts.Via, list.system)
 	if err != nil {
 		return nil, err
+	}
+	if o.Elastic != "" {
+		if err := elasticFits(o, remote, found.Launcher, env); err != nil {
+			return nil, err
+		}
+		list.merge()
 	}
 	if remote {
 		list.count(found.Launcher, said)
@@ -106,6 +114,9 @@ func (h *Handover) plan(paths []string, folder string) (hosts.Handover, error) {
 		Program: h.launcher.program, Folder: folder, Root: os.Geteuid() == 0,
 		Bind: o.Bind, ReportBindings: o.ReportBindings, Stdin: h.stdin(), Typed: terminal.IsTerminal(os.Stdin), TagOutput: o.Tag,
 		MPI: h.mpi, Name: h.job,
+	}
+	if h.elastic != nil {
+		j.Hosts = h.elastic.hosts
 	}
 	if h.list.hosts == nil && o.Size() > h.cores {
 		j.Oversubscribe = true // as gorun itself on one host
@@ -137,6 +148,9 @@ func (h *Handover) plan(paths []string, folder string) (hosts.Handover, error) {
 		if h.words != nil {
 			vars = append(slices.Clone(vars), job.WordVar+"="+h.words.token)
 		}
+		if h.elastic != nil {
+			vars = append(slices.Clone(vars), depot.Var) // its value is no argument, which all users could see
+		}
 		j.Apps = append(j.Apps, hosts.App{Ranks: a.Ranks, Argv: argv, Dir: dir, Vars: vars})
 	}
 	plan, err := hosts.NewHandover(h.launcher.Launcher, j)
@@ -162,6 +176,9 @@ func (h *Handover) hostTimeout(vars []string) []string {
 // stdin is --stdin, or none if there is nothing to read: launchers do worse with
 // an empty input than without.
 func (h *Handover) stdin() string {
+	if h.number > 0 { // what the first attempt has read is gone
+		return "none"
+	}
 	if info, err := os.Stdin.Stat(); err != nil || info.Mode()&os.ModeCharDevice != 0 && !terminal.IsTerminal(os.Stdin) {
 		return "none"
 	}
@@ -187,24 +204,36 @@ func (h *Handover) DryRun(paths []string, w io.Writer) error {
 
 // Run starts the job and returns gorun's exit status when it is over.
 func (h *Handover) Run(paths []string) (status int, err error) {
+	if h.opts.Elastic != "" {
+		return h.attempts(paths)
+	}
+	status, _, err = h.attempt(paths, nil)
+	return status, err
+}
+
+// attempt is one start of the job, with more variables in the launcher's environment.
+func (h *Handover) attempt(paths, more []string) (status int, o *supervisor.Outcome, err error) {
 	folder, err := guardian.TempFolder("TMPDIR", "gorun-hosts-")
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	defer os.RemoveAll(folder) // the guardian has, unless it was killed
 	if h.opts.Output == "" {
 		h.words = newWords(h.opts.Tag)
+		if h.elastic != nil {
+			h.words.heed = elasticHeed
+		}
 	}
 	if h.launcher.Cancel != "" {
 		h.job = slurmName(paths[0])
 	}
 	plan, err := h.plan(paths, folder)
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	if h.opts.Output != "" { // only Open MPI would make it
 		if err := os.MkdirAll(h.opts.Output, 0o777); err != nil {
-			return 0, fmt.Errorf("--output: %w", err)
+			return 0, nil, fmt.Errorf("--output: %w", err)
 		}
 	}
 	if h.opts.ReportBindings && h.opts.Bind != options.BindCores {
@@ -215,7 +244,7 @@ func (h *Handover) Run(paths []string) (status int, err error) {
 	}
 	path, err := exec.LookPath(plan.Argv[0])
 	if err != nil {
-		return 0, fmt.Errorf("%s: no such program in PATH", plan.Argv[0])
+		return 0, nil, fmt.Errorf("%s: no such program in PATH", plan.Argv[0])
 	}
 	if h.remote {
 		h.console.Say("starting %s on %s with %s; %s must exist on every host%s",
@@ -224,7 +253,7 @@ func (h *Handover) Run(paths []string) (status int, err error) {
 	if h.opts.Trace != "" {
 		_ = os.Truncate(h.opts.Trace, 0) // what an earlier job has left is not this one's
 	}
-	env, made := plan.Env, guardian.Spec{Temp: []string{folder}, Files: plan.Files}
+	env, made := slices.Concat(plan.Env, more), guardian.Spec{Temp: []string{folder}, Files: plan.Files}
 	if !h.remote {
 		env = append(env, sessionFolder(folder)...)
 		if shared, err := guardian.FreeName("/dev/shm", "gorun-mpi-"); err == nil {
@@ -234,12 +263,12 @@ func (h *Handover) Run(paths []string) (status int, err error) {
 	}
 	o, output, err := h.supervise(guardian.App{Path: path, Argv: plan.Argv, Env: options.Environment(os.Environ(), env)}, plan.NoStdin, made)
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	status = h.report(o, plan.Argv[0])
 	output.Wait(o, h.signals, 0)
 	h.reportTrace(status)
-	return status, nil
+	return status, o, nil
 }
 
 // builtHere says how other hosts get a program that was built from source.
@@ -344,11 +373,14 @@ func (h *Handover) supervise(a guardian.App, noStdin bool, made guardian.Spec) (
 		go input.Run()
 	}
 	sup := &supervisor.Supervisor{
-		Grace: h.opts.Grace, Timeout: h.opts.Timeout,
+		Grace: h.opts.Grace, Timeout: h.opts.Timeout, Spent: h.spent,
 		Events: g.Events, Signals: h.signals, Broken: h.console.Broken,
 		Ended: func(int, *supervisor.End) {}, Waiting: func(*supervisor.Outcome, []int) {}, Say: h.console.Say, Suspend: supervisor.Suspend,
 	}
 	sup.Send = func(c guardian.Command) error { return g.Send(h.gently(sup.Reason, c)) }
+	if h.elastic != nil {
+		sup.Brief = elasticGrace
+	}
 	if h.words != nil && h.opts.HangTimeout > 0 {
 		sup.Look = h.look
 	}

@@ -86,6 +86,24 @@ func (l *hostList) count(launcher hosts.Launcher, ask hosts.Ask) {
 	}
 }
 
+// merge makes one entry of those of a host, so that a rank's number tells its host.
+func (l *hostList) merge() {
+	var merged []hosts.Host
+	for _, it := range l.hosts {
+		i := slices.IndexFunc(merged, func(other hosts.Host) bool { return other.Name == it.Name })
+		if i < 0 {
+			merged = append(merged, it)
+			continue
+		}
+		merged[i].Slots += it.Slots
+		merged[i].SlotsGiven = merged[i].SlotsGiven && it.SlotsGiven
+		if merged[i].MaxSlots > 0 {
+			merged[i].MaxSlots += it.MaxSlots
+		}
+	}
+	l.hosts = merged
+}
+
 // open returns a host that does not say its slots, "" if there is none.
 func (l *hostList) open() string {
 	for _, h := range l.hosts {

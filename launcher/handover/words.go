@@ -38,14 +38,18 @@ type words struct {
 	quiet map[string]int // looks since the last word from a host
 	asked job.Word       // by which a rank first told that a signal came to it
 	asks  int            // how many have
+	heed  int            // looks for which it has to stand before it counts
 	order int
 	blame blame
+	begun bool   // rank 0 has begun its first step
+	kept  int    // the step of the last snapshot; -1: there is none
 	held  []byte // of the stream: what may become a word
 }
 
 // spoken is what one rank has said.
 type spoken struct {
 	host    string
+	started bool
 	last    job.Word // Ended or Dragged, once it has
 	ended   bool
 	gone    bool // without a last word of its own
@@ -53,7 +57,7 @@ type spoken struct {
 }
 
 func newWords(whole bool) *words {
-	return &words{token: rand.Text(), whole: whole, ranks: map[int]*spoken{}, quiet: map[string]int{}, blame: newBlame()}
+	return &words{token: rand.Text(), whole: whole, ranks: map[int]*spoken{}, quiet: map[string]int{}, blame: newBlame(), kept: -1}
 }
 
 // maxHeld is more than any word with what a launcher puts before it.
@@ -134,9 +138,16 @@ func (w *words) take(it job.Word) {
 		w.ranks[it.Rank] = s
 	}
 	s.host = it.Host
+	s.started = s.started || it.Kind == job.Started
 	if it.Kind == job.Gone && !s.ended {
 		s.gone = true
 		it = lastWord(it, greeted)
+	}
+	switch it.Kind {
+	case job.Begun:
+		w.begun = true
+	case job.Kept:
+		w.kept = max(w.kept, it.Status)
 	}
 	if it.Kind == job.Asked {
 		if w.asks == 0 {
@@ -215,6 +226,10 @@ func (w *words) stop() (rank int, sig syscall.Signal, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	failed = failed && it.Kind == job.Ended || w.blame.ending || w.asks > 1
+	if w.asks > 0 && w.heed > 0 {
+		w.heed--
+		return 0, 0, false
+	}
 	return w.asked.Rank, syscall.Signal(w.asked.Status), w.asks > 0 && !failed
 }
 

@@ -1,0 +1,197 @@
+//go:build linux
+
+package cluster
+
+import (
+	"context"
+	"flag"
+	"math/rand/v2"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+var harms = flag.Int("cluster.harms", 1, "how often an elastic job is harmed in each way; above 1 in all of them under MPICH too")
+
+// The lines of the example about a step, and about the state that it ends with.
+var (
+	atStep = regexp.MustCompile(`step +(\d+)/`)
+	state  = regexp.MustCompile(`"state_sha256":"([0-9a-f]+)"`)
+)
+
+// An elastic job on several hosts goes on from snapshots in their memory when one of them is
+// lost, on those that are left, and ends with the bits of a run that nothing happened to.
+func TestElastic(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, and its programs are the same as without -short")
+	}
+	need(t, "mpirun.openmpi", "mpiexec.hydra")
+	c := up(t, 3)
+	build(t, c.dir)
+	c.write("two", "node1 slots=2\nnode2 slots=2\n")
+	c.write("three", "node1 slots=2\nnode2 slots=1\nnode3 slots=1\n")
+	learn := train(c.dir, "-steps", "40", "-json", "-snapshot", "3")
+	alone, err := c.run(c.hosts[0], patience, nil, append([]string{"gorun", "-np", "2", "--same-bits"}, learn...)...)
+	want := state.FindString(alone)
+	if err != nil || want == "" {
+		t.Fatalf("on one host: %v\n%s", err, alone)
+	}
+	t.Run("gorun is killed", func(t *testing.T) { c.loses(t, learn) })
+	t.Run("a host has no gorun", func(t *testing.T) { c.lacksGorun(t, learn) })
+	for _, e := range []elasticCase{
+		{"a rank is killed", "two", []string{"--elastic", "restart"}, c.killRank(2), []string{"restart 1, from the last snapshot"}},
+		{"a rank is killed, shrink", "two", []string{"--elastic", "shrink"}, c.killRank(2), []string{"with 3 ranks, restart 1"}},
+		{"a daemon is killed", "three", []string{"--elastic", "restart"}, c.killAll(2, "orted", "prted", "hydra_pmi_proxy"),
+			[]string{"starting the job again, restart 1"}},
+		{"a rank is killed, and another stopped", "two", []string{"--elastic", "restart"}, c.stopAndKill(2), []string{"restart 1"}},
+		{"a host is cut off", "two", []string{"--elastic", "restart"}, func() { c.cable(2, "down") },
+			[]string{"node2 lost", "with 2 ranks, restart 1"}},
+		{"one of three is cut off", "three", []string{"--elastic", "shrink"}, func() { c.cable(2, "down") },
+			[]string{"node2 lost", "with 3 ranks, restart 1"}},
+		{"all processes of a host are killed", "three", []string{"--elastic", "restart"},
+			c.killAll(3, "train", "gorun", "orted", "prted", "hydra_pmi_proxy"), []string{"node3 lost", "with 3 ranks, restart 1"}},
+	} {
+		for _, via := range []string{"openmpi", "mpich"} {
+			if via == "mpich" && *harms == 1 && e.name != "a rank is killed" && e.name != "one of three is cut off" {
+				continue
+			}
+			t.Run(e.name+", "+via, func(t *testing.T) {
+				for range *harms {
+					c.goesOn(t, via, want, e, learn)
+				}
+			})
+		}
+	}
+}
+
+type elasticCase struct {
+	name, hosts string
+	flags       []string
+	harm        func()
+	says        []string
+}
+
+// killRank returns a function that kills a rank of host k.
+func (c *cluster) killRank(k int) func() {
+	return func() {
+		for _, it := range c.running(c.hosts[k-1], "train") {
+			c.kill(it)
+			return
+		}
+	}
+}
+
+// stopAndKill returns a function that stops a rank of host k, and the daemon there, and kills
+// another rank.
+func (c *cluster) stopAndKill(k int) func() {
+	return func() {
+		ranks := c.running(c.hosts[k-1], "train")
+		c.signal(ranks[0], syscall.SIGSTOP)
+		for _, it := range c.running(c.hosts[k-1], "orted", "prted", "hydra_pmi_proxy") {
+			c.kill(it)
+		}
+		c.kill(ranks[1])
+	}
+}
+
+// killAll returns a function that kills the processes of host k that have one of the names.
+func (c *cluster) killAll(k int, names ...string) func() {
+	return func() {
+		for _, it := range c.running(c.hosts[k-1], names...) {
+			c.kill(it)
+		}
+	}
+}
+
+// kill kills a process that running has returned.
+func (c *cluster) kill(it string) { c.signal(it, syscall.SIGKILL) }
+
+func (c *cluster) signal(it string, sig syscall.Signal) {
+	_, number, _ := strings.Cut(it, " ")
+	pid, err := strconv.Atoi(number)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	_ = syscall.Kill(pid, sig) // it may have ended
+}
+
+// goesOn does harm to a job after some snapshots, and compares its end.
+func (c *cluster) goesOn(t *testing.T, via, want string, e elasticCase, learn []string) {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	args := append([]string{"gorun", "--hostfile", e.hosts, "--via", via, "-np", "4", "--same-bits"}, e.flags...)
+	cmd, out := c.learning(ctx, t, append(args, learn...))
+	time.Sleep(rand.N(300 * time.Millisecond)) // within or between the copies of snapshots
+	began := time.Now()
+	e.harm()
+	defer c.cable(2, "up")
+	c.await("the next attempt", func() bool { return strings.Contains(out.String(), "resumed at step") || ctx.Err() != nil })
+	t.Logf("the ranks resumed %v after the harm", time.Since(began).Round(10*time.Millisecond))
+	err := cmd.Wait()
+	text := out.String()
+	if got := state.FindString(text); err != nil || got != want {
+		t.Errorf("%v, got %s, want %s; output:\n%s", err, got, want, text)
+	}
+	for _, s := range append([]string{`resumed at step \d+ from memory`}, e.says...) {
+		if !regexp.MustCompile(s).MatchString(text) {
+			t.Errorf("no %s in:\n%s", s, text)
+		}
+	}
+	c.cable(2, "up")
+	c.clean(t, c.hosts...)
+}
+
+// learning starts a job that trains, and returns when it has made some steps.
+func (c *cluster) learning(ctx context.Context, t *testing.T, command []string) (*exec.Cmd, *output) {
+	t.Helper()
+	out := &output{}
+	cmd := c.command(ctx, c.hosts[0], nil, command...)
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	c.await("some steps", func() bool {
+		all := atStep.FindAllStringSubmatch(out.String(), -1)
+		if len(all) == 0 {
+			return ctx.Err() != nil
+		}
+		step, err := strconv.Atoi(all[len(all)-1][1])
+		return err == nil && step >= 10
+	})
+	return cmd, out
+}
+
+// loses kills gorun. Nothing of the job may be left on any host.
+func (c *cluster) loses(t *testing.T, learn []string) {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd, out := c.learning(ctx, t, append([]string{"gorun", "--hostfile", "three", "-np", "4", "--elastic", "restart"}, learn...))
+	for _, h := range c.hosts[1:] {
+		if depots := c.running(h, "gorun"); len(depots) != 1 {
+			t.Errorf("%q on %s, want the depot; output:\n%s", depots, h.name, out.String())
+		}
+	}
+	for _, it := range c.running(c.hosts[0], "gorun") {
+		c.kill(it)
+	}
+	_ = cmd.Wait() // it was killed
+	c.clean(t, c.hosts...)
+}
+
+// lacksGorun starts a gorun that only the first host has.
+func (c *cluster) lacksGorun(t *testing.T, learn []string) {
+	const gorun = "/tmp/only/here/gorun"
+	if out, err := c.run(c.hosts[0], patience, nil, "sh", "-c", "mkdir -p /tmp/only/here && cp bin/gorun "+gorun); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	out, err := c.run(c.hosts[0], patience, nil, append([]string{gorun, "--hostfile", "two", "-np", "4", "--elastic", "restart"}, learn...)...)
+	if err == nil || !strings.Contains(out, "there is no gorun at "+gorun+" on this host") ||
+		!strings.Contains(out, "gorun: not starting the job again: it failed by its own word before its first step") {
+		t.Errorf("%v, output:\n%s", err, out)
+	}
+	c.clean(t, c.hosts...)
+}

@@ -1,0 +1,133 @@
+//go:build linux
+
+package depot
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gorun-spmd/gorun/internal/keepalive"
+)
+
+// A Hub is gorun's hold on the depots of a job, of which one is its own.
+type Hub struct {
+	own    *Depot
+	id     string
+	secret keepalive.Secret
+	closed chan struct{}
+
+	mu      sync.Mutex
+	tethers map[net.Conn]string // the name of the host at the other end
+}
+
+// NewHub opens the depot of this host, and listens to those of others.
+func NewHub() (*Hub, error) {
+	h := &Hub{id: rand.Text(), secret: keepalive.NewSecret(), closed: make(chan struct{}), tethers: map[net.Conn]string{}}
+	own, err := Open(h.id, h.secret, h.hold)
+	if err != nil {
+		return nil, err
+	}
+	h.own = own
+	return h, nil
+}
+
+// Contract returns what the ranks of an attempt are told.
+func (h *Hub) Contract(attempt int) (Contract, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return Contract{}, fmt.Errorf("depot: %w", err)
+	}
+	return Contract{ID: h.id, Secret: h.secret, Gorun: self, Addresses: h.own.info.Addresses, Port: h.own.info.Port, Attempt: attempt}, nil
+}
+
+// hold keeps a tether.
+func (h *Hub) hold(c net.Conn) {
+	_ = c.SetDeadline(time.Now().Add(Patience)) // an error shows in the next call
+	size := make([]byte, 1)
+	if _, err := io.ReadFull(c, size); err != nil {
+		return
+	}
+	name := make([]byte, size[0])
+	if _, err := io.ReadFull(c, name); err != nil {
+		return
+	}
+	h.mu.Lock()
+	h.tethers[c] = string(name)
+	_, _ = c.Write([]byte{taken}) // else the other end gives up
+	h.mu.Unlock()
+	<-h.closed
+}
+
+// End has the ranks of all attempts before next killed on every host, and returns the names of the
+// hosts that answer, this one among them. It lets go of the others, whose depots end.
+func (h *Hub) End(next int) (alive []string) {
+	h.mu.Lock()
+	tethers := maps.Clone(h.tethers)
+	h.mu.Unlock()
+	var all sync.WaitGroup
+	answers := make(chan net.Conn, len(tethers))
+	for c := range tethers {
+		all.Go(func() {
+			if end(c, next) == nil {
+				answers <- c
+			}
+		})
+	}
+	if h.own.End(next) == nil {
+		alive = append(alive, h.own.info.Host)
+	}
+	all.Wait()
+	close(answers)
+	answered := map[net.Conn]bool{}
+	for c := range answers {
+		answered[c] = true
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for c, name := range tethers {
+		if answered[c] {
+			alive = append(alive, name)
+			continue
+		}
+		c.Close()
+		delete(h.tethers, c)
+	}
+	slices.Sort(alive)
+	return alive
+}
+
+// end has the depot at the other end of a tether end all attempts before next. It says at once
+// that it will, if its host is there.
+func end(c net.Conn, next int) error {
+	_ = c.SetDeadline(time.Now().Add(Patience / 2)) // an error shows in the next call
+	word := binary.LittleEndian.AppendUint32([]byte{toEnd}, uint32(next))
+	if _, err := c.Write(word); err != nil {
+		return err
+	}
+	if _, err := io.ReadFull(c, word[:1]); err != nil {
+		return err
+	}
+	_ = c.SetDeadline(time.Now().Add(2 * Patience)) // it gives up after Patience
+	_, err := io.ReadFull(c, word[:1])
+	return err
+}
+
+// Close ends the depots, and gives this host's memory back.
+func (h *Hub) Close() {
+	h.own.Close()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for c := range h.tethers {
+		c.Close()
+	}
+	clear(h.tethers)
+	close(h.closed)
+}

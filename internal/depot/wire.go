@@ -1,0 +1,160 @@
+//go:build linux
+
+package depot
+
+import (
+	"context"
+	"crypto/subtle"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/gorun-spmd/gorun/internal/keepalive"
+	"github.com/gorun-spmd/gorun/internal/snapshot"
+)
+
+// What a connection is for. The end that dials sends the first half of the secret, this, and the
+// number of its attempt; the other answers with the second half.
+const (
+	forMemory = 'm'
+	forTether = 't'
+
+	headBytes = len(keepalive.Secret{})/2 + 1 + 4
+)
+
+// Patience is how long a host may be without an answer before it counts as lost.
+const Patience = 9 * time.Second
+
+// probes has the kernel give up a connection after Patience.
+func probes() net.KeepAliveConfig {
+	return net.KeepAliveConfig{Enable: true, Idle: 3 * time.Second, Interval: 2 * time.Second, Count: 3}
+}
+
+// dial connects to the first of the addresses that answers and knows the secret.
+func dial(addresses []string, port int, secret keepalive.Secret, purpose byte, attempt int) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	defer cancel()
+	type answer struct {
+		c   net.Conn
+		err error
+	}
+	answers := make(chan answer, len(addresses))
+	for _, address := range addresses {
+		go func() {
+			c, err := dialOne(ctx, net.JoinHostPort(address, strconv.Itoa(port)), secret, purpose, attempt)
+			answers <- answer{c, err}
+		}()
+	}
+	errs := []error{errors.New("it has no address that others could reach")}
+	for n := range addresses {
+		a := <-answers
+		if a.err != nil {
+			errs = append(errs[:n:n], a.err)
+			continue
+		}
+		go func() {
+			for range addresses[n+1:] {
+				if more := <-answers; more.err == nil {
+					more.c.Close()
+				}
+			}
+		}()
+		return a.c, nil
+	}
+	return nil, errors.Join(errs...)
+}
+
+func dialOne(ctx context.Context, address string, secret keepalive.Secret, purpose byte, attempt int) (net.Conn, error) {
+	dialer := net.Dialer{KeepAliveConfig: probes()}
+	c, err := dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	half := len(secret) / 2
+	_ = c.SetDeadline(time.Now().Add(Patience)) // an error shows in the next call
+	if _, err = c.Write(binary.LittleEndian.AppendUint32(append(secret[:half:half], purpose), uint32(attempt))); err == nil {
+		answer := make([]byte, half)
+		if _, err = io.ReadFull(c, answer); err == nil && subtle.ConstantTimeCompare(answer, secret[half:]) != 1 {
+			err = fmt.Errorf("%s: another program answers", address)
+		}
+	}
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	_ = c.SetDeadline(time.Time{})
+	return c, nil
+}
+
+// welcome is the other end of dialOne.
+func welcome(c net.Conn, secret keepalive.Secret) (purpose byte, attempt int, err error) {
+	half := len(secret) / 2
+	_ = c.SetDeadline(time.Now().Add(Patience)) // an error shows in the next call
+	head := make([]byte, headBytes)
+	if _, err := io.ReadFull(c, head); err != nil {
+		return 0, 0, err
+	}
+	if subtle.ConstantTimeCompare(head[:half], secret[:half]) != 1 {
+		return 0, 0, errors.New("another secret")
+	}
+	_, err = c.Write(secret[half:])
+	_ = c.SetDeadline(time.Time{})
+	return head[half], int(binary.LittleEndian.Uint32(head[half+1:])), err
+}
+
+// A request to a memory: what to do, where, and how many bytes, which follow a write. The answer
+// is the length of an error and the error, and after a read without one the bytes.
+const (
+	toRead  = 'r'
+	toWrite = 'w'
+
+	requestBytes = 1 + 8 + 4
+	maxTransfer  = 1 << 20
+)
+
+// serveMemory answers requests until the connection ends.
+func serveMemory(c io.ReadWriter, m snapshot.Memory) {
+	head, buf := make([]byte, requestBytes), make([]byte, maxTransfer)
+	for {
+		if _, err := io.ReadFull(c, head); err != nil {
+			return
+		}
+		at, n := int64(binary.LittleEndian.Uint64(head[1:])), binary.LittleEndian.Uint32(head[9:])
+		if n > maxTransfer {
+			return
+		}
+		b := buf[:n]
+		var err error
+		answer := []byte{0, 0}
+		switch {
+		case head[0] == toWrite:
+			if _, err := io.ReadFull(c, b); err != nil {
+				return
+			}
+			if err = snapshot.Within(at, int(n)); err == nil {
+				_, err = m.WriteAt(b, at)
+			}
+		case head[0] == toRead:
+			if err = snapshot.Within(at, int(n)); err == nil {
+				_, err = m.ReadAt(b, at)
+			}
+		default:
+			return
+		}
+		if err != nil {
+			text := err.Error()
+			text = text[:min(len(text), 1000)]
+			answer = append(binary.LittleEndian.AppendUint16(nil, uint16(len(text))), text...)
+		}
+		if head[0] == toRead && err == nil {
+			answer = append(answer, b...)
+		}
+		if _, err := c.Write(answer); err != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,216 @@
+//go:build linux
+
+package handover
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/gorun-spmd/gorun/internal/depot"
+	"github.com/gorun-spmd/gorun/internal/job"
+	"github.com/gorun-spmd/gorun/launcher/exit"
+	"github.com/gorun-spmd/gorun/launcher/hosts"
+	"github.com/gorun-spmd/gorun/launcher/options"
+	"github.com/gorun-spmd/gorun/launcher/phrase"
+	"github.com/gorun-spmd/gorun/launcher/supervisor"
+)
+
+// maxBarren is how many attempts in a row may fail without a snapshot of a later step.
+const maxBarren = 3
+
+// elasticGrace is what a launcher has to end the ranks of an attempt that has failed, before it is
+// killed and the depots end what is left of them: the next attempt goes on from memory.
+const elasticGrace = time.Second
+
+// elasticHeed is for how many looks, ten in a second, a signal to one rank has to stand before it
+// counts as the user's: a launcher that ends the ranks for the loss of a host kills them until then.
+const elasticHeed = 20
+
+// An elastic job on several hosts goes on after a failure, from snapshots in the memory of its
+// hosts. A host that is lost stays so.
+type elastic struct {
+	hub    *depot.Hub
+	hosts  []hosts.Host // that are left
+	best   int          // the highest step of a snapshot; -1: there is none
+	barren int          // attempts in a row without one of a higher step
+}
+
+// elasticFits returns an error if snapshots cannot be kept for a job on several hosts.
+func elasticFits(o *options.Options, remote bool, l hosts.Launcher, env func(string) (string, bool)) error {
+	_, slurm := env("SLURM_JOB_ID")
+	switch {
+	case !remote:
+		return fmt.Errorf("--elastic on this host alone: gorun starts the ranks itself, without --via")
+	case l.System == hosts.Slurm:
+		return fmt.Errorf("--elastic: Slurm ends with a step all that it has started, and so the memory for snapshots; " +
+			"outside Slurm give --via openmpi or mpich, inside it -checkpoint to the program")
+	case slurm:
+		return fmt.Errorf("--elastic: in an allocation of Slurm's %s starts its ranks by Slurm, "+
+			"which ends with a step all that it has started, and so the memory for snapshots", l)
+	case len(o.Apps) > 1:
+		return fmt.Errorf("--elastic on several hosts: with several programs nothing says which of them is to have fewer ranks " +
+			"when a host is lost")
+	case o.Output != "":
+		return fmt.Errorf("--elastic on several hosts: with --output the ranks cannot tell gorun how far they have come; " +
+			"leave one of the two out")
+	}
+	return nil
+}
+
+// attempts starts the job, and again as long as it makes progress between failures. It returns
+// gorun's exit status.
+func (h *Handover) attempts(paths []string) (status int, err error) {
+	if name := h.list.open(); name != "" {
+		return 0, exit.With(2, fmt.Errorf("--elastic: %s says no slots, and nothing says which ranks are there; give them", name))
+	}
+	hub, err := depot.NewHub()
+	if err != nil {
+		return 0, err
+	}
+	defer hub.Close()
+	h.elastic = &elastic{hub: hub, hosts: h.list.hosts, best: -1}
+	for began := time.Now(); ; h.number++ {
+		if h.number > 0 {
+			h.spent, h.failed = time.Since(began), 0
+		}
+		contract, err := hub.Contract(h.number)
+		if err != nil {
+			return 0, err
+		}
+		status, o, err := h.attempt(paths, []string{depot.Var + "=" + contract.Encode()})
+		if err != nil || status == 0 || !mayGoOn(o) {
+			return status, err
+		}
+		ended := make(chan []string, 1)
+		go func(next int) { ended <- hub.End(next) }(h.number + 1)
+		select {
+		case alive := <-ended:
+			if !h.goesOn(alive, h.console.Say) {
+				return status, nil
+			}
+		case s := <-h.signals:
+			h.console.Say("not starting the job again: %v has come", s)
+			if number, ok := s.(syscall.Signal); ok {
+				status = 128 + int(number)
+			}
+			return status, nil
+		}
+	}
+}
+
+// mayGoOn reports whether an attempt ended in a way after which there may be another.
+func mayGoOn(o *supervisor.Outcome) bool {
+	switch o.Reason {
+	case supervisor.Finished, supervisor.Failed, supervisor.Hung, supervisor.Lost:
+		return o.Signal == 0
+	}
+	return false
+}
+
+// goesOn decides, after an attempt that failed, whether another follows on the hosts of which
+// alive has the names, and with how many ranks. It says what it does.
+func (h *Handover) goesOn(alive []string, say func(format string, args ...any)) bool {
+	e, ranks := h.elastic, h.opts.Size()
+	lost, gone := h.lost(alive)
+	begun, kept := h.words.progress()
+	if len(lost) > 0 {
+		say("%s lost: %s does not answer, or its memory is gone", strings.Join(lost, ", "), were(lost))
+		e.hosts = slices.DeleteFunc(slices.Clone(e.hosts), func(it hosts.Host) bool { return slices.Contains(lost, it.Name) })
+	}
+	e.barren++
+	if kept > e.best {
+		e.best, e.barren = kept, 0
+	}
+	next := ranks
+	if h.opts.Elastic == options.ElasticShrink {
+		next = max(ranks-max(1, gone), min(ranks, max(1, h.opts.MinRanks)))
+	}
+	least := max(1, h.opts.MinRanks)
+	by, _ := hosts.ParseMapBy(h.opts.MapBy) // the first attempt has shown that it is one
+	for ; next >= least; next-- {
+		if _, err := hosts.Assign(e.hosts, next, hosts.Options{By: by, Oversubscribe: h.opts.Hosts.Oversubscribe, Cores: h.cores}); err == nil {
+			break
+		}
+	}
+	switch {
+	case !begun && len(lost) == 0 && h.words.ownWord(): // as for a wrong flag
+		say("not starting the job again: it failed by its own word before its first step")
+		return false
+	case e.barren >= maxBarren && e.best < 0:
+		say("not starting the job again: %d attempts in a row have failed and had saved nothing", maxBarren)
+		return false
+	case e.barren >= maxBarren:
+		say("not starting the job again: %d attempts in a row have come no further than the snapshot of step %d", maxBarren, e.best)
+		return false
+	case len(e.hosts) == 0 || next < least:
+		say("not starting the job again: no slots are left for %s", phrase.Count(least, "rank"))
+		return false
+	}
+	h.opts.Apps[0].Ranks = next
+	with := ""
+	if next != ranks {
+		with = " with " + phrase.Count(next, "rank")
+	}
+	from := "; there is no snapshot yet"
+	if e.best >= 0 {
+		from = ", from the last snapshot that is whole on the hosts that are left"
+	}
+	say("starting the job again%s, restart %d%s", with, h.number+1, from)
+	return true
+}
+
+// were is "it" or "each of them".
+func were(names []string) string {
+	if len(names) == 1 {
+		return "it"
+	}
+	return "each of them"
+}
+
+// lost returns the hosts, by their names in the list, whose ranks ran on none of those that are
+// alive, by their own names, and how many ranks that were.
+func (h *Handover) lost(alive []string) (names []string, ranks int) {
+	by, _ := hosts.ParseMapBy(h.opts.MapBy) // the attempt has shown that it is one
+	places, err := hosts.Assign(h.elastic.hosts, h.opts.Size(),
+		hosts.Options{By: by, Oversubscribe: h.opts.Hosts.Oversubscribe, Cores: h.cores})
+	if err != nil {
+		return nil, 0
+	}
+	for rank, at := range places {
+		if host, ok := h.words.hostOf(rank); ok && !slices.Contains(alive, host) {
+			ranks++
+			if name := h.elastic.hosts[at.Host].Name; !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names, ranks
+}
+
+// progress returns whether rank 0 has begun its first step, and the step of the last snapshot.
+func (w *words) progress() (begun bool, kept int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.begun, w.kept
+}
+
+// ownWord reports whether a rank failed by itself, and neither by a signal nor because of others, or
+// none has started.
+func (w *words) ownWord() bool {
+	it, ok := w.first()
+	return w.started() == 0 || ok && it.Kind == job.Ended && !(it.Status > 128 && w.gone(it.Rank))
+}
+
+// hostOf returns the name that the host of a rank gives itself, if the rank has started there.
+func (w *words) hostOf(rank int) (host string, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s, ok := w.ranks[rank]
+	if !ok || !s.started {
+		return "", false
+	}
+	return s.host, true
+}

@@ -1,0 +1,153 @@
+//go:build linux
+
+package handover
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gorun-spmd/gorun/internal/job"
+	"github.com/gorun-spmd/gorun/launcher/hosts"
+	"github.com/gorun-spmd/gorun/launcher/machine"
+	"github.com/gorun-spmd/gorun/launcher/options"
+)
+
+// What an attempt has told decides whether another follows, where, and with how many ranks.
+func TestElasticDecisions(t *testing.T) {
+	started := func(host string, ranks ...int) (said []job.Word) {
+		for _, r := range ranks {
+			said = append(said, job.Word{Kind: job.Started, Rank: r, Host: host})
+		}
+		return said
+	}
+	begun, kept := job.Word{Kind: job.Begun, Host: "node1.site"}, func(step int) job.Word {
+		return job.Word{Kind: job.Kept, Status: step, Host: "node1.site"}
+	}
+	all := slices.Concat(started("node1.site", 0, 1), started("node2.site", 2, 3))
+	own := job.Word{Kind: job.Ended, Rank: 1, Status: 1, Host: "node1.site", Text: "there is no such flag"}
+	killed := job.Word{Kind: job.Gone, Rank: 3, Status: 137, Host: "node2.site"}
+	here, both := []string{"node1.site"}, []string{"node1.site", "node2.site"}
+	type attempt struct {
+		said  []job.Word
+		alive []string
+		ranks int // of the next one; 0: there is none
+		says  string
+	}
+	for _, c := range []struct {
+		name     string
+		flags    string
+		hosts    string
+		attempts []attempt
+	}{
+		{"restart after a death", "--elastic restart", "node1:2,node2:2",
+			[]attempt{{append(all, begun, kept(3), killed), both, 4, "starting the job again, restart 1, from the last snapshot"}}},
+		{"shrink after a death", "--elastic shrink", "node1:2,node2:2",
+			[]attempt{{append(all, begun, kept(3), killed), both, 3, "starting the job again with 3 ranks, restart 1"}}},
+		{"a lost host", "--elastic restart", "node1:2,node2:2",
+			[]attempt{{append(all, begun, kept(3)), here, 2, "node2 lost: it does not answer, or its memory is gone; " +
+				"starting the job again with 2 ranks, restart 1"}}},
+		{"a lost host, and a spare one", "--elastic restart", "node1:2,node2:2,node3:1",
+			[]attempt{{append(all, begun, kept(3)), here, 3, "with 3 ranks"}}},
+		{"a lost host, and enough slots", "--elastic restart", "node1:2,node2:2,node3:2",
+			[]attempt{{append(all, begun, kept(3)), here, 4, "its memory is gone; starting the job again, restart 1"}}},
+		{"a lost host, shrink", "--elastic shrink", "node1:2,node2:2,node3:2",
+			[]attempt{{append(all, begun, kept(3)), here, 2, "with 2 ranks"}}},
+		{"too few slots", "--elastic shrink --min-np 3", "node1:2,node2:2",
+			[]attempt{{append(all, begun, kept(3)), here, 0, "no slots are left for 3 ranks"}}},
+		{"a wrong flag", "--elastic restart", "node1:2,node2:2", []attempt{{append(all, own), both, 0, "by its own word before its first step"}}},
+		{"a program that a host lacks", "--elastic restart", "node1:2,node2:2", []attempt{{[]job.Word{
+			{Kind: job.Ended, Rank: 2, Status: 127, Host: "node2.site", Text: "there is no program"}}, here, 0, "by its own word"}}},
+		{"no rank starts", "--elastic restart", "node1:2,node2:2", []attempt{{nil, here, 0, "before its first step"}}},
+		{"a daemon dies before the first step", "--elastic restart", "node1:2,node2:2", []attempt{{append(all,
+			job.Word{Kind: job.Dragged, Rank: 1, Status: 1, Host: "node1.site", Text: "rank 2 ended"}), both, 4, "there is no snapshot yet"}}},
+		{"killed before the first step", "--elastic restart", "node1:2,node2:2",
+			[]attempt{{append(all, killed), both, 4, "restart 1; there is no snapshot yet"}}},
+		{"no progress", "--elastic restart", "node1:2,node2:2", []attempt{
+			{append(all, begun, kept(3), killed), both, 4, "restart 1"}, {append(all, begun, killed), both, 4, "restart 2"},
+			{append(all, begun, kept(6), killed), both, 4, "restart 3"}, {append(all, begun, kept(6), killed), both, 4, "restart 4"},
+			{append(all, begun, kept(6), killed), both, 4, "restart 5"},
+			{append(all, begun, killed), both, 0, "3 attempts in a row have come no further than the snapshot of step 6"}}},
+		{"nothing saved", "--elastic restart", "node1:2,node2:2", []attempt{
+			{append(all, begun, killed), both, 4, "restart 1"}, {append(all, begun, killed), both, 4, "restart 2"},
+			{append(all, begun, killed), both, 0, "3 attempts in a row have failed and had saved nothing"}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o, err := options.Parse(append(strings.Fields(c.flags), "--host", c.hosts, "-np", "4", "train"), 1, os.LookupEnv, io.Discard)
+			if err != nil {
+				t.Fatal(err)
+			}
+			list, err := hosts.ParseList(c.hosts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			h := &Handover{opts: o, elastic: &elastic{hosts: list, best: -1}}
+			for i, a := range c.attempts {
+				h.words = newWords(false)
+				h.number = i
+				for _, w := range a.said {
+					h.words.take(w)
+				}
+				var lines []string
+				again := h.goesOn(a.alive, func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) })
+				text := strings.Join(lines, "; ")
+				if again != (a.ranks > 0) || again && o.Size() != a.ranks || !strings.Contains(text, a.says) {
+					t.Errorf("attempt %d: again %v with %d ranks, want %d; it says %q, want %q", i, again, o.Size(), a.ranks, text, a.says)
+				}
+			}
+		})
+	}
+}
+
+// A signal to one rank counts when it has stood for some looks without a failure.
+func TestElasticHeedsSignals(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		w := newWords(false)
+		w.heed = elasticHeed
+		w.take(job.Word{Kind: job.Started, Host: "a"})
+		for range 3 {
+			if _, _, ok := w.stop(); ok {
+				t.Fatal("nothing has come")
+			}
+		}
+		w.take(job.Word{Kind: job.Asked, Host: "a", Status: 15})
+		for i := range elasticHeed {
+			if _, _, ok := w.stop(); ok {
+				t.Fatalf("it counts at look %d", i)
+			}
+		}
+		if fails {
+			w.take(job.Word{Kind: job.Ended, Host: "a", Status: 1})
+		}
+		if rank, sig, ok := w.stop(); ok == fails || ok && (rank != 0 || sig != 15) {
+			t.Errorf("rank %d, signal %d, %v", rank, sig, ok)
+		}
+	}
+}
+
+// What cannot be elastic is refused by name.
+func TestElasticIsRefused(t *testing.T) {
+	for _, c := range []struct{ args, env, want string }{
+		{"--via openmpi --elastic restart -np 2 train", "", "without --via"},
+		{"--host node1:2,node2:2 --via slurm --elastic restart -np 2 train", "", "Slurm ends with a step all that it has started"},
+		{"--host node1:2,node2:2 --via openmpi --elastic restart -np 2 train", "SLURM_JOB_ID", "in an allocation of Slurm's"},
+		{"--host node1:2,node2:2 --elastic restart -np 2 train : -np 2 train", "", "with several programs"},
+		{"--host node1:2,node2:2 --elastic restart --output out -np 2 train", "", "--output"},
+		{"--host node1:2,node2:2 --elastic restart -np 2 train", "", ""},
+	} {
+		o, err := options.Parse(strings.Fields(c.args), 1, os.LookupEnv, io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := finder{hosts.Launchers(), func(name string) (string, error) { return name, nil },
+			func(string) string { return "mpirun (Open MPI) 4.1.4" }}
+		_, err = chosen(o, nil, nil, machine.Machine{Host: "node9", Cores: 4}, f,
+			func(name string) (string, bool) { return "17", name == c.env })
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v, want %q", c.args, err, c.want)
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package runtime
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/control"
+	"github.com/gorun-spmd/gorun/internal/depot"
+	"github.com/gorun-spmd/gorun/internal/job"
+)
+
+// A hold is what a rank has of the depot of its host. While it is there, the rank is.
+type hold struct{ local *depot.Local }
+
+// takeDepot takes what gorun tells the ranks of an elastic job on several hosts, and removes it
+// from the environment. It is nil in other jobs.
+func (r *rank) takeDepot() (*depot.Contract, error) {
+	value := os.Getenv(depot.Var)
+	_ = os.Unsetenv(depot.Var)
+	if value == "" {
+		return nil, nil
+	}
+	c, err := depot.ParseContract(value)
+	return &c, err
+}
+
+// joinDepot finds or starts what holds snapshots on this host, and learns of those on others.
+func (r *rank) joinDepot(ctx context.Context, world *comm.Comm) error {
+	c, err := r.takeDepot()
+	if c == nil || err != nil {
+		return err
+	}
+	r.job.Attempt = c.Attempt
+	if r.job.LocalRank == 0 {
+		if err := depot.Ensure(c); err != nil {
+			return fmt.Errorf("runtime: %w", err)
+		}
+	}
+	if err := comm.Barrier(ctx, world); err != nil {
+		return err
+	}
+	local, err := depot.Join(c)
+	if err != nil {
+		return fmt.Errorf("runtime: %w", err)
+	}
+	r.hold = hold{local}
+	infos, err := comm.AllGatherObjects(ctx, world, local.Info)
+	if err != nil {
+		return err
+	}
+	s := &job.Snapshots{File: local.File, Attempt: c.Attempt, Fits: r.fits}
+	numbers := map[string]int{}
+	for _, info := range infos {
+		host, ok := numbers[info.ID]
+		if !ok {
+			host = len(s.Hosts)
+			numbers[info.ID] = host
+			var m job.SnapshotMemory = local.File
+			if info.ID != local.Info.ID {
+				m = depot.NewRemote(info, c)
+			}
+			s.Hosts = append(s.Hosts, m)
+		}
+		s.HostOf = append(s.HostOf, host)
+	}
+	if r.job.Rank == 0 {
+		s.Tell = func(step int) { r.tell(job.Word{Kind: job.Kept, Status: step}) }
+	}
+	if next, ok := s.Hosts[(s.HostOf[r.job.Rank]+1)%len(s.Hosts)].(*depot.Remote); ok {
+		if err := next.Connect(); err != nil {
+			return fmt.Errorf("runtime: %w", err)
+		}
+	}
+	r.snapshots = s
+	return nil
+}
+
+// fits returns an error if all snapshots on this host cannot have so many bytes.
+func (r *rank) fits(bytes int) error {
+	info, err := r.hold.local.File.Stat()
+	if err != nil {
+		return err
+	}
+	has := 0
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		has = int(stat.Blocks) * 512
+	}
+	text, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return nil // nobody knows; the kernel refuses what does not fit
+	}
+	limit, limited := control.MemoryLimit("")
+	if free := available(string(text)); bytes-has > free || limited && bytes > limit {
+		if limited {
+			free = min(free, limit)
+		}
+		return fmt.Errorf("%s has %d left; use more hosts, or a smaller model", r.host, free)
+	}
+	return nil
+}
+
+// available returns MemAvailable of /proc/meminfo, in bytes.
+func available(meminfo string) int {
+	_, rest, _ := strings.Cut(meminfo, "MemAvailable:")
+	line, _, _ := strings.Cut(rest, "\n")
+	kilobytes, err := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(line), " kB"))
+	if err != nil {
+		return 1 << 62 // an old kernel does not say
+	}
+	return kilobytes << 10
+}
