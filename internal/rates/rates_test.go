@@ -51,13 +51,13 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// A stopwatch divides by the calls that it has made together, never counts less than a call takes, and
+// A Stopwatch divides by the calls that it has made together, never counts less than a call takes, and
 // hands on the error of a call.
 func TestStopwatch(t *testing.T) {
 	commtest.Run(t, 2, func(ctx context.Context, world *comm.Comm) error {
-		s := &stopwatch{ctx, world, tensor.NewCPU(nil)}
+		s := NewStopwatch(ctx, world, tensor.NewCPU(nil))
 		const pause = 200 * time.Microsecond
-		took, err := s.seconds(func() error {
+		took, err := s.Seconds(func() error {
 			for start := time.Now(); time.Since(start) < pause; { // a timer may ring late
 			}
 			return nil
@@ -66,11 +66,11 @@ func TestStopwatch(t *testing.T) {
 			return fmt.Errorf("%v s, %w, for a call of %v", took, err, pause)
 		}
 		var calls atomic.Int64
-		if took, err = s.seconds(func() error { calls.Add(1); return nil }); err != nil || !(took > 0) || took > 100e-6 || calls.Load() < 16 {
+		if took, err = s.Seconds(func() error { calls.Add(1); return nil }); err != nil || !(took > 0) || took > 100e-6 || calls.Load() < 16 {
 			return fmt.Errorf("%v s, %w, for each of %d calls that do nothing", took, err, calls.Load())
 		}
 		bad := errors.New("bad")
-		if _, err := s.seconds(func() error { return bad }); !errors.Is(err, bad) {
+		if _, err := s.Seconds(func() error { return bad }); !errors.Is(err, bad) {
 			return fmt.Errorf("got %w, want the call's error", err)
 		}
 		return nil

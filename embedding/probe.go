@@ -1,0 +1,123 @@
+package embedding
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/rates"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// A probe is a step that MeasureRates times: a lookup in each of probeTables tables of rows of width
+// features, the gradient, and the update. A rank has so many ids of each, some of them distinct.
+type probe struct{ width, ids, distinct int }
+
+const (
+	probeTables  = 8
+	probeBytes   = 1 << 18 // of a table on each rank: all of them are more than the nearest cache has
+	probeBatches = 6       // that take turns, so that rows are not where the step before has left them
+)
+
+// probes are what MeasureRates times. Each has one thing more than the one before: ids, distinct ones, bytes.
+var probes = [4]probe{{16, 1, 1}, {16, 256, 16}, {16, 256, 256}, {128, 256, 256}}
+
+// measureLookups sets Table, ID, Row and Copy. Of what a probe takes that is left which the planner's own model
+// does not ascribe to calls; and the same model says how many ids, rows and bytes there were.
+func (r *Rates) measureLookups(ctx context.Context, watch *rates.Stopwatch, mesh *dtensor.Mesh, axis int) error {
+	o := PlanOptions{Axis: mesh.Axes()[axis].Name, Ranks: mesh.Axes()[axis].Size}
+	o.Copies = mesh.Size() / o.Ranks
+	var steps []func() error
+	for _, p := range probes {
+		step, err := p.step(ctx, mesh, o)
+		if err != nil {
+			return err
+		}
+		steps = append(steps, step)
+	}
+	seconds, err := watch.Each(steps...)
+	if err != nil {
+		return err
+	}
+	rest := func(i int, known Rates) float64 { // ns
+		known.AllToAll, known.AllGather = r.AllToAll, r.AllGather
+		return max(0, 1e9*seconds[i]-probes[i].estimate(known, o))
+	}
+	count := func(i int, one Rates) float64 { return probes[i].estimate(one, o) / float64(time.Millisecond) }
+	r.Table = time.Duration(rest(0, Rates{}) / probeTables)
+	each := Rates{ID: time.Millisecond}
+	row := (rest(2, Rates{}) - rest(1, Rates{})) / (count(2, Rates{Row: time.Millisecond}) - count(1, Rates{Row: time.Millisecond}))
+	r.Row = time.Duration(max(0, row))
+	r.ID = time.Duration(rest(1, Rates{Table: r.Table, Row: r.Row}) / count(1, each))
+	bytes := count(3, Rates{Copy: Rate{Bandwidth: 1e3}}) - count(2, Rates{Copy: Rate{Bandwidth: 1e3}}) // a byte counts a millisecond
+	r.Copy.Bandwidth = bytes / max(1, rest(3, Rates{})-rest(2, Rates{})) * 1e9
+	return nil
+}
+
+// rows is how many a table has.
+func (p probe) rows(ranks int) int { return ranks * probeBytes / (p.width * tensor.Float32.Size()) }
+
+// estimate returns what the planner says of the probe, in ns.
+func (p probe) estimate(r Rates, o PlanOptions) float64 {
+	demands := make([]Demand, probeTables)
+	for t := range demands {
+		demands[t] = Demand{Rows: p.rows(o.Ranks), Dim: p.width, IDs: 1, Distinct: float64(p.distinct)}
+	}
+	o.Batch = p.ids * o.Ranks * o.Copies
+	plan := &Plan{rates: r, demands: demands, options: o}
+	kind := RowWiseKind
+	if o.Ranks == 1 {
+		kind = DataParallelKind
+	}
+	var all cost
+	for t := range demands {
+		all.add(plan.costOf(t, kind))
+	}
+	return float64(plan.timed(value{}, all.each, all.shared, all.copied).time)
+}
+
+// step returns a function that makes the step, each time with the next of some batches.
+func (p probe) step(ctx context.Context, mesh *dtensor.Mesh, o PlanOptions) (func() error, error) {
+	rows := p.rows(o.Ranks)
+	rank, names := mesh.Comm().Rank(), make([]string, probeTables)
+	var tables []CollectionTable
+	for t := range names {
+		names[t] = fmt.Sprint(t)
+		tables = append(tables, CollectionTable{Config: Config{Name: names[t], Rows: rows, Dim: p.width, Layout: RowWise(o.Axis)},
+			Features: names[t : t+1], Mode: Sum})
+	}
+	places := mesh.Every(layout.Shard(0))
+	batches := make([]*Jagged, probeBatches)
+	for b := range batches {
+		lengths, ids := make([]int, probeTables*p.ids), make([]int64, probeTables*p.ids)
+		for i := range ids { // from each part of a table as many, elsewhere on each rank and in each batch
+			part := rows / p.distinct
+			lengths[i], ids[i] = 1, int64(i%p.distinct*part+(rank+7*b+3*(i%p.distinct))%part)
+		}
+		var err error
+		if batches[b], err = NewJagged(mesh, names, p.ids*mesh.Size(), lengths, ids, nil, places...); err != nil {
+			return nil, err
+		}
+	}
+	var c *Collection
+	err := dtensor.Try(ctx, mesh, func() {
+		c = NewCollection(mesh, tables...)
+		dtensor.Keep(c.Params()...)
+		for _, t := range c.tables {
+			local, sums := t.weight.Local(), tensor.Zeros(mesh.Device(), tensor.Float32, t.weight.Local().Dim(0)).Persist()
+			first := float64(firstRow(t.weight))
+			t.Fuse(func(rows *dtensor.Rows) error {
+				tensor.Adagrad{LR: 1e-3, Eps: 1e-10}.StepRows(local, tensor.Rows{Index: tensor.AddScalar(rows.Index, -first), Values: rows.Values}, sums)
+				return nil
+			})
+		}
+	})
+	next := 0
+	return func() error {
+		next = (next + 1) % probeBatches
+		_, _, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor { return c.Bags(batches[next]).Values().Sum(nil, false) }, c.Params()...)
+		return err
+	}, err
+}
