@@ -17,21 +17,30 @@ type probe struct{ width, ids, distinct int }
 
 const (
 	probeTables  = 8
-	probeBytes   = 1 << 18 // of a table on each rank: all of them are more than the nearest cache has
+	probeBytes   = 1 << 17 // of a table on each rank: together more than the nearest cache has, and less than a step of a program
 	probeBatches = 6       // that take turns, so that rows are not where the step before has left them
 )
 
 // probes are what MeasureRates times. Each has one thing more than the one before: ids, distinct ones, bytes.
-var probes = [4]probe{{16, 1, 1}, {16, 256, 16}, {16, 256, 256}, {128, 256, 256}}
+var probes = [4]probe{{16, 1, 1}, {16, 256, 16}, {16, 256, 256}, {64, 256, 256}}
 
 // measureLookups sets Table, ID, Row and Copy. Of what a probe takes that is left which the planner's own model
 // does not ascribe to calls; and the same model says how many ids, rows and bytes there were.
 func (r *Rates) measureLookups(ctx context.Context, watch *rates.Stopwatch, mesh *dtensor.Mesh, axis int) error {
 	o := PlanOptions{Axis: mesh.Axes()[axis].Name, Ranks: mesh.Axes()[axis].Size}
 	o.Copies = mesh.Size() / o.Ranks
+	scope := mesh.Device().Open() // all tensors go with it
+	defer scope.Close()
+	var tables *Collection
 	var steps []func() error
-	for _, p := range probes {
-		step, err := p.step(ctx, mesh, o)
+	for i, p := range probes {
+		if i == 0 || p.width != probes[i-1].width {
+			var err error
+			if tables, err = p.tables(ctx, mesh, o); err != nil {
+				return err
+			}
+		}
+		step, err := p.step(ctx, tables, o)
 		if err != nil {
 			return err
 		}
@@ -78,46 +87,54 @@ func (p probe) estimate(r Rates, o PlanOptions) float64 {
 	return float64(plan.timed(value{}, all.each, all.shared, all.copied).time)
 }
 
-// step returns a function that makes the step, each time with the next of some batches.
-func (p probe) step(ctx context.Context, mesh *dtensor.Mesh, o PlanOptions) (func() error, error) {
-	rows := p.rows(o.Ranks)
-	rank, names := mesh.Comm().Rank(), make([]string, probeTables)
+// tables makes those of the probe, with row-wise Adagrad.
+func (p probe) tables(ctx context.Context, mesh *dtensor.Mesh, o PlanOptions) (c *Collection, err error) {
 	var tables []CollectionTable
-	for t := range names {
-		names[t] = fmt.Sprint(t)
-		tables = append(tables, CollectionTable{Config: Config{Name: names[t], Rows: rows, Dim: p.width, Layout: RowWise(o.Axis)},
-			Features: names[t : t+1], Mode: Sum})
+	for t := range probeTables {
+		name := fmt.Sprint(t)
+		tables = append(tables, CollectionTable{Config: Config{Name: name, Rows: p.rows(o.Ranks), Dim: p.width, Layout: RowWise(o.Axis)},
+			Features: []string{name}, Mode: Sum})
 	}
-	places := mesh.Every(layout.Shard(0))
+	if err := dtensor.Try(ctx, mesh, func() {
+		c = NewCollection(mesh, tables...)
+		dtensor.Keep(c.Params()...)
+	}); err != nil {
+		return nil, err
+	}
+	for _, t := range c.tables {
+		local, first := t.weight.Local(), float64(firstRow(t.weight))
+		sums := tensor.Zeros(mesh.Device(), tensor.Float32, local.Dim(0))
+		t.Fuse(func(rows *dtensor.Rows) error {
+			tensor.Adagrad{LR: 1e-3, Eps: 1e-10}.StepRows(local, tensor.Rows{Index: tensor.AddScalar(rows.Index, -first), Values: rows.Values}, sums)
+			return nil
+		})
+	}
+	return c, nil
+}
+
+// step returns a function that makes the step, each time with the next of some batches.
+func (p probe) step(ctx context.Context, c *Collection, o PlanOptions) (func() error, error) {
+	mesh, rows := c.mesh, p.rows(o.Ranks)
+	var names []string
+	for _, f := range c.features {
+		names = append(names, f.name)
+	}
 	batches := make([]*Jagged, probeBatches)
 	for b := range batches {
 		lengths, ids := make([]int, probeTables*p.ids), make([]int64, probeTables*p.ids)
 		for i := range ids { // from each part of a table as many, elsewhere on each rank and in each batch
-			part := rows / p.distinct
-			lengths[i], ids[i] = 1, int64(i%p.distinct*part+(rank+7*b+3*(i%p.distinct))%part)
+			at, part := i%p.distinct, rows/p.distinct
+			lengths[i], ids[i] = 1, int64(at*part+(mesh.Comm().Rank()+7*b+3*at)%part)
 		}
 		var err error
-		if batches[b], err = NewJagged(mesh, names, p.ids*mesh.Size(), lengths, ids, nil, places...); err != nil {
+		if batches[b], err = NewJagged(mesh, names, p.ids*mesh.Size(), lengths, ids, nil, mesh.Every(layout.Shard(0))...); err != nil {
 			return nil, err
 		}
 	}
-	var c *Collection
-	err := dtensor.Try(ctx, mesh, func() {
-		c = NewCollection(mesh, tables...)
-		dtensor.Keep(c.Params()...)
-		for _, t := range c.tables {
-			local, sums := t.weight.Local(), tensor.Zeros(mesh.Device(), tensor.Float32, t.weight.Local().Dim(0)).Persist()
-			first := float64(firstRow(t.weight))
-			t.Fuse(func(rows *dtensor.Rows) error {
-				tensor.Adagrad{LR: 1e-3, Eps: 1e-10}.StepRows(local, tensor.Rows{Index: tensor.AddScalar(rows.Index, -first), Values: rows.Values}, sums)
-				return nil
-			})
-		}
-	})
 	next := 0
 	return func() error {
 		next = (next + 1) % probeBatches
 		_, _, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor { return c.Bags(batches[next]).Values().Sum(nil, false) }, c.Params()...)
 		return err
-	}, err
+	}, nil
 }

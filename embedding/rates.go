@@ -55,7 +55,7 @@ func (r Rates) String() string {
 // tenths of a second. It is collective over the mesh; all its ranks get the numbers of
 // the slowest. A rank outside gets zeros.
 //
-// In a program that runs for gorun plan they are predicted.
+// In a program that runs for gorun plan they are predicted, or if no times are, TypicalRates.
 func MeasureRates(ctx context.Context, mesh *dtensor.Mesh, axis string) (Rates, error) {
 	i, ok := mesh.Axis(axis)
 	if !ok {
@@ -66,7 +66,7 @@ func MeasureRates(ctx context.Context, mesh *dtensor.Mesh, axis string) (Rates, 
 	}
 	watch := rates.NewStopwatch(ctx, mesh.Comm(), mesh.Device())
 	if !watch.Runs() {
-		return assumed, nil
+		return TypicalRates(), nil
 	}
 	var r Rates
 	var err error
@@ -111,7 +111,10 @@ func rateOf(bytes1, seconds1, bytes2, seconds2 float64) Rate {
 	return r
 }
 
-// assumed are the rates of ranks that share memory, in a program for which no time is predicted.
-var assumed = Rates{AllToAll: Rate{Latency: 20 * time.Microsecond, Bandwidth: 2e9},
-	AllGather: Rate{Latency: 20 * time.Microsecond, Bandwidth: 2e9},
-	Table:     20 * time.Microsecond, ID: 200 * time.Nanosecond, Row: 400 * time.Nanosecond, Copy: Rate{Bandwidth: 2e9}}
+// TypicalRates are those of ranks that share memory, of about two on as many cores: to plan with where nothing can be
+// measured, and the same each time.
+func TypicalRates() Rates {
+	call := Rate{Latency: 5 * time.Microsecond, Bandwidth: 4e9}
+	return Rates{AllToAll: call, AllGather: call, Table: 20 * time.Microsecond, ID: 250 * time.Nanosecond, Row: 400 * time.Nanosecond,
+		Copy: Rate{Bandwidth: 3e9}}
+}
