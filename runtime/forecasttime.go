@@ -96,7 +96,7 @@ func (w *forecaster) work(s *step) (seconds float64) {
 			name += " " + k.DType.String()
 		}
 		if m != nil {
-			each = m.Kernel(k.Kernel, k.DType.String(), k.FLOPs, k.Bytes)
+			each = m.Kernel(k.Kernel, k.DType.String(), k.FLOPs, k.Bytes, k.Rows)
 		}
 		add(name, n, k.FLOPs, k.Bytes, each)
 	}

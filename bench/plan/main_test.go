@@ -22,8 +22,8 @@ func TestPlanBesideReality(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", gorun, "../../cmd/gorun").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	small := []program{{"train", strings.Fields("-steps 6 -ngram 1 -sample 0 -plot= -data ../../docs -layers 1 -width 16 -heads 2 -context 8 -batch 4")},
-		{"nosuch", nil}}
+	const flags = "-steps 6 -ngram 1 -sample 0 -plot= -data ../../docs -layers 1 -width 16 -heads 2 -context 8 -batch 4"
+	small := []program{{"train", strings.Fields(flags)}, {"nosuch", nil}}
 	var table, lines strings.Builder
 	if err := run(&table, gorun, small, []string{"1", "2"}, "train", 1, false); err != nil {
 		t.Fatal(err)

@@ -41,34 +41,9 @@ func Measure(ctx context.Context, world *comm.Comm) (*forecast.Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &forecast.Machine{Cores: together, Ranks: world.Size(), Products: map[string][]forecast.Point{}}
-	for _, dt := range []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float64} {
-		points, err := s.products(dt)
-		if err != nil {
-			return nil, err
-		}
-		m.Products[dt.String()] = points
-	}
-	for _, n := range []int{1, 1 << 12, 1 << 16, 1 << 20, 1 << 22} {
-		x, y := tensor.Full(s.dev, tensor.Float32, 1, n), tensor.Full(s.dev, tensor.Float32, 2, n)
-		t, err := s.Seconds(func() error { tensor.Binary(kernel.OpAdd, x, y); return nil })
-		if err != nil {
-			return nil, err
-		}
-		m.Memory = append(m.Memory, forecast.Point{Work: float64(3 * n * tensor.Float32.Size()), Seconds: t})
-		if n <= 1<<16 {
-			if t, err = s.Seconds(func() error { tensor.Unary(kernel.OpGelu, x); return nil }); err != nil {
-				return nil, err
-			}
-			m.Functions = append(m.Functions, forecast.Point{Work: float64(functionFLOPs * n), Seconds: t})
-		}
-		x.Free()
-		y.Free()
-	}
-	for _, points := range [][]forecast.Point{m.Products["float32"], m.Products["bfloat16"], m.Products["float64"], m.Memory, m.Functions} {
-		for i := len(points) - 2; i >= 0; i-- { // less work takes no longer, whatever else the machine did then
-			points[i].Seconds = min(points[i].Seconds, points[i+1].Seconds)
-		}
+	m := &forecast.Machine{Cores: together, Ranks: world.Size(), Products: map[string][]forecast.Point{}, Rows: map[string]float64{}}
+	if err := s.kernels(m); err != nil {
+		return nil, err
 	}
 	if m.Operator, err = s.operator(mesh, m.Memory[0].Seconds); err != nil {
 		return nil, err
@@ -76,9 +51,6 @@ func Measure(ctx context.Context, world *comm.Comm) (*forecast.Machine, error) {
 	m.Host, err = s.host()
 	return m, err
 }
-
-// functionFLOPs is what package tensor/meta counts for a function of an element.
-const functionFLOPs = 8
 
 // cores returns how many cores the ranks have together, each bound to some or all of them to the same.
 func cores(ctx context.Context, world *comm.Comm) (n int, err error) {
@@ -93,21 +65,6 @@ func cores(ctx context.Context, world *comm.Comm) (n int, err error) {
 		n += bits.OnesCount64(uint64(word))
 	}
 	return n, nil
-}
-
-// products measures matrix products.
-func (s *Stopwatch) products(dt tensor.DType) (points []forecast.Point, err error) {
-	for _, n := range []int{16, 64, 160, 512} {
-		a, b := tensor.Full(s.dev, dt, 1, n, n), tensor.Full(s.dev, dt, 2, n, n)
-		t, err := s.Seconds(func() error { tensor.MatMul(a, b, false, true); return nil })
-		if err != nil {
-			return nil, err
-		}
-		points = append(points, forecast.Point{Work: 2 * float64(n) * float64(n) * float64(n), Seconds: t})
-		a.Free()
-		b.Free()
-	}
-	return points, nil
 }
 
 // operator measures what an operator and its gradient take on the mean beside their kernels, each of

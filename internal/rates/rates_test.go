@@ -43,6 +43,14 @@ func TestMeasure(t *testing.T) {
 				t.Errorf("%d ranks: %s: %v s for %v, %v s for %v", n, name, first.Seconds, first.Work, last.Seconds, last.Work)
 			}
 		}
+		for _, name := range []string{"TakeRows", "IndexAdd", "Unique", "SumSegments", "AdagradRows"} {
+			if each, ok := m.Rows[name]; !ok || each > 1e-4 {
+				t.Errorf("%d ranks: a row of %s takes %v s, %v", n, name, each, ok)
+			}
+		}
+		if !(m.Rows["AdagradRows"] > 0) || !(m.Rows["Unique"] > 0) {
+			t.Errorf("%d ranks: rows take nothing: %v", n, m.Rows)
+		}
 		for _, other := range got[1:n] {
 			if fmt.Sprintf("%+v", *other) != fmt.Sprintf("%+v", *m) {
 				t.Errorf("ranks have measured %+v and %+v", *m, *other)
