@@ -1,6 +1,7 @@
 package forecast
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -13,6 +14,9 @@ type Machine struct {
 	Products  map[string][]Point `json:"products"`  // matrix products by type of the elements; work is FLOP
 	Memory    []Point            `json:"memory"`    // kernels that read and write memory; work is bytes
 	Functions []Point            `json:"functions"` // kernels of functions such as exp; work is FLOP as a plan counts them
+	// Attention is how many times as long attention and its gradient take as a product of as many operations; 0: as long.
+	Attention     float64 `json:"attention"`
+	AttentionGrad float64 `json:"attention_grad"`
 	// Rows is what kernels take for each row that they find by an index, beside its bytes; those that are not named, nothing.
 	Rows     map[string]float64 `json:"rows"`
 	Operator float64            `json:"operator_seconds"` // what an operator or its gradient takes beside its kernels
@@ -68,8 +72,8 @@ func (m *Machine) Check() error {
 			return fmt.Errorf("a row of %s takes %v; it must be at least 0", name, seconds)
 		}
 	}
-	if !(m.Operator >= 0) || !(m.Host.Latency >= 0) || !(m.Host.Bandwidth > 0) {
-		return fmt.Errorf("operator_seconds and the latency of host must be at least 0, and its bytes_per_second above 0")
+	if !(m.Operator >= 0) || !(m.Attention >= 0) || !(m.AttentionGrad >= 0) || !(m.Host.Latency >= 0) || !(m.Host.Bandwidth > 0) {
+		return fmt.Errorf("operator_seconds, attention, attention_grad and the latency of host must be at least 0, and its bytes_per_second above 0")
 	}
 	return nil
 }
@@ -105,13 +109,20 @@ func (m *Machine) For(ranks int) *Machine {
 // 2009), with a measured curve instead of each of its lines, as small calls and small caches count, and what rows
 // take that lie here and there.
 func (m *Machine) Kernel(name, dtype string, flops, bytes, rows int) float64 {
+	times := 1.0
+	switch name {
+	case "Attention":
+		times = cmp.Or(m.Attention, 1)
+	case "AttentionGrad":
+		times = cmp.Or(m.AttentionGrad, 1)
+	}
 	switch name {
 	case "MatMul", "Attention", "AttentionGrad":
 		points, ok := m.Products[dtype]
 		if !ok {
 			points = m.Products["float32"]
 		}
-		return max(secondsOf(points, float64(flops)), secondsOf(m.Memory, float64(bytes)))
+		return max(times*secondsOf(points, float64(flops)), secondsOf(m.Memory, float64(bytes)))
 	}
 	return max(secondsOf(m.Memory, float64(bytes)), secondsOf(m.Functions, float64(flops))) + float64(rows)*m.Rows[name]
 }

@@ -11,7 +11,7 @@ func near(a, b float64) bool { return math.Abs(a-b) <= 1e-9*max(math.Abs(a), mat
 func TestMachine(t *testing.T) {
 	m := &Machine{Cores: 2, Ranks: 2, Products: map[string][]Point{"float32": {{1e9, 0.1}}}, Memory: []Point{{100, 1e-6}, {1100, 2e-6}},
 		Functions: []Point{{1e9, 1}}, Operator: 1e-6, Host: Link{1e-6, 1e9},
-		Rows: map[string]float64{"TakeRows": 1e-7}}
+		Rows: map[string]float64{"TakeRows": 1e-7}, Attention: 3}
 	if err := m.Check(); err != nil {
 		t.Fatal(err)
 	}
@@ -27,6 +27,8 @@ func TestMachine(t *testing.T) {
 		{"Add", "", 0, 1, 0, 1e-6},
 		{"Add", "", 0, 11000, 0, 2e-5},
 		{"Gelu", "", 1e6, 600, 0, 1e-3},
+		{"Attention", "float32", 1e9, 0, 0, 0.3},
+		{"AttentionGrad", "float32", 1e9, 0, 0, 0.1},
 		{"TakeRows", "", 0, 600, 100, 1.5e-6 + 100*1e-7},
 		{"Other", "", 0, 600, 100, 1.5e-6},
 	} {

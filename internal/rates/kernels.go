@@ -29,6 +29,9 @@ func (s *Stopwatch) kernels(m *forecast.Machine) error {
 			})
 		}
 	}
+	s.attention(func(flops float64, call func(), to *float64) {
+		add(call, func(seconds float64) { *to = seconds / m.Kernel("MatMul", "float32", int(flops), 0, 0) }) // after Products
+	}, m)
 	for _, n := range []int{1, 1 << 12, 1 << 16, 1 << 20, 1 << 22} {
 		x, y := tensor.Full(s.dev, tensor.Float32, 1, n), tensor.Full(s.dev, tensor.Float32, 2, n)
 		add(func() { tensor.Binary(kernel.OpAdd, x, y) }, func(seconds float64) {
@@ -58,6 +61,16 @@ func (s *Stopwatch) kernels(m *forecast.Machine) error {
 		}
 	}
 	return nil
+}
+
+// attention hands attention and its gradient to measure, with the operations that package tensor/meta counts.
+func (s *Stopwatch) attention(measure func(flops float64, call func(), to *float64), m *forecast.Machine) {
+	const heads, length, dim = 4, 128, 64
+	const pairs = heads * length * length / 2
+	q := tensor.Full(s.dev, tensor.Float32, 0.1, 1, heads, length, dim)
+	y, lse := tensor.Attention(q, q, q, true)
+	measure(pairs*(4*dim+functionFLOPs), func() { tensor.Attention(q, q, q, true) }, &m.Attention)
+	measure(pairs*(10*dim+functionFLOPs), func() { tensor.AttentionGrad(q, q, q, q, y, lse, true) }, &m.AttentionGrad)
 }
 
 // rows hands kernels that find rows by an index to measure, with how many rows and how many bytes they read and write.

@@ -43,6 +43,9 @@ func TestMeasure(t *testing.T) {
 				t.Errorf("%d ranks: %s: %v s for %v, %v s for %v", n, name, first.Seconds, first.Work, last.Seconds, last.Work)
 			}
 		}
+		if !(m.Attention > 0.3) || m.Attention > 100 || !(m.AttentionGrad > 0.3) || m.AttentionGrad > 100 {
+			t.Errorf("%d ranks: attention takes %v times a product, its gradient %v", n, m.Attention, m.AttentionGrad)
+		}
 		for _, name := range []string{"TakeRows", "IndexAdd", "Unique", "SumSegments", "AdagradRows"} {
 			if each, ok := m.Rows[name]; !ok || each > 1e-4 {
 				t.Errorf("%d ranks: a row of %s takes %v s, %v", n, name, each, ok)
