@@ -21,14 +21,20 @@ const (
 	probeBatches = 6       // that take turns, so that rows are not where the step before has left them
 )
 
-// probes are what MeasureRates times. Each has one thing more than the one before: ids, distinct ones, bytes.
-var probes = [4]probe{{16, 1, 1}, {16, 256, 16}, {16, 256, 256}, {64, 256, 256}}
+// probesFor returns what MeasureRates times. Each has one thing more than the one before: ids, distinct ones, bytes.
+// As each rank gets the gradients of all copies, there are fewer ids where there are many.
+func probesFor(copies int) [4]probe {
+	many := max(4, 256/copies)
+	few := max(1, many/16)
+	return [...]probe{{16, 1, 1}, {16, many, few}, {16, many, many}, {64, many, many}}
+}
 
 // measureLookups sets Table, ID, Row and Copy. Of what a probe takes that is left which the planner's own model
 // does not ascribe to calls; and the same model says how many ids, rows and bytes there were.
 func (r *Rates) measureLookups(ctx context.Context, watch *rates.Stopwatch, mesh *dtensor.Mesh, axis int) error {
 	o := PlanOptions{Axis: mesh.Axes()[axis].Name, Ranks: mesh.Axes()[axis].Size}
 	o.Copies = mesh.Size() / o.Ranks
+	probes := probesFor(o.Copies)
 	scope := mesh.Device().Open() // all tensors go with it
 	defer scope.Close()
 	var tables *Collection

@@ -147,6 +147,7 @@ func (p *planning) plan(args []string) (*forecast.Report, error) {
 	if err != nil {
 		return nil, err
 	}
+	q.Predicted = r.Predicted
 	if q.Run, q.Grid, err = forecast.Choose(q.Size, r.Meshes, p.extra); err != nil {
 		return nil, fmt.Errorf("plan: %w", err)
 	}

@@ -176,8 +176,20 @@ func TestForecastPredicts(t *testing.T) {
 		}
 		return steps(ctx, world, func(int) error { return comm.AllReduce(ctx, world, make([]float64, 10), comm.Sum) })
 	})
-	if status != 0 || len(r.Ranks[0].Calls) != 2 { // and what Stopping asks
+	if status != 0 || len(r.Ranks[0].Calls) != 2 || len(r.Predicted) != 1 { // and what Stopping asks
 		t.Errorf("status %d, %+v: %s", status, r.Ranks, said)
+	}
+	q.Predicted = []float64{7}
+	if _, said, status := forecastOf(t, q, func(ctx context.Context, world *comm.Comm) error {
+		for _, want := range []float64{7, 1} { // what was predicted before, and then a Barrier
+			seconds, err := forecast.Of(world.Internals().Attr).Predict(func() error { return comm.Barrier(ctx, world) })
+			if err != nil || seconds != want {
+				return fmt.Errorf("%v s, %w, want %v", seconds, err, want)
+			}
+		}
+		return steps(ctx, world, func(int) error { return nil })
+	}); status != 0 {
+		t.Error(said)
 	}
 	if _, said, status := forecastOf(t, three, func(ctx context.Context, world *comm.Comm) error {
 		if forecast.Of(world.Internals().Attr).Predicts() {

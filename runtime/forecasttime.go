@@ -131,7 +131,12 @@ func (w *forecaster) Predict(call func() error) (seconds float64, err error) {
 		g := &s.line.Groups[e.Group]
 		seconds += e.Compute + w.request.Net.Collective(s.line.Calls[e.Call].Kind, float64(e.Bytes), g.Size, g.Together)
 	}
-	return seconds + s.line.Tail, err
+	seconds += s.line.Tail
+	if n := len(w.predicted); n < len(w.request.Predicted) {
+		seconds = w.request.Predicted[n]
+	}
+	w.predicted = append(w.predicted, seconds)
+	return seconds, err
 }
 
 // report adds the work of a step, and its timeline, to what is said of a rank.

@@ -20,6 +20,8 @@ type Request struct {
 	// Machine is as each rank has it, see Machine.For; nil: no time is predicted, and Net is nil too.
 	Machine *Machine `json:"machine,omitempty"`
 	Net     Net      `json:"net,omitempty"`
+	// Predicted is that of the Report before: what Predict returns again, so that a program that goes by it does the same.
+	Predicted []float64 `json:"predicted,omitempty"`
 }
 
 // An Axis is one dimension of the grid of ranks, in row-major order.
@@ -159,6 +161,8 @@ type Report struct {
 	Meshes []*Mesh  `json:"meshes"`
 	Ranks  []*Rank  `json:"ranks"` // those that ran, in order
 	Notes  []string `json:"notes"` // what was assumed
+	// Predicted is what Predict has returned, in order, of the rank with the most.
+	Predicted []float64 `json:"predicted,omitempty"`
 
 	// What the launcher adds, if the time is to be predicted.
 	Machine *Machine    `json:"machine,omitempty"` // as each rank has it
