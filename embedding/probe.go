@@ -30,7 +30,7 @@ func probesFor(copies int) [4]probe {
 }
 
 // measureLookups sets Table, ID, Row and Copy. Of what a probe takes that is left which the planner's own model
-// does not ascribe to calls; and the same model says how many ids, rows and bytes there were.
+// does not ascribe to what is known already; and the same model says how many ids, rows and bytes there were.
 func (r *Rates) measureLookups(ctx context.Context, watch *rates.Stopwatch, mesh *dtensor.Mesh, axis int) error {
 	o := PlanOptions{Axis: mesh.Axes()[axis].Name, Ranks: mesh.Axes()[axis].Size}
 	o.Copies = mesh.Size() / o.Ranks
@@ -56,18 +56,14 @@ func (r *Rates) measureLookups(ctx context.Context, watch *rates.Stopwatch, mesh
 	if err != nil {
 		return err
 	}
-	rest := func(i int, known Rates) float64 { // ns
-		known.AllToAll, known.AllGather = r.AllToAll, r.AllGather
-		return max(0, 1e9*seconds[i]-probes[i].estimate(known, o))
-	}
+	rest := func(i int) float64 { return max(0, 1e9*seconds[i]-probes[i].estimate(*r, o)) } // ns that are not known yet
 	count := func(i int, one Rates) float64 { return probes[i].estimate(one, o) / float64(time.Millisecond) }
-	r.Table = time.Duration(rest(0, Rates{}) / probeTables)
-	each := Rates{ID: time.Millisecond}
-	row := (rest(2, Rates{}) - rest(1, Rates{})) / (count(2, Rates{Row: time.Millisecond}) - count(1, Rates{Row: time.Millisecond}))
-	r.Row = time.Duration(max(0, row))
-	r.ID = time.Duration(rest(1, Rates{Table: r.Table, Row: r.Row}) / count(1, each))
-	bytes := count(3, Rates{Copy: Rate{Bandwidth: 1e3}}) - count(2, Rates{Copy: Rate{Bandwidth: 1e3}}) // a byte counts a millisecond
-	r.Copy.Bandwidth = bytes / max(1, rest(3, Rates{})-rest(2, Rates{})) * 1e9
+	r.Table = time.Duration(rest(0) / probeTables)
+	oneByte := Rates{Copy: Rate{Bandwidth: 1e3}} // a byte counts a millisecond
+	r.Copy.Bandwidth = 1e9 * (count(3, oneByte) - count(2, oneByte)) / max(1, rest(3)-rest(2))
+	oneRow := Rates{Row: time.Millisecond}
+	r.Row = time.Duration(max(0, rest(2)-rest(1)) / (count(2, oneRow) - count(1, oneRow)))
+	r.ID = time.Duration(rest(1) / count(1, Rates{ID: time.Millisecond}))
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	goruntime "runtime"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -79,6 +80,19 @@ func TestStopwatch(t *testing.T) {
 		var calls atomic.Int64
 		if took, err = s.Seconds(func() error { calls.Add(1); return nil }); err != nil || !(took > 0) || took > 100e-6 || calls.Load() < 16 {
 			return fmt.Errorf("%v s, %w, for each of %d calls that do nothing", took, err, calls.Load())
+		}
+		var turns []int // of calls that take turns
+		busy := func(which int, pause time.Duration) func() error {
+			return func() error {
+				turns = append(turns, which)
+				for start := time.Now(); time.Since(start) < pause; {
+				}
+				return nil
+			}
+		}
+		both, err := s.Each(busy(0, pause), busy(1, 3*pause))
+		if err != nil || both[0] < pause.Seconds() || both[1] < 3*pause.Seconds() || len(turns) < 10 || !slices.Equal(turns[:4], []int{0, 1, 0, 1}) {
+			return fmt.Errorf("%v s, %w, for calls of %v and %v, in the order %v", both, err, pause, 3*pause, turns)
 		}
 		bad := errors.New("bad")
 		if _, err := s.Seconds(func() error { return bad }); !errors.Is(err, bad) {
