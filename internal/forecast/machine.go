@@ -73,7 +73,8 @@ func (m *Machine) Check() error {
 		}
 	}
 	if !(m.Operator >= 0) || !(m.Attention >= 0) || !(m.AttentionGrad >= 0) || !(m.Host.Latency >= 0) || !(m.Host.Bandwidth > 0) {
-		return fmt.Errorf("operator_seconds, attention, attention_grad and the latency of host must be at least 0, and its bytes_per_second above 0")
+		return fmt.Errorf("operator_seconds, attention, attention_grad and the latency of host must be at least 0, " +
+			"and its bytes_per_second above 0")
 	}
 	return nil
 }

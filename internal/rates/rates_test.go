@@ -91,7 +91,8 @@ func TestStopwatch(t *testing.T) {
 			}
 		}
 		both, err := s.Each(busy(0, pause), busy(1, 3*pause))
-		if err != nil || both[0] < pause.Seconds() || both[1] < 3*pause.Seconds() || len(turns) < 10 || !slices.Equal(turns[:4], []int{0, 1, 0, 1}) {
+		if err != nil || both[0] < pause.Seconds() || both[1] < 3*pause.Seconds() || len(turns) < 10 ||
+			!slices.Equal(turns[:4], []int{0, 1, 0, 1}) {
 			return fmt.Errorf("%v s, %w, for calls of %v and %v, in the order %v", both, err, pause, 3*pause, turns)
 		}
 		bad := errors.New("bad")
