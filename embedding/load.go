@@ -212,47 +212,53 @@ func (l *mostOf[T]) without(r int) T {
 
 // costOf returns what a table of a kind takes of a step. With N ids of it on each rank, U
 // of them distinct, rows of w bytes, gradients of rows of g bytes, P ranks along the axis
-// and C copies of the axis, a rank receives
+// and C copies of the axis, a rank looks up N ids, and receives
 //
-//	                 all-to-all                       all-gather
-//	data-parallel                                     P·C·U·(8+g)
-//	row-wise         U·(S·8+w+S·g)                    C·S·U·(8+g)        if C > 1
-//	column-wise      U·(8·P+w+g)                      C·U·(8·P+g)        if C > 1
-//	table-wise       U·w, and the owner P·U·(8+g)     owner: C·P·U·(8+g) if C > 1
+//	                 all-to-all                       all-gather                      rows asked for
+//	data-parallel                                     P·C·U·(8+g)                     P·C·U
+//	row-wise         U·(S·8+w+S·g)                    C·S·U·(8+g)        if C > 1     C·S·U
+//	column-wise      U·(8·P+w+g)                      C·U·(8·P+g)        if C > 1     C·P·U of w/P bytes
+//	table-wise       U·w, and the owner P·U·(8+g)     owner: C·P·U·(8+g) if C > 1     owner: C·P·U
 //
 // where S is how many times the mean the rank with the most of the distinct ids of a
-// Sample has, in blocks or in turn, 1 without one. It looks up N ids, and adds up as many rows of gradients as it receives, which takes
-// about half as long for each.
+// Sample has, in blocks or in turn, 1 without one. Rows that come more than once are changed
+// once: those count half. A row-wise optimizer adds up the squares of columns in one more call.
 func (p *Plan) costOf(t int, k Kind) cost {
 	d, copies := &p.demands[t], float64(p.options.Copies)
 	u, n := p.distinct(t), float64(p.options.Ranks)
 	w, g := float64(d.size()*d.Dim), float64(max(d.size(), tensor.Float32.Size())*d.Dim) // gradients of bfloat16 are sent as float32
-	// come is how many rows of gradients come, of so many bytes.
-	ns := func(exchange, gather, come, width float64) float64 {
+	// come is how many rows are asked for, of so many bytes, of those that a rank has.
+	ns := func(exchange, gather, come, width, has float64) float64 {
 		if k != DataParallelKind && copies == 1 {
 			gather = 0
 		}
-		return wholeNS(p.rates.AllToAll.ns(exchange) + p.rates.AllGather.ns(copies*gather) + p.rates.Copy.ns(copies*come*width/2) +
-			copies*come/2*float64(p.rates.ID))
+		come *= copies
+		come = (come + min(come, has)) / 2
+		return p.rates.AllToAll.ns(exchange) + p.rates.AllGather.ns(copies*gather) + come*(float64(p.rates.Row)+p.rates.Copy.ns(width))
 	}
-	c := cost{each: wholeNS(p.rates.Copy.ns(p.ids(t)*w) + p.ids(t)*float64(p.rates.ID)), shared: k != DataParallelKind, copied: copies > 1}
+	rows := float64(d.Rows)
+	c := cost{each: p.ids(t) * (float64(p.rates.ID) + p.rates.Copy.ns(w)), shared: k != DataParallelKind, copied: copies > 1}
 	switch k {
 	case DataParallelKind:
-		if c.copied = n*copies > 1; c.copied {
-			c.each += ns(0, n*u*(8+g), n*u, g)
+		c.copied = n*copies > 1
+		gather := n * u * (8 + g)
+		if !c.copied {
+			gather = 0
 		}
-	case RowWiseKind:
-		s := d.skew(p.options.Ranks, false)
-		c.each += ns(u*(8*s+w+g*s), u*s*(8+g), u*s, g)
-	case RowCyclicKind:
-		s := d.skew(p.options.Ranks, true)
-		c.each += ns(u*(8*s+w+g*s), u*s*(8+g), u*s, g)
+		c.each += ns(0, gather, n*u, w, rows)
+	case RowWiseKind, RowCyclicKind:
+		s := d.skew(p.options.Ranks, k == RowCyclicKind)
+		c.each += ns(u*(8*s+w+g*s), u*s*(8+g), u*s, w, rows/n)
 	case ColumnWiseKind:
-		c.each += ns(u*(8*n+w+g), u*(8*n+g), n*u, g/n)
+		c.each += ns(u*(8*n+w+g), u*(8*n+g), n*u, w/n, rows)
+		if p.options.StateBytes > 0 && p.options.StateBytes < d.size()*d.Dim {
+			c.each += float64(p.rates.AllToAll.Latency)
+		}
 	case TableWiseKind:
-		c.each += ns(u*w, 0, 0, 0)
-		c.owner = ns(n*u*(8+g), n*u*(8+g), n*u, g)
+		c.each += ns(u*w, 0, 0, 0, 0)
+		c.owner = wholeNS(ns(n*u*(8+g), n*u*(8+g), n*u, w, rows))
 	}
+	c.each = wholeNS(c.each)
 	return c
 }
 

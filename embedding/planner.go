@@ -52,13 +52,15 @@ type PlanOptions struct {
 // A Plan is a layout for each of some tables.
 type Plan struct {
 	Layouts     []Layout
-	MemoryBytes []int         // of each rank along the axis
-	Time        time.Duration // of a lookup in a Collection with these layouts and its gradient, estimated
-	rates       Rates
-	demands     []Demand
-	options     PlanOptions
-	units       []unit
-	choices     []choice // by unit
+	MemoryBytes []int // of each rank along the axis
+	// Time is what a step takes of the slowest rank for a Collection with these layouts, estimated: lookup, gradient,
+	// and an update of the rows that were looked up.
+	Time    time.Duration
+	rates   Rates
+	demands []Demand
+	options PlanOptions
+	units   []unit
+	choices []choice // by unit
 }
 
 // A unit is the tables of a group, or a table without one.
@@ -116,8 +118,8 @@ func (c choice) layout(axis string) Layout {
 
 // NewPlan chooses a layout for each table: data-parallel, row-wise in blocks or in turn,
 // column-wise, or table-wise on one of the ranks. No rank gets more than
-// MemoryBytes; under that, the time that the slowest rank needs for a lookup and
-// its gradient is to be short, as estimated from the rates. It begins with several
+// MemoryBytes; under that, the time that the slowest rank needs for a lookup,
+// its gradient and the update is to be short, as estimated from the rates. It begins with several
 // simple plans and improves each, table by table and by exchanging two, until
 // nothing helps; so the plan is good, not always the best. Tables of a Group count
 // as one.

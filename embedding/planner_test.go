@@ -19,7 +19,7 @@ import (
 
 // someRates are of a machine that does not matter.
 var someRates = Rates{AllToAll: Rate{10 * time.Microsecond, 2e9}, AllGather: Rate{15 * time.Microsecond, 3e9},
-	Table: 20 * time.Microsecond, ID: 150 * time.Nanosecond, Copy: Rate{Bandwidth: 2e9}}
+	Table: 20 * time.Microsecond, ID: 150 * time.Nanosecond, Row: 300 * time.Nanosecond, Copy: Rate{Bandwidth: 2e9}}
 
 // bruteForce tries all plans.
 func bruteForce(p *Plan) value {
@@ -96,34 +96,105 @@ func TestPlannerAgainstBruteForce(t *testing.T) {
 	}
 }
 
-// TestEstimate holds that an estimate counts what each table, each id and the bytes of
-// its rows take, not only what moves: 100 samples of 3 ids, 10 of them distinct, in 2
-// tables, whose gradients of rows two ranks exchange.
+// TestEstimate holds that an estimate counts what each call, each table, each id, each row that is asked for
+// and the bytes of ids' and rows' elements take: 100 samples of 3 ids, 10 of them distinct, in 2 tables of 50 rows.
 func TestEstimate(t *testing.T) {
-	demands := []Demand{{Name: "a", Rows: 50, Dim: 4, IDs: 3, Distinct: 10},
-		{Name: "b", Rows: 50, Dim: 4, IDs: 3, Distinct: 10, DType: tensor.BFloat16}}
 	second := Rate{Bandwidth: 1} // a byte
 	for _, c := range []struct {
-		rates Rates
-		ranks int
-		want  time.Duration
+		name          string
+		rates         Rates
+		kind          Kind
+		ranks, copies int
+		want          time.Duration
 	}{
-		{Rates{Table: 7}, 1, 2 * 7},
-		{Rates{Table: 7}, 2, 2 * 7},
-		{Rates{ID: 7}, 1, 2 * 300 * 7},
-		{Rates{ID: 7}, 2, 2 * (150 + 2*10/2) * 7},
-		{Rates{Copy: second}, 1, (300*16 + 300*8) * time.Second},
-		{Rates{Copy: second}, 2, (150*16 + 150*8 + 2*2*10*16/2) * time.Second},
-		{Rates{AllGather: second}, 2, 2 * 2 * 10 * (8 + 16) * time.Second}, // gradients are float32
-		{Rates{AllGather: Rate{Latency: 5}}, 2, 3 * 5},
+		{"tables", Rates{Table: 7}, DataParallelKind, 1, 1, 2 * 7},
+		{"tables, divided", Rates{Table: 7}, RowWiseKind, 2, 1, 2 * 7},
+		{"ids", Rates{ID: 7}, DataParallelKind, 1, 1, 2 * 300 * 7},
+		{"ids, of half of the samples", Rates{ID: 7}, TableWiseKind, 2, 1, 2 * 150 * 7},
+		{"rows", Rates{Row: 8}, DataParallelKind, 1, 1, 2 * 10 * 8},
+		{"rows of all ranks", Rates{Row: 8}, DataParallelKind, 2, 1, 2 * 20 * 8},
+		{"rows that come again", Rates{Row: 8}, DataParallelKind, 8, 1, 2 * (80 + 50) / 2 * 8},
+		{"rows of this rank", Rates{Row: 8}, RowWiseKind, 2, 1, 2 * 10 * 8},
+		{"rows of both copies", Rates{Row: 8}, RowWiseKind, 2, 2, 2 * 20 * 8},
+		{"rows of their owner", Rates{Row: 8}, TableWiseKind, 2, 1, 2 * 20 * 8},
+		{"parts of rows", Rates{Row: 8}, ColumnWiseKind, 2, 1, 2 * 20 * 8},
+		{"elements", Rates{Copy: second}, DataParallelKind, 1, 1, (300 + 10) * (16 + 8) * time.Second},
+		{"elements of parts", Rates{Copy: second}, ColumnWiseKind, 2, 1, (150 + 20/2) * (16 + 8) * time.Second},
+		{"gradients of float32", Rates{AllGather: second}, DataParallelKind, 2, 1, 2 * 2 * 10 * (8 + 16) * time.Second},
+		{"ids, rows and gradients", Rates{AllToAll: second}, RowWiseKind, 2, 1, 10 * (2*8 + 16 + 8 + 2*16) * time.Second},
+		{"a status, counts and gradients", Rates{AllGather: Rate{Latency: 5}}, DataParallelKind, 2, 1, 3 * 5},
+		{"a status, and of copies counts and gradients", Rates{AllGather: Rate{Latency: 5}}, RowWiseKind, 2, 2, 3 * 5},
+		{"three exchanges", Rates{AllToAll: Rate{Latency: 5}}, RowWiseKind, 2, 1, 3 * 5},
+		{"and of columns the sums of their squares", Rates{AllToAll: Rate{Latency: 5}}, ColumnWiseKind, 2, 1, (3 + 2) * 5},
 	} {
-		o := PlanOptions{Axis: "tp", Ranks: c.ranks, Copies: 1, Batch: 100}
+		demands := []Demand{{Name: "a", Rows: 50, Dim: 4, IDs: 3, Distinct: 10},
+			{Name: "b", Rows: 50, Dim: 4, IDs: 3, Distinct: 10, DType: tensor.BFloat16}}
+		o := PlanOptions{Axis: "tp", Ranks: c.ranks, Copies: c.copies, Batch: 100, StateBytes: 4}
 		p, err := newPlan(demands, c.rates, o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := p.value(make([]choice, 2)).time; got != c.want {
-			t.Errorf("%d ranks, %+v: %v, want %v", c.ranks, c.rates, got, c.want)
+		if got := p.value([]choice{{kind: c.kind}, {kind: c.kind}}).time; got != c.want {
+			t.Errorf("%s: %s on %d ranks, %d copies: %v, want %v", c.name, c.kind, c.ranks, c.copies, got, c.want)
+		}
+	}
+}
+
+// TestEstimateGrows holds that no layout gets cheaper by more ids, more distinct ids or wider rows.
+func TestEstimateGrows(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	for range 300 {
+		d := Demand{Rows: 1 + rng.IntN(10_000), Dim: 2 + rng.IntN(100), IDs: float64(1 + rng.IntN(9)), Distinct: float64(1 + rng.IntN(500))}
+		more := []Demand{d, d, d}
+		more[0].IDs++
+		more[1].Distinct += 50
+		more[2].Dim += 16
+		for k := range kinds {
+			timeOf := func(d Demand) time.Duration {
+				o := PlanOptions{Axis: "tp", Ranks: 4, Copies: 1, Batch: 2048, StateBytes: 4}
+				p, err := newPlan([]Demand{d}, someRates, o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				p.units[0].costs[k] = p.costOf(0, k)
+				return p.value([]choice{{kind: k}}).time
+			}
+			for i, larger := range more {
+				if a, b := timeOf(d), timeOf(larger); b < a || i != 1 && b == a {
+					t.Errorf("%v: %v for %+v, %v for %+v", k, a, d, b, larger)
+				}
+			}
+		}
+	}
+}
+
+// TestPlanOfClearCases holds what everybody knows: copies of a few rows on each rank are the cheapest, a huge table is
+// divided by rows, and where others are divided, copies of a few rows cost the two calls that they alone need, no more.
+func TestPlanOfClearCases(t *testing.T) {
+	host := someRates
+	host.AllGather = host.AllToAll // as between ranks of one host
+	for _, ranks := range []int{2, 4, 8} {
+		o := PlanOptions{Axis: "tp", Ranks: ranks, Batch: 4096, StateBytes: 4}
+		for want, d := range map[Kind]Demand{
+			DataParallelKind: {Name: "country", Rows: 5, Dim: 16, IDs: 1},
+			RowWiseKind:      {Name: "users", Rows: 100_000_000, Dim: 64, IDs: 1},
+		} {
+			p, err := NewPlan([]Demand{d}, host, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := p.choices[0].kind; got != want {
+				t.Errorf("%d ranks, %d rows: %v, want %v\n%v", ranks, d.Rows, got, want, p)
+			}
+		}
+		// A table of 5 rows costs less than the calls that copies of it alone would need.
+		p, err := NewPlan([]Demand{{Name: "country", Rows: 5, Dim: 16, IDs: 1}, {Name: "users", Rows: 100_000_000, Dim: 64, IDs: 1}}, host, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		alone := 2 * host.AllGather.Latency
+		if with := p.value([]choice{{kind: DataParallelKind}, p.choices[1]}).time; with-p.Time > alone+10*time.Microsecond {
+			t.Errorf("%d ranks: copies of 5 rows would take %v more, and their calls %v\n%v", ranks, with-p.Time, alone, p)
 		}
 	}
 }
@@ -343,7 +414,7 @@ func TestPlanIsKept(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if rates.Copy.Bandwidth <= 0 || rates.Table <= 0 || rates.ID < 0 || rates.AllGather.Latency < 0 {
+			if rates.Copy.Bandwidth <= 0 || rates.Table <= 0 || rates.ID < 0 || rates.Row < 0 || rates.AllGather.Latency < 0 {
 				return fmt.Errorf("measured %v", rates)
 			}
 			if _, err := MeasureRates(ctx, m, "no"); err == nil {

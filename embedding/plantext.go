@@ -128,7 +128,7 @@ func (p *Plan) totals() string {
 			memory += sizeOf(m)
 		}
 	}
-	return fmt.Sprintf("memory %s (%s); estimated %v a step", memory, limit, p.Time.Round(time.Microsecond))
+	return fmt.Sprintf("memory %s (%s); estimated %v of a step", memory, limit, p.Time.Round(time.Microsecond))
 }
 
 // mostRanks is up to how many ranks a plan lists the memory of each.

@@ -62,8 +62,8 @@ func (c *forecastCommand) run(stdout io.Writer) (status int, err error) {
 		if err != nil {
 			return 0, fmt.Errorf("plan: --machine: %w", err)
 		}
-		c.request.Machine, c.request.Units = m, net.Units()
 		net = filled(net, m)
+		c.request.Machine, c.request.Net = m, net
 	}
 	p := planning{c, paths[0], net, signals, os.Stderr}
 	if c.sweep != nil {
@@ -142,11 +142,12 @@ func (p *planning) plan(args []string) (*forecast.Report, error) {
 		return p.start(args, &q)
 	}
 	first := q
-	first.Run, first.Steps, first.Machine = []int{0, q.Size - 1}, 1, nil
+	first.Run, first.Steps = []int{0, q.Size - 1}, 1
 	r, err := p.start(args, &first)
 	if err != nil {
 		return nil, err
 	}
+	q.Predicted = r.Predicted
 	if q.Run, q.Grid, err = forecast.Choose(q.Size, r.Meshes, p.extra); err != nil {
 		return nil, fmt.Errorf("plan: %w", err)
 	}

@@ -84,15 +84,28 @@ func levels(net forecast.Net) (text string) {
 
 // writeForecastTrace writes the predicted step as a trace, each rank that ran as one.
 func writeForecastTrace(path string, r *forecast.Report, s *forecast.Simulation) error {
+	clock := func(seconds float64) int64 { return 1 + int64(seconds*float64(time.Second)) }
 	var parts []*control.TracePart
 	for i, k := range r.Ranks {
-		p := &control.TracePart{Rank: k.Rank, Host: "predicted", Began: 1, Ended: 1 + int64(r.Time.Seconds*float64(time.Second))}
-		clock := func(seconds float64) int64 { return 1 + int64(seconds*float64(time.Second)) }
+		p := &control.TracePart{Rank: k.Rank, Host: "a predicted host", Began: clock(0), Ended: clock(r.Time.Seconds)}
+		type channel struct {
+			group    string
+			from, to int // of messages
+		}
+		made := map[channel]uint64{} // by which the sides of a call find each other
 		for e, ev := range k.Timeline.Events {
 			c, g, m := &k.Timeline.Calls[ev.Call], &k.Timeline.Groups[ev.Group], &s.Moments[i][e]
-			p.Records = append(p.Records, control.TraceRecord{Start: clock(m.Come), End: clock(m.End), Call: uint64(e + 1), Number: uint64(e + 1),
-				Bytes: int64(ev.Bytes), Name: p.AddText(c.Kind), Comm: p.AddText(c.Group), Cause: p.AddText(c.Cause), Site: p.AddText(c.Line),
-				Size: int32(g.Size), Peer: int32(ev.Peer)})
+			on, shape := channel{g.Key, -1, -1}, control.TraceAll
+			switch c.Kind {
+			case "Send":
+				on.from, on.to, shape = k.Rank, ev.Peer, control.TraceSend
+			case "Recv":
+				on.from, on.to, shape = ev.Peer, k.Rank, control.TraceRecv
+			}
+			made[on]++
+			p.Records = append(p.Records, control.TraceRecord{Start: clock(m.Come), End: clock(m.End), Call: uint64(e + 1), Number: made[on],
+				Bytes: int64(ev.Bytes), Name: p.AddText(c.Kind), Comm: p.AddText(g.Key), Cause: p.AddText(c.Cause), Site: p.AddText(c.Line),
+				Size: int32(g.Size), Peer: int32(ev.Peer), Shape: shape})
 		}
 		p.Written = uint64(len(p.Records))
 		parts = append(parts, p)

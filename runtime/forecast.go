@@ -46,6 +46,8 @@ type forecaster struct {
 	meshes []*forecast.Mesh
 	number atomic.Int64 // of the step
 	stop   bool         // it has told the program to
+
+	predicted []float64 // what Predict has returned
 }
 
 // A step is what a rank does from one mark to the next.
@@ -279,6 +281,12 @@ func report(q *forecast.Request, ranks []*forecaster) *forecast.Report {
 	goruntime.ReadMemStats(&heap)
 	out := &forecast.Report{Size: q.Size, Meshes: ranks[0].meshes}
 	for _, w := range ranks {
+		for i, seconds := range w.predicted {
+			if i == len(out.Predicted) {
+				out.Predicted = append(out.Predicted, 0)
+			}
+			out.Predicted[i] = max(out.Predicted[i], seconds)
+		}
 		u := w.dev.Usage()
 		one := &forecast.Rank{Rank: w.rank.job.Rank, Count: counts[w.rank.job.Rank], Steps: len(w.steps)}
 		one.Memory = forecast.Memory{Parameters: u.Roles[meta.Parameter], Gradients: u.Roles[meta.Gradient], State: u.Roles[meta.State],

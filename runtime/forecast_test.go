@@ -3,6 +3,8 @@ package runtime
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -146,5 +148,55 @@ func TestForecastRefusesReads(t *testing.T) {
 	q.Values = map[string]float64{line: 2}
 	if r, said, status := forecastOf(t, q, f); status != 0 || r.Ranks[0].Steps != 3 {
 		t.Errorf("with a value for %s: status %d, %s", line, status, said)
+	}
+}
+
+// What a call takes is predicted before any step, of its collectives by the net and of its kernels by the machine, and is
+// no part of a step.
+func TestForecastPredicts(t *testing.T) {
+	q := three
+	q.Net = forecast.Net{{Name: "host", Ranks: 4096, Link: forecast.Link{Latency: 1, Bandwidth: 1e9}}}
+	q.Machine = &forecast.Machine{Cores: 1, Ranks: 4096, Products: map[string][]forecast.Point{"float32": {{Work: 1e9, Seconds: 1}}},
+		Memory: []forecast.Point{{Work: 1, Seconds: 4}, {Work: 1e9, Seconds: 5}}, Functions: []forecast.Point{{Work: 1e9, Seconds: 1}},
+		Host: q.Net[0].Link}
+	r, said, status := forecastOf(t, q, func(ctx context.Context, world *comm.Comm) error {
+		w := forecast.Of(world.Internals().Attr)
+		open := world.Internals().Attr(tensor.OpenerKey{}, func() any { return nil }).(func() tensor.Device)
+		dev := open()
+		if !w.Predicts() {
+			return errors.New("there is a machine, and nothing is predicted")
+		}
+		seconds, err := w.Predict(func() error {
+			x := tensor.Full(dev, tensor.Float32, 1, 2)
+			defer x.Free()
+			return comm.Barrier(ctx, world)
+		})
+		if err != nil || seconds < 5 || seconds > 5.1 { // the kernel's 4, and the Barrier's 1
+			return fmt.Errorf("%v s, %w, want 5", seconds, err)
+		}
+		return steps(ctx, world, func(int) error { return comm.AllReduce(ctx, world, make([]float64, 10), comm.Sum) })
+	})
+	if status != 0 || len(r.Ranks[0].Calls) != 2 || len(r.Predicted) != 1 { // and what Stopping asks
+		t.Errorf("status %d, %+v: %s", status, r.Ranks, said)
+	}
+	q.Predicted = []float64{7}
+	if _, said, status := forecastOf(t, q, func(ctx context.Context, world *comm.Comm) error {
+		for _, want := range []float64{7, 1} { // what was predicted before, and then a Barrier
+			seconds, err := forecast.Of(world.Internals().Attr).Predict(func() error { return comm.Barrier(ctx, world) })
+			if err != nil || seconds != want {
+				return fmt.Errorf("%v s, %w, want %v", seconds, err, want)
+			}
+		}
+		return steps(ctx, world, func(int) error { return nil })
+	}); status != 0 {
+		t.Error(said)
+	}
+	if _, said, status := forecastOf(t, three, func(ctx context.Context, world *comm.Comm) error {
+		if forecast.Of(world.Internals().Attr).Predicts() {
+			return errors.New("there is no machine")
+		}
+		return steps(ctx, world, func(int) error { return nil })
+	}); status != 0 {
+		t.Error(said)
 	}
 }

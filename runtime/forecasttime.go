@@ -17,7 +17,7 @@ type group struct {
 
 // newGroup describes some ranks, by world number.
 func (w *forecaster) newGroup(axes, key string, ranks []int) *group {
-	g := &group{axes, forecast.Group{Key: key, Size: len(ranks), Together: forecast.Together(w.request.Units, ranks)}}
+	g := &group{axes, forecast.Group{Key: key, Size: len(ranks), Together: forecast.Together(w.request.Net.Units(), ranks)}}
 	for _, r := range ranks {
 		if _, runs := slices.BinarySearch(w.request.Run, r); runs {
 			g.Here = append(g.Here, r)
@@ -96,7 +96,7 @@ func (w *forecaster) work(s *step) (seconds float64) {
 			name += " " + k.DType.String()
 		}
 		if m != nil {
-			each = m.Kernel(k.Kernel, k.DType.String(), k.FLOPs, k.Bytes)
+			each = m.Kernel(k.Kernel, k.DType.String(), k.FLOPs, k.Bytes, k.Rows)
 		}
 		add(name, n, k.FLOPs, k.Bytes, each)
 	}
@@ -109,6 +109,34 @@ func (w *forecaster) work(s *step) (seconds float64) {
 		s.operators = 0
 	}
 	return seconds
+}
+
+// Predicts reports whether times are predicted.
+func (w *forecaster) Predicts() bool { return w.request.Machine != nil }
+
+// Predict makes a call that is no part of a step, and returns how many seconds it takes this rank.
+func (w *forecaster) Predict(call func() error) (seconds float64, err error) {
+	s := newStep()
+	w.mu.Lock()
+	w.close()
+	was := w.steps
+	w.steps = []*step{s}
+	w.mu.Unlock()
+	err = call()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.close()
+	w.steps = was
+	for _, e := range s.line.Events {
+		g := &s.line.Groups[e.Group]
+		seconds += e.Compute + w.request.Net.Collective(s.line.Calls[e.Call].Kind, float64(e.Bytes), g.Size, g.Together)
+	}
+	seconds += s.line.Tail
+	if n := len(w.predicted); n < len(w.request.Predicted) {
+		seconds = w.request.Predicted[n]
+	}
+	w.predicted = append(w.predicted, seconds)
+	return seconds, err
 }
 
 // report adds the work of a step, and its timeline, to what is said of a rank.

@@ -52,9 +52,13 @@ const dlrmRate = 0.25
 type dlrm struct {
 	b       *measure.Bench
 	size    dlrmSize
+	state   int              // bytes of a row's state, as the planner is told; 0: it is not
+	kinds   []embedding.Kind // that a table may have; none: all
+	plan    *embedding.Plan  // of the tables
 	tables  *embedding.Collection
 	ids     [][][]int64 // by batch and table: the ids of all samples
 	batches []*embedding.Jagged
+	at      int             // the last batch
 	seed    *dtensor.Tensor // the gradient from above: ones
 }
 
@@ -87,11 +91,7 @@ func measureDLRM(b *measure.Bench, name string, size dlrmSize, batches int, opti
 	if err := d.check(); err != nil {
 		return err
 	}
-	next := 0
-	return b.CaseErr(name, func() error {
-		next = (next + 1) % len(d.batches)
-		return d.step(next)
-	}, func(t measure.Timing) []measure.Field {
+	return b.CaseErr(name, d.next, func(t measure.Timing) []measure.Field {
 		return []measure.Field{{Name: "samples_s_core", Value: float64(size.samples) / float64(b.World.Size()) / t.NS * 1e9}}
 	})
 }
@@ -104,12 +104,14 @@ func (d *dlrm) makeTables() error {
 	}
 	demands := make([]embedding.Demand, len(kaggleRows))
 	for t := range demands {
-		demands[t] = embedding.Demand{Name: fmt.Sprint(t), Rows: d.size.rows(t), Dim: d.size.dim, IDs: 1}
+		demands[t] = embedding.Demand{Name: fmt.Sprint(t), Rows: d.size.rows(t), Dim: d.size.dim, IDs: 1, Kinds: d.kinds}
 	}
-	plan, err := embedding.NewPlan(demands, rates, embedding.PlanOptions{Axis: axis, Ranks: d.b.Mesh.Size(), Batch: d.size.samples})
+	plan, err := embedding.NewPlan(demands, rates, embedding.PlanOptions{Axis: axis, Ranks: d.b.Mesh.Size(), Batch: d.size.samples,
+		StateBytes: d.state})
 	if err != nil {
 		return err
 	}
+	d.plan = plan
 	configs := make([]embedding.CollectionTable, len(demands))
 	for t, table := range demands {
 		configs[t] = embedding.CollectionTable{Mode: embedding.Sum, Features: []string{table.Name}, Config: embedding.Config{Name: table.Name,
@@ -147,6 +149,12 @@ func (d *dlrm) makeBatches(n int) error {
 		d.ids, d.batches = append(d.ids, ids), append(d.batches, batch)
 	}
 	return nil
+}
+
+// next is the measured step with the next batch.
+func (d *dlrm) next() error {
+	d.at = (d.at + 1) % len(d.batches)
+	return d.step(d.at)
 }
 
 // step is the measured step with a batch.

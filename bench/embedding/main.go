@@ -32,6 +32,12 @@
 // optimizer; "samples_s_core" is samples per second and rank. A million rows at most take
 // 1.4 GB on all ranks together, and ten million 8.6 GB; Adagrad takes as much again, and
 // SparseAdam twice as much.
+//
+//	gorun -np 2 ./bench/embedding -estimate                what the planner says beside what is measured
+//
+// With -estimate only steps as those of -dlrm are measured, with row-wise Adagrad, in each kind of layout and in what the
+// planner chooses. "estimate_ns" is what it says that a step takes, from rates that it has measured just before, and
+// "of_least" that by the least time: both are what this machine can, whatever else runs on it.
 package main
 
 import (
@@ -48,11 +54,14 @@ import (
 
 func main() {
 	only := flag.Bool("dlrm", false, "measure the tables of a DLRM, and nothing else")
+	estimates := flag.Bool("estimate", false, "measure steps in each layout beside the planner's estimates, and nothing else")
 	rows := flag.Int("rows", 1_000_000, "of a table, at most, with -dlrm")
 	measure.Main(func(b *measure.Bench) error {
 		switch {
 		case *rows < 1:
 			return fmt.Errorf("-rows %d: give at least 1", *rows)
+		case *estimates:
+			return runEstimates(b, []dlrmSize{{5, 16, 512}, {20_000, 16, 512}, {200_000, 64, 2048}}, 16)
 		case *only:
 			return runDLRM(b, dlrmSize{*rows, 64, 2048}, 16)
 		}

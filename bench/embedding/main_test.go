@@ -8,7 +8,7 @@ import (
 )
 
 func TestEveryCaseRuns(t *testing.T) {
-	measuretest.Run(t, 44, func(b *measure.Bench) error {
+	measuretest.Run(t, 49, func(b *measure.Bench) error {
 		if err := run(b, []size{{11, 5, 8}}); err != nil {
 			return err
 		}
@@ -22,6 +22,9 @@ func TestEveryCaseRuns(t *testing.T) {
 			return err
 		}
 		if err := runDLRM(b, dlrmSize{11, 6, 8}, 2); err != nil {
+			return err
+		}
+		if err := runEstimates(b, []dlrmSize{{11, 6, 8}}, 2); err != nil {
 			return err
 		}
 		return runBags(b, []bagSize{{1, 11, 6, 8, 3}, {5, 11, 6, 8, 3}})

@@ -26,6 +26,7 @@ type options struct {
 	top       widths  // of the layers between the products and the logit
 	dim       int     // features of a table's rows
 	tableRows int     // of a table, at most
+	typical   bool    // tables are planned for embedding.TypicalRates, not for those of this machine
 	memory    float64 // megabytes of tables on a rank, 0: no limit
 	dynamic   float64 // megabytes of one table of keys on all ranks of tp, 0: 26 tables of rows
 

@@ -122,9 +122,12 @@ func (t *trainer) setUp() {
 
 // place plans where the tables lie.
 func (t *trainer) place(ctx context.Context) (*embedding.Plan, error) {
-	rates, err := embedding.MeasureRates(ctx, t.mesh, "tp")
-	if err != nil {
-		return nil, err
+	rates := embedding.TypicalRates()
+	if !t.o.typical {
+		var err error
+		if rates, err = embedding.MeasureRates(ctx, t.mesh, "tp"); err != nil {
+			return nil, err
+		}
 	}
 	part := t.learn.Cut(0, min(t.learn.Rows(), (t.o.batch-1)/t.mesh.Size()+1)) // like a rank's part of a batch
 	var demands []embedding.Demand

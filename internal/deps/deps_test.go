@@ -76,10 +76,11 @@ const policy = `
 	internal/keytable < internal/simd
 	dtensor        < tensor comm dtensor/layout internal/forecast internal/index internal/observe
 	dtensor/visualize < dtensor
+	internal/rates < dtensor internal/forecast
 	nn             < dtensor embedding
 	serve          <
 	internal/rowstore < internal/simd
-	embedding      < dtensor internal/keytable internal/rowstore serve
+	embedding      < dtensor internal/keytable internal/rates internal/rowstore serve
 	loss           < dtensor
 	optim          < dtensor
 	checkpoint     < dtensor checkpoint/safetensors internal/job internal/snapshot
@@ -87,7 +88,6 @@ const policy = `
 
 	runtime    < comm/device comm/mem comm/shm comm/standin tensor/meta internal/forecast ` +
 	`comm/mpi comm/gompi comm/empi tensor/cuda internal/job internal/depot internal/observe launcher/watchdog
-	internal/rates < dtensor internal/forecast
 	launcher   < launcher/report launcher/build launcher/handover launcher/doctor launcher/top internal/forecast internal/snapshot
 	launcher/handover   < launcher/options launcher/stdio launcher/machine launcher/watchdog internal/depot
 	launcher/build      < launcher/options launcher/stdio

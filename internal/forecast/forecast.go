@@ -17,10 +17,11 @@ type Request struct {
 	Steps  int                `json:"steps"`            // steps to make
 	Values map[string]float64 `json:"values,omitempty"` // what the program reads, by its line
 	FD     int                `json:"fd"`               // where the Report goes
-	// Machine is as each rank has it, see Machine.For; nil: no Timelines are wanted. Units are those of
-	// the Net.
+	// Machine is as each rank has it, see Machine.For; nil: no time is predicted, and Net is nil too.
 	Machine *Machine `json:"machine,omitempty"`
-	Units   []int    `json:"units,omitempty"`
+	Net     Net      `json:"net,omitempty"`
+	// Predicted is that of the Report before: what Predict returns again, so that a program that goes by it does the same.
+	Predicted []float64 `json:"predicted,omitempty"`
 }
 
 // An Axis is one dimension of the grid of ranks, in row-major order.
@@ -160,6 +161,8 @@ type Report struct {
 	Meshes []*Mesh  `json:"meshes"`
 	Ranks  []*Rank  `json:"ranks"` // those that ran, in order
 	Notes  []string `json:"notes"` // what was assumed
+	// Predicted is what Predict has returned, in order, of the rank with the most.
+	Predicted []float64 `json:"predicted,omitempty"`
 
 	// What the launcher adds, if the time is to be predicted.
 	Machine *Machine    `json:"machine,omitempty"` // as each rank has it
@@ -220,6 +223,11 @@ type Watcher interface {
 	// Group tells that the communicator of a name is that of some axes of a mesh, and its ranks by
 	// world number, in order.
 	Group(name, axes string, ranks []int)
+	// Predicts reports whether Predict can.
+	Predicts() bool
+	// Predict makes a call and returns how many seconds it takes this rank, predicted, if all ranks come to each
+	// collective at once.
+	Predict(call func() error) (seconds float64, err error)
 }
 
 // Key is the attribute of the world communicator under which its rank's Watcher is kept.

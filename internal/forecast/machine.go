@@ -1,6 +1,7 @@
 package forecast
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -10,11 +11,16 @@ import (
 type Machine struct {
 	Cores     int                `json:"cores"`
 	Ranks     int                `json:"ranks"`
-	Products  map[string][]Point `json:"products"`         // matrix products by type of the elements; work is FLOP
-	Memory    []Point            `json:"memory"`           // kernels that read and write memory; work is bytes
-	Functions []Point            `json:"functions"`        // kernels of functions such as exp; work is FLOP as a plan counts them
-	Operator  float64            `json:"operator_seconds"` // what an operator or its gradient takes beside its kernels
-	Host      Link               `json:"host"`             // between ranks of one host
+	Products  map[string][]Point `json:"products"`  // matrix products by type of the elements; work is FLOP
+	Memory    []Point            `json:"memory"`    // kernels that read and write memory; work is bytes
+	Functions []Point            `json:"functions"` // kernels of functions such as exp; work is FLOP as a plan counts them
+	// Attention is how many times as long attention and its gradient take as a product of as many operations; 0: as long.
+	Attention     float64 `json:"attention"`
+	AttentionGrad float64 `json:"attention_grad"`
+	// Rows is what kernels take for each row that they find by an index, beside its bytes; those that are not named, nothing.
+	Rows     map[string]float64 `json:"rows"`
+	Operator float64            `json:"operator_seconds"` // what an operator or its gradient takes beside its kernels
+	Host     Link               `json:"host"`             // between ranks of one host
 }
 
 // A Point says that one call with so much work takes so long.
@@ -61,8 +67,14 @@ func (m *Machine) Check() error {
 	if err := check("functions", m.Functions); err != nil {
 		return err
 	}
-	if !(m.Operator >= 0) || !(m.Host.Latency >= 0) || !(m.Host.Bandwidth > 0) {
-		return fmt.Errorf("operator_seconds and the latency of host must be at least 0, and its bytes_per_second above 0")
+	for name, seconds := range m.Rows {
+		if !(seconds >= 0) {
+			return fmt.Errorf("a row of %s takes %v; it must be at least 0", name, seconds)
+		}
+	}
+	if !(m.Operator >= 0) || !(m.Attention >= 0) || !(m.AttentionGrad >= 0) || !(m.Host.Latency >= 0) || !(m.Host.Bandwidth > 0) {
+		return fmt.Errorf("operator_seconds, attention, attention_grad and the latency of host must be at least 0, " +
+			"and its bytes_per_second above 0")
 	}
 	return nil
 }
@@ -79,7 +91,10 @@ func (m *Machine) For(ranks int) *Machine {
 		return points
 	}
 	n := *m
-	n.Ranks, n.Memory, n.Functions, n.Products = ranks, scale(m.Memory), scale(m.Functions), map[string][]Point{}
+	n.Ranks, n.Memory, n.Functions, n.Products, n.Rows = ranks, scale(m.Memory), scale(m.Functions), map[string][]Point{}, map[string]float64{}
+	for name, seconds := range m.Rows {
+		n.Rows[name] = seconds * slower
+	}
 	for name, points := range m.Products {
 		n.Products[name] = scale(points)
 	}
@@ -92,17 +107,25 @@ func (m *Machine) For(ranks int) *Machine {
 
 // Kernel returns the seconds of a call of a kernel: by the roofline model (S. Williams, A. Waterman,
 // D. Patterson, Roofline: an insightful visual performance model, Communications of the ACM 52(4),
-// 2009), with a measured curve instead of each of its lines, as small calls and small caches count.
-func (m *Machine) Kernel(name, dtype string, flops, bytes int) float64 {
+// 2009), with a measured curve instead of each of its lines, as small calls and small caches count, and what rows
+// take that lie here and there.
+func (m *Machine) Kernel(name, dtype string, flops, bytes, rows int) float64 {
+	times := 1.0
+	switch name {
+	case "Attention":
+		times = cmp.Or(m.Attention, 1)
+	case "AttentionGrad":
+		times = cmp.Or(m.AttentionGrad, 1)
+	}
 	switch name {
 	case "MatMul", "Attention", "AttentionGrad":
 		points, ok := m.Products[dtype]
 		if !ok {
 			points = m.Products["float32"]
 		}
-		return max(secondsOf(points, float64(flops)), secondsOf(m.Memory, float64(bytes)))
+		return max(times*secondsOf(points, float64(flops)), secondsOf(m.Memory, float64(bytes)))
 	}
-	return max(secondsOf(m.Memory, float64(bytes)), secondsOf(m.Functions, float64(flops)))
+	return max(secondsOf(m.Memory, float64(bytes)), secondsOf(m.Functions, float64(flops))) + float64(rows)*m.Rows[name]
 }
 
 // secondsOf looks a time up: between two points on a line, above the last at its rate, below the

@@ -12,11 +12,14 @@ type Level struct {
 	Link         // of a unit of the level below, shared by its ranks; of the first a rank's own
 }
 
-// A Net is the levels of a job, the innermost first, and at least one.
+// A Net is the levels of a job, the innermost first; nil: nothing is known.
 type Net []Level
 
 // Units returns the ranks of a unit of each level but the last.
 func (n Net) Units() (ranks []int) {
+	if len(n) == 0 {
+		return nil
+	}
 	for _, l := range n[:len(n)-1] {
 		ranks = append(ranks, l.Ranks)
 	}

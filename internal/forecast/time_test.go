@@ -10,29 +10,35 @@ func near(a, b float64) bool { return math.Abs(a-b) <= 1e-9*max(math.Abs(a), mat
 // Times are looked up on lines between points; a machine of twice the ranks is half as fast.
 func TestMachine(t *testing.T) {
 	m := &Machine{Cores: 2, Ranks: 2, Products: map[string][]Point{"float32": {{1e9, 0.1}}}, Memory: []Point{{100, 1e-6}, {1100, 2e-6}},
-		Functions: []Point{{1e9, 1}}, Operator: 1e-6, Host: Link{1e-6, 1e9}}
+		Functions: []Point{{1e9, 1}}, Operator: 1e-6, Host: Link{1e-6, 1e9},
+		Rows: map[string]float64{"TakeRows": 1e-7}, Attention: 3}
 	if err := m.Check(); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
 		name, dtype  string
 		flops, bytes int
+		rows         int
 		want         float64
 	}{
-		{"MatMul", "float32", 2e9, 600, 0.2},
-		{"MatMul", "bfloat16", 5e8, 0, 0.05}, // as float32
-		{"Add", "", 0, 600, 1.5e-6},
-		{"Add", "", 0, 1, 1e-6},
-		{"Add", "", 0, 11000, 2e-5},
-		{"Gelu", "", 1e6, 600, 1e-3},
+		{"MatMul", "float32", 2e9, 600, 0, 0.2},
+		{"MatMul", "bfloat16", 5e8, 0, 0, 0.05}, // as float32
+		{"Add", "", 0, 600, 0, 1.5e-6},
+		{"Add", "", 0, 1, 0, 1e-6},
+		{"Add", "", 0, 11000, 0, 2e-5},
+		{"Gelu", "", 1e6, 600, 0, 1e-3},
+		{"Attention", "float32", 1e9, 0, 0, 0.3},
+		{"AttentionGrad", "float32", 1e9, 0, 0, 0.1},
+		{"TakeRows", "", 0, 600, 100, 1.5e-6 + 100*1e-7},
+		{"Other", "", 0, 600, 100, 1.5e-6},
 	} {
-		if got := m.Kernel(c.name, c.dtype, c.flops, c.bytes); !near(got, c.want) {
+		if got := m.Kernel(c.name, c.dtype, c.flops, c.bytes, c.rows); !near(got, c.want) {
 			t.Errorf("%+v: got %v", c, got)
 		}
 	}
 	four := m.For(4)
-	if got := four.Kernel("Add", "", 0, 600); !near(got, 3e-6) || !near(four.Operator, 2e-6) || !near(four.Host.Bandwidth, 5e8) {
-		t.Errorf("four ranks: Add %v, %+v", got, four)
+	if got := four.Kernel("TakeRows", "", 0, 600, 10); !near(got, 3e-6+2e-6) || !near(four.Operator, 2e-6) || !near(four.Host.Bandwidth, 5e8) {
+		t.Errorf("four ranks: TakeRows %v, %+v", got, four)
 	}
 	m.Memory[1].Work = 50
 	if err := m.Check(); err == nil {

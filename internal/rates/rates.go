@@ -8,7 +8,6 @@ import (
 	"math/bits"
 	"os"
 	goruntime "runtime"
-	"time"
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
@@ -30,57 +29,6 @@ func Print(ctx context.Context, world *comm.Comm) error {
 	return out.Encode(m)
 }
 
-// A stopwatch times calls that all ranks make at once.
-type stopwatch struct {
-	ctx   context.Context
-	world *comm.Comm
-	dev   tensor.Device
-}
-
-// budget is how long one thing is measured, about.
-const budget = 25 * time.Millisecond
-
-// batch is how many calls are timed together at least, that take less.
-const batch = 100 * time.Microsecond
-
-// seconds returns how long a call takes on the slowest rank, the shortest of several times: what else the
-// machine does at the moment does not count.
-func (s *stopwatch) seconds(call func() error) (float64, error) {
-	run := func(calls int) (time.Duration, error) {
-		if err := comm.Barrier(s.ctx, s.world); err != nil {
-			return 0, err
-		}
-		start := time.Now()
-		for range calls {
-			scope := s.dev.Open()
-			err := call()
-			scope.Close()
-			if err != nil {
-				return 0, err
-			}
-		}
-		t := []int64{int64(time.Since(start))}
-		err := comm.AllReduce(s.ctx, s.world, t, comm.Max)
-		return time.Duration(t[0]), err
-	}
-	calls := 1
-	best := time.Duration(0)
-	for spent, times := time.Duration(0), 0; spent < budget || times < 5; {
-		t, err := run(calls)
-		if err != nil {
-			return 0, err
-		}
-		if spent += t; t < batch && calls < 1<<12 { // all ranks have the same t
-			calls, best, times = 2*calls, 0, 0
-			continue
-		}
-		if times++; times > 1 && (best == 0 || t < best) {
-			best = t
-		}
-	}
-	return best.Seconds() / float64(calls), nil
-}
-
 // Measure measures the machine with the ranks of world at once. It is collective; all ranks get the
 // same.
 func Measure(ctx context.Context, world *comm.Comm) (*forecast.Machine, error) {
@@ -88,39 +36,14 @@ func Measure(ctx context.Context, world *comm.Comm) (*forecast.Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &stopwatch{ctx, world, mesh.Device()}
+	s := NewStopwatch(ctx, world, mesh.Device())
 	together, err := cores(ctx, world)
 	if err != nil {
 		return nil, err
 	}
-	m := &forecast.Machine{Cores: together, Ranks: world.Size(), Products: map[string][]forecast.Point{}}
-	for _, dt := range []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float64} {
-		points, err := s.products(dt)
-		if err != nil {
-			return nil, err
-		}
-		m.Products[dt.String()] = points
-	}
-	for _, n := range []int{1, 1 << 12, 1 << 16, 1 << 20, 1 << 22} {
-		x, y := tensor.Full(s.dev, tensor.Float32, 1, n), tensor.Full(s.dev, tensor.Float32, 2, n)
-		t, err := s.seconds(func() error { tensor.Binary(kernel.OpAdd, x, y); return nil })
-		if err != nil {
-			return nil, err
-		}
-		m.Memory = append(m.Memory, forecast.Point{Work: float64(3 * n * tensor.Float32.Size()), Seconds: t})
-		if n <= 1<<16 {
-			if t, err = s.seconds(func() error { tensor.Unary(kernel.OpGelu, x); return nil }); err != nil {
-				return nil, err
-			}
-			m.Functions = append(m.Functions, forecast.Point{Work: float64(functionFLOPs * n), Seconds: t})
-		}
-		x.Free()
-		y.Free()
-	}
-	for _, points := range [][]forecast.Point{m.Products["float32"], m.Products["bfloat16"], m.Products["float64"], m.Memory, m.Functions} {
-		for i := len(points) - 2; i >= 0; i-- { // less work takes no longer, whatever else the machine did then
-			points[i].Seconds = min(points[i].Seconds, points[i+1].Seconds)
-		}
+	m := &forecast.Machine{Cores: together, Ranks: world.Size(), Products: map[string][]forecast.Point{}, Rows: map[string]float64{}}
+	if err := s.kernels(m); err != nil {
+		return nil, err
 	}
 	if m.Operator, err = s.operator(mesh, m.Memory[0].Seconds); err != nil {
 		return nil, err
@@ -128,9 +51,6 @@ func Measure(ctx context.Context, world *comm.Comm) (*forecast.Machine, error) {
 	m.Host, err = s.host()
 	return m, err
 }
-
-// functionFLOPs is what package tensor/meta counts for a function of an element.
-const functionFLOPs = 8
 
 // cores returns how many cores the ranks have together, each bound to some or all of them to the same.
 func cores(ctx context.Context, world *comm.Comm) (n int, err error) {
@@ -147,25 +67,10 @@ func cores(ctx context.Context, world *comm.Comm) (n int, err error) {
 	return n, nil
 }
 
-// products measures matrix products.
-func (s *stopwatch) products(dt tensor.DType) (points []forecast.Point, err error) {
-	for _, n := range []int{16, 64, 160, 512} {
-		a, b := tensor.Full(s.dev, dt, 1, n, n), tensor.Full(s.dev, dt, 2, n, n)
-		t, err := s.seconds(func() error { tensor.MatMul(a, b, false, true); return nil })
-		if err != nil {
-			return nil, err
-		}
-		points = append(points, forecast.Point{Work: 2 * float64(n) * float64(n) * float64(n), Seconds: t})
-		a.Free()
-		b.Free()
-	}
-	return points, nil
-}
-
 // operator measures what an operator and its gradient take on the mean beside their kernels, each of
 // which took alone seconds on tensors of one element. As the difference is small, kernels are measured again
 // at the same time. It is 0 where it is less than what else the machine does.
-func (s *stopwatch) operator(mesh *dtensor.Mesh, alone float64) (float64, error) {
+func (s *Stopwatch) operator(mesh *dtensor.Mesh, alone float64) (float64, error) {
 	const operators = 64
 	var x *dtensor.Tensor
 	if err := dtensor.Try(s.ctx, mesh, func() {
@@ -174,7 +79,7 @@ func (s *stopwatch) operator(mesh *dtensor.Mesh, alone float64) (float64, error)
 	}); err != nil {
 		return 0, err
 	}
-	t, err := s.seconds(func() error {
+	t, err := s.Seconds(func() error {
 		_, _, err := dtensor.ValueAndGrad(s.ctx, func() *dtensor.Tensor {
 			y := x
 			for range operators / 2 {
@@ -189,22 +94,22 @@ func (s *stopwatch) operator(mesh *dtensor.Mesh, alone float64) (float64, error)
 	}
 	one := tensor.Full(s.dev, tensor.Float32, 1, 1)
 	defer one.Free()
-	again, err := s.seconds(func() error { tensor.Binary(kernel.OpAdd, one, one); return nil })
+	again, err := s.Seconds(func() error { tensor.Binary(kernel.OpAdd, one, one); return nil })
 	return max(t/(2*operators)-min(alone, again), 0), err
 }
 
 // host measures how ranks of a host come together, and how they copy from each other.
-func (s *stopwatch) host() (l forecast.Link, err error) {
+func (s *Stopwatch) host() (l forecast.Link, err error) {
 	n := s.world.Size()
 	if n == 1 {
 		return forecast.Link{Latency: 1e-6, Bandwidth: 5e9}, nil // there is nobody to exchange with
 	}
-	if l.Latency, err = s.seconds(func() error { return comm.Barrier(s.ctx, s.world) }); err != nil {
+	if l.Latency, err = s.Seconds(func() error { return comm.Barrier(s.ctx, s.world) }); err != nil {
 		return l, err
 	}
 	const each = 1 << 18 // elements
 	src, dst := tensor.Full(s.dev, tensor.Float32, 1, each), tensor.New(s.dev, tensor.Float32, each*n)
-	t, err := s.seconds(func() error {
+	t, err := s.Seconds(func() error {
 		return s.world.Do(s.ctx, comm.Call{Kind: comm.AllGatherKind, Dst: comm.Buffer{Ptr: dst.Ptr(), Count: each * n, DType: comm.Float32},
 			Src: comm.Buffer{Ptr: src.Ptr(), Count: each, DType: comm.Float32}})
 	})

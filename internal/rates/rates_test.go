@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	goruntime "runtime"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -43,6 +44,17 @@ func TestMeasure(t *testing.T) {
 				t.Errorf("%d ranks: %s: %v s for %v, %v s for %v", n, name, first.Seconds, first.Work, last.Seconds, last.Work)
 			}
 		}
+		if !(m.Attention > 0.3) || m.Attention > 100 || !(m.AttentionGrad > 0.3) || m.AttentionGrad > 100 {
+			t.Errorf("%d ranks: attention takes %v times a product, its gradient %v", n, m.Attention, m.AttentionGrad)
+		}
+		for _, name := range []string{"TakeRows", "IndexAdd", "Unique", "SumSegments", "AdagradRows"} {
+			if each, ok := m.Rows[name]; !ok || each > 1e-4 {
+				t.Errorf("%d ranks: a row of %s takes %v s, %v", n, name, each, ok)
+			}
+		}
+		if !(m.Rows["AdagradRows"] > 0) || !(m.Rows["Unique"] > 0) {
+			t.Errorf("%d ranks: rows take nothing: %v", n, m.Rows)
+		}
 		for _, other := range got[1:n] {
 			if fmt.Sprintf("%+v", *other) != fmt.Sprintf("%+v", *m) {
 				t.Errorf("ranks have measured %+v and %+v", *m, *other)
@@ -51,13 +63,13 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// A stopwatch divides by the calls that it has made together, never counts less than a call takes, and
+// A Stopwatch divides by the calls that it has made together, never counts less than a call takes, and
 // hands on the error of a call.
 func TestStopwatch(t *testing.T) {
 	commtest.Run(t, 2, func(ctx context.Context, world *comm.Comm) error {
-		s := &stopwatch{ctx, world, tensor.NewCPU(nil)}
+		s := NewStopwatch(ctx, world, tensor.NewCPU(nil))
 		const pause = 200 * time.Microsecond
-		took, err := s.seconds(func() error {
+		took, err := s.Seconds(func() error {
 			for start := time.Now(); time.Since(start) < pause; { // a timer may ring late
 			}
 			return nil
@@ -66,11 +78,25 @@ func TestStopwatch(t *testing.T) {
 			return fmt.Errorf("%v s, %w, for a call of %v", took, err, pause)
 		}
 		var calls atomic.Int64
-		if took, err = s.seconds(func() error { calls.Add(1); return nil }); err != nil || !(took > 0) || took > 100e-6 || calls.Load() < 16 {
+		if took, err = s.Seconds(func() error { calls.Add(1); return nil }); err != nil || !(took > 0) || took > 100e-6 || calls.Load() < 16 {
 			return fmt.Errorf("%v s, %w, for each of %d calls that do nothing", took, err, calls.Load())
 		}
+		var turns []int // of calls that take turns
+		busy := func(which int, pause time.Duration) func() error {
+			return func() error {
+				turns = append(turns, which)
+				for start := time.Now(); time.Since(start) < pause; {
+				}
+				return nil
+			}
+		}
+		both, err := s.Each(busy(0, pause), busy(1, 3*pause))
+		if err != nil || both[0] < pause.Seconds() || both[1] < 3*pause.Seconds() || len(turns) < 10 ||
+			!slices.Equal(turns[:4], []int{0, 1, 0, 1}) {
+			return fmt.Errorf("%v s, %w, for calls of %v and %v, in the order %v", both, err, pause, 3*pause, turns)
+		}
 		bad := errors.New("bad")
-		if _, err := s.seconds(func() error { return bad }); !errors.Is(err, bad) {
+		if _, err := s.Seconds(func() error { return bad }); !errors.Is(err, bad) {
 			return fmt.Errorf("got %w, want the call's error", err)
 		}
 		return nil

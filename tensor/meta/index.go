@@ -14,7 +14,7 @@ func (d *Device) CheckIndex(index kernel.Index, size int) (position, value int, 
 
 // IndexSelect counts, and copies integers.
 func (d *Device) IndexSelect(elemBytes int, dst, x unsafe.Pointer, index kernel.Index, a kernel.Axis) {
-	d.count("IndexSelect", 0, 2*a.Outer*index.N*a.Inner*elemBytes)
+	d.byRow("IndexSelect", a.Outer*index.N, 0, 2*a.Outer*index.N*a.Inner*elemBytes)
 	if d.isReal(x) {
 		d.real.IndexSelect(elemBytes, dst, x, index, a)
 	}
@@ -22,7 +22,8 @@ func (d *Device) IndexSelect(elemBytes int, dst, x unsafe.Pointer, index kernel.
 
 // IndexAdd counts, and adds integers.
 func (d *Device) IndexAdd(dt dtype.DType, dst, src unsafe.Pointer, index kernel.Index, a kernel.Axis) {
-	d.elements("IndexAdd", dt, a.Outer*index.N*a.Inner, 1, 3)
+	n := a.Outer * index.N * a.Inner
+	d.byRow("IndexAdd", a.Outer*index.N, n, 3*n*dt.Size())
 	if !dt.Float() {
 		d.real.IndexAdd(dt, dst, src, index, a)
 	}
@@ -54,7 +55,7 @@ func (d *Device) OneHot(dt dtype.DType, dst unsafe.Pointer, index kernel.Index, 
 
 // TakeRows counts, and copies integers.
 func (d *Device) TakeRows(elemBytes int, dst, table unsafe.Pointer, ids kernel.Index, t kernel.Table, zero bool) {
-	d.count("TakeRows", 0, 2*ids.N*t.Dim*elemBytes)
+	d.byRow("TakeRows", ids.N, 0, 2*ids.N*t.Dim*elemBytes)
 	if d.isReal(table) {
 		d.real.TakeRows(elemBytes, dst, table, ids, t, zero)
 	}
@@ -62,7 +63,7 @@ func (d *Device) TakeRows(elemBytes int, dst, table unsafe.Pointer, ids kernel.I
 
 // PutRows counts, and copies integers.
 func (d *Device) PutRows(dt dtype.DType, table, rows unsafe.Pointer, index kernel.Index, dim int) {
-	d.elements("PutRows", dt, index.N*dim, 0, 2)
+	d.byRow("PutRows", index.N, 0, 2*index.N*dim*dt.Size())
 	if !dt.Float() {
 		d.real.PutRows(dt, table, rows, index, dim)
 	}
@@ -70,13 +71,13 @@ func (d *Device) PutRows(dt dtype.DType, table, rows unsafe.Pointer, index kerne
 
 // Unique counts, and finds the distinct ids, which are real.
 func (d *Device) Unique(ids kernel.Index, lo, size int, k kernel.Distinct) (u, m, most int) {
-	d.count("Unique", 4*ids.N, 8*ids.N*ids.DType.Size())
+	d.byRow("Unique", ids.N, 4*ids.N, 8*ids.N*ids.DType.Size())
 	return d.real.Unique(ids, lo, size, k)
 }
 
 // SumSegments counts.
 func (d *Device) SumSegments(dt dtype.DType, _, _ unsafe.Pointer, s kernel.Segments, dim int) {
-	d.count("SumSegments", s.Rows*dim, (s.Rows+s.N)*dim*dt.Size())
+	d.byRow("SumSegments", s.Rows, s.Rows*dim, (s.Rows+s.N)*dim*dt.Size())
 }
 
 // AddRows counts.

@@ -110,7 +110,7 @@ func (d *Device) Adam(a kernel.Adam) {
 // AdagradRows counts.
 func (d *Device) AdagradRows(a kernel.Adagrad) {
 	d.updates(a.Table, a.Grad, true, a.State)
-	d.elements("AdagradRows", a.DType, a.Numel(), 6, 4)
+	d.byRow("AdagradRows", a.Rows, 6*a.Numel(), 4*a.Numel()*a.DType.Size())
 }
 
 // SumSquares counts.

@@ -161,8 +161,29 @@ func TestWorkIsCounted(t *testing.T) {
 	d := New(Config{})
 	a, b := tensor.New(d, tensor.Float32, 5, 3, 4), tensor.New(d, tensor.Float32, 5, 4, 7)
 	tensor.MatMul(a, b, false, false)
-	want := map[Work]int{{"MatMul", tensor.Float32, 2 * 5 * 3 * 7 * 4, 4 * 5 * (3*4 + 4*7 + 3*7)}: 1}
+	want := map[Work]int{{"MatMul", tensor.Float32, 2 * 5 * 3 * 7 * 4, 4 * 5 * (3*4 + 4*7 + 3*7), 0}: 1}
 	if got := d.TakeWork(); !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// Kernels that find rows by an index count them.
+func TestRowsAreCounted(t *testing.T) {
+	d := New(Config{})
+	table, ids := tensor.New(d, tensor.Float32, 50, 3), tensor.FromSlice(d, []int64{7, 9, 7, 2}, 4)
+	d.TakeWork()
+	rows := tensor.TakeRows(table, ids, 0)
+	u := tensor.Unique(ids, 0, 50)
+	tensor.Adagrad{LR: 1}.StepRows(table, u.SumRows(rows), tensor.New(d, tensor.Float32, 50))
+	tensor.IndexAddTo(table, 1, tensor.FromSlice(d, []int64{2, 1}, 2), tensor.New(d, tensor.Float32, 50, 2))
+	got := map[string]int{}
+	for w, n := range d.TakeWork() {
+		if w.Rows > 0 {
+			got[w.Kernel] += n * w.Rows
+		}
+	}
+	want := map[string]int{"TakeRows": 4, "Unique": 4, "SumSegments": 4, "AdagradRows": 3, "IndexAdd": 50 * 2}
+	if !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }

@@ -13,16 +13,26 @@ type Work struct {
 	DType  dtype.DType // of a matrix product's elements, else 0
 	FLOPs  int         // additions and multiplications, 8 for each other function
 	Bytes  int         // read and written
+	Rows   int         // that are found by an index
 }
 
 // count adds a call of a kernel.
-func (d *Device) count(kernel string, flops, bytes int) { d.product(kernel, 0, flops, bytes) }
+func (d *Device) count(kernel string, flops, bytes int) { d.add(Work{kernel, 0, flops, bytes, 0}) }
 
 // product adds a call of a kernel of matrix products.
 func (d *Device) product(kernel string, dt dtype.DType, flops, bytes int) {
+	d.add(Work{kernel, dt, flops, bytes, 0})
+}
+
+// byRow adds a call of a kernel that finds rows by an index.
+func (d *Device) byRow(kernel string, rows, flops, bytes int) {
+	d.add(Work{kernel, 0, flops, bytes, rows})
+}
+
+func (d *Device) add(w Work) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.work[Work{kernel, dt, flops, bytes}]++
+	d.work[w]++
 }
 
 // TakeWork returns how often each kernel was called with how much since the last TakeWork.
