@@ -103,6 +103,9 @@ func (x *Tensor) Linear(w, bias *Tensor) *Tensor {
 	}
 	m := sameMesh("Linear", ts...)
 	sameType("Linear", ts...)
+	if bias != nil && m.sumsOf(ts) == nodeSums && (x.shards(x.NDim()-1) || w.shards(1)) { // the bias is added to the whole sum
+		return x.Linear(w, nil).Reduced().Add(bias)
+	}
 	r := m.rule(keyOf("Linear", ts...), func() (*layout.Rule, error) { return linearRule(x, w, bias) }, ts...)
 	a, b := x.to(r.in[0], "Linear"), w.to(r.in[1], "Linear")
 	out := &Tensor{spec: r.out[0]}
@@ -153,9 +156,6 @@ func linearRule(x, w, bias *Tensor) (*layout.Rule, error) {
 //
 // A row dimension that both shard is contracted: the result is P(sum).
 func linearGrad(dy, x *Tensor) *Tensor {
-	if grad, ok := linearNodes(dy, x); ok {
-		return grad
-	}
 	m := dy.spec.mesh
 	r := m.rule(keyOf("LinearGrad", dy, x), func() (*layout.Rule, error) {
 		return layout.Contraction("LinearGrad", "...o,...i->oi", [][]int{dy.spec.shape, x.spec.shape})

@@ -22,10 +22,7 @@ import (
 // Sum adds up the elements of dims. Sums of integers and Bool are Int64. Its
 // gradient is dy repeated.
 func (x *Tensor) Sum(dims []int, keepdim bool) *Tensor {
-	out, ok := x.sumNodes(dims, keepdim)
-	if !ok {
-		out = x.reduce(kernel.OpSum, dims, keepdim)
-	}
+	out := x.reduce(kernel.OpSum, dims, keepdim)
 	if x.tracked() {
 		out.record("Sum", func(gy *Tensor) { x.accumulate(gy.Reshape(x.reducedShape(dims, true)...).Expand(x.spec.shape...)) })
 	}
@@ -41,9 +38,14 @@ func (x *Tensor) Mean(dims []int, keepdim bool) *Tensor {
 		refuse("Mean", "the input holds "+x.DType().String(), "Cast it to a floating-point type", operand("input", x))
 	}
 	n := x.count("Mean", dims)
-	out := x.reduceBy(kernel.OpSum, dims, keepdim, func(x *tensor.Tensor, dims []int) *tensor.Tensor {
-		return tensor.MeanPart(x, dims, keepdim, n)
-	})
+	var out *Tensor
+	if x.spec.mesh.sumsOf([]*Tensor{x}) == nodeSums { // nodes are divided once they are added up
+		out = x.Detach().Sum(dims, keepdim).divide(float64(n))
+	} else {
+		out = x.reduceBy(kernel.OpSum, dims, keepdim, func(x *tensor.Tensor, dims []int) *tensor.Tensor {
+			return tensor.MeanPart(x, dims, keepdim, n)
+		})
+	}
 	if x.tracked() {
 		out.record("Mean", func(gy *Tensor) {
 			x.accumulate(gy.divide(float64(n)).Reshape(x.reducedShape(dims, true)...).Expand(x.spec.shape...))

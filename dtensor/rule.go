@@ -1,10 +1,9 @@
 package dtensor
 
 import (
-	"slices"
-
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/internal/pairwise"
 )
 
 // A rule is what a layout.Rule came to for some operand layouts: the layouts
@@ -19,13 +18,38 @@ const maxOperands = 4
 type ruleKey struct {
 	op   string
 	attr [3]int
-	same bool // see Mesh.SameBits
+	sums sums
 	in   [maxOperands]*spec
+}
+
+// sums says which ranks may have parts of a sum.
+type sums uint8
+
+const (
+	anySums   sums = iota
+	nodeSums       // with SameBits: nodes of it alone
+	wholeSums      // with SameBits none, as nodes would be rounded
+)
+
+// sumsOf returns what operators on some operands may do.
+func (m *Mesh) sumsOf(ts []*Tensor) sums {
+	s := anySums // of integers in any order
+	if !m.eng.same {
+		return s
+	}
+	for _, t := range ts {
+		if dt := t.DType(); dt.Narrow() {
+			return wholeSums
+		} else if dt.Float() {
+			s = nodeSums
+		}
+	}
+	return s
 }
 
 // keyOf returns the key of an operator on some operands.
 func keyOf(op string, ts ...*Tensor) ruleKey {
-	key := ruleKey{op: op, same: ts[0].spec.mesh.eng.same}
+	key := ruleKey{op: op, sums: ts[0].spec.mesh.sumsOf(ts)}
 	for i, t := range ts {
 		key.in[i] = t.spec
 	}
@@ -36,11 +60,11 @@ func keyOf(op string, ts ...*Tensor) ruleKey {
 // declare returns. Its operands are ts; they are on this mesh. It throws a
 // *LayoutError if declare returns an error.
 func (m *Mesh) rule(key ruleKey, declare func() (*layout.Rule, error), ts ...*Tensor) *rule {
-	key.same = m.eng.same
+	key.sums = m.sumsOf(ts)
 	if r, ok := m.rules[key]; ok {
 		return r
 	}
-	return m.keepRule(key, m.choose(key.op, declare, ts))
+	return m.keepRule(key, m.choose(key, declare, ts))
 }
 
 // keepRule enters a rule into the table, which is bounded as that of specs is.
@@ -53,21 +77,26 @@ func (m *Mesh) keepRule(key ruleKey, r *rule) *rule {
 }
 
 // choose finds the cheapest way to compute an operator on operands.
-func (m *Mesh) choose(op string, declare func() (*layout.Rule, error), ts []*Tensor) *rule {
+func (m *Mesh) choose(key ruleKey, declare func() (*layout.Rule, error), ts []*Tensor) *rule {
 	declared, err := declare()
 	layouts, sizes := make([]layout.Layout, len(ts)), make([]int, len(ts))
 	for i, t := range ts {
 		layouts[i], sizes[i] = t.spec.layout.Blocks(), t.DType().Size()
 	}
 	var c *layout.Choice
-	if err == nil && m.eng.same && slices.ContainsFunc(ts, func(t *Tensor) bool { return t.DType().Float() }) {
-		declared = declared.Unsplit()
-	}
 	if err == nil {
+		switch {
+		case key.sums == wholeSums:
+			declared = declared.Unsplit()
+		case key.sums == nodeSums && declared.Inputs() == 1:
+			declared = declared.Nodes(1)
+		case key.sums == nodeSums:
+			declared = declared.Nodes(pairwise.Least)
+		}
 		c, err = declared.Choose(layouts, sizes, layout.Costs{})
 	}
 	if err != nil {
-		e := misfit(op, err)
+		e := misfit(key.op, err)
 		for i, t := range ts {
 			e.Operands = append(e.Operands, operand(string(rune('a'+i)), t))
 		}

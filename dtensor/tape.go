@@ -91,6 +91,17 @@ func (t *Tensor) accumulate(g *Tensor) {
 	switch {
 	case n.apart:
 		n.parts = append(n.parts, g)
+		return
+	}
+	if n.grad != nil && g.spec.mesh.eng.same { // the sum of nodes is no node of the sum
+		if n.grad.spec.partial {
+			n.grad, n.own = n.settled(n.grad), false
+		}
+		if g.spec.partial {
+			g = n.settled(g)
+		}
+	}
+	switch {
 	case n.grad == nil:
 		n.grad, n.own, n.dt = g, false, g.DType()
 	case n.grad.spec == g.spec && n.own:
@@ -137,12 +148,12 @@ func addInto(dst, g *Tensor) {
 //	S(i)    S(i)
 //	P, MaskP R      (the reduction's gradient passes through; never back to Partial)
 //	R       R, or P(sum) as it is: what uses it is linear in it, and it may
-//	        yet be summed with others before it is reduced
+//	        yet be summed with others before it is reduced; P(nodes) is reduced
 func (n *node) settled(g *Tensor) *Tensor {
 	if n.spec == g.spec && !n.spec.partial {
 		return g
 	}
-	if !g.spec.partial {
+	if !g.spec.partial || g.spec.nodes() != 0 { // nodes are added up before anything is computed from them
 		return g.to(n.spec.gradient(), "gradient of "+n.op)
 	}
 	var buf [maxAxes]layout.Placement
