@@ -14,7 +14,8 @@ import (
 var nodeCases = []opCase{
 	{name: "MatMul", shapes: [][][]int{{{4, 256}, {256, 6}}, {{256, 4}, {4, 3}}, {{2, 3, 256}, {2, 256, 5}}, {{3, 512}, {512}}},
 		f: two(T.MatMul)},
-	{name: "Linear", shapes: [][][]int{{{4, 256}, {6, 256}, {6}}, {{4, 64, 3}, {6, 3}, {6}}, {{4, 67, 3}, {256, 3}, {256}}, {{256}, {4, 256}, {4}}},
+	{name: "Linear", shapes: [][][]int{{{4, 256}, {6, 256}, {6}}, {{4, 64, 3}, {6, 3}, {6}}, {{4, 67, 3}, {256, 3}, {256}},
+		{{256}, {4, 256}, {4}}},
 		f: func(in []T) T { return in[0].Linear(in[1], in[2]) }},
 	{name: "two Linear", shapes: [][][]int{{{4, 64, 4}, {256, 4}, {4, 256}}},
 		f: func(in []T) T { return in[0].Add(in[0].Linear(in[1], nil).Gelu().Linear(in[2], nil)) }},

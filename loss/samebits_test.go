@@ -31,7 +31,8 @@ type sameCase struct {
 
 // bits returns the bits of the loss and of its gradients, with the logits, or the hidden and the
 // weight, in a layout.
-func (c *sameCase) bits(ctx context.Context, m *dtensor.Mesh, positions, classes layout.Placement, axes []int) (all []uint64, calls string, err error) {
+func (c *sameCase) bits(ctx context.Context, m *dtensor.Mesh, positions, classes layout.Placement, axes []int) (all []uint64, calls string,
+	err error) {
 	const width = 5
 	R := layout.Replicate()
 	place := func(dims ...layout.Placement) []layout.Placement {
