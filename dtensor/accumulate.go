@@ -239,6 +239,7 @@ func (n *node) keep(scope *tensor.Scope) {
 	if n.grad != nil {
 		keepTensors(scope, n.grad)
 	}
+	keepTensors(scope, n.parts...)
 	for _, r := range n.rows {
 		scope.Keep(r.Index, r.Values)
 	}

@@ -58,6 +58,54 @@ func TestNodesHaveTheSameBits(t *testing.T) {
 	}
 }
 
+// With SameBits what is computed twice, and what is scattered at once, has the same bits.
+func TestRecomputedNodesHaveTheSameBits(t *testing.T) {
+	const batch, tokens, width = 4, 32, 128
+	R, S := layout.Replicate(), layout.Shard
+	var want [][]float64
+	for _, p := range []layout.Placement{R, S(0), S(1)} { // of the weights
+		for _, grid := range [][]int{{1}, {2}, {3}, {4}} {
+			onMesh(t, grid, func(ctx context.Context, m *dtensor.Mesh) error {
+				m.SetSameBits(true)
+				normal := func(stream uint64, p layout.Placement, shape ...int) T {
+					return dtensor.Normal(m, dtensor.Key{Stream: stream}, 0, 1, shape, m.Every(p)...)
+				}
+				x := normal(1, S(0), batch, tokens, width)
+				params := []T{normal(2, p, 2*width, width), normal(3, p, width, 2*width), normal(4, R, width), normal(5, R, tokens+1, width)}
+				block := func(h T) T {
+					h = h.Add(params[3].Narrow(0, 1, tokens)).RMSNorm(params[2], 1e-6)
+					return h.Linear(params[0].Redistribute(m.Every(R)...), nil).Tanh().Linear(params[1], nil).Reduced().Add(h)
+				}
+				for way, f := range []func(func(T) T, T) T{func(f func(T) T, h T) T { return f(h) }, dtensor.Recompute, dtensor.ScatterGradients} {
+					value, grads, err := dtensor.ValueAndGrad(ctx, func() T {
+						h := x.Add(params[2])
+						for range 2 {
+							h = f(block, h)
+						}
+						return h.Square().Mean(nil, false)
+					}, params...)
+					if err != nil {
+						return fmt.Errorf("way %d, mesh %v: %w", way, m, err)
+					}
+					got := [][]float64{{value.Item()}}
+					for _, g := range grads {
+						got = append(got, tensor.ToSlice[float64](tensor.Cast(g.Dense().Full(), tensor.Float64)))
+					}
+					if m.Size() == 1 && want == nil {
+						want = got
+					}
+					for i := range want {
+						if k := differ(got[i], want[i]); k >= 0 {
+							return fmt.Errorf("way %d, mesh %v, weights %v: %d: element %d is %v, want %v", way, m, p, i, k, got[i][k], want[i][k])
+						}
+					}
+				}
+				return nil
+			})
+		}
+	}
+}
+
 // With SameBits a step of training over ranks that have nodes makes the calls that it makes
 // without: an all-gather of two ranks' nodes takes the place of an all-reduce, over four ranks two
 // calls that move what it moves do. All gradients of the batch are in one of them.

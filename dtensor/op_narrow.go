@@ -32,7 +32,7 @@ func (t *Tensor) Narrow(dim, start, length int) *Tensor {
 		return tensor.Narrow(x, dim, r.clip(dim, start), r.out[0].local[dim])
 	})
 	if t.tracked() {
-		out.record("Narrow", func(gy *Tensor) { in.accumulate(narrowGrad(gy, r, dim, start)) })
+		out.recordView("Narrow", func(gy *Tensor) { in.accumulate(narrowGrad(gy, r, dim, start)) })
 	}
 	return out
 }

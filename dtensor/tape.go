@@ -24,6 +24,7 @@ type node struct {
 	dt    tensor.DType // of the gradients that arrive
 	at    []uintptr    // the stack of the operator, if anomalies are detected or a trace is kept
 	own   bool         // grad's buffer belongs to this node alone: it is added to in place
+	view  bool         // back only moves elements, so that it may be handed nodes of sums
 	apart bool         // gradients that arrive are kept apart, in parts; parameters only
 	parts []*Tensor
 	rows  []*Rows // row-sparse gradients that have arrived; parameters only
@@ -69,6 +70,11 @@ func (out *Tensor) record(op string, back func(gy *Tensor)) *Tensor {
 	return out
 }
 
+// recordView is record of an operator that only moves elements, and whose gradient does.
+func (out *Tensor) recordView(op string, back func(gy *Tensor)) {
+	out.record(op, back).node.view = true
+}
+
 // Detach returns t as a constant: the same data, on no tape.
 func (t *Tensor) Detach() *Tensor {
 	return &Tensor{spec: t.spec, local: t.local, mask: t.mask.Hold(), clean: t.clean}
@@ -95,10 +101,10 @@ func (t *Tensor) accumulate(g *Tensor) {
 	}
 	if n.grad != nil && g.spec.mesh.eng.same { // the sum of nodes is no node of the sum
 		if n.grad.spec.partial {
-			n.grad, n.own = n.settled(n.grad), false
+			n.grad, n.own = n.reduced(n.grad), false
 		}
 		if g.spec.partial {
-			g = n.settled(g)
+			g = n.reduced(g)
 		}
 	}
 	switch {
@@ -142,6 +148,9 @@ func addInto(dst, g *Tensor) {
 	}
 }
 
+// reduced brings a gradient of n to the layout of n's value, Replicate where that is Partial.
+func (n *node) reduced(g *Tensor) *Tensor { return g.to(n.spec.gradient(), "gradient of "+n.op) }
+
 // settled brings a gradient of n to the layout that n's operator wants:
 //
 //	value   gradient
@@ -153,8 +162,8 @@ func (n *node) settled(g *Tensor) *Tensor {
 	if n.spec == g.spec && !n.spec.partial {
 		return g
 	}
-	if !g.spec.partial || g.spec.nodes() != 0 { // nodes are added up before anything is computed from them
-		return g.to(n.spec.gradient(), "gradient of "+n.op)
+	if !g.spec.partial || !n.view && g.spec.nodes() != 0 { // nodes are added up before anything is computed from them
+		return n.reduced(g)
 	}
 	var buf [maxAxes]layout.Placement
 	want := buf[:len(n.spec.placements)]
