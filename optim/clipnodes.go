@@ -59,7 +59,7 @@ func nodeSquares(m *dtensor.Mesh, pieces []piece) float64 {
 	}
 	all := mine
 	ranks := 1
-	if slices.ContainsFunc(divided, func(g *dtensor.Tensor) bool { return g.Layout() != g.Layout().Replicated() }) {
+	if slices.ContainsFunc(divided, func(g *dtensor.Tensor) bool { return g.Local().Numel() < g.Numel() }) {
 		ranks = m.Size()
 		all = make([]float64, ranks*len(mine))
 		m.Do(m.Comm(), comm.Call{Kind: comm.AllGatherKind, Dst: comm.Of(all), Src: comm.Of(mine), Cause: "ClipGradNorm"})

@@ -38,6 +38,9 @@ func TestNormHasTheSameBits(t *testing.T) {
 				if err != nil {
 					return err
 				}
+				if m.Size() == 1 && record.Stats().Total().Calls > 0 {
+					return fmt.Errorf("one rank makes %s", record.Stats().Calls())
+				}
 				got := math.Float64bits(norm)
 				if m.Size() == 1 {
 					want = got
