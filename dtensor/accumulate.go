@@ -141,7 +141,7 @@ func (s *running) pass(ctx context.Context, f func() *Tensor, params []*Tensor, 
 }
 
 // addParts adds up the nodes of all gradients that have arrived apart, those along the same axes
-// at once.
+// at once, and rounds them.
 func addParts(params []*Tensor) {
 	var b bucket
 	for _, p := range params {
@@ -152,6 +152,11 @@ func addParts(params []*Tensor) {
 		}
 	}
 	b.reduce()
+	for _, p := range params {
+		for k, g := range p.node.parts {
+			p.node.parts[k] = g.Cast(p.DType())
+		}
+	}
 }
 
 // hold lets what has arrived at a parameter outlive scope, in memory of its own that what comes

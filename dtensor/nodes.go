@@ -12,10 +12,10 @@ import (
 
 // rowsAreNodes reports whether with SameBits each rank has a node of sums over the rows of t, all
 // but its last dimension: dimension 0 alone is divided, into equal parts, as many as a power of
-// two, and no node would be rounded, as those of bfloat16 are.
+// two.
 func (t *Tensor) rowsAreNodes() bool {
 	m, parts := t.spec.mesh, 1
-	if !m.eng.same || !t.DType().Float() || t.DType().Narrow() {
+	if !m.eng.same || !t.DType().Float() {
 		return false
 	}
 	for axis, p := range t.spec.placements {
@@ -27,6 +27,15 @@ func (t *Tensor) rowsAreNodes() bool {
 		}
 	}
 	return t.Dim(0)%parts == 0 && pairwise.Divides(product(t.spec.shape[:t.NDim()-1]), parts, 1)
+}
+
+// ofType returns nodes of a narrow type, which are float32, added up and rounded once; t itself if
+// it is of type dt.
+func (t *Tensor) ofType(dt tensor.DType) *Tensor {
+	if t.DType() == dt {
+		return t
+	}
+	return t.Reduced().Cast(dt)
 }
 
 // shards reports whether an axis of several ranks shards dimension d of t.

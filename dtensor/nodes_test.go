@@ -38,12 +38,13 @@ var nodeCases = []opCase{
 
 // With SameBits ranks that have nodes of sums make the sum that one rank makes.
 func TestNodesHaveTheSameBits(t *testing.T) {
-	for _, dt := range []tensor.DType{tensor.Float32, tensor.Float64} {
+	for _, dt := range []tensor.DType{tensor.Float32, tensor.Float64, tensor.BFloat16, tensor.Float16} {
 		for _, c := range nodeCases {
+			grids := [][]int{{2}, {3}, {4}, {2, 2}, {8}}
 			if dt != tensor.Float32 {
-				c = c.of(dt)
+				c, grids = c.of(dt), [][]int{{2}, {4}}
 			}
-			for _, shape := range [][]int{{2}, {3}, {4}, {2, 2}, {8}} {
+			for _, shape := range grids {
 				onMesh(t, shape, func(ctx context.Context, m *dtensor.Mesh) error {
 					m.SetSameBits(true)
 					for _, shapes := range c.shapes {

@@ -139,7 +139,7 @@ func Cat(dim int, ts ...*Tensor) *Tensor {
 		key.attr[0] = dim
 		r = m.rule(key, declare, ts...)
 	} else {
-		r = m.choose(ruleKey{op: "Cat", sums: m.sumsOf(ts)}, declare, ts)
+		r = m.choose(ruleKey{op: "Cat", nodes: m.inNodes(ts)}, declare, ts)
 	}
 	in, locals := make([]*Tensor, len(ts)), make([]*tensor.Tensor, len(ts))
 	for i, t := range ts {

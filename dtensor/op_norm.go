@@ -106,10 +106,14 @@ func norm(op string, x, weight, bias *Tensor, f func(x, weight, bias *tensor.Ten
 				gb = b.emptyGrad(in.spec)
 			}
 			if !m.outside() {
-				var lb *tensor.Tensor
-				gx.local, gw.local, lb = grad(gy.local, in.local, w.local, stats)
+				dy, x, weight, dt := gy.local, in.local, w.local, x.DType()
+				if nodes { // which are rounded once they are added up
+					dy, x, weight = tensor.Cast(dy, dt.Wide()), tensor.Cast(x, dt.Wide()), tensor.Cast(weight, dt.Wide())
+				}
+				dx, dw, db := grad(dy, x, weight, stats)
+				gx.local, gw.local = tensor.Cast(dx, dt), dw
 				if gb != nil {
-					gb.local = lb
+					gb.local = db
 				}
 			}
 			in.accumulate(gx)

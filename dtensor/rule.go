@@ -1,6 +1,8 @@
 package dtensor
 
 import (
+	"slices"
+
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/internal/pairwise"
@@ -16,40 +18,21 @@ const maxOperands = 4
 // A ruleKey names a rule: the operator, what else its rule depends on, and the
 // operands' layouts.
 type ruleKey struct {
-	op   string
-	attr [3]int
-	sums sums
-	in   [maxOperands]*spec
+	op    string
+	attr  [3]int
+	nodes bool // see Mesh.inNodes
+	in    [maxOperands]*spec
 }
 
-// sums says which ranks may have parts of a sum.
-type sums uint8
-
-const (
-	anySums   sums = iota
-	nodeSums       // with SameBits: nodes of it alone
-	wholeSums      // with SameBits none, as nodes would be rounded
-)
-
-// sumsOf returns what operators on some operands may do.
-func (m *Mesh) sumsOf(ts []*Tensor) sums {
-	s := anySums // of integers in any order
-	if !m.eng.same {
-		return s
-	}
-	for _, t := range ts {
-		if dt := t.DType(); dt.Narrow() {
-			return wholeSums
-		} else if dt.Float() {
-			s = nodeSums
-		}
-	}
-	return s
+// inNodes reports whether ranks may have parts of sums of some operands only if these are nodes:
+// with SameBits, unless they are integers.
+func (m *Mesh) inNodes(ts []*Tensor) bool {
+	return m.eng.same && slices.ContainsFunc(ts, func(t *Tensor) bool { return t.DType().Float() })
 }
 
 // keyOf returns the key of an operator on some operands.
 func keyOf(op string, ts ...*Tensor) ruleKey {
-	key := ruleKey{op: op, sums: ts[0].spec.mesh.sumsOf(ts)}
+	key := ruleKey{op: op, nodes: ts[0].spec.mesh.inNodes(ts)}
 	for i, t := range ts {
 		key.in[i] = t.spec
 	}
@@ -60,7 +43,7 @@ func keyOf(op string, ts ...*Tensor) ruleKey {
 // declare returns. Its operands are ts; they are on this mesh. It throws a
 // *LayoutError if declare returns an error.
 func (m *Mesh) rule(key ruleKey, declare func() (*layout.Rule, error), ts ...*Tensor) *rule {
-	key.sums = m.sumsOf(ts)
+	key.nodes = m.inNodes(ts)
 	if r, ok := m.rules[key]; ok {
 		return r
 	}
@@ -85,12 +68,9 @@ func (m *Mesh) choose(key ruleKey, declare func() (*layout.Rule, error), ts []*T
 	}
 	var c *layout.Choice
 	if err == nil {
-		switch {
-		case key.sums == wholeSums:
-			declared = declared.Unsplit()
-		case key.sums == nodeSums && declared.Inputs() == 1:
+		if key.nodes && declared.Inputs() == 1 {
 			declared = declared.Nodes(1)
-		case key.sums == nodeSums:
+		} else if key.nodes {
 			declared = declared.Nodes(pairwise.Least)
 		}
 		c, err = declared.Choose(layouts, sizes, layout.Costs{})

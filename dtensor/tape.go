@@ -94,6 +94,9 @@ func (t *Tensor) accumulate(g *Tensor) {
 	if t.spec.mesh.eng.detect {
 		g.detectGrad()
 	}
+	if n.back != nil && g.spec.nodes() != 0 && g.DType() != t.DType() {
+		g = n.reduced(g).Cast(t.DType())
+	}
 	switch {
 	case n.apart:
 		n.parts = append(n.parts, g)
