@@ -25,8 +25,9 @@ import (
 // when the ranks' sums are added. A fused table of package embedding is changed by
 // each f in turn: that is n steps.
 //
-// With SameBits values and gradients of 2, 4, 8, … parts of a batch are added in pairs, and have
-// the bits of those of the whole batch; docs/same-bits.md says of which operators.
+// With SameBits gradients are summed over the ranks after each f, and those of 2, 4, 8, … parts of a
+// batch are added in pairs, as values are, and have the bits of those of the whole batch;
+// docs/same-bits.md says of which operators.
 //
 // Accumulate returns an error for an n below 1, and else what ValueAndGrad does.
 func Accumulate(ctx context.Context, n int, f func(i int) *Tensor, params ...*Tensor) (value *Tensor, grads []Grad, err error) {
@@ -36,9 +37,9 @@ func Accumulate(ctx context.Context, n int, f func(i int) *Tensor, params ...*Te
 	case len(params) == 0:
 		return nil, nil, errors.New("dtensor: Accumulate: no parameters; use Try to run without gradients")
 	}
-	s := running{pairs: n > 1 && params[0].spec.mesh.eng.same}
+	var s running
 	for i := range n {
-		if grads, err = s.pass(ctx, func() *Tensor { return f(i) }, params, i == n-1); err != nil {
+		if grads, err = s.pass(ctx, func() *Tensor { return f(i) }, params, i, n); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -57,11 +58,12 @@ type running struct {
 	rows   [][]pairwise.Fold[*Rows]   // and of each row-sparse one
 }
 
-// pass runs one more function and differentiates it; after the last one it returns
+// pass runs function i of n and differentiates it; after the last one it returns
 // the gradients of all.
-func (s *running) pass(ctx context.Context, f func() *Tensor, params []*Tensor, last bool) (grads []Grad, err error) {
+func (s *running) pass(ctx context.Context, f func() *Tensor, params []*Tensor, i, n int) (grads []Grad, err error) {
 	defer fault.Catch(&err)
-	eng := params[0].spec.mesh.eng
+	eng, last := params[0].spec.mesh.eng, i == n-1
+	s.pairs = eng.same && n > 1
 	scope := eng.dev.Open()
 	defer scope.Close()
 	outerCtx, outerTape, outerScope := eng.ctx, eng.tape, eng.scope
@@ -78,7 +80,7 @@ func (s *running) pass(ctx context.Context, f func() *Tensor, params []*Tensor, 
 	}()
 	mark(t, params)
 	for i, p := range params {
-		p.node.apart = s.pairs
+		p.node.apart = eng.same
 		if s.leaves != nil {
 			leaf := s.leaves[i]
 			p.node.grad, p.node.own, p.node.dt, p.node.rows = leaf.grad, leaf.own, leaf.dt, leaf.rows
@@ -103,8 +105,20 @@ func (s *running) pass(ctx context.Context, f func() *Tensor, params []*Tensor, 
 		value = value.to(value.spec.replicated(), "ValueAndGrad").Detach()
 	}
 	t.backward(v, filled(v.spec.replicated(), v.DType(), 1))
-	if s.pairs {
+	if eng.same {
+		addParts(params)
+	}
+	switch {
+	case s.pairs:
 		s.pair(scope, params, last)
+	case eng.same:
+		for _, p := range params {
+			arrived := p.node.parts
+			p.node.parts, p.node.apart = nil, false
+			for _, g := range arrived {
+				p.accumulate(g)
+			}
+		}
 	}
 	if last {
 		grads = t.collect(params)
@@ -124,6 +138,25 @@ func (s *running) pass(ctx context.Context, f func() *Tensor, params []*Tensor, 
 	s.value = value
 	keepTensors(scope, value)
 	return grads, nil
+}
+
+// addParts adds up the nodes of all gradients that have arrived apart, those along the same axes
+// at once, and rounds them.
+func addParts(params []*Tensor) {
+	var b bucket
+	for _, p := range params {
+		for k, g := range p.node.parts {
+			if g.spec.nodes() != 0 {
+				b.add(&p.node.parts[k], g, p.spec.gradient())
+			}
+		}
+	}
+	b.reduce()
+	for _, p := range params {
+		for k, g := range p.node.parts {
+			p.node.parts[k] = g.Cast(p.DType())
+		}
+	}
 }
 
 // hold lets what has arrived at a parameter outlive scope, in memory of its own that what comes
@@ -211,6 +244,7 @@ func (n *node) keep(scope *tensor.Scope) {
 	if n.grad != nil {
 		keepTensors(scope, n.grad)
 	}
+	keepTensors(scope, n.parts...)
 	for _, r := range n.rows {
 		scope.Keep(r.Index, r.Values)
 	}

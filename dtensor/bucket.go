@@ -28,7 +28,8 @@ type packKey struct {
 	mesh    *Mesh
 	axes    axisSet
 	dt      tensor.DType
-	scatter bool // each rank gets its shard of the sums
+	scatter bool            // each rank gets its shard of the sums
+	op      layout.ReduceOp // Sum or Nodes
 }
 
 type pending struct {
@@ -44,12 +45,12 @@ func (b *bucket) add(dst **Tensor, g *Tensor, want *spec) {
 	key := packKey{mesh: want.mesh, dt: g.DType()}
 	ok := g.spec.cyclic >= 0 || want.cyclic >= 0 // these have no plan
 	if !ok {
-		key.axes, ok = sumAxes(g.spec, want)
+		key.axes, key.op, ok = sumAxes(g.spec, want)
 	}
 	if !ok {
 		item.step, key.scatter = scatterStep(g, want)
 		if key.scatter {
-			key.axes = item.step.set
+			key.axes, key.op = item.step.set, item.step.op
 		}
 	}
 	if key.axes == 0 || want.mesh.outside() {
@@ -77,25 +78,28 @@ func scatterStep(g *Tensor, want *spec) (s *step, ok bool) {
 		return nil, false
 	}
 	p := want.mesh.plan(g.spec, want, g.DType().Size(), bucketCause)
-	if len(p.steps) != 1 || p.steps[0].kind != layout.ReduceScatter || p.steps[0].op != layout.Sum {
+	if len(p.steps) != 1 || p.steps[0].kind != layout.ReduceScatter || p.steps[0].op != layout.Sum && p.steps[0].op != layout.Nodes {
 		return nil, false
 	}
 	return &p.steps[0], true
 }
 
-// sumAxes returns the axes, of more than one rank, on which from is Partial(Sum)
-// and to Replicate; ok is false if the two differ in anything else.
-func sumAxes(from, to *spec) (axes axisSet, ok bool) {
+// sumAxes returns the axes, of more than one rank, on which from is Partial(Sum), or
+// Partial(Nodes), and to Replicate; ok is false if the two differ in anything else.
+func sumAxes(from, to *spec) (axes axisSet, op layout.ReduceOp, ok bool) {
+	if from.nodes() != 0 {
+		op = layout.Nodes
+	}
 	for i, p := range from.placements {
 		switch {
 		case p == to.placements[i] || from.mesh.axes[i].Size == 1:
-		case p == layout.Partial(layout.Sum) && to.placements[i].IsReplicate():
+		case p == layout.Partial(op) && to.placements[i].IsReplicate():
 			axes |= 1 << i
 		default:
-			return 0, false
+			return 0, 0, false
 		}
 	}
-	return axes, true
+	return axes, op, true
 }
 
 // distinct returns g, or a copy of it if another parameter has the same memory
@@ -124,7 +128,6 @@ func (b *bucket) reduce() {
 // reduce makes the sums of a pack. Its gradients are views of one result; a
 // gradient that is alone is read where it lies.
 func (p *pack) reduce() {
-	dev := p.mesh.eng.dev
 	if len(p.list) == 1 && p.scatter {
 		e := &p.list[0]
 		*e.dst = e.g.to(e.want, bucketCause).Detach()
@@ -137,24 +140,7 @@ func (p *pack) reduce() {
 			eng.observe(e.g.spec, e.want, p.dt.Size(), packCause, true)
 		}
 	}
-	flat := tensor.New(dev, p.dt, total)
-	call := comm.Call{Kind: comm.AllReduceKind, Op: comm.Sum, Dst: BufferOf(flat), Src: BufferOf(flat), Cause: packCause}
-	switch {
-	case p.scatter:
-		src, counts := p.scattered()
-		defer src.Free()
-		call.Kind, call.Src, call.SrcCounts = comm.ReduceScatterVKind, BufferOf(src), counts
-	case len(p.list) == 1:
-		call.Src = BufferOf(p.list[0].g.local)
-	default:
-		at := 0
-		for _, e := range p.list {
-			n := e.g.local.Numel()
-			tensor.Copy(tensor.Narrow(flat, 0, at, n), e.g.local.Reshape(n))
-			at += n
-		}
-	}
-	p.mesh.Do(p.mesh.groupOf(p.axes), call)
+	flat := p.sums(total)
 	at := 0
 	for _, e := range p.list {
 		n := e.want.localNumel
@@ -164,6 +150,44 @@ func (p *pack) reduce() {
 	for _, e := range p.list {
 		runtime.KeepAlive(e.g.local)
 	}
+}
+
+// sums returns the sums of a pack, one after another, as many elements as total.
+func (p *pack) sums(total int) *tensor.Tensor {
+	dev, group := p.mesh.eng.dev, p.mesh.groupOf(p.axes)
+	var src *tensor.Tensor
+	var counts []int
+	switch {
+	case p.scatter:
+		src, counts = p.scattered()
+		defer src.Free()
+	case len(p.list) == 1:
+		src = p.list[0].g.local
+	default:
+		src = tensor.New(dev, p.dt, total)
+		at := 0
+		for _, e := range p.list {
+			n := e.g.local.Numel()
+			tensor.Copy(tensor.Narrow(src, 0, at, n), e.g.local.Reshape(n))
+			at += n
+		}
+	}
+	switch {
+	case p.op == layout.Nodes && p.scatter:
+		return p.mesh.foldNodes(group, src, counts, packCause)
+	case p.op == layout.Nodes:
+		return p.mesh.addNodes(group, src.Reshape(total), packCause)
+	}
+	flat := src // where the gradients of one pack were put together, their sums come
+	if p.scatter || len(p.list) == 1 {
+		flat = tensor.New(dev, p.dt, total)
+	}
+	call := comm.Call{Kind: comm.AllReduceKind, Op: comm.Sum, Dst: BufferOf(flat), Src: BufferOf(src), Cause: packCause}
+	if p.scatter {
+		call.Kind, call.SrcCounts = comm.ReduceScatterVKind, counts
+	}
+	p.mesh.Do(group, call)
+	return flat
 }
 
 // scattered returns what each member of the group gets of each gradient,

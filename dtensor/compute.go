@@ -3,6 +3,8 @@ package dtensor
 import (
 	"fmt"
 
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
 )
@@ -112,3 +114,14 @@ func (m *Mesh) abort(err error) {
 	}
 	fault.Throw(err)
 }
+
+// BufferOf returns the memory of a tensor as collectives take it. The tensor must
+// stay reachable for as long as the call lasts: see runtime.KeepAlive of Go.
+func BufferOf(t *tensor.Tensor) comm.Buffer {
+	return comm.Buffer{Ptr: t.Ptr(), Count: t.Numel(), DType: t.DType()}
+}
+
+var commOps = [...]comm.Op{layout.Sum: comm.Sum, layout.Avg: comm.Avg, layout.Prod: comm.Prod, layout.Min: comm.Min, layout.Max: comm.Max,
+	layout.Nodes: comm.Sum}
+
+func commOp(op layout.ReduceOp) comm.Op { return commOps[op] }

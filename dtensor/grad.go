@@ -68,7 +68,7 @@ func ValueAndGrad(ctx context.Context, f func() *Tensor, params ...*Tensor) (val
 		return nil, nil, errors.New("dtensor: ValueAndGrad: no parameters; use Try to run without gradients")
 	}
 	var s running
-	grads, err = s.pass(ctx, f, params, true)
+	grads, err = s.pass(ctx, f, params, 0, 1)
 	return s.value, grads, err
 }
 

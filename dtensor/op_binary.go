@@ -196,17 +196,26 @@ func binaryBack(op kernel.BinaryOp, gy, a, b, y *Tensor) {
 	dt := gy.DType()
 	ga, gb := binaryGradOf(op)(binaryGrad{gy, a, b, y, a.node != nil, b.node != nil})
 	if a.node != nil {
-		a.accumulate(ga.sumTo(a.spec.shape).Cast(dt))
+		a.accumulateSum(ga, dt)
 	}
 	if b.node != nil {
-		b.accumulate(gb.sumTo(b.spec.shape).Cast(dt))
+		b.accumulateSum(gb, dt)
 	}
+}
+
+// accumulateSum hands t the sum over what a broadcast has repeated of g, in type dt.
+func (t *Tensor) accumulateSum(g *Tensor, dt tensor.DType) {
+	if g = g.sumTo(t.spec.shape); g.spec.nodes() == 0 { // others are rounded when they are added up
+		g = g.Cast(dt)
+	}
+	t.accumulate(g)
 }
 
 // widen returns t in the type in which it is computed with.
 func (t *Tensor) widen() *Tensor { return t.Cast(t.DType().Wide()) }
 
-// sumTo sums what a broadcast from shape to t's shape repeated.
+// sumTo sums what a broadcast from shape to t's shape repeated. Nodes of it are in the type in which
+// they are added up.
 func (t *Tensor) sumTo(shape []int) *Tensor {
 	if slices.Equal(shape, t.spec.shape) {
 		return t
@@ -217,6 +226,13 @@ func (t *Tensor) sumTo(shape []int) *Tensor {
 		if d < lead || shape[d-lead] == 1 && size != 1 {
 			dims = append(dims, d)
 		}
+	}
+	if t.spec.mesh.inNodes([]*Tensor{t}) {
+		sum := t.wideSum(dims, true)
+		if sum.spec.nodes() == 0 {
+			sum = sum.Cast(t.DType())
+		}
+		return sum.Reshape(shape...)
 	}
 	return t.Sum(dims, true).Reshape(shape...)
 }

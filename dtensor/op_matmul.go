@@ -70,9 +70,19 @@ func matmul(a, b *Tensor, transA, transB bool) *Tensor {
 	if m.outside() {
 		return m.empty(r.out[0], a.DType())
 	}
-	out := wrap(r.out[0], tensor.MatMul(a.local, b.local, transA, transB))
+	out := wrap(r.out[0], productOf(r.out[0], a.local, b.local, transA, transB)).ofType(a.DType())
 	out.detect("MatMul", a, b)
 	return out
+}
+
+// productOf multiplies the local matrices of a result with layout s: nodes of it are not rounded.
+func productOf(s *spec, a, b *tensor.Tensor, transA, transB bool) *tensor.Tensor {
+	if s.nodes() == 0 || !a.DType().Narrow() {
+		return tensor.MatMul(a, b, transA, transB)
+	}
+	dst := tensor.New(s.mesh.eng.dev, a.DType().Wide(), s.local...)
+	tensor.MatMulTo(dst, a, b, transA, transB, false)
+	return dst
 }
 
 // matmulForms are the products of a and b, of aᵀ and b, a and bᵀ, aᵀ and bᵀ.
@@ -104,11 +114,24 @@ func (x *Tensor) Linear(w, bias *Tensor) *Tensor {
 	m := sameMesh("Linear", ts...)
 	sameType("Linear", ts...)
 	r := m.rule(keyOf("Linear", ts...), func() (*layout.Rule, error) { return linearRule(x, w, bias) }, ts...)
+	if bias != nil && m.eng.same && (x.shards(x.NDim()-1) || w.shards(1)) {
+		nodes := m.rule(keyOf("Linear", x, w), func() (*layout.Rule, error) { return linearRule(x, w, nil) }, x, w)
+		if nodes.out[0].nodes() != 0 {
+			r = nodes
+		}
+	}
 	a, b := x.to(r.in[0], "Linear"), w.to(r.in[1], "Linear")
 	out := &Tensor{spec: r.out[0]}
-	if m.outside() {
+	switch {
+	case r.out[0].nodes() != 0 && !m.outside():
+		out.local = productOf(r.out[0], a.local, b.local, false, true)
+		if bias != nil { // it is added to the whole sum
+			out = out.Reduced().Add(bias.Detach().widen())
+		}
+		out = out.ofType(x.DType())
+	case m.outside():
 		out.local = m.empty(r.out[0], x.DType()).local
-	} else {
+	default:
 		var c *tensor.Tensor
 		if bias != nil {
 			c = bias.to(r.in[2], "Linear").local
@@ -129,7 +152,7 @@ func (x *Tensor) Linear(w, bias *Tensor) *Tensor {
 				b.accumulate(linearGrad(gy, a))
 			}
 			if bias != nil && bias.node != nil {
-				bias.accumulate(gy.sumTo(bias.spec.shape))
+				bias.accumulateSum(gy, gy.DType())
 			}
 		})
 	}
@@ -151,11 +174,9 @@ func linearRule(x, w, bias *Tensor) (*layout.Rule, error) {
 //
 //	dy [..., O]   x [..., I]   →   [O, I]
 //
-// A row dimension that both shard is contracted: the result is P(sum).
+// A row dimension that both shard is contracted: the result is P(sum), or P(nodes), which are
+// float32 for narrow types.
 func linearGrad(dy, x *Tensor) *Tensor {
-	if grad, ok := linearNodes(dy, x); ok {
-		return grad
-	}
 	m := dy.spec.mesh
 	r := m.rule(keyOf("LinearGrad", dy, x), func() (*layout.Rule, error) {
 		return layout.Contraction("LinearGrad", "...o,...i->oi", [][]int{dy.spec.shape, x.spec.shape})
@@ -164,7 +185,7 @@ func linearGrad(dy, x *Tensor) *Tensor {
 	if m.outside() {
 		return m.empty(r.out[0], x.DType())
 	}
-	return wrap(r.out[0], tensor.MatMul(rows(dy.local), rows(x.local), true, false))
+	return wrap(r.out[0], productOf(r.out[0], rows(dy.local), rows(x.local), true, false))
 }
 
 // rows returns t as a matrix of its last dimension's rows.

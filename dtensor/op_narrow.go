@@ -32,7 +32,7 @@ func (t *Tensor) Narrow(dim, start, length int) *Tensor {
 		return tensor.Narrow(x, dim, r.clip(dim, start), r.out[0].local[dim])
 	})
 	if t.tracked() {
-		out.record("Narrow", func(gy *Tensor) { in.accumulate(narrowGrad(gy, r, dim, start)) })
+		out.recordView("Narrow", func(gy *Tensor) { in.accumulate(narrowGrad(gy, r, dim, start)) })
 	}
 	return out
 }
@@ -139,7 +139,7 @@ func Cat(dim int, ts ...*Tensor) *Tensor {
 		key.attr[0] = dim
 		r = m.rule(key, declare, ts...)
 	} else {
-		r = m.choose("Cat", declare, ts)
+		r = m.choose(ruleKey{op: "Cat", nodes: m.inNodes(ts)}, declare, ts)
 	}
 	in, locals := make([]*Tensor, len(ts)), make([]*tensor.Tensor, len(ts))
 	for i, t := range ts {

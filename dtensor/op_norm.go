@@ -18,7 +18,7 @@ import (
 //	P, MaskP                         R              R, after a reduction
 //
 // Weight and bias are brought to R. Their gradients, sums over the rows, are
-// P(sum) on the axes that shard rows.
+// P(sum) on the axes that shard rows; with SameBits P(nodes), or the rows are gathered.
 
 // LayerNorm normalises the last dimensions of x, as many as weight has:
 //
@@ -71,11 +71,8 @@ func norm(op string, x, weight, bias *Tensor, f func(x, weight, bias *tensor.Ten
 		sameType(op, x, bias)
 	}
 	checkNorm(op, x, weight, bias)
-	var nodes axisSet // over which the gradients of weight and bias are added up at once
-	if weight.NDim() == 1 && x.NDim() > 1 && x.shardsOnly(0) {
-		nodes = x.nodesOf(x.NDim()-1, 1)
-	}
-	if m.eng.same && nodes == 0 && anyShard(x.spec) && Tracked(weight, bias) { // their gradients are sums over all rows
+	nodes := weight.NDim() == 1 && x.NDim() > 1 && x.rowsAreNodes()
+	if m.eng.same && !nodes && anyShard(x.spec) && Tracked(weight, bias) { // their gradients are sums over all rows
 		rows := x.Redistribute(m.Every(layout.Replicate())...)
 		return norm(op, rows, weight, bias, f, grad).Redistribute(x.Placements()...)
 	}
@@ -104,26 +101,19 @@ func norm(op string, x, weight, bias *Tensor, f func(x, weight, bias *tensor.Ten
 		out.record(op, func(gy *Tensor) {
 			// dy is brought to the layout of the result, so that one pass over the rows does it all.
 			gy = gy.to(out.spec, op+"Grad")
-			of := in.spec
-			if nodes != 0 {
-				of = w.spec
-			}
-			gx, gw, gb := wrap(in.spec, gy.local), w.emptyGrad(of), (*Tensor)(nil)
+			gx, gw, gb := wrap(in.spec, gy.local), w.emptyGrad(in.spec), (*Tensor)(nil)
 			if b != nil {
-				gb = b.emptyGrad(of)
+				gb = b.emptyGrad(in.spec)
 			}
 			if !m.outside() {
-				var lw, lb *tensor.Tensor
-				gx.local, lw, lb = grad(gy.local, in.local, w.local, stats)
-				if nodes != 0 {
-					lw = m.addNodes(nodes, lw, op+"Grad")
-					if lb != nil {
-						lb = m.addNodes(nodes, lb, op+"Grad")
-					}
+				dy, x, weight, dt := gy.local, in.local, w.local, x.DType()
+				if nodes { // which are rounded once they are added up
+					dy, x, weight = tensor.Cast(dy, dt.Wide()), tensor.Cast(x, dt.Wide()), tensor.Cast(weight, dt.Wide())
 				}
-				gw.local = lw
+				dx, dw, db := grad(dy, x, weight, stats)
+				gx.local, gw.local = tensor.Cast(dx, dt), dw
 				if gb != nil {
-					gb.local = lb
+					gb.local = db
 				}
 			}
 			in.accumulate(gx)
@@ -154,10 +144,13 @@ func checkNorm(op string, x, weight, bias *Tensor) {
 // emptyGrad returns a tensor for the gradient of w, a weight of rows that are
 // divided as s, whose data is still to come.
 func (w *Tensor) emptyGrad(s *spec) *Tensor {
-	p := make([]layout.Placement, len(s.placements))
+	p, part := make([]layout.Placement, len(s.placements)), layout.Partial(layout.Sum)
+	if s.mesh.eng.same {
+		part = layout.Partial(layout.Nodes)
+	}
 	for axis, its := range s.placements {
 		if its.IsShard() {
-			p[axis] = layout.Partial(layout.Sum)
+			p[axis] = part
 		}
 	}
 	return wrap(w.spec.with("norm", p), w.local)

@@ -40,7 +40,7 @@ func (t *Tensor) Permute(dims ...int) *Tensor {
 		for i, d := range order {
 			back[d] = i
 		}
-		out.record("Permute", func(gy *Tensor) { in.accumulate(gy.Permute(back...)) })
+		out.recordView("Permute", func(gy *Tensor) { in.accumulate(gy.Permute(back...)) })
 	}
 	return out
 }

@@ -22,14 +22,22 @@ import (
 // Sum adds up the elements of dims. Sums of integers and Bool are Int64. Its
 // gradient is dy repeated.
 func (x *Tensor) Sum(dims []int, keepdim bool) *Tensor {
-	out, ok := x.sumNodes(dims, keepdim)
-	if !ok {
+	var out *Tensor
+	if x.spec.mesh.inNodes([]*Tensor{x}) {
+		out = x.wideSum(dims, keepdim).ofType(x.DType())
+	} else {
 		out = x.reduce(kernel.OpSum, dims, keepdim)
 	}
 	if x.tracked() {
 		out.record("Sum", func(gy *Tensor) { x.accumulate(gy.Reshape(x.reducedShape(dims, true)...).Expand(x.spec.shape...)) })
 	}
 	return out
+}
+
+// wideSum returns the sum in the type in which it is computed, in which nodes of it are added up. It
+// is not recorded.
+func (x *Tensor) wideSum(dims []int, keepdim bool) *Tensor {
+	return x.Detach().widen().reduce(kernel.OpSum, dims, keepdim)
 }
 
 // Mean returns the mean of the elements of dims: their sum over their number
@@ -41,9 +49,14 @@ func (x *Tensor) Mean(dims []int, keepdim bool) *Tensor {
 		refuse("Mean", "the input holds "+x.DType().String(), "Cast it to a floating-point type", operand("input", x))
 	}
 	n := x.count("Mean", dims)
-	out := x.reduceBy(kernel.OpSum, dims, keepdim, func(x *tensor.Tensor, dims []int) *tensor.Tensor {
-		return tensor.MeanPart(x, dims, keepdim, n)
-	})
+	var out *Tensor
+	if x.spec.mesh.eng.same { // nodes are divided once they are added up
+		out = x.wideSum(dims, keepdim).divide(float64(n)).Cast(x.DType())
+	} else {
+		out = x.reduceBy(kernel.OpSum, dims, keepdim, func(x *tensor.Tensor, dims []int) *tensor.Tensor {
+			return tensor.MeanPart(x, dims, keepdim, n)
+		})
+	}
 	if x.tracked() {
 		out.record("Mean", func(gy *Tensor) {
 			x.accumulate(gy.divide(float64(n)).Reshape(x.reducedShape(dims, true)...).Expand(x.spec.shape...))

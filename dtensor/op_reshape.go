@@ -39,7 +39,7 @@ func (t *Tensor) Reshape(shape ...int) *Tensor {
 	out := m.viewed(r, in, func(x *tensor.Tensor) *tensor.Tensor { return x.Reshape(r.out[0].local...) })
 	if t.tracked() {
 		back := t.spec.shape
-		out.record("Reshape", func(gy *Tensor) { in.accumulate(gy.Reshape(back...)) })
+		out.recordView("Reshape", func(gy *Tensor) { in.accumulate(gy.Reshape(back...)) })
 	}
 	return out
 }

@@ -69,15 +69,27 @@ func ScatterGradients(f func(x *Tensor) *Tensor, x *Tensor) *Tensor {
 // scatter brings the gradient of a parameter that is divided to its layout, if it is a sum
 // that all ranks have a part of: the sum takes as much memory as the whole parameter.
 func (n *node) scatter() {
-	if n.back != nil || n.grad == nil || !n.grad.spec.partial {
+	if n.back != nil {
 		return
 	}
-	for i, p := range n.spec.placements {
-		if p.IsShard() && n.grad.spec.placements[i].IsPartial() {
-			n.grad, n.own = n.settled(n.grad), false
-			return
+	if n.grad != nil && n.scatters(n.grad) {
+		n.grad, n.own = n.settled(n.grad), false
+	}
+	for k, g := range n.parts {
+		if n.scatters(g) {
+			n.parts[k] = n.settled(g)
 		}
 	}
+}
+
+// scatters reports whether an axis that divides n divides the sum of what the ranks hold of g.
+func (n *node) scatters(g *Tensor) bool {
+	for i, p := range n.spec.placements {
+		if p.IsShard() && g.spec.placements[i].IsPartial() {
+			return true
+		}
+	}
+	return false
 }
 
 // Which run of its function a Recompute is in.

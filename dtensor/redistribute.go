@@ -2,6 +2,7 @@ package dtensor
 
 import (
 	"fmt"
+	"math/bits"
 	"runtime"
 	"slices"
 
@@ -93,6 +94,9 @@ func (t *Tensor) to(s *spec, cause string) *Tensor {
 	}
 	if m.eng.observe != nil {
 		m.eng.observe(from, s, local.DType().Size(), cause, false)
+	}
+	if axes := from.nodes(); bits.OnesCount16(uint16(axes)) > 1 { // a plan might add the nodes of one axis after the other
+		local, from = m.addNodes(m.groupOf(axes), local, cause), from.added(axes)
 	}
 	p := m.plan(from, s, local.DType().Size(), cause)
 	for i := range p.steps {
@@ -274,6 +278,11 @@ func (s *step) run(t *Tensor, local *tensor.Tensor, out *Tensor) *tensor.Tensor 
 		// Masked ids are not written to: a lookup with them reads all of them.
 		return s.rows(t.mask, local, !t.clean && !t.DType().Int())
 	}
+	if s.op == layout.Nodes && s.kind == layout.AllReduce {
+		return m.addNodes(s.group, local, s.cause)
+	} else if s.op == layout.Nodes {
+		return m.foldNodes(s.group, s.packed(local), s.sendCounts, s.cause).Reshape(s.to.local...)
+	}
 	dst := tensor.New(m.eng.dev, local.DType(), s.to.local...)
 	switch s.kind {
 	case layout.AllReduce:
@@ -321,7 +330,7 @@ func (s *step) slice(local *tensor.Tensor) *tensor.Tensor {
 // partition returns this rank's addend of the value that all ranks hold.
 func (s *step) partition(local *tensor.Tensor) *tensor.Tensor {
 	switch {
-	case s.first || s.op != layout.Sum && s.op != layout.Prod:
+	case s.first || s.op != layout.Sum && s.op != layout.Nodes && s.op != layout.Prod:
 		return local
 	case s.op == layout.Prod:
 		return tensor.Full(local.Device(), local.DType(), 1, s.to.local...)
@@ -332,11 +341,16 @@ func (s *step) partition(local *tensor.Tensor) *tensor.Tensor {
 // pack returns the parts that go to the members of the group one after another, or
 // local itself where that is what it holds or they are columns of its rows.
 func (s *step) pack(local *tensor.Tensor) (flat *tensor.Tensor, rows int) {
-	switch {
-	case s.sendInPlace:
-		return local, 0
-	case s.sendRows > 0 && s.group.Internals().SupportsRows():
+	if !s.sendInPlace && s.sendRows > 0 && s.group.Internals().SupportsRows() {
 		return local, s.sendRows
+	}
+	return s.packed(local), 0
+}
+
+// packed returns the parts that go to the members of the group one after another.
+func (s *step) packed(local *tensor.Tensor) (flat *tensor.Tensor) {
+	if s.sendInPlace {
+		return local
 	}
 	flat = tensor.New(local.Device(), local.DType(), sum(s.sendCounts))
 	at := 0
@@ -345,7 +359,7 @@ func (s *step) pack(local *tensor.Tensor) (flat *tensor.Tensor, rows int) {
 		tensor.PackBox(flat, at, local, box.Src, box.Size)
 		at += box.Numel()
 	}
-	return flat, 0
+	return flat
 }
 
 // staging returns where the parts from the group arrive: dst itself if they
@@ -381,13 +395,3 @@ func sum(counts []int) int {
 	}
 	return n
 }
-
-// BufferOf returns the memory of a tensor as collectives take it. The tensor must
-// stay reachable for as long as the call lasts: see runtime.KeepAlive of Go.
-func BufferOf(t *tensor.Tensor) comm.Buffer {
-	return comm.Buffer{Ptr: t.Ptr(), Count: t.Numel(), DType: t.DType()}
-}
-
-var commOps = [...]comm.Op{layout.Sum: comm.Sum, layout.Avg: comm.Avg, layout.Prod: comm.Prod, layout.Min: comm.Min, layout.Max: comm.Max}
-
-func commOp(op layout.ReduceOp) comm.Op { return commOps[op] }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/internal/pairwise"
 )
 
 // A rule is what a layout.Rule came to for some operand layouts: the layouts
@@ -17,15 +18,21 @@ const maxOperands = 4
 // A ruleKey names a rule: the operator, what else its rule depends on, and the
 // operands' layouts.
 type ruleKey struct {
-	op   string
-	attr [3]int
-	same bool // see Mesh.SameBits
-	in   [maxOperands]*spec
+	op    string
+	attr  [3]int
+	nodes bool // see Mesh.inNodes
+	in    [maxOperands]*spec
+}
+
+// inNodes reports whether ranks may have parts of sums of some operands only if these are nodes:
+// with SameBits, unless they are integers.
+func (m *Mesh) inNodes(ts []*Tensor) bool {
+	return m.eng.same && slices.ContainsFunc(ts, func(t *Tensor) bool { return t.DType().Float() })
 }
 
 // keyOf returns the key of an operator on some operands.
 func keyOf(op string, ts ...*Tensor) ruleKey {
-	key := ruleKey{op: op, same: ts[0].spec.mesh.eng.same}
+	key := ruleKey{op: op, nodes: ts[0].spec.mesh.inNodes(ts)}
 	for i, t := range ts {
 		key.in[i] = t.spec
 	}
@@ -36,11 +43,11 @@ func keyOf(op string, ts ...*Tensor) ruleKey {
 // declare returns. Its operands are ts; they are on this mesh. It throws a
 // *LayoutError if declare returns an error.
 func (m *Mesh) rule(key ruleKey, declare func() (*layout.Rule, error), ts ...*Tensor) *rule {
-	key.same = m.eng.same
+	key.nodes = m.inNodes(ts)
 	if r, ok := m.rules[key]; ok {
 		return r
 	}
-	return m.keepRule(key, m.choose(key.op, declare, ts))
+	return m.keepRule(key, m.choose(key, declare, ts))
 }
 
 // keepRule enters a rule into the table, which is bounded as that of specs is.
@@ -53,21 +60,23 @@ func (m *Mesh) keepRule(key ruleKey, r *rule) *rule {
 }
 
 // choose finds the cheapest way to compute an operator on operands.
-func (m *Mesh) choose(op string, declare func() (*layout.Rule, error), ts []*Tensor) *rule {
+func (m *Mesh) choose(key ruleKey, declare func() (*layout.Rule, error), ts []*Tensor) *rule {
 	declared, err := declare()
 	layouts, sizes := make([]layout.Layout, len(ts)), make([]int, len(ts))
 	for i, t := range ts {
 		layouts[i], sizes[i] = t.spec.layout.Blocks(), t.DType().Size()
 	}
 	var c *layout.Choice
-	if err == nil && m.eng.same && slices.ContainsFunc(ts, func(t *Tensor) bool { return t.DType().Float() }) {
-		declared = declared.Unsplit()
-	}
 	if err == nil {
+		if key.nodes && declared.Inputs() == 1 {
+			declared = declared.Nodes(1)
+		} else if key.nodes {
+			declared = declared.Nodes(pairwise.Least)
+		}
 		c, err = declared.Choose(layouts, sizes, layout.Costs{})
 	}
 	if err != nil {
-		e := misfit(op, err)
+		e := misfit(key.op, err)
 		for i, t := range ts {
 			e.Operands = append(e.Operands, operand(string(rune('a'+i)), t))
 		}

@@ -17,11 +17,11 @@ const SameBitsVar = "GORUN_SAME_BITS"
 // depend on the mesh or on placements: one rank alone gets the same. Turn it on, on all
 // ranks, before the first operator.
 //
-// No sum of floating-point numbers is then divided over ranks but in halves of halves, where
-// each rank has one. An operator that sums over
-// a sharded dimension first gathers it, and each rank computes the whole sum, in the order
-// of one rank; the other dimensions stay sharded. Sums are pairwise, so that micro-batches of
-// Accumulate have the bits of their batch. That costs memory, time and communication.
+// Sums of floating-point numbers are then pairwise, and divided over ranks only in halves of
+// halves, of which each rank has one: the result is Partial(Nodes), and is added up in pairs. An
+// operator that sums over a dimension which is sharded otherwise first gathers it, and each rank
+// computes the whole sum, in the order of one rank, which costs memory, time and communication.
+// Micro-batches of Accumulate have the bits of their batch.
 // What cannot be computed so throws a *LayoutError that names it, on every rank. A mesh
 // of several ranks on a GPU is refused.
 func (m *Mesh) SetSameBits(on bool) {

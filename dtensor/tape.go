@@ -24,6 +24,7 @@ type node struct {
 	dt    tensor.DType // of the gradients that arrive
 	at    []uintptr    // the stack of the operator, if anomalies are detected or a trace is kept
 	own   bool         // grad's buffer belongs to this node alone: it is added to in place
+	view  bool         // back only moves elements, so that it may be handed nodes of sums
 	apart bool         // gradients that arrive are kept apart, in parts; parameters only
 	parts []*Tensor
 	rows  []*Rows // row-sparse gradients that have arrived; parameters only
@@ -69,6 +70,11 @@ func (out *Tensor) record(op string, back func(gy *Tensor)) *Tensor {
 	return out
 }
 
+// recordView is record of an operator that only moves elements, and whose gradient does.
+func (out *Tensor) recordView(op string, back func(gy *Tensor)) {
+	out.record(op, back).node.view = true
+}
+
 // Detach returns t as a constant: the same data, on no tape.
 func (t *Tensor) Detach() *Tensor {
 	return &Tensor{spec: t.spec, local: t.local, mask: t.mask.Hold(), clean: t.clean}
@@ -88,9 +94,23 @@ func (t *Tensor) accumulate(g *Tensor) {
 	if t.spec.mesh.eng.detect {
 		g.detectGrad()
 	}
+	if n.back != nil && g.spec.nodes() != 0 && g.DType() != t.DType() {
+		g = n.reduced(g).Cast(t.DType())
+	}
 	switch {
 	case n.apart:
 		n.parts = append(n.parts, g)
+		return
+	}
+	if n.grad != nil && g.spec.mesh.eng.same { // the sum of nodes is no node of the sum
+		if n.grad.spec.partial {
+			n.grad, n.own = n.reduced(n.grad), false
+		}
+		if g.spec.partial {
+			g = n.reduced(g)
+		}
+	}
+	switch {
 	case n.grad == nil:
 		n.grad, n.own, n.dt = g, false, g.DType()
 	case n.grad.spec == g.spec && n.own:
@@ -131,19 +151,22 @@ func addInto(dst, g *Tensor) {
 	}
 }
 
+// reduced brings a gradient of n to the layout of n's value, Replicate where that is Partial.
+func (n *node) reduced(g *Tensor) *Tensor { return g.to(n.spec.gradient(), "gradient of "+n.op) }
+
 // settled brings a gradient of n to the layout that n's operator wants:
 //
 //	value   gradient
 //	S(i)    S(i)
 //	P, MaskP R      (the reduction's gradient passes through; never back to Partial)
 //	R       R, or P(sum) as it is: what uses it is linear in it, and it may
-//	        yet be summed with others before it is reduced
+//	        yet be summed with others before it is reduced; P(nodes) is reduced
 func (n *node) settled(g *Tensor) *Tensor {
 	if n.spec == g.spec && !n.spec.partial {
 		return g
 	}
-	if !g.spec.partial {
-		return g.to(n.spec.gradient(), "gradient of "+n.op)
+	if !g.spec.partial || !n.view && g.spec.nodes() != 0 { // nodes are added up before anything is computed from them
+		return n.reduced(g)
 	}
 	var buf [maxAxes]layout.Placement
 	want := buf[:len(n.spec.placements)]

@@ -57,16 +57,25 @@ func newFunc[T any](name string, f func(a, b T) T) *comm.Func {
 	return fn
 }
 
+// joined returns the statistics of some parts of the classes, as many as a power of two, joined in
+// pairs. Those of a part begin step elements after those of the one before.
+func joined[T dtype.Float](stats []T, parts, step int) stat[T] {
+	if parts == 1 {
+		return stat[T]{stats[kernel.StatMax], stats[kernel.StatSumExp], stats[kernel.StatTarget], stats[kernel.StatSum]}
+	}
+	return joined(stats, parts/2, step).with(joined(stats[parts/2*step:], parts/2, step))
+}
+
 // combine fills in the rows of the local positions, from the statistics [rows, 4]
 // of the local classes. It makes the one collective over the classes: an all-gather for
-// two ranks; for more a reduction, which moves fewer bytes.
+// two ranks or with same bits; else a reduction, which moves fewer bytes.
 func combine[T dtype.Float](j *job, stats *tensor.Tensor) {
 	g := j.classGroup
 	n := j.positions()
 	parts := 1
 	if g != nil && n > 0 {
 		call := comm.Call{Src: bytesOf(stats), Cause: j.cause.classes}
-		if parts = g.Size(); parts == 2 {
+		if parts = g.Size(); parts == 2 || j.mesh.SameBits() {
 			all := tensor.New(stats.Device(), stats.DType(), parts, n, kernel.Stats)
 			call.Kind, call.Dst = comm.AllGatherKind, bytesOf(all)
 			j.mesh.Do(g, call)
@@ -80,17 +89,7 @@ func combine[T dtype.Float](j *job, stats *tensor.Tensor) {
 	}
 	flat := tensor.ToSlice[T](stats)
 	for i := range j.rows {
-		var s stat[T]
-		for part := range parts {
-			k := (part*n + i) * kernel.Stats
-			its := stat[T]{flat[k+kernel.StatMax], flat[k+kernel.StatSumExp], flat[k+kernel.StatTarget], flat[k+kernel.StatSum]}
-			if part == 0 {
-				s = its
-			} else {
-				s = s.with(its)
-			}
-		}
-		r := &j.rows[i]
+		r, s := &j.rows[i], joined(flat[i*kernel.Stats:], parts, n*kernel.Stats)
 		r.max, r.sum, r.target, r.all = float64(s.Max), float64(s.Sum), float64(s.Target), float64(s.All)
 	}
 }
@@ -134,19 +133,35 @@ func (j *job) acrossPositions(sum partial) partial {
 	return all[0]
 }
 
-// ofPositions is acrossPositions with same bits: every rank gathers the numbers of all positions
-// and adds them up pairwise.
+// ofPositions is acrossPositions with same bits: the numbers are added up pairwise. Ranks that have
+// nodes add these up; else every rank gathers the numbers of all positions.
 func (j *job) ofPositions(losses, weights []float64, bad badTarget) partial {
-	sum := partial{bad: bad}
-	if g := j.batchGroup; g != nil {
-		mine, all := []int64{bad.at, bad.target}, make([]int64, 2*g.Size())
-		j.mesh.Do(g, comm.Call{Kind: comm.AllGatherKind, Dst: comm.Of(all), Src: comm.Of(mine), Cause: j.cause.batch})
-		for i := 0; i < len(all); i += 2 {
-			sum = sum.with(partial{bad: badTarget{all[i], all[i+1]}})
-		}
-		losses, weights = j.gathered(losses), j.gathered(weights)
+	g := j.batchGroup
+	if g == nil {
+		return partial{pairwise.Sum(losses), pairwise.Sum(weights), bad}
 	}
-	sum.loss, sum.weight = pairwise.Sum(losses), pairwise.Sum(weights)
+	total := 1
+	for _, n := range j.shape {
+		total *= n
+	}
+	nodes := haveNodes(j.mesh, j.targets, 0, total, 1) && haveNodes(j.mesh, j.targets, 0, j.shape[0], 1)
+	for _, p := range j.targets {
+		nodes = nodes && (p.IsReplicate() || p.Shards(0))
+	}
+	mine := partial{bad: bad}
+	if nodes {
+		mine.loss, mine.weight = pairwise.Sum(losses), pairwise.Sum(weights)
+	}
+	all := make([]partial, g.Size())
+	j.mesh.Do(g, comm.Call{Kind: comm.AllGatherKind, Dst: comm.Raw(all), Src: comm.Raw([]partial{mine}), Cause: j.cause.batch})
+	var fold pairwise.Fold[partial]
+	for _, its := range all {
+		fold.Push(its, partial.with)
+	}
+	sum := fold.Sum(partial.with)
+	if !nodes {
+		sum.loss, sum.weight = pairwise.Sum(j.gathered(losses)), pairwise.Sum(j.gathered(weights))
+	}
 	return sum
 }
 

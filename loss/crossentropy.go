@@ -53,8 +53,8 @@ func CrossEntropy(logits, targets *dtensor.Tensor, o Options) *dtensor.Tensor {
 	const op = "CrossEntropy"
 	o.validate(op)
 	checkType(op, logits)
-	p := shardingOf(op, logits)
 	soft := targets.DType().Float()
+	p := shardingOf(op, logits, !soft && o.byLeaves())
 	p.checkOperands(logits, targets, soft, &o)
 	places := p.targets
 	if soft {

@@ -19,7 +19,7 @@ type tiled struct {
 const tileRest = 16 << 20
 
 // tilePositions returns how many positions a tile has. Ranks that share positions get
-// the same number.
+// the same number, with same bits that of one rank.
 func (t *tiled) tilePositions() int {
 	w := t.o.workspace()
 	bytes := w - min(tileRest, w/4)
@@ -27,10 +27,10 @@ func (t *tiled) tilePositions() int {
 }
 
 // classesOfRank returns how many classes a rank has if they are divided evenly, rounded
-// up: the same number on all ranks that share positions.
+// up: the same number on all ranks that share positions. With leaves it is all of them.
 func (t *tiled) classesOfRank() int {
 	ranks := 1
-	if t.classGroup != nil {
+	if t.classGroup != nil && t.leaf == 0 {
 		ranks = t.classGroup.Size()
 	}
 	return (t.classes + ranks - 1) / ranks

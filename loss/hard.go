@@ -13,26 +13,45 @@ import (
 func hardStats[T dtype.Float](j *job) *tensor.Tensor { return smoothed[T](j, classStats(j)) }
 
 // smoothed returns the statistics of hardStats from those of classStats, which it frees
-// unless it returns them.
+// unless it returns them. Those of leaves are added up.
 func smoothed[T dtype.Float](j *job, stats *tensor.Tensor) *tensor.Tensor {
-	eps := j.o.LabelSmoothing
-	if eps == 0 {
+	eps, leaves := j.o.LabelSmoothing, j.leaves()
+	if eps == 0 && leaves == 1 {
 		return stats
 	}
 	defer stats.Free()
-	share, total := eps/float64(j.classes), j.weightOf(j.lo, j.n)
-	flat := tensor.ToSlice[T](stats)
-	for i := range j.rows {
-		s, r := flat[i*kernel.Stats:][:kernel.Stats], &j.rows[i]
-		dot, weight := share*float64(s[kernel.StatSum]), share*total
-		if k := int(r.label) - j.lo; r.use && k >= 0 && k < j.n && eps < 1 {
-			b := (1 - eps) * j.labelWeight(r)
-			dot += b * (float64(s[kernel.StatTarget]) - from(float64(s[kernel.StatMax])))
-			weight += b
+	flat, n := tensor.ToSlice[T](stats), j.n/leaves
+	for leaf := range leaves {
+		if eps == 0 {
+			break
 		}
-		s[kernel.StatTarget], s[kernel.StatSum] = T(dot), T(weight)
+		lo := j.lo + leaf*n
+		share, total := eps/float64(j.classes), j.weightOf(lo, n)
+		for i := range j.rows {
+			s, r := flat[(i*leaves+leaf)*kernel.Stats:][:kernel.Stats], &j.rows[i]
+			dot, weight := share*float64(s[kernel.StatSum]), share*total
+			if k := int(r.label) - lo; r.use && k >= 0 && k < n && eps < 1 {
+				b := (1 - eps) * j.labelWeight(r)
+				dot += b * (float64(s[kernel.StatTarget]) - from(float64(s[kernel.StatMax])))
+				weight += b
+			}
+			s[kernel.StatTarget], s[kernel.StatSum] = T(dot), T(weight)
+		}
 	}
-	return tensor.FromSlice(j.y.Device(), flat, j.positions(), kernel.Stats)
+	for i := range j.rows {
+		s := joined(flat[i*leaves*kernel.Stats:], leaves, kernel.Stats)
+		to := flat[i*kernel.Stats:][:kernel.Stats]
+		to[kernel.StatMax], to[kernel.StatSumExp], to[kernel.StatTarget], to[kernel.StatSum] = s.Max, s.Sum, s.Target, s.All
+	}
+	return tensor.FromSlice(j.y.Device(), flat[:j.positions()*kernel.Stats], j.positions(), kernel.Stats)
+}
+
+// leaves returns how many leaves the local classes are.
+func (p *sharding) leaves() int {
+	if p.leaf == 0 {
+		return 1
+	}
+	return max(1, p.n/p.leaf)
 }
 
 // weightOf returns the sum of the weights of n classes from lo on.
@@ -55,22 +74,40 @@ func from[T dtype.Float](top T) T {
 	return top
 }
 
-// classStats returns the statistics of tensor.CrossEntropyStats.
+// classStats returns the statistics of tensor.CrossEntropyStats, for each position those of
+// all leaves.
 func classStats(j *job) *tensor.Tensor {
-	sums := j.o.LabelSmoothing > 0
-	y := j.y.Reshape(j.positions())
+	y, leaves := j.y.Reshape(j.positions()), j.leaves()
 	if j.inner == 1 {
-		return tensor.CrossEntropyStats(j.x.Reshape(j.outer, j.n), y, j.lo, j.weight, sums)
+		return j.leafStats(j.x.Reshape(j.outer, j.n), y)
 	}
-	stats := tensor.New(j.x.Device(), j.wide, j.positions(), kernel.Stats)
+	stats := tensor.New(j.x.Device(), j.wide, j.positions()*leaves, kernel.Stats)
 	j.tiles(false, func(at, k int) {
 		x := j.read(j.x, at, k)
-		its := tensor.CrossEntropyStats(x, tensor.Narrow(y, 0, at, k), j.lo, j.weight, sums)
-		tensor.Copy(tensor.Narrow(stats, 0, at, k), its)
+		its := j.leafStats(x, tensor.Narrow(y, 0, at, k))
+		tensor.Copy(tensor.Narrow(stats, 0, at*leaves, k*leaves), its)
 		its.Free()
 		j.done(x)
 	})
 	return stats
+}
+
+// leafStats is classStats of some positions: x are their logits [positions, n].
+func (j *job) leafStats(x, y *tensor.Tensor) *tensor.Tensor {
+	sums, leaves := j.o.LabelSmoothing > 0, j.leaves()
+	if leaves == 1 {
+		return tensor.CrossEntropyStats(x, y, j.lo, j.weight, sums)
+	}
+	size := j.n / leaves // a leaf is a row of its own, whose targets are counted from its first class
+	targets := make([]int64, 0, y.Numel()*leaves)
+	for _, label := range integers(y) {
+		for leaf := range leaves {
+			targets = append(targets, label-int64(j.lo+leaf*size))
+		}
+	}
+	of := tensor.FromSlice(x.Device(), targets, len(targets))
+	defer of.Free()
+	return tensor.CrossEntropyStats(x.Reshape(len(targets), size), of, 0, nil, sums)
 }
 
 // hardGrad fills dx for targets that are classes.

@@ -19,7 +19,7 @@ import (
 //
 //	hidden  weight  targets  result  communication                      gradients of hidden, weight
 //	R       R       R        R       none                               R, R
-//	R       S(0)    R        R       1 a tile, 4 numbers a position     P(sum), S(0)
+//	R       S(0)    R        R       1 a tile, 4 numbers a position     P(sum), S(0)   (with same bits R, S(0))
 //	S(d)    R       S(d)     R       1 of 2 numbers and a status        S(d), P(sum)
 //
 // with d any dimension but the last. Operands in other layouts are redistributed first,
@@ -53,13 +53,16 @@ func linearCrossEntropy(hidden, weight, targets *dtensor.Tensor, o Options, most
 	defer hidden.Mesh().Span("LinearCrossEntropy").End()
 	const op = "LinearCrossEntropy"
 	o.validate(op)
-	if m := hidden.Mesh(); m.SameBits() && weight.Mesh() == m { // each rank adds up all classes and positions
-		whole := m.Every(layout.Replicate())
-		hidden, weight = hidden.Redistribute(whole...), weight.Redistribute(whole...)
-	}
 	p := linearShardingOf(op, hidden, weight, targets, &o)
 	if o.Reduction == None {
 		return linearNone(hidden, weight, targets, o)
+	}
+	tiles := tensor.OnHost(p.mesh.Device()) && !p.dtype.Narrow() && !most.onCPU
+	if p.mesh.SameBits() {
+		var leaf int
+		hidden, weight, leaf = sameOperands(hidden, weight, tiles && o.byLeaves())
+		p = linearShardingOf(op, hidden, weight, targets, &o)
+		p.leaf = leaf
 	}
 	inputs := []*dtensor.Tensor{hidden, weight}
 	j := &job{sharding: p.sharding, o: o, out: layoutOf(p.sharding, o.Reduction)}
@@ -74,7 +77,7 @@ func linearCrossEntropy(hidden, weight, targets *dtensor.Tensor, o Options, most
 	t := &tiled{job: j, hidden: h.Local().Reshape(p.outer, hidden.Shape()[hidden.NDim()-1]), weight: w.Local(), most: most}
 	t.wantHidden, t.wantWeight = dtensor.Tracked(hidden), dtensor.Tracked(weight)
 	var local *tensor.Tensor
-	if t.hidden.OnCPU() && !p.dtype.Narrow() && !most.onCPU {
+	if tiles {
 		local = dtype.Pick(p.dtype, fused[float32], fused[float64])(t)
 	} else {
 		local = dtype.Pick(p.dtype, blocks[float32], blocks[float64])(t)
@@ -87,8 +90,12 @@ func linearCrossEntropy(hidden, weight, targets *dtensor.Tensor, o Options, most
 		}
 		grads := make([]dtensor.Grad, 2)
 		if t.wantHidden {
-			tensor.ScaleTo(t.dHidden, g)
-			grads[0] = dtensor.Dense(p.mesh.Wrap(op, t.dHidden.Reshape(h.Local().Shape()...), nil, false, hidden.Shape(), p.dHidden...))
+			dHidden := p.mesh.Wrap(op, t.dHidden.Reshape(h.Local().Shape()...), nil, false, hidden.Shape(), p.dHidden...)
+			if p.leaf > 0 { // nodes are scaled once they are added up
+				dHidden = dHidden.Reduced()
+			}
+			tensor.ScaleTo(dHidden.Local(), g)
+			grads[0] = dtensor.Dense(dHidden)
 		}
 		if t.wantWeight {
 			tensor.ScaleTo(t.dWeight, g)
@@ -96,6 +103,28 @@ func linearCrossEntropy(hidden, weight, targets *dtensor.Tensor, o Options, most
 		}
 		return grads
 	})
+}
+
+// sameOperands brings the operands to the layouts that they need with same bits: each rank adds up
+// all classes and positions, or, if the statistics are made leaf by leaf, the classes of which it
+// has a node. leaf is as in a sharding.
+func sameOperands(hidden, weight *dtensor.Tensor, leaves bool) (h, w *dtensor.Tensor, leaf int) {
+	m := hidden.Mesh()
+	whole := m.Every(layout.Replicate())
+	places := whole
+	if leaves {
+		leaf = leafOf(weight.Dim(0))
+		places = slices.Clone(weight.Placements())
+		if !haveNodes(m, places, 0, weight.Dim(0), leaf) {
+			places = whole
+		}
+	}
+	for axis, p := range places {
+		if !p.Shards(0) {
+			places[axis] = layout.Replicate()
+		}
+	}
+	return hidden.Redistribute(whole...), weight.Redistribute(places...), leaf
 }
 
 // linearNone is the loss of each position.
@@ -127,7 +156,10 @@ func linearShardingOf(op string, hidden, weight, targets *dtensor.Tensor, o *Opt
 	case targets.DType().Float():
 		refuse(op, "targets are not classes; use CrossEntropy for probabilities")
 	}
-	mesh := hidden.Mesh()
+	mesh, sum := hidden.Mesh(), layout.Sum
+	if mesh.SameBits() {
+		sum = layout.Nodes
+	}
 	n := len(mesh.Axes())
 	p := &linearSharding{
 		sharding: &sharding{op: op, mesh: mesh, classes: ws[0], dim: 1, dtype: dt, wide: dt.Wide(), inner: 1,
@@ -148,7 +180,7 @@ func linearShardingOf(op string, hidden, weight, targets *dtensor.Tensor, o *Opt
 		case w.Shards(0):
 			p.weight[axis], p.dWeight[axis] = w, w
 			if a.Size > 1 {
-				p.dHidden[axis] = layout.Partial(layout.Sum)
+				p.dHidden[axis] = layout.Partial(sum)
 				p.classAxes = append(p.classAxes, a.Name)
 			}
 		case h.IsShard():

@@ -29,7 +29,7 @@ func NLLLoss(logs, targets *dtensor.Tensor, o Options) *dtensor.Tensor {
 		refuse(op, "targets are not classes; use CrossEntropy for probabilities")
 	}
 	checkType(op, logs)
-	p := shardingOf(op, logs)
+	p := shardingOf(op, logs, false)
 	p.checkOperands(logs, targets, false, &o)
 	j := &job{sharding: p, o: o, log: true, out: layoutOf(p, o.Reduction)}
 	logs, targets = logs.Redistribute(p.logits...), targets.Redistribute(p.targets...)

@@ -62,12 +62,12 @@ func Sample(logits *dtensor.Tensor, o SampleOptions) *dtensor.Tensor {
 	case o.Draws < 0:
 		refuse(op, fmt.Sprintf("Draws is %d; give at least 1, or 0 for one without a dimension", o.Draws))
 	}
-	p := shardingOf(op, logits)
+	p := shardingOf(op, logits, false)
 	logits = logits.Detach().Redistribute(p.logits...)
 	var classes *dtensor.Tensor // of the logits that are left; nil: their index
 	if o.TopK > 0 {
 		logits, classes = TopK(logits, o.TopK)
-		p = shardingOf(op, logits)
+		p = shardingOf(op, logits, false)
 	}
 	shape, places := slices.Clone(p.shape), p.targets
 	if o.Draws > 0 {

@@ -7,6 +7,7 @@ import (
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/pairwise"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -17,6 +18,7 @@ type sharding struct {
 	op      string
 	mesh    *dtensor.Mesh
 	classes int // C
+	leaf    int // with same bits: the classes whose statistics are made at once and added in pairs; 0: those that a rank has
 	dim     int // of the classes: 1, or 0 if the logits have one dimension
 
 	logits, targets []layout.Placement // what the operands are brought to
@@ -45,9 +47,40 @@ func checkType(op string, logits *dtensor.Tensor) {
 	}
 }
 
-// shardingOf returns the sharding of logits of [C], [N, C] or [N, C, d1, …]. It
-// throws if their layout cannot be handled.
-func shardingOf(op string, logits *dtensor.Tensor) *sharding {
+// statLeaves is how many leaves the classes have at most: joining them costs little beside
+// reading the logits.
+const statLeaves = 16
+
+// leafOf returns the size of the leaves of so many classes. One of several has nodes of products too.
+func leafOf(classes int) int {
+	return pairwise.Leaf(classes, max(pairwise.Least, (classes+statLeaves-1)/statLeaves))
+}
+
+// byLeaves reports whether statistics of classes can be made leaf by leaf: those of smoothing with
+// weights cannot.
+func (o *Options) byLeaves() bool { return o.LabelSmoothing == 0 || o.Weight == nil }
+
+// haveNodes reports whether ranks along the axes that shard a dimension of n elements have nodes of
+// sums over them, in leaves of so many.
+func haveNodes(mesh *dtensor.Mesh, places []layout.Placement, dim, n, leaf int) bool {
+	parts := 1
+	for axis, p := range places {
+		switch {
+		case !p.Shards(dim):
+		case p != layout.Shard(dim):
+			return false
+		default:
+			parts *= mesh.Axes()[axis].Size
+		}
+	}
+	return pairwise.Divides(n, parts, leaf)
+}
+
+// shardingOf returns the sharding of logits of [C], [N, C] or [N, C, d1, …]. leaves says
+// that with same bits statistics of the classes are made leaf by leaf: the classes then stay
+// divided where ranks have nodes of them, and are gathered else. It throws if the layout of the
+// logits cannot be handled.
+func shardingOf(op string, logits *dtensor.Tensor, leaves bool) *sharding {
 	shape := logits.Shape()
 	if len(shape) == 0 {
 		refuse(op, fmt.Sprintf("logits %v have no dimension of classes; give [C], [N, C] or [N, C, d1, …]", logits))
@@ -58,8 +91,13 @@ func shardingOf(op string, logits *dtensor.Tensor) *sharding {
 	p.shape = slices.Delete(slices.Clone(shape), p.dim, p.dim+1)
 	p.logits = slices.Clone(logits.Placements())
 	p.targets = make([]layout.Placement, len(p.logits))
+	divided := false
+	if leaves && p.mesh.SameBits() {
+		p.leaf = leafOf(p.classes)
+		divided = haveNodes(p.mesh, p.logits, p.dim, p.classes, p.leaf)
+	}
 	for axis, place := range p.logits {
-		if p.mesh.SameBits() && (place.IsPartial() || place.Shards(p.dim)) { // each rank adds up all classes
+		if p.mesh.SameBits() && (place.IsPartial() || place.Shards(p.dim) && !divided) { // each rank adds up all classes
 			place = layout.Replicate()
 			p.logits[axis] = place
 		}

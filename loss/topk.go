@@ -36,7 +36,7 @@ func TopK(logits *dtensor.Tensor, k int) (values, classes *dtensor.Tensor) {
 	if k < 1 || k > logits.Dim(-1) {
 		refuse(op, fmt.Sprintf("k is %d; logits %v have %d classes", k, logits, logits.Dim(-1)))
 	}
-	p := shardingOf(op, logits)
+	p := shardingOf(op, logits, false)
 	logits = logits.Redistribute(p.logits...)
 	shape, places, dev := append(slices.Clone(p.shape), k), p.targets, p.mesh.Device()
 	if !p.mesh.Inside() {
@@ -91,7 +91,7 @@ func (p *sharding) scatter(dy, classes *tensor.Tensor, k int) *tensor.Tensor {
 func Argmax(logits *dtensor.Tensor) *dtensor.Tensor {
 	const op = "Argmax"
 	checkRanked(op, logits)
-	p := shardingOf(op, logits)
+	p := shardingOf(op, logits, false)
 	logits = logits.Detach().Redistribute(p.logits...)
 	if !p.mesh.Inside() {
 		return p.mesh.Wrap(op, tensor.New(p.mesh.Device(), tensor.Int64, 0), nil, false, p.shape, p.targets...)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
-	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
 )
@@ -59,7 +58,7 @@ func ClipGradNorm(ctx context.Context, params []*dtensor.Tensor, grads []dtensor
 			if local := localOf(&grads[i]); local != nil {
 				pieces = append(pieces, newPiece(i, p, local))
 				if p.Mesh().SameBits() {
-					pieces[len(pieces)-1].measure(&grads[i])
+					pieces[len(pieces)-1].same = inNodes(grads[i].Dense())
 				}
 			}
 		}
@@ -91,18 +90,9 @@ var ErrNotFinite = errors.New("the norm of the gradients is not finite")
 type piece struct {
 	param  int // which parameter's
 	mesh   *dtensor.Mesh
-	local  *tensor.Tensor // every element of the rank's part once
-	shards uint           // bit i: axis i shards the parameter
-	whole  *tensor.Tensor // with dtensor.Mesh.SameBits the whole gradient, which each rank adds up; else nil
-}
-
-// measure makes each rank take the norm of the whole gradient.
-func (p *piece) measure(g *dtensor.Grad) {
-	dense := g.Dense()
-	if rows, ok := g.Rows(); ok {
-		dense = rows.Dense()
-	}
-	p.whole = dense.Redistribute(p.mesh.Every(layout.Replicate())...).Local()
+	local  *tensor.Tensor  // every element of the rank's part once
+	shards uint            // bit i: axis i shards the parameter
+	same   *dtensor.Tensor // with dtensor.Mesh.SameBits the gradient as its squares are added up; else nil
 }
 
 // localOf returns this rank's part of *g, nil for the zero Grad. A row-sparse
@@ -235,14 +225,13 @@ func axisNames(m *dtensor.Mesh, axes uint) (names []string) {
 
 // meshSquares returns the sum of squares of the gradients on one mesh.
 func meshSquares(m *dtensor.Mesh, pieces []piece) float64 {
+	if m.SameBits() {
+		return nodeSquares(m, pieces)
+	}
 	axes := shardAxes(m, pieces)
 	var mine []*tensor.Tensor
 	for _, p := range pieces {
-		switch {
-		case p.mesh != m:
-		case p.whole != nil:
-			mine, axes = append(mine, p.whole), 0
-		case isFirst(m, axes&^p.shards):
+		if p.mesh == m && isFirst(m, axes&^p.shards) {
 			mine = append(mine, p.local)
 		}
 	}

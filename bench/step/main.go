@@ -4,13 +4,15 @@
 //	gorun -np 2 ./bench/step                    a table
 //	gorun -np 2 ./bench/step -dtype bfloat16    parameters, activations and gradients of bfloat16
 //	gorun -np 2 ./bench/step -json              a line of JSON for each case
+//	gorun -np 2 ./bench/step -same-bits 16      and what gorun --same-bits costs
 //
 // 2048 tokens of 32768, 256 features, 1024 hidden ones, no biases, learning rate
 // 0.1, in tensor parallel: the embedding by rows, the first layer and the head by
 // columns, the second by rows. "step" keeps the logits, divided by classes;
 // "step fused" never makes them (loss.LinearCrossEntropy). "loss1" and "loss2" are
 // the losses of the first two steps: the same for every number of ranks, up to rounding.
-// "gflops" counts the products of all ranks.
+// "gflops" counts the products of all ranks. "same_bits" is the time of a step with same bits over that
+// of one without, the median of pairs that take turns; "same_bits_calls" is what such a step calls.
 //
 // What it costs over MPI that ranks compare calls and watch each other, in turns with and without:
 //
@@ -23,8 +25,12 @@
 package main
 
 import (
+	"errors"
+	"flag"
 	"math"
 	"math/rand/v2"
+	"slices"
+	"time"
 
 	"github.com/gorun-spmd/gorun/bench/internal/measure"
 	"github.com/gorun-spmd/gorun/dtensor"
@@ -36,8 +42,8 @@ import (
 )
 
 func main() {
-	dt := measure.DTypeFlag()
-	measure.Main(func(b *measure.Bench) error { return run(b, *dt, size{V: 32768, T: 2048, D: 256, H: 1024}) })
+	dt, pairs := measure.DTypeFlag(), flag.Int("same-bits", 0, "measure what same bits cost too, in so many pairs of steps")
+	measure.Main(func(b *measure.Bench) error { return run(b, *dt, size{V: 32768, T: 2048, D: 256, H: 1024}, *pairs) })
 }
 
 // size is a vocabulary of V tokens, T positions, D features and H hidden features.
@@ -91,7 +97,7 @@ func (m *model) loss(fused bool) *dtensor.Tensor {
 	return loss.CrossEntropy(h.Linear(m.head, nil), m.targets, loss.Options{}) // [T, V] S(1) → [] R
 }
 
-func run(b *measure.Bench, dt tensor.DType, s size) error {
+func run(b *measure.Bench, dt tensor.DType, s size, pairs int) error {
 	for _, c := range []struct {
 		name  string
 		fused bool
@@ -99,14 +105,14 @@ func run(b *measure.Bench, dt tensor.DType, s size) error {
 		if !b.Wants(c.name) {
 			continue
 		}
-		if err := measureModel(b, c.name, newModel(b.Mesh, dt, s), c.fused, s); err != nil {
+		if err := measureModel(b, c.name, newModel(b.Mesh, dt, s), c.fused, s, pairs); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func measureModel(b *measure.Bench, name string, m *model, fused bool, s size) error {
+func measureModel(b *measure.Bench, name string, m *model, fused bool, s size, pairs int) error {
 	var losses []float64
 	step := func() error {
 		value, grads, err := dtensor.ValueAndGrad(b.Context(), func() *dtensor.Tensor { return m.loss(fused) }, m.params...)
@@ -122,11 +128,18 @@ func measureModel(b *measure.Bench, name string, m *model, fused bool, s size) e
 	if err != nil {
 		return err
 	}
+	var same []measure.Field
+	if pairs > 0 && b.Wants(name) {
+		if same, err = sameBits(b, step, pairs); err != nil {
+			return err
+		}
+	}
 	return b.CaseErr(name, step, func(t measure.Timing) []measure.Field {
 		fields := []measure.Field{
 			measure.Rate("gflops", 6*s.T*(2*s.D*s.H+s.D*s.V), t), {Name: "calls_made", Value: made},
 			{Name: "loss1", Value: losses[0]}, {Name: "loss2", Value: losses[1]},
 		}
+		fields = append(fields, same...)
 		gradients := 0
 		for _, p := range m.params[1:] {
 			gradients += p.Local().Bytes()
@@ -137,4 +150,37 @@ func measureModel(b *measure.Bench, name string, m *model, fused bool, s size) e
 		}
 		return append(fields, memory.Fields(gradients)...)
 	})
+}
+
+// sameBits measures what same bits cost a step.
+func sameBits(b *measure.Bench, step func() error, pairs int) ([]measure.Field, error) {
+	was := b.Mesh.SameBits()
+	defer b.Mesh.SetSameBits(was)
+	timed := func(on bool) (seconds float64, err error) {
+		b.Mesh.SetSameBits(on)
+		start := time.Now()
+		scope := b.Mesh.Device().Open()
+		defer scope.Close()
+		err = step()
+		return time.Since(start).Seconds(), err
+	}
+	var ratios []float64
+	for pair := range pairs + 1 {
+		first, err := timed(pair%2 == 0)
+		second, err2 := timed(pair%2 != 0)
+		if err := errors.Join(err, err2); err != nil {
+			return nil, err
+		}
+		if pair%2 != 0 {
+			first, second = second, first
+		}
+		if pair > 0 { // the first one makes the plans
+			ratios = append(ratios, first/second)
+		}
+	}
+	slices.Sort(ratios)
+	b.Mesh.SetSameBits(true)
+	calls, err := b.Calls(step)
+	median := (ratios[(pairs-1)/2] + ratios[pairs/2]) / 2
+	return []measure.Field{{Name: "same_bits", Value: median}, {Name: "same_bits_calls", Value: calls}}, err
 }

@@ -10,6 +10,6 @@ import (
 
 func TestEveryCaseRuns(t *testing.T) {
 	for _, dt := range []tensor.DType{tensor.Float32, tensor.BFloat16} {
-		measuretest.Run(t, 2, func(b *measure.Bench) error { return run(b, dt, size{V: 11, T: 6, D: 5, H: 7}) })
+		measuretest.Run(t, 2, func(b *measure.Bench) error { return run(b, dt, size{V: 11, T: 6, D: 5, H: 7}, 2) })
 	}
 }

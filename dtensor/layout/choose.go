@@ -206,6 +206,9 @@ func (c *chooser) dropWorst(axis int, rows []Row) []Row {
 // errMoved says why a row is passed over.
 var errMoved = errors.New("a MaskPartial that stays one cannot change on other axes")
 
+// errCut says why a row is passed over.
+var errCut = errors.New("the ranks' parts of a sum are no nodes of it")
+
 // try returns the choice of one row for each axis and the cost of reducing what it
 // leaves partial.
 func (c *chooser) try(rows []Row) (choice *Choice, pending time.Duration, err error) {
@@ -222,6 +225,9 @@ func (c *chooser) try(rows []Row) (choice *Choice, pending time.Duration, err er
 		if choice.In[i] != l && slices.ContainsFunc(places, Placement.IsMask) {
 			return nil, 0, errMoved
 		}
+	}
+	if c.rule.nodes && !c.rule.keepsNodes(choice.In[0], rows) {
+		return nil, 0, errCut
 	}
 	for i := range choice.Out {
 		for axis, row := range rows {

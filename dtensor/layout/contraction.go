@@ -26,6 +26,15 @@ func Contraction(name, equation string, shapes [][]int, addends ...[]int) (*Rule
 		return nil, err
 	}
 	r.contract = Partial(Sum)
+	r.terms = 1
+	for _, l := range r.in[0] {
+		if l == 0 || slices.Contains(r.out[0], l) {
+			continue
+		}
+		if r.terms *= r.size[l]; r.spine == 0 {
+			r.spine = l
+		}
+	}
 	r.multilinear(len(shapes))
 	return r, nil
 }

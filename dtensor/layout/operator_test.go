@@ -23,7 +23,7 @@ type operator struct {
 
 // identity is what a rank without elements adds to a reduction.
 func identity(op ReduceOp) int64 {
-	return [...]int64{Sum: 0, Avg: 0, Prod: 1, Min: 1 << 60, Max: -1 << 60}[op]
+	return [...]int64{Sum: 0, Avg: 0, Prod: 1, Min: 1 << 60, Max: -1 << 60, Nodes: 0}[op]
 }
 
 // operators returns operators of every family, on shapes that are uneven, of size 1

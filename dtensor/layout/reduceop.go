@@ -5,19 +5,22 @@ import "slices"
 // A ReduceOp says how the addends of a Partial placement combine.
 type ReduceOp uint8
 
-// The reductions. Avg is the sum divided by the number of ranks of the mesh axis.
+// The reductions. Avg is the sum divided by the number of ranks of the mesh axis. Nodes is the
+// sum, of which each rank holds a half of a half …, in their order: it is made in pairs, of pairs,
+// and so does not depend on the number of ranks. See Rule.Nodes.
 const (
 	Sum ReduceOp = iota
 	Avg
 	Prod
 	Min
 	Max
+	Nodes
 	reduceOps
 )
 
-var reduceNames = [reduceOps]string{"sum", "avg", "prod", "min", "max"}
+var reduceNames = [reduceOps]string{"sum", "avg", "prod", "min", "max", "nodes"}
 
-// String returns "sum", "avg", "prod", "min" or "max".
+// String returns "sum", "avg", "prod", "min", "max" or "nodes".
 func (op ReduceOp) String() string {
 	if op < reduceOps {
 		return reduceNames[op]

@@ -31,6 +31,18 @@ func Reduction(name string, op ReduceOp, shape, dims []int, keepDim bool) (*Rule
 	r := &Rule{name: name, contract: Partial(op)}
 	in := r.input(shape)
 	var out []letter
+	if first := slices.Index(reduced, true); first >= 0 && op == Sum {
+		last := first
+		for last < len(reduced) && reduced[last] {
+			last++
+		}
+		if !slices.Contains(reduced[last:], true) { // one run of dimensions
+			r.terms, r.tail = product(shape[first:last]), len(shape)-last
+			if first == 0 {
+				r.spine = in[0]
+			}
+		}
+	}
 	for d, l := range in {
 		switch {
 		case !reduced[d]:

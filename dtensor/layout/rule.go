@@ -41,6 +41,11 @@ type Rule struct {
 	partials []Row               // the rows without a shard, but for the one that is all R
 	addends  uint64              // inputs, a bit each, that are added once to a contracted result
 	mask     bool                // input 0 may be MaskPartial if the others are R; result 0 then is, too
+	spine    letter              // of a sum, the outermost letter that it runs over; 0: the terms do not lie side by side
+	terms    int                 // of a sum
+	least    int                 // that a rank has at least where it has a node
+	tail     int                 // of a reduction of one input, the dimensions after the last reduced one
+	nodes    bool                // see Nodes
 }
 
 // A Row is one line of a rule: a placement for each input, and for each result.
@@ -98,6 +103,63 @@ func (r *Rule) Unsplit() *Rule {
 		}
 	}
 	return &u
+}
+
+// Nodes returns Unsplit with the rows by which each rank has a node of a sum, at least least of its
+// terms, and the result is Partial(Nodes): the outermost index of the sum is divided equally among
+// a power of two of ranks. Results of a reduction may then be sharded behind the last reduced
+// dimension where each rank has several side by side, as one rank has.
+func (r *Rule) Nodes(least int) *Rule {
+	u := r.Unsplit()
+	if r.contract != Partial(Sum) || r.addends != 0 {
+		return u
+	}
+	u.nodes, u.least = true, least
+	if len(r.in) == 1 {
+		for _, l := range r.in[0][len(r.in[0])-r.tail:] {
+			u.whole &^= 1 << l
+		}
+	}
+	if u.contract = Partial(Nodes); r.spine != 0 {
+		u.whole &^= 1 << r.spine
+	}
+	return u
+}
+
+// keepsNodes reports whether rows of all axes, which bring input 0 to the layout in, do what
+// Nodes says.
+func (r *Rule) keepsNodes(in Layout, rows []Row) bool {
+	axes, parts := in.Axes(), 1
+	for axis, row := range rows {
+		if axes.Size(axis) == 1 || row.Out[0] != r.contract {
+			continue
+		}
+		parts *= axes.Size(axis)
+		for i, p := range row.In {
+			if d, ok := p.Dim(); ok && (p != Shard(d) || r.in[i][d] != r.spine) {
+				return false
+			}
+		}
+	}
+	if parts > 1 && (parts&(parts-1) != 0 || r.size[r.spine]%parts != 0 || r.terms == 0 || r.terms/parts < r.least) {
+		return false
+	}
+	return len(r.in) > 1 || r.keepsTail(in)
+}
+
+// keepsTail reports whether either all ranks have one result of a reduction side by side or none
+// has: other kernels compute these.
+func (r *Rule) keepsTail(in Layout) bool {
+	first := len(r.inShape[0]) - r.tail
+	if product(r.inShape[0][first:]) == 1 {
+		return true
+	}
+	for position := range in.Axes().Count() {
+		if product(in.LocalShape(in.Axes().Coord(position))[first:]) == 1 {
+			return false
+		}
+	}
+	return true
 }
 
 // splits reports whether ranks have parts of an element, of which the sum or the product is

@@ -16,7 +16,7 @@ const (
 	Relabel Kind = iota
 	// Slice keeps a part of what the rank holds.
 	Slice
-	// Partition makes Partial of Replicate: for Sum and Prod the rank at coordinate
+	// Partition makes Partial of Replicate: for Sum, Nodes and Prod the rank at coordinate
 	// 0 of the step's axes keeps its values and the others hold the identity; for
 	// Avg, Min and Max all keep them.
 	Partition

@@ -126,7 +126,7 @@ func split(rnd *rand.Rand, op ReduceOp, v []int64) {
 	lucky := rnd.IntN(len(v))
 	x := v[0]
 	switch op {
-	case Sum, Avg:
+	case Sum, Avg, Nodes:
 		if op == Avg {
 			x *= int64(len(v))
 		}
@@ -158,7 +158,7 @@ func reduce(op ReduceOp, v []int64) int64 {
 	r := v[0]
 	for _, x := range v[1:] {
 		switch op {
-		case Sum, Avg:
+		case Sum, Avg, Nodes:
 			r += x
 		case Prod:
 			r *= x
@@ -222,7 +222,7 @@ func (t *twin) runLocal(s *Step, next *twin, pos int, coord []int) error {
 		}
 		if s.Kind == Partition && s.Place(coord) != 0 {
 			switch s.Op {
-			case Sum:
+			case Sum, Nodes:
 				v = 0
 			case Prod:
 				v = 1

@@ -94,7 +94,7 @@ func validatePartials(axes Axes, placements []Placement) error {
 			continue
 		}
 		if p.op >= reduceOps {
-			return fmt.Errorf("layout: New: axis %s of mesh %v has a Partial with an unknown reduction; use Sum, Avg, Prod, Min or Max",
+			return fmt.Errorf("layout: New: axis %s of mesh %v has a Partial with an unknown reduction; use Sum, Avg, Prod, Min, Max or Nodes",
 				axes.Name(i), axes)
 		}
 		if n := p.list.len(); p.IsMask() && (p.dim < 0 || int(p.dim) >= n) {

@@ -247,6 +247,19 @@ func TestProgramHasTheSameBits(t *testing.T) {
 		"-sample", "0", "-plot", "", "-json"}
 	example := programtest.Build(t)
 	example.HasTheSameBits(t, append(programtest.Ways(), more...), args...)
+	t.Run("nodes", func(t *testing.T) { // wide enough for ranks to have nodes of the sums of products and classes
+		ways := []programtest.Way{{Ranks: 2}, {Ranks: 4}, {Ranks: 4, Args: []string{"-dp", "2"}}, {Ranks: 4, Args: []string{"-dp", "4"}},
+			{Ranks: 2, Args: []string{"-micro", "2", "-dp", "2"}}, {Ranks: 2, Env: []string{"GODEBUG=cpu.avx512f=off"}}, {Ranks: 8, Full: true},
+			{Ranks: 6, Args: []string{"-dp", "3"}, Full: true},
+			{Ranks: 4, Killed: true, Full: true}, {Ranks: 2, Launcher: []string{"mpirun.openmpi", "--oversubscribe", "--allow-run-as-root", "-np"}}}
+		wide := slices.Concat(args, []string{"-width", "256", "-heads", "8", "-vocab", "320"})
+		example.HasTheSameBits(t, ways, wide...)
+		ways = slices.DeleteFunc(ways, func(w programtest.Way) bool { return slices.Contains(w.Args, "-micro") }) // not with bfloat16
+		for i := range ways {
+			ways[i].Full = i != 2
+		}
+		example.HasTheSameBits(t, ways, append(wide, "-bfloat16")...)
+	})
 	t.Run("bfloat16", func(t *testing.T) {
 		ways := programtest.Ways()
 		for i := range ways { // which goes the same ways as float32

@@ -1,0 +1,170 @@
+package dtensor_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// nodeCases are operators with sums of which ranks have nodes.
+var nodeCases = []opCase{
+	{name: "MatMul", shapes: [][][]int{{{4, 256}, {256, 6}}, {{256, 4}, {4, 3}}, {{2, 3, 256}, {2, 256, 5}}, {{3, 512}, {512}}},
+		f: two(T.MatMul)},
+	{name: "Linear", shapes: [][][]int{{{4, 256}, {6, 256}, {6}}, {{4, 64, 3}, {6, 3}, {6}}, {{4, 67, 3}, {256, 3}, {256}},
+		{{256}, {4, 256}, {4}}},
+		f: func(in []T) T { return in[0].Linear(in[1], in[2]) }},
+	{name: "two Linear", shapes: [][][]int{{{4, 64, 4}, {256, 4}, {4, 256}}},
+		f: func(in []T) T { return in[0].Add(in[0].Linear(in[1], nil).Gelu().Linear(in[2], nil)) }},
+	{name: "Linear twice", shapes: [][][]int{{{4, 67, 3}, {256, 3}}}, f: func(in []T) T { // the input and the weight are used twice
+		return in[0].Linear(in[1], nil).Add(in[0].Square().Linear(in[1], nil).Tanh())
+	}},
+	{name: "Sum first", shapes: [][][]int{{{4, 8}}, {{12, 3}}, {{4, 5, 6}}, {{12, 1}}, {{8, 2}}},
+		f: one(func(x T) T { return x.Sum([]int{0}, false) })},
+	{name: "Sum two", shapes: [][][]int{{{4, 5, 6}}, {{12, 3, 1}}}, f: one(func(x T) T { return x.Sum([]int{0, 1}, true) })},
+	{name: "Sum", shapes: [][][]int{{{4, 5, 6}}, {{12, 3}}, {{16}}}, f: one(func(x T) T { return x.Sum(nil, false) })},
+	{name: "Mean", shapes: [][][]int{{{4, 5, 6}}, {{12, 3}}, {{16}}}, f: one(func(x T) T { return x.Mean(nil, false) })},
+	{name: "Mean first", shapes: [][][]int{{{12, 5, 6}}}, f: one(func(x T) T { return x.Mean([]int{0}, false) })},
+	{name: "LayerNorm", shapes: [][][]int{{{4, 8}, {8}, {8}}, {{4, 3, 5}, {5}, {5}}},
+		f: func(in []T) T { return in[0].LayerNorm(in[1], in[2], 1e-5) }},
+	{name: "RMSNorm", shapes: [][][]int{{{4, 3, 5}, {5}}}, f: two(func(x, w T) T { return x.RMSNorm(w, 1e-6) })},
+	{name: "Add", shapes: [][][]int{{{4, 3, 5}, {5}}, {{12, 5}, {1, 5}}}, f: two(func(x, y T) T { return x.Add(y) })},
+	{name: "Reshape", shapes: [][][]int{{{4, 67, 3}, {3, 64}, {64, 4}}}, // a view of what is a sum of nodes
+		f: func(in []T) T { return in[0].Linear(in[1].Transpose(0, 1), in[2].Reshape(256).Narrow(0, 0, 64)) }},
+}
+
+// With SameBits ranks that have nodes of sums make the sum that one rank makes.
+func TestNodesHaveTheSameBits(t *testing.T) {
+	for _, dt := range []tensor.DType{tensor.Float32, tensor.Float64, tensor.BFloat16, tensor.Float16} {
+		for _, c := range nodeCases {
+			grids := [][]int{{2}, {3}, {4}, {2, 2}, {8}}
+			if dt != tensor.Float32 {
+				c, grids = c.of(dt), [][]int{{2}, {4}}
+			}
+			for _, shape := range grids {
+				onMesh(t, shape, func(ctx context.Context, m *dtensor.Mesh) error {
+					m.SetSameBits(true)
+					for _, shapes := range c.shapes {
+						if err := c.checkBits(ctx, m, shapes); err != nil {
+							return fmt.Errorf("%s, %v, shapes %v, mesh %v: %w", c.name, dt, shapes, m, err)
+						}
+					}
+					return nil
+				})
+			}
+		}
+	}
+}
+
+// With SameBits what is computed twice, and what is scattered at once, has the same bits.
+func TestRecomputedNodesHaveTheSameBits(t *testing.T) {
+	const batch, tokens, width = 4, 32, 128
+	R, S := layout.Replicate(), layout.Shard
+	var want [][]float64
+	for _, p := range []layout.Placement{R, S(0), S(1)} { // of the weights
+		for _, grid := range [][]int{{1}, {2}, {3}, {4}} {
+			onMesh(t, grid, func(ctx context.Context, m *dtensor.Mesh) error {
+				m.SetSameBits(true)
+				normal := func(stream uint64, p layout.Placement, shape ...int) T {
+					return dtensor.Normal(m, dtensor.Key{Stream: stream}, 0, 1, shape, m.Every(p)...)
+				}
+				x := normal(1, S(0), batch, tokens, width)
+				params := []T{normal(2, p, 2*width, width), normal(3, p, width, 2*width), normal(4, R, width), normal(5, R, tokens+1, width)}
+				block := func(h T) T {
+					h = h.Add(params[3].Narrow(0, 1, tokens)).RMSNorm(params[2], 1e-6)
+					return h.Linear(params[0].Redistribute(m.Every(R)...), nil).Tanh().Linear(params[1], nil).Reduced().Add(h)
+				}
+				for way, f := range []func(func(T) T, T) T{func(f func(T) T, h T) T { return f(h) }, dtensor.Recompute, dtensor.ScatterGradients} {
+					value, grads, err := dtensor.ValueAndGrad(ctx, func() T {
+						h := x.Add(params[2])
+						for range 2 {
+							h = f(block, h)
+						}
+						return h.Square().Mean(nil, false)
+					}, params...)
+					if err != nil {
+						return fmt.Errorf("way %d, mesh %v: %w", way, m, err)
+					}
+					got := [][]float64{{value.Item()}}
+					for _, g := range grads {
+						got = append(got, tensor.ToSlice[float64](tensor.Cast(g.Dense().Full(), tensor.Float64)))
+					}
+					if m.Size() == 1 && want == nil {
+						want = got
+					}
+					for i := range want {
+						if k := differ(got[i], want[i]); k >= 0 {
+							return fmt.Errorf("way %d, mesh %v, weights %v: %d: element %d is %v, want %v", way, m, p, i, k, got[i][k], want[i][k])
+						}
+					}
+				}
+				return nil
+			})
+		}
+	}
+}
+
+// With SameBits a step of training over ranks that have nodes makes the calls that it makes
+// without: an all-gather of two ranks' nodes takes the place of an all-reduce, over four ranks two
+// calls that move what it moves do. All gradients of the batch are in one of them.
+func TestNodesAreAddedAtOnce(t *testing.T) {
+	const batch, tokens, width = 4, 64, 256
+	const parameters = 4 * (2*width*width + 2*width + width*2*width + 2*width) // bytes
+	R, S := layout.Replicate(), layout.Shard
+	type places = []layout.Placement
+	for _, c := range []struct {
+		grid          []int
+		batch         places
+		up, down      places
+		without, with string
+		gradients     int // bytes of the parameters whose gradients are sums over the batch
+	}{
+		// The loss and the gradients.
+		{[]int{2}, places{S(0)}, places{R}, places{R}, "AllReduce×2", "AllGather×2", parameters},
+		{[]int{4}, places{S(0)}, places{R}, places{R}, "AllReduce×2", "AllGather×1, AllGatherV×1, AllToAllV×1", parameters},
+		// And what the second weight gives, and the gradient of what the first is given.
+		{[]int{2, 2}, places{S(0), R}, places{R, S(0)}, places{R, S(1)}, "AllReduce×4", "AllGather×4", parameters/2 + 4*width},
+	} {
+		for _, same := range []bool{false, true} {
+			onMesh(t, c.grid, func(ctx context.Context, m *dtensor.Mesh) error {
+				m.SetSameBits(same)
+				normal := func(stream uint64, p places, shape ...int) T {
+					return dtensor.Normal(m, dtensor.Key{Stream: stream}, 0, 1, shape, p...)
+				}
+				whole := m.Every(R)
+				x := normal(1, c.batch, batch, tokens, width)
+				params := []T{normal(2, c.up, 2*width, width), normal(3, c.up, 2*width), normal(4, c.down, width, 2*width),
+					normal(5, whole, width), normal(6, whole, width)}
+				record := m.Comm().Record()
+				_, _, err := dtensor.ValueAndGrad(ctx, func() T {
+					h := x.LayerNorm(params[3], params[4], 1e-5).Linear(params[0], params[1]).Gelu()
+					return x.Add(h.Linear(params[2], nil).Reduced()).Square().Sum(nil, false)
+				}, params...)
+				record.Stop()
+				if err != nil {
+					return err
+				}
+				stats, want := record.Stats(), c.without
+				if same {
+					want = c.with
+				}
+				if got := stats.Calls(); got != want {
+					return fmt.Errorf("mesh %v, same bits %v: the calls are %s, want %s: %v", m, same, got, want, stats.Causes)
+				}
+				most := 0 // that a call hands in
+				for cause, n := range stats.Causes {
+					if cause.Cause == "ValueAndGrad: parameter gradients" {
+						most = max(most, n.Bytes)
+					}
+				}
+				if most != c.gradients {
+					return fmt.Errorf("mesh %v, same bits %v: %d bytes of gradients are added up, want %d: %v", m, same, most, c.gradients, stats.Causes)
+				}
+				return nil
+			})
+		}
+	}
+}
