@@ -26,7 +26,7 @@ type options struct {
 	top       widths  // of the layers between the products and the logit
 	dim       int     // features of a table's rows
 	tableRows int     // of a table, at most
-	typical   bool    // tables are planned for embedding.TypicalRates, not for those of this machine
+	measure   bool    // tables are planned for this machine's rates, not for embedding.TypicalRates
 	memory    float64 // megabytes of tables on a rank, 0: no limit
 	dynamic   float64 // megabytes of one table of keys on all ranks of tp, 0: 26 tables of rows
 
@@ -64,6 +64,8 @@ func flags(o *options) *flag.FlagSet {
 	f.IntVar(&o.dim, "dim", 16, "features of a table's rows")
 	f.IntVar(&o.tableRows, "table-rows", 1<<20, "rows of a table, at most; rare values share rows if there are more")
 	f.Float64Var(&o.memory, "memory", 0, "megabytes that the tables of a rank may take, at most (default: no limit)")
+	f.BoolVar(&o.measure, "measure", false, "plan where tables lie by what this machine takes, measured now; another run may then place them "+
+		"otherwise, and its last bits differ")
 	f.Float64Var(&o.dynamic, "dynamic", 0, "look raw ids up in one table of keys, whose rows take `MB` megabytes together and come and go "+
 		"(default: a table of rows for each category)")
 	f.Uint64Var(&o.seed, "seed", 1, "of the invented log, parameters and batches")

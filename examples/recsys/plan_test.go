@@ -28,7 +28,6 @@ func TestPlan(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			o.typical = true // as the plan, which measures nothing
 			mesh, err := dtensor.NewMesh(world, dtensor.Axis{Name: "dp", Size: o.dp}, dtensor.Axis{Name: "tp", Size: o.tp})
 			if err != nil {
 				return err

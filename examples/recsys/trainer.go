@@ -123,7 +123,7 @@ func (t *trainer) setUp() {
 // place plans where the tables lie.
 func (t *trainer) place(ctx context.Context) (*embedding.Plan, error) {
 	rates := embedding.TypicalRates()
-	if !t.o.typical {
+	if t.o.measure {
 		var err error
 		if rates, err = embedding.MeasureRates(ctx, t.mesh, "tp"); err != nil {
 			return nil, err
