@@ -14,7 +14,7 @@ import (
 
 // Ranks that would hang or disagree on 4096 ranks are found by gorun plan, whose error has both ranks and both lines; a
 // rank in the middle that is unlike all others is, if it is told to run.
-func TestForecastOfDisagreement(t *testing.T) {
+func TestProgramsThatDisagreeOnManyRanks(t *testing.T) {
 	const program = "testdata/disagree"
 	testenv.DependsOn(t, "./"+program)
 	text, err := os.ReadFile(program + "/main.go")
