@@ -43,7 +43,8 @@ func TestElastic(t *testing.T) {
 	t.Run("gorun is killed", func(t *testing.T) { c.loses(t, learn) })
 	t.Run("a host has no gorun", func(t *testing.T) { c.lacksGorun(t, learn) })
 	for _, e := range []elasticCase{
-		{"a rank is killed", "two", "openmpi mpich", []string{"--elastic", "restart"}, c.killRank(2), []string{"restart 1, from the last snapshot"}},
+		{"a rank is killed", "two", "openmpi mpich", []string{"--elastic", "restart"}, c.killRank(2),
+			[]string{"restart 1, from the last snapshot"}},
 		{"a rank is killed, shrink", "two", "", []string{"--elastic", "shrink"}, c.killRank(2), []string{"with 3 ranks, restart 1"}},
 		{"a daemon is killed", "three", "openmpi", []string{"--elastic", "restart"}, c.killAll(2, "orted", "prted", "hydra_pmi_proxy"),
 			[]string{"starting the job again, restart 1"}},
