@@ -97,8 +97,7 @@ func (t *Tensor) accumulate(g *Tensor) {
 	if n.back != nil && g.spec.nodes() != 0 && g.DType() != t.DType() {
 		g = n.reduced(g).Cast(t.DType())
 	}
-	switch {
-	case n.apart:
+	if n.apart {
 		n.parts = append(n.parts, g)
 		return
 	}

@@ -14,19 +14,15 @@ import (
 	"github.com/gorun-spmd/gorun/launcher/supervisor"
 )
 
-// maxBarren is how many attempts in a row may fail without a snapshot of a later step.
-const maxBarren = 3
-
 // elasticGrace is what the ranks of an elastic job have, after one has failed, to say why
 // others did: its next attempt goes on from memory, so they have nothing to save.
 const elasticGrace = 300 * time.Millisecond
 
 // An elastic job goes on after a failure, from snapshots in memory. A nil one does not.
 type elastic struct {
-	file   *os.File // the memory
-	best   int      // the highest step that there was a snapshot of
-	barren int      // attempts in a row without one of a higher step
-	ranks  int      // that have come this far
+	file     *os.File // the memory
+	progress supervisor.Progress
+	ranks    int // that have come this far
 }
 
 // newElastic makes the memory of --elastic; nil if that was not given.
@@ -38,7 +34,7 @@ func newElastic(o *options.Options) (*elastic, error) {
 	if err != nil {
 		return nil, exit.Remedied(err)
 	}
-	return &elastic{file: f, best: -1, ranks: o.Size()}, nil
+	return &elastic{file: f, progress: supervisor.Progress{Best: -1}, ranks: o.Size()}, nil
 }
 
 func (e *elastic) close() {
@@ -61,14 +57,14 @@ func (e *elastic) step() (step int, ok bool) {
 // else that was saved.
 func (e *elastic) goesOn(saved bool) bool {
 	step, ok := e.step()
-	e.barren++
-	if ok && step > e.best {
-		e.best, e.barren = step, 0
+	if !ok {
+		step = -1
 	}
+	e.progress.Failed(step)
 	if !ok && saved {
-		e.barren = 0
+		e.progress.Saved()
 	}
-	return e.barren < maxBarren
+	return e.progress.Barren() == ""
 }
 
 // goesOn reports whether the elastic job may be started again after an attempt whose first
@@ -93,12 +89,7 @@ func (a *attempt) goesOn(f failure, o *supervisor.Outcome) bool {
 	if a.elastic.goesOn(a.saved()) {
 		return true
 	}
-	if ok {
-		a.console.Say("not starting the job again: %d attempts in a row have come no further than the snapshot of step %d", maxBarren,
-			a.elastic.best)
-	} else {
-		a.console.Say("not starting the job again: %d attempts in a row have failed and had saved nothing", maxBarren)
-	}
+	a.console.Say("not starting the job again: %s", a.elastic.progress.Barren())
 	return false
 }
 

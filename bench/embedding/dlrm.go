@@ -81,6 +81,16 @@ func measureDLRM(b *measure.Bench, name string, size dlrmSize, batches int, opti
 	d := &dlrm{b: b, size: size}
 	scope := b.Mesh.Device().Open() // the tables and the state of their optimizers go with it
 	defer scope.Close()
+	if err := d.make(batches, optimizer); err != nil {
+		return err
+	}
+	return b.CaseErr(name, d.next, func(t measure.Timing) []measure.Field {
+		return []measure.Field{{Name: "samples_s_core", Value: float64(size.samples) / float64(b.World.Size()) / t.NS * 1e9}}
+	})
+}
+
+// make makes the tables, with their optimizer, and the batches, and checks a step.
+func (d *dlrm) make(batches int, optimizer func([]*dtensor.Tensor) embedding.Optimizer) error {
 	if err := d.makeTables(); err != nil {
 		return err
 	}
@@ -88,12 +98,7 @@ func measureDLRM(b *measure.Bench, name string, size dlrmSize, batches int, opti
 	if err := d.makeBatches(batches); err != nil {
 		return err
 	}
-	if err := d.check(); err != nil {
-		return err
-	}
-	return b.CaseErr(name, d.next, func(t measure.Timing) []measure.Field {
-		return []measure.Field{{Name: "samples_s_core", Value: float64(size.samples) / float64(b.World.Size()) / t.NS * 1e9}}
-	})
+	return d.check()
 }
 
 // makeTables makes the tables in the layouts of a plan.

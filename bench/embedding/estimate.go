@@ -42,16 +42,9 @@ func measureEstimate(b *measure.Bench, name string, size dlrmSize, kinds []embed
 	d := &dlrm{b: b, size: size, kinds: kinds, state: tensor.Float32.Size()}
 	scope := b.Mesh.Device().Open() // the tables and the state of their optimizers go with it
 	defer scope.Close()
-	if err := d.makeTables(); err != nil {
-		return err
-	}
-	d.tables.Fuse(embedding.FusedOptimizer{Rate: dlrmRate, New: func(params []*dtensor.Tensor) embedding.Optimizer {
+	if err := d.make(batches, func(params []*dtensor.Tensor) embedding.Optimizer {
 		return optim.NewRowAdagrad(params, optim.RowAdagradConfig{})
-	}})
-	if err := d.makeBatches(batches); err != nil {
-		return err
-	}
-	if err := d.check(); err != nil {
+	}); err != nil {
 		return err
 	}
 	return b.CaseErr(name, d.next, func(t measure.Timing) []measure.Field {

@@ -67,8 +67,8 @@ func Open(id string, secret keepalive.Secret, tether func(net.Conn)) (*Depot, er
 	d := &Depot{file: file, local: local, remote: remote, secret: secret, tether: tether,
 		ranks: map[*net.UnixConn]*os.Process{}, users: map[net.Conn]int{},
 		info: Info{ID: rand.Text(), Host: host, Addresses: keepalive.Addresses(), Port: remote.Addr().(*net.TCPAddr).Port}}
-	go d.serveRanks()
-	go d.serveHosts()
+	go accept(local, func(c net.Conn) { d.serveRank(c.(*net.UnixConn)) })
+	go accept(remote, d.serveHost)
 	return d, nil
 }
 
@@ -79,10 +79,10 @@ func (d *Depot) Close() {
 	d.file.Close()
 }
 
-// serveRanks gives the memory to the ranks of this host.
-func (d *Depot) serveRanks() {
+// accept serves each that connects, until the listener is closed.
+func accept(l net.Listener, serve func(c net.Conn)) {
 	for {
-		c, err := d.local.AcceptUnix()
+		c, err := l.Accept()
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
@@ -90,7 +90,7 @@ func (d *Depot) serveRanks() {
 			time.Sleep(10 * time.Millisecond) // of too many open files, for instance
 			continue
 		}
-		go d.serveRank(c)
+		go serve(c)
 	}
 }
 
@@ -179,22 +179,7 @@ func (d *Depot) End(next int) error {
 	}
 }
 
-// serveHosts answers those that connect by TCP.
-func (d *Depot) serveHosts() {
-	for {
-		c, err := d.remote.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err != nil {
-			time.Sleep(10 * time.Millisecond) // of too many open files, for instance
-			continue
-		}
-		go d.serveHost(c)
-	}
-}
-
-// serveHost answers one that has connected.
+// serveHost answers one that has connected by TCP.
 func (d *Depot) serveHost(c net.Conn) {
 	defer c.Close()
 	purpose, attempt, err := welcome(c, d.secret)

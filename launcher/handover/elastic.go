@@ -18,9 +18,6 @@ import (
 	"github.com/gorun-spmd/gorun/launcher/supervisor"
 )
 
-// maxBarren is how many attempts in a row may fail without a snapshot of a later step.
-const maxBarren = 3
-
 // elasticGrace is what a launcher has to end the ranks of an attempt that has failed, before it is
 // killed and the depots end what is left of them: the next attempt goes on from memory.
 const elasticGrace = time.Second
@@ -32,10 +29,9 @@ const elasticHeed = 20
 // An elastic job on several hosts goes on after a failure, from snapshots in the memory of its
 // hosts. A host that is lost stays so.
 type elastic struct {
-	hub    *depot.Hub
-	hosts  []hosts.Host // that are left
-	best   int          // the highest step of a snapshot; -1: there is none
-	barren int          // attempts in a row without one of a higher step
+	hub      *depot.Hub
+	hosts    []hosts.Host // that are left
+	progress supervisor.Progress
 }
 
 // elasticFits returns an error if snapshots cannot be kept for a job on several hosts.
@@ -71,7 +67,7 @@ func (h *Handover) attempts(paths []string) (status int, err error) {
 		return 0, err
 	}
 	defer hub.Close()
-	h.elastic = &elastic{hub: hub, hosts: h.list.hosts, best: -1}
+	h.elastic = &elastic{hub: hub, hosts: h.list.hosts, progress: supervisor.Progress{Best: -1}}
 	for began := time.Now(); ; h.number++ {
 		if h.number > 0 {
 			h.spent, h.failed = time.Since(began), 0
@@ -120,10 +116,7 @@ func (h *Handover) goesOn(alive []string, say func(format string, args ...any)) 
 		say("%s lost: %s does not answer, or its memory is gone", strings.Join(lost, ", "), were(lost))
 		e.hosts = slices.DeleteFunc(slices.Clone(e.hosts), func(it hosts.Host) bool { return slices.Contains(lost, it.Name) })
 	}
-	e.barren++
-	if kept > e.best {
-		e.best, e.barren = kept, 0
-	}
+	e.progress.Failed(kept)
 	next := ranks
 	if h.opts.Elastic == options.ElasticShrink {
 		next = max(ranks-max(1, gone), min(ranks, max(1, h.opts.MinRanks)))
@@ -139,11 +132,8 @@ func (h *Handover) goesOn(alive []string, say func(format string, args ...any)) 
 	case !begun && len(lost) == 0 && h.words.ownWord(): // as for a wrong flag
 		say("not starting the job again: it failed by its own word before its first step")
 		return false
-	case e.barren >= maxBarren && e.best < 0:
-		say("not starting the job again: %d attempts in a row have failed and had saved nothing", maxBarren)
-		return false
-	case e.barren >= maxBarren:
-		say("not starting the job again: %d attempts in a row have come no further than the snapshot of step %d", maxBarren, e.best)
+	case e.progress.Barren() != "":
+		say("not starting the job again: %s", e.progress.Barren())
 		return false
 	case len(e.hosts) == 0 || next < least:
 		say("not starting the job again: no slots are left for %s", phrase.Count(least, "rank"))
@@ -155,7 +145,7 @@ func (h *Handover) goesOn(alive []string, say func(format string, args ...any)) 
 		with = " with " + phrase.Count(next, "rank")
 	}
 	from := "; there is no snapshot yet"
-	if e.best >= 0 {
+	if e.progress.Best >= 0 {
 		from = ", from the last snapshot that is whole on the hosts that are left"
 	}
 	say("starting the job again%s, restart %d%s", with, h.number+1, from)

@@ -14,6 +14,7 @@ import (
 	"github.com/gorun-spmd/gorun/launcher/hosts"
 	"github.com/gorun-spmd/gorun/launcher/machine"
 	"github.com/gorun-spmd/gorun/launcher/options"
+	"github.com/gorun-spmd/gorun/launcher/supervisor"
 )
 
 // What an attempt has told decides whether another follows, where, and with how many ranks.
@@ -84,7 +85,7 @@ func TestElasticDecisions(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			h := &Handover{opts: o, elastic: &elastic{hosts: list, best: -1}}
+			h := &Handover{opts: o, elastic: &elastic{hosts: list, progress: supervisor.Progress{Best: -1}}}
 			for i, a := range c.attempts {
 				h.words = newWords(false)
 				h.number = i

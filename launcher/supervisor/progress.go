@@ -1,0 +1,34 @@
+package supervisor
+
+import "fmt"
+
+// maxBarren is how many attempts in a row may fail without a snapshot of a later step.
+const maxBarren = 3
+
+// Progress is how far the attempts of an elastic job have come.
+type Progress struct {
+	Best   int // the highest step that there was a snapshot of; -1: there was none
+	barren int // attempts in a row without one of a higher step
+}
+
+// Failed counts an attempt, after which the last snapshot is that of a step; -1: there is none.
+func (p *Progress) Failed(step int) {
+	p.barren++
+	if step > p.Best {
+		p.Best, p.barren = step, 0
+	}
+}
+
+// Saved says that the last attempt has saved something else than a snapshot.
+func (p *Progress) Saved() { p.barren = 0 }
+
+// Barren returns why there is to be no further attempt, "" if there may be one.
+func (p *Progress) Barren() string {
+	switch {
+	case p.barren < maxBarren:
+		return ""
+	case p.Best < 0:
+		return fmt.Sprintf("%d attempts in a row have failed and had saved nothing", maxBarren)
+	}
+	return fmt.Sprintf("%d attempts in a row have come no further than the snapshot of step %d", maxBarren, p.Best)
+}
