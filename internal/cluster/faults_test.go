@@ -140,11 +140,11 @@ func (f fault) try(t *testing.T, cmd *exec.Cmd, host string) (wrong string) {
 		return says
 	}
 	var began time.Time
-	for limit := time.Now().Add(patience); len(left()) > 0; time.Sleep(5 * time.Millisecond) {
+	for limit := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		if began.IsZero() && strings.Contains(out.String(), "now\n") {
 			began = time.Now()
 		}
-		if len(ended) > 0 || time.Now().After(limit) {
+		if len(left()) == 0 || len(ended) > 0 || time.Now().After(limit) {
 			break
 		}
 	}
