@@ -56,7 +56,10 @@ func TestLink(t *testing.T) {
 	figures := regexp.MustCompile(`"name":"[a-z_/0-9]+".*"ns":([0-9.]+)`)
 	for range 3 {
 		for _, call := range []string{"all_reduce/16777216", "all_gather/1048576"} {
-			for _, args := range [][]string{{"bin/coll", "2", call, "16777216"}, {"bin/comm", "-json", "-time", "2s", "-max", "16777216", "-match", call}} {
+			for _, args := range [][]string{
+				{"bin/coll", "2", call, "16777216"},
+				{"bin/comm", "-json", "-time", "2s", "-max", "16777216", "-match", call},
+			} {
 				out := run(append(append(mpirun, "-np", "4"), args...)...)
 				for _, f := range figures.FindAllStringSubmatch(out, -1) {
 					ns, _ := strconv.ParseFloat(f[1], 64)
@@ -65,8 +68,9 @@ func TestLink(t *testing.T) {
 			}
 		}
 		for _, overlap := range []string{"0", "1"} {
-			out := run(append(append(mpirun, "-np", "2", "--map-by", "node", "-x", "GORUN_OVERLAP="+overlap),
-				train(c.dir, "-dp", "2", "-steps", "16", "-layers", "4", "-width", "384", "-heads", "6", "-context", "128", "-batch", "2", "-json")...)...)
+			example := train(c.dir, "-dp", "2", "-steps", "16", "-layers", "4", "-width", "384", "-heads", "6", "-context", "128",
+				"-batch", "2", "-json")
+			out := run(append(append(mpirun, "-np", "2", "--map-by", "node", "-x", "GORUN_OVERLAP="+overlap), example...)...)
 			t.Logf("GORUN_OVERLAP=%s %s", overlap, regexp.MustCompile(`"(tokens_per_second|state_sha256)":"?\w+`).FindAllString(out, -1))
 		}
 	}
