@@ -98,7 +98,7 @@ func New(ctx context.Context, c *comm.Comm) (*Mailbox, error) {
 	m.outs, m.ins = make([]outbound, n), make([]inbound, n)
 	m.spare.New = func() any { return newBlockingCall(m) }
 	m.sent.m = m
-	m.sent.over.Store(true)
+	m.sent.over.Store(1)
 	if err := m.open(ctx, ringBytes); err != nil {
 		return nil, err
 	}

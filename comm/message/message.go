@@ -175,7 +175,7 @@ func (m *Mailbox) release(c *blockingCall, err error) {
 	}
 	c.buf, c.alloc, c.ctx, c.status, c.err, c.transfer = comm.Buffer{}, nil, nil, Status{}, nil, nil
 	c.call.Src, c.call.Dst = comm.Buffer{}, comm.Buffer{}
-	c.over.Store(false)
+	c.over.Store(0)
 	m.spare.Put(c)
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/release"
 )
 
 // A Request is a send or a receive that was begun. Its methods may be called more than once and
@@ -17,8 +18,8 @@ type Request struct {
 	what  uint64 // the type of the elements
 	peer  int
 	tag   int
-	width int32       // bytes of an element
-	over  atomic.Bool // it has ended; status and err are set
+	over  atomic.Uint64 // 1: it has ended; status and err are set
+	width int32         // bytes of an element
 	kind  comm.Kind
 	loose bool                        // nobody may be waiting
 	alloc func(bytes int) comm.Buffer // makes buf, when the length is known; nil: buf is there
@@ -73,7 +74,7 @@ func (m *Mailbox) newRequest(c *comm.Call, b comm.Buffer, width int) *Request {
 func (m *Mailbox) failed(c *comm.Call, b comm.Buffer, width int, err error) *Request {
 	r := &Request{m: m, err: err}
 	r.fill(c, b, width)
-	r.over.Store(true)
+	release.Store(&r.over, 1)
 	return r
 }
 
@@ -86,6 +87,9 @@ func describe(c *comm.Call, kind comm.Kind, b comm.Buffer, peer, tag int) {
 		c.Dst = b
 	}
 }
+
+// ended reports whether r has ended; who sees it may read status and err.
+func (r *Request) ended() bool { return r.over.Load() != 0 }
 
 // fill makes r the request of a call.
 func (r *Request) fill(c *comm.Call, b comm.Buffer, width int) {
@@ -165,14 +169,14 @@ func (m *Mailbox) wakeDriver() {
 
 // end says that a request has ended. The lock is held.
 func (m *Mailbox) end(r *Request, err error) {
-	if r.over.Load() {
+	if r.ended() {
 		return
 	}
 	r.err = err
 	if r.loose {
 		m.loose--
 	}
-	r.over.Store(true)
+	release.Store(&r.over, 1)
 	if r.done != nil {
 		close(r.done)
 	}
@@ -180,12 +184,12 @@ func (m *Mailbox) end(r *Request, err error) {
 
 // look makes progress, and returns the rank that r waits for, -1 if it has ended.
 func (r *Request) look() (rank int, err error) {
-	if r.over.Load() {
+	if r.ended() {
 		return -1, nil
 	}
 	m := r.m
 	m.advance()
-	if r.over.Load() {
+	if r.ended() {
 		return -1, nil
 	}
 	return m.waitsFor(r.peer), nil
@@ -237,7 +241,7 @@ func (b *blockingCall) block() error {
 	}
 	b.begin()
 	m.mu.Unlock()
-	if !b.over.Load() {
+	if !b.ended() {
 		if err := m.backend.Await(b.ctx, &b.call, b.on); err != nil {
 			m.broke(err)
 			return err
@@ -252,7 +256,7 @@ func (b *blockingCall) block() error {
 // Wait returns when the request has ended: the buffer of a send may then be changed, that of a receive
 // read. If ctx is done before, the communicator is aborted; to give up waiting alone, select on Done.
 func (r *Request) Wait(ctx context.Context) (Status, error) {
-	if !r.over.Load() {
+	if !r.ended() {
 		call := r.origin()
 		if err := r.m.backend.Await(ctx, call, r.look); err != nil {
 			r.m.broke(err)
@@ -282,7 +286,7 @@ func (r *Request) Done() <-chan struct{} {
 	defer r.m.mu.Unlock()
 	if r.done == nil {
 		r.done = make(chan struct{})
-		if r.over.Load() {
+		if r.ended() {
 			close(r.done)
 		}
 	}
@@ -291,11 +295,11 @@ func (r *Request) Done() <-chan struct{} {
 
 // Test reports whether the request has ended; Wait then returns at once.
 func (r *Request) Test() bool {
-	if r.over.Load() {
+	if r.ended() {
 		return true
 	}
 	r.m.advance()
-	return r.over.Load()
+	return r.ended()
 }
 
 // ErrCancelled is what errors.Is finds in the error of a request that was cancelled.
@@ -308,7 +312,7 @@ func (r *Request) Cancel() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.progress()
-	if r.over.Load() {
+	if r.ended() {
 		return errors.Is(r.err, ErrCancelled)
 	}
 	for p := m.posted.first; p != nil; p = p.next {
@@ -340,7 +344,7 @@ func WaitAny(ctx context.Context, requests ...*Request) (i int, st Status, err e
 	}
 	found := func() int {
 		for i, r := range requests {
-			if r.over.Load() {
+			if r.ended() {
 				return i
 			}
 		}
