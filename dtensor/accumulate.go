@@ -104,6 +104,13 @@ func (s *running) pass(ctx context.Context, f func() *Tensor, params []*Tensor, 
 		value = value.Cast(v.DType())
 		value = value.to(value.spec.replicated(), "ValueAndGrad").Detach()
 	}
+	if last {
+		grads = make([]Grad, len(params))
+		if eng.overlap > 0 && !eng.same {
+			t.early = newEarly(params, grads, eng.overlap)
+			defer t.early.drain()
+		}
+	}
 	t.backward(v, filled(v.spec.replicated(), v.DType(), 1))
 	if eng.same {
 		addParts(params)
@@ -121,7 +128,7 @@ func (s *running) pass(ctx context.Context, f func() *Tensor, params []*Tensor, 
 		}
 	}
 	if last {
-		grads = t.collect(params)
+		t.collect(params, grads)
 		for i, g := range grads {
 			g.keep(scope)
 			if g.dense != nil {

@@ -2,6 +2,7 @@ package dtensor
 
 import (
 	"runtime"
+	"slices"
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
@@ -41,6 +42,14 @@ type pending struct {
 
 // add sets *dst to g in the layout want, now or in reduce.
 func (b *bucket) add(dst **Tensor, g *Tensor, want *spec) {
+	if b.pack(dst, g, want) == nil {
+		*dst = b.distinct(g.to(want, bucketCause).Detach())
+	}
+}
+
+// pack adds g to a pack whose sums will set *dst to g in the layout want, and returns the pack; nil, and
+// nothing is done, if g needs something else than a sum.
+func (b *bucket) pack(dst **Tensor, g *Tensor, want *spec) *pack {
 	item := pending{dst: dst, g: g, want: want}
 	key := packKey{mesh: want.mesh, dt: g.DType()}
 	ok := g.spec.cyclic >= 0 || want.cyclic >= 0 // these have no plan
@@ -54,16 +63,16 @@ func (b *bucket) add(dst **Tensor, g *Tensor, want *spec) {
 		}
 	}
 	if key.axes == 0 || want.mesh.outside() {
-		*dst = b.distinct(g.to(want, bucketCause).Detach())
-		return
+		return nil
 	}
-	for i := range b.packs {
-		if p := &b.packs[i]; p.packKey == key {
-			p.list = append(p.list, item)
-			return
-		}
+	at := slices.IndexFunc(b.packs, func(p pack) bool { return p.packKey == key })
+	if at < 0 {
+		at = len(b.packs)
+		b.packs = append(b.packs, pack{packKey: key})
 	}
-	b.packs = append(b.packs, pack{key, []pending{item}})
+	p := &b.packs[at]
+	p.list = append(p.list, item)
+	return p
 }
 
 const (
@@ -133,14 +142,30 @@ func (p *pack) reduce() {
 		*e.dst = e.g.to(e.want, bucketCause).Detach()
 		return
 	}
-	total := 0
+	p.handOut(p.sums(p.total()))
+}
+
+// bytes returns how many bytes of gradients a pack has.
+func (p *pack) bytes() (n int) {
 	for _, e := range p.list {
-		total += e.want.localNumel
+		n += e.g.local.Numel() * p.dt.Size()
+	}
+	return n
+}
+
+// total returns how many elements the sums of a pack have, before they are made.
+func (p *pack) total() (n int) {
+	for _, e := range p.list {
+		n += e.want.localNumel
 		if eng := p.mesh.eng; eng.observe != nil {
 			eng.observe(e.g.spec, e.want, p.dt.Size(), packCause, true)
 		}
 	}
-	flat := p.sums(total)
+	return n
+}
+
+// handOut sets the gradients of a pack to its sums.
+func (p *pack) handOut(flat *tensor.Tensor) {
 	at := 0
 	for _, e := range p.list {
 		n := e.want.localNumel
@@ -154,23 +179,10 @@ func (p *pack) reduce() {
 
 // sums returns the sums of a pack, one after another, as many elements as total.
 func (p *pack) sums(total int) *tensor.Tensor {
-	dev, group := p.mesh.eng.dev, p.mesh.groupOf(p.axes)
-	var src *tensor.Tensor
-	var counts []int
-	switch {
-	case p.scatter:
-		src, counts = p.scattered()
+	group := p.mesh.groupOf(p.axes)
+	src, counts := p.joined(total)
+	if p.scatter {
 		defer src.Free()
-	case len(p.list) == 1:
-		src = p.list[0].g.local
-	default:
-		src = tensor.New(dev, p.dt, total)
-		at := 0
-		for _, e := range p.list {
-			n := e.g.local.Numel()
-			tensor.Copy(tensor.Narrow(src, 0, at, n), e.g.local.Reshape(n))
-			at += n
-		}
 	}
 	switch {
 	case p.op == layout.Nodes && p.scatter:
@@ -178,16 +190,41 @@ func (p *pack) sums(total int) *tensor.Tensor {
 	case p.op == layout.Nodes:
 		return p.mesh.addNodes(group, src.Reshape(total), packCause)
 	}
-	flat := src // where the gradients of one pack were put together, their sums come
-	if p.scatter || len(p.list) == 1 {
-		flat = tensor.New(dev, p.dt, total)
+	flat, call := p.call(src, counts, total)
+	p.mesh.Do(group, call)
+	return flat
+}
+
+// joined returns the gradients of a pack one after another; where the sums are scattered, what each member of the
+// group gets, member after member, and how much.
+func (p *pack) joined(total int) (src *tensor.Tensor, counts []int) {
+	switch {
+	case p.scatter:
+		return p.scattered()
+	case len(p.list) == 1:
+		return p.list[0].g.local, nil
 	}
-	call := comm.Call{Kind: comm.AllReduceKind, Op: comm.Sum, Dst: BufferOf(flat), Src: BufferOf(src), Cause: packCause}
+	src = tensor.New(p.mesh.eng.dev, p.dt, total)
+	at := 0
+	for _, e := range p.list {
+		n := e.g.local.Numel()
+		tensor.Copy(tensor.Narrow(src, 0, at, n), e.g.local.Reshape(n))
+		at += n
+	}
+	return src, nil
+}
+
+// call returns the collective that sums what joined has returned, and where the sums will be.
+func (p *pack) call(src *tensor.Tensor, counts []int, total int) (flat *tensor.Tensor, call comm.Call) {
+	flat = src // where the gradients of one pack were put together, their sums come
+	if p.scatter || len(p.list) == 1 {
+		flat = tensor.New(p.mesh.eng.dev, p.dt, total)
+	}
+	call = comm.Call{Kind: comm.AllReduceKind, Op: comm.Sum, Dst: BufferOf(flat), Src: BufferOf(src), Cause: packCause}
 	if p.scatter {
 		call.Kind, call.SrcCounts = comm.ReduceScatterVKind, counts
 	}
-	p.mesh.Do(group, call)
-	return flat
+	return flat, call
 }
 
 // scattered returns what each member of the group gets of each gradient,

@@ -24,6 +24,7 @@ type engine struct {
 	check     bool  // see CheckReplicas
 	detect    bool  // see DetectAnomaly
 	same      bool  // see SameBits
+	overlap   int   // see SetOverlap
 	detecting *node // the node whose gradient is being computed while detect is on
 
 	observer observe.Observer // is told what operators do; nil: nobody keeps a trace
@@ -60,6 +61,9 @@ func engineOf(c *comm.Comm) *engine {
 		e := &engine{dev: dev.(tensor.Device), ctx: context.Background(), check: c.Internals().Checks(), detect: os.Getenv(AnomalyVar) == "1",
 			observer: observe.Of(c.Internals().Attr), forecast: forecast.Of(c.Internals().Attr)}
 		e.setSame(os.Getenv(SameBitsVar) == "1")
+		if os.Getenv(OverlapVar) == "1" && tensor.OnHost(e.dev) {
+			e.overlap = OverlapBytes
+		}
 		return e
 	}).(*engine)
 }

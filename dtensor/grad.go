@@ -131,18 +131,18 @@ func keepTensors(s *tensor.Scope, tensors ...*Tensor) {
 	}
 }
 
-// collect brings what the leaves have gathered to the parameters' layouts.
-func (t *tape) collect(params []*Tensor) []Grad {
+// collect brings what the leaves have gathered to the parameters' layouts, as grads.
+func (t *tape) collect(params []*Tensor, grads []Grad) {
 	if eng := params[0].spec.mesh.eng; eng.observer != nil {
 		start := time.Now()
 		defer func() { eng.observer.Span(observe.Gradient, bucketCause, nil, start) }()
 	}
-	grads := make([]Grad, len(params))
 	var bucket bucket
 	for i, p := range params {
 		n := p.node
 		want := p.spec.gradient()
 		switch {
+		case n.sent: // finish sets it
 		case len(n.rows) > 0 && n.grad == nil:
 			grads[i].rows = SumRows(n.rows...)
 		case n.grad == nil:
@@ -152,11 +152,13 @@ func (t *tape) collect(params []*Tensor) []Grad {
 		}
 	}
 	bucket.reduce()
+	if t.early != nil {
+		t.early.finish()
+	}
 	for i, p := range params {
 		if rows := p.node.rows; grads[i].dense != nil && len(rows) > 0 {
 			grads[i].dense = SumRows(rows...).addTo(grads[i].dense)
 		}
 	}
 	checkGrads(grads)
-	return grads
 }

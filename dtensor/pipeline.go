@@ -386,7 +386,8 @@ func (r *pipelining) collect() []Grad {
 		to := r.params[i].node
 		to.grad, to.own, to.dt, to.rows = n.grad, n.own, n.dt, n.rows
 	}
-	grads := t.collect(r.params)
+	grads := make([]Grad, len(r.params))
+	t.collect(r.params, grads)
 	for _, g := range grads {
 		g.keep(r.scope)
 	}

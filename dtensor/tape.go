@@ -11,7 +11,8 @@ import (
 type tape struct {
 	nodes  []*node
 	slab   []node
-	closed bool // f has returned; a tensor that still refers to the tape is a constant
+	early  *early // sums gradients while run goes on; nil: they are summed in the end
+	closed bool   // f has returned; a tensor that still refers to the tape is a constant
 }
 
 // A node is one recorded operator, or one parameter, on a tape.
@@ -28,6 +29,8 @@ type node struct {
 	apart bool         // gradients that arrive are kept apart, in parts; parameters only
 	parts []*Tensor
 	rows  []*Rows // row-sparse gradients that have arrived; parameters only
+	used  int     // how many nodes the tape had when an operator first asked about it, 0: none has; parameters only
+	sent  bool    // the sum of its gradients over the ranks has begun; parameters only
 }
 
 func (t *tape) add(op string, s *spec, back func(gy *Tensor)) *node {
@@ -46,6 +49,9 @@ func (t *tape) add(op string, s *spec, back func(gy *Tensor)) *node {
 func (t *Tensor) tracked() bool {
 	if t.node == nil {
 		return false
+	}
+	if n := t.node; n.back == nil && n.used == 0 {
+		n.used = len(n.tape.nodes)
 	}
 	now := t.spec.mesh.eng.tape
 	if now == nil || t.node.tape == now {
@@ -96,6 +102,9 @@ func (t *Tensor) accumulate(g *Tensor) {
 	}
 	if n.back != nil && g.spec.nodes() != 0 && g.DType() != t.DType() {
 		g = n.reduced(g).Cast(t.DType())
+	}
+	if n.sent {
+		panic("dtensor: a gradient arrives at a parameter whose sum has begun: an operator has not asked whether it is tracked")
 	}
 	if n.apart {
 		n.parts = append(n.parts, g)
@@ -196,11 +205,12 @@ func (t *tape) backward(v, gy *Tensor) {
 // run hands on the gradients that have arrived at the nodes from first on.
 func (t *tape) run(first int) {
 	for i := len(t.nodes) - 1; i >= first; i-- {
-		n := t.nodes[i]
-		if n.grad == nil || n.back == nil {
-			continue
+		if n := t.nodes[i]; n.grad != nil && n.back != nil {
+			n.handOn()
 		}
-		n.handOn()
+		if t.early != nil && first == 0 {
+			t.early.passed(i)
+		}
 	}
 }
 
@@ -246,13 +256,13 @@ func Record(op string, out *Tensor, inputs []*Tensor, backward func(gy *Tensor) 
 
 // Tracked reports whether an operator on these inputs has to be recorded:
 // whether one of them depends on a parameter of the running ValueAndGrad.
-func Tracked(inputs ...*Tensor) bool {
-	for _, t := range inputs {
+func Tracked(inputs ...*Tensor) (tracked bool) {
+	for _, t := range inputs { // all of them: each parameter learns that it is used
 		if t != nil && t.tracked() {
-			return true
+			tracked = true
 		}
 	}
-	return false
+	return tracked
 }
 
 // accumulateRows adds a row-sparse gradient to t. It stays one if t is a parameter in

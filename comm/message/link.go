@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/release"
 )
 
 // A link carries packets to the other ranks. The mailbox's lock is held.
@@ -47,7 +48,10 @@ func (l *ringLink) poll(read func(from int, p *packet)) error {
 	return nil
 }
 
-func (l *ringLink) eat(from int, bytes uint64) { l.ins[from].taken.eager.Add(bytes) }
+func (l *ringLink) eat(from int, bytes uint64) {
+	eager := &l.ins[from].taken.eager
+	release.Store(eager, eager.Load()+bytes) // no other rank writes it
+}
 
 func (l *ringLink) look(to int, o *outbound) { o.eaten = l.outs[to].taken.eager.Load() }
 

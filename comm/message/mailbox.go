@@ -20,6 +20,7 @@ type Mailbox struct {
 	backend comm.MessageBackend
 	shared  comm.SharedBackend // nil: ranks share no memory
 	link    link
+	rings   *ringLink         // link, if it is one
 	holder  comm.DeviceHolder // nil: there is no memory of a device
 	memory  comm.WindowMemory // with shared
 	me      int
@@ -32,6 +33,7 @@ type Mailbox struct {
 	mu      sync.Mutex // guards what follows
 	outs    []outbound // by rank
 	ins     []inbound  // by rank
+	fresh   []Request  // not used yet
 	posted  list       // receives and probes that have no message yet
 	count   uint64     // messages that have come
 	sends   table      // long messages whose receiver has not got them
@@ -96,7 +98,7 @@ func New(ctx context.Context, c *comm.Comm) (*Mailbox, error) {
 	m.outs, m.ins = make([]outbound, n), make([]inbound, n)
 	m.spare.New = func() any { return newBlockingCall(m) }
 	m.sent.m = m
-	m.sent.over.Store(true)
+	m.sent.over.Store(1)
 	if err := m.open(ctx, ringBytes); err != nil {
 		return nil, err
 	}
@@ -134,7 +136,7 @@ func (m *Mailbox) open(ctx context.Context, ringBytes int) error {
 		l.outs[r] = outRing{ring: ring{at(m.me, n*lineBytes+r*ringBytes), lines}, taken: (*line)(at(r, m.me*lineBytes))}
 		l.ins[r] = inRing{ring: ring{at(r, n*lineBytes+m.me*ringBytes), lines}, taken: (*line)(at(m.me, r*lineBytes))}
 	}
-	m.link = l
+	m.link, m.rings = l, l
 	m.pieces.open(memory, m.me)
 	return nil
 }

@@ -166,11 +166,11 @@ func (m *Mailbox) accept(r *Request, e *envelope) {
 		return
 	}
 	if r.alloc != nil {
-		r.data = r.alloc(e.bytes)
+		r.buf = r.alloc(e.bytes)
 	}
 	r.status = e.status()
 	if !e.long {
-		copy(r.data, e.data)
+		copy(r.buf.Data(), e.data)
 		if e.from != m.me {
 			m.link.eat(e.from, uint64(e.bytes)+lineBytes)
 		}
@@ -184,11 +184,11 @@ func (m *Mailbox) accept(r *Request, e *envelope) {
 func (r *Request) refuses(m *Mailbox, e *envelope) error {
 	if e.what != r.what {
 		return fmt.Errorf("%w: what has come is %s, and this receive is of %s; give both calls one type of elements", comm.ErrMismatch,
-			e.describe(m), typed(r.what, len(r.data), int(r.width)))
+			e.describe(m), typed(r.what, r.buf.Bytes(), int(r.width)))
 	}
-	if r.alloc == nil && e.bytes > len(r.data) {
+	if r.alloc == nil && e.bytes > r.buf.Bytes() {
 		return fmt.Errorf("%w: what has come is %s, and the receive has room for %d elements; give it more, or use RecvSlice",
-			comm.ErrMismatch, e.describe(m), len(r.data)/max(1, int(r.width)))
+			comm.ErrMismatch, e.describe(m), r.buf.Bytes()/max(1, int(r.width)))
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func Recv[T any](ctx context.Context, m *Mailbox, buf []T, from, tag int) (Statu
 	return m.blockingRecv(ctx, comm.Of(buf), widthOf[T](), from, tag, nil)
 }
 
-func (m *Mailbox) blockingRecv(ctx context.Context, b comm.Buffer, width, from, tag int, alloc func(int) []byte) (Status, error) {
+func (m *Mailbox) blockingRecv(ctx context.Context, b comm.Buffer, width, from, tag int, alloc func(int) comm.Buffer) (Status, error) {
 	c := m.blocking(ctx, comm.TaggedRecvKind, b, width, from, tag)
 	c.alloc = alloc
 	err := m.inner.Alone(&c.call, c.do)
@@ -57,9 +57,9 @@ func (m *Mailbox) blockingRecv(ctx context.Context, b comm.Buffer, width, from, 
 // RecvSlice receives a message whose length this rank need not know.
 func RecvSlice[T any](ctx context.Context, m *Mailbox, from, tag int) ([]T, Status, error) {
 	var got []T
-	st, err := m.blockingRecv(ctx, comm.Of(got), widthOf[T](), from, tag, func(bytes int) []byte {
+	st, err := m.blockingRecv(ctx, comm.Of(got), widthOf[T](), from, tag, func(bytes int) comm.Buffer {
 		got = make([]T, bytes/widthOf[T]())
-		return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(got))), bytes)
+		return comm.Of(got)
 	})
 	return got, st, err
 }
@@ -78,7 +78,7 @@ func Probe(ctx context.Context, m *Mailbox, from, tag int) (Status, error) {
 func TryProbe(m *Mailbox, from, tag int) (st Status, ok bool, err error) {
 	c := m.blocking(context.Background(), comm.TaggedProbeKind, comm.Buffer{}, 0, from, tag)
 	err = m.inner.Alone(&c.call, func() error {
-		if err := c.check(); err != nil {
+		if err := m.check(&c.call); err != nil {
 			return err
 		}
 		if err := m.backend.Broken(); err != nil {
@@ -111,23 +111,41 @@ func IRecv[T any](m *Mailbox, buf []T, from, tag int) *Request {
 }
 
 // startRecv begins a receive.
-func (m *Mailbox) startRecv(b comm.Buffer, width, from, tag int) *Request {
-	call := callOf(comm.TaggedRecvKind, b, from, tag)
-	r := &Request{m: m}
-	r.fill(&call, b, width)
-	r.post(&call, r.begin)
+func (m *Mailbox) startRecv(b comm.Buffer, width, from, tag int) (r *Request) {
+	call := comm.Call{Kind: comm.TaggedRecvKind, Root: from, Tag: tag, Dst: b}
+	err := m.inner.Alone(&call, func() error {
+		if err := m.enter(&call); err != nil {
+			return err
+		}
+		r = m.newRequest(&call, b, width)
+		r.begin()
+		m.mu.Unlock()
+		return nil
+	})
+	if err != nil {
+		return m.failed(&call, b, width, err)
+	}
 	return r
 }
 
 // startSend begins a send. All sends that are over at once have one request.
-func (m *Mailbox) startSend(b comm.Buffer, width, to, tag int) *Request {
-	c := m.blocking(context.Background(), comm.TaggedSendKind, b, width, to, tag)
-	c.post(&c.call, c.start)
-	if c.over.Load() && c.err == nil {
-		m.release(c, nil)
-		return &m.sent
+func (m *Mailbox) startSend(b comm.Buffer, width, to, tag int) (r *Request) {
+	call := comm.Call{Kind: comm.TaggedSendKind, Root: to, Tag: tag, Src: b}
+	err := m.inner.Alone(&call, func() error {
+		if err := m.enter(&call); err != nil {
+			return err
+		}
+		if r = &m.sent; !m.sendShort(&call, width) {
+			r = m.newRequest(&call, b, width)
+			r.begin()
+		}
+		m.mu.Unlock()
+		return nil
+	})
+	if err != nil {
+		return m.failed(&call, b, width, err)
 	}
-	return &c.Request
+	return r
 }
 
 // SendRecv sends src to rank to and receives into the start of dst from rank from, at once: ranks that all
@@ -144,7 +162,8 @@ func SendRecv[R, S any](ctx context.Context, m *Mailbox, dst []R, from, recvTag 
 // blocking returns a call that returns when it has ended.
 func (m *Mailbox) blocking(ctx context.Context, kind comm.Kind, b comm.Buffer, width, peer, tag int) *blockingCall {
 	c := m.spare.Get().(*blockingCall)
-	c.ctx, c.call = ctx, callOf(kind, b, peer, tag)
+	c.ctx = ctx
+	describe(&c.call, kind, b, peer, tag)
 	c.fill(&c.call, b, width)
 	return c
 }
@@ -154,10 +173,9 @@ func (m *Mailbox) release(c *blockingCall, err error) {
 	if err != nil {
 		return
 	}
-	c.data, c.buf, c.alloc, c.ctx, c.status, c.err, c.at = nil, comm.Buffer{}, nil, nil, Status{}, nil, 0
-	c.call = comm.Call{}
-	c.loose = false
-	c.over.Store(false)
+	c.buf, c.alloc, c.ctx, c.status, c.err, c.transfer = comm.Buffer{}, nil, nil, Status{}, nil, nil
+	c.call.Src, c.call.Dst = comm.Buffer{}, comm.Buffer{}
+	c.over.Store(0)
 	m.spare.Put(c)
 }
 

@@ -51,8 +51,7 @@ func (m *Mailbox) read(from int, p *packet) {
 			return
 		}
 		m.sends.remove(p.bytes)
-		r.id = m.takes.add(r) // so that fail finds it
-		r.peerID = p.what
+		r.transfer = &transfer{id: m.takes.add(r), peerID: p.what, data: r.buf.Data()} // in takes fail finds it
 		m.streams = append(m.streams, r)
 	case piecePacket:
 		m.piece(from, p)
@@ -84,7 +83,7 @@ func (m *Mailbox) say(to int, p packet) {
 		return
 	}
 	o := &m.outs[to]
-	if len(o.queue) == 0 && m.put(to, p) {
+	if len(o.queue) == 0 && m.put(to, &p) {
 		return
 	}
 	o.queue = append(o.queue, waitingPacket{packet: p})
@@ -92,8 +91,13 @@ func (m *Mailbox) say(to int, p packet) {
 }
 
 // put sends a packet; ok is false if there is no room yet.
-func (m *Mailbox) put(to int, p packet) (ok bool) {
-	if ok = m.link.put(to, p); ok {
+func (m *Mailbox) put(to int, p *packet) (ok bool) {
+	if m.rings != nil { // without a copy, which a link needs
+		ok = m.rings.outs[to].put(p)
+	} else {
+		ok = m.link.put(to, *p)
+	}
+	if ok {
 		m.outs[to].sent++
 	}
 	return ok
@@ -106,7 +110,7 @@ func (m *Mailbox) unqueue() {
 		n := 0
 		for ; n < len(o.queue); n++ {
 			w := &o.queue[n]
-			if w.send != nil && !m.trySend(w.send) || w.send == nil && !m.put(to, w.packet) {
+			if w.send != nil && !m.trySend(w.send) || w.send == nil && !m.put(to, &w.packet) {
 				break
 			}
 		}
@@ -134,18 +138,32 @@ func (m *Mailbox) send(r *Request) {
 	m.queued++
 }
 
+// sendShort sends a message that may leave at once, and reports whether it did.
+func (m *Mailbox) sendShort(c *comm.Call, width int) bool {
+	to, data := c.Root, c.Src.Data()
+	return to != m.me && len(m.outs[to].queue) == 0 && m.affords(to, len(data)) &&
+		m.putEager(to, &packet{tag: int32(c.Tag), width: uint32(width), what: c.Fingerprint().What >> 16, data: data})
+}
+
+// putEager sends a message with its envelope; ok is false if there is no room yet.
+func (m *Mailbox) putEager(to int, p *packet) (ok bool) {
+	p.kind, p.bytes = eagerPacket, uint64(len(p.data))
+	if ok = m.put(to, p); ok {
+		m.outs[to].eager += p.bytes + lineBytes
+	}
+	return ok
+}
+
 // trySend sends a message, or its envelope; ok is false if there is no room yet.
 func (m *Mailbox) trySend(r *Request) (ok bool) {
-	o, n := &m.outs[r.peer], len(r.data)
-	p := packet{kind: eagerPacket, tag: int32(r.tag), width: uint32(r.width), what: r.what, bytes: uint64(n)}
-	if n <= m.eager && m.afford(r.peer, n) {
-		p.data = r.data
-		if !m.put(r.peer, p) {
-			return false
+	n := r.buf.Bytes()
+	p := packet{tag: int32(r.tag), width: uint32(r.width), what: r.what, bytes: uint64(n)}
+	if m.affords(r.peer, n) {
+		p.data = r.buf.Data()
+		if ok = m.putEager(r.peer, &p); ok {
+			m.end(r, nil)
 		}
-		o.eager += uint64(n) + lineBytes
-		m.end(r, nil)
-		return true
+		return ok
 	}
 	id := m.sends.add(r)
 	p.kind, p.words = askPacket, [3]uint64{id}
@@ -153,20 +171,23 @@ func (m *Mailbox) trySend(r *Request) (ok bool) {
 		p.words[2] = uint64(byExport)
 	} else if m.shared == nil {
 		p.words[2] = uint64(byPieces)
-	} else if at, ok := m.shared.Export(unsafe.Pointer(unsafe.SliceData(r.data)), n); ok {
+	} else if at, ok := m.shared.Export(r.buf.Ptr, n); ok {
 		p.words[1], p.words[2] = at, uint64(byExport)
 	}
-	if !m.put(r.peer, p) {
+	if !m.put(r.peer, &p) {
 		m.sends.remove(id)
 		return false
 	}
 	return true
 }
 
-// afford reports whether a message may go with its envelope: who does not receive is not to keep
-// much of them.
-func (m *Mailbox) afford(to, n int) bool {
+// affords reports whether a message may go with its envelope: a short one may, unless its receiver has not taken
+// many of them.
+func (m *Mailbox) affords(to, n int) bool {
 	o := &m.outs[to]
+	if n > m.eager {
+		return false
+	}
 	if o.eager+uint64(n)+lineBytes-o.eaten <= m.credit {
 		return true
 	}
@@ -176,8 +197,8 @@ func (m *Mailbox) afford(to, n int) bool {
 
 // sendSelf gives a message to this rank's own receives.
 func (m *Mailbox) sendSelf(r *Request) {
-	e := envelope{from: m.me, tag: int32(r.tag), width: int(r.width), what: r.what, bytes: len(r.data), data: r.data}
-	if len(r.data) > m.eager {
+	e := envelope{from: m.me, tag: int32(r.tag), width: int(r.width), what: r.what, bytes: r.buf.Bytes(), data: r.buf.Data()}
+	if e.bytes > m.eager {
 		e.long, e.id, e.way, e.data = true, m.sends.add(r), byExport, nil
 	}
 	m.arrive(&e)
@@ -191,7 +212,7 @@ func (m *Mailbox) fetch(r *Request, e *envelope) {
 	switch {
 	case e.bytes == 0:
 	case e.from == m.me:
-		copyBytes(r.data, m.sends.get(e.id).data)
+		copyBytes(r.buf.Data(), m.sends.get(e.id).buf.Data())
 	case e.way == byExport:
 		p := m.shared.Import(e.from, e.at, e.bytes)
 		if p == nil {
@@ -199,11 +220,10 @@ func (m *Mailbox) fetch(r *Request, e *envelope) {
 			m.end(r, m.err)
 			return
 		}
-		copyBytes(r.data, unsafe.Slice((*byte)(p), e.bytes))
+		copyBytes(r.buf.Data(), unsafe.Slice((*byte)(p), e.bytes))
 	default:
-		r.data, r.at = r.data[:e.bytes], 0
-		r.id = m.takes.add(r)
-		m.say(e.from, packet{kind: grantPacket, bytes: e.id, what: r.id})
+		r.transfer = &transfer{id: m.takes.add(r), data: r.buf.Data()[:e.bytes]}
+		m.say(e.from, packet{kind: grantPacket, bytes: e.id, what: r.transfer.id})
 		return
 	}
 	m.end(r, nil)
@@ -234,7 +254,7 @@ func (m *Mailbox) stream() {
 	for i, stuck := 0, 0; stuck < len(m.streams); {
 		i %= len(m.streams)
 		r := m.streams[i]
-		n := 0
+		t, n := r.transfer, 0
 		if len(m.outs[r.peer].queue) == 0 { // else its receiver reads nothing now
 			n = m.sendPiece(r)
 		}
@@ -244,22 +264,23 @@ func (m *Mailbox) stream() {
 			continue
 		}
 		stuck = 0
-		if r.at += n; r.at < len(r.data) {
+		if t.at += n; t.at < len(t.data) {
 			i++
 			continue
 		}
 		m.streams = slices.Delete(m.streams, i, i+1)
-		m.takes.remove(r.id)
+		m.takes.remove(t.id)
 		m.end(r, nil)
 	}
 }
 
 // sendPiece sends a piece of a message, and returns its length, 0 if there is no room yet.
 func (m *Mailbox) sendPiece(r *Request) int {
-	n := min(pieceBytes, len(r.data)-r.at)
-	data := r.data[r.at : r.at+n]
+	t := r.transfer
+	n := min(pieceBytes, len(t.data)-t.at)
+	data := t.data[t.at : t.at+n]
 	if m.shared == nil {
-		if !m.put(r.peer, packet{kind: piecePacket, what: r.peerID, data: data}) {
+		if !m.put(r.peer, &packet{kind: piecePacket, what: t.peerID, data: data}) {
 			return 0
 		}
 		return n
@@ -270,7 +291,7 @@ func (m *Mailbox) sendPiece(r *Request) int {
 	}
 	copyBytes(unsafe.Slice((*byte)(unsafe.Add(p.base, p.next*pieceBytes)), n), data)
 	p.flags[p.next].Store(1)
-	m.say(r.peer, packet{kind: piecePacket, what: r.peerID, bytes: uint64(p.next), words: [3]uint64{uint64(n)}})
+	m.say(r.peer, packet{kind: piecePacket, what: t.peerID, bytes: uint64(p.next), words: [3]uint64{uint64(n)}})
 	p.next = (p.next + 1) % pieceCount
 	return n
 }
@@ -281,18 +302,19 @@ func (m *Mailbox) piece(from int, p *packet) {
 	if m.shared == nil {
 		n = uint64(len(p.data))
 	}
-	if r == nil || which >= pieceCount || n > pieceBytes || n > uint64(len(r.data)-r.at) {
+	if r == nil || which >= pieceCount || n > pieceBytes || n > uint64(len(r.transfer.data)-r.transfer.at) {
 		m.damaged(from, "a piece")
 		return
 	}
+	t := r.transfer
 	if m.shared == nil {
-		copyBytes(r.data[r.at:], p.data)
+		copyBytes(t.data[t.at:], p.data)
 	} else {
 		base := unsafe.Add(m.memory.Address(from), m.pieces.at)
-		copyBytes(r.data[r.at:], unsafe.Slice((*byte)(unsafe.Add(base, int(which)*pieceBytes)), n))
+		copyBytes(t.data[t.at:], unsafe.Slice((*byte)(unsafe.Add(base, int(which)*pieceBytes)), n))
 		(*atomic.Uint64)(unsafe.Add(base, pieceCount*pieceBytes+int(which)*lineBytes)).Store(0)
 	}
-	if r.at += int(n); r.at == len(r.data) {
+	if t.at += int(n); t.at == len(t.data) {
 		m.takes.remove(p.what)
 		m.end(r, nil)
 	}

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/release"
 )
 
 // A Request is a send or a receive that was begun. Its methods may be called more than once and
@@ -14,76 +15,105 @@ import (
 type Request struct {
 	m     *Mailbox
 	buf   comm.Buffer
-	data  []byte // of buf
 	what  uint64 // the type of the elements
 	peer  int
 	tag   int
-	width int32       // bytes of an element
-	over  atomic.Bool // it has ended; status and err are set
+	over  atomic.Uint64 // 1: it has ended; status and err are set
+	width int32         // bytes of an element
 	kind  comm.Kind
-	loose bool                   // nobody may be waiting
-	alloc func(bytes int) []byte // makes data, when the length is known; nil: data is there
+	loose bool                        // nobody may be waiting
+	alloc func(bytes int) comm.Buffer // makes buf, when the length is known; nil: buf is there
 
 	// Guarded by the mailbox's lock until it is over.
 	status     Status
 	err        error
 	done       chan struct{} // nil: nobody has asked for it
 	prev, next *Request      // among those posted
-	id, peerID uint64        // of a transfer in pieces: this rank's number, the other's
-	at         int           // bytes of data that have gone or come
+	transfer   *transfer     // of a message that goes in pieces
 }
 
-// A blockingCall is the request of a call that returns when it has ended, or of one that may outlive it. One
-// serves many calls.
+// A transfer is a message that goes in pieces.
+type transfer struct {
+	id, peerID uint64 // this rank's number for it, the other's
+	data       []byte
+	at         int // bytes of data that have gone or come
+}
+
+// A blockingCall is the request of a call that returns when it has ended. One serves many calls.
 type blockingCall struct {
 	Request
-	call      comm.Call // its origin
-	ctx       context.Context
-	do, start func() error
-	on        func() (int, error)
+	call comm.Call // its origin
+	ctx  context.Context
+	do   func() error
+	on   func() (int, error)
 }
 
 // newBlockingCall makes a request for blocking calls.
 func newBlockingCall(m *Mailbox) *blockingCall {
 	b := &blockingCall{Request: Request{m: m}}
-	b.do, b.start, b.on = b.block, b.begin, b.look
+	b.do, b.on = b.block, b.look
 	return b
 }
 
-// callOf describes a send, a receive or a probe.
-func callOf(kind comm.Kind, b comm.Buffer, peer, tag int) comm.Call {
-	c := comm.Call{Kind: kind, Root: peer, Tag: tag}
+// requestsAtOnce is how many requests are allocated together.
+const requestsAtOnce = 16
+
+// newRequest makes the request of a call that the program may wait for. The lock is held.
+func (m *Mailbox) newRequest(c *comm.Call, b comm.Buffer, width int) *Request {
+	if len(m.fresh) == 0 {
+		m.fresh = make([]Request, requestsAtOnce)
+	}
+	r := &m.fresh[0]
+	m.fresh = m.fresh[1:]
+	r.m, r.loose = m, true
+	r.fill(c, b, width)
+	return r
+}
+
+// failed returns the request of a call that was refused.
+func (m *Mailbox) failed(c *comm.Call, b comm.Buffer, width int, err error) *Request {
+	r := &Request{m: m, err: err}
+	r.fill(c, b, width)
+	release.Store(&r.over, 1)
+	return r
+}
+
+// describe makes an empty call a send, a receive or a probe.
+func describe(c *comm.Call, kind comm.Kind, b comm.Buffer, peer, tag int) {
+	c.Kind, c.Root, c.Tag = kind, peer, tag
 	if kind == comm.TaggedSendKind {
 		c.Src = b
 	} else if kind == comm.TaggedRecvKind {
 		c.Dst = b
 	}
-	return c
 }
+
+// ended reports whether r has ended; who sees it may read status and err.
+func (r *Request) ended() bool { return r.over.Load() != 0 }
 
 // fill makes r the request of a call.
 func (r *Request) fill(c *comm.Call, b comm.Buffer, width int) {
 	r.kind, r.peer, r.tag, r.width = c.Kind, c.Root, c.Tag, int32(width)
-	r.buf, r.data = b, b.Data()
+	r.buf = b
 	r.what = c.Fingerprint().What >> 16
 }
 
 // origin returns the call that began r. Few requests need it, and it is as large as they are.
 func (r *Request) origin() *comm.Call {
-	c := callOf(r.kind, r.buf, r.peer, r.tag)
-	return &c
+	c := new(comm.Call)
+	describe(c, r.kind, r.buf, r.peer, r.tag)
+	return c
 }
 
 // check returns what is wrong with a call.
-func (r *Request) check() error {
-	m := r.m
-	any := r.kind != comm.TaggedSendKind
+func (m *Mailbox) check(c *comm.Call) error {
+	any := c.Kind != comm.TaggedSendKind
 	switch {
-	case (r.peer < 0 || r.peer >= len(m.outs)) && !(any && r.peer == AnySource):
-		return fmt.Errorf("there is no rank %d; give one of 0 to %d", r.peer, len(m.outs)-1)
-	case (r.tag < 0 || r.tag > MaxTag) && !(any && r.tag == AnyTag):
-		return fmt.Errorf("there is no tag %d; give one of 0 to %d", r.tag, MaxTag)
-	case m.holder != nil && len(r.data) > 0 && m.holder.Holds(r.buf.Ptr):
+	case (c.Root < 0 || c.Root >= len(m.outs)) && !(any && c.Root == AnySource):
+		return fmt.Errorf("there is no rank %d; give one of 0 to %d", c.Root, len(m.outs)-1)
+	case (c.Tag < 0 || c.Tag > MaxTag) && !(any && c.Tag == AnyTag):
+		return fmt.Errorf("there is no tag %d; give one of 0 to %d", c.Tag, MaxTag)
+	case m.holder != nil && (c.Src.Count > 0 && m.holder.Holds(c.Src.Ptr) || c.Dst.Count > 0 && m.holder.Holds(c.Dst.Ptr)):
 		return errDevice
 	}
 	return nil
@@ -91,32 +121,28 @@ func (r *Request) check() error {
 
 var errDevice = errors.New("the buffer lies in the memory of a device; copy it to the host first")
 
-// post begins a request that the program may wait for, by begin.
-func (r *Request) post(call *comm.Call, begin func() error) {
-	r.loose = true
-	if err := r.m.inner.Alone(call, begin); err != nil && !r.over.Load() {
-		r.err = err
-		r.over.Store(true)
-	}
-}
-
-// begin checks a call and posts it.
-func (r *Request) begin() error {
-	if err := r.check(); err != nil {
+// enter checks a call. Without an error the lock is held.
+func (m *Mailbox) enter(c *comm.Call) error {
+	if err := m.check(c); err != nil {
 		return err
 	}
-	m := r.m
-	if err := m.backend.Touch(r.kind, len(r.data)); err != nil {
+	if err := m.backend.Touch(c.Kind, c.Bytes()); err != nil {
 		return err
 	}
 	m.mu.Lock()
-	defer m.mu.Unlock()
+	err := m.err
 	if m.closed {
-		return errClosed
+		err = errClosed
 	}
-	if m.err != nil {
-		return m.err
+	if err != nil {
+		m.mu.Unlock()
 	}
+	return err
+}
+
+// begin begins a request. The lock is held.
+func (r *Request) begin() {
+	m := r.m
 	if r.loose {
 		m.loose++
 	}
@@ -131,7 +157,6 @@ func (r *Request) begin() error {
 		m.end(r, nil)
 	}
 	m.wakeDriver()
-	return nil
 }
 
 // wakeDriver sees to it that what nobody waits for goes on. The lock is held.
@@ -144,14 +169,14 @@ func (m *Mailbox) wakeDriver() {
 
 // end says that a request has ended. The lock is held.
 func (m *Mailbox) end(r *Request, err error) {
-	if r.over.Load() {
+	if r.ended() {
 		return
 	}
 	r.err = err
 	if r.loose {
 		m.loose--
 	}
-	r.over.Store(true)
+	release.Store(&r.over, 1)
 	if r.done != nil {
 		close(r.done)
 	}
@@ -159,12 +184,12 @@ func (m *Mailbox) end(r *Request, err error) {
 
 // look makes progress, and returns the rank that r waits for, -1 if it has ended.
 func (r *Request) look() (rank int, err error) {
-	if r.over.Load() {
+	if r.ended() {
 		return -1, nil
 	}
 	m := r.m
 	m.advance()
-	if r.over.Load() {
+	if r.ended() {
 		return -1, nil
 	}
 	return m.waitsFor(r.peer), nil
@@ -211,10 +236,12 @@ func (b *blockingCall) block() error {
 		m.comm.Abort(cause)
 		return cause
 	}
-	if err := b.begin(); err != nil {
+	if err := m.enter(&b.call); err != nil {
 		return err
 	}
-	if !b.over.Load() {
+	b.begin()
+	m.mu.Unlock()
+	if !b.ended() {
 		if err := m.backend.Await(b.ctx, &b.call, b.on); err != nil {
 			m.broke(err)
 			return err
@@ -229,7 +256,7 @@ func (b *blockingCall) block() error {
 // Wait returns when the request has ended: the buffer of a send may then be changed, that of a receive
 // read. If ctx is done before, the communicator is aborted; to give up waiting alone, select on Done.
 func (r *Request) Wait(ctx context.Context) (Status, error) {
-	if !r.over.Load() {
+	if !r.ended() {
 		call := r.origin()
 		if err := r.m.backend.Await(ctx, call, r.look); err != nil {
 			r.m.broke(err)
@@ -259,7 +286,7 @@ func (r *Request) Done() <-chan struct{} {
 	defer r.m.mu.Unlock()
 	if r.done == nil {
 		r.done = make(chan struct{})
-		if r.over.Load() {
+		if r.ended() {
 			close(r.done)
 		}
 	}
@@ -268,11 +295,11 @@ func (r *Request) Done() <-chan struct{} {
 
 // Test reports whether the request has ended; Wait then returns at once.
 func (r *Request) Test() bool {
-	if r.over.Load() {
+	if r.ended() {
 		return true
 	}
 	r.m.advance()
-	return r.over.Load()
+	return r.ended()
 }
 
 // ErrCancelled is what errors.Is finds in the error of a request that was cancelled.
@@ -285,7 +312,7 @@ func (r *Request) Cancel() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.progress()
-	if r.over.Load() {
+	if r.ended() {
 		return errors.Is(r.err, ErrCancelled)
 	}
 	for p := m.posted.first; p != nil; p = p.next {
@@ -317,7 +344,7 @@ func WaitAny(ctx context.Context, requests ...*Request) (i int, st Status, err e
 	}
 	found := func() int {
 		for i, r := range requests {
-			if r.over.Load() {
+			if r.ended() {
 				return i
 			}
 		}

@@ -29,6 +29,8 @@ func (r *Rank) collective(ctx context.Context, call *comm.Call) error {
 		return r.one(ctx, call, ibarrier, r.comm)
 	case r.folds(call):
 		return r.fold(ctx, call)
+	case r.levelled(call) && !call.Kind.Reduces():
+		return r.gatherLevels(ctx, call)
 	case r.byMessages(call):
 		return r.pairs(ctx, call)
 	}

@@ -48,6 +48,13 @@
 // bits (Open MPI's saturate), uint8 (MPICH compares with signs) and user-defined
 // operations.
 //
+// # Several hosts
+//
+// Where the ranks of a communicator lie on several hosts, the same number on each, one host after the other, an
+// AllReduce and an AllGather of 64 KiB and more go by levels: within a host between all ranks, between hosts
+// between ranks of one number alone, in pieces that are on both ways at a time. The order of a fold stays that of the ranks.
+// AllReduces of 16-bit floats do not: their sums would be rounded on each host.
+//
 // # Communicators
 //
 // Those that the program has let go of on all of their ranks are freed when more are

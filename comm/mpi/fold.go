@@ -58,6 +58,9 @@ func (r *Rank) fold(ctx context.Context, call *comm.Call) error {
 		if call.Kind == comm.AllReduceKind && call.Src.Bytes()*n <= min(smallFold, r.most) {
 			return r.foldAll(ctx, call)
 		}
+		if r.levelled(call) {
+			return r.foldLevels(ctx, call)
+		}
 	case comm.PatternReduceScatter:
 		step, longest, part = max(1, foldStep/call.Unit()/n)*unit, call.Src.Count/n, r.foldParts
 		for _, count := range call.SrcCounts {

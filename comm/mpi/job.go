@@ -29,6 +29,7 @@ type job struct {
 	checks     checking               // of calls
 	thread     chan func()            // runs on the thread that started the library
 	control    uintptr                // the communicator of control messages
+	hosts      []uint64               // of the ranks of the world
 
 	alarm  atomic.Uint32 // counts what could concern a waiting call
 	polled atomic.Int64  // when control messages were last looked for, by ticks

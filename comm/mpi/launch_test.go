@@ -38,6 +38,7 @@ func TestMain(m *testing.M) {
 // tasks are what ranks do.
 var tasks = map[string]func(context.Context, *Rank) error{
 	"suite":         suite,
+	"levels":        onLevels,
 	"windows":       windows,
 	"messages":      messages,
 	"sendrecv":      sendRecv,

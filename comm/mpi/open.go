@@ -86,7 +86,7 @@ func open(o Options) (*Rank, error) {
 		go j.guard()
 	}
 	return j.join(&Rank{job: j, group: newGroup(worldID, lib.handles[commWorld], j.rank, j.size), me: j.rank, world: world,
-		checks: j.checks, unordered: o.Unordered, most: maxBytes}), nil
+		checks: j.checks, unordered: o.Unordered, most: maxBytes, levels: j.levels(world)}), nil
 }
 
 // serve runs functions on one thread: the one that starts and ends the library.
@@ -175,6 +175,7 @@ func (j *job) acquaint() error {
 	locations, processes := make([]location, j.size), make([]process, j.size)
 	for i, its := range all {
 		locations[i], processes[i] = its.location, its.process
+		j.hosts = append(j.hosts, its.host)
 		if its.checks != all[0].checks {
 			return fmt.Errorf("rank %d compares calls %v and rank %d %v; give all ranks the same %s and Options",
 				0, checking(all[0].checks), i, checking(its.checks), debugVariable)

@@ -40,6 +40,7 @@ type Rank struct {
 	checks    checking
 	unordered bool
 	most      int // bytes of one MPI call
+	levels    *levels
 	splits    uint64
 
 	// Scratch of the call in progress.
@@ -56,6 +57,7 @@ type Rank struct {
 	notes          []note
 	noted          int // how many of them are of this call
 	texts          *texts
+	mail           mail
 	pad            [2]uint64 // where empty buffers lie
 }
 
@@ -115,7 +117,7 @@ func (r *Rank) Split(ctx context.Context, members []int) (comm.Backend, error) {
 		world[i] = r.world[m]
 	}
 	return r.job.join(&Rank{job: r.job, parent: r, group: made, me: int(key), world: world,
-		checks: r.checks, unordered: r.unordered, most: r.most}), nil
+		checks: r.checks, unordered: r.unordered, most: r.most, levels: r.job.levels(world)}), nil
 }
 
 // Do carries out one call.

@@ -1,0 +1,234 @@
+//go:build linux && !nolibs
+
+package mpi
+
+import (
+	"context"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/simd"
+)
+
+// levels are the two levels of a communicator whose ranks are on several hosts: the same number on each, one
+// host after the other. Between the hosts, where a byte costs most, each rank talks with its peers alone: the ranks
+// with its own number on the other hosts.
+type levels struct {
+	hosts, per int // ranks on each
+	from, step int // bytes of a rank from which a call goes by levels, and of those that go at a time
+}
+
+// levelsFrom is from how many bytes of a rank a call goes by levels, levelsStep how many of them go at a time. On two hosts
+// with a cable of 1 Gbit/s and two ranks each, an AllReduce of 16 MiB takes half of what it takes without levels.
+const (
+	levelsFrom = 64 << 10
+	levelsStep = 512 << 10
+)
+
+// levelsOf returns the levels of the ranks that are on these hosts, nil if there is one level alone.
+func levelsOf(hosts []uint64) *levels {
+	per := 0
+	for per < len(hosts) && hosts[per] == hosts[0] {
+		per++
+	}
+	if per < 2 || per == len(hosts) || len(hosts)%per != 0 {
+		return nil
+	}
+	seen := map[uint64]bool{}
+	for at := 0; at < len(hosts); at += per {
+		if seen[hosts[at]] {
+			return nil
+		}
+		seen[hosts[at]] = true
+		for _, h := range hosts[at : at+per] {
+			if h != hosts[at] {
+				return nil
+			}
+		}
+	}
+	return &levels{hosts: len(hosts) / per, per: per, from: levelsFrom, step: levelsStep}
+}
+
+// levels returns those of a communicator of these ranks of the world.
+func (j *job) levels(world []int) *levels {
+	hosts := make([]uint64, len(world))
+	for i, r := range world {
+		hosts[i] = j.hosts[r]
+	}
+	return levelsOf(hosts)
+}
+
+// levelled reports whether a call goes by levels. Sums of 16-bit floats do not: they would be rounded on each host.
+func (r *Rank) levelled(call *comm.Call) bool {
+	if r.levels == nil || call.Src.Bytes() < r.levels.from {
+		return false
+	}
+	switch call.Kind {
+	case comm.AllReduceKind:
+		return call.DType() != comm.Float16 && call.DType() != comm.BFloat16
+	case comm.AllGatherKind:
+		return true
+	}
+	return false
+}
+
+// foldLevels is an AllReduce by levels, in rank order. The values go in steps, and of each step every rank of a host
+// has a share. What the hosts before have folded of it comes from the peer there; with the values of this
+// host's ranks it goes on to the next. The last host has the result, which goes back from host to host. At tick t
+// host h of H
+//
+//	gets its shares of step t-h from its own ranks, and what the hosts before have folded of it
+//	passes on what it has folded of step t-h-1
+//	gets the result of step t-(2H-2-h) from the next host
+//	passes on that of step t-(2H-1-h), to the host before and to its own ranks
+//
+// so a link carries each value once in each direction, both at a time.
+func (r *Rank) foldLevels(ctx context.Context, call *comm.Call) error {
+	v, fold := r.levels, *call
+	if fold.Op == comm.Avg {
+		fold.Op = comm.Sum
+	}
+	unit, count := call.Unit()/call.DType().Size(), call.Src.Count
+	step := max(1, v.step/call.Unit()) * unit
+	steps := (count + step - 1) / step
+	host, mine := r.me/v.per, r.me%v.per
+	first, last := host == 0, host == v.hosts-1
+	own := r.me - mine // the first rank of this host
+	share := func(b comm.Buffer, s, of int) comm.Buffer {
+		b = b.Slice(s*step, min((s+1)*step, count))
+		units := b.Count / unit
+		return b.Slice(units*of/v.per*unit, units*(of+1)/v.per*unit)
+	}
+	slots := r.slots(share(call.Src, 0, v.per-1), v.per+2) // the last share is the longest
+	slot := func(i, s int) comm.Buffer { return slots(i).Slice(0, share(call.Src, s, mine).Count) }
+	before, folded := v.per, v.per+1
+	there := func(s int) bool { return s >= 0 && s < steps }
+	for t := range steps + 2*v.hosts - 1 {
+		gets, result := t-host, t-(2*v.hosts-1-host)
+		m := r.mail.empty()
+		if there(gets) {
+			for q := range v.per {
+				m.swap(own+q, share(call.Src, gets, q), slot(q, gets))
+			}
+			if !first {
+				m.recv(r.me-v.per, slot(before, gets))
+			}
+		}
+		if there(gets-1) && !last {
+			m.send(r.me+v.per, slot(folded, gets-1))
+		}
+		if there(result+1) && !last {
+			m.recv(r.me+v.per, share(call.Dst, result+1, mine))
+		}
+		if there(result) {
+			if !first {
+				m.send(r.me-v.per, share(call.Dst, result, mine))
+			}
+			for q := range v.per {
+				m.swap(own+q, share(call.Dst, result, mine), share(call.Dst, result, q))
+			}
+		}
+		if err := r.carry(ctx, call, m); err != nil {
+			return err
+		}
+		if !there(gets) {
+			continue
+		}
+		r.srcs = r.srcs[:0]
+		if !first {
+			r.srcs = append(r.srcs, slot(before, gets).Ptr)
+		}
+		for q := range v.per {
+			from := slot(q, gets)
+			if q == mine {
+				from = share(call.Src, gets, mine)
+			}
+			r.srcs = append(r.srcs, from.Ptr)
+		}
+		n := 1
+		if r.dsts[0] = slot(folded, gets).Ptr; last {
+			r.dsts[1], n = share(call.Dst, gets, mine).Ptr, 2
+		}
+		fold.Fold(r.dsts[:n], r.srcs, slot(folded, gets).Bytes()/call.Unit())
+	}
+	r.average(call, call.Dst)
+	return nil
+}
+
+// gatherLevels is an AllGather by levels. At tick t a rank sends step t of its part to its peers and to the ranks of
+// its host, and step t-1 of its peers' parts to the latter.
+func (r *Rank) gatherLevels(ctx context.Context, call *comm.Call) error {
+	v, count := r.levels, call.Src.Count
+	step := max(1, v.step/call.DType().Size())
+	steps := (count + step - 1) / step
+	mine := r.me % v.per
+	own := r.me - mine
+	part := func(rank, s int) comm.Buffer {
+		return call.Dst.Slice(rank*count+s*step, rank*count+min((s+1)*step, count))
+	}
+	if to := call.Dst.Slice(r.me*count, (r.me+1)*count); to.Ptr != call.Src.Ptr {
+		simd.Copy(to.Data(), call.Src.Data())
+	}
+	for t := range steps + 1 {
+		m := r.mail.empty()
+		for h := range v.hosts {
+			peer, s := h*v.per+mine, t // whose part it is
+			if peer != r.me {
+				if t < steps {
+					m.swap(peer, part(r.me, t), part(peer, t))
+				}
+				s--
+			}
+			if s < 0 || s >= steps {
+				continue
+			}
+			for q := range v.per {
+				m.swap(own+q, part(peer, s), part(h*v.per+q, s))
+			}
+		}
+		if err := r.carry(ctx, call, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A mail is messages that a rank sends and receives at once. Several between the same two arrive in their order.
+type mail struct{ sends, recvs []item }
+
+type item struct {
+	peer int
+	comm.Buffer
+}
+
+func (m *mail) empty() *mail {
+	m.sends, m.recvs = m.sends[:0], m.recvs[:0]
+	return m
+}
+
+func (m *mail) send(to int, b comm.Buffer)   { m.sends = append(m.sends, item{to, b}) }
+func (m *mail) recv(from int, b comm.Buffer) { m.recvs = append(m.recvs, item{from, b}) }
+
+// swap sends and receives, with the same rank.
+func (m *mail) swap(peer int, out, in comm.Buffer) {
+	m.send(peer, out)
+	m.recv(peer, in)
+}
+
+// carry returns when messages have gone and come, but for those to this rank itself and those of nothing.
+func (r *Rank) carry(ctx context.Context, call *comm.Call, m *mail) error {
+	for _, way := range []struct {
+		receive bool
+		f       function
+		items   []item
+	}{{true, irecv, m.recvs}, {false, isend, m.sends}} {
+		for _, b := range way.items {
+			if b.peer == r.me || b.Count == 0 {
+				continue
+			}
+			if err := r.message(way.receive, way.f, b.Buffer, b.peer, tagPair); err != nil {
+				return err
+			}
+		}
+	}
+	return r.wait(ctx, call, nil)
+}

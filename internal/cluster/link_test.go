@@ -1,0 +1,77 @@
+//go:build linux
+
+package cluster
+
+import (
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorun-spmd/gorun/internal/testenv"
+)
+
+var link = flag.String("cluster.link", "", "the rate of each host's cable in TestLink, as tc has it: 1gbit; empty: not measured")
+
+// TestLink measures what two hosts with a slow cable between them take: collectives of two ranks on each beside Open
+// MPI's own, and steps of the example, one rank on each, with gradients that are summed while the backward pass runs.
+// It needs an idle machine.
+func TestLink(t *testing.T) {
+	if *link == "" {
+		t.Skip("measures, and asserts no time: give -cluster.link 1gbit")
+	}
+	need(t, "mpirun.openmpi", "mpicc.openmpi", "tc")
+	testenv.DependsOn(t, "../../bench/comm", "../../bench/peers")
+	c := up(t, 2)
+	build(t, c.dir)
+	for _, args := range [][]string{
+		{"go", "build", "-o", filepath.Join(c.dir, "bin/comm"), "../../bench/comm"},
+		{"mpicc.openmpi", "-O2", "-o", filepath.Join(c.dir, "bin/coll"), "../../bench/peers/c/coll.c", "-lm"},
+	} {
+		cmd := exec.Command(args[0], args[1:]...)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", args, err, out)
+		}
+	}
+	for _, h := range c.hosts {
+		c.must("nsenter", "-t", strconv.Itoa(h.pid), "--net", "tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", *link,
+			"burst", "256k", "latency", "50ms")
+	}
+	run := func(args ...string) string {
+		t.Helper()
+		out, err := c.run(c.hosts[0], 4*time.Minute, nil, args...)
+		if err != nil {
+			t.Fatalf("%v: %v\n%s", args, err, out)
+		}
+		return out
+	}
+	mpirun := strings.Fields("mpirun.openmpi --mca plm_rsh_agent ssh --mca oob_tcp_if_include eth0 --mca pml ob1 --mca btl tcp,vader,self " +
+		"--mca btl_tcp_if_include eth0 --host node1:2,node2:2")
+	figures := regexp.MustCompile(`"name":"[a-z_/0-9]+".*"ns":([0-9.]+)`)
+	for range 3 {
+		for _, call := range []string{"all_reduce/16777216", "all_gather/1048576"} {
+			for _, args := range [][]string{
+				{"bin/coll", "2", call, "16777216"},
+				{"bin/comm", "-json", "-time", "2s", "-max", "16777216", "-match", call},
+			} {
+				out := run(append(append(mpirun, "-np", "4"), args...)...)
+				for _, f := range figures.FindAllStringSubmatch(out, -1) {
+					ns, _ := strconv.ParseFloat(f[1], 64)
+					t.Logf("%-9s %-20s %8.1f ms", args[0], call, ns/1e6)
+				}
+			}
+		}
+		for _, overlap := range []string{"0", "1"} {
+			example := train(c.dir, "-dp", "2", "-steps", "16", "-layers", "4", "-width", "384", "-heads", "6", "-context", "128",
+				"-batch", "2", "-json")
+			out := run(append(append(mpirun, "-np", "2", "--map-by", "node", "-x", "GORUN_OVERLAP="+overlap), example...)...)
+			t.Logf("GORUN_OVERLAP=%s %s", overlap, regexp.MustCompile(`"(tokens_per_second|state_sha256)":"?\w+`).FindAllString(out, -1))
+		}
+	}
+}
