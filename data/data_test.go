@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -180,10 +181,49 @@ func TestPrefetch(t *testing.T) {
 			t.Errorf("%d, %v, want %d", got, err, want)
 		}
 	}
-	if _, err := p.Next(); err == nil {
-		t.Error("no error")
+	for range 3 { // with no wait for a load that there will not be
+		if _, err := p.Next(); err == nil || err.Error() != "the end" {
+			t.Errorf("%v", err)
+		}
 	}
 	p.Close()
+	p.Close()
+	if _, err := p.Next(); err == nil || !strings.Contains(err.Error(), "after Close") {
+		t.Errorf("%v", err)
+	}
+}
+
+// Empty lines and a mark of UTF-8 are no rows, wherever they are.
+func TestEmptyLines(t *testing.T) {
+	const text = "\ufeff\n\"id\",text\n\r\n1,a\n\n\n2,\"b\n\nc\"\n\n"
+	table, err := OpenTable(write(t, text), ',')
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.Close()
+	all := [][]string{table.Columns()}
+	for i := range table.Len() {
+		row, err := table.At(i)
+		if err != nil {
+			t.Error(err)
+		}
+		all = append(all, row)
+	}
+	want, err := csv.NewReader(strings.NewReader(text[len("\ufeff"):])).ReadAll()
+	if err != nil || !reflect.DeepEqual(all, want) {
+		t.Errorf("%q, want %q, %v", all, want, err)
+	}
+	j, err := OpenJSON[int](write(t, "\ufeff1\n\n2\r\n\nx\n\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	if a, err := j.At(1); a != 2 || err != nil || j.Len() != 3 {
+		t.Errorf("%d, %v, of %d", a, err, j.Len())
+	}
+	if _, err := j.At(2); err == nil || !strings.Contains(err.Error(), "line 5: ") {
+		t.Errorf("%v", err)
+	}
 }
 
 func TestShare(t *testing.T) {
