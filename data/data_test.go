@@ -15,6 +15,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/comm/commtest"
+	"github.com/gorun-spmd/gorun/dtensor"
 )
 
 // write makes a file with this content.
@@ -237,6 +238,36 @@ func TestShare(t *testing.T) {
 			})
 			if err != nil || string(got) != want {
 				return fmt.Errorf("%q, %w, want %q", got, err, want)
+			}
+		}
+		return nil
+	})
+}
+
+// What no batch can be is refused on all ranks, with what was given.
+func TestRefusals(t *testing.T) {
+	commtest.Run(t, 2, func(ctx context.Context, world *comm.Comm) error {
+		mesh, err := dtensor.NewMesh(world, dtensor.Axis{Name: "dp", Size: 2})
+		if err != nil {
+			return err
+		}
+		order, err := NewOrder(10, 4, 1)
+		if err != nil {
+			return err
+		}
+		w := NewWindows(make([]int32, 10), 3)
+		for want, f := range map[string]func(){
+			"data: Order.Batch: step -1":        func() { order.Batch(-1) },
+			"data: Order.Batch: step 0 of 0":    func() { new(Order).Batch(0) },
+			"data: NewWindows: windows of 0":    func() { NewWindows(nil, 0) },
+			"data: Batch: window -1":            func() { w.Batch(mesh, "dp", -1, 2) },
+			"data: FillWindows: window -1":      func() { FillWindows(w, -1, make([]int64, 3), make([]int64, 3)) },
+			"data: 4 inputs and 3 targets":      func() { FillWindows(w, 0, make([]int64, 4), make([]int64, 3)) },
+			"data: 3 inputs and 3 targets":      func() { FillWindows(new(Windows), 0, make([]int64, 3), make([]int64, 3)) },
+			"data: Prefetch: load is nil; give": func() { Prefetch[int](0, 1, nil) },
+		} {
+			if err := dtensor.Try(ctx, mesh, f); err == nil || !strings.HasPrefix(err.Error(), want) {
+				return fmt.Errorf("got %v, want %q", err, want)
 			}
 		}
 		return nil

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/gorun-spmd/gorun/internal/fault"
+	"github.com/gorun-spmd/gorun/dtensor"
 )
 
 // A Prefetcher loads the data of the next steps while this one computes, on a goroutine of its own.
@@ -24,7 +24,7 @@ type result[T any] struct {
 // share data with the program. After its first error it is not called again.
 func Prefetch[T any](first, ahead int, load func(step int) (T, error)) *Prefetcher[T] {
 	if load == nil {
-		fault.Throw(errors.New("data: Prefetch: load is nil; give the function that loads a step"))
+		dtensor.Throw(errors.New("data: Prefetch: load is nil; give the function that loads a step"))
 	}
 	p := &Prefetcher[T]{results: make(chan result[T], max(0, ahead-1)), stop: make(chan struct{})}
 	go func() {
