@@ -186,7 +186,7 @@ func (c *Comm) fail(call *Call, err error) error {
 // joins none and gets nil. A group of one rank makes no shared state.
 func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 	if c.none() {
-		return nil, noComm(&Call{Kind: SplitKind})
+		return nil, noComm(&Call{Kind: SplitKind, Src: Of(make([]int64, 2))})
 	}
 	return c.split(ctx, color, key, nil)
 }
@@ -222,7 +222,7 @@ func (c *Comm) split(ctx context.Context, color, key int, places func(rank int) 
 // of c must call it with the same list; those outside it get nil.
 func (c *Comm) Group(ctx context.Context, ranks []int) (*Comm, error) {
 	if c.none() {
-		return nil, noComm(&Call{Kind: SplitKind})
+		return nil, noComm(&Call{Kind: SplitKind, Src: Of(make([]int64, 2))})
 	}
 	c.drain()
 	c.account.mu.Lock()
