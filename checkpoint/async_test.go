@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -296,4 +297,30 @@ func TestResumedRunIsTheSame(t *testing.T) {
 			return err
 		})
 	}
+}
+
+// A map is loaded as it was saved: entries that it had before are gone.
+func TestValueOfAMap(t *testing.T) {
+	fs := newMemFS()
+	onRanks(t, 2, func(ctx context.Context, world *comm.Comm, m *dtensor.Mesh) error {
+		store, err := Open(ctx, world, "root", Options{fs: fs})
+		if err != nil {
+			return err
+		}
+		var saved, found State
+		saved.AddValue("seen", &map[string]int{"a": 1})
+		if err := store.Save(ctx, 1, &saved); err != nil {
+			return err
+		}
+		if err := store.Wait(); err != nil {
+			return err
+		}
+		seen := map[string]int{"b": 2}
+		held := seen // the program may hold it elsewhere
+		found.AddValue("seen", &seen)
+		if _, _, err := store.Resume(ctx, &found); err != nil || !maps.Equal(held, map[string]int{"a": 1}) {
+			return fmt.Errorf("%v, %w", held, err)
+		}
+		return nil
+	})
 }

@@ -211,7 +211,7 @@ func (s *State) keep(err error) {
 
 // AddValue adds a small value, such as a counter or a seed: at points to
 // something that encoding/json encodes. It is kept in the index, as it is on the
-// first rank, and loaded on every rank.
+// first rank, and loaded on every rank; of a map that it points to only what was saved is left.
 //
 //	state.AddValue("step", &step)
 func (s *State) AddValue(name string, at any) {

@@ -44,6 +44,9 @@ func (c *Comm) library() string {
 // communicator. It may be called at any time from any goroutine.
 func (i Internals) Alone(call *Call, do func() error) error {
 	c := i.c
+	if c.none() {
+		return noComm(call)
+	}
 	if call.Dst.of|call.Src.of != 0 {
 		if err := call.checkElements(); err != nil {
 			return c.failAlone(call, err)

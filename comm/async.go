@@ -64,6 +64,11 @@ func (q *queue) await(p *Pending) {
 //	err := p.Wait()
 func (c *Comm) Start(ctx context.Context, call Call) *Pending {
 	p := &Pending{done: make(chan struct{}), comm: c, call: call, ctx: ctx}
+	if c.none() {
+		p.comm, p.err = new(Comm), noComm(&call)
+		close(p.done)
+		return p
+	}
 	p.call.queue = &c.queue
 	if p.call.site == nil {
 		p.call.site = new(site)

@@ -98,6 +98,9 @@ func (c *Comm) Abort(cause error) {
 // If ctx is done before or during the call the communicator is aborted on all
 // ranks, and cannot be used again. A ctx whose cause is ErrStopping aborts nothing.
 func (c *Comm) Do(ctx context.Context, call Call) error {
+	if c.none() {
+		return noComm(&call)
+	}
 	c.drain()
 	c.account.mu.Lock()
 	defer c.account.mu.Unlock()
@@ -108,6 +111,9 @@ func (c *Comm) Do(ctx context.Context, call Call) error {
 // do is Do for calls that have neither counts nor a Func. It sets the fields of c.simple one
 // by one: to copy or to clear a Call takes a large part of the time of a small collective.
 func (c *Comm) do(ctx context.Context, kind Kind, op Op, root int, dst, src Buffer) error {
+	if c.none() {
+		return noComm(&Call{Kind: kind, Op: op, Root: root, Dst: dst, Src: src})
+	}
 	c.drain()
 	c.account.mu.Lock()
 	defer c.account.mu.Unlock()
@@ -115,6 +121,14 @@ func (c *Comm) do(ctx context.Context, kind Kind, op Op, root int, dst, src Buff
 	call.Kind, call.Op, call.Root = kind, op, root
 	call.Dst, call.Src = dst, src
 	return c.run(ctx, call)
+}
+
+// none reports whether c is nil, as a rank that is in no group gets it, or the zero Comm.
+func (c *Comm) none() bool { return c == nil || c.backend == nil }
+
+func noComm(call *Call) error {
+	return &Error{Call: call.String(), Site: call.Site(), Rank: -1,
+		Err: errors.New("the communicator is nil: this rank is in none of the groups of Split or Group; make the call on ranks that are")}
 }
 
 // run carries out call, which is c.call or c.simple.
@@ -171,6 +185,9 @@ func (c *Comm) fail(call *Call, err error) error {
 // key and then by rank. All ranks must call it. A rank with a negative color
 // joins none and gets nil. A group of one rank makes no shared state.
 func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
+	if c.none() {
+		return nil, noComm(&Call{Kind: SplitKind, Src: Of(make([]int64, 2))})
+	}
 	return c.split(ctx, color, key, nil)
 }
 
@@ -204,6 +221,9 @@ func (c *Comm) split(ctx context.Context, color, key int, places func(rank int) 
 // Group makes a communicator of the given ranks of c, in that order. All ranks
 // of c must call it with the same list; those outside it get nil.
 func (c *Comm) Group(ctx context.Context, ranks []int) (*Comm, error) {
+	if c.none() {
+		return nil, noComm(&Call{Kind: SplitKind, Src: Of(make([]int64, 2))})
+	}
 	c.drain()
 	c.account.mu.Lock()
 	defer c.account.mu.Unlock()

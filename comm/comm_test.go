@@ -224,3 +224,29 @@ func TestUnknownKindsAndOperations(t *testing.T) {
 		}()
 	}
 }
+
+// A rank that is in no group of Split has a nil communicator: calls on it say so.
+func TestCallsOnNoCommunicator(t *testing.T) {
+	ctx := t.Context()
+	for _, c := range []*Comm{nil, {}} {
+		x := []int{1}
+		_, split := c.Split(ctx, 0, 0)
+		_, group := c.Group(ctx, []int{0})
+		for want, err := range map[string]error{
+			"comm: AllReduce sum int64[1] at ": AllReduce(ctx, c, x, Sum),
+			"comm: Barrier at ":                Barrier(ctx, c),
+			"comm: Broadcast int64[1] root 0":  c.Do(ctx, Call{Kind: BroadcastKind, Dst: Of(x)}),
+			"comm: Scan":                       c.Start(ctx, Call{Kind: ScanKind, Op: Sum, Dst: Of(x), Src: Of(x)}).Wait(),
+			"comm: Split int64[2] at":          split,
+			"comm: Split int64[2] at ":         group,
+		} {
+			var e *Error
+			if !errors.As(err, &e) || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), "the communicator is nil") {
+				t.Errorf("got %v, want %q", err, want)
+			}
+		}
+	}
+	if f, err := NewFunc[int]("none", nil); err == nil || f != nil {
+		t.Errorf("NewFunc without a function: %v, %v", f, err)
+	}
+}

@@ -34,6 +34,9 @@ func (e *Error) Error() string {
 	if e.Site != "" {
 		at = " at " + e.Site
 	}
+	if e.Comm == "" {
+		return fmt.Sprintf("comm: %s%s: %v", e.Call, at, e.Err)
+	}
 	if e.Seq == 0 {
 		return fmt.Sprintf("comm: %s%s (rank %d, %s): %v", e.Call, at, e.Rank, e.Comm, e.Err)
 	}

@@ -26,6 +26,9 @@ type Func struct {
 // Funcs by name and element size. NewFunc returns an error if T is empty or
 // holds a pointer, which means nothing on another rank.
 func NewFunc[T any](name string, combine func(a, b T) T) (*Func, error) {
+	if combine == nil {
+		return nil, fmt.Errorf("comm: NewFunc %q: combine is nil; give the function of two values", name)
+	}
 	f := newFunc(name, combine)
 	if f.problem != nil {
 		return nil, f.problem

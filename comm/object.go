@@ -1,23 +1,23 @@
 package comm
 
 import (
-	"bytes"
 	"context"
-	"encoding/gob"
 	"fmt"
+
+	"github.com/gorun-spmd/gorun/internal/object"
 )
 
 // The functions below move Go values of any type, as package encoding/gob writes them: maps,
 // strings, structs with exported fields. They are for what is small and irregular. Numbers in
 // slices go faster by the other functions.
 
-// BroadcastObject returns on every rank the v of rank root. v is not used on other ranks.
+// BroadcastObject returns on every rank the v of rank root. v is not used on other ranks. It may be nil.
 func BroadcastObject[T any](ctx context.Context, c *Comm, v T, root int) (T, error) {
 	var data []byte
 	var err error
 	length := []int64{0}
 	if c.Rank() == root {
-		if data, err = encode(v); err != nil {
+		if data, err = object.Encode(v); err != nil {
 			length[0] = -1 // the others must not wait
 		} else {
 			length[0] = int64(len(data))
@@ -38,16 +38,17 @@ func BroadcastObject[T any](ctx context.Context, c *Comm, v T, root int) (T, err
 	if err := Broadcast(ctx, c, data, root); err != nil || c.Rank() == root {
 		return v, err
 	}
-	if err := decode(data, &v); err != nil {
-		return v, objectError(c, "BroadcastObject", err)
+	out, err := object.Decode[T](data)
+	if err != nil {
+		return out, objectError(c, "BroadcastObject", err)
 	}
-	return v, nil
+	return out, nil
 }
 
 // GatherObjects returns on rank root the v of rank 0, of rank 1, and so on, and nil on the
 // other ranks.
 func GatherObjects[T any](ctx context.Context, c *Comm, v T, root int) ([]T, error) {
-	data, failed := encode(v)
+	data, failed := object.Encode(v) // no bytes if that failed: the other ranks fail to decode them
 	parts, err := GatherSlices(ctx, c, data, root)
 	if err != nil {
 		return nil, err
@@ -60,7 +61,7 @@ func GatherObjects[T any](ctx context.Context, c *Comm, v T, root int) ([]T, err
 
 // AllGatherObjects returns on every rank what GatherObjects returns on root.
 func AllGatherObjects[T any](ctx context.Context, c *Comm, v T) ([]T, error) {
-	data, failed := encode(v)
+	data, failed := object.Encode(v) // no bytes if that failed: the other ranks fail to decode them
 	parts, err := AllGatherSlices(ctx, c, data)
 	if err != nil {
 		return nil, err
@@ -77,23 +78,12 @@ func decodeAll[T any](c *Comm, op string, parts [][]byte) ([]T, error) {
 	}
 	all := make([]T, len(parts))
 	for r, data := range parts {
-		if err := decode(data, &all[r]); err != nil {
+		var err error
+		if all[r], err = object.Decode[T](data); err != nil {
 			return nil, objectError(c, fmt.Sprintf("%s: the value of rank %d", op, r), err)
 		}
 	}
 	return all, nil
-}
-
-func encode(v any) ([]byte, error) {
-	var b bytes.Buffer
-	if err := gob.NewEncoder(&b).Encode(v); err != nil {
-		return nil, err // no bytes: the other ranks fail to decode them
-	}
-	return b.Bytes(), nil
-}
-
-func decode[T any](data []byte, v *T) error {
-	return gob.NewDecoder(bytes.NewReader(data)).Decode(v)
 }
 
 // objectError is the error of a value that encoding/gob does not take. The communicator can

@@ -22,6 +22,9 @@ func (s *Sampler) Batch(mesh *dtensor.Mesh, axis string, step, first, batch int)
 //
 //	ids [batch, context] S(0)   targets [batch, context] S(0)   on the axis; R on the others, int64
 func (w *Windows) Batch(mesh *dtensor.Mesh, axis string, first, batch int) (ids, targets *dtensor.Tensor) {
+	if first < 0 {
+		dtensor.Throw(fmt.Errorf("data: Batch: window %d; count windows from 0", first))
+	}
 	return onMesh(mesh, axis, batch, w.context, func(row int, ids, targets []int64) { FillWindows(w, first+row, ids, targets) })
 }
 

@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/comm/commtest"
+	"github.com/gorun-spmd/gorun/dtensor"
 )
 
 // write makes a file with this content.
@@ -180,10 +182,49 @@ func TestPrefetch(t *testing.T) {
 			t.Errorf("%d, %v, want %d", got, err, want)
 		}
 	}
-	if _, err := p.Next(); err == nil {
-		t.Error("no error")
+	for range 3 { // with no wait for a load that there will not be
+		if _, err := p.Next(); err == nil || err.Error() != "the end" {
+			t.Errorf("%v", err)
+		}
 	}
 	p.Close()
+	p.Close()
+	if _, err := p.Next(); err == nil || !strings.Contains(err.Error(), "after Close") {
+		t.Errorf("%v", err)
+	}
+}
+
+// Empty lines and a mark of UTF-8 are no rows, wherever they are.
+func TestEmptyLines(t *testing.T) {
+	const text = "\ufeff\n\"id\",text\n\r\n1,a\n\n\n2,\"b\n\nc\"\n\n"
+	table, err := OpenTable(write(t, text), ',')
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.Close()
+	all := [][]string{table.Columns()}
+	for i := range table.Len() {
+		row, err := table.At(i)
+		if err != nil {
+			t.Error(err)
+		}
+		all = append(all, row)
+	}
+	want, err := csv.NewReader(strings.NewReader(text[len("\ufeff"):])).ReadAll()
+	if err != nil || !reflect.DeepEqual(all, want) {
+		t.Errorf("%q, want %q, %v", all, want, err)
+	}
+	j, err := OpenJSON[int](write(t, "\ufeff1\n\n2\r\n\nx\n\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	if a, err := j.At(1); a != 2 || err != nil || j.Len() != 3 {
+		t.Errorf("%d, %v, of %d", a, err, j.Len())
+	}
+	if _, err := j.At(2); err == nil || !strings.Contains(err.Error(), "line 5: ") {
+		t.Errorf("%v", err)
+	}
 }
 
 func TestShare(t *testing.T) {
@@ -197,6 +238,36 @@ func TestShare(t *testing.T) {
 			})
 			if err != nil || string(got) != want {
 				return fmt.Errorf("%q, %w, want %q", got, err, want)
+			}
+		}
+		return nil
+	})
+}
+
+// What no batch can be is refused on all ranks, with what was given.
+func TestRefusals(t *testing.T) {
+	commtest.Run(t, 2, func(ctx context.Context, world *comm.Comm) error {
+		mesh, err := dtensor.NewMesh(world, dtensor.Axis{Name: "dp", Size: 2})
+		if err != nil {
+			return err
+		}
+		order, err := NewOrder(10, 4, 1)
+		if err != nil {
+			return err
+		}
+		w := NewWindows(make([]int32, 10), 3)
+		for want, f := range map[string]func(){
+			"data: Order.Batch: step -1":        func() { order.Batch(-1) },
+			"data: Order.Batch: step 0 of 0":    func() { new(Order).Batch(0) },
+			"data: NewWindows: windows of 0":    func() { NewWindows(nil, 0) },
+			"data: Batch: window -1":            func() { w.Batch(mesh, "dp", -1, 2) },
+			"data: FillWindows: window -1":      func() { FillWindows(w, -1, make([]int64, 3), make([]int64, 3)) },
+			"data: 4 inputs and 3 targets":      func() { FillWindows(w, 0, make([]int64, 4), make([]int64, 3)) },
+			"data: 3 inputs and 3 targets":      func() { FillWindows(new(Windows), 0, make([]int64, 3), make([]int64, 3)) },
+			"data: Prefetch: load is nil; give": func() { Prefetch[int](0, 1, nil) },
+		} {
+			if err := dtensor.Try(ctx, mesh, f); err == nil || !strings.HasPrefix(err.Error(), want) {
+				return fmt.Errorf("got %v, want %q", err, want)
 			}
 		}
 		return nil

@@ -20,22 +20,32 @@ type Lines struct {
 // OpenLines opens a file whose records are its lines. An empty line is a record; the end of the file
 // after a line end is none.
 func OpenLines(path string) (*Lines, error) {
-	return openLines("OpenLines", path, func(text []byte) int { return bytes.IndexByte(text, '\n') })
+	return openLines("OpenLines", path, lineEnd, false)
 }
 
+func lineEnd(text []byte) int { return bytes.IndexByte(text, '\n') }
+
 // openLines finds the records; end returns the index of the first record's line end, -1 if there is
-// none.
-func openLines(op, path string, end func(text []byte) int) (*Lines, error) {
+// none. With values, a mark of UTF-8 at the beginning and empty lines are not part of a record, or
+// stand before what is in it.
+func openLines(op, path string, end func(text []byte) int, values bool) (*Lines, error) {
 	f, err := openFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("data: %s: %w", op, err)
 	}
 	l := &Lines{file: f, path: path, starts: []int{0}}
-	for at := 0; at < len(f.bytes); {
+	if values && bytes.HasPrefix(f.bytes, []byte("\ufeff")) {
+		l.starts[0] = len("\ufeff")
+	}
+	for at := l.starts[0]; at < len(f.bytes); {
+		from := at
 		if n := end(f.bytes[at:]); n < 0 {
 			at = len(f.bytes)
 		} else {
 			at += n + 1
+		}
+		if values && len(bytes.Trim(f.bytes[from:at], "\r\n")) == 0 {
+			continue
 		}
 		l.starts = append(l.starts, at)
 	}
@@ -55,22 +65,24 @@ func (l *Lines) At(i int) []byte {
 // JSON is a file of JSON lines, each a value of type T.
 type JSON[T any] struct{ *Lines }
 
-// OpenJSON opens a file of JSON lines.
+// OpenJSON opens a file of JSON lines. Empty lines are left out.
 func OpenJSON[T any](path string) (JSON[T], error) {
-	l, err := OpenLines(path)
+	l, err := openLines("OpenJSON", path, lineEnd, true)
 	return JSON[T]{l}, err
 }
 
 // At returns the value of line i, from 0 to Len()-1.
 func (j JSON[T]) At(i int) (value T, err error) {
 	if err := json.Unmarshal(j.Lines.At(i), &value); err != nil {
-		return value, fmt.Errorf("data: %s: line %d: %w", j.path, i+1, err)
+		line := bytes.Count(bytes.TrimSuffix(j.bytes[:j.starts[i+1]], []byte("\n")), []byte("\n"))
+		return value, fmt.Errorf("data: %s: line %d: %w", j.path, line+1, err)
 	}
 	return value, nil
 }
 
 // A Table is a file of comma-separated values, or of tab-separated ones, with the names of the columns
 // in its first row. A field in double quotes may have commas, line ends and doubled quotes (RFC 4180).
+// Empty lines are left out.
 type Table struct {
 	*Lines
 	comma rune
@@ -79,7 +91,7 @@ type Table struct {
 
 // OpenTable opens a table whose fields are separated by comma: ',' or '\t' or ';'.
 func OpenTable(path string, comma rune) (*Table, error) {
-	l, err := openLines("OpenTable", path, rowEnd)
+	l, err := openLines("OpenTable", path, rowEnd, true)
 	if err != nil {
 		return nil, err
 	}

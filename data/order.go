@@ -3,6 +3,8 @@ package data
 import (
 	"fmt"
 	"math/rand/v2"
+
+	"github.com/gorun-spmd/gorun/dtensor"
 )
 
 // An Order assigns records to the batch of each step. An epoch has every record once, in an order of
@@ -28,7 +30,11 @@ func NewOrder(n, batch int, seed uint64) (*Order, error) {
 func (o *Order) Steps() int { return (o.n + o.batch - 1) / o.batch }
 
 // Batch returns the records of a step, counted from 0, over all ranks. The caller must not modify it.
+// It throws for a negative step.
 func (o *Order) Batch(step int) []int {
+	if step < 0 || o.n == 0 {
+		dtensor.Throw(fmt.Errorf("data: Order.Batch: step %d of %d records; count steps from 0, and make the Order with NewOrder", step, o.n))
+	}
 	epoch, at := step/o.Steps(), step%o.Steps()*o.batch
 	if o.epoch != epoch+1 {
 		o.epoch, o.order = epoch+1, rand.New(rand.NewPCG(o.seed, uint64(epoch))).Perm(o.n)

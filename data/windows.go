@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"math/bits"
 	"math/rand/v2"
+
+	"github.com/gorun-spmd/gorun/dtensor"
 )
 
 // Ignore is the target of a position without a loss.
@@ -77,8 +79,11 @@ type Windows struct {
 }
 
 // NewWindows covers tokens, which it keeps, with windows of context inputs.
-// context must be positive.
+// context must be positive, else it throws.
 func NewWindows(tokens []int32, context int) *Windows {
+	if context < 1 {
+		dtensor.Throw(fmt.Errorf("data: NewWindows: windows of %d tokens; give at least 1", context))
+	}
 	return &Windows{tokens, context}
 }
 
@@ -94,6 +99,9 @@ func (w *Windows) Len() int { return (w.Targets() + w.context - 1) / w.context }
 // FillBatch.
 func FillWindows[I Index](w *Windows, first int, inputs, targets []I) {
 	rows := rowsOf(inputs, targets, w.context)
+	if first < 0 {
+		dtensor.Throw(fmt.Errorf("data: FillWindows: window %d; count windows from 0", first))
+	}
 	for b := range rows {
 		row := b * w.context
 		at := min((first+b)*w.context, len(w.tokens))
@@ -103,8 +111,8 @@ func FillWindows[I Index](w *Windows, first int, inputs, targets []I) {
 
 // rowsOf returns B for inputs and targets of B·context elements.
 func rowsOf[I Index](inputs, targets []I, context int) int {
-	if len(inputs) != len(targets) || len(inputs)%context != 0 {
-		panic(fmt.Sprintf("data: %d inputs and %d targets; want equal multiples of the context, %d",
+	if context < 1 || len(inputs) != len(targets) || len(inputs)%context != 0 {
+		dtensor.Throw(fmt.Errorf("data: %d inputs and %d targets; want equal multiples of the context, %d",
 			len(inputs), len(targets), context))
 	}
 	return len(inputs) / context

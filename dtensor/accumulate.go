@@ -34,6 +34,8 @@ func Accumulate(ctx context.Context, n int, f func(i int) *Tensor, params ...*Te
 	switch {
 	case n < 1:
 		return nil, nil, fmt.Errorf("dtensor: Accumulate: n is %d; give at least 1", n)
+	case f == nil:
+		return nil, nil, errors.New("dtensor: Accumulate: the function is nil; give the one that computes the loss of a part")
 	case len(params) == 0:
 		return nil, nil, errors.New("dtensor: Accumulate: no parameters; use Try to run without gradients")
 	}
@@ -62,6 +64,11 @@ type running struct {
 // the gradients of all.
 func (s *running) pass(ctx context.Context, f func() *Tensor, params []*Tensor, i, n int) (grads []Grad, err error) {
 	defer fault.Catch(&err)
+	for i, p := range params {
+		if p == nil || p.spec == nil {
+			refuse("ValueAndGrad", fmt.Sprintf("parameter %d is nil", i), "give a tensor")
+		}
+	}
 	eng, last := params[0].spec.mesh.eng, i == n-1
 	s.pairs = eng.same && n > 1
 	scope := eng.dev.Open()

@@ -30,7 +30,7 @@ func (m *Mesh) outside() bool { return m.coord == nil }
 // sameMesh throws unless the operands are there and on one mesh.
 func sameMesh(op string, ts ...*Tensor) *Mesh {
 	for i, t := range ts {
-		if t == nil {
+		if t == nil || t.spec == nil {
 			refuse(op, fmt.Sprintf("operand %d is nil", i), "give a tensor")
 		}
 		if t.spec.mesh != ts[0].spec.mesh {
@@ -65,7 +65,7 @@ func wantIndex(op string, index *Tensor) {
 // dim normalises a dimension that may count from the end; it throws if it is
 // out of range.
 func (t *Tensor) dim(op string, d int) int {
-	n := len(t.spec.shape)
+	n := len(t.there(op).spec.shape)
 	if d < -n || d >= n {
 		refuse(op, fmt.Sprintf("dim %d is out of range [%d, %d)", d, -n, n), "", operand("input", t))
 	}

@@ -47,6 +47,7 @@ func Arange(mesh *Mesh, dt tensor.DType, start, n int, placements ...layout.Plac
 // what one of them holds. On a rank outside only the type and the shape of whole
 // are used. The result does not share whole's memory unless it is replicated.
 func Distribute(mesh *Mesh, whole *tensor.Tensor, placements ...layout.Placement) *Tensor {
+	wantWhole("Distribute", whole)
 	s := mesh.mustSpec("Distribute", whole.Shape(), placements)
 	if mesh.outside() {
 		return mesh.empty(s, whole.DType())
@@ -60,6 +61,12 @@ func Distribute(mesh *Mesh, whole *tensor.Tensor, placements ...layout.Placement
 	return t
 }
 
+func wantWhole(op string, whole *tensor.Tensor) {
+	if whole == nil {
+		refuse(op, "whole is nil on this rank", "give a tensor on every rank: its type and shape are used where its numbers are not")
+	}
+}
+
 // DistributeFrom returns the tensor that the rank at one position of the mesh holds as
 // a whole, divided by the placements: torch's distribute_tensor. On all other ranks
 // only the type and the shape of whole are used. Every rank of the mesh calls it;
@@ -67,6 +74,8 @@ func Distribute(mesh *Mesh, whole *tensor.Tensor, placements ...layout.Placement
 // same. GatherTo is the way back.
 func DistributeFrom(mesh *Mesh, position int, whole *tensor.Tensor, placements ...layout.Placement) *Tensor {
 	const op = "DistributeFrom"
+	wantWhole(op, whole)
+	mesh.there(op)
 	if position < 0 || position >= mesh.Size() {
 		refuse(op, fmt.Sprintf("position %d is not in the mesh %v, which has 0 to %d", position, mesh, mesh.Size()-1), "")
 	}

@@ -67,6 +67,9 @@ func ValueAndGrad(ctx context.Context, f func() *Tensor, params ...*Tensor) (val
 	if len(params) == 0 {
 		return nil, nil, errors.New("dtensor: ValueAndGrad: no parameters; use Try to run without gradients")
 	}
+	if f == nil {
+		return nil, nil, errors.New("dtensor: ValueAndGrad: the function is nil; give the one that computes the loss")
+	}
 	var s running
 	grads, err = s.pass(ctx, f, params, 0, 1)
 	return s.value, grads, err
@@ -95,7 +98,10 @@ func mark(t *tape, params []*Tensor) {
 // passed to Keep. ctx is that of the operators inside, as in ValueAndGrad.
 func Try(ctx context.Context, mesh *Mesh, f func()) (err error) {
 	defer fault.Catch(&err)
-	eng := mesh.eng
+	if f == nil {
+		return errors.New("dtensor: Try: the function is nil; give the one that is to run")
+	}
+	eng := mesh.there("Try").eng
 	scope := eng.dev.Open()
 	defer scope.Close()
 	outerCtx, outerScope := eng.ctx, eng.scope
@@ -109,7 +115,7 @@ func Try(ctx context.Context, mesh *Mesh, f func()) (err error) {
 // Outside of both it does nothing.
 func Keep(tensors ...*Tensor) {
 	for _, t := range tensors {
-		if s := t.spec.mesh.eng.scope; s != nil {
+		if s := t.there("Keep").spec.mesh.eng.scope; s != nil {
 			keepTensors(s, t)
 		}
 	}

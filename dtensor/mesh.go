@@ -2,6 +2,7 @@ package dtensor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -53,6 +54,9 @@ func (s axisSet) has(axis int) bool { return s&(1<<axis) != 0 }
 // rank 3 has the coordinate [1 1]. The product of the sizes must be
 // world.Size(). NewMesh is collective over world.
 func NewMesh(world *comm.Comm, axes ...Axis) (*Mesh, error) {
+	if world == nil {
+		return nil, errors.New("dtensor: NewMesh: the communicator is nil; give the world, or a group that this rank is in")
+	}
 	ranks := make([]int, world.Size())
 	for i := range ranks {
 		ranks[i] = i
@@ -159,7 +163,7 @@ func isAll(ranks []int, size int) bool {
 func (m *Mesh) String() string { return m.pure.String() }
 
 // Axes returns the axes in order; do not modify it.
-func (m *Mesh) Axes() []Axis { return m.axes }
+func (m *Mesh) Axes() []Axis { return m.there("Axes").axes }
 
 // Ranks returns the world rank of each position in row-major order; do not
 // modify it.
@@ -170,7 +174,15 @@ func (m *Mesh) Size() int { return len(m.ranks) }
 
 // Axis returns the index of the axis of that name, and whether there is one.
 func (m *Mesh) Axis(name string) (index int, ok bool) {
-	return m.pure.Index(name)
+	return m.there("Axis").pure.Index(name)
+}
+
+// there returns m. It throws if m is nil or the zero Mesh.
+func (m *Mesh) there(op string) *Mesh {
+	if m == nil || m.eng == nil {
+		refuse(op, "the mesh is nil", "make one with NewMesh")
+	}
+	return m
 }
 
 // Every returns the placement once for each axis: what divides a tensor over all

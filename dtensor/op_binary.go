@@ -79,6 +79,9 @@ func integerLaw(law layout.Law) layout.Law {
 
 func binary(op kernel.BinaryOp, a, b *Tensor) *Tensor {
 	defer a.spec.mesh.Span(op.String()).End()
+	if b == nil {
+		sameMesh(op.String(), a, b) // refuses it
+	}
 	if a.spec.masked && !a.DType().Float() { // ids that are MaskPartial are shifted
 		a = a.Reduced()
 	}

@@ -264,10 +264,7 @@ func (x *Tensor) Argmax(dim int, keepdim bool) *Tensor {
 	if x.NDim() == 0 {
 		return x.lift().Argmax(dim, false)
 	}
-	dim = x.dim("Argmax", dim)
-	if x.spec.shape[dim] == 0 {
-		refuse("Argmax", fmt.Sprintf("dim %d has no elements", dim), "", operand("x", x))
-	}
+	dim = x.filled("Argmax", dim)
 	length := -1
 	if keepdim {
 		length = 1
@@ -277,6 +274,15 @@ func (x *Tensor) Argmax(dim int, keepdim bool) *Tensor {
 		return x.spec.mesh.empty(r.out[0], tensor.Int64)
 	}
 	return wrap(r.out[0], tensor.Argmax(a.local, dim, keepdim))
+}
+
+// filled is dim of a dimension that has elements.
+func (x *Tensor) filled(op string, dim int) int {
+	dim = x.dim(op, dim)
+	if x.spec.shape[dim] == 0 {
+		refuse(op, fmt.Sprintf("dim %d has no elements", dim), "", operand("x", x))
+	}
+	return dim
 }
 
 // TopK returns the k largest elements along a dimension, largest first, and

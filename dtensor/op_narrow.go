@@ -95,6 +95,9 @@ func (t *Tensor) Chunk(dim, n int) []*Tensor {
 	if n < 1 {
 		refuse("Chunk", fmt.Sprintf("%d pieces", n), "ask for at least one", operand("input", t))
 	}
+	if size := t.spec.shape[dim]; size > 0 {
+		n = min(n, size) // more pieces would be empty
+	}
 	var sizes []int
 	for _, size := range layout.ChunkSizes(t.spec.shape[dim], n) {
 		if size > 0 || t.spec.shape[dim] == 0 {
@@ -183,6 +186,9 @@ func withoutNothing(ts []*Tensor) []*Tensor {
 func Stack(dim int, ts ...*Tensor) *Tensor {
 	rows := make([]*Tensor, len(ts))
 	for i, t := range ts {
+		if n := t.NDim(); dim < -n-1 || dim > n {
+			refuse("Stack", fmt.Sprintf("dim %d is out of range [%d, %d]", dim, -n-1, n), "", operand(fmt.Sprintf("operand %d", i), t))
+		}
 		rows[i] = t.Unsqueeze(dim)
 	}
 	if len(rows) > 0 && dim < 0 {

@@ -18,6 +18,9 @@ import (
 // (1 for an unbiased estimate).
 func (x *Tensor) Var(dims []int, correction float64, keepdim bool) *Tensor {
 	defer x.spec.mesh.Span("Var").End()
+	if !x.DType().Float() {
+		refuse("Var", "the input holds "+x.DType().String(), "Cast it to a floating-point type", operand("input", x))
+	}
 	n := float64(x.count("Var", dims))
 	return x.Sub(x.Mean(dims, true)).Square().Sum(dims, keepdim).divide(max(n-correction, 0))
 }
@@ -25,6 +28,7 @@ func (x *Tensor) Var(dims []int, correction float64, keepdim bool) *Tensor {
 // LogSumExp returns ln Σ eˣ over dims, all for none, without overflow.
 func (x *Tensor) LogSumExp(dims []int, keepdim bool) *Tensor {
 	defer x.spec.mesh.Span("LogSumExp").End()
+	x.dims("LogSumExp", dims)
 	top := x.Detach().reduce(kernel.OpAmax, dims, true)
 	// Where all is -Inf, or an element is Inf, the difference would be NaN.
 	top = top.MaskedFill(top.Abs().CompareScalar(kernel.OpEq, math.Inf(1)), 0)
@@ -39,6 +43,7 @@ func (x *Tensor) Norm(p float64, dims []int, keepdim bool) *Tensor {
 	if !(p > 0) {
 		refuse("Norm", "p is not above 0", "use 1, 2 or +Inf", operand("input", x))
 	}
+	x.dims("Norm", dims)
 	in := x.Detach()
 	var kept *Tensor
 	switch {
@@ -74,17 +79,18 @@ func (x *Tensor) Norm(p float64, dims []int, keepdim bool) *Tensor {
 //	S(i), i not reduced     S(i)
 //	S(i), i reduced         P(max)   P(min) for All
 func (x *Tensor) Any(dims []int, keepdim bool) *Tensor {
-	x.wantBool("Any")
+	x.wantBool("Any", dims)
 	return x.reduce(kernel.OpAmax, dims, keepdim)
 }
 
 // All reports for a Bool tensor whether all elements of dims are true; see Any.
 func (x *Tensor) All(dims []int, keepdim bool) *Tensor {
-	x.wantBool("All")
+	x.wantBool("All", dims)
 	return x.reduce(kernel.OpAmin, dims, keepdim)
 }
 
-func (x *Tensor) wantBool(op string) {
+func (x *Tensor) wantBool(op string, dims []int) {
+	x.dims(op, dims)
 	if x.DType() != tensor.Bool {
 		refuse(op, "the input holds "+x.DType().String(), "compare it first", operand("input", x))
 	}

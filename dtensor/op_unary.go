@@ -263,6 +263,7 @@ func (x *Tensor) Cast(dt tensor.DType) *Tensor {
 func (a *Tensor) Compare(op kernel.CompareOp, b *Tensor) *Tensor {
 	defer a.spec.mesh.Span(op.String()).End()
 	m := sameMesh(op.String(), a, b)
+	wantComparison("Compare", op, a)
 	sameType(op.String(), a, b)
 	name := op.String()
 	r := m.rule(keyOf(name, a, b), func() (*layout.Rule, error) { return pointwise(name, layout.Opaque, a, b) }, a, b)
@@ -275,7 +276,14 @@ func (a *Tensor) Compare(op kernel.CompareOp, b *Tensor) *Tensor {
 
 // CompareScalar returns a Bool tensor of op(x, v).
 func (x *Tensor) CompareScalar(op kernel.CompareOp, v float64) *Tensor {
+	wantComparison("CompareScalar", op, x)
 	return single(op.String(), layout.Opaque, x, tensor.Bool, func(x *tensor.Tensor) *tensor.Tensor { return tensor.CompareScalar(op, x, v) })
+}
+
+func wantComparison(name string, op kernel.CompareOp, x *Tensor) {
+	if op > kernel.OpGe {
+		refuse(name, fmt.Sprintf("%v is no comparison", op), "give one of package kernel, OpEq to OpGe", operand("x", x))
+	}
 }
 
 // Where returns the elements of a where t, a Bool tensor, is true and those of
@@ -327,5 +335,9 @@ func (t *Tensor) keepWhere(cond *Tensor, value bool) *Tensor {
 // MaskedFill returns x with v wherever mask, a Bool tensor that broadcasts to
 // x, is true. Its gradient is dy with 0 there.
 func (x *Tensor) MaskedFill(mask *Tensor, v float64) *Tensor {
+	sameMesh("MaskedFill", x, mask)
+	if mask.DType() != tensor.Bool {
+		refuse("MaskedFill", "the mask holds "+mask.DType().String(), "compare it first", operand("x", x), operand("mask", mask))
+	}
 	return mask.Where(filled(x.spec.mesh.shapeSpec("MaskedFill", nil), x.DType(), v), x)
 }

@@ -149,6 +149,8 @@ func (p *Pipeline) arrange(stages []Stage) error {
 // rank gets it.
 func (p *Pipeline) ValueAndGrad(ctx context.Context, parts int, params ...*Tensor) (loss float64, grads []Grad, err error) {
 	switch {
+	case len(p.stages) == 0:
+		return 0, nil, errors.New("dtensor: Pipeline: it has no stages; make it with NewPipeline")
 	case parts < 1:
 		return 0, nil, fmt.Errorf("dtensor: Pipeline: %d parts; give at least 1", parts)
 	case len(p.stages) > len(p.meshes) && parts%len(p.meshes) != 0:

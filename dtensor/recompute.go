@@ -14,7 +14,8 @@ package dtensor
 // passes to Keep outlives Recompute, not the ValueAndGrad around it. Outside of
 // ValueAndGrad it is f(x).
 func Recompute(f func(x *Tensor) *Tensor, x *Tensor) *Tensor {
-	eng := x.spec.mesh.eng
+	wantFunc("Recompute", f)
+	eng := x.there("Recompute").spec.mesh.eng
 	t := eng.tape
 	if t == nil {
 		return f(x)
@@ -54,6 +55,7 @@ func Recompute(f func(x *Tensor) *Tensor, x *Tensor) *Tensor {
 //
 // Outside of ValueAndGrad, or if x depends on no parameter, it is f(x) alone. Recompute scatters by itself.
 func ScatterGradients(f func(x *Tensor) *Tensor, x *Tensor) *Tensor {
+	wantFunc("ScatterGradients", f)
 	if !Tracked(x) {
 		return f(x)
 	}
@@ -111,3 +113,9 @@ func (e *engine) apart(t *tape, run int, f func()) {
 // Replaying reports whether a Recompute runs its function for the second time: what a
 // layer keeps of a pass, such as a running average, it has kept.
 func (m *Mesh) Replaying() bool { return m.eng.run == secondRun }
+
+func wantFunc(op string, f func(x *Tensor) *Tensor) {
+	if f == nil {
+		refuse(op, "the function is nil", "give the one that computes the layer")
+	}
+}

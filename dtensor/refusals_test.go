@@ -164,3 +164,79 @@ func TestString(t *testing.T) {
 		return nil
 	})
 }
+
+// What a program has forgotten, or asks for in vain, is refused by the name of the call that it makes.
+func TestRefusedByName(t *testing.T) {
+	commtest.Run(t, 2, func(ctx context.Context, world *comm.Comm) error {
+		m, err := dtensor.NewMesh(world, dtensor.Axis{Name: "x", Size: 2})
+		if err != nil {
+			return err
+		}
+		x := dtensor.Full(m, tensor.Float32, 1, []int{2, 3}, layout.Shard(0))
+		truth, ids := x.CompareScalar(kernel.OpGt, 0), x.Cast(tensor.Int64)
+		var none T
+		for _, c := range []struct {
+			want string // how the error begins, after the package
+			f    func()
+		}{
+			{"DType: the tensor is nil", func() { none.DType() }},
+			{"Shape: the tensor is nil", func() { (&dtensor.Tensor{}).Shape() }},
+			{"Add: operand 1 is nil", func() { x.Add(none) }},
+			{"Add: operand 1 is nil", func() { x.Add(&dtensor.Tensor{}) }},
+			{"Keep: the tensor is nil", func() { dtensor.Keep(none) }},
+			{"Zeros: the mesh is nil", func() { dtensor.Zeros(nil, tensor.Float32, []int{2}) }},
+			{"Zeros: the mesh is nil", func() { dtensor.Zeros(&dtensor.Mesh{}, tensor.Float32, []int{2}) }},
+			{"Distribute: whole is nil", func() { dtensor.Distribute(m, nil, layout.Replicate()) }},
+			{"DistributeFrom: whole is nil", func() { dtensor.DistributeFrom(m, 0, nil, layout.Replicate()) }},
+			{"Recompute: the function is nil", func() { dtensor.Recompute(nil, x) }},
+			{"ScatterGradients: the function is nil", func() { dtensor.ScatterGradients(nil, x) }},
+			{"Record: mine has no backward", func() { dtensor.Record("mine", x, []T{x}, nil) }},
+			{"Compare: x [2, 3] S(0) on (x=2): operator 6 is no", func() { x.Compare(6, x) }},
+			{"CompareScalar: x [2, 3] S(0) on (x=2): operator 255 is no", func() { x.CompareScalar(255, 0) }},
+			{"Any: ", func() { truth.Any([]int{2}, false) }},
+			{"All: ", func() { truth.All([]int{-3}, false) }},
+			{"Argmin: ", func() { x.Argmin(2, false) }},
+			{"Argmin: ", func() { x.Narrow(1, 0, 0).Argmin(1, false) }},
+			{"Stack: ", func() { dtensor.Stack(4, x, x) }},
+			{"Linear: ", func() { x.Linear(x.Sum(nil, false), nil) }},
+			{"Var: ", func() { ids.Var(nil, 1, false) }},
+			{"LogSumExp: ", func() { x.LogSumExp([]int{7}, false) }},
+			{"Norm: ", func() { x.Norm(2, []int{7}, false) }},
+			{"MaskedFill: ", func() { x.MaskedFill(ids, 0) }},
+			{"MaskedFill: operand 1 is nil", func() { x.MaskedFill(none, 0) }},
+		} {
+			if err := dtensor.Try(ctx, m, c.f); err == nil || !strings.HasPrefix(err.Error(), "dtensor: "+c.want) {
+				return fmt.Errorf("got %v, want %q", err, c.want)
+			}
+		}
+		w := dtensor.Full(m, tensor.Float32, 1, nil, layout.Replicate())
+		loss := func(grads ...dtensor.Grad) func() T {
+			return func() T {
+				return dtensor.Record("mine", w.Detach().Scale(2), []T{w}, func(T) []dtensor.Grad { return grads })
+			}
+		}
+		value := func(f func() T, params ...T) error { _, _, err := dtensor.ValueAndGrad(ctx, f, params...); return err }
+		_, _, part := dtensor.Accumulate(ctx, 1, nil, w)
+		_, _, stages := new(dtensor.Pipeline).ValueAndGrad(ctx, 1, w)
+		_, mesh := dtensor.NewMesh(nil)
+		for want, err := range map[string]error{
+			"backward of mine returned 0 gradients for 1 inputs": value(loss(), w),
+			"backward of mine returned 2 gradients for 1 inputs": value(loss(dtensor.Grad{}, dtensor.Grad{}), w),
+			"ValueAndGrad: the function is nil":                  value(nil, w),
+			"ValueAndGrad: parameter 1 is nil":                   value(loss(dtensor.Grad{}), w, nil),
+			"Accumulate: the function is nil":                    part,
+			"Try: the function is nil":                           dtensor.Try(ctx, m, nil),
+			"Try: the mesh is nil":                               dtensor.Try(ctx, nil, func() {}),
+			"Pipeline: it has no stages":                         stages,
+			"NewMesh: the communicator is nil":                   mesh,
+		} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				return fmt.Errorf("got %v, want %q", err, want)
+			}
+		}
+		if n := len(x.Chunk(1, 1<<50)); n != 3 {
+			return fmt.Errorf("Chunk of 3 in 2⁵⁰ pieces made %d", n)
+		}
+		return comm.Barrier(ctx, world) // the group is usable
+	})
+}

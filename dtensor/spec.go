@@ -1,6 +1,7 @@
 package dtensor
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/gorun-spmd/gorun/dtensor/layout"
@@ -63,6 +64,9 @@ func (m *Mesh) specOf(l layout.Layout) *spec {
 
 // newSpec returns the spec of a shape and placements, or the reason why there is none.
 func (m *Mesh) newSpec(shape []int, placements []layout.Placement) (*spec, error) {
+	if m == nil || m.specs == nil {
+		return nil, errors.New("the mesh is nil; make one with NewMesh")
+	}
 	l, err := layout.New(m.pure, shape, placements...)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,8 @@
 package dtensor
 
 import (
+	"fmt"
+
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/tensor"
@@ -237,13 +239,21 @@ func (n *node) handOn() {
 // Record returns out, and records nothing if no input is tracked: an operator
 // may ask Tracked first to spare what only the gradient needs.
 func Record(op string, out *Tensor, inputs []*Tensor, backward func(gy *Tensor) []Grad) *Tensor {
-	out.detect(op, inputs...)
+	if backward == nil {
+		refuse("Record", op+" has no backward", "give the function that returns the gradients of its inputs")
+	}
+	out.there(op).detect(op, inputs...)
 	if !Tracked(inputs...) {
 		return out
 	}
 	want := out.spec.gradient()
 	return out.record(op, func(gy *Tensor) {
-		for i, g := range backward(gy.to(want, "gradient of "+op)) {
+		grads := backward(gy.to(want, "gradient of "+op))
+		if len(grads) != len(inputs) {
+			refuse("Record", fmt.Sprintf("backward of %s returned %d gradients for %d inputs", op, len(grads), len(inputs)),
+				"return one for each, the zero Grad for an input that gets none")
+		}
+		for i, g := range grads {
 			switch {
 			case g.rows != nil:
 				inputs[i].accumulateRows(op, g.rows)

@@ -25,11 +25,19 @@ type Tensor struct {
 	excerpt string // see MarkExcerpt
 }
 
+// there returns t. It throws if t is nil or the zero Tensor, as a forgotten argument or field is.
+func (t *Tensor) there(op string) *Tensor {
+	if t == nil || t.spec == nil {
+		refuse(op, "the tensor is nil", "give one that an operator or a function of this package made")
+	}
+	return t
+}
+
 // Mesh returns the mesh t is spread over.
-func (t *Tensor) Mesh() *Mesh { return t.spec.mesh }
+func (t *Tensor) Mesh() *Mesh { return t.there("Mesh").spec.mesh }
 
 // Shape returns the global sizes; do not modify it.
-func (t *Tensor) Shape() []int { return t.spec.shape }
+func (t *Tensor) Shape() []int { return t.there("Shape").spec.shape }
 
 // Stride returns how far apart neighbours in each dimension of the global tensor are, in
 // elements. All tensors are row-major, so it follows from the shape.
@@ -46,16 +54,16 @@ func (t *Tensor) Stride() []int {
 func (t *Tensor) Dim(dim int) int { return t.spec.shape[t.dim("Dim", dim)] }
 
 // NDim returns the number of dimensions.
-func (t *Tensor) NDim() int { return len(t.spec.shape) }
+func (t *Tensor) NDim() int { return len(t.there("NDim").spec.shape) }
 
 // Numel returns the number of elements of the global tensor.
-func (t *Tensor) Numel() int { return t.spec.numel }
+func (t *Tensor) Numel() int { return t.there("Numel").spec.numel }
 
 // Placements returns one placement for each mesh axis; do not modify it.
-func (t *Tensor) Placements() []layout.Placement { return t.spec.placements }
+func (t *Tensor) Placements() []layout.Placement { return t.there("Placements").spec.placements }
 
 // DType returns the element type.
-func (t *Tensor) DType() tensor.DType { return t.local.DType() }
+func (t *Tensor) DType() tensor.DType { return t.there("DType").local.DType() }
 
 // Mask returns the mask of a MaskPartial tensor, nil for any other.
 func (t *Tensor) Mask() *MaskBuffer { return t.mask }
@@ -75,7 +83,7 @@ func (t *Tensor) layoutString() string {
 // Local returns this rank's shard as it is, without copying: on a Partial axis
 // this rank's contribution; of a MaskPartial tensor the rows of other ranks are
 // unspecified. The caller must not write to it while others may read t.
-func (t *Tensor) Local() *tensor.Tensor { return t.local }
+func (t *Tensor) Local() *tensor.Tensor { return t.there("Local").local }
 
 // ToLocal returns this rank's shard for use outside the layouts: what Local
 // returns, except that rows of a MaskPartial tensor that this rank does not own
@@ -93,7 +101,7 @@ func (t *Tensor) ToLocal() *tensor.Tensor {
 func (t *Tensor) Offset() (offset []int, ok bool) { return t.spec.offset, t.spec.offset != nil }
 
 // Layout returns the layout as a value: shape and placements.
-func (t *Tensor) Layout() layout.Layout { return t.spec.layout }
+func (t *Tensor) Layout() layout.Layout { return t.there("Layout").spec.layout }
 
 // LocalShape returns the shape of this rank's shard; do not modify it.
 func (t *Tensor) LocalShape() []int { return t.spec.local }

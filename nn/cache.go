@@ -33,6 +33,9 @@ func (c KVCaches) At(i int) *KVCache {
 	if c == nil {
 		return nil
 	}
+	if i < 0 || i >= len(c) {
+		fault.Throw(fmt.Errorf("nn: KVCaches.At: layer %d of a model of %d; make as many caches as it has layers", i, len(c)))
+	}
 	return &c[i]
 }
 

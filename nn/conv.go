@@ -1,6 +1,7 @@
 package nn
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -38,9 +39,9 @@ func NewConv1d(init *Init, c ConvConfig) *Conv { return newConv(init, "NewConv1d
 func NewConv2d(init *Init, c ConvConfig) *Conv { return newConv(init, "NewConv2d", c, 2) }
 
 func newConv(init *Init, op string, c ConvConfig, dims int) *Conv {
-	c.Stride, c.Dilation, c.Groups = max(c.Stride, 1), max(c.Dilation, 1), max(c.Groups, 1)
-	if c.In < 1 || c.Out < 1 || c.Kernel < 1 || c.Padding < 0 || c.In%c.Groups != 0 || c.Out%c.Groups != 0 {
-		fault.Throw(fmt.Errorf("nn: %s: %+v: channels and kernel have to be positive, and channels multiples of Groups", op, c))
+	c.Stride, c.Dilation, c.Groups = cmp.Or(c.Stride, 1), cmp.Or(c.Dilation, 1), cmp.Or(c.Groups, 1)
+	if min(c.In, c.Out, c.Kernel, c.Stride, c.Dilation, c.Groups) < 1 || c.Padding < 0 || c.In%c.Groups != 0 || c.Out%c.Groups != 0 {
+		fault.Throw(fmt.Errorf("nn: %s: %+v: all but Padding and Bias have to be positive, and channels multiples of Groups", op, c))
 	}
 	shape := []int{c.Out, c.In / c.Groups}
 	for range dims {

@@ -1,6 +1,11 @@
 package nn
 
-import "github.com/gorun-spmd/gorun/dtensor"
+import (
+	"fmt"
+
+	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/internal/fault"
+)
 
 // A Dropout sets elements to 0 with probability P while a model trains, and scales the
 // others by 1/(1-P). The zero value drops nothing.
@@ -13,7 +18,7 @@ type Dropout struct {
 	Seed uint64
 }
 
-// Forward returns x with elements dropped.
+// Forward returns x with elements dropped. It throws unless 0 ≤ P < 1.
 func (d Dropout) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 	if !d.drops(x) {
 		return x
@@ -21,4 +26,11 @@ func (d Dropout) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 	return x.Dropout(d.P, x.Mesh().NextKey(d.Seed))
 }
 
-func (d Dropout) drops(x *dtensor.Tensor) bool { return d.P > 0 && x.Mesh().Training() }
+// drops reports whether Forward does something. It throws for a P that is no probability,
+// outside of training too.
+func (d Dropout) drops(x *dtensor.Tensor) bool {
+	if !(d.P >= 0 && d.P < 1) {
+		fault.Throw(fmt.Errorf("nn: Dropout: P is %v; give one that is at least 0 and below 1", d.P))
+	}
+	return d.P > 0 && x.Mesh().Training()
+}

@@ -36,8 +36,14 @@ func Tensors(params Params) []*dtensor.Tensor {
 // Join lists the parameters of several layers, each under its name and a dot.
 // names and layers are of one length.
 func Join(names []string, layers ...Layer) Params {
+	if len(names) != len(layers) {
+		fault.Throw(fmt.Errorf("nn: Join: %d names for %d layers; give one for each", len(names), len(layers)))
+	}
 	return func(yield func(string, *dtensor.Tensor) bool) {
 		for i, l := range layers {
+			if l == nil {
+				fault.Throw(fmt.Errorf("nn: layer %q is nil; give a layer, or leave it and its name out", names[i]))
+			}
 			for name, p := range l.Params() {
 				if !yield(names[i]+"."+name, p) {
 					return

@@ -163,3 +163,46 @@ func TestLayerRefusals(t *testing.T) {
 		return nil
 	})
 }
+
+// A layer refuses settings and inputs that it cannot use, by its name.
+func TestRefusals(t *testing.T) {
+	onMeshes(t, func(ctx context.Context, mesh *dtensor.Mesh) error {
+		init := nn.NewInit(mesh, 1)
+		x := wave(mesh, 1, []int{2, 3}, batch()...)
+		linear := nn.NewLinear(init, 3, 3, false, nn.Style{})
+		for want, f := range map[string]func(){
+			"nn: Dropout: P is NaN":               func() { nn.Dropout{P: math.NaN()}.Forward(x) },
+			"nn: Dropout: P is -1":                func() { nn.Dropout{P: -1}.Forward(x) },
+			"nn: NewConv2d: ":                     func() { nn.NewConv2d(init, nn.ConvConfig{In: 1, Out: 1, Kernel: 1, Stride: -1}) },
+			"nn: NewConv1d: ":                     func() { nn.NewConv1d(init, nn.ConvConfig{In: 1, Out: 1, Kernel: 1, Groups: -1}) },
+			"nn: NewLinears: the activation":      func() { nn.NewLinears(init, nil, 3, 4, 5) },
+			"nn: Sequential.Forward: module 1 of": func() { nn.Sequential{linear, nil}.Forward(x) },
+			"nn: layer \"1\" is nil":              func() { nn.Tensors(nn.Sequential{linear, nil}.Params()) },
+			"nn: Join: 1 names for 2 layers":      func() { nn.Join([]string{"a"}, linear, linear) },
+			"nn: KVCaches.At: layer 2 of":         func() { make(nn.KVCaches, 2).At(2) },
+			"dtensor: Axes: the mesh is nil":      func() { nn.NewLinear(nn.NewInit(nil, 1), 2, 3, true, nn.Style{}) },
+			"dtensor: Placements: the tensor is":  func() { linear.Forward(nil) },
+		} {
+			if err := dtensor.Try(ctx, mesh, f); err == nil || !strings.HasPrefix(err.Error(), want) {
+				return fmt.Errorf("got %v, want %q", err, want)
+			}
+		}
+		return nil
+	})
+}
+
+// An expert with room for all tokens takes all.
+func TestMoEWithoutALimit(t *testing.T) {
+	onMeshes(t, func(ctx context.Context, mesh *dtensor.Mesh) error {
+		return dtensor.Try(ctx, mesh, func() {
+			forward := func(capacity float64) []float32 {
+				m := nn.NewMoE(nn.NewInit(mesh, 1), nn.MoEConfig{Width: 4, Hidden: 4, Experts: 3, Axis: "dp", Capacity: capacity})
+				y, _ := m.Forward(wave(mesh, 1, []int{2, 3, 4}, batch()...))
+				return tensor.ToSlice[float32](y.Full())
+			}
+			if all, some := forward(math.Inf(1)), forward(3); !slices.Equal(all, some) {
+				dtensor.Throw(fmt.Errorf("without a limit %v, with room for all %v", all, some))
+			}
+		})
+	})
+}

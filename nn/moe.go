@@ -49,7 +49,7 @@ func NewMoE(init *Init, c MoEConfig) *MoE {
 		c.Activation = (*dtensor.Tensor).Gelu
 	}
 	if c.Experts < 1 || c.TopK < 1 || c.TopK > c.Experts || !(c.Capacity > 0) {
-		fault.Throw(fmt.Errorf("nn: NewMoE: %d of %d experts for each token and capacity %v: give at least one expert, and a capacity above 0",
+		fault.Throw(fmt.Errorf("nn: NewMoE: %d of %d experts for each token and capacity %v: TopK is from 1 to Experts, Capacity above 0",
 			c.TopK, c.Experts, c.Capacity))
 	}
 	s := layout.Shard(0)
@@ -100,7 +100,7 @@ func (m *MoE) route(chosen *dtensor.Tensor) routing {
 	mesh, c := chosen.Mesh(), m.config
 	n := chosen.Dim(0)
 	all := tensor.ToSlice[int64](chosen.Full())
-	size := int(math.Ceil(c.Capacity * float64(c.TopK*n) / float64(c.Experts)))
+	size := int(min(float64(n), math.Ceil(c.Capacity*float64(c.TopK*n)/float64(c.Experts)))) // a token chooses an expert once
 	tokens, slots := make([]int64, c.Experts*size), make([]int64, n*c.TopK)
 	fits, share, taken := make([]float32, n*c.TopK), make([]float32, c.Experts), make([]int, c.Experts)
 	for k := range c.TopK {

@@ -1,9 +1,12 @@
 package nn
 
 import (
+	"errors"
+	"fmt"
 	"strconv"
 
 	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/internal/fault"
 )
 
 // A List has layers whose names are their indices, from 0 on, as in torch.nn.ModuleList.
@@ -27,7 +30,10 @@ type Sequential []Module
 
 // Forward returns the result of the last module, or x if there is none.
 func (s Sequential) Forward(x *dtensor.Tensor) *dtensor.Tensor {
-	for _, m := range s {
+	for i, m := range s {
+		if m == nil {
+			fault.Throw(fmt.Errorf("nn: Sequential.Forward: module %d of %d is nil; leave it out", i, len(s)))
+		}
 		x = m.Forward(x)
 	}
 	return x
@@ -51,6 +57,9 @@ func (f Func) Params() Params { return func(func(string, *dtensor.Tensor) bool) 
 //
 //	bottom := nn.NewLinears(init, (*dtensor.Tensor).Relu, 13, 512, 256, 64) // [B, 13] → [B, 64]
 func NewLinears(init *Init, activation func(x *dtensor.Tensor) *dtensor.Tensor, widths ...int) Sequential {
+	if activation == nil && len(widths) > 2 {
+		fault.Throw(errors.New("nn: NewLinears: the activation is nil; give one, such as (*dtensor.Tensor).Relu"))
+	}
 	var s Sequential
 	for i := 1; i < len(widths); i++ {
 		if i > 1 {

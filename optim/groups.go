@@ -43,6 +43,9 @@ func NewGroups(params []*dtensor.Tensor, groups ...Group) *Groups {
 	g := &Groups{count: len(params)}
 	in := make([]int, len(params)) // the group of each parameter, from 1
 	for n, group := range groups {
+		if group.New == nil {
+			fault.Throw(fmt.Errorf("optim: NewGroups: group %d has no New; give the function that makes its optimizer", n))
+		}
 		m := member{Optimizer: group.New(group.Params), rate: group.Rate}
 		if m.rate == 0 {
 			m.rate = 1

@@ -285,19 +285,26 @@ func TestBadConfigurations(t *testing.T) {
 		ids := m.Wrap("ids", tensor.Zeros(m.Device(), tensor.Int64, 2), nil, false, []int{2}, replicate)
 		list := []*dtensor.Tensor{p}
 		for want, f := range map[string]func(){
-			"Momentum is -1":    func() { optim.NewSGD(list, optim.SGDConfig{Momentum: -1}) },
-			"Nesterov":          func() { optim.NewSGD(list, optim.SGDConfig{Nesterov: true}) },
-			"Beta1 is 1":        func() { optim.NewAdamW(list, optim.AdamWConfig{Beta1: 1}) },
-			"Beta2 is -0.5":     func() { optim.NewSparseAdam(list, optim.SparseAdamConfig{Beta2: -0.5}) },
-			"Eps is -1":         func() { optim.NewRowAdagrad(list, optim.RowAdagradConfig{Eps: -1}) },
-			"parameter 0 is in": func() { optim.NewSGD([]*dtensor.Tensor{ids}, optim.SGDConfig{}) },
-			"Cast it to":        func() { optim.NewAdamW([]*dtensor.Tensor{p.Cast(tensor.Int32)}, optim.AdamWConfig{}) },
+			"Momentum is -1":                   func() { optim.NewSGD(list, optim.SGDConfig{Momentum: -1}) },
+			"Nesterov":                         func() { optim.NewSGD(list, optim.SGDConfig{Nesterov: true}) },
+			"Beta1 is 1":                       func() { optim.NewAdamW(list, optim.AdamWConfig{Beta1: 1}) },
+			"Beta2 is -0.5":                    func() { optim.NewSparseAdam(list, optim.SparseAdamConfig{Beta2: -0.5}) },
+			"Eps is -1":                        func() { optim.NewRowAdagrad(list, optim.RowAdagradConfig{Eps: -1}) },
+			"parameter 0 is in":                func() { optim.NewSGD([]*dtensor.Tensor{ids}, optim.SGDConfig{}) },
+			"parameter 1 is parameter 0 again": func() { optim.NewAdamW([]*dtensor.Tensor{p, p}, optim.AdamWConfig{}) },
+			"the tensor is nil":                func() { optim.NewAdamW([]*dtensor.Tensor{nil}, optim.AdamWConfig{}) },
+			"group 0 has no New":               func() { optim.NewGroups(list, optim.Group{Params: list}) },
+			"Cast it to":                       func() { optim.NewAdamW([]*dtensor.Tensor{p.Cast(tensor.Int32)}, optim.AdamWConfig{}) },
 		} {
 			if err := dtensor.Try(ctx, m, f); err == nil || !strings.Contains(err.Error(), want) {
 				return fmt.Errorf("got %v, want an error with %q", err, want)
 			}
 		}
 		opt := optim.NewSGD(list, optim.SGDConfig{})
+		_, _, err := optim.NewScaler(m, optim.ScalerConfig{}).Step(ctx, nil, list, []dtensor.Grad{{}}, 1)
+		if err == nil || !strings.Contains(err.Error(), "the optimizer is nil") {
+			return fmt.Errorf("got %v", err)
+		}
 		if err := opt.Step(nil, 1); err == nil || !strings.Contains(err.Error(), "0 gradients for 1 parameters") {
 			return fmt.Errorf("got %v", err)
 		}

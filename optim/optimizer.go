@@ -43,7 +43,12 @@ type base struct {
 
 func newBase(name string, params []*dtensor.Tensor, noMaster bool) base {
 	b := base{name: name, params: params, counts: tensor.Zeros(tensor.NewCPU(nil), tensor.Int64, len(params)).Persist()}
+	seen := make(map[*dtensor.Tensor]int, len(params))
 	for i, p := range params {
+		if first, ok := seen[p]; ok {
+			fault.Throw(fmt.Errorf("optim: New%s: parameter %d is parameter %d again, %v; give each once", name, i, first, p))
+		}
+		seen[p] = i
 		if !p.DType().Float() {
 			fault.Throw(fmt.Errorf("optim: New%s: parameter %d is %v; Cast it to a floating-point type", name, i, p))
 		}

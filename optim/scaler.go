@@ -3,6 +3,7 @@ package optim
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -80,6 +81,9 @@ func (b *base) scaleGradients(factor float64) bool {
 // are those for an optimizer that is not of this package.
 func (s *Scaler) Step(ctx context.Context, opt Optimizer, params []*dtensor.Tensor, grads []dtensor.Grad, lr float64) (
 	norm float64, done bool, err error) {
+	if opt == nil {
+		return 0, false, errors.New("optim: Scaler.Step: the optimizer is nil; give the one that was made for the parameters")
+	}
 	c, state := s.config, tensor.Data[float64](s.state)
 	norm, err = ClipGradNorm(ctx, params, grads, math.Inf(1))
 	if err != nil {

@@ -89,7 +89,7 @@ func (s OneCycle) At(step int) float64 {
 	rise, start, end := cmp.Or(s.Rise, 0.3), cmp.Or(s.Start, 25), cmp.Or(s.End, 1e4)
 	first, last := rise*float64(s.Total)-1, float64(s.Total)-1
 	low, bottom, at := s.Peak/start, s.Peak/start/end, min(float64(step), last)
-	if at < first {
+	if at < first || at == first && first > 0 { // with a Rise of 1 it never falls
 		return cosine(low, s.Peak, at/first)
 	}
 	return cosine(s.Peak, bottom, (at-first)/(last-first))

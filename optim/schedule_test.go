@@ -34,3 +34,13 @@ func TestWarmupCosineWithoutParts(t *testing.T) {
 		t.Errorf("with nothing after the warm-up it is %v, want 3", got)
 	}
 }
+
+// A cycle that only rises ends at its peak.
+func TestOneCycleThatOnlyRises(t *testing.T) {
+	s := OneCycle{Peak: 1, Total: 4, Rise: 1}
+	for step, want := range []float64{0.04, 0.28, 0.76, 1, 1} {
+		if got := s.At(step); math.Abs(got-want) > 1e-12 {
+			t.Errorf("step %d: %v, want %v", step, got, want)
+		}
+	}
+}

@@ -26,6 +26,7 @@ type Keep struct {
 
 	// State is what a checkpoint has, beside the losses and the time; nil: Params, as "model."
 	// and their names, and what the Optimizer remembers, as "optimizer.".
+	// Buffers, as an nn.BatchNorm has them, are not among these: give a State with them.
 	State *checkpoint.State
 	// Settings are what a resumed run must have the same, by flag.
 	Settings map[string]string

@@ -54,7 +54,8 @@ type Run struct {
 	Rate       optim.Schedule
 	Clip       float64
 
-	// Step makes a whole step instead, and returns its loss.
+	// Step makes a whole step instead, and returns its loss. If Params are given, the keys of
+	// dtensor.Mesh.NextKey begin anew in each step, as dropout needs it in a run that goes on.
 	Step func(ctx context.Context, step int, share float64) (loss float64, err error)
 
 	// OnStep is called on every rank after each step with how many there have been; nil: nothing is.
@@ -165,6 +166,11 @@ func (r *Run) Do(ctx context.Context, world *comm.Comm, say func(string, ...any)
 			break
 		}
 		runtime.SetStep(ctx, n)
+		if r.Params != nil {
+			for _, p := range r.Params {
+				p.Mesh().StartKeys(n) // a run that goes on drops what it would have dropped
+			}
+		}
 		l, err := step(ctx, n, share)
 		if err != nil {
 			return err

@@ -20,6 +20,7 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/programtest"
+	"github.com/gorun-spmd/gorun/nn"
 	"github.com/gorun-spmd/gorun/optim"
 	"github.com/gorun-spmd/gorun/tensor"
 )
@@ -231,7 +232,7 @@ func TestMesh(t *testing.T) {
 }
 
 // fit makes a run of the Optimizer on 2 ranks that fits w to x·3, its batch in so many parts.
-func fit(t *testing.T, parts int, keep Keep, out string) (losses []float64, err error) {
+func fit(t *testing.T, parts int, drop float64, keep Keep, out string) (losses []float64, err error) {
 	t.Helper()
 	errs := commtest.Ranks(t.Context(), 2, func(ctx context.Context, world *comm.Comm) error {
 		mesh, err := dtensor.NewMesh(world, dtensor.Axis{Name: "dp", Size: 2})
@@ -248,6 +249,7 @@ func fit(t *testing.T, parts int, keep Keep, out string) (losses []float64, err 
 		}
 		r := Run{Program: "test", Advice: "lower the rate", Steps: 8, Accumulate: parts, Clip: 100, Metrics: out, Keep: keep, Out: io.Discard,
 			Loss: func(step, part int) *dtensor.Tensor {
+				x := nn.Dropout{P: drop}.Forward(x)
 				return w.Mul(x).Sub(x.Scale(3)).Square().Mean(nil, false).Scale(1 / float64(max(1, parts)))
 			},
 			Params:    func(yield func(string, *dtensor.Tensor) bool) { yield("w", w) },
@@ -269,7 +271,7 @@ func fit(t *testing.T, parts int, keep Keep, out string) (losses []float64, err 
 // from its checkpoint, and that it writes its losses.
 func TestRunOfAnOptimizer(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "losses.jsonl")
-	want, err := fit(t, 0, Keep{}, out)
+	want, err := fit(t, 0, 0, Keep{}, out)
 	if err != nil || len(want) != 8 || !(want[7] < want[0]/4) {
 		t.Fatalf("%v, %v", want, err)
 	}
@@ -277,15 +279,31 @@ func TestRunOfAnOptimizer(t *testing.T) {
 	if err != nil || strings.Count(string(text), "\n") != 8 || !strings.HasPrefix(string(text), `{"step":1,"loss":67.5,"seconds":`) {
 		t.Errorf("metrics %s, %v", text, err)
 	}
-	if got, err := fit(t, 2, Keep{}, ""); err != nil || !near(got, want) {
+	if got, err := fit(t, 2, 0, Keep{}, ""); err != nil || !near(got, want) {
 		t.Errorf("in two parts: %v, %v, want %v", got, err, want)
 	}
 	keep := Keep{Dir: filepath.Join(t.TempDir(), "a"), Every: 100}
-	if _, err := fit(t, 0, keep, ""); !errors.Is(err, context.Canceled) {
+	if _, err := fit(t, 0, 0, keep, ""); !errors.Is(err, context.Canceled) {
 		t.Errorf("interrupted: %v", err)
 	}
 	keep.Resume = true
-	if got, err := fit(t, 0, keep, ""); err != nil || !near(got, want) {
+	if got, err := fit(t, 0, 0, keep, ""); err != nil || !near(got, want) {
+		t.Errorf("resumed: %v, %v, want %v", got, err, want)
+	}
+}
+
+// A run that goes on drops what it would have dropped.
+func TestDropoutGoesOn(t *testing.T) {
+	want, err := fit(t, 0, 0.5, Keep{}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	keep := Keep{Dir: filepath.Join(t.TempDir(), "a"), Every: 100}
+	if _, err := fit(t, 0, 0.5, keep, ""); !errors.Is(err, context.Canceled) {
+		t.Errorf("interrupted: %v", err)
+	}
+	keep.Resume = true
+	if got, err := fit(t, 0, 0.5, keep, ""); err != nil || !near(got, want) {
 		t.Errorf("resumed: %v, %v, want %v", got, err, want)
 	}
 }

@@ -44,6 +44,9 @@ func TestObjects(t *testing.T) {
 			if all, err = comm.GatherObjects(ctx, w, of(w.Rank()), root); err != nil || !slices.EqualFunc(all, want, settings.equal) {
 				return fmt.Errorf("GatherObjects: %v, %v", all, err)
 			}
+			if err := blanks(ctx, w, root); err != nil {
+				return err
+			}
 			// encoding/gob takes no channels: every rank gets an error, and the communicator works on.
 			_, err = comm.BroadcastObject(ctx, w, make(chan int), root)
 			if err == nil || !strings.Contains(err.Error(), "BroadcastObject") {
@@ -55,4 +58,38 @@ func TestObjects(t *testing.T) {
 			return comm.Barrier(ctx, w)
 		})
 	}
+}
+
+// blanks broadcasts values with parts that are 0 or nil, which a rank has otherwise.
+func blanks(ctx context.Context, w *comm.Comm, root int) error {
+	type record struct {
+		Count int
+		Names []string
+		Sizes map[string]int
+	}
+	var v record
+	var at *int
+	var value any
+	if w.Rank() != root {
+		v = record{w.Rank() + 1, []string{"mine"}, map[string]int{"mine": 1}}
+		at, value = new(int), "mine"
+	}
+	got, err := comm.BroadcastObject(ctx, w, v, root)
+	if err != nil || got.Count != 0 || got.Names != nil || len(got.Sizes) != 0 {
+		return fmt.Errorf("BroadcastObject of a record of zeros: %+v, %v", got, err)
+	}
+	if w.Rank() != root && v.Sizes["mine"] != 1 {
+		return fmt.Errorf("BroadcastObject changed the map that it was given: %v", v.Sizes)
+	}
+	if at, err = comm.BroadcastObject(ctx, w, at, root); err != nil || at != nil {
+		return fmt.Errorf("BroadcastObject of a nil pointer: %v, %v", at, err)
+	}
+	if value, err = comm.BroadcastObject(ctx, w, value, root); err != nil || value != nil {
+		return fmt.Errorf("BroadcastObject of nil: %v, %v", value, err)
+	}
+	all, err := comm.AllGatherObjects[any](ctx, w, w.Rank())
+	if err != nil || all[root] != root {
+		return fmt.Errorf("AllGatherObjects of numbers as any: %v, %v", all, err)
+	}
+	return nil
 }

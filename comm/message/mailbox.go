@@ -84,6 +84,9 @@ const (
 // New makes a Mailbox. All ranks of c call it. Where the ranks communicate by a Go binding of MPI,
 // with the build tags gompi and empi, its error is errors.ErrUnsupported.
 func New(ctx context.Context, c *comm.Comm) (*Mailbox, error) {
+	if c == nil {
+		return nil, errors.New("message: New: the communicator is nil: this rank is in none of the groups of Split or Group")
+	}
 	m := &Mailbox{comm: c, inner: c.Internals(), me: c.Rank()}
 	b, ok := m.inner.Backend().(comm.MessageBackend)
 	if !ok { // on all ranks

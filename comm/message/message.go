@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/object"
 )
 
 // What a receive or a probe takes in place of a rank or a tag, MPI_ANY_SOURCE and MPI_ANY_TAG.
@@ -181,21 +182,21 @@ func (m *Mailbox) release(c *blockingCall, err error) {
 
 // SendObject sends a Go value of any type, as package encoding/gob writes it: for what is small and irregular.
 func SendObject[T any](ctx context.Context, m *Mailbox, v T, to, tag int) error {
-	data, err := encode(v)
+	data, err := object.Encode(v)
 	if err != nil {
 		return m.fault("SendObject", fmt.Errorf("%w; give a value that encoding/gob takes", err))
 	}
-	return Send(ctx, m, data, to, tag)
+	return Send(ctx, m, asCoded(data), to, tag)
 }
 
 // RecvObject receives what SendObject has sent.
 func RecvObject[T any](ctx context.Context, m *Mailbox, from, tag int) (v T, st Status, err error) {
-	data, st, err := RecvSlice[object](ctx, m, from, tag)
+	data, st, err := RecvSlice[coded](ctx, m, from, tag)
 	if err != nil {
 		return v, st, err
 	}
 	st.Count = 1
-	if err := decode(data, &v); err != nil {
+	if v, err = object.Decode[T](asBytes(data)); err != nil {
 		return v, st, m.fault("RecvObject", fmt.Errorf("the value of rank %d, tag %d: %w; receive it as the type that was sent",
 			m.comm.WorldRank(st.Source), st.Tag, err))
 	}

@@ -70,6 +70,9 @@ func NewGrid(ctx context.Context, c *comm.Comm, dims []int, periodic []bool) (*G
 // Dims returns dims with its zeros replaced so that the product is n. The chosen sizes are as
 // near to each other as possible, the larger first. It is MPI_Dims_create.
 func Dims(n int, dims []int) ([]int, error) {
+	if n < 1 {
+		return nil, fmt.Errorf("topology: %d ranks in a grid of dims %v; give at least one rank", n, dims)
+	}
 	out, rest := slices.Clone(dims), n
 	var free []int
 	for i, d := range dims {

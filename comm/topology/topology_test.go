@@ -25,6 +25,7 @@ func TestDims(t *testing.T) {
 		{24, []int{0, 0, 0}, []int{4, 3, 2}}, {12, []int{0, 3}, []int{4, 3}},
 		{1, []int{0, 0}, []int{1, 1}}, {16, []int{0, 0}, []int{4, 4}},
 		{6, []int{2, 3}, []int{2, 3}}, {6, []int{2, 2}, nil}, {6, []int{4, 0}, nil},
+		{0, []int{0}, nil}, {-6, []int{0, 0}, nil},
 		{360, []int{0, 0, 0}, []int{8, 9, 5}},
 	} {
 		got, err := topology.Dims(try.n, try.dims)

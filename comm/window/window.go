@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"sync/atomic"
 	"unsafe"
@@ -39,8 +40,11 @@ type base struct {
 // its own length. T is any type without pointers. Over a Go binding of MPI, as with the build
 // tags gompi and empi, the error is errors.ErrUnsupported.
 func New[T any](ctx context.Context, c *comm.Comm, length int) (*Window[T], error) {
-	if length < 0 {
-		err := fmt.Errorf("window: New with length %d; give 0 or more", length)
+	if c == nil {
+		return nil, errors.New("window: New: the communicator is nil: this rank is in none of the groups of Split or Group")
+	}
+	if most := math.MaxInt / 2 / max(1, int(unsafe.Sizeof(*new(T)))); length < 0 || length > most {
+		err := fmt.Errorf("window: New with length %d; give 0 to %d", length, most)
 		c.Abort(err) // the others must not wait
 		return nil, err
 	}

@@ -82,3 +82,19 @@ func TestCallsAllocateNothing(t *testing.T) {
 		t.Errorf("%v allocations, %v", n, err)
 	}
 }
+
+func TestNewRefuses(t *testing.T) {
+	if _, err := window.New[int64](t.Context(), nil, 1); err == nil || !strings.Contains(err.Error(), "the communicator is nil") {
+		t.Errorf("%v", err)
+	}
+	for _, length := range []int{-1, 1 << 60} {
+		for _, err := range commtest.Ranks(t.Context(), 2, func(ctx context.Context, c *comm.Comm) error {
+			_, err := window.New[int64](ctx, c, length)
+			return err
+		}) {
+			if err == nil || !strings.Contains(err.Error(), "window: New with length") {
+				t.Errorf("%d: %v", length, err)
+			}
+		}
+	}
+}

@@ -46,8 +46,9 @@ const policy = `
 	internal/testenv   <
 	internal/deadlock  <
 	internal/release   <
+	internal/object    <
 
-	comm          < internal/dtype internal/fold internal/mem internal/invariant internal/simd
+	comm          < internal/dtype internal/fold internal/mem internal/invariant internal/object internal/simd
 	internal/fold < internal/dtype internal/simd
 	comm/mem      < comm internal/deadlock
 	comm/standin  < comm/mem
@@ -61,7 +62,7 @@ const policy = `
 	comm/mpi/blocking/blockingtest < comm/commtest comm/mpi/blocking internal/testenv
 	comm/topology < comm
 	comm/window   < comm
-	comm/message  < comm internal/release
+	comm/message  < comm internal/object internal/release
 	comm/commtest < comm comm/mem comm/topology comm/window comm/message
 
 	tensor/kernel < internal/activation internal/dtype internal/fold internal/mem internal/philox internal/simd

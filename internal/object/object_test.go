@@ -1,0 +1,63 @@
+package object
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+)
+
+type mixed struct {
+	A, B int
+	M    map[string]int
+	P    *int
+	S    []string
+}
+
+// again returns v after a journey.
+func again[T any](t *testing.T, v T) {
+	t.Helper()
+	data, err := Encode(v)
+	if err != nil {
+		t.Errorf("Encode(%#v): %v", v, err)
+		return
+	}
+	got, err := Decode[T](data)
+	if err != nil || !reflect.DeepEqual(got, v) {
+		t.Errorf("Decode(Encode(%#v)) = %#v, %v", v, got, err)
+	}
+}
+
+func TestValuesComeAsTheyWent(t *testing.T) {
+	zero := 0
+	again(t, mixed{})
+	again(t, mixed{A: 1, M: map[string]int{"x": 0}})
+	again(t, &mixed{B: 2})
+	again(t, &zero)
+	again(t, (*int)(nil))
+	again[any](t, nil)
+	again[any](t, 3)
+	again[any](t, "text")
+	again[error](t, nil)
+	again(t, "")
+	again(t, map[string]int{})
+	again(t, []string{"a", ""})
+}
+
+func TestWhatGobRefuses(t *testing.T) {
+	if _, err := Encode(make(chan int)); err == nil || !strings.Contains(err.Error(), "chan") {
+		t.Errorf("a channel: %v", err)
+	}
+	if _, err := Encode([]any{func() {}}); err == nil {
+		t.Error("a function gives no error")
+	}
+	data, err := Encode("text")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, err := Decode[int](data); err == nil {
+		t.Errorf("text is the number %d", v)
+	}
+	if _, err := Decode[int](nil); err == nil {
+		t.Error("no bytes are a number")
+	}
+}
