@@ -2,6 +2,15 @@
 
 package dtensor_test
 
+// meshes are the mesh shapes that operators are tried on.
+var meshes = [][]int{{1}, {2}, {3}, {4}, {2, 2}, {2, 1, 2}}
+
+// narrowMeshes are those that operators on bfloat16 are tried on.
+var narrowMeshes = [][]int{{3}, {2, 2}}
+
+// typesEvery is how many operators lie between two that are tried on a type of elements that has no test of its own.
+const typesEvery = 1
+
 // most bounds the layouts that are tried for each shape.
 const most = 30
 
