@@ -155,7 +155,7 @@ func TestBFloat16PicksAreAddedUp(t *testing.T) {
 	})
 }
 
-// A thousand gradients of 1, and values of 1, add up to 1000: over parts, over uses of
+// Gradients of 1, and values of 1, add up to their number: over parts, over uses of
 // one parameter, over uses of what was computed from it, dense and of rows.
 func TestBFloat16GradientsAddUp(t *testing.T) {
 	for _, shape := range [][]int{{1}, {3}} {
@@ -170,13 +170,12 @@ func TestBFloat16GradientsAddUp(t *testing.T) {
 					sum := w.Sum(nil, false).Add(take(table, []int64{1}).Sum(nil, false)).Add(take(both, []int64{1}).Sum(nil, false))
 					return sum.Add(both.Sum(nil, false))
 				}
-				const parts = 1000
-				v, grads, err := dtensor.Accumulate(ctx, parts, func(int) T { return one(w).Scale(1. / 16) }, params...)
+				v, grads, err := dtensor.Accumulate(ctx, addends, func(int) T { return one(w).Scale(1. / 16) }, params...)
 				if err != nil {
 					return err
 				}
-				if got := v.Item(); got != 1000 || v.DType() != tensor.BFloat16 {
-					return fmt.Errorf("layouts %d: the value is %v of %v, want 1000 of bfloat16", k, got, v.DType())
+				if got := v.Item(); got != addends || v.DType() != tensor.BFloat16 {
+					return fmt.Errorf("layouts %d: the value is %v of %v, want %d of bfloat16", k, got, v.DType(), addends)
 				}
 				want := func(i int, g dtensor.Grad, want ...float64) error {
 					d := g.Dense()
@@ -185,7 +184,7 @@ func TestBFloat16GradientsAddUp(t *testing.T) {
 					}
 					return nil
 				}
-				const n = parts / 16. // 62.5
+				const n = addends / 16.
 				if err := cmp.Or(want(0, grads[0], n, n, n, n), want(1, grads[1], 0, 0, n, n, 0, 0, 0, 0),
 					want(2, grads[2], n, n, 2*n, 2*n, n, n, n, n)); err != nil {
 					return err
@@ -196,21 +195,21 @@ func TestBFloat16GradientsAddUp(t *testing.T) {
 						w := of()
 						sign = w.Sum(nil, false).Item() / 4
 						sum := w.Sum(nil, false)
-						for range parts - 1 {
+						for range addends - 1 {
 							sum = sum.Add(w.Sum(nil, false))
 						}
 						return sum
 					}, w)
 					if err == nil {
-						err = want(0, grads[0], 1000*sign, 1000*sign, 1000*sign, 1000*sign)
+						err = want(0, grads[0], addends*sign, addends*sign, addends*sign, addends*sign)
 					}
 					if err != nil {
 						return err
 					}
 				}
 				ones := func(int) T { return w.Sum(nil, false) }
-				if _, grads, err = dtensor.Accumulate(ctx, parts, ones, w); err == nil {
-					err = want(0, grads[0], 1000, 1000, 1000, 1000)
+				if _, grads, err = dtensor.Accumulate(ctx, addends, ones, w); err == nil {
+					err = want(0, grads[0], addends, addends, addends, addends)
 				}
 				if err != nil {
 					return err

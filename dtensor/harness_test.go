@@ -17,9 +17,6 @@ import (
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
-// meshes are the mesh shapes that operators are tried on.
-var meshes = [][]int{{1}, {2}, {3}, {4}, {2, 2}, {2, 1, 2}}
-
 var axisNames = []string{"a", "b", "c"}
 
 // onMesh runs f on every rank of a mesh of the given shape.

@@ -175,7 +175,7 @@ func TestOperatorsOfBFloat16(t *testing.T) {
 		c := c.of(tensor.BFloat16)
 		t.Run(c.name, func(t *testing.T) {
 			onMesh(t, []int{1}, c.nearWide)
-			for _, shape := range [][]int{{3}, {2, 2}} {
+			for _, shape := range narrowMeshes {
 				onMesh(t, shape, func(ctx context.Context, m *dtensor.Mesh) error { return c.check(ctx, m) })
 			}
 		})

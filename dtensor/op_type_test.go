@@ -26,9 +26,9 @@ var allTypes = []tensor.DType{tensor.Float32, tensor.Float64, tensor.Float16, te
 // for every layout, on every rank, by an error that says so, and the ranks go on.
 func TestOperatorsOfTypes(t *testing.T) {
 	var table strings.Builder
-	for _, c := range opCases {
+	for i, c := range opCases {
 		fmt.Fprintf(&table, "%s:", c.name)
-		for _, dt := range allTypes {
+		for k, dt := range allTypes {
 			typed := c.of(dt)
 			takes := true
 			onMesh(t, []int{1}, func(ctx context.Context, m *dtensor.Mesh) error {
@@ -43,6 +43,9 @@ func TestOperatorsOfTypes(t *testing.T) {
 				check = typed.refused
 			}
 			if takes && (dt == tensor.Float32 || dt == tensor.BFloat16) { // tried by tests of their own
+				continue
+			}
+			if (i+k)%typesEvery > 0 {
 				continue
 			}
 			t.Run(typed.name, func(t *testing.T) {
