@@ -15,7 +15,7 @@ import (
 // one rank, whether ranks have nodes of its sums or not: of products, biases, norms, tables and
 // what is added to each sample, one used twice.
 func TestMicroBatchesHaveTheSameBits(t *testing.T) {
-	const batch, tokens, width, vocab = 4, 67, 6, 11 // 67: each sample is a leaf of a product
+	const batch, tokens, width, vocab = 4, 131, 6, 11 // 131: each sample is a leaf of a product
 	R, S := layout.Replicate(), layout.Shard
 	for _, dt := range []tensor.DType{tensor.Float32, tensor.Float64} {
 		var want [][]float64

@@ -12,14 +12,14 @@ import (
 
 // nodeCases are operators with sums of which ranks have nodes.
 var nodeCases = []opCase{
-	{name: "MatMul", shapes: [][][]int{{{4, 256}, {256, 6}}, {{256, 4}, {4, 3}}, {{2, 3, 256}, {2, 256, 5}}, {{3, 512}, {512}}},
+	{name: "MatMul", shapes: [][][]int{{{4, 512}, {512, 6}}, {{512, 4}, {4, 3}}, {{2, 3, 512}, {2, 512, 5}}, {{3, 1024}, {1024}}},
 		f: two(T.MatMul)},
-	{name: "Linear", shapes: [][][]int{{{4, 256}, {6, 256}, {6}}, {{4, 64, 3}, {6, 3}, {6}}, {{4, 67, 3}, {256, 3}, {256}},
-		{{256}, {4, 256}, {4}}},
+	{name: "Linear", shapes: [][][]int{{{4, 512}, {6, 512}, {6}}, {{4, 128, 3}, {6, 3}, {6}}, {{4, 131, 3}, {512, 3}, {512}},
+		{{512}, {4, 512}, {4}}},
 		f: func(in []T) T { return in[0].Linear(in[1], in[2]) }},
-	{name: "two Linear", shapes: [][][]int{{{4, 64, 4}, {256, 4}, {4, 256}}},
+	{name: "two Linear", shapes: [][][]int{{{4, 128, 4}, {512, 4}, {4, 512}}},
 		f: func(in []T) T { return in[0].Add(in[0].Linear(in[1], nil).Gelu().Linear(in[2], nil)) }},
-	{name: "Linear twice", shapes: [][][]int{{{4, 67, 3}, {256, 3}}}, f: func(in []T) T { // the input and the weight are used twice
+	{name: "Linear twice", shapes: [][][]int{{{4, 131, 3}, {512, 3}}}, f: func(in []T) T { // the input and the weight are used twice
 		return in[0].Linear(in[1], nil).Add(in[0].Square().Linear(in[1], nil).Tanh())
 	}},
 	{name: "Sum first", shapes: [][][]int{{{4, 8}}, {{12, 3}}, {{4, 5, 6}}, {{12, 1}}, {{8, 2}}},
@@ -32,8 +32,8 @@ var nodeCases = []opCase{
 		f: func(in []T) T { return in[0].LayerNorm(in[1], in[2], 1e-5) }},
 	{name: "RMSNorm", shapes: [][][]int{{{4, 3, 5}, {5}}}, f: two(func(x, w T) T { return x.RMSNorm(w, 1e-6) })},
 	{name: "Add", shapes: [][][]int{{{4, 3, 5}, {5}}, {{12, 5}, {1, 5}}}, f: two(func(x, y T) T { return x.Add(y) })},
-	{name: "Reshape", shapes: [][][]int{{{4, 67, 3}, {3, 64}, {64, 4}}}, // a view of what is a sum of nodes
-		f: func(in []T) T { return in[0].Linear(in[1].Transpose(0, 1), in[2].Reshape(256).Narrow(0, 0, 64)) }},
+	{name: "Reshape", shapes: [][][]int{{{4, 131, 3}, {3, 128}, {128, 4}}}, // a view of what is a sum of nodes
+		f: func(in []T) T { return in[0].Linear(in[1].Transpose(0, 1), in[2].Reshape(512).Narrow(0, 0, 128)) }},
 }
 
 // With SameBits ranks that have nodes of sums make the sum that one rank makes.
@@ -61,7 +61,7 @@ func TestNodesHaveTheSameBits(t *testing.T) {
 
 // With SameBits what is computed twice, and what is scattered at once, has the same bits.
 func TestRecomputedNodesHaveTheSameBits(t *testing.T) {
-	const batch, tokens, width = 4, 32, 128
+	const batch, tokens, width = 4, 64, 256
 	R, S := layout.Replicate(), layout.Shard
 	var want [][]float64
 	for _, p := range []layout.Placement{R, S(0), S(1)} { // of the weights
@@ -111,7 +111,7 @@ func TestRecomputedNodesHaveTheSameBits(t *testing.T) {
 // without: an all-gather of two ranks' nodes takes the place of an all-reduce, over four ranks two
 // calls that move what it moves do. All gradients of the batch are in one of them.
 func TestNodesAreAddedAtOnce(t *testing.T) {
-	const batch, tokens, width = 4, 64, 256
+	const batch, tokens, width = 4, 128, 256
 	const parameters = 4 * (2*width*width + 2*width + width*2*width + 2*width) // bytes
 	R, S := layout.Replicate(), layout.Shard
 	type places = []layout.Placement

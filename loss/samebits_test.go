@@ -110,14 +110,14 @@ func (c *sameCase) bits(ctx context.Context, m *dtensor.Mesh, positions, classes
 // have nodes of the classes they send four numbers a position, in one call.
 func TestLossesHaveTheSameBits(t *testing.T) {
 	cases := []sameCase{
-		{n: 8, c: 1024, calls: "AllGather×1"}, {n: 6, c: 7}, {n: 6, c: 130}, {n: 8, c: 320, smoothing: 0.1, z: 1e-3, calls: "AllGather×1"},
+		{n: 8, c: 1024, calls: "AllGather×1"}, {n: 6, c: 7}, {n: 6, c: 258}, {n: 8, c: 640, smoothing: 0.1, z: 1e-3, calls: "AllGather×1"},
 		{n: 8, c: 512, weight: true, calls: "AllGather×1"}, {n: 8, c: 512, weight: true, smoothing: 0.2}, {n: 8, c: 512, soft: true},
 		{n: 4, c: 512, inner: 3, smoothing: 0.1, calls: "AllGather×1"}, {n: 12, c: 512, reduction: loss.None, calls: "AllGather×1"},
 		{n: 7, c: 512, reduction: loss.Sum, calls: "AllGather×1"}, {n: 4, c: 512, dt: tensor.Float64, calls: "AllGather×1"},
 		{n: 8, c: 512, dt: tensor.BFloat16, smoothing: 0.1, calls: "AllGather×1"},
 		{n: 12, c: 1024, linear: true, calls: "AllGather×2"}, {n: 12, c: 512, linear: true, workspace: 5 * 512 * 4 * 4 / 3, smoothing: 0.1},
 		{n: 12, c: 512, linear: true, dt: tensor.Float64}, {n: 12, c: 512, linear: true, dt: tensor.BFloat16},
-		{n: 12, c: 512, linear: true, weight: true, smoothing: 0.1}, {n: 9, c: 320, linear: true, weight: true, reduction: loss.None},
+		{n: 12, c: 512, linear: true, weight: true, smoothing: 0.1}, {n: 9, c: 640, linear: true, weight: true, reduction: loss.None},
 	}
 	R, S := layout.Replicate(), layout.Shard
 	for _, c := range cases {

@@ -52,6 +52,11 @@ func poolOf[T Float]() *sync.Pool {
 // small one, unless its rows compete for the same cache lines. A bfloat16 operand always
 // is.
 func blocked[T Float](kn kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c []T, ldc int) {
+	blockedTo(kn, m, n, k, alpha, a, b, beta, c, ldc, nil)
+}
+
+// blockedTo is blocked, or does the part of a pairwise sum that t says.
+func blockedTo[T Float](kn kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c []T, ldc int, t *tree[T]) {
 	const page = 4096
 	inPlaceA := a.half == nil && (n <= 2*kn.cols || m*k <= smallOperand && a.row*int(unsafe.Sizeof(alpha))%page != 0)
 	inPlaceB := b.half == nil && b.col == 1 && (m <= 2*kn.rows || k*n <= smallOperand)
@@ -93,7 +98,7 @@ func blocked[T Float](kn kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c
 				default:
 					ap = packA(kn, ws, 0, ap.matrix, mb, kb)
 				}
-				macro(kn, mb, nb, steps, alpha, ap, bp, beta, c[i*ldc+j:], ldc)
+				macro(kn, mb, nb, steps, alpha, ap, bp, beta, c[i*ldc+j:], ldc, t, i, j)
 			}
 		}
 	}
@@ -124,20 +129,18 @@ func packedA[T Float](kn kernel, dst []T, steps int) panels[T] {
 	return panels[T]{matrix[T]{dst, nil, 1, kn.rows}, steps * kn.rows}
 }
 
-// macro multiplies a block of A [m, k] with a block of B [k, n], tile by tile; k counts steps.
-func macro[T Float](kn kernel, m, n, k int, alpha T, a, b panels[T], beta T, c []T, ldc int) {
-	var room *[2 * tileRoom]T
-	if kn.leaf > 0 {
-		room = new([2 * tileRoom]T)
-	}
+// macro multiplies a block of A [m, k] with a block of B [k, n], tile by tile; k counts steps. The
+// block of C is at row and col of that of t, if there is one.
+func macro[T Float](kn kernel, m, n, k int, alpha T, a, b panels[T], beta T, c []T, ldc int, t *tree[T], row, col int) {
 	for j, bq := 0, 0; j < n; j, bq = j+kn.cols, bq+b.step {
 		cols, bt := min(kn.cols, n-j), b.data[bq:]
 		for i, aq := 0, 0; i < m; i, aq = i+kn.rows, aq+a.step {
-			if kn.leaf > 0 {
-				tilePairwise(kn, min(kn.rows, m-i), cols, k, a.data[aq:], a.row, a.col, bt, b.row, c[i*ldc+j:], ldc, alpha, beta, room)
+			rows, at, ct := min(kn.rows, m-i), a.data[aq:], c[i*ldc+j:]
+			if t != nil {
+				t.tile(kn, rows, cols, k, at, a.row, a.col, bt, b.row, ct, ldc, alpha, row+i, col+j)
 				continue
 			}
-			tile(kn, min(kn.rows, m-i), cols, k, a.data[aq:], a.row, a.col, bt, b.row, c[i*ldc+j:], ldc, alpha, beta)
+			tile(kn, rows, cols, k, at, a.row, a.col, bt, b.row, ct, ldc, alpha, beta, parts[T]{})
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package gemm
 
 import (
+	"math/bits"
 	"sync"
 	"unsafe"
 
@@ -32,37 +33,50 @@ func (kn kernel) pairs() kernel {
 	return kn
 }
 
-// A node is the part of C whose sum over k is made at once, and what it is made of.
-type node[T Float] struct {
-	kernel     // of leaves within a block
-	block  int // elements of k that tiles add up, at most blockK but for a leaf
-	m, n   int
-	alpha  T
-	a, b   matrix[T]
-	rooms  [][]T // for right halves, one for each level
+// A tree is the part of C whose pairwise sums over k are made at once, as block after block comes: a
+// leaf, two leaves, or a part of one. Each sum adds the nodes to itself that it completes, and is put
+// in the place of the last of them. The nodes that wait for their pair are in rooms, tile after tile;
+// the first is in C itself if nothing is to be added to it.
+type tree[T Float] struct {
+	k, leaf int
+	beta    T
+	rooms   []T // the last node first; after them a tile for the first of two leaves
+	levels  int // rooms
+	area    int // elements of a room
+	tiles   int // tiles side by side
+
+	// What a tile does with the block:
+	half    int // elements of the first of two leaves, to which no room belongs; else 0
+	from, n int // rooms whose nodes are added
+	to      int // the room where the sum goes; -1: C
+	old     T   // beta of what is there
 }
 
-// Parts of C that are summed pairwise. A room of one stays in the second cache.
+// nodeArea is how many elements of C are summed pairwise at once, and nodeN how many of a row: a
+// room stays in a cache.
 const (
-	nodeM = 2 * blockM
-	nodeN = blockN
+	nodeArea = 1 << 20
+	nodeN    = blockN
 )
 
 // rooms are pooled: they hold nothing between calls.
 var (
-	rooms32 = sync.Pool{New: func() any { return new([nodeM * nodeN]float32) }}
-	rooms64 = sync.Pool{New: func() any { return new([nodeM * nodeN]float64) }}
+	rooms32 = sync.Pool{New: func() any { return new([]float32) }}
+	rooms64 = sync.Pool{New: func() any { return new([]float64) }}
 )
 
-// roomOf returns nodeM·nodeN elements and the pool to which they go back.
-func roomOf[T Float]() (room []T, back func()) {
-	var zero T
-	if unsafe.Sizeof(zero) == 4 {
-		p := rooms32.Get().(*[nodeM * nodeN]float32)
-		return any(p[:]).([]T), func() { rooms32.Put(p) }
+// roomsOf returns room for n elements and the pool to which it goes back.
+func roomsOf[T Float](n int) (room *[]T, pool *sync.Pool) {
+	pool = &rooms64
+	if _, ok := any(room).(*[]float32); ok {
+		pool = &rooms32
 	}
-	p := rooms64.Get().(*[nodeM * nodeN]float64)
-	return any(p[:]).([]T), func() { rooms64.Put(p) }
+	room = pool.Get().(*[]T)
+	if cap(*room) < n {
+		*room = make([]T, n)
+	}
+	*room = (*room)[:n]
+	return room, pool
 }
 
 // multiplyPairwise is multiply with pairwise sums.
@@ -73,73 +87,80 @@ func multiplyPairwise[T Float](kn kernel, m, n, k int, alpha T, a, b matrix[T], 
 		multiply(kn, m, n, k, alpha, a, b, beta, c, ldc)
 		return
 	}
-	t := node[T]{kernel: kn, block: k, alpha: alpha}
-	for t.block > blockK && t.block > leaf {
-		t.block /= 2
+	block := leaf
+	if 2*leaf <= blockK {
+		block = 2 * leaf
 	}
-	if t.block > leaf {
-		t.leaf = leaf
+	t := tree[T]{k: k, leaf: leaf, beta: beta, levels: bits.Len(uint(k/block)) - 1}
+	if leaf > blockK {
+		t.levels++ // for the parts of a leaf
 	}
-	for size := 2 * k; size > t.block; size /= 2 {
-		room, back := roomOf[T]()
-		defer back()
-		t.rooms = append(t.rooms, room)
+	stepN, nodes := n, 1
+	if t.levels > 0 {
+		stepN = min(n, nodeN)
+		nodes = (m*stepN + nodeArea - 1) / nodeArea
 	}
-	for j := 0; j < n; j += nodeN {
-		for i := 0; i < m; i += nodeM {
-			t.m, t.n, t.a, t.b = min(nodeM, m-i), min(nodeN, n-j), a.from(i, 0), b.from(0, j)
-			t.add(0, k, beta, c[i*ldc+j:], ldc, t.rooms)
+	stepM := ((m+nodes-1)/nodes + kn.rows - 1) / kn.rows * kn.rows
+	t.tiles = (stepN + kn.cols - 1) / kn.cols
+	t.area = stepM * t.tiles * kn.cols
+	room, pool := roomsOf[T](t.levels*t.area + kn.rows*kn.cols)
+	defer pool.Put(room)
+	t.rooms = *room
+	for j := 0; j < n; j += stepN {
+		for i := 0; i < m; i += stepM {
+			for p, size := 0, 0; p < k; p += size {
+				if size = block; block > blockK {
+					size = min(blockK, leaf-p%leaf)
+				}
+				t.plan(p, size)
+				blockedTo(kn, min(stepM, m-i), min(stepN, n-j), size, alpha, a.from(i, p), b.from(p, j), beta, c[i*ldc+j:], ldc, &t)
+			}
 		}
 	}
 }
 
-// add does C = alpha·A·B + beta·C for the size elements of k from p on.
-func (t *node[T]) add(p, size int, beta T, c []T, ldc int, rooms [][]T) {
+// plan says what a tile does with the block of size elements from p on.
+func (t *tree[T]) plan(p, size int) {
+	t.half, t.n, t.old = 0, 0, 0
+	end, begun := p+size, p%t.leaf
+	leaf := (end - 1) / t.leaf
+	waiting := bits.OnesCount(uint(leaf)) // nodes, of which the leaf completes some
+	if end%t.leaf == 0 {
+		t.n = bits.TrailingZeros(^uint(leaf))
+	}
 	switch {
-	case size == t.block && (beta == 0 || size <= blockK): // a longer leaf is added to C in parts
-		blocked(t.kernel, t.m, t.n, size, t.alpha, t.a.from(0, p), t.b.from(p, 0), beta, c, ldc)
-		return
-	case beta != 0:
-		t.add(p, size, 0, rooms[0], t.n, rooms[1:])
-		addRows(t.m, t.n, beta, c, ldc, rooms[0])
-		return
+	case size > t.leaf:
+		t.half = t.leaf
+		waiting, t.n = waiting-1, t.n-1
+	case begun > 0: // the first part of the leaf waits too
+		waiting, t.n = waiting+1, t.n+1
 	}
-	half := size / 2
-	t.add(p, half, 0, c, ldc, rooms)
-	t.add(p+half, half, 1, c, ldc, rooms)
-}
-
-// addRows does C = beta·C + sums, whose rows follow each other.
-func addRows[T Float](m, n int, beta T, c []T, ldc int, sums []T) {
-	if beta != 1 {
-		scale(m, n, beta, c, ldc)
-	}
-	for i := range m {
-		simd.AddTo(c[i*ldc:][:n], sums[i*n:][:n])
+	t.from, t.to = t.levels-waiting, t.levels-1-(waiting-t.n)
+	switch {
+	case t.beta == 0 && waiting == t.n: // the first node is in C
+		if t.to = -1; t.n > 0 {
+			t.n, t.old = t.n-1, 1
+		}
+	case end == t.k:
+		t.to, t.old = -1, t.beta
 	}
 }
 
-// tileRoom is how many elements a tile has at most.
-const tileRoom = 14 * 32
-
-// tilePairwise is tile for two leaves, or four: a block has no more.
-func tilePairwise[T Float](kn kernel, rows, cols, k int, a []T, rsa, csa int, b []T, rsb int, c []T, ldc int, alpha, beta T,
-	room *[2 * tileRoom]T) {
-	pair := func(p int, dst []T, ld int) {
-		tile(kn, rows, cols, kn.leaf, a[p*csa:], rsa, csa, b[p*rsb:], rsb, dst, ld, alpha, 0)
-		p += kn.leaf
-		tile(kn, rows, cols, kn.leaf, a[p*csa:], rsa, csa, b[p*rsb:], rsb, dst, ld, alpha, 1)
+// tile is the function tile for the tile of C at row and col of the part of C.
+func (t *tree[T]) tile(kn kernel, rows, cols, k int, a []T, rsa, csa int, b []T, rsb int, c []T, ldc int, alpha T, row, col int) {
+	at := row*t.tiles*kn.cols + col*kn.rows
+	more := parts[T]{ld: kn.cols, step: t.area, n: t.n, half: t.half}
+	if t.n > 0 {
+		more.first = t.rooms[t.from*t.area+at:]
 	}
-	left, ld := c, ldc
-	if beta != 0 {
-		left, ld = room[:tileRoom], cols
+	switch {
+	case t.half > 0:
+		more.first, more.next, more.n = t.rooms[t.levels*t.area:], more.first, t.n+1
+	case t.n > 1:
+		more.next = more.first[t.area:]
 	}
-	pair(0, left, ld)
-	if k > 2*kn.leaf {
-		pair(2*kn.leaf, room[tileRoom:], cols)
-		addRows(rows, cols, 1, left, ld, room[tileRoom:])
+	if t.to >= 0 {
+		c, ldc = t.rooms[t.to*t.area+at:], kn.cols
 	}
-	if beta != 0 {
-		addRows(rows, cols, beta, c, ldc, left)
-	}
+	tile(kn, rows, cols, k, a, rsa, csa, b, rsb, c, ldc, alpha, t.old, more)
 }

@@ -14,9 +14,9 @@ import (
 // every shape, and added to what is there.
 func TestPairwiseProducts(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 1))
-	for _, s := range [][3]int{{1, 40, 512}, {3, 50, 128}, {45, 70, 256}, {45, 1, 512}, {17, 33, 1024},
+	for _, s := range [][3]int{{1, 40, 512}, {3, 50, 128}, {45, 70, 256}, {45, 1, 512}, {17, 33, 1024}, {20, 70, 4 * 131},
 		{blockM + 5, 40, 640}, {9, 9, 129}, {20, 30, 2 * 301},
-		{nodeM + 3, 20, 512}, {5, nodeN + 40, 1024}} {
+		{3, nodeN + 40, 1024}, {20, 70, 4 * 393}, {2, 40, 2 * 2501}} {
 		for trans := range 4 {
 			p := random(r, trans&1 == 1, trans&2 == 2, s[0], s[1], s[2], float32(1), float32(trans/2))
 			want := p.run(leaves)
@@ -57,7 +57,10 @@ func leaves(p product[float32]) {
 		gemm(kernelFor(simd.Best(), 4), p.m, p.n, leaf, p.alpha, a.from(0, k), b.from(k, 0), 0, operand(false, c, p.n))
 		sum.Push(c, add)
 	}
-	addRows(p.m, p.n, p.beta, p.c, p.ldc, sum.Sum(add))
+	scale(p.m, p.n, p.beta, p.c, p.ldc)
+	for i, whole := 0, sum.Sum(add); i < p.m; i++ {
+		simd.AddTo(p.c[i*p.ldc:][:p.n], whole[i*p.n:][:p.n])
+	}
 }
 
 // Of bfloat16 a pairwise product is that of the float32 values, whatever the CPU has.

@@ -8,7 +8,6 @@ type kernel struct {
 	level      simd.Level
 	rows, cols int
 	pairwise   bool // sums over k are pairwise, see package pairwise
-	leaf       int  // elements of k in a leaf within a block; 0: a block is one sum
 	depth      int  // elements of k in a step of a tile: 2 for A and B packed as pairs of bfloat16, else 1
 }
 
@@ -38,9 +37,21 @@ func halvesKernelFor(level simd.Level) kernel {
 // steps returns how many steps of a tile k elements take.
 func (kn kernel) steps(k int) int { return (k + kn.depth - 1) / kn.depth }
 
+// Parts are n tiles of sums over other elements of k, which a tile adds to its own: first, the one at
+// next, and more, each step elements after the one before. If half is not 0, the tile's own sum
+// begins after so many elements, and the sum of those before is put into first.
+type parts[T Float] struct {
+	first, next       []T
+	ld, step, n, half int
+}
+
 // tileGo does C = alpha·A·B + beta·C for a tile of at most 4 by 4 elements, the
-// strides in elements. It is the plain Go form of the assembly.
-func tileGo[T Float](rows, cols, k int, a []T, rsa, csa int, b []T, rsb int, c []T, ldc int, alpha, beta T) {
+// strides in elements, and adds more to alpha·A·B. It is the plain Go form of the assembly.
+func tileGo[T Float](rows, cols, k int, a []T, rsa, csa int, b []T, rsb int, c []T, ldc int, alpha, beta T, more parts[T]) {
+	if half := more.half; half > 0 {
+		tileGo(rows, cols, half, a, rsa, csa, b, rsb, more.first, more.ld, alpha, 0, parts[T]{})
+		a, b, k = a[half*csa:], b[half*rsb:], k-half
+	}
 	var acc [4][4]T
 	if rows == 4 && cols == 4 {
 		for p := range k {
@@ -67,10 +78,18 @@ func tileGo[T Float](rows, cols, k int, a []T, rsa, csa int, b []T, rsb int, c [
 	for r := range rows {
 		row := c[r*ldc:][:cols]
 		for j := range row {
+			sum := T(alpha * acc[r][j])
+			for i := range more.n {
+				if i == 0 {
+					sum += more.first[r*more.ld+j]
+				} else {
+					sum += more.next[(i-1)*more.step+r*more.ld+j]
+				}
+			}
 			if beta == 0 {
-				row[j] = alpha * acc[r][j]
+				row[j] = sum
 			} else {
-				row[j] = alpha*acc[r][j] + beta*row[j]
+				row[j] = sum + beta*row[j]
 			}
 		}
 	}

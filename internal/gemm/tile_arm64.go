@@ -4,12 +4,12 @@
 
 package gemm
 
-// tileF32NEON does C = alpha·A·B + beta·C for 1 ≤ rows ≤ 12 by cols elements of C and k > 0. cols is 8, 4 or less than 4; strides are in bytes.
+// tileF32NEON does C = alpha·A·B + beta·C for 1 ≤ rows ≤ 12 by cols elements of C and k > 0. cols is 8, 4 or less than 4; strides are in bytes. To alpha·A·B it first adds n tiles of sums: one at first, one at next, and more, each step bytes after the one before.
 //
 //go:noescape
-func tileF32NEON(rows int, cols int, k int, a *float32, rsa int, csa int, b *float32, rsb int, c *float32, ldc int, alpha float32, beta float32)
+func tileF32NEON(rows int, cols int, k int, a *float32, rsa int, csa int, b *float32, rsb int, c *float32, ldc int, alpha float32, beta float32, first *float32, next *float32, lds int, step int, n int)
 
-// tileF64NEON does C = alpha·A·B + beta·C for 1 ≤ rows ≤ 12 by cols elements of C and k > 0. cols is 4, 2 or less than 2; strides are in bytes.
+// tileF64NEON does C = alpha·A·B + beta·C for 1 ≤ rows ≤ 12 by cols elements of C and k > 0. cols is 4, 2 or less than 2; strides are in bytes. To alpha·A·B it first adds n tiles of sums: one at first, one at next, and more, each step bytes after the one before.
 //
 //go:noescape
-func tileF64NEON(rows int, cols int, k int, a *float64, rsa int, csa int, b *float64, rsb int, c *float64, ldc int, alpha float64, beta float64)
+func tileF64NEON(rows int, cols int, k int, a *float64, rsa int, csa int, b *float64, rsb int, c *float64, ldc int, alpha float64, beta float64, first *float64, next *float64, lds int, step int, n int)

@@ -4,8 +4,8 @@
 
 #include "textflag.h"
 
-// func tileF32NEON(rows int, cols int, k int, a *float32, rsa int, csa int, b *float32, rsb int, c *float32, ldc int, alpha float32, beta float32)
-TEXT ·tileF32NEON(SB), NOSPLIT, $0-88
+// func tileF32NEON(rows int, cols int, k int, a *float32, rsa int, csa int, b *float32, rsb int, c *float32, ldc int, alpha float32, beta float32, first *float32, next *float32, lds int, step int, n int)
+TEXT ·tileF32NEON(SB), NOSPLIT, $0-128
 	MOVD a+24(FP), R0
 	MOVD rsa+32(FP), R22
 	MOVD csa+40(FP), R13
@@ -95,178 +95,229 @@ loop_packed12:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_packed12
 	FMOVS alpha+80(FP), F26
+	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
+	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
+	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
+	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
+	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
+	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
+	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
+	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
+	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
+	WORD  $0x4f9a9129 // fmul v9.4s, v9.4s, v26.s[0]
+	WORD  $0x4f9a914a // fmul v10.4s, v10.4s, v26.s[0]
+	WORD  $0x4f9a916b // fmul v11.4s, v11.4s, v26.s[0]
+	WORD  $0x4f9a918c // fmul v12.4s, v12.4s, v26.s[0]
+	WORD  $0x4f9a91ad // fmul v13.4s, v13.4s, v26.s[0]
+	WORD  $0x4f9a91ce // fmul v14.4s, v14.4s, v26.s[0]
+	WORD  $0x4f9a91ef // fmul v15.4s, v15.4s, v26.s[0]
+	WORD  $0x4f9a9210 // fmul v16.4s, v16.4s, v26.s[0]
+	WORD  $0x4f9a9231 // fmul v17.4s, v17.4s, v26.s[0]
+	WORD  $0x4f9a9252 // fmul v18.4s, v18.4s, v26.s[0]
+	WORD  $0x4f9a9273 // fmul v19.4s, v19.4s, v26.s[0]
+	WORD  $0x4f9a9294 // fmul v20.4s, v20.4s, v26.s[0]
+	WORD  $0x4f9a92b5 // fmul v21.4s, v21.4s, v26.s[0]
+	WORD  $0x4f9a92d6 // fmul v22.4s, v22.4s, v26.s[0]
+	WORD  $0x4f9a92f7 // fmul v23.4s, v23.4s, v26.s[0]
+	MOVD  n+120(FP), R19
+	CBZ   R19, added_packed12
+	MOVD  first+88(FP), R0
+	MOVD  next+96(FP), R2
+	MOVD  lds+104(FP), R22
+	MOVD  step+112(FP), R13
+
+add_packed12:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd400 // fadd v0.4s, v0.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd442 // fadd v2.4s, v2.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd463 // fadd v3.4s, v3.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd484 // fadd v4.4s, v4.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd4a5 // fadd v5.4s, v5.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd4c6 // fadd v6.4s, v6.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd4e7 // fadd v7.4s, v7.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd508 // fadd v8.4s, v8.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd529 // fadd v9.4s, v9.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd54a // fadd v10.4s, v10.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd56b // fadd v11.4s, v11.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd58c // fadd v12.4s, v12.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd5ad // fadd v13.4s, v13.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd5ce // fadd v14.4s, v14.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd5ef // fadd v15.4s, v15.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd610 // fadd v16.4s, v16.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd631 // fadd v17.4s, v17.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd652 // fadd v18.4s, v18.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd673 // fadd v19.4s, v19.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd694 // fadd v20.4s, v20.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd6b5 // fadd v21.4s, v21.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd6d6 // fadd v22.4s, v22.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd6f7 // fadd v23.4s, v23.4s, v28.4s
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_packed12
+
+added_packed12:
 	FMOVS beta+84(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000021, R19, R19
 	CBZ   R19, store_packed12
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1380 // fmla v0.4s, v28.4s, v27.s[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1381 // fmla v1.4s, v28.4s, v27.s[0]
 	FMOVQ F1, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1382 // fmla v2.4s, v28.4s, v27.s[0]
 	FMOVQ F2, 0(R20)
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1383 // fmla v3.4s, v28.4s, v27.s[0]
 	FMOVQ F3, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1384 // fmla v4.4s, v28.4s, v27.s[0]
 	FMOVQ F4, 0(R20)
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1385 // fmla v5.4s, v28.4s, v27.s[0]
 	FMOVQ F5, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1386 // fmla v6.4s, v28.4s, v27.s[0]
 	FMOVQ F6, 0(R20)
-	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1387 // fmla v7.4s, v28.4s, v27.s[0]
 	FMOVQ F7, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1388 // fmla v8.4s, v28.4s, v27.s[0]
 	FMOVQ F8, 0(R20)
-	WORD  $0x4f9a9129 // fmul v9.4s, v9.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1389 // fmla v9.4s, v28.4s, v27.s[0]
 	FMOVQ F9, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a914a // fmul v10.4s, v10.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b138a // fmla v10.4s, v28.4s, v27.s[0]
 	FMOVQ F10, 0(R20)
-	WORD  $0x4f9a916b // fmul v11.4s, v11.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b138b // fmla v11.4s, v28.4s, v27.s[0]
 	FMOVQ F11, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a918c // fmul v12.4s, v12.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b138c // fmla v12.4s, v28.4s, v27.s[0]
 	FMOVQ F12, 0(R20)
-	WORD  $0x4f9a91ad // fmul v13.4s, v13.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b138d // fmla v13.4s, v28.4s, v27.s[0]
 	FMOVQ F13, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a91ce // fmul v14.4s, v14.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b138e // fmla v14.4s, v28.4s, v27.s[0]
 	FMOVQ F14, 0(R20)
-	WORD  $0x4f9a91ef // fmul v15.4s, v15.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b138f // fmla v15.4s, v28.4s, v27.s[0]
 	FMOVQ F15, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9210 // fmul v16.4s, v16.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1390 // fmla v16.4s, v28.4s, v27.s[0]
 	FMOVQ F16, 0(R20)
-	WORD  $0x4f9a9231 // fmul v17.4s, v17.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1391 // fmla v17.4s, v28.4s, v27.s[0]
 	FMOVQ F17, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9252 // fmul v18.4s, v18.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1392 // fmla v18.4s, v28.4s, v27.s[0]
 	FMOVQ F18, 0(R20)
-	WORD  $0x4f9a9273 // fmul v19.4s, v19.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1393 // fmla v19.4s, v28.4s, v27.s[0]
 	FMOVQ F19, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9294 // fmul v20.4s, v20.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1394 // fmla v20.4s, v28.4s, v27.s[0]
 	FMOVQ F20, 0(R20)
-	WORD  $0x4f9a92b5 // fmul v21.4s, v21.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1395 // fmla v21.4s, v28.4s, v27.s[0]
 	FMOVQ F21, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a92d6 // fmul v22.4s, v22.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1396 // fmla v22.4s, v28.4s, v27.s[0]
 	FMOVQ F22, 0(R20)
-	WORD  $0x4f9a92f7 // fmul v23.4s, v23.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1397 // fmla v23.4s, v28.4s, v27.s[0]
 	FMOVQ F23, 16(R20)
 	RET
 
 store_packed12:
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	FMOVQ F1, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	FMOVQ F2, 0(R20)
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	FMOVQ F3, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	FMOVQ F4, 0(R20)
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	FMOVQ F5, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
 	FMOVQ F6, 0(R20)
-	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
 	FMOVQ F7, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
 	FMOVQ F8, 0(R20)
-	WORD  $0x4f9a9129 // fmul v9.4s, v9.4s, v26.s[0]
 	FMOVQ F9, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a914a // fmul v10.4s, v10.4s, v26.s[0]
 	FMOVQ F10, 0(R20)
-	WORD  $0x4f9a916b // fmul v11.4s, v11.4s, v26.s[0]
 	FMOVQ F11, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a918c // fmul v12.4s, v12.4s, v26.s[0]
 	FMOVQ F12, 0(R20)
-	WORD  $0x4f9a91ad // fmul v13.4s, v13.4s, v26.s[0]
 	FMOVQ F13, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a91ce // fmul v14.4s, v14.4s, v26.s[0]
 	FMOVQ F14, 0(R20)
-	WORD  $0x4f9a91ef // fmul v15.4s, v15.4s, v26.s[0]
 	FMOVQ F15, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9210 // fmul v16.4s, v16.4s, v26.s[0]
 	FMOVQ F16, 0(R20)
-	WORD  $0x4f9a9231 // fmul v17.4s, v17.4s, v26.s[0]
 	FMOVQ F17, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9252 // fmul v18.4s, v18.4s, v26.s[0]
 	FMOVQ F18, 0(R20)
-	WORD  $0x4f9a9273 // fmul v19.4s, v19.4s, v26.s[0]
 	FMOVQ F19, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9294 // fmul v20.4s, v20.4s, v26.s[0]
 	FMOVQ F20, 0(R20)
-	WORD  $0x4f9a92b5 // fmul v21.4s, v21.4s, v26.s[0]
 	FMOVQ F21, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a92d6 // fmul v22.4s, v22.4s, v26.s[0]
 	FMOVQ F22, 0(R20)
-	WORD  $0x4f9a92f7 // fmul v23.4s, v23.4s, v26.s[0]
 	FMOVQ F23, 16(R20)
 	RET
 
@@ -307,24 +358,42 @@ loop_two1:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_two1
 	FMOVS alpha+80(FP), F26
+	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
+	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
+	MOVD  n+120(FP), R19
+	CBZ   R19, added_two1
+	MOVD  first+88(FP), R0
+	MOVD  next+96(FP), R2
+	MOVD  lds+104(FP), R22
+	MOVD  step+112(FP), R13
+
+add_two1:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd400 // fadd v0.4s, v0.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_two1
+
+added_two1:
 	FMOVS beta+84(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000021, R19, R19
 	CBZ   R19, store_two1
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1380 // fmla v0.4s, v28.4s, v27.s[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1381 // fmla v1.4s, v28.4s, v27.s[0]
 	FMOVQ F1, 16(R20)
 	RET
 
 store_two1:
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	FMOVQ F1, 16(R20)
 	RET
 
@@ -348,38 +417,59 @@ loop_two2:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_two2
 	FMOVS alpha+80(FP), F26
+	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
+	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
+	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
+	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
+	MOVD  n+120(FP), R19
+	CBZ   R19, added_two2
+	MOVD  first+88(FP), R0
+	MOVD  next+96(FP), R2
+	MOVD  lds+104(FP), R22
+	MOVD  step+112(FP), R13
+
+add_two2:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd400 // fadd v0.4s, v0.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd442 // fadd v2.4s, v2.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd463 // fadd v3.4s, v3.4s, v28.4s
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_two2
+
+added_two2:
 	FMOVS beta+84(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000021, R19, R19
 	CBZ   R19, store_two2
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1380 // fmla v0.4s, v28.4s, v27.s[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1381 // fmla v1.4s, v28.4s, v27.s[0]
 	FMOVQ F1, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1382 // fmla v2.4s, v28.4s, v27.s[0]
 	FMOVQ F2, 0(R20)
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1383 // fmla v3.4s, v28.4s, v27.s[0]
 	FMOVQ F3, 16(R20)
 	RET
 
 store_two2:
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	FMOVQ F1, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	FMOVQ F2, 0(R20)
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	FMOVQ F3, 16(R20)
 	RET
 
@@ -408,52 +498,76 @@ loop_two3:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_two3
 	FMOVS alpha+80(FP), F26
+	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
+	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
+	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
+	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
+	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
+	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
+	MOVD  n+120(FP), R19
+	CBZ   R19, added_two3
+	MOVD  first+88(FP), R0
+	MOVD  next+96(FP), R2
+	MOVD  lds+104(FP), R22
+	MOVD  step+112(FP), R13
+
+add_two3:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd400 // fadd v0.4s, v0.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd442 // fadd v2.4s, v2.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd463 // fadd v3.4s, v3.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd484 // fadd v4.4s, v4.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd4a5 // fadd v5.4s, v5.4s, v28.4s
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_two3
+
+added_two3:
 	FMOVS beta+84(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000021, R19, R19
 	CBZ   R19, store_two3
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1380 // fmla v0.4s, v28.4s, v27.s[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1381 // fmla v1.4s, v28.4s, v27.s[0]
 	FMOVQ F1, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1382 // fmla v2.4s, v28.4s, v27.s[0]
 	FMOVQ F2, 0(R20)
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1383 // fmla v3.4s, v28.4s, v27.s[0]
 	FMOVQ F3, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1384 // fmla v4.4s, v28.4s, v27.s[0]
 	FMOVQ F4, 0(R20)
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1385 // fmla v5.4s, v28.4s, v27.s[0]
 	FMOVQ F5, 16(R20)
 	RET
 
 store_two3:
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	FMOVQ F1, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	FMOVQ F2, 0(R20)
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	FMOVQ F3, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	FMOVQ F4, 0(R20)
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	FMOVQ F5, 16(R20)
 	RET
 
@@ -487,66 +601,93 @@ loop_two4:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_two4
 	FMOVS alpha+80(FP), F26
+	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
+	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
+	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
+	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
+	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
+	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
+	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
+	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
+	MOVD  n+120(FP), R19
+	CBZ   R19, added_two4
+	MOVD  first+88(FP), R0
+	MOVD  next+96(FP), R2
+	MOVD  lds+104(FP), R22
+	MOVD  step+112(FP), R13
+
+add_two4:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd400 // fadd v0.4s, v0.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd442 // fadd v2.4s, v2.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd463 // fadd v3.4s, v3.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd484 // fadd v4.4s, v4.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd4a5 // fadd v5.4s, v5.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd4c6 // fadd v6.4s, v6.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd4e7 // fadd v7.4s, v7.4s, v28.4s
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_two4
+
+added_two4:
 	FMOVS beta+84(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000021, R19, R19
 	CBZ   R19, store_two4
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1380 // fmla v0.4s, v28.4s, v27.s[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1381 // fmla v1.4s, v28.4s, v27.s[0]
 	FMOVQ F1, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1382 // fmla v2.4s, v28.4s, v27.s[0]
 	FMOVQ F2, 0(R20)
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1383 // fmla v3.4s, v28.4s, v27.s[0]
 	FMOVQ F3, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1384 // fmla v4.4s, v28.4s, v27.s[0]
 	FMOVQ F4, 0(R20)
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1385 // fmla v5.4s, v28.4s, v27.s[0]
 	FMOVQ F5, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1386 // fmla v6.4s, v28.4s, v27.s[0]
 	FMOVQ F6, 0(R20)
-	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1387 // fmla v7.4s, v28.4s, v27.s[0]
 	FMOVQ F7, 16(R20)
 	RET
 
 store_two4:
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	FMOVQ F1, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	FMOVQ F2, 0(R20)
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	FMOVQ F3, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	FMOVQ F4, 0(R20)
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	FMOVQ F5, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
 	FMOVQ F6, 0(R20)
-	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
 	FMOVQ F7, 16(R20)
 	RET
 
@@ -585,80 +726,110 @@ loop_two5:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_two5
 	FMOVS alpha+80(FP), F26
+	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
+	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
+	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
+	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
+	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
+	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
+	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
+	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
+	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
+	WORD  $0x4f9a9129 // fmul v9.4s, v9.4s, v26.s[0]
+	MOVD  n+120(FP), R19
+	CBZ   R19, added_two5
+	MOVD  first+88(FP), R0
+	MOVD  next+96(FP), R2
+	MOVD  lds+104(FP), R22
+	MOVD  step+112(FP), R13
+
+add_two5:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd400 // fadd v0.4s, v0.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd442 // fadd v2.4s, v2.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd463 // fadd v3.4s, v3.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd484 // fadd v4.4s, v4.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd4a5 // fadd v5.4s, v5.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd4c6 // fadd v6.4s, v6.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd4e7 // fadd v7.4s, v7.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd508 // fadd v8.4s, v8.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd529 // fadd v9.4s, v9.4s, v28.4s
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_two5
+
+added_two5:
 	FMOVS beta+84(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000021, R19, R19
 	CBZ   R19, store_two5
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1380 // fmla v0.4s, v28.4s, v27.s[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1381 // fmla v1.4s, v28.4s, v27.s[0]
 	FMOVQ F1, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1382 // fmla v2.4s, v28.4s, v27.s[0]
 	FMOVQ F2, 0(R20)
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1383 // fmla v3.4s, v28.4s, v27.s[0]
 	FMOVQ F3, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1384 // fmla v4.4s, v28.4s, v27.s[0]
 	FMOVQ F4, 0(R20)
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1385 // fmla v5.4s, v28.4s, v27.s[0]
 	FMOVQ F5, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1386 // fmla v6.4s, v28.4s, v27.s[0]
 	FMOVQ F6, 0(R20)
-	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1387 // fmla v7.4s, v28.4s, v27.s[0]
 	FMOVQ F7, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1388 // fmla v8.4s, v28.4s, v27.s[0]
 	FMOVQ F8, 0(R20)
-	WORD  $0x4f9a9129 // fmul v9.4s, v9.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1389 // fmla v9.4s, v28.4s, v27.s[0]
 	FMOVQ F9, 16(R20)
 	RET
 
 store_two5:
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	FMOVQ F1, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	FMOVQ F2, 0(R20)
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	FMOVQ F3, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	FMOVQ F4, 0(R20)
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	FMOVQ F5, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
 	FMOVQ F6, 0(R20)
-	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
 	FMOVQ F7, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
 	FMOVQ F8, 0(R20)
-	WORD  $0x4f9a9129 // fmul v9.4s, v9.4s, v26.s[0]
 	FMOVQ F9, 16(R20)
 	RET
 
@@ -702,94 +873,127 @@ loop_two6:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_two6
 	FMOVS alpha+80(FP), F26
+	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
+	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
+	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
+	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
+	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
+	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
+	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
+	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
+	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
+	WORD  $0x4f9a9129 // fmul v9.4s, v9.4s, v26.s[0]
+	WORD  $0x4f9a914a // fmul v10.4s, v10.4s, v26.s[0]
+	WORD  $0x4f9a916b // fmul v11.4s, v11.4s, v26.s[0]
+	MOVD  n+120(FP), R19
+	CBZ   R19, added_two6
+	MOVD  first+88(FP), R0
+	MOVD  next+96(FP), R2
+	MOVD  lds+104(FP), R22
+	MOVD  step+112(FP), R13
+
+add_two6:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd400 // fadd v0.4s, v0.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd442 // fadd v2.4s, v2.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd463 // fadd v3.4s, v3.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd484 // fadd v4.4s, v4.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd4a5 // fadd v5.4s, v5.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd4c6 // fadd v6.4s, v6.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd4e7 // fadd v7.4s, v7.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd508 // fadd v8.4s, v8.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd529 // fadd v9.4s, v9.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd54a // fadd v10.4s, v10.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd56b // fadd v11.4s, v11.4s, v28.4s
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_two6
+
+added_two6:
 	FMOVS beta+84(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000021, R19, R19
 	CBZ   R19, store_two6
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1380 // fmla v0.4s, v28.4s, v27.s[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1381 // fmla v1.4s, v28.4s, v27.s[0]
 	FMOVQ F1, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1382 // fmla v2.4s, v28.4s, v27.s[0]
 	FMOVQ F2, 0(R20)
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1383 // fmla v3.4s, v28.4s, v27.s[0]
 	FMOVQ F3, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1384 // fmla v4.4s, v28.4s, v27.s[0]
 	FMOVQ F4, 0(R20)
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1385 // fmla v5.4s, v28.4s, v27.s[0]
 	FMOVQ F5, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1386 // fmla v6.4s, v28.4s, v27.s[0]
 	FMOVQ F6, 0(R20)
-	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1387 // fmla v7.4s, v28.4s, v27.s[0]
 	FMOVQ F7, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1388 // fmla v8.4s, v28.4s, v27.s[0]
 	FMOVQ F8, 0(R20)
-	WORD  $0x4f9a9129 // fmul v9.4s, v9.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1389 // fmla v9.4s, v28.4s, v27.s[0]
 	FMOVQ F9, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a914a // fmul v10.4s, v10.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b138a // fmla v10.4s, v28.4s, v27.s[0]
 	FMOVQ F10, 0(R20)
-	WORD  $0x4f9a916b // fmul v11.4s, v11.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b138b // fmla v11.4s, v28.4s, v27.s[0]
 	FMOVQ F11, 16(R20)
 	RET
 
 store_two6:
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	FMOVQ F1, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	FMOVQ F2, 0(R20)
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	FMOVQ F3, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	FMOVQ F4, 0(R20)
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	FMOVQ F5, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
 	FMOVQ F6, 0(R20)
-	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
 	FMOVQ F7, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
 	FMOVQ F8, 0(R20)
-	WORD  $0x4f9a9129 // fmul v9.4s, v9.4s, v26.s[0]
 	FMOVQ F9, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a914a // fmul v10.4s, v10.4s, v26.s[0]
 	FMOVQ F10, 0(R20)
-	WORD  $0x4f9a916b // fmul v11.4s, v11.4s, v26.s[0]
 	FMOVQ F11, 16(R20)
 	RET
 
@@ -838,108 +1042,144 @@ loop_two7:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_two7
 	FMOVS alpha+80(FP), F26
+	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
+	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
+	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
+	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
+	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
+	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
+	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
+	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
+	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
+	WORD  $0x4f9a9129 // fmul v9.4s, v9.4s, v26.s[0]
+	WORD  $0x4f9a914a // fmul v10.4s, v10.4s, v26.s[0]
+	WORD  $0x4f9a916b // fmul v11.4s, v11.4s, v26.s[0]
+	WORD  $0x4f9a918c // fmul v12.4s, v12.4s, v26.s[0]
+	WORD  $0x4f9a91ad // fmul v13.4s, v13.4s, v26.s[0]
+	MOVD  n+120(FP), R19
+	CBZ   R19, added_two7
+	MOVD  first+88(FP), R0
+	MOVD  next+96(FP), R2
+	MOVD  lds+104(FP), R22
+	MOVD  step+112(FP), R13
+
+add_two7:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd400 // fadd v0.4s, v0.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd442 // fadd v2.4s, v2.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd463 // fadd v3.4s, v3.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd484 // fadd v4.4s, v4.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd4a5 // fadd v5.4s, v5.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd4c6 // fadd v6.4s, v6.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd4e7 // fadd v7.4s, v7.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd508 // fadd v8.4s, v8.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd529 // fadd v9.4s, v9.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd54a // fadd v10.4s, v10.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd56b // fadd v11.4s, v11.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd58c // fadd v12.4s, v12.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd5ad // fadd v13.4s, v13.4s, v28.4s
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_two7
+
+added_two7:
 	FMOVS beta+84(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000021, R19, R19
 	CBZ   R19, store_two7
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1380 // fmla v0.4s, v28.4s, v27.s[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1381 // fmla v1.4s, v28.4s, v27.s[0]
 	FMOVQ F1, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1382 // fmla v2.4s, v28.4s, v27.s[0]
 	FMOVQ F2, 0(R20)
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1383 // fmla v3.4s, v28.4s, v27.s[0]
 	FMOVQ F3, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1384 // fmla v4.4s, v28.4s, v27.s[0]
 	FMOVQ F4, 0(R20)
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1385 // fmla v5.4s, v28.4s, v27.s[0]
 	FMOVQ F5, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1386 // fmla v6.4s, v28.4s, v27.s[0]
 	FMOVQ F6, 0(R20)
-	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1387 // fmla v7.4s, v28.4s, v27.s[0]
 	FMOVQ F7, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1388 // fmla v8.4s, v28.4s, v27.s[0]
 	FMOVQ F8, 0(R20)
-	WORD  $0x4f9a9129 // fmul v9.4s, v9.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1389 // fmla v9.4s, v28.4s, v27.s[0]
 	FMOVQ F9, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a914a // fmul v10.4s, v10.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b138a // fmla v10.4s, v28.4s, v27.s[0]
 	FMOVQ F10, 0(R20)
-	WORD  $0x4f9a916b // fmul v11.4s, v11.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b138b // fmla v11.4s, v28.4s, v27.s[0]
 	FMOVQ F11, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a918c // fmul v12.4s, v12.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b138c // fmla v12.4s, v28.4s, v27.s[0]
 	FMOVQ F12, 0(R20)
-	WORD  $0x4f9a91ad // fmul v13.4s, v13.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b138d // fmla v13.4s, v28.4s, v27.s[0]
 	FMOVQ F13, 16(R20)
 	RET
 
 store_two7:
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	FMOVQ F1, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	FMOVQ F2, 0(R20)
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	FMOVQ F3, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	FMOVQ F4, 0(R20)
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	FMOVQ F5, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
 	FMOVQ F6, 0(R20)
-	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
 	FMOVQ F7, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
 	FMOVQ F8, 0(R20)
-	WORD  $0x4f9a9129 // fmul v9.4s, v9.4s, v26.s[0]
 	FMOVQ F9, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a914a // fmul v10.4s, v10.4s, v26.s[0]
 	FMOVQ F10, 0(R20)
-	WORD  $0x4f9a916b // fmul v11.4s, v11.4s, v26.s[0]
 	FMOVQ F11, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a918c // fmul v12.4s, v12.4s, v26.s[0]
 	FMOVQ F12, 0(R20)
-	WORD  $0x4f9a91ad // fmul v13.4s, v13.4s, v26.s[0]
 	FMOVQ F13, 16(R20)
 	RET
 
@@ -993,122 +1233,161 @@ loop_two8:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_two8
 	FMOVS alpha+80(FP), F26
+	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
+	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
+	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
+	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
+	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
+	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
+	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
+	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
+	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
+	WORD  $0x4f9a9129 // fmul v9.4s, v9.4s, v26.s[0]
+	WORD  $0x4f9a914a // fmul v10.4s, v10.4s, v26.s[0]
+	WORD  $0x4f9a916b // fmul v11.4s, v11.4s, v26.s[0]
+	WORD  $0x4f9a918c // fmul v12.4s, v12.4s, v26.s[0]
+	WORD  $0x4f9a91ad // fmul v13.4s, v13.4s, v26.s[0]
+	WORD  $0x4f9a91ce // fmul v14.4s, v14.4s, v26.s[0]
+	WORD  $0x4f9a91ef // fmul v15.4s, v15.4s, v26.s[0]
+	MOVD  n+120(FP), R19
+	CBZ   R19, added_two8
+	MOVD  first+88(FP), R0
+	MOVD  next+96(FP), R2
+	MOVD  lds+104(FP), R22
+	MOVD  step+112(FP), R13
+
+add_two8:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd400 // fadd v0.4s, v0.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd442 // fadd v2.4s, v2.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd463 // fadd v3.4s, v3.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd484 // fadd v4.4s, v4.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd4a5 // fadd v5.4s, v5.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd4c6 // fadd v6.4s, v6.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd4e7 // fadd v7.4s, v7.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd508 // fadd v8.4s, v8.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd529 // fadd v9.4s, v9.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd54a // fadd v10.4s, v10.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd56b // fadd v11.4s, v11.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd58c // fadd v12.4s, v12.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd5ad // fadd v13.4s, v13.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd5ce // fadd v14.4s, v14.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd5ef // fadd v15.4s, v15.4s, v28.4s
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_two8
+
+added_two8:
 	FMOVS beta+84(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000021, R19, R19
 	CBZ   R19, store_two8
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1380 // fmla v0.4s, v28.4s, v27.s[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1381 // fmla v1.4s, v28.4s, v27.s[0]
 	FMOVQ F1, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1382 // fmla v2.4s, v28.4s, v27.s[0]
 	FMOVQ F2, 0(R20)
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1383 // fmla v3.4s, v28.4s, v27.s[0]
 	FMOVQ F3, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1384 // fmla v4.4s, v28.4s, v27.s[0]
 	FMOVQ F4, 0(R20)
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1385 // fmla v5.4s, v28.4s, v27.s[0]
 	FMOVQ F5, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1386 // fmla v6.4s, v28.4s, v27.s[0]
 	FMOVQ F6, 0(R20)
-	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1387 // fmla v7.4s, v28.4s, v27.s[0]
 	FMOVQ F7, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1388 // fmla v8.4s, v28.4s, v27.s[0]
 	FMOVQ F8, 0(R20)
-	WORD  $0x4f9a9129 // fmul v9.4s, v9.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1389 // fmla v9.4s, v28.4s, v27.s[0]
 	FMOVQ F9, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a914a // fmul v10.4s, v10.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b138a // fmla v10.4s, v28.4s, v27.s[0]
 	FMOVQ F10, 0(R20)
-	WORD  $0x4f9a916b // fmul v11.4s, v11.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b138b // fmla v11.4s, v28.4s, v27.s[0]
 	FMOVQ F11, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a918c // fmul v12.4s, v12.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b138c // fmla v12.4s, v28.4s, v27.s[0]
 	FMOVQ F12, 0(R20)
-	WORD  $0x4f9a91ad // fmul v13.4s, v13.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b138d // fmla v13.4s, v28.4s, v27.s[0]
 	FMOVQ F13, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a91ce // fmul v14.4s, v14.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b138e // fmla v14.4s, v28.4s, v27.s[0]
 	FMOVQ F14, 0(R20)
-	WORD  $0x4f9a91ef // fmul v15.4s, v15.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b138f // fmla v15.4s, v28.4s, v27.s[0]
 	FMOVQ F15, 16(R20)
 	RET
 
 store_two8:
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	FMOVQ F1, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	FMOVQ F2, 0(R20)
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	FMOVQ F3, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	FMOVQ F4, 0(R20)
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	FMOVQ F5, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
 	FMOVQ F6, 0(R20)
-	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
 	FMOVQ F7, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
 	FMOVQ F8, 0(R20)
-	WORD  $0x4f9a9129 // fmul v9.4s, v9.4s, v26.s[0]
 	FMOVQ F9, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a914a // fmul v10.4s, v10.4s, v26.s[0]
 	FMOVQ F10, 0(R20)
-	WORD  $0x4f9a916b // fmul v11.4s, v11.4s, v26.s[0]
 	FMOVQ F11, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a918c // fmul v12.4s, v12.4s, v26.s[0]
 	FMOVQ F12, 0(R20)
-	WORD  $0x4f9a91ad // fmul v13.4s, v13.4s, v26.s[0]
 	FMOVQ F13, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a91ce // fmul v14.4s, v14.4s, v26.s[0]
 	FMOVQ F14, 0(R20)
-	WORD  $0x4f9a91ef // fmul v15.4s, v15.4s, v26.s[0]
 	FMOVQ F15, 16(R20)
 	RET
 
@@ -1167,136 +1446,178 @@ loop_two9:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_two9
 	FMOVS alpha+80(FP), F26
+	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
+	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
+	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
+	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
+	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
+	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
+	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
+	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
+	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
+	WORD  $0x4f9a9129 // fmul v9.4s, v9.4s, v26.s[0]
+	WORD  $0x4f9a914a // fmul v10.4s, v10.4s, v26.s[0]
+	WORD  $0x4f9a916b // fmul v11.4s, v11.4s, v26.s[0]
+	WORD  $0x4f9a918c // fmul v12.4s, v12.4s, v26.s[0]
+	WORD  $0x4f9a91ad // fmul v13.4s, v13.4s, v26.s[0]
+	WORD  $0x4f9a91ce // fmul v14.4s, v14.4s, v26.s[0]
+	WORD  $0x4f9a91ef // fmul v15.4s, v15.4s, v26.s[0]
+	WORD  $0x4f9a9210 // fmul v16.4s, v16.4s, v26.s[0]
+	WORD  $0x4f9a9231 // fmul v17.4s, v17.4s, v26.s[0]
+	MOVD  n+120(FP), R19
+	CBZ   R19, added_two9
+	MOVD  first+88(FP), R0
+	MOVD  next+96(FP), R2
+	MOVD  lds+104(FP), R22
+	MOVD  step+112(FP), R13
+
+add_two9:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd400 // fadd v0.4s, v0.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd442 // fadd v2.4s, v2.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd463 // fadd v3.4s, v3.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd484 // fadd v4.4s, v4.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd4a5 // fadd v5.4s, v5.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd4c6 // fadd v6.4s, v6.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd4e7 // fadd v7.4s, v7.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd508 // fadd v8.4s, v8.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd529 // fadd v9.4s, v9.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd54a // fadd v10.4s, v10.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd56b // fadd v11.4s, v11.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd58c // fadd v12.4s, v12.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd5ad // fadd v13.4s, v13.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd5ce // fadd v14.4s, v14.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd5ef // fadd v15.4s, v15.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd610 // fadd v16.4s, v16.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd631 // fadd v17.4s, v17.4s, v28.4s
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_two9
+
+added_two9:
 	FMOVS beta+84(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000021, R19, R19
 	CBZ   R19, store_two9
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1380 // fmla v0.4s, v28.4s, v27.s[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1381 // fmla v1.4s, v28.4s, v27.s[0]
 	FMOVQ F1, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1382 // fmla v2.4s, v28.4s, v27.s[0]
 	FMOVQ F2, 0(R20)
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1383 // fmla v3.4s, v28.4s, v27.s[0]
 	FMOVQ F3, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1384 // fmla v4.4s, v28.4s, v27.s[0]
 	FMOVQ F4, 0(R20)
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1385 // fmla v5.4s, v28.4s, v27.s[0]
 	FMOVQ F5, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1386 // fmla v6.4s, v28.4s, v27.s[0]
 	FMOVQ F6, 0(R20)
-	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1387 // fmla v7.4s, v28.4s, v27.s[0]
 	FMOVQ F7, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1388 // fmla v8.4s, v28.4s, v27.s[0]
 	FMOVQ F8, 0(R20)
-	WORD  $0x4f9a9129 // fmul v9.4s, v9.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1389 // fmla v9.4s, v28.4s, v27.s[0]
 	FMOVQ F9, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a914a // fmul v10.4s, v10.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b138a // fmla v10.4s, v28.4s, v27.s[0]
 	FMOVQ F10, 0(R20)
-	WORD  $0x4f9a916b // fmul v11.4s, v11.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b138b // fmla v11.4s, v28.4s, v27.s[0]
 	FMOVQ F11, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a918c // fmul v12.4s, v12.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b138c // fmla v12.4s, v28.4s, v27.s[0]
 	FMOVQ F12, 0(R20)
-	WORD  $0x4f9a91ad // fmul v13.4s, v13.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b138d // fmla v13.4s, v28.4s, v27.s[0]
 	FMOVQ F13, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a91ce // fmul v14.4s, v14.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b138e // fmla v14.4s, v28.4s, v27.s[0]
 	FMOVQ F14, 0(R20)
-	WORD  $0x4f9a91ef // fmul v15.4s, v15.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b138f // fmla v15.4s, v28.4s, v27.s[0]
 	FMOVQ F15, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9210 // fmul v16.4s, v16.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1390 // fmla v16.4s, v28.4s, v27.s[0]
 	FMOVQ F16, 0(R20)
-	WORD  $0x4f9a9231 // fmul v17.4s, v17.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1391 // fmla v17.4s, v28.4s, v27.s[0]
 	FMOVQ F17, 16(R20)
 	RET
 
 store_two9:
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	FMOVQ F1, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	FMOVQ F2, 0(R20)
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	FMOVQ F3, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	FMOVQ F4, 0(R20)
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	FMOVQ F5, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
 	FMOVQ F6, 0(R20)
-	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
 	FMOVQ F7, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
 	FMOVQ F8, 0(R20)
-	WORD  $0x4f9a9129 // fmul v9.4s, v9.4s, v26.s[0]
 	FMOVQ F9, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a914a // fmul v10.4s, v10.4s, v26.s[0]
 	FMOVQ F10, 0(R20)
-	WORD  $0x4f9a916b // fmul v11.4s, v11.4s, v26.s[0]
 	FMOVQ F11, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a918c // fmul v12.4s, v12.4s, v26.s[0]
 	FMOVQ F12, 0(R20)
-	WORD  $0x4f9a91ad // fmul v13.4s, v13.4s, v26.s[0]
 	FMOVQ F13, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a91ce // fmul v14.4s, v14.4s, v26.s[0]
 	FMOVQ F14, 0(R20)
-	WORD  $0x4f9a91ef // fmul v15.4s, v15.4s, v26.s[0]
 	FMOVQ F15, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9210 // fmul v16.4s, v16.4s, v26.s[0]
 	FMOVQ F16, 0(R20)
-	WORD  $0x4f9a9231 // fmul v17.4s, v17.4s, v26.s[0]
 	FMOVQ F17, 16(R20)
 	RET
 
@@ -1360,150 +1681,195 @@ loop_two10:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_two10
 	FMOVS alpha+80(FP), F26
+	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
+	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
+	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
+	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
+	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
+	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
+	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
+	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
+	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
+	WORD  $0x4f9a9129 // fmul v9.4s, v9.4s, v26.s[0]
+	WORD  $0x4f9a914a // fmul v10.4s, v10.4s, v26.s[0]
+	WORD  $0x4f9a916b // fmul v11.4s, v11.4s, v26.s[0]
+	WORD  $0x4f9a918c // fmul v12.4s, v12.4s, v26.s[0]
+	WORD  $0x4f9a91ad // fmul v13.4s, v13.4s, v26.s[0]
+	WORD  $0x4f9a91ce // fmul v14.4s, v14.4s, v26.s[0]
+	WORD  $0x4f9a91ef // fmul v15.4s, v15.4s, v26.s[0]
+	WORD  $0x4f9a9210 // fmul v16.4s, v16.4s, v26.s[0]
+	WORD  $0x4f9a9231 // fmul v17.4s, v17.4s, v26.s[0]
+	WORD  $0x4f9a9252 // fmul v18.4s, v18.4s, v26.s[0]
+	WORD  $0x4f9a9273 // fmul v19.4s, v19.4s, v26.s[0]
+	MOVD  n+120(FP), R19
+	CBZ   R19, added_two10
+	MOVD  first+88(FP), R0
+	MOVD  next+96(FP), R2
+	MOVD  lds+104(FP), R22
+	MOVD  step+112(FP), R13
+
+add_two10:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd400 // fadd v0.4s, v0.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd442 // fadd v2.4s, v2.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd463 // fadd v3.4s, v3.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd484 // fadd v4.4s, v4.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd4a5 // fadd v5.4s, v5.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd4c6 // fadd v6.4s, v6.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd4e7 // fadd v7.4s, v7.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd508 // fadd v8.4s, v8.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd529 // fadd v9.4s, v9.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd54a // fadd v10.4s, v10.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd56b // fadd v11.4s, v11.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd58c // fadd v12.4s, v12.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd5ad // fadd v13.4s, v13.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd5ce // fadd v14.4s, v14.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd5ef // fadd v15.4s, v15.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd610 // fadd v16.4s, v16.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd631 // fadd v17.4s, v17.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd652 // fadd v18.4s, v18.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd673 // fadd v19.4s, v19.4s, v28.4s
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_two10
+
+added_two10:
 	FMOVS beta+84(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000021, R19, R19
 	CBZ   R19, store_two10
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1380 // fmla v0.4s, v28.4s, v27.s[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1381 // fmla v1.4s, v28.4s, v27.s[0]
 	FMOVQ F1, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1382 // fmla v2.4s, v28.4s, v27.s[0]
 	FMOVQ F2, 0(R20)
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1383 // fmla v3.4s, v28.4s, v27.s[0]
 	FMOVQ F3, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1384 // fmla v4.4s, v28.4s, v27.s[0]
 	FMOVQ F4, 0(R20)
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1385 // fmla v5.4s, v28.4s, v27.s[0]
 	FMOVQ F5, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1386 // fmla v6.4s, v28.4s, v27.s[0]
 	FMOVQ F6, 0(R20)
-	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1387 // fmla v7.4s, v28.4s, v27.s[0]
 	FMOVQ F7, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1388 // fmla v8.4s, v28.4s, v27.s[0]
 	FMOVQ F8, 0(R20)
-	WORD  $0x4f9a9129 // fmul v9.4s, v9.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1389 // fmla v9.4s, v28.4s, v27.s[0]
 	FMOVQ F9, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a914a // fmul v10.4s, v10.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b138a // fmla v10.4s, v28.4s, v27.s[0]
 	FMOVQ F10, 0(R20)
-	WORD  $0x4f9a916b // fmul v11.4s, v11.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b138b // fmla v11.4s, v28.4s, v27.s[0]
 	FMOVQ F11, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a918c // fmul v12.4s, v12.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b138c // fmla v12.4s, v28.4s, v27.s[0]
 	FMOVQ F12, 0(R20)
-	WORD  $0x4f9a91ad // fmul v13.4s, v13.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b138d // fmla v13.4s, v28.4s, v27.s[0]
 	FMOVQ F13, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a91ce // fmul v14.4s, v14.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b138e // fmla v14.4s, v28.4s, v27.s[0]
 	FMOVQ F14, 0(R20)
-	WORD  $0x4f9a91ef // fmul v15.4s, v15.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b138f // fmla v15.4s, v28.4s, v27.s[0]
 	FMOVQ F15, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9210 // fmul v16.4s, v16.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1390 // fmla v16.4s, v28.4s, v27.s[0]
 	FMOVQ F16, 0(R20)
-	WORD  $0x4f9a9231 // fmul v17.4s, v17.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1391 // fmla v17.4s, v28.4s, v27.s[0]
 	FMOVQ F17, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9252 // fmul v18.4s, v18.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1392 // fmla v18.4s, v28.4s, v27.s[0]
 	FMOVQ F18, 0(R20)
-	WORD  $0x4f9a9273 // fmul v19.4s, v19.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1393 // fmla v19.4s, v28.4s, v27.s[0]
 	FMOVQ F19, 16(R20)
 	RET
 
 store_two10:
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	FMOVQ F1, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	FMOVQ F2, 0(R20)
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	FMOVQ F3, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	FMOVQ F4, 0(R20)
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	FMOVQ F5, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
 	FMOVQ F6, 0(R20)
-	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
 	FMOVQ F7, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
 	FMOVQ F8, 0(R20)
-	WORD  $0x4f9a9129 // fmul v9.4s, v9.4s, v26.s[0]
 	FMOVQ F9, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a914a // fmul v10.4s, v10.4s, v26.s[0]
 	FMOVQ F10, 0(R20)
-	WORD  $0x4f9a916b // fmul v11.4s, v11.4s, v26.s[0]
 	FMOVQ F11, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a918c // fmul v12.4s, v12.4s, v26.s[0]
 	FMOVQ F12, 0(R20)
-	WORD  $0x4f9a91ad // fmul v13.4s, v13.4s, v26.s[0]
 	FMOVQ F13, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a91ce // fmul v14.4s, v14.4s, v26.s[0]
 	FMOVQ F14, 0(R20)
-	WORD  $0x4f9a91ef // fmul v15.4s, v15.4s, v26.s[0]
 	FMOVQ F15, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9210 // fmul v16.4s, v16.4s, v26.s[0]
 	FMOVQ F16, 0(R20)
-	WORD  $0x4f9a9231 // fmul v17.4s, v17.4s, v26.s[0]
 	FMOVQ F17, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9252 // fmul v18.4s, v18.4s, v26.s[0]
 	FMOVQ F18, 0(R20)
-	WORD  $0x4f9a9273 // fmul v19.4s, v19.4s, v26.s[0]
 	FMOVQ F19, 16(R20)
 	RET
 
@@ -1572,164 +1938,212 @@ loop_two11:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_two11
 	FMOVS alpha+80(FP), F26
+	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
+	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
+	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
+	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
+	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
+	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
+	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
+	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
+	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
+	WORD  $0x4f9a9129 // fmul v9.4s, v9.4s, v26.s[0]
+	WORD  $0x4f9a914a // fmul v10.4s, v10.4s, v26.s[0]
+	WORD  $0x4f9a916b // fmul v11.4s, v11.4s, v26.s[0]
+	WORD  $0x4f9a918c // fmul v12.4s, v12.4s, v26.s[0]
+	WORD  $0x4f9a91ad // fmul v13.4s, v13.4s, v26.s[0]
+	WORD  $0x4f9a91ce // fmul v14.4s, v14.4s, v26.s[0]
+	WORD  $0x4f9a91ef // fmul v15.4s, v15.4s, v26.s[0]
+	WORD  $0x4f9a9210 // fmul v16.4s, v16.4s, v26.s[0]
+	WORD  $0x4f9a9231 // fmul v17.4s, v17.4s, v26.s[0]
+	WORD  $0x4f9a9252 // fmul v18.4s, v18.4s, v26.s[0]
+	WORD  $0x4f9a9273 // fmul v19.4s, v19.4s, v26.s[0]
+	WORD  $0x4f9a9294 // fmul v20.4s, v20.4s, v26.s[0]
+	WORD  $0x4f9a92b5 // fmul v21.4s, v21.4s, v26.s[0]
+	MOVD  n+120(FP), R19
+	CBZ   R19, added_two11
+	MOVD  first+88(FP), R0
+	MOVD  next+96(FP), R2
+	MOVD  lds+104(FP), R22
+	MOVD  step+112(FP), R13
+
+add_two11:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd400 // fadd v0.4s, v0.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd442 // fadd v2.4s, v2.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd463 // fadd v3.4s, v3.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd484 // fadd v4.4s, v4.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd4a5 // fadd v5.4s, v5.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd4c6 // fadd v6.4s, v6.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd4e7 // fadd v7.4s, v7.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd508 // fadd v8.4s, v8.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd529 // fadd v9.4s, v9.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd54a // fadd v10.4s, v10.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd56b // fadd v11.4s, v11.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd58c // fadd v12.4s, v12.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd5ad // fadd v13.4s, v13.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd5ce // fadd v14.4s, v14.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd5ef // fadd v15.4s, v15.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd610 // fadd v16.4s, v16.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd631 // fadd v17.4s, v17.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd652 // fadd v18.4s, v18.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd673 // fadd v19.4s, v19.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd694 // fadd v20.4s, v20.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd6b5 // fadd v21.4s, v21.4s, v28.4s
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_two11
+
+added_two11:
 	FMOVS beta+84(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000021, R19, R19
 	CBZ   R19, store_two11
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1380 // fmla v0.4s, v28.4s, v27.s[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1381 // fmla v1.4s, v28.4s, v27.s[0]
 	FMOVQ F1, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1382 // fmla v2.4s, v28.4s, v27.s[0]
 	FMOVQ F2, 0(R20)
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1383 // fmla v3.4s, v28.4s, v27.s[0]
 	FMOVQ F3, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1384 // fmla v4.4s, v28.4s, v27.s[0]
 	FMOVQ F4, 0(R20)
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1385 // fmla v5.4s, v28.4s, v27.s[0]
 	FMOVQ F5, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1386 // fmla v6.4s, v28.4s, v27.s[0]
 	FMOVQ F6, 0(R20)
-	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1387 // fmla v7.4s, v28.4s, v27.s[0]
 	FMOVQ F7, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1388 // fmla v8.4s, v28.4s, v27.s[0]
 	FMOVQ F8, 0(R20)
-	WORD  $0x4f9a9129 // fmul v9.4s, v9.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1389 // fmla v9.4s, v28.4s, v27.s[0]
 	FMOVQ F9, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a914a // fmul v10.4s, v10.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b138a // fmla v10.4s, v28.4s, v27.s[0]
 	FMOVQ F10, 0(R20)
-	WORD  $0x4f9a916b // fmul v11.4s, v11.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b138b // fmla v11.4s, v28.4s, v27.s[0]
 	FMOVQ F11, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a918c // fmul v12.4s, v12.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b138c // fmla v12.4s, v28.4s, v27.s[0]
 	FMOVQ F12, 0(R20)
-	WORD  $0x4f9a91ad // fmul v13.4s, v13.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b138d // fmla v13.4s, v28.4s, v27.s[0]
 	FMOVQ F13, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a91ce // fmul v14.4s, v14.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b138e // fmla v14.4s, v28.4s, v27.s[0]
 	FMOVQ F14, 0(R20)
-	WORD  $0x4f9a91ef // fmul v15.4s, v15.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b138f // fmla v15.4s, v28.4s, v27.s[0]
 	FMOVQ F15, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9210 // fmul v16.4s, v16.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1390 // fmla v16.4s, v28.4s, v27.s[0]
 	FMOVQ F16, 0(R20)
-	WORD  $0x4f9a9231 // fmul v17.4s, v17.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1391 // fmla v17.4s, v28.4s, v27.s[0]
 	FMOVQ F17, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9252 // fmul v18.4s, v18.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1392 // fmla v18.4s, v28.4s, v27.s[0]
 	FMOVQ F18, 0(R20)
-	WORD  $0x4f9a9273 // fmul v19.4s, v19.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1393 // fmla v19.4s, v28.4s, v27.s[0]
 	FMOVQ F19, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9294 // fmul v20.4s, v20.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1394 // fmla v20.4s, v28.4s, v27.s[0]
 	FMOVQ F20, 0(R20)
-	WORD  $0x4f9a92b5 // fmul v21.4s, v21.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1395 // fmla v21.4s, v28.4s, v27.s[0]
 	FMOVQ F21, 16(R20)
 	RET
 
 store_two11:
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	FMOVQ F1, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	FMOVQ F2, 0(R20)
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	FMOVQ F3, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	FMOVQ F4, 0(R20)
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	FMOVQ F5, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
 	FMOVQ F6, 0(R20)
-	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
 	FMOVQ F7, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
 	FMOVQ F8, 0(R20)
-	WORD  $0x4f9a9129 // fmul v9.4s, v9.4s, v26.s[0]
 	FMOVQ F9, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a914a // fmul v10.4s, v10.4s, v26.s[0]
 	FMOVQ F10, 0(R20)
-	WORD  $0x4f9a916b // fmul v11.4s, v11.4s, v26.s[0]
 	FMOVQ F11, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a918c // fmul v12.4s, v12.4s, v26.s[0]
 	FMOVQ F12, 0(R20)
-	WORD  $0x4f9a91ad // fmul v13.4s, v13.4s, v26.s[0]
 	FMOVQ F13, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a91ce // fmul v14.4s, v14.4s, v26.s[0]
 	FMOVQ F14, 0(R20)
-	WORD  $0x4f9a91ef // fmul v15.4s, v15.4s, v26.s[0]
 	FMOVQ F15, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9210 // fmul v16.4s, v16.4s, v26.s[0]
 	FMOVQ F16, 0(R20)
-	WORD  $0x4f9a9231 // fmul v17.4s, v17.4s, v26.s[0]
 	FMOVQ F17, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9252 // fmul v18.4s, v18.4s, v26.s[0]
 	FMOVQ F18, 0(R20)
-	WORD  $0x4f9a9273 // fmul v19.4s, v19.4s, v26.s[0]
 	FMOVQ F19, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9294 // fmul v20.4s, v20.4s, v26.s[0]
 	FMOVQ F20, 0(R20)
-	WORD  $0x4f9a92b5 // fmul v21.4s, v21.4s, v26.s[0]
 	FMOVQ F21, 16(R20)
 	RET
 
@@ -1803,178 +2217,229 @@ loop_two12:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_two12
 	FMOVS alpha+80(FP), F26
+	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
+	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
+	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
+	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
+	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
+	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
+	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
+	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
+	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
+	WORD  $0x4f9a9129 // fmul v9.4s, v9.4s, v26.s[0]
+	WORD  $0x4f9a914a // fmul v10.4s, v10.4s, v26.s[0]
+	WORD  $0x4f9a916b // fmul v11.4s, v11.4s, v26.s[0]
+	WORD  $0x4f9a918c // fmul v12.4s, v12.4s, v26.s[0]
+	WORD  $0x4f9a91ad // fmul v13.4s, v13.4s, v26.s[0]
+	WORD  $0x4f9a91ce // fmul v14.4s, v14.4s, v26.s[0]
+	WORD  $0x4f9a91ef // fmul v15.4s, v15.4s, v26.s[0]
+	WORD  $0x4f9a9210 // fmul v16.4s, v16.4s, v26.s[0]
+	WORD  $0x4f9a9231 // fmul v17.4s, v17.4s, v26.s[0]
+	WORD  $0x4f9a9252 // fmul v18.4s, v18.4s, v26.s[0]
+	WORD  $0x4f9a9273 // fmul v19.4s, v19.4s, v26.s[0]
+	WORD  $0x4f9a9294 // fmul v20.4s, v20.4s, v26.s[0]
+	WORD  $0x4f9a92b5 // fmul v21.4s, v21.4s, v26.s[0]
+	WORD  $0x4f9a92d6 // fmul v22.4s, v22.4s, v26.s[0]
+	WORD  $0x4f9a92f7 // fmul v23.4s, v23.4s, v26.s[0]
+	MOVD  n+120(FP), R19
+	CBZ   R19, added_two12
+	MOVD  first+88(FP), R0
+	MOVD  next+96(FP), R2
+	MOVD  lds+104(FP), R22
+	MOVD  step+112(FP), R13
+
+add_two12:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd400 // fadd v0.4s, v0.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd442 // fadd v2.4s, v2.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd463 // fadd v3.4s, v3.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd484 // fadd v4.4s, v4.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd4a5 // fadd v5.4s, v5.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd4c6 // fadd v6.4s, v6.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd4e7 // fadd v7.4s, v7.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd508 // fadd v8.4s, v8.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd529 // fadd v9.4s, v9.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd54a // fadd v10.4s, v10.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd56b // fadd v11.4s, v11.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd58c // fadd v12.4s, v12.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd5ad // fadd v13.4s, v13.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd5ce // fadd v14.4s, v14.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd5ef // fadd v15.4s, v15.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd610 // fadd v16.4s, v16.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd631 // fadd v17.4s, v17.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd652 // fadd v18.4s, v18.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd673 // fadd v19.4s, v19.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd694 // fadd v20.4s, v20.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd6b5 // fadd v21.4s, v21.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd6d6 // fadd v22.4s, v22.4s, v28.4s
+	FMOVQ 16(R1), F28
+	WORD  $0x4e3cd6f7 // fadd v23.4s, v23.4s, v28.4s
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_two12
+
+added_two12:
 	FMOVS beta+84(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000021, R19, R19
 	CBZ   R19, store_two12
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1380 // fmla v0.4s, v28.4s, v27.s[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1381 // fmla v1.4s, v28.4s, v27.s[0]
 	FMOVQ F1, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1382 // fmla v2.4s, v28.4s, v27.s[0]
 	FMOVQ F2, 0(R20)
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1383 // fmla v3.4s, v28.4s, v27.s[0]
 	FMOVQ F3, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1384 // fmla v4.4s, v28.4s, v27.s[0]
 	FMOVQ F4, 0(R20)
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1385 // fmla v5.4s, v28.4s, v27.s[0]
 	FMOVQ F5, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1386 // fmla v6.4s, v28.4s, v27.s[0]
 	FMOVQ F6, 0(R20)
-	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1387 // fmla v7.4s, v28.4s, v27.s[0]
 	FMOVQ F7, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1388 // fmla v8.4s, v28.4s, v27.s[0]
 	FMOVQ F8, 0(R20)
-	WORD  $0x4f9a9129 // fmul v9.4s, v9.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1389 // fmla v9.4s, v28.4s, v27.s[0]
 	FMOVQ F9, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a914a // fmul v10.4s, v10.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b138a // fmla v10.4s, v28.4s, v27.s[0]
 	FMOVQ F10, 0(R20)
-	WORD  $0x4f9a916b // fmul v11.4s, v11.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b138b // fmla v11.4s, v28.4s, v27.s[0]
 	FMOVQ F11, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a918c // fmul v12.4s, v12.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b138c // fmla v12.4s, v28.4s, v27.s[0]
 	FMOVQ F12, 0(R20)
-	WORD  $0x4f9a91ad // fmul v13.4s, v13.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b138d // fmla v13.4s, v28.4s, v27.s[0]
 	FMOVQ F13, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a91ce // fmul v14.4s, v14.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b138e // fmla v14.4s, v28.4s, v27.s[0]
 	FMOVQ F14, 0(R20)
-	WORD  $0x4f9a91ef // fmul v15.4s, v15.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b138f // fmla v15.4s, v28.4s, v27.s[0]
 	FMOVQ F15, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9210 // fmul v16.4s, v16.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1390 // fmla v16.4s, v28.4s, v27.s[0]
 	FMOVQ F16, 0(R20)
-	WORD  $0x4f9a9231 // fmul v17.4s, v17.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1391 // fmla v17.4s, v28.4s, v27.s[0]
 	FMOVQ F17, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9252 // fmul v18.4s, v18.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1392 // fmla v18.4s, v28.4s, v27.s[0]
 	FMOVQ F18, 0(R20)
-	WORD  $0x4f9a9273 // fmul v19.4s, v19.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1393 // fmla v19.4s, v28.4s, v27.s[0]
 	FMOVQ F19, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9294 // fmul v20.4s, v20.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1394 // fmla v20.4s, v28.4s, v27.s[0]
 	FMOVQ F20, 0(R20)
-	WORD  $0x4f9a92b5 // fmul v21.4s, v21.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1395 // fmla v21.4s, v28.4s, v27.s[0]
 	FMOVQ F21, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a92d6 // fmul v22.4s, v22.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1396 // fmla v22.4s, v28.4s, v27.s[0]
 	FMOVQ F22, 0(R20)
-	WORD  $0x4f9a92f7 // fmul v23.4s, v23.4s, v26.s[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4f9b1397 // fmla v23.4s, v28.4s, v27.s[0]
 	FMOVQ F23, 16(R20)
 	RET
 
 store_two12:
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	FMOVQ F1, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	FMOVQ F2, 0(R20)
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	FMOVQ F3, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	FMOVQ F4, 0(R20)
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	FMOVQ F5, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
 	FMOVQ F6, 0(R20)
-	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
 	FMOVQ F7, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
 	FMOVQ F8, 0(R20)
-	WORD  $0x4f9a9129 // fmul v9.4s, v9.4s, v26.s[0]
 	FMOVQ F9, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a914a // fmul v10.4s, v10.4s, v26.s[0]
 	FMOVQ F10, 0(R20)
-	WORD  $0x4f9a916b // fmul v11.4s, v11.4s, v26.s[0]
 	FMOVQ F11, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a918c // fmul v12.4s, v12.4s, v26.s[0]
 	FMOVQ F12, 0(R20)
-	WORD  $0x4f9a91ad // fmul v13.4s, v13.4s, v26.s[0]
 	FMOVQ F13, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a91ce // fmul v14.4s, v14.4s, v26.s[0]
 	FMOVQ F14, 0(R20)
-	WORD  $0x4f9a91ef // fmul v15.4s, v15.4s, v26.s[0]
 	FMOVQ F15, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9210 // fmul v16.4s, v16.4s, v26.s[0]
 	FMOVQ F16, 0(R20)
-	WORD  $0x4f9a9231 // fmul v17.4s, v17.4s, v26.s[0]
 	FMOVQ F17, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9252 // fmul v18.4s, v18.4s, v26.s[0]
 	FMOVQ F18, 0(R20)
-	WORD  $0x4f9a9273 // fmul v19.4s, v19.4s, v26.s[0]
 	FMOVQ F19, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9294 // fmul v20.4s, v20.4s, v26.s[0]
 	FMOVQ F20, 0(R20)
-	WORD  $0x4f9a92b5 // fmul v21.4s, v21.4s, v26.s[0]
 	FMOVQ F21, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a92d6 // fmul v22.4s, v22.4s, v26.s[0]
 	FMOVQ F22, 0(R20)
-	WORD  $0x4f9a92f7 // fmul v23.4s, v23.4s, v26.s[0]
 	FMOVQ F23, 16(R20)
 	RET
 
@@ -2012,18 +2477,35 @@ loop_one1:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_one1
 	FMOVS alpha+80(FP), F26
+	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
+	MOVD  n+120(FP), R19
+	CBZ   R19, added_one1
+	MOVD  first+88(FP), R0
+	MOVD  next+96(FP), R2
+	MOVD  lds+104(FP), R22
+	MOVD  step+112(FP), R13
+
+add_one1:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd400 // fadd v0.4s, v0.4s, v28.4s
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_one1
+
+added_one1:
 	FMOVS beta+84(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000021, R19, R19
 	CBZ   R19, store_one1
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1380 // fmla v0.4s, v28.4s, v27.s[0]
 	FMOVQ F0, 0(R20)
 	RET
 
 store_one1:
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ F0, 0(R20)
 	RET
 
@@ -2042,26 +2524,45 @@ loop_one2:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_one2
 	FMOVS alpha+80(FP), F26
+	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
+	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
+	MOVD  n+120(FP), R19
+	CBZ   R19, added_one2
+	MOVD  first+88(FP), R0
+	MOVD  next+96(FP), R2
+	MOVD  lds+104(FP), R22
+	MOVD  step+112(FP), R13
+
+add_one2:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd400 // fadd v0.4s, v0.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_one2
+
+added_one2:
 	FMOVS beta+84(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000021, R19, R19
 	CBZ   R19, store_one2
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1380 // fmla v0.4s, v28.4s, v27.s[0]
 	FMOVQ F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1381 // fmla v1.4s, v28.4s, v27.s[0]
 	FMOVQ F1, 0(R20)
 	RET
 
 store_one2:
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	FMOVQ F1, 0(R20)
 	RET
 
@@ -2083,34 +2584,55 @@ loop_one3:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_one3
 	FMOVS alpha+80(FP), F26
+	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
+	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
+	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
+	MOVD  n+120(FP), R19
+	CBZ   R19, added_one3
+	MOVD  first+88(FP), R0
+	MOVD  next+96(FP), R2
+	MOVD  lds+104(FP), R22
+	MOVD  step+112(FP), R13
+
+add_one3:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd400 // fadd v0.4s, v0.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd442 // fadd v2.4s, v2.4s, v28.4s
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_one3
+
+added_one3:
 	FMOVS beta+84(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000021, R19, R19
 	CBZ   R19, store_one3
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1380 // fmla v0.4s, v28.4s, v27.s[0]
 	FMOVQ F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1381 // fmla v1.4s, v28.4s, v27.s[0]
 	FMOVQ F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1382 // fmla v2.4s, v28.4s, v27.s[0]
 	FMOVQ F2, 0(R20)
 	RET
 
 store_one3:
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	FMOVQ F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	FMOVQ F2, 0(R20)
 	RET
 
@@ -2135,42 +2657,65 @@ loop_one4:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_one4
 	FMOVS alpha+80(FP), F26
+	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
+	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
+	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
+	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
+	MOVD  n+120(FP), R19
+	CBZ   R19, added_one4
+	MOVD  first+88(FP), R0
+	MOVD  next+96(FP), R2
+	MOVD  lds+104(FP), R22
+	MOVD  step+112(FP), R13
+
+add_one4:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd400 // fadd v0.4s, v0.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd442 // fadd v2.4s, v2.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd463 // fadd v3.4s, v3.4s, v28.4s
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_one4
+
+added_one4:
 	FMOVS beta+84(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000021, R19, R19
 	CBZ   R19, store_one4
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1380 // fmla v0.4s, v28.4s, v27.s[0]
 	FMOVQ F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1381 // fmla v1.4s, v28.4s, v27.s[0]
 	FMOVQ F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1382 // fmla v2.4s, v28.4s, v27.s[0]
 	FMOVQ F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1383 // fmla v3.4s, v28.4s, v27.s[0]
 	FMOVQ F3, 0(R20)
 	RET
 
 store_one4:
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	FMOVQ F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	FMOVQ F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	FMOVQ F3, 0(R20)
 	RET
 
@@ -2198,50 +2743,75 @@ loop_one5:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_one5
 	FMOVS alpha+80(FP), F26
+	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
+	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
+	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
+	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
+	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
+	MOVD  n+120(FP), R19
+	CBZ   R19, added_one5
+	MOVD  first+88(FP), R0
+	MOVD  next+96(FP), R2
+	MOVD  lds+104(FP), R22
+	MOVD  step+112(FP), R13
+
+add_one5:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd400 // fadd v0.4s, v0.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd442 // fadd v2.4s, v2.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd463 // fadd v3.4s, v3.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd484 // fadd v4.4s, v4.4s, v28.4s
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_one5
+
+added_one5:
 	FMOVS beta+84(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000021, R19, R19
 	CBZ   R19, store_one5
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1380 // fmla v0.4s, v28.4s, v27.s[0]
 	FMOVQ F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1381 // fmla v1.4s, v28.4s, v27.s[0]
 	FMOVQ F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1382 // fmla v2.4s, v28.4s, v27.s[0]
 	FMOVQ F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1383 // fmla v3.4s, v28.4s, v27.s[0]
 	FMOVQ F3, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1384 // fmla v4.4s, v28.4s, v27.s[0]
 	FMOVQ F4, 0(R20)
 	RET
 
 store_one5:
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	FMOVQ F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	FMOVQ F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	FMOVQ F3, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	FMOVQ F4, 0(R20)
 	RET
 
@@ -2272,58 +2842,85 @@ loop_one6:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_one6
 	FMOVS alpha+80(FP), F26
+	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
+	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
+	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
+	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
+	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
+	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
+	MOVD  n+120(FP), R19
+	CBZ   R19, added_one6
+	MOVD  first+88(FP), R0
+	MOVD  next+96(FP), R2
+	MOVD  lds+104(FP), R22
+	MOVD  step+112(FP), R13
+
+add_one6:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd400 // fadd v0.4s, v0.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd442 // fadd v2.4s, v2.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd463 // fadd v3.4s, v3.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd484 // fadd v4.4s, v4.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd4a5 // fadd v5.4s, v5.4s, v28.4s
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_one6
+
+added_one6:
 	FMOVS beta+84(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000021, R19, R19
 	CBZ   R19, store_one6
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1380 // fmla v0.4s, v28.4s, v27.s[0]
 	FMOVQ F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1381 // fmla v1.4s, v28.4s, v27.s[0]
 	FMOVQ F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1382 // fmla v2.4s, v28.4s, v27.s[0]
 	FMOVQ F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1383 // fmla v3.4s, v28.4s, v27.s[0]
 	FMOVQ F3, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1384 // fmla v4.4s, v28.4s, v27.s[0]
 	FMOVQ F4, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1385 // fmla v5.4s, v28.4s, v27.s[0]
 	FMOVQ F5, 0(R20)
 	RET
 
 store_one6:
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	FMOVQ F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	FMOVQ F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	FMOVQ F3, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	FMOVQ F4, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	FMOVQ F5, 0(R20)
 	RET
 
@@ -2357,66 +2954,95 @@ loop_one7:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_one7
 	FMOVS alpha+80(FP), F26
+	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
+	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
+	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
+	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
+	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
+	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
+	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
+	MOVD  n+120(FP), R19
+	CBZ   R19, added_one7
+	MOVD  first+88(FP), R0
+	MOVD  next+96(FP), R2
+	MOVD  lds+104(FP), R22
+	MOVD  step+112(FP), R13
+
+add_one7:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd400 // fadd v0.4s, v0.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd442 // fadd v2.4s, v2.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd463 // fadd v3.4s, v3.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd484 // fadd v4.4s, v4.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd4a5 // fadd v5.4s, v5.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd4c6 // fadd v6.4s, v6.4s, v28.4s
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_one7
+
+added_one7:
 	FMOVS beta+84(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000021, R19, R19
 	CBZ   R19, store_one7
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1380 // fmla v0.4s, v28.4s, v27.s[0]
 	FMOVQ F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1381 // fmla v1.4s, v28.4s, v27.s[0]
 	FMOVQ F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1382 // fmla v2.4s, v28.4s, v27.s[0]
 	FMOVQ F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1383 // fmla v3.4s, v28.4s, v27.s[0]
 	FMOVQ F3, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1384 // fmla v4.4s, v28.4s, v27.s[0]
 	FMOVQ F4, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1385 // fmla v5.4s, v28.4s, v27.s[0]
 	FMOVQ F5, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1386 // fmla v6.4s, v28.4s, v27.s[0]
 	FMOVQ F6, 0(R20)
 	RET
 
 store_one7:
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	FMOVQ F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	FMOVQ F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	FMOVQ F3, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	FMOVQ F4, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	FMOVQ F5, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
 	FMOVQ F6, 0(R20)
 	RET
 
@@ -2453,74 +3079,105 @@ loop_one8:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_one8
 	FMOVS alpha+80(FP), F26
+	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
+	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
+	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
+	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
+	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
+	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
+	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
+	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
+	MOVD  n+120(FP), R19
+	CBZ   R19, added_one8
+	MOVD  first+88(FP), R0
+	MOVD  next+96(FP), R2
+	MOVD  lds+104(FP), R22
+	MOVD  step+112(FP), R13
+
+add_one8:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd400 // fadd v0.4s, v0.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd442 // fadd v2.4s, v2.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd463 // fadd v3.4s, v3.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd484 // fadd v4.4s, v4.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd4a5 // fadd v5.4s, v5.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd4c6 // fadd v6.4s, v6.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd4e7 // fadd v7.4s, v7.4s, v28.4s
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_one8
+
+added_one8:
 	FMOVS beta+84(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000021, R19, R19
 	CBZ   R19, store_one8
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1380 // fmla v0.4s, v28.4s, v27.s[0]
 	FMOVQ F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1381 // fmla v1.4s, v28.4s, v27.s[0]
 	FMOVQ F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1382 // fmla v2.4s, v28.4s, v27.s[0]
 	FMOVQ F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1383 // fmla v3.4s, v28.4s, v27.s[0]
 	FMOVQ F3, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1384 // fmla v4.4s, v28.4s, v27.s[0]
 	FMOVQ F4, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1385 // fmla v5.4s, v28.4s, v27.s[0]
 	FMOVQ F5, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1386 // fmla v6.4s, v28.4s, v27.s[0]
 	FMOVQ F6, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1387 // fmla v7.4s, v28.4s, v27.s[0]
 	FMOVQ F7, 0(R20)
 	RET
 
 store_one8:
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	FMOVQ F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	FMOVQ F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	FMOVQ F3, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	FMOVQ F4, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	FMOVQ F5, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
 	FMOVQ F6, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
 	FMOVQ F7, 0(R20)
 	RET
 
@@ -2560,82 +3217,115 @@ loop_one9:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_one9
 	FMOVS alpha+80(FP), F26
+	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
+	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
+	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
+	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
+	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
+	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
+	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
+	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
+	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
+	MOVD  n+120(FP), R19
+	CBZ   R19, added_one9
+	MOVD  first+88(FP), R0
+	MOVD  next+96(FP), R2
+	MOVD  lds+104(FP), R22
+	MOVD  step+112(FP), R13
+
+add_one9:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd400 // fadd v0.4s, v0.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd442 // fadd v2.4s, v2.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd463 // fadd v3.4s, v3.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd484 // fadd v4.4s, v4.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd4a5 // fadd v5.4s, v5.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd4c6 // fadd v6.4s, v6.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd4e7 // fadd v7.4s, v7.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd508 // fadd v8.4s, v8.4s, v28.4s
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_one9
+
+added_one9:
 	FMOVS beta+84(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000021, R19, R19
 	CBZ   R19, store_one9
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1380 // fmla v0.4s, v28.4s, v27.s[0]
 	FMOVQ F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1381 // fmla v1.4s, v28.4s, v27.s[0]
 	FMOVQ F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1382 // fmla v2.4s, v28.4s, v27.s[0]
 	FMOVQ F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1383 // fmla v3.4s, v28.4s, v27.s[0]
 	FMOVQ F3, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1384 // fmla v4.4s, v28.4s, v27.s[0]
 	FMOVQ F4, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1385 // fmla v5.4s, v28.4s, v27.s[0]
 	FMOVQ F5, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1386 // fmla v6.4s, v28.4s, v27.s[0]
 	FMOVQ F6, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1387 // fmla v7.4s, v28.4s, v27.s[0]
 	FMOVQ F7, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1388 // fmla v8.4s, v28.4s, v27.s[0]
 	FMOVQ F8, 0(R20)
 	RET
 
 store_one9:
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	FMOVQ F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	FMOVQ F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	FMOVQ F3, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	FMOVQ F4, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	FMOVQ F5, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
 	FMOVQ F6, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
 	FMOVQ F7, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
 	FMOVQ F8, 0(R20)
 	RET
 
@@ -2678,90 +3368,125 @@ loop_one10:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_one10
 	FMOVS alpha+80(FP), F26
+	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
+	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
+	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
+	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
+	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
+	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
+	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
+	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
+	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
+	WORD  $0x4f9a9129 // fmul v9.4s, v9.4s, v26.s[0]
+	MOVD  n+120(FP), R19
+	CBZ   R19, added_one10
+	MOVD  first+88(FP), R0
+	MOVD  next+96(FP), R2
+	MOVD  lds+104(FP), R22
+	MOVD  step+112(FP), R13
+
+add_one10:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd400 // fadd v0.4s, v0.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd442 // fadd v2.4s, v2.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd463 // fadd v3.4s, v3.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd484 // fadd v4.4s, v4.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd4a5 // fadd v5.4s, v5.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd4c6 // fadd v6.4s, v6.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd4e7 // fadd v7.4s, v7.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd508 // fadd v8.4s, v8.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd529 // fadd v9.4s, v9.4s, v28.4s
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_one10
+
+added_one10:
 	FMOVS beta+84(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000021, R19, R19
 	CBZ   R19, store_one10
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1380 // fmla v0.4s, v28.4s, v27.s[0]
 	FMOVQ F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1381 // fmla v1.4s, v28.4s, v27.s[0]
 	FMOVQ F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1382 // fmla v2.4s, v28.4s, v27.s[0]
 	FMOVQ F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1383 // fmla v3.4s, v28.4s, v27.s[0]
 	FMOVQ F3, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1384 // fmla v4.4s, v28.4s, v27.s[0]
 	FMOVQ F4, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1385 // fmla v5.4s, v28.4s, v27.s[0]
 	FMOVQ F5, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1386 // fmla v6.4s, v28.4s, v27.s[0]
 	FMOVQ F6, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1387 // fmla v7.4s, v28.4s, v27.s[0]
 	FMOVQ F7, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1388 // fmla v8.4s, v28.4s, v27.s[0]
 	FMOVQ F8, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9129 // fmul v9.4s, v9.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1389 // fmla v9.4s, v28.4s, v27.s[0]
 	FMOVQ F9, 0(R20)
 	RET
 
 store_one10:
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	FMOVQ F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	FMOVQ F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	FMOVQ F3, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	FMOVQ F4, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	FMOVQ F5, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
 	FMOVQ F6, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
 	FMOVQ F7, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
 	FMOVQ F8, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9129 // fmul v9.4s, v9.4s, v26.s[0]
 	FMOVQ F9, 0(R20)
 	RET
 
@@ -2807,98 +3532,135 @@ loop_one11:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_one11
 	FMOVS alpha+80(FP), F26
+	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
+	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
+	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
+	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
+	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
+	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
+	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
+	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
+	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
+	WORD  $0x4f9a9129 // fmul v9.4s, v9.4s, v26.s[0]
+	WORD  $0x4f9a914a // fmul v10.4s, v10.4s, v26.s[0]
+	MOVD  n+120(FP), R19
+	CBZ   R19, added_one11
+	MOVD  first+88(FP), R0
+	MOVD  next+96(FP), R2
+	MOVD  lds+104(FP), R22
+	MOVD  step+112(FP), R13
+
+add_one11:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd400 // fadd v0.4s, v0.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd442 // fadd v2.4s, v2.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd463 // fadd v3.4s, v3.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd484 // fadd v4.4s, v4.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd4a5 // fadd v5.4s, v5.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd4c6 // fadd v6.4s, v6.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd4e7 // fadd v7.4s, v7.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd508 // fadd v8.4s, v8.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd529 // fadd v9.4s, v9.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd54a // fadd v10.4s, v10.4s, v28.4s
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_one11
+
+added_one11:
 	FMOVS beta+84(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000021, R19, R19
 	CBZ   R19, store_one11
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1380 // fmla v0.4s, v28.4s, v27.s[0]
 	FMOVQ F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1381 // fmla v1.4s, v28.4s, v27.s[0]
 	FMOVQ F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1382 // fmla v2.4s, v28.4s, v27.s[0]
 	FMOVQ F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1383 // fmla v3.4s, v28.4s, v27.s[0]
 	FMOVQ F3, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1384 // fmla v4.4s, v28.4s, v27.s[0]
 	FMOVQ F4, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1385 // fmla v5.4s, v28.4s, v27.s[0]
 	FMOVQ F5, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1386 // fmla v6.4s, v28.4s, v27.s[0]
 	FMOVQ F6, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1387 // fmla v7.4s, v28.4s, v27.s[0]
 	FMOVQ F7, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1388 // fmla v8.4s, v28.4s, v27.s[0]
 	FMOVQ F8, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9129 // fmul v9.4s, v9.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1389 // fmla v9.4s, v28.4s, v27.s[0]
 	FMOVQ F9, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a914a // fmul v10.4s, v10.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b138a // fmla v10.4s, v28.4s, v27.s[0]
 	FMOVQ F10, 0(R20)
 	RET
 
 store_one11:
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	FMOVQ F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	FMOVQ F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	FMOVQ F3, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	FMOVQ F4, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	FMOVQ F5, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
 	FMOVQ F6, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
 	FMOVQ F7, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
 	FMOVQ F8, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9129 // fmul v9.4s, v9.4s, v26.s[0]
 	FMOVQ F9, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a914a // fmul v10.4s, v10.4s, v26.s[0]
 	FMOVQ F10, 0(R20)
 	RET
 
@@ -2947,106 +3709,145 @@ loop_one12:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_one12
 	FMOVS alpha+80(FP), F26
+	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
+	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
+	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
+	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
+	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
+	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
+	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
+	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
+	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
+	WORD  $0x4f9a9129 // fmul v9.4s, v9.4s, v26.s[0]
+	WORD  $0x4f9a914a // fmul v10.4s, v10.4s, v26.s[0]
+	WORD  $0x4f9a916b // fmul v11.4s, v11.4s, v26.s[0]
+	MOVD  n+120(FP), R19
+	CBZ   R19, added_one12
+	MOVD  first+88(FP), R0
+	MOVD  next+96(FP), R2
+	MOVD  lds+104(FP), R22
+	MOVD  step+112(FP), R13
+
+add_one12:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd400 // fadd v0.4s, v0.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd442 // fadd v2.4s, v2.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd463 // fadd v3.4s, v3.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd484 // fadd v4.4s, v4.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd4a5 // fadd v5.4s, v5.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd4c6 // fadd v6.4s, v6.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd4e7 // fadd v7.4s, v7.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd508 // fadd v8.4s, v8.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd529 // fadd v9.4s, v9.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd54a // fadd v10.4s, v10.4s, v28.4s
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e3cd56b // fadd v11.4s, v11.4s, v28.4s
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_one12
+
+added_one12:
 	FMOVS beta+84(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000021, R19, R19
 	CBZ   R19, store_one12
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1380 // fmla v0.4s, v28.4s, v27.s[0]
 	FMOVQ F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1381 // fmla v1.4s, v28.4s, v27.s[0]
 	FMOVQ F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1382 // fmla v2.4s, v28.4s, v27.s[0]
 	FMOVQ F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1383 // fmla v3.4s, v28.4s, v27.s[0]
 	FMOVQ F3, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1384 // fmla v4.4s, v28.4s, v27.s[0]
 	FMOVQ F4, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1385 // fmla v5.4s, v28.4s, v27.s[0]
 	FMOVQ F5, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1386 // fmla v6.4s, v28.4s, v27.s[0]
 	FMOVQ F6, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1387 // fmla v7.4s, v28.4s, v27.s[0]
 	FMOVQ F7, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1388 // fmla v8.4s, v28.4s, v27.s[0]
 	FMOVQ F8, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9129 // fmul v9.4s, v9.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b1389 // fmla v9.4s, v28.4s, v27.s[0]
 	FMOVQ F9, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a914a // fmul v10.4s, v10.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b138a // fmla v10.4s, v28.4s, v27.s[0]
 	FMOVQ F10, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a916b // fmul v11.4s, v11.4s, v26.s[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4f9b138b // fmla v11.4s, v28.4s, v27.s[0]
 	FMOVQ F11, 0(R20)
 	RET
 
 store_one12:
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	FMOVQ F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	FMOVQ F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	FMOVQ F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	FMOVQ F3, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	FMOVQ F4, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	FMOVQ F5, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
 	FMOVQ F6, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
 	FMOVQ F7, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
 	FMOVQ F8, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9129 // fmul v9.4s, v9.4s, v26.s[0]
 	FMOVQ F9, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a914a // fmul v10.4s, v10.4s, v26.s[0]
 	FMOVQ F10, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4f9a916b // fmul v11.4s, v11.4s, v26.s[0]
 	FMOVQ F11, 0(R20)
 	RET
 
@@ -3095,11 +3896,40 @@ done_b0_part1:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_part1
 	FMOVS alpha+80(FP), F26
+	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
+	MOVD  n+120(FP), R19
+	CBZ   R19, added_part1
+	MOVD  first+88(FP), R0
+	MOVD  next+96(FP), R2
+	MOVD  lds+104(FP), R22
+	MOVD  step+112(FP), R13
+
+add_part1:
+	MOVD  R0, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum0_part1
+	FMOVD 0(R1), F28
+	BEQ   done_sum0_part1
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum0_part1
+
+single_sum0_part1:
+	FMOVS 0(R1), F28
+
+done_sum0_part1:
+	WORD $0x4e3cd400 // fadd v0.4s, v0.4s, v28.4s
+	ADD  R22, R1, R1
+	MOVD R2, R0
+	ADD  R13, R2, R2
+	SUBS $0x0000000000000001, R19, R19
+	BNE  add_part1
+
+added_part1:
 	FMOVS beta+84(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000021, R19, R19
 	CBZ   R19, store_part1
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue0_part1old
 	FMOVD 0(R20), F28
@@ -3128,7 +3958,6 @@ done_ctrue0_part1new:
 	RET
 
 store_part1:
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse0_part1new
 	FMOVD F0, 0(R20)
@@ -3169,11 +3998,55 @@ done_b0_part2:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_part2
 	FMOVS alpha+80(FP), F26
+	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
+	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
+	MOVD  n+120(FP), R19
+	CBZ   R19, added_part2
+	MOVD  first+88(FP), R0
+	MOVD  next+96(FP), R2
+	MOVD  lds+104(FP), R22
+	MOVD  step+112(FP), R13
+
+add_part2:
+	MOVD  R0, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum0_part2
+	FMOVD 0(R1), F28
+	BEQ   done_sum0_part2
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum0_part2
+
+single_sum0_part2:
+	FMOVS 0(R1), F28
+
+done_sum0_part2:
+	WORD  $0x4e3cd400 // fadd v0.4s, v0.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum1_part2
+	FMOVD 0(R1), F28
+	BEQ   done_sum1_part2
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum1_part2
+
+single_sum1_part2:
+	FMOVS 0(R1), F28
+
+done_sum1_part2:
+	WORD $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	ADD  R22, R1, R1
+	MOVD R2, R0
+	ADD  R13, R2, R2
+	SUBS $0x0000000000000001, R19, R19
+	BNE  add_part2
+
+added_part2:
 	FMOVS beta+84(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000021, R19, R19
 	CBZ   R19, store_part2
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue0_part2old
 	FMOVD 0(R20), F28
@@ -3200,7 +4073,6 @@ single_ctrue0_part2new:
 
 done_ctrue0_part2new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue1_part2old
 	FMOVD 0(R20), F28
@@ -3229,7 +4101,6 @@ done_ctrue1_part2new:
 	RET
 
 store_part2:
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse0_part2new
 	FMOVD F0, 0(R20)
@@ -3243,7 +4114,6 @@ single_cfalse0_part2new:
 
 done_cfalse0_part2new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse1_part2new
 	FMOVD F1, 0(R20)
@@ -3287,11 +4157,70 @@ done_b0_part3:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_part3
 	FMOVS alpha+80(FP), F26
+	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
+	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
+	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
+	MOVD  n+120(FP), R19
+	CBZ   R19, added_part3
+	MOVD  first+88(FP), R0
+	MOVD  next+96(FP), R2
+	MOVD  lds+104(FP), R22
+	MOVD  step+112(FP), R13
+
+add_part3:
+	MOVD  R0, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum0_part3
+	FMOVD 0(R1), F28
+	BEQ   done_sum0_part3
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum0_part3
+
+single_sum0_part3:
+	FMOVS 0(R1), F28
+
+done_sum0_part3:
+	WORD  $0x4e3cd400 // fadd v0.4s, v0.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum1_part3
+	FMOVD 0(R1), F28
+	BEQ   done_sum1_part3
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum1_part3
+
+single_sum1_part3:
+	FMOVS 0(R1), F28
+
+done_sum1_part3:
+	WORD  $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum2_part3
+	FMOVD 0(R1), F28
+	BEQ   done_sum2_part3
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum2_part3
+
+single_sum2_part3:
+	FMOVS 0(R1), F28
+
+done_sum2_part3:
+	WORD $0x4e3cd442 // fadd v2.4s, v2.4s, v28.4s
+	ADD  R22, R1, R1
+	MOVD R2, R0
+	ADD  R13, R2, R2
+	SUBS $0x0000000000000001, R19, R19
+	BNE  add_part3
+
+added_part3:
 	FMOVS beta+84(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000021, R19, R19
 	CBZ   R19, store_part3
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue0_part3old
 	FMOVD 0(R20), F28
@@ -3318,7 +4247,6 @@ single_ctrue0_part3new:
 
 done_ctrue0_part3new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue1_part3old
 	FMOVD 0(R20), F28
@@ -3345,7 +4273,6 @@ single_ctrue1_part3new:
 
 done_ctrue1_part3new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue2_part3old
 	FMOVD 0(R20), F28
@@ -3374,7 +4301,6 @@ done_ctrue2_part3new:
 	RET
 
 store_part3:
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse0_part3new
 	FMOVD F0, 0(R20)
@@ -3388,7 +4314,6 @@ single_cfalse0_part3new:
 
 done_cfalse0_part3new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse1_part3new
 	FMOVD F1, 0(R20)
@@ -3402,7 +4327,6 @@ single_cfalse1_part3new:
 
 done_cfalse1_part3new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse2_part3new
 	FMOVD F2, 0(R20)
@@ -3449,11 +4373,85 @@ done_b0_part4:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_part4
 	FMOVS alpha+80(FP), F26
+	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
+	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
+	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
+	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
+	MOVD  n+120(FP), R19
+	CBZ   R19, added_part4
+	MOVD  first+88(FP), R0
+	MOVD  next+96(FP), R2
+	MOVD  lds+104(FP), R22
+	MOVD  step+112(FP), R13
+
+add_part4:
+	MOVD  R0, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum0_part4
+	FMOVD 0(R1), F28
+	BEQ   done_sum0_part4
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum0_part4
+
+single_sum0_part4:
+	FMOVS 0(R1), F28
+
+done_sum0_part4:
+	WORD  $0x4e3cd400 // fadd v0.4s, v0.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum1_part4
+	FMOVD 0(R1), F28
+	BEQ   done_sum1_part4
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum1_part4
+
+single_sum1_part4:
+	FMOVS 0(R1), F28
+
+done_sum1_part4:
+	WORD  $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum2_part4
+	FMOVD 0(R1), F28
+	BEQ   done_sum2_part4
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum2_part4
+
+single_sum2_part4:
+	FMOVS 0(R1), F28
+
+done_sum2_part4:
+	WORD  $0x4e3cd442 // fadd v2.4s, v2.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum3_part4
+	FMOVD 0(R1), F28
+	BEQ   done_sum3_part4
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum3_part4
+
+single_sum3_part4:
+	FMOVS 0(R1), F28
+
+done_sum3_part4:
+	WORD $0x4e3cd463 // fadd v3.4s, v3.4s, v28.4s
+	ADD  R22, R1, R1
+	MOVD R2, R0
+	ADD  R13, R2, R2
+	SUBS $0x0000000000000001, R19, R19
+	BNE  add_part4
+
+added_part4:
 	FMOVS beta+84(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000021, R19, R19
 	CBZ   R19, store_part4
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue0_part4old
 	FMOVD 0(R20), F28
@@ -3480,7 +4478,6 @@ single_ctrue0_part4new:
 
 done_ctrue0_part4new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue1_part4old
 	FMOVD 0(R20), F28
@@ -3507,7 +4504,6 @@ single_ctrue1_part4new:
 
 done_ctrue1_part4new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue2_part4old
 	FMOVD 0(R20), F28
@@ -3534,7 +4530,6 @@ single_ctrue2_part4new:
 
 done_ctrue2_part4new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue3_part4old
 	FMOVD 0(R20), F28
@@ -3563,7 +4558,6 @@ done_ctrue3_part4new:
 	RET
 
 store_part4:
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse0_part4new
 	FMOVD F0, 0(R20)
@@ -3577,7 +4571,6 @@ single_cfalse0_part4new:
 
 done_cfalse0_part4new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse1_part4new
 	FMOVD F1, 0(R20)
@@ -3591,7 +4584,6 @@ single_cfalse1_part4new:
 
 done_cfalse1_part4new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse2_part4new
 	FMOVD F2, 0(R20)
@@ -3605,7 +4597,6 @@ single_cfalse2_part4new:
 
 done_cfalse2_part4new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse3_part4new
 	FMOVD F3, 0(R20)
@@ -3655,11 +4646,100 @@ done_b0_part5:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_part5
 	FMOVS alpha+80(FP), F26
+	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
+	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
+	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
+	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
+	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
+	MOVD  n+120(FP), R19
+	CBZ   R19, added_part5
+	MOVD  first+88(FP), R0
+	MOVD  next+96(FP), R2
+	MOVD  lds+104(FP), R22
+	MOVD  step+112(FP), R13
+
+add_part5:
+	MOVD  R0, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum0_part5
+	FMOVD 0(R1), F28
+	BEQ   done_sum0_part5
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum0_part5
+
+single_sum0_part5:
+	FMOVS 0(R1), F28
+
+done_sum0_part5:
+	WORD  $0x4e3cd400 // fadd v0.4s, v0.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum1_part5
+	FMOVD 0(R1), F28
+	BEQ   done_sum1_part5
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum1_part5
+
+single_sum1_part5:
+	FMOVS 0(R1), F28
+
+done_sum1_part5:
+	WORD  $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum2_part5
+	FMOVD 0(R1), F28
+	BEQ   done_sum2_part5
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum2_part5
+
+single_sum2_part5:
+	FMOVS 0(R1), F28
+
+done_sum2_part5:
+	WORD  $0x4e3cd442 // fadd v2.4s, v2.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum3_part5
+	FMOVD 0(R1), F28
+	BEQ   done_sum3_part5
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum3_part5
+
+single_sum3_part5:
+	FMOVS 0(R1), F28
+
+done_sum3_part5:
+	WORD  $0x4e3cd463 // fadd v3.4s, v3.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum4_part5
+	FMOVD 0(R1), F28
+	BEQ   done_sum4_part5
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum4_part5
+
+single_sum4_part5:
+	FMOVS 0(R1), F28
+
+done_sum4_part5:
+	WORD $0x4e3cd484 // fadd v4.4s, v4.4s, v28.4s
+	ADD  R22, R1, R1
+	MOVD R2, R0
+	ADD  R13, R2, R2
+	SUBS $0x0000000000000001, R19, R19
+	BNE  add_part5
+
+added_part5:
 	FMOVS beta+84(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000021, R19, R19
 	CBZ   R19, store_part5
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue0_part5old
 	FMOVD 0(R20), F28
@@ -3686,7 +4766,6 @@ single_ctrue0_part5new:
 
 done_ctrue0_part5new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue1_part5old
 	FMOVD 0(R20), F28
@@ -3713,7 +4792,6 @@ single_ctrue1_part5new:
 
 done_ctrue1_part5new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue2_part5old
 	FMOVD 0(R20), F28
@@ -3740,7 +4818,6 @@ single_ctrue2_part5new:
 
 done_ctrue2_part5new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue3_part5old
 	FMOVD 0(R20), F28
@@ -3767,7 +4844,6 @@ single_ctrue3_part5new:
 
 done_ctrue3_part5new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue4_part5old
 	FMOVD 0(R20), F28
@@ -3796,7 +4872,6 @@ done_ctrue4_part5new:
 	RET
 
 store_part5:
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse0_part5new
 	FMOVD F0, 0(R20)
@@ -3810,7 +4885,6 @@ single_cfalse0_part5new:
 
 done_cfalse0_part5new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse1_part5new
 	FMOVD F1, 0(R20)
@@ -3824,7 +4898,6 @@ single_cfalse1_part5new:
 
 done_cfalse1_part5new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse2_part5new
 	FMOVD F2, 0(R20)
@@ -3838,7 +4911,6 @@ single_cfalse2_part5new:
 
 done_cfalse2_part5new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse3_part5new
 	FMOVD F3, 0(R20)
@@ -3852,7 +4924,6 @@ single_cfalse3_part5new:
 
 done_cfalse3_part5new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse4_part5new
 	FMOVD F4, 0(R20)
@@ -3905,11 +4976,115 @@ done_b0_part6:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_part6
 	FMOVS alpha+80(FP), F26
+	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
+	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
+	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
+	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
+	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
+	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
+	MOVD  n+120(FP), R19
+	CBZ   R19, added_part6
+	MOVD  first+88(FP), R0
+	MOVD  next+96(FP), R2
+	MOVD  lds+104(FP), R22
+	MOVD  step+112(FP), R13
+
+add_part6:
+	MOVD  R0, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum0_part6
+	FMOVD 0(R1), F28
+	BEQ   done_sum0_part6
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum0_part6
+
+single_sum0_part6:
+	FMOVS 0(R1), F28
+
+done_sum0_part6:
+	WORD  $0x4e3cd400 // fadd v0.4s, v0.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum1_part6
+	FMOVD 0(R1), F28
+	BEQ   done_sum1_part6
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum1_part6
+
+single_sum1_part6:
+	FMOVS 0(R1), F28
+
+done_sum1_part6:
+	WORD  $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum2_part6
+	FMOVD 0(R1), F28
+	BEQ   done_sum2_part6
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum2_part6
+
+single_sum2_part6:
+	FMOVS 0(R1), F28
+
+done_sum2_part6:
+	WORD  $0x4e3cd442 // fadd v2.4s, v2.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum3_part6
+	FMOVD 0(R1), F28
+	BEQ   done_sum3_part6
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum3_part6
+
+single_sum3_part6:
+	FMOVS 0(R1), F28
+
+done_sum3_part6:
+	WORD  $0x4e3cd463 // fadd v3.4s, v3.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum4_part6
+	FMOVD 0(R1), F28
+	BEQ   done_sum4_part6
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum4_part6
+
+single_sum4_part6:
+	FMOVS 0(R1), F28
+
+done_sum4_part6:
+	WORD  $0x4e3cd484 // fadd v4.4s, v4.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum5_part6
+	FMOVD 0(R1), F28
+	BEQ   done_sum5_part6
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum5_part6
+
+single_sum5_part6:
+	FMOVS 0(R1), F28
+
+done_sum5_part6:
+	WORD $0x4e3cd4a5 // fadd v5.4s, v5.4s, v28.4s
+	ADD  R22, R1, R1
+	MOVD R2, R0
+	ADD  R13, R2, R2
+	SUBS $0x0000000000000001, R19, R19
+	BNE  add_part6
+
+added_part6:
 	FMOVS beta+84(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000021, R19, R19
 	CBZ   R19, store_part6
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue0_part6old
 	FMOVD 0(R20), F28
@@ -3936,7 +5111,6 @@ single_ctrue0_part6new:
 
 done_ctrue0_part6new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue1_part6old
 	FMOVD 0(R20), F28
@@ -3963,7 +5137,6 @@ single_ctrue1_part6new:
 
 done_ctrue1_part6new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue2_part6old
 	FMOVD 0(R20), F28
@@ -3990,7 +5163,6 @@ single_ctrue2_part6new:
 
 done_ctrue2_part6new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue3_part6old
 	FMOVD 0(R20), F28
@@ -4017,7 +5189,6 @@ single_ctrue3_part6new:
 
 done_ctrue3_part6new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue4_part6old
 	FMOVD 0(R20), F28
@@ -4044,7 +5215,6 @@ single_ctrue4_part6new:
 
 done_ctrue4_part6new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue5_part6old
 	FMOVD 0(R20), F28
@@ -4073,7 +5243,6 @@ done_ctrue5_part6new:
 	RET
 
 store_part6:
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse0_part6new
 	FMOVD F0, 0(R20)
@@ -4087,7 +5256,6 @@ single_cfalse0_part6new:
 
 done_cfalse0_part6new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse1_part6new
 	FMOVD F1, 0(R20)
@@ -4101,7 +5269,6 @@ single_cfalse1_part6new:
 
 done_cfalse1_part6new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse2_part6new
 	FMOVD F2, 0(R20)
@@ -4115,7 +5282,6 @@ single_cfalse2_part6new:
 
 done_cfalse2_part6new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse3_part6new
 	FMOVD F3, 0(R20)
@@ -4129,7 +5295,6 @@ single_cfalse3_part6new:
 
 done_cfalse3_part6new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse4_part6new
 	FMOVD F4, 0(R20)
@@ -4143,7 +5308,6 @@ single_cfalse4_part6new:
 
 done_cfalse4_part6new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse5_part6new
 	FMOVD F5, 0(R20)
@@ -4199,11 +5363,130 @@ done_b0_part7:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_part7
 	FMOVS alpha+80(FP), F26
+	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
+	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
+	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
+	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
+	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
+	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
+	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
+	MOVD  n+120(FP), R19
+	CBZ   R19, added_part7
+	MOVD  first+88(FP), R0
+	MOVD  next+96(FP), R2
+	MOVD  lds+104(FP), R22
+	MOVD  step+112(FP), R13
+
+add_part7:
+	MOVD  R0, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum0_part7
+	FMOVD 0(R1), F28
+	BEQ   done_sum0_part7
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum0_part7
+
+single_sum0_part7:
+	FMOVS 0(R1), F28
+
+done_sum0_part7:
+	WORD  $0x4e3cd400 // fadd v0.4s, v0.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum1_part7
+	FMOVD 0(R1), F28
+	BEQ   done_sum1_part7
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum1_part7
+
+single_sum1_part7:
+	FMOVS 0(R1), F28
+
+done_sum1_part7:
+	WORD  $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum2_part7
+	FMOVD 0(R1), F28
+	BEQ   done_sum2_part7
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum2_part7
+
+single_sum2_part7:
+	FMOVS 0(R1), F28
+
+done_sum2_part7:
+	WORD  $0x4e3cd442 // fadd v2.4s, v2.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum3_part7
+	FMOVD 0(R1), F28
+	BEQ   done_sum3_part7
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum3_part7
+
+single_sum3_part7:
+	FMOVS 0(R1), F28
+
+done_sum3_part7:
+	WORD  $0x4e3cd463 // fadd v3.4s, v3.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum4_part7
+	FMOVD 0(R1), F28
+	BEQ   done_sum4_part7
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum4_part7
+
+single_sum4_part7:
+	FMOVS 0(R1), F28
+
+done_sum4_part7:
+	WORD  $0x4e3cd484 // fadd v4.4s, v4.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum5_part7
+	FMOVD 0(R1), F28
+	BEQ   done_sum5_part7
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum5_part7
+
+single_sum5_part7:
+	FMOVS 0(R1), F28
+
+done_sum5_part7:
+	WORD  $0x4e3cd4a5 // fadd v5.4s, v5.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum6_part7
+	FMOVD 0(R1), F28
+	BEQ   done_sum6_part7
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum6_part7
+
+single_sum6_part7:
+	FMOVS 0(R1), F28
+
+done_sum6_part7:
+	WORD $0x4e3cd4c6 // fadd v6.4s, v6.4s, v28.4s
+	ADD  R22, R1, R1
+	MOVD R2, R0
+	ADD  R13, R2, R2
+	SUBS $0x0000000000000001, R19, R19
+	BNE  add_part7
+
+added_part7:
 	FMOVS beta+84(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000021, R19, R19
 	CBZ   R19, store_part7
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue0_part7old
 	FMOVD 0(R20), F28
@@ -4230,7 +5513,6 @@ single_ctrue0_part7new:
 
 done_ctrue0_part7new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue1_part7old
 	FMOVD 0(R20), F28
@@ -4257,7 +5539,6 @@ single_ctrue1_part7new:
 
 done_ctrue1_part7new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue2_part7old
 	FMOVD 0(R20), F28
@@ -4284,7 +5565,6 @@ single_ctrue2_part7new:
 
 done_ctrue2_part7new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue3_part7old
 	FMOVD 0(R20), F28
@@ -4311,7 +5591,6 @@ single_ctrue3_part7new:
 
 done_ctrue3_part7new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue4_part7old
 	FMOVD 0(R20), F28
@@ -4338,7 +5617,6 @@ single_ctrue4_part7new:
 
 done_ctrue4_part7new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue5_part7old
 	FMOVD 0(R20), F28
@@ -4365,7 +5643,6 @@ single_ctrue5_part7new:
 
 done_ctrue5_part7new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue6_part7old
 	FMOVD 0(R20), F28
@@ -4394,7 +5671,6 @@ done_ctrue6_part7new:
 	RET
 
 store_part7:
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse0_part7new
 	FMOVD F0, 0(R20)
@@ -4408,7 +5684,6 @@ single_cfalse0_part7new:
 
 done_cfalse0_part7new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse1_part7new
 	FMOVD F1, 0(R20)
@@ -4422,7 +5697,6 @@ single_cfalse1_part7new:
 
 done_cfalse1_part7new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse2_part7new
 	FMOVD F2, 0(R20)
@@ -4436,7 +5710,6 @@ single_cfalse2_part7new:
 
 done_cfalse2_part7new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse3_part7new
 	FMOVD F3, 0(R20)
@@ -4450,7 +5723,6 @@ single_cfalse3_part7new:
 
 done_cfalse3_part7new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse4_part7new
 	FMOVD F4, 0(R20)
@@ -4464,7 +5736,6 @@ single_cfalse4_part7new:
 
 done_cfalse4_part7new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse5_part7new
 	FMOVD F5, 0(R20)
@@ -4478,7 +5749,6 @@ single_cfalse5_part7new:
 
 done_cfalse5_part7new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse6_part7new
 	FMOVD F6, 0(R20)
@@ -4537,11 +5807,145 @@ done_b0_part8:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_part8
 	FMOVS alpha+80(FP), F26
+	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
+	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
+	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
+	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
+	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
+	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
+	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
+	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
+	MOVD  n+120(FP), R19
+	CBZ   R19, added_part8
+	MOVD  first+88(FP), R0
+	MOVD  next+96(FP), R2
+	MOVD  lds+104(FP), R22
+	MOVD  step+112(FP), R13
+
+add_part8:
+	MOVD  R0, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum0_part8
+	FMOVD 0(R1), F28
+	BEQ   done_sum0_part8
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum0_part8
+
+single_sum0_part8:
+	FMOVS 0(R1), F28
+
+done_sum0_part8:
+	WORD  $0x4e3cd400 // fadd v0.4s, v0.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum1_part8
+	FMOVD 0(R1), F28
+	BEQ   done_sum1_part8
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum1_part8
+
+single_sum1_part8:
+	FMOVS 0(R1), F28
+
+done_sum1_part8:
+	WORD  $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum2_part8
+	FMOVD 0(R1), F28
+	BEQ   done_sum2_part8
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum2_part8
+
+single_sum2_part8:
+	FMOVS 0(R1), F28
+
+done_sum2_part8:
+	WORD  $0x4e3cd442 // fadd v2.4s, v2.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum3_part8
+	FMOVD 0(R1), F28
+	BEQ   done_sum3_part8
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum3_part8
+
+single_sum3_part8:
+	FMOVS 0(R1), F28
+
+done_sum3_part8:
+	WORD  $0x4e3cd463 // fadd v3.4s, v3.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum4_part8
+	FMOVD 0(R1), F28
+	BEQ   done_sum4_part8
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum4_part8
+
+single_sum4_part8:
+	FMOVS 0(R1), F28
+
+done_sum4_part8:
+	WORD  $0x4e3cd484 // fadd v4.4s, v4.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum5_part8
+	FMOVD 0(R1), F28
+	BEQ   done_sum5_part8
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum5_part8
+
+single_sum5_part8:
+	FMOVS 0(R1), F28
+
+done_sum5_part8:
+	WORD  $0x4e3cd4a5 // fadd v5.4s, v5.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum6_part8
+	FMOVD 0(R1), F28
+	BEQ   done_sum6_part8
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum6_part8
+
+single_sum6_part8:
+	FMOVS 0(R1), F28
+
+done_sum6_part8:
+	WORD  $0x4e3cd4c6 // fadd v6.4s, v6.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum7_part8
+	FMOVD 0(R1), F28
+	BEQ   done_sum7_part8
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum7_part8
+
+single_sum7_part8:
+	FMOVS 0(R1), F28
+
+done_sum7_part8:
+	WORD $0x4e3cd4e7 // fadd v7.4s, v7.4s, v28.4s
+	ADD  R22, R1, R1
+	MOVD R2, R0
+	ADD  R13, R2, R2
+	SUBS $0x0000000000000001, R19, R19
+	BNE  add_part8
+
+added_part8:
 	FMOVS beta+84(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000021, R19, R19
 	CBZ   R19, store_part8
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue0_part8old
 	FMOVD 0(R20), F28
@@ -4568,7 +5972,6 @@ single_ctrue0_part8new:
 
 done_ctrue0_part8new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue1_part8old
 	FMOVD 0(R20), F28
@@ -4595,7 +5998,6 @@ single_ctrue1_part8new:
 
 done_ctrue1_part8new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue2_part8old
 	FMOVD 0(R20), F28
@@ -4622,7 +6024,6 @@ single_ctrue2_part8new:
 
 done_ctrue2_part8new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue3_part8old
 	FMOVD 0(R20), F28
@@ -4649,7 +6050,6 @@ single_ctrue3_part8new:
 
 done_ctrue3_part8new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue4_part8old
 	FMOVD 0(R20), F28
@@ -4676,7 +6076,6 @@ single_ctrue4_part8new:
 
 done_ctrue4_part8new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue5_part8old
 	FMOVD 0(R20), F28
@@ -4703,7 +6102,6 @@ single_ctrue5_part8new:
 
 done_ctrue5_part8new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue6_part8old
 	FMOVD 0(R20), F28
@@ -4730,7 +6128,6 @@ single_ctrue6_part8new:
 
 done_ctrue6_part8new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue7_part8old
 	FMOVD 0(R20), F28
@@ -4759,7 +6156,6 @@ done_ctrue7_part8new:
 	RET
 
 store_part8:
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse0_part8new
 	FMOVD F0, 0(R20)
@@ -4773,7 +6169,6 @@ single_cfalse0_part8new:
 
 done_cfalse0_part8new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse1_part8new
 	FMOVD F1, 0(R20)
@@ -4787,7 +6182,6 @@ single_cfalse1_part8new:
 
 done_cfalse1_part8new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse2_part8new
 	FMOVD F2, 0(R20)
@@ -4801,7 +6195,6 @@ single_cfalse2_part8new:
 
 done_cfalse2_part8new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse3_part8new
 	FMOVD F3, 0(R20)
@@ -4815,7 +6208,6 @@ single_cfalse3_part8new:
 
 done_cfalse3_part8new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse4_part8new
 	FMOVD F4, 0(R20)
@@ -4829,7 +6221,6 @@ single_cfalse4_part8new:
 
 done_cfalse4_part8new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse5_part8new
 	FMOVD F5, 0(R20)
@@ -4843,7 +6234,6 @@ single_cfalse5_part8new:
 
 done_cfalse5_part8new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse6_part8new
 	FMOVD F6, 0(R20)
@@ -4857,7 +6247,6 @@ single_cfalse6_part8new:
 
 done_cfalse6_part8new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse7_part8new
 	FMOVD F7, 0(R20)
@@ -4919,11 +6308,160 @@ done_b0_part9:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_part9
 	FMOVS alpha+80(FP), F26
+	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
+	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
+	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
+	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
+	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
+	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
+	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
+	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
+	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
+	MOVD  n+120(FP), R19
+	CBZ   R19, added_part9
+	MOVD  first+88(FP), R0
+	MOVD  next+96(FP), R2
+	MOVD  lds+104(FP), R22
+	MOVD  step+112(FP), R13
+
+add_part9:
+	MOVD  R0, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum0_part9
+	FMOVD 0(R1), F28
+	BEQ   done_sum0_part9
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum0_part9
+
+single_sum0_part9:
+	FMOVS 0(R1), F28
+
+done_sum0_part9:
+	WORD  $0x4e3cd400 // fadd v0.4s, v0.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum1_part9
+	FMOVD 0(R1), F28
+	BEQ   done_sum1_part9
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum1_part9
+
+single_sum1_part9:
+	FMOVS 0(R1), F28
+
+done_sum1_part9:
+	WORD  $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum2_part9
+	FMOVD 0(R1), F28
+	BEQ   done_sum2_part9
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum2_part9
+
+single_sum2_part9:
+	FMOVS 0(R1), F28
+
+done_sum2_part9:
+	WORD  $0x4e3cd442 // fadd v2.4s, v2.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum3_part9
+	FMOVD 0(R1), F28
+	BEQ   done_sum3_part9
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum3_part9
+
+single_sum3_part9:
+	FMOVS 0(R1), F28
+
+done_sum3_part9:
+	WORD  $0x4e3cd463 // fadd v3.4s, v3.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum4_part9
+	FMOVD 0(R1), F28
+	BEQ   done_sum4_part9
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum4_part9
+
+single_sum4_part9:
+	FMOVS 0(R1), F28
+
+done_sum4_part9:
+	WORD  $0x4e3cd484 // fadd v4.4s, v4.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum5_part9
+	FMOVD 0(R1), F28
+	BEQ   done_sum5_part9
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum5_part9
+
+single_sum5_part9:
+	FMOVS 0(R1), F28
+
+done_sum5_part9:
+	WORD  $0x4e3cd4a5 // fadd v5.4s, v5.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum6_part9
+	FMOVD 0(R1), F28
+	BEQ   done_sum6_part9
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum6_part9
+
+single_sum6_part9:
+	FMOVS 0(R1), F28
+
+done_sum6_part9:
+	WORD  $0x4e3cd4c6 // fadd v6.4s, v6.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum7_part9
+	FMOVD 0(R1), F28
+	BEQ   done_sum7_part9
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum7_part9
+
+single_sum7_part9:
+	FMOVS 0(R1), F28
+
+done_sum7_part9:
+	WORD  $0x4e3cd4e7 // fadd v7.4s, v7.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum8_part9
+	FMOVD 0(R1), F28
+	BEQ   done_sum8_part9
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum8_part9
+
+single_sum8_part9:
+	FMOVS 0(R1), F28
+
+done_sum8_part9:
+	WORD $0x4e3cd508 // fadd v8.4s, v8.4s, v28.4s
+	ADD  R22, R1, R1
+	MOVD R2, R0
+	ADD  R13, R2, R2
+	SUBS $0x0000000000000001, R19, R19
+	BNE  add_part9
+
+added_part9:
 	FMOVS beta+84(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000021, R19, R19
 	CBZ   R19, store_part9
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue0_part9old
 	FMOVD 0(R20), F28
@@ -4950,7 +6488,6 @@ single_ctrue0_part9new:
 
 done_ctrue0_part9new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue1_part9old
 	FMOVD 0(R20), F28
@@ -4977,7 +6514,6 @@ single_ctrue1_part9new:
 
 done_ctrue1_part9new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue2_part9old
 	FMOVD 0(R20), F28
@@ -5004,7 +6540,6 @@ single_ctrue2_part9new:
 
 done_ctrue2_part9new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue3_part9old
 	FMOVD 0(R20), F28
@@ -5031,7 +6566,6 @@ single_ctrue3_part9new:
 
 done_ctrue3_part9new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue4_part9old
 	FMOVD 0(R20), F28
@@ -5058,7 +6592,6 @@ single_ctrue4_part9new:
 
 done_ctrue4_part9new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue5_part9old
 	FMOVD 0(R20), F28
@@ -5085,7 +6618,6 @@ single_ctrue5_part9new:
 
 done_ctrue5_part9new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue6_part9old
 	FMOVD 0(R20), F28
@@ -5112,7 +6644,6 @@ single_ctrue6_part9new:
 
 done_ctrue6_part9new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue7_part9old
 	FMOVD 0(R20), F28
@@ -5139,7 +6670,6 @@ single_ctrue7_part9new:
 
 done_ctrue7_part9new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue8_part9old
 	FMOVD 0(R20), F28
@@ -5168,7 +6698,6 @@ done_ctrue8_part9new:
 	RET
 
 store_part9:
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse0_part9new
 	FMOVD F0, 0(R20)
@@ -5182,7 +6711,6 @@ single_cfalse0_part9new:
 
 done_cfalse0_part9new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse1_part9new
 	FMOVD F1, 0(R20)
@@ -5196,7 +6724,6 @@ single_cfalse1_part9new:
 
 done_cfalse1_part9new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse2_part9new
 	FMOVD F2, 0(R20)
@@ -5210,7 +6737,6 @@ single_cfalse2_part9new:
 
 done_cfalse2_part9new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse3_part9new
 	FMOVD F3, 0(R20)
@@ -5224,7 +6750,6 @@ single_cfalse3_part9new:
 
 done_cfalse3_part9new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse4_part9new
 	FMOVD F4, 0(R20)
@@ -5238,7 +6763,6 @@ single_cfalse4_part9new:
 
 done_cfalse4_part9new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse5_part9new
 	FMOVD F5, 0(R20)
@@ -5252,7 +6776,6 @@ single_cfalse5_part9new:
 
 done_cfalse5_part9new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse6_part9new
 	FMOVD F6, 0(R20)
@@ -5266,7 +6789,6 @@ single_cfalse6_part9new:
 
 done_cfalse6_part9new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse7_part9new
 	FMOVD F7, 0(R20)
@@ -5280,7 +6802,6 @@ single_cfalse7_part9new:
 
 done_cfalse7_part9new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse8_part9new
 	FMOVD F8, 0(R20)
@@ -5345,11 +6866,175 @@ done_b0_part10:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_part10
 	FMOVS alpha+80(FP), F26
+	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
+	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
+	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
+	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
+	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
+	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
+	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
+	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
+	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
+	WORD  $0x4f9a9129 // fmul v9.4s, v9.4s, v26.s[0]
+	MOVD  n+120(FP), R19
+	CBZ   R19, added_part10
+	MOVD  first+88(FP), R0
+	MOVD  next+96(FP), R2
+	MOVD  lds+104(FP), R22
+	MOVD  step+112(FP), R13
+
+add_part10:
+	MOVD  R0, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum0_part10
+	FMOVD 0(R1), F28
+	BEQ   done_sum0_part10
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum0_part10
+
+single_sum0_part10:
+	FMOVS 0(R1), F28
+
+done_sum0_part10:
+	WORD  $0x4e3cd400 // fadd v0.4s, v0.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum1_part10
+	FMOVD 0(R1), F28
+	BEQ   done_sum1_part10
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum1_part10
+
+single_sum1_part10:
+	FMOVS 0(R1), F28
+
+done_sum1_part10:
+	WORD  $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum2_part10
+	FMOVD 0(R1), F28
+	BEQ   done_sum2_part10
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum2_part10
+
+single_sum2_part10:
+	FMOVS 0(R1), F28
+
+done_sum2_part10:
+	WORD  $0x4e3cd442 // fadd v2.4s, v2.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum3_part10
+	FMOVD 0(R1), F28
+	BEQ   done_sum3_part10
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum3_part10
+
+single_sum3_part10:
+	FMOVS 0(R1), F28
+
+done_sum3_part10:
+	WORD  $0x4e3cd463 // fadd v3.4s, v3.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum4_part10
+	FMOVD 0(R1), F28
+	BEQ   done_sum4_part10
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum4_part10
+
+single_sum4_part10:
+	FMOVS 0(R1), F28
+
+done_sum4_part10:
+	WORD  $0x4e3cd484 // fadd v4.4s, v4.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum5_part10
+	FMOVD 0(R1), F28
+	BEQ   done_sum5_part10
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum5_part10
+
+single_sum5_part10:
+	FMOVS 0(R1), F28
+
+done_sum5_part10:
+	WORD  $0x4e3cd4a5 // fadd v5.4s, v5.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum6_part10
+	FMOVD 0(R1), F28
+	BEQ   done_sum6_part10
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum6_part10
+
+single_sum6_part10:
+	FMOVS 0(R1), F28
+
+done_sum6_part10:
+	WORD  $0x4e3cd4c6 // fadd v6.4s, v6.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum7_part10
+	FMOVD 0(R1), F28
+	BEQ   done_sum7_part10
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum7_part10
+
+single_sum7_part10:
+	FMOVS 0(R1), F28
+
+done_sum7_part10:
+	WORD  $0x4e3cd4e7 // fadd v7.4s, v7.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum8_part10
+	FMOVD 0(R1), F28
+	BEQ   done_sum8_part10
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum8_part10
+
+single_sum8_part10:
+	FMOVS 0(R1), F28
+
+done_sum8_part10:
+	WORD  $0x4e3cd508 // fadd v8.4s, v8.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum9_part10
+	FMOVD 0(R1), F28
+	BEQ   done_sum9_part10
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum9_part10
+
+single_sum9_part10:
+	FMOVS 0(R1), F28
+
+done_sum9_part10:
+	WORD $0x4e3cd529 // fadd v9.4s, v9.4s, v28.4s
+	ADD  R22, R1, R1
+	MOVD R2, R0
+	ADD  R13, R2, R2
+	SUBS $0x0000000000000001, R19, R19
+	BNE  add_part10
+
+added_part10:
 	FMOVS beta+84(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000021, R19, R19
 	CBZ   R19, store_part10
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue0_part10old
 	FMOVD 0(R20), F28
@@ -5376,7 +7061,6 @@ single_ctrue0_part10new:
 
 done_ctrue0_part10new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue1_part10old
 	FMOVD 0(R20), F28
@@ -5403,7 +7087,6 @@ single_ctrue1_part10new:
 
 done_ctrue1_part10new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue2_part10old
 	FMOVD 0(R20), F28
@@ -5430,7 +7113,6 @@ single_ctrue2_part10new:
 
 done_ctrue2_part10new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue3_part10old
 	FMOVD 0(R20), F28
@@ -5457,7 +7139,6 @@ single_ctrue3_part10new:
 
 done_ctrue3_part10new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue4_part10old
 	FMOVD 0(R20), F28
@@ -5484,7 +7165,6 @@ single_ctrue4_part10new:
 
 done_ctrue4_part10new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue5_part10old
 	FMOVD 0(R20), F28
@@ -5511,7 +7191,6 @@ single_ctrue5_part10new:
 
 done_ctrue5_part10new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue6_part10old
 	FMOVD 0(R20), F28
@@ -5538,7 +7217,6 @@ single_ctrue6_part10new:
 
 done_ctrue6_part10new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue7_part10old
 	FMOVD 0(R20), F28
@@ -5565,7 +7243,6 @@ single_ctrue7_part10new:
 
 done_ctrue7_part10new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue8_part10old
 	FMOVD 0(R20), F28
@@ -5592,7 +7269,6 @@ single_ctrue8_part10new:
 
 done_ctrue8_part10new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9129 // fmul v9.4s, v9.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue9_part10old
 	FMOVD 0(R20), F28
@@ -5621,7 +7297,6 @@ done_ctrue9_part10new:
 	RET
 
 store_part10:
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse0_part10new
 	FMOVD F0, 0(R20)
@@ -5635,7 +7310,6 @@ single_cfalse0_part10new:
 
 done_cfalse0_part10new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse1_part10new
 	FMOVD F1, 0(R20)
@@ -5649,7 +7323,6 @@ single_cfalse1_part10new:
 
 done_cfalse1_part10new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse2_part10new
 	FMOVD F2, 0(R20)
@@ -5663,7 +7336,6 @@ single_cfalse2_part10new:
 
 done_cfalse2_part10new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse3_part10new
 	FMOVD F3, 0(R20)
@@ -5677,7 +7349,6 @@ single_cfalse3_part10new:
 
 done_cfalse3_part10new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse4_part10new
 	FMOVD F4, 0(R20)
@@ -5691,7 +7362,6 @@ single_cfalse4_part10new:
 
 done_cfalse4_part10new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse5_part10new
 	FMOVD F5, 0(R20)
@@ -5705,7 +7375,6 @@ single_cfalse5_part10new:
 
 done_cfalse5_part10new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse6_part10new
 	FMOVD F6, 0(R20)
@@ -5719,7 +7388,6 @@ single_cfalse6_part10new:
 
 done_cfalse6_part10new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse7_part10new
 	FMOVD F7, 0(R20)
@@ -5733,7 +7401,6 @@ single_cfalse7_part10new:
 
 done_cfalse7_part10new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse8_part10new
 	FMOVD F8, 0(R20)
@@ -5747,7 +7414,6 @@ single_cfalse8_part10new:
 
 done_cfalse8_part10new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9129 // fmul v9.4s, v9.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse9_part10new
 	FMOVD F9, 0(R20)
@@ -5815,11 +7481,190 @@ done_b0_part11:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_part11
 	FMOVS alpha+80(FP), F26
+	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
+	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
+	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
+	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
+	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
+	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
+	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
+	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
+	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
+	WORD  $0x4f9a9129 // fmul v9.4s, v9.4s, v26.s[0]
+	WORD  $0x4f9a914a // fmul v10.4s, v10.4s, v26.s[0]
+	MOVD  n+120(FP), R19
+	CBZ   R19, added_part11
+	MOVD  first+88(FP), R0
+	MOVD  next+96(FP), R2
+	MOVD  lds+104(FP), R22
+	MOVD  step+112(FP), R13
+
+add_part11:
+	MOVD  R0, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum0_part11
+	FMOVD 0(R1), F28
+	BEQ   done_sum0_part11
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum0_part11
+
+single_sum0_part11:
+	FMOVS 0(R1), F28
+
+done_sum0_part11:
+	WORD  $0x4e3cd400 // fadd v0.4s, v0.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum1_part11
+	FMOVD 0(R1), F28
+	BEQ   done_sum1_part11
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum1_part11
+
+single_sum1_part11:
+	FMOVS 0(R1), F28
+
+done_sum1_part11:
+	WORD  $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum2_part11
+	FMOVD 0(R1), F28
+	BEQ   done_sum2_part11
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum2_part11
+
+single_sum2_part11:
+	FMOVS 0(R1), F28
+
+done_sum2_part11:
+	WORD  $0x4e3cd442 // fadd v2.4s, v2.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum3_part11
+	FMOVD 0(R1), F28
+	BEQ   done_sum3_part11
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum3_part11
+
+single_sum3_part11:
+	FMOVS 0(R1), F28
+
+done_sum3_part11:
+	WORD  $0x4e3cd463 // fadd v3.4s, v3.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum4_part11
+	FMOVD 0(R1), F28
+	BEQ   done_sum4_part11
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum4_part11
+
+single_sum4_part11:
+	FMOVS 0(R1), F28
+
+done_sum4_part11:
+	WORD  $0x4e3cd484 // fadd v4.4s, v4.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum5_part11
+	FMOVD 0(R1), F28
+	BEQ   done_sum5_part11
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum5_part11
+
+single_sum5_part11:
+	FMOVS 0(R1), F28
+
+done_sum5_part11:
+	WORD  $0x4e3cd4a5 // fadd v5.4s, v5.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum6_part11
+	FMOVD 0(R1), F28
+	BEQ   done_sum6_part11
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum6_part11
+
+single_sum6_part11:
+	FMOVS 0(R1), F28
+
+done_sum6_part11:
+	WORD  $0x4e3cd4c6 // fadd v6.4s, v6.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum7_part11
+	FMOVD 0(R1), F28
+	BEQ   done_sum7_part11
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum7_part11
+
+single_sum7_part11:
+	FMOVS 0(R1), F28
+
+done_sum7_part11:
+	WORD  $0x4e3cd4e7 // fadd v7.4s, v7.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum8_part11
+	FMOVD 0(R1), F28
+	BEQ   done_sum8_part11
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum8_part11
+
+single_sum8_part11:
+	FMOVS 0(R1), F28
+
+done_sum8_part11:
+	WORD  $0x4e3cd508 // fadd v8.4s, v8.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum9_part11
+	FMOVD 0(R1), F28
+	BEQ   done_sum9_part11
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum9_part11
+
+single_sum9_part11:
+	FMOVS 0(R1), F28
+
+done_sum9_part11:
+	WORD  $0x4e3cd529 // fadd v9.4s, v9.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum10_part11
+	FMOVD 0(R1), F28
+	BEQ   done_sum10_part11
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum10_part11
+
+single_sum10_part11:
+	FMOVS 0(R1), F28
+
+done_sum10_part11:
+	WORD $0x4e3cd54a // fadd v10.4s, v10.4s, v28.4s
+	ADD  R22, R1, R1
+	MOVD R2, R0
+	ADD  R13, R2, R2
+	SUBS $0x0000000000000001, R19, R19
+	BNE  add_part11
+
+added_part11:
 	FMOVS beta+84(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000021, R19, R19
 	CBZ   R19, store_part11
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue0_part11old
 	FMOVD 0(R20), F28
@@ -5846,7 +7691,6 @@ single_ctrue0_part11new:
 
 done_ctrue0_part11new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue1_part11old
 	FMOVD 0(R20), F28
@@ -5873,7 +7717,6 @@ single_ctrue1_part11new:
 
 done_ctrue1_part11new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue2_part11old
 	FMOVD 0(R20), F28
@@ -5900,7 +7743,6 @@ single_ctrue2_part11new:
 
 done_ctrue2_part11new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue3_part11old
 	FMOVD 0(R20), F28
@@ -5927,7 +7769,6 @@ single_ctrue3_part11new:
 
 done_ctrue3_part11new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue4_part11old
 	FMOVD 0(R20), F28
@@ -5954,7 +7795,6 @@ single_ctrue4_part11new:
 
 done_ctrue4_part11new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue5_part11old
 	FMOVD 0(R20), F28
@@ -5981,7 +7821,6 @@ single_ctrue5_part11new:
 
 done_ctrue5_part11new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue6_part11old
 	FMOVD 0(R20), F28
@@ -6008,7 +7847,6 @@ single_ctrue6_part11new:
 
 done_ctrue6_part11new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue7_part11old
 	FMOVD 0(R20), F28
@@ -6035,7 +7873,6 @@ single_ctrue7_part11new:
 
 done_ctrue7_part11new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue8_part11old
 	FMOVD 0(R20), F28
@@ -6062,7 +7899,6 @@ single_ctrue8_part11new:
 
 done_ctrue8_part11new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9129 // fmul v9.4s, v9.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue9_part11old
 	FMOVD 0(R20), F28
@@ -6089,7 +7925,6 @@ single_ctrue9_part11new:
 
 done_ctrue9_part11new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a914a // fmul v10.4s, v10.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue10_part11old
 	FMOVD 0(R20), F28
@@ -6118,7 +7953,6 @@ done_ctrue10_part11new:
 	RET
 
 store_part11:
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse0_part11new
 	FMOVD F0, 0(R20)
@@ -6132,7 +7966,6 @@ single_cfalse0_part11new:
 
 done_cfalse0_part11new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse1_part11new
 	FMOVD F1, 0(R20)
@@ -6146,7 +7979,6 @@ single_cfalse1_part11new:
 
 done_cfalse1_part11new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse2_part11new
 	FMOVD F2, 0(R20)
@@ -6160,7 +7992,6 @@ single_cfalse2_part11new:
 
 done_cfalse2_part11new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse3_part11new
 	FMOVD F3, 0(R20)
@@ -6174,7 +8005,6 @@ single_cfalse3_part11new:
 
 done_cfalse3_part11new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse4_part11new
 	FMOVD F4, 0(R20)
@@ -6188,7 +8018,6 @@ single_cfalse4_part11new:
 
 done_cfalse4_part11new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse5_part11new
 	FMOVD F5, 0(R20)
@@ -6202,7 +8031,6 @@ single_cfalse5_part11new:
 
 done_cfalse5_part11new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse6_part11new
 	FMOVD F6, 0(R20)
@@ -6216,7 +8044,6 @@ single_cfalse6_part11new:
 
 done_cfalse6_part11new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse7_part11new
 	FMOVD F7, 0(R20)
@@ -6230,7 +8057,6 @@ single_cfalse7_part11new:
 
 done_cfalse7_part11new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse8_part11new
 	FMOVD F8, 0(R20)
@@ -6244,7 +8070,6 @@ single_cfalse8_part11new:
 
 done_cfalse8_part11new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9129 // fmul v9.4s, v9.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse9_part11new
 	FMOVD F9, 0(R20)
@@ -6258,7 +8083,6 @@ single_cfalse9_part11new:
 
 done_cfalse9_part11new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a914a // fmul v10.4s, v10.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse10_part11new
 	FMOVD F10, 0(R20)
@@ -6329,11 +8153,205 @@ done_b0_part12:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_part12
 	FMOVS alpha+80(FP), F26
+	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
+	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
+	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
+	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
+	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
+	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
+	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
+	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
+	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
+	WORD  $0x4f9a9129 // fmul v9.4s, v9.4s, v26.s[0]
+	WORD  $0x4f9a914a // fmul v10.4s, v10.4s, v26.s[0]
+	WORD  $0x4f9a916b // fmul v11.4s, v11.4s, v26.s[0]
+	MOVD  n+120(FP), R19
+	CBZ   R19, added_part12
+	MOVD  first+88(FP), R0
+	MOVD  next+96(FP), R2
+	MOVD  lds+104(FP), R22
+	MOVD  step+112(FP), R13
+
+add_part12:
+	MOVD  R0, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum0_part12
+	FMOVD 0(R1), F28
+	BEQ   done_sum0_part12
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum0_part12
+
+single_sum0_part12:
+	FMOVS 0(R1), F28
+
+done_sum0_part12:
+	WORD  $0x4e3cd400 // fadd v0.4s, v0.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum1_part12
+	FMOVD 0(R1), F28
+	BEQ   done_sum1_part12
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum1_part12
+
+single_sum1_part12:
+	FMOVS 0(R1), F28
+
+done_sum1_part12:
+	WORD  $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum2_part12
+	FMOVD 0(R1), F28
+	BEQ   done_sum2_part12
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum2_part12
+
+single_sum2_part12:
+	FMOVS 0(R1), F28
+
+done_sum2_part12:
+	WORD  $0x4e3cd442 // fadd v2.4s, v2.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum3_part12
+	FMOVD 0(R1), F28
+	BEQ   done_sum3_part12
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum3_part12
+
+single_sum3_part12:
+	FMOVS 0(R1), F28
+
+done_sum3_part12:
+	WORD  $0x4e3cd463 // fadd v3.4s, v3.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum4_part12
+	FMOVD 0(R1), F28
+	BEQ   done_sum4_part12
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum4_part12
+
+single_sum4_part12:
+	FMOVS 0(R1), F28
+
+done_sum4_part12:
+	WORD  $0x4e3cd484 // fadd v4.4s, v4.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum5_part12
+	FMOVD 0(R1), F28
+	BEQ   done_sum5_part12
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum5_part12
+
+single_sum5_part12:
+	FMOVS 0(R1), F28
+
+done_sum5_part12:
+	WORD  $0x4e3cd4a5 // fadd v5.4s, v5.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum6_part12
+	FMOVD 0(R1), F28
+	BEQ   done_sum6_part12
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum6_part12
+
+single_sum6_part12:
+	FMOVS 0(R1), F28
+
+done_sum6_part12:
+	WORD  $0x4e3cd4c6 // fadd v6.4s, v6.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum7_part12
+	FMOVD 0(R1), F28
+	BEQ   done_sum7_part12
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum7_part12
+
+single_sum7_part12:
+	FMOVS 0(R1), F28
+
+done_sum7_part12:
+	WORD  $0x4e3cd4e7 // fadd v7.4s, v7.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum8_part12
+	FMOVD 0(R1), F28
+	BEQ   done_sum8_part12
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum8_part12
+
+single_sum8_part12:
+	FMOVS 0(R1), F28
+
+done_sum8_part12:
+	WORD  $0x4e3cd508 // fadd v8.4s, v8.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum9_part12
+	FMOVD 0(R1), F28
+	BEQ   done_sum9_part12
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum9_part12
+
+single_sum9_part12:
+	FMOVS 0(R1), F28
+
+done_sum9_part12:
+	WORD  $0x4e3cd529 // fadd v9.4s, v9.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum10_part12
+	FMOVD 0(R1), F28
+	BEQ   done_sum10_part12
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum10_part12
+
+single_sum10_part12:
+	FMOVS 0(R1), F28
+
+done_sum10_part12:
+	WORD  $0x4e3cd54a // fadd v10.4s, v10.4s, v28.4s
+	ADD   R22, R1, R1
+	CMP   $0x0000000000000002, R24
+	BLT   single_sum11_part12
+	FMOVD 0(R1), F28
+	BEQ   done_sum11_part12
+	ADD   $0x0000000000000008, R1, R25
+	VLD1  0(R25), V28.S[2]
+	B     done_sum11_part12
+
+single_sum11_part12:
+	FMOVS 0(R1), F28
+
+done_sum11_part12:
+	WORD $0x4e3cd56b // fadd v11.4s, v11.4s, v28.4s
+	ADD  R22, R1, R1
+	MOVD R2, R0
+	ADD  R13, R2, R2
+	SUBS $0x0000000000000001, R19, R19
+	BNE  add_part12
+
+added_part12:
 	FMOVS beta+84(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000021, R19, R19
 	CBZ   R19, store_part12
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue0_part12old
 	FMOVD 0(R20), F28
@@ -6360,7 +8378,6 @@ single_ctrue0_part12new:
 
 done_ctrue0_part12new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue1_part12old
 	FMOVD 0(R20), F28
@@ -6387,7 +8404,6 @@ single_ctrue1_part12new:
 
 done_ctrue1_part12new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue2_part12old
 	FMOVD 0(R20), F28
@@ -6414,7 +8430,6 @@ single_ctrue2_part12new:
 
 done_ctrue2_part12new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue3_part12old
 	FMOVD 0(R20), F28
@@ -6441,7 +8456,6 @@ single_ctrue3_part12new:
 
 done_ctrue3_part12new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue4_part12old
 	FMOVD 0(R20), F28
@@ -6468,7 +8482,6 @@ single_ctrue4_part12new:
 
 done_ctrue4_part12new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue5_part12old
 	FMOVD 0(R20), F28
@@ -6495,7 +8508,6 @@ single_ctrue5_part12new:
 
 done_ctrue5_part12new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue6_part12old
 	FMOVD 0(R20), F28
@@ -6522,7 +8534,6 @@ single_ctrue6_part12new:
 
 done_ctrue6_part12new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue7_part12old
 	FMOVD 0(R20), F28
@@ -6549,7 +8560,6 @@ single_ctrue7_part12new:
 
 done_ctrue7_part12new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue8_part12old
 	FMOVD 0(R20), F28
@@ -6576,7 +8586,6 @@ single_ctrue8_part12new:
 
 done_ctrue8_part12new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9129 // fmul v9.4s, v9.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue9_part12old
 	FMOVD 0(R20), F28
@@ -6603,7 +8612,6 @@ single_ctrue9_part12new:
 
 done_ctrue9_part12new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a914a // fmul v10.4s, v10.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue10_part12old
 	FMOVD 0(R20), F28
@@ -6630,7 +8638,6 @@ single_ctrue10_part12new:
 
 done_ctrue10_part12new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a916b // fmul v11.4s, v11.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_ctrue11_part12old
 	FMOVD 0(R20), F28
@@ -6659,7 +8666,6 @@ done_ctrue11_part12new:
 	RET
 
 store_part12:
-	WORD  $0x4f9a9000 // fmul v0.4s, v0.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse0_part12new
 	FMOVD F0, 0(R20)
@@ -6673,7 +8679,6 @@ single_cfalse0_part12new:
 
 done_cfalse0_part12new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9021 // fmul v1.4s, v1.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse1_part12new
 	FMOVD F1, 0(R20)
@@ -6687,7 +8692,6 @@ single_cfalse1_part12new:
 
 done_cfalse1_part12new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9042 // fmul v2.4s, v2.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse2_part12new
 	FMOVD F2, 0(R20)
@@ -6701,7 +8705,6 @@ single_cfalse2_part12new:
 
 done_cfalse2_part12new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9063 // fmul v3.4s, v3.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse3_part12new
 	FMOVD F3, 0(R20)
@@ -6715,7 +8718,6 @@ single_cfalse3_part12new:
 
 done_cfalse3_part12new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9084 // fmul v4.4s, v4.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse4_part12new
 	FMOVD F4, 0(R20)
@@ -6729,7 +8731,6 @@ single_cfalse4_part12new:
 
 done_cfalse4_part12new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90a5 // fmul v5.4s, v5.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse5_part12new
 	FMOVD F5, 0(R20)
@@ -6743,7 +8744,6 @@ single_cfalse5_part12new:
 
 done_cfalse5_part12new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90c6 // fmul v6.4s, v6.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse6_part12new
 	FMOVD F6, 0(R20)
@@ -6757,7 +8757,6 @@ single_cfalse6_part12new:
 
 done_cfalse6_part12new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a90e7 // fmul v7.4s, v7.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse7_part12new
 	FMOVD F7, 0(R20)
@@ -6771,7 +8770,6 @@ single_cfalse7_part12new:
 
 done_cfalse7_part12new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9108 // fmul v8.4s, v8.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse8_part12new
 	FMOVD F8, 0(R20)
@@ -6785,7 +8783,6 @@ single_cfalse8_part12new:
 
 done_cfalse8_part12new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a9129 // fmul v9.4s, v9.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse9_part12new
 	FMOVD F9, 0(R20)
@@ -6799,7 +8796,6 @@ single_cfalse9_part12new:
 
 done_cfalse9_part12new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a914a // fmul v10.4s, v10.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse10_part12new
 	FMOVD F10, 0(R20)
@@ -6813,7 +8809,6 @@ single_cfalse10_part12new:
 
 done_cfalse10_part12new:
 	ADD   R21, R20, R20
-	WORD  $0x4f9a916b // fmul v11.4s, v11.4s, v26.s[0]
 	CMP   $0x0000000000000002, R24
 	BLT   single_cfalse11_part12new
 	FMOVD F11, 0(R20)
@@ -6828,8 +8823,8 @@ single_cfalse11_part12new:
 done_cfalse11_part12new:
 	RET
 
-// func tileF64NEON(rows int, cols int, k int, a *float64, rsa int, csa int, b *float64, rsb int, c *float64, ldc int, alpha float64, beta float64)
-TEXT ·tileF64NEON(SB), NOSPLIT, $0-96
+// func tileF64NEON(rows int, cols int, k int, a *float64, rsa int, csa int, b *float64, rsb int, c *float64, ldc int, alpha float64, beta float64, first *float64, next *float64, lds int, step int, n int)
+TEXT ·tileF64NEON(SB), NOSPLIT, $0-136
 	MOVD a+24(FP), R0
 	MOVD rsa+32(FP), R22
 	MOVD csa+40(FP), R13
@@ -6922,178 +8917,229 @@ loop_packed12:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_packed12
 	FMOVD alpha+80(FP), F26
+	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
+	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
+	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
+	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
+	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
+	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
+	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
+	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
+	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
+	WORD  $0x4fda9129 // fmul v9.2d, v9.2d, v26.d[0]
+	WORD  $0x4fda914a // fmul v10.2d, v10.2d, v26.d[0]
+	WORD  $0x4fda916b // fmul v11.2d, v11.2d, v26.d[0]
+	WORD  $0x4fda918c // fmul v12.2d, v12.2d, v26.d[0]
+	WORD  $0x4fda91ad // fmul v13.2d, v13.2d, v26.d[0]
+	WORD  $0x4fda91ce // fmul v14.2d, v14.2d, v26.d[0]
+	WORD  $0x4fda91ef // fmul v15.2d, v15.2d, v26.d[0]
+	WORD  $0x4fda9210 // fmul v16.2d, v16.2d, v26.d[0]
+	WORD  $0x4fda9231 // fmul v17.2d, v17.2d, v26.d[0]
+	WORD  $0x4fda9252 // fmul v18.2d, v18.2d, v26.d[0]
+	WORD  $0x4fda9273 // fmul v19.2d, v19.2d, v26.d[0]
+	WORD  $0x4fda9294 // fmul v20.2d, v20.2d, v26.d[0]
+	WORD  $0x4fda92b5 // fmul v21.2d, v21.2d, v26.d[0]
+	WORD  $0x4fda92d6 // fmul v22.2d, v22.2d, v26.d[0]
+	WORD  $0x4fda92f7 // fmul v23.2d, v23.2d, v26.d[0]
+	MOVD  n+128(FP), R19
+	CBZ   R19, added_packed12
+	MOVD  first+96(FP), R0
+	MOVD  next+104(FP), R2
+	MOVD  lds+112(FP), R22
+	MOVD  step+120(FP), R13
+
+add_packed12:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd400 // fadd v0.2d, v0.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd421 // fadd v1.2d, v1.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd442 // fadd v2.2d, v2.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd463 // fadd v3.2d, v3.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd484 // fadd v4.2d, v4.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd4a5 // fadd v5.2d, v5.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd4c6 // fadd v6.2d, v6.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd4e7 // fadd v7.2d, v7.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd508 // fadd v8.2d, v8.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd529 // fadd v9.2d, v9.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd54a // fadd v10.2d, v10.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd56b // fadd v11.2d, v11.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd58c // fadd v12.2d, v12.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd5ad // fadd v13.2d, v13.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd5ce // fadd v14.2d, v14.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd5ef // fadd v15.2d, v15.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd610 // fadd v16.2d, v16.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd631 // fadd v17.2d, v17.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd652 // fadd v18.2d, v18.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd673 // fadd v19.2d, v19.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd694 // fadd v20.2d, v20.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd6b5 // fadd v21.2d, v21.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd6d6 // fadd v22.2d, v22.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd6f7 // fadd v23.2d, v23.2d, v28.2d
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_packed12
+
+added_packed12:
 	FMOVD beta+88(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000001, R19, R19
 	CBZ   R19, store_packed12
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1380 // fmla v0.2d, v28.2d, v27.d[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1381 // fmla v1.2d, v28.2d, v27.d[0]
 	FMOVQ F1, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1382 // fmla v2.2d, v28.2d, v27.d[0]
 	FMOVQ F2, 0(R20)
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1383 // fmla v3.2d, v28.2d, v27.d[0]
 	FMOVQ F3, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1384 // fmla v4.2d, v28.2d, v27.d[0]
 	FMOVQ F4, 0(R20)
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1385 // fmla v5.2d, v28.2d, v27.d[0]
 	FMOVQ F5, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1386 // fmla v6.2d, v28.2d, v27.d[0]
 	FMOVQ F6, 0(R20)
-	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1387 // fmla v7.2d, v28.2d, v27.d[0]
 	FMOVQ F7, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1388 // fmla v8.2d, v28.2d, v27.d[0]
 	FMOVQ F8, 0(R20)
-	WORD  $0x4fda9129 // fmul v9.2d, v9.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1389 // fmla v9.2d, v28.2d, v27.d[0]
 	FMOVQ F9, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda914a // fmul v10.2d, v10.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb138a // fmla v10.2d, v28.2d, v27.d[0]
 	FMOVQ F10, 0(R20)
-	WORD  $0x4fda916b // fmul v11.2d, v11.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb138b // fmla v11.2d, v28.2d, v27.d[0]
 	FMOVQ F11, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda918c // fmul v12.2d, v12.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb138c // fmla v12.2d, v28.2d, v27.d[0]
 	FMOVQ F12, 0(R20)
-	WORD  $0x4fda91ad // fmul v13.2d, v13.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb138d // fmla v13.2d, v28.2d, v27.d[0]
 	FMOVQ F13, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda91ce // fmul v14.2d, v14.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb138e // fmla v14.2d, v28.2d, v27.d[0]
 	FMOVQ F14, 0(R20)
-	WORD  $0x4fda91ef // fmul v15.2d, v15.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb138f // fmla v15.2d, v28.2d, v27.d[0]
 	FMOVQ F15, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9210 // fmul v16.2d, v16.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1390 // fmla v16.2d, v28.2d, v27.d[0]
 	FMOVQ F16, 0(R20)
-	WORD  $0x4fda9231 // fmul v17.2d, v17.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1391 // fmla v17.2d, v28.2d, v27.d[0]
 	FMOVQ F17, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9252 // fmul v18.2d, v18.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1392 // fmla v18.2d, v28.2d, v27.d[0]
 	FMOVQ F18, 0(R20)
-	WORD  $0x4fda9273 // fmul v19.2d, v19.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1393 // fmla v19.2d, v28.2d, v27.d[0]
 	FMOVQ F19, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9294 // fmul v20.2d, v20.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1394 // fmla v20.2d, v28.2d, v27.d[0]
 	FMOVQ F20, 0(R20)
-	WORD  $0x4fda92b5 // fmul v21.2d, v21.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1395 // fmla v21.2d, v28.2d, v27.d[0]
 	FMOVQ F21, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda92d6 // fmul v22.2d, v22.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1396 // fmla v22.2d, v28.2d, v27.d[0]
 	FMOVQ F22, 0(R20)
-	WORD  $0x4fda92f7 // fmul v23.2d, v23.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1397 // fmla v23.2d, v28.2d, v27.d[0]
 	FMOVQ F23, 16(R20)
 	RET
 
 store_packed12:
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVQ F1, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVQ F2, 0(R20)
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVQ F3, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVQ F4, 0(R20)
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVQ F5, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
 	FMOVQ F6, 0(R20)
-	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
 	FMOVQ F7, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
 	FMOVQ F8, 0(R20)
-	WORD  $0x4fda9129 // fmul v9.2d, v9.2d, v26.d[0]
 	FMOVQ F9, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda914a // fmul v10.2d, v10.2d, v26.d[0]
 	FMOVQ F10, 0(R20)
-	WORD  $0x4fda916b // fmul v11.2d, v11.2d, v26.d[0]
 	FMOVQ F11, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda918c // fmul v12.2d, v12.2d, v26.d[0]
 	FMOVQ F12, 0(R20)
-	WORD  $0x4fda91ad // fmul v13.2d, v13.2d, v26.d[0]
 	FMOVQ F13, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda91ce // fmul v14.2d, v14.2d, v26.d[0]
 	FMOVQ F14, 0(R20)
-	WORD  $0x4fda91ef // fmul v15.2d, v15.2d, v26.d[0]
 	FMOVQ F15, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9210 // fmul v16.2d, v16.2d, v26.d[0]
 	FMOVQ F16, 0(R20)
-	WORD  $0x4fda9231 // fmul v17.2d, v17.2d, v26.d[0]
 	FMOVQ F17, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9252 // fmul v18.2d, v18.2d, v26.d[0]
 	FMOVQ F18, 0(R20)
-	WORD  $0x4fda9273 // fmul v19.2d, v19.2d, v26.d[0]
 	FMOVQ F19, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9294 // fmul v20.2d, v20.2d, v26.d[0]
 	FMOVQ F20, 0(R20)
-	WORD  $0x4fda92b5 // fmul v21.2d, v21.2d, v26.d[0]
 	FMOVQ F21, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda92d6 // fmul v22.2d, v22.2d, v26.d[0]
 	FMOVQ F22, 0(R20)
-	WORD  $0x4fda92f7 // fmul v23.2d, v23.2d, v26.d[0]
 	FMOVQ F23, 16(R20)
 	RET
 
@@ -7134,24 +9180,42 @@ loop_two1:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_two1
 	FMOVD alpha+80(FP), F26
+	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
+	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
+	MOVD  n+128(FP), R19
+	CBZ   R19, added_two1
+	MOVD  first+96(FP), R0
+	MOVD  next+104(FP), R2
+	MOVD  lds+112(FP), R22
+	MOVD  step+120(FP), R13
+
+add_two1:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd400 // fadd v0.2d, v0.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd421 // fadd v1.2d, v1.2d, v28.2d
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_two1
+
+added_two1:
 	FMOVD beta+88(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000001, R19, R19
 	CBZ   R19, store_two1
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1380 // fmla v0.2d, v28.2d, v27.d[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1381 // fmla v1.2d, v28.2d, v27.d[0]
 	FMOVQ F1, 16(R20)
 	RET
 
 store_two1:
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVQ F1, 16(R20)
 	RET
 
@@ -7175,38 +9239,59 @@ loop_two2:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_two2
 	FMOVD alpha+80(FP), F26
+	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
+	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
+	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
+	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
+	MOVD  n+128(FP), R19
+	CBZ   R19, added_two2
+	MOVD  first+96(FP), R0
+	MOVD  next+104(FP), R2
+	MOVD  lds+112(FP), R22
+	MOVD  step+120(FP), R13
+
+add_two2:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd400 // fadd v0.2d, v0.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd421 // fadd v1.2d, v1.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd442 // fadd v2.2d, v2.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd463 // fadd v3.2d, v3.2d, v28.2d
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_two2
+
+added_two2:
 	FMOVD beta+88(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000001, R19, R19
 	CBZ   R19, store_two2
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1380 // fmla v0.2d, v28.2d, v27.d[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1381 // fmla v1.2d, v28.2d, v27.d[0]
 	FMOVQ F1, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1382 // fmla v2.2d, v28.2d, v27.d[0]
 	FMOVQ F2, 0(R20)
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1383 // fmla v3.2d, v28.2d, v27.d[0]
 	FMOVQ F3, 16(R20)
 	RET
 
 store_two2:
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVQ F1, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVQ F2, 0(R20)
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVQ F3, 16(R20)
 	RET
 
@@ -7235,52 +9320,76 @@ loop_two3:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_two3
 	FMOVD alpha+80(FP), F26
+	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
+	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
+	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
+	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
+	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
+	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
+	MOVD  n+128(FP), R19
+	CBZ   R19, added_two3
+	MOVD  first+96(FP), R0
+	MOVD  next+104(FP), R2
+	MOVD  lds+112(FP), R22
+	MOVD  step+120(FP), R13
+
+add_two3:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd400 // fadd v0.2d, v0.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd421 // fadd v1.2d, v1.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd442 // fadd v2.2d, v2.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd463 // fadd v3.2d, v3.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd484 // fadd v4.2d, v4.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd4a5 // fadd v5.2d, v5.2d, v28.2d
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_two3
+
+added_two3:
 	FMOVD beta+88(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000001, R19, R19
 	CBZ   R19, store_two3
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1380 // fmla v0.2d, v28.2d, v27.d[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1381 // fmla v1.2d, v28.2d, v27.d[0]
 	FMOVQ F1, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1382 // fmla v2.2d, v28.2d, v27.d[0]
 	FMOVQ F2, 0(R20)
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1383 // fmla v3.2d, v28.2d, v27.d[0]
 	FMOVQ F3, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1384 // fmla v4.2d, v28.2d, v27.d[0]
 	FMOVQ F4, 0(R20)
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1385 // fmla v5.2d, v28.2d, v27.d[0]
 	FMOVQ F5, 16(R20)
 	RET
 
 store_two3:
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVQ F1, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVQ F2, 0(R20)
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVQ F3, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVQ F4, 0(R20)
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVQ F5, 16(R20)
 	RET
 
@@ -7314,66 +9423,93 @@ loop_two4:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_two4
 	FMOVD alpha+80(FP), F26
+	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
+	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
+	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
+	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
+	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
+	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
+	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
+	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
+	MOVD  n+128(FP), R19
+	CBZ   R19, added_two4
+	MOVD  first+96(FP), R0
+	MOVD  next+104(FP), R2
+	MOVD  lds+112(FP), R22
+	MOVD  step+120(FP), R13
+
+add_two4:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd400 // fadd v0.2d, v0.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd421 // fadd v1.2d, v1.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd442 // fadd v2.2d, v2.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd463 // fadd v3.2d, v3.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd484 // fadd v4.2d, v4.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd4a5 // fadd v5.2d, v5.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd4c6 // fadd v6.2d, v6.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd4e7 // fadd v7.2d, v7.2d, v28.2d
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_two4
+
+added_two4:
 	FMOVD beta+88(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000001, R19, R19
 	CBZ   R19, store_two4
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1380 // fmla v0.2d, v28.2d, v27.d[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1381 // fmla v1.2d, v28.2d, v27.d[0]
 	FMOVQ F1, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1382 // fmla v2.2d, v28.2d, v27.d[0]
 	FMOVQ F2, 0(R20)
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1383 // fmla v3.2d, v28.2d, v27.d[0]
 	FMOVQ F3, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1384 // fmla v4.2d, v28.2d, v27.d[0]
 	FMOVQ F4, 0(R20)
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1385 // fmla v5.2d, v28.2d, v27.d[0]
 	FMOVQ F5, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1386 // fmla v6.2d, v28.2d, v27.d[0]
 	FMOVQ F6, 0(R20)
-	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1387 // fmla v7.2d, v28.2d, v27.d[0]
 	FMOVQ F7, 16(R20)
 	RET
 
 store_two4:
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVQ F1, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVQ F2, 0(R20)
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVQ F3, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVQ F4, 0(R20)
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVQ F5, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
 	FMOVQ F6, 0(R20)
-	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
 	FMOVQ F7, 16(R20)
 	RET
 
@@ -7412,80 +9548,110 @@ loop_two5:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_two5
 	FMOVD alpha+80(FP), F26
+	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
+	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
+	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
+	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
+	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
+	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
+	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
+	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
+	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
+	WORD  $0x4fda9129 // fmul v9.2d, v9.2d, v26.d[0]
+	MOVD  n+128(FP), R19
+	CBZ   R19, added_two5
+	MOVD  first+96(FP), R0
+	MOVD  next+104(FP), R2
+	MOVD  lds+112(FP), R22
+	MOVD  step+120(FP), R13
+
+add_two5:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd400 // fadd v0.2d, v0.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd421 // fadd v1.2d, v1.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd442 // fadd v2.2d, v2.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd463 // fadd v3.2d, v3.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd484 // fadd v4.2d, v4.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd4a5 // fadd v5.2d, v5.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd4c6 // fadd v6.2d, v6.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd4e7 // fadd v7.2d, v7.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd508 // fadd v8.2d, v8.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd529 // fadd v9.2d, v9.2d, v28.2d
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_two5
+
+added_two5:
 	FMOVD beta+88(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000001, R19, R19
 	CBZ   R19, store_two5
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1380 // fmla v0.2d, v28.2d, v27.d[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1381 // fmla v1.2d, v28.2d, v27.d[0]
 	FMOVQ F1, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1382 // fmla v2.2d, v28.2d, v27.d[0]
 	FMOVQ F2, 0(R20)
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1383 // fmla v3.2d, v28.2d, v27.d[0]
 	FMOVQ F3, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1384 // fmla v4.2d, v28.2d, v27.d[0]
 	FMOVQ F4, 0(R20)
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1385 // fmla v5.2d, v28.2d, v27.d[0]
 	FMOVQ F5, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1386 // fmla v6.2d, v28.2d, v27.d[0]
 	FMOVQ F6, 0(R20)
-	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1387 // fmla v7.2d, v28.2d, v27.d[0]
 	FMOVQ F7, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1388 // fmla v8.2d, v28.2d, v27.d[0]
 	FMOVQ F8, 0(R20)
-	WORD  $0x4fda9129 // fmul v9.2d, v9.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1389 // fmla v9.2d, v28.2d, v27.d[0]
 	FMOVQ F9, 16(R20)
 	RET
 
 store_two5:
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVQ F1, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVQ F2, 0(R20)
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVQ F3, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVQ F4, 0(R20)
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVQ F5, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
 	FMOVQ F6, 0(R20)
-	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
 	FMOVQ F7, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
 	FMOVQ F8, 0(R20)
-	WORD  $0x4fda9129 // fmul v9.2d, v9.2d, v26.d[0]
 	FMOVQ F9, 16(R20)
 	RET
 
@@ -7529,94 +9695,127 @@ loop_two6:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_two6
 	FMOVD alpha+80(FP), F26
+	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
+	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
+	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
+	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
+	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
+	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
+	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
+	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
+	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
+	WORD  $0x4fda9129 // fmul v9.2d, v9.2d, v26.d[0]
+	WORD  $0x4fda914a // fmul v10.2d, v10.2d, v26.d[0]
+	WORD  $0x4fda916b // fmul v11.2d, v11.2d, v26.d[0]
+	MOVD  n+128(FP), R19
+	CBZ   R19, added_two6
+	MOVD  first+96(FP), R0
+	MOVD  next+104(FP), R2
+	MOVD  lds+112(FP), R22
+	MOVD  step+120(FP), R13
+
+add_two6:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd400 // fadd v0.2d, v0.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd421 // fadd v1.2d, v1.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd442 // fadd v2.2d, v2.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd463 // fadd v3.2d, v3.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd484 // fadd v4.2d, v4.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd4a5 // fadd v5.2d, v5.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd4c6 // fadd v6.2d, v6.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd4e7 // fadd v7.2d, v7.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd508 // fadd v8.2d, v8.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd529 // fadd v9.2d, v9.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd54a // fadd v10.2d, v10.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd56b // fadd v11.2d, v11.2d, v28.2d
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_two6
+
+added_two6:
 	FMOVD beta+88(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000001, R19, R19
 	CBZ   R19, store_two6
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1380 // fmla v0.2d, v28.2d, v27.d[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1381 // fmla v1.2d, v28.2d, v27.d[0]
 	FMOVQ F1, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1382 // fmla v2.2d, v28.2d, v27.d[0]
 	FMOVQ F2, 0(R20)
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1383 // fmla v3.2d, v28.2d, v27.d[0]
 	FMOVQ F3, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1384 // fmla v4.2d, v28.2d, v27.d[0]
 	FMOVQ F4, 0(R20)
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1385 // fmla v5.2d, v28.2d, v27.d[0]
 	FMOVQ F5, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1386 // fmla v6.2d, v28.2d, v27.d[0]
 	FMOVQ F6, 0(R20)
-	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1387 // fmla v7.2d, v28.2d, v27.d[0]
 	FMOVQ F7, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1388 // fmla v8.2d, v28.2d, v27.d[0]
 	FMOVQ F8, 0(R20)
-	WORD  $0x4fda9129 // fmul v9.2d, v9.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1389 // fmla v9.2d, v28.2d, v27.d[0]
 	FMOVQ F9, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda914a // fmul v10.2d, v10.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb138a // fmla v10.2d, v28.2d, v27.d[0]
 	FMOVQ F10, 0(R20)
-	WORD  $0x4fda916b // fmul v11.2d, v11.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb138b // fmla v11.2d, v28.2d, v27.d[0]
 	FMOVQ F11, 16(R20)
 	RET
 
 store_two6:
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVQ F1, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVQ F2, 0(R20)
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVQ F3, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVQ F4, 0(R20)
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVQ F5, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
 	FMOVQ F6, 0(R20)
-	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
 	FMOVQ F7, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
 	FMOVQ F8, 0(R20)
-	WORD  $0x4fda9129 // fmul v9.2d, v9.2d, v26.d[0]
 	FMOVQ F9, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda914a // fmul v10.2d, v10.2d, v26.d[0]
 	FMOVQ F10, 0(R20)
-	WORD  $0x4fda916b // fmul v11.2d, v11.2d, v26.d[0]
 	FMOVQ F11, 16(R20)
 	RET
 
@@ -7665,108 +9864,144 @@ loop_two7:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_two7
 	FMOVD alpha+80(FP), F26
+	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
+	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
+	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
+	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
+	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
+	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
+	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
+	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
+	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
+	WORD  $0x4fda9129 // fmul v9.2d, v9.2d, v26.d[0]
+	WORD  $0x4fda914a // fmul v10.2d, v10.2d, v26.d[0]
+	WORD  $0x4fda916b // fmul v11.2d, v11.2d, v26.d[0]
+	WORD  $0x4fda918c // fmul v12.2d, v12.2d, v26.d[0]
+	WORD  $0x4fda91ad // fmul v13.2d, v13.2d, v26.d[0]
+	MOVD  n+128(FP), R19
+	CBZ   R19, added_two7
+	MOVD  first+96(FP), R0
+	MOVD  next+104(FP), R2
+	MOVD  lds+112(FP), R22
+	MOVD  step+120(FP), R13
+
+add_two7:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd400 // fadd v0.2d, v0.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd421 // fadd v1.2d, v1.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd442 // fadd v2.2d, v2.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd463 // fadd v3.2d, v3.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd484 // fadd v4.2d, v4.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd4a5 // fadd v5.2d, v5.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd4c6 // fadd v6.2d, v6.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd4e7 // fadd v7.2d, v7.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd508 // fadd v8.2d, v8.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd529 // fadd v9.2d, v9.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd54a // fadd v10.2d, v10.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd56b // fadd v11.2d, v11.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd58c // fadd v12.2d, v12.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd5ad // fadd v13.2d, v13.2d, v28.2d
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_two7
+
+added_two7:
 	FMOVD beta+88(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000001, R19, R19
 	CBZ   R19, store_two7
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1380 // fmla v0.2d, v28.2d, v27.d[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1381 // fmla v1.2d, v28.2d, v27.d[0]
 	FMOVQ F1, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1382 // fmla v2.2d, v28.2d, v27.d[0]
 	FMOVQ F2, 0(R20)
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1383 // fmla v3.2d, v28.2d, v27.d[0]
 	FMOVQ F3, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1384 // fmla v4.2d, v28.2d, v27.d[0]
 	FMOVQ F4, 0(R20)
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1385 // fmla v5.2d, v28.2d, v27.d[0]
 	FMOVQ F5, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1386 // fmla v6.2d, v28.2d, v27.d[0]
 	FMOVQ F6, 0(R20)
-	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1387 // fmla v7.2d, v28.2d, v27.d[0]
 	FMOVQ F7, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1388 // fmla v8.2d, v28.2d, v27.d[0]
 	FMOVQ F8, 0(R20)
-	WORD  $0x4fda9129 // fmul v9.2d, v9.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1389 // fmla v9.2d, v28.2d, v27.d[0]
 	FMOVQ F9, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda914a // fmul v10.2d, v10.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb138a // fmla v10.2d, v28.2d, v27.d[0]
 	FMOVQ F10, 0(R20)
-	WORD  $0x4fda916b // fmul v11.2d, v11.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb138b // fmla v11.2d, v28.2d, v27.d[0]
 	FMOVQ F11, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda918c // fmul v12.2d, v12.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb138c // fmla v12.2d, v28.2d, v27.d[0]
 	FMOVQ F12, 0(R20)
-	WORD  $0x4fda91ad // fmul v13.2d, v13.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb138d // fmla v13.2d, v28.2d, v27.d[0]
 	FMOVQ F13, 16(R20)
 	RET
 
 store_two7:
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVQ F1, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVQ F2, 0(R20)
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVQ F3, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVQ F4, 0(R20)
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVQ F5, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
 	FMOVQ F6, 0(R20)
-	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
 	FMOVQ F7, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
 	FMOVQ F8, 0(R20)
-	WORD  $0x4fda9129 // fmul v9.2d, v9.2d, v26.d[0]
 	FMOVQ F9, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda914a // fmul v10.2d, v10.2d, v26.d[0]
 	FMOVQ F10, 0(R20)
-	WORD  $0x4fda916b // fmul v11.2d, v11.2d, v26.d[0]
 	FMOVQ F11, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda918c // fmul v12.2d, v12.2d, v26.d[0]
 	FMOVQ F12, 0(R20)
-	WORD  $0x4fda91ad // fmul v13.2d, v13.2d, v26.d[0]
 	FMOVQ F13, 16(R20)
 	RET
 
@@ -7820,122 +10055,161 @@ loop_two8:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_two8
 	FMOVD alpha+80(FP), F26
+	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
+	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
+	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
+	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
+	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
+	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
+	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
+	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
+	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
+	WORD  $0x4fda9129 // fmul v9.2d, v9.2d, v26.d[0]
+	WORD  $0x4fda914a // fmul v10.2d, v10.2d, v26.d[0]
+	WORD  $0x4fda916b // fmul v11.2d, v11.2d, v26.d[0]
+	WORD  $0x4fda918c // fmul v12.2d, v12.2d, v26.d[0]
+	WORD  $0x4fda91ad // fmul v13.2d, v13.2d, v26.d[0]
+	WORD  $0x4fda91ce // fmul v14.2d, v14.2d, v26.d[0]
+	WORD  $0x4fda91ef // fmul v15.2d, v15.2d, v26.d[0]
+	MOVD  n+128(FP), R19
+	CBZ   R19, added_two8
+	MOVD  first+96(FP), R0
+	MOVD  next+104(FP), R2
+	MOVD  lds+112(FP), R22
+	MOVD  step+120(FP), R13
+
+add_two8:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd400 // fadd v0.2d, v0.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd421 // fadd v1.2d, v1.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd442 // fadd v2.2d, v2.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd463 // fadd v3.2d, v3.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd484 // fadd v4.2d, v4.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd4a5 // fadd v5.2d, v5.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd4c6 // fadd v6.2d, v6.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd4e7 // fadd v7.2d, v7.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd508 // fadd v8.2d, v8.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd529 // fadd v9.2d, v9.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd54a // fadd v10.2d, v10.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd56b // fadd v11.2d, v11.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd58c // fadd v12.2d, v12.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd5ad // fadd v13.2d, v13.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd5ce // fadd v14.2d, v14.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd5ef // fadd v15.2d, v15.2d, v28.2d
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_two8
+
+added_two8:
 	FMOVD beta+88(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000001, R19, R19
 	CBZ   R19, store_two8
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1380 // fmla v0.2d, v28.2d, v27.d[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1381 // fmla v1.2d, v28.2d, v27.d[0]
 	FMOVQ F1, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1382 // fmla v2.2d, v28.2d, v27.d[0]
 	FMOVQ F2, 0(R20)
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1383 // fmla v3.2d, v28.2d, v27.d[0]
 	FMOVQ F3, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1384 // fmla v4.2d, v28.2d, v27.d[0]
 	FMOVQ F4, 0(R20)
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1385 // fmla v5.2d, v28.2d, v27.d[0]
 	FMOVQ F5, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1386 // fmla v6.2d, v28.2d, v27.d[0]
 	FMOVQ F6, 0(R20)
-	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1387 // fmla v7.2d, v28.2d, v27.d[0]
 	FMOVQ F7, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1388 // fmla v8.2d, v28.2d, v27.d[0]
 	FMOVQ F8, 0(R20)
-	WORD  $0x4fda9129 // fmul v9.2d, v9.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1389 // fmla v9.2d, v28.2d, v27.d[0]
 	FMOVQ F9, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda914a // fmul v10.2d, v10.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb138a // fmla v10.2d, v28.2d, v27.d[0]
 	FMOVQ F10, 0(R20)
-	WORD  $0x4fda916b // fmul v11.2d, v11.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb138b // fmla v11.2d, v28.2d, v27.d[0]
 	FMOVQ F11, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda918c // fmul v12.2d, v12.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb138c // fmla v12.2d, v28.2d, v27.d[0]
 	FMOVQ F12, 0(R20)
-	WORD  $0x4fda91ad // fmul v13.2d, v13.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb138d // fmla v13.2d, v28.2d, v27.d[0]
 	FMOVQ F13, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda91ce // fmul v14.2d, v14.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb138e // fmla v14.2d, v28.2d, v27.d[0]
 	FMOVQ F14, 0(R20)
-	WORD  $0x4fda91ef // fmul v15.2d, v15.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb138f // fmla v15.2d, v28.2d, v27.d[0]
 	FMOVQ F15, 16(R20)
 	RET
 
 store_two8:
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVQ F1, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVQ F2, 0(R20)
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVQ F3, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVQ F4, 0(R20)
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVQ F5, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
 	FMOVQ F6, 0(R20)
-	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
 	FMOVQ F7, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
 	FMOVQ F8, 0(R20)
-	WORD  $0x4fda9129 // fmul v9.2d, v9.2d, v26.d[0]
 	FMOVQ F9, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda914a // fmul v10.2d, v10.2d, v26.d[0]
 	FMOVQ F10, 0(R20)
-	WORD  $0x4fda916b // fmul v11.2d, v11.2d, v26.d[0]
 	FMOVQ F11, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda918c // fmul v12.2d, v12.2d, v26.d[0]
 	FMOVQ F12, 0(R20)
-	WORD  $0x4fda91ad // fmul v13.2d, v13.2d, v26.d[0]
 	FMOVQ F13, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda91ce // fmul v14.2d, v14.2d, v26.d[0]
 	FMOVQ F14, 0(R20)
-	WORD  $0x4fda91ef // fmul v15.2d, v15.2d, v26.d[0]
 	FMOVQ F15, 16(R20)
 	RET
 
@@ -7994,136 +10268,178 @@ loop_two9:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_two9
 	FMOVD alpha+80(FP), F26
+	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
+	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
+	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
+	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
+	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
+	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
+	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
+	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
+	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
+	WORD  $0x4fda9129 // fmul v9.2d, v9.2d, v26.d[0]
+	WORD  $0x4fda914a // fmul v10.2d, v10.2d, v26.d[0]
+	WORD  $0x4fda916b // fmul v11.2d, v11.2d, v26.d[0]
+	WORD  $0x4fda918c // fmul v12.2d, v12.2d, v26.d[0]
+	WORD  $0x4fda91ad // fmul v13.2d, v13.2d, v26.d[0]
+	WORD  $0x4fda91ce // fmul v14.2d, v14.2d, v26.d[0]
+	WORD  $0x4fda91ef // fmul v15.2d, v15.2d, v26.d[0]
+	WORD  $0x4fda9210 // fmul v16.2d, v16.2d, v26.d[0]
+	WORD  $0x4fda9231 // fmul v17.2d, v17.2d, v26.d[0]
+	MOVD  n+128(FP), R19
+	CBZ   R19, added_two9
+	MOVD  first+96(FP), R0
+	MOVD  next+104(FP), R2
+	MOVD  lds+112(FP), R22
+	MOVD  step+120(FP), R13
+
+add_two9:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd400 // fadd v0.2d, v0.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd421 // fadd v1.2d, v1.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd442 // fadd v2.2d, v2.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd463 // fadd v3.2d, v3.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd484 // fadd v4.2d, v4.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd4a5 // fadd v5.2d, v5.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd4c6 // fadd v6.2d, v6.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd4e7 // fadd v7.2d, v7.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd508 // fadd v8.2d, v8.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd529 // fadd v9.2d, v9.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd54a // fadd v10.2d, v10.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd56b // fadd v11.2d, v11.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd58c // fadd v12.2d, v12.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd5ad // fadd v13.2d, v13.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd5ce // fadd v14.2d, v14.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd5ef // fadd v15.2d, v15.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd610 // fadd v16.2d, v16.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd631 // fadd v17.2d, v17.2d, v28.2d
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_two9
+
+added_two9:
 	FMOVD beta+88(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000001, R19, R19
 	CBZ   R19, store_two9
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1380 // fmla v0.2d, v28.2d, v27.d[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1381 // fmla v1.2d, v28.2d, v27.d[0]
 	FMOVQ F1, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1382 // fmla v2.2d, v28.2d, v27.d[0]
 	FMOVQ F2, 0(R20)
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1383 // fmla v3.2d, v28.2d, v27.d[0]
 	FMOVQ F3, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1384 // fmla v4.2d, v28.2d, v27.d[0]
 	FMOVQ F4, 0(R20)
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1385 // fmla v5.2d, v28.2d, v27.d[0]
 	FMOVQ F5, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1386 // fmla v6.2d, v28.2d, v27.d[0]
 	FMOVQ F6, 0(R20)
-	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1387 // fmla v7.2d, v28.2d, v27.d[0]
 	FMOVQ F7, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1388 // fmla v8.2d, v28.2d, v27.d[0]
 	FMOVQ F8, 0(R20)
-	WORD  $0x4fda9129 // fmul v9.2d, v9.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1389 // fmla v9.2d, v28.2d, v27.d[0]
 	FMOVQ F9, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda914a // fmul v10.2d, v10.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb138a // fmla v10.2d, v28.2d, v27.d[0]
 	FMOVQ F10, 0(R20)
-	WORD  $0x4fda916b // fmul v11.2d, v11.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb138b // fmla v11.2d, v28.2d, v27.d[0]
 	FMOVQ F11, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda918c // fmul v12.2d, v12.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb138c // fmla v12.2d, v28.2d, v27.d[0]
 	FMOVQ F12, 0(R20)
-	WORD  $0x4fda91ad // fmul v13.2d, v13.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb138d // fmla v13.2d, v28.2d, v27.d[0]
 	FMOVQ F13, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda91ce // fmul v14.2d, v14.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb138e // fmla v14.2d, v28.2d, v27.d[0]
 	FMOVQ F14, 0(R20)
-	WORD  $0x4fda91ef // fmul v15.2d, v15.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb138f // fmla v15.2d, v28.2d, v27.d[0]
 	FMOVQ F15, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9210 // fmul v16.2d, v16.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1390 // fmla v16.2d, v28.2d, v27.d[0]
 	FMOVQ F16, 0(R20)
-	WORD  $0x4fda9231 // fmul v17.2d, v17.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1391 // fmla v17.2d, v28.2d, v27.d[0]
 	FMOVQ F17, 16(R20)
 	RET
 
 store_two9:
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVQ F1, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVQ F2, 0(R20)
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVQ F3, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVQ F4, 0(R20)
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVQ F5, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
 	FMOVQ F6, 0(R20)
-	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
 	FMOVQ F7, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
 	FMOVQ F8, 0(R20)
-	WORD  $0x4fda9129 // fmul v9.2d, v9.2d, v26.d[0]
 	FMOVQ F9, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda914a // fmul v10.2d, v10.2d, v26.d[0]
 	FMOVQ F10, 0(R20)
-	WORD  $0x4fda916b // fmul v11.2d, v11.2d, v26.d[0]
 	FMOVQ F11, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda918c // fmul v12.2d, v12.2d, v26.d[0]
 	FMOVQ F12, 0(R20)
-	WORD  $0x4fda91ad // fmul v13.2d, v13.2d, v26.d[0]
 	FMOVQ F13, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda91ce // fmul v14.2d, v14.2d, v26.d[0]
 	FMOVQ F14, 0(R20)
-	WORD  $0x4fda91ef // fmul v15.2d, v15.2d, v26.d[0]
 	FMOVQ F15, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9210 // fmul v16.2d, v16.2d, v26.d[0]
 	FMOVQ F16, 0(R20)
-	WORD  $0x4fda9231 // fmul v17.2d, v17.2d, v26.d[0]
 	FMOVQ F17, 16(R20)
 	RET
 
@@ -8187,150 +10503,195 @@ loop_two10:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_two10
 	FMOVD alpha+80(FP), F26
+	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
+	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
+	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
+	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
+	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
+	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
+	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
+	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
+	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
+	WORD  $0x4fda9129 // fmul v9.2d, v9.2d, v26.d[0]
+	WORD  $0x4fda914a // fmul v10.2d, v10.2d, v26.d[0]
+	WORD  $0x4fda916b // fmul v11.2d, v11.2d, v26.d[0]
+	WORD  $0x4fda918c // fmul v12.2d, v12.2d, v26.d[0]
+	WORD  $0x4fda91ad // fmul v13.2d, v13.2d, v26.d[0]
+	WORD  $0x4fda91ce // fmul v14.2d, v14.2d, v26.d[0]
+	WORD  $0x4fda91ef // fmul v15.2d, v15.2d, v26.d[0]
+	WORD  $0x4fda9210 // fmul v16.2d, v16.2d, v26.d[0]
+	WORD  $0x4fda9231 // fmul v17.2d, v17.2d, v26.d[0]
+	WORD  $0x4fda9252 // fmul v18.2d, v18.2d, v26.d[0]
+	WORD  $0x4fda9273 // fmul v19.2d, v19.2d, v26.d[0]
+	MOVD  n+128(FP), R19
+	CBZ   R19, added_two10
+	MOVD  first+96(FP), R0
+	MOVD  next+104(FP), R2
+	MOVD  lds+112(FP), R22
+	MOVD  step+120(FP), R13
+
+add_two10:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd400 // fadd v0.2d, v0.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd421 // fadd v1.2d, v1.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd442 // fadd v2.2d, v2.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd463 // fadd v3.2d, v3.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd484 // fadd v4.2d, v4.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd4a5 // fadd v5.2d, v5.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd4c6 // fadd v6.2d, v6.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd4e7 // fadd v7.2d, v7.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd508 // fadd v8.2d, v8.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd529 // fadd v9.2d, v9.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd54a // fadd v10.2d, v10.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd56b // fadd v11.2d, v11.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd58c // fadd v12.2d, v12.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd5ad // fadd v13.2d, v13.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd5ce // fadd v14.2d, v14.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd5ef // fadd v15.2d, v15.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd610 // fadd v16.2d, v16.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd631 // fadd v17.2d, v17.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd652 // fadd v18.2d, v18.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd673 // fadd v19.2d, v19.2d, v28.2d
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_two10
+
+added_two10:
 	FMOVD beta+88(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000001, R19, R19
 	CBZ   R19, store_two10
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1380 // fmla v0.2d, v28.2d, v27.d[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1381 // fmla v1.2d, v28.2d, v27.d[0]
 	FMOVQ F1, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1382 // fmla v2.2d, v28.2d, v27.d[0]
 	FMOVQ F2, 0(R20)
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1383 // fmla v3.2d, v28.2d, v27.d[0]
 	FMOVQ F3, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1384 // fmla v4.2d, v28.2d, v27.d[0]
 	FMOVQ F4, 0(R20)
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1385 // fmla v5.2d, v28.2d, v27.d[0]
 	FMOVQ F5, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1386 // fmla v6.2d, v28.2d, v27.d[0]
 	FMOVQ F6, 0(R20)
-	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1387 // fmla v7.2d, v28.2d, v27.d[0]
 	FMOVQ F7, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1388 // fmla v8.2d, v28.2d, v27.d[0]
 	FMOVQ F8, 0(R20)
-	WORD  $0x4fda9129 // fmul v9.2d, v9.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1389 // fmla v9.2d, v28.2d, v27.d[0]
 	FMOVQ F9, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda914a // fmul v10.2d, v10.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb138a // fmla v10.2d, v28.2d, v27.d[0]
 	FMOVQ F10, 0(R20)
-	WORD  $0x4fda916b // fmul v11.2d, v11.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb138b // fmla v11.2d, v28.2d, v27.d[0]
 	FMOVQ F11, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda918c // fmul v12.2d, v12.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb138c // fmla v12.2d, v28.2d, v27.d[0]
 	FMOVQ F12, 0(R20)
-	WORD  $0x4fda91ad // fmul v13.2d, v13.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb138d // fmla v13.2d, v28.2d, v27.d[0]
 	FMOVQ F13, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda91ce // fmul v14.2d, v14.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb138e // fmla v14.2d, v28.2d, v27.d[0]
 	FMOVQ F14, 0(R20)
-	WORD  $0x4fda91ef // fmul v15.2d, v15.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb138f // fmla v15.2d, v28.2d, v27.d[0]
 	FMOVQ F15, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9210 // fmul v16.2d, v16.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1390 // fmla v16.2d, v28.2d, v27.d[0]
 	FMOVQ F16, 0(R20)
-	WORD  $0x4fda9231 // fmul v17.2d, v17.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1391 // fmla v17.2d, v28.2d, v27.d[0]
 	FMOVQ F17, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9252 // fmul v18.2d, v18.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1392 // fmla v18.2d, v28.2d, v27.d[0]
 	FMOVQ F18, 0(R20)
-	WORD  $0x4fda9273 // fmul v19.2d, v19.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1393 // fmla v19.2d, v28.2d, v27.d[0]
 	FMOVQ F19, 16(R20)
 	RET
 
 store_two10:
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVQ F1, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVQ F2, 0(R20)
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVQ F3, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVQ F4, 0(R20)
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVQ F5, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
 	FMOVQ F6, 0(R20)
-	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
 	FMOVQ F7, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
 	FMOVQ F8, 0(R20)
-	WORD  $0x4fda9129 // fmul v9.2d, v9.2d, v26.d[0]
 	FMOVQ F9, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda914a // fmul v10.2d, v10.2d, v26.d[0]
 	FMOVQ F10, 0(R20)
-	WORD  $0x4fda916b // fmul v11.2d, v11.2d, v26.d[0]
 	FMOVQ F11, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda918c // fmul v12.2d, v12.2d, v26.d[0]
 	FMOVQ F12, 0(R20)
-	WORD  $0x4fda91ad // fmul v13.2d, v13.2d, v26.d[0]
 	FMOVQ F13, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda91ce // fmul v14.2d, v14.2d, v26.d[0]
 	FMOVQ F14, 0(R20)
-	WORD  $0x4fda91ef // fmul v15.2d, v15.2d, v26.d[0]
 	FMOVQ F15, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9210 // fmul v16.2d, v16.2d, v26.d[0]
 	FMOVQ F16, 0(R20)
-	WORD  $0x4fda9231 // fmul v17.2d, v17.2d, v26.d[0]
 	FMOVQ F17, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9252 // fmul v18.2d, v18.2d, v26.d[0]
 	FMOVQ F18, 0(R20)
-	WORD  $0x4fda9273 // fmul v19.2d, v19.2d, v26.d[0]
 	FMOVQ F19, 16(R20)
 	RET
 
@@ -8399,164 +10760,212 @@ loop_two11:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_two11
 	FMOVD alpha+80(FP), F26
+	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
+	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
+	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
+	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
+	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
+	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
+	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
+	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
+	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
+	WORD  $0x4fda9129 // fmul v9.2d, v9.2d, v26.d[0]
+	WORD  $0x4fda914a // fmul v10.2d, v10.2d, v26.d[0]
+	WORD  $0x4fda916b // fmul v11.2d, v11.2d, v26.d[0]
+	WORD  $0x4fda918c // fmul v12.2d, v12.2d, v26.d[0]
+	WORD  $0x4fda91ad // fmul v13.2d, v13.2d, v26.d[0]
+	WORD  $0x4fda91ce // fmul v14.2d, v14.2d, v26.d[0]
+	WORD  $0x4fda91ef // fmul v15.2d, v15.2d, v26.d[0]
+	WORD  $0x4fda9210 // fmul v16.2d, v16.2d, v26.d[0]
+	WORD  $0x4fda9231 // fmul v17.2d, v17.2d, v26.d[0]
+	WORD  $0x4fda9252 // fmul v18.2d, v18.2d, v26.d[0]
+	WORD  $0x4fda9273 // fmul v19.2d, v19.2d, v26.d[0]
+	WORD  $0x4fda9294 // fmul v20.2d, v20.2d, v26.d[0]
+	WORD  $0x4fda92b5 // fmul v21.2d, v21.2d, v26.d[0]
+	MOVD  n+128(FP), R19
+	CBZ   R19, added_two11
+	MOVD  first+96(FP), R0
+	MOVD  next+104(FP), R2
+	MOVD  lds+112(FP), R22
+	MOVD  step+120(FP), R13
+
+add_two11:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd400 // fadd v0.2d, v0.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd421 // fadd v1.2d, v1.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd442 // fadd v2.2d, v2.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd463 // fadd v3.2d, v3.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd484 // fadd v4.2d, v4.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd4a5 // fadd v5.2d, v5.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd4c6 // fadd v6.2d, v6.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd4e7 // fadd v7.2d, v7.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd508 // fadd v8.2d, v8.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd529 // fadd v9.2d, v9.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd54a // fadd v10.2d, v10.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd56b // fadd v11.2d, v11.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd58c // fadd v12.2d, v12.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd5ad // fadd v13.2d, v13.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd5ce // fadd v14.2d, v14.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd5ef // fadd v15.2d, v15.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd610 // fadd v16.2d, v16.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd631 // fadd v17.2d, v17.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd652 // fadd v18.2d, v18.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd673 // fadd v19.2d, v19.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd694 // fadd v20.2d, v20.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd6b5 // fadd v21.2d, v21.2d, v28.2d
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_two11
+
+added_two11:
 	FMOVD beta+88(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000001, R19, R19
 	CBZ   R19, store_two11
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1380 // fmla v0.2d, v28.2d, v27.d[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1381 // fmla v1.2d, v28.2d, v27.d[0]
 	FMOVQ F1, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1382 // fmla v2.2d, v28.2d, v27.d[0]
 	FMOVQ F2, 0(R20)
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1383 // fmla v3.2d, v28.2d, v27.d[0]
 	FMOVQ F3, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1384 // fmla v4.2d, v28.2d, v27.d[0]
 	FMOVQ F4, 0(R20)
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1385 // fmla v5.2d, v28.2d, v27.d[0]
 	FMOVQ F5, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1386 // fmla v6.2d, v28.2d, v27.d[0]
 	FMOVQ F6, 0(R20)
-	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1387 // fmla v7.2d, v28.2d, v27.d[0]
 	FMOVQ F7, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1388 // fmla v8.2d, v28.2d, v27.d[0]
 	FMOVQ F8, 0(R20)
-	WORD  $0x4fda9129 // fmul v9.2d, v9.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1389 // fmla v9.2d, v28.2d, v27.d[0]
 	FMOVQ F9, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda914a // fmul v10.2d, v10.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb138a // fmla v10.2d, v28.2d, v27.d[0]
 	FMOVQ F10, 0(R20)
-	WORD  $0x4fda916b // fmul v11.2d, v11.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb138b // fmla v11.2d, v28.2d, v27.d[0]
 	FMOVQ F11, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda918c // fmul v12.2d, v12.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb138c // fmla v12.2d, v28.2d, v27.d[0]
 	FMOVQ F12, 0(R20)
-	WORD  $0x4fda91ad // fmul v13.2d, v13.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb138d // fmla v13.2d, v28.2d, v27.d[0]
 	FMOVQ F13, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda91ce // fmul v14.2d, v14.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb138e // fmla v14.2d, v28.2d, v27.d[0]
 	FMOVQ F14, 0(R20)
-	WORD  $0x4fda91ef // fmul v15.2d, v15.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb138f // fmla v15.2d, v28.2d, v27.d[0]
 	FMOVQ F15, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9210 // fmul v16.2d, v16.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1390 // fmla v16.2d, v28.2d, v27.d[0]
 	FMOVQ F16, 0(R20)
-	WORD  $0x4fda9231 // fmul v17.2d, v17.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1391 // fmla v17.2d, v28.2d, v27.d[0]
 	FMOVQ F17, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9252 // fmul v18.2d, v18.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1392 // fmla v18.2d, v28.2d, v27.d[0]
 	FMOVQ F18, 0(R20)
-	WORD  $0x4fda9273 // fmul v19.2d, v19.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1393 // fmla v19.2d, v28.2d, v27.d[0]
 	FMOVQ F19, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9294 // fmul v20.2d, v20.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1394 // fmla v20.2d, v28.2d, v27.d[0]
 	FMOVQ F20, 0(R20)
-	WORD  $0x4fda92b5 // fmul v21.2d, v21.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1395 // fmla v21.2d, v28.2d, v27.d[0]
 	FMOVQ F21, 16(R20)
 	RET
 
 store_two11:
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVQ F1, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVQ F2, 0(R20)
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVQ F3, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVQ F4, 0(R20)
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVQ F5, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
 	FMOVQ F6, 0(R20)
-	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
 	FMOVQ F7, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
 	FMOVQ F8, 0(R20)
-	WORD  $0x4fda9129 // fmul v9.2d, v9.2d, v26.d[0]
 	FMOVQ F9, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda914a // fmul v10.2d, v10.2d, v26.d[0]
 	FMOVQ F10, 0(R20)
-	WORD  $0x4fda916b // fmul v11.2d, v11.2d, v26.d[0]
 	FMOVQ F11, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda918c // fmul v12.2d, v12.2d, v26.d[0]
 	FMOVQ F12, 0(R20)
-	WORD  $0x4fda91ad // fmul v13.2d, v13.2d, v26.d[0]
 	FMOVQ F13, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda91ce // fmul v14.2d, v14.2d, v26.d[0]
 	FMOVQ F14, 0(R20)
-	WORD  $0x4fda91ef // fmul v15.2d, v15.2d, v26.d[0]
 	FMOVQ F15, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9210 // fmul v16.2d, v16.2d, v26.d[0]
 	FMOVQ F16, 0(R20)
-	WORD  $0x4fda9231 // fmul v17.2d, v17.2d, v26.d[0]
 	FMOVQ F17, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9252 // fmul v18.2d, v18.2d, v26.d[0]
 	FMOVQ F18, 0(R20)
-	WORD  $0x4fda9273 // fmul v19.2d, v19.2d, v26.d[0]
 	FMOVQ F19, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9294 // fmul v20.2d, v20.2d, v26.d[0]
 	FMOVQ F20, 0(R20)
-	WORD  $0x4fda92b5 // fmul v21.2d, v21.2d, v26.d[0]
 	FMOVQ F21, 16(R20)
 	RET
 
@@ -8630,178 +11039,229 @@ loop_two12:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_two12
 	FMOVD alpha+80(FP), F26
+	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
+	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
+	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
+	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
+	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
+	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
+	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
+	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
+	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
+	WORD  $0x4fda9129 // fmul v9.2d, v9.2d, v26.d[0]
+	WORD  $0x4fda914a // fmul v10.2d, v10.2d, v26.d[0]
+	WORD  $0x4fda916b // fmul v11.2d, v11.2d, v26.d[0]
+	WORD  $0x4fda918c // fmul v12.2d, v12.2d, v26.d[0]
+	WORD  $0x4fda91ad // fmul v13.2d, v13.2d, v26.d[0]
+	WORD  $0x4fda91ce // fmul v14.2d, v14.2d, v26.d[0]
+	WORD  $0x4fda91ef // fmul v15.2d, v15.2d, v26.d[0]
+	WORD  $0x4fda9210 // fmul v16.2d, v16.2d, v26.d[0]
+	WORD  $0x4fda9231 // fmul v17.2d, v17.2d, v26.d[0]
+	WORD  $0x4fda9252 // fmul v18.2d, v18.2d, v26.d[0]
+	WORD  $0x4fda9273 // fmul v19.2d, v19.2d, v26.d[0]
+	WORD  $0x4fda9294 // fmul v20.2d, v20.2d, v26.d[0]
+	WORD  $0x4fda92b5 // fmul v21.2d, v21.2d, v26.d[0]
+	WORD  $0x4fda92d6 // fmul v22.2d, v22.2d, v26.d[0]
+	WORD  $0x4fda92f7 // fmul v23.2d, v23.2d, v26.d[0]
+	MOVD  n+128(FP), R19
+	CBZ   R19, added_two12
+	MOVD  first+96(FP), R0
+	MOVD  next+104(FP), R2
+	MOVD  lds+112(FP), R22
+	MOVD  step+120(FP), R13
+
+add_two12:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd400 // fadd v0.2d, v0.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd421 // fadd v1.2d, v1.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd442 // fadd v2.2d, v2.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd463 // fadd v3.2d, v3.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd484 // fadd v4.2d, v4.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd4a5 // fadd v5.2d, v5.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd4c6 // fadd v6.2d, v6.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd4e7 // fadd v7.2d, v7.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd508 // fadd v8.2d, v8.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd529 // fadd v9.2d, v9.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd54a // fadd v10.2d, v10.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd56b // fadd v11.2d, v11.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd58c // fadd v12.2d, v12.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd5ad // fadd v13.2d, v13.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd5ce // fadd v14.2d, v14.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd5ef // fadd v15.2d, v15.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd610 // fadd v16.2d, v16.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd631 // fadd v17.2d, v17.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd652 // fadd v18.2d, v18.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd673 // fadd v19.2d, v19.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd694 // fadd v20.2d, v20.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd6b5 // fadd v21.2d, v21.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd6d6 // fadd v22.2d, v22.2d, v28.2d
+	FMOVQ 16(R1), F28
+	WORD  $0x4e7cd6f7 // fadd v23.2d, v23.2d, v28.2d
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_two12
+
+added_two12:
 	FMOVD beta+88(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000001, R19, R19
 	CBZ   R19, store_two12
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1380 // fmla v0.2d, v28.2d, v27.d[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1381 // fmla v1.2d, v28.2d, v27.d[0]
 	FMOVQ F1, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1382 // fmla v2.2d, v28.2d, v27.d[0]
 	FMOVQ F2, 0(R20)
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1383 // fmla v3.2d, v28.2d, v27.d[0]
 	FMOVQ F3, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1384 // fmla v4.2d, v28.2d, v27.d[0]
 	FMOVQ F4, 0(R20)
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1385 // fmla v5.2d, v28.2d, v27.d[0]
 	FMOVQ F5, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1386 // fmla v6.2d, v28.2d, v27.d[0]
 	FMOVQ F6, 0(R20)
-	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1387 // fmla v7.2d, v28.2d, v27.d[0]
 	FMOVQ F7, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1388 // fmla v8.2d, v28.2d, v27.d[0]
 	FMOVQ F8, 0(R20)
-	WORD  $0x4fda9129 // fmul v9.2d, v9.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1389 // fmla v9.2d, v28.2d, v27.d[0]
 	FMOVQ F9, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda914a // fmul v10.2d, v10.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb138a // fmla v10.2d, v28.2d, v27.d[0]
 	FMOVQ F10, 0(R20)
-	WORD  $0x4fda916b // fmul v11.2d, v11.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb138b // fmla v11.2d, v28.2d, v27.d[0]
 	FMOVQ F11, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda918c // fmul v12.2d, v12.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb138c // fmla v12.2d, v28.2d, v27.d[0]
 	FMOVQ F12, 0(R20)
-	WORD  $0x4fda91ad // fmul v13.2d, v13.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb138d // fmla v13.2d, v28.2d, v27.d[0]
 	FMOVQ F13, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda91ce // fmul v14.2d, v14.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb138e // fmla v14.2d, v28.2d, v27.d[0]
 	FMOVQ F14, 0(R20)
-	WORD  $0x4fda91ef // fmul v15.2d, v15.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb138f // fmla v15.2d, v28.2d, v27.d[0]
 	FMOVQ F15, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9210 // fmul v16.2d, v16.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1390 // fmla v16.2d, v28.2d, v27.d[0]
 	FMOVQ F16, 0(R20)
-	WORD  $0x4fda9231 // fmul v17.2d, v17.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1391 // fmla v17.2d, v28.2d, v27.d[0]
 	FMOVQ F17, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9252 // fmul v18.2d, v18.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1392 // fmla v18.2d, v28.2d, v27.d[0]
 	FMOVQ F18, 0(R20)
-	WORD  $0x4fda9273 // fmul v19.2d, v19.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1393 // fmla v19.2d, v28.2d, v27.d[0]
 	FMOVQ F19, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9294 // fmul v20.2d, v20.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1394 // fmla v20.2d, v28.2d, v27.d[0]
 	FMOVQ F20, 0(R20)
-	WORD  $0x4fda92b5 // fmul v21.2d, v21.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1395 // fmla v21.2d, v28.2d, v27.d[0]
 	FMOVQ F21, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda92d6 // fmul v22.2d, v22.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1396 // fmla v22.2d, v28.2d, v27.d[0]
 	FMOVQ F22, 0(R20)
-	WORD  $0x4fda92f7 // fmul v23.2d, v23.2d, v26.d[0]
 	FMOVQ 16(R20), F28
 	WORD  $0x4fdb1397 // fmla v23.2d, v28.2d, v27.d[0]
 	FMOVQ F23, 16(R20)
 	RET
 
 store_two12:
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ F0, 0(R20)
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVQ F1, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVQ F2, 0(R20)
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVQ F3, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVQ F4, 0(R20)
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVQ F5, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
 	FMOVQ F6, 0(R20)
-	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
 	FMOVQ F7, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
 	FMOVQ F8, 0(R20)
-	WORD  $0x4fda9129 // fmul v9.2d, v9.2d, v26.d[0]
 	FMOVQ F9, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda914a // fmul v10.2d, v10.2d, v26.d[0]
 	FMOVQ F10, 0(R20)
-	WORD  $0x4fda916b // fmul v11.2d, v11.2d, v26.d[0]
 	FMOVQ F11, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda918c // fmul v12.2d, v12.2d, v26.d[0]
 	FMOVQ F12, 0(R20)
-	WORD  $0x4fda91ad // fmul v13.2d, v13.2d, v26.d[0]
 	FMOVQ F13, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda91ce // fmul v14.2d, v14.2d, v26.d[0]
 	FMOVQ F14, 0(R20)
-	WORD  $0x4fda91ef // fmul v15.2d, v15.2d, v26.d[0]
 	FMOVQ F15, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9210 // fmul v16.2d, v16.2d, v26.d[0]
 	FMOVQ F16, 0(R20)
-	WORD  $0x4fda9231 // fmul v17.2d, v17.2d, v26.d[0]
 	FMOVQ F17, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9252 // fmul v18.2d, v18.2d, v26.d[0]
 	FMOVQ F18, 0(R20)
-	WORD  $0x4fda9273 // fmul v19.2d, v19.2d, v26.d[0]
 	FMOVQ F19, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9294 // fmul v20.2d, v20.2d, v26.d[0]
 	FMOVQ F20, 0(R20)
-	WORD  $0x4fda92b5 // fmul v21.2d, v21.2d, v26.d[0]
 	FMOVQ F21, 16(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda92d6 // fmul v22.2d, v22.2d, v26.d[0]
 	FMOVQ F22, 0(R20)
-	WORD  $0x4fda92f7 // fmul v23.2d, v23.2d, v26.d[0]
 	FMOVQ F23, 16(R20)
 	RET
 
@@ -8839,18 +11299,35 @@ loop_one1:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_one1
 	FMOVD alpha+80(FP), F26
+	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
+	MOVD  n+128(FP), R19
+	CBZ   R19, added_one1
+	MOVD  first+96(FP), R0
+	MOVD  next+104(FP), R2
+	MOVD  lds+112(FP), R22
+	MOVD  step+120(FP), R13
+
+add_one1:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd400 // fadd v0.2d, v0.2d, v28.2d
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_one1
+
+added_one1:
 	FMOVD beta+88(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000001, R19, R19
 	CBZ   R19, store_one1
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1380 // fmla v0.2d, v28.2d, v27.d[0]
 	FMOVQ F0, 0(R20)
 	RET
 
 store_one1:
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ F0, 0(R20)
 	RET
 
@@ -8869,26 +11346,45 @@ loop_one2:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_one2
 	FMOVD alpha+80(FP), F26
+	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
+	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
+	MOVD  n+128(FP), R19
+	CBZ   R19, added_one2
+	MOVD  first+96(FP), R0
+	MOVD  next+104(FP), R2
+	MOVD  lds+112(FP), R22
+	MOVD  step+120(FP), R13
+
+add_one2:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd400 // fadd v0.2d, v0.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd421 // fadd v1.2d, v1.2d, v28.2d
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_one2
+
+added_one2:
 	FMOVD beta+88(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000001, R19, R19
 	CBZ   R19, store_one2
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1380 // fmla v0.2d, v28.2d, v27.d[0]
 	FMOVQ F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1381 // fmla v1.2d, v28.2d, v27.d[0]
 	FMOVQ F1, 0(R20)
 	RET
 
 store_one2:
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVQ F1, 0(R20)
 	RET
 
@@ -8910,34 +11406,55 @@ loop_one3:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_one3
 	FMOVD alpha+80(FP), F26
+	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
+	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
+	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
+	MOVD  n+128(FP), R19
+	CBZ   R19, added_one3
+	MOVD  first+96(FP), R0
+	MOVD  next+104(FP), R2
+	MOVD  lds+112(FP), R22
+	MOVD  step+120(FP), R13
+
+add_one3:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd400 // fadd v0.2d, v0.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd421 // fadd v1.2d, v1.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd442 // fadd v2.2d, v2.2d, v28.2d
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_one3
+
+added_one3:
 	FMOVD beta+88(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000001, R19, R19
 	CBZ   R19, store_one3
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1380 // fmla v0.2d, v28.2d, v27.d[0]
 	FMOVQ F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1381 // fmla v1.2d, v28.2d, v27.d[0]
 	FMOVQ F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1382 // fmla v2.2d, v28.2d, v27.d[0]
 	FMOVQ F2, 0(R20)
 	RET
 
 store_one3:
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVQ F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVQ F2, 0(R20)
 	RET
 
@@ -8962,42 +11479,65 @@ loop_one4:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_one4
 	FMOVD alpha+80(FP), F26
+	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
+	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
+	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
+	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
+	MOVD  n+128(FP), R19
+	CBZ   R19, added_one4
+	MOVD  first+96(FP), R0
+	MOVD  next+104(FP), R2
+	MOVD  lds+112(FP), R22
+	MOVD  step+120(FP), R13
+
+add_one4:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd400 // fadd v0.2d, v0.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd421 // fadd v1.2d, v1.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd442 // fadd v2.2d, v2.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd463 // fadd v3.2d, v3.2d, v28.2d
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_one4
+
+added_one4:
 	FMOVD beta+88(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000001, R19, R19
 	CBZ   R19, store_one4
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1380 // fmla v0.2d, v28.2d, v27.d[0]
 	FMOVQ F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1381 // fmla v1.2d, v28.2d, v27.d[0]
 	FMOVQ F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1382 // fmla v2.2d, v28.2d, v27.d[0]
 	FMOVQ F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1383 // fmla v3.2d, v28.2d, v27.d[0]
 	FMOVQ F3, 0(R20)
 	RET
 
 store_one4:
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVQ F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVQ F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVQ F3, 0(R20)
 	RET
 
@@ -9025,50 +11565,75 @@ loop_one5:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_one5
 	FMOVD alpha+80(FP), F26
+	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
+	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
+	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
+	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
+	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
+	MOVD  n+128(FP), R19
+	CBZ   R19, added_one5
+	MOVD  first+96(FP), R0
+	MOVD  next+104(FP), R2
+	MOVD  lds+112(FP), R22
+	MOVD  step+120(FP), R13
+
+add_one5:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd400 // fadd v0.2d, v0.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd421 // fadd v1.2d, v1.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd442 // fadd v2.2d, v2.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd463 // fadd v3.2d, v3.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd484 // fadd v4.2d, v4.2d, v28.2d
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_one5
+
+added_one5:
 	FMOVD beta+88(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000001, R19, R19
 	CBZ   R19, store_one5
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1380 // fmla v0.2d, v28.2d, v27.d[0]
 	FMOVQ F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1381 // fmla v1.2d, v28.2d, v27.d[0]
 	FMOVQ F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1382 // fmla v2.2d, v28.2d, v27.d[0]
 	FMOVQ F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1383 // fmla v3.2d, v28.2d, v27.d[0]
 	FMOVQ F3, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1384 // fmla v4.2d, v28.2d, v27.d[0]
 	FMOVQ F4, 0(R20)
 	RET
 
 store_one5:
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVQ F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVQ F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVQ F3, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVQ F4, 0(R20)
 	RET
 
@@ -9099,58 +11664,85 @@ loop_one6:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_one6
 	FMOVD alpha+80(FP), F26
+	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
+	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
+	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
+	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
+	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
+	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
+	MOVD  n+128(FP), R19
+	CBZ   R19, added_one6
+	MOVD  first+96(FP), R0
+	MOVD  next+104(FP), R2
+	MOVD  lds+112(FP), R22
+	MOVD  step+120(FP), R13
+
+add_one6:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd400 // fadd v0.2d, v0.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd421 // fadd v1.2d, v1.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd442 // fadd v2.2d, v2.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd463 // fadd v3.2d, v3.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd484 // fadd v4.2d, v4.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd4a5 // fadd v5.2d, v5.2d, v28.2d
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_one6
+
+added_one6:
 	FMOVD beta+88(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000001, R19, R19
 	CBZ   R19, store_one6
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1380 // fmla v0.2d, v28.2d, v27.d[0]
 	FMOVQ F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1381 // fmla v1.2d, v28.2d, v27.d[0]
 	FMOVQ F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1382 // fmla v2.2d, v28.2d, v27.d[0]
 	FMOVQ F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1383 // fmla v3.2d, v28.2d, v27.d[0]
 	FMOVQ F3, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1384 // fmla v4.2d, v28.2d, v27.d[0]
 	FMOVQ F4, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1385 // fmla v5.2d, v28.2d, v27.d[0]
 	FMOVQ F5, 0(R20)
 	RET
 
 store_one6:
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVQ F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVQ F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVQ F3, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVQ F4, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVQ F5, 0(R20)
 	RET
 
@@ -9184,66 +11776,95 @@ loop_one7:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_one7
 	FMOVD alpha+80(FP), F26
+	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
+	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
+	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
+	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
+	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
+	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
+	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
+	MOVD  n+128(FP), R19
+	CBZ   R19, added_one7
+	MOVD  first+96(FP), R0
+	MOVD  next+104(FP), R2
+	MOVD  lds+112(FP), R22
+	MOVD  step+120(FP), R13
+
+add_one7:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd400 // fadd v0.2d, v0.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd421 // fadd v1.2d, v1.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd442 // fadd v2.2d, v2.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd463 // fadd v3.2d, v3.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd484 // fadd v4.2d, v4.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd4a5 // fadd v5.2d, v5.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd4c6 // fadd v6.2d, v6.2d, v28.2d
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_one7
+
+added_one7:
 	FMOVD beta+88(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000001, R19, R19
 	CBZ   R19, store_one7
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1380 // fmla v0.2d, v28.2d, v27.d[0]
 	FMOVQ F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1381 // fmla v1.2d, v28.2d, v27.d[0]
 	FMOVQ F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1382 // fmla v2.2d, v28.2d, v27.d[0]
 	FMOVQ F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1383 // fmla v3.2d, v28.2d, v27.d[0]
 	FMOVQ F3, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1384 // fmla v4.2d, v28.2d, v27.d[0]
 	FMOVQ F4, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1385 // fmla v5.2d, v28.2d, v27.d[0]
 	FMOVQ F5, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1386 // fmla v6.2d, v28.2d, v27.d[0]
 	FMOVQ F6, 0(R20)
 	RET
 
 store_one7:
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVQ F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVQ F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVQ F3, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVQ F4, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVQ F5, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
 	FMOVQ F6, 0(R20)
 	RET
 
@@ -9280,74 +11901,105 @@ loop_one8:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_one8
 	FMOVD alpha+80(FP), F26
+	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
+	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
+	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
+	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
+	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
+	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
+	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
+	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
+	MOVD  n+128(FP), R19
+	CBZ   R19, added_one8
+	MOVD  first+96(FP), R0
+	MOVD  next+104(FP), R2
+	MOVD  lds+112(FP), R22
+	MOVD  step+120(FP), R13
+
+add_one8:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd400 // fadd v0.2d, v0.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd421 // fadd v1.2d, v1.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd442 // fadd v2.2d, v2.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd463 // fadd v3.2d, v3.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd484 // fadd v4.2d, v4.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd4a5 // fadd v5.2d, v5.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd4c6 // fadd v6.2d, v6.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd4e7 // fadd v7.2d, v7.2d, v28.2d
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_one8
+
+added_one8:
 	FMOVD beta+88(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000001, R19, R19
 	CBZ   R19, store_one8
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1380 // fmla v0.2d, v28.2d, v27.d[0]
 	FMOVQ F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1381 // fmla v1.2d, v28.2d, v27.d[0]
 	FMOVQ F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1382 // fmla v2.2d, v28.2d, v27.d[0]
 	FMOVQ F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1383 // fmla v3.2d, v28.2d, v27.d[0]
 	FMOVQ F3, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1384 // fmla v4.2d, v28.2d, v27.d[0]
 	FMOVQ F4, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1385 // fmla v5.2d, v28.2d, v27.d[0]
 	FMOVQ F5, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1386 // fmla v6.2d, v28.2d, v27.d[0]
 	FMOVQ F6, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1387 // fmla v7.2d, v28.2d, v27.d[0]
 	FMOVQ F7, 0(R20)
 	RET
 
 store_one8:
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVQ F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVQ F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVQ F3, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVQ F4, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVQ F5, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
 	FMOVQ F6, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
 	FMOVQ F7, 0(R20)
 	RET
 
@@ -9387,82 +12039,115 @@ loop_one9:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_one9
 	FMOVD alpha+80(FP), F26
+	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
+	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
+	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
+	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
+	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
+	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
+	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
+	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
+	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
+	MOVD  n+128(FP), R19
+	CBZ   R19, added_one9
+	MOVD  first+96(FP), R0
+	MOVD  next+104(FP), R2
+	MOVD  lds+112(FP), R22
+	MOVD  step+120(FP), R13
+
+add_one9:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd400 // fadd v0.2d, v0.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd421 // fadd v1.2d, v1.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd442 // fadd v2.2d, v2.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd463 // fadd v3.2d, v3.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd484 // fadd v4.2d, v4.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd4a5 // fadd v5.2d, v5.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd4c6 // fadd v6.2d, v6.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd4e7 // fadd v7.2d, v7.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd508 // fadd v8.2d, v8.2d, v28.2d
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_one9
+
+added_one9:
 	FMOVD beta+88(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000001, R19, R19
 	CBZ   R19, store_one9
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1380 // fmla v0.2d, v28.2d, v27.d[0]
 	FMOVQ F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1381 // fmla v1.2d, v28.2d, v27.d[0]
 	FMOVQ F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1382 // fmla v2.2d, v28.2d, v27.d[0]
 	FMOVQ F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1383 // fmla v3.2d, v28.2d, v27.d[0]
 	FMOVQ F3, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1384 // fmla v4.2d, v28.2d, v27.d[0]
 	FMOVQ F4, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1385 // fmla v5.2d, v28.2d, v27.d[0]
 	FMOVQ F5, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1386 // fmla v6.2d, v28.2d, v27.d[0]
 	FMOVQ F6, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1387 // fmla v7.2d, v28.2d, v27.d[0]
 	FMOVQ F7, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1388 // fmla v8.2d, v28.2d, v27.d[0]
 	FMOVQ F8, 0(R20)
 	RET
 
 store_one9:
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVQ F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVQ F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVQ F3, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVQ F4, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVQ F5, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
 	FMOVQ F6, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
 	FMOVQ F7, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
 	FMOVQ F8, 0(R20)
 	RET
 
@@ -9505,90 +12190,125 @@ loop_one10:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_one10
 	FMOVD alpha+80(FP), F26
+	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
+	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
+	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
+	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
+	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
+	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
+	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
+	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
+	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
+	WORD  $0x4fda9129 // fmul v9.2d, v9.2d, v26.d[0]
+	MOVD  n+128(FP), R19
+	CBZ   R19, added_one10
+	MOVD  first+96(FP), R0
+	MOVD  next+104(FP), R2
+	MOVD  lds+112(FP), R22
+	MOVD  step+120(FP), R13
+
+add_one10:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd400 // fadd v0.2d, v0.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd421 // fadd v1.2d, v1.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd442 // fadd v2.2d, v2.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd463 // fadd v3.2d, v3.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd484 // fadd v4.2d, v4.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd4a5 // fadd v5.2d, v5.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd4c6 // fadd v6.2d, v6.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd4e7 // fadd v7.2d, v7.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd508 // fadd v8.2d, v8.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd529 // fadd v9.2d, v9.2d, v28.2d
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_one10
+
+added_one10:
 	FMOVD beta+88(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000001, R19, R19
 	CBZ   R19, store_one10
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1380 // fmla v0.2d, v28.2d, v27.d[0]
 	FMOVQ F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1381 // fmla v1.2d, v28.2d, v27.d[0]
 	FMOVQ F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1382 // fmla v2.2d, v28.2d, v27.d[0]
 	FMOVQ F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1383 // fmla v3.2d, v28.2d, v27.d[0]
 	FMOVQ F3, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1384 // fmla v4.2d, v28.2d, v27.d[0]
 	FMOVQ F4, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1385 // fmla v5.2d, v28.2d, v27.d[0]
 	FMOVQ F5, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1386 // fmla v6.2d, v28.2d, v27.d[0]
 	FMOVQ F6, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1387 // fmla v7.2d, v28.2d, v27.d[0]
 	FMOVQ F7, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1388 // fmla v8.2d, v28.2d, v27.d[0]
 	FMOVQ F8, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9129 // fmul v9.2d, v9.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1389 // fmla v9.2d, v28.2d, v27.d[0]
 	FMOVQ F9, 0(R20)
 	RET
 
 store_one10:
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVQ F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVQ F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVQ F3, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVQ F4, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVQ F5, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
 	FMOVQ F6, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
 	FMOVQ F7, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
 	FMOVQ F8, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9129 // fmul v9.2d, v9.2d, v26.d[0]
 	FMOVQ F9, 0(R20)
 	RET
 
@@ -9634,98 +12354,135 @@ loop_one11:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_one11
 	FMOVD alpha+80(FP), F26
+	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
+	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
+	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
+	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
+	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
+	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
+	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
+	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
+	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
+	WORD  $0x4fda9129 // fmul v9.2d, v9.2d, v26.d[0]
+	WORD  $0x4fda914a // fmul v10.2d, v10.2d, v26.d[0]
+	MOVD  n+128(FP), R19
+	CBZ   R19, added_one11
+	MOVD  first+96(FP), R0
+	MOVD  next+104(FP), R2
+	MOVD  lds+112(FP), R22
+	MOVD  step+120(FP), R13
+
+add_one11:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd400 // fadd v0.2d, v0.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd421 // fadd v1.2d, v1.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd442 // fadd v2.2d, v2.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd463 // fadd v3.2d, v3.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd484 // fadd v4.2d, v4.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd4a5 // fadd v5.2d, v5.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd4c6 // fadd v6.2d, v6.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd4e7 // fadd v7.2d, v7.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd508 // fadd v8.2d, v8.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd529 // fadd v9.2d, v9.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd54a // fadd v10.2d, v10.2d, v28.2d
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_one11
+
+added_one11:
 	FMOVD beta+88(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000001, R19, R19
 	CBZ   R19, store_one11
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1380 // fmla v0.2d, v28.2d, v27.d[0]
 	FMOVQ F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1381 // fmla v1.2d, v28.2d, v27.d[0]
 	FMOVQ F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1382 // fmla v2.2d, v28.2d, v27.d[0]
 	FMOVQ F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1383 // fmla v3.2d, v28.2d, v27.d[0]
 	FMOVQ F3, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1384 // fmla v4.2d, v28.2d, v27.d[0]
 	FMOVQ F4, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1385 // fmla v5.2d, v28.2d, v27.d[0]
 	FMOVQ F5, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1386 // fmla v6.2d, v28.2d, v27.d[0]
 	FMOVQ F6, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1387 // fmla v7.2d, v28.2d, v27.d[0]
 	FMOVQ F7, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1388 // fmla v8.2d, v28.2d, v27.d[0]
 	FMOVQ F8, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9129 // fmul v9.2d, v9.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1389 // fmla v9.2d, v28.2d, v27.d[0]
 	FMOVQ F9, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda914a // fmul v10.2d, v10.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb138a // fmla v10.2d, v28.2d, v27.d[0]
 	FMOVQ F10, 0(R20)
 	RET
 
 store_one11:
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVQ F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVQ F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVQ F3, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVQ F4, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVQ F5, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
 	FMOVQ F6, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
 	FMOVQ F7, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
 	FMOVQ F8, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9129 // fmul v9.2d, v9.2d, v26.d[0]
 	FMOVQ F9, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda914a // fmul v10.2d, v10.2d, v26.d[0]
 	FMOVQ F10, 0(R20)
 	RET
 
@@ -9774,106 +12531,145 @@ loop_one12:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_one12
 	FMOVD alpha+80(FP), F26
+	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
+	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
+	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
+	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
+	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
+	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
+	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
+	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
+	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
+	WORD  $0x4fda9129 // fmul v9.2d, v9.2d, v26.d[0]
+	WORD  $0x4fda914a // fmul v10.2d, v10.2d, v26.d[0]
+	WORD  $0x4fda916b // fmul v11.2d, v11.2d, v26.d[0]
+	MOVD  n+128(FP), R19
+	CBZ   R19, added_one12
+	MOVD  first+96(FP), R0
+	MOVD  next+104(FP), R2
+	MOVD  lds+112(FP), R22
+	MOVD  step+120(FP), R13
+
+add_one12:
+	MOVD  R0, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd400 // fadd v0.2d, v0.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd421 // fadd v1.2d, v1.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd442 // fadd v2.2d, v2.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd463 // fadd v3.2d, v3.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd484 // fadd v4.2d, v4.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd4a5 // fadd v5.2d, v5.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd4c6 // fadd v6.2d, v6.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd4e7 // fadd v7.2d, v7.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd508 // fadd v8.2d, v8.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd529 // fadd v9.2d, v9.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd54a // fadd v10.2d, v10.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVQ 0(R1), F28
+	WORD  $0x4e7cd56b // fadd v11.2d, v11.2d, v28.2d
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_one12
+
+added_one12:
 	FMOVD beta+88(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000001, R19, R19
 	CBZ   R19, store_one12
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1380 // fmla v0.2d, v28.2d, v27.d[0]
 	FMOVQ F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1381 // fmla v1.2d, v28.2d, v27.d[0]
 	FMOVQ F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1382 // fmla v2.2d, v28.2d, v27.d[0]
 	FMOVQ F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1383 // fmla v3.2d, v28.2d, v27.d[0]
 	FMOVQ F3, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1384 // fmla v4.2d, v28.2d, v27.d[0]
 	FMOVQ F4, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1385 // fmla v5.2d, v28.2d, v27.d[0]
 	FMOVQ F5, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1386 // fmla v6.2d, v28.2d, v27.d[0]
 	FMOVQ F6, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1387 // fmla v7.2d, v28.2d, v27.d[0]
 	FMOVQ F7, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1388 // fmla v8.2d, v28.2d, v27.d[0]
 	FMOVQ F8, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9129 // fmul v9.2d, v9.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb1389 // fmla v9.2d, v28.2d, v27.d[0]
 	FMOVQ F9, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda914a // fmul v10.2d, v10.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb138a // fmla v10.2d, v28.2d, v27.d[0]
 	FMOVQ F10, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda916b // fmul v11.2d, v11.2d, v26.d[0]
 	FMOVQ 0(R20), F28
 	WORD  $0x4fdb138b // fmla v11.2d, v28.2d, v27.d[0]
 	FMOVQ F11, 0(R20)
 	RET
 
 store_one12:
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVQ F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVQ F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVQ F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVQ F3, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVQ F4, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVQ F5, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
 	FMOVQ F6, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
 	FMOVQ F7, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
 	FMOVQ F8, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9129 // fmul v9.2d, v9.2d, v26.d[0]
 	FMOVQ F9, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda914a // fmul v10.2d, v10.2d, v26.d[0]
 	FMOVQ F10, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda916b // fmul v11.2d, v11.2d, v26.d[0]
 	FMOVQ F11, 0(R20)
 	RET
 
@@ -9911,18 +12707,35 @@ loop_part1:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_part1
 	FMOVD alpha+80(FP), F26
+	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
+	MOVD  n+128(FP), R19
+	CBZ   R19, added_part1
+	MOVD  first+96(FP), R0
+	MOVD  next+104(FP), R2
+	MOVD  lds+112(FP), R22
+	MOVD  step+120(FP), R13
+
+add_part1:
+	MOVD  R0, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd400 // fadd v0.2d, v0.2d, v28.2d
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_part1
+
+added_part1:
 	FMOVD beta+88(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000001, R19, R19
 	CBZ   R19, store_part1
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1380 // fmla v0.2d, v28.2d, v27.d[0]
 	FMOVD F0, 0(R20)
 	RET
 
 store_part1:
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVD F0, 0(R20)
 	RET
 
@@ -9941,26 +12754,45 @@ loop_part2:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_part2
 	FMOVD alpha+80(FP), F26
+	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
+	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
+	MOVD  n+128(FP), R19
+	CBZ   R19, added_part2
+	MOVD  first+96(FP), R0
+	MOVD  next+104(FP), R2
+	MOVD  lds+112(FP), R22
+	MOVD  step+120(FP), R13
+
+add_part2:
+	MOVD  R0, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd400 // fadd v0.2d, v0.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd421 // fadd v1.2d, v1.2d, v28.2d
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_part2
+
+added_part2:
 	FMOVD beta+88(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000001, R19, R19
 	CBZ   R19, store_part2
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1380 // fmla v0.2d, v28.2d, v27.d[0]
 	FMOVD F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1381 // fmla v1.2d, v28.2d, v27.d[0]
 	FMOVD F1, 0(R20)
 	RET
 
 store_part2:
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVD F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVD F1, 0(R20)
 	RET
 
@@ -9982,34 +12814,55 @@ loop_part3:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_part3
 	FMOVD alpha+80(FP), F26
+	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
+	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
+	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
+	MOVD  n+128(FP), R19
+	CBZ   R19, added_part3
+	MOVD  first+96(FP), R0
+	MOVD  next+104(FP), R2
+	MOVD  lds+112(FP), R22
+	MOVD  step+120(FP), R13
+
+add_part3:
+	MOVD  R0, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd400 // fadd v0.2d, v0.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd421 // fadd v1.2d, v1.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd442 // fadd v2.2d, v2.2d, v28.2d
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_part3
+
+added_part3:
 	FMOVD beta+88(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000001, R19, R19
 	CBZ   R19, store_part3
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1380 // fmla v0.2d, v28.2d, v27.d[0]
 	FMOVD F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1381 // fmla v1.2d, v28.2d, v27.d[0]
 	FMOVD F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1382 // fmla v2.2d, v28.2d, v27.d[0]
 	FMOVD F2, 0(R20)
 	RET
 
 store_part3:
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVD F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVD F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVD F2, 0(R20)
 	RET
 
@@ -10034,42 +12887,65 @@ loop_part4:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_part4
 	FMOVD alpha+80(FP), F26
+	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
+	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
+	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
+	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
+	MOVD  n+128(FP), R19
+	CBZ   R19, added_part4
+	MOVD  first+96(FP), R0
+	MOVD  next+104(FP), R2
+	MOVD  lds+112(FP), R22
+	MOVD  step+120(FP), R13
+
+add_part4:
+	MOVD  R0, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd400 // fadd v0.2d, v0.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd421 // fadd v1.2d, v1.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd442 // fadd v2.2d, v2.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd463 // fadd v3.2d, v3.2d, v28.2d
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_part4
+
+added_part4:
 	FMOVD beta+88(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000001, R19, R19
 	CBZ   R19, store_part4
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1380 // fmla v0.2d, v28.2d, v27.d[0]
 	FMOVD F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1381 // fmla v1.2d, v28.2d, v27.d[0]
 	FMOVD F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1382 // fmla v2.2d, v28.2d, v27.d[0]
 	FMOVD F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1383 // fmla v3.2d, v28.2d, v27.d[0]
 	FMOVD F3, 0(R20)
 	RET
 
 store_part4:
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVD F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVD F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVD F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVD F3, 0(R20)
 	RET
 
@@ -10097,50 +12973,75 @@ loop_part5:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_part5
 	FMOVD alpha+80(FP), F26
+	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
+	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
+	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
+	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
+	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
+	MOVD  n+128(FP), R19
+	CBZ   R19, added_part5
+	MOVD  first+96(FP), R0
+	MOVD  next+104(FP), R2
+	MOVD  lds+112(FP), R22
+	MOVD  step+120(FP), R13
+
+add_part5:
+	MOVD  R0, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd400 // fadd v0.2d, v0.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd421 // fadd v1.2d, v1.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd442 // fadd v2.2d, v2.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd463 // fadd v3.2d, v3.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd484 // fadd v4.2d, v4.2d, v28.2d
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_part5
+
+added_part5:
 	FMOVD beta+88(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000001, R19, R19
 	CBZ   R19, store_part5
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1380 // fmla v0.2d, v28.2d, v27.d[0]
 	FMOVD F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1381 // fmla v1.2d, v28.2d, v27.d[0]
 	FMOVD F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1382 // fmla v2.2d, v28.2d, v27.d[0]
 	FMOVD F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1383 // fmla v3.2d, v28.2d, v27.d[0]
 	FMOVD F3, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1384 // fmla v4.2d, v28.2d, v27.d[0]
 	FMOVD F4, 0(R20)
 	RET
 
 store_part5:
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVD F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVD F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVD F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVD F3, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVD F4, 0(R20)
 	RET
 
@@ -10171,58 +13072,85 @@ loop_part6:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_part6
 	FMOVD alpha+80(FP), F26
+	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
+	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
+	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
+	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
+	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
+	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
+	MOVD  n+128(FP), R19
+	CBZ   R19, added_part6
+	MOVD  first+96(FP), R0
+	MOVD  next+104(FP), R2
+	MOVD  lds+112(FP), R22
+	MOVD  step+120(FP), R13
+
+add_part6:
+	MOVD  R0, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd400 // fadd v0.2d, v0.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd421 // fadd v1.2d, v1.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd442 // fadd v2.2d, v2.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd463 // fadd v3.2d, v3.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd484 // fadd v4.2d, v4.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd4a5 // fadd v5.2d, v5.2d, v28.2d
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_part6
+
+added_part6:
 	FMOVD beta+88(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000001, R19, R19
 	CBZ   R19, store_part6
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1380 // fmla v0.2d, v28.2d, v27.d[0]
 	FMOVD F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1381 // fmla v1.2d, v28.2d, v27.d[0]
 	FMOVD F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1382 // fmla v2.2d, v28.2d, v27.d[0]
 	FMOVD F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1383 // fmla v3.2d, v28.2d, v27.d[0]
 	FMOVD F3, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1384 // fmla v4.2d, v28.2d, v27.d[0]
 	FMOVD F4, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1385 // fmla v5.2d, v28.2d, v27.d[0]
 	FMOVD F5, 0(R20)
 	RET
 
 store_part6:
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVD F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVD F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVD F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVD F3, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVD F4, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVD F5, 0(R20)
 	RET
 
@@ -10256,66 +13184,95 @@ loop_part7:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_part7
 	FMOVD alpha+80(FP), F26
+	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
+	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
+	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
+	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
+	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
+	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
+	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
+	MOVD  n+128(FP), R19
+	CBZ   R19, added_part7
+	MOVD  first+96(FP), R0
+	MOVD  next+104(FP), R2
+	MOVD  lds+112(FP), R22
+	MOVD  step+120(FP), R13
+
+add_part7:
+	MOVD  R0, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd400 // fadd v0.2d, v0.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd421 // fadd v1.2d, v1.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd442 // fadd v2.2d, v2.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd463 // fadd v3.2d, v3.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd484 // fadd v4.2d, v4.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd4a5 // fadd v5.2d, v5.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd4c6 // fadd v6.2d, v6.2d, v28.2d
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_part7
+
+added_part7:
 	FMOVD beta+88(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000001, R19, R19
 	CBZ   R19, store_part7
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1380 // fmla v0.2d, v28.2d, v27.d[0]
 	FMOVD F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1381 // fmla v1.2d, v28.2d, v27.d[0]
 	FMOVD F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1382 // fmla v2.2d, v28.2d, v27.d[0]
 	FMOVD F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1383 // fmla v3.2d, v28.2d, v27.d[0]
 	FMOVD F3, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1384 // fmla v4.2d, v28.2d, v27.d[0]
 	FMOVD F4, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1385 // fmla v5.2d, v28.2d, v27.d[0]
 	FMOVD F5, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1386 // fmla v6.2d, v28.2d, v27.d[0]
 	FMOVD F6, 0(R20)
 	RET
 
 store_part7:
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVD F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVD F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVD F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVD F3, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVD F4, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVD F5, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
 	FMOVD F6, 0(R20)
 	RET
 
@@ -10352,74 +13309,105 @@ loop_part8:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_part8
 	FMOVD alpha+80(FP), F26
+	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
+	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
+	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
+	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
+	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
+	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
+	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
+	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
+	MOVD  n+128(FP), R19
+	CBZ   R19, added_part8
+	MOVD  first+96(FP), R0
+	MOVD  next+104(FP), R2
+	MOVD  lds+112(FP), R22
+	MOVD  step+120(FP), R13
+
+add_part8:
+	MOVD  R0, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd400 // fadd v0.2d, v0.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd421 // fadd v1.2d, v1.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd442 // fadd v2.2d, v2.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd463 // fadd v3.2d, v3.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd484 // fadd v4.2d, v4.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd4a5 // fadd v5.2d, v5.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd4c6 // fadd v6.2d, v6.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd4e7 // fadd v7.2d, v7.2d, v28.2d
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_part8
+
+added_part8:
 	FMOVD beta+88(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000001, R19, R19
 	CBZ   R19, store_part8
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1380 // fmla v0.2d, v28.2d, v27.d[0]
 	FMOVD F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1381 // fmla v1.2d, v28.2d, v27.d[0]
 	FMOVD F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1382 // fmla v2.2d, v28.2d, v27.d[0]
 	FMOVD F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1383 // fmla v3.2d, v28.2d, v27.d[0]
 	FMOVD F3, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1384 // fmla v4.2d, v28.2d, v27.d[0]
 	FMOVD F4, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1385 // fmla v5.2d, v28.2d, v27.d[0]
 	FMOVD F5, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1386 // fmla v6.2d, v28.2d, v27.d[0]
 	FMOVD F6, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1387 // fmla v7.2d, v28.2d, v27.d[0]
 	FMOVD F7, 0(R20)
 	RET
 
 store_part8:
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVD F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVD F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVD F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVD F3, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVD F4, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVD F5, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
 	FMOVD F6, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
 	FMOVD F7, 0(R20)
 	RET
 
@@ -10459,82 +13447,115 @@ loop_part9:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_part9
 	FMOVD alpha+80(FP), F26
+	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
+	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
+	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
+	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
+	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
+	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
+	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
+	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
+	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
+	MOVD  n+128(FP), R19
+	CBZ   R19, added_part9
+	MOVD  first+96(FP), R0
+	MOVD  next+104(FP), R2
+	MOVD  lds+112(FP), R22
+	MOVD  step+120(FP), R13
+
+add_part9:
+	MOVD  R0, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd400 // fadd v0.2d, v0.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd421 // fadd v1.2d, v1.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd442 // fadd v2.2d, v2.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd463 // fadd v3.2d, v3.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd484 // fadd v4.2d, v4.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd4a5 // fadd v5.2d, v5.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd4c6 // fadd v6.2d, v6.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd4e7 // fadd v7.2d, v7.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd508 // fadd v8.2d, v8.2d, v28.2d
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_part9
+
+added_part9:
 	FMOVD beta+88(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000001, R19, R19
 	CBZ   R19, store_part9
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1380 // fmla v0.2d, v28.2d, v27.d[0]
 	FMOVD F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1381 // fmla v1.2d, v28.2d, v27.d[0]
 	FMOVD F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1382 // fmla v2.2d, v28.2d, v27.d[0]
 	FMOVD F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1383 // fmla v3.2d, v28.2d, v27.d[0]
 	FMOVD F3, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1384 // fmla v4.2d, v28.2d, v27.d[0]
 	FMOVD F4, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1385 // fmla v5.2d, v28.2d, v27.d[0]
 	FMOVD F5, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1386 // fmla v6.2d, v28.2d, v27.d[0]
 	FMOVD F6, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1387 // fmla v7.2d, v28.2d, v27.d[0]
 	FMOVD F7, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1388 // fmla v8.2d, v28.2d, v27.d[0]
 	FMOVD F8, 0(R20)
 	RET
 
 store_part9:
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVD F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVD F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVD F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVD F3, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVD F4, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVD F5, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
 	FMOVD F6, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
 	FMOVD F7, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
 	FMOVD F8, 0(R20)
 	RET
 
@@ -10577,90 +13598,125 @@ loop_part10:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_part10
 	FMOVD alpha+80(FP), F26
+	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
+	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
+	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
+	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
+	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
+	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
+	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
+	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
+	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
+	WORD  $0x4fda9129 // fmul v9.2d, v9.2d, v26.d[0]
+	MOVD  n+128(FP), R19
+	CBZ   R19, added_part10
+	MOVD  first+96(FP), R0
+	MOVD  next+104(FP), R2
+	MOVD  lds+112(FP), R22
+	MOVD  step+120(FP), R13
+
+add_part10:
+	MOVD  R0, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd400 // fadd v0.2d, v0.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd421 // fadd v1.2d, v1.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd442 // fadd v2.2d, v2.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd463 // fadd v3.2d, v3.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd484 // fadd v4.2d, v4.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd4a5 // fadd v5.2d, v5.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd4c6 // fadd v6.2d, v6.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd4e7 // fadd v7.2d, v7.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd508 // fadd v8.2d, v8.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd529 // fadd v9.2d, v9.2d, v28.2d
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_part10
+
+added_part10:
 	FMOVD beta+88(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000001, R19, R19
 	CBZ   R19, store_part10
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1380 // fmla v0.2d, v28.2d, v27.d[0]
 	FMOVD F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1381 // fmla v1.2d, v28.2d, v27.d[0]
 	FMOVD F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1382 // fmla v2.2d, v28.2d, v27.d[0]
 	FMOVD F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1383 // fmla v3.2d, v28.2d, v27.d[0]
 	FMOVD F3, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1384 // fmla v4.2d, v28.2d, v27.d[0]
 	FMOVD F4, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1385 // fmla v5.2d, v28.2d, v27.d[0]
 	FMOVD F5, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1386 // fmla v6.2d, v28.2d, v27.d[0]
 	FMOVD F6, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1387 // fmla v7.2d, v28.2d, v27.d[0]
 	FMOVD F7, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1388 // fmla v8.2d, v28.2d, v27.d[0]
 	FMOVD F8, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9129 // fmul v9.2d, v9.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1389 // fmla v9.2d, v28.2d, v27.d[0]
 	FMOVD F9, 0(R20)
 	RET
 
 store_part10:
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVD F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVD F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVD F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVD F3, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVD F4, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVD F5, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
 	FMOVD F6, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
 	FMOVD F7, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
 	FMOVD F8, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9129 // fmul v9.2d, v9.2d, v26.d[0]
 	FMOVD F9, 0(R20)
 	RET
 
@@ -10706,98 +13762,135 @@ loop_part11:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_part11
 	FMOVD alpha+80(FP), F26
+	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
+	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
+	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
+	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
+	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
+	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
+	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
+	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
+	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
+	WORD  $0x4fda9129 // fmul v9.2d, v9.2d, v26.d[0]
+	WORD  $0x4fda914a // fmul v10.2d, v10.2d, v26.d[0]
+	MOVD  n+128(FP), R19
+	CBZ   R19, added_part11
+	MOVD  first+96(FP), R0
+	MOVD  next+104(FP), R2
+	MOVD  lds+112(FP), R22
+	MOVD  step+120(FP), R13
+
+add_part11:
+	MOVD  R0, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd400 // fadd v0.2d, v0.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd421 // fadd v1.2d, v1.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd442 // fadd v2.2d, v2.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd463 // fadd v3.2d, v3.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd484 // fadd v4.2d, v4.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd4a5 // fadd v5.2d, v5.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd4c6 // fadd v6.2d, v6.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd4e7 // fadd v7.2d, v7.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd508 // fadd v8.2d, v8.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd529 // fadd v9.2d, v9.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd54a // fadd v10.2d, v10.2d, v28.2d
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_part11
+
+added_part11:
 	FMOVD beta+88(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000001, R19, R19
 	CBZ   R19, store_part11
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1380 // fmla v0.2d, v28.2d, v27.d[0]
 	FMOVD F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1381 // fmla v1.2d, v28.2d, v27.d[0]
 	FMOVD F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1382 // fmla v2.2d, v28.2d, v27.d[0]
 	FMOVD F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1383 // fmla v3.2d, v28.2d, v27.d[0]
 	FMOVD F3, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1384 // fmla v4.2d, v28.2d, v27.d[0]
 	FMOVD F4, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1385 // fmla v5.2d, v28.2d, v27.d[0]
 	FMOVD F5, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1386 // fmla v6.2d, v28.2d, v27.d[0]
 	FMOVD F6, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1387 // fmla v7.2d, v28.2d, v27.d[0]
 	FMOVD F7, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1388 // fmla v8.2d, v28.2d, v27.d[0]
 	FMOVD F8, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9129 // fmul v9.2d, v9.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1389 // fmla v9.2d, v28.2d, v27.d[0]
 	FMOVD F9, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda914a // fmul v10.2d, v10.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb138a // fmla v10.2d, v28.2d, v27.d[0]
 	FMOVD F10, 0(R20)
 	RET
 
 store_part11:
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVD F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVD F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVD F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVD F3, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVD F4, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVD F5, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
 	FMOVD F6, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
 	FMOVD F7, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
 	FMOVD F8, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9129 // fmul v9.2d, v9.2d, v26.d[0]
 	FMOVD F9, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda914a // fmul v10.2d, v10.2d, v26.d[0]
 	FMOVD F10, 0(R20)
 	RET
 
@@ -10846,105 +13939,144 @@ loop_part12:
 	SUBS  $0x0000000000000001, R19, R19
 	BNE   loop_part12
 	FMOVD alpha+80(FP), F26
+	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
+	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
+	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
+	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
+	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
+	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
+	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
+	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
+	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
+	WORD  $0x4fda9129 // fmul v9.2d, v9.2d, v26.d[0]
+	WORD  $0x4fda914a // fmul v10.2d, v10.2d, v26.d[0]
+	WORD  $0x4fda916b // fmul v11.2d, v11.2d, v26.d[0]
+	MOVD  n+128(FP), R19
+	CBZ   R19, added_part12
+	MOVD  first+96(FP), R0
+	MOVD  next+104(FP), R2
+	MOVD  lds+112(FP), R22
+	MOVD  step+120(FP), R13
+
+add_part12:
+	MOVD  R0, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd400 // fadd v0.2d, v0.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd421 // fadd v1.2d, v1.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd442 // fadd v2.2d, v2.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd463 // fadd v3.2d, v3.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd484 // fadd v4.2d, v4.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd4a5 // fadd v5.2d, v5.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd4c6 // fadd v6.2d, v6.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd4e7 // fadd v7.2d, v7.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd508 // fadd v8.2d, v8.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd529 // fadd v9.2d, v9.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd54a // fadd v10.2d, v10.2d, v28.2d
+	ADD   R22, R1, R1
+	FMOVD 0(R1), F28
+	WORD  $0x4e7cd56b // fadd v11.2d, v11.2d, v28.2d
+	ADD   R22, R1, R1
+	MOVD  R2, R0
+	ADD   R13, R2, R2
+	SUBS  $0x0000000000000001, R19, R19
+	BNE   add_part12
+
+added_part12:
 	FMOVD beta+88(FP), F27
 	FMOVD F27, R19
 	LSL   $0x0000000000000001, R19, R19
 	CBZ   R19, store_part12
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1380 // fmla v0.2d, v28.2d, v27.d[0]
 	FMOVD F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1381 // fmla v1.2d, v28.2d, v27.d[0]
 	FMOVD F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1382 // fmla v2.2d, v28.2d, v27.d[0]
 	FMOVD F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1383 // fmla v3.2d, v28.2d, v27.d[0]
 	FMOVD F3, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1384 // fmla v4.2d, v28.2d, v27.d[0]
 	FMOVD F4, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1385 // fmla v5.2d, v28.2d, v27.d[0]
 	FMOVD F5, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1386 // fmla v6.2d, v28.2d, v27.d[0]
 	FMOVD F6, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1387 // fmla v7.2d, v28.2d, v27.d[0]
 	FMOVD F7, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1388 // fmla v8.2d, v28.2d, v27.d[0]
 	FMOVD F8, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9129 // fmul v9.2d, v9.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb1389 // fmla v9.2d, v28.2d, v27.d[0]
 	FMOVD F9, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda914a // fmul v10.2d, v10.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb138a // fmla v10.2d, v28.2d, v27.d[0]
 	FMOVD F10, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda916b // fmul v11.2d, v11.2d, v26.d[0]
 	FMOVD 0(R20), F28
 	WORD  $0x4fdb138b // fmla v11.2d, v28.2d, v27.d[0]
 	FMOVD F11, 0(R20)
 	RET
 
 store_part12:
-	WORD  $0x4fda9000 // fmul v0.2d, v0.2d, v26.d[0]
 	FMOVD F0, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9021 // fmul v1.2d, v1.2d, v26.d[0]
 	FMOVD F1, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9042 // fmul v2.2d, v2.2d, v26.d[0]
 	FMOVD F2, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9063 // fmul v3.2d, v3.2d, v26.d[0]
 	FMOVD F3, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9084 // fmul v4.2d, v4.2d, v26.d[0]
 	FMOVD F4, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90a5 // fmul v5.2d, v5.2d, v26.d[0]
 	FMOVD F5, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90c6 // fmul v6.2d, v6.2d, v26.d[0]
 	FMOVD F6, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda90e7 // fmul v7.2d, v7.2d, v26.d[0]
 	FMOVD F7, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9108 // fmul v8.2d, v8.2d, v26.d[0]
 	FMOVD F8, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda9129 // fmul v9.2d, v9.2d, v26.d[0]
 	FMOVD F9, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda914a // fmul v10.2d, v10.2d, v26.d[0]
 	FMOVD F10, 0(R20)
 	ADD   R21, R20, R20
-	WORD  $0x4fda916b // fmul v11.2d, v11.2d, v26.d[0]
 	FMOVD F11, 0(R20)
 	RET

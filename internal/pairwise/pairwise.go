@@ -8,7 +8,7 @@ package pairwise
 
 // Least is how many terms a leaf of a product of matrices has at least: of shorter ones the
 // additions of leaves would cost more than the terms.
-const Least = 64
+const Least = 128
 
 // Leaf returns how many terms a leaf of a sum of n terms has that may not be shorter than least,
 // n itself if n is odd or below 2·least. n over it is a power of two.

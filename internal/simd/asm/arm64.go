@@ -77,6 +77,9 @@ var known = map[string][2]string{
 func arm64(name string, ops []operand.Op) (string, []operand.Op) {
 	if code, ok := threes[name]; ok {
 		d, n, m := vectorIndex(ops[0]), vectorIndex(ops[1]), vectorIndex(ops[2])
+		if len(ops) > 3 && ops[3] == operand.U64(64) { // the size of an element in bits
+			return word(code|1<<22|m<<16|n<<5|d, "%s v%d.2d, v%d.2d, v%d.2d", strings.ToLower(name), d, n, m)
+		}
 		return word(code|m<<16|n<<5|d, "%s v%d.4s, v%d.4s, v%d.4s", strings.ToLower(name), d, n, m)
 	}
 	if two, ok := twos[name]; ok {

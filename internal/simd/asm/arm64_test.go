@@ -28,6 +28,7 @@ func TestEncodings(t *testing.T) {
 		{"CMGT", v(22, 23, 22), "0x4eb636f6 // cmgt v22.4s, v23.4s, v22.4s"},
 		{"FABS", v(19, 17), "0x4ea0fa33 // fabs v19.4s, v17.4s"},
 		{"FADD", v(21, 21, 23), "0x4e37d6b5 // fadd v21.4s, v21.4s, v23.4s"},
+		{"FADD", append(v(21, 21, 23), n(64)), "0x4e77d6b5 // fadd v21.2d, v21.2d, v23.2d"},
 		{"FCMEQ", v(15, 17, 9), "0x4e29e62f // fcmeq v15.4s, v17.4s, v9.4s"},
 		{"FCMGE", v(1, 0, 1), "0x6e21e401 // fcmge v1.4s, v0.4s, v1.4s"},
 		{"FCMGT", v(24, 23, 16), "0x6eb0e6f8 // fcmgt v24.4s, v23.4s, v16.4s"},

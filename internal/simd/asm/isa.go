@@ -107,6 +107,10 @@ func (s isa) mul(c *build.Context, a, b, dst operand.Op) {
 	s.pick(c.VMULPS, c.VMULPD)(a, b, dst)
 }
 
+func (s isa) add(c *build.Context, a, b, dst operand.Op) {
+	s.pick(c.VADDPS, c.VADDPD)(a, b, dst)
+}
+
 func (s isa) move(c *build.Context, src, dst operand.Op) {
 	if s.bits == 32 {
 		c.VMOVUPS(src, dst)

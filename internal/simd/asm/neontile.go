@@ -87,9 +87,12 @@ func (t neonTile) emit() {
 	c.Function(name)
 	c.Attributes(attr.NOSPLIT)
 	c.SignatureExpr(fmt.Sprintf("func("+
-		"rows, cols, k int, a *%[1]s, rsa, csa int, b *%[1]s, rsb int, c *%[1]s, ldc int, alpha, beta %[1]s)", typ))
+		"rows, cols, k int, a *%[1]s, rsa, csa int, b *%[1]s, rsb int, c *%[1]s, ldc int, alpha, beta %[1]s, "+
+		"first, next *%[1]s, lds, step, n int)", typ))
 	c.Doc(fmt.Sprintf("%s does C = alpha·A·B + beta·C for 1 ≤ rows ≤ %d by cols elements of C and k > 0. cols is %d, %d or less than %d; "+
-		"strides are in bytes.", name, neonRows, neonVectors*t.lanes(), t.lanes(), t.lanes()))
+		"strides are in bytes. "+
+		"To alpha·A·B it first adds n tiles of sums: one at first, one at next, and more, each step bytes after the one before.",
+		name, neonRows, neonVectors*t.lanes(), t.lanes(), t.lanes()))
 	c.Pragma("noescape")
 	for _, p := range []struct {
 		name string
@@ -173,6 +176,29 @@ func (t neonTile) section(s neonSection) {
 
 	alpha, beta, old := armVector(neonA), armVector(neonA+1), armVector(neonA+2)
 	t.load("alpha", alpha)
+	for i := range s.rows * s.vectors {
+		t.do("FMUL element", armVector(i), armVector(i), alpha, operand.U64(0), arrangement)
+	}
+	t.load("n", tileK)
+	branch(c, "CBZ", label("added"), tileK)
+	t.load("first", general(0)) // of A the registers are not used any more
+	t.load("next", general(2))
+	t.load("lds", tileRSA)
+	t.load("step", tileCSA)
+	c.Label(label("add"))
+	t.do("MOVD", general(0), general(1))
+	for r := range s.rows {
+		for v := range s.vectors {
+			t.loadVector(s, label(fmt.Sprintf("sum%d", r)), general(1), v, old)
+			t.do("FADD", acc(r, v), acc(r, v), old, arrangement)
+		}
+		t.do("ADD", tileRSA, general(1), general(1))
+	}
+	t.do("MOVD", general(2), general(0))
+	t.do("ADD", tileCSA, general(2), general(2))
+	t.do("SUBS", operand.U64(1), tileK, tileK)
+	branch(c, "BNE", label("add"))
+	c.Label(label("added"))
 	t.load("beta", beta)
 	t.do("FMOVD", beta, tileK)
 	t.do("LSL", operand.U64(65-t.bits), tileK, tileK) // all but the sign
@@ -184,7 +210,6 @@ func (t neonTile) section(s neonSection) {
 		for r := range s.rows {
 			for v := range s.vectors {
 				part := label(fmt.Sprintf("c%v%d", adds, r))
-				t.do("FMUL element", acc(r, v), acc(r, v), alpha, operand.U64(0), arrangement)
 				if adds {
 					t.loadVector(s, part+"old", tileC, v, old)
 					t.do("FMLA element", acc(r, v), old, beta, operand.U64(0), arrangement)

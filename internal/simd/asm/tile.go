@@ -55,6 +55,7 @@ var (
 	ldc     = reg.R12
 	scratch = reg.R13
 	ahead   = reg.R15
+	coming  = reg.R14
 )
 
 // rowA is where the element of row r is.
@@ -73,14 +74,15 @@ func tile(c *build.Context, s isa, lanes operand.Mem) {
 	name := "tile" + s.mark() + s.name
 	c.Function(name)
 	c.Attributes(attr.NOSPLIT)
-	c.SignatureExpr(fmt.Sprintf("func(rows, cols, k int, a *%[1]s, rsa, csa int, b *%[1]s, rsb int, c *%[2]s, ldc int, alpha, beta %[2]s)",
-		s.factor(), s.typ()))
+	c.SignatureExpr(fmt.Sprintf("func(rows, cols, k int, a *%[1]s, rsa, csa int, b *%[1]s, rsb int, c *%[2]s, ldc int, alpha, beta %[2]s, "+
+		"first, next *%[2]s, lds, step, n, half int)", s.factor(), s.typ()))
 	k := "k > 0"
 	if s.pairs {
 		k += " pairs"
 	}
-	c.Doc(fmt.Sprintf("%s does C = alpha·A·B + beta·C for 1 ≤ rows ≤ %d by 1 ≤ cols ≤ %d elements of C and %s; strides are in bytes.", name,
-		s.rows, 2*s.lanes, k))
+	c.Doc(fmt.Sprintf("%s does C = alpha·A·B + beta·C for 1 ≤ rows ≤ %d by 1 ≤ cols ≤ %d elements of C and %s; strides are in bytes. "+
+		"To alpha·A·B it first adds n tiles of sums: one at first, one at next, and more, each step bytes after the one before. "+
+		"If half > 0, the sum of so many k is written to first, and the tile's own begins after it.", name, s.rows, 2*s.lanes, k))
 	c.Pragma("noescape")
 
 	c.Load(c.Param("a"), base[0])
@@ -88,7 +90,11 @@ func tile(c *build.Context, s isa, lanes operand.Mem) {
 	c.Load(c.Param("csa"), csa)
 	c.Load(c.Param("b"), bRow)
 	c.Load(c.Param("rsb"), rsb)
+	c.Load(c.Param("half"), counter)
+	c.TESTQ(counter, counter)
+	c.JNE(operand.LabelRef("halved"))
 	c.Load(c.Param("k"), counter)
+	c.Label("halved")
 	c.Load(c.Param("c"), cRow)
 	c.Load(c.Param("ldc"), ldc)
 	c.LEAQ(operand.Mem{Base: rsa, Index: rsa, Scale: 2}, rsa3)
@@ -99,6 +105,13 @@ func tile(c *build.Context, s isa, lanes operand.Mem) {
 	}
 
 	c.Load(c.Param("cols"), scratch)
+	c.Load(c.Param("rows"), ahead)
+	c.CMPQ(scratch, operand.Imm(uint64(2*s.lanes)))
+	c.JNE(operand.LabelRef("part"))
+	c.CMPQ(ahead, operand.Imm(uint64(s.rows)))
+	c.JNE(operand.LabelRef("part"))
+	section(c, s, s.rows, 2, true)
+	c.Label("part")
 	c.CMPQ(scratch, operand.Imm(uint64(s.lanes)))
 	c.JLE(operand.LabelRef("narrow"))
 	c.SUBQ(operand.Imm(uint64(s.lanes)), scratch)
@@ -114,10 +127,10 @@ func tile(c *build.Context, s isa, lanes operand.Mem) {
 			c.CMPQ(scratch, operand.Imm(uint64(r)))
 			c.JE(operand.LabelRef(fmt.Sprintf("rows%dx%d", r, vectors)))
 		}
-		section(c, s, 1, vectors)
+		section(c, s, 1, vectors, false)
 		for r := s.rows; r > 1; r-- {
 			c.Label(fmt.Sprintf("rows%dx%d", r, vectors))
-			section(c, s, r, vectors)
+			section(c, s, r, vectors, false)
 		}
 	}
 }
@@ -143,10 +156,14 @@ func (s isa) mask(c *build.Context, n reg.GPPhysical, lanes operand.Mem) {
 }
 
 // section is the loop over k and the update of C for one number of rows and of
-// vectors.
-func section(c *build.Context, s isa, rows, vectors int) {
+// vectors. In a whole tile no column is missing: a masked store takes long on some processors.
+func section(c *build.Context, s isa, rows, vectors int, whole bool) {
 	label := func(what string) string { return fmt.Sprintf("%s%dx%d", what, rows, vectors) }
 	last := vectors - 1
+	if whole {
+		label = func(what string) string { return what + "Whole" }
+		last = vectors
+	}
 	acc := func(r, v int) reg.VecPhysical { return s.vec(r*vectors + v) }
 	bv := func(v int) reg.VecPhysical { return s.vec(rows*vectors + v) }
 	element := s.vec(rows*vectors + vectors)
@@ -182,11 +199,14 @@ func section(c *build.Context, s isa, rows, vectors int) {
 	c.MOVQ(cRow, scratch) // a row of C at each of the first steps
 	c.SUBQ(operand.Imm(uint64(rows)), counter)
 	c.MOVQ(operand.U32(uint32(rows)), ahead)
+	c.Load(c.Param("next"), coming) // and one of what is added
 	c.Label(label("first"))
 	for v := range vectors {
 		c.PREFETCHT0(operand.Mem{Base: scratch, Disp: v * s.lanes * s.size()})
 	}
+	c.PREFETCHT0(operand.Mem{Base: coming})
 	c.ADDQ(ldc, scratch)
+	c.ADDQ(address(c, "lds"), coming)
 	step()
 	c.DECQ(ahead)
 	c.JNE(operand.LabelRef(label("first")))
@@ -196,8 +216,56 @@ func section(c *build.Context, s isa, rows, vectors int) {
 	c.JNE(operand.LabelRef(label("loop")))
 
 	alpha, beta, old := s.vec(rows*vectors), s.vec(rows*vectors+1), s.vec(rows*vectors+2)
+	sums, next, lds, between := base[0], base[1], rsa, csa // of A they are not used any more
 	s.broadcast(c, address(c, "alpha"), alpha)
+	for r := range rows {
+		for v := range vectors {
+			s.mul(c, alpha, acc(r, v), acc(r, v))
+		}
+	}
+	c.CMPQ(address(c, "half"), operand.Imm(0))
+	c.JE(operand.LabelRef(label("whole")))
+	c.Load(c.Param("first"), scratch)
+	c.Load(c.Param("lds"), ahead)
+	for r := range rows {
+		for v := range vectors { // the tile has room for vectors
+			s.move(c, acc(r, v), operand.Mem{Base: scratch, Disp: v * s.lanes * s.size()})
+			s.zero(c, acc(r, v))
+		}
+		if r < rows-1 {
+			c.ADDQ(ahead, scratch)
+		}
+	}
+	c.Load(c.Param("k"), counter)
+	c.SUBQ(address(c, "half"), counter)
+	c.MOVQ(operand.U32(0), address(c, "half"))
+	c.JMP(operand.LabelRef(label("loop")))
+
+	c.Label(label("whole"))
 	s.broadcast(c, address(c, "beta"), beta)
+	c.Load(c.Param("n"), counter)
+	c.TESTQ(counter, counter)
+	c.JE(operand.LabelRef(label("added")))
+	c.Load(c.Param("first"), sums)
+	c.Load(c.Param("next"), next)
+	c.Load(c.Param("lds"), lds)
+	c.Load(c.Param("step"), between)
+	c.Label(label("add"))
+	c.MOVQ(sums, scratch)
+	for r := range rows {
+		for v := range vectors {
+			s.loadLast(c, v == last, operand.Mem{Base: scratch, Disp: v * s.lanes * s.size()}, old)
+			s.add(c, old, acc(r, v), acc(r, v))
+		}
+		if r < rows-1 {
+			c.ADDQ(lds, scratch)
+		}
+	}
+	c.MOVQ(next, sums)
+	c.ADDQ(between, next)
+	c.DECQ(counter)
+	c.JNE(operand.LabelRef(label("add")))
+	c.Label(label("added"))
 	if s.bits == 32 {
 		c.MOVL(address(c, "beta"), scratch.As32())
 	} else {
@@ -209,7 +277,6 @@ func section(c *build.Context, s isa, rows, vectors int) {
 		for v := range vectors {
 			m := operand.Mem{Base: cRow, Disp: v * s.lanes * s.size()}
 			s.loadLast(c, v == last, m, old)
-			s.mul(c, alpha, acc(r, v), acc(r, v))
 			s.fma(c, beta, old, acc(r, v))
 			s.storeLast(c, v == last, acc(r, v), m)
 		}
@@ -221,7 +288,6 @@ func section(c *build.Context, s isa, rows, vectors int) {
 	c.Label(label("store"))
 	for r := range rows {
 		for v := range vectors {
-			s.mul(c, alpha, acc(r, v), acc(r, v))
 			s.storeLast(c, v == last, acc(r, v), operand.Mem{Base: cRow, Disp: v * s.lanes * s.size()})
 		}
 		if r < rows-1 {
