@@ -41,6 +41,7 @@ var tasks = map[string]func(context.Context, *Rank) error{
 	"levels":        onLevels,
 	"windows":       windows,
 	"messages":      messages,
+	"mailbox open":  mailboxLeftOpen,
 	"sendrecv":      sendRecv,
 	"sendrecv end":  endsBeforeSendRecv,
 	"window open":   windowLeftOpen,

@@ -19,6 +19,7 @@ type packets struct {
 	comm uintptr
 	ins  []*packetReceive // in the order in which they were posted, which is that in which they get messages
 	outs []*outbound      // on their way
+	over bool             // this rank has called Close, of these or of the world
 }
 
 // A packetReceive is a receive of a packet: the rank of the sender and the length, 4 bytes each, and the packet.
@@ -76,7 +77,7 @@ func (p *packets) Send(to int, head, data []byte) (ok bool, err error) {
 	j := p.r.job
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.closed {
+	if p.over {
 		return false, errPacketsEnded
 	}
 	if len(p.outs) == packetsOut {
@@ -118,7 +119,7 @@ func (p *packets) Recv(read func(from int, packet []byte)) error {
 	j := p.r.job
 	for i := range packetsOut {
 		j.mu.Lock()
-		if j.closed {
+		if p.over {
 			j.mu.Unlock()
 			return errPacketsEnded
 		}
@@ -134,8 +135,10 @@ func (p *packets) Recv(read func(from int, packet []byte)) error {
 		n := int(binary.LittleEndian.Uint32(in.buffer[4:]))
 		read(int(binary.LittleEndian.Uint32(in.buffer)), in.buffer[packetHead:packetHead+n])
 		j.mu.Lock()
-		p.ins = slices.Delete(p.ins, 0, 1)
-		err = p.listen(in)
+		if !p.over { // else it has been taken back, or kept
+			p.ins = slices.Delete(p.ins, 0, 1)
+			err = p.listen(in)
+		}
 		j.mu.Unlock()
 		if err != nil {
 			return err
@@ -170,7 +173,7 @@ func (j *job) giveUp(p *packets) {
 	for _, out := range p.outs {
 		j.kept = append(j.kept, out)
 	}
-	p.ins, p.outs = nil, nil
+	p.ins, p.outs, p.over = nil, nil, true
 }
 
 // giveUpPackets is giveUp of what the program has left open.
