@@ -133,6 +133,9 @@ func ranksOn(hosts []int64, host int64) (ranks []int) {
 	return ranks
 }
 
+// farewell is what a word to gorun may take, at the most.
+const farewell = 500 * time.Millisecond
+
 // hostLost ends this process, and those that it has started, without a call of the MPI
 // library, which may be waiting for the host.
 func (r *rank) hostLost(host string, limit time.Duration) {

@@ -54,9 +54,6 @@ func (r *rank) joinMPI() error {
 	return nil
 }
 
-// farewell is what a word to gorun may take, at the most.
-const farewell = 500 * time.Millisecond
-
 // leaveMPI ends this rank's part in such a job; cause is nil if it ends well.
 func (r *rank) leaveMPI(cause error) error {
 	if r.mpi == nil {
@@ -67,18 +64,19 @@ func (r *rank) leaveMPI(cause error) error {
 		return r.mpi.Close(cause)
 	}
 	err := r.mpi.Close(nil)
-	late := errors.Is(err, mpi.ErrFinalize)
-	if late {
+	if errors.Is(err, mpi.ErrFinalize) {
 		r.log.Warn().AnErr("cause", err).Msg("all ranks are done; leaving without the MPI library")
-		err = nil
+		return nil
 	}
 	if err == nil {
-		r.tell(job.Word{Kind: job.Ended})
-	}
-	if late { // a launcher may end all ranks when the first leaves: let them tell that they are done
-		time.Sleep(farewell)
+		r.tellEnd()
 	}
 	return err
+}
+
+// tellEnd tells gorun that this rank has ended well, once.
+func (r *rank) tellEnd() {
+	r.toldEnd.Do(func() { r.tell(job.Word{Kind: job.Ended}) })
 }
 
 // tellFailure tells gorun that this rank fails, and why.

@@ -13,5 +13,5 @@ const abortEndsProcess = false
 
 // openMPI starts the MPI library that is found now.
 func openMPI(r *rank) (mpiWorld, error) {
-	return mpi.Open(mpi.Options{Lost: r.lostRank, Stacks: func() { printStacks(os.Stderr, "", r.job.Rank) }})
+	return mpi.Open(mpi.Options{Lost: r.lostRank, Finished: r.tellEnd, Stacks: func() { printStacks(os.Stderr, "", r.job.Rank) }})
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/rs/zerolog"
@@ -30,6 +31,7 @@ type rank struct {
 	seen    *control.Segment // of the MPI library's ranks, see guard; nil if there is none
 	launch  mpi.Launch       // zero if the launcher is gorun, or there is none
 	mpi     mpiWorld         // nil if launch is zero
+	toldEnd sync.Once        // see tellEnd
 	token   string           // of words to gorun (see job.Word); "": it does not ask for them
 	world   *comm.Comm       // nil before join
 	device  chooser          // of the tensors

@@ -46,6 +46,9 @@ func (r *Rank) Close(cause error) error {
 		}
 		j.mu.Unlock()
 		if waiting == 0 {
+			if !failed && !stuck && j.finished != nil {
+				j.finished()
+			}
 			return j.end(stuck)
 		}
 		if failed && since.IsZero() {

@@ -19,6 +19,7 @@ type job struct {
 	rank, size int
 	linger     time.Duration
 	lost       func(*comm.EndedError) // see Options
+	finished   func()                 // see Options
 	stacks     func()                 // see Options
 	segment    *control.Segment       // what the ranks of this machine know of each other; nil if calls are not compared
 	reports    bool                   // rank 0 has another segment: this rank sends it reports

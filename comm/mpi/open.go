@@ -47,7 +47,7 @@ func open(o Options) (*Rank, error) {
 		return nil, err
 	}
 	j := &job{
-		lib: lib, linger: o.Linger, lost: o.Lost, stacks: o.Stacks, thread: make(chan func()),
+		lib: lib, linger: o.Linger, lost: o.Lost, finished: o.Finished, stacks: o.Stacks, thread: make(chan func()),
 		checks: checkingOf(o, os.Getenv(debugVariable)),
 		groups: map[uint64]*group{}, dead: map[uint64]*comm.AbortError{}, ended: map[int]*ending{}, questions: map[uint64]*wait{},
 	}

@@ -29,6 +29,9 @@ type Options struct {
 	// Lost is told of a process of this machine that has ended without a Close, by the first of its
 	// ranks to see that. It is called before calls fail, since launchers may kill all ranks then.
 	Lost func(err *comm.EndedError)
+	// Finished is called when all ranks have called Close without a cause, before the library ends:
+	// the job has done its work, whatever becomes of the library then.
+	Finished func()
 	// Stacks is called when another rank wants to see the stacks of this one's goroutines.
 	Stacks func()
 	// Linger is how long Close waits for the other ranks after an error,
