@@ -15033,7 +15033,7 @@ store2x1:
 	RET
 
 // func tileF32AVX2(rows int, cols int, k int, a *float32, rsa int, csa int, b *float32, rsb int, c *float32, ldc int, alpha float32, beta float32, first *float32, next *float32, lds int, step int, n int, half int)
-// Requires: AVX, AVX2, FMA3, MMX+, SSE2
+// Requires: AVX, AVX2, FMA3, MMX+
 TEXT ·tileF32AVX2(SB), NOSPLIT, $0-136
 	MOVQ  a+24(FP), AX
 	MOVQ  rsa+32(FP), DX
@@ -15304,7 +15304,7 @@ part:
 	CMPQ         R13, $0x08
 	JLE          narrow
 	SUBQ         $0x08, R13
-	MOVQ         R13, X15
+	VMOVQ        R13, X15
 	VPBROADCASTD X15, Y15
 	VPCMPGTD     lanes32<>+0(SB), Y15, Y15
 	MOVQ         rows+0(FP), R13
@@ -16322,7 +16322,7 @@ store2x2:
 	RET
 
 narrow:
-	MOVQ         R13, X15
+	VMOVQ        R13, X15
 	VPBROADCASTD X15, Y15
 	VPCMPGTD     lanes32<>+0(SB), Y15, Y15
 	MOVQ         rows+0(FP), R13
@@ -17070,7 +17070,7 @@ store2x1:
 	RET
 
 // func tileF64AVX2(rows int, cols int, k int, a *float64, rsa int, csa int, b *float64, rsb int, c *float64, ldc int, alpha float64, beta float64, first *float64, next *float64, lds int, step int, n int, half int)
-// Requires: AVX, AVX2, FMA3, MMX+, SSE2
+// Requires: AVX, AVX2, FMA3, MMX+
 TEXT ·tileF64AVX2(SB), NOSPLIT, $0-144
 	MOVQ  a+24(FP), AX
 	MOVQ  rsa+32(FP), DX
@@ -17341,7 +17341,7 @@ part:
 	CMPQ         R13, $0x04
 	JLE          narrow
 	SUBQ         $0x04, R13
-	MOVQ         R13, X15
+	VMOVQ        R13, X15
 	VPBROADCASTQ X15, Y15
 	VPCMPGTQ     lanes64<>+0(SB), Y15, Y15
 	MOVQ         rows+0(FP), R13
@@ -18359,7 +18359,7 @@ store2x2:
 	RET
 
 narrow:
-	MOVQ         R13, X15
+	VMOVQ        R13, X15
 	VPBROADCASTQ X15, Y15
 	VPCMPGTQ     lanes64<>+0(SB), Y15, Y15
 	MOVQ         rows+0(FP), R13

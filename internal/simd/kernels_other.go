@@ -139,9 +139,13 @@ func copyRowsVec(dst *byte, dstStep, dstAhead int, src *byte, srcStep, srcAhead,
 	panic(noKernel)
 }
 
-func transpose32Vec(dst *byte, dstStep int, src *byte, srcStep, rows, cols int) { panic(noKernel) }
+func transpose32Vec(wide bool, dst *byte, dstStep int, src *byte, srcStep, rows, cols int) {
+	panic(noKernel)
+}
 
-func transpose64Vec(dst *byte, dstStep int, src *byte, srcStep, rows, cols int) { panic(noKernel) }
+func transpose64Vec(wide bool, dst *byte, dstStep int, src *byte, srcStep, rows, cols int) {
+	panic(noKernel)
+}
 
 func zipRowsVec(dst *byte, dstStep int, src *byte, srcStep, n, pairs int) { panic(noKernel) }
 

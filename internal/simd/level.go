@@ -39,7 +39,7 @@ func setOf(list ...kernel) (s kernelSet) {
 var offers = [...]kernelSet{
 	Scalar:     0,
 	NEON:       neonKernels,
-	AVX2:       allKernels &^ setOf(copyRowsKernel, transpose32Kernel, transpose64Kernel, zipRowsKernel),
+	AVX2:       allKernels &^ setOf(copyRowsKernel, zipRowsKernel),
 	AVX512:     allKernels,
 	AVX512BF16: allKernels,
 }
@@ -94,6 +94,14 @@ func (m Mode) code() uint8 {
 
 // wide tells an assembly function of amd64 which of its two halves to run.
 func (m Mode) wide() bool { return m.Level >= AVX512 }
+
+// bytes is the length of a vector of amd64.
+func (m Mode) bytes() int {
+	if m.wide() {
+		return 64
+	}
+	return 32
+}
 
 // ordinary is the highest level with ordinary stores.
 var ordinary = Mode{Level: best}

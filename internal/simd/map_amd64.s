@@ -15,7 +15,7 @@ DATA lanes<>+28(SB)/4, $0x00000007
 GLOBL lanes<>(SB), RODATA|NOPTR, $32
 
 // func addVec(level uint8, dst *float32, a *float32, b *float32, n int)
-// Requires: AVX, AVX2, AVX512F, BMI2, MMX+, SSE2
+// Requires: AVX, AVX2, AVX512F, BMI2, MMX+
 TEXT ·addVec(SB), NOSPLIT, $0-40
 	CMPB level+0(FP), $0x01
 	JNE  wide
@@ -59,7 +59,7 @@ tail8:
 	JE   end8
 
 one8:
-	MOVQ         SI, X0
+	VMOVQ        SI, X0
 	VPBROADCASTD X0, Y0
 	VPCMPGTD     lanes<>+0(SB), Y0, Y0
 	VMASKMOVPS   (DX)(AX*4), Y0, Y1
@@ -163,7 +163,7 @@ end16:
 	RET
 
 // func subVec(level uint8, dst *float32, a *float32, b *float32, n int)
-// Requires: AVX, AVX2, AVX512F, BMI2, MMX+, SSE2
+// Requires: AVX, AVX2, AVX512F, BMI2, MMX+
 TEXT ·subVec(SB), NOSPLIT, $0-40
 	CMPB level+0(FP), $0x01
 	JNE  wide
@@ -207,7 +207,7 @@ tail8:
 	JE   end8
 
 one8:
-	MOVQ         SI, X0
+	VMOVQ        SI, X0
 	VPBROADCASTD X0, Y0
 	VPCMPGTD     lanes<>+0(SB), Y0, Y0
 	VMASKMOVPS   (DX)(AX*4), Y0, Y1
@@ -311,7 +311,7 @@ end16:
 	RET
 
 // func mulVec(level uint8, dst *float32, a *float32, b *float32, n int)
-// Requires: AVX, AVX2, AVX512F, BMI2, MMX+, SSE2
+// Requires: AVX, AVX2, AVX512F, BMI2, MMX+
 TEXT ·mulVec(SB), NOSPLIT, $0-40
 	CMPB level+0(FP), $0x01
 	JNE  wide
@@ -355,7 +355,7 @@ tail8:
 	JE   end8
 
 one8:
-	MOVQ         SI, X0
+	VMOVQ        SI, X0
 	VPBROADCASTD X0, Y0
 	VPCMPGTD     lanes<>+0(SB), Y0, Y0
 	VMASKMOVPS   (DX)(AX*4), Y0, Y1
@@ -459,7 +459,7 @@ end16:
 	RET
 
 // func divVec(level uint8, dst *float32, a *float32, b *float32, n int)
-// Requires: AVX, AVX2, AVX512F, BMI2, MMX+, SSE2
+// Requires: AVX, AVX2, AVX512F, BMI2, MMX+
 TEXT ·divVec(SB), NOSPLIT, $0-40
 	CMPB level+0(FP), $0x01
 	JNE  wide
@@ -503,7 +503,7 @@ tail8:
 	JE   end8
 
 one8:
-	MOVQ         SI, X0
+	VMOVQ        SI, X0
 	VPBROADCASTD X0, Y0
 	VPCMPGTD     lanes<>+0(SB), Y0, Y0
 	VMASKMOVPS   (DX)(AX*4), Y0, Y1
@@ -607,7 +607,7 @@ end16:
 	RET
 
 // func maxVec(level uint8, dst *float32, a *float32, b *float32, n int)
-// Requires: AVX, AVX2, AVX512DQ, AVX512F, BMI2, MMX+, SSE2
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, BMI2, MMX+
 TEXT ·maxVec(SB), NOSPLIT, $0-40
 	CMPB level+0(FP), $0x01
 	JNE  wide
@@ -667,7 +667,7 @@ tail8:
 	JE   end8
 
 one8:
-	MOVQ         SI, X0
+	VMOVQ        SI, X0
 	VPBROADCASTD X0, Y0
 	VPCMPGTD     lanes<>+0(SB), Y0, Y0
 	VMASKMOVPS   (DX)(AX*4), Y0, Y1
@@ -811,7 +811,7 @@ end16:
 	RET
 
 // func minVec(level uint8, dst *float32, a *float32, b *float32, n int)
-// Requires: AVX, AVX2, AVX512DQ, AVX512F, BMI2, MMX+, SSE2
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, BMI2, MMX+
 TEXT ·minVec(SB), NOSPLIT, $0-40
 	CMPB level+0(FP), $0x01
 	JNE  wide
@@ -863,7 +863,7 @@ tail8:
 	JE   end8
 
 one8:
-	MOVQ         SI, X0
+	VMOVQ        SI, X0
 	VPBROADCASTD X0, Y0
 	VPCMPGTD     lanes<>+0(SB), Y0, Y0
 	VMASKMOVPS   (DX)(AX*4), Y0, Y1
@@ -987,7 +987,7 @@ end16:
 	RET
 
 // func addToVec(level uint8, dst *float32, x *float32, n int)
-// Requires: AVX, AVX2, AVX512F, BMI2, MMX+, SSE2
+// Requires: AVX, AVX2, AVX512F, BMI2, MMX+
 TEXT ·addToVec(SB), NOSPLIT, $0-32
 	CMPB level+0(FP), $0x01
 	JNE  wide
@@ -1026,7 +1026,7 @@ tail8:
 	JE   end8
 
 one8:
-	MOVQ         BX, X0
+	VMOVQ        BX, X0
 	VPBROADCASTD X0, Y0
 	VPCMPGTD     lanes<>+0(SB), Y0, Y0
 	VMASKMOVPS   (CX)(AX*4), Y0, Y1
@@ -1119,7 +1119,7 @@ end16:
 	RET
 
 // func add2Vec(level uint8, dst1 *float32, dst2 *float32, a *float32, b *float32, n int)
-// Requires: AVX, AVX2, AVX512F, BMI2, MMX+, SSE2
+// Requires: AVX, AVX2, AVX512F, BMI2, MMX+
 TEXT ·add2Vec(SB), NOSPLIT, $0-48
 	CMPB level+0(FP), $0x01
 	JNE  wide
@@ -1170,7 +1170,7 @@ tail8:
 	JE   end8
 
 one8:
-	MOVQ         DI, X0
+	VMOVQ        DI, X0
 	VPBROADCASTD X0, Y0
 	VPCMPGTD     lanes<>+0(SB), Y0, Y0
 	VMASKMOVPS   (BX)(AX*4), Y0, Y1
@@ -1287,7 +1287,7 @@ end16:
 	RET
 
 // func axpyVec(level uint8, dst *float32, x *float32, n int, s float32)
-// Requires: AVX, AVX2, AVX512F, BMI2, FMA3, MMX+, SSE2
+// Requires: AVX, AVX2, AVX512F, BMI2, FMA3, MMX+
 TEXT ·axpyVec(SB), NOSPLIT, $0-36
 	CMPB level+0(FP), $0x01
 	JNE  wide
@@ -1332,7 +1332,7 @@ tail8:
 	JE   end8
 
 one8:
-	MOVQ         BX, X0
+	VMOVQ        BX, X0
 	VPBROADCASTD X0, Y0
 	VPCMPGTD     lanes<>+0(SB), Y0, Y0
 	VMASKMOVPS   (DX)(AX*4), Y0, Y1
@@ -1431,7 +1431,7 @@ end16:
 	RET
 
 // func addScalarVec(level uint8, dst *float32, x *float32, n int, s float32)
-// Requires: AVX, AVX2, AVX512F, BMI2, MMX+, SSE2
+// Requires: AVX, AVX2, AVX512F, BMI2, MMX+
 TEXT ·addScalarVec(SB), NOSPLIT, $0-36
 	CMPB level+0(FP), $0x01
 	JNE  wide
@@ -1472,7 +1472,7 @@ tail8:
 	JE   end8
 
 one8:
-	MOVQ         BX, X0
+	VMOVQ        BX, X0
 	VPBROADCASTD X0, Y0
 	VPCMPGTD     lanes<>+0(SB), Y0, Y0
 	VMASKMOVPS   (DX)(AX*4), Y0, Y1
@@ -1563,7 +1563,7 @@ end16:
 	RET
 
 // func scaleVec(level uint8, dst *float32, x *float32, n int, s float32)
-// Requires: AVX, AVX2, AVX512F, BMI2, MMX+, SSE2
+// Requires: AVX, AVX2, AVX512F, BMI2, MMX+
 TEXT ·scaleVec(SB), NOSPLIT, $0-36
 	CMPB level+0(FP), $0x01
 	JNE  wide
@@ -1604,7 +1604,7 @@ tail8:
 	JE   end8
 
 one8:
-	MOVQ         BX, X0
+	VMOVQ        BX, X0
 	VPBROADCASTD X0, Y0
 	VPCMPGTD     lanes<>+0(SB), Y0, Y0
 	VMASKMOVPS   (DX)(AX*4), Y0, Y1
@@ -1695,7 +1695,7 @@ end16:
 	RET
 
 // func fillVec(wide bool, dst *float32, n int, s float32)
-// Requires: AVX, AVX2, AVX512F, BMI2, MMX+, SSE2
+// Requires: AVX, AVX2, AVX512F, BMI2, MMX+
 TEXT ·fillVec(SB), NOSPLIT, $0-28
 	CMPB wide+0(FP), $0x00
 	JNE  wide
@@ -1725,7 +1725,7 @@ tail8:
 	JE   end8
 
 one8:
-	MOVQ         DX, X0
+	VMOVQ        DX, X0
 	VPBROADCASTD X0, Y0
 	VPCMPGTD     lanes<>+0(SB), Y0, Y0
 	VBROADCASTSS s+24(FP), Y1
@@ -1983,7 +1983,7 @@ end16:
 	RET
 
 // func expVec(level uint8, dst *float32, x *float32, n int)
-// Requires: AVX, AVX2, AVX512F, BMI2, FMA3, MMX+, SSE2
+// Requires: AVX, AVX2, AVX512F, BMI2, FMA3, MMX+
 TEXT ·expVec(SB), NOSPLIT, $0-32
 	CMPB level+0(FP), $0x01
 	JNE  wide
@@ -2058,7 +2058,7 @@ tail8:
 	JE   end8
 
 one8:
-	MOVQ         BX, X0
+	VMOVQ        BX, X0
 	VPBROADCASTD X0, Y0
 	VPCMPGTD     lanes<>+0(SB), Y0, Y0
 	VMASKMOVPS   (DX)(AX*4), Y0, Y1
@@ -2438,7 +2438,7 @@ DATA x0000007f<>+28(SB)/4, $0x0000007f
 GLOBL x0000007f<>(SB), RODATA|NOPTR, $32
 
 // func logVec(level uint8, dst *float32, x *float32, n int)
-// Requires: AVX, AVX2, AVX512DQ, AVX512F, BMI2, FMA3, MMX+, SSE2
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, BMI2, FMA3, MMX+
 TEXT ·logVec(SB), NOSPLIT, $0-32
 	CMPB level+0(FP), $0x01
 	JNE  wide
@@ -2497,7 +2497,7 @@ tail8:
 	JE   end8
 
 one8:
-	MOVQ         BX, X0
+	VMOVQ        BX, X0
 	VPBROADCASTD X0, Y0
 	VPCMPGTD     lanes<>+0(SB), Y0, Y0
 	VMASKMOVPS   (DX)(AX*4), Y0, Y1
@@ -2958,7 +2958,7 @@ DATA x7f800000<>+28(SB)/4, $0x7f800000
 GLOBL x7f800000<>(SB), RODATA|NOPTR, $32
 
 // func tanhVec(level uint8, dst *float32, x *float32, n int)
-// Requires: AVX, AVX2, AVX512DQ, AVX512F, BMI2, FMA3, MMX+, SSE2
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, BMI2, FMA3, MMX+
 TEXT ·tanhVec(SB), NOSPLIT, $0-32
 	CMPB level+0(FP), $0x01
 	JNE  wide
@@ -3027,7 +3027,7 @@ tail8:
 	JE   end8
 
 one8:
-	MOVQ         BX, X0
+	VMOVQ        BX, X0
 	VPBROADCASTD X0, Y0
 	VPCMPGTD     lanes<>+0(SB), Y0, Y0
 	VMASKMOVPS   (DX)(AX*4), Y0, Y1
@@ -3500,7 +3500,7 @@ DATA x80000000<>+28(SB)/4, $0x80000000
 GLOBL x80000000<>(SB), RODATA|NOPTR, $32
 
 // func sigmoidVec(level uint8, dst *float32, x *float32, n int)
-// Requires: AVX, AVX2, AVX512DQ, AVX512F, BMI2, FMA3, MMX+, SSE2
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, BMI2, FMA3, MMX+
 TEXT ·sigmoidVec(SB), NOSPLIT, $0-32
 	CMPB level+0(FP), $0x01
 	JNE  wide
@@ -3555,7 +3555,7 @@ tail8:
 	JE   end8
 
 one8:
-	MOVQ         BX, X0
+	VMOVQ        BX, X0
 	VPBROADCASTD X0, Y0
 	VPCMPGTD     lanes<>+0(SB), Y0, Y0
 	VMASKMOVPS   (DX)(AX*4), Y0, Y1
@@ -3874,7 +3874,7 @@ end16:
 	RET
 
 // func sqrtVec(level uint8, dst *float32, x *float32, n int)
-// Requires: AVX, AVX2, AVX512F, BMI2, MMX+, SSE2
+// Requires: AVX, AVX2, AVX512F, BMI2, MMX+
 TEXT ·sqrtVec(SB), NOSPLIT, $0-32
 	CMPB level+0(FP), $0x01
 	JNE  wide
@@ -3903,7 +3903,7 @@ tail8:
 	JE   end8
 
 one8:
-	MOVQ         BX, X0
+	VMOVQ        BX, X0
 	VPBROADCASTD X0, Y0
 	VPCMPGTD     lanes<>+0(SB), Y0, Y0
 	VMASKMOVPS   (DX)(AX*4), Y0, Y1
@@ -3976,7 +3976,7 @@ end16:
 	RET
 
 // func rsqrtVec(level uint8, dst *float32, x *float32, n int)
-// Requires: AVX, AVX2, AVX512F, BMI2, MMX+, SSE2
+// Requires: AVX, AVX2, AVX512F, BMI2, MMX+
 TEXT ·rsqrtVec(SB), NOSPLIT, $0-32
 	CMPB level+0(FP), $0x01
 	JNE  wide
@@ -4009,7 +4009,7 @@ tail8:
 	JE   end8
 
 one8:
-	MOVQ         BX, X0
+	VMOVQ        BX, X0
 	VPBROADCASTD X0, Y0
 	VPCMPGTD     lanes<>+0(SB), Y0, Y0
 	VMASKMOVPS   (DX)(AX*4), Y0, Y1
@@ -4095,7 +4095,7 @@ end16:
 	RET
 
 // func absVec(level uint8, dst *float32, x *float32, n int)
-// Requires: AVX, AVX2, AVX512DQ, AVX512F, BMI2, MMX+, SSE2
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, BMI2, MMX+
 TEXT ·absVec(SB), NOSPLIT, $0-32
 	CMPB level+0(FP), $0x01
 	JNE  wide
@@ -4132,7 +4132,7 @@ tail8:
 	JE   end8
 
 one8:
-	MOVQ         BX, X0
+	VMOVQ        BX, X0
 	VPBROADCASTD X0, Y0
 	VPCMPGTD     lanes<>+0(SB), Y0, Y0
 	VMASKMOVPS   (DX)(AX*4), Y0, Y1
@@ -4222,7 +4222,7 @@ end16:
 	RET
 
 // func reluVec(level uint8, dst *float32, x *float32, n int)
-// Requires: AVX, AVX2, AVX512F, BMI2, MMX+, SSE2
+// Requires: AVX, AVX2, AVX512F, BMI2, MMX+
 TEXT ·reluVec(SB), NOSPLIT, $0-32
 	CMPB level+0(FP), $0x01
 	JNE  wide
@@ -4263,7 +4263,7 @@ tail8:
 	JE   end8
 
 one8:
-	MOVQ         BX, X0
+	VMOVQ        BX, X0
 	VPBROADCASTD X0, Y0
 	VPCMPGTD     lanes<>+0(SB), Y0, Y0
 	VMASKMOVPS   (DX)(AX*4), Y0, Y1
@@ -4363,7 +4363,7 @@ end16:
 	RET
 
 // func geluVec(level uint8, dst *float32, x *float32, n int)
-// Requires: AVX, AVX2, AVX512DQ, AVX512F, BMI2, FMA3, MMX+, SSE2
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, BMI2, FMA3, MMX+
 TEXT ·geluVec(SB), NOSPLIT, $0-32
 	CMPB level+0(FP), $0x01
 	JNE  wide
@@ -4431,7 +4431,7 @@ tail8:
 	JE   end8
 
 one8:
-	MOVQ         BX, X0
+	VMOVQ        BX, X0
 	VPBROADCASTD X0, Y0
 	VPCMPGTD     lanes<>+0(SB), Y0, Y0
 	VMASKMOVPS   (DX)(AX*4), Y0, Y1
@@ -4778,7 +4778,7 @@ DATA x3e0ef8ea<>+28(SB)/4, $0x3e0ef8ea
 GLOBL x3e0ef8ea<>(SB), RODATA|NOPTR, $32
 
 // func geluTanhVec(level uint8, dst *float32, x *float32, n int)
-// Requires: AVX, AVX2, AVX512DQ, AVX512F, BMI2, FMA3, MMX+, SSE2
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, BMI2, FMA3, MMX+
 TEXT ·geluTanhVec(SB), NOSPLIT, $0-32
 	CMPB level+0(FP), $0x01
 	JNE  wide
@@ -4840,7 +4840,7 @@ tail8:
 	JE   end8
 
 one8:
-	MOVQ         BX, X0
+	VMOVQ        BX, X0
 	VPBROADCASTD X0, Y0
 	VPCMPGTD     lanes<>+0(SB), Y0, Y0
 	VMASKMOVPS   (DX)(AX*4), Y0, Y1
@@ -5255,7 +5255,7 @@ DATA x3fcc422a<>+28(SB)/4, $0x3fcc422a
 GLOBL x3fcc422a<>(SB), RODATA|NOPTR, $32
 
 // func siluVec(level uint8, dst *float32, x *float32, n int)
-// Requires: AVX, AVX2, AVX512DQ, AVX512F, BMI2, FMA3, MMX+, SSE2
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, BMI2, FMA3, MMX+
 TEXT ·siluVec(SB), NOSPLIT, $0-32
 	CMPB level+0(FP), $0x01
 	JNE  wide
@@ -5311,7 +5311,7 @@ tail8:
 	JE   end8
 
 one8:
-	MOVQ         BX, X0
+	VMOVQ        BX, X0
 	VPBROADCASTD X0, Y0
 	VPCMPGTD     lanes<>+0(SB), Y0, Y0
 	VMASKMOVPS   (DX)(AX*4), Y0, Y1
@@ -5640,7 +5640,7 @@ end16:
 	RET
 
 // func reluGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
-// Requires: AVX, AVX2, AVX512F, BMI2, MMX+, SSE2
+// Requires: AVX, AVX2, AVX512F, BMI2, MMX+
 TEXT ·reluGradVec(SB), NOSPLIT, $0-40
 	CMPB level+0(FP), $0x01
 	JNE  wide
@@ -5688,7 +5688,7 @@ tail8:
 	JE   end8
 
 one8:
-	MOVQ         SI, X0
+	VMOVQ        SI, X0
 	VPBROADCASTD X0, Y0
 	VPCMPGTD     lanes<>+0(SB), Y0, Y0
 	VMASKMOVPS   (DX)(AX*4), Y0, Y1
@@ -5803,7 +5803,7 @@ end16:
 	RET
 
 // func geluGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
-// Requires: AVX, AVX2, AVX512DQ, AVX512F, BMI2, FMA3, MMX+, SSE2
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, BMI2, FMA3, MMX+
 TEXT ·geluGradVec(SB), NOSPLIT, $0-40
 	CMPB level+0(FP), $0x01
 	JNE  wide
@@ -5881,7 +5881,7 @@ tail8:
 	JE   end8
 
 one8:
-	MOVQ         SI, X0
+	VMOVQ        SI, X0
 	VPBROADCASTD X0, Y0
 	VPCMPGTD     lanes<>+0(SB), Y0, Y0
 	VMASKMOVPS   (DX)(AX*4), Y0, Y1
@@ -6331,7 +6331,7 @@ DATA x3ecc422a<>+28(SB)/4, $0x3ecc422a
 GLOBL x3ecc422a<>(SB), RODATA|NOPTR, $32
 
 // func geluTanhGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
-// Requires: AVX, AVX2, AVX512DQ, AVX512F, BMI2, FMA3, MMX+, SSE2
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, BMI2, FMA3, MMX+
 TEXT ·geluTanhGradVec(SB), NOSPLIT, $0-40
 	CMPB level+0(FP), $0x01
 	JNE  wide
@@ -6404,7 +6404,7 @@ tail8:
 	JE   end8
 
 one8:
-	MOVQ         SI, X0
+	VMOVQ        SI, X0
 	VPBROADCASTD X0, Y0
 	VPCMPGTD     lanes<>+0(SB), Y0, Y0
 	VMASKMOVPS   (DX)(AX*4), Y0, Y1
@@ -6821,7 +6821,7 @@ DATA x3e5b33b6<>+28(SB)/4, $0x3e5b33b6
 GLOBL x3e5b33b6<>(SB), RODATA|NOPTR, $32
 
 // func siluGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
-// Requires: AVX, AVX2, AVX512DQ, AVX512F, BMI2, FMA3, MMX+, SSE2
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, BMI2, FMA3, MMX+
 TEXT ·siluGradVec(SB), NOSPLIT, $0-40
 	CMPB level+0(FP), $0x01
 	JNE  wide
@@ -6885,7 +6885,7 @@ tail8:
 	JE   end8
 
 one8:
-	MOVQ         SI, X0
+	VMOVQ        SI, X0
 	VPBROADCASTD X0, Y0
 	VPCMPGTD     lanes<>+0(SB), Y0, Y0
 	VMASKMOVPS   (DX)(AX*4), Y0, Y1
@@ -7275,7 +7275,7 @@ end16:
 	RET
 
 // func tanhGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
-// Requires: AVX, AVX2, AVX512F, BMI2, FMA3, MMX+, SSE2
+// Requires: AVX, AVX2, AVX512F, BMI2, FMA3, MMX+
 TEXT ·tanhGradVec(SB), NOSPLIT, $0-40
 	CMPB level+0(FP), $0x01
 	JNE  wide
@@ -7327,7 +7327,7 @@ tail8:
 	JE   end8
 
 one8:
-	MOVQ         SI, X0
+	VMOVQ        SI, X0
 	VPBROADCASTD X0, Y0
 	VPCMPGTD     lanes<>+0(SB), Y0, Y0
 	VMASKMOVPS   (DX)(AX*4), Y0, Y1
@@ -7452,7 +7452,7 @@ end16:
 	RET
 
 // func sigmoidGradVec(level uint8, dst *float32, x *float32, dy *float32, n int)
-// Requires: AVX, AVX2, AVX512F, BMI2, MMX+, SSE2
+// Requires: AVX, AVX2, AVX512F, BMI2, MMX+
 TEXT ·sigmoidGradVec(SB), NOSPLIT, $0-40
 	CMPB level+0(FP), $0x01
 	JNE  wide
@@ -7508,7 +7508,7 @@ tail8:
 	JE   end8
 
 one8:
-	MOVQ         SI, X0
+	VMOVQ        SI, X0
 	VPBROADCASTD X0, Y0
 	VPCMPGTD     lanes<>+0(SB), Y0, Y0
 	VMASKMOVPS   (DX)(AX*4), Y0, Y1
@@ -7643,7 +7643,7 @@ end16:
 	RET
 
 // func scaledExpVec(level uint8, dst *float32, x *float32, n int, shift float32, scale float32)
-// Requires: AVX, AVX2, AVX512F, BMI2, FMA3, MMX+, SSE2
+// Requires: AVX, AVX2, AVX512F, BMI2, FMA3, MMX+
 TEXT ·scaledExpVec(SB), NOSPLIT, $0-40
 	CMPB level+0(FP), $0x01
 	JNE  wide
@@ -7726,7 +7726,7 @@ tail8:
 	JE   end8
 
 one8:
-	MOVQ         BX, X0
+	VMOVQ        BX, X0
 	VPBROADCASTD X0, Y0
 	VPCMPGTD     lanes<>+0(SB), Y0, Y0
 	VMASKMOVPS   (DX)(AX*4), Y0, Y1
@@ -8010,7 +8010,7 @@ end16:
 	RET
 
 // func softmaxGradVec(level uint8, dst *float32, y *float32, dy *float32, n int, dot float32)
-// Requires: AVX, AVX2, AVX512F, BMI2, MMX+, SSE2
+// Requires: AVX, AVX2, AVX512F, BMI2, MMX+
 TEXT ·softmaxGradVec(SB), NOSPLIT, $0-44
 	CMPB level+0(FP), $0x01
 	JNE  wide
@@ -8062,7 +8062,7 @@ tail8:
 	JE   end8
 
 one8:
-	MOVQ         SI, X0
+	VMOVQ        SI, X0
 	VPBROADCASTD X0, Y0
 	VPCMPGTD     lanes<>+0(SB), Y0, Y0
 	VMASKMOVPS   (DX)(AX*4), Y0, Y1
@@ -8178,7 +8178,7 @@ end16:
 	RET
 
 // func logSoftmaxGradVec(level uint8, dst *float32, y *float32, dy *float32, n int, sum float32)
-// Requires: AVX, AVX2, AVX512F, BMI2, FMA3, MMX+, SSE2
+// Requires: AVX, AVX2, AVX512F, BMI2, FMA3, MMX+
 TEXT ·logSoftmaxGradVec(SB), NOSPLIT, $0-44
 	CMPB level+0(FP), $0x01
 	JNE  wide
@@ -8261,7 +8261,7 @@ tail8:
 	JE   end8
 
 one8:
-	MOVQ         SI, X0
+	VMOVQ        SI, X0
 	VPBROADCASTD X0, Y0
 	VPCMPGTD     lanes<>+0(SB), Y0, Y0
 	VMASKMOVPS   (DX)(AX*4), Y0, Y1
@@ -8548,7 +8548,7 @@ end16:
 	RET
 
 // func normalizeVec(level uint8, dst *float32, x *float32, weight *float32, bias *float32, n int, mean float32, rstd float32, shift float32)
-// Requires: AVX, AVX2, AVX512F, BMI2, FMA3, MMX+, SSE2
+// Requires: AVX, AVX2, AVX512F, BMI2, FMA3, MMX+
 TEXT ·normalizeVec(SB), NOSPLIT, $0-60
 	CMPB level+0(FP), $0x01
 	JNE  wide
@@ -8613,7 +8613,7 @@ tail8:
 	JE   end8
 
 one8:
-	MOVQ         DI, X0
+	VMOVQ        DI, X0
 	VPBROADCASTD X0, Y0
 	VPCMPGTD     lanes<>+0(SB), Y0, Y0
 	VMASKMOVPS   (DX)(AX*4), Y0, Y1
@@ -8785,7 +8785,7 @@ end16:
 	RET
 
 // func normalizeGradVec(level uint8, dst *float32, x *float32, dy *float32, weight *float32, n int, mean float32, rstd float32, shift float32, lessG float32, meanGH float32)
-// Requires: AVX, AVX2, AVX512F, BMI2, FMA3, MMX+, SSE2
+// Requires: AVX, AVX2, AVX512F, BMI2, FMA3, MMX+
 TEXT ·normalizeGradVec(SB), NOSPLIT, $0-68
 	CMPB level+0(FP), $0x01
 	JNE  wide
@@ -8853,7 +8853,7 @@ tail8:
 	JE   end8
 
 one8:
-	MOVQ         DI, X0
+	VMOVQ        DI, X0
 	VPBROADCASTD X0, Y0
 	VPCMPGTD     lanes<>+0(SB), Y0, Y0
 	VMASKMOVPS   (DX)(AX*4), Y0, Y1
@@ -9024,7 +9024,7 @@ end16:
 	RET
 
 // func sgdVec(level uint8, param *float32, buf *float32, grad *float32, n int, lr float32, momentum float32, fresh float32, decay float32)
-// Requires: AVX, AVX2, AVX512F, BMI2, FMA3, MMX+, SSE2
+// Requires: AVX, AVX2, AVX512F, BMI2, FMA3, MMX+
 TEXT ·sgdVec(SB), NOSPLIT, $0-56
 	CMPB level+0(FP), $0x01
 	JNE  wide
@@ -9075,7 +9075,7 @@ tail8:
 	JE   end8
 
 one8:
-	MOVQ         SI, X0
+	VMOVQ        SI, X0
 	VPBROADCASTD X0, Y0
 	VPCMPGTD     lanes<>+0(SB), Y0, Y0
 	VMASKMOVPS   (CX)(AX*4), Y0, Y1
@@ -9193,7 +9193,7 @@ end16:
 	RET
 
 // func nesterovVec(level uint8, param *float32, buf *float32, grad *float32, n int, lr float32, momentum float32, fresh float32, decay float32)
-// Requires: AVX, AVX2, AVX512F, BMI2, FMA3, MMX+, SSE2
+// Requires: AVX, AVX2, AVX512F, BMI2, FMA3, MMX+
 TEXT ·nesterovVec(SB), NOSPLIT, $0-56
 	CMPB level+0(FP), $0x01
 	JNE  wide
@@ -9250,7 +9250,7 @@ tail8:
 	JE   end8
 
 one8:
-	MOVQ         SI, X0
+	VMOVQ        SI, X0
 	VPBROADCASTD X0, Y0
 	VPCMPGTD     lanes<>+0(SB), Y0, Y0
 	VMASKMOVPS   (CX)(AX*4), Y0, Y1
@@ -9381,7 +9381,7 @@ end16:
 	RET
 
 // func adamVec(wide bool, param *float32, m *float32, v *float32, grad *float32, n int, beta1 float32, fresh1 float32, beta2 float32, fresh2 float32, step float32, rootBias2 float32, eps float32, decay float32, l2 float32)
-// Requires: AVX, AVX2, AVX512F, BMI2, FMA3, MMX+, SSE2
+// Requires: AVX, AVX2, AVX512F, BMI2, FMA3, MMX+
 TEXT ·adamVec(SB), NOSPLIT, $0-84
 	CMPB wide+0(FP), $0x00
 	JNE  wide
@@ -9437,7 +9437,7 @@ tail8:
 	JE   end8
 
 one8:
-	MOVQ         DI, X0
+	VMOVQ        DI, X0
 	VPBROADCASTD X0, Y0
 	VPCMPGTD     lanes<>+0(SB), Y0, Y0
 	VMASKMOVPS   (CX)(AX*4), Y0, Y1

@@ -62,12 +62,12 @@ func TransposePairs(dst []dtype.BF16, dstStep int, src []dtype.BF16, srcStep, ro
 func (m Mode) transposePairs(dst []dtype.BF16, dstStep int, src []dtype.BF16, srcStep, rows, cols int) {
 	pairs := cols / 2
 	if m.has(transpose32Kernel) {
-		const lanes = 16
-		const each = callBytes / (4 * lanes)
+		lanes := m.bytes() / 4
+		each := callBytes / m.bytes()
 		d, s := bytes(dst), bytes(src)
 		for i := 0; i < rows; i += lanes {
 			for p := 0; p < pairs; p += each {
-				transpose32Vec(&d[2*(p*dstStep+2*i)], 2*dstStep, &s[2*(i*srcStep+2*p)], 2*srcStep, min(lanes, rows-i), min(each, pairs-p))
+				transpose32Vec(m.wide(), &d[2*(p*dstStep+2*i)], 2*dstStep, &s[2*(i*srcStep+2*p)], 2*srcStep, min(lanes, rows-i), min(each, pairs-p))
 			}
 		}
 	} else {

@@ -15,7 +15,7 @@ DATA lanes<>+28(SB)/4, $0x00000007
 GLOBL lanes<>(SB), RODATA|NOPTR, $32
 
 // func sumVec(wide bool, x *float32, n int) float32
-// Requires: AVX, AVX2, AVX512F, BMI2, MMX+, SSE2
+// Requires: AVX, AVX2, AVX512F, BMI2, MMX+
 TEXT ·sumVec(SB), NOSPLIT, $0-28
 	CMPB    wide+0(FP), $0x00
 	JNE     wide
@@ -62,7 +62,7 @@ tail8:
 	ADDQ         $0x00000040, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   (CX)(AX*4), Y8, Y9
@@ -71,7 +71,7 @@ tail8:
 	SUBQ         $0x08, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   32(CX)(AX*4), Y8, Y9
@@ -80,7 +80,7 @@ tail8:
 	SUBQ         $0x08, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   64(CX)(AX*4), Y8, Y9
@@ -89,7 +89,7 @@ tail8:
 	SUBQ         $0x08, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   96(CX)(AX*4), Y8, Y9
@@ -98,7 +98,7 @@ tail8:
 	SUBQ         $0x08, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   128(CX)(AX*4), Y8, Y9
@@ -107,7 +107,7 @@ tail8:
 	SUBQ         $0x08, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   160(CX)(AX*4), Y8, Y9
@@ -116,7 +116,7 @@ tail8:
 	SUBQ         $0x08, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   192(CX)(AX*4), Y8, Y9
@@ -125,7 +125,7 @@ tail8:
 	SUBQ         $0x08, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   224(CX)(AX*4), Y8, Y9
@@ -245,7 +245,7 @@ DATA x00000000<>+28(SB)/4, $0x00000000
 GLOBL x00000000<>(SB), RODATA|NOPTR, $32
 
 // func sumShiftedVec(wide bool, x *float32, n int, shift float32) float32
-// Requires: AVX, AVX2, AVX512F, BMI2, MMX+, SSE2
+// Requires: AVX, AVX2, AVX512F, BMI2, MMX+
 TEXT ·sumShiftedVec(SB), NOSPLIT, $0-36
 	CMPB    wide+0(FP), $0x00
 	JNE     wide
@@ -308,7 +308,7 @@ tail8:
 	ADDQ         $0x00000040, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   (CX)(AX*4), Y8, Y9
@@ -319,7 +319,7 @@ tail8:
 	SUBQ         $0x08, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   32(CX)(AX*4), Y8, Y9
@@ -330,7 +330,7 @@ tail8:
 	SUBQ         $0x08, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   64(CX)(AX*4), Y8, Y9
@@ -341,7 +341,7 @@ tail8:
 	SUBQ         $0x08, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   96(CX)(AX*4), Y8, Y9
@@ -352,7 +352,7 @@ tail8:
 	SUBQ         $0x08, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   128(CX)(AX*4), Y8, Y9
@@ -363,7 +363,7 @@ tail8:
 	SUBQ         $0x08, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   160(CX)(AX*4), Y8, Y9
@@ -374,7 +374,7 @@ tail8:
 	SUBQ         $0x08, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   192(CX)(AX*4), Y8, Y9
@@ -385,7 +385,7 @@ tail8:
 	SUBQ         $0x08, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   224(CX)(AX*4), Y8, Y9
@@ -507,7 +507,7 @@ fold16:
 	RET
 
 // func maxValueVec(wide bool, x *float32, n int) float32
-// Requires: AVX, AVX2, AVX512F, BMI2, MMX+, SSE2
+// Requires: AVX, AVX2, AVX512F, BMI2, MMX+
 TEXT ·maxValueVec(SB), NOSPLIT, $0-28
 	CMPB    wide+0(FP), $0x00
 	JNE     wide
@@ -570,7 +570,7 @@ tail8:
 	ADDQ         $0x00000040, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   (CX)(AX*4), Y8, Y9
@@ -582,7 +582,7 @@ tail8:
 	SUBQ         $0x08, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   32(CX)(AX*4), Y8, Y9
@@ -594,7 +594,7 @@ tail8:
 	SUBQ         $0x08, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   64(CX)(AX*4), Y8, Y9
@@ -606,7 +606,7 @@ tail8:
 	SUBQ         $0x08, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   96(CX)(AX*4), Y8, Y9
@@ -618,7 +618,7 @@ tail8:
 	SUBQ         $0x08, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   128(CX)(AX*4), Y8, Y9
@@ -630,7 +630,7 @@ tail8:
 	SUBQ         $0x08, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   160(CX)(AX*4), Y8, Y9
@@ -642,7 +642,7 @@ tail8:
 	SUBQ         $0x08, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   192(CX)(AX*4), Y8, Y9
@@ -654,7 +654,7 @@ tail8:
 	SUBQ         $0x08, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   224(CX)(AX*4), Y8, Y9
@@ -839,7 +839,7 @@ DATA xff800000<>+28(SB)/4, $0xff800000
 GLOBL xff800000<>(SB), RODATA|NOPTR, $32
 
 // func minValueVec(wide bool, x *float32, n int) float32
-// Requires: AVX, AVX2, AVX512DQ, AVX512F, BMI2, MMX+, SSE2
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, BMI2, MMX+
 TEXT ·minValueVec(SB), NOSPLIT, $0-28
 	CMPB    wide+0(FP), $0x00
 	JNE     wide
@@ -902,7 +902,7 @@ tail8:
 	ADDQ         $0x00000040, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   (CX)(AX*4), Y8, Y9
@@ -914,7 +914,7 @@ tail8:
 	SUBQ         $0x08, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   32(CX)(AX*4), Y8, Y9
@@ -926,7 +926,7 @@ tail8:
 	SUBQ         $0x08, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   64(CX)(AX*4), Y8, Y9
@@ -938,7 +938,7 @@ tail8:
 	SUBQ         $0x08, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   96(CX)(AX*4), Y8, Y9
@@ -950,7 +950,7 @@ tail8:
 	SUBQ         $0x08, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   128(CX)(AX*4), Y8, Y9
@@ -962,7 +962,7 @@ tail8:
 	SUBQ         $0x08, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   160(CX)(AX*4), Y8, Y9
@@ -974,7 +974,7 @@ tail8:
 	SUBQ         $0x08, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   192(CX)(AX*4), Y8, Y9
@@ -986,7 +986,7 @@ tail8:
 	SUBQ         $0x08, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   224(CX)(AX*4), Y8, Y9
@@ -1164,7 +1164,7 @@ DATA x7f800000<>+28(SB)/4, $0x7f800000
 GLOBL x7f800000<>(SB), RODATA|NOPTR, $32
 
 // func maxNumberVec(wide bool, x *float32, n int) float32
-// Requires: AVX, AVX2, AVX512F, BMI2, MMX+, SSE2
+// Requires: AVX, AVX2, AVX512F, BMI2, MMX+
 TEXT ·maxNumberVec(SB), NOSPLIT, $0-28
 	CMPB    wide+0(FP), $0x00
 	JNE     wide
@@ -1211,7 +1211,7 @@ tail8:
 	ADDQ         $0x00000040, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   (CX)(AX*4), Y8, Y9
@@ -1221,7 +1221,7 @@ tail8:
 	SUBQ         $0x08, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   32(CX)(AX*4), Y8, Y9
@@ -1231,7 +1231,7 @@ tail8:
 	SUBQ         $0x08, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   64(CX)(AX*4), Y8, Y9
@@ -1241,7 +1241,7 @@ tail8:
 	SUBQ         $0x08, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   96(CX)(AX*4), Y8, Y9
@@ -1251,7 +1251,7 @@ tail8:
 	SUBQ         $0x08, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   128(CX)(AX*4), Y8, Y9
@@ -1261,7 +1261,7 @@ tail8:
 	SUBQ         $0x08, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   160(CX)(AX*4), Y8, Y9
@@ -1271,7 +1271,7 @@ tail8:
 	SUBQ         $0x08, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   192(CX)(AX*4), Y8, Y9
@@ -1281,7 +1281,7 @@ tail8:
 	SUBQ         $0x08, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   224(CX)(AX*4), Y8, Y9
@@ -1397,7 +1397,7 @@ fold16:
 	RET
 
 // func sumExpVec(wide bool, x *float32, n int, shift float32) float32
-// Requires: AVX, AVX2, AVX512F, BMI2, FMA3, MMX+, SSE2
+// Requires: AVX, AVX2, AVX512F, BMI2, FMA3, MMX+
 TEXT ·sumExpVec(SB), NOSPLIT, $0-36
 	CMPB    wide+0(FP), $0x00
 	JNE     wide
@@ -1636,7 +1636,7 @@ tail8:
 	ADDQ         $0x00000040, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   (CX)(AX*4), Y8, Y9
@@ -1669,7 +1669,7 @@ tail8:
 	SUBQ         $0x08, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   32(CX)(AX*4), Y8, Y9
@@ -1702,7 +1702,7 @@ tail8:
 	SUBQ         $0x08, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   64(CX)(AX*4), Y8, Y9
@@ -1735,7 +1735,7 @@ tail8:
 	SUBQ         $0x08, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   96(CX)(AX*4), Y8, Y9
@@ -1768,7 +1768,7 @@ tail8:
 	SUBQ         $0x08, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   128(CX)(AX*4), Y8, Y9
@@ -1801,7 +1801,7 @@ tail8:
 	SUBQ         $0x08, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   160(CX)(AX*4), Y8, Y9
@@ -1834,7 +1834,7 @@ tail8:
 	SUBQ         $0x08, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   192(CX)(AX*4), Y8, Y9
@@ -1867,7 +1867,7 @@ tail8:
 	SUBQ         $0x08, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   224(CX)(AX*4), Y8, Y9
@@ -2242,7 +2242,7 @@ DATA x0000007f<>+28(SB)/4, $0x0000007f
 GLOBL x0000007f<>(SB), RODATA|NOPTR, $32
 
 // func dotVec(level uint8, a *float32, b *float32, n int) float32
-// Requires: AVX, AVX2, AVX512F, BMI2, FMA3, MMX+, SSE2
+// Requires: AVX, AVX2, AVX512F, BMI2, FMA3, MMX+
 TEXT ·dotVec(SB), NOSPLIT, $0-36
 	CMPB    level+0(FP), $0x01
 	JNE     wide
@@ -2302,7 +2302,7 @@ tail8:
 	ADDQ         $0x00000040, BX
 	TESTQ        BX, BX
 	JLE          fold8
-	MOVQ         BX, X8
+	VMOVQ        BX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   (DX)(AX*4), Y8, Y9
@@ -2311,7 +2311,7 @@ tail8:
 	SUBQ         $0x08, BX
 	TESTQ        BX, BX
 	JLE          fold8
-	MOVQ         BX, X8
+	VMOVQ        BX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   32(DX)(AX*4), Y8, Y9
@@ -2320,7 +2320,7 @@ tail8:
 	SUBQ         $0x08, BX
 	TESTQ        BX, BX
 	JLE          fold8
-	MOVQ         BX, X8
+	VMOVQ        BX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   64(DX)(AX*4), Y8, Y9
@@ -2329,7 +2329,7 @@ tail8:
 	SUBQ         $0x08, BX
 	TESTQ        BX, BX
 	JLE          fold8
-	MOVQ         BX, X8
+	VMOVQ        BX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   96(DX)(AX*4), Y8, Y9
@@ -2338,7 +2338,7 @@ tail8:
 	SUBQ         $0x08, BX
 	TESTQ        BX, BX
 	JLE          fold8
-	MOVQ         BX, X8
+	VMOVQ        BX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   128(DX)(AX*4), Y8, Y9
@@ -2347,7 +2347,7 @@ tail8:
 	SUBQ         $0x08, BX
 	TESTQ        BX, BX
 	JLE          fold8
-	MOVQ         BX, X8
+	VMOVQ        BX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   160(DX)(AX*4), Y8, Y9
@@ -2356,7 +2356,7 @@ tail8:
 	SUBQ         $0x08, BX
 	TESTQ        BX, BX
 	JLE          fold8
-	MOVQ         BX, X8
+	VMOVQ        BX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   192(DX)(AX*4), Y8, Y9
@@ -2365,7 +2365,7 @@ tail8:
 	SUBQ         $0x08, BX
 	TESTQ        BX, BX
 	JLE          fold8
-	MOVQ         BX, X8
+	VMOVQ        BX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   224(DX)(AX*4), Y8, Y9
@@ -2504,7 +2504,7 @@ fold16:
 	RET
 
 // func sumShiftedWeightedVec(wide bool, x *float32, weight *float32, n int, shift float32) float32
-// Requires: AVX, AVX2, AVX512F, BMI2, FMA3, MMX+, SSE2
+// Requires: AVX, AVX2, AVX512F, BMI2, FMA3, MMX+
 TEXT ·sumShiftedWeightedVec(SB), NOSPLIT, $0-44
 	CMPB    wide+0(FP), $0x00
 	JNE     wide
@@ -2580,7 +2580,7 @@ tail8:
 	ADDQ         $0x00000040, BX
 	TESTQ        BX, BX
 	JLE          fold8
-	MOVQ         BX, X8
+	VMOVQ        BX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   (CX)(AX*4), Y8, Y9
@@ -2592,7 +2592,7 @@ tail8:
 	SUBQ         $0x08, BX
 	TESTQ        BX, BX
 	JLE          fold8
-	MOVQ         BX, X8
+	VMOVQ        BX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   32(CX)(AX*4), Y8, Y9
@@ -2604,7 +2604,7 @@ tail8:
 	SUBQ         $0x08, BX
 	TESTQ        BX, BX
 	JLE          fold8
-	MOVQ         BX, X8
+	VMOVQ        BX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   64(CX)(AX*4), Y8, Y9
@@ -2616,7 +2616,7 @@ tail8:
 	SUBQ         $0x08, BX
 	TESTQ        BX, BX
 	JLE          fold8
-	MOVQ         BX, X8
+	VMOVQ        BX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   96(CX)(AX*4), Y8, Y9
@@ -2628,7 +2628,7 @@ tail8:
 	SUBQ         $0x08, BX
 	TESTQ        BX, BX
 	JLE          fold8
-	MOVQ         BX, X8
+	VMOVQ        BX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   128(CX)(AX*4), Y8, Y9
@@ -2640,7 +2640,7 @@ tail8:
 	SUBQ         $0x08, BX
 	TESTQ        BX, BX
 	JLE          fold8
-	MOVQ         BX, X8
+	VMOVQ        BX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   160(CX)(AX*4), Y8, Y9
@@ -2652,7 +2652,7 @@ tail8:
 	SUBQ         $0x08, BX
 	TESTQ        BX, BX
 	JLE          fold8
-	MOVQ         BX, X8
+	VMOVQ        BX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   192(CX)(AX*4), Y8, Y9
@@ -2664,7 +2664,7 @@ tail8:
 	SUBQ         $0x08, BX
 	TESTQ        BX, BX
 	JLE          fold8
-	MOVQ         BX, X8
+	VMOVQ        BX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   224(CX)(AX*4), Y8, Y9
@@ -2799,7 +2799,7 @@ fold16:
 	RET
 
 // func sumSquaresVec(wide bool, x *float32, n int, mean float32) float32
-// Requires: AVX, AVX2, AVX512F, BMI2, FMA3, MMX+, SSE2
+// Requires: AVX, AVX2, AVX512F, BMI2, FMA3, MMX+
 TEXT ·sumSquaresVec(SB), NOSPLIT, $0-36
 	CMPB    wide+0(FP), $0x00
 	JNE     wide
@@ -2862,7 +2862,7 @@ tail8:
 	ADDQ         $0x00000040, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   (CX)(AX*4), Y8, Y9
@@ -2873,7 +2873,7 @@ tail8:
 	SUBQ         $0x08, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   32(CX)(AX*4), Y8, Y9
@@ -2884,7 +2884,7 @@ tail8:
 	SUBQ         $0x08, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   64(CX)(AX*4), Y8, Y9
@@ -2895,7 +2895,7 @@ tail8:
 	SUBQ         $0x08, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   96(CX)(AX*4), Y8, Y9
@@ -2906,7 +2906,7 @@ tail8:
 	SUBQ         $0x08, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   128(CX)(AX*4), Y8, Y9
@@ -2917,7 +2917,7 @@ tail8:
 	SUBQ         $0x08, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   160(CX)(AX*4), Y8, Y9
@@ -2928,7 +2928,7 @@ tail8:
 	SUBQ         $0x08, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   192(CX)(AX*4), Y8, Y9
@@ -2939,7 +2939,7 @@ tail8:
 	SUBQ         $0x08, DX
 	TESTQ        DX, DX
 	JLE          fold8
-	MOVQ         DX, X8
+	VMOVQ        DX, X8
 	VPBROADCASTD X8, Y8
 	VPCMPGTD     lanes<>+0(SB), Y8, Y8
 	VMASKMOVPS   224(CX)(AX*4), Y8, Y9
@@ -3060,7 +3060,7 @@ fold16:
 	RET
 
 // func normalizeGradSumsVec(wide bool, dweight *float32, dbias *float32, x *float32, dy *float32, weight *float32, n int, mean float32, rstd float32, shift float32) (float32, float32)
-// Requires: AVX, AVX2, AVX512F, BMI2, FMA3, MMX+, SSE2
+// Requires: AVX, AVX2, AVX512F, BMI2, FMA3, MMX+
 TEXT ·normalizeGradSumsVec(SB), NOSPLIT, $0-80
 	CMPB    wide+0(FP), $0x00
 	JNE     wide
@@ -3149,7 +3149,7 @@ tail8:
 	ADDQ         $0x00000010, R8
 	TESTQ        R8, R8
 	JLE          fold8
-	MOVQ         R8, X4
+	VMOVQ        R8, X4
 	VPBROADCASTD X4, Y4
 	VPCMPGTD     lanes<>+0(SB), Y4, Y4
 	VMASKMOVPS   (SI)(AX*4), Y4, Y5
@@ -3185,7 +3185,7 @@ skip9_8:
 	SUBQ         $0x08, R8
 	TESTQ        R8, R8
 	JLE          fold8
-	MOVQ         R8, X4
+	VMOVQ        R8, X4
 	VPBROADCASTD X4, Y4
 	VPCMPGTD     lanes<>+0(SB), Y4, Y4
 	VMASKMOVPS   32(SI)(AX*4), Y4, Y5

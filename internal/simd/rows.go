@@ -78,7 +78,7 @@ func transpose[T Elem](m Mode, dst []T, dstStep int, src []T, srcStep, rows, col
 			r, c := min(square, rows-i), min(square, cols-j)
 			d, s := dst[j*dstStep+i:], src[i*srcStep+j:]
 			if size := int(unsafe.Sizeof(dst[0])); m.has(transpose32Kernel) && size >= 4 {
-				transposeVec(bytes(d), dstStep*size, bytes(s), srcStep*size, r, c, size)
+				m.transposeVec(bytes(d), dstStep*size, bytes(s), srcStep*size, r, c, size)
 			} else {
 				transposeGo(d, dstStep, s, srcStep, r, c)
 			}
@@ -87,14 +87,14 @@ func transpose[T Elem](m Mode, dst []T, dstStep int, src []T, srcStep, rows, col
 }
 
 // transposeVec transposes one square of elements of 4 or 8 bytes; steps are in bytes.
-func transposeVec(dst []byte, dstStep int, src []byte, srcStep, rows, cols, size int) {
-	lanes := 64 / size
+func (m Mode) transposeVec(dst []byte, dstStep int, src []byte, srcStep, rows, cols, size int) {
+	lanes := m.bytes() / size
 	for i := 0; i < rows; i += lanes {
 		d, s, n := &dst[i*size], &src[i*srcStep], min(lanes, rows-i)
 		if size == 4 {
-			transpose32Vec(d, dstStep, s, srcStep, n, cols)
+			transpose32Vec(m.wide(), d, dstStep, s, srcStep, n, cols)
 		} else {
-			transpose64Vec(d, dstStep, s, srcStep, n, cols)
+			transpose64Vec(m.wide(), d, dstStep, s, srcStep, n, cols)
 		}
 	}
 }

@@ -9,15 +9,15 @@ package simd
 //go:noescape
 func copyRowsVec(dst *byte, dstStep int, dstAhead int, src *byte, srcStep int, srcAhead int, n int, rows int)
 
-// transpose32Vec writes element (i, j) of src to (j, i) of dst, for 1 ≤ rows ≤ 16 rows and cols > 0 columns of src; steps are in bytes.
+// transpose32Vec writes element (i, j) of src to (j, i) of dst, for 1 ≤ rows ≤ 16 rows and cols > 0 columns of src, 8 rows unless wide; steps are in bytes.
 //
 //go:noescape
-func transpose32Vec(dst *byte, dstStep int, src *byte, srcStep int, rows int, cols int)
+func transpose32Vec(wide bool, dst *byte, dstStep int, src *byte, srcStep int, rows int, cols int)
 
-// transpose64Vec writes element (i, j) of src to (j, i) of dst, for 1 ≤ rows ≤ 8 rows and cols > 0 columns of src; steps are in bytes.
+// transpose64Vec writes element (i, j) of src to (j, i) of dst, for 1 ≤ rows ≤ 8 rows and cols > 0 columns of src, 4 rows unless wide; steps are in bytes.
 //
 //go:noescape
-func transpose64Vec(dst *byte, dstStep int, src *byte, srcStep int, rows int, cols int)
+func transpose64Vec(wide bool, dst *byte, dstStep int, src *byte, srcStep int, rows int, cols int)
 
 // zipRowsVec makes pairs > 0 rows of 2·n elements of 2 bytes, 0 < n ≤ 32, from twice as many of n; steps are in bytes.
 //

@@ -61,16 +61,18 @@ short:
 	VZEROUPPER
 	RET
 
-// func transpose32Vec(dst *byte, dstStep int, src *byte, srcStep int, rows int, cols int)
-// Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·transpose32Vec(SB), NOSPLIT, $0-48
-	MOVQ    dst+0(FP), DI
-	MOVQ    dstStep+8(FP), R8
-	MOVQ    src+16(FP), SI
-	MOVQ    srcStep+24(FP), R9
-	MOVQ    rows+32(FP), DX
-	MOVQ    cols+40(FP), CX
+// func transpose32Vec(wide bool, dst *byte, dstStep int, src *byte, srcStep int, rows int, cols int)
+// Requires: AVX, AVX2, AVX512F, BMI2, CMOV, MMX+
+TEXT ·transpose32Vec(SB), NOSPLIT, $0-56
+	MOVQ    dst+8(FP), DI
+	MOVQ    dstStep+16(FP), R8
+	MOVQ    src+24(FP), SI
+	MOVQ    srcStep+32(FP), R9
+	MOVQ    rows+40(FP), DX
+	MOVQ    cols+48(FP), CX
 	XORL    R10, R10
+	CMPB    wide+0(FP), $0x00
+	JE      narrow
 	MOVQ    R9, R11
 	SHLQ    $0x04, R11
 	MOVQ    $0x00000010, R15
@@ -315,16 +317,357 @@ done:
 	VZEROUPPER
 	RET
 
-// func transpose64Vec(dst *byte, dstStep int, src *byte, srcStep int, rows int, cols int)
-// Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·transpose64Vec(SB), NOSPLIT, $0-48
-	MOVQ    dst+0(FP), DI
-	MOVQ    dstStep+8(FP), R8
-	MOVQ    src+16(FP), SI
-	MOVQ    srcStep+24(FP), R9
-	MOVQ    rows+32(FP), DX
-	MOVQ    cols+40(FP), CX
+narrow:
+narrowBlock:
+	VMOVQ        CX, X15
+	VPBROADCASTD X15, Y15
+	VPCMPGTD     lanes32<>+0(SB), Y15, Y15
+	MOVQ         SI, AX
+	VMASKMOVPS   (AX), Y15, Y0
+	MOVQ         R9, BX
+	CMPQ         DX, $0x01
+	CMOVQLE      R10, BX
+	ADDQ         BX, AX
+	VMASKMOVPS   (AX), Y15, Y1
+	MOVQ         R9, BX
+	CMPQ         DX, $0x02
+	CMOVQLE      R10, BX
+	ADDQ         BX, AX
+	VMASKMOVPS   (AX), Y15, Y2
+	MOVQ         R9, BX
+	CMPQ         DX, $0x03
+	CMOVQLE      R10, BX
+	ADDQ         BX, AX
+	VMASKMOVPS   (AX), Y15, Y3
+	MOVQ         R9, BX
+	CMPQ         DX, $0x04
+	CMOVQLE      R10, BX
+	ADDQ         BX, AX
+	VMASKMOVPS   (AX), Y15, Y4
+	MOVQ         R9, BX
+	CMPQ         DX, $0x05
+	CMOVQLE      R10, BX
+	ADDQ         BX, AX
+	VMASKMOVPS   (AX), Y15, Y5
+	MOVQ         R9, BX
+	CMPQ         DX, $0x06
+	CMOVQLE      R10, BX
+	ADDQ         BX, AX
+	VMASKMOVPS   (AX), Y15, Y6
+	MOVQ         R9, BX
+	CMPQ         DX, $0x07
+	CMOVQLE      R10, BX
+	ADDQ         BX, AX
+	VMASKMOVPS   (AX), Y15, Y7
+	VUNPCKLPS    Y1, Y0, Y8
+	VUNPCKHPS    Y1, Y0, Y9
+	VUNPCKLPS    Y3, Y2, Y10
+	VUNPCKHPS    Y3, Y2, Y11
+	VUNPCKLPS    Y5, Y4, Y12
+	VUNPCKHPS    Y5, Y4, Y13
+	VUNPCKLPS    Y7, Y6, Y14
+	VUNPCKHPS    Y7, Y6, Y0
+	VUNPCKLPD    Y10, Y8, Y1
+	VUNPCKHPD    Y10, Y8, Y2
+	VUNPCKLPD    Y11, Y9, Y3
+	VUNPCKHPD    Y11, Y9, Y4
+	VUNPCKLPD    Y14, Y12, Y5
+	VUNPCKHPD    Y14, Y12, Y6
+	VUNPCKLPD    Y0, Y13, Y7
+	VUNPCKHPD    Y0, Y13, Y8
+	VPERM2F128   $0x20, Y5, Y1, Y10
+	VPERM2F128   $0x31, Y5, Y1, Y9
+	VPERM2F128   $0x20, Y7, Y3, Y11
+	VPERM2F128   $0x31, Y7, Y3, Y12
+	VPERM2F128   $0x20, Y6, Y2, Y14
+	VPERM2F128   $0x31, Y6, Y2, Y13
+	VPERM2F128   $0x20, Y8, Y4, Y0
+	VPERM2F128   $0x31, Y8, Y4, Y1
+	CMPQ         DX, $0x08
+	JE           full0
+	MOVQ         DI, AX
+	TESTQ        $0x00000004, DX
+	JE           part0x4
+	VMOVUPS      X10, (AX)
+	VEXTRACTF128 $0x01, Y10, X10
+	ADDQ         $0x10, AX
+
+part0x4:
+	TESTQ     $0x00000002, DX
+	JE        part0x2
+	VMOVLPS   X10, (AX)
+	VPERMILPD $0x01, X10, X10
+	ADDQ      $0x08, AX
+
+part0x2:
+	TESTQ  $0x00000001, DX
+	JE     part0x1
+	VMOVSS X10, (AX)
+	ADDQ   $0x04, AX
+
+part0x1:
+	JMP next0
+
+full0:
+	VMOVUPS Y10, (DI)
+
+next0:
+	ADDQ         R8, DI
+	DECQ         CX
+	JE           narrowDone
+	CMPQ         DX, $0x08
+	JE           full1
+	MOVQ         DI, AX
+	TESTQ        $0x00000004, DX
+	JE           part1x4
+	VMOVUPS      X14, (AX)
+	VEXTRACTF128 $0x01, Y14, X14
+	ADDQ         $0x10, AX
+
+part1x4:
+	TESTQ     $0x00000002, DX
+	JE        part1x2
+	VMOVLPS   X14, (AX)
+	VPERMILPD $0x01, X14, X14
+	ADDQ      $0x08, AX
+
+part1x2:
+	TESTQ  $0x00000001, DX
+	JE     part1x1
+	VMOVSS X14, (AX)
+	ADDQ   $0x04, AX
+
+part1x1:
+	JMP next1
+
+full1:
+	VMOVUPS Y14, (DI)
+
+next1:
+	ADDQ         R8, DI
+	DECQ         CX
+	JE           narrowDone
+	CMPQ         DX, $0x08
+	JE           full2
+	MOVQ         DI, AX
+	TESTQ        $0x00000004, DX
+	JE           part2x4
+	VMOVUPS      X11, (AX)
+	VEXTRACTF128 $0x01, Y11, X11
+	ADDQ         $0x10, AX
+
+part2x4:
+	TESTQ     $0x00000002, DX
+	JE        part2x2
+	VMOVLPS   X11, (AX)
+	VPERMILPD $0x01, X11, X11
+	ADDQ      $0x08, AX
+
+part2x2:
+	TESTQ  $0x00000001, DX
+	JE     part2x1
+	VMOVSS X11, (AX)
+	ADDQ   $0x04, AX
+
+part2x1:
+	JMP next2
+
+full2:
+	VMOVUPS Y11, (DI)
+
+next2:
+	ADDQ         R8, DI
+	DECQ         CX
+	JE           narrowDone
+	CMPQ         DX, $0x08
+	JE           full3
+	MOVQ         DI, AX
+	TESTQ        $0x00000004, DX
+	JE           part3x4
+	VMOVUPS      X0, (AX)
+	VEXTRACTF128 $0x01, Y0, X0
+	ADDQ         $0x10, AX
+
+part3x4:
+	TESTQ     $0x00000002, DX
+	JE        part3x2
+	VMOVLPS   X0, (AX)
+	VPERMILPD $0x01, X0, X0
+	ADDQ      $0x08, AX
+
+part3x2:
+	TESTQ  $0x00000001, DX
+	JE     part3x1
+	VMOVSS X0, (AX)
+	ADDQ   $0x04, AX
+
+part3x1:
+	JMP next3
+
+full3:
+	VMOVUPS Y0, (DI)
+
+next3:
+	ADDQ         R8, DI
+	DECQ         CX
+	JE           narrowDone
+	CMPQ         DX, $0x08
+	JE           full4
+	MOVQ         DI, AX
+	TESTQ        $0x00000004, DX
+	JE           part4x4
+	VMOVUPS      X9, (AX)
+	VEXTRACTF128 $0x01, Y9, X9
+	ADDQ         $0x10, AX
+
+part4x4:
+	TESTQ     $0x00000002, DX
+	JE        part4x2
+	VMOVLPS   X9, (AX)
+	VPERMILPD $0x01, X9, X9
+	ADDQ      $0x08, AX
+
+part4x2:
+	TESTQ  $0x00000001, DX
+	JE     part4x1
+	VMOVSS X9, (AX)
+	ADDQ   $0x04, AX
+
+part4x1:
+	JMP next4
+
+full4:
+	VMOVUPS Y9, (DI)
+
+next4:
+	ADDQ         R8, DI
+	DECQ         CX
+	JE           narrowDone
+	CMPQ         DX, $0x08
+	JE           full5
+	MOVQ         DI, AX
+	TESTQ        $0x00000004, DX
+	JE           part5x4
+	VMOVUPS      X13, (AX)
+	VEXTRACTF128 $0x01, Y13, X13
+	ADDQ         $0x10, AX
+
+part5x4:
+	TESTQ     $0x00000002, DX
+	JE        part5x2
+	VMOVLPS   X13, (AX)
+	VPERMILPD $0x01, X13, X13
+	ADDQ      $0x08, AX
+
+part5x2:
+	TESTQ  $0x00000001, DX
+	JE     part5x1
+	VMOVSS X13, (AX)
+	ADDQ   $0x04, AX
+
+part5x1:
+	JMP next5
+
+full5:
+	VMOVUPS Y13, (DI)
+
+next5:
+	ADDQ         R8, DI
+	DECQ         CX
+	JE           narrowDone
+	CMPQ         DX, $0x08
+	JE           full6
+	MOVQ         DI, AX
+	TESTQ        $0x00000004, DX
+	JE           part6x4
+	VMOVUPS      X12, (AX)
+	VEXTRACTF128 $0x01, Y12, X12
+	ADDQ         $0x10, AX
+
+part6x4:
+	TESTQ     $0x00000002, DX
+	JE        part6x2
+	VMOVLPS   X12, (AX)
+	VPERMILPD $0x01, X12, X12
+	ADDQ      $0x08, AX
+
+part6x2:
+	TESTQ  $0x00000001, DX
+	JE     part6x1
+	VMOVSS X12, (AX)
+	ADDQ   $0x04, AX
+
+part6x1:
+	JMP next6
+
+full6:
+	VMOVUPS Y12, (DI)
+
+next6:
+	ADDQ         R8, DI
+	DECQ         CX
+	JE           narrowDone
+	CMPQ         DX, $0x08
+	JE           full7
+	MOVQ         DI, AX
+	TESTQ        $0x00000004, DX
+	JE           part7x4
+	VMOVUPS      X1, (AX)
+	VEXTRACTF128 $0x01, Y1, X1
+	ADDQ         $0x10, AX
+
+part7x4:
+	TESTQ     $0x00000002, DX
+	JE        part7x2
+	VMOVLPS   X1, (AX)
+	VPERMILPD $0x01, X1, X1
+	ADDQ      $0x08, AX
+
+part7x2:
+	TESTQ  $0x00000001, DX
+	JE     part7x1
+	VMOVSS X1, (AX)
+	ADDQ   $0x04, AX
+
+part7x1:
+	JMP next7
+
+full7:
+	VMOVUPS Y1, (DI)
+
+next7:
+	ADDQ R8, DI
+	DECQ CX
+	JE   narrowDone
+	ADDQ $0x20, SI
+	JMP  narrowBlock
+
+narrowDone:
+	VZEROUPPER
+	RET
+
+DATA lanes32<>+0(SB)/4, $0x00000000
+DATA lanes32<>+4(SB)/4, $0x00000001
+DATA lanes32<>+8(SB)/4, $0x00000002
+DATA lanes32<>+12(SB)/4, $0x00000003
+DATA lanes32<>+16(SB)/4, $0x00000004
+DATA lanes32<>+20(SB)/4, $0x00000005
+DATA lanes32<>+24(SB)/4, $0x00000006
+DATA lanes32<>+28(SB)/4, $0x00000007
+GLOBL lanes32<>(SB), RODATA|NOPTR, $32
+
+// func transpose64Vec(wide bool, dst *byte, dstStep int, src *byte, srcStep int, rows int, cols int)
+// Requires: AVX, AVX2, AVX512F, BMI2, CMOV, MMX+
+TEXT ·transpose64Vec(SB), NOSPLIT, $0-56
+	MOVQ    dst+8(FP), DI
+	MOVQ    dstStep+16(FP), R8
+	MOVQ    src+24(FP), SI
+	MOVQ    srcStep+32(FP), R9
+	MOVQ    rows+40(FP), DX
+	MOVQ    cols+48(FP), CX
 	XORL    R10, R10
+	CMPB    wide+0(FP), $0x00
+	JE      narrow
 	MOVQ    R9, R11
 	SHLQ    $0x03, R11
 	MOVQ    $0x00000008, R15
@@ -448,6 +791,153 @@ block:
 done:
 	VZEROUPPER
 	RET
+
+narrow:
+narrowBlock:
+	VMOVQ        CX, X15
+	VPBROADCASTQ X15, Y15
+	VPCMPGTQ     lanes64<>+0(SB), Y15, Y15
+	MOVQ         SI, AX
+	VMASKMOVPD   (AX), Y15, Y0
+	MOVQ         R9, BX
+	CMPQ         DX, $0x01
+	CMOVQLE      R10, BX
+	ADDQ         BX, AX
+	VMASKMOVPD   (AX), Y15, Y1
+	MOVQ         R9, BX
+	CMPQ         DX, $0x02
+	CMOVQLE      R10, BX
+	ADDQ         BX, AX
+	VMASKMOVPD   (AX), Y15, Y2
+	MOVQ         R9, BX
+	CMPQ         DX, $0x03
+	CMOVQLE      R10, BX
+	ADDQ         BX, AX
+	VMASKMOVPD   (AX), Y15, Y3
+	VUNPCKLPD    Y1, Y0, Y4
+	VUNPCKHPD    Y1, Y0, Y5
+	VUNPCKLPD    Y3, Y2, Y6
+	VUNPCKHPD    Y3, Y2, Y7
+	VPERM2F128   $0x20, Y6, Y4, Y8
+	VPERM2F128   $0x31, Y6, Y4, Y9
+	VPERM2F128   $0x20, Y7, Y5, Y10
+	VPERM2F128   $0x31, Y7, Y5, Y11
+	CMPQ         DX, $0x04
+	JE           full0
+	MOVQ         DI, AX
+	TESTQ        $0x00000002, DX
+	JE           part0x2
+	VMOVUPS      X8, (AX)
+	VEXTRACTF128 $0x01, Y8, X8
+	ADDQ         $0x10, AX
+
+part0x2:
+	TESTQ     $0x00000001, DX
+	JE        part0x1
+	VMOVLPS   X8, (AX)
+	VPERMILPD $0x01, X8, X8
+	ADDQ      $0x08, AX
+
+part0x1:
+	JMP next0
+
+full0:
+	VMOVUPS Y8, (DI)
+
+next0:
+	ADDQ         R8, DI
+	DECQ         CX
+	JE           narrowDone
+	CMPQ         DX, $0x04
+	JE           full1
+	MOVQ         DI, AX
+	TESTQ        $0x00000002, DX
+	JE           part1x2
+	VMOVUPS      X10, (AX)
+	VEXTRACTF128 $0x01, Y10, X10
+	ADDQ         $0x10, AX
+
+part1x2:
+	TESTQ     $0x00000001, DX
+	JE        part1x1
+	VMOVLPS   X10, (AX)
+	VPERMILPD $0x01, X10, X10
+	ADDQ      $0x08, AX
+
+part1x1:
+	JMP next1
+
+full1:
+	VMOVUPS Y10, (DI)
+
+next1:
+	ADDQ         R8, DI
+	DECQ         CX
+	JE           narrowDone
+	CMPQ         DX, $0x04
+	JE           full2
+	MOVQ         DI, AX
+	TESTQ        $0x00000002, DX
+	JE           part2x2
+	VMOVUPS      X9, (AX)
+	VEXTRACTF128 $0x01, Y9, X9
+	ADDQ         $0x10, AX
+
+part2x2:
+	TESTQ     $0x00000001, DX
+	JE        part2x1
+	VMOVLPS   X9, (AX)
+	VPERMILPD $0x01, X9, X9
+	ADDQ      $0x08, AX
+
+part2x1:
+	JMP next2
+
+full2:
+	VMOVUPS Y9, (DI)
+
+next2:
+	ADDQ         R8, DI
+	DECQ         CX
+	JE           narrowDone
+	CMPQ         DX, $0x04
+	JE           full3
+	MOVQ         DI, AX
+	TESTQ        $0x00000002, DX
+	JE           part3x2
+	VMOVUPS      X11, (AX)
+	VEXTRACTF128 $0x01, Y11, X11
+	ADDQ         $0x10, AX
+
+part3x2:
+	TESTQ     $0x00000001, DX
+	JE        part3x1
+	VMOVLPS   X11, (AX)
+	VPERMILPD $0x01, X11, X11
+	ADDQ      $0x08, AX
+
+part3x1:
+	JMP next3
+
+full3:
+	VMOVUPS Y11, (DI)
+
+next3:
+	ADDQ R8, DI
+	DECQ CX
+	JE   narrowDone
+	ADDQ $0x20, SI
+	JMP  narrowBlock
+
+narrowDone:
+	VZEROUPPER
+	RET
+
+DATA lanes64<>+0(SB)/8, $0x0000000000000000
+DATA lanes64<>+8(SB)/8, $0x0000000000000001
+DATA lanes64<>+16(SB)/8, $0x0000000000000002
+DATA lanes64<>+24(SB)/8, $0x0000000000000003
+GLOBL lanes64<>(SB), RODATA|NOPTR, $32
 
 // func zipRowsVec(dst *byte, dstStep int, src *byte, srcStep int, n int, pairs int)
 // Requires: AVX, AVX512F, BMI2, CMOV

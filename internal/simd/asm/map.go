@@ -234,7 +234,7 @@ func (x *avx) setMask(n reg.GPVirtual) {
 		return
 	}
 	count, m := c.XMM(), c.YMM()
-	c.MOVQ(n, count)
+	c.VMOVQ(n, count)
 	c.VPBROADCASTD(count, m)
 	c.VPCMPGTD(x.lanes, m, m)
 	x.mask = m

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 
 	"github.com/mmcloughlin/avo/attr"
 	"github.com/mmcloughlin/avo/build"
@@ -10,7 +11,7 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// rowCopies emits what moves rows of matrices, with AVX-512.
+// rowCopies emits what moves rows of matrices: with AVX-512, and transposition with AVX2 too.
 func rowCopies(c *build.Context) {
 	for _, k := range rowKernels {
 		k.emit(c, k.name)
@@ -30,7 +31,7 @@ var rowKernels = []struct {
 
 const (
 	copyRowsSignature  = "func(dst *byte, dstStep, dstAhead int, src *byte, srcStep, srcAhead, n, rows int)"
-	transposeSignature = "func(dst *byte, dstStep int, src *byte, srcStep, rows, cols int)"
+	transposeSignature = "func(wide bool, dst *byte, dstStep int, src *byte, srcStep, rows, cols int)"
 	zipRowsSignature   = "func(dst *byte, dstStep int, src *byte, srcStep, n, pairs int)"
 )
 
@@ -105,54 +106,182 @@ func byteMask(c *build.Context, n reg.GPPhysical, k reg.OpmaskPhysical) {
 
 // transpose turns rows into columns, as many at a time as a vector has elements.
 func transpose(c *build.Context, name string, bytes int) {
-	lanes := 64 / bytes
-	doc := fmt.Sprintf("writes element (i, j) of src to (j, i) of dst, for 1 ≤ rows ≤ %d rows and cols > 0 columns of src; "+
-		"steps are in bytes.", lanes)
+	doc := fmt.Sprintf("writes element (i, j) of src to (j, i) of dst, for 1 ≤ rows ≤ %d rows and cols > 0 columns of src, "+
+		"%d rows unless wide; steps are in bytes.", 64/bytes, 32/bytes)
 	rowFunction(c, name, transposeSignature, doc)
-	dst, dstStep, src, srcStep, rows, cols := reg.RDI, reg.R8, reg.RSI, reg.R9, reg.RDX, reg.RCX
-	row, step, none, ahead := reg.RAX, reg.RBX, reg.R10, reg.R11
-	load(c, "dst", dst, "dstStep", dstStep, "src", src, "srcStep", srcStep, "rows", rows, "cols", cols)
-	c.XORL(none.As32(), none.As32())
-	c.MOVQ(srcStep, ahead) // so many rows on is what the next call reads
-	c.SHLQ(operand.Imm(uint64(bits.Len(uint(lanes))-1)), ahead)
-	lowMask(c, rows, lanes, reg.K1)
-	c.Label("block")
-	lowMask(c, cols, lanes, reg.K2)
-	c.MOVQ(src, row)
-	for r := range lanes { // missing rows read the last one again; the store leaves them out
-		masked := c.VMOVUPS_Z
-		if bytes == 8 {
-			masked = c.VMOVUPD_Z
-		}
-		masked(operand.Mem{Base: row}, reg.K2, zmm[r])
-		c.PREFETCHT0(operand.Mem{Base: row, Index: ahead, Scale: 1})
+	p := transposition{c: c, bytes: bytes, dst: reg.RDI, dstStep: reg.R8, src: reg.RSI, srcStep: reg.R9, rows: reg.RDX, cols: reg.RCX,
+		none: reg.R10}
+	load(c, "dst", p.dst, "dstStep", p.dstStep, "src", p.src, "srcStep", p.srcStep, "rows", p.rows, "cols", p.cols)
+	c.XORL(p.none.As32(), p.none.As32())
+	c.CMPB(address(c, "wide"), operand.Imm(0))
+	c.JE(operand.LabelRef("narrow"))
+	p.wide()
+	c.Label("narrow")
+	p.narrow()
+}
+
+// A transposition is where the parameters of transpose are.
+type transposition struct {
+	c                                      *build.Context
+	bytes                                  int
+	dst, dstStep, src, srcStep, rows, cols reg.GPPhysical
+	none                                   reg.GPPhysical // 0
+}
+
+// eachRow calls read with the address of each row of the block at src. Missing rows are the last one again.
+func (p transposition) eachRow(lanes int, read func(r int, m operand.Mem)) {
+	row, step := reg.RAX, reg.RBX
+	p.c.MOVQ(p.src, row)
+	for r := range lanes {
+		read(r, operand.Mem{Base: row})
 		if r < lanes-1 {
-			c.MOVQ(srcStep, step)
-			c.CMPQ(rows, operand.Imm(uint64(r+1)))
-			c.CMOVQLE(none, step)
-			c.ADDQ(step, row)
+			p.c.MOVQ(p.srcStep, step)
+			p.c.CMPQ(p.rows, operand.Imm(uint64(r+1)))
+			p.c.CMOVQLE(p.none, step)
+			p.c.ADDQ(step, row)
 		}
 	}
-	if bytes == 4 {
+}
+
+// wide is transpose with AVX-512.
+func (p transposition) wide() {
+	c, lanes, ahead := p.c, 64/p.bytes, reg.R11
+	c.MOVQ(p.srcStep, ahead) // so many rows on is what the next call reads
+	c.SHLQ(operand.Imm(uint64(bits.Len(uint(lanes))-1)), ahead)
+	lowMask(c, p.rows, lanes, reg.K1)
+	c.Label("block")
+	lowMask(c, p.cols, lanes, reg.K2)
+	p.eachRow(lanes, func(r int, m operand.Mem) {
+		if p.bytes == 4 {
+			c.VMOVUPS_Z(m, reg.K2, zmm[r])
+		} else {
+			c.VMOVUPD_Z(m, reg.K2, zmm[r])
+		}
+		m.Index, m.Scale = ahead, 1
+		c.PREFETCHT0(m)
+	})
+	if p.bytes == 4 {
 		turn32(c)
 	} else {
 		turn64(c)
 	}
 	for j := range lanes {
-		if bytes == 4 {
-			c.VMOVUPS(zmm[j], reg.K1, operand.Mem{Base: dst})
+		if p.bytes == 4 {
+			c.VMOVUPS(zmm[j], reg.K1, operand.Mem{Base: p.dst})
 		} else {
-			c.VMOVUPD(zmm[j], reg.K1, operand.Mem{Base: dst})
+			c.VMOVUPD(zmm[j], reg.K1, operand.Mem{Base: p.dst})
 		}
-		c.ADDQ(dstStep, dst)
-		c.DECQ(cols)
+		c.ADDQ(p.dstStep, p.dst)
+		c.DECQ(p.cols)
 		c.JE(operand.LabelRef("done"))
 	}
-	c.ADDQ(operand.Imm(64), src)
+	c.ADDQ(operand.Imm(64), p.src)
 	c.JMP(operand.LabelRef("block"))
 	c.Label("done")
 	c.VZEROUPPER()
 	c.RET()
+}
+
+// narrow is transpose with AVX2. Its stores have no mask, which some processors are slow at: a part of a
+// column goes out as a half, a quarter and an eighth of a vector.
+func (p transposition) narrow() {
+	c, lanes, mask := p.c, 32/p.bytes, reg.Y15
+	numbers := c.StaticGlobal(fmt.Sprintf("lanes%d", 8*p.bytes))
+	c.DataAttributes(attr.RODATA | attr.NOPTR)
+	for i := range lanes {
+		c.AddDatum(i*p.bytes, number(8*p.bytes, i))
+	}
+	c.Label("narrowBlock")
+	c.VMOVQ(p.cols, reg.X15)
+	if p.bytes == 4 {
+		c.VPBROADCASTD(reg.X15, mask)
+		c.VPCMPGTD(numbers, mask, mask)
+	} else {
+		c.VPBROADCASTQ(reg.X15, mask)
+		c.VPCMPGTQ(numbers, mask, mask)
+	}
+	p.eachRow(lanes, func(r int, m operand.Mem) {
+		if p.bytes == 4 {
+			c.VMASKMOVPS(m, mask, ymm[r])
+		} else {
+			c.VMASKMOVPD(m, mask, ymm[r])
+		}
+	})
+	for j, v := range turnNarrow(c, p.bytes) {
+		full, part := fmt.Sprintf("full%d", j), fmt.Sprintf("next%d", j)
+		c.CMPQ(p.rows, operand.Imm(uint64(lanes)))
+		c.JE(operand.LabelRef(full))
+		p.storePart(j, v)
+		c.JMP(operand.LabelRef(part))
+		c.Label(full)
+		c.VMOVUPS(v, operand.Mem{Base: p.dst})
+		c.Label(part)
+		c.ADDQ(p.dstStep, p.dst)
+		c.DECQ(p.cols)
+		c.JE(operand.LabelRef("narrowDone"))
+	}
+	c.ADDQ(operand.Imm(32), p.src)
+	c.JMP(operand.LabelRef("narrowBlock"))
+	c.Label("narrowDone")
+	c.VZEROUPPER()
+	c.RET()
+}
+
+// storePart stores the first rows elements of v, which is overwritten, as column j.
+func (p transposition) storePart(j int, v reg.VecPhysical) {
+	c, to, x := p.c, reg.RAX, v.AsX()
+	c.MOVQ(p.dst, to)
+	for n := 16 / p.bytes; n > 0; n /= 2 { // elements
+		next := fmt.Sprintf("part%dx%d", j, n)
+		c.TESTQ(operand.U32(uint32(n)), p.rows)
+		c.JE(operand.LabelRef(next))
+		switch n * p.bytes {
+		case 16:
+			c.VMOVUPS(x, operand.Mem{Base: to})
+			c.VEXTRACTF128(operand.Imm(1), v, x)
+		case 8:
+			c.VMOVLPS(x, operand.Mem{Base: to})
+			c.VPERMILPD(operand.Imm(1), x, x)
+		case 4:
+			c.VMOVSS(x, operand.Mem{Base: to})
+		}
+		c.ADDQ(operand.Imm(uint64(n*p.bytes)), to)
+		c.Label(next)
+	}
+}
+
+// turnNarrow transposes the first registers of AVX2, as many as each has elements, and returns where the
+// columns are. The last register is not used.
+func turnNarrow(c *build.Context, bytes int) []reg.VecPhysical {
+	at, free := slices.Clone(ymm[:32/bytes]), slices.Clone(ymm[32/bytes:15])
+	cross := func(i, j int, low, high func(...operand.Op)) { // of registers i and j
+		a, b, x, y := at[i], at[j], free[0], free[1]
+		low(b, a, x)
+		high(b, a, y)
+		at[i], at[j], free = x, y, append(free[2:], a, b)
+	}
+	halves := func(which uint64) func(...operand.Op) {
+		return func(ops ...operand.Op) { c.VPERM2F128(operand.Imm(which), ops[0], ops[1], ops[2]) }
+	}
+	const lows, highs = 0x20, 0x31
+	if bytes == 8 {
+		cross(0, 1, c.VUNPCKLPD, c.VUNPCKHPD)
+		cross(2, 3, c.VUNPCKLPD, c.VUNPCKHPD)
+		cross(0, 2, halves(lows), halves(highs))
+		cross(1, 3, halves(lows), halves(highs))
+		return at
+	}
+	for i := 0; i < 8; i += 2 { // pairs of rows
+		cross(i, i+1, c.VUNPCKLPS, c.VUNPCKHPS)
+	}
+	for g := 0; g < 8; g += 4 { // fours of rows: columns 0 and 4, 2 and 6, 1 and 5, 3 and 7
+		cross(g, g+2, c.VUNPCKLPD, c.VUNPCKHPD)
+		cross(g+1, g+3, c.VUNPCKLPD, c.VUNPCKHPD)
+	}
+	for i := range 4 {
+		cross(i, i+4, halves(lows), halves(highs))
+	}
+	return []reg.VecPhysical{at[0], at[2], at[1], at[3], at[4], at[6], at[5], at[7]}
 }
 
 // turn32 transposes 16 registers of 16 elements.

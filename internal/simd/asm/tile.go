@@ -145,7 +145,7 @@ func (s isa) mask(c *build.Context, n reg.GPPhysical, lanes operand.Mem) {
 		return
 	}
 	m := reg.Y15
-	c.MOVQ(n, reg.X15)
+	c.VMOVQ(n, reg.X15)
 	if s.bits == 32 {
 		c.VPBROADCASTD(reg.X15, m)
 		c.VPCMPGTD(lanes, m, m)
