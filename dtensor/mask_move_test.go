@@ -9,6 +9,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/testenv"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -16,7 +17,7 @@ import (
 // with its rows, whether it knows their owners or not. Ids go to any other mask too.
 func TestMaskMoves(t *testing.T) {
 	R, S := layout.Replicate(), layout.Shard
-	for _, mesh := range [][]int{{2}, {2, 2}, {3, 2}, {2, 1, 2}} {
+	for _, mesh := range testenv.Fewer([][]int{{2}, {2, 2}, {3, 2}, {2, 1, 2}}, 2) {
 		onMesh(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
 			rng := rand.New(rand.NewPCG(18, 15))
 			for trial := range 60 {

@@ -12,11 +12,12 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/embedding"
 	"github.com/gorun-spmd/gorun/internal/meshtest"
+	"github.com/gorun-spmd/gorun/internal/testenv"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
 // meshes are the mesh shapes that lookups are tried on.
-var meshes = [][]int{{1}, {2}, {3}, {4}, {2, 2}, {1, 3}, {2, 1}}
+var meshes = testenv.Fewer([][]int{{1}, {2}, {3}, {4}, {2, 2}, {1, 3}, {2, 1}}, 2, 4)
 
 // A size is a table and ids: many, few, none, more ranks than rows.
 type size struct {

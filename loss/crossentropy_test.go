@@ -9,11 +9,12 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/meshtest"
+	"github.com/gorun-spmd/gorun/internal/testenv"
 	"github.com/gorun-spmd/gorun/loss"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
-var meshes = [][]int{{1}, {2}, {3}, {4}, {2, 2}, {1, 3}}
+var meshes = testenv.Fewer([][]int{{1}, {2}, {3}, {4}, {2, 2}, {1, 3}}, 2, 4)
 
 // questions are variants over 5 positions and 7 classes, so that no mesh divides
 // them evenly, and over shapes with next to nothing in them.

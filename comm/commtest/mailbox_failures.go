@@ -267,3 +267,15 @@ func RefusesMailbox(ctx context.Context, world *comm.Comm) error {
 	}
 	return nil
 }
+
+// LeaveMailboxOpen is a task of a test: it makes a mailbox, uses it and ends while that still looks for messages.
+func LeaveMailboxOpen(ctx context.Context, world *comm.Comm) error {
+	m, err := message.New(ctx, world)
+	if err != nil {
+		return err
+	}
+	in := message.IRecv(m, make([]int, 1), message.AnySource, 0)
+	out := message.ISend(m, []int{world.Rank()}, (world.Rank()+1)%world.Size(), 0)
+	time.Sleep(5 * time.Millisecond) // the requests proceed without a call
+	return message.WaitAll(ctx, in, out)
+}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/comm/commtest"
-	"github.com/gorun-spmd/gorun/comm/message"
 )
 
 // few are the cases that many ranks run: on few cores a library that spins takes milliseconds for
@@ -78,21 +77,8 @@ func TestMessages(t *testing.T) {
 	})
 }
 
-// mailboxLeftOpen: the ranks end while a Mailbox still looks for messages.
 func mailboxLeftOpen(ctx context.Context, r *Rank) error {
-	m, err := message.New(ctx, comm.NewWorld(r))
-	if err != nil {
-		return err
-	}
-	next, got := (r.Rank()+1)%r.Size(), make([]int, 1)
-	in, out := message.IRecv(m, got, message.AnySource, 0), message.ISend(m, []int{r.Rank()}, next, 0)
-	for time.Sleep(5 * time.Millisecond); ; time.Sleep(time.Millisecond) { // the requests proceed without a call
-		select {
-		case <-in.Done():
-			return message.WaitAll(ctx, in, out)
-		default:
-		}
-	}
+	return commtest.LeaveMailboxOpen(ctx, comm.NewWorld(r))
 }
 
 func windowLeftOpen(ctx context.Context, r *Rank) error {

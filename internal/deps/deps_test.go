@@ -63,7 +63,7 @@ const policy = `
 	comm/topology < comm
 	comm/window   < comm
 	comm/message  < comm internal/object internal/release
-	comm/commtest < comm comm/mem comm/topology comm/window comm/message
+	comm/commtest < comm comm/mem comm/topology comm/window comm/message internal/testenv
 
 	tensor/kernel < internal/activation internal/dtype internal/fold internal/mem internal/philox internal/simd
 	tensor/cpu    < tensor/kernel internal/gemm internal/mem
