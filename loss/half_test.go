@@ -13,6 +13,7 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/meshtest"
+	"github.com/gorun-spmd/gorun/internal/testenv"
 	"github.com/gorun-spmd/gorun/loss"
 	"github.com/gorun-spmd/gorun/tensor"
 )
@@ -118,10 +119,7 @@ func (q *question) checkHalf(ctx context.Context, m *dtensor.Mesh, op string, sh
 // TestBFloat16EveryLayout holds that bfloat16 logits are those of float32 in every
 // layout, for [N, C] and [1, C, N].
 func TestBFloat16EveryLayout(t *testing.T) {
-	meshes := [][]int{{1}, {2}, {3}, {2, 2}}
-	if testing.Short() {
-		meshes = [][]int{{1}, {3}}
-	}
+	meshes := testenv.Fewer([][]int{{1}, {2}, {3}, {2, 2}}, 0, 2)
 	for name, q := range questions() {
 		t.Run(name, func(t *testing.T) {
 			for _, mesh := range meshes {

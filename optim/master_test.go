@@ -11,6 +11,7 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/meshtest"
+	"github.com/gorun-spmd/gorun/internal/testenv"
 	"github.com/gorun-spmd/gorun/optim"
 	"github.com/gorun-spmd/gorun/tensor"
 )
@@ -19,7 +20,7 @@ import (
 // than rounding loses: with every optimizer, and with rows.
 func TestSmallStepsOfBFloat16(t *testing.T) {
 	for _, k := range kinds {
-		for _, l := range layouts[:5] {
+		for _, l := range testenv.Fewer(layouts[:5], 2) {
 			meshtest.On(t, l.mesh, func(ctx context.Context, m *dtensor.Mesh) error {
 				for _, sparse := range []bool{false, true} {
 					shape := []int{5, 7}

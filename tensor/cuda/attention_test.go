@@ -6,17 +6,18 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/gorun-spmd/gorun/internal/testenv"
 	"github.com/gorun-spmd/gorun/tensor"
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // attentionCases are [B, H, T, S, D, E]: some tiles and one, uneven ones, fewer keys than
 // queries and more, widths that 16 does not divide.
-var attentionCases = [][6]int{
+var attentionCases = testenv.Fewer([][6]int{
 	{1, 1, 1, 1, 8, 8}, {1, 1, 1, 70, 64, 64}, {1, 3, 70, 1, 24, 16}, {2, 1, 150, 150, 64, 64}, {1, 2, 70, 133, 40, 64},
 	{1, 1, 300, 65, 16, 8}, {1, 2, 130, 129, 128, 128}, {1, 1, 65, 200, 72, 120}, {1, 1, 33, 40, 8, 96},
 	{1, 2, 3, 0, 8, 8}, {0, 2, 3, 3, 8, 8}, {1, 2, 0, 3, 8, 8},
-}
+}, 0, 2, 9)
 
 // TestAttention compares what goes through products with the CPU: rows that are held in
 // registers and one that is not.
