@@ -99,7 +99,7 @@ func wrong(ctx context.Context, r *Rank) error {
 
 func TestWrongPrograms(t *testing.T) {
 	eachLauncher(t, func(t *testing.T, l launcher) {
-		for _, n := range sizes(2, 3, 5) {
+		for _, n := range l.sizes(2, 3, 5) {
 			t.Run(fmt.Sprintf("n=%d", n), func(t *testing.T) {
 				t.Parallel() // its ranks wait for probes
 				l.pass(t, n, "wrong")

@@ -84,7 +84,7 @@ func all(n int) []int {
 
 func TestByAddress(t *testing.T) {
 	eachLauncher(t, func(t *testing.T, l launcher) {
-		for _, n := range sizes(2, 3, fewPeers+1) {
+		for _, n := range l.sizes(2, 3, fewPeers+1) {
 			t.Run(fmt.Sprintf("n=%d", n), func(t *testing.T) { l.pass(t, n, "by address") })
 		}
 	})

@@ -217,7 +217,7 @@ func bug(ctx context.Context, r *Rank) error {
 
 func TestARankEnds(t *testing.T) {
 	eachLauncher(t, func(t *testing.T, l launcher) {
-		for _, n := range sizes(2, 3, 7) {
+		for _, n := range l.sizes(2, 3, 7) {
 			for _, debug := range []string{"", "0", "1"} {
 				t.Run(fmt.Sprintf("n=%d debug=%s", n, debug), func(t *testing.T) { l.pass(t, n, "end", debugVariable+"="+debug) })
 			}

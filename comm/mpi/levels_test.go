@@ -58,7 +58,7 @@ func onLevels(ctx context.Context, r *Rank) error {
 
 func TestLevels(t *testing.T) {
 	eachLauncher(t, func(t *testing.T, l launcher) {
-		for _, n := range sizes(2, 6) {
+		for _, n := range l.sizes(2, 6) {
 			t.Run(fmt.Sprintf("n=%d", n), func(t *testing.T) { l.pass(t, n, "levels") })
 		}
 	})

@@ -89,9 +89,9 @@ func endsBeforeSendRecv(ctx context.Context, r *Rank) error {
 
 func TestSendRecv(t *testing.T) {
 	eachLauncher(t, func(t *testing.T, l launcher) {
-		for _, n := range sizes(1, 2, 3) {
+		for _, n := range l.sizes(1, 2, 3) {
 			l.pass(t, n, "sendrecv")
 		}
-		l.pass(t, slices.Max(sizes(2, 3)), "sendrecv end")
+		l.pass(t, slices.Max(l.sizes(2, 3)), "sendrecv end")
 	})
 }
