@@ -48,10 +48,14 @@ func TestProductsOfIntegers(t *testing.T) {
 
 func integers[T Float](t *testing.T, r *rand.Rand, level simd.Level) {
 	kn := kernelFor(level, int(unsafe.Sizeof(T(0))))
+	slow := 1 << 24
+	if testing.Short() {
+		slow = 1 << 20
+	}
 	for i, s := range thresholds(kn, int(unsafe.Sizeof(T(0)))) {
 		m, n, k := s[0], s[1], s[2]
-		if level == simd.Scalar && m*n*k > 1<<24 {
-			continue // slow
+		if level == simd.Scalar && m*n*k > slow {
+			continue
 		}
 		trans := i + int(level)
 		p := product[T]{transA: trans&1 != 0, transB: trans&2 != 0, m: m, n: n, k: k, alpha: 1, beta: T(i % 3)}
