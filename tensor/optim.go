@@ -10,11 +10,8 @@ import (
 
 // An SGD is the configuration of stochastic gradient descent, as torch.optim.SGD.
 type SGD struct {
-	LR          float64
-	Momentum    float64
-	Dampening   float64
-	WeightDecay float64
-	Nesterov    bool
+	LR, Momentum, Dampening, WeightDecay float64
+	Nesterov                             bool
 }
 
 // Step updates param in place:
@@ -55,11 +52,8 @@ func (o SGD) StepRows(table *Tensor, grad Rows) {
 
 // An Adam is the configuration of Adam and AdamW, as torch.optim has them.
 type Adam struct {
-	LR           float64
-	Beta1, Beta2 float64
-	Eps          float64
-	WeightDecay  float64
-	Coupled      bool // Adam: the decay is part of the gradient; false is AdamW
+	LR, Beta1, Beta2, Eps, WeightDecay float64
+	Coupled                            bool // Adam: the decay is part of the gradient; false is AdamW
 }
 
 // constants returns the constants of step number step.
@@ -115,8 +109,7 @@ func (o Adam) apply(param, grad, m, v, index *Tensor, size kernel.Matrix, step i
 
 // An Adagrad is the configuration of row-wise Adagrad: one accumulator a row.
 type Adagrad struct {
-	LR  float64
-	Eps float64
+	LR, Eps float64
 }
 
 // StepRows updates the rows of table [R, D] that the gradient names, and their

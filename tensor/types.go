@@ -11,16 +11,10 @@ type DType = dtype.DType
 
 // The element types.
 const (
-	Float32  = dtype.Float32
-	Float64  = dtype.Float64
-	Float16  = dtype.Float16
-	BFloat16 = dtype.BFloat16
-	Int8     = dtype.Int8
-	Int16    = dtype.Int16
-	Int32    = dtype.Int32
-	Int64    = dtype.Int64
-	Uint8    = dtype.Uint8
-	Bool     = dtype.Bool
+	Float32, Float64          = dtype.Float32, dtype.Float64
+	Float16, BFloat16         = dtype.Float16, dtype.BFloat16
+	Int8, Int16, Int32, Int64 = dtype.Int8, dtype.Int16, dtype.Int32, dtype.Int64
+	Uint8, Bool               = dtype.Uint8, dtype.Bool
 )
 
 // F16 and BF16 are elements of Float16 and BFloat16 tensors, by their bits.
