@@ -48,13 +48,15 @@ linked: ## the backends that link an MPI library when they are built
 	$(GO) test -tags empi ./comm/empi
 	$(GO) vet -tags gompi,empi,mpi ./runtime
 
-# internal/conformance, internal/cluster, examples and docs start programs that they build themselves, without
-# the detector; the programs of examples and bench have no concurrency of their own, and the recorded cases
-# go through operators that package dtensor's tests try with it.
+# Packages that are not tried with the race detector: those whose tests start programs that they build without it, and
+# the serial ones, which start no goroutine and share no memory but through the packages below them: a test looks.
+STARTERS := examples examples/.* docs bench/.* cmd/.* internal/cluster internal/conformance internal/deps
+SERIAL := loss nn optim dtensor/layout metrics/.* internal/conformance/suite internal/dynamictest internal/simd internal/pairwise
+space := $(subst ,, )
 race:
-	@if command -v $${CC:-gcc} >/dev/null; then echo '$(GO) test -race -short ./...'; \
+	@if command -v $${CC:-gcc} >/dev/null; then echo '$(GO) test -race -short'; \
 		$(GO) test -race -short -p 1 ./comm/mpi ./comm/shm && \
-		$(GO) test -race -short $$($(GO) list ./... | grep -vE '/(internal/conformance|internal/conformance/suite|internal/cluster|examples|examples/.*|docs|bench/.*|comm/mpi|comm/shm)$$'); \
+		$(GO) test -race -short $$($(GO) list ./... | grep -vxE '[^/]*/[^/]*/gorun/($(subst $(space),|,$(strip $(STARTERS) $(SERIAL) comm/mpi comm/shm)))'); \
 	elif [ "$$CI" = true ]; then echo 'the race detector needs a C compiler: run make deps' >&2; exit 1; \
 	else echo 'skipped: the race detector needs a C compiler (make deps)'; fi
 
