@@ -55,8 +55,7 @@ SERIAL := loss nn optim dtensor/layout metrics/.* internal/conformance/suite int
 space := $(subst ,, )
 race:
 	@if command -v $${CC:-gcc} >/dev/null; then echo '$(GO) test -race -short'; \
-		$(GO) test -race -short -p 1 ./comm/mpi ./comm/shm && \
-		$(GO) test -race -short $$($(GO) list ./... | grep -vxE '[^/]*/[^/]*/gorun/($(subst $(space),|,$(strip $(STARTERS) $(SERIAL) comm/mpi comm/shm)))'); \
+		$(GO) test -race -short $$($(GO) list ./... | grep -vxE '[^/]*/[^/]*/gorun/($(subst $(space),|,$(strip $(STARTERS) $(SERIAL))))'); \
 	elif [ "$$CI" = true ]; then echo 'the race detector needs a C compiler: run make deps' >&2; exit 1; \
 	else echo 'skipped: the race detector needs a C compiler (make deps)'; fi
 

@@ -125,11 +125,12 @@ func (p *packets) Recv(read func(from int, packet []byte)) error {
 		}
 		in := p.ins[0]
 		err := j.test(&in.request)
+		came := in.request.done
 		if i == 0 && err == nil && len(p.outs) > 0 {
 			err = p.sweep()
 		}
 		j.mu.Unlock()
-		if err != nil || !in.request.done {
+		if err != nil || !came {
 			return err
 		}
 		n := int(binary.LittleEndian.Uint32(in.buffer[4:]))
