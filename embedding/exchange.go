@@ -213,20 +213,36 @@ func (x *exchange) reply() []*tensor.Tensor {
 		return []*tensor.Tensor{got.Reshape(x.distinct[0].Index.Numel(), x.tables[0].width)}
 	}
 	rows := make([]*tensor.Tensor, len(x.tables))
-	for t := range rows {
-		rows[t] = tensor.New(dev, dt, x.distinct[t].Index.Numel(), x.tables[t].width)
-	}
 	got, at := got.Reshape(got.Numel()), 0
 	for i := range x.replyPeers {
 		p := &x.replyPeers[i]
 		for t, b := range p.boxes {
-			if from, n := x.segment(p, t); n > 0 {
+			from, n := x.segment(p, t)
+			switch {
+			case n == 0:
+			case x.ownsAll(p, t):
+				rows[t] = tensor.Narrow(got, 0, at, n*b.columns).Reshape(n, b.columns)
+			default:
+				if rows[t] == nil {
+					rows[t] = tensor.New(dev, dt, x.distinct[t].Index.Numel(), x.tables[t].width)
+				}
 				tensor.UnpackBox(rows[t], []int{from, b.column}, got, at, []int{n, b.columns})
-				at += n * b.columns
 			}
+			at += n * b.columns
+		}
+	}
+	for t := range rows {
+		if rows[t] == nil { // there is no id
+			rows[t] = tensor.New(dev, dt, x.distinct[t].Index.Numel(), x.tables[t].width)
 		}
 	}
 	return rows
+}
+
+// ownsAll reports whether a peer owns the rows of all of this rank's ids of table t, with all columns.
+func (x *exchange) ownsAll(p *peer, t int) bool {
+	_, n := x.segment(p, t)
+	return n == x.distinct[t].Index.Numel() && p.boxes[t].columns == x.tables[t].width
 }
 
 // counters returns a zero for each peer, of what goes there and of what comes.

@@ -37,6 +37,13 @@ func (p *part) sumRows(u tensor.Uniq, values *tensor.Tensor) tensor.Rows {
 // giveBack sends the gradients of the distinct rows to their owners and returns the
 // sums of those that come to this rank's parts, counted from their first row.
 func (x *exchange) giveBack(sums []*tensor.Tensor) []tensor.Rows {
+	if x.ownsEvery() {
+		parts := make([]tensor.Rows, len(sums))
+		for t, values := range sums {
+			parts[t] = x.sumRequests(t, x.requests(0, t), values)
+		}
+		return parts
+	}
 	send, receive := counters(x.requestPeers)
 	for i := range x.requestPeers {
 		p := &x.requestPeers[i]
@@ -76,6 +83,19 @@ func (x *exchange) giveBack(sums []*tensor.Tensor) []tensor.Rows {
 		parts[t] = x.sumRequests(t, join(index[t]), join(values[t]))
 	}
 	return parts
+}
+
+// ownsEvery reports whether this rank owns the rows of all its ids, and nobody requests of another.
+func (x *exchange) ownsEvery() bool {
+	if len(x.requestPeers) != 1 {
+		return false
+	}
+	for t := range x.tables {
+		if !x.ownsAll(&x.requestPeers[0], t) {
+			return false
+		}
+	}
+	return true
 }
 
 // sumRequests returns the sums of the gradients of the rows of table t that peers

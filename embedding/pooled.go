@@ -100,14 +100,14 @@ func (c *Collection) Bags(j *Jagged) *Pooled {
 func (v *batchLookup) grads(of func(t, i, f int) *tensor.Tensor) []dtensor.Grad {
 	values := make([]*tensor.Tensor, len(v.c.tables))
 	for t := range values {
-		parts := []*tensor.Tensor{tensor.New(v.c.mesh.Device(), tensor.Float32, 0, v.c.tables[t].weight.Dim(1))}
+		var parts []*tensor.Tensor
 		for i, f := range v.c.of[t] {
 			parts = append(parts, of(t, i, f))
 		}
-		if len(parts) == 2 {
-			parts = parts[1:]
+		if len(parts) == 0 {
+			parts = append(parts, tensor.New(v.c.mesh.Device(), tensor.Float32, 0, v.c.tables[t].weight.Dim(1)))
 		}
-		values[t] = tensor.Cat(0, parts...)
+		values[t] = join(parts)
 	}
 	grads := make([]dtensor.Grad, len(values))
 	for t, rows := range v.backward(values) {

@@ -17,7 +17,7 @@ type batch struct {
 // evict puts the row of a slot into the batch of this call.
 func (s *Store) evict(slot int) {
 	if s.out == nil {
-		s.out = &batch{}
+		s.out = &batch{data: s.room()}
 	}
 	row := int(s.tags[slot]) - 1
 	s.out.rows = append(s.out.rows, row)
@@ -28,6 +28,17 @@ func (s *Store) evict(slot int) {
 		copy(record[f.at:f.at+f.width], f.memory[slot*f.width:])
 	}
 	seal(record, row)
+}
+
+// room returns the memory of a batch before, for the records of another, or nil.
+func (s *Store) room() []byte {
+	n := len(s.spare)
+	if n == 0 {
+		return nil
+	}
+	data := s.spare[n-1]
+	s.spare = s.spare[:n-1]
+	return data
 }
 
 // pending returns the record of a row that is to be written, nil if there is none.
@@ -113,7 +124,7 @@ func (s *Store) finish() error {
 		}
 	}
 	s.stats.BytesWritten += b.size
-	s.batches = s.batches[1:]
+	s.batches, s.spare = s.batches[1:], append(s.spare, b.data[:0])
 	return nil
 }
 
@@ -145,10 +156,11 @@ func (s *Store) sort(b *batch) {
 		order[i] = int32(i)
 	}
 	slices.SortFunc(order, func(i, j int32) int { return cmp.Compare(b.rows[i], b.rows[j]) })
-	rows, data := make([]int, 0, len(b.rows)), make([]byte, 0, len(b.data))
+	rows, data := make([]int, 0, len(b.rows)), slices.Grow(s.room(), len(b.data))
 	for _, i := range order {
 		rows = append(rows, b.rows[i])
 		data = append(data, b.data[int(i)*s.record:int(i+1)*s.record]...)
 	}
+	s.spare = append(s.spare, b.data[:0])
 	b.rows, b.data = rows, data
 }

@@ -108,10 +108,10 @@ func (s *Store) worth(slot int) uint64 {
 	return w
 }
 
-// age halves the uses of a set after so many misses as it has slots: what was used often once
-// need not be so for ever.
+// age halves the uses of a set after eight times as many misses as it has slots: of rows that are used seldom it takes long to
+// see which are used more, and what was used often once need not be so for ever.
 func (s *Store) age(set int) {
-	if s.misses[set]++; s.misses[set] == Ways {
+	if s.misses[set]++; s.misses[set] == 8*Ways {
 		s.misses[set] = 0
 		for at := set * Ways; at < (set+1)*Ways; at++ {
 			s.uses[at] /= 2

@@ -68,6 +68,7 @@ type Store struct {
 	flights []*flight
 	out     *batch   // rows that lost their slots in this call
 	batches []*batch // rows to write, oldest first, of which the first is being written
+	spare   [][]byte // empty: the memory of batches that have been written or sorted
 	stats   Stats
 }
 

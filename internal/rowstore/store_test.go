@@ -405,3 +405,35 @@ func TestStoreOnASlowDisk(t *testing.T) {
 		t.Errorf("when the disk answers again: %v", err)
 	}
 }
+
+// Of ids that follow Zipf's law nearly as many rows are found as if the slots held those that are used most, and never others.
+func TestStoreKeepsTheMostUsedRows(t *testing.T) {
+	const rows, slots, ids, steps = 1 << 16, 1 << 12, 512, 2000
+	w := newTwin(t, &memory{}, rows, slots)
+	zipf := rand.NewZipf(rand.New(rand.NewPCG(7, 0)), 1.05, 1, rows-1)
+	var before Stats
+	best := 0
+	for step := range steps {
+		if step == steps/2 {
+			before, best = w.Stats(), 0
+		}
+		batch := make([]int64, ids)
+		for i := range batch {
+			batch[i] = int64(zipf.Uint64())
+		}
+		slices.Sort(batch)
+		batch = slices.Compact(batch)
+		most, _ := slices.BinarySearch(batch, slots)
+		best += most
+		at := make([]int64, len(batch))
+		if err := w.Store.Hold(batch, at, true); err != nil {
+			t.Fatal(err)
+		}
+		w.Change(at)
+	}
+	s := w.Stats()
+	wanted, found := s.Wanted-before.Wanted, s.Hits-before.Hits
+	if found < best*93/100 {
+		t.Errorf("%d of %d rows were found, at best %d", found, wanted, best)
+	}
+}
