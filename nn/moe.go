@@ -78,9 +78,9 @@ func (m *MoE) Forward(x *dtensor.Tensor) (y, balance *dtensor.Tensor) {
 	r := m.route(chosen)
 	balance = probs.Mean([]int{0}, false).Reduced().Mul(r.share).Sum(nil, false).Scale(float64(c.Experts))
 
-	in := embedding.Lookup(rows, r.tokens, embedding.Options{}) // [D, E, S, C] S(1): the tokens of each slot
-	h := c.Activation(dtensor.Einsum("desc,efc->desf", in, m.Up.Cast(in.DType())))
-	out := dtensor.Einsum("desf,ecf->desc", h, m.Down.Cast(in.DType())).Flatten(0, 2) // [D·E·S, C] S(0)
+	in := embedding.Lookup(rows, r.tokens, embedding.Options{}) // [E, D, S, C] S(0): the tokens of each slot
+	h := c.Activation(dtensor.Einsum("edsc,efc->edsf", in, m.Up.Cast(in.DType())))
+	out := dtensor.Einsum("edsf,ecf->edsc", h, m.Down.Cast(in.DType())).Transpose(0, 1).Flatten(0, 2) // [D·E·S, C] S(0)
 
 	back := embedding.Lookup(out, r.slots, embedding.Options{})    // [N, K, C] S(0)
 	weights = weights.Div(weights.Sum([]int{1}, true)).Mul(r.fits) // [N, K]
@@ -90,8 +90,8 @@ func (m *MoE) Forward(x *dtensor.Tensor) (y, balance *dtensor.Tensor) {
 
 // A routing says which token is in which slot of the experts.
 type routing struct {
-	tokens *dtensor.Tensor // [D, E, S] S(1), S(0) on the D ranks of axes that divide the batch alone: the token in each slot; 0 in an unused one
-	slots  *dtensor.Tensor // [N, K] in chosen's layout: the slot of each choice; 0 if it does not fit
+	tokens *dtensor.Tensor // [E, D, S] S(0), S(1) on the axes, of D ranks, that divide only the batch: the token in each slot, or 0
+	slots  *dtensor.Tensor // [N, K] in chosen's layout: the slot of each choice in [D, E, S]; 0 if it does not fit
 	fits   *dtensor.Tensor // [N, K] in chosen's layout: 1 if the choice fits, else 0
 	share  *dtensor.Tensor // [E] R: each expert's share of the choices, whether they fit or not
 }
@@ -106,9 +106,9 @@ func (m *MoE) route(chosen *dtensor.Tensor) routing {
 	for i, a := range mesh.Axes() {
 		switch {
 		case a.Name == c.Axis:
-			places[i] = layout.Shard(1)
-		case chosen.Placements()[i].IsShard() && !mesh.SameBits(): // which keeps the sums of one rank
 			places[i] = layout.Shard(0)
+		case chosen.Placements()[i].IsShard() && !mesh.SameBits(): // which keeps the sums of one rank
+			places[i] = layout.Shard(1)
 			parts *= a.Size
 		}
 	}
@@ -126,19 +126,19 @@ func (m *MoE) route(chosen *dtensor.Tensor) routing {
 				continue
 			}
 			total[e]++
-			at := token/home*c.Experts + e // of part token/home
-			for taken[at] == room {
-				at = (at + c.Experts) % len(taken)
+			d := token / home
+			for taken[e*parts+d] == room {
+				d = (d + 1) % parts
 			}
-			slot := at*room + taken[at]
-			taken[at]++
-			tokens[slot], slots[i], fits[i] = int64(token), int64(slot), 1
+			s := taken[e*parts+d]
+			taken[e*parts+d]++
+			tokens[(e*parts+d)*room+s], slots[i], fits[i] = int64(token), int64((d*c.Experts+e)*room+s), 1
 		}
 	}
 	dev := mesh.Device()
 	whole := mesh.Every(layout.Replicate())
 	return routing{
-		tokens: dtensor.Distribute(mesh, tensor.FromSlice(dev, tokens, parts, c.Experts, room), places...),
+		tokens: dtensor.Distribute(mesh, tensor.FromSlice(dev, tokens, c.Experts, parts, room), places...),
 		slots:  dtensor.Distribute(mesh, tensor.FromSlice(dev, slots, n, c.TopK), chosen.Placements()...),
 		fits:   dtensor.Distribute(mesh, tensor.FromSlice(dev, fits, n, c.TopK), chosen.Placements()...),
 		share:  dtensor.Distribute(mesh, tensor.FromSlice(dev, share, c.Experts), whole...),

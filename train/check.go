@@ -41,7 +41,8 @@ func (r *Run) wrong() error {
 		return errors.New("train.Run: Rate is nil; give a schedule, such as optim.Constant{Rate: 1e-3}")
 	}
 	if r.Scaler != nil && r.Clip > 0 {
-		return fmt.Errorf("train.Run: Clip %v with a Scaler: give %[1]v as Limit of its optim.ScalerConfig, which clips unscaled gradients", r.Clip)
+		return fmt.Errorf("train.Run: Clip %v with a Scaler: give %[1]v as Limit of its optim.ScalerConfig, which clips unscaled gradients",
+			r.Clip)
 	}
 	// A schedule that was meant for steps would be over as soon as the run has begun.
 	warmup, every, total := Ticks, Ticks, Ticks
