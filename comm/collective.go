@@ -166,7 +166,7 @@ func Recv[T any](ctx context.Context, c *Comm, buf []T, from int) error {
 // whatever their lengths, and nil on the other ranks. It is a Gather of the lengths
 // and a GatherV of the elements: where the lengths are known, GatherV alone is faster.
 func GatherSlices[T any](ctx context.Context, c *Comm, src []T, root int) ([][]T, error) {
-	lengths := make([]int64, c.Size())
+	lengths := make([]int64, c.ranks())
 	if err := Gather(ctx, c, lengths, []int64{int64(len(src))}, root); err != nil {
 		return nil, err
 	}
@@ -183,7 +183,7 @@ func GatherSlices[T any](ctx context.Context, c *Comm, src []T, root int) ([][]T
 // AllGatherSlices returns on every rank what GatherSlices returns on root. It is an
 // AllGather of the lengths and an AllGatherV of the elements.
 func AllGatherSlices[T any](ctx context.Context, c *Comm, src []T) ([][]T, error) {
-	lengths := make([]int64, c.Size())
+	lengths := make([]int64, c.ranks())
 	if err := AllGather(ctx, c, lengths, []int64{int64(len(src))}); err != nil {
 		return nil, err
 	}
@@ -213,7 +213,7 @@ func BroadcastSlices[T any](ctx context.Context, c *Comm, src []T, root int) ([]
 func ScatterSlices[T any](ctx context.Context, c *Comm, src [][]T, root int) ([]T, error) {
 	var counts []int
 	var lengths []int64
-	if c.Rank() == root {
+	if c.is(root) {
 		if len(src) != c.Size() {
 			err := fmt.Errorf("comm: ScatterSlices: %d slices for %d ranks; give one for each, which may be empty", len(src), c.Size())
 			c.Abort(err) // the others must not wait
@@ -235,7 +235,7 @@ func ScatterSlices[T any](ctx context.Context, c *Comm, src [][]T, root int) ([]
 // has for this rank, what rank 1 has, and so on. len(src) must be c.Size(). It is an
 // AllToAll of the lengths and an AllToAllV of the elements.
 func AllToAllSlices[T any](ctx context.Context, c *Comm, src [][]T) ([][]T, error) {
-	if len(src) != c.Size() {
+	if !c.none() && len(src) != c.Size() {
 		return nil, fmt.Errorf("comm: AllToAllSlices: %d slices for %d ranks; give one for each, which may be empty", len(src), c.Size())
 	}
 	counts, sent, lengths := make([]int, len(src)), make([]int64, len(src)), make([]int64, len(src))

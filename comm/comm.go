@@ -126,6 +126,17 @@ func (c *Comm) do(ctx context.Context, kind Kind, op Op, root int, dst, src Buff
 // none reports whether c is nil, as a rank that is in no group gets it, or the zero Comm.
 func (c *Comm) none() bool { return c == nil || c.backend == nil }
 
+// is reports whether c is a communicator in which this rank has a number, and ranks how many it has, for functions
+// whose first call refuses one that is none.
+func (c *Comm) is(rank int) bool { return !c.none() && c.Rank() == rank }
+
+func (c *Comm) ranks() int {
+	if c.none() {
+		return 0
+	}
+	return c.Size()
+}
+
 func noComm(call *Call) error {
 	return &Error{Call: call.String(), Site: call.Site(), Rank: -1,
 		Err: errors.New("the communicator is nil: this rank is in none of the groups of Split or Group; make the call on ranks that are")}

@@ -16,7 +16,7 @@ func BroadcastObject[T any](ctx context.Context, c *Comm, v T, root int) (T, err
 	var data []byte
 	var err error
 	length := []int64{0}
-	if c.Rank() == root {
+	if c.is(root) {
 		if data, err = object.Encode(v); err != nil {
 			length[0] = -1 // the others must not wait
 		} else {

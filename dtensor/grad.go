@@ -162,6 +162,9 @@ func (t *tape) collect(params []*Tensor, grads []Grad) {
 		t.early.finish()
 	}
 	for i, p := range params {
+		if d := grads[i].dense; d != nil {
+			grads[i].dense = d.Cast(p.DType())
+		}
 		if rows := p.node.rows; grads[i].dense != nil && len(rows) > 0 {
 			grads[i].dense = SumRows(rows...).addTo(grads[i].dense)
 		}

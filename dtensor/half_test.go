@@ -219,3 +219,64 @@ func TestBFloat16GradientsAddUp(t *testing.T) {
 		})
 	}
 }
+
+// Gradients of float32 parameters that are cast to a narrow type cross the ranks in that type, all of them in one
+// collective for each way in which they are summed, also after several parts, and come back in float32.
+func TestNarrowGradientsCrossTogether(t *testing.T) {
+	onMesh(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+		number := func(stream uint64, p layout.Placement, shape ...int) *dtensor.Tensor {
+			return dtensor.Normal(m, dtensor.Key{Seed: 5, Stream: stream}, 0, 1, shape, p)
+		}
+		r, s := layout.Replicate(), layout.Shard(0)
+		x := number(1, s, 8, 4)
+		whole, divided := []*dtensor.Tensor{number(2, r, 4, 4), number(3, r, 4, 4), number(4, r, 4, 4)},
+			[]*dtensor.Tensor{number(5, s, 4, 4), number(6, s, 4, 4)}
+		params := append(append([]*dtensor.Tensor{}, whole...), divided...)
+		for _, overlap := range []int{0, 1 << 20} {
+			for _, parts := range []int{1, 3} {
+				var causes any
+				f := func(dt tensor.DType) ([]dtensor.Grad, string, error) {
+					record := m.Comm().Record()
+					defer record.Stop()
+					m.SetOverlap(overlap)
+					_, grads, err := dtensor.Accumulate(ctx, parts, func(part int) *dtensor.Tensor {
+						h := x.Linear(whole[2], nil)
+						for _, w := range append(whole, whole[1]) { // one of them twice
+							h = h.Add(x.Cast(dt).Linear(w.Cast(dt), nil).Cast(tensor.Float32))
+						}
+						for _, w := range divided {
+							h = h.Add(x.Cast(dt).Linear(w.Cast(dt).Redistribute(r), nil).Cast(tensor.Float32))
+						}
+						return h.Square().Mean(nil, false).Scale(1 / float64(parts))
+					}, params...)
+					causes = record.Stats().Causes
+					return grads, record.Stats().Calls(), err
+				}
+				want, _, err := f(tensor.Float32)
+				if err != nil {
+					return err
+				}
+				for _, dt := range []tensor.DType{tensor.BFloat16, tensor.Float16} {
+					grads, calls, err := f(dt)
+					if err != nil {
+						return err
+					}
+					// The value, the narrow gradients, and that of a weight which float32 numbers are multiplied with too.
+					if want := fmt.Sprintf("AllReduce×3, AllGatherV×%d, ReduceScatterV×1", 2*parts); calls != want {
+						return fmt.Errorf("%v, %d parts, overlap %d: %s, want %s: %v", dt, parts, overlap, calls, want, causes)
+					}
+					for i, g := range grads {
+						d := g.Dense()
+						if d.DType() != tensor.Float32 || d.Layout() != params[i].Layout() {
+							return fmt.Errorf("%v: gradient %d is %v of %v", dt, i, d, d.DType())
+						}
+						if err := nearHalf(d.Full(), want[i].Dense().Full()); err != nil {
+							return fmt.Errorf("%v, %d parts: gradient %d: %w", dt, parts, i, err)
+						}
+					}
+				}
+			}
+		}
+		return nil
+	})
+}

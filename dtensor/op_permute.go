@@ -34,7 +34,12 @@ func (t *Tensor) Permute(dims ...int) *Tensor {
 		return layout.Permute(in, order...)
 	})
 	in := t.to(r.in[0], "Permute")
-	out := m.viewed(r, in, func(x *tensor.Tensor) *tensor.Tensor { return tensor.Permute(x, order...) })
+	out := m.viewed(r, in, func(x *tensor.Tensor) *tensor.Tensor {
+		if staysInOrder(x, order) {
+			return x.Reshape(r.out[0].local...)
+		}
+		return tensor.Permute(x, order...)
+	})
 	if t.tracked() {
 		back := make([]int, len(order))
 		for i, d := range order {
@@ -43,6 +48,21 @@ func (t *Tensor) Permute(dims ...int) *Tensor {
 		out.recordView("Permute", func(gy *Tensor) { in.accumulate(gy.Permute(back...)) })
 	}
 	return out
+}
+
+// staysInOrder reports whether an order of x's dimensions leaves its elements where they are: dimensions of size 1 alone move.
+func staysInOrder(x *tensor.Tensor, order []int) bool {
+	last := -1
+	for _, d := range order {
+		if x.Dim(d) == 1 {
+			continue
+		}
+		if d < last {
+			return false
+		}
+		last = d
+	}
+	return true
 }
 
 // Transpose swaps two dimensions; see Permute.

@@ -253,7 +253,15 @@ func (x *Tensor) Cast(dt tensor.DType) *Tensor {
 	}
 	out := single("Cast", law, x, dt, func(x *tensor.Tensor) *tensor.Tensor { return tensor.Cast(x, dt) })
 	if floats && x.tracked() {
-		out.record("Cast", func(gy *Tensor) { x.accumulate(gy.Cast(from)) })
+		out.record("Cast", func(gy *Tensor) {
+			if !out.node.defers(gy) {
+				gy = gy.Cast(from)
+			}
+			x.accumulate(gy)
+		})
+		if x.node.back == nil && dt.Narrow() && dt.Wide() == from {
+			out.node.narrows = true
+		}
 	}
 	return out
 }

@@ -60,10 +60,10 @@ func (e *early) passed(i int) {
 		k := e.order[0]
 		e.order = e.order[1:]
 		n := e.params[k].node
-		if n.grad == nil || n.grad.DType() != n.dt { // collect rounds it
+		if n.grad == nil {
 			continue
 		}
-		p := e.bucket.pack(&e.grads[k].dense, n.grad, e.params[k].spec.gradient())
+		p := e.bucket.pack(&e.grads[k].dense, n.arrived(), e.params[k].spec.gradient())
 		if p == nil { // collect brings it to its layout
 			continue
 		}

@@ -24,7 +24,7 @@ type node struct {
 	spec  *spec // of the value that the node stands for
 	back  func(gy *Tensor)
 	grad  *Tensor      // the sum of the gradients that have arrived, float32 once bfloat16 ones are added; nil before the first
-	dt    tensor.DType // of the gradients that arrive
+	dt    tensor.DType // of the gradients that arrive, the widest; of a parameter it may be narrower than the parameter's
 	at    []uintptr    // the stack of the operator, if anomalies are detected or a trace is kept
 	own   bool         // grad's buffer belongs to this node alone: it is added to in place
 	view  bool         // back only moves elements, so that it may be handed nodes of sums
@@ -33,6 +33,8 @@ type node struct {
 	rows  []*Rows // row-sparse gradients that have arrived; parameters only
 	used  int     // how many nodes the tape had when an operator first asked about it, 0: none has; parameters only
 	sent  bool    // the sum of its gradients over the ranks has begun; parameters only
+
+	narrows bool // it casts a parameter to a narrow type
 }
 
 func (t *tape) add(op string, s *spec, back func(gy *Tensor)) *node {
@@ -120,9 +122,12 @@ func (t *Tensor) accumulate(g *Tensor) {
 			g = n.reduced(g)
 		}
 	}
+	if g.DType().Size() > n.dt.Size() {
+		n.dt = g.DType()
+	}
 	switch {
 	case n.grad == nil:
-		n.grad, n.own, n.dt = g, false, g.DType()
+		n.grad, n.own = g, false
 	case n.grad.spec == g.spec && n.own:
 		addInto(n.grad, g)
 	case n.grad.spec == g.spec:
@@ -133,11 +138,20 @@ func (t *Tensor) accumulate(g *Tensor) {
 }
 
 // arrived is the sum of the gradients that have arrived, rounded once to their type.
-func (n *node) arrived() *Tensor { return n.grad.Cast(n.dt) }
+func (n *node) arrived() *Tensor { return n.grad.castPart(n.dt) }
+
+// castPart returns a gradient in another type. Each rank casts what it has of a sum, which may stay Partial: it is
+// rounded once on each rank and once more when the ranks' parts are added.
+func (g *Tensor) castPart(dt tensor.DType) *Tensor {
+	if dt == g.DType() || g.mask != nil || g.spec.mesh.eng.same {
+		return g.Cast(dt)
+	}
+	return wrap(g.spec, tensor.Cast(g.local, dt))
+}
 
 // addWide returns a + b, float32 if they are of bfloat16. It is not recorded.
 func addWide(a, b *Tensor) *Tensor {
-	wideA, wideB := a.widen(), b.widen()
+	wideA, wideB := a.castPart(a.DType().Wide()), b.castPart(b.DType().Wide())
 	sum := wideA.Add(wideB)
 	if wideA != a {
 		wideA.local.Free()
@@ -221,13 +235,22 @@ func (n *node) handOn() {
 	if eng := n.spec.mesh.eng; eng.observer != nil {
 		defer eng.differentiate(n).end()
 	}
-	g := n.settled(n.arrived())
+	g := n.arrived()
+	if !n.defers(g) {
+		g = n.settled(g)
+	}
 	back := n.back
 	n.grad, n.back = nil, nil // what they hold can go
 	if eng := n.spec.mesh.eng; eng.detect {
 		eng.detecting = n
 	}
 	back(g)
+}
+
+// defers reports whether g, a gradient of n, goes to the parameter that n was cast from as it is, to be summed over the
+// ranks in its narrow type together with those of other parameters.
+func (n *node) defers(g *Tensor) bool {
+	return n.narrows && g.spec.partial && g.mask == nil && !g.spec.mesh.eng.same
 }
 
 // Record makes out the result of an operator defined outside this package.

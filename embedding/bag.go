@@ -159,8 +159,8 @@ func checkBags(op string, ids, offsets, weights *dtensor.Tensor, o *BagOptions) 
 		refuse(op, "per-sample weights are given with Mode %v; they are for Sum", o.Mode)
 	case !slices.Equal(weights.Shape(), ids.Shape()):
 		refuse(op, "per-sample weights %v for ids %v; give one for each id", weights, ids)
-	case weights.DType() != tensor.Float32 && weights.DType() != tensor.Float64 && weights.DType() != tensor.BFloat16:
-		refuse(op, "per-sample weights %v are not bfloat16, float32 or float64; Cast them", weights)
+	case !weights.DType().Float():
+		refuse(op, "per-sample weights %v are no floating-point numbers; Cast them", weights)
 	case weights.Mesh() != ids.Mesh():
 		refuse(op, "per-sample weights are on mesh %v and ids on another, %v; move one of them", weights.Mesh(), ids.Mesh())
 	}

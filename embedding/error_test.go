@@ -104,7 +104,6 @@ func TestRefusals(t *testing.T) {
 			"PaddingIdx is 6":                 look(w, x, embedding.Options{PaddingIdx: new(6)}),
 			"PaddingIdx is -7":                look(w, x, embedding.Options{PaddingIdx: new(-7)}),
 			"on another":                      look(w, elsewhere, embedding.Options{}),
-			"Cast it to bfloat16, float32":    look(w.Cast(tensor.Float16), x, embedding.Options{}),
 			"holds uint8":                     func() { embedding.NewTable(m, embedding.Config{Rows: 3, Dim: 2, DType: tensor.Uint8}) },
 			"bfloat16; make a collection for each type": func() {
 				embedding.NewCollection(m, embedding.CollectionTable{Config: embedding.Config{Name: "a"}},

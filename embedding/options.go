@@ -52,8 +52,8 @@ func (o *Options) check(op string, weight *dtensor.Tensor) settings {
 	if weight.NDim() != 2 {
 		refuse(op, "%s has %d dimensions; a table has 2, rows and features", s.table(), weight.NDim())
 	}
-	if dt := weight.DType(); dt != tensor.Float32 && dt != tensor.Float64 && dt != tensor.BFloat16 {
-		refuse(op, "%s holds %v; Cast it to bfloat16, float32 or float64", s.table(), dt)
+	if dt := weight.DType(); !dt.Float() {
+		refuse(op, "%s holds %v; Cast it to a type of floating-point numbers", s.table(), dt)
 	}
 	if !s.setPadding(o.PaddingIdx, weight.Dim(0)) {
 		refuse(op, badPadding, *o.PaddingIdx, -weight.Dim(0), weight.Dim(0), s.table())

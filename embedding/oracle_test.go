@@ -99,7 +99,7 @@ func near(what string, t *tensor.Tensor, want []float64) error {
 }
 
 // A precision is the element type of a table: float64, in which the loops compute, or
-// bfloat16, of which loops and tables get the same rounded numbers.
+// bfloat16 or float16, of which loops and tables get the same rounded numbers.
 type precision tensor.DType
 
 const (
@@ -109,10 +109,7 @@ const (
 
 // somePrecision returns one of them.
 func somePrecision(rng *rand.Rand) precision {
-	if rng.IntN(2) == 0 {
-		return half
-	}
-	return double
+	return []precision{double, half, precision(tensor.Float16)}[rng.IntN(3)]
 }
 
 func (p precision) String() string { return tensor.DType(p).String() }

@@ -36,8 +36,8 @@ func LookupShards(table *dtensor.LocalShards, ids *dtensor.Tensor, o Options) *d
 		name = fmt.Sprintf("table %q", o.Table)
 	}
 	switch dt := table.DType(); {
-	case dt != tensor.Float32 && dt != tensor.Float64 && dt != tensor.BFloat16:
-		refuse(op, "%s holds %v; Cast it to bfloat16, float32 or float64", name, dt)
+	case !dt.Float():
+		refuse(op, "%s holds %v; Cast it to a type of floating-point numbers", name, dt)
 	case ids.DType() != tensor.Int64 && ids.DType() != tensor.Int32:
 		refuse(op, "the ids for %s are %v; use int64 or int32", name, ids)
 	case ids.Mesh() != mesh:

@@ -16,7 +16,7 @@ type Config struct {
 	Rows   int    // V
 	Dim    int    // D
 	Layout Layout
-	// DType is the type of the rows: Float32, which 0 stands for, Float64 or BFloat16.
+	// DType is the type of the rows: Float32, which 0 stands for, Float64, BFloat16 or Float16.
 	// Rows of bfloat16 take half the memory and half the bytes of a lookup; sums of
 	// them and of their gradients are made in float32 and rounded once.
 	DType tensor.DType

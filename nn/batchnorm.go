@@ -17,7 +17,7 @@ import (
 // towards them by Momentum. Otherwise it normalises by the running averages.
 type BatchNorm struct {
 	Weight, Bias *dtensor.Tensor // [C]
-	// RunningMean and RunningVar are no parameters, but go into checkpoints; see Buffers.
+	// RunningMean and RunningVar are no parameters, but go into checkpoints; see Buffered.
 	RunningMean, RunningVar *dtensor.Tensor // float32 [C] R
 	Momentum                float64
 	Eps                     float64

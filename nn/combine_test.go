@@ -45,7 +45,7 @@ var (
 		// FSDP over one of two data axes, heads, positions between them.
 		{axes: [3]string{"dp", "fsdp", "tp"}, x: []layout.Placement{s0, s0, s1}, tokens: []layout.Placement{s0, s0, whole},
 			shard: "fsdp", experts: "fsdp", sequence: true,
-			calls: "AllReduce×5, AllGather×3, AllGatherV×51, ReduceScatterV×30, AllToAllV×8, Split×2",
+			calls: "AllReduce×5, AllGather×2, AllGatherV×50, ReduceScatterV×30, AllToAllV×6, Split×2",
 			causes: map[string]int{
 				"Redistribute: fsdp: S(0)": 16, "Redistribute: fsdp: S(1)": 20, "gradient of parameter: fsdp": 18,
 				"ValueAndGrad: parameter gradients": 3, // summed over dp

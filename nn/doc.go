@@ -25,7 +25,8 @@
 // # Training and evaluation
 //
 // Nothing is switched: inside ValueAndGrad and Accumulate Dropout drops elements and
-// BatchNorm takes the statistics of the batch, elsewhere they do not.
+// BatchNorm takes the statistics of the batch, elsewhere they do not. The averages that a
+// BatchNorm keeps are buffers, which checkpoints have beside parameters: see Buffered.
 //
 // # Tensor parallelism
 //

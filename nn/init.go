@@ -33,18 +33,41 @@ func Tensors(params Params) []*dtensor.Tensor {
 	return list
 }
 
+// A Buffered layer has tensors that are no parameters and that a checkpoint needs, such as the running averages of a
+// BatchNorm. A List and a Sequential have those of their layers.
+type Buffered interface {
+	Layer
+	Buffers() Params
+}
+
 // Join lists the parameters of several layers, each under its name and a dot.
 // names and layers are of one length.
-func Join(names []string, layers ...Layer) Params {
+func Join(names []string, layers ...Layer) Params { return join("Join", names, layers, Layer.Params) }
+
+// JoinBuffers lists the buffers of those of the layers that are Buffered, as Join lists parameters:
+//
+//	func (m *model) Params() nn.Params  { return nn.Join(names, m.stem, m.norm) }
+//	func (m *model) Buffers() nn.Params { return nn.JoinBuffers(names, m.stem, m.norm) }
+func JoinBuffers(names []string, layers ...Layer) Params {
+	return join("JoinBuffers", names, layers, func(l Layer) Params {
+		if b, ok := l.(Buffered); ok {
+			return b.Buffers()
+		}
+		return Func(nil).Params()
+	})
+}
+
+// join lists what of returns of each layer.
+func join(call string, names []string, layers []Layer, of func(Layer) Params) Params {
 	if len(names) != len(layers) {
-		fault.Throw(fmt.Errorf("nn: Join: %d names for %d layers; give one for each", len(names), len(layers)))
+		fault.Throw(fmt.Errorf("nn: %s: %d names for %d layers; give one for each", call, len(names), len(layers)))
 	}
 	return func(yield func(string, *dtensor.Tensor) bool) {
 		for i, l := range layers {
 			if l == nil {
 				fault.Throw(fmt.Errorf("nn: layer %q is nil; give a layer, or leave it and its name out", names[i]))
 			}
-			for name, p := range l.Params() {
+			for name, p := range of(l) {
 				if !yield(names[i]+"."+name, p) {
 					return
 				}

@@ -52,6 +52,9 @@ func NewMoE(init *Init, c MoEConfig) *MoE {
 		fault.Throw(fmt.Errorf("nn: NewMoE: %d of %d experts for each token and capacity %v: TopK is from 1 to Experts, Capacity above 0",
 			c.TopK, c.Experts, c.Capacity))
 	}
+	if c.Width < 1 || c.Hidden < 1 {
+		fault.Throw(fmt.Errorf("nn: NewMoE: Width %d, Hidden %d: give both, 1 or more", c.Width, c.Hidden))
+	}
 	s := layout.Shard(0)
 	return &MoE{
 		Router: NewLinear(init, c.Width, c.Experts, false, Style{}),
@@ -68,7 +71,8 @@ func NewMoE(init *Init, c MoEConfig) *MoE {
 //	x [B, T, C] S(0)   →   y [B, T, C] S(0)   balance []
 //
 // It gathers the choices of all tokens, 8·K bytes a token, and sends K rows a token to the
-// experts and back by two all-to-alls; so does the gradient.
+// experts and back by two all-to-alls; so does the gradient. Where other axes divide the batch
+// too, the ranks along them share the work of an expert.
 func (m *MoE) Forward(x *dtensor.Tensor) (y, balance *dtensor.Tensor) {
 	c := m.config
 	rows := x.Flatten(0, x.NDim()-2)                                 // [N, C] S(0)
@@ -77,9 +81,9 @@ func (m *MoE) Forward(x *dtensor.Tensor) (y, balance *dtensor.Tensor) {
 	r := m.route(chosen)
 	balance = probs.Mean([]int{0}, false).Reduced().Mul(r.share).Sum(nil, false).Scale(float64(c.Experts))
 
-	in := embedding.Lookup(rows, r.tokens, embedding.Options{}) // [E, S, C] S(0): the tokens of each slot
-	h := c.Activation(dtensor.Einsum("esc,efc->esf", in, m.Up.Cast(in.DType())))
-	out := dtensor.Einsum("esf,ecf->esc", h, m.Down.Cast(in.DType())).Flatten(0, 1) // [E·S, C] S(0)
+	in := embedding.Lookup(rows, r.tokens, embedding.Options{}) // [E, D, S, C] S(0): the tokens of each slot
+	h := c.Activation(dtensor.Einsum("edsc,efc->edsf", in, m.Up.Cast(in.DType())))
+	out := dtensor.Einsum("edsf,ecf->edsc", h, m.Down.Cast(in.DType())).Transpose(0, 1).Flatten(0, 2) // [D·E·S, C] S(0)
 
 	back := embedding.Lookup(out, r.slots, embedding.Options{})    // [N, K, C] S(0)
 	weights = weights.Div(weights.Sum([]int{1}, true)).Mul(r.fits) // [N, K]
@@ -89,36 +93,55 @@ func (m *MoE) Forward(x *dtensor.Tensor) (y, balance *dtensor.Tensor) {
 
 // A routing says which token is in which slot of the experts.
 type routing struct {
-	tokens *dtensor.Tensor // [E, S] S(0): the token in each slot; 0 in an unused slot
-	slots  *dtensor.Tensor // [N, K] in chosen's layout: the slot of each choice; 0 if it does not fit
+	tokens *dtensor.Tensor // [E, D, S] S(0), S(1) on the axes, of D ranks, that divide only the batch: the token in each slot, or 0
+	slots  *dtensor.Tensor // [N, K] in chosen's layout: the slot of each choice in [D, E, S]; 0 if it does not fit
 	fits   *dtensor.Tensor // [N, K] in chosen's layout: 1 if the choice fits, else 0
 	share  *dtensor.Tensor // [E] R: each expert's share of the choices, whether they fit or not
 }
 
-// route assigns slots to the choices [N, K]. Every rank computes them for all choices.
+// route assigns slots to the choices [N, K]. Every rank computes them for all choices. The slots of an expert
+// are divided among the ranks that hold it, and a token is where it comes from if there is room.
 func (m *MoE) route(chosen *dtensor.Tensor) routing {
 	mesh, c := chosen.Mesh(), m.config
 	n := chosen.Dim(0)
 	all := tensor.ToSlice[int64](chosen.Full())
+	parts, places := 1, mesh.Every(layout.Replicate())
+	for i, a := range mesh.Axes() {
+		switch {
+		case a.Name == c.Axis:
+			places[i] = layout.Shard(0)
+		case chosen.Placements()[i].IsShard() && !mesh.SameBits(): // which keeps the sums of one rank
+			places[i] = layout.Shard(1)
+			parts *= a.Size
+		}
+	}
 	size := int(min(float64(n), math.Ceil(c.Capacity*float64(c.TopK*n)/float64(c.Experts)))) // a token chooses an expert once
-	tokens, slots := make([]int64, c.Experts*size), make([]int64, n*c.TopK)
-	fits, share, taken := make([]float32, n*c.TopK), make([]float32, c.Experts), make([]int, c.Experts)
+	room, home := (size+parts-1)/parts, max((n+parts-1)/parts, 1)
+	tokens, slots := make([]int64, parts*c.Experts*room), make([]int64, n*c.TopK)
+	fits, share := make([]float32, n*c.TopK), make([]float32, c.Experts)
+	total, taken := make([]int, c.Experts), make([]int, parts*c.Experts)
 	for k := range c.TopK {
 		for token := 0; token < n && len(all) > 0; token++ { // none on a rank outside the mesh
 			i := token*c.TopK + k
 			e := int(all[i])
 			share[e] += 1 / float32(n*c.TopK)
-			if taken[e] < size {
-				slot := e*size + taken[e]
-				taken[e]++
-				tokens[slot], slots[i], fits[i] = int64(token), int64(slot), 1
+			if total[e] == size {
+				continue
 			}
+			total[e]++
+			d := token / home
+			for taken[e*parts+d] == room {
+				d = (d + 1) % parts
+			}
+			s := taken[e*parts+d]
+			taken[e*parts+d]++
+			tokens[(e*parts+d)*room+s], slots[i], fits[i] = int64(token), int64((d*c.Experts+e)*room+s), 1
 		}
 	}
 	dev := mesh.Device()
 	whole := mesh.Every(layout.Replicate())
 	return routing{
-		tokens: dtensor.Distribute(mesh, tensor.FromSlice(dev, tokens, c.Experts, size), m.Up.Placements()...),
+		tokens: dtensor.Distribute(mesh, tensor.FromSlice(dev, tokens, c.Experts, parts, room), places...),
 		slots:  dtensor.Distribute(mesh, tensor.FromSlice(dev, slots, n, c.TopK), chosen.Placements()...),
 		fits:   dtensor.Distribute(mesh, tensor.FromSlice(dev, fits, n, c.TopK), chosen.Placements()...),
 		share:  dtensor.Distribute(mesh, tensor.FromSlice(dev, share, c.Experts), whole...),

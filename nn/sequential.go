@@ -14,12 +14,21 @@ type List[L Layer] []L
 
 // Params lists the parameters of the layers: "0.weight", …
 func (l List[L]) Params() Params {
-	var names []string
-	var layers []Layer
+	names, layers := l.named()
+	return Join(names, layers...)
+}
+
+// Buffers lists the buffers of the layers that are Buffered.
+func (l List[L]) Buffers() Params {
+	names, layers := l.named()
+	return JoinBuffers(names, layers...)
+}
+
+func (l List[L]) named() (names []string, layers []Layer) {
 	for i, layer := range l {
 		names, layers = append(names, strconv.Itoa(i)), append(layers, layer)
 	}
-	return Join(names, layers...)
+	return names, layers
 }
 
 // A Sequential is a chain of modules, as torch.nn.Sequential: each takes the result of the
@@ -41,6 +50,9 @@ func (s Sequential) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 
 // Params lists the parameters of the modules, named by their indices from 0 on.
 func (s Sequential) Params() Params { return List[Module](s).Params() }
+
+// Buffers lists the buffers of the modules that are Buffered.
+func (s Sequential) Buffers() Params { return List[Module](s).Buffers() }
 
 // A Func is a function as a Module, which has no parameters.
 type Func func(x *dtensor.Tensor) *dtensor.Tensor

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"cmp"
+	"fmt"
 	"runtime"
 	"slices"
 	"sync"
@@ -21,6 +22,9 @@ const (
 // in their order in float32. The row of an unknown key is zeros, and without keys dst is
 // zeros. found is how many of the keys the table has.
 func (t *Table) Bag(dst []float32, mode Mode, keys ...int64) (found int) {
+	if len(dst) < t.dim {
+		panic(fmt.Sprintf("serve: Table.Bag: dst has %d numbers and a row %d; give a dst of Dim numbers", len(dst), t.dim))
+	}
 	clear(dst)
 	zero := make([]float32, 0, 64)
 	for i, key := range keys {

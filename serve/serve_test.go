@@ -305,6 +305,14 @@ func TestBagsAndTopK(t *testing.T) {
 		if table.Bag(dst, serve.Max); slices.Max(dst) != 0 || slices.Min(dst) != 0 {
 			t.Errorf("no keys give %v", dst)
 		}
+		func() {
+			defer func() {
+				if got := fmt.Sprint(recover()); !strings.Contains(got, "serve: Table.Bag: dst has 1 numbers and a row ") {
+					t.Errorf("a short dst: %s", got)
+				}
+			}()
+			table.Bag(dst[:1], serve.Sum, 1)
+		}()
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -14,8 +14,12 @@ func (r *Run) check() error {
 	if r.Program == "" {
 		r.Program = filepath.Base(os.Args[0])
 	}
-	if r.PerStep == 0 && r.Unit == "" {
+	switch {
+	case r.Unit != "":
+	case r.PerStep == 0:
 		r.Unit, r.PerStep = "steps", 1
+	default:
+		r.Unit = "tokens"
 	}
 	err := r.wrong()
 	if err != nil {
@@ -39,6 +43,13 @@ func (r *Run) wrong() error {
 		return errors.New("train.Run: Optimizer is nil; give one that was made for nn.Tensors(Params), such as an optim.AdamW")
 	case r.Rate == nil:
 		return errors.New("train.Run: Rate is nil; give a schedule, such as optim.Constant{Rate: 1e-3}")
+	}
+	if r.Steps == 0 && r.Limit == 0 {
+		return errors.New("train.Run: neither Steps nor Limit is given: the Rate would stand still at its beginning; give when the run ends")
+	}
+	if r.Scaler != nil && r.Clip > 0 {
+		return fmt.Errorf("train.Run: Clip %v with a Scaler: give %[1]v as Limit of its optim.ScalerConfig, which clips unscaled gradients",
+			r.Clip)
 	}
 	// A schedule that was meant for steps would be over as soon as the run has begun.
 	warmup, every, total := Ticks, Ticks, Ticks

@@ -24,9 +24,8 @@ type Keep struct {
 	// started. 0: as many as it takes that they cost 1 % of the time.
 	Snapshot int
 
-	// State is what a checkpoint has, beside the losses and the time; nil: Params, as "model."
-	// and their names, and what the Optimizer remembers, as "optimizer.".
-	// Buffers, as an nn.BatchNorm has them, are not among these: give a State with them.
+	// State is what a checkpoint has, beside the losses and the time; nil: Params and Buffers, as
+	// "model." and their names, what the Optimizer remembers, as "optimizer.", and the Scaler's scale, as "scaler.".
 	State *checkpoint.State
 	// Settings are what a resumed run must have the same, by flag.
 	Settings map[string]string
@@ -159,7 +158,13 @@ func (r *Run) state() (state checkpoint.State, ok bool) {
 		return state, false
 	}
 	state.AddTensors("model.", r.Params)
+	if r.Buffers != nil {
+		state.AddTensors("model.", r.Buffers)
+	}
 	state.AddTensors("optimizer.", r.Optimizer.State())
+	if r.Scaler != nil {
+		state.AddTensors("scaler.", r.Scaler.State())
+	}
 	return state, true
 }
 

@@ -54,6 +54,13 @@ type Run struct {
 	Rate       optim.Schedule
 	Clip       float64
 
+	// Buffers are what a checkpoint has of the model beside Params, those of an nn.Buffered; nil: nothing.
+	// A model with an nn.BatchNorm needs them.
+	Buffers nn.Params
+	// Scaler scales the loss, for float16, and skips steps whose gradients are not finite; nil: there is none.
+	// Its Limit is in place of Clip.
+	Scaler *optim.Scaler
+
 	// Step makes a whole step instead, and returns its loss. If Params are given, the keys of
 	// dtensor.Mesh.NextKey begin anew in each step, as dropout needs it in a run that goes on.
 	Step func(ctx context.Context, step int, share float64) (loss float64, err error)
@@ -66,7 +73,7 @@ type Run struct {
 	// often as takes 1 % of the time, and never if GORUN_CHECK is 0; negative: never.
 	CheckReplicas int
 
-	Steps   int           // the run ends after so many; 0: no such end
+	Steps   int           // the run ends after so many; 0: no such end, but a run of Loss needs this one or Limit
 	Limit   time.Duration // the run ends after this time; 0: no such end
 	Unit    string        // of what a step works on; "": tokens, or steps if PerStep is 0
 	PerStep int           // how many of them
@@ -185,7 +192,7 @@ func (r *Run) Do(ctx context.Context, world *comm.Comm, say func(string, ...any)
 		if world.Rank() == 0 {
 			runtime.Metric(ctx, "loss", l)
 			if now := time.Now(); r.PerStep > 0 {
-				runtime.Metric(ctx, cmp.Or(r.Unit, "units")+"/s", float64(r.PerStep)/now.Sub(last).Seconds())
+				runtime.Metric(ctx, r.Unit+"/s", float64(r.PerStep)/now.Sub(last).Seconds())
 				last = now
 			}
 		}
@@ -262,10 +269,20 @@ func (r *Run) metrics(world *comm.Comm) (metrics.Writer, error) {
 // step makes one step of the Optimizer and returns the loss from before it.
 func (r *Run) step(ctx context.Context, step int, share float64) (float64, error) {
 	params := nn.Tensors(r.Params)
-	parts := max(1, r.Accumulate)
-	value, grads, err := dtensor.Accumulate(ctx, parts, func(part int) *dtensor.Tensor { return r.Loss(step, part) }, params...)
+	parts, rate := max(1, r.Accumulate), r.Rate.At(int(share*Ticks))
+	loss, factor := func(part int) *dtensor.Tensor { return r.Loss(step, part) }, 1.0
+	if r.Scaler != nil {
+		factor = r.Scaler.Factor()
+		loss = func(part int) *dtensor.Tensor { return r.Scaler.Scale(r.Loss(step, part)) }
+	}
+	value, grads, err := dtensor.Accumulate(ctx, parts, loss, params...)
 	if err != nil {
 		return 0, err
+	}
+	if r.Scaler != nil {
+		r.grads = grads
+		_, _, err := r.Scaler.Step(ctx, r.Optimizer, params, grads, rate)
+		return value.Item() / factor, err
 	}
 	if r.Clip > 0 {
 		if _, err := optim.ClipGradNorm(ctx, params, grads, r.Clip); errors.Is(err, optim.ErrNotFinite) {
@@ -275,7 +292,7 @@ func (r *Run) step(ctx context.Context, step int, share float64) (float64, error
 		}
 	}
 	r.grads = grads
-	if err := r.Optimizer.Step(grads, r.Rate.At(int(share*Ticks))); err != nil {
+	if err := r.Optimizer.Step(grads, rate); err != nil {
 		return 0, err
 	}
 	return value.Item(), nil

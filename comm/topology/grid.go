@@ -134,6 +134,9 @@ func (g *Grid) Coords() []int { return slices.Clone(g.coords) }
 
 // CoordsOf returns the coordinates of a rank.
 func (g *Grid) CoordsOf(rank int) []int {
+	if n := g.comm.Size(); rank < 0 || rank >= n {
+		panic(fmt.Sprintf("topology: Grid.CoordsOf: rank %d of a grid %v; give 0 to %d", rank, g.dims, n-1))
+	}
 	coords := make([]int, len(g.dims))
 	for d := len(g.dims) - 1; d >= 0; d-- {
 		coords[d] = rank % g.dims[d]
@@ -145,6 +148,9 @@ func (g *Grid) CoordsOf(rank int) []int {
 // RankAt returns the rank at some coordinates, or None beyond an open border. Along a periodic
 // dimension any number is a coordinate.
 func (g *Grid) RankAt(coords []int) int {
+	if len(coords) != len(g.dims) {
+		panic(fmt.Sprintf("topology: Grid.RankAt: coordinates %v in a grid %v; give one for each dimension", slices.Clone(coords), g.dims))
+	}
 	rank := 0
 	for d, n := range g.dims {
 		x := coords[d]
@@ -163,6 +169,9 @@ func (g *Grid) RankAt(coords []int) int {
 // is by places after it. The function Shift receives from the first and sends to the second.
 // It is MPI_Cart_shift.
 func (g *Grid) Shift(dim, by int) (from, to int) {
+	if dim < 0 || dim >= len(g.dims) {
+		panic(fmt.Sprintf("topology: Grid.Shift: dimension %d of a grid %v; give 0 to %d", dim, g.dims, len(g.dims)-1))
+	}
 	at := slices.Clone(g.coords)
 	at[dim] = g.coords[dim] - by
 	from = g.RankAt(at)

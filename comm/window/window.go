@@ -77,7 +77,12 @@ func New[T any](ctx context.Context, c *comm.Comm, length int) (*Window[T], erro
 }
 
 // Len returns how many elements rank has.
-func (w *Window[T]) Len(rank int) int { return w.lengths[rank] }
+func (w *Window[T]) Len(rank int) int {
+	if rank < 0 || rank >= len(w.lengths) {
+		panic(fmt.Sprintf("window: Len: rank %d of a window of %d ranks; give 0 to %d", rank, len(w.lengths), len(w.lengths)-1))
+	}
+	return w.lengths[rank]
+}
 
 // Local returns this rank's own memory. It may be used until Close.
 func (w *Window[T]) Local() []T {

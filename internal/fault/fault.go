@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+
+	"github.com/gorun-spmd/gorun/internal/stack"
 )
 
 // thrown wraps a thrown error so that no other panic can be mistaken for it.
@@ -47,7 +49,7 @@ func Catch(err *error) {
 	case thrown:
 		*err = located(r)
 	default:
-		panic(r)
+		panic(explain(r))
 	}
 }
 
@@ -58,6 +60,43 @@ func CatchAll(err *error) {
 	case thrown:
 		*err = r.err
 	default:
-		*err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
+		*err = fmt.Errorf("panic: %v\n%s", explain(r), debug.Stack())
 	}
+}
+
+// An explained is a panic of Go's own in a library of this module, with the program's call that led to it.
+type explained struct {
+	err        runtime.Error
+	call, line string
+}
+
+// Error names the call, and what a program may have to change.
+func (e explained) Error() string {
+	return fmt.Sprintf("%v in %s (at %s): what the call is made on or with is nil, out of range, or a zero value where one that a function "+
+		"of the package makes is needed; if it is none of these, it is a bug of %[2]s", e.err, e.call, e.line)
+}
+
+// RuntimeError makes it what it was.
+func (e explained) RuntimeError() {}
+
+// Unwrap returns the panic that was explained.
+func (e explained) Unwrap() error { return e.err }
+
+// explain returns what to panic with for r, which a panic has that is still under way.
+func explain(r any) any {
+	e, ok := r.(runtime.Error)
+	if _, is := r.(explained); !ok || is {
+		return r
+	}
+	var pcs [64]uintptr
+	n := runtime.Callers(2, pcs[:])
+	for k := range n { // what is before the panic is Catch
+		if f := runtime.FuncForPC(pcs[k] - 1); f != nil && f.Name() == "runtime.gopanic" {
+			if call, line := stack.Entry(pcs[k:n]); call != "" {
+				return explained{e, call, line}
+			}
+			break
+		}
+	}
+	return r
 }

@@ -6,6 +6,7 @@ import (
 	"path"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -17,11 +18,37 @@ func Line(pcs []uintptr, within string) string {
 	for {
 		f, more := frames.Next()
 		if f.File != "" && !strings.HasPrefix(f.Function, "runtime.") && !library(f, module, within) {
-			dir, file := path.Split(f.File)
-			return fmt.Sprintf("%s/%s:%d", path.Base(dir), file, f.Line)
+			return lineOf(f)
 		}
 		if !more {
 			return ""
+		}
+	}
+}
+
+func lineOf(f runtime.Frame) string {
+	dir, file := path.Split(f.File)
+	return fmt.Sprintf("%s/%s:%d", path.Base(dir), file, f.Line)
+}
+
+// Entry returns the innermost call of a program into the libraries of this module, such as "dtensor.(*Tensor).Add" and
+// "train/main.go:31", if the stack ends in them or in what they have called of Go's own; else "".
+func Entry(pcs []uintptr) (function, line string) {
+	module := path.Dir(path.Dir(reflect.TypeFor[home]().PkgPath()))
+	frames := runtime.CallersFrames(pcs)
+	for {
+		f, more := frames.Next()
+		switch {
+		case library(f, module, ""):
+			function = f.Function[strings.LastIndexByte(f.Function, '/')+1:]
+		case function != "":
+			return function, lineOf(f)
+		case !slices.ContainsFunc([]string{"runtime.", "internal/", "sync.", "sync/", "slices."},
+			func(own string) bool { return strings.HasPrefix(f.Function, own) }):
+			return "", ""
+		}
+		if !more {
+			return "", ""
 		}
 	}
 }
