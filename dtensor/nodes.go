@@ -14,19 +14,18 @@ import (
 // but its last dimension: dimension 0 alone is divided, into equal parts, as many as a power of
 // two.
 func (t *Tensor) rowsAreNodes() bool {
-	m, parts := t.spec.mesh, 1
-	if !m.eng.same || !t.DType().Float() {
+	s := t.spec
+	if !s.mesh.eng.same || !t.DType().Float() {
 		return false
 	}
-	for axis, p := range t.spec.placements {
-		switch {
-		case p == layout.Shard(0):
-			parts *= m.axes[axis].Size
-		case !p.IsReplicate():
+	for _, p := range s.placements {
+		if !p.Shards(0) && !p.IsReplicate() {
 			return false
 		}
 	}
-	return t.Dim(0)%parts == 0 && pairwise.Divides(product(t.spec.shape[:t.NDim()-1]), parts, 1)
+	n := s.shape[0]
+	cut, nodes := layout.CutAtLeaves(s.layout.Axes(), s.placements, 0, n, pairwise.Leaf(n, 1))
+	return slices.Equal(cut, s.placements) && layout.OneEach(nodes) && t.Numel() > 0
 }
 
 // ofType returns nodes of a narrow type, which are float32, added up and rounded once; t itself if

@@ -156,7 +156,11 @@ func (j *job) ofPositions(losses, weights []float64, bad badTarget) partial {
 		return partial{pairwise.Sum(losses), pairwise.Sum(weights), bad}
 	}
 	leaf := pairwise.Leaf(j.shape[0], 1) // in rows of positions
-	places, nodes := layout.CutAtLeaves(j.mesh.Axes(), j.targets, 0, j.shape[0], leaf)
+	axes, err := layout.NewAxes(j.mesh.Axes()...)
+	if err != nil {
+		panic(err) // they are those of a mesh
+	}
+	places, nodes := layout.CutAtLeaves(axes, j.targets, 0, j.shape[0], leaf)
 	divided := slices.Equal(places, j.targets) && len(nodes) == g.Size()
 	if !divided {
 		nodes = slices.Repeat([][]int{{1}}, g.Size())

@@ -120,7 +120,7 @@ func sameOperands(hidden, weight *dtensor.Tensor, leaves bool) (h, w *dtensor.Te
 				places[axis] = p
 			}
 		}
-		places, nodes = layout.CutAtLeaves(m.Axes(), places, 0, weight.Dim(0), leaf)
+		places, nodes = layout.CutAtLeaves(weight.Layout().Axes(), places, 0, weight.Dim(0), leaf)
 	}
 	return hidden.Redistribute(whole...), weight.Redistribute(places...), leaf, nodes
 }

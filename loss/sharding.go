@@ -79,7 +79,7 @@ func shardingOf(op string, logits *dtensor.Tensor, leaves bool) *sharding {
 	p.targets = make([]layout.Placement, len(p.logits))
 	if leaves && p.mesh.SameBits() {
 		p.leaf = leafOf(p.classes)
-		p.logits, p.nodes = layout.CutAtLeaves(p.mesh.Axes(), p.logits, p.dim, p.classes, p.leaf)
+		p.logits, p.nodes = layout.CutAtLeaves(logits.Layout().Axes(), p.logits, p.dim, p.classes, p.leaf)
 	}
 	for axis, place := range p.logits {
 		if p.mesh.SameBits() && (place.IsPartial() || place.Shards(p.dim) && p.leaf == 0) { // each rank adds up all classes

@@ -35,7 +35,7 @@ func inNodes(g *dtensor.Tensor) (same *dtensor.Tensor, nodes [][]int) {
 			places[axis] = layout.Shard(0)
 		}
 	}
-	places, nodes = layout.CutAtLeaves(m.Axes(), places, 0, g.Dim(0), squareLeaf(g.Dim(0)))
+	places, nodes = layout.CutAtLeaves(g.Layout().Axes(), places, 0, g.Dim(0), squareLeaf(g.Dim(0)))
 	return g.Redistribute(places...), nodes
 }
 

@@ -34,7 +34,11 @@ func TestCutAtLeaves(t *testing.T) {
 		for i, size := range c.grid {
 			axes = append(axes, Axis{Name: fmt.Sprint("a", i), Size: size})
 		}
-		cut, nodes := CutAtLeaves(axes, c.places, 0, c.n, c.leaf)
+		on, err := NewAxes(axes...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cut, nodes := CutAtLeaves(on, c.places, 0, c.n, c.leaf)
 		if got := fmt.Sprint(cut, nodes); got != c.want {
 			t.Errorf("%v on %v, %d elements in leaves of %d: %s, want %s", c.places, c.grid, c.n, c.leaf, got, c.want)
 		}
