@@ -38,7 +38,7 @@ func (a *Tensor) MatMul(b *Tensor) *Tensor {
 	}
 	out := matmul(a, b, false, false)
 	if Tracked(a, b) {
-		out.record("MatMul", func(gy *Tensor) {
+		out.recordProduct("MatMul", func(gy *Tensor) {
 			if a.node != nil {
 				a.accumulate(matmul(gy, b, false, true).sumTo(a.spec.shape))
 			}
@@ -163,7 +163,7 @@ func (x *Tensor) Linear(w, bias *Tensor) *Tensor {
 	}
 	out.detect("Linear", a, b, bias)
 	if Tracked(x, w, bias) {
-		out.record("Linear", func(gy *Tensor) {
+		out.recordProduct("Linear", func(gy *Tensor) {
 			if a.node != nil {
 				if a.NDim() == 1 {
 					a.accumulate(matmul(gy.Unsqueeze(0), b, false, false).Squeeze(0))
