@@ -10,22 +10,28 @@ import (
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
-// rowsAreNodes reports whether with SameBits each rank has a node of sums over the rows of t, all
-// but its last dimension: dimension 0 alone is divided, into equal parts, as many as a power of
-// two.
-func (t *Tensor) rowsAreNodes() bool {
+// rowNodes returns the nodes that with SameBits each rank has of sums over the rows of t, all but its last
+// dimension, as layout.CutAtLeaves does, and the axes along which they have them; nil if they have none: dimension 0 alone is
+// divided, and at leaves.
+func (t *Tensor) rowNodes() (nodes [][]int, axes axisSet) {
 	s := t.spec
-	if !s.mesh.eng.same || !t.DType().Float() {
-		return false
+	if !s.mesh.eng.same || !t.DType().Float() || t.Numel() == 0 {
+		return nil, 0
 	}
-	for _, p := range s.placements {
-		if !p.Shards(0) && !p.IsReplicate() {
-			return false
+	for axis, p := range s.placements {
+		switch {
+		case p.Shards(0):
+			axes |= 1 << axis
+		case !p.IsReplicate():
+			return nil, 0
 		}
 	}
 	n := s.shape[0]
 	cut, nodes := layout.CutAtLeaves(s.layout.Axes(), s.placements, 0, n, pairwise.Leaf(n, 1))
-	return slices.Equal(cut, s.placements) && layout.OneEach(nodes) && t.Numel() > 0
+	if !slices.Equal(cut, s.placements) {
+		return nil, 0
+	}
+	return nodes, axes
 }
 
 // ofType returns nodes of a narrow type, which are float32, added up and rounded once; t itself if

@@ -34,7 +34,9 @@ var nodeCases = []opCase{
 	{name: "Mean first", shapes: [][][]int{{{12, 5, 6}}}, f: one(func(x T) T { return x.Mean([]int{0}, false) })},
 	{name: "LayerNorm", shapes: [][][]int{{{4, 8}, {8}, {8}}, {{4, 3, 5}, {5}, {5}}},
 		f: func(in []T) T { return in[0].LayerNorm(in[1], in[2], 1e-5) }},
-	{name: "RMSNorm", shapes: [][][]int{{{4, 3, 5}, {5}}}, f: two(func(x, w T) T { return x.RMSNorm(w, 1e-6) })},
+	{name: "LayerNorm at leaves", shapes: [][][]int{{{16, 3, 5}, {5}, {5}}, {{24, 5}, {5}, {5}}},
+		f: func(in []T) T { return in[0].LayerNorm(in[1], in[2], 1e-5) }},
+	{name: "RMSNorm", shapes: [][][]int{{{4, 3, 5}, {5}}, {{8, 3, 5}, {5}}}, f: two(func(x, w T) T { return x.RMSNorm(w, 1e-6) })},
 	{name: "Add", shapes: [][][]int{{{4, 3, 5}, {5}}, {{12, 5}, {1, 5}}}, f: two(func(x, y T) T { return x.Add(y) })},
 	{name: "Reshape", shapes: [][][]int{{{4, 131, 3}, {3, 128}, {128, 4}}}, // a view of what is a sum of nodes
 		f: func(in []T) T { return in[0].Linear(in[1].Transpose(0, 1), in[2].Reshape(512).Narrow(0, 0, 128)) }},
