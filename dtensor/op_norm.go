@@ -19,7 +19,7 @@ import (
 //	P, MaskP                         R              R, after a reduction
 //
 // Weight and bias are brought to R. Their gradients, sums over the rows, are
-// P(sum) on the axes that shard rows; with SameBits P(nodes), or the rows are gathered.
+// P(sum) on the axes that shard rows; with SameBits P(nodes), or R where rows are cut at leaves, or the rows are gathered.
 
 // LayerNorm normalises the last dimensions of x, as many as weight has:
 //

@@ -3,7 +3,8 @@
 // has enough terms. What is left is a leaf; its terms are added in any order that is fixed.
 //
 // So whoever has all terms of a half of a half … of a sum has a node of its tree, and
-// ranks or micro-batches that have one each make the sum by adding nodes in pairs.
+// ranks or micro-batches that have one each make the sum by adding nodes in pairs. Any run of leaves is a few
+// nodes.
 package pairwise
 
 import "math/bits"
@@ -19,11 +20,6 @@ func Leaf(n, least int) int {
 		n /= 2
 	}
 	return n
-}
-
-// Divides reports whether each of some equal parts of n terms is a node of their sum.
-func Divides(n, parts, least int) bool {
-	return parts == 1 || parts > 0 && parts&(parts-1) == 0 && n > 0 && n%parts == 0 && n/parts >= least
 }
 
 // Sum returns the sum of x, whose leaves are as short as can be.

@@ -42,7 +42,7 @@ func TestPartsFoldToTheSum(t *testing.T) {
 		if got := leaves.Sum(add); got != want {
 			t.Fatalf("%d terms, leaves of at least %d: %v, want %v", n, least, got, want)
 		}
-		if !Divides(n, parts, least) {
+		if parts&(parts-1) != 0 || n/Leaf(n, least) < parts {
 			continue
 		}
 		if divided++; n%parts != 0 {
