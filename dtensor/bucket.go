@@ -186,7 +186,7 @@ func (p *pack) sums(total int) *tensor.Tensor {
 	}
 	switch {
 	case p.op == layout.Nodes && p.scatter:
-		return p.mesh.foldNodes(group, src, counts, packCause)
+		return p.mesh.foldNodes(group, src, oneEach(group), counts, packCause)
 	case p.op == layout.Nodes:
 		return p.mesh.addNodes(group, src.Reshape(total), packCause)
 	}

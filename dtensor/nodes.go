@@ -10,23 +10,28 @@ import (
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
-// rowsAreNodes reports whether with SameBits each rank has a node of sums over the rows of t, all
-// but its last dimension: dimension 0 alone is divided, into equal parts, as many as a power of
-// two.
-func (t *Tensor) rowsAreNodes() bool {
-	m, parts := t.spec.mesh, 1
-	if !m.eng.same || !t.DType().Float() {
-		return false
+// rowNodes returns the nodes that with SameBits each rank has of sums over the rows of t, all but its last
+// dimension, as layout.CutAtLeaves does, and the axes along which they have them; nil if they have none: dimension 0 alone is
+// divided, and at leaves.
+func (t *Tensor) rowNodes() (nodes [][]int, axes axisSet) {
+	s := t.spec
+	if !s.mesh.eng.same || !t.DType().Float() || t.Numel() == 0 {
+		return nil, 0
 	}
-	for axis, p := range t.spec.placements {
+	for axis, p := range s.placements {
 		switch {
-		case p == layout.Shard(0):
-			parts *= m.axes[axis].Size
+		case p.Shards(0):
+			axes |= 1 << axis
 		case !p.IsReplicate():
-			return false
+			return nil, 0
 		}
 	}
-	return t.Dim(0)%parts == 0 && pairwise.Divides(product(t.spec.shape[:t.NDim()-1]), parts, 1)
+	n := s.shape[0]
+	cut, nodes := layout.CutAtLeaves(s.layout.Axes(), s.placements, 0, n, pairwise.Leaf(n, 1))
+	if !slices.Equal(cut, s.placements) {
+		return nil, 0
+	}
+	return nodes, axes
 }
 
 // ofType returns nodes of a narrow type, which are float32, added up and rounded once; t itself if
@@ -76,50 +81,85 @@ func (s *spec) added(axes axisSet) *spec {
 // in one call in place of two.
 const fewNodes = 1 << 14
 
-// addNodes adds up what the members of a group hold, their nodes of a sum, in pairs: every
-// one gets the whole sum, in the order in which one rank makes it.
-func (m *Mesh) addNodes(g *comm.Comm, node *tensor.Tensor, cause string) *tensor.Tensor {
-	parts, n := g.Size(), node.Numel()
+// AddNodes adds up the nodes of a sum that the members of a group hold: every one gets the whole sum, in the
+// order in which one rank makes it. Those of a member follow each other in nodes, as many as it has in leaves, which says how
+// many leaves each has, for every member: see layout.CutAtLeaves. The sum has the shape given.
+func (m *Mesh) AddNodes(g *comm.Comm, nodes *tensor.Tensor, leaves [][]int, cause string, shape ...int) *tensor.Tensor {
+	parts, n := g.Size(), product(shape)
 	if parts == 1 {
-		return node
+		return addRows(nodes.Reshape(len(leaves[0]), n), leaves).Reshape(shape...)
 	}
-	if parts == 2 || parts*node.Bytes() <= fewNodes {
-		nodes := tensor.New(m.eng.dev, node.DType(), parts, n)
-		m.Do(g, comm.Call{Kind: comm.AllGatherKind, Dst: BufferOf(nodes), Src: BufferOf(node), Cause: cause})
-		runtime.KeepAlive(node)
-		return addRows(nodes).Reshape(node.Shape()...)
+	if all := len(slices.Concat(leaves...)); parts == 2 || all*n*nodes.DType().Size() <= fewNodes {
+		all := tensor.New(m.eng.dev, nodes.DType(), all, n)
+		call := comm.Call{Kind: comm.AllGatherKind, Dst: BufferOf(all), Src: BufferOf(nodes), Cause: cause}
+		if all.Dim(0) != parts {
+			call.Kind, call.DstCounts = comm.AllGatherVKind, times(leaves, n)
+		}
+		m.Do(g, call)
+		runtime.KeepAlive(nodes)
+		return addRows(all, leaves).Reshape(shape...)
 	}
 	counts, size := make([]int, parts), (n+parts-1)/parts
 	for r := range counts {
 		counts[r] = max(0, min(size, n-r*size))
 	}
-	mine := m.foldNodes(g, node, counts, cause)
-	all := tensor.New(m.eng.dev, node.DType(), node.Shape()...)
+	mine := m.foldNodes(g, nodes, leaves, counts, cause)
+	all := tensor.New(m.eng.dev, nodes.DType(), shape...)
 	m.Do(g, comm.Call{Kind: comm.AllGatherVKind, Dst: BufferOf(all), Src: BufferOf(mine), DstCounts: counts, Cause: cause})
 	runtime.KeepAlive(mine)
 	return all
 }
 
-// foldNodes adds up nodes as addNodes does, and leaves each member its part of the sum, as many
-// elements as counts says: those of the first member come first in node.
-func (m *Mesh) foldNodes(g *comm.Comm, node *tensor.Tensor, counts []int, cause string) *tensor.Tensor {
-	parts, mine := g.Size(), counts[g.Rank()]
-	nodes := tensor.New(m.eng.dev, node.DType(), parts, mine)
-	m.Do(g, comm.Call{Kind: comm.AllToAllVKind, Dst: BufferOf(nodes), Src: BufferOf(node).Slice(0, sum(counts)),
-		DstCounts: slices.Repeat([]int{mine}, parts), SrcCounts: counts, Cause: cause})
-	runtime.KeepAlive(node)
-	return addRows(nodes)
+// addNodes is AddNodes of one node of each member.
+func (m *Mesh) addNodes(g *comm.Comm, node *tensor.Tensor, cause string) *tensor.Tensor {
+	return m.AddNodes(g, node, oneEach(g), cause, node.Shape()...)
 }
 
-// addRows adds up rows in pairs, in place, and returns the sum, a view.
-func addRows(nodes *tensor.Tensor) *tensor.Tensor {
+// oneEach says that each member of a group has one node.
+func oneEach(g *comm.Comm) [][]int { return slices.Repeat([][]int{{1}}, g.Size()) }
+
+// times returns n for each node of each member.
+func times(leaves [][]int, n int) []int {
+	counts := make([]int, len(leaves))
+	for r := range counts {
+		counts[r] = len(leaves[r]) * n
+	}
+	return counts
+}
+
+// foldNodes adds up nodes as AddNodes does, and leaves each member its part of the sum, as many
+// elements as counts says: those of the first member come first in a node.
+func (m *Mesh) foldNodes(g *comm.Comm, nodes *tensor.Tensor, leaves [][]int, counts []int, cause string) *tensor.Tensor {
+	has, mine, n := len(leaves[g.Rank()]), counts[g.Rank()], sum(counts)
+	src, sent := nodes.Reshape(nodes.Numel()), slices.Clone(counts)
+	if has > 1 { // what a member gets lies side by side
+		src = tensor.New(m.eng.dev, nodes.DType(), has*n)
+		at, from := 0, 0
+		for r, count := range counts {
+			for k := range has {
+				tensor.Copy(tensor.Narrow(src, 0, at, count), tensor.Narrow(nodes.Reshape(nodes.Numel()), 0, k*n+from, count))
+				at += count
+			}
+			from, sent[r] = from+count, has*count
+		}
+	}
+	got := times(leaves, mine)
+	all := tensor.New(m.eng.dev, nodes.DType(), len(slices.Concat(leaves...)), mine)
+	m.Do(g, comm.Call{Kind: comm.AllToAllVKind, Dst: BufferOf(all), Src: BufferOf(src).Slice(0, has*n), DstCounts: got, SrcCounts: sent,
+		Cause: cause})
+	runtime.KeepAlive(src)
+	return addRows(all, leaves)
+}
+
+// addRows adds up rows, nodes of so many leaves, in place, and returns the sum, a view.
+func addRows(nodes *tensor.Tensor, leaves [][]int) *tensor.Tensor {
 	var sum pairwise.Fold[*tensor.Tensor]
 	add := func(a, b *tensor.Tensor) *tensor.Tensor {
 		tensor.AddTo(a, b)
 		return a
 	}
-	for r := range nodes.Dim(0) {
-		sum.Push(tensor.Narrow(nodes, 0, r, 1).Reshape(nodes.Dim(1)), add)
+	for r, n := range slices.Concat(leaves...) {
+		sum.PushNode(tensor.Narrow(nodes, 0, r, 1).Reshape(nodes.Dim(1)), n, add)
 	}
 	return sum.Sum(add)
 }

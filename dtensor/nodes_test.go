@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/testenv"
@@ -17,6 +18,9 @@ var nodeCases = []opCase{
 		f: two(T.MatMul)},
 	{name: "Linear", shapes: [][][]int{{{4, 512}, {6, 512}, {6}}, {{4, 128, 3}, {6, 3}, {6}}, {{4, 131, 3}, {512, 3}, {512}},
 		{{512}, {4, 512}, {4}}},
+		f: func(in []T) T { return in[0].Linear(in[1], in[2]) }},
+	{name: "MatMul at leaves", shapes: [][][]int{{{3, 2048}, {2048, 4}}, {{2, 3, 1024}, {2, 1024, 5}}}, f: two(T.MatMul)},
+	{name: "Linear at leaves", shapes: [][][]int{{{4, 2048}, {3, 2048}, {3}}, {{8, 128, 3}, {6, 3}, {6}}, {{16, 131, 3}, {6, 3}, {6}}},
 		f: func(in []T) T { return in[0].Linear(in[1], in[2]) }},
 	{name: "two Linear", shapes: [][][]int{{{4, 128, 4}, {512, 4}, {4, 512}}},
 		f: func(in []T) T { return in[0].Add(in[0].Linear(in[1], nil).Gelu().Linear(in[2], nil)) }},
@@ -31,7 +35,9 @@ var nodeCases = []opCase{
 	{name: "Mean first", shapes: [][][]int{{{12, 5, 6}}}, f: one(func(x T) T { return x.Mean([]int{0}, false) })},
 	{name: "LayerNorm", shapes: [][][]int{{{4, 8}, {8}, {8}}, {{4, 3, 5}, {5}, {5}}},
 		f: func(in []T) T { return in[0].LayerNorm(in[1], in[2], 1e-5) }},
-	{name: "RMSNorm", shapes: [][][]int{{{4, 3, 5}, {5}}}, f: two(func(x, w T) T { return x.RMSNorm(w, 1e-6) })},
+	{name: "LayerNorm at leaves", shapes: [][][]int{{{16, 3, 5}, {5}, {5}}, {{24, 5}, {5}, {5}}},
+		f: func(in []T) T { return in[0].LayerNorm(in[1], in[2], 1e-5) }},
+	{name: "RMSNorm", shapes: [][][]int{{{4, 3, 5}, {5}}, {{8, 3, 5}, {5}}}, f: two(func(x, w T) T { return x.RMSNorm(w, 1e-6) })},
 	{name: "Add", shapes: [][][]int{{{4, 3, 5}, {5}}, {{12, 5}, {1, 5}}}, f: two(func(x, y T) T { return x.Add(y) })},
 	{name: "Reshape", shapes: [][][]int{{{4, 131, 3}, {3, 128}, {128, 4}}}, // a view of what is a sum of nodes
 		f: func(in []T) T { return in[0].Linear(in[1].Transpose(0, 1), in[2].Reshape(512).Narrow(0, 0, 128)) }},
@@ -41,7 +47,10 @@ var nodeCases = []opCase{
 func TestNodesHaveTheSameBits(t *testing.T) {
 	for _, dt := range []tensor.DType{tensor.Float32, tensor.Float64, tensor.BFloat16, tensor.Float16} {
 		for _, c := range nodeCases {
-			grids := testenv.Fewer([][]int{{2}, {3}, {4}, {2, 2}, {8}}, 3)
+			grids := testenv.Fewer([][]int{{2}, {3}, {2, 2}, {3, 2}, {7}}, 2)
+			if *fullTime > 0 {
+				grids = append(grids, []int{4}, []int{5}, []int{8})
+			}
 			if dt != tensor.Float32 {
 				c, grids = c.of(dt), testenv.Fewer([][]int{{2}, {4}}, 0)
 			}
@@ -167,5 +176,46 @@ func TestNodesAreAddedAtOnce(t *testing.T) {
 				return nil
 			})
 		}
+	}
+}
+
+// With SameBits ranks that are no power of two have one or two nodes of a product, cut at leaves, and send each
+// other at most two of them: no rank computes what another does.
+func TestNodesAtLeavesAreAddedUp(t *testing.T) {
+	const rows, inner, out = 64, 2048, 64
+	for _, ranks := range []int{3, 5, 6, 7} {
+		onMesh(t, []int{ranks}, func(ctx context.Context, m *dtensor.Mesh) error {
+			m.SetSameBits(true)
+			normal := func(stream uint64, p layout.Placement, shape ...int) T {
+				return dtensor.Normal(m, dtensor.Key{Stream: stream}, 0, 1, shape, p)
+			}
+			x, w := normal(1, layout.Shard(1), rows, inner), normal(2, layout.Shard(1), out, inner)
+			dy, x0 := normal(3, layout.Shard(0), inner, out), normal(4, layout.Shard(0), inner, rows)
+			record := m.Comm().Record()
+			err := dtensor.Try(ctx, m, func() {
+				x.Linear(w, nil)
+				dy.Transpose(0, 1).MatMul(x0)
+			})
+			record.Stop()
+			if err != nil {
+				return err
+			}
+			for _, cause := range []string{"Linear", "MatMul"} {
+				nodes, sums := 0, 0
+				for by, n := range record.Stats().Causes {
+					switch {
+					case by.Cause != cause:
+					case by.Kind == comm.AllToAllVKind:
+						nodes += n.Bytes
+					default:
+						sums += n.Bytes
+					}
+				}
+				if most := 4 * rows * out; nodes > 2*most || sums > (most+ranks)/ranks+4 || nodes == 0 || sums == 0 {
+					return fmt.Errorf("mesh %v, %s: %d bytes of nodes and %d of sums, of %d: %v", m, cause, nodes, sums, most, record.Stats().Causes)
+				}
+			}
+			return nil
+		})
 	}
 }

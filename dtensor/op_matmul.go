@@ -38,7 +38,7 @@ func (a *Tensor) MatMul(b *Tensor) *Tensor {
 	}
 	out := matmul(a, b, false, false)
 	if Tracked(a, b) {
-		out.record("MatMul", func(gy *Tensor) {
+		out.recordProduct("MatMul", func(gy *Tensor) {
 			if a.node != nil {
 				a.accumulate(matmul(gy, b, false, true).sumTo(a.spec.shape))
 			}
@@ -70,19 +70,39 @@ func matmul(a, b *Tensor, transA, transB bool) *Tensor {
 	if m.outside() {
 		return m.empty(r.out[0], a.DType())
 	}
-	out := wrap(r.out[0], productOf(r.out[0], a.local, b.local, transA, transB)).ofType(a.DType())
+	out := wrap(r.out[0], r.product(a.local, b.local, transA, transB, "MatMul")).ofType(a.DType())
 	out.detect("MatMul", a, b)
 	return out
 }
 
-// productOf multiplies the local matrices of a result with layout s: nodes of it are not rounded.
-func productOf(s *spec, a, b *tensor.Tensor, transA, transB bool) *tensor.Tensor {
-	if s.nodes() == 0 || !a.DType().Narrow() {
+// product multiplies the local matrices. Nodes of the result are not rounded; those that are not one of each rank are
+// added up.
+func (r *rule) product(a, b *tensor.Tensor, transA, transB bool, cause string) *tensor.Tensor {
+	s, dt := r.out[0], a.DType()
+	switch {
+	case r.nodes == nil && (s.nodes() == 0 || !dt.Narrow()):
 		return tensor.MatMul(a, b, transA, transB)
+	case r.nodes == nil:
+		dst := tensor.New(s.mesh.eng.dev, dt.Wide(), s.local...)
+		tensor.MatMulTo(dst, a, b, transA, transB, false)
+		return dst
 	}
-	dst := tensor.New(s.mesh.eng.dev, a.DType().Wide(), s.local...)
-	tensor.MatMulTo(dst, a, b, transA, transB, false)
-	return dst
+	mine, dimA, dimB := r.nodes[s.mesh.Coord()[r.along]], a.NDim()-1, b.NDim()-2
+	if transA {
+		dimA--
+	}
+	if transB {
+		dimB++
+	}
+	nodes, at := tensor.New(s.mesh.eng.dev, dt.Wide(), append([]int{len(mine)}, s.local...)...), 0
+	defer nodes.Free()
+	for i, leaves := range mine {
+		n := a.Dim(dimA) / sum(mine) * leaves
+		dst, partA, partB := tensor.Narrow(nodes, 0, i, 1).Reshape(s.local...), tensor.Narrow(a, dimA, at, n), tensor.Narrow(b, dimB, at, n)
+		tensor.MatMulTo(dst, partA, partB, transA, transB, false)
+		at += n
+	}
+	return s.mesh.AddNodes(s.mesh.groupOf(1<<r.along), nodes, r.nodes, cause, s.local...)
 }
 
 // matmulForms are the products of a and b, of aᵀ and b, a and bᵀ, aᵀ and bᵀ.
@@ -119,15 +139,15 @@ func (x *Tensor) Linear(w, bias *Tensor) *Tensor {
 	r := m.rule(keyOf("Linear", ts...), func() (*layout.Rule, error) { return linearRule(x, w, bias) }, ts...)
 	if bias != nil && m.eng.same && (x.shards(x.NDim()-1) || w.shards(1)) {
 		nodes := m.rule(keyOf("Linear", x, w), func() (*layout.Rule, error) { return linearRule(x, w, nil) }, x, w)
-		if nodes.out[0].nodes() != 0 {
+		if nodes.out[0].nodes() != 0 || nodes.nodes != nil {
 			r = nodes
 		}
 	}
 	a, b := x.to(r.in[0], "Linear"), w.to(r.in[1], "Linear")
 	out := &Tensor{spec: r.out[0]}
 	switch {
-	case r.out[0].nodes() != 0 && !m.outside():
-		out.local = productOf(r.out[0], a.local, b.local, false, true)
+	case (r.out[0].nodes() != 0 || r.nodes != nil) && !m.outside():
+		out.local = r.product(a.local, b.local, false, true, "Linear")
 		if bias != nil { // it is added to the whole sum
 			out = out.Reduced().Add(bias.Detach().widen())
 		}
@@ -143,7 +163,7 @@ func (x *Tensor) Linear(w, bias *Tensor) *Tensor {
 	}
 	out.detect("Linear", a, b, bias)
 	if Tracked(x, w, bias) {
-		out.record("Linear", func(gy *Tensor) {
+		out.recordProduct("Linear", func(gy *Tensor) {
 			if a.node != nil {
 				if a.NDim() == 1 {
 					a.accumulate(matmul(gy.Unsqueeze(0), b, false, false).Squeeze(0))
@@ -188,7 +208,11 @@ func linearGrad(dy, x *Tensor) *Tensor {
 	if m.outside() {
 		return m.empty(r.out[0], x.DType())
 	}
-	return wrap(r.out[0], productOf(r.out[0], rows(dy.local), rows(x.local), true, false))
+	dw := wrap(r.out[0], r.product(rows(dy.local), rows(x.local), true, false, "LinearGrad"))
+	if r.nodes != nil {
+		return dw.ofType(x.DType())
+	}
+	return dw
 }
 
 // rows returns t as a matrix of its last dimension's rows.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/tensor"
 )
@@ -18,7 +19,7 @@ import (
 //	P, MaskP                         R              R, after a reduction
 //
 // Weight and bias are brought to R. Their gradients, sums over the rows, are
-// P(sum) on the axes that shard rows; with SameBits P(nodes), or the rows are gathered.
+// P(sum) on the axes that shard rows; with SameBits P(nodes), or R where rows are cut at leaves, or the rows are gathered.
 
 // LayerNorm normalises the last dimensions of x, as many as weight has:
 //
@@ -71,8 +72,12 @@ func norm(op string, x, weight, bias *Tensor, f func(x, weight, bias *tensor.Ten
 		sameType(op, x, bias)
 	}
 	checkNorm(op, x, weight, bias)
-	nodes := weight.NDim() == 1 && x.NDim() > 1 && x.rowsAreNodes()
-	if m.eng.same && !nodes && anyShard(x.spec) && Tracked(weight, bias) { // their gradients are sums over all rows
+	var nodes [][]int
+	var along axisSet
+	if weight.NDim() == 1 && x.NDim() > 1 {
+		nodes, along = x.rowNodes()
+	}
+	if m.eng.same && nodes == nil && anyShard(x.spec) && Tracked(weight, bias) { // their gradients are sums over all rows
 		rows := x.Redistribute(m.Every(layout.Replicate())...)
 		return norm(op, rows, weight, bias, f, grad).Redistribute(x.Placements()...)
 	}
@@ -107,13 +112,21 @@ func norm(op string, x, weight, bias *Tensor, f func(x, weight, bias *tensor.Ten
 			}
 			if !m.outside() {
 				dy, x, weight, dt := gy.local, in.local, w.local, x.DType()
-				if nodes { // which are rounded once they are added up
+				if nodes != nil { // which are rounded once they are added up
 					dy, x, weight = tensor.Cast(dy, dt.Wide()), tensor.Cast(x, dt.Wide()), tensor.Cast(weight, dt.Wide())
 				}
-				dx, dw, db := grad(dy, x, weight, stats)
-				gx.local, gw.local = tensor.Cast(dx, dt), dw
-				if gb != nil {
-					gb.local = db
+				if nodes == nil || layout.OneEach(nodes) {
+					dx, dw, db := grad(dy, x, weight, stats)
+					gx.local, gw.local = tensor.Cast(dx, dt), dw
+					if gb != nil {
+						gb.local = db
+					}
+				} else {
+					dx, sums := gradOfNodes(m.groupOf(along), m, nodes, dy, x, weight, stats, grad, op+"Grad")
+					gx.local, gw = tensor.Cast(dx, dt), wrap(w.spec, sums[0])
+					if gb != nil {
+						gb = wrap(b.spec, sums[1])
+					}
 				}
 			}
 			in.accumulate(gx)
@@ -124,6 +137,40 @@ func norm(op string, x, weight, bias *Tensor, f func(x, weight, bias *tensor.Ten
 		})
 	}
 	return out
+}
+
+// gradOfNodes calls grad for the rows of each node that this rank has. sums are the gradients of the weight and of the bias,
+// over the rows of all ranks.
+func gradOfNodes(g *comm.Comm, m *Mesh, leaves [][]int, dy, x, weight, stats *tensor.Tensor,
+	grad func(gy, x, weight, stats *tensor.Tensor) (gx, gw, gb *tensor.Tensor), cause string) (dx *tensor.Tensor, sums [2]*tensor.Tensor) {
+	mine := leaves[g.Rank()]
+	dx = tensor.NewLike(x)
+	var nodes [2]*tensor.Tensor
+	of := func(t *tensor.Tensor, at, n int) *tensor.Tensor { // the rows of some leaves
+		rows := t.Dim(0) / sum(mine)
+		return tensor.Narrow(t, 0, at*rows, n*rows)
+	}
+	at := 0
+	for k, n := range mine {
+		gx, gw, gb := grad(of(dy, at, n), of(x, at, n), weight, of(stats, at, n))
+		tensor.Copy(of(dx, at, n), gx)
+		for i, its := range []*tensor.Tensor{gw, gb} {
+			if its == nil {
+				continue
+			}
+			if nodes[i] == nil {
+				nodes[i] = tensor.New(m.eng.dev, its.DType(), len(mine), its.Numel())
+			}
+			tensor.Copy(tensor.Narrow(nodes[i], 0, k, 1), its.Reshape(1, its.Numel()))
+		}
+		at += n
+	}
+	for i, its := range nodes {
+		if its != nil {
+			sums[i] = m.AddNodes(g, its, leaves, cause, weight.Shape()...)
+		}
+	}
+	return dx, sums
 }
 
 // checkNorm throws unless weight and bias have the last sizes of x.

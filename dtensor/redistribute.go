@@ -281,7 +281,7 @@ func (s *step) run(t *Tensor, local *tensor.Tensor, out *Tensor) *tensor.Tensor 
 	if s.op == layout.Nodes && s.kind == layout.AllReduce {
 		return m.addNodes(s.group, local, s.cause)
 	} else if s.op == layout.Nodes {
-		return m.foldNodes(s.group, s.packed(local), s.sendCounts, s.cause).Reshape(s.to.local...)
+		return m.foldNodes(s.group, s.packed(local), oneEach(s.group), s.sendCounts, s.cause).Reshape(s.to.local...)
 	}
 	dst := tensor.New(m.eng.dev, local.DType(), s.to.local...)
 	switch s.kind {

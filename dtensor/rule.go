@@ -10,7 +10,11 @@ import (
 
 // A rule is what a layout.Rule came to for some operand layouts: the layouts
 // that the operands are brought to and those of the results.
-type rule struct{ in, out []*spec }
+type rule struct {
+	in, out []*spec
+	nodes   [][]int // see layout.Choice.Nodes
+	along   int
+}
 
 // maxOperands is the largest number of operands of an operator whose rules are cached.
 const maxOperands = 4
@@ -82,7 +86,7 @@ func (m *Mesh) choose(key ruleKey, declare func() (*layout.Rule, error), ts []*T
 		}
 		fault.Throw(e)
 	}
-	r := &rule{}
+	r := &rule{nodes: c.Nodes, along: c.Along}
 	for _, l := range c.In {
 		r.in = append(r.in, m.specOf(l))
 	}

@@ -18,7 +18,8 @@ const SameBitsVar = "GORUN_SAME_BITS"
 // ranks, before the first operator.
 //
 // Sums of floating-point numbers are then pairwise, and divided over ranks only in halves of
-// halves, of which each rank has one: the result is Partial(Nodes), and is added up in pairs. An
+// halves: where each rank has one, the result is Partial(Nodes), which is added up in pairs; where they have one or
+// two, see layout.CutAtLeaves, these are added up at once. An
 // operator that sums over a dimension which is sharded otherwise first gathers it, and each rank
 // computes the whole sum, in the order of one rank, which costs memory, time and communication.
 // Micro-batches of Accumulate have the bits of their batch.

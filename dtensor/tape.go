@@ -28,6 +28,7 @@ type node struct {
 	at    []uintptr    // the stack of the operator, if anomalies are detected or a trace is kept
 	own   bool         // grad's buffer belongs to this node alone: it is added to in place
 	view  bool         // back only moves elements, so that it may be handed nodes of sums
+	cuts  bool         // back takes gradients whose shards are cut otherwise than those of the value
 	apart bool         // gradients that arrive are kept apart, in parts; parameters only
 	parts []*Tensor
 	rows  []*Rows // row-sparse gradients that have arrived; parameters only
@@ -78,6 +79,11 @@ func (out *Tensor) record(op string, back func(gy *Tensor)) *Tensor {
 		out.node.at = callers()
 	}
 	return out
+}
+
+// recordProduct is record of an operator whose gradient chooses the layouts of its operands itself.
+func (out *Tensor) recordProduct(op string, back func(gy *Tensor)) {
+	out.record(op, back).node.cuts = true
 }
 
 // recordView is record of an operator that only moves elements, and whose gradient does.
@@ -186,7 +192,7 @@ func (n *node) reduced(g *Tensor) *Tensor { return g.to(n.spec.gradient(), "grad
 //	R       R, or P(sum) as it is: what uses it is linear in it, and it may
 //	        yet be summed with others before it is reduced; P(nodes) is reduced
 func (n *node) settled(g *Tensor) *Tensor {
-	if n.spec == g.spec && !n.spec.partial {
+	if n.spec == g.spec && !n.spec.partial || n.cuts && g.spec.mesh.eng.same && n.spec.shardsAlike(g.spec) {
 		return g
 	}
 	if !g.spec.partial || !n.view && g.spec.nodes() != 0 { // nodes are added up before anything is computed from them
@@ -205,6 +211,17 @@ func (n *node) settled(g *Tensor) *Tensor {
 		}
 	}
 	return g.to(g.spec.with(n.op, want), "gradient of "+n.op)
+}
+
+// shardsAlike reports whether two layouts without a Partial shard the same dimensions, however they cut them.
+func (s *spec) shardsAlike(other *spec) bool {
+	for axis, p := range s.placements {
+		d, ok := p.Dim()
+		if q := other.placements[axis]; q.IsPartial() || ok && !q.Shards(d) || !ok && (p.IsPartial() || q.IsShard()) {
+			return false
+		}
+	}
+	return true
 }
 
 // backward runs the tape from the value v, whose gradient is gy.

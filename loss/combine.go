@@ -3,8 +3,10 @@ package loss
 import (
 	"math"
 	"runtime"
+	"slices"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/dtype"
 	"github.com/gorun-spmd/gorun/internal/fault"
 	"github.com/gorun-spmd/gorun/internal/pairwise"
@@ -67,29 +69,42 @@ func joined[T dtype.Float](stats []T, parts, step int) stat[T] {
 }
 
 // combine fills in the rows of the local positions, from the statistics [rows, 4]
-// of the local classes. It makes the one collective over the classes: an all-gather for
+// of the local classes, or of each node of them. It makes the one collective over the classes: an all-gather for
 // two ranks or with same bits; else a reduction, which moves fewer bytes.
 func combine[T dtype.Float](j *job, stats *tensor.Tensor) {
 	g := j.classGroup
-	n := j.positions()
-	parts := 1
+	n, nodes := j.positions(), j.mine
 	if g != nil && n > 0 {
 		call := comm.Call{Src: bytesOf(stats), Cause: j.cause.classes}
-		if parts = g.Size(); parts == 2 || j.mesh.SameBits() {
-			all := tensor.New(stats.Device(), stats.DType(), parts, n, kernel.Stats)
+		if j.leaf > 0 {
+			nodes = slices.Concat(j.nodes...)
+		} else if nodes = []int{1}; g.Size() == 2 {
+			nodes = []int{1, 1}
+		}
+		if len(nodes) > 1 {
+			all := tensor.New(stats.Device(), stats.DType(), len(nodes), n, kernel.Stats)
 			call.Kind, call.Dst = comm.AllGatherKind, bytesOf(all)
+			if len(nodes) > g.Size() {
+				call.Kind = comm.AllGatherVKind
+				for _, its := range j.nodes {
+					call.DstCounts = append(call.DstCounts, len(its)*all.Bytes()/len(nodes))
+				}
+			}
 			j.mesh.Do(g, call)
 			runtime.KeepAlive(stats)
 			stats = all
 		} else {
-			parts = 1
 			call.Kind, call.Op, call.Func, call.Dst = comm.AllReduceKind, comm.Custom, statFunc[T](g), call.Src
 			j.mesh.Do(g, call)
 		}
 	}
 	flat := tensor.ToSlice[T](stats)
 	for i := range j.rows {
-		r, s := &j.rows[i], joined(flat[i*kernel.Stats:], parts, n*kernel.Stats)
+		var fold pairwise.Fold[stat[T]]
+		for k, leaves := range nodes {
+			fold.PushNode(joined(flat[(k*n+i)*kernel.Stats:], 1, 0), leaves, stat[T].with)
+		}
+		r, s := &j.rows[i], fold.Sum(stat[T].with)
 		r.max, r.sum, r.target, r.all = float64(s.Max), float64(s.Sum), float64(s.Target), float64(s.All)
 	}
 }
@@ -140,29 +155,53 @@ func (j *job) ofPositions(losses, weights []float64, bad badTarget) partial {
 	if g == nil {
 		return partial{pairwise.Sum(losses), pairwise.Sum(weights), bad}
 	}
-	total := 1
-	for _, n := range j.shape {
-		total *= n
+	leaf := pairwise.Leaf(j.shape[0], 1) // in rows of positions
+	axes, err := layout.NewAxes(j.mesh.Axes()...)
+	if err != nil {
+		panic(err) // they are those of a mesh
 	}
-	nodes := haveNodes(j.mesh, j.targets, 0, total, 1) && haveNodes(j.mesh, j.targets, 0, j.shape[0], 1)
-	for _, p := range j.targets {
-		nodes = nodes && (p.IsReplicate() || p.Shards(0))
+	places, nodes := layout.CutAtLeaves(axes, j.targets, 0, j.shape[0], leaf)
+	divided := slices.Equal(places, j.targets) && len(nodes) == g.Size()
+	if !divided {
+		nodes = slices.Repeat([][]int{{1}}, g.Size())
 	}
-	mine := partial{bad: bad}
-	if nodes {
-		mine.loss, mine.weight = pairwise.Sum(losses), pairwise.Sum(weights)
+	var mine []partial
+	for at, its := 0, nodes[g.Rank()]; len(mine) < len(its); {
+		node := partial{bad: bad}
+		if divided {
+			n := its[len(mine)] * len(losses) / sum(its)
+			node.loss, node.weight = pairwise.Sum(losses[at:at+n]), pairwise.Sum(weights[at:at+n])
+			at += n
+		}
+		mine = append(mine, node)
 	}
-	all := make([]partial, g.Size())
-	j.mesh.Do(g, comm.Call{Kind: comm.AllGatherKind, Dst: comm.Raw(all), Src: comm.Raw([]partial{mine}), Cause: j.cause.batch})
+	leaves := slices.Concat(nodes...)
+	all := make([]partial, len(leaves))
+	call := comm.Call{Kind: comm.AllGatherKind, Dst: comm.Raw(all), Src: comm.Raw(mine), Cause: j.cause.batch}
+	if len(leaves) > g.Size() {
+		call.Kind = comm.AllGatherVKind
+		for _, its := range nodes {
+			call.DstCounts = append(call.DstCounts, len(its)*call.Dst.Count/len(leaves))
+		}
+	}
+	j.mesh.Do(g, call)
 	var fold pairwise.Fold[partial]
-	for _, its := range all {
-		fold.Push(its, partial.with)
+	for k, node := range all {
+		fold.PushNode(node, leaves[k], partial.with)
 	}
-	sum := fold.Sum(partial.with)
-	if !nodes {
-		sum.loss, sum.weight = pairwise.Sum(j.gathered(losses)), pairwise.Sum(j.gathered(weights))
+	total := fold.Sum(partial.with)
+	if !divided {
+		total.loss, total.weight = pairwise.Sum(j.gathered(losses)), pairwise.Sum(j.gathered(weights))
 	}
-	return sum
+	return total
+}
+
+// sum returns the sum of some sizes.
+func sum(sizes []int) (n int) {
+	for _, size := range sizes {
+		n += size
+	}
+	return n
 }
 
 // gathered returns a number of each position, of which the rank has those of its positions.

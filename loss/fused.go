@@ -3,6 +3,7 @@ package loss
 import (
 	"github.com/gorun-spmd/gorun/internal/dtype"
 	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
 // tiled is one LinearCrossEntropy on one rank.
@@ -11,7 +12,7 @@ type tiled struct {
 	most                   limits         // of a block
 	hidden, weight         *tensor.Tensor // local: [positions, H] and [n, H]
 	wantHidden, wantWeight bool
-	dHidden, dWeight       *tensor.Tensor // of the sum of the losses; nil if not wanted
+	dHidden, dWeight       *tensor.Tensor // of the sum of the losses; nil if not wanted. With leaves dHidden is of each node
 }
 
 // tileRest is the part of the workspace, in bytes, for the rows of all positions; a tile has
@@ -37,15 +38,16 @@ func (t *tiled) classesOfRank() int {
 }
 
 // fused returns the local result and computes the gradients of the sum of the
-// losses, tile by tile:
+// losses, tile by tile, and in a tile node by node:
 //
 //	logits = hidden·weightᵀ, of the tile's positions
 //	dLogits, over the logits
 //	dHidden = dLogits·weight     dWeight += dLogitsᵀ·hidden
 func fused[T dtype.Float](t *tiled) *tensor.Tensor {
 	bad := t.label()
+	dev, width := t.hidden.Device(), t.hidden.Dim(1)
 	if t.wantHidden {
-		t.dHidden = tensor.NewLike(t.hidden)
+		t.dHidden = tensor.New(dev, t.dtype, len(t.mine)*t.outer, width)
 	}
 	switch {
 	case t.wantWeight && t.outer > 0:
@@ -53,40 +55,60 @@ func fused[T dtype.Float](t *tiled) *tensor.Tensor {
 	case t.wantWeight:
 		t.dWeight = tensor.ZerosLike(t.weight)
 	}
-	dev, run := t.hidden.Device(), min(t.tilePositions(), max(t.outer, 1))
-	tile := tensor.New(dev, t.dtype, run, t.n)
+	run := min(t.tilePositions(), max(t.outer, 1))
+	tile, stats := tensor.New(dev, t.dtype, run*t.n), tensor.New(dev, t.wide, len(t.mine)*run, kernel.Stats)
 	defer tile.Free()
+	defer stats.Free()
 	for at := 0; at < t.outer; at += run {
 		k := min(run, t.outer-at)
 		h := tensor.Narrow(t.hidden, 0, at, k)
-		logits := tensor.Narrow(tile, 0, 0, k)
-		tensor.MatMulTo(logits, h, t.weight, false, true, false)
-		j := t.part(at, k, logits)
-		stats := hardStats[T](j)
-		combine[T](j, stats)
-		stats.Free()
+		nodes := t.nodesOf(at, k, tile)
+		for i, j := range nodes {
+			tensor.MatMulTo(j.x, h, j.of(t, t.weight), false, true, false)
+			its := hardStats[T](j)
+			tensor.Copy(tensor.Narrow(stats, 0, i*k, k), its)
+			its.Free()
+		}
+		combine[T](nodes[0], tensor.Narrow(stats, 0, 0, len(nodes)*k))
 		if !t.wantHidden && !t.wantWeight {
 			continue
 		}
 		ones := make([]T, k)
-		for i := range j.rows {
-			if r := &j.rows[i]; r.use {
-				j.finish(r)
+		for i := range nodes[0].rows {
+			if r := &nodes[0].rows[i]; r.use {
+				t.finish(r)
 				ones[i] = 1
 			}
 		}
-		shift, coef := coefficients(j, ones)
-		tensor.CrossEntropyGrad(logits, logits, j.y, j.lo, shift, coef, j.weight)
+		shift, coef := coefficients(nodes[0], ones)
+		for i, j := range nodes {
+			tensor.CrossEntropyGrad(j.x, j.x, j.y, j.lo, shift, coef, j.weight)
+			if t.wantHidden {
+				tensor.MatMulTo(tensor.Narrow(t.dHidden, 0, i*t.outer+at, k), j.x, j.of(t, t.weight), false, false, false)
+			}
+			if t.wantWeight {
+				tensor.MatMulTo(j.of(t, t.dWeight), j.x, h, true, false, at > 0)
+			}
+		}
 		shift.Free()
 		coef.Free()
-		if t.wantHidden {
-			tensor.MatMulTo(tensor.Narrow(t.dHidden, 0, at, k), logits, t.weight, false, false, false)
-		}
-		if t.wantWeight {
-			tensor.MatMulTo(t.dWeight, logits, h, true, false, at > 0)
-		}
 	}
 	return reduce[T](t.job, bad)
+}
+
+// nodesOf returns the jobs of k positions from at on, for each node of the classes, whose logits are in
+// tile one after another.
+func (t *tiled) nodesOf(at, k int, tile *tensor.Tensor) (nodes []*job) {
+	lo := 0
+	for _, leaves := range t.mine {
+		n := t.n / sum(t.mine) * leaves
+		j := t.part(at, k, tensor.Narrow(tile, 0, k*lo, k*n).Reshape(k, n))
+		if j.lo, j.n, j.mine = t.lo+lo, n, []int{leaves}; j.weight != nil {
+			j.weight = tensor.Narrow(j.weight, 0, lo, n)
+		}
+		nodes, lo = append(nodes, j), lo+n
+	}
+	return nodes
 }
 
 // part returns the job of k positions from at on, whose logits are x. It shares
@@ -98,4 +120,9 @@ func (t *tiled) part(at, k int, x *tensor.Tensor) *job {
 	j.sharding, j.x, j.rows = &p, x, t.rows[at:at+k] // x may be nil: what reads it is not called
 	j.y = tensor.Narrow(t.y.Reshape(t.outer), 0, at, k)
 	return &j
+}
+
+// of returns the rows of a tensor of t's local classes that are a node's.
+func (j *job) of(t *tiled, rows *tensor.Tensor) *tensor.Tensor {
+	return tensor.Narrow(rows, 0, j.lo-t.lo, j.n)
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // hardStats returns the statistics [positions, 4] of the local classes for
-// targets that are classes; with smoothing they are those of softStats.
+// targets that are classes, node after node; with smoothing they are those of softStats.
 func hardStats[T dtype.Float](j *job) *tensor.Tensor { return smoothed[T](j, classStats(j)) }
 
 // smoothed returns the statistics of hardStats from those of classStats, which it frees
@@ -38,12 +38,15 @@ func smoothed[T dtype.Float](j *job, stats *tensor.Tensor) *tensor.Tensor {
 			s[kernel.StatTarget], s[kernel.StatSum] = T(dot), T(weight)
 		}
 	}
-	for i := range j.rows {
-		s := joined(flat[i*leaves*kernel.Stats:], leaves, kernel.Stats)
-		to := flat[i*kernel.Stats:][:kernel.Stats]
-		to[kernel.StatMax], to[kernel.StatSumExp], to[kernel.StatTarget], to[kernel.StatSum] = s.Max, s.Sum, s.Target, s.All
+	nodes, first := make([]T, 0, len(j.mine)*len(j.rows)*kernel.Stats), 0
+	for _, n := range j.mine {
+		for i := range j.rows {
+			s := joined(flat[(i*leaves+first)*kernel.Stats:], n, kernel.Stats)
+			nodes = append(nodes, s.Max, s.Sum, s.Target, s.All)
+		}
+		first += n
 	}
-	return tensor.FromSlice(j.y.Device(), flat[:j.positions()*kernel.Stats], j.positions(), kernel.Stats)
+	return tensor.FromSlice(j.y.Device(), nodes, len(j.mine)*j.positions(), kernel.Stats)
 }
 
 // leaves returns how many leaves the local classes are.

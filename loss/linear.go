@@ -60,9 +60,10 @@ func linearCrossEntropy(hidden, weight, targets *dtensor.Tensor, o Options, most
 	tiles := tensor.OnHost(p.mesh.Device()) && !p.dtype.Narrow() && !most.onCPU
 	if p.mesh.SameBits() {
 		var leaf int
-		hidden, weight, leaf = sameOperands(hidden, weight, tiles && o.byLeaves())
+		var nodes [][]int
+		hidden, weight, leaf, nodes = sameOperands(hidden, weight, tiles && o.byLeaves())
 		p = linearShardingOf(op, hidden, weight, targets, &o)
-		p.leaf = leaf
+		p.leaf, p.nodes = leaf, nodes
 	}
 	inputs := []*dtensor.Tensor{hidden, weight}
 	j := &job{sharding: p.sharding, o: o, out: layoutOf(p.sharding, o.Reduction)}
@@ -90,12 +91,12 @@ func linearCrossEntropy(hidden, weight, targets *dtensor.Tensor, o Options, most
 		}
 		grads := make([]dtensor.Grad, 2)
 		if t.wantHidden {
-			dHidden := p.mesh.Wrap(op, t.dHidden.Reshape(h.Local().Shape()...), nil, false, hidden.Shape(), p.dHidden...)
-			if p.leaf > 0 { // nodes are scaled once they are added up
-				dHidden = dHidden.Reduced()
+			dHidden := t.dHidden
+			if p.leaf > 0 && p.classGroup != nil { // nodes are scaled once they are added up
+				dHidden = p.mesh.AddNodes(p.classGroup, dHidden, p.nodes, p.cause.hidden, h.Local().Shape()...)
 			}
-			tensor.ScaleTo(dHidden.Local(), g)
-			grads[0] = dtensor.Dense(dHidden)
+			tensor.ScaleTo(dHidden, g)
+			grads[0] = dtensor.Dense(p.mesh.Wrap(op, dHidden.Reshape(h.Local().Shape()...), nil, false, hidden.Shape(), p.dHidden...))
 		}
 		if t.wantWeight {
 			tensor.ScaleTo(t.dWeight, g)
@@ -107,24 +108,21 @@ func linearCrossEntropy(hidden, weight, targets *dtensor.Tensor, o Options, most
 
 // sameOperands brings the operands to the layouts that they need with same bits: each rank adds up
 // all classes and positions, or, if the statistics are made leaf by leaf, the classes of which it
-// has a node. leaf is as in a sharding.
-func sameOperands(hidden, weight *dtensor.Tensor, leaves bool) (h, w *dtensor.Tensor, leaf int) {
+// has nodes. leaf and nodes are as in a sharding.
+func sameOperands(hidden, weight *dtensor.Tensor, leaves bool) (h, w *dtensor.Tensor, leaf int, nodes [][]int) {
 	m := hidden.Mesh()
 	whole := m.Every(layout.Replicate())
-	places := whole
+	places := slices.Clone(whole)
 	if leaves {
 		leaf = leafOf(weight.Dim(0))
-		places = slices.Clone(weight.Placements())
-		if !haveNodes(m, places, 0, weight.Dim(0), leaf) {
-			places = whole
+		for axis, p := range weight.Placements() {
+			if p.Shards(0) {
+				places[axis] = p
+			}
 		}
+		places, nodes = layout.CutAtLeaves(weight.Layout().Axes(), places, 0, weight.Dim(0), leaf)
 	}
-	for axis, p := range places {
-		if !p.Shards(0) {
-			places[axis] = layout.Replicate()
-		}
-	}
-	return hidden.Redistribute(whole...), weight.Redistribute(places...), leaf
+	return hidden.Redistribute(whole...), weight.Redistribute(places...), leaf, nodes
 }
 
 // linearNone is the loss of each position.
@@ -156,15 +154,12 @@ func linearShardingOf(op string, hidden, weight, targets *dtensor.Tensor, o *Opt
 	case targets.DType().Float():
 		refuse(op, "targets are not classes; use CrossEntropy for probabilities")
 	}
-	mesh, sum := hidden.Mesh(), layout.Sum
-	if mesh.SameBits() {
-		sum = layout.Nodes
-	}
+	mesh := hidden.Mesh()
 	n := len(mesh.Axes())
 	p := &linearSharding{
 		sharding: &sharding{op: op, mesh: mesh, classes: ws[0], dim: 1, dtype: dt, wide: dt.Wide(), inner: 1,
 			shape: slices.Clone(hs[:len(hs)-1]), targets: make([]layout.Placement, n),
-			cause: causes{op + ": classes", op + ": positions"}},
+			cause: causes{op + ": classes", op + ": positions", op + ": gradient of hidden"}},
 		hidden: make([]layout.Placement, n), weight: make([]layout.Placement, n),
 		dHidden: make([]layout.Placement, n), dWeight: make([]layout.Placement, n),
 	}
@@ -180,7 +175,9 @@ func linearShardingOf(op string, hidden, weight, targets *dtensor.Tensor, o *Opt
 		case w.Shards(0):
 			p.weight[axis], p.dWeight[axis] = w, w
 			if a.Size > 1 {
-				p.dHidden[axis] = layout.Partial(sum)
+				if !mesh.SameBits() {
+					p.dHidden[axis] = layout.Partial(layout.Sum)
+				}
 				p.classAxes = append(p.classAxes, a.Name)
 			}
 		case h.IsShard():

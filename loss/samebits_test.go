@@ -125,7 +125,7 @@ func TestLossesHaveTheSameBits(t *testing.T) {
 			c.dt = tensor.Float32
 		}
 		var want []uint64
-		for _, mesh := range [][]int{{1}, {2}, {3}, {4}, {2, 2}} {
+		for _, mesh := range [][]int{{1}, {2}, {3}, {4}, {5}, {2, 2}, {3, 2}} {
 			meshtest.On(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
 				m.SetSameBits(true)
 				for k, p := range [][2]layout.Placement{{R, R}, {R, S(1)}, {S(0), S(1)}, {S(0), R}} {

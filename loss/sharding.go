@@ -17,9 +17,10 @@ import (
 type sharding struct {
 	op      string
 	mesh    *dtensor.Mesh
-	classes int // C
-	leaf    int // with same bits: the classes whose statistics are made at once and added in pairs; 0: those that a rank has
-	dim     int // of the classes: 1, or 0 if the logits have one dimension
+	classes int     // C
+	leaf    int     // with same bits: the classes whose statistics are made at once and added in pairs; 0: those that a rank has
+	nodes   [][]int // with leaves: those of each node that a rank of classGroup has, see layout.CutAtLeaves
+	dim     int     // of the classes: 1, or 0 if the logits have one dimension
 
 	logits, targets []layout.Placement // what the operands are brought to
 	shape           []int              // of the targets: the positions
@@ -27,6 +28,7 @@ type sharding struct {
 	batchAxes       []string           // shard the positions
 
 	lo, n        int          // local: the classes lo to lo+n
+	mine         []int        // local: of nodes, those of this rank; of all others one alone
 	outer, inner int          // local: the logits are [outer, n, inner], the positions [outer, inner]
 	offset       []int        // local: the global position of the first target
 	local        []int        // local: the shape of the positions
@@ -37,8 +39,8 @@ type sharding struct {
 	wide         tensor.DType // of what goes with them: see dtype.DType.Wide
 }
 
-// causes name the two collectives of a loss.
-type causes struct{ classes, batch string }
+// causes name the collectives of a loss.
+type causes struct{ classes, batch, hidden string }
 
 // checkType throws unless logits are float32, float64 or bfloat16.
 func checkType(op string, logits *dtensor.Tensor) {
@@ -60,25 +62,9 @@ func leafOf(classes int) int {
 // weights cannot.
 func (o *Options) byLeaves() bool { return o.LabelSmoothing == 0 || o.Weight == nil }
 
-// haveNodes reports whether ranks along the axes that shard a dimension of n elements have nodes of
-// sums over them, in leaves of so many.
-func haveNodes(mesh *dtensor.Mesh, places []layout.Placement, dim, n, leaf int) bool {
-	parts := 1
-	for axis, p := range places {
-		switch {
-		case !p.Shards(dim):
-		case p != layout.Shard(dim):
-			return false
-		default:
-			parts *= mesh.Axes()[axis].Size
-		}
-	}
-	return pairwise.Divides(n, parts, leaf)
-}
-
 // shardingOf returns the sharding of logits of [C], [N, C] or [N, C, d1, …]. leaves says
-// that with same bits statistics of the classes are made leaf by leaf: the classes then stay
-// divided where ranks have nodes of them, and are gathered else. It throws if the layout of the
+// that with same bits statistics of the classes are made leaf by leaf: the classes are then
+// divided so that ranks have nodes of them, and are gathered else. It throws if the layout of the
 // logits cannot be handled.
 func shardingOf(op string, logits *dtensor.Tensor, leaves bool) *sharding {
 	shape := logits.Shape()
@@ -86,18 +72,17 @@ func shardingOf(op string, logits *dtensor.Tensor, leaves bool) *sharding {
 		refuse(op, fmt.Sprintf("logits %v have no dimension of classes; give [C], [N, C] or [N, C, d1, …]", logits))
 	}
 	p := &sharding{op: op, mesh: logits.Mesh(), dim: min(1, len(shape)-1), dtype: logits.DType(), wide: logits.DType().Wide(),
-		cause: causes{op + ": classes", op + ": positions"}}
+		cause: causes{classes: op + ": classes", batch: op + ": positions"}}
 	p.classes = shape[p.dim]
 	p.shape = slices.Delete(slices.Clone(shape), p.dim, p.dim+1)
 	p.logits = slices.Clone(logits.Placements())
 	p.targets = make([]layout.Placement, len(p.logits))
-	divided := false
 	if leaves && p.mesh.SameBits() {
 		p.leaf = leafOf(p.classes)
-		divided = haveNodes(p.mesh, p.logits, p.dim, p.classes, p.leaf)
+		p.logits, p.nodes = layout.CutAtLeaves(logits.Layout().Axes(), p.logits, p.dim, p.classes, p.leaf)
 	}
 	for axis, place := range p.logits {
-		if p.mesh.SameBits() && (place.IsPartial() || place.Shards(p.dim) && !divided) { // each rank adds up all classes
+		if p.mesh.SameBits() && (place.IsPartial() || place.Shards(p.dim) && p.leaf == 0) { // each rank adds up all classes
 			place = layout.Replicate()
 			p.logits[axis] = place
 		}
@@ -157,10 +142,15 @@ func (p *sharding) bind(logits *dtensor.Tensor) {
 	p.join()
 }
 
-// join finds the communicators.
+// join finds the communicators and this rank's nodes of the classes.
 func (p *sharding) join() {
+	rank := 0
 	if len(p.classAxes) > 0 {
 		p.classGroup = p.mesh.Group(p.classAxes...)
+		rank = p.classGroup.Rank()
+	}
+	if p.mine = []int{1}; p.leaf > 0 {
+		p.mine = p.nodes[rank]
 	}
 	if len(p.batchAxes) > 0 {
 		p.batchGroup = p.mesh.Group(p.batchAxes...)

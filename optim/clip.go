@@ -58,11 +58,16 @@ func ClipGradNorm(ctx context.Context, params []*dtensor.Tensor, grads []dtensor
 			if local := localOf(&grads[i]); local != nil {
 				pieces = append(pieces, newPiece(i, p, local))
 				if p.Mesh().SameBits() {
-					pieces[len(pieces)-1].same = inNodes(grads[i].Dense())
+					last := &pieces[len(pieces)-1]
+					last.same, last.nodes = inNodes(grads[i].Dense())
 				}
 			}
 		}
-		norm = math.Sqrt(sumSquares(meshes, pieces))
+		if params[0].Mesh().SameBits() {
+			norm = math.Sqrt(pairwiseSquares(meshes, len(params), pieces))
+		} else {
+			norm = math.Sqrt(sumSquares(meshes, pieces))
+		}
 		if math.IsInf(limit, 1) {
 			return
 		}
@@ -93,6 +98,7 @@ type piece struct {
 	local  *tensor.Tensor  // every element of the rank's part once
 	shards uint            // bit i: axis i shards the parameter
 	same   *dtensor.Tensor // with dtensor.Mesh.SameBits the gradient as its squares are added up; else nil
+	nodes  [][]int         // and the leaves of the nodes of its rows, see layout.CutAtLeaves
 }
 
 // localOf returns this rank's part of *g, nil for the zero Grad. A row-sparse
@@ -141,16 +147,21 @@ func sumSquares(meshes []*dtensor.Mesh, pieces []piece) float64 {
 		}
 	}
 	if apart {
-		for _, m := range meshes {
-			if m.Parent() != meshes[0].Parent() {
-				fault.Throw(fmt.Errorf("optim: ClipGradNorm: parameters are on mesh %v and mesh %v, of other ranks and made from another "+
-					"communicator; make both with NewMeshOf from the same one",
-					meshes[0], m))
-			}
-		}
-		total = allReduceOne(meshes[0], meshes[0].Parent(), comm.Sum, total)
+		total = allReduceOne(meshes[0], wantOneParent(meshes), comm.Sum, total)
 	}
 	return total
+}
+
+// wantOneParent returns the communicator that all meshes were made from; it throws if there is none.
+func wantOneParent(meshes []*dtensor.Mesh) *comm.Comm {
+	for _, m := range meshes {
+		if m.Parent() != meshes[0].Parent() {
+			fault.Throw(fmt.Errorf("optim: ClipGradNorm: parameters are on mesh %v and mesh %v, of other ranks and made from another "+
+				"communicator; make both with NewMeshOf from the same one",
+				meshes[0], m))
+		}
+	}
+	return meshes[0].Parent()
 }
 
 // firstNotFinite returns the first parameter whose squares do not add up to a finite
@@ -225,9 +236,6 @@ func axisNames(m *dtensor.Mesh, axes uint) (names []string) {
 
 // meshSquares returns the sum of squares of the gradients on one mesh.
 func meshSquares(m *dtensor.Mesh, pieces []piece) float64 {
-	if m.SameBits() {
-		return nodeSquares(m, pieces)
-	}
 	axes := shardAxes(m, pieces)
 	var mine []*tensor.Tensor
 	for _, p := range pieces {

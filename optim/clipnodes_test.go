@@ -6,6 +6,8 @@ import (
 	"math"
 	"testing"
 
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/commtest"
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/meshtest"
@@ -17,7 +19,7 @@ import (
 // the sums of squares send each other one number for each gradient, in one call.
 func TestNormHasTheSameBits(t *testing.T) {
 	var want uint64
-	for _, mesh := range [][]int{{1, 1}, {2, 1}, {1, 3}, {4, 1}, {2, 2}, {8, 1}} {
+	for _, mesh := range [][]int{{1, 1}, {2, 1}, {1, 3}, {3, 1}, {4, 1}, {5, 1}, {2, 2}, {3, 2}, {8, 1}} {
 		meshtest.On(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
 			m.SetSameBits(true)
 			for _, places := range [][]layout.Placement{{rowWise, rowWise}, {rowWise, replicate}, {replicate, colWise}, {rowWise, colWise}} {
@@ -57,4 +59,38 @@ func TestNormHasTheSameBits(t *testing.T) {
 			return nil
 		})
 	}
+}
+
+// With SameBits the norm does not depend on which stages have which parameters.
+func TestNormOfStagesHasTheSameBits(t *testing.T) {
+	commtest.Run(t, 4, func(ctx context.Context, world *comm.Comm) error {
+		mesh := func(ranks ...int) *dtensor.Mesh {
+			m, err := dtensor.NewMeshOf(world, ranks, dtensor.Axis{Name: "dp", Size: len(ranks)})
+			if err != nil {
+				panic(err)
+			}
+			m.SetSameBits(true)
+			return m
+		}
+		whole, first, second := mesh(0, 1, 2, 3), mesh(2, 0, 1), mesh(3)
+		norm := func(meshes ...*dtensor.Mesh) (float64, error) {
+			var params []*dtensor.Tensor
+			var grads []dtensor.Grad
+			for i, m := range meshes {
+				params = append(params, spread(m, tensor.Float32, meshtest.Numbers(48*5, float64(i), 1), []int{48, 5}, rowWise))
+				grads = append(grads, dtensor.Dense(params[i]))
+			}
+			return optim.ClipGradNorm(ctx, params, grads, math.Inf(1))
+		}
+		want, err := norm(whole, whole, whole, whole)
+		if err != nil {
+			return err
+		}
+		for _, stages := range [][]*dtensor.Mesh{{first, second, first, second}, {second, first, first, first}, {first, first, second, first}} {
+			if got, err := norm(stages...); err != nil || got != want {
+				return fmt.Errorf("%v: the norm is %v, %v, want %v", stages, got, err, want)
+			}
+		}
+		return nil
+	})
 }

@@ -13,6 +13,11 @@ type Choice struct {
 	In, Out []Layout
 	// Cost is that of redistributing the inputs.
 	Cost time.Duration
+	// Nodes is nil, or what CutAtLeaves returns of the index that is summed over, if the ranks along the mesh axis
+	// Along have other nodes than one of a size each. Whoever computes the operator adds them up: Out says what the result is
+	// then.
+	Nodes [][]int
+	Along int
 }
 
 // maxTrials is the largest number of combinations of rows that Choose compares.
@@ -153,6 +158,9 @@ func (c *chooser) candidates(axis int) []Row {
 		}
 	}
 	if isSharded {
+		if row, ok := r.cut(c.in[0].Axes().Size(axis)); ok {
+			add(row)
+		}
 		for _, l := range r.letters() {
 			if r.size[l] >= c.spread(l, axis) {
 				add(r.sharded(l, Shard(0)))
@@ -226,12 +234,21 @@ func (c *chooser) try(rows []Row) (choice *Choice, pending time.Duration, err er
 			return nil, 0, errMoved
 		}
 	}
-	if c.rule.nodes && !c.rule.keepsNodes(choice.In[0], rows) {
-		return nil, 0, errCut
+	apart := -1 // the axis of Choice.Nodes
+	if c.rule.nodes {
+		nodes, along, ok := c.rule.nodesOf(choice.In[0], rows)
+		if !ok {
+			return nil, 0, errCut
+		}
+		if len(along) == 1 && !OneEach(nodes) {
+			apart, choice.Nodes, choice.Along = along[0], nodes, along[0]
+		}
 	}
 	for i := range choice.Out {
 		for axis, row := range rows {
-			places[axis] = row.Out[i]
+			if places[axis] = row.Out[i]; axis == apart {
+				places[axis] = Replicate()
+			}
 		}
 		if choice.Out[i], err = New(axes, c.rule.outShape[i], places...); err != nil {
 			return nil, 0, err
@@ -243,7 +260,10 @@ func (c *chooser) try(rows []Row) (choice *Choice, pending time.Duration, err er
 	for _, out := range choice.Out {
 		local := out.LocalNumel(make([]int, len(rows)))
 		for axis, n := range axes.Sizes() {
-			if out.Placement(axis).IsPartial() && n > 1 {
+			switch {
+			case axis == apart: // two nodes of most ranks
+				pending += c.costs.collective(n, 2*local*(n-1)/n*c.bytes[0])
+			case out.Placement(axis).IsPartial() && n > 1:
 				pending += c.costs.collective(n, local*(n-1)/n*c.bytes[0])
 			}
 		}

@@ -107,7 +107,8 @@ func (r *Rule) Unsplit() *Rule {
 
 // Nodes returns Unsplit with the rows by which each rank has a node of a sum, at least least of its
 // terms, and the result is Partial(Nodes): the outermost index of the sum is divided equally among
-// a power of two of ranks. Results of a reduction may then be sharded behind the last reduced
+// a power of two of ranks. Of a product each of any number of ranks along one axis may also have a node or two, cut at
+// leaves: see Choice.Nodes. Results of a reduction may then be sharded behind the last reduced
 // dimension where each rank has several side by side, as one rank has.
 func (r *Rule) Nodes(least int) *Rule {
 	u := r.Unsplit()
@@ -124,27 +125,6 @@ func (r *Rule) Nodes(least int) *Rule {
 		u.whole &^= 1 << r.spine
 	}
 	return u
-}
-
-// keepsNodes reports whether rows of all axes, which bring input 0 to the layout in, do what
-// Nodes says.
-func (r *Rule) keepsNodes(in Layout, rows []Row) bool {
-	axes, parts := in.Axes(), 1
-	for axis, row := range rows {
-		if axes.Size(axis) == 1 || row.Out[0] != r.contract {
-			continue
-		}
-		parts *= axes.Size(axis)
-		for i, p := range row.In {
-			if d, ok := p.Dim(); ok && (p != Shard(d) || r.in[i][d] != r.spine) {
-				return false
-			}
-		}
-	}
-	if parts > 1 && (parts&(parts-1) != 0 || r.size[r.spine]%parts != 0 || r.terms == 0 || r.terms/parts < r.least) {
-		return false
-	}
-	return len(r.in) > 1 || r.keepsTail(in)
 }
 
 // keepsTail reports whether either all ranks have one result of a reduction side by side or none

@@ -3,8 +3,11 @@
 // has enough terms. What is left is a leaf; its terms are added in any order that is fixed.
 //
 // So whoever has all terms of a half of a half … of a sum has a node of its tree, and
-// ranks or micro-batches that have one each make the sum by adding nodes in pairs.
+// ranks or micro-batches that have one each make the sum by adding nodes in pairs. Any run of leaves is a few
+// nodes.
 package pairwise
+
+import "math/bits"
 
 // Least is how many terms a leaf of a product of matrices has at least: of shorter ones the
 // additions of leaves would cost more than the terms.
@@ -19,11 +22,6 @@ func Leaf(n, least int) int {
 	return n
 }
 
-// Divides reports whether each of some equal parts of n terms is a node of their sum.
-func Divides(n, parts, least int) bool {
-	return parts == 1 || parts > 0 && parts&(parts-1) == 0 && n > 0 && n%parts == 0 && n/parts >= least
-}
-
 // Sum returns the sum of x, whose leaves are as short as can be.
 func Sum(x []float64) float64 {
 	if n := len(x); n > 1 && n%2 == 0 {
@@ -36,20 +34,58 @@ func Sum(x []float64) float64 {
 	return s
 }
 
+// Cut returns how many of some leaves, a power of two, each of some parts gets so that it has one node of
+// the sum, or two where parts is no power of two; nil if there are fewer leaves than parts.
+func Cut(leaves, parts int) []int {
+	units := 1
+	for units < parts {
+		units *= 2
+	}
+	if units > parts {
+		units *= 2
+	}
+	if units = min(units, leaves); units < parts {
+		return nil
+	}
+	cut := make([]int, parts)
+	for i := range cut { // the larger parts first: three units at most are two nodes, and four are one where they begin at a fourth
+		cut[i] = units / parts * (leaves / units)
+		if i < units%parts {
+			cut[i] += leaves / units
+		}
+	}
+	return cut
+}
+
+// Nodes returns how many leaves each of the nodes has that make up the leaves from lo to hi, as few as can
+// be.
+func Nodes(lo, hi int) (sizes []int) {
+	for lo < hi {
+		n := 1 << (bits.Len(uint(hi-lo)) - 1)
+		if lo > 0 {
+			n = min(n, lo&-lo)
+		}
+		sizes, lo = append(sizes, n), lo+n
+	}
+	return sizes
+}
+
 // A Fold adds nodes, which come one after another, in pairs, and pairs in pairs. The zero
 // Fold is empty.
 type Fold[T any] struct {
-	nodes []T // those that wait for their pair, the largest first
-	count int
+	nodes  []T   // those that wait for their pair, the largest first
+	leaves []int // that each has
 }
 
-// Push adds the next node by add, which may change its arguments.
-func (f *Fold[T]) Push(v T, add func(a, b T) T) {
-	f.nodes = append(f.nodes, v)
-	for i := f.count; i&1 == 1; i >>= 1 {
+// Push adds the next node, a leaf, by add, which may change its arguments.
+func (f *Fold[T]) Push(v T, add func(a, b T) T) { f.PushNode(v, 1, add) }
+
+// PushNode is Push of a node of so many leaves, a power of two.
+func (f *Fold[T]) PushNode(v T, leaves int, add func(a, b T) T) {
+	f.nodes, f.leaves = append(f.nodes, v), append(f.leaves, leaves)
+	for n := len(f.nodes); n > 1 && f.leaves[n-2] == f.leaves[n-1]; n-- {
 		f.join(add)
 	}
-	f.count++
 }
 
 // Sum returns the sum of all nodes. A node without a pair is its own. There must be a node.
@@ -64,5 +100,6 @@ func (f *Fold[T]) Sum(add func(a, b T) T) T {
 func (f *Fold[T]) join(add func(a, b T) T) {
 	n := len(f.nodes)
 	f.nodes[n-2] = add(f.nodes[n-2], f.nodes[n-1])
-	f.nodes = f.nodes[:n-1]
+	f.leaves[n-2] += f.leaves[n-1]
+	f.nodes, f.leaves = f.nodes[:n-1], f.leaves[:n-1]
 }

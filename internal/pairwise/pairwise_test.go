@@ -42,7 +42,7 @@ func TestPartsFoldToTheSum(t *testing.T) {
 		if got := leaves.Sum(add); got != want {
 			t.Fatalf("%d terms, leaves of at least %d: %v, want %v", n, least, got, want)
 		}
-		if !Divides(n, parts, least) {
+		if parts&(parts-1) != 0 || n/Leaf(n, least) < parts {
 			continue
 		}
 		if divided++; n%parts != 0 {
@@ -58,5 +58,57 @@ func TestPartsFoldToTheSum(t *testing.T) {
 	}
 	if divided < *cases/20 {
 		t.Errorf("%d of %d sums were divided", divided, *cases)
+	}
+}
+
+// Any parts that are cut at leaves have one or two nodes each, which fold to the bits of the sum, and of four
+// leaves a part and more no part has half more than its share.
+func TestCutPartsFoldToTheSum(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	add := func(a, b float32) float32 { return a + b }
+	for levels := range 8 {
+		leaves := 1 << levels
+		x := make([]float32, leaves*3)
+		for i := range x {
+			x[i] = float32(r.NormFloat64())
+		}
+		want := sum(x, 3)
+		for parts := 1; parts <= 40; parts++ {
+			cut := Cut(leaves, parts)
+			if (cut == nil) != (parts > leaves) {
+				t.Fatalf("%d leaves, %d parts: %v", leaves, parts, cut)
+			}
+			var fold Fold[float32]
+			at := 0
+			for _, n := range cut {
+				nodes := Nodes(at, at+n)
+				if most := min(2, 1+parts&(parts-1)); len(nodes) == 0 || len(nodes) > most {
+					t.Fatalf("%d leaves, %d parts: %v: from %d on are the nodes %v", leaves, parts, cut, at, nodes)
+				}
+				if leaves >= 4*parts && 2*n*parts >= 3*leaves {
+					t.Fatalf("%d leaves, %d parts: %v", leaves, parts, cut)
+				}
+				for _, size := range nodes {
+					fold.PushNode(sum(x[at*3:(at+size)*3], 3), size, add)
+					at += size
+				}
+			}
+			if cut != nil && (at != leaves || fold.Sum(add) != want) {
+				t.Fatalf("%d leaves, %d parts: %v: %v of %d leaves, want %v", leaves, parts, cut, fold.Sum(add), at, want)
+			}
+		}
+		for range 200 { // any cuts
+			var fold Fold[float32]
+			for at := 0; at < leaves; {
+				end := at + 1 + r.IntN(leaves-at)
+				for _, size := range Nodes(at, end) {
+					fold.PushNode(sum(x[at*3:(at+size)*3], 3), size, add)
+					at += size
+				}
+			}
+			if got := fold.Sum(add); got != want {
+				t.Fatalf("%d leaves: %v, want %v", leaves, got, want)
+			}
+		}
 	}
 }
