@@ -361,7 +361,8 @@ function timeLine() {
   return [section('timeline', 'Time line', legend([['span', 'span of the program'], ['compute', 'operator'], ['backward', 'its gradient'],
     ['between', 'between calls'], ['communicate', 'communicating'], ['wait', 'waiting for others']]),
     make('div.tools', {}, button('zoom in', '+', 'key +'), button('zoom out', '-', 'key −'), button('←', 'ArrowLeft', 'key left'),
-      button('→', 'ArrowRight', 'key right'), button('next slice', 'n', 'key n'), button('all', '0', 'key 0')),
+      button('→', 'ArrowRight', 'key right'), button('previous slice', 'p', 'key p'), button('next slice', 'n', 'key n'), button('rank above', 'ArrowUp', 'key up'),
+      button('rank below', 'ArrowDown', 'key down'), button('all', '0', 'key 0')),
     canvas, detail, make('p', {}, 'Thin lines are where steps begin. Drag to move; Ctrl or Shift and the wheel zoom.'))];
 }
 
@@ -371,21 +372,35 @@ function traffic() {
   if (n < 2) return [];
   const most = Math.max(...t.Bytes.flat());
   if (most <= 0) return [];
+  const detail = make('div.detail', {'aria-live': 'polite'}, 'Point at a cell, or press an arrow key in the table.');
   const cell = (bytes, i, k) => {
-    const text = `from ${t.Names[i]} to ${t.Names[k]}: ${size(bytes)}`;
+    const text = `from ${t.Names[i]} to ${t.Names[k]}: ${size(bytes)}`, say = () => { detail.textContent = text; };
     return make('td', {style: bytes > 0 ? `background:color-mix(in oklab, var(--heat) ${Math.round(8 + 62 * bytes / most)}%, var(--card))` : '',
-      title: text, 'aria-label': text}, bytes > 0 ? size(bytes) : i === k ? '' : '0');
+      title: text, 'aria-label': text, tabindex: i + k ? '-1' : '0', onfocus: say, onpointerenter: say},
+    bytes > 0 ? size(bytes) : i === k ? '' : '0');
   };
   const table = make(n > 12 ? 'table.heat.many' : 'table.heat', {},
     make('thead', {}, make('tr', {}, make('th', {scope: 'col'}, 'from \\ to'), ...t.Names.map(name => make('th', {scope: 'col'}, name)))),
     make('tbody', {}, ...t.Bytes.map((row, i) => make('tr', {}, make('th', {scope: 'row'}, t.Names[i]), ...row.map((b, k) => cell(b, i, k))))));
-  return [section('traffic', 'Who sent how much to whom', make('p.narrow', {}, 'The table scrolls sideways.'), make('div.scroll', {tabindex: '0'}, table),
+  // One cell at a time is in the order of Tab; the arrow keys move it.
+  table.addEventListener('keydown', e => {
+    const by = {ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0], Home: [0, -n], End: [0, n]}[e.key];
+    const row = e.target.parentElement, at = [row.sectionRowIndex, e.target.cellIndex - 1];
+    if (!by || e.target.tagName !== 'TD') return;
+    e.preventDefault();
+    const [i, k] = at.map((v, d) => Math.min(n - 1, Math.max(0, v + by[d])));
+    const next = table.tBodies[0].rows[i].cells[k + 1];
+    e.target.tabIndex = -1;
+    next.tabIndex = 0;
+    next.focus();
+  });
+  return [section('traffic', 'Who sent how much to whom', make('p.narrow', {}, 'The table scrolls sideways.'), make('div.scroll', {}, table), detail,
     make('p', {}, 'Of collectives: what has to go if all parts are of one size; how it is sent may differ.'))];
 }
 
 function table(id, title, note, heads, rows) {
   if (!rows.length) return [];
-  return [section(id, title, note ? make('p', {}, note) : '', make('div.scroll', {tabindex: '0'}, make('table.stack', {},
+  return [section(id, title, note ? make('p', {}, note) : '', make('div.scroll', {tabindex: '0', role: 'region', 'aria-label': title}, make('table.stack', {},
     make('thead', {}, make('tr', {}, ...heads.map(([h, kind]) => make(kind === 'n' ? 'th.n' : 'th', {scope: 'col'}, h)))),
     make('tbody', {}, ...rows.map(row => make('tr', {}, ...row.map((text, i) =>
       make('td.' + heads[i][1], heads[i][1] === 'n' ? {'data-head': heads[i][0]} : {}, text))))))))];
