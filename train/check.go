@@ -14,8 +14,12 @@ func (r *Run) check() error {
 	if r.Program == "" {
 		r.Program = filepath.Base(os.Args[0])
 	}
-	if r.PerStep == 0 && r.Unit == "" {
+	switch {
+	case r.Unit != "":
+	case r.PerStep == 0:
 		r.Unit, r.PerStep = "steps", 1
+	default:
+		r.Unit = "tokens"
 	}
 	err := r.wrong()
 	if err != nil {

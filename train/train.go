@@ -192,7 +192,7 @@ func (r *Run) Do(ctx context.Context, world *comm.Comm, say func(string, ...any)
 		if world.Rank() == 0 {
 			runtime.Metric(ctx, "loss", l)
 			if now := time.Now(); r.PerStep > 0 {
-				runtime.Metric(ctx, cmp.Or(r.Unit, "units")+"/s", float64(r.PerStep)/now.Sub(last).Seconds())
+				runtime.Metric(ctx, r.Unit+"/s", float64(r.PerStep)/now.Sub(last).Seconds())
 				last = now
 			}
 		}
