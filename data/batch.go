@@ -10,7 +10,8 @@ import (
 
 // Batch returns the rows first, first+1, … of a step's batch on a mesh, divided over one of
 // its axes; "": none. Each rank makes only its own rows, with FillBatch. It throws an error if
-// the mesh has no such axis.
+// the mesh has no such axis. Where a second axis divides the batch too, as that of experts may, Redistribute cuts
+// its rows out of these and communicates nothing.
 //
 //	ids [batch, context] S(0)   targets [batch, context] S(0)   on the axis; R on the others, int64
 func (s *Sampler) Batch(mesh *dtensor.Mesh, axis string, step, first, batch int) (ids, targets *dtensor.Tensor) {

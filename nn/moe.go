@@ -52,6 +52,9 @@ func NewMoE(init *Init, c MoEConfig) *MoE {
 		fault.Throw(fmt.Errorf("nn: NewMoE: %d of %d experts for each token and capacity %v: TopK is from 1 to Experts, Capacity above 0",
 			c.TopK, c.Experts, c.Capacity))
 	}
+	if c.Width < 1 || c.Hidden < 1 {
+		fault.Throw(fmt.Errorf("nn: NewMoE: Width %d, Hidden %d: give both, 1 or more", c.Width, c.Hidden))
+	}
 	s := layout.Shard(0)
 	return &MoE{
 		Router: NewLinear(init, c.Width, c.Experts, false, Style{}),

@@ -110,8 +110,8 @@ func TestMoEDividesItsWork(t *testing.T) {
 
 func TestMoERefusals(t *testing.T) {
 	onMeshes(t, func(ctx context.Context, mesh *dtensor.Mesh) error {
-		for _, c := range []nn.MoEConfig{{}, {Experts: 1}, {Experts: 2, Capacity: -1}} {
-			c.Width, c.Hidden = 4, 4
+		for _, c := range []nn.MoEConfig{{Width: 4, Hidden: 4}, {Experts: 1, Width: 4, Hidden: 4},
+			{Experts: 2, Capacity: -1, Width: 4, Hidden: 4}, {Experts: 2, Width: 4}, {Experts: 2, Hidden: 4}} {
 			err := dtensor.Try(ctx, mesh, func() { nn.NewMoE(nn.NewInit(mesh, 1), c) })
 			if err == nil || !strings.HasPrefix(err.Error(), "nn: NewMoE: ") {
 				return fmt.Errorf("%+v: %v", c, err)

@@ -44,6 +44,9 @@ func (r *Run) wrong() error {
 	case r.Rate == nil:
 		return errors.New("train.Run: Rate is nil; give a schedule, such as optim.Constant{Rate: 1e-3}")
 	}
+	if r.Steps == 0 && r.Limit == 0 {
+		return errors.New("train.Run: neither Steps nor Limit is given: the Rate would stand still at its beginning; give when the run ends")
+	}
 	if r.Scaler != nil && r.Clip > 0 {
 		return fmt.Errorf("train.Run: Clip %v with a Scaler: give %[1]v as Limit of its optim.ScalerConfig, which clips unscaled gradients",
 			r.Clip)

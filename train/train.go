@@ -73,7 +73,7 @@ type Run struct {
 	// often as takes 1 % of the time, and never if GORUN_CHECK is 0; negative: never.
 	CheckReplicas int
 
-	Steps   int           // the run ends after so many; 0: no such end
+	Steps   int           // the run ends after so many; 0: no such end, but a run of Loss needs this one or Limit
 	Limit   time.Duration // the run ends after this time; 0: no such end
 	Unit    string        // of what a step works on; "": tokens, or steps if PerStep is 0
 	PerStep int           // how many of them

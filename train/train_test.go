@@ -132,6 +132,7 @@ func TestSettingsThatAreWrong(t *testing.T) {
 		"Params is nil":                          func(r *Run) { r.Params = nil },
 		"Optimizer is nil":                       func(r *Run) { r.Optimizer = nil },
 		"Rate is nil":                            func(r *Run) { r.Rate = nil },
+		"neither Steps nor Limit is given":       func(r *Run) { r.Steps = 0 },
 		"give 1 as Limit of its optim":           func(r *Run) { r.Scaler, r.Clip = new(optim.Scaler), 1 },
 		"Accumulate -1":                          func(r *Run) { r.Accumulate = -1 },
 		"Rate optim.WarmupCosine{Peak:1 Floor:0": func(r *Run) { r.Rate = optim.WarmupCosine{Peak: 1, Warmup: 1, Total: 10} },
