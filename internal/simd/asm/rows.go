@@ -185,21 +185,9 @@ func (p transposition) wide() {
 // narrow is transpose with AVX2. Its stores have no mask, which some processors are slow at: a part of a
 // column goes out as a half, a quarter and an eighth of a vector.
 func (p transposition) narrow() {
-	c, lanes, mask := p.c, 32/p.bytes, reg.Y15
-	numbers := c.StaticGlobal(fmt.Sprintf("lanes%d", 8*p.bytes))
-	c.DataAttributes(attr.RODATA | attr.NOPTR)
-	for i := range lanes {
-		c.AddDatum(i*p.bytes, number(8*p.bytes, i))
-	}
+	c, lanes, mask, all := p.c, 32/p.bytes, reg.Y15, laneNumbers(p.c, 8*p.bytes)
 	c.Label("narrowBlock")
-	c.VMOVQ(p.cols, reg.X15)
-	if p.bytes == 4 {
-		c.VPBROADCASTD(reg.X15, mask)
-		c.VPCMPGTD(numbers, mask, mask)
-	} else {
-		c.VPBROADCASTQ(reg.X15, mask)
-		c.VPCMPGTQ(numbers, mask, mask)
-	}
+	maskBelow(c, p.cols, 8*p.bytes, all)
 	p.eachRow(lanes, func(r int, m operand.Mem) {
 		if p.bytes == 4 {
 			c.VMASKMOVPS(m, mask, ymm[r])

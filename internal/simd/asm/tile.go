@@ -20,15 +20,21 @@ import (
 func tiles(c *build.Context) {
 	lanes := map[int]operand.Mem{}
 	for bits := 32; bits <= 64; bits *= 2 {
-		lanes[bits] = c.StaticGlobal(fmt.Sprintf("lanes%d", bits))
-		c.DataAttributes(attr.RODATA | attr.NOPTR)
-		for i := range 256 / bits {
-			c.AddDatum(i*bits/8, number(bits, i))
-		}
+		lanes[bits] = laneNumbers(c, bits)
 	}
 	for _, s := range isas {
 		tile(c, s, lanes[s.bits])
 	}
+}
+
+// laneNumbers emits 0, 1, … as the elements of a vector of AVX2, of so many bits.
+func laneNumbers(c *build.Context, bits int) operand.Mem {
+	m := c.StaticGlobal(fmt.Sprintf("lanes%d", bits))
+	c.DataAttributes(attr.RODATA | attr.NOPTR)
+	for i := range 256 / bits {
+		c.AddDatum(i*bits/8, number(bits, i))
+	}
+	return m
 }
 
 // number is i as an integer constant.
@@ -144,9 +150,14 @@ func (s isa) mask(c *build.Context, n reg.GPPhysical, lanes operand.Mem) {
 		c.KMOVW(reg.R15L, reg.K1)
 		return
 	}
+	maskBelow(c, n, s.bits, lanes)
+}
+
+// maskBelow makes the mask of the first n elements of a vector of AVX2 in its last register; lanes are laneNumbers of so many bits.
+func maskBelow(c *build.Context, n reg.GPPhysical, bits int, lanes operand.Mem) {
 	m := reg.Y15
 	c.VMOVQ(n, reg.X15)
-	if s.bits == 32 {
+	if bits == 32 {
 		c.VPBROADCASTD(reg.X15, m)
 		c.VPCMPGTD(lanes, m, m)
 	} else {
