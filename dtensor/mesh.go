@@ -165,6 +165,9 @@ func (m *Mesh) String() string { return m.pure.String() }
 // Axes returns the axes in order; do not modify it.
 func (m *Mesh) Axes() []Axis { return m.there("Axes").axes }
 
+// LayoutAxes returns the axes as the functions of package layout take them.
+func (m *Mesh) LayoutAxes() layout.Axes { return m.there("LayoutAxes").pure }
+
 // Ranks returns the world rank of each position in row-major order; do not
 // modify it.
 func (m *Mesh) Ranks() []int { return m.ranks }

@@ -91,11 +91,7 @@ func (m *Mesh) AddNodes(g *comm.Comm, nodes *tensor.Tensor, leaves [][]int, caus
 	}
 	if all := len(slices.Concat(leaves...)); parts == 2 || all*n*nodes.DType().Size() <= fewNodes {
 		all := tensor.New(m.eng.dev, nodes.DType(), all, n)
-		call := comm.Call{Kind: comm.AllGatherKind, Dst: BufferOf(all), Src: BufferOf(nodes), Cause: cause}
-		if all.Dim(0) != parts {
-			call.Kind, call.DstCounts = comm.AllGatherVKind, times(leaves, n)
-		}
-		m.Do(g, call)
+		m.GatherNodes(g, BufferOf(all), BufferOf(nodes), leaves, cause)
 		runtime.KeepAlive(nodes)
 		return addRows(all, leaves).Reshape(shape...)
 	}
@@ -108,6 +104,16 @@ func (m *Mesh) AddNodes(g *comm.Comm, nodes *tensor.Tensor, leaves [][]int, caus
 	m.Do(g, comm.Call{Kind: comm.AllGatherVKind, Dst: BufferOf(all), Src: BufferOf(mine), DstCounts: counts, Cause: cause})
 	runtime.KeepAlive(mine)
 	return all
+}
+
+// GatherNodes gives every member of a group the nodes of a sum that all members hold, each as many in src as it has in
+// leaves: see AddNodes. All are of one size.
+func (m *Mesh) GatherNodes(g *comm.Comm, dst, src comm.Buffer, leaves [][]int, cause string) {
+	call := comm.Call{Kind: comm.AllGatherKind, Dst: dst, Src: src, Cause: cause}
+	if all := len(slices.Concat(leaves...)); all != g.Size() {
+		call.Kind, call.DstCounts = comm.AllGatherVKind, times(leaves, dst.Count/all)
+	}
+	m.Do(g, call)
 }
 
 // addNodes is AddNodes of one node of each member.

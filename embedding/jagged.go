@@ -172,11 +172,7 @@ func newBatch(op string, mesh *dtensor.Mesh, features []string, samples int, pla
 	if len(placements) == 0 {
 		placements = make([]layout.Placement, len(mesh.Axes()))
 	}
-	axes, err := layout.NewAxes(mesh.Axes()...)
-	if err != nil {
-		return nil, err
-	}
-	batch, err := layout.New(axes, []int{samples}, placements...)
+	batch, err := layout.New(mesh.LayoutAxes(), []int{samples}, placements...)
 	if err != nil {
 		return nil, fmt.Errorf("embedding: %s: %w", op, err)
 	}

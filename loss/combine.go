@@ -63,9 +63,14 @@ func newFunc[T any](name string, f func(a, b T) T) *comm.Func {
 // pairs. Those of a part begin step elements after those of the one before.
 func joined[T dtype.Float](stats []T, parts, step int) stat[T] {
 	if parts == 1 {
-		return stat[T]{stats[kernel.StatMax], stats[kernel.StatSumExp], stats[kernel.StatTarget], stats[kernel.StatSum]}
+		return statAt(stats)
 	}
 	return joined(stats, parts/2, step).with(joined(stats[parts/2*step:], parts/2, step))
+}
+
+// statAt returns the statistics that come first.
+func statAt[T dtype.Float](stats []T) stat[T] {
+	return stat[T]{stats[kernel.StatMax], stats[kernel.StatSumExp], stats[kernel.StatTarget], stats[kernel.StatSum]}
 }
 
 // combine fills in the rows of the local positions, from the statistics [rows, 4]
@@ -75,34 +80,26 @@ func combine[T dtype.Float](j *job, stats *tensor.Tensor) {
 	g := j.classGroup
 	n, nodes := j.positions(), j.mine
 	if g != nil && n > 0 {
-		call := comm.Call{Src: bytesOf(stats), Cause: j.cause.classes}
-		if j.leaf > 0 {
-			nodes = slices.Concat(j.nodes...)
-		} else if nodes = []int{1}; g.Size() == 2 {
-			nodes = []int{1, 1}
+		of := j.nodes
+		if j.leaf == 0 && g.Size() == 2 {
+			of = [][]int{{1}, {1}}
 		}
-		if len(nodes) > 1 {
+		if nodes = slices.Concat(of...); len(nodes) > 1 {
 			all := tensor.New(stats.Device(), stats.DType(), len(nodes), n, kernel.Stats)
-			call.Kind, call.Dst = comm.AllGatherKind, bytesOf(all)
-			if len(nodes) > g.Size() {
-				call.Kind = comm.AllGatherVKind
-				for _, its := range j.nodes {
-					call.DstCounts = append(call.DstCounts, len(its)*all.Bytes()/len(nodes))
-				}
-			}
-			j.mesh.Do(g, call)
+			j.mesh.GatherNodes(g, bytesOf(all), bytesOf(stats), of, j.cause.classes)
 			runtime.KeepAlive(stats)
 			stats = all
 		} else {
-			call.Kind, call.Op, call.Func, call.Dst = comm.AllReduceKind, comm.Custom, statFunc[T](g), call.Src
-			j.mesh.Do(g, call)
+			nodes = j.mine
+			buf := bytesOf(stats)
+			j.mesh.Do(g, comm.Call{Kind: comm.AllReduceKind, Op: comm.Custom, Func: statFunc[T](g), Dst: buf, Src: buf, Cause: j.cause.classes})
 		}
 	}
 	flat := tensor.ToSlice[T](stats)
+	var fold pairwise.Fold[stat[T]]
 	for i := range j.rows {
-		var fold pairwise.Fold[stat[T]]
 		for k, leaves := range nodes {
-			fold.PushNode(joined(flat[(k*n+i)*kernel.Stats:], 1, 0), leaves, stat[T].with)
+			fold.PushNode(statAt(flat[(k*n+i)*kernel.Stats:]), leaves, stat[T].with)
 		}
 		r, s := &j.rows[i], fold.Sum(stat[T].with)
 		r.max, r.sum, r.target, r.all = float64(s.Max), float64(s.Sum), float64(s.Target), float64(s.All)
@@ -156,11 +153,7 @@ func (j *job) ofPositions(losses, weights []float64, bad badTarget) partial {
 		return partial{pairwise.Sum(losses), pairwise.Sum(weights), bad}
 	}
 	leaf := pairwise.Leaf(j.shape[0], 1) // in rows of positions
-	axes, err := layout.NewAxes(j.mesh.Axes()...)
-	if err != nil {
-		panic(err) // they are those of a mesh
-	}
-	places, nodes := layout.CutAtLeaves(axes, j.targets, 0, j.shape[0], leaf)
+	places, nodes := layout.CutAtLeaves(j.mesh.LayoutAxes(), j.targets, 0, j.shape[0], leaf)
 	divided := slices.Equal(places, j.targets) && len(nodes) == g.Size()
 	if !divided {
 		nodes = slices.Repeat([][]int{{1}}, g.Size())
@@ -177,14 +170,7 @@ func (j *job) ofPositions(losses, weights []float64, bad badTarget) partial {
 	}
 	leaves := slices.Concat(nodes...)
 	all := make([]partial, len(leaves))
-	call := comm.Call{Kind: comm.AllGatherKind, Dst: comm.Raw(all), Src: comm.Raw(mine), Cause: j.cause.batch}
-	if len(leaves) > g.Size() {
-		call.Kind = comm.AllGatherVKind
-		for _, its := range nodes {
-			call.DstCounts = append(call.DstCounts, len(its)*call.Dst.Count/len(leaves))
-		}
-	}
-	j.mesh.Do(g, call)
+	j.mesh.GatherNodes(g, comm.Raw(all), comm.Raw(mine), nodes, j.cause.batch)
 	var fold pairwise.Fold[partial]
 	for k, node := range all {
 		fold.PushNode(node, leaves[k], partial.with)

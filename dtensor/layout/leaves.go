@@ -31,7 +31,7 @@ func CutAtLeaves(axes Axes, places []Placement, dim, n, leaf int) (cut []Placeme
 		for i := range sizes {
 			_, sizes[i] = as.piece(n, parts, i)
 		}
-		if nodes = nodesOf(sizes, leaf); nodes != nil {
+		if nodes = leafNodes(sizes, leaf); nodes != nil {
 			cut[divides[0]] = as
 			return cut, nodes
 		}
@@ -52,12 +52,12 @@ func CutAtLeaves(axes Axes, places []Placement, dim, n, leaf int) (cut []Placeme
 	if sizes[0] > sizes[parts-1] {
 		cut[divides[0]] = ShardSizes(dim, sizes...)
 	}
-	return cut, nodesOf(sizes, leaf)
+	return cut, leafNodes(sizes, leaf)
 }
 
-// nodesOf returns how many leaves the nodes have of each part of so many elements; nil if one has none, or more than
+// leafNodes returns how many leaves the nodes have of each part of so many elements; nil if one has none, or more than
 // two, or is not cut at leaves.
-func nodesOf(sizes []int, leaf int) (nodes [][]int) {
+func leafNodes(sizes []int, leaf int) (nodes [][]int) {
 	lo := 0
 	for _, size := range sizes {
 		if size == 0 || size%leaf > 0 {

@@ -88,12 +88,15 @@ func (f *Fold[T]) PushNode(v T, leaves int, add func(a, b T) T) {
 	}
 }
 
-// Sum returns the sum of all nodes. A node without a pair is its own. There must be a node.
+// Sum returns the sum of all nodes, and empties the Fold. A node without a pair is its own. There must be a node.
 func (f *Fold[T]) Sum(add func(a, b T) T) T {
 	for len(f.nodes) > 1 {
 		f.join(add)
 	}
-	return f.nodes[0]
+	sum := f.nodes[0]
+	clear(f.nodes)
+	f.nodes, f.leaves = f.nodes[:0], f.leaves[:0]
+	return sum
 }
 
 // join makes one of the last two nodes.
