@@ -253,10 +253,13 @@ func wantLoss(op string, v *Tensor) {
 	refuse(op, "the function returned "+got, "return a tensor of one element, a loss")
 }
 
-// keep lets what has arrived at a parameter outlive scope.
+// keep lets what has arrived at n outlive scope.
 func (n *node) keep(scope *tensor.Scope) {
 	if n.grad != nil {
 		keepTensors(scope, n.grad)
+	}
+	if n.leaf == nil {
+		return
 	}
 	keepTensors(scope, n.parts...)
 	for _, r := range n.rows {

@@ -115,7 +115,7 @@ func (r *Rows) detectGrad() {
 
 // inGradient throws e as one of the gradient that is being computed.
 func (e *AnomalyError) inGradient(m *Mesh) {
-	e.Op, e.Backward, e.Line = m.eng.detecting.op, true, stack.Line(m.eng.detecting.at, "")
+	e.Op, e.Backward, e.Line = m.eng.detecting.op, true, stack.Line(m.eng.detecting.stack(), "")
 	m.abort(e)
 }
 
@@ -173,6 +173,9 @@ func (s *spec) extreme() bool {
 	}
 	return false
 }
+
+// stack returns where the operator of n was called, if it is known.
+func (n *node) stack() []uintptr { return n.tape.stacks[n] }
 
 // callers returns the stack, to be resolved only to print.
 func callers() []uintptr {

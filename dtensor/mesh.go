@@ -39,8 +39,9 @@ type Mesh struct {
 	groups map[axisSet]*comm.Comm
 	subs   map[axisSet]*Mesh
 	specs  map[layout.Layout]*spec
-	rules  map[ruleKey]*rule
-	plans  map[planKey]*plan
+	recent recent // some of specs
+	rules  memo[ruleKey, rule]
+	plans  memo[planKey, plan]
 
 	forecast *forecast.Mesh // nil: the program does not run for a forecast
 }
@@ -104,8 +105,7 @@ func assemble(eng *engine, op string, parent, all *comm.Comm, axes []Axis, ranks
 		return nil, fmt.Errorf("dtensor: %s: %w", op, err)
 	}
 	m := &Mesh{eng: eng, parent: parent, axes: axes, pure: pure, ranks: ranks, all: all,
-		groups: map[axisSet]*comm.Comm{}, subs: map[axisSet]*Mesh{}, specs: map[layout.Layout]*spec{},
-		rules: map[ruleKey]*rule{}, plans: map[planKey]*plan{}}
+		groups: map[axisSet]*comm.Comm{}, subs: map[axisSet]*Mesh{}, specs: map[layout.Layout]*spec{}}
 	if all == nil {
 		return m, nil
 	}

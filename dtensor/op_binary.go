@@ -92,8 +92,8 @@ func binary(op kernel.BinaryOp, a, b *Tensor) *Tensor {
 	}
 	key := ruleKey{op: op.String(), attr: [3]int{int(law)}}
 	key.in[0], key.in[1] = a.spec, b.spec
-	r, ok := m.rules[key]
-	if !ok {
+	r := m.rules.get(key.slot(), &key)
+	if r == nil {
 		r = binaryRule(key, law, a, b)
 	}
 	if a.DType() != b.DType() {

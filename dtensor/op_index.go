@@ -152,7 +152,7 @@ func (p pickOp) rule(x, index *Tensor) *rule {
 	parts := addends(x.DType()) // what a rank lacks is zero
 	key := keyOf(p.op, x, index)
 	key.attr[0], key.attr[1] = p.dim, int(parts)
-	if r, ok := m.rules[key]; ok {
+	if r := m.rules.get(key.slot(), &key); r != nil {
 		return r
 	}
 	r := m.rule(key, func() (*layout.Rule, error) { return p.declare(p.op, x.spec.shape, p.dim, index.spec.shape) }, x, index)

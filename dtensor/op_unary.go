@@ -96,8 +96,8 @@ func unary(op kernel.UnaryOp, x *Tensor) *Tensor {
 	}
 	key := ruleKey{op: op.String(), attr: [3]int{int(law)}}
 	key.in[0] = x.spec
-	r, ok := m.rules[key]
-	if !ok {
+	r := m.rules.get(key.slot(), &key)
+	if r == nil {
 		r = m.rule(key, func() (*layout.Rule, error) { return pointwise(key.op, law, x) }, x)
 	}
 	in := x.to(r.in[0], key.op)

@@ -71,7 +71,7 @@ func ScatterGradients(f func(x *Tensor) *Tensor, x *Tensor) *Tensor {
 // scatter brings the gradient of a parameter that is divided to its layout, if it is a sum
 // that all ranks have a part of: the sum takes as much memory as the whole parameter.
 func (n *node) scatter() {
-	if n.back != nil {
+	if n.leaf == nil {
 		return
 	}
 	if n.grad != nil && n.scatters(n.grad) {

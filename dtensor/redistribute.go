@@ -139,7 +139,7 @@ type step struct {
 // plan returns the cached plan of a redistribution.
 func (m *Mesh) plan(from, to *spec, size int, cause string) *plan {
 	key := planKey{from, to, size, cause}
-	if p, ok := m.plans[key]; ok {
+	if p := m.plans.get(key.slot(), &key); p != nil {
 		return p
 	}
 	lp, err := layout.NewPlan(from.layout, to.layout, size, layout.Costs{})
@@ -150,7 +150,7 @@ func (m *Mesh) plan(from, to *spec, size int, cause string) *plan {
 	for i := range lp.Steps {
 		p.steps = append(p.steps, m.compile(&lp.Steps[i], size, cause))
 	}
-	m.plans[key] = p
+	m.plans.put(key, p)
 	return p
 }
 

@@ -48,18 +48,11 @@ func keyOf(op string, ts ...*Tensor) ruleKey {
 // *LayoutError if declare returns an error.
 func (m *Mesh) rule(key ruleKey, declare func() (*layout.Rule, error), ts ...*Tensor) *rule {
 	key.nodes = m.inNodes(ts)
-	if r, ok := m.rules[key]; ok {
+	if r := m.rules.get(key.slot(), &key); r != nil {
 		return r
 	}
-	return m.keepRule(key, m.choose(key, declare, ts))
-}
-
-// keepRule enters a rule into the table, which is bounded as that of specs is.
-func (m *Mesh) keepRule(key ruleKey, r *rule) *rule {
-	if len(m.rules) >= maxSpecs {
-		clear(m.rules)
-	}
-	m.rules[key] = r
+	r := m.choose(key, declare, ts)
+	m.rules.put(key, r)
 	return r
 }
 

@@ -68,11 +68,11 @@ type passing struct {
 // the operator that is differentiated.
 func (e *engine) differentiate(n *node) passing {
 	p := passing{eng: e, node: n, start: time.Now(), outer: e.line, was: e.spanning}
-	e.line, e.spanning = n.at, true
+	e.line, e.spanning = n.stack(), true
 	return p
 }
 
 func (p passing) end() {
 	p.eng.line, p.eng.spanning = p.outer, p.was
-	p.eng.observer.Span(observe.Gradient, p.node.op, p.node.at, p.start)
+	p.eng.observer.Span(observe.Gradient, p.node.op, p.node.stack(), p.start)
 }

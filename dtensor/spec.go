@@ -3,6 +3,7 @@ package dtensor
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/fault"
@@ -54,8 +55,9 @@ func (m *Mesh) specOf(l layout.Layout) *spec {
 	}
 	if len(m.specs) >= maxSpecs {
 		clear(m.specs)
-		clear(m.rules)
-		clear(m.plans)
+		m.recent = recent{}
+		m.rules.clear()
+		m.plans.clear()
 	}
 	m.specs[l] = s
 	m.tellSpec(s)
@@ -67,11 +69,17 @@ func (m *Mesh) newSpec(shape []int, placements []layout.Placement) (*spec, error
 	if m == nil || m.specs == nil {
 		return nil, errors.New("the mesh is nil; make one with NewMesh")
 	}
+	at := &m.recent[slotOf(shape, placements)]
+	if s := *at; s != nil && slices.Equal(s.shape, shape) && slices.Equal(s.placements, placements) {
+		return s, nil
+	}
 	l, err := layout.New(m.pure, shape, placements...)
 	if err != nil {
 		return nil, err
 	}
-	return m.specOf(l), nil
+	s := m.specOf(l)
+	*at = s
+	return s, nil
 }
 
 // mustSpec is newSpec for operators: it throws a *LayoutError.

@@ -25,9 +25,10 @@ type Stored interface {
 func (m *Mesh) WrapStored(op string, s Stored, why string, dt tensor.DType, shape []int, placements ...layout.Placement) *Tensor {
 	spec := m.mustSpec(op, shape, placements)
 	t := wrap(spec, tensor.NewAbsent(m.eng.dev, why, dt, slices.Clone(spec.local)...))
-	if t.stored = s; m.outside() {
-		t.stored = noRows{}
+	if m.outside() {
+		s = noRows{}
 	}
+	t.rows = &elsewhere{stored: s}
 	return t
 }
 
@@ -38,12 +39,31 @@ func (noRows) ReadRows(int, []byte) error  { return nil }
 func (noRows) WriteRows(int, []byte) error { return nil }
 func (noRows) Sync() error                 { return nil }
 
+// elsewhere says where the rows of a tensor are, or what they are an excerpt of.
+type elsewhere struct {
+	stored  Stored // has the rows; nil: the tensor has them in memory
+	excerpt string // see MarkExcerpt
+}
+
 // Stored returns what has the rows of t; ok is false if they are in memory.
-func (t *Tensor) Stored() (s Stored, ok bool) { return t.stored, t.stored != nil }
+func (t *Tensor) Stored() (s Stored, ok bool) {
+	if t.rows == nil {
+		return nil, false
+	}
+	return t.rows.stored, t.rows.stored != nil
+}
 
 // MarkExcerpt says that t has some rows of something larger, and that they change: of names
 // it, for errors. Checkpoints refuse t, and so do optimizers that change every row.
-func (t *Tensor) MarkExcerpt(of string) { t.excerpt = of }
+func (t *Tensor) MarkExcerpt(of string) {
+	s, _ := t.Stored()
+	t.rows = &elsewhere{stored: s, excerpt: of} // t may share what it had
+}
 
 // ExcerptOf returns what t has some rows of, "" if it is whole.
-func (t *Tensor) ExcerptOf() string { return t.excerpt }
+func (t *Tensor) ExcerptOf() string {
+	if t.rows == nil {
+		return ""
+	}
+	return t.rows.excerpt
+}

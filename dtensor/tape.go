@@ -13,29 +13,33 @@ import (
 type tape struct {
 	nodes  []*node
 	slab   []node
-	early  *early // sums gradients while run goes on; nil: they are summed in the end
-	closed bool   // f has returned; a tensor that still refers to the tape is a constant
+	stacks map[*node][]uintptr // where the operators were called, if anomalies are detected or a trace is kept
+	early  *early              // sums gradients while run goes on; nil: they are summed in the end
+	closed bool                // f has returned; a tensor that still refers to the tape is a constant
 }
 
 // A node is one recorded operator, or one parameter, on a tape.
 type node struct {
-	tape  *tape
-	op    string
-	spec  *spec // of the value that the node stands for
-	back  func(gy *Tensor)
-	grad  *Tensor      // the sum of the gradients that have arrived, float32 once bfloat16 ones are added; nil before the first
-	dt    tensor.DType // of the gradients that arrive, the widest; of a parameter it may be narrower than the parameter's
-	at    []uintptr    // the stack of the operator, if anomalies are detected or a trace is kept
-	own   bool         // grad's buffer belongs to this node alone: it is added to in place
-	view  bool         // back only moves elements, so that it may be handed nodes of sums
-	cuts  bool         // back takes gradients whose shards are cut otherwise than those of the value
-	apart bool         // gradients that arrive are kept apart, in parts; parameters only
-	parts []*Tensor
-	rows  []*Rows // row-sparse gradients that have arrived; parameters only
-	used  int     // how many nodes the tape had when an operator first asked about it, 0: none has; parameters only
-	sent  bool    // the sum of its gradients over the ranks has begun; parameters only
+	*leaf   // nil: an operator made the value
+	tape    *tape
+	op      string
+	spec    *spec // of the value that the node stands for
+	back    func(gy *Tensor)
+	grad    *Tensor      // the sum of the gradients that have arrived, float32 once bfloat16 ones are added; nil before the first
+	dt      tensor.DType // of the gradients that arrive, the widest; of a parameter it may be narrower than the parameter's
+	own     bool         // grad's buffer belongs to this node alone: it is added to in place
+	view    bool         // back only moves elements, so that it may be handed nodes of sums
+	cuts    bool         // back takes gradients whose shards are cut otherwise than those of the value
+	narrows bool         // it casts a parameter to a narrow type
+}
 
-	narrows bool // it casts a parameter to a narrow type
+// A leaf is what the node of a parameter has besides.
+type leaf struct {
+	apart bool // gradients that arrive are kept apart, in parts
+	parts []*Tensor
+	rows  []*Rows // row-sparse gradients that have arrived
+	used  int     // how many nodes the tape had when an operator first asked about it, 0: none has
+	sent  bool    // the sum of its gradients over the ranks has begun
 }
 
 func (t *tape) add(op string, s *spec, back func(gy *Tensor)) *node {
@@ -44,6 +48,9 @@ func (t *tape) add(op string, s *spec, back func(gy *Tensor)) *node {
 	}
 	t.slab = append(t.slab, node{tape: t, op: op, spec: s, back: back})
 	n := &t.slab[len(t.slab)-1]
+	if back == nil {
+		n.leaf = &leaf{}
+	}
 	t.nodes = append(t.nodes, n)
 	return n
 }
@@ -55,7 +62,7 @@ func (t *Tensor) tracked() bool {
 	if t.node == nil {
 		return false
 	}
-	if n := t.node; n.back == nil && n.used == 0 {
+	if n := t.node; n.leaf != nil && n.used == 0 {
 		n.used = len(n.tape.nodes)
 	}
 	now := t.spec.mesh.eng.tape
@@ -76,7 +83,10 @@ func (t *Tensor) tracked() bool {
 func (out *Tensor) record(op string, back func(gy *Tensor)) *Tensor {
 	out.node = out.spec.mesh.eng.tape.add(op, out.spec, back)
 	if eng := out.spec.mesh.eng; eng.detect || eng.observer != nil {
-		out.node.at = callers()
+		if out.node.tape.stacks == nil {
+			out.node.tape.stacks = map[*node][]uintptr{}
+		}
+		out.node.tape.stacks[out.node] = callers()
 	}
 	return out
 }
@@ -113,10 +123,10 @@ func (t *Tensor) accumulate(g *Tensor) {
 	if n.back != nil && g.spec.nodes() != 0 && g.DType() != t.DType() {
 		g = n.reduced(g).Cast(t.DType())
 	}
-	if n.sent {
+	if n.leaf != nil && n.sent {
 		panic("dtensor: a gradient arrives at a parameter whose sum has begun: an operator has not asked whether it is tracked")
 	}
-	if n.apart {
+	if n.leaf != nil && n.apart {
 		n.parts = append(n.parts, g)
 		return
 	}
@@ -323,11 +333,11 @@ func (t *Tensor) accumulateRows(op string, r *Rows) {
 	if n == nil || n.tape.closed {
 		return
 	}
-	if n.back == nil && r.spec.layout != t.spec.layout {
+	if n.leaf != nil && r.spec.layout != t.spec.layout {
 		fault.Throw(&LayoutError{Op: op, Operands: []Operand{operand("parameter", t), {"rows", r.spec.String()}},
 			Problem: "the row-sparse gradient has another layout than its parameter", Remedy: "make it with the parameter's layout"})
 	}
-	if n.back != nil || r.spec.layout != n.spec.gradient().layout {
+	if n.leaf == nil || r.spec.layout != n.spec.gradient().layout {
 		t.accumulate(r.Dense())
 		return
 	}

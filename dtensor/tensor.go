@@ -20,9 +20,7 @@ type Tensor struct {
 	node  *node          // on a tape, if the tensor is tracked
 	mask  *MaskBuffer    // of a MaskPartial placement
 	clean bool           // of a MaskPartial placement: rows that are not owned hold zeros
-
-	stored  Stored // has the rows, which local has not; nil: local has them
-	excerpt string // see MarkExcerpt
+	rows  *elsewhere     // nil: local has all rows, and they are of nothing larger
 }
 
 // there returns t. It throws if t is nil or the zero Tensor, as a forgotten argument or field is.

@@ -13,7 +13,7 @@ import (
 func (t *Tensor) viewRule(key ruleKey, keepMask bool, declare func(in layout.Layout) (layout.View, error)) *rule {
 	m := t.spec.mesh
 	key.in[0] = t.spec
-	if r, ok := m.rules[key]; ok {
+	if r := m.rules.get(key.slot(), &key); r != nil {
 		return r
 	}
 	in := t.spec.blocks()
@@ -30,7 +30,9 @@ func (t *Tensor) viewRule(key ruleKey, keepMask bool, declare func(in layout.Lay
 	if err != nil {
 		fault.Throw(misfit(key.op, err, operand("input", t)))
 	}
-	return m.keepRule(key, &rule{in: []*spec{m.specOf(v.In)}, out: []*spec{m.specOf(v.Out)}})
+	r := &rule{in: []*spec{m.specOf(v.In)}, out: []*spec{m.specOf(v.Out)}}
+	m.rules.put(key, r)
+	return r
 }
 
 // viewed makes the result of a view of in, whose local part f computes.

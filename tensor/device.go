@@ -77,6 +77,9 @@ func (s *Scope) Keep(ts ...*Tensor) {
 		if t == nil || t.block == nil {
 			continue
 		}
+		if _, absent := t.Absent(); absent {
+			continue
+		}
 		t.ptr("Keep")
 		if s.inner.Keep(t.block) {
 			t.root().own()
@@ -87,7 +90,7 @@ func (s *Scope) Keep(ts ...*Tensor) {
 // Persist takes t out of every scope: its memory lives as long as t or a view of
 // it is reachable. It returns t.
 func (t *Tensor) Persist() *Tensor {
-	if t.absent != nil {
+	if _, absent := t.Absent(); absent {
 		return t
 	}
 	t.ptr("Persist")

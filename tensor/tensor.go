@@ -19,7 +19,7 @@ import (
 // ((i0·d1 + i1)·d2 + …)·DType().Size().
 type Tensor struct {
 	addr  unsafe.Pointer
-	block *mem.Block // nil: memory that is not the pool's
+	block *mem.Block // nil: memory that is not the pool's; of NewAbsent: one that is gone
 	base  *Tensor    // the tensor whose clean-up frees the block; nil: this one
 	dev   Device
 	gen   uint64 // of block, when it was allocated
@@ -27,8 +27,6 @@ type Tensor struct {
 	dtype DType
 	ndim  uint8
 	dims  [kernel.MaxDims]int
-
-	absent *string // why there is no memory; nil: there is
 }
 
 // Shape returns the sizes. The caller must not modify them.
@@ -59,11 +57,8 @@ func (t *Tensor) Ptr() unsafe.Pointer { return t.ptr("Ptr") }
 
 // ptr is Ptr on behalf of op.
 func (t *Tensor) ptr(op string) unsafe.Pointer {
-	if t.block != nil && t.block.Gen() != t.gen {
-		throwUse(op, "%v is used after its scope closed or it was freed; pass it to Keep before", t.brief())
-	}
-	if t.absent != nil {
-		throwUse(op, "%v: %s", t.brief(), *t.absent)
+	if !t.alive() {
+		t.throwGone(op)
 	}
 	return t.addr
 }
@@ -171,6 +166,9 @@ func (t *Tensor) brief() string { return fmt.Sprintf("%v%v", t.dtype, t.Shape())
 // String returns type, shape and the first few elements.
 func (t *Tensor) String() string {
 	if !t.alive() {
+		if why, ok := t.Absent(); ok {
+			return t.brief() + " (" + why + ")"
+		}
 		return t.brief() + " (freed)"
 	}
 	const most = 8

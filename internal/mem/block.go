@@ -14,7 +14,15 @@ type Block struct {
 	gen   uint64
 	size  int
 	class int
+	why   string // of Gone
 }
+
+// Gone returns a block without memory. Its generation is not 0, so nothing that was allocated
+// with generation 0 owns it. why, which is not empty, says where the memory is instead.
+func Gone(why string) *Block { return &Block{gen: 1, why: why} }
+
+// Why returns what Gone was given, "" for a block of a pool.
+func (b *Block) Why() string { return b.why }
 
 // Ptr returns the address of the first byte.
 func (b *Block) Ptr() unsafe.Pointer { return b.ptr }
@@ -30,6 +38,9 @@ func (b *Block) Scoped() bool { return b.scope != nil }
 // if no scope owns the block.
 func (b *Block) Free(gen uint64) {
 	p := b.pool
+	if p == nil { // it is gone
+		return
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if b.gen != gen {
