@@ -25,10 +25,8 @@ type Live struct {
 	mu   sync.Mutex
 	last *Report
 	at   time.Time
+	age  time.Duration // from which last is made anew
 }
-
-// liveAge is the age from which a report is made anew.
-const liveAge = time.Second
 
 // Serve serves the reports that make returns on address, "host:port" or ":port". With ":port" only
 // this machine can reach it.
@@ -44,7 +42,7 @@ func Serve(address string, make func() (*Report, error)) (*Live, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Live{token: rand.Text(), make: make}
+	l := &Live{token: rand.Text(), make: make, age: time.Second}
 	l.URL = fmt.Sprintf("http://%s/%s/", listener.Addr(), l.token)
 	l.server.Handler = l
 	l.server.ReadTimeout, l.server.WriteTimeout = 10*time.Second, 30*time.Second
@@ -88,11 +86,11 @@ func (l *Live) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	_ = json.NewEncoder(w).Encode(r)
 }
 
-// report returns a report that is at most liveAge old.
+// report returns a report that is at most l.age old.
 func (l *Live) report() (*Report, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.last == nil || time.Since(l.at) > liveAge {
+	if l.last == nil || time.Since(l.at) > l.age {
 		r, err := l.make()
 		if err != nil {
 			return nil, err

@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gorun-spmd/gorun/internal/control"
 )
@@ -182,21 +184,67 @@ func TestLive(t *testing.T) {
 	}
 }
 
+// TestLiveInBrowser follows a running job in Chromium: the page shows what became known since it was opened, and says
+// when the job has ended.
+func TestLiveInBrowser(t *testing.T) {
+	browser := needBrowser(t)
+	const last = 4
+	made := 0 // reports, each of 10 steps more
+	l, err := Serve(":0", func() (*Report, error) {
+		if made++; made > last {
+			return nil, errors.New("no rank runs now")
+		}
+		return New("train", straggled(8, 5, 10*made, "MatMul")), nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	l.mu.Lock()
+	l.age = 0 // the browser's clock runs ahead
+	l.mu.Unlock()
+	page := shown(t, browser, l.URL, 20*time.Second)
+	for _, want := range []string{"the others waited 1.4 s for it, 100 % of all waiting", `id="live">gorun does not answer any more: the job has ended.`} {
+		if !strings.Contains(page, want) {
+			t.Errorf("no %q in the page", want)
+		}
+	}
+	if made <= last {
+		t.Errorf("the page asked %d times", made)
+	}
+}
+
+// needBrowser returns the command of a Chromium.
+func needBrowser(t *testing.T) string {
+	t.Helper()
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	if os.Getenv("CI") == "true" {
+		t.Fatal("no Chromium is here: make deps installs it")
+	}
+	t.Skip("no Chromium is here: make deps installs it")
+	return ""
+}
+
+// shown returns the document that a browser shows of a page after so long by the page's clock.
+func shown(t *testing.T, browser, url string, after time.Duration) string {
+	t.Helper()
+	cmd := exec.Command(browser, "--headless", "--no-sandbox", "--disable-gpu", "--user-data-dir="+t.TempDir(), "--window-size=1700,1000",
+		fmt.Sprint("--virtual-time-budget=", after.Milliseconds()), "--dump-dom", url)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %v", cmd, err)
+	}
+	return strings.ReplaceAll(string(out), "\u00a0", " ")
+}
+
 // TestPageInBrowser opens the page in Chromium, on a telephone and on a desk: it names the slowest rank, draws all
 // sections, needs no more room than there is, cuts no table, and can be used by keyboard alone.
 func TestPageInBrowser(t *testing.T) {
-	browser := ""
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if path, err := exec.LookPath(name); err == nil && browser == "" {
-			browser = path
-		}
-	}
-	if browser == "" {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("no Chromium is here: make deps installs it")
-		}
-		t.Skip("no Chromium is here: make deps installs it")
-	}
+	browser := needBrowser(t)
 	dir := t.TempDir()
 	var page bytes.Buffer
 	if err := New("train", straggled(8, 5, 20, "MatMul")).Write(&page); err != nil {
@@ -217,13 +265,7 @@ func TestPageInBrowser(t *testing.T) {
 		if err := os.WriteFile(frame, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.Command(browser, "--headless", "--no-sandbox", "--disable-gpu", "--user-data-dir="+t.TempDir(), "--window-size=1700,1000",
-			"--virtual-time-budget=3000", "--dump-dom", "file://"+frame)
-		out, err := cmd.Output()
-		if err != nil {
-			t.Fatalf("%v: %v", cmd, err)
-		}
-		_, found, _ := strings.Cut(strings.ReplaceAll(string(out), "\u00a0", " "), "</iframe>")
+		_, found, _ := strings.Cut(shown(t, browser, "file://"+frame, 3*time.Second), "</iframe>")
 		for _, want := range []string{
 			"slowest: Rank 5 was the slowest: the others waited 700 ms for it", "layout: w&lt;/script&gt;", fmt.Sprint("width: ", width),
 			"overflow: 0; sections: 9; cut tables: 0;",
