@@ -79,7 +79,7 @@ test-full: ## a million plans for each of three seeds; every operator on every l
 	$(GO) test ./internal/pairwise -pairwise.cases 1000000
 	$(GO) test ./examples/train ./examples/recsys -run HasTheSameBits -v -timeout 60m -samebits.full
 	$(GO) test ./comm/shm -run '^TestRandomMessages$$' -v -timeout 30m -message.rounds 5000
-	$(GO) test ./internal/cluster -run '^Test(Stops|Jobs|Faults|Elastic)$$' -v -timeout 150m -cluster.stops 25 -cluster.faults -cluster.harms 4
+	$(GO) test ./internal/cluster -run '^Test(Stops|Jobs|Slurm|Faults|Elastic)$$' -v -timeout 150m -cluster.stops 25 -cluster.faults -cluster.harms 4
 	$(GO) test ./runtime -run '^TestRandomFaults$$' -v -timeout 30m -faults 500 -faults.seed 0 -faults.within 1s
 	for e in train recsys; do $(GO) test ./examples/$$e -run '^TestElasticRunsSurvive$$' -v -timeout 60m -elastic.faults 250 -elastic.seed 0 || exit; done
 	$(GO) test ./runtime -run '^TestManyRanksStart$$' -v -timeout 30m -starts 100 -starts.ranks 256

@@ -106,23 +106,20 @@ var (
 	passed = regexp.MustCompile(`(?m)^(\d{3,}) passed, 0 failed$`)
 )
 
-// TestJobs runs the example, the recorded cases and the backend's suite on two
-// hosts and under Slurm, with the binaries that run on one host.
-func TestJobs(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long, and its programs are the same as without -short")
-	}
-	need(t, "mpirun.openmpi", "mpiexec.hydra")
-	c := up(t, 2)
+// two starts two hosts with all programs and a host file. It returns the command of a short training run, and a
+// function that compares what another start of it says with what it says on one host.
+func two(t *testing.T) (c *cluster, short []string, same func(t *testing.T, out string, err error, says ...string)) {
+	t.Helper()
+	c = up(t, 2)
 	build(t, c.dir)
 	c.write("hostfile", "node1 slots=2\nnode2 slots=2\n")
-	short := train(c.dir, "-steps", "3", "-json")
+	short = train(c.dir, "-steps", "3", "-json")
 	alone, err := c.run(c.hosts[0], patience, nil, append([]string{"gorun", "-np", "4"}, short...)...)
 	want := losses.FindString(alone)
 	if err != nil || want == "" {
 		t.Fatalf("on one host: %v\n%s", err, alone)
 	}
-	same := func(t *testing.T, out string, err error, says ...string) {
+	return c, short, func(t *testing.T, out string, err error, says ...string) {
 		t.Helper()
 		if got := losses.FindString(out); err != nil || got != want {
 			t.Errorf("%v, got %s, want %s as on one host; output:\n%s", err, got, want, out)
@@ -134,6 +131,17 @@ func TestJobs(t *testing.T) {
 		}
 		c.clean(t, c.hosts...)
 	}
+}
+
+// TestJobs runs the example on two hosts, with the binaries that run on one host. Like TestSlurm and TestElastic it
+// waits more than it computes, and each has hosts of its own.
+func TestJobs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, and its programs are the same as without -short")
+	}
+	t.Parallel()
+	need(t, "mpirun.openmpi", "mpiexec.hydra")
+	c, short, same := two(t)
 	for _, via := range []string{"openmpi", "mpich"} {
 		t.Run("host file, "+via, func(t *testing.T) {
 			out, err := c.run(c.hosts[0], patience, nil, append([]string{"gorun", "--hostfile", "hostfile", "--via", via, "-np", "4"}, short...)...)
@@ -178,35 +186,44 @@ func TestJobs(t *testing.T) {
 			append([]string{"gorun", "-np", "4"}, short...)...)
 		same(t, out, err, "gorun: starting 4 ranks on node1, node2 with mpirun")
 	})
-	t.Run("Slurm", func(t *testing.T) {
-		c.slurm(t)
-		for _, mpi := range []string{"pmi2", "pmix"} {
-			t.Run(mpi, func(t *testing.T) {
-				out, err := c.slurmJob(t, nil, append([]string{"srun", "-N1", "-n4", "--mpi=" + mpi}, short...)...)
-				same(t, out, err)
-				out, err = c.slurmJob(t, nil, append([]string{"srun", "-N2", "-n4", "--mpi=" + mpi}, short...)...)
-				same(t, out, err)
-				out, err = c.slurmJob(t, nil, "srun", "-N1", "-n4", "--mpi="+mpi, "bin/conformance", "-resize", "cases")
-				if err != nil || !passed.MatchString(out) {
-					t.Errorf("recorded cases: %v\n%s", err, out)
-				}
-				out, err = c.slurmJob(t, []string{"MPI_TEST_TASK=suite", "MPI_TEST_SIZE=2"},
-					"srun", "-N1", "-n2", "--mpi="+mpi, "bin/mpi.test")
-				if err != nil || strings.Count(out, "all right") != 2 {
-					t.Errorf("suite: %v\n%s", err, out)
-				}
-			})
-		}
-		t.Run("stops", func(t *testing.T) { c.stops(t) })
-		t.Run("allocation", func(t *testing.T) {
-			out, err := c.slurmJob(t, nil, append([]string{"salloc", "-N2", "--ntasks-per-node=2", "gorun", "-np", "4"}, short...)...)
-			same(t, out, err, "gorun: starting 4 ranks on node1, node2 with srun")
-			c.lacks(t, []string{"salloc", "-N2", "--ntasks-per-node=2"})
-			c.leaves(t, []string{"salloc", "-N2", "--ntasks-per-node=2"})
+}
+
+// TestSlurm runs the example, the recorded cases and the backend's suite under Slurm on two hosts, with the binaries
+// that run on one host.
+func TestSlurm(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, and its programs are the same as without -short")
+	}
+	t.Parallel()
+	need(t, "mpirun.openmpi", "mpiexec.hydra")
+	c, short, same := two(t)
+	c.slurm(t)
+	for _, mpi := range []string{"pmi2", "pmix"} {
+		t.Run(mpi, func(t *testing.T) {
+			out, err := c.slurmJob(t, nil, append([]string{"srun", "-N1", "-n4", "--mpi=" + mpi}, short...)...)
+			same(t, out, err)
+			out, err = c.slurmJob(t, nil, append([]string{"srun", "-N2", "-n4", "--mpi=" + mpi}, short...)...)
+			same(t, out, err)
+			out, err = c.slurmJob(t, nil, "srun", "-N1", "-n4", "--mpi="+mpi, "bin/conformance", "-resize", "cases")
+			if err != nil || !passed.MatchString(out) {
+				t.Errorf("recorded cases: %v\n%s", err, out)
+			}
+			out, err = c.slurmJob(t, []string{"MPI_TEST_TASK=suite", "MPI_TEST_SIZE=2"},
+				"srun", "-N1", "-n2", "--mpi="+mpi, "bin/mpi.test")
+			if err != nil || strings.Count(out, "all right") != 2 {
+				t.Errorf("suite: %v\n%s", err, out)
+			}
 		})
-		t.Run("cancelled", func(t *testing.T) { c.cancels(t) })
-		t.Run("faults", func(t *testing.T) { c.faults(t) })
+	}
+	t.Run("stops", func(t *testing.T) { c.stops(t) })
+	t.Run("allocation", func(t *testing.T) {
+		out, err := c.slurmJob(t, nil, append([]string{"salloc", "-N2", "--ntasks-per-node=2", "gorun", "-np", "4"}, short...)...)
+		same(t, out, err, "gorun: starting 4 ranks on node1, node2 with srun")
+		c.lacks(t, []string{"salloc", "-N2", "--ntasks-per-node=2"})
+		c.leaves(t, []string{"salloc", "-N2", "--ntasks-per-node=2"})
 	})
+	t.Run("cancelled", func(t *testing.T) { c.cancels(t) })
+	t.Run("faults", func(t *testing.T) { c.faults(t) })
 }
 
 // clean fails the test if processes of a job are left, after a moment.

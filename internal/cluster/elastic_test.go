@@ -29,6 +29,7 @@ func TestElastic(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes long, and its programs are the same as without -short")
 	}
+	t.Parallel()
 	need(t, "mpirun.openmpi", "mpiexec.hydra")
 	c := up(t, 3)
 	build(t, c.dir)
