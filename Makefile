@@ -86,16 +86,14 @@ test-full: ## a million plans for each of three seeds; every operator on every l
 	$(GO) test ./runtime -run '^TestManyRanksStart$$' -v -timeout 30m -starts 100 -starts.ranks 256
 	$(GO) test ./launcher -run '^TestLauncherOfManyIsKilled$$' -v -killed.ranks 512
 
-# Vet compiles what a package imports; for other systems nothing of it runs.
-UNOPTIMIZED := -gcflags='all=-N -l'
+# Without cgo, and with the processor and the systems that are not this one's.
+SYSTEMS := linux/amd64 linux/arm64,nolibs darwin/amd64 windows/amd64
 verify: ## gofmt, vet, staticcheck, generated files
 	@out=$$(gofmt -l .); [ -z "$$out" ] || { echo "not gofmt-ed: $$out" >&2; exit 1; }
 	$(GO) vet ./...
-	CGO_ENABLED=0 $(GO) build ./...
-	GOARCH=arm64 CGO_ENABLED=0 $(GO) vet $(UNOPTIMIZED) ./...
-	GOOS=darwin CGO_ENABLED=0 $(GO) vet $(UNOPTIMIZED) ./...
-	GOOS=windows CGO_ENABLED=0 $(GO) vet $(UNOPTIMIZED) ./...
 	$(GO) run $(STATICCHECK) ./...
+	$(GO) -C internal/crossvet test .
+	$(GO) -C internal/crossvet build -o ../../bin/crossvet . && bin/crossvet $(SYSTEMS)
 	$(GO) -C internal/simd/asm test .
 	cd tensor/cuda && $(GO) run gen.go -verify
 
