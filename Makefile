@@ -31,9 +31,15 @@ recsys: build ## train the click model of examples/recsys on 4 ranks (half a min
 
 # The ranks of these packages' tests take all cores: beside other packages both would take several times as long.
 ALONE := comm/mpi comm/shm internal/conformance
+# The tests of these packages take longest, and wait more than they compute: they are started first, and others run
+# beside them. Programs are linked without symbols for debuggers, which take half of the time and which no test reads.
+# What verify has vetted is not vetted again.
+LONGEST := internal/cluster examples docs examples/train examples/recsys dtensor runtime
+TEST := $(GO) test -vet=off
+test: export GOFLAGS := $(shell $(GO) env GOFLAGS) -ldflags=-w
 test: verify build ## everything: verify, tests, tests under the race detector
-	$(GO) test -p 1 -timeout 15m $(ALONE:%=./%)
-	$(GO) test $$($(GO) list ./... | grep -v $(ALONE:%=-e '/%$$'))
+	$(TEST) -p 1 -timeout 15m $(ALONE:%=./%)
+	$(TEST) -p 4 -parallel 3 -timeout 20m $(LONGEST:%=./%) $$($(GO) list ./... | grep -v $(ALONE:%=-e '/%$$'))
 	$(MAKE) --no-print-directory linked race test-arm64
 
 linked: ## the backends that link an MPI library when they are built
@@ -41,11 +47,11 @@ linked: ## the backends that link an MPI library when they are built
 	elif [ "$$CI" = true ]; then echo 'gompi and empi need Open MPI to link with: run make deps' >&2; exit 1; \
 	else echo 'skipped: gompi and empi need Open MPI to link with (make deps)'; exit 0; fi; \
 	for b in gompi,gompi empi,empi,mpi; do \
-		echo "$(GO) test -tags $${b#*,} ./comm/$${b%%,*}"; \
+		echo "$(TEST) -tags $${b#*,} ./comm/$${b%%,*}"; \
 		$(GO) vet -tags $${b#*,} ./comm/$${b%%,*} && $(GO) run $(STATICCHECK) -tags $${b#*,} ./comm/$${b%%,*} && \
-		$(GO) test -tags $${b#*,} ./comm/$${b%%,*} || exit 1; \
+		$(TEST) -tags $${b#*,} ./comm/$${b%%,*} || exit 1; \
 	done; \
-	$(GO) test -tags empi ./comm/empi
+	$(TEST) -tags empi ./comm/empi
 	$(GO) vet -tags gompi,empi,mpi ./runtime
 
 # Packages that are not tried with the race detector: those whose tests start programs that they build without it, and
@@ -54,8 +60,8 @@ STARTERS := examples examples/.* docs bench/.* cmd/.* internal/cluster internal/
 SERIAL := loss nn optim dtensor/layout metrics/.* internal/conformance/suite internal/dynamictest internal/simd internal/pairwise
 space := $(subst ,, )
 race:
-	@if command -v $${CC:-gcc} >/dev/null; then echo '$(GO) test -race -short'; \
-		$(GO) test -race -short $$($(GO) list ./... | grep -vxE '[^/]*/[^/]*/gorun/($(subst $(space),|,$(strip $(STARTERS) $(SERIAL))))'); \
+	@if command -v $${CC:-gcc} >/dev/null; then echo '$(TEST) -race -short'; \
+		$(TEST) -race -short $$($(GO) list ./... | grep -vxE '[^/]*/[^/]*/gorun/($(subst $(space),|,$(strip $(STARTERS) $(SERIAL))))'); \
 	elif [ "$$CI" = true ]; then echo 'the race detector needs a C compiler: run make deps' >&2; exit 1; \
 	else echo 'skipped: the race detector needs a C compiler (make deps)'; fi
 
@@ -63,7 +69,7 @@ race:
 # its tests are run that start none, and those of the packages below it. Nor are the tests of
 # package dtensor that try every operator, or every way to make a gradient, on every layout and type, or count what
 # ranks send in a step: they take minutes there, and the processor's own code, the kernels, has tests of its own.
-ARM64 := GOARCH=arm64 CGO_ENABLED=0 $(GO) test -exec qemu-aarch64 -short -tags nolibs
+ARM64 := GOARCH=arm64 CGO_ENABLED=0 $(TEST) -exec qemu-aarch64 -short -tags nolibs
 test-arm64: ## kernels, tensors and the launcher's parts on an emulated arm64 processor
 	@if command -v qemu-aarch64 >/dev/null; then :; \
 	elif [ "$$CI" = true ]; then echo 'the tests for arm64 need qemu-aarch64: run make deps' >&2; exit 1; \
