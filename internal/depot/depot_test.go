@@ -197,19 +197,22 @@ func TestProcess(t *testing.T) {
 	if alive := h.End(4); len(alive) != 2 {
 		t.Fatalf("%q answer", alive)
 	}
-	pids := depots(t, c.ID)
-	if len(pids) != 1 {
-		t.Fatalf("%d processes", len(pids))
-	}
+	awaitDepots(t, c.ID, 1) // the second says that there is one, and then ends
 	unix.Close(ends[1])
 	if n, err := unix.Read(ends[0], make([]byte, 1)); n != 0 || err != nil { // it waits if another has the end
 		t.Errorf("%d bytes, %v", n, err)
 	}
 	unix.Close(ends[0])
 	h.Close()
-	for end := time.Now().Add(10 * time.Second); len(depots(t, c.ID)) > 0; time.Sleep(10 * time.Millisecond) {
+	awaitDepots(t, c.ID, 0)
+}
+
+// awaitDepots waits until n processes hold a job's memory.
+func awaitDepots(t *testing.T, id string, n int) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); len(depots(t, id)) != n; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("it does not end with gorun")
+			t.Fatalf("%d processes, want %d", len(depots(t, id)), n)
 		}
 	}
 }
