@@ -4,6 +4,7 @@ package depot
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -19,22 +20,34 @@ import (
 	"github.com/gorun-spmd/gorun/internal/snapshot"
 )
 
-// idler is what a test binary is started as to be a rank that only waits.
-const idler = "GORUN_DEPOT_TEST_IDLER"
+// rankDoes is what a test binary is started with to be a rank, and says what it does.
+const rankDoes = "GORUN_DEPOT_TEST_RANK"
+
+const (
+	idles   = "idles"   // it joins, and waits
+	ensures = "ensures" // it ensures two times that there is a depot, and ends
+)
 
 func TestMain(m *testing.M) {
 	if status, ok := Main(os.Args); ok {
 		os.Exit(status)
 	}
-	if os.Getenv(idler) != "" {
-		c, err := ParseContract(os.Getenv(Var))
-		if err == nil {
-			_, err = Join(&c)
-		}
-		fmt.Println(err)
+	what := os.Getenv(rankDoes)
+	if what == "" {
+		os.Exit(m.Run())
+	}
+	c, err := ParseContract(os.Getenv(Var))
+	switch {
+	case err != nil:
+	case what == ensures:
+		err = errors.Join(Ensure(&c), Ensure(&c)) // the second finds it there
+	default:
+		_, err = Join(&c)
+	}
+	fmt.Println(err)
+	if what == idles {
 		select {}
 	}
-	os.Exit(m.Run())
 }
 
 func newHub(t *testing.T) (*Hub, Contract) {
@@ -158,7 +171,7 @@ func TestCopyToAnotherHost(t *testing.T) {
 func TestEndOfAnAttempt(t *testing.T) {
 	h, c := newHub(t)
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), idler+"=1", Var+"="+c.Encode())
+	cmd.Env = append(os.Environ(), rankDoes+"="+idles, Var+"="+c.Encode())
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -189,10 +202,10 @@ func TestProcess(t *testing.T) {
 	if err := unix.Pipe(ends[:]); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the second finds it there
-		if err := Ensure(&c); err != nil {
-			t.Fatal(err)
-		}
+	rank := exec.Command(os.Args[0]) // the depot kills who speaks with it at the end of an attempt
+	rank.Env = append(os.Environ(), rankDoes+"="+ensures, Var+"="+c.Encode())
+	if said, err := rank.CombinedOutput(); err != nil || string(said) != "<nil>\n" {
+		t.Fatalf("%v, %s", err, said)
 	}
 	if alive := h.End(4); len(alive) != 2 {
 		t.Fatalf("%q answer", alive)
