@@ -61,7 +61,7 @@ SERIAL := loss nn optim dtensor/layout metrics/.* internal/conformance/suite int
 space := $(subst ,, )
 race:
 	@if command -v $${CC:-gcc} >/dev/null; then echo '$(TEST) -race -short'; \
-		$(TEST) -race -short $$($(GO) list ./... | grep -vxE '[^/]*/[^/]*/gorun/($(subst $(space),|,$(strip $(STARTERS) $(SERIAL))))'); \
+		$(TEST) -race -short -p 4 -timeout 20m $$($(GO) list ./... | grep -vxE '[^/]*/[^/]*/gorun/($(subst $(space),|,$(strip $(STARTERS) $(SERIAL))))'); \
 	elif [ "$$CI" = true ]; then echo 'the race detector needs a C compiler: run make deps' >&2; exit 1; \
 	else echo 'skipped: the race detector needs a C compiler (make deps)'; fi
 
