@@ -69,6 +69,11 @@ func (s *State) AddTensor(name string, t *dtensor.Tensor) {
 	s.tensors = append(s.tensors, namedTensor{name: name, tensor: t})
 }
 
+// Has reports whether AddTensor or AddTensors was given t.
+func (s *State) Has(t *dtensor.Tensor) bool {
+	return slices.ContainsFunc(s.tensors, func(it namedTensor) bool { return it.tensor == t && t != nil })
+}
+
 // AddShards adds a table of which each rank holds any number of shards. It is
 // saved shard by shard and loaded into these, and does not depend on how it lay
 // when it was saved: what was a Tensor can be loaded as LocalShards and the

@@ -80,6 +80,9 @@ type MessageBackend interface {
 	Broken() error
 	// Ended reports whether a rank has ended, and with which cause.
 	Ended(rank int) (cause string, ended bool)
+	// Moved notes that something of a message has come, of which the program may see nothing yet:
+	// ranks that wait for the rest of it do not hang.
+	Moved()
 }
 
 // A SharedBackend is a MessageBackend whose ranks share memory.

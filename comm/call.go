@@ -300,6 +300,10 @@ func (c *Call) checkElems() error {
 }
 
 func (c *Call) lengths(dst, src int) error {
+	if dst == src {
+		return fmt.Errorf("len(dst) is %d and len(src) %d; they must be equal; in place, give the buffer as both",
+			c.Dst.Count/c.width(), c.Src.Count/c.width())
+	}
 	return fmt.Errorf("len(dst) is %d and len(src) %d; they must be %d and %d", c.Dst.Count/c.width(), c.Src.Count/c.width(), dst, src)
 }
 

@@ -73,6 +73,9 @@ func (s *solo) Import(_ int, at uint64, _ int) unsafe.Pointer {
 // Ended says that the rank is there: it asks.
 func (s *solo) Ended(int) (cause string, ended bool) { return "", false }
 
+// Moved is for who watches several ranks.
+func (s *solo) Moved() {}
+
 // Await waits for another goroutine of this rank.
 func (s *solo) Await(ctx context.Context, call *Call, on func() (int, error)) error {
 	for {

@@ -99,14 +99,25 @@ func TestTable(t *testing.T) {
 	if row, err := table.At(0); err != nil || !slices.Equal(row, []string{"1", "a\tb\nc \"d\""}) || table.Len() != 3 {
 		t.Errorf("row %q of %d, %v", row, table.Len(), err)
 	}
-	if _, err := table.At(2); err == nil || !strings.Contains(err.Error(), "row 3 has 1 fields, 2 columns") {
+	if _, err := table.At(2); err == nil || !strings.Contains(err.Error(), "row 2, from 0: 1 fields, and 2 columns are") {
 		t.Errorf("a short row: %v", err)
 	}
 	if i, err := table.Column("text"); i != 1 || err != nil {
 		t.Errorf("column %d, %v", i, err)
 	}
-	if _, err := table.Column("no"); err == nil || !strings.Contains(err.Error(), strings.Join(table.Columns(), ", ")) {
+	if _, err := table.Column("no"); err == nil || !strings.Contains(err.Error(), `["id" "text"]`) {
 		t.Errorf("a column that is not there: %v", err)
+	}
+	bad, err := OpenTable(write(t, "id,text\n1,a\n\"b\"c,d\n"), ',')
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = bad.At(1)
+	if want := `row 1, from 0: extraneous or missing " in quoted-field: "\"b\"c,d"`; err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("a row with a quote: %v, want %s", err, want)
+	}
+	if _, err := OpenTable(write(t, "\"b\"c,d\n"), ','); err == nil || !strings.Contains(err.Error(), "the names of the columns: extraneous") {
+		t.Errorf("names with a quote: %v", err)
 	}
 	if _, err := OpenTable(write(t, ""), ','); err == nil || !strings.Contains(err.Error(), "is empty") {
 		t.Errorf("an empty table: %v", err)

@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
-	"strings"
 )
 
 // Lines gives access to the records of a text file by number, so that any rank reads any record
@@ -102,7 +102,7 @@ func OpenTable(path string, comma rune) (*Table, error) {
 	}
 	if t.names, err = t.row(0); err != nil {
 		l.Close()
-		return nil, err
+		return nil, fmt.Errorf("data: OpenTable: %s: the names of the columns: %w", path, err)
 	}
 	return t, nil
 }
@@ -132,7 +132,7 @@ func (t *Table) Column(name string) (int, error) {
 	if i := slices.Index(t.names, name); i >= 0 {
 		return i, nil
 	}
-	return 0, fmt.Errorf("data: %s has no column %q, but %s", t.path, name, strings.Join(t.names, ", "))
+	return 0, fmt.Errorf("data: %s has no column %q, but %q", t.path, name, t.names)
 }
 
 // Len returns the number of rows after the first.
@@ -142,7 +142,10 @@ func (t *Table) Len() int { return t.Lines.Len() - 1 }
 func (t *Table) At(i int) ([]string, error) {
 	fields, err := t.row(i + 1)
 	if err == nil && len(fields) != len(t.names) {
-		err = fmt.Errorf("data: %s: row %d has %d fields, %d columns are named", t.path, i+1, len(fields), len(t.names))
+		err = fmt.Errorf("%d fields, and %d columns are named", len(fields), len(t.names))
+	}
+	if err != nil {
+		err = fmt.Errorf("data: %s: row %d, from 0: %w", t.path, i, err)
 	}
 	return fields, err
 }
@@ -153,7 +156,11 @@ func (t *Table) row(i int) ([]string, error) {
 	r.Comma, r.FieldsPerRecord = t.comma, -1
 	fields, err := r.Read()
 	if err != nil {
-		return nil, fmt.Errorf("data: %s: row %d: %w", t.path, i, err)
+		var at *csv.ParseError
+		if errors.As(err, &at) { // its line is one of the row
+			err = at.Err
+		}
+		return nil, fmt.Errorf("%w: %.40q", err, t.Lines.At(i))
 	}
 	return fields, nil
 }

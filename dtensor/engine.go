@@ -18,8 +18,9 @@ type engine struct {
 	tape  *tape           // records while not nil
 	scope *tensor.Scope   // of the innermost ValueAndGrad or Try; nil outside
 
-	keys uint64 // how many NextKey has returned
-	run  int    // of the function of a Recompute: firstRun, secondRun; 0 outside
+	keys  uint64  // how many NextKey has returned
+	noted []Noted // see NoteState; nil before the first StartKeys
+	run   int     // of the function of a Recompute: firstRun, secondRun; 0 outside
 
 	check     bool  // see CheckReplicas
 	detect    bool  // see DetectAnomaly

@@ -1,5 +1,7 @@
 package dtensor
 
+import "slices"
+
 // keyStream is the first stream of the keys that NextKey counts. Streams that programs
 // and nn.Init choose are below.
 const keyStream = 1 << 48
@@ -15,7 +17,27 @@ func (m *Mesh) NextKey(seed uint64) Key {
 // StartKeys lets NextKey go on from the keys of a step: each step has 2³² of its own.
 // A program that calls it at the start of each step draws the same numbers after a
 // resume as it would have drawn without.
-func (m *Mesh) StartKeys(step int) { m.eng.keys = uint64(step) << 32 }
+func (m *Mesh) StartKeys(step int) {
+	m.eng.keys = uint64(step) << 32
+	m.eng.noted = make([]Noted, 0, len(m.eng.noted))
+}
+
+// Noted is what NoteState was told.
+type Noted struct {
+	Op    string
+	State *Tensor
+}
+
+// NoteState says that op, a layer, changes a tensor while it trains that is no parameter, as nn.BatchNorm does its
+// running averages. Package train refuses to keep checkpoints without it. NotedState returns what was noted since
+// the last StartKeys, of all meshes of this rank, each tensor once; before the first, nothing is noted.
+func (m *Mesh) NoteState(op string, state *Tensor) {
+	if m.eng.noted != nil && !slices.Contains(m.eng.noted, Noted{op, state}) {
+		m.eng.noted = append(m.eng.noted, Noted{op, state})
+	}
+}
+
+func (m *Mesh) NotedState() []Noted { return m.eng.noted }
 
 // Training reports whether a ValueAndGrad or Accumulate is running its function. It
 // is where nn.Dropout drops elements and nn.BatchNorm takes the statistics of the batch.

@@ -41,7 +41,7 @@ func (a *attempt) newWatchdog(sup *supervisor.Supervisor) *watchdog.Watchdog {
 	return &watchdog.Watchdog{
 		Limit: a.opts.HangTimeout, Always: a.opts.HangGiven, Circles: a.opts.OnDeadlock == options.DeadlockEnds,
 		See: func(r int) watchdog.Sighting {
-			s := watchdog.Sighting{Waiting: a.segment.Waiting(r), Calls: a.segment.Calls(r), Ended: sup.Ends[r].Ended}
+			s := watchdog.Sighting{Waiting: a.segment.Waiting(r), Calls: a.segment.Calls(r), Moves: a.segment.Moves(r), Ended: sup.Ends[r].Ended}
 			s.Last, _ = a.segment.LastCall(r)
 			s.Step, _ = a.segment.Step(r)
 			s.Saved, s.Joined = a.segment.Saved(r), a.segment.State(r) != control.Starting

@@ -50,7 +50,10 @@ func NewAttention(init *Init, c AttentionConfig) *Attention {
 	if c.KVHeads == 0 {
 		c.KVHeads = c.Heads
 	}
-	if c.Heads < 1 || c.HeadDim == 0 && c.Width%c.Heads != 0 {
+	if c.Heads < 1 || c.Width < 1 {
+		fault.Throw(fmt.Errorf("nn: NewAttention: width %d with %d heads; give Width and Heads, at least 1", c.Width, c.Heads))
+	}
+	if c.HeadDim == 0 && c.Width%c.Heads != 0 {
 		fault.Throw(fmt.Errorf("nn: NewAttention: width %d is not a multiple of %d heads; change one of them, or give HeadDim", c.Width, c.Heads))
 	}
 	if c.KVHeads < 1 || c.Heads%c.KVHeads != 0 {

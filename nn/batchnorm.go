@@ -65,6 +65,7 @@ func (n *BatchNorm) update(running, new *dtensor.Tensor, scale float64) {
 	if running.Mesh().Replaying() {
 		return
 	}
+	running.Mesh().NoteState("BatchNorm", running)
 	next := running.Scale(1 - n.Momentum).Add(new.Detach().Reshape(running.Dim(0)).Scale(n.Momentum * scale))
 	next = next.Redistribute(running.Placements()...)
 	if running.Mesh().Inside() {

@@ -26,6 +26,9 @@ func (d Dropout) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 	return x.Dropout(d.P, x.Mesh().NextKey(d.Seed))
 }
 
+// Params lists nothing.
+func (d Dropout) Params() Params { return Func(nil).Params() }
+
 // drops reports whether Forward does something. It throws for a P that is no probability,
 // outside of training too.
 func (d Dropout) drops(x *dtensor.Tensor) bool {

@@ -97,6 +97,33 @@ func TestSequenceParallel(t *testing.T) {
 
 // Dropout drops about a share P, other elements each time, the same on every mesh, and
 // nothing where there are no gradients.
+// A Dropout is a module of a Sequential, as in PyTorch.
+func TestDropoutInSequential(t *testing.T) {
+	onMeshes(t, func(ctx context.Context, mesh *dtensor.Mesh) error {
+		linear := nn.NewLinear(nn.NewInit(mesh, 1), 3, 40, true, nn.Style{})
+		model := nn.Sequential{linear, nn.Dropout{P: 0.5, Seed: 3}}
+		x := wave(mesh, 1, []int{2, 3}, batch()...)
+		if got := len(nn.Tensors(model.Params())); got != 2 {
+			return fmt.Errorf("%d parameters, want 2", got)
+		}
+		var rest, training []float32
+		if err := dtensor.Try(ctx, mesh, func() {
+			rest = slices.Clone(tensor.ToSlice[float32](model.Forward(x).Sub(linear.Forward(x)).Full()))
+		}); err != nil {
+			return err
+		}
+		_, _, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
+			y := model.Forward(x)
+			training = slices.Clone(tensor.ToSlice[float32](y.Full()))
+			return y.Sum(nil, false)
+		}, nn.Tensors(model.Params())...)
+		if err == nil && (slices.ContainsFunc(rest, func(v float32) bool { return v != 0 }) || !slices.Contains(training, 0)) {
+			err = fmt.Errorf("at rest it changes %v, while training it gives %v", rest, training)
+		}
+		return err
+	})
+}
+
 func TestDropout(t *testing.T) {
 	var want []float32
 	onMeshes(t, func(ctx context.Context, mesh *dtensor.Mesh) error {
@@ -171,17 +198,19 @@ func TestRefusals(t *testing.T) {
 		x := wave(mesh, 1, []int{2, 3}, batch()...)
 		linear := nn.NewLinear(init, 3, 3, false, nn.Style{})
 		for want, f := range map[string]func(){
-			"nn: Dropout: P is NaN":               func() { nn.Dropout{P: math.NaN()}.Forward(x) },
-			"nn: Dropout: P is -1":                func() { nn.Dropout{P: -1}.Forward(x) },
-			"nn: NewConv2d: ":                     func() { nn.NewConv2d(init, nn.ConvConfig{In: 1, Out: 1, Kernel: 1, Stride: -1}) },
-			"nn: NewConv1d: ":                     func() { nn.NewConv1d(init, nn.ConvConfig{In: 1, Out: 1, Kernel: 1, Groups: -1}) },
-			"nn: NewLinears: the activation":      func() { nn.NewLinears(init, nil, 3, 4, 5) },
-			"nn: Sequential.Forward: module 1 of": func() { nn.Sequential{linear, nil}.Forward(x) },
-			"nn: layer \"1\" is nil":              func() { nn.Tensors(nn.Sequential{linear, nil}.Params()) },
-			"nn: Join: 1 names for 2 layers":      func() { nn.Join([]string{"a"}, linear, linear) },
-			"nn: KVCaches.At: layer 2 of":         func() { make(nn.KVCaches, 2).At(2) },
-			"dtensor: Axes: the mesh is nil":      func() { nn.NewLinear(nn.NewInit(nil, 1), 2, 3, true, nn.Style{}) },
-			"dtensor: Placements: the tensor is":  func() { linear.Forward(nil) },
+			"nn: Dropout: P is NaN":                  func() { nn.Dropout{P: math.NaN()}.Forward(x) },
+			"nn: Dropout: P is -1":                   func() { nn.Dropout{P: -1}.Forward(x) },
+			"nn: NewConv2d: ":                        func() { nn.NewConv2d(init, nn.ConvConfig{In: 1, Out: 1, Kernel: 1, Stride: -1}) },
+			"nn: NewConv1d: ":                        func() { nn.NewConv1d(init, nn.ConvConfig{In: 1, Out: 1, Kernel: 1, Groups: -1}) },
+			"nn: NewAttention: width 6 with 0 heads": func() { nn.NewBlock(init, nn.BlockConfig{Width: 6}) },
+			"nn: NewAttention: width 0 with 2 heads": func() { nn.NewBlock(init, nn.BlockConfig{Heads: 2}) },
+			"nn: NewLinears: the activation":         func() { nn.NewLinears(init, nil, 3, 4, 5) },
+			"nn: Sequential.Forward: module 1 of":    func() { nn.Sequential{linear, nil}.Forward(x) },
+			"nn: layer \"1\" is nil":                 func() { nn.Tensors(nn.Sequential{linear, nil}.Params()) },
+			"nn: Join: 1 names for 2 layers":         func() { nn.Join([]string{"a"}, linear, linear) },
+			"nn: KVCaches.At: layer 2 of":            func() { make(nn.KVCaches, 2).At(2) },
+			"dtensor: Axes: the mesh is nil":         func() { nn.NewLinear(nn.NewInit(nil, 1), 2, 3, true, nn.Style{}) },
+			"dtensor: Placements: the tensor is":     func() { linear.Forward(nil) },
 		} {
 			if err := dtensor.Try(ctx, mesh, f); err == nil || !strings.HasPrefix(err.Error(), want) {
 				return fmt.Errorf("got %v, want %q", err, want)

@@ -89,7 +89,7 @@ func (v *view) see(rank int) watchdog.Sighting {
 	if rank == 0 {
 		v.refresh()
 	}
-	s := watchdog.Sighting{Waiting: v.waiting[rank], Calls: v.segment.Calls(rank)}
+	s := watchdog.Sighting{Waiting: v.waiting[rank], Calls: v.segment.Calls(rank), Moves: v.segment.Moves(rank)}
 	s.Last, _ = v.segment.LastCall(rank)
 	s.Step, _ = v.segment.Step(rank)
 	state := v.segment.State(rank)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/commtest"
 	"github.com/gorun-spmd/gorun/internal/control"
 )
 
@@ -144,6 +145,8 @@ func hanging() map[string]func(context.Context, *comm.Comm) error {
 			all.Wait()
 			return comm.Barrier(ctx, a)
 		},
+		"mailboxes": commtest.ReceiveFirst,
+		"parts":     commtest.LongMessages,
 		// loops has no rank ever make a call: one computes without end, the others sleep.
 		"loops": func(_ context.Context, world *comm.Comm) error {
 			if world.Rank() == 1 {
@@ -239,6 +242,21 @@ func TestReceivingFromEachOther(t *testing.T) {
 		`^gorun: ending it; the stacks of ranks 0-1:$`,
 		`^SIGQUIT: quit: the goroutines of rank 1$`,
 		`hanging\.func1`)
+}
+
+func TestMailboxesThatReceiveFromEachOther(t *testing.T) {
+	hangs(t, []string{"-np", "2", "rankprogram", "mailboxes"},
+		`^gorun: the job hangs: rank 0 waits for rank 1 waits for rank 0$`,
+		`^  0 +waits +message.Recv int64\[1\] from rank 1, tag 0 `,
+		`(?s)the goroutines of rank 0$.*commtest\.ReceiveFirst.*the goroutines of rank 1$.*commtest\.ReceiveFirst`)
+}
+
+func TestPartsOfMessagesAreNoHang(t *testing.T) {
+	eachMPI(t, func(t *testing.T, via string) {
+		if out, err := exec.Command("gorun", "--via", via, "-np", "2", "rankprogram", "parts").CombinedOutput(); err != nil {
+			t.Errorf("%v:\n%s", err, out)
+		}
+	})
 }
 
 func TestSendingFirst(t *testing.T) {

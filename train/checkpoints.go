@@ -12,6 +12,7 @@ import (
 	"github.com/gorun-spmd/gorun/checkpoint"
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/internal/job"
+	"github.com/gorun-spmd/gorun/nn"
 )
 
 // Keep says what is kept of a run, and where.
@@ -166,6 +167,31 @@ func (r *Run) state() (state checkpoint.State, ok bool) {
 		state.AddTensors("scaler.", r.Scaler.State())
 	}
 	return state, true
+}
+
+// holds returns an error if the step that was just made has changed tensors that a checkpoint would not have.
+func (r *Run) holds(state *checkpoint.State) error {
+	if r.Params == nil {
+		return nil
+	}
+	params, missing, of := nn.Tensors(r.Params), 0, ""
+	if len(params) == 0 {
+		return nil
+	}
+	for _, it := range params[0].Mesh().NotedState() { // on all meshes
+		if !state.Has(it.State) {
+			missing, of = missing+1, it.Op
+		}
+	}
+	if missing == 0 {
+		return nil
+	}
+	remedy := "give Buffers, as model.Buffers()"
+	if r.Keep.State != nil {
+		remedy = "add model.Buffers() to Keep.State"
+	}
+	return fmt.Errorf("%s: a step changes %d tensors that are no parameters and that checkpoints would not have, of a %s; %s",
+		r.Program, missing, of, remedy)
 }
 
 // SHA256 returns the SHA-256 of the tensors that a checkpoint of the run has, see

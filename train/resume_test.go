@@ -3,10 +3,12 @@ package train
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"path/filepath"
 	"testing"
 
+	"github.com/gorun-spmd/gorun/checkpoint"
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/comm/commtest"
 	"github.com/gorun-spmd/gorun/dtensor"
@@ -71,5 +73,49 @@ func TestBuffersAndScaleGoOn(t *testing.T) {
 	keep.Resume = true
 	if got, err := fit(keep); err != nil || got != want {
 		t.Errorf("resumed: %+v, %v, want %+v", got, err, want)
+	}
+}
+
+// A run whose checkpoints would not have the running averages of a batch norm is refused at its first step.
+func TestForgottenBuffers(t *testing.T) {
+	for _, c := range []struct {
+		change func(*Run, nn.Sequential)
+		want   string
+	}{
+		{func(*Run, nn.Sequential) {}, "mine: a step changes 4 tensors that are no parameters and that checkpoints would not have, " +
+			"of a BatchNorm; give Buffers, as model.Buffers()"},
+		{func(r *Run, model nn.Sequential) {
+			var state checkpoint.State
+			state.AddTensors("", model.Params())
+			state.AddTensors("", model[0].(*nn.BatchNorm).Buffers())
+			r.Keep.State = &state
+		}, "mine: a step changes 2 tensors that are no parameters and that checkpoints would not have, " +
+			"of a BatchNorm; add model.Buffers() to Keep.State"},
+		{func(r *Run, model nn.Sequential) { r.Buffers = model.Buffers() }, "<nil>"},
+		{func(r *Run, _ nn.Sequential) { r.Keep.Dir = "" }, "<nil>"},
+	} {
+		dir := filepath.Join(t.TempDir(), "a")
+		errs := commtest.Ranks(t.Context(), 2, func(ctx context.Context, world *comm.Comm) error {
+			mesh, err := dtensor.NewMesh(world, dtensor.Axis{Name: "dp", Size: 2})
+			if err != nil {
+				return err
+			}
+			init := nn.NewInit(mesh, 1)
+			model := nn.Sequential{nn.NewBatchNorm(init, 4), nn.NewBatchNorm(init, 4)}
+			r := Run{Program: "mine", Steps: 2, Out: io.Discard, Params: model.Params(), Rate: optim.Constant{Rate: 0.1},
+				Keep:      Keep{Dir: dir},
+				Optimizer: optim.NewAdamW(nn.Tensors(model.Params()), optim.AdamWConfig{}),
+				Loss: func(step, _ int) *dtensor.Tensor {
+					x := dtensor.Normal(mesh, dtensor.Key{Seed: uint64(step)}, 1, 2, []int{8, 4}, layout.Shard(0))
+					return model.Forward(x).Square().Mean(nil, false)
+				}}
+			c.change(&r, model)
+			return r.Do(ctx, world, func(string, ...any) {})
+		})
+		for rank, err := range errs {
+			if fmt.Sprint(err) != c.want {
+				t.Errorf("rank %d: %v, want %s", rank, err, c.want)
+			}
+		}
 	}
 }

@@ -55,7 +55,7 @@ type Run struct {
 	Clip       float64
 
 	// Buffers are what a checkpoint has of the model beside Params, those of an nn.Buffered; nil: nothing.
-	// A model with an nn.BatchNorm needs them.
+	// A run with checkpoints or snapshots, of a model with an nn.BatchNorm, is an error without them.
 	Buffers nn.Params
 	// Scaler scales the loss, for float16, and skips steps whose gradients are not finite; nil: there is none.
 	// Its Limit is in place of Clip.
@@ -181,6 +181,11 @@ func (r *Run) Do(ctx context.Context, world *comm.Comm, say func(string, ...any)
 		l, err := step(ctx, n, share)
 		if err != nil {
 			return err
+		}
+		if k != nil && n == first {
+			if err := r.holds(&k.state); err != nil {
+				return err
+			}
 		}
 		if math.IsNaN(l) || math.IsInf(l, 0) {
 			return fmt.Errorf("%s: the loss of step %d is %v; %s", r.Program, n, l, r.Advice)

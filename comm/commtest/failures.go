@@ -193,6 +193,9 @@ func misuse(ctx context.Context, world *comm.Comm) error {
 	n, me := world.Size(), world.Rank()
 	buf := make([]float32, n*4)
 	for _, try := range []attempt{
+		{"len(dst) is 2 and len(src) 0; they must be equal; in place, give the buffer as both", func(c *comm.Comm) error {
+			return c.Do(ctx, comm.Call{Kind: comm.AllReduceKind, Op: comm.Sum, Dst: comm.Of(buf[:2])})
+		}},
 		{"len(dst) is", func(c *comm.Comm) error { return comm.AllGather(ctx, c, buf[:n*2-1], make([]float32, 2)) }},
 		{"overlap", func(c *comm.Comm) error { return comm.AllGather(ctx, c, buf[:n*2], buf[1:3]) }},
 		{"overlap", func(c *comm.Comm) error { return comm.Scan(ctx, c, buf[1:3], buf[:2], comm.Sum) }},

@@ -105,6 +105,9 @@ func (r *Rank) Await(ctx context.Context, call *comm.Call, on func() (rank int, 
 // Broken returns the error that has ended the group, nil if none has.
 func (r *Rank) Broken() error { return r.Touch(comm.Invalid, 0) }
 
+// Moved has nothing to note: a message comes in one piece.
+func (r *Rank) Moved() {}
+
 // Export returns the address of memory as its name.
 func (r *Rank) Export(p unsafe.Pointer, _ int) (at uint64, ok bool) { return uint64(uintptr(p)), true }
 

@@ -36,6 +36,7 @@ type Mailbox struct {
 	fresh   []Request  // not used yet
 	posted  list       // receives and probes that have no message yet
 	count   uint64     // messages that have come
+	reads   uint64     // packets that have come
 	sends   table      // long messages whose receiver has not got them
 	takes   table      // receives of pieces
 	streams []*Request // sends that are to go in pieces

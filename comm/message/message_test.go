@@ -2,7 +2,9 @@ package message_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/gorun-spmd/gorun/comm"
@@ -47,5 +49,28 @@ func TestBoth(t *testing.T) {
 		if err != nil {
 			t.Error(r, err)
 		}
+	}
+}
+
+// TestWaitAllSaysACauseOnce: requests that a rank's error ends have one cause; others have their own.
+func TestWaitAllSaysACauseOnce(t *testing.T) {
+	full := errors.New("disk full")
+	errs := commtest.Ranks(t.Context(), 2, func(ctx context.Context, world *comm.Comm) error {
+		m, err := message.New(ctx, world)
+		if err != nil {
+			return err
+		}
+		if world.Rank() == 1 {
+			return full
+		}
+		requests := []*message.Request{message.IRecv(m, make([]int, 1), 7, 0)}
+		for tag := range 100 {
+			requests = append(requests, message.IRecv(m, make([]int, 1), 1, tag))
+		}
+		return message.WaitAll(ctx, requests...)
+	})
+	got := fmt.Sprint(errs[0])
+	if !strings.Contains(got, "there is no rank 7") || strings.Count(got, "disk full") != 1 {
+		t.Errorf("got %s", got)
 	}
 }

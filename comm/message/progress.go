@@ -16,9 +16,13 @@ func (m *Mailbox) progress() {
 	if m.err != nil || m.closed {
 		return
 	}
+	reads := m.reads
 	if err := m.link.poll(m.reader); err != nil {
 		m.fail(err)
 		return
+	}
+	if m.reads != reads {
+		m.backend.Moved()
 	}
 	if m.err != nil {
 		return
@@ -37,6 +41,7 @@ func (m *Mailbox) read(from int, p *packet) {
 		return
 	}
 	m.ins[from].came++
+	m.reads++
 	switch p.kind {
 	case eagerPacket, askPacket:
 		e := envelope{from: from, tag: p.tag, width: int(p.width), what: p.what, bytes: int(p.bytes), data: p.data}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/gorun-spmd/gorun/comm"
@@ -325,12 +326,22 @@ func (r *Request) Cancel() bool {
 	return false
 }
 
-// WaitAll returns when all requests have ended, with their errors joined.
+// WaitAll returns when all requests have ended, with their errors joined; of those that have one cause, such as an
+// abort, it has the first.
 func WaitAll(ctx context.Context, requests ...*Request) error {
 	var errs []error
+	var causes []string
 	for _, r := range requests {
-		if _, err := r.Wait(ctx); err != nil {
-			errs = append(errs, err)
+		_, err := r.Wait(ctx)
+		if err == nil {
+			continue
+		}
+		cause := err.Error()
+		if of := new(comm.Error); errors.As(err, &of) && of.Err != nil {
+			cause = of.Err.Error()
+		}
+		if !slices.Contains(causes, cause) {
+			causes, errs = append(causes, cause), append(errs, err)
 		}
 	}
 	return errors.Join(errs...)

@@ -119,8 +119,8 @@ const (
 // report sends rank 0 what has changed. The job's lock is held.
 func (j *job) report() {
 	now, before := j.segment.Report(j.rank, maxReported), &j.reported
-	if now.Calls == before.Calls && now.Beats == before.Beats && now.State == before.State && now.Step == before.Step &&
-		now.Answer == before.Answer && len(now.Waits) == len(before.Waits) {
+	if now.Calls == before.Calls && now.Beats == before.Beats && now.Moves == before.Moves && now.State == before.State &&
+		now.Step == before.Step && now.Answer == before.Answer && len(now.Waits) == len(before.Waits) {
 		return
 	}
 	j.reported = now

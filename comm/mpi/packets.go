@@ -186,6 +186,13 @@ func (j *job) giveUpPackets() {
 	j.packets = nil
 }
 
+// Moved notes that something of a message has come.
+func (r *Rank) Moved() {
+	if s := r.job.segment; s != nil {
+		s.Move(r.job.rank)
+	}
+}
+
 // Broken returns what has ended the communicator.
 func (r *Rank) Broken() error {
 	if e := r.dead(); e != nil {

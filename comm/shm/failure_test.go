@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unsafe"
@@ -50,6 +51,53 @@ func soleWait(t *testing.T, launcher *control.Segment) control.Wait {
 	}
 	t.Fatalf("rank 0 waits for %+v", launcher.Waiting(0).Waits)
 	return control.Wait{}
+}
+
+// TestWhoIsAskedLooksLess: a rank that waits for memory and is asked whether it can do more looks so seldom from then
+// on that it is not taken for one that is about to go on; when something moves it looks often again.
+func TestWhoIsAskedLooksLess(t *testing.T) {
+	launcher, ranks := open(t, 2)
+	var looks, shortest atomic.Int64 // shortest is the least time between two looks
+	var over atomic.Bool
+	done := make(chan error)
+	go func() {
+		call := comm.Call{Kind: comm.TaggedRecvKind, Root: 1}
+		last := time.Now()
+		done <- ranks[0].Await(t.Context(), &call, func() (int, error) {
+			now := time.Now()
+			shortest.Store(min(shortest.Load(), int64(now.Sub(last))))
+			last = now
+			if looks.Add(1); over.Load() {
+				return -1, nil
+			}
+			return 1, nil
+		})
+	}()
+	soleWait(t, launcher)
+	look := func(times int64) {
+		n := looks.Load()
+		until(t, func() bool { return looks.Load() >= n+times })
+	}
+	often := func() bool {
+		shortest.Store(int64(time.Hour))
+		look(3)
+		return shortest.Load() < int64(nap)
+	}
+	until(t, often)
+	launcher.Ask(0, 1)
+	until(t, func() bool { return ranks[0].job.seg.Question(0) == 0 })
+	look(2)
+	for range 3 {
+		if often() {
+			t.Errorf("it looks after %v, want %v", time.Duration(shortest.Load()), nap)
+		}
+	}
+	ranks[0].Moved()
+	until(t, often)
+	over.Store(true)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
 }
 
 // TestTheLauncherSeesWhetherSomebodyAttends: an asynchronous call blocks its rank's program

@@ -150,13 +150,14 @@ func (r *Rank) reportWait(call *comm.Call, m int, since time.Time) int {
 }
 
 // answer tells the launcher, if it asks, whether all goroutines of this rank wait.
-func (j *job) answer() {
+func (j *job) answer() (asked bool) {
 	number := j.seg.Question(j.rank)
 	if number == 0 || !j.answering.TryLock() { // another goroutine answers
-		return
+		return number != 0
 	}
 	defer j.answering.Unlock()
 	j.seg.Answer(j.rank, number, stack.Acting() == "")
+	return true
 }
 
 // trouble returns the error for which rank m will never publish word, nil if it still may or

@@ -62,6 +62,9 @@ func (r *Rank) Touch(kind comm.Kind, bytes int) error {
 	return r.Broken()
 }
 
+// Moved notes that something of a message has come.
+func (r *Rank) Moved() { r.job.seg.Move(r.job.rank) }
+
 // Broken returns the error that has ended the communicator, nil if none has.
 func (r *Rank) Broken() error {
 	if g := r.broken(); g != nil {
@@ -81,7 +84,9 @@ func (r *Rank) broken() *Rank {
 	return nil
 }
 
-// windowNap is how long a rank sleeps between looks at memory that is to change.
+// windowNap is how long a rank sleeps between looks at memory that is to change. If the launcher asks whether
+// it can do more than wait, it sleeps for a nap, as in a collective: on a busy machine who looks often is
+// always about to run, and the launcher could not tell its wait from one that is about to end.
 const windowNap = 50 * time.Microsecond
 
 // aloneBit marks a wait in a call on a window. Such calls have no place in the order of the
@@ -92,6 +97,7 @@ const aloneBit = 1 << 63
 // core of its own first spins, because the change is most often about to come.
 func (r *Rank) Await(ctx context.Context, call *comm.Call, on func() (rank int, err error)) error {
 	reported, wait, last := false, 0, -1
+	asked, moves := false, uint64(0) // whether the launcher has asked, and what had moved then
 	defer func() {
 		if reported {
 			r.job.seg.EndWait(r.job.rank, wait)
@@ -129,8 +135,14 @@ func (r *Rank) Await(ctx context.Context, call *comm.Call, on func() (rank int, 
 			osYield()
 			continue
 		}
-		sleepWhile(&never, 0, windowNap)
-		r.job.answer()
+		pause := windowNap
+		if asked = asked && rank == last && r.job.seg.Moves(r.job.rank) == moves; asked {
+			pause = nap
+		}
+		sleepWhile(&never, 0, pause)
+		if r.job.answer() {
+			asked, moves = true, r.job.seg.Moves(r.job.rank)
+		}
 		if reported && rank != last {
 			r.job.seg.EndWait(r.job.rank, wait)
 			reported = false

@@ -15,6 +15,7 @@ type Report struct {
 	Step   int  // -1: none
 	Waited time.Duration
 	Beats  uint64
+	Moves  uint64
 	Hidden int32
 	Answer uint64
 	Waits  []Wait
@@ -23,8 +24,8 @@ type Report struct {
 // Report returns what rank says. It has at most so many waits.
 func (s *Segment) Report(rank, waits int) Report {
 	b := s.block(rank)
-	r := Report{State: s.State(rank), Calls: s.Calls(rank), Bytes: s.Bytes(rank), Step: -1, Waited: s.Waited(rank), Beats: s.Beats(rank),
-		Hidden: b.hidden.Load(), Answer: b.answer.Load(), Waits: s.Waiting(rank).Waits}
+	r := Report{State: s.State(rank), Calls: s.Calls(rank), Bytes: s.Bytes(rank), Step: -1, Waited: s.Waited(rank),
+		Beats: s.Beats(rank), Moves: s.Moves(rank), Hidden: b.hidden.Load(), Answer: b.answer.Load(), Waits: s.Waiting(rank).Waits}
 	r.Last, _ = s.LastCall(rank)
 	if step, ok := s.Step(rank); ok {
 		r.Step = step
@@ -59,5 +60,6 @@ func (s *Segment) Copy(rank int, r Report) {
 	}
 	b.hidden.Store(r.Hidden)
 	b.beats.Store(r.Beats)
+	b.moves.Store(r.Moves)
 	s.SetState(rank, r.State)
 }

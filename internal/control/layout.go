@@ -18,7 +18,7 @@ import (
 
 const (
 	magic      = 0x6e75726f67 // "gorun"
-	format     = 6            // raised with every change of the layout
+	format     = 7            // raised with every change of the layout
 	totalBytes = 1 << 30
 	page       = 4096
 
@@ -79,6 +79,7 @@ type block struct {
 	asked     atomic.Int32  // number of the signal that asked this rank to end; 0: none
 	waited    atomic.Int64  // nanoseconds, see AddWaited
 	beats     atomic.Uint64 // see Beat
+	moves     atomic.Uint64 // see Move
 	pid       atomic.Int64  // see SetPID
 	announcer atomic.Int64  // plus 1: the rank that says how this one has ended, see Fail
 

@@ -1,6 +1,10 @@
 package control
 
-import "time"
+import (
+	"time"
+
+	"github.com/gorun-spmd/gorun/internal/release"
+)
 
 // A Wait is a call in which a rank has been waiting for some time.
 type Wait struct {
@@ -66,6 +70,14 @@ func (s *Segment) SetWaitOn(rank, number, on int) {
 // often it has. A rank that waits and does not look is kept from running.
 func (s *Segment) Beat(rank int)         { s.block(rank).beats.Add(1) }
 func (s *Segment) Beats(rank int) uint64 { return s.block(rank).beats.Load() }
+
+// Move notes that something has come to rank, the caller's own, that ends no wait. Moves returns a
+// number that is another one then. Moves that are noted at the same time may count as one.
+func (s *Segment) Move(rank int) {
+	m := &s.block(rank).moves
+	release.Store(m, m.Load()+1)
+}
+func (s *Segment) Moves(rank int) uint64 { return s.block(rank).moves.Load() }
 
 // EndWait ends the wait of that number.
 func (s *Segment) EndWait(rank, number int) {

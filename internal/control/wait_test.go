@@ -101,3 +101,17 @@ func TestCallsInWords(t *testing.T) {
 		}
 	}
 }
+
+func TestMoves(t *testing.T) {
+	launcher, ranks := create(t, 2)
+	before, copied := launcher.Moves(1), launcher.Report(1, 1)
+	ranks[1].Move(1)
+	if launcher.Moves(1) == before || launcher.Moves(0) != before || launcher.Report(1, 1).Moves == copied.Moves {
+		t.Errorf("%d moves, of rank 0 %d, before both had %d", launcher.Moves(1), launcher.Moves(0), before)
+	}
+	other, _ := create(t, 2)
+	other.Copy(1, launcher.Report(1, 1))
+	if got, want := other.Moves(1), launcher.Moves(1); got != want {
+		t.Errorf("copied: %d moves, want %d", got, want)
+	}
+}

@@ -92,6 +92,7 @@ type Supervisor struct {
 	notice   time.Time // when to call waiting; zero: not
 	lastStop time.Time // when the user's last signal to stop came
 	asks     []int     // asking: those that are still to print their stacks, the first is at it
+	untold   []int     // asking: those that have ended, of which the others do not know yet
 	stopping bool      // the ranks are about to be stopped, and this process with them
 	stopped  bool      // they have been
 	live     int
@@ -200,7 +201,10 @@ func (s *Supervisor) event(e guardian.Event) {
 		s.follow() // it may have ended for that
 		it.Ended, it.Status, it.At, it.Asked = true, e.Status, e.At, s.phase != running
 		s.live--
-		s.Ended(e.Rank, it)
+		s.untold = append(s.untold, e.Rank)
+		if s.phase != asking { // else a rank would print what it does about the end of another
+			s.tell()
+		}
 		if s.phase == running && it.Bad() {
 			s.stop(Failed, unix.SIGTERM)
 			s.notice = time.Now().Add(Patience)
@@ -211,6 +215,14 @@ func (s *Supervisor) event(e guardian.Event) {
 	case guardian.RanksStopped:
 		s.stopped = true
 	}
+}
+
+// tell lets the other ranks know which have ended.
+func (s *Supervisor) tell() {
+	for _, r := range s.untold {
+		s.Ended(r, &s.Ends[r])
+	}
+	s.untold = nil
 }
 
 // hang ends a hung job: its laggards print their stacks first.
@@ -232,6 +244,7 @@ func (s *Supervisor) askNext() {
 			return
 		}
 	}
+	s.tell()
 	s.phase = running
 	s.stop(Hung, unix.SIGTERM)
 }

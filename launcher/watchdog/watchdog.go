@@ -17,6 +17,7 @@ const Interval = time.Second
 type Sighting struct {
 	control.Waiting // for longer than a moment
 	Calls           uint64
+	Moves           uint64       // another number if something of a message has come
 	Last            control.Call // the latest one, if there were calls
 	Step            int
 	Saved           time.Time
@@ -32,7 +33,7 @@ func (s *Sighting) waits() bool {
 
 // same reports whether nothing has moved between two looks at one rank.
 func (s *Sighting) same(b *Sighting) bool {
-	return s.Calls == b.Calls && s.Step == b.Step && s.Saved.Equal(b.Saved) &&
+	return s.Calls == b.Calls && s.Moves == b.Moves && s.Step == b.Step && s.Saved.Equal(b.Saved) &&
 		s.Joined == b.Joined && s.Ended == b.Ended && s.Elsewhere == b.Elsewhere &&
 		slices.EqualFunc(s.Waits, b.Waits, func(v, w control.Wait) bool {
 			return v.Call == w.Call && v.On == w.On && v.Attended == w.Attended && v.Since.Equal(w.Since)
@@ -196,9 +197,14 @@ func (w *Watchdog) certain(c *deadlock.Circle) bool {
 	for _, r := range c.Crossed {
 		// The answer to the last look's question counts: the rank has not moved since.
 		certain = certain && w.still[r] >= crossingLooks && w.OnlyWaits(r, w.looks-1)
+	}
+	if certain && !w.Busy(c.Involved) {
+		return true
+	}
+	for _, r := range c.Crossed { // after Busy, since to answer keeps a rank busy
 		if w.still[r] >= crossingLooks-1 {
 			w.Ask(r, w.looks)
 		}
 	}
-	return certain && !w.Busy(c.Involved)
+	return false
 }

@@ -14,12 +14,13 @@ import (
 
 // A scene is what some ranks do, and a watchdog that sees it.
 type scene struct {
-	ranks []Sighting
-	busy  []int
-	acts  []int          // ranks with a goroutine that may act
-	asked map[int]uint64 // by rank: the latest question
-	now   time.Time
-	dog   Watchdog
+	ranks  []Sighting
+	busy   []int
+	acts   []int          // ranks with a goroutine that may act
+	asked  map[int]uint64 // by rank: the latest question
+	asking bool           // a rank that was asked in a look is busy in it
+	now    time.Time
+	dog    Watchdog
 }
 
 // newScene has rank r wait for on[r], or compute if that is -1.
@@ -40,7 +41,9 @@ func newScene(on ...int) *scene {
 			return it
 		},
 		Busy: func(ranks []int) bool {
-			return slices.ContainsFunc(ranks, func(r int) bool { return slices.Contains(s.busy, r) })
+			return slices.ContainsFunc(ranks, func(r int) bool {
+				return slices.Contains(s.busy, r) || s.asking && s.asked[r] == s.dog.looks
+			})
 		},
 		Ask: func(r int, number uint64) { s.asked[r] = number },
 		OnlyWaits: func(r int, number uint64) bool {
@@ -103,6 +106,8 @@ func TestWatchdog(t *testing.T) {
 		{"over two communicators, and a goroutine of one rank sleeps", []int{1, 0},
 			func(s *scene) { s.ranks[0].Waits[0].Comm, s.acts = 7, []int{0} }, 59, ""},
 		{"within one, and a goroutine of one rank sleeps", []int{1, 0}, func(s *scene) { s.acts = []int{0} }, 2, circle},
+		{"over two communicators, and ranks are busy when they are asked", []int{1, 0},
+			func(s *scene) { s.ranks[0].Waits[0].Comm, s.asking = 7, true }, 5, circle},
 		{"a circle that is ignored", []int{1, 0}, func(s *scene) { s.dog.Circles = false }, 60, ""},
 		{"a circle that is ignored, until the limit", []int{1, 0},
 			func(s *scene) { s.dog.Circles = false }, 61, "nothing has moved for 1m0s (--hang-timeout); [0 1]"},
@@ -154,6 +159,20 @@ func TestACircleCountsOnceNoGoroutineMayAct(t *testing.T) {
 	}
 	if got, want := s.why(1), "rank 0 waits for rank 1 waits for rank 0; [0 1]"; got != want {
 		t.Errorf("when it has Ended: %q, want %q", got, want)
+	}
+}
+
+func TestPartsOfMessagesAreMovement(t *testing.T) {
+	s := newScene(1, 0)
+	s.ranks[0].Waits[0].Comm = 7
+	for range 100 {
+		s.ranks[1].Moves++
+		if got := s.why(1); got != "" {
+			t.Fatalf("while a message comes: %q", got)
+		}
+	}
+	if got, want := s.why(4), "rank 0 waits for rank 1 waits for rank 0; [0 1]"; got != want {
+		t.Errorf("when nothing comes any more: %q, want %q", got, want)
 	}
 }
 

@@ -1,0 +1,42 @@
+package commtest
+
+import (
+	"context"
+	"errors"
+
+	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/comm/message"
+)
+
+// ReceiveFirst has two ranks receive a message from each other, which is a hang.
+func ReceiveFirst(ctx context.Context, world *comm.Comm) error {
+	m, err := message.New(ctx, world)
+	if err != nil {
+		return err
+	}
+	_, err = message.Recv(ctx, m, make([]int, 1), 1-world.Rank(), 0)
+	return err
+}
+
+// LongMessages has rank 1 wait for messages that take seconds, and rank 0 for its answer, which is none.
+func LongMessages(ctx context.Context, world *comm.Comm) error {
+	m, err := message.New(ctx, world)
+	if err != nil {
+		return err
+	}
+	var parts []*message.Request
+	buf, answer := make([]byte, 100<<20), make([]int, 1)
+	for range 60 {
+		if world.Rank() == 0 {
+			parts = append(parts, message.ISend(m, buf, 1, 0))
+		} else {
+			parts = append(parts, message.IRecv(m, buf, 0, 0))
+		}
+	}
+	if world.Rank() == 0 {
+		_, err = message.Recv(ctx, m, answer, 1, 1)
+	} else if _, err = parts[len(parts)-1].Wait(ctx); err == nil {
+		err = message.Send(ctx, m, answer, 0, 1)
+	}
+	return errors.Join(err, message.WaitAll(ctx, parts...), m.Close(ctx))
+}
