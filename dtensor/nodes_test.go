@@ -219,3 +219,54 @@ func TestNodesAtLeavesAreAddedUp(t *testing.T) {
 		})
 	}
 }
+
+// With SameBits such ranks add up nodes of the gradient of a bias too, of rows that were moved once, for the weight.
+func TestBiasAtLeavesIsAddedUp(t *testing.T) {
+	const rows, in, out = 2048, 8, 16
+	for _, ranks := range []int{3, 5, 6, 7} {
+		onMesh(t, []int{ranks}, func(ctx context.Context, m *dtensor.Mesh) error {
+			m.SetSameBits(true)
+			normal := func(stream uint64, p layout.Placement, shape ...int) T {
+				return dtensor.Normal(m, dtensor.Key{Stream: stream}, 0, 1, shape, p)
+			}
+			x, w, bias := normal(1, layout.Shard(0), rows, in), normal(2, layout.Replicate(), out, in), normal(3, layout.Replicate(), out)
+			record := m.Comm().Record()
+			_, _, err := dtensor.ValueAndGrad(ctx, func() T { return x.Linear(w, bias).Square().Sum(nil, false) }, w, bias)
+			record.Stop()
+			if err != nil {
+				return err
+			}
+			moves := 0
+			for by, n := range record.Stats().Causes {
+				if by.Kind == comm.AllToAllVKind {
+					moves += n.Calls
+				}
+			}
+			if moves != 3 { // of the output for the loss, of dy and of x
+				return fmt.Errorf("mesh %v: %d moves, want 3: %v", m, moves, record.Stats().Causes)
+			}
+			return nil
+		})
+	}
+}
+
+// With SameBits a sum whose terms lie at leaves is a node or two of each rank, which go to all in one call.
+func TestSumsAtLeavesAreAddedUp(t *testing.T) {
+	const out = 5
+	for ranks, rows := range map[int]int{3: 8, 6: 16} {
+		onMesh(t, []int{ranks}, func(ctx context.Context, m *dtensor.Mesh) error {
+			m.SetSameBits(true)
+			x := dtensor.Normal(m, dtensor.Key{}, 0, 1, []int{rows, out}, layout.Shard(0))
+			record := m.Comm().Record()
+			err := dtensor.Try(ctx, m, func() { x.Sum([]int{0}, false) })
+			record.Stop()
+			if err != nil {
+				return err
+			}
+			if stats := record.Stats(); stats.Calls() != "AllGatherV×1" || stats.Total().Bytes > 2*4*out {
+				return fmt.Errorf("mesh %v: %s: %v", m, stats.Calls(), stats.Causes)
+			}
+			return nil
+		})
+	}
+}

@@ -172,7 +172,9 @@ func (x *Tensor) Linear(w, bias *Tensor) *Tensor {
 				}
 			}
 			if b.node != nil {
-				b.accumulate(linearGrad(gy, a))
+				var dw *Tensor
+				dw, gy = linearGrad(gy, a)
+				b.accumulate(dw)
 			}
 			if bias != nil && bias.node != nil {
 				bias.accumulateSum(gy, gy.DType())
@@ -198,21 +200,25 @@ func linearRule(x, w, bias *Tensor) (*layout.Rule, error) {
 //	dy [..., O]   x [..., I]   →   [O, I]
 //
 // A row dimension that both shard is contracted: the result is P(sum), or P(nodes), which are
-// float32 for narrow types.
-func linearGrad(dy, x *Tensor) *Tensor {
+// float32 for narrow types. cut is dy, as it was moved if that was to cut its rows at leaves.
+func linearGrad(dy, x *Tensor) (dw, cut *Tensor) {
 	m := dy.spec.mesh
 	r := m.rule(keyOf("LinearGrad", dy, x), func() (*layout.Rule, error) {
 		return layout.Contraction("LinearGrad", "...o,...i->oi", [][]int{dy.spec.shape, x.spec.shape})
 	}, dy, x)
+	cut = dy
 	dy, x = dy.to(r.in[0], "LinearGrad"), x.to(r.in[1], "LinearGrad")
-	if m.outside() {
-		return m.empty(r.out[0], x.DType())
-	}
-	dw := wrap(r.out[0], r.product(rows(dy.local), rows(x.local), true, false, "LinearGrad"))
 	if r.nodes != nil {
-		return dw.ofType(x.DType())
+		cut = dy
 	}
-	return dw
+	if m.outside() {
+		return m.empty(r.out[0], x.DType()), cut
+	}
+	dw = wrap(r.out[0], r.product(rows(dy.local), rows(x.local), true, false, "LinearGrad"))
+	if r.nodes != nil {
+		dw = dw.ofType(x.DType())
+	}
+	return dw, cut
 }
 
 // rows returns t as a matrix of its last dimension's rows.

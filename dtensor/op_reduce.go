@@ -181,9 +181,27 @@ func (x *Tensor) reduceBy(op kernel.ReduceOp, dims []int, keepdim bool, f func(x
 			list = append(list, d)
 		}
 	}
-	out := wrap(r.out[0], f(in.local, list))
+	out := wrap(r.out[0], r.reduction(in.local, list, f, key.op))
 	out.detect(op.String(), in)
 	return out
+}
+
+// reduction returns f, a reduction over dims. Nodes that are not one of each rank are added up.
+func (r *rule) reduction(x *tensor.Tensor, dims []int, f func(x *tensor.Tensor, dims []int) *tensor.Tensor, cause string) *tensor.Tensor {
+	if r.nodes == nil {
+		return f(x, dims)
+	}
+	s, at := r.out[0], 0
+	mine := r.nodes[s.mesh.Coord()[r.along]]
+	parts := make([]*tensor.Tensor, len(mine))
+	for i, leaves := range mine {
+		n := x.Dim(0) / sum(mine) * leaves // the outermost index that is summed over
+		parts[i] = f(tensor.Narrow(x, 0, at, n), dims).Reshape(1, product(s.local))
+		at += n
+	}
+	nodes := tensor.Cat(0, parts...)
+	defer nodes.Free()
+	return s.mesh.AddNodes(s.mesh.groupOf(1<<r.along), nodes, r.nodes, cause, s.local...)
 }
 
 var reduceOps = [...]layout.ReduceOp{kernel.OpSum: layout.Sum, kernel.OpProd: layout.Prod, kernel.OpAmax: layout.Max,

@@ -20,7 +20,8 @@ import (
 //	R,S(0)     S(0),R  S(0),R  a status and a count, 1 of the rows  1 of ids and rows
 //
 // Values and gradients are those of Lookup(weight, ids, o).Redistribute(to...),
-// to the bit, and all other layouts are looked up so. It throws as these do.
+// to the bit, and all other layouts are looked up so, with dtensor.Mesh.SameBits every one: the gradients of
+// equal ids are then added up in the order of one rank. It throws as these do.
 func LookupAs(weight, ids *dtensor.Tensor, o Options, to ...layout.Placement) *dtensor.Tensor {
 	return (&Table{weight: weight, options: o}).LookupAs(ids, to...)
 }
@@ -35,7 +36,7 @@ func (t *Table) LookupAs(ids *dtensor.Tensor, to ...layout.Placement) *dtensor.T
 	checkIDs(op, weight, ids, s)
 	p := rolesOf(op, weight, ids, s)
 	replies, wholeRows := p.fromOwners(weight, ids, s, to), p.wholeRows(weight, s, to)
-	if !replies && !wholeRows || !p.mesh.Inside() || t.stored != nil {
+	if !replies && !wholeRows || !p.mesh.Inside() || p.mesh.SameBits() || t.stored != nil {
 		return t.lookUp(ids).Redistribute(to...)
 	}
 	shape := append(slices.Clone(ids.Shape()), weight.Dim(1))

@@ -16,11 +16,12 @@ import (
 )
 
 // TestLookupAsIsLookupAndRedistribute compares the two, to the bit, for every
-// placement of table, ids and result.
+// placement of table, ids and result, with same bits and without.
 func TestLookupAsIsLookupAndRedistribute(t *testing.T) {
 	for _, mesh := range meshes {
-		for _, s := range sizes {
+		for k, s := range slices.Concat(sizes, sizes) {
 			meshtest.On(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+				m.SetSameBits(k < len(sizes))
 				for i, w := range meshtest.Combinations(len(mesh), replicate, shard0, shard1) {
 					for j, at := range meshtest.Combinations(len(mesh), replicate, shard0) {
 						for _, to := range meshtest.Combinations(len(mesh), replicate, shard0) {

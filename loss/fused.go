@@ -12,7 +12,7 @@ type tiled struct {
 	most                   limits         // of a block
 	hidden, weight         *tensor.Tensor // local: [positions, H] and [n, H]
 	wantHidden, wantWeight bool
-	dHidden, dWeight       *tensor.Tensor // of the sum of the losses; nil if not wanted. With leaves dHidden is of each node
+	dHidden, dWeight       *tensor.Tensor // of the sum of the losses; nil if not wanted. Of fused dHidden is of each node, and wide
 }
 
 // tileRest is the part of the workspace, in bytes, for the rows of all positions; a tile has
@@ -24,7 +24,7 @@ const tileRest = 16 << 20
 func (t *tiled) tilePositions() int {
 	w := t.o.workspace()
 	bytes := w - min(tileRest, w/4)
-	return max(1, bytes/t.dtype.Size()/max(t.classesOfRank(), 1))
+	return max(1, bytes/t.logitBytes()/max(t.classesOfRank(), 1))
 }
 
 // classesOfRank returns how many classes a rank has if they are divided evenly, rounded
@@ -40,25 +40,35 @@ func (t *tiled) classesOfRank() int {
 // fused returns the local result and computes the gradients of the sum of the
 // losses, tile by tile, and in a tile node by node:
 //
-//	logits = hidden·weightᵀ, of the tile's positions
-//	dLogits, over the logits
+//	logits = hidden·weightᵀ, of the tile's positions, float32 for bfloat16
+//	dLogits, over the logits or in bfloat16
 //	dHidden = dLogits·weight     dWeight += dLogitsᵀ·hidden
 func fused[T dtype.Float](t *tiled) *tensor.Tensor {
 	bad := t.label()
 	dev, width := t.hidden.Device(), t.hidden.Dim(1)
 	if t.wantHidden {
-		t.dHidden = tensor.New(dev, t.dtype, len(t.mine)*t.outer, width)
-	}
-	switch {
-	case t.wantWeight && t.outer > 0:
-		t.dWeight = tensor.NewLike(t.weight) // the first tile writes it
-	case t.wantWeight:
-		t.dWeight = tensor.ZerosLike(t.weight)
+		t.dHidden = tensor.New(dev, t.wide, len(t.mine)*t.outer, width)
 	}
 	run := min(t.tilePositions(), max(t.outer, 1))
-	tile, stats := tensor.New(dev, t.dtype, run*t.n), tensor.New(dev, t.wide, len(t.mine)*run, kernel.Stats)
+	var dWeight *tensor.Tensor // what is added up: t.dWeight or the same in float32
+	if t.wantWeight {
+		t.dWeight = tensor.NewLike(t.weight) // the first tile writes it
+		if dWeight = t.dWeight; t.dtype.Narrow() && run < t.outer && t.classesOfRank()*width*t.wide.Size() <= t.most.weightBytes() {
+			dWeight = tensor.New(dev, t.wide, t.n, width)
+			defer dWeight.Free()
+		}
+		if t.outer == 0 {
+			tensor.Fill(t.dWeight, 0)
+		}
+	}
+	tile, stats := tensor.New(dev, t.wide, run*t.n), tensor.New(dev, t.wide, len(t.mine)*run, kernel.Stats)
 	defer tile.Free()
 	defer stats.Free()
+	grad := tile // of the logits
+	if t.dtype.Narrow() && (t.wantHidden || t.wantWeight) {
+		grad = tensor.New(dev, t.dtype, run*t.n)
+		defer grad.Free()
+	}
 	for at := 0; at < t.outer; at += run {
 		k := min(run, t.outer-at)
 		h := tensor.Narrow(t.hidden, 0, at, k)
@@ -82,16 +92,20 @@ func fused[T dtype.Float](t *tiled) *tensor.Tensor {
 		}
 		shift, coef := coefficients(nodes[0], ones)
 		for i, j := range nodes {
-			tensor.CrossEntropyGrad(j.x, j.x, j.y, j.lo, shift, coef, j.weight)
+			dx := j.in(t, grad)
+			tensor.CrossEntropyGrad(dx, j.x, j.y, j.lo, shift, coef, j.weight)
 			if t.wantHidden {
-				tensor.MatMulTo(tensor.Narrow(t.dHidden, 0, i*t.outer+at, k), j.x, j.of(t, t.weight), false, false, false)
+				tensor.MatMulTo(tensor.Narrow(t.dHidden, 0, i*t.outer+at, k), dx, j.of(t, t.weight), false, false, false)
 			}
 			if t.wantWeight {
-				tensor.MatMulTo(j.of(t, t.dWeight), j.x, h, true, false, at > 0)
+				tensor.MatMulTo(j.of(t, dWeight), dx, h, true, false, at > 0)
 			}
 		}
 		shift.Free()
 		coef.Free()
+	}
+	if dWeight != t.dWeight && t.outer > 0 {
+		tensor.CastTo(t.dWeight, dWeight)
 	}
 	return reduce[T](t.job, bad)
 }
@@ -102,10 +116,11 @@ func (t *tiled) nodesOf(at, k int, tile *tensor.Tensor) (nodes []*job) {
 	lo := 0
 	for _, leaves := range t.mine {
 		n := t.n / sum(t.mine) * leaves
-		j := t.part(at, k, tensor.Narrow(tile, 0, k*lo, k*n).Reshape(k, n))
+		j := t.part(at, k, nil)
 		if j.lo, j.n, j.mine = t.lo+lo, n, []int{leaves}; j.weight != nil {
 			j.weight = tensor.Narrow(j.weight, 0, lo, n)
 		}
+		j.x = j.in(t, tile)
 		nodes, lo = append(nodes, j), lo+n
 	}
 	return nodes
@@ -120,6 +135,11 @@ func (t *tiled) part(at, k int, x *tensor.Tensor) *job {
 	j.sharding, j.x, j.rows = &p, x, t.rows[at:at+k] // x may be nil: what reads it is not called
 	j.y = tensor.Narrow(t.y.Reshape(t.outer), 0, at, k)
 	return &j
+}
+
+// in returns the room of a node's logits in that of a tile.
+func (j *job) in(t *tiled, tile *tensor.Tensor) *tensor.Tensor {
+	return tensor.Narrow(tile, 0, j.outer*(j.lo-t.lo), j.outer*j.n).Reshape(j.outer, j.n)
 }
 
 // of returns the rows of a tensor of t's local classes that are a node's.

@@ -20,7 +20,7 @@ import (
 //	hidden  weight  targets  result  communication                      gradients of hidden, weight
 //	R       R       R        R       none                               R, R
 //	R       S(0)    R        R       1 a tile, 4 numbers a position     P(sum), S(0)   (with same bits R, S(0))
-//	S(d)    R       S(d)     R       1 of 2 numbers and a status        S(d), P(sum)
+//	S(d)    R       S(d)     R       1 of 2 numbers and a status        S(d), P(sum)   (with same bits as the second)
 //
 // with d any dimension but the last. Operands in other layouts are redistributed first,
 // to one of these rows for each axis of the mesh: the second if weight shards its classes
@@ -33,12 +33,12 @@ import (
 // the statistics and for the gradients.
 //
 // Hidden and weight are both float32, float64 or bfloat16. bfloat16 is computed in blocks
-// on every device; the loss, the class weights, the logits of a tile and all that is
+// on every device, with same bits in tiles on a CPU; the loss, the class weights, the logits of a tile and all that is
 // computed from them are float32. The gradient of the logits is rounded before the
 // products that give the gradients of hidden and weight. These are added up in float32
 // and rounded once, except that a gradient of the weight whose float32 form takes more
 // than an eighth of the workspace is rounded once for each block. Both are rounded again
-// when they are scaled by the gradient of the loss.
+// when they are scaled by the gradient of the loss, but with same bits that of hidden only then.
 //
 // Options are those of CrossEntropy with targets that are classes. Reduction
 // None needs a gradient for each position, which the forward pass does not know: it
@@ -57,7 +57,7 @@ func linearCrossEntropy(hidden, weight, targets *dtensor.Tensor, o Options, most
 	if o.Reduction == None {
 		return linearNone(hidden, weight, targets, o)
 	}
-	tiles := tensor.OnHost(p.mesh.Device()) && !p.dtype.Narrow() && !most.onCPU
+	tiles := tensor.OnHost(p.mesh.Device()) && (!p.dtype.Narrow() || p.mesh.SameBits()) && !most.onCPU
 	if p.mesh.SameBits() {
 		var leaf int
 		var nodes [][]int
@@ -96,7 +96,8 @@ func linearCrossEntropy(hidden, weight, targets *dtensor.Tensor, o Options, most
 				dHidden = p.mesh.AddNodes(p.classGroup, dHidden, p.nodes, p.cause.hidden, h.Local().Shape()...)
 			}
 			tensor.ScaleTo(dHidden, g)
-			grads[0] = dtensor.Dense(p.mesh.Wrap(op, dHidden.Reshape(h.Local().Shape()...), nil, false, hidden.Shape(), p.dHidden...))
+			dHidden = tensor.Cast(dHidden, p.dtype).Reshape(h.Local().Shape()...)
+			grads[0] = dtensor.Dense(p.mesh.Wrap(op, dHidden, nil, false, hidden.Shape(), p.dHidden...))
 		}
 		if t.wantWeight {
 			tensor.ScaleTo(t.dWeight, g)
@@ -108,19 +109,28 @@ func linearCrossEntropy(hidden, weight, targets *dtensor.Tensor, o Options, most
 
 // sameOperands brings the operands to the layouts that they need with same bits: each rank adds up
 // all classes and positions, or, if the statistics are made leaf by leaf, the classes of which it
-// has nodes. leaf and nodes are as in a sharding.
+// has nodes: ranks that divide the positions divide the classes instead. leaf and nodes are as in a sharding.
 func sameOperands(hidden, weight *dtensor.Tensor, leaves bool) (h, w *dtensor.Tensor, leaf int, nodes [][]int) {
 	m := hidden.Mesh()
 	whole := m.Every(layout.Replicate())
 	places := slices.Clone(whole)
 	if leaves {
 		leaf = leafOf(weight.Dim(0))
+		divided := slices.Clone(whole)
 		for axis, p := range weight.Placements() {
-			if p.Shards(0) {
-				places[axis] = p
+			switch d, sharded := hidden.Placements()[axis].Dim(); {
+			case p.Shards(0):
+				places[axis], divided[axis] = p, p
+			case sharded && d < hidden.NDim()-1:
+				divided[axis] = layout.Shard(0)
 			}
 		}
-		places, nodes = layout.CutAtLeaves(weight.Layout().Axes(), places, 0, weight.Dim(0), leaf)
+		axes := weight.Layout().Axes()
+		if divided, nodes = layout.CutAtLeaves(axes, divided, 0, weight.Dim(0), leaf); len(nodes) > 1 {
+			places = divided
+		} else {
+			places, nodes = layout.CutAtLeaves(axes, places, 0, weight.Dim(0), leaf)
+		}
 	}
 	return hidden.Redistribute(whole...), weight.Redistribute(places...), leaf, nodes
 }

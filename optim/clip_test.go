@@ -62,9 +62,21 @@ func (c *clipped) norm() float64 {
 	return math.Sqrt(s)
 }
 
+// TestClipGradNorm measures and clips, in one call of one number. With SameBits the gradients whose parts are no nodes
+// are gathered before: those of 3 rows and of one row. The table of 6 rows has nodes on 2 ranks.
 func TestClipGradNorm(t *testing.T) {
-	for _, mesh := range [][]int{{1, 1}, {2, 1}, {1, 3}, {2, 2}} {
-		meshtest.On(t, mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+	for _, of := range []struct {
+		mesh []int
+		same bool
+		want string
+	}{
+		{[]int{1, 1}, false, ""}, {[]int{1, 1}, true, ""},
+		{[]int{2, 1}, false, "AllReduce×1"}, {[]int{2, 1}, true, "AllGatherV×3"},
+		{[]int{1, 3}, false, "AllReduce×1"}, {[]int{1, 3}, true, "AllGatherV×4"},
+		{[]int{2, 2}, false, "AllReduce×1"}, {[]int{2, 2}, true, "AllGather×1, AllGatherV×4"},
+	} {
+		meshtest.On(t, of.mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+			m.SetSameBits(of.same)
 			c := makeClipped(m)
 			want := c.norm()
 			for _, limit := range []float64{math.Inf(1), want * 2, want / 3} {
@@ -73,13 +85,11 @@ func TestClipGradNorm(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				stats := record.Stop()
-				calls := 0
-				if m.Size() > 1 {
-					calls = 1
-				}
-				if len(stats) != calls || calls == 1 && (stats[0].Kind != comm.AllReduceKind || stats[0].Bytes != 8) {
-					return fmt.Errorf("mesh %v: collectives %v, want %d of 8 bytes", m, stats, calls)
+				record.Stop()
+				stats := record.Stats()
+				if calls := stats.Calls(); calls != of.want || !of.same && m.Size() > 1 && stats.Total().Bytes != 8 {
+					return fmt.Errorf("mesh %v, same bits %v: the calls are %s of %d bytes, want %s: %v", m, of.same, calls, stats.Total().Bytes,
+						of.want, stats.Causes)
 				}
 				if math.Abs(got-want) > 1e-5*want {
 					return fmt.Errorf("mesh %v: norm %v, want %v", m, got, want)

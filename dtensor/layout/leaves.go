@@ -82,7 +82,7 @@ func (r *Rule) spineLeaf() int {
 // cut returns the row in which the ranks of an axis have one or two nodes of a sum; ok is false if they
 // cannot, or if one would have half more than its share.
 func (r *Rule) cut(ranks int) (row Row, ok bool) {
-	if !r.nodes || len(r.in) == 1 || r.spine == 0 || r.terms == 0 {
+	if !r.nodes || r.spine == 0 || r.terms == 0 {
 		return Row{}, false
 	}
 	leaf := r.spineLeaf()
@@ -124,10 +124,7 @@ func (r *Rule) nodesOf(in Layout, rows []Row) (nodes [][]int, along []int, ok bo
 			return nil, nil, false
 		}
 	}
-	if OneEach(nodes) {
-		return nodes, along, len(r.in) > 1 || r.keepsTail(in)
-	}
-	return nodes, along, len(r.in) > 1
+	return nodes, along, len(r.in) > 1 || r.keepsTail(in)
 }
 
 // OneEach reports whether nodes of CutAtLeaves are one of each rank, all of as many leaves: with Partial(Nodes) ranks

@@ -107,7 +107,7 @@ func (r *Rule) Unsplit() *Rule {
 
 // Nodes returns Unsplit with the rows by which each rank has a node of a sum, at least least of its
 // terms, and the result is Partial(Nodes): the outermost index of the sum is divided equally among
-// a power of two of ranks. Of a product each of any number of ranks along one axis may also have a node or two, cut at
+// a power of two of ranks. Each of any number of ranks along one axis may also have a node or two, cut at
 // leaves: see Choice.Nodes. Results of a reduction may then be sharded behind the last reduced
 // dimension where each rank has several side by side, as one rank has.
 func (r *Rule) Nodes(least int) *Rule {
