@@ -72,8 +72,8 @@ func flags(o *options) *flag.FlagSet {
 		"(default: a table of rows for each category)")
 	f.StringVar(&o.store, "store", "", "keep the rows of the largest tables in files in `DIR`, on a disk of each rank's host, which may be "+
 		"larger than memory (default: all tables are in memory)")
-	f.Float64Var(&o.cache, "cache", 64, "with -store, megabytes of rows that are in memory, on all ranks together: tables that fit in it, from "+
-		"the smallest on, and the most used rows of the others")
+	f.Float64Var(&o.cache, "cache", 64, "with -store, megabytes of rows that are in memory, on all ranks together: tables that fit in it, "+
+		"from the smallest on, and the most used rows of the others")
 	f.Uint64Var(&o.seed, "seed", 1, "of the invented log, parameters and batches")
 	f.IntVar(&o.batch, "batch", 512, "lines in a step, over all ranks")
 	f.IntVar(&o.steps, "steps", 0, "end after so many steps (default: what -epochs says)")

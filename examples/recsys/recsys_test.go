@@ -204,7 +204,8 @@ func TestStores(t *testing.T) {
 		t.Errorf("tables that fit are on disks: %v, %v", got, err)
 	}
 	o.cache = 0.0016
-	if _, err := stores(v, o, 1); err == nil || !strings.Contains(err.Error(), "-cache 0.0016: the rows that a step of 16 lines may change take 0.0") {
+	if _, err := stores(v, o, 1); err == nil ||
+		!strings.Contains(err.Error(), "-cache 0.0016: the rows that a step of 16 lines may change take 0.0") {
 		t.Errorf("a cache of 100 rows: %v", err)
 	}
 }
