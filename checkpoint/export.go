@@ -176,6 +176,11 @@ func (e *exporter) tensor(ctx context.Context, f io.Writer, t *fileTensor, owner
 	if e.err == nil {
 		e.err = err
 	}
+	for _, p := range parts {
+		if p.rows != nil && e.err == nil {
+			e.err = p.rows.Sync()
+		}
+	}
 	for s := range slabs(t.shape, slab) {
 		clear(counts)
 		for _, o := range owners {
@@ -214,6 +219,13 @@ func (e *exporter) pack(parts []localPart, owners []piece, s box, n, elem int) {
 		})
 		x := parts[i].data
 		for u := range runs(s, o.box) {
+			if rows := parts[i].rows; rows != nil {
+				if e.err = readStored(rows, u.y*elem, e.src[at:at+u.n*elem], parts[i].box.numel()/parts[i].box.size[0]*elem); e.err != nil {
+					return
+				}
+				at += u.n * elem
+				continue
+			}
 			x.Device().ToHost(unsafe.Pointer(&e.src[at]), unsafe.Add(x.Ptr(), u.y*elem), u.n*elem)
 			at += u.n * elem
 		}

@@ -170,7 +170,7 @@ func (f *fileTensor) parts() []localPart {
 			if m.transposed() {
 				p.data = tensor.Transpose(p.data, -2, -1)
 			}
-			list = append(list, localPart{m.placed(p.box), p.data})
+			list = append(list, localPart{m.placed(p.box), p.data, p.rows})
 		}
 	}
 	return list

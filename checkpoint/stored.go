@@ -95,6 +95,20 @@ func writeStored(w io.Writer, s dtensor.Stored, rows, rowBytes, blockBytes int, 
 	return string(text), nil
 }
 
+// readStored sets b to this rank's bytes from one on.
+func readStored(s dtensor.Stored, from int, b []byte, rowBytes int) error {
+	first, end := from/rowBytes, (from+len(b)+rowBytes-1)/rowBytes
+	if from == first*rowBytes && len(b) == (end-first)*rowBytes {
+		return s.ReadRows(first, b)
+	}
+	rows := make([]byte, (end-first)*rowBytes)
+	if err := s.ReadRows(first, rows); err != nil {
+		return err
+	}
+	copy(b, rows[from-first*rowBytes:])
+	return nil
+}
+
 // fillStored reads a tensor whose rows lie on a disk, some of them at a time. The ranks of a host do it
 // together.
 func (l *loader) fillStored(ctx context.Context, f *fileTensor) error {

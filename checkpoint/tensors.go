@@ -42,6 +42,7 @@ func (t *namedTensor) layout() string {
 type localPart struct {
 	box  box
 	data *tensor.Tensor
+	rows dtensor.Stored // that has them; nil: data
 }
 
 // parts returns what this rank holds of t, without empty boxes. It throws if t's
@@ -52,12 +53,13 @@ func (t *namedTensor) parts() []localPart {
 		if !ok {
 			return nil
 		}
-		return []localPart{{b, t.tensor.Local()}}
+		rows, _ := t.stored()
+		return []localPart{{b, t.tensor.Local(), rows}}
 	}
 	var list []localPart
 	for _, s := range t.shards.Shards() {
 		if s.Data.Numel() > 0 {
-			list = append(list, localPart{box{[]int{s.Offset[0], s.Offset[1]}, s.Data.Shape()}, s.Data})
+			list = append(list, localPart{box{[]int{s.Offset[0], s.Offset[1]}, s.Data.Shape()}, s.Data, nil})
 		}
 	}
 	return list

@@ -13,10 +13,10 @@ type batchLookup struct {
 	exchange
 	c     *Collection
 	j     *Jagged
-	at    []int            // of each feature in the batch
-	first [][]int          // by table: where the ids of each of its features begin among them
-	count [][]int64        // [feature][rank of batch] ids, where the op needs them
-	rows  []*tensor.Tensor // by table: the distinct rows of this rank's ids, [U, D]
+	at    []int          // of each feature in the batch
+	first [][]int        // by table: where the ids of each of its features begin among them
+	count [][]int64      // [feature][rank of batch] ids, where the op needs them
+	got   *tensor.Tensor // the rows that have come, see replies
 }
 
 // newLookup checks this rank's ids, with the other ranks where they have others.
@@ -27,7 +27,7 @@ func (c *Collection) newLookup(op string, j *Jagged, at []int, counted bool) *ba
 		v.renormalize(v.requestedRows())
 	}
 	v.fetch(v.requested)
-	v.rows = v.reply()
+	v.got = v.replies()
 	return v
 }
 

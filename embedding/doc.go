@@ -70,7 +70,11 @@
 // collective of a number tells the ranks whether all disks have answered. It is trained by Fuse alone, with an
 // optimizer that changes only the rows that were looked up: RowAdagrad, SparseAdam, and SGD and Adagrad without
 // momentum and weight decay. All rows that a step changes have to fit into the Cache. Each rank has whole rows, in
-// blocks: RowWise over all axes of more than one rank, or TableWise. MaxNorm and Export are refused.
+// blocks: RowWise over all axes of more than one rank, or TableWise. MaxNorm is refused. Export gathers the rows some at a time.
+//
+// Rows that leave memory are appended to the file together, so that no write is of one row; their records before
+// are dead, and are cleaned when they take a third of the file. So a file is half as large again as the rows
+// that have changed or have been loaded, about, and memory has four bytes for each row of the table.
 //
 // The files are scratch: they have no names, and the disk has their room again when the process ends, however it
 // does. So a crash loses what is not in a checkpoint, and nothing else. Checkpoints have the tensors

@@ -167,7 +167,10 @@ func (x *exchange) request() {
 
 // reply sends the requested rows to the ranks that requested them, and returns by table
 // the distinct rows of this rank's ids.
-func (x *exchange) reply() []*tensor.Tensor {
+func (x *exchange) reply() []*tensor.Tensor { return x.unpack(x.replies()) }
+
+// replies is reply up to the rows as they have come: peer by peer and for each table by table, one after the other.
+func (x *exchange) replies() *tensor.Tensor {
 	dev, dt := x.mesh.Device(), x.dtype
 	send, receive := counters(x.replyPeers)
 	for i := range x.replyPeers {
@@ -209,6 +212,12 @@ func (x *exchange) reply() []*tensor.Tensor {
 	if got != mine {
 		mine.Free()
 	}
+	return got
+}
+
+// unpack returns by table the distinct rows of this rank's ids, which have come.
+func (x *exchange) unpack(got *tensor.Tensor) []*tensor.Tensor {
+	dev, dt := x.mesh.Device(), x.dtype
 	if x.inOrder && x.replyGroup == x.requestGroup {
 		return []*tensor.Tensor{got.Reshape(x.distinct[0].Index.Numel(), x.tables[0].width)}
 	}

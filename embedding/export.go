@@ -14,35 +14,142 @@ import (
 
 // Export writes the rows of the table, in float32 and by their numbers, into a file that
 // package serve answers lookups from, in place of what is at path. The first rank of the
-// mesh writes it and holds all rows meanwhile. Export is collective over the mesh, and its
-// error the same on every rank of it; a rank outside does nothing.
+// mesh writes it and holds all rows meanwhile, of a table with a Store some at a time. Export is
+// collective over the mesh, and its error the same on every rank of it; a rank outside does nothing.
 func (t *Table) Export(ctx context.Context, path string) error {
-	_, _, err := export(ctx, "Export", t.weight.Mesh(), t.gathered, path, false)
+	_, _, err := export(ctx, "Export", t.weight.Mesh(), t.whole, path, false)
 	return err
 }
 
 // ExportChanges writes the rows that have changed since the last Export or ExportChanges
 // at path, as serve.Update does, and returns how many. It is collective as Export is.
 func (t *Table) ExportChanges(ctx context.Context, path string) (changed int, err error) {
-	changed, _, err = export(ctx, "ExportChanges", t.weight.Mesh(), t.gathered, path, true)
+	changed, _, err = export(ctx, "ExportChanges", t.weight.Mesh(), t.whole, path, true)
 	return changed, err
 }
 
-func (t *Table) gathered() (keys, rows *tensor.Tensor) { return nil, t.weight.GatherTo(0) }
+// An exported is the rows of a table with their keys, on the first rank.
+type exported struct {
+	dim  int
+	rows iter.Seq2[int64, []float32]
+	rest func() // is called when no more rows are wanted
+}
+
+func (t *Table) whole(op string) exported {
+	if t.stored != nil {
+		return t.stored.whole(op)
+	}
+	return wholeOf(nil, t.weight.GatherTo(0))
+}
+
+// wholeOf lists rows [n, D] under their keys, nil for their numbers; rows is nil but on the first rank.
+func wholeOf(keys, rows *tensor.Tensor) exported {
+	if rows == nil {
+		return exported{}
+	}
+	return exported{rows.Dim(1), served(keys, rows, 0), func() {}}
+}
+
+// wholePiece is how many bytes of rows with a Store the first rank gathers at a time.
+const wholePiece = 1 << 20
+
+// whole reads the rows piece by piece: the first rank as it wants them, the others as long as it does.
+func (s *stored) whole(op string) exported {
+	mesh := s.weight.Mesh()
+	var err error
+	if s.rows != nil {
+		err = s.rows.Sync()
+	}
+	s.agree(mesh, op, err)
+	v, dim := s.weight.Dim(0), s.weight.Dim(1)
+	n, first := max(1, wholePiece/(dim*s.weight.DType().Size())), 0
+	next := func(wanted bool) (rows *tensor.Tensor, ok bool) {
+		goOn := []int64{0}
+		if wanted && first < v {
+			goOn[0] = 1
+		}
+		mesh.Do(mesh.Comm(), comm.Call{Kind: comm.BroadcastKind, Dst: comm.Of(goOn), Cause: op + ": whether more is wanted"})
+		if goOn[0] == 0 {
+			return nil, false
+		}
+		rows = s.gather(op, first, min(n, v-first))
+		first += n
+		return rows, true
+	}
+	if mesh.Comm().Rank() != 0 {
+		for ok := true; ok; {
+			_, ok = next(true)
+		}
+		return exported{}
+	}
+	ended := false
+	return exported{dim, func(yield func(int64, []float32) bool) {
+		for !ended {
+			at := int64(first)
+			rows, ok := next(true)
+			if ended = !ok; ended {
+				return
+			}
+			for key, row := range served(nil, rows, at) {
+				if !yield(key, row) {
+					return
+				}
+			}
+			rows.Free()
+		}
+	}, func() {
+		if !ended {
+			next(false)
+		}
+	}}
+}
+
+// gather returns n consecutive rows on the first rank.
+func (s *stored) gather(op string, first, n int) *tensor.Tensor {
+	mesh, l, width := s.weight.Mesh(), s.weight.Layout(), s.weight.Dim(1)
+	counts := make([]int, mesh.Size())
+	lo, hi := 0, 0 // of this rank
+	for i := range counts {
+		begin, size := l.Span(l.Axes().Coord(i), 0)
+		from := max(begin, first)
+		if to := min(begin+size, first+n); from < to {
+			counts[i] = (to - from) * width
+			if i == mesh.Comm().Rank() {
+				lo, hi = from-begin, to-begin
+			}
+		}
+	}
+	mine := tensor.New(mesh.Device(), s.weight.DType(), hi-lo, width)
+	defer mine.Free()
+	var err error
+	if lo < hi {
+		err = s.rows.ReadRows(0, lo, bytesOf(mine))
+	}
+	s.agree(mesh, op, err)
+	var all *tensor.Tensor
+	call := comm.Call{Kind: comm.GatherVKind, Src: dtensor.BufferOf(mine), Cause: op + ": rows"}
+	if mesh.Comm().Rank() == 0 {
+		all = tensor.New(mesh.Device(), s.weight.DType(), n, width)
+		call.Dst, call.DstCounts = dtensor.BufferOf(all), counts
+	}
+	mesh.Do(mesh.Comm(), call)
+	return all
+}
 
 // Export writes the keys and their rows; see Table.Export.
 func (d *Dynamic) Export(ctx context.Context, path string) error {
-	_, _, err := export(ctx, "Export", d.mesh(), d.gathered, path, false)
+	_, _, err := export(ctx, "Export", d.mesh(), d.whole, path, false)
 	return err
 }
 
 // ExportChanges writes the rows that have changed and the keys that have lost theirs since
 // the last Export or ExportChanges at path, as serve.Update does, and returns how many.
 func (d *Dynamic) ExportChanges(ctx context.Context, path string) (changed, removed int, err error) {
-	return export(ctx, "ExportChanges", d.mesh(), d.gathered, path, true)
+	return export(ctx, "ExportChanges", d.mesh(), d.whole, path, true)
 }
 
-func (d *Dynamic) gathered() (keys, rows *tensor.Tensor) {
+func (d *Dynamic) whole(string) exported {
+	var keys, rows *tensor.Tensor
 	saved, free := d.Saved()
 	defer free()
 	for name, t := range saved {
@@ -59,11 +166,11 @@ func (d *Dynamic) gathered() (keys, rows *tensor.Tensor) {
 			rows = all
 		}
 	}
-	return keys, rows
+	return wholeOf(keys, rows)
 }
 
-// export writes the rows that gather brings to the first rank.
-func export(ctx context.Context, op string, mesh *dtensor.Mesh, gather func() (keys, rows *tensor.Tensor), path string, changes bool) (
+// export writes the rows that whole brings to the first rank.
+func export(ctx context.Context, op string, mesh *dtensor.Mesh, whole func(op string) exported, path string, changes bool) (
 	changed, removed int, err error) {
 	if !mesh.Inside() {
 		return 0, 0, nil
@@ -73,16 +180,17 @@ func export(ctx context.Context, op string, mesh *dtensor.Mesh, gather func() (k
 		Err              string
 	}
 	err = dtensor.Try(ctx, mesh, func() {
-		keys, rows := gather()
+		all := whole(op)
 		if mesh.Comm().Rank() != 0 {
 			return
 		}
 		var failed error
 		if changes {
-			done.Changed, done.Removed, failed = serve.Update(path, served(keys, rows))
+			done.Changed, done.Removed, failed = serve.Update(path, all.rows)
 		} else {
-			failed = serve.Write(path, rows.Dim(1), served(keys, rows))
+			failed = serve.Write(path, all.dim, all.rows)
 		}
+		all.rest()
 		if failed != nil {
 			done.Err = failed.Error()
 		}
@@ -99,8 +207,8 @@ func export(ctx context.Context, op string, mesh *dtensor.Mesh, gather func() (k
 	return done.Changed, done.Removed, nil
 }
 
-// served lists the rows [n, D] under their keys, nil for their numbers.
-func served(keys, rows *tensor.Tensor) iter.Seq2[int64, []float32] {
+// served lists the rows [n, D] under their keys, nil for their numbers from first on.
+func served(keys, rows *tensor.Tensor, first int64) iter.Seq2[int64, []float32] {
 	values, width := tensor.ToSlice[float32](tensor.Cast(rows, tensor.Float32)), rows.Dim(1)
 	var names []int64
 	if keys != nil {
@@ -108,7 +216,7 @@ func served(keys, rows *tensor.Tensor) iter.Seq2[int64, []float32] {
 	}
 	return func(yield func(int64, []float32) bool) {
 		for i := range rows.Dim(0) {
-			key := int64(i)
+			key := first + int64(i)
 			if names != nil {
 				key = names[i]
 			}

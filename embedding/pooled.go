@@ -50,24 +50,28 @@ func (c *Collection) Bags(j *Jagged) *Pooled {
 		return &Pooled{c.mesh.Wrap(op, tensor.New(c.mesh.Device(), c.dtype, 0), nil, false, shape, places...), c}
 	}
 	v := c.newLookup(op, j, at, false)
+	if v.even() {
+		return v.evenBags()
+	}
+	all := v.unpack(v.got)
+	v.got = nil
 	bags, inverses := make([]*pooling, len(c.features)), make([]*tensor.Tensor, len(c.features))
 	params, rows := j.positionParams(at), make([]*tensor.Tensor, len(c.features))
 	out := tensor.New(c.mesh.Device(), c.dtype, j.samples, c.width)
 	for t := range c.tables {
 		for i, f := range c.of[t] {
 			bags[f] = v.pooling(t, i, f)
-			y := bags[f].forward(v.rows[t], nil)
+			y := bags[f].forward(all[t], nil)
 			if inverse := j.inverse[at[f]]; inverse != nil { // the bags of the samples are copies
 				inverses[f] = listOf(c.mesh.Device(), inverse)
 				y = tensor.TakeRows(y, inverses[f], 0)
 			}
 			if j.positions[at[f]] != nil {
-				rows[f] = v.rows[t]
+				rows[f] = all[t]
 			}
 			tensor.UnpackBox(out, []int{0, c.features[f].at}, y.Reshape(y.Numel()), 0, y.Shape())
 		}
 	}
-	v.rows = nil
 	y := c.mesh.Wrap(op, out, nil, false, shape, places...)
 	y = dtensor.Record(op, y, append(c.inputs(), params...), func(gy *dtensor.Tensor) []dtensor.Grad {
 		dy := tensor.Widen(gy.Redistribute(places...).Local())

@@ -106,10 +106,9 @@ func slotsOf(s *stored, mesh *dtensor.Mesh, c Config) []int {
 		}
 		slots := int(float64(c.Cache/rowBytes) * (float64(n) / float64(c.Rows)))
 		slots = min(slots, 2*n+rowstore.Ways) / rowstore.Ways * rowstore.Ways
-		if slots < rowstore.Ways || slots > math.MaxInt32 || n >= math.MaxUint32 {
-			refuse("NewTable", "%s: Cache is %d bytes, which is %d of the %d rows of a rank; give room for %d to 2³¹, and no rank 2³² rows",
-				s.name,
-				c.Cache, slots, n, rowstore.Ways)
+		if slots < rowstore.Ways || slots > math.MaxInt32 || n > rowstore.MaxRows {
+			refuse("NewTable", "%s: Cache is %d bytes, which is %d of the %d rows of a rank; give room for %d to 2³¹, and no rank more than "+
+				"2³¹ rows", s.name, c.Cache, slots, n, rowstore.Ways)
 		}
 		sizes[i] = slots
 	}

@@ -37,7 +37,7 @@ type Config struct {
 	Store string
 	// Cache is how many bytes of rows are in memory if there is a Store, on all ranks together,
 	// divided among them as the rows are. What an optimizer remembers of these rows comes on
-	// top, and six bytes a row.
+	// top, ten bytes a row of the Cache, and four a row of the table.
 	Cache int
 
 	files    rowstore.Files // nil: the operating system's

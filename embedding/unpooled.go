@@ -96,10 +96,11 @@ func (v *batchLookup) share(axis int) *shares {
 		})
 	})
 	s.values = make([]*dtensor.Tensor, len(c.features))
+	all := v.unpack(v.got)
 	for t := range c.tables {
 		for i, f := range c.of[t] {
 			n, w := v.j.idsOf(v.at[f]).Numel(), c.features[f].width
-			y := tensor.TakeRows(v.rows[t], tensor.Narrow(v.distinct[t].Slot, 0, v.first[t][i], n), 0)
+			y := tensor.TakeRows(all[t], tensor.Narrow(v.distinct[t].Slot, 0, v.first[t][i], n), 0)
 			counts := make([]int, len(sizes))
 			for r := range counts {
 				counts[r] = int(v.count[f][r])
@@ -120,6 +121,6 @@ func (v *batchLookup) share(axis int) *shares {
 			})
 		}
 	}
-	v.rows = nil
+	v.got = nil
 	return s
 }

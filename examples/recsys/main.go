@@ -7,6 +7,7 @@
 //	gorun -np 2 ./examples/recsys -data train.txt    a log of yours, .gz too
 //	gorun -np 4 ./examples/recsys -data DIR -rows 20000000           of days DIR/day_0.gz, … as much of each
 //	gorun -np 4 ./examples/recsys -dynamic 64        raw ids in one table of keys, of 64 MB
+//	gorun -np 4 ./examples/recsys -store DIR -cache 64               the largest tables on a disk, 64 MB of rows in memory
 //	gorun -np 1 ./examples/recsys -generate log.txt  write the invented log to a file
 //	gorun -np 4 --max-restarts 3 ./examples/recsys -checkpoint DIR   go on after a crash
 //	gorun -np 2 ./examples/recsys -checkpoint DIR -resume            go on with another -np

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/gorun-spmd/gorun/data/criteo"
@@ -62,18 +63,58 @@ func (m *model) dense() []*dtensor.Tensor {
 	return append(nn.Tensors(m.bottom.Params()), nn.Tensors(m.top.Params())...)
 }
 
-// tablesFor describes the tables of a vocabulary in the given layouts.
-func tablesFor(v *criteo.Vocabulary, o *options, layouts []embedding.Layout) []embedding.CollectionTable {
+// tablesFor describes the tables of a vocabulary in the given layouts; stores has what of a table's rows is in memory,
+// in bytes, of those that are on disks.
+func tablesFor(v *criteo.Vocabulary, o *options, layouts []embedding.Layout, stores map[int]int) []embedding.CollectionTable {
 	var tables []embedding.CollectionTable
 	for f, rows := range v.Rows {
 		name := criteo.Feature(f)
-		tables = append(tables, embedding.CollectionTable{
-			Config: embedding.Config{Name: name, Rows: rows, Dim: o.dim, Layout: layouts[f],
-				Key: dtensor.Key{Seed: o.seed, Stream: tableStream + uint64(f)}, Std: spread},
-			Features: []string{name}, Mode: embedding.Sum})
+		c := embedding.Config{Name: name, Rows: rows, Dim: o.dim, Layout: layouts[f],
+			Key: dtensor.Key{Seed: o.seed, Stream: tableStream + uint64(f)}, Std: spread}
+		if cache, ok := stores[f]; ok {
+			c.Store, c.Cache = o.store, cache
+		}
+		tables = append(tables, embedding.CollectionTable{Config: c, Features: []string{name}, Mode: embedding.Sum})
 	}
 	return tables
 }
+
+// stores divides the cache: from the smallest table on each has all of its rows in memory while they fit in what
+// it would get if those that follow got as much. The others are on disks: each rank has room for what a step changes of
+// each, and they divide what is left by their sizes.
+func stores(v *criteo.Vocabulary, o *options, ranks int) (caches map[int]int, err error) {
+	if o.store == "" {
+		return nil, nil
+	}
+	order := make([]int, len(v.Rows))
+	for f := range order {
+		order[f] = f
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return v.Rows[a] - v.Rows[b] })
+	rowBytes := o.dim * 4
+	step := ranks * (o.batch + o.batch/4 + 2*cacheSet) // all lines of a batch may have rows of one rank
+	left, rows := int(o.cache*1e6)/rowBytes, 0
+	for len(order) > 0 && v.Rows[order[0]] <= max(step, left/len(order)) {
+		left -= v.Rows[order[0]]
+		order = order[1:]
+	}
+	for _, f := range order {
+		rows += v.Rows[f]
+		left -= step
+	}
+	if left < 0 {
+		return nil, fmt.Errorf("-cache %v: the rows that a step of %d lines may change take %.4g MB more; give them, or a smaller -batch",
+			o.cache, o.batch, float64(-left*rowBytes)/1e6)
+	}
+	caches = map[int]int{}
+	for _, f := range order {
+		caches[f] = (step + int(float64(left)*float64(v.Rows[f])/float64(rows))) * rowBytes
+	}
+	return caches, nil
+}
+
+// cacheSet is how many rows of a cache go together.
+const cacheSet = 16
 
 // tableStream is the first stream of random numbers of the tables; nn.Init
 // counts its own from 1. spread is their standard deviation to begin with.

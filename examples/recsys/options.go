@@ -29,6 +29,8 @@ type options struct {
 	measure   bool    // tables are planned for this machine's rates, not for embedding.TypicalRates
 	memory    float64 // megabytes of tables on a rank, 0: no limit
 	dynamic   float64 // megabytes of one table of keys on all ranks of tp, 0: 26 tables of rows
+	store     string  // the folder that the large tables are in, "": all are in memory
+	cache     float64 // megabytes of their rows that are in memory, on all ranks
 
 	seed      uint64
 	batch     int // lines in a step, over all ranks
@@ -68,6 +70,10 @@ func flags(o *options) *flag.FlagSet {
 		"otherwise, and its last bits differ")
 	f.Float64Var(&o.dynamic, "dynamic", 0, "look raw ids up in one table of keys, whose rows take `MB` megabytes together and come and go "+
 		"(default: a table of rows for each category)")
+	f.StringVar(&o.store, "store", "", "keep the rows of the largest tables in files in `DIR`, on a disk of each rank's host, which may be "+
+		"larger than memory (default: all tables are in memory)")
+	f.Float64Var(&o.cache, "cache", 64, "with -store, megabytes of rows that are in memory, on all ranks together: tables that fit in it, "+
+		"from the smallest on, and the most used rows of the others")
 	f.Uint64Var(&o.seed, "seed", 1, "of the invented log, parameters and batches")
 	f.IntVar(&o.batch, "batch", 512, "lines in a step, over all ranks")
 	f.IntVar(&o.steps, "steps", 0, "end after so many steps (default: what -epochs says)")
@@ -108,7 +114,7 @@ func (o *options) check(f *flag.FlagSet, size int) error {
 	if f.NArg() > 0 {
 		return fmt.Errorf("%q is no flag; -data names the log, -h lists the flags", f.Arg(0))
 	}
-	if err := train.Positive(f, "dim", "table-rows", "batch", "epochs", "lr", "table-lr"); err != nil {
+	if err := train.Positive(f, "dim", "table-rows", "batch", "epochs", "lr", "table-lr", "cache"); err != nil {
 		return err
 	}
 	switch {
@@ -122,6 +128,12 @@ func (o *options) check(f *flag.FlagSet, size int) error {
 		return fmt.Errorf("-dynamic %v: give a positive number of megabytes, or 0 for tables of rows", o.dynamic)
 	case o.dynamic > 0 && o.memory > 0:
 		return errors.New("-memory is for tables of rows and -dynamic says how much a table of keys has; give one of them")
+	case o.cache > 1e9:
+		return fmt.Errorf("-cache %v: give at most 1e9 megabytes", o.cache)
+	case o.store != "" && o.dynamic > 0:
+		return errors.New("-store keeps tables of rows on disks and -dynamic has one of keys; give one of them")
+	case o.store != "" && o.apart:
+		return errors.New("-unfused changes tables after the backward pass, and those of a -store are changed in it; give one of them")
 	case o.strict && o.data == "":
 		return errors.New("-strict is about the lines of -data; give it")
 	case o.generate != "" && o.data != "":

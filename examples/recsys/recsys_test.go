@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -164,6 +165,51 @@ func TestKeys(t *testing.T) {
 	}
 }
 
+// TestStore holds that tables on disks train on every mesh as in memory, to the bit on one like it, and go on from a
+// checkpoint on another, on disks or not.
+func TestStore(t *testing.T) {
+	args := []string{"-rows", "3001", "-batch", "113", "-steps", "8", "-dim", "5"}
+	want, auc := trained(t, 1, 1, 0, args...)
+	stored := append(args[:len(args):len(args)], "-store", t.TempDir(), "-cache", "0.24")
+	got, _ := trained(t, 1, 1, 0, stored...)
+	if !slices.Equal(got, want) {
+		t.Errorf("losses on a disk are %v, want %v", got, want)
+	}
+	for _, mesh := range [][2]int{{1, 2}, {2, 1}, {2, 2}} {
+		got, its := trained(t, mesh[0], mesh[1], 0, stored...)
+		if step, ok := programtest.Near(got, want); !ok || math.Abs(its-auc) > 1e-3 {
+			t.Errorf("mesh %v, step %d: losses %v, want %v; AUC %v, want %v", mesh, step, got, want, its, auc)
+		}
+	}
+	for _, to := range [][]string{stored, args} {
+		saved := []string{"-checkpoint", filepath.Join(t.TempDir(), "checkpoints"), "-every", "3"}
+		trained(t, 1, 2, 5, append(saved, stored...)...)
+		got, its := trained(t, 2, 1, 0, append(append(saved, "-resume"), to...)...)
+		if step, ok := programtest.Near(got, want); !ok || math.Abs(its-auc) > 1e-3 {
+			t.Errorf("resumed, step %d: losses %v, want %v; AUC %v, want %v", step, got, want, its, auc)
+		}
+	}
+}
+
+// TestStores holds that small tables are in memory, that all together have the cache, and that there is room for what a step changes.
+func TestStores(t *testing.T) {
+	v := &criteo.Vocabulary{Rows: [criteo.Categorical]int{2000, 10, 6000, 90}}
+	o := &options{store: "a", cache: 0.0096, dim: 4, batch: 16} // 600 rows; a step changes 52 of a table, at most
+	got, err := stores(v, o, 1)
+	if err != nil || len(got) != 2 || got[0] != (52+99)*16 || got[2] != (52+297)*16 {
+		t.Errorf("got %v, %v; want 151 rows of table 0 and 349 of table 2", got, err)
+	}
+	o.cache = 1
+	if got, err := stores(v, o, 1); len(got) != 0 || err != nil {
+		t.Errorf("tables that fit are on disks: %v, %v", got, err)
+	}
+	o.cache = 0.0016
+	if _, err := stores(v, o, 1); err == nil ||
+		!strings.Contains(err.Error(), "-cache 0.0016: the rows that a step of 16 lines may change take 0.0") {
+		t.Errorf("a cache of 100 rows: %v", err)
+	}
+}
+
 // TestOtherLogIsRefused holds that a checkpoint of tables with the rows of one log's values
 // does not go on with another log, and that one with raw ids does.
 func TestOtherLogIsRefused(t *testing.T) {
@@ -264,6 +310,10 @@ func TestBadCommandLines(t *testing.T) {
 		{"-memory -1", "-memory -1"},
 		{"-dynamic -1", "-dynamic -1"},
 		{"-dynamic 1 -memory 1", "give one of them"},
+		{"-dynamic 1 -store a", "give one of them"},
+		{"-store a -unfused", "give one of them"},
+		{"-store a -cache 0", "-cache 0"},
+		{"-cache 1e10", "-cache 1e+10"},
 		{"-table-lr NaN", "-table-lr NaN"},
 		{"-bottom 64,x", `"x" is no width`},
 		{"-top 0", `"0" is no width`},
@@ -313,6 +363,20 @@ func TestProgram(t *testing.T) {
 	if err := os.WriteFile(empty, nil, 0o666); err != nil {
 		t.Fatal(err)
 	}
+	var whole summary
+	for _, args := range [][]string{nil, {"-store", dir, "-cache", "0.1"}} { // the same state in memory and on a disk
+		stdout, stderr, status := example.Run(1, append(args, "-rows", "3000", "-steps", "5", "-batch", "32", "-dim", "4", "-json")...)
+		if status != 0 {
+			t.Fatalf("status %d\n%s", status, stderr)
+		}
+		programtest.Summary(t, stdout, &s)
+		if args == nil {
+			whole = s
+		} else if s.StateSHA256 != whole.StateSHA256 || !strings.Contains(stderr, "wanted rows found there") {
+			t.Errorf("on a disk the state has the sum %s, in memory %s; it says\n%s", s.StateSHA256, whole.StateSHA256, stderr)
+		}
+	}
+	example.Refuses(t, "-cache 0.01: the rows that a step", 1, "-store", dir, "-cache", "0.01")
 	example.Refuses(t, "-nosuch", 2, "-nosuch")
 	example.Refuses(t, "-dp 3", 2, "-dp", "3")
 	example.Refuses(t, "missing", 2, "-data", filepath.Join(dir, "missing"))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/data/criteo"
+	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/embedding"
 	"github.com/gorun-spmd/gorun/metrics"
 )
@@ -44,6 +45,10 @@ func report(ctx context.Context, world *comm.Comm, t *trainer, bad int, say func
 	if t.model.keys != nil {
 		keys = t.model.keys.Stats()
 	}
+	disks, err := t.disks(ctx)
+	if err != nil {
+		return err
+	}
 	sum, err := t.run.SHA256(ctx, world)
 	if err != nil || world.Rank() != 0 {
 		return err
@@ -64,6 +69,9 @@ func report(ctx context.Context, world *comm.Comm, t *trainer, bad int, say func
 		for _, table := range t.model.tables.Tables() {
 			s.Parameters += table.Weight().Numel()
 		}
+	}
+	for _, line := range disks {
+		say("%s", line)
 	}
 	if math.IsNaN(s.HeldOutLoss) || math.IsInf(s.HeldOutLoss, 0) {
 		return fmt.Errorf("recsys: the loss on the held-out lines is %v; lower -lr or -table-lr", s.HeldOutLoss)
@@ -86,4 +94,19 @@ func report(ctx context.Context, world *comm.Comm, t *trainer, bad int, say func
 		return json.NewEncoder(os.Stdout).Encode(s)
 	}
 	return nil
+}
+
+// disks says of each table on disks what they were asked.
+func (t *trainer) disks(ctx context.Context) (lines []string, err error) {
+	if t.model.tables == nil {
+		return nil, nil
+	}
+	err = dtensor.Try(ctx, t.mesh, func() {
+		for i, table := range t.model.tables.Tables() {
+			if _, stored := table.Weight().Stored(); stored {
+				lines = append(lines, fmt.Sprintf("%s: %v", t.names[i], table.StoreStats()))
+			}
+		}
+	})
+	return lines, err
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"iter"
+	"strings"
 
 	"github.com/gorun-spmd/gorun/checkpoint"
 	"github.com/gorun-spmd/gorun/data"
@@ -25,6 +27,7 @@ type trainer struct {
 	vocabulary     *criteo.Vocabulary
 	names          []string // of the tables
 	plan           []string // how the tables lie
+	stored         bool     // some are on disks
 
 	params   []*dtensor.Tensor
 	tables   []optim.Optimizer // one a table
@@ -47,11 +50,16 @@ func newTrainer(ctx context.Context, mesh *dtensor.Mesh, log *criteo.Data, o *op
 	var tables []embedding.CollectionTable
 	var plan string
 	if o.dynamic == 0 {
-		p, err := t.place(ctx)
+		caches, err := stores(t.vocabulary, o, mesh.Size())
+		if err != nil {
+			return nil, fmt.Errorf("recsys: %w", err)
+		}
+		layouts, its, err := t.place(ctx, caches)
 		if err != nil {
 			return nil, err
 		}
-		tables, plan = tablesFor(t.vocabulary, o, p.Layouts), p.Overview()
+		t.stored = len(caches) > 0
+		tables, plan = tablesFor(t.vocabulary, o, layouts, caches), its
 	}
 	for _, table := range tables {
 		t.names, t.plan = append(t.names, table.Name), append(t.plan, table.Layout.String())
@@ -61,12 +69,12 @@ func newTrainer(ctx context.Context, mesh *dtensor.Mesh, log *criteo.Data, o *op
 	}
 	rows := 0
 	if keys := t.model.keys; keys != nil {
-		keys.Follow(t.optimize(keys).State())
+		t.optimize(keys.Weight(), keys)
 		plan, rows = keys.String(), keys.Rows()
 		t.params, t.plan = []*dtensor.Tensor{keys.Param()}, []string{plan}
 	} else {
 		for i, table := range t.model.tables.Tables() {
-			t.optimize(table)
+			t.optimize(table.Resident(), table)
 			rows += t.vocabulary.Rows[i]
 		}
 		t.params = t.model.tables.Params()
@@ -80,17 +88,17 @@ func newTrainer(ctx context.Context, mesh *dtensor.Mesh, log *criteo.Data, o *op
 	return t, nil
 }
 
-// optimize makes the optimizer of a table, which changes its rows in the backward pass or
+// optimize makes the optimizer of a table, of which rows are in memory. It changes them in the backward pass or
 // after it.
-func (t *trainer) optimize(table interface {
-	Weight() *dtensor.Tensor
+func (t *trainer) optimize(rows *dtensor.Tensor, table interface {
+	Follow(state iter.Seq2[string, *dtensor.Tensor])
 	Fuse(update func(rows *dtensor.Rows) error)
-}) optim.Optimizer {
-	opt := optim.NewRowAdagrad([]*dtensor.Tensor{table.Weight()}, optim.RowAdagradConfig{})
+}) {
+	opt := optim.NewRowAdagrad([]*dtensor.Tensor{rows}, optim.RowAdagradConfig{})
+	table.Follow(opt.State())
 	if t.tables = append(t.tables, opt); !t.o.apart {
 		table.Fuse(func(rows *dtensor.Rows) error { return opt.Step([]dtensor.Grad{dtensor.Sparse(rows)}, t.o.tableRate) })
 	}
-	return opt
 }
 
 // setUp says what a run is and what a checkpoint of it has: the tables and the
@@ -101,7 +109,7 @@ func (t *trainer) setUp() {
 	} else {
 		for i, table := range t.model.tables.Tables() {
 			t.state.AddTensor("tables."+t.names[i], table.Weight())
-			t.state.AddTensors("optimizer.tables."+t.names[i]+".", t.tables[i].State())
+			t.state.AddTensors("optimizer.tables."+t.names[i]+".", table.State())
 		}
 	}
 	for i, p := range t.model.dense() {
@@ -120,26 +128,46 @@ func (t *trainer) setUp() {
 	}
 }
 
-// place plans where the tables lie.
-func (t *trainer) place(ctx context.Context) (*embedding.Plan, error) {
+// place plans where the tables lie, and says it in words. Those on disks, which have caches, are divided by rows over all ranks.
+func (t *trainer) place(ctx context.Context, caches map[int]int) (layouts []embedding.Layout, overview string, err error) {
 	rates := embedding.TypicalRates()
 	if t.o.measure {
-		var err error
 		if rates, err = embedding.MeasureRates(ctx, t.mesh, "tp"); err != nil {
-			return nil, err
+			return nil, "", err
 		}
 	}
 	part := t.learn.Cut(0, min(t.learn.Rows(), (t.o.batch-1)/t.mesh.Size()+1)) // like a rank's part of a batch
 	var demands []embedding.Demand
+	var disks []string
 	for f, rows := range t.vocabulary.Rows {
+		if cache, ok := caches[f]; ok {
+			disks = append(disks, fmt.Sprintf("%s (%d of %d rows)", criteo.Feature(f), cache/(4*t.o.dim), rows))
+			continue
+		}
 		sample := make([]int64, part.Rows())
 		for i := range sample {
 			sample[i] = t.vocabulary.Row(f, part.Codes[i*criteo.Categorical+f])
 		}
 		demands = append(demands, embedding.Demand{Name: criteo.Feature(f), Rows: rows, Dim: t.o.dim, IDs: 1, Sample: sample})
 	}
-	return embedding.NewPlan(demands, rates, embedding.PlanOptions{Axis: "tp", Ranks: t.o.tp, Copies: t.o.dp, Batch: t.o.batch,
+	plan, err := embedding.NewPlan(demands, rates, embedding.PlanOptions{Axis: "tp", Ranks: t.o.tp, Copies: t.o.dp, Batch: t.o.batch,
 		MemoryBytes: int(t.o.memory * 1e6), StateBytes: tensor.Float32.Size()})
+	if err != nil {
+		return nil, "", err
+	}
+	overview = plan.Overview()
+	if len(disks) > 0 {
+		overview += fmt.Sprintf("\non disks in %s, with the rows that are in memory: %s", t.o.store, strings.Join(disks, ", "))
+	}
+	for f, next := 0, 0; f < len(t.vocabulary.Rows); f++ {
+		if _, ok := caches[f]; ok {
+			layouts = append(layouts, embedding.RowWise("dp", "tp"))
+			continue
+		}
+		layouts = append(layouts, plan.Layouts[next])
+		next++
+	}
+	return layouts, overview, nil
 }
 
 // steps returns how many steps to make.
@@ -153,6 +181,9 @@ func (t *trainer) steps() int {
 // step makes one step and returns the loss from before it.
 func (t *trainer) step(ctx context.Context, step int) (float64, error) {
 	lines := t.order.Batch(step)
+	if err := t.prefetch(ctx, step+1); err != nil {
+		return 0, err
+	}
 	value, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
 		logits, labels := t.forward(t.learn, lines)
 		return loss.BinaryCrossEntropy(logits, labels, loss.Mean)
@@ -173,6 +204,17 @@ func (t *trainer) step(ctx context.Context, step int) (float64, error) {
 		t.model.keys.Advance()
 	}
 	return value.Item(), nil
+}
+
+// prefetch begins to read from the disks what a step needs.
+func (t *trainer) prefetch(ctx context.Context, step int) error {
+	if !t.stored || step >= t.run.Steps {
+		return nil
+	}
+	return dtensor.Try(ctx, t.mesh, func() {
+		_, _, ids := t.learn.Batch(t.mesh, t.vocabulary, t.order.Batch(step))
+		t.model.tables.Prefetch(ids)
+	})
 }
 
 // forward returns the model's logits of some lines, [B], and their labels.

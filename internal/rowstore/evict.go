@@ -1,33 +1,37 @@
 package rowstore
 
-import (
-	"cmp"
-	"slices"
-)
+import "slices"
 
-// A batch is rows that lost their slots and are to be written. Until they are, they are found here.
+// A batch is records that are to be written. Until they are, rows are found here.
 type batch struct {
 	rows []int
-	data []byte // a record of each
+	data []byte   // a record of each
+	keys []uint64 // sorted: a row, shifted by 32 bits, and its index in rows
+	runs []run    // where they are written
 	done chan struct{}
 	err  error
-	size int // bytes written
 }
 
 // evict puts the row of a slot into the batch of this call.
 func (s *Store) evict(slot int) {
-	if s.out == nil {
-		s.out = &batch{data: s.room()}
-	}
 	row := int(s.tags[slot]) - 1
-	s.out.rows = append(s.out.rows, row)
-	at := len(s.out.data)
-	s.out.data = slices.Grow(s.out.data, s.record)[:at+s.record]
-	record := s.out.data[at:]
+	record := s.append(row, nil)
 	for _, f := range s.fields {
 		copy(record[f.at:f.at+f.width], f.memory[slot*f.width:])
 	}
 	seal(record, row)
+}
+
+// append appends a record to the batch of this call, and returns its memory.
+func (s *Store) append(row int, record []byte) []byte {
+	if s.out == nil {
+		s.out = &batch{data: s.room()}
+	}
+	at := len(s.out.data)
+	s.out.rows = append(s.out.rows, row)
+	s.out.data = slices.Grow(s.out.data, s.record)[:at+s.record]
+	copy(s.out.data[at:], record)
+	return s.out.data[at:]
 }
 
 // room returns the memory of a batch before, for the records of another, or nil.
@@ -41,10 +45,12 @@ func (s *Store) room() []byte {
 	return data
 }
 
-// pending returns the record of a row that is to be written, nil if there is none.
+// pending returns the newest record of a row that is to be written, nil if there is none.
 func (s *Store) pending(row int) []byte {
 	for _, b := range slices.Backward(s.batches) {
-		if i, ok := slices.BinarySearch(b.rows, row); ok {
+		after, _ := slices.BinarySearch(b.keys, uint64(row+1)<<32)
+		if after > 0 && int(b.keys[after-1]>>32) == row {
+			i := int(uint32(b.keys[after-1]))
 			return b.data[i*s.record : (i+1)*s.record]
 		}
 	}
@@ -58,24 +64,37 @@ func (s *Store) write() error {
 	if s.out = nil; b == nil {
 		return nil
 	}
-	s.sort(b)
+	b.keys = make([]uint64, len(b.rows))
+	for i, row := range b.rows {
+		b.keys[i] = uint64(row)<<32 | uint64(i)
+	}
+	slices.Sort(b.keys)
 	s.batches = append(s.batches, b)
 	if len(s.batches) > 1 {
 		if err := s.finish(); err != nil {
 			return err
 		}
 	}
-	s.startWrite(b)
+	if err := s.startWrite(b); err != nil {
+		return err
+	}
+	s.clean(len(b.runs))
 	return nil
 }
 
 // startWrite writes a batch in the background.
-func (s *Store) startWrite(b *batch) {
+func (s *Store) startWrite(b *batch) (err error) {
+	if b.runs == nil {
+		if b.runs, err = s.log.give(len(b.rows), len(s.flights) > 0 || s.cleaning != nil); err != nil {
+			return s.wrap(-1, err)
+		}
+	}
 	b.done, b.err = make(chan struct{}), nil
 	go func() {
 		defer close(b.done)
 		b.err = s.put(b)
 	}()
+	return nil
 }
 
 // retry takes over what has been written, and tries again what could not be. It does not wait for
@@ -111,7 +130,9 @@ func (s *Store) finish() error {
 	b := s.batches[0]
 	for attempt := range 2 {
 		if b.done == nil {
-			s.startWrite(b)
+			if err := s.startWrite(b); err != nil {
+				return err
+			}
 		}
 		if err := s.await(b.done, b.rows[0], "writing"); err != nil {
 			return err
@@ -123,44 +144,26 @@ func (s *Store) finish() error {
 			return b.err
 		}
 	}
-	s.stats.BytesWritten += b.size
+	rows := b.rows
+	for _, r := range b.runs {
+		for i := range r.n {
+			s.log.set(rows[i], r.at+i)
+		}
+		rows = rows[r.n:]
+	}
+	s.stats.BytesWritten += len(b.data)
 	s.batches, s.spare = s.batches[1:], append(s.spare, b.data[:0])
 	return nil
 }
 
-// put writes the rows of a batch, neighbours at once.
+// put writes the records of a batch.
 func (s *Store) put(b *batch) error {
-	b.size = 0
-	for i := 0; i < len(b.rows); {
-		n := 1
-		for i+n < len(b.rows) && b.rows[i+n] == b.rows[i]+n && (n+1)*s.record <= runBytes {
-			n++
-		}
-		records := b.data[i*s.record : (i+n)*s.record]
-		if err := s.writeRecords(records, b.rows[i]); err != nil {
+	rows, data := b.rows, b.data
+	for _, r := range b.runs {
+		if err := s.writeRecords(data[:r.n*s.record], r.at, rows); err != nil {
 			return err
 		}
-		b.size += len(records)
-		i += n
+		rows, data = rows[r.n:], data[r.n*s.record:]
 	}
 	return nil
-}
-
-// sort sorts a batch by row.
-func (s *Store) sort(b *batch) {
-	if slices.IsSorted(b.rows) {
-		return
-	}
-	order := make([]int32, len(b.rows))
-	for i := range order {
-		order[i] = int32(i)
-	}
-	slices.SortFunc(order, func(i, j int32) int { return cmp.Compare(b.rows[i], b.rows[j]) })
-	rows, data := make([]int, 0, len(b.rows)), slices.Grow(s.room(), len(b.data))
-	for _, i := range order {
-		rows = append(rows, b.rows[i])
-		data = append(data, b.data[int(i)*s.record:int(i+1)*s.record]...)
-	}
-	s.spare = append(s.spare, b.data[:0])
-	b.rows, b.data = rows, data
 }

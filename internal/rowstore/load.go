@@ -1,26 +1,32 @@
 package rowstore
 
 import (
+	"slices"
 	"sync"
 )
 
-// An item is a row and the slot that it is read into.
-type item struct{ row, slot int }
+// An item is a row and the slot that it is read into; at is the number of its record in the file.
+type item struct{ row, slot, at int }
 
 // A flight is rows that are being read in the background.
 type flight struct {
-	items  []item
-	done   chan struct{}
+	items []item
+	done  chan struct{}
+	reading
+}
+
+// A reading is what came of reading records.
+type reading struct {
+	bytes  int
 	failed []item // those that could not be read
-	err    error  // of the first of these
-	bytes  int    // read
+	err    error  // of that of them which is first in the table
 }
 
 const (
 	readers  = 8         // goroutines that read at a time
 	fewItems = 32        // for one of them
-	runBytes = 256 << 10 // that are read or written at a time
-	gapBytes = 16 << 10  // of rows that nobody wants between two that are read at a time
+	runBytes = 256 << 10 // that are read at a time
+	gapBytes = 16 << 10  // of records that nobody wants between two that are read at a time
 )
 
 // start begins to read items, which have their slots.
@@ -29,93 +35,96 @@ func (s *Store) start(items []item) *flight {
 		return nil
 	}
 	f := &flight{items: items, done: make(chan struct{})}
-	sortItems(items)
 	var file []item
 	var fresh []item
 	for _, it := range items {
-		switch record := s.pending(it.row); {
-		case record != nil:
+		if record := s.pending(it.row); record != nil {
 			s.fill(it.slot, record)
 			s.flags[it.slot] |= dirty
-		case s.isWritten(it.row):
+		} else if at, ok := s.log.find(it.row); ok {
+			it.at = at
 			file = append(file, it)
-		default:
+		} else {
 			fresh = append(fresh, it)
 		}
 		s.flags[it.slot] |= flying
 	}
 	s.flights = append(s.flights, f)
-	go s.fly(f, file, fresh)
+	go func() {
+		defer close(f.done)
+		f.reading = s.readAll(file, func(it item, record []byte) { s.fill(it.slot, record) }, func() {
+			for _, it := range fresh {
+				s.fresh(it.slot, it.row)
+			}
+		})
+	}()
 	return f
 }
 
-// fly reads the items of file and makes those that are fresh.
-func (s *Store) fly(f *flight, file, fresh []item) {
-	defer close(f.done)
-	var mu sync.Mutex // guards the results
-	var all sync.WaitGroup
-	n := max(fewItems, (len(file)+readers-1)/readers)
-	for len(file) > 0 {
-		its := file[:min(n, len(file))]
-		file = file[len(its):]
-		all.Go(func() {
-			bytes, failed, err := s.read(its)
+// readAll reads items, several at a time, and calls take for each, on several goroutines; meanwhile it calls also.
+func (s *Store) readAll(items []item, take func(it item, record []byte), also func()) (all reading) {
+	var mu sync.Mutex // guards all
+	var running sync.WaitGroup
+	slices.SortFunc(items, func(a, b item) int { return a.at - b.at })
+	n := max(fewItems, (len(items)+readers-1)/readers)
+	for its := range slices.Chunk(items, n) {
+		running.Go(func() {
+			r := s.read(its, take)
 			mu.Lock()
 			defer mu.Unlock()
-			f.bytes += bytes
-			f.failed = append(f.failed, failed...)
-			if f.err == nil {
-				f.err = err
-			}
+			all.add(r)
 		})
 	}
-	for _, it := range fresh {
-		s.fresh(it.slot, it.row)
-	}
-	all.Wait()
+	also()
+	running.Wait()
+	return all
 }
 
-// read reads items into their slots, those that lie close to each other at once. It returns those that
-// could not be read, and the error of the first.
-func (s *Store) read(items []item) (bytes int, failed []item, first error) {
+// add adds what came of reading other records.
+func (r *reading) add(o reading) {
+	if o.err != nil && (r.err == nil || minRow(o.failed) < minRow(r.failed)) {
+		r.err = o.err
+	}
+	r.bytes, r.failed = r.bytes+o.bytes, append(r.failed, o.failed...)
+}
+
+func minRow(items []item) int {
+	return slices.MinFunc(items, func(a, b item) int { return a.row - b.row }).row
+}
+
+// read reads items, sorted by at, those that lie close to each other at once.
+func (s *Store) read(items []item, take func(it item, record []byte)) (all reading) {
 	var b []byte
 	for len(items) > 0 {
-		n := 1
-		for n < len(items) && (items[n].row-items[n-1].row-1)*s.record <= gapBytes &&
-			(items[n].row+1-items[0].row)*s.record <= runBytes {
+		n, first := 1, items[0].at
+		for n < len(items) && (items[n].at-items[n-1].at-1)*s.record <= gapBytes && (items[n].at+1-first)*s.record <= runBytes {
 			n++
 		}
-		row := items[0].row
-		size := (items[n-1].row + 1 - row) * s.record
+		size := (items[n-1].at + 1 - first) * s.record
 		if cap(b) < size {
 			b = make([]byte, max(size, min(runBytes, 4*size)))
 		}
 		b = b[:size]
-		err := s.readRecords(b, row)
-		bytes += size
+		err := s.readRecords(b, first, items[n-1].row)
+		all.bytes += size
 		for _, it := range items[:n] {
-			record := b[(it.row-row)*s.record:][:s.record]
+			record := b[(it.at-first)*s.record:][:s.record]
 			its := err
 			if its != nil && n > 1 { // another of them may be at fault
-				its = s.readRecords(record, it.row)
+				its = s.readRecords(record, it.at, it.row)
 			}
 			if its == nil {
-				if its = check(record, it.row); its != nil {
-					its = s.wrap(it.row, its)
-				}
+				its = s.check(record, it.row)
 			}
-			if its == nil {
-				s.fill(it.slot, record)
+			if its != nil {
+				all.add(reading{failed: []item{it}, err: its})
 				continue
 			}
-			failed = append(failed, it)
-			if first == nil {
-				first = its
-			}
+			take(it, record)
 		}
 		items = items[n:]
 	}
-	return bytes, failed, first
+	return all
 }
 
 // load reads items now.

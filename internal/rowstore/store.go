@@ -8,14 +8,14 @@
 // the least used one, and of equals the one that was wanted last the longest ago.
 //
 // The file is scratch: it has no name once it is made, and is gone when the process ends, however
-// that happens. A row that was never changed is not in it; its first bytes are computed.
+// that happens. A row that was never changed is not in it; its first bytes are computed. Rows that lose their slots
+// are appended to the file: see log.
 package rowstore
 
 import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 	"unsafe"
 
@@ -25,12 +25,15 @@ import (
 // Ways is how many slots a set has. The number of slots is a multiple of it.
 const Ways = 16
 
+// MaxRows is how many rows a store has, at most: their records and the dead ones are counted in 32 bits.
+const MaxRows = 1 << 31
+
 // A Config describes a Store.
 type Config struct {
 	Table    string // in errors
 	Folder   string // where the file is
 	FirstRow int    // what errors call row 0
-	Rows     int    // at most 2³²-2
+	Rows     int    // at most MaxRows
 	Slots    int    // a positive multiple of Ways
 	// Fresh sets data, the first field of a row, to what it is before any change. It is called from
 	// several goroutines.
@@ -50,26 +53,27 @@ type field struct {
 
 // Store is the rows of one table. One goroutine uses it.
 type Store struct {
-	c       Config
-	file    File
-	path    string
-	fields  []field
-	record  int      // bytes of a row in the file
-	sets    int      // Slots/Ways
-	tags    []uint32 // by slot: its row plus one, 0: none
-	stamps  []uint32 // by slot: the call that wanted it last
-	uses    []uint8  // by slot: how often it was used, halved now and then
-	flags   []uint8  // by slot
-	misses  []uint8  // by set: since its uses were halved
-	written []uint64 // by row, a bit: it is in the file, or will be
-	call    uint32   // the number of this call
-	since   uint32   // the call after the last Change: what was wanted since is kept if possible
-	before  uint32   // the call after the Change before
-	flights []*flight
-	out     *batch   // rows that lost their slots in this call
-	batches []*batch // rows to write, oldest first, of which the first is being written
-	spare   [][]byte // empty: the memory of batches that have been written or sorted
-	stats   Stats
+	c        Config
+	file     File
+	path     string
+	fields   []field
+	record   int      // bytes of a row in the file
+	sets     int      // Slots/Ways
+	tags     []uint32 // by slot: its row plus one, 0: none
+	stamps   []uint32 // by slot: the call that wanted it last
+	uses     []uint8  // by slot: how often it was used, halved now and then
+	flags    []uint8  // by slot
+	misses   []uint8  // by set: since its uses were halved
+	log      *log     // where the file has rows; nil before the first use
+	call     uint32   // the number of this call
+	since    uint32   // the call after the last Change: what was wanted since is kept if possible
+	before   uint32   // the call after the Change before
+	flights  []*flight
+	out      *batch    // rows that lost their slots in this call
+	batches  []*batch  // rows to write, oldest first, of which the first is being written
+	spare    [][]byte  // empty: the memory of batches that have been written
+	cleaning *cleaning // nil: no segment is being read
+	stats    Stats
 }
 
 // The flags of a slot.
@@ -111,7 +115,7 @@ var ErrFull = errors.New("more rows than slots")
 
 // New returns a store of rows that were never changed. Add its fields, then use it.
 func New(c Config) (*Store, error) {
-	if c.Slots < Ways || c.Slots%Ways != 0 || c.Rows < 0 || c.Rows > math.MaxUint32-1 {
+	if c.Slots < Ways || c.Slots%Ways != 0 || c.Rows < 0 || c.Rows > MaxRows {
 		panic(fmt.Sprintf("rowstore: %d rows in %d slots", c.Rows, c.Slots)) // the caller has checked them
 	}
 	if c.Patience == 0 {
@@ -121,7 +125,7 @@ func New(c Config) (*Store, error) {
 		c.Files = osFiles{}
 	}
 	s := &Store{c: c, sets: c.Slots / Ways, tags: make([]uint32, c.Slots), stamps: make([]uint32, c.Slots), uses: make([]uint8, c.Slots),
-		flags: make([]uint8, c.Slots), misses: make([]uint8, c.Slots/Ways), written: make([]uint64, (c.Rows+63)/64), record: sumBytes}
+		flags: make([]uint8, c.Slots), misses: make([]uint8, c.Slots/Ways), record: endBytes}
 	var err error
 	if s.file, s.path, err = c.Files.Create(c.Folder); err != nil {
 		return nil, &Error{Table: c.Table, Row: -1, File: c.Folder, Err: err}
@@ -136,7 +140,7 @@ func (s *Store) AddField(memory []byte, width int, begin func(first, data []byte
 	if s.call > 0 || len(memory) != s.c.Slots*width {
 		panic(fmt.Sprintf("rowstore: a field of %d bytes in %d for %d slots, at call %d", width, len(memory), s.c.Slots, s.call))
 	}
-	at := s.record - sumBytes
+	at := s.record - endBytes
 	s.fields = append(s.fields, field{memory: memory, width: width, at: at, begin: begin})
 	s.record += width
 }
@@ -155,6 +159,9 @@ func (s *Store) Close() error {
 	for _, f := range s.flights {
 		<-f.done
 	}
+	if s.cleaning != nil {
+		<-s.cleaning.done
+	}
 	for _, b := range s.batches {
 		if b.done != nil {
 			<-b.done
@@ -168,6 +175,9 @@ func (s *Store) begin() {
 	if s.call == math.MaxUint32 {
 		clear(s.stamps)
 		s.call, s.since, s.before = 0, 0, 0
+	}
+	if s.log == nil {
+		s.log = newLog(s.c.Rows, s.record)
 	}
 	s.call++
 }
@@ -189,6 +199,7 @@ func (s *Store) Hold(rows, slots []int64, use bool) error {
 	if err != nil {
 		return err
 	}
+	s.relocate()
 	var items []item
 	full, moved := false, false
 	for _, i := range missing {
@@ -210,7 +221,7 @@ func (s *Store) Hold(rows, slots []int64, use bool) error {
 				full = true
 				continue
 			}
-			items = append(items, item{row, slot})
+			items = append(items, item{row: row, slot: slot})
 		}
 		slots[i] = int64(slot)
 	}
@@ -292,16 +303,9 @@ func (s *Store) used(slot int) {
 // Change notes that the rows in slots have been changed since Hold brought them.
 func (s *Store) Change(slots []int64) {
 	for _, slot := range slots {
-		s.mark(int(slot))
+		s.flags[slot] |= dirty
 	}
 	s.before, s.since = s.since, s.call+1
-}
-
-// mark notes that the row of a slot differs from the file.
-func (s *Store) mark(slot int) {
-	s.flags[slot] |= dirty
-	row := s.tags[slot] - 1
-	s.written[row/64] |= 1 << (row % 64)
 }
 
 // Prefetch begins to bring rows into slots. What it cannot do now, for want of room or because
@@ -311,6 +315,7 @@ func (s *Store) Prefetch(rows []int64) {
 	if s.retry() != nil {
 		return // Hold tries again, and says it
 	}
+	s.relocate()
 	var items []item
 	for _, row := range rows {
 		slot, ok := s.find(int(row))
@@ -323,16 +328,13 @@ func (s *Store) Prefetch(rows []int64) {
 		}
 		if slot, ok = s.place(int(row)); ok {
 			s.flags[slot] |= ahead
-			items = append(items, item{int(row), slot})
+			items = append(items, item{row: int(row), slot: slot})
 		}
 	}
 	s.stats.Prefetched += len(items)
 	_ = s.write() // of a batch before, which retry has seen to: it cannot fail
 	s.start(items)
 }
-
-// isWritten reports whether the file has a row, or will have.
-func (s *Store) isWritten(row int) bool { return s.written[row/64]>>(row%64)&1 != 0 }
 
 // fill sets the fields of a slot from a record.
 func (s *Store) fill(slot int, record []byte) {
@@ -392,9 +394,4 @@ func (s *Store) await(done <-chan struct{}, row int, doing string) error {
 		return s.wrap(row, fmt.Errorf("%s it has taken %v so far; the disk does not answer, so try again or use another one", doing,
 			s.c.Patience))
 	}
-}
-
-// sortItems sorts by row.
-func sortItems(items []item) {
-	slices.SortFunc(items, func(a, b item) int { return a.row - b.row })
 }

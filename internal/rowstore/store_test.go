@@ -21,6 +21,7 @@ type memory struct {
 	mu     sync.Mutex
 	bytes  []byte
 	calls  int
+	writes int
 	failAt int           // this call of all fails, and with always those after it too; 0: none
 	always bool          // see failAt
 	limit  int           // bytes that the disk has; 0: enough
@@ -68,6 +69,7 @@ func (m *memory) WriteAt(b []byte, at int64) (int, error) {
 	if err := m.step(); err != nil {
 		return 0, err
 	}
+	m.writes++
 	end := int(at) + len(b)
 	if m.limit > 0 && end > m.limit {
 		return 0, syscall.ENOSPC
@@ -284,8 +286,11 @@ func TestStoreWithFailingFile(t *testing.T) {
 }
 
 // fill changes all rows, some at a time.
-func (w *twin) fill(rows int) error {
-	for first := 0; first < rows; first += 8 {
+func (w *twin) fill(rows int) error { return w.fillFrom(0, rows) }
+
+// fillFrom changes the rows from one on, some at a time.
+func (w *twin) fillFrom(first, rows int) error {
+	for ; first < rows; first += 8 {
 		var list []int64
 		for row := first; row < min(first+8, rows); row++ {
 			list = append(list, int64(row))
@@ -324,21 +329,28 @@ func TestStoreOnAFullDisk(t *testing.T) {
 
 func TestStoreWithDamagedRecords(t *testing.T) {
 	const rows = 200
-	for name, damage := range map[string]func(m *memory){
-		"a bit":     func(m *memory) { m.bytes[16*7+3] ^= 4 },
-		"truncated": func(m *memory) { m.bytes = m.bytes[:16*7+5] },
-		"swapped":   func(m *memory) { copy(m.bytes[16*7:16*8], bytes.Clone(m.bytes[16*8:16*9])) },
-		"zeros":     func(m *memory) { clear(m.bytes[16*7 : 16*8]) },
+	const size = 20 // of a record
+	for name, damage := range map[string]func(m *memory, at int){
+		"a bit":     func(m *memory, at int) { m.bytes[at+3] ^= 4 },
+		"its owner": func(m *memory, at int) { m.bytes[at+12] ^= 1 },
+		"truncated": func(m *memory, at int) { m.bytes = m.bytes[:at+5] },
+		"swapped":   func(m *memory, at int) { copy(m.bytes[at:at+size], bytes.Clone(m.bytes[:size])) },
+		"zeros":     func(m *memory, at int) { clear(m.bytes[at : at+size]) },
 	} {
 		m := &memory{}
 		w := newTwin(t, m, rows, 32)
-		if err := errors.Join(w.fill(rows), w.Sync()); err != nil {
+		// Row 7 leaves memory after all others that are looked up below.
+		if err := errors.Join(w.fill(rows), w.hold([]int64{7}, true), w.fillFrom(160, rows), w.Sync()); err != nil {
 			t.Fatal(err)
 		}
 		if _, held := w.find(7); held {
 			t.Fatal("row 7 is in memory")
 		}
-		damage(m)
+		at, ok := w.log.find(7)
+		if !ok {
+			t.Fatal("row 7 is not in the file")
+		}
+		damage(m, at*size)
 		err := w.hold([]int64{5, 7, 150}, false)
 		if e, ok := errors.AsType[*Error](err); !ok || e.Row != 1007 {
 			t.Errorf("%s: looked up: %v", name, err)

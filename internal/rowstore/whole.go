@@ -2,6 +2,9 @@ package rowstore
 
 import "fmt"
 
+// wholeBytes is how large the records are, about, that are read or written at a time for whole tables.
+const wholeBytes = 4 << 20
+
 // ReadRows sets b to a field of consecutive rows, beginning with row first, as they are now. No
 // slot changes hands.
 func (s *Store) ReadRows(number, first int, b []byte) error {
@@ -9,26 +12,28 @@ func (s *Store) ReadRows(number, first int, b []byte) error {
 		return err
 	}
 	f := s.fields[number]
-	return s.pieces(f, first, b, func(row int, its, records []byte) error {
-		for i := 0; i*f.width < len(its); i++ {
-			to := its[i*f.width : (i+1)*f.width]
-			slot, held := s.find(row + i)
-			switch {
-			case held:
-				copy(to, f.memory[slot*f.width:])
-			case s.isWritten(row + i):
-				record := records[i*s.record : (i+1)*s.record]
-				if err := check(record, row+i); err != nil {
-					return s.wrap(row+i, err)
-				}
-				copy(to, record[f.at:])
-			default:
-				record := records[i*s.record : (i+1)*s.record]
-				s.freshRecord(record, row+i)
-				copy(to, record[f.at:])
+	scratch := make([]byte, s.record)
+	return s.pieces(f, first, b, func(first int, its []byte) error {
+		var file []item
+		var fresh []int
+		of := func(row int) []byte { return its[(row-first)*f.width:][:f.width] }
+		for row := first; row < first+len(its)/f.width; row++ {
+			if slot, held := s.find(row); held {
+				copy(of(row), f.memory[slot*f.width:])
+			} else if at, ok := s.log.find(row); ok {
+				file = append(file, item{row: row, at: at})
+			} else {
+				fresh = append(fresh, row)
 			}
 		}
-		return nil
+		r := s.readAll(file, func(it item, record []byte) { copy(of(it.row), record[f.at:]) }, func() {
+			for _, row := range fresh {
+				s.freshRecord(scratch, row)
+				copy(of(row), scratch[f.at:])
+			}
+		})
+		s.stats.BytesRead += r.bytes
+		return r.err
 	})
 }
 
@@ -39,46 +44,83 @@ func (s *Store) WriteRows(number, first int, b []byte) error {
 		return err
 	}
 	f := s.fields[number]
-	return s.pieces(f, first, b, func(row int, its, records []byte) error {
-		n := len(its) / f.width
-		begin := 0 // of the rows that have no slot and are to be written
-		flush := func(end int) error {
-			if begin == end {
-				return nil
-			}
-			if err := s.writeRecords(records[begin*s.record:end*s.record], row+begin); err != nil {
-				return err
-			}
-			s.stats.BytesWritten += (end - begin) * s.record
-			for r := row + begin; r < row+end; r++ {
-				s.written[r/64] |= 1 << (r % 64)
-			}
-			return nil
-		}
-		for i := range n {
-			from, record := its[i*f.width:(i+1)*f.width], records[i*s.record:(i+1)*s.record]
+	buffer := make([]byte, min(s.piece(), len(b)/max(f.width, 1))*s.record)
+	return s.pieces(f, first, b, func(row int, its []byte) error {
+		var rows []int   // those that have no slot
+		var file []item  // those of them that the file has
+		var places []int // by rows: where its record goes, -1: where there is room
+		record := func(i int) []byte { return buffer[i*s.record : (i+1)*s.record] }
+		fresh := 0
+		for i := range len(its) / f.width {
 			if slot, held := s.find(row + i); held {
-				copy(f.memory[slot*f.width:], from)
-				s.mark(slot)
-				if err := flush(i); err != nil {
-					return err
-				}
-				begin = i + 1
+				copy(f.memory[slot*f.width:], its[i*f.width:(i+1)*f.width])
+				s.flags[slot] |= dirty
 				continue
 			}
-			switch {
-			case !s.isWritten(row + i):
-				s.freshRecord(record, row+i)
-			case len(s.fields) > 1:
-				if err := check(record, row+i); err != nil {
-					return s.wrap(row+i, err)
-				}
+			at, ok := s.log.find(row + i)
+			if ok && len(s.fields) > 1 {
+				file = append(file, item{row: row + i, slot: len(rows), at: at})
+			} else if !ok {
+				s.freshRecord(record(len(rows)), row+i)
+				fresh++
 			}
-			copy(record[f.at:], from)
-			seal(record, row+i)
+			rows, places = append(rows, row+i), append(places, at)
 		}
-		return flush(n)
+		r := s.readAll(file, func(it item, from []byte) { copy(record(it.slot), from) }, func() {})
+		s.stats.BytesRead += r.bytes
+		if r.err != nil {
+			return r.err
+		}
+		for i, its := range rows {
+			copy(record(i)[f.at:f.at+f.width], b[(its-first)*f.width:])
+			seal(record(i), its)
+		}
+		return s.writeWhole(buffer, rows, places, fresh)
 	})
+}
+
+// writeWhole writes the records of rows to places, of which -1 is for where there is room: fresh times.
+func (s *Store) writeWhole(records []byte, rows, places []int, fresh int) error {
+	runs, err := s.log.give(fresh, false)
+	if err != nil {
+		return s.wrap(-1, err)
+	}
+	var room []int // that is left of runs
+	for _, r := range runs {
+		for at := r.at; at < r.at+r.n; at++ {
+			room = append(room, at)
+		}
+	}
+	defer func() { // after an error
+		for _, at := range room {
+			s.log.drop(at)
+		}
+	}()
+	next := 0 // of room
+	for i := range places {
+		if places[i] < 0 {
+			places[i] = room[next]
+			next++
+		}
+	}
+	for i := 0; i < len(rows); {
+		n := 1
+		for i+n < len(rows) && places[i+n] == places[i]+n && (n+1)*s.record <= segmentBytes {
+			n++
+		}
+		its := records[i*s.record : (i+n)*s.record]
+		if err := s.writeRecords(its, places[i], rows[i:i+n]); err != nil {
+			return err
+		}
+		s.stats.BytesWritten += len(its)
+		for end := i + n; i < end; i++ {
+			if _, ok := s.log.find(rows[i]); !ok {
+				s.log.set(rows[i], places[i])
+				room = room[1:]
+			}
+		}
+	}
+	return nil
 }
 
 // Sync writes what is to be written, and makes the file say whether its writes have failed.
@@ -98,37 +140,22 @@ func (s *Store) still() error {
 	if err := s.land(); err != nil {
 		return err
 	}
-	return s.drain()
+	if err := s.drain(); err != nil {
+		return err
+	}
+	return s.endCleaning()
 }
 
-// pieces calls each for some rows at a time, with their part of b and their records, those that the file
-// has.
-func (s *Store) pieces(f field, first int, b []byte, each func(row int, its, records []byte) error) error {
-	n := max(1, runBytes/s.record)
-	buffer := make([]byte, min(n, len(b)/max(f.width, 1))*s.record)
+// piece returns how many rows are read or written at a time.
+func (s *Store) piece() int { return max(1, wholeBytes/s.record) }
+
+// pieces calls each for some rows at a time, from row first on, with their part of b.
+func (s *Store) pieces(f field, first int, b []byte, each func(row int, its []byte) error) error {
+	n := s.piece()
 	for row := first; len(b) > 0; row += n {
 		its := b[:min(n*f.width, len(b))]
 		b = b[len(its):]
-		records := buffer[:len(its)/f.width*s.record]
-		lo, hi := -1, 0 // the first row that the file has, and after the last one
-		for r := row; r < row+len(its)/f.width; r++ {
-			if s.isWritten(r) {
-				if _, held := s.find(r); held {
-					continue // it need not be there yet
-				}
-				if lo < 0 {
-					lo = r
-				}
-				hi = r + 1
-			}
-		}
-		if lo >= 0 {
-			if err := s.readRecords(records[(lo-row)*s.record:(hi-row)*s.record], lo); err != nil {
-				return err
-			}
-			s.stats.BytesRead += (hi - lo) * s.record
-		}
-		if err := each(row, its, records); err != nil {
+		if err := each(row, its); err != nil {
 			return err
 		}
 	}
