@@ -13,7 +13,8 @@ import (
 // For pairs of bfloat16 it counts pairs.
 const (
 	blockK = 256
-	blockM = 336 // or the multiple of a kernel's rows below it
+	blockM = 336 // a multiple of every kernel's rows but of those of AMX
+	tilesM = 320 // for AMX
 	blockN = 1024
 )
 
@@ -72,7 +73,10 @@ func blockedTo[T Float](kn kernel, m, n, k int, alpha T, a, b matrix[T], beta T,
 	}
 	mPacked := (m + kn.rows - 1) / kn.rows * kn.rows
 	packOnce := mPacked*kn.steps(k) <= blockM*blockK // all of A fits
-	stepK, stepM := blockK*kn.depth, blockM/kn.rows*kn.rows
+	stepK, stepM := blockK*kn.depth(), blockM
+	if kn.tiles != nil {
+		stepM = tilesM
+	}
 	for j := 0; j < n; j += stepN {
 		nb := min(stepN, n-j)
 		for p := 0; p < k; p += stepK {

@@ -13,7 +13,7 @@ import (
 // If the rows of x are contiguous, it packs a few rows at a time into all panels: it reads
 // few long runs, which the processor prefetches.
 func pack[T Float](kn kernel, dst []T, x matrix[T], k, n, width int, room []T) {
-	if kn.depth == 2 {
+	if kn.depth() == 2 {
 		packPairs(kn, dst, x, k, n, width)
 		return
 	}
@@ -45,8 +45,10 @@ func pack[T Float](kn kernel, dst []T, x matrix[T], k, n, width int, room []T) {
 func packPairs[T Float](kn kernel, dst []T, x matrix[T], k, n, width int) {
 	to := halvesOf(dst)
 	panel := 2 * kn.steps(k) // elements of each of its columns
-	for j := 0; j < n; j += width {
-		clear(to[j*panel:][(k+1)/2*2*width : panel*width])
+	if whole := (k + 1) / 2 * 2; whole < panel {
+		for j := 0; j < n; j += width {
+			clear(to[j*panel:][whole*width : panel*width])
+		}
 	}
 	if x.col != 1 {
 		for j := 0; j < n; j += width {

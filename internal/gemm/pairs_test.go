@@ -189,7 +189,7 @@ func testPairsAreNearTheSums(t *testing.T, kn kernel) {
 // NaN, and compares with the emulation.
 func TestPairsOfSpecialNumbers(t *testing.T) {
 	for name, kn := range halvesKernels() {
-		if kn.depth == 2 {
+		if kn.depth() == 2 {
 			t.Run(name, func(t *testing.T) { testPairsOfSpecialNumbers(t, kn) })
 		}
 	}
