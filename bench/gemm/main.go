@@ -88,8 +88,12 @@ func main() {
 	}
 	runtime.GOMAXPROCS(*threads)
 	quiet := os.Getenv("GORUN_RANK") != "" && os.Getenv("GORUN_RANK") != "0"
+	level := simd.Best()
+	if *dt == "bfloat16" {
+		level = simd.BestBF16()
+	}
 	if !*asJSON && !quiet {
-		fmt.Printf("%s, %v, %d thread(s)\n%-18s %6s %6s %6s %12s %10s\n", *dt, simd.Best(), *threads, "case", "m", "n", "k", "ns", "GFLOP/s")
+		fmt.Printf("%s, %v, %d thread(s)\n%-18s %6s %6s %6s %12s %10s\n", *dt, level, *threads, "case", "m", "n", "k", "ns", "GFLOP/s")
 	}
 	for _, s := range shapes {
 		if !strings.Contains(s.Name, *match) {

@@ -13,7 +13,8 @@ import (
 // For pairs of bfloat16 it counts pairs.
 const (
 	blockK = 256
-	blockM = 336 // a multiple of every kernel's rows
+	blockM = 336 // a multiple of every kernel's rows but of those of AMX
+	tilesM = 320 // for AMX
 	blockN = 1024
 )
 
@@ -72,7 +73,10 @@ func blockedTo[T Float](kn kernel, m, n, k int, alpha T, a, b matrix[T], beta T,
 	}
 	mPacked := (m + kn.rows - 1) / kn.rows * kn.rows
 	packOnce := mPacked*kn.steps(k) <= blockM*blockK // all of A fits
-	stepK := blockK * kn.depth
+	stepK, stepM := blockK*kn.depth(), blockM
+	if kn.tiles != nil {
+		stepM = tilesM
+	}
 	for j := 0; j < n; j += stepN {
 		nb := min(stepN, n-j)
 		for p := 0; p < k; p += stepK {
@@ -86,8 +90,8 @@ func blockedTo[T Float](kn kernel, m, n, k int, alpha T, a, b matrix[T], beta T,
 			if p > 0 {
 				beta = 1
 			}
-			for i := 0; i < m; i += blockM {
-				mb := min(blockM, m-i)
+			for i := 0; i < m; i += stepM {
+				mb := min(stepM, m-i)
 				ap, at := panels[T]{a.from(i, p), kn.rows * a.row}, kn.steps(p)*mPacked+i*steps
 				switch {
 				case inPlaceA:
@@ -97,6 +101,10 @@ func blockedTo[T Float](kn kernel, m, n, k int, alpha T, a, b matrix[T], beta T,
 					ap = packA(kn, ws, at, ap.matrix, mb, kb)
 				default:
 					ap = packA(kn, ws, 0, ap.matrix, mb, kb)
+				}
+				if kn.tiles != nil {
+					onTiles(kn, mb, nb, steps, alpha, ap, bp, beta, c[i*ldc+j:], ldc, ws.wide[:])
+					continue
 				}
 				macro(kn, mb, nb, steps, alpha, ap, bp, beta, c[i*ldc+j:], ldc, t, i, j)
 			}
@@ -118,8 +126,12 @@ func packB[T Float](kn kernel, ws *workspace[T], b matrix[T], k, n int) panels[T
 	return panels[T]{matrix[T]{ws.b[:], nil, kn.cols, 1}, kn.steps(k) * kn.cols}
 }
 
-// packA writes a [m, k] to ws.a, from element at on, in panels [k, kn.rows].
+// packA writes a [m, k] to ws.a, from element at on, in panels [k, kn.rows], or in strips for tiles.
 func packA[T Float](kn kernel, ws *workspace[T], at int, a matrix[T], m, k int) panels[T] {
+	if kn.tiles != nil {
+		packStrips(kn, ws.a[at:], a, m, k, ws.wide[:])
+		return packedA(kn, ws.a[at:], kn.steps(k))
+	}
 	pack(kn, ws.a[at:], a.transposed(), k, m, kn.rows, ws.wide[:])
 	return packedA(kn, ws.a[at:], kn.steps(k))
 }
@@ -142,5 +154,14 @@ func macro[T Float](kn kernel, m, n, k int, alpha T, a, b panels[T], beta T, c [
 			}
 			tile(kn, rows, cols, k, at, a.row, a.col, bt, b.row, ct, ldc, alpha, beta, parts[T]{})
 		}
+	}
+}
+
+// onTiles is macro for a kernel with tiles: those of A in strips, and room for a tile of C. It does all of a panel of B
+// in one call.
+func onTiles[T Float](kn kernel, m, n, k int, alpha T, a, b panels[T], beta T, c []T, ldc int, room []T) {
+	for j, bq := 0, 0; j < n; j, bq = j+kn.cols, bq+b.step {
+		kn.tiles(m, min(kn.cols, n-j), k, any(a.data).([]float32), any(b.data[bq:]).([]float32), any(c[j:]).([]float32), ldc, float32(alpha),
+			float32(beta), any(room).([]float32))
 	}
 }

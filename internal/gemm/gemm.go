@@ -108,20 +108,29 @@ func batches[T Float](kn kernel, count int, transA, transB bool, m, n, k int, al
 // float32 is made.
 //
 // The sums are those of Batch of the float32 values, bit by bit, except on a CPU with
-// AVX-512 BF16. There each is made by VDPBF16PS, which takes the products of k two at a
-// time and is twice as fast:
+// AVX-512 BF16 or AMX. With AVX-512 BF16 each is made by VDPBF16PS, which takes the products
+// of k two at a time and is twice as fast:
 //
 //	sum = (sum + a[p+1]·b[p+1]) + a[p]·b[p]    p = 0, 2, 4, …, in blocks of 2·blockK
 //
-// A product is exact, and each of both additions is rounded to the nearest, ties to even,
-// as a fused multiply-add is. The order of the sum differs, and so does its rounding, as
-// with any other order; and operands, sums and results below 2⁻¹²⁶ count as zeros. An
-// element still depends on its row of op(A) and its column of op(B) alone: parts and
-// threads do not change it, but ranks on CPUs with and without the instruction differ.
-// GODEBUG=cpu.avx512bf16=off switches the instruction off. AMX is not used.
+// With AMX each is made by TDPBF16PS, which takes them 32 at a time, those of even k apart from
+// those of odd k:
+//
+//	even = (a[p]·b[p] + a[p+2]·b[p+2]) + … + a[p+30]·b[p+30]    p = 0, 32, 64, …, in blocks of 2·blockK
+//	odd  = (a[p+1]·b[p+1] + a[p+3]·b[p+3]) + … + a[p+31]·b[p+31]
+//	sum  = sum + (even + odd)
+//
+// Beyond k there are zeros. With both a product is exact, and each addition is rounded to the
+// nearest, ties to even, as a fused multiply-add is. The order of the sum differs, and so does
+// its rounding, as with any other order; and operands, sums and results below 2⁻¹²⁶ count as
+// zeros. An element still depends on its row of op(A) and its column of op(B) alone: parts and
+// threads do not change it, but ranks on CPUs with different ones of these instructions differ.
+// GODEBUG=cpu.amxbf16=off switches AMX off, and cpu.avx512bf16=off both. AMX is used on Linux
+// alone, and where it lets the process have the tiles. It was tested on an emulated processor,
+// and its speed was not measured.
 func BatchBF16[E float32 | dtype.BF16](count int, transA, transB bool, m, n, k int, alpha float32, a []dtype.BF16, lda, strideA int,
 	b []dtype.BF16, ldb, strideB int, beta float32, c []E, ldc, strideC int) {
-	batchesBF16(halvesKernelFor(simd.Best()), count, transA, transB, m, n, k, alpha, a, lda, strideA, b, ldb, strideB, beta, c, ldc, strideC)
+	batchesBF16(halvesKernel(), count, transA, transB, m, n, k, alpha, a, lda, strideA, b, ldb, strideB, beta, c, ldc, strideC)
 }
 
 // batchesBF16 is BatchBF16 by a kernel.

@@ -2,10 +2,13 @@ package gemm
 
 import (
 	"fmt"
+	"io"
 	"math"
 	"math/rand/v2"
 	"runtime"
+	"runtime/pprof"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/gorun-spmd/gorun/internal/dtype"
@@ -35,19 +38,31 @@ func randomHalves(r *rand.Rand, transA, transB bool, m, n, k int, alpha, beta fl
 	return p
 }
 
+// halvesKernels returns the kernels of this machine for bfloat16, and that of AMX with its instruction in Go.
+func halvesKernels() map[string]kernel {
+	list := map[string]kernel{"AMX in Go": halvesKernelFor(simd.AMX)}
+	for name, kn := range list {
+		kn.tiles = tilesGo
+		list[name] = kn
+	}
+	for _, level := range simd.Levels() {
+		list[level.String()] = halvesKernelFor(level)
+	}
+	return list
+}
+
 // check multiplies halves into a C of bfloat16 and one of float32, and compares the
-// bits with those of the float32 product, the first rounded; where the level multiplies
+// bits with those of the float32 product, the first rounded; where the kernel multiplies
 // pairs, with those of the instruction.
-func (p halves) check(t *testing.T, level simd.Level) {
+func (p halves) check(t *testing.T, kn kernel) {
 	t.Helper()
-	kn := halvesKernelFor(level)
 	a, b := half(p.transA, p.ha, p.lda), half(p.transB, p.hb, p.ldb)
 	wide, rounded := slices.Clone(p.c), slices.Clone(p.hc)
 	gemm(kn, p.m, p.n, p.k, p.alpha, a, b, p.beta, operand(false, wide, p.ldc))
 	gemm(kn, p.m, p.n, p.k, p.alpha, a, b, p.beta, half(false, rounded, p.ldc))
 	want := slices.Clone(p.c)
-	if kn.depth == 2 {
-		want = p.emulated()
+	if kn.depth() == 2 {
+		want = p.emulated(kn)
 	} else {
 		gemm(kn, p.m, p.n, p.k, p.alpha, operand(p.transA, p.a, p.lda), operand(p.transB, p.b, p.ldb), p.beta, operand(false, want, p.ldc))
 	}
@@ -66,18 +81,21 @@ func (p halves) check(t *testing.T, level simd.Level) {
 }
 
 func TestHalvesHaveTheBitsOfTheirFloats(t *testing.T) {
-	for _, level := range simd.Levels() {
-		t.Run(level.String(), func(t *testing.T) {
-			r := rand.New(rand.NewPCG(8, uint64(level)))
-			count, emulated := 500, level == simd.AVX512BF16
-			if emulated && testing.Short() { // the emulation is slow
+	for name, kn := range halvesKernels() {
+		t.Run(name, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(8, uint64(kn.level)))
+			count, emulated := 500, kn.depth() == 2
+			switch {
+			case emulated && testing.Short() && kn.tiles != nil: // its emulation is slower
+				count = 50
+			case emulated && testing.Short(): // the emulation is slow
 				count = 150
 			}
 			sizes := []int{0, 1, 2, 3, 5, 8, 13, 14, 15, 16, 17, 31, 32, 33, 48, 63, 65}
 			pick := func() int { return sizes[r.IntN(len(sizes))] }
 			for range count {
 				alpha, beta := []float32{0, 1, 1, 2.5}[r.IntN(4)], float32(r.IntN(3))/2
-				randomHalves(r, r.IntN(2) == 0, r.IntN(2) == 0, pick(), pick(), pick(), alpha, beta).check(t, level)
+				randomHalves(r, r.IntN(2) == 0, r.IntN(2) == 0, pick(), pick(), pick(), alpha, beta).check(t, kn)
 			}
 			for _, s := range [][3]int{{blockM + 3, 40, 20}, {20, blockN + 37, 5}, {19, 35, blockK + 1}, {1, 300, 600}, {300, 1, 600},
 				{37, 70, 2*blockK + 3}, {2*blockM + 1, blockN + 1, 3}} {
@@ -85,7 +103,7 @@ func TestHalvesHaveTheBitsOfTheirFloats(t *testing.T) {
 					continue
 				}
 				for trans := range 4 {
-					randomHalves(r, trans&1 == 1, trans&2 == 2, s[0], s[1], s[2], 1, float32(trans%2)).check(t, level)
+					randomHalves(r, trans&1 == 1, trans&2 == 2, s[0], s[1], s[2], 1, float32(trans%2)).check(t, kn)
 				}
 			}
 		})
@@ -138,7 +156,7 @@ func TestBatchOfHalves(t *testing.T) {
 			BatchBF16(s.count, false, true, s.m, s.n, s.k, 1, a, s.k, s.strideA, b, s.k, s.strideB, 0, wide, s.n, s.m*s.n)
 			BatchBF16(s.count, false, true, s.m, s.n, s.k, 1, a, s.k, s.strideA, b, s.k, s.strideB, 0, rounded, s.n, s.m*s.n)
 			want, halves := make([]float32, s.count*s.m*s.n), make([]dtype.BF16, s.count*s.m*s.n)
-			if kn := halvesKernelFor(simd.Best()); kn.depth == 2 { // what one product is, check says
+			if kn := halvesKernel(); kn.depth() == 2 { // what one product is, check says
 				for i := range s.count {
 					gemm(kn, s.m, s.n, s.k, 1, half(false, a[i*s.strideA:], s.k), half(true, b[i*s.strideB:], s.k), 0,
 						operand(false, want[i*s.m*s.n:], s.n))
@@ -152,6 +170,41 @@ func TestBatchOfHalves(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A signal that comes in a product, with whatever registers the kernel uses, and other goroutines that come between
+// leave the product alone.
+func TestHalvesUnderSignals(t *testing.T) {
+	if err := pprof.StartCPUProfile(io.Discard); err != nil { // a signal every 10 ms of processor time
+		t.Fatal(err)
+	}
+	defer pprof.StopCPUProfile()
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3))
+	const n = 130
+	r := rand.New(rand.NewPCG(16, 16))
+	a, b, want := make([]dtype.BF16, n*n), make([]dtype.BF16, n*n), make([]float32, n*n)
+	for i := range a {
+		a[i], b[i] = dtype.ToBF16(float32(r.NormFloat64())), dtype.ToBF16(float32(r.NormFloat64()))
+	}
+	multiply := func(c []float32) { BatchBF16(1, false, true, n, n, n, 1, a, n, 0, b, n, 0, 0, c, n, 0) }
+	multiply(want)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			c := make([]float32, n*n)
+			for range 60 {
+				if multiply(c); !slices.Equal(c, want) {
+					t.Error("another product")
+					return
+				}
+				runtime.Gosched()
+			}
+		})
+	}
+	for range 5 {
+		runtime.GC() // which stops them all
+	}
+	wg.Wait()
 }
 
 func TestHalvesDoNotAllocate(t *testing.T) {

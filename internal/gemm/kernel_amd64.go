@@ -8,7 +8,7 @@ import (
 
 // tile does C = alpha·A·B + beta·C, and adds more to alpha·A·B, for one tile of C: rows ≤ kn.rows by
 // cols ≤ kn.cols, both at least 1. A has its own strides, the columns of B and C
-// are adjacent. With k 0, A and B may be empty. Where kn.depth is 2, k counts pairs
+// are adjacent. With k 0, A and B may be empty. Where kn.depth() is 2, k counts pairs
 // and an element of a and b is one.
 func tile[T Float](kn kernel, rows, cols, k int, a []T, rsa, csa int, b []T, rsb int, c []T, ldc int, alpha, beta T,
 	more parts[T]) {
@@ -19,7 +19,7 @@ func tile[T Float](kn kernel, rows, cols, k int, a []T, rsa, csa int, b []T, rsb
 	pa, pb, pc := unsafe.Pointer(unsafe.SliceData(a)), unsafe.Pointer(unsafe.SliceData(b)), unsafe.Pointer(unsafe.SliceData(c))
 	pf, pn := unsafe.Pointer(unsafe.SliceData(more.first)), unsafe.Pointer(unsafe.SliceData(more.next))
 	if unsafe.Sizeof(alpha) == 4 {
-		if kn.depth == 2 {
+		if kn.depth() == 2 {
 			tileBF16AVX512(rows, cols, k, (*uint32)(pa), rsa*4, csa*4, (*uint32)(pb), rsb*4, (*float32)(pc), ldc*4, float32(alpha),
 				float32(beta), (*float32)(pf), (*float32)(pn), more.ld*4, more.step*4, more.n, more.half)
 			return

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/gorun-spmd/gorun/internal/dtype"
-	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
 // dotPair returns what VDPBF16PS makes of one float32: acc + a1·b1, rounded to the nearest,
@@ -40,8 +39,42 @@ func flushed(x float32) float32 {
 	return x
 }
 
+// dotTile returns what TDPBF16PS makes of one float32: acc and the sum of the products of up to 16 pairs, those of first
+// elements added apart from those of second ones.
+func dotTile(acc float32, a, b []dtype.BF16) float32 {
+	var even, odd float32
+	for p := 0; p < len(a); p += 2 {
+		even, odd = addProduct(even, a[p], b[p]), addProduct(odd, a[p+1], b[p+1])
+	}
+	return flushed(flushed(acc) + flushed(even+odd))
+}
+
+// tilesGo is a tilesFunc with the instruction in Go.
+func tilesGo(rows, cols, k int, a, b, c []float32, ldc int, alpha, beta float32, room []float32) {
+	const strip, width = 32, 32
+	clear(room[:strip*width])
+	ha, hb := halvesOf(a), halvesOf(b)
+	var column [2 * tilePairs]dtype.BF16
+	for i := range rows {
+		for j := range cols {
+			var acc float32
+			for p := 0; p < k; p += tilePairs {
+				for q := range tilePairs {
+					copy(column[2*q:], hb[2*((p+q)*width+j):][:2])
+				}
+				acc = dotTile(acc, ha[2*(i/strip*strip*k+p*strip+i%strip*tilePairs):][:2*tilePairs], column[:])
+			}
+			y := &c[i*ldc+j]
+			if acc *= alpha; beta != 0 {
+				acc = float32(math.FMA(float64(beta), float64(*y), float64(acc)))
+			}
+			*y = acc
+		}
+	}
+}
+
 // emulated returns a product of bfloat16 as a kernel of depth 2 makes it.
-func (p halves) emulated() []float32 {
+func (p halves) emulated(kn kernel) []float32 {
 	c := append([]float32(nil), p.c...)
 	a, b := half(p.transA, p.ha, p.lda), half(p.transB, p.hb, p.ldb)
 	at := func(x matrix[float32], i, j, k int) dtype.BF16 {
@@ -62,8 +95,15 @@ func (p halves) emulated() []float32 {
 			beta := p.beta
 			for from := 0; from < p.k; from += 2 * blockK {
 				var acc float32
-				for q := from; q < min(from+2*blockK, p.k); q += 2 {
+				for q := from; q < min(from+2*blockK, p.k) && kn.tiles == nil; q += 2 {
 					acc = dotPair(acc, at(a, i, q, q), at(a, i, q+1, q+1), at(b, q, j, q), at(b, q+1, j, q+1))
+				}
+				for q := from; q < min(from+2*blockK, p.k) && kn.tiles != nil; q += 2 * tilePairs {
+					var row, column [2 * tilePairs]dtype.BF16
+					for e := range row {
+						row[e], column[e] = at(a, i, q+e, q+e), at(b, q+e, j, q+e)
+					}
+					acc = dotTile(acc, row[:], column[:])
 				}
 				if acc *= p.alpha; beta != 0 {
 					acc = float32(math.FMA(float64(beta), float64(*y), float64(acc)))
@@ -94,16 +134,51 @@ func TestDotPairFlushesAndRoundsTwice(t *testing.T) {
 	}
 }
 
+func TestDotTileAddsApart(t *testing.T) {
+	var a, b [2 * tilePairs]dtype.BF16
+	set := func(x []dtype.BF16, v ...float32) []dtype.BF16 {
+		clear(x)
+		for i, f := range v {
+			x[i] = dtype.ToBF16(f)
+		}
+		return x
+	}
+	ones := set(b[:], 1, 1, 1, 1, 1, 1)
+	for _, c := range []struct {
+		acc  float32
+		a    []float32
+		want float32
+	}{
+		{10, []float32{1, 2, 3, 4, 5, 6}, 31},
+		{1, []float32{0x1p-24, 0x1p-24}, 1 + 0x1p-23},            // VDPBF16PS adds each alone, and both are lost
+		{0, []float32{1, 0x1p-26, 0x1p-26, -1}, 0},               // 1 and -1 are of different sums
+		{0, []float32{1, 0x1p-24, -1, 0, 0, 0x1p-25}, 0x1.8p-24}, // here of the same
+		{0x1p-127, []float32{0x1p-126}, 0x1p-126},                // denormals are 0
+		{0, []float32{0x1p-127, 0x1p-127}, 0},
+		{-0x1p-126, []float32{0x1.8p-126}, 0},
+	} {
+		if got := dotTile(c.acc, set(a[:], c.a...), ones); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
+
 // TestPairsAreNearTheSums compares products of bfloat16 with the sums in float64. Of k
 // products with absolute sum s each is added once, in float32, so the bound is that of
 // product.check; what is flushed is far below it.
 func TestPairsAreNearTheSums(t *testing.T) {
+	for name, kn := range halvesKernels() {
+		t.Run(name, func(t *testing.T) { testPairsAreNearTheSums(t, kn) })
+	}
+}
+
+func testPairsAreNearTheSums(t *testing.T, kn kernel) {
 	r := rand.New(rand.NewPCG(13, 13))
 	for _, s := range [][3]int{{1, 40, 1}, {3, 33, 7}, {15, 1, 300}, {29, 65, 2*blockK + 1}, {2, 200, 4*blockK + 3}, {blockM + 1, 50, 31}} {
 		for trans := range 4 {
 			p := randomHalves(r, trans&1 == 1, trans&2 == 2, s[0], s[1], s[2], 1, float32(trans%2))
 			p.product.check(t, func(q product[float32]) {
-				gemm(halvesKernelFor(simd.Best()), q.m, q.n, q.k, q.alpha, half(p.transA, p.ha, p.lda), half(p.transB, p.hb, p.ldb), q.beta,
+				gemm(kn, q.m, q.n, q.k, q.alpha, half(p.transA, p.ha, p.lda), half(p.transB, p.hb, p.ldb), q.beta,
 					operand(false, q.c, q.ldc))
 			})
 		}
@@ -113,27 +188,37 @@ func TestPairsAreNearTheSums(t *testing.T) {
 // TestPairsOfSpecialNumbers multiplies denormals, numbers whose products are, infinities and
 // NaN, and compares with the emulation.
 func TestPairsOfSpecialNumbers(t *testing.T) {
-	if simd.Best() < simd.AVX512BF16 {
-		t.Skip("needs AVX-512 BF16")
+	for name, kn := range halvesKernels() {
+		if kn.depth() == 2 {
+			t.Run(name, func(t *testing.T) { testPairsOfSpecialNumbers(t, kn) })
+		}
 	}
+}
+
+func testPairsOfSpecialNumbers(t *testing.T, kn kernel) {
 	r := rand.New(rand.NewPCG(14, 14))
 	special := []float32{0, float32(math.Copysign(0, -1)), 0x1p-133, -0x1p-127, 0x1p-126, 0x1p-64, -0x1p-63, 0x1p-12, 1, -1, 1.5, 0x1p127,
 		-0x1p64, float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.NaN())}
 	for range 200 {
-		p := randomHalves(r, false, true, 9, 17, 1+r.IntN(6), 1, 0)
+		p := randomHalves(r, r.IntN(2) == 0, r.IntN(2) == 0, 9, 17, 1+r.IntN(6), 1, 0)
 		for _, half := range [][]dtype.BF16{p.ha, p.hb} {
 			for i := range half {
 				half[i] = dtype.ToBF16(special[r.IntN(len(special)-r.IntN(2)*3)])
 			}
 		}
-		p.check(t, simd.AVX512BF16)
+		p.check(t, kn)
 	}
 }
 
 // A part of a product of bfloat16 has the bits that it has in the whole.
 func TestPartsOfAProductOfHalves(t *testing.T) {
+	for name, kn := range halvesKernels() {
+		t.Run(name, func(t *testing.T) { testPartsOfAProductOfHalves(t, kn) })
+	}
+}
+
+func testPartsOfAProductOfHalves(t *testing.T, kn kernel) {
 	r := rand.New(rand.NewPCG(15, 15))
-	kn := halvesKernelFor(simd.Best())
 	for trans := range 4 {
 		p := randomHalves(r, trans&1 == 1, trans&2 == 2, 61, 90, 2*blockK+77, 1, 0)
 		a, b := half(p.transA, p.ha, p.lda), half(p.transB, p.hb, p.ldb)

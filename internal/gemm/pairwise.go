@@ -20,7 +20,7 @@ func BatchPairwise[T Float](count int, transA, transB bool, m, n, k int, alpha T
 }
 
 // BatchBF16Pairwise is BatchPairwise for A and B of bfloat16, and rounds as BatchBF16 does. It
-// has no use for AVX-512 BF16, so its bits are those of every CPU with AVX2 or NEON.
+// has no use for AVX-512 BF16 or AMX, so its bits are those of every CPU with AVX2 or NEON.
 func BatchBF16Pairwise[E float32 | dtype.BF16](count int, transA, transB bool, m, n, k int, alpha float32, a []dtype.BF16, lda, strideA int,
 	b []dtype.BF16, ldb, strideB int, beta float32, c []E, ldc, strideC int) {
 	batchesBF16(kernelFor(simd.Best(), 4).pairs(), count, transA, transB, m, n, k, alpha, a, lda, strideA, b, ldb, strideB, beta, c, ldc,

@@ -35,26 +35,31 @@ func thresholds(kn kernel, size int) [][4]int {
 // in every size of thresholds. It compares the products of A·B and of C with a vector,
 // in which a wrong element would show.
 func TestProductsOfIntegers(t *testing.T) {
-	for _, level := range simd.Levels() {
-		t.Run(level.String(), func(t *testing.T) {
-			r := rand.New(rand.NewPCG(10, uint64(level)))
-			integers[float32](t, r, level)
-			if level <= simd.AVX512 {
-				integers[float64](t, r, level)
+	for name, halves := range halvesKernels() {
+		t.Run(name, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(10, uint64(halves.level)))
+			integers[float32](t, r, halves)
+			if halves.level <= simd.AVX512 {
+				integers[float64](t, r, halves)
 			}
 		})
 	}
 }
 
-func integers[T Float](t *testing.T, r *rand.Rand, level simd.Level) {
+// integers multiplies T by the kernel of the level of halves, if it has one of its own, and bfloat16 by halves.
+func integers[T Float](t *testing.T, r *rand.Rand, halves kernel) {
+	level := halves.level
 	kn := kernelFor(level, int(unsafe.Sizeof(T(0))))
+	if level > simd.AVX512 {
+		kn = halves
+	}
 	slow := 1 << 24
 	if testing.Short() {
 		slow = 1 << 20
 	}
 	for i, s := range thresholds(kn, int(unsafe.Sizeof(T(0)))) {
 		m, n, k := s[0], s[1], s[2]
-		if level == simd.Scalar && m*n*k > slow {
+		if (level == simd.Scalar || level == simd.AMX) && m*n*k > slow {
 			continue
 		}
 		trans := i + int(level)
@@ -72,7 +77,7 @@ func integers[T Float](t *testing.T, r *rand.Rand, level simd.Level) {
 		if w, ok := any(p).(product[float32]); ok {
 			w.multiplies(t, r, func(p product[float32]) {
 				ha, hb := half(p.transA, narrow(p.a), p.lda), half(p.transB, narrow(p.b), p.ldb)
-				split(halvesKernelFor(level), threads, m, n, k, p.alpha, ha, hb, p.beta, operand(false, p.c, p.ldc))
+				split(halves, threads, m, n, k, p.alpha, ha, hb, p.beta, operand(false, p.c, p.ldc))
 			})
 		}
 	}
@@ -136,7 +141,7 @@ func TestHalvesInBlocks(t *testing.T) {
 		m, n, k := s[0], s[1], 2
 		x, lda := small[float32](r, false, m, k, 0)
 		y, ldb := small[float32](r, true, k, n, 0)
-		kn, c, wide := halvesKernelFor(simd.Best()), make([]dtype.BF16, m*n), make([]float32, m*n)
+		kn, c, wide := halvesKernel(), make([]dtype.BF16, m*n), make([]float32, m*n)
 		gemm(kn, m, n, k, 1, half(false, narrow(x), lda), half(true, narrow(y), ldb), 0, half(false, c, n))
 		gemm(kernelFor(simd.Best(), 4), m, n, k, 1, operand(false, x, lda), operand(true, y, ldb), 0, operand(false, wide, n))
 		if want := narrow(wide); !slices.Equal(c, want) {

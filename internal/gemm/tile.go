@@ -1,41 +1,74 @@
 package gemm
 
-import "github.com/gorun-spmd/gorun/internal/simd"
+import (
+	"sync"
+
+	"github.com/gorun-spmd/gorun/internal/simd"
+)
 
 // A kernel is the choice of code for one product: the instruction set, and the
 // tile of C that its registers hold.
 type kernel struct {
-	level      simd.Level
+	level      simd.Level // from AVX512BF16 on A and B are packed as pairs of bfloat16
 	rows, cols int
-	pairwise   bool // sums over k are pairwise, see package pairwise
-	depth      int  // elements of k in a step of a tile: 2 for A and B packed as pairs of bfloat16, else 1
+	pairwise   bool      // sums over k are pairwise, see package pairwise
+	tiles      tilesFunc // if not nil, does the tiles of a panel of B at once
 }
+
+// A tilesFunc does C = alpha·A·B + beta·C for all tiles of a panel of B, rows by cols ≤ 32 elements of C; k counts pairs
+// of bfloat16 and is a multiple of tilePairs. A is packed by packStrips, and B by packPairs; room is for one tile of C.
+type tilesFunc func(rows, cols, k int, a, b, c []float32, ldc int, alpha, beta float32, room []float32)
+
+// tilePairs is how many pairs of k a tile register of AMX has: so many steps are taken at once.
+const tilePairs = 16
 
 // kernelFor returns the kernel of a level for elements of size bytes.
 func kernelFor(level simd.Level, size int) kernel {
 	switch level {
-	case simd.AVX512, simd.AVX512BF16:
-		return kernel{level: level, rows: 14, cols: 128 / size, depth: 1}
+	case simd.AVX512, simd.AVX512BF16, simd.AMX:
+		return kernel{level: simd.AVX512, rows: 14, cols: 128 / size}
 	case simd.NEON:
-		return kernel{level: level, rows: 12, cols: 32 / size, depth: 1}
+		return kernel{level: level, rows: 12, cols: 32 / size}
 	case simd.AVX2:
-		return kernel{level: level, rows: 6, cols: 64 / size, depth: 1}
+		return kernel{level: level, rows: 6, cols: 64 / size}
 	default:
-		return kernel{level: level, rows: 4, cols: 4, depth: 1}
+		return kernel{level: level, rows: 4, cols: 4}
 	}
 }
+
+// halvesKernel returns the kernel of this machine for elements of bfloat16.
+var halvesKernel = sync.OnceValue(func() kernel { return halvesKernelFor(simd.BestBF16()) })
 
 // halvesKernelFor returns the kernel of a level for elements of bfloat16.
 func halvesKernelFor(level simd.Level) kernel {
 	kn := kernelFor(level, 4)
-	if level == simd.AVX512BF16 {
-		kn.depth = 2
+	switch level {
+	case simd.AVX512BF16:
+		kn.level = level
+	case simd.AMX:
+		kn = kernel{level: level, rows: 32, cols: 32, tiles: tilesAMX}
 	}
 	return kn
 }
 
+// depth is the elements of k in a step of a tile.
+func (kn kernel) depth() int {
+	if kn.level >= simd.AVX512BF16 {
+		return 2
+	}
+	return 1
+}
+
 // steps returns how many steps of a tile k elements take.
-func (kn kernel) steps(k int) int { return (k + kn.depth - 1) / kn.depth }
+func (kn kernel) steps(k int) int {
+	if kn.depth() == 1 {
+		return k
+	}
+	if kn.tiles == nil {
+		return (k + 1) / 2
+	}
+	return (k + 2*tilePairs - 1) / (2 * tilePairs) * tilePairs
+}
 
 // Parts are n tiles of sums over other elements of k, which a tile adds to its own: first, the one at
 // next, and more, each step elements after the one before. If half is not 0, the tile's own sum

@@ -15,11 +15,12 @@ const (
 	AVX2                    // AVX2, FMA and F16C: 8 float32 at a time
 	AVX512                  // AVX-512 F, BW, DQ and VL: 16 float32 at a time
 	AVX512BF16              // AVX512 and AVX-512 BF16, by which package gemm multiplies bfloat16
+	AMX                     // AVX512BF16 and the tiles of AMX-BF16, by which it does so where there are any
 )
 
 // String names the level.
 func (l Level) String() string {
-	return [...]string{"scalar", "NEON", "AVX2", "AVX-512", "AVX-512 BF16"}[l]
+	return [...]string{"scalar", "NEON", "AVX2", "AVX-512", "AVX-512 BF16", "AMX"}[l]
 }
 
 // A kernelSet has bit k set for kernel k.
@@ -42,21 +43,36 @@ var offers = [...]kernelSet{
 	AVX2:       allKernels &^ setOf(copyRowsKernel, zipRowsKernel),
 	AVX512:     allKernels,
 	AVX512BF16: allKernels,
+	AMX:        allKernels,
 }
 
-// best is the highest level of this processor, and never changes.
+// best is the highest level of this processor without AMX, and never changes.
 var best = detect()
 
-// Best returns the highest level of this processor.
+// Best returns the highest level of this processor for all but products of bfloat16.
 func Best() Level { return best }
 
-// Levels returns the levels of this processor, from Scalar to Best.
+// BestBF16 returns the highest level of this processor for products of bfloat16. Tiles are kilobytes of registers,
+// which a process has to ask for, and which make the frames of its signals larger: BestBF16 asks for them, so only what
+// multiplies bfloat16 calls it.
+func BestBF16() Level { return withTiles(hasTiles(), allowTiles) }
+
+// withTiles returns AMX on a processor that has tiles and whose system allows them, else the best level without.
+func withTiles(has bool, allow func() bool) Level {
+	if has && allow() {
+		return AMX
+	}
+	return best
+}
+
+// Levels returns the levels of this processor, from Scalar to BestBF16.
 func Levels() []Level {
 	list := []Level{Scalar}
 	if best == NEON {
 		return append(list, NEON)
 	}
-	for l := AVX2; l <= best; l++ {
+	most := BestBF16()
+	for l := AVX2; l <= most; l++ {
 		list = append(list, l)
 	}
 	return list

@@ -21,6 +21,11 @@ func detect() Level {
 	}
 }
 
+// hasTiles reports whether the processor multiplies bfloat16 on tiles, and has what else a product on them uses.
+func hasTiles() bool {
+	return best == AVX512BF16 && cpu.X86.HasAMXTile && cpu.X86.HasAMXBF16
+}
+
 // prefetchSlows reports whether prefetches make kernels slower, as on AMD's processors with
 // AVX-512 (Zen 5).
 func prefetchSlows() bool {

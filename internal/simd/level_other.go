@@ -7,4 +7,6 @@ const neonKernels kernelSet = 0
 
 func detect() Level { return Scalar }
 
+func hasTiles() bool { return false }
+
 func prefetchSlows() bool { return false }

@@ -51,6 +51,7 @@ func generate() (map[string][]byte, error) {
 		pkg, name string
 		emit      func(*build.Context)
 	}{
+		{"gemm", "amx", amx},
 		{"gemm", "few", few},
 		{"gemm", "tile", tiles},
 		{"simd", "map", maps},
