@@ -204,7 +204,8 @@ func TestLiveInBrowser(t *testing.T) {
 	l.age = 0 // the browser's clock runs ahead
 	l.mu.Unlock()
 	page := shown(t, browser, l.URL, 20*time.Second)
-	for _, want := range []string{"the others waited 1.4 s for it, 100 % of all waiting", `id="live">gorun does not answer any more: the job has ended.`} {
+	for _, want := range []string{"the others waited 1.4 s for it, 100 % of all waiting",
+		`id="live">gorun does not answer any more: the job has ended.`} {
 		if !strings.Contains(page, want) {
 			t.Errorf("no %q in the page", want)
 		}
