@@ -1,4 +1,6 @@
-// Command leaver is a job of which rank 1 calls os.Exit(0) while the others wait for it.
+// Command leaver is a job of which rank 1 calls os.Exit(0) while the others wait for it:
+//
+//	leaver FILE    makes FILE when it leaves
 package main
 
 import (
@@ -16,6 +18,9 @@ func leave(ctx context.Context, world *comm.Comm) error {
 		return err
 	}
 	if world.Rank() == 1 {
+		if err := os.WriteFile(os.Args[1], nil, 0o600); err != nil {
+			return err
+		}
 		os.Exit(0)
 	}
 	return comm.Barrier(ctx, world)
