@@ -29,14 +29,15 @@ type Noted struct {
 }
 
 // NoteState says that op, a layer, changes a tensor while it trains that is no parameter, as nn.BatchNorm does its
-// running averages. Package train refuses to keep checkpoints without it. NotedState returns what was noted since
-// the last StartKeys, of all meshes of this rank, each tensor once; before the first, nothing is noted.
+// running averages. Package train refuses to keep checkpoints without it. See NotedState.
 func (m *Mesh) NoteState(op string, state *Tensor) {
 	if m.eng.noted != nil && !slices.Contains(m.eng.noted, Noted{op, state}) {
 		m.eng.noted = append(m.eng.noted, Noted{op, state})
 	}
 }
 
+// NotedState returns what NoteState was told since the last StartKeys, of all meshes of this rank, each tensor once. Before
+// the first StartKeys nothing is noted.
 func (m *Mesh) NotedState() []Noted { return m.eng.noted }
 
 // Training reports whether a ValueAndGrad or Accumulate is running its function. It

@@ -250,6 +250,22 @@ func TestBiasAtLeavesIsAddedUp(t *testing.T) {
 	}
 }
 
+// A rule that was found without SameBits does not serve with it: sums of other ranks' parts are refused then.
+func TestRulesKnowTheMode(t *testing.T) {
+	onMesh(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
+		x := dtensor.Normal(m, dtensor.Key{}, 0, 1, []int{4, 4}, layout.Replicate())
+		for _, same := range []bool{false, true} {
+			m.SetSameBits(same)
+			for i, op := range []func(y T) T{T.Neg, func(y T) T { return y.Add(y) }} {
+				if err := dtensor.Try(ctx, m, func() { op(x.Redistribute(layout.Partial(layout.Sum))) }); (err != nil) != same {
+					return fmt.Errorf("same bits %v, operator %d: %v", same, i, err)
+				}
+			}
+		}
+		return nil
+	})
+}
+
 // With SameBits a sum whose terms lie at leaves is a node or two of each rank, which go to all in one call.
 func TestSumsAtLeavesAreAddedUp(t *testing.T) {
 	const out = 5

@@ -90,7 +90,7 @@ func binary(op kernel.BinaryOp, a, b *Tensor) *Tensor {
 	if !a.DType().Float() {
 		law = integerLaw(law)
 	}
-	key := ruleKey{op: op.String(), attr: [3]int{int(law)}}
+	key := ruleKey{op: op.String(), attr: [3]int{int(law)}, nodes: m.inNodes([]*Tensor{a, b})}
 	key.in[0], key.in[1] = a.spec, b.spec
 	r := m.rules.get(key.slot(), &key)
 	if r == nil {

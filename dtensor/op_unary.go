@@ -94,7 +94,7 @@ func unary(op kernel.UnaryOp, x *Tensor) *Tensor {
 	if op == kernel.OpNeg {
 		law = scales(x, law)
 	}
-	key := ruleKey{op: op.String(), attr: [3]int{int(law)}}
+	key := ruleKey{op: op.String(), attr: [3]int{int(law)}, nodes: m.inNodes([]*Tensor{x})}
 	key.in[0] = x.spec
 	r := m.rules.get(key.slot(), &key)
 	if r == nil {

@@ -30,8 +30,10 @@ type ruleKey struct {
 
 // inNodes reports whether ranks may have parts of sums of some operands only if these are nodes:
 // with SameBits, unless they are integers.
-func (m *Mesh) inNodes(ts []*Tensor) bool {
-	return m.eng.same && slices.ContainsFunc(ts, func(t *Tensor) bool { return t.DType().Float() })
+func (m *Mesh) inNodes(ts []*Tensor) bool { return m.eng.same && someFloat(ts) }
+
+func someFloat(ts []*Tensor) bool {
+	return slices.ContainsFunc(ts, func(t *Tensor) bool { return t.DType().Float() })
 }
 
 // keyOf returns the key of an operator on some operands.
