@@ -69,9 +69,7 @@ func train(dir string, more ...string) []string {
 // TestTrainOverMPI starts the example by mpirun and mpiexec without gorun, with the same binary,
 // on this machine alone.
 func TestTrainOverMPI(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long, and its programs are the same as without -short")
-	}
+	long(t)
 	dir := t.TempDir()
 	build(t, dir)
 	run := func(t *testing.T, args ...string) string {
@@ -133,14 +131,9 @@ func two(t *testing.T) (c *cluster, short []string, same func(t *testing.T, out 
 	}
 }
 
-// TestJobs runs the example on two hosts, with the binaries that run on one host. Like TestSlurm and TestElastic it
-// waits more than it computes, and each has hosts of its own.
+// TestJobs runs the example on two hosts, with the binaries that run on one host.
 func TestJobs(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long, and its programs are the same as without -short")
-	}
-	t.Parallel()
-	need(t, "mpirun.openmpi", "mpiexec.hydra")
+	beside(t)
 	c, short, same := two(t)
 	for _, via := range []string{"openmpi", "mpich"} {
 		t.Run("host file, "+via, func(t *testing.T) {
@@ -191,11 +184,7 @@ func TestJobs(t *testing.T) {
 // TestSlurm runs the example, the recorded cases and the backend's suite under Slurm on two hosts, with the binaries
 // that run on one host.
 func TestSlurm(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long, and its programs are the same as without -short")
-	}
-	t.Parallel()
-	need(t, "mpirun.openmpi", "mpiexec.hydra")
+	beside(t)
 	c, short, same := two(t)
 	c.slurm(t)
 	for _, mpi := range []string{"pmi2", "pmix"} {

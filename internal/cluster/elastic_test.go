@@ -26,11 +26,7 @@ var state = regexp.MustCompile(`"state_sha256":"([0-9a-f]+)"`)
 // An elastic job on several hosts goes on from snapshots in their memory when one of them is
 // lost, on those that are left, and ends with the bits of a run that nothing happened to.
 func TestElastic(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long, and its programs are the same as without -short")
-	}
-	t.Parallel()
-	need(t, "mpirun.openmpi", "mpiexec.hydra")
+	beside(t)
 	c := up(t, 3)
 	build(t, c.dir)
 	c.write("two", "node1 slots=2\nnode2 slots=2\n")

@@ -63,9 +63,7 @@ var (
 // TestFaults has the program fail in each way under launchers that know nothing of gorun, without
 // any variable of gorun's, and sees the fault named in time.
 func TestFaults(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long, and its programs are the same as without -short")
-	}
+	long(t)
 	dir := t.TempDir()
 	program := buildFaulty(t, dir)
 	host, err := os.Hostname()

@@ -43,6 +43,22 @@ func need(t *testing.T, programs ...string) {
 	testenv.NeedPrograms(t, programs...)
 }
 
+// long skips a test with -short.
+func long(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("takes long, and its programs are the same as without -short")
+	}
+}
+
+// beside is for a test of jobs on hosts of its own: it waits more than it computes, and others run beside it.
+func beside(t *testing.T) {
+	t.Helper()
+	long(t)
+	t.Parallel()
+	need(t, "mpirun.openmpi", "mpiexec.hydra")
+}
+
 // up starts n hosts.
 func up(t *testing.T, n int) *cluster {
 	t.Helper()
