@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/gorun-spmd/gorun/internal/control"
+	"github.com/gorun-spmd/gorun/internal/testenv"
 )
 
 const ms = int64(1e6)
@@ -218,16 +219,13 @@ func TestLiveInBrowser(t *testing.T) {
 // needBrowser returns the command of a Chromium.
 func needBrowser(t *testing.T) string {
 	t.Helper()
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+	for _, name := range []string{"chromium-browser", "google-chrome"} {
 		if path, err := exec.LookPath(name); err == nil {
 			return path
 		}
 	}
-	if os.Getenv("CI") == "true" {
-		t.Fatal("no Chromium is here: make deps installs it")
-	}
-	t.Skip("no Chromium is here: make deps installs it")
-	return ""
+	testenv.NeedPrograms(t, "chromium")
+	return "chromium"
 }
 
 // shown returns the document that a browser shows of a page after so long by the page's clock.
