@@ -176,55 +176,61 @@ func (c *Call) OfAny() bool { return c.Kind.Tagged() && c.Root == AnyRank }
 
 // check returns what is wrong with the call on rank of size, nil if nothing is.
 func (c *Call) check(rank, size int) error {
+	s := c.Kind.Shape()
 	switch {
 	case !c.Kind.Valid():
 		return fmt.Errorf("invalid kind %v; use one of the kinds of package comm", c.Kind)
-	case c.Kind.Shape().Pattern == PatternBarrier:
+	case s.Pattern == PatternBarrier:
 		return nil
-	case (c.Kind.Rooted() || c.Kind.PointToPoint()) && (c.Root < 0 || c.Root >= size):
+	case s.Root == NoRoot && s.Pattern != PatternMessage: // Root is not used
+	case c.Root < 0 || c.Root >= size:
 		return fmt.Errorf("rank %d is not in the communicator; give one of 0 to %d", c.Root, size-1)
-	case c.Kind.PointToPoint() && c.Root == rank:
+	case s.Pattern == PatternMessage && c.Root == rank:
 		return fmt.Errorf("rank %d is this rank itself; copy instead", c.Root)
 	}
-	dt := c.DType()
+	dst, src, dt := &c.Dst, &c.Src, c.DType()
 	if dt.Size() == 0 {
 		return errors.New("neither dst nor src has an element type; make them with comm.Of")
 	}
-	if c.Kind.Reduces() {
-		if c.Op == Custom {
-			if c.Func == nil || c.Func.combine == nil && c.Func.problem == nil {
-				return errors.New("operation custom without a Func; make one with comm.NewFunc")
-			}
-			if c.Func.problem != nil {
-				return c.Func.problem
-			}
-		} else if err := c.Op.Accepts(dt); err != nil {
+	if s.Pattern >= PatternReduce {
+		if err := c.checkOp(dt); err != nil {
 			return err
 		}
 	}
-	if c.Dst.of|c.Src.of != 0 {
+	if dst.of|src.of != 0 {
 		if err := c.checkElements(); err != nil {
 			return err
 		}
 	}
-	if c.Dst.DType != c.Src.DType && c.Dst.DType.Size() > 0 && c.Src.DType.Size() > 0 {
-		return fmt.Errorf("dst holds %v and src %v; cast one of them", c.Dst.DType, c.Src.DType)
+	if dst.DType != src.DType && dst.DType.Size() > 0 && src.DType.Size() > 0 {
+		return fmt.Errorf("dst holds %v and src %v; cast one of them", dst.DType, src.DType)
 	}
-	if c.Dst.Count < 0 || c.Src.Count < 0 || c.Dst.Count > 0 && c.Dst.Ptr == nil || c.Src.Count > 0 && c.Src.Ptr == nil {
-		return fmt.Errorf("dst has %d elements at %v and src %d at %v; give both memory", c.Dst.Count, c.Dst.Ptr, c.Src.Count, c.Src.Ptr)
+	if dst.Count < 0 || src.Count < 0 || dst.Count > 0 && dst.Ptr == nil || src.Count > 0 && src.Ptr == nil {
+		return fmt.Errorf("dst has %d elements at %v and src %d at %v; give both memory", dst.Count, dst.Ptr, src.Count, src.Ptr)
 	}
 	if c.rows() {
 		if err := c.checkRows(); err != nil {
 			return err
 		}
 	}
-	if c.Kind.Shape().InPlace && c.Dst.Ptr == c.Src.Ptr && c.Dst.Count == c.Src.Count {
+	if s.InPlace && dst.Ptr == src.Ptr && dst.Count == src.Count {
 		return c.checkElems()
 	}
-	if c.Dst.overlaps(c.Src) {
+	if dst.overlaps(*src) {
 		return c.checkInPlace(rank, size)
 	}
 	return c.checkCounts(rank, size)
+}
+
+// checkOp checks the operation of a reduction of elements of type dt.
+func (c *Call) checkOp(dt DType) error {
+	switch {
+	case c.Op != Custom:
+		return c.Op.Accepts(dt)
+	case c.Func == nil || c.Func.combine == nil && c.Func.problem == nil:
+		return errors.New("operation custom without a Func; make one with comm.NewFunc")
+	}
+	return c.Func.problem
 }
 
 // checkCounts checks the lengths of the buffers by the table of shapes.
@@ -243,7 +249,7 @@ func (c *Call) checkCounts(rank, size int) error {
 	var err error
 	switch {
 	case s.Pattern == NoPattern:
-		return unknownKind("comm", c.Kind)
+		return c.unknown("comm")
 	case dst == Unused || src == Unused:
 	case dst == Whole && src == Whole:
 		if d != n {
@@ -261,25 +267,37 @@ func (c *Call) checkCounts(rank, size int) error {
 		if d != n || n%size != 0 {
 			err = fmt.Errorf("len(dst) is %d and len(src) %d; both must be the same multiple of the %d ranks", d, n, size)
 		}
-	case dst == Counted && src == Whole:
-		err = vector("dst", c.DstCounts, size, d, rank, n)
-	case dst == Whole && src == Counted:
-		err = vector("src", c.SrcCounts, size, n, rank, d)
-	case dst == Counted && src == Counted:
-		if err = vector("dst", c.DstCounts, size, d, -1, 0); err != nil {
-			break
-		}
-		if err = vector("src", c.SrcCounts, size, n, -1, 0); err == nil && c.DstCounts[rank] != c.SrcCounts[rank] {
-			err = fmt.Errorf("this rank %d sends itself %d elements and expects %d; make dstCounts[%d] and srcCounts[%d] equal",
-				rank, c.SrcCounts[rank], c.DstCounts[rank], rank, rank)
-		}
 	default:
-		return fmt.Errorf("no check of %v, whose buffers are of layouts %d and %d; write it in comm.Call.checkCounts", c.Kind, dst, src)
+		err = c.checkVectors(rank, size, d, n)
 	}
-	if err != nil {
+	if err != nil || c.Op != Custom {
 		return err
 	}
 	return c.checkElems()
+}
+
+// checkVectors checks the counts of a call that has some, and whose buffers have d and n elements.
+func (c *Call) checkVectors(rank, size, d, n int) error {
+	switch s := c.Kind.Shape(); {
+	case s.Dst == Counted && s.Src == Whole:
+		return vector("dst", c.DstCounts, size, d, rank, n)
+	case s.Dst == Whole && s.Src == Counted:
+		return vector("src", c.SrcCounts, size, n, rank, d)
+	case s.Dst == Counted && s.Src == Counted:
+		if err := vector("dst", c.DstCounts, size, d, -1, 0); err != nil {
+			return err
+		}
+		if err := vector("src", c.SrcCounts, size, n, -1, 0); err != nil {
+			return err
+		}
+		if c.DstCounts[rank] != c.SrcCounts[rank] {
+			return fmt.Errorf("this rank %d sends itself %d elements and expects %d; make dstCounts[%d] and srcCounts[%d] equal",
+				rank, c.SrcCounts[rank], c.DstCounts[rank], rank, rank)
+		}
+		return nil
+	default:
+		return fmt.Errorf("no check of %v, whose buffers are of layouts %d and %d; write it in comm.Call.checkCounts", c.Kind, s.Dst, s.Src)
+	}
 }
 
 // checkElems checks that a Func's elements are whole in every rank's part.

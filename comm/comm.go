@@ -162,9 +162,11 @@ func (c *Comm) run(ctx context.Context, call *Call) error {
 		c.backend.Abort(fmt.Errorf("%v: %w", call, err))
 		return c.fail(call, err)
 	}
-	if err := Cancelled(ctx); err != nil {
-		c.backend.Abort(err)
-		return c.fail(call, err)
+	if ctx == nil || ctx.Err() != nil {
+		if err := Cancelled(ctx); err != nil {
+			c.backend.Abort(err)
+			return c.fail(call, err)
+		}
 	}
 	if call.Dst.of|call.Src.of != 0 {
 		call.countBytes(&c.counts)

@@ -123,7 +123,7 @@ func (c *Call) Empty() bool {
 func (c *Call) Deal(me int, sends, recvs []Buffer) error {
 	s := c.Kind.Shape()
 	if s.Pattern != PatternMove {
-		return unknownKind("comm.Call.Deal", c.Kind)
+		return c.unknown("comm.Call.Deal")
 	}
 	source := c.Source(me)
 	if s.Src == Parts || s.Src == Counted {

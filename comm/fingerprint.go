@@ -26,35 +26,48 @@ func (c *Call) Fingerprint() Fingerprint {
 	if c.of != nil {
 		return c.of.Fingerprint()
 	}
-	kind, root := c.Kind, 0
-	if kind.PointToPoint() {
+	kind, shape, root := c.Kind, c.Kind.Shape(), 0
+	if shape.Pattern == PatternMessage {
 		kind = SendKind
-	} else if kind.Rooted() {
+	} else if shape.Root != NoRoot {
 		root = c.Root
 	}
 	f := Fingerprint{What: uint64(kind) | uint64(c.DType())<<16 | uint64(uint16(root))<<24}
-	if kind.Reduces() {
+	if shape.Pattern >= PatternReduce {
 		f.What |= uint64(c.Op) << 8
-		if c.Op == Custom && c.Func != nil {
-			f.What |= uint64(c.Func.hash) << 40
-		}
 	}
-	if c.Dst.of|c.Src.of != 0 && c.Op != Custom {
-		f.What |= uint64(c.structType().hash) << 40
+	if c.Op == Custom || c.Dst.of|c.Src.of != 0 || c.whole > 0 {
+		f.What |= uint64(c.hash()) << 40
 	}
-	if c.whole > 0 { // only calls without a Func are divided into pieces
-		f.What |= uint64(uint32(c.whole*2654435761)>>8) << 40
-	}
-	switch shape := c.Kind.Shape(); {
-	case shape.Agreed && shape.Dst == Counted:
-		f.Count = hashCounts(c.DstCounts)
-	case shape.Agreed:
-		f.Count = hashCounts(c.SrcCounts)
-	default:
+	if shape.Agreed {
+		f.Count = c.hashAgreed()
+	} else {
 		n, _ := c.agreedCount()
 		f.Count = uint64(n)
 	}
 	return f
+}
+
+// hash returns the hash of c's Func, struct type and Piece, of those that it has.
+func (c *Call) hash() (h uint32) {
+	if c.Op == Custom && c.Func != nil && c.Kind.Reduces() {
+		h = c.Func.hash
+	}
+	if c.Dst.of|c.Src.of != 0 && c.Op != Custom {
+		h |= c.structType().hash
+	}
+	if c.whole > 0 { // only calls without a Func are divided into pieces
+		h |= uint32(c.whole*2654435761) >> 8
+	}
+	return h
+}
+
+// hashAgreed returns the hash of the counts that all ranks give.
+func (c *Call) hashAgreed() uint64 {
+	if c.Kind.Shape().Dst == Counted {
+		return hashCounts(c.DstCounts)
+	}
+	return hashCounts(c.SrcCounts)
 }
 
 // hashCounts is FNV-1a over the counts, by words.

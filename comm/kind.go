@@ -1,6 +1,9 @@
 package comm
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // A Kind says which collective a Call is.
 type Kind uint8
@@ -88,8 +91,8 @@ type Shape struct {
 }
 
 // shapes is the table of the collectives: checks, fingerprints, and who sends what to
-// whom derive from it.
-var shapes = [Kinds]struct {
+// whom derive from it. It has an entry for each value of a Kind, so that Shape compares nothing.
+var shapes = [math.MaxUint8 + 1]struct {
 	name string
 	Shape
 }{
@@ -136,12 +139,7 @@ func (k Kind) Valid() bool { return k > Invalid && k < Kinds }
 
 // Shape returns what calls of kind k have in common, the zero Shape if k is not Valid. It
 // is not to be changed: a copy would take a good part of the time of a small collective.
-func (k Kind) Shape() *Shape {
-	if k < Kinds {
-		return &shapes[k].Shape
-	}
-	return &shapes[Invalid].Shape
-}
+func (k Kind) Shape() *Shape { return &shapes[k].Shape }
 
 // Reduces reports whether a call of kind k has an operation.
 func (k Kind) Reduces() bool { return k.Shape().Pattern >= PatternReduce }
@@ -199,10 +197,10 @@ func (c *Call) Carried(backend string, patterns uint32) error {
 	if patterns>>c.Kind.Shape().Pattern&1 != 0 {
 		return nil
 	}
-	return unknownKind(backend, c.Kind)
+	return c.unknown(backend)
 }
 
-// unknownKind is the error of code that was not written for calls of kind k.
-func unknownKind(where string, k Kind) error {
-	return fmt.Errorf("%s carries out no %v; use one of the kinds of package comm, or write what is missing there", where, k)
+// unknown is the error of code that was not written for calls of c's kind.
+func (c *Call) unknown(where string) error {
+	return fmt.Errorf("%s carries out no %v; use one of the kinds of package comm, or write what is missing there", where, c.Kind)
 }

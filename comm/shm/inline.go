@@ -26,8 +26,11 @@ func (r *Rank) foldInline(call *comm.Call, seq uint64) error {
 	if bytes == 0 || ranks == 0 {
 		return nil
 	}
-	first, _ := call.Outgoing(r.me, r.me, len(r.world))
-	skip := first * call.DType().Size()
+	skip := 0
+	if call.Kind.Shape().Pattern == comm.PatternReduceScatter {
+		first, _ := call.Outgoing(r.me, r.me, len(r.world))
+		skip = first * call.DType().Size()
+	}
 	// Fold may read Src itself unless Src is Dst; with two ranks and a built-in operation even then.
 	direct := call.SrcRows <= 1 && (call.Src.Ptr != call.Dst.Ptr || len(r.world) == 2 && call.Op != comm.Custom)
 	for m := range ranks {

@@ -34,8 +34,28 @@ func (o Op) String() string {
 	return "invalid"
 }
 
+// accepted has in entry o the bit 1<<d for each type d on whose elements o is defined.
+var accepted = func() (of [Xor + 1]uint32) {
+	for o := range of {
+		for d := range dtype.DType(32) {
+			if Op(o).refusal(d) == nil {
+				of[o] |= 1 << d
+			}
+		}
+	}
+	return of
+}()
+
 // Accepts returns nil if o is defined on elements of type d, else why not and what to do.
 func (o Op) Accepts(d dtype.DType) error {
+	if o <= Xor && accepted[o]>>d&1 != 0 {
+		return nil
+	}
+	return o.refusal(d)
+}
+
+// refusal is what Accepts returns, found by its rules.
+func (o Op) refusal(d dtype.DType) error {
 	switch {
 	case d.Size() == 0:
 		return fmt.Errorf("invalid element type %d; make the buffer with comm.Of", d)
