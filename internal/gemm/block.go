@@ -52,12 +52,12 @@ func poolOf[T Float]() *sync.Pool {
 // An operand that is read too few times to be worth packing is not packed; nor is a
 // small one, unless its rows compete for the same cache lines. A bfloat16 operand always
 // is.
-func blocked[T Float](kn kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c []T, ldc int) {
+func blocked[T Float](kn *kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c []T, ldc int) {
 	blockedTo(kn, m, n, k, alpha, a, b, beta, c, ldc, nil)
 }
 
 // blockedTo is blocked, or does the part of a pairwise sum that t says.
-func blockedTo[T Float](kn kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c []T, ldc int, t *tree[T]) {
+func blockedTo[T Float](kn *kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c []T, ldc int, t *tree[T]) {
 	const page = 4096
 	inPlaceA := a.half == nil && (n <= 2*kn.cols || m*k <= smallOperand && a.row*int(unsafe.Sizeof(alpha))%page != 0)
 	inPlaceB := b.half == nil && b.col == 1 && (m <= 2*kn.rows || k*n <= smallOperand)
@@ -121,13 +121,13 @@ type panels[T Float] struct {
 }
 
 // packB writes b [k, n] to ws.b in panels [k, kn.cols].
-func packB[T Float](kn kernel, ws *workspace[T], b matrix[T], k, n int) panels[T] {
+func packB[T Float](kn *kernel, ws *workspace[T], b matrix[T], k, n int) panels[T] {
 	pack(kn, ws.b[:], b, k, n, kn.cols, ws.wide[:])
 	return panels[T]{matrix[T]{ws.b[:], nil, kn.cols, 1}, kn.steps(k) * kn.cols}
 }
 
 // packA writes a [m, k] to ws.a, from element at on, in panels [k, kn.rows], or in strips for tiles.
-func packA[T Float](kn kernel, ws *workspace[T], at int, a matrix[T], m, k int) panels[T] {
+func packA[T Float](kn *kernel, ws *workspace[T], at int, a matrix[T], m, k int) panels[T] {
 	if kn.tiles != nil {
 		packStrips(kn, ws.a[at:], a, m, k, ws.wide[:])
 		return packedA(kn, ws.a[at:], kn.steps(k))
@@ -137,13 +137,14 @@ func packA[T Float](kn kernel, ws *workspace[T], at int, a matrix[T], m, k int) 
 }
 
 // packedA returns the panels of packA for a block of that many steps.
-func packedA[T Float](kn kernel, dst []T, steps int) panels[T] {
+func packedA[T Float](kn *kernel, dst []T, steps int) panels[T] {
 	return panels[T]{matrix[T]{dst, nil, 1, kn.rows}, steps * kn.rows}
 }
 
 // macro multiplies a block of A [m, k] with a block of B [k, n], tile by tile; k counts steps. The
 // block of C is at row and col of that of t, if there is one.
-func macro[T Float](kn kernel, m, n, k int, alpha T, a, b panels[T], beta T, c []T, ldc int, t *tree[T], row, col int) {
+func macro[T Float](kn *kernel, m, n, k int, alpha T, a, b panels[T], beta T, c []T, ldc int, t *tree[T], row, col int) {
+	var none parts[T]
 	for j, bq := 0, 0; j < n; j, bq = j+kn.cols, bq+b.step {
 		cols, bt := min(kn.cols, n-j), b.data[bq:]
 		for i, aq := 0, 0; i < m; i, aq = i+kn.rows, aq+a.step {
@@ -152,14 +153,14 @@ func macro[T Float](kn kernel, m, n, k int, alpha T, a, b panels[T], beta T, c [
 				t.tile(kn, rows, cols, k, at, a.row, a.col, bt, b.row, ct, ldc, alpha, row+i, col+j)
 				continue
 			}
-			tile(kn, rows, cols, k, at, a.row, a.col, bt, b.row, ct, ldc, alpha, beta, parts[T]{})
+			tile(kn, rows, cols, k, at, a.row, a.col, bt, b.row, ct, ldc, alpha, beta, &none)
 		}
 	}
 }
 
 // onTiles is macro for a kernel with tiles: those of A in strips, and room for a tile of C. It does all of a panel of B
 // in one call.
-func onTiles[T Float](kn kernel, m, n, k int, alpha T, a, b panels[T], beta T, c []T, ldc int, room []T) {
+func onTiles[T Float](kn *kernel, m, n, k int, alpha T, a, b panels[T], beta T, c []T, ldc int, room []T) {
 	for j, bq := 0, 0; j < n; j, bq = j+kn.cols, bq+b.step {
 		kn.tiles(m, min(kn.cols, n-j), k, any(a.data).([]float32), any(b.data[bq:]).([]float32), any(c[j:]).([]float32), ldc, float32(alpha),
 			float32(beta), any(room).([]float32))

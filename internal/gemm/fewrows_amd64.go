@@ -12,7 +12,7 @@ const (
 // contiguous, as in a layer of a model that generates text token by token. It takes as long
 // as reading B, which is not packed. The sums have the order of blocked, and so its bits.
 // few reports whether it did the product; no size is 0.
-func few[T Float](kn kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c []T, ldc int) bool {
+func few[T Float](kn *kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c []T, ldc int) bool {
 	x, single := any(a.data).([]float32)
 	if !single || kn.level == simd.Scalar || m > fewRows || n < fewCols || a.half != nil || b.half != nil || a.col != 1 || b.row != 1 {
 		return false

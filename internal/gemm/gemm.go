@@ -2,10 +2,8 @@ package gemm
 
 import (
 	"fmt"
-	"unsafe"
 
 	"github.com/gorun-spmd/gorun/internal/dtype"
-	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
 // Float are the element types of a matrix.
@@ -32,7 +30,7 @@ type Float interface{ float32 | float64 }
 // Gemm panics if a slice is too short for its shape: a bug of the caller.
 func Gemm[T Float](transA, transB bool, m, n, k int, alpha T, a []T, lda int, b []T, ldb int, beta T, c []T, ldc int) {
 	check(transA, transB, m, n, k, len(a), lda, len(b), ldb, len(c), ldc)
-	kn := kernelFor(simd.Best(), int(unsafe.Sizeof(alpha)))
+	kn := bestFor[T]()
 	threads := threadsFor(m, n, k)
 	if threads == 1 {
 		gemm(kn, m, n, k, alpha, operand(transA, a, lda), operand(transB, b, ldb), beta, operand(false, c, ldc))
@@ -42,7 +40,7 @@ func Gemm[T Float](transA, transB bool, m, n, k int, alpha T, a []T, lda int, b 
 }
 
 // gemm is Gemm after its checks.
-func gemm[T Float](kn kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c matrix[T]) {
+func gemm[T Float](kn *kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c matrix[T]) {
 	switch {
 	case m == 0 || n == 0:
 	case c.half != nil:
@@ -57,8 +55,8 @@ func gemm[T Float](kn kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c ma
 }
 
 // multiply does C = alpha·A·B + beta·C, no size being 0.
-func multiply[T Float](kn kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c []T, ldc int) {
-	if kn.pairwise {
+func multiply[T Float](kn *kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c []T, ldc int) {
+	if kn.leaves != nil {
 		multiplyPairwise(kn, m, n, k, alpha, a, b, beta, c, ldc)
 		return
 	}
@@ -86,12 +84,11 @@ func scale[T Float](m, n int, beta T, c []T, ldc int) {
 // The matrices of C must not overlap.
 func Batch[T Float](count int, transA, transB bool, m, n, k int, alpha T, a []T, lda, strideA int, b []T, ldb, strideB int, beta T, c []T,
 	ldc, strideC int) {
-	kn := kernelFor(simd.Best(), int(unsafe.Sizeof(alpha)))
-	batches(kn, count, transA, transB, m, n, k, alpha, a, lda, strideA, b, ldb, strideB, beta, c, ldc, strideC)
+	batches(bestFor[T](), count, transA, transB, m, n, k, alpha, a, lda, strideA, b, ldb, strideB, beta, c, ldc, strideC)
 }
 
 // batches is Batch by a kernel.
-func batches[T Float](kn kernel, count int, transA, transB bool, m, n, k int, alpha T, a []T, lda, strideA int, b []T, ldb, strideB int,
+func batches[T Float](kn *kernel, count int, transA, transB bool, m, n, k int, alpha T, a []T, lda, strideA int, b []T, ldb, strideB int,
 	beta T, c []T, ldc, strideC int) {
 	if count == 0 || m == 0 || n == 0 {
 		return
@@ -134,7 +131,7 @@ func BatchBF16[E float32 | dtype.BF16](count int, transA, transB bool, m, n, k i
 }
 
 // batchesBF16 is BatchBF16 by a kernel.
-func batchesBF16[E float32 | dtype.BF16](kn kernel, count int, transA, transB bool, m, n, k int, alpha float32, a []dtype.BF16, lda,
+func batchesBF16[E float32 | dtype.BF16](kn *kernel, count int, transA, transB bool, m, n, k int, alpha float32, a []dtype.BF16, lda,
 	strideA int, b []dtype.BF16, ldb, strideB int, beta float32, c []E, ldc, strideC int) {
 	if count == 0 || m == 0 || n == 0 {
 		return

@@ -44,7 +44,7 @@ const sumElems = 2 * blockM * blockN
 var sums = sync.Pool{New: func() any { return new([sumElems]float32) }}
 
 // rounded is gemm for a C of bfloat16. T is float32.
-func rounded[T Float](kn kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c []dtype.BF16, ldc int) {
+func rounded[T Float](kn *kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c []dtype.BF16, ldc int) {
 	room := sums.Get().(*[sumElems]float32)
 	defer sums.Put(room)
 	sum := any(room[:]).([]T)

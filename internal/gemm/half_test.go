@@ -39,8 +39,8 @@ func randomHalves(r *rand.Rand, transA, transB bool, m, n, k int, alpha, beta fl
 }
 
 // halvesKernels returns the kernels of this machine for bfloat16, and that of AMX with its instruction in Go.
-func halvesKernels() map[string]kernel {
-	list := map[string]kernel{"AMX in Go": halvesKernelFor(simd.AMX)}
+func halvesKernels() map[string]*kernel {
+	list := map[string]*kernel{"AMX in Go": halvesKernelFor(simd.AMX)}
 	for name, kn := range list {
 		kn.tiles = tilesGo
 		list[name] = kn
@@ -54,7 +54,7 @@ func halvesKernels() map[string]kernel {
 // check multiplies halves into a C of bfloat16 and one of float32, and compares the
 // bits with those of the float32 product, the first rounded; where the kernel multiplies
 // pairs, with those of the instruction.
-func (p halves) check(t *testing.T, kn kernel) {
+func (p halves) check(t *testing.T, kn *kernel) {
 	t.Helper()
 	a, b := half(p.transA, p.ha, p.lda), half(p.transB, p.hb, p.ldb)
 	wide, rounded := slices.Clone(p.c), slices.Clone(p.hc)

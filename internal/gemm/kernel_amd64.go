@@ -10,8 +10,8 @@ import (
 // cols ≤ kn.cols, both at least 1. A has its own strides, the columns of B and C
 // are adjacent. With k 0, A and B may be empty. Where kn.depth() is 2, k counts pairs
 // and an element of a and b is one.
-func tile[T Float](kn kernel, rows, cols, k int, a []T, rsa, csa int, b []T, rsb int, c []T, ldc int, alpha, beta T,
-	more parts[T]) {
+func tile[T Float](kn *kernel, rows, cols, k int, a []T, rsa, csa int, b []T, rsb int, c []T, ldc int, alpha, beta T,
+	more *parts[T]) {
 	if kn.level == simd.Scalar {
 		tileGo(rows, cols, k, a, rsa, csa, b, rsb, c, ldc, alpha, beta, more)
 		return

@@ -11,14 +11,14 @@ import (
 // are adjacent. With k 0, A and B may be empty.
 //
 // Columns that do not fill a vector are a call of their own.
-func tile[T Float](kn kernel, rows, cols, k int, a []T, rsa, csa int, b []T, rsb int, c []T, ldc int, alpha, beta T,
-	more parts[T]) {
+func tile[T Float](kn *kernel, rows, cols, k int, a []T, rsa, csa int, b []T, rsb int, c []T, ldc int, alpha, beta T,
+	more *parts[T]) {
 	if kn.level == simd.Scalar {
 		tileGo(rows, cols, k, a, rsa, csa, b, rsb, c, ldc, alpha, beta, more)
 		return
 	}
 	if half := more.half; half > 0 {
-		tile(kn, rows, cols, half, a, rsa, csa, b, rsb, more.first, more.ld, alpha, 0, parts[T]{})
+		tile(kn, rows, cols, half, a, rsa, csa, b, rsb, more.first, more.ld, alpha, 0, new(parts[T]))
 		a, b, k = a[half*csa:], b[half*rsb:], k-half
 	}
 	size := int(unsafe.Sizeof(alpha))

@@ -12,7 +12,7 @@ import (
 //
 // If the rows of x are contiguous, it packs a few rows at a time into all panels: it reads
 // few long runs, which the processor prefetches.
-func pack[T Float](kn kernel, dst []T, x matrix[T], k, n, width int, room []T) {
+func pack[T Float](kn *kernel, dst []T, x matrix[T], k, n, width int, room []T) {
 	if kn.depth() == 2 {
 		packPairs(kn, dst, x, k, n, width)
 		return
@@ -42,7 +42,7 @@ func pack[T Float](kn kernel, dst []T, x matrix[T], k, n, width int, room []T) {
 // packPairs is pack for pairs of bfloat16 elements in rows 2p and 2p+1: the pair of column j
 // goes to dst[j/width*width*kn.steps(k) + p*width + j%width], in the bits of a float32. If k is
 // odd, the last row is paired with zeros; pairs beyond it are zeros.
-func packPairs[T Float](kn kernel, dst []T, x matrix[T], k, n, width int) {
+func packPairs[T Float](kn *kernel, dst []T, x matrix[T], k, n, width int) {
 	to := halvesOf(dst)
 	panel := 2 * kn.steps(k) // elements of each of its columns
 	if whole := (k + 1) / 2 * 2; whole < panel {
@@ -71,7 +71,7 @@ func packPairs[T Float](kn kernel, dst []T, x matrix[T], k, n, width int) {
 //	dst[i/kn.rows*kn.rows*kn.steps(k) + p/tilePairs*tilePairs*kn.rows + i%kn.rows*tilePairs + p%tilePairs]
 //
 // and pairs beyond k are zeros. room is for a block.
-func packStrips[T Float](kn kernel, dst []T, a matrix[T], m, k int, room []T) {
+func packStrips[T Float](kn *kernel, dst []T, a matrix[T], m, k int, room []T) {
 	const cols = 2 * tilePairs // elements of a row of a block
 	for i := 0; i < m; i += kn.rows {
 		rows := min(kn.rows, m-i)

@@ -74,7 +74,7 @@ func tilesGo(rows, cols, k int, a, b, c []float32, ldc int, alpha, beta float32,
 }
 
 // emulated returns a product of bfloat16 as a kernel of depth 2 makes it.
-func (p halves) emulated(kn kernel) []float32 {
+func (p halves) emulated(kn *kernel) []float32 {
 	c := append([]float32(nil), p.c...)
 	a, b := half(p.transA, p.ha, p.lda), half(p.transB, p.hb, p.ldb)
 	at := func(x matrix[float32], i, j, k int) dtype.BF16 {
@@ -172,7 +172,7 @@ func TestPairsAreNearTheSums(t *testing.T) {
 	}
 }
 
-func testPairsAreNearTheSums(t *testing.T, kn kernel) {
+func testPairsAreNearTheSums(t *testing.T, kn *kernel) {
 	r := rand.New(rand.NewPCG(13, 13))
 	for _, s := range [][3]int{{1, 40, 1}, {3, 33, 7}, {15, 1, 300}, {29, 65, 2*blockK + 1}, {2, 200, 4*blockK + 3}, {blockM + 1, 50, 31}} {
 		for trans := range 4 {
@@ -195,7 +195,7 @@ func TestPairsOfSpecialNumbers(t *testing.T) {
 	}
 }
 
-func testPairsOfSpecialNumbers(t *testing.T, kn kernel) {
+func testPairsOfSpecialNumbers(t *testing.T, kn *kernel) {
 	r := rand.New(rand.NewPCG(14, 14))
 	special := []float32{0, float32(math.Copysign(0, -1)), 0x1p-133, -0x1p-127, 0x1p-126, 0x1p-64, -0x1p-63, 0x1p-12, 1, -1, 1.5, 0x1p127,
 		-0x1p64, float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.NaN())}
@@ -217,7 +217,7 @@ func TestPartsOfAProductOfHalves(t *testing.T) {
 	}
 }
 
-func testPartsOfAProductOfHalves(t *testing.T, kn kernel) {
+func testPartsOfAProductOfHalves(t *testing.T, kn *kernel) {
 	r := rand.New(rand.NewPCG(15, 15))
 	for trans := range 4 {
 		p := randomHalves(r, trans&1 == 1, trans&2 == 2, 61, 90, 2*blockK+77, 1, 0)

@@ -3,11 +3,9 @@ package gemm
 import (
 	"math/bits"
 	"sync"
-	"unsafe"
 
 	"github.com/gorun-spmd/gorun/internal/dtype"
 	"github.com/gorun-spmd/gorun/internal/pairwise"
-	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
 // BatchPairwise is Batch whose sums over k are pairwise, in leaves of pairwise.Least elements or
@@ -15,7 +13,7 @@ import (
 // bit by bit. A leaf is added up as Batch does. beta·C is added to the whole sum.
 func BatchPairwise[T Float](count int, transA, transB bool, m, n, k int, alpha T, a []T, lda, strideA int, b []T, ldb, strideB int, beta T,
 	c []T, ldc, strideC int) {
-	batches(kernelFor(simd.Best(), int(unsafe.Sizeof(alpha))).pairs(), count, transA, transB, m, n, k, alpha, a, lda, strideA, b, ldb,
+	batches(bestFor[T]().pairs, count, transA, transB, m, n, k, alpha, a, lda, strideA, b, ldb,
 		strideB, beta, c, ldc, strideC)
 }
 
@@ -23,14 +21,8 @@ func BatchPairwise[T Float](count int, transA, transB bool, m, n, k int, alpha T
 // has no use for AVX-512 BF16 or AMX, so its bits are those of every CPU with AVX2 or NEON.
 func BatchBF16Pairwise[E float32 | dtype.BF16](count int, transA, transB bool, m, n, k int, alpha float32, a []dtype.BF16, lda, strideA int,
 	b []dtype.BF16, ldb, strideB int, beta float32, c []E, ldc, strideC int) {
-	batchesBF16(kernelFor(simd.Best(), 4).pairs(), count, transA, transB, m, n, k, alpha, a, lda, strideA, b, ldb, strideB, beta, c, ldc,
+	batchesBF16(best32.pairs, count, transA, transB, m, n, k, alpha, a, lda, strideA, b, ldb, strideB, beta, c, ldc,
 		strideC)
-}
-
-// pairs returns the kernel for pairwise sums.
-func (kn kernel) pairs() kernel {
-	kn.pairwise = true
-	return kn
 }
 
 // A tree is the part of C whose pairwise sums over k are made at once, as block after block comes: a
@@ -80,9 +72,9 @@ func roomsOf[T Float](n int) (room *[]T, pool *sync.Pool) {
 }
 
 // multiplyPairwise is multiply with pairwise sums.
-func multiplyPairwise[T Float](kn kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c []T, ldc int) {
+func multiplyPairwise[T Float](kn *kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c []T, ldc int) {
 	leaf := pairwise.Leaf(k, pairwise.Least)
-	kn.pairwise = false
+	kn = kn.leaves
 	if leaf == k {
 		multiply(kn, m, n, k, alpha, a, b, beta, c, ldc)
 		return
@@ -147,7 +139,7 @@ func (t *tree[T]) plan(p, size int) {
 }
 
 // tile is the function tile for the tile of C at row and col of the part of C.
-func (t *tree[T]) tile(kn kernel, rows, cols, k int, a []T, rsa, csa int, b []T, rsb int, c []T, ldc int, alpha T, row, col int) {
+func (t *tree[T]) tile(kn *kernel, rows, cols, k int, a []T, rsa, csa int, b []T, rsb int, c []T, ldc int, alpha T, row, col int) {
 	at := row*t.tiles*kn.cols + col*kn.rows
 	more := parts[T]{ld: kn.cols, step: t.area, n: t.n, half: t.half}
 	if t.n > 0 {
@@ -162,5 +154,5 @@ func (t *tree[T]) tile(kn kernel, rows, cols, k int, a []T, rsa, csa int, b []T,
 	if t.to >= 0 {
 		c, ldc = t.rooms[t.to*t.area+at:], kn.cols
 	}
-	tile(kn, rows, cols, k, a, rsa, csa, b, rsb, c, ldc, alpha, t.old, more)
+	tile(kn, rows, cols, k, a, rsa, csa, b, rsb, c, ldc, alpha, t.old, &more)
 }

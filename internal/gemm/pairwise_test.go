@@ -25,7 +25,7 @@ func TestPairwiseProducts(t *testing.T) {
 					continue // adds without fusing
 				}
 				got := p.run(func(p product[float32]) {
-					gemm(kernelFor(level, 4).pairs(), p.m, p.n, p.k, p.alpha, operand(p.transA, p.a, p.lda), operand(p.transB, p.b, p.ldb), p.beta,
+					gemm(kernelFor(level, 4).pairs, p.m, p.n, p.k, p.alpha, operand(p.transA, p.a, p.lda), operand(p.transB, p.b, p.ldb), p.beta,
 						operand(false, p.c, p.ldc))
 				})
 				if !slices.Equal(got, want) {
@@ -36,7 +36,7 @@ func TestPairwiseProducts(t *testing.T) {
 				continue
 			}
 			p.check(t, func(p product[float32]) {
-				gemm(kernelFor(simd.Scalar, 4).pairs(), p.m, p.n, p.k, p.alpha, operand(p.transA, p.a, p.lda), operand(p.transB, p.b, p.ldb), p.beta,
+				gemm(kernelFor(simd.Scalar, 4).pairs, p.m, p.n, p.k, p.alpha, operand(p.transA, p.a, p.lda), operand(p.transB, p.b, p.ldb), p.beta,
 					operand(false, p.c, p.ldc))
 			})
 		}

@@ -22,7 +22,7 @@ func threadsFor(m, n, k int) int {
 
 // split cuts C into parts for threads goroutines, along its longer side and
 // between tiles. The sums are never cut, so the result is that of one thread.
-func split[T Float](kn kernel, threads, m, n, k int, alpha T, a, b matrix[T], beta T, c matrix[T]) {
+func split[T Float](kn *kernel, threads, m, n, k int, alpha T, a, b matrix[T], beta T, c matrix[T]) {
 	var wg sync.WaitGroup
 	byRows := m >= n
 	size, tile := n, kn.cols
@@ -46,7 +46,7 @@ func split[T Float](kn kernel, threads, m, n, k int, alpha T, a, b matrix[T], be
 
 // A batch is the arguments of Batch.
 type batch[T Float] struct {
-	kernel
+	*kernel
 	m, n, k int
 	alpha   T
 	a       matrix[T]

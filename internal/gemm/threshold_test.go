@@ -12,7 +12,7 @@ import (
 
 // thresholds are sizes just below, at and just above those at which a kernel goes
 // another way: m, n, k and how far apart the rows of A are, 0: side by side.
-func thresholds(kn kernel, size int) [][4]int {
+func thresholds(kn *kernel, size int) [][4]int {
 	r, c := kn.rows, kn.cols
 	return [][4]int{
 		// A is read where it lies if few columns are made of it, or if it is small.
@@ -47,7 +47,7 @@ func TestProductsOfIntegers(t *testing.T) {
 }
 
 // integers multiplies T by the kernel of the level of halves, if it has one of its own, and bfloat16 by halves.
-func integers[T Float](t *testing.T, r *rand.Rand, halves kernel) {
+func integers[T Float](t *testing.T, r *rand.Rand, halves *kernel) {
 	level := halves.level
 	kn := kernelFor(level, int(unsafe.Sizeof(T(0))))
 	if level > simd.AVX512 {

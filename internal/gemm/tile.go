@@ -2,6 +2,7 @@ package gemm
 
 import (
 	"sync"
+	"unsafe"
 
 	"github.com/gorun-spmd/gorun/internal/simd"
 )
@@ -11,8 +12,9 @@ import (
 type kernel struct {
 	level      simd.Level // from AVX512BF16 on A and B are packed as pairs of bfloat16
 	rows, cols int
-	pairwise   bool      // sums over k are pairwise, see package pairwise
 	tiles      tilesFunc // if not nil, does the tiles of a panel of B at once
+	pairs      *kernel   // the same with pairwise sums, see package pairwise
+	leaves     *kernel   // if not nil, sums over k are pairwise, and this is the kernel of their leaves
 }
 
 // A tilesFunc does C = alpha·A·B + beta·C for all tiles of a panel of B, rows by cols ≤ 32 elements of C; k counts pairs
@@ -22,8 +24,27 @@ type tilesFunc func(rows, cols, k int, a, b, c []float32, ldc int, alpha, beta f
 // tilePairs is how many pairs of k a tile register of AMX has: so many steps are taken at once.
 const tilePairs = 16
 
+// best32 and best64 are the kernels of this machine for elements of 4 and of 8 bytes.
+var best32, best64 = kernelFor(simd.Best(), 4), kernelFor(simd.Best(), 8)
+
+// bestFor returns the kernel of this machine for an element type.
+func bestFor[T Float]() *kernel {
+	if unsafe.Sizeof(T(0)) == 4 {
+		return best32
+	}
+	return best64
+}
+
 // kernelFor returns the kernel of a level for elements of size bytes.
-func kernelFor(level simd.Level, size int) kernel {
+func kernelFor(level simd.Level, size int) *kernel {
+	kn := tileOf(level, size)
+	pairs := kn
+	kn.pairs, pairs.leaves = &pairs, &kn
+	return &kn
+}
+
+// tileOf returns the kernel of a level with its tile alone.
+func tileOf(level simd.Level, size int) kernel {
 	switch level {
 	case simd.AVX512, simd.AVX512BF16, simd.AMX:
 		return kernel{level: simd.AVX512, rows: 14, cols: 128 / size}
@@ -37,22 +58,22 @@ func kernelFor(level simd.Level, size int) kernel {
 }
 
 // halvesKernel returns the kernel of this machine for elements of bfloat16.
-var halvesKernel = sync.OnceValue(func() kernel { return halvesKernelFor(simd.BestBF16()) })
+var halvesKernel = sync.OnceValue(func() *kernel { return halvesKernelFor(simd.BestBF16()) })
 
 // halvesKernelFor returns the kernel of a level for elements of bfloat16.
-func halvesKernelFor(level simd.Level) kernel {
+func halvesKernelFor(level simd.Level) *kernel {
 	kn := kernelFor(level, 4)
 	switch level {
 	case simd.AVX512BF16:
 		kn.level = level
 	case simd.AMX:
-		kn = kernel{level: level, rows: 32, cols: 32, tiles: tilesAMX}
+		kn = &kernel{level: level, rows: 32, cols: 32, tiles: tilesAMX}
 	}
 	return kn
 }
 
 // depth is the elements of k in a step of a tile.
-func (kn kernel) depth() int {
+func (kn *kernel) depth() int {
 	if kn.level >= simd.AVX512BF16 {
 		return 2
 	}
@@ -60,7 +81,7 @@ func (kn kernel) depth() int {
 }
 
 // steps returns how many steps of a tile k elements take.
-func (kn kernel) steps(k int) int {
+func (kn *kernel) steps(k int) int {
 	if kn.depth() == 1 {
 		return k
 	}
@@ -80,9 +101,9 @@ type parts[T Float] struct {
 
 // tileGo does C = alpha·A·B + beta·C for a tile of at most 4 by 4 elements, the
 // strides in elements, and adds more to alpha·A·B. It is the plain Go form of the assembly.
-func tileGo[T Float](rows, cols, k int, a []T, rsa, csa int, b []T, rsb int, c []T, ldc int, alpha, beta T, more parts[T]) {
+func tileGo[T Float](rows, cols, k int, a []T, rsa, csa int, b []T, rsb int, c []T, ldc int, alpha, beta T, more *parts[T]) {
 	if half := more.half; half > 0 {
-		tileGo(rows, cols, half, a, rsa, csa, b, rsb, more.first, more.ld, alpha, 0, parts[T]{})
+		tileGo(rows, cols, half, a, rsa, csa, b, rsb, more.first, more.ld, alpha, 0, new(parts[T]))
 		a, b, k = a[half*csa:], b[half*rsb:], k-half
 	}
 	var acc [4][4]T
