@@ -82,12 +82,13 @@ func binary(op kernel.BinaryOp, a, b *Tensor) *Tensor {
 	if b == nil {
 		sameMesh(op.String(), a, b) // refuses it
 	}
-	if a.spec.masked && !a.DType().Float() { // ids that are MaskPartial are shifted
+	dt := a.local.DType()
+	if a.spec.masked && !dt.Float() { // ids that are MaskPartial are shifted
 		a = a.Reduced()
 	}
 	m := a.spec.mesh
 	law := laws[op.Row().Law]
-	if !a.DType().Float() {
+	if !dt.Float() {
 		law = integerLaw(law)
 	}
 	key := ruleKey{op: op.String(), attr: [3]int{int(law)}, nodes: m.inNodes([]*Tensor{a, b})}
@@ -96,7 +97,7 @@ func binary(op kernel.BinaryOp, a, b *Tensor) *Tensor {
 	if r == nil {
 		r = binaryRule(key, law, a, b)
 	}
-	if a.DType() != b.DType() {
+	if dt != b.local.DType() {
 		sameType(key.op, a, b)
 	}
 	x, y := a.to(r.in[0], key.op), b.to(r.in[1], key.op)
@@ -104,7 +105,7 @@ func binary(op kernel.BinaryOp, a, b *Tensor) *Tensor {
 	if m.coord != nil {
 		out.local = tensor.Binary(op, x.local, y.local)
 	} else {
-		out.local = m.empty(r.out[0], a.DType()).local
+		out.local = m.empty(r.out[0], dt).local
 	}
 	out.detect(key.op, x, y)
 	if (x.node != nil || y.node != nil) && Tracked(a, b) {
@@ -196,7 +197,7 @@ func (g binaryGrad) power() (ga, gb *Tensor) {
 
 // binaryBack hands a and b their parts of the gradient of y = op(a, b).
 func binaryBack(op kernel.BinaryOp, gy, a, b, y *Tensor) {
-	dt := gy.DType()
+	dt := gy.local.DType()
 	ga, gb := binaryGradOf(op)(binaryGrad{gy, a, b, y, a.node != nil, b.node != nil})
 	if a.node != nil {
 		a.accumulateSum(ga, dt)
@@ -208,8 +209,10 @@ func binaryBack(op kernel.BinaryOp, gy, a, b, y *Tensor) {
 
 // accumulateSum hands t the sum over what a broadcast has repeated of g, in type dt.
 func (t *Tensor) accumulateSum(g *Tensor, dt tensor.DType) {
-	if g = g.sumTo(t.spec.shape); g.spec.nodes() == 0 { // others are rounded when they are added up
-		g = g.Cast(dt)
+	if g.spec != t.spec || g.local.DType() != dt {
+		if g = g.sumTo(t.spec.shape); g.spec.nodes() == 0 { // others are rounded when they are added up
+			g = g.Cast(dt)
+		}
 	}
 	t.accumulate(g)
 }

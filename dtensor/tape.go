@@ -123,12 +123,14 @@ func (t *Tensor) accumulate(g *Tensor) {
 	if n.back != nil && g.spec.nodes() != 0 && g.DType() != t.DType() {
 		g = n.reduced(g).Cast(t.DType())
 	}
-	if n.leaf != nil && n.sent {
-		panic("dtensor: a gradient arrives at a parameter whose sum has begun: an operator has not asked whether it is tracked")
-	}
-	if n.leaf != nil && n.apart {
-		n.parts = append(n.parts, g)
-		return
+	if n.leaf != nil {
+		if n.sent {
+			panic("dtensor: a gradient arrives at a parameter whose sum has begun: an operator has not asked whether it is tracked")
+		}
+		if n.apart {
+			n.parts = append(n.parts, g)
+			return
+		}
 	}
 	if n.grad != nil && g.spec.mesh.eng.same { // the sum of nodes is no node of the sum
 		if n.grad.spec.partial {
@@ -138,8 +140,8 @@ func (t *Tensor) accumulate(g *Tensor) {
 			g = n.reduced(g)
 		}
 	}
-	if g.DType().Size() > n.dt.Size() {
-		n.dt = g.DType()
+	if dt := g.local.DType(); dt.Size() > n.dt.Size() {
+		n.dt = dt
 	}
 	switch {
 	case n.grad == nil:
@@ -159,7 +161,10 @@ func (n *node) arrived() *Tensor { return n.grad.castPart(n.dt) }
 // castPart returns a gradient in another type. Each rank casts what it has of a sum, which may stay Partial: it is
 // rounded once on each rank and once more when the ranks' parts are added.
 func (g *Tensor) castPart(dt tensor.DType) *Tensor {
-	if dt == g.DType() || g.mask != nil || g.spec.mesh.eng.same {
+	if dt == g.local.DType() {
+		return g
+	}
+	if g.mask != nil || g.spec.mesh.eng.same {
 		return g.Cast(dt)
 	}
 	return wrap(g.spec, tensor.Cast(g.local, dt))

@@ -26,9 +26,16 @@ type Tensor struct {
 // there returns t. It throws if t is nil or the zero Tensor, as a forgotten argument or field is.
 func (t *Tensor) there(op string) *Tensor {
 	if t == nil || t.spec == nil {
-		refuse(op, "the tensor is nil", "give one that an operator or a function of this package made")
+		absent(op)
 	}
 	return t
+}
+
+// absent is apart so that there is inlined: every look at a tensor calls it.
+//
+//go:noinline
+func absent(op string) {
+	refuse(op, "the tensor is nil", "give one that an operator or a function of this package made")
 }
 
 // Mesh returns the mesh t is spread over.
