@@ -19,7 +19,8 @@ import (
 	"github.com/gorun-spmd/gorun/internal/testenv"
 )
 
-// faultySource is added to an example: the next step after a signal is the rank's last.
+// faultySource is added to an example: each step touches a file, and the next step after a signal is
+// the rank's last.
 const faultySource = `package main
 
 import (
@@ -28,6 +29,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/dtensor"
@@ -38,6 +40,8 @@ func faulty(ctx context.Context, world *comm.Comm, r *train.Run, say func(string
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH)
 	r.OnStep = func(int, float64) {
+		now := time.Now()
+		_ = os.Chtimes(os.Getenv("STEP_FILE"), now, now)
 		select {
 		case s := <-signals:
 			switch s {
@@ -133,10 +137,15 @@ func (p *Program) survives(t *testing.T, rng *rand.Rand, want string, args []str
 	t.Helper()
 	mode := []string{"restart", "shrink"}[rng.IntN(2)]
 	j := p.command(4, []string{"--same-bits", "--hang-timeout", "1s", "--elastic", mode}, args)
+	stepFile := filepath.Join(p.folder, "step")
+	if err := os.WriteFile(stepFile, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	j.Env = append(j.Env, "STEP_FILE="+stepFile)
 	if err := j.Start(); err != nil {
 		t.Fatal(err)
 	}
-	late := time.AfterFunc(time.Minute, func() { _ = j.Process.Kill() })
+	stalled := j.killIfStalled(stepFile, time.Minute)
 	var what []string
 	for range 1 + rng.IntN(2) { // three in a row before a snapshot would be the end, rightly
 		for range 2000 { // until the ranks are there
@@ -152,8 +161,8 @@ func (p *Program) survives(t *testing.T, rng *rand.Rand, want string, args []str
 		time.Sleep(time.Duration(rng.IntN(100)) * time.Millisecond)
 	}
 	err := j.Wait()
-	if !late.Stop() {
-		t.Errorf("it does not end")
+	if stalled() {
+		t.Errorf("%s, %v: no step for a minute\n%s", mode, what, &j.Stderr)
 	}
 	stderr := j.Stderr.String()
 	if err != nil {
@@ -172,6 +181,28 @@ func (p *Program) survives(t *testing.T, rng *rand.Rand, want string, args []str
 		}
 	}
 	return strings.Count(stderr, "starting the job again")
+}
+
+// killIfStalled kills a job whose steps have not touched a file for so long, until stalled is called, which
+// reports whether it has. A busy machine makes steps slow, and a job without end makes none.
+func (j *Job) killIfStalled(file string, after time.Duration) (stalled func() bool) {
+	ended, killed := make(chan struct{}), make(chan bool, 1)
+	go func() {
+		for {
+			select {
+			case <-ended:
+				killed <- false
+				return
+			case <-time.After(time.Second):
+			}
+			if at, err := os.Stat(file); err == nil && time.Since(at.ModTime()) > after {
+				_ = j.Process.Kill()
+				killed <- true
+				return
+			}
+		}
+	}()
+	return func() bool { close(ended); return <-killed }
 }
 
 // strike causes one fault in the job and returns its name; "" if the job has ended.
