@@ -7,10 +7,8 @@ import (
 	"crypto/subtle"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"net"
-	"strconv"
 	"time"
 
 	"github.com/gorun-spmd/gorun/internal/keepalive"
@@ -38,59 +36,10 @@ func probes() net.KeepAliveConfig {
 func dial(addresses []string, port int, secret keepalive.Secret, purpose byte, attempt int) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
-	type answer struct {
-		c   net.Conn
-		err error
-	}
-	answers := make(chan answer, len(addresses))
-	for _, address := range addresses {
-		go func() {
-			c, err := dialOne(ctx, net.JoinHostPort(address, strconv.Itoa(port)), secret, purpose, attempt)
-			answers <- answer{c, err}
-		}()
-	}
-	errs := []error{errors.New("it has no address that others could reach")}
-	for n := range addresses {
-		a := <-answers
-		if a.err != nil {
-			errs = append(errs[:n:n], a.err)
-			continue
-		}
-		go func() {
-			for range addresses[n+1:] {
-				if more := <-answers; more.err == nil {
-					more.c.Close()
-				}
-			}
-		}()
-		return a.c, nil
-	}
-	return nil, errors.Join(errs...)
+	return keepalive.Greet(ctx, addresses, port, probes(), secret, binary.LittleEndian.AppendUint32([]byte{purpose}, uint32(attempt)))
 }
 
-func dialOne(ctx context.Context, address string, secret keepalive.Secret, purpose byte, attempt int) (net.Conn, error) {
-	dialer := net.Dialer{KeepAliveConfig: probes()}
-	c, err := dialer.DialContext(ctx, "tcp", address)
-	if err != nil {
-		return nil, err
-	}
-	half := len(secret) / 2
-	_ = c.SetDeadline(time.Now().Add(Patience)) // an error shows in the next call
-	if _, err = c.Write(binary.LittleEndian.AppendUint32(append(secret[:half:half], purpose), uint32(attempt))); err == nil {
-		answer := make([]byte, half)
-		if _, err = io.ReadFull(c, answer); err == nil && subtle.ConstantTimeCompare(answer, secret[half:]) != 1 {
-			err = fmt.Errorf("%s: another program answers", address)
-		}
-	}
-	if err != nil {
-		c.Close()
-		return nil, err
-	}
-	_ = c.SetDeadline(time.Time{})
-	return c, nil
-}
-
-// welcome is the other end of dialOne.
+// welcome is the other end of dial.
 func welcome(c net.Conn, secret keepalive.Secret) (purpose byte, attempt int, err error) {
 	half := len(secret) / 2
 	_ = c.SetDeadline(time.Now().Add(Patience)) // an error shows in the next call

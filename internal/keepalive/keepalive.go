@@ -10,7 +10,6 @@
 package keepalive
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
@@ -119,8 +118,20 @@ func (l *Listener) hello(c net.Conn) (host string, err error) {
 // Dial connects this process, on the host called name, to a Listener on another host, at
 // the first of its addresses that answers, and holds the connection.
 func Dial(addresses []string, port int, limit time.Duration, secret Secret, name, host string, lost func(host string)) error {
+	name = name[:min(len(name), maxName)]
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
+	c, err := Greet(ctx, addresses, port, probes(limit), secret, append([]byte{byte(len(name))}, name...))
+	if err != nil {
+		return fmt.Errorf("keepalive: no connection to %s: %w", host, err)
+	}
+	go hold(c, host, lost)
+	return nil
+}
+
+// Greet connects to the first of a host's addresses at which a program answers that knows the secret. It
+// proves that it knows it too, and then says greeting. ctx must have a deadline.
+func Greet(ctx context.Context, addresses []string, port int, probes net.KeepAliveConfig, secret Secret, greeting []byte) (net.Conn, error) {
 	type answer struct {
 		c   net.Conn
 		err error
@@ -128,11 +139,11 @@ func Dial(addresses []string, port int, limit time.Duration, secret Secret, name
 	answers := make(chan answer, len(addresses))
 	for _, address := range addresses {
 		go func() {
-			c, err := connect(ctx, net.JoinHostPort(address, strconv.Itoa(port)), limit, secret, name)
+			c, err := greet(ctx, net.JoinHostPort(address, strconv.Itoa(port)), probes, secret, greeting)
 			answers <- answer{c, err}
 		}()
 	}
-	errs := []error{fmt.Errorf("keepalive: no connection to %s", host)}
+	var errs []error
 	for n := range addresses {
 		a := <-answers
 		if a.err != nil {
@@ -145,26 +156,28 @@ func Dial(addresses []string, port int, limit time.Duration, secret Secret, name
 					more.c.Close()
 				}
 			}
-			hold(a.c, host, lost)
 		}()
-		return nil
+		return a.c, nil
 	}
-	return errors.Join(errs...)
+	if len(errs) == 0 {
+		return nil, errors.New("it has no address that others could reach")
+	}
+	return nil, errors.Join(errs...)
 }
 
-// connect makes a connection to one address and makes sure that it leads to the right process.
-func connect(ctx context.Context, address string, limit time.Duration, secret Secret, name string) (net.Conn, error) {
-	dialer := net.Dialer{KeepAliveConfig: probes(limit)}
+// greet is Greet for one address.
+func greet(ctx context.Context, address string, probes net.KeepAliveConfig, secret Secret, greeting []byte) (net.Conn, error) {
+	dialer := net.Dialer{KeepAliveConfig: probes}
 	c, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}
 	half := len(secret) / 2
-	name = name[:min(len(name), maxName)]
-	_ = c.SetDeadline(time.Now().Add(Patience)) // an error shows in the next call
-	if _, err = c.Write(append(append(secret[:half:half], byte(len(name))), name...)); err == nil {
+	until, _ := ctx.Deadline()
+	_ = c.SetDeadline(until) // an error shows in the next call
+	if _, err = c.Write(append(secret[:half:half], greeting...)); err == nil {
 		answer := make([]byte, half)
-		if _, err = io.ReadFull(c, answer); err == nil && !bytes.Equal(answer, secret[half:]) {
+		if _, err = io.ReadFull(c, answer); err == nil && subtle.ConstantTimeCompare(answer, secret[half:]) != 1 {
 			err = fmt.Errorf("%s: another program answers", address)
 		}
 	}
@@ -172,6 +185,7 @@ func connect(ctx context.Context, address string, limit time.Duration, secret Se
 		c.Close()
 		return nil, err
 	}
+	_ = c.SetDeadline(time.Time{})
 	return c, nil
 }
 
