@@ -330,7 +330,7 @@ func (r *Rank) Do(ctx context.Context, call *comm.Call) error {
 		err = r.compute(calls)
 	}
 	r.leave(true)
-	if err == nil && inPlace(call) {
+	if err == nil && inPlace(call) && call.Fills(r.rank, len(values)) {
 		simd.Copy(call.Dst.Data(), r.scratchFor(call))
 	}
 	clear(calls)

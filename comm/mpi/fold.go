@@ -47,7 +47,7 @@ const foldStep = 1 << 20
 //	AllReduce       parts → their ranks, fold, results → all     (small: all values → all, fold)
 //	Reduce          parts → their ranks, fold, results → root
 //	ReduceScatter   parts → their ranks, fold
-//	Scan            parts → their ranks, a fold for each rank, results → their ranks
+//	Scan            parts → their ranks, the folds of all ranks, results → their ranks
 //
 // It does so in steps, each of some of the values.
 func (r *Rank) fold(ctx context.Context, call *comm.Call) error {
@@ -128,15 +128,14 @@ func (r *Rank) scanShares(ctx context.Context, call *comm.Call, lo, hi int) erro
 		return err
 	}
 	r.clear()
+	dsts := make([]unsafe.Pointer, n)
 	for q := range n {
-		ranks := call.Folds(q, n)
-		if ranks == 0 || mine.Count == 0 {
-			continue
+		if call.Folds(q, n) > 0 {
+			r.sends[q] = slots(n + q)
+			dsts[q] = r.sends[q].Ptr
 		}
-		r.sends[q] = slots(n + q)
-		r.dsts[0] = r.sends[q].Ptr
-		call.Fold(r.dsts[:1], r.srcs[:ranks], mine.Bytes()/call.Unit())
 	}
+	call.FoldPrefixes(dsts, r.srcs, mine.Bytes()/call.Unit())
 	if call.Folds(r.me, n) > 0 {
 		call.Share(r.recvs, call.Dst.Slice(lo, hi))
 	}

@@ -148,7 +148,7 @@ func (r *Rank) locate(call *comm.Call, src comm.Buffer, p *location) (mode uint6
 
 // receives reports whether other ranks store into this rank's Dst.
 func (r *Rank) receives(call *comm.Call) bool {
-	return call.Kind.Shape().Pattern == comm.PatternReduce && call.Folds(r.me, len(r.world)) > 0
+	return stored(call) && call.Folds(r.me, len(r.world)) > 0
 }
 
 // putCounts publishes this rank's count vectors. A nil vector stays as it was.

@@ -30,9 +30,9 @@ func (r *Rank) work(call *comm.Call, seq uint64, p *schedule, w window) error {
 	switch call.Kind.Shape().Pattern {
 	case comm.PatternMove:
 		return r.moveWindow(call, seq, p, w)
-	case comm.PatternReduce:
+	case comm.PatternReduce, comm.PatternScan:
 		return r.reduceShared(call, seq, p, w)
-	case comm.PatternReduceScatter, comm.PatternScan:
+	case comm.PatternReduceScatter:
 		return r.reducePart(call, seq, p, w)
 	default:
 		return r.unknown(call)

@@ -32,8 +32,14 @@ func scheduleOf(call *comm.Call, ranks int) schedule {
 		p.parts = ranks
 	}
 	p.half = (max(stageBytes, p.parts*p.unit) + line - 1) &^ (line - 1)
-	p.shared = call.Kind.Shape().Pattern == comm.PatternReduce
+	p.shared = stored(call)
 	return p
+}
+
+// stored reports whether each rank folds a share of the elements and stores the results into the memory of all.
+func stored(call *comm.Call) bool {
+	p := call.Kind.Shape().Pattern
+	return p == comm.PatternReduce || p == comm.PatternScan
 }
 
 // stage makes this rank's staging block large enough for call.
@@ -254,7 +260,7 @@ func (r *Rank) push(call *comm.Call) error {
 	return nil
 }
 
-// reduceShared folds this rank's share of the window for everybody.
+// reduceShared folds this rank's share of the window for all ranks.
 func (r *Rank) reduceShared(call *comm.Call, seq uint64, p *schedule, w window) error {
 	first, last := w.clip(call.Src.Bytes() / p.unit)
 	ranks := len(r.world)
@@ -265,20 +271,26 @@ func (r *Rank) reduceShared(call *comm.Call, seq uint64, p *schedule, w window) 
 	if lo == hi {
 		return nil
 	}
-	dsts := r.dsts[:0]
+	dsts, prefixes := r.dsts[:0], call.Kind.Shape().Pattern == comm.PatternScan
 	for m := range r.world {
 		r.srcs[m] = r.from(call, seq, p, w, m, 0, first, lo, hi-lo)
-		dst := r.srcs[m]
-		if call.Folds(m, ranks) > 0 {
-			if dst = r.into(call, p, w, m, first, lo, hi-lo); dst != nil {
-				dsts = append(dsts, dst)
-			}
+		gets := call.Folds(m, ranks) > 0
+		var dst unsafe.Pointer
+		if gets {
+			dst = r.into(call, p, w, m, first, lo, hi-lo)
 		}
-		if r.srcs[m] == nil || dst == nil {
+		if r.srcs[m] == nil || gets && dst == nil {
 			return r.damagedBuffer(call, m)
 		}
+		if gets || prefixes {
+			dsts = append(dsts, dst)
+		}
 	}
-	call.Fold(dsts, r.srcs, hi-lo)
+	if prefixes {
+		call.FoldPrefixes(dsts, r.srcs, hi-lo)
+	} else {
+		call.Fold(dsts, r.srcs, hi-lo)
+	}
 	return nil
 }
 
@@ -299,8 +311,7 @@ func (r *Rank) into(call *comm.Call, p *schedule, w window, m, first, skip, n in
 func (r *Rank) reducePart(call *comm.Call, seq uint64, p *schedule, w window) error {
 	n := call.Dst.Bytes() / p.unit
 	lo, hi := w.clip(n)
-	ranks := call.Folds(r.me, len(r.world))
-	if lo == hi || ranks == 0 {
+	if lo == hi {
 		return nil
 	}
 	first, _ := call.Outgoing(r.me, r.me, len(r.world))
@@ -309,18 +320,18 @@ func (r *Rank) reducePart(call *comm.Call, seq uint64, p *schedule, w window) er
 	if p.parts > 1 {
 		piece = r.me
 	}
-	for m := range ranks {
+	for m := range r.world {
 		if r.parts[m] = r.view(call, seq, p, w, m, piece, first, n, lo, hi); r.parts[m].Ptr == nil {
 			return r.damagedBuffer(call, m)
 		}
 	}
 	for at, bytes := 0, (hi-lo)*p.unit; at < bytes; {
 		run := bytes - at
-		for m, part := range r.parts[:ranks] {
+		for m, part := range r.parts {
 			r.srcs[m], run = part.Run(at, run)
 		}
 		r.dsts[0] = unsafe.Add(call.Dst.Ptr, lo*p.unit+at)
-		call.Fold(r.dsts[:1], r.srcs[:ranks], run/p.unit)
+		call.Fold(r.dsts[:1], r.srcs, run/p.unit)
 		at += run
 	}
 	r.dsts[0] = nil

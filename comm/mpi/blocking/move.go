@@ -111,14 +111,16 @@ func (r *Rank) reduce(call *comm.Call) error {
 		}
 		return slot(n + q%results)
 	}
-	for q := range results {
-		ranks := n
-		if results > 1 {
-			ranks = call.Folds(q, n)
-		}
-		if mine.Count > 0 && ranks > 0 {
-			call.Fold([]unsafe.Pointer{result(q).Ptr}, r.srcs[:ranks], mine.Bytes()/call.Unit())
-		}
+	dsts := make([]unsafe.Pointer, results)
+	for q := range dsts {
+		dsts[q] = result(q).Ptr
+	}
+	switch elements := mine.Bytes() / call.Unit(); {
+	case elements == 0:
+	case results > 1:
+		call.FoldPrefixes(dsts, r.srcs, elements)
+	default:
+		call.Fold(dsts, r.srcs, elements)
 	}
 	if scatters {
 		return nil
