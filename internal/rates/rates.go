@@ -41,11 +41,17 @@ func Measure(ctx context.Context, world *comm.Comm) (*forecast.Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &forecast.Machine{Cores: together, Ranks: world.Size(), Products: map[string][]forecast.Point{}, Rows: map[string]float64{}}
+	// More ranks than cores take turns of some milliseconds, in which each computes as fast as the ranks that run
+	// then. So as many ranks as cores compute here, and with all ranks a kernel takes longer in proportion.
+	running := min(world.Size(), together)
+	s.waits = world.Rank() >= running
+	m := &forecast.Machine{Cores: together, Ranks: running, Products: map[string][]forecast.Point{}, Rows: map[string]float64{}}
 	if err := s.kernels(m); err != nil {
 		return nil, err
 	}
-	if m.Operator, err = s.operator(mesh, m.Memory[0].Seconds); err != nil {
+	s.waits = false
+	m = m.For(world.Size())
+	if m.Operator, err = s.operator(mesh, m.Memory[0].Seconds, float64(world.Size())/float64(running)); err != nil {
 		return nil, err
 	}
 	m.Host, err = s.host()
@@ -69,8 +75,9 @@ func cores(ctx context.Context, world *comm.Comm) (n int, err error) {
 
 // operator measures what an operator and its gradient take on the mean beside their kernels, each of
 // which took alone seconds on tensors of one element. As the difference is small, kernels are measured again
-// at the same time. It is 0 where it is less than what else the machine does.
-func (s *Stopwatch) operator(mesh *dtensor.Mesh, alone float64) (float64, error) {
+// at the same time. All ranks compute, which come together after the operators and so take turns; a kernel alone
+// does not. It is 0 where it is less than what else the machine does.
+func (s *Stopwatch) operator(mesh *dtensor.Mesh, alone, turns float64) (float64, error) {
 	const operators = 64
 	var x *dtensor.Tensor
 	if err := dtensor.Try(s.ctx, mesh, func() {
@@ -95,7 +102,7 @@ func (s *Stopwatch) operator(mesh *dtensor.Mesh, alone float64) (float64, error)
 	one := tensor.Full(s.dev, tensor.Float32, 1, 1)
 	defer one.Free()
 	again, err := s.Seconds(func() error { tensor.Binary(kernel.OpAdd, one, one); return nil })
-	return max(t/(2*operators)-min(alone, again), 0), err
+	return max(t/(2*operators)-min(alone, turns*again), 0), err
 }
 
 // host measures how ranks of a host come together, and how they copy from each other.

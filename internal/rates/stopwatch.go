@@ -15,11 +15,12 @@ type Stopwatch struct {
 	world *comm.Comm
 	dev   tensor.Device
 	plan  forecast.Watcher // nil: the program runs
+	waits bool             // this rank makes no calls, and waits for those that do
 }
 
 // NewStopwatch returns one for the ranks of world, whose tensors are on dev.
 func NewStopwatch(ctx context.Context, world *comm.Comm, dev tensor.Device) *Stopwatch {
-	return &Stopwatch{ctx, world, dev, forecast.Of(world.Internals().Attr)}
+	return &Stopwatch{ctx: ctx, world: world, dev: dev, plan: forecast.Of(world.Internals().Attr)}
 }
 
 // Runs reports whether anything can be timed: not if the program runs for a forecast that predicts no times.
@@ -85,7 +86,7 @@ func (s *Stopwatch) run(call func() error, times int) (time.Duration, error) {
 		return 0, err
 	}
 	start := time.Now()
-	for range times {
+	for i := 0; i < times && !s.waits; i++ {
 		scope := s.dev.Open()
 		err := call()
 		scope.Close()
