@@ -131,7 +131,8 @@ func Dial(addresses []string, port int, limit time.Duration, secret Secret, name
 
 // Greet connects to the first of a host's addresses at which a program answers that knows the secret. It
 // proves that it knows it too, and then says greeting. ctx must have a deadline.
-func Greet(ctx context.Context, addresses []string, port int, probes net.KeepAliveConfig, secret Secret, greeting []byte) (net.Conn, error) {
+func Greet(ctx context.Context, addresses []string, port int, probes net.KeepAliveConfig, secret Secret,
+	greeting []byte) (net.Conn, error) {
 	type answer struct {
 		c   net.Conn
 		err error
