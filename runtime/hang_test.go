@@ -17,6 +17,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/comm/commtest"
+	"github.com/gorun-spmd/gorun/comm/message"
 	"github.com/gorun-spmd/gorun/internal/control"
 )
 
@@ -37,6 +38,18 @@ func hanging() map[string]func(context.Context, *comm.Comm) error {
 				return err
 			}
 			return comm.Recv(ctx, world, buf, (r+2)%3)
+		},
+		// anyrank has all ranks receive, of any rank, a tag that nobody sends.
+		"anyrank": func(ctx context.Context, world *comm.Comm) error {
+			m, err := message.New(ctx, world)
+			if err != nil {
+				return err
+			}
+			if err := message.Send(ctx, m, []int64{1}, 1-world.Rank(), 5); err != nil {
+				return err
+			}
+			_, err = message.Recv(ctx, m, make([]int64, 1), message.AnySource, 6)
+			return err
 		},
 		// orders has two ranks use two communicators in different orders.
 		"orders": func(ctx context.Context, world *comm.Comm) error {
@@ -249,6 +262,12 @@ func TestMailboxesThatReceiveFromEachOther(t *testing.T) {
 		`^gorun: the job hangs: rank 0 waits for rank 1 waits for rank 0$`,
 		`^  0 +waits +message.Recv int64\[1\] from rank 1, tag 0 `,
 		`(?s)the goroutines of rank 0$.*commtest\.ReceiveFirst.*the goroutines of rank 1$.*commtest\.ReceiveFirst`)
+}
+
+func TestReceivesOfAnyRankThatNobodySends(t *testing.T) {
+	hangs(t, []string{"-np", "2", "rankprogram", "anyrank"},
+		`^gorun: the job hangs: rank 0 waits for rank 1 waits for rank 0$`,
+		`^  0 +waits +message.Recv int64\[1\] from any rank, tag 6 .* any rank `)
 }
 
 func TestPartsOfMessagesAreNoHang(t *testing.T) {
