@@ -94,6 +94,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"io"
 	"os"
 	goruntime "runtime"
@@ -184,6 +185,7 @@ func (r *rank) run(f func(context.Context, *comm.Comm) error) (status int) {
 		err = lost
 	}
 	if err == nil {
+		r.missDigests()
 		if err = r.leaveMPI(nil); err == nil {
 			r.finish()
 			return 0
@@ -242,6 +244,18 @@ func (e *ending) end(world *comm.Comm) error {
 		}
 	}
 	return nil
+}
+
+// missDigests says so if the user has asked for digests and the program has written none.
+func (r *rank) missDigests() {
+	path := os.Getenv(job.DigestVar)
+	if path == "" || r.job.Rank != 0 {
+		return
+	}
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		printError(os.Stderr, 0, fmt.Errorf("--digest: the program has written nothing to %s: package train does, "+
+			"and a loop of its own by checkpoint.OpenDigestLog", path))
+	}
 }
 
 // errExit is how a rank fails whose f leaves by way of runtime.Goexit.
