@@ -2,7 +2,7 @@ package comm
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -95,8 +95,7 @@ func (s *solo) Await(ctx context.Context, call *Call, on func() (int, error)) er
 			return cause
 		}
 		if i%soloLooks == 0 && stack.Acting() == "" {
-			err := fmt.Errorf("%w: the only rank waits for itself, and none of its goroutines can do more; make first the call that ends this one",
-				ErrMismatch)
+			err := errors.New("the only rank waits for itself, and none of its goroutines can do more; make first the call that ends this one")
 			s.Abort(err)
 			return err
 		}

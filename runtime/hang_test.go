@@ -17,7 +17,6 @@ import (
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/comm/commtest"
-	"github.com/gorun-spmd/gorun/comm/message"
 	"github.com/gorun-spmd/gorun/internal/control"
 )
 
@@ -38,18 +37,6 @@ func hanging() map[string]func(context.Context, *comm.Comm) error {
 				return err
 			}
 			return comm.Recv(ctx, world, buf, (r+2)%3)
-		},
-		// anyrank has all ranks receive, of any rank, a tag that nobody sends.
-		"anyrank": func(ctx context.Context, world *comm.Comm) error {
-			m, err := message.New(ctx, world)
-			if err != nil {
-				return err
-			}
-			if err := message.Send(ctx, m, []int64{1}, 1-world.Rank(), 5); err != nil {
-				return err
-			}
-			_, err = message.Recv(ctx, m, make([]int64, 1), message.AnySource, 6)
-			return err
 		},
 		// orders has two ranks use two communicators in different orders.
 		"orders": func(ctx context.Context, world *comm.Comm) error {
@@ -159,6 +146,7 @@ func hanging() map[string]func(context.Context, *comm.Comm) error {
 			return comm.Barrier(ctx, a)
 		},
 		"mailboxes": commtest.ReceiveFirst,
+		"anyrank":   commtest.ReceiveAnother,
 		"parts":     commtest.LongMessages,
 		// loops has no rank ever make a call: one computes without end, the others sleep.
 		"loops": func(_ context.Context, world *comm.Comm) error {

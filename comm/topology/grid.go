@@ -88,8 +88,8 @@ func Dims(n int, dims []int) ([]int, error) {
 		}
 	}
 	if len(free) == 0 && rest != 1 {
-		return nil, fault.Located(fmt.Errorf("topology: %d ranks in a grid of dims %v; their product must be %d, or give 0 for a size to be chosen",
-			n, dims, n))
+		return nil, fault.Located(fmt.Errorf("topology: %d ranks in a grid of dims %v; "+
+			"their product must be %d, or give 0 for a size to be chosen", n, dims, n))
 	}
 	for k, i := range free {
 		out[i] = evenFactor(rest, len(free)-k)
