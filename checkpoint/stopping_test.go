@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -12,6 +13,31 @@ import (
 	"github.com/gorun-spmd/gorun/internal/job"
 	"github.com/gorun-spmd/gorun/tensor"
 )
+
+// TestSaveWithoutWait leaves it to the end of the program, once a store, to wait for a save and to tell its error.
+func TestSaveWithoutWait(t *testing.T) {
+	fs := newMemFS()
+	onRanks(t, 2, func(ctx context.Context, world *comm.Comm, m *dtensor.Mesh) error {
+		var ends []func() error
+		ctx = job.WithEnd(ctx, func(end func() error) { ends = append(ends, end) })
+		store, err := Open(ctx, world, "root", Options{fs: fs})
+		if err != nil {
+			return err
+		}
+		var state State
+		state.AddTensor(fmt.Sprint("w", world.Rank()), dtensor.Full(m, tensor.Float32, 1, []int{6, 5}, layout.Shard(0)))
+		for step := range 2 {
+			_ = store.Save(ctx, step, &state)
+		}
+		if len(ends) != 1 {
+			return fmt.Errorf("the end of the program waits %d times", len(ends))
+		}
+		if err := ends[0](); err == nil || !strings.Contains(err.Error(), "other names") {
+			return fmt.Errorf("the end of the program got %v", err)
+		}
+		return nil
+	})
+}
 
 // TestSaveOfAJobThatStops saves and loads with a context that has ended because the job
 // is to stop, as runtime.Main's does; the launcher is told of the save.

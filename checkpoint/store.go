@@ -64,6 +64,7 @@ type Store struct {
 
 	host   []byte     // what this rank writes, copied; in use until the save ends
 	saving chan error // receives the result of the save under way; nil: none
+	ends   bool       // the end of the program waits for saves
 	plan   plan       // of the last save
 
 	me      holder          // this process
@@ -129,6 +130,10 @@ func makeRoot(fs fileSystem, root string) error {
 // Saving a step again replaces its checkpoint once the new one is complete.
 func (s *Store) Save(ctx context.Context, step int, state *State) error {
 	before := s.Wait()
+	if !s.ends {
+		s.ends = true
+		job.AtEnd(ctx, s.Wait)
+	}
 	snap := s.snapshot(ctx, step, state)
 	s.saving = make(chan error, 1)
 	go func(result chan<- error) {
@@ -167,7 +172,7 @@ func (s *Store) TrySave(ctx context.Context, step int, state *State) (started bo
 
 // Wait returns when no save is under way, with the error of the last one, the
 // same on every rank; nil if there was none or its error has been returned. A
-// program that saves calls Wait before it ends.
+// program that saves calls Wait before it ends; where it does not, runtime.Main does.
 func (s *Store) Wait() error {
 	if s.saving == nil {
 		return nil

@@ -47,6 +47,7 @@ type Call struct {
 	DstRows, SrcRows     int    // above 1, the parts of that buffer are columns of so many rows
 	Tag                  int    // of a call of package comm/message
 	Cause                string // the operator and step that made the call, for statistics and traces
+	Facts                uint32 // a hash of what else all ranks must have the same, such as a global shape; 0: nothing
 	Check                bool   // a check that users may turn off: Stats and recordings leave it out
 	overlap              bool   // Dst and Src overlap, as a call in place may
 	site                 *site  // where an asynchronous call was started, or see At; nil: where the call is made

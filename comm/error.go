@@ -141,6 +141,8 @@ func (e *MismatchError) Error() string {
 			"… is a hash of one): give the same list, or tensors of the same shape, on all ranks"
 	case e.A.Call != e.B.Call:
 		remedy = "give as many elements on all ranks"
+	case strings.Contains(e.A.Call, " for "): // of an operator on tensors: see Facts of a Call
+		remedy = "what they are of differs: give tensors of the same shape and placements on all ranks"
 	}
 	return fmt.Sprintf("%v: %v, %v; %s", ErrMismatch, e.A, e.B, remedy)
 }

@@ -8,7 +8,7 @@ import "fmt"
 type Fingerprint struct {
 	// What holds the kind, operation and element type (8 bits each), the root (16 bits)
 	// and 24 bits of a hash: of a Func's name and element size, of a struct type's name
-	// and size, or in a Piece of the length that it was made with.
+	// and size, in a Piece of the length that it was made with, and of the call's Facts.
 	What uint64
 	// Count is the number of elements, if it must be the same on all ranks. If a whole
 	// vector of counts must be, Count is its hash with the top bit set.
@@ -39,6 +39,7 @@ func (c *Call) Fingerprint() Fingerprint {
 	if c.Op == Custom || c.Dst.of|c.Src.of != 0 || c.whole > 0 {
 		f.What |= uint64(c.hash()) << 40
 	}
+	f.What ^= uint64(c.Facts) << 40
 	if shape.Agreed {
 		f.Count = c.hashAgreed()
 	} else {

@@ -12,6 +12,16 @@ type Internals struct{ c *Comm }
 // Internals returns c's methods for other packages.
 func (c *Comm) Internals() Internals { return Internals{c} }
 
+// Failed returns the first error of a call on c, after which c cannot be used; nil if there was none, or
+// if a call is in progress.
+func (i Internals) Failed() error {
+	if !i.c.account.mu.TryLock() {
+		return nil
+	}
+	defer i.c.account.mu.Unlock()
+	return i.c.err
+}
+
 // Attr returns what this rank keeps under key for all communicators split from
 // one world, making it by make if there is nothing yet. Keys are compared as
 // map keys; use an unexported type of your package. If goroutines race to

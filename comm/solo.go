@@ -2,12 +2,14 @@ package comm
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 	"unsafe"
 
 	"github.com/gorun-spmd/gorun/internal/mem"
 	"github.com/gorun-spmd/gorun/internal/simd"
+	"github.com/gorun-spmd/gorun/internal/stack"
 )
 
 // solo is the backend of a group of one rank: a collective copies Src to Dst, if Dst is used.
@@ -76,9 +78,12 @@ func (s *solo) Ended(int) (cause string, ended bool) { return "", false }
 // Moved is for who watches several ranks.
 func (s *solo) Moved() {}
 
+// soloLooks is how many milliseconds a wait lasts between two looks at whether a goroutine can end it.
+const soloLooks = 3000
+
 // Await waits for another goroutine of this rank.
 func (s *solo) Await(ctx context.Context, call *Call, on func() (int, error)) error {
-	for {
+	for i := 1; ; i++ {
 		if rank, err := on(); rank < 0 || err != nil {
 			return err
 		}
@@ -88,6 +93,11 @@ func (s *solo) Await(ctx context.Context, call *Call, on func() (int, error)) er
 		if cause := Cancelled(ctx); cause != nil {
 			s.Abort(cause)
 			return cause
+		}
+		if i%soloLooks == 0 && stack.Acting() == "" {
+			err := errors.New("the only rank waits for itself, and none of its goroutines can do more; make first the call that ends this one")
+			s.Abort(err)
+			return err
 		}
 		time.Sleep(time.Millisecond)
 	}

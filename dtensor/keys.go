@@ -8,7 +8,7 @@ const keyStream = 1 << 48
 
 // NextKey returns a Key that no call before has returned: for Dropout, whose every use
 // wants one of its own. The rank counts them over all its meshes, so ranks that make
-// the same calls get the same keys.
+// the same calls get the same keys. A loop that resumes calls StartKeys.
 func (m *Mesh) NextKey(seed uint64) Key {
 	m.eng.keys++
 	return Key{Seed: seed, Stream: keyStream + m.eng.keys}

@@ -56,7 +56,7 @@ func (s axisSet) has(axis int) bool { return s&(1<<axis) != 0 }
 // world.Size(). NewMesh is collective over world.
 func NewMesh(world *comm.Comm, axes ...Axis) (*Mesh, error) {
 	if world == nil {
-		return nil, errors.New("dtensor: NewMesh: the communicator is nil; give the world, or a group that this rank is in")
+		return nil, fault.Located(errors.New("dtensor: NewMesh: the communicator is nil; give the world, or a group that this rank is in"))
 	}
 	ranks := make([]int, world.Size())
 	for i := range ranks {
@@ -75,11 +75,11 @@ func NewMeshOf(world *comm.Comm, ranks []int, axes ...Axis) (*Mesh, error) {
 
 func newMesh(op string, world *comm.Comm, ranks []int, axes []Axis) (*Mesh, error) {
 	err := checkAxes(op, axes, len(ranks))
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = checkRanks(op, ranks, world.Size())
 	}
-	if err = checkRanks(op, ranks, world.Size()); err != nil {
-		return nil, err
+	if err != nil {
+		return nil, fault.Located(err)
 	}
 	eng := engineOf(world)
 	if err := eng.wantHost(len(ranks)); err != nil {

@@ -2,6 +2,7 @@ package dtensor
 
 import (
 	"fmt"
+	"hash/fnv"
 	"math/bits"
 	"runtime"
 	"slices"
@@ -128,6 +129,7 @@ type step struct {
 	set      axisSet
 	group    *comm.Comm
 	cause    string
+	facts    uint32 // a hash of from and to
 
 	send, recv             []layout.Transfer
 	sendCounts, recvCounts []int
@@ -157,6 +159,9 @@ func (m *Mesh) plan(from, to *spec, size int, cause string) *plan {
 // compile works out what this rank does in a step on elements of size bytes.
 func (m *Mesh) compile(ls *layout.Step, size int, cause string) step {
 	s := step{kind: ls.Kind, from: m.specOf(ls.From), to: m.specOf(ls.To), op: ls.Op, cause: cause + ": " + ls.String()}
+	h := fnv.New32a()
+	fmt.Fprint(h, ls.From.Axes(), ls.From, ls.To)
+	s.facts = h.Sum32()
 	s.first = ls.Place(m.coord) == 0
 	for _, a := range ls.Axes {
 		s.set |= 1 << a
@@ -309,7 +314,7 @@ func (s *step) run(t *Tensor, local *tensor.Tensor, out *Tensor) *tensor.Tensor 
 }
 
 func (s *step) do(m *Mesh, call comm.Call) {
-	call.Cause = s.cause
+	call.Cause, call.Facts = s.cause, s.facts
 	m.Do(s.group, call)
 }
 

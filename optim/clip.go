@@ -42,10 +42,10 @@ import (
 func ClipGradNorm(ctx context.Context, params []*dtensor.Tensor, grads []dtensor.Grad, limit float64) (norm float64, err error) {
 	switch {
 	case !(limit > 0):
-		return 0, fmt.Errorf("optim: ClipGradNorm: the limit is %v; give a positive one", limit)
+		return 0, fault.Located(fmt.Errorf("optim: ClipGradNorm: the limit is %v; give a positive one", limit))
 	case len(grads) != len(params):
-		return 0, fmt.Errorf("optim: ClipGradNorm: %d gradients for %d parameters; pass what ValueAndGrad returned for the same list", len(grads),
-			len(params))
+		return 0, fault.Located(fmt.Errorf("optim: ClipGradNorm: %d gradients for %d parameters; "+
+			"pass what ValueAndGrad returned for the same list", len(grads), len(params)))
 	case len(params) == 0:
 		return 0, nil
 	}

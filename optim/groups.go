@@ -72,8 +72,8 @@ func NewGroups(params []*dtensor.Tensor, groups ...Group) *Groups {
 // Step makes one step of every group; see Optimizer.
 func (g *Groups) Step(grads []dtensor.Grad, lr float64) error {
 	if len(grads) != g.count {
-		return fmt.Errorf("optim: Groups.Step: %d gradients for %d parameters; pass what ValueAndGrad returned for the same list", len(grads),
-			g.count)
+		return fault.Located(fmt.Errorf("optim: Groups.Step: %d gradients for %d parameters; "+
+			"pass what ValueAndGrad returned for the same list", len(grads), g.count))
 	}
 	for n, m := range g.groups {
 		own := make([]dtensor.Grad, len(m.index))

@@ -120,10 +120,10 @@ func (b *base) run(grads []dtensor.Grad, lr float64, everyRow bool, f func(begin
 	}
 	switch {
 	case len(grads) != len(b.params):
-		return fmt.Errorf("optim: %s.Step: %d gradients for %d parameters; pass what ValueAndGrad returned for the same list", b.name, len(grads),
-			len(b.params))
+		return fault.Located(fmt.Errorf("optim: %s.Step: %d gradients for %d parameters; "+
+			"pass what ValueAndGrad returned for the same list", b.name, len(grads), len(b.params)))
 	case math.IsNaN(lr) || math.IsInf(lr, 0):
-		return fmt.Errorf("optim: %s.Step: the rate is %v; give a finite number", b.name, lr)
+		return fault.Located(fmt.Errorf("optim: %s.Step: the rate is %v; give a finite number", b.name, lr))
 	case len(b.params) == 0:
 		return nil
 	}

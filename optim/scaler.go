@@ -82,7 +82,7 @@ func (b *base) scaleGradients(factor float64) bool {
 func (s *Scaler) Step(ctx context.Context, opt Optimizer, params []*dtensor.Tensor, grads []dtensor.Grad, lr float64) (
 	norm float64, done bool, err error) {
 	if opt == nil {
-		return 0, false, errors.New("optim: Scaler.Step: the optimizer is nil; give the one that was made for the parameters")
+		return 0, false, fault.Located(errors.New("optim: Scaler.Step: the optimizer is nil; give the one that was made for the parameters"))
 	}
 	c, state := s.config, tensor.Data[float64](s.state)
 	norm, err = ClipGradNorm(ctx, params, grads, math.Inf(1))

@@ -108,7 +108,7 @@ func (v *view) refresh() {
 	for r := range v.waiting {
 		v.waiting[r], v.beats[r] = v.segment.Waiting(r), v.segment.Beats(r)
 		for _, w := range v.waiting[r].Waits {
-			if of, ok := collectiveOf(&w); ok && w.On != control.Nobody {
+			if of, ok := collectiveOf(&w); ok && w.On >= 0 {
 				missing[of] = w.On
 			}
 		}

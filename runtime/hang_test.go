@@ -146,6 +146,7 @@ func hanging() map[string]func(context.Context, *comm.Comm) error {
 			return comm.Barrier(ctx, a)
 		},
 		"mailboxes": commtest.ReceiveFirst,
+		"anyrank":   commtest.ReceiveAnother,
 		"parts":     commtest.LongMessages,
 		// loops has no rank ever make a call: one computes without end, the others sleep.
 		"loops": func(_ context.Context, world *comm.Comm) error {
@@ -249,6 +250,12 @@ func TestMailboxesThatReceiveFromEachOther(t *testing.T) {
 		`^gorun: the job hangs: rank 0 waits for rank 1 waits for rank 0$`,
 		`^  0 +waits +message.Recv int64\[1\] from rank 1, tag 0 `,
 		`(?s)the goroutines of rank 0$.*commtest\.ReceiveFirst.*the goroutines of rank 1$.*commtest\.ReceiveFirst`)
+}
+
+func TestReceivesOfAnyRankThatNobodySends(t *testing.T) {
+	hangs(t, []string{"-np", "2", "rankprogram", "anyrank"},
+		`^gorun: the job hangs: rank 0 waits for rank 1 waits for rank 0$`,
+		`^  0 +waits +message.Recv int64\[1\] from any rank, tag 6 .* any rank `)
 }
 
 func TestPartsOfMessagesAreNoHang(t *testing.T) {

@@ -54,7 +54,8 @@
 // # How a rank ends
 //
 //	f returns nil, or      exit status 0; a collective that others call later fails, naming this rank
-//	flag.ErrHelp
+//	flag.ErrHelp           (it first waits for saves of package checkpoint). If a call on world has failed
+//	                       before, it is as if f had returned that error
 //	f returns an error,    one line on standard error, which gorun prints; pending and later
 //	or throws one          collectives of all ranks fail with it; exit status 1
 //	f panics               the panic's whole stack; the others as above; exit status 2
@@ -94,9 +95,11 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	goruntime "runtime"
 	"strings"
+	"sync"
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/internal/fault"
@@ -166,6 +169,8 @@ func (r *rank) run(f func(context.Context, *comm.Comm) error) (status int) {
 		}
 	}()
 	ctx = job.WithSaved(context.WithValue(ctx, rankKey{}, r), r.saved)
+	var ends ending
+	ctx = job.WithEnd(ctx, ends.add)
 	err := call(r.withSnapshots(ctx), f, r.world)
 	returned = true
 	if r.forecast.over(err) {
@@ -173,10 +178,14 @@ func (r *rank) run(f func(context.Context, *comm.Comm) error) (status int) {
 		return 0
 	}
 
+	if err == nil {
+		err = ends.end(r.world)
+	}
 	if lost := r.trace.end(r, err); err == nil {
 		err = lost
 	}
 	if err == nil {
+		r.missDigests()
 		if err = r.leaveMPI(nil); err == nil {
 			r.finish()
 			return 0
@@ -208,6 +217,45 @@ func (r *rank) run(f func(context.Context, *comm.Comm) error) (status int) {
 	r.report(err, r.fail(err, told))
 	_ = r.leaveMPI(err) // last: it may end this process
 	return 1
+}
+
+// An ending is what is left to do when the program's function has returned nil.
+type ending struct {
+	mu   sync.Mutex
+	list []func() error
+}
+
+func (e *ending) add(f func() error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.list = append(e.list, f)
+}
+
+// end does it, and returns what went wrong and the program did not say.
+func (e *ending) end(world *comm.Comm) error {
+	if err := world.Internals().Failed(); err != nil {
+		return fmt.Errorf("%w; the program did not return this error: return what calls return", err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, f := range e.list {
+		if err := f(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// missDigests says so if the user has asked for digests and the program has written none.
+func (r *rank) missDigests() {
+	path := os.Getenv(job.DigestVar)
+	if path == "" || r.job.Rank != 0 {
+		return
+	}
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		printError(os.Stderr, 0, fmt.Errorf("--digest: the program has written nothing to %s: package train does, "+
+			"and a loop of its own by checkpoint.OpenDigestLog", path))
+	}
 }
 
 // errExit is how a rank fails whose f leaves by way of runtime.Goexit.

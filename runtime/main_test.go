@@ -112,6 +112,11 @@ func programs() map[string]func(context.Context, *comm.Comm) error {
 			}
 			return comm.AllReduce(ctx, world, make([]float32, 2), comm.Sum)
 		},
+		// overlooked has all ranks go on after ranks have disagreed.
+		"overlooked": func(ctx context.Context, world *comm.Comm) error {
+			_ = comm.AllReduce(ctx, world, make([]float32, 1+world.Rank()), comm.Sum)
+			return nil
+		},
 		// spin has rank 1 fail while the others neither communicate nor look at ctx.
 		"spin": func(_ context.Context, world *comm.Comm) error {
 			if world.Rank() == 1 {

@@ -145,6 +145,9 @@ func TestRanksThatWaitForEachOtherFailTheTest(t *testing.T) {
 				_, late := message.Recv(ctx, m, make([]int64, 1), 1, message.AnyTag)
 				return errors.Join(err, late)
 			}},
+		"receives of any rank with another tag": {3, `0 waits for 1 waits for 0, rank 0 called message\.Recv int64\[1\] from any rank, tag 6 at `,
+			ReceiveAnother},
+		"a message to itself that it does not receive": {1, `the only rank waits for itself`, ReceiveAnother},
 		"three Sends": {3, `0 waits for 1 waits for 2 waits for 0, .* use SendRecv`,
 			func(ctx context.Context, world *comm.Comm) error {
 				return comm.Send(ctx, world, make([]float32, 1<<20), (world.Rank()+1)%3)

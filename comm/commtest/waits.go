@@ -18,6 +18,19 @@ func ReceiveFirst(ctx context.Context, world *comm.Comm) error {
 	return err
 }
 
+// ReceiveAnother has ranks send a message to the next one, and receive one of another tag from any, which is a hang.
+func ReceiveAnother(ctx context.Context, world *comm.Comm) error {
+	m, err := message.New(ctx, world)
+	if err == nil {
+		err = message.Send(ctx, m, []int64{1}, (world.Rank()+1)%world.Size(), 5)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = message.Recv(ctx, m, make([]int64, 1), message.AnySource, 6)
+	return err
+}
+
 // LongMessages has rank 1 wait for messages that take seconds, and rank 0 for its answer, which is none.
 func LongMessages(ctx context.Context, world *comm.Comm) error {
 	m, err := message.New(ctx, world)

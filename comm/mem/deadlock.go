@@ -151,7 +151,8 @@ func (w *watcher) find(n int) []int {
 	groups := map[*group]uint64{}
 	ranks := make([]deadlock.Rank, n)
 	for i := range ranks {
-		ranks[i].Elsewhere = true
+		_, ended := w.ended[i]
+		ranks[i].Elsewhere, ranks[i].Ended = true, ended
 	}
 	for i, wait := range w.waits {
 		g := wait.rank.g
@@ -169,8 +170,11 @@ func (w *watcher) find(n int) []int {
 			r.Moves = true
 			continue
 		}
-		attended := wait.call.Attended() && !wait.call.OfAny() // any rank may send what it waits for
-		r.Waits = append(r.Waits, deadlock.Wait{Comm: order, On: missing[0], Attended: attended})
+		on, attended := missing[0], wait.call.Attended()
+		if wait.call.OfAny() {
+			on = deadlock.Anyone
+		}
+		r.Waits = append(r.Waits, deadlock.Wait{Comm: order, On: on, Attended: attended})
 		r.Elsewhere = r.Elsewhere && !attended
 	}
 	for c := range deadlock.Circles(ranks) {

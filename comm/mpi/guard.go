@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -287,18 +288,26 @@ func (a *awaiting) look(r *Rank, call *comm.Call, on int, waited time.Duration) 
 		j.mu.Unlock()
 		slot := j.segment.BeginWait(j.rank, control.Wait{
 			Call:  control.Call{Comm: alone, What: uint64(call.Kind)},
-			Since: now.Add(-waited), On: control.Nobody, Text: call.String(), Site: call.Site(), Attended: !call.OfAny(),
+			Since: now.Add(-waited), On: control.Nobody, Text: call.String(), Site: call.Site(), Attended: true,
 		})
 		a.wait, a.began, a.on = wait{slot: slot, next: now.Add(stuckAfter - waited)}, true, on
+		if call.OfAny() {
+			a.heard = map[int]bool{}
+		}
 	}
-	j.beat(a.slot, !call.OfAny())
+	j.beat(a.slot, true)
 	if now.Before(a.next) {
 		return
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	never := needs{kind: comm.BarrierKind, number: ^uint64(0)}
-	j.post(j.write(controlProbe, 1, j.rank, r.id, question(j.ask(&a.wait, now), never)), []int{r.world[on]})
+	peers := []int{r.world[on]}
+	if call.OfAny() {
+		peers = slices.DeleteFunc(slices.Clone(r.world), func(peer int) bool { return peer == j.rank || j.ended[peer] != nil })
+		a.asked = len(peers)
+	}
+	j.post(j.write(controlProbe, 1, j.rank, r.id, question(j.ask(&a.wait, now), never)), peers)
 }
 
 // end says that the call has ended.

@@ -37,6 +37,10 @@ type wait struct {
 	next      time.Time // when the next probe is sent
 	questions []uint64  // the probes that may be answered
 	answered  time.Time // the last answer; zero: there is none that counts
+
+	// Of a wait for any rank: how many are asked, and those that have answered.
+	asked int
+	heard map[int]bool
 }
 
 // maxQuestions is how many probes of a wait may be answered late.
@@ -138,6 +142,7 @@ func question(probe uint64, n needs) []byte {
 func (j *job) ask(w *wait, now time.Time) (probe uint64) {
 	if !w.answered.IsZero() && now.Sub(w.answered) > answerLasts {
 		w.answered = time.Time{}
+		clear(w.heard)
 		j.waitsOn(w, control.Nobody)
 	}
 	if len(w.questions) == maxQuestions {
@@ -155,6 +160,12 @@ func (j *job) ask(w *wait, now time.Time) (probe uint64) {
 func (j *job) answered(probe uint64, from int) {
 	if w := j.questions[probe]; w != nil {
 		w.answered = time.Now()
+		if w.heard != nil {
+			if w.heard[from] = true; len(w.heard) < w.asked {
+				return
+			}
+			from = control.Anyone
+		}
 		j.waitsOn(w, from)
 	}
 }

@@ -149,9 +149,13 @@ func (r *Rank) Await(ctx context.Context, call *comm.Call, on func() (rank int, 
 		}
 		if !reported {
 			reported, last = true, rank
+			waited := r.world[rank]
+			if call.OfAny() {
+				waited = control.Anyone
+			}
 			wait = r.job.seg.BeginWait(r.job.rank, control.Wait{
 				Call:  control.Call{Comm: aloneBit | uint64(r.job.rank)<<32 | r.job.alone.Add(1), What: uint64(call.Kind)},
-				Since: time.Now(), On: r.world[rank], Text: call.String(), Site: call.Site(), Attended: !call.OfAny(),
+				Since: time.Now(), On: waited, Text: call.String(), Site: call.Site(), Attended: true,
 			})
 		}
 	}

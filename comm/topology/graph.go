@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/fault"
 )
 
 // A Graph gives each rank any ranks as its neighbours. It is MPI's distributed graph.
@@ -45,8 +46,9 @@ func NewGraph(ctx context.Context, c *comm.Comm, sources, destinations []int) (*
 		}
 		for r, list := range all {
 			if sorted := slices.Sorted(slices.Values(list)); !slices.Equal(sorted, in[r]) {
-				return nil, fmt.Errorf("topology: NewGraph: %w: rank %d receives from %v, but ranks %v send to it; give these as its sources",
-					comm.ErrMismatch, c.WorldRank(r), list, in[r])
+				return nil, fault.Located(fmt.Errorf("topology: NewGraph: %w: rank %d receives from %v, but ranks %v send to it; "+
+					"give these as its sources",
+					comm.ErrMismatch, c.WorldRank(r), list, in[r]))
 			}
 		}
 	} else {
@@ -67,7 +69,8 @@ func edges(c *comm.Comm, out, in [][]int) error {
 	for r, list := range out {
 		for _, to := range list {
 			if to < 0 || to >= len(out) {
-				return fmt.Errorf("topology: NewGraph: rank %d has %d among its destinations; give ranks of 0 to %d", c.WorldRank(r), to, len(out)-1)
+				return fault.Located(fmt.Errorf("topology: NewGraph: rank %d has %d among its destinations; give ranks of 0 to %d",
+					c.WorldRank(r), to, len(out)-1))
 			}
 			in[to] = append(in[to], r)
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/fault"
 )
 
 // A Grid has the ranks of a communicator in rows, columns and so on: rank r is at the
@@ -43,8 +44,8 @@ func NewGrid(ctx context.Context, c *comm.Comm, dims []int, periodic []bool) (*G
 		return nil, err
 	}
 	if len(periodic) != len(dims) || len(dims) == 0 {
-		return nil, fmt.Errorf("topology: NewGrid: %d dims and %d periodic; give one of each for every dimension, at least one",
-			len(dims), len(periodic))
+		return nil, fault.Located(fmt.Errorf("topology: NewGrid: %d dims and %d periodic; give one of each for every dimension, at least one",
+			len(dims), len(periodic)))
 	}
 	dims, err := Dims(c.Size(), dims)
 	if err != nil {
@@ -71,7 +72,7 @@ func NewGrid(ctx context.Context, c *comm.Comm, dims []int, periodic []bool) (*G
 // near to each other as possible, the larger first. It is MPI_Dims_create.
 func Dims(n int, dims []int) ([]int, error) {
 	if n < 1 {
-		return nil, fmt.Errorf("topology: %d ranks in a grid of dims %v; give at least one rank", n, dims)
+		return nil, fault.Located(fmt.Errorf("topology: %d ranks in a grid of dims %v; give at least one rank", n, dims))
 	}
 	out, rest := slices.Clone(dims), n
 	var free []int
@@ -80,13 +81,15 @@ func Dims(n int, dims []int) ([]int, error) {
 		case d == 0:
 			free = append(free, i)
 		case d < 0 || rest%d != 0:
-			return nil, fmt.Errorf("topology: %d ranks in a grid of dims %v; give divisors of %d, or 0 for a size to be chosen", n, dims, n)
+			return nil, fault.Located(fmt.Errorf("topology: %d ranks in a grid of dims %v; give divisors of %d, or 0 for a size to be chosen",
+				n, dims, n))
 		default:
 			rest /= d
 		}
 	}
 	if len(free) == 0 && rest != 1 {
-		return nil, fmt.Errorf("topology: %d ranks in a grid of dims %v; their product must be %d, or give 0 for a size to be chosen", n, dims, n)
+		return nil, fault.Located(fmt.Errorf("topology: %d ranks in a grid of dims %v; "+
+			"their product must be %d, or give 0 for a size to be chosen", n, dims, n))
 	}
 	for k, i := range free {
 		out[i] = evenFactor(rest, len(free)-k)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/internal/fault"
 )
 
 // None stands in place of a neighbour beyond an open border of a Grid.
@@ -104,8 +105,9 @@ func check(t Topology, call, name string, got, want int) error {
 }
 
 // refuse ends the topology's communicator with err, so that the neighbours do not wait for this
-// rank, and returns err.
+// rank, and returns err with the program's line.
 func refuse(t Topology, err error) error {
+	err = fault.Located(err)
 	t.Comm().Abort(err)
 	return err
 }
@@ -118,8 +120,8 @@ func agree(ctx context.Context, c *comm.Comm, call string, numbers []int) error 
 	}
 	for r, other := range all {
 		if !slices.Equal(other, all[0]) {
-			return fmt.Errorf("topology: %s: %w: rank %d gives %v and rank %d %v; give the same on all ranks",
-				call, comm.ErrMismatch, c.WorldRank(0), all[0], c.WorldRank(r), other)
+			return fault.Located(fmt.Errorf("topology: %s: %w: rank %d gives %v and rank %d %v; give the same on all ranks",
+				call, comm.ErrMismatch, c.WorldRank(0), all[0], c.WorldRank(r), other))
 		}
 	}
 	return nil

@@ -10,7 +10,7 @@ import (
 type Wait struct {
 	Call
 	Since time.Time
-	On    int    // world number of the first rank that has not come; Nobody if that is not known
+	On    int    // world number of the first rank that has not come; Nobody or Anyone
 	Text  string // the call in words, "AllReduce sum float32[1024]"
 	Site  string // where the call was made, "train.go:31"
 
@@ -20,8 +20,11 @@ type Wait struct {
 	Attended bool
 }
 
-// Nobody is the On of a Wait for a rank that is not known.
-const Nobody = -1
+// What On is if it is no rank.
+const (
+	Nobody = -1 // the rank is not known
+	Anyone = -2 // any other rank ends the wait
+)
 
 // BeginWait notes that rank, the caller's own, has been waiting. It returns the
 // wait's number for AttendWait and EndWait, or -1 if MaxWaits are recorded already.
@@ -36,7 +39,7 @@ func (s *Segment) BeginWait(rank int, w Wait) (number int) {
 		it.seq.Store(w.Seq)
 		it.what.Store(w.What)
 		it.count.Store(w.Count)
-		it.on.Store(uint64(w.On + 1))
+		it.on.Store(uint64(w.On - Anyone))
 		it.textSize.Store(uint32(copy(it.text[:], w.Text)))
 		it.siteSize.Store(uint32(copy(it.site[:], w.Site)))
 		s.AttendWait(rank, i, w.Attended)
@@ -62,7 +65,7 @@ func (s *Segment) AttendWait(rank, number int, attended bool) {
 // SetWaitOn says for whom the wait of that number is.
 func (s *Segment) SetWaitOn(rank, number, on int) {
 	if number >= 0 {
-		s.block(rank).waits[number].on.Store(uint64(on + 1))
+		s.block(rank).waits[number].on.Store(uint64(on - Anyone))
 	}
 }
 
@@ -120,7 +123,7 @@ func (s *Segment) Waiting(rank int) (w Waiting) {
 		wait := Wait{
 			Call:     Call{it.comm.Load(), it.seq.Load(), it.what.Load(), it.count.Load()},
 			Since:    time.Unix(0, since),
-			On:       int(min(it.on.Load(), uint64(s.ranks))) - 1,
+			On:       int(min(it.on.Load(), uint64(s.ranks-1-Anyone))) + Anyone,
 			Text:     readText(it.text[:], it.textSize.Load()),
 			Site:     readText(it.site[:], it.siteSize.Load()),
 			Attended: it.attended.Load() != 0,

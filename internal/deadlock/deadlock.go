@@ -9,7 +9,8 @@
 //     all of these are stuck. This holds only while no other goroutine of that rank may
 //     make the call: see Circle.Crossed.
 //
-// A stuck wait is part of a circle or behind one.
+// A wait for any rank is stuck if each of the others has ended, or its program is blocked in
+// some waits that are all stuck. A stuck wait is part of a circle or behind one.
 package deadlock
 
 import (
@@ -20,15 +21,19 @@ import (
 // A Wait is a call that a rank waits in.
 type Wait struct {
 	Comm     uint64 // the communicator's number, the same on all ranks
-	On       int    // the first rank that has not come; -1 if that is not known, and the wait may end
+	On       int    // the first rank that has not come; Anyone, or -1 if that is not known, and the wait may end
 	Attended bool   // the program is blocked in the call; else the call is asynchronous
 }
+
+// Anyone is the On of a wait that any other rank ends.
+const Anyone = -2
 
 // A Rank is the waits of one rank.
 type Rank struct {
 	Waits     []Wait // at most one for each communicator
 	Elsewhere bool   // the program is known to do something beside its waits
-	Moves     bool   // its waits may be about to end, or the rank has ended or is stopped
+	Moves     bool   // its waits may be about to end, or the rank is stopped
+	Ended     bool   // it will do nothing more
 }
 
 // A Circle is a set of ranks that wait for each other.
@@ -39,7 +44,7 @@ type Circle struct {
 	Involved []int
 
 	// Crossed are the involved ranks that wait in one communicator while another rank waits
-	// for them in another. The circle is real only if none of their goroutines can do anything
+	// for them in another, and those that wait for any. The circle is real only if none of their goroutines can do anything
 	// until one of their waits ends.
 	Crossed []int
 }
@@ -80,7 +85,7 @@ func (g graph) stuck() map[node]bool {
 		for i := range g[r].Waits {
 			n := node{r, i}
 			needs := g.needs(n)
-			stuck[n] = !g[r].Moves && len(needs) > 0
+			stuck[n] = !g[r].Moves && !g[r].Ended && len(needs) > 0
 			if !stuck[n] {
 				free = append(free, n)
 			}
@@ -104,6 +109,22 @@ func (g graph) stuck() map[node]bool {
 // rank for which n waits may come without that.
 func (g graph) needs(n node) (waits []node) {
 	w := &g[n.rank].Waits[n.wait]
+	if w.On == Anyone {
+		for r := range g {
+			if r == n.rank || g[r].Ended {
+				continue
+			}
+			theirs := g.blocked(r)
+			if len(theirs) == 0 {
+				return nil
+			}
+			waits = append(waits, theirs...)
+		}
+		if waits == nil { // nobody else is there
+			waits = []node{n}
+		}
+		return waits
+	}
 	if w.On < 0 {
 		return nil
 	}
@@ -113,12 +134,17 @@ func (g graph) needs(n node) (waits []node) {
 			return []node{{w.On, i}}
 		}
 	}
-	if on.Elsewhere {
+	return g.blocked(w.On)
+}
+
+// blocked returns the waits that a rank's program is blocked in; none if it does something beside.
+func (g graph) blocked(rank int) (waits []node) {
+	if g[rank].Elsewhere {
 		return nil
 	}
-	for i := range on.Waits {
-		if on.Waits[i].Attended {
-			waits = append(waits, node{w.On, i})
+	for i := range g[rank].Waits {
+		if g[rank].Waits[i].Attended {
+			waits = append(waits, node{rank, i})
 		}
 	}
 	return waits
@@ -137,6 +163,9 @@ func (g graph) circle(at node) (c Circle) {
 	for i := 0; i < len(found); i++ {
 		n := found[i]
 		c.Involved = append(c.Involved, n.rank)
+		if g[n.rank].Waits[n.wait].On == Anyone { // the rank itself may end it
+			c.Crossed = append(c.Crossed, n.rank)
+		}
 		for _, next := range g.needs(n) {
 			if g[next.rank].Waits[next.wait].Comm != g[n.rank].Waits[n.wait].Comm {
 				c.Crossed = append(c.Crossed, next.rank)

@@ -32,6 +32,13 @@ func TestCircles(t *testing.T) {
 			[]Circle{{Ranks: []int{0, 1}, Involved: []int{0, 1}}, {Ranks: []int{2, 3}, Involved: []int{2, 3}, Crossed: []int{2, 3}}}},
 		{"partly over two", []Rank{waiting(in(1, 1)), waiting(in(1, 2)), waiting(in(2, 0))},
 			[]Circle{{Ranks: []int{0, 1, 2}, Involved: []int{0, 1, 2}, Crossed: []int{0, 2}}}},
+		{"for any, which all wait", []Rank{waiting(in(1, Anyone)), waiting(in(2, Anyone)), waiting(in(3, 0))},
+			[]Circle{{Ranks: []int{0, 1}, Involved: []int{0, 1, 2}, Crossed: []int{0, 1, 2}}}},
+		{"for any, and one does more", []Rank{waiting(in(1, Anyone)), waiting(in(2, Anyone)), {Waits: []Wait{async}, Elsewhere: true}}, nil},
+		{"for any, and one's wait may end", []Rank{waiting(in(1, Anyone)), waiting(in(2, Anyone)), waiting(in(3, -1))}, nil},
+		{"for any of those that have not ended", []Rank{waiting(in(1, Anyone)), waiting(in(2, Anyone)), {Elsewhere: true, Ended: true}},
+			[]Circle{{Ranks: []int{0, 1}, Involved: []int{0, 1}, Crossed: []int{0, 1}}}},
+		{"for any, alone", []Rank{waiting(in(1, Anyone))}, []Circle{{Ranks: []int{0}, Involved: []int{0}, Crossed: []int{0}}}},
 	} {
 		if got := slices.Collect(Circles(c.ranks)); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: got %+v, want %+v", c.name, got, c.want)

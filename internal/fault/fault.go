@@ -53,6 +53,17 @@ func Catch(err *error) {
 	}
 }
 
+// Located returns an error that is returned, not thrown, with the line of the program that led to it, as
+// Catch adds it; nil if err is.
+func Located(err error) error {
+	if err == nil {
+		return nil
+	}
+	var at site
+	runtime.Callers(2, at[:])
+	return located(thrown{err, at})
+}
+
 // CatchAll is Catch that also turns any other panic into an error with its stack.
 func CatchAll(err *error) {
 	switch r := recover().(type) {

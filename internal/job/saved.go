@@ -16,3 +16,18 @@ func Saved(ctx context.Context) {
 		f()
 	}
 }
+
+type endKey struct{}
+
+// WithEnd returns a context with which AtEnd calls add.
+func WithEnd(ctx context.Context, add func(end func() error)) context.Context {
+	return context.WithValue(ctx, endKey{}, add)
+}
+
+// AtEnd has end called when the program's function has returned nil, if ctx is that of a rank. An
+// error of it is as if the function had returned it.
+func AtEnd(ctx context.Context, end func() error) {
+	if add, ok := ctx.Value(endKey{}).(func(func() error)); ok {
+		add(end)
+	}
+}

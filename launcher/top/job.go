@@ -183,7 +183,7 @@ func (j *runningJob) view() []rankView {
 		switch {
 		case p.State == 'T' || p.State == 't':
 			v.state = "stopped"
-		case attended && wait.On == control.Nobody:
+		case attended && wait.On < 0:
 			v.state = "waits"
 		case attended:
 			v.state = fmt.Sprintf("waits for %d", wait.On)

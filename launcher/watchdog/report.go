@@ -138,7 +138,10 @@ func (h *Hang) describe(r int, names map[uint64]string, segment *control.Segment
 			state = "waits, async"
 		}
 		on := ""
-		if it.On != control.Nobody {
+		switch {
+		case it.On == control.Anyone:
+			on = "any rank"
+		case it.On != control.Nobody:
 			on = fmt.Sprintf("rank %d", it.On)
 		}
 		lines = append(lines, fmt.Sprintf("%s\t%s\t%s\t%s\t%s", state, phrase.Printable(it.Text), number(&it, names),

@@ -164,7 +164,7 @@ func (w *Watchdog) orphan(seen []Sighting) (waits, ended int) {
 			continue
 		}
 		for _, it := range seen[r].Waits {
-			if it.On != control.Nobody && it.On != r && seen[it.On].Ended && w.still[it.On] > 0 && !w.Busy([]int{r}) {
+			if it.On >= 0 && it.On != r && seen[it.On].Ended && w.still[it.On] > 0 && !w.Busy([]int{r}) {
 				return r, it.On
 			}
 		}
@@ -178,7 +178,7 @@ func (w *Watchdog) circle(seen []Sighting) []int {
 	ranks := make([]deadlock.Rank, len(seen))
 	for r := range seen {
 		s := &seen[r]
-		ranks[r] = deadlock.Rank{Elsewhere: s.Elsewhere, Moves: w.still[r] == 0 || s.Ended || s.Stopped}
+		ranks[r] = deadlock.Rank{Elsewhere: s.Elsewhere, Moves: w.still[r] == 0 || s.Stopped, Ended: s.Ended && w.still[r] > 0}
 		for _, it := range s.Waits {
 			ranks[r].Waits = append(ranks[r].Waits, deadlock.Wait{Comm: it.Comm, On: it.On, Attended: it.Attended})
 		}
