@@ -250,7 +250,7 @@ func TestProgramHasTheSameBits(t *testing.T) {
 	t.Run("nodes", func(t *testing.T) { // wide enough for ranks to have nodes of the sums of products and classes
 		ways := []programtest.Way{{Ranks: 2}, {Ranks: 4}, {Ranks: 4, Args: []string{"-dp", "2"}}, {Ranks: 4, Args: []string{"-dp", "4"}},
 			{Ranks: 2, Args: []string{"-micro", "2", "-dp", "2"}}, {Ranks: 2, Env: []string{"GODEBUG=cpu.avx512f=off"}}, {Ranks: 8, Full: true},
-			{Ranks: 2, Env: []string{"GODEBUG=cpu.avx2=off"}, Steps: 2}, {Ranks: 6, Args: []string{"-dp", "3"}, Full: true},
+			{Ranks: 2, Env: []string{"GODEBUG=cpu.avx2=off"}, Steps: 2, Full: true}, {Ranks: 6, Args: []string{"-dp", "3"}, Full: true},
 			{Ranks: 4, Killed: true, Full: true}, {Ranks: 2, Launcher: []string{"mpirun.openmpi", "--oversubscribe", "--allow-run-as-root", "-np"}}}
 		wide := slices.Concat(args, []string{"-width", "256", "-heads", "8", "-vocab", "512"})
 		example.HasTheSameBits(t, ways, wide...)

@@ -114,13 +114,11 @@ func tileGo[T Float](fused bool, rows, cols, k int, a []T, rsa, csa int, b []T, 
 	var acc [4][4]T
 	switch {
 	case fused:
-		for p := range k {
-			for r := range rows {
-				v := a[r*rsa+p*csa]
-				for j, w := range b[p*rsb:][:cols] {
-					acc[r][j] = fma(v, w, acc[r][j])
-				}
-			}
+		switch acc := any(&acc).(type) {
+		case *[4][4]float32:
+			fused32(acc, rows, cols, k, any(a).([]float32), rsa, csa, any(b).([]float32), rsb)
+		case *[4][4]float64:
+			fused64(acc, rows, cols, k, any(a).([]float64), rsa, csa, any(b).([]float64), rsb)
 		}
 	case rows == 4 && cols == 4:
 		for p := range k {
@@ -162,6 +160,29 @@ func tileGo[T Float](fused bool, rows, cols, k int, a []T, rsa, csa int, b []T, 
 				row[j] = fma(beta, row[j], sum)
 			default:
 				row[j] = sum + beta*row[j]
+			}
+		}
+	}
+}
+
+// fused32 adds A·B to a tile.
+func fused32(acc *[4][4]float32, rows, cols, k int, a []float32, rsa, csa int, b []float32, rsb int) {
+	for p := range k {
+		var row [4]float32 // zeros beyond cols: what they are added to is not used
+		copy(row[:], b[p*rsb:][:cols])
+		for r := range rows {
+			simd.FMA4(&acc[r], a[r*rsa+p*csa], &row)
+		}
+	}
+}
+
+// fused64 is fused32 of float64.
+func fused64(acc *[4][4]float64, rows, cols, k int, a []float64, rsa, csa int, b []float64, rsb int) {
+	for p := range k {
+		for r := range rows {
+			v := a[r*rsa+p*csa]
+			for j, w := range b[p*rsb:][:cols] {
+				acc[r][j] = math.FMA(v, w, acc[r][j])
 			}
 		}
 	}

@@ -16,6 +16,19 @@ func FMA(a, b, c float32) float32 {
 	return float32(s)
 }
 
+// FMA4 does c[i] = a·b[i] + c[i] as FMA does.
+func FMA4(c *[4]float32, a float32, b *[4]float32) {
+	v := float64(a)
+	for i, w := range b {
+		p, old := v*float64(w), float64(c[i])
+		s := p + old
+		if doubtful(s) {
+			s = toOdd(p, old, s)
+		}
+		c[i] = float32(s)
+	}
+}
+
 // doubtful reports whether s, a sum that was rounded to float64, may lie between two float32 where the sum itself does not.
 func doubtful(s float64) bool { return math.Float64bits(s)<<36 == 0 }
 
