@@ -107,7 +107,8 @@ func TestFaultsInDigests(t *testing.T) {
 	}
 	good := write("good", list[6], errors.New("another error"), 2, 4, 6)
 	every := write("every", list[6], errors.New("another error"), 2, 4, 5, 6)
-	changed := write("changed", list[3], fmt.Errorf("wrapped: %w", &ChangedError{Name: "cube", Index: []int{1, 2}, Rank: 2, DType: tensor.Float32}), 2, 4)
+	found := &ChangedError{Name: "cube", Index: []int{1, 2}, Rank: 2, DType: tensor.Float32}
+	changed := write("changed", list[3], fmt.Errorf("wrapped: %w", found), 2, 4)
 	replica := write("replica", list[1], nil, 2, 4)
 	for _, a := range []string{good, every} {
 		for b, want := range map[string]string{changed: "cube [1 2] [2]", replica: "matrix [2 3] [1]"} {
