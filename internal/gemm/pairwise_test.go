@@ -91,7 +91,11 @@ func TestFusedProductsHaveTheSameBits(t *testing.T) {
 
 func fusedProducts[T Float](t *testing.T) {
 	r := rand.New(rand.NewPCG(10, 1))
-	for range 120 {
+	cases := 120
+	if testing.Short() {
+		cases = 20
+	}
+	for range cases {
 		m, n, k := 1+r.IntN(40), 1+r.IntN(70), 1+r.IntN(600)
 		if r.IntN(2) == 0 {
 			k = (1 + r.IntN(3)) * 256

@@ -51,7 +51,7 @@ func (m Mode) normalizeGradSums(dweight, dbias, x, dy, weight []float32, u units
 				dbias[i] += g
 			}
 			if weight != nil {
-				g *= weight[i]
+				g = float32(g * weight[i])
 			}
 			sumG[i%16] += g
 			sumGH[i%16] = FMA(h, g, sumGH[i%16])
