@@ -2,17 +2,19 @@ package checkpoint
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
 // A Difference is what Diff found. Two runs or checkpoints are equal if Equal says so.
 type Difference struct {
-	// Compared is how many steps both files of digests have; for checkpoints it is 1.
+	// Compared is how many steps both files of digests have, with the one that a fault ended; for checkpoints it is 1.
 	Compared int `json:"compared"`
 	// Step is the first one that differs, or that of the checkpoints.
 	Step int `json:"step"`
@@ -23,11 +25,14 @@ type Difference struct {
 	// Missing are the names that A or B alone has.
 	MissingA []string `json:"missing_a,omitempty"`
 	MissingB []string `json:"missing_b,omitempty"`
+	// FaultA and FaultB are what ended A or B in that step, if its file says so.
+	FaultA *Fault `json:"fault_a,omitempty"`
+	FaultB *Fault `json:"fault_b,omitempty"`
 }
 
 // Equal reports whether nothing differs.
 func (d *Difference) Equal() bool {
-	return len(d.Loss)+len(d.Tensors)+len(d.MissingA)+len(d.MissingB) == 0
+	return len(d.Loss)+len(d.Tensors)+len(d.MissingA)+len(d.MissingB) == 0 && d.FaultA == nil && d.FaultB == nil
 }
 
 // A TensorDifference says how a tensor differs. Digests tell the ranges alone; of two
@@ -101,12 +106,24 @@ func digestFile(path string) (*digestRun, error) {
 // diffRuns returns the first step at which two runs differ.
 func diffRuns(a, b *digestRun) (*Difference, error) {
 	d := &Difference{}
-	for _, step := range a.steps {
-		x, y := a.lines[step], b.lines[step]
-		if y == nil {
+	steps := slices.Concat(a.steps, b.steps)
+	slices.Sort(steps)
+	for _, step := range slices.Compact(steps) {
+		x, y := cmp.Or(a.lines[step], &digestLine{}), cmp.Or(b.lines[step], &digestLine{})
+		ended := x.Loss == "" || y.Loss == "" // or there is no such line
+		if ended && x.Fault == nil && y.Fault == nil {
 			continue
 		}
 		d.Compared, d.Step = d.Compared+1, step
+		if x.Fault == nil || y.Fault == nil || x.Fault.Text != y.Fault.Text {
+			d.FaultA, d.FaultB = x.Fault, y.Fault
+		}
+		if ended {
+			if d.Equal() {
+				continue
+			}
+			return d, nil
+		}
 		if x.Loss != y.Loss {
 			d.Loss = []string{x.Loss, y.Loss}
 		}

@@ -77,7 +77,8 @@ func (s *State) Replicated() bool {
 	return slices.ContainsFunc(s.tensors, func(t namedTensor) bool { return t.copies() > 1 })
 }
 
-// digests returns the digests of the tensors of which at least so many ranks hold each element.
+// digests returns the digests of the tensors of which at least so many ranks hold each element. With a *ReplicaError it returns
+// those of the first copies.
 func digests(ctx context.Context, world *comm.Comm, state *State, copies int) ([]Digest, error) {
 	now, free := state.asSaved(ctx)
 	defer free()
@@ -115,6 +116,8 @@ func digests(ctx context.Context, world *comm.Comm, state *State, copies int) ([
 		return nil, err
 	}
 	at := 0
+	var differs *namedTensor // the first one whose copies do, and where
+	var where window
 	for i := range list {
 		t, d := &sorted.tensors[i], &list[i]
 		at += copy(d.Ranges, sums[at:])
@@ -124,12 +127,14 @@ func digests(ctx context.Context, world *comm.Comm, state *State, copies int) ([
 		all := sums[at : at+len(d.Ranges)]
 		at += len(all)
 		for r, sum := range d.Ranges {
-			if all[r] == sum*uint64(t.copies()) {
-				continue
+			if all[r] != sum*uint64(t.copies()) && differs == nil {
+				each := RangeElems(d.Shape)
+				differs, where = t, window{r * each, min((r+1)*each, numel(d.Shape)), 0}
 			}
-			each := RangeElems(d.Shape)
-			return nil, t.locate(ctx, world, window{r * each, min((r+1)*each, numel(d.Shape)), 0})
 		}
+	}
+	if differs != nil {
+		return list, differs.locate(ctx, world, where)
 	}
 	return list, nil
 }
@@ -143,18 +148,24 @@ type ReplicaError struct {
 	DType tensor.DType
 }
 
-// Error names the ranks that differ from most of the others, or all if none do.
-func (e *ReplicaError) Error() string {
+// common returns the bits that the most ranks hold, and how many do.
+func (e *ReplicaError) common() (common uint64, most int) {
 	count := map[uint64]int{}
 	for _, b := range e.Bits {
 		count[b]++
 	}
-	common, most := e.Bits[0], count[e.Bits[0]]
-	for b, n := range count {
-		if n > most {
-			common, most = b, n
+	common, most = e.Bits[0], count[e.Bits[0]]
+	for _, b := range e.Bits { // in the same order on every rank
+		if count[b] > most {
+			common, most = b, count[b]
 		}
 	}
+	return common, most
+}
+
+// Error names the ranks that differ from most of the others, or all if none do.
+func (e *ReplicaError) Error() string {
+	common, most := e.common()
 	var differ []string
 	for i, r := range e.Ranks {
 		if e.Bits[i] != common {
@@ -217,12 +228,7 @@ func (t *namedTensor) hash(w window) (sums []uint64, err error) {
 	defer fault.Catch(&err)
 	sums = make([]uint64, w.ranges())
 	for _, p := range t.parts() {
-		b, ok := hostBytes(p.data)
-		if !ok {
-			b = make([]byte, p.data.Bytes())
-			p.data.Device().ToHost(unsafe.Pointer(&b[0]), p.data.Ptr(), len(b))
-		}
-		hashBox(sums, w, b, p.data.DType().Size(), p.box, t.shape())
+		hashBox(sums, w, onHost(p.data), p.data.DType().Size(), p.box, t.shape())
 	}
 	return sums, nil
 }

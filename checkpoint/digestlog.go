@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -40,8 +41,36 @@ type digestHeader struct {
 // A digestLine is a step of a file of digests.
 type digestLine struct {
 	Step    int           `json:"step"`
-	Loss    string        `json:"loss"` // a number, which may be NaN
-	Tensors []digestEntry `json:"tensors"`
+	Loss    string        `json:"loss"`    // a number, which may be NaN; "" in a step that a fault ended
+	Tensors []digestEntry `json:"tensors"` // none in such a step
+	Fault   *Fault        `json:"fault,omitempty"`
+}
+
+// A Fault is what a file of digests says of the step in which a job found that what a rank holds is wrong: a *ReplicaError or
+// a *ChangedError.
+type Fault struct {
+	Tensor string `json:"tensor"`
+	Index  []int  `json:"index,omitempty"` // of the element, if it is known
+	Ranks  []int  `json:"ranks"`           // on which it is wrong; of replicas of which none is more frequent, all but the first
+	Text   string `json:"text"`            // the error
+}
+
+// faultOf returns what err says of a fault; nil if it is about none.
+func faultOf(err error) *Fault {
+	if e, ok := errors.AsType[*ReplicaError](err); ok {
+		common, _ := e.common()
+		f := &Fault{Tensor: e.Name, Index: e.Index, Text: e.Error()}
+		for i, r := range e.Ranks {
+			if e.Bits[i] != common {
+				f.Ranks = append(f.Ranks, r)
+			}
+		}
+		return f
+	}
+	if e, ok := errors.AsType[*ChangedError](err); ok {
+		return &Fault{Tensor: e.Name, Index: e.Index, Ranks: []int{e.Rank}, Text: e.Error()}
+	}
+	return nil
 }
 
 // A digestEntry is a Digest: 16 hex digits for each range.
@@ -88,24 +117,44 @@ func openDigests(path string, goOn bool, ranks int) (*os.File, error) {
 }
 
 // Write writes the digests of a step: of its loss and of the tensors of state. It is collective.
-// A *ReplicaError is the error of replicas that differ, and the same on every rank; so is one of
-// the file.
+// A *ReplicaError is the error of replicas that differ, and the same on every rank, as one of
+// the file is; the file names it, beside the digests of the first copies.
 func (l *DigestLog) Write(ctx context.Context, step int, loss float64, state *State) error {
-	list, err := digests(ctx, l.world, state, 1)
-	if err != nil {
-		return fmt.Errorf("checkpoint: DigestLog: step %d: %w", step, err)
+	list, wrong := digests(ctx, l.world, state, 1)
+	fault := faultOf(wrong)
+	if wrong != nil && fault == nil {
+		return fmt.Errorf("checkpoint: DigestLog: step %d: %w", step, wrong)
 	}
-	if l.file != nil {
-		line := digestLine{Step: step, Loss: strconv.FormatFloat(loss, 'g', -1, 64), Tensors: make([]digestEntry, len(list))}
-		for i, d := range list {
-			line.Tensors[i] = digestEntry{d.Name, safetensors.Name(d.DType), d.Shape, d.text()}
-		}
-		err = json.NewEncoder(l.file).Encode(line)
+	line := digestLine{Step: step, Loss: strconv.FormatFloat(loss, 'g', -1, 64), Tensors: make([]digestEntry, len(list)), Fault: fault}
+	for i, d := range list {
+		line.Tensors[i] = digestEntry{d.Name, safetensors.Name(d.DType), d.Shape, d.text()}
 	}
-	if err := agree(ctx, l.world, err); err != nil {
+	err := l.write(ctx, &line)
+	if err = cmp.Or(wrong, err); err != nil {
 		return fmt.Errorf("checkpoint: DigestLog: step %d: %w", step, err)
 	}
 	return nil
+}
+
+// WriteFault writes that a step ended by err, a *ReplicaError or a *ChangedError; of another error it writes nothing. It is collective,
+// and its error the same on every rank.
+func (l *DigestLog) WriteFault(ctx context.Context, step int, err error) error {
+	fault := faultOf(err)
+	if fault == nil {
+		return nil
+	}
+	if err := l.write(ctx, &digestLine{Step: step, Fault: fault}); err != nil {
+		return fmt.Errorf("checkpoint: DigestLog: step %d: %w", step, err)
+	}
+	return nil
+}
+
+// write writes a line on the first rank.
+func (l *DigestLog) write(ctx context.Context, line *digestLine) (err error) {
+	if l.file != nil {
+		err = json.NewEncoder(l.file).Encode(line)
+	}
+	return agree(ctx, l.world, err)
 }
 
 // Close closes the file.

@@ -72,6 +72,10 @@ type Run struct {
 	// replicated of the tensors that a checkpoint has, see checkpoint.CheckReplicas. 0: as
 	// often as takes 1 % of the time, and never if GORUN_CHECK is 0; negative: never.
 	CheckReplicas int
+	// Sealed says that in a run of Loss nothing but Optimizer changes Params and its state. Each time that replicas are compared, or
+	// would be if there were any, and that digests are written, the step that follows begins with a checkpoint.Seal of them, which is
+	// checked before Optimizer's step: an element that has changed, on whatever rank, ends the job.
+	Sealed bool
 
 	Steps   int           // the run ends after so many; 0: no such end, but a run of Loss needs this one or Limit
 	Limit   time.Duration // the run ends after this time; 0: no such end
@@ -87,6 +91,7 @@ type Run struct {
 	UnitsPerSecond float64       // in the end
 
 	grads []dtensor.Grad // of the last step that Loss made
+	watch *watcher       // of Do
 }
 
 // Ticks is how finely a Rate divides a run, whose end may be a number of steps or a time.
@@ -134,11 +139,12 @@ func (r *Run) Do(ctx context.Context, world *comm.Comm, say func(string, ...any)
 	if out != nil {
 		defer out.Close() // what it wrote is there; there is nothing more to write
 	}
-	w, err := r.watch(ctx, world, first > 0 || runtime.Attempt(ctx) > 0)
+	w, err := r.newWatcher(ctx, world, first > 0 || runtime.Attempt(ctx) > 0)
 	if err != nil {
 		return err
 	}
 	defer w.close()
+	r.watch = w
 	if r.Params != nil {
 		visualize.Record(r.Params)
 	}
@@ -283,6 +289,9 @@ func (r *Run) step(ctx context.Context, step int, share float64) (float64, error
 	value, grads, err := dtensor.Accumulate(ctx, parts, loss, params...)
 	if err != nil {
 		return 0, err
+	}
+	if err := r.watch.unseal(ctx, step+1); err != nil {
+		return 0, fmt.Errorf("%s: step %d: %w", r.Program, step+1, err)
 	}
 	if r.Scaler != nil {
 		r.grads = grads

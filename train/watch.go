@@ -3,6 +3,7 @@ package train
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -16,7 +17,7 @@ import (
 // checkShare is the share of the time that comparisons of replicas take by default.
 const checkShare = 0.01
 
-// A watcher compares replicas now and then, and writes digests if the user wants them.
+// A watcher compares replicas now and then, seals what only the optimizer changes, and writes digests if the user wants them.
 type watcher struct {
 	run   *Run
 	world *comm.Comm
@@ -27,15 +28,17 @@ type watcher struct {
 	since time.Time     // of its end
 	cost  time.Duration // of it
 
+	sealed *checkpoint.Seal // until the step's update; nil: none
+
 	log      *checkpoint.DigestLog // nil: none
 	logEvery int
 }
 
-// watch begins to watch over the run. goOn says that it has made steps before.
-func (r *Run) watch(ctx context.Context, world *comm.Comm, goOn bool) (*watcher, error) {
+// newWatcher begins to watch over the run. goOn says that it has made steps before.
+func (r *Run) newWatcher(ctx context.Context, world *comm.Comm, goOn bool) (*watcher, error) {
 	w := &watcher{run: r, world: world, every: r.CheckReplicas, since: time.Now()}
 	w.state, _ = r.state()
-	if !w.state.Replicated() || w.every == 0 && os.Getenv("GORUN_CHECK") == "0" {
+	if !w.state.Replicated() && !r.sealed() || w.every == 0 && os.Getenv("GORUN_CHECK") == "0" {
 		w.every = -1
 	}
 	path := os.Getenv(job.DigestVar)
@@ -46,8 +49,42 @@ func (r *Run) watch(ctx context.Context, world *comm.Comm, goOn bool) (*watcher,
 	if w.logEvery, err = strconv.Atoi(cmp.Or(os.Getenv(job.DigestEveryVar), "1")); err != nil || w.logEvery < 1 {
 		return nil, fmt.Errorf("train: %s=%s is not a number of steps; give 1 or more", job.DigestEveryVar, os.Getenv(job.DigestEveryVar))
 	}
-	w.log, err = checkpoint.OpenDigestLog(ctx, world, path, goOn)
-	return w, err
+	if w.log, err = checkpoint.OpenDigestLog(ctx, world, path, goOn); err != nil {
+		return nil, err
+	}
+	return w, w.seal()
+}
+
+// sealed reports whether the run's parameters and what the optimizer remembers can be sealed.
+func (r *Run) sealed() bool {
+	return r.Sealed && r.Step == nil && r.Params != nil && r.Optimizer != nil
+}
+
+// seal seals them until unseal.
+func (w *watcher) seal() (err error) {
+	if !w.run.sealed() {
+		return nil
+	}
+	var state checkpoint.State
+	state.AddTensors("model.", w.run.Params)
+	state.AddTensors("optimizer.", w.run.Optimizer.State())
+	w.sealed, err = checkpoint.NewSeal(&state)
+	return err
+}
+
+// unseal checks what is sealed, if anything is, before so many steps have been made.
+func (w *watcher) unseal(ctx context.Context, steps int) error {
+	if w.sealed == nil {
+		return nil
+	}
+	start := time.Now()
+	err := w.sealed.Check(ctx, w.world)
+	w.sealed = nil
+	w.cost += time.Since(start)
+	if err != nil && w.log != nil {
+		return errors.Join(err, w.log.WriteFault(ctx, steps, err))
+	}
+	return err
 }
 
 // due reports whether replicas are to be compared before the next step.
@@ -63,6 +100,9 @@ func (w *watcher) due() bool {
 func (w *watcher) check(ctx context.Context) error {
 	start := time.Now()
 	err := checkpoint.CheckReplicas(ctx, w.world, &w.state)
+	if err == nil && w.sealed == nil {
+		err = w.seal()
+	}
 	w.since = time.Now()
 	w.cost, w.steps = w.since.Sub(start), 1
 	return err
@@ -83,7 +123,10 @@ func (w *watcher) digest(ctx context.Context, steps int, loss float64) error {
 			i++
 		}
 	}
-	return w.log.Write(ctx, steps, loss, state)
+	if err := w.log.Write(ctx, steps, loss, state); err != nil {
+		return err
+	}
+	return w.seal()
 }
 
 // close ends the file of digests, whose lines are written already.

@@ -60,6 +60,38 @@ func TestReplicasAreWatched(t *testing.T) {
 	}
 }
 
+// TestSealedRuns changes an element in a step that begins sealed, on one rank that alone holds it; and in one that does not.
+func TestSealedRuns(t *testing.T) {
+	for _, step := range []int{7, 8} {
+		for rank, err := range commtest.Ranks(t.Context(), 2, func(ctx context.Context, world *comm.Comm) error {
+			m, err := dtensor.NewMesh(world, dtensor.Axis{Name: "tp", Size: world.Size()})
+			if err != nil {
+				return err
+			}
+			w := dtensor.Full(m, tensor.Float32, 1, []int{6, 5}, layout.Shard(0))
+			r := Run{Program: "test", Steps: 20, Unit: "things", PerStep: 1, Out: new(strings.Builder), CheckReplicas: 4, Sealed: true,
+				Loss: func(now, _ int) *dtensor.Tensor {
+					if now == step && world.Rank() == 1 {
+						tensor.Edit(w.Local(), func(v []float32) { v[7] = 1.5 })
+					}
+					return w.Mul(w).Sum(nil, false)
+				},
+				Params:    func(yield func(string, *dtensor.Tensor) bool) { yield("w", w) },
+				Optimizer: optim.NewSGD([]*dtensor.Tensor{w}, optim.SGDConfig{Momentum: 0.5}), Rate: optim.Constant{Rate: 0.01}}
+			return r.Do(ctx, world, func(string, ...any) {})
+		}) {
+			changed, ok := errors.AsType[*checkpoint.ChangedError](err)
+			if step == 7 && err != nil {
+				t.Errorf("step 8 does not begin sealed: %v", err)
+			}
+			if step == 8 && (!ok || changed.Name != "model.w" || fmt.Sprint(changed.Index) != "[4 2]" || changed.Rank != 1 ||
+				!strings.Contains(err.Error(), "step 9")) {
+				t.Errorf("rank %d: %v", rank, err)
+			}
+		}
+	}
+}
+
 // TestDigestsOfRuns compares runs that are the same, interrupted or not, and one that is not.
 func TestDigestsOfRuns(t *testing.T) {
 	dir := t.TempDir()

@@ -75,6 +75,11 @@ func describe(d *checkpoint.Difference, a, b string) string {
 		fmt.Fprintf(&s, " (%d before it are equal)", d.Compared-1)
 	}
 	s.WriteString("\n")
+	for i, f := range []*checkpoint.Fault{d.FaultA, d.FaultB} {
+		if f != nil {
+			fmt.Fprintf(&s, "  %c ended there: %s\n", 'A'+i, f.Text)
+		}
+	}
 	if len(d.Loss) == 2 {
 		fmt.Fprintf(&s, "  loss: %s in A, %s in B\n", d.Loss[0], d.Loss[1])
 	}

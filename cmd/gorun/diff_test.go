@@ -25,6 +25,16 @@ func file(t *testing.T, ranges, loss string) string {
 func TestDiff(t *testing.T) {
 	a := file(t, strings.Repeat("0", 32), "2")
 	b := file(t, strings.Repeat("0", 31)+"1", "2.5")
+	fault := filepath.Join(t.TempDir(), "fault")
+	text, err := os.ReadFile(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.SplitAfter(string(text), "\n")
+	ended := `{"step":2,"loss":"","tensors":[],"fault":{"tensor":"model.w","index":[1],"ranks":[1],"text":"it is wrong"}}` + "\n"
+	if err := os.WriteFile(fault, []byte(lines[0]+lines[1]+ended), 0o666); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		args     []string
 		status   int
@@ -35,6 +45,8 @@ func TestDiff(t *testing.T) {
 			"  loss: 2 in A, 2.5 in B\n  model.w: float32 [2], in element 1\n", ""},
 		{[]string{"-json", a, b}, 1, `{"compared":2,"step":2,"loss":["2","2.5"],` +
 			`"tensors":[{"name":"model.w","types":["float32 [2]"],"ranges":[[1,2]]}]}` + "\n", ""},
+		{[]string{a, fault}, 1, "A is " + a + "\nB is " + fault + "\nthe first difference is at step 2 (1 before it are equal)\n" +
+			"  B ended there: it is wrong\n", ""},
 		{[]string{a}, 2, "", "gorun diff: 1 paths given; give two\n" + diffUsage},
 		{[]string{a, "nowhere"}, 2, "", "gorun diff: checkpoint: Diff: nowhere: stat nowhere: no such file or directory\n"},
 		{[]string{"-h"}, 0, diffUsage, ""},

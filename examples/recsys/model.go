@@ -31,13 +31,14 @@ func newModel(ctx context.Context, mesh *dtensor.Mesh, o *options, tables []embe
 	m := &model{dim: o.dim}
 	err := dtensor.Try(ctx, mesh, func() {
 		if o.dynamic > 0 {
-			m.keys = embedding.NewDynamic(mesh, embedding.DynamicConfig{Name: "keys", Dim: o.dim, Axis: "tp", Budget: int(o.dynamic * 1e6),
-				Seed: o.seed, Std: spread})
+			m.keys = embedding.NewDynamic(mesh, embedding.DynamicConfig{Name: "keys", Dim: o.dim, DType: o.dtype(), Axis: "tp",
+				Budget: int(o.dynamic * 1e6), Seed: o.seed, Std: spread})
 		} else {
 			m.tables = embedding.NewCollection(mesh, tables...)
 			dtensor.Keep(m.tables.Params()...)
 		}
 		init := nn.NewInit(mesh, o.seed)
+		init.DType = o.dtype()
 		m.bottom = append(nn.NewLinears(init, activation, slices.Concat([]int{criteo.Dense}, o.bottom, []int{o.dim})...), nn.Func(activation))
 		m.top = nn.NewLinears(init, activation, slices.Concat([]int{o.dim + pairs}, o.top, []int{1})...)
 		dtensor.Keep(m.dense()...)
@@ -53,7 +54,7 @@ func activation(x *dtensor.Tensor) *dtensor.Tensor { return x.Gelu() }
 // logits returns one number for each line, of which rows has the rows of the categories.
 func (m *model) logits(counts, rows *dtensor.Tensor) *dtensor.Tensor { // [B, 13], [B, 26·D]  S(0),S(0)
 	b := counts.Dim(0)
-	x := m.bottom.Forward(counts)                                              // [B, D]
+	x := m.bottom.Forward(counts.Cast(rows.DType()))                           // [B, D]
 	all := dtensor.Cat(1, x, rows).Reshape(b, vectors, m.dim)                  // [B, 27, D]
 	return m.top.Forward(dtensor.Cat(1, x, nn.DotInteraction(all))).Reshape(b) // [B, D + 351] → [B]
 }
@@ -69,7 +70,7 @@ func tablesFor(v *criteo.Vocabulary, o *options, layouts []embedding.Layout, sto
 	var tables []embedding.CollectionTable
 	for f, rows := range v.Rows {
 		name := criteo.Feature(f)
-		c := embedding.Config{Name: name, Rows: rows, Dim: o.dim, Layout: layouts[f],
+		c := embedding.Config{Name: name, Rows: rows, Dim: o.dim, DType: o.dtype(), Layout: layouts[f],
 			Key: dtensor.Key{Seed: o.seed, Stream: tableStream + uint64(f)}, Std: spread}
 		if cache, ok := stores[f]; ok {
 			c.Store, c.Cache = o.store, cache
@@ -91,7 +92,7 @@ func stores(v *criteo.Vocabulary, o *options, ranks int) (caches map[int]int, er
 		order[f] = f
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return v.Rows[a] - v.Rows[b] })
-	rowBytes := o.dim * 4
+	rowBytes := o.dim * o.dtype().Size()
 	step := ranks * (o.batch + o.batch/4 + 2*cacheSet) // all lines of a batch may have rows of one rank
 	left, rows := int(o.cache*1e6)/rowBytes, 0
 	for len(order) > 0 && v.Rows[order[0]] <= max(step, left/len(order)) {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gorun-spmd/gorun/tensor"
 	"github.com/gorun-spmd/gorun/train"
 )
 
@@ -29,11 +30,13 @@ type options struct {
 	measure   bool    // tables are planned for this machine's rates, not for embedding.TypicalRates
 	memory    float64 // megabytes of tables on a rank, 0: no limit
 	dynamic   float64 // megabytes of one table of keys on all ranks of tp, 0: 26 tables of rows
+	bfloat16  bool    // of tables and networks, float32 without
 	store     string  // the folder that the large tables are in, "": all are in memory
 	cache     float64 // megabytes of their rows that are in memory, on all ranks
 
 	seed      uint64
 	batch     int // lines in a step, over all ranks
+	micro     int // micro-batches in a step
 	steps     int // 0: as epochs says
 	epochs    int
 	rate      float64
@@ -65,6 +68,7 @@ func flags(o *options) *flag.FlagSet {
 	f.Var(&o.top, "top", "`WIDTHS` of the layers that the products go through, before the logit")
 	f.IntVar(&o.dim, "dim", 16, "features of a table's rows")
 	f.IntVar(&o.tableRows, "table-rows", 1<<20, "rows of a table, at most; rare values share rows if there are more")
+	f.BoolVar(&o.bfloat16, "bfloat16", false, "keep parameters, activations and gradients in bfloat16")
 	f.Float64Var(&o.memory, "memory", 0, "megabytes that the tables of a rank may take, at most (default: no limit)")
 	f.BoolVar(&o.measure, "measure", false, "plan where tables lie by what this machine takes, measured now; another run may then place them "+
 		"otherwise, and its last bits differ")
@@ -76,6 +80,8 @@ func flags(o *options) *flag.FlagSet {
 		"from the smallest on, and the most used rows of the others")
 	f.Uint64Var(&o.seed, "seed", 1, "of the invented log, parameters and batches")
 	f.IntVar(&o.batch, "batch", 512, "lines in a step, over all ranks")
+	f.IntVar(&o.micro, "micro", 1, "micro-batches in which a step is computed, one after another: less memory; the tables are changed as "+
+		"with -unfused")
 	f.IntVar(&o.steps, "steps", 0, "end after so many steps (default: what -epochs says)")
 	f.IntVar(&o.epochs, "epochs", 1, "times to see each line")
 	f.Float64Var(&o.rate, "lr", 2e-3, "learning rate of the networks (AdamW)")
@@ -114,12 +120,18 @@ func (o *options) check(f *flag.FlagSet, size int) error {
 	if f.NArg() > 0 {
 		return fmt.Errorf("%q is no flag; -data names the log, -h lists the flags", f.Arg(0))
 	}
-	if err := train.Positive(f, "dim", "table-rows", "batch", "epochs", "lr", "table-lr", "cache"); err != nil {
+	if err := train.Positive(f, "dim", "table-rows", "batch", "micro", "epochs", "lr", "table-lr", "cache"); err != nil {
 		return err
 	}
 	switch {
 	case o.rows < 0:
 		return fmt.Errorf("-rows %d: give at least 1, or 0 for all", o.rows)
+	case o.batch%o.micro != 0:
+		return fmt.Errorf("-micro %d does not divide -batch %d; change one of them", o.micro, o.batch)
+	case o.micro > 1 && o.dynamic > 0:
+		return errors.New("-micro sums gradients of rows and rows of -dynamic come and go between micro-batches; give one of them")
+	case o.micro > 1 && o.store != "":
+		return errors.New("-micro changes tables after the backward pass, and those of a -store are changed in it; give one of them")
 	case o.steps < 0:
 		return fmt.Errorf("-steps %d: give at least 1, or 0 for -epochs", o.steps)
 	case !(o.memory >= 0 && o.memory < 1e9):
@@ -139,6 +151,7 @@ func (o *options) check(f *flag.FlagSet, size int) error {
 	case o.generate != "" && o.data != "":
 		return errors.New("-generate writes a log and -data reads one; give one of them")
 	}
+	o.apart = o.apart || o.micro > 1 // in the backward pass each micro-batch would be a step
 	if o.rows == 0 && o.data == "" {
 		o.rows = invented
 	}
@@ -148,6 +161,14 @@ func (o *options) check(f *flag.FlagSet, size int) error {
 	var err error
 	o.dp, o.tp, err = train.Mesh(o.dp, o.tp, size)
 	return err
+}
+
+// dtype is the type of tables and networks.
+func (o *options) dtype() tensor.DType {
+	if o.bfloat16 {
+		return tensor.BFloat16
+	}
+	return tensor.Float32
 }
 
 // source names the log.

@@ -95,7 +95,21 @@ func TestProgramHasTheSameBits(t *testing.T) {
 	for i := range ways {
 		ways[i].Full = ways[i].Full || ways[i].Ranks == 64 // of which 64 on two cores take their time
 	}
-	programtest.Build(t).HasTheSameBits(t, ways, "-rows", "4000", "-batch", "64", "-dim", "4", "-json")
+	args := []string{"-rows", "4000", "-batch", "64", "-dim", "4", "-json"}
+	example := programtest.Build(t)
+	example.HasTheSameBits(t, ways, args...)
+	t.Run("micro-batches", func(t *testing.T) { // of 128 lines and more
+		ways := []programtest.Way{{Ranks: 3}, {Ranks: 1, Args: []string{"-unfused"}}, {Ranks: 1, Args: []string{"-micro", "2"}},
+			{Ranks: 3, Args: []string{"-micro", "4"}}, {Ranks: 4, Args: []string{"-micro", "2", "-dp", "2"}},
+			{Ranks: 1, Args: []string{"-micro", "4"}, Full: true}, {Ranks: 4, Args: []string{"-micro", "4"}, Full: true}}
+		example.HasTheSameBits(t, ways, append(args, "-rows", "6000", "-batch", "512")...)
+	})
+	t.Run("bfloat16", func(t *testing.T) {
+		for i := range ways { // which goes the same ways as float32
+			ways[i].Full = ways[i].Full || ways[i].Env == nil && ways[i].Ranks != 3
+		}
+		example.HasTheSameBits(t, ways, append(args, "-bfloat16")...)
+	})
 }
 
 func TestEveryMeshTrainsTheSame(t *testing.T) {
@@ -130,6 +144,32 @@ func TestUnfused(t *testing.T) {
 			if len(apart) != len(fused) || fused[i] != apart[i] {
 				t.Errorf("mesh %v: losses %v, unfused %v", mesh, fused, apart)
 				break
+			}
+		}
+	}
+}
+
+// TestMicroBatches holds that the parts of a step, also of a short one at the end of an epoch, have the losses of the whole step.
+func TestMicroBatches(t *testing.T) {
+	args := []string{"-rows", "701", "-batch", "114", "-steps", "7", "-dim", "4"} // the sixth step has 61 lines
+	want, auc := trained(t, 1, 1, 0, args...)
+	for _, mesh := range [][2]int{{1, 1}, {2, 1}, {1, 3}} {
+		got, its := trained(t, mesh[0], mesh[1], 0, append(args, "-micro", "3")...)
+		if step, ok := programtest.Near(got, want); !ok || math.Abs(its-auc) > 1e-3 {
+			t.Errorf("mesh %v, step %d: losses %v, want %v; AUC %v, want %v", mesh, step, got, want, its, auc)
+		}
+	}
+}
+
+// TestBFloat16Trains holds that a model of bfloat16 trains, on every mesh alike within a few roundings to 8 bits.
+func TestBFloat16Trains(t *testing.T) {
+	args := []string{"-rows", "2000", "-batch", "64", "-steps", "6", "-dim", "4"}
+	wide, _ := trained(t, 1, 1, 0, args...)
+	for _, more := range [][]string{nil, {"-dynamic", "1"}, {"-store", t.TempDir(), "-cache", "0.1"}} {
+		for _, mesh := range [][2]int{{1, 1}, {1, 2}, {2, 2}} {
+			got, _ := trained(t, mesh[0], mesh[1], 0, slices.Concat(args, []string{"-bfloat16"}, more)...)
+			if !slices.EqualFunc(got, wide, func(a, b float64) bool { return math.Abs(a-b) <= 0x1p-7*b }) {
+				t.Errorf("mesh %v, %v: losses %v, of float32 %v", mesh, more, got, wide)
 			}
 		}
 	}
@@ -313,6 +353,10 @@ func TestBadCommandLines(t *testing.T) {
 		{"-dynamic 1 -store a", "give one of them"},
 		{"-store a -unfused", "give one of them"},
 		{"-store a -cache 0", "-cache 0"},
+		{"-micro 0", "-micro 0"},
+		{"-micro 3", "-micro 3 does not divide -batch 512"},
+		{"-micro 2 -dynamic 1", "give one of them"},
+		{"-micro 2 -store a", "give one of them"},
 		{"-cache 1e10", "-cache 1e+10"},
 		{"-table-lr NaN", "-table-lr NaN"},
 		{"-bottom 64,x", `"x" is no width`},

@@ -141,17 +141,21 @@ func (t *trainer) place(ctx context.Context, caches map[int]int) (layouts []embe
 	var disks []string
 	for f, rows := range t.vocabulary.Rows {
 		if cache, ok := caches[f]; ok {
-			disks = append(disks, fmt.Sprintf("%s (%d of %d rows)", criteo.Feature(f), cache/(4*t.o.dim), rows))
+			disks = append(disks, fmt.Sprintf("%s (%d of %d rows)", criteo.Feature(f), cache/(t.o.dim*t.o.dtype().Size()), rows))
 			continue
 		}
 		sample := make([]int64, part.Rows())
 		for i := range sample {
 			sample[i] = t.vocabulary.Row(f, part.Codes[i*criteo.Categorical+f])
 		}
-		demands = append(demands, embedding.Demand{Name: criteo.Feature(f), Rows: rows, Dim: t.o.dim, IDs: 1, Sample: sample})
+		demands = append(demands, embedding.Demand{Name: criteo.Feature(f), Rows: rows, Dim: t.o.dim, DType: t.o.dtype(), IDs: 1, Sample: sample})
+	}
+	state := tensor.Float32.Size() // the sum of squares of a row
+	if t.o.bfloat16 {
+		state += t.o.dim * tensor.Float32.Size() // its weights in float32
 	}
 	plan, err := embedding.NewPlan(demands, rates, embedding.PlanOptions{Axis: "tp", Ranks: t.o.tp, Copies: t.o.dp, Batch: t.o.batch,
-		MemoryBytes: int(t.o.memory * 1e6), StateBytes: tensor.Float32.Size()})
+		MemoryBytes: int(t.o.memory * 1e6), StateBytes: state})
 	if err != nil {
 		return nil, "", err
 	}
@@ -184,9 +188,15 @@ func (t *trainer) step(ctx context.Context, step int) (float64, error) {
 	if err := t.prefetch(ctx, step+1); err != nil {
 		return 0, err
 	}
-	value, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
-		logits, labels := t.forward(t.learn, lines)
-		return loss.BinaryCrossEntropy(logits, labels, loss.Mean)
+	parts := min(t.o.micro, len(lines)) // the last batch of an epoch may be small
+	value, grads, err := dtensor.Accumulate(ctx, parts, func(part int) *dtensor.Tensor {
+		some := lines[part*len(lines)/parts : (part+1)*len(lines)/parts]
+		logits, labels := t.forward(t.learn, some)
+		mean := loss.BinaryCrossEntropy(logits, labels, loss.Mean)
+		if parts == 1 {
+			return mean
+		}
+		return mean.Scale(float64(len(some)) / float64(len(lines)))
 	}, t.params...)
 	if err != nil {
 		return 0, err
@@ -238,7 +248,7 @@ func (t *trainer) logits(ctx context.Context) ([]float32, error) {
 		}
 		err := dtensor.Try(ctx, t.mesh, func() {
 			logits, _ := t.forward(t.heldOut, lines)
-			all = append(all, tensor.ToSlice[float32](logits.Full())...)
+			all = append(all, tensor.ToSlice[float32](tensor.Cast(logits.Full(), tensor.Float32))...)
 		})
 		if err != nil {
 			return nil, err

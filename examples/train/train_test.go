@@ -250,7 +250,7 @@ func TestProgramHasTheSameBits(t *testing.T) {
 	t.Run("nodes", func(t *testing.T) { // wide enough for ranks to have nodes of the sums of products and classes
 		ways := []programtest.Way{{Ranks: 2}, {Ranks: 4}, {Ranks: 4, Args: []string{"-dp", "2"}}, {Ranks: 4, Args: []string{"-dp", "4"}},
 			{Ranks: 2, Args: []string{"-micro", "2", "-dp", "2"}}, {Ranks: 2, Env: []string{"GODEBUG=cpu.avx512f=off"}}, {Ranks: 8, Full: true},
-			{Ranks: 6, Args: []string{"-dp", "3"}, Full: true},
+			{Ranks: 2, Env: []string{"GODEBUG=cpu.avx2=off"}, Steps: 2, Full: true}, {Ranks: 6, Args: []string{"-dp", "3"}, Full: true},
 			{Ranks: 4, Killed: true, Full: true}, {Ranks: 2, Launcher: []string{"mpirun.openmpi", "--oversubscribe", "--allow-run-as-root", "-np"}}}
 		wide := slices.Concat(args, []string{"-width", "256", "-heads", "8", "-vocab", "512"})
 		example.HasTheSameBits(t, ways, wide...)
@@ -267,6 +267,22 @@ func TestProgramHasTheSameBits(t *testing.T) {
 		}
 		example.HasTheSameBits(t, ways, append(args, "-bfloat16")...)
 	})
+}
+
+// TestFlippedBitsAreFound flips a bit of a weight that ranks have copies of, and of one that they divide, an input of a product.
+func TestFlippedBitsAreFound(t *testing.T) {
+	args := []string{"-data", words(t), "-vocab", "300", "-batch", "6", "-context", "16", "-width", "24", "-heads", "6", "-layers", "1",
+		"-sample", "0", "-plot", ""} // 289 tokens, of which the first of two ranks has 145
+	same := []string{"--same-bits"}
+	programtest.Build(t).FindsFlips(t, []programtest.Flip{
+		{Ranks: 3, Args: []string{"-dp", "3"}, Every: 4, Step: 6, Rank: 1, Param: "head", Element: 24*17 + 5, Found: 8, Index: []int{17, 5}},
+		{Ranks: 3, Flags: same, Args: []string{"-dp", "3"}, Every: 2, Step: 3, Rank: 2, Param: "head", Element: 7, Found: 3, Index: []int{0, 7}},
+		{Ranks: 2, Flags: same, Args: []string{"-tp", "2"}, Every: 1, Step: 3, Rank: 1, Param: "head", Element: 24 + 3, Found: 3,
+			Index: []int{146, 3}},
+		{Ranks: 4, Flags: same, Args: []string{"-tp", "2"}, Every: 2, Step: 3, Rank: 3, Param: "tokens", Element: 24*140 + 1, Found: 3,
+			Index: []int{285, 1}},
+		{Ranks: 1, Flags: same, Every: 2, Step: 5, Param: "norm.weight", Element: 11, Found: 5, Index: []int{11}},
+	}, args...)
 }
 
 func TestProgram(t *testing.T) {

@@ -28,10 +28,17 @@ func newTrainer(mesh *dtensor.Mesh, m *model, text *corpus.Dataset, tokens []int
 		return nil, err
 	}
 	t := &trainer{o: o, mesh: mesh, model: m, text: text, params: m.params()}
+	flip, err := t.flips()
+	if err != nil {
+		return nil, err
+	}
 	t.run = train.Run{
 		Program: "train", Advice: "lower -lr", Steps: o.steps, Limit: o.limit(), Unit: "tokens", PerStep: o.batch * o.context,
 		Accumulate: o.micro,
 		Loss: func(step, part int) *dtensor.Tensor {
+			if flip != nil && part == 0 {
+				flip(step + 1)
+			}
 			windows := o.batch / o.micro
 			mean := m.loss(sample.Batch(mesh, "dp", step, part*windows, windows))
 			if o.micro == 1 {
@@ -42,6 +49,7 @@ func newTrainer(mesh *dtensor.Mesh, m *model, text *corpus.Dataset, tokens []int
 		Params:    m.named(),
 		Optimizer: optim.NewAdamW(t.params, optim.AdamWConfig{Beta2: 0.95, WeightDecay: 0.1}),
 		Rate:      optim.WarmupCosine{Peak: o.rate, Floor: o.rate / 20, Warmup: train.Ticks / 20, Total: train.Ticks},
+		Sealed:    mesh.SameBits(),
 		Clip:      o.clip, Metrics: o.metrics, Keep: o.keep,
 	}
 	t.run.Keep.Settings = map[string]string{"seed": fmt.Sprint(o.seed), "batch": fmt.Sprint(o.batch), "context": fmt.Sprint(o.context),

@@ -29,8 +29,18 @@ type Float interface{ float32 | float64 }
 // A large product is shared among at most runtime.GOMAXPROCS(0) goroutines.
 // Gemm panics if a slice is too short for its shape: a bug of the caller.
 func Gemm[T Float](transA, transB bool, m, n, k int, alpha T, a []T, lda int, b []T, ldb int, beta T, c []T, ldc int) {
+	whole(bestFor[T](), transA, transB, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
+}
+
+// Fused is Gemm with fused multiply-adds on every machine, whose bits so are those of every machine. Without AVX2 or NEON it takes
+// several times as long as Gemm.
+func Fused[T Float](transA, transB bool, m, n, k int, alpha T, a []T, lda int, b []T, ldb int, beta T, c []T, ldc int) {
+	whole(bestFor[T]().pairs.leaves, transA, transB, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
+}
+
+// whole is Gemm by a kernel.
+func whole[T Float](kn *kernel, transA, transB bool, m, n, k int, alpha T, a []T, lda int, b []T, ldb int, beta T, c []T, ldc int) {
 	check(transA, transB, m, n, k, len(a), lda, len(b), ldb, len(c), ldc)
-	kn := bestFor[T]()
 	threads := threadsFor(m, n, k)
 	if threads == 1 {
 		gemm(kn, m, n, k, alpha, operand(transA, a, lda), operand(transB, b, ldb), beta, operand(false, c, ldc))

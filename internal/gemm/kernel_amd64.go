@@ -13,7 +13,7 @@ import (
 func tile[T Float](kn *kernel, rows, cols, k int, a []T, rsa, csa int, b []T, rsb int, c []T, ldc int, alpha, beta T,
 	more *parts[T]) {
 	if kn.level == simd.Scalar {
-		tileGo(rows, cols, k, a, rsa, csa, b, rsb, c, ldc, alpha, beta, more)
+		tileGo(kn.fused, rows, cols, k, a, rsa, csa, b, rsb, c, ldc, alpha, beta, more)
 		return
 	}
 	pa, pb, pc := unsafe.Pointer(unsafe.SliceData(a)), unsafe.Pointer(unsafe.SliceData(b)), unsafe.Pointer(unsafe.SliceData(c))

@@ -14,7 +14,7 @@ import (
 func tile[T Float](kn *kernel, rows, cols, k int, a []T, rsa, csa int, b []T, rsb int, c []T, ldc int, alpha, beta T,
 	more *parts[T]) {
 	if kn.level == simd.Scalar {
-		tileGo(rows, cols, k, a, rsa, csa, b, rsb, c, ldc, alpha, beta, more)
+		tileGo(kn.fused, rows, cols, k, a, rsa, csa, b, rsb, c, ldc, alpha, beta, more)
 		return
 	}
 	if half := more.half; half > 0 {

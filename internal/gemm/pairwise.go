@@ -10,7 +10,8 @@ import (
 
 // BatchPairwise is Batch whose sums over k are pairwise, in leaves of pairwise.Least elements or
 // more: where package pairwise divides k, the product is the sum of the products of its halves,
-// bit by bit. A leaf is added up as Batch does. beta·C is added to the whole sum.
+// bit by bit. A leaf is added up as Batch does, but with fused multiply-adds on every machine: the bits are those of every
+// machine too. beta·C is added to the whole sum.
 func BatchPairwise[T Float](count int, transA, transB bool, m, n, k int, alpha T, a []T, lda, strideA int, b []T, ldb, strideB int, beta T,
 	c []T, ldc, strideC int) {
 	batches(bestFor[T]().pairs, count, transA, transB, m, n, k, alpha, a, lda, strideA, b, ldb,
@@ -18,7 +19,7 @@ func BatchPairwise[T Float](count int, transA, transB bool, m, n, k int, alpha T
 }
 
 // BatchBF16Pairwise is BatchPairwise for A and B of bfloat16, and rounds as BatchBF16 does. It
-// has no use for AVX-512 BF16 or AMX, so its bits are those of every CPU with AVX2 or NEON.
+// has no use for AVX-512 BF16 or AMX, so its bits are those of every machine.
 func BatchBF16Pairwise[E float32 | dtype.BF16](count int, transA, transB bool, m, n, k int, alpha float32, a []dtype.BF16, lda, strideA int,
 	b []dtype.BF16, ldb, strideB int, beta float32, c []E, ldc, strideC int) {
 	batchesBF16(best32.pairs, count, transA, transB, m, n, k, alpha, a, lda, strideA, b, ldb, strideB, beta, c, ldc,

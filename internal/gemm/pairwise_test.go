@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"unsafe"
 
 	"github.com/gorun-spmd/gorun/internal/dtype"
 	"github.com/gorun-spmd/gorun/internal/pairwise"
@@ -21,9 +22,6 @@ func TestPairwiseProducts(t *testing.T) {
 			p := random(r, trans&1 == 1, trans&2 == 2, s[0], s[1], s[2], float32(1), float32(trans/2))
 			want := p.run(leaves)
 			for _, level := range levels() {
-				if level == simd.Scalar {
-					continue // adds without fusing
-				}
 				got := p.run(func(p product[float32]) {
 					gemm(kernelFor(level, 4).pairs, p.m, p.n, p.k, p.alpha, operand(p.transA, p.a, p.lda), operand(p.transB, p.b, p.ldb), p.beta,
 						operand(false, p.c, p.ldc))
@@ -54,7 +52,7 @@ func leaves(p product[float32]) {
 	var sum pairwise.Fold[[]float32]
 	for k := 0; k < p.k; k += leaf {
 		c := make([]float32, p.m*p.n)
-		gemm(kernelFor(simd.Best(), 4), p.m, p.n, leaf, p.alpha, a.from(0, k), b.from(k, 0), 0, operand(false, c, p.n))
+		gemm(kernelFor(simd.Best(), 4).pairs.leaves, p.m, p.n, leaf, p.alpha, a.from(0, k), b.from(k, 0), 0, operand(false, c, p.n))
 		sum.Push(c, add)
 	}
 	scale(p.m, p.n, p.beta, p.c, p.ldc)
@@ -82,5 +80,43 @@ func TestPairwiseProductsOfBFloat16(t *testing.T) {
 	BatchPairwise(1, false, false, m, n, k, 1, wideA, k, 0, wideB, n, 0, 0, want, n, 0)
 	if !slices.Equal(got, want) {
 		t.Error("other bits than those of the float32 values")
+	}
+}
+
+// TestFusedProductsHaveTheSameBits compares levels with each other, plain Go among them, for products and pairwise ones of any shape.
+func TestFusedProductsHaveTheSameBits(t *testing.T) {
+	fusedProducts[float32](t)
+	fusedProducts[float64](t)
+}
+
+func fusedProducts[T Float](t *testing.T) {
+	r := rand.New(rand.NewPCG(10, 1))
+	cases := 120
+	if testing.Short() {
+		cases = 20
+	}
+	for range cases {
+		m, n, k := 1+r.IntN(40), 1+r.IntN(70), 1+r.IntN(600)
+		if r.IntN(2) == 0 {
+			k = (1 + r.IntN(3)) * 256
+		}
+		p := random(r, r.IntN(2) == 1, r.IntN(2) == 1, m, n, k, T(r.NormFloat64()), T(r.IntN(3))*T(r.NormFloat64()))
+		for _, pairwise := range []bool{false, true} {
+			run := func(level simd.Level) []T {
+				return p.run(func(p product[T]) {
+					kn := kernelFor(level, int(unsafe.Sizeof(p.alpha))).pairs
+					if !pairwise {
+						kn = kn.leaves
+					}
+					whole(kn, p.transA, p.transB, p.m, p.n, p.k, p.alpha, p.a, p.lda, p.b, p.ldb, p.beta, p.c, p.ldc)
+				})
+			}
+			want := run(simd.Scalar)
+			for _, level := range levels()[1:] {
+				if got := run(level); !slices.Equal(got, want) {
+					t.Fatalf("%v, pairwise %v: %v has other bits than plain Go", p, pairwise, level)
+				}
+			}
+		}
 	}
 }

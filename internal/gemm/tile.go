@@ -1,6 +1,7 @@
 package gemm
 
 import (
+	"math"
 	"sync"
 	"unsafe"
 
@@ -12,6 +13,7 @@ import (
 type kernel struct {
 	level      simd.Level // from AVX512BF16 on A and B are packed as pairs of bfloat16
 	rows, cols int
+	fused      bool      // plain Go fuses multiply-adds too, for the same bits on every machine
 	tiles      tilesFunc // if not nil, does the tiles of a panel of B at once
 	pairs      *kernel   // the same with pairwise sums, see package pairwise
 	leaves     *kernel   // if not nil, sums over k are pairwise, and this is the kernel of their leaves
@@ -38,8 +40,10 @@ func bestFor[T Float]() *kernel {
 // kernelFor returns the kernel of a level for elements of size bytes.
 func kernelFor(level simd.Level, size int) *kernel {
 	kn := tileOf(level, size)
-	pairs := kn
-	kn.pairs, pairs.leaves = &pairs, &kn
+	leaves := kn
+	leaves.fused = true
+	pairs := leaves
+	kn.pairs, pairs.leaves = &pairs, &leaves
 	return &kn
 }
 
@@ -100,14 +104,23 @@ type parts[T Float] struct {
 }
 
 // tileGo does C = alpha·A·B + beta·C for a tile of at most 4 by 4 elements, the
-// strides in elements, and adds more to alpha·A·B. It is the plain Go form of the assembly.
-func tileGo[T Float](rows, cols, k int, a []T, rsa, csa int, b []T, rsb int, c []T, ldc int, alpha, beta T, more *parts[T]) {
+// strides in elements, and adds more to alpha·A·B. It is the plain Go form of the assembly, with the same bits if it is fused,
+// which takes several times as long.
+func tileGo[T Float](fused bool, rows, cols, k int, a []T, rsa, csa int, b []T, rsb int, c []T, ldc int, alpha, beta T, more *parts[T]) {
 	if half := more.half; half > 0 {
-		tileGo(rows, cols, half, a, rsa, csa, b, rsb, more.first, more.ld, alpha, 0, new(parts[T]))
+		tileGo(fused, rows, cols, half, a, rsa, csa, b, rsb, more.first, more.ld, alpha, 0, new(parts[T]))
 		a, b, k = a[half*csa:], b[half*rsb:], k-half
 	}
 	var acc [4][4]T
-	if rows == 4 && cols == 4 {
+	switch {
+	case fused:
+		switch acc := any(&acc).(type) {
+		case *[4][4]float32:
+			fused32(acc, rows, cols, k, any(a).([]float32), rsa, csa, any(b).([]float32), rsb)
+		case *[4][4]float64:
+			fused64(acc, rows, cols, k, any(a).([]float64), rsa, csa, any(b).([]float64), rsb)
+		}
+	case rows == 4 && cols == 4:
 		for p := range k {
 			b := b[p*rsb:][:4]
 			b0, b1, b2, b3 := b[0], b[1], b[2], b[3]
@@ -119,7 +132,7 @@ func tileGo[T Float](rows, cols, k int, a []T, rsa, csa int, b []T, rsb int, c [
 				s[3] += v * b3
 			}
 		}
-	} else {
+	default:
 		for p := range k {
 			for r := range rows {
 				v := a[r*rsa+p*csa]
@@ -140,11 +153,45 @@ func tileGo[T Float](rows, cols, k int, a []T, rsa, csa int, b []T, rsb int, c [
 					sum += more.next[(i-1)*more.step+r*more.ld+j]
 				}
 			}
-			if beta == 0 {
+			switch {
+			case beta == 0:
 				row[j] = sum
-			} else {
+			case fused:
+				row[j] = fma(beta, row[j], sum)
+			default:
 				row[j] = sum + beta*row[j]
 			}
 		}
 	}
+}
+
+// fused32 adds A·B to a tile.
+func fused32(acc *[4][4]float32, rows, cols, k int, a []float32, rsa, csa int, b []float32, rsb int) {
+	for p := range k {
+		var row [4]float32 // zeros beyond cols: what they are added to is not used
+		copy(row[:], b[p*rsb:][:cols])
+		for r := range rows {
+			simd.FMA4(&acc[r], a[r*rsa+p*csa], &row)
+		}
+	}
+}
+
+// fused64 is fused32 of float64.
+func fused64(acc *[4][4]float64, rows, cols, k int, a []float64, rsa, csa int, b []float64, rsb int) {
+	for p := range k {
+		for r := range rows {
+			v := a[r*rsa+p*csa]
+			for j, w := range b[p*rsb:][:cols] {
+				acc[r][j] = math.FMA(v, w, acc[r][j])
+			}
+		}
+	}
+}
+
+// fma is a·b + c, rounded once.
+func fma[T Float](a, b, c T) T {
+	if unsafe.Sizeof(a) == 4 {
+		return T(simd.FMA(float32(a), float32(b), float32(c)))
+	}
+	return T(math.FMA(float64(a), float64(b), float64(c)))
 }

@@ -36,7 +36,7 @@ func Ways() []Way {
 	list := []Way{
 		{Ranks: 2}, {Ranks: 3}, {Ranks: 4, Args: []string{"-dp", "2"}},
 		{Ranks: 64, Launcher: []string{goroutines}, Args: []string{"-dp", "4"}, Steps: 2},
-		{Ranks: 2, Env: []string{"GODEBUG=cpu.avx512f=off"}}, // AVX2
+		{Ranks: 2, Env: []string{"GODEBUG=cpu.avx512f=off"}}, {Ranks: 2, Env: []string{"GODEBUG=cpu.avx2=off"}}, // AVX2, and plain Go
 		{Ranks: 4, Killed: true, Steps: 40}, {Ranks: 4, Killed: true, Full: true},
 		{Ranks: 3, Launcher: []string{goroutines}, Full: true}, {Ranks: 2, Env: []string{"GODEBUG=cpu.avx512vl=off"}, Full: true},
 	}

@@ -1,7 +1,5 @@
 package simd
 
-import "github.com/gorun-spmd/gorun/internal/activation"
-
 // gradient calls f in mode m, which Writing returned, to compute dst from kept, which the
 // forward pass kept, and dy.
 func (m Mode) gradient(op string, f func(m Mode, dst, kept, dy []float32), dst, kept, dy []float32) {
@@ -11,10 +9,10 @@ func (m Mode) gradient(op string, f func(m Mode, dst, kept, dy []float32), dst, 
 }
 
 // eachSlope does dst[i] = dy[i]·slope(x[i]), by kernel where there is assembly.
-func (m Mode) eachSlope(k kernel, vec func(level uint8, dst, x, dy *float32, n int), slope func(float64) float64, dst, x, dy []float32) {
+func (m Mode) eachSlope(k kernel, vec func(level uint8, dst, x, dy *float32, n int), slope func(float32) float32, dst, x, dy []float32) {
 	if !m.has(k) {
 		for i, v := range x {
-			dst[i] = dy[i] * float32(slope(float64(v)))
+			dst[i] = dy[i] * slope(v)
 		}
 		return
 	}
@@ -69,7 +67,7 @@ func (m Mode) reluGrad(dst, x, dy []float32) {
 // for the first, and for the second NaN in float32 and +Inf in float64.
 func Gelu(dst, x []float32) { computed(dst, x).unary("Gelu", Mode.gelu, dst, x) }
 
-func (m Mode) gelu(dst, x []float32) { m.each(geluKernel, geluVec, activation.Gelu, dst, x) }
+func (m Mode) gelu(dst, x []float32) { m.each(geluKernel, geluVec, gelu, dst, x) }
 
 // GeluGrad does dst[i] = dy·(Φ(x) + x·φ(x)) for x = x[i], dy = dy[i], φ the
 // normal density. For x = -Inf and +Inf that is dy·0 and dy·1, the limits (in PyTorch
@@ -79,16 +77,14 @@ func GeluGrad(dst, x, dy []float32) {
 }
 
 func (m Mode) geluGrad(dst, x, dy []float32) {
-	m.eachSlope(geluGradKernel, geluGradVec, activation.GeluSlope, dst, x, dy)
+	m.eachSlope(geluGradKernel, geluGradVec, geluSlope, dst, x, dy)
 }
 
 // GeluTanh does dst[i] = x·½(1 + tanh(√(2/π)·(x + 0.044715·x³))) for x = x[i], the form of
 // Gelu that GPT-2 and others were trained with. At the infinities it is as Gelu.
 func GeluTanh(dst, x []float32) { computed(dst, x).unary("GeluTanh", Mode.geluTanh, dst, x) }
 
-func (m Mode) geluTanh(dst, x []float32) {
-	m.each(geluTanhKernel, geluTanhVec, activation.GeluTanh, dst, x)
-}
+func (m Mode) geluTanh(dst, x []float32) { m.each(geluTanhKernel, geluTanhVec, geluTanh, dst, x) }
 
 // GeluTanhGrad does dst[i] = dy[i] times the derivative of GeluTanh at x[i], 0 and 1 at
 // the infinities.
@@ -97,16 +93,14 @@ func GeluTanhGrad(dst, x, dy []float32) {
 }
 
 func (m Mode) geluTanhGrad(dst, x, dy []float32) {
-	m.eachSlope(geluTanhGradKernel, geluTanhGradVec, activation.GeluTanhSlope, dst, x, dy)
+	m.eachSlope(geluTanhGradKernel, geluTanhGradVec, geluTanhSlope, dst, x, dy)
 }
 
 // Silu does dst[i] = x·σ(x) for x = x[i], σ the function of Sigmoid. For -Inf it
 // is NaN, as in PyTorch.
 func Silu(dst, x []float32) { computed(dst, x).unary("Silu", Mode.silu, dst, x) }
 
-func (m Mode) silu(dst, x []float32) {
-	m.each(siluKernel, siluVec, func(x float64) float64 { return x * activation.Sigmoid(x) }, dst, x)
-}
+func (m Mode) silu(dst, x []float32) { m.each(siluKernel, siluVec, silu, dst, x) }
 
 // SiluGrad does dst[i] = dy·σ(x)·(1 + x·(1-σ(x))) for x = x[i], dy = dy[i]. For ±Inf
 // it is NaN, as in PyTorch.
@@ -115,10 +109,7 @@ func SiluGrad(dst, x, dy []float32) {
 }
 
 func (m Mode) siluGrad(dst, x, dy []float32) {
-	m.eachSlope(siluGradKernel, siluGradVec, func(x float64) float64 {
-		s := activation.Sigmoid(x)
-		return s * (1 + x*(1-s))
-	}, dst, x, dy)
+	m.eachSlope(siluGradKernel, siluGradVec, siluSlope, dst, x, dy)
 }
 
 // TanhGrad does dst[i] = dy[i]·(1 - y[i]²), y the result of Tanh.
@@ -129,7 +120,7 @@ func TanhGrad(dst, y, dy []float32) {
 func (m Mode) tanhGrad(dst, y, dy []float32) {
 	if !m.has(tanhGradKernel) {
 		for i, v := range y {
-			dst[i] = dy[i] * fma(-v, v, 1)
+			dst[i] = dy[i] * FMA(-v, v, 1)
 		}
 		return
 	}

@@ -62,7 +62,7 @@ func Axpy[T Number](dst []T, s T, x []T) {
 func (m Mode) axpy(dst, x []float32, s float32) {
 	if !m.has(axpyKernel) {
 		for i := range dst {
-			dst[i] = fma(x[i], s, dst[i])
+			dst[i] = FMA(x[i], s, dst[i])
 		}
 		return
 	}

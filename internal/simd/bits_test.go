@@ -80,9 +80,6 @@ func TestBitsAreThoseOfEveryInstructionSet(t *testing.T) {
 			t.Errorf("nothing is recorded of %s", name)
 		}
 		for _, m := range modes() {
-			if m.Level == Scalar {
-				continue // computes in float64
-			}
 			d := steps(n, 6)
 			r = rand.New(rand.NewPCG(13, 13))
 			run(m, d)

@@ -45,7 +45,7 @@ func inUnits(mean, rstd float64) units {
 	return units{near, float32(rstd), float32((float64(near) - mean) * rstd)}
 }
 
-func (u units) of(x float32) float32 { return fma(x-u.mean, u.rstd, u.shift) }
+func (u units) of(x float32) float32 { return FMA(x-u.mean, u.rstd, u.shift) }
 
 // sameOrNil is same for slices that may be nil.
 func sameOrNil(op string, n int, slices ...[]float32) {
@@ -64,14 +64,14 @@ func (m Mode) normalize(dst, x []float32, u units, weight, bias []float32) {
 		return
 	}
 	for i, v := range x {
-		h := u.of(v)
+		w, b := float32(1), float32(0)
 		if weight != nil {
-			h *= weight[i]
+			w = weight[i]
 		}
 		if bias != nil {
-			h += bias[i]
+			b = bias[i]
 		}
-		dst[i] = h
+		dst[i] = FMA(u.of(v), w, b)
 	}
 }
 

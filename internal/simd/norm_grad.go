@@ -39,21 +39,35 @@ func (m Mode) normalizeGradSums(dweight, dbias, x, dy, weight []float32, u units
 		}
 		return float32(a), float32(b)
 	}
-	for i, v := range x {
-		h, g := u.of(v), dy[i]
-		if dweight != nil {
-			dweight[i] += g * h
+	for len(x) > 0 {
+		var sumG, sumGH [16]float32
+		n := min(piece, len(x))
+		for i, v := range x[:n] {
+			h, g := u.of(v), dy[i]
+			if dweight != nil {
+				dweight[i] = FMA(g, h, dweight[i])
+			}
+			if dbias != nil {
+				dbias[i] += g
+			}
+			if weight != nil {
+				g = float32(g * weight[i])
+			}
+			sumG[i%16] += g
+			sumGH[i%16] = FMA(h, g, sumGH[i%16])
 		}
-		if dbias != nil {
-			dbias[i] += g
-		}
-		if weight != nil {
-			g *= weight[i]
-		}
-		a += float64(g)
-		b += float64(g) * float64(h)
+		a, b = a+float64(fold(sumG[:])), b+float64(fold(sumGH[:]))
+		x, dy, dweight, dbias, weight = x[n:], dy[n:], after(dweight, n), after(dbias, n), after(weight, n)
 	}
 	return float32(a), float32(b)
+}
+
+// after is s[n:], or nil if s is nil.
+func after(s []float32, n int) []float32 {
+	if s == nil {
+		return nil
+	}
+	return s[n:]
 }
 
 // normalizeGrad does dx[i] = rstd·(dy[i]·weight[i] - meanG - h[i]·meanGH), with
@@ -71,6 +85,6 @@ func (m Mode) normalizeGrad(dx, x, dy, weight []float32, u units, meanG, meanGH 
 		if weight != nil {
 			w = weight[i]
 		}
-		dx[i] = u.rstd * fma(-u.of(v), meanGH, fma(dy[i], w, -meanG))
+		dx[i] = u.rstd * FMA(-u.of(v), meanGH, FMA(dy[i], w, -meanG))
 	}
 }

@@ -35,14 +35,14 @@ func (m Mode) sgd(param, buf, grad []float32, o SGD) {
 		return
 	}
 	for i, g := range grad {
-		g += o.WeightDecay * param[i]
-		buf[i] = o.Momentum*buf[i] + (1-o.Dampening)*g
+		g = FMA(param[i], o.WeightDecay, g)
+		buf[i] = FMA(buf[i], o.Momentum, float32(g*(1-o.Dampening)))
 		if o.Nesterov {
-			g += o.Momentum * buf[i]
+			g = FMA(buf[i], o.Momentum, g)
 		} else {
 			g = buf[i]
 		}
-		param[i] -= o.LR * g
+		param[i] = FMA(-g, o.LR, param[i])
 	}
 }
 
@@ -80,9 +80,9 @@ func (mode Mode) adam(param, m, v, grad []float32, o Adam) {
 	}
 	for i, g := range grad {
 		p := param[i]
-		g += o.L2 * p
-		m[i] = beta1*m[i] + fresh1*g
-		v[i] = beta2*v[i] + fresh2*g*g
-		param[i] = o.Decay*p - o.StepSize*m[i]/(sqrt(v[i])/o.RootBias2+o.Eps)
+		g = FMA(p, o.L2, g)
+		m[i] = FMA(m[i], beta1, float32(g*fresh1))
+		v[i] = FMA(v[i], beta2, float32(float32(g*fresh2)*g))
+		param[i] = float32(p*o.Decay) - float32(m[i]*o.StepSize)/(sqrt(v[i])/o.RootBias2+o.Eps)
 	}
 }

@@ -17,9 +17,9 @@ func pieces(n int, f func(i, n int) float32) float64 {
 	return s
 }
 
-// fold adds the upper half of the lanes to the lower until one is left.
-func fold(s *[lanes]float32) float32 {
-	for w := lanes / 2; w > 0; w /= 2 {
+// fold adds the upper half of the lanes, a power of two, to the lower until one is left.
+func fold(s []float32) float32 {
+	for w := len(s) / 2; w > 0; w /= 2 {
 		for i := range w {
 			s[i] += s[i+w]
 		}
@@ -44,7 +44,7 @@ func (m Mode) sum(x []float32) float64 {
 		for j, v := range x[i:][:n] {
 			s[j%lanes] += v
 		}
-		return fold(&s)
+		return fold(s[:])
 	})
 }
 
@@ -62,9 +62,9 @@ func (m Mode) dot(a, b []float32) float64 {
 		var s [lanes]float32
 		b := b[i:][:n]
 		for j, v := range a[i:][:n] {
-			s[j%lanes] = fma(v, b[j], s[j%lanes])
+			s[j%lanes] = FMA(v, b[j], s[j%lanes])
 		}
-		return fold(&s)
+		return fold(s[:])
 	})
 }
 
@@ -90,9 +90,9 @@ func (m Mode) sumShifted(x, weight []float32, shift float32) float64 {
 			if weight != nil {
 				w = weight[i+j]
 			}
-			s[j%lanes] = fma(v-shift, w, s[j%lanes])
+			s[j%lanes] = FMA(v-shift, w, s[j%lanes])
 		}
-		return fold(&s)
+		return fold(s[:])
 	})
 }
 
@@ -109,9 +109,9 @@ func (m Mode) sumSquares(x []float32, mean float32) float64 {
 		var s [lanes]float32
 		for j, v := range x[i:][:n] {
 			v -= mean
-			s[j%lanes] = fma(v, v, s[j%lanes])
+			s[j%lanes] = FMA(v, v, s[j%lanes])
 		}
-		return fold(&s)
+		return fold(s[:])
 	})
 }
 

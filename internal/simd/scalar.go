@@ -2,9 +2,221 @@ package simd
 
 import "math"
 
-// fma is a·b + c. The product of two float32 is exact in float64, so the result differs
-// from the assembly's only if the sum, rounded to float64, is exactly between two float32.
-func fma(a, b, c float32) float32 { return float32(float64(a)*float64(b) + float64(c)) }
+// What the assembly computes of one element, in plain Go: the functions of internal/simd/asm/functions.go, operation by
+// operation, so that it has their bits. A product that is rounded before it is added to is converted, or the compiler
+// may fuse the two.
 
-func exp(x float32) float32  { return float32(math.Exp(float64(x))) }
+// FMA is a·b + c, rounded once, on every machine.
+func FMA(a, b, c float32) float32 {
+	p := float64(a) * float64(b) // exact
+	s := p + float64(c)
+	if doubtful(s) {
+		s = toOdd(p, float64(c), s)
+	}
+	return float32(s)
+}
+
+// FMA4 does c[i] = a·b[i] + c[i] as FMA does.
+func FMA4(c *[4]float32, a float32, b *[4]float32) {
+	v := float64(a)
+	for i, w := range b {
+		p, old := v*float64(w), float64(c[i])
+		s := p + old
+		if doubtful(s) {
+			s = toOdd(p, old, s)
+		}
+		c[i] = float32(s)
+	}
+}
+
+// doubtful reports whether s, a sum that was rounded to float64, may lie between two float32 where the sum itself does not.
+func doubtful(s float64) bool { return math.Float64bits(s)<<36 == 0 }
+
+// toOdd is p + c, rounded so that it is rounded to float32 as the sum itself is; s is the sum, rounded to the nearest, and its last
+// bit is 0. Where that lost something, s goes the way of what it lost. See Boldo and Melquiond, "Emulation of a FMA and correctly
+// rounded sums: proved algorithms using rounding to odd", 2008.
+//
+//go:noinline
+func toOdd(p, c, s float64) float64 {
+	q := s - p
+	lost := (p - (s - q)) + (c - q)
+	switch bits := math.Float64bits(s); {
+	case lost > 0 && s > 0, lost < 0 && s < 0:
+		return math.Float64frombits(bits | 1)
+	case lost > 0, lost < 0:
+		return math.Float64frombits(bits - 1)
+	}
+	return s // also where it is infinite or NaN
+}
+
 func sqrt(x float32) float32 { return float32(math.Sqrt(float64(x))) }
+func abs(x float32) float32  { return math.Float32frombits(math.Float32bits(x) &^ signBit) }
+
+const signBit = 1 << 31
+
+// signed is x ≥ 0, or NaN, with the sign of s.
+func signed(x, s float32) float32 {
+	return math.Float32frombits(math.Float32bits(x) | math.Float32bits(s)&signBit)
+}
+
+// below is -|x|.
+func below(x float32) float32 { return math.Float32frombits(math.Float32bits(x) | signBit) }
+
+// poly is the polynomial in x whose coefficients are given from the lowest, by Horner's rule: FMA upon FMA, which a call each
+// would make slow.
+func poly(x float32, coefficients []float32) float32 {
+	last := len(coefficients) - 1
+	sum := coefficients[last]
+	for i := last - 1; i >= 0; i-- {
+		p, c := float64(sum)*float64(x), float64(coefficients[i])
+		s := p + c
+		if doubtful(s) {
+			s = toOdd(p, c, s)
+		}
+		sum = float32(s)
+	}
+	return sum
+}
+
+// ln 2 in two parts, of which the first times a small whole number is exact.
+const ln2High, ln2Low = 0.693359375, math.Ln2 - 0.693359375
+
+// exp is eˣ.
+func exp(x float32) float32 {
+	switch { // NaN stays
+	case x < -104:
+		x = -104
+	case x > 89:
+		x = 89
+	}
+	n := float32(math.RoundToEven(float64(float32(x * math.Log2E))))
+	r := FMA(-n, ln2Low, FMA(-n, ln2High, x))
+	p := poly(r, exponential[:])
+	return float32(float64(p) * math.Float64frombits(uint64(int64(n)+1023)<<52)) // p·2ⁿ is exact in float64
+}
+
+// log is ln x.
+func log(x float32) float32 {
+	switch {
+	case !(x >= 0):
+		return float32(math.NaN())
+	case x == 0:
+		return float32(math.Inf(-1))
+	case math.IsInf(float64(x), 1):
+		return x
+	}
+	var e float32
+	if x < 0x1p-126 {
+		x, e = x*0x1p23, -23
+	}
+	const root = 0x3f3504f3 // the bits of √½
+	i := int32(math.Float32bits(x)) - root
+	e += float32(i >> 23)
+	f := math.Float32frombits(uint32(i&0x007fffff+root)) - 1
+	f2 := float32(f * f)
+	y := float32(float32(poly(f, logarithm[:])*f) * f2)
+	y = FMA(-f2, 0.5, FMA(e, ln2Low, y))
+	return FMA(e, ln2High, f+y)
+}
+
+// tanh is the hyperbolic tangent.
+func tanh(x float32) float32 {
+	t := abs(x)
+	if t < 0.625 {
+		z := float32(t * t)
+		return signed(FMA(float32(poly(z, tangent[:])*z), t, t), x) // -0 stays
+	}
+	return signed(1-2/(exp(t+t)+1), x)
+}
+
+// sigmoid is 1/(1+e⁻ˣ).
+func sigmoid(x float32) float32 {
+	e := exp(below(x))
+	if x < 0 {
+		return e / (e + 1)
+	}
+	return 1 / (e + 1)
+}
+
+// tail returns t = |x|, but at most 14.422, q = Φ(-t), the tail of the normal distribution, and e = exp(-t²/2).
+func tail(x float32) (t, q, e float32) {
+	if t = abs(x); t > 14.422 {
+		t = 14.422
+	}
+	e = exp(float32(t*t) * -0.5)
+	u := 1 / FMA(t, 0.35, 1)
+	return t, float32(float32(poly(u, normalTail[:])*u) * e), e
+}
+
+// gelu is x·Φ(x).
+func gelu(x float32) float32 {
+	t, q, _ := tail(x)
+	if x < 0 {
+		x = 0
+	}
+	return FMA(-t, q, x)
+}
+
+// geluSlope is the derivative of gelu.
+func geluSlope(x float32) float32 {
+	t, q, e := tail(x)
+	if !(x < 0) {
+		q = 1 - q
+	}
+	return FMA(float32(signed(t, x)*e), 1/2.5066282746310002, q) // √(2π)
+}
+
+// geluTanh is the tanh form of gelu.
+func geluTanh(x float32) float32 {
+	x = atLeast(-bentCut, x) // -Inf·0 would be NaN
+	return x * sigmoid(bend(x))
+}
+
+// The tanh form of gelu is x·sigmoid(linear·x + cubic·x³). Beyond ±bentCut the sigmoid is 0 or 1 in float32.
+const (
+	linear  = 1.5957691216057308 // 2·√(2/π)
+	cubic   = 0.044715 * linear
+	bentCut = 12
+)
+
+func bend(x float32) float32 { return x * FMA(float32(x*x), cubic, linear) }
+
+// geluTanhSlope is the derivative of geluTanh.
+func geluTanhSlope(x float32) float32 {
+	if x = atLeast(-bentCut, x); x > bentCut {
+		x = bentCut
+	}
+	e := exp(below(bend(x)))
+	r := 1 / (e + 1)
+	q := float32(e * r)
+	s := r
+	if x < 0 {
+		s = q
+	}
+	return FMA(float32(x*FMA(float32(x*x), 3*cubic, linear)), float32(q*r), s)
+}
+
+func silu(x float32) float32 { return x * sigmoid(x) }
+
+func siluSlope(x float32) float32 {
+	s := sigmoid(x)
+	return s * FMA(x, 1-s, 1)
+}
+
+// atLeast is x, or low if x is below it; NaN stays.
+func atLeast(low, x float32) float32 {
+	if x < low {
+		return low
+	}
+	return x
+}
+
+// The coefficients of the polynomials of exp, log, tanh and tail, from the lowest.
+var (
+	exponential = [...]float32{1, 1, 0.50000000271, 0.166665766464, 0.04166637408, 0.0083632350724, 0.00139412183683}
+	logarithm   = [...]float32{0.333333126041, -0.250000095995, 0.200021186567, -0.166679958507, 0.142195524007, -0.124055889949,
+		0.118881620676, -0.116756513143, 0.067466403058}
+	tangent    = [...]float32{-0.333332839254, 0.133314912894, -0.0537434982405, 0.0206505877273, -0.00571704546186}
+	normalTail = [...]float32{0.139621404551, 0.139861864512, 0.119832910721, 0.105507811564, -0.0231093297237, 0.15917335794,
+		-0.255713498026, 0.143971308734, -0.0291458462173}
+)

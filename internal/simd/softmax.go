@@ -36,13 +36,23 @@ func (m Mode) maxNumber(x []float32) float32 {
 	if m.has(maxNumberKernel) {
 		return maxNumberVec(m.wide(), &x[0], len(x))
 	}
-	top := float32(math.Inf(-1))
-	for _, v := range x {
-		if v > top {
-			top = v
+	var tops [lanes]float32 // of zeros of both signs the first in its lane stays
+	for i := range tops {
+		tops[i] = float32(math.Inf(-1))
+	}
+	for i, v := range x {
+		if v > tops[i%lanes] {
+			tops[i%lanes] = v
 		}
 	}
-	return top
+	for w := lanes / 2; w > 0; w /= 2 {
+		for i := range w {
+			if tops[i+w] > tops[i] {
+				tops[i] = tops[i+w]
+			}
+		}
+	}
+	return tops[0]
 }
 
 // sumExp returns the sum of exp(x[i]-shift) for at most a piece, whose elements are
@@ -55,7 +65,7 @@ func (m Mode) sumExp(x []float32, shift float32) float32 {
 	for i, v := range x {
 		s[i%lanes] += exp(v - shift)
 	}
-	return fold(&s)
+	return fold(s[:])
 }
 
 // LogSumExp returns ln Σ exp(x[i]); -Inf for an empty x, NaN if any element is, else
@@ -79,7 +89,7 @@ func (m Mode) ScaledExp(dst, x []float32, shift, scale float32) {
 func (m Mode) scaledExp(dst, x []float32, shift, scale float32) {
 	if !m.has(scaledExpKernel) {
 		for i, v := range x {
-			dst[i] = scale * exp(v-shift)
+			dst[i] = exp(v-shift) * scale
 		}
 		return
 	}
@@ -134,7 +144,7 @@ func (m Mode) LogSoftmaxGradRow(dst, y, dy []float32) {
 func (m Mode) logSoftmaxGrad(dst, y, dy []float32, sum float32) {
 	if !m.has(logSoftmaxGradKernel) {
 		for i, v := range y {
-			dst[i] = dy[i] - exp(v)*sum
+			dst[i] = FMA(-exp(v), sum, dy[i])
 		}
 		return
 	}

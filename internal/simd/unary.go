@@ -1,11 +1,5 @@
 package simd
 
-import (
-	"math"
-
-	"github.com/gorun-spmd/gorun/internal/activation"
-)
-
 // unary calls f in mode m, which Writing returned, to compute dst from x.
 func (m Mode) unary(op string, f func(m Mode, dst, x []float32), dst, x []float32) {
 	same(op, len(dst), len(x))
@@ -14,10 +8,10 @@ func (m Mode) unary(op string, f func(m Mode, dst, x []float32), dst, x []float3
 }
 
 // each does dst[i] = plain(x[i]), by kernel where there is assembly.
-func (m Mode) each(k kernel, vec func(level uint8, dst, x *float32, n int), plain func(float64) float64, dst, x []float32) {
+func (m Mode) each(k kernel, vec func(level uint8, dst, x *float32, n int), plain func(float32) float32, dst, x []float32) {
 	if !m.has(k) {
 		for i, v := range x {
-			dst[i] = float32(plain(float64(v)))
+			dst[i] = plain(v)
 		}
 		return
 	}
@@ -30,24 +24,22 @@ func (m Mode) each(k kernel, vec func(level uint8, dst, x *float32, n int), plai
 // above 88.72, subnormal results where they belong, 0 below -103.97.
 func Exp(dst, x []float32) { Writing(dst, x).unary("Exp", Mode.exp, dst, x) }
 
-func (m Mode) exp(dst, x []float32) { m.each(expKernel, expVec, math.Exp, dst, x) }
+func (m Mode) exp(dst, x []float32) { m.each(expKernel, expVec, exp, dst, x) }
 
 // Log does dst[i] = ln x[i], within 1 ulp; -Inf for 0, NaN for x < 0.
 func Log(dst, x []float32) { computed(dst, x).unary("Log", Mode.log, dst, x) }
 
-func (m Mode) log(dst, x []float32) { m.each(logKernel, logVec, math.Log, dst, x) }
+func (m Mode) log(dst, x []float32) { m.each(logKernel, logVec, log, dst, x) }
 
 // Tanh does dst[i] = tanh x[i], within 2 ulp.
 func Tanh(dst, x []float32) { computed(dst, x).unary("Tanh", Mode.tanh, dst, x) }
 
-func (m Mode) tanh(dst, x []float32) { m.each(tanhKernel, tanhVec, math.Tanh, dst, x) }
+func (m Mode) tanh(dst, x []float32) { m.each(tanhKernel, tanhVec, tanh, dst, x) }
 
 // Sigmoid does dst[i] = 1/(1+e⁻ˣ) for x = x[i], within 2 ulp on both sides.
 func Sigmoid(dst, x []float32) { computed(dst, x).unary("Sigmoid", Mode.sigmoid, dst, x) }
 
-func (m Mode) sigmoid(dst, x []float32) {
-	m.each(sigmoidKernel, sigmoidVec, activation.Sigmoid, dst, x)
-}
+func (m Mode) sigmoid(dst, x []float32) { m.each(sigmoidKernel, sigmoidVec, sigmoid, dst, x) }
 
 // Sqrt does dst[i] = √x[i], correctly rounded.
 func Sqrt(dst, x []float32) { Writing(dst, x).unary("Sqrt", Mode.sqrt, dst, x) }
@@ -85,7 +77,7 @@ func Abs(dst, x []float32) { Writing(dst, x).unary("Abs", Mode.abs, dst, x) }
 func (m Mode) abs(dst, x []float32) {
 	if !m.has(absKernel) {
 		for i, v := range x {
-			dst[i] = float32(math.Abs(float64(v)))
+			dst[i] = abs(v)
 		}
 		return
 	}

@@ -2,6 +2,7 @@ package simd
 
 import (
 	"math"
+	"math/big"
 	"math/rand/v2"
 	"testing"
 
@@ -107,35 +108,85 @@ func sameBits(a, b float32) bool {
 	return math.Float32bits(a) == math.Float32bits(b) || a != a && b != b
 }
 
-// The two assembly levels share one program, so they give the same bits.
-func TestUnaryBitsAreThoseOfEveryInstructionSet(t *testing.T) {
-	if best < AVX512 {
-		t.Skip("one instruction set only")
+// everywhere is every float32 exponent and sign, and a step through the fractions.
+func everywhere() (x []float32) {
+	step := uint64(40009)
+	if testing.Short() {
+		step *= 10
 	}
+	for b := uint64(0); b < 1<<32; b += step {
+		x = append(x, math.Float32frombits(uint32(b)))
+	}
+	return x
+}
+
+// The instruction sets share one program, and the plain loops follow it, so all give the same bits.
+func TestUnaryBitsAreThoseOfEveryInstructionSet(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 3))
-	x := append(special(), normals(r, 20000, 10)...)
-	a, b := make([]float32, len(x)), make([]float32, len(x))
-	for _, f := range unaries {
-		f.run(Mode{Level: AVX2}, a, x)
-		f.run(Mode{Level: AVX512}, b, x)
-		for i := range x {
-			if !sameBits(a[i], b[i]) {
-				t.Fatalf("%s(%g): AVX2 %g, AVX-512 %g", f.name, x[i], a[i], b[i])
+	x := append(append(special(), normals(r, 20000, 10)...), everywhere()...)
+	got, want := make([]float32, len(x)), make([]float32, len(x))
+	grad := func(f func(m Mode, dst, x, dy []float32)) func(m Mode, dst, x []float32) {
+		return func(m Mode, dst, x []float32) { f(m, dst, x, x) }
+	}
+	all := append(unaries[:len(unaries):len(unaries)], unary{name: "geluGrad", run: grad(Mode.geluGrad)},
+		unary{name: "geluTanhGrad", run: grad(Mode.geluTanhGrad)}, unary{name: "siluGrad", run: grad(Mode.siluGrad)},
+		unary{name: "tanhGrad", run: grad(Mode.tanhGrad)}, unary{name: "sigmoidGrad", run: grad(Mode.sigmoidGrad)})
+	for _, f := range all {
+		f.run(Mode{Level: Scalar}, want, x)
+		for _, m := range modes() {
+			f.run(m, got, x)
+			for i := range x {
+				if !sameBits(got[i], want[i]) {
+					t.Fatalf("%s(%g): %v %g, scalar %g", f.name, x[i], m, got[i], want[i])
+				}
 			}
 		}
 	}
 }
 
+// TestFMA compares FMA with exact arithmetic, where a sum lies between two float32, overflows or is subnormal.
+func TestFMA(t *testing.T) {
+	r := rand.New(rand.NewPCG(9, 9))
+	between := 0
+	for range 300_000 {
+		a, b := fewBits(r, 24), fewBits(r, 24)
+		c := fewBits(r, 24)
+		if r.IntN(2) == 0 { // a distance from the product at which it decides how the sum is rounded
+			c = float32(math.Ldexp(float64(a)*float64(b), r.IntN(60)-30))
+		}
+		exact := new(big.Float).SetPrec(2000).SetFloat64(float64(a) * float64(b))
+		exact.Add(exact, big.NewFloat(float64(c)))
+		want, _ := exact.Float32()
+		if want == 0 {
+			want = float32(float64(a)*float64(b) + float64(c)) // with its sign
+		}
+		if got := FMA(a, b, c); !sameBits(got, want) {
+			t.Fatalf("FMA(%g, %g, %g) = %g, want %g", a, b, c, got, want)
+		}
+		if float32(float64(a)*float64(b)+float64(c)) != want {
+			between++
+		}
+	}
+	if between < 100 {
+		t.Errorf("%d sums lay between two float32 once they were float64", between)
+	}
+	for _, x := range [][4]float32{{inf, 0, 1, nan}, {inf, 1, -inf, nan}, {nan, 1, 1, nan}, {1, 1, nan, nan}, {inf, -1, 1, -inf},
+		{math.MaxFloat32, 2, -inf, -inf}, {math.MaxFloat32, 2, 0, inf}, {0, -1, 0, 0}, {1, 1, -1, 0}} {
+		if got := FMA(x[0], x[1], x[2]); !sameBits(got, x[3]) {
+			t.Errorf("FMA(%g, %g, %g) = %g, want %g", x[0], x[1], x[2], got, x[3])
+		}
+	}
+}
+
+// fewBits is a number of any size of which many of the most last bits may be 0.
+func fewBits(r *rand.Rand, most int) float32 {
+	bits := 1 + r.IntN(most)
+	return float32(math.Ldexp(float64(int(r.IntN(1<<bits))-1<<(bits-1)), r.IntN(200)-130))
+}
+
 // Every float32 exponent and sign, and a step through the fractions.
 func TestExpAndLogOverTheWholeRange(t *testing.T) {
-	step := uint32(40009)
-	if testing.Short() {
-		step *= 10
-	}
-	var x []float32
-	for b := uint64(0); b < 1<<32; b += uint64(step) {
-		x = append(x, math.Float32frombits(uint32(b)))
-	}
+	x := everywhere()
 	dst := make([]float32, len(x))
 	for _, f := range unaries {
 		f.run(ordinary, dst, x)

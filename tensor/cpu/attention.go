@@ -107,40 +107,52 @@ func eachHead[T float](c *own, a kernel.AttentionSize, n int, f func(head int, s
 	})
 }
 
+// A product is gemm.Gemm or gemm.Fused.
+type product[T float] func(transA, transB bool, m, n, k int, alpha T, a []T, lda int, b []T, ldb int, beta T, c []T, ldc int)
+
+// productOf returns how c multiplies: in pairwise mode with the bits of every machine.
+func productOf[T float](c *own) product[T] {
+	if c.pairwise {
+		return gemm.Fused[T]
+	}
+	return gemm.Gemm[T]
+}
+
 // attendAll computes y and lse of all heads.
 func attendAll[T float](c *own, a kernel.AttentionSize, h heads[T], softmax func(x []T) T) {
 	eachHead(c, a, attentionTile*a.S, func(i int, scratch []T) {
-		attend(a, h.head(a, i), scratch, softmax)
+		attend(a, h.head(a, i), scratch, softmax, productOf[T](c))
 	})
 }
 
 // attend computes one head; p is room for a tile of the weights.
-func attend[T float](a kernel.AttentionSize, h heads[T], p []T, softmax func(x []T) T) {
+func attend[T float](a kernel.AttentionSize, h heads[T], p []T, softmax func(x []T) T, multiply product[T]) {
 	for from := 0; from < a.T; from += attentionTile {
 		end := min(from+attentionTile, a.T)
 		rows, keys := end-from, keysBefore(&a, end)
 		w := p[:rows*keys]
-		gemm.Gemm(false, true, rows, keys, a.D, T(a.Scale), h.q[from*a.D:], a.D, h.k, a.D, 0, w, keys)
+		multiply(false, true, rows, keys, a.D, T(a.Scale), h.q[from*a.D:], a.D, h.k, a.D, 0, w, keys)
 		for r := range rows {
 			row := w[r*keys : (r+1)*keys]
 			seen := keysBefore(&a, from+r+1)
 			h.lse[from+r] = softmax(row[:seen])
 			clear(row[seen:])
 		}
-		gemm.Gemm(false, false, rows, a.E, keys, 1, w, keys, h.v, a.E, 0, h.y[from*a.E:], a.E)
+		multiply(false, false, rows, a.E, keys, 1, w, keys, h.v, a.E, 0, h.y[from*a.E:], a.E)
 	}
 }
 
 // attendGradAll computes the gradients g of all heads.
 func attendGradAll[T float](c *own, a kernel.AttentionSize, h, g heads[T], exp func(dst, x []T, shift, scale T)) {
 	eachHead(c, a, 2*attentionTile*a.S, func(i int, scratch []T) {
-		attendGrad(a, h.head(a, i), g.head(a, i), scratch, exp)
+		attendGrad(a, h.head(a, i), g.head(a, i), scratch, exp, productOf[T](c))
 	})
 }
 
 // attendGrad computes one head; g.y is the gradient of y, and scratch is room for
 // two tiles.
-func attendGrad[T float](a kernel.AttentionSize, h, g heads[T], scratch []T, exp func(dst, x []T, shift, scale T)) {
+func attendGrad[T float](a kernel.AttentionSize, h, g heads[T], scratch []T, exp func(dst, x []T, shift, scale T),
+	multiply product[T]) {
 	clear(g.k)
 	clear(g.v)
 	for from := 0; from < a.T; from += attentionTile {
@@ -148,8 +160,8 @@ func attendGrad[T float](a kernel.AttentionSize, h, g heads[T], scratch []T, exp
 		rows, keys := end-from, keysBefore(&a, end)
 		p, dp := scratch[:rows*keys], scratch[rows*keys:2*rows*keys]
 		dy := g.y[from*a.E : end*a.E]
-		gemm.Gemm(false, true, rows, keys, a.D, T(a.Scale), h.q[from*a.D:], a.D, h.k, a.D, 0, p, keys)
-		gemm.Gemm(false, true, rows, keys, a.E, 1, dy, a.E, h.v, a.E, 0, dp, keys)
+		multiply(false, true, rows, keys, a.D, T(a.Scale), h.q[from*a.D:], a.D, h.k, a.D, 0, p, keys)
+		multiply(false, true, rows, keys, a.E, 1, dy, a.E, h.v, a.E, 0, dp, keys)
 		for r := range rows {
 			seen := keysBefore(&a, from+r+1)
 			row, drow := p[r*keys:(r+1)*keys], dp[r*keys:(r+1)*keys]
@@ -157,7 +169,7 @@ func attendGrad[T float](a kernel.AttentionSize, h, g heads[T], scratch []T, exp
 			clear(row[seen:])
 			clear(drow[seen:])
 		}
-		gemm.Gemm(true, false, keys, a.E, rows, 1, p, keys, dy, a.E, 1, g.v, a.E)
+		multiply(true, false, keys, a.E, rows, 1, p, keys, dy, a.E, 1, g.v, a.E)
 		for r := range rows { // dS = P·(dP - Σ dy·y)
 			at := from + r
 			sum := dot(dy[r*a.E:(r+1)*a.E], h.y[at*a.E:(at+1)*a.E])
@@ -165,8 +177,8 @@ func attendGrad[T float](a kernel.AttentionSize, h, g heads[T], scratch []T, exp
 			simd.AddScalar(drow, drow, -sum)
 			simd.Mul(drow, drow, row)
 		}
-		gemm.Gemm(false, false, rows, a.D, keys, T(a.Scale), dp, keys, h.k, a.D, 0, g.q[from*a.D:], a.D)
-		gemm.Gemm(true, false, keys, a.D, rows, T(a.Scale), dp, keys, h.q[from*a.D:], a.D, 1, g.k, a.D)
+		multiply(false, false, rows, a.D, keys, T(a.Scale), dp, keys, h.k, a.D, 0, g.q[from*a.D:], a.D)
+		multiply(true, false, keys, a.D, rows, T(a.Scale), dp, keys, h.q[from*a.D:], a.D, 1, g.k, a.D)
 	}
 }
 
