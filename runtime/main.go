@@ -54,8 +54,8 @@
 // # How a rank ends
 //
 //	f returns nil, or      exit status 0; a collective that others call later fails, naming this rank
-//	flag.ErrHelp           (it first waits for saves of package checkpoint). If a call on world has failed
-//	                       before, it is as if f had returned that error
+//	flag.ErrHelp           (it first waits for saves of package checkpoint). A line on standard error says
+//	                       so if a call on world has failed before
 //	f returns an error,    one line on standard error, which gorun prints; pending and later
 //	or throws one          collectives of all ranks fail with it; exit status 1
 //	f panics               the panic's whole stack; the others as above; exit status 2
@@ -179,12 +179,13 @@ func (r *rank) run(f func(context.Context, *comm.Comm) error) (status int) {
 	}
 
 	if err == nil {
-		err = ends.end(r.world)
+		err = ends.end()
 	}
 	if lost := r.trace.end(r, err); err == nil {
 		err = lost
 	}
 	if err == nil {
+		r.missErrors()
 		r.missDigests()
 		if err = r.leaveMPI(nil); err == nil {
 			r.finish()
@@ -231,11 +232,8 @@ func (e *ending) add(f func() error) {
 	e.list = append(e.list, f)
 }
 
-// end does it, and returns what went wrong and the program did not say.
-func (e *ending) end(world *comm.Comm) error {
-	if err := world.Internals().Failed(); err != nil {
-		return fmt.Errorf("%w; the program did not return this error: return what calls return", err)
-	}
+// end does it, and returns the first error.
+func (e *ending) end() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, f := range e.list {
@@ -244,6 +242,15 @@ func (e *ending) end(world *comm.Comm) error {
 		}
 	}
 	return nil
+}
+
+// missErrors says so if a call on world has failed, and the program did not return its error. It may have dealt with
+// it.
+func (r *rank) missErrors() {
+	if err := r.world.Internals().Failed(); err != nil {
+		printError(os.Stderr, r.job.Rank, fmt.Errorf("warning: the program returned nil after a call had failed; it should return "+
+			"what calls return, unless it has dealt with it: %w", err))
+	}
 }
 
 // missDigests says so if the user has asked for digests and the program has written none.
