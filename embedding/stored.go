@@ -231,18 +231,18 @@ func (s *stored) update(op string, rows *dtensor.Rows, f func(rows *dtensor.Rows
 	if s.rows != nil {
 		s.rows.Change(slots) // before: f may fail half way
 	}
-	order := make([]int64, len(slots))
-	for i := range order {
-		order[i] = int64(i)
+	keys := make([]int64, len(slots)) // a slot, shifted by 32 bits, and its index in rows
+	for i, slot := range slots {
+		keys[i] = slot<<32 | int64(i)
 	}
-	slices.SortFunc(order, func(i, j int64) int { return cmp.Compare(slots[i], slots[j]) })
+	slices.Sort(keys)
 	first, dev := firstRow(s.resident), mesh.Device()
-	at := index.New[int64](dev, len(slots))
-	for i, k := range order {
-		at.Elems[i] = slots[k] + int64(first)
+	at, order := index.New[int64](dev, len(keys)), index.New[int64](dev, len(keys))
+	for i, key := range keys {
+		at.Elems[i], order.Elems[i] = key>>32+int64(first), int64(uint32(key))
 	}
-	values := tensor.TakeRows(rows.Values, tensor.FromSlice(dev, order, len(order)), 0)
-	return f(dtensor.NewRows(s.resident, at.Tensor(dev, len(slots)), values))
+	values := tensor.TakeRows(rows.Values, order.Tensor(dev, len(keys)), 0)
+	return f(dtensor.NewRows(s.resident, at.Tensor(dev, len(keys)), values))
 }
 
 // counted returns row numbers counted from first.

@@ -38,6 +38,13 @@ func (m *memory) step() error {
 	return nil
 }
 
+// mend lets no operation fail from now on.
+func (m *memory) mend() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.failAt = 0
+}
+
 func (m *memory) Create(string) (File, string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
