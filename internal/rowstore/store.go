@@ -254,6 +254,16 @@ func (s *Store) Hold(rows, slots []int64, use bool) error {
 	return err
 }
 
+// Holds reports whether rows are in slots, as Hold has said: they may have lost them to a Prefetch or to another Hold.
+func (s *Store) Holds(rows, slots []int64) bool {
+	for i, slot := range slots {
+		if s.tags[slot] != uint32(rows[i])+1 || s.flags[slot]&flying != 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // forget takes their slots from items of which the reading did not begin, and returns err.
 func (s *Store) forget(items []item, err error) error {
 	for _, it := range items {
