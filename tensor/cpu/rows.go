@@ -181,7 +181,8 @@ func addRows[T float](table, values *T, index []int64, dim int, scale T) {
 	mode, rowBytes := simd.Apart(), dim*int(unsafe.Sizeof(scale))
 	for i, r := range index {
 		prefetchRows(index, i, rowBytes, unsafe.Pointer(table))
-		simd.AxpyRow(mode, unsafe.Slice(at[T](unsafe.Pointer(table), int(r)*dim), dim), scale, unsafe.Slice(at[T](unsafe.Pointer(values), i*dim), dim))
+		row, value := at[T](unsafe.Pointer(table), int(r)*dim), at[T](unsafe.Pointer(values), i*dim)
+		simd.AxpyRow(mode, unsafe.Slice(row, dim), scale, unsafe.Slice(value, dim))
 	}
 }
 
