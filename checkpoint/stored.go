@@ -12,8 +12,12 @@ import (
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
-// storedBytes is how much of a tensor on a disk is in memory at a time.
-const storedBytes = 16 << 20
+// How much of a tensor on a disk is in memory at a time, when it is loaded and when it is saved: its rows are read in
+// the order of the file, so that fewer reads bring more of them.
+const (
+	storedBytes = 16 << 20
+	savedBytes  = 64 << 20
+)
 
 // stored returns what has this rank's rows of t; ok is false if they are in memory.
 func (t *namedTensor) stored() (s dtensor.Stored, ok bool) {
@@ -69,7 +73,7 @@ func writeStored(w io.Writer, s dtensor.Stored, rows, rowBytes, blockBytes int, 
 		return "", err
 	}
 	var text []byte
-	n := max(1, storedBytes/rowBytes)
+	n := max(1, savedBytes/rowBytes)
 	b := make([]byte, min(n, rows)*rowBytes)
 	left, block := blockBytes, uint32(0)
 	for first := 0; first < rows; first += n {

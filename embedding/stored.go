@@ -29,6 +29,8 @@ type stored struct {
 	slots    int             // of this rank
 	rows     *rowstore.Store // this rank's; nil if it has none
 	followed bool
+
+	found, at []int64 // the rows that were looked up last, and their slots
 }
 
 // newStored makes the rows of a table that c describes.
@@ -202,6 +204,7 @@ func (s *stored) take(rows []int64) (*tensor.Tensor, error) {
 		switch {
 		case err == nil:
 			tensor.TakeRowsTo(tensor.Narrow(dst, 0, at, n), r, slots.Tensor(r.Device(), n), 0, false)
+			s.found, s.at = rows[at:at+n], append(s.at[:0], slots.Elems[:n]...)
 			at += n
 		case errors.Is(err, rowstore.ErrFull) && n > 1:
 			n /= 2
@@ -218,9 +221,10 @@ func (s *stored) update(op string, rows *dtensor.Rows, f func(rows *dtensor.Rows
 	if !mesh.Inside() {
 		return f(dtensor.NewRows(s.resident, rows.Index, rows.Values))
 	}
-	local, slots := counted(rows.Index, firstRow(s.weight)), make([]int64, rows.Index.Numel())
+	local, slots := counted(rows.Index, firstRow(s.weight)), s.at
 	var err error
-	if s.rows != nil {
+	if s.rows != nil && !(slices.Equal(local, s.found) && s.rows.Holds(local, slots)) {
+		slots = make([]int64, len(local))
 		err = s.rows.Hold(local, slots, false)
 	}
 	if errors.Is(err, rowstore.ErrFull) {
@@ -231,18 +235,18 @@ func (s *stored) update(op string, rows *dtensor.Rows, f func(rows *dtensor.Rows
 	if s.rows != nil {
 		s.rows.Change(slots) // before: f may fail half way
 	}
-	order := make([]int64, len(slots))
-	for i := range order {
-		order[i] = int64(i)
+	keys := make([]int64, len(slots)) // a slot, shifted by 32 bits, and its index in rows
+	for i, slot := range slots {
+		keys[i] = slot<<32 | int64(i)
 	}
-	slices.SortFunc(order, func(i, j int64) int { return cmp.Compare(slots[i], slots[j]) })
+	slices.Sort(keys)
 	first, dev := firstRow(s.resident), mesh.Device()
-	at := index.New[int64](dev, len(slots))
-	for i, k := range order {
-		at.Elems[i] = slots[k] + int64(first)
+	at, order := index.New[int64](dev, len(keys)), index.New[int64](dev, len(keys))
+	for i, key := range keys {
+		at.Elems[i], order.Elems[i] = key>>32+int64(first), int64(uint32(key))
 	}
-	values := tensor.TakeRows(rows.Values, tensor.FromSlice(dev, order, len(order)), 0)
-	return f(dtensor.NewRows(s.resident, at.Tensor(dev, len(slots)), values))
+	values := tensor.TakeRows(rows.Values, order.Tensor(dev, len(keys)), 0)
+	return f(dtensor.NewRows(s.resident, at.Tensor(dev, len(keys)), values))
 }
 
 // counted returns row numbers counted from first.

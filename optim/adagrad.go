@@ -5,6 +5,7 @@ import (
 	"iter"
 
 	"github.com/gorun-spmd/gorun/dtensor"
+	"github.com/gorun-spmd/gorun/internal/dtype"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -62,9 +63,13 @@ func (a *Adagrad) Step(grads []dtensor.Grad, lr float64) error {
 			tensor.AddTo(s[0], square(g))
 			tensor.AddScaledTo(p, -rate, overRoot(g, s[0], o.Eps))
 		}
-		if o.WeightDecay != 0 {
+		sums := a.sums[c.i].Local()
+		switch {
+		case o.WeightDecay != 0:
 			c.apply(rule, a.sums)
-		} else {
+		case c.dense == nil && c.local.OnCPU() && !c.local.DType().Narrow():
+			dtype.Pick(sums.DType(), adagradRows[float32], adagradRows[float64])(c.local, sums, c.rows, rate, o.Eps)
+		default:
 			c.applyRows(rule, a.sums)
 		}
 	})

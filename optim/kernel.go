@@ -2,6 +2,7 @@ package optim
 
 import (
 	"math"
+	"runtime"
 
 	"github.com/gorun-spmd/gorun/internal/dtype"
 	"github.com/gorun-spmd/gorun/internal/simd"
@@ -60,6 +61,9 @@ func (c *change) widen(master *tensor.Tensor, everyRow bool) {
 		old.Free()
 	})
 }
+
+// prefetchAhead is how many rows ahead those are prefetched that a step changes.
+const prefetchAhead = 8
 
 // sgdEveryRow is tensor.SGD.Step with the gradient that is zero outside the
 // rows of g. moment is nil without momentum.
@@ -132,5 +136,35 @@ func adamRow[T dtype.Float](param, m, v, grad []T, o tensor.Adam, size, root flo
 		second := o.Beta2*float64(v[i]) + (1-o.Beta2)*g*g
 		m[i], v[i] = T(first), T(second)
 		param[i] = T(decay*float64(param[i]) - size*first/(math.Sqrt(second)/root+o.Eps))
+	}
+}
+
+// adagradRows is the step of Adagrad in the rows of g, which it reads once, with what belongs to them.
+func adagradRows[T dtype.Float](param, sum *tensor.Tensor, g tensor.Rows, rate, eps float64) {
+	width := param.Dim(1)
+	index, grad := tensor.Read[int64](g.Index), tensor.Read[T](g.Values)
+	tensor.Edit(param, func(p []T) {
+		tensor.Edit(sum, func(s []T) {
+			for i, row := range index {
+				if next := i + prefetchAhead; next < len(index) {
+					simd.PrefetchRow(p, int(index[next]), width)
+					simd.PrefetchRow(s, int(index[next]), width)
+				}
+				lo, hi := int(row)*width, int(row+1)*width
+				adagradRow(p[lo:hi], s[lo:hi], grad[i*width:(i+1)*width], T(-rate), T(eps))
+			}
+		})
+	})
+	runtime.KeepAlive(g)
+}
+
+func adagradRow[T dtype.Float](param, sum, grad []T, step, eps T) {
+	if p, ok := any(param).([]float32); ok {
+		simd.Apart().AdagradRow(p, any(sum).([]float32), any(grad).([]float32), simd.Adagrad{Step: float32(step), Eps: float32(eps)})
+		return
+	}
+	for i, g := range grad {
+		sum[i] += T(g * g) // rounded, as by the operators
+		param[i] += step * (g / (T(math.Sqrt(float64(sum[i]))) + eps))
 	}
 }

@@ -34,6 +34,8 @@ type trainer struct {
 	networks optim.Optimizer
 
 	order *data.Order // of the lines to train on
+	next  []*batch    // of step ahead, if some tables are on disks
+	ahead int
 
 	state checkpoint.State
 	run   train.Run
@@ -184,19 +186,23 @@ func (t *trainer) steps() int {
 
 // step makes one step and returns the loss from before it.
 func (t *trainer) step(ctx context.Context, step int) (float64, error) {
-	lines := t.order.Batch(step)
-	if err := t.prefetch(ctx, step+1); err != nil {
+	all, err := t.prefetched(ctx, step)
+	if err != nil {
 		return 0, err
 	}
-	parts := min(t.o.micro, len(lines)) // the last batch of an epoch may be small
-	value, grads, err := dtensor.Accumulate(ctx, parts, func(part int) *dtensor.Tensor {
-		some := lines[part*len(lines)/parts : (part+1)*len(lines)/parts]
-		logits, labels := t.forward(t.learn, some)
-		mean := loss.BinaryCrossEntropy(logits, labels, loss.Mean)
-		if parts == 1 {
+	lines, total := t.parts(step), len(t.order.Batch(step))
+	value, grads, err := dtensor.Accumulate(ctx, len(lines), func(part int) *dtensor.Tensor {
+		var b *batch
+		if all != nil {
+			b = all[part]
+		} else {
+			b = t.batch(t.learn, lines[part])
+		}
+		mean := loss.BinaryCrossEntropy(t.forward(b), b.labels, loss.Mean)
+		if len(lines) == 1 {
 			return mean
 		}
-		return mean.Scale(float64(len(some)) / float64(len(lines)))
+		return mean.Scale(float64(len(b.lines)) / float64(total))
 	}, t.params...)
 	if err != nil {
 		return 0, err
@@ -216,25 +222,65 @@ func (t *trainer) step(ctx context.Context, step int) (float64, error) {
 	return value.Item(), nil
 }
 
-// prefetch begins to read from the disks what a step needs.
-func (t *trainer) prefetch(ctx context.Context, step int) error {
-	if !t.stored || step >= t.run.Steps {
-		return nil
+// parts returns the lines of a step by micro-batch. The last batch of an epoch may be small.
+func (t *trainer) parts(step int) [][]int {
+	lines := t.order.Batch(step)
+	parts := make([][]int, min(t.o.micro, len(lines)))
+	for part := range parts {
+		parts[part] = lines[part*len(lines)/len(parts) : (part+1)*len(lines)/len(parts)]
 	}
-	return dtensor.Try(ctx, t.mesh, func() {
-		_, _, ids := t.learn.Batch(t.mesh, t.vocabulary, t.order.Batch(step))
-		t.model.tables.Prefetch(ids)
+	return parts
+}
+
+// A batch is lines of a log on the mesh.
+type batch struct {
+	data           *criteo.Data
+	lines          []int
+	counts, labels *dtensor.Tensor
+	ids            *embedding.Jagged
+}
+
+func (t *trainer) batch(data *criteo.Data, lines []int) *batch {
+	b := &batch{data: data, lines: lines}
+	b.counts, b.labels, b.ids = data.Batch(t.mesh, t.vocabulary, lines)
+	return b
+}
+
+// batches returns the micro-batches of a step.
+func (t *trainer) batches(step int) (all []*batch) {
+	for _, lines := range t.parts(step) {
+		all = append(all, t.batch(t.learn, lines))
+	}
+	return all
+}
+
+// prefetched returns the micro-batches of a step, and begins to read from the disks what the step after it needs; nil if no
+// table is on a disk. They are made in no scope, for they outlive a step.
+func (t *trainer) prefetched(ctx context.Context, step int) (all []*batch, err error) {
+	if !t.stored {
+		return nil, nil
+	}
+	if all = t.next; all == nil || t.ahead != step { // the first of a run
+		all = t.batches(step)
+	}
+	if t.next = nil; step+1 == t.run.Steps {
+		return all, nil
+	}
+	t.next, t.ahead = t.batches(step+1), step+1
+	return all, dtensor.Try(ctx, t.mesh, func() {
+		for _, b := range t.next {
+			t.model.tables.Prefetch(b.ids)
+		}
 	})
 }
 
-// forward returns the model's logits of some lines, [B], and their labels.
-func (t *trainer) forward(data *criteo.Data, lines []int) (logits, labels *dtensor.Tensor) {
-	counts, labels, ids := data.Batch(t.mesh, t.vocabulary, lines)
+// forward returns the model's logits of a batch, [B].
+func (t *trainer) forward(b *batch) *dtensor.Tensor {
 	if keys := t.model.keys; keys != nil {
-		rows := keys.Lookup(data.Keys(t.mesh, lines)).Reshape(len(lines), criteo.Categorical*t.o.dim)
-		return t.model.logits(counts, rows), labels
+		rows := keys.Lookup(b.data.Keys(t.mesh, b.lines)).Reshape(len(b.lines), criteo.Categorical*t.o.dim)
+		return t.model.logits(b.counts, rows)
 	}
-	return t.model.logits(counts, t.model.tables.Bags(ids).Values()), labels
+	return t.model.logits(b.counts, t.model.tables.Bags(b.ids).Values())
 }
 
 // logits returns the model's logits of the held-out lines, on every rank.
@@ -247,7 +293,7 @@ func (t *trainer) logits(ctx context.Context) ([]float32, error) {
 			lines = append(lines, i)
 		}
 		err := dtensor.Try(ctx, t.mesh, func() {
-			logits, _ := t.forward(t.heldOut, lines)
+			logits := t.forward(t.batch(t.heldOut, lines))
 			all = append(all, tensor.ToSlice[float32](tensor.Cast(logits.Full(), tensor.Float32))...)
 		})
 		if err != nil {

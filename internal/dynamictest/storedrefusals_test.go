@@ -121,7 +121,7 @@ func (*numbered) Sync() error { return nil }
 // A tensor on a disk is saved and loaded in pieces, under another number of ranks and as another type; and an error in a
 // later piece is that of the save on every rank.
 func TestStoredInPieces(t *testing.T) {
-	const rows, width = 4600, 2048 // 38 MB
+	const rows, width = 17000, 2048 // 139 MB
 	dir := t.TempDir()
 	state := func(mesh *dtensor.Mesh, n *numbered) (state *checkpoint.State) {
 		n.first, n.width = 0, width
@@ -152,10 +152,10 @@ func TestStoredInPieces(t *testing.T) {
 		}
 		bad := -1
 		if world.Rank() == 1 {
-			bad = 2200
+			bad = 8400
 		}
 		err = errors.Join(store.Save(ctx, 2, state(mesh, &numbered{bad: bad})), store.Wait())
-		if err == nil || !strings.Contains(err.Error(), `rank 1: tensor "x": row 4500 is damaged`) {
+		if err == nil || !strings.Contains(err.Error(), `rank 1: tensor "x": row 16900 is damaged`) {
 			return fmt.Errorf("a damaged row: %w", err)
 		}
 		return nil

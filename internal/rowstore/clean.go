@@ -51,7 +51,8 @@ func (s *Store) memory(n int) []byte {
 
 // relocate puts the rows of segments that have been read into the batch of this call, before any that lose their slots in it.
 // Of rows that are in memory too it forgets the record: they are written when they lose their slots. A record
-// that is damaged moves as it is, and one that does not say whose it is stays, with its segment.
+// that is damaged moves as it is, and one that does not say whose it is stays, with its segment. It does not wait for the
+// disk, unless the file would grow without end.
 func (s *Store) relocate() {
 	c := s.cleaning
 	if c == nil {
@@ -60,7 +61,9 @@ func (s *Store) relocate() {
 	select {
 	case <-c.done:
 	default:
-		return
+		if !s.log.swollen() || s.await(c.done, -1, "reading") != nil {
+			return // a disk that does not answer fails the next call that needs it
+		}
 	}
 	s.cleaning = nil
 	for i, segment := range c.segments {

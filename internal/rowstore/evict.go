@@ -1,6 +1,11 @@
 package rowstore
 
-import "slices"
+import (
+	"slices"
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/internal/simd"
+)
 
 // A batch is records that are to be written. Until they are, rows are found here.
 type batch struct {
@@ -12,14 +17,30 @@ type batch struct {
 	err  error
 }
 
-// evict puts the row of a slot into the batch of this call.
-func (s *Store) evict(slot int) {
-	row := int(s.tags[slot]) - 1
-	record := s.append(row, nil)
+// leaving is a row that has lost its slot.
+type leaving struct{ row, slot int }
+
+// leave notes that the row of a slot loses it, and brings its memory into the processor's cache. Before that
+// memory changes, evict is called.
+func (s *Store) leave(slot int) {
 	for _, f := range s.fields {
-		copy(record[f.at:f.at+f.width], f.memory[slot*f.width:])
+		simd.PrefetchRow(f.memory, slot, f.width)
 	}
-	seal(record, row)
+	if s.leaving = append(s.leaving, leaving{int(s.tags[slot]) - 1, slot}); len(s.leaving) == block {
+		s.evict()
+	}
+}
+
+// evict puts the rows that have lost their slots into the batch of this call.
+func (s *Store) evict() {
+	for _, it := range s.leaving {
+		record := s.append(it.row, nil)
+		for _, f := range s.fields {
+			copy(record[f.at:f.at+f.width], f.memory[it.slot*f.width:])
+		}
+		seal(record, it.row)
+	}
+	s.leaving = s.leaving[:0]
 }
 
 // append appends a record to the batch of this call, and returns its memory.
@@ -60,6 +81,7 @@ func (s *Store) pending(row int) []byte {
 // write begins to write the batch of this call, after those before. It waits for a batch that is
 // being written, so that there are two at most.
 func (s *Store) write() error {
+	s.evict()
 	b := s.out
 	if s.out = nil; b == nil {
 		return nil
@@ -147,6 +169,9 @@ func (s *Store) finish() error {
 	rows := b.rows
 	for _, r := range b.runs {
 		for i := range r.n {
+			if i+block < r.n {
+				simd.Prefetch(unsafe.Pointer(&s.log.where[rows[i+block]]), 1)
+			}
 			s.log.set(rows[i], r.at+i)
 		}
 		rows = rows[r.n:]

@@ -94,17 +94,21 @@ func minRow(items []item) int {
 
 // read reads items, sorted by at, those that lie close to each other at once.
 func (s *Store) read(items []item, take func(it item, record []byte)) (all reading) {
-	var b []byte
+	buffer, _ := s.buffers.Get().(*[]byte)
+	if buffer == nil {
+		buffer = new([]byte)
+	}
+	defer s.buffers.Put(buffer)
 	for len(items) > 0 {
 		n, first := 1, items[0].at
 		for n < len(items) && (items[n].at-items[n-1].at-1)*s.record <= gapBytes && (items[n].at+1-first)*s.record <= runBytes {
 			n++
 		}
 		size := (items[n-1].at + 1 - first) * s.record
-		if cap(b) < size {
-			b = make([]byte, max(size, min(runBytes, 4*size)))
+		if cap(*buffer) < size {
+			*buffer = make([]byte, max(size, runBytes))
 		}
-		b = b[:size]
+		b := (*buffer)[:size]
 		err := s.readRecords(b, first, items[n-1].row)
 		all.bytes += size
 		for _, it := range items[:n] {

@@ -132,6 +132,9 @@ func (l *log) excess() int {
 	return len(l.live) - len(l.free) - len(l.resting) - enough
 }
 
+// swollen reports whether the excess is more than a quarter of the file's rows.
+func (l *log) swollen() bool { return l.excess()*l.size > l.written/4 }
+
 // emptiest returns at most n full segments of which the fewest records live, in the order of the file. It leaves out
 // those for which busy is true.
 func (l *log) emptiest(n int, busy func(segment int) bool) []int {

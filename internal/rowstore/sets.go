@@ -3,6 +3,9 @@ package rowstore
 import (
 	"math"
 	"math/bits"
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
 // setsOf returns the two sets that a row may be in.
@@ -14,6 +17,26 @@ func (s *Store) setsOf(row int) (a, b int) {
 	first, _ := bits.Mul64(h, uint64(s.sets))
 	second, _ := bits.Mul64(h<<32, uint64(s.sets))
 	return int(first), int(second)
+}
+
+// look brings what find reads for rows into the processor's cache.
+func (s *Store) look(rows []int64) {
+	for _, row := range rows {
+		a, b := s.setsOf(int(row))
+		simd.Prefetch(unsafe.Pointer(&s.tags[a*Ways]), 1)
+		simd.Prefetch(unsafe.Pointer(&s.tags[b*Ways]), 1)
+	}
+}
+
+// approach brings what place and start read for a row into the processor's cache.
+func (s *Store) approach(row int) {
+	a, b := s.setsOf(row)
+	for _, at := range [2]int{a * Ways, b * Ways} {
+		simd.Prefetch(unsafe.Pointer(&s.stamps[at]), 1)
+		simd.Prefetch(unsafe.Pointer(&s.uses[at]), 1)
+		simd.Prefetch(unsafe.Pointer(&s.flags[at]), 1)
+	}
+	simd.Prefetch(unsafe.Pointer(&s.log.where[row]), 1)
 }
 
 // find returns the slot of a row; ok is false if it has none.
@@ -42,7 +65,7 @@ func (s *Store) place(row int) (slot int, ok bool) {
 	}
 	s.age(slot / Ways)
 	if s.flags[slot]&dirty != 0 {
-		s.evict(slot)
+		s.leave(slot)
 	}
 	s.tags[slot], s.stamps[slot], s.uses[slot], s.flags[slot] = uint32(row)+1, s.call, 1, 0
 	return slot, true
@@ -83,7 +106,8 @@ func (s *Store) move(other int) (ok bool) {
 				continue
 			}
 			if s.flags[to]&dirty != 0 {
-				s.evict(to)
+				s.leave(to)
+				s.evict()
 			}
 			for _, f := range s.fields {
 				copy(f.memory[to*f.width:(to+1)*f.width], f.memory[from*f.width:])

@@ -16,10 +16,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
+	"sync"
 	"time"
-	"unsafe"
-
-	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
 // Ways is how many slots a set has. The number of slots is a multiple of it.
@@ -70,6 +69,8 @@ type Store struct {
 	before   uint32   // the call after the Change before
 	flights  []*flight
 	out      *batch    // rows that lost their slots in this call
+	leaving  []leaving // rows that lost their slots since, and are still in their memory
+	buffers  sync.Pool // of *[]byte: the memory of readings
 	batches  []*batch  // rows to write, oldest first, of which the first is being written
 	spare    [][]byte  // empty: the memory of batches that have been written
 	cleaning *cleaning // nil: no segment is being read
@@ -182,8 +183,10 @@ func (s *Store) begin() {
 	s.call++
 }
 
-// block is for how many rows the search begins at a time.
-const block = 32
+const (
+	block = 32 // for how many rows the search begins at a time
+	early = 8  // how many rows before one its sets are brought into the processor's cache
+)
 
 // Hold brings rows, counted from 0, into slots and sets slots[i] to that of rows[i]. They stay there
 // until the next call of Hold. use says that they are looked up, not found again to be changed.
@@ -202,7 +205,10 @@ func (s *Store) Hold(rows, slots []int64, use bool) error {
 	s.relocate()
 	var items []item
 	full, moved := false, false
-	for _, i := range missing {
+	for k, i := range missing {
+		if k+early < len(missing) {
+			s.approach(int(rows[missing[k+early]]))
+		}
 		row := int(rows[i])
 		slot, ok := s.find(row) // if it occurs twice
 		if !ok {
@@ -213,9 +219,12 @@ func (s *Store) Hold(rows, slots []int64, use bool) error {
 				}
 				slot, ok = s.place(row)
 			}
-			if !ok && s.move(row) {
-				moved = true
-				slot, ok = s.place(row)
+			if !ok {
+				s.evict() // before move copies into slots
+				if s.move(row) {
+					moved = true
+					slot, ok = s.place(row)
+				}
 			}
 			if !ok {
 				full = true
@@ -245,6 +254,16 @@ func (s *Store) Hold(rows, slots []int64, use bool) error {
 	return err
 }
 
+// Holds reports whether rows are in slots, as Hold has said: they may have lost them to a Prefetch or to another Hold.
+func (s *Store) Holds(rows, slots []int64) bool {
+	for i, slot := range slots {
+		if s.tags[slot] != uint32(rows[i])+1 || s.flags[slot]&flying != 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // forget takes their slots from items of which the reading did not begin, and returns err.
 func (s *Store) forget(items []item, err error) error {
 	for _, it := range items {
@@ -260,10 +279,7 @@ func (s *Store) forget(items []item, err error) error {
 func (s *Store) search(rows, slots []int64, use bool) (missing []int, err error) {
 	for first := 0; first < len(rows); first += block {
 		its := rows[first:min(first+block, len(rows))]
-		for _, row := range its {
-			a, _ := s.setsOf(int(row))
-			simd.Prefetch(unsafe.Pointer(&s.tags[a*Ways]), 1)
-		}
+		s.look(its)
 		for i, row := range its {
 			slot, ok := s.find(int(row))
 			if ok && s.flags[slot]&flying != 0 {
@@ -316,17 +332,29 @@ func (s *Store) Prefetch(rows []int64) {
 		return // Hold tries again, and says it
 	}
 	s.relocate()
-	var items []item
-	for _, row := range rows {
-		slot, ok := s.find(int(row))
-		if ok {
-			s.stamps[slot] = s.call
-			continue
+	var missing []int64
+	for its := range slices.Chunk(rows, block) {
+		s.look(its)
+		for _, row := range its {
+			if slot, ok := s.find(int(row)); ok {
+				s.stamps[slot] = s.call
+			} else {
+				missing = append(missing, row)
+			}
 		}
-		if len(items) == s.c.Slots/2 {
-			continue // the rows of this step need room too
+	}
+	items := make([]item, 0, min(len(missing), s.c.Slots/2)) // the rows of this step need room too
+	for k, row := range missing {
+		if len(items) == cap(items) {
+			break
 		}
-		if slot, ok = s.place(int(row)); ok {
+		if k+early < len(missing) {
+			s.approach(int(missing[k+early]))
+		}
+		if _, ok := s.find(int(row)); ok {
+			continue // it occurs twice
+		}
+		if slot, ok := s.place(int(row)); ok {
 			s.flags[slot] |= ahead
 			items = append(items, item{row: int(row), slot: slot})
 		}

@@ -38,6 +38,13 @@ func (m *memory) step() error {
 	return nil
 }
 
+// mend lets no operation fail from now on.
+func (m *memory) mend() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.failAt = 0
+}
+
 func (m *memory) Create(string) (File, string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -447,5 +454,23 @@ func TestStoreKeepsTheMostUsedRows(t *testing.T) {
 	wanted, found := s.Wanted-before.Wanted, s.Hits-before.Hits
 	if found < best*93/100 {
 		t.Errorf("%d of %d rows were found, at best %d", found, wanted, best)
+	}
+}
+
+// Holds says whether rows kept their slots.
+func TestHolds(t *testing.T) {
+	w := newTwin(t, &memory{}, 400, 32)
+	rows, slots := []int64{3, 50, 399}, make([]int64, 3)
+	if err := w.Hold(rows, slots, true); err != nil {
+		t.Fatal(err)
+	}
+	if !w.Holds(rows, slots) || w.Holds([]int64{3, 50, 398}, slots) {
+		t.Error("it takes rows for others")
+	}
+	if err := w.fill(300); err != nil {
+		t.Fatal(err)
+	}
+	if w.Holds(rows, slots) {
+		t.Error("rows 3, 50 and 399 kept their slots, and 300 others passed through 32")
 	}
 }

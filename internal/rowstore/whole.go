@@ -2,8 +2,13 @@ package rowstore
 
 import "fmt"
 
-// wholeBytes is how large the records are, about, that are read or written at a time for whole tables.
-const wholeBytes = 4 << 20
+// How large the records are, about, that are read or written at a time for whole tables. Those that are read lie anywhere
+// in the log: the more of them are asked for, the nearer they are to each other in the order of the file, and the more
+// come with one read.
+const (
+	readBytes  = 64 << 20
+	writeBytes = 4 << 20
+)
 
 // ReadRows sets b to a field of consecutive rows, beginning with row first, as they are now. No
 // slot changes hands.
@@ -13,7 +18,7 @@ func (s *Store) ReadRows(number, first int, b []byte) error {
 	}
 	f := s.fields[number]
 	scratch := make([]byte, s.record)
-	return s.pieces(f, first, b, func(first int, its []byte) error {
+	return s.pieces(f, first, readBytes, b, func(first int, its []byte) error {
 		var file []item
 		var fresh []int
 		of := func(row int) []byte { return its[(row-first)*f.width:][:f.width] }
@@ -44,8 +49,8 @@ func (s *Store) WriteRows(number, first int, b []byte) error {
 		return err
 	}
 	f := s.fields[number]
-	buffer := make([]byte, min(s.piece(), len(b)/max(f.width, 1))*s.record)
-	return s.pieces(f, first, b, func(row int, its []byte) error {
+	buffer := make([]byte, min(s.piece(writeBytes), len(b)/max(f.width, 1))*s.record)
+	return s.pieces(f, first, writeBytes, b, func(row int, its []byte) error {
 		var rows []int   // those that have no slot
 		var file []item  // those of them that the file has
 		var places []int // by rows: where its record goes, -1: where there is room
@@ -146,12 +151,12 @@ func (s *Store) still() error {
 	return s.endCleaning()
 }
 
-// piece returns how many rows are read or written at a time.
-func (s *Store) piece() int { return max(1, wholeBytes/s.record) }
+// piece returns how many rows have records of so many bytes.
+func (s *Store) piece(bytes int) int { return max(1, bytes/s.record) }
 
-// pieces calls each for some rows at a time, from row first on, with their part of b.
-func (s *Store) pieces(f field, first int, b []byte, each func(row int, its []byte) error) error {
-	n := s.piece()
+// pieces calls each for the rows of records of so many bytes at a time, from row first on, with their part of b.
+func (s *Store) pieces(f field, first, bytes int, b []byte, each func(row int, its []byte) error) error {
+	n := s.piece(bytes)
 	for row := first; len(b) > 0; row += n {
 		its := b[:min(n*f.width, len(b))]
 		b = b[len(its):]

@@ -59,6 +59,16 @@ func Axpy[T Number](dst []T, s T, x []T) {
 	}
 }
 
+// AxpyRow is Axpy in the mode of Apart.
+func AxpyRow[T Number](m Mode, dst []T, s T, x []T) {
+	same("AxpyRow", len(dst), len(x))
+	if is32[T]() {
+		m.axpy(as32(dst), as32(x), float32(s))
+		return
+	}
+	Axpy(dst, s, x)
+}
+
 func (m Mode) axpy(dst, x []float32, s float32) {
 	if !m.has(axpyKernel) {
 		for i := range dst {

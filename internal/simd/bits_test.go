@@ -17,7 +17,7 @@ var recorded = map[string]uint64{
 	"Max": 0x516d8cb656f9be7a, "Min": 0xafce2ae64957788b, "Mul": 0xe04e8eeca2f02f6b, "Normalize": 0x9823311cbe9e2eb1,
 	"NormalizeGrad": 0xc94461a357baa200, "Scale": 0xc12e6a4ceb278fb2, "ScaledExp": 0x29796117eff15b10,
 	"SoftmaxGrad": 0x6473b0dd3e03e027, "Sub": 0x76145ce7af2ba493, "abs": 0xb9b26836b95fb2c7,
-	"abs of special values": 0x1af34cc8cb6b894d, "adam": 0x2e1db48d7d239242, "add2": 0xc068a7d1cb74de31,
+	"abs of special values": 0x1af34cc8cb6b894d, "adagrad": 0xaf84b56be9468e4b, "adam": 0x2e1db48d7d239242, "add2": 0xc068a7d1cb74de31,
 	"addTo": 0x5168d097547e4c1e, "axpy": 0x310f06dc14c88278, "copy": 0x5c35a12fcb565daa, "copyNear": 0x5c35a12fcb565daa,
 	"dot": 0x13cd12cc63b1d400, "exp": 0xc20b12256700a9c1, "exp of special values": 0xb06ceac5b13241fd, "fill": 0x221d765ab80739a5,
 	"gelu": 0x6fc1be3c9687a62d, "gelu of special values": 0xe8980922a5e53f9d, "geluGrad": 0xf3c88ba5b2b98861,
@@ -53,6 +53,12 @@ func TestBitsAreThoseOfEveryInstructionSet(t *testing.T) {
 			v := steps(n, 3)
 			m.abs(v, v)
 			m.adam(d, steps(n, 1), v, steps(n, 2), Adam{0.9, 0.999, 1e-3, 0.5, 1e-8, 0.99, 0.01})
+		},
+		"adagrad": func(m Mode, d []float32) {
+			sum := steps(n, 3)
+			m.abs(sum, sum)
+			m.AdagradRow(d, sum, steps(n, 2), Adagrad{-0.1, 1e-10})
+			m.Add(d, d, sum)
 		},
 		"normalizeGradSums": func(m Mode, d []float32) {
 			weight, bias := steps(n, 1), steps(n, 2)

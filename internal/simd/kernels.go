@@ -45,6 +45,7 @@ const (
 	sgdKernel
 	nesterovKernel
 	adamKernel
+	adagradKernel
 	fromF16Kernel
 	toF16Kernel
 	fromBF16Kernel

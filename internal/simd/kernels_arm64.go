@@ -48,6 +48,7 @@ var neonKernels = setOf(
 	sgdKernel,
 	nesterovKernel,
 	adamKernel,
+	adagradKernel,
 	fromF16Kernel,
 	toF16Kernel,
 	fromBF16Kernel,

@@ -99,7 +99,11 @@ func nesterovVec(level uint8, param *float32, buf *float32, grad *float32, n int
 	panic(noKernel)
 }
 
-func adamVec(wide bool, param *float32, m *float32, v *float32, grad *float32, n int, beta1 float32, fresh1 float32, beta2 float32, fresh2 float32, step float32, rootBias2 float32, eps float32, decay float32, l2 float32) {
+func adamVec(level uint8, param *float32, m *float32, v *float32, grad *float32, n int, beta1 float32, fresh1 float32, beta2 float32, fresh2 float32, step float32, rootBias2 float32, eps float32, decay float32, l2 float32) {
+	panic(noKernel)
+}
+
+func adagradVec(level uint8, param *float32, sum *float32, grad *float32, n int, step float32, eps float32) {
 	panic(noKernel)
 }
 

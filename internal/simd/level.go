@@ -167,6 +167,10 @@ func at(s []float32, i int) *float32 {
 // read. As NonTemporal they do not prefetch; their stores are ordinary ones.
 var noPrefetch = Mode{Level: best, NonTemporal: prefetchSlows()}
 
+// Apart returns the mode for kernels that change short rows of a table in place, in any order: what lies behind
+// a row is not what comes next, so they do not prefetch it. The caller prefetches.
+func Apart() Mode { return Mode{Level: best, NonTemporal: ordinary.wide()} }
+
 // nonTemporalFrom is the number of bytes read and written from which stores are
 // non-temporal: the caches would not keep all of the result.
 const nonTemporalFrom = 24 << 20

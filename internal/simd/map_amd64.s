@@ -9380,10 +9380,10 @@ end16:
 	VZEROUPPER
 	RET
 
-// func adamVec(wide bool, param *float32, m *float32, v *float32, grad *float32, n int, beta1 float32, fresh1 float32, beta2 float32, fresh2 float32, step float32, rootBias2 float32, eps float32, decay float32, l2 float32)
+// func adamVec(level uint8, param *float32, m *float32, v *float32, grad *float32, n int, beta1 float32, fresh1 float32, beta2 float32, fresh2 float32, step float32, rootBias2 float32, eps float32, decay float32, l2 float32)
 // Requires: AVX, AVX2, AVX512F, BMI2, FMA3, MMX+
 TEXT ·adamVec(SB), NOSPLIT, $0-84
-	CMPB wide+0(FP), $0x00
+	CMPB level+0(FP), $0x01
 	JNE  wide
 	MOVQ param+8(FP), CX
 	MOVQ m+16(FP), DX
@@ -9495,6 +9495,34 @@ wide:
 	XORQ         AX, AX
 	SUBQ         $0x00000010, DI
 	JLT          tail16
+	CMPB         level+0(FP), $0x03
+	JNE          loop16
+
+nontemporal16:
+	VMOVUPS     (CX)(AX*4), Z9
+	VMOVUPS     (SI)(AX*4), Z10
+	VFMADD231PS Z8, Z9, Z10
+	VMOVUPS     (DX)(AX*4), Z11
+	VMULPS      Z1, Z10, Z12
+	VFMADD231PS Z0, Z11, Z12
+	VMOVUPS     Z12, (DX)(AX*4)
+	VMOVUPS     (BX)(AX*4), Z11
+	VMULPS      Z3, Z10, Z13
+	VMULPS      Z10, Z13, Z10
+	VFMADD231PS Z2, Z11, Z10
+	VMOVUPS     Z10, (BX)(AX*4)
+	VSQRTPS     Z10, Z10
+	VDIVPS      Z5, Z10, Z10
+	VADDPS      Z6, Z10, Z10
+	VMULPS      Z7, Z9, Z9
+	VMULPS      Z4, Z12, Z11
+	VDIVPS      Z10, Z11, Z10
+	VSUBPS      Z10, Z9, Z9
+	VMOVUPS     Z9, (CX)(AX*4)
+	ADDQ        $0x00000010, AX
+	SUBQ        $0x00000010, DI
+	JGE         nontemporal16
+	JMP         tail16
 
 loop16:
 	PREFETCHT0  2048(CX)(AX*4)
@@ -9555,6 +9583,183 @@ one16:
 	VMOVUPS     Z9, K1, (CX)(AX*4)
 	ADDQ        $0x10, AX
 	SUBQ        $0x10, DI
+	JGT         one16
+
+end16:
+	VZEROUPPER
+	RET
+
+// func adagradVec(level uint8, param *float32, sum *float32, grad *float32, n int, step float32, eps float32)
+// Requires: AVX, AVX2, AVX512F, BMI2, FMA3, MMX+
+TEXT ·adagradVec(SB), NOSPLIT, $0-48
+	CMPB level+0(FP), $0x01
+	JNE  wide
+	MOVQ param+8(FP), CX
+	MOVQ sum+16(FP), DX
+	MOVQ grad+24(FP), BX
+	MOVQ n+32(FP), SI
+	XORQ AX, AX
+	SUBQ $0x00000010, SI
+	JLT  tail8
+
+loop8:
+	PREFETCHT0   2048(BX)(AX*4)
+	PREFETCHT0   2048(DX)(AX*4)
+	PREFETCHT0   2048(CX)(AX*4)
+	VMOVUPS      (BX)(AX*4), Y0
+	VMOVUPS      (DX)(AX*4), Y1
+	VMULPS       Y0, Y0, Y2
+	VADDPS       Y2, Y1, Y1
+	VMOVUPS      Y1, (DX)(AX*4)
+	VSQRTPS      Y1, Y1
+	VBROADCASTSS eps+44(FP), Y2
+	VADDPS       Y2, Y1, Y1
+	VDIVPS       Y1, Y0, Y0
+	VBROADCASTSS step+40(FP), Y1
+	VMOVUPS      (CX)(AX*4), Y2
+	VFMADD231PS  Y1, Y0, Y2
+	VMOVUPS      Y2, (CX)(AX*4)
+	VMOVUPS      32(BX)(AX*4), Y0
+	VMOVUPS      32(DX)(AX*4), Y1
+	VMULPS       Y0, Y0, Y2
+	VADDPS       Y2, Y1, Y1
+	VMOVUPS      Y1, 32(DX)(AX*4)
+	VSQRTPS      Y1, Y1
+	VBROADCASTSS eps+44(FP), Y2
+	VADDPS       Y2, Y1, Y1
+	VDIVPS       Y1, Y0, Y0
+	VBROADCASTSS step+40(FP), Y1
+	VMOVUPS      32(CX)(AX*4), Y2
+	VFMADD231PS  Y1, Y0, Y2
+	VMOVUPS      Y2, 32(CX)(AX*4)
+	ADDQ         $0x00000010, AX
+	SUBQ         $0x00000010, SI
+	JGE          loop8
+
+tail8:
+	ADDQ $0x00000010, SI
+	JE   end8
+
+one8:
+	VMOVQ        SI, X0
+	VPBROADCASTD X0, Y0
+	VPCMPGTD     lanes<>+0(SB), Y0, Y0
+	VMASKMOVPS   (BX)(AX*4), Y0, Y1
+	VMASKMOVPS   (DX)(AX*4), Y0, Y2
+	VMULPS       Y1, Y1, Y3
+	VADDPS       Y3, Y2, Y2
+	VMASKMOVPS   Y2, Y0, (DX)(AX*4)
+	VSQRTPS      Y2, Y2
+	VBROADCASTSS eps+44(FP), Y3
+	VADDPS       Y3, Y2, Y2
+	VDIVPS       Y2, Y1, Y1
+	VBROADCASTSS step+40(FP), Y2
+	VMASKMOVPS   (CX)(AX*4), Y0, Y3
+	VFMADD231PS  Y2, Y1, Y3
+	VMASKMOVPS   Y3, Y0, (CX)(AX*4)
+	ADDQ         $0x08, AX
+	SUBQ         $0x08, SI
+	JGT          one8
+
+end8:
+	VZEROUPPER
+	RET
+
+wide:
+	MOVQ         param+8(FP), CX
+	MOVQ         sum+16(FP), DX
+	MOVQ         grad+24(FP), BX
+	VBROADCASTSS step+40(FP), Z0
+	VBROADCASTSS eps+44(FP), Z1
+	MOVQ         n+32(FP), SI
+	XORQ         AX, AX
+	SUBQ         $0x00000020, SI
+	JLT          tail16
+	CMPB         level+0(FP), $0x03
+	JNE          loop16
+
+nontemporal16:
+	VMOVUPS     (BX)(AX*4), Z2
+	VMOVUPS     (DX)(AX*4), Z3
+	VMULPS      Z2, Z2, Z4
+	VADDPS      Z4, Z3, Z3
+	VMOVUPS     Z3, (DX)(AX*4)
+	VSQRTPS     Z3, Z3
+	VADDPS      Z1, Z3, Z3
+	VDIVPS      Z3, Z2, Z2
+	VMOVUPS     (CX)(AX*4), Z3
+	VFMADD231PS Z0, Z2, Z3
+	VMOVUPS     Z3, (CX)(AX*4)
+	VMOVUPS     64(BX)(AX*4), Z2
+	VMOVUPS     64(DX)(AX*4), Z3
+	VMULPS      Z2, Z2, Z4
+	VADDPS      Z4, Z3, Z3
+	VMOVUPS     Z3, 64(DX)(AX*4)
+	VSQRTPS     Z3, Z3
+	VADDPS      Z1, Z3, Z3
+	VDIVPS      Z3, Z2, Z2
+	VMOVUPS     64(CX)(AX*4), Z3
+	VFMADD231PS Z0, Z2, Z3
+	VMOVUPS     Z3, 64(CX)(AX*4)
+	ADDQ        $0x00000020, AX
+	SUBQ        $0x00000020, SI
+	JGE         nontemporal16
+	JMP         tail16
+
+loop16:
+	PREFETCHT0  2048(BX)(AX*4)
+	PREFETCHT0  2112(BX)(AX*4)
+	PREFETCHT0  2048(DX)(AX*4)
+	PREFETCHT0  2112(DX)(AX*4)
+	PREFETCHT0  2048(CX)(AX*4)
+	PREFETCHT0  2112(CX)(AX*4)
+	VMOVUPS     (BX)(AX*4), Z2
+	VMOVUPS     (DX)(AX*4), Z3
+	VMULPS      Z2, Z2, Z4
+	VADDPS      Z4, Z3, Z3
+	VMOVUPS     Z3, (DX)(AX*4)
+	VSQRTPS     Z3, Z3
+	VADDPS      Z1, Z3, Z3
+	VDIVPS      Z3, Z2, Z2
+	VMOVUPS     (CX)(AX*4), Z3
+	VFMADD231PS Z0, Z2, Z3
+	VMOVUPS     Z3, (CX)(AX*4)
+	VMOVUPS     64(BX)(AX*4), Z2
+	VMOVUPS     64(DX)(AX*4), Z3
+	VMULPS      Z2, Z2, Z4
+	VADDPS      Z4, Z3, Z3
+	VMOVUPS     Z3, 64(DX)(AX*4)
+	VSQRTPS     Z3, Z3
+	VADDPS      Z1, Z3, Z3
+	VDIVPS      Z3, Z2, Z2
+	VMOVUPS     64(CX)(AX*4), Z3
+	VFMADD231PS Z0, Z2, Z3
+	VMOVUPS     Z3, 64(CX)(AX*4)
+	ADDQ        $0x00000020, AX
+	SUBQ        $0x00000020, SI
+	JGE         loop16
+
+tail16:
+	ADDQ $0x00000020, SI
+	JE   end16
+
+one16:
+	MOVL        $0xffffffff, DI
+	BZHIL       SI, DI, DI
+	KMOVW       DI, K1
+	VMOVUPS.Z   (BX)(AX*4), K1, Z2
+	VMOVUPS.Z   (DX)(AX*4), K1, Z3
+	VMULPS      Z2, Z2, Z4
+	VADDPS      Z4, Z3, Z3
+	VMOVUPS     Z3, K1, (DX)(AX*4)
+	VSQRTPS     Z3, Z3
+	VADDPS      Z1, Z3, Z3
+	VDIVPS      Z3, Z2, Z2
+	VMOVUPS.Z   (CX)(AX*4), K1, Z3
+	VFMADD231PS Z0, Z2, Z3
+	VMOVUPS     Z3, K1, (CX)(AX*4)
+	ADDQ        $0x10, AX
+	SUBQ        $0x10, SI
 	JGT         one16
 
 end16:

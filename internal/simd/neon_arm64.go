@@ -119,7 +119,10 @@ func sgdVec(level uint8, param *float32, buf *float32, grad *float32, n int, lr 
 func nesterovVec(level uint8, param *float32, buf *float32, grad *float32, n int, lr float32, momentum float32, fresh float32, decay float32)
 
 //go:noescape
-func adamVec(wide bool, param *float32, m *float32, v *float32, grad *float32, n int, beta1 float32, fresh1 float32, beta2 float32, fresh2 float32, step float32, rootBias2 float32, eps float32, decay float32, l2 float32)
+func adamVec(level uint8, param *float32, m *float32, v *float32, grad *float32, n int, beta1 float32, fresh1 float32, beta2 float32, fresh2 float32, step float32, rootBias2 float32, eps float32, decay float32, l2 float32)
+
+//go:noescape
+func adagradVec(level uint8, param *float32, sum *float32, grad *float32, n int, step float32, eps float32)
 
 //go:noescape
 func fromF16Vec(wide bool, dst *float32, src *uint16, n int)

@@ -5879,7 +5879,7 @@ moved5:
 end:
 	RET
 
-// func adamVec(wide bool, param *float32, m *float32, v *float32, grad *float32, n int, beta1 float32, fresh1 float32, beta2 float32, fresh2 float32, step float32, rootBias2 float32, eps float32, decay float32, l2 float32)
+// func adamVec(level uint8, param *float32, m *float32, v *float32, grad *float32, n int, beta1 float32, fresh1 float32, beta2 float32, fresh2 float32, step float32, rootBias2 float32, eps float32, decay float32, l2 float32)
 TEXT ·adamVec(SB), NOSPLIT, $0-84
 	MOVD  param+8(FP), R1
 	MOVD  m+16(FP), R2
@@ -6037,6 +6037,145 @@ single7:
 	FMOVS F0, (R1)
 
 moved7:
+end:
+	RET
+
+// func adagradVec(level uint8, param *float32, sum *float32, grad *float32, n int, step float32, eps float32)
+TEXT ·adagradVec(SB), NOSPLIT, $0-48
+	MOVD  param+8(FP), R1
+	MOVD  sum+16(FP), R2
+	MOVD  grad+24(FP), R3
+	MOVD  n+32(FP), R6
+	FMOVS step+40(FP), F0
+	VDUP  V0.S[0], V0.S4
+	FMOVS eps+44(FP), F1
+	VDUP  V1.S[0], V1.S4
+	MOVD  $numbers<>+0(SB), R0
+	SUBS  $0x0000000000000008, R6
+	BLT   tail
+
+loop:
+	FMOVQ (R3), F2
+	FMOVQ (R2), F3
+	WORD  $0x6e22dc44 // fmul v4.4s, v2.4s, v2.4s
+	WORD  $0x4e24d463 // fadd v3.4s, v3.4s, v4.4s
+	FMOVQ F3, (R2)
+	WORD  $0x6ea1f863 // fsqrt v3.4s, v3.4s
+	WORD  $0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD  $0x6e23fc42 // fdiv v2.4s, v2.4s, v3.4s
+	FMOVQ (R1), F3
+	VFMLA V0.S4, V2.S4, V3.S4
+	FMOVQ F3, (R1)
+	FMOVQ 16(R3), F2
+	FMOVQ 16(R2), F3
+	WORD  $0x6e22dc44 // fmul v4.4s, v2.4s, v2.4s
+	WORD  $0x4e24d463 // fadd v3.4s, v3.4s, v4.4s
+	FMOVQ F3, 16(R2)
+	WORD  $0x6ea1f863 // fsqrt v3.4s, v3.4s
+	WORD  $0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD  $0x6e23fc42 // fdiv v2.4s, v2.4s, v3.4s
+	FMOVQ 16(R1), F3
+	VFMLA V0.S4, V2.S4, V3.S4
+	FMOVQ F3, 16(R1)
+	ADD   $0x0000000000000020, R1
+	ADD   $0x0000000000000020, R2
+	ADD   $0x0000000000000020, R3
+	SUBS  $0x0000000000000008, R6
+	BGE   loop
+
+tail:
+	ADD  $0x0000000000000008, R6
+	SUBS $0x0000000000000004, R6
+	BLT  rest
+
+one:
+	FMOVQ (R3), F2
+	FMOVQ (R2), F3
+	WORD  $0x6e22dc44 // fmul v4.4s, v2.4s, v2.4s
+	WORD  $0x4e24d463 // fadd v3.4s, v3.4s, v4.4s
+	FMOVQ F3, (R2)
+	WORD  $0x6ea1f863 // fsqrt v3.4s, v3.4s
+	WORD  $0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD  $0x6e23fc42 // fdiv v2.4s, v2.4s, v3.4s
+	FMOVQ (R1), F3
+	VFMLA V0.S4, V2.S4, V3.S4
+	FMOVQ F3, (R1)
+	ADD   $0x0000000000000010, R1
+	ADD   $0x0000000000000010, R2
+	ADD   $0x0000000000000010, R3
+	SUBS  $0x0000000000000004, R6
+	BGE   one
+
+rest:
+	ADDS  $0x0000000000000004, R6
+	BEQ   end
+	CMP   $0x0000000000000002, R6
+	BLT   single1
+	FMOVD (R3), F2
+	BEQ   moved1
+	ADD   $0x0000000000000008, R3, R0
+	VLD1  (R0), V2.S[2]
+	B     moved1
+
+single1:
+	FMOVS (R3), F2
+
+moved1:
+	CMP   $0x0000000000000002, R6
+	BLT   single2
+	FMOVD (R2), F3
+	BEQ   moved2
+	ADD   $0x0000000000000008, R2, R0
+	VLD1  (R0), V3.S[2]
+	B     moved2
+
+single2:
+	FMOVS (R2), F3
+
+moved2:
+	WORD  $0x6e22dc44 // fmul v4.4s, v2.4s, v2.4s
+	WORD  $0x4e24d463 // fadd v3.4s, v3.4s, v4.4s
+	CMP   $0x0000000000000002, R6
+	BLT   single3
+	FMOVD F3, (R2)
+	BEQ   moved3
+	ADD   $0x0000000000000008, R2, R0
+	VST1  V3.S[2], (R0)
+	B     moved3
+
+single3:
+	FMOVS F3, (R2)
+
+moved3:
+	WORD  $0x6ea1f863 // fsqrt v3.4s, v3.4s
+	WORD  $0x4e21d461 // fadd v1.4s, v3.4s, v1.4s
+	WORD  $0x6e21fc41 // fdiv v1.4s, v2.4s, v1.4s
+	CMP   $0x0000000000000002, R6
+	BLT   single4
+	FMOVD (R1), F2
+	BEQ   moved4
+	ADD   $0x0000000000000008, R1, R0
+	VLD1  (R0), V2.S[2]
+	B     moved4
+
+single4:
+	FMOVS (R1), F2
+
+moved4:
+	VMOV  V2.B16, V2.B16
+	VFMLA V0.S4, V1.S4, V2.S4
+	CMP   $0x0000000000000002, R6
+	BLT   single5
+	FMOVD F2, (R1)
+	BEQ   moved5
+	ADD   $0x0000000000000008, R1, R0
+	VST1  V2.S[2], (R0)
+	B     moved5
+
+single5:
+	FMOVS F2, (R1)
+
+moved5:
 end:
 	RET
 

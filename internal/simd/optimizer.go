@@ -66,14 +66,20 @@ type Adam struct {
 //	param[i] = Decay·param[i] - StepSize·m[i] / (√v[i]/RootBias2 + Eps)
 func AdamStep(param, m, v, grad []float32, o Adam) {
 	same("AdamStep", len(param), len(m), len(v), len(grad))
-	ordinary.adam(param, m, v, grad, o)
+	noPrefetch.adam(param, m, v, grad, o)
+}
+
+// AdamRow is AdamStep in the mode of Apart.
+func (mode Mode) AdamRow(param, m, v, grad []float32, o Adam) {
+	same("AdamRow", len(param), len(m), len(v), len(grad))
+	mode.adam(param, m, v, grad, o)
 }
 
 func (mode Mode) adam(param, m, v, grad []float32, o Adam) {
 	beta1, fresh1, beta2, fresh2 := float32(o.Beta1), float32(1-o.Beta1), float32(o.Beta2), float32(1-o.Beta2)
 	if mode.has(adamKernel) {
 		for i := 0; i < len(param); i += chunk {
-			adamVec(mode.wide(), &param[i], &m[i], &v[i], &grad[i], min(chunk, len(param)-i), beta1, fresh1, beta2, fresh2, o.StepSize, o.RootBias2,
+			adamVec(mode.code(), &param[i], &m[i], &v[i], &grad[i], min(chunk, len(param)-i), beta1, fresh1, beta2, fresh2, o.StepSize, o.RootBias2,
 				o.Eps, o.Decay, o.L2)
 		}
 		return
@@ -84,5 +90,29 @@ func (mode Mode) adam(param, m, v, grad []float32, o Adam) {
 		m[i] = FMA(m[i], beta1, float32(g*fresh1))
 		v[i] = FMA(v[i], beta2, float32(float32(g*fresh2)*g))
 		param[i] = float32(p*o.Decay) - float32(m[i]*o.StepSize)/(sqrt(v[i])/o.RootBias2+o.Eps)
+	}
+}
+
+// Adagrad are the constants of one step of Adagrad.
+type Adagrad struct {
+	Step float32 // the rate, negated
+	Eps  float32
+}
+
+// AdagradRow does, for every i, in the mode of Apart,
+//
+//	sum[i] += grad[i]²
+//	param[i] += Step · grad[i]/(√sum[i] + Eps)
+func (m Mode) AdagradRow(param, sum, grad []float32, o Adagrad) {
+	same("AdagradRow", len(param), len(sum), len(grad))
+	if m.has(adagradKernel) {
+		for i := 0; i < len(param); i += chunk {
+			adagradVec(m.code(), &param[i], &sum[i], &grad[i], min(chunk, len(param)-i), o.Step, o.Eps)
+		}
+		return
+	}
+	for i, g := range grad {
+		sum[i] += float32(g * g) // rounded, as everywhere
+		param[i] = FMA(g/(sqrt(sum[i])+o.Eps), o.Step, param[i])
 	}
 }

@@ -3,6 +3,7 @@ package simd
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/gorun-spmd/gorun/internal/dtype"
@@ -53,6 +54,31 @@ func TestAdamStep(t *testing.T) {
 					if !near(float64(p[i]), want, 2e-6*(1+math.Abs(want))) || !near(float64(m[i]), wantM, 1e-6) || !near(float64(v[i]), wantV, tolV) {
 						t.Fatalf("%v %+v: element %d of %d: %v %v %v, want %v %v %v", l, o, i, n, p[i], m[i], v[i], want, wantM, wantV)
 					}
+				}
+			}
+		}
+	}
+}
+
+// TestAdagradRow: the bits are those of the operators that it stands for.
+func TestAdagradRow(t *testing.T) {
+	for _, m := range modes() {
+		r := rand.New(rand.NewPCG(15, uint64(m.code())))
+		for _, n := range lengths() {
+			p, s, g := normals(r, n, 1), normals(r, n, 1), normals(r, n, 1)
+			m.abs(s, s)
+			const step, eps = -0.1, 1e-3
+			wantP, wantS, square, root := slices.Clone(p), slices.Clone(s), make([]float32, n), make([]float32, n)
+			m.Mul(square, g, g)
+			m.addTo(wantS, square)
+			m.sqrt(root, wantS)
+			m.AddScalar(root, root, eps)
+			m.Div(root, g, root)
+			m.axpy(wantP, root, step)
+			m.AdagradRow(p, s, g, Adagrad{step, eps})
+			for i := range p {
+				if !sameBits(p[i], wantP[i]) || !sameBits(s[i], wantS[i]) {
+					t.Fatalf("%v: element %d of %d: %v, %v, want %v, %v", m, i, n, p[i], s[i], wantP[i], wantS[i])
 				}
 			}
 		}

@@ -9,3 +9,13 @@ func Prefetch(p unsafe.Pointer, n int) {
 		prefetchLines((*byte)(p), n)
 	}
 }
+
+// PrefetchRow prefetches row r of a table with rows of n elements.
+func PrefetchRow[T Elem](table []T, r, n int) {
+	if n > 0 {
+		Prefetch(unsafe.Pointer(&table[r*n]), min(n*int(unsafe.Sizeof(table[0])), longestRow))
+	}
+}
+
+// longestRow is how much of a row PrefetchRow prefetches: the processor does so with what follows.
+const longestRow = 4 << 10

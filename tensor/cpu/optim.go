@@ -80,11 +80,13 @@ func adam[T float](param, m, v, grad []T, s kernel.AdamStep) {
 
 // adamRows is Adam on the rows that Index names.
 func (c *own) adamRows(a *kernel.Adam) {
-	dim, k := a.Cols, adamOf(a.Step)
-	for i, r := range sliceOf[int64](a.Index, a.Rows) {
+	dim, k, mode := a.Cols, adamOf(a.Step), simd.Apart()
+	index, rowBytes := sliceOf[int64](a.Index, a.Rows), a.Cols*a.DType.Size()
+	for i, r := range index {
+		prefetchRows(index, i, rowBytes, a.Param, a.M, a.V)
 		from := int(r) * dim
 		if a.DType == dtype.Float32 {
-			simd.AdamStep(unsafe.Slice(at[float32](a.Param, from), dim), unsafe.Slice(at[float32](a.M, from), dim),
+			mode.AdamRow(unsafe.Slice(at[float32](a.Param, from), dim), unsafe.Slice(at[float32](a.M, from), dim),
 				unsafe.Slice(at[float32](a.V, from), dim), unsafe.Slice(at[float32](a.Grad, i*dim), dim), k)
 		} else {
 			adam(unsafe.Slice(at[float64](a.Param, from), dim), unsafe.Slice(at[float64](a.M, from), dim),
@@ -95,8 +97,11 @@ func (c *own) adamRows(a *kernel.Adam) {
 
 // AdagradRows does one step of row-wise Adagrad.
 func (c *own) AdagradRows(a kernel.Adagrad) {
-	dim := a.Cols
-	for i, r := range sliceOf[int64](a.Index, a.Rows) {
+	dim, mode := a.Cols, simd.Apart()
+	index, rowBytes := sliceOf[int64](a.Index, a.Rows), a.Cols*a.DType.Size()
+	for i, r := range index {
+		prefetchRows(index, i, rowBytes, a.Table)
+		prefetchRows(index, i, a.DType.Size(), a.State)
 		from := int(r) * dim
 		if a.DType == dtype.Float32 {
 			g, s := unsafe.Slice(at[float32](a.Grad, i*dim), dim), at[float32](a.State, int(r))
@@ -104,7 +109,7 @@ func (c *own) AdagradRows(a kernel.Adagrad) {
 				*s += float32(simd.SumSquares(g) / float64(dim))
 			}
 			if *s > 0 {
-				simd.Axpy(unsafe.Slice(at[float32](a.Table, from), dim), float32(-a.LR/(math.Sqrt(float64(*s))+a.Eps)), g)
+				simd.AxpyRow(mode, unsafe.Slice(at[float32](a.Table, from), dim), float32(-a.LR/(math.Sqrt(float64(*s))+a.Eps)), g)
 			}
 		} else {
 			adagradRow(unsafe.Slice(at[float64](a.Table, from), dim), unsafe.Slice(at[float64](a.Grad, i*dim), dim), at[float64](a.State, int(r)), a)

@@ -55,6 +55,17 @@ const prefetchBytes = 4 << 10
 // aheadOf returns how many rows prefetchBytes are.
 func aheadOf(rowBytes int) int { return max(1, prefetchBytes/max(rowBytes, 1)) }
 
+// prefetchRows prefetches the rows of tables that come a little after row index[i].
+func prefetchRows(index []int64, i, rowBytes int, tables ...unsafe.Pointer) {
+	i += aheadOf(len(tables) * rowBytes)
+	if i >= len(index) {
+		return
+	}
+	for _, t := range tables {
+		simd.Prefetch(unsafe.Add(t, int(index[i])*rowBytes), min(rowBytes, prefetchBytes))
+	}
+}
+
 // Unique fills d for the ids in [lo, lo+size). It returns u, the number of distinct ids, m,
 // the number of ids, and most, an upper bound for how often one id occurs.
 func (c *own) Unique(ids kernel.Index, lo, size int, d kernel.Distinct) (u, m, most int) {
@@ -167,8 +178,11 @@ func (c *own) AddRows(dt dtype.DType, table, values unsafe.Pointer, index kernel
 }
 
 func addRows[T float](table, values *T, index []int64, dim int, scale T) {
+	mode, rowBytes := simd.Apart(), dim*int(unsafe.Sizeof(scale))
 	for i, r := range index {
-		simd.Axpy(unsafe.Slice(at[T](unsafe.Pointer(table), int(r)*dim), dim), scale, unsafe.Slice(at[T](unsafe.Pointer(values), i*dim), dim))
+		prefetchRows(index, i, rowBytes, unsafe.Pointer(table))
+		row, value := at[T](unsafe.Pointer(table), int(r)*dim), at[T](unsafe.Pointer(values), i*dim)
+		simd.AxpyRow(mode, unsafe.Slice(row, dim), scale, unsafe.Slice(value, dim))
 	}
 }
 

@@ -115,7 +115,7 @@ var mapKernels = []kernel{
 		x.store("param", x.fnma(x.fma(buf, x.s("momentum"), g), x.s("lr"), p))
 	}},
 	{name: "adamVec", slices: "param m v grad", scalars: "beta1 fresh1 beta2 fresh2 step rootBias2 eps decay l2", unroll: 1,
-		body: func(x *vec) {
+		noPrefetch: true, body: func(x *vec) {
 			p := x.load("param")
 			g := x.fma(p, x.s("l2"), x.load("grad"))
 			m := x.fma(x.load("m"), x.s("beta1"), x.mul(g, x.s("fresh1")))
@@ -125,6 +125,12 @@ var mapKernels = []kernel{
 			d := x.add(x.div(x.sqrt(v), x.s("rootBias2")), x.s("eps"))
 			x.store("param", x.sub(x.mul(p, x.s("decay")), x.div(x.mul(m, x.s("step")), d)))
 		}},
+	{name: "adagradVec", slices: "param sum grad", scalars: "step eps", unroll: 2, noPrefetch: true, body: func(x *vec) {
+		g := x.load("grad")
+		s := x.add(x.load("sum"), x.mul(g, g))
+		x.store("sum", s)
+		x.store("param", x.fma(x.div(g, x.add(x.sqrt(s), x.s("eps"))), x.s("step"), x.load("param")))
+	}},
 
 	{name: "fromF16Vec", slices: "dst src:uint16", unroll: 4, whole: true, body: func(x *vec) {
 		x.store("dst", x.loadF16("src"))
