@@ -48,6 +48,19 @@ func (l *indexList) at(i int) int {
 // IndexSelect computes dst[o, j, i] = x[o, index[j], i] for x [outer, n, inner]
 // and dst [outer, count, inner].
 func (c *own) IndexSelect(elemBytes int, dst, x unsafe.Pointer, index kernel.Index, a kernel.Axis) {
+	if a.Inner == 1 && index.N > 0 { // a copy takes ten times as long
+		switch elemBytes {
+		case 1:
+			selectElements[uint8](dst, x, index, a)
+		case 2:
+			selectElements[uint16](dst, x, index, a)
+		case 4:
+			selectElements[uint32](dst, x, index, a)
+		case 8:
+			selectElements[uint64](dst, x, index, a)
+		}
+		return
+	}
 	list, row := indices(index), a.Inner*elemBytes
 	d, s := sliceOf[byte](dst, a.Outer*index.N*row), sliceOf[byte](x, a.Outer*a.N*row)
 	for o := range a.Outer {
@@ -58,20 +71,53 @@ func (c *own) IndexSelect(elemBytes int, dst, x unsafe.Pointer, index kernel.Ind
 	}
 }
 
+// selectElements is IndexSelect for single elements.
+func selectElements[T any](dst, x unsafe.Pointer, index kernel.Index, a kernel.Axis) {
+	d, s := sliceOf[T](dst, a.Outer*index.N), sliceOf[T](x, a.Outer*a.N)
+	if list := indices(index); list.narrow != nil {
+		selectColumns(d, s, list.narrow, a.N)
+	} else {
+		selectColumns(d, s, list.wide, a.N)
+	}
+}
+
+func selectColumns[T any, I int32 | int64](dst, x []T, index []I, n int) {
+	for ; len(dst) > 0; dst, x = dst[len(index):], x[n:] {
+		to, from := dst[:len(index)], x[:n]
+		for j, k := range index {
+			to[j] = from[k]
+		}
+	}
+}
+
 // IndexAdd computes dst[o, index[j], i] += src[o, j, i] in the order of j.
 func (c *own) IndexAdd(dt dtype.DType, dst, src unsafe.Pointer, index kernel.Index, a kernel.Axis) {
 	types[dt].indexAdd(dst, src, index, a)
 }
 
+func addColumns[T number, I int32 | int64](dst, src []T, index []I, n int) {
+	for ; len(src) > 0; dst, src = dst[n:], src[len(index):] {
+		to, from := dst[:n], src[:len(index)]
+		for j, k := range index {
+			to[k] += from[j]
+		}
+	}
+}
+
 func indexAdd[T number](dst, src []T, index kernel.Index, a kernel.Axis) {
 	list := indices(index)
+	switch { // a call takes ten times as long as an element
+	case a.Inner != 1:
+	case list.narrow != nil:
+		addColumns(dst, src, list.narrow, a.N)
+		return
+	case list.wide != nil:
+		addColumns(dst, src, list.wide, a.N)
+		return
+	}
 	for o := range a.Outer {
 		for j := range index.N {
 			to := (o*a.N + list.at(j)) * a.Inner
-			if a.Inner == 1 { // a call takes ten times as long
-				dst[to] += src[o*index.N+j]
-				continue
-			}
 			simd.AddTo(dst[to:to+a.Inner], src[(o*index.N+j)*a.Inner:][:a.Inner])
 		}
 	}
