@@ -201,7 +201,8 @@ func made(gorun, np, path, trace string, args []string) (calls, bytes int, err e
 	return calls, bytes, nil
 }
 
-// measured returns how long each step takes but the first few, which also touch memory for the first time.
+// measured returns how long each step takes but the first few, which also touch memory for the first time, and the
+// last, beside which no next batch is made.
 func measured(gorun, np, path, metrics string, args []string) (steps []float64, err error) {
 	cmd := exec.Command(gorun, append(append([]string{"-np", np, path}, args...), "-metrics", metrics)...)
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -225,8 +226,8 @@ func measured(gorun, np, path, metrics string, args []string) (steps []float64, 
 		}
 		before = s.Seconds
 	}
-	if len(steps) == 0 {
-		return nil, fmt.Errorf("%s has no steps", metrics)
+	if len(steps) < 2 {
+		return nil, fmt.Errorf("%s has too few steps", metrics)
 	}
-	return steps, os.Remove(metrics)
+	return steps[:len(steps)-1], os.Remove(metrics)
 }
