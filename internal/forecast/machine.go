@@ -108,7 +108,7 @@ func (m *Machine) For(ranks int) *Machine {
 // Kernel returns the seconds of a call of a kernel: by the roofline model (S. Williams, A. Waterman,
 // D. Patterson, Roofline: an insightful visual performance model, Communications of the ACM 52(4),
 // 2009), with a measured curve instead of each of its lines, as small calls and small caches count, and what rows
-// take that lie here and there.
+// take that lie here and there. Of a matrix product, rows are the matrices.
 func (m *Machine) Kernel(name, dtype string, flops, bytes, rows int) float64 {
 	times := 1.0
 	switch name {
@@ -123,9 +123,22 @@ func (m *Machine) Kernel(name, dtype string, flops, bytes, rows int) float64 {
 		if !ok {
 			points = m.Products["float32"]
 		}
-		return max(times*secondsOf(points, float64(flops)), secondsOf(m.Memory, float64(bytes)))
+		seconds := secondsOf(points, float64(flops))
+		if rows > 1 { // small matrices take longer than one large product of as many operations
+			seconds = max(seconds, float64(rows)*secondsOf(points, float64(flops)/float64(rows))/m.threads(flops))
+		}
+		return max(times*seconds, secondsOf(m.Memory, float64(bytes)))
 	}
 	return max(secondsOf(m.Memory, float64(bytes)), secondsOf(m.Functions, float64(flops))) + float64(rows)*m.Rows[name]
+}
+
+// threads returns how many goroutines share the small matrices of a product, as in package gemm.
+func (m *Machine) threads(flops int) float64 {
+	const work = 2 << 24 // operations that are worth a goroutine
+	if flops < 2*work {
+		return 1
+	}
+	return min(float64(flops/work), max(1, float64(m.Cores)/float64(m.Ranks)))
 }
 
 // secondsOf looks a time up: between two points on a line, above the last at its rate, below the

@@ -9,7 +9,8 @@ func near(a, b float64) bool { return math.Abs(a-b) <= 1e-9*max(math.Abs(a), mat
 
 // Times are looked up on lines between points; a machine of twice the ranks is half as fast.
 func TestMachine(t *testing.T) {
-	m := &Machine{Cores: 2, Ranks: 2, Products: map[string][]Point{"float32": {{1e9, 0.1}}}, Memory: []Point{{100, 1e-6}, {1100, 2e-6}},
+	m := &Machine{Cores: 2, Ranks: 2, Products: map[string][]Point{"float32": {{1e9, 0.1}}, "float64": {{1e6, 2e-4}, {1e9, 0.1}}},
+		Memory:    []Point{{100, 1e-6}, {1100, 2e-6}},
 		Functions: []Point{{1e9, 1}}, Operator: 1e-6, Host: Link{1e-6, 1e9},
 		Rows: map[string]float64{"TakeRows": 1e-7}, Attention: 3}
 	if err := m.Check(); err != nil {
@@ -22,7 +23,8 @@ func TestMachine(t *testing.T) {
 		want         float64
 	}{
 		{"MatMul", "float32", 2e9, 600, 0, 0.2},
-		{"MatMul", "bfloat16", 5e8, 0, 0, 0.05}, // as float32
+		{"MatMul", "bfloat16", 5e8, 0, 0, 0.05},    // as float32
+		{"MatMul", "float64", 4e6, 0, 4, 4 * 2e-4}, // four small ones
 		{"Add", "", 0, 600, 0, 1.5e-6},
 		{"Add", "", 0, 1, 0, 1e-6},
 		{"Add", "", 0, 11000, 0, 2e-5},

@@ -35,13 +35,13 @@ func (d *Device) attends(name string, a kernel.Attention, withD, withE int) {
 		pairs /= 2
 	}
 	tensors := a.Heads * (a.T*(a.D+a.E) + a.S*(a.D+a.E)) * a.DType.Size()
-	d.product(name, a.DType, pairs*(2*withD*a.D+2*withE*a.E+function), (withD+withE)/2*tensors)
+	d.product(name, a.DType, pairs*(2*withD*a.D+2*withE*a.E+function), (withD+withE)/2*tensors, 1)
 }
 
 // MatMul counts the products of all matrices of l.
 func (d *Device) MatMul(dt dtype.DType, g kernel.Gemm, _, _, _ unsafe.Pointer, l kernel.Loop) {
 	n := l.Numel()
-	d.product("MatMul", dt, 2*n*g.M*g.N*g.K, n*(g.M*g.K+g.K*g.N+g.M*g.N)*dt.Size())
+	d.product("MatMul", dt, 2*n*g.M*g.N*g.K, n*(g.M*g.K+g.K*g.N+g.M*g.N)*dt.Size(), n)
 }
 
 // Softmax counts.

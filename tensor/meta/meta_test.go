@@ -156,12 +156,12 @@ func TestWipe(t *testing.T) {
 	}
 }
 
-// Products count two operations for each term.
+// Products count two operations for each term, and their matrices.
 func TestWorkIsCounted(t *testing.T) {
 	d := New(Config{})
 	a, b := tensor.New(d, tensor.Float32, 5, 3, 4), tensor.New(d, tensor.Float32, 5, 4, 7)
 	tensor.MatMul(a, b, false, false)
-	want := map[Work]int{{"MatMul", tensor.Float32, 2 * 5 * 3 * 7 * 4, 4 * 5 * (3*4 + 4*7 + 3*7), 0}: 1}
+	want := map[Work]int{{"MatMul", tensor.Float32, 2 * 5 * 3 * 7 * 4, 4 * 5 * (3*4 + 4*7 + 3*7), 5}: 1}
 	if got := d.TakeWork(); !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}

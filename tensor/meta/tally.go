@@ -13,15 +13,15 @@ type Work struct {
 	DType  dtype.DType // of a matrix product's elements, else 0
 	FLOPs  int         // additions and multiplications, 8 for each other function
 	Bytes  int         // read and written
-	Rows   int         // that are found by an index
+	Rows   int         // that are found by an index; of a matrix product, the matrices
 }
 
 // count adds a call of a kernel.
 func (d *Device) count(kernel string, flops, bytes int) { d.add(Work{kernel, 0, flops, bytes, 0}) }
 
-// product adds a call of a kernel of matrix products.
-func (d *Device) product(kernel string, dt dtype.DType, flops, bytes int) {
-	d.add(Work{kernel, dt, flops, bytes, 0})
+// product adds a call of a kernel of matrix products, of so many matrices each.
+func (d *Device) product(kernel string, dt dtype.DType, flops, bytes, matrices int) {
+	d.add(Work{kernel, dt, flops, bytes, matrices})
 }
 
 // byRow adds a call of a kernel that finds rows by an index.
