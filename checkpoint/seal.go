@@ -11,9 +11,9 @@ import (
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
-// A Seal finds what has changed, since it was made, of the elements that this rank holds of some tensors, also of those that no other
-// rank holds. It keeps two sums of the bits e of the n elements of a part, Σ e[i] and Σ (n-i)·e[i] modulo the prime 2^61-1: if one
-// element has changed, by d, they have by d and (n-i)·d, which tells i.
+// A Seal finds which of the elements that this rank holds of some tensors have changed since it was made, also of those that
+// no other rank holds. Of the bits e of the n elements of a part it keeps two sums, Σ e[i] and Σ (n-i)·e[i], modulo the prime
+// 2^61-1. If one element changes by d, the sums change by d and by (n-i)·d; their quotient gives i.
 type Seal struct {
 	tensors []namedTensor // in the order of their names
 	parts   []sealedPart
