@@ -135,7 +135,7 @@ func (r *Rank) scanShares(ctx context.Context, call *comm.Call, lo, hi int) erro
 			dsts[q] = r.sends[q].Ptr
 		}
 	}
-	call.FoldPrefixes(dsts, r.srcs, mine.Bytes()/call.Unit())
+	r.prefixes.Fold(call, dsts, r.srcs, mine.Bytes()/call.Unit())
 	if call.Folds(r.me, n) > 0 {
 		call.Share(r.recvs, call.Dst.Slice(lo, hi))
 	}

@@ -53,6 +53,7 @@ type Rank struct {
 	sends, recvs   []comm.Buffer
 	store          []uint64
 	srcs           []unsafe.Pointer
+	prefixes       comm.Prefixes
 	dsts           [2]unsafe.Pointer
 	notes          []note
 	noted          int // how many of them are of this call

@@ -287,7 +287,7 @@ func (r *Rank) reduceShared(call *comm.Call, seq uint64, p *schedule, w window) 
 		}
 	}
 	if prefixes {
-		call.FoldPrefixes(dsts, r.srcs, hi-lo)
+		r.prefixes.Fold(call, dsts, r.srcs, hi-lo)
 	} else {
 		call.Fold(dsts, r.srcs, hi-lo)
 	}

@@ -54,6 +54,7 @@ type Rank struct {
 
 	// The call in progress, by rank.
 	srcs, dsts []unsafe.Pointer
+	prefixes   comm.Prefixes
 	summary    []uint64    // of the ranks' slots, read once
 	locations  []location  // of the ranks' data
 	parts      []comm.Part // of the ranks' sources

@@ -66,6 +66,7 @@ type Rank struct {
 	sends, recvs []comm.Buffer
 	store        []uint64
 	srcs         []unsafe.Pointer
+	prefixes     comm.Prefixes
 }
 
 // New returns the world of a binding. name is the package that errors name.

@@ -118,7 +118,7 @@ func (r *Rank) reduce(call *comm.Call) error {
 	switch elements := mine.Bytes() / call.Unit(); {
 	case elements == 0:
 	case results > 1:
-		call.FoldPrefixes(dsts, r.srcs, elements)
+		r.prefixes.Fold(call, dsts, r.srcs, elements)
 	default:
 		call.Fold(dsts, r.srcs, elements)
 	}
