@@ -52,26 +52,31 @@ var best = detect()
 // Best returns the highest level of this processor for all but products of bfloat16.
 func Best() Level { return best }
 
-// BestBF16 returns the highest level of this processor for products of bfloat16. Tiles are kilobytes of registers,
+// BestBF16 returns the fastest level of this processor for products of bfloat16. Tiles are kilobytes of registers,
 // which a process has to ask for, and which make the frames of its signals larger: BestBF16 asks for them, so only what
 // multiplies bfloat16 calls it.
-func BestBF16() Level { return withTiles(hasTiles(), allowTiles) }
+func BestBF16() Level { return fastestBF16(hasTiles(), allowTiles, pairsSlow()) }
 
-// withTiles returns AMX on a processor that has tiles and whose system allows them, else the best level without.
-func withTiles(has bool, allow func() bool) Level {
-	if has && allow() {
+// fastestBF16 returns AMX on a processor that has tiles and whose system allows them. Without them it returns the best
+// level, but AVX512 if products of pairs are slow: those of float32 are faster then.
+func fastestBF16(tiles bool, allow func() bool, slow bool) Level {
+	switch {
+	case tiles && allow():
 		return AMX
+	case slow:
+		return min(best, AVX512)
+	default:
+		return best
 	}
-	return best
 }
 
-// Levels returns the levels of this processor, from Scalar to BestBF16.
+// Levels returns the levels of this processor, from Scalar to the highest.
 func Levels() []Level {
 	list := []Level{Scalar}
 	if best == NEON {
 		return append(list, NEON)
 	}
-	most := BestBF16()
+	most := max(best, BestBF16())
 	for l := AVX2; l <= most; l++ {
 		list = append(list, l)
 	}

@@ -5,4 +5,6 @@ func detect() Level { return NEON }
 
 func hasTiles() bool { return false }
 
+func pairsSlow() bool { return false }
+
 func prefetchSlows() bool { return false }

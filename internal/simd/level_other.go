@@ -9,4 +9,6 @@ func detect() Level { return Scalar }
 
 func hasTiles() bool { return false }
 
+func pairsSlow() bool { return false }
+
 func prefetchSlows() bool { return false }

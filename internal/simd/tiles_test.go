@@ -14,12 +14,18 @@ func TestTilesAreAskedFor(t *testing.T) {
 		return func() bool { asked++; return answer }
 	}
 	for _, c := range []struct {
-		has, allowed bool
-		want         Level
-		asked        int
-	}{{false, true, best, 0}, {true, false, best, 1}, {true, true, AMX, 1}} {
+		has, allowed, slow bool
+		want               Level
+		asked              int
+	}{
+		{false, true, false, best, 0},
+		{false, true, true, min(best, AVX512), 0},
+		{true, false, false, best, 1},
+		{true, false, true, min(best, AVX512), 1},
+		{true, true, true, AMX, 1},
+	} {
 		asked = 0
-		if got := withTiles(c.has, allow(c.allowed)); got != c.want || asked != c.asked {
+		if got := fastestBF16(c.has, allow(c.allowed), c.slow); got != c.want || asked != c.asked {
 			t.Errorf("%+v: %v, asked %d times", c, got, asked)
 		}
 	}
