@@ -22,12 +22,15 @@ const (
 // read it.
 const smallOperand = 1 << 15
 
-// A workspace holds the packed blocks of one product, and rows of a bfloat16 operand
-// widened before they are packed. A pair of bfloat16 takes the place of a float32.
+// mostCols is the most columns that a tile has of float32.
+const mostCols = 32
+
+// A workspace holds the packed blocks of one product, and room for a panel in pairs of bfloat16 and a row more.
+// A pair of bfloat16 takes the place of a float32.
 type workspace[T Float] struct {
 	a    [blockM * blockK]T
 	b    [blockN * blockK]T
-	wide [wideRows * blockN]T
+	room [(blockK/2 + 1) * mostCols]T
 }
 
 // Workspaces are pooled: they hold nothing between calls.
@@ -103,7 +106,7 @@ func blockedTo[T Float](kn *kernel, m, n, k int, alpha T, a, b matrix[T], beta T
 					ap = packA(kn, ws, 0, ap.matrix, mb, kb)
 				}
 				if kn.tiles != nil {
-					onTiles(kn, mb, nb, steps, alpha, ap, bp, beta, c[i*ldc+j:], ldc, ws.wide[:])
+					onTiles(kn, mb, nb, steps, alpha, ap, bp, beta, c[i*ldc+j:], ldc, ws.room[:])
 					continue
 				}
 				macro(kn, mb, nb, steps, alpha, ap, bp, beta, c[i*ldc+j:], ldc, t, i, j)
@@ -122,17 +125,17 @@ type panels[T Float] struct {
 
 // packB writes b [k, n] to ws.b in panels [k, kn.cols].
 func packB[T Float](kn *kernel, ws *workspace[T], b matrix[T], k, n int) panels[T] {
-	pack(kn, ws.b[:], b, k, n, kn.cols, ws.wide[:])
+	pack(kn, ws.b[:], b, k, n, kn.cols, ws.room[:])
 	return panels[T]{matrix[T]{ws.b[:], nil, kn.cols, 1}, kn.steps(k) * kn.cols}
 }
 
 // packA writes a [m, k] to ws.a, from element at on, in panels [k, kn.rows], or in strips for tiles.
 func packA[T Float](kn *kernel, ws *workspace[T], at int, a matrix[T], m, k int) panels[T] {
 	if kn.tiles != nil {
-		packStrips(kn, ws.a[at:], a, m, k, ws.wide[:])
+		packStrips(kn, ws.a[at:], a, m, k, ws.room[:])
 		return packedA(kn, ws.a[at:], kn.steps(k))
 	}
-	pack(kn, ws.a[at:], a.transposed(), k, m, kn.rows, ws.wide[:])
+	pack(kn, ws.a[at:], a.transposed(), k, m, kn.rows, ws.room[:])
 	return packedA(kn, ws.a[at:], kn.steps(k))
 }
 

@@ -7,17 +7,18 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/gorun-spmd/gorun/internal/dtype"
 	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
 // TestFewRowsHaveTheBitsOfBlocks compares few with blocked for every number of rows, and
-// for columns and sums that end within a vector and within a block.
+// for columns and sums that end within a vector and within a block, of float32 and of bfloat16.
 func TestFewRowsHaveTheBitsOfBlocks(t *testing.T) {
 	if simd.Best() == simd.Scalar {
 		t.Skip("few rows are done apart with AVX2 only")
 	}
 	r := rand.New(rand.NewPCG(12, 12))
-	done := 0
+	done, halves := 0, 0
 	for _, level := range levels()[1:] {
 		kn := kernelFor(level, 4)
 		for m := 1; m <= fewRows+1; m++ {
@@ -30,6 +31,13 @@ func TestFewRowsHaveTheBitsOfBlocks(t *testing.T) {
 					}
 					got, want := append([]float32(nil), p.c...), append([]float32(nil), p.c...)
 					a, b := operand(false, p.a, p.lda), operand(true, p.b, p.ldb)
+					if r.IntN(2) == 0 {
+						x, w := make([]dtype.BF16, len(p.a)), make([]dtype.BF16, len(p.b))
+						simd.ToBF16(x, p.a)
+						simd.ToBF16(w, p.b)
+						a, b = half(false, x, p.lda), half(true, w, p.ldb)
+						halves++
+					}
 					blocked(kn, m, n, k, alpha, a, b, beta, want, p.ldc)
 					if few(kn, m, n, k, alpha, a, b, beta, got, p.ldc) != (m <= fewRows && n >= fewCols) {
 						t.Fatalf("%v: few rows and %d columns at least: %v", p, fewCols, m <= fewRows && n >= fewCols)
@@ -46,7 +54,7 @@ func TestFewRowsHaveTheBitsOfBlocks(t *testing.T) {
 			}
 		}
 	}
-	if done == 0 {
+	if done == 0 || halves == 0 {
 		t.Fatal("no product was compared")
 	}
 }

@@ -7,34 +7,11 @@ import (
 	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
-// wideRows is how many rows of blockN elements are widened at a time: they and the panels
-// they are packed into stay in the first caches.
-const wideRows = 8
-
 // widen does dst[i] = src[i]; T is float32.
 func widen[T Float](dst []T, src []dtype.BF16) { simd.FromBF16(any(dst).([]float32), src) }
 
 // round does dst[i] = src[i], rounded; T is float32.
 func round[T Float](dst []dtype.BF16, src []T) { simd.ToBF16(dst, any(src).([]float32)) }
-
-// widened returns the first m rows and n columns of x, those of bfloat16 as float32 in
-// room. Either m is at most wideRows and n at most blockN, or n is at most 32, columns are
-// adjacent in memory and m is at most blockK.
-func (x matrix[T]) widened(room []T, m, n int) matrix[T] {
-	switch {
-	case x.half == nil:
-		return x
-	case x.col == 1:
-		for i := range m {
-			widen(room[i*n:][:n], x.half[i*x.row:][:n])
-		}
-		return matrix[T]{room, nil, n, 1}
-	}
-	for j := range n {
-		widen(room[j*m:][:m], x.half[j*x.col:][:m])
-	}
-	return matrix[T]{room, nil, 1, m}
-}
 
 // sumElems is how many elements of a C of bfloat16 are added up at a time: enough
 // that widening the operands for each block costs little beside multiplying them.

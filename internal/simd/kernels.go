@@ -49,6 +49,7 @@ const (
 	fromF16Kernel
 	toF16Kernel
 	fromBF16Kernel
+	fromPairsKernel
 	toBF16Kernel
 	sumKernel
 	sumShiftedKernel
@@ -64,6 +65,7 @@ const (
 	transpose32Kernel
 	transpose64Kernel
 	zipRowsKernel
+	fromRowsBF16Kernel
 	prefetchLinesKernel
 
 	kernels // how many there are

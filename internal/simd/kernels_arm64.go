@@ -52,6 +52,7 @@ var neonKernels = setOf(
 	fromF16Kernel,
 	toF16Kernel,
 	fromBF16Kernel,
+	fromPairsKernel,
 	toBF16Kernel,
 	sumKernel,
 	sumShiftedKernel,
@@ -77,7 +78,9 @@ func transpose64Vec(wide bool, dst *byte, dstStep int, src *byte, srcStep, rows,
 	panic(noKernel)
 }
 
-func zipRowsVec(dst *byte, dstStep int, src *byte, srcStep, n, pairs int) { panic(noKernel) }
+func zipRowsVec(dst *byte, dstStep int, src *byte, srcStep, n, rows int) { panic(noKernel) }
+
+func fromRowsBF16Vec(dst *byte, dstStep int, src *byte, srcStep, n, rows int) { panic(noKernel) }
 
 func prefetchLines(p *byte, n int) { panic(noKernel) }
 

@@ -10031,6 +10031,115 @@ end16:
 	VZEROUPPER
 	RET
 
+// func fromPairsVec(wide bool, low *float32, high *float32, src *float32, n int)
+// Requires: AVX, AVX2, AVX512F, BMI2, MMX+
+TEXT ·fromPairsVec(SB), NOSPLIT, $0-40
+	CMPB wide+0(FP), $0x00
+	JNE  wide
+	MOVQ low+8(FP), CX
+	MOVQ high+16(FP), DX
+	MOVQ src+24(FP), BX
+	MOVQ n+32(FP), SI
+	XORQ AX, AX
+	SUBQ $0x00000010, SI
+	JLT  tail8
+
+loop8:
+	PREFETCHT0 2048(BX)(AX*4)
+	PREFETCHT0 2048(CX)(AX*4)
+	PREFETCHT0 2048(DX)(AX*4)
+	VMOVUPS    (BX)(AX*4), Y0
+	VPSLLD     $0x10, Y0, Y1
+	VMOVUPS    Y1, (CX)(AX*4)
+	VPSRLD     $0x10, Y0, Y0
+	VPSLLD     $0x10, Y0, Y0
+	VMOVUPS    Y0, (DX)(AX*4)
+	VMOVUPS    32(BX)(AX*4), Y0
+	VPSLLD     $0x10, Y0, Y1
+	VMOVUPS    Y1, 32(CX)(AX*4)
+	VPSRLD     $0x10, Y0, Y0
+	VPSLLD     $0x10, Y0, Y0
+	VMOVUPS    Y0, 32(DX)(AX*4)
+	ADDQ       $0x00000010, AX
+	SUBQ       $0x00000010, SI
+	JGE        loop8
+
+tail8:
+	ADDQ $0x00000010, SI
+	JE   end8
+
+one8:
+	VMOVQ        SI, X0
+	VPBROADCASTD X0, Y0
+	VPCMPGTD     lanes<>+0(SB), Y0, Y0
+	VMASKMOVPS   (BX)(AX*4), Y0, Y1
+	VPSLLD       $0x10, Y1, Y2
+	VMASKMOVPS   Y2, Y0, (CX)(AX*4)
+	VPSRLD       $0x10, Y1, Y1
+	VPSLLD       $0x10, Y1, Y1
+	VMASKMOVPS   Y1, Y0, (DX)(AX*4)
+	ADDQ         $0x08, AX
+	SUBQ         $0x08, SI
+	JGT          one8
+
+end8:
+	VZEROUPPER
+	RET
+
+wide:
+	MOVQ low+8(FP), CX
+	MOVQ high+16(FP), DX
+	MOVQ src+24(FP), BX
+	MOVQ n+32(FP), SI
+	XORQ AX, AX
+	SUBQ $0x00000020, SI
+	JLT  tail16
+
+loop16:
+	PREFETCHT0 2048(BX)(AX*4)
+	PREFETCHT0 2112(BX)(AX*4)
+	PREFETCHT0 2048(CX)(AX*4)
+	PREFETCHT0 2112(CX)(AX*4)
+	PREFETCHT0 2048(DX)(AX*4)
+	PREFETCHT0 2112(DX)(AX*4)
+	VMOVUPS    (BX)(AX*4), Z0
+	VPSLLD     $0x10, Z0, Z1
+	VMOVUPS    Z1, (CX)(AX*4)
+	VPSRLD     $0x10, Z0, Z0
+	VPSLLD     $0x10, Z0, Z0
+	VMOVUPS    Z0, (DX)(AX*4)
+	VMOVUPS    64(BX)(AX*4), Z0
+	VPSLLD     $0x10, Z0, Z1
+	VMOVUPS    Z1, 64(CX)(AX*4)
+	VPSRLD     $0x10, Z0, Z0
+	VPSLLD     $0x10, Z0, Z0
+	VMOVUPS    Z0, 64(DX)(AX*4)
+	ADDQ       $0x00000020, AX
+	SUBQ       $0x00000020, SI
+	JGE        loop16
+
+tail16:
+	ADDQ $0x00000020, SI
+	JE   end16
+
+one16:
+	MOVL      $0xffffffff, DI
+	BZHIL     SI, DI, DI
+	KMOVW     DI, K1
+	VMOVUPS.Z (BX)(AX*4), K1, Z0
+	VPSLLD    $0x10, Z0, Z1
+	VMOVUPS   Z1, K1, (CX)(AX*4)
+	VPSRLD    $0x10, Z0, Z0
+	VPSLLD    $0x10, Z0, Z0
+	VMOVUPS   Z0, K1, (DX)(AX*4)
+	ADDQ      $0x10, AX
+	SUBQ      $0x10, SI
+	JGT       one16
+
+end16:
+	VZEROUPPER
+	RET
+
 // func toBF16Vec(wide bool, dst *uint16, src *float32, n int)
 // Requires: AVX, AVX2, AVX512DQ, AVX512F, MMX+
 TEXT ·toBF16Vec(SB), NOSPLIT, $0-32

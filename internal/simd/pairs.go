@@ -1,6 +1,10 @@
 package simd
 
-import "github.com/gorun-spmd/gorun/internal/dtype"
+import (
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/internal/dtype"
+)
 
 // ZipRows puts the elements of each two rows next to each other:
 //
@@ -82,5 +86,52 @@ func (m Mode) transposePairs(dst []dtype.BF16, dstStep int, src []dtype.BF16, sr
 		for i := range rows {
 			to[2*i], to[2*i+1] = src[i*srcStep+cols-1], 0
 		}
+	}
+}
+
+// FromPairs does low[i] = src[2*i] and high[i] = src[2*i+1], exactly. The lengths of low and high are half of src's.
+func FromPairs(low, high []float32, src []dtype.BF16) {
+	same("FromPairs", len(low), len(high), len(src)/2)
+	ordinary.fromPairs(low, high, src)
+}
+
+func (m Mode) fromPairs(low, high []float32, src []dtype.BF16) {
+	if m.has(fromPairsKernel) {
+		for i := 0; i < len(low); i += chunk {
+			fromPairsVec(m.wide(), &low[i], &high[i], (*float32)(unsafe.Pointer(&src[2*i])), min(chunk, len(low)-i))
+		}
+		return
+	}
+	for i := range low {
+		low[i], high[i] = src[2*i].Float32(), src[2*i+1].Float32()
+	}
+}
+
+// FromRowsBF16 widens rows of n elements:
+//
+//	dst[i*dstStep+j] = src[i*srcStep+j]    i < rows, j < n
+//
+// The rows of dst must not overlap.
+func FromRowsBF16(dst []float32, dstStep int, src []dtype.BF16, srcStep, rows, n int) {
+	if rows == 0 || n == 0 {
+		return
+	}
+	checkRows("FromRowsBF16", "dst", len(dst), dstStep, rows, n)
+	checkRows("FromRowsBF16", "src", len(src), srcStep, rows, n)
+	ordinary.fromRowsBF16(dst, dstStep, src, srcStep, rows, n)
+}
+
+func (m Mode) fromRowsBF16(dst []float32, dstStep int, src []dtype.BF16, srcStep, rows, n int) {
+	const most = 32 // elements of a row in one call
+	if !m.has(fromRowsBF16Kernel) || n > most {
+		for i := range rows {
+			m.fromBF16(dst[i*dstStep:][:n], src[i*srcStep:][:n])
+		}
+		return
+	}
+	const each = callBytes / (8 * most)
+	d, s := bytes(dst), bytes(src)
+	for i := 0; i < rows && n > 0; i += each {
+		fromRowsBF16Vec(&d[4*i*dstStep], 4*dstStep, &s[2*i*srcStep], 2*srcStep, n, min(each, rows-i))
 	}
 }

@@ -1,6 +1,7 @@
 package simd
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -8,7 +9,7 @@ import (
 	"github.com/gorun-spmd/gorun/internal/dtype"
 )
 
-// TestPairs compares zipped rows and turned pairs with their loops, all of dst, what lies
+// TestPairs compares zipped rows, turned pairs, widened rows and widened pairs with their loops, all of dst, what lies
 // between its rows too.
 func TestPairs(t *testing.T) {
 	number := func(i int) dtype.BF16 { return dtype.BF16(i * 40503) }
@@ -46,6 +47,29 @@ func TestPairs(t *testing.T) {
 			}
 			if l.transposePairs(dst, step, src, srcStep, rows, n); !slices.Equal(dst, want) {
 				t.Fatalf("%v: %d rows of %d, %d and %d apart: turned wrong", l, rows, n, srcStep, step)
+			}
+			step = n + r.IntN(3)*r.IntN(20)
+			float := func(i int) float32 { return float32(i) }
+			wide := filled(r.IntN(40), max(0, (rows-1)*step+n)+1, float)
+			wantWide := slices.Clone(wide)
+			for i := range rows {
+				for j := range n {
+					wantWide[i*step+j] = math.Float32frombits(uint32(at(i, j)) << 16)
+				}
+			}
+			if l.fromRowsBF16(wide, step, src, srcStep, rows, n); !slices.EqualFunc(wide, wantWide, sameBits) {
+				t.Fatalf("%v: %d rows of %d, %d and %d apart: widened wrong", l, rows, n, srcStep, step)
+			}
+			pairs := len(src) / 2
+			low, high := filled(r.IntN(40), pairs+1, float), filled(r.IntN(40), pairs+1, float)
+			wantLow, wantHigh := slices.Clone(low), slices.Clone(high)
+			for i := range pairs {
+				wantLow[i] = math.Float32frombits(uint32(src[2*i]) << 16)
+				wantHigh[i] = math.Float32frombits(uint32(src[2*i+1]) << 16)
+			}
+			l.fromPairs(low[:pairs], high[:pairs], src)
+			if !slices.EqualFunc(low, wantLow, sameBits) || !slices.EqualFunc(high, wantHigh, sameBits) {
+				t.Fatalf("%v: %d pairs widened wrong", l, pairs)
 			}
 		}
 	}

@@ -19,7 +19,12 @@ func transpose32Vec(wide bool, dst *byte, dstStep int, src *byte, srcStep int, r
 //go:noescape
 func transpose64Vec(wide bool, dst *byte, dstStep int, src *byte, srcStep int, rows int, cols int)
 
-// zipRowsVec makes pairs > 0 rows of 2·n elements of 2 bytes, 0 < n ≤ 32, from twice as many of n; steps are in bytes.
+// zipRowsVec makes rows > 0 rows of 2·n elements of 2 bytes, 0 < n ≤ 32, from twice as many of n; steps are in bytes.
 //
 //go:noescape
-func zipRowsVec(dst *byte, dstStep int, src *byte, srcStep int, n int, pairs int)
+func zipRowsVec(dst *byte, dstStep int, src *byte, srcStep int, n int, rows int)
+
+// fromRowsBF16Vec widens rows > 0 rows of n elements of bfloat16, 0 < n ≤ 32; steps are in bytes.
+//
+//go:noescape
+func fromRowsBF16Vec(dst *byte, dstStep int, src *byte, srcStep int, n int, rows int)

@@ -939,7 +939,7 @@ DATA lanes64<>+16(SB)/8, $0x0000000000000002
 DATA lanes64<>+24(SB)/8, $0x0000000000000003
 GLOBL lanes64<>(SB), RODATA|NOPTR, $32
 
-// func zipRowsVec(dst *byte, dstStep int, src *byte, srcStep int, n int, pairs int)
+// func zipRowsVec(dst *byte, dstStep int, src *byte, srcStep int, n int, rows int)
 // Requires: AVX, AVX512F, BMI2, CMOV
 TEXT ·zipRowsVec(SB), NOSPLIT, $0-48
 	MOVQ    dst+0(FP), DI
@@ -947,7 +947,62 @@ TEXT ·zipRowsVec(SB), NOSPLIT, $0-48
 	MOVQ    src+16(FP), SI
 	MOVQ    srcStep+24(FP), R9
 	MOVQ    n+32(FP), DX
-	MOVQ    pairs+40(FP), CX
+	MOVQ    rows+40(FP), CX
+	MOVQ    $0x00000010, R15
+	CMPQ    DX, R15
+	CMOVQLT DX, R15
+	MOVL    $0xffffffff, R13
+	BZHIL   R15, R13, R13
+	KMOVW   R13, K1
+	SUBQ    $0x10, DX
+	JLE     narrow
+	MOVQ    $0x00000010, R15
+	CMPQ    DX, R15
+	CMOVQLT DX, R15
+	MOVL    $0xffffffff, R13
+	BZHIL   R15, R13, R13
+	KMOVW   R13, K2
+
+wide:
+	VPMOVZXWD.Z (SI), K1, Z1
+	VPMOVZXWD.Z (SI)(R9*1), K1, Z0
+	VPSLLD      $0x10, Z0, Z0
+	VPORD       Z1, Z0, Z0
+	VMOVDQU32   Z0, K1, (DI)
+	VPMOVZXWD.Z 32(SI), K2, Z3
+	VPMOVZXWD.Z 32(SI)(R9*1), K2, Z2
+	VPSLLD      $0x10, Z2, Z2
+	VPORD       Z3, Z2, Z2
+	VMOVDQU32   Z2, K2, 64(DI)
+	LEAQ        (SI)(R9*2), SI
+	ADDQ        R8, DI
+	DECQ        CX
+	JNE         wide
+	VZEROUPPER
+	RET
+
+narrow:
+	VPMOVZXWD.Z (SI), K1, Z1
+	VPMOVZXWD.Z (SI)(R9*1), K1, Z0
+	VPSLLD      $0x10, Z0, Z0
+	VPORD       Z1, Z0, Z0
+	VMOVDQU32   Z0, K1, (DI)
+	LEAQ        (SI)(R9*2), SI
+	ADDQ        R8, DI
+	DECQ        CX
+	JNE         narrow
+	VZEROUPPER
+	RET
+
+// func fromRowsBF16Vec(dst *byte, dstStep int, src *byte, srcStep int, n int, rows int)
+// Requires: AVX, AVX512F, BMI2, CMOV
+TEXT ·fromRowsBF16Vec(SB), NOSPLIT, $0-48
+	MOVQ    dst+0(FP), DI
+	MOVQ    dstStep+8(FP), R8
+	MOVQ    src+16(FP), SI
+	MOVQ    srcStep+24(FP), R9
+	MOVQ    n+32(FP), DX
+	MOVQ    rows+40(FP), CX
 	MOVQ    $0x00000010, R15
 	CMPQ    DX, R15
 	CMOVQLT DX, R15
@@ -965,16 +1020,12 @@ TEXT ·zipRowsVec(SB), NOSPLIT, $0-48
 
 wide:
 	VPMOVZXWD.Z (SI), K1, Z0
-	VPMOVZXWD.Z (SI)(R9*1), K1, Z1
-	VPSLLD      $0x10, Z1, Z1
-	VPORD       Z0, Z1, Z1
-	VMOVDQU32   Z1, K1, (DI)
+	VPSLLD      $0x10, Z0, Z0
+	VMOVDQU32   Z0, K1, (DI)
 	VPMOVZXWD.Z 32(SI), K2, Z2
-	VPMOVZXWD.Z 32(SI)(R9*1), K2, Z3
-	VPSLLD      $0x10, Z3, Z3
-	VPORD       Z2, Z3, Z3
-	VMOVDQU32   Z3, K2, 64(DI)
-	LEAQ        (SI)(R9*2), SI
+	VPSLLD      $0x10, Z2, Z2
+	VMOVDQU32   Z2, K2, 64(DI)
+	LEAQ        (SI)(R9*1), SI
 	ADDQ        R8, DI
 	DECQ        CX
 	JNE         wide
@@ -983,11 +1034,9 @@ wide:
 
 narrow:
 	VPMOVZXWD.Z (SI), K1, Z0
-	VPMOVZXWD.Z (SI)(R9*1), K1, Z1
-	VPSLLD      $0x10, Z1, Z1
-	VPORD       Z0, Z1, Z1
-	VMOVDQU32   Z1, K1, (DI)
-	LEAQ        (SI)(R9*2), SI
+	VPSLLD      $0x10, Z0, Z0
+	VMOVDQU32   Z0, K1, (DI)
+	LEAQ        (SI)(R9*1), SI
 	ADDQ        R8, DI
 	DECQ        CX
 	JNE         narrow

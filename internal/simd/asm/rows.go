@@ -26,13 +26,14 @@ var rowKernels = []struct {
 	{"copyRowsVec", copyRowsSignature, copyRows},
 	{"transpose32Vec", transposeSignature, func(c *build.Context, name string) { transpose(c, name, 4) }},
 	{"transpose64Vec", transposeSignature, func(c *build.Context, name string) { transpose(c, name, 8) }},
-	{"zipRowsVec", zipRowsSignature, zipRows},
+	{"zipRowsVec", halfRowsSignature, zipRows},
+	{"fromRowsBF16Vec", halfRowsSignature, fromRowsBF16},
 }
 
 const (
 	copyRowsSignature  = "func(dst *byte, dstStep, dstAhead int, src *byte, srcStep, srcAhead, n, rows int)"
 	transposeSignature = "func(wide bool, dst *byte, dstStep int, src *byte, srcStep, rows, cols int)"
-	zipRowsSignature   = "func(dst *byte, dstStep int, src *byte, srcStep, n, pairs int)"
+	halfRowsSignature  = "func(dst *byte, dstStep int, src *byte, srcStep, n, rows int)"
 )
 
 // rowFunction starts a function on rows of bytes.
@@ -335,23 +336,41 @@ func lowMask(c *build.Context, n reg.GPPhysical, most int, k reg.OpmaskPhysical)
 // zipRows makes one row of each two, of elements of 2 bytes: one of the first, one of the
 // second and so on.
 func zipRows(c *build.Context, name string) {
-	rowFunction(c, name, zipRowsSignature, "makes pairs > 0 rows of 2·n elements of 2 bytes, 0 < n ≤ 32, from twice as many of n; "+
-		"steps are in bytes.")
-	dst, dstStep, src, srcStep, n, pairs := reg.RDI, reg.R8, reg.RSI, reg.R9, reg.RDX, reg.RCX
-	load(c, "dst", dst, "dstStep", dstStep, "src", src, "srcStep", srcStep, "n", n, "pairs", pairs)
+	halfRows(c, name, "makes rows > 0 rows of 2·n elements of 2 bytes, 0 < n ≤ 32, from twice as many of n; steps are in bytes.", 2,
+		func(src operand.Mem, srcStep reg.GPPhysical, k reg.OpmaskPhysical, to, spare reg.VecPhysical) {
+			c.VPMOVZXWD_Z(src, k, spare)
+			src.Index, src.Scale = srcStep, 1
+			c.VPMOVZXWD_Z(src, k, to)
+			c.VPSLLD(operand.Imm(16), to, to)
+			c.VPORD(spare, to, to)
+		})
+}
+
+// fromRowsBF16 widens rows of bfloat16.
+func fromRowsBF16(c *build.Context, name string) {
+	halfRows(c, name, "widens rows > 0 rows of n elements of bfloat16, 0 < n ≤ 32; steps are in bytes.", 1,
+		func(src operand.Mem, _ reg.GPPhysical, k reg.OpmaskPhysical, to, _ reg.VecPhysical) {
+			c.VPMOVZXWD_Z(src, k, to)
+			c.VPSLLD(operand.Imm(16), to, to)
+		})
+}
+
+// halfRows emits a function that makes each row of n elements of 4 bytes from read rows of n elements of 2 bytes.
+// vector makes up to 16 elements.
+func halfRows(c *build.Context, name, doc string, read uint8,
+	vector func(src operand.Mem, srcStep reg.GPPhysical, k reg.OpmaskPhysical, to, spare reg.VecPhysical)) {
+	rowFunction(c, name, halfRowsSignature, doc)
+	dst, dstStep, src, srcStep, n, rows := reg.RDI, reg.R8, reg.RSI, reg.R9, reg.RDX, reg.RCX
+	load(c, "dst", dst, "dstStep", dstStep, "src", src, "srcStep", srcStep, "n", n, "rows", rows)
 	const lanes = 16
-	half := func(v int, k reg.OpmaskPhysical) {
-		low, high := zmm[2*v], zmm[2*v+1]
-		c.VPMOVZXWD_Z(operand.Mem{Base: src, Disp: 2 * lanes * v}, k, low)
-		c.VPMOVZXWD_Z(operand.Mem{Base: src, Index: srcStep, Scale: 1, Disp: 2 * lanes * v}, k, high)
-		c.VPSLLD(operand.Imm(16), high, high)
-		c.VPORD(low, high, high)
-		c.VMOVDQU32(high, k, operand.Mem{Base: dst, Disp: 4 * lanes * v})
+	part := func(v int, k reg.OpmaskPhysical) {
+		vector(operand.Mem{Base: src, Disp: 2 * lanes * v}, srcStep, k, zmm[2*v], zmm[2*v+1])
+		c.VMOVDQU32(zmm[2*v], k, operand.Mem{Base: dst, Disp: 4 * lanes * v})
 	}
 	next := func(label string) {
-		c.LEAQ(operand.Mem{Base: src, Index: srcStep, Scale: 2}, src)
+		c.LEAQ(operand.Mem{Base: src, Index: srcStep, Scale: read}, src)
 		c.ADDQ(dstStep, dst)
-		c.DECQ(pairs)
+		c.DECQ(rows)
 		c.JNE(operand.LabelRef(label))
 		c.VZEROUPPER()
 		c.RET()
@@ -361,10 +380,10 @@ func zipRows(c *build.Context, name string) {
 	c.JLE(operand.LabelRef("narrow"))
 	lowMask(c, n, lanes, reg.K2)
 	c.Label("wide")
-	half(0, reg.K1)
-	half(1, reg.K2)
+	part(0, reg.K1)
+	part(1, reg.K2)
 	next("wide")
 	c.Label("narrow")
-	half(0, reg.K1)
+	part(0, reg.K1)
 	next("narrow")
 }
