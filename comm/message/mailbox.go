@@ -250,7 +250,7 @@ func (m *Mailbox) fail(err error) {
 		m.err = err
 	}
 	for r := m.posted.first; r != nil; r = m.posted.first {
-		m.posted.remove(r)
+		m.posted.remove(nil, r)
 		m.end(r, m.err)
 	}
 	for _, t := range []*table{&m.sends, &m.takes} {

@@ -11,7 +11,6 @@ import (
 type list struct{ first, last *Request }
 
 func (l *list) add(r *Request) {
-	r.prev, r.next = l.last, nil
 	if l.last == nil {
 		l.first = r
 	} else {
@@ -20,18 +19,17 @@ func (l *list) add(r *Request) {
 	l.last = r
 }
 
-func (l *list) remove(r *Request) {
-	if r.prev == nil {
+// remove takes r out, which comes after before; before is nil if r is the first.
+func (l *list) remove(before, r *Request) {
+	if before == nil {
 		l.first = r.next
 	} else {
-		r.prev.next = r.next
+		before.next = r.next
 	}
-	if r.next == nil {
-		l.last = r.prev
-	} else {
-		r.next.prev = r.prev
+	if l.last == r {
+		l.last = before
 	}
-	r.prev, r.next = nil, nil
+	r.next = nil
 }
 
 // An envelope is a message that has come, or can be fetched.
@@ -138,17 +136,19 @@ func (m *Mailbox) find(from, tag int, take bool) *envelope {
 func (m *Mailbox) arrive(e *envelope) {
 	e.order = m.count
 	m.count++
-	for r := m.posted.first; r != nil; {
+	for before, r := (*Request)(nil), m.posted.first; r != nil; {
 		next := r.next
-		if e.fits(r.peer, r.tag) {
-			m.posted.remove(r)
-			if r.kind != comm.TaggedProbeKind {
-				m.accept(r, e)
-				return
-			}
-			r.status = e.status()
-			m.end(r, nil)
+		if !e.fits(int(r.peer), int(r.tag)) {
+			before, r = r, next
+			continue
 		}
+		m.posted.remove(before, r)
+		if r.kind != comm.TaggedProbeKind {
+			m.accept(r, e)
+			return
+		}
+		r.found(e)
+		m.end(r, nil)
 		r = next
 	}
 	kept := *e
@@ -165,10 +165,10 @@ func (m *Mailbox) accept(r *Request, e *envelope) {
 		m.fail(err)
 		return
 	}
-	if r.alloc != nil {
-		r.buf = r.alloc(e.bytes)
+	if r.rare != nil && r.rare.alloc != nil {
+		r.buf = r.rare.alloc(e.bytes)
 	}
-	r.status = e.status()
+	r.found(e)
 	if !e.long {
 		copy(r.buf.Data(), e.data)
 		if e.from != m.me {
@@ -186,7 +186,7 @@ func (r *Request) refuses(m *Mailbox, e *envelope) error {
 		return fmt.Errorf("%w: what has come is %s, and this receive is of %s; give both calls one type of elements", comm.ErrMismatch,
 			e.describe(m), typed(r.what, r.buf.Bytes(), int(r.width)))
 	}
-	if r.alloc == nil && e.bytes > r.buf.Bytes() {
+	if (r.rare == nil || r.rare.alloc == nil) && e.bytes > r.buf.Bytes() {
 		return fmt.Errorf("%w: what has come is %s, and the receive has room for %d elements; give it more, or use RecvSlice",
 			comm.ErrMismatch, e.describe(m), r.buf.Bytes()/max(1, int(r.width)))
 	}

@@ -48,9 +48,11 @@ func Recv[T any](ctx context.Context, m *Mailbox, buf []T, from, tag int) (Statu
 
 func (m *Mailbox) blockingRecv(ctx context.Context, b comm.Buffer, width, from, tag int, alloc func(int) comm.Buffer) (Status, error) {
 	c := m.blocking(ctx, comm.TaggedRecvKind, b, width, from, tag)
-	c.alloc = alloc
+	if alloc != nil {
+		c.rarely().alloc = alloc
+	}
 	err := m.inner.Alone(&c.call, c.do)
-	st := c.status
+	st := c.status()
 	m.release(c, err)
 	return st, err
 }
@@ -70,7 +72,7 @@ func RecvSlice[T any](ctx context.Context, m *Mailbox, from, tag int) ([]T, Stat
 func Probe(ctx context.Context, m *Mailbox, from, tag int) (Status, error) {
 	c := m.blocking(ctx, comm.TaggedProbeKind, comm.Buffer{}, 0, from, tag)
 	err := m.inner.Alone(&c.call, c.do)
-	st := c.status
+	st := c.status()
 	m.release(c, err)
 	return st, err
 }
@@ -174,7 +176,7 @@ func (m *Mailbox) release(c *blockingCall, err error) {
 	if err != nil {
 		return
 	}
-	c.buf, c.alloc, c.ctx, c.status, c.err, c.transfer = comm.Buffer{}, nil, nil, Status{}, nil, nil
+	c.buf, c.ctx, c.rare, c.source, c.taken, c.count = comm.Buffer{}, nil, nil, 0, 0, 0
 	c.call.Src, c.call.Dst = comm.Buffer{}, comm.Buffer{}
 	c.over.Store(0)
 	m.spare.Put(c)

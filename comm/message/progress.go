@@ -56,7 +56,7 @@ func (m *Mailbox) read(from int, p *packet) {
 			return
 		}
 		m.sends.remove(p.bytes)
-		r.transfer = &transfer{id: m.takes.add(r), peerID: p.what, data: r.buf.Data()} // in takes fail finds it
+		r.rarely().transfer = &transfer{id: m.takes.add(r), peerID: p.what, data: r.buf.Data()} // in takes fail finds it
 		m.streams = append(m.streams, r)
 	case piecePacket:
 		m.piece(from, p)
@@ -130,7 +130,7 @@ func (m *Mailbox) unqueue() {
 
 // send begins a send.
 func (m *Mailbox) send(r *Request) {
-	to := r.peer
+	to := int(r.peer)
 	if to == m.me {
 		m.sendSelf(r)
 		return
@@ -162,10 +162,10 @@ func (m *Mailbox) putEager(to int, p *packet) (ok bool) {
 // trySend sends a message, or its envelope; ok is false if there is no room yet.
 func (m *Mailbox) trySend(r *Request) (ok bool) {
 	n := r.buf.Bytes()
-	p := packet{tag: int32(r.tag), width: uint32(r.width), what: r.what, bytes: uint64(n)}
-	if m.affords(r.peer, n) {
+	p := packet{tag: r.tag, width: uint32(r.width), what: r.what, bytes: uint64(n)}
+	if m.affords(int(r.peer), n) {
 		p.data = r.buf.Data()
-		if ok = m.putEager(r.peer, &p); ok {
+		if ok = m.putEager(int(r.peer), &p); ok {
 			m.end(r, nil)
 		}
 		return ok
@@ -179,7 +179,7 @@ func (m *Mailbox) trySend(r *Request) (ok bool) {
 	} else if at, ok := m.shared.Export(r.buf.Ptr, n); ok {
 		p.words[1], p.words[2] = at, uint64(byExport)
 	}
-	if !m.put(r.peer, &p) {
+	if !m.put(int(r.peer), &p) {
 		m.sends.remove(id)
 		return false
 	}
@@ -202,7 +202,7 @@ func (m *Mailbox) affords(to, n int) bool {
 
 // sendSelf gives a message to this rank's own receives.
 func (m *Mailbox) sendSelf(r *Request) {
-	e := envelope{from: m.me, tag: int32(r.tag), width: int(r.width), what: r.what, bytes: r.buf.Bytes(), data: r.buf.Data()}
+	e := envelope{from: m.me, tag: r.tag, width: int(r.width), what: r.what, bytes: r.buf.Bytes(), data: r.buf.Data()}
 	if e.bytes > m.eager {
 		e.long, e.id, e.way, e.data = true, m.sends.add(r), byExport, nil
 	}
@@ -227,15 +227,16 @@ func (m *Mailbox) fetch(r *Request, e *envelope) {
 		}
 		copyBytes(r.buf.Data(), unsafe.Slice((*byte)(p), e.bytes))
 	default:
-		r.transfer = &transfer{id: m.takes.add(r), data: r.buf.Data()[:e.bytes]}
-		m.say(e.from, packet{kind: grantPacket, bytes: e.id, what: r.transfer.id})
+		t := &transfer{id: m.takes.add(r), data: r.buf.Data()[:e.bytes]}
+		r.rarely().transfer = t
+		m.say(e.from, packet{kind: grantPacket, bytes: e.id, what: t.id})
 		return
 	}
 	m.end(r, nil)
 	m.say(e.from, packet{kind: donePacket, what: e.id})
 }
 
-// pieces are memory of a rank through which it sends.
+// pieces is the memory through which a rank sends long messages, one piece after the other.
 type pieces struct {
 	at    int // in its memory
 	free  []bool
@@ -259,7 +260,7 @@ func (m *Mailbox) stream() {
 	for i, stuck := 0, 0; stuck < len(m.streams); {
 		i %= len(m.streams)
 		r := m.streams[i]
-		t, n := r.transfer, 0
+		t, n := r.rare.transfer, 0
 		if len(m.outs[r.peer].queue) == 0 { // else its receiver reads nothing now
 			n = m.sendPiece(r)
 		}
@@ -281,11 +282,11 @@ func (m *Mailbox) stream() {
 
 // sendPiece sends a piece of a message, and returns its length, 0 if there is no room yet.
 func (m *Mailbox) sendPiece(r *Request) int {
-	t := r.transfer
+	t := r.rare.transfer
 	n := min(pieceBytes, len(t.data)-t.at)
 	data := t.data[t.at : t.at+n]
 	if m.shared == nil {
-		if !m.put(r.peer, &packet{kind: piecePacket, what: t.peerID, data: data}) {
+		if !m.put(int(r.peer), &packet{kind: piecePacket, what: t.peerID, data: data}) {
 			return 0
 		}
 		return n
@@ -296,7 +297,7 @@ func (m *Mailbox) sendPiece(r *Request) int {
 	}
 	copyBytes(unsafe.Slice((*byte)(unsafe.Add(p.base, p.next*pieceBytes)), n), data)
 	p.flags[p.next].Store(1)
-	m.say(r.peer, packet{kind: piecePacket, what: t.peerID, bytes: uint64(p.next), words: [3]uint64{uint64(n)}})
+	m.say(int(r.peer), packet{kind: piecePacket, what: t.peerID, bytes: uint64(p.next), words: [3]uint64{uint64(n)}})
 	p.next = (p.next + 1) % pieceCount
 	return n
 }
@@ -307,11 +308,11 @@ func (m *Mailbox) piece(from int, p *packet) {
 	if m.shared == nil {
 		n = uint64(len(p.data))
 	}
-	if r == nil || which >= pieceCount || n > pieceBytes || n > uint64(len(r.transfer.data)-r.transfer.at) {
+	if r == nil || which >= pieceCount || n > pieceBytes || n > uint64(len(r.rare.transfer.data)-r.rare.transfer.at) {
 		m.damaged(from, "a piece")
 		return
 	}
-	t := r.transfer
+	t := r.rare.transfer
 	if m.shared == nil {
 		copyBytes(t.data[t.at:], p.data)
 	} else {
@@ -406,13 +407,13 @@ func (m *Mailbox) needs(rank int) bool {
 	defer m.mu.Unlock()
 	m.progress()
 	for r := m.posted.first; r != nil; r = r.next {
-		if r.peer == rank && r.loose {
+		if int(r.peer) == rank && r.loose {
 			return true
 		}
 	}
 	for _, t := range []*table{&m.sends, &m.takes} {
 		for _, r := range t.requests {
-			if r != nil && r.peer == rank && r.loose {
+			if r != nil && int(r.peer) == rank && r.loose {
 				return true
 			}
 		}

@@ -16,21 +16,54 @@ import (
 type Request struct {
 	m     *Mailbox
 	buf   comm.Buffer
-	what  uint64 // the type of the elements
-	peer  int
-	tag   int
-	over  atomic.Uint64 // 1: it has ended; status and err are set
-	width int32         // bytes of an element
+	what  uint64        // the type of the elements
+	over  atomic.Uint64 // 1: it has ended, and what follows is only read
+	peer  int32
+	tag   int32
+	width int32 // bytes of an element
 	kind  comm.Kind
-	loose bool                        // nobody may be waiting
-	alloc func(bytes int) comm.Buffer // makes buf, when the length is known; nil: buf is there
+	loose bool // nobody may be waiting
 
 	// Guarded by the mailbox's lock until it is over.
-	status     Status
-	err        error
-	done       chan struct{} // nil: nobody has asked for it
-	prev, next *Request      // among those posted
-	transfer   *transfer     // of a message that goes in pieces
+	source, taken int32 // of a receive or a probe: the rank and the tag of the message
+	count         int   // its elements
+	next          *Request
+	rare          *rare // nil: none of it
+}
+
+// A rare is what few requests have. A program may begin millions of them a second: the smaller they are, the less
+// often garbage is collected.
+type rare struct {
+	err      error
+	done     chan struct{}               // nil: nobody has asked for it
+	transfer *transfer                   // of a message that goes in pieces
+	alloc    func(bytes int) comm.Buffer // makes buf, when the length is known; nil: buf is there
+}
+
+// rarely returns the rare part of r.
+func (r *Request) rarely() *rare {
+	if r.rare == nil {
+		r.rare = new(rare)
+	}
+	return r.rare
+}
+
+// err returns the error of a request, nil if it has none.
+func (r *Request) err() error {
+	if r.rare == nil {
+		return nil
+	}
+	return r.rare.err
+}
+
+// status returns what a request got that is over.
+func (r *Request) status() Status {
+	return Status{Source: int(r.source), Tag: int(r.taken), Count: r.count}
+}
+
+// found notes the message that a request has got.
+func (r *Request) found(e *envelope) {
+	r.source, r.taken, r.count = int32(e.from), e.tag, e.bytes/max(1, e.width)
 }
 
 // A transfer is a message that goes in pieces.
@@ -73,7 +106,7 @@ func (m *Mailbox) newRequest(c *comm.Call, b comm.Buffer, width int) *Request {
 
 // failed returns the request of a call that was refused.
 func (m *Mailbox) failed(c *comm.Call, b comm.Buffer, width int, err error) *Request {
-	r := &Request{m: m, err: err}
+	r := &Request{m: m, rare: &rare{err: err}}
 	r.fill(c, b, width)
 	release.Store(&r.over, 1)
 	return r
@@ -94,7 +127,7 @@ func (r *Request) ended() bool { return r.over.Load() != 0 }
 
 // fill makes r the request of a call.
 func (r *Request) fill(c *comm.Call, b comm.Buffer, width int) {
-	r.kind, r.peer, r.tag, r.width = c.Kind, c.Root, c.Tag, int32(width)
+	r.kind, r.peer, r.tag, r.width = c.Kind, int32(c.Root), int32(c.Tag), int32(width)
 	r.buf = b
 	r.what = c.Fingerprint().What >> 16
 }
@@ -102,7 +135,7 @@ func (r *Request) fill(c *comm.Call, b comm.Buffer, width int) {
 // origin returns the call that began r. Few requests need it, and it is as large as they are.
 func (r *Request) origin() *comm.Call {
 	c := new(comm.Call)
-	describe(c, r.kind, r.buf, r.peer, r.tag)
+	describe(c, r.kind, r.buf, int(r.peer), int(r.tag))
 	return c
 }
 
@@ -149,12 +182,12 @@ func (r *Request) begin() {
 	}
 	if r.kind == comm.TaggedSendKind {
 		m.send(r)
-	} else if e := m.find(r.peer, r.tag, r.kind == comm.TaggedRecvKind); e == nil {
+	} else if e := m.find(int(r.peer), int(r.tag), r.kind == comm.TaggedRecvKind); e == nil {
 		m.posted.add(r)
 	} else if r.kind == comm.TaggedRecvKind {
 		m.accept(r, e)
 	} else {
-		r.status = e.status()
+		r.found(e)
 		m.end(r, nil)
 	}
 	m.wakeDriver()
@@ -173,13 +206,19 @@ func (m *Mailbox) end(r *Request, err error) {
 	if r.ended() {
 		return
 	}
-	r.err = err
+	if err != nil {
+		r.rarely().err = err
+	}
 	if r.loose {
 		m.loose--
 	}
-	release.Store(&r.over, 1)
-	if r.done != nil {
-		close(r.done)
+	var done chan struct{}
+	if r.rare != nil {
+		done = r.rare.done
+	}
+	release.Store(&r.over, 1) // from here on r may serve another call
+	if done != nil {
+		close(done)
 	}
 }
 
@@ -193,7 +232,7 @@ func (r *Request) look() (rank int, err error) {
 	if r.ended() {
 		return -1, nil
 	}
-	return m.waitsFor(r.peer), nil
+	return m.waitsFor(int(r.peer)), nil
 }
 
 // advance makes progress.
@@ -204,7 +243,7 @@ func (m *Mailbox) advance() {
 	m.mu.Unlock()
 }
 
-// waitsFor returns the rank that a call with a rank waits for: of any the first that has not ended.
+// waitsFor returns the rank that a request with a peer waits for. For AnySource it is the first rank that has not ended.
 func (m *Mailbox) waitsFor(rank int) int {
 	if rank != AnySource {
 		return rank
@@ -248,10 +287,11 @@ func (b *blockingCall) block() error {
 			return err
 		}
 	}
-	if b.err != nil {
+	err := b.err()
+	if err != nil {
 		m.settle()
 	}
-	return b.err
+	return err
 }
 
 // Wait returns when the request has ended: the buffer of a send may then be changed, that of a receive
@@ -269,29 +309,38 @@ func (r *Request) Wait(ctx context.Context) (Status, error) {
 
 // result returns how r, which is over, has ended.
 func (r *Request) result() (Status, error) {
-	if r.err == nil {
-		return r.status, nil
+	err := r.err()
+	if err == nil {
+		return r.status(), nil
 	}
-	if r.err != ErrCancelled {
+	if err != ErrCancelled {
 		r.m.settle()
 	}
-	if done := new(*comm.Error); errors.As(r.err, done) { // the call that began it
-		return r.status, r.err
+	if done := new(*comm.Error); errors.As(err, done) { // the call that began it
+		return r.status(), err
 	}
-	return r.status, r.m.inner.FailAlone(r.origin(), r.err)
+	return r.status(), r.m.inner.FailAlone(r.origin(), err)
 }
+
+// closed is the channel of requests that had ended when Done was called.
+var closed = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
 
 // Done returns a channel that is closed when the request has ended; Wait then returns at once.
 func (r *Request) Done() <-chan struct{} {
 	r.m.mu.Lock()
 	defer r.m.mu.Unlock()
-	if r.done == nil {
-		r.done = make(chan struct{})
-		if r.ended() {
-			close(r.done)
-		}
+	if r.ended() {
+		return closed
 	}
-	return r.done
+	extra := r.rarely()
+	if extra.done == nil {
+		extra.done = make(chan struct{})
+	}
+	return extra.done
 }
 
 // Test reports whether the request has ended; Wait then returns at once.
@@ -314,11 +363,11 @@ func (r *Request) Cancel() bool {
 	defer m.mu.Unlock()
 	m.progress()
 	if r.ended() {
-		return errors.Is(r.err, ErrCancelled)
+		return errors.Is(r.err(), ErrCancelled)
 	}
-	for p := m.posted.first; p != nil; p = p.next {
+	for before, p := (*Request)(nil), m.posted.first; p != nil; before, p = p, p.next {
 		if p == r {
-			m.posted.remove(r)
+			m.posted.remove(before, r)
 			m.end(r, ErrCancelled)
 			return true
 		}
@@ -386,7 +435,7 @@ func WaitAny(ctx context.Context, requests ...*Request) (i int, st Status, err e
 func (m *Mailbox) waitsForAny(requests []*Request) int {
 	last := m.me
 	for _, r := range requests {
-		last = r.m.waitsFor(r.peer)
+		last = r.m.waitsFor(int(r.peer))
 		if _, ended := r.m.backend.Ended(last); !ended {
 			break
 		}

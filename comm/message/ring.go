@@ -72,7 +72,7 @@ type ring struct {
 // place returns where line i lies, in lines from the start.
 func (g ring) place(i uint64) uint64 { return i & (g.lines - 1) }
 
-// record returns the one that begins at line i.
+// record returns the record that begins at line i.
 func (g ring) record(i uint64) *record { return (*record)(unsafe.Add(g.base, g.place(i)*lineBytes)) }
 
 // An outRing is the writer's end of a ring.
