@@ -84,6 +84,13 @@ type Party struct {
 	Rank int    // world number
 	Call string // as Call.String
 	Site string // as Call.Site, "" if unknown
+
+	Facts uint32 // as Call.Facts
+}
+
+// Party returns the call as rank's, by world number, side of a mismatch.
+func (c *Call) Party(rank int) Party {
+	return Party{Rank: rank, Call: c.String(), Site: c.Site(), Facts: c.Facts}
 }
 
 // String is "rank 1 called Barrier at train.go:31".
@@ -95,10 +102,10 @@ func (p Party) String() string {
 }
 
 // A PartyText is a Party in the form in which ranks send it to each other, without the rank:
-// the lengths of the two texts, 2 bytes each, and the texts, truncated to fit.
+// the lengths of the two texts, 2 bytes each, the facts, and the texts, truncated to fit.
 type PartyText [512]byte
 
-const partyHead = 4
+const partyHead = 8
 
 // Text returns p as it is sent.
 func (p Party) Text() (t PartyText) {
@@ -106,6 +113,7 @@ func (p Party) Text() (t PartyText) {
 	m := copy(t[partyHead+n:], p.Site)
 	binary.LittleEndian.PutUint16(t[:], uint16(n))
 	binary.LittleEndian.PutUint16(t[2:], uint16(m))
+	binary.LittleEndian.PutUint32(t[4:], p.Facts)
 	return t
 }
 
@@ -113,7 +121,8 @@ func (p Party) Text() (t PartyText) {
 func (t *PartyText) Party(rank int) Party {
 	n := min(int(binary.LittleEndian.Uint16(t[:])), len(t)-partyHead)
 	m := min(int(binary.LittleEndian.Uint16(t[2:])), len(t)-partyHead-n)
-	return Party{Rank: rank, Call: string(t[partyHead : partyHead+n]), Site: string(t[partyHead+n : partyHead+n+m])}
+	return Party{Rank: rank, Call: string(t[partyHead : partyHead+n]), Site: string(t[partyHead+n : partyHead+n+m]),
+		Facts: binary.LittleEndian.Uint32(t[4:])}
 }
 
 // A MismatchError says that two ranks made different calls.
@@ -141,7 +150,7 @@ func (e *MismatchError) Error() string {
 			"… is a hash of one): give the same list, or tensors of the same shape, on all ranks"
 	case e.A.Call != e.B.Call:
 		remedy = "give as many elements on all ranks"
-	case strings.Contains(e.A.Call, " for "): // of an operator on tensors: see Facts of a Call
+	case e.A.Facts != e.B.Facts:
 		remedy = "what they are of differs: give tensors of the same shape and placements on all ranks"
 	}
 	return fmt.Sprintf("%v: %v, %v; %s", ErrMismatch, e.A, e.B, remedy)

@@ -153,6 +153,14 @@ func (p *pack) bytes() (n int) {
 	return n
 }
 
+// facts returns a hash of the gradients of a pack and their layouts.
+func (p *pack) facts() (h uint32) {
+	for _, e := range p.list {
+		h = h*31 ^ e.g.Facts()*31 ^ e.want.facts()
+	}
+	return h
+}
+
 // total returns how many elements the sums of a pack have, before they are made.
 func (p *pack) total() (n int) {
 	for _, e := range p.list {
@@ -186,9 +194,9 @@ func (p *pack) sums(total int) *tensor.Tensor {
 	}
 	switch {
 	case p.op == layout.Nodes && p.scatter:
-		return p.mesh.foldNodes(group, src, oneEach(group), counts, packCause)
+		return p.mesh.foldNodes(group, src, oneEach(group), counts, reason{packCause, p.facts()})
 	case p.op == layout.Nodes:
-		return p.mesh.addNodes(group, src.Reshape(total), packCause)
+		return p.mesh.addNodes(group, src.Reshape(total), reason{packCause, p.facts()})
 	}
 	flat, call := p.call(src, counts, total)
 	p.mesh.Do(group, call)
@@ -220,7 +228,7 @@ func (p *pack) call(src *tensor.Tensor, counts []int, total int) (flat *tensor.T
 	if p.scatter || len(p.list) == 1 {
 		flat = tensor.New(p.mesh.eng.dev, p.dt, total)
 	}
-	call = comm.Call{Kind: comm.AllReduceKind, Op: comm.Sum, Dst: BufferOf(flat), Src: BufferOf(src), Cause: packCause}
+	call = comm.Call{Kind: comm.AllReduceKind, Op: comm.Sum, Dst: BufferOf(flat), Src: BufferOf(src), Cause: packCause, Facts: p.facts()}
 	if p.scatter {
 		call.Kind, call.SrcCounts = comm.ReduceScatterVKind, counts
 	}

@@ -27,7 +27,7 @@ func (t *Tensor) inBlocks(cause string) *Tensor {
 	if s == t.spec {
 		return t
 	}
-	out := &Tensor{spec: s, node: t.node}
+	out := (&Tensor{spec: s, node: t.node}).of(t.from)
 	m := s.mesh
 	if m.outside() {
 		out.local = m.empty(s, t.DType()).local
@@ -53,7 +53,7 @@ func (t *Tensor) inBlocks(cause string) *Tensor {
 // inTurn returns t, which has blocks of rows or on the axis all of them, in the layout s,
 // which deals them out in turn and differs in nothing else.
 func (t *Tensor) inTurn(s *spec, cause string) *Tensor {
-	out := &Tensor{spec: s, node: t.node}
+	out := (&Tensor{spec: s, node: t.node}).of(t.from)
 	m := s.mesh
 	if m.outside() {
 		out.local = m.empty(s, t.DType()).local

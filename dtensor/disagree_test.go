@@ -55,3 +55,43 @@ func TestRanksOfOtherLayoutsDisagree(t *testing.T) {
 		})
 	}
 }
+
+// TestRanksOfOtherTermsDisagree has ranks sum tensors of other shapes to results of one shape.
+func TestRanksOfOtherTermsDisagree(t *testing.T) {
+	ones := func(m *Mesh, dim int, shape ...int) *Tensor {
+		return Full(m, tensor.Float32, 1, shape, layout.Shard(dim))
+	}
+	for name, f := range map[string]func(m *Mesh, n int) *Tensor{
+		"sum":     func(m *Mesh, n int) *Tensor { return ones(m, 0, n).Sum(nil, false) },
+		"mean":    func(m *Mesh, n int) *Tensor { return ones(m, 0, n).Mean(nil, false) },
+		"max":     func(m *Mesh, n int) *Tensor { return ones(m, 0, n).Amax(nil, false) },
+		"rows":    func(m *Mesh, n int) *Tensor { return ones(m, 0, n, 4).Sum([]int{0}, false) },
+		"later":   func(m *Mesh, n int) *Tensor { return ones(m, 0, n).Sum(nil, true).Scale(2).Neg().Reshape() },
+		"either":  func(m *Mesh, n int) *Tensor { return ones(m, 0, 8).Sum(nil, false).Add(ones(m, 0, n).Sum(nil, false)) },
+		"product": func(m *Mesh, n int) *Tensor { return ones(m, 1, 4, n).MatMul(ones(m, 0, n, 4)) },
+		"linear":  func(m *Mesh, n int) *Tensor { return ones(m, 1, 4, n).Linear(ones(m, 1, 4, n), nil) },
+	} {
+		for _, same := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, same bits %v", name, same), func(t *testing.T) {
+				for _, other := range []int{8, 9} {
+					commtest.Run(t, 2, func(ctx context.Context, world *comm.Comm) error {
+						m, err := NewMesh(world, Axis{Name: "dp", Size: 2})
+						if err != nil {
+							return err
+						}
+						m.SetSameBits(same)
+						n := 8
+						if world.Rank() == 1 {
+							n = other
+						}
+						err = Try(ctx, m, func() { f(m, n).Full() })
+						if differs := other != 8; errors.Is(err, comm.ErrMismatch) != differs || !differs && err != nil {
+							return fmt.Errorf("8 and %d: %v", other, err)
+						}
+						return nil
+					})
+				}
+			})
+		}
+	}
+}

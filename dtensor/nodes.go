@@ -85,13 +85,17 @@ const fewNodes = 1 << 14
 // order in which one rank makes it. Those of a member follow each other in nodes, as many as it has in leaves, which says how
 // many leaves each has, for every member: see layout.CutAtLeaves. The sum has the shape given.
 func (m *Mesh) AddNodes(g *comm.Comm, nodes *tensor.Tensor, leaves [][]int, cause string, shape ...int) *tensor.Tensor {
+	return m.sumNodes(g, nodes, leaves, reason{cause: cause}, shape)
+}
+
+func (m *Mesh) sumNodes(g *comm.Comm, nodes *tensor.Tensor, leaves [][]int, why reason, shape []int) *tensor.Tensor {
 	parts, n := g.Size(), product(shape)
 	if parts == 1 {
 		return addRows(nodes.Reshape(len(leaves[0]), n), leaves).Reshape(shape...)
 	}
 	if all := len(slices.Concat(leaves...)); parts == 2 || all*n*nodes.DType().Size() <= fewNodes {
 		all := tensor.New(m.eng.dev, nodes.DType(), all, n)
-		m.GatherNodes(g, BufferOf(all), BufferOf(nodes), leaves, cause)
+		m.GatherNodes(g, BufferOf(all), BufferOf(nodes), leaves, why.cause, why.facts)
 		runtime.KeepAlive(nodes)
 		return addRows(all, leaves).Reshape(shape...)
 	}
@@ -99,17 +103,17 @@ func (m *Mesh) AddNodes(g *comm.Comm, nodes *tensor.Tensor, leaves [][]int, caus
 	for r := range counts {
 		counts[r] = max(0, min(size, n-r*size))
 	}
-	mine := m.foldNodes(g, nodes, leaves, counts, cause)
+	mine := m.foldNodes(g, nodes, leaves, counts, why)
 	all := tensor.New(m.eng.dev, nodes.DType(), shape...)
-	m.Do(g, comm.Call{Kind: comm.AllGatherVKind, Dst: BufferOf(all), Src: BufferOf(mine), DstCounts: counts, Cause: cause})
+	why.do(m, g, comm.Call{Kind: comm.AllGatherVKind, Dst: BufferOf(all), Src: BufferOf(mine), DstCounts: counts})
 	runtime.KeepAlive(mine)
 	return all
 }
 
 // GatherNodes gives every member of a group the nodes of a sum that all members hold, each as many in src as it has in
-// leaves: see AddNodes. All are of one size.
-func (m *Mesh) GatherNodes(g *comm.Comm, dst, src comm.Buffer, leaves [][]int, cause string) {
-	call := comm.Call{Kind: comm.AllGatherKind, Dst: dst, Src: src, Cause: cause}
+// leaves: see AddNodes. All are of one size. cause and facts are those of the call.
+func (m *Mesh) GatherNodes(g *comm.Comm, dst, src comm.Buffer, leaves [][]int, cause string, facts uint32) {
+	call := comm.Call{Kind: comm.AllGatherKind, Dst: dst, Src: src, Cause: cause, Facts: facts}
 	if all := len(slices.Concat(leaves...)); all != g.Size() {
 		call.Kind, call.DstCounts = comm.AllGatherVKind, times(leaves, dst.Count/all)
 	}
@@ -117,8 +121,8 @@ func (m *Mesh) GatherNodes(g *comm.Comm, dst, src comm.Buffer, leaves [][]int, c
 }
 
 // addNodes is AddNodes of one node of each member.
-func (m *Mesh) addNodes(g *comm.Comm, node *tensor.Tensor, cause string) *tensor.Tensor {
-	return m.AddNodes(g, node, oneEach(g), cause, node.Shape()...)
+func (m *Mesh) addNodes(g *comm.Comm, node *tensor.Tensor, why reason) *tensor.Tensor {
+	return m.sumNodes(g, node, oneEach(g), why, node.Shape())
 }
 
 // oneEach says that each member of a group has one node.
@@ -135,7 +139,7 @@ func times(leaves [][]int, n int) []int {
 
 // foldNodes adds up nodes as AddNodes does, and leaves each member its part of the sum, as many
 // elements as counts says: those of the first member come first in a node.
-func (m *Mesh) foldNodes(g *comm.Comm, nodes *tensor.Tensor, leaves [][]int, counts []int, cause string) *tensor.Tensor {
+func (m *Mesh) foldNodes(g *comm.Comm, nodes *tensor.Tensor, leaves [][]int, counts []int, why reason) *tensor.Tensor {
 	has, mine, n := len(leaves[g.Rank()]), counts[g.Rank()], sum(counts)
 	src, sent := nodes.Reshape(nodes.Numel()), slices.Clone(counts)
 	if has > 1 { // what a member gets lies side by side
@@ -151,8 +155,7 @@ func (m *Mesh) foldNodes(g *comm.Comm, nodes *tensor.Tensor, leaves [][]int, cou
 	}
 	got := times(leaves, mine)
 	all := tensor.New(m.eng.dev, nodes.DType(), len(slices.Concat(leaves...)), mine)
-	m.Do(g, comm.Call{Kind: comm.AllToAllVKind, Dst: BufferOf(all), Src: BufferOf(src).Slice(0, has*n), DstCounts: got, SrcCounts: sent,
-		Cause: cause})
+	why.do(m, g, comm.Call{Kind: comm.AllToAllVKind, Dst: BufferOf(all), Src: BufferOf(src).Slice(0, has*n), DstCounts: got, SrcCounts: sent})
 	runtime.KeepAlive(src)
 	return addRows(all, leaves)
 }

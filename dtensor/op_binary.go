@@ -82,7 +82,7 @@ func binary(op kernel.BinaryOp, a, b *Tensor) *Tensor {
 	if b == nil {
 		sameMesh(op.String(), a, b) // refuses it
 	}
-	dt := a.local.DType()
+	dt := a.DType()
 	if a.spec.masked && !dt.Float() { // ids that are MaskPartial are shifted
 		a = a.Reduced()
 	}
@@ -97,11 +97,11 @@ func binary(op kernel.BinaryOp, a, b *Tensor) *Tensor {
 	if r == nil {
 		r = binaryRule(key, law, a, b)
 	}
-	if dt != b.local.DType() {
+	if dt != b.DType() {
 		sameType(key.op, a, b)
 	}
 	x, y := a.to(r.in[0], key.op), b.to(r.in[1], key.op)
-	out := &Tensor{spec: r.out[0], mask: x.mask.Hold()}
+	out := &Tensor{spec: r.out[0], mask: x.mask.Hold(), from: x.from*31 ^ y.from}
 	if m.coord != nil {
 		out.local = tensor.Binary(op, x.local, y.local)
 	} else {
@@ -197,7 +197,7 @@ func (g binaryGrad) power() (ga, gb *Tensor) {
 
 // binaryBack hands a and b their parts of the gradient of y = op(a, b).
 func binaryBack(op kernel.BinaryOp, gy, a, b, y *Tensor) {
-	dt := gy.local.DType()
+	dt := gy.DType()
 	ga, gb := binaryGradOf(op)(binaryGrad{gy, a, b, y, a.node != nil, b.node != nil})
 	if a.node != nil {
 		a.accumulateSum(ga, dt)
@@ -209,7 +209,7 @@ func binaryBack(op kernel.BinaryOp, gy, a, b, y *Tensor) {
 
 // accumulateSum hands t the sum over what a broadcast has repeated of g, in type dt.
 func (t *Tensor) accumulateSum(g *Tensor, dt tensor.DType) {
-	if g.spec != t.spec || g.local.DType() != dt {
+	if g.spec != t.spec || g.DType() != dt {
 		if g = g.sumTo(t.spec.shape); g.spec.nodes() == 0 { // others are rounded when they are added up
 			g = g.Cast(dt)
 		}

@@ -70,14 +70,15 @@ func matmul(a, b *Tensor, transA, transB bool) *Tensor {
 	if m.outside() {
 		return m.empty(r.out[0], a.DType())
 	}
-	out := wrap(r.out[0], r.product(a.local, b.local, transA, transB, "MatMul")).ofType(a.DType())
+	facts := a.Facts()*31 ^ b.Facts()
+	out := wrap(r.out[0], r.product(a.local, b.local, transA, transB, reason{"MatMul", facts})).of(facts).ofType(a.DType())
 	out.detect("MatMul", a, b)
 	return out
 }
 
 // product multiplies the local matrices. Nodes of the result are not rounded; those that are not one of each rank are
 // added up.
-func (r *rule) product(a, b *tensor.Tensor, transA, transB bool, cause string) *tensor.Tensor {
+func (r *rule) product(a, b *tensor.Tensor, transA, transB bool, why reason) *tensor.Tensor {
 	s, dt := r.out[0], a.DType()
 	switch {
 	case r.nodes == nil && (s.nodes() == 0 || !dt.Narrow()):
@@ -102,7 +103,7 @@ func (r *rule) product(a, b *tensor.Tensor, transA, transB bool, cause string) *
 		tensor.MatMulTo(dst, partA, partB, transA, transB, false)
 		at += n
 	}
-	return s.mesh.AddNodes(s.mesh.groupOf(1<<r.along), nodes, r.nodes, cause, s.local...)
+	return s.mesh.sumNodes(s.mesh.groupOf(1<<r.along), nodes, r.nodes, why, s.local)
 }
 
 // matmulForms are the products of a and b, of aᵀ and b, a and bᵀ, aᵀ and bᵀ.
@@ -144,10 +145,11 @@ func (x *Tensor) Linear(w, bias *Tensor) *Tensor {
 		}
 	}
 	a, b := x.to(r.in[0], "Linear"), w.to(r.in[1], "Linear")
-	out := &Tensor{spec: r.out[0]}
+	facts := a.Facts()*31 ^ b.Facts()
+	out := (&Tensor{spec: r.out[0]}).of(facts)
 	switch {
 	case (r.out[0].nodes() != 0 || r.nodes != nil) && !m.outside():
-		out.local = r.product(a.local, b.local, false, true, "Linear")
+		out.local = r.product(a.local, b.local, false, true, reason{"Linear", facts})
 		if bias != nil { // it is added to the whole sum
 			out = out.Reduced().Add(bias.Detach().widen())
 		}
@@ -214,7 +216,8 @@ func linearGrad(dy, x *Tensor) (dw, cut *Tensor) {
 	if m.outside() {
 		return m.empty(r.out[0], x.DType()), cut
 	}
-	dw = wrap(r.out[0], r.product(rows(dy.local), rows(x.local), true, false, "LinearGrad"))
+	facts := dy.Facts()*31 ^ x.Facts()
+	dw = wrap(r.out[0], r.product(rows(dy.local), rows(x.local), true, false, reason{"LinearGrad", facts})).of(facts)
 	if r.nodes != nil {
 		dw = dw.ofType(x.DType())
 	}

@@ -200,7 +200,7 @@ func (w *Tensor) emptyGrad(s *spec) *Tensor {
 			p[axis] = part
 		}
 	}
-	return wrap(w.spec.with("norm", p), w.local)
+	return wrap(w.spec.with("norm", p), w.local).of(s.facts())
 }
 
 // lastDims returns -n, … -1.

@@ -181,13 +181,13 @@ func (x *Tensor) reduceBy(op kernel.ReduceOp, dims []int, keepdim bool, f func(x
 			list = append(list, d)
 		}
 	}
-	out := wrap(r.out[0], r.reduction(in.local, list, f, key.op))
+	out := wrap(r.out[0], r.reduction(in.local, list, f, reason{key.op, in.Facts()})).of(in.Facts())
 	out.detect(op.String(), in)
 	return out
 }
 
 // reduction returns f, a reduction over dims. Nodes that are not one of each rank are added up.
-func (r *rule) reduction(x *tensor.Tensor, dims []int, f func(x *tensor.Tensor, dims []int) *tensor.Tensor, cause string) *tensor.Tensor {
+func (r *rule) reduction(x *tensor.Tensor, dims []int, f func(x *tensor.Tensor, dims []int) *tensor.Tensor, why reason) *tensor.Tensor {
 	if r.nodes == nil {
 		return f(x, dims)
 	}
@@ -201,7 +201,7 @@ func (r *rule) reduction(x *tensor.Tensor, dims []int, f func(x *tensor.Tensor, 
 	}
 	nodes := tensor.Cat(0, parts...)
 	defer nodes.Free()
-	return s.mesh.AddNodes(s.mesh.groupOf(1<<r.along), nodes, r.nodes, cause, s.local...)
+	return s.mesh.sumNodes(s.mesh.groupOf(1<<r.along), nodes, r.nodes, why, s.local)
 }
 
 var reduceOps = [...]layout.ReduceOp{kernel.OpSum: layout.Sum, kernel.OpProd: layout.Prod, kernel.OpAmax: layout.Max,

@@ -101,7 +101,7 @@ func unary(op kernel.UnaryOp, x *Tensor) *Tensor {
 		r = m.rule(key, func() (*layout.Rule, error) { return pointwise(key.op, law, x) }, x)
 	}
 	in := x.to(r.in[0], key.op)
-	out := &Tensor{spec: r.out[0], mask: in.mask.Hold(), clean: in.clean}
+	out := &Tensor{spec: r.out[0], mask: in.mask.Hold(), clean: in.clean, from: in.from}
 	if m.coord != nil {
 		out.local = tensor.Unary(op, in.local)
 	} else {
@@ -151,7 +151,7 @@ func inPairsBy(law layout.Law, op string, a, b *Tensor, f func(a, b *tensor.Tens
 	if m.outside() {
 		return wrap(r.out[0], a.local)
 	}
-	return wrap(r.out[0], f(a.local, b.local))
+	return wrap(r.out[0], f(a.local, b.local)).of(a.from*31 ^ b.from)
 }
 
 // single computes an element-wise function of one tensor. It is not recorded.
@@ -162,7 +162,7 @@ func single(op string, law layout.Law, x *Tensor, dt tensor.DType, f func(x *ten
 	key.in[0] = x.spec
 	r := m.rule(key, func() (*layout.Rule, error) { return pointwise(op, law, x) }, x)
 	in := x.to(r.in[0], op)
-	out := &Tensor{spec: r.out[0], mask: in.mask.Hold(), clean: in.clean}
+	out := &Tensor{spec: r.out[0], mask: in.mask.Hold(), clean: in.clean, from: in.from}
 	if m.outside() {
 		out.local = m.empty(r.out[0], dt).local
 	} else {

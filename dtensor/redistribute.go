@@ -2,7 +2,6 @@ package dtensor
 
 import (
 	"fmt"
-	"hash/fnv"
 	"math/bits"
 	"runtime"
 	"slices"
@@ -73,7 +72,7 @@ func (t *Tensor) to(s *spec, cause string) *Tensor {
 	if t.spec.cyclic >= 0 || s.cyclic >= 0 {
 		return t.toCyclic(s, cause)
 	}
-	out := &Tensor{spec: s, node: t.node}
+	out := (&Tensor{spec: s, node: t.node}).of(t.from)
 	if m.outside() {
 		out.local = m.empty(s, t.DType()).local
 		return out
@@ -97,7 +96,7 @@ func (t *Tensor) to(s *spec, cause string) *Tensor {
 		m.eng.observe(from, s, local.DType().Size(), cause, false)
 	}
 	if axes := from.nodes(); bits.OnesCount16(uint16(axes)) > 1 { // a plan might add the nodes of one axis after the other
-		local, from = m.addNodes(m.groupOf(axes), local, cause), from.added(axes)
+		local, from = m.addNodes(m.groupOf(axes), local, reason{cause, t.Facts()}), from.added(axes)
 	}
 	p := m.plan(from, s, local.DType().Size(), cause)
 	for i := range p.steps {
@@ -159,9 +158,7 @@ func (m *Mesh) plan(from, to *spec, size int, cause string) *plan {
 // compile works out what this rank does in a step on elements of size bytes.
 func (m *Mesh) compile(ls *layout.Step, size int, cause string) step {
 	s := step{kind: ls.Kind, from: m.specOf(ls.From), to: m.specOf(ls.To), op: ls.Op, cause: cause + ": " + ls.String()}
-	h := fnv.New32a()
-	fmt.Fprint(h, ls.From.Axes(), ls.From, ls.To)
-	s.facts = h.Sum32()
+	s.facts = s.from.facts()*31 ^ s.to.facts()
 	s.first = ls.Place(m.coord) == 0
 	for _, a := range ls.Axes {
 		s.set |= 1 << a
@@ -283,28 +280,30 @@ func (s *step) run(t *Tensor, local *tensor.Tensor, out *Tensor) *tensor.Tensor 
 		// Masked ids are not written to: a lookup with them reads all of them.
 		return s.rows(t.mask, local, !t.clean && !t.DType().Int())
 	}
+	why := reason{s.cause, s.facts ^ t.from}
 	if s.op == layout.Nodes && s.kind == layout.AllReduce {
-		return m.addNodes(s.group, local, s.cause)
+		return m.addNodes(s.group, local, why)
 	} else if s.op == layout.Nodes {
-		return m.foldNodes(s.group, s.packed(local), oneEach(s.group), s.sendCounts, s.cause).Reshape(s.to.local...)
+		return m.foldNodes(s.group, s.packed(local), oneEach(s.group), s.sendCounts, why).Reshape(s.to.local...)
 	}
 	dst := tensor.New(m.eng.dev, local.DType(), s.to.local...)
 	switch s.kind {
 	case layout.AllReduce:
-		s.do(m, comm.Call{Kind: comm.AllReduceKind, Op: commOp(s.op), Dst: BufferOf(dst), Src: BufferOf(local)})
+		why.do(m, s.group, comm.Call{Kind: comm.AllReduceKind, Op: commOp(s.op), Dst: BufferOf(dst), Src: BufferOf(local)})
 	case layout.ReduceScatter:
 		src, rows := s.pack(local)
-		s.do(m, comm.Call{Kind: comm.ReduceScatterVKind, Op: commOp(s.op), Dst: BufferOf(dst), Src: BufferOf(src).Slice(0, sum(s.sendCounts)),
-			SrcCounts: s.sendCounts, SrcRows: rows})
+		why.do(m, s.group, comm.Call{Kind: comm.ReduceScatterVKind, Op: commOp(s.op), Dst: BufferOf(dst),
+			Src: BufferOf(src).Slice(0, sum(s.sendCounts)), SrcCounts: s.sendCounts, SrcRows: rows})
 		runtime.KeepAlive(src)
 	case layout.AllGather:
 		into, rows := s.staging(m, dst)
-		s.do(m, comm.Call{Kind: comm.AllGatherVKind, Dst: BufferOf(into), Src: BufferOf(local), DstCounts: s.recvCounts, DstRows: rows})
+		why.do(m, s.group, comm.Call{Kind: comm.AllGatherVKind, Dst: BufferOf(into), Src: BufferOf(local), DstCounts: s.recvCounts,
+			DstRows: rows})
 		s.unpack(dst, into)
 	default: // AllToAll, Exchange
 		src, srcRows := s.pack(local)
 		into, dstRows := s.staging(m, dst)
-		s.do(m, comm.Call{Kind: comm.AllToAllVKind, Dst: BufferOf(into), Src: BufferOf(src).Slice(0, sum(s.sendCounts)),
+		why.do(m, s.group, comm.Call{Kind: comm.AllToAllVKind, Dst: BufferOf(into), Src: BufferOf(src).Slice(0, sum(s.sendCounts)),
 			DstCounts: s.recvCounts, SrcCounts: s.sendCounts, DstRows: dstRows, SrcRows: srcRows})
 		s.unpack(dst, into)
 		runtime.KeepAlive(src)
@@ -313,9 +312,15 @@ func (s *step) run(t *Tensor, local *tensor.Tensor, out *Tensor) *tensor.Tensor 
 	return dst
 }
 
-func (s *step) do(m *Mesh, call comm.Call) {
-	call.Cause, call.Facts = s.cause, s.facts
-	m.Do(s.group, call)
+// A reason is what a call has from the operator that makes it: see comm.Call.
+type reason struct {
+	cause string
+	facts uint32
+}
+
+func (why reason) do(m *Mesh, g *comm.Comm, call comm.Call) {
+	call.Cause, call.Facts = why.cause, why.facts
+	m.Do(g, call)
 }
 
 // slice returns the part of local that stays: a view where that is contiguous.

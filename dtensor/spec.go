@@ -3,6 +3,7 @@ package dtensor
 import (
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"slices"
 
 	"github.com/gorun-spmd/gorun/dtensor/layout"
@@ -23,14 +24,15 @@ type spec struct {
 	layout     layout.Layout
 	shape      []int
 	placements []layout.Placement
-	local      []int // the shape of this rank's shard; zeros on a rank outside
-	offset     []int // the global index of the shard's first element; nil outside
-	numel      int   // of shape
-	localNumel int   // of local
-	partial    bool  // a placement is Partial or MaskPartial
-	masked     bool  // a placement is MaskPartial
-	cyclic     int   // the axis whose placement is ShardCyclic, -1: none
-	grad       *spec // what gradient returns; nil until asked for
+	local      []int  // the shape of this rank's shard; zeros on a rank outside
+	offset     []int  // the global index of the shard's first element; nil outside
+	numel      int    // of shape
+	localNumel int    // of local
+	partial    bool   // a placement is Partial or MaskPartial
+	masked     bool   // a placement is MaskPartial
+	cyclic     int    // the axis whose placement is ShardCyclic, -1: none
+	grad       *spec  // what gradient returns; nil until asked for
+	hash       uint32 // what facts returns; 0 until asked for
 }
 
 // maxSpecs bounds the intern table: a program whose shapes keep changing starts
@@ -133,6 +135,16 @@ func (s *spec) with(op string, placements []layout.Placement) *spec {
 
 // replicated returns the layout of s that replicates on every axis.
 func (s *spec) replicated() *spec { return s.mesh.specOf(s.layout.Replicated()) }
+
+// facts returns a hash of the layout and its mesh: what the ranks of a call must have the same.
+func (s *spec) facts() uint32 {
+	if s.hash == 0 {
+		h := fnv.New32a()
+		fmt.Fprint(h, s.layout.Axes(), s.layout)
+		s.hash = h.Sum32()
+	}
+	return s.hash
+}
 
 // String prints the layout: "[4, 8] S(0),R".
 func (s *spec) String() string { return s.layout.String() }

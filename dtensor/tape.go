@@ -103,7 +103,7 @@ func (out *Tensor) recordView(op string, back func(gy *Tensor)) {
 
 // Detach returns t as a constant: the same data, on no tape.
 func (t *Tensor) Detach() *Tensor {
-	return &Tensor{spec: t.spec, local: t.local, mask: t.mask.Hold(), clean: t.clean}
+	return &Tensor{spec: t.spec, local: t.local, mask: t.mask.Hold(), clean: t.clean, from: t.from}
 }
 
 // accumulate adds g to the gradient of t. It does nothing if t is a constant.
@@ -140,7 +140,7 @@ func (t *Tensor) accumulate(g *Tensor) {
 			g = n.reduced(g)
 		}
 	}
-	if dt := g.local.DType(); dt.Size() > n.dt.Size() {
+	if dt := g.DType(); dt.Size() > n.dt.Size() {
 		n.dt = dt
 	}
 	switch {
@@ -161,13 +161,13 @@ func (n *node) arrived() *Tensor { return n.grad.castPart(n.dt) }
 // castPart returns a gradient in another type. Each rank casts what it has of a sum, which may stay Partial: it is
 // rounded once on each rank and once more when the ranks' parts are added.
 func (g *Tensor) castPart(dt tensor.DType) *Tensor {
-	if dt == g.local.DType() {
+	if dt == g.DType() {
 		return g
 	}
 	if g.mask != nil || g.spec.mesh.eng.same {
 		return g.Cast(dt)
 	}
-	return wrap(g.spec, tensor.Cast(g.local, dt))
+	return wrap(g.spec, tensor.Cast(g.local, dt)).of(g.from)
 }
 
 // addWide returns a + b, float32 if they are of bfloat16. It is not recorded.

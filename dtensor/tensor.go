@@ -20,6 +20,7 @@ type Tensor struct {
 	node  *node          // on a tape, if the tensor is tracked
 	mask  *MaskBuffer    // of a MaskPartial placement
 	clean bool           // of a MaskPartial placement: rows that are not owned hold zeros
+	from  uint32         // of a Partial placement: a hash of what the ranks' parts were made of, see Facts; 0: of nothing larger
 	rows  *elsewhere     // nil: local has all rows, and they are of nothing larger
 }
 
@@ -108,6 +109,11 @@ func (t *Tensor) Offset() (offset []int, ok bool) { return t.spec.offset, t.spec
 // Layout returns the layout as a value: shape and placements.
 func (t *Tensor) Layout() layout.Layout { return t.there("Layout").spec.layout }
 
+// Facts returns a hash of the global shape, the placements and the mesh, and of those of the tensors whose sums a Partial
+// tensor holds. An operator that is defined outside this package puts it into its calls, see comm.Call, so that ranks whose
+// tensors differ get an error.
+func (t *Tensor) Facts() uint32 { return t.there("Facts").spec.facts() ^ t.from }
+
 // LocalShape returns the shape of this rank's shard; do not modify it.
 func (t *Tensor) LocalShape() []int { return t.spec.local }
 
@@ -151,6 +157,14 @@ func FromLocal(mesh *Mesh, local *tensor.Tensor, shape []int, placements ...layo
 
 // wrap makes the tensor of a spec around a local result.
 func wrap(s *spec, local *tensor.Tensor) *Tensor { return &Tensor{spec: s, local: local} }
+
+// of notes the facts of what t was made of, if it is Partial, and returns t.
+func (t *Tensor) of(facts uint32) *Tensor {
+	if t.spec.partial {
+		t.from = facts
+	}
+	return t
+}
 
 // Wrap makes a tensor around the local result of an operator that is defined
 // outside this package: FromLocal that throws, with a mask. mask is that of a

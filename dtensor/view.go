@@ -37,7 +37,7 @@ func (t *Tensor) viewRule(key ruleKey, keepMask bool, declare func(in layout.Lay
 
 // viewed makes the result of a view of in, whose local part f computes.
 func (m *Mesh) viewed(r *rule, in *Tensor, f func(local *tensor.Tensor) *tensor.Tensor) *Tensor {
-	out := &Tensor{spec: r.out[0], mask: in.mask.Hold(), clean: in.clean}
+	out := &Tensor{spec: r.out[0], mask: in.mask.Hold(), clean: in.clean, from: in.from}
 	if m.outside() {
 		out.local = m.empty(r.out[0], in.DType()).local
 	} else {

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gorun-spmd/gorun/internal/control"
 	"github.com/gorun-spmd/gorun/launcher/exit"
 	"github.com/gorun-spmd/gorun/launcher/phrase"
 	"github.com/gorun-spmd/gorun/launcher/supervisor"
@@ -57,7 +58,7 @@ func first(ends []supervisor.End, started time.Time, said func(rank int) (string
 func (a *attempt) report(o *supervisor.Outcome) int {
 	switch o.Reason {
 	case supervisor.Finished:
-		return 0
+		return a.sayUnfinished(o)
 	case supervisor.Resized:
 		a.sayLate(o)
 		return 0
@@ -86,7 +87,7 @@ func (a *attempt) report(o *supervisor.Outcome) int {
 		return 1
 	}
 	a.headline(f, o)
-	if rest := others(f.rank, o); rest != "" {
+	if rest := others(f.rank, o, a.unfinished(o)); rest != "" {
 		a.console.Say("%s", rest)
 	}
 	return o.Ends[f.rank].ExitStatus()
@@ -118,8 +119,32 @@ func (a *attempt) headline(f failure, o *supervisor.Outcome) {
 // panicText is what runtime.Main says of a panic: its own output says the rest.
 const panicText = "panic"
 
-// others says in one line what became of the ranks beside the first that failed.
-func others(firstRank int, o *supervisor.Outcome) string {
+// unfinished returns the ranks that ended with exit code 0 in the middle of the job: their runtime.Main has not returned, and
+// they have made calls. A rank that ends before its first call, as one that prints its flags does, has finished, and one rank
+// alone calls nobody.
+func (a *attempt) unfinished(o *supervisor.Outcome) (ranks []int) {
+	for r := range o.Ends {
+		e, s := &o.Ends[r], a.segment
+		if e.Ended && !e.Bad() && !e.Asked && s.State(r) == control.Running && s.Calls(r) > 0 {
+			ranks = append(ranks, r)
+		}
+	}
+	return ranks
+}
+
+// sayUnfinished names such ranks of a job in which no rank failed, and returns gorun's exit status.
+func (a *attempt) sayUnfinished(o *supervisor.Outcome) int {
+	ranks := a.unfinished(o)
+	if len(ranks) == 0 {
+		return 0
+	}
+	a.console.Say("%s on %s ended with exit code 0 before the function given to runtime.Main had returned, as os.Exit does; "+
+		"return nil from it instead", phrase.Ranks(ranks), a.plan.host)
+	return 1
+}
+
+// others says in one line what became of the ranks beside the first that failed. unfinished are those of a.unfinished.
+func others(firstRank int, o *supervisor.Outcome, unfinished []int) string {
 	var with, before, too, killed []int
 	for r := range o.Ends {
 		e := &o.Ends[r]
@@ -127,6 +152,7 @@ func others(firstRank int, o *supervisor.Outcome) string {
 		case r == firstRank || !e.Started:
 		case slices.Contains(o.Late, r):
 			killed = append(killed, r)
+		case slices.Contains(unfinished, r): // said below
 		case !e.Bad() && !e.Asked:
 			before = append(before, r)
 		case e.Bad() && !e.Asked:
@@ -144,6 +170,9 @@ func others(firstRank int, o *supervisor.Outcome) string {
 	}
 	if len(before) > 0 {
 		parts = append(parts, phrase.Ranks(before)+" had finished")
+	}
+	if len(unfinished) > 0 {
+		parts = append(parts, phrase.Ranks(unfinished)+" ended with exit code 0 in the middle of the job, as os.Exit does")
 	}
 	if len(killed) > 0 {
 		parts = append(parts, phrase.Ranks(killed)+" did not end and had to be killed")

@@ -85,7 +85,7 @@ func TestTheFirstFailureByTime(t *testing.T) {
 		if f.rank != c.rank || e[f.rank].ExitStatus() != c.status {
 			t.Errorf("%s: rank %d with status %d, want rank %d with %d", c.name, f.rank, e[f.rank].ExitStatus(), c.rank, c.status)
 		}
-		if got := others(f.rank, o); got != c.others {
+		if got := others(f.rank, o, nil); got != c.others {
 			t.Errorf("%s: got %q, want %q", c.name, got, c.others)
 		}
 	}

@@ -86,13 +86,13 @@ func combine[T dtype.Float](j *job, stats *tensor.Tensor) {
 		}
 		if nodes = slices.Concat(of...); len(nodes) > 1 {
 			all := tensor.New(stats.Device(), stats.DType(), len(nodes), n, kernel.Stats)
-			j.mesh.GatherNodes(g, bytesOf(all), bytesOf(stats), of, j.cause.classes)
+			j.mesh.GatherNodes(g, bytesOf(all), bytesOf(stats), of, j.cause.classes, j.facts)
 			runtime.KeepAlive(stats)
 			stats = all
 		} else {
 			nodes = j.mine
 			buf := bytesOf(stats)
-			j.mesh.Do(g, comm.Call{Kind: comm.AllReduceKind, Op: comm.Custom, Func: statFunc[T](g), Dst: buf, Src: buf, Cause: j.cause.classes})
+			j.do(g, comm.Call{Kind: comm.AllReduceKind, Op: comm.Custom, Func: statFunc[T](g), Dst: buf, Src: buf, Cause: j.cause.classes})
 		}
 	}
 	flat := tensor.ToSlice[T](stats)
@@ -141,7 +141,7 @@ func (j *job) acrossPositions(sum partial) partial {
 	all := []partial{sum}
 	buf := comm.Raw(all)
 	fn := g.Internals().Attr(partialKey{}, func() any { return newFunc("cross-entropy sums", partial.with) }).(*comm.Func)
-	j.mesh.Do(g, comm.Call{Kind: comm.AllReduceKind, Op: comm.Custom, Func: fn, Dst: buf, Src: buf, Cause: j.cause.batch})
+	j.do(g, comm.Call{Kind: comm.AllReduceKind, Op: comm.Custom, Func: fn, Dst: buf, Src: buf, Cause: j.cause.batch})
 	return all[0]
 }
 
@@ -170,7 +170,7 @@ func (j *job) ofPositions(losses, weights []float64, bad badTarget) partial {
 	}
 	leaves := slices.Concat(nodes...)
 	all := make([]partial, len(leaves))
-	j.mesh.GatherNodes(g, comm.Raw(all), comm.Raw(mine), nodes, j.cause.batch)
+	j.mesh.GatherNodes(g, comm.Raw(all), comm.Raw(mine), nodes, j.cause.batch, j.facts)
 	var fold pairwise.Fold[partial]
 	for k, node := range all {
 		fold.PushNode(node, leaves[k], partial.with)

@@ -168,6 +168,7 @@ func linearShardingOf(op string, hidden, weight, targets *dtensor.Tensor, o *Opt
 	n := len(mesh.Axes())
 	p := &linearSharding{
 		sharding: &sharding{op: op, mesh: mesh, classes: ws[0], dim: 1, dtype: dt, wide: dt.Wide(), inner: 1,
+			facts: hidden.Facts()*31 ^ weight.Facts(),
 			shape: slices.Clone(hs[:len(hs)-1]), targets: make([]layout.Placement, n),
 			cause: causes{op + ": classes", op + ": positions", op + ": gradient of hidden"}},
 		hidden: make([]layout.Placement, n), weight: make([]layout.Placement, n),

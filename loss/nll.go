@@ -77,7 +77,7 @@ func pickTargets[T dtype.Float](j *job) {
 	if j.classGroup != nil && len(values) > 0 {
 		all := tensor.FromSlice(dev, values, len(values))
 		buf := dtensor.BufferOf(all)
-		j.mesh.Do(j.classGroup, comm.Call{Kind: comm.AllReduceKind, Op: comm.Sum, Dst: buf, Src: buf, Cause: j.cause.classes})
+		j.do(j.classGroup, comm.Call{Kind: comm.AllReduceKind, Op: comm.Sum, Dst: buf, Src: buf, Cause: j.cause.classes})
 		values = tensor.ToSlice[T](all)
 		runtime.KeepAlive(all)
 	}

@@ -35,6 +35,7 @@ type sharding struct {
 	classGroup   *comm.Comm   // nil: every rank has all classes of its positions
 	batchGroup   *comm.Comm   // nil: every rank has all positions
 	cause        causes       // for the counters of communication
+	facts        uint32       // of the logits, which all ranks must have the same
 	dtype        tensor.DType // of the logits
 	wide         tensor.DType // of what goes with them: see dtype.DType.Wide
 }
@@ -72,6 +73,7 @@ func shardingOf(op string, logits *dtensor.Tensor, leaves bool) *sharding {
 		refuse(op, fmt.Sprintf("logits %v have no dimension of classes; give [C], [N, C] or [N, C, d1, …]", logits))
 	}
 	p := &sharding{op: op, mesh: logits.Mesh(), dim: min(1, len(shape)-1), dtype: logits.DType(), wide: logits.DType().Wide(),
+		facts: logits.Facts(),
 		cause: causes{classes: op + ": classes", batch: op + ": positions"}}
 	p.classes = shape[p.dim]
 	p.shape = slices.Delete(slices.Clone(shape), p.dim, p.dim+1)
@@ -113,6 +115,12 @@ func shardingOf(op string, logits *dtensor.Tensor, leaves bool) *sharding {
 		}
 	}
 	return p
+}
+
+// do makes a call of ranks whose logits must be alike.
+func (p *sharding) do(g *comm.Comm, call comm.Call) {
+	call.Facts = p.facts
+	p.mesh.Do(g, call)
 }
 
 // shardsDim reports whether a placement shards tensor dimension d.

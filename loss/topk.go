@@ -124,7 +124,7 @@ func (p *sharding) largest(logits *tensor.Tensor, k int) []candidate {
 	}
 	size := p.classGroup.Size()
 	all := make([]candidate, size*len(mine))
-	p.mesh.Do(p.classGroup, comm.Call{Kind: comm.AllGatherKind, Dst: comm.Raw(all), Src: comm.Raw(mine), Cause: p.cause.classes})
+	p.do(p.classGroup, comm.Call{Kind: comm.AllGatherKind, Dst: comm.Raw(all), Src: comm.Raw(mine), Cause: p.cause.classes})
 	of := make([]candidate, 0, size*k)
 	for i := range n {
 		of = of[:0]
@@ -158,7 +158,7 @@ func (p *sharding) bestClasses(won []candidate) []int64 {
 		attrs := p.classGroup.Internals()
 		f := attrs.Attr(candidateKey{}, func() any { return newFunc("largest sum and its class", candidate.with) }).(*comm.Func)
 		buf := comm.Raw(won)
-		p.mesh.Do(p.classGroup, comm.Call{Kind: comm.AllReduceKind, Op: comm.Custom, Func: f, Dst: buf, Src: buf, Cause: p.cause.classes})
+		p.do(p.classGroup, comm.Call{Kind: comm.AllReduceKind, Op: comm.Custom, Func: f, Dst: buf, Src: buf, Cause: p.cause.classes})
 	}
 	classes := make([]int64, len(won))
 	for i, w := range won {

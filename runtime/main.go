@@ -27,8 +27,8 @@
 // # Your duties
 //
 // Return errors; Main has them printed, tells the other ranks and sets the exit status.
-// Ask Stopping between two steps. Do not call os.Exit while others work: they would find
-// out from the launcher, with no cause.
+// Ask Stopping between two steps. Do not call os.Exit: the others would find out from the
+// launcher, with no cause.
 //
 // A job that gorun --max-restarts starts again learns so from Attempt. A checkpoint.Store
 // tells gorun what there is to resume from; a program that saves in another way calls Saved.
@@ -60,6 +60,7 @@
 //	or throws one          collectives of all ranks fail with it; exit status 1
 //	f panics               the panic's whole stack; the others as above; exit status 2
 //	f calls Goexit         as if it had returned an error that says so
+//	f calls os.Exit(0)     exit status 0 of the rank; gorun says so and ends with 1 if the rank has called others before
 //	another rank failed    exit status 143 within 100 ms; ctx is done in between
 //	a host is cut off      over MPI, the ranks there and those on rank 0's host end; exit status 1, see below
 //	a rank dies, over MPI  the first rank of its host to see it says so; calls that need it fail; exit status 1

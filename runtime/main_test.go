@@ -105,6 +105,22 @@ func programs() map[string]func(context.Context, *comm.Comm) error {
 		"help":   func(context.Context, *comm.Comm) error { return fmt.Errorf("options: %w", flag.ErrHelp) },
 		"leave":  failing(func() error { return nil }),
 		"killed": failing(func() error { return exec.Command("kill", "-9", fmt.Sprint(os.Getpid())).Run() }),
+		// quit has ranks leave by os.Exit(0) after a call, or before any: all of them, or the one that the argument names.
+		"quit": func(ctx context.Context, world *comm.Comm) error {
+			if os.Args[2] == "before" {
+				os.Exit(0)
+			}
+			if err := comm.Barrier(ctx, world); err != nil {
+				return err
+			}
+			if os.Args[2] == "all" || os.Args[2] == fmt.Sprint(world.Rank()) {
+				os.Exit(0)
+			}
+			if len(os.Args) > 3 {
+				return comm.Barrier(ctx, world)
+			}
+			return nil
+		},
 		// differ has rank 1 make another call than the others.
 		"differ": func(ctx context.Context, world *comm.Comm) error {
 			if world.Rank() == 1 {

@@ -355,7 +355,7 @@ func (r *Rank) scratchFor(call *comm.Call) []byte {
 func (r *Rank) mismatch(calls []*comm.Call, a, b int) error {
 	sites := r.leave(calls[r.rank].Site())
 	party := func(i int) comm.Party {
-		return comm.Party{Rank: r.number(i), Call: calls[i].String(), Site: fmt.Sprint(sites[i])}
+		return comm.Party{Rank: r.number(i), Call: calls[i].String(), Site: fmt.Sprint(sites[i]), Facts: calls[i].Facts}
 	}
 	err := comm.Mismatch(party(a), party(b))
 	r.leave(true)

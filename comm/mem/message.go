@@ -45,7 +45,7 @@ func (g *group) sendSlot(from, to int) *sendSlot {
 }
 
 func (r *Rank) party(call *comm.Call) comm.Party {
-	return comm.Party{Rank: r.number(r.rank), Call: call.String(), Site: call.Site()}
+	return call.Party(r.number(r.rank))
 }
 
 // message carries out a Send or a Recv.

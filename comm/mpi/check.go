@@ -110,7 +110,7 @@ func (r *Rank) agree(ctx context.Context, call *comm.Call) error {
 // seen that they differ too, and returns the error. The other ranks of the n notes are
 // told as well: one of them may wait for a description by this rank.
 func (r *Rank) disagree(ctx context.Context, call *comm.Call, n, differing int) error {
-	mine := comm.Party{Rank: r.world[r.me], Call: call.String(), Site: call.Site()}
+	mine := call.Party(r.world[r.me])
 	t := &texts{out: mine.Text()}
 	r.texts = t // MPI may use it for as long as it uses r
 	answer, bytes, dt := len(r.requests), uintptr(len(t.out)), r.job.lib.handles[typeByte]
@@ -153,7 +153,7 @@ func (r *Rank) compareMessage(ctx context.Context, call *comm.Call) error {
 // differ is the error that the other side of a Send or a Recv makes another call, of which only the
 // fingerprint is known.
 func (r *Rank) differ(call *comm.Call, its comm.Fingerprint) error {
-	return comm.Mismatch(comm.Party{Rank: r.world[r.me], Call: call.String(), Site: call.Site()},
+	return comm.Mismatch(call.Party(r.world[r.me]),
 		comm.Party{Rank: r.world[call.Root], Call: its.String()})
 }
 

@@ -105,7 +105,7 @@ func (r *Rank) probe(call *comm.Call, comparing bool, waited time.Duration) {
 	j, now := r.job, time.Now()
 	s := r.stuck // set by this goroutine alone
 	if s == nil {
-		s = &stuck{party: comm.Party{Rank: j.rank, Call: call.String(), Site: call.Site()}, passed: map[int]uint64{}}
+		s = &stuck{party: call.Party(j.rank), passed: map[int]uint64{}}
 		s.wait = wait{slot: j.beginWait(r, call, now.Add(-waited)), next: now.Add(stuckAfter - waited)}
 		j.mu.Lock()
 		s.needs = r.needs(r.open(call), comparing)

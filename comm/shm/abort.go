@@ -3,6 +3,7 @@ package shm
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -132,7 +133,7 @@ func (r *Rank) disagreement(v failure, call *comm.Call) error {
 	stamp := r.stamp(v.seq)
 	if me := r.world[r.me]; call != nil && (me == v.a || me == v.b) {
 		if _, ok := r.job.seg.Note(me, stamp); !ok {
-			r.job.seg.SetNote(me, stamp, call.String()+"\n"+call.Site())
+			r.job.seg.SetNote(me, stamp, fmt.Sprintf("%v\n%s\n%d", call, call.Site(), call.Facts))
 		}
 	}
 	return comm.Mismatch(r.side(v.a, stamp), r.side(v.b, stamp))
@@ -146,8 +147,10 @@ func (r *Rank) side(world int, stamp uint64) comm.Party {
 	}
 	for range 500 {
 		if text, ok := r.job.seg.Note(world, stamp); ok {
-			call, site, _ := strings.Cut(text, "\n")
-			return comm.Party{Rank: world, Call: call, Site: site}
+			call, rest, _ := strings.Cut(text, "\n")
+			site, number, _ := strings.Cut(rest, "\n")
+			facts, _ := strconv.ParseUint(number, 10, 32)
+			return comm.Party{Rank: world, Call: call, Site: site, Facts: uint32(facts)}
 		}
 		if _, ended := r.job.seg.HasEnded(world); ended {
 			break

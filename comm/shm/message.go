@@ -116,7 +116,7 @@ func (r *Rank) wrongMessage(call *comm.Call, c *cell) error {
 		return r.failed(call)
 	}
 	err := comm.Mismatch(
-		comm.Party{Rank: me, Call: call.String(), Site: call.Site()},
+		call.Party(me),
 		comm.Party{Rank: from, Call: sent.String()})
 	r.abort(failure{kind: ranksUneven, text: err.Error()})
 	return r.failed(call)

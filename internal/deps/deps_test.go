@@ -42,7 +42,7 @@ const policy = `
 	internal/snapshot  <
 	internal/depot     < internal/keepalive internal/snapshot
 	internal/observe   <
-	internal/forecast  <
+	internal/forecast  < internal/gemm
 	internal/testenv   <
 	internal/deadlock  <
 	internal/release   <

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	"github.com/gorun-spmd/gorun/internal/gemm"
 )
 
 // A Machine is how fast one host is: what gorun rates measures, and what gorun plan --machine reads.
@@ -134,7 +136,7 @@ func (m *Machine) Kernel(name, dtype string, flops, bytes, rows int) float64 {
 
 // threads returns how many goroutines share the small matrices of a product, as in package gemm.
 func (m *Machine) threads(flops int) float64 {
-	const work = 2 << 24 // operations that are worth a goroutine
+	const work = 2 * gemm.ThreadWork // operations
 	if flops < 2*work {
 		return 1
 	}

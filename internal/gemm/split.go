@@ -5,15 +5,14 @@ import (
 	"sync"
 )
 
+// ThreadWork is how many multiplications are worth a goroutine: some hundred microseconds of work.
+const ThreadWork = 1 << 24
+
 // threadsFor returns how many goroutines a product is worth: each should have
-// some hundred microseconds of work, which is multiplying, or reading the larger
-// operand.
+// enough to multiply, or to read of the larger operand.
 func threadsFor(m, n, k int) int {
-	const (
-		work  = 1 << 24 // multiplications
-		reads = 1 << 20 // elements
-	)
-	parts := max(float64(m)*float64(n)*float64(k)/work, float64(max(m, n))*float64(k)/reads)
+	const reads = 1 << 20 // elements
+	parts := max(float64(m)*float64(n)*float64(k)/ThreadWork, float64(max(m, n))*float64(k)/reads)
 	if parts < 2 {
 		return 1
 	}

@@ -80,7 +80,7 @@ func (r *Rank) swap(out, in []byte, q int) error {
 // disagree exchanges descriptions of the calls with rank q, and returns the error. Rank q has
 // seen too that the calls differ.
 func (r *Rank) disagree(call *comm.Call, q int) error {
-	mine := comm.Party{Rank: r.world[r.me], Call: call.String(), Site: call.Site()}
+	mine := call.Party(r.world[r.me])
 	out, in := mine.Text(), comm.PartyText{}
 	if err := r.swap(out[:], in[:], q); err != nil {
 		return err

@@ -29,6 +29,8 @@ func run(ctx context.Context, world *comm.Comm) error {
 			err = skip(ctx, world, os.Args[2])
 		case "uneven":
 			err = uneven(ctx, mesh)
+		case "terms":
+			err = terms(ctx, mesh)
 		}
 		if err != nil {
 			return err
@@ -50,6 +52,14 @@ func skip(ctx context.Context, world *comm.Comm, text string) error {
 		}
 	}
 	return comm.Barrier(ctx, world) // the one
+}
+
+// terms sums tensors of 8 elements on rank 0 and of 9 on the others: the sums have one shape.
+func terms(ctx context.Context, mesh *dtensor.Mesh) error {
+	return dtensor.Try(ctx, mesh, func() {
+		x := dtensor.Zeros(mesh, tensor.Float32, []int{8 + min(1, mesh.Comm().Rank())}, layout.Shard(0))
+		x.Sum(nil, false).Item() // of all
+	})
 }
 
 // uneven gathers shards of two rows, but for the last rank, which has one row and makes another call.
