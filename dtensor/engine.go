@@ -26,7 +26,9 @@ type engine struct {
 	detect    bool  // see DetectAnomaly
 	same      bool  // see SameBits
 	overlap   int   // see SetOverlap
-	detecting *node // the node whose gradient is being computed while detect is on
+	detecting *node // the node whose gradient is being computed while detect is on, or products is not nil
+
+	products *ProductSample // of SampleProduct; nil: none
 
 	observer observe.Observer // is told what operators do; nil: nobody keeps a trace
 	spanning bool             // an operator is in progress that it will be told of

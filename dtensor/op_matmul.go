@@ -81,10 +81,13 @@ func (r *rule) product(a, b *tensor.Tensor, transA, transB bool, cause string) *
 	s, dt := r.out[0], a.DType()
 	switch {
 	case r.nodes == nil && (s.nodes() == 0 || !dt.Narrow()):
-		return tensor.MatMul(a, b, transA, transB)
+		c := tensor.MatMul(a, b, transA, transB)
+		s.mesh.eng.products.product(cause, s, a, b, nil, c, transA, transB)
+		return c
 	case r.nodes == nil:
 		dst := tensor.New(s.mesh.eng.dev, dt.Wide(), s.local...)
 		tensor.MatMulTo(dst, a, b, transA, transB, false)
+		s.mesh.eng.products.product(cause, s, a, b, nil, dst, transA, transB)
 		return dst
 	}
 	mine, dimA, dimB := r.nodes[s.mesh.Coord()[r.along]], a.NDim()-1, b.NDim()-2
@@ -96,10 +99,14 @@ func (r *rule) product(a, b *tensor.Tensor, transA, transB bool, cause string) *
 	}
 	nodes, at := tensor.New(s.mesh.eng.dev, dt.Wide(), append([]int{len(mine)}, s.local...)...), 0
 	defer nodes.Free()
+	turn := s.mesh.eng.products.turn(len(mine))
 	for i, leaves := range mine {
 		n := a.Dim(dimA) / sum(mine) * leaves
 		dst, partA, partB := tensor.Narrow(nodes, 0, i, 1).Reshape(s.local...), tensor.Narrow(a, dimA, at, n), tensor.Narrow(b, dimB, at, n)
 		tensor.MatMulTo(dst, partA, partB, transA, transB, false)
+		if i == turn {
+			s.mesh.eng.products.product(cause, s, partA, partB, nil, dst, transA, transB)
+		}
 		at += n
 	}
 	return s.mesh.AddNodes(s.mesh.groupOf(1<<r.along), nodes, r.nodes, cause, s.local...)
@@ -160,6 +167,7 @@ func (x *Tensor) Linear(w, bias *Tensor) *Tensor {
 			c = bias.to(r.in[2], "Linear").local
 		}
 		out.local = tensor.Linear(a.local, b.local, c)
+		m.eng.products.product("Linear", r.out[0], a.local, b.local, c, out.local, false, true)
 	}
 	out.detect("Linear", a, b, bias)
 	if Tracked(x, w, bias) {

@@ -13,7 +13,7 @@ import (
 type tape struct {
 	nodes  []*node
 	slab   []node
-	stacks map[*node][]uintptr // where the operators were called, if anomalies are detected or a trace is kept
+	stacks map[*node][]uintptr // where the operators were called, if anomalies are detected, a trace is kept or products are sampled
 	early  *early              // sums gradients while run goes on; nil: they are summed in the end
 	closed bool                // f has returned; a tensor that still refers to the tape is a constant
 }
@@ -82,7 +82,7 @@ func (t *Tensor) tracked() bool {
 // and hands each input its part with accumulate; it runs with the tape off.
 func (out *Tensor) record(op string, back func(gy *Tensor)) *Tensor {
 	out.node = out.spec.mesh.eng.tape.add(op, out.spec, back)
-	if eng := out.spec.mesh.eng; eng.detect || eng.observer != nil {
+	if eng := out.spec.mesh.eng; eng.detect || eng.observer != nil || eng.products != nil {
 		if out.node.tape.stacks == nil {
 			out.node.tape.stacks = map[*node][]uintptr{}
 		}
@@ -273,7 +273,7 @@ func (n *node) handOn() {
 	}
 	back := n.back
 	n.grad, n.back = nil, nil // what they hold can go
-	if eng := n.spec.mesh.eng; eng.detect {
+	if eng := n.spec.mesh.eng; eng.detect || eng.products != nil {
 		eng.detecting = n
 	}
 	back(g)

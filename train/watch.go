@@ -11,13 +11,15 @@ import (
 
 	"github.com/gorun-spmd/gorun/checkpoint"
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/internal/job"
 )
 
 // checkShare is the share of the time that comparisons of replicas take by default.
 const checkShare = 0.01
 
-// A watcher compares replicas now and then, seals what only the optimizer changes, and writes digests if the user wants them.
+// A watcher compares replicas now and then, samples products, seals what only the optimizer changes, and writes digests if the
+// user wants them.
 type watcher struct {
 	run   *Run
 	world *comm.Comm
@@ -28,7 +30,9 @@ type watcher struct {
 	since time.Time     // of its end
 	cost  time.Duration // of it
 
-	sealed *checkpoint.Seal // until the step's update; nil: none
+	sealed   *checkpoint.Seal       // until the step's update; nil: none
+	watched  bool                   // the step that comes is one of which products are sampled, where they are
+	products *dtensor.ProductSample // of the step that is made; nil: none
 
 	log      *checkpoint.DigestLog // nil: none
 	logEvery int
@@ -38,7 +42,7 @@ type watcher struct {
 func (r *Run) newWatcher(ctx context.Context, world *comm.Comm, goOn bool) (*watcher, error) {
 	w := &watcher{run: r, world: world, every: r.CheckReplicas, since: time.Now()}
 	w.state, _ = r.state()
-	if !w.state.Replicated() && !r.sealed() || w.every == 0 && os.Getenv("GORUN_CHECK") == "0" {
+	if !w.state.Replicated() && !r.sealed() && w.sampled() == nil || w.every == 0 && os.Getenv("GORUN_CHECK") == "0" {
 		w.every = -1
 	}
 	path := os.Getenv(job.DigestVar)
@@ -52,12 +56,65 @@ func (r *Run) newWatcher(ctx context.Context, world *comm.Comm, goOn bool) (*wat
 	if w.log, err = checkpoint.OpenDigestLog(ctx, world, path, goOn); err != nil {
 		return nil, err
 	}
-	return w, w.seal()
+	return w, w.arm()
 }
 
 // sealed reports whether the run's parameters and what the optimizer remembers can be sealed.
 func (r *Run) sealed() bool {
 	return r.Sealed && r.Step == nil && r.Params != nil && r.Optimizer != nil
+}
+
+// sample begins to sample the products of a step, if it is one to be watched.
+func (w *watcher) sample(step int) {
+	if m := w.sampled(); m != nil && w.watched {
+		w.products = m.SampleProduct(uint64(step), func(yield func(string, *dtensor.Tensor) bool) {
+			for name, p := range w.run.Params {
+				if !yield("model."+name, p) {
+					return
+				}
+			}
+		})
+	}
+	w.watched = false
+}
+
+// sampled returns a mesh if products are sampled, which takes same bits and several ranks; else nil.
+func (w *watcher) sampled() *dtensor.Mesh {
+	if w.run.Params != nil && w.world.Size() > 1 {
+		for _, p := range w.run.Params {
+			if p.Mesh().SameBits() {
+				return p.Mesh()
+			}
+			break
+		}
+	}
+	return nil
+}
+
+// multiplied has another rank check what was sampled of the products of a step, if anything was, after so many steps.
+func (w *watcher) multiplied(ctx context.Context, steps int) error {
+	if w.products == nil {
+		return nil
+	}
+	start := time.Now()
+	err := w.products.Check(ctx, w.world)
+	w.products = nil
+	w.cost += time.Since(start)
+	return w.fault(ctx, steps, err)
+}
+
+// fault writes to the digests that a step has ended by err, if it has.
+func (w *watcher) fault(ctx context.Context, steps int, err error) error {
+	if err != nil && w.log != nil {
+		return errors.Join(err, w.log.WriteFault(ctx, steps, err))
+	}
+	return err
+}
+
+// arm has the step that comes watched.
+func (w *watcher) arm() error {
+	w.watched = true
+	return w.seal()
 }
 
 // seal seals them until unseal.
@@ -81,10 +138,7 @@ func (w *watcher) unseal(ctx context.Context, steps int) error {
 	err := w.sealed.Check(ctx, w.world)
 	w.sealed = nil
 	w.cost += time.Since(start)
-	if err != nil && w.log != nil {
-		return errors.Join(err, w.log.WriteFault(ctx, steps, err))
-	}
-	return err
+	return w.fault(ctx, steps, err)
 }
 
 // due reports whether replicas are to be compared before the next step.
@@ -100,8 +154,8 @@ func (w *watcher) due() bool {
 func (w *watcher) check(ctx context.Context) error {
 	start := time.Now()
 	err := checkpoint.CheckReplicas(ctx, w.world, &w.state)
-	if err == nil && w.sealed == nil {
-		err = w.seal()
+	if err == nil && !w.watched {
+		err = w.arm()
 	}
 	w.since = time.Now()
 	w.cost, w.steps = w.since.Sub(start), 1
@@ -126,7 +180,7 @@ func (w *watcher) digest(ctx context.Context, steps int, loss float64) error {
 	if err := w.log.Write(ctx, steps, loss, state); err != nil {
 		return err
 	}
-	return w.seal()
+	return w.arm()
 }
 
 // close ends the file of digests, whose lines are written already.

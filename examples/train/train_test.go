@@ -269,7 +269,8 @@ func TestProgramHasTheSameBits(t *testing.T) {
 	})
 }
 
-// TestFlippedBitsAreFound flips a bit of a weight that ranks have copies of, and of one that they divide, an input of a product.
+// TestFlippedBitsAreFound flips a bit of a weight that ranks have copies of, and of one that they divide, an input of a product; and
+// bits of products.
 func TestFlippedBitsAreFound(t *testing.T) {
 	args := []string{"-data", words(t), "-vocab", "300", "-batch", "6", "-context", "16", "-width", "24", "-heads", "6", "-layers", "1",
 		"-sample", "0", "-plot", ""} // 289 tokens, of which the first of two ranks has 145
@@ -282,6 +283,9 @@ func TestFlippedBitsAreFound(t *testing.T) {
 		{Ranks: 4, Flags: same, Args: []string{"-tp", "2"}, Every: 2, Step: 3, Rank: 3, Param: "tokens", Element: 24*140 + 1, Found: 3,
 			Index: []int{285, 1}},
 		{Ranks: 1, Flags: same, Every: 2, Step: 5, Param: "norm.weight", Element: 11, Found: 5, Index: []int{11}},
+		{Ranks: 2, Flags: same, Args: []string{"-tp", "2"}, Every: 2, Step: 3, Rank: 1, Found: 3},
+		{Ranks: 3, Flags: same, Args: []string{"-dp", "3"}, Every: 1, Step: 4, Rank: 0, Found: 4},
+		{Ranks: 4, Flags: same, Args: []string{"-tp", "2", "-bfloat16"}, Every: 3, Step: 7, Rank: 3, Found: 7},
 	}, args...)
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/gorun-spmd/gorun/checkpoint"
 )
 
-// A Flip is a bit of a parameter that is flipped on one rank as a step begins; see examples/train.
+// A Flip is a bit of a parameter that is flipped on one rank as a step begins, or of all products in it; see examples/train.
 type Flip struct {
 	Ranks   int
 	Flags   []string // for gorun
@@ -21,8 +21,8 @@ type Flip struct {
 	Every   int // steps between two lines of digests
 	Step    int
 	Rank    int
-	Param   string
-	Element int // of what the rank holds
+	Param   string // "": of products
+	Element int    // of what the rank holds
 
 	Found int   // the step in which it is found
 	Index []int // of the element in the whole parameter
@@ -45,12 +45,19 @@ func (p *Program) FindsFlips(t *testing.T, flips []Flip, args ...string) {
 			if j := run(good); j.ProcessState.ExitCode() != 0 {
 				t.Fatalf("without a flip: %s", &j.Stderr)
 			}
-			j := run(bad, fmt.Sprintf("GORUN_TEST_FLIP=%d:%d:%s:%d", f.Step, f.Rank, f.Param, f.Element))
+			flip := fmt.Sprintf("GORUN_TEST_FLIP=%d:%d:%s:%d", f.Step, f.Rank, f.Param, f.Element)
+			words := []string{fmt.Sprint("step ", f.Found, ":"), fmt.Sprint("on rank ", f.Rank)}
+			if f.Param == "" {
+				flip = fmt.Sprintf("GORUN_TEST_FLIP_PRODUCT=%d:%d:all", f.Step, f.Rank)
+				words = append(words, "product ")
+			} else {
+				words = append(words, fmt.Sprintf("tensor %q", "model."+f.Param), fmt.Sprint("element ", f.Index))
+			}
+			j := run(bad, flip)
 			if j.ProcessState.ExitCode() != 1 {
 				t.Fatalf("status %d\n%s", j.ProcessState.ExitCode(), &j.Stderr)
 			}
-			for _, word := range []string{fmt.Sprint("step ", f.Found, ":"), fmt.Sprintf("tensor %q", "model."+f.Param),
-				fmt.Sprint("element ", f.Index), fmt.Sprint("on rank ", f.Rank)} {
+			for _, word := range words {
 				if !strings.Contains(j.Stderr.String(), word) {
 					t.Errorf("the error does not say %q:\n%s", word, &j.Stderr)
 				}
@@ -61,8 +68,9 @@ func (p *Program) FindsFlips(t *testing.T, flips []Flip, args ...string) {
 				t.Fatalf("gorun diff: %v, %v: %s", err, wrong, out)
 			}
 			b := d.FaultB
-			if d.Step != f.Found || d.FaultA != nil || b == nil || b.Tensor != "model."+f.Param || !slices.Equal(b.Index, f.Index) ||
-				!slices.Contains(b.Ranks, f.Rank) {
+			if d.Step != f.Found || d.FaultA != nil || b == nil || !slices.Contains(b.Ranks, f.Rank) ||
+				f.Param != "" && (b.Tensor != "model."+f.Param || !slices.Equal(b.Index, f.Index)) ||
+				f.Param == "" && (b.Product == "" || !strings.Contains(j.Stderr.String(), "product "+b.Product)) {
 				t.Errorf("gorun diff: %s", out)
 			}
 		})
