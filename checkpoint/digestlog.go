@@ -30,6 +30,8 @@ type DigestLog struct {
 	world *comm.Comm
 	file  *os.File // on the first rank, else nil
 	path  string
+
+	operators *dtensor.OperatorDigests // of Operators; nil: none
 }
 
 // A digestHeader is the first line of a file of digests.
@@ -45,6 +47,8 @@ type digestLine struct {
 	Loss    string        `json:"loss"`    // a number, which may be NaN; "" in a step that a fault ended
 	Tensors []digestEntry `json:"tensors"` // none in such a step
 	Fault   *Fault        `json:"fault,omitempty"`
+
+	Operators []operatorEntry `json:"operators,omitempty"` // of the step, if they were listed
 }
 
 // A Fault is what a file of digests says of the step in which a job found that what a rank holds or computes is wrong: a
@@ -130,11 +134,16 @@ func (l *DigestLog) Write(ctx context.Context, step int, loss float64, state *St
 	if wrong != nil && fault == nil {
 		return fmt.Errorf("checkpoint: DigestLog: step %d: %w", step, wrong)
 	}
-	line := digestLine{Step: step, Loss: strconv.FormatFloat(loss, 'g', -1, 64), Tensors: make([]digestEntry, len(list)), Fault: fault}
+	operators, err := l.operatorEntries(ctx)
+	if err != nil {
+		return fmt.Errorf("checkpoint: DigestLog: step %d: %w", step, err)
+	}
+	line := digestLine{Step: step, Loss: strconv.FormatFloat(loss, 'g', -1, 64), Tensors: make([]digestEntry, len(list)), Fault: fault,
+		Operators: operators}
 	for i, d := range list {
 		line.Tensors[i] = digestEntry{d.Name, safetensors.Name(d.DType), d.Shape, d.text()}
 	}
-	err := l.write(ctx, &line)
+	err = l.write(ctx, &line)
 	if err = cmp.Or(wrong, err); err != nil {
 		return fmt.Errorf("checkpoint: DigestLog: step %d: %w", step, err)
 	}

@@ -71,7 +71,7 @@ func matmul(a, b *Tensor, transA, transB bool) *Tensor {
 		return m.empty(r.out[0], a.DType())
 	}
 	out := wrap(r.out[0], r.product(a.local, b.local, transA, transB, "MatMul")).ofType(a.DType())
-	out.detect("MatMul", a, b)
+	out.made("MatMul", a, b)
 	return out
 }
 
@@ -169,7 +169,7 @@ func (x *Tensor) Linear(w, bias *Tensor) *Tensor {
 		out.local = tensor.Linear(a.local, b.local, c)
 		m.eng.products.product("Linear", r.out[0], a.local, b.local, c, out.local, false, true)
 	}
-	out.detect("Linear", a, b, bias)
+	out.made("Linear", a, b, bias)
 	if Tracked(x, w, bias) {
 		out.recordProduct("Linear", func(gy *Tensor) {
 			if a.node != nil {

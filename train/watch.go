@@ -36,13 +36,14 @@ type watcher struct {
 
 	log      *checkpoint.DigestLog // nil: none
 	logEvery int
+	logOps   bool
 }
 
 // newWatcher begins to watch over the run. goOn says that it has made steps before.
 func (r *Run) newWatcher(ctx context.Context, world *comm.Comm, goOn bool) (*watcher, error) {
 	w := &watcher{run: r, world: world, every: r.CheckReplicas, since: time.Now()}
 	w.state, _ = r.state()
-	if !w.state.Replicated() && !r.sealed() && w.sampled() == nil || w.every == 0 && os.Getenv("GORUN_CHECK") == "0" {
+	if !w.state.Replicated() && !r.sealed() && !w.samples() || w.every == 0 && os.Getenv("GORUN_CHECK") == "0" {
 		w.every = -1
 	}
 	path := os.Getenv(job.DigestVar)
@@ -52,6 +53,9 @@ func (r *Run) newWatcher(ctx context.Context, world *comm.Comm, goOn bool) (*wat
 	var err error
 	if w.logEvery, err = strconv.Atoi(cmp.Or(os.Getenv(job.DigestEveryVar), "1")); err != nil || w.logEvery < 1 {
 		return nil, fmt.Errorf("train: %s=%s is not a number of steps; give 1 or more", job.DigestEveryVar, os.Getenv(job.DigestEveryVar))
+	}
+	if w.logOps = os.Getenv(job.DigestOpsVar) == "1"; w.logOps && w.mesh() == nil {
+		return nil, errors.New("train: --digest-ops: the run keeps no tensor, which says on which mesh operators run; give Params or Keep.State")
 	}
 	if w.log, err = checkpoint.OpenDigestLog(ctx, world, path, goOn); err != nil {
 		return nil, err
@@ -64,31 +68,18 @@ func (r *Run) sealed() bool {
 	return r.Sealed && r.Step == nil && r.Params != nil && r.Optimizer != nil
 }
 
-// sample begins to sample the products of a step, if it is one to be watched.
-func (w *watcher) sample(step int) {
-	if m := w.sampled(); m != nil && w.watched {
-		w.products = m.SampleProduct(uint64(step), func(yield func(string, *dtensor.Tensor) bool) {
-			for name, p := range w.run.Params {
-				if !yield("model."+name, p) {
-					return
-				}
-			}
-		})
-	}
-	w.watched = false
-}
-
-// sampled returns a mesh if products are sampled, which takes same bits and several ranks; else nil.
-func (w *watcher) sampled() *dtensor.Mesh {
-	if w.run.Params != nil && w.world.Size() > 1 {
-		for _, p := range w.run.Params {
-			if p.Mesh().SameBits() {
-				return p.Mesh()
-			}
-			break
-		}
+// mesh returns the mesh of the first tensor that the run keeps; nil if there is none.
+func (w *watcher) mesh() *dtensor.Mesh {
+	for _, t := range w.state.Tensors() {
+		return t.Mesh()
 	}
 	return nil
+}
+
+// samples reports whether products are sampled, which takes same bits and several ranks.
+func (w *watcher) samples() bool {
+	m := w.mesh()
+	return m != nil && m.SameBits() && w.world.Size() > 1
 }
 
 // multiplied has another rank check what was sampled of the products of a step, if anything was, after so many steps.
@@ -109,6 +100,18 @@ func (w *watcher) fault(ctx context.Context, steps int, err error) error {
 		return errors.Join(err, w.log.WriteFault(ctx, steps, err))
 	}
 	return err
+}
+
+// begin begins the watch over a step that begins after so many.
+func (w *watcher) begin(steps int) error {
+	if w.watched && w.samples() {
+		w.products = w.mesh().SampleProduct(uint64(steps), w.state.Tensors())
+	}
+	w.watched = false
+	if w.logOps && (steps+1)%w.logEvery == 0 {
+		return w.log.Operators(w.mesh())
+	}
+	return nil
 }
 
 // arm has the step that comes watched.
