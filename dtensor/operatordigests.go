@@ -14,6 +14,7 @@ type OperatorDigests struct {
 	list   []OperatorDigest
 	spans  []int              // how long list was when each of the Spans began that are open
 	busy   bool               // digests are computed, by operators
+	paused bool               // what runs now is no operator of the program
 	made   *Tensor            // the last result in list
 	inputs map[*node][]uint64 // of the operators that are recorded
 	gy     uint64             // the digest of the gradient that is handed on
@@ -42,6 +43,16 @@ func (m *Mesh) DigestOperators(hash func(t *Tensor) uint64) *OperatorDigests {
 func (o *OperatorDigests) Take() []OperatorDigest {
 	o.mesh.eng.ops = nil
 	return o.list
+}
+
+// pause leaves operators out, gradients apart, until resume is called.
+func (o *OperatorDigests) pause() (resume func()) {
+	if o == nil {
+		return func() {}
+	}
+	was := o.paused
+	o.paused = true
+	return func() { o.paused = was }
 }
 
 // begin notes that a Span begins.
@@ -73,7 +84,7 @@ func (o *OperatorDigests) digest(t, like *Tensor) uint64 {
 
 // forward lists an operator that has made out, in place of those that are part of it.
 func (o *OperatorDigests) forward(op string, out *Tensor, operands []*Tensor) {
-	if o.busy || out.spec.mesh != o.mesh || o.mesh.eng.detecting != nil {
+	if o.busy || o.paused || out.spec.mesh != o.mesh || o.mesh.eng.detecting != nil {
 		return
 	}
 	if n := len(o.spans); n > 0 {

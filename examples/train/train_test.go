@@ -289,6 +289,17 @@ func TestFlippedBitsAreFound(t *testing.T) {
 	}, args...)
 }
 
+// TestOperatorsAreNamed flips a bit of a product of the forward pass, of its last one, and of two of the gradient's.
+func TestOperatorsAreNamed(t *testing.T) {
+	programtest.Build(t).NamesOperators(t, []programtest.Way{
+		{Ranks: 2}, {Ranks: 3}, {Ranks: 3, Args: []string{"-dp", "3"}}, {Ranks: 4, Args: []string{"-dp", "2"}},
+	}, []programtest.WrongProduct{
+		{Ranks: 2, Rank: 1, Product: 4, Op: "Linear"}, {Ranks: 3, Args: []string{"-dp", "3"}, Rank: 2, Product: 7, Op: "Linear"},
+		{Ranks: 2, Rank: 0, Product: 8, Op: "Linear", Backward: true}, {Ranks: 1, Rank: 0, Product: 11, Op: "Linear", Backward: true},
+	}, "-data", words(t), "-vocab", "300", "-batch", "6", "-context", "16", "-width", "24", "-heads", "6", "-layers", "1", "-sample", "0",
+		"-plot", "")
+}
+
 func TestProgram(t *testing.T) {
 	example := programtest.Build(t)
 	dir := t.TempDir()

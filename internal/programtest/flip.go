@@ -1,8 +1,10 @@
 package programtest
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -74,5 +76,56 @@ func (p *Program) FindsFlips(t *testing.T, flips []Flip, args ...string) {
 				t.Errorf("gorun diff: %s", out)
 			}
 		})
+	}
+}
+
+// A WrongProduct is a product of a run of which a bit is flipped on one rank, see examples/train, and the operator that it is of.
+type WrongProduct struct {
+	Ranks    int
+	Args     []string
+	Rank     int
+	Product  int // its number among those that the rank computes in a step
+	Op       string
+	Backward bool
+}
+
+// NamesOperators runs the program with digests of operators, in all of the ways, which must write the same; and again with each
+// wrong product in step 2. It checks that gorun diff names the operator.
+func (p *Program) NamesOperators(t *testing.T, ways []Way, wrong []WrongProduct, args ...string) {
+	dir := t.TempDir()
+	run := func(t *testing.T, name string, ranks int, more []string, env ...string) (file string, lines []byte) {
+		file = filepath.Join(dir, name)
+		j := p.command(ranks, []string{"--same-bits", "--digest", file, "--digest-every", "2", "--digest-ops"},
+			slices.Concat(args, []string{"-steps", "2"}, more))
+		j.Env = append(j.Env, env...)
+		if err := j.Run(); err != nil {
+			t.Fatalf("%v: %v\n%s", j.Args, err, &j.Stderr)
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, lines, _ = bytes.Cut(text, []byte("\n")) // the header says the number of ranks
+		return file, lines
+	}
+	one, want := run(t, "one", 1, nil)
+	if !bytes.Contains(want, []byte(`"backward":true`)) {
+		t.Errorf("no operators are listed: %s", want)
+	}
+	for i, w := range ways {
+		if _, got := run(t, fmt.Sprint("way", i), w.Ranks, w.Args); !bytes.Equal(got, want) {
+			t.Errorf("%v: the file is not that of one rank", w)
+		}
+	}
+	for i, w := range wrong {
+		bad, _ := run(t, fmt.Sprint("wrong", i), w.Ranks, w.Args, fmt.Sprintf("GORUN_TEST_FLIP_PRODUCT=2:%d:%d", w.Rank, w.Product))
+		out, err := exec.Command(filepath.Join(p.folder, "gorun"), "diff", "-json", one, bad).Output()
+		var d checkpoint.Difference
+		if wrong := json.Unmarshal(out, &d); wrong != nil {
+			t.Fatalf("gorun diff: %v, %v: %s", err, wrong, out)
+		}
+		if o := d.Operator; o == nil || o.Op != w.Op || o.Backward != w.Backward || o.Other != "" || !strings.Contains(o.Line, "train/") {
+			t.Errorf("product %d of rank %d: gorun diff: %s", w.Product, w.Rank, out)
+		}
 	}
 }
