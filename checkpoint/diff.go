@@ -25,6 +25,9 @@ type Difference struct {
 	// Missing are the names that A or B alone has.
 	MissingA []string `json:"missing_a,omitempty"`
 	MissingB []string `json:"missing_b,omitempty"`
+	// Operator is the first one of that step whose inputs are the same and whose output is not, if both runs list operators; see
+	// DigestLog.Operators.
+	Operator *OperatorDifference `json:"operator,omitempty"`
 	// FaultA and FaultB are what ended A or B in that step, if its file says so.
 	FaultA *Fault `json:"fault_a,omitempty"`
 	FaultB *Fault `json:"fault_b,omitempty"`
@@ -32,7 +35,7 @@ type Difference struct {
 
 // Equal reports whether nothing differs.
 func (d *Difference) Equal() bool {
-	return len(d.Loss)+len(d.Tensors)+len(d.MissingA)+len(d.MissingB) == 0 && d.FaultA == nil && d.FaultB == nil
+	return len(d.Loss)+len(d.Tensors)+len(d.MissingA)+len(d.MissingB) == 0 && d.Operator == nil && d.FaultA == nil && d.FaultB == nil
 }
 
 // A TensorDifference says how a tensor differs. Digests tell the ranges alone; of two
@@ -130,6 +133,7 @@ func diffRuns(a, b *digestRun) (*Difference, error) {
 		if err := d.digests(x, y); err != nil {
 			return nil, fmt.Errorf("step %d: %w", step, err)
 		}
+		d.operators(x, y)
 		if !d.Equal() {
 			return d, nil
 		}

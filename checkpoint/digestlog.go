@@ -15,6 +15,7 @@ import (
 
 	"github.com/gorun-spmd/gorun/checkpoint/safetensors"
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/dtensor"
 )
 
 // digestFormat begins the first line of a file of digests.
@@ -29,6 +30,8 @@ type DigestLog struct {
 	world *comm.Comm
 	file  *os.File // on the first rank, else nil
 	path  string
+
+	operators *dtensor.OperatorDigests // of Operators; nil: none
 }
 
 // A digestHeader is the first line of a file of digests.
@@ -44,15 +47,18 @@ type digestLine struct {
 	Loss    string        `json:"loss"`    // a number, which may be NaN; "" in a step that a fault ended
 	Tensors []digestEntry `json:"tensors"` // none in such a step
 	Fault   *Fault        `json:"fault,omitempty"`
+
+	Operators []operatorEntry `json:"operators,omitempty"` // of the step, if they were listed
 }
 
-// A Fault is what a file of digests says of the step in which a job found that what a rank holds is wrong: a *ReplicaError or
-// a *ChangedError.
+// A Fault is what a file of digests says of the step in which a job found that what a rank holds or computes is wrong: a
+// *ReplicaError, a *ChangedError or a *dtensor.ProductError.
 type Fault struct {
-	Tensor string `json:"tensor"`
-	Index  []int  `json:"index,omitempty"` // of the element, if it is known
-	Ranks  []int  `json:"ranks"`           // on which it is wrong; of replicas of which none is more frequent, all but the first
-	Text   string `json:"text"`            // the error
+	Tensor  string `json:"tensor"`            // of a product, an operand that has a name
+	Product string `json:"product,omitempty"` // the operator, and its line, if its result is wrong
+	Index   []int  `json:"index,omitempty"`   // of the element, if it is known, of Tensor or of the product
+	Ranks   []int  `json:"ranks"`             // on which it is wrong; of replicas of which none is more frequent, all but the first
+	Text    string `json:"text"`              // the error
 }
 
 // faultOf returns what err says of a fault; nil if it is about none.
@@ -69,6 +75,9 @@ func faultOf(err error) *Fault {
 	}
 	if e, ok := errors.AsType[*ChangedError](err); ok {
 		return &Fault{Tensor: e.Name, Index: e.Index, Ranks: []int{e.Rank}, Text: e.Error()}
+	}
+	if e, ok := errors.AsType[*dtensor.ProductError](err); ok {
+		return &Fault{Tensor: e.Tensor, Product: e.Product(), Index: e.Index, Ranks: []int{e.Rank}, Text: e.Error()}
 	}
 	return nil
 }
@@ -125,18 +134,23 @@ func (l *DigestLog) Write(ctx context.Context, step int, loss float64, state *St
 	if wrong != nil && fault == nil {
 		return fmt.Errorf("checkpoint: DigestLog: step %d: %w", step, wrong)
 	}
-	line := digestLine{Step: step, Loss: strconv.FormatFloat(loss, 'g', -1, 64), Tensors: make([]digestEntry, len(list)), Fault: fault}
+	operators, err := l.operatorEntries(ctx)
+	if err != nil {
+		return fmt.Errorf("checkpoint: DigestLog: step %d: %w", step, err)
+	}
+	line := digestLine{Step: step, Loss: strconv.FormatFloat(loss, 'g', -1, 64), Tensors: make([]digestEntry, len(list)), Fault: fault,
+		Operators: operators}
 	for i, d := range list {
 		line.Tensors[i] = digestEntry{d.Name, safetensors.Name(d.DType), d.Shape, d.text()}
 	}
-	err := l.write(ctx, &line)
+	err = l.write(ctx, &line)
 	if err = cmp.Or(wrong, err); err != nil {
 		return fmt.Errorf("checkpoint: DigestLog: step %d: %w", step, err)
 	}
 	return nil
 }
 
-// WriteFault writes that a step ended by err, a *ReplicaError or a *ChangedError; of another error it writes nothing. It is collective,
+// WriteFault writes that a step ended by err, if a Fault tells of such an error; of another it writes nothing. It is collective,
 // and its error the same on every rank.
 func (l *DigestLog) WriteFault(ctx context.Context, step int, err error) error {
 	fault := faultOf(err)

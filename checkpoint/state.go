@@ -74,6 +74,17 @@ func (s *State) Has(t *dtensor.Tensor) bool {
 	return slices.ContainsFunc(s.tensors, func(it namedTensor) bool { return it.tensor == t && t != nil })
 }
 
+// Tensors returns what AddTensor and AddTensors were given, in that order.
+func (s *State) Tensors() iter.Seq2[string, *dtensor.Tensor] {
+	return func(yield func(string, *dtensor.Tensor) bool) {
+		for _, t := range s.tensors {
+			if t.tensor != nil && !yield(t.name, t.tensor) {
+				return
+			}
+		}
+	}
+}
+
 // AddShards adds a table of which each rank holds any number of shards. It is
 // saved shard by shard and loaded into these, and does not depend on how it lay
 // when it was saved: what was a Tensor can be loaded as LocalShards and the

@@ -96,6 +96,7 @@ func (s *running) pass(ctx context.Context, f func() *Tensor, params []*Tensor, 
 	v := f()
 	wantLoss("ValueAndGrad", v)
 	eng.tape = nil // the backward pass is not recorded
+	defer eng.ops.pause()()
 	value := v.Detach()
 	switch {
 	case s.pairs:

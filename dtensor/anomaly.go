@@ -54,8 +54,16 @@ func (e *AnomalyError) Error() string {
 	return fmt.Sprintf("dtensor: %s%s: rank %d: element %v of %s, %s, is %v: %s", op, at, e.Rank, e.Index, what, e.Result, e.Value, remedy)
 }
 
-// detect throws an *AnomalyError, if anomalies are detected, unless the result of op on the operands is right: it
-// has no NaN, and an infinity only where an operand has one.
+// made is called with the result of each operator. It throws an *AnomalyError, if anomalies are detected, unless the result
+// of op on the operands is right: it has no NaN, and an infinity only where an operand has one.
+func (out *Tensor) made(op string, operands ...*Tensor) {
+	out.detect(op, operands...)
+	if ops := out.spec.mesh.eng.ops; ops != nil {
+		ops.forward(op, out, operands)
+	}
+}
+
+// detect is made of what no operator of the program has made, such as a sum over ranks.
 func (out *Tensor) detect(op string, operands ...*Tensor) {
 	if out.spec.mesh.eng.detect {
 		out.examine(op, operands)

@@ -26,7 +26,10 @@ type engine struct {
 	detect    bool  // see DetectAnomaly
 	same      bool  // see SameBits
 	overlap   int   // see SetOverlap
-	detecting *node // the node whose gradient is being computed while detect is on
+	detecting *node // the node whose gradient is being computed while detect is on, or products or ops is not nil
+
+	products *ProductSample   // of SampleProduct; nil: none
+	ops      *OperatorDigests // of DigestOperators; nil: none
 
 	observer observe.Observer // is told what operators do; nil: nobody keeps a trace
 	spanning bool             // an operator is in progress that it will be told of

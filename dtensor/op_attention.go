@@ -52,7 +52,7 @@ func ScaledDotProductAttention(q, k, v *Tensor, causal bool) *Tensor {
 	} else {
 		out.local, lse = tensor.Attention(a.local, b.local, c.local, causal)
 	}
-	out.detect(op, a, b, c)
+	out.made(op, a, b, c)
 	if Tracked(q, k, v) {
 		y := out.Detach()
 		out.record(op, func(gy *Tensor) {

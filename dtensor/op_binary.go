@@ -107,7 +107,7 @@ func binary(op kernel.BinaryOp, a, b *Tensor) *Tensor {
 	} else {
 		out.local = m.empty(r.out[0], dt).local
 	}
-	out.detect(key.op, x, y)
+	out.made(key.op, x, y)
 	if (x.node != nil || y.node != nil) && Tracked(a, b) {
 		out.record(key.op, func(gy *Tensor) { binaryBack(op, gy, x, y, out) })
 	}

@@ -72,7 +72,7 @@ func matmul(a, b *Tensor, transA, transB bool) *Tensor {
 	}
 	facts := a.Facts()*31 ^ b.Facts()
 	out := wrap(r.out[0], r.product(a.local, b.local, transA, transB, reason{"MatMul", facts})).of(facts).ofType(a.DType())
-	out.detect("MatMul", a, b)
+	out.made("MatMul", a, b)
 	return out
 }
 
@@ -82,10 +82,13 @@ func (r *rule) product(a, b *tensor.Tensor, transA, transB bool, why reason) *te
 	s, dt := r.out[0], a.DType()
 	switch {
 	case r.nodes == nil && (s.nodes() == 0 || !dt.Narrow()):
-		return tensor.MatMul(a, b, transA, transB)
+		c := tensor.MatMul(a, b, transA, transB)
+		s.mesh.eng.products.product(why.cause, s, a, b, nil, c, transA, transB)
+		return c
 	case r.nodes == nil:
 		dst := tensor.New(s.mesh.eng.dev, dt.Wide(), s.local...)
 		tensor.MatMulTo(dst, a, b, transA, transB, false)
+		s.mesh.eng.products.product(why.cause, s, a, b, nil, dst, transA, transB)
 		return dst
 	}
 	mine, dimA, dimB := r.nodes[s.mesh.Coord()[r.along]], a.NDim()-1, b.NDim()-2
@@ -97,10 +100,14 @@ func (r *rule) product(a, b *tensor.Tensor, transA, transB bool, why reason) *te
 	}
 	nodes, at := tensor.New(s.mesh.eng.dev, dt.Wide(), append([]int{len(mine)}, s.local...)...), 0
 	defer nodes.Free()
+	turn := s.mesh.eng.products.turn(len(mine))
 	for i, leaves := range mine {
 		n := a.Dim(dimA) / sum(mine) * leaves
 		dst, partA, partB := tensor.Narrow(nodes, 0, i, 1).Reshape(s.local...), tensor.Narrow(a, dimA, at, n), tensor.Narrow(b, dimB, at, n)
 		tensor.MatMulTo(dst, partA, partB, transA, transB, false)
+		if i == turn {
+			s.mesh.eng.products.product(why.cause, s, partA, partB, nil, dst, transA, transB)
+		}
 		at += n
 	}
 	return s.mesh.sumNodes(s.mesh.groupOf(1<<r.along), nodes, r.nodes, why, s.local)
@@ -162,8 +169,9 @@ func (x *Tensor) Linear(w, bias *Tensor) *Tensor {
 			c = bias.to(r.in[2], "Linear").local
 		}
 		out.local = tensor.Linear(a.local, b.local, c)
+		m.eng.products.product("Linear", r.out[0], a.local, b.local, c, out.local, false, true)
 	}
-	out.detect("Linear", a, b, bias)
+	out.made("Linear", a, b, bias)
 	if Tracked(x, w, bias) {
 		out.recordProduct("Linear", func(gy *Tensor) {
 			if a.node != nil {

@@ -101,7 +101,7 @@ func norm(op string, x, weight, bias *Tensor, f func(x, weight, bias *tensor.Ten
 		}
 		out.local, stats = f(in.local, w.local, local)
 	}
-	out.detect(op, in, w, b)
+	out.made(op, in, w, b)
 	if Tracked(x, weight, bias) {
 		out.record(op, func(gy *Tensor) {
 			// dy is brought to the layout of the result, so that one pass over the rows does it all.

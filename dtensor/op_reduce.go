@@ -182,7 +182,7 @@ func (x *Tensor) reduceBy(op kernel.ReduceOp, dims []int, keepdim bool, f func(x
 		}
 	}
 	out := wrap(r.out[0], r.reduction(in.local, list, f, reason{key.op, in.Facts()})).of(in.Facts())
-	out.detect(op.String(), in)
+	out.made(op.String(), in)
 	return out
 }
 

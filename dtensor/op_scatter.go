@@ -173,7 +173,7 @@ func (p pickOp) scatter(x, index, src *Tensor, back func(gy *Tensor) *Tensor) *T
 		at, foreign = r.own(p.dim, x.spec.shape[p.dim], b.local)
 	}
 	out := p.put(src, r, at, foreign)
-	out.detect(p.op, src)
+	out.made(p.op, src)
 	if src.tracked() {
 		out.record(p.op, func(gy *Tensor) { src.accumulate(back(gy)) })
 	}

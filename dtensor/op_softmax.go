@@ -68,7 +68,7 @@ func (x *Tensor) rowwise(op string, dim int, f func(x *tensor.Tensor, dim int) *
 		return m.empty(r.out[0], x.DType())
 	}
 	out := wrap(r.out[0], f(in.local, dim))
-	out.detect(op, in)
+	out.made(op, in)
 	return out
 }
 

@@ -107,7 +107,7 @@ func unary(op kernel.UnaryOp, x *Tensor) *Tensor {
 	} else {
 		out.local = in.local
 	}
-	out.detect(key.op, in)
+	out.made(key.op, in)
 	if x.tracked() {
 		var kept *Tensor // what the gradient reads besides dy
 		if op.NeedsInput() {
@@ -168,7 +168,7 @@ func single(op string, law layout.Law, x *Tensor, dt tensor.DType, f func(x *ten
 	} else {
 		out.local = f(in.local)
 	}
-	out.detect(op, in)
+	out.made(op, in)
 	return out
 }
 

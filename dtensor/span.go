@@ -9,7 +9,8 @@ import (
 
 // A Span is an operator in progress, for the job's trace (gorun --trace, --report).
 type Span struct {
-	open *openSpan // nil: nobody keeps a trace, or the operator is part of another
+	open *openSpan        // nil: nobody keeps a trace, or the operator is part of another
+	ops  *OperatorDigests // nil: operators are not listed
 }
 
 type openSpan struct {
@@ -29,10 +30,14 @@ const spanDepth = 16
 //
 //	defer mesh.Span("CrossEntropy").End()
 func (m *Mesh) Span(op string) Span {
-	if m.eng.observer == nil || m.eng.spanning {
-		return Span{}
+	s := Span{ops: m.eng.ops}
+	if s.ops != nil {
+		s.ops.begin()
 	}
-	return Span{m.eng.begin(op)}
+	if m.eng.observer != nil && !m.eng.spanning {
+		s.open = m.eng.begin(op)
+	}
+	return s
 }
 
 func (e *engine) begin(op string) *openSpan {
@@ -47,6 +52,9 @@ func (e *engine) begin(op string) *openSpan {
 func (s Span) End() {
 	if s.open != nil {
 		s.open.end()
+	}
+	if s.ops != nil {
+		s.ops.end()
 	}
 }
 

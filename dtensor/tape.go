@@ -13,7 +13,7 @@ import (
 type tape struct {
 	nodes  []*node
 	slab   []node
-	stacks map[*node][]uintptr // where the operators were called, if anomalies are detected or a trace is kept
+	stacks map[*node][]uintptr // where the operators were called, if anything below asks for it: see record
 	early  *early              // sums gradients while run goes on; nil: they are summed in the end
 	closed bool                // f has returned; a tensor that still refers to the tape is a constant
 }
@@ -82,11 +82,14 @@ func (t *Tensor) tracked() bool {
 // and hands each input its part with accumulate; it runs with the tape off.
 func (out *Tensor) record(op string, back func(gy *Tensor)) *Tensor {
 	out.node = out.spec.mesh.eng.tape.add(op, out.spec, back)
-	if eng := out.spec.mesh.eng; eng.detect || eng.observer != nil {
+	if eng := out.spec.mesh.eng; eng.detect || eng.observer != nil || eng.products != nil || eng.ops != nil {
 		if out.node.tape.stacks == nil {
 			out.node.tape.stacks = map[*node][]uintptr{}
 		}
 		out.node.tape.stacks[out.node] = callers()
+		if eng.ops != nil {
+			eng.ops.recorded(out.node, out)
+		}
 	}
 	return out
 }
@@ -119,6 +122,9 @@ func (t *Tensor) accumulate(g *Tensor) {
 	}
 	if t.spec.mesh.eng.detect {
 		g.detectGrad()
+	}
+	if ops := t.spec.mesh.eng.ops; ops != nil {
+		ops.backward(t, g)
 	}
 	if n.back != nil && g.spec.nodes() != 0 && g.DType() != t.DType() {
 		g = n.reduced(g).Cast(t.DType())
@@ -273,8 +279,11 @@ func (n *node) handOn() {
 	}
 	back := n.back
 	n.grad, n.back = nil, nil // what they hold can go
-	if eng := n.spec.mesh.eng; eng.detect {
+	if eng := n.spec.mesh.eng; eng.detect || eng.products != nil || eng.ops != nil {
 		eng.detecting = n
+		if eng.ops != nil {
+			eng.ops.handsOn(n, g)
+		}
 	}
 	back(g)
 }
@@ -297,7 +306,7 @@ func Record(op string, out *Tensor, inputs []*Tensor, backward func(gy *Tensor) 
 	if backward == nil {
 		refuse("Record", op+" has no backward", "give the function that returns the gradients of its inputs")
 	}
-	out.there(op).detect(op, inputs...)
+	out.there(op).made(op, inputs...)
 	if !Tracked(inputs...) {
 		return out
 	}

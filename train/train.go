@@ -71,6 +71,8 @@ type Run struct {
 	// CheckReplicas is how many steps lie between two comparisons of what ranks hold
 	// replicated of the tensors that a checkpoint has, see checkpoint.CheckReplicas. 0: as
 	// often as takes 1 % of the time, and never if GORUN_CHECK is 0; negative: never.
+	// With same bits the step that follows has a part of one of its products computed again on another rank: see
+	// dtensor.ProductSample.
 	CheckReplicas int
 	// Sealed says that in a run of Loss nothing but Optimizer changes Params and its state. Each time that replicas are compared, or
 	// would be if there were any, and that digests are written, the step that follows begins with a checkpoint.Seal of them, which is
@@ -178,6 +180,9 @@ func (r *Run) Do(ctx context.Context, world *comm.Comm, say func(string, ...any)
 		if share >= 1 {
 			break
 		}
+		if err := w.begin(n); err != nil {
+			return fmt.Errorf("%s: %w", r.Program, err)
+		}
 		runtime.SetStep(ctx, n)
 		if r.Params != nil {
 			for _, p := range r.Params {
@@ -187,6 +192,9 @@ func (r *Run) Do(ctx context.Context, world *comm.Comm, say func(string, ...any)
 		l, err := step(ctx, n, share)
 		if err != nil {
 			return err
+		}
+		if err := w.multiplied(ctx, n+1); err != nil {
+			return fmt.Errorf("%s: step %d: %w", r.Program, n+1, err)
 		}
 		if k != nil && n == first {
 			if err := r.holds(&k.state); err != nil {

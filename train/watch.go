@@ -11,13 +11,15 @@ import (
 
 	"github.com/gorun-spmd/gorun/checkpoint"
 	"github.com/gorun-spmd/gorun/comm"
+	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/internal/job"
 )
 
 // checkShare is the share of the time that comparisons of replicas take by default.
 const checkShare = 0.01
 
-// A watcher compares replicas now and then, seals what only the optimizer changes, and writes digests if the user wants them.
+// A watcher compares replicas now and then, samples products, seals what only the optimizer changes, and writes digests if the
+// user wants them.
 type watcher struct {
 	run   *Run
 	world *comm.Comm
@@ -28,17 +30,20 @@ type watcher struct {
 	since time.Time     // of its end
 	cost  time.Duration // of it
 
-	sealed *checkpoint.Seal // until the step's update; nil: none
+	sealed   *checkpoint.Seal       // until the step's update; nil: none
+	watched  bool                   // the step that comes is one of which products are sampled, where they are
+	products *dtensor.ProductSample // of the step that is made; nil: none
 
 	log      *checkpoint.DigestLog // nil: none
 	logEvery int
+	logOps   bool
 }
 
 // newWatcher begins to watch over the run. goOn says that it has made steps before.
 func (r *Run) newWatcher(ctx context.Context, world *comm.Comm, goOn bool) (*watcher, error) {
 	w := &watcher{run: r, world: world, every: r.CheckReplicas, since: time.Now()}
 	w.state, _ = r.state()
-	if !w.state.Replicated() && !r.sealed() || w.every == 0 && os.Getenv("GORUN_CHECK") == "0" {
+	if !w.state.Replicated() && !r.sealed() && !w.samples() || w.every == 0 && os.Getenv("GORUN_CHECK") == "0" {
 		w.every = -1
 	}
 	path := os.Getenv(job.DigestVar)
@@ -49,15 +54,70 @@ func (r *Run) newWatcher(ctx context.Context, world *comm.Comm, goOn bool) (*wat
 	if w.logEvery, err = strconv.Atoi(cmp.Or(os.Getenv(job.DigestEveryVar), "1")); err != nil || w.logEvery < 1 {
 		return nil, fmt.Errorf("train: %s=%s is not a number of steps; give 1 or more", job.DigestEveryVar, os.Getenv(job.DigestEveryVar))
 	}
+	if w.logOps = os.Getenv(job.DigestOpsVar) == "1"; w.logOps && w.mesh() == nil {
+		return nil, errors.New("train: --digest-ops: the run keeps no tensor, which says on which mesh operators run; give Params or Keep.State")
+	}
 	if w.log, err = checkpoint.OpenDigestLog(ctx, world, path, goOn); err != nil {
 		return nil, err
 	}
-	return w, w.seal()
+	return w, w.arm()
 }
 
 // sealed reports whether the run's parameters and what the optimizer remembers can be sealed.
 func (r *Run) sealed() bool {
 	return r.Sealed && r.Step == nil && r.Params != nil && r.Optimizer != nil
+}
+
+// mesh returns the mesh of the first tensor that the run keeps; nil if there is none.
+func (w *watcher) mesh() *dtensor.Mesh {
+	for _, t := range w.state.Tensors() {
+		return t.Mesh()
+	}
+	return nil
+}
+
+// samples reports whether products are sampled, which takes same bits and several ranks.
+func (w *watcher) samples() bool {
+	m := w.mesh()
+	return m != nil && m.SameBits() && w.world.Size() > 1
+}
+
+// multiplied has another rank check what was sampled of the products of a step, if anything was, after so many steps.
+func (w *watcher) multiplied(ctx context.Context, steps int) error {
+	if w.products == nil {
+		return nil
+	}
+	start := time.Now()
+	err := w.products.Check(ctx, w.world)
+	w.products = nil
+	w.cost += time.Since(start)
+	return w.fault(ctx, steps, err)
+}
+
+// fault writes to the digests that a step has ended by err, if it has.
+func (w *watcher) fault(ctx context.Context, steps int, err error) error {
+	if err != nil && w.log != nil {
+		return errors.Join(err, w.log.WriteFault(ctx, steps, err))
+	}
+	return err
+}
+
+// begin begins the watch over a step that begins after so many.
+func (w *watcher) begin(steps int) error {
+	if w.watched && w.samples() {
+		w.products = w.mesh().SampleProduct(uint64(steps), w.state.Tensors())
+	}
+	w.watched = false
+	if w.logOps && (steps+1)%w.logEvery == 0 {
+		return w.log.Operators(w.mesh())
+	}
+	return nil
+}
+
+// arm has the step that comes watched.
+func (w *watcher) arm() error {
+	w.watched = true
+	return w.seal()
 }
 
 // seal seals them until unseal.
@@ -81,10 +141,7 @@ func (w *watcher) unseal(ctx context.Context, steps int) error {
 	err := w.sealed.Check(ctx, w.world)
 	w.sealed = nil
 	w.cost += time.Since(start)
-	if err != nil && w.log != nil {
-		return errors.Join(err, w.log.WriteFault(ctx, steps, err))
-	}
-	return err
+	return w.fault(ctx, steps, err)
 }
 
 // due reports whether replicas are to be compared before the next step.
@@ -100,8 +157,8 @@ func (w *watcher) due() bool {
 func (w *watcher) check(ctx context.Context) error {
 	start := time.Now()
 	err := checkpoint.CheckReplicas(ctx, w.world, &w.state)
-	if err == nil && w.sealed == nil {
-		err = w.seal()
+	if err == nil && !w.watched {
+		err = w.arm()
 	}
 	w.since = time.Now()
 	w.cost, w.steps = w.since.Sub(start), 1
@@ -126,7 +183,7 @@ func (w *watcher) digest(ctx context.Context, steps int, loss float64) error {
 	if err := w.log.Write(ctx, steps, loss, state); err != nil {
 		return err
 	}
-	return w.seal()
+	return w.arm()
 }
 
 // close ends the file of digests, whose lines are written already.

@@ -92,6 +92,38 @@ func TestSealedRuns(t *testing.T) {
 	}
 }
 
+// TestProductsAreWatched counts what ranks send each other of products, in steps of which they are sampled.
+func TestProductsAreWatched(t *testing.T) {
+	const ranks, steps, every = 3, 200, 4
+	for rank, err := range commtest.Ranks(t.Context(), ranks, func(ctx context.Context, world *comm.Comm) error {
+		m, err := dtensor.NewMesh(world, dtensor.Axis{Name: "tp", Size: world.Size()})
+		if err != nil {
+			return err
+		}
+		m.SetSameBits(true)
+		w := dtensor.Normal(m, dtensor.Key{}, 0, 1, []int{7, 5}, layout.Shard(0))
+		x := dtensor.Normal(m, dtensor.Key{Stream: 1}, 0, 1, []int{4, 5}, layout.Replicate())
+		r := Run{Program: "test", Steps: steps, Unit: "things", PerStep: 1, Out: new(strings.Builder), CheckReplicas: every,
+			Loss:      func(int, int) *dtensor.Tensor { return x.Linear(w, nil).Square().Sum(nil, false) },
+			Params:    func(yield func(string, *dtensor.Tensor) bool) { yield("w", w) },
+			Optimizer: optim.NewSGD([]*dtensor.Tensor{w}, optim.SGDConfig{}), Rate: optim.Constant{Rate: 0.001}}
+		if err := r.Do(ctx, world, func(string, ...any) {}); err != nil {
+			return err
+		}
+		causes := world.Stats().Causes
+		for kind, calls := range map[comm.Kind]int{comm.SendKind: 2, comm.RecvKind: 2, comm.AllGatherKind: 1} {
+			if got := causes[comm.Cause{Kind: kind, Cause: "ProductSample"}].Calls; got != calls*(steps/every-1) {
+				return fmt.Errorf("%v: %d calls in %d steps", kind, got, steps)
+			}
+		}
+		return nil
+	}) {
+		if err != nil {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+	}
+}
+
 // TestDigestsOfRuns compares runs that are the same, interrupted or not, and one that is not.
 func TestDigestsOfRuns(t *testing.T) {
 	dir := t.TempDir()

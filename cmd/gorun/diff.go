@@ -14,7 +14,8 @@ import (
 const diffUsage = `usage: gorun diff [-json] A B
 
 Compares two runs, from the files that gorun --digest wrote, or two checkpoints or
-models, and names the first step at which they differ, the tensors, and the elements.
+models, and names the first step at which they differ, the tensors, and the elements;
+with gorun --digest-ops the first operator too whose output alone differs.
 Of a folder of checkpoints it takes the newest.
 
   -json    print the difference as one line of JSON
@@ -79,6 +80,9 @@ func describe(d *checkpoint.Difference, a, b string) string {
 		if f != nil {
 			fmt.Fprintf(&s, "  %c ended there: %s\n", 'A'+i, f.Text)
 		}
+	}
+	if d.Operator != nil {
+		fmt.Fprintf(&s, "  %v\n", d.Operator)
 	}
 	if len(d.Loss) == 2 {
 		fmt.Fprintf(&s, "  loss: %s in A, %s in B\n", d.Loss[0], d.Loss[1])

@@ -56,6 +56,9 @@ func run(ctx context.Context, world *comm.Comm) error {
 	if err := runtime.UseDevice(ctx, o.device); err != nil {
 		return fmt.Errorf("train: %w", err)
 	}
+	if err := useFaulty(world); err != nil {
+		return err
+	}
 	mesh, err := dtensor.NewMesh(world, dtensor.Axis{Name: "dp", Size: o.dp}, dtensor.Axis{Name: "tp", Size: o.tp})
 	if err != nil {
 		return err

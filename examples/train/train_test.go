@@ -269,7 +269,8 @@ func TestProgramHasTheSameBits(t *testing.T) {
 	})
 }
 
-// TestFlippedBitsAreFound flips a bit of a weight that ranks have copies of, and of one that they divide, an input of a product.
+// TestFlippedBitsAreFound flips a bit of a weight that ranks have copies of, and of one that they divide, an input of a product; and
+// bits of products.
 func TestFlippedBitsAreFound(t *testing.T) {
 	args := []string{"-data", words(t), "-vocab", "300", "-batch", "6", "-context", "16", "-width", "24", "-heads", "6", "-layers", "1",
 		"-sample", "0", "-plot", ""} // 289 tokens, of which the first of two ranks has 145
@@ -282,7 +283,21 @@ func TestFlippedBitsAreFound(t *testing.T) {
 		{Ranks: 4, Flags: same, Args: []string{"-tp", "2"}, Every: 2, Step: 3, Rank: 3, Param: "tokens", Element: 24*140 + 1, Found: 3,
 			Index: []int{285, 1}},
 		{Ranks: 1, Flags: same, Every: 2, Step: 5, Param: "norm.weight", Element: 11, Found: 5, Index: []int{11}},
+		{Ranks: 2, Flags: same, Args: []string{"-tp", "2"}, Every: 2, Step: 3, Rank: 1, Found: 3},
+		{Ranks: 3, Flags: same, Args: []string{"-dp", "3"}, Every: 1, Step: 4, Rank: 0, Found: 4},
+		{Ranks: 4, Flags: same, Args: []string{"-tp", "2", "-bfloat16"}, Every: 3, Step: 7, Rank: 3, Found: 7},
 	}, args...)
+}
+
+// TestOperatorsAreNamed flips a bit of a product of the forward pass, of its last one, and of two of the gradient's.
+func TestOperatorsAreNamed(t *testing.T) {
+	programtest.Build(t).NamesOperators(t, []programtest.Way{
+		{Ranks: 2}, {Ranks: 3}, {Ranks: 3, Args: []string{"-dp", "3"}}, {Ranks: 4, Args: []string{"-dp", "2"}},
+	}, []programtest.WrongProduct{
+		{Ranks: 2, Rank: 1, Product: 4, Op: "Linear"}, {Ranks: 3, Args: []string{"-dp", "3"}, Rank: 2, Product: 7, Op: "Linear"},
+		{Ranks: 2, Rank: 0, Product: 8, Op: "Linear", Backward: true}, {Ranks: 1, Rank: 0, Product: 11, Op: "Linear", Backward: true},
+	}, "-data", words(t), "-vocab", "300", "-batch", "6", "-context", "16", "-width", "24", "-heads", "6", "-layers", "1", "-sample", "0",
+		"-plot", "")
 }
 
 func TestProgram(t *testing.T) {

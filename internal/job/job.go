@@ -46,10 +46,12 @@ const (
 const TraceVar = "GORUN_TRACE"
 
 // DigestVar names the file to which package train writes digests. DigestEveryVar is the number
-// of steps between two of them. gorun --digest sets both. They are no part of the contract.
+// of steps between two of them. gorun --digest sets both. DigestOpsVar is 1 if operators have digests too.
+// They are no part of the contract.
 const (
 	DigestVar      = "GORUN_DIGEST"
 	DigestEveryVar = "GORUN_DIGEST_EVERY"
+	DigestOpsVar   = "GORUN_DIGEST_OPS"
 )
 
 // SameBitsVar is the same variable as dtensor.SameBitsVar. gorun --same-bits sets it. It is no

@@ -8,12 +8,14 @@ import (
 	"github.com/gorun-spmd/gorun/internal/job"
 )
 
-// digestVariables returns the variables that tell the ranks of --digest and --digest-every. The
+// digestVariables returns the variables that tell the ranks of --digest and what goes with it. The
 // file's path is absolute, because ranks may run in another folder than gorun.
 func (o *Options) digestVariables() ([]string, error) {
 	switch {
 	case o.digest == "" && o.digestEvery > 0:
 		return nil, errors.New("--digest-every: give the file with --digest")
+	case o.digest == "" && o.digestOps:
+		return nil, errors.New("--digest-ops: give the file with --digest")
 	case o.digest == "":
 		return nil, nil
 	}
@@ -21,7 +23,11 @@ func (o *Options) digestVariables() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []string{job.DigestVar + "=" + path, job.DigestEveryVar + "=" + strconv.Itoa(max(1, o.digestEvery))}, nil
+	vars := []string{job.DigestVar + "=" + path, job.DigestEveryVar + "=" + strconv.Itoa(max(1, o.digestEvery))}
+	if o.digestOps {
+		vars = append(vars, job.DigestOpsVar+"=1")
+	}
+	return vars, nil
 }
 
 // sameBitsVariables returns the variables that tell the ranks of --same-bits.

@@ -41,6 +41,7 @@ type Options struct {
 	MinRanks       int    // that --elastic shrink leaves
 	digest         string // file; "" for none
 	digestEvery    int    // steps; 0 for 1
+	digestOps      bool   // operators have digests too
 	gpus           string // "auto", "none", a list for CUDA_VISIBLE_DEVICES, or ""
 
 	DryRun, ReportBindings bool
@@ -220,6 +221,7 @@ func (o *Options) define(f *flag.FlagSet) {
 	f.Func("trace", "", text(&o.Trace))
 	f.BoolVar(&o.sameBits, "same-bits", false, "")
 	f.Func("digest", "", text(&o.digest))
+	f.BoolVar(&o.digestOps, "digest-ops", false, "")
 	f.Func("digest-every", "", func(s string) error {
 		n, err := strconv.Atoi(s)
 		if err != nil || n < 1 {

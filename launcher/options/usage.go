@@ -12,7 +12,7 @@ gorun starts one program as N ranks: an executable, a Go package or .go files.
   --trace FILE, --report FILE  what each rank did, for Perfetto; as a page
   --dashboard :PORT   that page while the job runs, for this machine's browsers
   --same-bits         sums of floats do not depend on -np: slower, the same bits
-  --digest FILE       write digests of each step, or --digest-every K, for diff
+  --digest FILE, --digest-every K, --digest-ops  digests of steps, for diff
   --bind-to WHAT, --map-by WHAT  each core, the default, or none; core or socket
   --timeout TIME      end the job after TIME (90, 90s, 1m30s), exit status 124
   --hang-timeout TIME end it (123) when nothing moves for TIME (5m; 0: never)
