@@ -49,7 +49,7 @@ type Part struct {
 	rows           []int64
 }
 
-// Part reads what Batch puts on the mesh. Other than Batch it may run beside the program, as in data.Prefetch:
+// Part reads what Batch puts on the mesh. Unlike Batch, it may run beside the program, as in data.Prefetch:
 //
 //	ahead := data.Prefetch(0, 1, func(step int) (*criteo.Part, error) { return log.Part(mesh, v, order.Batch(step)), nil })
 //	...
