@@ -72,7 +72,11 @@ func writeTime(w io.Writer, r *forecast.Report) {
 		fmt.Fprintf(t, "  %s\t%s\t%s\n", phrase.Seconds(k.Seconds), phrase.Count(k.Count, "call"), k.Name)
 	}
 	t.Flush()
+	fmt.Fprintln(w, leftOut)
 }
+
+// leftOut is what no predicted time has.
+const leftOut = "left out: the program's own code, such as making a batch, garbage collection, and what other programs take of the cores"
 
 // levels describes the levels above the host.
 func levels(net forecast.Net) (text string) {

@@ -105,11 +105,11 @@ func TestReductionsInBlocks(t *testing.T) {
 	}
 }
 
-// Ids are sorted by comparing them, or by 11 bits of the rows at a time.
+// Ids are sorted by comparing them, or by 8 or 11 bits of the rows at a time.
 func TestUniqueInPasses(t *testing.T) {
 	cpu, rng := NewCPU(nil), newRNG()
-	for _, n := range append(around(512), 600) { // of the last some are out of range
-		for _, rows := range slices.Concat([]int{1, 2}, around(1<<11), around(1<<22), []int{1<<31 - 1, 1 << 31}) {
+	for _, n := range slices.Concat(around(64), []int{600}, around(4096)) { // of 600 some are out of range
+		for _, rows := range slices.Concat([]int{1, 2}, around(1<<8), around(1<<11), around(1<<22), []int{1<<31 - 1, 1 << 31}) {
 			const lo = 3
 			ids := make([]int64, n)
 			for i := range ids {

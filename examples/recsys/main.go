@@ -73,6 +73,7 @@ func run(ctx context.Context, world *comm.Comm) error {
 	if err != nil {
 		return err
 	}
+	defer t.close()
 	if err := t.run.Do(ctx, world, say); err != nil {
 		return err
 	}

@@ -44,6 +44,7 @@ func trained(t *testing.T, dp, tp, stop int, args ...string) (losses []float64, 
 		if err != nil {
 			return err
 		}
+		defer tr.close()
 		if tr.run.Out = io.Discard; stop > 0 {
 			if err := tr.run.Do(programtest.Interrupted(ctx, stop, &tr.run.OnStep), world, quiet); !errors.Is(err, context.Canceled) {
 				return fmt.Errorf("interrupted training returned %w", err)
@@ -159,6 +160,43 @@ func TestMicroBatches(t *testing.T) {
 			t.Errorf("mesh %v, step %d: losses %v, want %v; AUC %v, want %v", mesh, step, got, want, its, auc)
 		}
 	}
+}
+
+// A step has its own batch, whichever step came before it: one that was loaded ahead is for the next step alone.
+func TestBatchesAreLoadedAhead(t *testing.T) {
+	commtest.Run(t, 2, func(ctx context.Context, world *comm.Comm) error {
+		o, err := parse([]string{"-rows", "200", "-batch", "64", "-micro", "2"}, world.Size())
+		if err != nil {
+			return err
+		}
+		mesh, err := dtensor.NewMesh(world, dtensor.Axis{Name: "dp", Size: 1}, dtensor.Axis{Name: "tp", Size: 2})
+		if err != nil {
+			return err
+		}
+		data, _, err := load(ctx, world, o, quiet)
+		if err != nil {
+			return err
+		}
+		tr, err := newTrainer(ctx, mesh, data, o, quiet)
+		if err != nil {
+			return err
+		}
+		defer tr.close()
+		for _, step := range []int{0, 1, 2, 3, 4, 1, 2, 7} { // an epoch has three
+			parts, err := tr.loaded(step)
+			if err != nil {
+				return err
+			}
+			var lines []int
+			for _, b := range parts {
+				lines = append(lines, b.lines...)
+			}
+			if want := tr.order.Batch(step); len(parts) != 2 || !slices.Equal(lines, want) {
+				return fmt.Errorf("step %d has the lines %v in %d parts, want %v in 2", step, lines, len(parts), want)
+			}
+		}
+		return nil
+	})
 }
 
 // TestBFloat16Trains holds that a model of bfloat16 trains, on every mesh alike within a few roundings to 8 bits.

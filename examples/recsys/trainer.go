@@ -33,9 +33,10 @@ type trainer struct {
 	tables   []optim.Optimizer // one a table
 	networks optim.Optimizer
 
-	order *data.Order // of the lines to train on
-	next  []*batch    // of step ahead, if some tables are on disks
-	ahead int
+	order  *data.Order                // of the lines to train on
+	loader *data.Prefetcher[[]*batch] // loads the batch of step next while others are computed
+	next   int
+	ready  []*batch // of step next-1, on the mesh already, if some tables are on disks
 
 	state checkpoint.State
 	run   train.Run
@@ -186,20 +187,18 @@ func (t *trainer) steps() int {
 
 // step makes one step and returns the loss from before it.
 func (t *trainer) step(ctx context.Context, step int) (float64, error) {
-	all, err := t.prefetched(ctx, step)
+	parts, err := t.batches(ctx, step)
 	if err != nil {
 		return 0, err
 	}
-	lines, total := t.parts(step), len(t.order.Batch(step))
-	value, grads, err := dtensor.Accumulate(ctx, len(lines), func(part int) *dtensor.Tensor {
-		var b *batch
-		if all != nil {
-			b = all[part]
-		} else {
-			b = t.batch(t.learn, lines[part])
-		}
+	total := 0
+	for _, b := range parts {
+		total += len(b.lines)
+	}
+	value, grads, err := dtensor.Accumulate(ctx, len(parts), func(part int) *dtensor.Tensor {
+		b := parts[part].put()
 		mean := loss.BinaryCrossEntropy(t.forward(b), b.labels, loss.Mean)
-		if len(lines) == 1 {
+		if len(parts) == 1 {
 			return mean
 		}
 		return mean.Scale(float64(len(b.lines)) / float64(total))
@@ -222,56 +221,76 @@ func (t *trainer) step(ctx context.Context, step int) (float64, error) {
 	return value.Item(), nil
 }
 
-// parts returns the lines of a step by micro-batch. The last batch of an epoch may be small.
-func (t *trainer) parts(step int) [][]int {
-	lines := t.order.Batch(step)
-	parts := make([][]int, min(t.o.micro, len(lines)))
-	for part := range parts {
-		parts[part] = lines[part*len(lines)/len(parts) : (part+1)*len(lines)/len(parts)]
-	}
-	return parts
-}
-
-// A batch is lines of a log on the mesh.
+// A batch is lines of a log, and from put on on the mesh.
 type batch struct {
 	data           *criteo.Data
 	lines          []int
+	part           *criteo.Part
 	counts, labels *dtensor.Tensor
 	ids            *embedding.Jagged
 }
 
 func (t *trainer) batch(data *criteo.Data, lines []int) *batch {
-	b := &batch{data: data, lines: lines}
-	b.counts, b.labels, b.ids = data.Batch(t.mesh, t.vocabulary, lines)
+	return &batch{data: data, lines: lines, part: data.Part(t.mesh, t.vocabulary, lines)}
+}
+
+// put puts the batch on the mesh.
+func (b *batch) put() *batch {
+	if b.counts == nil {
+		b.counts, b.labels, b.ids = b.part.Batch()
+	}
 	return b
 }
 
-// batches returns the micro-batches of a step.
-func (t *trainer) batches(step int) (all []*batch) {
-	for _, lines := range t.parts(step) {
-		all = append(all, t.batch(t.learn, lines))
+// load reads the micro-batches of lines. The last batch of an epoch may be small.
+func (t *trainer) load(lines []int) (parts []*batch) {
+	n := min(t.o.micro, len(lines))
+	for part := range n {
+		parts = append(parts, t.batch(t.learn, lines[part*len(lines)/n:(part+1)*len(lines)/n]))
 	}
-	return all
+	return parts
 }
 
-// prefetched returns the micro-batches of a step, and begins to read from the disks what the step after it needs; nil if no
-// table is on a disk. They are made in no scope, for they outlive a step.
-func (t *trainer) prefetched(ctx context.Context, step int) (all []*batch, err error) {
-	if !t.stored {
-		return nil, nil
+// loaded returns the micro-batches of a step, and has those of the next loaded meanwhile.
+func (t *trainer) loaded(step int) ([]*batch, error) {
+	if t.loader == nil || step != t.next { // the first of a run
+		t.close()
+		order := *t.order // of its own, as one goroutine uses an Order
+		t.loader = data.Prefetch(step, 1, func(step int) ([]*batch, error) { return t.load(order.Batch(step)), nil })
 	}
-	if all = t.next; all == nil || t.ahead != step { // the first of a run
-		all = t.batches(step)
+	t.next = step + 1
+	return t.loader.Next()
+}
+
+// batches returns the micro-batches of a step. If some tables are on disks, it begins to read from there what the step after
+// needs: batches are then put in no scope, for they outlive a step.
+func (t *trainer) batches(ctx context.Context, step int) (all []*batch, err error) {
+	if all = t.ready; all == nil || step+1 != t.next { // else they were loaded in the step before
+		if all, err = t.loaded(step); err != nil {
+			return nil, err
+		}
 	}
-	if t.next = nil; step+1 == t.run.Steps {
+	if t.ready = nil; !t.stored || step+1 == t.run.Steps {
 		return all, nil
 	}
-	t.next, t.ahead = t.batches(step+1), step+1
+	if t.ready, err = t.loaded(step + 1); err != nil {
+		return nil, err
+	}
+	for _, b := range t.ready {
+		b.put()
+	}
 	return all, dtensor.Try(ctx, t.mesh, func() {
-		for _, b := range t.next {
+		for _, b := range t.ready {
 			t.model.tables.Prefetch(b.ids)
 		}
 	})
+}
+
+// close ends what loads batches.
+func (t *trainer) close() {
+	if t.loader != nil {
+		t.loader.Close()
+	}
 }
 
 // forward returns the model's logits of a batch, [B].
@@ -293,7 +312,7 @@ func (t *trainer) logits(ctx context.Context) ([]float32, error) {
 			lines = append(lines, i)
 		}
 		err := dtensor.Try(ctx, t.mesh, func() {
-			logits := t.forward(t.batch(t.heldOut, lines))
+			logits := t.forward(t.batch(t.heldOut, lines).put())
 			all = append(all, tensor.ToSlice[float32](tensor.Cast(logits.Full(), tensor.Float32))...)
 		})
 		if err != nil {

@@ -13,13 +13,14 @@ import (
 type Machine struct {
 	Cores     int                `json:"cores"`
 	Ranks     int                `json:"ranks"`
-	Products  map[string][]Point `json:"products"`  // matrix products by type of the elements; work is FLOP
+	Products  map[string][]Point `json:"products"`  // a matrix product, of many in a call, by type of the elements; work is FLOP
 	Memory    []Point            `json:"memory"`    // kernels that read and write memory; work is bytes
 	Functions []Point            `json:"functions"` // kernels of functions such as exp; work is FLOP as a plan counts them
 	// Attention is how many times as long attention and its gradient take as a product of as many operations; 0: as long.
 	Attention     float64 `json:"attention"`
 	AttentionGrad float64 `json:"attention_grad"`
-	// Rows is what kernels take for each row that they find by an index, beside its bytes; those that are not named, nothing.
+	// Rows is what kernels take for each row that they find by an index, beside its bytes, and the program itself, as List,
+	// for each number of a list of rows; those that are not named, nothing.
 	Rows     map[string]float64 `json:"rows"`
 	Operator float64            `json:"operator_seconds"` // what an operator or its gradient takes beside its kernels
 	Host     Link               `json:"host"`             // between ranks of one host
@@ -129,10 +130,13 @@ func (m *Machine) Kernel(name, dtype string, flops, bytes, rows int) float64 {
 		if rows > 1 { // small matrices take longer than one large product of as many operations
 			seconds = max(seconds, float64(rows)*secondsOf(points, float64(flops)/float64(rows))/m.threads(flops))
 		}
-		return max(times*seconds, secondsOf(m.Memory, float64(bytes)))
+		return max(m.call()+times*seconds, secondsOf(m.Memory, float64(bytes)))
 	}
 	return max(secondsOf(m.Memory, float64(bytes)), secondsOf(m.Functions, float64(flops))) + float64(rows)*m.Rows[name]
 }
+
+// call returns what a call of a kernel takes that does next to nothing.
+func (m *Machine) call() float64 { return m.Memory[0].Seconds }
 
 // threads returns how many goroutines share the small matrices of a product, as in package gemm.
 func (m *Machine) threads(flops int) float64 {

@@ -98,6 +98,10 @@ func TestStopwatch(t *testing.T) {
 			!slices.Equal(turns[:4], []int{0, 1, 0, 1}) {
 			return fmt.Errorf("%v s, %w, for calls of %v and %v, in the order %v", both, err, pause, 3*pause, turns)
 		}
+		came := 0
+		if took, err = s.after(func() { came++ }, busy(came, pause)); err != nil || took < pause.Seconds() || came < 5 {
+			return fmt.Errorf("%v s, %w, for a call of %v after one that does not count, which came %d times", took, err, pause, came)
+		}
 		bad := errors.New("bad")
 		if _, err := s.Seconds(func() error { return bad }); !errors.Is(err, bad) {
 			return fmt.Errorf("got %w, want the call's error", err)

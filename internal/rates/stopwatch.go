@@ -2,6 +2,7 @@ package rates
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/gorun-spmd/gorun/comm"
@@ -78,6 +79,23 @@ func (s *Stopwatch) Each(calls ...func() error) (seconds []float64, err error) {
 		}
 	}
 	return seconds, nil
+}
+
+// after is Seconds of single calls, each of which comes after another that does not count.
+func (s *Stopwatch) after(before func(), call func() error) (seconds float64, err error) {
+	if s.plan != nil {
+		return s.predicted(call)
+	}
+	best := time.Duration(math.MaxInt64)
+	for range 100 {
+		before()
+		t, err := s.run(call, 1)
+		if err != nil {
+			return 0, err
+		}
+		best = min(best, t)
+	}
+	return best.Seconds(), nil
 }
 
 // run makes a call some times, and returns how long the slowest rank takes for all of them.

@@ -104,26 +104,37 @@ func (c *own) Unique(ids kernel.Index, lo, size int, d kernel.Distinct) (u, m, m
 }
 
 // sortRows sorts keys row<<32 | position by row, keeping the order of positions. It is a
-// radix sort, 11 bits at a time, of the bits that rows below size have. spare has room
-// for as many keys; the result is in one of the two.
+// radix sort of the bits that rows below size have, fewer at a time where there are few keys, as each
+// pass also goes through its counts. spare has room for as many keys; the result is in one of the two.
 func sortRows(keys, spare []uint64, size int) []uint64 {
-	if len(keys) < 512 { // the counts would cost more; keys differ, so any sort will do
+	switch n := len(keys); {
+	case n < 64: // the counts would cost more; keys differ, so any sort will do
 		slices.Sort(keys)
 		return keys
+	case n < 4096:
+		var counts [1 << 8]int32
+		return radixSort(keys, spare[:n], counts[:], size)
 	}
-	spare = spare[:len(keys)]
-	for shift := 32; shift < 32+bits.Len(uint(max(size-1, 0))); shift += 11 {
-		var start [2049]int
+	var counts [1 << 11]int32
+	return radixSort(keys, spare[:len(keys)], counts[:], size)
+}
+
+// radixSort is sortRows by passes of as many bits as there are counts for.
+func radixSort(keys, spare []uint64, at []int32, size int) []uint64 {
+	digit, mask := bits.Len(uint(len(at)-1)), uint64(len(at)-1)
+	for shift := 32; shift < 32+bits.Len(uint(max(size-1, 0))); shift += digit {
+		clear(at)
 		for _, k := range keys {
-			start[k>>shift&2047+1]++
+			at[k>>shift&mask]++
 		}
-		for i := range 2048 {
-			start[i+1] += start[i]
+		next := int32(0)
+		for i, n := range at {
+			at[i], next = next, next+n
 		}
 		for _, k := range keys {
-			d := k >> shift & 2047
-			spare[start[d]] = k
-			start[d]++
+			d := k >> shift & uint64(len(at)-1)
+			spare[at[d]] = k
+			at[d]++
 		}
 		keys, spare = spare, keys
 	}

@@ -7,8 +7,12 @@ import (
 	"github.com/gorun-spmd/gorun/tensor/kernel"
 )
 
-// CheckIndex checks: indices are real.
+// Listed counts a list of n numbers that the program makes, of 8 bytes each that it reads, and writes. See package index.
+func (d *Device) Listed(n int) { d.byRow("List", n, 0, 2*8*n) }
+
+// CheckIndex counts and checks: indices are real.
 func (d *Device) CheckIndex(index kernel.Index, size int) (position, value int, ok bool) {
+	d.elements("CheckIndex", index.DType, index.N, 0, 1)
 	return d.real.CheckIndex(index, size)
 }
 

@@ -167,7 +167,7 @@ func TestWorkIsCounted(t *testing.T) {
 	}
 }
 
-// Kernels that find rows by an index count them.
+// Kernels that find rows by an index count them, and lists that the program makes their numbers.
 func TestRowsAreCounted(t *testing.T) {
 	d := New(Config{})
 	table, ids := tensor.New(d, tensor.Float32, 50, 3), tensor.FromSlice(d, []int64{7, 9, 7, 2}, 4)
@@ -175,6 +175,8 @@ func TestRowsAreCounted(t *testing.T) {
 	rows := tensor.TakeRows(table, ids, 0)
 	u := tensor.Unique(ids, 0, 50)
 	tensor.Adagrad{LR: 1}.StepRows(table, u.SumRows(rows), tensor.New(d, tensor.Float32, 50))
+	d.Listed(6)
+	d.Listed(5)
 	tensor.IndexAddTo(table, 1, tensor.FromSlice(d, []int64{2, 1}, 2), tensor.New(d, tensor.Float32, 50, 2))
 	got := map[string]int{}
 	for w, n := range d.TakeWork() {
@@ -182,7 +184,7 @@ func TestRowsAreCounted(t *testing.T) {
 			got[w.Kernel] += n * w.Rows
 		}
 	}
-	want := map[string]int{"TakeRows": 4, "Unique": 4, "SumSegments": 4, "AdagradRows": 3, "IndexAdd": 50 * 2}
+	want := map[string]int{"TakeRows": 4, "Unique": 4, "SumSegments": 4, "AdagradRows": 3, "IndexAdd": 50 * 2, "List": 6 + 5}
 	if !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
