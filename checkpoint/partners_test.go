@@ -17,6 +17,7 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/internal/job"
 	kept "github.com/gorun-spmd/gorun/internal/snapshot"
+	"github.com/gorun-spmd/gorun/internal/testenv"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
@@ -115,6 +116,10 @@ func (h hostSet) loadOn(t *testing.T, s setting, want int) {
 // On two and three hosts, whichever is lost, what is left has the last snapshot, for as many ranks
 // or others, on hosts of which each has a rank.
 func TestSnapshotsAfterTheLossOfAHost(t *testing.T) {
+	each := 3
+	if testenv.Race {
+		each = 9
+	}
 	for n := 2; n <= 3; n++ {
 		for i, from := range settings() {
 			if from.ranks < n {
@@ -125,7 +130,7 @@ func TestSnapshotsAfterTheLossOfAHost(t *testing.T) {
 			for lost := -1; lost < n; lost++ {
 				left := h.without(lost)
 				for j, to := range settings() {
-					if (i+j+lost)%3 == 0 && to.ranks >= len(left) { // a third, in turn
+					if (i+j+lost)%each == 0 && to.ranks >= len(left) { // a third, in turn
 						t.Run(fmt.Sprint(from.name, " on ", n, " hosts without ", lost, " to ", to.name), func(t *testing.T) {
 							left.loadOn(t, to, 10)
 						})

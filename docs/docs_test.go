@@ -127,7 +127,8 @@ func TestCodeCompiles(t *testing.T) {
 	}
 	dir := t.TempDir()
 	overlay := map[string]string{} // files that are in this folder for the compiler only
-	args := []string{"build", "-overlay", filepath.Join(dir, "overlay.json"), "-o", dir}
+	// This compiles, and links nothing.
+	args := []string{"list", "-export", "-overlay", filepath.Join(dir, "overlay.json"), "-f", ""}
 	for _, b := range programs(t) {
 		name := fmt.Sprint("_block", len(overlay))
 		overlay[filepath.Join(here, name, "main.go")] = filepath.Join(dir, name+".go")
@@ -198,7 +199,7 @@ func command(line, bin, temp string) string {
 }
 
 func TestCommandsRun(t *testing.T) {
-	testenv.DependsOn(t, "../cmd/gorun", "../examples/...")
+	testenv.DependsOn(t, "../examples/...")
 	bin, temp := t.TempDir(), t.TempDir()
 	run := func(place, line string) []string {
 		cmd := exec.Command("bash", "-c", command(line, bin, temp))
@@ -211,7 +212,7 @@ func TestCommandsRun(t *testing.T) {
 		}
 		return strings.Split(strings.TrimSpace(string(out)), "\n")
 	}
-	run("before all", "go build -o bin/ ./cmd/gorun")
+	testenv.Build(t, bin, nil, "../cmd/gorun")
 	for _, b := range blocks(t) {
 		switch b.language {
 		case "sh":
@@ -245,7 +246,8 @@ func TestCommandsRun(t *testing.T) {
 
 // Each whole program that says what it prints prints it, on any number of ranks.
 func TestProgramsPrintTheirOutput(t *testing.T) {
-	testenv.DependsOn(t, "../cmd/gorun")
+	bin := t.TempDir()
+	testenv.Build(t, bin, nil, "../cmd/gorun")
 	here, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
@@ -266,17 +268,16 @@ func TestProgramsPrintTheirOutput(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, args := range [][]string{{"-o", dir, "../cmd/gorun"}, {"-overlay", overlay, "-o", filepath.Join(dir, "program"), "./_program"}} {
-			if out, err := exec.Command("go", append([]string{"build"}, args...)...).CombinedOutput(); err != nil {
-				t.Fatalf("%s: %v\n%s", b.place, err, out)
-			}
+		build := exec.Command("go", "build", "-overlay", overlay, "-o", filepath.Join(dir, "program"), "./_program")
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", b.place, err, out)
 		}
 		var want []string
 		for line := range strings.Lines(output) {
 			want = append(want, strings.TrimSpace(strings.TrimPrefix(line, "//")))
 		}
 		for _, np := range []string{"1", "2", "3", "4"} {
-			out, err := exec.Command(filepath.Join(dir, "gorun"), "-np", np, filepath.Join(dir, "program")).Output()
+			out, err := exec.Command(filepath.Join(bin, "gorun"), "-np", np, filepath.Join(dir, "program")).Output()
 			if got := strings.Split(strings.TrimSpace(string(out)), "\n"); err != nil || !slices.Equal(got, want) {
 				t.Errorf("%s, -np %s: %v: got\n%s\nwant\n%s", b.place, np, err, out, strings.Join(want, "\n"))
 			}

@@ -14,14 +14,16 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/embedding"
 	"github.com/gorun-spmd/gorun/internal/meshtest"
+	"github.com/gorun-spmd/gorun/internal/testenv"
 	"github.com/gorun-spmd/gorun/tensor"
 )
 
 func TestCollection(t *testing.T) {
-	for _, c := range []struct {
+	type meshed struct {
 		mesh    []int
 		samples []layout.Placement
-	}{
+	}
+	for _, c := range testenv.Fewer([]meshed{
 		{[]int{1}, one(replicate)},
 		{[]int{2}, one(replicate)}, {[]int{2}, one(shard0)},
 		{[]int{3}, one(replicate)}, {[]int{3}, one(shard0)},
@@ -29,7 +31,7 @@ func TestCollection(t *testing.T) {
 		{[]int{2, 2}, two(replicate, replicate)}, {[]int{2, 2}, two(shard0, replicate)},
 		{[]int{2, 2}, two(replicate, shard0)}, {[]int{2, 2}, two(shard0, shard0)},
 		{[]int{1, 3}, two(shard0, shard0)}, {[]int{4, 1}, two(shard0, replicate)},
-	} {
+	}, 2, 3, 7, 10) {
 		t.Run(fmt.Sprint(c.mesh, c.samples), func(t *testing.T) {
 			meshtest.On(t, c.mesh, func(ctx context.Context, m *dtensor.Mesh) error {
 				axes := []string{"a", "b"}[:len(c.mesh)]

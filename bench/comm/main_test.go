@@ -46,11 +46,8 @@ func TestEveryBenchmarkRuns(t *testing.T) {
 // TestOnGPUs measures buffers in the memory of fake GPUs, each way that calls go. The process
 // cannot touch this memory, unless an MPI library is said to take its addresses.
 func TestOnGPUs(t *testing.T) {
-	testenv.DependsOn(t, "../../cmd/gorun", ".")
 	bin := t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", bin, "../../cmd/gorun", ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	testenv.Build(t, bin, nil, "../../cmd/gorun", ".")
 	fake := append(os.Environ(), "GORUN_CUDA_LIB="+cudatest.Library(t), "GORUN_CUBLAS_LIB=none")
 	gorun := []string{filepath.Join(bin, "gorun"), "-np", "2"}
 	mpirun := []string{"mpirun.openmpi", "--oversubscribe", "--allow-run-as-root", "-np", "2"}

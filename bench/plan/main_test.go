@@ -5,7 +5,6 @@ package main
 import (
 	"bufio"
 	"encoding/json"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -17,11 +16,10 @@ import (
 // A small program is predicted and measured: the table has a line for each number of ranks, with times that are positive and
 // their ratio, and the plan's calls and bytes are those that were made; lines of JSON say the same.
 func TestPlanBesideReality(t *testing.T) {
-	testenv.DependsOn(t, "../../cmd/gorun", "../../examples/train")
-	gorun := filepath.Join(t.TempDir(), "gorun")
-	if out, err := exec.Command("go", "build", "-o", gorun, "../../cmd/gorun").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	testenv.DependsOn(t, "../../examples/train")
+	bin := t.TempDir()
+	testenv.Build(t, bin, nil, "../../cmd/gorun")
+	gorun := filepath.Join(bin, "gorun")
 	const flags = "-steps 6 -ngram 1 -sample 0 -plot= -data ../../docs -layers 1 -width 16 -heads 2 -context 8 -batch 4"
 	small := []program{{"train", strings.Fields(flags)}, {"nosuch", nil}}
 	var table, lines strings.Builder

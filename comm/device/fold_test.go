@@ -15,6 +15,7 @@ import (
 	"github.com/gorun-spmd/gorun/comm/commtest"
 	"github.com/gorun-spmd/gorun/comm/device"
 	"github.com/gorun-spmd/gorun/internal/dtype"
+	"github.com/gorun-spmd/gorun/internal/testenv"
 )
 
 // Devices fold after a trial that succeeded on all ranks, and on none otherwise; every
@@ -102,7 +103,7 @@ func TestFolds(t *testing.T) {
 		}
 		return nil
 	}
-	for _, n := range []int{2, 3, 5} {
+	for _, n := range testenv.Fewer([]int{2, 3, 5}, 1) {
 		t.Run(fmt.Sprintf("windows/%d", n), func(t *testing.T) {
 			noError(t, onPeers(n, func(_ int, p *peer) { p.memory = make([]float32, 1<<13) }, func(world *comm.Comm, p *peer) error {
 				if reason, err := device.TryPeers(t.Context(), world, "", window); err != nil || reason != "" {

@@ -107,14 +107,12 @@ func TestFaults(t *testing.T) {
 // buildFaulty builds the program into dir/bin.
 func buildFaulty(t *testing.T, dir string) (program string) {
 	t.Helper()
-	testenv.DependsOn(t, "./testdata/faulty")
-	program = filepath.Join(dir, "bin/faulty")
-	cmd := exec.Command("go", "build", "-o", program, "./testdata/faulty")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
+	bin := filepath.Join(dir, "bin")
+	if err := os.MkdirAll(bin, 0o777); err != nil {
+		t.Fatal(err)
 	}
-	return program
+	testenv.Build(t, bin, withoutCgo, "./testdata/faulty")
+	return filepath.Join(bin, "faulty")
 }
 
 // try runs a command that makes the fault, and returns what is wrong with what is said; "" if nothing

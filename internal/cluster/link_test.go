@@ -34,7 +34,7 @@ func TestLink(t *testing.T) {
 		{"mpicc.openmpi", "-O2", "-o", filepath.Join(c.dir, "bin/coll"), "../../bench/peers/c/coll.c", "-lm"},
 	} {
 		cmd := exec.Command(args[0], args[1:]...)
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		cmd.Env = append(os.Environ(), withoutCgo...)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %v\n%s", args, err, out)
 		}

@@ -31,7 +31,7 @@ const stopGrace = 20 * time.Second
 // buildGuide builds gorun, and as guide the program in docs/guide.md that saves, into dir/bin.
 func buildGuide(t *testing.T, dir string) {
 	t.Helper()
-	testenv.DependsOn(t, "../../cmd/gorun", "../../runtime", "../../checkpoint", "../../optim")
+	testenv.DependsOn(t, "../../runtime", "../../checkpoint", "../../optim")
 	page, err := os.ReadFile("../../docs/guide.md")
 	if err != nil {
 		t.Fatal(err)
@@ -55,13 +55,13 @@ func buildGuide(t *testing.T, dir string) {
 			t.Fatal(err)
 		}
 	}
-	for name, from := range map[string]string{"guide": "./_guide", "gorun": "../../cmd/gorun"} {
-		cmd := exec.Command("go", "build", "-overlay", overlay, "-o", filepath.Join(dir, "bin", name), from)
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
-		}
+	bin := filepath.Join(dir, "bin")
+	cmd := exec.Command("go", "build", "-overlay", overlay, "-o", filepath.Join(bin, "guide"), "./_guide")
+	cmd.Env = append(os.Environ(), withoutCgo...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
 	}
+	testenv.Build(t, bin, withoutCgo, "../../cmd/gorun")
 }
 
 // processes returns the processes that run the program dir/bin/name, without gorun's guardians.

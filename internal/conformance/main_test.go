@@ -20,11 +20,8 @@ import (
 // build puts gorun and this program into a folder.
 func build(t *testing.T) (folder string) {
 	t.Helper()
-	testenv.DependsOn(t, "../../cmd/gorun", ".")
 	folder = t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", folder, "../../cmd/gorun", ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	testenv.Build(t, folder, nil, "../../cmd/gorun", ".")
 	return folder
 }
 

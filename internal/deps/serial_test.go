@@ -18,11 +18,7 @@ func TestSerialPackages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := regexp.MustCompile(`(?m)^SERIAL := (.*)$`).FindSubmatch(text)
-	if list == nil {
-		t.Fatal("the Makefile has no line SERIAL := …")
-	}
-	serial := regexp.MustCompile("^(" + strings.Join(strings.Fields(string(list[1])), "|") + ")$")
+	serial := regexp.MustCompile("^(" + strings.Join(listed(t, string(text), "SERIAL"), "|") + ")$")
 	checked := 0
 	for _, dir := range packages(t) {
 		if !serial.MatchString(dir) {
@@ -47,6 +43,46 @@ func TestSerialPackages(t *testing.T) {
 	}
 	if sharing(t, filepath.Join(root(t), "comm/async.go")) == "" {
 		t.Error("comm/async.go starts goroutines, and was not found")
+	}
+}
+
+// listed returns the words of a variable of the Makefile.
+func listed(t *testing.T, text, name string) []string {
+	t.Helper()
+	_, rest, ok := strings.Cut(text, "\n"+name+" := ")
+	if !ok {
+		t.Fatalf("the Makefile has no line %s := …", name)
+	}
+	line := regexp.MustCompile(`^(.*\\\n)*.*`).FindString(rest)
+	return strings.Fields(strings.ReplaceAll(line, "\\\n", " "))
+}
+
+// The Makefile's list of tests that are not tried with the race detector names tests that there are.
+func TestArithmeticTests(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root(t), "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]bool{}
+	for _, dir := range packages(t) {
+		files, err := filepath.Glob(filepath.Join(root(t), dir, "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range regexp.MustCompile(`(?m)^func Test(\w+)\(`).FindAllSubmatch(text, -1) {
+				tests[string(m[1])] = true
+			}
+		}
+	}
+	for _, name := range listed(t, string(text), "ARITHMETIC") {
+		if !tests[name] {
+			t.Errorf("there is no Test%s: take it off ARITHMETIC in the Makefile", name)
+		}
 	}
 }
 

@@ -62,12 +62,13 @@ func faulty(ctx context.Context, world *comm.Comm, r *train.Run, say func(string
 // BuildFaulty is Build with a program in which signals cause faults.
 func BuildFaulty(t testing.TB) *Program {
 	t.Helper()
-	testenv.DependsOn(t, "../../cmd/gorun", ".")
+	testenv.DependsOn(t, ".")
 	here, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := &Program{t.TempDir(), filepath.Base(here)}
+	testenv.Build(t, p.folder, nil, "../../cmd/gorun")
 	text, err := os.ReadFile("main.go")
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +95,7 @@ func BuildFaulty(t testing.TB) *Program {
 	if err := os.WriteFile(at, list, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command("go", "build", "-overlay", at, "-o", p.folder, "../../cmd/gorun", ".").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-overlay", at, "-o", p.path(), ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return p

@@ -22,15 +22,12 @@ type Program struct {
 // Build builds gorun and the program in the current folder, examples/NAME.
 func Build(t testing.TB) *Program {
 	t.Helper()
-	testenv.DependsOn(t, "../../cmd/gorun", ".")
 	here, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := &Program{t.TempDir(), filepath.Base(here)}
-	if out, err := exec.Command("go", "build", "-o", p.folder, "../../cmd/gorun", ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	testenv.Build(t, p.folder, nil, "../../cmd/gorun", ".")
 	return p
 }
 

@@ -1,0 +1,8 @@
+//go:build !unix
+
+package testenv
+
+import "testing"
+
+// shared returns no folder: each test has its own programs.
+func shared(testing.TB, []string) (folder string, release func()) { return "", func() {} }

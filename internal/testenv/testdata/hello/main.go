@@ -1,0 +1,6 @@
+// Command hello is what TestBuild builds.
+package main
+
+import "fmt"
+
+func main() { fmt.Println("hello") }
