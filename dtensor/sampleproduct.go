@@ -173,13 +173,20 @@ func block(t *tensor.Tensor, begin, vectors, length, first, n int, across bool) 
 // bytesOf returns the memory of a tensor on the host, which must stay reachable.
 func bytesOf(t *tensor.Tensor) []byte { return unsafe.Slice((*byte)(t.Ptr()), t.Bytes()) }
 
+// Drop ends the sampling, without a comparison. After Check it does nothing.
+func (p *ProductSample) Drop() {
+	if p != nil && p.eng.products == p {
+		p.eng.products = nil
+	}
+}
+
 // Check ends the sampling. It returns a *ProductError, the same on every rank, if a rank has computed otherwise what the one before it
 // has put aside. It is collective over world: each rank sends the next one its sample, and one number of each rank is gathered.
 func (p *ProductSample) Check(ctx context.Context, world *comm.Comm) error {
 	if p == nil {
 		return nil
 	}
-	p.eng.products = nil
+	p.Drop()
 	if world.Size() == 1 {
 		return nil
 	}
