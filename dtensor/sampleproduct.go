@@ -313,7 +313,7 @@ type ProductError struct {
 	Index  []int  // of the element in the global tensor, or in what the rank adds to it
 	Rank   int    // the world's number of the rank whose product it is
 	By     int    // and of that which has computed it again
-	Also   bool   // Rank has also computed an element of a third rank otherwise than that
+	Also   bool   // Rank differs from a third rank too, whose product it has computed again
 	DType  tensor.DType
 	Value  float64 // on Rank
 	Again  float64 // on By
@@ -335,7 +335,7 @@ func (e *ProductError) Error() string {
 	}
 	blame := "one of the two computes wrongly"
 	if e.Also {
-		blame = fmt.Sprintf("rank %d also computes otherwise than another rank what that one has computed", e.Rank)
+		blame = fmt.Sprintf("rank %d differs from a third rank too, so it computes wrongly", e.Rank)
 	}
 	return fmt.Sprintf("product %s: element %v is %s on rank %d, but %s on rank %d, which computed it again from the same numbers; %s: "+
 		"look for a faulty core and for faulty memory", what, e.Index, e.show(e.Value), e.Rank, e.show(e.Again), e.By, blame)
