@@ -189,7 +189,8 @@ func TestSampledBits(t *testing.T) {
 			}
 		}
 		d.only, d.on = -1, world.Rank() == 1
-		if wrong, err := multiply(1); wrong == nil || wrong.Rank != 1 || !wrong.Also || !strings.Contains(err.Error(), "rank 1 differs from a third rank too") {
+		if wrong, err := multiply(1); wrong == nil || wrong.Rank != 1 || !wrong.Also ||
+			!strings.Contains(err.Error(), "rank 1 differs from a third rank too") {
 			return fmt.Errorf("a rank that is faulty in the check too: %w", err)
 		}
 		return nil
