@@ -171,8 +171,12 @@ func (l *DigestLog) write(ctx context.Context, line *digestLine) (err error) {
 	return agree(ctx, l.world, err)
 }
 
-// Close closes the file.
+// Close closes the file, and ends a list of operators that no Write has ended.
 func (l *DigestLog) Close() error {
+	if l.operators != nil {
+		l.operators.Take()
+		l.operators = nil
+	}
 	if l.file == nil {
 		return nil
 	}

@@ -41,7 +41,9 @@ func (m *Mesh) DigestOperators(hash func(t *Tensor) uint64) *OperatorDigests {
 
 // Take ends the list and returns it.
 func (o *OperatorDigests) Take() []OperatorDigest {
-	o.mesh.eng.ops = nil
+	if o.mesh.eng.ops == o {
+		o.mesh.eng.ops = nil
+	}
 	return o.list
 }
 

@@ -173,13 +173,20 @@ func block(t *tensor.Tensor, begin, vectors, length, first, n int, across bool) 
 // bytesOf returns the memory of a tensor on the host, which must stay reachable.
 func bytesOf(t *tensor.Tensor) []byte { return unsafe.Slice((*byte)(t.Ptr()), t.Bytes()) }
 
+// Drop ends the sampling, without a comparison. After Check it does nothing.
+func (p *ProductSample) Drop() {
+	if p != nil && p.eng.products == p {
+		p.eng.products = nil
+	}
+}
+
 // Check ends the sampling. It returns a *ProductError, the same on every rank, if a rank has computed otherwise what the one before it
 // has put aside. It is collective over world: each rank sends the next one its sample, and one number of each rank is gathered.
 func (p *ProductSample) Check(ctx context.Context, world *comm.Comm) error {
 	if p == nil {
 		return nil
 	}
-	p.eng.products = nil
+	p.Drop()
 	if world.Size() == 1 {
 		return nil
 	}
@@ -306,7 +313,7 @@ type ProductError struct {
 	Index  []int  // of the element in the global tensor, or in what the rank adds to it
 	Rank   int    // the world's number of the rank whose product it is
 	By     int    // and of that which has computed it again
-	Also   bool   // Rank has also computed an element of a third rank otherwise than that
+	Also   bool   // Rank differs from a third rank too, whose product it has computed again
 	DType  tensor.DType
 	Value  float64 // on Rank
 	Again  float64 // on By
@@ -328,7 +335,7 @@ func (e *ProductError) Error() string {
 	}
 	blame := "one of the two computes wrongly"
 	if e.Also {
-		blame = fmt.Sprintf("rank %d also computes otherwise than another rank what that one has computed", e.Rank)
+		blame = fmt.Sprintf("rank %d differs from a third rank too, so it computes wrongly", e.Rank)
 	}
 	return fmt.Sprintf("product %s: element %v is %s on rank %d, but %s on rank %d, which computed it again from the same numbers; %s: "+
 		"look for a faulty core and for faulty memory", what, e.Index, e.show(e.Value), e.Rank, e.show(e.Again), e.By, blame)

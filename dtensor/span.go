@@ -30,12 +30,19 @@ const spanDepth = 16
 //
 //	defer mesh.Span("CrossEntropy").End()
 func (m *Mesh) Span(op string) Span {
-	s := Span{ops: m.eng.ops}
+	if m.eng.observer == nil && m.eng.ops == nil {
+		return Span{}
+	}
+	return m.eng.span(op)
+}
+
+func (e *engine) span(op string) Span {
+	s := Span{ops: e.ops}
 	if s.ops != nil {
 		s.ops.begin()
 	}
-	if m.eng.observer != nil && !m.eng.spanning {
-		s.open = m.eng.begin(op)
+	if e.observer != nil && !e.spanning {
+		s.open = e.begin(op)
 	}
 	return s
 }
@@ -43,7 +50,7 @@ func (m *Mesh) Span(op string) Span {
 func (e *engine) begin(op string) *openSpan {
 	e.spanning = true
 	s := &openSpan{eng: e, op: op}
-	s.depth = runtime.Callers(3, s.at[:])
+	s.depth = runtime.Callers(4, s.at[:])
 	s.start = time.Now()
 	return s
 }

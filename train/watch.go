@@ -186,8 +186,9 @@ func (w *watcher) digest(ctx context.Context, steps int, loss float64) error {
 	return w.arm()
 }
 
-// close ends the file of digests, whose lines are written already.
+// close ends what begin has begun, and the file of digests, whose lines are written already.
 func (w *watcher) close() {
+	w.products.Drop()
 	if w.log != nil {
 		w.log.Close()
 	}

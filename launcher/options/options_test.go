@@ -89,6 +89,7 @@ func TestBadOptions(t *testing.T) {
 		{"--host= a", "--host: its value is empty; give one, or leave the flag out"},
 		{"--output= a", "--output: its value is empty"},
 		{"-np 1 a : --wdir= -np 1 b", "--wdir: its value is empty"},
+		{"--digest-ops a", "--digest-ops: give the file with --digest"},
 		{"--timeout soon a", `--timeout: "soon" is not a time`},
 		{"--grace -1 a", `--grace: "-1" is not a time`},
 		{"--timeout NaN a", `--timeout: "NaN" is not a time`},
