@@ -26,6 +26,15 @@ type Stage struct {
 	// Forward computes with one part of the batch. x is what the stage before returned for
 	// it, nil in the first stage. The last stage returns a loss of one element.
 	Forward func(part int, x *Tensor) *Tensor
+
+	// ForwardWithLoss is, in place of Forward, that of a stage which has a loss of its own too, as the load-balancing loss of
+	// an nn.MoE. It has one element, or is nil, and is added to what the last stage returns: its gradient starts here.
+	//
+	//	ForwardWithLoss: func(part int, x *dtensor.Tensor) (y, loss *dtensor.Tensor) {
+	//		y, balance := experts.Forward(x)
+	//		return y, balance.Scale(0.01 / float64(parts))
+	//	}
+	ForwardWithLoss func(part int, x *Tensor) (y, loss *Tensor)
 }
 
 // A Pipeline runs a model whose layers are divided among meshes: while one stage works on a
@@ -88,8 +97,10 @@ func (p *Pipeline) arrange(stages []Stage) error {
 	taken := map[int]bool{} // world ranks
 	for i, s := range stages {
 		switch {
-		case s.Mesh == nil || s.Forward == nil:
+		case s.Mesh == nil || s.Forward == nil && s.ForwardWithLoss == nil:
 			return fmt.Errorf("stage %d has no Mesh or no Forward; give both", i)
+		case s.Forward != nil && s.ForwardWithLoss != nil:
+			return fmt.Errorf("stage %d has Forward and ForwardWithLoss; give one of them", i)
 		case s.Mesh.parent != p.world:
 			return fmt.Errorf("the mesh of stage %d was made from another communicator; make it with NewMeshOf from this one", i)
 		case !slices.Equal(s.Mesh.axes, stages[0].Mesh.axes):
@@ -133,7 +144,7 @@ func (p *Pipeline) arrange(stages []Stage) error {
 }
 
 // ValueAndGrad runs the stages for each of so many parts of a batch, and returns the sum of
-// the losses, on every rank of the world, and its gradients by params: those of all stages,
+// the losses of all stages, on every rank of the world, and its gradients by params: those of all stages,
 // in one order on all ranks. A rank's gradients of parameters on other meshes are empty, as
 // optimizers and ClipGradNorm expect. The gradients are those of Accumulate over the parts,
 // and are summed over the axes of a mesh once.
@@ -176,6 +187,7 @@ type pipelining struct {
 	keys    uint64        // of NextKey when it began
 	flights map[flightKey]*flight
 	sum     running
+	own     *Tensor // the sum of the stages' own losses, float64; nil: there are none
 	inboxes map[way]*inbox
 	sent    []arrival
 }
@@ -190,6 +202,7 @@ type flight struct {
 	scope  *tensor.Scope
 	in     *Tensor // nil in the first stage
 	out    *Tensor
+	loss   *Tensor // of the stage's own; nil if it has none
 }
 
 func (r *pipelining) run(ctx context.Context) (loss float64, grads []Grad, err error) {
@@ -224,14 +237,29 @@ func (r *pipelining) passes() (loss float64, grads []Grad, err error) {
 		wait(s.Pending)
 	}
 	grads = r.collect()
+	loss, err = r.total()
+	return loss, grads, err
+}
+
+// total returns the sum of the losses of all stages, on every rank of the world.
+func (r *pipelining) total() (float64, error) {
 	word := []float64{0}
-	if r.sum.value != nil {
-		word[0] = r.sum.value.Item()
+	for _, sum := range []*Tensor{r.sum.value, r.own} {
+		if sum != nil {
+			word[0] += sum.Item()
+		}
+	}
+	if slices.ContainsFunc(r.stages, func(s stage) bool { return s.ForwardWithLoss != nil }) {
+		if r.me >= 0 && r.meshes[r.me].all.Rank() != 0 { // the first rank of each mesh speaks for it
+			word[0] = 0
+		}
+		err := comm.AllReduce(r.eng.ctx, r.world, word, comm.Sum)
+		return word[0], err
 	}
 	last := r.stages[len(r.stages)-1].Mesh.ranks[0]
 	root := slices.IndexFunc(r.ranksOfWorld(), func(w int) bool { return w == last })
-	err = comm.Broadcast(r.eng.ctx, r.world, word, root)
-	return word[0], grads, err
+	err := comm.Broadcast(r.eng.ctx, r.world, word, root)
+	return word[0], err
 }
 
 // end aborts the world after an error, waits for what is on its way, and puts away what the
@@ -287,7 +315,13 @@ func (r *pipelining) forward(a action) {
 		f.in = wrap(s.in, moved(x))
 		f.in.node = f.tape.add("what the stage before returned", s.in, nil)
 	}
-	f.out = s.Forward(a.part, f.in)
+	if s.ForwardWithLoss != nil {
+		if f.out, f.loss = s.ForwardWithLoss(a.part, f.in); f.loss != nil {
+			wantLoss("Pipeline", f.loss)
+		}
+	} else {
+		f.out = s.Forward(a.part, f.in)
+	}
 	if a.stage == len(r.stages)-1 {
 		wantLoss("Pipeline", f.out)
 	} else {
@@ -341,7 +375,13 @@ func (r *pipelining) backward(a action) {
 			p.node.grad, p.node.own, p.node.dt, p.node.rows = n.grad, n.own, n.dt, n.rows
 		}
 	}
-	f.tape.backward(f.out, gy)
+	f.out.accumulate(gy)
+	if f.loss != nil {
+		f.loss.accumulate(filled(f.loss.spec.replicated(), f.loss.DType(), 1))
+		r.addOwn(f)
+	}
+	f.tape.run(0)
+	e.detecting = nil
 	var gx *tensor.Tensor
 	if f.in != nil {
 		if n := f.in.node; n.grad != nil {
@@ -371,6 +411,16 @@ func (r *pipelining) add(f *flight) {
 		value = addWide(r.sum.value, value)
 	}
 	r.sum.value = value
+	keepTensors(f.scope, value)
+}
+
+// addOwn adds the stage's own loss of a part.
+func (r *pipelining) addOwn(f *flight) {
+	value := f.loss.Detach().Cast(tensor.Float64).Reshape()
+	if r.own != nil {
+		value = r.own.Add(value)
+	}
+	r.own = value
 	keepTensors(f.scope, value)
 }
 

@@ -205,6 +205,12 @@ func TestPipelineError(t *testing.T) {
 			}
 		},
 		"stage 0 returned": func(s []dtensor.Stage) { s[1].Shape = []int{2, 4, 15} },
+		"returned [2] R": func(s []dtensor.Stage) { // a loss of two elements
+			forward := s[0].Forward
+			s[0].Forward, s[0].ForwardWithLoss = nil, func(part int, h *dtensor.Tensor) (y, loss *dtensor.Tensor) {
+				return forward(part, h), dtensor.Zeros(s[0].Mesh, tensor.Float32, []int{2}, s[0].Mesh.Every(layout.Replicate())...)
+			}
+		},
 		"returned nil": func(s []dtensor.Stage) {
 			s[1].Forward = func(int, *dtensor.Tensor) *dtensor.Tensor { return nil }
 		},
@@ -231,6 +237,9 @@ func TestPipelineRefusals(t *testing.T) {
 			return errors.New("no stages are a pipeline")
 		}
 		changes := map[string]func(s []dtensor.Stage){
+			"give one of them": func(s []dtensor.Stage) {
+				s[1].ForwardWithLoss = func(int, *dtensor.Tensor) (y, loss *dtensor.Tensor) { return nil, nil }
+			},
 			"no Mesh":              func(s []dtensor.Stage) { s[1].Mesh = nil },
 			"in turn":              func(s []dtensor.Stage) { slices.Reverse(s[2:]) },
 			"floating-point":       func(s []dtensor.Stage) { s[1].DType = tensor.Int64 },
@@ -288,4 +297,104 @@ func wave(mesh *dtensor.Mesh, seed float64, shape []int, p ...layout.Placement) 
 // near reports whether two results differ by rounding alone.
 func near(a, b []float32) bool {
 	return slices.EqualFunc(a, b, func(a, b float32) bool { return math.Abs(float64(a-b)) <= 1e-5*(1+math.Abs(float64(b))) })
+}
+
+// Mixtures of experts in stages before the last one train as on one rank: their load-balancing losses are in the reported loss and
+// in the gradients, and cost no message between stages.
+func TestPipelineWithExperts(t *testing.T) {
+	const parts, stages = 4, 4
+	shape := []int{4, 4, 16}
+	var want map[string][]float32
+	for _, c := range []struct{ meshes, dp int }{{0, 1}, {1, 1}, {2, 1}, {4, 1}, {2, 2}, {4, 2}} { // 0: no pipeline
+		commtest.Run(t, max(1, c.meshes)*c.dp, func(ctx context.Context, world *comm.Comm) error {
+			meshes := make([]*dtensor.Mesh, max(1, c.meshes))
+			for m := range meshes {
+				meshes[m] = part(world, []int{c.dp * m, c.dp*m + c.dp - 1}[:c.dp], c.dp, 1)
+			}
+			var params []*dtensor.Tensor
+			var layers []func(x *dtensor.Tensor) (y, loss *dtensor.Tensor)
+			for i := range stages - 1 {
+				m := nn.NewMoE(nn.NewInit(meshes[i%len(meshes)], 1), nn.MoEConfig{Width: 16, Hidden: 8, Experts: 4, Axis: "dp"})
+				for _, p := range nn.Tensors(m.Params()) {
+					own := wave(p.Mesh(), float64(len(params)), p.Shape(), p.Placements()...)
+					tensor.Copy(p.Local(), tensor.MulScalar(own.Local(), 0.3))
+					params = append(params, p)
+				}
+				layers = append(layers, func(x *dtensor.Tensor) (y, loss *dtensor.Tensor) {
+					y, balance := m.Forward(x)
+					return x.Add(y), balance.Scale(0.5 / parts)
+				})
+			}
+			cost := func(x *dtensor.Tensor) *dtensor.Tensor { return x.Square().Mean(nil, false).Scale(1.0 / parts) }
+			input := func(i int) *dtensor.Tensor { return wave(meshes[0], float64(i), shape, batch()...) }
+			var list []dtensor.Stage
+			for i := range stages {
+				s := dtensor.Stage{Mesh: meshes[i%len(meshes)], Shape: shape, DType: tensor.Float32, Placements: batch()}
+				if s.ForwardWithLoss = func(part int, x *dtensor.Tensor) (y, loss *dtensor.Tensor) {
+					if i == 0 {
+						x = input(part)
+					}
+					return layers[i](x)
+				}; i == stages-1 {
+					s.Forward, s.ForwardWithLoss = func(_ int, x *dtensor.Tensor) *dtensor.Tensor { return cost(x) }, nil
+				}
+				list = append(list, s)
+			}
+			var loss float64
+			var grads []dtensor.Grad
+			if c.meshes == 0 {
+				value, all, err := dtensor.Accumulate(ctx, parts, func(i int) *dtensor.Tensor {
+					x, sum := input(i), dtensor.Zeros(meshes[0], tensor.Float32, nil, meshes[0].Every(layout.Replicate())...)
+					for _, layer := range layers {
+						y, own := layer(x)
+						x, sum = y, sum.Add(own)
+					}
+					return cost(x).Add(sum)
+				}, params...)
+				if err != nil {
+					return err
+				}
+				loss, grads = value.Item(), all
+			} else {
+				p, err := dtensor.NewPipeline(ctx, world, list...)
+				if err != nil {
+					return err
+				}
+				recorder := world.Record()
+				loss, grads, err = p.ValueAndGrad(ctx, parts, params...)
+				recorder.Stop()
+				if err != nil {
+					return err
+				}
+				crossings := 0
+				for i := 1; i < stages && c.meshes > 1; i++ {
+					for _, s := range list[i-1 : i+1] {
+						if s.Mesh.Inside() {
+							crossings++
+						}
+					}
+				}
+				for _, cause := range []string{"Pipeline: activations", "Pipeline: gradients"} {
+					if n, _ := meshtest.Calls(recorder.Events(), cause); n != parts*crossings {
+						return fmt.Errorf("%+v: %d calls for %q, want %d", c, n, cause, parts*crossings)
+					}
+				}
+			}
+			got := map[string][]float32{"loss": {float32(loss)}}
+			for i, g := range grads {
+				if params[i].Mesh().Inside() {
+					got[fmt.Sprint("gradient ", i)] = tensor.ToSlice[float32](g.Dense().Full())
+				}
+			}
+			if c.meshes == 0 {
+				want = got
+			}
+			for name, v := range got {
+				if !near(v, want[name]) {
+					return fmt.Errorf("%+v: %s is %v, want %v", c, name, v, want[name])
+				}
+			}
+			return nil
+		})
+	}
 }

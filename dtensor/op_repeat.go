@@ -1,0 +1,62 @@
+package dtensor
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gorun-spmd/gorun/tensor"
+)
+
+// Flip returns x with the elements along some dimensions in the opposite order. Its gradient is dy flipped. The layouts are
+// those of IndexSelect.
+func (x *Tensor) Flip(dims ...int) *Tensor {
+	defer x.spec.mesh.Span("Flip").End()
+	m, out := x.spec.mesh, x.Detach()
+	for _, d := range dims {
+		d = x.dim("Flip", d)
+		back := make([]int64, x.spec.shape[d])
+		for i := range back {
+			back[i] = int64(len(back) - 1 - i)
+		}
+		out = out.IndexSelect(d, m.constant("Flip", tensor.FromSlice(m.eng.dev, back, len(back))))
+	}
+	if x.tracked() && len(dims) > 0 {
+		out.record("Flip", func(gy *Tensor) { x.accumulate(gy.Flip(dims...)) })
+	}
+	return out
+}
+
+// Repeat returns x so many times along each dimension, one copy after the other, as torch.Tensor.repeat and numpy.tile. There may be
+// more numbers than dimensions: x then has dimensions of size 1 before its own. The layouts and gradients are those of Expand
+// and Reshape.
+func (x *Tensor) Repeat(times ...int) *Tensor {
+	lead := len(times) - x.NDim()
+	if lead < 0 || slices.ContainsFunc(times, func(n int) bool { return n < 0 }) {
+		refuse("Repeat", fmt.Sprintf("the numbers of times are %v", slices.Clone(times)),
+			"give one for each dim, or more, and none that is negative", operand("input", x))
+	}
+	x = x.Reshape(append(slices.Repeat([]int{1}, lead), x.spec.shape...)...)
+	for d, n := range times {
+		x = x.repeat(d, d, n)
+	}
+	return x
+}
+
+// RepeatInterleave returns x with each element along a dimension so many times, one after the other.
+func (x *Tensor) RepeatInterleave(times, dim int) *Tensor {
+	dim = x.dim("RepeatInterleave", dim)
+	if times < 0 {
+		refuse("RepeatInterleave", fmt.Sprintf("the number of times is %d", times), "give one that is not negative", operand("input", x))
+	}
+	return x.repeat(dim, dim+1, times)
+}
+
+// repeat returns x with n copies along dimension d: of all of it for at = d, of each element for at = d+1.
+func (x *Tensor) repeat(d, at, n int) *Tensor {
+	if n == 1 {
+		return x
+	}
+	shape, joined := slices.Insert(slices.Clone(x.spec.shape), at, n), slices.Clone(x.spec.shape)
+	joined[d] *= n
+	return x.Unsqueeze(at).Expand(shape...).Reshape(joined...)
+}

@@ -1,0 +1,78 @@
+package dtensor
+
+import (
+	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/tensor"
+	"github.com/gorun-spmd/gorun/tensor/kernel"
+)
+
+// The operators that round have the layouts of what never decreases, see Exp. Their gradients are 0. Of integers they
+// return x.
+
+// Floor returns the largest whole numbers that are not larger than x.
+func (x *Tensor) Floor() *Tensor {
+	return x.round("Floor", below)
+}
+
+// Ceil returns the smallest whole numbers that are not smaller than x.
+func (x *Tensor) Ceil() *Tensor {
+	neg := func(x *tensor.Tensor) *tensor.Tensor { return tensor.Unary(kernel.OpNeg, x) }
+	return x.round("Ceil", func(near, x *tensor.Tensor) *tensor.Tensor { return neg(below(neg(near), neg(x))) })
+}
+
+// Round returns the nearest whole numbers, of two that are as near the even one.
+func (x *Tensor) Round() *Tensor {
+	return x.round("Round", func(near, x *tensor.Tensor) *tensor.Tensor { return near })
+}
+
+// Trunc returns x without its fraction: the whole numbers next to x, towards 0.
+func (x *Tensor) Trunc() *Tensor {
+	return x.round("Trunc", func(near, x *tensor.Tensor) *tensor.Tensor {
+		size := below(tensor.Unary(kernel.OpAbs, near), tensor.Unary(kernel.OpAbs, x))
+		return tensor.Binary(kernel.OpMul, size, tensor.Unary(kernel.OpSign, x))
+	})
+}
+
+// below returns near, less 1 where it is above x.
+func below(near, x *tensor.Tensor) *tensor.Tensor {
+	return tensor.Binary(kernel.OpSub, near, tensor.Cast(tensor.Compare(kernel.OpGt, near, x), near.DType()))
+}
+
+// whole is from where on every float64 is a whole number.
+const whole = 1 << 52
+
+// round returns f of the nearest whole numbers and of x, both float64, where x has a fraction, and x elsewhere.
+func (x *Tensor) round(op string, f func(near, x *tensor.Tensor) *tensor.Tensor) *Tensor {
+	dt := x.DType()
+	if !dt.Float() {
+		return x
+	}
+	out := single(op, layout.Monotone, x, dt, func(x *tensor.Tensor) *tensor.Tensor {
+		wide := tensor.Cast(x, tensor.Float64)
+		size := tensor.Unary(kernel.OpAbs, wide)
+		near := tensor.AddScalar(tensor.AddScalar(size, whole), -whole) // the first sum has no bits for a fraction
+		near = tensor.Binary(kernel.OpMul, near, tensor.Unary(kernel.OpSign, wide))
+		return tensor.Where(tensor.CompareScalar(kernel.OpLt, size, whole), tensor.Cast(f(near, wide), dt), x)
+	})
+	if x.tracked() {
+		out.record(op, func(gy *Tensor) { x.accumulate(gy.Scale(0)) })
+	}
+	return out
+}
+
+// Remainder returns what is left of a when b is taken away ⌊a/b⌋ times; it has the sign of b, as % in Python. The shapes
+// broadcast. The gradients are da = dy and db = -dy·⌊a/b⌋. It is computed in float64: of float32 numbers the result is exact where
+// a/b is below 2²⁸, and of float64 ones it is off by b where a/b rounds to a whole number. Of integers, where b is 0 it is a.
+func (a *Tensor) Remainder(b *Tensor) *Tensor {
+	sameMesh("Remainder", a, b)
+	sameType("Remainder", a, b)
+	dt := a.DType()
+	if dt.Float() {
+		a, b = a.Cast(tensor.Float64), b.Cast(tensor.Float64)
+		return a.Sub(b.Mul(a.Div(b).Floor())).Cast(dt)
+	}
+	rest := a.Sub(b.Mul(a.Div(b))) // with the sign of a
+	zero := filled(a.spec.mesh.shapeSpec("Remainder", nil), dt, 0)
+	other := rest.Compare(kernel.OpLt, zero).LogicalXor(b.Compare(kernel.OpLt, zero)).LogicalAnd(rest).LogicalAnd(b)
+	return other.Where(rest.Add(b), rest)
+}
