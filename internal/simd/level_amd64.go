@@ -5,19 +5,19 @@ import "golang.org/x/sys/cpu"
 // neonKernels are none of this machine's.
 const neonKernels kernelSet = 0
 
-// detect returns the highest level of this processor. F16C is not asked for: no
-// processor has AVX2 without it.
+// detect returns the highest level of this processor, which has all that the levels below need. F16C is not asked for:
+// no processor has AVX2 without it.
 func detect() Level {
 	x := &cpu.X86
 	switch {
-	case x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL && x.HasAVX512BF16:
-		return AVX512BF16
-	case x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL:
-		return AVX512
-	case x.HasAVX2 && x.HasFMA:
-		return AVX2
-	default:
+	case !x.HasAVX2 || !x.HasFMA:
 		return Scalar
+	case !x.HasAVX512F || !x.HasAVX512BW || !x.HasAVX512DQ || !x.HasAVX512VL:
+		return AVX2
+	case !x.HasAVX512BF16:
+		return AVX512
+	default:
+		return AVX512BF16
 	}
 }
 
