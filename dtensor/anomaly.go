@@ -57,9 +57,18 @@ func (e *AnomalyError) Error() string {
 // made is called with the result of each operator. It throws an *AnomalyError, if anomalies are detected, unless the result
 // of op on the operands is right: it has no NaN, and an infinity only where an operand has one.
 func (out *Tensor) made(op string, operands ...*Tensor) {
-	out.detect(op, operands...)
-	if ops := out.spec.mesh.eng.ops; ops != nil {
-		ops.forward(op, out, operands)
+	if eng := out.spec.mesh.eng; eng.detect || eng.ops != nil { // this much is inlined
+		eng.look(op, out, operands)
+	}
+}
+
+// look is made once anomalies are detected or operators digested.
+func (eng *engine) look(op string, out *Tensor, operands []*Tensor) {
+	if eng.detect {
+		out.examine(op, operands)
+	}
+	if eng.ops != nil {
+		eng.ops.forward(op, out, operands)
 	}
 }
 
