@@ -43,7 +43,9 @@ func TestInstructionSetsAreSwitchedOff(t *testing.T) {
 	if best < AVX2 {
 		t.Skip("an instruction set of amd64")
 	}
-	for off, most := range map[string]Level{"amxbf16": AVX512BF16, "amxtile": AVX512BF16, "avx512bf16": AVX512, "avx512f": AVX2, "avx2": Scalar} {
+	for off, most := range map[string]Level{
+		"amxbf16": AVX512BF16, "amxtile": AVX512BF16, "avx512bf16": AVX512, "avx512f": AVX2, "avx2": Scalar,
+	} {
 		c := exec.Command(os.Args[0], "-test.run=^TestInstructionSetsAreSwitchedOff$")
 		c.Env = append(os.Environ(), "PRINT_LEVELS=1", "GODEBUG=cpu."+off+"=off")
 		out, err := c.CombinedOutput()
