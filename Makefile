@@ -84,8 +84,7 @@ test-arm64: ## kernels, tensors and the launcher's parts on an emulated arm64 pr
 	@if command -v qemu-aarch64 >/dev/null; then :; \
 	elif [ "$$CI" = true ]; then echo 'the tests for arm64 need qemu-aarch64: run make deps' >&2; exit 1; \
 	else echo 'skipped: the tests for arm64 need qemu-aarch64 (make deps)'; exit 0; fi; \
-	set -x && $(ARM64) ./internal/simd ./internal/gemm ./tensor && \
-	$(ARM64) -skip '^TestOperators(OfBFloat16|OfTypes|Sample)?$$|^TestOverlapOfOperators$$|^TestBFloat16GradientsAddUp$$|^TestAccumulateCosts$$|^Test(RecomputedNodes|Nodes|Operators)HaveTheSameBits$$|^TestNodesAreAddedAtOnce$$' ./dtensor && \
+	set -x && $(ARM64) -skip '^TestOperators(OfBFloat16|OfTypes|Sample)?$$|^TestOverlapOfOperators$$|^TestBFloat16GradientsAddUp$$|^TestAccumulateCosts$$|^Test(RecomputedNodes|Nodes|Operators)HaveTheSameBits$$|^TestNodesAreAddedAtOnce$$' ./internal/gemm ./tensor ./dtensor ./internal/simd && \
 	$(ARM64) -run 'Forecast|Sizes|Share|Plans|Environment|Deal|FirstFailure|HowARank|Version' ./launcher && \
 	$(ARM64) $$($(GO) list ./launcher/... | grep -v '/launcher$$')
 
