@@ -137,15 +137,21 @@ func (e *AnomalyError) inGradient(m *Mesh) {
 }
 
 func (t *Tensor) anomalyError(op string, at int, v float64) *AnomalyError {
-	index := make([]int, len(t.spec.local))
-	for d := len(index) - 1; d >= 0; d-- {
-		index[d] = t.spec.offset[d] + at%t.spec.local[d]
-		at /= t.spec.local[d]
-	}
+	index := globalIndex(at, t.spec.local, t.spec.offset)
 	if axis := t.spec.cyclic; axis >= 0 {
 		index[0] = (index[0]-t.spec.offset[0])*t.spec.mesh.axes[axis].Size + t.spec.mesh.coord[axis]
 	}
 	return &AnomalyError{Op: op, Rank: t.spec.mesh.worldRank(), Value: v, Index: index, Result: t.String()}
+}
+
+// globalIndex returns the index, in the global tensor, of element at of a part that has the shape local and begins at offset.
+func globalIndex(at int, local, offset []int) []int {
+	index := make([]int, len(local))
+	for d := len(index) - 1; d >= 0; d-- {
+		index[d] = offset[d] + at%local[d]
+		at /= local[d]
+	}
+	return index
 }
 
 // worldRank returns the number of this rank, which is in the mesh, in the world.

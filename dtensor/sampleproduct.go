@@ -44,8 +44,8 @@ type sampledPiece struct {
 }
 
 const (
-	sampledSide  = 8       // is how many rows and columns of a product are put aside at most
-	sampledBytes = 1 << 16 // is how many bytes of operands are, unless one row and one column have more
+	sampledSide  = 8       // the most rows and columns of a product that are put aside
+	sampledBytes = 1 << 16 // the most bytes of operands, unless one row and one column have more
 )
 
 // SampleProduct begins to sample the products of all meshes of this rank. All of them are equally likely; seed, which must be the
@@ -229,26 +229,25 @@ func (p *ProductSample) compare(ctx context.Context, world *comm.Comm) (*Product
 		world.Abort(err)
 		return nil, err
 	}
-	length, theirs := []int64{int64(len(out))}, []int64{0}
-	in := func() []byte { return make([]byte, theirs[0]) }
-	send := func(b comm.Buffer) error {
-		return world.Do(ctx, comm.Call{Kind: comm.SendKind, Root: next, Src: b, Cause: "ProductSample"})
-	}
-	recv := func(b comm.Buffer) error {
-		return world.Do(ctx, comm.Call{Kind: comm.RecvKind, Root: before, Dst: b, Cause: "ProductSample"})
-	}
-	var got []byte
-	exchange := []func() error{
-		func() error { return send(comm.Of(length)) }, func() error { return send(comm.Of(out)) },
-		func() error { return recv(comm.Of(theirs)) }, func() error { got = in(); return recv(comm.Of(got)) },
-	}
-	if me%2 == 1 { // a send may wait for its receiver
-		exchange = append(exchange[2:], exchange[:2]...)
-	}
-	for _, do := range exchange {
-		if err := do(); err != nil {
-			return nil, err
+	// pass sends the next rank src and fills dst with what the one before sends. Not every backend has SendRecv.
+	pass := func(dst, src comm.Buffer) error {
+		first := comm.Call{Kind: comm.SendKind, Root: next, Src: src, Cause: "ProductSample"}
+		second := comm.Call{Kind: comm.RecvKind, Root: before, Dst: dst, Cause: "ProductSample"}
+		if me%2 == 1 { // a send may wait for its receiver
+			first, second = second, first
 		}
+		if err := world.Do(ctx, first); err != nil {
+			return err
+		}
+		return world.Do(ctx, second)
+	}
+	theirs := []int64{0}
+	if err := pass(comm.Of(theirs), comm.Of([]int64{int64(len(out))})); err != nil {
+		return nil, err
+	}
+	got := make([]byte, theirs[0])
+	if err := pass(comm.Of(got), comm.Of(out)); err != nil {
+		return nil, err
 	}
 	piece, err := object.Decode[*sampledPiece](got)
 	if err != nil || piece == nil {
@@ -294,12 +293,7 @@ func (piece *sampledPiece) again(dev tensor.Device) (wrong *ProductError, err er
 		if math.Float64bits(x[i]) == math.Float64bits(y[i]) || math.IsNaN(x[i]) && math.IsNaN(y[i]) {
 			continue
 		}
-		at := piece.First + i/piece.Cols*piece.Width + i%piece.Cols
-		index := make([]int, len(piece.Local))
-		for d := len(index) - 1; d >= 0; d-- {
-			index[d] = piece.Offset[d] + at%piece.Local[d]
-			at /= piece.Local[d]
-		}
+		index := globalIndex(piece.First+i/piece.Cols*piece.Width+i%piece.Cols, piece.Local, piece.Offset)
 		return &ProductError{Op: piece.Op, Line: piece.Line, Tensor: piece.Tensor, Index: index, DType: piece.Out, Value: x[i], Again: y[i]}, nil
 	}
 	return nil, nil
