@@ -46,8 +46,13 @@ func (r *Rank) Close(cause error) error {
 		}
 		j.mu.Unlock()
 		if waiting == 0 {
-			if !failed && !stuck && j.finished != nil {
-				j.finished()
+			if !failed && !stuck {
+				if err := j.allKnow(); err != nil {
+					return wrap(err)
+				}
+				if j.finished != nil {
+					j.finished()
+				}
 			}
 			return j.end(stuck)
 		}
@@ -86,6 +91,28 @@ func (r *Rank) Failure() error {
 		}
 	}
 	return nil
+}
+
+// allKnow waits until every rank knows the ends of all. Without it a rank could leave while the
+// library still holds the message of its end, and its receiver would wait for ever: under Slurm's
+// PMIx the MPI_Finalize of Open MPI 4.1 waits for nobody. A rank that is killed here would hold up
+// the others for ever too, so each waits no longer than Options.Linger.
+func (j *job) allKnow() error {
+	j.mu.Lock()
+	err := j.lib.call(ibarrier, j.control, pointer(&j.leaving.handle))
+	j.mu.Unlock()
+	for since := time.Now(); err == nil && !j.leaving.done && time.Since(since) < j.linger; {
+		j.mu.Lock()
+		j.poll()
+		err = j.test(&j.leaving)
+		j.mu.Unlock()
+		if time.Since(since) > time.Millisecond {
+			time.Sleep(napClosing)
+		} else {
+			yield()
+		}
+	}
+	return err
 }
 
 // finalizing is how long the library may take to end. It is less than the grace period

@@ -37,6 +37,30 @@ func lastEnds(ctx context.Context, r *Rank) error {
 	return errors.Join(errExpected, err)
 }
 
+// lastListensLate: the last rank says that it ends and does not listen for a while. The others stay
+// until it does: the message of an end that is still in the library leaves with its sender.
+func lastListensLate(ctx context.Context, r *Rank) error {
+	const late = 300 * time.Millisecond
+	if err := comm.Barrier(ctx, comm.NewWorld(r)); err != nil {
+		return err
+	}
+	if r.Rank() == r.Size()-1 {
+		r.job.mu.Lock()
+		r.job.announceEnd(nil)
+		r.job.mu.Unlock()
+		time.Sleep(late)
+		return nil
+	}
+	began := time.Now()
+	r.job.finished = func() {
+		if stayed := time.Since(began); stayed < late/2 {
+			fmt.Printf("rank %d left after %v, the last rank listened after %v\n", r.Rank(), stayed, late)
+			os.Exit(1)
+		}
+	}
+	return nil
+}
+
 // firstFails: rank 0 fails; the others learn of it in their call.
 func firstFails(ctx context.Context, r *Rank) error {
 	if r.Rank() == 0 {
@@ -221,6 +245,14 @@ func TestARankEnds(t *testing.T) {
 			for _, debug := range []string{"", "0", "1"} {
 				t.Run(fmt.Sprintf("n=%d debug=%s", n, debug), func(t *testing.T) { l.pass(t, n, "end", debugVariable+"="+debug) })
 			}
+		}
+	})
+}
+
+func TestNoRankLeavesBeforeAllKnow(t *testing.T) {
+	eachLauncher(t, func(t *testing.T, l launcher) {
+		for _, n := range l.sizes(2, 3) {
+			t.Run(fmt.Sprintf("n=%d", n), func(t *testing.T) { l.pass(t, n, "end late") })
 		}
 	})
 }

@@ -38,6 +38,7 @@ type job struct {
 	mu        sync.Mutex // held during every MPI call; guards what follows
 	inbox     inbox
 	outbox    []*outbound
+	leaving   request                     // of the barrier in which the ranks end
 	groups    map[uint64]*group           // that are not freed, by id
 	dead      map[uint64]*comm.AbortError // by group, known here or not yet
 	ended     map[int]*ending             // by world number

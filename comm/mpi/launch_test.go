@@ -51,6 +51,7 @@ var tasks = map[string]func(context.Context, *Rank) error{
 	"support":       saySupport,
 	"yields":        sayYields,
 	"end":           lastEnds,
+	"end late":      lastListensLate,
 	"fail":          firstFails,
 	"busy":          firstFailsOthersBusy,
 	"killed":        lastIsKilled,
