@@ -21,7 +21,7 @@ import (
 const (
 	Patience  = time.Second            // after a failure, before saying who still runs
 	debounce  = 200 * time.Millisecond // signals closer than this are one: timeout(1) and terminals send two
-	giveUp    = 10 * time.Second       // after SIGKILL, before leaving what does not die to the guardian
+	giveUp    = 30 * time.Second       // after SIGKILL, before leaving what does not die to the guardian: 300 GB take so long to be freed
 	stackTime = 2 * time.Second        // for a rank to print its stacks
 
 	askInterval = 100 * time.Millisecond // between two looks whether a signal has come to a rank

@@ -123,7 +123,7 @@ func TestSupervisorGivesUp(t *testing.T) {
 		st.end(0, 1)
 		st.end(1, -15)
 		st.want(Failed, "0s rank 0 ended", "0s groups SIGTERM", "0s groups SIGCONT", "0s rank 1 ended", "1s waiting for [2]", "1s kill",
-			"11s says rank 2 does not end although killed, as while waiting for a disk or device; left behind")
+			"31s says rank 2 does not end although killed, as while waiting for a disk or device; left behind")
 	})
 }
 
@@ -214,7 +214,7 @@ func TestSupervisorTimeout(t *testing.T) {
 	perform(t, Supervisor{Grace: time.Second, Timeout: time.Minute}, func(st *stage) {
 		time.Sleep(2 * time.Minute)
 		o := st.want(TooLate, "1m0s says the time limit of 1m0s is over; ranks have 1s to save and end",
-			"1m0s groups SIGTERM", "1m0s groups SIGCONT", "1m1s kill", "1m11s says ranks 0-2 do not end although killed, "+
+			"1m0s groups SIGTERM", "1m0s groups SIGCONT", "1m1s kill", "1m31s says ranks 0-2 do not end although killed, "+
 				"as while waiting for a disk or device; left behind")
 		if !slices.Equal(o.Late, []int{0, 1, 2}) {
 			t.Errorf("outcome %+v", o)
