@@ -76,6 +76,30 @@ func (x *Tensor) Sin() *Tensor { return unary(kernel.OpSin, x) }
 // Cos returns the cosine of x, which is in radians.
 func (x *Tensor) Cos() *Tensor { return unary(kernel.OpCos, x) }
 
+// Log1p returns ln(1 + x), exact for small x too; NaN below -1.
+func (x *Tensor) Log1p() *Tensor { return unary(kernel.OpLog1p, x) }
+
+// Expm1 returns eˣ - 1, exact for small x too.
+func (x *Tensor) Expm1() *Tensor { return unary(kernel.OpExpm1, x) }
+
+// Tan returns the tangent of x, which is in radians.
+func (x *Tensor) Tan() *Tensor { return unary(kernel.OpTan, x) }
+
+// Asin returns the arcsine in radians, NaN unless |x| <= 1.
+func (x *Tensor) Asin() *Tensor { return unary(kernel.OpAsin, x) }
+
+// Acos returns the arccosine in radians, NaN unless |x| <= 1.
+func (x *Tensor) Acos() *Tensor { return unary(kernel.OpAcos, x) }
+
+// Atan returns the arctangent in radians.
+func (x *Tensor) Atan() *Tensor { return unary(kernel.OpAtan, x) }
+
+// Sinh returns the hyperbolic sine.
+func (x *Tensor) Sinh() *Tensor { return unary(kernel.OpSinh, x) }
+
+// Cosh returns the hyperbolic cosine.
+func (x *Tensor) Cosh() *Tensor { return unary(kernel.OpCosh, x) }
+
 // laws are the laws of package kernel as package layout knows them.
 var laws = [...]layout.Law{
 	kernel.Opaque:  layout.Opaque,

@@ -41,6 +41,20 @@ var unaryWant = map[kernel.UnaryOp]func(x float64) float64{
 	},
 	kernel.OpSin: func(x float64) float64 { return imag(cmplx.Exp(complex(0, x))) },
 	kernel.OpCos: func(x float64) float64 { return real(cmplx.Exp(complex(0, x))) },
+	kernel.OpLog1p: func(x float64) float64 { // the error of 1+x cancels in log(u)/(u-1)
+		u := 1 + x
+		if u == 1 || math.IsInf(u, 1) {
+			return x
+		}
+		return math.Log(u) * (x / (u - 1))
+	},
+	kernel.OpExpm1: func(x float64) float64 { return math.Tanh(x/2) * (math.Exp(x) + 1) },
+	kernel.OpTan:   func(x float64) float64 { return math.Sin(x) / math.Cos(x) },
+	kernel.OpAsin:  func(x float64) float64 { return math.Atan2(x, math.Sqrt(1-x*x)) },
+	kernel.OpAcos:  func(x float64) float64 { return math.Atan2(math.Sqrt(1-x*x), x) },
+	kernel.OpAtan:  func(x float64) float64 { return math.Atan2(x, 1) },
+	kernel.OpSinh:  func(x float64) float64 { return (math.Exp(x) - math.Exp(-x)) / 2 },
+	kernel.OpCosh:  func(x float64) float64 { return (math.Exp(x) + math.Exp(-x)) / 2 },
 }
 
 // unaryOracle returns the definition of op from unaryWant.
@@ -53,16 +67,25 @@ func unaryOracle(t *testing.T, op kernel.UnaryOp) func(x float64) float64 {
 	return f
 }
 
+// argumentOf returns an argument for which op is a number, far from its poles: x or what is made of it.
+func argumentOf(op kernel.UnaryOp, x float64) float64 {
+	switch op {
+	case kernel.OpLog, kernel.OpLog1p, kernel.OpSqrt, kernel.OpRsqrt:
+		return math.Abs(x) + 0.125
+	case kernel.OpTan, kernel.OpAsin, kernel.OpAcos:
+		return 0.9 * math.Tanh(x)
+	}
+	return x
+}
+
 func TestUnary(t *testing.T) {
 	cpu := NewCPU(nil)
 	rng := newRNG()
 	for _, op := range kernel.UnaryOps() {
 		for _, shape := range shapes {
 			x := randomArray(rng, shape...)
-			if op == kernel.OpLog || op == kernel.OpSqrt || op == kernel.OpRsqrt {
-				for i, v := range x.data {
-					x.data[i] = math.Abs(v) + 0.125
-				}
+			for i, v := range x.data {
+				x.data[i] = argumentOf(op, v)
 			}
 			want := build(shape, func(i []int) float64 { return unaryOracle(t, op)(x.at(i...)) })
 			for _, dt := range floats {
@@ -139,9 +162,7 @@ func TestUnaryGrad(t *testing.T) {
 			if math.Abs(v) < 0.1 { // off the kinks
 				x.data[i] = 0.5
 			}
-			if op == kernel.OpLog || op == kernel.OpSqrt || op == kernel.OpRsqrt {
-				x.data[i] = math.Abs(x.data[i]) + 0.25
-			}
+			x.data[i] = argumentOf(op, x.data[i])
 		}
 		f := func(xs []*Tensor) *Tensor { return Unary(op, xs[0]) }
 		g := func(dy *Tensor, xs []*Tensor) []*Tensor {

@@ -29,6 +29,14 @@ const (
 	OpErf                     // the error function
 	OpSin                     // sin x, x in radians
 	OpCos                     // cos x, x in radians
+	OpLog1p                   // ln(1 + x), exact for small x too
+	OpExpm1                   // eˣ - 1, exact for small x too
+	OpTan                     // tan x, x in radians
+	OpAsin                    // arcsin x, NaN unless |x| <= 1
+	OpAcos                    // arccos x, NaN unless |x| <= 1
+	OpAtan                    // arctan x
+	OpSinh                    // sinh x
+	OpCosh                    // cosh x
 )
 
 // A Unary describes a unary operator.
@@ -185,6 +193,46 @@ var unaryTable = [...]Unary{
 		Name: "Cos", Reads: ReadsInput,
 		Value: math.Cos,
 		Grad:  func(dy, x, y float64) float64 { return -dy * math.Sin(x) },
+	},
+	OpLog1p: {
+		Name: "Log1p", Reads: ReadsInput, Pole: true,
+		Value: math.Log1p,
+		Grad:  func(dy, x, y float64) float64 { return dy / (1 + x) },
+	},
+	OpExpm1: {
+		Name: "Expm1", Reads: ReadsOutput,
+		Value: math.Expm1,
+		Grad:  func(dy, x, y float64) float64 { return dy * (y + 1) },
+	},
+	OpTan: {
+		Name: "Tan", Reads: ReadsOutput,
+		Value: math.Tan,
+		Grad:  func(dy, x, y float64) float64 { return dy * (1 + y*y) },
+	},
+	OpAsin: {
+		Name: "Asin", Reads: ReadsInput, Pole: true,
+		Value: math.Asin,
+		Grad:  func(dy, x, y float64) float64 { return dy / math.Sqrt((1-x)*(1+x)) },
+	},
+	OpAcos: {
+		Name: "Acos", Reads: ReadsInput, Pole: true,
+		Value: math.Acos,
+		Grad:  func(dy, x, y float64) float64 { return -dy / math.Sqrt((1-x)*(1+x)) },
+	},
+	OpAtan: {
+		Name: "Atan", Reads: ReadsInput,
+		Value: math.Atan,
+		Grad:  func(dy, x, y float64) float64 { return dy / (1 + x*x) },
+	},
+	OpSinh: {
+		Name: "Sinh", Reads: ReadsInput,
+		Value: math.Sinh,
+		Grad:  func(dy, x, y float64) float64 { return dy * math.Cosh(x) },
+	},
+	OpCosh: {
+		Name: "Cosh", Reads: ReadsInput,
+		Value: math.Cosh,
+		Grad:  func(dy, x, y float64) float64 { return dy * math.Sinh(x) },
 	},
 }
 

@@ -141,6 +141,20 @@ static __device__ float tanh_of(float x) { return tanhf(x); }
 static __device__ double tanh_of(double x) { return tanh(x); }
 static __device__ float erf_of(float x) { return erff(x); }
 static __device__ double erf_of(double x) { return erf(x); }
+static __device__ float log1p_of(float x) { return log1pf(x); }
+static __device__ double log1p_of(double x) { return log1p(x); }
+static __device__ float expm1_of(float x) { return expm1f(x); }
+static __device__ double expm1_of(double x) { return expm1(x); }
+static __device__ float asin_of(float x) { return asinf(x); }
+static __device__ double asin_of(double x) { return asin(x); }
+static __device__ float acos_of(float x) { return acosf(x); }
+static __device__ double acos_of(double x) { return acos(x); }
+static __device__ float atan_of(float x) { return atanf(x); }
+static __device__ double atan_of(double x) { return atan(x); }
+static __device__ float sinh_of(float x) { return sinhf(x); }
+static __device__ double sinh_of(double x) { return sinh(x); }
+static __device__ float cosh_of(float x) { return coshf(x); }
+static __device__ double cosh_of(double x) { return cosh(x); }
 
 // CUDA's own sine and cosine keep an array on the stack, for arguments near the largest.
 // Here x = q·π/2 + r with |r| ≤ π/4 and π/2 in three parts, which is exact enough for
@@ -279,6 +293,14 @@ UNARY(SIGN, sign(x), (T)0)
 UNARY(ERF, erf_of(x), dy * (T)1.12837916709551257390 * exp_of(-x * x)) // 2/sqrt(pi)
 UNARY(SIN, sin_of(x), dy * cos_of(x))
 UNARY(COS, cos_of(x), -dy * sin_of(x))
+UNARY(LOG1P, log1p_of(x), dy / (1 + x))
+UNARY(EXPM1, expm1_of(x), dy * (y + 1))
+UNARY(TAN, sin_of(x) / cos_of(x), dy * (1 + y * y))
+UNARY(ASIN, asin_of(x), dy / sqrt_of((1 - x) * (1 + x)))
+UNARY(ACOS, acos_of(x), -dy / sqrt_of((1 - x) * (1 + x)))
+UNARY(ATAN, atan_of(x), dy / (1 + x * x))
+UNARY(SINH, sinh_of(x), dy * cosh_of(x))
+UNARY(COSH, cosh_of(x), dy * sinh_of(x))
 
 // unary_one returns op(x) and unary_grad_one its gradient.
 template <class T>
