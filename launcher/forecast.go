@@ -30,6 +30,7 @@ both lines. Linux only.
   --ranks 7,9        have these run too; all: all of them
   --value FILE:LINE=NUMBER  what the program reads there; may be repeated
   --steps N          steps to make (3); the second is shown
+  --same-bits        the job is to run with gorun --same-bits
   --net LEVELS       which ranks share a host, and what links hosts, such as
                      host:8,fabric:25us,12.5GB/s (default: all on one host)
   --machine FILE     how fast a host is, from gorun -np 2 gorun rates (default:
@@ -65,6 +66,7 @@ func parseForecast(args []string, env func(string) (string, bool), warn io.Write
 	f.IntVar(&c.request.Size, "np", 0, "")
 	f.IntVar(&c.request.Steps, "steps", 3, "")
 	f.BoolVar(&c.json, "json", false, "")
+	sameBits := f.Bool("same-bits", false, "")
 	f.StringVar((*string)(&c.net), "net", "", "")
 	f.StringVar(&c.machine, "machine", "", "")
 	f.StringVar(&c.trace, "trace", "", "")
@@ -125,7 +127,11 @@ func parseForecast(args []string, env func(string) (string, bool), warn io.Write
 			return nil, false, fmt.Errorf("plan: --ranks %d: the ranks are 0 to %d", rank, c.request.Size-1)
 		}
 	}
-	c.program, err = options.Parse(append([]string{"-np", "1"}, f.Args()...), 1, env, warn)
+	start := []string{"-np", "1"}
+	if *sameBits {
+		start = append(start, "--same-bits")
+	}
+	c.program, err = options.Parse(append(start, f.Args()...), 1, env, warn)
 	if err == nil && len(c.program.Apps) > 1 {
 		err = fmt.Errorf("plan: %d programs; give one", len(c.program.Apps))
 	}

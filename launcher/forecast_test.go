@@ -7,19 +7,21 @@ import (
 	"testing"
 
 	"github.com/gorun-spmd/gorun/internal/forecast"
+	"github.com/gorun-spmd/gorun/internal/job"
 )
 
 func noEnv(string) (string, bool) { return "", false }
 
 func TestForecastCommandLine(t *testing.T) {
-	c, _, err := parseForecast([]string{"-np", "4096", "--memory", "80GB", "--ranks", "7,9", "--value", "a/b.go:3=0.5", "true", "-x", "1"},
+	c, _, err := parseForecast([]string{"-np", "4096", "--memory", "80GB", "--ranks", "7,9", "--value", "a/b.go:3=0.5", "--same-bits",
+		"true", "-x", "1"},
 		noEnv, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
 	a := c.program.Apps[0]
 	if c.request.Size != 4096 || c.memory != 80e9 || !slices.Equal(c.extra, []int{7, 9}) || c.request.Values["a/b.go:3"] != 0.5 ||
-		a.Program != "true" || !slices.Equal(a.Args, []string{"-x", "1"}) {
+		a.Program != "true" || !slices.Equal(a.Args, []string{"-x", "1"}) || !slices.Contains(a.Vars, job.SameBitsVar+"=1") {
 		t.Errorf("%+v, %+v", c, a)
 	}
 	for want, line := range map[string]string{
