@@ -122,9 +122,10 @@ func tasks() map[string]func(context.Context, *comm.Comm) error {
 // the failures, which end its job.
 func Cases() []commtest.Case { return append(commtest.Collectives(), commtest.Groups()...) }
 
-// Run is the test.
+// Run is the test. Its ranks are up to 3: an even and an uneven number show what the binding does. What package blocking does
+// with 4 and with 7 its own test shows, over a binding of goroutines.
 func (b Backend) Run(t *testing.T) {
-	for _, n := range []int{1, 2, 3, 4, 7} {
+	for _, n := range []int{1, 2, 3} {
 		t.Run(fmt.Sprintf("suite n=%d", n), func(t *testing.T) {
 			out, err := run(t, openMPI(), n, n, "suite")
 			if err != nil || strings.Count(out, "all right") != n {
@@ -172,7 +173,7 @@ func (b Backend) Programs(t *testing.T, tags string) {
 		want  string
 	}{
 		{[]string{"conformance", "-resize", "../../internal/conformance/testdata"}, false, " passed, 0 failed"},
-		{[]string{"train", "-steps", "2", "-plot", ""}, false, ""},
+		{[]string{"train", "-steps", "2", "-plot", "", "-sample", "5", "-data", "../../docs"}, false, ""},
 		{[]string{"conformance", "no-such-file"}, true, b.Name + ": rank "},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*limit)
