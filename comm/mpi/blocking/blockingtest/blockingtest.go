@@ -122,10 +122,9 @@ func tasks() map[string]func(context.Context, *comm.Comm) error {
 // the failures, which end its job.
 func Cases() []commtest.Case { return append(commtest.Collectives(), commtest.Groups()...) }
 
-// Run is the test. Its ranks are up to 3: an even and an uneven number show what the binding does. What package blocking does
-// with 4 and with 7 its own test shows, over a binding of goroutines.
+// Run is the test.
 func (b Backend) Run(t *testing.T) {
-	for _, n := range []int{1, 2, 3} {
+	for _, n := range []int{1, 2, 3, 4, 7} {
 		t.Run(fmt.Sprintf("suite n=%d", n), func(t *testing.T) {
 			out, err := run(t, openMPI(), n, n, "suite")
 			if err != nil || strings.Count(out, "all right") != n {
