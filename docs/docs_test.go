@@ -179,9 +179,10 @@ const emptyMain = "\nfunc main() {}\n"
 var shorter = []struct{ command, flags string }{
 	{"./examples/train -checkpoint /tmp/run -every 50", " -steps 2 -sample 0 -plot '' -data comm"},
 	{"./examples/train -checkpoint /tmp/run -resume", " -steps 4 -sample 0 -plot '' -data comm"},
-	{"./examples/recsys -checkpoint /tmp/clicks -every 50", " -steps 4"},
+	{"./examples/recsys -checkpoint /tmp/clicks -every 50", " -steps 4 -rows 3000"},
+	{"./examples/recsys -steps 4", " -rows 3000"},
 	{"--elastic restart ./examples/train", " -steps 4 -sample 0 -plot '' -data comm"},
-	{"--elastic shrink --min-np 2 ./examples/recsys", " -steps 4"},
+	{"--elastic shrink --min-np 2 ./examples/recsys", " -steps 4 -rows 3000"},
 }
 
 // command returns what is run for a line of a page. Programs and temporary files lie

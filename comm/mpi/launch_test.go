@@ -32,6 +32,7 @@ func TestMain(m *testing.M) {
 		})
 		os.Exit(child(task))
 	}
+	testenv.Children()
 	os.Exit(m.Run())
 }
 

@@ -342,6 +342,26 @@ func TestNoInit(t *testing.T) {
 	}
 }
 
+// TestNothingIsChosenByCgo keeps the files of a package the same with cgo and without it, so that verify need not vet both:
+// those of other modules that need cgo are behind the tags gompi and mpi.
+func TestNothingIsChosenByCgo(t *testing.T) {
+	chosen := regexp.MustCompile(`(?m)^//go:build .*\bcgo\b|^(import)?\s+"(C|runtime/cgo)"$`)
+	for _, file := range sources(t) {
+		text, err := os.ReadFile(filepath.Join(root(t), file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found := chosen.Find(text); found != nil {
+			t.Errorf("%s: %q makes the file depend on cgo: have verify vet linux/amd64 in SYSTEMS again", file, found)
+		}
+	}
+	for _, other := range []string{"//go:build linux && cgo\n", "import \"C\"\n", "import (\n\t\"C\"\n)\n"} {
+		if !chosen.MatchString(other) {
+			t.Errorf("%q is not found", other)
+		}
+	}
+}
+
 // TestLineLength refuses lines of more than 140 columns, generated files apart. A tab
 // counts as one column.
 func TestLineLength(t *testing.T) {

@@ -172,7 +172,7 @@ func (b Backend) Programs(t *testing.T, tags string) {
 		want  string
 	}{
 		{[]string{"conformance", "-resize", "../../internal/conformance/testdata"}, false, " passed, 0 failed"},
-		{[]string{"train", "-steps", "2", "-plot", ""}, false, ""},
+		{[]string{"train", "-steps", "2", "-plot", "", "-sample", "5", "-data", "../../docs"}, false, ""},
 		{[]string{"conformance", "no-such-file"}, true, b.Name + ": rank "},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*limit)
