@@ -27,6 +27,11 @@ func tiles(c *build.Context) {
 	}
 }
 
+// lanesOf is what laneNumbers emitted before.
+func lanesOf(bits int) operand.Mem {
+	return operand.NewDataAddr(operand.NewStaticSymbol(fmt.Sprintf("lanes%d", bits)), 0)
+}
+
 // laneNumbers emits 0, 1, … as the elements of a vector of AVX2, of so many bits.
 func laneNumbers(c *build.Context, bits int) operand.Mem {
 	m := c.StaticGlobal(fmt.Sprintf("lanes%d", bits))
