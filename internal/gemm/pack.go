@@ -8,11 +8,11 @@ import (
 )
 
 // pack writes x [k, n] to dst in panels of width columns: element (p, j) goes to
-// dst[j/width*width*k + p*width + j%width]. room is that of a workspace.
+// dst[j/width*width*k + p*width + j%width].
 //
 // If the rows of x are contiguous, it packs a few rows at a time into all panels: it reads
 // few long runs, which the processor prefetches.
-func pack[T Float](kn *kernel, dst []T, x matrix[T], k, n, width int, room []T) {
+func pack[T Float](kn *kernel, dst []T, x matrix[T], k, n, width int) {
 	if kn.depth() == 2 {
 		packPairs(kn, dst, x, k, n, width)
 		return
@@ -27,7 +27,7 @@ func pack[T Float](kn *kernel, dst []T, x matrix[T], k, n, width int, room []T) 
 		}
 		return
 	}
-	const rows = 16
+	rows := max(16, 4096/n)
 	for p := 0; p < k; p += rows {
 		few := min(rows, k-p)
 		for j := 0; j < n; j += width {
