@@ -74,3 +74,23 @@ func TestPairs(t *testing.T) {
 		}
 	}
 }
+
+// TestLongRowsAreWidened has rows longer than one call of assembly takes.
+func TestLongRowsAreWidened(t *testing.T) {
+	number := func(i int) dtype.BF16 { return dtype.BF16(i * 40503) }
+	const rows, n = 3, chunk + 33
+	src, wide, turned := filled(5, rows*(n+7), number), make([]float32, rows*n), make([]float32, rows*n)
+	for _, l := range modes() {
+		clear(wide)
+		clear(turned)
+		l.fromRowsBF16(wide, n, src, n+7, rows, n)
+		l.transposeBF16(turned, rows, src, n+7, rows, n)
+		for i := range rows {
+			for j := range n {
+				if v := src[i*(n+7)+j].Float32(); !sameBits(wide[i*n+j], v) || !sameBits(turned[j*rows+i], v) {
+					t.Fatalf("%v: element (%d, %d) is %v, turned %v, want %v", l, i, j, wide[i*n+j], turned[j*rows+i], v)
+				}
+			}
+		}
+	}
+}
