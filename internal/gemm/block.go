@@ -3,6 +3,8 @@ package gemm
 import (
 	"sync"
 	"unsafe"
+
+	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
 // The blocks of the packed algorithm, in elements. A panel of B, blockK by a
@@ -25,12 +27,12 @@ const smallOperand = 1 << 15
 // mostCols is the most columns that a tile has of float32.
 const mostCols = 32
 
-// A workspace holds the packed blocks of one product, and room for a panel in pairs of bfloat16 and a row more.
+// A workspace holds the packed blocks of one product, and room for a tile of AMX.
 // A pair of bfloat16 takes the place of a float32.
 type workspace[T Float] struct {
 	a    [blockM * blockK]T
 	b    [blockN * blockK]T
-	room [(blockK/2 + 1) * mostCols]T
+	room [2 * tilePairs * mostCols]T
 }
 
 // Workspaces are pooled: they hold nothing between calls.
@@ -53,8 +55,9 @@ func poolOf[T Float]() *sync.Pool {
 // It packs blocks of A and B so that the tiles read both in order, as in Goto
 // and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008.
 // An operand that is read too few times to be worth packing is not packed; nor is a
-// small one, unless its rows compete for the same cache lines. A bfloat16 operand always
-// is.
+// small one, unless its rows compete for the same cache lines. For tiles of float32 an A of bfloat16
+// that is not worth packing is widened in blocks, and such a B is read by the tiles if few rows are
+// made of it. Else bfloat16 always is packed.
 func blocked[T Float](kn *kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c []T, ldc int) {
 	blockedTo(kn, m, n, k, alpha, a, b, beta, c, ldc, nil)
 }
@@ -62,8 +65,13 @@ func blocked[T Float](kn *kernel, m, n, k int, alpha T, a, b matrix[T], beta T, 
 // blockedTo is blocked, or does the part of a pairwise sum that t says.
 func blockedTo[T Float](kn *kernel, m, n, k int, alpha T, a, b matrix[T], beta T, c []T, ldc int, t *tree[T]) {
 	const page = 4096
-	inPlaceA := a.half == nil && (n <= 2*kn.cols || m*k <= smallOperand && a.row*int(unsafe.Sizeof(alpha))%page != 0)
-	inPlaceB := b.half == nil && b.col == 1 && (m <= 2*kn.rows || k*n <= smallOperand)
+	once := n <= 2*kn.cols // A is read, or twice
+	inPlaceA := a.half == nil && (once || m*k <= smallOperand && a.row*int(unsafe.Sizeof(alpha))%page != 0)
+	widenA := a.half != nil && kn.depth() == 1 && (once || m*k <= smallOperand)
+	inPlaceB := b.col == 1 && (m <= 2*kn.rows || k*n <= smallOperand)
+	if b.half != nil {
+		inPlaceB = b.col == 1 && m <= 2*kn.rows && kn.halfB != nil && t == nil
+	}
 	var ws *workspace[T]
 	if !inPlaceA || !inPlaceB {
 		pool := poolOf[T]()
@@ -77,8 +85,11 @@ func blockedTo[T Float](kn *kernel, m, n, k int, alpha T, a, b matrix[T], beta T
 	mPacked := (m + kn.rows - 1) / kn.rows * kn.rows
 	packOnce := mPacked*kn.steps(k) <= blockM*blockK // all of A fits
 	stepK, stepM := blockK*kn.depth(), blockM
-	if kn.tiles != nil {
+	switch {
+	case kn.tiles != nil:
 		stepM = tilesM
+	case widenA && once:
+		stepM = 4 * kn.rows
 	}
 	for j := 0; j < n; j += stepN {
 		nb := min(stepN, n-j)
@@ -96,14 +107,16 @@ func blockedTo[T Float](kn *kernel, m, n, k int, alpha T, a, b matrix[T], beta T
 			for i := 0; i < m; i += stepM {
 				mb := min(stepM, m-i)
 				ap, at := panels[T]{a.from(i, p), kn.rows * a.row}, kn.steps(p)*mPacked+i*steps
+				if !packOnce {
+					at = 0
+				}
+				done := packOnce && j > 0
 				switch {
 				case inPlaceA:
-				case packOnce && j > 0:
-					ap = packedA(kn, ws.a[at:], steps)
-				case packOnce:
-					ap = packA(kn, ws, at, ap.matrix, mb, kb)
+				case widenA:
+					ap = widened(kn, ws.a[at:], ap.matrix, mb, kb, done)
 				default:
-					ap = packA(kn, ws, 0, ap.matrix, mb, kb)
+					ap = packA(kn, ws, at, ap.matrix, mb, kb, done)
 				}
 				if kn.tiles != nil {
 					onTiles(kn, mb, nb, steps, alpha, ap, bp, beta, c[i*ldc+j:], ldc, ws.room[:])
@@ -125,23 +138,33 @@ type panels[T Float] struct {
 
 // packB writes b [k, n] to ws.b in panels [k, kn.cols].
 func packB[T Float](kn *kernel, ws *workspace[T], b matrix[T], k, n int) panels[T] {
-	pack(kn, ws.b[:], b, k, n, kn.cols, ws.room[:])
+	pack(kn, ws.b[:], b, k, n, kn.cols)
 	return panels[T]{matrix[T]{ws.b[:], nil, kn.cols, 1}, kn.steps(k) * kn.cols}
 }
 
-// packA writes a [m, k] to ws.a, from element at on, in panels [k, kn.rows], or in strips for tiles.
-func packA[T Float](kn *kernel, ws *workspace[T], at int, a matrix[T], m, k int) panels[T] {
-	if kn.tiles != nil {
-		packStrips(kn, ws.a[at:], a, m, k, ws.room[:])
-		return packedA(kn, ws.a[at:], kn.steps(k))
+// packA writes a [m, k] to ws.a, from element at on, in panels [k, kn.rows], or in strips for tiles, unless that is done.
+func packA[T Float](kn *kernel, ws *workspace[T], at int, a matrix[T], m, k int, done bool) panels[T] {
+	dst := ws.a[at:]
+	switch {
+	case done:
+	case kn.tiles != nil:
+		packStrips(kn, dst, a, m, k, ws.room[:])
+	default:
+		pack(kn, dst, a.transposed(), k, m, kn.rows)
 	}
-	pack(kn, ws.a[at:], a.transposed(), k, m, kn.rows, ws.room[:])
-	return packedA(kn, ws.a[at:], kn.steps(k))
+	return panels[T]{matrix[T]{dst, nil, 1, kn.rows}, kn.steps(k) * kn.rows}
 }
 
-// packedA returns the panels of packA for a block of that many steps.
-func packedA[T Float](kn *kernel, dst []T, steps int) panels[T] {
-	return panels[T]{matrix[T]{dst, nil, 1, kn.rows}, steps * kn.rows}
+// widened writes a [m, k] of bfloat16 to dst as it lies, unless that is done, and returns its strips of kn.rows rows. T is float32.
+func widened[T Float](kn *kernel, dst []T, a matrix[T], m, k int, done bool) panels[T] {
+	to, step, rows, cols := panels[T]{matrix[T]{dst, nil, k, 1}, kn.rows * k}, a.row, m, k
+	if a.col != 1 {
+		to, step, rows, cols = panels[T]{matrix[T]{dst, nil, 1, m}, kn.rows}, a.col, k, m
+	}
+	if !done {
+		simd.FromRowsBF16(any(dst).([]float32), cols, a.half, step, rows, cols)
+	}
+	return to
 }
 
 // macro multiplies a block of A [m, k] with a block of B [k, n], tile by tile; k counts steps. The
@@ -149,14 +172,18 @@ func packedA[T Float](kn *kernel, dst []T, steps int) panels[T] {
 func macro[T Float](kn *kernel, m, n, k int, alpha T, a, b panels[T], beta T, c []T, ldc int, t *tree[T], row, col int) {
 	var none parts[T]
 	for j, bq := 0, 0; j < n; j, bq = j+kn.cols, bq+b.step {
-		cols, bt := min(kn.cols, n-j), b.data[bq:]
+		cols, bt := min(kn.cols, n-j), b.after(bq)
 		for i, aq := 0, 0; i < m; i, aq = i+kn.rows, aq+a.step {
 			rows, at, ct := min(kn.rows, m-i), a.data[aq:], c[i*ldc+j:]
-			if t != nil {
-				t.tile(kn, rows, cols, k, at, a.row, a.col, bt, b.row, ct, ldc, alpha, row+i, col+j)
-				continue
+			switch {
+			case t != nil:
+				t.tile(kn, rows, cols, k, at, a.row, a.col, bt.data, b.row, ct, ldc, alpha, row+i, col+j)
+			case b.half != nil:
+				kn.halfB(rows, cols, k, any(at).([]float32), a.row, a.col, bt.half, b.row, any(ct).([]float32), ldc, float32(alpha),
+					float32(beta))
+			default:
+				tile(kn, rows, cols, k, at, a.row, a.col, bt.data, b.row, ct, ldc, alpha, beta, &none)
 			}
-			tile(kn, rows, cols, k, at, a.row, a.col, bt, b.row, ct, ldc, alpha, beta, &none)
 		}
 	}
 }

@@ -8,3 +8,8 @@ package gemm
 //
 //go:noescape
 func fewF32AVX2(rows int, k int, a *float32, rsa int, w *float32, ldw int, c *float32, ldc int, alpha float32, beta float32)
+
+// fewBF16AVX2 does C = alpha·A·Wᵀ + beta·C for 1 ≤ rows ≤ 4 by 16 elements of C and k > 0; strides are in bytes.
+//
+//go:noescape
+func fewBF16AVX2(rows int, k int, a *float32, rsa int, w *uint16, ldw int, c *float32, ldc int, alpha float32, beta float32)

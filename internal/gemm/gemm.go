@@ -110,8 +110,8 @@ func batches[T Float](kn *kernel, count int, transA, transB bool, m, n, k int, a
 }
 
 // BatchBF16 is Batch for A and B of bfloat16. Each element of a bfloat16 C is a sum in
-// float32, rounded once, to the nearest, ties to even. Both operands are converted as they
-// are packed, and a bfloat16 C is computed a block at a time, so that no whole matrix of
+// float32, rounded once, to the nearest, ties to even. Operands are converted as they
+// are packed or read, and a bfloat16 C is computed a block at a time, so that no whole matrix of
 // float32 is made.
 //
 // The sums are those of Batch of the float32 values, bit by bit, except on a CPU with

@@ -41,6 +41,10 @@ func rounded[T Float](kn *kernel, m, n, k int, alpha T, a, b matrix[T], beta T, 
 				}
 			}
 			gemm(kn, mb, nb, k, alpha, ai, bj, beta, part)
+			if nb == ldc {
+				round(c[i*ldc:][:mb*nb], sum[:mb*nb])
+				continue
+			}
 			for r := range mb {
 				round(c[(i+r)*ldc+j:][:nb], sum[r*nb:][:nb])
 			}

@@ -8,11 +8,11 @@ import (
 )
 
 // pack writes x [k, n] to dst in panels of width columns: element (p, j) goes to
-// dst[j/width*width*k + p*width + j%width]. room is that of a workspace.
+// dst[j/width*width*k + p*width + j%width].
 //
 // If the rows of x are contiguous, it packs a few rows at a time into all panels: it reads
 // few long runs, which the processor prefetches.
-func pack[T Float](kn *kernel, dst []T, x matrix[T], k, n, width int, room []T) {
+func pack[T Float](kn *kernel, dst []T, x matrix[T], k, n, width int) {
 	if kn.depth() == 2 {
 		packPairs(kn, dst, x, k, n, width)
 		return
@@ -22,12 +22,12 @@ func pack[T Float](kn *kernel, dst []T, x matrix[T], k, n, width int, room []T) 
 			if cols, to, from := min(width, n-j), dst[j*k:], x.from(0, j); x.half == nil {
 				simd.Transpose(to, width, from.data, from.col, cols, k)
 			} else {
-				packTurned(any(to).([]float32), from, k, cols, width, any(room).([]float32))
+				simd.TransposeBF16(any(to).([]float32), width, from.half, from.col, cols, k)
 			}
 		}
 		return
 	}
-	const rows = 16
+	rows := max(16, 4096/n)
 	for p := 0; p < k; p += rows {
 		few := min(rows, k-p)
 		for j := 0; j < n; j += width {
@@ -37,20 +37,6 @@ func pack[T Float](kn *kernel, dst []T, x matrix[T], k, n, width int, room []T) 
 				simd.FromRowsBF16(any(to).([]float32), width, from.half, from.row, few, cols)
 			}
 		}
-	}
-}
-
-// packTurned writes x [k, cols] of bfloat16, whose columns are contiguous, to dst in rows of width elements. Pairs of
-// the elements of a column are turned, which takes half as many steps as to turn the elements, and then taken apart.
-func packTurned[T Float](dst []float32, x matrix[T], k, cols, width int, room []float32) {
-	pairs := halvesOf(room)
-	simd.TransposePairs(pairs, 2*cols, x.half, x.col, cols, k)
-	for p := 0; p < k; p += 2 {
-		high := room[len(room)-cols:] // beyond k
-		if p+1 < k {
-			high = dst[(p+1)*width:][:cols]
-		}
-		simd.FromPairs(dst[p*width:][:cols], high, pairs[p*cols:][:2*cols])
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"unsafe"
 
+	"github.com/gorun-spmd/gorun/internal/dtype"
 	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
@@ -15,6 +16,7 @@ type kernel struct {
 	rows, cols int
 	fused      bool      // plain Go fuses multiply-adds too, for the same bits on every machine
 	tiles      tilesFunc // if not nil, does the tiles of a panel of B at once
+	halfB      halfBFunc // if not nil, is a tile of a B of bfloat16 that is not packed
 	pairs      *kernel   // the same with pairwise sums, see package pairwise
 	leaves     *kernel   // if not nil, sums over k are pairwise, and this is the kernel of their leaves
 }
@@ -22,6 +24,9 @@ type kernel struct {
 // A tilesFunc does C = alpha·A·B + beta·C for all tiles of a panel of B, rows by cols ≤ 32 elements of C; k counts pairs
 // of bfloat16 and is a multiple of tilePairs. A is packed by packStrips, and B by packPairs; room is for one tile of C.
 type tilesFunc func(rows, cols, k int, a, b, c []float32, ldc int, alpha, beta float32, room []float32)
+
+// A halfBFunc is the function tile for A of float32 and B of bfloat16, with nothing to add to the sums.
+type halfBFunc func(rows, cols, k int, a []float32, rsa, csa int, b []dtype.BF16, rsb int, c []float32, ldc int, alpha, beta float32)
 
 // tilePairs is how many pairs of k a tile register of AMX has: so many steps are taken at once.
 const tilePairs = 16
@@ -51,7 +56,11 @@ func kernelFor(level simd.Level, size int) *kernel {
 func tileOf(level simd.Level, size int) kernel {
 	switch level {
 	case simd.AVX512, simd.AVX512BF16, simd.AMX:
-		return kernel{level: simd.AVX512, rows: 14, cols: 128 / size}
+		kn := kernel{level: simd.AVX512, rows: 14, cols: 128 / size}
+		if size == 4 && level == simd.AVX512 {
+			kn.halfB = tileHalfB
+		}
+		return kn
 	case simd.NEON:
 		return kernel{level: level, rows: 12, cols: 32 / size}
 	case simd.AVX2:

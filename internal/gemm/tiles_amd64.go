@@ -1,8 +1,17 @@
 package gemm
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/internal/dtype"
+)
 
 // tilesAMX is the tilesFunc of AMX.
 func tilesAMX(rows, cols, k int, a, b, c []float32, ldc int, alpha, beta float32, room []float32) {
 	tilesBF16AMX(rows, cols, k, (*uint32)(unsafe.Pointer(&a[0])), (*uint32)(unsafe.Pointer(&b[0])), &c[0], ldc*4, alpha, beta, &room[0])
+}
+
+// tileHalfB is the halfBFunc of AVX-512.
+func tileHalfB(rows, cols, k int, a []float32, rsa, csa int, b []dtype.BF16, rsb int, c []float32, ldc int, alpha, beta float32) {
+	tileF32BF16AVX512(rows, cols, k, &a[0], rsa*4, csa*4, (*uint16)(&b[0]), rsb*2, &c[0], ldc*4, alpha, beta, nil, nil, 0, 0, 0, 0)
 }

@@ -49,7 +49,6 @@ const (
 	fromF16Kernel
 	toF16Kernel
 	fromBF16Kernel
-	fromPairsKernel
 	toBF16Kernel
 	sumKernel
 	sumShiftedKernel
@@ -64,6 +63,7 @@ const (
 	copyRowsKernel
 	transpose32Kernel
 	transpose64Kernel
+	transposeBF16Kernel
 	zipRowsKernel
 	fromRowsBF16Kernel
 	prefetchLinesKernel

@@ -52,7 +52,6 @@ var neonKernels = setOf(
 	fromF16Kernel,
 	toF16Kernel,
 	fromBF16Kernel,
-	fromPairsKernel,
 	toBF16Kernel,
 	sumKernel,
 	sumShiftedKernel,
@@ -78,9 +77,15 @@ func transpose64Vec(wide bool, dst *byte, dstStep int, src *byte, srcStep, rows,
 	panic(noKernel)
 }
 
+func transposeBF16Vec(wide bool, dst *byte, dstStep int, src *byte, srcStep, rows, cols int) {
+	panic(noKernel)
+}
+
 func zipRowsVec(dst *byte, dstStep int, src *byte, srcStep, n, rows int) { panic(noKernel) }
 
-func fromRowsBF16Vec(dst *byte, dstStep int, src *byte, srcStep, n, rows int) { panic(noKernel) }
+func fromRowsBF16Vec(dst *byte, dstStep int, src *byte, srcStep, srcAhead, n, rows int) {
+	panic(noKernel)
+}
 
 func prefetchLines(p *byte, n int) { panic(noKernel) }
 

@@ -113,8 +113,6 @@ func toF16Vec(wide bool, dst *uint16, src *float32, n int) { panic(noKernel) }
 
 func fromBF16Vec(wide bool, dst *float32, src *uint16, n int) { panic(noKernel) }
 
-func fromPairsVec(wide bool, low *float32, high *float32, src *float32, n int) { panic(noKernel) }
-
 func toBF16Vec(wide bool, dst *uint16, src *float32, n int) { panic(noKernel) }
 
 func sumVec(wide bool, x *float32, n int) float32 { panic(noKernel) }
@@ -153,9 +151,15 @@ func transpose64Vec(wide bool, dst *byte, dstStep int, src *byte, srcStep, rows,
 	panic(noKernel)
 }
 
+func transposeBF16Vec(wide bool, dst *byte, dstStep int, src *byte, srcStep, rows, cols int) {
+	panic(noKernel)
+}
+
 func zipRowsVec(dst *byte, dstStep int, src *byte, srcStep, n, rows int) { panic(noKernel) }
 
-func fromRowsBF16Vec(dst *byte, dstStep int, src *byte, srcStep, n, rows int) { panic(noKernel) }
+func fromRowsBF16Vec(dst *byte, dstStep int, src *byte, srcStep, srcAhead, n, rows int) {
+	panic(noKernel)
+}
 
 func prefetchLines(p *byte, n int) { panic(noKernel) }
 

@@ -134,9 +134,6 @@ func toF16Vec(wide bool, dst *uint16, src *float32, n int)
 func fromBF16Vec(wide bool, dst *float32, src *uint16, n int)
 
 //go:noescape
-func fromPairsVec(wide bool, low *float32, high *float32, src *float32, n int)
-
-//go:noescape
 func toBF16Vec(wide bool, dst *uint16, src *float32, n int)
 
 //go:noescape

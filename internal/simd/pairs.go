@@ -1,10 +1,6 @@
 package simd
 
-import (
-	"unsafe"
-
-	"github.com/gorun-spmd/gorun/internal/dtype"
-)
+import "github.com/gorun-spmd/gorun/internal/dtype"
 
 // ZipRows puts the elements of each two rows next to each other:
 //
@@ -89,21 +85,38 @@ func (m Mode) transposePairs(dst []dtype.BF16, dstStep int, src []dtype.BF16, sr
 	}
 }
 
-// FromPairs does low[i] = src[2*i] and high[i] = src[2*i+1], exactly. The lengths of low and high are half of src's.
-func FromPairs(low, high []float32, src []dtype.BF16) {
-	same("FromPairs", len(low), len(high), len(src)/2)
-	ordinary.fromPairs(low, high, src)
-}
-
-func (m Mode) fromPairs(low, high []float32, src []dtype.BF16) {
-	if m.has(fromPairsKernel) {
-		for i := 0; i < len(low); i += chunk {
-			fromPairsVec(m.wide(), &low[i], &high[i], (*float32)(unsafe.Pointer(&src[2*i])), min(chunk, len(low)-i))
-		}
+// TransposeBF16 turns the rows of a matrix into columns and widens them:
+//
+//	dst[j*dstStep+i] = src[i*srcStep+j]    i < rows, j < cols
+//
+// The columns of dst must not overlap.
+func TransposeBF16(dst []float32, dstStep int, src []dtype.BF16, srcStep, rows, cols int) {
+	if rows == 0 || cols == 0 {
 		return
 	}
-	for i := range low {
-		low[i], high[i] = src[2*i].Float32(), src[2*i+1].Float32()
+	checkRows("TransposeBF16", "dst", len(dst), dstStep, cols, rows)
+	checkRows("TransposeBF16", "src", len(src), srcStep, rows, cols)
+	ordinary.transposeBF16(dst, dstStep, src, srcStep, rows, cols)
+}
+
+func (m Mode) transposeBF16(dst []float32, dstStep int, src []dtype.BF16, srcStep, rows, cols int) {
+	turned := 0 // columns
+	if m.has(transposeBF16Kernel) {
+		turned = cols &^ 1
+		lanes := m.bytes() / 4
+		each := callBytes / m.bytes()
+		d, s := bytes(dst), bytes(src)
+		for i := 0; i < rows; i += lanes {
+			for j := 0; j < turned; j += each {
+				transposeBF16Vec(m.wide(), &d[4*(j*dstStep+i)], 4*dstStep, &s[2*(i*srcStep+j)], 2*srcStep, min(lanes, rows-i),
+					min(each, turned-j)/2)
+			}
+		}
+	}
+	for i := range rows {
+		for j := turned; j < cols; j++ {
+			dst[j*dstStep+i] = src[i*srcStep+j].Float32()
+		}
 	}
 }
 
@@ -122,16 +135,17 @@ func FromRowsBF16(dst []float32, dstStep int, src []dtype.BF16, srcStep, rows, n
 }
 
 func (m Mode) fromRowsBF16(dst []float32, dstStep int, src []dtype.BF16, srcStep, rows, n int) {
-	const most = 32 // elements of a row in one call
-	if !m.has(fromRowsBF16Kernel) || n > most {
+	if !m.has(fromRowsBF16Kernel) {
 		for i := range rows {
 			m.fromBF16(dst[i*dstStep:][:n], src[i*srcStep:][:n])
 		}
 		return
 	}
-	const each = callBytes / (8 * most)
+	each, ahead := max(1, chunk/max(n, 1)), max(1, soon/(2*max(n, 1)))
 	d, s := bytes(dst), bytes(src)
-	for i := 0; i < rows && n > 0; i += each {
-		fromRowsBF16Vec(&d[4*i*dstStep], 4*dstStep, &s[2*i*srcStep], 2*srcStep, n, min(each, rows-i))
+	for i := 0; i < rows; i += each {
+		for j := 0; j < n; j += chunk {
+			fromRowsBF16Vec(&d[4*(i*dstStep+j)], 4*dstStep, &s[2*(i*srcStep+j)], 2*srcStep, 2*ahead*srcStep, min(chunk, n-j), min(each, rows-i))
+		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/gorun-spmd/gorun/internal/dtype"
 )
 
-// TestPairs compares zipped rows, turned pairs, widened rows and widened pairs with their loops, all of dst, what lies
+// TestPairs compares zipped rows, turned pairs, widened rows and widened turned rows with their loops, all of dst, what lies
 // between its rows too.
 func TestPairs(t *testing.T) {
 	number := func(i int) dtype.BF16 { return dtype.BF16(i * 40503) }
@@ -60,16 +60,36 @@ func TestPairs(t *testing.T) {
 			if l.fromRowsBF16(wide, step, src, srcStep, rows, n); !slices.EqualFunc(wide, wantWide, sameBits) {
 				t.Fatalf("%v: %d rows of %d, %d and %d apart: widened wrong", l, rows, n, srcStep, step)
 			}
-			pairs := len(src) / 2
-			low, high := filled(r.IntN(40), pairs+1, float), filled(r.IntN(40), pairs+1, float)
-			wantLow, wantHigh := slices.Clone(low), slices.Clone(high)
-			for i := range pairs {
-				wantLow[i] = math.Float32frombits(uint32(src[2*i]) << 16)
-				wantHigh[i] = math.Float32frombits(uint32(src[2*i+1]) << 16)
+			step = rows + r.IntN(3)*r.IntN(20)
+			wide = filled(r.IntN(40), max(0, (n-1)*step+rows)+1, float)
+			wantWide = slices.Clone(wide)
+			for i := range rows {
+				for j := range n {
+					wantWide[j*step+i] = math.Float32frombits(uint32(at(i, j)) << 16)
+				}
 			}
-			l.fromPairs(low[:pairs], high[:pairs], src)
-			if !slices.EqualFunc(low, wantLow, sameBits) || !slices.EqualFunc(high, wantHigh, sameBits) {
-				t.Fatalf("%v: %d pairs widened wrong", l, pairs)
+			if l.transposeBF16(wide, step, src, srcStep, rows, n); !slices.EqualFunc(wide, wantWide, sameBits) {
+				t.Fatalf("%v: %d rows of %d, %d and %d apart: turned and widened wrong", l, rows, n, srcStep, step)
+			}
+		}
+	}
+}
+
+// TestLongRowsAreWidened has rows longer than one call of assembly takes.
+func TestLongRowsAreWidened(t *testing.T) {
+	number := func(i int) dtype.BF16 { return dtype.BF16(i * 40503) }
+	const rows, n = 3, chunk + 33
+	src, wide, turned := filled(5, rows*(n+7), number), make([]float32, rows*n), make([]float32, rows*n)
+	for _, l := range modes() {
+		clear(wide)
+		clear(turned)
+		l.fromRowsBF16(wide, n, src, n+7, rows, n)
+		l.transposeBF16(turned, rows, src, n+7, rows, n)
+		for i := range rows {
+			for j := range n {
+				if v := src[i*(n+7)+j].Float32(); !sameBits(wide[i*n+j], v) || !sameBits(turned[j*rows+i], v) {
+					t.Fatalf("%v: element (%d, %d) is %v, turned %v, want %v", l, i, j, wide[i*n+j], turned[j*rows+i], v)
+				}
 			}
 		}
 	}

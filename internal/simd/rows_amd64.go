@@ -19,12 +19,17 @@ func transpose32Vec(wide bool, dst *byte, dstStep int, src *byte, srcStep int, r
 //go:noescape
 func transpose64Vec(wide bool, dst *byte, dstStep int, src *byte, srcStep int, rows int, cols int)
 
+// transposeBF16Vec widens elements (i, 2·j) and (i, 2·j+1) of src, of bfloat16, to (2·j, i) and (2·j+1, i) of dst, for 1 ≤ rows ≤ 16 rows and cols > 0 pairs of columns of src, 8 rows unless wide; steps are in bytes.
+//
+//go:noescape
+func transposeBF16Vec(wide bool, dst *byte, dstStep int, src *byte, srcStep int, rows int, cols int)
+
 // zipRowsVec makes rows > 0 rows of 2·n elements of 2 bytes, 0 < n ≤ 32, from twice as many of n; steps are in bytes.
 //
 //go:noescape
 func zipRowsVec(dst *byte, dstStep int, src *byte, srcStep int, n int, rows int)
 
-// fromRowsBF16Vec widens rows > 0 rows of n elements of bfloat16, 0 < n ≤ 32; steps are in bytes.
+// fromRowsBF16Vec widens rows > 0 rows of n > 0 elements of bfloat16; steps are in bytes.
 //
 //go:noescape
-func fromRowsBF16Vec(dst *byte, dstStep int, src *byte, srcStep int, n int, rows int)
+func fromRowsBF16Vec(dst *byte, dstStep int, src *byte, srcStep int, srcAhead int, n int, rows int)

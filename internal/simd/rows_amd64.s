@@ -4,6 +4,22 @@
 
 #include "textflag.h"
 
+DATA lanes32<>+0(SB)/4, $0x00000000
+DATA lanes32<>+4(SB)/4, $0x00000001
+DATA lanes32<>+8(SB)/4, $0x00000002
+DATA lanes32<>+12(SB)/4, $0x00000003
+DATA lanes32<>+16(SB)/4, $0x00000004
+DATA lanes32<>+20(SB)/4, $0x00000005
+DATA lanes32<>+24(SB)/4, $0x00000006
+DATA lanes32<>+28(SB)/4, $0x00000007
+GLOBL lanes32<>(SB), RODATA|NOPTR, $32
+
+DATA lanes64<>+0(SB)/8, $0x0000000000000000
+DATA lanes64<>+8(SB)/8, $0x0000000000000001
+DATA lanes64<>+16(SB)/8, $0x0000000000000002
+DATA lanes64<>+24(SB)/8, $0x0000000000000003
+GLOBL lanes64<>(SB), RODATA|NOPTR, $32
+
 // func copyRowsVec(dst *byte, dstStep int, dstAhead int, src *byte, srcStep int, srcAhead int, n int, rows int)
 // Requires: AVX, AVX512BW, AVX512F, BMI2, MMX+
 TEXT ·copyRowsVec(SB), NOSPLIT, $0-64
@@ -646,16 +662,6 @@ narrowDone:
 	VZEROUPPER
 	RET
 
-DATA lanes32<>+0(SB)/4, $0x00000000
-DATA lanes32<>+4(SB)/4, $0x00000001
-DATA lanes32<>+8(SB)/4, $0x00000002
-DATA lanes32<>+12(SB)/4, $0x00000003
-DATA lanes32<>+16(SB)/4, $0x00000004
-DATA lanes32<>+20(SB)/4, $0x00000005
-DATA lanes32<>+24(SB)/4, $0x00000006
-DATA lanes32<>+28(SB)/4, $0x00000007
-GLOBL lanes32<>(SB), RODATA|NOPTR, $32
-
 // func transpose64Vec(wide bool, dst *byte, dstStep int, src *byte, srcStep int, rows int, cols int)
 // Requires: AVX, AVX2, AVX512F, BMI2, CMOV, MMX+
 TEXT ·transpose64Vec(SB), NOSPLIT, $0-56
@@ -933,11 +939,920 @@ narrowDone:
 	VZEROUPPER
 	RET
 
-DATA lanes64<>+0(SB)/8, $0x0000000000000000
-DATA lanes64<>+8(SB)/8, $0x0000000000000001
-DATA lanes64<>+16(SB)/8, $0x0000000000000002
-DATA lanes64<>+24(SB)/8, $0x0000000000000003
-GLOBL lanes64<>(SB), RODATA|NOPTR, $32
+// func transposeBF16Vec(wide bool, dst *byte, dstStep int, src *byte, srcStep int, rows int, cols int)
+// Requires: AVX, AVX2, AVX512F, BMI2, CMOV, MMX+
+TEXT ·transposeBF16Vec(SB), NOSPLIT, $0-56
+	MOVQ    dst+8(FP), DI
+	MOVQ    dstStep+16(FP), R8
+	MOVQ    src+24(FP), SI
+	MOVQ    srcStep+32(FP), R9
+	MOVQ    rows+40(FP), DX
+	MOVQ    cols+48(FP), CX
+	XORL    R10, R10
+	CMPB    wide+0(FP), $0x00
+	JE      narrow
+	MOVQ    R9, R11
+	SHLQ    $0x04, R11
+	MOVQ    $0x00000010, R15
+	CMPQ    DX, R15
+	CMOVQLT DX, R15
+	MOVL    $0xffffffff, R13
+	BZHIL   R15, R13, R13
+	KMOVW   R13, K1
+
+block:
+	MOVQ       $0x00000010, R15
+	CMPQ       CX, R15
+	CMOVQLT    CX, R15
+	MOVL       $0xffffffff, R13
+	BZHIL      R15, R13, R13
+	KMOVW      R13, K2
+	MOVQ       SI, AX
+	VMOVUPS.Z  (AX), K2, Z0
+	PREFETCHT0 (AX)(R11*1)
+	MOVQ       R9, BX
+	CMPQ       DX, $0x01
+	CMOVQLE    R10, BX
+	ADDQ       BX, AX
+	VMOVUPS.Z  (AX), K2, Z1
+	PREFETCHT0 (AX)(R11*1)
+	MOVQ       R9, BX
+	CMPQ       DX, $0x02
+	CMOVQLE    R10, BX
+	ADDQ       BX, AX
+	VMOVUPS.Z  (AX), K2, Z2
+	PREFETCHT0 (AX)(R11*1)
+	MOVQ       R9, BX
+	CMPQ       DX, $0x03
+	CMOVQLE    R10, BX
+	ADDQ       BX, AX
+	VMOVUPS.Z  (AX), K2, Z3
+	PREFETCHT0 (AX)(R11*1)
+	MOVQ       R9, BX
+	CMPQ       DX, $0x04
+	CMOVQLE    R10, BX
+	ADDQ       BX, AX
+	VMOVUPS.Z  (AX), K2, Z4
+	PREFETCHT0 (AX)(R11*1)
+	MOVQ       R9, BX
+	CMPQ       DX, $0x05
+	CMOVQLE    R10, BX
+	ADDQ       BX, AX
+	VMOVUPS.Z  (AX), K2, Z5
+	PREFETCHT0 (AX)(R11*1)
+	MOVQ       R9, BX
+	CMPQ       DX, $0x06
+	CMOVQLE    R10, BX
+	ADDQ       BX, AX
+	VMOVUPS.Z  (AX), K2, Z6
+	PREFETCHT0 (AX)(R11*1)
+	MOVQ       R9, BX
+	CMPQ       DX, $0x07
+	CMOVQLE    R10, BX
+	ADDQ       BX, AX
+	VMOVUPS.Z  (AX), K2, Z7
+	PREFETCHT0 (AX)(R11*1)
+	MOVQ       R9, BX
+	CMPQ       DX, $0x08
+	CMOVQLE    R10, BX
+	ADDQ       BX, AX
+	VMOVUPS.Z  (AX), K2, Z8
+	PREFETCHT0 (AX)(R11*1)
+	MOVQ       R9, BX
+	CMPQ       DX, $0x09
+	CMOVQLE    R10, BX
+	ADDQ       BX, AX
+	VMOVUPS.Z  (AX), K2, Z9
+	PREFETCHT0 (AX)(R11*1)
+	MOVQ       R9, BX
+	CMPQ       DX, $0x0a
+	CMOVQLE    R10, BX
+	ADDQ       BX, AX
+	VMOVUPS.Z  (AX), K2, Z10
+	PREFETCHT0 (AX)(R11*1)
+	MOVQ       R9, BX
+	CMPQ       DX, $0x0b
+	CMOVQLE    R10, BX
+	ADDQ       BX, AX
+	VMOVUPS.Z  (AX), K2, Z11
+	PREFETCHT0 (AX)(R11*1)
+	MOVQ       R9, BX
+	CMPQ       DX, $0x0c
+	CMOVQLE    R10, BX
+	ADDQ       BX, AX
+	VMOVUPS.Z  (AX), K2, Z12
+	PREFETCHT0 (AX)(R11*1)
+	MOVQ       R9, BX
+	CMPQ       DX, $0x0d
+	CMOVQLE    R10, BX
+	ADDQ       BX, AX
+	VMOVUPS.Z  (AX), K2, Z13
+	PREFETCHT0 (AX)(R11*1)
+	MOVQ       R9, BX
+	CMPQ       DX, $0x0e
+	CMOVQLE    R10, BX
+	ADDQ       BX, AX
+	VMOVUPS.Z  (AX), K2, Z14
+	PREFETCHT0 (AX)(R11*1)
+	MOVQ       R9, BX
+	CMPQ       DX, $0x0f
+	CMOVQLE    R10, BX
+	ADDQ       BX, AX
+	VMOVUPS.Z  (AX), K2, Z15
+	PREFETCHT0 (AX)(R11*1)
+	VUNPCKLPS  Z1, Z0, Z16
+	VUNPCKHPS  Z1, Z0, Z17
+	VUNPCKLPS  Z3, Z2, Z18
+	VUNPCKHPS  Z3, Z2, Z19
+	VUNPCKLPS  Z5, Z4, Z20
+	VUNPCKHPS  Z5, Z4, Z21
+	VUNPCKLPS  Z7, Z6, Z22
+	VUNPCKHPS  Z7, Z6, Z23
+	VUNPCKLPS  Z9, Z8, Z24
+	VUNPCKHPS  Z9, Z8, Z25
+	VUNPCKLPS  Z11, Z10, Z26
+	VUNPCKHPS  Z11, Z10, Z27
+	VUNPCKLPS  Z13, Z12, Z28
+	VUNPCKHPS  Z13, Z12, Z29
+	VUNPCKLPS  Z15, Z14, Z30
+	VUNPCKHPS  Z15, Z14, Z31
+	VUNPCKLPD  Z18, Z16, Z0
+	VUNPCKHPD  Z18, Z16, Z1
+	VUNPCKLPD  Z19, Z17, Z2
+	VUNPCKHPD  Z19, Z17, Z3
+	VUNPCKLPD  Z22, Z20, Z4
+	VUNPCKHPD  Z22, Z20, Z5
+	VUNPCKLPD  Z23, Z21, Z6
+	VUNPCKHPD  Z23, Z21, Z7
+	VUNPCKLPD  Z26, Z24, Z8
+	VUNPCKHPD  Z26, Z24, Z9
+	VUNPCKLPD  Z27, Z25, Z10
+	VUNPCKHPD  Z27, Z25, Z11
+	VUNPCKLPD  Z30, Z28, Z12
+	VUNPCKHPD  Z30, Z28, Z13
+	VUNPCKLPD  Z31, Z29, Z14
+	VUNPCKHPD  Z31, Z29, Z15
+	VSHUFF32X4 $0x88, Z4, Z0, Z16
+	VSHUFF32X4 $0xdd, Z4, Z0, Z17
+	VSHUFF32X4 $0x88, Z12, Z8, Z18
+	VSHUFF32X4 $0xdd, Z12, Z8, Z19
+	VSHUFF32X4 $0x88, Z18, Z16, Z0
+	VSHUFF32X4 $0x88, Z19, Z17, Z4
+	VSHUFF32X4 $0xdd, Z18, Z16, Z8
+	VSHUFF32X4 $0xdd, Z19, Z17, Z12
+	VSHUFF32X4 $0x88, Z5, Z1, Z16
+	VSHUFF32X4 $0xdd, Z5, Z1, Z17
+	VSHUFF32X4 $0x88, Z13, Z9, Z18
+	VSHUFF32X4 $0xdd, Z13, Z9, Z19
+	VSHUFF32X4 $0x88, Z18, Z16, Z1
+	VSHUFF32X4 $0x88, Z19, Z17, Z5
+	VSHUFF32X4 $0xdd, Z18, Z16, Z9
+	VSHUFF32X4 $0xdd, Z19, Z17, Z13
+	VSHUFF32X4 $0x88, Z6, Z2, Z16
+	VSHUFF32X4 $0xdd, Z6, Z2, Z17
+	VSHUFF32X4 $0x88, Z14, Z10, Z18
+	VSHUFF32X4 $0xdd, Z14, Z10, Z19
+	VSHUFF32X4 $0x88, Z18, Z16, Z2
+	VSHUFF32X4 $0x88, Z19, Z17, Z6
+	VSHUFF32X4 $0xdd, Z18, Z16, Z10
+	VSHUFF32X4 $0xdd, Z19, Z17, Z14
+	VSHUFF32X4 $0x88, Z7, Z3, Z16
+	VSHUFF32X4 $0xdd, Z7, Z3, Z17
+	VSHUFF32X4 $0x88, Z15, Z11, Z18
+	VSHUFF32X4 $0xdd, Z15, Z11, Z19
+	VSHUFF32X4 $0x88, Z18, Z16, Z3
+	VSHUFF32X4 $0x88, Z19, Z17, Z7
+	VSHUFF32X4 $0xdd, Z18, Z16, Z11
+	VSHUFF32X4 $0xdd, Z19, Z17, Z15
+	VPTERNLOGD $0xff, Z31, Z31, Z31
+	VPSLLD     $0x10, Z31, Z31
+	VPSLLD     $0x10, Z0, Z16
+	VMOVUPS    Z16, K1, (DI)
+	ADDQ       R8, DI
+	VPANDD     Z31, Z0, Z0
+	VMOVUPS    Z0, K1, (DI)
+	ADDQ       R8, DI
+	DECQ       CX
+	JE         done
+	VPSLLD     $0x10, Z1, Z16
+	VMOVUPS    Z16, K1, (DI)
+	ADDQ       R8, DI
+	VPANDD     Z31, Z1, Z1
+	VMOVUPS    Z1, K1, (DI)
+	ADDQ       R8, DI
+	DECQ       CX
+	JE         done
+	VPSLLD     $0x10, Z2, Z16
+	VMOVUPS    Z16, K1, (DI)
+	ADDQ       R8, DI
+	VPANDD     Z31, Z2, Z2
+	VMOVUPS    Z2, K1, (DI)
+	ADDQ       R8, DI
+	DECQ       CX
+	JE         done
+	VPSLLD     $0x10, Z3, Z16
+	VMOVUPS    Z16, K1, (DI)
+	ADDQ       R8, DI
+	VPANDD     Z31, Z3, Z3
+	VMOVUPS    Z3, K1, (DI)
+	ADDQ       R8, DI
+	DECQ       CX
+	JE         done
+	VPSLLD     $0x10, Z4, Z16
+	VMOVUPS    Z16, K1, (DI)
+	ADDQ       R8, DI
+	VPANDD     Z31, Z4, Z4
+	VMOVUPS    Z4, K1, (DI)
+	ADDQ       R8, DI
+	DECQ       CX
+	JE         done
+	VPSLLD     $0x10, Z5, Z16
+	VMOVUPS    Z16, K1, (DI)
+	ADDQ       R8, DI
+	VPANDD     Z31, Z5, Z5
+	VMOVUPS    Z5, K1, (DI)
+	ADDQ       R8, DI
+	DECQ       CX
+	JE         done
+	VPSLLD     $0x10, Z6, Z16
+	VMOVUPS    Z16, K1, (DI)
+	ADDQ       R8, DI
+	VPANDD     Z31, Z6, Z6
+	VMOVUPS    Z6, K1, (DI)
+	ADDQ       R8, DI
+	DECQ       CX
+	JE         done
+	VPSLLD     $0x10, Z7, Z16
+	VMOVUPS    Z16, K1, (DI)
+	ADDQ       R8, DI
+	VPANDD     Z31, Z7, Z7
+	VMOVUPS    Z7, K1, (DI)
+	ADDQ       R8, DI
+	DECQ       CX
+	JE         done
+	VPSLLD     $0x10, Z8, Z16
+	VMOVUPS    Z16, K1, (DI)
+	ADDQ       R8, DI
+	VPANDD     Z31, Z8, Z8
+	VMOVUPS    Z8, K1, (DI)
+	ADDQ       R8, DI
+	DECQ       CX
+	JE         done
+	VPSLLD     $0x10, Z9, Z16
+	VMOVUPS    Z16, K1, (DI)
+	ADDQ       R8, DI
+	VPANDD     Z31, Z9, Z9
+	VMOVUPS    Z9, K1, (DI)
+	ADDQ       R8, DI
+	DECQ       CX
+	JE         done
+	VPSLLD     $0x10, Z10, Z16
+	VMOVUPS    Z16, K1, (DI)
+	ADDQ       R8, DI
+	VPANDD     Z31, Z10, Z10
+	VMOVUPS    Z10, K1, (DI)
+	ADDQ       R8, DI
+	DECQ       CX
+	JE         done
+	VPSLLD     $0x10, Z11, Z16
+	VMOVUPS    Z16, K1, (DI)
+	ADDQ       R8, DI
+	VPANDD     Z31, Z11, Z11
+	VMOVUPS    Z11, K1, (DI)
+	ADDQ       R8, DI
+	DECQ       CX
+	JE         done
+	VPSLLD     $0x10, Z12, Z16
+	VMOVUPS    Z16, K1, (DI)
+	ADDQ       R8, DI
+	VPANDD     Z31, Z12, Z12
+	VMOVUPS    Z12, K1, (DI)
+	ADDQ       R8, DI
+	DECQ       CX
+	JE         done
+	VPSLLD     $0x10, Z13, Z16
+	VMOVUPS    Z16, K1, (DI)
+	ADDQ       R8, DI
+	VPANDD     Z31, Z13, Z13
+	VMOVUPS    Z13, K1, (DI)
+	ADDQ       R8, DI
+	DECQ       CX
+	JE         done
+	VPSLLD     $0x10, Z14, Z16
+	VMOVUPS    Z16, K1, (DI)
+	ADDQ       R8, DI
+	VPANDD     Z31, Z14, Z14
+	VMOVUPS    Z14, K1, (DI)
+	ADDQ       R8, DI
+	DECQ       CX
+	JE         done
+	VPSLLD     $0x10, Z15, Z16
+	VMOVUPS    Z16, K1, (DI)
+	ADDQ       R8, DI
+	VPANDD     Z31, Z15, Z15
+	VMOVUPS    Z15, K1, (DI)
+	ADDQ       R8, DI
+	DECQ       CX
+	JE         done
+	ADDQ       $0x40, SI
+	JMP        block
+
+done:
+	VZEROUPPER
+	RET
+
+narrow:
+narrowBlock:
+	VMOVQ        CX, X15
+	VPBROADCASTD X15, Y15
+	VPCMPGTD     lanes32<>+0(SB), Y15, Y15
+	MOVQ         SI, AX
+	VMASKMOVPS   (AX), Y15, Y0
+	MOVQ         R9, BX
+	CMPQ         DX, $0x01
+	CMOVQLE      R10, BX
+	ADDQ         BX, AX
+	VMASKMOVPS   (AX), Y15, Y1
+	MOVQ         R9, BX
+	CMPQ         DX, $0x02
+	CMOVQLE      R10, BX
+	ADDQ         BX, AX
+	VMASKMOVPS   (AX), Y15, Y2
+	MOVQ         R9, BX
+	CMPQ         DX, $0x03
+	CMOVQLE      R10, BX
+	ADDQ         BX, AX
+	VMASKMOVPS   (AX), Y15, Y3
+	MOVQ         R9, BX
+	CMPQ         DX, $0x04
+	CMOVQLE      R10, BX
+	ADDQ         BX, AX
+	VMASKMOVPS   (AX), Y15, Y4
+	MOVQ         R9, BX
+	CMPQ         DX, $0x05
+	CMOVQLE      R10, BX
+	ADDQ         BX, AX
+	VMASKMOVPS   (AX), Y15, Y5
+	MOVQ         R9, BX
+	CMPQ         DX, $0x06
+	CMOVQLE      R10, BX
+	ADDQ         BX, AX
+	VMASKMOVPS   (AX), Y15, Y6
+	MOVQ         R9, BX
+	CMPQ         DX, $0x07
+	CMOVQLE      R10, BX
+	ADDQ         BX, AX
+	VMASKMOVPS   (AX), Y15, Y7
+	VUNPCKLPS    Y1, Y0, Y8
+	VUNPCKHPS    Y1, Y0, Y9
+	VUNPCKLPS    Y3, Y2, Y10
+	VUNPCKHPS    Y3, Y2, Y11
+	VUNPCKLPS    Y5, Y4, Y12
+	VUNPCKHPS    Y5, Y4, Y13
+	VUNPCKLPS    Y7, Y6, Y14
+	VUNPCKHPS    Y7, Y6, Y0
+	VUNPCKLPD    Y10, Y8, Y1
+	VUNPCKHPD    Y10, Y8, Y2
+	VUNPCKLPD    Y11, Y9, Y3
+	VUNPCKHPD    Y11, Y9, Y4
+	VUNPCKLPD    Y14, Y12, Y5
+	VUNPCKHPD    Y14, Y12, Y6
+	VUNPCKLPD    Y0, Y13, Y7
+	VUNPCKHPD    Y0, Y13, Y8
+	VPERM2F128   $0x20, Y5, Y1, Y10
+	VPERM2F128   $0x31, Y5, Y1, Y9
+	VPERM2F128   $0x20, Y7, Y3, Y11
+	VPERM2F128   $0x31, Y7, Y3, Y12
+	VPERM2F128   $0x20, Y6, Y2, Y14
+	VPERM2F128   $0x31, Y6, Y2, Y13
+	VPERM2F128   $0x20, Y8, Y4, Y0
+	VPERM2F128   $0x31, Y8, Y4, Y1
+	VPSLLD       $0x10, Y10, Y15
+	CMPQ         DX, $0x08
+	JE           full0
+	MOVQ         DI, AX
+	TESTQ        $0x00000004, DX
+	JE           part0x4
+	VMOVUPS      X15, (AX)
+	VEXTRACTF128 $0x01, Y15, X15
+	ADDQ         $0x10, AX
+
+part0x4:
+	TESTQ     $0x00000002, DX
+	JE        part0x2
+	VMOVLPS   X15, (AX)
+	VPERMILPD $0x01, X15, X15
+	ADDQ      $0x08, AX
+
+part0x2:
+	TESTQ  $0x00000001, DX
+	JE     part0x1
+	VMOVSS X15, (AX)
+	ADDQ   $0x04, AX
+
+part0x1:
+	JMP next0
+
+full0:
+	VMOVUPS Y15, (DI)
+
+next0:
+	ADDQ         R8, DI
+	VPSRLD       $0x10, Y10, Y10
+	VPSLLD       $0x10, Y10, Y10
+	CMPQ         DX, $0x08
+	JE           full1
+	MOVQ         DI, AX
+	TESTQ        $0x00000004, DX
+	JE           part1x4
+	VMOVUPS      X10, (AX)
+	VEXTRACTF128 $0x01, Y10, X10
+	ADDQ         $0x10, AX
+
+part1x4:
+	TESTQ     $0x00000002, DX
+	JE        part1x2
+	VMOVLPS   X10, (AX)
+	VPERMILPD $0x01, X10, X10
+	ADDQ      $0x08, AX
+
+part1x2:
+	TESTQ  $0x00000001, DX
+	JE     part1x1
+	VMOVSS X10, (AX)
+	ADDQ   $0x04, AX
+
+part1x1:
+	JMP next1
+
+full1:
+	VMOVUPS Y10, (DI)
+
+next1:
+	ADDQ         R8, DI
+	DECQ         CX
+	JE           narrowDone
+	VPSLLD       $0x10, Y14, Y15
+	CMPQ         DX, $0x08
+	JE           full2
+	MOVQ         DI, AX
+	TESTQ        $0x00000004, DX
+	JE           part2x4
+	VMOVUPS      X15, (AX)
+	VEXTRACTF128 $0x01, Y15, X15
+	ADDQ         $0x10, AX
+
+part2x4:
+	TESTQ     $0x00000002, DX
+	JE        part2x2
+	VMOVLPS   X15, (AX)
+	VPERMILPD $0x01, X15, X15
+	ADDQ      $0x08, AX
+
+part2x2:
+	TESTQ  $0x00000001, DX
+	JE     part2x1
+	VMOVSS X15, (AX)
+	ADDQ   $0x04, AX
+
+part2x1:
+	JMP next2
+
+full2:
+	VMOVUPS Y15, (DI)
+
+next2:
+	ADDQ         R8, DI
+	VPSRLD       $0x10, Y14, Y14
+	VPSLLD       $0x10, Y14, Y14
+	CMPQ         DX, $0x08
+	JE           full3
+	MOVQ         DI, AX
+	TESTQ        $0x00000004, DX
+	JE           part3x4
+	VMOVUPS      X14, (AX)
+	VEXTRACTF128 $0x01, Y14, X14
+	ADDQ         $0x10, AX
+
+part3x4:
+	TESTQ     $0x00000002, DX
+	JE        part3x2
+	VMOVLPS   X14, (AX)
+	VPERMILPD $0x01, X14, X14
+	ADDQ      $0x08, AX
+
+part3x2:
+	TESTQ  $0x00000001, DX
+	JE     part3x1
+	VMOVSS X14, (AX)
+	ADDQ   $0x04, AX
+
+part3x1:
+	JMP next3
+
+full3:
+	VMOVUPS Y14, (DI)
+
+next3:
+	ADDQ         R8, DI
+	DECQ         CX
+	JE           narrowDone
+	VPSLLD       $0x10, Y11, Y15
+	CMPQ         DX, $0x08
+	JE           full4
+	MOVQ         DI, AX
+	TESTQ        $0x00000004, DX
+	JE           part4x4
+	VMOVUPS      X15, (AX)
+	VEXTRACTF128 $0x01, Y15, X15
+	ADDQ         $0x10, AX
+
+part4x4:
+	TESTQ     $0x00000002, DX
+	JE        part4x2
+	VMOVLPS   X15, (AX)
+	VPERMILPD $0x01, X15, X15
+	ADDQ      $0x08, AX
+
+part4x2:
+	TESTQ  $0x00000001, DX
+	JE     part4x1
+	VMOVSS X15, (AX)
+	ADDQ   $0x04, AX
+
+part4x1:
+	JMP next4
+
+full4:
+	VMOVUPS Y15, (DI)
+
+next4:
+	ADDQ         R8, DI
+	VPSRLD       $0x10, Y11, Y11
+	VPSLLD       $0x10, Y11, Y11
+	CMPQ         DX, $0x08
+	JE           full5
+	MOVQ         DI, AX
+	TESTQ        $0x00000004, DX
+	JE           part5x4
+	VMOVUPS      X11, (AX)
+	VEXTRACTF128 $0x01, Y11, X11
+	ADDQ         $0x10, AX
+
+part5x4:
+	TESTQ     $0x00000002, DX
+	JE        part5x2
+	VMOVLPS   X11, (AX)
+	VPERMILPD $0x01, X11, X11
+	ADDQ      $0x08, AX
+
+part5x2:
+	TESTQ  $0x00000001, DX
+	JE     part5x1
+	VMOVSS X11, (AX)
+	ADDQ   $0x04, AX
+
+part5x1:
+	JMP next5
+
+full5:
+	VMOVUPS Y11, (DI)
+
+next5:
+	ADDQ         R8, DI
+	DECQ         CX
+	JE           narrowDone
+	VPSLLD       $0x10, Y0, Y15
+	CMPQ         DX, $0x08
+	JE           full6
+	MOVQ         DI, AX
+	TESTQ        $0x00000004, DX
+	JE           part6x4
+	VMOVUPS      X15, (AX)
+	VEXTRACTF128 $0x01, Y15, X15
+	ADDQ         $0x10, AX
+
+part6x4:
+	TESTQ     $0x00000002, DX
+	JE        part6x2
+	VMOVLPS   X15, (AX)
+	VPERMILPD $0x01, X15, X15
+	ADDQ      $0x08, AX
+
+part6x2:
+	TESTQ  $0x00000001, DX
+	JE     part6x1
+	VMOVSS X15, (AX)
+	ADDQ   $0x04, AX
+
+part6x1:
+	JMP next6
+
+full6:
+	VMOVUPS Y15, (DI)
+
+next6:
+	ADDQ         R8, DI
+	VPSRLD       $0x10, Y0, Y0
+	VPSLLD       $0x10, Y0, Y0
+	CMPQ         DX, $0x08
+	JE           full7
+	MOVQ         DI, AX
+	TESTQ        $0x00000004, DX
+	JE           part7x4
+	VMOVUPS      X0, (AX)
+	VEXTRACTF128 $0x01, Y0, X0
+	ADDQ         $0x10, AX
+
+part7x4:
+	TESTQ     $0x00000002, DX
+	JE        part7x2
+	VMOVLPS   X0, (AX)
+	VPERMILPD $0x01, X0, X0
+	ADDQ      $0x08, AX
+
+part7x2:
+	TESTQ  $0x00000001, DX
+	JE     part7x1
+	VMOVSS X0, (AX)
+	ADDQ   $0x04, AX
+
+part7x1:
+	JMP next7
+
+full7:
+	VMOVUPS Y0, (DI)
+
+next7:
+	ADDQ         R8, DI
+	DECQ         CX
+	JE           narrowDone
+	VPSLLD       $0x10, Y9, Y15
+	CMPQ         DX, $0x08
+	JE           full8
+	MOVQ         DI, AX
+	TESTQ        $0x00000004, DX
+	JE           part8x4
+	VMOVUPS      X15, (AX)
+	VEXTRACTF128 $0x01, Y15, X15
+	ADDQ         $0x10, AX
+
+part8x4:
+	TESTQ     $0x00000002, DX
+	JE        part8x2
+	VMOVLPS   X15, (AX)
+	VPERMILPD $0x01, X15, X15
+	ADDQ      $0x08, AX
+
+part8x2:
+	TESTQ  $0x00000001, DX
+	JE     part8x1
+	VMOVSS X15, (AX)
+	ADDQ   $0x04, AX
+
+part8x1:
+	JMP next8
+
+full8:
+	VMOVUPS Y15, (DI)
+
+next8:
+	ADDQ         R8, DI
+	VPSRLD       $0x10, Y9, Y9
+	VPSLLD       $0x10, Y9, Y9
+	CMPQ         DX, $0x08
+	JE           full9
+	MOVQ         DI, AX
+	TESTQ        $0x00000004, DX
+	JE           part9x4
+	VMOVUPS      X9, (AX)
+	VEXTRACTF128 $0x01, Y9, X9
+	ADDQ         $0x10, AX
+
+part9x4:
+	TESTQ     $0x00000002, DX
+	JE        part9x2
+	VMOVLPS   X9, (AX)
+	VPERMILPD $0x01, X9, X9
+	ADDQ      $0x08, AX
+
+part9x2:
+	TESTQ  $0x00000001, DX
+	JE     part9x1
+	VMOVSS X9, (AX)
+	ADDQ   $0x04, AX
+
+part9x1:
+	JMP next9
+
+full9:
+	VMOVUPS Y9, (DI)
+
+next9:
+	ADDQ         R8, DI
+	DECQ         CX
+	JE           narrowDone
+	VPSLLD       $0x10, Y13, Y15
+	CMPQ         DX, $0x08
+	JE           full10
+	MOVQ         DI, AX
+	TESTQ        $0x00000004, DX
+	JE           part10x4
+	VMOVUPS      X15, (AX)
+	VEXTRACTF128 $0x01, Y15, X15
+	ADDQ         $0x10, AX
+
+part10x4:
+	TESTQ     $0x00000002, DX
+	JE        part10x2
+	VMOVLPS   X15, (AX)
+	VPERMILPD $0x01, X15, X15
+	ADDQ      $0x08, AX
+
+part10x2:
+	TESTQ  $0x00000001, DX
+	JE     part10x1
+	VMOVSS X15, (AX)
+	ADDQ   $0x04, AX
+
+part10x1:
+	JMP next10
+
+full10:
+	VMOVUPS Y15, (DI)
+
+next10:
+	ADDQ         R8, DI
+	VPSRLD       $0x10, Y13, Y13
+	VPSLLD       $0x10, Y13, Y13
+	CMPQ         DX, $0x08
+	JE           full11
+	MOVQ         DI, AX
+	TESTQ        $0x00000004, DX
+	JE           part11x4
+	VMOVUPS      X13, (AX)
+	VEXTRACTF128 $0x01, Y13, X13
+	ADDQ         $0x10, AX
+
+part11x4:
+	TESTQ     $0x00000002, DX
+	JE        part11x2
+	VMOVLPS   X13, (AX)
+	VPERMILPD $0x01, X13, X13
+	ADDQ      $0x08, AX
+
+part11x2:
+	TESTQ  $0x00000001, DX
+	JE     part11x1
+	VMOVSS X13, (AX)
+	ADDQ   $0x04, AX
+
+part11x1:
+	JMP next11
+
+full11:
+	VMOVUPS Y13, (DI)
+
+next11:
+	ADDQ         R8, DI
+	DECQ         CX
+	JE           narrowDone
+	VPSLLD       $0x10, Y12, Y15
+	CMPQ         DX, $0x08
+	JE           full12
+	MOVQ         DI, AX
+	TESTQ        $0x00000004, DX
+	JE           part12x4
+	VMOVUPS      X15, (AX)
+	VEXTRACTF128 $0x01, Y15, X15
+	ADDQ         $0x10, AX
+
+part12x4:
+	TESTQ     $0x00000002, DX
+	JE        part12x2
+	VMOVLPS   X15, (AX)
+	VPERMILPD $0x01, X15, X15
+	ADDQ      $0x08, AX
+
+part12x2:
+	TESTQ  $0x00000001, DX
+	JE     part12x1
+	VMOVSS X15, (AX)
+	ADDQ   $0x04, AX
+
+part12x1:
+	JMP next12
+
+full12:
+	VMOVUPS Y15, (DI)
+
+next12:
+	ADDQ         R8, DI
+	VPSRLD       $0x10, Y12, Y12
+	VPSLLD       $0x10, Y12, Y12
+	CMPQ         DX, $0x08
+	JE           full13
+	MOVQ         DI, AX
+	TESTQ        $0x00000004, DX
+	JE           part13x4
+	VMOVUPS      X12, (AX)
+	VEXTRACTF128 $0x01, Y12, X12
+	ADDQ         $0x10, AX
+
+part13x4:
+	TESTQ     $0x00000002, DX
+	JE        part13x2
+	VMOVLPS   X12, (AX)
+	VPERMILPD $0x01, X12, X12
+	ADDQ      $0x08, AX
+
+part13x2:
+	TESTQ  $0x00000001, DX
+	JE     part13x1
+	VMOVSS X12, (AX)
+	ADDQ   $0x04, AX
+
+part13x1:
+	JMP next13
+
+full13:
+	VMOVUPS Y12, (DI)
+
+next13:
+	ADDQ         R8, DI
+	DECQ         CX
+	JE           narrowDone
+	VPSLLD       $0x10, Y1, Y15
+	CMPQ         DX, $0x08
+	JE           full14
+	MOVQ         DI, AX
+	TESTQ        $0x00000004, DX
+	JE           part14x4
+	VMOVUPS      X15, (AX)
+	VEXTRACTF128 $0x01, Y15, X15
+	ADDQ         $0x10, AX
+
+part14x4:
+	TESTQ     $0x00000002, DX
+	JE        part14x2
+	VMOVLPS   X15, (AX)
+	VPERMILPD $0x01, X15, X15
+	ADDQ      $0x08, AX
+
+part14x2:
+	TESTQ  $0x00000001, DX
+	JE     part14x1
+	VMOVSS X15, (AX)
+	ADDQ   $0x04, AX
+
+part14x1:
+	JMP next14
+
+full14:
+	VMOVUPS Y15, (DI)
+
+next14:
+	ADDQ         R8, DI
+	VPSRLD       $0x10, Y1, Y1
+	VPSLLD       $0x10, Y1, Y1
+	CMPQ         DX, $0x08
+	JE           full15
+	MOVQ         DI, AX
+	TESTQ        $0x00000004, DX
+	JE           part15x4
+	VMOVUPS      X1, (AX)
+	VEXTRACTF128 $0x01, Y1, X1
+	ADDQ         $0x10, AX
+
+part15x4:
+	TESTQ     $0x00000002, DX
+	JE        part15x2
+	VMOVLPS   X1, (AX)
+	VPERMILPD $0x01, X1, X1
+	ADDQ      $0x08, AX
+
+part15x2:
+	TESTQ  $0x00000001, DX
+	JE     part15x1
+	VMOVSS X1, (AX)
+	ADDQ   $0x04, AX
+
+part15x1:
+	JMP next15
+
+full15:
+	VMOVUPS Y1, (DI)
+
+next15:
+	ADDQ R8, DI
+	DECQ CX
+	JE   narrowDone
+	ADDQ $0x20, SI
+	JMP  narrowBlock
+
+narrowDone:
+	VZEROUPPER
+	RET
 
 // func zipRowsVec(dst *byte, dstStep int, src *byte, srcStep int, n int, rows int)
 // Requires: AVX, AVX512F, BMI2, CMOV
@@ -994,15 +1909,19 @@ narrow:
 	VZEROUPPER
 	RET
 
-// func fromRowsBF16Vec(dst *byte, dstStep int, src *byte, srcStep int, n int, rows int)
-// Requires: AVX, AVX512F, BMI2, CMOV
-TEXT ·fromRowsBF16Vec(SB), NOSPLIT, $0-48
+// func fromRowsBF16Vec(dst *byte, dstStep int, src *byte, srcStep int, srcAhead int, n int, rows int)
+// Requires: AVX, AVX512F, BMI2, CMOV, MMX+
+TEXT ·fromRowsBF16Vec(SB), NOSPLIT, $0-56
 	MOVQ    dst+0(FP), DI
 	MOVQ    dstStep+8(FP), R8
 	MOVQ    src+16(FP), SI
 	MOVQ    srcStep+24(FP), R9
-	MOVQ    n+32(FP), DX
-	MOVQ    rows+40(FP), CX
+	MOVQ    srcAhead+32(FP), R10
+	MOVQ    n+40(FP), DX
+	MOVQ    rows+48(FP), CX
+	LEAQ    -1(DX), R12
+	ANDQ    $-32, R12
+	SUBQ    R12, DX
 	MOVQ    $0x00000010, R15
 	CMPQ    DX, R15
 	CMOVQLT DX, R15
@@ -1010,7 +1929,7 @@ TEXT ·fromRowsBF16Vec(SB), NOSPLIT, $0-48
 	BZHIL   R15, R13, R13
 	KMOVW   R13, K1
 	SUBQ    $0x10, DX
-	JLE     narrow
+	JLE     row
 	MOVQ    $0x00000010, R15
 	CMPQ    DX, R15
 	CMOVQLT DX, R15
@@ -1018,27 +1937,39 @@ TEXT ·fromRowsBF16Vec(SB), NOSPLIT, $0-48
 	BZHIL   R15, R13, R13
 	KMOVW   R13, K2
 
-wide:
-	VPMOVZXWD.Z (SI), K1, Z0
-	VPSLLD      $0x10, Z0, Z0
-	VMOVDQU32   Z0, K1, (DI)
-	VPMOVZXWD.Z 32(SI), K2, Z2
-	VPSLLD      $0x10, Z2, Z2
-	VMOVDQU32   Z2, K2, 64(DI)
-	LEAQ        (SI)(R9*1), SI
-	ADDQ        R8, DI
-	DECQ        CX
-	JNE         wide
-	VZEROUPPER
-	RET
+row:
+	LEAQ  (SI)(R10*1), R11
+	XORL  AX, AX
+	TESTQ R12, R12
+	JE    last
 
-narrow:
-	VPMOVZXWD.Z (SI), K1, Z0
+vectors:
+	PREFETCHT0 (R11)(AX*2)
+	VPMOVZXWD  (SI)(AX*2), Z0
+	VPSLLD     $0x10, Z0, Z0
+	VMOVDQU32  Z0, (DI)(AX*4)
+	VPMOVZXWD  32(SI)(AX*2), Z1
+	VPSLLD     $0x10, Z1, Z1
+	VMOVDQU32  Z1, 64(DI)(AX*4)
+	ADDQ       $0x20, AX
+	CMPQ       AX, R12
+	JLT        vectors
+
+last:
+	PREFETCHT0  (R11)(AX*2)
+	VPMOVZXWD.Z (SI)(AX*2), K1, Z0
 	VPSLLD      $0x10, Z0, Z0
-	VMOVDQU32   Z0, K1, (DI)
-	LEAQ        (SI)(R9*1), SI
-	ADDQ        R8, DI
-	DECQ        CX
-	JNE         narrow
+	VMOVDQU32   Z0, K1, (DI)(AX*4)
+	TESTQ       DX, DX
+	JLE         next
+	VPMOVZXWD.Z 32(SI)(AX*2), K2, Z1
+	VPSLLD      $0x10, Z1, Z1
+	VMOVDQU32   Z1, K2, 64(DI)(AX*4)
+
+next:
+	ADDQ R9, SI
+	ADDQ R8, DI
+	DECQ CX
+	JNE  row
 	VZEROUPPER
 	RET

@@ -19,18 +19,24 @@ const (
 // it lies: squares of four columns of eight rows are turned in registers, so that each
 // lane of a sum is one row of W and is added up in the order of a tile.
 func few(c *build.Context) {
-	name := "fewF32AVX2"
-	c.Function(name)
-	c.Attributes(attr.NOSPLIT)
-	c.SignatureExpr("func(rows, k int, a *float32, rsa int, w *float32, ldw int, c *float32, ldc int, alpha, beta float32)")
-	c.Doc(fmt.Sprintf("%s does C = alpha·A·Wᵀ + beta·C for 1 ≤ rows ≤ %d by %d elements of C and k > 0; strides are in bytes.", name, fewRows,
-		fewCols))
-	c.Pragma("noescape")
 	lanes := c.StaticGlobal("lanes4")
 	c.DataAttributes(attr.RODATA | attr.NOPTR)
 	for i := range 4 {
 		c.AddDatum(i*4, operand.U32(uint32(i)))
 	}
+	fewOf(c, "fewF32AVX2", "float32", lanes)
+	fewOf(c, "fewBF16AVX2", "uint16", lanes)
+}
+
+// fewOf is few for W of float32 or, as uint16, of bfloat16. Of that pairs of columns are turned and then taken apart.
+func fewOf(c *build.Context, name, typ string, lanes operand.Mem) {
+	c.Function(name)
+	c.Attributes(attr.NOSPLIT)
+	c.SignatureExpr("func(rows, k int, a *float32, rsa int, w *" + typ + ", ldw int, c *float32, ldc int, alpha, beta float32)")
+	c.Doc(fmt.Sprintf("%s does C = alpha·A·Wᵀ + beta·C for 1 ≤ rows ≤ %d by %d elements of C and k > 0; strides are in bytes.", name, fewRows,
+		fewCols))
+	c.Pragma("noescape")
+	half := typ == "uint16"
 	load(c, "a", fewA, "rsa", fewRSA, "w", fewW[0], "ldw", fewLDW, "k", fewK)
 	c.LEAQ(operand.Mem{Base: fewLDW, Index: fewLDW, Scale: 2}, fewLDW3)
 	for i := 1; i < len(fewW); i++ { // four rows of W on
@@ -45,10 +51,10 @@ func few(c *build.Context) {
 		c.CMPQ(rows, operand.Imm(uint64(r)))
 		c.JE(operand.LabelRef(fmt.Sprintf("rows%d", r)))
 	}
-	fewSection(c, 1, lanes)
+	fewSection(c, 1, half, lanes)
 	for r := fewRows; r > 1; r-- {
 		c.Label(fmt.Sprintf("rows%d", r))
-		fewSection(c, r, lanes)
+		fewSection(c, r, half, lanes)
 	}
 }
 
@@ -78,7 +84,7 @@ func fewRow(base reg.GPPhysical, r int, step, step3 reg.GPPhysical, disp int) op
 }
 
 // fewSection is the loop over k and the update of C for one number of rows.
-func fewSection(c *build.Context, rows int, lanes operand.Mem) {
+func fewSection(c *build.Context, rows int, half bool, lanes operand.Mem) {
 	label := func(what string) string { return fmt.Sprintf("%s%d", what, rows) }
 	acc := func(r, g int) reg.VecPhysical { return ymm[2*r+g] }
 	for i := range 2 * rows {
@@ -86,7 +92,14 @@ func fewSection(c *build.Context, rows int, lanes operand.Mem) {
 	}
 	v, spare, element, mask := ymm[8:12], ymm[12:14], ymm[14], reg.Y15
 	xmm := []reg.VecPhysical{reg.X0, reg.X1, reg.X2, reg.X3, reg.X4, reg.X5, reg.X6, reg.X7, reg.X8, reg.X9, reg.X10, reg.X11, reg.X12}
-	// columns adds n columns of the next four, those at a byte of each row.
+	// add adds the column of eight rows of W in x, whose elements of A are at a byte of it.
+	add := func(x reg.VecPhysical, disp, g int) {
+		for r := range rows {
+			c.VBROADCASTSS(fewRow(fewA, r, fewRSA, fewRSA3, disp), element)
+			c.VFMADD231PS(element, x, acc(r, g))
+		}
+	}
+	// columns adds n columns of the next four, those at a byte of each row; of bfloat16 all of the next eight.
 	columns := func(disp, n int, masked bool) {
 		for g := range 2 {
 			low, high := fewW[2*g], fewW[2*g+1]
@@ -110,21 +123,44 @@ func fewSection(c *build.Context, rows int, lanes operand.Mem) {
 			c.VUNPCKLPD(v[3], spare[1], v[2])
 			c.VUNPCKHPD(v[3], spare[1], v[3])
 			for p := range n {
-				for r := range rows {
-					c.VBROADCASTSS(fewRow(fewA, r, fewRSA, fewRSA3, disp+4*p), element)
-					c.VFMADD231PS(element, v[p], acc(r, g))
+				if !half {
+					add(v[p], disp+4*p, g)
+					continue
 				}
+				c.VPSLLD(operand.Imm(16), v[p], spare[0])
+				add(spare[0], 2*disp+8*p, g)
+				c.VPSRLD(operand.Imm(16), v[p], v[p])
+				c.VPSLLD(operand.Imm(16), v[p], v[p])
+				add(v[p], 2*disp+8*p+4, g)
 			}
 		}
 	}
-	advance := func(bytes uint64) {
-		for _, w := range fewW {
-			c.ADDQ(operand.Imm(bytes), w)
+	// column adds the next column of bfloat16.
+	column := func() {
+		for g := range 2 {
+			for i := range 2 {
+				x := xmm[8+i]
+				c.VPXOR(x, x, x)
+				for r := range 4 {
+					c.VPINSRW(operand.Imm(uint64(2*r+1)), fewRow(fewW[2*g+i], r, fewLDW, fewLDW3, 0), x, x)
+				}
+			}
+			c.VINSERTF128(operand.Imm(1), xmm[9], v[0], v[0])
+			add(v[0], 0, g)
 		}
-		c.ADDQ(operand.Imm(bytes), fewA)
+	}
+	size, line := 4, uint64(16) // of an element of W; elements of a cache line
+	if half {
+		size, line = 2, 32
+	}
+	advance := func(elements uint64) {
+		for _, w := range fewW {
+			c.ADDQ(operand.Imm(uint64(size)*elements), w)
+		}
+		c.ADDQ(operand.U32(4*uint32(elements)), fewA)
 	}
 
-	c.SUBQ(operand.Imm(16), fewK)
+	c.SUBQ(operand.Imm(line), fewK)
 	c.JL(operand.LabelRef(label("short")))
 	c.Label(label("line"))
 	for i, w := range fewW {
@@ -134,33 +170,28 @@ func fewSection(c *build.Context, rows int, lanes operand.Mem) {
 		}
 		columns(16*i, 4, false)
 	}
-	advance(64)
-	c.SUBQ(operand.Imm(16), fewK)
+	advance(line)
+	c.SUBQ(operand.Imm(line), fewK)
 	c.JGE(operand.LabelRef(label("line")))
 	c.Label(label("short"))
-	c.ADDQ(operand.Imm(16-4), fewK)
+	c.ADDQ(operand.Imm(line-line/4), fewK)
 	c.JL(operand.LabelRef(label("rest")))
-	c.Label(label("four"))
+	c.Label(label("quarter"))
 	columns(0, 4, false)
-	advance(16)
-	c.SUBQ(operand.Imm(4), fewK)
-	c.JGE(operand.LabelRef(label("four")))
+	advance(line / 4)
+	c.SUBQ(operand.Imm(line/4), fewK)
+	c.JGE(operand.LabelRef(label("quarter")))
 	c.Label(label("rest"))
-	c.ADDQ(operand.Imm(4), fewK)
+	c.ADDQ(operand.Imm(line/4), fewK)
 	c.JE(operand.LabelRef(label("done")))
-	c.VMOVQ(fewK, mask.AsX())
-	c.VPBROADCASTD(mask.AsX(), mask.AsX())
-	c.VPCMPGTD(lanes, mask.AsX(), mask.AsX())
-	for n := 3; n > 1; n-- {
-		c.CMPQ(fewK, operand.Imm(uint64(n)))
-		c.JE(operand.LabelRef(label(fmt.Sprintf("rest%dx", n))))
-	}
-	columns(0, 1, true)
-	c.JMP(operand.LabelRef(label("done")))
-	for n := 3; n > 1; n-- {
-		c.Label(label(fmt.Sprintf("rest%dx", n)))
-		columns(0, n, true)
-		c.JMP(operand.LabelRef(label("done")))
+	if half {
+		c.Label(label("one"))
+		column()
+		advance(1)
+		c.DECQ(fewK)
+		c.JNE(operand.LabelRef(label("one")))
+	} else {
+		fewRest(c, label, lanes, columns)
 	}
 
 	c.Label(label("done"))
@@ -193,4 +224,23 @@ func fewSection(c *build.Context, rows int, lanes operand.Mem) {
 	}
 	c.VZEROUPPER()
 	c.RET()
+}
+
+// fewRest adds the last one to three columns of float32.
+func fewRest(c *build.Context, label func(string) string, lanes operand.Mem, columns func(disp, n int, masked bool)) {
+	mask := reg.Y15
+	c.VMOVQ(fewK, mask.AsX())
+	c.VPBROADCASTD(mask.AsX(), mask.AsX())
+	c.VPCMPGTD(lanes, mask.AsX(), mask.AsX())
+	for n := 3; n > 1; n-- {
+		c.CMPQ(fewK, operand.Imm(uint64(n)))
+		c.JE(operand.LabelRef(label(fmt.Sprintf("rest%dx", n))))
+	}
+	columns(0, 1, true)
+	c.JMP(operand.LabelRef(label("done")))
+	for n := 3; n > 1; n-- {
+		c.Label(label(fmt.Sprintf("rest%dx", n)))
+		columns(0, n, true)
+		c.JMP(operand.LabelRef(label("done")))
+	}
 }

@@ -15,21 +15,31 @@ type isa struct {
 	lanes int    // elements of a register
 	rows  int    // of a tile of C, chosen to fill the registers
 	pairs bool   // an element of A and B is two of bfloat16, one of C a float32
+	halfB bool   // an element of B is a bfloat16, one of A and C a float32
 }
 
 var isas = []isa{
-	{"AVX512", true, 32, 16, 14, false},
-	{"AVX512", true, 64, 8, 14, false},
-	{"AVX2", false, 32, 8, 6, false},
-	{"AVX2", false, 64, 4, 6, false},
-	{"AVX512", true, 32, 16, 14, true},
+	{"AVX512", true, 32, 16, 14, false, false},
+	{"AVX512", true, 64, 8, 14, false, false},
+	{"AVX2", false, 32, 8, 6, false, false},
+	{"AVX2", false, 64, 4, 6, false, false},
+	{"AVX512", true, 32, 16, 14, true, false},
+	{"AVX512", true, 32, 16, 14, false, true},
 }
 
 // size is the bytes of an element.
 func (s isa) size() int { return s.bits / 8 }
 
-// typ is the Go name of the element type of C, factor that of A and B, and mark a short
-// form in names.
+// sizeB is the bytes of an element of B.
+func (s isa) sizeB() int {
+	if s.halfB {
+		return 2
+	}
+	return s.size()
+}
+
+// typ is the Go name of the element type of C, factor that of A, factorB that of B, and mark a
+// short form in names.
 func (s isa) typ() string {
 	if s.bits == 32 {
 		return "float32"
@@ -44,10 +54,19 @@ func (s isa) factor() string {
 	return s.typ()
 }
 
+func (s isa) factorB() string {
+	if s.halfB {
+		return "uint16"
+	}
+	return s.factor()
+}
+
 func (s isa) mark() string {
 	switch {
 	case s.pairs:
 		return "BF16"
+	case s.halfB:
+		return "F32BF16"
 	case s.bits == 32:
 		return "F32"
 	}

@@ -141,11 +141,6 @@ var mapKernels = []kernel{
 	{name: "fromBF16Vec", slices: "dst src:uint16", unroll: 4, whole: true, body: func(x *vec) {
 		x.store("dst", x.loadBF16("src"))
 	}},
-	{name: "fromPairsVec", slices: "low high src", unroll: 2, body: func(x *vec) {
-		v := x.load("src")
-		x.store("low", x.shiftLeft(v, 16))
-		x.store("high", x.shiftLeft(x.shiftRight(v, 16), 16))
-	}},
 	{name: "toBF16Vec", slices: "dst:uint16 src", unroll: 2, whole: true, body: toBF16},
 }
 

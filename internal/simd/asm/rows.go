@@ -13,6 +13,9 @@ import (
 
 // rowCopies emits what moves rows of matrices: with AVX-512, and transposition with AVX2 too.
 func rowCopies(c *build.Context) {
+	for bits := 32; bits <= 64; bits *= 2 {
+		laneNumbers(c, bits)
+	}
 	for _, k := range rowKernels {
 		k.emit(c, k.name)
 	}
@@ -26,14 +29,16 @@ var rowKernels = []struct {
 	{"copyRowsVec", copyRowsSignature, copyRows},
 	{"transpose32Vec", transposeSignature, func(c *build.Context, name string) { transpose(c, name, 4) }},
 	{"transpose64Vec", transposeSignature, func(c *build.Context, name string) { transpose(c, name, 8) }},
-	{"zipRowsVec", halfRowsSignature, zipRows},
-	{"fromRowsBF16Vec", halfRowsSignature, fromRowsBF16},
+	{"transposeBF16Vec", transposeSignature, transposeBF16},
+	{"zipRowsVec", zipRowsSignature, zipRows},
+	{"fromRowsBF16Vec", fromRowsSignature, fromRowsBF16},
 }
 
 const (
 	copyRowsSignature  = "func(dst *byte, dstStep, dstAhead int, src *byte, srcStep, srcAhead, n, rows int)"
 	transposeSignature = "func(wide bool, dst *byte, dstStep int, src *byte, srcStep, rows, cols int)"
-	halfRowsSignature  = "func(dst *byte, dstStep int, src *byte, srcStep, n, rows int)"
+	zipRowsSignature   = "func(dst *byte, dstStep int, src *byte, srcStep, n, rows int)"
+	fromRowsSignature  = "func(dst *byte, dstStep int, src *byte, srcStep, srcAhead, n, rows int)"
 )
 
 // rowFunction starts a function on rows of bytes.
@@ -109,9 +114,37 @@ func byteMask(c *build.Context, n reg.GPPhysical, k reg.OpmaskPhysical) {
 func transpose(c *build.Context, name string, bytes int) {
 	doc := fmt.Sprintf("writes element (i, j) of src to (j, i) of dst, for 1 ≤ rows ≤ %d rows and cols > 0 columns of src, "+
 		"%d rows unless wide; steps are in bytes.", 64/bytes, 32/bytes)
+	newTransposition(c, name, doc, bytes).emit()
+}
+
+// transposeBF16 is transpose of pairs of bfloat16, which it takes apart and widens.
+func transposeBF16(c *build.Context, name string) {
+	doc := "widens elements (i, 2·j) and (i, 2·j+1) of src, of bfloat16, to (2·j, i) and (2·j+1, i) of dst, for 1 ≤ rows ≤ 16 rows and " +
+		"cols > 0 pairs of columns of src, 8 rows unless wide; steps are in bytes."
+	p := newTransposition(c, name, doc, 4)
+	p.apart = true
+	p.emit()
+}
+
+// A transposition is where the parameters of transpose are.
+type transposition struct {
+	c                                      *build.Context
+	bytes                                  int
+	apart                                  bool // an element is two of bfloat16, which make two columns
+	dst, dstStep, src, srcStep, rows, cols reg.GPPhysical
+	none                                   reg.GPPhysical // 0
+}
+
+// newTransposition starts the function.
+func newTransposition(c *build.Context, name, doc string, bytes int) transposition {
 	rowFunction(c, name, transposeSignature, doc)
-	p := transposition{c: c, bytes: bytes, dst: reg.RDI, dstStep: reg.R8, src: reg.RSI, srcStep: reg.R9, rows: reg.RDX, cols: reg.RCX,
+	return transposition{c: c, bytes: bytes, dst: reg.RDI, dstStep: reg.R8, src: reg.RSI, srcStep: reg.R9, rows: reg.RDX, cols: reg.RCX,
 		none: reg.R10}
+}
+
+// emit writes the function.
+func (p transposition) emit() {
+	c := p.c
 	load(c, "dst", p.dst, "dstStep", p.dstStep, "src", p.src, "srcStep", p.srcStep, "rows", p.rows, "cols", p.cols)
 	c.XORL(p.none.As32(), p.none.As32())
 	c.CMPB(address(c, "wide"), operand.Imm(0))
@@ -119,14 +152,6 @@ func transpose(c *build.Context, name string, bytes int) {
 	p.wide()
 	c.Label("narrow")
 	p.narrow()
-}
-
-// A transposition is where the parameters of transpose are.
-type transposition struct {
-	c                                      *build.Context
-	bytes                                  int
-	dst, dstStep, src, srcStep, rows, cols reg.GPPhysical
-	none                                   reg.GPPhysical // 0
 }
 
 // eachRow calls read with the address of each row of the block at src. Missing rows are the last one again.
@@ -166,13 +191,26 @@ func (p transposition) wide() {
 	} else {
 		turn64(c)
 	}
-	for j := range lanes {
+	store := func(v reg.VecPhysical) {
 		if p.bytes == 4 {
-			c.VMOVUPS(zmm[j], reg.K1, operand.Mem{Base: p.dst})
+			c.VMOVUPS(v, reg.K1, operand.Mem{Base: p.dst})
 		} else {
-			c.VMOVUPD(zmm[j], reg.K1, operand.Mem{Base: p.dst})
+			c.VMOVUPD(v, reg.K1, operand.Mem{Base: p.dst})
 		}
 		c.ADDQ(p.dstStep, p.dst)
+	}
+	high := zmm[31]
+	if p.apart {
+		c.VPTERNLOGD(operand.Imm(0xff), high, high, high)
+		c.VPSLLD(operand.Imm(16), high, high)
+	}
+	for j := range lanes {
+		if p.apart {
+			c.VPSLLD(operand.Imm(16), zmm[j], zmm[16])
+			store(zmm[16])
+			c.VPANDD(high, zmm[j], zmm[j])
+		}
+		store(zmm[j])
 		c.DECQ(p.cols)
 		c.JE(operand.LabelRef("done"))
 	}
@@ -186,7 +224,7 @@ func (p transposition) wide() {
 // narrow is transpose with AVX2. Its stores have no mask, which some processors are slow at: a part of a
 // column goes out as a half, a quarter and an eighth of a vector.
 func (p transposition) narrow() {
-	c, lanes, mask, all := p.c, 32/p.bytes, reg.Y15, laneNumbers(p.c, 8*p.bytes)
+	c, lanes, mask, all := p.c, 32/p.bytes, reg.Y15, lanesOf(8*p.bytes)
 	c.Label("narrowBlock")
 	maskBelow(c, p.cols, 8*p.bytes, all)
 	p.eachRow(lanes, func(r int, m operand.Mem) {
@@ -196,16 +234,27 @@ func (p transposition) narrow() {
 			c.VMASKMOVPD(m, mask, ymm[r])
 		}
 	})
-	for j, v := range turnNarrow(c, p.bytes) {
-		full, part := fmt.Sprintf("full%d", j), fmt.Sprintf("next%d", j)
+	stored := 0
+	store := func(v reg.VecPhysical) {
+		full, part := fmt.Sprintf("full%d", stored), fmt.Sprintf("next%d", stored)
 		c.CMPQ(p.rows, operand.Imm(uint64(lanes)))
 		c.JE(operand.LabelRef(full))
-		p.storePart(j, v)
+		p.storePart(stored, v)
 		c.JMP(operand.LabelRef(part))
 		c.Label(full)
 		c.VMOVUPS(v, operand.Mem{Base: p.dst})
 		c.Label(part)
 		c.ADDQ(p.dstStep, p.dst)
+		stored++
+	}
+	for _, v := range turnNarrow(c, p.bytes) {
+		if p.apart {
+			c.VPSLLD(operand.Imm(16), v, mask)
+			store(mask)
+			c.VPSRLD(operand.Imm(16), v, v)
+			c.VPSLLD(operand.Imm(16), v, v)
+		}
+		store(v)
 		c.DECQ(p.cols)
 		c.JE(operand.LabelRef("narrowDone"))
 	}
@@ -336,39 +385,23 @@ func lowMask(c *build.Context, n reg.GPPhysical, most int, k reg.OpmaskPhysical)
 // zipRows makes one row of each two, of elements of 2 bytes: one of the first, one of the
 // second and so on.
 func zipRows(c *build.Context, name string) {
-	halfRows(c, name, "makes rows > 0 rows of 2·n elements of 2 bytes, 0 < n ≤ 32, from twice as many of n; steps are in bytes.", 2,
-		func(src operand.Mem, srcStep reg.GPPhysical, k reg.OpmaskPhysical, to, spare reg.VecPhysical) {
-			c.VPMOVZXWD_Z(src, k, spare)
-			src.Index, src.Scale = srcStep, 1
-			c.VPMOVZXWD_Z(src, k, to)
-			c.VPSLLD(operand.Imm(16), to, to)
-			c.VPORD(spare, to, to)
-		})
-}
-
-// fromRowsBF16 widens rows of bfloat16.
-func fromRowsBF16(c *build.Context, name string) {
-	halfRows(c, name, "widens rows > 0 rows of n elements of bfloat16, 0 < n ≤ 32; steps are in bytes.", 1,
-		func(src operand.Mem, _ reg.GPPhysical, k reg.OpmaskPhysical, to, _ reg.VecPhysical) {
-			c.VPMOVZXWD_Z(src, k, to)
-			c.VPSLLD(operand.Imm(16), to, to)
-		})
-}
-
-// halfRows emits a function that makes each row of n elements of 4 bytes from read rows of n elements of 2 bytes.
-// vector makes up to 16 elements.
-func halfRows(c *build.Context, name, doc string, read uint8,
-	vector func(src operand.Mem, srcStep reg.GPPhysical, k reg.OpmaskPhysical, to, spare reg.VecPhysical)) {
-	rowFunction(c, name, halfRowsSignature, doc)
+	rowFunction(c, name, zipRowsSignature,
+		"makes rows > 0 rows of 2·n elements of 2 bytes, 0 < n ≤ 32, from twice as many of n; steps are in bytes.")
 	dst, dstStep, src, srcStep, n, rows := reg.RDI, reg.R8, reg.RSI, reg.R9, reg.RDX, reg.RCX
 	load(c, "dst", dst, "dstStep", dstStep, "src", src, "srcStep", srcStep, "n", n, "rows", rows)
 	const lanes = 16
 	part := func(v int, k reg.OpmaskPhysical) {
-		vector(operand.Mem{Base: src, Disp: 2 * lanes * v}, srcStep, k, zmm[2*v], zmm[2*v+1])
-		c.VMOVDQU32(zmm[2*v], k, operand.Mem{Base: dst, Disp: 4 * lanes * v})
+		first, second := zmm[2*v+1], zmm[2*v]
+		from := operand.Mem{Base: src, Disp: 2 * lanes * v}
+		c.VPMOVZXWD_Z(from, k, first)
+		from.Index, from.Scale = srcStep, 1
+		c.VPMOVZXWD_Z(from, k, second)
+		c.VPSLLD(operand.Imm(16), second, second)
+		c.VPORD(first, second, second)
+		c.VMOVDQU32(second, k, operand.Mem{Base: dst, Disp: 4 * lanes * v})
 	}
 	next := func(label string) {
-		c.LEAQ(operand.Mem{Base: src, Index: srcStep, Scale: read}, src)
+		c.LEAQ(operand.Mem{Base: src, Index: srcStep, Scale: 2}, src)
 		c.ADDQ(dstStep, dst)
 		c.DECQ(rows)
 		c.JNE(operand.LabelRef(label))
@@ -386,4 +419,60 @@ func halfRows(c *build.Context, name, doc string, read uint8,
 	c.Label("narrow")
 	part(0, reg.K1)
 	next("narrow")
+}
+
+// fromRowsBF16 widens rows of bfloat16 of any length, their last vector under a mask. It prefetches the source as
+// copyRows does.
+func fromRowsBF16(c *build.Context, name string) {
+	rowFunction(c, name, fromRowsSignature, "widens rows > 0 rows of n > 0 elements of bfloat16; steps are in bytes.")
+	dst, dstStep, src, srcStep, n, rows := reg.RDI, reg.R8, reg.RSI, reg.R9, reg.RDX, reg.RCX
+	ahead, later, whole, at := reg.R10, reg.R11, reg.R12, reg.RAX
+	load(c, "dst", dst, "dstStep", dstStep, "src", src, "srcStep", srcStep, "srcAhead", ahead, "n", n, "rows", rows)
+	const lanes = 16
+	vector := func(disp int, k reg.OpmaskPhysical) { // of elements from at+disp on, all of them if k is K0
+		from, to := operand.Mem{Base: src, Index: at, Scale: 2, Disp: 2 * disp}, operand.Mem{Base: dst, Index: at, Scale: 4, Disp: 4 * disp}
+		v := zmm[disp/lanes]
+		if k == reg.K0 {
+			c.VPMOVZXWD(from, v)
+			c.VPSLLD(operand.Imm(16), v, v)
+			c.VMOVDQU32(v, to)
+			return
+		}
+		c.VPMOVZXWD_Z(from, k, v)
+		c.VPSLLD(operand.Imm(16), v, v)
+		c.VMOVDQU32(v, k, to)
+	}
+	prefetch := func() { c.PREFETCHT0(operand.Mem{Base: later, Index: at, Scale: 2}) }
+	c.LEAQ(operand.Mem{Base: n, Disp: -1}, whole)
+	c.ANDQ(operand.I32(-2*lanes), whole) // elements before the last 1 to 32
+	c.SUBQ(whole, n)
+	lowMask(c, n, lanes, reg.K1)
+	c.SUBQ(operand.Imm(lanes), n) // positive if the last vector is a second one
+	c.JLE(operand.LabelRef("row"))
+	lowMask(c, n, lanes, reg.K2)
+	c.Label("row")
+	c.LEAQ(operand.Mem{Base: src, Index: ahead, Scale: 1}, later)
+	c.XORL(at.As32(), at.As32())
+	c.TESTQ(whole, whole)
+	c.JE(operand.LabelRef("last"))
+	c.Label("vectors")
+	prefetch()
+	vector(0, reg.K0)
+	vector(lanes, reg.K0)
+	c.ADDQ(operand.Imm(2*lanes), at)
+	c.CMPQ(at, whole)
+	c.JLT(operand.LabelRef("vectors"))
+	c.Label("last")
+	prefetch()
+	vector(0, reg.K1)
+	c.TESTQ(n, n)
+	c.JLE(operand.LabelRef("next"))
+	vector(lanes, reg.K2)
+	c.Label("next")
+	c.ADDQ(srcStep, src)
+	c.ADDQ(dstStep, dst)
+	c.DECQ(rows)
+	c.JNE(operand.LabelRef("row"))
+	c.VZEROUPPER()
+	c.RET()
 }

@@ -27,6 +27,11 @@ func tiles(c *build.Context) {
 	}
 }
 
+// lanesOf is what laneNumbers emitted before.
+func lanesOf(bits int) operand.Mem {
+	return operand.NewDataAddr(operand.NewStaticSymbol(fmt.Sprintf("lanes%d", bits)), 0)
+}
+
 // laneNumbers emits 0, 1, … as the elements of a vector of AVX2, of so many bits.
 func laneNumbers(c *build.Context, bits int) operand.Mem {
 	m := c.StaticGlobal(fmt.Sprintf("lanes%d", bits))
@@ -80,8 +85,8 @@ func tile(c *build.Context, s isa, lanes operand.Mem) {
 	name := "tile" + s.mark() + s.name
 	c.Function(name)
 	c.Attributes(attr.NOSPLIT)
-	c.SignatureExpr(fmt.Sprintf("func(rows, cols, k int, a *%[1]s, rsa, csa int, b *%[1]s, rsb int, c *%[2]s, ldc int, alpha, beta %[2]s, "+
-		"first, next *%[2]s, lds, step, n, half int)", s.factor(), s.typ()))
+	c.SignatureExpr(fmt.Sprintf("func(rows, cols, k int, a *%s, rsa, csa int, b *%s, rsb int, c *%[3]s, ldc int, alpha, beta %[3]s, "+
+		"first, next *%[3]s, lds, step, n, half int)", s.factor(), s.factorB(), s.typ()))
 	k := "k > 0"
 	if s.pairs {
 		k += " pairs"
@@ -186,11 +191,11 @@ func section(c *build.Context, s isa, rows, vectors int, whole bool) {
 	}
 	step := func() {
 		for v := range vectors {
-			s.loadLast(c, v == last, operand.Mem{Base: bRow, Disp: v * s.lanes * s.size()}, bv(v))
+			s.loadB(c, v == last, operand.Mem{Base: bRow, Disp: v * s.lanes * s.sizeB()}, bv(v))
 		}
 		if s.wide { // what comes eight steps later, for B's panel may not fit the first cache
 			for v := range vectors {
-				c.PREFETCHT0(operand.Mem{Base: bRow, Index: rsb, Scale: 8, Disp: v * s.lanes * s.size()})
+				c.PREFETCHT0(operand.Mem{Base: bRow, Index: rsb, Scale: 8, Disp: v * s.lanes * s.sizeB()})
 			}
 			c.PREFETCHT0(operand.Mem{Base: base[0], Index: csa, Scale: 8})
 		}
@@ -322,6 +327,20 @@ func (s isa) loadLast(c *build.Context, last bool, m, v operand.Op) {
 	default:
 		c.VMASKMOVPD(m, reg.Y15, v)
 	}
+}
+
+// loadB is loadLast for a vector of B.
+func (s isa) loadB(c *build.Context, last bool, m, v operand.Op) {
+	switch {
+	case !s.halfB:
+		s.loadLast(c, last, m, v)
+		return
+	case last:
+		c.VPMOVZXWD_Z(m, reg.K1, v)
+	default:
+		c.VPMOVZXWD(m, v)
+	}
+	c.VPSLLD(operand.Imm(16), v, v)
 }
 
 // storeLast is loadLast's counterpart.
