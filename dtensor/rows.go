@@ -16,6 +16,8 @@ type Rows struct {
 	Index  *tensor.Tensor // int64 [n]: global row numbers, see layout.Layout.Served, in any order; one may appear twice, the rows then add up
 	Values *tensor.Tensor // [n, …]: the rows, with the local sizes of the other dimensions
 	spec   *spec
+
+	distinct bool // it is known that no row appears twice
 }
 
 // NewRows returns a row-sparse gradient of the parameter like. It throws a
@@ -29,6 +31,13 @@ func NewRows(like *Tensor, index, values *tensor.Tensor) *Rows {
 			"give one local row for each global row number", operand("parameter", like))
 	}
 	return &Rows{Index: index, Values: values, spec: s}
+}
+
+// NewDistinctRows is NewRows for row numbers of which the caller knows that none appears twice.
+func NewDistinctRows(like *Tensor, index, values *tensor.Tensor) *Rows {
+	r := NewRows(like, index, values)
+	r.distinct = true
+	return r
 }
 
 // String prints the layout that the gradient would have as a dense tensor.
@@ -68,6 +77,14 @@ func (r *Rows) Coalesce() *Rows {
 	rows := tensor.Coalesce(r.Index, r.Values.Reshape(n, product(shape[1:])), 0, r.spec.shape[0])
 	shape[0] = rows.Index.Numel()
 	return &Rows{Index: rows.Index, Values: rows.Values.Reshape(shape...), spec: r.spec}
+}
+
+// Distinct is Coalesce for who does not care about the order: it returns r if that is known to have no row twice.
+func (r *Rows) Distinct() *Rows {
+	if r.distinct {
+		return r
+	}
+	return r.Coalesce()
 }
 
 // ascending reports whether each number is larger than the one before.

@@ -3,6 +3,9 @@ package rowstore
 import (
 	"slices"
 	"sync"
+	"unsafe"
+
+	"github.com/gorun-spmd/gorun/internal/simd"
 )
 
 // An item is a row and the slot that it is read into; at is the number of its record in the file.
@@ -37,7 +40,10 @@ func (s *Store) start(items []item) *flight {
 	f := &flight{items: items, done: make(chan struct{})}
 	var file []item
 	var fresh []item
-	for _, it := range items {
+	for k, it := range items {
+		if k+block < len(items) {
+			simd.Prefetch(unsafe.Pointer(&s.log.where[items[k+block].row]), 1)
+		}
 		if record := s.pending(it.row); record != nil {
 			s.fill(it.slot, record)
 			s.flags[it.slot] |= dirty

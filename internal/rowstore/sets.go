@@ -28,6 +28,18 @@ func (s *Store) look(rows []int64) {
 	}
 }
 
+// approachGuesses brings what search reads for rows into the processor's cache: it looks first where they may be.
+func (s *Store) approachGuesses(rows, slots []int64) {
+	for i, slot := range slots[:len(rows)] {
+		if slot < 0 {
+			s.look(rows[i : i+1])
+			continue
+		}
+		simd.Prefetch(unsafe.Pointer(&s.tags[slot]), 1)
+		simd.Prefetch(unsafe.Pointer(&s.stamps[slot]), 1)
+	}
+}
+
 // approach brings what place and start read for a row into the processor's cache.
 func (s *Store) approach(row int) {
 	a, b := s.setsOf(row)

@@ -16,7 +16,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"sync"
 	"time"
 )
@@ -189,7 +188,8 @@ const (
 )
 
 // Hold brings rows, counted from 0, into slots and sets slots[i] to that of rows[i]. They stay there
-// until the next call of Hold. use says that they are looked up, not found again to be changed.
+// until the next call of Hold. use says that they are looked up, not found again to be changed. Before the call slots[i]
+// is where rows[i] may be, as Prefetch or Hold has said it, so that it is not searched for; -1 if that is not known.
 //
 // If there is not room for all it returns ErrFull; any other error is an *Error. The rows that
 // are in memory then are sound, and the next call works.
@@ -279,9 +279,12 @@ func (s *Store) forget(items []item, err error) error {
 func (s *Store) search(rows, slots []int64, use bool) (missing []int, err error) {
 	for first := 0; first < len(rows); first += block {
 		its := rows[first:min(first+block, len(rows))]
-		s.look(its)
+		s.approachGuesses(its, slots[first:])
 		for i, row := range its {
-			slot, ok := s.find(int(row))
+			slot, ok := int(slots[first+i]), true
+			if slot < 0 || s.tags[slot] != uint32(row)+1 {
+				slot, ok = s.find(int(row))
+			}
 			if ok && s.flags[slot]&flying != 0 {
 				if err := s.land(); err != nil {
 					return nil, err
@@ -324,40 +327,47 @@ func (s *Store) Change(slots []int64) {
 	s.before, s.since = s.since, s.call+1
 }
 
-// Prefetch begins to bring rows into slots. What it cannot do now, for want of room or because
-// the disk fails, it leaves to Hold.
-func (s *Store) Prefetch(rows []int64) {
+// Prefetch begins to bring rows into slots, and sets slots[i] to where rows[i] will be, -1 if it leaves that to Hold: for
+// want of room or because the disk fails.
+func (s *Store) Prefetch(rows, slots []int64) {
 	s.begin()
+	for i := range slots {
+		slots[i] = -1
+	}
 	if s.retry() != nil {
 		return // Hold tries again, and says it
 	}
 	s.relocate()
-	var missing []int64
-	for its := range slices.Chunk(rows, block) {
+	var missing []int // indices of rows
+	for first := 0; first < len(rows); first += block {
+		its := rows[first:min(first+block, len(rows))]
 		s.look(its)
-		for _, row := range its {
+		for i, row := range its {
 			if slot, ok := s.find(int(row)); ok {
-				s.stamps[slot] = s.call
+				slots[first+i], s.stamps[slot] = int64(slot), s.call
 			} else {
-				missing = append(missing, row)
+				missing = append(missing, first+i)
 			}
 		}
 	}
 	items := make([]item, 0, min(len(missing), s.c.Slots/2)) // the rows of this step need room too
-	for k, row := range missing {
+	for k, i := range missing {
 		if len(items) == cap(items) {
 			break
 		}
 		if k+early < len(missing) {
-			s.approach(int(missing[k+early]))
+			s.approach(int(rows[missing[k+early]]))
 		}
-		if _, ok := s.find(int(row)); ok {
-			continue // it occurs twice
-		}
-		if slot, ok := s.place(int(row)); ok {
+		row := int(rows[i])
+		slot, ok := s.find(row) // if it occurs twice
+		if !ok {
+			if slot, ok = s.place(row); !ok {
+				continue
+			}
 			s.flags[slot] |= ahead
-			items = append(items, item{row: int(row), slot: slot})
+			items = append(items, item{row: row, slot: slot})
 		}
+		slots[i] = int64(slot)
 	}
 	s.stats.Prefetched += len(items)
 	_ = s.write() // of a batch before, which retry has seen to: it cannot fail
