@@ -2,6 +2,7 @@ package dtensor
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 
 	"github.com/gorun-spmd/gorun/internal/fault"
@@ -67,7 +68,7 @@ func (r *Rows) local() *tensor.Tensor {
 // that appear several times are added up in the order in which they appear. It
 // throws a *tensor.IndexError for a row that the parameter does not have.
 func (r *Rows) Coalesce() *Rows {
-	if ascending(tensor.ToSlice[int64](r.Index)) {
+	if r.ascending() {
 		return r
 	}
 	n, shape := r.Index.Numel(), slices.Clone(r.Values.Shape())
@@ -87,8 +88,10 @@ func (r *Rows) Distinct() *Rows {
 	return r.Coalesce()
 }
 
-// ascending reports whether each number is larger than the one before.
-func ascending(index []int64) bool {
+// ascending reports whether each row number is larger than the one before.
+func (r *Rows) ascending() bool {
+	defer runtime.KeepAlive(r)
+	index := tensor.Read[int64](r.Index)
 	for i := 1; i < len(index); i++ {
 		if index[i] <= index[i-1] {
 			return false

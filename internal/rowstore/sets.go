@@ -88,12 +88,15 @@ func (s *Store) place(row int) (slot int, ok bool) {
 func (s *Store) least(sets ...int) (slot int, ok bool) {
 	least := uint64(math.MaxUint64)
 	for _, set := range sets {
-		for at := set * Ways; at < (set+1)*Ways; at++ {
-			if s.stamps[at] == s.call && s.tags[at] != 0 || s.flags[at]&flying != 0 {
+		first := set * Ways
+		tags, stamps := (*[Ways]uint32)(s.tags[first:]), (*[Ways]uint32)(s.stamps[first:])
+		uses, flags := (*[Ways]uint8)(s.uses[first:]), (*[Ways]uint8)(s.flags[first:])
+		for i := range Ways {
+			if stamps[i] == s.call && tags[i] != 0 || flags[i]&flying != 0 {
 				continue
 			}
-			if w := s.worth(at); w < least {
-				slot, least, ok = at, w, true
+			if w := s.worth(tags[i], stamps[i], uses[i], flags[i]); w < least {
+				slot, least, ok = first+i, w, true
 			}
 		}
 	}
@@ -133,12 +136,12 @@ func (s *Store) move(other int) (ok bool) {
 }
 
 // worth says which slot to take first: the least.
-func (s *Store) worth(slot int) uint64 {
-	if s.tags[slot] == 0 {
+func (s *Store) worth(tag, stamp uint32, uses, flags uint8) uint64 {
+	if tag == 0 {
 		return 0
 	}
-	w := uint64(s.uses[slot])<<32 | uint64(s.stamps[slot])
-	if at := s.stamps[slot]; at >= s.since || at >= s.before && s.flags[slot]&ahead != 0 {
+	w := uint64(uses)<<32 | uint64(stamp)
+	if stamp >= s.since || stamp >= s.before && flags&ahead != 0 {
 		w |= 1 << 40 // this step or the next one needs it
 	}
 	return w

@@ -73,6 +73,7 @@ type Store struct {
 	batches  []*batch  // rows to write, oldest first, of which the first is being written
 	spare    [][]byte  // empty: the memory of batches that have been written
 	cleaning *cleaning // nil: no segment is being read
+	missing  []int     // of Prefetch
 	stats    Stats
 }
 
@@ -203,14 +204,17 @@ func (s *Store) Hold(rows, slots []int64, use bool) error {
 		return err
 	}
 	s.relocate()
-	var items []item
+	items := make([]item, 0, len(missing))
 	full, moved := false, false
+	ascending := isAscending(rows)
 	for k, i := range missing {
 		if k+early < len(missing) {
 			s.approach(int(rows[missing[k+early]]))
 		}
-		row := int(rows[i])
-		slot, ok := s.find(row) // if it occurs twice
+		row, slot, ok := int(rows[i]), 0, false
+		if !ascending { // it may occur twice
+			slot, ok = s.find(row)
+		}
 		if !ok {
 			slot, ok = s.place(row)
 			if !ok && len(s.flights) > 0 { // what is being read may take its place
@@ -258,6 +262,16 @@ func (s *Store) Hold(rows, slots []int64, use bool) error {
 func (s *Store) Holds(rows, slots []int64) bool {
 	for i, slot := range slots {
 		if s.tags[slot] != uint32(rows[i])+1 || s.flags[slot]&flying != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// isAscending reports whether each row is after the one before, so that none occurs twice.
+func isAscending(rows []int64) bool {
+	for i := 1; i < len(rows); i++ {
+		if rows[i] <= rows[i-1] {
 			return false
 		}
 	}
@@ -338,7 +352,7 @@ func (s *Store) Prefetch(rows, slots []int64) {
 		return // Hold tries again, and says it
 	}
 	s.relocate()
-	var missing []int // indices of rows
+	missing := s.missing[:0] // indices of rows
 	for first := 0; first < len(rows); first += block {
 		its := rows[first:min(first+block, len(rows))]
 		s.look(its)
@@ -350,7 +364,9 @@ func (s *Store) Prefetch(rows, slots []int64) {
 			}
 		}
 	}
+	s.missing = missing
 	items := make([]item, 0, min(len(missing), s.c.Slots/2)) // the rows of this step need room too
+	ascending := isAscending(rows)
 	for k, i := range missing {
 		if len(items) == cap(items) {
 			break
@@ -358,8 +374,10 @@ func (s *Store) Prefetch(rows, slots []int64) {
 		if k+early < len(missing) {
 			s.approach(int(rows[missing[k+early]]))
 		}
-		row := int(rows[i])
-		slot, ok := s.find(row) // if it occurs twice
+		row, slot, ok := int(rows[i]), 0, false
+		if !ascending { // it may occur twice
+			slot, ok = s.find(row)
+		}
 		if !ok {
 			if slot, ok = s.place(row); !ok {
 				continue
