@@ -86,8 +86,9 @@ func (s *Store) place(row int) (slot int, ok bool) {
 // least returns the slot of some sets to take first; ok is false if this call needs all, or they
 // are being read.
 func (s *Store) least(sets ...int) (slot int, ok bool) {
-	least := uint64(math.MaxUint64)
-	for _, set := range sets {
+	const inSet = 4                  // bits of a slot's place in its set
+	least := uint64(math.MaxUint64) // what it is worth, then its place: so a minimum needs no branch
+	for k, set := range sets {
 		first := set * Ways
 		tags, stamps := (*[Ways]uint32)(s.tags[first:]), (*[Ways]uint32)(s.stamps[first:])
 		uses, flags := (*[Ways]uint8)(s.uses[first:]), (*[Ways]uint8)(s.flags[first:])
@@ -95,12 +96,13 @@ func (s *Store) least(sets ...int) (slot int, ok bool) {
 			if stamps[i] == s.call && tags[i] != 0 || flags[i]&flying != 0 {
 				continue
 			}
-			if w := s.worth(tags[i], stamps[i], uses[i], flags[i]); w < least {
-				slot, least, ok = first+i, w, true
-			}
+			least = min(least, (s.worth(tags[i], stamps[i], uses[i], flags[i])<<1|uint64(k))<<inSet|uint64(i))
 		}
 	}
-	return slot, ok
+	if least == math.MaxUint64 {
+		return 0, false
+	}
+	return sets[least>>inSet&1]*Ways + int(least&(Ways-1)), true
 }
 
 // move moves a row that this call wants from a set of another row to the other one that it may be
