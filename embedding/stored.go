@@ -32,7 +32,7 @@ type stored struct {
 
 	ahead       [aheads]ahead // the newest first
 	found, at   []int64       // the rows that were looked up last, and their slots
-	rowsOf, its []int64       // of update: the rows, counted from this rank's first, and their slots
+	changed, to []int64       // the rows that are to be changed, counted from this rank's first, and their slots
 }
 
 // newStored makes the rows of a table that c describes.
@@ -255,9 +255,9 @@ func (s *stored) update(op string, rows *dtensor.Rows, f func(rows *dtensor.Rows
 		return f(dtensor.NewRows(s.resident, rows.Index, rows.Values))
 	}
 	rows = rows.Coalesce()
-	s.rowsOf = appendCounted(s.rowsOf[:0], rows.Index, firstRow(s.weight))
-	s.its = slices.Grow(s.its[:0], len(s.rowsOf))[:len(s.rowsOf)]
-	local, slots := s.rowsOf, s.its
+	s.changed = appendCounted(s.changed[:0], rows.Index, firstRow(s.weight))
+	s.to = slices.Grow(s.to[:0], len(s.changed))[:len(s.changed)]
+	local, slots := s.changed, s.to
 	var err error
 	if all := s.guessAgain(local, slots); s.rows != nil && !(all && s.rows.Holds(local, slots)) {
 		err = s.rows.Hold(local, slots, false)

@@ -101,6 +101,9 @@ const prefetchOp = "Prefetch"
 //	value, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor { return loss(table.Lookup(ids)) }, table.Param())
 //	ids = next
 //
+// A lookup of the same ids uses what Prefetch has found out about them and about their rows, of the last two batches
+// that were prefetched; it takes some sixty bytes an id to remember.
+//
 // It communicates as a lookup does up to the replies, and throws for bad ids as a lookup does. It
 // does nothing for a table without a Store.
 func (t *Table) Prefetch(ids *dtensor.Tensor) {

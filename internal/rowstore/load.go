@@ -29,7 +29,7 @@ const (
 	readers  = 8         // goroutines that read at a time
 	fewItems = 32        // for one of them
 	runBytes = 256 << 10 // that are read at a time
-	gapBytes = 4 << 10   // of records that nobody wants between two that are read at a time
+	gapBytes = 4 << 10   // of records that nobody wants between two that are read at a time: more takes longer than another read
 )
 
 // start begins to read items, which have their slots.

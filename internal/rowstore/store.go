@@ -190,7 +190,8 @@ const (
 
 // Hold brings rows, counted from 0, into slots and sets slots[i] to that of rows[i]. They stay there
 // until the next call of Hold. use says that they are looked up, not found again to be changed. Before the call slots[i]
-// is where rows[i] may be, as Prefetch or Hold has said it, so that it is not searched for; -1 if that is not known.
+// is where rows[i] may be, as Prefetch or Hold has said it, so that it is not searched for; -1 if that is not known. A
+// row that is elsewhere by now is searched for.
 //
 // If there is not room for all it returns ErrFull; any other error is an *Error. The rows that
 // are in memory then are sound, and the next call works.
