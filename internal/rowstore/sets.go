@@ -86,7 +86,7 @@ func (s *Store) place(row int) (slot int, ok bool) {
 // least returns the slot of some sets to take first; ok is false if this call needs all, or they
 // are being read.
 func (s *Store) least(sets ...int) (slot int, ok bool) {
-	const inSet = 4                  // bits of a slot's place in its set
+	const inSet = 4                 // bits of a slot's place in its set
 	least := uint64(math.MaxUint64) // what it is worth, then its place: so a minimum needs no branch
 	for k, set := range sets {
 		first := set * Ways
