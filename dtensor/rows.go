@@ -2,6 +2,7 @@ package dtensor
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 
 	"github.com/gorun-spmd/gorun/internal/fault"
@@ -16,6 +17,8 @@ type Rows struct {
 	Index  *tensor.Tensor // int64 [n]: global row numbers, see layout.Layout.Served, in any order; one may appear twice, the rows then add up
 	Values *tensor.Tensor // [n, …]: the rows, with the local sizes of the other dimensions
 	spec   *spec
+
+	distinct bool // it is known that no row appears twice
 }
 
 // NewRows returns a row-sparse gradient of the parameter like. It throws a
@@ -29,6 +32,13 @@ func NewRows(like *Tensor, index, values *tensor.Tensor) *Rows {
 			"give one local row for each global row number", operand("parameter", like))
 	}
 	return &Rows{Index: index, Values: values, spec: s}
+}
+
+// NewDistinctRows is NewRows for row numbers of which the caller knows that none appears twice.
+func NewDistinctRows(like *Tensor, index, values *tensor.Tensor) *Rows {
+	r := NewRows(like, index, values)
+	r.distinct = true
+	return r
 }
 
 // String prints the layout that the gradient would have as a dense tensor.
@@ -58,7 +68,7 @@ func (r *Rows) local() *tensor.Tensor {
 // that appear several times are added up in the order in which they appear. It
 // throws a *tensor.IndexError for a row that the parameter does not have.
 func (r *Rows) Coalesce() *Rows {
-	if ascending(tensor.ToSlice[int64](r.Index)) {
+	if r.ascending() {
 		return r
 	}
 	n, shape := r.Index.Numel(), slices.Clone(r.Values.Shape())
@@ -70,8 +80,18 @@ func (r *Rows) Coalesce() *Rows {
 	return &Rows{Index: rows.Index, Values: rows.Values.Reshape(shape...), spec: r.spec}
 }
 
-// ascending reports whether each number is larger than the one before.
-func ascending(index []int64) bool {
+// Distinct is Coalesce for who does not care about the order: it returns r if that is known to have no row twice.
+func (r *Rows) Distinct() *Rows {
+	if r.distinct {
+		return r
+	}
+	return r.Coalesce()
+}
+
+// ascending reports whether each row number is larger than the one before.
+func (r *Rows) ascending() bool {
+	defer runtime.KeepAlive(r)
+	index := tensor.Read[int64](r.Index)
 	for i := 1; i < len(index); i++ {
 		if index[i] <= index[i-1] {
 			return false

@@ -138,7 +138,7 @@ func (l *lookup) agree(ids *dtensor.Tensor) {
 		if len(l.masked) > 0 {
 			owned = l.x.ownedIDs(owned)
 		}
-		l.x.distinct = []tensor.Uniq{tensor.Unique(owned, 0, l.own.weight.Dim(0))}
+		l.x.distinct = []tensor.Uniq{l.own.stored.distinct(owned, 0, l.own.weight.Dim(0), l.op == prefetchOp)}
 		numbers = l.x.appendCounts(numbers)
 	case len(l.replicated) > 0 && (l.tracked || l.s.renorm):
 		n := 0
@@ -213,10 +213,7 @@ func (l *lookup) forward() *tensor.Tensor {
 		return tensor.TakeRows(rows, l.x.distinct[0].Slot.Reshape(l.ids.Shape()...), 0)
 	}
 	if l.own.stored != nil {
-		own := l.fetchOwn()
-		rows := tensor.New(own.Device(), own.DType(), append(slices.Clone(l.ids.Shape()), l.own.columns())...)
-		tensor.TakeRowsTo(rows, own, l.distinct().Slot.Reshape(l.ids.Shape()...), 0, !l.carries)
-		return rows
+		return l.takeOwn()
 	}
 	rows := tensor.New(l.own.local.Device(), l.own.local.DType(), append(slices.Clone(l.ids.Shape()), l.own.columns())...)
 	tensor.TakeRowsTo(rows, l.own.local, l.ids, l.base, !l.carries) // rows that a mask covers are never read
@@ -242,7 +239,7 @@ func (l *lookup) newMask() *dtensor.MaskBuffer {
 // distinct returns the distinct of the local ids whose rows this rank holds.
 func (l *lookup) distinct() *tensor.Uniq {
 	if l.uniq == nil {
-		u := tensor.Unique(l.ids, l.base, l.own.rows())
+		u := l.own.stored.distinct(l.ids, l.base, l.own.rows(), l.op == prefetchOp)
 		l.uniq = &u
 	}
 	return l.uniq

@@ -30,7 +30,9 @@ type stored struct {
 	rows     *rowstore.Store // this rank's; nil if it has none
 	followed bool
 
-	found, at []int64 // the rows that were looked up last, and their slots
+	ahead       [aheads]ahead // the newest first
+	found, at   []int64       // the rows that were looked up last, and their slots
+	changed, to []int64       // the rows that are to be changed, counted from this rank's first, and their slots
 }
 
 // newStored makes the rows of a table that c describes.
@@ -197,14 +199,17 @@ func (f storedField) Sync() error {
 func (s *stored) take(rows []int64) (*tensor.Tensor, error) {
 	r := s.resident.Local()
 	dst := tensor.New(r.Device(), r.DType(), len(rows), r.Dim(1))
+	guesses := make([]int64, len(rows))
+	s.guess(rows, guesses)
 	for n, at := len(rows), 0; at < len(rows); {
 		n = min(n, len(rows)-at)
 		slots := index.New[int64](r.Device(), n)
+		copy(slots.Elems, guesses[at:at+n])
 		err := s.rows.Hold(rows[at:at+n], slots.Elems[:n], true)
 		switch {
 		case err == nil:
 			tensor.TakeRowsTo(tensor.Narrow(dst, 0, at, n), r, slots.Tensor(r.Device(), n), 0, false)
-			s.found, s.at = rows[at:at+n], append(s.at[:0], slots.Elems[:n]...)
+			s.found, s.at = append(s.found[:0], rows[at:at+n]...), append(s.at[:0], slots.Elems[:n]...)
 			at += n
 		case errors.Is(err, rowstore.ErrFull) && n > 1:
 			n /= 2
@@ -215,16 +220,46 @@ func (s *stored) take(rows []int64) (*tensor.Tensor, error) {
 	return dst, nil
 }
 
+// takeAll returns a row for each id, [ids..., D], given the distinct of them; it copies rows from their slots, not by way of take.
+// ok is false if there are more than there are slots. Of ids that are not among the distinct rows it sets zeros, or with keep nothing.
+func (s *stored) takeAll(ids []int, u *tensor.Uniq, keep bool) (dst *tensor.Tensor, ok bool, err error) {
+	r := s.resident.Local()
+	s.found = append(s.found[:0], tensor.Read[int64](u.Index)...)
+	s.at = slices.Grow(s.at[:0], len(s.found))[:len(s.found)]
+	s.guess(s.found, s.at)
+	if err := s.rows.Hold(s.found, s.at, true); err != nil {
+		s.found, s.at = s.found[:0], s.at[:0]
+		if errors.Is(err, rowstore.ErrFull) {
+			err = nil
+		}
+		return nil, false, err
+	}
+	from := tensor.Read[int32](u.Slot)
+	slots := index.New[int64](r.Device(), len(from))
+	for i, k := range from {
+		slots.Elems[i] = -1
+		if k >= 0 {
+			slots.Elems[i] = s.at[k]
+		}
+	}
+	runtime.KeepAlive(u)
+	dst = tensor.New(r.Device(), r.DType(), append(slices.Clone(ids), r.Dim(1))...)
+	tensor.TakeRowsTo(dst, r, slots.Tensor(r.Device(), len(from)), 0, !keep)
+	return dst, true, nil
+}
+
 // update brings the rows of a gradient into memory and has f change them there.
 func (s *stored) update(op string, rows *dtensor.Rows, f func(rows *dtensor.Rows) error) error {
 	mesh := s.weight.Mesh()
 	if !mesh.Inside() {
 		return f(dtensor.NewRows(s.resident, rows.Index, rows.Values))
 	}
-	local, slots := counted(rows.Index, firstRow(s.weight)), s.at
+	rows = rows.Coalesce()
+	s.changed = appendCounted(s.changed[:0], rows.Index, firstRow(s.weight))
+	s.to = slices.Grow(s.to[:0], len(s.changed))[:len(s.changed)]
+	local, slots := s.changed, s.to
 	var err error
-	if s.rows != nil && !(slices.Equal(local, s.found) && s.rows.Holds(local, slots)) {
-		slots = make([]int64, len(local))
+	if all := s.guessAgain(local, slots); s.rows != nil && !(all && s.rows.Holds(local, slots)) {
 		err = s.rows.Hold(local, slots, false)
 	}
 	if errors.Is(err, rowstore.ErrFull) {
@@ -235,26 +270,19 @@ func (s *stored) update(op string, rows *dtensor.Rows, f func(rows *dtensor.Rows
 	if s.rows != nil {
 		s.rows.Change(slots) // before: f may fail half way
 	}
-	keys := make([]int64, len(slots)) // a slot, shifted by 32 bits, and its index in rows
+	first, at := int64(firstRow(s.resident)), index.New[int64](mesh.Device(), len(slots))
 	for i, slot := range slots {
-		keys[i] = slot<<32 | int64(i)
+		at.Elems[i] = slot + first
 	}
-	slices.Sort(keys)
-	first, dev := firstRow(s.resident), mesh.Device()
-	at, order := index.New[int64](dev, len(keys)), index.New[int64](dev, len(keys))
-	for i, key := range keys {
-		at.Elems[i], order.Elems[i] = key>>32+int64(first), int64(uint32(key))
-	}
-	values := tensor.TakeRows(rows.Values, order.Tensor(dev, len(keys)), 0)
-	return f(dtensor.NewRows(s.resident, at.Tensor(dev, len(keys)), values))
+	return f(dtensor.NewDistinctRows(s.resident, at.Tensor(mesh.Device(), len(slots)), rows.Values))
 }
 
-// counted returns row numbers counted from first.
-func counted(rows *tensor.Tensor, first int) []int64 {
-	list := tensor.ToSlice[int64](rows)
-	for i := range list {
-		list[i] -= int64(first)
+// appendCounted appends row numbers counted from first.
+func appendCounted(list []int64, rows *tensor.Tensor, first int) []int64 {
+	for _, row := range tensor.Read[int64](rows) {
+		list = append(list, row-int64(first))
 	}
+	runtime.KeepAlive(rows)
 	return list
 }
 
@@ -315,7 +343,7 @@ func (x *exchange) fetch(wanted func(t int) []int64) {
 func (x *exchange) requested(t int) []int64 {
 	var rows []int64
 	for i := range x.requestPeers {
-		rows = append(rows, counted(x.requests(i, t), x.tables[t].row)...)
+		rows = appendCounted(rows, x.requests(i, t), x.tables[t].row)
 	}
 	return rows
 }
@@ -341,6 +369,21 @@ func (x *exchange) fetchedFor(peer, t int) *tensor.Tensor {
 func (l *lookup) fetchOwn() *tensor.Tensor {
 	l.x.fetch(func(int) []int64 { return tensor.ToSlice[int64](l.distinct().Index) })
 	return l.x.fetched[0]
+}
+
+// takeOwn returns the rows of the local ids of a table with a Store; zeros, or with a mask nothing, where the row belongs to another rank.
+func (l *lookup) takeOwn() *tensor.Tensor {
+	if s := l.own.stored; s.rows != nil {
+		rows, ok, err := s.takeAll(l.ids.Shape(), l.distinct(), l.carries)
+		if ok || err != nil {
+			agreeOnDisks(l.x.mesh, l.x.op, err)
+			return rows
+		}
+	}
+	own := l.fetchOwn()
+	rows := tensor.New(own.Device(), own.DType(), append(slices.Clone(l.ids.Shape()), l.own.columns())...)
+	tensor.TakeRowsTo(rows, own, l.distinct().Slot.Reshape(l.ids.Shape()...), 0, !l.carries)
+	return rows
 }
 
 // divideStored is divide for a table with a Store, of whose rows the distinct ones are fetched.

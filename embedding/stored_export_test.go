@@ -88,7 +88,7 @@ func TestExportStoredOnAFailingDisk(t *testing.T) {
 				return fmt.Errorf("failing at %d: %w", at, err)
 			}
 			if m.Comm().Rank() == 1 {
-				if done = at > 0 && err == nil; err != nil {
+				if done = at > 0 && files.count() < files.failAt; err != nil { // two reads at once may fail once each, and are repeated
 					failed++
 				}
 			}

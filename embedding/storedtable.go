@@ -89,6 +89,9 @@ func (t *Table) State() iter.Seq2[string, *dtensor.Tensor] {
 	}
 }
 
+// prefetchOp is what errors call a Prefetch.
+const prefetchOp = "Prefetch"
+
 // Prefetch begins to read those rows from the disk that ids name and that are not in memory,
 // so that a lookup of these ids in the next step finds them there. Call it before the forward
 // pass of this step; the disk is read while it computes.
@@ -98,13 +101,17 @@ func (t *Table) State() iter.Seq2[string, *dtensor.Tensor] {
 //	value, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor { return loss(table.Lookup(ids)) }, table.Param())
 //	ids = next
 //
+// A lookup of the same ids uses what Prefetch has found out about them and about their rows, of the last two batches
+// that were prefetched; it takes some sixty bytes an id to remember.
+//
 // It communicates as a lookup does up to the replies, and throws for bad ids as a lookup does. It
 // does nothing for a table without a Store.
 func (t *Table) Prefetch(ids *dtensor.Tensor) {
 	if t.stored == nil {
 		return
 	}
-	const op = "Prefetch"
+	const op = prefetchOp
+	t.stored.turn()
 	s := t.settings(op)
 	checkIDs(op, t.weight, ids, s)
 	p := rolesOf(op, t.weight, ids, s)
@@ -129,19 +136,18 @@ func (x *exchange) prefetched(requests bool, own func() []int64) []int64 {
 	return x.requested(0)
 }
 
-func (s *stored) prefetch(rows []int64) {
-	if s.rows != nil {
-		s.rows.Prefetch(rows)
-	}
-}
-
 // Prefetch begins to read the rows of a batch that tables with a Store have on a disk; see
 // Table.Prefetch.
 func (c *Collection) Prefetch(j *Jagged) {
 	if !slices.ContainsFunc(c.tables, func(t *Table) bool { return t.stored != nil }) || !c.mesh.Inside() {
 		return
 	}
-	const op = "Prefetch"
+	const op = prefetchOp
+	for _, table := range c.tables {
+		if table.stored != nil {
+			table.stored.turn()
+		}
+	}
 	scope := c.mesh.Device().Open()
 	defer scope.Close()
 	if c.mesh.SameBits() {

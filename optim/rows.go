@@ -10,9 +10,13 @@ import (
 )
 
 // rowsOf returns a row-sparse gradient of p as rows of this rank's shard:
-// distinct, ascending, counted from the shard's first.
+// distinct, counted from the shard's first; ascending unless p is an excerpt, of which no optimizer goes through all rows.
 func rowsOf(p *dtensor.Tensor, r *dtensor.Rows) tensor.Rows {
-	r = r.Coalesce()
+	if p.ExcerptOf() != "" {
+		r = r.Distinct()
+	} else {
+		r = r.Coalesce()
+	}
 	offset, inside := p.Offset()
 	if !inside || offset[0] == 0 {
 		return tensor.Rows{Index: r.Index, Values: r.Values}

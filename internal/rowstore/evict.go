@@ -1,6 +1,7 @@
 package rowstore
 
 import (
+	"math/bits"
 	"slices"
 	"unsafe"
 
@@ -9,12 +10,12 @@ import (
 
 // A batch is records that are to be written. Until they are, rows are found here.
 type batch struct {
-	rows []int
-	data []byte   // a record of each
-	keys []uint64 // sorted: a row, shifted by 32 bits, and its index in rows
-	runs []run    // where they are written
-	done chan struct{}
-	err  error
+	rows  []int
+	data  []byte   // a record of each
+	table []uint32 // where hash says, or at the next places: the index in rows of the newest record of a row plus one; 0: no more
+	runs  []run    // where they are written
+	done  chan struct{}
+	err   error
 }
 
 // leaving is a row that has lost its slot.
@@ -69,13 +70,29 @@ func (s *Store) room() []byte {
 // pending returns the newest record of a row that is to be written, nil if there is none.
 func (s *Store) pending(row int) []byte {
 	for _, b := range slices.Backward(s.batches) {
-		after, _ := slices.BinarySearch(b.keys, uint64(row+1)<<32)
-		if after > 0 && int(b.keys[after-1]>>32) == row {
-			i := int(uint32(b.keys[after-1]))
-			return b.data[i*s.record : (i+1)*s.record]
+		if i := b.table[b.place(row)]; i > 0 {
+			return b.data[int(i-1)*s.record : int(i)*s.record]
 		}
 	}
 	return nil
+}
+
+// list makes the table of a batch.
+func (b *batch) list() {
+	b.table = make([]uint32, 2<<bits.Len(uint(len(b.rows))))
+	for i, row := range b.rows { // a later record of a row takes the place of an earlier one
+		b.table[b.place(row)] = uint32(i) + 1
+	}
+}
+
+// place returns the place of a row in the table, or if the batch does not have it the one that it would get.
+func (b *batch) place(row int) int {
+	mask := len(b.table) - 1
+	at := int(uint64(row)*0x9e3779b97f4a7c15>>32) & mask
+	for b.table[at] > 0 && b.rows[b.table[at]-1] != row {
+		at = (at + 1) & mask
+	}
+	return at
 }
 
 // write begins to write the batch of this call, after those before. It waits for a batch that is
@@ -86,11 +103,7 @@ func (s *Store) write() error {
 	if s.out = nil; b == nil {
 		return nil
 	}
-	b.keys = make([]uint64, len(b.rows))
-	for i, row := range b.rows {
-		b.keys[i] = uint64(row)<<32 | uint64(i)
-	}
-	slices.Sort(b.keys)
+	b.list()
 	s.batches = append(s.batches, b)
 	if len(s.batches) > 1 {
 		if err := s.finish(); err != nil {

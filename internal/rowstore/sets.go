@@ -28,6 +28,18 @@ func (s *Store) look(rows []int64) {
 	}
 }
 
+// approachGuesses brings what search reads for rows into the processor's cache: it looks first where they may be.
+func (s *Store) approachGuesses(rows, slots []int64) {
+	for i, slot := range slots[:len(rows)] {
+		if slot < 0 {
+			s.look(rows[i : i+1])
+			continue
+		}
+		simd.Prefetch(unsafe.Pointer(&s.tags[slot]), 1)
+		simd.Prefetch(unsafe.Pointer(&s.stamps[slot]), 1)
+	}
+}
+
 // approach brings what place and start read for a row into the processor's cache.
 func (s *Store) approach(row int) {
 	a, b := s.setsOf(row)
@@ -74,18 +86,23 @@ func (s *Store) place(row int) (slot int, ok bool) {
 // least returns the slot of some sets to take first; ok is false if this call needs all, or they
 // are being read.
 func (s *Store) least(sets ...int) (slot int, ok bool) {
-	least := uint64(math.MaxUint64)
-	for _, set := range sets {
-		for at := set * Ways; at < (set+1)*Ways; at++ {
-			if s.stamps[at] == s.call && s.tags[at] != 0 || s.flags[at]&flying != 0 {
+	const inSet = 4                 // bits of a slot's place in its set
+	least := uint64(math.MaxUint64) // what it is worth, then its place: so a minimum needs no branch
+	for k, set := range sets {
+		first := set * Ways
+		tags, stamps := (*[Ways]uint32)(s.tags[first:]), (*[Ways]uint32)(s.stamps[first:])
+		uses, flags := (*[Ways]uint8)(s.uses[first:]), (*[Ways]uint8)(s.flags[first:])
+		for i := range Ways {
+			if stamps[i] == s.call && tags[i] != 0 || flags[i]&flying != 0 {
 				continue
 			}
-			if w := s.worth(at); w < least {
-				slot, least, ok = at, w, true
-			}
+			least = min(least, (s.worth(tags[i], stamps[i], uses[i], flags[i])<<1|uint64(k))<<inSet|uint64(i))
 		}
 	}
-	return slot, ok
+	if least == math.MaxUint64 {
+		return 0, false
+	}
+	return sets[least>>inSet&1]*Ways + int(least&(Ways-1)), true
 }
 
 // move moves a row that this call wants from a set of another row to the other one that it may be
@@ -121,12 +138,12 @@ func (s *Store) move(other int) (ok bool) {
 }
 
 // worth says which slot to take first: the least.
-func (s *Store) worth(slot int) uint64 {
-	if s.tags[slot] == 0 {
+func (s *Store) worth(tag, stamp uint32, uses, flags uint8) uint64 {
+	if tag == 0 {
 		return 0
 	}
-	w := uint64(s.uses[slot])<<32 | uint64(s.stamps[slot])
-	if at := s.stamps[slot]; at >= s.since || at >= s.before && s.flags[slot]&ahead != 0 {
+	w := uint64(uses)<<32 | uint64(stamp)
+	if stamp >= s.since || stamp >= s.before && flags&ahead != 0 {
 		w |= 1 << 40 // this step or the next one needs it
 	}
 	return w

@@ -16,7 +16,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"sync"
 	"time"
 )
@@ -74,6 +73,7 @@ type Store struct {
 	batches  []*batch  // rows to write, oldest first, of which the first is being written
 	spare    [][]byte  // empty: the memory of batches that have been written
 	cleaning *cleaning // nil: no segment is being read
+	missing  []int     // of Prefetch
 	stats    Stats
 }
 
@@ -189,7 +189,9 @@ const (
 )
 
 // Hold brings rows, counted from 0, into slots and sets slots[i] to that of rows[i]. They stay there
-// until the next call of Hold. use says that they are looked up, not found again to be changed.
+// until the next call of Hold. use says that they are looked up, not found again to be changed. Before the call slots[i]
+// is where rows[i] may be, as Prefetch or Hold has said it, so that it is not searched for; -1 if that is not known. A
+// row that is elsewhere by now is searched for.
 //
 // If there is not room for all it returns ErrFull; any other error is an *Error. The rows that
 // are in memory then are sound, and the next call works.
@@ -203,14 +205,17 @@ func (s *Store) Hold(rows, slots []int64, use bool) error {
 		return err
 	}
 	s.relocate()
-	var items []item
+	items := make([]item, 0, len(missing))
 	full, moved := false, false
+	ascending := isAscending(rows)
 	for k, i := range missing {
 		if k+early < len(missing) {
 			s.approach(int(rows[missing[k+early]]))
 		}
-		row := int(rows[i])
-		slot, ok := s.find(row) // if it occurs twice
+		row, slot, ok := int(rows[i]), 0, false
+		if !ascending { // it may occur twice
+			slot, ok = s.find(row)
+		}
 		if !ok {
 			slot, ok = s.place(row)
 			if !ok && len(s.flights) > 0 { // what is being read may take its place
@@ -264,6 +269,16 @@ func (s *Store) Holds(rows, slots []int64) bool {
 	return true
 }
 
+// isAscending reports whether each row is after the one before, so that none occurs twice.
+func isAscending(rows []int64) bool {
+	for i := 1; i < len(rows); i++ {
+		if rows[i] <= rows[i-1] {
+			return false
+		}
+	}
+	return true
+}
+
 // forget takes their slots from items of which the reading did not begin, and returns err.
 func (s *Store) forget(items []item, err error) error {
 	for _, it := range items {
@@ -279,9 +294,12 @@ func (s *Store) forget(items []item, err error) error {
 func (s *Store) search(rows, slots []int64, use bool) (missing []int, err error) {
 	for first := 0; first < len(rows); first += block {
 		its := rows[first:min(first+block, len(rows))]
-		s.look(its)
+		s.approachGuesses(its, slots[first:])
 		for i, row := range its {
-			slot, ok := s.find(int(row))
+			slot, ok := int(slots[first+i]), true
+			if slot < 0 || s.tags[slot] != uint32(row)+1 {
+				slot, ok = s.find(int(row))
+			}
 			if ok && s.flags[slot]&flying != 0 {
 				if err := s.land(); err != nil {
 					return nil, err
@@ -324,40 +342,51 @@ func (s *Store) Change(slots []int64) {
 	s.before, s.since = s.since, s.call+1
 }
 
-// Prefetch begins to bring rows into slots. What it cannot do now, for want of room or because
-// the disk fails, it leaves to Hold.
-func (s *Store) Prefetch(rows []int64) {
+// Prefetch begins to bring rows into slots, and sets slots[i] to where rows[i] will be, -1 if it leaves that to Hold: for
+// want of room or because the disk fails.
+func (s *Store) Prefetch(rows, slots []int64) {
 	s.begin()
+	for i := range slots {
+		slots[i] = -1
+	}
 	if s.retry() != nil {
 		return // Hold tries again, and says it
 	}
 	s.relocate()
-	var missing []int64
-	for its := range slices.Chunk(rows, block) {
+	missing := s.missing[:0] // indices of rows
+	for first := 0; first < len(rows); first += block {
+		its := rows[first:min(first+block, len(rows))]
 		s.look(its)
-		for _, row := range its {
+		for i, row := range its {
 			if slot, ok := s.find(int(row)); ok {
-				s.stamps[slot] = s.call
+				slots[first+i], s.stamps[slot] = int64(slot), s.call
 			} else {
-				missing = append(missing, row)
+				missing = append(missing, first+i)
 			}
 		}
 	}
+	s.missing = missing
 	items := make([]item, 0, min(len(missing), s.c.Slots/2)) // the rows of this step need room too
-	for k, row := range missing {
+	ascending := isAscending(rows)
+	for k, i := range missing {
 		if len(items) == cap(items) {
 			break
 		}
 		if k+early < len(missing) {
-			s.approach(int(missing[k+early]))
+			s.approach(int(rows[missing[k+early]]))
 		}
-		if _, ok := s.find(int(row)); ok {
-			continue // it occurs twice
+		row, slot, ok := int(rows[i]), 0, false
+		if !ascending { // it may occur twice
+			slot, ok = s.find(row)
 		}
-		if slot, ok := s.place(int(row)); ok {
+		if !ok {
+			if slot, ok = s.place(row); !ok {
+				continue
+			}
 			s.flags[slot] |= ahead
-			items = append(items, item{row: int(row), slot: slot})
+			items = append(items, item{row: row, slot: slot})
 		}
+		slots[i] = int64(slot)
 	}
 	s.stats.Prefetched += len(items)
 	_ = s.write() // of a batch before, which retry has seen to: it cannot fail

@@ -100,6 +100,7 @@ type twin struct {
 	*Store
 	data, sums []byte
 	want       map[int][2]uint64
+	at         map[int64]int64 // where rows have been
 }
 
 func fresh(row int, data []byte) { binary.LittleEndian.PutUint64(data, uint64(row)*7+1) }
@@ -111,7 +112,7 @@ func begin(first, data []byte) {
 
 func newTwin(t testing.TB, files Files, rows, slots int) *twin {
 	t.Helper()
-	w := &twin{data: make([]byte, 8*slots), sums: make([]byte, 4*slots), want: map[int][2]uint64{}}
+	w := &twin{data: make([]byte, 8*slots), sums: make([]byte, 4*slots), want: map[int][2]uint64{}, at: map[int64]int64{}}
 	var err error
 	w.Store, err = New(Config{Table: "users", FirstRow: 1000, Rows: rows, Slots: slots, Fresh: fresh, Files: files, Folder: t.TempDir()})
 	if err != nil {
@@ -136,10 +137,17 @@ func (w *twin) slot(slot int64) [2]uint64 {
 // hold looks rows up, compares them, and with change changes them.
 func (w *twin) hold(rows []int64, change bool) error {
 	slots := make([]int64, len(rows))
+	for i, row := range rows {
+		slots[i] = -1
+		if at, ok := w.at[row]; ok {
+			slots[i] = at
+		}
+	}
 	if err := w.Hold(rows, slots, !change); err != nil {
 		return err
 	}
 	for i, row := range rows {
+		w.at[row] = slots[i]
 		if got, want := w.slot(slots[i]), w.expect(int(row)); got != want {
 			return fmt.Errorf("row %d is %v, want %v", row, got, want)
 		}
@@ -159,6 +167,20 @@ func (w *twin) hold(rows []int64, change bool) error {
 	}
 	w.Change(slots)
 	return nil
+}
+
+// ahead prefetches rows.
+func (w *twin) ahead(rows []int64) {
+	slots := make([]int64, len(rows))
+	w.Prefetch(rows, slots)
+	for i, row := range rows {
+		if at := slots[i]; at >= 0 {
+			if w.tags[at] != uint32(row)+1 {
+				panic(fmt.Sprintf("row %d is not to be in slot %d, as Prefetch says, but row %d", row, at, int(w.tags[at])-1))
+			}
+			w.at[row] = at
+		}
+	}
 }
 
 // whole compares all rows as a checkpoint reads them.
@@ -194,7 +216,7 @@ func (w *twin) run(rng *rand.Rand, rows, calls int, tolerate func(error) bool) e
 		case 3, 4:
 			err = w.hold(someRows(rng, rows, 12), false)
 		case 5, 6:
-			w.Prefetch(someRows(rng, rows, 40))
+			w.ahead(someRows(rng, rows, 40))
 		case 7:
 			n := 1 + rng.IntN(rows)
 			first := rng.IntN(rows - n + 1)
@@ -362,7 +384,7 @@ func TestStoreWithDamagedRecords(t *testing.T) {
 		if e, ok := errors.AsType[*Error](err); !ok || e.Row != 1007 {
 			t.Errorf("%s: looked up: %v", name, err)
 		}
-		w.Prefetch([]int64{7, 3})
+		w.Prefetch([]int64{7, 3}, make([]int64, 2))
 		if err := w.hold([]int64{3}, true); err != nil {
 			t.Errorf("%s: the next batch: %v", name, err)
 		}
