@@ -32,7 +32,7 @@ func Share(ctx context.Context, world *comm.Comm, produce func() ([]byte, error)
 }
 
 // ShareKept is Share of bytes that take long to make. In a job that gorun --elastic started they
-// stay in memory of gorun's, under a name that no other call of the program has: when the job
+// stay in memory of gorun's, for reading, under a name that no other call of the program has: when the job
 // goes on after a failure, produce is not called again, on as many ranks as before or others.
 // Where that memory does not fit, and on several hosts, nothing is kept.
 func ShareKept(ctx context.Context, world *comm.Comm, name string, produce func() ([]byte, error)) ([]byte, error) {

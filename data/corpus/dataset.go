@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
-	"slices"
 
 	"github.com/gorun-spmd/gorun/data/tokenizer"
 )
@@ -55,31 +54,42 @@ func (d *Dataset) HeldOutText() []byte {
 	return d.Tokenizer.Decode(make([]byte, 0, d.HeldOutBytes), d.HeldOut)
 }
 
-// Split divides the documents of Train: every nth is in part, the others in rest, both with
-// tokenizer.EndOfText before, between and after them. If there are fewer than 4·n documents,
-// part is the last nth of the tokens instead.
-func (d *Dataset) Split(n int) (part, rest []int32) {
-	documents := -1
-	for _, id := range d.Train {
+// Part returns every nth document of Train, with tokenizer.EndOfText before, between and after them. If
+// there are fewer than 4·n documents, it is the last nth of the tokens instead.
+func (d *Dataset) Part(n int) []int32 {
+	return d.pick(n, func(i int) bool { return i%n == n-1 }, func(at int) []int32 { return d.Train[at:] })
+}
+
+// Rest returns what Part leaves, in the same form.
+func (d *Dataset) Rest(n int) []int32 {
+	return d.pick(n, func(i int) bool { return i%n != n-1 }, func(at int) []int32 { return d.Train[:at] })
+}
+
+// pick returns the documents of Train that wants chooses by number; of fewer than 4·n it returns few of
+// the token at which the last nth begins.
+func (d *Dataset) pick(n int, wants func(i int) bool, few func(at int) []int32) []int32 {
+	var ends []int // of documents, their last token
+	for i, id := range d.Train {
 		if id == tokenizer.EndOfText {
-			documents++
+			ends = append(ends, i)
 		}
 	}
-	if documents < 4*n {
-		at := len(d.Train) - len(d.Train)/n
-		return d.Train[at:], d.Train[:at]
+	if len(ends)-1 < 4*n {
+		return few(len(d.Train) - len(d.Train)/n)
 	}
-	part, rest = []int32{tokenizer.EndOfText}, []int32{tokenizer.EndOfText}
-	for i, at := 0, 1; at < len(d.Train); i++ {
-		end := at + slices.Index(d.Train[at:], tokenizer.EndOfText) + 1
-		if i%n == n-1 {
-			part = append(part, d.Train[at:end]...)
-		} else {
-			rest = append(rest, d.Train[at:end]...)
+	size := 1
+	for i, end := range ends[1:] {
+		if wants(i) {
+			size += end - ends[i]
 		}
-		at = end
 	}
-	return part, rest
+	picked := append(make([]int32, 0, size), tokenizer.EndOfText)
+	for i, end := range ends[1:] {
+		if wants(i) {
+			picked = append(picked, d.Train[ends[i]+1:end+1]...)
+		}
+	}
+	return picked
 }
 
 // Prepare reads the corpus and returns its tokens. It takes them from the cache if the

@@ -317,8 +317,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestSplit holds that each token is in one part, of few documents and of many.
-func TestSplit(t *testing.T) {
+// TestPartAndRest holds that each token is in one part, of few documents and of many.
+func TestPartAndRest(t *testing.T) {
 	for _, documents := range []int{1, 3, 40} {
 		d := &Dataset{Train: []int32{tokenizer.EndOfText}}
 		for i := range documents {
@@ -327,7 +327,7 @@ func TestSplit(t *testing.T) {
 			}
 			d.Train = append(d.Train, tokenizer.EndOfText)
 		}
-		part, rest := d.Split(5)
+		part, rest := d.Part(5), d.Rest(5)
 		counts := map[int32]int{}
 		for _, id := range part {
 			counts[id]++

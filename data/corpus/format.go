@@ -112,13 +112,18 @@ func parse(data []byte) (*Dataset, error) {
 
 // tokens returns the ids in data and the bytes of text they stand for.
 func tokens(data []byte, tok *tokenizer.Tokenizer) (ids []int32, textBytes int, err error) {
+	lengths := make([]int, tok.VocabSize())
+	for id := range lengths {
+		lengths[id] = len(tok.Token(int32(id)))
+	}
 	ids = make([]int32, len(data)/2)
 	for i := range ids {
-		ids[i] = int32(binary.LittleEndian.Uint16(data[2*i:]))
-		if int(ids[i]) >= tok.VocabSize() {
-			return nil, 0, fmt.Errorf("token %d is %d, the vocabulary has %d", i, ids[i], tok.VocabSize())
+		id := int(binary.LittleEndian.Uint16(data[2*i:]))
+		if id >= len(lengths) {
+			return nil, 0, fmt.Errorf("token %d is %d, the vocabulary has %d", i, id, len(lengths))
 		}
-		textBytes += len(tok.Token(ids[i]))
+		ids[i] = int32(id)
+		textBytes += lengths[id]
 	}
 	return ids, textBytes, nil
 }

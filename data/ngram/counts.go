@@ -2,11 +2,13 @@ package ngram
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"iter"
 	"math"
 	"slices"
 	"sync"
+	"unsafe"
 )
 
 // A Model predicts a token from the Order-1 tokens before it, by interpolated absolute
@@ -249,12 +251,13 @@ func (m *Model) BitsPerByte(tokens []int32, textBytes int) float64 {
 }
 
 // MarshalBinary returns the Model as bytes, for another rank of the same program. Its
-// error is always nil.
+// error is always nil. Each table has the number of its elements before it, in 8 bytes, and begins at a multiple of 8.
 func (m *Model) MarshalBinary() ([]byte, error) {
 	var data []byte
 	put := func(n int, v any) {
 		data = binary.LittleEndian.AppendUint64(data, uint64(n))
 		data, _ = binary.Append(data, binary.LittleEndian, v)
+		data = append(data, make([]byte, -len(data)&7)...)
 	}
 	put(len(m.unigram), m.unigram)
 	put(len(m.orders), []byte{})
@@ -268,37 +271,64 @@ func (m *Model) MarshalBinary() ([]byte, error) {
 	return data, nil
 }
 
-// Parse returns the Model that MarshalBinary wrote.
-func Parse(data []byte) (m *Model, err error) {
-	m = new(Model)
-	read := func(width int, into func(n int) any) {
-		if err != nil || len(data) < 8 {
-			err = fmt.Errorf("ngram: Parse: the data ends too early")
-			return
-		}
-		n := binary.LittleEndian.Uint64(data)
-		if data = data[8:]; n > uint64(len(data)/max(width, 1)) && width > 0 || n > MaxOrder && width == 0 {
-			err = fmt.Errorf("ngram: Parse: %d elements in %d bytes", n, len(data))
-			return
-		}
-		v := into(int(n))
-		if width > 0 {
-			_, err = binary.Decode(data, binary.LittleEndian, v)
-			data = data[int(n)*width:]
-		}
+// Parse returns the Model that MarshalBinary wrote. The Model keeps data, which must not change.
+func Parse(data []byte) (*Model, error) {
+	t := tables{data: data}
+	m := &Model{unigram: table[float32](&t)}
+	n := t.count()
+	if n > MaxOrder {
+		return nil, fmt.Errorf("ngram: Parse: %d orders", n)
 	}
-	read(4, func(n int) any { m.unigram = make([]float32, n); return m.unigram })
-	read(0, func(n int) any { m.orders = make([]order, n); return nil })
+	m.orders = make([]order, n)
 	for k := range m.orders {
 		o := &m.orders[k]
-		read(8, func(n int) any { o.contexts = make([]uint64, n); return o.contexts })
-		read(4, func(n int) any { o.rest = make([]float32, n); return o.rest })
-		read(4, func(n int) any { o.start = make([]uint32, n); return o.start })
-		read(4, func(n int) any { o.tokens = make([]int32, n); return o.tokens })
-		read(4, func(n int) any { o.shares = make([]float32, n); return o.shares })
-		if err == nil && (len(o.rest) != len(o.contexts) || len(o.start) != len(o.contexts)+1 || len(o.shares) != len(o.tokens)) {
-			err = fmt.Errorf("ngram: Parse: the tables of order %d do not fit together", k+2)
+		*o = order{table[uint64](&t), table[float32](&t), table[uint32](&t), table[int32](&t), table[float32](&t)}
+		if t.err == nil && (len(o.rest) != len(o.contexts) || len(o.start) != len(o.contexts)+1 || len(o.shares) != len(o.tokens)) {
+			return nil, fmt.Errorf("ngram: Parse: the tables of order %d do not fit together", k+2)
 		}
 	}
-	return m, err
+	return m, t.err
 }
+
+// tables are what MarshalBinary wrote and Parse has not read.
+type tables struct {
+	data []byte
+	err  error
+}
+
+// count reads the number before a table; 0 after an error.
+func (t *tables) count() uint64 {
+	if t.err != nil || len(t.data) < 8 {
+		t.err = errors.New("ngram: Parse: the data ends too early")
+		return 0
+	}
+	n := binary.LittleEndian.Uint64(t.data)
+	t.data = t.data[8:]
+	return n
+}
+
+// table reads a table. It lies in the data, unless the processor would not find it there.
+func table[T uint64 | uint32 | int32 | float32](t *tables) (v []T) {
+	n := t.count()
+	width := uint64(unsafe.Sizeof(*new(T)))
+	if n > uint64(len(t.data))/width {
+		t.err = fmt.Errorf("ngram: Parse: %d elements in %d bytes", n, len(t.data))
+		return nil
+	}
+	size := int(n * width)
+	its := t.data[:size]
+	if padded := (size + 7) &^ 7; padded > len(t.data) {
+		t.err = errors.New("ngram: Parse: the data ends too early")
+	} else {
+		t.data = t.data[padded:]
+	}
+	if p := unsafe.Pointer(unsafe.SliceData(its)); littleEndian && uintptr(p)%unsafe.Alignof(*new(T)) == 0 {
+		return unsafe.Slice((*T)(p), n)
+	}
+	v = make([]T, n)
+	_, _ = binary.Decode(its, binary.LittleEndian, v) // its length is right
+	return v
+}
+
+// littleEndian says that this processor keeps numbers as MarshalBinary writes them.
+var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1

@@ -80,14 +80,13 @@ func run(ctx context.Context, world *comm.Comm) error {
 	}
 	learn := text.Train
 	if o.ngram > 1 {
-		var counted []int32
-		learn, counted = text.Split(5)
 		start := time.Now()
-		if err := model.startFrom(ctx, world, counted, o.ngram); err != nil {
+		learn = text.Part(5)
+		if err := model.startFrom(ctx, world, func() []int32 { return text.Rest(5) }, o.ngram); err != nil {
 			return err
 		}
 		say("counts: %d-grams of %s tokens, with which the network begins; it trains on the other %s (%s)", o.ngram,
-			progress.Count(float64(len(counted))), progress.Count(float64(len(learn))), progress.Duration(time.Since(start)))
+			progress.Count(float64(len(text.Train)-len(learn))), progress.Count(float64(len(learn))), progress.Duration(time.Since(start)))
 	}
 	say("model: %s parameters, %d layers of %d features, %d tokens in context, mesh %v",
 		progress.Count(float64(model.count())), o.layers, o.width, o.context, mesh)

@@ -105,10 +105,10 @@ func (m *model) prior(ids, logits *dtensor.Tensor, from int) *dtensor.Tensor {
 }
 
 // startFrom has the logits start from those of a count model of tokens, which rank 0 makes.
-func (m *model) startFrom(ctx context.Context, world *comm.Comm, tokens []int32, order int) error {
+func (m *model) startFrom(ctx context.Context, world *comm.Comm, tokens func() []int32, order int) error {
 	vocab := m.head.Dim(0)
 	packed, err := data.ShareKept(ctx, world, "counts", func() ([]byte, error) {
-		counts, err := ngram.New(tokens, vocab, order)
+		counts, err := ngram.New(tokens(), vocab, order)
 		if err != nil {
 			return nil, err
 		}

@@ -57,7 +57,7 @@ func losses(t *testing.T, dp, tp, stop int, args ...string) []float64 {
 			return err
 		}
 		if o.ngram > 1 {
-			if err := m.startFrom(ctx, world, text(vocab), o.ngram); err != nil {
+			if err := m.startFrom(ctx, world, func() []int32 { return text(vocab) }, o.ngram); err != nil {
 				return err
 			}
 		}

@@ -55,7 +55,8 @@ func Keep(m Memory, name string, b []byte) error {
 	return err
 }
 
-// Kept returns what Keep kept under a name; ok is false if there is nothing, or it is damaged.
+// Kept returns what Keep kept under a name; ok is false if there is nothing, or it is damaged. Of a
+// file it returns the memory itself, for reading.
 func Kept(m Memory, name string) (b []byte, ok bool, err error) {
 	head, at := make([]byte, 8*4+len(name)+4), placeAt(name)
 	if _, err := m.ReadAt(head, at); err != nil {
@@ -67,9 +68,11 @@ func Kept(m Memory, name string) (b []byte, ok bool, err error) {
 		binary.LittleEndian.Uint32(head[len(said):]) != crc32.Checksum(said, castagnoli()) || word(1) > SlotBytes-page {
 		return nil, false, nil
 	}
-	b = make([]byte, word(1))
-	if _, err := m.ReadAt(b, at+page); err != nil {
-		return nil, false, fmt.Errorf("snapshot: reading what is kept as %q: %w", name, err)
+	if b = mapped(m, at+page, int(word(1))); b == nil {
+		b = make([]byte, word(1))
+		if _, err := m.ReadAt(b, at+page); err != nil {
+			return nil, false, fmt.Errorf("snapshot: reading what is kept as %q: %w", name, err)
+		}
 	}
 	return b, uint64(crc32.Checksum(b, castagnoli())) == word(2), nil
 }
