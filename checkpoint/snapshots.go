@@ -38,6 +38,7 @@ type Snapshots struct {
 	saved   int    // how many this attempt has
 	taken   int64  // bytes that were reserved, of this rank
 	staging []byte // for what lies on a device
+	rooms   [2]kept.Room
 
 	room int64      // bytes that all snapshots on this host need; only on several hosts
 	away chan error // where the copy of the last one on another host ends; nil: there is none on its way
@@ -249,6 +250,7 @@ func (s *Snapshots) save(ctx context.Context, step int) error {
 		return err
 	}
 	w := kept.Begin(s.at.File, s.last.Sequence+1, s.at.Attempt, step, s.c.Rank(), s.c.Size())
+	w.Through(&s.rooms[(s.last.Sequence+1)%len(s.rooms)], int(s.plan.dataBytes()))
 	d := description{part: part{Digest: state.digest(), File: &fileEntry{Name: partName(s.c.Rank()), Bytes: int(s.plan.dataBytes())}}}
 	if s.plan.header != nil {
 		failed := dtensor.Try(ctx, s.plan.tensors[0].mesh(), func() { d.Chunks, err = s.copy(w) })
