@@ -115,9 +115,9 @@ func (j *job) allKnow() error {
 	return err
 }
 
-// finalizing is how long the library may take to end. It is less than the grace period
-// of a job that is stopped, so that a rank still ends by itself.
-const finalizing = 2 * time.Second
+// finalizing is how long the library may take to end. Over a link that loses packets Open MPI has taken
+// 4 s to free windows, and mpirun calls a job failed whose ranks leave without MPI_Finalize.
+const finalizing = 10 * time.Second
 
 // end ends the library, when all ranks are there. The library may never return: it may
 // wait for requests that ranks have given up, and MPICH 4.0 over UCX hangs now and then
