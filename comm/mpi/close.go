@@ -64,11 +64,16 @@ func (r *Rank) Close(cause error) error {
 				return j.lib.call(abortAll, j.lib.handles[commWorld], 1)
 			})
 		}
-		if round > 100 {
-			time.Sleep(napClosing)
-		} else {
-			yield()
-		}
+		napEnding(round)
+	}
+}
+
+// napEnding lets others run between two looks of a rank that ends: the first ones come at once.
+func napEnding(round int) {
+	if round > 100 {
+		time.Sleep(napClosing)
+	} else {
+		yield()
 	}
 }
 
@@ -101,23 +106,24 @@ func (j *job) allKnow() error {
 	j.mu.Lock()
 	err := j.lib.call(ibarrier, j.control, pointer(&j.leaving.handle))
 	j.mu.Unlock()
-	for since := time.Now(); err == nil && !j.leaving.done && time.Since(since) < j.linger; {
+	since := time.Now()
+	for round := 0; err == nil && !j.leaving.done && time.Since(since) < j.linger; round++ {
 		j.mu.Lock()
 		j.poll()
 		err = j.test(&j.leaving)
 		j.mu.Unlock()
-		if time.Since(since) > time.Millisecond {
-			time.Sleep(napClosing)
-		} else {
-			yield()
-		}
+		napEnding(round)
 	}
 	return err
 }
 
-// finalizing is how long the library may take to end. Over a link that loses packets Open MPI has taken
-// 4 s to free windows, and mpirun calls a job failed whose ranks leave without MPI_Finalize.
-const finalizing = 10 * time.Second
+// How long the library may take to end. Over a link that loses packets Open MPI has taken 4 s to free
+// windows, and mpirun calls a job failed whose ranks leave without MPI_Finalize. With calls given up
+// before it most likely never ends.
+const (
+	finalizing      = 10 * time.Second
+	finalizingStuck = 2 * time.Second
+)
 
 // end ends the library, when all ranks are there. The library may never return: it may
 // wait for requests that ranks have given up, and MPICH 4.0 over UCX hangs now and then
@@ -136,15 +142,19 @@ func (j *job) end(stuck bool) error {
 			return j.lib.call(finalize)
 		})
 	}()
+	limit := finalizing
+	if stuck {
+		limit = finalizingStuck
+	}
 	select {
 	case err := <-done:
 		return wrap(err)
-	case <-time.After(finalizing):
+	case <-time.After(limit):
 	}
 	if stuck {
-		return fmt.Errorf("mpi: Close: %s has not ended in %v, with calls given up before; exit without it", j.lib.version, finalizing)
+		return fmt.Errorf("mpi: Close: %s has not ended in %v, with calls given up before; exit without it", j.lib.version, limit)
 	}
-	return wrap(fmt.Errorf("%w: %s, after %v", ErrFinalize, j.lib.version, finalizing))
+	return wrap(fmt.Errorf("%w: %s, after %v", ErrFinalize, j.lib.version, limit))
 }
 
 func wrap(err error) error {
