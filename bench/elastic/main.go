@@ -16,7 +16,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -133,8 +132,8 @@ func (b *bench) metrics() string { return filepath.Join(b.dir, "steps.jsonl") }
 type job struct {
 	*bench
 	cmd    *exec.Cmd
-	ended  chan error
-	again  atomic.Int64 // attempts after the first
+	ended  chan struct{} // closed when it has ended
+	again  atomic.Int64  // attempts after the first
 	stderr strings.Builder
 }
 
@@ -143,7 +142,7 @@ func (b *bench) start(how string) (*job, error) {
 	if err := os.RemoveAll(b.metrics()); err != nil {
 		return nil, err
 	}
-	j := &job{bench: b, ended: make(chan error, 1)}
+	j := &job{bench: b, ended: make(chan struct{})}
 	j.cmd = exec.Command(b.gorun, "-np", "4", "--elastic", how, b.program(), "-steps", "1000000", "-snapshot", "5", "-sample", "0",
 		"-plot", "", "-metrics", b.metrics())
 	text, err := j.cmd.StderrPipe()
@@ -159,30 +158,32 @@ func (b *bench) start(how string) (*job, error) {
 				j.again.Add(1)
 			}
 		}
-		j.ended <- j.cmd.Wait()
+		_ = j.cmd.Wait() // who awaits something says that it has ended
+		close(j.ended)
 	}()
-	return j, j.work()
+	if err := j.work(); err != nil {
+		j.stop()
+		return nil, err
+	}
+	return j, nil
 }
 
-// stop ends the job.
-func (j *job) stop() error {
-	if err := j.cmd.Process.Kill(); err != nil {
-		return err
-	}
+// stop ends the job, unless it has ended.
+func (j *job) stop() {
+	_ = j.cmd.Process.Kill() // fails if it has ended
 	<-j.ended
-	return nil
 }
 
 // await waits until there is what it looks for.
 func (j *job) await(what string, look func() bool) error {
 	for began := time.Now(); !look(); time.Sleep(500 * time.Microsecond) {
 		select {
-		case err := <-j.ended:
-			return fmt.Errorf("the job has ended: %w\n%s", err, &j.stderr)
+		case <-j.ended:
+			return fmt.Errorf("the job has ended: %v\n%s", j.cmd.ProcessState, &j.stderr)
 		default:
 		}
 		if time.Since(began) > time.Minute {
-			return errors.Join(fmt.Errorf("no %s in a minute", what), j.stop())
+			return fmt.Errorf("no %s in a minute", what)
 		}
 	}
 	return nil
@@ -249,13 +250,11 @@ func (b *bench) kills(how string) (times []time.Duration, err error) {
 			}
 			return syscall.Kill(pids[i%4], syscall.SIGKILL)
 		})
+		j.stop()
 		if err != nil {
 			return nil, err
 		}
 		times = append(times, t)
-		if err := j.stop(); err != nil {
-			return nil, err
-		}
 	}
 	return times, nil
 }
@@ -267,6 +266,7 @@ func (b *bench) scales() (map[int][]time.Duration, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer j.stop()
 	for range b.rounds {
 		for _, np := range []int{3, 4} {
 			t, err := j.goesOn(func() error {
@@ -285,7 +285,7 @@ func (b *bench) scales() (map[int][]time.Duration, error) {
 			times[np] = append(times[np], t)
 		}
 	}
-	return times, j.stop()
+	return times, nil
 }
 
 // snapshot is the program of the ranks whose snapshots are measured; rank 0 prints the times.
