@@ -54,7 +54,7 @@ func (c *Collection) newRequest(op string, j *Jagged, at []int, counted bool) *b
 		if len(parts) == 0 {
 			parts = append(parts, tensor.New(c.mesh.Device(), tensor.Int64, 0))
 		}
-		v.distinct = append(v.distinct, table.stored.distinct(join(parts), 0, w.Dim(0), op == prefetchOp))
+		v.distinct = append(v.distinct, table.stored.distinct(join(parts), 0, w.Dim(0), op))
 		v.first = append(v.first, first)
 	}
 	v.agree(bad, counted)

@@ -138,7 +138,7 @@ func (l *lookup) agree(ids *dtensor.Tensor) {
 		if len(l.masked) > 0 {
 			owned = l.x.ownedIDs(owned)
 		}
-		l.x.distinct = []tensor.Uniq{l.own.stored.distinct(owned, 0, l.own.weight.Dim(0), l.op == prefetchOp)}
+		l.x.distinct = []tensor.Uniq{l.own.stored.distinct(owned, 0, l.own.weight.Dim(0), l.op)}
 		numbers = l.x.appendCounts(numbers)
 	case len(l.replicated) > 0 && (l.tracked || l.s.renorm):
 		n := 0
@@ -239,7 +239,7 @@ func (l *lookup) newMask() *dtensor.MaskBuffer {
 // distinct returns the distinct of the local ids whose rows this rank holds.
 func (l *lookup) distinct() *tensor.Uniq {
 	if l.uniq == nil {
-		u := l.own.stored.distinct(l.ids, l.base, l.own.rows(), l.op == prefetchOp)
+		u := l.own.stored.distinct(l.ids, l.base, l.own.rows(), l.op)
 		l.uniq = &u
 	}
 	return l.uniq

@@ -33,13 +33,13 @@ func (s *stored) turn() {
 	a.ids, a.rows, a.slots = a.ids[:0], a.rows[:0], a.slots[:0]
 }
 
-// distinct is tensor.Unique of ids that are looked up in the table. With note they are those of a Prefetch, which the
-// lookup finds here. s may be nil.
-func (s *stored) distinct(ids *tensor.Tensor, lo, n int, note bool) tensor.Uniq {
+// distinct is tensor.Unique of ids that op looks up in the table. What a Prefetch gets, the lookup of the same ids finds
+// here. s may be nil.
+func (s *stored) distinct(ids *tensor.Tensor, lo, n int, op string) tensor.Uniq {
 	if s == nil {
 		return tensor.Unique(ids, lo, n)
 	}
-	its := bytesOf(ids)
+	note, its := op == prefetchOp, bytesOf(ids)
 	for i := range s.ahead {
 		if a := &s.ahead[i]; !note && a.dtype == ids.DType() && a.lo == lo && a.n == n && len(its) > 0 && bytes.Equal(a.ids, its) {
 			return a.distinct(ids.Device())

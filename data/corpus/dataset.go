@@ -57,17 +57,16 @@ func (d *Dataset) HeldOutText() []byte {
 // Part returns every nth document of Train, with tokenizer.EndOfText before, between and after them. If
 // there are fewer than 4·n documents, it is the last nth of the tokens instead.
 func (d *Dataset) Part(n int) []int32 {
-	return d.pick(n, func(i int) bool { return i%n == n-1 }, func(at int) []int32 { return d.Train[at:] })
+	return d.pick(n, true)
 }
 
 // Rest returns what Part leaves, in the same form.
 func (d *Dataset) Rest(n int) []int32 {
-	return d.pick(n, func(i int) bool { return i%n != n-1 }, func(at int) []int32 { return d.Train[:at] })
+	return d.pick(n, false)
 }
 
-// pick returns the documents of Train that wants chooses by number; of fewer than 4·n it returns few of
-// the token at which the last nth begins.
-func (d *Dataset) pick(n int, wants func(i int) bool, few func(at int) []int32) []int32 {
+// pick returns Part, or Rest.
+func (d *Dataset) pick(n int, part bool) []int32 {
 	var ends []int // of documents, their last token
 	for i, id := range d.Train {
 		if id == tokenizer.EndOfText {
@@ -75,8 +74,13 @@ func (d *Dataset) pick(n int, wants func(i int) bool, few func(at int) []int32) 
 		}
 	}
 	if len(ends)-1 < 4*n {
-		return few(len(d.Train) - len(d.Train)/n)
+		at := len(d.Train) - len(d.Train)/n
+		if part {
+			return d.Train[at:]
+		}
+		return d.Train[:at]
 	}
+	wants := func(i int) bool { return (i%n == n-1) == part }
 	size := 1
 	for i, end := range ends[1:] {
 		if wants(i) {

@@ -81,8 +81,8 @@ func run(ctx context.Context, world *comm.Comm) error {
 	learn := text.Train
 	if o.ngram > 1 {
 		start := time.Now()
-		learn = text.Part(5)
-		if err := model.startFrom(ctx, world, func() []int32 { return text.Rest(5) }, o.ngram); err != nil {
+		learn = text.Part(learnEvery)
+		if err := model.startFrom(ctx, world, func() []int32 { return text.Rest(learnEvery) }, o.ngram); err != nil {
 			return err
 		}
 		say("counts: %d-grams of %s tokens, with which the network begins; it trains on the other %s (%s)", o.ngram,
@@ -101,6 +101,9 @@ func run(ctx context.Context, world *comm.Comm) error {
 	}
 	return report(ctx, world, t, say)
 }
+
+// learnEvery says which documents the network trains on, every one of so many, where n-grams are counted in the others.
+const learnEvery = 5
 
 // manyTokens is how many tokens a text has that is worth to count n-grams in.
 const manyTokens = 1_000_000

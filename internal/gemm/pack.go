@@ -27,7 +27,7 @@ func pack[T Float](kn *kernel, dst []T, x matrix[T], k, n, width int) {
 		}
 		return
 	}
-	rows := max(16, 4096/n)
+	rows := max(16, 4096/n) // a few: of short rows more, so that a call copies much
 	for p := 0; p < k; p += rows {
 		few := min(rows, k-p)
 		for j := 0; j < n; j += width {

@@ -82,24 +82,14 @@ func copyRows(c *build.Context, name string) {
 	c.VMOVDQU8_Z(operand.Mem{Base: src, Index: at, Scale: 1}, reg.K1, reg.Z0)
 	c.VMOVDQU8(reg.Z0, reg.K1, operand.Mem{Base: dst, Index: at, Scale: 1})
 	c.Label("next")
-	c.ADDQ(srcStep, src)
-	c.ADDQ(dstStep, dst)
-	c.DECQ(rows)
-	c.JNE(operand.LabelRef("row"))
-	c.VZEROUPPER()
-	c.RET()
+	nextRow(c, dst, dstStep, src, srcStep, rows, "row")
 
 	c.Label("short")
 	c.PREFETCHT0(operand.Mem{Base: src, Index: srcAhead, Scale: 1})
 	c.PREFETCHT0(operand.Mem{Base: dst, Index: dstAhead, Scale: 1})
 	c.VMOVDQU8_Z(operand.Mem{Base: src}, reg.K1, reg.Z0)
 	c.VMOVDQU8(reg.Z0, reg.K1, operand.Mem{Base: dst})
-	c.ADDQ(srcStep, src)
-	c.ADDQ(dstStep, dst)
-	c.DECQ(rows)
-	c.JNE(operand.LabelRef("short"))
-	c.VZEROUPPER()
-	c.RET()
+	nextRow(c, dst, dstStep, src, srcStep, rows, "short")
 }
 
 // byteMask sets the lowest n < 64 bits of a mask.
@@ -421,6 +411,16 @@ func zipRows(c *build.Context, name string) {
 	next("narrow")
 }
 
+// nextRow goes on at a label with the next row, and returns after the last one.
+func nextRow(c *build.Context, dst, dstStep, src, srcStep, rows reg.GPPhysical, label string) {
+	c.ADDQ(srcStep, src)
+	c.ADDQ(dstStep, dst)
+	c.DECQ(rows)
+	c.JNE(operand.LabelRef(label))
+	c.VZEROUPPER()
+	c.RET()
+}
+
 // fromRowsBF16 widens rows of bfloat16 of any length, their last vector under a mask. It prefetches the source as
 // copyRows does.
 func fromRowsBF16(c *build.Context, name string) {
@@ -469,10 +469,5 @@ func fromRowsBF16(c *build.Context, name string) {
 	c.JLE(operand.LabelRef("next"))
 	vector(lanes, reg.K2)
 	c.Label("next")
-	c.ADDQ(srcStep, src)
-	c.ADDQ(dstStep, dst)
-	c.DECQ(rows)
-	c.JNE(operand.LabelRef("row"))
-	c.VZEROUPPER()
-	c.RET()
+	nextRow(c, dst, dstStep, src, srcStep, rows, "row")
 }
