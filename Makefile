@@ -104,6 +104,8 @@ test-full: ## a million plans for each of three seeds; every operator on every l
 # The processor and the systems that are not this one's, without cgo. No file is chosen by whether there is cgo, which
 # a test in internal/deps holds, so what go vet says of linux/amd64 holds without it.
 SYSTEMS := linux/arm64,nolibs darwin/amd64 windows/amd64
+# The checkers keep little and allocate much: they collect garbage less often, which saves a fifth of their time.
+verify: export GOGC := 400
 verify: ## gofmt, vet, staticcheck, generated files
 	@out=$$(gofmt -l .); [ -z "$$out" ] || { echo "not gofmt-ed: $$out" >&2; exit 1; }
 	$(GO) vet ./...
