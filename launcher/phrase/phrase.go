@@ -3,6 +3,7 @@ package phrase
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"unicode"
@@ -82,12 +83,14 @@ func OneLine(text string) string {
 	return strings.ReplaceAll(strings.TrimSpace(text), "\n", "; ")
 }
 
-// Seconds returns a time with three digits and a unit: "12.5 ms".
+// Seconds returns a time with three digits and a unit: "12.5 ms". What is less than half a nanosecond is 0.
 func Seconds(s float64) string {
 	switch {
-	case s < 1e-3:
+	case math.Abs(s) < 0.5e-9:
+		return "0 s"
+	case s < 0.9995e-3:
 		return fmt.Sprintf("%.3g µs", 1e6*s)
-	case s < 1:
+	case s < 0.9995:
 		return fmt.Sprintf("%.3g ms", 1e3*s)
 	case s < 100:
 		return fmt.Sprintf("%.3g s", s)
