@@ -8,7 +8,6 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/internal/fault"
-	"github.com/gorun-spmd/gorun/tensor"
 )
 
 // A ConvConfig describes a Conv1d or Conv2d. In, Out and Kernel are needed.
@@ -70,13 +69,14 @@ func (v *Conv) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 			dims, x.Layout(), c.In, dims))
 	}
 	batch, positions, window := x.Dim(0), 1, 1
+	windows := sliding{c.Kernel, c.Stride, c.Padding, c.Dilation}
 	var sizes []int
 	for d := range dims {
-		size := (x.Dim(2+2*d)+2*c.Padding-c.Dilation*(c.Kernel-1)-1)/c.Stride + 1
+		var size int
+		x, size = windows.cut(x, 2+2*d, 0)
 		if size < 1 {
 			fault.Throw(fmt.Errorf("nn: Conv%dd.Forward: %v is smaller than the kernel", dims, x.Layout()))
 		}
-		x = v.windows(x, 2+2*d, size)
 		sizes, positions, window = append(sizes, size), positions*size, window*c.Kernel
 	}
 	if dims == 2 { // [B, In, K, H', K, W'] → [B, In, K, K, H', W']
@@ -93,28 +93,6 @@ func (v *Conv) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 		y = y.Add(bias)
 	}
 	return y
-}
-
-// windows turns dimension dim of x into two: the element of the kernel and the position of
-// the result.
-func (v *Conv) windows(x *dtensor.Tensor, dim, size int) *dtensor.Tensor {
-	c, mesh := v.config, x.Mesh()
-	if c.Padding > 0 {
-		shape := append([]int{}, x.Shape()...)
-		shape[dim] = c.Padding
-		zeros := dtensor.Zeros(mesh, x.DType(), shape, mesh.Every(layout.Replicate())...)
-		x = dtensor.Cat(dim, zeros, x, zeros)
-	}
-	index := make([]int64, 0, c.Kernel*size)
-	for k := range c.Kernel {
-		for i := range size {
-			index = append(index, int64(i*c.Stride+k*c.Dilation))
-		}
-	}
-	at := dtensor.Distribute(mesh, tensor.FromSlice(mesh.Device(), index, len(index)), mesh.Every(layout.Replicate())...)
-	shape := append([]int{}, x.Shape()[:dim]...)
-	shape = append(append(shape, c.Kernel, size), x.Shape()[dim+1:]...)
-	return x.IndexSelect(dim, at).Reshape(shape...)
 }
 
 // Params lists weight and bias.

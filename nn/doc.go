@@ -10,13 +10,14 @@
 //	h = block.Forward(h) // [B, T, C] S(0),R  →  [B, T, C] S(0),R
 //
 // A Block is a layer of GPT-2, of Llama, or between them; see BlockConfig. Attention takes
-// a mask, the features of another sequence, or a KVCache through ForwardWith. Conv1d,
-// Conv2d and BatchNorm are those of PyTorch, and embedding.Table is a Layer too.
+// a mask, the features of another sequence, or a KVCache through ForwardWith. Layers of
+// signals and images are those of PyTorch, and embedding.Table is a Layer too.
 //
 //	Linear, RMSNorm, LayerNorm, MLP, Attention, Block    a transformer
 //	Rope, KVCache, Dropout                               parts of attention and blocks
 //	MoE                                                  a mixture of experts, instead of an MLP
-//	NewConv1d, NewConv2d, BatchNorm                      signals and images
+//	NewConv1d, NewConv2d, BatchNorm, GroupNorm           signals and images
+//	NewMaxPool1d, NewMaxPool2d, NewAvgPool1d, …          their pools
 //	NewLinears, DotInteraction                           recommendation models: DLRM
 //
 // With LlamaNames or GPT2Names parameters have the names of Hugging Face's models, so

@@ -182,6 +182,13 @@ func TestLayerRefusals(t *testing.T) {
 			{"smaller than the kernel", func() { nn.NewConv1d(init, nn.ConvConfig{In: 3, Out: 4, Kernel: 5}).Forward(x) }},
 			{"it wants [batch, 2 channels]", func() { nn.NewConv1d(init, nn.ConvConfig{In: 2, Out: 4, Kernel: 1}).Forward(x) }},
 			{"it wants [batch, 2 channels]", func() { nn.NewBatchNorm(init, 2).Forward(x) }},
+			{"it wants [batch, 2 channels]", func() { nn.NewGroupNorm(init, 1, 2).Forward(x) }},
+			{"cannot be divided into 3 groups", func() { nn.NewGroupNorm(init, 3, 4) }},
+			{"smaller than the window", func() { nn.NewMaxPool1d(nn.PoolConfig{Kernel: 5}).Forward(x) }},
+			{"2 dimensions of positions", func() { nn.NewAvgPool2d(nn.PoolConfig{Kernel: 1}).Forward(x) }},
+			{"half of Kernel", func() { nn.NewMaxPool2d(nn.PoolConfig{Kernel: 2, Padding: 2}) }},
+			{"have to be positive", func() { nn.NewMaxPool1d(nn.PoolConfig{}) }},
+			{"a mean has no Dilation", func() { nn.NewAvgPool1d(nn.PoolConfig{Kernel: 2, Dilation: 2}) }},
 		} {
 			if err := dtensor.Try(ctx, mesh, c.f); err == nil || !strings.Contains(err.Error(), c.says) || !strings.HasPrefix(err.Error(), "nn: ") {
 				return fmt.Errorf("got %v, want %q", err, c.says)

@@ -1,8 +1,11 @@
 package nn
 
 import (
+	"fmt"
+
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
+	"github.com/gorun-spmd/gorun/internal/fault"
 )
 
 // An RMSNorm scales the last dimension by its root mean square.
@@ -49,3 +52,42 @@ func (n *LayerNorm) Params() Params {
 		_ = yield("weight", n.Weight) && yield("bias", n.Bias)
 	}
 }
+
+// A GroupNorm normalises each of Groups equal groups of channels, with all their positions, to mean 0 and variance 1, as
+// torch.nn.GroupNorm does: Wu and He, 2018. One channel a group is torch.nn.InstanceNorm.
+type GroupNorm struct {
+	Weight, Bias *dtensor.Tensor // [C]
+	Groups       int
+	Eps          float64
+}
+
+// NewGroupNorm makes a GroupNorm of ones and zeros with Eps 1e-5. groups divides channels.
+func NewGroupNorm(init *Init, groups, channels int) *GroupNorm {
+	if min(groups, channels) < 1 || channels%groups != 0 {
+		fault.Throw(fmt.Errorf("nn: NewGroupNorm: %d channels cannot be divided into %d groups; give a divisor", channels, groups))
+	}
+	r := layout.Replicate()
+	return &GroupNorm{Weight: init.Fill(1, []int{channels}, "", r), Bias: init.Fill(0, []int{channels}, "", r), Groups: groups, Eps: 1e-5}
+}
+
+// Forward normalises x, in x's type.
+//
+//	x [B, C] or [B, C, …]   →   the same
+func (n *GroupNorm) Forward(x *dtensor.Tensor) *dtensor.Tensor {
+	channels := n.Weight.Dim(0)
+	if x.NDim() < 2 || x.Dim(1) != channels {
+		fault.Throw(fmt.Errorf("nn: GroupNorm.Forward: %v: it wants [batch, %d channels] and any positions", x.Layout(), channels))
+	}
+	elements := channels / n.Groups // of a group
+	perChannel := []int{channels}
+	for _, size := range x.Shape()[2:] {
+		elements, perChannel = elements*size, append(perChannel, 1)
+	}
+	mesh := x.Mesh()
+	ones := dtensor.Full(mesh, x.DType(), 1, []int{elements}, mesh.Every(layout.Replicate())...)
+	y := x.Reshape(x.Dim(0), n.Groups, elements).LayerNorm(ones, nil, n.Eps).Reshape(x.Shape()...)
+	return y.Mul(like(n.Weight, x).Reshape(perChannel...)).Add(like(n.Bias, x).Reshape(perChannel...))
+}
+
+// Params lists weight and bias.
+func (n *GroupNorm) Params() Params { return (&LayerNorm{Weight: n.Weight, Bias: n.Bias}).Params() }

@@ -156,6 +156,56 @@ func TestConvAgainstPyTorch(t *testing.T) {
 	})
 }
 
+func TestPoolAgainstPyTorch(t *testing.T) {
+	all := references(t)
+	onMeshes(t, func(ctx context.Context, mesh *dtensor.Mesh) error {
+		for name, c := range inOrder(map[string]struct {
+			x    []int
+			pool *nn.Pool
+		}{
+			"maxpool1d":         {[]int{2, 3, 7}, nn.NewMaxPool1d(nn.PoolConfig{Kernel: 2})},
+			"maxpool1d dilated": {[]int{2, 2, 9}, nn.NewMaxPool1d(nn.PoolConfig{Kernel: 3, Stride: 2, Padding: 1, Dilation: 2})},
+			"maxpool2d":         {[]int{4, 2, 6, 5}, nn.NewMaxPool2d(nn.PoolConfig{Kernel: 2})},
+			"maxpool2d ties":    {[]int{2, 2, 6, 7}, nn.NewMaxPool2d(nn.PoolConfig{Kernel: 3, Stride: 2, Padding: 1})},
+			"avgpool1d":         {[]int{2, 3, 7}, nn.NewAvgPool1d(nn.PoolConfig{Kernel: 3, Stride: 1, Padding: 1})},
+			"avgpool2d":         {[]int{4, 2, 6, 5}, nn.NewAvgPool2d(nn.PoolConfig{Kernel: 3, Stride: 2, Padding: 1})},
+		}) {
+			for _, channels := range []layout.Placement{layout.Replicate(), layout.Shard(1)} {
+				x := wave(mesh, 1, c.x, layout.Shard(0), channels)
+				if strings.Contains(name, "ties") {
+					x = quarters(x)
+				}
+				if err := compare(ctx, all[name], func() *dtensor.Tensor { return c.pool.Forward(x) }, x); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// quarters rounds x to multiples of 1/4, so that many elements are equal.
+func quarters(x *dtensor.Tensor) *dtensor.Tensor { return x.Scale(4).Round().Scale(0.25) }
+
+func TestGroupNormAgainstPyTorch(t *testing.T) {
+	all := references(t)
+	onMeshes(t, func(ctx context.Context, mesh *dtensor.Mesh) error {
+		for name, c := range inOrder(map[string]struct {
+			x      []int
+			groups int
+		}{"groupnorm": {[]int{4, 6}, 3}, "groupnorm2d": {[]int{2, 4, 3, 2}, 2}, "groupnorm one": {[]int{3, 3, 5}, 3}}) {
+			for _, channels := range []layout.Placement{layout.Replicate(), layout.Shard(1)} {
+				n := nn.NewGroupNorm(nn.NewInit(mesh, 1), c.groups, c.x[1])
+				x, w, b := wave(mesh, 1, c.x, layout.Shard(0), channels), again(&n.Weight, 2), again(&n.Bias, 3)
+				if err := compare(ctx, all[name], func() *dtensor.Tensor { return n.Forward(x) }, x, w, b); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
 func TestBatchNormAgainstPyTorch(t *testing.T) {
 	all := references(t)
 	onMeshes(t, func(ctx context.Context, mesh *dtensor.Mesh) error {

@@ -54,6 +54,23 @@ for name, shape in ("batchnorm1d", (6, 3)), ("batchnorm2d", (4, 3, 2, 2)):
     case(name + " eval", bn(x), x)
 
 
+def pool(name, f, shape, **options):
+    x = wave(1, *shape).detach().mul(4).round().div(4).requires_grad_() if "ties" in name else wave(1, *shape)
+    case(name, f(x, **options), x)
+
+
+pool("maxpool1d", F.max_pool1d, (2, 3, 7), kernel_size=2)
+pool("maxpool1d dilated", F.max_pool1d, (2, 2, 9), kernel_size=3, stride=2, padding=1, dilation=2)
+pool("maxpool2d", F.max_pool2d, (4, 2, 6, 5), kernel_size=2)
+pool("maxpool2d ties", F.max_pool2d, (2, 2, 6, 7), kernel_size=3, stride=2, padding=1)
+pool("avgpool1d", F.avg_pool1d, (2, 3, 7), kernel_size=3, stride=1, padding=1)
+pool("avgpool2d", F.avg_pool2d, (4, 2, 6, 5), kernel_size=3, stride=2, padding=1)
+
+for name, shape, groups in ("groupnorm", (4, 6), 3), ("groupnorm2d", (2, 4, 3, 2), 2), ("groupnorm one", (3, 3, 5), 3):
+    x, w, b = wave(1, *shape), wave(2, shape[1]), wave(3, shape[1])
+    case(name, F.group_norm(x, groups, w, b), x, w, b)
+
+
 def attention(name, b, t, s, heads, groups, d, cross, mask, causal):
     c = heads * d
     x, memory = wave(1, b, t, c), wave(2, b, s, c)
