@@ -291,7 +291,8 @@ func (x *Tensor) Cast(dt tensor.DType) *Tensor {
 }
 
 // Compare returns a Bool tensor of op over the elements of a and b, whose
-// shapes broadcast.
+// shapes broadcast. op is a constant of package tensor/kernel, OpEq, OpNe, OpLt,
+// OpLe, OpGt or OpGe: a.Compare(kernel.OpLt, b) is a < b.
 func (a *Tensor) Compare(op kernel.CompareOp, b *Tensor) *Tensor {
 	defer a.spec.mesh.Span(op.String()).End()
 	m := sameMesh(op.String(), a, b)
@@ -306,7 +307,8 @@ func (a *Tensor) Compare(op kernel.CompareOp, b *Tensor) *Tensor {
 	return wrap(r.out[0], tensor.Compare(op, x.local, y.local))
 }
 
-// CompareScalar returns a Bool tensor of op(x, v).
+// CompareScalar returns a Bool tensor of op over the elements of x and v:
+// x.CompareScalar(kernel.OpGe, 0.5) is x >= 0.5.
 func (x *Tensor) CompareScalar(op kernel.CompareOp, v float64) *Tensor {
 	wantComparison("CompareScalar", op, x)
 	return single(op.String(), layout.Opaque, x, tensor.Bool, func(x *tensor.Tensor) *tensor.Tensor { return tensor.CompareScalar(op, x, v) })
