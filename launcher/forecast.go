@@ -106,6 +106,8 @@ func parseForecast(args []string, env func(string) (string, bool), warn io.Write
 		return nil, true, nil
 	case err != nil:
 		return nil, false, fmt.Errorf("plan: %w; gorun plan -h says how", err)
+	case c.request.Size == 0:
+		return nil, false, fmt.Errorf("plan: give the number of ranks: -np 1 to -np %d", job.MaxSize)
 	case c.request.Size < 1 || c.request.Size > job.MaxSize:
 		return nil, false, fmt.Errorf("plan: -np %d: give 1 to %d ranks", c.request.Size, job.MaxSize)
 	case c.request.Steps < 1:

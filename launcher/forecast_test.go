@@ -25,7 +25,7 @@ func TestForecastCommandLine(t *testing.T) {
 		t.Errorf("%+v, %+v", c, a)
 	}
 	for want, line := range map[string]string{
-		"-np 0: give 1 to":                     "true",
+		"give the number of ranks: -np 1":      "true",
 		"give a number and a unit, as 64GiB":   "-np 2 --memory lots true",
 		"the unit GiiB":                        "-np 2 --memory 3GiiB true",
 		"--ranks 2: the ranks are 0 to 1":      "-np 2 --ranks 2 true",

@@ -87,7 +87,7 @@ func OneLine(text string) string {
 func Seconds(s float64) string {
 	switch {
 	case math.Abs(s) < 0.5e-9:
-		return "0 s"
+		return "0 µs"
 	case s < 0.9995e-3:
 		return fmt.Sprintf("%.3g µs", 1e6*s)
 	case s < 0.9995:

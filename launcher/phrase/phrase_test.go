@@ -18,7 +18,7 @@ func TestQuote(t *testing.T) {
 
 func TestSeconds(t *testing.T) {
 	for s, want := range map[float64]string{
-		0: "0 s", 8.67e-19: "0 s", -3e-18: "0 s", 1e-9: "0.001 µs", 12.34e-6: "12.3 µs", 0.9996e-3: "1 ms", 12.5e-3: "12.5 ms",
+		0: "0 µs", 8.67e-19: "0 µs", -3e-18: "0 µs", 1e-9: "0.001 µs", 12.34e-6: "12.3 µs", 0.9996e-3: "1 ms", 12.5e-3: "12.5 ms",
 		0.9996: "1 s", 12.34: "12.3 s", 123.4: "123 s",
 	} {
 		if got := Seconds(s); got != want {
