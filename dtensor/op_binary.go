@@ -39,6 +39,7 @@ import (
 //	Div      da = dy/b        db = -dy·a/b²
 //	Maximum, Minimum          dy goes to the argument that was taken, half to each if equal, all to both if one is NaN
 //	Pow      da = dy·b·aᵇ⁻¹   db = dy·aᵇ·ln a, 0 where a is 0 and b not negative
+//	Remainder   da = dy       db = -dy·⌊a/b⌋
 
 // Add returns a + b.
 func (a *Tensor) Add(b *Tensor) *Tensor { return binary(kernel.OpAdd, a, b) }
@@ -61,6 +62,10 @@ func (a *Tensor) Minimum(b *Tensor) *Tensor { return binary(kernel.OpMinimum, a,
 
 // Pow returns aᵇ, element by element.
 func (a *Tensor) Pow(b *Tensor) *Tensor { return binary(kernel.OpPow, a, b) }
+
+// Remainder returns what is left of a when b is taken away ⌊a/b⌋ times; it has the sign of b, as % in Python, and is exact but for
+// one rounding where the signs differ. Of integers, where b is 0 it is a.
+func (a *Tensor) Remainder(b *Tensor) *Tensor { return binary(kernel.OpRemainder, a, b) }
 
 // integerLaw is the law of an operator on integers: their sums wrap, so that a sum with a
 // larger number, or what is the larger one negated, need not be the larger one; and
@@ -164,6 +169,13 @@ func binaryGradOf(op kernel.BinaryOp) func(g binaryGrad) (ga, gb *Tensor) {
 		kernel.OpMaximum: func(g binaryGrad) (ga, gb *Tensor) { return g.largest(kernel.OpLt) },
 		kernel.OpMinimum: func(g binaryGrad) (ga, gb *Tensor) { return g.largest(kernel.OpGt) },
 		kernel.OpPow:     binaryGrad.power,
+		kernel.OpRemainder: func(g binaryGrad) (ga, gb *Tensor) {
+			if g.wantB {
+				w := g.widen()
+				gb = w.gy.Mul(w.a.Sub(w.y).Div(w.b).Round()).Neg()
+			}
+			return g.gy, gb
+		},
 	}[op]
 }
 

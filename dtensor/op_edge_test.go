@@ -127,6 +127,7 @@ func TestGradientsAtEdges(t *testing.T) {
 		{"Pow of 0 by 2", 0, 2, 0, 0, T.Pow},
 		{"Pow of 0 by 0", 0, 0, 0, 0, T.Pow},
 		{"Pow of 0 by -1", 0, -1, -inf, -inf, T.Pow},
+		{"Remainder with the sign of the divisor", 7, -2, 1, 4, T.Remainder},
 		{"PowScalar of 0 by 0", 0, 0, 0, 0, func(x, _ T) T { return x.PowScalar(0) }},
 	} {
 		onMesh(t, []int{1}, func(ctx context.Context, m *dtensor.Mesh) error {

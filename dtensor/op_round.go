@@ -59,20 +59,3 @@ func (x *Tensor) round(op string, f func(near, x *tensor.Tensor) *tensor.Tensor)
 	}
 	return out
 }
-
-// Remainder returns what is left of a when b is taken away ⌊a/b⌋ times; it has the sign of b, as % in Python. The shapes
-// broadcast. The gradients are da = dy and db = -dy·⌊a/b⌋. It is computed in float64: of float32 numbers the result is exact where
-// a/b is below 2²⁸, and of float64 ones it is off by b where a/b rounds to a whole number. Of integers, where b is 0 it is a.
-func (a *Tensor) Remainder(b *Tensor) *Tensor {
-	sameMesh("Remainder", a, b)
-	sameType("Remainder", a, b)
-	dt := a.DType()
-	if dt.Float() {
-		a, b = a.Cast(tensor.Float64), b.Cast(tensor.Float64)
-		return a.Sub(b.Mul(a.Div(b).Floor())).Cast(dt)
-	}
-	rest := a.Sub(b.Mul(a.Div(b))) // with the sign of a
-	zero := filled(a.spec.mesh.shapeSpec("Remainder", nil), dt, 0)
-	other := rest.Compare(kernel.OpLt, zero).LogicalXor(b.Compare(kernel.OpLt, zero)).LogicalAnd(rest).LogicalAnd(b)
-	return other.Where(rest.Add(b), rest)
-}

@@ -40,7 +40,7 @@ func TestRounding(t *testing.T) {
 // Remainder has the values of torch.remainder.
 func TestRemainder(t *testing.T) {
 	onMesh(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
-		a, b := []float64{7, -7, 7, -7, 6, -6, 5.5, -5.5, 1, 0}, []float64{3, 3, -3, -3, 3, -3, 2, 2, 0.1, 5}
+		a, b := []float64{7, -7, 7, -7, 6, -6, 5.5, -5.5, 1, 0, 9.6, 1e22, 5, -5}, []float64{3, 3, -3, -3, 3, -3, 2, 2, 0.1, 5, 0.8, 7, inf, inf}
 		of := func(v []float64, dt tensor.DType) T {
 			return dtensor.Distribute(m, tensor.FromSlice(m.Device(), v, len(v)), layout.Shard(0)).Cast(dt)
 		}
@@ -50,7 +50,7 @@ func TestRemainder(t *testing.T) {
 			want []float64
 		}{
 			{tensor.Int64, 6, []float64{1, 2, -2, -1, 0, 0}}, {tensor.Int8, 6, []float64{1, 2, -2, -1, 0, 0}},
-			{tensor.Float64, 8, []float64{1, 2, -2, -1, 0, 0, 1.5, 0.5}},
+			{tensor.Float64, 14, []float64{1, 2, -2, -1, 0, 0, 1.5, 0.5, math.Mod(1, 0.1), 0, math.Mod(9.6, 0.8), math.Mod(1e22, 7), 5, inf}},
 			// The last but one is fmod(float32(1), float32(0.1)).
 			{tensor.Float32, 10, []float64{1, 2, -2, -1, 0, 0, 1.5, 0.5, float64(float32(0.09999998658895493)), 0}},
 		} {

@@ -249,6 +249,11 @@ func binaryWant(op kernel.BinaryOp, a, b float64, integer bool) float64 {
 		return math.Max(a, b)
 	case kernel.OpMinimum:
 		return math.Min(a, b)
+	case kernel.OpRemainder:
+		if b == 0 && integer {
+			return a
+		}
+		return a - b*math.Floor(a/b)
 	default:
 		if p := math.Pow(a, b); !integer || math.Abs(p) >= 1 && !math.IsInf(p, 0) {
 			return p
@@ -343,7 +348,7 @@ func TestBinaryGrad(t *testing.T) {
 				a.data[i] += 1e-3 // no ties
 			}
 			for i, v := range b.data {
-				if op == kernel.OpDiv {
+				if op == kernel.OpDiv || op == kernel.OpRemainder {
 					b.data[i] = math.Abs(v) + 0.5
 				}
 			}

@@ -64,6 +64,15 @@ func BinaryGrad(op kernel.BinaryOp, dy, a, b *Tensor, wantA, wantB bool) (da, db
 		if wantB {
 			db = MaskedFill(share, Compare(loses, b, a), 0)
 		}
+	case kernel.OpRemainder: // db = -dy·⌊a/b⌋
+		da = pick(wantA, dy)
+		if wantB {
+			q := ToSlice[float64](Cast(Div(a, b), Float64))
+			for i, v := range q {
+				q[i] = -math.Floor(v)
+			}
+			db = Mul(dy, Cast(FromSlice(a.dev, q, dy.Shape()...), dy.dtype))
+		}
 	case kernel.OpPow:
 		if wantA { // b·aᵇ⁻¹; 0 where b is 0
 			p := Mul(b, Pow(a, BinaryScalar(kernel.OpSub, b, 1)))

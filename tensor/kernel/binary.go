@@ -7,13 +7,14 @@ type BinaryOp uint8
 
 // The binary operators.
 const (
-	OpAdd     BinaryOp = iota // a + b
-	OpSub                     // a - b
-	OpMul                     // a · b
-	OpDiv                     // a / b; integers truncate, and throw nothing: x/0 is 0
-	OpMaximum                 // max(a, b); NaN if one is, and -0 is below 0
-	OpMinimum                 // min(a, b); NaN if one is, and -0 is below 0
-	OpPow                     // aᵇ
+	OpAdd       BinaryOp = iota // a + b
+	OpSub                       // a - b
+	OpMul                       // a · b
+	OpDiv                       // a / b; integers truncate, and throw nothing: x/0 is 0
+	OpMaximum                   // max(a, b); NaN if one is, and -0 is below 0
+	OpMinimum                   // min(a, b); NaN if one is, and -0 is below 0
+	OpPow                       // aᵇ
+	OpRemainder                 // a - b·⌊a/b⌋, exact, with the sign of b; NaN where b is 0, of integers a
 )
 
 // A Binary describes a binary operator.
@@ -63,6 +64,16 @@ var binaryTable = [...]Binary{
 		Integer: func(a, b int64) int64 { return min(a, b) },
 	},
 	OpPow: {Name: "Pow", Value: math.Pow, Integer: powInt},
+	OpRemainder: {
+		Name:  "Remainder",
+		Value: func(a, b float64) float64 { return towards(b, math.Mod(a, b)) },
+		Integer: func(a, b int64) int64 {
+			if b == 0 {
+				return a
+			}
+			return towards(b, a%b)
+		},
+	},
 }
 
 // powInt returns aᵇ by squaring, and 0 for a negative b unless a is 1 or -1.
@@ -83,6 +94,14 @@ func powInt(a, b int64) int64 {
 		}
 	}
 	return r
+}
+
+// towards returns a rest of a division by b, and b more where their signs differ.
+func towards[T int64 | float64](b, rest T) T {
+	if rest != 0 && (rest < 0) != (b < 0) {
+		return rest + b
+	}
+	return rest
 }
 
 // BinaryOps returns all binary operators.

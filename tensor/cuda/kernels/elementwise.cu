@@ -431,7 +431,18 @@ static __device__ void clamp_grad(T *dx, const T *dy, const T *x, double lo, dou
 KERNEL(clamp_grad_f32, float *dx, const float *dy, const float *x, double lo, double hi, i64 n) { clamp_grad(dx, dy, x, lo, hi, n); }
 KERNEL(clamp_grad_f64, double *dx, const double *dy, const double *x, double lo, double hi, i64 n) { clamp_grad(dx, dy, x, lo, hi, n); }
 
-// binary_short is binary_one without POW.
+static __device__ float mod_of(float a, float b) { return fmodf(a, b); }
+static __device__ double mod_of(double a, double b) { return fmod(a, b); }
+
+// towards returns a rest of a division by b, and b more where their signs differ.
+template <class T>
+static __device__ T towards(T b, T rest) {
+	return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+
+static __device__ bool is_short(int op) { return op != POW && op != REMAINDER; }
+
+// binary_short is binary_one of what is_short.
 template <class T>
 static __device__ T binary_short(int op, T a, T b) {
 	switch ((BinaryOp)op) {
@@ -441,14 +452,19 @@ static __device__ T binary_short(int op, T a, T b) {
 	case DIV: return a / b;
 	case MAXIMUM: return max_of(a, b);
 	case MINIMUM: return min_of(a, b);
-	case POW: break;
+	case POW:
+	case REMAINDER: break;
 	}
 	return missing_value<T>();
 }
 
 template <class T>
 static __device__ T binary_one(int op, T a, T b) {
-	return op == POW ? (T)pow((double)a, (double)b) : binary_short(op, a, b);
+	switch ((BinaryOp)op) {
+	case POW: return (T)pow((double)a, (double)b);
+	case REMAINDER: return towards(b, mod_of(a, b));
+	default: return binary_short(op, a, b);
+	}
 }
 
 // pow_int computes modulo 2^64.
@@ -475,6 +491,7 @@ static __device__ i64 binary_int_one(int op, i64 a, i64 b) {
 	case MAXIMUM: return a > b ? a : b;
 	case MINIMUM: return a < b ? a : b;
 	case POW: return pow_int(a, b);
+	case REMAINDER: return b == 0 ? a : b == -1 ? 0 : towards(b, a % b);
 	}
 	return missing_value<i64>();
 }
@@ -482,7 +499,7 @@ static __device__ i64 binary_int_one(int op, i64 a, i64 b) {
 template <class T>
 static __device__ void binary(int op, T *dst, const T *a, const T *b, i64 n) {
 	typedef decltype(wide(*a)) W;
-	each_packed<16 / sizeof(T)>(op != POW, dst, a, b, b, n, [=](W x, W y, W) { return binary_short(op, x, y); },
+	each_packed<16 / sizeof(T)>(is_short(op), dst, a, b, b, n, [=](W x, W y, W) { return binary_short(op, x, y); },
 		[=](W x, W y, W) { return binary_one(op, x, y); });
 }
 KERNEL(binary_f32, int op, float *dst, const float *a, const float *b, i64 n) { binary(op, dst, a, b, n); }
@@ -511,7 +528,7 @@ KERNEL(binary_loop_int, int op, int dt, void *dst, const void *a, const void *b,
 
 template <class T, class W>
 static __device__ void binary_scalar(int op, T *dst, const T *x, W v, int swap, i64 n) {
-	each_packed<16 / sizeof(T)>(op != POW, dst, x, x, x, n, [=](W w, W, W) { return binary_short(op, swap ? v : w, swap ? w : v); },
+	each_packed<16 / sizeof(T)>(is_short(op), dst, x, x, x, n, [=](W w, W, W) { return binary_short(op, swap ? v : w, swap ? w : v); },
 		[=](W w, W, W) { return binary_one(op, swap ? v : w, swap ? w : v); });
 }
 KERNEL(binary_scalar_f32, int op, float *dst, const float *x, float v, int swap, i64 n) { binary_scalar(op, dst, x, v, swap, n); }
