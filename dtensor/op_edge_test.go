@@ -37,6 +37,8 @@ func TestEdges(t *testing.T) {
 	}{
 		{"a clamp between bounds that have crossed", func(m mesh) T { return vector(m, []int{3}, -2, 0, nan).Clamp(1, -1) }, []int{3},
 			[]float64{-1, -1, nan}},
+		{"a clamp below what is no number", func(m mesh) T { return vector(m, []int{2}, -2, 0).Clamp(math.Inf(-1), nan) }, []int{2},
+			[]float64{nan, nan}},
 		{"integers compared with a fraction", func(m mesh) T {
 			return vector(m, []int{3}, 0, 1, -1).Cast(tensor.Int64).CompareScalar(kernel.OpGe, 0.5).Cast(tensor.Float64)
 		}, []int{3}, []float64{0, 1, 0}},
@@ -148,6 +150,7 @@ func TestGradientsAtEdges(t *testing.T) {
 		{"LogAddExp of infinities", inf, inf, 0.5, 0.5, T.LogAddExp},
 		{"LogAddExp of nothing", -inf, 2, 0, 1, T.LogAddExp},
 		{"Std of equals", 2, 2, 0, 0, func(x, y T) T { return dtensor.Stack(0, x, y).Std(nil, 1, false) }},
+		{"Flip of no dims", 2, 3, 1, 0, func(x, y T) T { return x.Flip() }},
 		{"Cumprod from 0", 0, 3, 4, 0, func(x, y T) T { return dtensor.Stack(0, x, y).Cumprod(0).Sum(nil, false) }},
 		{"PowScalar of 0 by 0", 0, 0, 0, 0, func(x, _ T) T { return x.PowScalar(0) }},
 	} {

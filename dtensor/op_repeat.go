@@ -14,6 +14,9 @@ func (x *Tensor) Flip(dims ...int) *Tensor {
 	if x.NDim() == 0 {
 		return x.lift().Flip(dims...).Reshape()
 	}
+	if len(dims) == 0 {
+		return x
+	}
 	m, out := x.spec.mesh, x.Detach()
 	for _, d := range dims {
 		d = x.dim("Flip", d)
@@ -23,7 +26,7 @@ func (x *Tensor) Flip(dims ...int) *Tensor {
 		}
 		out = out.IndexSelect(d, m.constant("Flip", tensor.FromSlice(m.eng.dev, back, len(back))))
 	}
-	if x.tracked() && len(dims) > 0 {
+	if x.tracked() {
 		out.record("Flip", func(gy *Tensor) { x.accumulate(gy.Flip(dims...)) })
 	}
 	return out
