@@ -115,7 +115,7 @@ const module = "github.com/gorun-spmd/gorun"
 func packages() map[string]string {
 	return map[string]string{"comm": "comm", "commtest": "comm/commtest", "topology": "comm/topology",
 		"window": "comm/window", "message": "comm/message", "tensor": "tensor", "dtensor": "dtensor", "layout": "dtensor/layout",
-		"nn": "nn", "train": "train", "data": "data", "metrics": "metrics",
+		"kernel": "tensor/kernel", "nn": "nn", "train": "train", "data": "data", "metrics": "metrics",
 		"embedding": "embedding", "loss": "loss", "optim": "optim", "checkpoint": "checkpoint", "runtime": "runtime"}
 }
 

@@ -37,6 +37,8 @@ func TestEdges(t *testing.T) {
 	}{
 		{"a clamp between bounds that have crossed", func(m mesh) T { return vector(m, []int{3}, -2, 0, nan).Clamp(1, -1) }, []int{3},
 			[]float64{-1, -1, nan}},
+		{"a clamp below what is no number", func(m mesh) T { return vector(m, []int{2}, -2, 0).Clamp(math.Inf(-1), nan) }, []int{2},
+			[]float64{nan, nan}},
 		{"integers compared with a fraction", func(m mesh) T {
 			return vector(m, []int{3}, 0, 1, -1).Cast(tensor.Int64).CompareScalar(kernel.OpGe, 0.5).Cast(tensor.Float64)
 		}, []int{3}, []float64{0, 1, 0}},
@@ -56,6 +58,18 @@ func TestEdges(t *testing.T) {
 		{"a slice selected by a number", func(m mesh) T {
 			return vector(m, []int{2, 2}, 1, 2, 3, 4).IndexSelect(0, vector(m, nil, 1).Cast(tensor.Int64))
 		}, []int{1, 2}, []float64{3, 4}},
+		{"running products of small integers", func(m mesh) T {
+			return vector(m, []int{3}, 2, 3, 100).Cast(tensor.Int8).Redistribute(layout.Shard(0)).Cumprod(0).Cast(tensor.Float64)
+		}, []int{3}, []float64{2, 6, 600}},
+		{"running products of an uneven shard", func(m mesh) T {
+			return vector(m, []int{5}, 2, -1, 0.5, 3, 0).Redistribute(layout.Shard(0)).Cumprod(0)
+		}, []int{5}, []float64{2, -2, -1, -3, 0}},
+		{"sums of powers of what is infinite", func(m mesh) T {
+			return vector(m, []int{4}, inf, -inf, -inf, 800).LogAddExp(vector(m, []int{4}, inf, -inf, 1, 800))
+		}, []int{4}, []float64{inf, -inf, 1, 800 + math.Ln2}},
+		{"a padded shard", func(m mesh) T { return vector(m, []int{3}, 1, 2, 3).Redistribute(layout.Shard(0)).Pad(-1, 1, 2, 7) },
+			[]int{6}, []float64{7, 1, 2, 3, 7, 7}},
+		{"a deviation", func(m mesh) T { return vector(m, []int{4}, 1, 3, 1, 3).Std(nil, 0, true) }, []int{1}, []float64{1}},
 	} {
 		onMesh(t, []int{2}, func(ctx context.Context, m *dtensor.Mesh) error {
 			return dtensor.Try(ctx, m, func() {
@@ -87,6 +101,11 @@ func TestDimsOfScalar(t *testing.T) {
 			{name: "Softmax", f: T.Softmax, want: 1},
 			{name: "LogSoftmax", f: T.LogSoftmax},
 			{name: "Cumsum", f: T.Cumsum, want: 3},
+			{name: "Cumprod", f: T.Cumprod, want: 3},
+			{name: "Std", f: func(x T, d int) T { return x.Std([]int{d}, 0, false) }},
+			{name: "Flip", f: func(x T, d int) T { return x.Flip(d) }, want: 3},
+			{name: "Roll", f: func(x T, d int) T { return x.Roll(1, d) }, want: 3},
+			{name: "RepeatInterleave", f: func(x T, d int) T { return x.RepeatInterleave(1, d) }, want: 3, ndim: 1},
 			{name: "Argmax", f: func(x T, d int) T { return x.Argmax(d, true).Cast(tensor.Float64) }},
 			{name: "TopK", f: func(x T, d int) T { v, _ := x.TopK(1, d); return v }, want: 3},
 			{name: "Gather", f: func(x T, d int) T { return x.Gather(d, vector(m, nil, 0).Cast(tensor.Int64)) }, want: 3},
@@ -128,6 +147,11 @@ func TestGradientsAtEdges(t *testing.T) {
 		{"Pow of 0 by 0", 0, 0, 0, 0, T.Pow},
 		{"Pow of 0 by -1", 0, -1, -inf, -inf, T.Pow},
 		{"Remainder with the sign of the divisor", 7, -2, 1, 4, T.Remainder},
+		{"LogAddExp of infinities", inf, inf, 0.5, 0.5, T.LogAddExp},
+		{"LogAddExp of nothing", -inf, 2, 0, 1, T.LogAddExp},
+		{"Std of equals", 2, 2, 0, 0, func(x, y T) T { return dtensor.Stack(0, x, y).Std(nil, 1, false) }},
+		{"Flip of no dims", 2, 3, 1, 0, func(x, y T) T { return x.Flip() }},
+		{"Cumprod from 0", 0, 3, 4, 0, func(x, y T) T { return dtensor.Stack(0, x, y).Cumprod(0).Sum(nil, false) }},
 		{"PowScalar of 0 by 0", 0, 0, 0, 0, func(x, _ T) T { return x.PowScalar(0) }},
 	} {
 		onMesh(t, []int{1}, func(ctx context.Context, m *dtensor.Mesh) error {

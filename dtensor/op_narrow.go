@@ -107,6 +107,23 @@ func (t *Tensor) Chunk(dim, n int) []*Tensor {
 	return t.Split(dim, sizes...)
 }
 
+// Pad returns t with so many elements v more before and after those along a dimension. The layouts and the gradient are those
+// of Cat.
+func (t *Tensor) Pad(dim, before, after int, v float64) *Tensor {
+	defer t.spec.mesh.Span("Pad").End()
+	dim = t.dim("Pad", dim)
+	if before < 0 || after < 0 {
+		refuse("Pad", fmt.Sprintf("%d elements before and %d after", before, after), "give none that is negative; Narrow takes some away",
+			operand("input", t))
+	}
+	edge := func(n int) *Tensor {
+		shape := slices.Clone(t.spec.shape)
+		shape[dim] = n
+		return filled(t.spec.mesh.shapeSpec("Pad", shape), t.DType(), v)
+	}
+	return Cat(dim, edge(before), t, edge(after))
+}
+
 // Cat joins tensors along a dimension; their other sizes are equal. A tensor of shape [0]
 // adds nothing to any, as in PyTorch.
 //

@@ -11,6 +11,12 @@ import (
 // those of IndexSelect.
 func (x *Tensor) Flip(dims ...int) *Tensor {
 	defer x.spec.mesh.Span("Flip").End()
+	if x.NDim() == 0 {
+		return x.lift().Flip(dims...).Reshape()
+	}
+	if len(dims) == 0 {
+		return x
+	}
 	m, out := x.spec.mesh, x.Detach()
 	for _, d := range dims {
 		d = x.dim("Flip", d)
@@ -20,7 +26,7 @@ func (x *Tensor) Flip(dims ...int) *Tensor {
 		}
 		out = out.IndexSelect(d, m.constant("Flip", tensor.FromSlice(m.eng.dev, back, len(back))))
 	}
-	if x.tracked() && len(dims) > 0 {
+	if x.tracked() {
 		out.record("Flip", func(gy *Tensor) { x.accumulate(gy.Flip(dims...)) })
 	}
 	return out
@@ -44,6 +50,7 @@ func (x *Tensor) Repeat(times ...int) *Tensor {
 
 // RepeatInterleave returns x with each element along a dimension so many times, one after the other.
 func (x *Tensor) RepeatInterleave(times, dim int) *Tensor {
+	x = x.lift()
 	dim = x.dim("RepeatInterleave", dim)
 	if times < 0 {
 		refuse("RepeatInterleave", fmt.Sprintf("the number of times is %d", times), "give one that is not negative", operand("input", x))

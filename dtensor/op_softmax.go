@@ -43,17 +43,40 @@ func (x *Tensor) softmax(op string, dim int, f func(x *tensor.Tensor, dim int) *
 }
 
 // Cumsum returns the sums of the elements up to each one along dimension dim.
-// Its gradient is the sum of dy from each one on.
+// Those of integers and Bool are Int64. Its gradient is the sum of dy from each one on.
 func (x *Tensor) Cumsum(dim int) *Tensor {
 	if x.NDim() == 0 {
 		return x.lift().Cumsum(dim).Reshape()
 	}
 	dim = x.dim("Cumsum", dim)
+	if !x.DType().Float() {
+		x = x.Cast(tensor.Int64)
+	}
 	out := x.rowwise("Cumsum", dim, tensor.Cumsum)
 	if x.tracked() {
 		out.record("Cumsum", func(gy *Tensor) { x.accumulate(gy.rowwise("CumsumGrad", dim, tensor.CumsumGrad)) })
 	}
 	return out
+}
+
+// Cumprod returns the products of the elements up to each one along dimension dim. Those of integers and Bool are Int64. Its
+// gradient is right where elements are 0, too. The layouts are those of Narrow and Cat.
+func (x *Tensor) Cumprod(dim int) *Tensor {
+	defer x.spec.mesh.Span("Cumprod").End()
+	if x.NDim() == 0 {
+		return x.lift().Cumprod(dim).Reshape()
+	}
+	dim = x.dim("Cumprod", dim)
+	dt := x.DType().Wide()
+	out := x.DType()
+	if !dt.Float() {
+		dt, out = tensor.Int64, tensor.Int64
+	}
+	y, n := x.Cast(dt).Reduced(), x.spec.shape[dim]
+	for have := 1; have < n; have *= 2 { // each element of y is a product of so many, or of all before it
+		y = Cat(dim, y.Narrow(dim, 0, have), y.Narrow(dim, have, n-have).Mul(y.Narrow(dim, 0, n-have)))
+	}
+	return y.Cast(out)
 }
 
 // rowwise computes a function of whole rows along dim. It is not recorded.

@@ -76,6 +76,9 @@ func (x *Tensor) Argmin(dim int, keepdim bool) *Tensor {
 // back. The layouts are those of Narrow and Cat.
 func (x *Tensor) Roll(shift, dim int) *Tensor {
 	defer x.spec.mesh.Span("Roll").End()
+	if x.NDim() == 0 {
+		return x.lift().Roll(shift, dim).Reshape()
+	}
 	dim = x.dim("Roll", dim)
 	n := x.spec.shape[dim]
 	if n == 0 {

@@ -1,6 +1,7 @@
 package dtensor
 
 import (
+	"fmt"
 	"math"
 
 	"github.com/gorun-spmd/gorun/tensor"
@@ -25,6 +26,15 @@ func (x *Tensor) Var(dims []int, correction float64, keepdim bool) *Tensor {
 	return x.Sub(x.Mean(dims, true)).Square().Sum(dims, keepdim).divide(max(n-correction, 0))
 }
 
+// Std returns the standard deviation, the square root of Var. Its gradient where it is 0 is 0.
+func (x *Tensor) Std(dims []int, correction float64, keepdim bool) *Tensor {
+	return x.inWide("Std", func(x *Tensor) *Tensor {
+		square := x.Var(dims, correction, keepdim).Reduced()
+		zero := square.CompareScalar(kernel.OpEq, 0)
+		return square.MaskedFill(zero, 1).Sqrt().MaskedFill(zero, 0)
+	})
+}
+
 // LogSumExp returns ln Σ eˣ over dims, all for none, without overflow.
 func (x *Tensor) LogSumExp(dims []int, keepdim bool) *Tensor {
 	defer x.spec.mesh.Span("LogSumExp").End()
@@ -33,6 +43,17 @@ func (x *Tensor) LogSumExp(dims []int, keepdim bool) *Tensor {
 	// Where all is -Inf, or an element is Inf, the difference would be NaN.
 	top = top.MaskedFill(top.Abs().CompareScalar(kernel.OpEq, math.Inf(1)), 0)
 	return x.Sub(top).Exp().Sum(dims, true).Log().Add(top).Reshape(x.reducedShape(dims, keepdim)...)
+}
+
+// LogAddExp returns ln(eᵃ + eᵇ), element by element, without overflow. The layouts are those of Maximum and Sub.
+func (a *Tensor) LogAddExp(b *Tensor) *Tensor {
+	sameMesh("LogAddExp", a, b)
+	sameType("LogAddExp", a, b)
+	return a.inWide("LogAddExp", func(a *Tensor) *Tensor {
+		b := b.widen()
+		apart := a.Sub(b).MaskedFill(a.Compare(kernel.OpEq, b), 0) // of infinities it would be NaN
+		return a.Maximum(b).Add(apart.Abs().Neg().Exp().Log1p())
+	})
 }
 
 // Norm returns (Σ |x|ᵖ)^(1/p) over dims, all for none; p may be +Inf, for the
@@ -107,6 +128,9 @@ func (t *Tensor) OneHot(classes int, dt tensor.DType) *Tensor {
 	defer t.spec.mesh.Span("OneHot").End()
 	if !t.DType().Int() {
 		refuse("OneHot", "the input holds "+t.DType().String(), "give integers", operand("input", t))
+	}
+	if classes < 0 {
+		refuse("OneHot", fmt.Sprintf("the number of classes is %d", classes), "give one that is not negative", operand("input", t))
 	}
 	m := t.spec.mesh
 	positions := m.constant("OneHot", tensor.Arange(m.eng.dev, t.DType(), 0, classes))

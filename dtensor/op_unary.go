@@ -250,8 +250,11 @@ func (x *Tensor) PowScalar(v float64) *Tensor {
 	return out
 }
 
-// Clamp returns min(max(x, lo), hi). Its gradient is dy where lo <= x <= hi.
+// Clamp returns min(max(x, lo), hi), NaN if a bound is. Its gradient is dy where lo <= x <= hi.
 func (x *Tensor) Clamp(lo, hi float64) *Tensor {
+	if math.IsNaN(lo) || math.IsNaN(hi) {
+		return x.Scale(math.NaN())
+	}
 	out := single("Clamp", layout.Monotone, x, x.DType(), func(x *tensor.Tensor) *tensor.Tensor { return tensor.Clamp(x, lo, hi) })
 	if x.tracked() {
 		in := x.Detach()
