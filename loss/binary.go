@@ -22,9 +22,9 @@ import (
 //	R        R         R
 //	S(d)     any       R after 1 collective of a number; S(d) for None
 //
-// Targets are redistributed to the layout of the logits and get no gradient. The
-// gradient of the logits, sigmoid(x) - y, has their layout. Partial logits are reduced
-// first. The mean of no positions is NaN. With logits of bfloat16 the targets, the
+// Targets are redistributed to the layout of the logits. The gradient of the logits,
+// sigmoid(x) - y, has their layout, and so has that of the targets, -x, where they depend
+// on a parameter. Partial logits are reduced first. The mean of no positions is NaN. With logits of bfloat16 the targets, the
 // computation and the loss are float32, and the gradient is bfloat16. BinaryCrossEntropy
 // throws an *Error for shapes or types that differ.
 func BinaryCrossEntropy(logits, targets *dtensor.Tensor, r Reduction) *dtensor.Tensor {
@@ -44,7 +44,8 @@ func BinaryCrossEntropy(logits, targets *dtensor.Tensor, r Reduction) *dtensor.T
 	}
 	logits = logits.Reduced()
 	dt := logits.DType()
-	x, y := logits.Detach().Cast(dt.Wide()), targets.Detach().Redistribute(logits.Placements()...)
+	targets = targets.Redistribute(logits.Placements()...)
+	x, y := logits.Detach().Cast(dt.Wide()), targets.Detach()
 	losses := x.Relu().Sub(x.Mul(y)).Add(log1p(x.Abs().Neg().Exp()))
 	scale := 1.0
 	out := losses
@@ -55,8 +56,16 @@ func BinaryCrossEntropy(logits, targets *dtensor.Tensor, r Reduction) *dtensor.T
 		scale = 1 / float64(x.Numel())
 		out = out.Scale(scale)
 	}
-	return dtensor.Record(op, out, []*dtensor.Tensor{logits}, func(gy *dtensor.Tensor) []dtensor.Grad {
-		return []dtensor.Grad{dtensor.Dense(x.Sigmoid().Sub(y).Mul(gy).Scale(scale).Cast(dt))}
+	wantX, wantY := dtensor.Tracked(logits), dtensor.Tracked(targets)
+	return dtensor.Record(op, out, []*dtensor.Tensor{logits, targets}, func(gy *dtensor.Tensor) []dtensor.Grad {
+		grads := make([]dtensor.Grad, 2)
+		if wantX {
+			grads[0] = dtensor.Dense(x.Sigmoid().Sub(y).Mul(gy).Scale(scale).Cast(dt))
+		}
+		if wantY {
+			grads[1] = dtensor.Dense(x.Mul(gy).Scale(-scale))
+		}
+		return grads
 	})
 }
 

@@ -50,11 +50,12 @@ func TestBinaryCrossEntropy(t *testing.T) {
 						got = loss.BinaryCrossEntropy(logits, targets, r)
 						dtensor.Keep(got)
 						return got.Scale(2).Sum(nil, false)
-					}, logits)
+					}, logits, targets)
 					if err != nil {
 						return err
 					}
 					losses, g := tensor.Data[float64](got.Full()), tensor.Data[float64](grads[0].Dense().Full())
+					gy := tensor.Data[float64](grads[1].Dense().Full())
 					for i := range x {
 						want := max(x[i], 0) - x[i]*y[i] + math.Log1p(math.Exp(-math.Abs(x[i])))
 						total += factor * want
@@ -63,6 +64,9 @@ func TestBinaryCrossEntropy(t *testing.T) {
 						}
 						if want := 2 * factor * (1/(1+math.Exp(-x[i])) - y[i]); math.Abs(g[i]-want) > 1e-9 {
 							return fmt.Errorf("%v: gradient %d is %v, want %v", r, i, g[i], want)
+						}
+						if want := -2 * factor * x[i]; math.Abs(gy[i]-want) > 1e-9 {
+							return fmt.Errorf("%v: gradient %d of the targets is %v, want %v", r, i, gy[i], want)
 						}
 					}
 					if r != loss.None && math.Abs(losses[0]-total) > 1e-9*total {
