@@ -17,13 +17,10 @@ func (w sliding) cut(x *dtensor.Tensor, dim int, fill float64) (y *dtensor.Tenso
 	if x.Dim(dim)+2*w.padding <= w.dilation*(w.kernel-1) {
 		return x, 0
 	}
-	mesh := x.Mesh()
 	if w.padding > 0 {
-		shape := append([]int{}, x.Shape()...)
-		shape[dim] = w.padding
-		side := dtensor.Full(mesh, x.DType(), fill, shape, mesh.Every(layout.Replicate())...)
-		x = dtensor.Cat(dim, side, x, side)
+		x = x.Pad(dim, w.padding, w.padding, fill)
 	}
+	mesh := x.Mesh()
 	index := make([]int64, 0, w.kernel*size)
 	for k := range w.kernel {
 		for i := range size {
