@@ -20,9 +20,18 @@ func (i Internals) OpenWindow(ctx context.Context, bytes int) (w WindowMemory, l
 			"empi, so that it uses shared memory under gorun, or finds the MPI library when it starts: %w", c.library(), errors.ErrUnsupported)
 	}
 	lengths = make([]int, c.size)
+	if beyond(bytes) { // a library may try for minutes, then be killed; the sign tells all ranks
+		bytes = -bytes
+	}
 	c.call = Call{Kind: AllGatherKind, Dst: Of(lengths), Src: Of([]int{bytes}), Cause: "a window"}
 	if err := c.run(ctx, &c.call); err != nil {
 		return nil, nil, err
+	}
+	for r, n := range lengths {
+		if n < 0 {
+			return nil, nil, c.failAlone(&c.call, fmt.Errorf("rank %d asks for %d bytes, more than its machine has; "+
+				"use more hosts or shorter windows", c.world[r], -n))
+		}
 	}
 	if w, err = b.OpenWindow(ctx, lengths); err != nil {
 		c.backend.Abort(err)

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 
 	"github.com/gorun-spmd/gorun/comm"
 	"github.com/gorun-spmd/gorun/comm/window"
@@ -41,6 +43,7 @@ func Windows() []Case {
 		{"window: several at once", severalWindows},
 		{"window: counter and queue", queues},
 		{"window: misuse", windowMisuse},
+		{"window: more than the machine has", windowBeyond},
 		{"window: a lock is waited for in vain", lockInVain},
 		{"window: counted", windowCounted},
 	}
@@ -175,6 +178,20 @@ func putMuch(ctx context.Context, world *comm.Comm) error {
 		return fmt.Errorf("the last element is %d, want %d", w.Local()[length-1], length-1+from)
 	}
 	return w.Close(ctx)
+}
+
+// windowBeyond: the last rank asks for more memory than a machine has; all ranks get the same
+// error, and can go on.
+func windowBeyond(ctx context.Context, world *comm.Comm) error {
+	length, last := 1, world.Size()-1
+	if world.Rank() == last {
+		length = math.MaxInt / 4
+	}
+	_, err := window.New[byte](ctx, world, length)
+	if want := fmt.Sprintf("rank %d asks for ", last); err == nil || !strings.Contains(err.Error(), want) {
+		return fmt.Errorf("got %v, want %q", err, want)
+	}
+	return comm.Barrier(ctx, world)
 }
 
 // locks: under a lock ranks change two elements of one rank together, by Get and Put; who reads

@@ -37,8 +37,9 @@ type base struct {
 }
 
 // New makes a window with length zeroed elements on this rank. All ranks of c call it, each with
-// its own length. T is any type without pointers. Over a Go binding of MPI, as with the build
-// tags gompi and empi, the error is errors.ErrUnsupported.
+// its own length. T is any type without pointers. Where a rank asks for more memory than its
+// machine has, all ranks get an error that names it, and c stays usable. Over a Go binding of MPI,
+// as with the build tags gompi and empi, the error is errors.ErrUnsupported.
 func New[T any](ctx context.Context, c *comm.Comm, length int) (*Window[T], error) {
 	if c == nil {
 		return nil, errors.New("window: New: the communicator is nil: this rank is in none of the groups of Split or Group")
