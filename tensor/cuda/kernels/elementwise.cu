@@ -460,11 +460,9 @@ static __device__ T binary_short(int op, T a, T b) {
 
 template <class T>
 static __device__ T binary_one(int op, T a, T b) {
-	switch ((BinaryOp)op) {
-	case POW: return (T)pow((double)a, (double)b);
-	case REMAINDER: return towards(b, mod_of(a, b));
-	default: return binary_short(op, a, b);
-	}
+	if (op == POW)
+		return (T)pow((double)a, (double)b);
+	return op == REMAINDER ? towards(b, mod_of(a, b)) : binary_short(op, a, b);
 }
 
 // pow_int computes modulo 2^64.
