@@ -40,13 +40,10 @@ func NewBatchNorm(init *Init, channels int) *BatchNorm {
 //	x [B, C] or [B, C, …]   →   the same
 func (n *BatchNorm) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 	channels := n.RunningMean.Dim(0)
-	if x.NDim() < 2 || x.Dim(1) != channels {
-		fault.Throw(fmt.Errorf("nn: BatchNorm.Forward: %v: it wants [batch, %d channels] and any positions", x.Layout(), channels))
-	}
-	shape := []int{channels}
+	shape := perChannel("BatchNorm", x, channels)
 	dims := []int{0}
 	for d := 2; d < x.NDim(); d++ {
-		shape, dims = append(shape, 1), append(dims, d)
+		dims = append(dims, d)
 	}
 	wide := x.Cast(tensor.Float32)
 	mean, variance := n.RunningMean.Reshape(shape...), n.RunningVar.Reshape(shape...)
@@ -58,6 +55,18 @@ func (n *BatchNorm) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 	}
 	y := wide.Sub(mean).Mul(variance.AddScalar(n.Eps).Rsqrt())
 	return y.Mul(like(n.Weight, wide).Reshape(shape...)).Add(like(n.Bias, wide).Reshape(shape...)).Cast(x.DType())
+}
+
+// perChannel returns the shape in which numbers of channels broadcast over x, [B, C] or [B, C, …]: [C, 1, …]. It refuses other shapes.
+func perChannel(layer string, x *dtensor.Tensor, channels int) []int {
+	if x.NDim() < 2 || x.Dim(1) != channels {
+		fault.Throw(fmt.Errorf("nn: %s.Forward: %v: it wants [batch, %d channels] and any positions", layer, x.Layout(), channels))
+	}
+	shape := []int{channels}
+	for range x.NDim() - 2 {
+		shape = append(shape, 1)
+	}
+	return shape
 }
 
 // update moves a running average towards new, scaled, in place.

@@ -68,23 +68,18 @@ func (v *Conv) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 		fault.Throw(fmt.Errorf("nn: Conv%dd.Forward: %v: it wants [batch, %d channels] and %d dimensions of positions",
 			dims, x.Layout(), c.In, dims))
 	}
-	batch, positions, window := x.Dim(0), 1, 1
-	windows := sliding{c.Kernel, c.Stride, c.Padding, c.Dilation}
-	var sizes []int
-	for d := range dims {
-		var size int
-		x, size = windows.cut(x, 2+2*d, 0)
-		if size < 1 {
-			fault.Throw(fmt.Errorf("nn: Conv%dd.Forward: %v is smaller than the kernel", dims, x.Layout()))
-		}
-		sizes, positions, window = append(sizes, size), positions*size, window*c.Kernel
+	patches, ok := sliding{c.Kernel, c.Stride, c.Padding, c.Dilation}.patches(x, 0)
+	if !ok {
+		fault.Throw(fmt.Errorf("nn: Conv%dd.Forward: %v is smaller than the kernel", dims, x.Layout()))
 	}
-	if dims == 2 { // [B, In, K, H', K, W'] → [B, In, K, K, H', W']
-		x = x.Transpose(3, 4)
+	batch, window, sizes := x.Dim(0), patches.Dim(2), patches.Shape()[3:]
+	positions := 1
+	for _, size := range sizes {
+		positions *= size
 	}
-	x = x.Reshape(batch, c.Groups, c.In/c.Groups*window, positions)
+	patches = patches.Reshape(batch, c.Groups, c.In/c.Groups*window, positions)
 	weight := like(v.Weight, x).Reshape(c.Groups, c.Out/c.Groups, c.In/c.Groups*window)
-	y := dtensor.Einsum("bgkn,gok->bgon", x, weight).Reshape(append([]int{batch, c.Out}, sizes...)...)
+	y := dtensor.Einsum("bgkn,gok->bgon", patches, weight).Reshape(append([]int{batch, c.Out}, sizes...)...)
 	if v.Bias != nil {
 		bias := like(v.Bias, x).Unsqueeze(1)
 		if dims == 2 {

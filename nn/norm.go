@@ -75,18 +75,15 @@ func NewGroupNorm(init *Init, groups, channels int) *GroupNorm {
 //	x [B, C] or [B, C, …]   →   the same
 func (n *GroupNorm) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 	channels := n.Weight.Dim(0)
-	if x.NDim() < 2 || x.Dim(1) != channels {
-		fault.Throw(fmt.Errorf("nn: GroupNorm.Forward: %v: it wants [batch, %d channels] and any positions", x.Layout(), channels))
-	}
+	shape := perChannel("GroupNorm", x, channels)
 	elements := channels / n.Groups // of a group
-	perChannel := []int{channels}
 	for _, size := range x.Shape()[2:] {
-		elements, perChannel = elements*size, append(perChannel, 1)
+		elements *= size
 	}
 	mesh := x.Mesh()
 	ones := dtensor.Full(mesh, x.DType(), 1, []int{elements}, mesh.Every(layout.Replicate())...)
 	y := x.Reshape(x.Dim(0), n.Groups, elements).LayerNorm(ones, nil, n.Eps).Reshape(x.Shape()...)
-	return y.Mul(like(n.Weight, x).Reshape(perChannel...)).Add(like(n.Bias, x).Reshape(perChannel...))
+	return y.Mul(like(n.Weight, x).Reshape(shape...)).Add(like(n.Bias, x).Reshape(shape...))
 }
 
 // Params lists weight and bias.

@@ -60,28 +60,19 @@ func (p *Pool) Forward(x *dtensor.Tensor) *dtensor.Tensor {
 	if x.NDim() != p.dims+2 {
 		fault.Throw(fmt.Errorf("nn: Pool.Forward: %v: it wants [batch, channels] and %d dimensions of positions", x.Layout(), p.dims))
 	}
-	c := p.config
-	windows, fill := sliding{c.Kernel, c.Stride, c.Padding, c.Dilation}, math.Inf(-1)
+	fill := math.Inf(-1)
 	if p.mean {
 		fill = 0
 	}
-	shape := append([]int{}, x.Shape()[:2]...)
-	elements := 1 // of a window
-	for d := range p.dims {
-		var size int
-		if x, size = windows.cut(x, 2+2*d, fill); size < 1 {
-			fault.Throw(fmt.Errorf("nn: Pool.Forward: %v is smaller than the window", x.Layout()))
-		}
-		shape, elements = append(shape, size), elements*c.Kernel
+	c := p.config
+	y, ok := sliding{c.Kernel, c.Stride, c.Padding, c.Dilation}.patches(x, fill)
+	if !ok {
+		fault.Throw(fmt.Errorf("nn: Pool.Forward: %v is smaller than the window", x.Layout()))
 	}
-	if p.dims == 2 { // [B, C, K, H', K, W'] → [B, C, K, K, H', W']
-		x = x.Transpose(3, 4)
-	}
-	x = x.Reshape(append([]int{shape[0], shape[1], elements}, shape[2:]...)...)
 	if p.mean {
-		return x.Mean([]int{2}, false)
+		return y.Mean([]int{2}, false)
 	}
-	return x.Gather(2, x.Detach().Argmax(2, true)).Squeeze(2)
+	return y.Gather(2, y.Detach().Argmax(2, true)).Squeeze(2)
 }
 
 // Params lists nothing.

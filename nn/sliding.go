@@ -1,6 +1,8 @@
 package nn
 
 import (
+	"slices"
+
 	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/dtensor/layout"
 	"github.com/gorun-spmd/gorun/tensor"
@@ -10,25 +12,39 @@ import (
 // padding elements more on each side.
 type sliding struct{ kernel, stride, padding, dilation int }
 
-// cut turns dimension dim of x into two: the element of the window, and the position of the window. The elements beyond x are
-// fill. size is how many positions there are; if that is less than 1, x comes back as it is.
-func (w sliding) cut(x *dtensor.Tensor, dim int, fill float64) (y *dtensor.Tensor, size int) {
-	size = (x.Dim(dim)+2*w.padding-w.dilation*(w.kernel-1)-1)/w.stride + 1
-	if x.Dim(dim)+2*w.padding <= w.dilation*(w.kernel-1) {
-		return x, 0
+// patches turns the positions of x, all dimensions from 2 on, into windows. The elements beyond x are fill. x [B, C, T] becomes
+// [B, C, K, T'], and x [B, C, H, W] becomes [B, C, K·K, H', W']; ok is false if x is smaller than a window.
+func (w sliding) patches(x *dtensor.Tensor, fill float64) (y *dtensor.Tensor, ok bool) {
+	covered := w.dilation*(w.kernel-1) + 1
+	elements, dims := 1, x.NDim()-2 // elements of a window
+	var sizes []int
+	for d := range dims {
+		beyond := x.Dim(2+2*d) + 2*w.padding - covered
+		if beyond < 0 {
+			return nil, false
+		}
+		sizes, elements = append(sizes, beyond/w.stride+1), elements*w.kernel
+		x = w.cut(x, 2+2*d, sizes[d], fill)
 	}
+	if dims == 2 { // [B, C, K, H', K, W'] → [B, C, K, K, H', W']
+		x = x.Transpose(3, 4)
+	}
+	return x.Reshape(append([]int{x.Dim(0), x.Dim(1), elements}, sizes...)...), true
+}
+
+// cut turns dimension dim of x into two: the element of the window, and which of size windows it is.
+func (w sliding) cut(x *dtensor.Tensor, dim, size int, fill float64) *dtensor.Tensor {
 	if w.padding > 0 {
 		x = x.Pad(dim, w.padding, w.padding, fill)
 	}
-	mesh := x.Mesh()
 	index := make([]int64, 0, w.kernel*size)
 	for k := range w.kernel {
 		for i := range size {
 			index = append(index, int64(i*w.stride+k*w.dilation))
 		}
 	}
+	mesh := x.Mesh()
 	at := dtensor.Distribute(mesh, tensor.FromSlice(mesh.Device(), index, len(index)), mesh.Every(layout.Replicate())...)
-	shape := append([]int{}, x.Shape()[:dim]...)
-	shape = append(append(shape, w.kernel, size), x.Shape()[dim+1:]...)
-	return x.IndexSelect(dim, at).Reshape(shape...), size
+	shape := slices.Concat(x.Shape()[:dim], []int{w.kernel, size}, x.Shape()[dim+1:])
+	return x.IndexSelect(dim, at).Reshape(shape...)
 }
