@@ -24,9 +24,9 @@ import (
 //
 // Targets are redistributed to the layout of the logits. The gradient of the logits,
 // sigmoid(x) - y, has their layout, and so has that of the targets, -x, where they depend
-// on a parameter. Partial logits are reduced first. The mean of no positions is NaN. With logits of bfloat16 the targets, the
-// computation and the loss are float32, and the gradient is bfloat16. BinaryCrossEntropy
-// throws an *Error for shapes or types that differ.
+// on a parameter. Partial logits are reduced first. The mean of no positions is NaN. With
+// logits of bfloat16 the targets, the computation and the loss are float32, and the gradient
+// is bfloat16. BinaryCrossEntropy throws an *Error for shapes or types that differ.
 func BinaryCrossEntropy(logits, targets *dtensor.Tensor, r Reduction) *dtensor.Tensor {
 	defer logits.Mesh().Span("BinaryCrossEntropy").End()
 	const op = "BinaryCrossEntropy"
@@ -46,7 +46,7 @@ func BinaryCrossEntropy(logits, targets *dtensor.Tensor, r Reduction) *dtensor.T
 	dt := logits.DType()
 	targets = targets.Redistribute(logits.Placements()...)
 	x, y := logits.Detach().Cast(dt.Wide()), targets.Detach()
-	losses := x.Relu().Sub(x.Mul(y)).Add(log1p(x.Abs().Neg().Exp()))
+	losses := x.Relu().Sub(x.Mul(y)).Add(x.Abs().Neg().Exp().Log1p())
 	scale := 1.0
 	out := losses
 	if r != None {
@@ -67,11 +67,4 @@ func BinaryCrossEntropy(logits, targets *dtensor.Tensor, r Reduction) *dtensor.T
 		}
 		return grads
 	})
-}
-
-// log1p returns ln(1+x), precise for small x too: it adds to the first order what rounding
-// 1+x takes from x.
-func log1p(x *dtensor.Tensor) *dtensor.Tensor {
-	sum := x.AddScalar(1)
-	return sum.Log().Sub(sum.AddScalar(-1).Sub(x).Div(sum))
 }
