@@ -29,7 +29,8 @@ train-long: build ## the same for 15 minutes
 recsys: build ## train the click model of examples/recsys on 4 ranks (half a minute)
 	bin/gorun -np 4 ./examples/recsys
 
-# The ranks of these packages' tests take all cores: beside other packages both would take several times as long.
+# The ranks of these packages' tests take all cores: beside other packages both would take several times as long. They
+# come last, as -p 1 has one compiler at work too.
 ALONE := comm/mpi comm/shm internal/conformance
 # The tests of these packages take longest, and wait more than they compute: they are started first, and others run
 # beside them. Programs are linked without symbols for debuggers, which take half of the time and which no test reads.
@@ -38,8 +39,8 @@ LONGEST := internal/cluster examples docs examples/train examples/recsys dtensor
 TEST := $(GO) test -vet=off
 test: export GOFLAGS := $(shell $(GO) env GOFLAGS) -ldflags=-w
 test: verify build ## everything: verify, tests, tests under the race detector
-	$(TEST) -p 1 -timeout 15m $(ALONE:%=./%)
 	$(TEST) -p 4 -parallel 3 -timeout 20m $(LONGEST:%=./%) $$($(GO) list ./... | grep -v $(ALONE:%=-e '/%$$'))
+	$(TEST) -p 1 -timeout 15m $(ALONE:%=./%)
 	$(MAKE) --no-print-directory linked race test-arm64
 
 linked: ## the backends that link an MPI library when they are built
@@ -69,9 +70,12 @@ ARITHMETIC := GemmEqualsTheSums GemmOverSeveralBlocks HalvesHaveTheBitsOfTheirFl
 	NarrowArithmetic NarrowAttention NarrowIsRoundedOnce NarrowSum OperatorsOfBFloat16 BFloat16GradientsAddUp \
 	BFloat16Products BFloat16Attention BFloat16AttentionGrad
 space := $(subst ,, )
+either = $(subst $(space),|,$(strip $(1)))
+RACE := $(TEST) -race -short -skip '^Test($(call either,$(ARITHMETIC)))$$'
 race:
 	@if command -v $${CC:-gcc} >/dev/null; then echo '$(TEST) -race -short'; \
-		$(TEST) -race -short -skip '^Test($(subst $(space),|,$(strip $(ARITHMETIC))))$$' -p 4 -timeout 20m $$($(GO) list ./... | grep -vxE '[^/]*/[^/]*/gorun/($(subst $(space),|,$(strip $(STARTERS) $(SERIAL))))'); \
+		$(RACE) -p 4 -timeout 20m $$($(GO) list ./... | grep -vxE '[^/]*/[^/]*/gorun/($(call either,$(ALONE) $(STARTERS) $(SERIAL)))') && \
+		$(RACE) -p 1 $(patsubst %,./%,$(filter-out $(STARTERS),$(ALONE))); \
 	elif [ "$$CI" = true ]; then echo 'the race detector needs a C compiler: run make deps' >&2; exit 1; \
 	else echo 'skipped: the race detector needs a C compiler (make deps)'; fi
 
