@@ -9,11 +9,8 @@ import (
 	"github.com/gorun-spmd/gorun/dtensor"
 )
 
-// An Optimizer changes parameters by their gradients, as those of package optim do.
-type Optimizer interface {
-	Step(grads []dtensor.Grad, lr float64) error
-	State() iter.Seq2[string, *dtensor.Tensor]
-}
+// An Optimizer changes a table by its gradients: one of package optim, or a program's own.
+type Optimizer = dtensor.Optimizer
 
 // A FusedOptimizer is the optimizer of some tables of a Collection, which changes them in the
 // backward pass.
@@ -38,12 +35,8 @@ type FusedOptimizers struct {
 // table as soon as its rows have arrived; see Table.Fuse for what that means.
 //
 //	fused := tables.Fuse(
-//		embedding.FusedOptimizer{Of: []string{"users"}, Rate: 1e-3, New: func(params []*dtensor.Tensor) embedding.Optimizer {
-//			return optim.NewSparseAdam(params, optim.SparseAdamConfig{})
-//		}},
-//		embedding.FusedOptimizer{Rate: 0.05, New: func(params []*dtensor.Tensor) embedding.Optimizer { // of all others
-//			return optim.NewRowAdagrad(params, optim.RowAdagradConfig{})
-//		}})
+//		embedding.FusedOptimizer{Of: []string{"users"}, Rate: 1e-3, New: optim.With(optim.NewSparseAdam, optim.SparseAdamConfig{})},
+//		embedding.FusedOptimizer{Rate: 0.05, New: optim.With(optim.NewRowAdagrad, optim.RowAdagradConfig{})}) // of all others
 //	...
 //	value, grads, err := dtensor.ValueAndGrad(ctx, forward, append(tables.Params(), head)...)
 //

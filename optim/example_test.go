@@ -46,12 +46,9 @@ func ExampleNewGroups() {
 		matrix := dtensor.Full(mesh, tensor.Float32, 1, []int{4, 2}, layout.Shard(0))
 		bias := dtensor.Full(mesh, tensor.Float32, 1, []int{2}, layout.Replicate())
 		params := []*dtensor.Tensor{matrix, bias}
-		with := func(decay float64) func(p []*dtensor.Tensor) optim.Optimizer {
-			return func(p []*dtensor.Tensor) optim.Optimizer { return optim.NewSGD(p, optim.SGDConfig{WeightDecay: decay}) }
-		}
 		opt := optim.NewGroups(params,
-			optim.Group{Params: []*dtensor.Tensor{matrix}, New: with(0.5)},
-			optim.Group{Params: []*dtensor.Tensor{bias}, New: with(0), Rate: 10})
+			optim.Group{Params: []*dtensor.Tensor{matrix}, New: optim.With(optim.NewSGD, optim.SGDConfig{WeightDecay: 0.5})},
+			optim.Group{Params: []*dtensor.Tensor{bias}, New: optim.With(optim.NewSGD, optim.SGDConfig{}), Rate: 10})
 		_, grads, err := dtensor.ValueAndGrad(ctx, func() *dtensor.Tensor {
 			return matrix.Sum(nil, false).Add(bias.Sum(nil, false))
 		}, params...)

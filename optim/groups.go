@@ -14,12 +14,17 @@ import (
 // A Group is some of a program's parameters with settings of their own.
 type Group struct {
 	Params []*dtensor.Tensor
-	// New makes the group's optimizer, for instance
-	//
-	//	func(p []*dtensor.Tensor) optim.Optimizer { return optim.NewAdamW(p, optim.AdamWConfig{}) }
+	// New makes the group's optimizer, for instance optim.With(optim.NewAdamW, optim.AdamWConfig{}).
 	New func(params []*dtensor.Tensor) Optimizer
 	// Rate is multiplied with the rate of each step; 0 stands for 1.
 	Rate float64
+}
+
+// With returns the function that makes an optimizer with a configuration, as a Group and embedding.FusedOptimizer take it:
+//
+//	optim.With(optim.NewAdamW, optim.AdamWConfig{WeightDecay: 0.1})
+func With[C any, O Optimizer](make func(params []*dtensor.Tensor, config C) O, config C) func(params []*dtensor.Tensor) Optimizer {
+	return func(params []*dtensor.Tensor) Optimizer { return make(params, config) }
 }
 
 // Groups is one optimizer of parameters that differ in their settings: with and without

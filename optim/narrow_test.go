@@ -16,31 +16,17 @@ import (
 
 // bare are the optimizers without float32 weights.
 var bare = map[string]func(p []*dtensor.Tensor) optim.Optimizer{
-	"SGD": func(p []*dtensor.Tensor) optim.Optimizer { return optim.NewSGD(p, optim.SGDConfig{NoMaster: true}) },
-	"SGD momentum": func(p []*dtensor.Tensor) optim.Optimizer {
-		return optim.NewSGD(p, optim.SGDConfig{Momentum: 0.9, NoMaster: true})
-	},
-	"AdamW": func(p []*dtensor.Tensor) optim.Optimizer { return optim.NewAdamW(p, optim.AdamWConfig{NoMaster: true}) },
-	"AMSGrad": func(p []*dtensor.Tensor) optim.Optimizer {
-		return optim.NewAdamW(p, optim.AdamWConfig{AMSGrad: true, NoMaster: true})
-	},
-	"SparseAdam": func(p []*dtensor.Tensor) optim.Optimizer {
-		return optim.NewSparseAdam(p, optim.SparseAdamConfig{NoMaster: true})
-	},
-	"RowAdagrad": func(p []*dtensor.Tensor) optim.Optimizer {
-		return optim.NewRowAdagrad(p, optim.RowAdagradConfig{NoMaster: true})
-	},
-	"Adagrad": func(p []*dtensor.Tensor) optim.Optimizer {
-		return optim.NewAdagrad(p, optim.AdagradConfig{NoMaster: true})
-	},
-	"RMSprop": func(p []*dtensor.Tensor) optim.Optimizer {
-		return optim.NewRMSprop(p, optim.RMSpropConfig{NoMaster: true})
-	},
-	"Lion": func(p []*dtensor.Tensor) optim.Optimizer { return optim.NewLion(p, optim.LionConfig{NoMaster: true}) },
-	"LAMB": func(p []*dtensor.Tensor) optim.Optimizer { return optim.NewLAMB(p, optim.LAMBConfig{NoMaster: true}) },
-	"Adafactor": func(p []*dtensor.Tensor) optim.Optimizer {
-		return optim.NewAdafactor(p, optim.AdafactorConfig{NoMaster: true})
-	},
+	"SGD":          optim.With(optim.NewSGD, optim.SGDConfig{NoMaster: true}),
+	"SGD momentum": optim.With(optim.NewSGD, optim.SGDConfig{Momentum: 0.9, NoMaster: true}),
+	"AdamW":        optim.With(optim.NewAdamW, optim.AdamWConfig{NoMaster: true}),
+	"AMSGrad":      optim.With(optim.NewAdamW, optim.AdamWConfig{AMSGrad: true, NoMaster: true}),
+	"SparseAdam":   optim.With(optim.NewSparseAdam, optim.SparseAdamConfig{NoMaster: true}),
+	"RowAdagrad":   optim.With(optim.NewRowAdagrad, optim.RowAdagradConfig{NoMaster: true}),
+	"Adagrad":      optim.With(optim.NewAdagrad, optim.AdagradConfig{NoMaster: true}),
+	"RMSprop":      optim.With(optim.NewRMSprop, optim.RMSpropConfig{NoMaster: true}),
+	"Lion":         optim.With(optim.NewLion, optim.LionConfig{NoMaster: true}),
+	"LAMB":         optim.With(optim.NewLAMB, optim.LAMBConfig{NoMaster: true}),
+	"Adafactor":    optim.With(optim.NewAdafactor, optim.AdafactorConfig{NoMaster: true}),
 }
 
 // A float16 model whose gradients are too small for the type learns with a Scaler what the
@@ -152,10 +138,8 @@ func TestGroups(t *testing.T) {
 			grads = append(grads, dtensor.Dense(spread(m, tensor.Float32, meshtest.Numbers(6, float64(i+9), 1), []int{3, 2}, rowWise)))
 		}
 		a, b := params(), params()
-		decayed := func(p []*dtensor.Tensor) optim.Optimizer {
-			return optim.NewAdamW(p, optim.AdamWConfig{WeightDecay: 0.5})
-		}
-		plain := func(p []*dtensor.Tensor) optim.Optimizer { return optim.NewSGD(p, optim.SGDConfig{Momentum: 0.5}) }
+		decayed := optim.With(optim.NewAdamW, optim.AdamWConfig{WeightDecay: 0.5})
+		plain := optim.With(optim.NewSGD, optim.SGDConfig{Momentum: 0.5})
 		opt := optim.NewGroups(a, optim.Group{Params: []*dtensor.Tensor{a[2], a[0]}, New: decayed},
 			optim.Group{Params: a[1:2], New: plain, Rate: 3})
 		first, second := decayed([]*dtensor.Tensor{b[0], b[2]}), plain(b[1:2])

@@ -36,74 +36,63 @@ func oneIfSharded(rows, columns, vector bool) int {
 }
 
 var kinds = []kind{
-	{"SGD", func(p []*dtensor.Tensor) optim.Optimizer { return optim.NewSGD(p, optim.SGDConfig{}) },
+	{"SGD", optim.With(optim.NewSGD, optim.SGDConfig{}),
 		func() oracle { return sgdOracle(0, 0, 0, false) }, silent},
-	{"SGD decay", func(p []*dtensor.Tensor) optim.Optimizer { return optim.NewSGD(p, optim.SGDConfig{WeightDecay: 0.1}) },
+	{"SGD decay", optim.With(optim.NewSGD, optim.SGDConfig{WeightDecay: 0.1}),
 		func() oracle { return sgdOracle(0, 0, 0.1, false) }, silent},
-	{"SGD momentum", func(p []*dtensor.Tensor) optim.Optimizer {
-		return optim.NewSGD(p, optim.SGDConfig{Momentum: 0.9, Dampening: 0.3, WeightDecay: 0.01})
-	}, func() oracle { return sgdOracle(0.9, 0.3, 0.01, false) }, silent},
-	{"SGD Nesterov", func(p []*dtensor.Tensor) optim.Optimizer {
-		return optim.NewSGD(p, optim.SGDConfig{Momentum: 0.8, Nesterov: true})
-	}, func() oracle { return sgdOracle(0.8, 0, 0, true) }, silent},
-	{"AdamW", func(p []*dtensor.Tensor) optim.Optimizer { return optim.NewAdamW(p, optim.AdamWConfig{}) },
+	{"SGD momentum", optim.With(optim.NewSGD, optim.SGDConfig{Momentum: 0.9, Dampening: 0.3, WeightDecay: 0.01}),
+		func() oracle { return sgdOracle(0.9, 0.3, 0.01, false) }, silent},
+	{"SGD Nesterov", optim.With(optim.NewSGD, optim.SGDConfig{Momentum: 0.8, Nesterov: true}),
+		func() oracle { return sgdOracle(0.8, 0, 0, true) }, silent},
+	{"AdamW", optim.With(optim.NewAdamW, optim.AdamWConfig{}),
 		func() oracle { return adamwOracle(0.9, 0.999, 1e-8, 0) }, silent},
-	{"AdamW decay", func(p []*dtensor.Tensor) optim.Optimizer {
-		return optim.NewAdamW(p, optim.AdamWConfig{Beta1: 0.7, Beta2: 0.95, Eps: 1e-3, WeightDecay: 0.2})
-	}, func() oracle { return adamwOracle(0.7, 0.95, 1e-3, 0.2) }, silent},
-	{"AdamW coupled decay", func(p []*dtensor.Tensor) optim.Optimizer {
-		return optim.NewAdamW(p, optim.AdamWConfig{Beta1: 0.7, Beta2: 0.95, Eps: 1e-3, WeightDecay: 0.2, Coupled: true})
-	}, func() oracle { return adamOracle(0.7, 0.95, 1e-3, 0, 0.2) }, silent},
-	{"SparseAdam", func(p []*dtensor.Tensor) optim.Optimizer {
-		return optim.NewSparseAdam(p, optim.SparseAdamConfig{Eps: 1e-2})
-	}, func() oracle { return sparseAdamOracle(0.9, 0.999, 1e-2) }, silent},
-	{"RowAdagrad", func(p []*dtensor.Tensor) optim.Optimizer {
-		return optim.NewRowAdagrad(p, optim.RowAdagradConfig{Eps: 1e-3})
-	}, func() oracle { return rowAdagradOracle(1e-3) }, func(_, columns, _ bool) int {
-		if columns {
-			return 1
-		}
-		return 0
-	}},
-	{"AdamW AMSGrad", func(p []*dtensor.Tensor) optim.Optimizer {
-		return optim.NewAdamW(p, optim.AdamWConfig{Beta1: 0.7, Beta2: 0.8, Eps: 1e-3, WeightDecay: 0.2, AMSGrad: true})
-	}, func() oracle { return amsgradOracle(0.7, 0.8, 1e-3, 0.2, 0) }, silent},
-	{"Adam AMSGrad", func(p []*dtensor.Tensor) optim.Optimizer {
-		return optim.NewAdamW(p, optim.AdamWConfig{Beta2: 0.8, Eps: 1e-3, WeightDecay: 0.2, AMSGrad: true, Coupled: true})
-	}, func() oracle { return amsgradOracle(0.9, 0.8, 1e-3, 0, 0.2) }, silent},
-	{"Adagrad", func(p []*dtensor.Tensor) optim.Optimizer {
-		return optim.NewAdagrad(p, optim.AdagradConfig{Eps: 1e-3, RateDecay: 0.5})
-	}, func() oracle { return adagradOracle(1e-3, 0, 0.5, 0) }, silent},
-	{"Adagrad decay", func(p []*dtensor.Tensor) optim.Optimizer {
-		return optim.NewAdagrad(p, optim.AdagradConfig{Initial: 0.1, WeightDecay: 0.3})
-	}, func() oracle { return adagradOracle(1e-10, 0.1, 0, 0.3) }, silent},
-	{"RMSprop", func(p []*dtensor.Tensor) optim.Optimizer { return optim.NewRMSprop(p, optim.RMSpropConfig{Eps: 1e-2}) },
+	{"AdamW decay", optim.With(optim.NewAdamW, optim.AdamWConfig{Beta1: 0.7, Beta2: 0.95, Eps: 1e-3, WeightDecay: 0.2}),
+		func() oracle { return adamwOracle(0.7, 0.95, 1e-3, 0.2) }, silent},
+	{"AdamW coupled decay", optim.With(optim.NewAdamW, optim.AdamWConfig{Beta1: 0.7, Beta2: 0.95, Eps: 1e-3, WeightDecay: 0.2, Coupled: true}),
+		func() oracle { return adamOracle(0.7, 0.95, 1e-3, 0, 0.2) }, silent},
+	{"SparseAdam", optim.With(optim.NewSparseAdam, optim.SparseAdamConfig{Eps: 1e-2}),
+		func() oracle { return sparseAdamOracle(0.9, 0.999, 1e-2) }, silent},
+	{"RowAdagrad", optim.With(optim.NewRowAdagrad, optim.RowAdagradConfig{Eps: 1e-3}),
+		func() oracle { return rowAdagradOracle(1e-3) }, func(_, columns, _ bool) int {
+			if columns {
+				return 1
+			}
+			return 0
+		}},
+	{"AdamW AMSGrad", optim.With(optim.NewAdamW, optim.AdamWConfig{Beta1: 0.7, Beta2: 0.8, Eps: 1e-3, WeightDecay: 0.2, AMSGrad: true}),
+		func() oracle { return amsgradOracle(0.7, 0.8, 1e-3, 0.2, 0) }, silent},
+	{"Adam AMSGrad", optim.With(optim.NewAdamW, optim.AdamWConfig{Beta2: 0.8, Eps: 1e-3, WeightDecay: 0.2, AMSGrad: true, Coupled: true}),
+		func() oracle { return amsgradOracle(0.9, 0.8, 1e-3, 0, 0.2) }, silent},
+	{"Adagrad", optim.With(optim.NewAdagrad, optim.AdagradConfig{Eps: 1e-3, RateDecay: 0.5}),
+		func() oracle { return adagradOracle(1e-3, 0, 0.5, 0) }, silent},
+	{"Adagrad decay", optim.With(optim.NewAdagrad, optim.AdagradConfig{Initial: 0.1, WeightDecay: 0.3}),
+		func() oracle { return adagradOracle(1e-10, 0.1, 0, 0.3) }, silent},
+	{"RMSprop", optim.With(optim.NewRMSprop, optim.RMSpropConfig{Eps: 1e-2}),
 		func() oracle { return rmspropOracle(0.99, 1e-2, 0, 0, false) }, silent},
-	{"RMSprop centered", func(p []*dtensor.Tensor) optim.Optimizer {
-		return optim.NewRMSprop(p, optim.RMSpropConfig{Alpha: 0.8, Eps: 1e-2, Momentum: 0.6, Centered: true, WeightDecay: 0.1})
-	}, func() oracle { return rmspropOracle(0.8, 1e-2, 0.6, 0.1, true) }, silent},
-	{"Lion", func(p []*dtensor.Tensor) optim.Optimizer { return optim.NewLion(p, optim.LionConfig{WeightDecay: 0.3}) },
+	{"RMSprop centered",
+		optim.With(optim.NewRMSprop, optim.RMSpropConfig{Alpha: 0.8, Eps: 1e-2, Momentum: 0.6, Centered: true, WeightDecay: 0.1}),
+		func() oracle { return rmspropOracle(0.8, 1e-2, 0.6, 0.1, true) }, silent},
+	{"Lion", optim.With(optim.NewLion, optim.LionConfig{WeightDecay: 0.3}),
 		func() oracle { return lionOracle(0.9, 0.99, 0.3) }, silent},
-	{"LAMB", func(p []*dtensor.Tensor) optim.Optimizer { return optim.NewLAMB(p, optim.LAMBConfig{WeightDecay: 0.3}) },
+	{"LAMB", optim.With(optim.NewLAMB, optim.LAMBConfig{WeightDecay: 0.3}),
 		func() oracle { return lambOracle(0.9, 0.999, 1e-6, 0.3) }, oneIfSharded},
-	{"Adafactor", func(p []*dtensor.Tensor) optim.Optimizer {
-		return optim.NewAdafactor(p, optim.AdafactorConfig{WeightDecay: 0.2})
-	}, func() oracle { return adafactorOracle(0.2) }, func(rows, columns, vector bool) int {
-		n := 0
-		if rows {
-			n += 2 // the columns' means, and the mean of the rows' means
-		}
-		if columns {
-			n++
-		}
-		if rows || columns {
-			n += 2 // the norms of the matrix and of its change
-		}
-		if vector {
-			n += 2
-		}
-		return n
-	}},
+	{"Adafactor", optim.With(optim.NewAdafactor, optim.AdafactorConfig{WeightDecay: 0.2}),
+		func() oracle { return adafactorOracle(0.2) }, func(rows, columns, vector bool) int {
+			n := 0
+			if rows {
+				n += 2 // the columns' means, and the mean of the rows' means
+			}
+			if columns {
+				n++
+			}
+			if rows || columns {
+				n += 2 // the norms of the matrix and of its change
+			}
+			if vector {
+				n += 2
+			}
+			return n
+		}},
 }
 
 // layouts are tried on meshes of their length; 5 ranks of rows are uneven, 7

@@ -34,15 +34,9 @@ var dlrmOptimizers = []struct {
 	name string
 	make func(params []*dtensor.Tensor) embedding.Optimizer
 }{
-	{"Adagrad", func(params []*dtensor.Tensor) embedding.Optimizer {
-		return optim.NewAdagrad(params, optim.AdagradConfig{})
-	}},
-	{"SparseAdam", func(params []*dtensor.Tensor) embedding.Optimizer {
-		return optim.NewSparseAdam(params, optim.SparseAdamConfig{})
-	}},
-	{"row-wise Adagrad", func(params []*dtensor.Tensor) embedding.Optimizer {
-		return optim.NewRowAdagrad(params, optim.RowAdagradConfig{})
-	}},
+	{"Adagrad", optim.With(optim.NewAdagrad, optim.AdagradConfig{})},
+	{"SparseAdam", optim.With(optim.NewSparseAdam, optim.SparseAdamConfig{})},
+	{"row-wise Adagrad", optim.With(optim.NewRowAdagrad, optim.RowAdagradConfig{})},
 }
 
 // dlrmRate is the learning rate.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/gorun-spmd/gorun/bench/internal/measure"
-	"github.com/gorun-spmd/gorun/dtensor"
 	"github.com/gorun-spmd/gorun/embedding"
 	"github.com/gorun-spmd/gorun/optim"
 	"github.com/gorun-spmd/gorun/tensor"
@@ -42,9 +41,7 @@ func measureEstimate(b *measure.Bench, name string, size dlrmSize, kinds []embed
 	d := &dlrm{b: b, size: size, kinds: kinds, state: tensor.Float32.Size()}
 	scope := b.Mesh.Device().Open() // the tables and the state of their optimizers go with it
 	defer scope.Close()
-	if err := d.make(batches, func(params []*dtensor.Tensor) embedding.Optimizer {
-		return optim.NewRowAdagrad(params, optim.RowAdagradConfig{})
-	}); err != nil {
+	if err := d.make(batches, optim.With(optim.NewRowAdagrad, optim.RowAdagradConfig{})); err != nil {
 		return err
 	}
 	return b.CaseErr(name, d.next, func(t measure.Timing) []measure.Field {

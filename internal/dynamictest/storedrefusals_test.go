@@ -60,9 +60,9 @@ func TestStoredRefusals(t *testing.T) {
 		}
 		cases := map[string]func(){
 			"AdamW.Step: parameter 0 has those rows of table \"users\" that are in memory, and this AdamW changes every row": steps(
-				func(p []*dtensor.Tensor) optim.Optimizer { return optim.NewAdamW(p, optim.AdamWConfig{}) }),
+				optim.With(optim.NewAdamW, optim.AdamWConfig{})),
 			"this SGD changes every row": steps(
-				func(p []*dtensor.Tensor) optim.Optimizer { return optim.NewSGD(p, optim.SGDConfig{Momentum: 0.9}) }),
+				optim.With(optim.NewSGD, optim.SGDConfig{Momentum: 0.9})),
 			"NewSparseAdam: parameter 0 is float32 [100, 2]": func() {
 				optim.NewSparseAdam([]*dtensor.Tensor{table().Weight()}, optim.SparseAdamConfig{})
 			},
