@@ -89,7 +89,7 @@ func (t *tracer) Span(kind observe.Kind, name string, pcs []uintptr, start time.
 		pcs = here[:goruntime.Callers(2, here[:])]
 	}
 	t.log.Add(control.TraceRecord{
-		Start: t.clock + int64(start.Sub(t.start)), End: t.clock + int64(end.Sub(t.start)), Peer: -1, Shape: spanShapes[kind],
+		Start: t.at(start), End: t.at(end), Peer: -1, Shape: spanShapes[kind],
 		Name: t.log.Text(name), Site: t.log.Text(t.observed.site(pcs)),
 	})
 }
@@ -120,7 +120,7 @@ func (t *tracer) Layout(l *observe.Layout) {
 	t.observed.mu.Lock()
 	defer t.observed.mu.Unlock()
 	if t.observed.room -= len(text); t.observed.room >= 0 {
-		t.log.Sample(control.TraceSample{At: control.Clock(), Step: -1, Name: t.log.Text(string(text)), Kind: control.SampleLayout})
+		t.log.Sample(control.TraceSample{At: t.at(time.Now()), Step: -1, Name: t.log.Text(string(text)), Kind: control.SampleLayout})
 	}
 }
 
@@ -145,7 +145,7 @@ func (t *tracer) sample(kind control.SampleKind, name string, value float64) {
 	if s.kept++; s.kept == thinAfter {
 		s.kept, s.every = 0, 2*s.every
 	}
-	t.log.Sample(control.TraceSample{At: control.Clock(), Step: o.rank.step.Load(), Value: value, Name: t.log.Text(name), Kind: kind})
+	t.log.Sample(control.TraceSample{At: t.at(time.Now()), Step: o.rank.step.Load(), Value: value, Name: t.log.Text(name), Kind: kind})
 }
 
 // sampleMemory keeps how much memory this process has, what it shares with others included.

@@ -6,6 +6,7 @@ import (
 	"encoding/gob"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"sync"
 	"time"
@@ -67,7 +68,7 @@ func newTracer(r *rank, path string) (t *tracer, err error) {
 			return nil, err
 		}
 	}
-	t.start, t.clock = time.Now(), control.Clock()
+	t.start, t.clock = readClocks()
 	t.recording = r.world.Observe(t.event)
 	t.observe(r)
 	if t.path != "" && r.mpi != nil {
@@ -117,9 +118,25 @@ func (t *tracer) fall(r *rank) {
 	}
 }
 
+// readClocks reads Go's clock and control.Clock at one moment: of several readings the one in which least time passed, as
+// other programs may run between the two.
+func readClocks() (start time.Time, clock int64) {
+	least := int64(math.MaxInt64)
+	for range clockRounds {
+		before, now := control.Clock(), time.Now()
+		if took := control.Clock() - before; took < least {
+			least, start, clock = took, now, before+took/2
+		}
+	}
+	return start, clock
+}
+
+// at returns a moment by control.Clock. All that a trace keeps goes through it, so that a call is in the step in which it was made.
+func (t *tracer) at(moment time.Time) int64 { return t.clock + int64(moment.Sub(t.start)) }
+
 // event keeps a call.
 func (t *tracer) event(e *comm.Event) {
-	start := t.clock + int64(e.Start.Sub(t.start))
+	start := t.at(e.Start)
 	r := control.TraceRecord{
 		Start: start, End: start + int64(e.Time), Call: e.Seq, Number: e.Number, Bytes: int64(e.Bytes), Count: int64(e.Count),
 		Name: t.log.Text(e.Kind.String()), Comm: t.log.Text(e.Comm), Cause: t.log.Text(e.Cause), Site: t.log.Text(e.Site()),
@@ -157,7 +174,7 @@ func shapeOf(e *comm.Event) control.TraceShape {
 // step keeps that a step begins.
 func (t *tracer) step(n int) {
 	if t != nil && n >= 0 {
-		t.log.Add(control.TraceRecord{Start: control.Clock(), Number: uint64(n), Peer: -1, Shape: control.TraceStep})
+		t.log.Add(control.TraceRecord{Start: t.at(time.Now()), Number: uint64(n), Peer: -1, Shape: control.TraceStep})
 		t.sample(control.SampleStep, "", float64(n))
 	}
 }
