@@ -46,7 +46,7 @@ func (r *rank) runGoroutines(ranks int, f func(context.Context, *comm.Comm) erro
 	ended := make(chan int, ranks)
 	for n, backend := range shared.ends {
 		one := newRank(job.Job{Rank: n, Size: ranks, LocalRank: n, LocalSize: ranks}, r.launch)
-		one.goroutines, one.traceTo = shared, r.traceTo
+		one.goroutines, one.traceTo, one.profile = shared, r.traceTo, r.profile
 		go func() {
 			status := one.run(f)
 			switch cause := fmt.Sprintf("exit status %d", status); {

@@ -86,6 +86,11 @@
 // launcher or none has started does so if GORUN_TRACE names the file; if it fails, rank R
 // leaves its own part as the file with .rankR behind its name, unless it was killed.
 //
+// # Profiles
+//
+// gorun --profile DIR has rank N write DIR/rank.N.cpu, a profile of its processor time, and DIR/rank.N.mem, one of its
+// allocations, when its function returns: go tool pprof reads them. Of another launcher's ranks GORUN_PROFILE names the folder.
+//
 // Files named *_test.go and programs that need Go's package of the same name
 // import it as goruntime "runtime".
 package runtime
@@ -144,6 +149,11 @@ func (r *rank) run(f func(context.Context, *comm.Comm) error) (status int) {
 		r.report(err, r.fail(err, false))
 		return 1
 	}
+	writeProfile, err := r.startProfile()
+	if err != nil {
+		r.report(err, r.fail(err, false))
+		return 1
+	}
 	r.offerDevice()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
@@ -172,8 +182,11 @@ func (r *rank) run(f func(context.Context, *comm.Comm) error) (status int) {
 	ctx = job.WithSaved(context.WithValue(ctx, rankKey{}, r), r.saved)
 	var ends ending
 	ctx = job.WithEnd(ctx, ends.add)
-	err := call(r.withSnapshots(ctx), f, r.world)
+	err = call(r.withSnapshots(ctx), f, r.world)
 	returned = true
+	if lost := writeProfile(); err == nil {
+		err = lost
+	}
 	if r.forecast.over(err) {
 		r.finish()
 		return 0

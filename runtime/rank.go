@@ -36,6 +36,7 @@ type rank struct {
 	world   *comm.Comm       // nil before join
 	device  chooser          // of the tensors
 	traceTo string           // where the environment asks for a trace; "" if nowhere
+	profile string           // the folder where it asks for profiles; "" if nowhere
 	trace   *tracer          // nil if there is none
 	stop    *stop            // nil before watch
 
@@ -62,7 +63,9 @@ func newRank(j job.Job, l mpi.Launch) *rank {
 		_ = os.Unsetenv(name)
 	}
 	traceTo := os.Getenv(job.TraceVar)
+	profile := os.Getenv(job.ProfileVar)
 	_ = os.Unsetenv(job.TraceVar)
+	_ = os.Unsetenv(job.ProfileVar)
 	if j.ControlFD != 0 {
 		closeOnExec(j.ControlFD)
 		closeOnExec(j.ArenaFD)
@@ -77,7 +80,7 @@ func newRank(j job.Job, l mpi.Launch) *rank {
 	if err != nil {
 		host = "unknown"
 	}
-	r := &rank{job: j, launch: l, host: host, traceTo: traceTo}
+	r := &rank{job: j, launch: l, host: host, traceTo: traceTo, profile: profile}
 	r.step.Store(-1)
 	r.log = newLogger(os.Stderr, r, os.Getenv)
 	return r

@@ -54,6 +54,9 @@ const (
 	DigestOpsVar   = "GORUN_DIGEST_OPS"
 )
 
+// ProfileVar names the folder in which each rank writes its profiles. gorun --profile sets it. It is no part of the contract.
+const ProfileVar = "GORUN_PROFILE"
+
 // SameBitsVar is the same variable as dtensor.SameBitsVar. gorun --same-bits sets it. It is no
 // part of the contract.
 const SameBitsVar = "GORUN_SAME_BITS"

@@ -39,6 +39,7 @@ type Options struct {
 	sameBits       bool   // see dtensor.Mesh.SetSameBits
 	Elastic        string // one of the values of --elastic, or "" for none
 	MinRanks       int    // that --elastic shrink leaves
+	profile        string // folder; "" for none
 	digest         string // file; "" for none
 	digestEvery    int    // steps; 0 for 1
 	digestOps      bool   // operators have digests too
@@ -219,6 +220,7 @@ func (o *Options) define(f *flag.FlagSet) {
 	f.Func("output", "", text(&o.Output))
 	f.Func("gpus", "", o.chooseGPUs)
 	f.Func("trace", "", text(&o.Trace))
+	f.Func("profile", "", text(&o.profile))
 	f.BoolVar(&o.sameBits, "same-bits", false, "")
 	f.Func("digest", "", text(&o.digest))
 	f.BoolVar(&o.digestOps, "digest-ops", false, "")
@@ -300,9 +302,13 @@ func (o *Options) validate(slots int) error {
 	if err != nil {
 		return err
 	}
+	profiles, err := o.profileVariables()
+	if err != nil {
+		return err
+	}
 	for i := range o.Apps {
 		a := &o.Apps[i]
-		a.Vars = append(a.Vars, slices.Concat(o.gpuVariables(), digests, o.sameBitsVariables())...)
+		a.Vars = append(a.Vars, slices.Concat(o.gpuVariables(), digests, profiles, o.sameBitsVariables())...)
 		switch {
 		case a.Ranks > 0:
 		case len(o.Apps) > 1:

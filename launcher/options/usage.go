@@ -8,7 +8,7 @@ gorun starts one program as N ranks: an executable, a Go package or .go files.
   --wdir DIR, -x NAME[=value]  the ranks' working directory, a variable for them
   --stdin WHO         who reads standard input: a rank's number (0), all or none
   --tag-output, --timestamp-output  put [rank]<stream>: or the time before lines
-  --output DIR        write the output of rank N to DIR/rank.N instead
+  --output DIR, --profile DIR  rank N's output to DIR/rank.N; profiles for pprof
   --trace FILE, --report FILE  what each rank did, for Perfetto; as a page
   --dashboard :PORT   that page while the job runs, for this machine's browsers
   --same-bits         sums of floats do not depend on -np: slower, the same bits

@@ -30,6 +30,15 @@ func (o *Options) digestVariables() ([]string, error) {
 	return vars, nil
 }
 
+// profileVariables returns the variables that tell the ranks of --profile.
+func (o *Options) profileVariables() ([]string, error) {
+	if o.profile == "" {
+		return nil, nil
+	}
+	path, err := filepath.Abs(o.profile)
+	return []string{job.ProfileVar + "=" + path}, err
+}
+
 // sameBitsVariables returns the variables that tell the ranks of --same-bits.
 func (o *Options) sameBitsVariables() []string {
 	if !o.sameBits {
