@@ -3,6 +3,7 @@
 //
 //	go build -o bin/ ./cmd/gorun && go run ./bench/plan            a table
 //	go run ./bench/plan -np 1,2 -match train -rounds 10 -json      lines of JSON
+//	go run ./bench/plan -np 1 -match recsys -kernels               and which kernels take more or less than predicted
 //
 // Each round measures the machine and predicts, and then runs the program; of both the least time
 // counts, as other programs that run meanwhile make steps longer and never shorter. "ratio" is
@@ -28,14 +29,15 @@ import (
 
 // A program is an example and its arguments.
 type program struct {
-	name string
-	args []string
+	name   string
+	args   []string
+	longer []string // of a run whose profile has enough samples
 }
 
 func programs() []program {
 	return []program{
-		{"train", []string{"-steps", "30", "-ngram", "1", "-sample", "0", "-plot", "", "-data", "docs"}},
-		{"recsys", []string{"-rows", "20000", "-batch", "512"}},
+		{"train", []string{"-steps", "30", "-ngram", "1", "-sample", "0", "-plot", "", "-data", "docs"}, []string{"-steps", "100"}},
+		{"recsys", []string{"-rows", "20000", "-batch", "512"}, []string{"-epochs", "30"}},
 	}
 }
 
@@ -65,16 +67,17 @@ func main() {
 	match := flag.String("match", "", "only the programs whose names contain this")
 	rounds := flag.Int("rounds", 3, "how often each is predicted and measured")
 	asJSON := flag.Bool("json", false, "write JSON lines")
+	kernels := flag.Bool("kernels", false, "print what each kernel takes of a step of rank 0 too")
 	gorun := flag.String("gorun", "bin/gorun", "the launcher")
 	flag.Parse()
-	if err := run(os.Stdout, *gorun, programs(), strings.Split(*np, ","), *match, *rounds, *asJSON); err != nil {
+	if err := run(os.Stdout, *gorun, programs(), strings.Split(*np, ","), *match, *rounds, *asJSON, *kernels); err != nil {
 		fmt.Fprintln(os.Stderr, "plan:", err)
 		os.Exit(1)
 	}
 }
 
 // run compares programs on the numbers of ranks in sizes, and prints a line for each.
-func run(w io.Writer, gorun string, programs []program, sizes []string, match string, rounds int, asJSON bool) error {
+func run(w io.Writer, gorun string, programs []program, sizes []string, match string, rounds int, asJSON, kernels bool) error {
 	dir, err := os.MkdirTemp("", "plan")
 	if err != nil {
 		return err
@@ -94,12 +97,15 @@ func run(w io.Writer, gorun string, programs []program, sizes []string, match st
 		for _, size := range sizes {
 			r := result{Program: p.name, NP: size, Predicted: math.Inf(1)}
 			var steps []float64
+			var least *plan
 			for range rounds {
 				plan, err := predict(gorun, size, path, p.args)
 				if err != nil {
 					return err
 				}
-				r.Predicted = min(r.Predicted, plan.Time.Seconds)
+				if plan.Time.Seconds < r.Predicted {
+					least, r.Predicted = plan, plan.Time.Seconds
+				}
 				r.PlannedCalls, r.PlannedBytes = plan.calls()
 				more, err := measured(gorun, size, path, filepath.Join(dir, "metrics.jsonl"), p.args)
 				if err != nil {
@@ -120,6 +126,11 @@ func run(w io.Writer, gorun string, programs []program, sizes []string, match st
 			}
 			fmt.Fprintf(w, "%-7s  %5s  %13.2f  %12.2f  %5.2f  %10.2f  %5s  %9s\n", r.Program, r.NP, 1e3*r.Predicted, 1e3*r.Measured,
 				r.Predicted/r.Measured, 1e3*r.Median, against(r.PlannedCalls, r.Calls), against(r.PlannedBytes, r.Bytes))
+			if kernels {
+				if err := byKernel(w, gorun, size, path, dir, &p, least); err != nil {
+					return err
+				}
+			}
 		}
 	}
 	return nil
@@ -129,8 +140,16 @@ func run(w io.Writer, gorun string, programs []program, sizes []string, match st
 type plan struct {
 	Time struct {
 		Seconds float64 `json:"seconds"`
+		Ranks   []struct {
+			Rank                 int
+			Communication, Waits float64
+		} `json:"ranks"`
 	} `json:"time"`
 	Ranks []struct {
+		Kernels []struct {
+			Name    string  `json:"name"`
+			Seconds float64 `json:"seconds"`
+		} `json:"kernels"`
 		Calls []struct {
 			Count int `json:"count"`
 			Bytes int `json:"bytes"`

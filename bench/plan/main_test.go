@@ -5,6 +5,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -14,16 +15,16 @@ import (
 )
 
 // A small program is predicted and measured: the table has a line for each number of ranks, with times that are positive and
-// their ratio, and the plan's calls and bytes are those that were made; lines of JSON say the same.
+// their ratio, and the plan's calls and bytes are those that were made; lines of JSON say the same. Of its kernels there is a table.
 func TestPlanBesideReality(t *testing.T) {
 	testenv.DependsOn(t, "../../examples/train")
 	bin := t.TempDir()
 	testenv.Build(t, bin, nil, "../../cmd/gorun")
 	gorun := filepath.Join(bin, "gorun")
 	const flags = "-steps 6 -ngram 1 -sample 0 -plot= -data ../../docs -layers 1 -width 16 -heads 2 -context 8 -batch 4"
-	small := []program{{"train", strings.Fields(flags)}, {"nosuch", nil}}
+	small := []program{{"train", strings.Fields(flags), strings.Fields("-steps 400")}, {"nosuch", nil, nil}}
 	var table, lines strings.Builder
-	if err := run(&table, gorun, small, []string{"1", "2"}, "train", 1, false); err != nil {
+	if err := run(&table, gorun, small, []string{"1", "2"}, "train", 1, false, false); err != nil {
 		t.Fatal(err)
 	}
 	head, rest, _ := strings.Cut(table.String(), "\n")
@@ -56,7 +57,7 @@ func TestPlanBesideReality(t *testing.T) {
 	if np != 2 {
 		t.Errorf("%d lines, want one for 1 rank and one for 2:\n%s", np, table.String())
 	}
-	if err := run(&lines, gorun, small, []string{"2"}, "train", 1, true); err != nil {
+	if err := run(&lines, gorun, small, []string{"2"}, "train", 1, true, false); err != nil {
 		t.Fatal(err)
 	}
 	var r result
@@ -64,7 +65,25 @@ func TestPlanBesideReality(t *testing.T) {
 		r.Calls != r.PlannedCalls || r.Bytes != r.PlannedBytes {
 		t.Errorf("%+v, %v, of %s", r, err, lines.String())
 	}
-	if err := run(&lines, gorun, small, []string{"1"}, "nosuch", 1, true); err == nil {
+	var kernels strings.Builder
+	if err := run(&kernels, gorun, small, []string{"1"}, "train", 1, false, true); err != nil {
+		t.Fatal(err)
+	}
+	found := map[string][2]float64{}
+	for in := bufio.NewScanner(strings.NewReader(kernels.String())); in.Scan(); {
+		if name, rest, ok := strings.Cut(strings.TrimSpace(in.Text()), "  "); ok {
+			var s [2]float64
+			if n, _ := fmt.Sscan(rest, &s[0], &s[1]); n == 2 {
+				found[name] = s
+			}
+		}
+	}
+	for _, name := range []string{"MatMul", "beside them", "together"} {
+		if s := found[name]; s[0] <= 0 || s[1] <= 0 || s[0] > found["together"][0] || s[1] > found["together"][1] {
+			t.Errorf("%s: %v\n%s", name, s, kernels.String())
+		}
+	}
+	if err := run(&lines, gorun, small, []string{"1"}, "nosuch", 1, true, false); err == nil {
 		t.Error("a program that is not there is compared")
 	}
 }
