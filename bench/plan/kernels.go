@@ -75,7 +75,8 @@ const loop = "train.(*Run).Do"
 
 // function finds, in a line of go tool pprof, the processor time of a function and of what it calls, and its name if it is no
 // function in another.
-var function = regexp.MustCompile(`^ *[0-9.]+\w* +[0-9.]+% +[0-9.]+% +([0-9.]+)us +[0-9.]+% +\S+/gorun/([^\s.]+\.(?:\(\*?\w+\)\.)?\w+)(?: \(inline\))?\n$`)
+var function = regexp.MustCompile(`^ *[0-9.]+\w* +[0-9.]+% +[0-9.]+% +([0-9.]+)us +[0-9.]+% +\S+/gorun/` +
+	`([^\s.]+\.(?:\(\*?\w+\)\.)?\w+)(?: \(inline\))?\n$`)
 
 // profiled runs the program with a profile, and returns what each kernel takes of a step of rank 0.
 func profiled(gorun, np, path, dir string, args []string) (map[string]share, error) {
