@@ -199,6 +199,64 @@ func rmspropOracle(alpha, eps, momentum, decay float64, centered bool) oracle {
 	})
 }
 
+func adadeltaOracle(rho, eps, decay float64) oracle {
+	return elementwise(2, func(p *float64, d float64, s []float64, t int, lr float64) {
+		d += decay * *p
+		s[0] = rho*s[0] + (1-rho)*d*d
+		move := math.Sqrt(s[1]+eps) / math.Sqrt(s[0]+eps) * d
+		s[1] = rho*s[1] + (1-rho)*move*move
+		*p -= lr * move
+	})
+}
+
+func adamaxOracle(b1, b2, eps, decay float64) oracle {
+	return elementwise(2, func(p *float64, d float64, s []float64, t int, lr float64) {
+		d += decay * *p
+		s[0], s[1] = b1*s[0]+(1-b1)*d, max(b2*s[1], math.Abs(d)+eps)
+		*p -= lr / (1 - math.Pow(b1, float64(t))) * s[0] / s[1]
+	})
+}
+
+func nadamOracle(b1, b2, eps, momentumDecay, l2, decay float64) oracle {
+	momentum := func(t int) float64 { return b1 * (1 - math.Pow(0.96, float64(t)*momentumDecay)/2) }
+	return elementwise(3, func(p *float64, d float64, s []float64, t int, lr float64) {
+		*p *= 1 - lr*decay
+		d += l2 * *p
+		if t == 1 {
+			s[2] = 1
+		}
+		s[2] *= momentum(t)
+		s[0], s[1] = b1*s[0]+(1-b1)*d, b2*s[1]+(1-b2)*d*d
+		root := math.Sqrt(s[1]/(1-math.Pow(b2, float64(t)))) + eps
+		*p -= lr * (1 - momentum(t)) / (1 - s[2]) * d / root
+		*p -= lr * momentum(t+1) / (1 - s[2]*momentum(t+1)) * s[0] / root
+	})
+}
+
+func radamOracle(b1, b2, eps, l2, decay float64) oracle {
+	return elementwise(2, func(p *float64, d float64, s []float64, t int, lr float64) {
+		*p *= 1 - lr*decay
+		d += l2 * *p
+		s[0], s[1] = b1*s[0]+(1-b1)*d, b2*s[1]+(1-b2)*d*d
+		mean, bias := s[0]/(1-math.Pow(b1, float64(t))), 1-math.Pow(b2, float64(t))
+		most := 2/(1-b2) - 1
+		now := most - 2*float64(t)*math.Pow(b2, float64(t))/bias
+		if now > 5 {
+			mean *= math.Sqrt((now-4)*(now-2)*most/((most-4)*(most-2)*now)) * math.Sqrt(bias) / (math.Sqrt(s[1]) + eps)
+		}
+		*p -= lr * mean
+	})
+}
+
+// asgdOracle has the parameters alone, not their averages.
+func asgdOracle(lambda, alpha, l2 float64) oracle {
+	return elementwise(1, func(p *float64, d float64, s []float64, t int, lr float64) {
+		rate := lr / math.Pow(1+lambda*lr*float64(t-1), alpha)
+		d += l2 * *p
+		*p -= lambda*rate**p + rate*d
+	})
+}
+
 func lionOracle(b1, b2, decay float64) oracle {
 	return elementwise(1, func(p *float64, d float64, s []float64, t int, lr float64) {
 		toward := b1*s[0] + (1-b1)*d

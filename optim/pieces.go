@@ -124,6 +124,15 @@ func decayed(g, p *tensor.Tensor, decay float64) *tensor.Tensor {
 	return sum
 }
 
+// withDecay shrinks p if its weight decay is decoupled, and else returns the gradient with it.
+func withDecay(p, g *tensor.Tensor, lr, decay float64, decoupled bool) *tensor.Tensor {
+	if !decoupled {
+		return decayed(g, p, decay)
+	}
+	tensor.ScaleTo(p, 1-lr*decay)
+	return g
+}
+
 // overRoot returns x/(√square + eps).
 func overRoot(x, square *tensor.Tensor, eps float64) *tensor.Tensor {
 	root := tensor.Unary(kernel.OpSqrt, square)

@@ -123,3 +123,67 @@ func (s WarmupCosine) At(step int) float64 {
 	}
 	return s.Floor + (s.Peak-s.Floor)*0.5*(1+math.Cos(math.Pi*progress(step, s.Warmup, s.Total)))
 }
+
+// A CosineRestarts falls by half a cosine from Peak to Floor in Length steps, then begins again at Peak; each fall takes
+// Factor times the steps of the one before (Loshchilov and Hutter, SGDR, arXiv 1608.03983). It is torch.optim's
+// CosineAnnealingWarmRestarts.
+type CosineRestarts struct {
+	Peak, Floor float64
+	Length      int
+	Factor      int // 0 stands for 1
+}
+
+// At returns the learning rate of a step; with a Length of 0 it stays at Peak.
+func (s CosineRestarts) At(step int) float64 {
+	length := s.Length
+	if length <= 0 {
+		return s.Peak
+	}
+	for ; step >= length; length *= max(1, s.Factor) {
+		if s.Factor <= 1 {
+			step %= length
+			break
+		}
+		step -= length
+	}
+	return cosine(s.Peak, s.Floor, float64(step)/float64(length))
+}
+
+// A Plateau lowers a rate where a loss stops falling, as torch.optim's ReduceLROnPlateau. It goes by losses and not by
+// steps, so it is no Schedule: give Next the loss of each epoch, the same on all ranks. checkpoint.State.AddValue saves it.
+//
+//	plateau := optim.Plateau{Rate: 0.1, Factor: 0.5, Patience: 3}
+//	for epoch := range epochs {
+//		... opt.Step(grads, plateau.Rate) ...
+//		plateau.Next(heldOutLoss)
+//	}
+type Plateau struct {
+	Rate      float64 // of the next step
+	Factor    float64 // what multiplies it; 0 stands for 0.1
+	Patience  int     // losses in a row that may be no better than the best
+	Threshold float64 // a better loss is below (1-Threshold) times the best; 0 stands for 1e-4
+	Cooldown  int     // losses after a change that are never too bad
+	Floor     float64 // the least rate
+
+	Best  float64 // the best loss so far
+	Count int     // losses so far
+	Bad   int     // the last ones of them that were no better
+	Cool  int     // how many more are never too bad
+}
+
+// Next takes a loss, and returns the rate of the steps that follow it.
+func (p *Plateau) Next(loss float64) (rate float64) {
+	p.Bad++
+	if p.Count == 0 || loss < p.Best*(1-cmp.Or(p.Threshold, 1e-4)) {
+		p.Best, p.Bad = loss, 0
+	}
+	p.Count++
+	if p.Cool > 0 {
+		p.Cool--
+		p.Bad = 0
+	}
+	if p.Bad > p.Patience {
+		p.Rate, p.Cool, p.Bad = max(p.Floor, p.Rate*cmp.Or(p.Factor, 0.1)), p.Cooldown, 0
+	}
+	return p.Rate
+}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -56,6 +57,11 @@ type steps struct {
 		Initial     float64 `json:"initial_accumulator_value"`
 		D           float64
 		Beta2Decay  float64 `json:"beta2_decay"`
+		Rho         float64
+		Momentums   float64 `json:"momentum_decay"`
+		Decoupled   bool    `json:"decoupled_weight_decay"`
+		Lambda      float64 `json:"lambd"`
+		T0          int
 	}
 	Shapes [][]int
 	Params [][]float64
@@ -82,6 +88,18 @@ func (s *steps) make(params []*dtensor.Tensor) optim.Optimizer {
 		return optim.NewAdafactor(params, optim.AdafactorConfig{Beta2Decay: a.Beta2Decay, Limit: a.D, WeightDecay: a.WeightDecay})
 	case "Lion":
 		return optim.NewLion(params, optim.LionConfig{Beta1: a.Betas[0], Beta2: a.Betas[1], WeightDecay: a.WeightDecay})
+	case "Adadelta":
+		return optim.NewAdadelta(params, optim.AdadeltaConfig{Rho: a.Rho, Eps: a.Eps, WeightDecay: a.WeightDecay})
+	case "Adamax":
+		return optim.NewAdamax(params, optim.AdamaxConfig{Beta1: a.Betas[0], Beta2: a.Betas[1], Eps: a.Eps, WeightDecay: a.WeightDecay})
+	case "NAdam":
+		return optim.NewNAdam(params, optim.NAdamConfig{Beta1: a.Betas[0], Beta2: a.Betas[1], Eps: a.Eps, MomentumDecay: a.Momentums,
+			WeightDecay: a.WeightDecay, Decoupled: a.Decoupled})
+	case "RAdam":
+		return optim.NewRAdam(params, optim.RAdamConfig{Beta1: a.Betas[0], Beta2: a.Betas[1], Eps: a.Eps, WeightDecay: a.WeightDecay,
+			Decoupled: a.Decoupled})
+	case "ASGD":
+		return optim.NewASGD(params, optim.ASGDConfig{Lambda: a.Lambda, Alpha: a.Alpha, Start: a.T0, WeightDecay: a.WeightDecay})
 	case "LAMB":
 		return optim.NewLAMB(params, optim.LAMBConfig{Beta1: a.Betas[0], Beta2: a.Betas[1], Eps: a.Eps, WeightDecay: a.WeightDecay})
 	}
@@ -129,7 +147,7 @@ func TestStepsEqualPyTorch(t *testing.T) {
 			})
 		}
 	})
-	if count < 15 {
+	if count < 27 {
 		t.Errorf("only %d optimizers", count)
 	}
 }
@@ -142,18 +160,19 @@ func TestRatesEqualPyTorch(t *testing.T) {
 		Peak     float64
 		Args     struct {
 			Floor, Factor, Rise, Start, End float64
-			Total, Every, Warmup            int
+			Total, Every, Warmup, Length    int
 		}
 		Rates []float64
 	}) {
 		count++
 		a := r.Args
 		s, ok := map[string]optim.Schedule{
-			"Constant":     optim.Constant{Rate: r.Peak, Warmup: a.Warmup},
-			"WarmupLinear": optim.WarmupLinear{Peak: r.Peak, Floor: a.Floor, Total: a.Total},
-			"WarmupCosine": optim.WarmupCosine{Peak: r.Peak, Floor: a.Floor, Total: a.Total},
-			"WarmupStep":   optim.WarmupStep{Peak: r.Peak, Factor: a.Factor, Every: a.Every},
-			"OneCycle":     optim.OneCycle{Peak: r.Peak, Total: a.Total, Rise: a.Rise, Start: a.Start, End: a.End},
+			"Constant":       optim.Constant{Rate: r.Peak, Warmup: a.Warmup},
+			"WarmupLinear":   optim.WarmupLinear{Peak: r.Peak, Floor: a.Floor, Total: a.Total},
+			"WarmupCosine":   optim.WarmupCosine{Peak: r.Peak, Floor: a.Floor, Total: a.Total},
+			"WarmupStep":     optim.WarmupStep{Peak: r.Peak, Factor: a.Factor, Every: a.Every},
+			"CosineRestarts": optim.CosineRestarts{Peak: r.Peak, Floor: a.Floor, Length: a.Length, Factor: int(a.Factor)},
+			"OneCycle":       optim.OneCycle{Peak: r.Peak, Total: a.Total, Rise: a.Rise, Start: a.Start, End: a.End},
 		}[r.Schedule]
 		if !ok {
 			t.Fatalf("rates.jsonl has a schedule %s", r.Schedule)
@@ -171,8 +190,41 @@ func TestRatesEqualPyTorch(t *testing.T) {
 			}
 		}
 	})
-	if count < 6 {
+	if count < 8 {
 		t.Errorf("only %d schedules", count)
+	}
+}
+
+// A Plateau has the rates of ReduceLROnPlateau, and goes on from what was saved of it.
+func TestPlateausEqualPyTorch(t *testing.T) {
+	count := 0
+	lines(t, "plateaus.jsonl", func(r struct {
+		Args struct {
+			Factor, Threshold  float64
+			Floor              float64 `json:"min_lr"`
+			Patience, Cooldown int
+		}
+		Losses, Rates []float64
+	}) {
+		a := r.Args
+		p := optim.Plateau{Rate: 0.4, Factor: a.Factor, Patience: a.Patience, Threshold: a.Threshold, Cooldown: a.Cooldown, Floor: a.Floor}
+		for i, loss := range r.Losses {
+			count++
+			saved, err := json.Marshal(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p = optim.Plateau{}
+			if err := json.Unmarshal(saved, &p); err != nil {
+				t.Fatal(err)
+			}
+			if got := p.Next(loss); math.Abs(got-r.Rates[i]) > 1e-15 {
+				t.Errorf("%+v: loss %d has rate %v, want %v", a, i, got, r.Rates[i])
+			}
+		}
+	})
+	if count < 36 {
+		t.Errorf("only %d losses", count)
 	}
 }
 
@@ -244,5 +296,34 @@ func TestScalesEqualPyTorch(t *testing.T) {
 	})
 	if count < 24 {
 		t.Errorf("only %d steps", count)
+	}
+}
+
+// The averages of ASGD are the means of the parameters since averaging began.
+func TestASGDAverages(t *testing.T) {
+	for _, l := range layouts {
+		meshtest.On(t, l.mesh, func(ctx context.Context, m *dtensor.Mesh) error {
+			p := spread(m, tensor.Float32, meshtest.Numbers(35, 1, 1), []int{5, 7}, l.places...)
+			opt := optim.NewASGD([]*dtensor.Tensor{p}, optim.ASGDConfig{Lambda: 0.1, Start: 1})
+			want := make([]float64, 35)
+			for step := range 5 {
+				g := spread(m, tensor.Float32, meshtest.Numbers(35, float64(step), 1), []int{5, 7}, l.places...)
+				if err := opt.Step([]dtensor.Grad{dtensor.Dense(g)}, 0.1); err != nil {
+					return err
+				}
+				if step < 2 {
+					continue
+				}
+				for i, x := range meshtest.Values(p.Full()) {
+					want[i] += x / 3
+				}
+			}
+			for name, s := range opt.State() {
+				if name == "average.0" {
+					return near(name, s, want, 1e-6)
+				}
+			}
+			return errors.New("there is no average.0")
+		})
 	}
 }

@@ -77,20 +77,38 @@ CASES = [
     ("LAMB", LAMB, dict(betas=(0.7, 0.8), eps=1e-3)),
 ]
 RATES = [0.1, 0.05, 0.2, 0.01, 0.1]
+LATER = [  # recorded after the others; ASGD takes the rate of the step before, so its rate is constant
+    ("Adadelta", torch.optim.Adadelta, dict(), [1.0, 0.5, 1.0, 2.0, 1.0]),
+    ("Adadelta", torch.optim.Adadelta, dict(rho=0.7, eps=1e-3, weight_decay=0.1), RATES),
+    ("Adamax", torch.optim.Adamax, dict(), RATES),
+    ("Adamax", torch.optim.Adamax, dict(betas=(0.8, 0.7), eps=1e-3, weight_decay=0.1), RATES),
+    ("NAdam", torch.optim.NAdam, dict(), RATES),
+    ("NAdam", torch.optim.NAdam, dict(betas=(0.8, 0.7), eps=1e-3, weight_decay=0.1, momentum_decay=0.5), RATES),
+    ("NAdam", torch.optim.NAdam, dict(weight_decay=0.1, decoupled_weight_decay=True), RATES),
+    ("RAdam", torch.optim.RAdam, dict(), RATES + RATES),
+    ("RAdam", torch.optim.RAdam, dict(betas=(0.8, 0.7), eps=1e-3, weight_decay=0.1), RATES + RATES),
+    ("RAdam", torch.optim.RAdam, dict(weight_decay=0.1, decoupled_weight_decay=True), RATES + RATES),
+    ("ASGD", torch.optim.ASGD, dict(), [0.1] * 5),
+    ("ASGD", torch.optim.ASGD, dict(lambd=0.2, alpha=0.5, t0=2, weight_decay=0.1), [0.1] * 5),
+]
+
+def record(f, name, make, args, rates):
+    params = [torch.randn(s).requires_grad_() for s in SHAPES]
+    case = {"optimizer": name, "args": args, "shapes": SHAPES, "params": [numbers(p) for p in params], "rates": rates, "grads": [], "after": []}
+    opt = make(params, lr=rates[0], **args)
+    for rate in rates:
+        opt.param_groups[0]["lr"] = rate
+        for p in params:
+            p.grad = torch.randn_like(p)
+        case["grads"].append([numbers(p.grad) for p in params])
+        opt.step()
+        case["after"].append([numbers(p) for p in params])
+    f.write(json.dumps(case, separators=(",", ":")) + "\n")
+
 
 with open(out + "/steps.jsonl", "w") as f:
     for name, make, args in CASES:
-        params = [torch.randn(s).requires_grad_() for s in SHAPES]
-        case = {"optimizer": name, "args": args, "shapes": SHAPES, "params": [numbers(p) for p in params], "rates": RATES, "grads": [], "after": []}
-        opt = make(params, lr=RATES[0], **args)
-        for rate in RATES:
-            opt.param_groups[0]["lr"] = rate
-            for p in params:
-                p.grad = torch.randn_like(p)
-            case["grads"].append([numbers(p.grad) for p in params])
-            opt.step()
-            case["after"].append([numbers(p) for p in params])
-        f.write(json.dumps(case, separators=(",", ":")) + "\n")
+        record(f, name, make, args, RATES)
 
 S = torch.optim.lr_scheduler
 with open(out + "/rates.jsonl", "w") as f:
@@ -100,6 +118,8 @@ with open(out + "/rates.jsonl", "w") as f:
         ("WarmupStep", 0.4, dict(Factor=0.5, Every=3), lambda o: S.StepLR(o, 3, 0.5)),
         ("Constant", 0.4, dict(Warmup=5), lambda o: S.LinearLR(o, 0.2, 1.0, total_iters=4)),
         ("OneCycle", 0.4, dict(Total=12), lambda o: S.OneCycleLR(o, 0.4, total_steps=12)),
+        ("CosineRestarts", 0.4, dict(Floor=0.04, Length=3), lambda o: S.CosineAnnealingWarmRestarts(o, 3, 1, 0.04)),
+        ("CosineRestarts", 0.4, dict(Length=2, Factor=2), lambda o: S.CosineAnnealingWarmRestarts(o, 2, 2)),
         ("OneCycle", 0.4, dict(Total=11, Rise=0.4, Start=10, End=100),
          lambda o: S.OneCycleLR(o, 0.4, total_steps=11, pct_start=0.4, div_factor=10, final_div_factor=100)),
     ]:
@@ -139,3 +159,18 @@ with open(out + "/scales.jsonl", "w") as f:
             scaler.update()
             scales.append(scaler.get_scale())
         f.write(json.dumps({"args": args, "finite": finite, "scales": scales, "params": numbers(p)}, separators=(",", ":")) + "\n")
+
+torch.manual_seed(20261127)
+with open(out + "/steps.jsonl", "a") as f:
+    for name, make, args, rates in LATER:
+        record(f, name, make, args, rates)
+
+with open(out + "/plateaus.jsonl", "w") as f:
+    for args in (dict(factor=0.5, patience=2), dict(factor=0.1, patience=0, threshold=0.1, cooldown=2, min_lr=0.003)):
+        opt = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.4)
+        plateau = S.ReduceLROnPlateau(opt, **args)
+        losses, rates = [5, 4, 4, 4.1, 3.9999, 3.99999, 4, 3, 3, 3, 3, 3, 2.5, 2.4, 2.3, 2.3, 2.3, 2.3], []
+        for loss in losses:
+            plateau.step(loss)
+            rates.append(opt.param_groups[0]["lr"])
+        f.write(json.dumps({"args": args, "losses": losses, "rates": rates}, separators=(",", ":")) + "\n")
