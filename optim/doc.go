@@ -16,7 +16,8 @@
 //
 // The state of a parameter has the parameter's layout, so a step computes on this rank's
 // shards and communicates nothing. The exceptions are RowAdagrad on a table whose columns
-// are sharded, and LAMB and Adafactor, which need norms of whole parameters. Ranks that
+// are sharded, LAMB and Adafactor, which need norms of whole parameters, and Muon, which needs
+// whole matrices. Ranks that
 // hold replicas of a parameter make the same step on the same bits.
 //
 // A rate is a number, so any function of the step is a schedule; the package has

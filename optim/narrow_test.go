@@ -30,6 +30,7 @@ var bare = map[string]func(p []*dtensor.Tensor) optim.Optimizer{
 	"RAdam":        optim.With(optim.NewRAdam, optim.RAdamConfig{NoMaster: true}),
 	"ASGD":         optim.With(optim.NewASGD, optim.ASGDConfig{NoMaster: true}),
 	"Lion":         optim.With(optim.NewLion, optim.LionConfig{NoMaster: true}),
+	"Muon":         optim.With(optim.NewMuon, optim.MuonConfig{NoMaster: true}),
 	"LAMB":         optim.With(optim.NewLAMB, optim.LAMBConfig{NoMaster: true}),
 	"Adafactor":    optim.With(optim.NewAdafactor, optim.AdafactorConfig{NoMaster: true}),
 }

@@ -61,6 +61,8 @@ type steps struct {
 		Momentums   float64 `json:"momentum_decay"`
 		Decoupled   bool    `json:"decoupled_weight_decay"`
 		Lambda      float64 `json:"lambd"`
+		Iterations  int     `json:"ns_steps"`
+		Match       bool
 		T0          int
 	}
 	Shapes [][]int
@@ -88,6 +90,9 @@ func (s *steps) make(params []*dtensor.Tensor) optim.Optimizer {
 		return optim.NewAdafactor(params, optim.AdafactorConfig{Beta2Decay: a.Beta2Decay, Limit: a.D, WeightDecay: a.WeightDecay})
 	case "Lion":
 		return optim.NewLion(params, optim.LionConfig{Beta1: a.Betas[0], Beta2: a.Betas[1], WeightDecay: a.WeightDecay})
+	case "Muon":
+		return optim.NewMuon(params, optim.MuonConfig{Momentum: a.Momentum, Iterations: a.Iterations, WeightDecay: a.WeightDecay,
+			Plain: !a.Nesterov, MatchAdamW: a.Match})
 	case "Adadelta":
 		return optim.NewAdadelta(params, optim.AdadeltaConfig{Rho: a.Rho, Eps: a.Eps, WeightDecay: a.WeightDecay})
 	case "Adamax":
@@ -147,7 +152,7 @@ func TestStepsEqualPyTorch(t *testing.T) {
 			})
 		}
 	})
-	if count < 27 {
+	if count < 29 {
 		t.Errorf("only %d optimizers", count)
 	}
 }

@@ -3,8 +3,8 @@
 
 usage: gen.py OUTDIR   (needs torch; the files beside it were made with 2.6)
 A line of steps.jsonl: an optimizer and its arguments, a matrix and a vector, the gradients
-and the rate of each step, and the parameters after it. Lion and LAMB, which PyTorch does
-not have, are written down below as their papers have them. A line of rates.jsonl: a
+and the rate of each step, and the parameters after it. Lion, LAMB and Muon, which this PyTorch
+does not have, are written down below. A line of rates.jsonl: a
 schedule, its arguments, and the rate of each step. averages.jsonl has parameters and their
 average after each update, scales.jsonl which steps had finite gradients and the scale after each.
 """
@@ -59,6 +59,29 @@ class LAMB(torch.optim.Optimizer):
                 p.sub_(group["lr"] * ratio * u)
 
 
+class Muon(torch.optim.Optimizer):
+    """torch.optim.Muon of PyTorch 2.9, which this version does not have, in float32."""
+    def __init__(self, params, lr, momentum=0.95, nesterov=True, ns_steps=5, weight_decay=0.0, match=False):
+        super().__init__(params, dict(lr=lr, momentum=momentum, nesterov=nesterov, ns_steps=ns_steps, weight_decay=weight_decay, match=match))
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                m = self.state[p].setdefault("m", torch.zeros_like(p))
+                m.lerp_(p.grad, 1 - group["momentum"])
+                u = p.grad.lerp(m, group["momentum"]) if group["nesterov"] else m
+                x = (u.T if u.size(0) > u.size(1) else u) / u.norm().clamp(min=1e-7)
+                for _ in range(group["ns_steps"]):
+                    a = x @ x.T
+                    x = 3.4445 * x + (-4.7750 * a + 2.0315 * a @ a) @ x
+                x = x.T if u.size(0) > u.size(1) else x
+                r, c = u.shape
+                scale = 0.2 * max(r, c) ** 0.5 if group["match"] else max(1, r / c) ** 0.5
+                p.mul_(1 - group["lr"] * group["weight_decay"])
+                p.sub_(group["lr"] * scale * x)
+
+
 CASES = [
     ("SGD", torch.optim.SGD, dict(momentum=0.9, dampening=0.1, weight_decay=0.05)),
     ("SGD", torch.optim.SGD, dict(momentum=0.9, nesterov=True)),
@@ -92,9 +115,9 @@ LATER = [  # recorded after the others; ASGD takes the rate of the step before, 
     ("ASGD", torch.optim.ASGD, dict(lambd=0.2, alpha=0.5, t0=2, weight_decay=0.1), [0.1] * 5),
 ]
 
-def record(f, name, make, args, rates):
-    params = [torch.randn(s).requires_grad_() for s in SHAPES]
-    case = {"optimizer": name, "args": args, "shapes": SHAPES, "params": [numbers(p) for p in params], "rates": rates, "grads": [], "after": []}
+def record(f, name, make, args, rates, shapes=SHAPES):
+    params = [torch.randn(s).requires_grad_() for s in shapes]
+    case = {"optimizer": name, "args": args, "shapes": shapes, "params": [numbers(p) for p in params], "rates": rates, "grads": [], "after": []}
     opt = make(params, lr=rates[0], **args)
     for rate in rates:
         opt.param_groups[0]["lr"] = rate
@@ -164,6 +187,8 @@ torch.manual_seed(20261127)
 with open(out + "/steps.jsonl", "a") as f:
     for name, make, args, rates in LATER:
         record(f, name, make, args, rates)
+    for args in (dict(nesterov=True, weight_decay=0.1), dict(momentum=0.7, nesterov=False, ns_steps=3, match=True)):
+        record(f, "Muon", Muon, args, RATES, [(5, 7), (5, 3)])
 
 with open(out + "/plateaus.jsonl", "w") as f:
     for args in (dict(factor=0.5, patience=2), dict(factor=0.1, patience=0, threshold=0.1, cooldown=2, min_lr=0.003)):
