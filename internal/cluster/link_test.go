@@ -4,10 +4,12 @@ package cluster
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -22,6 +24,83 @@ var link = flag.String("cluster.link", "", "the rate of each host's cable in Tes
 // MPI's own, and steps of the example, one rank on each, with gradients that are summed while the backward pass runs.
 // It needs an idle machine.
 func TestLink(t *testing.T) {
+	dir, mpirun, run := linked(t)
+	figures := regexp.MustCompile(`"name":"[a-z_/0-9]+".*"ns":([0-9.]+)`)
+	for range 3 {
+		for _, call := range []string{"all_reduce/16777216", "all_gather/1048576"} {
+			for _, args := range [][]string{
+				{"bin/coll", "2", call, "16777216"},
+				{"bin/comm", "-json", "-time", "2s", "-max", "16777216", "-match", call},
+			} {
+				out := run(append(append(mpirun, "-np", "4"), args...)...)
+				for _, f := range figures.FindAllStringSubmatch(out, -1) {
+					ns, _ := strconv.ParseFloat(f[1], 64)
+					t.Logf("%-9s %-20s %8.1f ms", args[0], call, ns/1e6)
+				}
+			}
+		}
+		for _, overlap := range []string{"0", "1"} {
+			example := train(dir, "-dp", "2", "-steps", "16", "-layers", "4", "-width", "384", "-heads", "6", "-context", "128",
+				"-batch", "2", "-json")
+			out := run(append(append(mpirun, "-np", "2", "--map-by", "node", "-x", "GORUN_OVERLAP="+overlap), example...)...)
+			t.Logf("GORUN_OVERLAP=%s %s", overlap, regexp.MustCompile(`"(tokens_per_second|state_sha256)":"?\w+`).FindAllString(out, -1))
+		}
+	}
+}
+
+// TestLinkIsPredicted lays steps of the example over such a cable beside what gorun plan predicts of them, from what the two
+// ranks and the cable do at once. It needs an idle machine.
+func TestLinkIsPredicted(t *testing.T) {
+	dir, mpirun, run := linked(t)
+	apart := append(mpirun, "-np", "2", "--map-by", "node")
+	machine := run(append(apart, "bin/gorun", "rates")...)
+	machine = machine[strings.IndexByte(machine, '{') : strings.LastIndexByte(machine, '}')+1]
+	if err := os.WriteFile(filepath.Join(dir, "machine.json"), []byte(machine), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	ns := func(call string) float64 {
+		out := run(append(apart, "bin/comm", "-json", "-time", "2s", "-max", "16777216", "-match", call)...)
+		m := regexp.MustCompile(`"ns":([0-9.]+)`).FindStringSubmatch(out)
+		if m == nil {
+			t.Fatalf("%s: %s", call, out)
+		}
+		n, _ := strconv.ParseFloat(m[1], 64)
+		return n
+	}
+	net := fmt.Sprintf("host:1,fabric:%.0fus,%.1fMB/s", ns("one_way/8")/1e3, 16777216/ns("both_ways/16777216")*1e3)
+	for _, batch := range []string{"2", "4", "8"} {
+		example := train(dir, "-dp", "2", "-layers", "4", "-width", "384", "-heads", "6", "-context", "128", "-batch", batch)
+		plan := []string{"bin/gorun", "plan", "-np", "2", "--machine", filepath.Join(dir, "machine.json"), "--net", net, "-json"}
+		out := run(append(plan, example...)...)
+		predicted := regexp.MustCompile(`"time": *\{\s*"seconds": *([0-9.e+-]+)`).FindStringSubmatch(out)
+		if predicted == nil {
+			t.Fatal(out)
+		}
+		metrics := filepath.Join(dir, "metrics"+batch+".jsonl")
+		run(slices.Concat(apart, []string{"-x", "GORUN_CHECK=0"}, example[:1], []string{"-steps", "16", "-metrics", metrics}, example[1:])...)
+		text, err := os.ReadFile(metrics)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ends, steps []float64
+		for _, m := range regexp.MustCompile(`"seconds":([0-9.e-]+)`).FindAllStringSubmatch(string(text), -1) {
+			n, _ := strconv.ParseFloat(m[1], 64)
+			ends = append(ends, n)
+		}
+		for i := 4; i < len(ends); i++ { // the first touch memory for the first time
+			steps = append(steps, ends[i]-ends[i-1])
+		}
+		slices.Sort(steps)
+		seconds, _ := strconv.ParseFloat(predicted[1], 64)
+		t.Logf("%s, batch %s: predicted %.0f ms, measured %.0f ms (least %.0f), ratio %.2f", net, batch, 1e3*seconds, 1e3*steps[len(steps)/2],
+			1e3*steps[0], seconds/steps[len(steps)/2])
+	}
+}
+
+// linked starts two hosts with the cable, and builds what they run. It returns the folder that both have, the command by which Open MPI
+// starts ranks on them, and a function that runs a command on the first.
+func linked(t *testing.T) (dir string, mpirun []string, run func(args ...string) string) {
+	t.Helper()
 	if *link == "" {
 		t.Skip("measures, and asserts no time: give -cluster.link 1gbit")
 	}
@@ -43,7 +122,7 @@ func TestLink(t *testing.T) {
 		c.must("nsenter", "-t", strconv.Itoa(h.pid), "--net", "tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", *link,
 			"burst", "256k", "latency", "50ms")
 	}
-	run := func(args ...string) string {
+	run = func(args ...string) string {
 		t.Helper()
 		out, err := c.run(c.hosts[0], 4*time.Minute, nil, args...)
 		if err != nil {
@@ -51,27 +130,7 @@ func TestLink(t *testing.T) {
 		}
 		return out
 	}
-	mpirun := strings.Fields("mpirun.openmpi --mca plm_rsh_agent ssh --mca oob_tcp_if_include eth0 --mca pml ob1 --mca btl tcp,vader,self " +
+	mpirun = strings.Fields("mpirun.openmpi --mca plm_rsh_agent ssh --mca oob_tcp_if_include eth0 --mca pml ob1 --mca btl tcp,vader,self " +
 		"--mca btl_tcp_if_include eth0 --host node1:2,node2:2")
-	figures := regexp.MustCompile(`"name":"[a-z_/0-9]+".*"ns":([0-9.]+)`)
-	for range 3 {
-		for _, call := range []string{"all_reduce/16777216", "all_gather/1048576"} {
-			for _, args := range [][]string{
-				{"bin/coll", "2", call, "16777216"},
-				{"bin/comm", "-json", "-time", "2s", "-max", "16777216", "-match", call},
-			} {
-				out := run(append(append(mpirun, "-np", "4"), args...)...)
-				for _, f := range figures.FindAllStringSubmatch(out, -1) {
-					ns, _ := strconv.ParseFloat(f[1], 64)
-					t.Logf("%-9s %-20s %8.1f ms", args[0], call, ns/1e6)
-				}
-			}
-		}
-		for _, overlap := range []string{"0", "1"} {
-			example := train(c.dir, "-dp", "2", "-steps", "16", "-layers", "4", "-width", "384", "-heads", "6", "-context", "128",
-				"-batch", "2", "-json")
-			out := run(append(append(mpirun, "-np", "2", "--map-by", "node", "-x", "GORUN_OVERLAP="+overlap), example...)...)
-			t.Logf("GORUN_OVERLAP=%s %s", overlap, regexp.MustCompile(`"(tokens_per_second|state_sha256)":"?\w+`).FindAllString(out, -1))
-		}
-	}
+	return c.dir, mpirun, run
 }
