@@ -20,7 +20,7 @@ import (
 func TestPlan(t *testing.T) {
 	t.Setenv("GORUN_CHECK", "0") // as the plan has it: checks take memory
 	p := programtest.Build(t)
-	for _, m := range [][2]int{{1, 1}, {1, 2}, {2, 2}, {2, 4}} {
+	for _, m := range [][2]int{{1, 1}, {1, 2}, {1, 3}, {2, 2}, {2, 4}, {16, 4}} {
 		args := []string{"-dp", strconv.Itoa(m[0]), "-tp", strconv.Itoa(m[1]), "-steps", "3", "-rows", "6000", "-batch", "2500"}
 		n := m[0] * m[1]
 		real := programtest.NewReality(n)
@@ -47,7 +47,7 @@ func TestPlan(t *testing.T) {
 			programtest.Collect(mesh)
 			return tr.run.Do(ctx, world, quiet)
 		})
-		plan := p.Plan(t, n, args...)
+		plan := p.PlanOfAll(t, n, args...)
 		real.Compare(t, plan)
 		if n == 1 { // a list of the places of all ids, and one of each table by which gradients are added up
 			const lists, numbers = 1 + criteo.Categorical, 2 * criteo.Categorical * 2500
