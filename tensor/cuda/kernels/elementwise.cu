@@ -440,7 +440,16 @@ static __device__ T towards(T b, T rest) {
 	return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
 
-static __device__ bool is_short(int op) { return op != POW && op != REMAINDER; }
+// is_short reports whether an operator is an instruction or two: those before POW.
+static __device__ bool is_short(int op) { return op < POW; }
+
+// floor_divide returns the largest whole number that is not above a/b, of the exact quotient.
+static __device__ double floor_divide(double a, double b) {
+	if (b == 0) return a / b;
+	double rest = fmod(a, b), q = rint((a - rest) / b);
+	if (rest != 0 && (b < 0) != (rest < 0)) return q - 1;
+	return q == 0 ? copysign(0.0, a / b) : q;
+}
 
 // binary_short is binary_one of what is_short.
 template <class T>
@@ -453,16 +462,26 @@ static __device__ T binary_short(int op, T a, T b) {
 	case MAXIMUM: return max_of(a, b);
 	case MINIMUM: return min_of(a, b);
 	case POW:
-	case REMAINDER: break;
+	case REMAINDER:
+	case FLOOR_DIVIDE:
+	case FMOD:
+	case ATAN2:
+	case BITWISE_AND:
+	case BITWISE_OR:
+	case BITWISE_XOR:
+	case SHIFT_LEFT:
+	case SHIFT_RIGHT: break;
 	}
 	return missing_value<T>();
 }
 
 template <class T>
 static __device__ T binary_one(int op, T a, T b) {
-	if (op == POW)
-		return (T)pow((double)a, (double)b);
-	return op == REMAINDER ? towards(b, mod_of(a, b)) : binary_short(op, a, b);
+	if (op == POW) return (T)pow((double)a, (double)b);
+	if (op == ATAN2) return (T)atan2((double)a, (double)b);
+	if (op == FLOOR_DIVIDE) return (T)floor_divide(a, b);
+	if (op == REMAINDER) return towards(b, mod_of(a, b));
+	return op == FMOD ? mod_of(a, b) : binary_short(op, a, b);
 }
 
 // pow_int computes modulo 2^64.
@@ -490,6 +509,18 @@ static __device__ i64 binary_int_one(int op, i64 a, i64 b) {
 	case MINIMUM: return a < b ? a : b;
 	case POW: return pow_int(a, b);
 	case REMAINDER: return b == 0 ? a : b == -1 ? 0 : towards(b, a % b);
+	case FLOOR_DIVIDE: {
+		if (b == 0 || b == -1) return b == 0 ? 0 : (i64)(0 - (u64)a);
+		i64 rest = a % b;
+		return a / b - (rest != 0 && (rest < 0) != (b < 0));
+	}
+	case FMOD: return b == 0 ? a : b == -1 ? 0 : a % b;
+	case BITWISE_AND: return a & b;
+	case BITWISE_OR: return a | b;
+	case BITWISE_XOR: return a ^ b;
+	case SHIFT_LEFT: return (u64)b > 63 ? 0 : (i64)((u64)a << b);
+	case SHIFT_RIGHT: return a >> ((u64)b > 63 ? 63 : b);
+	case ATAN2: break;
 	}
 	return missing_value<i64>();
 }
